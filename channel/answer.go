@@ -19,15 +19,15 @@ type Answer struct {
 	Cursor   *Cursor           // moves with it; nil: none does
 }
 
-// own is who acts for a channel: it reaches the operator's threads alone.
-func own() *mailroom.Token {
+// operatorToken is who acts for a channel: it reaches the operator's threads alone.
+func operatorToken() *mailroom.Token {
 	return &mailroom.Token{Name: mailroom.Operator, Scopes: []mailroom.Permission{mailroom.PermissionSubmit}}
 }
 
 // Answer has something said before all that waits to be said there. Under a key that
 // was used it says nothing more, whatever the text, and only moves the cursor.
 func (l *Host) Answer(ctx context.Context, a Answer) error {
-	ctx, done, err := l.within(ctx)
+	ctx, done, err := l.operationContext(ctx)
 	if err != nil {
 		return err
 	}
@@ -46,7 +46,7 @@ func SendAnswer(ctx context.Context, l Ledger, channel string, a Answer) error {
 		first = mailroom.DefaultPriority
 	}
 	_, err := l.Submit(ctx, mailroom.Submit{
-		By: own(), Thread: DeliveryThreadID(ThreadID(channel, a.Room...)), Key: a.Key, Priority: &first,
+		By: operatorToken(), Thread: DeliveryThreadID(ThreadID(channel, a.Room...)), Key: a.Key, Priority: &first,
 		Messages: []mailroom.NewMessage{{Role: mailroom.RoleSystem, Parts: mailroom.Text(a.Text)}},
 		Sender:   Via(channel), Origin: mailroom.Origin{Via: Via(channel), Sender: Via(channel), RequestID: a.Key},
 		Agent: AgentName(channel), SetAgent: true, Metadata: a.Metadata, Cursor: cursor,
@@ -62,7 +62,7 @@ func SendAnswer(ctx context.Context, l Ledger, channel string, a Answer) error {
 
 // Decide answers a ticket, once. The same decision again returns the ticket.
 func (l *Host) Decide(ctx context.Context, d mailroom.Decision) (*mailroom.Ticket, error) {
-	ctx, done, err := l.within(ctx)
+	ctx, done, err := l.operationContext(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -73,17 +73,17 @@ func (l *Host) Decide(ctx context.Context, d mailroom.Decision) (*mailroom.Ticke
 // Interrupt supersedes what is queued in a thread, and stops its current run, as far
 // as they have a place before this one: said again, it stops nothing else.
 func (l *Host) Interrupt(ctx context.Context, thread string, place int64) (mailroom.Interrupted, error) {
-	ctx, done, err := l.within(ctx)
+	ctx, done, err := l.operationContext(ctx)
 	if err != nil {
 		return mailroom.Interrupted{}, err
 	}
 	defer done()
-	return l.runner.options.Ledger.InterruptBefore(ctx, thread, place, own())
+	return l.runner.options.Ledger.InterruptBefore(ctx, thread, place, operatorToken())
 }
 
 // UpdateValue changes what the channel keeps under a name, see [UpdateValue].
 func (l *Host) UpdateValue(ctx context.Context, what string, f func(kept json.RawMessage, now time.Time) (json.RawMessage, error)) error {
-	ctx, done, err := l.within(ctx)
+	ctx, done, err := l.operationContext(ctx)
 	if err != nil {
 		return err
 	}

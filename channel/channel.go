@@ -118,7 +118,7 @@ func ThreadID(channel string, chat ...string) string {
 		words = append(words, url.QueryEscape(w))
 	}
 	id := strings.Join(words, ":")
-	if most := mailroom.MaxThreadID - len(outPrefix); len(id) > most {
+	if most := mailroom.MaxThreadID - len(deliveryPrefix); len(id) > most {
 		sum := mailroom.DeriveID(append([]string{"chat", channel}, chat...)...)
 		id = id[:most-len(sum)-1] + ":" + sum
 	}
@@ -126,9 +126,9 @@ func ThreadID(channel string, chat ...string) string {
 }
 
 // DeliveryThreadID is the delivery thread of a conversation thread.
-func DeliveryThreadID(thread string) string { return outPrefix + thread }
+func DeliveryThreadID(thread string) string { return deliveryPrefix + thread }
 
-const outPrefix = "out:"
+const deliveryPrefix = "out:"
 
 // LogThreadID is the thread whose log tells how the channel fares: see [Change].
 func LogThreadID(channel string) string { return Via(channel) }

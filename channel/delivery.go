@@ -21,8 +21,8 @@ type Delivery struct {
 	Ended  bool // Run says how
 }
 
-// delivery reads what a run brings.
-func (r *Runner) delivery(ctx context.Context, s mailroom.Session) (d Delivery, err error) {
+// readDelivery reads what a run brings.
+func (r *Runner) readDelivery(ctx context.Context, s mailroom.Session) (d Delivery, err error) {
 	run := s.Run()
 	own := run.Origin.Via == Via(r.Name())
 	if !own && !run.Delivery() {
@@ -39,7 +39,7 @@ func (r *Runner) delivery(ctx context.Context, s mailroom.Session) (d Delivery, 
 		}
 		return d, nil
 	}
-	if d.Run, d.Origin, err = r.source(ctx, run.Parent); err != nil {
+	if d.Run, d.Origin, err = r.findOrigin(ctx, run.Parent); err != nil {
 		return d, err
 	}
 	if d.Run == nil {
@@ -64,8 +64,8 @@ func (r *Runner) delivery(ctx context.Context, s mailroom.Session) (d Delivery, 
 	return d, nil
 }
 
-// source finds a run, and the one in its line that came through this channel.
-func (r *Runner) source(ctx context.Context, id string) (run, origin *mailroom.Run, err error) {
+// findOrigin finds a run, and the one in its line that came through this channel.
+func (r *Runner) findOrigin(ctx context.Context, id string) (run, origin *mailroom.Run, err error) {
 	err = r.options.Ledger.View(ctx, func(rd mailroom.Reader) error {
 		for range mailroom.MaxHops {
 			rows, err := rd.Runs(mailroom.RunQuery{IDs: []string{id}})

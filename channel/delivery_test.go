@@ -20,8 +20,8 @@ import (
 	"mailroom/store/memory"
 )
 
-// office is a server with the channel "c" and the agent "echo", in a bubble.
-type office struct {
+// serverFixture is a server with the channel "c" and the agent "echo", in a bubble.
+type serverFixture struct {
 	*channel.Runner
 	t      *testing.T
 	ledger *ledger.Ledger
@@ -32,12 +32,12 @@ type office struct {
 	sent []string
 }
 
-// inOffice runs one until the test has looked at it. Nothing in it looks often for what
+// withServer runs one until the test has looked at it. Nothing in it looks often for what
 // nobody announced, so that days are short, and what comes at once comes by itself.
-func inOffice(t *testing.T, agent mailroom.Agent, prepare func(o *office), look func(o *office)) {
+func withServer(t *testing.T, agent mailroom.Agent, prepare func(o *serverFixture), look func(o *serverFixture)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		o := &office{t: t, p: &platform{}, store: memory.New()}
+		o := &serverFixture{t: t, p: &platform{}, store: memory.New()}
 		o.p.deliver = func(_ context.Context, l *channel.Host) error { l.Sent(); return nil }
 		prepare(o)
 		b := bus.New()
@@ -66,28 +66,28 @@ func inOffice(t *testing.T, agent mailroom.Agent, prepare func(o *office), look 
 	})
 }
 
-// after lets time pass.
-func (o *office) after(d time.Duration) *office {
+// advance lets time pass.
+func (o *serverFixture) advance(d time.Duration) *serverFixture {
 	<-time.After(d)
 	synctest.Wait()
 	return o
 }
 
 // link is the present adapter's.
-func (o *office) link() *channel.Host {
+func (o *serverFixture) link() *channel.Host {
 	o.p.mu.Lock()
 	defer o.p.mu.Unlock()
-	return o.p.links[len(o.p.links)-1]
+	return o.p.hosts[len(o.p.hosts)-1]
 }
 
-func (o *office) arrival(key, text string) channel.Inbound {
+func (o *serverFixture) arrival(key, text string) channel.Inbound {
 	return channel.Inbound{
 		Chat: []string{"chat", "1"}, Key: key, Parts: mailroom.Text(text), Sender: "ann", Agent: "echo",
 		Cursor: channel.Cursor{Identity: "bot", Position: []byte(`"` + key + `"`)},
 	}
 }
 
-func (o *office) take(key, text string) mailroom.Submitted {
+func (o *serverFixture) submit(key, text string) mailroom.Submitted {
 	o.t.Helper()
 	out, err := o.link().Submit(o.t.Context(), o.arrival(key, text))
 	if err != nil {
@@ -98,7 +98,7 @@ func (o *office) take(key, text string) mailroom.Submitted {
 }
 
 // position is the saved one of the bot.
-func (o *office) position(identity string) string {
+func (o *serverFixture) position(identity string) string {
 	o.t.Helper()
 	raw, err := o.link().Position(o.t.Context(), identity)
 	if err != nil {
@@ -107,8 +107,8 @@ func (o *office) position(identity string) string {
 	return string(raw)
 }
 
-// delivers notes what a delivery brings, before it does what then says.
-func (o *office) delivers(then func(ctx context.Context, l *channel.Host) error) {
+// onDeliver notes what a delivery brings, before it does what then says.
+func (o *serverFixture) onDeliver(then func(ctx context.Context, l *channel.Host) error) {
 	o.p.delivered = func(d channel.Delivery) {
 		o.mu.Lock()
 		defer o.mu.Unlock()
@@ -119,14 +119,14 @@ func (o *office) delivers(then func(ctx context.Context, l *channel.Host) error)
 	}
 }
 
-func (o *office) got() []string {
+func (o *serverFixture) delivered() []string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return slices.Clone(o.sent)
 }
 
 // statuses are those of the runs of a thread, the newest first, with the last error.
-func (o *office) run(thread string) *mailroom.Run {
+func (o *serverFixture) run(thread string) *mailroom.Run {
 	o.t.Helper()
 	var runs []*mailroom.Run
 	err := o.store.View(o.t.Context(), func(r mailroom.Reader) (err error) {
@@ -152,14 +152,14 @@ const chat, out = "c:chat:1", "out:c:chat:1"
 func TestWhatArrivesIsTakenOnceWithItsCursorAndItsReplyIsDelivered(t *testing.T) {
 	var up atomic.Bool
 	up.Store(true)
-	inOffice(t, echo, func(o *office) {
-		o.p.receive = polled(&up)
-		o.delivers(nil)
-	}, func(o *office) {
-		if first, second := o.take("7", "hello"), o.take("7", "hello"); second.Disposition != mailroom.DispositionDuplicate || second.Run != first.Run {
+	withServer(t, echo, func(o *serverFixture) {
+		o.p.receive = pollWhile(&up)
+		o.onDeliver(nil)
+	}, func(o *serverFixture) {
+		if first, second := o.submit("7", "hello"), o.submit("7", "hello"); second.Disposition != mailroom.DispositionDuplicate || second.Run != first.Run {
 			t.Errorf("the second time it is %+v, after %+v", second, first)
 		}
-		if diff := cmp.Diff([]string{"hello"}, o.after(time.Second).got()); diff != "" || o.position("bot") != `"7"` || o.position("another") != "" {
+		if diff := cmp.Diff([]string{"hello"}, o.advance(time.Second).delivered()); diff != "" || o.position("bot") != `"7"` || o.position("another") != "" {
 			t.Errorf("position %s; sent %s", o.position("bot"), diff)
 		}
 		if s := o.State(); s.LastInbound.IsZero() || s.LastOutbound.IsZero() {
@@ -178,7 +178,7 @@ func TestADeliveryUnderWayMayEndBeforeItsAdapterIsClosed(t *testing.T) {
 			var cut chan error
 			var closed []time.Duration
 			var began time.Time
-			inOffice(t, echo, func(o *office) {
+			withServer(t, echo, func(o *serverFixture) {
 				cut = make(chan error)
 				o.p.receive = func(ctx context.Context, l *channel.Host) error {
 					l.Received()
@@ -193,7 +193,7 @@ func TestADeliveryUnderWayMayEndBeforeItsAdapterIsClosed(t *testing.T) {
 					closed = append(closed, time.Since(began))
 					return nil
 				}
-				o.delivers(func(ctx context.Context, l *channel.Host) error {
+				o.onDeliver(func(ctx context.Context, l *channel.Host) error {
 					select {
 					case <-time.After(c.takes):
 						l.Sent()
@@ -202,13 +202,13 @@ func TestADeliveryUnderWayMayEndBeforeItsAdapterIsClosed(t *testing.T) {
 						return ctx.Err()
 					}
 				})
-			}, func(o *office) {
-				o.take("7", "hello")
+			}, func(o *serverFixture) {
+				o.submit("7", "hello")
 				began = time.Now()
 				cut <- errors.New("cut")
-				o.after(2 * time.Minute)
-				if len(closed) < 1 || closed[0] != c.closed || len(o.got()) != 1 {
-					t.Errorf("closed after %v; delivered %q", closed, o.got())
+				o.advance(2 * time.Minute)
+				if len(closed) < 1 || closed[0] != c.closed || len(o.delivered()) != 1 {
+					t.Errorf("closed after %v; delivered %q", closed, o.delivered())
 				}
 				if d := o.run(out); d.Status != mailroom.StatusCompleted {
 					t.Errorf("the delivery is %s: %+v", d.Status, d.Error)
@@ -233,14 +233,14 @@ func TestWhatArrivedIsChangedWhileNobodyHasReadIt(t *testing.T) {
 			return ctx.Err()
 		}
 	})
-	inOffice(t, slow, func(o *office) {
+	withServer(t, slow, func(o *serverFixture) {
 		gate = make(chan struct{})
-		o.p.receive = polled(&up)
-		o.delivers(nil)
-	}, func(o *office) {
-		o.take("1", "one") // which is being read
-		o.take("2", "two")
-		o.take("3", "three")
+		o.p.receive = pollWhile(&up)
+		o.onDeliver(nil)
+	}, func(o *serverFixture) {
+		o.submit("1", "one") // which is being read
+		o.submit("2", "two")
+		o.submit("3", "three")
 		amend := func(key, text, position string) bool {
 			t.Helper()
 			e := channel.Edit{Chat: []string{"chat", "1"}, Key: key, Cursor: channel.Cursor{Identity: "bot", Position: []byte(position)}}
@@ -262,7 +262,7 @@ func TestWhatArrivedIsChangedWhileNobodyHasReadIt(t *testing.T) {
 			}
 		}
 		close(gate)
-		if diff := cmp.Diff([]string{"one", "zwei"}, slices.DeleteFunc(o.after(time.Second).got(), func(s string) bool { return s == "" })); diff != "" {
+		if diff := cmp.Diff([]string{"one", "zwei"}, slices.DeleteFunc(o.advance(time.Second).delivered(), func(s string) bool { return s == "" })); diff != "" {
 			t.Errorf("delivered %s", diff)
 		}
 	})

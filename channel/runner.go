@@ -31,26 +31,26 @@ type Options struct {
 // Runner keeps one channel going. It waits for no other.
 type Runner struct {
 	// Set by New.
-	options Options
-	log     *slog.Logger
-	kick    chan struct{} // there may be something to do
-	news    chan struct{} // there are changes to be told
+	options      Options
+	log          *slog.Logger
+	wakeup       chan struct{} // there may be something to do
+	changesReady chan struct{} // there are changes to be told
 
 	// Owned by mu.
 	mu       sync.Mutex
-	standing standing
-	shown    State // what standing does not have
-	life     *life // of the adapter that was made last, nil at first
+	state    state
+	reported State     // what standing does not have
+	instance *instance // of the adapter that was made last, nil at first
 	changes  []Change
-	lost     int // changes that nobody had the time to keep
-	over     bool
+	dropped  int // changes that nobody had the time to keep
+	closed   bool
 
 	connected atomic.Bool // as standing says; the engine reads it, and must not wait
 }
 
 // New makes the runner of a channel. It starts nothing.
 func New(o Options) *Runner {
-	o.Reconnect.fill()
+	o.Reconnect.setDefaults()
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -59,8 +59,8 @@ func New(o Options) *Runner {
 	}
 	return &Runner{
 		options: o, log: o.Log.With("channel", o.Name),
-		kick: make(chan struct{}, 1), news: make(chan struct{}, 1),
-		shown: State{Name: o.Name, Kind: o.Kind, Condition: ConditionStarting},
+		wakeup: make(chan struct{}, 1), changesReady: make(chan struct{}, 1),
+		reported: State{Name: o.Name, Kind: o.Kind, Condition: ConditionStarting},
 	}
 }
 
@@ -72,8 +72,8 @@ func (r *Runner) State() State {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := time.Now()
-	r.step(event{what: ticked, at: now}) // nothing is claimed that is not so any more
-	s, st := r.shown, r.standing
+	r.apply(event{kind: eventTick, at: now}) // nothing is claimed that is not so any more
+	s, st := r.reported, r.state
 	if st.condition == "" {
 		return s
 	}
@@ -82,7 +82,7 @@ func (r *Runner) State() State {
 		s.Reason = s.Blocked
 	}
 	s.Adapter, s.Stranded, s.Attempts = st.adapter, len(st.stranded), st.attempts
-	s.NextTry, s.Reconnects, s.ConnectedSince, s.Downtime = st.due, st.reconnects, st.connected, st.down
+	s.NextTry, s.Reconnects, s.ConnectedSince, s.Downtime = st.nextTry, st.reconnects, st.connectedSince, st.downtime
 	if !st.downSince.IsZero() {
 		s.Downtime += now.Sub(st.downSince)
 	}
@@ -94,52 +94,52 @@ func (r *Runner) State() State {
 func (r *Runner) Connected() bool { return r.connected.Load() }
 
 // Resume has a channel that is not connected tried now, whatever has failed before.
-func (r *Runner) Resume() { r.tell(event{what: resumed}) }
+func (r *Runner) Resume() { r.handle(event{kind: eventResume}) }
 
 // ConfigChanged has an adapter made anew: what it is to be made of is another.
-func (r *Runner) ConfigChanged() { r.tell(event{what: changed}) }
+func (r *Runner) ConfigChanged() { r.handle(event{kind: eventConfigChanged}) }
 
-// tell takes an event in, now.
-func (r *Runner) tell(e event) {
+// handle takes an event in, now.
+func (r *Runner) handle(e event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e.at = time.Now()
-	r.step(e)
+	r.apply(e)
 }
 
-// step takes an event in; it is within mu.
-func (r *Runner) step(e event) {
-	if r.over {
+// apply takes an event in; it is within mu.
+func (r *Runner) apply(e event) {
+	if r.closed {
 		return
 	}
-	before := r.standing
+	before := r.state
 	e.jitter = r.options.Jitter()
-	act := nothing
-	r.standing, act = r.options.Reconnect.next(before, e)
-	if wake := r.standing.wake(); act != nothing || e.what != heard && wake != before.wake() {
-		signal(r.kick)
+	act := actionNone
+	r.state, act = r.options.Reconnect.next(before, e)
+	if wake := r.state.nextWake(); act != actionNone || e.kind != eventHeartbeat && wake != before.nextWake() {
+		signal(r.wakeup)
 	}
-	if act == closeIt {
-		r.life.retire()
-		r.shown.LastError, r.shown.LastErrorAt = r.standing.reason, e.at
+	if act == actionStop {
+		r.instance.cancel()
+		r.reported.LastError, r.reported.LastErrorAt = r.state.reason, e.at
 	}
-	after := r.standing
+	after := r.state
 	if len(after.stranded) > len(before.stranded) {
 		r.log.Error("the channel's adapter does not end and is left behind", "adapter", before.adapter, "left_behind", len(after.stranded))
 	}
 	if after.condition != before.condition {
-		r.change(before, after, e.at)
+		r.recordChange(before, after, e.at)
 		if r.connected.Store(after.condition == ConditionConnected); r.connected.Load() {
 			r.options.Ledger.Wake()
 		}
 	}
-	if act == closeIt || after.condition != before.condition {
-		r.logged(after, e.what)
+	if act == actionStop || after.condition != before.condition {
+		r.logTransition(after, e.kind)
 	}
 }
 
-// logged writes the one line about a try that has ended, or a change; within mu.
-func (r *Runner) logged(s standing, what occasion) {
+// logTransition writes the one line about a try that has ended, or a change; within mu.
+func (r *Runner) logTransition(s state, what eventKind) {
 	args := []any{"state", string(s.condition), "adapter", s.adapter}
 	if s.condition == ConditionConnected {
 		r.log.Info("channel connected", args...)
@@ -148,21 +148,21 @@ func (r *Runner) logged(s standing, what occasion) {
 	if s.reason != "" {
 		args = append(args, "attempts", s.attempts, "error", s.reason)
 	}
-	if !s.due.IsZero() {
-		args = append(args, "next_try", s.due)
+	if !s.nextTry.IsZero() {
+		args = append(args, "next_try", s.nextTry)
 	}
 	switch {
 	case s.condition == ConditionStarting:
 		r.log.Debug("channel is starting", args...)
 		return
-	case what == resumed || what == changed:
+	case what == eventResume || what == eventConfigChanged:
 		r.log.Info("channel is tried now", args...)
 		return
 	}
 	switch s.condition {
 	case ConditionFailed, ConditionGaveUp:
 		text := "channel failed and is not tried again"
-		if !s.due.IsZero() { // its supervisor panicked
+		if !s.nextTry.IsZero() { // its supervisor panicked
 			text = "channel failed and is tried again"
 		}
 		r.log.Error(text, args...)
@@ -174,19 +174,19 @@ func (r *Runner) logged(s standing, what occasion) {
 }
 
 // most changes that wait to be kept.
-const mostChanges = 1000
+const maxPendingChanges = 1000
 
-func (r *Runner) change(before, after standing, at time.Time) {
+func (r *Runner) recordChange(before, after state, at time.Time) {
 	c := Change{Channel: r.options.Name, State: after.condition, Was: before.condition, Reason: after.reason, Attempts: after.attempts, Adapter: after.adapter, At: at}
-	if due := after.due; !due.IsZero() {
+	if due := after.nextTry; !due.IsZero() {
 		c.NextTry = &due
 	}
-	if len(r.changes) >= mostChanges {
+	if len(r.changes) >= maxPendingChanges {
 		r.changes = r.changes[1:]
-		r.lost++
+		r.dropped++
 	}
 	r.changes = append(r.changes, c)
-	signal(r.news)
+	signal(r.changesReady)
 }
 
 func signal(c chan struct{}) {
@@ -196,40 +196,40 @@ func signal(c chan struct{}) {
 	}
 }
 
-// hear takes evidence of an adapter.
-func (r *Runner) hear(adapter int) {
+// onHeartbeat takes evidence of an adapter.
+func (r *Runner) onHeartbeat(adapter int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.reports(adapter) {
+	if r.isCurrent(adapter) {
 		now := time.Now()
-		r.shown.LastSuccess = now
-		r.step(event{what: heard, at: now, adapter: adapter})
+		r.reported.LastSuccess = now
+		r.apply(event{kind: eventHeartbeat, at: now, adapter: adapter})
 	}
 }
 
-// note changes what is shown, if the adapter may still report.
-func (r *Runner) note(adapter int, f func(*State)) bool {
+// updateReported changes what is shown, if the adapter may still report.
+func (r *Runner) updateReported(adapter int, f func(*State)) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	ok := r.reports(adapter)
+	ok := r.isCurrent(adapter)
 	if ok {
-		f(&r.shown)
+		f(&r.reported)
 	}
 	return ok
 }
 
-// reports tells whether what an adapter says counts; within mu.
-func (r *Runner) reports(adapter int) bool {
-	return !r.over && adapter == r.standing.adapter && r.standing.phase.live()
+// isCurrent tells whether what an adapter says counts; within mu.
+func (r *Runner) isCurrent(adapter int) bool {
+	return !r.closed && adapter == r.state.adapter && r.state.phase.live()
 }
 
-// broke takes the end of what an adapter was there for.
-func (r *Runner) broke(adapter int, err error) {
+// onFailure takes the end of what an adapter was there for.
+func (r *Runner) onFailure(adapter int, err error) {
 	_, fatal := errors.AsType[*fatalError](err)
-	if p, ok := errors.AsType[*panicked](err); ok {
+	if p, ok := errors.AsType[*panicError](err); ok {
 		r.log.Error("the channel's adapter panicked", "adapter", adapter, "panic", p.value, "stack", p.stack)
 	}
-	r.tell(event{what: broke, adapter: adapter, reason: short(err), fatal: fatal, after: mailroom.AsFailure(err).RetryAfter})
+	r.handle(event{kind: eventFailed, adapter: adapter, reason: truncateError(err), fatal: fatal, retryAfter: mailroom.AsFailure(err).RetryAfter})
 }
 
 // Run keeps the channel going until ctx ends. It returns within [ReconnectPolicy].Close after
@@ -239,38 +239,38 @@ func (r *Runner) Run(ctx context.Context) {
 	keeping, enough := context.WithCancel(ctx)
 	parts.Go(func() {
 		defer recovery.Log(r.log, "what keeps a channel's changes")
-		r.keep(keeping)
+		r.writeChanges(keeping)
 	})
 	for ctx.Err() == nil {
 		err := recovery.Call(r.log, "a channel's supervisor", func() error { r.supervise(ctx); return nil })
 		if err != nil {
-			r.restart(ctx, err)
+			r.recoverSupervisor(ctx, err)
 		}
 	}
-	r.finish()
+	r.shutdown()
 	enough()
 	parts.Wait()
 }
 
 // supervise keeps the channel going until ctx ends.
 func (r *Runner) supervise(ctx context.Context) {
-	r.tell(event{what: begun})
+	r.handle(event{kind: eventStart})
 	for ctx.Err() == nil {
-		r.wait(ctx, r.turn(ctx))
+		r.wait(ctx, r.startDue(ctx))
 	}
 }
 
-// restart notes a panic of supervise, so that the channel shows as failed and its next
+// recoverSupervisor notes a panic of supervise, so that the channel shows as failed and its next
 // adapter comes after a pause. If that panics as well, it is the pause itself: a
 // supervisor that always panics must not take a whole processor.
-func (r *Runner) restart(ctx context.Context, why error) {
+func (r *Runner) recoverSupervisor(ctx context.Context, why error) {
 	err := recovery.Call(r.log, "a channel's supervisor", func() error {
 		r.mu.Lock()
-		if r.standing.phase == opening && (r.life == nil || r.life.adapter != r.standing.adapter) {
-			r.standing.phase, r.standing.by = absent, time.Time{} // it was never begun
+		if r.state.phase == phaseConnecting && (r.instance == nil || r.instance.number != r.state.adapter) {
+			r.state.phase, r.state.deadline = phaseNone, time.Time{} // it was never begun
 		}
 		r.mu.Unlock()
-		r.tell(event{what: crashed, reason: "the channel's supervisor failed: " + short(why)})
+		r.handle(event{kind: eventCrashed, reason: "the channel's supervisor failed: " + truncateError(why)})
 		return nil
 	})
 	if err == nil {
@@ -284,14 +284,14 @@ func (r *Runner) restart(ctx context.Context, why error) {
 	}
 }
 
-// turn begins a new adapter if it is time for one, and returns when something is to be done next.
-func (r *Runner) turn(ctx context.Context) (wake time.Time) {
+// startDue begins a new adapter if it is time for one, and returns when something is to be done next.
+func (r *Runner) startDue(ctx context.Context) (wake time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.standing.phase == opening && (r.life == nil || r.life.adapter != r.standing.adapter) {
-		r.life = r.begin(ctx, r.standing.adapter)
+	if r.state.phase == phaseConnecting && (r.instance == nil || r.instance.number != r.state.adapter) {
+		r.instance = r.startInstance(ctx, r.state.adapter)
 	}
-	return r.standing.wake()
+	return r.state.nextWake()
 }
 
 // wait waits until there is something to do, or a moment comes.
@@ -304,42 +304,42 @@ func (r *Runner) wait(ctx context.Context, wake time.Time) {
 	}
 	select {
 	case <-ctx.Done():
-	case <-r.kick:
+	case <-r.wakeup:
 	case <-alarm:
-		r.tell(event{what: ticked})
+		r.handle(event{kind: eventTick})
 	}
 }
 
-// finish ends the adapter that is there, if it does.
-func (r *Runner) finish() {
+// shutdown ends the adapter that is there, if it does.
+func (r *Runner) shutdown() {
 	r.mu.Lock()
-	r.over = true
+	r.closed = true
 	r.connected.Store(false)
-	life := r.life
+	life := r.instance
 	r.mu.Unlock()
 	if life == nil {
 		return
 	}
-	life.retire()
+	life.cancel()
 	select {
-	case <-life.ended:
+	case <-life.done:
 	case <-time.After(r.options.Reconnect.CloseTimeout):
-		r.log.Error("the channel's adapter does not end", "adapter", life.adapter)
+		r.log.Error("the channel's adapter does not end", "adapter", life.number)
 	}
 }
 
-// keep has the changes kept, one after the other, until ctx ends and there are none.
-func (r *Runner) keep(ctx context.Context) {
+// writeChanges has the changes kept, one after the other, until ctx ends and there are none.
+func (r *Runner) writeChanges(ctx context.Context) {
 	for {
 		r.mu.Lock()
-		changes, lost := r.changes, r.lost
-		r.changes, r.lost = nil, 0
+		changes, lost := r.changes, r.dropped
+		r.changes, r.dropped = nil, 0
 		r.mu.Unlock()
 		if lost > 0 {
 			r.log.Warn("changes of the channel are not in its log: they came faster than they were written", "changes", lost)
 		}
 		for _, c := range changes {
-			if err := recovery.Call(r.log, "a change of a channel", func() error { return r.kept(ctx, c) }); err != nil {
+			if err := recovery.Call(r.log, "a change of a channel", func() error { return r.writeChange(ctx, c) }); err != nil {
 				r.log.Warn("a change of the channel is not in its log", "state", string(c.State), "error", err)
 				if ctx.Err() != nil {
 					return
@@ -350,15 +350,15 @@ func (r *Runner) keep(ctx context.Context) {
 			continue
 		}
 		select {
-		case <-r.news:
+		case <-r.changesReady:
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// kept has one kept, also while everything ends.
-func (r *Runner) kept(ctx context.Context, c Change) error {
+// writeChange has one kept, also while everything ends.
+func (r *Runner) writeChange(ctx context.Context, c Change) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
 	body, err := json.Marshal(c)
@@ -369,16 +369,16 @@ func (r *Runner) kept(ctx context.Context, c Change) error {
 	return err
 }
 
-// panicked is a panic of an adapter. Where it happened is for the log.
-type panicked struct{ value, stack string }
+// panicError is a panic of an adapter. Where it happened is for the log.
+type panicError struct{ value, stack string }
 
-func (p *panicked) Error() string { return "panic: " + p.value }
+func (p *panicError) Error() string { return "panic: " + p.value }
 
-// guarded makes a panic an error: one channel's fault ends no other.
-func guarded(f func() error) (err error) {
+// catchPanic makes a panic an error: one channel's fault ends no other.
+func catchPanic(f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = &panicked{fmt.Sprint(p), string(debug.Stack())}
+			err = &panicError{fmt.Sprint(p), string(debug.Stack())}
 		}
 	}()
 	return f()

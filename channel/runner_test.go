@@ -25,26 +25,26 @@ import (
 // platform is one that does what a test says. Its zero value connects and hears
 // nothing.
 type platform struct {
-	connect   func(ctx context.Context, l *channel.Host) error
-	receive   func(ctx context.Context, l *channel.Host) error
-	tend      func(ctx context.Context, l *channel.Host) error
-	deliver   func(ctx context.Context, l *channel.Host) error
-	delivered func(d channel.Delivery) // before deliver
-	close     func() error
-	unkept    error       // what becomes of notes
-	bomb      atomic.Bool // the next step of the channel panics, once
+	connect     func(ctx context.Context, l *channel.Host) error
+	receive     func(ctx context.Context, l *channel.Host) error
+	maintain    func(ctx context.Context, l *channel.Host) error
+	deliver     func(ctx context.Context, l *channel.Host) error
+	delivered   func(d channel.Delivery) // before deliver
+	close       func() error
+	appendError error       // what becomes of notes
+	panicOnce   atomic.Bool // the next step of the channel panics, once
 
-	mu    sync.Mutex
-	tries []time.Time // of Connect
-	live  int         // adapters between Connect and the return of Close
-	most  int         // of them at once
-	links []*channel.Host
+	mu      sync.Mutex
+	tries   []time.Time // of Connect
+	live    int         // adapters between Connect and the return of Close
+	maxLive int         // of them at once
+	hosts   []*channel.Host
 }
 
 func (p *platform) Connect(ctx context.Context, l *channel.Host) (channel.Adapter, error) {
 	p.mu.Lock()
 	p.tries = append(p.tries, time.Now())
-	p.links = append(p.links, l)
+	p.hosts = append(p.hosts, l)
 	p.mu.Unlock()
 	if p.connect != nil {
 		if err := p.connect(ctx, l); err != nil {
@@ -54,7 +54,7 @@ func (p *platform) Connect(ctx context.Context, l *channel.Host) (channel.Adapte
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.live++
-	p.most = max(p.most, p.live)
+	p.maxLive = max(p.maxLive, p.live)
 	return &adapter{p, l}, nil
 }
 
@@ -66,20 +66,20 @@ func (p *platform) count() int {
 
 type adapter struct {
 	*platform
-	link *channel.Host
+	host *channel.Host
 }
 
 func (a *adapter) Receive(ctx context.Context) error {
 	if a.receive != nil {
-		return a.receive(ctx, a.link)
+		return a.receive(ctx, a.host)
 	}
 	<-ctx.Done()
 	return nil
 }
 
 func (a *adapter) Maintain(ctx context.Context) error {
-	if a.tend != nil {
-		return a.tend(ctx, a.link)
+	if a.maintain != nil {
+		return a.maintain(ctx, a.host)
 	}
 	return nil
 }
@@ -88,7 +88,7 @@ func (a *adapter) Deliver(ctx context.Context, d channel.Delivery, _ mailroom.Se
 	if a.delivered != nil {
 		a.delivered(d)
 	}
-	return a.deliver(ctx, a.link)
+	return a.deliver(ctx, a.host)
 }
 
 func (a *adapter) Close() error {
@@ -103,8 +103,8 @@ func (a *adapter) Close() error {
 	return nil
 }
 
-// polled is a Receive that asks up, each second, and hears while that is true.
-func polled(up *atomic.Bool) func(ctx context.Context, l *channel.Host) error {
+// pollWhile is a Receive that asks up, each second, and hears while that is true.
+func pollWhile(up *atomic.Bool) func(ctx context.Context, l *channel.Host) error {
 	return func(ctx context.Context, l *channel.Host) error {
 		for {
 			if !up.Load() {
@@ -120,8 +120,8 @@ func polled(up *atomic.Bool) func(ctx context.Context, l *channel.Host) error {
 	}
 }
 
-// notes is a ledger that keeps what is noted, and nothing else.
-type notes struct {
+// fakeLedger is a ledger that keeps what is noted, and nothing else.
+type fakeLedger struct {
 	channel.Ledger
 	mu      sync.Mutex
 	changes []channel.Change
@@ -130,7 +130,7 @@ type notes struct {
 	wakes   atomic.Int32
 }
 
-func (n *notes) AppendEntry(_ context.Context, thread, kind string, body json.RawMessage) (int64, error) {
+func (n *fakeLedger) AppendEntry(_ context.Context, thread, kind string, body json.RawMessage) (int64, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	var c channel.Change
@@ -146,10 +146,10 @@ func (n *notes) AppendEntry(_ context.Context, thread, kind string, body json.Ra
 	return int64(len(n.changes)), n.fail
 }
 
-func (n *notes) Wake() { n.wakes.Add(1) }
+func (n *fakeLedger) Wake() { n.wakes.Add(1) }
 
-// told are the states that were noted, in order.
-func (n *notes) told() (states []string) {
+// states are the states that were noted, in order.
+func (n *fakeLedger) states() (states []string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, c := range n.changes {
@@ -158,34 +158,34 @@ func (n *notes) told() (states []string) {
 	return states
 }
 
-// bubble is a channel in a bubble.
-type bubble struct {
+// fixture is a channel in a bubble.
+type fixture struct {
 	*channel.Runner
-	t     *testing.T
-	p     *platform
-	notes *notes
-	log   *logs
-	stop  func()
+	t      *testing.T
+	p      *platform
+	ledger *fakeLedger
+	log    *logBuffer
+	stop   func()
 }
 
-// running runs a channel in a bubble until the test has looked at it.
-func running(t *testing.T, pace channel.ReconnectPolicy, look func(b *bubble), prepare func(p *platform)) {
+// withRunner runs a channel in a bubble until the test has looked at it.
+func withRunner(t *testing.T, pace channel.ReconnectPolicy, look func(b *fixture), prepare func(p *platform)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		b := begin(t, "c", pace, prepare)
+		b := newFixture(t, "c", pace, prepare)
 		synctest.Wait()
 		look(b)
 		b.stop()
 	})
 }
 
-func begin(t *testing.T, name string, pace channel.ReconnectPolicy, prepare func(p *platform)) *bubble {
-	b := &bubble{t: t, p: &platform{}, notes: &notes{}, log: &logs{}}
+func newFixture(t *testing.T, name string, pace channel.ReconnectPolicy, prepare func(p *platform)) *fixture {
+	b := &fixture{t: t, p: &platform{}, ledger: &fakeLedger{}, log: &logBuffer{}}
 	prepare(b.p)
-	b.notes.fail = b.p.unkept
+	b.ledger.fail = b.p.appendError
 	b.Runner = channel.New(channel.Options{
-		Name: name, Kind: "k", Connect: b.p.Connect, Reconnect: pace, Ledger: b.notes, Jitter: func() float64 {
-			if b.p.bomb.CompareAndSwap(true, false) {
+		Name: name, Kind: "k", Connect: b.p.Connect, Reconnect: pace, Ledger: b.ledger, Jitter: func() float64 {
+			if b.p.panicOnce.CompareAndSwap(true, false) {
 				panic("bomb")
 			}
 			return 0
@@ -205,32 +205,32 @@ func begin(t *testing.T, name string, pace channel.ReconnectPolicy, prepare func
 	return b
 }
 
-// logs keeps what is logged.
-type logs struct {
+// logBuffer keeps what is logged.
+type logBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
 }
 
-func (l *logs) Write(b []byte) (int, error) {
+func (l *logBuffer) Write(b []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.Write(b)
 }
 
-func (l *logs) String() string {
+func (l *logBuffer) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.String()
 }
 
-// after lets time pass.
-func (b *bubble) after(d time.Duration) *bubble {
+// advance lets time pass.
+func (b *fixture) advance(d time.Duration) *fixture {
 	<-time.After(d)
 	synctest.Wait()
 	return b
 }
 
-func (b *bubble) is(want channel.Condition, reason string) channel.State {
+func (b *fixture) expect(want channel.Condition, reason string) channel.State {
 	b.t.Helper()
 	s := b.State()
 	if s.Condition != want || !strings.Contains(s.Reason, reason) || reason == "" && s.Reason != "" {
@@ -246,78 +246,78 @@ func (b *bubble) is(want channel.Condition, reason string) channel.State {
 func TestATwoHourOutageEndsWithoutAnybody(t *testing.T) {
 	var up atomic.Bool
 	up.Store(true)
-	running(t, channel.ReconnectPolicy{}, func(b *bubble) {
-		b.after(time.Hour).is(channel.ConditionConnected, "")
+	withRunner(t, channel.ReconnectPolicy{}, func(b *fixture) {
+		b.advance(time.Hour).expect(channel.ConditionConnected, "")
 		up.Store(false)
-		b.after(2 * time.Hour)
-		s := b.is(channel.ConditionParked, "it is down")
+		b.advance(2 * time.Hour)
+		s := b.expect(channel.ConditionParked, "it is down")
 		if left := time.Until(s.NextTry); left <= 0 || left > 15*time.Minute || s.Downtime < 2*time.Hour-time.Second {
 			t.Errorf("the next try is in %s, after %s", left, s.Downtime)
 		}
 		up.Store(true)
-		b.after(15 * time.Minute)
-		s = b.is(channel.ConditionConnected, "")
-		if s.Reconnects != 1 || s.Downtime > 2*time.Hour+15*time.Minute+time.Second || b.p.most != 1 {
-			t.Errorf("%d reconnects, %s down, %d adapters at once", s.Reconnects, s.Downtime, b.p.most)
+		b.advance(15 * time.Minute)
+		s = b.expect(channel.ConditionConnected, "")
+		if s.Reconnects != 1 || s.Downtime > 2*time.Hour+15*time.Minute+time.Second || b.p.maxLive != 1 {
+			t.Errorf("%d reconnects, %s down, %d adapters at once", s.Reconnects, s.Downtime, b.p.maxLive)
 		}
-		if diff := cmp.Diff([]string{"starting", "connected", "queued", "parked", "connected"}, b.notes.told()); diff != "" {
+		if diff := cmp.Diff([]string{"starting", "connected", "queued", "parked", "connected"}, b.ledger.states()); diff != "" {
 			t.Error(diff)
 		}
-	}, func(p *platform) { p.receive = polled(&up) })
+	}, func(p *platform) { p.receive = pollWhile(&up) })
 }
 
 func TestTheEngineIsWokenWheneverAChannelIsConnected(t *testing.T) {
 	var up atomic.Bool
-	running(t, channel.ReconnectPolicy{}, func(b *bubble) {
+	withRunner(t, channel.ReconnectPolicy{}, func(b *fixture) {
 		for n := range int32(3) {
-			b.after(10 * time.Minute)
-			if got := b.notes.wakes.Load(); got != n || b.Connected() {
+			b.advance(10 * time.Minute)
+			if got := b.ledger.wakes.Load(); got != n || b.Connected() {
 				t.Errorf("while it is away for the %d. time, the engine was woken %d times", n+1, got)
 			}
 			up.Store(true)
-			b.after(10*time.Minute).is(channel.ConditionConnected, "")
-			if got := b.notes.wakes.Load(); got != n+1 {
+			b.advance(10*time.Minute).expect(channel.ConditionConnected, "")
+			if got := b.ledger.wakes.Load(); got != n+1 {
 				t.Errorf("connected for the %d. time, the engine was woken %d times", n+1, got)
 			}
 			up.Store(false)
 		}
 		up.Store(true)
-		b.after(10*time.Minute).is(channel.ConditionConnected, "")
+		b.advance(10*time.Minute).expect(channel.ConditionConnected, "")
 		b.stop()
 		if b.Connected() {
 			t.Error("deliveries may be started when it has ended")
 		}
-	}, func(p *platform) { p.receive = polled(&up) })
+	}, func(p *platform) { p.receive = pollWhile(&up) })
 }
 
 func TestAChannelThatGaveUpMakesNoAdapterUntilItIsResumed(t *testing.T) {
 	var up atomic.Bool
-	running(t, channel.ReconnectPolicy{GiveUpAfter: 3}, func(b *bubble) {
-		b.after(24 * time.Hour)
-		if s := b.is(channel.ConditionGaveUp, "it is down"); b.p.count() != 3 || !s.NextTry.IsZero() || s.Condition.Alive() {
+	withRunner(t, channel.ReconnectPolicy{GiveUpAfter: 3}, func(b *fixture) {
+		b.advance(24 * time.Hour)
+		if s := b.expect(channel.ConditionGaveUp, "it is down"); b.p.count() != 3 || !s.NextTry.IsZero() || s.Condition.Alive() {
 			t.Errorf("after %d tries: %+v", b.p.count(), s)
 		}
 		up.Store(true)
 		b.Resume()
-		b.after(0).is(channel.ConditionConnected, "")
-	}, func(p *platform) { p.receive = polled(&up) })
+		b.advance(0).expect(channel.ConditionConnected, "")
+	}, func(p *platform) { p.receive = pollWhile(&up) })
 }
 
 func TestAParkedChannelIsTriedAtOnceWhenSomebodyWantsItTo(t *testing.T) {
 	for name, how := range map[string]func(*channel.Runner){"resumed": (*channel.Runner).Resume, "changed": (*channel.Runner).ConfigChanged} {
 		t.Run(name, func(t *testing.T) {
 			var up atomic.Bool
-			running(t, channel.ReconnectPolicy{ParkAfter: 2}, func(b *bubble) {
-				b.after(5*time.Minute).is(channel.ConditionParked, "it is down")
+			withRunner(t, channel.ReconnectPolicy{ParkAfter: 2}, func(b *fixture) {
+				b.advance(5*time.Minute).expect(channel.ConditionParked, "it is down")
 				how(b.Runner) // too early
-				if s := b.after(0).is(channel.ConditionQueued, "it is down"); s.Attempts != 1 {
+				if s := b.advance(0).expect(channel.ConditionQueued, "it is down"); s.Attempts != 1 {
 					t.Errorf("it is tried %d times", s.Attempts)
 				}
-				b.after(5*time.Minute).is(channel.ConditionParked, "it is down")
+				b.advance(5*time.Minute).expect(channel.ConditionParked, "it is down")
 				up.Store(true)
 				how(b.Runner)
-				b.after(0).is(channel.ConditionConnected, "")
-			}, func(p *platform) { p.receive = polled(&up) })
+				b.advance(0).expect(channel.ConditionConnected, "")
+			}, func(p *platform) { p.receive = pollWhile(&up) })
 		})
 	}
 }
@@ -325,17 +325,17 @@ func TestAParkedChannelIsTriedAtOnceWhenSomebodyWantsItTo(t *testing.T) {
 // TestAHalfOpenConnectionIsReplaced has one that answers nothing any more, whose
 // reader does not notice and is made to return by Close alone.
 func TestAHalfOpenConnectionIsReplaced(t *testing.T) {
-	running(t, channel.ReconnectPolicy{}, func(b *bubble) {
-		b.is(channel.ConditionConnected, "")
-		b.after(30*time.Second-1).is(channel.ConditionConnected, "")
-		b.after(1) // it is replaced at once, and the next one speaks
-		if s := b.is(channel.ConditionConnected, ""); s.Reconnects != 1 || s.Downtime != 30*time.Second || s.Adapter != 2 || s.Stranded != 0 {
+	withRunner(t, channel.ReconnectPolicy{}, func(b *fixture) {
+		b.expect(channel.ConditionConnected, "")
+		b.advance(30*time.Second-1).expect(channel.ConditionConnected, "")
+		b.advance(1) // it is replaced at once, and the next one speaks
+		if s := b.expect(channel.ConditionConnected, ""); s.Reconnects != 1 || s.Downtime != 30*time.Second || s.Adapter != 2 || s.Stranded != 0 {
 			t.Errorf("the state is %+v", s)
 		}
-		if diff := cmp.Diff([]string{"starting", "connected", "silent", "connected"}, b.notes.told()); diff != "" || b.p.most != 1 {
-			t.Errorf("%d at once; %s", b.p.most, diff)
+		if diff := cmp.Diff([]string{"starting", "connected", "silent", "connected"}, b.ledger.states()); diff != "" || b.p.maxLive != 1 {
+			t.Errorf("%d at once; %s", b.p.maxLive, diff)
 		}
-		if reason := b.notes.changes[2].Reason; reason != "nothing was heard for 30s" {
+		if reason := b.ledger.changes[2].Reason; reason != "nothing was heard for 30s" {
 			t.Errorf("it was silent because %q", reason)
 		}
 	}, func(p *platform) {
@@ -354,20 +354,20 @@ func TestAHalfOpenConnectionIsReplaced(t *testing.T) {
 
 func TestAnAdapterThatDoesNotEndIsLeftBehindAndItsLinkIsDead(t *testing.T) {
 	release := make(chan struct{})
-	running(t, channel.ReconnectPolicy{}, func(b *bubble) {
-		b.is(channel.ConditionConnected, "")
-		b.after(30*time.Second).is(channel.ConditionSilent, "30s")
+	withRunner(t, channel.ReconnectPolicy{}, func(b *fixture) {
+		b.expect(channel.ConditionConnected, "")
+		b.advance(30*time.Second).expect(channel.ConditionSilent, "30s")
 		if n := b.p.count(); n != 1 {
 			t.Errorf("%d adapters while the first may end", n)
 		}
-		b.after(10 * time.Second)
-		s := b.is(channel.ConditionConnected, "")
+		b.advance(10 * time.Second)
+		s := b.expect(channel.ConditionConnected, "")
 		if s.Stranded != 1 || s.Adapter != 2 || !strings.Contains(b.log.String(), "left behind") {
 			t.Errorf("the state is %+v, the log %s", s, b.log)
 		}
-		dead := b.p.links[0]
+		dead := b.p.hosts[0]
 		inbound, beat := s.LastInbound, s.LastSuccess
-		b.after(time.Second / 2)
+		b.advance(time.Second / 2)
 		dead.Received()
 		dead.ReportProgress(channel.Progress{Cursor: "old"})
 		dead.ReportError(errors.New("old"))
@@ -386,7 +386,7 @@ func TestAnAdapterThatDoesNotEndIsLeftBehindAndItsLinkIsDead(t *testing.T) {
 			t.Errorf("what it reports is shown: %+v", s)
 		}
 		close(release)
-		if s := b.after(0).State(); s.Stranded != 0 {
+		if s := b.advance(0).State(); s.Stranded != 0 {
 			t.Errorf("it has ended, and the state is %+v", s)
 		}
 	}, func(p *platform) {
@@ -399,26 +399,26 @@ func TestAnAdapterThatDoesNotEndIsLeftBehindAndItsLinkIsDead(t *testing.T) {
 			}
 			var up atomic.Bool
 			up.Store(true)
-			return polled(&up)(ctx, l)
+			return pollWhile(&up)(ctx, l)
 		}
 	})
 }
 
 func TestAConnectThatHangsFailsAndWhatItMakesLateIsClosed(t *testing.T) {
-	running(t, channel.ReconnectPolicy{}, func(b *bubble) {
-		b.after(30*time.Second).is(channel.ConditionQueued, "it did not connect within 30s")
-		b.after(10 * time.Second)
+	withRunner(t, channel.ReconnectPolicy{}, func(b *fixture) {
+		b.advance(30*time.Second).expect(channel.ConditionQueued, "it did not connect within 30s")
+		b.advance(10 * time.Second)
 		if s := b.State(); s.Stranded != 1 || s.Attempts != 1 {
 			t.Errorf("the state is %+v", s)
 		}
-		b.after(time.Hour)
-		if s := b.is(channel.ConditionConnected, ""); s.Stranded != 0 || b.p.live != 1 {
+		b.advance(time.Hour)
+		if s := b.expect(channel.ConditionConnected, ""); s.Stranded != 0 || b.p.live != 1 {
 			t.Errorf("%d adapters live: %+v", b.p.live, s)
 		}
 	}, func(p *platform) {
 		var up atomic.Bool
 		up.Store(true)
-		p.receive = polled(&up)
+		p.receive = pollWhile(&up)
 		p.connect = func(context.Context, *channel.Host) error {
 			if p.count() == 1 {
 				<-time.After(30 * time.Minute)
@@ -433,21 +433,21 @@ func TestTwoChannelsThatFailHoldUpNoThird(t *testing.T) {
 		var up atomic.Bool
 		up.Store(true)
 		hold := make(chan struct{})
-		hangs := begin(t, "hangs", channel.ReconnectPolicy{}, func(p *platform) {
+		hangs := newFixture(t, "hangs", channel.ReconnectPolicy{}, func(p *platform) {
 			p.connect = func(context.Context, *channel.Host) error { <-hold; return errors.New("late") }
 		})
-		panics := begin(t, "panics", channel.ReconnectPolicy{}, func(p *platform) {
-			p.tend = func(context.Context, *channel.Host) error { panic("bug") }
+		panics := newFixture(t, "panics", channel.ReconnectPolicy{}, func(p *platform) {
+			p.maintain = func(context.Context, *channel.Host) error { panic("bug") }
 		})
-		works := begin(t, "works", channel.ReconnectPolicy{}, func(p *platform) { p.receive = polled(&up) })
-		works.after(time.Hour)
-		hangs.is(channel.ConditionQueued, "it did not connect")
-		panics.is(channel.ConditionQueued, "bug")
-		if s := works.is(channel.ConditionConnected, ""); s.Adapter != 1 || time.Since(s.LastSuccess) > time.Second {
+		works := newFixture(t, "works", channel.ReconnectPolicy{}, func(p *platform) { p.receive = pollWhile(&up) })
+		works.advance(time.Hour)
+		hangs.expect(channel.ConditionQueued, "it did not connect")
+		panics.expect(channel.ConditionQueued, "bug")
+		if s := works.expect(channel.ConditionConnected, ""); s.Adapter != 1 || time.Since(s.LastSuccess) > time.Second {
 			t.Errorf("the third: %+v", s)
 		}
 		began := time.Now()
-		for _, b := range []*bubble{hangs, panics, works} {
+		for _, b := range []*fixture{hangs, panics, works} {
 			b.stop()
 		}
 		if took := time.Since(began); took > 10*time.Second {
@@ -471,12 +471,12 @@ func TestAFailureSaysWhatComesOfIt(t *testing.T) {
 		"receive":                {receive: errors.New("no"), want: channel.ConditionQueued, reason: "no", next: 30 * time.Second},
 		"receive, for good":      {receive: channel.Fatal(errors.New("bad token")), want: channel.ConditionFailed, reason: "bad token"},
 		"tend":                   {tend: errors.New("no heartbeat"), want: channel.ConditionQueued, reason: "no heartbeat", next: 30 * time.Second},
-		"receive without a word": {receive: errWordless, want: channel.ConditionQueued, reason: "stopped receiving", next: 30 * time.Second},
+		"receive without a word": {receive: errReturnNil, want: channel.ConditionQueued, reason: "stopped receiving", next: 30 * time.Second},
 		"receive, a long story":  {receive: errors.New(strings.Repeat("é", 1000)), want: channel.ConditionQueued, reason: "…", next: 30 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
-			running(t, channel.ReconnectPolicy{}, func(b *bubble) {
-				s := b.is(c.want, c.reason)
+			withRunner(t, channel.ReconnectPolicy{}, func(b *fixture) {
+				s := b.expect(c.want, c.reason)
 				var next time.Duration
 				if !s.NextTry.IsZero() {
 					next = time.Until(s.NextTry)
@@ -486,10 +486,10 @@ func TestAFailureSaysWhatComesOfIt(t *testing.T) {
 				}
 			}, func(p *platform) {
 				p.connect = func(context.Context, *channel.Host) error { return c.connect }
-				p.tend = func(context.Context, *channel.Host) error { return c.tend }
+				p.maintain = func(context.Context, *channel.Host) error { return c.tend }
 				if c.receive != nil {
 					p.receive = func(context.Context, *channel.Host) error {
-						if errors.Is(c.receive, errWordless) {
+						if errors.Is(c.receive, errReturnNil) {
 							return nil
 						}
 						return c.receive
@@ -500,12 +500,12 @@ func TestAFailureSaysWhatComesOfIt(t *testing.T) {
 	}
 }
 
-var errWordless = errors.New("")
+var errReturnNil = errors.New("")
 
 func TestAChannelThatPanicsIsTriedAgainAndTakesNobodyWithIt(t *testing.T) {
-	running(t, channel.ReconnectPolicy{InitialDelay: time.Second}, func(b *bubble) {
-		b.after(time.Second) // at once, and after one second
-		if s := b.is(channel.ConditionQueued, "bug"); s.Attempts != 2 || s.Reason != "panic: bug" || !strings.Contains(b.log.String(), "runner_test.go") {
+	withRunner(t, channel.ReconnectPolicy{InitialDelay: time.Second}, func(b *fixture) {
+		b.advance(time.Second) // at once, and after one second
+		if s := b.expect(channel.ConditionQueued, "bug"); s.Attempts != 2 || s.Reason != "panic: bug" || !strings.Contains(b.log.String(), "runner_test.go") {
 			t.Errorf("the state is %+v, the log %s", s, b.log)
 		}
 	}, func(p *platform) {
@@ -518,7 +518,7 @@ func TestABrokenChannelSaysWhy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		r := channel.New(channel.Options{
-			Name: "c", Kind: "k", Connect: channel.Broken(errors.New("there is no token")), Ledger: &notes{}, Log: slog.New(slog.NewTextHandler(&log, nil)),
+			Name: "c", Kind: "k", Connect: channel.Broken(errors.New("there is no token")), Ledger: &fakeLedger{}, Log: slog.New(slog.NewTextHandler(&log, nil)),
 		})
 		if s := r.State(); s.Condition != channel.ConditionStarting {
 			t.Errorf("before it begins it is %s", s.Condition)
@@ -533,21 +533,21 @@ func TestABrokenChannelSaysWhy(t *testing.T) {
 }
 
 func TestAChangeThatCannotBeKeptHoldsNothingUp(t *testing.T) {
-	running(t, channel.ReconnectPolicy{}, func(b *bubble) {
-		b.is(channel.ConditionConnected, "")
+	withRunner(t, channel.ReconnectPolicy{}, func(b *fixture) {
+		b.expect(channel.ConditionConnected, "")
 		hold := make(chan struct{})
-		if want := []string{"starting", "connected"}; !slices.Equal(b.notes.told(), want) || !strings.Contains(b.log.String(), "not in its log") {
-			t.Errorf("told %q, logged %s", b.notes.told(), b.log)
+		if want := []string{"starting", "connected"}; !slices.Equal(b.ledger.states(), want) || !strings.Contains(b.log.String(), "not in its log") {
+			t.Errorf("told %q, logged %s", b.ledger.states(), b.log)
 		}
-		b.notes.mu.Lock()
-		b.notes.hold = hold // what is told from now on waits
-		b.notes.mu.Unlock()
-		if s := b.after(31 * time.Second).State(); s.Adapter != 2 {
+		b.ledger.mu.Lock()
+		b.ledger.hold = hold // what is told from now on waits
+		b.ledger.mu.Unlock()
+		if s := b.advance(31 * time.Second).State(); s.Adapter != 2 {
 			t.Errorf("the state is %+v", s)
 		}
 		close(hold)
 	}, func(p *platform) {
-		p.unkept = errors.New("the disk is full")
+		p.appendError = errors.New("the disk is full")
 		p.receive = func(ctx context.Context, l *channel.Host) error {
 			l.Received()
 			<-ctx.Done()
@@ -560,19 +560,19 @@ func TestAChangeThatCannotBeKeptHoldsNothingUp(t *testing.T) {
 // on, the channel shows as failed, and the next adapter connects after a pause.
 func TestAPanicOfASupervisorRestartsIt(t *testing.T) {
 	pace := channel.ReconnectPolicy{InitialDelay: time.Minute, IdleTimeout: 30 * time.Second}
-	running(t, pace, func(b *bubble) {
-		b.is(channel.ConditionConnected, "")
-		b.p.bomb.Store(true)
-		b.after(31 * time.Second)
-		s := b.is(channel.ConditionFailed, "the channel's supervisor failed: panic: bomb")
+	withRunner(t, pace, func(b *fixture) {
+		b.expect(channel.ConditionConnected, "")
+		b.p.panicOnce.Store(true)
+		b.advance(31 * time.Second)
+		s := b.expect(channel.ConditionFailed, "the channel's supervisor failed: panic: bomb")
 		if s.NextTry.IsZero() || s.Attempts != 1 {
 			t.Errorf("next try %v after %d attempts, want one after 1", s.NextTry, s.Attempts)
 		}
 		if log := b.log.String(); !strings.Contains(log, "panic recovered") || !strings.Contains(log, "channel.(*Runner).supervise") {
 			t.Errorf("the log has no stack: %s", log)
 		}
-		b.after(time.Minute)
-		b.is(channel.ConditionConnected, "")
+		b.advance(time.Minute)
+		b.expect(channel.ConditionConnected, "")
 	}, func(p *platform) {
 		p.connect = func(_ context.Context, l *channel.Host) error {
 			l.Received()

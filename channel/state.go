@@ -76,8 +76,8 @@ type Change struct {
 	At       time.Time  `json:"at"`
 }
 
-// short bounds what is kept of an error.
-func short(err error) string {
+// truncateError bounds what is kept of an error.
+func truncateError(err error) string {
 	const most = 500
 	text := err.Error()
 	if len(text) <= most {

@@ -50,39 +50,39 @@ type Platform struct {
 func Run(t *testing.T, make func(t *testing.T) *Platform) {
 	for _, play := range []struct {
 		name string
-		f    func(o *office)
+		f    func(o *fixture)
 	}{
-		{"what is said is answered once", once},
+		{"what is said is answered once", answeredOnce},
 		{"a platform that is down at the start", downAtStart},
-		{"a platform that goes and comes back", away},
+		{"a platform that goes and comes back", outage},
 		{"a platform that hangs", hangs},
 		{"a platform that hangs when it is connected to", hangsAtStart},
 		{"a server that is started again", restarted},
-		{"the same thing twice", twice},
-		{"credentials that are refused", denied},
+		{"the same thing twice", redelivered},
+		{"credentials that are refused", loginRejected},
 	} {
 		t.Run(play.name, func(t *testing.T) {
-			play.f(open(t, make(t)))
+			play.f(newFixture(t, make(t)))
 		})
 	}
 }
 
-func once(o *office) {
+func answeredOnce(o *fixture) {
 	o.start()
-	o.becomes(channel.ConditionConnected)
+	o.awaitCondition(channel.ConditionConnected)
 	o.p.Post("1", "one")
 	o.p.Post("2", "two")
-	o.sent("one", "two")
+	o.expectSent("one", "two")
 	if s := o.State(); s.LastInbound.IsZero() || s.LastOutbound.IsZero() || s.LastSuccess.IsZero() || s.Attempts != 0 {
 		o.t.Errorf("the state is %+v", s)
 	}
 	o.stop()
 }
 
-func downAtStart(o *office) {
+func downAtStart(o *fixture) {
 	o.p.Down()
 	o.start()
-	o.until("it has failed more than once", func() bool { return o.State().Attempts > 1 })
+	o.await("it has failed more than once", func() bool { return o.State().Attempts > 1 })
 	if s := o.State(); !slices.Contains([]channel.Condition{channel.ConditionQueued, channel.ConditionParked}, s.Condition) || s.Reason == "" || !s.ConnectedSince.IsZero() {
 		o.t.Errorf("the state is %+v", s)
 	}
@@ -90,127 +90,127 @@ func downAtStart(o *office) {
 		o.p.Post("1", "one")
 	}
 	o.p.Restore()
-	o.becomes(channel.ConditionConnected)
+	o.awaitCondition(channel.ConditionConnected)
 	if !o.p.History {
 		o.p.Post("1", "one")
 	}
-	o.sent("one")
+	o.expectSent("one")
 	o.stop()
 }
 
-func away(o *office) {
+func outage(o *fixture) {
 	o.start()
-	o.becomes(channel.ConditionConnected)
+	o.awaitCondition(channel.ConditionConnected)
 	o.p.Post("1", "one")
-	o.sent("one")
+	o.expectSent("one")
 	o.p.Down()
-	o.until("it is not called connected", func() bool { return o.State().Condition != channel.ConditionConnected })
+	o.await("it is not called connected", func() bool { return o.State().Condition != channel.ConditionConnected })
 	if o.p.History {
 		o.p.Post("2", "two")
 	}
 	o.p.Restore()
-	o.becomes(channel.ConditionConnected)
+	o.awaitCondition(channel.ConditionConnected)
 	if !o.p.History {
 		o.p.Post("2", "two")
 	}
-	o.sent("one", "two")
+	o.expectSent("one", "two")
 	if s := o.State(); s.Reconnects < 1 || s.Downtime == 0 || s.Adapter < 2 {
 		o.t.Errorf("the state is %+v", s)
 	}
 	o.stop()
 }
 
-func hangs(o *office) {
+func hangs(o *fixture) {
 	o.start()
-	o.becomes(channel.ConditionConnected)
+	o.awaitCondition(channel.ConditionConnected)
 	o.p.Hang()
-	o.until("it is not called connected", func() bool { return o.State().Condition != channel.ConditionConnected })
+	o.await("it is not called connected", func() bool { return o.State().Condition != channel.ConditionConnected })
 	o.p.Restore()
-	o.becomes(channel.ConditionConnected)
+	o.awaitCondition(channel.ConditionConnected)
 	o.p.Post("1", "one")
-	o.sent("one")
+	o.expectSent("one")
 	o.stop()
 }
 
-func hangsAtStart(o *office) {
+func hangsAtStart(o *fixture) {
 	o.p.Hang()
 	o.start()
-	o.until("it has failed", func() bool { return o.State().Attempts > 0 })
+	o.await("it has failed", func() bool { return o.State().Attempts > 0 })
 	o.stop() // also in the middle of a try
 	o.p.Restore()
 	o.start()
-	o.becomes(channel.ConditionConnected)
+	o.awaitCondition(channel.ConditionConnected)
 	o.stop()
 }
 
-func restarted(o *office) {
+func restarted(o *fixture) {
 	o.start()
-	o.becomes(channel.ConditionConnected)
+	o.awaitCondition(channel.ConditionConnected)
 	o.p.Post("1", "one")
-	o.sent("one")
+	o.expectSent("one")
 	o.stop()
 	if o.p.History {
 		o.p.Post("2", "two")
 	}
 	o.start()
-	o.becomes(channel.ConditionConnected)
+	o.awaitCondition(channel.ConditionConnected)
 	if !o.p.History {
 		o.p.Post("2", "two")
 	}
 	o.p.Post("3", "three")
-	o.sent("one", "two", "three")
+	o.expectSent("one", "two", "three")
 	o.stop()
 }
 
-func twice(o *office) {
+func redelivered(o *fixture) {
 	o.start()
-	o.becomes(channel.ConditionConnected)
+	o.awaitCondition(channel.ConditionConnected)
 	o.p.Post("1", "one")
-	o.sent("one")
+	o.expectSent("one")
 	o.p.Post("1", "one")
 	o.p.Post("2", "two") // what comes behind it
-	o.sent("one", "two")
+	o.expectSent("one", "two")
 	o.stop()
 }
 
-func denied(o *office) {
+func loginRejected(o *fixture) {
 	if o.p.RejectLogin == nil {
 		o.start()
-		o.becomes(channel.ConditionConnected)
+		o.awaitCondition(channel.ConditionConnected)
 		o.stop()
 		return
 	}
 	o.p.RejectLogin()
 	o.start()
-	o.becomes(channel.ConditionFailed)
+	o.awaitCondition(channel.ConditionFailed)
 	if s := o.State(); s.Adapter != 1 || !s.NextTry.IsZero() || s.Reason == "" {
 		o.t.Errorf("at the start: %+v", s)
 	}
 	o.p.Restore()
 	o.Resume()
-	o.becomes(channel.ConditionConnected)
+	o.awaitCondition(channel.ConditionConnected)
 	o.p.RejectLogin()
-	o.becomes(channel.ConditionFailed)
+	o.awaitCondition(channel.ConditionFailed)
 	o.stop()
 }
 
-// becomes waits for a condition.
-func (o *office) becomes(want channel.Condition) {
+// awaitCondition waits for a condition.
+func (o *fixture) awaitCondition(want channel.Condition) {
 	o.t.Helper()
-	o.until("it is "+string(want), func() bool { return o.State().Condition == want })
+	o.await("it is "+string(want), func() bool { return o.State().Condition == want })
 }
 
-// sent waits until the platform has taken these texts, and no others.
-func (o *office) sent(want ...string) {
+// expectSent waits until the platform has taken these texts, and no others.
+func (o *fixture) expectSent(want ...string) {
 	o.t.Helper()
-	o.until("it has sent "+strings.Join(want, ", "), func() bool { return len(o.p.Sent()) >= len(want) })
-	o.rest()
+	o.await("it has sent "+strings.Join(want, ", "), func() bool { return len(o.p.Sent()) >= len(want) })
+	o.awaitSettled()
 	if got := o.p.Sent(); !slices.Equal(got, want) {
 		o.t.Fatalf("sent %q, want %q", got, want)
 	}
 }
 
-func (o *office) until(what string, good func() bool) {
+func (o *fixture) await(what string, good func() bool) {
 	o.t.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()

@@ -18,9 +18,9 @@ import (
 	"mailroom/channel/channeltest"
 )
 
-// line is a platform of lines over TCP, without a history: "HELLO" is answered with
+// linePlatform is a platform of lines over TCP, without a history: "HELLO" is answered with
 // "OK" or "DENIED", "PING" with "PONG"; "MSG id text" comes in, "SAY text" goes out.
-type line struct {
+type linePlatform struct {
 	t    *testing.T
 	addr string
 
@@ -33,22 +33,22 @@ type line struct {
 	deny  bool
 }
 
-func newLine(t *testing.T) *line {
-	p := &line{t: t, addr: "127.0.0.1:0", conns: map[net.Conn]bool{}}
+func newLinePlatform(t *testing.T) *linePlatform {
+	p := &linePlatform{t: t, addr: "127.0.0.1:0", conns: map[net.Conn]bool{}}
 	p.mend()
 	t.Cleanup(p.down)
 	return p
 }
 
 // cut ends open connections; within mu.
-func (p *line) cut() {
+func (p *linePlatform) cut() {
 	for c := range p.conns {
 		_ = c.Close() // whoever is there hears of it
 		delete(p.conns, c)
 	}
 }
 
-func (p *line) down() {
+func (p *linePlatform) down() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.ln != nil {
@@ -58,7 +58,7 @@ func (p *line) down() {
 	p.cut()
 }
 
-func (p *line) set(hung, deny bool) {
+func (p *linePlatform) set(hung, deny bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.hung || deny {
@@ -67,7 +67,7 @@ func (p *line) set(hung, deny bool) {
 	p.hung, p.deny = hung, deny
 }
 
-func (p *line) mend() {
+func (p *linePlatform) mend() {
 	p.set(false, false)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -95,7 +95,7 @@ func (p *line) mend() {
 }
 
 // serve answers until the connection is closed.
-func (p *line) serve(c net.Conn) {
+func (p *linePlatform) serve(c net.Conn) {
 	for lines := bufio.NewScanner(c); lines.Scan(); {
 		p.mu.Lock()
 		word, rest, _ := strings.Cut(lines.Text(), " ")
@@ -113,7 +113,7 @@ func (p *line) serve(c net.Conn) {
 	}
 }
 
-func (p *line) say(id, text string) {
+func (p *linePlatform) say(id, text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for c := range p.conns {
@@ -121,20 +121,20 @@ func (p *line) say(id, text string) {
 	}
 }
 
-func (p *line) sent() []string {
+func (p *linePlatform) sent() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.said)
 }
 
-// caller is the adapter.
-type caller struct {
-	link  *channel.Host
+// lineAdapter is the adapter.
+type lineAdapter struct {
+	host  *channel.Host
 	conn  net.Conn
 	lines *bufio.Scanner
 }
 
-func (p *line) connect(ctx context.Context, l *channel.Host) (channel.Adapter, error) {
+func (p *linePlatform) connect(ctx context.Context, l *channel.Host) (channel.Adapter, error) {
 	p.mu.Lock()
 	addr := p.addr
 	p.mu.Unlock()
@@ -154,15 +154,15 @@ func (p *line) connect(ctx context.Context, l *channel.Host) (channel.Adapter, e
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
-	return &caller{l, conn, lines}, nil
+	return &lineAdapter{l, conn, lines}, nil
 }
 
 // Receive implements [channel.Adapter]. It minds no ctx: Close makes it return.
-func (c *caller) Receive(ctx context.Context) error {
+func (c *lineAdapter) Receive(ctx context.Context) error {
 	for c.lines.Scan() {
 		switch words := strings.SplitN(c.lines.Text(), " ", 3); words[0] {
 		case "PONG":
-			c.link.Received()
+			c.host.Received()
 		case "DENIED":
 			return channel.Fatal(errors.New("it is denied"))
 		case "MSG":
@@ -170,7 +170,7 @@ func (c *caller) Receive(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			_, err = c.link.Submit(ctx, channel.Inbound{
+			_, err = c.host.Submit(ctx, channel.Inbound{
 				Chat: []string{"all"}, Key: words[1], Parts: mailroom.Text(words[2]), Agent: channeltest.Agent,
 				Cursor: channel.Cursor{Identity: "line", Position: position},
 			})
@@ -183,7 +183,7 @@ func (c *caller) Receive(ctx context.Context) error {
 }
 
 // Maintain implements [channel.Adapter].
-func (c *caller) Maintain(ctx context.Context) error {
+func (c *lineAdapter) Maintain(ctx context.Context) error {
 	beat := time.NewTicker(5 * time.Millisecond)
 	defer beat.Stop()
 	for {
@@ -199,20 +199,20 @@ func (c *caller) Maintain(ctx context.Context) error {
 }
 
 // Deliver implements [channel.Adapter].
-func (c *caller) Deliver(_ context.Context, d channel.Delivery, _ mailroom.Session) error {
+func (c *lineAdapter) Deliver(_ context.Context, d channel.Delivery, _ mailroom.Session) error {
 	if _, err := fmt.Fprintln(c.conn, "SAY", d.Text); err != nil {
 		return &mailroom.Failure{Class: mailroom.ClassUnavailable, Err: err}
 	}
-	c.link.Sent()
+	c.host.Sent()
 	return nil
 }
 
 // Close implements [channel.Adapter].
-func (c *caller) Close() error { return c.conn.Close() }
+func (c *lineAdapter) Close() error { return c.conn.Close() }
 
 func TestAnAdapterOfAConnectionKeepsToWhatChannelsAsk(t *testing.T) {
 	channeltest.Run(t, func(t *testing.T) *channeltest.Platform {
-		p := newLine(t)
+		p := newLinePlatform(t)
 		return &channeltest.Platform{
 			Kind: "line", Connect: p.connect, Post: p.say, Sent: p.sent, Down: p.down, Restore: p.mend,
 			Hang:        func() { p.set(true, false) },

@@ -23,20 +23,20 @@ import (
 func RunNetfaults(t *testing.T, make func(t *testing.T, through func(addr string) string) *Platform) {
 	for _, play := range []struct {
 		name string
-		f    func(o *office)
+		f    func(o *fixture)
 	}{
-		{"a slow network", in(Netfaults{Latency: 25 * time.Millisecond, Jitter: 20 * time.Millisecond})},
-		{"a narrow network", in(Netfaults{Rate: 20})},
-		{"a network that sends all in small pieces", in(Netfaults{Slice: 6})},
+		{"a slow network", withFaults(Netfaults{Latency: 25 * time.Millisecond, Jitter: 20 * time.Millisecond})},
+		{"a narrow network", withFaults(Netfaults{Rate: 20})},
+		{"a network that sends all in small pieces", withFaults(Netfaults{Slice: 6})},
 		{"a network that is down at the start", netDownAtStart},
-		{"a network that goes and comes back", netAway},
+		{"a network that goes and comes back", netOutage},
 		{"half-open connections", halfOpen(Netfaults{DropUpstream: true, DropDownstream: true})},
 		{"half-open connections, nothing comes from the platform", halfOpen(Netfaults{DropDownstream: true})},
 		{"half-open connections, nothing goes to the platform", halfOpen(Netfaults{DropUpstream: true})},
-		{"a connection that is forgotten on the way", forgotten},
+		{"a connection that is forgotten on the way", blackholed},
 		{"connections that are reset", resets},
-		{"connections that break off at the beginning of an answer", breaksOff(20)},
-		{"connections that break off in the middle of an answer", breaksOff(150)},
+		{"connections that break off at the beginning of an answer", cutAfter(20)},
+		{"connections that break off in the middle of an answer", cutAfter(150)},
 		{"a receipt that is lost", receiptLost},
 	} {
 		t.Run(play.name, func(t *testing.T) {
@@ -51,186 +51,186 @@ func RunNetfaults(t *testing.T, make func(t *testing.T, through func(addr string
 					t.Fatalf("%q has no host and port", addr)
 				}
 				n = NewProxy(t, to)
-				return n.through(addr)
+				return n.address(addr)
 			})
 			if n == nil {
 				t.Fatal("the platform has named no address to go through")
 			}
-			o := open(t, p)
-			o.net = n
+			o := newFixture(t, p)
+			o.proxy = n
 			play.f(o)
 		})
 	}
 }
 
-// in plays a network that is bad, and passes everything on.
-func in(w Netfaults) func(o *office) {
-	return func(o *office) {
-		o.net.SetFaults(w)
+// withFaults plays a network that is bad, and passes everything on.
+func withFaults(w Netfaults) func(o *fixture) {
+	return func(o *fixture) {
+		o.proxy.SetFaults(w)
 		o.start()
-		o.becomes(channel.ConditionConnected)
+		o.awaitCondition(channel.ConditionConnected)
 		o.p.Post("1", "one")
 		o.p.Post("2", "two")
-		o.answered("one", "two")
+		o.expectAnswered("one", "two")
 		o.stop()
 	}
 }
 
-func netDownAtStart(o *office) {
-	o.net.Down()
+func netDownAtStart(o *fixture) {
+	o.proxy.Down()
 	o.start()
 	connects := o.p.Reconnect.IdleTimeout > 0
 	if !connects {
 		o.p.Post("1", "one")
 	}
-	o.fails(2)
-	o.net.Up()
-	o.becomes(channel.ConditionConnected)
+	o.awaitFailures(2)
+	o.proxy.Up()
+	o.awaitCondition(channel.ConditionConnected)
 	if connects {
 		o.p.Post("1", "one")
 	}
-	o.answered("one")
+	o.expectAnswered("one")
 	o.stop()
 }
 
-func netAway(o *office) {
-	o.begin()
-	o.net.Down()
-	o.isNot(channel.ConditionConnected)
-	o.meanwhile("2", "two")
-	o.fails(1)
-	o.net.Up()
-	o.isBack("2", "two")
-	o.answered("one", "two")
+func netOutage(o *fixture) {
+	o.startAnswered()
+	o.proxy.Down()
+	o.awaitLeaves(channel.ConditionConnected)
+	o.postIfHistory("2", "two")
+	o.awaitFailures(1)
+	o.proxy.Up()
+	o.awaitReconnect("2", "two")
+	o.expectAnswered("one", "two")
 	o.stop()
 }
 
-func halfOpen(w Netfaults) func(o *office) {
-	return func(o *office) {
-		o.begin()
-		o.net.SetFaults(w)
-		o.isNot(channel.ConditionConnected)
-		o.meanwhile("2", "two")
-		o.fails(2)
-		o.net.SetFaults(Netfaults{})
-		o.isBack("2", "two")
-		o.answered("one", "two")
+func halfOpen(w Netfaults) func(o *fixture) {
+	return func(o *fixture) {
+		o.startAnswered()
+		o.proxy.SetFaults(w)
+		o.awaitLeaves(channel.ConditionConnected)
+		o.postIfHistory("2", "two")
+		o.awaitFailures(2)
+		o.proxy.SetFaults(Netfaults{})
+		o.awaitReconnect("2", "two")
+		o.expectAnswered("one", "two")
 		o.stop()
 	}
 }
 
-// forgotten has a connection that nobody hears of any more, on a network that is well.
-func forgotten(o *office) {
-	o.begin()
+// blackholed has a connection that nobody hears of any more, on a network that is well.
+func blackholed(o *fixture) {
+	o.startAnswered()
 	before := o.State()
-	o.net.BlackholeOpen()
+	o.proxy.BlackholeOpen()
 	if o.p.Reconnect.IdleTimeout > 0 {
 		// What meets the lost connection may be an acknowledgement of a platform that is
 		// polled: its failure is noted, and the adapter goes on with another connection.
-		o.until("the loss is noticed, and it is connected", func() bool {
+		o.await("the loss is noticed, and it is connected", func() bool {
 			s := o.State()
 			return s.Condition == channel.ConditionConnected && (s.Adapter > before.Adapter || s.LastErrorAt.After(before.LastErrorAt))
 		})
 	}
 	o.p.Post("2", "two")
-	o.answered("one", "two")
+	o.expectAnswered("one", "two")
 	o.stop()
 }
 
-func resets(o *office) {
-	o.begin()
+func resets(o *fixture) {
+	o.startAnswered()
 	texts := []string{"one"}
 	for _, text := range []string{"two", "three", "four"} {
 		before := o.State()
-		o.net.SetFaults(Netfaults{Reset: true})
-		o.meanwhile(text, text)
-		o.until("something has failed", func() bool { return o.State().LastErrorAt.After(before.LastErrorAt) })
-		o.net.SetFaults(Netfaults{})
-		o.isBack(text, text)
+		o.proxy.SetFaults(Netfaults{Reset: true})
+		o.postIfHistory(text, text)
+		o.await("something has failed", func() bool { return o.State().LastErrorAt.After(before.LastErrorAt) })
+		o.proxy.SetFaults(Netfaults{})
+		o.awaitReconnect(text, text)
 		texts = append(texts, text)
-		o.answered(texts...)
+		o.expectAnswered(texts...)
 	}
 	o.stop()
 }
 
-// breaksOff has a connection bring so many bytes and no more. Where nothing has to be
+// cutAfter has a connection bring so many bytes and no more. Where nothing has to be
 // heard the beginning of an answer may be all that matters of it.
-func breaksOff(after int) func(o *office) {
-	return func(o *office) {
-		o.begin()
-		o.net.SetFaults(Netfaults{CutAfter: after})
-		o.meanwhile("2", "two")
+func cutAfter(after int) func(o *fixture) {
+	return func(o *fixture) {
+		o.startAnswered()
+		o.proxy.SetFaults(Netfaults{CutAfter: after})
+		o.postIfHistory("2", "two")
 		if o.p.Reconnect.IdleTimeout > 0 {
-			o.until("two tries have failed", func() bool { return o.State().Attempts > 1 })
+			o.await("two tries have failed", func() bool { return o.State().Attempts > 1 })
 		}
-		o.net.SetFaults(Netfaults{})
-		o.isBack("2", "two")
-		o.answered("one", "two")
+		o.proxy.SetFaults(Netfaults{})
+		o.awaitReconnect("2", "two")
+		o.expectAnswered("one", "two")
 		o.stop()
 	}
 }
 
 // receiptLost has the platform take a reply, and its receipt not arrive.
-func receiptLost(o *office) {
+func receiptLost(o *fixture) {
 	o.hold = make(chan struct{})
 	o.start()
-	o.becomes(channel.ConditionConnected)
+	o.awaitCondition(channel.ConditionConnected)
 	o.p.Post("1", "one")
-	o.until("it is taken", func() bool { return o.runs(mailroom.RunQuery{Agent: Agent}) == 1 })
-	o.net.SetFaults(Netfaults{DropDownstream: true})
+	o.await("it is taken", func() bool { return o.runs(mailroom.RunQuery{Agent: Agent}) == 1 })
+	o.proxy.SetFaults(Netfaults{DropDownstream: true})
 	close(o.hold)
-	o.until("the platform has the reply", func() bool { return len(o.p.Sent()) > 0 })
-	o.isNot(channel.ConditionConnected)
-	o.net.SetFaults(Netfaults{})
-	o.becomes(channel.ConditionConnected)
+	o.await("the platform has the reply", func() bool { return len(o.p.Sent()) > 0 })
+	o.awaitLeaves(channel.ConditionConnected)
+	o.proxy.SetFaults(Netfaults{})
+	o.awaitCondition(channel.ConditionConnected)
 	o.p.Post("2", "two")
-	o.answered("one", "two")
+	o.expectAnswered("one", "two")
 	o.stop()
 }
 
-// begin has everything well, and one message answered.
-func (o *office) begin() {
+// startAnswered has everything well, and one message answered.
+func (o *fixture) startAnswered() {
 	o.t.Helper()
 	o.start()
-	o.becomes(channel.ConditionConnected)
+	o.awaitCondition(channel.ConditionConnected)
 	o.p.Post("1", "one")
-	o.answered("one")
+	o.expectAnswered("one")
 }
 
-// meanwhile says something while nobody is connected, if that can be read later.
-func (o *office) meanwhile(id, text string) {
+// postIfHistory says something while nobody is connected, if that can be read later.
+func (o *fixture) postIfHistory(id, text string) {
 	if o.p.History {
 		o.p.Post(id, text)
 	}
 }
 
-// isBack waits until it is connected, and says what could not be said meanwhile.
-func (o *office) isBack(id, text string) {
+// awaitReconnect waits until it is connected, and says what could not be said meanwhile.
+func (o *fixture) awaitReconnect(id, text string) {
 	o.t.Helper()
-	o.becomes(channel.ConditionConnected)
+	o.awaitCondition(channel.ConditionConnected)
 	if !o.p.History {
 		o.p.Post(id, text)
 	}
 }
 
-// isNot waits until a condition is over that is not so any more.
-func (o *office) isNot(c channel.Condition) {
+// awaitLeaves waits until a condition is over that is not so any more.
+func (o *fixture) awaitLeaves(c channel.Condition) {
 	o.t.Helper()
 	if o.p.Reconnect.IdleTimeout > 0 {
-		o.until("it is not "+string(c), func() bool { return o.State().Condition != c })
+		o.await("it is not "+string(c), func() bool { return o.State().Condition != c })
 	}
 }
 
-// fails waits until so many tries in a row have failed, and wants that it is not called
+// awaitFailures waits until so many tries in a row have failed, and wants that it is not called
 // connected until then.
-func (o *office) fails(tries int) {
+func (o *fixture) awaitFailures(tries int) {
 	o.t.Helper()
 	if o.p.Reconnect.IdleTimeout < 0 {
 		before := o.State().LastErrorAt
-		o.until("a reply has failed", func() bool { return o.State().LastErrorAt.After(before) })
+		o.await("a reply has failed", func() bool { return o.State().LastErrorAt.After(before) })
 		return
 	}
-	o.until("so many tries have failed", func() bool {
+	o.await("so many tries have failed", func() bool {
 		s := o.State()
 		if s.Condition == channel.ConditionConnected {
 			o.t.Fatalf("it is called connected after %d of %d tries that fail: %+v", s.Attempts, tries, s)
@@ -239,17 +239,17 @@ func (o *office) fails(tries int) {
 	})
 }
 
-// answered waits until the platform has taken these texts, in this order, and wants
+// expectAnswered waits until the platform has taken these texts, in this order, and wants
 // that no other is there, and none twice without a mark.
-func (o *office) answered(want ...string) {
+func (o *fixture) expectAnswered(want ...string) {
 	o.t.Helper()
-	o.until("everything is sent", func() bool { return len(firsts(o.p.Sent())) >= len(want) })
-	o.rest()
+	o.await("everything is sent", func() bool { return len(dedup(o.p.Sent())) >= len(want) })
+	o.awaitSettled()
 	sent := o.p.Sent()
-	if got := firsts(sent); !slices.Equal(got, want) {
+	if got := dedup(sent); !slices.Equal(got, want) {
 		o.t.Fatalf("sent %q, want %q", sent, want)
 	}
-	switch again, marked := len(sent)-len(want), o.marked(); {
+	switch again, marked := len(sent)-len(want), o.countRepeated(); {
 	case again > marked:
 		o.t.Fatalf("sent %q, and %d are marked", sent, marked)
 	case again > 0 && o.p.ExactlyOnce:
@@ -257,8 +257,8 @@ func (o *office) answered(want ...string) {
 	}
 }
 
-// firsts are texts without those that were there before.
-func firsts(texts []string) (first []string) {
+// dedup are texts without those that were there before.
+func dedup(texts []string) (first []string) {
 	for _, text := range texts {
 		if !slices.Contains(first, text) {
 			first = append(first, text)
@@ -267,8 +267,8 @@ func firsts(texts []string) (first []string) {
 	return first
 }
 
-// marked counts the messages of which a log says that they may be there twice.
-func (o *office) marked() (n int) {
+// countRepeated counts the messages of which a log says that they may be there twice.
+func (o *fixture) countRepeated() (n int) {
 	o.t.Helper()
 	err := o.store.View(o.t.Context(), func(r mailroom.Reader) error {
 		threads, err := r.Threads(mailroom.ThreadQuery{})

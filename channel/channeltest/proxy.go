@@ -22,8 +22,8 @@ type Proxy struct {
 	// Owned by mu.
 	mu       sync.Mutex
 	listener net.Listener // nil: it is down
-	links    map[*link]bool
-	weather  Netfaults
+	conns    map[*conn]bool
+	faults   Netfaults
 	changed  chan struct{} // closed and replaced when the weather changes
 }
 
@@ -42,30 +42,30 @@ type Netfaults struct {
 // resetAfter is how long a connection lasts that the weather resets.
 const resetAfter = 5 * time.Millisecond
 
-// link is a connection through the network: a TCP connection on each side.
-type link struct {
-	near, far *net.TCPConn
-	closed    chan struct{}
+// conn is a connection through the network: a TCP connection on each side.
+type conn struct {
+	client, server *net.TCPConn
+	closed         chan struct{}
 
 	// Owned by Network.mu.
-	isClosed bool
-	lost     bool        // passes nothing on, not even its end
-	broken   bool        // lost something: it ends when the weather changes
-	brought  int         // bytes from the platform since the weather changed
-	reset    *time.Timer // nil: the weather does not reset it
+	isClosed   bool
+	blackholed bool        // passes nothing on, not even its end
+	broken     bool        // lost something: it ends when the weather changes
+	downstream int         // bytes from the platform since the weather changed
+	reset      *time.Timer // nil: the weather does not reset it
 }
 
-// piece is what one read of a connection brought.
-type piece struct {
-	data []byte
-	at   time.Time
-	sway float64 // its share of the jitter, -1 to 1
+// packet is what one read of a connection brought.
+type packet struct {
+	data   []byte
+	at     time.Time
+	jitter float64 // its share of the jitter, -1 to 1
 }
 
 // NewProxy makes one in front of host:port, until the test ends.
 func NewProxy(t testing.TB, to string) *Proxy {
 	t.Helper()
-	n := &Proxy{Addr: "127.0.0.1:0", t: t, to: to, links: map[*link]bool{}, changed: make(chan struct{})}
+	n := &Proxy{Addr: "127.0.0.1:0", t: t, to: to, conns: map[*conn]bool{}, changed: make(chan struct{})}
 	n.Up()
 	t.Cleanup(func() {
 		n.Down()
@@ -79,14 +79,14 @@ func NewProxy(t testing.TB, to string) *Proxy {
 func (n *Proxy) SetFaults(w Netfaults) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.weather = w
-	for l := range n.links {
-		if l.broken || l.lost {
+	n.faults = w
+	for l := range n.conns {
+		if l.broken || l.blackholed {
 			n.close(l)
 			continue
 		}
-		l.brought = 0
-		n.expose(l)
+		l.downstream = 0
+		n.applyFaults(l)
 	}
 	n.wake()
 }
@@ -96,8 +96,8 @@ func (n *Proxy) SetFaults(w Netfaults) {
 func (n *Proxy) BlackholeOpen() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for l := range n.links {
-		l.lost = true
+	for l := range n.conns {
+		l.blackholed = true
 	}
 	n.wake()
 }
@@ -108,14 +108,14 @@ func (n *Proxy) wake() {
 	n.changed = make(chan struct{})
 }
 
-// expose applies what concerns a connection as a whole. The caller holds mu.
-func (n *Proxy) expose(l *link) {
-	w := n.weather
+// applyFaults applies what concerns a connection as a whole. The caller holds mu.
+func (n *Proxy) applyFaults(l *conn) {
+	w := n.faults
 	l.broken = w.DropUpstream || w.DropDownstream || w.Reset
 	if !w.Reset {
 		return
 	}
-	for _, c := range []*net.TCPConn{l.near, l.far} {
+	for _, c := range []*net.TCPConn{l.client, l.server} {
 		_ = c.SetLinger(0) // fails when the peer has closed it
 	}
 	l.reset = time.AfterFunc(resetAfter, func() {
@@ -126,18 +126,18 @@ func (n *Proxy) expose(l *link) {
 }
 
 // close ends a connection. The caller holds mu.
-func (n *Proxy) close(l *link) {
+func (n *Proxy) close(l *conn) {
 	if l.isClosed {
 		return
 	}
 	l.isClosed = true
-	delete(n.links, l)
+	delete(n.conns, l)
 	if l.reset != nil {
 		l.reset.Stop()
 	}
 	close(l.closed)
-	_ = l.near.Close() // the first close of it
-	_ = l.far.Close()
+	_ = l.client.Close() // the first close of it
+	_ = l.server.Close()
 }
 
 // Down ends all connections and refuses others.
@@ -151,7 +151,7 @@ func (n *Proxy) Down() {
 	n.accept.Wait()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for l := range n.links {
+	for l := range n.conns {
 		n.close(l)
 	}
 }
@@ -181,24 +181,24 @@ func (n *Proxy) serve(ln net.Listener) {
 			_ = near.Close() // the platform does not listen
 			continue
 		}
-		n.join(&link{near: near.(*net.TCPConn), far: far.(*net.TCPConn), closed: make(chan struct{})})
+		n.relay(&conn{client: near.(*net.TCPConn), server: far.(*net.TCPConn), closed: make(chan struct{})})
 	}
 }
 
-// join passes on what each side of a connection brings to the other.
-func (n *Proxy) join(l *link) {
+// relay passes on what each side of a connection brings to the other.
+func (n *Proxy) relay(l *conn) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.links[l] = true
-	n.expose(l)
-	n.carry(l, l.near, l.far, false)
-	n.carry(l, l.far, l.near, true)
+	n.conns[l] = true
+	n.applyFaults(l)
+	n.relayOneWay(l, l.client, l.server, false)
+	n.relayOneWay(l, l.server, l.client, true)
 }
 
-// carry starts one way of a connection. Reading goes on while pieces are on their
+// relayOneWay starts one way of a connection. Reading goes on while pieces are on their
 // way, so that latency costs no throughput.
-func (n *Proxy) carry(l *link, from, to *net.TCPConn, down bool) {
-	pieces := make(chan piece, 1024)
+func (n *Proxy) relayOneWay(l *conn, from, to *net.TCPConn, down bool) {
+	pieces := make(chan packet, 1024)
 	n.running.Go(func() {
 		defer close(pieces)
 		for {
@@ -206,7 +206,7 @@ func (n *Proxy) carry(l *link, from, to *net.TCPConn, down bool) {
 			size, err := from.Read(data)
 			if size > 0 {
 				select {
-				case pieces <- piece{data[:size], time.Now(), 2*rand.Float64() - 1}:
+				case pieces <- packet{data[:size], time.Now(), 2*rand.Float64() - 1}:
 				case <-l.closed:
 					return
 				}
@@ -218,42 +218,42 @@ func (n *Proxy) carry(l *link, from, to *net.TCPConn, down bool) {
 	})
 	n.running.Go(func() {
 		for p := range pieces {
-			if !n.pass(l, p, to, down) {
+			if !n.forward(l, p, to, down) {
 				return
 			}
 		}
-		n.ended(l)
+		n.onClosed(l)
 	})
 }
 
-// ended closes a connection when one of its sides has ended and the weather lets that end
+// onClosed closes a connection when one of its sides has ended and the weather lets that end
 // pass.
-func (n *Proxy) ended(l *link) {
+func (n *Proxy) onClosed(l *conn) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if !l.lost && !l.broken {
+	if !l.blackholed && !l.broken {
 		n.close(l)
 	}
 }
 
-// pass writes a piece to the other side as the weather has it, and reports whether the
+// forward writes a piece to the other side as the weather has it, and reports whether the
 // connection goes on.
-func (n *Proxy) pass(l *link, p piece, to *net.TCPConn, down bool) bool {
+func (n *Proxy) forward(l *conn, p packet, to *net.TCPConn, down bool) bool {
 	for len(p.data) > 0 {
 		n.mu.Lock()
-		w, lost, changed := n.weather, l.lost, n.changed
+		w, lost, changed := n.faults, l.blackholed, n.changed
 		size := len(p.data)
 		if w.Slice > 0 {
 			size = min(size, max(1, w.Slice/2+rand.IntN(w.Slice)))
 		}
 		if down && w.CutAfter > 0 {
-			size = min(size, w.CutAfter-l.brought)
+			size = min(size, w.CutAfter-l.downstream)
 		}
 		n.mu.Unlock()
 		if lost || w.Reset || w.DropUpstream && !down || w.DropDownstream && down {
 			return true
 		}
-		due := p.at.Add(w.Latency + time.Duration(p.sway*float64(w.Jitter)))
+		due := p.at.Add(w.Latency + time.Duration(p.jitter*float64(w.Jitter)))
 		if w.Rate > 0 {
 			if sent := time.Now().Add(time.Duration(size) * time.Second / time.Duration(w.Rate*1000)); sent.After(due) {
 				due = sent
@@ -267,11 +267,11 @@ func (n *Proxy) pass(l *link, p piece, to *net.TCPConn, down bool) bool {
 			}
 		}
 		if _, err := to.Write(p.data[:size]); err != nil {
-			n.ended(l)
+			n.onClosed(l)
 			return false
 		}
 		p.data = p.data[size:]
-		if down && !n.bring(l, size) {
+		if down && !n.countDownstream(l, size) {
 			return false
 		}
 	}
@@ -280,7 +280,7 @@ func (n *Proxy) pass(l *link, p piece, to *net.TCPConn, down bool) bool {
 
 // wait waits, and reports whether the weather changed first and whether the connection
 // is still open.
-func (l *link) wait(d time.Duration, changed <-chan struct{}) (again, open bool) {
+func (l *conn) wait(d time.Duration, changed <-chan struct{}) (again, open bool) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -293,21 +293,21 @@ func (l *link) wait(d time.Duration, changed <-chan struct{}) (again, open bool)
 	}
 }
 
-// bring counts bytes from the platform, and reports false when the connection is cut.
-func (n *Proxy) bring(l *link, size int) bool {
+// countDownstream counts bytes from the platform, and reports false when the connection is cut.
+func (n *Proxy) countDownstream(l *conn, size int) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	l.brought += size
-	if n.weather.CutAfter > 0 && l.brought >= n.weather.CutAfter {
+	l.downstream += size
+	if n.faults.CutAfter > 0 && l.downstream >= n.faults.CutAfter {
 		n.close(l)
 		return false
 	}
 	return true
 }
 
-// through is the address of the network in the place of that which it is in front
+// address is the address of the network in the place of that which it is in front
 // of: host:port, or the same in a URL.
-func (n *Proxy) through(addr string) string {
+func (n *Proxy) address(addr string) string {
 	if u, err := url.Parse(addr); err == nil && u.Host != "" {
 		u.Host = n.Addr
 		return u.String()

@@ -10,8 +10,8 @@ import (
 	"mailroom/channel/channeltest"
 )
 
-// repeats is a server that says again what it is told.
-func repeats(t *testing.T) (addr string) {
+// echoServer is a server that says again what it is told.
+func echoServer(t *testing.T) (addr string) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -37,25 +37,25 @@ func repeats(t *testing.T) (addr string) {
 	return ln.Addr().String()
 }
 
-// talk is a connection over a network.
-type talk struct {
+// client is a connection over a network.
+type client struct {
 	t *testing.T
 	net.Conn
 }
 
-func dial(t *testing.T, n *channeltest.Proxy) talk {
+func dial(t *testing.T, n *channeltest.Proxy) client {
 	t.Helper()
 	c, err := net.Dial("tcp", n.Addr)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Close() }) // it may have ended
-	return talk{t, c}
+	return client{t, c}
 }
 
-// says returns what comes back of a text: all of it, or what came before the end or
+// send returns what comes back of a text: all of it, or what came before the end or
 // before a while had passed.
-func (c talk) says(text string, patience time.Duration) (heard string, err error) {
+func (c client) send(text string, patience time.Duration) (heard string, err error) {
 	c.t.Helper()
 	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
 		c.t.Fatal(err)
@@ -69,29 +69,29 @@ func (c talk) says(text string, patience time.Duration) (heard string, err error
 }
 
 const (
-	awhile = 100 * time.Millisecond // in which nothing comes
-	long   = 20 * time.Second       // in which something does
+	silence     = 100 * time.Millisecond // in which nothing comes
+	echoTimeout = 20 * time.Second       // in which something does
 )
 
-func (c talk) hears(text string) {
+func (c client) expectEcho(text string) {
 	c.t.Helper()
-	if got, err := c.says(text, long); got != text || err != nil {
+	if got, err := c.send(text, echoTimeout); got != text || err != nil {
 		c.t.Errorf("of %q came %q, %v", text, got, err)
 	}
 }
 
-func (c talk) hearsNothing() {
+func (c client) expectSilence() {
 	c.t.Helper()
-	got, err := c.says("hello", awhile)
+	got, err := c.send("hello", silence)
 	if wait, ok := err.(net.Error); got != "" || !ok || !wait.Timeout() {
 		c.t.Errorf("%q came, %v", got, err)
 	}
 }
 
 func TestANetworkHasTheWeatherThatItIsGiven(t *testing.T) {
-	n := channeltest.NewProxy(t, repeats(t))
+	n := channeltest.NewProxy(t, echoServer(t))
 	c := dial(t, n)
-	c.hears("hello")
+	c.expectEcho("hello")
 	text := strings.Repeat("many words ", 100)
 	for _, w := range []channeltest.Netfaults{
 		{Latency: 10 * time.Millisecond, Jitter: 5 * time.Millisecond}, {Rate: 50}, {Slice: 20},
@@ -99,61 +99,61 @@ func TestANetworkHasTheWeatherThatItIsGiven(t *testing.T) {
 	} {
 		n.SetFaults(w)
 		began := time.Now()
-		c.hears(text)
+		c.expectEcho(text)
 		if took := time.Since(began); took < 2*(w.Latency-w.Jitter) {
 			t.Errorf("%+v: it took %s", w, took)
 		}
 	}
 	for _, w := range []channeltest.Netfaults{{DropUpstream: true}, {DropDownstream: true}, {DropUpstream: true, DropDownstream: true}} {
 		n.SetFaults(w)
-		c.hearsNothing()
-		dial(t, n).hearsNothing()
+		c.expectSilence()
+		dial(t, n).expectSilence()
 		n.SetFaults(channeltest.Netfaults{})
-		if got, err := c.says("hello", long); err == nil {
+		if got, err := c.send("hello", echoTimeout); err == nil {
 			t.Errorf("%+v: a connection that was half-open goes on: %q", w, got)
 		}
 		c = dial(t, n)
-		c.hears("hello")
+		c.expectEcho("hello")
 	}
 	n.SetFaults(channeltest.Netfaults{CutAfter: 7})
-	if got, err := c.says("hello, world", long); got != "hello, " || err == nil {
+	if got, err := c.send("hello, world", echoTimeout); got != "hello, " || err == nil {
 		t.Errorf("before it is cut comes %q, %v", got, err)
 	}
 	n.SetFaults(channeltest.Netfaults{Reset: true})
-	if got, err := dial(t, n).says("hello", long); got != "" || err == nil {
+	if got, err := dial(t, n).send("hello", echoTimeout); got != "" || err == nil {
 		t.Errorf("before it is reset comes %q, %v", got, err)
 	}
 	n.SetFaults(channeltest.Netfaults{})
-	dial(t, n).hears("hello")
+	dial(t, n).expectEcho("hello")
 }
 
 func TestAConnectionThatIsLostIsLostAlone(t *testing.T) {
-	n := channeltest.NewProxy(t, repeats(t))
+	n := channeltest.NewProxy(t, echoServer(t))
 	c := dial(t, n)
-	c.hears("hello")
+	c.expectEcho("hello")
 	n.BlackholeOpen()
-	c.hearsNothing()
+	c.expectSilence()
 	later := dial(t, n)
-	later.hears("hello")
-	c.hearsNothing()
+	later.expectEcho("hello")
+	c.expectSilence()
 	n.SetFaults(channeltest.Netfaults{})
-	if got, err := c.says("hello", long); err == nil {
+	if got, err := c.send("hello", echoTimeout); err == nil {
 		t.Errorf("it goes on: %q", got)
 	}
-	later.hears("hello")
+	later.expectEcho("hello")
 }
 
 func TestANetworkThatIsDownComesUpWhereItWas(t *testing.T) {
-	n := channeltest.NewProxy(t, repeats(t))
+	n := channeltest.NewProxy(t, echoServer(t))
 	c := dial(t, n)
-	c.hears("hello")
+	c.expectEcho("hello")
 	n.Down()
-	if got, err := c.says("hello", long); err == nil {
+	if got, err := c.send("hello", echoTimeout); err == nil {
 		t.Errorf("it goes on: %q", got)
 	}
 	if other, err := net.Dial("tcp", n.Addr); err == nil {
 		t.Errorf("it is let in: %v", other.Close())
 	}
 	n.Up()
-	dial(t, n).hears("hello")
+	dial(t, n).expectEcho("hello")
 }

@@ -33,9 +33,9 @@ type Options struct {
 type adapter struct {
 	// Set by Connect.
 	options  Options
-	link     *channel.Host
+	host     *channel.Host
 	platform Platform
-	traits   Capabilities
+	caps     Capabilities
 	out      *outbound
 }
 
@@ -46,14 +46,14 @@ func Connect(o Options, dial Dialer) channel.Connect {
 	}
 	all := newShared()
 	return func(ctx context.Context, l *channel.Host) (channel.Adapter, error) {
-		if err := o.Access.check(); err != nil {
+		if err := o.Access.validate(); err != nil {
 			return nil, channel.Fatal(err)
 		}
 		p, traits, err := dial(ctx, l)
 		if err != nil {
 			return nil, err
 		}
-		a := &adapter{options: o, link: l, platform: timed{p}, traits: traits}
+		a := &adapter{options: o, host: l, platform: timeoutPlatform{p}, caps: traits}
 		a.out = newOutbound(a, all)
 		return a, nil
 	}
@@ -61,16 +61,16 @@ func Connect(o Options, dial Dialer) channel.Connect {
 
 // Receive implements [channel.Adapter].
 func (a *adapter) Receive(ctx context.Context) error {
-	r := newReceiving(ctx)
-	in := &inbound{adapter: a, receiving: r}
-	at, err := in.begin(ctx)
+	r := newReceiver(ctx)
+	in := &inbound{adapter: a, receiver: r}
+	at, err := in.loadPosition(ctx)
 	if err != nil {
 		return err
 	}
 	if err := r.backlog.resume(in); err != nil {
 		return r.close(err)
 	}
-	return r.close(a.platform.Receive(r.ctx, at, in.take))
+	return r.close(a.platform.Receive(r.ctx, at, in.receiveEvent))
 }
 
 // Maintain implements [channel.Adapter]: it is over when a part of it fails.
@@ -79,10 +79,10 @@ func (a *adapter) Maintain(ctx context.Context) error {
 	defer cancel()
 	var parts sync.WaitGroup
 	var errs [2]error
-	for i, f := range []func(context.Context) error{a.platform.Maintain, a.out.tend} {
+	for i, f := range []func(context.Context) error{a.platform.Maintain, a.out.maintain} {
 		parts.Go(func() {
-			defer recovery.Log(a.out.link.Log(), "a part of a channel")
-			if errs[i] = guarded(func() error { return f(ctx) }); errs[i] != nil {
+			defer recovery.Log(a.out.host.Log(), "a part of a channel")
+			if errs[i] = catchPanic(func() error { return f(ctx) }); errs[i] != nil {
 				cancel()
 			}
 		})
@@ -91,8 +91,8 @@ func (a *adapter) Maintain(ctx context.Context) error {
 	return errors.Join(errs[:]...)
 }
 
-// guarded makes a panic an error: what runs beside must not end the process.
-func guarded(f func() error) (err error) {
+// catchPanic makes a panic an error: what runs beside must not end the process.
+func catchPanic(f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("panic: %v", p)

@@ -12,19 +12,19 @@ func ticketWord(k *mailroom.Ticket) string {
 	return mailroom.DeriveID("word", k.ID, k.Digest)[:8]
 }
 
-// shownDigest is how much of a ticket's digest a decision carries.
-const shownDigest = 16
+// digestPrefix is how much of a ticket's digest a decision carries.
+const digestPrefix = 16
 
-// tapData is what the button for a verdict on a ticket carries. It has at most 64
+// buttonData is what the button for a verdict on a ticket carries. It has at most 64
 // bytes.
-func tapData(v mailroom.Verdict, k *mailroom.Ticket) string {
-	return string(v) + " " + strings.ReplaceAll(k.ID, "-", "") + " " + k.Digest[:min(shownDigest, len(k.Digest))]
+func buttonData(v mailroom.Verdict, k *mailroom.Ticket) string {
+	return string(v) + " " + strings.ReplaceAll(k.ID, "-", "") + " " + k.Digest[:min(digestPrefix, len(k.Digest))]
 }
 
-// readTap reads what a button carried. Digest is what was shown with it.
-func readTap(data string) (d mailroom.Decision, ok bool) {
+// parseButtonData reads what a button carried. Digest is what was shown with it.
+func parseButtonData(data string) (d mailroom.Decision, ok bool) {
 	words := strings.Split(data, " ")
-	if len(words) != 3 || len(words[1]) != 32 || len(words[2]) != shownDigest {
+	if len(words) != 3 || len(words[1]) != 32 || len(words[2]) != digestPrefix {
 		return d, false
 	}
 	v, id := mailroom.Verdict(words[0]), words[1]

@@ -10,7 +10,7 @@ import (
 
 // TestAnApproverSeesWhatHides has an agent ask for something that reads otherwise than it is.
 func TestAnApproverSeesWhatHides(t *testing.T) {
-	w := newWorld(t).start()
+	w := newFixture(t).start()
 	w.platform.AddEvent(chat.Event{
 		Kind: chat.EventMessage, Room: chattest.PrivateRoom(boss), User: chat.User{ID: boss, Name: "B\u202eoss"}, Text: "ask run a\u202etxt.exe\u200b",
 	})

@@ -19,8 +19,8 @@ import (
 	"mailroom/channel/chat/chattest"
 )
 
-// asks is an agent that asks, and says what was decided.
-func asks(ask mailroom.Ask) mailroom.AgentFunc {
+// askingAgent is an agent that asks, and says what was decided.
+func askingAgent(ask mailroom.Ask) mailroom.AgentFunc {
 	return func(ctx context.Context, s mailroom.Session) error {
 		got, err := s.Wait(ctx, false, ask)
 		if err != nil {
@@ -30,24 +30,24 @@ func asks(ask mailroom.Ask) mailroom.AgentFunc {
 	}
 }
 
-func pay() mailroom.Ask {
+func payment() mailroom.Ask {
 	return mailroom.Ask{
 		Name: "pay", Kind: mailroom.TicketApproval, Prompt: "May I pay?", Action: "bank.pay", After: 10 * time.Minute,
 		Arguments: json.RawMessage(`{"sum":100,"to":"bob"}`),
 	}
 }
 
-// inOffice runs a test in a bubble, with what ann says to an agent first.
-func inOffice(t *testing.T, agent mailroom.AgentFunc, f func(o *office)) {
+// withServer runs a test in a bubble, with what ann says to an agent first.
+func withServer(t *testing.T, agent mailroom.AgentFunc, f func(o *serverFixture)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		o := newOffice(t, agent)
+		o := newServer(t, agent)
 		f(o)
 		o.stop()
 	})
 }
 
-func (o *office) ticket() *mailroom.Ticket {
+func (o *serverFixture) ticket() *mailroom.Ticket {
 	o.t.Helper()
 	var rows []*mailroom.Ticket
 	err := o.store.View(o.t.Context(), func(r mailroom.Reader) (err error) {
@@ -61,7 +61,7 @@ func (o *office) ticket() *mailroom.Ticket {
 }
 
 func TestAnApprovalShowsExactlyWhatIsAsked(t *testing.T) {
-	inOffice(t, asks(pay()), func(o *office) {
+	withServer(t, askingAgent(payment()), func(o *serverFixture) {
 		o.start()
 		o.platform.SendPrivate("ann", "go")
 		m := o.platform.AwaitSent(1)[0].Message
@@ -88,34 +88,34 @@ func TestAnApprovalShowsExactlyWhatIsAsked(t *testing.T) {
 // TestAQuestionIsRedrawnOnceItIsDecided however that came about, and not before.
 func TestAQuestionIsRedrawnOnceItIsDecided(t *testing.T) {
 	for name, c := range map[string]struct {
-		decide func(o *office)
+		decide func(o *serverFixture)
 		want   string // what the question says then
 		reply  string
 	}{
-		"by a button": {func(o *office) { o.platform.PressButton("ann", o.platform.Sent()[0], "Approve") },
+		"by a button": {func(o *serverFixture) { o.platform.PressButton("ann", o.platform.Sent()[0], "Approve") },
 			"Approved by Name of ann", "it was: decided approve "},
-		"by a command": {func(o *office) { o.platform.SendPrivate("ann", "/deny too much") },
+		"by a command": {func(o *serverFixture) { o.platform.SendPrivate("ann", "/deny too much") },
 			"Denied by c:ann", "it was: decided deny "},
-		"elsewhere": {func(o *office) {
+		"elsewhere": {func(o *serverFixture) {
 			k := o.ticket()
 			if _, err := o.ledger.Decide(o.t.Context(), mailroom.Decision{Ticket: k.ID, Verdict: mailroom.VerdictApprove, Digest: k.Digest, By: "bob"}); err != nil {
 				o.t.Fatal(err)
 			}
 		}, "Approved by bob", "it was: decided approve "},
-		"by time": {func(*office) {}, "Too late: it expired", "it was: expired "},
+		"by time": {func(*serverFixture) {}, "Too late: it expired", "it was: expired "},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inOffice(t, asks(pay()), func(o *office) {
+			withServer(t, askingAgent(payment()), func(o *serverFixture) {
 				o.platform.Capabilities.RoomInterval = 3 * time.Second
 				o.start()
 				o.platform.SendPrivate("ann", "go")
-				o.settled(1)
+				o.awaitSettled(1)
 				c.decide(o)
 				<-time.After(15 * time.Minute)
 				sent := o.platform.Sent()
 				replied := slices.ContainsFunc(sent, func(m chattest.Sent) bool { return strings.TrimSpace(m.Message.Text) == strings.TrimSpace(c.reply) })
 				if q := sent[0].Message; !strings.HasPrefix(q.Text, c.want) || len(q.Buttons) > 0 || !replied {
-					t.Errorf("the question is %+v; what was said: %q", q, o.said())
+					t.Errorf("the question is %+v; what was said: %q", q, o.sentTexts())
 				}
 				shown, _, _ := strings.Cut(c.want, " by ")
 				for i, v := range sent[0].Versions { // who decides and who replies may both redraw it
@@ -129,22 +129,22 @@ func TestAQuestionIsRedrawnOnceItIsDecided(t *testing.T) {
 }
 
 func TestAQuestionIsAnsweredByTheNextMessage(t *testing.T) {
-	inOffice(t, asks(mailroom.Ask{Name: "q", Kind: mailroom.TicketInput, Prompt: "Which colour?"}), func(o *office) {
+	withServer(t, askingAgent(mailroom.Ask{Name: "q", Kind: mailroom.TicketInput, Prompt: "Which colour?"}), func(o *serverFixture) {
 		o.start()
 		o.platform.SendPrivate("ann", "paint it")
-		o.settled(1)
-		o.has("codex asks: Which colour?\nYour next message is the answer.")
+		o.awaitSettled(1)
+		o.expectSent("codex asks: Which colour?\nYour next message is the answer.")
 		o.platform.SendPrivate("ann", "red")
-		o.settled(2)
-		if got := o.said()[1]; !strings.HasPrefix(got, "it was: decided answer") || !strings.Contains(got, "red") {
+		o.awaitSettled(2)
+		if got := o.sentTexts()[1]; !strings.HasPrefix(got, "it was: decided answer") || !strings.Contains(got, "red") {
 			o.t.Errorf("got %q", got)
 		}
 	})
 }
 
 func TestWhatIsDecidedBeforeItIsAskedIsNotAsked(t *testing.T) {
-	inOffice(t, asks(pay()), func(o *office) {
-		o.platform.Hook(chattest.CallSend, func(context.Context, chattest.CallArgs) error { return busy(time.Minute) })
+	withServer(t, askingAgent(payment()), func(o *serverFixture) {
+		o.platform.Hook(chattest.CallSend, func(context.Context, chattest.CallArgs) error { return rateLimited(time.Minute) })
 		o.start()
 		o.platform.SendPrivate("ann", "go")
 		<-time.After(10 * time.Second)
@@ -153,8 +153,8 @@ func TestWhatIsDecidedBeforeItIsAskedIsNotAsked(t *testing.T) {
 			o.t.Fatal(err)
 		}
 		o.platform.Hook(chattest.CallSend, nil)
-		o.settled(2)
-		o.has("it was: decided approve")
+		o.awaitSettled(2)
+		o.expectSent("it was: decided approve")
 		if n := len(o.notes(chat.KindUnsent)); n != 1 {
 			o.t.Errorf("%d times it is noted that nothing was sent", n)
 		}
@@ -177,11 +177,11 @@ func TestARunThatEndsWithoutAWordSaysWhatHappened(t *testing.T) {
 		}, []string{"(codex has failed: permanent, exit status 3)\n"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inOffice(t, c.agent, func(o *office) {
+			withServer(t, c.agent, func(o *serverFixture) {
 				o.start()
 				o.platform.SendPrivate("ann", "go")
-				o.settled(1)
-				got := strings.Join(o.said(), "|")
+				o.awaitSettled(1)
+				got := strings.Join(o.sentTexts(), "|")
 				at := 0
 				for _, want := range c.want {
 					i := strings.Index(got[at:], want)
@@ -196,7 +196,7 @@ func TestARunThatEndsWithoutAWordSaysWhatHappened(t *testing.T) {
 }
 
 func TestNothingIsSentWhereNobodyIsUntilSomethingArrives(t *testing.T) {
-	inOffice(t, echo, func(o *office) {
+	withServer(t, echo, func(o *serverFixture) {
 		asked := 0
 		o.platform.Hook(chattest.CallSend, func(context.Context, chattest.CallArgs) error {
 			asked++
@@ -204,7 +204,7 @@ func TestNothingIsSentWhereNobodyIsUntilSomethingArrives(t *testing.T) {
 		})
 		o.start()
 		o.platform.SendPrivate("ann", "one")
-		o.settled(1)
+		o.awaitSettled(1)
 		thread := channel.ThreadID("c", chattest.BotID, "with-ann")
 		elsewhere := func(n int) {
 			for range n {
@@ -216,7 +216,7 @@ func TestNothingIsSentWhereNobodyIsUntilSomethingArrives(t *testing.T) {
 			}
 		}
 		elsewhere(3)
-		runs := o.settled(4)
+		runs := o.awaitSettled(4)
 		if asked != 1 {
 			o.t.Errorf("the platform was asked %d times", asked)
 		}
@@ -227,18 +227,18 @@ func TestNothingIsSentWhereNobodyIsUntilSomethingArrives(t *testing.T) {
 		}
 		o.platform.Hook(chattest.CallSend, nil)
 		elsewhere(1)
-		o.settled(5)
-		o.has()
+		o.awaitSettled(5)
+		o.expectSent()
 		o.platform.SendPrivate("ann", "I am back")
-		o.settled(6)
+		o.awaitSettled(6)
 		elsewhere(1)
-		o.settled(7)
-		o.has("I am back", "from a timer")
+		o.awaitSettled(7)
+		o.expectSent("I am back", "from a timer")
 	})
 }
 
 func TestWhatIsForOneChatGoesToNoOther(t *testing.T) {
-	inOffice(t, func(ctx context.Context, s mailroom.Session) error {
+	withServer(t, func(ctx context.Context, s mailroom.Session) error {
 		input, err := s.Input(ctx)
 		if err != nil {
 			return err
@@ -247,7 +247,7 @@ func TestWhatIsForOneChatGoesToNoOther(t *testing.T) {
 			return s.Append(ctx, mailroom.Step{Sends: []mailroom.Send{{Name: "tell", Thread: channel.ThreadID("c", chattest.BotID, "with-bob"), Parts: mailroom.Text("for bob")}}})
 		}
 		return s.Stream(ctx, input[0].Text)
-	}, func(o *office) {
+	}, func(o *serverFixture) {
 		o.options.Access.Users = []string{"bob"}
 		o.start()
 		o.platform.SendPrivate("bob", "hello")
@@ -266,14 +266,14 @@ func TestWhatIsForOneChatGoesToNoOther(t *testing.T) {
 func TestALongTextGoesOnWhereItBrokeOff(t *testing.T) {
 	for _, most := range []int{40, 25, 70} {
 		t.Run(fmt.Sprint(most), func(t *testing.T) {
-			inOffice(t, echo, func(o *office) {
+			withServer(t, echo, func(o *serverFixture) {
 				text := "one two three four five six seven eight nine ten\n\n```go\nfunc main() {\n\tprintln()\n}\n```\nand so on, and so on, and so on"
 				o.platform.Capabilities.MaxUnits = 40
 				sends := 0
 				o.platform.Hook(chattest.CallSend, func(_ context.Context, c chattest.CallArgs) error {
 					if sends++; sends == 3 {
 						o.platform.Hook(chattest.CallSend, nil)
-						return busy(time.Minute)
+						return rateLimited(time.Minute)
 					}
 					c.Do()
 					return nil
@@ -284,12 +284,12 @@ func TestALongTextGoesOnWhereItBrokeOff(t *testing.T) {
 				o.stop()
 				o.platform.Capabilities.MaxUnits = most
 				o.start()
-				o.settled(1)
+				o.awaitSettled(1)
 				strip := func(s string) string {
 					return strings.Join(strings.Fields(strings.NewReplacer("```go", "", "```", "").Replace(s)), "")
 				}
-				if diff := cmp.Diff(strip(text), strip(strings.Join(o.said(), ""))); diff != "" {
-					t.Errorf("what was said (-want +got)\n%s\n%q", diff, o.said())
+				if diff := cmp.Diff(strip(text), strip(strings.Join(o.sentTexts(), ""))); diff != "" {
+					t.Errorf("what was said (-want +got)\n%s\n%q", diff, o.sentTexts())
 				}
 			})
 		})

@@ -26,19 +26,19 @@ type backlog struct {
 
 	// Owned by mu.
 	mu      sync.Mutex
-	lanes   map[string][]*waiting // by conversation, in order; the first one is being taken
+	lanes   map[string][]*waitingEvent // by conversation, in order; the first one is being taken
 	events  int
 	bytes   int
 	changed chan struct{} // closed and replaced when an event has left
 }
 
-// waiting is an event of the backlog.
-type waiting struct {
-	event    Event
-	kept     keptEvent
-	bytes    int
-	fetching context.Context // ends when its files are not waited for any more
-	leave    context.CancelFunc
+// waitingEvent is an event of the backlog.
+type waitingEvent struct {
+	event       Event
+	stored      storedEvent
+	bytes       int
+	fetching    context.Context // ends when its files are not waited for any more
+	cancelFetch context.CancelFunc
 }
 
 // Bounds of a backlog.
@@ -48,23 +48,23 @@ const (
 	maxLane      = 8         // events of one conversation
 	maxWaitBytes = 512 << 10 // of all events, as they are kept
 	maxWaitEvent = 128 << 10 // of one
-	keptBacklog  = "backlog:"
+	backlogKey   = "backlog:"
 )
 
-// keptEvent is an event as it is kept.
-type keptEvent struct {
-	Kind      EventKind  `json:"kind"`
-	Key       string     `json:"key"`
-	Room      Room       `json:"room"`
-	User      string     `json:"user"`
-	Name      string     `json:"name,omitempty"`
-	Text      string     `json:"text,omitempty"`
-	Files     []keptFile `json:"files,omitempty"`
-	Addressed bool       `json:"addressed,omitempty"`
-	Of        string     `json:"of,omitempty"`
+// storedEvent is an event as it is kept.
+type storedEvent struct {
+	Kind      EventKind    `json:"kind"`
+	Key       string       `json:"key"`
+	Room      Room         `json:"room"`
+	User      string       `json:"user"`
+	Name      string       `json:"name,omitempty"`
+	Text      string       `json:"text,omitempty"`
+	Files     []storedFile `json:"files,omitempty"`
+	Addressed bool         `json:"addressed,omitempty"`
+	Of        string       `json:"of,omitempty"`
 }
 
-type keptFile struct {
+type storedFile struct {
 	Name     string `json:"name,omitempty"`
 	MimeType string `json:"mime_type,omitempty"`
 	Size     int64  `json:"size"`
@@ -73,19 +73,19 @@ type keptFile struct {
 	Opens    bool   `json:"opens,omitempty"`
 }
 
-func (k keptEvent) same(o keptEvent) bool {
+func (k storedEvent) same(o storedEvent) bool {
 	return k.Kind == o.Kind && k.Key == o.Key && k.Room == o.Room
 }
 
-func keep(e *Event) keptEvent {
-	k := keptEvent{Kind: e.Kind, Key: e.Key, Room: e.Room, User: e.User.ID, Name: e.User.Name, Text: e.Text, Addressed: e.Addressed, Of: e.TargetID}
+func encodeEvent(e *Event) storedEvent {
+	k := storedEvent{Kind: e.Kind, Key: e.Key, Room: e.Room, User: e.User.ID, Name: e.User.Name, Text: e.Text, Addressed: e.Addressed, Of: e.TargetID}
 	for _, f := range e.Files {
-		k.Files = append(k.Files, keptFile{f.Name, f.MimeType, f.Size, f.URI, f.Ref, f.Open != nil})
+		k.Files = append(k.Files, storedFile{f.Name, f.MimeType, f.Size, f.URI, f.Ref, f.Open != nil})
 	}
 	return k
 }
 
-func (k keptEvent) event(p Platform) Event {
+func (k storedEvent) event(p Platform) Event {
 	e := Event{Kind: k.Kind, Key: k.Key, Room: k.Room, User: User{k.User, k.Name}, Text: k.Text, Addressed: k.Addressed, TargetID: k.Of}
 	for _, f := range k.Files {
 		file := File{Name: f.Name, MimeType: f.MimeType, Size: f.Size, URI: f.URI, Ref: f.Ref}
@@ -98,22 +98,22 @@ func (k keptEvent) event(p Platform) Event {
 }
 
 func newBacklog() *backlog {
-	return &backlog{slots: make(chan struct{}, maxFetching), lanes: map[string][]*waiting{}, changed: make(chan struct{})}
+	return &backlog{slots: make(chan struct{}, maxFetching), lanes: map[string][]*waitingEvent{}, changed: make(chan struct{})}
 }
 
-// waits makes an event wait if its files must be fetched, or if an earlier event of its
+// enqueue makes an event wait if its files must be fetched, or if an earlier event of its
 // conversation waits; false if it can be handled now.
-func (in *inbound) waits(ctx context.Context, e *Event, tier Tier) (bool, error) {
+func (in *inbound) enqueue(ctx context.Context, e *Event, tier Tier) (bool, error) {
 	stops, ordered := in.ordered(e, tier)
 	if !ordered {
 		return false, nil
 	}
-	lane := in.thread(e, "")
+	lane := in.threadID(e, "")
 	if stops {
-		in.backlog.hurry(lane)
+		in.backlog.abandonFiles(lane)
 	}
-	if !in.backlog.busy(lane) {
-		if fetch, err := in.fetches(ctx, e); err != nil || !fetch {
+	if !in.backlog.hasLane(lane) {
+		if fetch, err := in.needsFetch(ctx, e); err != nil || !fetch {
 			return false, err
 		}
 	}
@@ -134,9 +134,9 @@ func (in *inbound) ordered(e *Event, tier Tier) (stops, ordered bool) {
 	case e.Kind != EventMessage:
 		return false, false
 	}
-	p, why := in.phrase(e)
+	p, why := in.parse(e)
 	switch {
-	case why != "" || p.near != "":
+	case why != "" || p.suggestion != "":
 		return false, false
 	case p.command == "" || p.command == cmdQueue || p.command == cmdSteer || p.command == cmdNew:
 		return false, true
@@ -144,28 +144,28 @@ func (in *inbound) ordered(e *Event, tier Tier) (stops, ordered bool) {
 	return p.command == cmdStop, p.command == cmdStop
 }
 
-// fetches reports whether the platform has to be asked for files of an event: they are not
+// needsFetch reports whether the platform has to be asked for files of an event: they are not
 // of a message that was taken before.
-func (in *inbound) fetches(ctx context.Context, e *Event) (bool, error) {
+func (in *inbound) needsFetch(ctx context.Context, e *Event) (bool, error) {
 	if !slices.ContainsFunc(e.Files, func(f File) bool { return f.Open != nil }) {
 		return false, nil
 	}
 	if e.Kind != EventMessage {
 		return e.Kind == EventEdited, nil
 	}
-	c, err := in.conversation(ctx, e)
+	c, err := in.loadConversation(ctx, e)
 	if err != nil {
 		return false, err
 	}
-	known, err := in.heardBefore(ctx, e, c)
+	known, err := in.submittedBefore(ctx, e, c)
 	return known == nil, err
 }
 
 // errWithheld is why a file is not fetched although the platform has it.
 var errWithheld = errors.New("too many files are being fetched")
 
-// withhold leaves out the files that would have to be fetched.
-func withhold(files []File) []File {
+// withoutFetch leaves out the files that would have to be fetched.
+func withoutFetch(files []File) []File {
 	files = slices.Clone(files)
 	for i := range files {
 		if files[i].Open != nil {
@@ -179,7 +179,7 @@ func withhold(files []File) []File {
 // waits. Where too much of one conversation waits, the files of that are left out: then it
 // goes on at once.
 func (b *backlog) add(ctx context.Context, in *inbound, lane string, e *Event) (bool, error) {
-	k := keep(e)
+	k := encodeEvent(e)
 	raw, err := json.Marshal(k)
 	if err != nil {
 		return false, fmt.Errorf("encode an event that waits: %w", err)
@@ -190,18 +190,18 @@ func (b *backlog) add(ctx context.Context, in *inbound, lane string, e *Event) (
 		fits := b.events < maxWaiting && len(before) < maxLane && b.bytes+len(raw) <= maxWaitBytes && len(raw) <= maxWaitEvent
 		b.mu.Unlock()
 		switch {
-		case slices.ContainsFunc(before, func(w *waiting) bool { return w.kept.same(k) }):
-			return true, in.pass(ctx, e, "it waits for its files")
+		case slices.ContainsFunc(before, func(w *waitingEvent) bool { return w.stored.same(k) }):
+			return true, in.skip(ctx, e, "it waits for its files")
 		case fits:
-			if err := in.changeBacklog(ctx, func(kept []keptEvent) []keptEvent { return append(without(kept, k), k) }); err != nil {
+			if err := in.updateBacklog(ctx, func(kept []storedEvent) []storedEvent { return append(removeEvent(kept, k), k) }); err != nil {
 				return false, err
 			}
 			b.start(in, lane, k, *e, len(raw))
-			return true, in.pass(ctx, e, "it waits for its files")
+			return true, in.skip(ctx, e, "it waits for its files")
 		case len(before) == 0:
 			return false, nil
 		}
-		b.hurry(lane)
+		b.abandonFiles(lane)
 		select {
 		case <-changed:
 		case <-ctx.Done():
@@ -212,9 +212,9 @@ func (b *backlog) add(ctx context.Context, in *inbound, lane string, e *Event) (
 
 // start puts an event that is kept into its lane, and starts the lane's goroutine if
 // none runs.
-func (b *backlog) start(in *inbound, lane string, k keptEvent, e Event, bytes int) {
-	w := &waiting{event: e, kept: k, bytes: bytes}
-	w.fetching, w.leave = context.WithCancel(in.ctx)
+func (b *backlog) start(in *inbound, lane string, k storedEvent, e Event, bytes int) {
+	w := &waitingEvent{event: e, stored: k, bytes: bytes}
+	w.fetching, w.cancelFetch = context.WithCancel(in.ctx)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.lanes[lane] = append(b.lanes[lane], w)
@@ -222,27 +222,27 @@ func (b *backlog) start(in *inbound, lane string, k keptEvent, e Event, bytes in
 	b.bytes += bytes
 	if len(b.lanes[lane]) == 1 {
 		in.wg.Go(func() {
-			defer recovery.Handle(in.link.Log(), "a lane of a channel", func(p *recovery.Panic) { in.end(p) })
-			if err := guarded(func() error { return b.work(in, lane) }); err != nil {
-				in.end(err)
+			defer recovery.Handle(in.host.Log(), "a lane of a channel", func(p *recovery.Panic) { in.fail(p) })
+			if err := catchPanic(func() error { return b.runLane(in, lane) }); err != nil {
+				in.fail(err)
 			}
 		})
 	}
 }
 
-// work takes the events of a lane, one after the other, until there are none.
-func (b *backlog) work(in *inbound, lane string) error {
+// runLane takes the events of a lane, one after the other, until there are none.
+func (b *backlog) runLane(in *inbound, lane string) error {
 	for {
 		b.mu.Lock()
 		w := b.lanes[lane][0]
 		b.mu.Unlock()
-		if err := b.take(in, w); err != nil {
+		if err := b.handleWaiting(in, w); err != nil {
 			return err
 		}
-		if err := in.changeBacklog(in.ctx, func(kept []keptEvent) []keptEvent { return without(kept, w.kept) }); err != nil {
+		if err := in.updateBacklog(in.ctx, func(kept []storedEvent) []storedEvent { return removeEvent(kept, w.stored) }); err != nil {
 			return err
 		}
-		w.leave()
+		w.cancelFetch()
 		b.mu.Lock()
 		rest := b.lanes[lane][1:]
 		if b.lanes[lane] = rest; len(rest) == 0 {
@@ -259,8 +259,8 @@ func (b *backlog) work(in *inbound, lane string) error {
 	}
 }
 
-// take takes one event: what it needs of files is fetched once there is a slot.
-func (b *backlog) take(in *inbound, w *waiting) error {
+// handleWaiting takes one event: what it needs of files is fetched once there is a slot.
+func (b *backlog) handleWaiting(in *inbound, w *waitingEvent) error {
 	if len(w.event.Files) > 0 {
 		select {
 		case b.slots <- struct{}{}:
@@ -269,25 +269,25 @@ func (b *backlog) take(in *inbound, w *waiting) error {
 		}
 	}
 	e := w.event
-	tier, err := in.tier(in.ctx, &e)
+	tier, err := in.loadTier(in.ctx, &e)
 	if err != nil {
 		return err
 	}
-	late := &inbound{adapter: in.adapter, receiving: in.receiving, late: w}
+	late := &inbound{adapter: in.adapter, receiver: in.receiver, waiting: w}
 	return late.handle(in.ctx, &e, tier)
 }
 
-// hurry leaves out the files of a conversation that were not fetched yet.
-func (b *backlog) hurry(lane string) {
+// abandonFiles leaves out the files of a conversation that were not fetched yet.
+func (b *backlog) abandonFiles(lane string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, w := range b.lanes[lane] {
-		w.leave()
+		w.cancelFetch()
 	}
 }
 
-// busy reports whether something of a conversation waits.
-func (b *backlog) busy(lane string) bool {
+// hasLane reports whether something of a conversation waits.
+func (b *backlog) hasLane(lane string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return len(b.lanes[lane]) > 0
@@ -295,11 +295,11 @@ func (b *backlog) busy(lane string) bool {
 
 // resume goes on with what an earlier connection has left.
 func (b *backlog) resume(in *inbound) error {
-	raw, err := in.link.ReadValue(in.ctx, keptBacklog+in.traits.BotID)
+	raw, err := in.host.ReadValue(in.ctx, backlogKey+in.caps.BotID)
 	if err != nil {
 		return err
 	}
-	kept, err := readBacklog(raw)
+	kept, err := decodeBacklog(raw)
 	if err != nil {
 		return err
 	}
@@ -309,12 +309,12 @@ func (b *backlog) resume(in *inbound) error {
 			return fmt.Errorf("encode an event that waits: %w", err)
 		}
 		e := k.event(in.platform)
-		b.start(in, in.thread(&e, ""), k, e, len(raw))
+		b.start(in, in.threadID(&e, ""), k, e, len(raw))
 	}
 	return nil
 }
 
-func readBacklog(raw json.RawMessage) (kept []keptEvent, err error) {
+func decodeBacklog(raw json.RawMessage) (kept []storedEvent, err error) {
 	if raw == nil {
 		return nil, nil
 	}
@@ -324,14 +324,14 @@ func readBacklog(raw json.RawMessage) (kept []keptEvent, err error) {
 	return kept, nil
 }
 
-func without(kept []keptEvent, gone keptEvent) []keptEvent {
+func removeEvent(kept []storedEvent, gone storedEvent) []storedEvent {
 	return slices.DeleteFunc(kept, gone.same)
 }
 
-// changeBacklog changes what is kept of the backlog.
-func (in *inbound) changeBacklog(ctx context.Context, f func([]keptEvent) []keptEvent) error {
-	return in.link.UpdateValue(ctx, keptBacklog+in.traits.BotID, func(raw json.RawMessage, _ time.Time) (json.RawMessage, error) {
-		kept, err := readBacklog(raw)
+// updateBacklog changes what is kept of the backlog.
+func (in *inbound) updateBacklog(ctx context.Context, f func([]storedEvent) []storedEvent) error {
+	return in.host.UpdateValue(ctx, backlogKey+in.caps.BotID, func(raw json.RawMessage, _ time.Time) (json.RawMessage, error) {
+		kept, err := decodeBacklog(raw)
 		if err != nil {
 			return nil, err
 		}
@@ -342,53 +342,53 @@ func (in *inbound) changeBacklog(ctx context.Context, f func([]keptEvent) []kept
 	})
 }
 
-// receiving is one time of receiving, with what goes on beside it.
-type receiving struct {
+// receiver is one time of receiving, with what goes on beside it.
+type receiver struct {
 	// Set by newReceiving.
-	ctx     context.Context // ends when one part fails
-	end     context.CancelCauseFunc
-	backlog *backlog
-	aside   chan struct{} // holds a value for each call that goes on beside
+	ctx        context.Context // ends when one part fails
+	fail       context.CancelCauseFunc
+	backlog    *backlog
+	background chan struct{} // holds a value for each call that goes on beside
 
 	wg sync.WaitGroup
 }
 
-// maxAside bounds the calls of the platform that go on beside receiving.
-const maxAside = 8
+// maxBackground bounds the calls of the platform that go on beside receiving.
+const maxBackground = 8
 
-func newReceiving(ctx context.Context) *receiving {
+func newReceiver(ctx context.Context) *receiver {
 	ctx, end := context.WithCancelCause(ctx)
-	return &receiving{ctx: ctx, end: end, backlog: newBacklog(), aside: make(chan struct{}, maxAside)}
+	return &receiver{ctx: ctx, fail: end, backlog: newBacklog(), background: make(chan struct{}, maxBackground)}
 }
 
-// beside runs f on its own goroutine, with a context that bounds it. It does nothing if
+// runBackground runs f on its own goroutine, with a context that bounds it. It does nothing if
 // many run already, and reports whether f runs.
-func (r *receiving) beside(timeout time.Duration, f func(ctx context.Context)) bool {
+func (r *receiver) runBackground(timeout time.Duration, f func(ctx context.Context)) bool {
 	select {
-	case r.aside <- struct{}{}:
+	case r.background <- struct{}{}:
 	default:
 		return false
 	}
 	r.wg.Go(func() {
-		defer recovery.Handle(nil, "what goes on beside receiving", func(p *recovery.Panic) { r.end(p) })
-		defer func() { <-r.aside }()
+		defer recovery.Handle(nil, "what goes on beside receiving", func(p *recovery.Panic) { r.fail(p) })
+		defer func() { <-r.background }()
 		ctx, cancel := context.WithTimeout(r.ctx, timeout)
 		defer cancel()
-		err := guarded(func() error {
+		err := catchPanic(func() error {
 			f(ctx)
 			return nil
 		})
 		if err != nil {
-			r.end(err)
+			r.fail(err)
 		}
 	})
 	return true
 }
 
 // close waits for what goes on beside, and returns why receiving ended: what failed first.
-func (r *receiving) close(err error) error {
+func (r *receiver) close(err error) error {
 	cause := context.Cause(r.ctx) // nil unless a part beside has failed, or ctx has ended
-	r.end(context.Canceled)
+	r.fail(context.Canceled)
 	r.wg.Wait()
 	if cause != nil {
 		return cause

@@ -16,16 +16,16 @@ import (
 	"mailroom/channel/chat/chattest"
 )
 
-// slow is a file that comes when it is released.
-type slow struct {
+// slowFile is a file that comes when it is released.
+type slowFile struct {
 	mu    sync.Mutex
 	opens int
 	come  chan struct{}
 }
 
-func newSlow() *slow { return &slow{come: make(chan struct{})} }
+func newSlowFile() *slowFile { return &slowFile{come: make(chan struct{})} }
 
-func (s *slow) open(ctx context.Context) (io.ReadCloser, error) {
+func (s *slowFile) open(ctx context.Context) (io.ReadCloser, error) {
 	s.mu.Lock()
 	s.opens++
 	s.mu.Unlock()
@@ -37,25 +37,25 @@ func (s *slow) open(ctx context.Context) (io.ReadCloser, error) {
 	}
 }
 
-func (s *slow) opened() int {
+func (s *slowFile) opened() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.opens
 }
 
-func (s *slow) release() { close(s.come) }
+func (s *slowFile) release() { close(s.come) }
 
 // sendFile has a user send text and files in private.
-func (w *world) sendFile(user, text string, files ...chat.File) chat.Event {
+func (w *fixture) sendFile(user, text string, files ...chat.File) chat.Event {
 	return w.platform.AddEvent(chat.Event{
 		Kind: chat.EventMessage, Room: chattest.PrivateRoom(user), User: chat.User{ID: user, Name: "Name of " + user}, Text: text, Files: files,
 	})
 }
 
 func TestASlowFileConcernsItsConversationAlone(t *testing.T) {
-	w := newWorld(t)
-	w.talk.AllowAll = true
-	file := newSlow()
+	w := newFixture(t)
+	w.access.AllowAll = true
+	file := newSlowFile()
 	w.start()
 	w.sendFile(boss, "look", w.platform.File("a.txt", file.open), w.platform.File("b.txt", file.open))
 	w.platform.SendPrivate(boss, "after")
@@ -66,18 +66,18 @@ func TestASlowFileConcernsItsConversationAlone(t *testing.T) {
 	for i := range 10 {
 		w.awaitText(fmt.Sprintf("hello %d!", i))
 	}
-	if told := w.heard(10); slices.Contains(told, "look") || slices.Contains(told, "after") {
+	if told := w.awaitHeard(10); slices.Contains(told, "look") || slices.Contains(told, "after") {
 		t.Errorf("the agent was told %q before the file was there", told)
 	}
 	file.release()
-	told := w.heard(12)
+	told := w.awaitHeard(12)
 	wantEqual(t, "at last told", told[10:], []string{"look\nFile a.txt:\ncontent\nFile b.txt:\ncontent", "after"})
 	wantEqual(t, "fetches", file.opened(), 2)
 }
 
 func TestWhatWaitsForAFileOutlivesTheConnection(t *testing.T) {
-	w := newWorld(t)
-	file := newSlow()
+	w := newFixture(t)
+	file := newSlowFile()
 	w.start()
 	w.sendFile(boss, "look", w.platform.File("a.txt", file.open))
 	w.platform.SendPrivate(boss, "after")
@@ -88,30 +88,30 @@ func TestWhatWaitsForAFileOutlivesTheConnection(t *testing.T) {
 	w.start()
 	w.awaitText("after!")
 	w.awaitSettled()
-	wantEqual(t, "told", w.heard(2), []string{"look\nFile a.txt:\ncontent", "after"})
+	wantEqual(t, "told", w.awaitHeard(2), []string{"look\nFile a.txt:\ncontent", "after"})
 	if n := file.opened(); n > 2 {
 		t.Errorf("the file was fetched %d times", n)
 	}
 }
 
 func TestAKnownMessageFetchesNothing(t *testing.T) {
-	w := newWorld(t)
-	file := newSlow()
+	w := newFixture(t)
+	file := newSlowFile()
 	file.release()
 	w.start()
 	w.sendFile(boss, "look", w.platform.File("a.txt", file.open))
-	w.heard(1)
+	w.awaitHeard(1)
 	w.awaitSettled()
 	w.platform.Redeliver(0)
 	w.platform.SendPrivate(boss, "after")
 	w.awaitText("after!")
 	wantEqual(t, "fetches", file.opened(), 1)
-	wantEqual(t, "told", len(w.heard(2)), 2)
+	wantEqual(t, "told", len(w.awaitHeard(2)), 2)
 }
 
 func TestAStopDoesNotWaitForFiles(t *testing.T) {
-	w := newWorld(t)
-	file := newSlow() // never comes
+	w := newFixture(t)
+	file := newSlowFile() // never comes
 	w.start()
 	w.sendFile(boss, "look", w.platform.File("a.txt", file.open))
 	w.platform.SendPrivate(boss, "hold")
@@ -125,9 +125,9 @@ func TestAStopDoesNotWaitForFiles(t *testing.T) {
 }
 
 func TestTooManyFilesAreLeftOutAndNoMessage(t *testing.T) {
-	w := newWorld(t)
-	w.talk.AllowAll = true
-	file := newSlow()
+	w := newFixture(t)
+	w.access.AllowAll = true
+	file := newSlowFile()
 	w.start()
 	var want []string
 	for i := range 12 { // of one conversation
@@ -140,7 +140,7 @@ func TestTooManyFilesAreLeftOutAndNoMessage(t *testing.T) {
 	w.platform.AwaitReceived()
 	file.release()
 	var mine []string
-	for _, text := range w.heard(92) {
+	for _, text := range w.awaitHeard(92) {
 		first, _, _ := strings.Cut(text, "\n")
 		if strings.HasPrefix(first, "mine") {
 			mine = append(mine, first)
@@ -155,8 +155,8 @@ func TestAKillAnywhereLosesNoMessageWithAFile(t *testing.T) {
 	for _, applied := range []bool{false, true} {
 		writes := 0
 		for killed := true; killed; writes++ {
-			w := newWorld(t)
-			file := newSlow()
+			w := newFixture(t)
+			file := newSlowFile()
 			file.release()
 			w.start()
 			died := w.faults.arm(writes+1, applied)
@@ -178,7 +178,7 @@ func TestAKillAnywhereLosesNoMessageWithAFile(t *testing.T) {
 			}
 			w.awaitText("after!")
 			w.awaitSettled()
-			wantEqual(t, fmt.Sprintf("told when killed at write %d (applied: %v)", writes+1, applied), w.heard(2), []string{"look\nFile a.txt:\ncontent", "after"})
+			wantEqual(t, fmt.Sprintf("told when killed at write %d (applied: %v)", writes+1, applied), w.awaitHeard(2), []string{"look\nFile a.txt:\ncontent", "after"})
 			w.stop()
 		}
 		if writes < 6 {
@@ -188,7 +188,7 @@ func TestAKillAnywhereLosesNoMessageWithAFile(t *testing.T) {
 }
 
 func TestAPairingCodeThatCouldNotBeSentCanBeAskedForAgain(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	fail := true
 	var mu sync.Mutex
 	w.platform.Hook(chattest.CallSend, func(_ context.Context, c chattest.CallArgs) error {
@@ -219,7 +219,7 @@ func TestAPairingCodeThatCouldNotBeSentCanBeAskedForAgain(t *testing.T) {
 }
 
 func TestAStrangersSlowCodeHoldsNobodyUp(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	hang := make(chan struct{})
 	w.platform.Hook(chattest.CallSend, func(ctx context.Context, c chattest.CallArgs) error {
 		if c.Room == chattest.PrivateRoom(stranger) {

@@ -10,48 +10,48 @@ import (
 	"mailroom/internal/display"
 )
 
-// command does what somebody who may asks for. It was not answered yet.
-func (in *inbound) command(ctx context.Context, e *Event, p phrase, tier Tier) error {
+// runCommand does what somebody who may asks for. It was not answered yet.
+func (in *inbound) runCommand(ctx context.Context, e *Event, p parsedText, tier Tier) error {
 	switch p.command {
 	case cmdQueue, cmdSteer:
 		if p.rest == "" && len(e.Files) == 0 {
 			return in.answer(ctx, e, "Say what: /"+p.command+" TEXT", nil)
 		}
-		return in.talk(ctx, e, p.rest, mailroom.Mode(p.command))
+		return in.submitText(ctx, e, p.rest, mailroom.Mode(p.command))
 	case cmdHelp, cmdStart:
-		return in.answer(ctx, e, helpText(tier, in.traits), nil)
+		return in.answer(ctx, e, helpText(tier, in.caps), nil)
 	}
-	c, err := in.conversation(ctx, e)
+	c, err := in.loadConversation(ctx, e)
 	if err != nil {
 		return err
 	}
 	switch p.command {
 	case cmdNew:
-		if err := in.renew(ctx, c, e); err != nil {
+		if err := in.startConversation(ctx, c, e); err != nil {
 			return err
 		}
 		return in.answer(ctx, e, "A new conversation begins. What still runs in the old one is answered here.", nil)
 	case cmdStop:
-		return in.stop(ctx, e, c)
+		return in.handleStop(ctx, e, c)
 	case cmdStatus:
-		words, err := in.status(ctx, in.thread(e, c.kept.Since))
+		words, err := in.statusText(ctx, in.threadID(e, c.state.Since))
 		if err != nil {
 			return err
 		}
 		return in.answer(ctx, e, words, nil)
 	case cmdApprove:
-		return in.decide(ctx, e, c, mailroom.VerdictApprove, p.rest)
+		return in.handleDecision(ctx, e, c, mailroom.VerdictApprove, p.rest)
 	default:
-		return in.decide(ctx, e, c, mailroom.VerdictDeny, p.rest)
+		return in.handleDecision(ctx, e, c, mailroom.VerdictDeny, p.rest)
 	}
 }
 
-// stop ends what there is when the command comes first, in the present conversation
+// handleStop ends what there is when the command comes first, in the present conversation
 // and in the ones before.
-func (in *inbound) stop(ctx context.Context, e *Event, c *talking) error {
-	found := doing{Event: e.Key}
-	for _, since := range append([]string{c.kept.Since}, c.kept.Before...) {
-		s, err := in.unfinished(ctx, in.thread(e, since))
+func (in *inbound) handleStop(ctx context.Context, e *Event, c *conversation) error {
+	found := pinnedCommand{Event: e.Key}
+	for _, since := range append([]string{c.state.Since}, c.state.Earlier...) {
+		s, err := in.findStopTarget(ctx, in.threadID(e, since))
 		if err != nil {
 			return err
 		}
@@ -59,13 +59,13 @@ func (in *inbound) stop(ctx context.Context, e *Event, c *talking) error {
 			found.Stop = append(found.Stop, *s)
 		}
 	}
-	d, err := in.pin(ctx, c, found)
+	d, err := in.pinCommand(ctx, c, found)
 	if err != nil {
 		return err
 	}
 	active, queued := 0, 0
 	for _, s := range d.Stop {
-		if _, err := in.link.Interrupt(ctx, s.Thread, s.Place); err != nil && mailroom.CodeOf(err) != mailroom.CodeNotFound {
+		if _, err := in.host.Interrupt(ctx, s.Thread, s.Place); err != nil && mailroom.CodeOf(err) != mailroom.CodeNotFound {
 			return err
 		}
 		if s.Active {
@@ -76,25 +76,25 @@ func (in *inbound) stop(ctx context.Context, e *Event, c *talking) error {
 	words := "Nothing is running."
 	switch {
 	case active > 0 && queued > 0:
-		words = fmt.Sprintf("Stopping. What waited is forgotten: %s.", messages(queued))
+		words = fmt.Sprintf("Stopping. What waited is forgotten: %s.", countMessages(queued))
 	case active > 0:
 		words = "Stopping."
 	case queued > 0:
-		words = fmt.Sprintf("Nothing is running. What waited is forgotten: %s.", messages(queued))
+		words = fmt.Sprintf("Nothing is running. What waited is forgotten: %s.", countMessages(queued))
 	}
 	return in.answer(ctx, e, words, nil)
 }
 
-func messages(n int) string {
+func countMessages(n int) string {
 	if n == 1 {
 		return "1 message"
 	}
 	return fmt.Sprintf("%d messages", n)
 }
 
-// unfinished is what of a thread could be stopped; nil if there is nothing.
-func (in *inbound) unfinished(ctx context.Context, thread string) (s *stopping, err error) {
-	err = in.link.View(ctx, func(r mailroom.Reader) error {
+// findStopTarget is what of a thread could be stopped; nil if there is nothing.
+func (in *inbound) findStopTarget(ctx context.Context, thread string) (s *stopTarget, err error) {
+	err = in.host.View(ctx, func(r mailroom.Reader) error {
 		rows, err := r.Threads(mailroom.ThreadQuery{IDs: []string{thread}})
 		if err != nil || len(rows) == 0 {
 			return err
@@ -102,17 +102,17 @@ func (in *inbound) unfinished(ctx context.Context, thread string) (s *stopping, 
 		counts, err := r.Count(mailroom.CountQuery{Thread: thread, Set: mailroom.RunsQueued})
 		queued := counts.Sum()
 		if rows[0].Current != "" || queued > 0 {
-			s = &stopping{Thread: thread, Place: rows[0].NextPlace, Active: rows[0].Current != "", Queued: queued}
+			s = &stopTarget{Thread: thread, Place: rows[0].NextPlace, Active: rows[0].Current != "", Queued: queued}
 		}
 		return err
 	})
 	return s, err
 }
 
-// status says what a conversation does.
-func (in *inbound) status(ctx context.Context, thread string) (string, error) {
+// statusText says what a conversation does.
+func (in *inbound) statusText(ctx context.Context, thread string) (string, error) {
 	var lines []string
-	err := in.link.View(ctx, func(r mailroom.Reader) error {
+	err := in.host.View(ctx, func(r mailroom.Reader) error {
 		lines = nil
 		rows, err := r.Threads(mailroom.ThreadQuery{IDs: []string{thread}})
 		if err != nil {
@@ -130,7 +130,7 @@ func (in *inbound) status(ctx context.Context, thread string) (string, error) {
 				return err
 			}
 			for _, run := range runs {
-				state = t.Agent + " " + doingNow(run)
+				state = t.Agent + " " + runStatus(run)
 			}
 		}
 		lines = append(lines, state)
@@ -140,15 +140,15 @@ func (in *inbound) status(ctx context.Context, thread string) (string, error) {
 			return err
 		}
 		if queued > 0 {
-			lines = append(lines, messages(queued)+" waiting.")
+			lines = append(lines, countMessages(queued)+" waiting.")
 		}
 		open, err := r.Tickets(mailroom.TicketQuery{Thread: thread, States: []mailroom.TicketState{mailroom.TicketOpen}, Limit: 10})
 		for _, k := range open {
 			switch k.Kind {
 			case mailroom.TicketApproval:
-				lines = append(lines, "It asks: "+summary(k)+" – "+in.traits.command(cmdApprove)+" "+ticketWord(k)+" or "+in.traits.command(cmdDeny)+" "+ticketWord(k))
+				lines = append(lines, "It asks: "+ticketSummary(k)+" – "+in.caps.commandText(cmdApprove)+" "+ticketWord(k)+" or "+in.caps.commandText(cmdDeny)+" "+ticketWord(k))
 			case mailroom.TicketInput:
-				lines = append(lines, "It asks: "+summary(k)+" – your next message is the answer.")
+				lines = append(lines, "It asks: "+ticketSummary(k)+" – your next message is the answer.")
 			}
 		}
 		return err
@@ -156,8 +156,8 @@ func (in *inbound) status(ctx context.Context, thread string) (string, error) {
 	return strings.Join(lines, "\n"), err
 }
 
-// doingNow says what the current run of an agent does.
-func doingNow(run *mailroom.Run) string {
+// runStatus says what the current run of an agent does.
+func runStatus(run *mailroom.Run) string {
 	since := "since " + run.StartedAt.UTC().Format("15:04:05 MST")
 	switch {
 	case run.Stop != "":
@@ -173,19 +173,19 @@ func doingNow(run *mailroom.Run) string {
 // maxSummary bounds what is said of a question in a line, in characters.
 const maxSummary = 200
 
-// summary is what a ticket asks, in one line.
-func summary(k *mailroom.Ticket) string {
+// ticketSummary is what a ticket asks, in one line.
+func ticketSummary(k *mailroom.Ticket) string {
 	return display.Cut(display.Line(strings.Join(strings.Fields(k.Prompt+" "+k.Action), " ")), maxSummary)
 }
 
-// decided says what was decided of a ticket, whoever asks: never more than its row.
-func decided(k *mailroom.Ticket, who func(by string) string) string {
+// decisionText says what was decided of a ticket, whoever asks: never more than its row.
+func decisionText(k *mailroom.Ticket, who func(by string) string) string {
 	switch k.State {
 	case mailroom.TicketDecided:
 		word := map[mailroom.Verdict]string{mailroom.VerdictApprove: "Approved", mailroom.VerdictDeny: "Denied", mailroom.VerdictAnswer: "Answered"}[k.Decision]
-		words := word + " by " + display.Line(who(k.DecidedBy)) + ": " + summary(k)
+		words := word + " by " + display.Line(who(k.DecidedBy)) + ": " + ticketSummary(k)
 		if k.Reason != "" {
-			words += "\nReason: " + display.Line(display.Cut(k.Reason, mostShown))
+			words += "\nReason: " + display.Line(display.Cut(k.Reason, maxShown))
 		}
 		return words
 	case mailroom.TicketExpired:
@@ -193,9 +193,9 @@ func decided(k *mailroom.Ticket, who func(by string) string) string {
 		if k.ExpiresAt != nil {
 			at = " at " + k.ExpiresAt.UTC().Format(time.DateTime+" MST")
 		}
-		return "Too late: it expired" + at + ", which counts as denied. Nothing was allowed: " + summary(k)
+		return "Too late: it expired" + at + ", which counts as denied. Nothing was allowed: " + ticketSummary(k)
 	case mailroom.TicketVoid:
-		return "Too late: the run that asked has ended. Nothing was allowed: " + summary(k)
+		return "Too late: the run that asked has ended. Nothing was allowed: " + ticketSummary(k)
 	}
-	return "Nothing was decided, and it still waits: " + summary(k)
+	return "Nothing was decided, and it still waits: " + ticketSummary(k)
 }

@@ -29,12 +29,12 @@ func TestWhoMayDoWhat(t *testing.T) {
 	} {
 		t.Run(tc.user+" "+tc.group, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
-			w.talk.Pairing = false
+			w := newFixture(t)
+			w.access.Pairing = false
 			w.start()
 			got := ""
 			for _, c := range commands {
-				before, told := len(w.platform.Sent()), len(w.heard(0))
+				before, told := len(w.platform.Sent()), len(w.awaitHeard(0))
 				if tc.group == "" {
 					w.platform.SendPrivate(tc.user, c)
 				} else {
@@ -43,7 +43,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 				w.awaitSettled()
 				after := texts(w.platform.Sent())[before:]
 				switch {
-				case len(w.heard(0)) > told:
+				case len(w.awaitHeard(0)) > told:
 					got += "t"
 				case len(after) == 0:
 					got += "-"
@@ -62,9 +62,9 @@ func TestWhoMayDoWhat(t *testing.T) {
 }
 
 func TestACommandActsHoweverBusyTheAgentIs(t *testing.T) {
-	w := newWorld(t).start()
+	w := newFixture(t).start()
 	w.platform.SendPrivate(boss, "hold")
-	w.heard(1)
+	w.awaitHeard(1)
 	w.platform.SendPrivate(boss, "later")
 	w.platform.SendPrivate(boss, "/status")
 	s := w.awaitText("works, since")
@@ -76,7 +76,7 @@ func TestACommandActsHoweverBusyTheAgentIs(t *testing.T) {
 	w.awaitSettled()
 	w.platform.SendPrivate(boss, "next")
 	w.awaitText("next!")
-	wantEqual(t, "told", w.heard(2), []string{"hold", "next"})
+	wantEqual(t, "told", w.awaitHeard(2), []string{"hold", "next"})
 }
 
 func TestWhatIsSaidMeanwhileGoesWhereTheModeSays(t *testing.T) {
@@ -92,15 +92,15 @@ func TestWhatIsSaidMeanwhileGoesWhereTheModeSays(t *testing.T) {
 	} {
 		t.Run(string(tc.busy)+" "+tc.say, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
-			w.talk.BusyMode = tc.busy
+			w := newFixture(t)
+			w.access.BusyMode = tc.busy
 			w.start()
 			w.platform.SendPrivate(boss, "hold")
-			w.heard(1)
+			w.awaitHeard(1)
 			w.platform.SendPrivate(boss, tc.say)
 			w.platform.AwaitReceived()
 			if tc.busy == mailroom.ModeInterrupt {
-				w.heard(2) // before it is released
+				w.awaitHeard(2) // before it is released
 			}
 			if tc.steer != "" {
 				w.await("it to be steered", func(mailroom.Reader) bool {
@@ -111,7 +111,7 @@ func TestWhatIsSaidMeanwhileGoesWhereTheModeSays(t *testing.T) {
 			}
 			w.agent.release()
 			w.awaitSettled()
-			wantEqual(t, "told", strings.Join(w.heard(1), ","), tc.told)
+			wantEqual(t, "told", strings.Join(w.awaitHeard(1), ","), tc.told)
 			w.agent.mu.Lock()
 			defer w.agent.mu.Unlock()
 			wantEqual(t, "steered", strings.Join(w.agent.steered, ","), tc.steer)
@@ -120,9 +120,9 @@ func TestWhatIsSaidMeanwhileGoesWhereTheModeSays(t *testing.T) {
 }
 
 func TestANewConversationIsAnotherThreadInTheSamePlace(t *testing.T) {
-	w := newWorld(t).start()
+	w := newFixture(t).start()
 	w.platform.SendPrivate(boss, "hold")
-	w.heard(1)
+	w.awaitHeard(1)
 	w.platform.SendPrivate(boss, "/new")
 	w.platform.SendPrivate(boss, "fresh")
 	w.awaitText("fresh!") // although the old one still runs
@@ -139,11 +139,11 @@ func TestANewConversationIsAnotherThreadInTheSamePlace(t *testing.T) {
 }
 
 func TestEachUserOfAGroupHasAConversationWhereThatIsSet(t *testing.T) {
-	w := newWorld(t)
-	w.talk.PerUser = true
+	w := newFixture(t)
+	w.access.PerUser = true
 	w.start()
 	w.platform.SendGroup(room, "x", "hold")
-	w.heard(1)
+	w.awaitHeard(1)
 	w.platform.SendGroup(room, "y", "hello")
 	w.awaitText("hello!")
 	w.platform.SendGroup(room, "y", "/stop")
@@ -153,15 +153,15 @@ func TestEachUserOfAGroupHasAConversationWhereThatIsSet(t *testing.T) {
 }
 
 func TestAnApprovalIsDecidedByCommandAndByButton(t *testing.T) {
-	for name, decide := range map[string]func(w *world, s chattest.Sent){
-		"run: approvedecided by command": func(w *world, _ chattest.Sent) { w.platform.SendPrivate(boss, "/approve") },
-		"run: denydecided by command":    func(w *world, _ chattest.Sent) { w.platform.SendPrivate(boss, "/deny too risky") },
-		"run: approvedecided by button":  func(w *world, s chattest.Sent) { w.platform.PressButton(boss, s, s.Versions[0].Buttons[0].Label) },
-		"run: denydecided by button":     func(w *world, s chattest.Sent) { w.platform.PressButton(boss, s, s.Versions[0].Buttons[1].Label) },
+	for name, decide := range map[string]func(w *fixture, s chattest.Sent){
+		"run: approvedecided by command": func(w *fixture, _ chattest.Sent) { w.platform.SendPrivate(boss, "/approve") },
+		"run: denydecided by command":    func(w *fixture, _ chattest.Sent) { w.platform.SendPrivate(boss, "/deny too risky") },
+		"run: approvedecided by button":  func(w *fixture, s chattest.Sent) { w.platform.PressButton(boss, s, s.Versions[0].Buttons[0].Label) },
+		"run: denydecided by button":     func(w *fixture, s chattest.Sent) { w.platform.PressButton(boss, s, s.Versions[0].Buttons[1].Label) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t).start()
+			w := newFixture(t).start()
 			w.platform.SendPrivate(boss, "ask run")
 			s := w.awaitText("May I run?")
 			w.awaitSettled()
@@ -174,7 +174,7 @@ func TestAnApprovalIsDecidedByCommandAndByButton(t *testing.T) {
 }
 
 func TestALateTapTellsWhatWasDecided(t *testing.T) {
-	w := newWorld(t).start()
+	w := newFixture(t).start()
 	w.platform.SendPrivate(boss, "ask run")
 	s := w.awaitText("May I run?")
 	w.awaitSettled()
@@ -193,7 +193,7 @@ func TestALateTapTellsWhatWasDecided(t *testing.T) {
 }
 
 func TestAButtonOfAnotherPlaceDecidesNothing(t *testing.T) {
-	w := newWorld(t).start()
+	w := newFixture(t).start()
 	w.platform.SendPrivate(boss, "ask run")
 	s := w.awaitText("May I run?")
 	w.awaitSettled()
@@ -228,8 +228,8 @@ func TestAKillBetweenAnyTwoWritesChangesNothing(t *testing.T) {
 				t.Parallel()
 				writes := 0
 				for n := 1; ; n++ {
-					w := newWorld(t)
-					if !w.killed(tc.before, tc.say, tc.tap, n, applied) {
+					w := newFixture(t)
+					if !w.runWithKill(tc.before, tc.say, tc.tap, n, applied) {
 						w.stop()
 						break
 					}
@@ -237,7 +237,7 @@ func TestAKillBetweenAnyTwoWritesChangesNothing(t *testing.T) {
 					w.platform.SendPrivate(boss, "after")
 					w.awaitText("after!")
 					w.awaitSettled()
-					wantEqual(t, fmt.Sprintf("told, killed at write %d", n), strings.Join(w.heard(0), ","), tc.told)
+					wantEqual(t, fmt.Sprintf("told, killed at write %d", n), strings.Join(w.awaitHeard(0), ","), tc.told)
 					if got := strings.Count(strings.Join(versions(w.platform.Sent()), "\n"), tc.words); got != 1 {
 						t.Errorf("killed at write %d: %q is said %d times: %q", n, tc.words, got, versions(w.platform.Sent()))
 					}
@@ -261,14 +261,14 @@ func versions(sent []chattest.Sent) (all []string) {
 	return all
 }
 
-// killed plays something with a kill at the n-th write, and starts again. It reports
+// runWithKill plays something with a kill at the n-th write, and starts again. It reports
 // whether it came to that write.
-func (w *world) killed(before []string, say string, tap bool, n int, applied bool) bool {
+func (w *fixture) runWithKill(before []string, say string, tap bool, n int, applied bool) bool {
 	w.t.Helper()
 	w.start()
 	for i, text := range before {
 		w.platform.SendPrivate(boss, text)
-		w.heard(i + 1)
+		w.awaitHeard(i + 1)
 	}
 	var asked chattest.Sent
 	if len(before) > 0 && before[0] != "hold" {
@@ -307,7 +307,7 @@ func TestADecisionOutlivesAProcessThatDiedBeforeItsAnswer(t *testing.T) {
 		}
 		return s
 	}
-	w := newWorld(t)
+	w := newFixture(t)
 	w.store = open()
 	w.start()
 	w.platform.SendPrivate(boss, "ask run")
@@ -333,7 +333,7 @@ func TestADecisionOutlivesAProcessThatDiedBeforeItsAnswer(t *testing.T) {
 }
 
 func TestAFloodOfStrangersReachesNobody(t *testing.T) {
-	w := newWorld(t).start()
+	w := newFixture(t).start()
 	const secret = "s3cr3t-words"
 	for i := range 100 {
 		id := fmt.Sprintf("evil%d", i)
@@ -350,7 +350,7 @@ func TestAFloodOfStrangersReachesNobody(t *testing.T) {
 	if len(sent) != chat.MaxRequests+1 {
 		t.Errorf("%d messages: %q", len(sent), texts(sent))
 	}
-	wantEqual(t, "told", w.heard(0), []string{"hello"})
+	wantEqual(t, "told", w.awaitHeard(0), []string{"hello"})
 	for _, tap := range w.platform.ButtonAcks() {
 		wantEqual(t, "a stranger who pressed a button is told", tap.Text, "You may not decide this.")
 	}
@@ -377,7 +377,7 @@ func codeIn(text string) string {
 
 func TestAStrangerIsLetInWithTheirCode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newFixture(t)
 		w.poll, w.platform.Capabilities.CommandPrefix = time.Minute, "!"
 		w.start()
 		door := chat.Pairing{Ledger: w.ledger, Channel: "tg"}
@@ -414,7 +414,7 @@ func TestAStrangerIsLetInWithTheirCode(t *testing.T) {
 		}
 		w.platform.SendPrivate("a", "and now?")
 		synctest.Wait()
-		wantEqual(t, "told", w.heard(0), []string{"hello"})
+		wantEqual(t, "told", w.awaitHeard(0), []string{"hello"})
 		for range chat.MaxBadCodes {
 			approve("WRONGONE", mailroom.CodeNotFound)
 		}
@@ -428,9 +428,9 @@ func TestAStrangerIsLetInWithTheirCode(t *testing.T) {
 }
 
 func TestWhatIsChangedBeforeItIsReadIsChanged(t *testing.T) {
-	w := newWorld(t).start()
+	w := newFixture(t).start()
 	w.platform.SendPrivate(boss, "hold")
-	w.heard(1)
+	w.awaitHeard(1)
 	change := func(kind chat.EventKind, of chat.Event, user, text string) {
 		w.platform.AddEvent(chat.Event{Kind: kind, Room: of.Room, User: chat.User{ID: user, Name: "x"}, TargetID: of.Key, Text: text})
 	}
@@ -446,15 +446,15 @@ func TestWhatIsChangedBeforeItIsReadIsChanged(t *testing.T) {
 	w.platform.AwaitReceived()
 	w.agent.release()
 	w.awaitSettled()
-	wantEqual(t, "told", w.heard(4), []string{"hold", "first", "second", "mine"})
+	wantEqual(t, "told", w.awaitHeard(4), []string{"hold", "first", "second", "mine"})
 	change(chat.EventEdited, edited, boss, "too late")
 	change(chat.EventDeleted, edited, boss, "")
 	w.awaitSettled()
-	wantEqual(t, "said", w.heard(4), []string{"hold", "first", "second", "mine"})
+	wantEqual(t, "said", w.awaitHeard(4), []string{"hold", "first", "second", "mine"})
 }
 
 func TestAFullConversationSaysSo(t *testing.T) {
-	w := newWorld(t).start()
+	w := newFixture(t).start()
 	w.platform.AddEvent(chat.Event{Kind: chat.EventMessage, Room: chattest.PrivateRoom(boss), User: chat.User{ID: boss}, Text: strings.Repeat("x", mailroom.MaxText+1)})
 	w.awaitText("Your message was not taken: ")
 	w.platform.SendPrivate(boss, "hello")

@@ -12,66 +12,66 @@ import (
 	"mailroom/internal/display"
 )
 
-// tapped decides what a button is about, and then has it redrawn.
-func (in *inbound) tapped(ctx context.Context, e *Event, tier Tier) error {
-	if done, err := in.answered(ctx, e); done || err != nil {
-		return in.again(ctx, e, err)
+// handleButton decides what a button is about, and then has it redrawn.
+func (in *inbound) handleButton(ctx context.Context, e *Event, tier Tier) error {
+	if done, err := in.wasAnswered(ctx, e); done || err != nil {
+		return in.skipAnswered(ctx, e, err)
 	}
-	d, ok := readTap(e.Data)
+	d, ok := parseButtonData(e.Data)
 	var k *mailroom.Ticket
 	if ok {
 		var err error
 		if e.TopicUnknown {
-			if err := in.place(ctx, e, d.Ticket); err != nil {
+			if err := in.findTopic(ctx, e, d.Ticket); err != nil {
 				return err
 			}
 		}
-		if k, err = in.ticketHere(ctx, in.delivery(e), d.Ticket); err != nil {
+		if k, err = in.ticketInRoom(ctx, in.deliveryThread(e), d.Ticket); err != nil {
 			return err
 		}
 	}
 	switch {
 	case tier < TierAdmin:
-		in.toast(e, "Only an admin may decide this.")
-		return in.pass(ctx, e, "only an admin may decide")
+		in.ackButton(e, "Only an admin may decide this.")
+		return in.skip(ctx, e, "only an admin may decide")
 	case k == nil:
-		in.toast(e, "This button is about nothing that is known here.")
-		return in.pass(ctx, e, "the button is about nothing")
+		in.ackButton(e, "This button is about nothing that is known here.")
+		return in.skip(ctx, e, "the button is about nothing")
 	}
 	d.By = in.sender(e)
-	k, err := in.resolve(ctx, d, k)
+	k, err := in.decideTicket(ctx, d, k)
 	if err != nil {
 		return err
 	}
-	in.out.watch(k.Thread, e.Room, 0)
-	words := decided(k, in.naming(e))
-	in.toast(e, words)
+	in.out.watchThread(k.Thread, e.Room, 0)
+	words := decisionText(k, in.deciderName(e))
+	in.ackButton(e, words)
 	return in.answer(ctx, e, words, map[string]string{labelRedraw: e.TargetID})
 }
 
-// toast tells who pressed a button what came of it, if the platform can now.
-func (in *inbound) toast(e *Event, words string) {
+// ackButton tells who pressed a button what came of it, if the platform can now.
+func (in *inbound) ackButton(e *Event, words string) {
 	switch {
-	case !in.traits.Buttons:
+	case !in.caps.Buttons:
 		return
 	case e.AckInline != nil:
 		e.AckInline(display.Text(words))
 		return
 	}
 	tap := *e
-	told := in.beside(asideTimeout, func(ctx context.Context) {
-		err := in.out.gates.pass(ctx, tap.Room, in.traits, telling, func(ctx context.Context) error { return in.platform.AckButton(ctx, tap, display.Line(words)) })
+	told := in.runBackground(backgroundTimeout, func(ctx context.Context) {
+		err := in.out.limiter.do(ctx, tap.Room, in.caps, priorityAck, func(ctx context.Context) error { return in.platform.AckButton(ctx, tap, display.Line(words)) })
 		if err != nil {
-			in.link.Log().Debug("a user who pressed a button could not be told", "error", err)
+			in.host.Log().Debug("a user who pressed a button could not be told", "error", err)
 		}
 	})
 	if !told {
-		in.link.Log().Debug("a user who pressed a button was not told: too many calls are under way")
+		in.host.Log().Debug("a user who pressed a button was not told: too many calls are under way")
 	}
 }
 
-// naming shows who decided: by name who does it now.
-func (in *inbound) naming(e *Event) func(by string) string {
+// deciderName shows who decided: by name who does it now.
+func (in *inbound) deciderName(e *Event) func(by string) string {
 	return func(by string) string {
 		if by == in.sender(e) && e.User.Name != "" {
 			return e.User.Name
@@ -80,10 +80,10 @@ func (in *inbound) naming(e *Event) func(by string) string {
 	}
 }
 
-// resolve decides a ticket, and returns it as it is then: decided by this or before,
+// decideTicket decides a ticket, and returns it as it is then: decided by this or before,
 // or not at all.
-func (in *inbound) resolve(ctx context.Context, d mailroom.Decision, k *mailroom.Ticket) (*mailroom.Ticket, error) {
-	now, err := in.link.Decide(ctx, d)
+func (in *inbound) decideTicket(ctx context.Context, d mailroom.Decision, k *mailroom.Ticket) (*mailroom.Ticket, error) {
+	now, err := in.host.Decide(ctx, d)
 	switch mailroom.CodeOf(err) {
 	case "":
 		return now, nil
@@ -101,17 +101,17 @@ func (in *inbound) resolve(ctx context.Context, d mailroom.Decision, k *mailroom
 }
 
 func (in *inbound) tickets(ctx context.Context, q mailroom.TicketQuery) (found []*mailroom.Ticket, err error) {
-	err = in.link.View(ctx, func(r mailroom.Reader) error {
+	err = in.host.View(ctx, func(r mailroom.Reader) error {
 		found, err = r.Tickets(q)
 		return err
 	})
 	return found, err
 }
 
-// place finds the topic of a tap: that of the room to which the ticket's conversation is
+// findTopic finds the topic of a tap: that of the room to which the ticket's conversation is
 // delivered. Another chat is never the place of a tap.
-func (in *inbound) place(ctx context.Context, e *Event, id string) error {
-	return in.link.View(ctx, func(r mailroom.Reader) error {
+func (in *inbound) findTopic(ctx context.Context, e *Event, id string) error {
+	return in.host.View(ctx, func(r mailroom.Reader) error {
 		found, err := r.Tickets(mailroom.TicketQuery{IDs: []string{id}})
 		if err != nil || len(found) == 0 {
 			return err
@@ -120,17 +120,17 @@ func (in *inbound) place(ctx context.Context, e *Event, id string) error {
 		if err != nil || len(rows) == 0 {
 			return err
 		}
-		if at, ok := roomOfThread(in.link.Name(), in.traits.BotID, rows[0].DeliverTo); ok && at.Chat == e.Room.Chat {
+		if at, ok := roomOfThread(in.host.Name(), in.caps.BotID, rows[0].DeliverTo); ok && at.Chat == e.Room.Chat {
 			e.Room.Topic = at.Topic
 		}
 		return nil
 	})
 }
 
-// ticketHere is an approval of a conversation that is delivered to a room; nil if
+// ticketInRoom is an approval of a conversation that is delivered to a room; nil if
 // it is of another, or of none.
-func (in *inbound) ticketHere(ctx context.Context, out, id string) (k *mailroom.Ticket, err error) {
-	err = in.link.View(ctx, func(r mailroom.Reader) error {
+func (in *inbound) ticketInRoom(ctx context.Context, out, id string) (k *mailroom.Ticket, err error) {
+	err = in.host.View(ctx, func(r mailroom.Reader) error {
 		found, err := r.Tickets(mailroom.TicketQuery{IDs: []string{id}})
 		if err != nil || len(found) == 0 || found[0].Kind != mailroom.TicketApproval {
 			return err
@@ -144,42 +144,42 @@ func (in *inbound) ticketHere(ctx context.Context, out, id string) (k *mailroom.
 	return k, err
 }
 
-// decide decides by command: what the word names, or the one approval that was shown
+// handleDecision decides by command: what the word names, or the one approval that was shown
 // here and is open.
-func (in *inbound) decide(ctx context.Context, e *Event, c *talking, v mailroom.Verdict, rest string) error {
-	found := doing{Event: e.Key, Verdict: v}
-	shown, err := in.shown(ctx, in.delivery(e))
+func (in *inbound) handleDecision(ctx context.Context, e *Event, c *conversation, v mailroom.Verdict, rest string) error {
+	found := pinnedCommand{Event: e.Key, Verdict: v}
+	shown, err := in.shownTickets(ctx, in.deliveryThread(e))
 	if err != nil {
 		return err
 	}
-	found.Ticket, found.Reason, found.Words = choose(shown, v, rest, in.traits)
-	d, err := in.pin(ctx, c, found)
+	found.Ticket, found.Reason, found.Words = chooseTicket(shown, v, rest, in.caps)
+	d, err := in.pinCommand(ctx, c, found)
 	if err != nil {
 		return err
 	}
 	if d.Ticket == nil {
 		return in.answer(ctx, e, d.Words, nil)
 	}
-	k, err := in.resolve(ctx, mailroom.Decision{
+	k, err := in.decideTicket(ctx, mailroom.Decision{
 		Ticket: d.Ticket.ID, Verdict: d.Verdict, Digest: d.Ticket.Digest, Reason: d.Reason, By: in.sender(e),
 	}, d.Ticket)
 	if err != nil {
 		return err
 	}
-	in.out.watch(k.Thread, e.Room, 0)
-	return in.answer(ctx, e, decided(k, in.naming(e)), nil)
+	in.out.watchThread(k.Thread, e.Room, 0)
+	return in.answer(ctx, e, decisionText(k, in.deciderName(e)), nil)
 }
 
-// choose finds the ticket that a command is about, among those that were shown, the
+// chooseTicket finds the ticket that a command is about, among those that were shown, the
 // newest first; or it says why there is none.
-func choose(shown []*mailroom.Ticket, v mailroom.Verdict, rest string, on Capabilities) (k *mailroom.Ticket, why, words string) {
+func chooseTicket(shown []*mailroom.Ticket, v mailroom.Verdict, rest string, on Capabilities) (k *mailroom.Ticket, why, words string) {
 	first, after, _ := strings.Cut(rest, " ")
 	for _, k := range shown {
 		if strings.EqualFold(first, ticketWord(k)) {
 			return k, strings.TrimSpace(after), ""
 		}
 	}
-	if v == mailroom.VerdictApprove && rest != "" || isWord(first) {
+	if v == mailroom.VerdictApprove && rest != "" || isTicketWord(first) {
 		return nil, "", fmt.Sprintf("Nothing was shown here that is called %s. Nothing was decided.", oneLine(first))
 	}
 	open := slices.DeleteFunc(slices.Clone(shown), func(k *mailroom.Ticket) bool { return k.State != mailroom.TicketOpen })
@@ -191,26 +191,26 @@ func choose(shown []*mailroom.Ticket, v mailroom.Verdict, rest string, on Capabi
 	}
 	lines := []string{"Which one? Nothing was decided yet."}
 	for _, k := range open {
-		lines = append(lines, fmt.Sprintf("%s %s – %s", on.command(string(v)), ticketWord(k), summary(k)))
+		lines = append(lines, fmt.Sprintf("%s %s – %s", on.commandText(string(v)), ticketWord(k), ticketSummary(k)))
 	}
 	return nil, "", strings.Join(lines, "\n")
 }
 
-// isWord reports whether somebody means a ticket by a word.
-func isWord(s string) bool {
+// isTicketWord reports whether somebody means a ticket by a word.
+func isTicketWord(s string) bool {
 	return len(s) == len("01234567") && strings.Trim(strings.ToLower(s), "0123456789abcdef") == ""
 }
 
 const (
-	lastDeliveries = 200 // of a room that are looked at for what was shown
-	lastTickets    = 100 // of a conversation
+	maxShownDeliveries = 200 // of a room that are looked at for what was shown
+	maxShownTickets    = 100 // of a conversation
 )
 
-// shown are the approvals that were sent to a room, the newest first.
-func (in *inbound) shown(ctx context.Context, out string) (all []*mailroom.Ticket, err error) {
-	err = in.link.View(ctx, func(r mailroom.Reader) error {
+// shownTickets are the approvals that were sent to a room, the newest first.
+func (in *inbound) shownTickets(ctx context.Context, out string) (all []*mailroom.Ticket, err error) {
+	err = in.host.View(ctx, func(r mailroom.Reader) error {
 		all = nil
-		sent, err := r.Runs(mailroom.RunQuery{Thread: out, Limit: lastDeliveries})
+		sent, err := r.Runs(mailroom.RunQuery{Thread: out, Limit: maxShownDeliveries})
 		if err != nil {
 			return err
 		}
@@ -231,7 +231,7 @@ func (in *inbound) shown(ctx context.Context, out string) (all []*mailroom.Ticke
 		}
 		slices.Sort(threads)
 		for _, thread := range slices.Compact(threads) {
-			found, err := r.Tickets(mailroom.TicketQuery{Thread: thread, Kinds: []mailroom.TicketKind{mailroom.TicketApproval}, Limit: lastTickets})
+			found, err := r.Tickets(mailroom.TicketQuery{Thread: thread, Kinds: []mailroom.TicketKind{mailroom.TicketApproval}, Limit: maxShownTickets})
 			if err != nil {
 				return err
 			}

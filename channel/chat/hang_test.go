@@ -12,8 +12,8 @@ import (
 // TestAChatIsAnsweredWhileOthersHang has the platform take nothing for 40 chats, and not
 // say so.
 func TestAChatIsAnsweredWhileOthersHang(t *testing.T) {
-	w := newWorld(t)
-	w.talk.AllowAll = true
+	w := newFixture(t)
+	w.access.AllowAll = true
 	hanging := make(chan string, 40)
 	w.platform.Hook(chattest.CallSend, func(ctx context.Context, c chattest.CallArgs) error {
 		if strings.HasPrefix(c.Room.Chat, "with-deaf") {

@@ -20,8 +20,8 @@ import (
 type inbound struct {
 	// Set when it is made.
 	*adapter
-	*receiving
-	late *waiting // the event that it takes out of the backlog; nil: it takes new ones
+	*receiver
+	waiting *waitingEvent // the event that it takes out of the backlog; nil: it takes new ones
 }
 
 // position is what is saved of a bot's position.
@@ -29,9 +29,9 @@ type position struct {
 	At string `json:"at"`
 }
 
-// begin is where the platform is to go on.
-func (in *inbound) begin(ctx context.Context) (string, error) {
-	raw, err := in.link.Position(ctx, in.traits.BotID)
+// loadPosition is where the platform is to go on.
+func (in *inbound) loadPosition(ctx context.Context) (string, error) {
+	raw, err := in.host.Position(ctx, in.caps.BotID)
 	if raw == nil || err != nil {
 		return "", err
 	}
@@ -45,52 +45,52 @@ func (in *inbound) begin(ctx context.Context) (string, error) {
 // cursor is the one that covers an event, without a position for one of the backlog: the
 // position moved when the event got there.
 func (in *inbound) cursor(e *Event) channel.Cursor {
-	if in.late != nil {
+	if in.waiting != nil {
 		return channel.Cursor{}
 	}
 	raw, err := json.Marshal(position{At: e.Position})
 	if err != nil {
 		panic(err) // it is text
 	}
-	return channel.Cursor{Identity: in.traits.BotID, Position: raw}
+	return channel.Cursor{Identity: in.caps.BotID, Position: raw}
 }
 
-// pass moves the position over an event of which nothing more is to be taken.
-func (in *inbound) pass(ctx context.Context, e *Event, why string) error {
-	in.link.Log().Debug("passed over", "kind", string(e.Kind), "key", e.Key, "chat", e.Room.Chat, "reason", why)
-	return in.link.MoveCursor(ctx, in.cursor(e))
+// skip moves the position over an event of which nothing more is to be taken.
+func (in *inbound) skip(ctx context.Context, e *Event, why string) error {
+	in.host.Log().Debug("passed over", "kind", string(e.Kind), "key", e.Key, "chat", e.Room.Chat, "reason", why)
+	return in.host.MoveCursor(ctx, in.cursor(e))
 }
 
 const maxID = 300 // bytes of what a platform names things by
 
-// take is the [EventHandler] of the connection.
-func (in *inbound) take(ctx context.Context, e Event) error {
+// receiveEvent is the [EventHandler] of the connection.
+func (in *inbound) receiveEvent(ctx context.Context, e Event) error {
 	for _, id := range []string{e.Key, e.Room.Chat, e.Room.Topic, e.User.ID, e.TargetID} {
 		if len(id) > maxID || strings.ContainsRune(id, 0) || !utf8.ValidString(id) {
-			return in.pass(ctx, &e, "what it is named by cannot be kept")
+			return in.skip(ctx, &e, "what it is named by cannot be kept")
 		}
 	}
 	if e.Key == "" || e.Room.Chat == "" {
-		return in.pass(ctx, &e, "it has no name")
+		return in.skip(ctx, &e, "it has no name")
 	}
-	e.Text, e.User.Name = clean(e.Text), oneLine(e.User.Name)
-	tier, err := in.tier(ctx, &e)
+	e.Text, e.User.Name = sanitize(e.Text), oneLine(e.User.Name)
+	tier, err := in.loadTier(ctx, &e)
 	if err != nil {
 		return err
 	}
-	if waits, err := in.waits(ctx, &e, tier); err != nil || waits {
+	if waits, err := in.enqueue(ctx, &e, tier); err != nil || waits {
 		return err
 	}
 	return in.handle(ctx, &e, tier)
 }
 
-// tier is what the user of an event may do now.
-func (in *inbound) tier(ctx context.Context, e *Event) (Tier, error) {
-	kept, err := in.link.ReadValue(ctx, keptPeople)
+// loadTier is what the user of an event may do now.
+func (in *inbound) loadTier(ctx context.Context, e *Event) (Tier, error) {
+	kept, err := in.host.ReadValue(ctx, pairingKey)
 	if err != nil {
 		return TierStranger, err
 	}
-	let, err := readPeople(kept)
+	let, err := decodePairing(kept)
 	if err != nil {
 		return TierStranger, channel.Fatal(err)
 	}
@@ -101,95 +101,95 @@ func (in *inbound) tier(ctx context.Context, e *Event) (Tier, error) {
 func (in *inbound) handle(ctx context.Context, e *Event, tier Tier) error {
 	switch {
 	case e.Kind == EventDeleted: // the platform says who may
-		return in.amended(ctx, e)
+		return in.handleEdit(ctx, e)
 	case e.Kind == EventInvited || e.Kind == EventUnreadable:
-		return in.before(ctx, e, tier)
+		return in.handleUnanswerable(ctx, e, tier)
 	case tier == TierStranger:
-		return in.stranger(ctx, e)
+		return in.handleStranger(ctx, e)
 	case e.Kind == EventButton:
-		return in.tapped(ctx, e, tier)
+		return in.handleButton(ctx, e, tier)
 	case e.Kind == EventEdited:
-		return in.amended(ctx, e)
+		return in.handleEdit(ctx, e)
 	case e.Kind == EventMessage:
-		return in.said(ctx, e, tier)
+		return in.handleMessage(ctx, e, tier)
 	}
-	return in.pass(ctx, e, "nobody knows what it is")
+	return in.skip(ctx, e, "nobody knows what it is")
 }
 
-// phrase reads what was said, and says why it is not for this bot; "" if it is.
-func (in *inbound) phrase(e *Event) (p phrase, why string) {
-	p = read(e.Text, in.traits.BotName)
+// parse reads what was said, and says why it is not for this bot; "" if it is.
+func (in *inbound) parse(e *Event) (p parsedText, why string) {
+	p = parseText(e.Text, in.caps.BotName)
 	switch {
-	case p.foreign:
+	case p.forOtherBot:
 		return p, "it is to another bot"
-	case e.Room.Group && !e.Addressed && !p.named && !in.options.Access.AllGroupMessages:
+	case e.Room.Group && !e.Addressed && !p.namesBot && !in.options.Access.AllGroupMessages:
 		return p, "it is not to the bot"
 	}
 	return p, ""
 }
 
-// said takes what was said by somebody who may.
-func (in *inbound) said(ctx context.Context, e *Event, tier Tier) error {
-	p, why := in.phrase(e)
+// handleMessage takes what was said by somebody who may.
+func (in *inbound) handleMessage(ctx context.Context, e *Event, tier Tier) error {
+	p, why := in.parse(e)
 	switch {
 	case why != "":
-		return in.pass(ctx, e, why)
-	case p.near != "":
-		return in.answer(ctx, e, fmt.Sprintf("There is no such command; did you mean %s? To say it to the agent, put %s before it.", in.traits.command(p.near), in.traits.command(cmdQueue)), nil)
+		return in.skip(ctx, e, why)
+	case p.suggestion != "":
+		return in.answer(ctx, e, fmt.Sprintf("There is no such command; did you mean %s? To say it to the agent, put %s before it.", in.caps.commandText(p.suggestion), in.caps.commandText(cmdQueue)), nil)
 	case p.command == "":
-		return in.talk(ctx, e, p.text, in.options.Access.BusyMode)
+		return in.submitText(ctx, e, p.text, in.options.Access.BusyMode)
 	}
-	if done, err := in.answered(ctx, e); done || err != nil {
-		return in.again(ctx, e, err)
+	if done, err := in.wasAnswered(ctx, e); done || err != nil {
+		return in.skipAnswered(ctx, e, err)
 	}
-	if tier < needs(p.command) {
-		return in.answer(ctx, e, in.adminsOnly(p.command), nil)
+	if tier < requiredTier(p.command) {
+		return in.answer(ctx, e, in.adminsOnlyText(p.command), nil)
 	}
-	return in.command(ctx, e, p, tier)
+	return in.runCommand(ctx, e, p, tier)
 }
 
-func (in *inbound) adminsOnly(command string) string {
-	return fmt.Sprintf("Only an admin may %s. Who runs the server can make you one.", in.traits.command(command))
+func (in *inbound) adminsOnlyText(command string) string {
+	return fmt.Sprintf("Only an admin may %s. Who runs the server can make you one.", in.caps.commandText(command))
 }
 
-// again passes over what was done before.
-func (in *inbound) again(ctx context.Context, e *Event, err error) error {
+// skipAnswered passes over what was done before.
+func (in *inbound) skipAnswered(ctx context.Context, e *Event, err error) error {
 	if err != nil {
 		return err
 	}
-	return in.pass(ctx, e, "it was answered before")
+	return in.skip(ctx, e, "it was answered before")
 }
 
-// talk hands text to the agent.
-func (in *inbound) talk(ctx context.Context, e *Event, text string, mode mailroom.Mode) error {
-	c, err := in.conversation(ctx, e)
+// submitText hands text to the agent.
+func (in *inbound) submitText(ctx context.Context, e *Event, text string, mode mailroom.Mode) error {
+	c, err := in.loadConversation(ctx, e)
 	if err != nil {
 		return err
 	}
-	if known, err := in.heardBefore(ctx, e, c); err != nil {
+	if known, err := in.submittedBefore(ctx, e, c); err != nil {
 		return err
 	} else if known != nil {
-		in.out.watch(known.Result.Thread, e.Room, known.Result.Seq)
-		return in.pass(ctx, e, "it was taken before")
+		in.out.watchThread(known.Result.Thread, e.Room, known.Result.Seq)
+		return in.skip(ctx, e, "it was taken before")
 	}
 	content := in.parts(ctx, e, text)
 	if err := ctx.Err(); err != nil {
 		return err // the files were not fetched because the connection ends
 	}
 	if len(content) == 0 {
-		return in.pass(ctx, e, "it is empty")
+		return in.skip(ctx, e, "it is empty")
 	}
-	taken, err := in.link.Submit(ctx, channel.Inbound{
-		Chat: in.names(e, c.kept.Since), Room: e.Room.words(in.traits.BotID), Key: sayKey(e.Key), Parts: content,
+	taken, err := in.host.Submit(ctx, channel.Inbound{
+		Chat: in.conversationWords(e, c.state.Since), Room: e.Room.words(in.caps.BotID), Key: messageKey(e.Key), Parts: content,
 		Sender: in.sender(e), Agent: in.options.Agent, Mode: mode, Metadata: in.labels(e), NoRetry: true, Cursor: in.cursor(e),
 	})
 	switch mailroom.CodeOf(err) {
 	case "":
-		in.out.watch(taken.Thread, e.Room, taken.Seq)
+		in.out.watchThread(taken.Thread, e.Room, taken.Seq)
 	case mailroom.CodeConflict: // taken before, with other content: what was done then stands
-		return in.pass(ctx, e, "it was taken before")
+		return in.skip(ctx, e, "it was taken before")
 	case mailroom.CodeInvalid, mailroom.CodeTooLarge, mailroom.CodeRateLimited, mailroom.CodeForbidden, mailroom.CodeQuotaExceeded, mailroom.CodeNotFound:
-		in.link.Log().Warn("a message cannot be taken", "key", e.Key, "error", err)
+		in.host.Log().Warn("a message cannot be taken", "key", e.Key, "error", err)
 		return in.answer(ctx, e, "Your message was not taken: "+reason(err)+".", nil)
 	}
 	return err
@@ -203,11 +203,11 @@ func reason(err error) string {
 	return "something went wrong"
 }
 
-// heardBefore is what became of a message that was taken before, in this conversation or
+// submittedBefore is what became of a message that was taken before, in this conversation or
 // an earlier one of the room; nil if it is new.
-func (in *inbound) heardBefore(ctx context.Context, e *Event, c *talking) (*mailroom.SubmitKey, error) {
-	for _, since := range append([]string{c.kept.Since}, c.kept.Before...) {
-		if known, err := in.known(ctx, in.thread(e, since), sayKey(e.Key)); err != nil || known != nil {
+func (in *inbound) submittedBefore(ctx context.Context, e *Event, c *conversation) (*mailroom.SubmitKey, error) {
+	for _, since := range append([]string{c.state.Since}, c.state.Earlier...) {
+		if known, err := in.findKey(ctx, in.threadID(e, since), messageKey(e.Key)); err != nil || known != nil {
 			return known, err
 		}
 	}
@@ -218,20 +218,20 @@ func (in *inbound) heardBefore(ctx context.Context, e *Event, c *talking) (*mail
 // event of the backlog only.
 func (in *inbound) parts(ctx context.Context, e *Event, text string) []mailroom.Part {
 	files := e.Files
-	if in.late != nil {
-		ctx = in.late.fetching
+	if in.waiting != nil {
+		ctx = in.waiting.fetching
 	} else {
-		files = withhold(files)
+		files = withoutFetch(files)
 	}
 	parts := attachments{in.options.Files, in.options.Access.MaxFileSize}.parts(ctx, text, files)
 	if e.Room.Group && !in.options.Access.PerUser {
-		return spoken(in.sender(e), e.User.Name, parts)
+		return withSpeaker(in.sender(e), e.User.Name, parts)
 	}
 	return parts
 }
 
 // sender is who said it, as the ledger has it.
-func (in *inbound) sender(e *Event) string { return in.link.Name() + ":" + e.User.ID }
+func (in *inbound) sender(e *Event) string { return in.host.Name() + ":" + e.User.ID }
 
 // labels are the way back to who said it.
 func (in *inbound) labels(e *Event) map[string]string {
@@ -243,8 +243,8 @@ func (in *inbound) labels(e *Event) map[string]string {
 	return m
 }
 
-// sayKey is the key of something said; it bounds what platforms think of.
-func sayKey(key string) string {
+// messageKey is the key of something said; it bounds what platforms think of.
+func messageKey(key string) string {
 	const most = 150
 	if utf8.RuneCountInString(key) > most {
 		return mailroom.DeriveID("said", key)
@@ -253,7 +253,7 @@ func sayKey(key string) string {
 }
 
 // answerKey is the key of the answer to an event.
-func answerKey(e *Event) string { return "answer:" + string(e.Kind) + ":" + sayKey(e.Key) }
+func answerKey(e *Event) string { return "answer:" + string(e.Kind) + ":" + messageKey(e.Key) }
 
 // answer says something about an event in its room, once, and is done with it. more
 // are further labels.
@@ -263,23 +263,23 @@ func (in *inbound) answer(ctx context.Context, e *Event, text string, more map[s
 		labels[k] = v
 	}
 	at := in.cursor(e)
-	return in.link.Answer(ctx, channel.Answer{Room: e.Room.words(in.traits.BotID), Key: answerKey(e), Text: text, Metadata: labels, Cursor: &at})
+	return in.host.Answer(ctx, channel.Answer{Room: e.Room.words(in.caps.BotID), Key: answerKey(e), Text: text, Metadata: labels, Cursor: &at})
 }
 
-// answered reports whether an event was answered, and so done, before.
-func (in *inbound) answered(ctx context.Context, e *Event) (bool, error) {
-	k, err := in.known(ctx, in.delivery(e), answerKey(e))
+// wasAnswered reports whether an event was answered, and so done, before.
+func (in *inbound) wasAnswered(ctx context.Context, e *Event) (bool, error) {
+	k, err := in.findKey(ctx, in.deliveryThread(e), answerKey(e))
 	return k != nil, err
 }
 
-// delivery is the delivery thread of an event's room.
-func (in *inbound) delivery(e *Event) string {
-	return channel.DeliveryThreadID(channel.ThreadID(in.link.Name(), e.Room.words(in.traits.BotID)...))
+// deliveryThread is the delivery thread of an event's room.
+func (in *inbound) deliveryThread(e *Event) string {
+	return channel.DeliveryThreadID(channel.ThreadID(in.host.Name(), e.Room.words(in.caps.BotID)...))
 }
 
-// known is what became of a key in a thread, nil if it was never used.
-func (in *inbound) known(ctx context.Context, thread, key string) (found *mailroom.SubmitKey, err error) {
-	err = in.link.View(ctx, func(r mailroom.Reader) error {
+// findKey is what became of a key in a thread, nil if it was never used.
+func (in *inbound) findKey(ctx context.Context, thread, key string) (found *mailroom.SubmitKey, err error) {
+	err = in.host.View(ctx, func(r mailroom.Reader) error {
 		keys, err := r.Keys(thread, []string{key})
 		if len(keys) > 0 {
 			found = &keys[0]
@@ -289,28 +289,28 @@ func (in *inbound) known(ctx context.Context, thread, key string) (found *mailro
 	return found, err
 }
 
-// amended changes what was said, if nobody has read it. Who changes it must be who
+// handleEdit changes what was said, if nobody has read it. Who changes it must be who
 // said it: not every platform looks.
-func (in *inbound) amended(ctx context.Context, e *Event) error {
-	c, err := in.conversation(ctx, e)
+func (in *inbound) handleEdit(ctx context.Context, e *Event) error {
+	c, err := in.loadConversation(ctx, e)
 	if err != nil {
 		return err
 	}
-	for _, since := range append([]string{c.kept.Since}, c.kept.Before...) {
-		thread := in.thread(e, since)
-		k, err := in.known(ctx, thread, sayKey(e.TargetID))
+	for _, since := range append([]string{c.state.Since}, c.state.Earlier...) {
+		thread := in.threadID(e, since)
+		k, err := in.findKey(ctx, thread, messageKey(e.TargetID))
 		if err != nil {
 			return err
 		}
 		if k == nil {
 			continue
 		}
-		change := channel.Edit{Chat: in.names(e, since), Key: sayKey(e.TargetID), Cursor: in.cursor(e)}
+		change := channel.Edit{Chat: in.conversationWords(e, since), Key: messageKey(e.TargetID), Cursor: in.cursor(e)}
 		if e.Kind == EventEdited {
-			if own, err := in.saidBy(ctx, thread, k.Result.Seq, in.sender(e)); err != nil || !own {
-				return in.notTheirs(ctx, e, err)
+			if own, err := in.isSender(ctx, thread, k.Result.Seq, in.sender(e)); err != nil || !own {
+				return in.skipForeign(ctx, e, err)
 			}
-			p := read(e.Text, in.traits.BotName)
+			p := parseText(e.Text, in.caps.BotName)
 			text := p.text
 			if p.command == cmdQueue || p.command == cmdSteer {
 				text = p.rest
@@ -320,26 +320,26 @@ func (in *inbound) amended(ctx context.Context, e *Event) error {
 				return err
 			}
 		}
-		_, err = in.link.Edit(ctx, change)
+		_, err = in.host.Edit(ctx, change)
 		switch mailroom.CodeOf(err) {
 		case mailroom.CodeInvalid, mailroom.CodeTooLarge:
 			return in.answer(ctx, e, "Your change was not taken: "+reason(err)+".", nil)
 		}
 		return err
 	}
-	return in.pass(ctx, e, "what it changes was not taken")
+	return in.skip(ctx, e, "what it changes was not taken")
 }
 
-func (in *inbound) notTheirs(ctx context.Context, e *Event, err error) error {
+func (in *inbound) skipForeign(ctx context.Context, e *Event, err error) error {
 	if err != nil {
 		return err
 	}
-	return in.pass(ctx, e, "somebody else said it")
+	return in.skip(ctx, e, "somebody else said it")
 }
 
-// saidBy reports whether the message at seq is of that sender.
-func (in *inbound) saidBy(ctx context.Context, thread string, seq int64, sender string) (own bool, err error) {
-	err = in.link.View(ctx, func(r mailroom.Reader) error {
+// isSender reports whether the message at seq is of that sender.
+func (in *inbound) isSender(ctx context.Context, thread string, seq int64, sender string) (own bool, err error) {
+	err = in.host.View(ctx, func(r mailroom.Reader) error {
 		found, err := r.Entries(mailroom.EntryQuery{Thread: thread, After: seq - 1, Before: seq + 1, Limit: 1})
 		if err != nil || len(found) == 0 || found[0].Kind != mailroom.KindMessage {
 			return err
@@ -352,11 +352,11 @@ func (in *inbound) saidBy(ctx context.Context, thread string, seq int64, sender 
 	return own, err
 }
 
-// before takes what comes before anything can be said: an invitation, or what cannot be
+// handleUnanswerable takes what comes before anything can be said: an invitation, or what cannot be
 // read. Who may ask to be let in can do neither otherwise.
-func (in *inbound) before(ctx context.Context, e *Event, tier Tier) error {
+func (in *inbound) handleUnanswerable(ctx context.Context, e *Event, tier Tier) error {
 	if tier == TierStranger && (e.Room.Group || !in.options.Access.Pairing) {
-		return in.pass(ctx, e, "whoever does it may not talk")
+		return in.skip(ctx, e, "whoever does it may not talk")
 	}
 	if e.Kind == EventUnreadable {
 		return in.answer(ctx, e, e.Text, nil)
@@ -364,26 +364,26 @@ func (in *inbound) before(ctx context.Context, e *Event, tier Tier) error {
 	if err := e.Accept(ctx); err != nil {
 		return err
 	}
-	return in.pass(ctx, e, "the bot is there now")
+	return in.skip(ctx, e, "the bot is there now")
 }
 
-// stranger takes what somebody said who may not talk: at most a request to be let in
+// handleStranger takes what somebody said who may not talk: at most a request to be let in
 // comes of it, in private.
-func (in *inbound) stranger(ctx context.Context, e *Event) error {
+func (in *inbound) handleStranger(ctx context.Context, e *Event) error {
 	if e.Kind == EventButton { // a platform waits for an answer, and shows that it does
-		in.toast(e, "You may not decide this.")
+		in.ackButton(e, "You may not decide this.")
 	}
 	if e.Kind != EventMessage || e.Room.Group || e.User.ID == "" || !in.options.Access.Pairing {
-		return in.pass(ctx, e, "whoever says it may not talk")
+		return in.skip(ctx, e, "whoever says it may not talk")
 	}
 	random := make([]byte, codeLength+saltLength)
 	rand.Read(random) // it never fails
 	code := newCode(random[:codeLength])
 	salt := random[codeLength:]
 	made := false
-	err := changePeople(ctx, in.link.UpdateValue, func(p *people, now time.Time) bool {
-		made = p.ask(request{
-			User: e.User.ID, Name: e.User.Name, Room: e.Room, Bot: in.traits.BotID, Help: in.traits.command(cmdHelp), Event: e.Key, Salt: salt, Sum: sumOf(salt, code),
+	err := updatePairing(ctx, in.host.UpdateValue, func(p *pairingState, now time.Time) bool {
+		made = p.addRequest(pairRequest{
+			User: e.User.ID, Name: e.User.Name, Room: e.Room, Bot: in.caps.BotID, Help: in.caps.commandText(cmdHelp), Event: e.Key, Salt: salt, Sum: codeSum(salt, code),
 		}, now)
 		return made
 	})
@@ -392,39 +392,39 @@ func (in *inbound) stranger(ctx context.Context, e *Event) error {
 	}
 	if made {
 		to := *e
-		if !in.beside(asideTimeout, func(ctx context.Context) { in.tellCode(ctx, &to, code, salt) }) {
-			in.codeSent(ctx, e, salt, false)
+		if !in.runBackground(backgroundTimeout, func(ctx context.Context) { in.sendCode(ctx, &to, code, salt) }) {
+			in.recordCodeSent(ctx, e, salt, false)
 		}
 	}
-	return in.pass(ctx, e, "whoever says it may not talk yet")
+	return in.skip(ctx, e, "whoever says it may not talk yet")
 }
 
-// asideTimeout bounds a call of the platform that goes on beside receiving.
-const asideTimeout = 10 * time.Second
+// backgroundTimeout bounds a call of the platform that goes on beside receiving.
+const backgroundTimeout = 10 * time.Second
 
-// tellCode sends a code, and keeps it nowhere. If it may not have arrived, the user can ask
+// sendCode sends a code, and keeps it nowhere. If it may not have arrived, the user can ask
 // again at once and gets another one.
-func (in *inbound) tellCode(ctx context.Context, e *Event, code string, salt []byte) {
+func (in *inbound) sendCode(ctx context.Context, e *Event, code string, salt []byte) {
 	text := fmt.Sprintf("I do not know you. To let you talk to me, somebody runs this where the server is:\n%s pair approve %s\nThe code is good for %s.",
-		in.options.Command, showCode(code), "one hour")
-	err := in.out.gates.pass(ctx, e.Room, in.traits, asking, func(ctx context.Context) error {
-		_, err := in.platform.Send(ctx, e.Room, Message{Text: text, Notice: true}, mailroom.DeriveID("pair", in.link.Name(), e.Key, code))
+		in.options.Command, formatCode(code), "one hour")
+	err := in.out.limiter.do(ctx, e.Room, in.caps, priorityQuestion, func(ctx context.Context) error {
+		_, err := in.platform.Send(ctx, e.Room, Message{Text: text, Notice: true}, mailroom.DeriveID("pair", in.host.Name(), e.Key, code))
 		return err
 	})
 	if err != nil {
-		in.link.Log().Warn("pairing code could not be sent", "key", e.Key, "error", err)
+		in.host.Log().Warn("pairing code could not be sent", "key", e.Key, "error", err)
 	} else {
-		in.link.Sent()
+		in.host.Sent()
 	}
-	in.codeSent(context.WithoutCancel(ctx), e, salt, err == nil)
+	in.recordCodeSent(context.WithoutCancel(ctx), e, salt, err == nil)
 }
 
-// codeSent notes whether a code was sent. Without the note it counts as not sent.
-func (in *inbound) codeSent(ctx context.Context, e *Event, salt []byte, sent bool) {
-	ctx, cancel := context.WithTimeout(ctx, asideTimeout)
+// recordCodeSent notes whether a code was sent. Without the note it counts as not sent.
+func (in *inbound) recordCodeSent(ctx context.Context, e *Event, salt []byte, sent bool) {
+	ctx, cancel := context.WithTimeout(ctx, backgroundTimeout)
 	defer cancel()
-	err := changePeople(ctx, in.link.UpdateValue, func(p *people, now time.Time) bool { return p.told(e.User.ID, salt, sent, now) })
+	err := updatePairing(ctx, in.host.UpdateValue, func(p *pairingState, now time.Time) bool { return p.recordSent(e.User.ID, salt, sent, now) })
 	if err != nil {
-		in.link.Log().Debug("what became of a pairing code could not be kept", "key", e.Key, "error", err)
+		in.host.Log().Debug("what became of a pairing code could not be kept", "key", e.Key, "error", err)
 	}
 }

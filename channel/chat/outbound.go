@@ -36,21 +36,21 @@ type outbound struct {
 }
 
 func newOutbound(a *adapter, s *shared) *outbound {
-	return &outbound{adapter: a, shared: s, watches: make(chan watch, mostWatched)}
+	return &outbound{adapter: a, shared: s, watches: make(chan watch, maxWatches)}
 }
 
-// sending is one attempt of a delivery.
-type sending struct {
+// attempt is one attempt of a delivery.
+type attempt struct {
 	// Set by deliver.
 	*outbound
-	session mailroom.Session
-	of      channel.Delivery
-	at      Room
-	reply   string // id of the message that it answers
+	session  mailroom.Session
+	delivery channel.Delivery
+	room     Room
+	replyTo  string // id of the message that it answers
 
-	kept     kept
-	saved    string             // kept, as it is in the store
-	receipts map[string]receipt // of messages that earlier attempts have sent, by effect
+	state      roomState
+	savedState string             // kept, as it is in the store
+	receipts   map[string]receipt // of messages that earlier attempts have sent, by effect
 }
 
 // errGone is how a delivery ends to a room where nobody is, without asking the
@@ -61,30 +61,30 @@ var errGone = fmt.Errorf("not sent: %w", ErrGone)
 // named by its number: what was sent is not sent again. One of which nobody knows
 // whether it arrived is looked for, or sent again with the same key.
 func (o *outbound) deliver(ctx context.Context, d channel.Delivery, s mailroom.Session) error {
-	x := &sending{outbound: o, session: s, of: d, saved: string(s.State())}
+	x := &attempt{outbound: o, session: s, delivery: d, savedState: string(s.State())}
 	var err error
-	if x.kept, err = readKept(s.State()); err != nil {
+	if x.state, err = decodeRoomState(s.State()); err != nil {
 		return permanent(err)
 	}
-	if x.traits.SendDisabled != "" {
-		return x.unsent(ctx, x.traits.SendDisabled)
+	if x.caps.SendDisabled != "" {
+		return x.endUnsent(ctx, x.caps.SendDisabled)
 	}
 	known := false
-	if x.at, x.reply, known = o.destination(d, s.Run().Thread); !known {
-		return x.unsent(ctx, "nothing says in which chat it is to be said")
+	if x.room, x.replyTo, known = o.destination(d, s.Run().Thread); !known {
+		return x.endUnsent(ctx, "nothing says in which chat it is to be said")
 	}
 	if d.Origin != nil && d.Origin.Metadata[labelPreview] != "" {
-		return x.preview(ctx, d.Origin.Metadata[labelPreview])
+		return x.sendPreview(ctx, d.Origin.Metadata[labelPreview])
 	}
 	if d.Origin != nil && d.Origin.Metadata[labelDecided] != "" {
 		return x.finish(ctx)
 	}
-	if dead, err := x.dead(ctx); err != nil {
+	if dead, err := x.isRoomGone(ctx); err != nil {
 		return err
 	} else if dead {
 		return permanent(errGone)
 	}
-	if err := x.recall(ctx); err != nil {
+	if err := x.loadReceipts(ctx); err != nil {
 		return err
 	}
 	text, buttons, why, err := x.compose(ctx)
@@ -92,15 +92,15 @@ func (o *outbound) deliver(ctx context.Context, d channel.Delivery, s mailroom.S
 	case err != nil:
 		return err
 	case why != "":
-		err = x.unsent(ctx, why)
+		err = x.endUnsent(ctx, why)
 	default:
-		err = x.say(ctx, text, buttons)
+		err = x.sendText(ctx, text, buttons)
 	}
 	if errors.Is(err, ErrGone) {
-		return x.bury(ctx, err)
+		return x.markGone(ctx, err)
 	}
-	if err != nil && x.traits.RefusalGrace > 0 && mailroom.AsFailure(err).Class == mailroom.ClassPermanent {
-		return x.link.HandleRefusal(ctx, x.session, KindRefused, x.traits.RefusalGrace, err)
+	if err != nil && x.caps.RefusalGrace > 0 && mailroom.AsFailure(err).Class == mailroom.ClassPermanent {
+		return x.host.HandleRefusal(ctx, x.session, KindRefused, x.caps.RefusalGrace, err)
 	}
 	if err != nil {
 		return err
@@ -109,13 +109,13 @@ func (o *outbound) deliver(ctx context.Context, d channel.Delivery, s mailroom.S
 }
 
 // finish redraws questions of the room, and keeps what is known of it.
-func (x *sending) finish(ctx context.Context) error {
+func (x *attempt) finish(ctx context.Context) error {
 	later := x.redraw(ctx)
-	if err := x.save(ctx); err != nil {
+	if err := x.saveState(ctx); err != nil {
 		return err
 	}
-	if k := x.of.Ticket; k != nil && x.traits.Edits {
-		x.await(question{ticket: k.ID, at: x.at})
+	if k := x.delivery.Ticket; k != nil && x.caps.Edits {
+		x.watchQuestion(question{ticket: k.ID, room: x.room})
 	}
 	return later
 }
@@ -127,26 +127,26 @@ func (o *outbound) destination(d channel.Delivery, thread string) (at Room, repl
 	if d.Origin != nil {
 		labels := d.Origin.Metadata
 		at, ok = roomOf(labels)
-		if ok && channel.DeliveryThreadID(channel.ThreadID(o.link.Name(), at.words(o.traits.BotID)...)) == thread {
+		if ok && channel.DeliveryThreadID(channel.ThreadID(o.host.Name(), at.words(o.caps.BotID)...)) == thread {
 			if at.Group {
 				reply = labels[labelReply]
 			}
 			return at, reply, true
 		}
 	}
-	at, ok = roomOfThread(o.link.Name(), o.traits.BotID, thread)
+	at, ok = roomOfThread(o.host.Name(), o.caps.BotID, thread)
 	return at, "", ok
 }
 
 func permanent(err error) error { return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: err} }
 
 // compose says what is to be said, or why nothing is.
-func (x *sending) compose(ctx context.Context) (text string, buttons []Button, why string, err error) {
-	d := x.of
+func (x *attempt) compose(ctx context.Context) (text string, buttons []Button, why string, err error) {
+	d := x.delivery
 	switch {
 	case d.Ended:
-		said, err := x.lastWords(ctx)
-		return display.Text(x.ending(d.Run, said)), nil, "", err
+		said, err := x.partialText(ctx)
+		return display.Text(x.renderEnding(d.Run, said)), nil, "", err
 	case d.Ticket == nil:
 		return display.Text(d.Text), nil, "", nil
 	case d.Ticket.Kind != mailroom.TicketApproval && d.Ticket.Kind != mailroom.TicketInput:
@@ -159,15 +159,15 @@ func (x *sending) compose(ctx context.Context) (text string, buttons []Button, w
 	if len(x.receipts) == 0 && (len(now) == 0 || now[0].State != mailroom.TicketOpen) {
 		return "", nil, "it was decided before it could be asked", nil
 	}
-	text, buttons = x.question(d, x.at)
+	text, buttons = x.renderTicket(d, x.room)
 	return text, buttons, "", nil
 }
 
-// lastWords are what a run said before its last attempt broke off.
-func (x *sending) lastWords(ctx context.Context) (said string, err error) {
-	run := x.of.Run
+// partialText are what a run said before its last attempt broke off.
+func (x *attempt) partialText(ctx context.Context) (said string, err error) {
+	run := x.delivery.Run
 	var entries []mailroom.Entry
-	err = x.link.View(ctx, func(r mailroom.Reader) (err error) {
+	err = x.host.View(ctx, func(r mailroom.Reader) (err error) {
 		entries, err = r.Entries(mailroom.EntryQuery{
 			Thread: run.Thread, Run: run.ID, After: run.FirstSeq - 1, Backward: true, Limit: 20,
 			Kinds: []string{mailroom.KindMessage},
@@ -186,27 +186,27 @@ func (x *sending) lastWords(ctx context.Context) (said string, err error) {
 	return "", err
 }
 
-func (x *sending) tickets(ctx context.Context, ids ...string) (rows []*mailroom.Ticket, err error) {
-	err = x.link.View(ctx, func(r mailroom.Reader) (err error) {
+func (x *attempt) tickets(ctx context.Context, ids ...string) (rows []*mailroom.Ticket, err error) {
+	err = x.host.View(ctx, func(r mailroom.Reader) (err error) {
 		rows, err = r.Tickets(mailroom.TicketQuery{IDs: ids})
 		return err
 	})
 	return rows, err
 }
 
-// dead reports whether nobody was there when something was sent last, and nothing
+// isRoomGone reports whether nobody was there when something was sent last, and nothing
 // has arrived since.
-func (x *sending) dead(ctx context.Context) (bool, error) {
-	if x.kept.Gone == nil {
+func (x *attempt) isRoomGone(ctx context.Context) (bool, error) {
+	if x.state.Gone == nil {
 		return false, nil
 	}
 	since := func(r *mailroom.Run) bool {
-		return r != nil && r.Key > x.kept.Gone.Key && r.Origin.Via == channel.Via(x.link.Name())
+		return r != nil && r.Key > x.state.Gone.Key && r.Origin.Via == channel.Via(x.host.Name())
 	}
-	back := since(x.of.Origin)
+	back := since(x.delivery.Origin)
 	if !back {
-		err := x.link.View(ctx, func(r mailroom.Reader) error {
-			rows, err := r.Runs(mailroom.RunQuery{Thread: x.of.Run.Thread, Limit: 50})
+		err := x.host.View(ctx, func(r mailroom.Reader) error {
+			rows, err := r.Runs(mailroom.RunQuery{Thread: x.delivery.Run.Thread, Limit: 50})
 			for _, row := range rows {
 				back = back || since(row)
 			}
@@ -217,39 +217,39 @@ func (x *sending) dead(ctx context.Context) (bool, error) {
 		}
 	}
 	if back {
-		x.kept.Gone = nil
+		x.state.Gone = nil
 	}
 	return !back, nil
 }
 
-// bury notes that nobody is there, and has the delivery be a dead letter.
-func (x *sending) bury(ctx context.Context, cause error) error {
-	err := x.link.View(ctx, func(r mailroom.Reader) error {
+// markGone notes that nobody is there, and has the delivery be a dead letter.
+func (x *attempt) markGone(ctx context.Context, cause error) error {
+	err := x.host.View(ctx, func(r mailroom.Reader) error {
 		rows, err := r.Runs(mailroom.RunQuery{Limit: 1})
 		for _, row := range rows {
-			x.kept.Gone = &gone{Key: row.Key}
+			x.state.Gone = &goneRoom{Key: row.Key}
 		}
 		return err
 	})
 	if err == nil {
-		x.kept.Previews, x.kept.Asked = nil, nil
-		x.shared.drop(x.of.Run.ID)
-		err = x.save(ctx)
+		x.state.Previews, x.state.Asked = nil, nil
+		x.shared.dropPreview(x.delivery.Run.ID)
+		err = x.saveState(ctx)
 	}
 	if err != nil {
 		return err // it comes again, and is told the same
 	}
-	x.link.Log().Warn("nobody is there any more: nothing is sent until something arrives", "chat", x.at.Chat)
+	x.host.Log().Warn("nobody is there any more: nothing is sent until something arrives", "chat", x.room.Chat)
 	return permanent(cause)
 }
 
-// unsent ends a delivery that sends nothing, and says why.
-func (x *sending) unsent(ctx context.Context, why string) error {
-	x.link.Log().Info("nothing is sent", "run", x.of.Run.ID, "reason", why)
-	return x.note(ctx, KindUnsent, DeliveryNote{Reason: why})
+// endUnsent ends a delivery that sends nothing, and says why.
+func (x *attempt) endUnsent(ctx context.Context, why string) error {
+	x.host.Log().Info("nothing is sent", "run", x.delivery.Run.ID, "reason", why)
+	return x.appendNote(ctx, KindUnsent, DeliveryNote{Reason: why})
 }
 
-func (x *sending) note(ctx context.Context, kind string, n DeliveryNote) error {
+func (x *attempt) appendNote(ctx context.Context, kind string, n DeliveryNote) error {
 	body, err := json.Marshal(n)
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", kind, err)

@@ -29,24 +29,24 @@ import (
 	"mailroom/stream"
 )
 
-// office is a server whose channel "c" has an agent "codex" talk on a platform with
+// serverFixture is a server whose channel "c" has an agent "codex" talk on a platform with
 // ann, who is an admin.
-type office struct {
+type serverFixture struct {
 	t        *testing.T
 	platform *chattest.Platform
 	agent    mailroom.Agent
 	options  chat.Options
 	store    mailroom.Store
-	logs     record
+	logs     logRecorder
 
 	// Set by start.
 	ledger *ledger.Ledger
 	stop   func()
 }
 
-func newOffice(t *testing.T, agent mailroom.AgentFunc) *office {
+func newServer(t *testing.T, agent mailroom.AgentFunc) *serverFixture {
 	t.Helper()
-	o := &office{t: t, platform: chattest.New(t), agent: agent, store: memory.New(), stop: func() {}}
+	o := &serverFixture{t: t, platform: chattest.New(t), agent: agent, store: memory.New(), stop: func() {}}
 	o.options = chat.Options{Agent: "codex", Access: chat.AccessPolicy{Admins: []string{"ann"}}}
 	t.Cleanup(func() {
 		o.stop()
@@ -58,7 +58,7 @@ func newOffice(t *testing.T, agent mailroom.AgentFunc) *office {
 }
 
 // start runs the server until stop.
-func (o *office) start() *office {
+func (o *serverFixture) start() *serverFixture {
 	o.t.Helper()
 	log := slog.New(slog.NewTextHandler(&o.logs, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	b := bus.New()
@@ -93,19 +93,19 @@ func (o *office) start() *office {
 	return o
 }
 
-// record keeps what is logged.
-type record struct {
+// logRecorder keeps what is logged.
+type logRecorder struct {
 	mu   sync.Mutex
 	text bytes.Buffer
 }
 
-func (r *record) Write(b []byte) (int, error) {
+func (r *logRecorder) Write(b []byte) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.text.Write(b)
 }
 
-func (r *record) all() string {
+func (r *logRecorder) all() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.text.String()
@@ -115,7 +115,7 @@ func (r *record) all() string {
 const out = "out:c:" + chattest.BotID + ":with-ann"
 
 // notes are the entries of a kind in ann's delivery thread.
-func (o *office) notes(kind string) (all []mailroom.Entry) {
+func (o *serverFixture) notes(kind string) (all []mailroom.Entry) {
 	o.t.Helper()
 	err := o.store.View(o.t.Context(), func(r mailroom.Reader) (err error) {
 		all, err = r.Entries(mailroom.EntryQuery{Thread: out, Kinds: []string{kind}})
@@ -128,7 +128,7 @@ func (o *office) notes(kind string) (all []mailroom.Entry) {
 }
 
 // deliveries are the runs of ann's delivery thread, the oldest first.
-func (o *office) deliveries() (all []*mailroom.Run) {
+func (o *serverFixture) deliveries() (all []*mailroom.Run) {
 	o.t.Helper()
 	err := o.store.View(o.t.Context(), func(r mailroom.Reader) error {
 		rows, err := r.Runs(mailroom.RunQuery{Thread: out})
@@ -143,8 +143,8 @@ func (o *office) deliveries() (all []*mailroom.Run) {
 	return all
 }
 
-// settled waits until n deliveries to ann have ended, and returns them.
-func (o *office) settled(n int) (all []*mailroom.Run) {
+// awaitSettled waits until n deliveries to ann have ended, and returns them.
+func (o *serverFixture) awaitSettled(n int) (all []*mailroom.Run) {
 	o.t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -168,17 +168,17 @@ func (o *office) settled(n int) (all []*mailroom.Run) {
 	}
 }
 
-// said are the texts that the platform has now, the oldest message first.
-func (o *office) said() (all []string) {
+// sentTexts are the texts that the platform has now, the oldest message first.
+func (o *serverFixture) sentTexts() (all []string) {
 	for _, s := range o.platform.Sent() {
 		all = append(all, s.Message.Text)
 	}
 	return all
 }
 
-func (o *office) has(want ...string) {
+func (o *serverFixture) expectSent(want ...string) {
 	o.t.Helper()
-	if diff := cmp.Diff(want, o.said()); diff != "" {
+	if diff := cmp.Diff(want, o.sentTexts()); diff != "" {
 		o.t.Errorf("what was said (-want +got)\n%s", diff)
 	}
 }
@@ -192,7 +192,7 @@ func echo(ctx context.Context, s mailroom.Session) error {
 	return s.Stream(ctx, input[0].Text)
 }
 
-func busy(after time.Duration) error {
+func rateLimited(after time.Duration) error {
 	return &mailroom.Failure{Class: mailroom.ClassUnavailable, RetryAfter: after, Err: errors.New("too many requests")}
 }
 
@@ -212,7 +212,7 @@ func TestAServerThatIsKilledWhileItSends(t *testing.T) {
 		for when, want := range map[string]result{"before": c.before, "after": c.after} {
 			t.Run(name+", "+when, func(t *testing.T) {
 				t.Parallel()
-				o := newOffice(t, echo)
+				o := newServer(t, echo)
 				path := filepath.Join(t.TempDir(), "mailroom.db")
 				o.open(path)
 				o.platform.Capabilities.DedupWindow = c.known
@@ -241,11 +241,11 @@ func TestAServerThatIsKilledWhileItSends(t *testing.T) {
 				o.stop()
 				o.open(path)
 				o.start()
-				runs := o.settled(1)
+				runs := o.awaitSettled(1)
 				if len(runs) != 1 || runs[0].Status != mailroom.StatusCompleted {
 					t.Errorf("deliveries: %+v", runs)
 				}
-				got := result{len(o.said()), len(o.notes(chat.KindRepeated))}
+				got := result{len(o.sentTexts()), len(o.notes(chat.KindRepeated))}
 				if got != want {
 					t.Errorf("got %+v, want %+v", got, want)
 				}
@@ -258,7 +258,7 @@ func TestAServerThatIsKilledWhileItSends(t *testing.T) {
 	}
 }
 
-func (o *office) open(path string) {
+func (o *serverFixture) open(path string) {
 	o.t.Helper()
 	store, err := sqlite.Open(o.t.Context(), path, sqlite.Options{})
 	if err != nil {
@@ -267,8 +267,8 @@ func (o *office) open(path string) {
 	o.store = store
 }
 
-// slowly says words, one each 300 ms.
-func slowly(words int) mailroom.AgentFunc {
+// slowWriter says words, one each 300 ms.
+func slowWriter(words int) mailroom.AgentFunc {
 	return func(ctx context.Context, s mailroom.Session) error {
 		for i := range words {
 			if err := s.Stream(ctx, fmt.Sprintf("word%d ", i+1)); err != nil {
@@ -294,7 +294,7 @@ func words(n int) string {
 
 func TestAFloodLimitWhileAnAnswerStreams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := newOffice(t, slowly(20)) // for six seconds
+		o := newServer(t, slowWriter(20)) // for six seconds
 		o.options.Previews = true
 		o.platform.Capabilities.RoomInterval, o.platform.Capabilities.EditInterval = 500*time.Millisecond, time.Second
 		began := time.Now()
@@ -312,7 +312,7 @@ func TestAFloodLimitWhileAnAnswerStreams(t *testing.T) {
 				}
 				if edits++; kind == chattest.CallEdit && edits == 3 {
 					until = time.Now().Add(time.Minute)
-					return busy(time.Minute)
+					return rateLimited(time.Minute)
 				}
 				c.Do()
 				return nil
@@ -320,9 +320,9 @@ func TestAFloodLimitWhileAnAnswerStreams(t *testing.T) {
 		}
 		o.start()
 		o.platform.SendPrivate("ann", "hello")
-		runs := o.settled(2)
+		runs := o.awaitSettled(2)
 		o.stop()
-		o.has(words(20))
+		o.expectSent(words(20))
 		sent := o.platform.Sent()[0]
 		if at := sent.At[len(sent.At)-1]; at.Before(until) || at.After(until.Add(13*time.Second)) {
 			t.Errorf("the answer came at %s, the limit ended at %s", at.Sub(began), until.Sub(began))
@@ -344,13 +344,13 @@ func TestAFloodLimitWhileAnAnswerStreams(t *testing.T) {
 
 func TestHundredRepliesKeepTheirOrderThroughFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := newOffice(t, echo)
+		o := newServer(t, echo)
 		o.platform.Capabilities.RoomInterval = 50 * time.Millisecond
 		rng := rand.New(rand.NewPCG(1, 2)) // owned by the one delivery at a time
 		o.platform.Hook(chattest.CallSend, func(_ context.Context, c chattest.CallArgs) error {
 			switch rng.IntN(8) {
 			case 0:
-				return busy(time.Duration(rng.IntN(20)) * time.Second)
+				return rateLimited(time.Duration(rng.IntN(20)) * time.Second)
 			case 1:
 				return errors.New("the connection broke before anything was sent")
 			case 2:
@@ -368,11 +368,11 @@ func TestHundredRepliesKeepTheirOrderThroughFailures(t *testing.T) {
 			want = append(want, fmt.Sprint("reply ", i))
 			o.platform.SendPrivate("ann", want[i])
 		}
-		for len(o.said()) < 100 {
+		for len(o.sentTexts()) < 100 {
 			<-time.After(10 * time.Second)
 		}
-		o.settled(100)
-		o.has(want...)
+		o.awaitSettled(100)
+		o.expectSent(want...)
 	})
 }
 
@@ -380,7 +380,7 @@ func TestHundredRepliesKeepTheirOrderThroughFailures(t *testing.T) {
 // minute, and the connection break within it.
 func TestALimitOfABotHoldsInAllItsChats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := newOffice(t, echo)
+		o := newServer(t, echo)
 		o.options.Previews = true
 		o.options.Access.Users = []string{"bob", "carl"}
 		var mu sync.Mutex
@@ -395,7 +395,7 @@ func TestALimitOfABotHoldsInAllItsChats(t *testing.T) {
 				}
 				if kind == chattest.CallSend && until.IsZero() {
 					limited, until = time.Now(), time.Now().Add(time.Minute)
-					return fmt.Errorf("%w: %w", chat.ErrEverywhere, busy(time.Minute))
+					return fmt.Errorf("%w: %w", chat.ErrEverywhere, rateLimited(time.Minute))
 				}
 				c.Do()
 				return nil
@@ -420,7 +420,7 @@ func TestALimitOfABotHoldsInAllItsChats(t *testing.T) {
 		mu.Unlock()
 		o.platform.SendPrivate("carl", "three")
 		<-time.After(10 * time.Minute)
-		got := o.said()
+		got := o.sentTexts()
 		slices.Sort(got)
 		if diff := cmp.Diff([]string{"one", "three", "two"}, got); diff != "" {
 			t.Error(diff)

@@ -11,8 +11,8 @@ import (
 	"mailroom/channel"
 )
 
-// keptPeople is under which name a channel keeps its people.
-const keptPeople = "people"
+// pairingKey is under which name a channel keeps its people.
+const pairingKey = "people"
 
 // Pairing is who was let in to talk on a channel, with codes, for who decides that.
 type Pairing struct {
@@ -35,7 +35,7 @@ type Person struct {
 
 // List is everybody who was let in, and then who waits.
 func (d Pairing) List(ctx context.Context) ([]Person, error) {
-	p, err := d.people(ctx)
+	p, err := d.load(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -49,32 +49,32 @@ func (d Pairing) List(ctx context.Context) ([]Person, error) {
 	return all, nil
 }
 
-// people are those that count now.
-func (d Pairing) people(ctx context.Context) (*people, error) {
-	kept, err := channel.ReadValue(ctx, d.Ledger, d.Channel, keptPeople)
+// load are those that count now.
+func (d Pairing) load(ctx context.Context) (*pairingState, error) {
+	kept, err := channel.ReadValue(ctx, d.Ledger, d.Channel, pairingKey)
 	if err != nil {
 		return nil, err
 	}
-	p, err := readPeople(kept)
+	p, err := decodePairing(kept)
 	if err == nil {
-		p.open(time.Now())
+		p.dropExpired(time.Now())
 	}
 	return p, err
 }
 
 // HasCode reports whether somebody waits who has this code. That counts as no try.
 func (d Pairing) HasCode(ctx context.Context, code string) (bool, error) {
-	p, err := d.people(ctx)
-	return err == nil && p.has(code) >= 0, err
+	p, err := d.load(ctx)
+	return err == nil && p.findRequest(code) >= 0, err
 }
 
 // Approve lets in who got this code, and tells them so. Wrong codes are counted, see
 // MaxBadCodes. A code that nobody has is NotFound.
 func (d Pairing) Approve(ctx context.Context, code string, admin bool, by string) (Person, error) {
-	var in *request
+	var in *pairRequest
 	var refusal error
 	var at time.Time
-	err := changePeople(ctx, d.keep, func(p *people, now time.Time) bool {
+	err := updatePairing(ctx, d.update, func(p *pairingState, now time.Time) bool {
 		at = now
 		in, refusal = p.approve(code, admin, by, now)
 		return true
@@ -96,7 +96,7 @@ func (d Pairing) Approve(ctx context.Context, code string, admin bool, by string
 // Revoke takes somebody out who was let in, or waits for it.
 func (d Pairing) Revoke(ctx context.Context, user string) error {
 	found := false
-	err := changePeople(ctx, d.keep, func(p *people, _ time.Time) bool {
+	err := updatePairing(ctx, d.update, func(p *pairingState, _ time.Time) bool {
 		found = p.revoke(user)
 		return found
 	})
@@ -106,17 +106,17 @@ func (d Pairing) Revoke(ctx context.Context, user string) error {
 	return err
 }
 
-func (d Pairing) keep(ctx context.Context, what string, f func(json.RawMessage, time.Time) (json.RawMessage, error)) error {
+func (d Pairing) update(ctx context.Context, what string, f func(json.RawMessage, time.Time) (json.RawMessage, error)) error {
 	return channel.UpdateValue(ctx, d.Ledger, d.Channel, what, f)
 }
 
-// keeper changes what a channel keeps under a name, see [channel.UpdateValue].
-type keeper func(ctx context.Context, what string, f func(json.RawMessage, time.Time) (json.RawMessage, error)) error
+// updater changes what a channel keeps under a name, see [channel.UpdateValue].
+type updater func(ctx context.Context, what string, f func(json.RawMessage, time.Time) (json.RawMessage, error)) error
 
-// changePeople changes them by f, which reports whether it did.
-func changePeople(ctx context.Context, keep keeper, f func(p *people, now time.Time) bool) error {
-	return keep(ctx, keptPeople, func(kept json.RawMessage, now time.Time) (json.RawMessage, error) {
-		p, err := readPeople(kept)
+// updatePairing changes them by f, which reports whether it did.
+func updatePairing(ctx context.Context, keep updater, f func(p *pairingState, now time.Time) bool) error {
+	return keep(ctx, pairingKey, func(kept json.RawMessage, now time.Time) (json.RawMessage, error) {
+		p, err := decodePairing(kept)
 		if err != nil {
 			return nil, err
 		}

@@ -10,28 +10,28 @@ import (
 	"mailroom/internal/display"
 )
 
-// mostTries bounds the attempts to learn what became of a preview. The text that
+// maxPreviewTries bounds the attempts to learn what became of a preview. The text that
 // waits behind it is worth more.
-const mostTries = 3
+const maxPreviewTries = 3
 
-// preview sends the message that shows what a run is writing. It goes out in the
+// sendPreview sends the message that shows what a run is writing. It goes out in the
 // order of the room's deliveries, and is never what fails: a text that cannot be
 // shown while it is written comes when it is finished.
-func (x *sending) preview(ctx context.Context, run string) error {
-	if x.kept.Gone != nil || !x.traits.Edits {
+func (x *attempt) sendPreview(ctx context.Context, run string) error {
+	if x.state.Gone != nil || !x.caps.Edits {
 		return nil
 	}
-	if id := x.kept.preview(run); id != "" { // it shows an earlier attempt
-		x.change(run, func(l *live) { l.preview = id })
+	if id := x.state.previewMessage(run); id != "" { // it shows an earlier attempt
+		x.updatePreview(run, func(l *livePreview) { l.messageID = id })
 		return nil
 	}
-	m, doubt := message{rank: editing}, false
+	m, doubt := outgoing{priority: priorityEdit}, false
 	tries := x.session.Run().Attempt
 	if tries > 1 { // it may be there, and is to be found
-		m.rank = saying
+		m.priority = priorityMessage
 	}
 	effect := mailroom.Effect{Name: "preview", Reconcile: func(ctx context.Context, key string) (json.RawMessage, bool, error) {
-		id, known, err := x.find(ctx, m, key)
+		id, known, err := x.findSent(ctx, m, key)
 		if err != nil || known {
 			return x.receipt(id, m), known, err
 		}
@@ -40,12 +40,12 @@ func (x *sending) preview(ctx context.Context, run string) error {
 		return x.receipt("", m), lost, err
 	}}
 	var value json.RawMessage
-	err := x.gates.pass(ctx, x.at, x.traits, m.rank, func(ctx context.Context) (err error) {
+	err := x.limiter.do(ctx, x.room, x.caps, m.priority, func(ctx context.Context) (err error) {
 		value, err = x.session.Do(ctx, effect, func(ctx context.Context, key string) (json.RawMessage, error) {
 			if m.Text = x.previewText(ctx, run, doubt); m.Text == "" {
 				return x.receipt("", m), nil
 			}
-			id, err := x.platform.Send(ctx, x.at, m.Message, key)
+			id, err := x.platform.Send(ctx, x.room, m.Message, key)
 			return x.receipt(id, m), sendFailure(err)
 		})
 		return err
@@ -56,10 +56,10 @@ func (x *sending) preview(ctx context.Context, run string) error {
 	case ctx.Err() != nil:
 		return err
 	case tries == 1 && !errors.Is(err, mailroom.ErrUnknown):
-		x.link.Log().Debug("what is written is not shown", "run", run, "error", err)
+		x.host.Log().Debug("what is written is not shown", "run", run, "error", err)
 		return nil
-	case tries >= mostTries:
-		return x.note(ctx, KindUnsent, DeliveryNote{Effect: effect.Name, Reason: lost})
+	case tries >= maxPreviewTries:
+		return x.appendNote(ctx, KindUnsent, DeliveryNote{Effect: effect.Name, Reason: lost})
 	default:
 		return sendFailure(err)
 	}
@@ -68,26 +68,26 @@ func (x *sending) preview(ctx context.Context, run string) error {
 	case err != nil:
 		return err
 	case got.ID == "" && doubt:
-		return x.note(ctx, KindUnsent, DeliveryNote{Effect: effect.Name, Reason: lost})
+		return x.appendNote(ctx, KindUnsent, DeliveryNote{Effect: effect.Name, Reason: lost})
 	case got.ID == "":
 		return nil
 	}
-	x.kept.show(preview{Run: run, ID: got.ID})
-	if err := x.save(ctx); err != nil {
+	x.state.addPreview(previewMessage{Run: run, ID: got.ID})
+	if err := x.saveState(ctx); err != nil {
 		return err
 	}
-	x.change(run, func(l *live) { l.preview, l.shown = got.ID, m.Text })
+	x.updatePreview(run, func(l *livePreview) { l.messageID, l.shownText = got.ID, m.Text })
 	return nil
 }
 
 // previewText is what a preview begins with, "" if there is to be none any more. One
 // that may be there already is sent again, whatever it says, to learn its id.
-func (x *sending) previewText(ctx context.Context, run string, doubt bool) string {
+func (x *attempt) previewText(ctx context.Context, run string, doubt bool) string {
 	if doubt {
-		return strings.TrimSpace(unfinished)
+		return strings.TrimSpace(unfinishedMark)
 	}
-	writing, over := x.of.Run.Metadata[labelWrites], false
-	err := x.link.View(ctx, func(r mailroom.Reader) error {
+	writing, over := x.delivery.Run.Metadata[labelPreviewMessage], false
+	err := x.host.View(ctx, func(r mailroom.Reader) error {
 		rows, err := r.Runs(mailroom.RunQuery{IDs: []string{run}})
 		if err != nil || len(rows) == 0 || rows[0].Status != mailroom.StatusRunning {
 			over = true
@@ -108,5 +108,5 @@ func (x *sending) previewText(ctx context.Context, run string, doubt bool) strin
 	if err != nil || over {
 		return ""
 	}
-	return head(display.Text(x.showing(run).text), x.traits, unfinished)
+	return headOf(display.Text(x.previewOf(run).text), x.caps, unfinishedMark)
 }

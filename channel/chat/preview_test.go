@@ -13,25 +13,25 @@ import (
 	"mailroom/channel/chat/chattest"
 )
 
-// paced has previews, with a second between edits.
-func paced(o *office) *office {
+// withPreviews has previews, with a second between edits.
+func withPreviews(o *serverFixture) *serverFixture {
 	o.options.Previews = true
 	o.platform.Capabilities.RoomInterval, o.platform.Capabilities.EditInterval = 500*time.Millisecond, time.Second
 	return o
 }
 
-func never() error {
+func errCannotEdit() error {
 	return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: errors.New("message can't be edited")}
 }
 
 func TestAPreviewBecomesTheReply(t *testing.T) {
-	inOffice(t, slowly(40), func(o *office) {
-		paced(o).platform.Capabilities.MaxUnits = 100
+	withServer(t, slowWriter(40), func(o *serverFixture) {
+		withPreviews(o).platform.Capabilities.MaxUnits = 100
 		o.start()
 		o.platform.SendPrivate("ann", "go")
-		o.settled(2)
+		o.awaitSettled(2)
 		<-time.After(time.Minute)
-		said := o.said()
+		said := o.sentTexts()
 		if got := strings.Join(said, " "); got != words(40) {
 			t.Errorf("got %q", got)
 		}
@@ -56,11 +56,11 @@ func TestAPreviewBecomesTheReply(t *testing.T) {
 }
 
 func TestWithoutPreviewsOnlyTheReplyIsSent(t *testing.T) {
-	inOffice(t, slowly(40), func(o *office) {
-		paced(o).options.Previews = false
+	withServer(t, slowWriter(40), func(o *serverFixture) {
+		withPreviews(o).options.Previews = false
 		o.start()
 		o.platform.SendPrivate("ann", "go")
-		o.settled(1)
+		o.awaitSettled(1)
 		if sent := o.platform.Sent(); len(sent[0].Versions) != 1 || sent[0].Message.Text != words(40)[:len(sent[0].Message.Text)] {
 			t.Errorf("got %+v", sent)
 		}
@@ -71,31 +71,31 @@ func TestWithoutPreviewsOnlyTheReplyIsSent(t *testing.T) {
 }
 
 func TestAReplyIsSentAnewWhereItsPreviewCannotBeEdited(t *testing.T) {
-	inOffice(t, slowly(10), func(o *office) {
-		paced(o).platform.Hook(chattest.CallEdit, func(context.Context, chattest.CallArgs) error { return never() })
+	withServer(t, slowWriter(10), func(o *serverFixture) {
+		withPreviews(o).platform.Hook(chattest.CallEdit, func(context.Context, chattest.CallArgs) error { return errCannotEdit() })
 		o.start()
 		o.platform.SendPrivate("ann", "go")
-		o.settled(2)
-		if said := o.said(); len(said) != 2 || said[1] != words(10) {
+		o.awaitSettled(2)
+		if said := o.sentTexts(); len(said) != 2 || said[1] != words(10) {
 			t.Errorf("got %q", said)
 		}
 	})
 }
 
 func TestEachMessageOfARunHasItsOwnPreview(t *testing.T) {
-	inOffice(t, func(ctx context.Context, s mailroom.Session) error {
-		if err := slowly(10)(ctx, s); err != nil {
+	withServer(t, func(ctx context.Context, s mailroom.Session) error {
+		if err := slowWriter(10)(ctx, s); err != nil {
 			return err
 		}
 		if err := s.Append(ctx, mailroom.Step{}); err != nil {
 			return err
 		}
-		return slowly(12)(ctx, s)
-	}, func(o *office) {
-		paced(o).start()
+		return slowWriter(12)(ctx, s)
+	}, func(o *serverFixture) {
+		withPreviews(o).start()
 		o.platform.SendPrivate("ann", "go")
-		o.settled(4)
-		o.has(words(10), words(12))
+		o.awaitSettled(4)
+		o.expectSent(words(10), words(12))
 		for _, s := range o.platform.Sent() {
 			if len(s.Versions) < 3 {
 				t.Errorf("a message was shown %d times: %+v", len(s.Versions), s.Versions)
@@ -105,35 +105,35 @@ func TestEachMessageOfARunHasItsOwnPreview(t *testing.T) {
 }
 
 func TestAQuestionTakesThePlaceOfAPreview(t *testing.T) {
-	inOffice(t, func(ctx context.Context, s mailroom.Session) error {
+	withServer(t, func(ctx context.Context, s mailroom.Session) error {
 		if s.Run().Attempt == 1 {
-			if err := slowly(10)(ctx, s); err != nil {
+			if err := slowWriter(10)(ctx, s); err != nil {
 				return err
 			}
 			if err := s.Append(ctx, mailroom.Step{Internal: true}); err != nil {
 				return err
 			}
 		}
-		return asks(pay())(ctx, s)
-	}, func(o *office) {
-		paced(o).start()
+		return askingAgent(payment())(ctx, s)
+	}, func(o *serverFixture) {
+		withPreviews(o).start()
 		o.platform.SendPrivate("ann", "go")
-		o.settled(2)
+		o.awaitSettled(2)
 		sent := o.platform.Sent()
 		if len(sent) != 1 || !strings.HasPrefix(sent[0].Message.Text, "codex asks: May I pay?") || len(sent[0].Message.Buttons) != 2 {
 			t.Errorf("got %+v", sent)
 		}
 		o.platform.PressButton("ann", sent[0], "Deny")
 		<-time.After(time.Minute)
-		if got := o.said(); len(got) != 2 || !strings.HasPrefix(got[0], "Denied by ") || got[1] != "it was: decided deny" {
+		if got := o.sentTexts(); len(got) != 2 || !strings.HasPrefix(got[0], "Denied by ") || got[1] != "it was: decided deny" {
 			t.Errorf("got %q", got)
 		}
 	})
 }
 
 func TestAConversationThatIsShownGoesOnOverTheNextConnection(t *testing.T) {
-	inOffice(t, slowly(200), func(o *office) { // for a minute
-		paced(o).platform.Capabilities.MaxUnits = 2000
+	withServer(t, slowWriter(200), func(o *serverFixture) { // for a minute
+		withPreviews(o).platform.Capabilities.MaxUnits = 2000
 		o.start()
 		o.platform.SendPrivate("ann", "go")
 		o.platform.Await("a preview", func() bool { s := o.platform.Sent(); return len(s) == 1 && len(s[0].Versions) == 3 })
@@ -147,19 +147,19 @@ func TestAConversationThatIsShownGoesOnOverTheNextConnection(t *testing.T) {
 			t.Errorf("after %d connections it was shown %d times", o.platform.DialCount(), n)
 		}
 		<-time.After(2 * time.Minute)
-		o.has(words(200))
+		o.expectSent(words(200))
 	})
 }
 
 func TestTwoConversationsOfOnePlaceHaveEachTheirPreview(t *testing.T) {
-	inOffice(t, func(ctx context.Context, s mailroom.Session) error {
-		if err := slowly(10)(ctx, s); err != nil {
+	withServer(t, func(ctx context.Context, s mailroom.Session) error {
+		if err := slowWriter(10)(ctx, s); err != nil {
 			return err
 		}
 		<-time.After(20 * time.Second) // it uses a tool
-		return slowly(10)(ctx, s)
-	}, func(o *office) {
-		paced(o).start()
+		return slowWriter(10)(ctx, s)
+	}, func(o *serverFixture) {
+		withPreviews(o).start()
 		o.platform.SendPrivate("ann", "go")
 		<-time.After(5 * time.Second)
 		o.platform.SendPrivate("ann", "/new")
@@ -175,7 +175,7 @@ func TestTwoConversationsOfOnePlaceHaveEachTheirPreview(t *testing.T) {
 			}
 		}
 		if previews != 2 {
-			t.Errorf("%d previews: %q", previews, o.said())
+			t.Errorf("%d previews: %q", previews, o.sentTexts())
 		}
 	})
 }
@@ -184,14 +184,14 @@ func TestTwoConversationsOfOnePlaceHaveEachTheirPreview(t *testing.T) {
 // still be there.
 func TestAServerThatEndsWhileATextIsShown(t *testing.T) {
 	t.Run("between two edits", func(t *testing.T) {
-		inOffice(t, slowly(20), func(o *office) {
-			paced(o).start()
+		withServer(t, slowWriter(20), func(o *serverFixture) {
+			withPreviews(o).start()
 			o.platform.SendPrivate("ann", "go")
 			o.platform.Await("a preview", func() bool { s := o.platform.Sent(); return len(s) == 1 && len(s[0].Versions) == 2 })
 			o.stop()
 			o.start()
-			o.settled(2)
-			o.has(words(20))
+			o.awaitSettled(2)
+			o.expectSent(words(20))
 		})
 	})
 	for name, c := range map[string]struct {
@@ -203,7 +203,7 @@ func TestAServerThatEndsWhileATextIsShown(t *testing.T) {
 		"while it is sent, with none":      {false, 2, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := paced(newOffice(t, func(ctx context.Context, s mailroom.Session) error {
+			o := withPreviews(newServer(t, func(ctx context.Context, s mailroom.Session) error {
 				if err := s.Stream(ctx, words(5)); err != nil || s.Run().Attempt > 1 {
 					return err
 				}
@@ -230,8 +230,8 @@ func TestAServerThatEndsWhileATextIsShown(t *testing.T) {
 			o.stop()
 			o.open(path)
 			o.start()
-			o.settled(2)
-			if said := o.said(); len(said) != c.said || said[len(said)-1] != words(5) {
+			o.awaitSettled(2)
+			if said := o.sentTexts(); len(said) != c.said || said[len(said)-1] != words(5) {
 				t.Errorf("got %q", said)
 			}
 			if n := len(o.notes(chat.KindUnsent)); n != c.noted {

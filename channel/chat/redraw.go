@@ -11,20 +11,20 @@ import (
 	"mailroom/channel"
 )
 
-// longestRedraw is for how long other deliveries to a room wait for a question to be
+// maxRedrawWait is for how long other deliveries to a room wait for a question to be
 // redrawn.
-const longestRedraw = 10 * time.Second
+const maxRedrawWait = 10 * time.Second
 
 // redraw shows of questions that were asked here what became of them. It fails if the
 // delivery is to come again for that soon; else what cannot be shown now is shown with
 // the next one.
-func (x *sending) redraw(ctx context.Context) error {
-	if len(x.kept.Asked) == 0 || !x.traits.Edits {
+func (x *attempt) redraw(ctx context.Context) error {
+	if len(x.state.Asked) == 0 || !x.caps.Edits {
 		return nil
 	}
-	shown := map[string]asked{}
+	shown := map[string]askedMessage{}
 	var list []string
-	for _, a := range x.kept.Asked {
+	for _, a := range x.state.Asked {
 		shown[a.Ticket] = a
 		list = append(list, a.Ticket)
 	}
@@ -37,37 +37,37 @@ func (x *sending) redraw(ctx context.Context) error {
 			continue
 		}
 		a := shown[k.ID]
-		all := pieces(decided(k, func(by string) string { return by }), x.traits, 0)
+		all := splitText(decisionText(k, func(by string) string { return by }), x.caps, 0)
 		if len(all) > 0 {
-			err = x.gates.pass(ctx, x.at, x.traits, asking, func(ctx context.Context) error {
-				return x.platform.Edit(ctx, x.at, a.ID, Message{Text: all[0].text})
+			err = x.limiter.do(ctx, x.room, x.caps, priorityQuestion, func(ctx context.Context) error {
+				return x.platform.Edit(ctx, x.room, a.ID, Message{Text: all[0].text})
 			})
 		}
-		if err == nil || refused(err) {
-			x.kept.forget(a.ID)
+		if err == nil || isRefused(err) {
+			x.state.dropMessage(a.ID)
 			err = nil
 		}
 	}
-	if errors.Is(err, errPutOff) && mailroom.AsFailure(err).RetryAfter <= longestRedraw {
+	if errors.Is(err, errPostponed) && mailroom.AsFailure(err).RetryAfter <= maxRedrawWait {
 		return err
 	}
 	if err != nil {
-		x.link.Log().Debug("a question is shown as open although it is not", "error", err)
+		x.host.Log().Debug("a question is shown as open although it is not", "error", err)
 	}
 	return nil
 }
 
 const (
-	// lookEvery is how often it is looked what became of questions that are shown as
+	// questionPollInterval is how often it is looked what became of questions that are shown as
 	// open. Who decides by a button, or makes the agent go on, has a delivery of its
 	// own that redraws them: so they are seen twice before anything is done.
-	lookEvery = time.Second
-	// mostAwaited bounds the questions that are looked after in this way. Others are
+	questionPollInterval = time.Second
+	// maxWatchedQuestions bounds the questions that are looked after in this way. Others are
 	// redrawn with the next delivery to their room.
-	mostAwaited = 256
-	// mostRedraws is how often it is tried, after firstRedraw and twice as long each
+	maxWatchedQuestions = 256
+	// maxRedraws is how often it is tried, after firstRedraw and twice as long each
 	// time.
-	mostRedraws = 5
+	maxRedraws  = 5
 	firstRedraw = 10 * time.Second
 )
 
@@ -78,48 +78,48 @@ const labelDecided = "decided"
 // question is one that is shown as open.
 type question struct {
 	ticket string
-	at     Room
+	room   Room
 
 	seen  bool      // that it is not open
 	tries int       // deliveries that were to redraw it
 	next  time.Time // when there may be another
 }
 
-// await has a question looked after until it is shown what became of it.
-func (s *shared) await(q question) {
+// watchQuestion has a question looked after until it is shown what became of it.
+func (s *shared) watchQuestion(q question) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, already := s.asked[q.ticket]; !already && len(s.asked) < mostAwaited {
-		s.asked[q.ticket] = &q
+	if _, already := s.questions[q.ticket]; !already && len(s.questions) < maxWatchedQuestions {
+		s.questions[q.ticket] = &q
 	}
 }
 
-// awaited are the tickets that are looked after.
-func (s *shared) awaited() (tickets []string) {
+// watchedQuestions are the tickets that are looked after.
+func (s *shared) watchedQuestions() (tickets []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for id := range s.asked {
+	for id := range s.questions {
 		tickets = append(tickets, id)
 	}
 	return tickets
 }
 
-// heed looks what became of the questions that are shown as open, until ctx ends. It
+// refreshQuestions looks what became of the questions that are shown as open, until ctx ends. It
 // is best effort: each delivery to their room redraws them too.
-func (o *outbound) heed(ctx context.Context) {
-	if !o.traits.Edits {
+func (o *outbound) refreshQuestions(ctx context.Context) {
+	if !o.caps.Edits {
 		return
 	}
-	if err := o.remember(ctx); err != nil && ctx.Err() == nil {
-		o.link.Log().Debug("questions from before are redrawn with the next delivery", "error", err)
+	if err := o.loadQuestions(ctx); err != nil && ctx.Err() == nil {
+		o.host.Log().Debug("questions from before are redrawn with the next delivery", "error", err)
 	}
-	look := time.NewTicker(lookEvery)
+	look := time.NewTicker(questionPollInterval)
 	defer look.Stop()
 	for {
 		select {
 		case <-look.C:
-			if err := o.lookAfter(ctx); err != nil && ctx.Err() == nil {
-				o.link.Log().Debug("questions are redrawn with the next delivery", "error", err)
+			if err := o.redrawDecided(ctx); err != nil && ctx.Err() == nil {
+				o.host.Log().Debug("questions are redrawn with the next delivery", "error", err)
 			}
 		case <-ctx.Done():
 			return
@@ -127,13 +127,13 @@ func (o *outbound) heed(ctx context.Context) {
 	}
 }
 
-// remember awaits the questions that were asked before this process began.
-func (o *outbound) remember(ctx context.Context) error {
+// loadQuestions awaits the questions that were asked before this process began.
+func (o *outbound) loadQuestions(ctx context.Context) error {
 	var open []*mailroom.Ticket
 	rooms := map[string]Room{} // by conversation
-	err := o.link.View(ctx, func(r mailroom.Reader) (err error) {
+	err := o.host.View(ctx, func(r mailroom.Reader) (err error) {
 		open, err = r.Tickets(mailroom.TicketQuery{
-			States: []mailroom.TicketState{mailroom.TicketOpen}, Kinds: []mailroom.TicketKind{mailroom.TicketApproval, mailroom.TicketInput}, Limit: mostAwaited,
+			States: []mailroom.TicketState{mailroom.TicketOpen}, Kinds: []mailroom.TicketKind{mailroom.TicketApproval, mailroom.TicketInput}, Limit: maxWatchedQuestions,
 		})
 		if err != nil || len(open) == 0 {
 			return err
@@ -145,7 +145,7 @@ func (o *outbound) remember(ctx context.Context) error {
 		slices.Sort(threads)
 		rows, err := r.Threads(mailroom.ThreadQuery{IDs: slices.Compact(threads)})
 		for _, t := range rows {
-			if at, ok := roomOfThread(o.link.Name(), o.traits.BotID, t.DeliverTo); ok {
+			if at, ok := roomOfThread(o.host.Name(), o.caps.BotID, t.DeliverTo); ok {
 				rooms[t.ID] = at
 			}
 		}
@@ -153,20 +153,20 @@ func (o *outbound) remember(ctx context.Context) error {
 	})
 	for _, k := range open {
 		if at, here := rooms[k.Thread]; here {
-			o.await(question{ticket: k.ID, at: at})
+			o.watchQuestion(question{ticket: k.ID, room: at})
 		}
 	}
 	return err
 }
 
-// lookAfter has the questions redrawn that are shown as open and are not.
-func (o *outbound) lookAfter(ctx context.Context) error {
-	ids := o.awaited()
+// redrawDecided has the questions redrawn that are shown as open and are not.
+func (o *outbound) redrawDecided(ctx context.Context) error {
+	ids := o.watchedQuestions()
 	if len(ids) == 0 {
 		return nil
 	}
 	over, shown := map[string]bool{}, map[string]bool{} // by ticket
-	err := o.link.View(ctx, func(r mailroom.Reader) error {
+	err := o.host.View(ctx, func(r mailroom.Reader) error {
 		rows, err := r.Tickets(mailroom.TicketQuery{IDs: ids})
 		if err != nil {
 			return err
@@ -177,16 +177,16 @@ func (o *outbound) lookAfter(ctx context.Context) error {
 		for _, k := range rows {
 			over[k.ID] = k.State != mailroom.TicketOpen
 		}
-		return o.stillShown(r, over, shown)
+		return o.findStillShown(r, over, shown)
 	})
 	if err != nil {
 		return err
 	}
-	for _, q := range o.late(over, shown, time.Now()) {
-		labels := q.at.labels()
+	for _, q := range o.dueRedraws(over, shown, time.Now()) {
+		labels := q.room.labels()
 		labels[labelDecided] = q.ticket
-		err := o.link.Answer(ctx, channel.Answer{
-			Room: q.at.words(o.traits.BotID), Key: fmt.Sprintf("redraw/%s/%d", q.ticket, q.tries), Text: unfinished, Later: true, Metadata: labels,
+		err := o.host.Answer(ctx, channel.Answer{
+			Room: q.room.words(o.caps.BotID), Key: fmt.Sprintf("redraw/%s/%d", q.ticket, q.tries), Text: unfinishedMark, Later: true, Metadata: labels,
 		})
 		if err != nil {
 			return err
@@ -195,13 +195,13 @@ func (o *outbound) lookAfter(ctx context.Context) error {
 	return nil
 }
 
-// stillShown notes which of the tickets that are over a message still asks about.
-func (o *outbound) stillShown(r mailroom.Reader, over, shown map[string]bool) error {
+// findStillShown notes which of the tickets that are over a message still asks about.
+func (o *outbound) findStillShown(r mailroom.Reader, over, shown map[string]bool) error {
 	o.mu.Lock()
 	var rooms []string
-	for id, q := range o.asked {
+	for id, q := range o.questions {
 		if over[id] {
-			rooms = append(rooms, channel.DeliveryThreadID(channel.ThreadID(o.link.Name(), q.at.words(o.traits.BotID)...)))
+			rooms = append(rooms, channel.DeliveryThreadID(channel.ThreadID(o.host.Name(), q.room.words(o.caps.BotID)...)))
 		}
 	}
 	o.mu.Unlock()
@@ -211,7 +211,7 @@ func (o *outbound) stillShown(r mailroom.Reader, over, shown map[string]bool) er
 	slices.Sort(rooms)
 	rows, err := r.Threads(mailroom.ThreadQuery{IDs: slices.Compact(rooms)})
 	for _, t := range rows {
-		k, err := readKept(t.State[channel.AgentName(o.link.Name())])
+		k, err := decodeRoomState(t.State[channel.AgentName(o.host.Name())])
 		if err != nil {
 			return err
 		}
@@ -222,21 +222,21 @@ func (o *outbound) stillShown(r mailroom.Reader, over, shown map[string]bool) er
 	return err
 }
 
-// late are the questions that are to be redrawn now. It forgets those that were, and
+// dueRedraws are the questions that are to be redrawn now. It forgets those that were, and
 // those that were tried often enough.
-func (s *shared) late(over, shown map[string]bool, now time.Time) (list []question) {
+func (s *shared) dueRedraws(over, shown map[string]bool, now time.Time) (list []question) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for id, q := range s.asked {
+	for id, q := range s.questions {
 		switch {
 		case !over[id]:
 		case !shown[id]:
-			delete(s.asked, id)
+			delete(s.questions, id)
 		case !q.seen:
 			q.seen = true
 		case now.Before(q.next):
-		case q.tries == mostRedraws:
-			delete(s.asked, id)
+		case q.tries == maxRedraws:
+			delete(s.questions, id)
 		default:
 			q.tries++
 			q.next = now.Add(firstRedraw << (q.tries - 1))

@@ -12,9 +12,9 @@ import (
 	"mailroom/channel/chat/chattest"
 )
 
-// asksAndWorks is an agent that asks, and then works for an hour without a word.
-func asksAndWorks(ctx context.Context, s mailroom.Session) error {
-	if _, err := s.Wait(ctx, false, pay()); err != nil {
+// askThenWork is an agent that asks, and then works for an hour without a word.
+func askThenWork(ctx context.Context, s mailroom.Session) error {
+	if _, err := s.Wait(ctx, false, payment()); err != nil {
 		return err
 	}
 	select {
@@ -25,8 +25,8 @@ func asksAndWorks(ctx context.Context, s mailroom.Session) error {
 	}
 }
 
-// decidesElsewhere decides the one ticket as somebody does who is not on the platform.
-func (o *office) decidesElsewhere() {
+// decideElsewhere decides the one ticket as somebody does who is not on the platform.
+func (o *serverFixture) decideElsewhere() {
 	o.t.Helper()
 	k := o.ticket()
 	if _, err := o.ledger.Decide(o.t.Context(), mailroom.Decision{Ticket: k.ID, Verdict: mailroom.VerdictApprove, Digest: k.Digest, By: "bob"}); err != nil {
@@ -34,8 +34,8 @@ func (o *office) decidesElsewhere() {
 	}
 }
 
-// redrawn waits for the first message to tell what was decided.
-func (o *office) redrawn(within time.Duration) {
+// expectRedrawn waits for the first message to tell what was decided.
+func (o *serverFixture) expectRedrawn(within time.Duration) {
 	o.t.Helper()
 	<-time.After(within)
 	q := o.platform.Sent()[0]
@@ -45,39 +45,39 @@ func (o *office) redrawn(within time.Duration) {
 }
 
 func TestAQuestionThatIsDecidedElsewhereIsRedrawnThen(t *testing.T) {
-	inOffice(t, asksAndWorks, func(o *office) {
+	withServer(t, askThenWork, func(o *serverFixture) {
 		o.start()
 		o.platform.SendPrivate("ann", "go")
-		o.settled(1)
+		o.awaitSettled(1)
 		<-time.After(5 * time.Minute)
 		if n := len(o.platform.Sent()[0].Versions); n != 1 {
 			t.Fatalf("the question was shown in %d versions before it was decided", n)
 		}
-		o.decidesElsewhere()
-		o.redrawn(3 * time.Second)
+		o.decideElsewhere()
+		o.expectRedrawn(3 * time.Second)
 		<-time.After(5 * time.Minute)
-		if n := len(o.deliveries()); n != 2 || len(o.said()) != 1 {
-			t.Errorf("there are %d deliveries, and the chat has %q", n, o.said())
+		if n := len(o.deliveries()); n != 2 || len(o.sentTexts()) != 1 {
+			t.Errorf("there are %d deliveries, and the chat has %q", n, o.sentTexts())
 		}
 	})
 }
 
 func TestAQuestionFromBeforeARestartIsRedrawnWhenItIsDecided(t *testing.T) {
-	inOffice(t, asksAndWorks, func(o *office) {
+	withServer(t, askThenWork, func(o *serverFixture) {
 		o.start()
 		o.platform.SendPrivate("ann", "go")
-		o.settled(1)
+		o.awaitSettled(1)
 		o.stop()
 		o.start()
 		<-time.After(time.Minute)
-		o.decidesElsewhere()
-		o.redrawn(3 * time.Second)
+		o.decideElsewhere()
+		o.expectRedrawn(3 * time.Second)
 	})
 }
 
 // TestAQuestionIsRedrawnOverTheNextConnection decides one while there is none.
 func TestAQuestionIsRedrawnOverTheNextConnection(t *testing.T) {
-	inOffice(t, asksAndWorks, func(o *office) {
+	withServer(t, askThenWork, func(o *serverFixture) {
 		var mu sync.Mutex
 		away := false
 		dials := func(context.Context, chattest.CallArgs) error {
@@ -92,18 +92,18 @@ func TestAQuestionIsRedrawnOverTheNextConnection(t *testing.T) {
 		o.platform.Hook(chattest.CallReceive, dials)
 		o.start()
 		o.platform.SendPrivate("ann", "go")
-		o.settled(1)
+		o.awaitSettled(1)
 		mu.Lock()
 		away = true
 		mu.Unlock()
 		o.platform.SendPrivate("ann", "and this too")
 		<-time.After(time.Minute)
-		o.decidesElsewhere()
+		o.decideElsewhere()
 		<-time.After(10 * time.Minute)
 		mu.Lock()
 		away = false
 		mu.Unlock()
-		o.redrawn(6 * time.Minute)
+		o.expectRedrawn(6 * time.Minute)
 	})
 }
 
@@ -114,7 +114,7 @@ func TestAQuestionThatCannotBeRedrawnIsTriedAgainAndNotForEver(t *testing.T) {
 		fails, tries int
 	}{"for a while": {2, 3}, "always": {1000, 5}} {
 		t.Run(name, func(t *testing.T) {
-			inOffice(t, asksAndWorks, func(o *office) {
+			withServer(t, askThenWork, func(o *serverFixture) {
 				var mu sync.Mutex
 				tries := 0
 				o.platform.Hook(chattest.CallEdit, func(_ context.Context, c2 chattest.CallArgs) error {
@@ -128,16 +128,16 @@ func TestAQuestionThatCannotBeRedrawnIsTriedAgainAndNotForEver(t *testing.T) {
 				})
 				o.start()
 				o.platform.SendPrivate("ann", "go")
-				o.settled(1)
-				o.decidesElsewhere()
+				o.awaitSettled(1)
+				o.decideElsewhere()
 				<-time.After(30 * time.Minute)
 				mu.Lock()
 				defer mu.Unlock()
 				if tries != c.tries {
 					t.Errorf("it was tried %d times, want %d", tries, c.tries)
 				}
-				if shown := strings.HasPrefix(o.said()[0], "Approved by bob"); shown != (c.fails < c.tries) {
-					t.Errorf("the question is %q", o.said()[0])
+				if shown := strings.HasPrefix(o.sentTexts()[0], "Approved by bob"); shown != (c.fails < c.tries) {
+					t.Errorf("the question is %q", o.sentTexts()[0])
 				}
 			})
 		})
@@ -147,10 +147,10 @@ func TestAQuestionThatCannotBeRedrawnIsTriedAgainAndNotForEver(t *testing.T) {
 // TestWhoDecidesHereRedrawsTheQuestion by a button, which needs no delivery beside its
 // own answer, also if the platform takes its time to tell who pressed it.
 func TestWhoDecidesHereRedrawsTheQuestion(t *testing.T) {
-	inOffice(t, asksAndWorks, func(o *office) {
+	withServer(t, askThenWork, func(o *serverFixture) {
 		o.start()
 		o.platform.SendPrivate("ann", "go")
-		o.settled(1)
+		o.awaitSettled(1)
 		o.platform.Hook(chattest.CallAckButton, func(_ context.Context, c chattest.CallArgs) error {
 			<-time.After(1500 * time.Millisecond)
 			c.Do()

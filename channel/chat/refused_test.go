@@ -18,7 +18,7 @@ import (
 func TestARefusalCountsOnceItHasLasted(t *testing.T) {
 	const patience = 5 * time.Minute
 	refused := &mailroom.Failure{Class: mailroom.ClassPermanent, Err: errors.New("404 Not Found")}
-	inOffice(t, echo, func(o *office) {
+	withServer(t, echo, func(o *serverFixture) {
 		o.platform.Capabilities.RefusalGrace = patience
 		began := time.Now()
 		o.platform.Hook(chattest.CallSend, func(_ context.Context, c chattest.CallArgs) error {
@@ -33,8 +33,8 @@ func TestARefusalCountsOnceItHasLasted(t *testing.T) {
 		<-time.After(2 * time.Minute)
 		o.stop()
 		o.start()
-		o.settled(1)
-		o.has("one")
+		o.awaitSettled(1)
+		o.expectSent("one")
 		if n := len(o.notes(chat.KindRefused)); n != 1 {
 			o.t.Errorf("the first refusal is noted %d times", n)
 		}
@@ -42,8 +42,8 @@ func TestARefusalCountsOnceItHasLasted(t *testing.T) {
 		told := time.Now()
 		o.platform.SendPrivate("ann", "poison")
 		o.platform.SendPrivate("ann", "two")
-		runs := o.settled(3)
-		o.has("one", "two")
+		runs := o.awaitSettled(3)
+		o.expectSent("one", "two")
 		dead := runs[1]
 		if lasted := dead.FinishedAt.Sub(told); dead.Status != mailroom.StatusFailed || dead.Error.Class != mailroom.ClassPermanent || lasted < patience || lasted > 3*patience {
 			o.t.Errorf("the refused one is %s (%+v) after %s", dead.Status, dead.Error, lasted)
@@ -57,14 +57,14 @@ func TestARefusalCountsOnceItHasLasted(t *testing.T) {
 				o.t.Errorf("retried, it is %s at the first refusal", r.Status)
 			}
 		}
-		o.settled(3)
+		o.awaitSettled(3)
 	})
-	inOffice(t, echo, func(o *office) { // a platform whose refusals are documented
+	withServer(t, echo, func(o *serverFixture) { // a platform whose refusals are documented
 		o.platform.Hook(chattest.CallSend, func(context.Context, chattest.CallArgs) error { return refused })
 		o.start()
 		told := time.Now()
 		o.platform.SendPrivate("ann", "one")
-		if run := o.settled(1)[0]; run.Status != mailroom.StatusFailed || run.FinishedAt.Sub(told) > time.Minute {
+		if run := o.awaitSettled(1)[0]; run.Status != mailroom.StatusFailed || run.FinishedAt.Sub(told) > time.Minute {
 			o.t.Errorf("it is %s after %s", run.Status, run.FinishedAt.Sub(told))
 		}
 	})

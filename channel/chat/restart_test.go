@@ -13,7 +13,7 @@ import (
 // them, and a platform that hands out again what it has handed out.
 func TestOldRepliesAreNotSentAgain(t *testing.T) {
 	const many = 110
-	w := newWorld(t).start()
+	w := newFixture(t).start()
 	var want []string
 	for i := range many {
 		w.platform.SendPrivate(boss, fmt.Sprint("word ", i))
@@ -32,13 +32,13 @@ func TestOldRepliesAreNotSentAgain(t *testing.T) {
 		w.awaitSettled()
 	}
 	wantEqual(t, "sent", texts(w.platform.Sent()), want)
-	wantEqual(t, "told", len(w.heard(many+3)), many+3)
+	wantEqual(t, "told", len(w.awaitHeard(many+3)), many+3)
 }
 
 // TestAPositionIsOfOneBot has a channel given the token of another bot, of whose
 // messages the platform counts from the beginning, and then that of the first again.
 func TestAPositionIsOfOneBot(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	first, other := w.platform, chattest.New(t)
 	other.Capabilities.BotID = "bot-2"
 	for i := range 5 {
@@ -61,7 +61,7 @@ func TestAPositionIsOfOneBot(t *testing.T) {
 		want = append(want, fmt.Sprintf("first %d!", i))
 	}
 	wantEqual(t, "the first bot says", texts(first.Sent()), want)
-	wantEqual(t, "it hears", slices.Index(w.heard(7), "first 5"), 6)
+	wantEqual(t, "it hears", slices.Index(w.awaitHeard(7), "first 5"), 6)
 }
 
 // TestAnApprovalGetsPastABusyAgent: the run that asks is waited for by others, and no
@@ -70,13 +70,13 @@ func TestAnApprovalGetsPastABusyAgent(t *testing.T) {
 	for _, c := range []struct{ say, want string }{{"/approve", "rm: approvedecided"}, {"/deny", "rm: denydecided"}} {
 		t.Run(c.say, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newFixture(t)
 			w.slots = 1
 			w.start()
 			w.platform.SendPrivate(boss, "ask rm")
 			w.awaitText("May I rm?")
 			w.platform.SendPrivate(friend, "hold") // the one that may run
-			w.heard(2)
+			w.awaitHeard(2)
 			w.platform.SendPrivate(boss, "later")
 			w.platform.SendPrivate(boss, "/status")
 			w.awaitText("It asks: May I rm?")
@@ -87,7 +87,7 @@ func TestAnApprovalGetsPastABusyAgent(t *testing.T) {
 			w.awaitText(c.want)
 			w.awaitText("later!")
 			w.awaitSettled()
-			wantEqual(t, "told", w.heard(3), []string{"ask rm", "hold", "later"})
+			wantEqual(t, "told", w.awaitHeard(3), []string{"ask rm", "hold", "later"})
 		})
 	}
 }

@@ -50,10 +50,10 @@ func (p Room) words(bot string) []string {
 	return w
 }
 
-// conversation names the conversation of a user in a room, "" for all who are there,
+// conversationWords names the conversation of a user in a room, "" for all who are there,
 // since the command that began it, "" for the first one. Each word has its position,
 // so that no two conversations have one name.
-func (p Room) conversation(bot, user, since string) []string {
+func (p Room) conversationWords(bot, user, since string) []string {
 	w := []string{bot, p.Chat, p.Topic, user, since}
 	for w[len(w)-1] == "" {
 		w = w[:len(w)-1]

@@ -18,7 +18,7 @@ func TestNoTwoConversationsHaveOneName(t *testing.T) {
 			for _, user := range words {
 				for _, since := range words {
 					named := []string{chat, topic, user, since}
-					id := channel.ThreadID("t", Room{Chat: chat, Topic: topic}.conversation("bot", user, since)...)
+					id := channel.ThreadID("t", Room{Chat: chat, Topic: topic}.conversationWords("bot", user, since)...)
 					if other, ok := seen[id]; ok {
 						t.Errorf("%q and %q are both %s", named, other, id)
 					}
@@ -27,7 +27,7 @@ func TestNoTwoConversationsHaveOneName(t *testing.T) {
 			}
 		}
 	}
-	plain := channel.ThreadID("t", Room{Chat: "a"}.conversation("bot", "", "")...)
+	plain := channel.ThreadID("t", Room{Chat: "a"}.conversationWords("bot", "", "")...)
 	if want := channel.ThreadID("t", Room{Chat: "a"}.words("bot")...); plain != want {
 		t.Errorf("the first conversation of a chat is %s, and its room %s", plain, want)
 	}

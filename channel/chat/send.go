@@ -10,9 +10,9 @@ import (
 	"mailroom"
 )
 
-// atOnce is for how long one attempt sends pieces. What is left then is sent by
+// maxSendTime is for how long one attempt sends pieces. What is left then is sent by
 // another, so that one long text does not keep others from going out.
-const atOnce = 20 * time.Second
+const maxSendTime = 20 * time.Second
 
 // receipt is the value of the effect of one message.
 type receipt struct {
@@ -20,105 +20,105 @@ type receipt struct {
 	End int    `json:"end"`          // bytes of the text that are said with it
 }
 
-// say sends a text in as many messages as it takes, the buttons with the last one.
+// sendText sends a text in as many messages as it takes, the buttons with the last one.
 // Where one ends is in its receipt, so that a text that is cut otherwise later, after
 // an upgrade, is neither said twice nor lost.
-func (x *sending) say(ctx context.Context, text string, buttons []Button) error {
+func (x *attempt) sendText(ctx context.Context, text string, buttons []Button) error {
 	began := time.Now()
-	rest := pieces(text, x.traits, 0)
+	rest := splitText(text, x.caps, 0)
 	for n := 1; len(rest) > 0; n++ {
-		if time.Since(began) > atOnce {
-			return &mailroom.Failure{Class: mailroom.ClassUnavailable, RetryAfter: soon, Err: errors.New("the rest of a long text comes next")}
+		if time.Since(began) > maxSendTime {
+			return &mailroom.Failure{Class: mailroom.ClassUnavailable, RetryAfter: continueDelay, Err: errors.New("the rest of a long text comes next")}
 		}
-		m := message{n: n, piece: rest[0], rank: saying}
-		m.Text, m.Notice = rest[0].text, x.of.Origin != nil && x.of.Origin == x.of.Run
+		m := outgoing{n: n, chunk: rest[0], priority: priorityMessage}
+		m.Text, m.Notice = rest[0].text, x.delivery.Origin != nil && x.delivery.Origin == x.delivery.Run
 		if n == 1 {
-			m.ReplyTo, m.over = x.reply, x.over()
+			m.ReplyTo, m.replaces = x.replyTo, x.replacedMessage()
 		}
-		if x.of.Ticket != nil {
-			m.rank = asking
+		if x.delivery.Ticket != nil {
+			m.priority = priorityQuestion
 		}
 		last := len(rest) == 1
 		if last {
 			m.Buttons = buttons
 		}
-		got, err := x.message(ctx, m)
+		got, err := x.sendMessage(ctx, m)
 		if err != nil {
 			return err
 		}
-		if last && x.of.Ticket != nil && x.traits.Edits && got.ID != "" {
-			x.kept.ask(asked{Ticket: x.of.Ticket.ID, ID: got.ID})
+		if last && x.delivery.Ticket != nil && x.caps.Edits && got.ID != "" {
+			x.state.addQuestion(askedMessage{Ticket: x.delivery.Ticket.ID, ID: got.ID})
 		}
-		if rest = rest[1:]; got.End != m.piece.end {
-			rest = pieces(text, x.traits, got.End)
+		if rest = rest[1:]; got.End != m.chunk.end {
+			rest = splitText(text, x.caps, got.End)
 		}
 	}
-	if id := x.over(); id != "" {
-		x.kept.forget(id)
+	if id := x.replacedMessage(); id != "" {
+		x.state.dropMessage(id)
 	}
 	return nil
 }
 
-// over is the id of the message that the delivery takes the place of, "" if there is
+// replacedMessage is the id of the message that the delivery takes the place of, "" if there is
 // none: the preview of what its run was writing, or the one whose button was pressed.
-func (x *sending) over() string {
+func (x *attempt) replacedMessage() string {
 	switch {
-	case !x.traits.Edits:
-	case x.of.Origin != nil && x.of.Origin == x.of.Run && x.of.Run.Metadata[labelRedraw] != "":
-		return x.of.Run.Metadata[labelRedraw]
+	case !x.caps.Edits:
+	case x.delivery.Origin != nil && x.delivery.Origin == x.delivery.Run && x.delivery.Run.Metadata[labelRedraw] != "":
+		return x.delivery.Run.Metadata[labelRedraw]
 	default:
-		return x.kept.preview(x.of.Run.ID)
+		return x.state.previewMessage(x.delivery.Run.ID)
 	}
 	return ""
 }
 
-// message is one of a delivery's.
-type message struct {
+// sendMessage is one of a delivery's.
+type outgoing struct {
 	Message
-	n     int
-	piece piece
-	rank  rank
-	over  string // id of the message whose place it takes
+	n        int
+	chunk    chunk
+	priority priority
+	replaces string // id of the message whose place it takes
 }
 
-func (m message) name() string { return fmt.Sprintf("send:%d", m.n) }
+func (m outgoing) name() string { return fmt.Sprintf("send:%d", m.n) }
 
-// message sends one, once. The gate is passed before anything is begun, so that who
+// sendMessage sends one, once. The gate is passed before anything is begun, so that who
 // waits there leaves no doubt behind.
-func (x *sending) message(ctx context.Context, m message) (got receipt, err error) {
+func (x *attempt) sendMessage(ctx context.Context, m outgoing) (got receipt, err error) {
 	if got, sent := x.receipts[m.name()]; sent {
 		return got, nil
 	}
 	marked := false
 	effect := mailroom.Effect{Name: m.name()}
 	effect.Reconcile = func(ctx context.Context, key string) (json.RawMessage, bool, error) {
-		id, known, err := x.find(ctx, m, key)
+		id, known, err := x.findSent(ctx, m, key)
 		if err != nil || known {
 			return x.receipt(id, m), id != "", err
 		}
 		marked, err = x.mayRepeat(ctx, m.name())
-		if err == nil && marked && m.over == "" {
-			err = x.repeats(ctx, m)
+		if err == nil && marked && m.replaces == "" {
+			err = x.recordRepeat(ctx, m)
 		}
 		return nil, false, err
 	}
 	var value json.RawMessage
-	err = x.gates.pass(ctx, x.at, x.traits, m.rank, func(ctx context.Context) (err error) {
-		x.shared.drop(x.of.Run.ID) // no edit of a preview comes after this
+	err = x.limiter.do(ctx, x.room, x.caps, m.priority, func(ctx context.Context) (err error) {
+		x.shared.dropPreview(x.delivery.Run.ID) // no edit of a preview comes after this
 		value, err = x.session.Do(ctx, effect, func(ctx context.Context, key string) (json.RawMessage, error) {
-			if m.over != "" {
-				err := x.platform.Edit(ctx, x.at, m.over, m.Message)
-				if err == nil || !refused(err) {
-					return x.receipt(m.over, m), sendFailure(err)
+			if m.replaces != "" {
+				err := x.platform.Edit(ctx, x.room, m.replaces, m.Message)
+				if err == nil || !isRefused(err) {
+					return x.receipt(m.replaces, m), sendFailure(err)
 				}
-				x.link.Log().Debug("a message cannot be edited, and another one is sent", "error", err)
+				x.host.Log().Debug("a message cannot be edited, and another one is sent", "error", err)
 				if marked {
-					if err := x.repeats(ctx, m); err != nil {
+					if err := x.recordRepeat(ctx, m); err != nil {
 						return nil, err
 					}
 				}
 			}
-			id, err := x.platform.Send(ctx, x.at, m.Message, key)
+			id, err := x.platform.Send(ctx, x.room, m.Message, key)
 			return x.receipt(id, m), sendFailure(err)
 		})
 		return err
@@ -126,12 +126,12 @@ func (x *sending) message(ctx context.Context, m message) (got receipt, err erro
 	if err != nil {
 		return got, err
 	}
-	x.link.Sent()
+	x.host.Sent()
 	return readReceipt(value)
 }
 
-func (x *sending) receipt(id string, m message) json.RawMessage {
-	raw, err := json.Marshal(receipt{ID: id, End: m.piece.end})
+func (x *attempt) receipt(id string, m outgoing) json.RawMessage {
+	raw, err := json.Marshal(receipt{ID: id, End: m.chunk.end})
 	if err != nil {
 		panic(err) // a text and a number
 	}
@@ -145,8 +145,8 @@ func readReceipt(value json.RawMessage) (got receipt, err error) {
 	return got, nil
 }
 
-// recall reads what earlier attempts have sent.
-func (x *sending) recall(ctx context.Context) error {
+// loadReceipts reads what earlier attempts have sent.
+func (x *attempt) loadReceipts(ctx context.Context) error {
 	x.receipts = map[string]receipt{}
 	run := x.session.Run()
 	if run.Attempt == 1 {
@@ -171,18 +171,18 @@ func (x *sending) recall(ctx context.Context) error {
 }
 
 // entries are those of the delivery's run, of some kinds.
-func (x *sending) entries(ctx context.Context, kinds ...string) (found []mailroom.Entry, err error) {
+func (x *attempt) entries(ctx context.Context, kinds ...string) (found []mailroom.Entry, err error) {
 	run := x.session.Run()
-	err = x.link.View(ctx, func(r mailroom.Reader) (err error) {
+	err = x.host.View(ctx, func(r mailroom.Reader) (err error) {
 		found, err = r.Entries(mailroom.EntryQuery{Thread: run.Thread, Run: run.ID, After: run.FirstSeq - 1, Kinds: kinds})
 		return err
 	})
 	return found, err
 }
 
-// refused reports whether a platform will not edit a message, which another one may
+// isRefused reports whether a platform will not edit a message, which another one may
 // take the place of.
-func refused(err error) bool {
+func isRefused(err error) bool {
 	if err == nil || errors.Is(err, ErrGone) || errors.Is(err, mailroom.ErrUnknown) {
 		return false
 	}
@@ -206,10 +206,10 @@ func sendFailure(err error) error {
 	return &mailroom.Failure{Class: mailroom.ClassUnavailable, Err: err}
 }
 
-// find looks for a message that may have been sent. known says that the platform can
+// findSent looks for a message that may have been sent. known says that the platform can
 // tell; then it was not sent if there is no id of it.
-func (x *sending) find(ctx context.Context, m message, key string) (id string, known bool, err error) {
-	id, found, err := x.platform.Find(ctx, x.at, key, m.Message)
+func (x *attempt) findSent(ctx context.Context, m outgoing, key string) (id string, known bool, err error) {
+	id, found, err := x.platform.Find(ctx, x.room, key, m.Message)
 	switch {
 	case errors.Is(err, ErrNoHistory):
 		return "", false, nil
@@ -223,21 +223,21 @@ func (x *sending) find(ctx context.Context, m message, key string) (id string, k
 
 // mayRepeat reports whether the message of an effect, which may have been sent and
 // cannot be found, would be there twice if it is sent again.
-func (x *sending) mayRepeat(ctx context.Context, effect string) (bool, error) {
+func (x *attempt) mayRepeat(ctx context.Context, effect string) (bool, error) {
 	entries, err := x.entries(ctx, mailroom.KindEffectIntended, mailroom.KindEffectSettled, KindRepeated)
 	if err != nil {
 		return false, err
 	}
-	first, err := firstDoubt(entries, effect)
-	return !first.IsZero() && time.Since(first) >= x.traits.DedupWindow-knownMargin, err
+	first, err := firstUnknown(entries, effect)
+	return !first.IsZero() && time.Since(first) >= x.caps.DedupWindow-dedupMargin, err
 }
 
-// knownMargin is how long before the platform forgets a key it is not relied on.
-const knownMargin = 5 * time.Second
+// dedupMargin is how long before the platform forgets a key it is not relied on.
+const dedupMargin = 5 * time.Second
 
-// firstDoubt is when an effect was begun first of which nobody knows whether it
+// firstUnknown is when an effect was begun first of which nobody knows whether it
 // happened; zero if that was told already.
-func firstDoubt(entries []mailroom.Entry, name string) (first time.Time, err error) {
+func firstUnknown(entries []mailroom.Entry, name string) (first time.Time, err error) {
 	var begun time.Time // the last one; it has not failed yet
 	for _, e := range entries {
 		if e.Kind == KindRepeated {
@@ -271,9 +271,9 @@ func firstDoubt(entries []mailroom.Entry, name string) (first time.Time, err err
 	return first, nil
 }
 
-// repeats tells that a message may be there twice.
-func (x *sending) repeats(ctx context.Context, m message) error {
+// recordRepeat tells that a message may be there twice.
+func (x *attempt) recordRepeat(ctx context.Context, m outgoing) error {
 	const why = "an attempt to send it broke off, and nobody knows whether it arrived"
-	x.link.Log().Warn("a message is sent again, and may be there twice", "run", x.of.Run.ID, "message", m.n)
-	return x.note(ctx, KindRepeated, DeliveryNote{Effect: m.name(), Reason: why})
+	x.host.Log().Warn("a message is sent again, and may be there twice", "run", x.delivery.Run.ID, "message", m.n)
+	return x.appendNote(ctx, KindRepeated, DeliveryNote{Effect: m.name(), Reason: why})
 }

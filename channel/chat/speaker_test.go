@@ -29,7 +29,7 @@ func TestASpeakerStandsOutsideTheWords(t *testing.T) {
 		{"tg:1", "Eve", nil, nil},
 	} {
 		var got []string
-		for _, p := range spoken(tc.sender, tc.name, tc.parts) {
+		for _, p := range withSpeaker(tc.sender, tc.name, tc.parts) {
 			if p.Type == "file" {
 				p.Text = "file"
 			}
@@ -65,11 +65,11 @@ func TestNobodyCanSpeakAsAnother(t *testing.T) {
 				parts = append(parts, mailroom.Text("File "+oneLine(hostile())+":\n"+hostile())...)
 			}
 			want = append(want, sender)
-			lines = append(lines, mailroom.JoinText(spoken(sender, hostile(), parts)))
+			lines = append(lines, mailroom.JoinText(withSpeaker(sender, hostile(), parts)))
 		}
 		text := strings.Join(lines, "\n")
 		var got []string
-		for line := range strings.SplitSeq(lineEnds(text), "\n") {
+		for line := range strings.SplitSeq(normalizeLineEnds(text), "\n") {
 			if m := header.FindStringSubmatch(line); m != nil {
 				got = append(got, m[1])
 			} else if !strings.HasPrefix(line, "> ") {

@@ -35,20 +35,20 @@ func (w writer) text(text string) string {
 	for i := 0; i < len(lines); {
 		html, used := w.block(lines[i:])
 		if i > 0 {
-			out.WriteString(w.between(before, html))
+			out.WriteString(w.separator(before, html))
 		}
 		out.WriteString(html)
 		before, i = html, i+used
 	}
 	html := out.String()
-	if strings.TrimSpace(shown(html)) == "" {
+	if strings.TrimSpace(stripTags(html)) == "" {
 		return ""
 	}
 	return html
 }
 
-// between ends the line of what is before.
-func (w writer) between(before, after string) string {
+// separator ends the line of what is before.
+func (w writer) separator(before, after string) string {
 	switch {
 	case w.Lines:
 		return "\n"
@@ -86,21 +86,21 @@ func (w writer) block(lines []string) (html string, used int) {
 	if quoteLine.MatchString(line) {
 		var said []string
 		for used < len(lines) && quoteLine.MatchString(lines[used]) {
-			said = append(said, w.inline(quoteLine.FindStringSubmatch(lines[used])[1], within{}))
+			said = append(said, w.inline(quoteLine.FindStringSubmatch(lines[used])[1], styles{}))
 			used++
 		}
-		return "<blockquote>" + w.joined(said) + "</blockquote>", used
+		return "<blockquote>" + w.joinLines(said) + "</blockquote>", used
 	}
 	if m := headLine.FindStringSubmatch(line); m != nil && m[1] != "" {
-		return "<b>" + w.inline(m[1], within{bold: true}) + "</b>", 1
+		return "<b>" + w.inline(m[1], styles{bold: true}) + "</b>", 1
 	}
 	if ruleLine.MatchString(line) {
 		return "———", 1
 	}
 	if m := itemLine.FindStringSubmatch(line); m != nil {
-		return w.indent(m[1]) + "• " + w.inline(m[2], within{}), 1
+		return w.indent(m[1]) + "• " + w.inline(m[2], styles{}), 1
 	}
-	return w.inline(line, within{}), 1
+	return w.inline(line, styles{}), 1
 }
 
 // indent is the space before an item.
@@ -111,8 +111,8 @@ func (w writer) indent(space string) string {
 	return strings.Repeat("&nbsp;", 2*len(space))
 }
 
-// joined are lines within a block.
-func (w writer) joined(lines []string) string {
+// joinLines are lines within a block.
+func (w writer) joinLines(lines []string) string {
 	if w.Lines {
 		return strings.Join(lines, "\n")
 	}
@@ -139,11 +139,11 @@ func renderFence(lines []string, fence, info string) (html string, used int) {
 	return "<pre>" + escape(strings.Join(code, "\n")) + "</pre>", used
 }
 
-// within is what a text already is: the platform does not take it twice.
-type within struct{ bold, italic, strike, link bool }
+// styles is what a text already is: the platform does not take it twice.
+type styles struct{ bold, italic, strike, link bool }
 
 // inline renders what is within one line.
-func (w writer) inline(s string, in within) string {
+func (w writer) inline(s string, in styles) string {
 	var out strings.Builder
 	for i := 0; i < len(s); {
 		html, used := w.mark(s, i, in)
@@ -158,16 +158,16 @@ func (w writer) inline(s string, in within) string {
 }
 
 // mark renders what begins at i if it is marked; used is 0 if it is not.
-func (w writer) mark(s string, i int, in within) (html string, used int) {
+func (w writer) mark(s string, i int, in styles) (html string, used int) {
 	switch c := s[i]; c {
 	case '\\':
 		if i+1 < len(s) && s[i+1] < utf8.RuneSelf && (unicode.IsPunct(rune(s[i+1])) || unicode.IsSymbol(rune(s[i+1]))) {
 			return escape(s[i+1 : i+2]), 2
 		}
 	case '`':
-		n := run(s, i)
+		n := runLength(s, i)
 		if end := closingRun(s, i+n, n, '`'); end > 0 {
-			return "<code>" + escape(unpadded(s[i+n:end])) + "</code>", end + n - i
+			return "<code>" + escape(trimCode(s[i+n:end])) + "</code>", end + n - i
 		}
 		return s[i : i+n], n
 	case '!':
@@ -185,10 +185,10 @@ func (w writer) mark(s string, i int, in within) (html string, used int) {
 }
 
 // emphasis renders bold, italic and struck text.
-func (w writer) emphasis(s string, i int, in within) (html string, used int) {
-	c, n := s[i], run(s, i)
+func (w writer) emphasis(s string, i int, in styles) (html string, used int) {
+	c, n := s[i], runLength(s, i)
 	before, _ := utf8.DecodeLastRuneInString(s[:i])
-	if c == '_' && i > 0 && wordly(before) || i+n < len(s) && s[i+n] == ' ' {
+	if c == '_' && i > 0 && isWordRune(before) || i+n < len(s) && s[i+n] == ' ' {
 		return s[i : i+n], n // part of a name, or on its own
 	}
 	name, wide, already := "", 2, false
@@ -202,7 +202,7 @@ func (w writer) emphasis(s string, i int, in within) (html string, used int) {
 	default:
 		return "", 0
 	}
-	end := closing(s, i+wide, wide, c)
+	end := findClosing(s, i+wide, wide, c)
 	if end < 0 {
 		return s[i : i+n], n
 	}
@@ -213,25 +213,25 @@ func (w writer) emphasis(s string, i int, in within) (html string, used int) {
 	return "<" + name + ">" + html + "</" + name + ">", used
 }
 
-// closing finds the end of what a mark of some width begins; -1 if there is none.
-func closing(s string, from, wide int, c byte) int {
+// findClosing finds the end of what a mark of some width begins; -1 if there is none.
+func findClosing(s string, from, wide int, c byte) int {
 	for i := from; i < len(s); {
 		switch s[i] {
 		case '\\':
 			i += 2
 			continue
 		case '`':
-			n := run(s, i)
+			n := runLength(s, i)
 			if end := closingRun(s, i+n, n, '`'); end > 0 {
 				i = end
 			}
 			i += n
 			continue
 		case c:
-			n := run(s, i)
+			n := runLength(s, i)
 			after, _ := utf8.DecodeRuneInString(s[i+n:])
 			fits := n == wide || n > 2 && n > wide
-			if fits && i+n-wide > from && s[i-1] != ' ' && (c != '_' || i+n == len(s) || !wordly(after)) {
+			if fits && i+n-wide > from && s[i-1] != ' ' && (c != '_' || i+n == len(s) || !isWordRune(after)) {
 				return i + n - wide
 			}
 			i += n
@@ -243,12 +243,12 @@ func closing(s string, from, wide int, c byte) int {
 }
 
 // link renders [words](address).
-func (w writer) link(s string, i int, in within) (html string, used int) {
-	end := balanced(s, i, '[', ']')
+func (w writer) link(s string, i int, in styles) (html string, used int) {
+	end := findBalanced(s, i, '[', ']')
 	if in.link || end < 0 || end+1 >= len(s) || s[end+1] != '(' {
 		return "", 0
 	}
-	last := balanced(s, end+1, '(', ')')
+	last := findBalanced(s, end+1, '(', ')')
 	if last < 0 {
 		return "", 0
 	}
@@ -267,8 +267,8 @@ func (w writer) links(address string) bool {
 	})
 }
 
-// balanced finds the sign that closes the one at i.
-func balanced(s string, i int, open, shut byte) int {
+// findBalanced finds the sign that closes the one at i.
+func findBalanced(s string, i int, open, shut byte) int {
 	depth := 0
 	for ; i < len(s); i++ {
 		switch s[i] {
@@ -285,8 +285,8 @@ func balanced(s string, i int, open, shut byte) int {
 	return -1
 }
 
-// run is how many of the same sign are at i.
-func run(s string, i int) (n int) {
+// runLength is how many of the same sign are at i.
+func runLength(s string, i int) (n int) {
 	for i+n < len(s) && s[i+n] == s[i] {
 		n++
 	}
@@ -297,7 +297,7 @@ func run(s string, i int) (n int) {
 func closingRun(s string, from, n int, c byte) int {
 	for i := from; i < len(s); i++ {
 		if s[i] == c {
-			m := run(s, i)
+			m := runLength(s, i)
 			if m == n {
 				return i
 			}
@@ -307,15 +307,15 @@ func closingRun(s string, from, n int, c byte) int {
 	return -1
 }
 
-// unpadded takes away the space that code in backticks needs if it has some itself.
-func unpadded(code string) string {
+// trimCode takes away the space that code in backticks needs if it has some itself.
+func trimCode(code string) string {
 	if len(code) > 2 && code[0] == ' ' && code[len(code)-1] == ' ' {
 		return code[1 : len(code)-1]
 	}
 	return code
 }
 
-func wordly(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }
+func isWordRune(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }
 
 func escape(s string) string {
 	if !strings.ContainsAny(s, `&<>"`) {
@@ -324,5 +324,5 @@ func escape(s string) string {
 	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;").Replace(s)
 }
 
-// shown is what somebody reads of HTML that was written here, still escaped.
-func shown(html string) string { return tag.ReplaceAllString(html, "") }
+// stripTags is what somebody reads of HTML that was written here, still escaped.
+func stripTags(html string) string { return tag.ReplaceAllString(html, "") }

@@ -31,16 +31,16 @@ type Platform struct {
 	t *testing.T
 
 	// Owned by mu.
-	mu     sync.Mutex
-	events []chat.Event
-	taken  int // events that the platform was told to be received
-	sent   []*Sent
-	taps   []ButtonAck
-	typed  int
-	hooks  map[CallKind]func(ctx context.Context, c CallArgs) error
-	files  map[string]func(ctx context.Context) (io.ReadCloser, error) // by URI
-	dials  int
-	news   chan struct{} // closed and made anew on every change
+	mu       sync.Mutex
+	events   []chat.Event
+	received int // events that the platform was told to be received
+	sent     []*Sent
+	acks     []ButtonAck
+	typed    int
+	hooks    map[CallKind]func(ctx context.Context, c CallArgs) error
+	files    map[string]func(ctx context.Context) (io.ReadCloser, error) // by URI
+	dials    int
+	changed  chan struct{} // closed and made anew on every change
 }
 
 // Sent is a message that the platform has.
@@ -86,7 +86,7 @@ type CallArgs struct {
 // New makes a platform on which messages can be edited and have buttons, and which
 // tells what was sent under a key.
 func New(t *testing.T) *Platform {
-	return &Platform{t: t, hooks: map[CallKind]func(context.Context, CallArgs) error{}, files: map[string]func(context.Context) (io.ReadCloser, error){}, news: make(chan struct{}), Capabilities: chat.Capabilities{
+	return &Platform{t: t, hooks: map[CallKind]func(context.Context, CallArgs) error{}, files: map[string]func(context.Context) (io.ReadCloser, error){}, changed: make(chan struct{}), Capabilities: chat.Capabilities{
 		Platform: "test", BotID: BotID, BotName: BotName, MaxUnits: 200, Units: utf8.RuneCountInString, Edits: true, Buttons: true, Typing: true,
 		ResendBehavior: "found in the history",
 	}}
@@ -106,11 +106,11 @@ func (p *Platform) File(name string, open func(ctx context.Context) (io.ReadClos
 	p.mu.Lock()
 	p.files[f.URI] = open
 	p.mu.Unlock()
-	p.opens(&f)
+	p.setOpen(&f)
 	return f
 }
 
-func (p *Platform) opens(f *chat.File) {
+func (p *Platform) setOpen(f *chat.File) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	f.Open = p.files[f.URI]
@@ -121,7 +121,7 @@ func (p *Platform) Dial(ctx context.Context, l *channel.Host) (chat.Platform, ch
 	p.mu.Lock()
 	p.dials++
 	p.mu.Unlock()
-	c := &connection{platform: p, link: l, over: make(chan struct{})}
+	c := &connection{platform: p, host: l, closed: make(chan struct{})}
 	return c, p.Capabilities, p.call(ctx, CallDial, CallArgs{Do: func() {}})
 }
 
@@ -137,10 +137,10 @@ func (p *Platform) call(ctx context.Context, kind CallKind, c CallArgs) error {
 	return ctx.Err()
 }
 
-// changed wakes who waits; within mu.
-func (p *Platform) changed() {
-	close(p.news)
-	p.news = make(chan struct{})
+// notify wakes who waits; within mu.
+func (p *Platform) notify() {
+	close(p.changed)
+	p.changed = make(chan struct{})
 }
 
 // AddEvent adds an event to the history. Its Position is set; a blank Key is too.
@@ -152,7 +152,7 @@ func (p *Platform) AddEvent(e chat.Event) chat.Event {
 		e.Key = "e" + e.Position
 	}
 	p.events = append(p.events, e)
-	p.changed()
+	p.notify()
 	return e
 }
 
@@ -215,14 +215,14 @@ func (p *Platform) HasKey(key string) bool {
 func (p *Platform) ButtonAcks() []ButtonAck {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return slices.Clone(p.taps)
+	return slices.Clone(p.acks)
 }
 
 // ReceivedCount is how many events the platform was told to be received.
 func (p *Platform) ReceivedCount() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.taken
+	return p.received
 }
 
 // DialCount is how many connections were asked for.
@@ -249,7 +249,7 @@ func (p *Platform) Redeliver(from int) {
 		e.Position = strconv.Itoa(len(p.events) + 1)
 		p.events = append(p.events, e)
 	}
-	p.changed()
+	p.notify()
 }
 
 // Await waits until ok, which is asked after every change of the platform.
@@ -258,7 +258,7 @@ func (p *Platform) Await(what string, ok func() bool) {
 	deadline := time.After(20 * time.Second)
 	for {
 		p.mu.Lock()
-		news := p.news
+		news := p.changed
 		p.mu.Unlock()
 		if ok() {
 			return
@@ -281,7 +281,7 @@ func (p *Platform) AwaitReceived() {
 func (p *Platform) AllReceived() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.taken >= len(p.events)
+	return p.received >= len(p.events)
 }
 
 // AwaitSent waits for n messages, and returns all there are.
@@ -294,8 +294,8 @@ func (p *Platform) AwaitSent(n int) []Sent {
 // connection implements [chat.Platform].
 type connection struct {
 	platform *Platform
-	link     *channel.Host
-	over     chan struct{}
+	host     *channel.Host
+	closed   chan struct{}
 	once     sync.Once
 }
 
@@ -309,13 +309,13 @@ func (c *connection) Receive(ctx context.Context, position string, take chat.Eve
 		at = n
 	}
 	p.mu.Lock()
-	p.taken = max(p.taken, at) // who goes on after it has it
-	p.changed()
+	p.received = max(p.received, at) // who goes on after it has it
+	p.notify()
 	p.mu.Unlock()
 	for {
-		c.link.Received()
+		c.host.Received()
 		p.mu.Lock()
-		news, rest := p.news, slices.Clone(p.events[min(at, len(p.events)):])
+		news, rest := p.changed, slices.Clone(p.events[min(at, len(p.events)):])
 		p.mu.Unlock()
 		for _, e := range rest {
 			if err := p.call(ctx, CallReceive, CallArgs{Event: e, Room: e.Room, Do: func() {}}); err != nil {
@@ -326,8 +326,8 @@ func (c *connection) Receive(ctx context.Context, position string, take chat.Eve
 			}
 			at++
 			p.mu.Lock()
-			p.taken = max(p.taken, at)
-			p.changed()
+			p.received = max(p.received, at)
+			p.notify()
 			p.mu.Unlock()
 		}
 		if len(rest) > 0 {
@@ -336,7 +336,7 @@ func (c *connection) Receive(ctx context.Context, position string, take chat.Eve
 		select {
 		case <-news:
 		case <-time.After(time.Second):
-		case <-c.over:
+		case <-c.closed:
 			return nil
 		case <-ctx.Done():
 			return nil
@@ -356,7 +356,7 @@ func (c *connection) Send(ctx context.Context, to chat.Room, m chat.Message, key
 		defer p.mu.Unlock()
 		id = "m" + strconv.Itoa(len(p.sent)+1)
 		p.sent = append(p.sent, &Sent{ID: id, Room: to, Key: key, Message: m, Versions: []chat.Message{m}, At: []time.Time{time.Now()}})
-		p.changed()
+		p.notify()
 	}})
 	return id, err
 }
@@ -372,7 +372,7 @@ func (c *connection) Edit(ctx context.Context, to chat.Room, id string, m chat.M
 				s.Versions, s.At = append(s.Versions, m), append(s.At, time.Now())
 			}
 		}
-		p.changed()
+		p.notify()
 	}})
 }
 
@@ -404,15 +404,15 @@ func (c *connection) AckButton(ctx context.Context, e chat.Event, words string) 
 	return p.call(ctx, CallAckButton, CallArgs{Event: e, Room: e.Room, Do: func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.taps = append(p.taps, ButtonAck{Event: e, Text: words})
-		p.changed()
+		p.acks = append(p.acks, ButtonAck{Event: e, Text: words})
+		p.notify()
 	}})
 }
 
 // SetOpen implements [chat.Platform].
-func (c *connection) SetOpen(f *chat.File) { c.platform.opens(f) }
+func (c *connection) SetOpen(f *chat.File) { c.platform.setOpen(f) }
 
 func (c *connection) Close() error {
-	c.once.Do(func() { close(c.over) })
+	c.once.Do(func() { close(c.closed) })
 	return nil
 }

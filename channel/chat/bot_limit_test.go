@@ -14,20 +14,20 @@ import (
 
 func TestALimitOfAllRoomsPutsOffWhatIsForAnyOfThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, x := newGates(), &tried{began: time.Now()}
-		try := func(chat string, r rank, err error) error {
-			return g.pass(t.Context(), Room{Chat: chat}, spaced(), r, func(context.Context) error { x.note(chat); return err })
+		g, x := newLimiter(), &callLog{began: time.Now()}
+		try := func(chat string, r priority, err error) error {
+			return g.do(t.Context(), Room{Chat: chat}, spacedCaps(), r, func(context.Context) error { x.note(chat); return err })
 		}
-		if err := try("1", editing, limited(time.Minute, ErrEverywhere)); err == nil {
+		if err := try("1", priorityEdit, rateLimited(time.Minute, ErrEverywhere)); err == nil {
 			t.Fatal("what the platform says is not told")
 		}
 		for _, chat := range []string{"1", "2"} { // 2 was never used
-			for _, r := range []rank{saying, asking} {
+			for _, r := range []priority{priorityMessage, priorityQuestion} {
 				if f := mailroom.AsFailure(try(chat, r, nil)); f.Class != mailroom.ClassUnavailable || f.RetryAfter != time.Minute {
 					t.Errorf("chat %s: got %v, want an outage of a minute", chat, f)
 				}
 			}
-			for _, r := range []rank{editing, typing, telling} {
+			for _, r := range []priority{priorityEdit, priorityTyping, priorityAck} {
 				if err := try(chat, r, nil); err == nil {
 					t.Errorf("chat %s: rank %d was tried", chat, r)
 				}
@@ -35,11 +35,11 @@ func TestALimitOfAllRoomsPutsOffWhatIsForAnyOfThem(t *testing.T) {
 		}
 		<-time.After(time.Minute)
 		for _, chat := range []string{"1", "2"} {
-			if err := try(chat, saying, nil); err != nil {
+			if err := try(chat, priorityMessage, nil); err != nil {
 				t.Errorf("chat %s, when the limit has passed: %v", chat, err)
 			}
 		}
-		x.is(t, "1 at 0s", "1 at 1m0s", "2 at 1m0s")
+		x.expect(t, "1 at 0s", "1 at 1m0s", "2 at 1m0s")
 	})
 }
 
@@ -55,8 +55,8 @@ func TestNothingReachesAPlatformThatTakesNothing(t *testing.T) {
 				rooms = map[string]limit{} // "" is all of them
 				said  int
 			)
-			g, traits := newGates(), spaced()
-			call := func(room string, r rank, rng *rand.Rand) error {
+			g, traits := newLimiter(), spacedCaps()
+			call := func(room string, r priority, rng *rand.Rand) error {
 				mu.Lock()
 				for _, key := range []string{room, ""} { // what comes as the answer does could not know
 					if l := rooms[key]; time.Now().After(l.since) && time.Now().Before(l.until) {
@@ -79,12 +79,12 @@ func TestNothingReachesAPlatformThatTakesNothing(t *testing.T) {
 				case bad == 0:
 					met++
 					longer("")
-					return limited(after, ErrEverywhere)
+					return rateLimited(after, ErrEverywhere)
 				case bad == 1:
 					longer(room)
-					return limited(after)
+					return rateLimited(after)
 				}
-				if r == saying {
+				if r == priorityMessage {
 					said++
 				}
 				return nil
@@ -94,8 +94,8 @@ func TestNothingReachesAPlatformThatTakesNothing(t *testing.T) {
 				all.Go(func() {
 					rng, room := rand.New(rand.NewPCG(seed, who)), fmt.Sprint(who%3)
 					for range 40 {
-						r := rank(rng.IntN(int(telling) + 1))
-						err := g.pass(t.Context(), Room{Chat: room}, traits, r, func(context.Context) error { return call(room, r, rng) })
+						r := priority(rng.IntN(int(priorityAck) + 1))
+						err := g.do(t.Context(), Room{Chat: room}, traits, r, func(context.Context) error { return call(room, r, rng) })
 						<-time.After(max(mailroom.AsFailure(err).RetryAfter, time.Duration(rng.IntN(3000))*time.Millisecond))
 					}
 				})

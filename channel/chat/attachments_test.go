@@ -14,10 +14,10 @@ import (
 	"mailroom"
 )
 
-// shelf keeps files in memory, by name.
-type shelf map[string]string
+// memoryFiles keeps files in memory, by name.
+type memoryFiles map[string]string
 
-func (s shelf) Save(_ context.Context, name string, r io.Reader) (string, error) {
+func (s memoryFiles) Save(_ context.Context, name string, r io.Reader) (string, error) {
 	raw, err := io.ReadAll(r)
 	if err == nil {
 		s[name] = string(raw)
@@ -25,30 +25,30 @@ func (s shelf) Save(_ context.Context, name string, r io.Reader) (string, error)
 	return "kept:" + name, err
 }
 
-func holds(s string) func(context.Context) (io.ReadCloser, error) {
+func contentOf(s string) func(context.Context) (io.ReadCloser, error) {
 	return func(context.Context) (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(s)), nil }
 }
 
 func TestFilesAreHandedOnAsFarAsTheyCanBe(t *testing.T) {
 	fails := func(context.Context) (io.ReadCloser, error) { return nil, errors.New("no") }
-	picture := File{Name: "a.png", MimeType: "image/png", Size: 2, URI: "x:1", Open: holds("hi")}
-	long := strings.Repeat("x", mostText+1)
+	picture := File{Name: "a.png", MimeType: "image/png", Size: 2, URI: "x:1", Open: contentOf("hi")}
+	long := strings.Repeat("x", maxTextFile+1)
 	note := func(s string) mailroom.Part { return mailroom.Text(s)[0] }
 	for name, tc := range map[string]struct {
 		file     File
 		want     mailroom.Part // where files of up to 100 KiB are kept
 		unlessIt mailroom.Part // where nothing is kept; blank: the same
 	}{
-		"text":                    {File{Name: "a.md", Size: 2, Open: holds("hi")}, note("File a.md:\nhi"), mailroom.Part{}},
-		"text of unknown size":    {File{Name: "a", MimeType: "text/plain; charset=utf-8", Size: -1, Open: holds("hi")}, note("File a:\nhi"), mailroom.Part{}},
+		"text":                    {File{Name: "a.md", Size: 2, Open: contentOf("hi")}, note("File a.md:\nhi"), mailroom.Part{}},
+		"text of unknown size":    {File{Name: "a", MimeType: "text/plain; charset=utf-8", Size: -1, Open: contentOf("hi")}, note("File a:\nhi"), mailroom.Part{}},
 		"a picture":               {picture, mailroom.Part{Type: "file", URI: "kept:a.png", MimeType: "image/png", Name: "a.png"}, mailroom.Part{Type: "file", URI: "x:1", MimeType: "image/png", Name: "a.png"}},
 		"a picture nowhere":       {File{MimeType: "image/png", Size: 2}, note("(a file unnamed was sent, which is not here: the platform does not hand it out)"), note("(a file unnamed was sent, which is not here: it is no text)")},
-		"a long text":             {File{Name: "a.md", Size: int64(len(long)), URI: "x:1", Open: holds(long)}, mailroom.Part{Type: "file", URI: "kept:a.md", Name: "a.md"}, mailroom.Part{Type: "file", URI: "x:1", Name: "a.md"}},
-		"a text longer than said": {File{Name: "a.md", Size: 1, Open: holds(long)}, mailroom.Part{Type: "file", URI: "kept:a.md", Name: "a.md"}, note("(a file a.md was sent, which is not here: it has more than 65536 bytes)")},
-		"text that is none":       {File{Name: "a.md", Size: 1, Open: holds("\xff")}, mailroom.Part{Type: "file", URI: "kept:a.md", Name: "a.md"}, note("(a file a.md was sent, which is not here: it is no text)")},
-		"too large":               {File{Name: "a.zip", Size: 101 << 10, URI: "x:1", Open: holds("hi")}, mailroom.Part{Type: "file", URI: "x:1", Name: "a.zip"}, mailroom.Part{}},
-		"too large, and nowhere":  {File{Name: "a.zip", Size: 101 << 10, Open: holds("hi")}, note("(a file a.zip was sent, which is not here: it has 103424 bytes, and up to 102400 are kept)"), note("(a file a.zip was sent, which is not here: it is no text)")},
-		"larger than it says":     {File{Name: "a.zip", Size: 1, Open: holds(strings.Repeat("x", 101<<10))}, note("(a file a.zip was sent, which is not here: it has more than 102400 bytes)"), note("(a file a.zip was sent, which is not here: it is no text)")},
+		"a long text":             {File{Name: "a.md", Size: int64(len(long)), URI: "x:1", Open: contentOf(long)}, mailroom.Part{Type: "file", URI: "kept:a.md", Name: "a.md"}, mailroom.Part{Type: "file", URI: "x:1", Name: "a.md"}},
+		"a text longer than said": {File{Name: "a.md", Size: 1, Open: contentOf(long)}, mailroom.Part{Type: "file", URI: "kept:a.md", Name: "a.md"}, note("(a file a.md was sent, which is not here: it has more than 65536 bytes)")},
+		"text that is none":       {File{Name: "a.md", Size: 1, Open: contentOf("\xff")}, mailroom.Part{Type: "file", URI: "kept:a.md", Name: "a.md"}, note("(a file a.md was sent, which is not here: it is no text)")},
+		"too large":               {File{Name: "a.zip", Size: 101 << 10, URI: "x:1", Open: contentOf("hi")}, mailroom.Part{Type: "file", URI: "x:1", Name: "a.zip"}, mailroom.Part{}},
+		"too large, and nowhere":  {File{Name: "a.zip", Size: 101 << 10, Open: contentOf("hi")}, note("(a file a.zip was sent, which is not here: it has 103424 bytes, and up to 102400 are kept)"), note("(a file a.zip was sent, which is not here: it is no text)")},
+		"larger than it says":     {File{Name: "a.zip", Size: 1, Open: contentOf(strings.Repeat("x", 101<<10))}, note("(a file a.zip was sent, which is not here: it has more than 102400 bytes)"), note("(a file a.zip was sent, which is not here: it is no text)")},
 		"what cannot be fetched":  {File{Name: "a\n.md", Size: 1, Open: fails}, note("(a file a .md was sent, which is not here: it could not be fetched)"), mailroom.Part{}},
 		"what is not handed out":  {File{Name: "a.md", Size: 1}, note("(a file a.md was sent, which is not here: the platform does not hand it out)"), mailroom.Part{}},
 		"an address with a break": {File{Name: "a.zip", Size: 1, URI: "x:\x00\xff"}, mailroom.Part{Type: "file", URI: "x:\ufffd", Name: "a.zip"}, mailroom.Part{}},
@@ -59,15 +59,15 @@ func TestFilesAreHandedOnAsFarAsTheyCanBe(t *testing.T) {
 		for _, at := range []struct {
 			attachments
 			want mailroom.Part
-		}{{attachments{shelf{}, 100 << 10}, tc.want}, {attachments{}, tc.unlessIt}} {
+		}{{attachments{memoryFiles{}, 100 << 10}, tc.want}, {attachments{}, tc.unlessIt}} {
 			got := at.parts(t.Context(), "words", []File{tc.file})
 			if diff := cmp.Diff([]mailroom.Part{note("words"), at.want}, got); diff != "" {
-				t.Errorf("%s, kept %v (-want +got):\n%s", name, at.keep != nil, diff)
+				t.Errorf("%s, kept %v (-want +got):\n%s", name, at.store != nil, diff)
 			}
 		}
 	}
-	many := attachments{}.parts(t.Context(), " ", make([]File, mostFiles+2))
-	if len(many) != mostFiles+1 || many[mostFiles].Text != "(2 more files are left out)" {
+	many := attachments{}.parts(t.Context(), " ", make([]File, maxFiles+2))
+	if len(many) != maxFiles+1 || many[maxFiles].Text != "(2 more files are left out)" {
 		t.Errorf("of many files: %+v", many)
 	}
 }
@@ -81,8 +81,8 @@ func TestFilesThatHangHoldNobodyUpForLong(t *testing.T) {
 			context.AfterFunc(ctx, func() { w.CloseWithError(ctx.Err()) })
 			return r, nil
 		}
-		kept := shelf{}
-		files := []File{{Name: "a.png", URI: "x:1", Open: holds("whole")}, {Name: "b.png", URI: "x:2", Open: hangs}, {Name: "c.md", URI: "x:3", Open: hangs}}
+		kept := memoryFiles{}
+		files := []File{{Name: "a.png", URI: "x:1", Open: contentOf("whole")}, {Name: "b.png", URI: "x:2", Open: hangs}, {Name: "c.md", URI: "x:3", Open: hangs}}
 		got := attachments{kept, 0}.parts(t.Context(), "words", files)
 		var where []string
 		for _, p := range got {
@@ -96,8 +96,8 @@ func TestFilesThatHangHoldNobodyUpForLong(t *testing.T) {
 
 func TestAFileOfTheMostBytesIsKept(t *testing.T) {
 	for size, want := range map[int]string{10: "kept:a", 11: "x:1"} {
-		f := File{Name: "a", Size: -1, URI: "x:1", Open: holds(string(bytes.Repeat([]byte("x"), size)))}
-		if got := (attachments{shelf{}, 10}).parts(t.Context(), "", []File{f}); got[0].URI != want {
+		f := File{Name: "a", Size: -1, URI: "x:1", Open: contentOf(string(bytes.Repeat([]byte("x"), size)))}
+		if got := (attachments{memoryFiles{}, 10}).parts(t.Context(), "", []File{f}); got[0].URI != want {
 			t.Errorf("a file of %d bytes is at %s", size, got[0].URI)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 )
 
 func TestWhatIsSaidIsAnsweredInItsPlace(t *testing.T) {
-	w := newWorld(t).start()
+	w := newFixture(t).start()
 	w.platform.SendPrivate(friend, "hello")
 	sent := w.platform.AwaitSent(1)
 	wantEqual(t, "said", texts(sent), []string{"hello!"})
@@ -17,7 +17,7 @@ func TestWhatIsSaidIsAnsweredInItsPlace(t *testing.T) {
 }
 
 func TestASecondTimeChangesNothing(t *testing.T) {
-	w := newWorld(t).start()
+	w := newFixture(t).start()
 	w.platform.SendPrivate(friend, "hello")
 	w.awaitText("hello!")
 	w.platform.SendPrivate(friend, "/new")
@@ -30,13 +30,13 @@ func TestASecondTimeChangesNothing(t *testing.T) {
 	n := len(w.platform.Sent())
 	w.platform.Redeliver(0)
 	w.awaitSettled()
-	wantEqual(t, "what the agent was told", w.heard(2), []string{"hello", "again"})
+	wantEqual(t, "what the agent was told", w.awaitHeard(2), []string{"hello", "again"})
 	wantEqual(t, "messages", len(w.platform.Sent()), n)
 	wantEqual(t, "threads", w.threads(), before)
 }
 
 func TestInAGroupOnlyWhatIsToTheBotIsRead(t *testing.T) {
-	w := newWorld(t).start()
+	w := newFixture(t).start()
 	group := func(text string, addressed bool) {
 		w.platform.AddEvent(chat.Event{Kind: chat.EventMessage, Room: chattest.GroupRoom(room), User: chat.User{ID: "x", Name: "X"}, Text: text, Addressed: addressed})
 	}
@@ -49,6 +49,6 @@ func TestInAGroupOnlyWhatIsToTheBotIsRead(t *testing.T) {
 	group("/status@otherbot", true)
 	group("/status@mailbot", false)
 	w.awaitSettled()
-	wantEqual(t, "told", w.heard(3), []string{"From tg:x (calls themselves \"X\"):\n> one", "From tg:x (calls themselves \"X\"):\n> two", "From tg:x (calls themselves \"X\"):\n> three"})
+	wantEqual(t, "told", w.awaitHeard(3), []string{"From tg:x (calls themselves \"X\"):\n> one", "From tg:x (calls themselves \"X\"):\n> two", "From tg:x (calls themselves \"X\"):\n> three"})
 	wantEqual(t, "sent", len(w.platform.Sent()), 4)
 }

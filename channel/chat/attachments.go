@@ -27,11 +27,11 @@ const (
 	// waits no longer than that.
 	filesTimeout = 3 * time.Minute
 	stallTimeout = 20 * time.Second
-	// mostFiles of one message are handed on.
-	mostFiles = 10
-	// mostText is how much of a text file is handed on as text, in bytes: all the
+	// maxFiles of one message are handed on.
+	maxFiles = 10
+	// maxTextFile is how much of a text file is handed on as text, in bytes: all the
 	// files of a message have to fit into it together with its words.
-	mostText = 64 << 10
+	maxTextFile = 64 << 10
 	// DefaultMaxFileSize is the largest file that is kept, in bytes.
 	DefaultMaxFileSize = 20 << 20
 )
@@ -39,8 +39,8 @@ const (
 // attachments makes parts of files: a small text file is handed on as text, another
 // one is kept, and of what cannot be kept its name and where it is.
 type attachments struct {
-	keep FileStore // nil: nothing is kept
-	most int64     // bytes of a file that is kept; 0: DefaultMaxFile
+	store   FileStore // nil: nothing is kept
+	maxSize int64     // bytes of a file that is kept; 0: DefaultMaxFile
 }
 
 // parts are what an agent gets of a message.
@@ -52,7 +52,7 @@ func (a attachments) parts(ctx context.Context, text string, files []File) []mai
 	ctx, cancel := context.WithTimeout(ctx, filesTimeout)
 	defer cancel()
 	for i, f := range files {
-		if i == mostFiles {
+		if i == maxFiles {
 			return append(all, mailroom.Text(fmt.Sprintf("(%d more files are left out)", len(files)-i))...)
 		}
 		all = append(all, a.part(ctx, f))
@@ -70,35 +70,35 @@ func (a attachments) part(ctx context.Context, f File) mailroom.Part {
 	if why == "" {
 		return mailroom.Text("File " + name + ":\n" + content)[0]
 	}
-	uri := clean(f.URI)
-	if a.keep != nil {
+	uri := sanitize(f.URI)
+	if a.store != nil {
 		var kept string
-		if kept, why = a.kept(ctx, name, f); why == "" {
+		if kept, why = a.save(ctx, name, f); why == "" {
 			uri = kept
 		}
 	}
 	if uri == "" {
 		return mailroom.Text(fmt.Sprintf("(a file %s was sent, which is not here: %s)", name, why))[0]
 	}
-	return mailroom.Part{Type: "file", URI: uri, MimeType: clean(f.MimeType), Name: name}
+	return mailroom.Part{Type: "file", URI: uri, MimeType: sanitize(f.MimeType), Name: name}
 }
 
-// kept keeps a file, or says why not.
-func (a attachments) kept(ctx context.Context, name string, f File) (uri, why string) {
-	most := a.most
+// save keeps a file, or says why not.
+func (a attachments) save(ctx context.Context, name string, f File) (uri, why string) {
+	most := a.maxSize
 	if most == 0 {
 		most = DefaultMaxFileSize
 	}
 	if f.Size > most {
 		return "", fmt.Sprintf("it has %d bytes, and up to %d are kept", f.Size, most)
 	}
-	content, why := open(ctx, f)
+	content, why := openFile(ctx, f)
 	if why != "" {
 		return "", why
 	}
 	defer func() { _ = content.Close() }() // it was only read
-	b := &bounded{r: content, left: most}
-	uri, err := a.keep.Save(ctx, name, b)
+	b := &limitedReader{r: content, left: most}
+	uri, err := a.store.Save(ctx, name, b)
 	switch {
 	case b.left < 0:
 		return "", fmt.Sprintf("it has more than %d bytes", most)
@@ -108,14 +108,14 @@ func (a attachments) kept(ctx context.Context, name string, f File) (uri, why st
 	return uri, ""
 }
 
-// bounded is a file of which no more is read than may be.
-type bounded struct {
+// limitedReader is a file of which no more is read than may be.
+type limitedReader struct {
 	r    io.Reader
 	left int64 // bytes; less than 0: there was more
 }
 
 // Read implements [io.Reader].
-func (b *bounded) Read(p []byte) (int, error) {
+func (b *limitedReader) Read(p []byte) (int, error) {
 	n, err := b.r.Read(p)
 	if b.left -= int64(n); b.left < 0 {
 		return 0, errors.New("it is too large")
@@ -128,28 +128,28 @@ func readText(ctx context.Context, f File) (text, why string) {
 	switch {
 	case !isText(f):
 		return "", "it is no text"
-	case f.Size > mostText:
-		return "", fmt.Sprintf("it has %d bytes, and %d are read", f.Size, mostText)
+	case f.Size > maxTextFile:
+		return "", fmt.Sprintf("it has %d bytes, and %d are read", f.Size, maxTextFile)
 	}
-	r, why := open(ctx, f)
+	r, why := openFile(ctx, f)
 	if why != "" {
 		return "", why
 	}
 	defer func() { _ = r.Close() }() // it was only read
-	raw, err := io.ReadAll(io.LimitReader(r, mostText+1))
+	raw, err := io.ReadAll(io.LimitReader(r, maxTextFile+1))
 	switch {
 	case err != nil:
 		return "", "it could not be fetched"
-	case len(raw) > mostText:
-		return "", fmt.Sprintf("it has more than %d bytes", mostText)
+	case len(raw) > maxTextFile:
+		return "", fmt.Sprintf("it has more than %d bytes", maxTextFile)
 	case !utf8.Valid(raw) || strings.ContainsRune(string(raw), 0):
 		return "", "it is no text"
 	}
 	return string(raw), ""
 }
 
-// open begins to fetch a file, or says why not.
-func open(ctx context.Context, f File) (content io.ReadCloser, why string) {
+// openFile begins to fetch a file, or says why not.
+func openFile(ctx context.Context, f File) (content io.ReadCloser, why string) {
 	if f.Open == nil {
 		return nil, "the platform does not hand it out"
 	}
@@ -164,18 +164,18 @@ func open(ctx context.Context, f File) (content io.ReadCloser, why string) {
 		}
 		return nil, "it could not be fetched"
 	}
-	return &fetched{content, idle, cancel}, ""
+	return &idleReader{content, idle, cancel}, ""
 }
 
-// fetched is the content of a file. It fails when nothing comes for stallTimeout.
-type fetched struct {
+// idleReader is the content of a file. It fails when nothing comes for stallTimeout.
+type idleReader struct {
 	io.ReadCloser
 	idle   *time.Timer
 	cancel context.CancelFunc
 }
 
 // Read implements [io.Reader].
-func (f *fetched) Read(p []byte) (int, error) {
+func (f *idleReader) Read(p []byte) (int, error) {
 	n, err := f.ReadCloser.Read(p)
 	if n > 0 {
 		f.idle.Reset(stallTimeout)
@@ -184,14 +184,14 @@ func (f *fetched) Read(p []byte) (int, error) {
 }
 
 // Close implements [io.Closer].
-func (f *fetched) Close() error {
+func (f *idleReader) Close() error {
 	defer f.cancel()
 	f.idle.Stop()
 	return f.ReadCloser.Close()
 }
 
-// clean is text as it can be kept.
-func clean(text string) string {
+// sanitize is text as it can be kept.
+func sanitize(text string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(text, "\ufffd"), "\x00", "")
 }
 

@@ -8,29 +8,29 @@ import (
 // callTimeout bounds each call of a platform that writes to a room or looks into it.
 const callTimeout = 30 * time.Second
 
-// timed is a platform whose calls for a room end in time, whatever its own timeouts are. A
+// timeoutPlatform is a platform whose calls for a room end in time, whatever its own timeouts are. A
 // call that does not end with its context is the platform's fault.
-type timed struct{ Platform }
+type timeoutPlatform struct{ Platform }
 
-func (p timed) Send(ctx context.Context, to Room, m Message, key string) (string, error) {
+func (p timeoutPlatform) Send(ctx context.Context, to Room, m Message, key string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	return p.Platform.Send(ctx, to, m, key)
 }
 
-func (p timed) Edit(ctx context.Context, to Room, id string, m Message) error {
+func (p timeoutPlatform) Edit(ctx context.Context, to Room, id string, m Message) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	return p.Platform.Edit(ctx, to, id, m)
 }
 
-func (p timed) Find(ctx context.Context, to Room, key string, m Message) (string, bool, error) {
+func (p timeoutPlatform) Find(ctx context.Context, to Room, key string, m Message) (string, bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	return p.Platform.Find(ctx, to, key, m)
 }
 
-func (p timed) Typing(ctx context.Context, to Room) error {
+func (p timeoutPlatform) Typing(ctx context.Context, to Room) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	return p.Platform.Typing(ctx, to)

@@ -17,25 +17,25 @@ import (
 	"mailroom/store/memory"
 )
 
-// office is a server with one channel, on a store that outlives its process.
-type office struct {
+// fixture is a server with one channel, on a store that outlives its process.
+type fixture struct {
 	t     *testing.T
 	p     *Platform
 	store mailroom.Store
-	log   *logs
-	net   *Proxy        // nil: there is none to be changed
+	log   *logBuffer
+	proxy *Proxy        // nil: there is none to be changed
 	hold  chan struct{} // nil: the agent answers at once; else when it is closed
 
 	// Set by start.
-	runner *channel.Runner
-	end    func() // nil: it is not started
+	runner   *channel.Runner
+	shutdown func() // nil: it is not started
 
 	// Owned by mu.
 	mu   sync.Mutex
 	live int // adapters between the call of Connect and the return of Close
 }
 
-func open(t *testing.T, p *Platform) *office {
+func newFixture(t *testing.T, p *Platform) *fixture {
 	t.Helper()
 	if p.Reconnect.CloseTimeout == 0 {
 		p.Reconnect.CloseTimeout = 3 * time.Second
@@ -43,10 +43,10 @@ func open(t *testing.T, p *Platform) *office {
 	if p.Reconnect.ParkAfter == 0 {
 		p.Reconnect.ParkAfter = -1
 	}
-	o := &office{t: t, p: p, store: memory.New(), log: &logs{}}
+	o := &fixture{t: t, p: p, store: memory.New(), log: &logBuffer{}}
 	t.Cleanup(func() {
-		if o.end != nil {
-			o.end()
+		if o.shutdown != nil {
+			o.shutdown()
 		}
 		if t.Failed() {
 			t.Log(o.log.String())
@@ -56,7 +56,7 @@ func open(t *testing.T, p *Platform) *office {
 }
 
 // start runs the server until stop.
-func (o *office) start() {
+func (o *fixture) start() {
 	o.t.Helper()
 	log := slog.New(slog.NewTextHandler(o.log, &slog.HandlerOptions{Level: slog.LevelInfo}))
 	b := bus.New()
@@ -77,7 +77,7 @@ func (o *office) start() {
 	}
 	parts.Go(func() { _ = e.Run(ctx) }) // as above
 	parts.Go(func() { o.runner.Run(ctx) })
-	o.end = func() {
+	o.shutdown = func() {
 		cancel()
 		parts.Wait()
 		cancelLedger()
@@ -86,7 +86,7 @@ func (o *office) start() {
 }
 
 // answer says what it is told.
-func (o *office) answer(ctx context.Context, s mailroom.Session) error {
+func (o *fixture) answer(ctx context.Context, s mailroom.Session) error {
 	input, err := s.Input(ctx)
 	if err != nil {
 		return err
@@ -102,10 +102,10 @@ func (o *office) answer(ctx context.Context, s mailroom.Session) error {
 }
 
 // stop ends the server, and wants that nothing of its channel is left.
-func (o *office) stop() {
+func (o *fixture) stop() {
 	o.t.Helper()
-	o.end()
-	o.end = nil
+	o.shutdown()
+	o.shutdown = nil
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.live != 0 || strings.Contains(o.log.String(), "does not end") {
@@ -117,21 +117,21 @@ func (o *office) stop() {
 }
 
 // State is what is known of the channel.
-func (o *office) State() channel.State { return o.runner.State() }
+func (o *fixture) State() channel.State { return o.runner.State() }
 
 // Resume has the channel tried now.
-func (o *office) Resume() { o.runner.Resume() }
+func (o *fixture) Resume() { o.runner.Resume() }
 
-// rest waits until nothing is to be run or delivered any more.
-func (o *office) rest() {
+// awaitSettled waits until nothing is to be run or delivered any more.
+func (o *fixture) awaitSettled() {
 	o.t.Helper()
-	o.until("everything is delivered", func() bool {
+	o.await("everything is delivered", func() bool {
 		return o.runs(mailroom.RunQuery{Statuses: []mailroom.Status{mailroom.StatusQueued, mailroom.StatusRunning, mailroom.StatusWaiting}}) == 0
 	})
 }
 
 // runs counts some of the runs that there are.
-func (o *office) runs(of mailroom.RunQuery) (n int) {
+func (o *fixture) runs(of mailroom.RunQuery) (n int) {
 	o.t.Helper()
 	err := o.store.View(o.t.Context(), func(r mailroom.Reader) (err error) {
 		rows, err := r.Runs(of)
@@ -145,17 +145,17 @@ func (o *office) runs(of mailroom.RunQuery) (n int) {
 }
 
 // connect is the platform's, and notes which adapters live.
-func (o *office) connect(ctx context.Context, l *channel.Host) (channel.Adapter, error) {
-	o.lives(1)
+func (o *fixture) connect(ctx context.Context, l *channel.Host) (channel.Adapter, error) {
+	o.countLive(1)
 	a, err := o.p.Connect(ctx, l)
 	if err != nil {
-		o.lives(-1)
+		o.countLive(-1)
 		return nil, err
 	}
-	return noted{a, o}, nil
+	return countedAdapter{a, o}, nil
 }
 
-func (o *office) lives(more int) {
+func (o *fixture) countLive(more int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.live += more; o.live > 1 {
@@ -163,30 +163,30 @@ func (o *office) lives(more int) {
 	}
 }
 
-// noted is an adapter whose end is noted.
-type noted struct {
+// countedAdapter is an adapter whose end is noted.
+type countedAdapter struct {
 	channel.Adapter
-	o *office
+	f *fixture
 }
 
-func (n noted) Close() error {
-	defer n.o.lives(-1)
+func (n countedAdapter) Close() error {
+	defer n.f.countLive(-1)
 	return n.Adapter.Close()
 }
 
-// logs keeps what is logged.
-type logs struct {
+// logBuffer keeps what is logged.
+type logBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
 }
 
-func (l *logs) Write(b []byte) (int, error) {
+func (l *logBuffer) Write(b []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.Write(b)
 }
 
-func (l *logs) String() string {
+func (l *logBuffer) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.String()

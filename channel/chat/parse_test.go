@@ -10,26 +10,26 @@ import (
 )
 
 func TestWhatIsSaidIsTakenApart(t *testing.T) {
-	for text, want := range map[string]phrase{
+	for text, want := range map[string]parsedText{
 		"hello":                 {text: "hello"},
 		"":                      {},
 		"/":                     {text: "/"},
 		"/stop":                 {text: "/stop", command: "stop"},
 		" !STOP now ":           {text: " !STOP now ", command: "stop", rest: "now"},
 		"/queue  a\nb ":         {text: "/queue  a\nb ", command: "queue", rest: "a\nb"},
-		"/stop@Bot":             {text: "/stop@Bot", command: "stop", named: true},
-		"/stop@other":           {text: "/stop@other", foreign: true},
-		"/foo@other":            {text: "/foo@other", foreign: true},
-		"/home@2x/a":            {text: "/home@2x/a", foreign: true},
-		"@bot /stop":            {text: "/stop", command: "stop", named: true},
-		"bot: hello":            {text: "hello", named: true},
-		"BOT,hello":             {text: "hello", named: true},
-		"@bot":                  {named: true},
+		"/stop@Bot":             {text: "/stop@Bot", command: "stop", namesBot: true},
+		"/stop@other":           {text: "/stop@other", forOtherBot: true},
+		"/foo@other":            {text: "/foo@other", forOtherBot: true},
+		"/home@2x/a":            {text: "/home@2x/a", forOtherBot: true},
+		"@bot /stop":            {text: "/stop", command: "stop", namesBot: true},
+		"bot: hello":            {text: "hello", namesBot: true},
+		"BOT,hello":             {text: "hello", namesBot: true},
+		"@bot":                  {namesBot: true},
 		"bot":                   {text: "bot"},
 		"bot is nice":           {text: "bot is nice"},
 		"botany: a":             {text: "botany: a"},
 		"@botany a":             {text: "@botany a"},
-		"/aprove":               {text: "/aprove", near: "approve"},
+		"/aprove":               {text: "/aprove", suggestion: "approve"},
 		"!aprove":               {text: "!aprove"},
 		"/usr/bin/env":          {text: "/usr/bin/env"},
 		"/compact":              {text: "/compact"},
@@ -37,11 +37,11 @@ func TestWhatIsSaidIsTakenApart(t *testing.T) {
 		"/approve 1234abcd why": {text: "/approve 1234abcd why", command: "approve", rest: "1234abcd why"},
 		"!important":            {text: "!important"},
 	} {
-		if diff := cmp.Diff(want, read(text, "bot"), cmp.AllowUnexported(phrase{})); diff != "" {
+		if diff := cmp.Diff(want, parseText(text, "bot"), cmp.AllowUnexported(parsedText{})); diff != "" {
 			t.Errorf("%q (-want +got):\n%s", text, diff)
 		}
 	}
-	if p := read("@ hello", ""); p.named || p.text != "@ hello" {
+	if p := parseText("@ hello", ""); p.namesBot || p.text != "@ hello" {
 		t.Errorf("for a bot without a name: %+v", p)
 	}
 }
@@ -51,53 +51,53 @@ func FuzzWhatIsSaidIsTakenApart(f *testing.F) {
 		f.Add(text, "bot")
 	}
 	f.Fuzz(func(t *testing.T, text, bot string) {
-		p := read(text, bot)
-		if !strings.HasSuffix(text, p.text) || p.command != "" && (p.foreign || p.near != "") || !strings.Contains(text, p.rest) {
+		p := parseText(text, bot)
+		if !strings.HasSuffix(text, p.text) || p.command != "" && (p.forOtherBot || p.suggestion != "") || !strings.Contains(text, p.rest) {
 			t.Errorf("%q for %q: %+v", text, bot, p)
 		}
 	})
 }
 
-func aTicket(run, what string) *mailroom.Ticket {
+func newTicket(run, what string) *mailroom.Ticket {
 	ask := mailroom.Ask{Name: what, Kind: mailroom.TicketApproval, Prompt: "May I?", Action: what}
 	return &mailroom.Ticket{ID: mailroom.TicketID(run, what), Run: run, Kind: mailroom.TicketApproval, Prompt: "May I?", Action: what, Digest: ask.Digest(), State: mailroom.TicketOpen}
 }
 
 func TestAButtonCarriesWhatWasShown(t *testing.T) {
-	k := aTicket("r", "rm")
+	k := newTicket("r", "rm")
 	for _, v := range []mailroom.Verdict{mailroom.VerdictApprove, mailroom.VerdictDeny} {
-		data := tapData(v, k)
+		data := buttonData(v, k)
 		if len(data) > 64 {
 			t.Errorf("%q has %d bytes", data, len(data))
 		}
-		got, ok := readTap(data)
+		got, ok := parseButtonData(data)
 		if want := (mailroom.Decision{Ticket: k.ID, Verdict: v, Digest: k.Digest[:16]}); !ok || !cmp.Equal(want, got) {
 			t.Errorf("%q is read as %+v, want %+v", data, got, want)
 		}
 	}
-	for _, data := range []string{"", "approve", "answer " + tapData(mailroom.VerdictApprove, k)[8:], tapData(mailroom.VerdictApprove, k)[:40], tapData(mailroom.VerdictApprove, k) + "0", "approve  "} {
-		if d, ok := readTap(data); ok {
+	for _, data := range []string{"", "approve", "answer " + buttonData(mailroom.VerdictApprove, k)[8:], buttonData(mailroom.VerdictApprove, k)[:40], buttonData(mailroom.VerdictApprove, k) + "0", "approve  "} {
+		if d, ok := parseButtonData(data); ok {
 			t.Errorf("%q is read as %+v", data, d)
 		}
 	}
 }
 
 func FuzzButtons(f *testing.F) {
-	f.Add(tapData(mailroom.VerdictApprove, aTicket("r", "rm")))
+	f.Add(buttonData(mailroom.VerdictApprove, newTicket("r", "rm")))
 	f.Fuzz(func(t *testing.T, data string) {
-		d, ok := readTap(data)
+		d, ok := parseButtonData(data)
 		if !ok {
 			return
 		}
 		k := &mailroom.Ticket{ID: d.Ticket, Digest: d.Digest}
-		if again, ok := readTap(tapData(d.Verdict, k)); d.Verdict != mailroom.VerdictApprove && d.Verdict != mailroom.VerdictDeny || ok && again.Verdict != d.Verdict {
+		if again, ok := parseButtonData(buttonData(d.Verdict, k)); d.Verdict != mailroom.VerdictApprove && d.Verdict != mailroom.VerdictDeny || ok && again.Verdict != d.Verdict {
 			t.Errorf("%q is read as %+v, then %+v", data, d, again)
 		}
 	})
 }
 
 func TestACommandDecidesOnlyWhatIsMeant(t *testing.T) {
-	a, b, done := aTicket("r", "a"), aTicket("r", "b"), aTicket("r", "done")
+	a, b, done := newTicket("r", "a"), newTicket("r", "b"), newTicket("r", "done")
 	done.State = mailroom.TicketDecided
 	word := func(k *mailroom.Ticket) string { return ticketWord(k) }
 	for _, tc := range []struct {
@@ -121,7 +121,7 @@ func TestACommandDecidesOnlyWhatIsMeant(t *testing.T) {
 		{"denied by word, with a reason", []*mailroom.Ticket{a, b}, mailroom.VerdictDeny, word(a) + " too risky", a, "too risky"},
 		{"denied by a word that was not shown", []*mailroom.Ticket{a}, mailroom.VerdictDeny, word(b), nil, ""},
 	} {
-		got, reason, words := choose(tc.shown, tc.v, tc.rest, Capabilities{})
+		got, reason, words := chooseTicket(tc.shown, tc.v, tc.rest, Capabilities{})
 		if got != tc.want || reason != tc.reason || (got == nil) != (words != "") {
 			t.Errorf("%s: %+v, reason %q, %q", tc.name, got, reason, words)
 		}
@@ -132,10 +132,10 @@ func TestNothingIsSaidToBeAllowedThatIsNot(t *testing.T) {
 	who := func(by string) string { return by }
 	for _, s := range []mailroom.TicketState{mailroom.TicketOpen, mailroom.TicketExpired, mailroom.TicketVoid, mailroom.TicketDecided} {
 		for _, v := range []mailroom.Verdict{"", mailroom.VerdictApprove, mailroom.VerdictDeny} {
-			k := aTicket("r", "rm")
+			k := newTicket("r", "rm")
 			k.State, k.Decision = s, v
-			if is := strings.HasPrefix(decided(k, who), "Approved"); is != (s == mailroom.TicketDecided && v == mailroom.VerdictApprove) {
-				t.Errorf("%s and %q: %s", s, v, decided(k, who))
+			if is := strings.HasPrefix(decisionText(k, who), "Approved"); is != (s == mailroom.TicketDecided && v == mailroom.VerdictApprove) {
+				t.Errorf("%s and %q: %s", s, v, decisionText(k, who))
 			}
 		}
 	}

@@ -15,9 +15,9 @@ import (
 	"mailroom"
 )
 
-// spaced is a platform that wants a second between two messages, and two between
+// spacedCaps is a platform that wants a second between two messages, and two between
 // edits.
-func spaced() Capabilities {
+func spacedCaps() Capabilities {
 	return Capabilities{RoomInterval: time.Second, EditInterval: 2 * time.Second}
 }
 
@@ -25,36 +25,36 @@ func TestWhoMayPassAGate(t *testing.T) {
 	now := time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC)
 	second := time.Second
 	for name, c := range map[string]struct {
-		happened func(g *gate)
+		happened func(g *roomLimits)
 		closed   time.Duration // of all rooms
 		want     [5]string     // of each rank
 	}{
-		"nothing has happened":      {func(*gate) {}, 0, [5]string{"now", "now", "now", "now", "now"}},
-		"something was said":        {func(g *gate) { g.passed(saying, spaced(), 0, now) }, 0, [5]string{"1s", "1s", "not", "not", "now"}},
-		"it was a second ago":       {func(g *gate) { g.passed(saying, spaced(), 0, now.Add(-second)) }, 0, [5]string{"now", "now", "not", "now", "now"}},
-		"it was two seconds ago":    {func(g *gate) { g.passed(saying, spaced(), 0, now.Add(-2*second)) }, 0, [5]string{"now", "now", "now", "now", "now"}},
-		"typing is no message":      {func(g *gate) { g.passed(typing, spaced(), 0, now) }, 0, [5]string{"now", "now", "now", "now", "now"}},
-		"an edit met a flood limit": {func(g *gate) { g.passed(editing, spaced(), time.Minute, now.Add(-second)) }, 0, [5]string{"59s", "59s", "not", "not", "not"}},
-		"typing met a flood limit":  {func(g *gate) { g.passed(typing, spaced(), time.Minute, now) }, 0, [5]string{"1m0s", "1m0s", "not", "not", "not"}},
-		"a limit of all rooms":      {func(*gate) {}, time.Minute, [5]string{"1m0s", "1m0s", "not", "not", "not"}},
-		"a delivery is there":       {func(g *gate) { g.inside++ }, 0, [5]string{"now", "now", "not", "not", "now"}},
-		"a delivery was put off":    {func(g *gate) { g.putOff(10*second, now.Add(-12*second)) }, 0, [5]string{"now", "now", "not", "not", "now"}},
-		"it never came":             {func(g *gate) { g.putOff(10*second, now.Add(-17*second)) }, 0, [5]string{"now", "now", "now", "now", "now"}},
-		"it came": {func(g *gate) {
-			g.putOff(10*second, now.Add(-12*second))
-			g.passed(saying, spaced(), 0, now.Add(-2*second))
+		"nothing has happened":      {func(*roomLimits) {}, 0, [5]string{"now", "now", "now", "now", "now"}},
+		"something was said":        {func(g *roomLimits) { g.record(priorityMessage, spacedCaps(), 0, now) }, 0, [5]string{"1s", "1s", "not", "not", "now"}},
+		"it was a second ago":       {func(g *roomLimits) { g.record(priorityMessage, spacedCaps(), 0, now.Add(-second)) }, 0, [5]string{"now", "now", "not", "now", "now"}},
+		"it was two seconds ago":    {func(g *roomLimits) { g.record(priorityMessage, spacedCaps(), 0, now.Add(-2*second)) }, 0, [5]string{"now", "now", "now", "now", "now"}},
+		"typing is no message":      {func(g *roomLimits) { g.record(priorityTyping, spacedCaps(), 0, now) }, 0, [5]string{"now", "now", "now", "now", "now"}},
+		"an edit met a flood limit": {func(g *roomLimits) { g.record(priorityEdit, spacedCaps(), time.Minute, now.Add(-second)) }, 0, [5]string{"59s", "59s", "not", "not", "not"}},
+		"typing met a flood limit":  {func(g *roomLimits) { g.record(priorityTyping, spacedCaps(), time.Minute, now) }, 0, [5]string{"1m0s", "1m0s", "not", "not", "not"}},
+		"a limit of all rooms":      {func(*roomLimits) {}, time.Minute, [5]string{"1m0s", "1m0s", "not", "not", "not"}},
+		"a delivery is there":       {func(g *roomLimits) { g.active++ }, 0, [5]string{"now", "now", "not", "not", "now"}},
+		"a delivery was put off":    {func(g *roomLimits) { g.postpone(10*second, now.Add(-12*second)) }, 0, [5]string{"now", "now", "not", "not", "now"}},
+		"it never came":             {func(g *roomLimits) { g.postpone(10*second, now.Add(-17*second)) }, 0, [5]string{"now", "now", "now", "now", "now"}},
+		"it came": {func(g *roomLimits) {
+			g.postpone(10*second, now.Add(-12*second))
+			g.record(priorityMessage, spacedCaps(), 0, now.Add(-2*second))
 		}, 0, [5]string{"now", "now", "now", "now", "now"}},
-		"a shorter limit ends no longer one": {func(g *gate) {
-			g.passed(saying, spaced(), time.Minute, now)
-			g.passed(saying, spaced(), second, now)
+		"a shorter limit ends no longer one": {func(g *roomLimits) {
+			g.record(priorityMessage, spacedCaps(), time.Minute, now)
+			g.record(priorityMessage, spacedCaps(), second, now)
 		}, 0, [5]string{"1m0s", "1m0s", "not", "not", "not"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var g gate
+			var g roomLimits
 			c.happened(&g)
 			var got [5]string
 			for r := range got {
-				wait, ok := g.wait(rank(r), now.Add(c.closed), now)
+				wait, ok := g.wait(priority(r), now.Add(c.closed), now)
 				switch {
 				case !ok:
 					got[r] = "not"
@@ -71,113 +71,113 @@ func TestWhoMayPassAGate(t *testing.T) {
 	}
 }
 
-// tried is what a test has let go to a platform, with the time since it began.
-type tried struct {
+// callLog is what a test has let go to a platform, with the time since it began.
+type callLog struct {
 	began time.Time
 	mu    sync.Mutex
 	list  []string
 }
 
-func (x *tried) note(what string) {
+func (x *callLog) note(what string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.list = append(x.list, fmt.Sprintf("%s at %s", what, time.Since(x.began).Round(time.Millisecond)))
 }
 
-func (x *tried) is(t *testing.T, want ...string) {
+func (x *callLog) expect(t *testing.T, want ...string) {
 	t.Helper()
 	if diff := cmp.Diff(want, x.list); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 }
 
-func limited(after time.Duration, more ...error) error {
+func rateLimited(after time.Duration, more ...error) error {
 	return &mailroom.Failure{Class: mailroom.ClassUnavailable, RetryAfter: after, Err: errors.Join(append(more, errors.New("too many requests"))...)}
 }
 
 func TestADeliveryWaitsAMomentAndNoLonger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, at, x := newGates(), Room{Chat: "1"}, &tried{began: time.Now()}
+		g, at, x := newLimiter(), Room{Chat: "1"}, &callLog{began: time.Now()}
 		say := func(what string, err error) error {
-			return g.pass(t.Context(), at, spaced(), saying, func(context.Context) error { x.note(what); return err })
+			return g.do(t.Context(), at, spacedCaps(), priorityMessage, func(context.Context) error { x.note(what); return err })
 		}
 		for _, what := range []string{"one", "two"} {
 			if err := say(what, nil); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if err := say("three", limited(time.Minute)); err == nil {
+		if err := say("three", rateLimited(time.Minute)); err == nil {
 			t.Fatal("what the platform says is not told")
 		}
 		f := mailroom.AsFailure(say("four", nil))
 		if f.Class != mailroom.ClassUnavailable || f.RetryAfter != time.Minute {
 			t.Errorf("got %+v, want an outage of a minute", f)
 		}
-		x.is(t, "one at 0s", "two at 1s", "three at 2s")
+		x.expect(t, "one at 0s", "two at 1s", "three at 2s")
 	})
 }
 
 func TestNothingIsTriedWhileAPlatformWantsPatience(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, x := newGates(), &tried{began: time.Now()}
-		try := func(chat string, r rank, err error) error {
-			return g.pass(t.Context(), Room{Chat: chat}, spaced(), r, func(context.Context) error { x.note(chat); return err })
+		g, x := newLimiter(), &callLog{began: time.Now()}
+		try := func(chat string, r priority, err error) error {
+			return g.do(t.Context(), Room{Chat: chat}, spacedCaps(), r, func(context.Context) error { x.note(chat); return err })
 		}
-		if err := try("1", editing, limited(time.Minute)); err == nil {
+		if err := try("1", priorityEdit, rateLimited(time.Minute)); err == nil {
 			t.Fatal("what the platform says is not told")
 		}
 		for range 100 {
-			for _, r := range []rank{saying, asking, editing, typing, telling} {
+			for _, r := range []priority{priorityMessage, priorityQuestion, priorityEdit, priorityTyping, priorityAck} {
 				if err := try("1", r, nil); err == nil && time.Since(x.began) < time.Minute {
 					t.Fatalf("rank %d was tried", r)
 				}
 			}
 			<-time.After(590 * time.Millisecond)
 		}
-		x.is(t, "1 at 0s")
+		x.expect(t, "1 at 0s")
 	})
 }
 
 func TestADeliveryGoesBeforeEditsAndAfterTheOneUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, at, x := newGates(), Room{Chat: "1"}, &tried{began: time.Now()}
-		traits := spaced()
+		g, at, x := newLimiter(), Room{Chat: "1"}, &callLog{began: time.Now()}
+		traits := spacedCaps()
 		traits.RoomInterval = 500 * time.Millisecond
-		take := func(r rank, what string, takes time.Duration) error {
-			return g.pass(t.Context(), at, traits, r, func(context.Context) error {
+		take := func(r priority, what string, takes time.Duration) error {
+			return g.do(t.Context(), at, traits, r, func(context.Context) error {
 				<-time.After(takes)
 				x.note(what)
 				return nil
 			})
 		}
 		var both sync.WaitGroup
-		both.Go(func() { _ = take(editing, "edit", 3*time.Second) }) // it can only be noted
+		both.Go(func() { _ = take(priorityEdit, "edit", 3*time.Second) }) // it can only be noted
 		synctest.Wait()
 		both.Go(func() {
-			if err := take(saying, "final", time.Second); err != nil {
+			if err := take(priorityMessage, "final", time.Second); err != nil {
 				t.Error(err)
 			}
 		})
 		synctest.Wait()
 		for range 9 {
-			if err := take(editing, "late edit", 0); err != errLater {
+			if err := take(priorityEdit, "late edit", 0); err != errNotNow {
 				t.Errorf("got %v, want that the edit is not made", err)
 			}
-			if err := take(typing, "typing", 0); err != errLater {
+			if err := take(priorityTyping, "typing", 0); err != errNotNow {
 				t.Errorf("got %v, want that typing is not shown", err)
 			}
 			<-time.After(500 * time.Millisecond)
 		}
 		both.Wait()
-		x.is(t, "edit at 3s", "final at 4.5s")
+		x.expect(t, "edit at 3s", "final at 4.5s")
 	})
 }
 
 func TestPlacesThatSayNothingAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGates()
+		g := newLimiter()
 		for i := range 10_000 {
-			if err := g.pass(t.Context(), Room{Chat: fmt.Sprint(i)}, spaced(), saying, func(context.Context) error { return nil }); err != nil {
+			if err := g.do(t.Context(), Room{Chat: fmt.Sprint(i)}, spacedCaps(), priorityMessage, func(context.Context) error { return nil }); err != nil {
 				t.Fatal(err)
 			}
 			<-time.After(100 * time.Millisecond)
@@ -199,18 +199,18 @@ func TestTheGateHoldsWhatItPromises(t *testing.T) {
 				inside               int
 				said                 int
 			)
-			g, traits := newGates(), spaced()
-			call := func(r rank, rng *rand.Rand) error {
+			g, traits := newLimiter(), spacedCaps()
+			call := func(r priority, rng *rand.Rand) error {
 				mu.Lock()
 				now := time.Now()
 				if now.Before(refused) {
 					t.Errorf("seed %d: rank %d came %s too early for the platform", seed, r, refused.Sub(now))
 				}
-				if r != typing {
+				if r != priorityTyping {
 					if inside++; inside > 1 {
 						t.Errorf("seed %d: two at a time", seed)
 					}
-					if now.Before(open) || r == editing && now.Before(edits) {
+					if now.Before(open) || r == priorityEdit && now.Before(edits) {
 						t.Errorf("seed %d: rank %d came too early", seed, r)
 					}
 				}
@@ -220,16 +220,16 @@ func TestTheGateHoldsWhatItPromises(t *testing.T) {
 				mu.Lock()
 				defer mu.Unlock()
 				now = time.Now()
-				if r != typing {
+				if r != priorityTyping {
 					inside--
 					open, edits = now.Add(traits.RoomInterval), now.Add(traits.EditInterval)
 				}
-				if r == saying {
+				if r == priorityMessage {
 					said++
 				}
-				if bad && r != typing {
+				if bad && r != priorityTyping {
 					refused = now.Add(30 * time.Second)
-					return limited(30 * time.Second)
+					return rateLimited(30 * time.Second)
 				}
 				return nil
 			}
@@ -238,8 +238,8 @@ func TestTheGateHoldsWhatItPromises(t *testing.T) {
 				all.Go(func() {
 					rng := rand.New(rand.NewPCG(seed, who))
 					for range 40 {
-						r := rank(rng.IntN(4))
-						err := g.pass(t.Context(), Room{Chat: "1"}, traits, r, func(context.Context) error { return call(r, rng) })
+						r := priority(rng.IntN(4))
+						err := g.do(t.Context(), Room{Chat: "1"}, traits, r, func(context.Context) error { return call(r, rng) })
 						<-time.After(max(mailroom.AsFailure(err).RetryAfter, time.Duration(rng.IntN(3000))*time.Millisecond))
 					}
 				})
@@ -256,21 +256,21 @@ func TestTheGateHoldsWhatItPromises(t *testing.T) {
 // once.
 func TestSlowRoomsLeavePlacesForOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, room := newGates(), func(n int) Room { return Room{Chat: fmt.Sprint(n)} }
+		g, room := newLimiter(), func(n int) Room { return Room{Chat: fmt.Sprint(n)} }
 		hang := func(context.Context) error {
-			<-time.After(slowAfter)
+			<-time.After(slowThreshold)
 			return errors.New("no answer")
 		}
-		const rooms = 3 * maxSlow
+		const rooms = 3 * maxSlowDeliveries
 		all := func() (put, failed int) {
 			var mu sync.Mutex
 			var each sync.WaitGroup
 			for n := range rooms {
 				each.Go(func() {
-					err := g.pass(t.Context(), room(n), Capabilities{}, saying, hang)
+					err := g.do(t.Context(), room(n), Capabilities{}, priorityMessage, hang)
 					mu.Lock()
 					defer mu.Unlock()
-					if errors.Is(err, errPutOff) && mailroom.AsFailure(err).RetryAfter == slowPause {
+					if errors.Is(err, errPostponed) && mailroom.AsFailure(err).RetryAfter == slowRetry {
 						put++
 					} else if err != nil {
 						failed++
@@ -283,16 +283,16 @@ func TestSlowRoomsLeavePlacesForOthers(t *testing.T) {
 		if put, failed := all(); put != 0 || failed != rooms {
 			t.Errorf("at first %d are put off and %d fail", put, failed)
 		}
-		if put, failed := all(); put != rooms-maxSlow || failed != maxSlow {
-			t.Errorf("of slow rooms %d are put off and %d fail, want %d to fail", put, failed, maxSlow)
+		if put, failed := all(); put != rooms-maxSlowDeliveries || failed != maxSlowDeliveries {
+			t.Errorf("of slow rooms %d are put off and %d fail, want %d to fail", put, failed, maxSlowDeliveries)
 		}
 		works := func(context.Context) error { return nil }
 		for range 2 { // one that has answered is slow no more
-			if err := g.pass(t.Context(), room(0), Capabilities{}, saying, works); err != nil || g.slow != 0 {
-				t.Errorf("a room that answers again: %v, with %d slow", err, g.slow)
+			if err := g.do(t.Context(), room(0), Capabilities{}, priorityMessage, works); err != nil || g.slowActive != 0 {
+				t.Errorf("a room that answers again: %v, with %d slow", err, g.slowActive)
 			}
 		}
-		if err := g.pass(t.Context(), room(rooms), Capabilities{}, saying, works); err != nil {
+		if err := g.do(t.Context(), room(rooms), Capabilities{}, priorityMessage, works); err != nil {
 			t.Errorf("another room: %v", err)
 		}
 	})
@@ -300,11 +300,11 @@ func TestSlowRoomsLeavePlacesForOthers(t *testing.T) {
 
 func TestABotKeepsAGapBetweenAllItsMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, began := newGates(), time.Now()
+		g, began := newLimiter(), time.Now()
 		var each sync.WaitGroup
 		for n := range 31 {
 			each.Go(func() {
-				err := g.pass(t.Context(), Room{Chat: fmt.Sprint(n)}, Capabilities{BotInterval: time.Second / 30}, saying, func(context.Context) error { return nil })
+				err := g.do(t.Context(), Room{Chat: fmt.Sprint(n)}, Capabilities{BotInterval: time.Second / 30}, priorityMessage, func(context.Context) error { return nil })
 				if err != nil {
 					t.Error(err)
 				}
@@ -321,10 +321,10 @@ func TestABotKeepsAGapBetweenAllItsMessages(t *testing.T) {
 // for it. What is put off comes again in its order.
 func TestAGroupTakesSoManyMessagesAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, traits := newGates(), Capabilities{RoomInterval: time.Second, GroupPerMinute: 20}
+		g, traits := newLimiter(), Capabilities{RoomInterval: time.Second, GroupPerMinute: 20}
 		sent := map[string][]time.Time{}
-		say := func(at Room, r rank) error {
-			return g.pass(t.Context(), at, traits, r, func(context.Context) error {
+		say := func(at Room, r priority) error {
+			return g.do(t.Context(), at, traits, r, func(context.Context) error {
 				sent[at.Chat] = append(sent[at.Chat], time.Now())
 				return nil
 			})
@@ -332,11 +332,11 @@ func TestAGroupTakesSoManyMessagesAMinute(t *testing.T) {
 		team, other, ann := Room{Chat: "-1", Group: true}, Room{Chat: "-2", Group: true}, Room{Chat: "1"}
 		var put []time.Duration
 		for range 50 {
-			for say(team, saying) != nil {
-				f := mailroom.AsFailure(say(team, asking))
+			for say(team, priorityMessage) != nil {
+				f := mailroom.AsFailure(say(team, priorityQuestion))
 				put = append(put, f.RetryAfter)
 				for _, at := range []Room{other, ann} {
-					if err := say(at, saying); err != nil {
+					if err := say(at, priorityMessage); err != nil {
 						t.Fatalf("%s waits for another chat: %v", at.Chat, err)
 					}
 				}
@@ -347,7 +347,7 @@ func TestAGroupTakesSoManyMessagesAMinute(t *testing.T) {
 			team = at
 		}
 		for range 30 {
-			if err := say(ann, saying); err != nil {
+			if err := say(ann, priorityMessage); err != nil {
 				t.Fatalf("a private chat has a limit: %v", err)
 			}
 		}

@@ -11,12 +11,12 @@ import (
 )
 
 func runes(text string) int { return utf8.RuneCountInString(text) }
-func octets(text string) int {
+func byteLen(text string) int {
 	return len(text)
 }
-func code16(text string) int { return len(utf16.Encode([]rune(text))) }
+func utf16Units(text string) int { return len(utf16.Encode([]rune(text))) }
 
-func texts(all []piece) (list []string) {
+func texts(all []chunk) (list []string) {
 	for _, p := range all {
 		list = append(list, p.text)
 	}
@@ -56,7 +56,7 @@ func TestATextIsCutWhereItLosesLeast(t *testing.T) {
 		"code in a line is no fence": {"```a``` one two three four", 14, []string{"```a``` one", "two three four"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(c.want, texts(pieces(c.text, Capabilities{MaxUnits: c.most, Units: runes}, 0))); diff != "" {
+			if diff := cmp.Diff(c.want, texts(splitText(c.text, Capabilities{MaxUnits: c.most, Units: runes}, 0))); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
 		})
@@ -71,18 +71,18 @@ func TestACharacterIsNotCut(t *testing.T) {
 		units func(string) int
 		want  []string
 	}{
-		"two units of UTF-16":      {"a😀b", 2, code16, []string{"a", "😀", "b"}},
-		"bytes":                    {"añb", 2, octets, []string{"a", "ñ", "b"}},
+		"two units of UTF-16":      {"a😀b", 2, utf16Units, []string{"a", "😀", "b"}},
+		"bytes":                    {"añb", 2, byteLen, []string{"a", "ñ", "b"}},
 		"combined":                 {"ab" + accent + accent, 3, runes, []string{"ab", accent, accent}},
 		"joined":                   {"a" + family + "b", 5, runes, []string{"a", family, "b"}},
 		"flags":                    {"a" + flag + flag, 3, runes, []string{"a" + flag, flag}},
 		"one that is too long":     {family + "b", 3, runes, []string{"👨‍👩", "\u200d👧b"}},
-		"one that never can be":    {"😀😀", 1, code16, []string{"😀", "😀"}},
+		"one that never can be":    {"😀😀", 1, utf16Units, []string{"😀", "😀"}},
 		"a skin":                   {"ab👍🏽", 3, runes, []string{"ab", "👍🏽"}},
 		"many marks on one letter": {strings.Repeat("x\u0301", 4), 3, runes, []string{"x\u0301", "x\u0301", "x\u0301", "x\u0301"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(c.want, texts(pieces(c.text, Capabilities{MaxUnits: c.most, Units: c.units}, 0))); diff != "" {
+			if diff := cmp.Diff(c.want, texts(splitText(c.text, Capabilities{MaxUnits: c.most, Units: c.units}, 0))); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
 		})
@@ -90,7 +90,7 @@ func TestACharacterIsNotCut(t *testing.T) {
 }
 
 func TestAMessageOfOneLine(t *testing.T) {
-	got := texts(pieces("one\r\n\n  two three four\n```go\nx\n```\n", Capabilities{MaxUnits: 8, Units: octets, SingleLine: true}, 0))
+	got := texts(splitText("one\r\n\n  two three four\n```go\nx\n```\n", Capabilities{MaxUnits: 8, Units: byteLen, SingleLine: true}, 0))
 	want := []string{"one", "  two", "three", "four", "```go", "x", "```"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
@@ -105,15 +105,15 @@ func TestTheBeginningOfAnUnfinishedText(t *testing.T) {
 		{"one two three four five", "one two three four…"},
 		{"12345678901234567890", "1234567890123456789…"},
 	} {
-		if got := head(c[0], traits, "…"); got != c[1] {
+		if got := headOf(c[0], traits, "…"); got != c[1] {
 			t.Errorf("head of %q: got %q, want %q", c[0], got, c[1])
 		}
 	}
 }
 
-// bare is a text without white space, and without the lines that are marks of
+// withoutFences is a text without white space, and without the lines that are marks of
 // fences.
-func bare(text string) string {
+func withoutFences(text string) string {
 	var kept []string
 	for l := range strings.Lines(text) {
 		if s := strings.TrimSpace(l); !strings.HasPrefix(s, "```") && !strings.HasPrefix(s, "~~~") {
@@ -138,9 +138,9 @@ func FuzzPieces(f *testing.F) {
 		}
 		traits := Capabilities{
 			MaxUnits: int(most)%600 + 4, SingleLine: how >= 3,
-			Units: []func(string) int{runes, octets, code16}[how%3],
+			Units: []func(string) int{runes, byteLen, utf16Units}[how%3],
 		}
-		all := pieces(text, traits, 0)
+		all := splitText(text, traits, 0)
 		said, at := "", 0
 		for i, p := range all {
 			if !utf8.ValidString(p.text) || strings.TrimSpace(p.text) == "" {
@@ -163,12 +163,12 @@ func FuzzPieces(f *testing.F) {
 		}
 		if len(all) > 0 { // it goes on where it broke off
 			i := int(from) % len(all)
-			if diff := cmp.Diff(texts(all[i+1:]), texts(pieces(text, traits, all[i].end))); diff != "" {
+			if diff := cmp.Diff(texts(all[i+1:]), texts(splitText(text, traits, all[i].end))); diff != "" {
 				t.Fatalf("after piece %d: %s", i, diff)
 			}
 		}
-		pieces(text, traits, min(int(from), len(text)))
-		if h := head(text, traits, "…"); traits.Units(h) > traits.MaxUnits || !utf8.ValidString(h) {
+		splitText(text, traits, min(int(from), len(text)))
+		if h := headOf(text, traits, "…"); traits.Units(h) > traits.MaxUnits || !utf8.ValidString(h) {
 			t.Fatalf("the beginning is %q", h)
 		}
 	})
@@ -180,7 +180,7 @@ func checkPiece(t *testing.T, source, sent string, traits Capabilities) {
 	t.Helper()
 	got := strings.TrimSpace(sent)
 	if strings.Contains(strings.TrimSpace(source), got) {
-		if bare(source) != bare(got) {
+		if withoutFences(source) != withoutFences(got) {
 			t.Fatalf("%q is sent as %q", source, sent)
 		}
 		return
@@ -188,7 +188,7 @@ func checkPiece(t *testing.T, source, sent string, traits Capabilities) {
 	if traits.SingleLine {
 		t.Fatalf("%q is sent as %q", source, sent)
 	}
-	if diff := cmp.Diff(bare(source), bare(got)); diff != "" {
+	if diff := cmp.Diff(withoutFences(source), withoutFences(got)); diff != "" {
 		t.Fatalf("%q is sent as %q: %s", source, sent, diff)
 	}
 }

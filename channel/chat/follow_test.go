@@ -25,19 +25,19 @@ func (e *editor) Edit(_ context.Context, _ Room, id string, m Message) error {
 
 func TestAPreviewThatHasBecomeTheReplyIsNotEdited(t *testing.T) {
 	e := &editor{}
-	o := newOutbound(&adapter{platform: e, options: Options{Previews: true}, traits: Capabilities{MaxUnits: 100, Units: runes, Edits: true}}, newShared())
-	v := &viewer{outbound: o, asked: "message", wishes: mostWishes}
-	o.change("run", func(l *live) { l.preview = "m1" })
+	o := newOutbound(&adapter{platform: e, options: Options{Previews: true}, caps: Capabilities{MaxUnits: 100, Units: runes, Edits: true}}, newShared())
+	v := &viewer{outbound: o, requestedFor: "message", requests: maxPreviewRequests}
+	o.updatePreview("run", func(l *livePreview) { l.messageID = "m1" })
 	look := func(text string) {
 		t.Helper()
-		if err := v.look(t.Context(), "run", "message", text); err != nil {
+		if err := v.refresh(t.Context(), "run", "message", text); err != nil {
 			t.Error(err)
 		}
 	}
 	look("one")
 	look("one") // that is no news
 	look("one two")
-	o.drop("run")
+	o.dropPreview("run")
 	look("one two three")
 	if diff := cmp.Diff([]string{"m1: one …", "m1: one two …"}, e.edits); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
@@ -67,7 +67,7 @@ func TestWhatAReaderGotIsWhatIsShown(t *testing.T) {
 		{entry(mailroom.KindResumed, "r"), "r", "", ""},
 		{entry(mailroom.KindCompleted, "r"), "", "", ""},
 	} {
-		v.take(c.event)
+		v.onEvent(c.event)
 		if v.run != c.run || v.message != c.message || v.text != c.text {
 			t.Errorf("after event %d: got %q, %q, %q, want %q, %q, %q", i, v.run, v.message, v.text, c.run, c.message, c.text)
 		}
@@ -104,7 +104,7 @@ func TestSinceWhenNobodyKnowsWhetherItWasSent(t *testing.T) {
 				}
 				entries = append(entries, noted(t, i, kind, began.Add(time.Duration(i)*time.Second), body))
 			}
-			got, err := firstDoubt(entries, "send:1")
+			got, err := firstUnknown(entries, "send:1")
 			want := time.Time{}
 			if c.want >= 0 {
 				want = began.Add(time.Duration(c.want) * time.Second)

@@ -12,10 +12,10 @@ import (
 	"mailroom"
 )
 
-// asks is a request with a code that is the name of the user, eight letters long.
-func asks(user, event string) request {
+// requestFor is a request with a code that is the name of the user, eight letters long.
+func requestFor(user, event string) pairRequest {
 	salt := []byte(event)
-	return request{User: user, Event: event, Salt: salt, Sum: sumOf(salt, codeOf(user, event))}
+	return pairRequest{User: user, Event: event, Salt: salt, Sum: codeSum(salt, codeOf(user, event))}
 }
 
 func codeOf(user, event string) string { return strings.ToUpper((user + event + "XXXXXXXX")[:8]) }
@@ -26,10 +26,10 @@ func TestACodeIsEightLettersThatLookLikeNoOther(t *testing.T) {
 	}
 	for b := range 256 {
 		code := newCode(bytes.Repeat([]byte{byte(b)}, codeLength))
-		shown := showCode(code)
+		shown := formatCode(code)
 		for _, typed := range []string{code, shown, strings.ToLower(shown), " " + code[:2] + " " + code[2:] + "\n"} {
-			if plainCode(typed) != code {
-				t.Errorf("%q is read as %q, want %q", typed, plainCode(typed), code)
+			if normalizeCode(typed) != code {
+				t.Errorf("%q is read as %q, want %q", typed, normalizeCode(typed), code)
 			}
 		}
 	}
@@ -51,13 +51,13 @@ func TestWhoAsksGetsACodeWithinTheLimits(t *testing.T) {
 		"one who asks again keeps the place": {{0, "a", "1", true}, {0, "b", "2", true}, {0, "c", "3", true}, {RequestInterval, "b", "4", true}, {RequestInterval, "d", "5", false}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := &people{}
+			p := &pairingState{}
 			for _, s := range steps {
-				r := asks(s.user, s.event)
-				if told := p.ask(r, start.Add(s.after)); told != s.told {
+				r := requestFor(s.user, s.event)
+				if told := p.addRequest(r, start.Add(s.after)); told != s.told {
 					t.Errorf("%s after %s: told %v, want %v", s.user, s.after, told, s.told)
 				}
-				p.told(s.user, r.Salt, true, start.Add(s.after))
+				p.recordSent(s.user, r.Salt, true, start.Add(s.after))
 			}
 			if len(p.Requests) > MaxRequests {
 				t.Errorf("%d requests are open", len(p.Requests))
@@ -68,53 +68,53 @@ func TestWhoAsksGetsACodeWithinTheLimits(t *testing.T) {
 
 func TestACodeThatWasNotSentCanBeAskedForAgain(t *testing.T) {
 	start := time.Unix(1_800_000_000, 0)
-	ask := func(p *people, event string, after time.Duration) bool {
-		return p.ask(asks("a", event), start.Add(after))
+	ask := func(p *pairingState, event string, after time.Duration) bool {
+		return p.addRequest(requestFor("a", event), start.Add(after))
 	}
-	p := &people{}
-	if !ask(p, "1", 0) || ask(p, "2", asideTimeout-1) || !ask(p, "3", asideTimeout) {
+	p := &pairingState{}
+	if !ask(p, "1", 0) || ask(p, "2", backgroundTimeout-1) || !ask(p, "3", backgroundTimeout) {
 		t.Error("a code that is being sent is replaced when that has taken too long, and not before")
 	}
-	p.told("a", p.Requests[0].Salt, false, start.Add(asideTimeout+time.Second))
-	if !ask(p, "4", asideTimeout+time.Second) {
+	p.recordSent("a", p.Requests[0].Salt, false, start.Add(backgroundTimeout+time.Second))
+	if !ask(p, "4", backgroundTimeout+time.Second) {
 		t.Error("a code that could not be sent is not replaced")
 	}
-	p.told("a", p.Requests[0].Salt, true, start.Add(asideTimeout+2*time.Second))
-	if ask(p, "5", time.Minute) || p.told("a", []byte("another"), false, start) {
+	p.recordSent("a", p.Requests[0].Salt, true, start.Add(backgroundTimeout+2*time.Second))
+	if ask(p, "5", time.Minute) || p.recordSent("a", []byte("another"), false, start) {
 		t.Error("a code that was sent is replaced")
 	}
 }
 
 func TestACodeIsGoodOnceAndForAnHour(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
-	p := &people{}
-	p.ask(asks("a", "1"), now)
-	p.ask(asks("a", "2"), now.Add(RequestInterval))
+	p := &pairingState{}
+	p.addRequest(requestFor("a", "1"), now)
+	p.addRequest(requestFor("a", "2"), now.Add(RequestInterval))
 	if _, err := p.approve(codeOf("a", "1"), false, "ann", now.Add(RequestInterval)); mailroom.CodeOf(err) != mailroom.CodeNotFound {
 		t.Errorf("a code that was replaced: %v", err)
 	}
 	if _, err := p.approve(codeOf("a", "2"), true, "ann", now.Add(RequestInterval+CodeLifetime-1)); err != nil {
 		t.Errorf("a good code: %v", err)
 	}
-	if one := p.find("a"); one == nil || one.tier() != TierAdmin || one.By != "ann" || p.Bad != 0 {
+	if one := p.findUser("a"); one == nil || one.tier() != TierAdmin || one.By != "ann" || p.Bad != 0 {
 		t.Errorf("let in: %+v, %d wrong codes", one, p.Bad)
 	}
 	if _, err := p.approve(codeOf("a", "2"), true, "ann", now.Add(RequestInterval+CodeLifetime-1)); mailroom.CodeOf(err) != mailroom.CodeNotFound {
 		t.Errorf("the same code again: %v", err)
 	}
-	p.ask(asks("b", "3"), now.Add(2*time.Hour))
+	p.addRequest(requestFor("b", "3"), now.Add(2*time.Hour))
 	if _, err := p.approve(codeOf("b", "3"), false, "ann", now.Add(3*time.Hour)); mailroom.CodeOf(err) != mailroom.CodeNotFound {
 		t.Errorf("a code after its hour: %v", err)
 	}
-	if !p.revoke("a") || p.revoke("a") || p.find("a") != nil {
+	if !p.revoke("a") || p.revoke("a") || p.findUser("a") != nil {
 		t.Error("somebody who was taken out is there, or can be taken out twice")
 	}
 }
 
 func TestFiveWrongCodesLockThePairing(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
-	p := &people{}
-	p.ask(asks("a", "1"), now)
+	p := &pairingState{}
+	p.addRequest(requestFor("a", "1"), now)
 	for i := range MaxBadCodes {
 		if _, err := p.approve(fmt.Sprint("WRONG", i), false, "x", now); mailroom.CodeOf(err) != mailroom.CodeNotFound {
 			t.Errorf("try %d: %v", i, err)
@@ -125,10 +125,10 @@ func TestFiveWrongCodesLockThePairing(t *testing.T) {
 	if e := err.(*mailroom.Error); e.Code != mailroom.CodeRateLimited || e.RetryAfter != 1 {
 		t.Errorf("the right code while it is locked: %v", err)
 	}
-	if p.ask(asks("b", "2"), late) {
+	if p.addRequest(requestFor("b", "2"), late) {
 		t.Error("a code is given while it is locked")
 	}
-	if !p.ask(asks("b", "2"), now.Add(LockoutDuration)) {
+	if !p.addRequest(requestFor("b", "2"), now.Add(LockoutDuration)) {
 		t.Error("no code is given after it was locked")
 	}
 	if _, err := p.approve(codeOf("b", "2"), false, "x", now.Add(LockoutDuration)); err != nil {
@@ -137,21 +137,21 @@ func TestFiveWrongCodesLockThePairing(t *testing.T) {
 }
 
 func TestOfACodeOnlyTheSumIsKept(t *testing.T) {
-	p := &people{}
-	p.ask(asks("a", "1"), time.Now())
+	p := &pairingState{}
+	p.addRequest(requestFor("a", "1"), time.Now())
 	raw, err := json.Marshal(p)
 	if err != nil || bytes.Contains(raw, []byte(codeOf("a", "1"))) {
 		t.Errorf("%s, %v", raw, err)
 	}
-	back, err := readPeople(raw)
-	if err != nil || back.has(codeOf("a", "1")) != 0 {
+	back, err := decodePairing(raw)
+	if err != nil || back.findRequest(codeOf("a", "1")) != 0 {
 		t.Errorf("read back: %+v, %v", back, err)
 	}
 }
 
 func TestWhoMay(t *testing.T) {
 	private, group, other := Room{Chat: "p"}, Room{Chat: "g", Group: true}, Room{Chat: "o", Group: true}
-	let := &people{Paired: []paired{{User: "paired"}, {User: "paired admin", Admin: true}, {User: "user", Admin: true}}}
+	let := &pairingState{Paired: []pairedUser{{User: "paired"}, {User: "paired admin", Admin: true}, {User: "user", Admin: true}}}
 	talk := AccessPolicy{Admins: []string{"admin"}, Users: []string{"user", "admin"}, Chats: []string{"g"}}
 	for _, tc := range []struct {
 		user string

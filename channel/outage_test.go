@@ -16,8 +16,8 @@ import (
 	"mailroom/channel"
 )
 
-// says has something said in a chat, as if it had arrived before a restart.
-func (o *office) says(chat, text string) {
+// submitTo has something said in a chat, as if it had arrived before a restart.
+func (o *serverFixture) submitTo(chat, text string) {
 	o.t.Helper()
 	thread := channel.ThreadID("c", "chat", chat)
 	_, err := o.ledger.Submit(o.t.Context(), mailroom.Submit{
@@ -30,7 +30,7 @@ func (o *office) says(chat, text string) {
 }
 
 // kinds are those of the entries of a thread.
-func (o *office) kinds(thread string) (kinds []string) {
+func (o *serverFixture) kinds(thread string) (kinds []string) {
 	o.t.Helper()
 	err := o.store.View(o.t.Context(), func(r mailroom.Reader) error {
 		entries, err := r.Entries(mailroom.EntryQuery{Thread: thread})
@@ -45,8 +45,8 @@ func (o *office) kinds(thread string) (kinds []string) {
 	return kinds
 }
 
-// dials connects only while the platform is up.
-func dials(up *atomic.Bool) func(context.Context, *channel.Host) error {
+// dialWhile connects only while the platform is up.
+func dialWhile(up *atomic.Bool) func(context.Context, *channel.Host) error {
 	return func(context.Context, *channel.Host) error {
 		if !up.Load() {
 			return errors.New("refused")
@@ -55,11 +55,11 @@ func dials(up *atomic.Bool) func(context.Context, *channel.Host) error {
 	}
 }
 
-// connects waits for the channel to connect by itself, and returns when it did.
-func (o *office) connects() time.Time {
+// awaitConnected waits for the channel to connect by itself, and returns when it did.
+func (o *serverFixture) awaitConnected() time.Time {
 	o.t.Helper()
 	for range 1000 {
-		if o.after(time.Second).Connected() {
+		if o.advance(time.Second).Connected() {
 			return o.State().ConnectedSince
 		}
 	}
@@ -70,22 +70,22 @@ func (o *office) connects() time.Time {
 func TestDeliveriesWaitForAConnectionAsTheyAreAndGoOutWithIt(t *testing.T) {
 	var up atomic.Bool
 	var sent []time.Time
-	inOffice(t, echo, func(o *office) {
-		o.p.connect, o.p.receive = dials(&up), polled(&up)
-		o.delivers(func(_ context.Context, l *channel.Host) error {
+	withServer(t, echo, func(o *serverFixture) {
+		o.p.connect, o.p.receive = dialWhile(&up), pollWhile(&up)
+		o.onDeliver(func(_ context.Context, l *channel.Host) error {
 			o.mu.Lock()
 			defer o.mu.Unlock()
 			sent = append(sent, time.Now())
 			return nil
 		})
-	}, func(o *office) {
+	}, func(o *serverFixture) {
 		chats := []string{"1", "2", "3"}
 		for i := range 4 {
 			for _, chat := range chats {
-				o.says(chat, fmt.Sprint(chat, " ", i))
+				o.submitTo(chat, fmt.Sprint(chat, " ", i))
 			}
 		}
-		o.after(4 * time.Hour)
+		o.advance(4 * time.Hour)
 		for _, chat := range chats {
 			d := o.run(channel.DeliveryThreadID(channel.ThreadID("c", "chat", chat)))
 			if d.Status != mailroom.StatusQueued || d.Attempt != 0 {
@@ -93,7 +93,7 @@ func TestDeliveriesWaitForAConnectionAsTheyAreAndGoOutWithIt(t *testing.T) {
 			}
 		}
 		up.Store(true)
-		at := o.connects()
+		at := o.awaitConnected()
 		o.mu.Lock()
 		times := slices.Clone(sent)
 		o.mu.Unlock()
@@ -106,7 +106,7 @@ func TestDeliveriesWaitForAConnectionAsTheyAreAndGoOutWithIt(t *testing.T) {
 			}
 		}
 		for _, chat := range chats {
-			got := slices.DeleteFunc(o.got(), func(s string) bool { return !strings.HasPrefix(s, chat) })
+			got := slices.DeleteFunc(o.delivered(), func(s string) bool { return !strings.HasPrefix(s, chat) })
 			if diff := cmp.Diff([]string{chat + " 0", chat + " 1", chat + " 2", chat + " 3"}, got); diff != "" {
 				t.Error(diff)
 			}
@@ -123,33 +123,33 @@ func TestDeliveriesWaitForAConnectionAsTheyAreAndGoOutWithIt(t *testing.T) {
 func TestADeliveryThatBrokeWithItsConnectionGoesOutWithTheNext(t *testing.T) {
 	var up, works atomic.Bool
 	up.Store(true)
-	inOffice(t, echo, func(o *office) {
-		o.p.connect, o.p.receive = dials(&up), polled(&up)
-		o.delivers(func(context.Context, *channel.Host) error {
+	withServer(t, echo, func(o *serverFixture) {
+		o.p.connect, o.p.receive = dialWhile(&up), pollWhile(&up)
+		o.onDeliver(func(context.Context, *channel.Host) error {
 			if !works.Load() {
 				up.Store(false)
 				return &mailroom.Failure{Class: mailroom.ClassUnavailable, Err: errors.New("connection reset")}
 			}
 			return nil
 		})
-	}, func(o *office) {
-		o.says("1", "one")
-		o.after(time.Second)
-		o.says("1", "two")
-		o.after(25 * time.Hour)
+	}, func(o *serverFixture) {
+		o.submitTo("1", "one")
+		o.advance(time.Second)
+		o.submitTo("1", "two")
+		o.advance(25 * time.Hour)
 		for range 2 {
 			up.Store(true)
-			if o.connects(); len(o.got()) == 0 {
+			if o.awaitConnected(); len(o.delivered()) == 0 {
 				t.Fatal("it is not tried again")
 			}
-			o.after(10 * time.Minute)
+			o.advance(10 * time.Minute)
 		}
 		works.Store(true)
 		up.Store(true)
-		o.connects()
-		got := slices.Compact(o.got())
-		if diff := cmp.Diff([]string{"one", "two"}, got); diff != "" || len(o.got()) > 10 {
-			t.Errorf("sent %q: %s", o.got(), diff)
+		o.awaitConnected()
+		got := slices.Compact(o.delivered())
+		if diff := cmp.Diff([]string{"one", "two"}, got); diff != "" || len(o.delivered()) > 10 {
+			t.Errorf("sent %q: %s", o.delivered(), diff)
 		}
 		if got := o.kinds(out); slices.Contains(got, mailroom.KindFailed) || o.run(out).Status != mailroom.StatusCompleted {
 			t.Errorf("a delivery is a dead letter, or not over: %v", got)
@@ -161,13 +161,13 @@ func TestADeliveryThatBrokeWithItsConnectionGoesOutWithTheNext(t *testing.T) {
 func TestAPlatformThatFlapsIsNoStorm(t *testing.T) {
 	var up, works atomic.Bool
 	var last time.Time
-	inOffice(t, echo, func(o *office) {
+	withServer(t, echo, func(o *serverFixture) {
 		o.p.connect = func(context.Context, *channel.Host) error {
 			up.Store(true)
 			return nil
 		}
-		o.p.receive = polled(&up)
-		o.delivers(func(context.Context, *channel.Host) error {
+		o.p.receive = pollWhile(&up)
+		o.onDeliver(func(context.Context, *channel.Host) error {
 			o.mu.Lock()
 			defer o.mu.Unlock()
 			last = time.Now()
@@ -177,10 +177,10 @@ func TestAPlatformThatFlapsIsNoStorm(t *testing.T) {
 			up.Store(false)
 			return &mailroom.Failure{Class: mailroom.ClassUnavailable, Err: errors.New("connection reset")}
 		})
-	}, func(o *office) {
-		o.says("1", "hello")
-		o.after(4 * time.Hour)
-		tried, connections := len(o.got()), o.p.count()
+	}, func(o *serverFixture) {
+		o.submitTo("1", "hello")
+		o.advance(4 * time.Hour)
+		tried, connections := len(o.delivered()), o.p.count()
 		if tried < 10 || tried > connections+5 || tried > 100 {
 			t.Errorf("tried %d times over %d connections", tried, connections)
 		}
@@ -189,7 +189,7 @@ func TestAPlatformThatFlapsIsNoStorm(t *testing.T) {
 		o.mu.Lock()
 		failed := last
 		o.mu.Unlock()
-		o.after(20 * time.Minute) // it is parked, and tried each 15
+		o.advance(20 * time.Minute) // it is parked, and tried each 15
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		if d := o.run(out); d.Status != mailroom.StatusCompleted || last.Sub(failed) > 20*time.Minute {
@@ -202,9 +202,9 @@ func TestAFloodLimitOutlastsAConnection(t *testing.T) {
 	var up atomic.Bool
 	var tried []time.Time
 	up.Store(true)
-	inOffice(t, echo, func(o *office) {
-		o.p.connect, o.p.receive = dials(&up), polled(&up)
-		o.delivers(func(context.Context, *channel.Host) error {
+	withServer(t, echo, func(o *serverFixture) {
+		o.p.connect, o.p.receive = dialWhile(&up), pollWhile(&up)
+		o.onDeliver(func(context.Context, *channel.Host) error {
 			o.mu.Lock()
 			defer o.mu.Unlock()
 			tried = append(tried, time.Now())
@@ -213,14 +213,14 @@ func TestAFloodLimitOutlastsAConnection(t *testing.T) {
 			}
 			return &mailroom.Failure{Class: mailroom.ClassUnavailable, RetryAfter: time.Hour, Err: errors.New("too many requests")}
 		})
-	}, func(o *office) {
-		o.says("1", "hello")
-		o.after(time.Minute)
+	}, func(o *serverFixture) {
+		o.submitTo("1", "hello")
+		o.advance(time.Minute)
 		up.Store(false)
-		o.after(time.Minute)
+		o.advance(time.Minute)
 		up.Store(true)
-		o.connects()
-		o.after(2 * time.Hour)
+		o.awaitConnected()
+		o.advance(2 * time.Hour)
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		if len(tried) != 2 || tried[1].Sub(tried[0]) < time.Hour {

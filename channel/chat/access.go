@@ -34,7 +34,7 @@ func BusyModes() []mailroom.Mode {
 	return []mailroom.Mode{mailroom.ModeQueue, mailroom.ModeSteer, mailroom.ModeInterrupt, mailroom.ModeCollect}
 }
 
-func (t *AccessPolicy) check() error {
+func (t *AccessPolicy) validate() error {
 	if t.BusyMode != "" && !slices.Contains(BusyModes(), t.BusyMode) {
 		return fmt.Errorf("busy is %q, and can be one of %v", t.BusyMode, BusyModes())
 	}
@@ -65,7 +65,7 @@ func (t Tier) String() string {
 
 // tier is that of a user who says something in a room, by the settings and by who
 // was let in.
-func (t *AccessPolicy) tier(user string, p Room, let *people) Tier {
+func (t *AccessPolicy) tier(user string, p Room, let *pairingState) Tier {
 	if user == "" {
 		return TierStranger // what nobody says is not said by somebody
 	}
@@ -76,7 +76,7 @@ func (t *AccessPolicy) tier(user string, p Room, let *people) Tier {
 	if slices.Contains(t.Admins, user) {
 		best = TierAdmin
 	}
-	if one := let.find(user); one != nil {
+	if one := let.findUser(user); one != nil {
 		best = max(best, one.tier())
 	}
 	return best

@@ -24,15 +24,15 @@ import (
 	"mailroom/store/memory"
 )
 
-// world is a channel "tg" at a platform, with an agent "ann" behind it.
-type world struct {
+// fixture is a channel "tg" at a platform, with an agent "ann" behind it.
+type fixture struct {
 	t        *testing.T
 	platform *chattest.Platform
 	store    mailroom.Store
 	agent    *agent
-	talk     chat.AccessPolicy
-	faults   *faults
-	logs     *logs
+	access   chat.AccessPolicy
+	faults   *faultLedger
+	logs     *logBuffer
 	poll     time.Duration // of the ledger, for what nobody announced
 	slots    int           // of the agent; 0: any number
 
@@ -51,11 +51,11 @@ const (
 	room     = "room"
 )
 
-func newWorld(t *testing.T) *world {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	w := &world{
-		t: t, platform: chattest.New(t), store: memory.New(), agent: newAgent(), faults: &faults{}, logs: &logs{}, poll: 20 * time.Millisecond,
-		talk: chat.AccessPolicy{Admins: []string{boss}, Users: []string{friend}, Chats: []string{room}, Pairing: true}, stop: func() {},
+	w := &fixture{
+		t: t, platform: chattest.New(t), store: memory.New(), agent: newAgent(), faults: &faultLedger{}, logs: &logBuffer{}, poll: 20 * time.Millisecond,
+		access: chat.AccessPolicy{Admins: []string{boss}, Users: []string{friend}, Chats: []string{room}, Pairing: true}, stop: func() {},
 	}
 	t.Cleanup(func() {
 		w.agent.release()
@@ -68,7 +68,7 @@ func newWorld(t *testing.T) *world {
 }
 
 // start runs the channel until stop.
-func (w *world) start() *world {
+func (w *fixture) start() *fixture {
 	w.t.Helper()
 	log := slog.New(slog.NewTextHandler(w.logs, &slog.HandlerOptions{Level: slog.LevelInfo}))
 	b := bus.New()
@@ -79,7 +79,7 @@ func (w *world) start() *world {
 	w.faults.Ledger = w.ledger
 	w.runner = channel.New(channel.Options{
 		Name: "tg", Kind: "test", Ledger: w.faults, Log: log,
-		Connect:   chat.Connect(chat.Options{Agent: "ann", Access: w.talk}, w.platform.Dial),
+		Connect:   chat.Connect(chat.Options{Agent: "ann", Access: w.access}, w.platform.Dial),
 		Reconnect: channel.ReconnectPolicy{InitialDelay: time.Millisecond, MaxDelay: time.Millisecond, ParkAfter: -1, IdleTimeout: 20 * time.Second},
 	})
 	e := engine.New(w.ledger, b, engine.Options{
@@ -105,19 +105,19 @@ func (w *world) start() *world {
 	return w
 }
 
-// logs keeps what is logged.
-type logs struct {
+// logBuffer keeps what is logged.
+type logBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
 }
 
-func (l *logs) Write(b []byte) (int, error) {
+func (l *logBuffer) Write(b []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.Write(b)
 }
 
-func (l *logs) all() string {
+func (l *logBuffer) all() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.String()
@@ -128,16 +128,16 @@ func (l *logs) all() string {
 type agent struct {
 	mu      sync.Mutex
 	runs    map[string]bool // that were heard
-	told    []string
+	texts   []string
 	parts   [][]mailroom.Part
 	threads []string
 	steered []string
 	held    chan struct{}
-	news    chan struct{}
+	changed chan struct{}
 }
 
 func newAgent() *agent {
-	return &agent{runs: map[string]bool{}, held: make(chan struct{}), news: make(chan struct{}, 1)}
+	return &agent{runs: map[string]bool{}, held: make(chan struct{}), changed: make(chan struct{}, 1)}
 }
 
 func (a *agent) release() {
@@ -156,7 +156,7 @@ func (a *agent) Run(ctx context.Context, s mailroom.Session) error {
 		return err
 	}
 	text := input[0].Text
-	a.hear(s.Run(), input[0])
+	a.record(s.Run(), input[0])
 	if what, ok := strings.CutPrefix(text, "ask "); ok {
 		k, err := s.Wait(ctx, false, mailroom.Ask{Name: "may", Kind: mailroom.TicketApproval, Prompt: "May I " + what + "?", Action: what})
 		if err != nil {
@@ -172,18 +172,18 @@ func (a *agent) Run(ctx context.Context, s mailroom.Session) error {
 	return s.Stream(ctx, text+"!")
 }
 
-// hear notes what a run says, once however often the run is tried: an attempt that is
+// record notes what a run says, once however often the run is tried: an attempt that is
 // stopped early enough has not read it yet.
-func (a *agent) hear(run *mailroom.Run, m mailroom.Message) {
+func (a *agent) record(run *mailroom.Run, m mailroom.Message) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.runs[run.ID] {
 		return
 	}
 	a.runs[run.ID] = true
-	a.told, a.threads, a.parts = append(a.told, m.Text), append(a.threads, run.Thread), append(a.parts, m.Parts)
+	a.texts, a.threads, a.parts = append(a.texts, m.Text), append(a.threads, run.Thread), append(a.parts, m.Parts)
 	select {
-	case a.news <- struct{}{}:
+	case a.changed <- struct{}{}:
 	default:
 	}
 }
@@ -212,19 +212,19 @@ func (a *agent) hold(ctx context.Context, s mailroom.Session) error {
 	}
 }
 
-// heard is what the agent was told, once it was told so much.
-func (w *world) heard(n int) []string {
+// awaitHeard is what the agent was told, once it was told so much.
+func (w *fixture) awaitHeard(n int) []string {
 	w.t.Helper()
 	deadline := time.After(20 * time.Second)
 	for {
 		w.agent.mu.Lock()
-		told := slices.Clone(w.agent.told)
+		told := slices.Clone(w.agent.texts)
 		w.agent.mu.Unlock()
 		if len(told) >= n {
 			return told
 		}
 		select {
-		case <-w.agent.news:
+		case <-w.agent.changed:
 		case <-deadline:
 			w.t.Fatalf("the agent was told %q, want %d", told, n)
 		}
@@ -240,7 +240,7 @@ func texts(sent []chattest.Sent) (all []string) {
 }
 
 // awaitText waits for a message that has this in it, and returns it.
-func (w *world) awaitText(part string) (found chattest.Sent) {
+func (w *fixture) awaitText(part string) (found chattest.Sent) {
 	w.t.Helper()
 	w.platform.Await("a message with "+part, func() bool {
 		for _, s := range w.platform.Sent() {
@@ -257,7 +257,7 @@ func (w *world) awaitText(part string) (found chattest.Sent) {
 }
 
 // awaitSettled waits until nothing runs and everything was delivered.
-func (w *world) awaitSettled() {
+func (w *fixture) awaitSettled() {
 	w.t.Helper()
 	w.platform.AwaitReceived()
 	w.await("everything to end", func(r mailroom.Reader) bool {
@@ -267,7 +267,7 @@ func (w *world) awaitSettled() {
 }
 
 // await waits until the store is so.
-func (w *world) await(what string, ok func(r mailroom.Reader) bool) {
+func (w *fixture) await(what string, ok func(r mailroom.Reader) bool) {
 	w.t.Helper()
 	turn := time.NewTicker(2 * time.Millisecond)
 	defer turn.Stop()
@@ -292,7 +292,7 @@ func (w *world) await(what string, ok func(r mailroom.Reader) bool) {
 	}
 }
 
-func (w *world) view(f func(r mailroom.Reader) error) {
+func (w *fixture) view(f func(r mailroom.Reader) error) {
 	w.t.Helper()
 	if err := w.store.View(context.Background(), f); err != nil {
 		w.t.Fatal(err)
@@ -300,7 +300,7 @@ func (w *world) view(f func(r mailroom.Reader) error) {
 }
 
 // threads are the ids of all there are, but for the channel's log.
-func (w *world) threads() (ids []string) {
+func (w *fixture) threads() (ids []string) {
 	w.t.Helper()
 	w.view(func(r mailroom.Reader) error {
 		rows, err := r.Threads(mailroom.ThreadQuery{})
@@ -315,7 +315,7 @@ func (w *world) threads() (ids []string) {
 	return ids
 }
 
-func (w *world) ticket() *mailroom.Ticket {
+func (w *fixture) ticket() *mailroom.Ticket {
 	w.t.Helper()
 	var found []*mailroom.Ticket
 	w.view(func(r mailroom.Reader) (err error) {
@@ -335,9 +335,9 @@ func wantEqual[T any](t *testing.T, what string, got, want T) {
 	}
 }
 
-// faults is a ledger that is killed at a write: it is lost, or done without an
+// faultLedger is a ledger that is killed at a write: it is lost, or done without an
 // answer, and nothing more is written until it was revived.
-type faults struct {
+type faultLedger struct {
 	channel.Ledger // set by start
 
 	mu      sync.Mutex
@@ -351,26 +351,26 @@ type faults struct {
 var errKilled = errors.New("killed")
 
 // arm has it killed at the n-th write from now.
-func (f *faults) arm(n int, applied bool) <-chan struct{} {
+func (f *faultLedger) arm(n int, applied bool) <-chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.writes, f.at, f.applied, f.dead, f.died = 0, n, applied, false, make(chan struct{})
 	return f.died
 }
 
-func (f *faults) isDead() bool {
+func (f *faultLedger) isDead() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.dead
 }
 
-func (f *faults) revive() {
+func (f *faultLedger) revive() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.at, f.dead = 0, false
 }
 
-func (f *faults) write(do func() error) error {
+func (f *faultLedger) write(do func() error) error {
 	f.mu.Lock()
 	if f.dead {
 		f.mu.Unlock()
@@ -395,34 +395,34 @@ func (f *faults) write(do func() error) error {
 	return nil
 }
 
-func (f *faults) Submit(ctx context.Context, in mailroom.Submit) (out mailroom.Submitted, err error) {
+func (f *faultLedger) Submit(ctx context.Context, in mailroom.Submit) (out mailroom.Submitted, err error) {
 	err = f.write(func() (err error) { out, err = f.Ledger.Submit(ctx, in); return err })
 	return out, err
 }
 
-func (f *faults) MoveCursor(ctx context.Context, c mailroom.Cursor) error {
+func (f *faultLedger) MoveCursor(ctx context.Context, c mailroom.Cursor) error {
 	return f.write(func() error { return f.Ledger.MoveCursor(ctx, c) })
 }
 
-func (f *faults) Edit(ctx context.Context, thread, message string, parts []mailroom.Part) (out mailroom.Message, err error) {
+func (f *faultLedger) Edit(ctx context.Context, thread, message string, parts []mailroom.Part) (out mailroom.Message, err error) {
 	err = f.write(func() (err error) { out, err = f.Ledger.Edit(ctx, thread, message, parts); return err })
 	return out, err
 }
 
-func (f *faults) Retract(ctx context.Context, thread, message string) error {
+func (f *faultLedger) Retract(ctx context.Context, thread, message string) error {
 	return f.write(func() error { return f.Ledger.Retract(ctx, thread, message) })
 }
 
-func (f *faults) Decide(ctx context.Context, d mailroom.Decision) (out *mailroom.Ticket, err error) {
+func (f *faultLedger) Decide(ctx context.Context, d mailroom.Decision) (out *mailroom.Ticket, err error) {
 	err = f.write(func() (err error) { out, err = f.Ledger.Decide(ctx, d); return err })
 	return out, err
 }
 
-func (f *faults) InterruptBefore(ctx context.Context, thread string, place int64, who *mailroom.Token) (out mailroom.Interrupted, err error) {
+func (f *faultLedger) InterruptBefore(ctx context.Context, thread string, place int64, who *mailroom.Token) (out mailroom.Interrupted, err error) {
 	err = f.write(func() (err error) { out, err = f.Ledger.InterruptBefore(ctx, thread, place, who); return err })
 	return out, err
 }
 
-func (f *faults) ChangeCursor(ctx context.Context, under, channel, identity string, g func(json.RawMessage, time.Time) (json.RawMessage, error)) error {
+func (f *faultLedger) ChangeCursor(ctx context.Context, under, channel, identity string, g func(json.RawMessage, time.Time) (json.RawMessage, error)) error {
 	return f.write(func() error { return f.Ledger.ChangeCursor(ctx, under, channel, identity, g) })
 }

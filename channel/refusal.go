@@ -38,7 +38,7 @@ func (l *Host) HandleRefusal(ctx context.Context, s mailroom.Session, kind strin
 	case !first.IsZero() && time.Since(first) >= patience:
 		return refusal
 	case first.IsZero():
-		body, err := json.Marshal(Refusal{Reason: short(refusal)})
+		body, err := json.Marshal(Refusal{Reason: truncateError(refusal)})
 		if err != nil {
 			return fmt.Errorf("encode %s: %w", kind, err)
 		}

@@ -38,13 +38,13 @@ type MenuItem struct {
 func Menu() []MenuItem {
 	var all []MenuItem
 	for _, c := range commands() {
-		all = append(all, MenuItem{Name: c, Words: does(c)})
+		all = append(all, MenuItem{Name: c, Words: commandHelp(c)})
 	}
 	return all
 }
 
-// does says what a command does.
-func does(command string) string {
+// commandHelp says what a command does.
+func commandHelp(command string) string {
 	switch command {
 	case cmdStatus:
 		return "what the agent does"
@@ -64,8 +64,8 @@ func does(command string) string {
 	return "what I understand"
 }
 
-// takes is what follows the name of a command.
-func takes(command string) string {
+// commandArgs is what follows the name of a command.
+func commandArgs(command string) string {
 	switch command {
 	case cmdQueue, cmdSteer:
 		return " TEXT"
@@ -77,8 +77,8 @@ func takes(command string) string {
 	return ""
 }
 
-// needs is the tier that a command takes.
-func needs(command string) Tier {
+// requiredTier is the tier that a command takes.
+func requiredTier(command string) Tier {
 	switch command {
 	case cmdApprove, cmdDeny:
 		return TierAdmin
@@ -86,21 +86,21 @@ func needs(command string) Tier {
 	return TierGuest
 }
 
-// phrase is what somebody said, taken apart.
-type phrase struct {
-	text    string // what is for the agent: without the name of the bot before it
-	command string // "" if it is none
-	rest    string // of a command: what follows its name
-	near    string // a command that was probably meant by one that does not exist
-	named   bool   // it begins with the name of the bot, or the command has it
-	foreign bool   // a command to another bot
+// parsedText is what somebody said, taken apart.
+type parsedText struct {
+	text        string // what is for the agent: without the name of the bot before it
+	command     string // "" if it is none
+	rest        string // of a command: what follows its name
+	suggestion  string // a command that was probably meant by one that does not exist
+	namesBot    bool   // it begins with the name of the bot, or the command has it
+	forOtherBot bool   // a command to another bot
 }
 
-// read takes apart what was said to a bot of this name. A command begins with a slash
+// parseText takes apart what was said to a bot of this name. A command begins with a slash
 // or, because many programs keep that for themselves, with an exclamation mark.
-func read(text, bot string) phrase {
-	p := phrase{}
-	p.text, p.named = withoutName(text, bot)
+func parseText(text, bot string) parsedText {
+	p := parsedText{}
+	p.text, p.namesBot = cutBotName(text, bot)
 	said := strings.TrimSpace(p.text)
 	if said == "" || said[0] != '/' && said[0] != '!' {
 		return p
@@ -113,24 +113,24 @@ func read(text, bot string) phrase {
 	known := word == cmdStart || slices.Contains(commands(), word)
 	switch {
 	case addressed && !strings.EqualFold(to, bot):
-		p.foreign = isName(word)
+		p.forOtherBot = isCommandName(word)
 	case known:
 		p.command, p.rest = word, strings.TrimSpace(said[end:])
-		p.named = p.named || addressed
-	case said[0] == '/' && isName(word):
-		p.near = nearest.Word(word, commands())
+		p.namesBot = p.namesBot || addressed
+	case said[0] == '/' && isCommandName(word):
+		p.suggestion = nearest.Word(word, commands())
 	}
 	return p
 }
 
-// isName reports whether a word may be the name of a command, and no path.
-func isName(word string) bool {
+// isCommandName reports whether a word may be the name of a command, and no path.
+func isCommandName(word string) bool {
 	return word != "" && !strings.ContainsFunc(word, func(r rune) bool { return r != '_' && r != '-' && !unicode.IsLetter(r) && !unicode.IsDigit(r) })
 }
 
-// withoutName takes the name of the bot from the beginning of a text: "@bot …",
+// cutBotName takes the name of the bot from the beginning of a text: "@bot …",
 // "bot: …" or "bot, …".
-func withoutName(text, bot string) (rest string, named bool) {
+func cutBotName(text, bot string) (rest string, named bool) {
 	said := strings.TrimLeftFunc(text, unicode.IsSpace)
 	at := strings.TrimPrefix(said, "@")
 	if bot == "" || len(at) < len(bot) || !strings.EqualFold(at[:len(bot)], bot) {
@@ -147,15 +147,15 @@ func withoutName(text, bot string) (rest string, named bool) {
 	return strings.TrimLeftFunc(rest, unicode.IsSpace), true
 }
 
-// command is how people say a command.
-func (t Capabilities) command(name string) string { return cmp.Or(t.CommandPrefix, "/") + name }
+// commandText is how people say a command.
+func (t Capabilities) commandText(name string) string { return cmp.Or(t.CommandPrefix, "/") + name }
 
 // helpText says what a tier may do.
 func helpText(t Tier, on Capabilities) string {
 	lines := []string{"What you write goes to the agent. These act at once, also while it works:"}
 	for _, c := range commands() {
-		if t >= needs(c) {
-			lines = append(lines, on.command(c)+takes(c)+" – "+does(c))
+		if t >= requiredTier(c) {
+			lines = append(lines, on.commandText(c)+commandArgs(c)+" – "+commandHelp(c))
 		}
 	}
 	if on.CommandPrefix == "" {

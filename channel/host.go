@@ -14,10 +14,10 @@ import (
 // of the channel. It is dead once the adapter is to end.
 type Host struct {
 	// Set when it is made.
-	runner  *Runner
-	adapter int             // number of the adapter that it is for
-	life    context.Context // ends when it goes dead
-	log     *slog.Logger
+	runner *Runner
+	number int             // number of the adapter that it is for
+	alive  context.Context // ends when it goes dead
+	log    *slog.Logger
 }
 
 // ErrReplaced is what a dead link answers with.
@@ -30,15 +30,15 @@ func (l *Host) Log() *slog.Logger { return l.log }
 func (l *Host) Name() string { return l.runner.options.Name }
 
 // Done is closed when the link goes dead.
-func (l *Host) Done() <-chan struct{} { return l.life.Done() }
+func (l *Host) Done() <-chan struct{} { return l.alive.Done() }
 
-// within is ctx for one operation, which ends when the link goes dead.
-func (l *Host) within(ctx context.Context) (context.Context, context.CancelFunc, error) {
-	if l.life.Err() != nil {
+// operationContext is ctx for one operation, which ends when the link goes dead.
+func (l *Host) operationContext(ctx context.Context) (context.Context, context.CancelFunc, error) {
+	if l.alive.Err() != nil {
 		return nil, nil, ErrReplaced
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(l.life, func() { cancel(ErrReplaced) })
+	stop := context.AfterFunc(l.alive, func() { cancel(ErrReplaced) })
 	return ctx, func() {
 		stop()
 		cancel(nil)
@@ -72,7 +72,7 @@ func (l *Host) Position(ctx context.Context, identity string) (json.RawMessage, 
 // under the same key, is answered with what became of it then. A thread that is
 // somebody else's, from before the channel was there, takes nothing (NotFound).
 func (l *Host) Submit(ctx context.Context, a Inbound) (mailroom.Submitted, error) {
-	ctx, done, err := l.within(ctx)
+	ctx, done, err := l.operationContext(ctx)
 	if err != nil {
 		return mailroom.Submitted{}, err
 	}
@@ -84,14 +84,14 @@ func (l *Host) Submit(ctx context.Context, a Inbound) (mailroom.Submitted, error
 		room = DeliveryThreadID(ThreadID(name, a.Room...))
 	}
 	out, err := l.runner.options.Ledger.Submit(ctx, mailroom.Submit{
-		By:     own(),
+		By:     operatorToken(),
 		Thread: thread, Key: a.Key, Messages: []mailroom.NewMessage{{Parts: a.Parts}}, Sender: a.Sender,
 		Origin: mailroom.Origin{Via: Via(name), Sender: a.Sender, RequestID: a.Key},
 		Agent:  a.Agent, SetAgent: true, Mode: a.Mode, NoRetry: a.NoRetry, Metadata: a.Metadata,
-		DeliverTo: room, DeliverAgent: AgentName(name), Cursor: l.cursor(a.Cursor),
+		DeliverTo: room, DeliverAgent: AgentName(name), Cursor: l.cursorRow(a.Cursor),
 	})
 	if err == nil && out.Disposition != mailroom.DispositionDuplicate {
-		l.runner.note(l.adapter, func(s *State) { s.LastInbound = time.Now() })
+		l.runner.updateReported(l.number, func(s *State) { s.LastInbound = time.Now() })
 	}
 	return out, err
 }
@@ -100,7 +100,7 @@ func (l *Host) Submit(ctx context.Context, a Inbound) (mailroom.Submitted, error
 // the cursor after that. It reports whether it was changed: what is read, was never
 // taken, or was deleted stays as it is.
 func (l *Host) Edit(ctx context.Context, e Edit) (changed bool, err error) {
-	ctx, done, err := l.within(ctx)
+	ctx, done, err := l.operationContext(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -128,28 +128,28 @@ func (l *Host) Edit(ctx context.Context, e Edit) (changed bool, err error) {
 			return false, err
 		}
 	}
-	return changed, l.move(ctx, e.Cursor)
+	return changed, l.moveCursor(ctx, e.Cursor)
 }
 
 // MoveCursor moves the cursor alone, past an event that makes no submit.
 func (l *Host) MoveCursor(ctx context.Context, c Cursor) error {
-	ctx, done, err := l.within(ctx)
+	ctx, done, err := l.operationContext(ctx)
 	if err != nil {
 		return err
 	}
 	defer done()
-	return l.move(ctx, c)
+	return l.moveCursor(ctx, c)
 }
 
-func (l *Host) move(ctx context.Context, c Cursor) error {
-	if row := l.cursor(c); row != nil {
+func (l *Host) moveCursor(ctx context.Context, c Cursor) error {
+	if row := l.cursorRow(c); row != nil {
 		return l.runner.options.Ledger.MoveCursor(ctx, *row)
 	}
 	return nil
 }
 
-// cursor is the row of a cursor, nil for one that has no position.
-func (l *Host) cursor(c Cursor) *mailroom.Cursor {
+// cursorRow is the row of a cursor, nil for one that has no position.
+func (l *Host) cursorRow(c Cursor) *mailroom.Cursor {
 	if c.Position == nil {
 		return nil
 	}
@@ -158,7 +158,7 @@ func (l *Host) cursor(c Cursor) *mailroom.Cursor {
 
 // Retry has a dead letter delivered again.
 func (l *Host) Retry(ctx context.Context, run string) error {
-	ctx, done, err := l.within(ctx)
+	ctx, done, err := l.operationContext(ctx)
 	if err != nil {
 		return err
 	}
@@ -169,7 +169,7 @@ func (l *Host) Retry(ctx context.Context, run string) error {
 
 // Cancel ends a run that is not wanted any more.
 func (l *Host) Cancel(ctx context.Context, run string) error {
-	ctx, done, err := l.within(ctx)
+	ctx, done, err := l.operationContext(ctx)
 	if err != nil {
 		return err
 	}
@@ -180,24 +180,24 @@ func (l *Host) Cancel(ctx context.Context, run string) error {
 
 // Received says that the platform has answered to who receives: it is evidence that
 // the channel is connected. In Connect it counts once that has returned.
-func (l *Host) Received() { l.runner.hear(l.adapter) }
+func (l *Host) Received() { l.runner.onHeartbeat(l.number) }
 
 // Sent says that the platform has taken something, which is so whatever became of
 // the adapter meanwhile.
 func (l *Host) Sent() {
 	l.runner.mu.Lock()
 	defer l.runner.mu.Unlock()
-	l.runner.shown.LastOutbound = time.Now()
+	l.runner.reported.LastOutbound = time.Now()
 }
 
 // ReportError shows an error that ends nothing.
 func (l *Host) ReportError(err error) {
-	if l.runner.note(l.adapter, func(s *State) { s.LastError, s.LastErrorAt = short(err), time.Now() }) {
-		l.log.Warn("channel has trouble", "error", short(err))
+	if l.runner.updateReported(l.number, func(s *State) { s.LastError, s.LastErrorAt = truncateError(err), time.Now() }) {
+		l.log.Warn("channel has trouble", "error", truncateError(err))
 	}
 }
 
 // ReportProgress says how far the adapter is.
 func (l *Host) ReportProgress(p Progress) {
-	l.runner.note(l.adapter, func(s *State) { s.Progress = p })
+	l.runner.updateReported(l.number, func(s *State) { s.Progress = p })
 }

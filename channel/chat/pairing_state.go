@@ -38,16 +38,16 @@ const (
 	maxName     = 64 // characters of what is shown of a user or a chat
 )
 
-// people is what a channel keeps of who may talk: who was let in, and who asked.
-type people struct {
-	Paired   []paired  `json:"paired,omitempty"`
-	Requests []request `json:"requests,omitempty"`
-	Bad      int       `json:"bad,omitempty"` // wrong codes in a row
-	Locked   time.Time `json:"locked,omitzero"`
+// pairingState is what a channel keeps of who may talk: who was let in, and who asked.
+type pairingState struct {
+	Paired   []pairedUser  `json:"paired,omitempty"`
+	Requests []pairRequest `json:"requests,omitempty"`
+	Bad      int           `json:"bad,omitempty"` // wrong codes in a row
+	Locked   time.Time     `json:"locked,omitzero"`
 }
 
-// paired is somebody who was let in.
-type paired struct {
+// pairedUser is somebody who was let in.
+type pairedUser struct {
 	User  string    `json:"user"`
 	Name  string    `json:"name,omitempty"`
 	Admin bool      `json:"admin,omitempty"`
@@ -55,15 +55,15 @@ type paired struct {
 	At    time.Time `json:"at"`
 }
 
-func (p *paired) tier() Tier {
+func (p *pairedUser) tier() Tier {
 	if p.Admin {
 		return TierAdmin
 	}
 	return TierGuest
 }
 
-// request is somebody who asked to be let in. Of the code there is only the sum.
-type request struct {
+// pairRequest is somebody who asked to be let in. Of the code there is only the sum.
+type pairRequest struct {
 	User  string    `json:"user"`
 	Name  string    `json:"name,omitempty"`
 	Room  Room      `json:"room"`
@@ -73,9 +73,9 @@ type request struct {
 	Salt  []byte    `json:"salt"`
 	Sum   []byte    `json:"sum"`
 	At    time.Time `json:"at"`
-	// Again is when the user can ask again before AskAgain has passed, because the code is
+	// RetryAt is when the user can ask again before AskAgain has passed, because the code is
 	// not known to be sent. Zero: it was sent.
-	Again time.Time `json:"again,omitzero"`
+	RetryAt time.Time `json:"again,omitzero"`
 }
 
 // newCode makes a code of random bytes, codeLength of them.
@@ -87,11 +87,11 @@ func newCode(random []byte) string {
 	return string(code[:])
 }
 
-// showCode is a code as people read it.
-func showCode(code string) string { return code[:codeLength/2] + "-" + code[codeLength/2:] }
+// formatCode is a code as people read it.
+func formatCode(code string) string { return code[:codeLength/2] + "-" + code[codeLength/2:] }
 
-// plainCode is a code as somebody typed it, as it was made.
-func plainCode(typed string) string {
+// normalizeCode is a code as somebody typed it, as it was made.
+func normalizeCode(typed string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsSpace(r) || r == '-' {
 			return -1
@@ -100,14 +100,14 @@ func plainCode(typed string) string {
 	}, typed)
 }
 
-func sumOf(salt []byte, code string) []byte {
+func codeSum(salt []byte, code string) []byte {
 	sum := sha256.Sum256(append(slices.Clone(salt), code...))
 	return sum[:]
 }
 
-// readPeople reads what was kept.
-func readPeople(kept json.RawMessage) (*people, error) {
-	p := &people{}
+// decodePairing reads what was kept.
+func decodePairing(kept json.RawMessage) (*pairingState, error) {
+	p := &pairingState{}
 	if kept == nil {
 		return p, nil
 	}
@@ -117,38 +117,38 @@ func readPeople(kept json.RawMessage) (*people, error) {
 	return p, nil
 }
 
-// find is somebody who was let in; nil if they were not.
-func (p *people) find(user string) *paired {
+// findUser is somebody who was let in; nil if they were not.
+func (p *pairingState) findUser(user string) *pairedUser {
 	if p == nil {
 		return nil
 	}
-	i := slices.IndexFunc(p.Paired, func(one paired) bool { return one.User == user })
+	i := slices.IndexFunc(p.Paired, func(one pairedUser) bool { return one.User == user })
 	if i < 0 {
 		return nil
 	}
 	return &p.Paired[i]
 }
 
-// open forgets requests whose code is not good any more.
-func (p *people) open(now time.Time) {
-	p.Requests = slices.DeleteFunc(p.Requests, func(r request) bool { return now.Sub(r.At) >= CodeLifetime })
+// dropExpired forgets requests whose code is not good any more.
+func (p *pairingState) dropExpired(now time.Time) {
+	p.Requests = slices.DeleteFunc(p.Requests, func(r pairRequest) bool { return now.Sub(r.At) >= CodeLifetime })
 }
 
-// ask takes a request, and reports whether its code is sent to the user. The event that
+// addRequest takes a request, and reports whether its code is sent to the user. The event that
 // made the open request of a user may come again: the code was not sent then, and is
 // replaced. So is one that is not known to be sent, see [request].Again.
-func (p *people) ask(r request, now time.Time) bool {
-	p.open(now)
+func (p *pairingState) addRequest(r pairRequest, now time.Time) bool {
+	p.dropExpired(now)
 	if now.Before(p.Locked) {
 		return false
 	}
-	r.At, r.Again = now, now.Add(asideTimeout)
-	i := slices.IndexFunc(p.Requests, func(o request) bool { return o.User == r.User })
+	r.At, r.RetryAt = now, now.Add(backgroundTimeout)
+	i := slices.IndexFunc(p.Requests, func(o pairRequest) bool { return o.User == r.User })
 	switch {
 	case i >= 0 && p.Requests[i].Event == r.Event:
 		r.At = p.Requests[i].At
 		p.Requests[i] = r
-	case i >= 0 && now.Sub(p.Requests[i].At) < RequestInterval && (p.Requests[i].Again.IsZero() || now.Before(p.Requests[i].Again)):
+	case i >= 0 && now.Sub(p.Requests[i].At) < RequestInterval && (p.Requests[i].RetryAt.IsZero() || now.Before(p.Requests[i].RetryAt)):
 		return false
 	case i >= 0:
 		p.Requests[i] = r
@@ -160,25 +160,25 @@ func (p *people) ask(r request, now time.Time) bool {
 	return true
 }
 
-// told notes whether the code with this salt was sent, and reports whether that is news.
-func (p *people) told(user string, salt []byte, sent bool, now time.Time) bool {
-	i := slices.IndexFunc(p.Requests, func(r request) bool { return r.User == user && bytes.Equal(r.Salt, salt) })
+// recordSent notes whether the code with this salt was sent, and reports whether that is news.
+func (p *pairingState) recordSent(user string, salt []byte, sent bool, now time.Time) bool {
+	i := slices.IndexFunc(p.Requests, func(r pairRequest) bool { return r.User == user && bytes.Equal(r.Salt, salt) })
 	if i < 0 {
 		return false
 	}
-	p.Requests[i].Again = now
+	p.Requests[i].RetryAt = now
 	if sent {
-		p.Requests[i].Again = time.Time{}
+		p.Requests[i].RetryAt = time.Time{}
 	}
 	return true
 }
 
-// has is the request that has a code, -1 if none does. All are looked at, so that the
+// findRequest is the request that has a code, -1 if none does. All are looked at, so that the
 // time tells nothing.
-func (p *people) has(code string) int {
+func (p *pairingState) findRequest(code string) int {
 	found := -1
 	for i, r := range p.Requests {
-		if subtle.ConstantTimeCompare(sumOf(r.Salt, plainCode(code)), r.Sum) == 1 {
+		if subtle.ConstantTimeCompare(codeSum(r.Salt, normalizeCode(code)), r.Sum) == 1 {
 			found = i
 		}
 	}
@@ -186,14 +186,14 @@ func (p *people) has(code string) int {
 }
 
 // approve lets in who has a code. A wrong one is counted, and changes p too.
-func (p *people) approve(code string, admin bool, by string, now time.Time) (*request, error) {
-	p.open(now)
+func (p *pairingState) approve(code string, admin bool, by string, now time.Time) (*pairRequest, error) {
+	p.dropExpired(now)
 	if now.Before(p.Locked) {
 		e := mailroom.Errorf(mailroom.CodeRateLimited, "after %d wrong codes nobody is let in until %s", MaxBadCodes, p.Locked.UTC().Format(time.RFC3339))
 		e.RetryAfter = p.Locked.Sub(now)
 		return nil, e
 	}
-	found := p.has(code)
+	found := p.findRequest(code)
 	if found < 0 {
 		if p.Bad++; p.Bad >= MaxBadCodes {
 			p.Bad, p.Locked, p.Requests = 0, now.Add(LockoutDuration), nil
@@ -201,21 +201,21 @@ func (p *people) approve(code string, admin bool, by string, now time.Time) (*re
 		return nil, mailroom.Errorf(mailroom.CodeNotFound, "nobody who waits to be let in has this code; a code is good for %s", CodeLifetime)
 	}
 	r := p.Requests[found]
-	if p.find(r.User) == nil && len(p.Paired) >= MaxPaired {
+	if p.findUser(r.User) == nil && len(p.Paired) >= MaxPaired {
 		return nil, mailroom.Errorf(mailroom.CodeConflict, "%d users were let in already; take one out with `mailroom pair revoke`, or list users in the configuration", MaxPaired)
 	}
 	p.Requests = slices.Delete(p.Requests, found, found+1)
 	p.Bad = 0
-	p.Paired = slices.DeleteFunc(p.Paired, func(one paired) bool { return one.User == r.User })
-	p.Paired = append(p.Paired, paired{User: r.User, Name: r.Name, Admin: admin, By: by, At: now})
+	p.Paired = slices.DeleteFunc(p.Paired, func(one pairedUser) bool { return one.User == r.User })
+	p.Paired = append(p.Paired, pairedUser{User: r.User, Name: r.Name, Admin: admin, By: by, At: now})
 	return &r, nil
 }
 
 // revoke takes somebody out who was let in, or refuses who waits for it.
-func (p *people) revoke(user string) bool {
+func (p *pairingState) revoke(user string) bool {
 	n := len(p.Paired) + len(p.Requests)
-	p.Paired = slices.DeleteFunc(p.Paired, func(one paired) bool { return one.User == user })
-	p.Requests = slices.DeleteFunc(p.Requests, func(r request) bool { return r.User == user })
+	p.Paired = slices.DeleteFunc(p.Paired, func(one pairedUser) bool { return one.User == user })
+	p.Requests = slices.DeleteFunc(p.Requests, func(r pairRequest) bool { return r.User == user })
 	return len(p.Paired)+len(p.Requests) < n
 }
 

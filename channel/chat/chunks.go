@@ -7,20 +7,20 @@ import (
 	"unicode/utf8"
 )
 
-// piece is what one message takes of a text.
-type piece struct {
+// chunk is what one message takes of a text.
+type chunk struct {
 	text string // to be sent
 	end  int    // bytes of the whole text that are said once it is sent
 }
 
-// pieces cuts a text into messages of a platform, from the byte that begins with
+// splitText cuts a text into messages of a platform, from the byte that begins with
 // from on; one that was said before is not said again. Nothing is lost but the white
 // space at a cut, and nothing is added but the marks of a code fence that had to be
 // cut: it is closed, and opened again with its language. A text of white space alone
 // has no pieces.
-func pieces(text string, t Capabilities, from int) []piece {
-	c := newCutter(text, t)
-	var all []piece
+func splitText(text string, t Capabilities, from int) []chunk {
+	c := newSplitter(text, t)
+	var all []chunk
 	for at := from; at < len(text); {
 		p := c.next(at)
 		at = p.end
@@ -33,15 +33,15 @@ func pieces(text string, t Capabilities, from int) []piece {
 	return all
 }
 
-// head is the beginning of a text that is still being written, in one message that
+// headOf is the beginning of a text that is still being written, in one message that
 // ends with mark.
-func head(text string, t Capabilities, mark string) string {
+func headOf(text string, t Capabilities, mark string) string {
 	t.MaxUnits -= t.Units(mark)
 	text = strings.TrimRight(text, " \t\r\n")
 	if t.MaxUnits <= 0 || text == "" {
 		return ""
 	}
-	c := newCutter(text, t)
+	c := newSplitter(text, t)
 	shown := c.next(0)
 	if !c.fits(shown.text) {
 		return ""
@@ -74,8 +74,8 @@ func (f fence) close() string {
 	return "\n" + f.mark
 }
 
-// after is the fence that is open after a line.
-func (f fence) after(line string) fence {
+// next is the fence that is open after a line.
+func (f fence) next(line string) fence {
 	s := strings.TrimSpace(line)
 	if s == "" || s[0] != '`' && s[0] != '~' {
 		return f
@@ -99,42 +99,42 @@ func (f fence) after(line string) fence {
 // line is one line of a text, without its end.
 type line struct {
 	start, end int   // of its bytes
-	in         fence // that is open before it
+	fence      fence // that is open before it
 }
 
-// cutter cuts one text.
-type cutter struct {
-	text   string
-	traits Capabilities
-	lines  []line
+// splitter cuts one text.
+type splitter struct {
+	text  string
+	caps  Capabilities
+	lines []line
 }
 
-func newCutter(text string, t Capabilities) *cutter {
-	c := &cutter{text: text, traits: t}
+func newSplitter(text string, t Capabilities) *splitter {
+	c := &splitter{text: text, caps: t}
 	var f fence
 	for at := 0; at <= len(text); {
 		end := len(text)
 		if i := strings.IndexByte(text[at:], '\n'); i >= 0 {
 			end = at + i
 		}
-		c.lines = append(c.lines, line{start: at, end: end, in: f})
-		f = f.after(text[at:end])
+		c.lines = append(c.lines, line{start: at, end: end, fence: f})
+		f = f.next(text[at:end])
 		at = end + 1
 	}
 	return c
 }
 
 // fits reports whether one message takes these. No unit has more than four bytes.
-func (c *cutter) fits(parts ...string) bool {
+func (c *splitter) fits(parts ...string) bool {
 	size := 0
 	for _, p := range parts {
 		size += len(p)
 	}
-	return size <= 4*c.traits.MaxUnits && c.traits.Units(strings.Join(parts, "")) <= c.traits.MaxUnits
+	return size <= 4*c.caps.MaxUnits && c.caps.Units(strings.Join(parts, "")) <= c.caps.MaxUnits
 }
 
 // lineOf is the index of the line that has byte at, or ends with it.
-func (c *cutter) lineOf(at int) int {
+func (c *splitter) lineOf(at int) int {
 	lo, hi := 0, len(c.lines)
 	for hi-lo > 1 {
 		if mid := (lo + hi) / 2; c.lines[mid].start <= at {
@@ -148,18 +148,18 @@ func (c *cutter) lineOf(at int) int {
 
 // fenceAt is the fence that is open at a byte: one that a platform cannot show cut,
 // because its marks take most of a message, is none.
-func (c *cutter) fenceAt(at int) fence {
+func (c *splitter) fenceAt(at int) fence {
 	var f fence
 	if at == len(c.text) {
 		last := c.lines[len(c.lines)-1]
-		f = last.in.after(c.text[last.start:last.end])
+		f = last.fence.next(c.text[last.start:last.end])
 	} else {
-		f = c.lines[c.lineOf(at)].in
+		f = c.lines[c.lineOf(at)].fence
 	}
-	marks := func(f fence) int { return c.traits.Units(f.open() + f.close()) }
-	if f.mark != "" && marks(f) > c.traits.MaxUnits/2 {
+	marks := func(f fence) int { return c.caps.Units(f.open() + f.close()) }
+	if f.mark != "" && marks(f) > c.caps.MaxUnits/2 {
 		f.line = f.mark
-		if marks(f) > c.traits.MaxUnits/2 {
+		if marks(f) > c.caps.MaxUnits/2 {
 			return fence{}
 		}
 	}
@@ -167,18 +167,18 @@ func (c *cutter) fenceAt(at int) fence {
 }
 
 // next is the piece that begins at a byte. Its text is "" if that is of white space.
-func (c *cutter) next(from int) piece {
-	if c.traits.SingleLine {
+func (c *splitter) next(from int) chunk {
+	if c.caps.SingleLine {
 		return c.nextLine(from)
 	}
-	from, opened := c.begin(from)
+	from, opened := c.chunkStart(from)
 	if strings.TrimSpace(c.text[from:]) == "" {
-		return piece{end: len(c.text)}
+		return chunk{end: len(c.text)}
 	}
 	if rest := strings.TrimRight(c.text[from:], " \t\r\n"); c.fits(opened.open(), rest) {
-		return piece{text: opened.open() + rest, end: len(c.text)}
+		return chunk{text: opened.open() + rest, end: len(c.text)}
 	}
-	hard := from + c.longest(opened.open(), from)
+	hard := from + c.bytesThatFit(opened.open(), from)
 	for _, try := range []struct {
 		least int
 		last  func(least, to int) int
@@ -191,49 +191,49 @@ func (c *cutter) next(from int) piece {
 		{from, c.lastRune},
 	} {
 		for to := try.last(try.least, hard); to > try.least; to = try.last(try.least, to-1) {
-			if p, ok := c.piece(opened, from, to); ok {
+			if p, ok := c.makeChunk(opened, from, to); ok {
 				return p
 			}
 		}
 	}
 	_, size := utf8.DecodeRuneInString(c.text[from:]) // more than a message takes, and there is nothing less
-	return piece{text: c.text[from : from+size], end: from + size}
+	return chunk{text: c.text[from : from+size], end: from + size}
 }
 
-// begin is where a piece begins that is to begin at a byte, and the fence that is
+// chunkStart is where a piece begins that is to begin at a byte, and the fence that is
 // open there: empty lines are passed over, and so is the end of a fence, because the
 // piece before has closed it.
-func (c *cutter) begin(from int) (int, fence) {
+func (c *splitter) chunkStart(from int) (int, fence) {
 	opened := c.fenceAt(from)
 	for from < len(c.text) && (c.text[from] == '\n' || c.text[from] == '\r') {
 		from++
 	}
 	l := c.lines[c.lineOf(from)]
-	if from == l.start && opened.mark != "" && (l.in.after(c.text[l.start:l.end]) == fence{}) {
+	if from == l.start && opened.mark != "" && (l.fence.next(c.text[l.start:l.end]) == fence{}) {
 		return min(l.end+1, len(c.text)), fence{}
 	}
 	return from, opened
 }
 
-// piece is the text between two bytes, with the marks of the fences that are open
+// chunk is the text between two bytes, with the marks of the fences that are open
 // there, if that fits.
-func (c *cutter) piece(opened fence, from, to int) (piece, bool) {
+func (c *splitter) makeChunk(opened fence, from, to int) (chunk, bool) {
 	closed := c.fenceAt(to)
 	body := strings.TrimRight(c.text[from:to], "\r\n")
 	if closed.mark == "" {
 		body = strings.TrimRight(body, " \t\r\n")
 	}
 	if strings.TrimSpace(body) == "" {
-		return piece{end: to}, true
+		return chunk{end: to}, true
 	}
 	text := opened.open() + body + closed.close()
-	return piece{text: text, end: to}, c.fits(text)
+	return chunk{text: text, end: to}, c.fits(text)
 }
 
-// longest is how many bytes from a byte on fit into one message after its beginning.
-func (c *cutter) longest(beginning string, from int) int {
+// bytesThatFit is how many bytes from a byte on fit into one message after its beginning.
+func (c *splitter) bytesThatFit(beginning string, from int) int {
 	rest := c.text[from:]
-	most := min(len(rest), 4*c.traits.MaxUnits)
+	most := min(len(rest), 4*c.caps.MaxUnits)
 	return sort.Search(most, func(n int) bool {
 		n++
 		for n < len(rest) && !utf8.RuneStart(rest[n]) {
@@ -245,34 +245,34 @@ func (c *cutter) longest(beginning string, from int) int {
 
 // lastParagraph is the last byte up to to, and beyond least, at which a paragraph
 // begins outside of a fence.
-func (c *cutter) lastParagraph(least, to int) int {
+func (c *splitter) lastParagraph(least, to int) int {
 	return c.lastBreak(least, to, func(i int) bool {
 		l := c.lines[i]
 		here := c.text[l.start:l.end]
 		blank := i > 0 && strings.TrimSpace(c.text[c.lines[i-1].start:c.lines[i-1].end]) == ""
-		opens := l.in.after(here).mark != ""
-		ended := i > 0 && c.lines[i-1].in.mark != ""
-		return l.in.mark == "" && (blank || opens || ended || strings.HasPrefix(here, "#"))
+		opens := l.fence.next(here).mark != ""
+		ended := i > 0 && c.lines[i-1].fence.mark != ""
+		return l.fence.mark == "" && (blank || opens || ended || strings.HasPrefix(here, "#"))
 	})
 }
 
 // lastItem is the same of an item of a list, which begins where the text does.
-func (c *cutter) lastItem(least, to int) int {
+func (c *splitter) lastItem(least, to int) int {
 	return c.lastBreak(least, to, func(i int) bool {
 		l := c.lines[i]
-		return l.in.mark == "" && isItem(c.text[l.start:l.end])
+		return l.fence.mark == "" && isListItem(c.text[l.start:l.end])
 	})
 }
 
 // lastLine is the same of any line but one that ends a fence.
-func (c *cutter) lastLine(least, to int) int {
+func (c *splitter) lastLine(least, to int) int {
 	return c.lastBreak(least, to, func(i int) bool {
 		l := c.lines[i]
-		return l.in.mark == "" || l.in.after(c.text[l.start:l.end]).mark != ""
+		return l.fence.mark == "" || l.fence.next(c.text[l.start:l.end]).mark != ""
 	})
 }
 
-func (c *cutter) lastBreak(least, to int, good func(i int) bool) int {
+func (c *splitter) lastBreak(least, to int, good func(i int) bool) int {
 	for i := c.lineOf(to); i > 0; i-- {
 		if start := c.lines[i].start; start <= least {
 			return 0
@@ -284,7 +284,7 @@ func (c *cutter) lastBreak(least, to int, good func(i int) bool) int {
 }
 
 // lastWord is the last byte up to to, and beyond least, after which a word begins.
-func (c *cutter) lastWord(least, to int) int {
+func (c *splitter) lastWord(least, to int) int {
 	for at := to; at > least; at-- {
 		if c.text[at-1] == ' ' || c.text[at-1] == '\n' || c.text[at-1] == '\t' {
 			return at
@@ -294,7 +294,7 @@ func (c *cutter) lastWord(least, to int) int {
 }
 
 // lastRune is the last byte up to to at which a character begins.
-func (c *cutter) lastRune(_, to int) int {
+func (c *splitter) lastRune(_, to int) int {
 	for to > 0 && to < len(c.text) && !utf8.RuneStart(c.text[to]) {
 		to--
 	}
@@ -302,18 +302,18 @@ func (c *cutter) lastRune(_, to int) int {
 }
 
 // lastGrapheme is the same of what people see as one character.
-func (c *cutter) lastGrapheme(least, to int) int {
+func (c *splitter) lastGrapheme(least, to int) int {
 	const most = 64 // bytes of one; what is longer is cut
 	for at := c.lastRune(least, to); at > least && to-at < most; at = c.lastRune(least, at-1) {
-		if !joined(c.text, at) {
+		if !sameGrapheme(c.text, at) {
 			return at
 		}
 	}
 	return 0
 }
 
-// joined reports whether the characters before and after a byte belong together.
-func joined(text string, at int) bool {
+// sameGrapheme reports whether the characters before and after a byte belong together.
+func sameGrapheme(text string, at int) bool {
 	before, _ := utf8.DecodeLastRuneInString(text[:at])
 	after, _ := utf8.DecodeRuneInString(text[at:])
 	const joiner = '\u200d'
@@ -326,11 +326,11 @@ func joined(text string, at int) bool {
 		return true
 	case after >= 0x1F3FB && after <= 0x1F3FF: // the colour of a skin
 		return true
-	case isLetterOfFlag(before) && isLetterOfFlag(after):
+	case isRegionalIndicator(before) && isRegionalIndicator(after):
 		n := 0
 		for rest := text[:at]; ; n++ {
 			r, size := utf8.DecodeLastRuneInString(rest)
-			if !isLetterOfFlag(r) || n == 64 {
+			if !isRegionalIndicator(r) || n == 64 {
 				break
 			}
 			rest = rest[:len(rest)-size]
@@ -340,11 +340,11 @@ func joined(text string, at int) bool {
 	return false
 }
 
-func isLetterOfFlag(r rune) bool { return r >= 0x1F1E6 && r <= 0x1F1FF }
+func isRegionalIndicator(r rune) bool { return r >= 0x1F1E6 && r <= 0x1F1FF }
 
-// isItem reports whether a line begins an item of a list, a quotation or a row of a
+// isListItem reports whether a line begins an item of a list, a quotation or a row of a
 // table.
-func isItem(line string) bool {
+func isListItem(line string) bool {
 	s := strings.TrimLeft(line, " \t")
 	if s == "" || len(line)-len(s) > 3 {
 		return false
@@ -360,15 +360,15 @@ func isItem(line string) bool {
 }
 
 // nextLine is the next piece where a message is one line.
-func (c *cutter) nextLine(from int) piece {
+func (c *splitter) nextLine(from int) chunk {
 	end := c.lines[c.lineOf(from)].end
 	if strings.TrimSpace(c.text[from:end]) == "" {
-		return piece{end: min(end+1, len(c.text))}
+		return chunk{end: min(end+1, len(c.text))}
 	}
 	if whole := strings.TrimRight(c.text[from:end], " \t\r"); c.fits(whole) {
-		return piece{text: whole, end: end}
+		return chunk{text: whole, end: end}
 	}
-	hard := from + c.longest("", from)
+	hard := from + c.bytesThatFit("", from)
 	to := c.lastWord(from+(hard-from)/2, hard)
 	if to == 0 {
 		to = c.lastGrapheme(from, hard)
@@ -380,5 +380,5 @@ func (c *cutter) nextLine(from int) piece {
 		_, size := utf8.DecodeRuneInString(c.text[from:])
 		to = from + size
 	}
-	return piece{text: strings.TrimRight(c.text[from:to], " \t\r"), end: to}
+	return chunk{text: strings.TrimRight(c.text[from:to], " \t\r"), end: to}
 }
