@@ -14,51 +14,50 @@ import (
 )
 
 const (
-	maxReaders = 4 // histories that are read at once
-	// maxDeferred and maxHeldBytes bound the events that wait for histories, in all rooms
-	// together.
+	maxReaders = 4 // histories read concurrently
+	// maxDeferred and maxDeferredBytes bound the deferred events of all rooms together.
 	maxDeferred      = 1000
 	maxDeferredBytes = 8 << 20
-	// firstRetry and lastRetry are the pauses after a history that could not be read.
+	// firstRetry and lastRetry are the shortest and the longest pause after a failed read.
 	firstRetry = 200 * time.Millisecond
 	lastRetry  = time.Minute
 )
 
-// gap is a room whose history is read before its next event is taken. A history that
-// fails or is slow delays the events of its room alone: they wait here, in their order.
-// While there is a gap, the saved position stays before it.
+// gap is a room with an unread history, which comes before the room's events. A failing or slow
+// history delays the events of its own room only: they are deferred, in order. While there is a
+// gap, the saved position stays before it.
 type gap struct {
 	room     room
 	server   string
-	after    uint64 // id of the last message that was taken from the history
+	after    uint64 // id of the last message handled from the history
 	deferred []deferredEvent
-	attempts int       // that failed in a row
-	due      time.Time // of the next one
+	attempts int       // failed in a row
+	due      time.Time // of the next attempt
 }
 
 // deferredEvent is an event that waits for a history.
 type deferredEvent struct {
 	frame *frame
-	id    string // of a message that is new, "" for any other event
+	id    string // id of a new message, "" for any other event
 }
 
-// backfill reads the histories beside the loop of Receive, which owns all of it.
+// backfill reads histories concurrently. The loop of Receive owns its fields.
 type backfill struct {
 	results     chan historyPage
-	reading     map[string]bool // rooms whose history is being read
-	reread      map[string]bool // of those being read: read once more, because messages were missed
-	pausedUntil time.Time       // no history is read before
-	overflowed  bool            // maxHeld was reached, and logged
+	reading     map[string]bool // rooms being read
+	reread      map[string]bool // rooms being read that missed messages since: read once more
+	pausedUntil time.Time       // no history is requested before
+	overflowed  bool            // an event was dropped, and that was logged
 	wg          sync.WaitGroup
 }
 
-// historyPage is what a reader brings of the history of a room.
+// historyPage is the result of reading a page of a room's history.
 type historyPage struct {
 	room      string
-	messages  []message // in order
-	complete  bool      // there is no more
-	gone      bool      // the thread does not exist, or not for the bot
-	forbidden bool      // the history is not handed out
+	messages  []message // oldest first
+	complete  bool      // the last page
+	gone      bool      // the thread does not exist, or the bot cannot see it
+	forbidden bool      // the bot may not read the history
 	err       error
 }
 
@@ -66,11 +65,12 @@ func newBackfill() backfill {
 	return backfill{results: make(chan historyPage), reading: map[string]bool{}, reread: map[string]bool{}}
 }
 
-// hasGaps reports whether messages of some room were not received yet: the position stays.
+// hasGaps reports whether some room has messages that were not received. The saved position
+// then stays.
 func (c *connection) hasGaps() bool { return len(c.session.awaitedServers)+len(c.session.gaps) > 0 }
 
-// addGap has the history of a room be read from after on. A gap that is there keeps its
-// place.
+// addGap has the history of a room read after a message id. An existing gap of the room is
+// kept.
 func (c *connection) addGap(r room, server string, after uint64) {
 	if _, known := c.session.gaps[r.ID]; known {
 		if c.backfill.reading[r.ID] {
@@ -84,9 +84,9 @@ func (c *connection) addGap(r room, server string, after uint64) {
 	c.session.gaps[r.ID] = gap{room: r, server: server, after: after}
 }
 
-// deferEvent has an event of a room wait if the history of that room goes first. The bot's own
-// messages never wait. A thread whose channel is unknown gets a gap: what its channel is,
-// is asked beside the loop too.
+// deferEvent defers an event if the history of its room comes first, and reports whether it
+// did. The bot's own messages are never deferred. A thread whose channel is unknown gets a gap:
+// its channel is looked up concurrently too.
 func (c *connection) deferEvent(f *frame) bool {
 	switch f.Type {
 	case "MESSAGE_CREATE", "MESSAGE_UPDATE", "MESSAGE_DELETE", "MESSAGE_DELETE_BULK":
@@ -122,8 +122,9 @@ func (c *connection) deferEvent(f *frame) bool {
 	return true
 }
 
-// canDefer reports whether one more event can wait. One that cannot is left to the history:
-// it has each message as it is then, and the position is before it.
+// canDefer reports whether one more event may be deferred. A dropped event is recovered from
+// the history, which contains the message in its latest form, because the position stays before
+// it.
 func (c *connection) canDefer(f *frame) bool {
 	events, bytes := 1, len(f.Data)
 	for _, g := range c.session.gaps {
@@ -137,13 +138,13 @@ func (c *connection) canDefer(f *frame) bool {
 	}
 	if !c.backfill.overflowed {
 		c.backfill.overflowed = true
-		c.host.Log().Warn("too many events wait for histories: the histories alone tell the others", "events", events-1)
+		c.host.Log().Warn("deferred events dropped: too many wait for room histories, which will include them", "events", events-1)
 	}
 	return false
 }
 
-// startBackfill starts reading the histories that are due. It returns when the next one is; nil
-// if a reader or nothing is waited for.
+// startBackfill starts reading the histories that are due. It returns a channel that fires when
+// the next one is due, or nil if there is none or all readers are busy.
 func (c *connection) startBackfill(ctx context.Context) <-chan time.Time {
 	if len(c.session.gaps) == 0 {
 		return nil
@@ -168,7 +169,7 @@ func (c *connection) startBackfill(ctx context.Context) <-chan time.Time {
 		}
 		c.backfill.reading[g.room.ID] = true
 		c.backfill.wg.Go(func() {
-			defer recovery.Handle(c.host.Log(), "a reader of a history of Discord", func(p *recovery.Panic) { c.cancel(p) })
+			defer recovery.Handle(c.host.Log(), "a history reader of a Discord channel", func(p *recovery.Panic) { c.cancel(p) })
 			p := c.fetchPage(ctx, g)
 			select {
 			case c.backfill.results <- p:
@@ -179,20 +180,20 @@ func (c *connection) startBackfill(ctx context.Context) <-chan time.Time {
 	return nil
 }
 
-// fetchPage asks for the next page of a history, and before it for the channel of a thread
-// that is unknown.
+// fetchPage requests the next page of a history. For a thread with an unknown channel it
+// requests the channel first.
 func (c *connection) fetchPage(ctx context.Context, g gap) historyPage {
 	p := historyPage{room: g.room.ID}
 	if g.room.thread() && c.shared.parent(g.room.ID) == "" {
 		r := g.room
-		err := c.verifyToken(ctx, c.client.call(ctx, request{op: "ask for a thread", path: "/channels/" + r.ID, result: &r}))
+		err := c.verifyToken(ctx, c.client.call(ctx, request{op: "get thread", path: "/channels/" + r.ID, result: &r}))
 		if p.gone, p.err = isForbidden(err), err; err != nil {
 			return p
 		}
 		c.recordThreads(r)
 	}
 	err := c.verifyToken(ctx, c.client.call(ctx, request{
-		op: "ask for the history", path: fmt.Sprintf("/channels/%s/messages?limit=%d&after=%d", g.room.ID, pageSize, g.after), result: &p.messages,
+		op: "read history", path: fmt.Sprintf("/channels/%s/messages?limit=%d&after=%d", g.room.ID, pageSize, g.after), result: &p.messages,
 	}))
 	if p.forbidden, p.err = isForbidden(err), err; err != nil {
 		return p
@@ -203,20 +204,20 @@ func (c *connection) fetchPage(ctx context.Context, g gap) historyPage {
 	return p
 }
 
-// onHistoryPage takes what a reader has brought. Once a history is read to its end, what
-// waited for it follows.
-func (c *connection) onHistoryPage(ctx context.Context, p historyPage, take chat.EventHandler) error {
+// onHistoryPage handles a page of a history. After the last page it handles the deferred
+// events.
+func (c *connection) onHistoryPage(ctx context.Context, p historyPage, handle chat.EventHandler) error {
 	g, stale := c.session.gaps[p.room], c.backfill.reread[p.room]
 	delete(c.backfill.reading, p.room)
 	delete(c.backfill.reread, p.room)
 	switch {
 	case g.room.ID == "":
-		return nil // the bot was taken out of its server
+		return nil // the bot was removed from the server
 	case p.gone:
-		c.host.Log().Warn("messages are left out: their thread is not there", "room", p.room, "events", len(g.deferred), "error", p.err)
+		c.host.Log().Warn("messages skipped: their thread does not exist", "room", p.room, "events", len(g.deferred), "error", p.err)
 		g.deferred = nil
 	case p.forbidden:
-		c.host.Log().Debug("a history is not handed out", "room", p.room, "error", p.err)
+		c.host.Log().Debug("room history not readable", "room", p.room, "error", p.err)
 		if g.room.Type == roomPrivate {
 			c.cursor.removePrivate(p.room)
 		}
@@ -227,7 +228,7 @@ func (c *connection) onHistoryPage(ctx context.Context, p historyPage, take chat
 	for i := range p.messages {
 		m := &p.messages[i]
 		m.Server, m.RoomType = g.server, &g.room.Type
-		if err := c.onMessage(ctx, m, take); err != nil {
+		if err := c.onMessage(ctx, m, handle); err != nil {
 			return err
 		}
 		g.after = snowflake(m.ID)
@@ -239,7 +240,7 @@ func (c *connection) onHistoryPage(ctx context.Context, p historyPage, take chat
 		return nil
 	}
 	for _, h := range g.deferred {
-		if err := c.handleEvent(ctx, h.frame, take); err != nil {
+		if err := c.handleEvent(ctx, h.frame, handle); err != nil {
 			return err
 		}
 	}
@@ -248,8 +249,8 @@ func (c *connection) onHistoryPage(ctx context.Context, p historyPage, take chat
 	return nil
 }
 
-// retryGap has a history that could not be read be read later. Only the first failure in
-// a row is shown.
+// retryGap schedules another read of a history. Only the first of several failures in a row is
+// reported.
 func (c *connection) retryGap(g gap, err error) {
 	g.attempts++
 	wait := firstRetry << min(g.attempts-1, 16)
@@ -260,14 +261,14 @@ func (c *connection) retryGap(g gap, err error) {
 	}
 	c.session.gaps[g.room.ID] = g
 	if g.attempts == 1 {
-		c.host.ReportError(fmt.Errorf("the history of %s is read later, and its events wait: %w", g.room.ID, err))
+		c.host.ReportError(fmt.Errorf("history of %s is read later, its events wait: %w", g.room.ID, err))
 		return
 	}
-	c.host.Log().Debug("a history cannot be read", "room", g.room.ID, "attempts", g.attempts, "error", err)
+	c.host.Log().Debug("room history failed; retrying later", "room", g.room.ID, "attempts", g.attempts, "error", err)
 }
 
-// removeEvent is a queue without a message that the history had. The queue may be that of
-// another connection too, so it is not changed.
+// removeEvent returns the queue without a message that the history contained. It copies the
+// queue, because a saved session may share it.
 func removeEvent(waiting []deferredEvent, id string) (rest []deferredEvent) {
 	for _, h := range waiting {
 		if h.id != id {

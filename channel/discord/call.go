@@ -21,15 +21,14 @@ import (
 )
 
 const (
-	maxResponse   = 32 << 20 // bytes of an answer
-	maxQuote      = 200      // bytes of an answer that an error quotes
+	maxResponse   = 32 << 20 // bytes of a response
+	maxQuote      = 200      // bytes of a response quoted in an error
 	maxRetryAfter = 24 * time.Hour
 )
 
-// userAgent has the form that Discord wants, DiscordBot ($url, $versionNumber)
-// (https://docs.discord.com/developers/reference#user-agent). Without an address of its
-// own the program names one that is reserved for what has none (RFC 2606), rather than
-// that of another project.
+// userAgent has the form that Discord requires, DiscordBot ($url, $versionNumber)
+// (https://docs.discord.com/developers/reference#user-agent). Without an About URL it names a
+// host under the reserved domain .invalid (RFC 2606).
 func userAgent(about string) string {
 	if about == "" {
 		about = noInfoURL
@@ -43,11 +42,11 @@ func userAgent(about string) string {
 
 const noInfoURL = "https://mailroom.invalid"
 
-// CheckAbout refuses what cannot be the address in a User-Agent.
+// CheckAbout rejects a string that cannot be the URL in a User-Agent.
 func CheckAbout(s string) error {
 	u, err := url.Parse(s)
 	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.User != nil || len(s) > 200 || strings.ContainsAny(s, "(), \"") {
-		return errors.New("it is not an address such as https://example.org/our-bot, without brackets and commas in it")
+		return errors.New("not a URL such as https://example.org/our-bot, without parentheses, commas and spaces")
 	}
 	return nil
 }
@@ -61,16 +60,16 @@ type client struct {
 	limits *rateLimits
 }
 
-// CheckAPI reads the address of the API.
+// CheckAPI parses the base URL of the HTTP API.
 func CheckAPI(s string) (*url.URL, error) {
 	u, err := url.Parse(strings.TrimSuffix(s, "/"))
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return nil, errors.New("it is not an address such as " + DefaultAPI + ", without a name or password in it")
+		return nil, errors.New("not a base URL: use one such as " + DefaultAPI + ", without credentials, query or fragment")
 	}
 	return u, nil
 }
 
-// newClient reads the options. What is wrong with them is fatal.
+// newClient returns a client for the options. Its errors are fatal.
 func newClient(o Options, l *rateLimits) (*client, error) {
 	o.setDefaults()
 	base, err := CheckAPI(o.API)
@@ -84,25 +83,26 @@ func newClient(o Options, l *rateLimits) (*client, error) {
 	if err != nil {
 		return nil, channel.Fatal(err)
 	}
-	transport := http.DefaultTransport.(*http.Transport).Clone() // the standard library's own
+	transport := http.DefaultTransport.(*http.Transport).Clone() // guaranteed by net/http
 	transport.MaxIdleConnsPerHost = 16
-	// A connection that the platform has closed meanwhile makes a send an unknown one.
+	// A send over a connection that the server has just closed has an unknown outcome, so idle
+	// connections are dropped early.
 	transport.IdleConnTimeout = 20 * time.Second
 	return &client{agent: userAgent(o.About), base: base, token: token, limits: l, http: &http.Client{
 		Transport: transport,
-		// A redirect would take the token to where nobody said that it should go.
+		// A redirect could carry the token to another host.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil
 }
 
-// apiError is an answer of the platform that says no.
+// apiError is an error response of the platform.
 type apiError struct {
 	op          string
 	status      int
-	code        int // the platform's own; 0: it gave none
+	code        int // Discord's JSON error code; 0 if none
 	description string
-	retryAfter  time.Duration // to wait before the next call
-	global      bool          // the wait is for all calls
+	retryAfter  time.Duration // 0: none given
+	global      bool          // the pause applies to all calls
 }
 
 func (e *apiError) Error() string {
@@ -113,21 +113,21 @@ func (e *apiError) Error() string {
 	return fmt.Sprintf("%s: Discord answered %d %s%s", e.op, e.status, e.description, code)
 }
 
-// transportError is a call without an answer of the platform's.
+// transportError is a call without a valid response from the platform.
 type transportError struct {
 	op         string
-	reason     string // without the token
-	maybeSent  bool   // the platform may have got it
+	reason     string // redacted
+	maybeSent  bool   // the request may have reached the platform
 	retryAfter time.Duration
 	global     bool
-	cause      error // of the context alone: others may tell the address
+	cause      error // only a context error: other errors can contain the URL
 }
 
 func (e *transportError) Error() string { return e.op + ": " + e.reason }
 
 func (e *transportError) Unwrap() error { return e.cause }
 
-// retryHint is how long somebody asked to be left alone, and whether with all calls.
+// retryHint returns the pause that an error asks for, and whether it applies to all calls.
 func retryHint(err error) (after time.Duration, global bool) {
 	if e, ok := errors.AsType[*apiError](err); ok {
 		return e.retryAfter, e.global
@@ -141,99 +141,100 @@ func retryHint(err error) (after time.Duration, global bool) {
 	return 0, false
 }
 
+// retryAfter returns the pause that the platform asked for in an error, or 0.
 func retryAfter(err error) time.Duration {
 	after, _ := retryHint(err)
 	return after
 }
 
-// request is one call.
+// request is one call of the HTTP API.
 type request struct {
-	op     string // it is for, in words
+	op     string // names the operation in errors
 	method string // "" is GET
 	path   string // with the query
-	body   any    // sent as JSON, unless it is nil
-	result any    // the answer is read into it, unless it is nil
-	noAuth bool   // the address says who calls: no token, and no limit
+	body   any    // sent as JSON; nil sends no body
+	result any    // receives the decoded response; nil discards it
+	noAuth bool   // the URL authenticates the call: no token, and no rate limit
 }
 
-// errorBody is how the platform says no.
+// errorBody is the body of an error response.
 type errorBody struct {
 	Code    int     `json:"code"`
 	Message string  `json:"message"`
 	After   float64 `json:"retry_after"` // seconds
 	Global  bool    `json:"global"`
-	// Errors are of the fields that are wrong, nested like these.
+	// Errors holds the errors of single fields, nested by field name.
 	Errors json.RawMessage `json:"errors"`
 }
 
-// request makes one call, unless the limit of its route is used up. Its error is a
-// *refused or a *lost.
-func (c *client) call(ctx context.Context, k request) error {
-	if k.method == "" {
-		k.method = http.MethodGet
+// call makes one call, unless the rate limit of its route is used up. The error is an *apiError
+// or a *transportError.
+func (c *client) call(ctx context.Context, r request) error {
+	if r.method == "" {
+		r.method = http.MethodGet
 	}
-	route := routeOf(k.method, k.path)
-	if wait, global := c.limits.wait(route, time.Now()); wait > 0 && !k.noAuth {
-		return &apiError{op: k.op, status: http.StatusTooManyRequests, description: "before it was asked: its limit is used up", retryAfter: wait, global: global}
+	route := routeOf(r.method, r.path)
+	if wait, global := c.limits.wait(route, time.Now()); wait > 0 && !r.noAuth {
+		return &apiError{op: r.op, status: http.StatusTooManyRequests, description: "(not sent: the rate limit is used up)", retryAfter: wait, global: global}
 	}
 	var body io.Reader
-	if k.body != nil {
-		raw, err := json.Marshal(k.body)
+	if r.body != nil {
+		raw, err := json.Marshal(r.body)
 		if err != nil {
-			return &transportError{op: k.op, reason: err.Error()}
+			return &transportError{op: r.op, reason: err.Error()}
 		}
 		body = bytes.NewReader(raw)
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	a, err := c.doRequest(ctx, k, body)
+	resp, err := c.doRequest(ctx, r, body)
 	if err != nil {
 		return err
 	}
-	defer a.Body.Close() // what is wrong with the rest of an answer changes nothing
-	raw, err := io.ReadAll(io.LimitReader(a.Body, maxResponse+1))
+	defer resp.Body.Close() // the body has been read; a close error changes nothing
+	raw, err := io.ReadAll(io.LimitReader(resp.Body, maxResponse+1))
 	if err != nil {
-		return c.newTransportError(ctx, k.op, err, true)
+		return c.newTransportError(ctx, r.op, err, true)
 	}
-	if !k.noAuth {
-		c.limits.update(route, a.Header, time.Now())
+	if !r.noAuth {
+		c.limits.update(route, resp.Header, time.Now())
 	}
-	if a.StatusCode >= 300 {
-		return c.decodeError(k, a, raw)
+	if resp.StatusCode >= 300 {
+		return c.decodeError(r, resp, raw)
 	}
-	if k.result == nil {
+	if r.result == nil {
 		return nil
 	}
-	if err := json.Unmarshal(raw, k.result); err != nil || len(raw) > maxResponse {
-		return &transportError{op: k.op, reason: "the answer is not what it should be: " + c.redact(raw), maybeSent: true}
+	if err := json.Unmarshal(raw, r.result); err != nil || len(raw) > maxResponse {
+		return &transportError{op: r.op, reason: "unexpected response: " + c.redact(raw), maybeSent: true}
 	}
 	return nil
 }
 
-// decodeError reads an answer that says no.
-func (c *client) decodeError(k request, a *http.Response, raw []byte) error {
-	after := seconds(parseNumber(a.Header.Get("Retry-After")))
+// decodeError decodes an error response.
+func (c *client) decodeError(r request, resp *http.Response, raw []byte) error {
+	after := seconds(parseNumber(resp.Header.Get("Retry-After")))
 	var p errorBody
 	if err := json.Unmarshal(raw, &p); err != nil || p.Message == "" && p.Code == 0 {
-		e := &transportError{op: k.op, maybeSent: a.StatusCode < 400 || a.StatusCode >= 500, retryAfter: after}
-		// Who stands before the platform speaks of the address of this machine.
-		e.global = a.StatusCode == http.StatusTooManyRequests
-		e.reason = fmt.Sprintf("what answered is not the API (%d %s): %s", a.StatusCode, http.StatusText(a.StatusCode), c.redact(raw))
+		e := &transportError{op: r.op, maybeSent: resp.StatusCode < 400 || resp.StatusCode >= 500, retryAfter: after}
+		// A proxy in front of Discord limits the IP address, so all calls.
+		e.global = resp.StatusCode == http.StatusTooManyRequests
+		e.reason = fmt.Sprintf("response is not from the Discord API (%d %s): %s", resp.StatusCode, http.StatusText(resp.StatusCode), c.redact(raw))
 		return e
 	}
-	e := &apiError{op: k.op, status: a.StatusCode, code: p.Code, description: c.redact([]byte(strings.TrimPrefix(p.Message, strconv.Itoa(a.StatusCode)+": "))), retryAfter: max(after, seconds(p.After))}
-	e.global = a.StatusCode == http.StatusTooManyRequests && (p.Global || a.Header.Get("X-RateLimit-Global") == "true")
+	e := &apiError{op: r.op, status: resp.StatusCode, code: p.Code, description: c.redact([]byte(strings.TrimPrefix(p.Message, strconv.Itoa(resp.StatusCode)+": "))), retryAfter: max(after, seconds(p.After))}
+	e.global = resp.StatusCode == http.StatusTooManyRequests && (p.Global || resp.Header.Get("X-RateLimit-Global") == "true")
 	if len(p.Errors) > 0 {
 		e.description += " " + c.redact(p.Errors)
 	}
-	if a.StatusCode == http.StatusTooManyRequests && !k.noAuth {
-		c.limits.onRejected(routeOf(k.method, k.path), e, time.Now())
+	if resp.StatusCode == http.StatusTooManyRequests && !r.noAuth {
+		c.limits.onRejected(routeOf(r.method, r.path), e, time.Now())
 	}
 	return e
 }
 
-// doRequest makes one request. Its error is a *lost.
-func (c *client) doRequest(ctx context.Context, k request, body io.Reader) (*http.Response, error) {
+// doRequest makes one HTTP request. Its error is a *transportError.
+func (c *client) doRequest(ctx context.Context, r request, body io.Reader) (*http.Response, error) {
 	var got, unwritten atomic.Bool
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GotConn: func(httptrace.GotConnInfo) { got.Store(true) },
@@ -241,40 +242,41 @@ func (c *client) doRequest(ctx context.Context, k request, body io.Reader) (*htt
 			unwritten.Store(w.Err != nil && ctx.Err() == nil)
 		},
 	})
-	req, err := http.NewRequestWithContext(ctx, k.method, c.base.String()+k.path, body)
+	req, err := http.NewRequestWithContext(ctx, r.method, c.base.String()+r.path, body)
 	if err != nil {
-		return nil, c.newTransportError(ctx, k.op, err, false)
+		return nil, c.newTransportError(ctx, r.op, err, false)
 	}
 	req.Header.Set("User-Agent", c.agent)
-	if !k.noAuth {
+	if !r.noAuth {
 		req.Header.Set("Authorization", "Bot "+c.token)
 	}
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	a, err := c.http.Do(req)
+	resp, err := c.http.Do(req)
 	if err != nil {
-		return nil, c.newTransportError(ctx, k.op, err, got.Load() && !unwritten.Load())
+		return nil, c.newTransportError(ctx, r.op, err, got.Load() && !unwritten.Load())
 	}
-	return a, nil
+	return resp, nil
 }
 
-// newTransportError is the error of a call that got no answer.
-func (c *client) newTransportError(ctx context.Context, what string, err error, written bool) *transportError {
-	e := &transportError{op: what, maybeSent: written, cause: ctx.Err()}
+// newTransportError describes a request that got no response. maybeSent reports whether the
+// platform may have received it.
+func (c *client) newTransportError(ctx context.Context, op string, err error, maybeSent bool) *transportError {
+	e := &transportError{op: op, maybeSent: maybeSent, cause: ctx.Err()}
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		e.reason = "no answer in time"
+		e.reason = "request timed out"
 	case ctx.Err() != nil:
-		e.reason = "it was broken off"
+		e.reason = "request cancelled"
 	default:
 		e.reason = c.errorText(err)
 	}
 	return e
 }
 
-// errorText is an error in words, without the address that was called: one of an
-// interaction has its token in it.
+// errorText returns the text of an error without the URL: the URL of an interaction contains
+// its token.
 func (c *client) errorText(err error) string {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		err = u.Err
@@ -282,7 +284,7 @@ func (c *client) errorText(err error) string {
 	return c.redact([]byte(err.Error()))
 }
 
-// redact is the beginning of a text, as one line without the token.
+// redact returns the beginning of raw as one line without the token.
 func (c *client) redact(raw []byte) string {
 	text := strings.ToValidUTF8(string(raw[:min(len(raw), 64<<10)]), "\uFFFD")
 	for part := range strings.SplitSeq(c.token, ".") {
@@ -301,7 +303,7 @@ func (c *client) redact(raw []byte) string {
 	return text
 }
 
-// parseNumber is what a header says, 0 if that is none.
+// parseNumber parses a header with a number. It returns 0 for anything else.
 func parseNumber(header string) float64 {
 	n, err := strconv.ParseFloat(header, 64)
 	if err != nil {

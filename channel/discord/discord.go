@@ -1,15 +1,14 @@
-// Package discord connects bots of Discord, by its gateway and its HTTP API, version 10
+// Package discord connects Discord bots by the gateway and the HTTP API, version 10
 // (https://docs.discord.com/developers).
 //
-// Events come over a WebSocket and are numbered within a session, which a later
-// connection of the same process can resume: it is asked for what follows the last
-// event that was taken. A session that is lost, or of another process, is begun anew,
-// and what was said meanwhile is read from the history of the channels. What comes
-// twice is known by the ids of its messages.
+// Events arrive over a WebSocket and are numbered within a session. A later connection of the
+// same process resumes the session after the last event that was committed. When the session is
+// lost, or the process was restarted, a new session begins, and messages sent in between are
+// read from the histories of the channels. Redelivered messages are recognised by their ids.
 //
-// A message is sent with a nonce made of its key. For some minutes the platform answers
-// a second one with the message that it has; after that it tells nobody what was sent
-// with it.
+// A message is sent with a nonce derived from its key. For some minutes Discord answers a
+// second message with the same nonce with the first one; after that, the nonce cannot be looked
+// up.
 package discord
 
 import (
@@ -29,35 +28,34 @@ import (
 const Kind = "discord"
 
 const (
-	// DefaultAPI is where the platform answers.
+	// DefaultAPI is the base URL of the HTTP API.
 	DefaultAPI = "https://discord.com/api/v10"
-	// DefaultHeartbeat is the longest time between two heartbeats. The platform asks for
-	// one about every 41 seconds.
+	// DefaultHeartbeat is the longest time between two heartbeats. Discord asks for about 41
+	// seconds.
 	DefaultHeartbeat = 45 * time.Second
-	// MaxMessage is how many units of UTF-16 a message has at most. The platform says 2000
-	// characters; no way to count them finds more than this one.
+	// MaxMessage is the length limit of a message, in UTF-16 code units. Discord documents 2000
+	// characters without saying how it counts; no other count is larger.
 	MaxMessage = 2000
 
 	maxButtons    = 5                // in a row
-	maxLabel      = 80               // characters on a button
-	maxButtonData = 100              // characters that a button carries
-	ackGrace      = 15 * time.Second // for the acknowledgement of a heartbeat
-	callTimeout   = 20 * time.Second // for any call
-	// nonceTTL is for how long a nonce is relied on. The documentation says that it is
-	// looked for "in the past few minutes".
+	maxLabel      = 80               // characters of a button's label
+	maxButtonData = 100              // characters of a button's custom id
+	ackGrace      = 15 * time.Second // how late a heartbeat may be acknowledged
+	callTimeout   = 20 * time.Second // of any call
+	// nonceTTL is how long a nonce is relied on. Discord checks it for "the past few minutes".
 	nonceTTL = 2 * time.Minute
 )
 
-// Options are one bot. Token is needed.
+// Options configures one bot. Token is required.
 type Options struct {
-	// Token returns the bot's token. It is asked for with each try, so that one that
-	// was mended is used.
+	// Token returns the bot's token. It is called for each connection attempt, so a corrected
+	// token takes effect without a restart.
 	Token     func() (string, error)
-	API       string        // address of the platform, with the version; "" is DefaultAPI
-	Heartbeat time.Duration // between two heartbeats, unless the platform wants less; 0 is DefaultBeat
-	// About is the address of a page about the bot, for the User-Agent; "" for none.
+	API       string        // base URL of the HTTP API, with its version; "" means DefaultAPI
+	Heartbeat time.Duration // longest time between two heartbeats; 0 means DefaultHeartbeat
+	// About is the URL of a page about the bot, for the User-Agent; "" for none.
 	About string
-	// Gap and EditGap are those of the traits; 0 is 1 s and 2 s.
+	// Gap and EditGap are the pauses in [chat.Capabilities]. 0 means 1 s and 2 s.
 	Gap, EditGap time.Duration
 }
 
@@ -75,29 +73,29 @@ func (o *Options) setDefaults() {
 	}
 }
 
-// ReconnectPolicy is how this platform is kept going: each heartbeat is acknowledged in time, or
-// the connection is not what it seems.
+// ReconnectPolicy returns the platform's timeouts: a connection without an acknowledged
+// heartbeat for that long is considered dead.
 func (o Options) ReconnectPolicy() channel.ReconnectPolicy {
 	o.setDefaults()
 	return channel.ReconnectPolicy{IdleTimeout: o.Heartbeat + min(o.Heartbeat, ackGrace), ConnectTimeout: 2 * callTimeout}
 }
 
-// Bot is who a token belongs to.
+// Bot is the account that a token belongs to.
 type Bot struct {
 	ID           string `json:"id"`
 	Username     string `json:"username"`
-	AppID        string `json:"-"` // id of the application, for the address that invites it
-	ReadsContent bool   `json:"-"` // it may read what people write: the Message Content intent is on
+	AppID        string `json:"-"` // application id, for [Bot.Invite]
+	ReadsContent bool   `json:"-"` // the Message Content intent is on
 }
 
-// Flags of an application that may read what people write: of one in many servers,
-// and of any other.
+// Application flags of the Message Content intent: of an application in 100 or more servers,
+// and of a smaller one.
 const (
 	flagMessageContent        = 1 << 18
 	flagMessageContentLimited = 1 << 19
 )
 
-// Identify asks the platform whose token it is.
+// Identify returns the bot that the token belongs to.
 func Identify(ctx context.Context, o Options) (Bot, error) {
 	c, err := newClient(o, &rateLimits{})
 	if err != nil {
@@ -112,23 +110,23 @@ func Identify(ctx context.Context, o Options) (Bot, error) {
 		ID    string `json:"id"`
 		Flags int64  `json:"flags"`
 	}
-	if err := c.call(ctx, request{op: "ask for the application", path: "/applications/@me", result: &app}); err != nil {
+	if err := c.call(ctx, request{op: "get application", path: "/applications/@me", result: &app}); err != nil {
 		return bot, connectionError(err)
 	}
 	bot.AppID, bot.ReadsContent = app.ID, app.Flags&(flagMessageContent|flagMessageContentLimited) != 0
 	return bot, nil
 }
 
-// getBot asks whose the token is.
+// getBot returns the bot that the token belongs to.
 func (c *client) getBot(ctx context.Context) (bot Bot, err error) {
-	return bot, c.call(ctx, request{op: "ask whose token it is", path: "/users/@me", result: &bot})
+	return bot, c.call(ctx, request{op: "get bot identity", path: "/users/@me", result: &bot})
 }
 
-// Permissions that the bot needs: to see channels, to send there and in threads, and to
-// read what was said while it was away.
+// Permissions are the permissions that the bot needs: view channels, send messages, send
+// messages in threads, and read message history.
 const Permissions = 1<<10 | 1<<11 | 1<<38 | 1<<16
 
-// Invite is the address at which somebody lets the bot into a server.
+// Invite returns the URL at which the admin of a server adds the bot to it.
 func (b Bot) Invite() string {
 	return fmt.Sprintf("https://discord.com/oauth2/authorize?client_id=%s&scope=bot&permissions=%d", b.AppID, int64(Permissions))
 }
@@ -143,12 +141,12 @@ type connection struct {
 	socket            *socket
 	heartbeatInterval time.Duration // between two heartbeats
 	bot               Bot
-	firstEvent        *frame // the event with which the platform let it in
+	firstEvent        *frame // the event that completed the handshake
 	ctx               context.Context
-	cancel            context.CancelCauseFunc // with why nothing more can come of it
-	session           session                 // owned by Receive from then on
+	cancel            context.CancelCauseFunc // with the error that ended the connection
+	session           session                 // owned by Receive once it runs
 
-	lastSeq atomic.Int64 // number of the last event that was taken, for heartbeats
+	lastSeq atomic.Int64 // number of the last event handled, for heartbeats
 	acked   atomic.Bool  // the last heartbeat was acknowledged
 
 	// Owned by Receive.
@@ -157,11 +155,11 @@ type connection struct {
 
 	// Owned by mu.
 	mu           sync.Mutex
-	interactions map[string]*pendingPress // by the id of the interaction
+	interactions map[string]*pendingPress // by interaction id
 }
 
-// Dialer is the [chat.Dialer] of one bot. Its connections share what one of them has
-// learnt: the session that the next one resumes, and which channel a thread is of.
+// Dialer returns the [chat.Dialer] of one bot. Its connections share the session that the next
+// one resumes, and the parents of threads.
 func (o Options) Dialer() chat.Dialer {
 	o.setDefaults()
 	m := newSharedState()
@@ -171,13 +169,13 @@ func (o Options) Dialer() chat.Dialer {
 		if err != nil {
 			return nil, chat.Capabilities{}, err
 		}
-		life, end := context.WithCancelCause(context.WithoutCancel(ctx)) // ends with Close
+		connCtx, cancel := context.WithCancelCause(context.WithoutCancel(ctx)) // cancelled by Close
 		c := &connection{
-			options: o, client: client, host: l, shared: m, ctx: life, cancel: end, interactions: map[string]*pendingPress{},
+			options: o, client: client, host: l, shared: m, ctx: connCtx, cancel: cancel, interactions: map[string]*pendingPress{},
 		}
 		if err := c.connect(ctx); err != nil {
 			client.http.CloseIdleConnections()
-			end(nil)
+			cancel(nil)
 			return nil, chat.Capabilities{}, connectionError(err)
 		}
 		m.setOwner(c)
@@ -190,12 +188,12 @@ func (c *connection) capabilities() chat.Capabilities {
 		Platform: Kind, BotID: c.bot.ID, BotName: c.bot.Username,
 		MaxUnits: MaxMessage, Units: utf16Units, Edits: true, Buttons: true, Typing: true, CommandPrefix: "!",
 		RoomInterval: c.options.Gap, EditInterval: c.options.EditGap,
-		ResendBehavior: "recognised for some minutes; after that a message may come twice after a crash, and is marked", DedupWindow: nonceTTL,
+		ResendBehavior: "exactly once for some minutes after a send; later, after a crash a message can arrive twice, and is then marked", DedupWindow: nonceTTL,
 	}
 }
 
-// Close implements [chat.Platform]. The session goes on at the platform, so that it can
-// be resumed.
+// Close implements [chat.Platform]. The session stays open at Discord, so that it can be
+// resumed.
 func (c *connection) Close() error {
 	c.cancel(nil)
 	c.socket.close()
@@ -203,7 +201,7 @@ func (c *connection) Close() error {
 	return nil
 }
 
-// bindContext is ctx, which ends with the connection too.
+// bindContext returns a context that is also cancelled when the connection ends.
 func (c *connection) bindContext(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(c.ctx, func() { cancel(context.Cause(c.ctx)) })
@@ -213,14 +211,14 @@ func (c *connection) bindContext(ctx context.Context) (context.Context, func()) 
 	}
 }
 
-// connectionError gives an error of connecting or receiving the meaning that it has for the
-// channel.
+// connectionError classifies an error of connecting or receiving: a rejected token or intent is
+// fatal, and anything else is retried.
 func connectionError(err error) error {
 	if err == nil {
 		return nil
 	}
 	if e, ok := errors.AsType[*apiError](err); ok && e.subject() == subjectToken {
-		return channel.Fatal(fmt.Errorf("the bot's token is refused (401 %s): get the present one from the Developer Portal, under Bot", e.description))
+		return channel.Fatal(fmt.Errorf("token rejected (401 %s): get the current token from the Developer Portal, under Bot", e.description))
 	}
 	e, ok := errors.AsType[*gatewayCloseError](err)
 	if !ok {
@@ -228,21 +226,21 @@ func connectionError(err error) error {
 	}
 	switch e.code {
 	case 4004:
-		return channel.Fatal(errors.New("the bot's token is refused (4004): get the present one from the Developer Portal, under Bot"))
+		return channel.Fatal(errors.New("token rejected (4004): get the current token from the Developer Portal, under Bot"))
 	case 4014:
-		return channel.Fatal(errors.New("the bot may not read what people write (4014): turn the Message Content intent on in the Developer Portal, under Bot"))
+		return channel.Fatal(errors.New("the bot cannot read messages (4014): turn on the Message Content intent in the Developer Portal, under Bot"))
 	case 4011:
 		return channel.Fatal(errors.New("the bot is in too many servers for one connection (4011)"))
 	case 4010, 4012, 4013:
-		return channel.Fatal(fmt.Errorf("the platform does not take what this program says of the bot: %w", err))
+		return channel.Fatal(fmt.Errorf("Discord rejected the connection parameters: %w", err))
 	}
 	return unavailable(err)
 }
 
-// CheckToken refuses what cannot be a token. It does not say what it was.
+// CheckToken rejects a string that cannot be a token. The error does not contain the string.
 func CheckToken(token string) error {
 	if !tokenPattern.MatchString(token) {
-		return errors.New("this is no token of a Discord bot: it has three parts with dots between them, as the Developer Portal gives it under Bot")
+		return errors.New("not a Discord bot token: copy it from the Developer Portal, under Bot; it has three parts separated by dots")
 	}
 	return nil
 }

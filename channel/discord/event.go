@@ -9,20 +9,20 @@ import (
 	"mailroom/channel/chat"
 )
 
-// What the platform sends. Only what is used of it is read.
+// The types below hold what Discord sends, with only the fields that are used.
 
 type user struct {
 	ID       string `json:"id"`
 	Username string `json:"username"`
-	Global   string `json:"global_name"` // what the person is called everywhere
+	Global   string `json:"global_name"` // display name outside of servers
 	Bot      bool   `json:"bot"`
 	System   bool   `json:"system"`
 }
 
-// member is a person in a server.
+// member is a user's membership in a server.
 type member struct {
 	Nick string `json:"nick"`
-	User *user  `json:"user"` // of who pressed a button
+	User *user  `json:"user"` // set in interactions
 }
 
 func (u *user) user(in *member) chat.User {
@@ -33,13 +33,13 @@ func (u *user) user(in *member) chat.User {
 	return chat.User{ID: u.ID, Name: cmp.Or(nick, u.Global, u.Username)}
 }
 
-// Kinds of rooms that matter.
+// Channel types that are handled specially.
 const (
 	roomPrivate       = 1
 	roomNewsThread    = 10
 	roomThread        = 11
 	roomPrivateThread = 12
-	roomForum         = 15 // holds threads, and no messages
+	roomForum         = 15 // contains threads, not messages
 	roomMedia         = 16 // as above
 )
 
@@ -47,8 +47,8 @@ const (
 type room struct {
 	ID     string `json:"id"`
 	Type   int    `json:"type"`
-	Parent string `json:"parent_id"`       // of a thread; of a channel it is a heading
-	Last   string `json:"last_message_id"` // which need not be there any more
+	Parent string `json:"parent_id"`       // the channel of a thread; the category of a channel
+	Last   string `json:"last_message_id"` // the message may have been deleted
 }
 
 func (r *room) thread() bool {
@@ -58,7 +58,7 @@ func (r *room) thread() bool {
 type role struct {
 	ID   string `json:"id"`
 	Tags struct {
-		Bot string `json:"bot_id"` // whose own role it is
+		Bot string `json:"bot_id"` // the bot that owns the role
 	} `json:"tags"`
 }
 
@@ -67,7 +67,7 @@ type roleChange struct {
 	Role   role   `json:"role"`
 }
 
-// server is a server (the platform's name for one is guild) when it comes or goes.
+// server is a server, which the API calls a guild.
 type server struct {
 	ID          string `json:"id"`
 	Unavailable bool   `json:"unavailable"`
@@ -101,7 +101,7 @@ type interaction struct {
 	} `json:"data"`
 }
 
-// Kinds of messages that people write.
+// Types of messages that people write.
 const (
 	messageDefault = 0
 	messageReply   = 19
@@ -111,8 +111,8 @@ type message struct {
 	ID        string          `json:"id"`
 	Type      int             `json:"type"`
 	Channel   string          `json:"channel_id"`
-	RoomType  *int            `json:"channel_type"` // of an event alone
-	Server    string          `json:"guild_id"`     // as above; "" in private
+	RoomType  *int            `json:"channel_type"` // in events only
+	Server    string          `json:"guild_id"`     // in events only; "" in private channels
 	Author    *user           `json:"author"`
 	Member    *member         `json:"member"`
 	Webhook   string          `json:"webhook_id"`
@@ -122,8 +122,8 @@ type message struct {
 	Roles     []string        `json:"mention_roles"`
 	ReplyTo   *message        `json:"referenced_message"`
 	Files     []attachment    `json:"attachments"`
-	Forwarded []snapshot      `json:"message_snapshots"` // messages that are forwarded
-	Nonce     json.RawMessage `json:"nonce"`             // a text or a number
+	Forwarded []snapshot      `json:"message_snapshots"` // forwarded messages
+	Nonce     json.RawMessage `json:"nonce"`             // a string or a number
 }
 
 type snapshot struct {
@@ -137,7 +137,7 @@ type attachment struct {
 	URL      string `json:"url"`
 }
 
-// nonce is that of a message, "" if it has none.
+// nonce returns the nonce of a message, "" if it has none.
 func (m *message) nonce() string {
 	var text string
 	if err := json.Unmarshal(m.Nonce, &text); err != nil {
@@ -146,13 +146,13 @@ func (m *message) nonce() string {
 	return text
 }
 
-// isFromPerson reports whether a person has written a message.
+// isFromPerson reports whether a person wrote the message.
 func (m *message) isFromPerson() bool {
 	who := m.Author
 	return m.ID != "" && m.Channel != "" && who != nil && !who.Bot && !who.System && m.Webhook == "" && (m.Type == messageDefault || m.Type == messageReply)
 }
 
-// messageEvent is what a person says in a message; false of all others.
+// messageEvent converts a message of a person. It reports false for any other message.
 func (c *connection) messageEvent(m *message) (e chat.Event, ok bool) {
 	if !m.isFromPerson() {
 		return e, false
@@ -175,7 +175,7 @@ func (c *connection) messageEvent(m *message) (e chat.Event, ok bool) {
 	return e, e.Text != "" || len(e.Files) > 0 || m.Content != nil && text != ""
 }
 
-// addresses reports whether a message names the bot or its role, or answers it.
+// addresses reports whether a message mentions the bot or its role, or replies to the bot.
 func (m *message) addresses(bot Bot, role string) bool {
 	for _, u := range m.Mentions {
 		if u.ID == bot.ID {
@@ -190,8 +190,8 @@ func (m *message) addresses(bot Bot, role string) bool {
 	return m.ReplyTo != nil && m.ReplyTo.Author != nil && m.ReplyTo.Author.ID == bot.ID
 }
 
-// stripMention takes the mentions of the bot from the beginning of a text, and shows
-// those within it by its name.
+// stripMention removes mentions of the bot from the beginning of a text, and replaces those
+// within it by its name.
 func stripMention(text string, bot Bot, role string) string {
 	marks := []string{"<@" + bot.ID + ">", "<@!" + bot.ID + ">"}
 	if role != "" {
@@ -212,8 +212,8 @@ func stripMention(text string, bot Bot, role string) string {
 	return text
 }
 
-// room is where something in a channel or a thread is said. parent is the channel of a
-// thread, "" if the memory has it or there is none.
+// room returns the room of a channel or thread. parent is the channel of a thread, "" if it is
+// in the shared state or there is none.
 func (c *connection) room(server, channel, parent string) chat.Room {
 	if parent = cmp.Or(parent, c.shared.parent(channel)); parent != "" {
 		return chat.Room{Chat: parent, Topic: channel, Group: true}
@@ -235,7 +235,7 @@ func (c *connection) recordRole(server string, r role) {
 	}
 }
 
-// utf16Units counts a text in UTF-16.
+// utf16Units returns the length of a text in UTF-16 code units.
 func utf16Units(text string) (n int) {
 	for _, r := range text {
 		n += max(utf16.RuneLen(r), 1)

@@ -82,11 +82,11 @@ func TestWhatIsForGoodIsTheEndUntilItIsMended(t *testing.T) {
 		mend  func(dc *discordtest.Platform)
 		want  string
 	}{
-		"a token that is not known": {token: wrong, want: "refused (401 Unauthorized)"},
+		"a token that is not known": {token: wrong, want: "token rejected (401 Unauthorized)"},
 		"no token":                  {token: "Bot " + discordtest.Token, want: "three parts"},
 		"an empty one":              {token: "", want: "Developer Portal"},
 		"an intent that is off": {
-			token: discordtest.Token, want: "turn the Message Content intent on in the Developer Portal",
+			token: discordtest.Token, want: "turn on the Message Content intent in the Developer Portal",
 			spoil: func(dc *discordtest.Platform) { dc.SetMessageContent(false) }, mend: func(dc *discordtest.Platform) { dc.SetMessageContent(true) },
 		},
 	} {
@@ -113,7 +113,7 @@ func TestWhatIsForGoodIsTheEndUntilItIsMended(t *testing.T) {
 			w.waitConnected()
 		})
 	}
-	for code, want := range map[int]string{4004: "token is refused", 4010: "(4010", 4011: "too many servers", 4012: "(4012", 4013: "(4013", 4014: "Message Content intent"} {
+	for code, want := range map[int]string{4004: "token rejected", 4010: "(4010", 4011: "too many servers", 4012: "(4012", 4013: "(4013", 4014: "Message Content intent"} {
 		t.Run(want, func(t *testing.T) {
 			t.Parallel()
 			dc := discordtest.New(t)
@@ -157,7 +157,7 @@ func TestSessionsThatMayNotBeBegunAreWaitedFor(t *testing.T) {
 	dc.SetRemainingStarts(10)
 	w := newFixture(t, dc).start()
 	s := w.waitState("queued", func(s channel.State) bool { return s.Condition == channel.ConditionQueued })
-	if wait := time.Until(s.NextTry); wait < 50*time.Minute || !strings.Contains(s.Reason, "10 more sessions") {
+	if wait := time.Until(s.NextTry); wait < 50*time.Minute || !strings.Contains(s.Reason, "only 10 session starts") {
 		t.Errorf("it is tried again after %s: %s", wait, s.Reason)
 	}
 	if began, _ := dc.Sessions(); began != 0 {
@@ -203,10 +203,10 @@ func TestAPlatformThatFailsIsTriedAgainWhenItSays(t *testing.T) {
 		"an error of its own":    {discordtest.Fault{Status: 500, Message: "Internal Server Error"}, "500 Internal Server Error", 0},
 		"a gateway's page":       {discordtest.Fault{Status: 502, Raw: "<html>no " + discordtest.Token + " here</html>"}, "(token)", 0},
 		"a gateway that is busy": {discordtest.Fault{Status: 503, Raw: "later", RetryAfter: 1}, "503", time.Second},
-		"nonsense":               {discordtest.Fault{Raw: "\x00\xff{"}, "not what it should be", 0},
-		"no address":             {discordtest.Fault{Raw: `{"url":""}`}, "no address of it", 0},
-		"another address":        {discordtest.Fault{Raw: `{"url":"https://example.org"}`}, "no address of it", 0},
-		"a page that is no API":  {discordtest.Fault{Status: 404, Raw: "<html>404</html>"}, "not the API (404 Not Found)", 0},
+		"nonsense":               {discordtest.Fault{Raw: "\x00\xff{"}, "unexpected response", 0},
+		"no address":             {discordtest.Fault{Raw: `{"url":""}`}, "invalid gateway URL", 0},
+		"another address":        {discordtest.Fault{Raw: `{"url":"https://example.org"}`}, "invalid gateway URL", 0},
+		"a page that is no API":  {discordtest.Fault{Status: 404, Raw: "<html>404</html>"}, "not from the Discord API (404 Not Found)", 0},
 		"half an answer":         {discordtest.Fault{Half: true}, "unexpected EOF", 0},
 		"a lost answer":          {discordtest.Fault{Lose: true}, "EOF", 0},
 	} {

@@ -14,11 +14,11 @@ import (
 	"mailroom/channel/chat"
 )
 
-// fetchTimeout is for the whole of a file.
+// fetchTimeout bounds the download of a file.
 const fetchTimeout = 2 * time.Minute
 
-// files are what came with a message. The address of one is signed: whoever has it can
-// read the file for about a day, and nothing else.
+// files converts attachments. Their URLs are signed: whoever has one can read that file for
+// about a day.
 func (c *connection) files(all []attachment) (out []chat.File) {
 	for _, a := range all {
 		f := chat.File{Name: a.Name, MimeType: a.MimeType, Size: a.Size, URI: a.URL}
@@ -38,8 +38,8 @@ func (c *connection) SetOpen(f *chat.File) {
 	}
 }
 
-// isFileURL reports whether an address is one of those at which the platform hands out
-// files. No other is asked for anything.
+// isFileURL reports whether Discord serves files at a URL. Files are downloaded from nowhere
+// else.
 func (c *client) isFileURL(at string) bool {
 	u, err := url.Parse(at)
 	if err != nil || u.User != nil {
@@ -49,33 +49,33 @@ func (c *client) isFileURL(at string) bool {
 	return own || c.base.String() != DefaultAPI && u.Scheme == c.base.Scheme && u.Host == c.base.Host
 }
 
-// openFile opens a file. The token is not sent along: the address is all it takes.
+// openFile starts the download of a file. The token is not sent: the signed URL is enough.
 func (c *client) openFile(ctx context.Context, at string) (io.ReadCloser, error) {
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
 	if err != nil {
 		cancel()
-		return nil, permanent(errors.New("fetch a file: " + c.errorText(err)))
+		return nil, permanent(errors.New("download file: " + c.errorText(err)))
 	}
 	req.Header.Set("User-Agent", c.agent)
-	a, err := c.http.Do(req)
+	resp, err := c.http.Do(req)
 	if err != nil {
 		cancel()
-		return nil, unavailable(c.newTransportError(ctx, "fetch a file", err, false))
+		return nil, unavailable(c.newTransportError(ctx, "download file", err, false))
 	}
-	if a.StatusCode != http.StatusOK {
-		_ = a.Body.Close() // its status says enough
+	if resp.StatusCode != http.StatusOK {
+		_ = resp.Body.Close() // the status is the error
 		cancel()
-		class := mailroom.ClassPermanent // it is not there, or not any more
-		if a.StatusCode >= 500 || a.StatusCode == http.StatusTooManyRequests {
+		class := mailroom.ClassPermanent // deleted or expired
+		if resp.StatusCode >= 500 || resp.StatusCode == http.StatusTooManyRequests {
 			class = mailroom.ClassUnavailable
 		}
-		return nil, &mailroom.Failure{Class: class, Err: fmt.Errorf("fetch a file: the platform answered %d %s", a.StatusCode, http.StatusText(a.StatusCode))}
+		return nil, &mailroom.Failure{Class: class, Err: fmt.Errorf("download file: Discord answered %d %s", resp.StatusCode, http.StatusText(resp.StatusCode))}
 	}
-	return &fileReader{ReadCloser: a.Body, cancel: cancel}, nil
+	return &fileReader{ReadCloser: resp.Body, cancel: cancel}, nil
 }
 
-// fileReader is a file that is being fetched.
+// fileReader reads a file that is being downloaded.
 type fileReader struct {
 	io.ReadCloser
 	cancel context.CancelFunc

@@ -13,7 +13,7 @@ import (
 	"github.com/coder/websocket"
 )
 
-// Kinds of frames, as the platform numbers them.
+// Gateway opcodes.
 const (
 	opEvent     = 0
 	opHeartbeat = 1
@@ -25,16 +25,16 @@ const (
 	opAck       = 11
 )
 
-// Intents: servers, messages in them and in private, and what those say.
+// Intents: guilds, guild messages, direct messages, and message content.
 const intents = 1<<0 | 1<<9 | 1<<12 | 1<<15
 
 const (
-	maxFrame     = 64 << 20 // bytes: a large server is told in one
+	maxFrame     = 64 << 20 // bytes: a large server is described in one frame
 	writeTimeout = 10 * time.Second
-	// reservedStarts are the beginnings of sessions that are left for a day in which something
-	// goes wrong: who uses up all of them gets another token.
+	// reservedStarts are the session starts kept back for a day with failures: Discord resets
+	// the token of a bot that uses up its limit.
 	reservedStarts = 10
-	// identifyRetry is the pause after a session that was refused: one is begun in 5 s.
+	// identifyRetry is the pause after a rejected session: one may start every 5 s.
 	identifyRetry = 5 * time.Second
 )
 
@@ -46,30 +46,30 @@ type frame struct {
 	Type string          `json:"t"` // of an event
 }
 
-// gatewayCloseError is the end of a connection, as the platform gave it.
+// gatewayCloseError is a close frame of the gateway.
 type gatewayCloseError struct {
 	code   int
-	reason string // without the token
+	reason string // redacted
 }
 
 func (e *gatewayCloseError) Error() string {
 	return fmt.Sprintf("Discord closed the connection (%d %s)", e.code, e.reason)
 }
 
-// startLimitError says that no session may be begun for a while.
+// startLimitError reports that no session may start for a while.
 type startLimitError struct {
 	left  int
 	after time.Duration
 }
 
 func (e *startLimitError) Error() string {
-	return fmt.Sprintf("only %d more sessions may be begun until the platform counts anew", e.left)
+	return fmt.Sprintf("only %d session starts are left until Discord resets the limit", e.left)
 }
 
 var (
-	errInvalid   = errors.New("the platform does not know the session any more")
-	errReconnect = errors.New("the platform asked for another connection")
-	errZombie    = errors.New("the platform did not acknowledge a heartbeat: the connection is dead")
+	errInvalid   = errors.New("the session is no longer valid")
+	errReconnect = errors.New("Discord requested a reconnect")
+	errZombie    = errors.New("Discord did not acknowledge a heartbeat: the connection is dead")
 )
 
 // socket is the WebSocket of one connection.
@@ -78,35 +78,35 @@ type socket struct {
 	client *client
 }
 
-// dial opens a socket at an address of the platform's.
+// dial opens a socket to a gateway URL.
 func (c *client) dial(ctx context.Context, at string) (*socket, error) {
 	u, err := url.Parse(at)
 	if err != nil || u.Host == "" || u.Scheme != "wss" && (u.Scheme != "ws" || c.base.Scheme != "http") {
-		return nil, &transportError{op: "connect to the gateway", reason: fmt.Sprintf("%q is no address of it", c.redact([]byte(at)))}
+		return nil, &transportError{op: "connect to gateway", reason: fmt.Sprintf("invalid gateway URL %q", c.redact([]byte(at)))}
 	}
 	u.RawQuery = "v=10&encoding=json"
 	conn, _, err := websocket.Dial(ctx, u.String(), &websocket.DialOptions{
 		HTTPClient: c.http, HTTPHeader: http.Header{"User-Agent": {c.agent}},
 	})
 	if err != nil {
-		return nil, &transportError{op: "connect to the gateway", reason: c.errorText(err), cause: ctx.Err()}
+		return nil, &transportError{op: "connect to gateway", reason: c.errorText(err), cause: ctx.Err()}
 	}
 	conn.SetReadLimit(maxFrame)
 	return &socket{conn: conn, client: c}, nil
 }
 
-// read waits for a frame. An error is the end of the socket.
+// read waits for a frame. After an error the socket is unusable.
 func (s *socket) read(ctx context.Context) (*frame, error) {
 	_, raw, err := s.conn.Read(ctx)
 	if err != nil {
 		if end, ok := errors.AsType[websocket.CloseError](err); ok {
 			return nil, &gatewayCloseError{code: int(end.Code), reason: s.client.redact([]byte(end.Reason))}
 		}
-		return nil, &transportError{op: "the connection is lost", reason: s.client.errorText(err), cause: ctx.Err()}
+		return nil, &transportError{op: "connection lost", reason: s.client.errorText(err), cause: ctx.Err()}
 	}
 	var f frame
 	if err := json.Unmarshal(raw, &f); err != nil {
-		return nil, &transportError{op: "receive", reason: "a frame is not understood: " + s.client.errorText(err)}
+		return nil, &transportError{op: "receive", reason: "unreadable frame: " + s.client.errorText(err)}
 	}
 	return &f, nil
 }
@@ -115,24 +115,23 @@ func (s *socket) read(ctx context.Context) (*frame, error) {
 func (s *socket) write(ctx context.Context, op int, data any) error {
 	raw, err := json.Marshal(map[string]any{"op": op, "d": data})
 	if err != nil {
-		return &transportError{op: "write to the gateway", reason: err.Error()}
+		return &transportError{op: "write to gateway", reason: err.Error()}
 	}
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	if err := s.conn.Write(ctx, websocket.MessageText, raw); err != nil {
-		return &transportError{op: "write to the gateway", reason: s.client.errorText(err), cause: ctx.Err()}
+		return &transportError{op: "write to gateway", reason: s.client.errorText(err), cause: ctx.Err()}
 	}
 	return nil
 }
 
-// close ends it without a word: a closing handshake would end the session too, which
-// can be resumed so.
+// close closes the socket without a closing handshake, which would end the session.
 func (s *socket) close() {
-	_ = s.conn.CloseNow() // there is nothing to be done about it
+	_ = s.conn.CloseNow() // it may be closed already
 }
 
-// connect resumes the session that there is, or begins one. A session is kept while the
-// platform cannot be reached at all.
+// connect resumes the session, or starts one. The session is kept while Discord cannot be
+// reached at all.
 func (c *connection) connect(ctx context.Context) error {
 	if s, ok := c.shared.resumable(c.client.token); ok {
 		err := c.handshake(ctx, s.url, opResume, map[string]any{"token": c.client.token, "session_id": s.id, "seq": s.seq})
@@ -146,7 +145,7 @@ func (c *connection) connect(ctx context.Context) error {
 		} else if !c.shared.giveUpResume() {
 			return err
 		}
-		c.host.Log().Info("the session cannot be resumed", "error", err)
+		c.host.Log().Info("session not resumed; starting a new one", "error", err)
 	}
 	at, err := c.client.gatewayURL(ctx)
 	if err != nil {
@@ -154,7 +153,7 @@ func (c *connection) connect(ctx context.Context) error {
 	}
 	c.shared.dropSession()
 	if err := c.shared.awaitIdentify(ctx); err != nil {
-		return &transportError{op: "begin a session", reason: "it was broken off", cause: err}
+		return &transportError{op: "start session", reason: "request cancelled", cause: err}
 	}
 	err = c.handshake(ctx, at, opIdentify, map[string]any{
 		"token": c.client.token, "intents": intents,
@@ -173,22 +172,21 @@ func (c *connection) connect(ctx context.Context) error {
 	return nil
 }
 
-// isStaleSession reports whether a connection was closed because its session is of no use any
-// more.
+// isStaleSession reports whether the gateway closed the connection because the session is no
+// longer valid.
 func isStaleSession(err error) bool {
 	e, ok := errors.AsType[*gatewayCloseError](err)
 	return ok && (e.code == 4007 || e.code == 4009)
 }
 
-// identifyPause is between an Invalid Session and the Identify that follows: Discord
-// wants "a random amount of time, between 1 and 5 seconds" (Gateway, Resuming, in
-// https://github.com/discord/discord-api-docs, docs/topics/Gateway.md). random is from 0
-// to 1.
+// identifyPause returns the pause between an Invalid Session and the next Identify: Discord
+// requires "a random amount of time, between 1 and 5 seconds" (Gateway, Resuming, in
+// https://github.com/discord/discord-api-docs, docs/topics/Gateway.md). random is from 0 to 1.
 func identifyPause(random float64) time.Duration {
 	return time.Second + time.Duration(random*float64(4*time.Second))
 }
 
-// gatewayURL asks where the gateway is, and whether a session may be begun.
+// gatewayURL returns the gateway's URL. It returns a startLimitError if no session may start.
 func (c *client) gatewayURL(ctx context.Context) (string, error) {
 	var got struct {
 		URL   string `json:"url"`
@@ -198,7 +196,7 @@ func (c *client) gatewayURL(ctx context.Context) (string, error) {
 			Reset     float64 `json:"reset_after"` // milliseconds
 		} `json:"session_start_limit"`
 	}
-	if err := c.call(ctx, request{op: "ask for the gateway", path: "/gateway/bot", result: &got}); err != nil {
+	if err := c.call(ctx, request{op: "get gateway", path: "/gateway/bot", result: &got}); err != nil {
 		return "", err
 	}
 	if l := got.Limit; l != nil && l.Remaining <= min(reservedStarts, l.Total/10) {
@@ -207,9 +205,9 @@ func (c *client) gatewayURL(ctx context.Context) (string, error) {
 	return got.URL, nil
 }
 
-// handshake opens a socket and says who comes, until the platform sends an event, which is
-// kept: it is the first, or one that was missed.
-func (c *connection) handshake(ctx context.Context, at string, op int, who any) (err error) {
+// handshake opens a socket and sends Identify or Resume. It returns after the first event,
+// which is kept for the loop: READY, or the first missed event.
+func (c *connection) handshake(ctx context.Context, at string, op int, payload any) (err error) {
 	s, err := c.client.dial(ctx, at)
 	if err != nil {
 		return err
@@ -219,7 +217,7 @@ func (c *connection) handshake(ctx context.Context, at string, op int, who any) 
 			s.close()
 		}
 	}()
-	for said := false; ; {
+	for identified := false; ; {
 		f, err := s.read(ctx)
 		if err != nil {
 			return err
@@ -230,13 +228,13 @@ func (c *connection) handshake(ctx context.Context, at string, op int, who any) 
 				Interval float64 `json:"heartbeat_interval"` // milliseconds
 			}
 			if err := json.Unmarshal(f.Data, &hello); err != nil || hello.Interval <= 0 {
-				return &transportError{op: "connect to the gateway", reason: "its greeting is not understood"}
+				return &transportError{op: "connect to gateway", reason: "unreadable hello frame"}
 			}
 			c.heartbeatInterval = min(seconds(hello.Interval/1000), c.options.Heartbeat)
-			if err := s.write(ctx, op, who); err != nil {
+			if err := s.write(ctx, op, payload); err != nil {
 				return err
 			}
-			said = true
+			identified = true
 		case opHeartbeat:
 			if err := s.write(ctx, opHeartbeat, nil); err != nil {
 				return err
@@ -246,8 +244,8 @@ func (c *connection) handshake(ctx context.Context, at string, op int, who any) 
 		case opInvalid:
 			return errInvalid
 		case opEvent:
-			if !said {
-				return &transportError{op: "connect to the gateway", reason: "it does not greet"}
+			if !identified {
+				return &transportError{op: "connect to gateway", reason: "event before the hello frame"}
 			}
 			c.socket, c.firstEvent = s, f
 			return nil
@@ -255,7 +253,7 @@ func (c *connection) handshake(ctx context.Context, at string, op int, who any) 
 	}
 }
 
-// onReady reads what the platform says of a session that it has begun.
+// onReady reads the READY event of a new session.
 func (c *connection) onReady(f *frame) error {
 	var ready struct {
 		User    Bot    `json:"user"`
@@ -266,7 +264,7 @@ func (c *connection) onReady(f *frame) error {
 		} `json:"guilds"`
 	}
 	if err := json.Unmarshal(f.Data, &ready); f.Type != "READY" || err != nil || ready.User.ID == "" || ready.ID == "" {
-		return &transportError{op: "begin a session", reason: "the platform does not say whose it is"}
+		return &transportError{op: "start session", reason: "the ready event names no bot or no session"}
 	}
 	c.bot = ready.User
 	c.session = session{id: ready.ID, url: ready.Resume, token: c.client.token, bot: ready.User, awaitedServers: map[string]bool{}, gaps: map[string]gap{}}

@@ -11,13 +11,13 @@ import (
 	"mailroom/channel/chat"
 )
 
-const pageSize = 100 // messages that the platform hands out at once
+const pageSize = 100 // messages in a page of a history
 
-// onServer takes a server that is there now: what it has. What was said in it while the
-// connection did not receive is read, unless the bot has only just come there.
+// onServer handles a server that became available. It reads what was sent there while the bot
+// was disconnected, unless the bot has just joined the server.
 func (c *connection) onServer(s *server) {
 	if s.Unavailable {
-		return // it comes again
+		return // another event follows when it is available
 	}
 	c.shared.setRole(s.ID, "")
 	for _, r := range s.Roles {
@@ -35,8 +35,8 @@ func (c *connection) onServer(s *server) {
 	delete(c.session.awaitedServers, s.ID)
 }
 
-// onServerGone takes a server that has gone. One that has an outage comes back, with what was
-// said after it was lost here.
+// onServerGone handles a server that became unavailable or that removed the bot. An unavailable
+// server returns, and its messages since then are read.
 func (c *connection) onServerGone(s *server) {
 	if !s.Unavailable {
 		delete(c.session.awaitedServers, s.ID)
@@ -49,22 +49,22 @@ func (c *connection) onServerGone(s *server) {
 	c.session.awaitedServers[s.ID] = true
 }
 
-// backfillPrivate has what was said in the private channels that are known be read.
+// backfillPrivate has the histories of the known private channels read.
 func (c *connection) backfillPrivate() {
 	for _, id := range c.cursor.private {
 		c.addGap(room{ID: id, Type: roomPrivate}, "", c.cursor.since)
 	}
 }
 
-// Find implements [chat.Platform]. What the platform hands out again need not have its
-// nonce, so one that is not found may have been sent.
+// Find implements [chat.Platform]. Messages in a history may come without their nonces, so a
+// message that is not found may still have been sent.
 func (c *connection) Find(ctx context.Context, to chat.Room, key string, _ chat.Message) (id string, found bool, err error) {
 	nonce := nonceOf(key)
 	if id := c.shared.sentMessage(nonce); id != "" {
 		return id, true, nil
 	}
 	var page []message
-	err = c.verifyToken(ctx, c.client.call(ctx, request{op: "look for a message", path: "/channels/" + channelOf(to) + "/messages?limit=" + strconv.Itoa(pageSize), result: &page}))
+	err = c.verifyToken(ctx, c.client.call(ctx, request{op: "find message", path: "/channels/" + channelOf(to) + "/messages?limit=" + strconv.Itoa(pageSize), result: &page}))
 	if e, ok := errors.AsType[*apiError](err); ok && e.status != http.StatusTooManyRequests && e.status != http.StatusUnauthorized {
 		return "", false, chat.ErrNoHistory
 	}

@@ -12,37 +12,38 @@ import (
 	"mailroom/channel/chat"
 )
 
-// The platform waits three seconds for an answer to somebody who has pressed a button,
-// and says then that it failed. What was pressed may have to wait behind something that
-// takes longer. So one that was not answered in half of that is acknowledged, which
-// shows nothing, and answered when it was taken.
+// Discord waits three seconds for the answer to a button press and then shows a failure. The
+// press may have to wait behind an event that takes longer. So a press that is not answered in
+// half of that time gets a deferred response, which shows nothing, and is answered once it has
+// been handled.
 
 const (
 	pressKey      = "tap:"
 	deferAfter    = 1500 * time.Millisecond
 	deferInterval = 250 * time.Millisecond
-	// interactionTTL is how long one that was acknowledged can be answered.
+	// interactionTTL is how long a deferred press can be answered.
 	interactionTTL = 15 * time.Minute
 )
 
-// Kinds of answers to who pressed a button.
+// Types of interaction responses.
 const (
 	responseMessage  = 4
 	responseDeferred = 6
 )
 
-// pendingPress is how who pressed a button is answered. Its token is told nowhere.
+// pendingPress is a button press without an answer. Its token is never logged or saved.
 type pendingPress struct {
 	app, token string
-	at         time.Time     // when it arrived
-	deferred   chan struct{} // closed when it was acknowledged; nil: it was not to be yet
+	at         time.Time     // time of arrival
+	deferred   chan struct{} // closed after the deferred response; nil if none was started
 }
 
-// trackPress notes a tap as soon as it arrives, and forgets those that nobody waits for.
+// trackPress records a press as soon as it arrives, and drops those that can no longer be
+// answered.
 func (c *connection) trackPress(f *frame, now time.Time) {
 	var i interaction
 	if err := json.Unmarshal(f.Data, &i); err != nil || i.Type != interactionComponent {
-		return // it is told where it is taken
+		return // handleEvent logs it
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -54,8 +55,8 @@ func (c *connection) trackPress(f *frame, now time.Time) {
 	c.interactions[i.ID] = &pendingPress{app: i.App, token: i.Token, at: now}
 }
 
-// deferPresses has the platform wait for the answers to taps, until ctx ends. Of those
-// that get none it says nothing then.
+// deferPresses sends deferred responses to overdue presses until ctx ends. A press that is
+// never answered then shows no failure.
 func (c *connection) deferPresses(ctx context.Context) {
 	look := time.NewTicker(deferInterval)
 	defer look.Stop()
@@ -67,18 +68,18 @@ func (c *connection) deferPresses(ctx context.Context) {
 		}
 		for id, t := range c.overduePresses(time.Now()) {
 			err := c.client.call(ctx, request{
-				op: "acknowledge who pressed a button", method: http.MethodPost, path: "/interactions/" + id + "/" + t.token + "/callback",
+				op: "defer button press", method: http.MethodPost, path: "/interactions/" + id + "/" + t.token + "/callback",
 				noAuth: true, body: map[string]any{"type": responseDeferred},
 			})
 			if err != nil && ctx.Err() == nil {
-				c.host.Log().Debug("who pressed a button has to wait too long", "error", err)
+				c.host.Log().Debug("could not defer the answer to a button press", "error", err)
 			}
 			close(t.deferred)
 		}
 	}
 }
 
-// overduePresses are the taps that have waited so long that they are to be acknowledged now.
+// overduePresses returns the presses to defer now.
 func (c *connection) overduePresses(now time.Time) map[string]*pendingPress {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -96,10 +97,9 @@ func (c *connection) overduePresses(now time.Time) map[string]*pendingPress {
 	return found
 }
 
-// AckButton implements [chat.Platform]. Only who pressed the button sees the answer. Nobody
-// waits any more for one that comes too late; what came of it is shown where it was
-// asked all the same.
-func (c *connection) AckButton(ctx context.Context, e chat.Event, words string) error {
+// AckButton implements [chat.Platform]. Only the person who pressed the button sees the answer.
+// It ignores the error of a late answer: the decision is shown in the room all the same.
+func (c *connection) AckButton(ctx context.Context, e chat.Event, text string) error {
 	id := strings.TrimPrefix(e.Key, pressKey)
 	c.mu.Lock()
 	t := c.interactions[id]
@@ -108,9 +108,9 @@ func (c *connection) AckButton(ctx context.Context, e chat.Event, words string) 
 	if t == nil {
 		return nil
 	}
-	data := map[string]any{"content": truncate(words, MaxMessage), "flags": flagEphemeral | flagNoEmbeds, "allowed_mentions": noMentions()}
-	k := request{
-		op: "answer who pressed a button", method: http.MethodPost, path: "/interactions/" + id + "/" + t.token + "/callback",
+	data := map[string]any{"content": truncate(text, MaxMessage), "flags": flagEphemeral | flagNoEmbeds, "allowed_mentions": noMentions()}
+	r := request{
+		op: "answer button press", method: http.MethodPost, path: "/interactions/" + id + "/" + t.token + "/callback",
 		noAuth: true, body: map[string]any{"type": responseMessage, "data": data},
 	}
 	if t.deferred != nil {
@@ -119,11 +119,11 @@ func (c *connection) AckButton(ctx context.Context, e chat.Event, words string) 
 		case <-ctx.Done():
 			return sendError(ctx.Err())
 		}
-		k.path, k.body = "/webhooks/"+t.app+"/"+t.token, data
+		r.path, r.body = "/webhooks/"+t.app+"/"+t.token, data
 	}
-	err := c.client.call(ctx, k)
+	err := c.client.call(ctx, r)
 	if e, ok := errors.AsType[*apiError](err); ok && slices.Contains([]int{10015, 10062, 40060, 50027}, e.code) {
-		return nil // too late, or answered
+		return nil // too late, or answered already
 	}
 	return sendError(err)
 }

@@ -7,20 +7,20 @@ import (
 	"time"
 )
 
-// rateLimits are what the platform has said of how soon it may be asked again. Calls that
-// it would refuse are not made: too many of them, and it takes none from this address.
+// rateLimits records the rate limits that Discord reported. Calls that Discord would reject are
+// not made: too many rejected calls block the IP address.
 type rateLimits struct {
 	// Owned by mu.
 	mu          sync.Mutex
-	routes      map[string]time.Time // used up until then
-	globalUntil time.Time            // nothing is asked before
+	routes      map[string]time.Time // used up until
+	globalUntil time.Time            // no call before
 }
 
-// maxRoutes are remembered before those that are open again are forgotten.
+// maxRoutes bounds the recorded routes; expired ones are removed first.
 const maxRoutes = 1000
 
-// routeOf names what a limit is of: a kind of call about one channel, whatever message
-// it is about.
+// routeOf names what a rate limit applies to: a method and path with the channel's id, without
+// the ids of messages.
 func routeOf(method, path string) string {
 	path, _, _ = strings.Cut(path, "?")
 	words := strings.Split(strings.Trim(path, "/"), "/")
@@ -32,7 +32,7 @@ func routeOf(method, path string) string {
 	return method + " " + strings.Join(words, "/")
 }
 
-// wait is how long a route must be left alone at now.
+// wait returns how long a route is blocked, and whether that is due to the global limit.
 func (l *rateLimits) wait(route string, now time.Time) (wait time.Duration, global bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -43,7 +43,7 @@ func (l *rateLimits) wait(route string, now time.Time) (wait time.Duration, glob
 	return max(wait, 0), false
 }
 
-// update reads what an answer says of its route.
+// update records the limit that a response reports for its route.
 func (l *rateLimits) update(route string, h http.Header, now time.Time) {
 	if h.Get("X-RateLimit-Remaining") != "0" {
 		return
@@ -53,7 +53,7 @@ func (l *rateLimits) update(route string, h http.Header, now time.Time) {
 	}
 }
 
-// onRejected notes that a call came too early.
+// onRejected records a 429 response.
 func (l *rateLimits) onRejected(route string, e *apiError, now time.Time) {
 	if e.global {
 		l.mu.Lock()

@@ -11,32 +11,32 @@ import (
 	"mailroom/internal/recovery"
 )
 
-// maxBuffered is how many frames are read before they are taken.
+// maxBuffered is how many frames are read ahead.
 const maxBuffered = 5000
 
-// Receive implements [chat.Platform]. It reads on while something is taken, because
-// the acknowledgements of heartbeats are to be read.
-func (c *connection) Receive(ctx context.Context, position string, take chat.EventHandler) (err error) {
+// Receive implements [chat.Platform]. It keeps reading while an event is handled, because
+// heartbeats must be acknowledged.
+func (c *connection) Receive(ctx context.Context, position string, handle chat.EventHandler) (err error) {
 	if c.cursor, err = parsePosition(position, c.shared.startID()); err != nil {
 		return err
 	}
-	ctx, done := c.bindContext(ctx)
-	defer done()
+	ctx, release := c.bindContext(ctx)
+	defer release()
 	ctx, cancel := context.WithCancel(ctx)
-	c.host.Received() // it was let in
+	c.host.Received() // the handshake succeeded
 	c.backfill = newBackfill()
 	frames := make(chan *frame, maxBuffered)
-	var reading sync.WaitGroup
+	var wg sync.WaitGroup
 	var failed error
-	reading.Go(func() {
-		defer recovery.Log(c.host.Log(), "a reader of Discord")
+	wg.Go(func() {
+		defer recovery.Log(c.host.Log(), "the reader of a Discord channel")
 		defer close(frames)
 		failed = c.readFrames(ctx, frames)
 	})
-	defer reading.Wait()
+	defer wg.Wait()
 	defer c.backfill.wg.Wait()
 	defer cancel()
-	if err := c.loop(ctx, frames, take); err != nil {
+	if err := c.loop(ctx, frames, handle); err != nil {
 		return c.stopError(err)
 	}
 	if ctx.Err() != nil {
@@ -45,9 +45,9 @@ func (c *connection) Receive(ctx context.Context, position string, take chat.Eve
 	return connectionError(failed)
 }
 
-// loop takes events, and what readers bring of histories, until there are no more frames.
-func (c *connection) loop(ctx context.Context, frames <-chan *frame, take chat.EventHandler) error {
-	if err := c.handleFrame(ctx, c.firstEvent, take); err != nil {
+// loop handles frames and pages of histories until the frames end.
+func (c *connection) loop(ctx context.Context, frames <-chan *frame, handle chat.EventHandler) error {
+	if err := c.handleFrame(ctx, c.firstEvent, handle); err != nil {
 		return err
 	}
 	for {
@@ -57,11 +57,11 @@ func (c *connection) loop(ctx context.Context, frames <-chan *frame, take chat.E
 			if !ok {
 				return nil
 			}
-			if err := c.handleFrame(ctx, f, take); err != nil {
+			if err := c.handleFrame(ctx, f, handle); err != nil {
 				return err
 			}
 		case p := <-c.backfill.results:
-			if err := c.onHistoryPage(ctx, p, take); err != nil {
+			if err := c.onHistoryPage(ctx, p, handle); err != nil {
 				return err
 			}
 			c.shared.save(c, c.session)
@@ -70,9 +70,9 @@ func (c *connection) loop(ctx context.Context, frames <-chan *frame, take chat.E
 	}
 }
 
-// readFrames hands on events until the connection fails or ctx ends.
+// readFrames passes on events until the connection fails or ctx ends.
 func (c *connection) readFrames(ctx context.Context, frames chan<- *frame) (err error) {
-	defer recovery.Error(c.host.Log(), "a reader of Discord", &err)
+	defer recovery.Error(c.host.Log(), "the reader of a Discord channel", &err)
 	for {
 		f, err := c.socket.read(ctx)
 		if err != nil {
@@ -110,24 +110,24 @@ func (c *connection) readFrames(ctx context.Context, frames chan<- *frame) (err 
 	}
 }
 
-// Maintain implements [chat.Platform]: it sends heartbeats, and has people wait who press a
-// button while something else is taken.
+// Maintain implements [chat.Platform]. It sends heartbeats, and defers button presses that wait
+// too long for an answer.
 func (c *connection) Maintain(ctx context.Context) error {
-	ctx, done := c.bindContext(ctx)
-	defer done()
+	ctx, release := c.bindContext(ctx)
+	defer release()
 	ctx, cancel := context.WithCancel(ctx)
-	var beside sync.WaitGroup
-	defer beside.Wait()
+	var wg sync.WaitGroup
+	defer wg.Wait()
 	defer cancel()
-	beside.Go(func() {
-		defer recovery.Handle(c.host.Log(), "acknowledgements of Discord", func(p *recovery.Panic) { c.cancel(p) })
+	wg.Go(func() {
+		defer recovery.Handle(c.host.Log(), "the button worker of a Discord channel", func(p *recovery.Panic) { c.cancel(p) })
 		c.deferPresses(ctx)
 	})
 	return c.heartbeatLoop(ctx)
 }
 
-// heartbeatLoop sends heartbeats, the first one at some moment of the interval. A connection on
-// which one was not acknowledged when the next is due is dead.
+// heartbeatLoop sends heartbeats, the first after a random part of the interval. The connection
+// is dead if a heartbeat is not acknowledged when the next is due.
 func (c *connection) heartbeatLoop(ctx context.Context) error {
 	wait := time.Duration(rand.Float64() * float64(c.heartbeatInterval))
 	c.acked.Store(true)
@@ -147,7 +147,7 @@ func (c *connection) heartbeatLoop(ctx context.Context) error {
 	}
 }
 
-// closeCause is why nothing more can come of the connection, nil if it was only closed.
+// closeCause returns the error that ended the connection, or nil if it was only closed.
 func (c *connection) closeCause() error {
 	if c.ctx.Err() == nil || context.Cause(c.ctx) == context.Canceled {
 		return nil
@@ -155,8 +155,8 @@ func (c *connection) closeCause() error {
 	return context.Cause(c.ctx)
 }
 
-// stopError is the error with which receiving ends: what ended the connection counts more
-// than what came of it.
+// stopError returns the error to stop with: the cause that ended the connection takes
+// precedence over the errors that followed from it.
 func (c *connection) stopError(err error) error {
 	if ended := c.closeCause(); ended != nil {
 		return ended
@@ -164,8 +164,8 @@ func (c *connection) stopError(err error) error {
 	return err
 }
 
-// sendHeartbeat sends a heartbeat. It names the last event that was taken: no other is said to
-// have been received.
+// sendHeartbeat sends a heartbeat with the number of the last event handled: Discord must not
+// count later events as received.
 func (c *connection) sendHeartbeat(ctx context.Context) error {
 	var last any
 	if n := c.lastSeq.Load(); n > 0 {
@@ -174,10 +174,10 @@ func (c *connection) sendHeartbeat(ctx context.Context) error {
 	return c.socket.write(ctx, opHeartbeat, last)
 }
 
-// handleFrame takes one event in, and what it leads to. The session is resumed after it.
-func (c *connection) handleFrame(ctx context.Context, f *frame, take chat.EventHandler) error {
+// handleFrame handles or defers one event. The session is then resumed after it.
+func (c *connection) handleFrame(ctx context.Context, f *frame, handle chat.EventHandler) error {
 	if !c.deferEvent(f) {
-		if err := c.handleEvent(ctx, f, take); err != nil {
+		if err := c.handleEvent(ctx, f, handle); err != nil {
 			return err
 		}
 	}
@@ -189,8 +189,8 @@ func (c *connection) handleFrame(ctx context.Context, f *frame, take chat.EventH
 	return nil
 }
 
-// handleEvent takes one event in.
-func (c *connection) handleEvent(ctx context.Context, f *frame, take chat.EventHandler) error {
+// handleEvent handles one event.
+func (c *connection) handleEvent(ctx context.Context, f *frame, handle chat.EventHandler) error {
 	switch f.Type {
 	case "READY":
 		c.backfillPrivate()
@@ -220,29 +220,29 @@ func (c *connection) handleEvent(ctx context.Context, f *frame, take chat.EventH
 			return nil
 		})
 	case "MESSAGE_CREATE":
-		return decodeEvent(c, f, func(m *message) error { return c.onMessage(ctx, m, take) })
+		return decodeEvent(c, f, func(m *message) error { return c.onMessage(ctx, m, handle) })
 	case "MESSAGE_UPDATE":
-		return decodeEvent(c, f, func(m *message) error { return c.onMessageUpdate(ctx, m, take) })
+		return decodeEvent(c, f, func(m *message) error { return c.onMessageUpdate(ctx, m, handle) })
 	case "MESSAGE_DELETE", "MESSAGE_DELETE_BULK":
-		return decodeEvent(c, f, func(d *deletion) error { return c.onMessageDelete(ctx, d, take) })
+		return decodeEvent(c, f, func(d *deletion) error { return c.onMessageDelete(ctx, d, handle) })
 	case "INTERACTION_CREATE":
-		return decodeEvent(c, f, func(i *interaction) error { return c.onButton(ctx, i, take) })
+		return decodeEvent(c, f, func(i *interaction) error { return c.onButton(ctx, i, handle) })
 	}
 	return nil
 }
 
-// decodeEvent hands on what an event says. One that is not understood is left out.
+// decodeEvent decodes an event and passes it to use. An unreadable event is skipped.
 func decodeEvent[T any](c *connection, f *frame, use func(*T) error) error {
 	var v T
 	if err := json.Unmarshal(f.Data, &v); err != nil {
-		c.host.Log().Warn("an event is not understood and left out", "type", f.Type, "number", f.Seq, "error", c.client.errorText(err))
+		c.host.Log().Warn("unreadable event skipped", "type", f.Type, "number", f.Seq, "error", c.client.errorText(err))
 		return nil
 	}
 	return use(&v)
 }
 
-// onMessage takes a message of a person.
-func (c *connection) onMessage(ctx context.Context, m *message, take chat.EventHandler) error {
+// onMessage handles a new message.
+func (c *connection) onMessage(ctx context.Context, m *message, handle chat.EventHandler) error {
 	if m.Author != nil && m.Author.ID == c.bot.ID {
 		c.shared.recordSent(m.nonce(), m.ID)
 		return nil
@@ -255,12 +255,12 @@ func (c *connection) onMessage(ctx context.Context, m *message, take chat.EventH
 	if !e.Room.Group {
 		c.cursor.touchPrivate(e.Room.Chat)
 	}
-	return c.submit(ctx, e, m.ID, take)
+	return c.submit(ctx, e, m.ID, handle)
 }
 
-// onMessageUpdate takes a change of a message. One that the platform itself makes, such as the
-// picture of a link, is none.
-func (c *connection) onMessageUpdate(ctx context.Context, m *message, take chat.EventHandler) error {
+// onMessageUpdate handles an edit. Changes that Discord makes itself, such as link previews,
+// are ignored.
+func (c *connection) onMessageUpdate(ctx context.Context, m *message, handle chat.EventHandler) error {
 	if m.Edited == "" || m.Content == nil {
 		return nil
 	}
@@ -269,11 +269,11 @@ func (c *connection) onMessageUpdate(ctx context.Context, m *message, take chat.
 		return nil
 	}
 	e.Kind, e.TargetID, e.Key = chat.EventEdited, m.ID, "edit:"+m.ID+":"+m.Edited
-	return c.submit(ctx, e, "", take)
+	return c.submit(ctx, e, "", handle)
 }
 
-// onMessageDelete takes the end of messages.
-func (c *connection) onMessageDelete(ctx context.Context, d *deletion, take chat.EventHandler) error {
+// onMessageDelete handles deleted messages.
+func (c *connection) onMessageDelete(ctx context.Context, d *deletion, handle chat.EventHandler) error {
 	if d.ID != "" {
 		d.IDs = append(d.IDs, d.ID)
 	}
@@ -282,15 +282,15 @@ func (c *connection) onMessageDelete(ctx context.Context, d *deletion, take chat
 	}
 	for _, id := range d.IDs {
 		at := c.room(d.Server, d.Channel, "")
-		if err := c.submit(ctx, chat.Event{Kind: chat.EventDeleted, Key: "delete:" + id, TargetID: id, Room: at}, "", take); err != nil {
+		if err := c.submit(ctx, chat.Event{Kind: chat.EventDeleted, Key: "delete:" + id, TargetID: id, Room: at}, "", handle); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// onButton takes a button that was pressed.
-func (c *connection) onButton(ctx context.Context, i *interaction, take chat.EventHandler) error {
+// onButton handles a button press.
+func (c *connection) onButton(ctx context.Context, i *interaction, handle chat.EventHandler) error {
 	who := i.User
 	if i.Member != nil && i.Member.User != nil {
 		who = i.Member.User
@@ -305,12 +305,13 @@ func (c *connection) onButton(ctx context.Context, i *interaction, take chat.Eve
 	return c.submit(ctx, chat.Event{
 		Kind: chat.EventButton, Key: pressKey + i.ID, Room: c.room(i.Server, i.Channel, parent), User: who.user(i.Member),
 		TargetID: i.Message.ID, Data: i.Data.ID, Addressed: true,
-	}, "", take)
+	}, "", handle)
 }
 
-// submit takes an event in. id is that of a message that is new, "" if there is none.
-func (c *connection) submit(ctx context.Context, e chat.Event, id string, take chat.EventHandler) error {
+// submit passes an event to handle with the position after it. id is that of a new message, ""
+// for any other event.
+func (c *connection) submit(ctx context.Context, e chat.Event, id string, handle chat.EventHandler) error {
 	c.cursor.newest = max(c.cursor.newest, snowflake(id))
 	e.Position = c.cursor.position(c.hasGaps())
-	return take(ctx, e)
+	return handle(ctx, e)
 }

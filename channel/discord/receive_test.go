@@ -120,7 +120,7 @@ func TestAThreadThatIsNotThereIsLeftOut(t *testing.T) {
 	w.start().waitConnected()
 	dc.Fail(discordtest.Lookup, discordtest.Fault{Status: 404, Code: 10003, Message: "Unknown Channel"}, discordtest.Fault{Status: 500, Message: "Internal Server Error"})
 	ann.Sends(quiet, "nowhere")
-	waitFor(t, "what is left out", func() bool { return strings.Contains(w.logs.String(), "their thread is not there") })
+	waitFor(t, "what is left out", func() bool { return strings.Contains(w.logs.String(), "their thread does not exist") })
 	ann.Sends(quiet, "later")
 	w.waitTexts("later")
 	if began, resumed := dc.Sessions(); began != 1 || resumed != 0 || len(dc.Calls(discordtest.Lookup)) != 3 {

@@ -10,28 +10,29 @@ import (
 	"mailroom/channel/chat"
 )
 
-// subject is what an error of the HTTP API concerns, and so how far it reaches.
+// subject is what an error of the HTTP API concerns, which decides how far it reaches.
 type subject int
 
 const (
-	// subjectMessage: this one call will never succeed. An error that Discord does not
-	// document is taken for one: an unknown code ends neither a room nor the bot.
+	// subjectMessage: this one call can never succeed. Undocumented errors count as this, so
+	// that a new code ends neither a room nor the bot.
 	subjectMessage subject = iota
 	// subjectRoom: the bot may not do this in this channel until a person changes that.
 	subjectRoom
-	// subjectGone: the channel takes nothing any more, or the person nothing from the bot.
+	// subjectGone: the channel no longer accepts anything, or the person accepts no messages
+	// from the bot.
 	subjectGone
-	// subjectToken: Discord does not accept the token, whatever is called.
+	// subjectToken: Discord rejects the token for every call.
 	subjectToken
-	// subjectTemporary: refused now, and nothing was done.
+	// subjectTemporary: rejected for now; nothing was done.
 	subjectTemporary
-	// subjectUnknown: Discord failed, and may have done what was asked.
+	// subjectUnknown: Discord failed, and may have carried out the call.
 	subjectUnknown
 )
 
-// subject classifies a refusal by the tables "HTTP Response Codes" and "JSON Error
-// Codes" of https://docs.discord.com/developers/topics/opcodes-and-status-codes. The
-// code of the platform goes before the status, which several meanings share.
+// subject classifies an error by the tables "HTTP Response Codes" and "JSON Error Codes" of
+// https://docs.discord.com/developers/topics/opcodes-and-status-codes. Discord's code takes
+// precedence over the status, which several errors share.
 func (e *apiError) subject() subject {
 	switch e.code {
 	case 10003, 10004, 10013, // unknown channel, server, user
@@ -61,15 +62,15 @@ func (e *apiError) subject() subject {
 	return subjectMessage
 }
 
-// isAPIError reports whether an error is a refusal that concerns something.
+// isAPIError reports whether err is an apiError that concerns the subject.
 func isAPIError(err error, of subject) bool {
 	e, ok := errors.AsType[*apiError](err)
 	return ok && e.subject() == of
 }
 
-// verifyToken has a call about one channel that was told that the token is not valid
-// end the connection, if the token is refused without a channel too: the gateway
-// would not tell.
+// verifyToken returns err unchanged. If err blames the token, it checks the token with a call
+// that is about no channel, and ends the connection if the token is rejected there too: the
+// gateway would not notice.
 func (c *connection) verifyToken(ctx context.Context, err error) error {
 	if isAPIError(err, subjectToken) {
 		if _, own := c.client.getBot(ctx); isAPIError(own, subjectToken) {
@@ -79,7 +80,7 @@ func (c *connection) verifyToken(ctx context.Context, err error) error {
 	return err
 }
 
-// sendError gives an error of a call that writes its class.
+// sendError classifies an error of a call that writes.
 func sendError(err error) error {
 	if err == nil {
 		return nil
@@ -100,7 +101,8 @@ func sendError(err error) error {
 	return fmt.Errorf("%w: %w", mailroom.ErrUnknown, unavailable(err))
 }
 
-// unavailableWithScope is an outage, of all rooms if the platform says so.
+// unavailableWithScope marks an error as unavailable, and for all rooms if its pause applies to
+// all calls.
 func unavailableWithScope(err error) error {
 	if _, global := retryHint(err); global {
 		err = fmt.Errorf("%w: %w", chat.ErrEverywhere, err)
@@ -108,8 +110,7 @@ func unavailableWithScope(err error) error {
 	return unavailable(err)
 }
 
-// isForbidden reports whether the platform will not hand something out: it is not
-// there, or not for the bot.
+// isForbidden reports whether a resource does not exist or the bot may not see it.
 func isForbidden(err error) bool {
 	e, ok := errors.AsType[*apiError](err)
 	if !ok {

@@ -13,18 +13,18 @@ import (
 
 // Flags of a message.
 const (
-	flagNoEmbeds  = 1 << 2 // links are not shown as pictures
-	flagEphemeral = 1 << 6 // only who pressed the button sees it
+	flagNoEmbeds  = 1 << 2 // suppress link previews
+	flagEphemeral = 1 << 6 // visible only to the person who pressed the button
 )
 
-// Kinds of what is shown under a message.
+// Types and styles of message components.
 const (
 	componentRow    = 1
 	componentButton = 2
 	styleGrey       = 2
 )
 
-// noMentions is told of what names them: what an agent writes rings nowhere.
+// noMentions suppresses all notifications of mentions in a message.
 func noMentions() map[string]any { return map[string]any{"parse": []string{}, "replied_user": false} }
 
 // Send implements [chat.Platform].
@@ -37,13 +37,13 @@ func (c *connection) Send(ctx context.Context, to chat.Room, m chat.Message, key
 	if key != "" {
 		in["nonce"], in["enforce_nonce"] = nonceOf(key), true
 	}
-	if snowflake(m.ReplyTo) != 0 { // not a tap
+	if snowflake(m.ReplyTo) != 0 { // not the key of a button press
 		in["message_reference"] = map[string]any{"message_id": m.ReplyTo, "fail_if_not_exists": false}
 	}
 	var sent struct {
 		ID string `json:"id"`
 	}
-	err = c.client.call(ctx, request{op: "send a message", method: http.MethodPost, path: "/channels/" + channelOf(to) + "/messages", body: in, result: &sent})
+	err = c.client.call(ctx, request{op: "send message", method: http.MethodPost, path: "/channels/" + channelOf(to) + "/messages", body: in, result: &sent})
 	if err != nil {
 		return "", sendError(c.verifyToken(ctx, err))
 	}
@@ -57,28 +57,28 @@ func (c *connection) Edit(ctx context.Context, to chat.Room, id string, m chat.M
 		return err
 	}
 	if snowflake(id) == 0 {
-		return permanent(fmt.Errorf("%q is no message of Discord", id))
+		return permanent(fmt.Errorf("invalid Discord message id %q", id))
 	}
-	err = c.client.call(ctx, request{op: "edit a message", method: http.MethodPatch, path: "/channels/" + channelOf(to) + "/messages/" + id, body: in})
+	err = c.client.call(ctx, request{op: "edit message", method: http.MethodPatch, path: "/channels/" + channelOf(to) + "/messages/" + id, body: in})
 	return sendError(c.verifyToken(ctx, err))
 }
 
 // Typing implements [chat.Platform].
 func (c *connection) Typing(ctx context.Context, to chat.Room) error {
-	return sendError(c.verifyToken(ctx, c.client.call(ctx, request{op: "show that it is typing", method: http.MethodPost, path: "/channels/" + channelOf(to) + "/typing"})))
+	return sendError(c.verifyToken(ctx, c.client.call(ctx, request{op: "send typing", method: http.MethodPost, path: "/channels/" + channelOf(to) + "/typing"})))
 }
 
-// messageParams is what of a message is the same when it is sent and edited. Without buttons it
-// loses those that it had.
+// messageParams returns the parameters that sends and edits share. An edit without buttons
+// removes the message's buttons.
 func messageParams(m chat.Message) (map[string]any, error) {
 	if len(m.Buttons) > maxButtons {
-		return nil, permanent(fmt.Errorf("the message has %d buttons: Discord takes %d in a row", len(m.Buttons), maxButtons))
+		return nil, permanent(fmt.Errorf("message has %d buttons; Discord accepts %d in a row", len(m.Buttons), maxButtons))
 	}
 	rows := []any{}
 	var row []any
 	for _, b := range m.Buttons {
 		if n := utf8.RuneCountInString(b.Data); n == 0 || n > maxButtonData || b.Label == "" {
-			return nil, permanent(fmt.Errorf("the button %q carries %d characters: Discord takes 1 to %d", b.Label, n, maxButtonData))
+			return nil, permanent(fmt.Errorf("button %q has %d characters of data; Discord accepts 1 to %d", b.Label, n, maxButtonData))
 		}
 		row = append(row, map[string]any{"type": componentButton, "style": styleGrey, "label": truncate(b.Label, maxLabel), "custom_id": b.Data})
 	}
@@ -88,7 +88,7 @@ func messageParams(m chat.Message) (map[string]any, error) {
 	return map[string]any{"content": m.Text, "components": rows, "allowed_mentions": noMentions()}, nil
 }
 
-// channelOf is the id under which the platform has a room: a thread is a channel too.
+// channelOf returns the channel id of a room: at Discord, a thread is a channel.
 func channelOf(to chat.Room) string {
 	if to.Topic != "" {
 		return to.Topic
@@ -96,13 +96,13 @@ func channelOf(to chat.Room) string {
 	return to.Chat
 }
 
-// nonceOf is the nonce of a key. It has 24 characters; the platform takes 25.
+// nonceOf derives the nonce of a key. It has 24 characters; Discord accepts 25.
 func nonceOf(key string) string {
 	sum := sha256.Sum256([]byte(key))
 	return base64.RawURLEncoding.EncodeToString(sum[:18])
 }
 
-// truncate is a text of at most so many units.
+// truncate cuts a text to most UTF-16 units.
 func truncate(text string, most int) string {
 	if utf16Units(text) <= most {
 		return text

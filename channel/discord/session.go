@@ -14,20 +14,19 @@ import (
 	"mailroom/channel"
 )
 
-// session is what the platform knows of a connection: it can be resumed by another.
+// session is a session of the gateway, which a later connection can resume.
 type session struct {
 	id    string // "" for none
-	url   string // at which it is resumed
-	token string // it was begun with
-	seq   int64  // number of the last event that was taken
+	url   string // to resume at
+	token string // that started it
+	seq   int64  // number of the last event handled
 	bot   Bot
-	// awaitedServers are the servers whose history is still to be looked at, since the time
-	// that the reading began with.
+	// awaitedServers are servers whose histories have not been checked for missed messages.
 	awaitedServers map[string]bool
-	gaps           map[string]gap // rooms whose history goes before their events, by their ids
+	gaps           map[string]gap // rooms with an unread history, by id
 }
 
-// clone is a session whose maps and queues are its own.
+// clone returns a session with its own maps and queues.
 func (s session) clone() session {
 	s.awaitedServers, s.gaps = maps.Clone(s.awaitedServers), maps.Clone(s.gaps)
 	for id, g := range s.gaps {
@@ -37,35 +36,34 @@ func (s session) clone() session {
 	return s
 }
 
-// sharedState is what the connections of one bot share. It outlives them, and not the
-// process.
+// sharedState is shared by the connections of one bot in one process.
 type sharedState struct {
 	limits rateLimits
 
 	// Owned by mu.
 	mu             sync.Mutex
-	startedAt      time.Time         // when a connection was tried first
-	owner          *connection       // the only one that may change the session
-	session        session           // as its last event has left it
-	resumeFailures int               // tries to resume it that came to nothing, in a row
-	identifyAfter  time.Time         // no session is begun before
-	threads        map[string]string // the channel that a thread is of, by the thread
-	roles          map[string]string // the bot's own role, by the server
-	sent           map[string]string // messages of the bot, by their nonce
-	nonces         []string          // of sent, the oldest first
+	startedAt      time.Time         // time of the first connection attempt
+	owner          *connection       // the only connection that may save its session
+	session        session           // after its last event
+	resumeFailures int               // failed resumes in a row
+	identifyAfter  time.Time         // no session may start before
+	threads        map[string]string // channel of each thread, by thread id
+	roles          map[string]string // the bot's own role, by server
+	sent           map[string]string // ids of the bot's messages, by nonce
+	nonces         []string          // keys of sent, oldest first
 }
 
 const (
 	maxThreads = 50_000
 	maxSent    = 1_000
-	maxResumes = 2 // that fail before another session is begun, if one can be
+	maxResumes = 2 // failed resumes before a new session is started
 )
 
 func newSharedState() *sharedState {
 	return &sharedState{threads: map[string]string{}, roles: map[string]string{}, sent: map[string]string{}}
 }
 
-// markStart notes when it all began.
+// markStart records the time of the first connection attempt.
 func (m *sharedState) markStart(now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -74,21 +72,21 @@ func (m *sharedState) markStart(now time.Time) {
 	}
 }
 
-// startID is where the reading begins if nothing was ever read.
+// startID returns the message id to start from if there is no saved position.
 func (m *sharedState) startID() uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return snowflakeAt(m.startedAt)
 }
 
-// setOwner has a connection, which was let in, be the one whose session is resumed next.
+// setOwner makes a connection the one whose session is saved.
 func (m *sharedState) setOwner(c *connection) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.owner, m.resumeFailures = c, 0
 }
 
-// resumable is the session that can be resumed with a token.
+// resumable returns the session to resume with a token.
 func (m *sharedState) resumable(token string) (s session, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -99,8 +97,8 @@ func (m *sharedState) resumable(token string) (s session, ok bool) {
 	return s, s.id != ""
 }
 
-// giveUpResume counts a session that could not be resumed, and reports whether that was
-// tried often enough: the address at which it is resumed may not be there any more.
+// giveUpResume counts a failed resume and reports whether to stop trying: the resume URL may be
+// gone for good.
 func (m *sharedState) giveUpResume() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -108,8 +106,7 @@ func (m *sharedState) giveUpResume() bool {
 	return m.resumeFailures >= maxResumes
 }
 
-// save keeps the session of a connection, if it is the one that counts. It is called
-// after each event that was taken.
+// save saves the session of a connection if it is the owner. It is called after each event.
 func (m *sharedState) save(c *connection, s session) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -118,14 +115,14 @@ func (m *sharedState) save(c *connection, s session) {
 	}
 }
 
-// dropSession has the next connection begin a session of its own.
+// dropSession makes the next connection start a new session.
 func (m *sharedState) dropSession() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.session, m.resumeFailures = session{}, 0
 }
 
-// invalidate has the next connection begin a session of its own, after a pause.
+// invalidate makes the next connection start a new session after a pause.
 func (m *sharedState) invalidate(now time.Time) {
 	m.dropSession()
 	m.mu.Lock()
@@ -133,7 +130,7 @@ func (m *sharedState) invalidate(now time.Time) {
 	m.identifyAfter = now.Add(identifyPause(rand.Float64()))
 }
 
-// awaitIdentify waits until a session may be begun.
+// awaitIdentify waits until a session may start.
 func (m *sharedState) awaitIdentify(ctx context.Context) error {
 	m.mu.Lock()
 	wait := time.Until(m.identifyAfter)
@@ -151,38 +148,38 @@ func (m *sharedState) awaitIdentify(ctx context.Context) error {
 	}
 }
 
-// setThreadParent notes of which channel a thread is.
+// setThreadParent records the channel of a thread.
 func (m *sharedState) setThreadParent(thread, parent string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if len(m.threads) >= maxThreads {
-		clear(m.threads) // each is asked for when it is needed
+		clear(m.threads) // each is looked up again when needed
 	}
 	m.threads[thread] = parent
 }
 
-// parent is the channel that a thread is of, "" if it is not known to be one.
+// parent returns the channel of a thread, "" if the thread is unknown.
 func (m *sharedState) parent(thread string) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.threads[thread]
 }
 
-// setRole notes the bot's own role in a server.
+// setRole records the bot's own role in a server.
 func (m *sharedState) setRole(server, role string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.roles[server] = role
 }
 
-// role is the bot's own in a server, "" if it has none.
+// role returns the bot's own role in a server, "" if it has none.
 func (m *sharedState) role(server string) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.roles[server]
 }
 
-// recordSent notes a message of the bot that has arrived.
+// recordSent records the id of one of the bot's messages by its nonce.
 func (m *sharedState) recordSent(nonce, id string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -197,63 +194,63 @@ func (m *sharedState) recordSent(nonce, id string) {
 	m.nonces = append(m.nonces, nonce)
 }
 
-// sentMessage is the one that was sent with a nonce, "" if it was not seen.
+// sentMessage returns the id of the message sent with a nonce, "" if it was not seen.
 func (m *sharedState) sentMessage(nonce string) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.sent[nonce]
 }
 
-// savedPosition is how far a bot has read. Ids of messages grow with time, wherever they are,
-// so that one says enough of all channels. Private ones are listed nowhere else.
+// savedPosition is the saved form of a cursor. Message ids grow with time across all channels,
+// so one id covers them all. Private channels are listed because no event lists them.
 type savedPosition struct {
-	Newest  string   `json:"at"`                // id of the newest message that was taken
-	Oldest  string   `json:"from,omitempty"`    // nothing is older; left out when At is much newer
-	Private []string `json:"private,omitempty"` // channels, the one that was used last first
+	Newest  string   `json:"at"`                // id of the newest message handled
+	Oldest  string   `json:"from,omitempty"`    // start of reading; omitted once Newest is much newer
+	Private []string `json:"private,omitempty"` // channels, most recently used first
 }
 
-// maxPrivate private channels are looked at for what was said meanwhile.
+// maxPrivate bounds the private channels whose histories are checked for missed messages.
 const maxPrivate = 100
 
-// cursor is how far a connection has read.
+// cursor records how far a connection has read, in message ids.
 type cursor struct {
-	newest  uint64   // the newest that was taken
-	oldest  uint64   // nothing older was ever to be read
-	since   uint64   // what is newer is to be looked for in the history of the awaited
-	saved   uint64   // what a later process has to begin with while there are any
-	private []string // as of a place
+	newest  uint64   // newest message handled
+	oldest  uint64   // nothing older is read
+	since   uint64   // histories are read after this
+	saved   uint64   // position to save while there are gaps
+	private []string // channels, most recently used first
 }
 
-// overlap is how much later than a newer one a message may arrive. What was taken
-// before is known by its id.
+// overlap is how far message ids may arrive out of order. Messages handled before are
+// recognised by their ids.
 const overlap = time.Minute
 
-// parsePosition is where a reading begins.
+// parsePosition returns the cursor of a saved position. start is the id to start from if there
+// is none.
 func parsePosition(position string, start uint64) (r cursor, err error) {
 	if position == "" {
 		return cursor{newest: start, oldest: start, since: start, saved: start}, nil
 	}
 	var p savedPosition
 	if err := json.Unmarshal([]byte(position), &p); err != nil {
-		return r, channel.Fatal(fmt.Errorf("read the saved position: %w", err))
+		return r, channel.Fatal(fmt.Errorf("invalid saved position: %w", err))
 	}
 	r.newest = snowflake(p.Newest)
 	if r.newest == 0 {
-		return r, channel.Fatal(fmt.Errorf("read the saved position: %q is no id", p.Newest))
+		return r, channel.Fatal(fmt.Errorf("invalid saved position: %q is not a message id", p.Newest))
 	}
 	r.private, r.oldest = p.Private, min(snowflake(p.Oldest), r.newest)
 	r.hold()
 	return r, nil
 }
 
-// hold has a later process begin where this one is now, and the history be looked at
-// from there.
+// hold keeps the saved position where it is now, and has histories read from there.
 func (r *cursor) hold() {
 	r.saved = r.newest
 	r.since = max(r.oldest, r.newest-min(r.newest, snowflakeOffset(overlap)))
 }
 
-// touchPrivate notes that something was said in a private channel.
+// touchPrivate moves a private channel to the front of the list.
 func (r *cursor) touchPrivate(private string) {
 	if len(r.private) > 0 && r.private[0] == private {
 		return
@@ -263,16 +260,15 @@ func (r *cursor) touchPrivate(private string) {
 	r.private = r.private[:min(len(r.private), maxPrivate)]
 }
 
-// removePrivate notes that a private channel is not there any more.
+// removePrivate removes a private channel that is gone.
 func (r *cursor) removePrivate(private string) {
 	r.private = slices.DeleteFunc(slices.Clone(r.private), func(p string) bool { return p == private })
 }
 
-// position is the one after what was taken so far. It does not move while there are
-// servers whose history was not looked at.
-func (r *cursor) position(awaiting bool) string {
+// position returns the position to save. It stays at the held position while there are gaps.
+func (r *cursor) position(hasGaps bool) string {
 	at := r.newest
-	if awaiting {
+	if hasGaps {
 		at = r.saved
 	}
 	p := savedPosition{Newest: strconv.FormatUint(at, 10), Private: r.private}
@@ -281,15 +277,16 @@ func (r *cursor) position(awaiting bool) string {
 	}
 	raw, err := json.Marshal(p)
 	if err != nil {
-		panic(err) // it is text
+		panic(err) // strings always marshal
 	}
 	return string(raw)
 }
 
-// epoch is the moment that ids count from, in milliseconds since 1970.
+// epoch is the start of Discord's ids, in milliseconds since 1970.
 const epoch = 1420070400000
 
-// snowflake is an id as a number, 0 if it is none. The upper bits are milliseconds.
+// snowflake returns an id as a number, 0 if it is malformed. The upper bits are milliseconds
+// since epoch.
 func snowflake(id string) uint64 {
 	n, err := strconv.ParseUint(id, 10, 64)
 	if err != nil {
@@ -300,5 +297,5 @@ func snowflake(id string) uint64 {
 
 func snowflakeAt(t time.Time) uint64 { return snowflakeOffset(t.Sub(time.UnixMilli(epoch))) }
 
-// snowflakeOffset is by how much an id is larger that was given so much later.
+// snowflakeOffset returns the difference of two ids that are d apart.
 func snowflakeOffset(d time.Duration) uint64 { return uint64(max(d, 0).Milliseconds()) << 22 }

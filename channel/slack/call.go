@@ -20,31 +20,31 @@ import (
 )
 
 const (
-	maxResponse       = 32 << 20 // bytes of an answer
-	maxQuote          = 200      // bytes of an answer that an error quotes
+	maxResponse       = 32 << 20 // bytes of a response
+	maxQuote          = 200      // bytes of a response quoted in an error
 	maxRetryAfter     = 24 * time.Hour
-	defaultRetryAfter = 10 * time.Second // for a limit that does not say for how long it is
+	defaultRetryAfter = 10 * time.Second // for a rate limit without Retry-After
 )
 
-// client calls the Web API. Its tokens are in headers only; what others say is looked
-// through for them all the same.
+// client calls the Web API. Tokens are sent in headers only; text from outside is redacted all
+// the same before it is quoted.
 type client struct {
 	base     *url.URL
-	bot, app string // tokens
+	bot, app string // the tokens
 	http     *http.Client
 }
 
-// CheckAPI reads the address of a Web API.
+// CheckAPI parses the base URL of a Web API.
 func CheckAPI(s string) (*url.URL, error) {
 	u, err := url.Parse(strings.TrimSuffix(s, "/"))
 	switch {
 	case err != nil, u.Host == "", u.Scheme != "http" && u.Scheme != "https", u.User != nil, u.RawQuery != "", u.Fragment != "":
-		return nil, errors.New("it is not an address such as " + DefaultAPI + ", without a name or password in it")
+		return nil, errors.New("not a base URL: use one such as " + DefaultAPI + ", without credentials, query or fragment")
 	}
 	return u, nil
 }
 
-// newClient reads the options. What is wrong with them is fatal.
+// newClient returns a client for the options. Its errors are fatal.
 func newClient(o Options) (*client, error) {
 	base, err := CheckAPI(o.API)
 	if err != nil {
@@ -63,22 +63,23 @@ func newClient(o Options) (*client, error) {
 			return nil, channel.Fatal(err)
 		}
 	}
-	transport := http.DefaultTransport.(*http.Transport).Clone() // the standard library's own
-	// A connection that the platform has closed meanwhile makes a send an unknown one.
+	transport := http.DefaultTransport.(*http.Transport).Clone() // guaranteed by net/http
+	// A send over a connection that the server has just closed has an unknown outcome, so idle
+	// connections are dropped early.
 	transport.IdleConnTimeout = 20 * time.Second
 	c.http = &http.Client{
 		Transport: transport,
-		// A token goes where somebody said that it should, and nowhere else.
+		// A redirect could carry the token to another host.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	return c, nil
 }
 
-// apiError is an answer of the platform that says no.
+// apiError is an error response of the platform.
 type apiError struct {
 	op         string
-	code       string // the platform's word for it
-	detail     string // what else it says; "" if nothing
+	code       string // Slack's error code
+	detail     string // messages or the needed scope; "" if none
 	retryAfter time.Duration
 }
 
@@ -89,23 +90,23 @@ func (e *apiError) Error() string {
 	return fmt.Sprintf("%s: Slack answered %s (%s)", e.op, e.code, e.detail)
 }
 
-// hasCode reports whether the platform's word is one of some.
+// hasCode reports whether the error has one of the codes.
 func (e *apiError) hasCode(codes ...string) bool { return slices.Contains(codes, e.code) }
 
-// transportError is a call without an answer of the platform's.
+// transportError is a call without a valid response from the platform.
 type transportError struct {
 	op         string
-	reason     string // without a token
-	maybeSent  bool   // the platform may have got it
+	reason     string // redacted
+	maybeSent  bool   // the request may have reached the platform
 	retryAfter time.Duration
-	cause      error // of the context alone
+	cause      error // only a context error: other errors can contain the URL
 }
 
 func (e *transportError) Error() string { return e.op + ": " + e.reason }
 
 func (e *transportError) Unwrap() error { return e.cause }
 
-// retryAfter is how long the platform asked to be left alone.
+// retryAfter returns the pause that the platform asked for in an error, or 0.
 func retryAfter(err error) time.Duration {
 	if e, ok := errors.AsType[*apiError](err); ok {
 		return e.retryAfter
@@ -116,16 +117,16 @@ func retryAfter(err error) time.Duration {
 	return 0
 }
 
-// request is one call of a method.
+// request is one call of a Web API method.
 type request struct {
-	op          string // it is for, in words
+	op          string // names the operation in errors
 	method      string
 	params      url.Values
-	useAppToken bool // with the app's token
-	result      any  // gets the answer; nil for nothing
+	useAppToken bool // authenticate with the app's token instead of the bot's
+	result      any  // receives the decoded response; nil discards it
 }
 
-// formValues are those of a form, by turns names and values; blank ones are left out.
+// formValues builds form values from alternating names and values. Empty values are left out.
 func formValues(pairs ...string) url.Values {
 	v := url.Values{}
 	for i := 0; i+1 < len(pairs); i += 2 {
@@ -136,8 +137,8 @@ func formValues(pairs ...string) url.Values {
 	return v
 }
 
-// request makes one call, and returns the scopes of the token as the platform has them.
-// Its error is a *refused or a *lost.
+// call makes one call and returns the token's scopes from the response header. The error is an
+// *apiError or a *transportError.
 func (c *client) call(ctx context.Context, x request) (scopes string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -145,24 +146,24 @@ func (c *client) call(ctx context.Context, x request) (scopes string, err error)
 	if x.useAppToken {
 		token = c.app
 	}
-	a, err := c.doRequest(ctx, x.op, http.MethodPost, c.base.String()+"/"+x.method, token, x.params)
+	resp, err := c.doRequest(ctx, x.op, http.MethodPost, c.base.String()+"/"+x.method, token, x.params)
 	if err != nil {
 		return "", err
 	}
-	defer a.Body.Close() // what is wrong with the rest of an answer changes nothing
-	after := parseRetryAfter(a.Header.Get("Retry-After"))
-	raw, err := io.ReadAll(io.LimitReader(a.Body, maxResponse+1))
+	defer resp.Body.Close() // the body has been read; a close error changes nothing
+	after := parseRetryAfter(resp.Header.Get("Retry-After"))
+	raw, err := io.ReadAll(io.LimitReader(resp.Body, maxResponse+1))
 	switch {
-	case a.StatusCode == http.StatusTooManyRequests: // whatever else is there
+	case resp.StatusCode == http.StatusTooManyRequests: // whatever the body says
 		return "", &apiError{op: x.op, code: "ratelimited", retryAfter: max(after, time.Second)}
 	case err != nil:
 		return "", c.newTransportError(ctx, x.op, err, true)
 	}
-	return a.Header.Get("X-OAuth-Scopes"), c.decodeResponse(x, a, raw, after)
+	return resp.Header.Get("X-OAuth-Scopes"), c.decodeResponse(x, resp, raw, after)
 }
 
-// decodeResponse reads an answer.
-func (c *client) decodeResponse(x request, a *http.Response, raw []byte, after time.Duration) error {
+// decodeResponse decodes the response of a call.
+func (c *client) decodeResponse(x request, resp *http.Response, raw []byte, after time.Duration) error {
 	var r struct {
 		OK       bool   `json:"ok"`
 		Error    string `json:"error"`
@@ -173,14 +174,14 @@ func (c *client) decodeResponse(x request, a *http.Response, raw []byte, after t
 	}
 	if len(raw) > maxResponse || json.Unmarshal(raw, &r) != nil || !r.OK && r.Error == "" {
 		return &transportError{
-			op: x.op, maybeSent: a.StatusCode < 300 || a.StatusCode >= 500, retryAfter: after,
-			reason: fmt.Sprintf("what answered is not the Web API (%d %s): %s", a.StatusCode, http.StatusText(a.StatusCode), c.redact(raw)),
+			op: x.op, maybeSent: resp.StatusCode < 300 || resp.StatusCode >= 500, retryAfter: after,
+			reason: fmt.Sprintf("response is not from the Web API (%d %s): %s", resp.StatusCode, http.StatusText(resp.StatusCode), c.redact(raw)),
 		}
 	}
 	if !r.OK {
 		e := &apiError{op: x.op, code: c.redact([]byte(r.Error)), retryAfter: after, detail: c.redact([]byte(strings.Join(r.Metadata.Messages, "; ")))}
 		if r.Needed != "" {
-			e.detail = "it needs " + c.redact([]byte(r.Needed))
+			e.detail = "needs " + c.redact([]byte(r.Needed))
 		}
 		if e.isAbout(subjectRateLimit) && after == 0 {
 			e.retryAfter = defaultRetryAfter
@@ -191,52 +192,53 @@ func (c *client) decodeResponse(x request, a *http.Response, raw []byte, after t
 		return nil
 	}
 	if err := json.Unmarshal(raw, x.result); err != nil {
-		return &transportError{op: x.op, reason: "the answer is not what it should be: " + c.redact([]byte(err.Error())), maybeSent: true}
+		return &transportError{op: x.op, reason: "unexpected response: " + c.redact([]byte(err.Error())), maybeSent: true}
 	}
 	return nil
 }
 
-// doRequest makes one request with a token. Its error is a *lost.
-func (c *client) doRequest(ctx context.Context, what, method, address, token string, in url.Values) (*http.Response, error) {
+// doRequest makes one HTTP request with a token. Its error is a *transportError.
+func (c *client) doRequest(ctx context.Context, op, method, address, token string, in url.Values) (*http.Response, error) {
 	var got, failed atomic.Bool
 	req, err := http.NewRequestWithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GotConn: func(httptrace.GotConnInfo) { got.Store(true) },
-		// Who is broken off in the middle may have written enough.
+		// A request cancelled while it was written may still have arrived.
 		WroteRequest: func(w httptrace.WroteRequestInfo) { failed.Store(w.Err != nil && ctx.Err() == nil) },
 	}), method, address, strings.NewReader(in.Encode()))
 	if err != nil {
-		return nil, c.newTransportError(ctx, what, err, false)
+		return nil, c.newTransportError(ctx, op, err, false)
 	}
 	req.Header.Set("Authorization", "Bearer "+token)
 	req.Header.Set("User-Agent", "mailroom")
 	if method == http.MethodPost {
 		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	}
-	a, err := c.http.Do(req)
+	resp, err := c.http.Do(req)
 	if err != nil {
-		return nil, c.newTransportError(ctx, what, err, got.Load() && !failed.Load())
+		return nil, c.newTransportError(ctx, op, err, got.Load() && !failed.Load())
 	}
-	return a, nil
+	return resp, nil
 }
 
-// newTransportError is the error of what got no answer.
-func (c *client) newTransportError(ctx context.Context, what string, err error, written bool) *transportError {
+// newTransportError describes a request that got no response. maybeSent reports whether the
+// platform may have received it.
+func (c *client) newTransportError(ctx context.Context, op string, err error, maybeSent bool) *transportError {
 	why := ""
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		why = "no answer in time"
+		why = "request timed out"
 	case ctx.Err() != nil:
-		why = "it was broken off"
+		why = "request cancelled"
 	default:
 		if u, ok := errors.AsType[*url.Error](err); ok {
-			err = u.Err // an address may have a ticket in it
+			err = u.Err // the URL may contain a ticket
 		}
 		why = c.redact([]byte(err.Error()))
 	}
-	return &transportError{op: what, reason: why, maybeSent: written, cause: ctx.Err()}
+	return &transportError{op: op, reason: why, maybeSent: maybeSent, cause: ctx.Err()}
 }
 
-// redact is the beginning of a text, as one line without a token.
+// redact returns the beginning of raw as one line without the tokens.
 func (c *client) redact(raw []byte) string {
 	hide := strings.NewReplacer(c.bot, "(token)", c.app, "(token)")
 	text := hide.Replace(strings.ToValidUTF8(string(raw[:min(len(raw), 64<<10)]), "\uFFFD"))
@@ -251,7 +253,7 @@ func (c *client) redact(raw []byte) string {
 	return text[:end] + "…"
 }
 
-// parseRetryAfter reads the header of that name, which is in seconds.
+// parseRetryAfter parses a Retry-After header in seconds.
 func parseRetryAfter(header string) time.Duration {
 	n, err := strconv.ParseInt(header, 10, 64)
 	if err != nil || n < 0 {

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// referencePattern is what the platform writes for a person, a channel, a group or a link.
+// referencePattern matches Slack's markup for a person, a channel, a group or a link.
 var referencePattern = regexp.MustCompile(`<([^<>\n]+)>`)
 
-// decodeText writes a text as people read it: names for ids, and links as Markdown has
-// them. name gives the name of a user.
+// decodeText converts Slack's markup to readable text: names instead of ids, and Markdown
+// links. name returns the name of a user.
 func decodeText(text string, name func(user string) string) string {
 	text = referencePattern.ReplaceAllStringFunc(text, func(all string) string {
 		of, words, labelled := strings.Cut(all[1:len(all)-1], "|")
@@ -27,7 +27,7 @@ func decodeText(text string, name func(user string) string) string {
 		case strings.HasPrefix(of, "!date^") && labelled:
 			return words
 		case strings.HasPrefix(of, "!"):
-			return "@" + of[1:] // such as here
+			return "@" + of[1:] // such as <!here>
 		case labelled && words != "" && words != of && strings.TrimPrefix(of, "mailto:") != words:
 			return "[" + words + "](" + of + ")"
 		}
@@ -36,7 +36,7 @@ func decodeText(text string, name func(user string) string) string {
 	return strings.NewReplacer("&lt;", "<", "&gt;", ">", "&amp;", "&").Replace(text)
 }
 
-// mentionedUsers are the users whom a text names.
+// mentionedUsers returns the ids of the users that a text mentions.
 func mentionedUsers(text string) (users []string) {
 	for _, m := range referencePattern.FindAllStringSubmatch(text, -1) {
 		if of, _, _ := strings.Cut(m[1], "|"); strings.HasPrefix(of, "@") {
@@ -46,7 +46,7 @@ func mentionedUsers(text string) (users []string) {
 	return users
 }
 
-// resolveText is a text with names for ids.
+// resolveText decodes a text and replaces user ids with names. until bounds the wait for names.
 func (c *connection) resolveText(ctx context.Context, text string, until time.Time) string {
 	names := map[string]string{}
 	for _, user := range mentionedUsers(text) {

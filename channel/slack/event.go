@@ -11,27 +11,27 @@ import (
 	"mailroom/channel/chat"
 )
 
-// message is one, as events and histories have it. Only what is used of it is read.
+// message is a message as events and histories have it, with only the fields that are used.
 type message struct {
 	Type       string `json:"type"`
 	Subtype    string `json:"subtype"`
-	Channel    string `json:"channel"` // not in a history
+	Channel    string `json:"channel"` // empty in a history
 	User       string `json:"user"`
-	BotID      string `json:"bot_id"` // that said it
+	BotID      string `json:"bot_id"` // of the bot that sent it
 	Text       string `json:"text"`
 	TS         string `json:"ts"`
-	Thread     string `json:"thread_ts"`      // of a reply, or of what was replied to
-	ParentUser string `json:"parent_user_id"` // who began the thread
+	Thread     string `json:"thread_ts"`      // the thread's root; set on replies and on a root with replies
+	ParentUser string `json:"parent_user_id"` // author of the thread's root
 	Files      []file `json:"files"`
 	Edited     *struct {
 		TS string `json:"ts"`
 	} `json:"edited"`
 	Attachments []struct {
-		Share  bool   `json:"is_share"` // else it is a preview of a link
+		Share  bool   `json:"is_share"` // a forwarded message; otherwise a link preview
 		Author string `json:"author_name"`
 		Text   string `json:"text"`
 	} `json:"attachments"`
-	LatestReply string `json:"latest_reply"` // in a history, of what was replied to
+	LatestReply string `json:"latest_reply"` // set on a thread's root in a history
 	Metadata    struct {
 		Type    string `json:"event_type"`
 		Payload struct {
@@ -39,17 +39,18 @@ type message struct {
 		} `json:"event_payload"`
 	} `json:"metadata"`
 
-	// Of a change.
+	// Set on message_changed and message_deleted.
 	EventTS   string   `json:"event_ts"`
 	DeletedTS string   `json:"deleted_ts"`
 	Message   *message `json:"message"`
 	Previous  *message `json:"previous_message"`
 }
 
-// messageID names a message everywhere: its time is only its channel's.
+// messageID returns the id of a message: its timestamp is unique only within its channel.
 func messageID(channel, ts string) string { return channel + ":" + ts }
 
-// splitMessageID are the channel and the time of a message's id.
+// splitMessageID returns the channel and the timestamp of a message id. ok is false if it is
+// malformed.
 func splitMessageID(id string) (channel, ts string, ok bool) {
 	channel, ts, ok = strings.Cut(id, ":")
 	return channel, ts, ok && channel != "" && timestampPattern.MatchString(ts)
@@ -57,8 +58,8 @@ func splitMessageID(id string) (channel, ts string, ok bool) {
 
 var timestampPattern = regexp.MustCompile(`^[0-9]{1,12}\.[0-9]{1,9}$`)
 
-// isBefore reports whether a time of a message is before another. Both are numbers of
-// seconds, with as many digits behind the point.
+// isBefore reports whether timestamp a is earlier than b. Timestamps are seconds with six
+// decimals, so the one with fewer digits before the point is earlier.
 func isBefore(a, b string) bool {
 	if i, j := strings.IndexByte(a, '.'), strings.IndexByte(b, '.'); i != j {
 		return i < j
@@ -66,11 +67,10 @@ func isBefore(a, b string) bool {
 	return a < b
 }
 
-// errEventsDropped is what the platform says in the place of events.
-var errEventsDropped = errors.New("more happens than Slack tells one app in an hour: it leaves events out")
+// errEventsDropped stands for app_rate_limited, which Slack sends instead of events.
+var errEventsDropped = errors.New("Slack drops events: the app has exceeded its hourly event limit")
 
-// parseEvent reads the event in an envelope of that kind; false if it is none of
-// messages.
+// parseEvent parses the message event in an envelope. ok is false for other events.
 func parseEvent(payload json.RawMessage) (m message, ok bool, err error) {
 	var outer struct {
 		Type  string          `json:"type"`
@@ -94,7 +94,8 @@ func parseEvent(payload json.RawMessage) (m message, ok bool, err error) {
 	return m, true, nil
 }
 
-// toEvent says what a message, or a change of one, is to us; false if it is nothing.
+// toEvent converts a message, or a change of one, to an event. It reports false if there is
+// nothing to handle.
 func (c *connection) toEvent(m message) (e chat.Event, ok bool) {
 	if m.Channel == "" {
 		return e, false
@@ -111,7 +112,7 @@ func (c *connection) toEvent(m message) (e chat.Event, ok bool) {
 	return c.messageEvent(m)
 }
 
-// messageEvent is a message of a person; false of all others.
+// messageEvent converts a message of a person. It reports false for any other message.
 func (c *connection) messageEvent(m message) (e chat.Event, ok bool) {
 	switch m.Subtype {
 	case "", "file_share", "thread_broadcast", "me_message":
@@ -119,7 +120,7 @@ func (c *connection) messageEvent(m message) (e chat.Event, ok bool) {
 		return e, false
 	}
 	if m.User == "" || m.BotID != "" || m.User == c.bot.ID || m.User == slackbot || !timestampPattern.MatchString(m.TS) {
-		return e, false // two bots would never end
+		return e, false // two bots could answer each other forever
 	}
 	e = chat.Event{Kind: chat.EventMessage, Key: messageID(m.Channel, m.TS), Room: c.room(m), User: chat.User{ID: m.User}, Files: c.files(m.Files)}
 	e.Addressed = !e.Room.Group || m.ParentUser == c.bot.ID || slices.Contains(mentionedUsers(m.Text), c.bot.ID)
@@ -127,7 +128,7 @@ func (c *connection) messageEvent(m message) (e chat.Event, ok bool) {
 	return e, e.Text != "" || len(e.Files) > 0
 }
 
-// fullText are the text of a message, and of those that were forwarded with it.
+// fullText returns the text of a message and of the messages forwarded with it.
 func (m message) fullText() string {
 	text := m.Text
 	for _, s := range m.Attachments {
@@ -138,10 +139,11 @@ func (m message) fullText() string {
 	return strings.TrimPrefix(text, "\n")
 }
 
-// slackbot is a user of every workspace that is none.
+// slackbot is the user id of Slackbot in every workspace.
 const slackbot = "USLACKBOT"
 
-// editEvent is an edit, or what is left of a message that others have replied to.
+// editEvent converts message_changed: an edit, or the tombstone that deleting a message with
+// replies leaves.
 func (c *connection) editEvent(m message) (e chat.Event, ok bool) {
 	now, was := m.Message, m.Previous
 	if now == nil {
@@ -154,7 +156,7 @@ func (c *connection) editEvent(m message) (e chat.Event, ok bool) {
 		return c.deleteEvent(m.Channel, *now, m.Message.TS), timestampPattern.MatchString(m.Message.TS)
 	}
 	if was != nil && was.Text == now.Text && len(was.Files) == len(now.Files) {
-		return e, false // the platform has added a preview of a link
+		return e, false // Slack added a link preview
 	}
 	now.Channel = m.Channel
 	if e, ok = c.messageEvent(*now); !ok {
@@ -174,8 +176,8 @@ func (c *connection) deleteEvent(channel string, was message, ts string) chat.Ev
 	return chat.Event{Kind: chat.EventDeleted, Key: "delete:" + of, TargetID: of, Room: c.room(was), User: chat.User{ID: was.User}}
 }
 
-// room is where a message is. What is said in a channel and begins no thread yet does
-// so with its answer, unless the channel is one conversation.
+// room returns where a message belongs. A message in a channel that is no reply starts a
+// thread, unless Flat makes the channel one conversation.
 func (c *connection) room(m message) chat.Room {
 	r := chat.Room{Chat: m.Channel, Group: !isPrivate(m.Channel)}
 	switch {
@@ -187,11 +189,11 @@ func (c *connection) room(m message) chat.Room {
 	return r
 }
 
-// isPrivate reports whether a channel is that of one person with the bot.
+// isPrivate reports whether a channel is a direct message with the bot.
 func isPrivate(channel string) bool { return strings.HasPrefix(channel, "D") }
 
-// parseButtonPress reads what an envelope says of a button that was pressed; false if it says
-// something else.
+// parseButtonPress parses a button press from an interactive envelope. ok is false for other
+// interactions.
 func parseButtonPress(payload json.RawMessage) (e chat.Event, ok bool, err error) {
 	var p struct {
 		Type string `json:"type"`

@@ -67,10 +67,10 @@ func TestTokensThatAreRefusedAreTheEndUntilTheyAreMended(t *testing.T) {
 	for name, c := range map[string]struct{ bot, app, want string }{
 		"an unknown bot":      {"xoxb-0-another-token-of-a-bot", slacktest.AppToken, "invalid_auth"},
 		"an unknown app":      {slacktest.Token, "xapp-0-another-token-of-an-app", "invalid_auth"},
-		"no token of a bot":   {slacktest.AppToken, slacktest.AppToken, "it begins with xoxb-"},
-		"no token of an app":  {slacktest.Token, slacktest.Token, "it begins with xapp-"},
-		"nothing for the bot": {"", slacktest.AppToken, "it begins with xoxb-"},
-		"nothing for the app": {slacktest.Token, "", "it begins with xapp-"},
+		"no token of a bot":   {slacktest.AppToken, slacktest.AppToken, "it starts with xoxb-"},
+		"no token of an app":  {slacktest.Token, slacktest.Token, "it starts with xapp-"},
+		"nothing for the bot": {"", slacktest.AppToken, "it starts with xoxb-"},
+		"nothing for the app": {slacktest.Token, "", "it starts with xapp-"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -108,7 +108,7 @@ func TestABotThatMayNotWriteIsNoBot(t *testing.T) {
 	sl.RemoveScopes("chat:write")
 	w := newFixture(t, sl).start()
 	s := w.waitState("failed", func(s channel.State) bool { return s.Condition == channel.ConditionFailed })
-	if !strings.Contains(s.Reason, "missing_scope (it needs chat:write)") {
+	if !strings.Contains(s.Reason, "missing_scope (needs chat:write)") {
 		t.Errorf("the reason is %q", s.Reason)
 	}
 }
@@ -148,7 +148,7 @@ func TestANameIsAskedForOnce(t *testing.T) {
 
 func TestADisconnectWithoutWarningEndsTheConnection(t *testing.T) {
 	t.Parallel()
-	for reason, want := range map[string]string{"too_many_websockets": "too_many_websockets", "": "ended the connection"} {
+	for reason, want := range map[string]string{"too_many_websockets": "too_many_websockets", "": "closed the connection"} {
 		t.Run(reason, func(t *testing.T) {
 			t.Parallel()
 			sl := slacktest.New(t)
@@ -223,7 +223,7 @@ func TestWhereSocketModeIsTurnedOffItIsTheEnd(t *testing.T) {
 	w.waitConnected()
 	sl.Disconnect("link_disabled")
 	s := w.waitState("failed", func(s channel.State) bool { return s.Condition == channel.ConditionFailed })
-	if !strings.Contains(s.Reason, "socket mode is turned off") {
+	if !strings.Contains(s.Reason, "Socket Mode is disabled") {
 		t.Errorf("the reason is %q", s.Reason)
 	}
 }
@@ -235,7 +235,7 @@ func TestAnotherWhoIsConnectedIsTold(t *testing.T) {
 	w := newFixture(t, sl).start()
 	w.waitConnected()
 	s := w.runner.State()
-	if !strings.Contains(s.LastError, "somebody else is connected") || !strings.Contains(s.LastError, "has 3 connections") {
+	if !strings.Contains(s.LastError, "stop the other process") || !strings.Contains(s.LastError, "has 3 connections") {
 		t.Errorf("the state is %+v", s)
 	}
 }
@@ -254,14 +254,14 @@ func TestAPlatformThatFailsIsTriedAgainWhenItSays(t *testing.T) {
 		"a gateway's page":       {"auth.test", slacktest.Fault{Status: 502, Raw: "<html>no " + slacktest.Token + "</html>"}, "(token)", 0},
 		"another's page":         {"apps.connections.open", slacktest.Fault{Status: 502, Raw: "<html>no " + slacktest.AppToken + "</html>"}, "(token)", 0},
 		"a gateway that is busy": {"auth.test", slacktest.Fault{Status: 503, Raw: "later", RetryAfter: 1}, "503", time.Second},
-		"a page that is missing": {"auth.test", slacktest.Fault{Status: 404, Raw: "nothing"}, "not the Web API (404 Not Found)", 0},
-		"nonsense":               {"auth.test", slacktest.Fault{Raw: "\x00\xff{"}, "not the Web API", 0},
-		"other JSON":             {"auth.test", slacktest.Fault{Raw: `{"ok":true,"user_id":7}`}, "not what it should be", 0},
+		"a page that is missing": {"auth.test", slacktest.Fault{Status: 404, Raw: "nothing"}, "not from the Web API (404 Not Found)", 0},
+		"nonsense":               {"auth.test", slacktest.Fault{Raw: "\x00\xff{"}, "not from the Web API", 0},
+		"other JSON":             {"auth.test", slacktest.Fault{Raw: `{"ok":true,"user_id":7}`}, "unexpected response", 0},
 		"no bot":                 {"auth.test", slacktest.Fault{Raw: `{"ok":true}`}, "names no bot", 0},
 		"half an answer":         {"bots.info", slacktest.Fault{Half: true}, "unexpected EOF", 0},
 		"a lost answer":          {"apps.connections.open", slacktest.Fault{Lose: true}, "EOF", 0},
-		"a socket elsewhere":     {"apps.connections.open", slacktest.Fault{Raw: `{"ok":true,"url":"wss://wss.example.org/link?ticket=1"}`}, "is not Slack's", 0},
-		"no socket":              {"apps.connections.open", slacktest.Fault{Raw: `{"ok":true}`}, "is not Slack's", 0},
+		"a socket elsewhere":     {"apps.connections.open", slacktest.Fault{Raw: `{"ok":true,"url":"wss://wss.example.org/link?ticket=1"}`}, "not on a Slack host", 0},
+		"no socket":              {"apps.connections.open", slacktest.Fault{Raw: `{"ok":true}`}, "not on a Slack host", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

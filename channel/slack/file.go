@@ -22,13 +22,13 @@ type file struct {
 	Size      int64  `json:"size"`
 	Mode      string `json:"mode"`
 	External  bool   `json:"is_external"`
-	Access    string `json:"file_access"` // "check_file_info" of one from another workspace
+	Access    string `json:"file_access"` // "check_file_info" for a file from another workspace
 	URL       string `json:"url_private_download"`
 	Private   string `json:"url_private"`
 	Permalink string `json:"permalink"`
 }
 
-// downloadURL is where its content is, for who has the token.
+// downloadURL returns the URL of the content, which requires the bot's token.
 func (f file) downloadURL() string {
 	if f.URL != "" {
 		return f.URL
@@ -36,8 +36,8 @@ func (f file) downloadURL() string {
 	return f.Private
 }
 
-// files are those that are there. Their URI is the page of the file, which only
-// members of the workspace see.
+// files converts attachments. Their URI is the page of the file, which only members of the
+// workspace can see.
 func (c *connection) files(all []file) (out []chat.File) {
 	for _, f := range all {
 		if f.Mode == "tombstone" || f.Mode == "hidden_by_limit" {
@@ -64,8 +64,8 @@ func (c *connection) files(all []file) (out []chat.File) {
 	return out
 }
 
-// SetOpen implements [chat.Platform]. A Ref is the address of the content, or the id of a file
-// of which Slack has to be asked for that.
+// SetOpen implements [chat.Platform]. A Ref is the URL of the content, or the id of a file whose
+// URL has to be looked up.
 func (c *connection) SetOpen(f *chat.File) {
 	at := file{URL: f.Ref}
 	if !strings.Contains(f.Ref, "/") {
@@ -74,44 +74,45 @@ func (c *connection) SetOpen(f *chat.File) {
 	f.Open = func(ctx context.Context) (io.ReadCloser, error) { return c.openFile(ctx, at) }
 }
 
-// fetchTimeout is for the whole of a file.
+// fetchTimeout bounds the download of a file.
 const fetchTimeout = 2 * time.Minute
 
-// openFile opens a file. The token goes to Slack only, and nowhere that an answer names.
+// openFile starts the download of a file. The token is sent to Slack's hosts only, whatever URL
+// a response names.
 func (c *connection) openFile(ctx context.Context, f file) (io.ReadCloser, error) {
-	const what = "fetch a file"
+	const op = "download file"
 	if f.downloadURL() == "" {
 		var about struct {
 			File file `json:"file"`
 		}
-		if _, err := c.client.call(ctx, request{op: "ask for a file", method: "files.info", params: formValues("file", f.ID), result: &about}); err != nil {
+		if _, err := c.client.call(ctx, request{op: "get file", method: "files.info", params: formValues("file", f.ID), result: &about}); err != nil {
 			return nil, sendError(err)
 		}
 		f = about.File
 	}
 	at, err := url.Parse(f.downloadURL())
 	if err != nil || !c.client.isTrusted(at, "https", "http") {
-		return nil, permanent(errors.New(what + ": it is not at Slack"))
+		return nil, permanent(errors.New(op + ": its URL is not on a Slack host"))
 	}
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
-	a, err := c.client.doRequest(ctx, what, http.MethodGet, at.String(), c.client.bot, nil)
+	resp, err := c.client.doRequest(ctx, op, http.MethodGet, at.String(), c.client.bot, nil)
 	if err != nil {
 		cancel()
 		return nil, unavailable(err)
 	}
-	if a.StatusCode != http.StatusOK {
-		_ = a.Body.Close() // its status says enough
+	if resp.StatusCode != http.StatusOK {
+		_ = resp.Body.Close() // the status is the error
 		cancel()
-		err := &transportError{op: what, reason: fmt.Sprintf("Slack answered %d %s", a.StatusCode, http.StatusText(a.StatusCode)), retryAfter: parseRetryAfter(a.Header.Get("Retry-After"))}
-		if a.StatusCode >= 300 && a.StatusCode < 500 && a.StatusCode != http.StatusTooManyRequests {
-			return nil, permanent(err) // to the page where people sign in, for one: it needs files:read
+		err := &transportError{op: op, reason: fmt.Sprintf("Slack answered %d %s", resp.StatusCode, http.StatusText(resp.StatusCode)), retryAfter: parseRetryAfter(resp.Header.Get("Retry-After"))}
+		if resp.StatusCode >= 300 && resp.StatusCode < 500 && resp.StatusCode != http.StatusTooManyRequests {
+			return nil, permanent(err) // such as a redirect to the sign-in page: the token lacks files:read
 		}
 		return nil, unavailable(err)
 	}
-	return &fileReader{ReadCloser: a.Body, cancel: cancel}, nil
+	return &fileReader{ReadCloser: resp.Body, cancel: cancel}, nil
 }
 
-// fileReader is a file that is being fetched.
+// fileReader reads a file that is being downloaded.
 type fileReader struct {
 	io.ReadCloser
 	cancel context.CancelFunc

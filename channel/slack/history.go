@@ -13,21 +13,23 @@ import (
 )
 
 const (
-	maxCursors = 100 // channels, and threads, of which the position knows how far they were read
-	pageSize   = 200 // messages
-	maxPages   = 10  // of one room, at once
+	maxCursors = 100 // channels, and as many threads, in a position
+	pageSize   = 200 // messages in a page of a history
+	maxPages   = 10  // of one room in one read
 )
 
-// cursors are how far the rooms were read that were heard of last: the time of the last
-// message of a channel, by its id, and of a thread, by the id of what began it.
+// cursors records how far each room was read: the timestamp of its last message, by channel id
+// for a channel, and by the id of the root message for a thread. It holds the rooms with the
+// most recent messages.
 type cursors struct {
 	last map[string]string
-	// gaps are rooms whose history is to be read. What comes meanwhile does not move
-	// them: it is not the next after what was read.
+	// gaps are rooms with an unread history. New messages do not advance their cursors, because
+	// the history comes first.
 	gaps map[string]bool
 }
 
-// parseCursors reads a position; nil if it is none. All its rooms are left.
+// parseCursors parses a saved position. All its rooms have gaps. It returns nil for a malformed
+// position.
 func parseCursors(position string) *cursors {
 	p := &cursors{last: map[string]string{}, gaps: map[string]bool{}}
 	if position == "" {
@@ -43,17 +45,17 @@ func parseCursors(position string) *cursors {
 	return p
 }
 
-// String is the position.
+// String returns the position to save.
 func (p *cursors) String() string {
 	raw, err := json.Marshal(p.last)
 	if err != nil {
-		panic(err) // it is text
+		panic(err) // a map of strings always marshals
 	}
 	return string(raw)
 }
 
-// record notes a message that came. A thread is one to know of once the bot has to do
-// with it.
+// record advances the cursors over a received message. A thread gets a cursor once the bot
+// takes part in it.
 func (p *cursors) record(m message, e chat.Event, bot string) {
 	if at := historyOf(m); at == m.Channel {
 		p.advance(at, m.TS, false)
@@ -67,7 +69,8 @@ func (p *cursors) record(m message, e chat.Event, bot string) {
 	}
 }
 
-// advance moves a room on; one that is left only if that is what its history has.
+// advance moves the cursor of a room to ts. The cursor of a room with a gap moves only for
+// messages of its history.
 func (p *cursors) advance(at, ts string, history bool) {
 	last, known := p.last[at]
 	if p.gaps[at] && !history || known && !isBefore(last, ts) {
@@ -77,7 +80,7 @@ func (p *cursors) advance(at, ts string, history bool) {
 	if known {
 		return
 	}
-	var alike []string // a channel makes no room for threads
+	var alike []string // threads do not displace channels
 	for other := range p.last {
 		if strings.Contains(other, ":") == strings.Contains(at, ":") {
 			alike = append(alike, other)
@@ -88,7 +91,7 @@ func (p *cursors) advance(at, ts string, history bool) {
 	}
 }
 
-// historyOf is the room in whose history a message is.
+// historyOf returns the room whose history contains a message: its channel, or its thread.
 func historyOf(m message) string {
 	if m.Thread == "" || m.Thread == m.TS {
 		return m.Channel
@@ -96,7 +99,7 @@ func historyOf(m message) string {
 	return messageID(m.Channel, m.Thread)
 }
 
-// compareByTime orders rooms by what was read last.
+// compareByTime orders rooms by the last message read.
 func (p *cursors) compareByTime(a, b string) int {
 	switch x, y := p.last[a], p.last[b]; {
 	case isBefore(x, y):
@@ -112,27 +115,27 @@ func (p *cursors) remove(at string) {
 	delete(p.gaps, at)
 }
 
-// backfill is what was said before it was received, as the histories of rooms have it. One
-// history is read at a time, beside the loop, and its messages are taken by the loop.
+// backfill reads what was sent while the bot was disconnected from the rooms' histories. One
+// history is read at a time, concurrently with the loop, which handles its messages.
 type backfill struct {
 	results chan historyResult
-	room    string    // room whose history is being read, or taken; "" for none
-	readOK  bool      // it was read, so its messages move the position of the room
-	more    bool      // there is more of it
-	queue   []message // of the room, to be taken
-	// deferred are messages that came as envelopes to rooms whose history goes first, and
-	// were acknowledged. Their rooms' saved positions are before them.
+	room    string    // whose history is being read or handled; "" if none
+	readOK  bool      // the read succeeded, so its messages advance the room's cursor
+	more    bool      // the history has more pages
+	queue   []message // messages of the room to handle
+	// deferred are acknowledged messages of rooms whose history comes first. The saved cursors
+	// of these rooms are before them, so a crash loses none.
 	deferred      map[string][]message
-	deferredCount int // of them
+	deferredCount int // in all rooms
 
-	pausedUntil time.Time            // no history is read before
-	retryAt     map[string]time.Time // nor that of a room
+	pausedUntil time.Time            // no history is requested before
+	retryAt     map[string]time.Time // by room: its history is not requested before
 }
 
-// maxDeferred messages wait for histories, in all rooms together.
+// maxDeferred bounds the messages that wait for histories, in all rooms together.
 const maxDeferred = 1000
 
-// historyResult is a part of a history.
+// historyResult is the outcome of reading a history.
 type historyResult struct {
 	messages []message
 	more     bool
@@ -144,9 +147,9 @@ func (p *backfill) init() {
 	p.deferred, p.retryAt = map[string][]message{}, map[string]time.Time{}
 }
 
-// deferMessage reports whether a message that came as an envelope waits for the history of its
-// room: the history has it too, and goes before it. What is changed or deleted does not:
-// no history tells that.
+// deferMessage defers a message from an envelope until the history of its room has been
+// handled, and reports whether it did. The history contains the message too. Edits and
+// deletions are not deferred: no history contains them.
 func (in *receiver) deferMessage(m message) bool {
 	p, at := &in.backfill, historyOf(m)
 	last, known := in.cursors.last[at]
@@ -158,7 +161,7 @@ func (in *receiver) deferMessage(m message) bool {
 	case !known || !isBefore(last, m.TS) || !in.canReadHistory(m.Channel) || p.deferredCount >= maxDeferred:
 		return false
 	case p.room != at && time.Now().Before(p.dueAt(at)):
-		return false // Slack wants to be asked for it later
+		return false // the history is rate limited: do not wait for it
 	}
 	p.deferred[at] = append(p.deferred[at], m)
 	p.deferredCount++
@@ -175,7 +178,7 @@ func (c *connection) canReadHistory(channel string) bool {
 	return true
 }
 
-// dueAt is when the history of a room can be asked for.
+// dueAt returns when the history of a room may be requested.
 func (p *backfill) dueAt(at string) time.Time {
 	if later := p.retryAt[at]; later.After(p.pausedUntil) {
 		return later
@@ -183,8 +186,8 @@ func (p *backfill) dueAt(at string) time.Time {
 	return p.pausedUntil
 }
 
-// nextGap is the room whose history is to be read next, and when: first those in which
-// something waits for it, then the one that was heard of last.
+// nextGap returns the room whose history is read next, and when: first rooms with deferred
+// messages, then the room with the most recent message.
 func (in *receiver) nextGap() (at string, due time.Time, ok bool) {
 	for room := range in.cursors.gaps {
 		d := in.backfill.dueAt(room)
@@ -195,8 +198,8 @@ func (in *receiver) nextGap() (at string, due time.Time, ok bool) {
 	return at, due, ok
 }
 
-// dueBefore reports whether the history of room a, which is due at one time, is read before
-// that of b.
+// dueBefore reports whether the history of room a is read before that of b. due and other are
+// when they may be requested.
 func (in *receiver) dueBefore(a string, due time.Time, b string, other time.Time) bool {
 	now := time.Now()
 	switch x, y := due.After(now), other.After(now); {
@@ -211,14 +214,14 @@ func (in *receiver) dueBefore(a string, due time.Time, b string, other time.Time
 	return in.cursors.compareByTime(a, b) > 0
 }
 
-// startBackfill has the next history read beside the loop, unless one is. It returns when
-// one can be, if there is something to wait for.
+// startBackfill starts reading the next history, unless one is being read. It returns a channel
+// that fires when the next history may be requested, or nil if there is nothing to wait for.
 func (in *receiver) startBackfill(ctx context.Context) (idle <-chan time.Time) {
 	if in.backfill.room != "" {
 		return nil
 	}
 	for room := range in.backfill.deferred {
-		if !in.cursors.gaps[room] { // it was left out meanwhile: there are others to remember
+		if !in.cursors.gaps[room] { // its cursor was displaced by other rooms
 			in.backfill.room, in.backfill.readOK, in.backfill.more = room, false, false
 			in.finishRoom()
 			return time.After(0)
@@ -245,7 +248,7 @@ func (in *receiver) startBackfill(ctx context.Context) (idle <-chan time.Time) {
 	return nil
 }
 
-// onHistory takes over what was read of a history.
+// onHistory queues the messages of a history that was read.
 func (in *receiver) onHistory(ctx context.Context, h historyResult) {
 	p := &in.backfill
 	if p.readOK, p.more, p.queue = h.err == nil, h.more, h.messages; !p.readOK {
@@ -254,7 +257,7 @@ func (in *receiver) onHistory(ctx context.Context, h historyResult) {
 	in.finishRoom()
 }
 
-// handleNext takes the next message of a history, or of what has waited for it.
+// handleNext handles the next message of a history, or the next deferred one.
 func (in *receiver) handleNext(ctx context.Context) error {
 	p := &in.backfill
 	m := p.queue[0]
@@ -262,7 +265,7 @@ func (in *receiver) handleNext(ctx context.Context) error {
 		in.cursors.advance(p.room, m.TS, true)
 	}
 	if channel, _, thread := splitMessageID(p.room); !thread && m.LatestReply != "" && isBefore(m.TS, m.LatestReply) {
-		replies := messageID(channel, m.TS) // saved with the message: no crash is between the two
+		replies := messageID(channel, m.TS) // saved together with the message, so a crash cannot lose the thread
 		in.cursors.advance(replies, m.TS, true)
 		in.cursors.gaps[replies] = true
 	}
@@ -274,9 +277,9 @@ func (in *receiver) handleNext(ctx context.Context) error {
 	return nil
 }
 
-// finishRoom goes on with what waits for a history that was taken, and then with another
-// room. A history may be older than an envelope that came while it was read, so what
-// waits is taken in any case: its key is known if the history had it.
+// finishRoom moves on once the queue is empty: to the deferred messages of the room, then to
+// the next room. Deferred messages are handled even if the history contained them, because it
+// may be older than they are; duplicates are recognised by their keys.
 func (in *receiver) finishRoom() {
 	p := &in.backfill
 	if len(p.queue) > 0 {
@@ -293,22 +296,24 @@ func (in *receiver) finishRoom() {
 	p.room, p.queue, p.readOK = "", nil, false
 }
 
-// onHistoryError decides what becomes of a room whose history cannot be read: a refusal that
-// concerns the room leaves it out, and it is read later after any other error.
+// onHistoryError handles a failed read: a refusal that concerns the room drops its gap, and any
+// other error is retried later.
 func (in *receiver) onHistoryError(ctx context.Context, at string, err error) {
 	switch {
 	case isAPIError(err, subjectScope):
-		in.historyWarning.Do(func() { in.host.ReportError(fmt.Errorf("what was said meanwhile is not known everywhere: %w", err)) })
+		in.historyWarning.Do(func() {
+			in.host.ReportError(fmt.Errorf("messages sent while disconnected are missing in some rooms: %w", err))
+		})
 		delete(in.cursors.gaps, at)
 		return
 	case isAPIError(err, subjectToken):
 		in.spawn(func() { in.verifyToken(ctx) })
 	case isAPIError(err, subjectMessage, subjectRoom, subjectGone):
-		in.host.Log().Info("the history of a room cannot be read", "room", at, "error", err)
+		in.host.Log().Info("room history not readable", "room", at, "error", err)
 		in.cursors.remove(at)
 		return
 	}
-	in.host.Log().Info("the history of a room is read later", "room", at, "error", err)
+	in.host.Log().Info("room history failed; retrying later", "room", at, "error", err)
 	after := retryAfter(err)
 	if after == 0 {
 		after = defaultRetryAfter
@@ -320,10 +325,10 @@ func (in *receiver) onHistoryError(ctx context.Context, at string, err error) {
 	}
 }
 
-// readSince are messages of a room after one, in their order. A channel is told from its
-// end, and what is too far back is lost; a thread from its beginning, and there may be
-// more of it.
-func (c *connection) readSince(ctx context.Context, at, last string) (said []message, more bool, err error) {
+// readSince returns the messages of a room after a timestamp, oldest first. A channel is read
+// from its newest message back, and messages beyond maxPages are lost; a thread is read from
+// its oldest message on, and more reports that it has further pages.
+func (c *connection) readSince(ctx context.Context, at, last string) (messages []message, more bool, err error) {
 	channel, thread, ok := splitMessageID(at)
 	if !ok {
 		channel, thread = at, ""
@@ -336,7 +341,7 @@ func (c *connection) readSince(ctx context.Context, at, last string) (said []mes
 		}
 		for _, m := range page {
 			if isBefore(last, m.TS) {
-				said = append(said, m)
+				messages = append(messages, m)
 			}
 		}
 		if cursor = next; cursor == "" {
@@ -344,20 +349,20 @@ func (c *connection) readSince(ctx context.Context, at, last string) (said []mes
 		}
 	}
 	if cursor != "" && thread == "" {
-		c.host.ReportError(fmt.Errorf("more was said in %s meanwhile than is read: %d messages are", at, len(said)))
+		c.host.ReportError(fmt.Errorf("messages in %s were skipped: only the last %d of those sent while disconnected were read", at, len(messages)))
 	}
-	slices.SortFunc(said, func(a, b message) int {
+	slices.SortFunc(messages, func(a, b message) int {
 		if isBefore(a.TS, b.TS) {
 			return -1
 		}
 		return 1
 	})
-	return said, cursor != "" && thread != "" && len(said) > 0, nil
+	return messages, cursor != "" && thread != "" && len(messages) > 0, nil
 }
 
-// historyPage reads a part of a history: of a channel, or of a thread in it. next is where
-// the rest of it is, "" for none.
-func (c *connection) historyPage(ctx context.Context, channel, thread, oldest, cursor string, metadata bool) (said []message, next string, err error) {
+// historyPage reads a page of the history of a channel, or of a thread in it. next is the
+// cursor of the next page, "" if there is none.
+func (c *connection) historyPage(ctx context.Context, channel, thread, oldest, cursor string, metadata bool) (messages []message, next string, err error) {
 	method, in := "conversations.history", formValues("channel", channel, "ts", thread, "oldest", oldest, "cursor", cursor, "limit", fmt.Sprint(pageSize))
 	if thread != "" {
 		method = "conversations.replies"
@@ -372,20 +377,20 @@ func (c *connection) historyPage(ctx context.Context, channel, thread, oldest, c
 			Cursor string `json:"next_cursor"`
 		} `json:"response_metadata"`
 	}
-	if _, err := c.client.call(ctx, request{op: "read a history", method: method, params: in, result: &out}); err != nil {
+	if _, err := c.client.call(ctx, request{op: "read history", method: method, params: in, result: &out}); err != nil {
 		return nil, "", err
 	}
 	for _, raw := range out.Messages {
 		var m message
 		if err := json.Unmarshal(raw, &m); err != nil || !timestampPattern.MatchString(m.TS) {
-			c.host.Log().Warn("a message of a history is not understood and left out", "channel", channel, "error", err)
+			c.host.Log().Warn("unreadable message in a history skipped", "channel", channel, "error", err)
 			continue
 		}
 		m.Channel = channel
-		said = append(said, m)
+		messages = append(messages, m)
 	}
 	if out.More {
 		next = out.Metadata.Cursor
 	}
-	return said, next, nil
+	return messages, next, nil
 }

@@ -7,20 +7,20 @@ import (
 )
 
 const (
-	maxNames    = 2000            // whose names are remembered
-	nameTTL     = time.Hour       // until it is asked for again
-	namePause   = time.Minute     // after it could not be asked for
-	nameTimeout = 3 * time.Second // for it to be told
-	maxLookups  = 8               // names are asked for at once
+	maxNames    = 2000            // cached
+	nameTTL     = time.Hour       // how long a name is cached
+	namePause   = time.Minute     // after a failed lookup
+	nameTimeout = 3 * time.Second // of a lookup
+	maxLookups  = 8               // concurrent lookups
 )
 
-// nameCache are names of users.
+// nameCache caches the names of users.
 type nameCache struct {
 	// Owned by mu.
 	mu          sync.Mutex
 	names       map[string]cachedName    // by id
-	pausedUntil time.Time                // the platform is not asked before
-	lookups     map[string]chan struct{} // users whose name is being asked for; closed when that is over
+	pausedUntil time.Time                // no lookup before
+	lookups     map[string]chan struct{} // running lookups by user id; closed when they end
 }
 
 type cachedName struct {
@@ -32,7 +32,7 @@ func newNameCache() *nameCache {
 	return &nameCache{names: map[string]cachedName{}, lookups: map[string]chan struct{}{}}
 }
 
-// get is the name of a user, and whether the platform need not be asked for it.
+// get returns the name of a user and whether it needs no lookup.
 func (p *nameCache) get(user string, now time.Time) (string, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -40,7 +40,7 @@ func (p *nameCache) get(user string, now time.Time) (string, bool) {
 	return n.name, ok && now.Before(n.until) || now.Before(p.pausedUntil)
 }
 
-// put remembers a name, or that it cannot be asked for now.
+// put caches the result of a lookup. After an error, no name is looked up for a while.
 func (p *nameCache) put(user, name string, err error, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -54,8 +54,8 @@ func (p *nameCache) put(user, name string, err error, now time.Time) {
 	p.names[user] = cachedName{name: name, until: now.Add(nameTTL)}
 }
 
-// startLookup notes that a name is asked for, and reports whether the caller is to ask: it is
-// not known well enough, and no one else asks.
+// startLookup reports whether the caller has to look a name up: it is not cached, and no lookup
+// of it is running.
 func (p *nameCache) startLookup(user string, now time.Time) (mine bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -66,14 +66,15 @@ func (p *nameCache) startLookup(user string, now time.Time) (mine bool) {
 	return true
 }
 
-// lookup is closed when a name is not asked for any more; nil if it is not now.
+// lookup returns a channel that is closed when the running lookup of a name ends, or nil if
+// none is running.
 func (p *nameCache) lookup(user string) <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.lookups[user]
 }
 
-// endLookup notes that a name is not asked for any more.
+// endLookup ends the lookup that startLookup started.
 func (p *nameCache) endLookup(user string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -81,15 +82,15 @@ func (p *nameCache) endLookup(user string) {
 	delete(p.lookups, user)
 }
 
-// fetchNameAsync asks for a name beside the loop, if it is not known.
+// fetchNameAsync looks a name up concurrently if it is not cached.
 func (in *receiver) fetchNameAsync(ctx context.Context, user string) {
 	if user != in.bot.ID && in.names.startLookup(user, time.Now()) {
 		in.spawn(func() { in.fetchName(ctx, user) })
 	}
 }
 
-// userName is that of a user, "" if it is not known. A call for it that is under way is waited
-// for until a moment.
+// userName returns the name of a user, "" if it is unknown. It waits for a running lookup,
+// until the given time at most.
 func (c *connection) userName(ctx context.Context, user string, until time.Time) string {
 	if done := c.names.lookup(user); done != nil && time.Now().Before(until) {
 		timer := time.NewTimer(time.Until(until))
@@ -104,7 +105,7 @@ func (c *connection) userName(ctx context.Context, user string, until time.Time)
 	return name
 }
 
-// fetchNames asks for the names that messages need, one after the other.
+// fetchNames looks up the names that messages need, one after the other.
 func (c *connection) fetchNames(ctx context.Context, all []message) {
 	for _, m := range all {
 		for _, user := range m.users() {
@@ -115,7 +116,7 @@ func (c *connection) fetchNames(ctx context.Context, all []message) {
 	}
 }
 
-// fetchName asks the platform for the name of a user, whom begin has noted.
+// fetchName looks a name up. startLookup must have returned true for the user.
 func (c *connection) fetchName(ctx context.Context, user string) {
 	defer c.names.endLookup(user)
 	ctx, cancel := context.WithTimeout(ctx, nameTimeout)
@@ -129,7 +130,7 @@ func (c *connection) fetchName(ctx context.Context, user string) {
 			} `json:"profile"`
 		} `json:"user"`
 	}
-	_, err := c.client.call(ctx, request{op: "ask for a name", method: "users.info", params: formValues("user", user), result: &about})
+	_, err := c.client.call(ctx, request{op: "get user name", method: "users.info", params: formValues("user", user), result: &about})
 	name := ""
 	for _, n := range []string{about.User.Profile.DisplayName, about.User.RealName, about.User.Name} {
 		if n != "" && err == nil {
@@ -138,7 +139,7 @@ func (c *connection) fetchName(ctx context.Context, user string) {
 		}
 	}
 	if err != nil {
-		c.host.Log().Debug("a name is not known", "user", user, "error", err)
+		c.host.Log().Debug("user name lookup failed", "user", user, "error", err)
 	}
 	c.names.put(user, name, err, time.Now())
 }

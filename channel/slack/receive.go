@@ -11,59 +11,59 @@ import (
 )
 
 const (
-	maxBuffered = 1000 // envelopes are read before they are taken
-	// nameWait is how long an envelope waits for names. Slack wants it acknowledged
-	// within 3 s (https://docs.slack.dev/apis/events-api/#responding), and sends it
-	// again if it is not.
+	maxBuffered = 1000 // envelopes read ahead
+	// nameWait is how long an envelope waits for names. Slack requires an acknowledgement
+	// within 3 s (https://docs.slack.dev/apis/events-api/#responding) and redelivers the
+	// envelope otherwise.
 	nameWait = time.Second
 )
 
-// receiver is one time of receiving. What takes long (histories, names, the next
-// socket) goes on beside its loop, which takes one envelope after the other:
+// receiver is one run of Receive. Slow work (histories, names, the next socket) runs
+// concurrently with its loop, which handles one envelope after the other:
 //
-//   - chat.EventHandler commits what an envelope brings, with the position, in a few
-//     transactions. Then the envelope is acknowledged: a crash after that loses nothing.
-//   - A message in a room whose history is unread waits for that history, which goes
-//     first. It is acknowledged at once all the same: the saved position of the room is
-//     before it, so after a crash the history has it. Only where the bot may not read the
-//     history, or Slack wants to be asked for it later, the message is taken at once.
+//   - chat.EventHandler commits the content of an envelope with the position, in a few transactions. Then
+//     the envelope is acknowledged: a crash after that loses nothing.
+//   - A message in a room with an unread history waits for that history. It is acknowledged at
+//     once all the same: the room's saved cursor is before it, so after a crash the history
+//     contains it. The message is handled at once only if the bot cannot read the history, or
+//     the history is rate limited.
 type receiver struct {
 	*connection
-	take   chat.EventHandler
+	handle chat.EventHandler
 	events chan socketEvent // from all sockets
 	wg     sync.WaitGroup
 
 	// Owned by the loop.
-	cursors  *cursors // of the rooms that were heard of
+	cursors  *cursors // of the rooms with recent messages
 	backfill backfill
 	renewal  renewal
 }
 
-// handleSocketEvent is an envelope, or the end of a socket.
+// socketEvent is an envelope, or the end of a socket.
 type socketEvent struct {
 	envelope
 	socket     *socket
 	receivedAt time.Time
-	err        error // of the socket; it is read no more
+	err        error // the socket failed and is no longer read
 
-	// Of an event.
+	// Of events_api.
 	message   message
-	isMessage bool  // it is one of messages
-	parseErr  error // what is wrong with it
-	// Of a button that was pressed.
+	isMessage bool  // message is set
+	parseErr  error // of the payload
+	// Of interactive.
 	press   chat.Event
 	isPress bool
 }
 
-// Receive implements [chat.Platform]. It reads on while something is taken, because a
-// pong is among what is read.
-func (c *connection) Receive(ctx context.Context, position string, take chat.EventHandler) error {
-	ctx, done := c.bindContext(ctx)
-	in := &receiver{connection: c, take: take, events: make(chan socketEvent, maxBuffered), cursors: parseCursors(position)}
+// Receive implements [chat.Platform]. It keeps reading while an event is handled, because pongs
+// arrive only while the socket is read.
+func (c *connection) Receive(ctx context.Context, position string, handle chat.EventHandler) error {
+	ctx, release := c.bindContext(ctx)
+	in := &receiver{connection: c, handle: handle, events: make(chan socketEvent, maxBuffered), cursors: parseCursors(position)}
 	defer in.wg.Wait()
-	defer done()
+	defer release()
 	if in.cursors == nil {
-		c.host.Log().Warn("the saved position is not understood: what was said meanwhile is not looked for")
+		c.host.Log().Warn("saved position unreadable; messages sent while disconnected are not fetched")
 		in.cursors = parseCursors("")
 	}
 	in.backfill.init()
@@ -72,16 +72,16 @@ func (c *connection) Receive(ctx context.Context, position string, take chat.Eve
 	return c.stopError(ctx, in.loop(ctx))
 }
 
-// spawn has something go on beside the loop. A panic of it is the end of the connection.
+// spawn runs f concurrently. A panic in f ends the connection.
 func (in *receiver) spawn(f func()) {
 	in.wg.Go(func() {
-		defer recovery.Handle(in.host.Log(), "what goes on beside a channel of Slack", func(p *recovery.Panic) { in.cancel(p) })
+		defer recovery.Handle(in.host.Log(), "a worker of a Slack channel", func(p *recovery.Panic) { in.cancel(p) })
 		f()
 	})
 }
 
-// startReader hands on what comes over a socket until it fails or ctx ends. The names that an
-// envelope needs are asked for as soon as it is there.
+// startReader passes on the envelopes of a socket until it fails or ctx ends. It starts looking
+// up the names that an envelope needs at once.
 func (in *receiver) startReader(ctx context.Context, s *socket) {
 	in.spawn(func() {
 		for ended := false; !ended; {
@@ -98,7 +98,7 @@ func (in *receiver) startReader(ctx context.Context, s *socket) {
 	})
 }
 
-// parse reads what is in an envelope.
+// parse parses the content of an envelope.
 func (in *receiver) parse(ctx context.Context, a *socketEvent) {
 	switch a.Type {
 	case "events_api":
@@ -113,8 +113,8 @@ func (in *receiver) parse(ctx context.Context, a *socketEvent) {
 	}
 }
 
-// loop takes what comes until there is an error. An envelope goes before the past: it
-// has three seconds.
+// loop handles events until an error. Envelopes come before histories, because they must be
+// acknowledged within three seconds.
 func (in *receiver) loop(ctx context.Context) error {
 	for {
 		select {
@@ -137,7 +137,7 @@ func (in *receiver) loop(ctx context.Context) error {
 	}
 }
 
-// wait waits until there is something to do. idle is when the next history can be read.
+// wait handles the next event. idle fires when the next history may be requested.
 func (in *receiver) wait(ctx context.Context, idle <-chan time.Time) error {
 	select {
 	case a := <-in.events:
@@ -155,7 +155,7 @@ func (in *receiver) wait(ctx context.Context, idle <-chan time.Time) error {
 	return nil
 }
 
-// handleSocketEvent takes what is in an envelope, and acknowledges it then.
+// handleSocketEvent handles an envelope and then acknowledges it.
 func (in *receiver) handleSocketEvent(ctx context.Context, a socketEvent) error {
 	if a.err != nil {
 		return in.onSocketLost(a)
@@ -168,18 +168,18 @@ func (in *receiver) handleSocketEvent(ctx context.Context, a socketEvent) error 
 	}
 	err := a.socket.acknowledge(ctx, a.ID)
 	if a.socket != in.currentSocket() {
-		return nil // Slack sends it again on the next socket, and its key is known
+		return nil // Slack redelivers it on the next socket, and its key is recognised
 	}
 	return err
 }
 
-// handleEnvelope takes what is in one.
+// handleEnvelope handles the content of an envelope.
 func (in *receiver) handleEnvelope(ctx context.Context, a socketEvent) error {
 	switch {
 	case errors.Is(a.parseErr, errEventsDropped):
 		in.host.ReportError(a.parseErr)
-	case a.parseErr != nil: // it would not be understood the next time
-		in.host.Log().Warn("an envelope is not understood and left out", "envelope", a.ID, "error", in.client.redact([]byte(a.parseErr.Error())))
+	case a.parseErr != nil: // a redelivery would be just as unreadable
+		in.host.Log().Warn("unreadable envelope skipped", "envelope", a.ID, "error", in.client.redact([]byte(a.parseErr.Error())))
 	case a.isMessage && in.deferMessage(a.message):
 	case a.isMessage:
 		return in.handleMessage(ctx, a.message, a.receivedAt.Add(nameWait))
@@ -188,13 +188,13 @@ func (in *receiver) handleEnvelope(ctx context.Context, a socketEvent) error {
 			a.press.User.Name = name
 		}
 		a.press.Position = in.cursors.String()
-		return in.take(ctx, a.press)
+		return in.handle(ctx, a.press)
 	}
 	return nil
 }
 
-// handleMessage takes a message, or a change of one, and moves the position over it. Names are
-// waited for until a moment.
+// handleMessage handles a message, or a change of one, and advances the position over it. until
+// bounds the wait for names.
 func (in *receiver) handleMessage(ctx context.Context, m message, until time.Time) error {
 	e, ok := in.toEvent(m)
 	if !ok {
@@ -208,10 +208,10 @@ func (in *receiver) handleMessage(ctx context.Context, m message, until time.Tim
 		e.User.Name = in.userName(ctx, e.User.ID, until)
 	}
 	e.Position = in.cursors.String()
-	return in.take(ctx, e)
+	return in.handle(ctx, e)
 }
 
-// users are the users whose names are needed to show a message.
+// users returns the users whose names are needed to show a message.
 func (m message) users() (all []string) {
 	if m.Message != nil {
 		return m.Message.users()

@@ -164,10 +164,10 @@ func TestWhatNoPersonSaysIsLeftOut(t *testing.T) {
 	sl.Push("interactive", map[string]any{"type": "view_submission"})
 	sl.Push("what_is_new", map[string]any{})
 	ann.Sends(dev, "good")
-	if got := w.waitEvents(1); got[0].Text != "good" || !strings.Contains(w.logs.String(), "not understood and left out") {
+	if got := w.waitEvents(1); got[0].Text != "good" || !strings.Contains(w.logs.String(), "unreadable envelope skipped") {
 		t.Errorf("taken was %+v", got)
 	}
-	if s := w.runner.State(); !strings.Contains(s.LastError, "leaves events out") {
+	if s := w.runner.State(); !strings.Contains(s.LastError, "Slack drops events") {
 		t.Errorf("what Slack leaves out is not told: %+v", s)
 	}
 }
@@ -207,7 +207,7 @@ func TestFilesAreHandedOverWithoutTheToken(t *testing.T) {
 	if len(others) != 2 || others[1].Open != nil || others[1].URI != "https://docs.example.org/7" {
 		t.Fatalf("the other files are %+v", others)
 	}
-	if _, err := others[0].Open(t.Context()); sendClass(err) != mailroom.ClassPermanent || !strings.Contains(err.Error(), "not at Slack") {
+	if _, err := others[0].Open(t.Context()); sendClass(err) != mailroom.ClassPermanent || !strings.Contains(err.Error(), "not on a Slack host") {
 		t.Errorf("the token went elsewhere: %v", err)
 	}
 }
@@ -331,7 +331,7 @@ func TestALongHistoryIsReadAsFarAsItIsTold(t *testing.T) {
 	}
 	waitFor(t, "the whole thread", func() bool { return count("reply ") == 2100 })
 	waitFor(t, "the end of the channel", func() bool { return count("word ") == 2000 && strings.Contains(w.texts(), "word 2099") })
-	if s := w.runner.State(); !strings.Contains(s.LastError, "2000 messages are") || strings.Contains(w.texts(), "word 99,") {
+	if s := w.runner.State(); !strings.Contains(s.LastError, "only the last 2000") || strings.Contains(w.texts(), "word 99,") {
 		t.Errorf("what is too far back is not told: %+v", s)
 	}
 }
@@ -378,7 +378,7 @@ func TestWithoutTheScopeForAHistoryItIsSaidAndTheRestGoesOn(t *testing.T) {
 		t.Errorf("taken was %q", w.texts())
 	}
 	s := w.waitState("trouble", func(s channel.State) bool { return s.LastError != "" })
-	if !strings.Contains(s.LastError, "missing_scope (it needs im:history)") || s.Condition != channel.ConditionConnected || s.Adapter != 1 {
+	if !strings.Contains(s.LastError, "missing_scope (needs im:history)") || s.Condition != channel.ConditionConnected || s.Adapter != 1 {
 		t.Errorf("the state is %+v", s)
 	}
 	waitFor(t, "what is not there any more left out", func() bool {
@@ -410,7 +410,7 @@ func TestThePositionStaysSmallAndOddOnesDoNoHarm(t *testing.T) {
 	for _, odd := range []string{"seven", `["C0DEV"]`, `{"C0DEV":7}`} {
 		w := newFixture(t, slacktest.New(t)).startAt(odd).start()
 		w.waitConnected()
-		waitFor(t, "a word about it", func() bool { return strings.Contains(w.logs.String(), "position is not understood") })
+		waitFor(t, "a word about it", func() bool { return strings.Contains(w.logs.String(), "saved position unreadable") })
 	}
 }
 

@@ -11,35 +11,34 @@ import (
 	"mailroom/channel/chat"
 )
 
-// subject is what an error of the Web API concerns, and so how far it reaches.
+// subject is what an error of the Web API concerns, which decides how far it reaches.
 type subject int
 
 const (
-	// subjectMessage: this one call will never succeed. An error that Slack does not
-	// document is taken for one: an unknown word ends neither a room nor the app.
+	// subjectMessage: this one call can never succeed. Undocumented errors count as this, so
+	// that a new code ends neither a room nor the app.
 	subjectMessage subject = iota
-	// subjectRoom: the app may not do this in this conversation until a person changes
-	// that. Other conversations are not affected.
+	// subjectRoom: the app may not do this in this conversation until a person changes that.
+	// Other conversations are not affected.
 	subjectRoom
-	// subjectGone: the conversation takes nothing any more.
+	// subjectGone: the conversation no longer accepts anything.
 	subjectGone
-	// subjectToken: Slack does not accept the token, whatever is called.
+	// subjectToken: Slack rejects the token for every method.
 	subjectToken
 	// subjectScope: the token lacks a scope that this method needs.
 	subjectScope
-	// subjectRateLimit: a limit of calls in a time.
+	// subjectRateLimit: a rate limit.
 	subjectRateLimit
-	// subjectTemporary: refused now, and nothing was done.
+	// subjectTemporary: rejected for now; nothing was done.
 	subjectTemporary
-	// subjectUnknown: Slack failed, and may have done what was asked.
+	// subjectUnknown: Slack failed, and may have carried out the call.
 	subjectUnknown
 )
 
-// subjectOf classifies the errors that Slack documents for the methods which this
-// package calls, under "Errors" of each method's page
-// (https://docs.slack.dev/reference/methods/chat.postMessage and its siblings). The
-// class follows the description there, not the sound of the word: no_permission and
-// access_denied are about a resource ("make sure your app is a member of the
+// subjectOf classifies the errors that Slack documents for the methods used here, under
+// "Errors" of each method's page (https://docs.slack.dev/reference/methods/chat.postMessage and
+// its siblings). The class follows the description there, not the code's name: no_permission
+// and access_denied are about a resource ("make sure your app is a member of the
 // conversation").
 func subjectOf(code string) subject {
 	switch code {
@@ -66,18 +65,18 @@ func subjectOf(code string) subject {
 	return subjectMessage
 }
 
-// isAbout reports whether the refusal concerns one of some subjects.
+// isAbout reports whether the error concerns one of the subjects.
 func (e *apiError) isAbout(some ...subject) bool { return slices.Contains(some, subjectOf(e.code)) }
 
-// isAPIError reports whether an error is a refusal that concerns one of some subjects.
+// isAPIError reports whether err is an apiError that concerns one of the subjects.
 func isAPIError(err error, some ...subject) bool {
 	e, ok := errors.AsType[*apiError](err)
 	return ok && e.isAbout(some...)
 }
 
-// checkedSendError gives an error of a call about a conversation its class. Such a call ends the
-// connection only if the token is refused without a conversation too: then the
-// socket, which the app's token opened, would not tell.
+// checkedSendError classifies an error of a call about a conversation. If the error blames the
+// token, it verifies the token: the socket, which the app's token opened, would not notice a
+// revoked bot token.
 func (c *connection) checkedSendError(ctx context.Context, err error) error {
 	if isAPIError(err, subjectToken, subjectScope) {
 		c.verifyToken(ctx)
@@ -85,8 +84,8 @@ func (c *connection) checkedSendError(ctx context.Context, err error) error {
 	return sendError(err)
 }
 
-// verifyToken asks auth.test, which is about the token alone, and ends the connection
-// if the token is refused there or may not write any more.
+// verifyToken calls auth.test, which is about the token alone, and ends the connection if the
+// token is rejected there or has lost chat:write.
 func (c *connection) verifyToken(ctx context.Context) {
 	bot, err := c.client.getBot(ctx)
 	if err == nil {
@@ -97,8 +96,8 @@ func (c *connection) verifyToken(ctx context.Context) {
 	}
 }
 
-// sendError gives an error of a call that writes its class. A reply that waits for a
-// token or a scope to be mended is kept; one that its conversation refuses is not.
+// sendError classifies an error of a call that writes. A reply waits for a corrected token or
+// scope, but not for a conversation that refuses it.
 func sendError(err error) error {
 	if err == nil {
 		return nil
@@ -119,14 +118,14 @@ func sendError(err error) error {
 	return fmt.Errorf("%w: %w", mailroom.ErrUnknown, unavailable(err))
 }
 
-// connectionError gives an error of connecting or receiving the meaning that it has for the
-// channel. Only a refused token and a missing scope are the end.
+// connectionError classifies an error of connecting or receiving: a rejected token and a
+// missing scope are fatal, and anything else is retried.
 func connectionError(err error) error {
 	switch {
 	case err == nil:
 		return nil
 	case isAPIError(err, subjectToken, subjectScope):
-		return channel.Fatal(fmt.Errorf("%w: get the present tokens at https://api.slack.com/apps", err))
+		return channel.Fatal(fmt.Errorf("%w: get the current tokens at https://api.slack.com/apps", err))
 	}
 	return unavailable(err)
 }

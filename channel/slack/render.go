@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// escapedUnits counts a text as it is at most when it is sent: what means something to the
-// platform is escaped, and a table is put between marks.
+// escapedUnits returns an upper bound for the length of a text once it is escaped for Slack, in
+// UTF-16 units.
 func escapedUnits(text string) (n int) {
 	for _, r := range text {
 		switch r {
@@ -24,7 +24,7 @@ func escapedUnits(text string) (n int) {
 	return n
 }
 
-// utf16Units counts a text as it is.
+// utf16Units returns the length of a text in UTF-16 code units.
 func utf16Units(text string) (n int) {
 	for _, r := range text {
 		n += max(utf16.RuneLen(r), 1)
@@ -48,9 +48,8 @@ var (
 	autolinkPattern = regexp.MustCompile(`^<((?:https?://|mailto:)[^\s<>|]+)>`)
 )
 
-// render writes the Markdown of models as the platform's own, which has no escapes for
-// its marks: what it would read otherwise is shown as it reads it. "" if nothing of
-// the text would be shown.
+// render converts Markdown to Slack's mrkdwn, which cannot escape its own marks: text that
+// looks like mrkdwn is shown as such. It returns "" if no visible text would remain.
 func render(text string) string {
 	var out []string
 	lines := strings.Split(text, "\n")
@@ -81,8 +80,8 @@ func render(text string) string {
 	return all
 }
 
-// fencedCode are the lines between a fence, which is the first line, and the one that ends
-// it, and how many lines that takes.
+// fencedCode returns the lines of a code block. lines begins with the opening fence; used is
+// the number of lines of the block including its fences.
 func fencedCode(lines []string, fence string) (code []string, used int) {
 	for used = 1; used < len(lines); used++ {
 		line := strings.TrimSpace(lines[used])
@@ -109,7 +108,7 @@ func renderLine(line string) string {
 	return spans(line, false)
 }
 
-// bold is text between the marks for it, if there is any.
+// bold puts a text in bold, unless it is blank.
 func bold(text string) string {
 	if strings.TrimSpace(text) == "" {
 		return text
@@ -117,7 +116,7 @@ func bold(text string) string {
 	return "*" + text + "*"
 }
 
-// spans renders what is within one line. In bold text there is no more of it.
+// spans renders the inline marks of a line. Within bold text, bold marks are dropped.
 func spans(s string, inBold bool) string {
 	var out strings.Builder
 	for i := 0; i < len(s); {
@@ -132,7 +131,8 @@ func spans(s string, inBold bool) string {
 	return out.String()
 }
 
-// span renders what begins at i if it is marked; used is 0 if it is not.
+// span renders the inline mark that begins at i. used is its length in bytes, 0 if there is
+// none.
 func span(s string, i int, inBold bool) (text string, used int) {
 	rest := s[i:]
 	switch s[i] {
@@ -158,7 +158,7 @@ func span(s string, i int, inBold bool) (text string, used int) {
 		return emphasis(s, i, inBold)
 	case 'h':
 		if at := urlPattern.FindString(rest); at != "" && (i == 0 || !endsInWord(s[:i])) {
-			return escape(at), len(at) // its marks are its own
+			return escape(at), len(at) // asterisks and underscores in a URL are no marks
 		}
 	}
 	return "", 0
@@ -166,7 +166,7 @@ func span(s string, i int, inBold bool) (text string, used int) {
 
 var urlPattern = regexp.MustCompile(`^https?://[^\s<>]+`)
 
-// label is what a link shows. The sign that would end it has no escape.
+// label renders the text of a link. A | would end it and cannot be escaped.
 func label(words string) string {
 	return strings.NewReplacer("|", "¦", "**", "", "`", "").Replace(escape(words))
 }
@@ -176,7 +176,7 @@ func emphasis(s string, i int, inBold bool) (text string, used int) {
 	c := s[i]
 	n := len(s[i:]) - len(strings.TrimLeft(s[i:], string(c)))
 	if c != '*' && i > 0 && endsInWord(s[:i]) {
-		return s[i : i+n], n // part of a name
+		return s[i : i+n], n // within a word, such as snake_case
 	}
 	mark, wide := "", min(n, 3)
 	switch {
@@ -205,8 +205,7 @@ func emphasis(s string, i int, inBold bool) (text string, used int) {
 	return mark + text + mark, used
 }
 
-// findClosing finds the marks that end what was begun with the same ones; -1 if there are
-// none.
+// findClosing returns the index of the mark that closes an emphasis, or -1.
 func findClosing(s, mark string) int {
 	for i := 0; i < len(s); {
 		switch {
@@ -232,13 +231,13 @@ func findClosing(s, mark string) int {
 	return -1
 }
 
-// endsInWord reports whether a text ends within a word.
+// endsInWord reports whether a text ends with a letter or digit.
 func endsInWord(s string) bool {
 	r, _ := utf8.DecodeLastRuneInString(s)
 	return unicode.IsLetter(r) || unicode.IsDigit(r)
 }
 
-// startsInWord reports whether a text begins within a word.
+// startsInWord reports whether a text begins with a letter or digit.
 func startsInWord(s string) bool {
 	r, _ := utf8.DecodeRuneInString(s)
 	return unicode.IsLetter(r) || unicode.IsDigit(r)

@@ -9,26 +9,24 @@ import (
 	"mailroom/channel"
 )
 
-// drainTimeout is how long a socket is read after another one has taken over. Slack closes
-// it sooner: it says so about ten seconds before.
+// drainTimeout is how long an old socket is read after its replacement. Slack announces a
+// disconnect about ten seconds ahead, so it closes the socket sooner.
 const drainTimeout = 30 * time.Second
 
-// renewal is the change from one socket to the next. Slack asks for it every few hours
-// and gives warning
-// (https://docs.slack.dev/apis/events-api/using-socket-mode#disconnect): the next socket
-// is opened while the old one is still read, so there is no moment without one. Whatever
-// comes over either is acknowledged on that one; what comes over both has one key. A
-// socket that fails without a warning is not renewed here: that is the end of the
-// connection.
+// renewal replaces the socket. Slack requests that every few hours, with a warning
+// (https://docs.slack.dev/apis/events-api/using-socket-mode#disconnect): the next socket is
+// opened while the old one is still read, so the bot is never without a socket. An envelope is
+// acknowledged on the socket it came over; an envelope that comes over both has one key. A
+// socket that fails without a warning is not renewed: that ends the connection.
 type renewal struct {
 	results chan dialResult
 	dialing bool
-	lostErr error // of the socket, which failed while the next one was opened
+	lostErr error // of the old socket, if it failed during the dial
 	old     []*socket
-	drained <-chan time.Time // nil: there are no old ones
+	drained <-chan time.Time // nil if there are no old sockets
 }
 
-// results is the socket that takes over, or why there is none.
+// dialResult is the next socket, or the error of opening it.
 type dialResult struct {
 	socket *socket
 	err    error
@@ -36,14 +34,14 @@ type dialResult struct {
 
 func (r *renewal) init() { r.results = make(chan dialResult) }
 
-// currentSocket is the socket that counts.
+// currentSocket returns the socket in use.
 func (c *connection) currentSocket() *socket {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.socket
 }
 
-// replaceSocket has another socket be the one that counts, and returns the old one.
+// replaceSocket puts another socket in use and returns the old one.
 func (c *connection) replaceSocket(s *socket) (old *socket) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -51,19 +49,19 @@ func (c *connection) replaceSocket(s *socket) (old *socket) {
 	return old
 }
 
-// onDisconnect does what a disconnect asks for.
+// onDisconnect handles a disconnect message.
 func (in *receiver) onDisconnect(ctx context.Context, a socketEvent) error {
 	switch {
 	case a.Reason == "link_disabled":
-		return channel.Fatal(errors.New("socket mode is turned off: turn it on for the app at https://api.slack.com/apps"))
+		return channel.Fatal(errors.New("Socket Mode is disabled: enable it for the app at https://api.slack.com/apps"))
 	case a.socket != in.currentSocket():
 		return nil
 	case a.Reason != "warning" && a.Reason != "refresh_requested":
-		return unavailable(&transportError{op: "receive", reason: fmt.Sprintf("Slack ended the connection (%.100q)", a.Reason)})
+		return unavailable(&transportError{op: "receive", reason: fmt.Sprintf("Slack closed the connection (%.100q)", a.Reason)})
 	case in.renewal.dialing:
 		return nil
 	}
-	in.host.Log().Info("Slack asks for another socket", "reason", a.Reason)
+	in.host.Log().Info("slack requested a socket renewal", "reason", a.Reason)
 	in.renewal.dialing = true
 	in.spawn(func() {
 		s, err := in.client.dial(ctx, in.host.Received)
@@ -71,15 +69,15 @@ func (in *receiver) onDisconnect(ctx context.Context, a socketEvent) error {
 		case in.renewal.results <- dialResult{s, err}:
 		case <-ctx.Done():
 			if err == nil {
-				_ = s.close() // it tells of a socket that was closed before
+				_ = s.close() // always nil
 			}
 		}
 	})
 	return nil
 }
 
-// onSocketLost takes the end of a socket. It is the end of the connection, unless another one
-// has taken over, or is about to.
+// onSocketLost handles the end of a socket. It ends the connection, unless the socket has been
+// replaced or a replacement is being opened.
 func (in *receiver) onSocketLost(a socketEvent) error {
 	switch {
 	case a.socket != in.currentSocket():
@@ -91,8 +89,8 @@ func (in *receiver) onSocketLost(a socketEvent) error {
 	return a.err
 }
 
-// onDialed takes the socket that takes over. One that could not be opened ends nothing as
-// long as the old one is there.
+// onDialed puts the next socket in use. A failed dial ends the connection only if the old
+// socket is gone too, or a token or scope was rejected.
 func (in *receiver) onDialed(ctx context.Context, d dialResult) error {
 	in.renewal.dialing = false
 	if d.err != nil {
@@ -109,10 +107,10 @@ func (in *receiver) onDialed(ctx context.Context, d dialResult) error {
 	return nil
 }
 
-// closeOld closes the sockets that were replaced.
+// closeOld closes the replaced sockets.
 func (r *renewal) closeOld() {
 	for _, s := range r.old {
-		_ = s.close() // it tells of a socket that was closed before
+		_ = s.close() // always nil
 	}
 	r.old, r.drained = nil, nil
 }

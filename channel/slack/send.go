@@ -12,11 +12,10 @@ import (
 	"mailroom/channel/chat"
 )
 
-// metadataType is the type of the metadata that hold the key of a message.
+// metadataType is the event type of the metadata that holds a message's key.
 const metadataType = "mailroom_message"
 
-// Send implements [chat.Platform]. What it answers is what is said in a thread; there
-// is no other sign of it.
+// Send implements [chat.Platform]. It ignores Reply: Slack shows replies by their thread alone.
 func (c *connection) Send(ctx context.Context, to chat.Room, m chat.Message, key string) (string, error) {
 	in, err := messageParams(m)
 	if err != nil {
@@ -31,7 +30,7 @@ func (c *connection) Send(ctx context.Context, to chat.Room, m chat.Message, key
 	if key != "" {
 		raw, err := json.Marshal(map[string]any{"event_type": metadataType, "event_payload": map[string]string{"key": key}})
 		if err != nil {
-			return "", permanent(fmt.Errorf("write the key of a message: %w", err))
+			return "", permanent(fmt.Errorf("encode message metadata: %w", err))
 		}
 		in.Set("metadata", string(raw))
 	}
@@ -39,20 +38,20 @@ func (c *connection) Send(ctx context.Context, to chat.Room, m chat.Message, key
 		Channel string `json:"channel"`
 		TS      string `json:"ts"`
 	}
-	if err := c.callWrite(ctx, request{op: "send a message", method: "chat.postMessage", params: in, result: &sent}); err != nil {
+	if err := c.callWrite(ctx, request{op: "send message", method: "chat.postMessage", params: in, result: &sent}); err != nil {
 		return "", err
 	}
 	if sent.Channel == "" || !timestampPattern.MatchString(sent.TS) {
-		return "", sendError(&transportError{op: "send a message", reason: "the answer does not say which it is", maybeSent: true})
+		return "", sendError(&transportError{op: "send message", reason: "response has no message id", maybeSent: true})
 	}
 	return messageID(sent.Channel, sent.TS), nil
 }
 
-// Edit implements [chat.Platform]. A limit of edits is one of all rooms together.
+// Edit implements [chat.Platform]. The rate limit of edits covers all rooms together.
 func (c *connection) Edit(ctx context.Context, _ chat.Room, of string, m chat.Message) error {
 	channel, ts, ok := splitMessageID(of)
 	if !ok {
-		return permanent(fmt.Errorf("%q is no message of Slack", of))
+		return permanent(fmt.Errorf("invalid Slack message id %q", of))
 	}
 	in, err := messageParams(m)
 	if err != nil {
@@ -61,20 +60,20 @@ func (c *connection) Edit(ctx context.Context, _ chat.Room, of string, m chat.Me
 	in.Set("channel", channel)
 	in.Set("ts", ts)
 	if !in.Has("blocks") {
-		in.Set("blocks", "[]") // those that are there would stay
+		in.Set("blocks", "[]") // otherwise Slack keeps the old blocks
 	}
-	err = c.callWrite(ctx, request{op: "edit a message", method: "chat.update", params: in})
+	err = c.callWrite(ctx, request{op: "edit message", method: "chat.update", params: in})
 	if isAPIError(err, subjectRateLimit) {
 		return fmt.Errorf("%w: %w", chat.ErrEverywhere, err)
 	}
 	return err
 }
 
-// Find implements [chat.Platform]: it looks through what was said last.
+// Find implements [chat.Platform]. It searches the latest messages of the room for the key.
 func (c *connection) Find(ctx context.Context, at chat.Room, key string, _ chat.Message) (string, bool, error) {
 	if slices.Contains(c.bot.MissingScopes, scopeMetadata) {
 		c.historyWarning.Do(func() {
-			c.host.ReportError(errors.New("whether a message was sent is not known without the scope " + scopeMetadata))
+			c.host.ReportError(errors.New("cannot check whether a message was sent: the token lacks the scope " + scopeMetadata))
 		})
 		return "", false, chat.ErrNoHistory
 	}
@@ -83,10 +82,10 @@ func (c *connection) Find(ctx context.Context, at chat.Room, key string, _ chat.
 		page, next, err := c.historyPage(ctx, at.Chat, at.Topic, "", cursor, true)
 		e, no := errors.AsType[*apiError](err)
 		switch {
-		case no && e.hasCode("thread_not_found", "message_not_found"): // what began it is deleted, and all of it
+		case no && e.hasCode("thread_not_found", "message_not_found"): // the thread's root was deleted, and with it the thread
 			return "", false, nil
 		case no && e.isAbout(subjectScope, subjectRoom):
-			c.historyWarning.Do(func() { c.host.ReportError(fmt.Errorf("whether a message was sent is not known: %w", err)) })
+			c.historyWarning.Do(func() { c.host.ReportError(fmt.Errorf("cannot check whether a message was sent: %w", err)) })
 			return "", false, chat.ErrNoHistory
 		case err != nil:
 			return "", false, c.checkedSendError(ctx, err)
@@ -100,21 +99,21 @@ func (c *connection) Find(ctx context.Context, at chat.Room, key string, _ chat.
 			return "", false, nil
 		}
 	}
-	return "", false, chat.ErrNoHistory // further back than is read
+	return "", false, chat.ErrNoHistory // older than the pages searched
 }
 
-// Typing implements [chat.Platform]. There is no sign of it.
+// Typing implements [chat.Platform]. Slack has no typing indicator for bots.
 func (c *connection) Typing(context.Context, chat.Room) error { return nil }
 
-// AckButton implements [chat.Platform]: it says so to who has pressed the button, and to
-// nobody else.
-func (c *connection) AckButton(ctx context.Context, tap chat.Event, words string) error {
-	in := formValues("channel", tap.Room.Chat, "user", tap.User.ID, "thread_ts", tap.Room.Topic, "text", escape(words))
-	return c.callWrite(ctx, request{op: "answer who pressed a button", method: "chat.postEphemeral", params: in})
+// AckButton implements [chat.Platform]. It shows the text only to the person who pressed the
+// button.
+func (c *connection) AckButton(ctx context.Context, press chat.Event, text string) error {
+	in := formValues("channel", press.Room.Chat, "user", press.User.ID, "thread_ts", press.Room.Topic, "text", escape(text))
+	return c.callWrite(ctx, request{op: "answer button press", method: "chat.postEphemeral", params: in})
 }
 
-// messageParams is what of a message is the same in each call that writes it. Beside buttons the
-// text is a block, and what notifications show.
+// messageParams returns the parameters that sends and edits share. With buttons, the text is a
+// section block, and the text parameter is shown in notifications.
 func messageParams(m chat.Message) (url.Values, error) {
 	text := render(m.Text)
 	if text == "" || utf16Units(text) > MaxMessage {
@@ -127,7 +126,7 @@ func messageParams(m chat.Message) (url.Values, error) {
 	var row []any
 	for n, b := range m.Buttons {
 		if len(b.Data) > maxButtonData || b.Data == "" {
-			return nil, permanent(fmt.Errorf("the button %q carries %d bytes: Slack takes 1 to %d", b.Label, len(b.Data), maxButtonData))
+			return nil, permanent(fmt.Errorf("button %q has %d bytes of data; Slack accepts 1 to %d", b.Label, len(b.Data), maxButtonData))
 		}
 		row = append(row, map[string]any{
 			"type": "button", "action_id": fmt.Sprintf("mailroom_%d", n), "value": b.Data,
@@ -139,19 +138,19 @@ func messageParams(m chat.Message) (url.Values, error) {
 		map[string]any{"type": "actions", "elements": row},
 	})
 	if err != nil {
-		return nil, permanent(fmt.Errorf("write the buttons of a message: %w", err))
+		return nil, permanent(fmt.Errorf("encode message buttons: %w", err))
 	}
 	in.Set("blocks", string(blocks))
 	return in, nil
 }
 
-// callWrite makes a call that writes. Its error has its class.
+// callWrite makes a call that writes, and classifies its error.
 func (c *connection) callWrite(ctx context.Context, x request) error {
 	_, err := c.client.call(ctx, x)
 	return c.checkedSendError(ctx, err)
 }
 
-// truncate is a text that fits.
+// truncate cuts a text to most characters.
 func truncate(text string, most int) string {
 	if utf8.RuneCountInString(text) <= most {
 		return text

@@ -1,15 +1,15 @@
-// Package slack connects apps of Slack by Socket Mode (https://docs.slack.dev/apis/events-api/using-socket-mode):
-// events come over a WebSocket, and everything else is a call of the Web API.
+// Package slack connects Slack apps by Socket Mode
+// (https://docs.slack.dev/apis/events-api/using-socket-mode): events arrive over a WebSocket,
+// and everything else is a call of the Web API.
 //
-// An envelope is acknowledged once what is in it is durable: in its thread, or still to
-// be read from the history of its room after a crash; until then Slack sends it again,
-// for some minutes. Files, histories and names are fetched beside that. What was said
-// while nobody was connected is read from the histories of the rooms that the position
-// knows. A message has its channel and its
-// time there as its id, the same one in an event, in a history and in an answer, so
-// what comes twice is known.
+// An envelope is acknowledged once its content is durable: committed to its thread, or
+// guaranteed to be read from the room's history after a crash. Until then Slack redelivers it
+// for some minutes. Files, histories and names are fetched concurrently. Messages sent while
+// the bot was disconnected are read from the histories of the rooms in the saved position. A
+// message id is the channel and the timestamp, the same in events, histories and responses, so
+// a redelivered message is recognised.
 //
-// What is sent carries its key in its metadata, and is found by it.
+// Sent messages carry their key in their metadata and are found by it.
 package slack
 
 import (
@@ -30,32 +30,33 @@ import (
 const Kind = "slack"
 
 const (
-	// DefaultAPI is where the Web API answers.
+	// DefaultAPI is the base URL of the Web API.
 	DefaultAPI = "https://slack.com/api"
-	// DefaultFresh is for how long an answer of the socket proves that it is there.
+	// DefaultFresh is how long a pong proves that the socket is alive.
 	DefaultFresh = 30 * time.Second
-	// MaxMessage is how many units a message has at most: a text beside buttons takes no
-	// more (https://docs.slack.dev/reference/block-kit/blocks/section-block), and an
-	// edit takes 4,000.
+	// MaxMessage is the length limit of a message: a section block, which holds the text beside
+	// buttons, takes 3,000 characters
+	// (https://docs.slack.dev/reference/block-kit/blocks/section-block), and an edit takes
+	// 4,000.
 	MaxMessage = 3000
 
-	maxButtonData = 255              // bytes of what a button carries
-	maxLabel      = 75               // characters on a button
-	callTimeout   = 15 * time.Second // for any call
+	maxButtonData = 255              // bytes of a button's value
+	maxLabel      = 75               // characters of a button's label
+	callTimeout   = 15 * time.Second // of any call
 )
 
-// Options are one app in one workspace. Both tokens are needed.
+// Options configures one app in one workspace. Both tokens are required.
 type Options struct {
-	// Token and AppToken return the bot's token (xoxb-) and the app's (xapp-), with
-	// which the socket is opened. They are asked for with each try, so that one that
-	// was mended is used.
+	// Token and AppToken return the bot's token (xoxb-) and the app's token (xapp-), which
+	// opens the socket. They are called for each connection attempt, so a corrected token takes
+	// effect without a restart.
 	Token, AppToken func() (string, error)
-	API             string        // address of the Web API; "" is DefaultAPI
-	Fresh           time.Duration // 0 is DefaultFresh
-	// Flat has what is said in a channel answered in the channel, which is one
-	// conversation then; else it is answered in a thread of its own.
+	API             string        // base URL of the Web API; "" means DefaultAPI
+	Fresh           time.Duration // how long a pong proves the connection; 0 means DefaultFresh
+	// Flat makes a channel one conversation: the bot answers in the channel itself. Otherwise
+	// it answers each message in a thread of its own.
 	Flat bool
-	// Gap and EditGap are those of the traits; 0 is 1 s and 3 s.
+	// Gap and EditGap are the pauses in [chat.Capabilities]. 0 means 1 s and 3 s.
 	Gap, EditGap time.Duration
 }
 
@@ -73,34 +74,34 @@ func (o *Options) setDefaults() {
 	}
 }
 
-// ReconnectPolicy is how this platform is kept going: the socket is asked three times while an
-// answer is fresh.
+// ReconnectPolicy returns the platform's timeouts. The socket is pinged three times within
+// Fresh.
 func (o Options) ReconnectPolicy() channel.ReconnectPolicy {
 	o.setDefaults()
 	return channel.ReconnectPolicy{IdleTimeout: o.Fresh, ConnectTimeout: 2 * callTimeout}
 }
 
-// Bot is who a token belongs to.
+// Bot is the account that a token belongs to.
 type Bot struct {
 	ID     string `json:"user_id"`
-	Name   string `json:"user"` // by which people mention it
+	Name   string `json:"user"` // the handle that people mention
 	Bot    string `json:"bot_id"`
 	TeamID string `json:"team_id"`
-	Team   string `json:"team"` // name of the workspace
-	URL    string `json:"url"`  // of the workspace
-	// MissingScopes are the scopes that the token has not, of those that this package uses.
-	// Without one something is missing, but for chat:write, without which nothing is
-	// there.
+	Team   string `json:"team"` // workspace name
+	URL    string `json:"url"`  // workspace URL
+	// MissingScopes are the scopes of [Scopes] that the token lacks. Only chat:write is
+	// indispensable.
 	MissingScopes []string `json:"-"`
 }
 
-// identity is the bot's: ids of users are those of a workspace.
+// identity qualifies the bot's user id with its workspace, because user ids are unique only
+// there.
 func (b Bot) identity() string { return b.TeamID + "." + b.ID }
 
-// scopeMetadata is the scope without which a history shows no keys.
+// scopeMetadata is the scope without which a history shows no message keys.
 const scopeMetadata = "metadata.message:read"
 
-// Scopes are those that a bot's token should have.
+// Scopes returns the scopes that a bot's token should have.
 func Scopes() []string {
 	return []string{
 		"app_mentions:read", "channels:history", "chat:write", "files:read", "groups:history", "im:history", scopeMetadata,
@@ -108,8 +109,8 @@ func Scopes() []string {
 	}
 }
 
-// missingScopes are the scopes that are not among those of a header, all of them if it says
-// nothing of scopes.
+// missingScopes returns the scopes that the X-OAuth-Scopes header does not list, or nil if the
+// header is empty.
 func missingScopes(header string) (missing []string) {
 	if header == "" {
 		return nil
@@ -126,7 +127,8 @@ func missingScopes(header string) (missing []string) {
 	return missing
 }
 
-// Identify asks the platform whose tokens these are, and opens a socket to see that it may.
+// Identify returns the bot that the tokens belong to. It opens and closes a socket to check the
+// app's token.
 func Identify(ctx context.Context, o Options) (Bot, error) {
 	o.setDefaults()
 	c, err := newClient(o)
@@ -154,15 +156,15 @@ func (o Options) Dial(ctx context.Context, l *channel.Host) (chat.Platform, chat
 		return nil, chat.Capabilities{}, connectionError(err)
 	}
 	if s.otherConnections > 0 {
-		l.ReportError(fmt.Errorf("the app has %d connections, and Slack gives each event to one of them: somebody else is connected, or an earlier connection has not ended yet", s.otherConnections+1))
+		l.ReportError(fmt.Errorf("the app has %d connections and Slack sends each event to only one of them: stop the other process, or wait until an earlier connection times out", s.otherConnections+1))
 	}
-	life, end := context.WithCancelCause(context.WithoutCancel(ctx)) // ends with Close
-	conn := &connection{options: o, client: c, socket: s, bot: bot, host: l, ctx: life, cancel: end, names: newNameCache()}
+	connCtx, cancel := context.WithCancelCause(context.WithoutCancel(ctx)) // cancelled by Close
+	conn := &connection{options: o, client: c, socket: s, bot: bot, host: l, ctx: connCtx, cancel: cancel, names: newNameCache()}
 	return conn, conn.capabilities(), nil
 }
 
-// connect asks who the bot is, and opens its socket.
-func (c *client) connect(ctx context.Context, heard func()) (Bot, *socket, error) {
+// connect identifies the bot, checks its tokens and opens its socket.
+func (c *client) connect(ctx context.Context, onReceive func()) (Bot, *socket, error) {
 	bot, err := c.getBot(ctx)
 	if err != nil {
 		return bot, nil, err
@@ -170,7 +172,7 @@ func (c *client) connect(ctx context.Context, heard func()) (Bot, *socket, error
 	if err := bot.checkWriteScope(); err != nil {
 		return bot, nil, err
 	}
-	s, err := c.dial(ctx, heard)
+	s, err := c.dial(ctx, onReceive)
 	if err != nil {
 		return bot, nil, err
 	}
@@ -180,33 +182,33 @@ func (c *client) connect(ctx context.Context, heard func()) (Bot, *socket, error
 	return bot, s, nil
 }
 
-// checkWriteScope refuses a bot whose token lacks the one scope that it cannot do without.
+// checkWriteScope returns an error if the token lacks chat:write.
 func (b Bot) checkWriteScope() error {
 	if slices.Contains(b.MissingScopes, "chat:write") {
-		return &apiError{op: "look at the scopes of the bot's token", code: "missing_scope", detail: "it needs chat:write"}
+		return &apiError{op: "check token scopes", code: "missing_scope", detail: "needs chat:write"}
 	}
 	return nil
 }
 
-// getBot asks whose the bot's token is.
+// getBot returns the bot that the bot's token belongs to.
 func (c *client) getBot(ctx context.Context) (bot Bot, err error) {
-	scopes, err := c.call(ctx, request{op: "ask whose token it is", method: "auth.test", result: &bot})
+	scopes, err := c.call(ctx, request{op: "get bot identity", method: "auth.test", result: &bot})
 	if err == nil && (bot.ID == "" || bot.TeamID == "") {
-		err = &transportError{op: "ask whose token it is", reason: "the answer names no bot", maybeSent: true}
+		err = &transportError{op: "get bot identity", reason: "response names no bot", maybeSent: true}
 	}
 	bot.MissingScopes = missingScopes(scopes)
 	return bot, err
 }
 
-// checkSameApp makes sure that both tokens are of one app: else the socket is silent for
-// ever. Who may not ask is believed.
+// checkSameApp returns an error if the tokens belong to two apps: the socket would then never
+// receive an event. If the bot may not look this up, the tokens are accepted.
 func (c *client) checkSameApp(ctx context.Context, bot Bot, app string) error {
 	var about struct {
 		Bot struct {
 			App string `json:"app_id"`
 		} `json:"bot"`
 	}
-	_, err := c.call(ctx, request{op: "ask which app the bot is of", method: "bots.info", params: formValues("bot", bot.Bot), result: &about})
+	_, err := c.call(ctx, request{op: "get the bot's app", method: "bots.info", params: formValues("bot", bot.Bot), result: &about})
 	if _, refused := errors.AsType[*apiError](err); refused || bot.Bot == "" {
 		return nil
 	}
@@ -214,7 +216,7 @@ func (c *client) checkSameApp(ctx context.Context, bot Bot, app string) error {
 		return err
 	}
 	if is := about.Bot.App; is != "" && app != "" && is != app {
-		return channel.Fatal(fmt.Errorf("the app's token is of the app %s, and the bot's of %s: take both from one app", app, is))
+		return channel.Fatal(fmt.Errorf("the app token belongs to app %s and the bot token to app %s: use both tokens of one app", app, is))
 	}
 	return nil
 }
@@ -226,14 +228,14 @@ type connection struct {
 	client         *client
 	bot            Bot
 	host           *channel.Host
-	ctx            context.Context // ends with Close, or with an error that is the end of it
+	ctx            context.Context // cancelled by Close, or with the error that ended the connection
 	cancel         context.CancelCauseFunc
 	names          *nameCache
-	historyWarning sync.Once // that a history may not be read was told
+	historyWarning sync.Once // reports once that a history cannot be read
 
 	// Owned by mu.
 	mu     sync.Mutex
-	socket *socket // over which envelopes come
+	socket *socket // the socket in use; a renewal replaces it
 }
 
 func (c *connection) capabilities() chat.Capabilities {
@@ -241,15 +243,15 @@ func (c *connection) capabilities() chat.Capabilities {
 		Platform: Kind, BotID: c.bot.identity(), BotName: c.bot.Name,
 		MaxUnits: MaxMessage, Units: escapedUnits, Edits: true, Buttons: true, CommandPrefix: "!",
 		RoomInterval: c.options.Gap, EditInterval: c.options.EditGap,
-		ResendBehavior: "once; after a crash a message is found by the key in its metadata",
+		ResendBehavior: "exactly once; after a crash a message is found by the key in its metadata",
 	}
 }
 
-// Maintain implements [chat.Platform]: it asks the socket whether it is there. Why one
-// ends, who receives from it knows better.
+// Maintain implements [chat.Platform]. It pings the socket. When a socket fails, it returns
+// nil: Receive returns the error.
 func (c *connection) Maintain(ctx context.Context) error {
-	ctx, done := c.bindContext(ctx)
-	defer done()
+	ctx, release := c.bindContext(ctx)
+	defer release()
 	for {
 		s := c.currentSocket()
 		err := s.keepAlive(ctx, c.options.Fresh/3)
@@ -257,7 +259,7 @@ func (c *connection) Maintain(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return c.stopError(ctx, nil)
 		case c.currentSocket() == s:
-			c.host.Log().Debug("the socket cannot be asked any more", "error", err)
+			c.host.Log().Debug("socket keepalive ended", "error", err)
 			return nil
 		}
 	}
@@ -270,9 +272,9 @@ func (c *connection) Close() error {
 	return c.currentSocket().close()
 }
 
-var errClosed = errors.New("the connection is closed")
+var errClosed = errors.New("connection closed")
 
-// bindContext is ctx, which ends with the connection too.
+// bindContext returns a context that is also cancelled when the connection ends.
 func (c *connection) bindContext(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(c.ctx, func() { cancel(context.Cause(c.ctx)) })
@@ -282,8 +284,8 @@ func (c *connection) bindContext(ctx context.Context) (context.Context, func()) 
 	}
 }
 
-// stopError is the error with which something ends: what ended the connection counts more
-// than what came of it.
+// stopError returns the error to stop with: the cause that ended the connection takes
+// precedence over the errors that followed from it.
 func (c *connection) stopError(ctx context.Context, err error) error {
 	if c.ctx.Err() != nil {
 		return context.Cause(c.ctx)
@@ -294,18 +296,19 @@ func (c *connection) stopError(ctx context.Context, err error) error {
 	return err
 }
 
-// CheckToken refuses what cannot be the token of a bot. It does not say what it was.
+// CheckToken rejects a string that cannot be a bot's token. The error does not contain the
+// string.
 func CheckToken(token string) error {
 	if !botTokenPattern.MatchString(token) {
-		return errors.New("this is no token of a Slack bot: it begins with xoxb-, and is under OAuth & Permissions of the app")
+		return errors.New("not a Slack bot token: copy it from OAuth & Permissions of the app, it starts with xoxb-")
 	}
 	return nil
 }
 
-// CheckAppToken refuses what cannot be the token of an app.
+// CheckAppToken rejects a string that cannot be an app's token.
 func CheckAppToken(token string) error {
 	if !appTokenPattern.MatchString(token) {
-		return errors.New("this is no app-level token of Slack: it begins with xapp-, and is under Basic Information of the app")
+		return errors.New("not a Slack app-level token: copy it from Basic Information of the app, it starts with xapp-")
 	}
 	return nil
 }

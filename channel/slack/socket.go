@@ -18,79 +18,79 @@ const (
 	writeTimeout = 10 * time.Second // for an acknowledgement
 )
 
-// socket is one WebSocket of an app, over which envelopes come.
+// socket is a WebSocket of an app, which delivers envelopes.
 type socket struct {
 	// Set by dial.
 	conn             *websocket.Conn
 	client           *client
 	onReceive        func()
-	app              string // id of the app
-	otherConnections int    // further connections of it
+	app              string // app id
+	otherConnections int    // open connections of the app besides this one
 }
 
-// envelope is what comes over the socket.
+// envelope is a message of the socket.
 type envelope struct {
 	Type    string          `json:"type"`
 	ID      string          `json:"envelope_id"`
 	Payload json.RawMessage `json:"payload"`
-	Attempt int             `json:"retry_attempt"` // times it was sent before
-	Reason  string          `json:"reason"`        // of a disconnect
+	Attempt int             `json:"retry_attempt"` // earlier deliveries
+	Reason  string          `json:"reason"`        // of disconnect
 
-	// Of a hello.
+	// Of hello.
 	Connections int `json:"num_connections"`
 	Info        struct {
 		App string `json:"app_id"`
 	} `json:"connection_info"`
 }
 
-// dial opens a socket, and waits until the platform says hello. heard is called for
-// each sign of life after that; nil for nothing.
-func (c *client) dial(ctx context.Context, heard func()) (*socket, error) {
-	const what = "open a socket"
-	var where struct {
+// dial opens a socket and waits for hello. After that it calls onReceive for each sign of life.
+// onReceive may be nil.
+func (c *client) dial(ctx context.Context, onReceive func()) (*socket, error) {
+	const op = "open socket"
+	var endpoint struct {
 		URL string `json:"url"`
 	}
-	if _, err := c.call(ctx, request{op: what, method: "apps.connections.open", useAppToken: true, result: &where}); err != nil {
+	if _, err := c.call(ctx, request{op: op, method: "apps.connections.open", useAppToken: true, result: &endpoint}); err != nil {
 		return nil, err
 	}
-	ticket, err := url.Parse(where.URL)
+	ticket, err := url.Parse(endpoint.URL)
 	if err != nil || !c.isTrusted(ticket, "wss", "ws") {
-		return nil, &transportError{op: what, reason: "the address that it is to be at is not Slack's"} // which may have a ticket in it
+		return nil, &transportError{op: op, reason: "its URL is not on a Slack host"} // the URL is not quoted: it may contain a ticket
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	if heard == nil {
-		heard = func() {}
+	if onReceive == nil {
+		onReceive = func() {}
 	}
-	conn, answer, err := websocket.Dial(ctx, where.URL, &websocket.DialOptions{
+	conn, resp, err := websocket.Dial(ctx, endpoint.URL, &websocket.DialOptions{
 		HTTPClient:     c.http,
-		OnPingReceived: func(context.Context, []byte) bool { heard(); return true },
+		OnPingReceived: func(context.Context, []byte) bool { onReceive(); return true },
 	})
-	if answer != nil && answer.Body != nil {
-		_ = answer.Body.Close() // there is nothing in it that is not in err
+	if resp != nil && resp.Body != nil {
+		_ = resp.Body.Close() // err holds the status
 	}
 	if err != nil {
-		e := c.newTransportError(ctx, what, err, false)
+		e := c.newTransportError(ctx, op, err, false)
 		e.reason = strings.ReplaceAll(e.reason, ticket.RawQuery, "(ticket)")
 		return nil, e
 	}
 	conn.SetReadLimit(maxFrame)
-	s := &socket{conn: conn, client: c, onReceive: func() {}} // that it was opened proves nothing
+	s := &socket{conn: conn, client: c, onReceive: func() {}} // an open socket proves nothing before hello
 	if err := s.awaitHello(ctx); err != nil {
 		return nil, errors.Join(err, s.close())
 	}
-	s.onReceive = heard
+	s.onReceive = onReceive
 	return s, nil
 }
 
-// awaitHello waits for the first envelope.
+// awaitHello reads the first envelope, which must be a hello.
 func (s *socket) awaitHello(ctx context.Context) error {
 	e, err := s.read(ctx)
 	if err != nil {
 		return err
 	}
 	if e.Type != "hello" {
-		return &transportError{op: "wait for a hello", reason: fmt.Sprintf("%q came first", e.Type)}
+		return &transportError{op: "open socket", reason: fmt.Sprintf("expected hello, got %q", e.Type)}
 	}
 	s.app, s.otherConnections = e.Info.App, max(e.Connections-1, 0)
 	return nil
@@ -104,12 +104,12 @@ func (s *socket) read(ctx context.Context) (e envelope, err error) {
 	}
 	s.onReceive()
 	if err := json.Unmarshal(raw, &e); err != nil {
-		return e, &transportError{op: "receive", reason: "an envelope is not understood: " + s.client.redact(raw)}
+		return e, &transportError{op: "receive", reason: "unreadable envelope: " + s.client.redact(raw)}
 	}
 	return e, nil
 }
 
-// acknowledge tells the platform that an envelope is not needed any more.
+// acknowledge acknowledges an envelope.
 func (s *socket) acknowledge(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
@@ -118,19 +118,19 @@ func (s *socket) acknowledge(ctx context.Context, id string) error {
 		err = s.conn.Write(ctx, websocket.MessageText, raw)
 	}
 	if err != nil {
-		return s.wrapError(ctx, "acknowledge an envelope", err)
+		return s.wrapError(ctx, "acknowledge envelope", err)
 	}
 	return nil
 }
 
-// keepAlive pings until ctx ends, at once and then every so often. A pong is heard only
-// while somebody reads.
+// keepAlive pings at once and then in each interval, until ctx ends. A pong arrives only while
+// the socket is read.
 func (s *socket) keepAlive(ctx context.Context, every time.Duration) error {
 	turn := time.NewTicker(every)
 	defer turn.Stop()
 	for {
 		if err := s.conn.Ping(ctx); err != nil {
-			return s.wrapError(ctx, "wait for a pong", err)
+			return s.wrapError(ctx, "ping", err)
 		}
 		s.onReceive()
 		select {
@@ -141,23 +141,24 @@ func (s *socket) keepAlive(ctx context.Context, every time.Duration) error {
 	}
 }
 
-// wrapError is the error of a socket that failed.
-func (s *socket) wrapError(ctx context.Context, what string, err error) error {
-	e := s.client.newTransportError(ctx, what, err, true)
+// wrapError describes an error of the socket.
+func (s *socket) wrapError(ctx context.Context, op string, err error) error {
+	e := s.client.newTransportError(ctx, op, err, true)
 	if closed, ok := errors.AsType[websocket.CloseError](err); ok {
 		e.reason = fmt.Sprintf("Slack closed the socket (%d %s)", closed.Code, s.client.redact([]byte(closed.Reason)))
 	}
 	return e
 }
 
-// close gives the socket back. Whoever reads from it fails.
+// close closes the socket, so that reads from it fail. It returns nil: the socket may be closed
+// already.
 func (s *socket) close() error {
-	_ = s.conn.CloseNow() // it tells of a socket that was closed before
+	_ = s.conn.CloseNow()
 	return nil
 }
 
-// isTrusted reports whether an address is Slack's: one of its hosts, or the API's own.
-// The scheme is the safe one but for an API without TLS.
+// isTrusted reports whether a URL is on a Slack host or on the host of the API. The scheme must
+// be safe, or plain if the API itself is without TLS.
 func (c *client) isTrusted(u *url.URL, safe, plain string) bool {
 	if u.User != nil {
 		return false

@@ -20,29 +20,29 @@ import (
 )
 
 const (
-	maxResponse   = 32 << 20 // bytes of an answer
-	maxQuote      = 200      // bytes of an answer that an error quotes
+	maxResponse   = 32 << 20 // bytes of a response
+	maxQuote      = 200      // bytes of a response quoted in an error
 	maxRetryAfter = 24 * time.Hour
 )
 
-// client calls the Bot API. The token is part of each address, so an address goes
-// into no error, and what others say is looked through for it.
+// client calls the Bot API. The token is part of each URL, so no error contains a URL, and text
+// from outside is redacted before it is quoted.
 type client struct {
 	base  *url.URL
 	token string
 	http  *http.Client
 }
 
-// CheckAPI reads the address of a Bot API.
+// CheckAPI parses the base URL of a Bot API.
 func CheckAPI(s string) (*url.URL, error) {
 	u, err := url.Parse(strings.TrimSuffix(s, "/"))
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return nil, errors.New("it is not an address such as " + DefaultAPI + ", without a name or password in it")
+		return nil, errors.New("not a base URL: use one such as " + DefaultAPI + ", without credentials, query or fragment")
 	}
 	return u, nil
 }
 
-// newClient reads the options. What is wrong with them is fatal.
+// newClient returns a client for the options. Its errors are fatal.
 func newClient(o Options) (*client, error) {
 	o.setDefaults()
 	base, err := CheckAPI(o.API)
@@ -56,44 +56,45 @@ func newClient(o Options) (*client, error) {
 	if err != nil {
 		return nil, channel.Fatal(err)
 	}
-	transport := http.DefaultTransport.(*http.Transport).Clone() // the standard library's own
+	transport := http.DefaultTransport.(*http.Transport).Clone() // guaranteed by net/http
 	transport.MaxIdleConnsPerHost = 16
-	// A connection that the platform has closed meanwhile makes a send an unknown one.
+	// A send over a connection that the server has just closed has an unknown outcome, so idle
+	// connections are dropped early.
 	transport.IdleConnTimeout = 20 * time.Second
 	return &client{base: base, token: token, http: &http.Client{
 		Transport: transport,
-		// A redirect would take the token to where nobody said that it should go.
+		// A redirect could carry the token to another host.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil
 }
 
-// apiError is an answer of the platform that says no.
+// apiError is an error response of the platform.
 type apiError struct {
 	op          string
 	code        int
 	description string
-	retryAfter  time.Duration // to wait before the next call
-	migratedTo  string        // the chat has this id now
+	retryAfter  time.Duration // 0: none given
+	migratedTo  string        // the chat's new id; "" if unchanged
 }
 
 func (e *apiError) Error() string {
 	return fmt.Sprintf("%s: Telegram answered %d %s", e.op, e.code, e.description)
 }
 
-// transportError is a call without an answer of the platform's.
+// transportError is a call without a valid response from the platform.
 type transportError struct {
 	op         string
-	reason     string // without the token
-	maybeSent  bool   // the platform may have got it
+	reason     string // redacted
+	maybeSent  bool   // the request may have reached the platform
 	retryAfter time.Duration
-	cause      error // of the context alone: others may tell the address
+	cause      error // only a context error: other errors can contain the URL
 }
 
 func (e *transportError) Error() string { return e.op + ": " + e.reason }
 
 func (e *transportError) Unwrap() error { return e.cause }
 
-// retryAfter is how long the platform asked to be left alone.
+// retryAfter returns the pause that the platform asked for in an error, or 0.
 func retryAfter(err error) time.Duration {
 	if e, ok := errors.AsType[*apiError](err); ok {
 		return e.retryAfter
@@ -104,7 +105,7 @@ func retryAfter(err error) time.Duration {
 	return 0
 }
 
-// response is how the platform answers.
+// response is the envelope of every Bot API response.
 type response struct {
 	OK          bool            `json:"ok"`
 	Result      json.RawMessage `json:"result"`
@@ -116,37 +117,37 @@ type response struct {
 	} `json:"parameters"`
 }
 
-// call makes one call. what says in words what it is for. Its error is a *refused or
-// a *lost.
-func (c *client) call(ctx context.Context, what, method string, in map[string]any, out any, within time.Duration) error {
+// call calls a method and decodes its result into out. op names the operation in errors. The
+// error is an *apiError or a *transportError.
+func (c *client) call(ctx context.Context, op, method string, in map[string]any, out any, within time.Duration) error {
 	body, err := json.Marshal(in)
 	if err != nil {
-		return &transportError{op: what, reason: err.Error()}
+		return &transportError{op: op, reason: err.Error()}
 	}
 	if in == nil {
 		body = []byte("{}")
 	}
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	a, err := c.doRequest(ctx, what, http.MethodPost, "/bot"+c.token+"/"+method, bytes.NewReader(body))
+	resp, err := c.doRequest(ctx, op, http.MethodPost, "/bot"+c.token+"/"+method, bytes.NewReader(body))
 	if err != nil {
 		return err
 	}
-	defer a.Body.Close() // what is wrong with the rest of an answer changes nothing
-	raw, err := io.ReadAll(io.LimitReader(a.Body, maxResponse+1))
+	defer resp.Body.Close() // the body has been read; a close error changes nothing
+	raw, err := io.ReadAll(io.LimitReader(resp.Body, maxResponse+1))
 	if err != nil {
-		return c.newTransportError(ctx, what, err, true)
+		return c.newTransportError(ctx, op, err, true)
 	}
 	var r response
 	if len(raw) > maxResponse || json.Unmarshal(raw, &r) != nil || !r.OK && r.Code == 0 {
-		e := &transportError{op: what, maybeSent: a.StatusCode < 400 || a.StatusCode >= 500, retryAfter: parseRetryAfter(a.Header.Get("Retry-After"))}
-		e.reason = fmt.Sprintf("what answered is not the Bot API (%d %s): %s", a.StatusCode, http.StatusText(a.StatusCode), c.redact(raw))
+		e := &transportError{op: op, maybeSent: resp.StatusCode < 400 || resp.StatusCode >= 500, retryAfter: parseRetryAfter(resp.Header.Get("Retry-After"))}
+		e.reason = fmt.Sprintf("response is not from the Bot API (%d %s): %s", resp.StatusCode, http.StatusText(resp.StatusCode), c.redact(raw))
 		return e
 	}
 	if !r.OK {
-		e := &apiError{op: what, code: r.Code, description: c.redact([]byte(r.Description)), retryAfter: seconds(r.Parameters.RetryAfter)}
+		e := &apiError{op: op, code: r.Code, description: c.redact([]byte(r.Description)), retryAfter: seconds(r.Parameters.RetryAfter)}
 		if e.retryAfter == 0 {
-			e.retryAfter = parseRetryAfter(a.Header.Get("Retry-After"))
+			e.retryAfter = parseRetryAfter(resp.Header.Get("Retry-After"))
 		}
 		if r.Parameters.Migrated != 0 {
 			e.migratedTo = strconv.FormatInt(r.Parameters.Migrated, 10)
@@ -157,13 +158,13 @@ func (c *client) call(ctx context.Context, what, method string, in map[string]an
 		return nil
 	}
 	if err := json.Unmarshal(r.Result, out); err != nil {
-		return &transportError{op: what, reason: "the answer is not what it should be: " + c.redact([]byte(err.Error())), maybeSent: true}
+		return &transportError{op: op, reason: "unexpected response: " + c.redact([]byte(err.Error())), maybeSent: true}
 	}
 	return nil
 }
 
-// doRequest makes one request. Its error is a *lost.
-func (c *client) doRequest(ctx context.Context, what, method, path string, body io.Reader) (*http.Response, error) {
+// doRequest makes one HTTP request. Its error is a *transportError.
+func (c *client) doRequest(ctx context.Context, op, method, path string, body io.Reader) (*http.Response, error) {
 	var got, unwritten atomic.Bool
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GotConn: func(httptrace.GotConnInfo) { got.Store(true) },
@@ -173,27 +174,28 @@ func (c *client) doRequest(ctx context.Context, what, method, path string, body 
 	})
 	req, err := http.NewRequestWithContext(ctx, method, c.base.String()+path, body)
 	if err != nil {
-		return nil, c.newTransportError(ctx, what, err, false)
+		return nil, c.newTransportError(ctx, op, err, false)
 	}
 	req.Header.Set("User-Agent", "mailroom")
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	a, err := c.http.Do(req)
+	resp, err := c.http.Do(req)
 	if err != nil {
-		return nil, c.newTransportError(ctx, what, err, got.Load() && !unwritten.Load())
+		return nil, c.newTransportError(ctx, op, err, got.Load() && !unwritten.Load())
 	}
-	return a, nil
+	return resp, nil
 }
 
-// newTransportError is the error of a call that got no answer.
-func (c *client) newTransportError(ctx context.Context, what string, err error, written bool) *transportError {
-	e := &transportError{op: what, maybeSent: written, cause: ctx.Err()}
+// newTransportError describes a request that got no response. maybeSent reports whether the
+// platform may have received it.
+func (c *client) newTransportError(ctx context.Context, op string, err error, maybeSent bool) *transportError {
+	e := &transportError{op: op, maybeSent: maybeSent, cause: ctx.Err()}
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		e.reason = "no answer in time"
+		e.reason = "request timed out"
 	case ctx.Err() != nil:
-		e.reason = "it was broken off"
+		e.reason = "request cancelled"
 	default:
 		if u, ok := errors.AsType[*url.Error](err); ok {
 			err = u.Err
@@ -203,8 +205,9 @@ func (c *client) newTransportError(ctx context.Context, what string, err error, 
 	return e
 }
 
-// redact is the beginning of a text, as one line without the token. Its secret half is
-// looked for, because the other is the bot's id, and the sign between may be escaped.
+// redact returns the beginning of raw as one line without the token. It searches for the secret
+// half of the token only: the other half is the public bot id, and the colon between them may
+// be percent-encoded.
 func (c *client) redact(raw []byte) string {
 	_, secret, _ := strings.Cut(c.token, ":")
 	text := strings.ReplaceAll(strings.ToValidUTF8(string(raw[:min(len(raw), 64<<10)]), "\uFFFD"), secret, "(token)")
@@ -223,7 +226,8 @@ func seconds(n int64) time.Duration {
 	return time.Duration(min(max(n, 0), int64(maxRetryAfter/time.Second))) * time.Second
 }
 
-// parseRetryAfter reads the header of that name, of who stands before the platform.
+// parseRetryAfter parses a Retry-After header in seconds, which a proxy in front of the
+// platform may set.
 func parseRetryAfter(header string) time.Duration {
 	n, err := strconv.ParseInt(header, 10, 64)
 	if err != nil {

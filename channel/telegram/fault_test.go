@@ -123,7 +123,7 @@ func TestAnotherWhoPollsIsNamedAndWaitedFor(t *testing.T) {
 	began := time.Now()
 	w.start()
 	s := w.waitState("queued", func(s channel.State) bool { return s.Condition == channel.ConditionQueued })
-	if !strings.Contains(s.Reason, "somebody else receives this bot's messages") || !strings.Contains(s.Reason, "only one bot instance") {
+	if !strings.Contains(s.Reason, "another process polls for this bot's updates") || !strings.Contains(s.Reason, "only one bot instance") {
 		t.Errorf("the reason is %q", s.Reason)
 	}
 	if !s.LastSuccess.IsZero() || s.ConnectedSince.After(began) {
@@ -164,11 +164,11 @@ func TestAPlatformThatFailsIsTriedAgainWhenItSays(t *testing.T) {
 		"too many, at the start": {"getMe", telegramtest.Fault{Code: 429, Message: "Too Many Requests: retry after 1", RetryAfter: 1}, "Too Many Requests", time.Second},
 		"an error of its own":    {"getUpdates", telegramtest.Fault{Code: 500, Message: "Internal Server Error"}, "500 Internal Server Error", 0},
 		"a gateway's page":       {"getUpdates", telegramtest.Fault{Code: 502, Raw: "<html>no /bot" + telegramtest.Token + "/getUpdates</html>"}, "(token)", 0},
-		"a page that is missing": {"getMe", telegramtest.Fault{Code: 404, Raw: "<html>404: /bot700100200%3A" + secret + "</html>"}, "not the Bot API (404 Not Found)", 0},
+		"a page that is missing": {"getMe", telegramtest.Fault{Code: 404, Raw: "<html>404: /bot700100200%3A" + secret + "</html>"}, "not from the Bot API (404 Not Found)", 0},
 		"a gateway that is busy": {"getMe", telegramtest.Fault{Code: 503, Raw: "later", RetryAfter: 1}, "503", time.Second},
-		"nonsense":               {"getUpdates", telegramtest.Fault{Raw: "\x00\xff{"}, "not the Bot API", 0},
-		"other JSON":             {"getUpdates", telegramtest.Fault{Raw: `{"ok":true,"result":{"a":1}}`}, "not what it should be", 0},
-		"no number":              {"getUpdates", telegramtest.Fault{Raw: `{"ok":true,"result":[{"message":{}}]}`}, "no number", 0},
+		"nonsense":               {"getUpdates", telegramtest.Fault{Raw: "\x00\xff{"}, "not from the Bot API", 0},
+		"other JSON":             {"getUpdates", telegramtest.Fault{Raw: `{"ok":true,"result":{"a":1}}`}, "unexpected response", 0},
+		"no update_id":           {"getUpdates", telegramtest.Fault{Raw: `{"ok":true,"result":[{"message":{}}]}`}, "without update_id", 0},
 		"no bot":                 {"getMe", telegramtest.Fault{Raw: `{"ok":true,"result":{}}`}, "names no bot", 0},
 		"half an answer":         {"getUpdates", telegramtest.Fault{Half: true}, "unexpected EOF", 0},
 		"a lost answer":          {"getWebhookInfo", telegramtest.Fault{Lose: true}, "EOF", 0},

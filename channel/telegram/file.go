@@ -20,41 +20,41 @@ func (c *connection) SetOpen(f *chat.File) {
 	f.Open = func(ctx context.Context) (io.ReadCloser, error) { return c.openFile(ctx, id) }
 }
 
-// fetchTimeout is for the whole of a file.
+// fetchTimeout bounds the download of a file.
 const fetchTimeout = 2 * time.Minute
 
-// openFile opens a file. More of it than the platform hands out is an error.
+// openFile starts the download of a file. Reading past maxFileSize returns an error.
 func (c *connection) openFile(ctx context.Context, id string) (io.ReadCloser, error) {
-	var where struct {
+	var meta struct {
 		Path string `json:"file_path"`
 		Size int64  `json:"file_size"`
 	}
-	err := c.client.call(ctx, "ask for a file", "getFile", map[string]any{"file_id": id}, &where, callTimeout)
+	err := c.client.call(ctx, "get file", "getFile", map[string]any{"file_id": id}, &meta, callTimeout)
 	if e, ok := errors.AsType[*apiError](err); ok && e.code == http.StatusBadRequest {
-		return nil, &mailroom.Failure{Class: mailroom.ClassPermanent, Err: err} // too large, or not there any more
+		return nil, &mailroom.Failure{Class: mailroom.ClassPermanent, Err: err} // too large or deleted
 	}
 	if err != nil {
 		return nil, unavailable(err)
 	}
-	if where.Path == "" || strings.HasPrefix(where.Path, "/") || where.Size > maxFileSize {
-		return nil, &mailroom.Failure{Class: mailroom.ClassPermanent, Err: fmt.Errorf("the file of %d bytes is not handed out: up to %d bytes are, and none by a server in local mode", where.Size, maxFileSize)}
+	if meta.Path == "" || strings.HasPrefix(meta.Path, "/") || meta.Size > maxFileSize {
+		return nil, &mailroom.Failure{Class: mailroom.ClassPermanent, Err: fmt.Errorf("cannot download a file of %d bytes: the limit is %d bytes, and servers in local mode are not supported", meta.Size, maxFileSize)}
 	}
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
-	escaped := (&url.URL{Path: where.Path}).EscapedPath()
-	a, err := c.client.doRequest(ctx, "fetch a file", http.MethodGet, "/file/bot"+c.client.token+"/"+escaped, nil)
+	escaped := (&url.URL{Path: meta.Path}).EscapedPath()
+	resp, err := c.client.doRequest(ctx, "download file", http.MethodGet, "/file/bot"+c.client.token+"/"+escaped, nil)
 	if err != nil {
 		cancel()
 		return nil, unavailable(err)
 	}
-	if a.StatusCode != http.StatusOK {
-		_ = a.Body.Close() // its status says enough
+	if resp.StatusCode != http.StatusOK {
+		_ = resp.Body.Close() // the status is the error
 		cancel()
-		return nil, unavailable(&transportError{op: "fetch a file", reason: fmt.Sprintf("the platform answered %d %s", a.StatusCode, http.StatusText(a.StatusCode))})
+		return nil, unavailable(&transportError{op: "download file", reason: fmt.Sprintf("Telegram answered %d %s", resp.StatusCode, http.StatusText(resp.StatusCode))})
 	}
-	return &fileReader{body: a.Body, remaining: maxFileSize, client: c.client, cancel: cancel}, nil
+	return &fileReader{body: resp.Body, remaining: maxFileSize, client: c.client, cancel: cancel}, nil
 }
 
-// fileReader is a file that is being fetched.
+// fileReader reads a file that is being downloaded.
 type fileReader struct {
 	body      io.ReadCloser
 	remaining int64
@@ -65,10 +65,10 @@ type fileReader struct {
 func (f *fileReader) Read(b []byte) (int, error) {
 	n, err := f.body.Read(b)
 	if f.remaining -= int64(n); f.remaining < 0 {
-		return 0, fmt.Errorf("the file has more than %d bytes", maxFileSize)
+		return 0, fmt.Errorf("file exceeds %d bytes", maxFileSize)
 	}
 	if err != nil && err != io.EOF {
-		err = errors.New("fetch a file: " + f.client.redact([]byte(err.Error())))
+		err = errors.New("download file: " + f.client.redact([]byte(err.Error())))
 	}
 	return n, err
 }

@@ -8,13 +8,13 @@ import (
 	"mailroom/channel/chat"
 )
 
-// Receive implements [chat.Platform]. The position is not needed: the platform has
-// what was not confirmed, and numbers begin anew after a week without any.
-func (c *connection) Receive(ctx context.Context, _ string, take chat.EventHandler) error {
-	ctx, done := c.bindContext(ctx)
-	defer done()
-	var offset int64         // 0: nothing is to be confirmed
-	wait := time.Duration(0) // the first poll only proves that it is answered
+// Receive implements [chat.Platform]. It ignores the position: Telegram keeps what was not
+// confirmed, and restarts its numbering after a week without updates.
+func (c *connection) Receive(ctx context.Context, _ string, handle chat.EventHandler) error {
+	ctx, release := c.bindContext(ctx)
+	defer release()
+	var offset int64         // 0: confirm nothing
+	wait := time.Duration(0) // the first poll returns at once, to prove the connection
 	for {
 		asked := time.Now()
 		updates, err := c.poll(ctx, offset, wait)
@@ -27,14 +27,14 @@ func (c *connection) Receive(ctx context.Context, _ string, take chat.EventHandl
 		c.host.Received()
 		offset = 0
 		for _, raw := range updates {
-			id, err := c.handleUpdate(ctx, raw, take)
+			id, err := c.handleUpdate(ctx, raw, handle)
 			if err != nil {
 				return err
 			}
-			offset = id + 1 // of the last one, which need not have the highest
+			offset = id + 1 // of the last update, which may not have the highest id
 			c.host.Received()
 		}
-		// A server that answers at once with nothing must not be asked at once again.
+		// Limit the rate of polls to a server that answers at once with nothing.
 		if pause := min(wait/4, time.Second) - time.Since(asked); len(updates) == 0 && pause > 0 {
 			select {
 			case <-ctx.Done():
@@ -46,7 +46,7 @@ func (c *connection) Receive(ctx context.Context, _ string, take chat.EventHandl
 	}
 }
 
-// poll asks once. It confirms what is below the offset.
+// poll requests updates once. A non-zero offset confirms all updates below it.
 func (c *connection) poll(ctx context.Context, offset int64, wait time.Duration) (updates []json.RawMessage, err error) {
 	in := map[string]any{
 		"timeout": int(wait / time.Second), "limit": 100,
@@ -55,26 +55,26 @@ func (c *connection) poll(ctx context.Context, offset int64, wait time.Duration)
 	if offset != 0 {
 		in["offset"] = offset
 	}
-	// The channel's evidence is stale before this has passed.
+	// The channel considers the connection silent before this timeout.
 	within := wait + 2*pollGrace
 	return updates, c.client.call(ctx, "receive", "getUpdates", in, &updates, within)
 }
 
-// handleUpdate hands one update in, if it is for us, and returns its number.
-func (c *connection) handleUpdate(ctx context.Context, raw json.RawMessage, take chat.EventHandler) (id int64, err error) {
+// handleUpdate passes one update to handle if it is for the bot, and returns its id.
+func (c *connection) handleUpdate(ctx context.Context, raw json.RawMessage, handle chat.EventHandler) (id int64, err error) {
 	var number struct {
 		ID int64 `json:"update_id"`
 	}
 	if err := json.Unmarshal(raw, &number); err != nil || number.ID == 0 {
-		return 0, connectionError(&transportError{op: "receive", reason: "an update has no number", maybeSent: true}, c.options.Poll)
+		return 0, connectionError(&transportError{op: "receive", reason: "update without update_id", maybeSent: true}, c.options.Poll)
 	}
 	u, err := parseUpdate(raw)
 	if err != nil {
-		c.host.Log().Warn("an update is not understood and left out", "update", number.ID, "error", c.client.redact([]byte(err.Error())))
+		c.host.Log().Warn("unreadable update skipped", "update", number.ID, "error", c.client.redact([]byte(err.Error())))
 		return number.ID, nil
 	}
 	if m := u.Message; m != nil && m.MigratedTo != 0 {
-		c.host.Log().Warn("a group has become another one: its id in the configuration is to be changed, and it has a new thread",
+		c.host.Log().Warn("group migrated to a supergroup: update its id in the configuration; it has a new thread",
 			"was", m.Chat.ID, "is", m.MigratedTo)
 	}
 	bot := c.bot
@@ -94,5 +94,5 @@ func (c *connection) handleUpdate(ctx context.Context, raw json.RawMessage, take
 	for i := range e.Files {
 		c.SetOpen(&e.Files[i])
 	}
-	return number.ID, take(ctx, e)
+	return number.ID, handle(ctx, e)
 }

@@ -2,8 +2,7 @@ package telegram
 
 import "mailroom/channel/markdown"
 
-// render writes the Markdown of models as the platform's HTML; "" if nothing of it
-// would be shown.
+// render converts Markdown to Telegram's HTML. It returns "" if no visible text would remain.
 func render(text string) string {
 	return markdown.HTML(text, markdown.Style{Lines: true, Strike: "s", Schemes: []string{"http://", "https://", "tg://", "mailto:", "tel:"}})
 }

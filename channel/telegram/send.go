@@ -13,7 +13,7 @@ import (
 	"mailroom/channel/chat"
 )
 
-// Send implements [chat.Platform]. The platform knows no key.
+// Send implements [chat.Platform]. It ignores the key: Telegram has no idempotency keys.
 func (c *connection) Send(ctx context.Context, to chat.Room, m chat.Message, _ string) (id string, err error) {
 	in, err := messageParams(m)
 	if err != nil {
@@ -22,11 +22,11 @@ func (c *connection) Send(ctx context.Context, to chat.Room, m chat.Message, _ s
 	if to.Topic != "" {
 		in["message_thread_id"] = numericID(to.Topic)
 	}
-	if of, at, ok := strings.Cut(m.ReplyTo, ":"); ok && of == to.Chat { // not a tap
+	if of, at, ok := strings.Cut(m.ReplyTo, ":"); ok && of == to.Chat { // not the key of a button press
 		in["reply_parameters"] = map[string]any{"message_id": numericID(at), "allow_sending_without_reply": true}
 	}
 	var sent message
-	if err := c.writeMessage(ctx, "send a message", "sendMessage", to, m.Text, in, &sent); err != nil {
+	if err := c.writeMessage(ctx, "send message", "sendMessage", to, m.Text, in, &sent); err != nil {
 		return "", sendError(err)
 	}
 	return messageID(sent.Chat.ID, sent.ID), nil
@@ -40,13 +40,13 @@ func (c *connection) Edit(ctx context.Context, to chat.Room, id string, m chat.M
 	}
 	of, at, ok := strings.Cut(id, ":")
 	if !ok {
-		return permanent(fmt.Errorf("%q is no message of Telegram", id))
+		return permanent(fmt.Errorf("invalid Telegram message id %q", id))
 	}
 	in["message_id"] = numericID(at)
 	to.Chat = of
-	err = c.writeMessage(ctx, "edit a message", "editMessageText", to, m.Text, in, nil)
+	err = c.writeMessage(ctx, "edit message", "editMessageText", to, m.Text, in, nil)
 	if e, ok := errors.AsType[*apiError](err); ok && e.contains("message is not modified") {
-		return nil // it is as it should be
+		return nil // the message already has this text
 	}
 	return sendError(err)
 }
@@ -62,28 +62,28 @@ func (c *connection) Typing(ctx context.Context, to chat.Room) error {
 	if to.Topic != "" {
 		in["message_thread_id"] = numericID(to.Topic)
 	}
-	return sendError(c.client.call(ctx, "show that it is typing", "sendChatAction", in, nil, callTimeout))
+	return sendError(c.client.call(ctx, "send typing", "sendChatAction", in, nil, callTimeout))
 }
 
-// AckButton implements [chat.Platform]. Nobody waits any more for an answer that comes
-// too late.
-func (c *connection) AckButton(ctx context.Context, tap chat.Event, words string) error {
-	in := map[string]any{"callback_query_id": strings.TrimPrefix(tap.Key, "tap:"), "text": truncate(words, maxAck)}
-	err := c.client.call(ctx, "answer who pressed a button", "answerCallbackQuery", in, nil, callTimeout)
+// AckButton implements [chat.Platform]. It ignores the error of a late answer: Telegram no
+// longer shows it.
+func (c *connection) AckButton(ctx context.Context, press chat.Event, text string) error {
+	in := map[string]any{"callback_query_id": strings.TrimPrefix(press.Key, "tap:"), "text": truncate(text, maxAck)}
+	err := c.client.call(ctx, "answer button press", "answerCallbackQuery", in, nil, callTimeout)
 	if e, ok := errors.AsType[*apiError](err); ok && e.contains("query is too old") {
 		return nil
 	}
 	return sendError(err)
 }
 
-// messageParams is what of a message is the same in each call that writes it.
+// messageParams returns the parameters that sends and edits share.
 func messageParams(m chat.Message) (map[string]any, error) {
 	in := map[string]any{"link_preview_options": map[string]any{"is_disabled": true}}
 	if len(m.Buttons) > 0 {
 		row := make([]map[string]string, 0, len(m.Buttons))
 		for _, b := range m.Buttons {
 			if len(b.Data) > maxButtonData || b.Data == "" {
-				return nil, permanent(fmt.Errorf("the button %q carries %d bytes: Telegram takes 1 to %d", b.Label, len(b.Data), maxButtonData))
+				return nil, permanent(fmt.Errorf("button %q has %d bytes of data; Telegram accepts 1 to %d", b.Label, len(b.Data), maxButtonData))
 			}
 			row = append(row, map[string]string{"text": b.Label, "callback_data": b.Data})
 		}
@@ -92,9 +92,9 @@ func messageParams(m chat.Message) (map[string]any, error) {
 	return in, nil
 }
 
-// writeMessage sends or edits a text: rendered, and as it is where the platform does not
-// read that. A group that has become another is followed.
-func (c *connection) writeMessage(ctx context.Context, what, method string, to chat.Room, text string, in map[string]any, out any) error {
+// writeMessage sends or edits a text. It sends plain text if Telegram cannot parse the rendered
+// HTML, and follows a group's migration to its new id.
+func (c *connection) writeMessage(ctx context.Context, op, method string, to chat.Room, text string, in map[string]any, out any) error {
 	plain := false
 	if in["text"] = render(text); in["text"] == "" {
 		plain = true
@@ -106,7 +106,7 @@ func (c *connection) writeMessage(ctx context.Context, what, method string, to c
 			in["text"] = text
 			delete(in, "parse_mode")
 		}
-		err := c.client.call(ctx, what, method, in, out, callTimeout)
+		err := c.client.call(ctx, op, method, in, out, callTimeout)
 		e, ok := errors.AsType[*apiError](err)
 		switch {
 		case ok && e.migratedTo != "" && c.followMigration(to.Chat, e.migratedTo):
@@ -120,16 +120,15 @@ func (c *connection) writeMessage(ctx context.Context, what, method string, to c
 	}
 }
 
-// floodLimit is a chat for which the platform asked for patience.
+// floodLimit is a chat that Telegram refuses with 429, and until when.
 type floodLimit struct {
 	chat  string
 	until time.Time
 }
 
-// recordFlood notes that the platform asked for patience for a chat, and reports whether that
-// concerns the whole bot. A refusal does not say which limit was hit (Bot API,
-// "ResponseParameters"), so a second chat that is refused while a first one has to wait
-// means the bot's.
+// recordFlood records a 429 for a chat and reports whether the limit applies to the whole bot.
+// The response does not say which limit was hit (Bot API, "ResponseParameters"), so a 429 for a
+// second chat while the first is still limited is taken for the bot's limit.
 func (c *connection) recordFlood(chat string, after time.Duration, now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -138,7 +137,7 @@ func (c *connection) recordFlood(chat string, after time.Duration, now time.Time
 	return other
 }
 
-// currentChat is the id that a chat has by now.
+// currentChat returns the current id of a chat, which changes when a group migrates.
 func (c *connection) currentChat(chat string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -148,7 +147,7 @@ func (c *connection) currentChat(chat string) string {
 	return chat
 }
 
-// followMigration notes that a chat has another id; false if that was known.
+// followMigration records the new id of a chat. It reports false if the id was already known.
 func (c *connection) followMigration(chat, is string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -156,11 +155,11 @@ func (c *connection) followMigration(chat, is string) bool {
 		return false
 	}
 	c.migrated[chat] = is
-	c.host.Log().Warn("a group has become another one, and is answered there", "was", chat, "is", is)
+	c.host.Log().Warn("group migrated to a supergroup; replies go to its new id", "was", chat, "is", is)
 	return true
 }
 
-// contains reports whether the platform's words have others in them.
+// contains reports whether the platform's description contains one of the words.
 func (e *apiError) contains(words ...string) bool {
 	text := strings.ToLower(e.description)
 	for _, w := range words {
@@ -171,7 +170,7 @@ func (e *apiError) contains(words ...string) bool {
 	return false
 }
 
-// sendError gives an error of a call that writes its class.
+// sendError classifies an error of a call that writes.
 func sendError(err error) error {
 	if err == nil {
 		return nil
@@ -192,8 +191,8 @@ func sendError(err error) error {
 	return fmt.Errorf("%w: %w", mailroom.ErrUnknown, unavailable(err))
 }
 
-// isGone reports whether a room takes nothing any more. What a bot may not write is
-// not gone: somebody can allow it.
+// isGone reports whether the chat no longer accepts anything. A missing permission does not
+// count: an admin can grant it.
 func (e *apiError) isGone() bool {
 	switch e.code {
 	case http.StatusForbidden:
@@ -212,7 +211,8 @@ func unavailable(err error) error {
 
 func permanent(err error) error { return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: err} }
 
-// numericID is an id as the platform writes it. What is none is refused there.
+// numericID returns an id as the JSON number that Telegram expects. Anything else is passed on
+// for Telegram to reject.
 func numericID(id string) any {
 	if n, err := strconv.ParseInt(id, 10, 64); err == nil {
 		return n
@@ -220,7 +220,7 @@ func numericID(id string) any {
 	return id
 }
 
-// truncate is a text that fits.
+// truncate cuts a text to most UTF-16 units.
 func truncate(text string, most int) string {
 	if utf16Units(text) <= most {
 		return text

@@ -1,12 +1,13 @@
-// Package telegram connects bots of Telegram, by its Bot API (https://core.telegram.org/bots/api).
+// Package telegram connects Telegram bots by the Bot API (https://core.telegram.org/bots/api).
 //
-// Updates are asked for by long polls. A poll with an offset confirms what is below
-// it, and what is confirmed is gone, so an offset is sent once: with the poll after
-// everything that it covers was taken. All other polls have none and are answered
-// with whatever is not confirmed, also if the platform has begun to count anew. What
-// comes twice is known by the ids of its chat and message.
+// Updates arrive by long polling. A poll with an offset confirms all updates below it, and
+// Telegram then deletes them, so each offset is sent once: with the poll that follows the
+// commit of everything below it. All other polls carry no offset and return every unconfirmed
+// update, even after Telegram has restarted its numbering. Redelivered updates are recognised
+// by their chat and message ids.
 //
-// The platform knows no key of a message and tells no bot what it has sent.
+// Telegram stores no idempotency key with a message and offers no history, so a bot cannot find
+// out what it has sent.
 package telegram
 
 import (
@@ -27,46 +28,45 @@ import (
 const Kind = "telegram"
 
 const (
-	// DefaultAPI is where the platform answers.
+	// DefaultAPI is the base URL of the Bot API.
 	DefaultAPI = "https://api.telegram.org"
-	// DefaultPoll is how long a poll waits there for something to arrive.
+	// DefaultPoll is how long a poll waits for updates.
 	DefaultPoll = 20 * time.Second
-	// MaxMessage is how many units of UTF-16 a message has at most.
+	// MaxMessage is the length limit of a message, in UTF-16 code units.
 	MaxMessage = 4096
 
-	maxButtonData = 64               // bytes of what a button carries
-	maxAck        = 200              // units of what is told to who has pressed one
-	maxFileSize   = 20 << 20         // bytes: the platform hands out no larger files
-	callTimeout   = 20 * time.Second // for any call but a poll
-	pollGrace     = 15 * time.Second // for the answer of a poll, once it is due
+	maxButtonData = 64               // bytes of callback data
+	maxAck        = 200              // UTF-16 units of the reply to a button press
+	maxFileSize   = 20 << 20         // bytes: the download limit of the Bot API
+	callTimeout   = 20 * time.Second // of any call except a poll
+	pollGrace     = 15 * time.Second // how late a poll may be answered
 	// globalGap keeps the bot below "30 messages per second or so" (Bots FAQ, "My bot is
 	// hitting limits, how do I avoid this?").
 	globalGap = time.Second / 28
-	// groupPerMinute is how many messages a group takes: "In a group, bots are not able to send
-	// more than 20 messages per minute" (Bots FAQ, same place:
-	// https://core.telegram.org/bots/faq#my-bot-is-hitting-limits-how-do-i-avoid-this). It
-	// names no limit for edits and for what shows that the bot is typing: for those the
-	// 429 and its retry_after count.
+	// groupPerMinute is the limit of messages to one group: "In a group, bots are not able to
+	// send more than 20 messages per minute"
+	// (https://core.telegram.org/bots/faq#my-bot-is-hitting-limits-how-do-i-avoid-this). The
+	// FAQ names no limit for edits and typing; those rely on 429 and its retry_after.
 	groupPerMinute = 20
-	otherPollTTL   = 10 * time.Second // a poll of somebody else lives that long after it was due
+	otherPollTTL   = 10 * time.Second // how long another process's poll may outlive its timeout
 )
 
-// Command is one that the menu of the bot offers.
+// Command is an entry of the bot's command menu.
 type Command struct {
 	Name        string `json:"command"` // without the slash
 	Description string `json:"description"`
 }
 
-// Options are one bot. Token is needed.
+// Options configures one bot. Token is required.
 type Options struct {
-	// Token returns the bot's token. It is asked for with each try, so that one that
-	// was mended is used.
+	// Token returns the bot's token. It is called for each connection attempt, so a corrected
+	// token takes effect without a restart.
 	Token func() (string, error)
-	API   string        // address of the platform; "" is DefaultAPI
-	Poll  time.Duration // whole seconds, from one; 0 is DefaultPoll
-	// Commands are the menu's; nil leaves it as it is.
+	API   string        // base URL of the Bot API; "" means DefaultAPI
+	Poll  time.Duration // poll timeout, rounded down to seconds, at least 1 s; 0 means DefaultPoll
+	// Commands is the bot's menu. nil leaves the menu unchanged.
 	Commands []Command
-	// Gap and EditGap are those of the traits; 0 is 1 s and 3 s.
+	// Gap and EditGap are the pauses in [chat.Capabilities]. 0 means 1 s and 3 s.
 	Gap, EditGap time.Duration
 }
 
@@ -85,14 +85,14 @@ func (o *Options) setDefaults() {
 	}
 }
 
-// ReconnectPolicy is how this platform is kept going: each poll is answered in time, or the
-// connection is not what it seems.
+// ReconnectPolicy returns the platform's timeouts: a connection without an answered poll for
+// that long is considered dead.
 func (o Options) ReconnectPolicy() channel.ReconnectPolicy {
 	o.setDefaults()
 	return channel.ReconnectPolicy{IdleTimeout: o.Poll + min(o.Poll, pollGrace), ConnectTimeout: 2 * callTimeout}
 }
 
-// Bot is who a token belongs to.
+// Bot is the account that a token belongs to.
 type Bot struct {
 	ID       int64  `json:"id"`
 	Name     string `json:"first_name"`
@@ -100,7 +100,7 @@ type Bot struct {
 	ReadsAll bool   `json:"can_read_all_group_messages"` // privacy mode is off
 }
 
-// Identify asks the platform whose token it is.
+// Identify returns the bot that the token belongs to.
 func Identify(ctx context.Context, o Options) (Bot, error) {
 	c, err := newClient(o)
 	if err != nil {
@@ -123,14 +123,15 @@ func (o Options) Dial(ctx context.Context, l *channel.Host) (chat.Platform, chat
 		c.http.CloseIdleConnections()
 		return nil, chat.Capabilities{}, connectionError(err, o.Poll)
 	}
-	life, end := context.WithCancel(context.WithoutCancel(ctx)) // ends with Close
+	connCtx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // cancelled by Close
 	conn := &connection{
-		options: o, client: c, bot: bot, host: l, ctx: life, cancel: end, migrated: map[string]string{}, privacyModes: map[int64]privacyMode{},
+		options: o, client: c, bot: bot, host: l, ctx: connCtx, cancel: cancel, migrated: map[string]string{}, privacyModes: map[int64]privacyMode{},
 	}
 	return conn, conn.capabilities(), nil
 }
 
-// connect asks who the bot is, and makes sure that it can be polled.
+// connect returns the bot and removes its webhook, because Telegram rejects polls while one is
+// set.
 func (c *client) connect(ctx context.Context, l *channel.Host) (Bot, error) {
 	bot, err := c.getBot(ctx)
 	if err != nil {
@@ -139,20 +140,21 @@ func (c *client) connect(ctx context.Context, l *channel.Host) (Bot, error) {
 	var hook struct {
 		URL string `json:"url"`
 	}
-	if err := c.call(ctx, "ask for a webhook", "getWebhookInfo", nil, &hook, callTimeout); err != nil {
+	if err := c.call(ctx, "get webhook info", "getWebhookInfo", nil, &hook, callTimeout); err != nil {
 		return bot, err
 	}
 	if hook.URL == "" {
 		return bot, nil
 	}
-	l.Log().Warn("the bot had a webhook, which is deleted: updates are polled here", "bot", bot.Username)
-	return bot, c.call(ctx, "delete the webhook", "deleteWebhook", nil, nil, callTimeout)
+	l.Log().Warn("webhook deleted: this channel polls for updates", "bot", bot.Username)
+	return bot, c.call(ctx, "delete webhook", "deleteWebhook", nil, nil, callTimeout)
 }
 
+// getBot returns the bot that the token belongs to.
 func (c *client) getBot(ctx context.Context) (bot Bot, err error) {
-	err = c.call(ctx, "ask whose token it is", "getMe", nil, &bot, callTimeout)
+	err = c.call(ctx, "get bot identity", "getMe", nil, &bot, callTimeout)
 	if err == nil && bot.ID == 0 {
-		err = &transportError{op: "ask whose token it is", reason: "the answer names no bot", maybeSent: true}
+		err = &transportError{op: "get bot identity", reason: "response names no bot", maybeSent: true}
 	}
 	return bot, err
 }
@@ -164,15 +166,15 @@ type connection struct {
 	client  *client
 	bot     Bot
 	host    *channel.Host
-	ctx     context.Context // ends with Close
+	ctx     context.Context // cancelled by Close
 	cancel  context.CancelFunc
 
-	privacyModes map[int64]privacyMode // by chat; owned by Receive
+	privacyModes map[int64]privacyMode // by chat id; owned by Receive
 
 	// Owned by mu.
 	mu        sync.Mutex
-	migrated  map[string]string // groups that have become others, by their old ids
-	lastFlood floodLimit        // the last chat for which the platform asked for patience
+	migrated  map[string]string // new ids of migrated groups, by old id
+	lastFlood floodLimit        // the last chat that hit a flood limit
 }
 
 func (c *connection) capabilities() chat.Capabilities {
@@ -180,19 +182,19 @@ func (c *connection) capabilities() chat.Capabilities {
 		Platform: Kind, BotID: strconv.FormatInt(c.bot.ID, 10), BotName: c.bot.Username,
 		MaxUnits: MaxMessage, Units: utf16Units, Edits: true, Buttons: true, Typing: true,
 		RoomInterval: c.options.Gap, EditInterval: c.options.EditGap, BotInterval: globalGap, GroupPerMinute: groupPerMinute,
-		ResendBehavior: "at least once; a message may come twice after a crash, and is marked",
+		ResendBehavior: "at least once; after a crash a message can arrive twice, and is then marked",
 	}
 }
 
-// Maintain implements [chat.Platform]: it sets the menu once.
+// Maintain implements [chat.Platform]. It sets the command menu once.
 func (c *connection) Maintain(ctx context.Context) error {
 	if c.options.Commands == nil {
 		return nil
 	}
-	ctx, done := c.bindContext(ctx)
-	defer done()
+	ctx, release := c.bindContext(ctx)
+	defer release()
 	in := map[string]any{"commands": c.options.Commands}
-	if err := c.client.call(ctx, "set the menu of commands", "setMyCommands", in, nil, callTimeout); err != nil && ctx.Err() == nil {
+	if err := c.client.call(ctx, "set commands", "setMyCommands", in, nil, callTimeout); err != nil && ctx.Err() == nil {
 		c.host.ReportError(err)
 	}
 	return nil
@@ -205,7 +207,7 @@ func (c *connection) Close() error {
 	return nil
 }
 
-// bindContext is ctx, which ends with the connection too.
+// bindContext returns a context that is also cancelled when the connection closes.
 func (c *connection) bindContext(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(c.ctx, cancel)
@@ -215,8 +217,8 @@ func (c *connection) bindContext(ctx context.Context) (context.Context, func()) 
 	}
 }
 
-// connectionError gives an error of connecting or receiving the meaning that it has for the
-// channel.
+// connectionError classifies an error of connecting or receiving: a rejected token is fatal, a
+// conflicting poller is waited for, and anything else is retried.
 func connectionError(err error, poll time.Duration) error {
 	if err == nil {
 		return nil
@@ -226,18 +228,18 @@ func connectionError(err error, poll time.Duration) error {
 	case !ok:
 		return unavailable(err)
 	case e.code == 401 || e.code == 404:
-		return channel.Fatal(fmt.Errorf("the bot's token is refused (%d %s): get the present one from @BotFather", e.code, e.description))
+		return channel.Fatal(fmt.Errorf("token rejected (%d %s): get the current token from @BotFather", e.code, e.description))
 	case e.code == 409:
-		// Its poll lives on for as long as it was to wait.
-		return &mailroom.Failure{Class: mailroom.ClassUnavailable, RetryAfter: poll + min(poll, otherPollTTL), Err: fmt.Errorf("somebody else receives this bot's messages, and only one can: %w", err)}
+		// The other poll stays open until its timeout.
+		return &mailroom.Failure{Class: mailroom.ClassUnavailable, RetryAfter: poll + min(poll, otherPollTTL), Err: fmt.Errorf("another process polls for this bot's updates, and only one can: stop it (%w)", err)}
 	}
 	return unavailable(err)
 }
 
-// CheckToken refuses what cannot be a token. It does not say what it was.
+// CheckToken rejects a string that cannot be a token. The error does not contain the string.
 func CheckToken(token string) error {
 	if !tokenPattern.MatchString(token) {
-		return errors.New("this is no token of a Telegram bot: it has the form 123456789:AAE…, as @BotFather gives it")
+		return errors.New("not a Telegram bot token: copy it from @BotFather, it has the form 123456789:AAE…")
 	}
 	return nil
 }

@@ -10,7 +10,7 @@ import (
 	"mailroom/channel/chat"
 )
 
-// update is what the platform hands out. Only what is used of it is read.
+// update is an update of the Bot API, with only the fields that are used.
 type update struct {
 	ID       int64    `json:"update_id"`
 	Message  *message `json:"message"`
@@ -18,7 +18,7 @@ type update struct {
 	Callback *struct {
 		ID      string   `json:"id"`
 		From    user     `json:"from"`
-		Message *message `json:"message"` // nil for one that was sent in another's name
+		Message *message `json:"message"` // nil for a message sent via inline mode
 		Data    string   `json:"data"`
 	} `json:"callback_query"`
 }
@@ -45,16 +45,16 @@ type chatInfo struct {
 
 type message struct {
 	ID              int64     `json:"message_id"`
-	Topic           int64     `json:"message_thread_id"` // of a topic, or of a thread of replies
+	Topic           int64     `json:"message_thread_id"` // id of a topic, or of a thread of replies
 	InTopic         bool      `json:"is_topic_message"`
 	From            *user     `json:"from"`
-	SenderChat      *chatInfo `json:"sender_chat"` // in whose name: a group's admin, or a channel
+	SenderChat      *chatInfo `json:"sender_chat"` // the group of an anonymous admin, or a channel
 	Chat            chatInfo  `json:"chat"`
-	Date            int64     `json:"date"` // 0: the bot cannot see the message any more
+	Date            int64     `json:"date"` // 0: the bot can no longer access the message
 	Edited          int64     `json:"edit_date"`
-	AutoForwarded   bool      `json:"is_automatic_forward"` // of a channel, into its group
+	AutoForwarded   bool      `json:"is_automatic_forward"` // a channel's post forwarded into its group
 	ReplyTo         *message  `json:"reply_to_message"`
-	ViaBot          *user     `json:"via_bot"` // which a person asked for it
+	ViaBot          *user     `json:"via_bot"` // the bot whose inline result this is
 	Text            string    `json:"text"`
 	Entities        []entity  `json:"entities"`
 	Caption         string    `json:"caption"`
@@ -62,7 +62,7 @@ type message struct {
 	MigratedTo      int64     `json:"migrate_to_chat_id"`
 
 	Document  *file  `json:"document"`
-	Photo     []file `json:"photo"` // the same one in several sizes
+	Photo     []file `json:"photo"` // one photo in several sizes
 	Audio     *file  `json:"audio"`
 	Voice     *file  `json:"voice"`
 	Video     *file  `json:"video"`
@@ -70,8 +70,7 @@ type message struct {
 	Animation *file  `json:"animation"`
 }
 
-// entity is a part of a text that means something; Offset and Length are units of
-// UTF-16.
+// entity marks a part of a text, such as a mention. Offset and Length are in UTF-16 units.
 type entity struct {
 	Type   string `json:"type"`
 	Offset int    `json:"offset"`
@@ -86,11 +85,12 @@ type file struct {
 	Size     int64  `json:"file_size"`
 }
 
-// messageID names a message everywhere: its number is only its chat's. It is the key
-// of what was said, and the id of what is sent.
+// messageID returns the id of a message: its number is unique only within its chat. It is the
+// key of a received message and the id of a sent one.
 func messageID(chat, number int64) string { return fmt.Sprintf("%d:%d", chat, number) }
 
-// toEvent says what an update is to us; false if it is nothing.
+// toEvent converts an update to an event. It reports false for updates that are not for the
+// bot.
 func (u *update) toEvent(bot Bot) (e chat.Event, ok bool) {
 	position := strconv.FormatInt(u.ID, 10)
 	switch {
@@ -112,23 +112,23 @@ func (u *update) toEvent(bot Bot) (e chat.Event, ok bool) {
 	case u.Edited != nil:
 		e, ok = u.Edited.messageEvent(bot)
 		e.Kind, e.TargetID, e.Position = chat.EventEdited, messageID(u.Edited.Chat.ID, u.Edited.ID), position
-		e.Key = fmt.Sprintf("edit:%s:%d:%d", e.TargetID, u.Edited.Edited, u.ID) // two edits may be of one second
+		e.Key = fmt.Sprintf("edit:%s:%d:%d", e.TargetID, u.Edited.Edited, u.ID) // two edits can have the same second
 		return e, ok
 	}
 	return e, false
 }
 
-// messageEvent is a message of a person; false of all others.
+// messageEvent converts a message of a person. It reports false for any other message.
 func (m *message) messageEvent(bot Bot) (e chat.Event, ok bool) {
 	if m.Chat.Type == "channel" || m.AutoForwarded || m.From == nil && m.SenderChat == nil {
 		return e, false
 	}
 	e = chat.Event{Kind: chat.EventMessage, Room: m.room(), Files: m.files()}
 	if m.SenderChat != nil {
-		// Who speaks for a group has the same sender everywhere.
+		// Telegram shows all anonymous admins as one user, so the group is the sender.
 		e.User = chat.User{ID: strconv.FormatInt(m.SenderChat.ID, 10), Name: m.SenderChat.Title}
 	} else if e.User = m.From.chatUser(); m.From.Bot {
-		return e, false // two bots would never end
+		return e, false // two bots could answer each other forever
 	}
 	text, marks := m.Text, m.Entities
 	if text == "" {
@@ -140,8 +140,8 @@ func (m *message) messageEvent(bot Bot) (e chat.Event, ok bool) {
 	return e, e.Text != "" || len(e.Files) > 0
 }
 
-// chatInfo is where a message is. Its thread is a topic only if it says so: in other
-// groups each message that was answered has one.
+// room returns where a message was sent. The thread id is a topic only with is_topic_message:
+// in other groups every replied-to message has one.
 func (m *message) room() chat.Room {
 	p := chat.Room{Chat: strconv.FormatInt(m.Chat.ID, 10), Group: m.Chat.Type != "private"}
 	if m.InTopic && m.Topic != 0 {
@@ -158,8 +158,8 @@ func (u user) chatUser() chat.User {
 	return chat.User{ID: strconv.FormatInt(u.ID, 10), Name: name}
 }
 
-// parseAddressing reports whether a text names the bot, and takes the bot's name from a
-// command at its beginning, where menus of groups put it.
+// parseAddressing reports whether a text names the bot. It strips the bot's name from a leading
+// command, where the menus of groups put it.
 func parseAddressing(text string, marks []entity, bot Bot) (string, bool) {
 	named, plain := false, text
 	for _, e := range marks {
@@ -181,8 +181,8 @@ func parseAddressing(text string, marks []entity, bot Bot) (string, bool) {
 					plain = command + text[len(words):]
 				}
 			case !directed && e.Offset == 0 && !bot.ReadsAll:
-				// In privacy mode the platform hands one out only if this bot was the
-				// last one to write in the group, see [connection.inPrivacyMode].
+				// In privacy mode the bot gets such a command only if it was the last bot to
+				// write in the group; see [connection.inPrivacyMode].
 				named = true
 			}
 		}
@@ -190,7 +190,8 @@ func parseAddressing(text string, marks []entity, bot Bot) (string, bool) {
 	return plain, named
 }
 
-// utf16Slice is a part of a text by units of UTF-16; false if there is none.
+// utf16Slice returns a part of a text by offset and length in UTF-16 units. It reports false
+// for a range outside the text or inside a surrogate pair.
 func utf16Slice(text string, offset, length int) (string, bool) {
 	if offset < 0 || length < 1 || offset > len(text) || length > len(text) {
 		return "", false
@@ -214,7 +215,7 @@ func utf16Slice(text string, offset, length int) (string, bool) {
 	return text[begin:end], true
 }
 
-// utf16Units counts a text in UTF-16, as the platform does.
+// utf16Units returns the length of a text in UTF-16 code units, as Telegram counts it.
 func utf16Units(text string) (n int) {
 	for _, r := range text {
 		n += max(utf16.RuneLen(r), 1)
@@ -222,7 +223,7 @@ func utf16Units(text string) (n int) {
 	return n
 }
 
-// isBareCommand reports whether a message of a group begins with a command that names no bot.
+// isBareCommand reports whether a group message begins with a command that names no bot.
 func (m *message) isBareCommand() bool {
 	if m == nil || m.Chat.Type == "private" || m.Chat.Type == "channel" || len(m.Entities) == 0 {
 		return false
@@ -232,8 +233,8 @@ func (m *message) isBareCommand() bool {
 	return ok && e.Type == "bot_command" && e.Offset == 0 && !strings.Contains(words, "@")
 }
 
-// files are what came with a message. URI holds the platform's id of the file, which
-// is of use to this bot alone.
+// files returns the attachments of a message. Their URI holds Telegram's file id, which only
+// this bot can use.
 func (m *message) files() (all []chat.File) {
 	add := func(f *file, name, kind string) {
 		if f == nil || f.ID == "" {
@@ -251,7 +252,7 @@ func (m *message) files() (all []chat.File) {
 		}
 		all = append(all, out)
 	}
-	if m.Animation == nil { // which is a document too
+	if m.Animation == nil { // an animation is sent as a document too
 		add(m.Document, "document", "application/octet-stream")
 	}
 	if n := len(m.Photo); n > 0 {

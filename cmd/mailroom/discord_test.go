@@ -214,8 +214,8 @@ func TestDiscordIsAddedOnceItsTokenWasTried(t *testing.T) {
 	}
 	const secret = "TheSecretOfTheBot"
 	for name, c := range map[string]struct{ token, want string }{
-		"a wrong token": {strings.Replace(discordtest.Token, "GfAkEt", "XxXxXx", 1), "is refused (401 Unauthorized): get the present one from the Developer Portal, under Bot: nothing was written"},
-		"no token":      {"hello", "it has three parts with dots between them"},
+		"a wrong token": {strings.Replace(discordtest.Token, "GfAkEt", "XxXxXx", 1), "token rejected (401 Unauthorized): get the current token from the Developer Portal, under Bot: nothing was written"},
+		"no token":      {"hello", "it has three parts separated by dots"},
 	} {
 		if code, talk := add("\n" + c.token + "\n"); code != exitFailed || !strings.Contains(talk, c.want) || strings.Contains(talk, secret) {
 			t.Errorf("%s: exit code %d, %s; want %q", name, code, talk, c.want)

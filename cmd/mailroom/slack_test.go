@@ -186,9 +186,9 @@ func TestSlackIsAddedOnceItsTokensWereTried(t *testing.T) {
 		code  int
 		want  string
 	}{
-		"a wrong token":     {"\nxoxb-0-another-token\n" + slacktest.AppToken + "\n", nil, exitFailed, "Slack answered invalid_auth: get the present tokens at https://api.slack.com/apps: nothing was written"},
+		"a wrong token":     {"\nxoxb-0-another-token\n" + slacktest.AppToken + "\n", nil, exitFailed, "Slack answered invalid_auth: get the current tokens at https://api.slack.com/apps: nothing was written"},
 		"a wrong app":       {"\n" + slacktest.Token + "\nxapp-0-another-token\n", nil, exitFailed, "open a socket: Slack answered invalid_auth"},
-		"the wrong way":     {"\n" + slacktest.AppToken + "\n" + slacktest.Token + "\n", nil, exitFailed, "it begins with xoxb-"},
+		"the wrong way":     {"\n" + slacktest.AppToken + "\n" + slacktest.Token + "\n", nil, exitFailed, "it starts with xoxb-"},
 		"one token":         {"\n" + slacktest.Token + "\n", nil, exitUsage, "there is no answer to"},
 		"no such agent":     {"nobody\n", nil, exitUsage, `there is no agent "nobody"`},
 		"a missing file":    {both, []string{"--app-token-file", "none"}, exitUsage, "there is no app-level token"},

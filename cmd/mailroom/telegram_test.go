@@ -199,7 +199,7 @@ func TestTelegramIsAddedOnceItsTokenWasTried(t *testing.T) {
 		code  int
 		want  string
 	}{
-		"a wrong token":   {"\n" + wrong + "\n", nil, exitFailed, "is refused (401 Unauthorized): get the present one from @BotFather: nothing was written"},
+		"a wrong token":   {"\n" + wrong + "\n", nil, exitFailed, "token rejected (401 Unauthorized): get the current token from @BotFather: nothing was written"},
 		"no token":        {"\nhello\n", nil, exitFailed, "it has the form 123456789:AAE…"},
 		"nothing said":    {"", nil, exitUsage, "there is no answer to"},
 		"no such agent":   {"nobody\n", nil, exitUsage, `there is no agent "nobody"`},
