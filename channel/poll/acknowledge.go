@@ -9,25 +9,25 @@ import (
 	"mailroom/channel"
 )
 
-// viewRows is how many rows are looked at in one snapshot.
-const viewRows = 200
+// viewBatch is how many rows are looked at in one snapshot.
+const viewBatch = 200
 
 // Pauses before a delivery that died, other than of a refusal, is tried again: as
 // long as it took to die, within these.
 const (
-	firstRevival = time.Minute
-	lastRevival  = 10 * time.Minute
+	minRetryAge = time.Minute
+	maxRetryAge = 10 * time.Minute
 )
 
-// handled finds out which rows are handled: their run has ended, and so has the
+// handledRows finds out which rows are handled: their run has ended, and so has the
 // delivery of what it said. A delivery that the platform has refused for good is
 // a dead letter and handled too; one that died of anything else is put back in
 // its queue, since the platform has not had it.
-func (r *receiver) handled(ctx context.Context) (map[pending]bool, error) {
+func (r *receiver) handledRows(ctx context.Context) (map[pending]bool, error) {
 	done := map[pending]bool{}
 	var dead []string
-	for rows := range slices.Chunk(r.at.Rows, viewRows) {
-		err := r.link.View(ctx, func(rd mailroom.Reader) error {
+	for rows := range slices.Chunk(r.position.Rows, viewBatch) {
+		err := r.host.View(ctx, func(rd mailroom.Reader) error {
 			runs, err := runsOf(rd, rows)
 			if err != nil {
 				return err
@@ -37,7 +37,7 @@ func (r *receiver) handled(ctx context.Context) (map[pending]bool, error) {
 				if run != nil && !run.Status.Finished() {
 					continue
 				}
-				delivered, again, err := r.delivered(rd, run)
+				delivered, again, err := r.isDelivered(rd, run)
 				if err != nil {
 					return err
 				}
@@ -51,8 +51,8 @@ func (r *receiver) handled(ctx context.Context) (map[pending]bool, error) {
 		}
 	}
 	for _, id := range dead {
-		if err := r.link.Retry(ctx, id); err != nil && ctx.Err() == nil {
-			r.link.ReportError(err)
+		if err := r.host.Retry(ctx, id); err != nil && ctx.Err() == nil {
+			r.host.ReportError(err)
 		}
 	}
 	return done, nil
@@ -97,10 +97,10 @@ func runsOf(rd mailroom.Reader, rows []pending) (map[pending]*mailroom.Run, erro
 	return runs, nil
 }
 
-// delivered reports whether all that a run said has reached the platform, or was
+// isDelivered reports whether all that a run said has reached the platform, or was
 // refused by it for good. again are deliveries that died of something else, some
 // time ago.
-func (r *receiver) delivered(rd mailroom.Reader, run *mailroom.Run) (all bool, again []string, err error) {
+func (r *receiver) isDelivered(rd mailroom.Reader, run *mailroom.Run) (all bool, again []string, err error) {
 	if run == nil {
 		return true, nil, nil
 	}
@@ -108,12 +108,12 @@ func (r *receiver) delivered(rd mailroom.Reader, run *mailroom.Run) (all bool, a
 	if err != nil {
 		return false, nil, err
 	}
-	all, again = over(children, channel.AgentName(r.link.Name()), time.Now())
+	all, again = deliveriesDone(children, channel.AgentName(r.host.Name()), time.Now())
 	return all, again, nil
 }
 
-// over judges the deliveries among the runs that descend from one.
-func over(children []*mailroom.Run, agent string, now time.Time) (all bool, again []string) {
+// deliveriesDone judges the deliveries among the runs that descend from one.
+func deliveriesDone(children []*mailroom.Run, agent string, now time.Time) (all bool, again []string) {
 	all = true
 	for _, c := range children {
 		switch {
@@ -122,7 +122,7 @@ func over(children []*mailroom.Run, agent string, now time.Time) (all bool, agai
 			all = false
 		case c.Status == mailroom.StatusFailed && (c.Error == nil || c.Error.Class != mailroom.ClassPermanent):
 			all = false
-			if lived := c.FinishedAt.Sub(c.CreatedAt); now.Sub(c.FinishedAt) >= min(max(lived, firstRevival), lastRevival) {
+			if lived := c.FinishedAt.Sub(c.CreatedAt); now.Sub(c.FinishedAt) >= min(max(lived, minRetryAge), maxRetryAge) {
 				again = append(again, c.ID)
 			}
 		}

@@ -38,7 +38,7 @@ func TestADeliveryIsOverWhenThePlatformHasItOrNeverWill(t *testing.T) {
 		"ten minutes after that":    {delivery(mailroom.StatusFailed, mailroom.ClassExhausted, 24*time.Hour, 10*time.Minute), false, true},
 		"as long as it took to die": {delivery(mailroom.StatusFailed, mailroom.ClassExhausted, 3*time.Minute, 2*time.Minute), false, false},
 	} {
-		all, again := over([]*mailroom.Run{c.run, delivery(mailroom.StatusCompleted, "", 0, 0)}, "channel:b", now)
+		all, again := deliveriesDone([]*mailroom.Run{c.run, delivery(mailroom.StatusCompleted, "", 0, 0)}, "channel:b", now)
 		if all != c.over || slices.Contains(again, c.run.ID) != c.again {
 			t.Errorf("%s: over %t, again %v", name, all, again)
 		}

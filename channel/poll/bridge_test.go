@@ -19,8 +19,8 @@ import (
 )
 
 func TestAMessageIsRunAnsweredAndAcknowledged(t *testing.T) {
-	agent := &upper{}
-	w := newWorld(t, agent).start()
+	agent := &upperAgent{}
+	w := newFixture(t, agent).start()
 	w.platform.Add(polltest.Canvas("a-1", "hello"), polltest.Peer("a-2", "peer-9", "and you"))
 	seen := w.platform.WaitAcked(t, 2)
 	texts := seen.Texts()
@@ -36,7 +36,7 @@ func TestAMessageIsRunAnsweredAndAcknowledged(t *testing.T) {
 	if !slices.IsSorted(seen.Acks) {
 		t.Errorf("acknowledged %v, which goes back", seen.Acks)
 	}
-	w.until("the channel says so", func() bool { s := w.runner.State(); return s.Unacked == 0 && s.Cursor == "a-2" })
+	w.waitFor("the channel says so", func() bool { s := w.runner.State(); return s.Unacked == 0 && s.Cursor == "a-2" })
 	if s := w.runner.State(); s.Condition != channel.ConditionConnected || s.LastInbound.IsZero() || s.LastOutbound.IsZero() || s.LastError != "" {
 		t.Errorf("the state is %+v", s)
 	}
@@ -85,8 +85,8 @@ func TestWhatTheRulesSayOfEachRow(t *testing.T) {
 		"a list":                     {raw(`[1]`), "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			agent := &upper{}
-			w := newWorld(t, agent)
+			agent := &upperAgent{}
+			w := newFixture(t, agent)
 			c.add(w.platform)
 			w.platform.Add(polltest.Canvas("last", "last")) // what comes behind it
 			w.start()
@@ -98,7 +98,7 @@ func TestWhatTheRulesSayOfEachRow(t *testing.T) {
 			if c.reply != "" {
 				wantReplies = append(wantReplies, c.reply)
 			}
-			gotTold, gotReplies := agent.order(), seen.Texts()
+			gotTold, gotReplies := agent.received(), seen.Texts()
 			for _, s := range [][]string{wantTold, wantReplies, gotTold, gotReplies} {
 				slices.Sort(s)
 			}
@@ -113,8 +113,8 @@ func TestWhatTheRulesSayOfEachRow(t *testing.T) {
 }
 
 func TestABadRowIsNotAcknowledgedByItself(t *testing.T) {
-	agent := &upper{}
-	w := newWorld(t, agent)
+	agent := &upperAgent{}
+	w := newFixture(t, agent)
 	w.platform.Add(polltest.Canvas("a-1", "hello"))
 	w.platform.AddRaw(`{"kind":"canvas_user","text":"who am I?","seq":2}`)
 	w.start()
@@ -128,7 +128,7 @@ func TestABadRowIsNotAcknowledgedByItself(t *testing.T) {
 
 func TestFailuresAndEmptinessAreReplies(t *testing.T) {
 	for name, c := range map[string]struct {
-		agent says
+		agent agentFunc
 		want  string
 	}{
 		"empty":  {func(context.Context, mailroom.Session) error { return nil }, "(codex returned empty output)"},
@@ -140,17 +140,17 @@ func TestFailuresAndEmptinessAreReplies(t *testing.T) {
 		"an outage": {func(context.Context, mailroom.Session) error {
 			return &mailroom.Failure{Class: mailroom.ClassUnavailable, Err: errors.New("no")}
 		}, "(codex exit=-1)"},
-		"exit code":   {exits(`{"exit_code":3,"duration_ms":5}`), "(codex exit=3)"},
-		"no model":    {exits(`{"exit_code":1,"class":"unavailable","stderr":"key sk-1 in /srv/x","duration_ms":5}`), "(codex failed: its model, or another service that it needs, is not available or limits it; try again later)\n(codex exit=1)"},
-		"not set up":  {exits(`{"exit_code":1,"class":"permanent","stderr":"key sk-1 in /srv/x","duration_ms":5}`), "(codex failed: it cannot do this as it is set up, for example without being signed in; the same message will fail again)\n(codex exit=1)"},
-		"an error":    {exits(`{"exit_code":2,"class":"transient","stderr":"key sk-1 in /srv/x","duration_ms":5}`), "(codex failed: its program ended with an error; it may work the next time)\n(codex exit=2)"},
-		"signal":      {exits(`{"signal":"killed","duration_ms":5}`), "(codex exit=-1)"},
-		"timed out":   {exits(`{"exit_code":0,"stopped":"too long","limit":"total_timeout","limit_ms":600000,"duration_ms":5}`), "(codex timed out after 600s)\n(codex exit=-1)"},
-		"ran to long": {exits(`{"signal":"killed","stopped":"x","limit":"idle_timeout","limit_ms":1500,"duration_ms":5}`), "(codex timed out after 2s)\n(codex exit=-1)"},
+		"exit code":   {exitingAgent(`{"exit_code":3,"duration_ms":5}`), "(codex exit=3)"},
+		"no model":    {exitingAgent(`{"exit_code":1,"class":"unavailable","stderr":"key sk-1 in /srv/x","duration_ms":5}`), "(codex failed: its model, or another service that it needs, is not available or limits it; try again later)\n(codex exit=1)"},
+		"not set up":  {exitingAgent(`{"exit_code":1,"class":"permanent","stderr":"key sk-1 in /srv/x","duration_ms":5}`), "(codex failed: it cannot do this as it is set up, for example without being signed in; the same message will fail again)\n(codex exit=1)"},
+		"an error":    {exitingAgent(`{"exit_code":2,"class":"transient","stderr":"key sk-1 in /srv/x","duration_ms":5}`), "(codex failed: its program ended with an error; it may work the next time)\n(codex exit=2)"},
+		"signal":      {exitingAgent(`{"signal":"killed","duration_ms":5}`), "(codex exit=-1)"},
+		"timed out":   {exitingAgent(`{"exit_code":0,"stopped":"too long","limit":"total_timeout","limit_ms":600000,"duration_ms":5}`), "(codex timed out after 600s)\n(codex exit=-1)"},
+		"ran to long": {exitingAgent(`{"signal":"killed","stopped":"x","limit":"idle_timeout","limit_ms":1500,"duration_ms":5}`), "(codex timed out after 2s)\n(codex exit=-1)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			runs := 0
-			w := newWorld(t, says(func(ctx context.Context, s mailroom.Session) error {
+			w := newFixture(t, agentFunc(func(ctx context.Context, s mailroom.Session) error {
 				runs++
 				return c.agent(ctx, s)
 			})).start()
@@ -163,8 +163,8 @@ func TestFailuresAndEmptinessAreReplies(t *testing.T) {
 	}
 }
 
-// exits is a program that ended so.
-func exits(body string) says {
+// exitingAgent is a program that ended so.
+func exitingAgent(body string) agentFunc {
 	return func(ctx context.Context, s mailroom.Session) error {
 		step := mailroom.Step{Entries: []mailroom.AgentEntry{{Kind: "x.exec.exited", Body: []byte(body)}}, NoProgress: true}
 		return errors.Join(s.Append(ctx, step), errors.New("the command failed"))
@@ -173,7 +173,7 @@ func exits(body string) says {
 
 func TestTheRunDeadlineIsATimeOut(t *testing.T) {
 	// The words are the engine's: see what it says of a deadline that has passed.
-	w := newWorld(t, says(func(ctx context.Context, s mailroom.Session) error { <-ctx.Done(); return ctx.Err() }))
+	w := newFixture(t, agentFunc(func(ctx context.Context, s mailroom.Session) error { <-ctx.Done(); return ctx.Err() }))
 	w.deadline = 1100 * time.Millisecond
 	w.start()
 	w.platform.Add(polltest.Canvas("a-1", "hello"))
@@ -189,7 +189,7 @@ func TestChatsRunInParallelAndEachInOrder(t *testing.T) {
 	met := make(chan struct{})
 	began := map[string]bool{}
 	order := map[string][]string{}
-	agent := says(func(ctx context.Context, s mailroom.Session) error {
+	agent := agentFunc(func(ctx context.Context, s mailroom.Session) error {
 		input, err := s.Input(ctx)
 		if err != nil {
 			return err
@@ -210,11 +210,11 @@ func TestChatsRunInParallelAndEachInOrder(t *testing.T) {
 		mu.Unlock()
 		return s.Stream(ctx, input[0].Text)
 	})
-	w := newWorld(t, agent).start()
+	w := newFixture(t, agent).start()
 	var want []string
 	for i := range each {
 		want = append(want, fmt.Sprint(i))
-		w.platform.Add(polltest.Canvas("c"+id(i), fmt.Sprint(i)), polltest.Peer("p"+id(i), "peer", fmt.Sprint(i)))
+		w.platform.Add(polltest.Canvas("c"+rowID(i), fmt.Sprint(i)), polltest.Peer("p"+rowID(i), "peer", fmt.Sprint(i)))
 	}
 	seen := w.platform.WaitAcked(t, 2*each)
 	got := map[string][]string{}
@@ -227,7 +227,7 @@ func TestChatsRunInParallelAndEachInOrder(t *testing.T) {
 }
 
 func TestAQuestionGoesToTheCanvasAndTheNextMessageAnswersIt(t *testing.T) {
-	w := newWorld(t, says(func(ctx context.Context, s mailroom.Session) error {
+	w := newFixture(t, agentFunc(func(ctx context.Context, s mailroom.Session) error {
 		tickets, err := s.Wait(ctx, false, mailroom.Ask{Name: "q", Kind: mailroom.TicketInput, Prompt: "Which one?"})
 		if err != nil {
 			return err
@@ -249,7 +249,7 @@ func TestAQuestionGoesToTheCanvasAndTheNextMessageAnswersIt(t *testing.T) {
 }
 
 func TestAnApprovalSaysHowToDecide(t *testing.T) {
-	w := newWorld(t, says(func(ctx context.Context, s mailroom.Session) error {
+	w := newFixture(t, agentFunc(func(ctx context.Context, s mailroom.Session) error {
 		_, err := s.Wait(ctx, false, mailroom.Ask{Name: "q", Kind: mailroom.TicketApproval, Prompt: "May I?", Action: "rm", Arguments: []byte(`{"path":"x"}`)})
 		return err
 	}))

@@ -19,11 +19,11 @@ import (
 )
 
 const (
-	callTimeout = 20 * time.Second // of one call, its answer included
-	maxPage     = 32 << 20         // bytes of a page
-	maxAnswer   = 1 << 20          // bytes of any other answer
-	maxQuote    = 200              // bytes of an answer that an error quotes
-	maxWait     = 24 * time.Hour   // of a Retry-After
+	callTimeout   = 20 * time.Second // of one call, its answer included
+	maxPage       = 32 << 20         // bytes of a page
+	maxResponse   = 1 << 20          // bytes of any other answer
+	maxQuote      = 200              // bytes of an answer that an error quotes
+	maxRetryAfter = 24 * time.Hour   // of a Retry-After
 )
 
 // client calls the platform's HTTP API. The token goes into the header of requests
@@ -64,23 +64,23 @@ func CheckURL(s string) (*url.URL, error) {
 	return u, nil
 }
 
-// refusal is an answer of the platform that is not the one we want.
-type refusal struct {
-	what   string
+// apiError is an answer of the platform that is not the one we want.
+type apiError struct {
+	op     string
 	status int
-	quote  string // of the answer
+	body   string // of the answer
 }
 
-func (e *refusal) Error() string {
-	text := fmt.Sprintf("%s: the platform answered %d %s", e.what, e.status, http.StatusText(e.status))
-	if e.quote != "" {
-		text += ": " + e.quote
+func (e *apiError) Error() string {
+	text := fmt.Sprintf("%s: the platform answered %d %s", e.op, e.status, http.StatusText(e.status))
+	if e.body != "" {
+		text += ": " + e.body
 	}
 	return text
 }
 
-// forGood reports whether the same request will never be taken.
-func (e *refusal) forGood() bool {
+// permanent reports whether the same request will never be taken.
+func (e *apiError) permanent() bool {
 	switch e.status {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusRequestTimeout, http.StatusTooManyRequests:
 		return false
@@ -88,28 +88,28 @@ func (e *refusal) forGood() bool {
 	return e.status >= 400 && e.status < 500
 }
 
-// unsure reports whether the request may have been taken all the same: whoever
+// maybeSent reports whether the request may have been taken all the same: whoever
 // answered was between us and the platform.
-func (e *refusal) unsure() bool {
+func (e *apiError) maybeSent() bool {
 	return e.status == http.StatusBadGateway || e.status == http.StatusGatewayTimeout
 }
 
 // errTooLarge says that an answer has more bytes than are taken.
 var errTooLarge = errors.New("the answer is too large")
 
-// page asks for the rows after a cursor, or with "" for those of the last time.
-func (c *client) page(ctx context.Context, since string, limit int) ([]json.RawMessage, error) {
+// fetchRows asks for the rows after a cursor, or with "" for those of the last time.
+func (c *client) fetchRows(ctx context.Context, since string, limit int) ([]json.RawMessage, error) {
 	q := url.Values{"type": {"a2a_receive"}, "include": {"peer_info"}, "limit": {strconv.Itoa(limit)}}
 	if since != "" {
 		q.Set("since_id", since)
 	} else {
-		q.Set("since_secs", strconv.Itoa(int(firstLook/time.Second)))
+		q.Set("since_secs", strconv.Itoa(int(initialWindow/time.Second)))
 	}
 	answer, err := c.call(ctx, "read messages", http.MethodGet, "/workspaces/"+url.PathEscape(c.workspace)+"/activity?"+q.Encode(), nil, maxPage)
 	if err != nil {
 		return nil, err
 	}
-	rows, err := readPage(answer)
+	rows, err := parsePage(answer)
 	if err != nil {
 		return nil, fmt.Errorf("read messages: %w", err)
 	}
@@ -119,8 +119,8 @@ func (c *client) page(ctx context.Context, since string, limit int) ([]json.RawM
 // ack says that all rows up to seq are handled. Old servers do not know it.
 func (c *client) ack(ctx context.Context, seq int64) error {
 	_, err := c.call(ctx, "acknowledge", http.MethodPost, "/workspaces/"+url.PathEscape(c.workspace)+"/activity/ack",
-		map[string]int64{"acked_seq": seq}, maxAnswer)
-	if e, ok := errors.AsType[*refusal](err); ok && e.status == http.StatusNotFound {
+		map[string]int64{"acked_seq": seq}, maxResponse)
+	if e, ok := errors.AsType[*apiError](err); ok && e.status == http.StatusNotFound {
 		return nil
 	}
 	return err
@@ -130,22 +130,22 @@ func (c *client) ack(ctx context.Context, seq int64) error {
 // there twice.
 func (c *client) notify(ctx context.Context, workspace, text string) error {
 	_, err := c.call(ctx, "send a reply", http.MethodPost, "/workspaces/"+url.PathEscape(workspace)+"/notify",
-		map[string]string{"message": text}, maxAnswer)
+		map[string]string{"message": text}, maxResponse)
 	return err
 }
 
 // delegate hands a task to another agent, once for a key.
 func (c *client) delegate(ctx context.Context, workspace, peer, text, key string) (json.RawMessage, error) {
 	answer, err := c.call(ctx, "send a reply to an agent", http.MethodPost, "/workspaces/"+url.PathEscape(workspace)+"/delegate",
-		map[string]string{"target_id": peer, "task": text, "idempotency_key": key}, maxAnswer)
+		map[string]string{"target_id": peer, "task": text, "idempotency_key": key}, maxResponse)
 	if err != nil || !json.Valid(answer) || !utf8.Valid(answer) {
 		return nil, err
 	}
 	return answer, nil
 }
 
-// beat is a heartbeat.
-type beat struct {
+// heartbeat is a heartbeat.
+type heartbeat struct {
 	Workspace   string  `json:"workspace_id"`
 	ErrorRate   float64 `json:"error_rate"`
 	ActiveTasks int     `json:"active_tasks"`
@@ -153,15 +153,15 @@ type beat struct {
 	Uptime      int64   `json:"uptime_seconds"`
 }
 
-func (c *client) heartbeat(ctx context.Context, b beat) error {
-	_, err := c.call(ctx, "send a heartbeat", http.MethodPost, "/registry/heartbeat", b, maxAnswer)
+func (c *client) heartbeat(ctx context.Context, b heartbeat) error {
+	_, err := c.call(ctx, "send a heartbeat", http.MethodPost, "/registry/heartbeat", b, maxResponse)
 	return err
 }
 
-// unsent marks an error before the platform can have got anything.
-type unsent struct{ error }
+// notSentError marks an error before the platform can have got anything.
+type notSentError struct{ error }
 
-func (e *unsent) Unwrap() error { return e.error }
+func (e *notSentError) Unwrap() error { return e.error }
 
 // call makes one request. path is below the base, escaped.
 func (c *client) call(ctx context.Context, what, method, path string, body any, most int64) ([]byte, error) {
@@ -187,7 +187,7 @@ func (c *client) call(ctx context.Context, what, method, path string, body any, 
 	}
 	res, err := c.http.Do(req)
 	if err != nil {
-		return nil, c.away(what, err)
+		return nil, c.transportError(what, err)
 	}
 	defer res.Body.Close() // what is wrong with the rest of an answer changes nothing
 	answer, err := io.ReadAll(io.LimitReader(res.Body, most+1))
@@ -196,26 +196,26 @@ func (c *client) call(ctx context.Context, what, method, path string, body any, 
 	case good && method != http.MethodGet:
 		return answer, nil // it is taken, whatever it says of it
 	case good && err != nil:
-		return nil, c.away(what, err)
+		return nil, c.transportError(what, err)
 	case good && int64(len(answer)) > most:
 		return nil, fmt.Errorf("%s: %w (over %d bytes)", what, errTooLarge, most)
 	case good:
 		return answer, nil
 	}
 	return nil, &mailroom.Failure{
-		Class: mailroom.ClassUnavailable, RetryAfter: retryAfter(res.Header.Get("Retry-After"), time.Now()),
-		Err: &refusal{what: what, status: res.StatusCode, quote: c.quote(answer)},
+		Class: mailroom.ClassUnavailable, RetryAfter: parseRetryAfter(res.Header.Get("Retry-After"), time.Now()),
+		Err: &apiError{op: what, status: res.StatusCode, body: c.redact(answer)},
 	}
 }
 
-// away is the error of a call that got no answer. What it says holds no query, and
+// transportError is the error of a call that got no answer. What it says holds no query, and
 // the token was never part of it.
-func (c *client) away(what string, err error) error {
+func (c *client) transportError(what string, err error) error {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		err = u.Err
 	}
 	if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {
-		return &unsent{fmt.Errorf("%s: %w", what, err)}
+		return &notSentError{fmt.Errorf("%s: %w", what, err)}
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("%s: no answer within %s: %w", what, c.timeout, err)
@@ -223,8 +223,8 @@ func (c *client) away(what string, err error) error {
 	return fmt.Errorf("%s: %w", what, err)
 }
 
-// quote is the beginning of an answer, as one line without the token.
-func (c *client) quote(answer []byte) string {
+// redact is the beginning of an answer, as one line without the token.
+func (c *client) redact(answer []byte) string {
 	text := strings.ReplaceAll(strings.ToValidUTF8(string(answer[:min(len(answer), 4*maxQuote)]), "\uFFFD"), c.token, "(token)")
 	text = strings.Join(strings.Fields(text), " ")
 	if len(text) > maxQuote {
@@ -237,13 +237,13 @@ func (c *client) quote(answer []byte) string {
 	return text
 }
 
-// retryAfter reads the header of that name: seconds, or a date.
-func retryAfter(header string, now time.Time) time.Duration {
+// parseRetryAfter reads the header of that name: seconds, or a date.
+func parseRetryAfter(header string, now time.Time) time.Duration {
 	d := time.Duration(0)
 	if seconds, err := strconv.ParseUint(header, 10, 31); err == nil {
 		d = time.Duration(seconds) * time.Second
 	} else if at, err := http.ParseTime(header); err == nil {
 		d = at.Sub(now)
 	}
-	return min(max(d, 0), maxWait)
+	return min(max(d, 0), maxRetryAfter)
 }

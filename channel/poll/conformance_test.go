@@ -14,16 +14,16 @@ import (
 
 func TestABridgeKeepsToWhatChannelsAsk(t *testing.T) {
 	channeltest.Run(t, func(t *testing.T) *channeltest.Platform {
-		return platform(t, func(addr string) string { return addr })
+		return newPlatform(t, func(addr string) string { return addr })
 	})
 }
 
 func TestABridgeKeepsToThemOverABadNetwork(t *testing.T) {
-	channeltest.RunNetfaults(t, platform)
+	channeltest.RunNetfaults(t, newPlatform)
 }
 
-// platform is one for the plays, by way of what through makes of its address.
-func platform(t *testing.T, through func(addr string) string) *channeltest.Platform {
+// newPlatform is one for the plays, by way of what through makes of its address.
+func newPlatform(t *testing.T, through func(addr string) string) *channeltest.Platform {
 	p := polltest.New(t)
 	bridge, err := poll.New(poll.Options{
 		URL: through(p.URL), Workspace: polltest.Workspace, Agent: channeltest.Agent, Token: polltest.Token,

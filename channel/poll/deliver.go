@@ -23,8 +23,8 @@ type Note struct {
 	Reason string `json:"reason"`
 }
 
-// letter is what is to be sent: to a peer, or to the canvas of a workspace.
-type letter struct {
+// outgoing is what is to be sent: to a peer, or to the canvas of a workspace.
+type outgoing struct {
 	workspace string // from where
 	peer      string // "" for the canvas
 	text      string
@@ -35,20 +35,20 @@ type letter struct {
 // none: after a crash, or an answer that was lost, it is sent again, and the log
 // says that it may be there twice.
 func (c *connection) Deliver(ctx context.Context, d channel.Delivery, s mailroom.Session) error {
-	out, why, err := c.compose(ctx, d)
+	out, why, err := c.composeReply(ctx, d)
 	if err != nil {
 		return err
 	}
 	if out == nil {
-		c.link.Log().Info("a reply is sent to nobody", "run", d.Run.ID, "reason", why)
-		return note(ctx, s, KindUnsent, why)
+		c.host.Log().Info("a reply is sent to nobody", "run", d.Run.ID, "reason", why)
+		return appendNote(ctx, s, KindUnsent, why)
 	}
 	effect := mailroom.Effect{Name: "send", Idempotent: out.peer != ""}
 	if !effect.Idempotent {
 		effect.Reconcile = func(ctx context.Context, _ string) (json.RawMessage, bool, error) {
 			const why = "an attempt to send it broke off, and nobody knows whether it arrived"
-			c.link.Log().Warn("a reply is sent again, and may be there twice", "run", d.Run.ID)
-			return nil, false, note(ctx, s, KindRepeated, why)
+			c.host.Log().Warn("a reply is sent again, and may be there twice", "run", d.Run.ID)
+			return nil, false, appendNote(ctx, s, KindRepeated, why)
 		}
 	}
 	_, err = s.Do(ctx, effect, func(ctx context.Context, key string) (answer json.RawMessage, err error) {
@@ -57,51 +57,51 @@ func (c *connection) Deliver(ctx context.Context, d channel.Delivery, s mailroom
 		} else {
 			err = c.client.notify(ctx, out.workspace, out.text)
 		}
-		return answer, sendFailure(err)
+		return answer, sendError(err)
 	})
 	if err == nil {
-		c.link.Sent()
+		c.host.Sent()
 		return nil
 	}
-	if _, refused := errors.AsType[*refusal](err); refused && mailroom.AsFailure(err).Class == mailroom.ClassPermanent {
-		return c.link.HandleRefusal(ctx, s, KindRefused, c.options.RetryRefusedFor, err)
+	if _, refused := errors.AsType[*apiError](err); refused && mailroom.AsFailure(err).Class == mailroom.ClassPermanent {
+		return c.host.HandleRefusal(ctx, s, KindRefused, c.options.RetryRefusedFor, err)
 	}
 	return err
 }
 
-// sendFailure gives an error of a send its class. One after which nobody knows
+// sendError gives an error of a send its class. One after which nobody knows
 // whether the platform has it is an [mailroom.ErrUnknown] too.
-func sendFailure(err error) error {
+func sendError(err error) error {
 	if err == nil {
 		return nil
 	}
 	after := mailroom.AsFailure(err).RetryAfter
-	if e, ok := errors.AsType[*refusal](err); ok {
+	if e, ok := errors.AsType[*apiError](err); ok {
 		switch {
-		case e.forGood():
+		case e.permanent():
 			return &mailroom.Failure{Class: mailroom.ClassPermanent, RetryAfter: after, Err: e}
-		case !e.unsure():
+		case !e.maybeSent():
 			return &mailroom.Failure{Class: mailroom.ClassUnavailable, RetryAfter: after, Err: e}
 		}
 	}
-	if _, ok := errors.AsType[*unsent](err); ok {
+	if _, ok := errors.AsType[*notSentError](err); ok {
 		return &mailroom.Failure{Class: mailroom.ClassUnavailable, RetryAfter: after, Err: err}
 	}
 	return fmt.Errorf("%w: %w", mailroom.ErrUnknown, &mailroom.Failure{Class: mailroom.ClassUnavailable, RetryAfter: after, Err: err})
 }
 
-// compose says what is to be sent where, or why nothing is.
-func (c *connection) compose(ctx context.Context, d channel.Delivery) (*letter, string, error) {
+// composeReply says what is to be sent where, or why nothing is.
+func (c *connection) composeReply(ctx context.Context, d channel.Delivery) (*outgoing, string, error) {
 	if d.Origin == nil {
 		return nil, "what it answers did not come through this channel", nil
 	}
 	labels := d.Origin.Metadata
-	out := &letter{workspace: labels[labelWorkspace]}
+	out := &outgoing{workspace: labels[labelWorkspace]}
 	if out.workspace == "" {
 		out.workspace = c.options.Workspace
 	}
 	if d.Ticket != nil {
-		if out.text = c.question(d); out.text == "" {
+		if out.text = c.questionText(d); out.text == "" {
 			return nil, "it waits for something that nobody decides", nil
 		}
 		return out, "", nil // to the person, also if an agent has asked
@@ -119,7 +119,7 @@ func (c *connection) compose(ctx context.Context, d channel.Delivery) (*letter, 
 	}
 	out.text = strings.TrimRight(d.Text, " \t\r\n") // what a program ends its output with
 	if d.Ended {
-		end, err := readEnding(ctx, c.link, d.Run)
+		end, err := loadEnding(ctx, c.host, d.Run)
 		if err != nil {
 			return nil, "", err
 		}
@@ -128,7 +128,7 @@ func (c *connection) compose(ctx context.Context, d channel.Delivery) (*letter, 
 	return out, "", nil
 }
 
-func note(ctx context.Context, s mailroom.Session, kind, why string) error {
+func appendNote(ctx context.Context, s mailroom.Session, kind, why string) error {
 	body, err := json.Marshal(Note{Reason: why})
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", kind, err)

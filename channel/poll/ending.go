@@ -11,47 +11,47 @@ import (
 	"mailroom/channel"
 )
 
-// ending is how a run ended that has no reply.
-type ending struct {
+// runEnding is how a run ended that has no reply.
+type runEnding struct {
 	agent   string
 	status  mailroom.Status
-	said    string        // in its last attempt, before that broke off
+	partial string        // in its last attempt, before that broke off
 	exit    int           // of its program; -1: it had a time-out or a signal, or is no program
-	limit   time.Duration // that it passed; 0: none
+	timeout time.Duration // that it passed; 0: none
 	stopped bool          // somebody had it stopped
-	why     string        // it failed, in plain words without what its program wrote; "" if it is not known
+	reason  string        // it failed, in plain words without what its program wrote; "" if it is not known
 }
 
 // text is what the person reads in place of a reply.
-func (e ending) text() string {
+func (e runEnding) text() string {
 	if e.status == mailroom.StatusCompleted {
 		return fmt.Sprintf("(%s returned empty output)", e.agent)
 	}
 	var lines []string
-	switch said := strings.TrimRight(e.said, " \t\r\n"); {
+	switch said := strings.TrimRight(e.partial, " \t\r\n"); {
 	case said != "":
 		lines = append(lines, said)
-	case e.limit > 0:
-		lines = append(lines, fmt.Sprintf("(%s timed out after %ds)", e.agent, (e.limit+time.Second/2)/time.Second))
+	case e.timeout > 0:
+		lines = append(lines, fmt.Sprintf("(%s timed out after %ds)", e.agent, (e.timeout+time.Second/2)/time.Second))
 	case e.stopped:
 		lines = append(lines, fmt.Sprintf("(%s was stopped)", e.agent))
 	}
-	if e.why != "" && e.limit == 0 && !e.stopped {
-		lines = append(lines, fmt.Sprintf("(%s failed: %s)", e.agent, e.why))
+	if e.reason != "" && e.timeout == 0 && !e.stopped {
+		lines = append(lines, fmt.Sprintf("(%s failed: %s)", e.agent, e.reason))
 	}
 	return strings.Join(append(lines, fmt.Sprintf("(%s exit=%d)", e.agent, e.exit)), "\n")
 }
 
-// lastEntries is how many entries of a run are looked at for its end.
-const lastEntries = 100
+// maxEntries is how many entries of a run are looked at for its end.
+const maxEntries = 100
 
-// readEnding reads how a run ended from its row and its last entries.
-func readEnding(ctx context.Context, l *channel.Host, run *mailroom.Run) (ending, error) {
-	e := ending{agent: run.Agent, status: run.Status, exit: -1, stopped: run.Status == mailroom.StatusCancelled}
+// loadEnding reads how a run ended from its row and its last entries.
+func loadEnding(ctx context.Context, l *channel.Host, run *mailroom.Run) (runEnding, error) {
+	e := runEnding{agent: run.Agent, status: run.Status, exit: -1, stopped: run.Status == mailroom.StatusCancelled}
 	var entries []mailroom.Entry
 	err := l.View(ctx, func(r mailroom.Reader) (err error) {
 		entries, err = r.Entries(mailroom.EntryQuery{
-			Thread: run.Thread, Run: run.ID, After: run.FirstSeq - 1, Backward: true, Limit: lastEntries,
+			Thread: run.Thread, Run: run.ID, After: run.FirstSeq - 1, Backward: true, Limit: maxEntries,
 			Kinds: []string{mailroom.KindMessage, exec.KindExited},
 		})
 		return err
@@ -60,7 +60,7 @@ func readEnding(ctx context.Context, l *channel.Host, run *mailroom.Run) (ending
 		return e, err
 	}
 	if run.Error != nil {
-		e.limit, e.why = deadlineOf(run.Error.Message), reason(run.Error.Class)
+		e.timeout, e.reason = parseDeadline(run.Error.Message), explainClass(run.Error.Class)
 	}
 	for i := len(entries) - 1; i >= 0; i-- { // in the order in which it happened
 		if entry := entries[i]; entry.Attempt == run.Attempt {
@@ -72,14 +72,14 @@ func readEnding(ctx context.Context, l *channel.Host, run *mailroom.Run) (ending
 	return e, nil
 }
 
-func (e *ending) add(entry mailroom.Entry) error {
+func (e *runEnding) add(entry mailroom.Entry) error {
 	if entry.Kind == mailroom.KindMessage {
 		var m mailroom.Message
 		if err := entry.Decode(&m); err != nil {
 			return err
 		}
 		if m.Role == mailroom.RoleAssistant && m.Partial {
-			e.said = m.Text
+			e.partial = m.Text
 		}
 		return nil
 	}
@@ -88,20 +88,20 @@ func (e *ending) add(entry mailroom.Entry) error {
 		return err
 	}
 	if x.Class != "" {
-		e.why = reason(x.Class)
+		e.reason = explainClass(x.Class)
 	}
 	if x.ExitCode != nil && x.Stopped == "" {
 		e.exit = *x.ExitCode
 	}
 	if x.LimitMS > 0 {
-		e.limit = time.Duration(x.LimitMS) * time.Millisecond
+		e.timeout = time.Duration(x.LimitMS) * time.Millisecond
 	}
 	return nil
 }
 
-// reason says what a class of failure means to a person who cannot read the log. What
+// explainClass says what a class of failure means to a person who cannot read the log. What
 // the program wrote stays there: it may name keys and paths of the machine.
-func reason(c mailroom.Class) string {
+func explainClass(c mailroom.Class) string {
 	switch c {
 	case mailroom.ClassUnavailable:
 		return "its model, or another service that it needs, is not available or limits it; try again later"
@@ -115,9 +115,9 @@ func reason(c mailroom.Class) string {
 	return ""
 }
 
-// deadlineOf is the run deadline that an error of the engine names; 0 if it is
+// parseDeadline is the run deadline that an error of the engine names; 0 if it is
 // about something else.
-func deadlineOf(message string) time.Duration {
+func parseDeadline(message string) time.Duration {
 	length, found := strings.CutPrefix(message, "the run deadline of ")
 	length, ended := strings.CutSuffix(length, " has passed")
 	d, err := time.ParseDuration(length)

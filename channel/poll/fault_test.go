@@ -14,12 +14,12 @@ import (
 	"mailroom/channel/poll/polltest"
 )
 
-// trouble is something that fails while three messages are there: two of a person
+// failureCase is something that fails while three messages are there: two of a person
 // and one of another agent.
-type trouble struct {
-	name string
-	when func(w *world) // before the bridge starts
-	then func(w *world) // while it runs; nil: nothing
+type failureCase struct {
+	name   string
+	before func(w *fixture) // before the bridge starts
+	during func(w *fixture) // while it runs; nil: nothing
 	// What is not as always: 3 replies, 3 acknowledged.
 	replies  int  // how many more, or fewer
 	repeated int  // replies of which the log says that they may be there twice
@@ -28,11 +28,11 @@ type trouble struct {
 	hangs    bool // nobody wants to wait long for it
 }
 
-func fails(endpoint string, faults ...polltest.Fault) func(*world) {
-	return func(w *world) { w.platform.Fail(endpoint, faults...) }
+func failWith(endpoint string, faults ...polltest.Fault) func(*fixture) {
+	return func(w *fixture) { w.platform.Fail(endpoint, faults...) }
 }
 
-func troubles() []trouble {
+func failureCases() []failureCase {
 	status := func(codes ...int) (faults []polltest.Fault) {
 		for _, c := range codes {
 			faults = append(faults, polltest.Fault{Status: c, Body: `{"error":"as told"}`})
@@ -41,69 +41,69 @@ func troubles() []trouble {
 	}
 	wait := []polltest.Fault{{Status: 429, RetryAfter: "1"}}
 	hang, half, lost := []polltest.Fault{{Hang: true}}, []polltest.Fault{{Half: true}}, []polltest.Fault{{Lose: true}}
-	return []trouble{
+	return []failureCase{
 		{name: "nothing fails"},
-		{name: "look: 500, 503", when: fails(polltest.Activity, status(500, 503)...)},
-		{name: "look: 401, and the channel is resumed", when: fails(polltest.Activity, status(401)...), then: func(w *world) {
-			w.until("it has failed for good", func() bool { return w.runner.State().Condition == channel.ConditionFailed })
+		{name: "look: 500, 503", before: failWith(polltest.Activity, status(500, 503)...)},
+		{name: "look: 401, and the channel is resumed", before: failWith(polltest.Activity, status(401)...), during: func(w *fixture) {
+			w.waitFor("it has failed for good", func() bool { return w.runner.State().Condition == channel.ConditionFailed })
 			w.runner.Resume()
 		}},
-		{name: "look: 401, as in a deployment", then: func(w *world) {
-			w.until("it is connected", func() bool { return w.runner.State().Condition == channel.ConditionConnected })
+		{name: "look: 401, as in a deployment", during: func(w *fixture) {
+			w.waitFor("it is connected", func() bool { return w.runner.State().Condition == channel.ConditionConnected })
 			w.platform.Fail(polltest.Activity, status(401)...)
-			w.until("it was refused", func() bool { return strings.Contains(w.runner.State().LastError, "401") })
+			w.waitFor("it was refused", func() bool { return strings.Contains(w.runner.State().LastError, "401") })
 			if s := w.runner.State(); s.Condition == channel.ConditionFailed {
 				w.t.Errorf("one 401 is the end: %+v", s)
 			}
 		}},
-		{name: "look: 429, Retry-After 1", when: fails(polltest.Activity, wait...)},
-		{name: "look: hangs", hangs: true, when: fails(polltest.Activity, hang...)},
-		{name: "look: half an answer", when: fails(polltest.Activity, half...)},
-		{name: "look: not JSON", when: fails(polltest.Activity, polltest.Fault{Body: "<html>"})},
-		{name: "look: no list", when: fails(polltest.Activity, polltest.Fault{Body: `{"error":"no"}`})},
-		{name: "platform refuses, then is there", when: func(w *world) { w.platform.Down() }, then: func(w *world) {
-			w.until("it is seen", func() bool { return w.runner.State().Attempts > 1 })
+		{name: "look: 429, Retry-After 1", before: failWith(polltest.Activity, wait...)},
+		{name: "look: hangs", hangs: true, before: failWith(polltest.Activity, hang...)},
+		{name: "look: half an answer", before: failWith(polltest.Activity, half...)},
+		{name: "look: not JSON", before: failWith(polltest.Activity, polltest.Fault{Body: "<html>"})},
+		{name: "look: no list", before: failWith(polltest.Activity, polltest.Fault{Body: `{"error":"no"}`})},
+		{name: "platform refuses, then is there", before: func(w *fixture) { w.platform.Down() }, during: func(w *fixture) {
+			w.waitFor("it is seen", func() bool { return w.runner.State().Attempts > 1 })
 			w.platform.Up(w.t)
 		}},
-		{name: "the cursor is forgotten", then: func(w *world) {
+		{name: "the cursor is forgotten", during: func(w *fixture) {
 			w.platform.WaitAcked(w.t, 3)
 			w.platform.ForgetCursors()
-			w.until("it begins anew", func() bool { return strings.Contains(w.logs.all(), "does not know the cursor") })
+			w.waitFor("it begins anew", func() bool { return strings.Contains(w.logs.String(), "does not know the cursor") })
 			looks := w.platform.Traffic().Calls[polltest.Activity]
 			w.platform.WaitFor(w.t, "more looks", func(s polltest.Traffic) bool { return s.Calls[polltest.Activity] > looks+2 })
 		}},
-		{name: "rows come twice", when: func(w *world) {
+		{name: "rows come twice", before: func(w *fixture) {
 			w.platform.Add(polltest.Row{"activity_id": "c-1", "kind": "canvas_user", "text": "one", "arrival_workspace_id": polltest.Workspace, "seq": 1})
 		}},
-		{name: "a row comes again with other words", when: func(w *world) {
+		{name: "a row comes again with other words", before: func(w *fixture) {
 			w.platform.Add(polltest.Row{"activity_id": "c-1", "kind": "canvas_user", "text": "changed", "arrival_workspace_id": polltest.Workspace, "seq": 1})
 		}},
-		{name: "reply: 500, 500", when: fails(polltest.Notify, status(500, 500)...)},
-		{name: "reply: 403", when: fails(polltest.Notify, status(403)...)},
-		{name: "reply: 429, Retry-After 1", when: fails(polltest.Notify, wait...)},
-		{name: "reply: 404, 400, 422, as in a deployment", when: fails(polltest.Notify, status(404, 400, 422)...)},
-		{name: "reply: 400 for longer than the patience", when: func(w *world) {
+		{name: "reply: 500, 500", before: failWith(polltest.Notify, status(500, 500)...)},
+		{name: "reply: 403", before: failWith(polltest.Notify, status(403)...)},
+		{name: "reply: 429, Retry-After 1", before: failWith(polltest.Notify, wait...)},
+		{name: "reply: 404, 400, 422, as in a deployment", before: failWith(polltest.Notify, status(404, 400, 422)...)},
+		{name: "reply: 400 for longer than the patience", before: func(w *fixture) {
 			w.options.RetryRefusedFor = time.Nanosecond
 			w.platform.Fail(polltest.Notify, status(400, 400)...)
 		}, replies: -1, dead: 1},
-		{name: "reply: hangs", hangs: true, when: fails(polltest.Notify, hang...), repeated: 1},
-		{name: "reply: 502 by a proxy", when: fails(polltest.Notify, status(502)...), repeated: 1},
-		{name: "reply: taken, answer lost", when: fails(polltest.Notify, lost...), replies: +1, repeated: 1},
-		{name: "reply: taken, half an answer", when: fails(polltest.Notify, half...)},
-		{name: "delegation: taken, answer lost", when: fails(polltest.Delegate, lost...)},
-		{name: "delegation: 404, 409, as in a deployment", when: fails(polltest.Delegate, status(404, 409)...)},
-		{name: "delegation: 404 for longer than the patience", when: func(w *world) {
+		{name: "reply: hangs", hangs: true, before: failWith(polltest.Notify, hang...), repeated: 1},
+		{name: "reply: 502 by a proxy", before: failWith(polltest.Notify, status(502)...), repeated: 1},
+		{name: "reply: taken, answer lost", before: failWith(polltest.Notify, lost...), replies: +1, repeated: 1},
+		{name: "reply: taken, half an answer", before: failWith(polltest.Notify, half...)},
+		{name: "delegation: taken, answer lost", before: failWith(polltest.Delegate, lost...)},
+		{name: "delegation: 404, 409, as in a deployment", before: failWith(polltest.Delegate, status(404, 409)...)},
+		{name: "delegation: 404 for longer than the patience", before: func(w *fixture) {
 			w.options.RetryRefusedFor = time.Nanosecond
 			w.platform.Fail(polltest.Delegate, status(404, 404)...)
 		}, replies: -1, dead: 1},
-		{name: "acknowledgement: 500", when: fails(polltest.Ack, status(500)...)},
-		{name: "acknowledgement: hangs", hangs: true, when: fails(polltest.Ack, hang...)},
-		{name: "acknowledgement: answer lost", when: fails(polltest.Ack, lost...)},
-		{name: "acknowledgement: 404, old server", unacked: true, when: func(w *world) {
+		{name: "acknowledgement: 500", before: failWith(polltest.Ack, status(500)...)},
+		{name: "acknowledgement: hangs", hangs: true, before: failWith(polltest.Ack, hang...)},
+		{name: "acknowledgement: answer lost", before: failWith(polltest.Ack, lost...)},
+		{name: "acknowledgement: 404, old server", unacked: true, before: func(w *fixture) {
 			w.platform.Fail(polltest.Ack, slices.Repeat(status(404), 50)...)
 		}},
-		{name: "heartbeat: 500, 404", when: fails(polltest.Heartbeat, status(500, 404)...)},
-		{name: "the bridge is restarted", then: func(w *world) {
+		{name: "heartbeat: 500, 404", before: failWith(polltest.Heartbeat, status(500, 404)...)},
+		{name: "the bridge is restarted", during: func(w *fixture) {
 			w.platform.WaitFor(w.t, "a reply", func(s polltest.Traffic) bool { return len(s.Replies) > 0 })
 			w.stop()
 			w.start()
@@ -112,13 +112,13 @@ func troubles() []trouble {
 }
 
 func TestWhateverFailsEachMessageIsRunOnceAndAnswered(t *testing.T) {
-	all := troubles()
+	all := failureCases()
 	lines := make([]string, len(all))
 	t.Run("failures", func(t *testing.T) { // which end before the table is printed
 		for i, c := range all {
 			t.Run(c.name, func(t *testing.T) {
 				t.Parallel()
-				lines[i] = c.play(t)
+				lines[i] = c.run(t)
 			})
 		}
 	})
@@ -134,31 +134,31 @@ func TestWhateverFailsEachMessageIsRunOnceAndAnswered(t *testing.T) {
 	t.Logf("\n%s", table.String())
 }
 
-// play plays one failure, and returns its line of the table.
-func (c trouble) play(t *testing.T) string {
-	agent := &upper{}
-	w := newWorld(t, agent)
+// run plays one failure, and returns its line of the table.
+func (c failureCase) run(t *testing.T) string {
+	agent := &upperAgent{}
+	w := newFixture(t, agent)
 	if c.hangs {
 		w.options.Timeout = time.Second
 	}
 	w.platform.Add(polltest.Canvas("c-1", "one"), polltest.Canvas("c-2", "two"), polltest.Peer("p-1", "peer", "three"))
-	if c.when != nil {
-		c.when(w)
+	if c.before != nil {
+		c.before(w)
 	}
 	w.start()
-	if c.then != nil {
-		c.then(w)
+	if c.during != nil {
+		c.during(w)
 	}
 	want := 3 + c.replies
 	seen := w.platform.WaitFor(t, fmt.Sprintf("%d replies, and an acknowledgement", want), func(s polltest.Traffic) bool {
 		return len(s.Replies) >= want && (s.Acked() >= 3 || c.unacked && s.Calls[polltest.Ack] > 0)
 	})
-	w.until("everything is handled", func() bool { return w.runner.State().Unacked == 0 && w.runner.State().Cursor != "" })
-	dead, repeated := w.dead(), 0
-	for _, thread := range []string{out, "out:b:peer:peer"} {
-		repeated += w.count(thread, poll.KindRepeated)
+	w.waitFor("everything is handled", func() bool { return w.runner.State().Unacked == 0 && w.runner.State().Cursor != "" })
+	dead, repeated := w.deadLetters(), 0
+	for _, thread := range []string{canvasDelivery, "out:b:peer:peer"} {
+		repeated += w.countEntries(thread, poll.KindRepeated)
 	}
-	told := agent.order()
+	told := agent.received()
 	line := fmt.Sprintf("%s\t%d\t%d\t%d\t%d\t%d", c.name, len(told), len(seen.Replies), repeated, dead, seen.Acked())
 	slices.Sort(told)
 	if !slices.Equal(told, []string{"one", "three", "two"}) {
@@ -170,14 +170,14 @@ func (c trouble) play(t *testing.T) string {
 	if !slices.IsSorted(seen.Acks) || seen.Acked() > 4 {
 		t.Errorf("acknowledged %v", seen.Acks)
 	}
-	if text := w.logs.all() + w.runner.State().LastError; strings.Contains(text, polltest.Token) {
+	if text := w.logs.String() + w.runner.State().LastError; strings.Contains(text, polltest.Token) {
 		t.Errorf("the token is told: %s", text)
 	}
 	return line
 }
 
-// dead counts the dead letters.
-func (w *world) dead() int {
+// deadLetters counts the dead letters.
+func (w *fixture) deadLetters() int {
 	w.t.Helper()
 	n := 0
 	err := w.store.View(w.t.Context(), func(r mailroom.Reader) (err error) {
@@ -192,12 +192,12 @@ func (w *world) dead() int {
 }
 
 func TestAReplyThatIsNotTakenYetIsNotAcknowledged(t *testing.T) {
-	w := newWorld(t, &upper{})
+	w := newFixture(t, &upperAgent{})
 	w.platform.Fail(polltest.Notify, slices.Repeat([]polltest.Fault{{Status: 500}}, 2)...)
 	w.platform.Add(polltest.Canvas("c-1", "one"), polltest.Peer("p-1", "peer", "two"))
 	w.start()
 	w.platform.WaitFor(t, "the reply of the second", func(s polltest.Traffic) bool { return len(s.Replies) == 1 })
-	w.until("it is handled and held up by the first", func() bool { return w.runner.State().Unacked == 1 })
+	w.waitFor("it is handled and held up by the first", func() bool { return w.runner.State().Unacked == 1 })
 	if acks := w.platform.Traffic().Acks; len(acks) > 0 {
 		t.Errorf("acknowledged %v before the first was answered", acks)
 	}
@@ -208,18 +208,18 @@ func TestAReplyThatIsNotTakenYetIsNotAcknowledged(t *testing.T) {
 
 func TestNoMoreIsReadAheadThanTheBound(t *testing.T) {
 	const rows, bound = 300, 50
-	agent := &upper{}
-	w := newWorld(t, agent)
+	agent := &upperAgent{}
+	w := newFixture(t, agent)
 	hold := make(chan struct{})
 	w.platform.Fail(polltest.Notify, polltest.Fault{Hold: hold}) // the first reply holds the only chat up
 	w.options.Timeout, w.options.ReadAhead = 30*time.Second, bound
 	var all []polltest.Row
 	for i := range rows {
-		all = append(all, polltest.Canvas(id(i), fmt.Sprint(i)))
+		all = append(all, polltest.Canvas(rowID(i), fmt.Sprint(i)))
 	}
 	w.platform.Add(all...)
 	w.start()
-	w.until("as much is read ahead as may be", func() bool { return w.runner.State().Unacked == bound })
+	w.waitFor("as much is read ahead as may be", func() bool { return w.runner.State().Unacked == bound })
 	looks := w.platform.Traffic().Calls[polltest.Activity]
 	w.platform.WaitFor(t, "more looks", func(s polltest.Traffic) bool { return s.Calls[polltest.Activity] > looks+3 })
 	if s := w.runner.State(); s.Unacked != bound || s.Reason == "" {
@@ -227,8 +227,8 @@ func TestNoMoreIsReadAheadThanTheBound(t *testing.T) {
 	}
 	close(hold)
 	seen := w.platform.WaitAcked(t, rows)
-	if len(seen.Replies) != rows || len(agent.order()) != rows {
-		t.Errorf("%d replies after %d runs of %d messages", len(seen.Replies), len(agent.order()), rows)
+	if len(seen.Replies) != rows || len(agent.received()) != rows {
+		t.Errorf("%d replies after %d runs of %d messages", len(seen.Replies), len(agent.received()), rows)
 	}
 	for i, r := range seen.Replies {
 		if r.Text != fmt.Sprint(i) {
@@ -238,7 +238,7 @@ func TestNoMoreIsReadAheadThanTheBound(t *testing.T) {
 }
 
 func TestAPageWithoutAnyIdIsPassedOver(t *testing.T) {
-	w := newWorld(t, &upper{})
+	w := newFixture(t, &upperAgent{})
 	for range 120 { // more than a page
 		w.platform.AddRaw(`{"kind":"canvas_user","text":"?"}`)
 	}
@@ -250,13 +250,13 @@ func TestAPageWithoutAnyIdIsPassedOver(t *testing.T) {
 }
 
 func TestANewestFirstServerIsReadFromItsEnd(t *testing.T) {
-	agent := &upper{}
-	w := newWorld(t, agent)
+	agent := &upperAgent{}
+	w := newFixture(t, agent)
 	w.platform.NewestFirst()
 	w.platform.Add(polltest.Canvas("c-1", "one"), polltest.Canvas("c-2", "two"), polltest.Canvas("c-3", "three"))
 	w.start()
 	w.platform.WaitAcked(t, 3)
-	if got := agent.order(); !slices.Equal(got, []string{"one", "two", "three"}) {
+	if got := agent.received(); !slices.Equal(got, []string{"one", "two", "three"}) {
 		t.Errorf("run as %q", got)
 	}
 }

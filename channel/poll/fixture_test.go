@@ -20,14 +20,14 @@ import (
 	"mailroom/store/memory"
 )
 
-// world is a bridge of the channel "b", with an agent "codex", at a platform.
-type world struct {
+// fixture is a bridge of the channel "b", with an agent "codex", at a platform.
+type fixture struct {
 	t        *testing.T
 	platform *polltest.Platform
 	store    mailroom.Store
 	agent    mailroom.Agent
 	options  poll.Options
-	logs     *logs
+	logs     *logBuffer
 	deadline time.Duration // of an attempt; 0: the engine's default
 
 	// Set by start.
@@ -36,9 +36,9 @@ type world struct {
 	stop   func()
 }
 
-func newWorld(t *testing.T, agent mailroom.Agent) *world {
+func newFixture(t *testing.T, agent mailroom.Agent) *fixture {
 	t.Helper()
-	w := &world{t: t, platform: polltest.New(t), store: memory.New(), agent: agent, logs: &logs{}, stop: func() {}}
+	w := &fixture{t: t, platform: polltest.New(t), store: memory.New(), agent: agent, logs: &logBuffer{}, stop: func() {}}
 	w.options = poll.Options{
 		URL: w.platform.URL, Workspace: polltest.Workspace, Agent: "codex", Token: polltest.Token,
 		Interval: 5 * time.Millisecond, Timeout: 20 * time.Second,
@@ -46,14 +46,14 @@ func newWorld(t *testing.T, agent mailroom.Agent) *world {
 	t.Cleanup(func() {
 		w.stop()
 		if t.Failed() {
-			t.Log(w.logs.all())
+			t.Log(w.logs.String())
 		}
 	})
 	return w
 }
 
 // start runs the bridge until stop.
-func (w *world) start() *world {
+func (w *fixture) start() *fixture {
 	w.t.Helper()
 	bridge, err := poll.New(w.options)
 	if err != nil {
@@ -91,33 +91,33 @@ func (w *world) start() *world {
 	return w
 }
 
-// logs keeps what is logged.
-type logs struct {
+// logBuffer keeps what is logged.
+type logBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
 }
 
-func (l *logs) Write(b []byte) (int, error) {
+func (l *logBuffer) Write(b []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.Write(b)
 }
 
-func (l *logs) all() string {
+func (l *logBuffer) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.String()
 }
 
-// upper answers with what it is told, in capitals, and counts its runs by what they
+// upperAgent answers with what it is told, in capitals, and counts its runs by what they
 // were told.
-type upper struct {
-	mu   sync.Mutex
-	runs map[string]int
-	told []string
+type upperAgent struct {
+	mu     sync.Mutex
+	runs   map[string]int
+	inputs []string
 }
 
-func (u *upper) Run(ctx context.Context, s mailroom.Session) error {
+func (u *upperAgent) Run(ctx context.Context, s mailroom.Session) error {
 	input, err := s.Input(ctx)
 	if err != nil {
 		return err
@@ -128,22 +128,22 @@ func (u *upper) Run(ctx context.Context, s mailroom.Session) error {
 		u.runs = map[string]int{}
 	}
 	u.runs[text]++
-	u.told = append(u.told, text)
+	u.inputs = append(u.inputs, text)
 	u.mu.Unlock()
 	return s.Stream(ctx, strings.ToUpper(text))
 }
 
-func (u *upper) order() []string {
+func (u *upperAgent) received() []string {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return append([]string(nil), u.told...)
+	return append([]string(nil), u.inputs...)
 }
 
-// says is an agent that does one thing.
-type says = mailroom.AgentFunc
+// agentFunc is an agent that does one thing.
+type agentFunc = mailroom.AgentFunc
 
 // entries are those of a thread's log.
-func (w *world) entries(thread string) []mailroom.Entry {
+func (w *fixture) entries(thread string) []mailroom.Entry {
 	w.t.Helper()
 	var found []mailroom.Entry
 	err := w.store.View(w.t.Context(), func(r mailroom.Reader) (err error) {
@@ -156,8 +156,8 @@ func (w *world) entries(thread string) []mailroom.Entry {
 	return found
 }
 
-// count is how many entries of a kind a thread has.
-func (w *world) count(thread, kind string) int {
+// countEntries is how many entries of a kind a thread has.
+func (w *fixture) countEntries(thread, kind string) int {
 	n := 0
 	for _, e := range w.entries(thread) {
 		if e.Kind == kind {
@@ -167,8 +167,8 @@ func (w *world) count(thread, kind string) int {
 	return n
 }
 
-// until waits for something that the platform is not told.
-func (w *world) until(what string, good func() bool) {
+// waitFor waits for something that the platform is not told.
+func (w *fixture) waitFor(what string, good func() bool) {
 	w.t.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
@@ -182,7 +182,7 @@ func (w *world) until(what string, good func() bool) {
 	}
 }
 
-// out is the delivery thread of the canvas.
-const out = "out:b:canvas:" + polltest.Workspace
+// canvasDelivery is the delivery thread of the canvas.
+const canvasDelivery = "out:b:canvas:" + polltest.Workspace
 
-func id(i int) string { return fmt.Sprintf("a-%d", i) }
+func rowID(i int) string { return fmt.Sprintf("a-%d", i) }

@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// readPage reads an answer of the platform: a list of rows, or an object that has
+// parsePage reads an answer of the platform: a list of rows, or an object that has
 // one. It brings the rows in the order in which they were written; a server that
 // lists the newest first is read from its end.
-func readPage(raw []byte) ([]json.RawMessage, error) {
+func parsePage(raw []byte) ([]json.RawMessage, error) {
 	var rows []json.RawMessage
 	if err := json.Unmarshal(raw, &rows); err == nil {
-		return ascending(rows), nil
+		return sortAscending(rows), nil
 	}
 	var object map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &object); err != nil {
@@ -22,22 +22,22 @@ func readPage(raw []byte) ([]json.RawMessage, error) {
 	}
 	for _, name := range []string{"activities", "activity", "rows", "items", "messages", "data"} {
 		if inner, ok := object[name]; ok && json.Unmarshal(inner, &rows) == nil {
-			return ascending(rows), nil
+			return sortAscending(rows), nil
 		}
 	}
-	if truth(object["timeout"]) {
+	if parseBool(object["timeout"]) {
 		return nil, nil
 	}
 	return nil, errors.New("the page is no list of rows")
 }
 
-// ascending brings rows into the order in which they were written. The rows vote: each
+// sortAscending brings rows into the order in which they were written. The rows vote: each
 // one that is older than the row before it is a vote for a page that lists the newest
 // first. So no single row decides, whether it has no time, or a wrong one.
-func ascending(rows []json.RawMessage) []json.RawMessage {
-	votes, before := 0, place{}
+func sortAscending(rows []json.RawMessage) []json.RawMessage {
+	votes, before := 0, rowTime{}
 	for _, raw := range rows {
-		var p place
+		var p rowTime
 		if json.Unmarshal(raw, &p) != nil || p.CreatedAt.IsZero() && p.Seq <= 0 {
 			continue // it says nothing of its place
 		}
@@ -50,14 +50,14 @@ func ascending(rows []json.RawMessage) []json.RawMessage {
 	return rows
 }
 
-// place is what a row says of when it was written.
-type place struct {
+// rowTime is what a row says of when it was written.
+type rowTime struct {
 	CreatedAt time.Time `json:"created_at"`
 	Seq       int64     `json:"seq"`
 }
 
 // compare is +1 if p was written after q, -1 if before, and 0 if the two do not say.
-func (p place) compare(q place) int {
+func (p rowTime) compare(q rowTime) int {
 	if !p.CreatedAt.IsZero() && !q.CreatedAt.IsZero() && !p.CreatedAt.Equal(q.CreatedAt) {
 		return p.CreatedAt.Compare(q.CreatedAt)
 	}

@@ -51,14 +51,14 @@ type Options struct {
 const DefaultInterval = 2 * time.Second
 
 const (
-	firstLook = 600 * time.Second // how far back it is looked without a cursor
-	pageRows  = 100               // asked for at a time
-	mostRows  = 500               // the platform gives no more
-	readAhead = 1000
-	patience  = 5 * time.Minute
-	// firstAckPause and lastAckPause are between two tries to acknowledge.
-	firstAckPause = time.Second
-	lastAckPause  = time.Minute
+	initialWindow          = 600 * time.Second // how far back it is looked without a cursor
+	pageRows               = 100               // asked for at a time
+	maxRows                = 500               // the platform gives no more
+	defaultReadAhead       = 1000
+	defaultRetryRefusedFor = 5 * time.Minute
+	// minAckDelay and lastAckPause are between two tries to acknowledge.
+	minAckDelay = time.Second
+	maxAckDelay = time.Minute
 )
 
 // Bridge is one workspace. It is connected as long as it gets answers, so there is
@@ -70,7 +70,7 @@ type Bridge struct {
 
 // New makes the bridge of a workspace. It asks nothing of the platform yet.
 func New(o Options) (*Bridge, error) {
-	o.fill()
+	o.setDefaults()
 	switch {
 	case o.Workspace == "":
 		return nil, errors.New("no workspace is named")
@@ -88,7 +88,7 @@ func New(o Options) (*Bridge, error) {
 	return &Bridge{options: o, client: c}, nil
 }
 
-func (o *Options) fill() {
+func (o *Options) setDefaults() {
 	if o.Interval == 0 {
 		o.Interval = DefaultInterval
 	}
@@ -99,10 +99,10 @@ func (o *Options) fill() {
 		o.Timeout = callTimeout
 	}
 	if o.ReadAhead == 0 {
-		o.ReadAhead = readAhead
+		o.ReadAhead = defaultReadAhead
 	}
 	if o.RetryRefusedFor == 0 {
-		o.RetryRefusedFor = patience
+		o.RetryRefusedFor = defaultRetryRefusedFor
 	}
 	if o.Started.IsZero() {
 		o.Started = time.Now()
@@ -117,7 +117,7 @@ func (o *Options) fill() {
 // answer proves that the platform can be heard for as long as a look that was missed
 // takes, and one that takes as long as it may.
 func (o Options) ReconnectPolicy() channel.ReconnectPolicy {
-	o.fill()
+	o.setDefaults()
 	return channel.ReconnectPolicy{
 		InitialDelay: MinReconnectDelay, MaxDelay: MaxReconnectDelay, ProbeInterval: MaxReconnectDelay, Polled: true, FatalGrace: o.RetryRefusedFor,
 		IdleTimeout: 2*o.Interval + o.Timeout + 5*time.Second,
@@ -138,7 +138,7 @@ func (b *Bridge) Connect(_ context.Context, l *channel.Host) (channel.Adapter, e
 // connection is a Bridge with the link of one adapter.
 type connection struct {
 	*Bridge
-	link *channel.Host
+	host *channel.Host
 }
 
 var _ channel.Adapter = (*connection)(nil)
@@ -152,33 +152,33 @@ func (c *connection) Close() error {
 // receiver is one time of receiving: from a saved position to a lost connection.
 type receiver struct {
 	*connection
-	at    position
-	saved string // position.Since as it was saved
-	limit int    // rows to ask for
+	position   position
+	savedSince string // position.Since as it was saved
+	limit      int    // rows to ask for
 
 	acked    int64 // highest seq that the platform has taken an acknowledgement of
-	ackPause time.Duration
-	ackNext  time.Time
+	ackDelay time.Duration
+	nextAck  time.Time
 }
 
 // Receive implements [channel.Adapter].
 func (c *connection) Receive(ctx context.Context) error {
-	raw, err := c.link.Position(ctx, c.options.Workspace)
+	raw, err := c.host.Position(ctx, c.options.Workspace)
 	if err != nil {
 		return err
 	}
-	at, err := readPosition(raw)
+	at, err := parsePosition(raw)
 	if err != nil {
 		return channel.Fatal(err)
 	}
-	r := &receiver{connection: c, at: at, saved: at.Since, limit: pageRows}
+	r := &receiver{connection: c, position: at, savedSince: at.Since, limit: pageRows}
 	for {
 		if err := r.acknowledge(ctx); err != nil {
 			return err
 		}
-		more, err := r.look(ctx)
+		more, err := r.poll(ctx)
 		if err != nil {
-			return unheard(err)
+			return pollError(err)
 		}
 		pause := c.options.Interval
 		if more {
@@ -192,29 +192,29 @@ func (c *connection) Receive(ctx context.Context) error {
 	}
 }
 
-// unheard gives an error of a look the meaning that it has for the channel: with a
+// pollError gives an error of a look the meaning that it has for the channel: with a
 // token that is refused there is nothing to be heard.
-func unheard(err error) error {
-	if e, ok := errors.AsType[*refusal](err); ok && e.status == http.StatusUnauthorized {
+func pollError(err error) error {
+	if e, ok := errors.AsType[*apiError](err); ok && e.status == http.StatusUnauthorized {
 		return channel.Fatal(fmt.Errorf("the token of the workspace is refused: %w", err))
 	}
 	return err
 }
 
-// look asks for messages once and takes them in. It reports whether there may be
+// poll asks for messages once and takes them in. It reports whether there may be
 // more of them already.
-func (r *receiver) look(ctx context.Context) (more bool, err error) {
-	room := r.options.ReadAhead - len(r.at.Rows)
+func (r *receiver) poll(ctx context.Context) (more bool, err error) {
+	room := r.options.ReadAhead - len(r.position.Rows)
 	if room <= 0 {
-		return false, r.hold(ctx)
+		return false, r.pollWhileFull(ctx)
 	}
 	limit := min(r.limit, room)
-	rows, err := r.client.page(ctx, r.at.Since, limit)
-	e, refused := errors.AsType[*refusal](err)
+	rows, err := r.client.fetchRows(ctx, r.position.Since, limit)
+	e, refused := errors.AsType[*apiError](err)
 	switch {
-	case refused && e.status == http.StatusGone && r.at.Since != "":
-		r.link.Log().Warn("the platform does not know the cursor any more; messages of the last ten minutes are read again, those before may be lost", "since_id", r.at.Since)
-		r.at.Since = ""
+	case refused && e.status == http.StatusGone && r.position.Since != "":
+		r.host.Log().Warn("the platform does not know the cursor any more; messages of the last ten minutes are read again, those before may be lost", "since_id", r.position.Since)
+		r.position.Since = ""
 		return true, nil
 	case errors.Is(err, errTooLarge) && limit > 1:
 		r.limit = max(1, limit/4)
@@ -222,25 +222,25 @@ func (r *receiver) look(ctx context.Context) (more bool, err error) {
 	case err != nil:
 		return false, err
 	}
-	r.link.Received()
-	before := r.at.Since
+	r.host.Received()
+	before := r.position.Since
 	for _, raw := range rows {
-		if err := r.row(ctx, raw); err != nil {
+		if err := r.handleRow(ctx, raw); err != nil {
 			return false, err
 		}
 	}
-	if r.at.Since != r.saved {
-		if err := r.save(ctx); err != nil {
+	if r.position.Since != r.savedSince {
+		if err := r.saveCursor(ctx); err != nil {
 			return false, err
 		}
 	}
-	r.show()
+	r.reportProgress()
 	full := len(rows) >= limit
-	switch moved := r.at.Since != before; {
-	case full && !moved && r.limit < mostRows: // none of them has an id to go on from
-		r.limit = mostRows
+	switch moved := r.position.Since != before; {
+	case full && !moved && r.limit < maxRows: // none of them has an id to go on from
+		r.limit = maxRows
 	case full && !moved:
-		r.link.ReportError(fmt.Errorf("the platform lists %d rows of which none has an activity_id, and what is behind them cannot be read", len(rows)))
+		r.host.ReportError(fmt.Errorf("the platform lists %d rows of which none has an activity_id, and what is behind them cannot be read", len(rows)))
 		full = false
 	case moved:
 		r.limit = min(pageRows, 2*r.limit)
@@ -248,108 +248,108 @@ func (r *receiver) look(ctx context.Context) (more bool, err error) {
 	return full, nil
 }
 
-// hold asks whether the platform is there while so much is under way that nothing
+// pollWhileFull asks whether the platform is there while so much is under way that nothing
 // more is read.
-func (r *receiver) hold(ctx context.Context) error {
-	_, err := r.client.page(ctx, r.at.Since, 1)
-	if e, ok := errors.AsType[*refusal](err); err != nil && !(ok && e.status == http.StatusGone) {
+func (r *receiver) pollWhileFull(ctx context.Context) error {
+	_, err := r.client.fetchRows(ctx, r.position.Since, 1)
+	if e, ok := errors.AsType[*apiError](err); err != nil && !(ok && e.status == http.StatusGone) {
 		return err
 	}
-	r.link.Received()
-	r.show()
+	r.host.Received()
+	r.reportProgress()
 	return nil
 }
 
-// row does with one row what is to be done with it.
-func (r *receiver) row(ctx context.Context, raw json.RawMessage) error {
-	log := r.link.Log()
-	in, what, why := readRow(raw, r.options.Workspace)
-	if what == bad || what == ours {
+// handleRow does with one row what is to be done with it.
+func (r *receiver) handleRow(ctx context.Context, raw json.RawMessage) error {
+	log := r.host.Log()
+	in, what, why := parseRow(raw, r.options.Workspace)
+	if what == rowInvalid || what == rowOwn {
 		log.Debug("row passed over", "activity", in.id, "reason", why)
-		if what == bad {
+		if what == rowInvalid {
 			log.Warn("a row of the platform is no message and is passed over", "activity", in.id, "reason", why)
 		}
 		if in.id != "" {
-			r.at.Since = in.id
+			r.position.Since = in.id
 		}
 		return nil
 	}
 	if why != "" {
 		log.Warn("a message has nobody to be answered; it is run, and its reply is sent to nobody", "activity", in.id, "kind", in.kind, "reason", why)
 	}
-	next := r.at.with(pending{Seq: in.seq, Thread: channel.ThreadID(r.link.Name(), in.chat()...), Key: in.key()})
+	next := r.position.add(pending{Seq: in.seq, Thread: channel.ThreadID(r.host.Name(), in.chat()...), Key: in.key()})
 	next.Since = in.id
 	encoded, err := next.encode()
 	if err != nil {
 		return err
 	}
-	_, err = r.link.Submit(ctx, channel.Inbound{
+	_, err = r.host.Submit(ctx, channel.Inbound{
 		Chat: in.chat(), Key: in.key(), Parts: in.parts, Sender: in.sender(),
-		Agent: r.options.Agent, Metadata: in.labels(), NoRetry: true,
+		Agent: r.options.Agent, Metadata: in.metadata(), NoRetry: true,
 		Cursor: channel.Cursor{Identity: r.options.Workspace, Position: encoded},
 	})
 	switch mailroom.CodeOf(err) {
 	case "":
-		r.at, r.saved = next, next.Since
+		r.position, r.savedSince = next, next.Since
 		return nil
 	case mailroom.CodeConflict:
 		// It was taken before, when its content or the agent was another: what
 		// was done then stands.
 		log.Warn("a message was taken before with other content, which stands", "activity", in.id, "error", err)
-		r.at = next
-		return r.save(ctx)
+		r.position = next
+		return r.saveCursor(ctx)
 	case mailroom.CodeInvalid, mailroom.CodeTooLarge, mailroom.CodeNotFound:
 		log.Error("a message cannot be taken and is passed over", "activity", in.id, "error", err)
-		r.at.Since = in.id
-		return r.save(ctx)
+		r.position.Since = in.id
+		return r.saveCursor(ctx)
 	}
 	return err
 }
 
-// save writes the position without a submit.
-func (r *receiver) save(ctx context.Context) error {
-	encoded, err := r.at.encode()
+// saveCursor writes the position without a submit.
+func (r *receiver) saveCursor(ctx context.Context) error {
+	encoded, err := r.position.encode()
 	if err != nil {
 		return err
 	}
-	if err := r.link.MoveCursor(ctx, channel.Cursor{Identity: r.options.Workspace, Position: encoded}); err != nil {
+	if err := r.host.MoveCursor(ctx, channel.Cursor{Identity: r.options.Workspace, Position: encoded}); err != nil {
 		return err
 	}
-	r.saved = r.at.Since
+	r.savedSince = r.position.Since
 	return nil
 }
 
-func (r *receiver) show() {
+func (r *receiver) reportProgress() {
 	held := ""
-	if len(r.at.Rows) >= r.options.ReadAhead {
-		held = fmt.Sprintf("%d messages are not handled yet, and no more are read until some are", len(r.at.Rows))
+	if len(r.position.Rows) >= r.options.ReadAhead {
+		held = fmt.Sprintf("%d messages are not handled yet, and no more are read until some are", len(r.position.Rows))
 	}
-	r.link.ReportProgress(channel.Progress{Cursor: r.at.Since, Unacked: len(r.at.Rows), Blocked: held})
+	r.host.ReportProgress(channel.Progress{Cursor: r.position.Since, Unacked: len(r.position.Rows), Blocked: held})
 }
 
 // acknowledge tells the platform what is handled, if that is news. That it cannot
 // be told holds nothing up: it is told again.
 func (r *receiver) acknowledge(ctx context.Context) error {
-	if len(r.at.Rows) > 0 {
-		done, err := r.handled(ctx)
+	if len(r.position.Rows) > 0 {
+		done, err := r.handledRows(ctx)
 		if err != nil {
 			return err
 		}
-		r.at = r.at.settled(func(p pending) bool { return done[p] })
-		r.show()
+		r.position = r.position.removeHandled(func(p pending) bool { return done[p] })
+		r.reportProgress()
 	}
 	now := time.Now()
-	if r.at.Done <= r.acked || now.Before(r.ackNext) {
+	if r.position.Done <= r.acked || now.Before(r.nextAck) {
 		return nil
 	}
-	err := r.client.ack(ctx, r.at.Done)
+	err := r.client.ack(ctx, r.position.Done)
 	if err != nil && ctx.Err() == nil {
-		r.ackPause = min(max(firstAckPause, 2*r.ackPause), lastAckPause)
-		r.ackNext = now.Add(max(r.ackPause, mailroom.AsFailure(err).RetryAfter))
-		r.link.ReportError(err)
+		r.ackDelay = min(max(minAckDelay, 2*r.ackDelay), maxAckDelay)
+		r.nextAck = now.Add(max(r.ackDelay, mailroom.AsFailure(err).RetryAfter))
+		r.host.ReportError(err)
 		return nil
 	}
-	r.acked, r.ackPause = max(r.acked, r.at.Done), 0
+	r.acked, r.ackDelay = max(r.acked, r.position.Done), 0
 	return nil
 }
 
@@ -359,8 +359,8 @@ func (c *connection) Maintain(ctx context.Context) error {
 	turn := time.NewTicker(c.options.HeartbeatInterval)
 	defer turn.Stop()
 	for {
-		if err := c.beat(ctx); err != nil && ctx.Err() == nil {
-			c.link.ReportError(err)
+		if err := c.sendHeartbeat(ctx); err != nil && ctx.Err() == nil {
+			c.host.ReportError(err)
 		}
 		select {
 		case <-turn.C:
@@ -370,9 +370,9 @@ func (c *connection) Maintain(ctx context.Context) error {
 	}
 }
 
-func (c *connection) beat(ctx context.Context) error {
-	out := beat{Workspace: c.options.Workspace, Uptime: int64(time.Since(c.options.Started) / time.Second)}
-	err := c.link.View(ctx, func(r mailroom.Reader) (err error) {
+func (c *connection) sendHeartbeat(ctx context.Context) error {
+	out := heartbeat{Workspace: c.options.Workspace, Uptime: int64(time.Since(c.options.Started) / time.Second)}
+	err := c.host.View(ctx, func(r mailroom.Reader) (err error) {
 		counts, err := r.Count(mailroom.CountQuery{Agent: c.options.Agent, Statuses: []mailroom.Status{mailroom.StatusRunning}})
 		out.ActiveTasks = counts.Sum()
 		return err

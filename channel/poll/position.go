@@ -27,7 +27,7 @@ type pending struct {
 	Above int64 `json:"above,omitempty"`
 }
 
-func readPosition(raw json.RawMessage) (p position, err error) {
+func parsePosition(raw json.RawMessage) (p position, err error) {
 	if len(raw) == 0 {
 		return p, nil
 	}
@@ -45,9 +45,9 @@ func (p position) encode() ([]byte, error) {
 	return raw, nil
 }
 
-// with is p with a row that was taken. One without a seq holds nothing up, and one
+// add is p with a row that was taken. One without a seq holds nothing up, and one
 // that is there stays.
-func (p position) with(n pending) position {
+func (p position) add(n pending) position {
 	i, there := slices.BinarySearchFunc(p.Rows, n.Seq, func(q pending, seq int64) int { return cmp.Compare(q.Seq, seq) })
 	if there || n.Seq == 0 {
 		return p
@@ -59,8 +59,8 @@ func (p position) with(n pending) position {
 	return p
 }
 
-// settled is p without the rows that are handled.
-func (p position) settled(handled func(pending) bool) position {
+// removeHandled is p without the rows that are handled.
+func (p position) removeHandled(handled func(pending) bool) position {
 	var rows []pending
 	for _, r := range p.Rows {
 		if !handled(r) {

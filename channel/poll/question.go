@@ -12,8 +12,8 @@ import (
 // maxShown bounds how much of a question's prompt, action and arguments is sent, in characters.
 const maxShown = 2000
 
-// question is what a person reads of a ticket; "" for one that nobody decides.
-func (b *Bridge) question(d channel.Delivery) string {
+// questionText is what a person reads of a ticket; "" for one that nobody decides.
+func (b *Bridge) questionText(d channel.Delivery) string {
 	k := d.Ticket
 	if k.Kind != mailroom.TicketApproval && k.Kind != mailroom.TicketInput {
 		return ""

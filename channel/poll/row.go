@@ -28,56 +28,56 @@ type row struct {
 	parts     []mailroom.Part
 }
 
-// fate is what is done with a row.
-type fate int
+// rowAction is what is done with a row.
+type rowAction int
 
 const (
-	taken fate = iota // it is run, and its answer goes back
-	mute              // it is run, and there is nobody to answer
-	ours              // we wrote it ourselves: passed over
-	bad               // it is no message: passed over, and holds nothing back
+	rowRun        rowAction = iota // it is run, and its answer goes back
+	rowRunNoReply                  // it is run, and there is nobody to answer
+	rowOwn                         // we wrote it ourselves: passed over
+	rowInvalid                     // it is no message: passed over, and holds nothing back
 )
 
-// readRow reads a row of our workspace. It takes names and types as older and newer
+// parseRow reads a row of our workspace. It takes names and types as older and newer
 // servers have them, and fails for no field that it can do without. why says what
 // there is to say about a row that is not taken.
-func readRow(raw json.RawMessage, workspace string) (r row, what fate, why string) {
+func parseRow(raw json.RawMessage, workspace string) (r row, what rowAction, why string) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &fields); err != nil || fields == nil {
-		return row{}, bad, "it is not a JSON object"
+		return row{}, rowInvalid, "it is not a JSON object"
 	}
 	r = row{
-		id: word(fields["activity_id"]), seq: whole(fields["seq"]), kind: word(fields["kind"]),
-		peer: word(fields["peer_id"]),
+		id: parseID(fields["activity_id"]), seq: parseNumber(fields["seq"]), kind: parseID(fields["kind"]),
+		peer: parseID(fields["peer_id"]),
 	}
 	for _, name := range []string{"arrival_workspace_id", "workspace_id"} {
 		if r.workspace == "" {
-			r.workspace = word(fields[name])
+			r.workspace = parseID(fields[name])
 		}
 	}
 	if r.workspace == "" {
 		r.workspace = workspace
 	}
-	switch source := word(fields["source_id"]); {
-	case truth(fields["timeout"]):
-		return r, bad, "it says that nothing came in time"
+	switch source := parseID(fields["source_id"]); {
+	case parseBool(fields["timeout"]):
+		return r, rowInvalid, "it says that nothing came in time"
 	case r.id == "":
-		return r, bad, "it has no activity_id"
-	case word(fields["method"]) == "notify" && source == "" && r.peer == "":
-		return r, ours, "it is a notice of our own"
+		return r, rowInvalid, "it has no activity_id"
+	case parseID(fields["method"]) == "notify" && source == "" && r.peer == "":
+		return r, rowOwn, "it is a notice of our own"
 	case r.kind != kindResult && (source == workspace || r.peer == workspace):
-		return r, ours, "it is an echo of what we sent"
+		return r, rowOwn, "it is an echo of what we sent"
 	}
-	r.parts = partsOf(fields)
+	r.parts = parseParts(fields)
 	switch {
 	case r.kind == kindPeer && r.peer == "":
-		return r, mute, "it is from an agent that does not say which one"
+		return r, rowRunNoReply, "it is from an agent that does not say which one"
 	case r.kind == kindResult:
-		return r, mute, ""
+		return r, rowRunNoReply, ""
 	case r.kind != kindCanvas && r.kind != kindPeer:
-		return r, mute, "its kind is not known"
+		return r, rowRunNoReply, "its kind is not known"
 	}
-	return r, taken, ""
+	return r, rowRun, ""
 }
 
 // chat is the chat that a row belongs to: one for each counterpart, and one of its
@@ -117,7 +117,7 @@ const (
 	labelPeer      = "peer"
 )
 
-func (r row) labels() map[string]string {
+func (r row) metadata() map[string]string {
 	labels := map[string]string{labelKind: r.kind, labelActivity: r.id, labelWorkspace: r.workspace}
 	if r.seq > 0 {
 		labels[labelSeq] = strconv.FormatInt(r.seq, 10)
@@ -128,38 +128,38 @@ func (r row) labels() map[string]string {
 	return labels
 }
 
-// maxWord bounds ids and kinds, in bytes: what is longer is none.
-const maxWord = 1000
+// maxID bounds ids and kinds, in bytes: what is longer is none.
+const maxID = 1000
 
-// word reads an id: text or a number. Anything else is none.
-func word(raw json.RawMessage) string {
+// parseID reads an id: text or a number. Anything else is none.
+func parseID(raw json.RawMessage) string {
 	raw = bytes.TrimSpace(raw)
-	s := text(raw)
+	s := parseText(raw)
 	if s == "" && len(raw) > 0 && (raw[0] == '-' || raw[0] >= '0' && raw[0] <= '9') {
 		s = string(raw)
 	}
-	if s = strings.TrimSpace(s); len(s) > maxWord {
+	if s = strings.TrimSpace(s); len(s) > maxID {
 		return ""
 	}
 	return s
 }
 
-// whole reads a positive number, also one in quotes; 0 if it is none.
-func whole(raw json.RawMessage) int64 {
-	n, err := strconv.ParseInt(word(raw), 10, 64)
+// parseNumber reads a positive number, also one in quotes; 0 if it is none.
+func parseNumber(raw json.RawMessage) int64 {
+	n, err := strconv.ParseInt(parseID(raw), 10, 64)
 	if err != nil || n < 0 {
 		return 0
 	}
 	return n
 }
 
-func truth(raw json.RawMessage) bool {
+func parseBool(raw json.RawMessage) bool {
 	var b bool
 	return json.Unmarshal(raw, &b) == nil && b
 }
 
-// text reads a text that a message may hold; "" if it is none.
-func text(raw json.RawMessage) string {
+// parseText reads a text that a message may hold; "" if it is none.
+func parseText(raw json.RawMessage) string {
 	var s string
 	if json.Unmarshal(raw, &s) != nil {
 		return ""
@@ -167,8 +167,8 @@ func text(raw json.RawMessage) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 }
 
-// objects reads the objects of a list, and passes over what is none.
-func objects(raw json.RawMessage) []map[string]json.RawMessage {
+// parseObjects reads the objects of a list, and passes over what is none.
+func parseObjects(raw json.RawMessage) []map[string]json.RawMessage {
 	var items []json.RawMessage
 	if json.Unmarshal(raw, &items) != nil {
 		return nil
@@ -183,33 +183,33 @@ func objects(raw json.RawMessage) []map[string]json.RawMessage {
 	return found
 }
 
-// partsOf are the parts of a message: its texts as one, and its files. A message
+// parseParts are the parts of a message: its texts as one, and its files. A message
 // of neither says so: the agent is to see that there was one.
-func partsOf(fields map[string]json.RawMessage) []mailroom.Part {
+func parseParts(fields map[string]json.RawMessage) []mailroom.Part {
 	var texts []string
 	var files []mailroom.Part
-	flat := text(fields["text"])
+	flat := parseText(fields["text"])
 	if strings.TrimSpace(flat) != "" {
 		texts = append(texts, flat)
 	}
-	for _, p := range objects(fields["parts"]) {
-		kind := word(p["type"])
+	for _, p := range parseObjects(fields["parts"]) {
+		kind := parseID(p["type"])
 		if kind == "" {
-			kind = word(p["kind"])
+			kind = parseID(p["kind"])
 		}
 		if kind != "text" {
 			files = appendFile(files, p)
-		} else if t := text(p["text"]); t != "" && t != flat {
+		} else if t := parseText(p["text"]); t != "" && t != flat {
 			texts = append(texts, t)
 		}
 	}
-	for _, a := range objects(fields["attachments"]) {
+	for _, a := range parseObjects(fields["attachments"]) {
 		files = appendFile(files, a)
 	}
 	if strings.TrimSpace(flat) != "" {
 		texts = texts[:1] // the parts say the same in pieces
 	}
-	said := cut(strings.Join(texts, "\n"))
+	said := truncate(strings.Join(texts, "\n"))
 	if strings.TrimSpace(said) == "" {
 		if len(files) > 0 {
 			return files
@@ -230,7 +230,7 @@ func appendFile(files []mailroom.Part, of map[string]json.RawMessage) []mailroom
 	}
 	first := func(names ...string) string {
 		for _, n := range names {
-			if s := word(of[n]); s != "" {
+			if s := parseID(of[n]); s != "" {
 				return s
 			}
 		}
@@ -246,8 +246,8 @@ func appendFile(files []mailroom.Part, of map[string]json.RawMessage) []mailroom
 	return append(files, p)
 }
 
-// cut shortens a text to what a message holds, and says so.
-func cut(s string) string {
+// truncate shortens a text to what a message holds, and says so.
+func truncate(s string) string {
 	const note = "\n(the message is longer than this, and was cut)"
 	if len(s) <= mailroom.MaxText {
 		return s

@@ -27,20 +27,20 @@ func FuzzRow(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		r, what, why := readRow(raw, "self")
-		if what == bad || what == ours {
+		r, what, why := parseRow(raw, "self")
+		if what == rowInvalid || what == rowOwn {
 			if why == "" {
 				t.Error("it is passed over without a reason")
 			}
 			return
 		}
-		if r.id == "" || r.seq < 0 || r.workspace == "" || len(r.labels()[labelActivity]) > maxWord {
+		if r.id == "" || r.seq < 0 || r.workspace == "" || len(r.metadata()[labelActivity]) > maxID {
 			t.Errorf("taken as %+v", r)
 		}
 		thread := channel.ThreadID("b", r.chat()...)
 		in := mailroom.Submit{
 			Thread: thread, Run: "r", Key: r.key(), Messages: []mailroom.NewMessage{{Parts: r.parts}}, Sender: r.sender(),
-			Agent: "a", SetAgent: true, Metadata: r.labels(), NoRetry: true, DeliverTo: channel.DeliveryThreadID(thread), DeliverAgent: "c",
+			Agent: "a", SetAgent: true, Metadata: r.metadata(), NoRetry: true, DeliverTo: channel.DeliveryThreadID(thread), DeliverAgent: "c",
 		}
 		if err := in.Check(); err != nil {
 			t.Errorf("%q is not taken: %v", raw, err)
@@ -71,7 +71,7 @@ func TestOneRowDoesNotTurnAPageAround(t *testing.T) {
 		"nothing is said of the order": {[]string{`{"id":"a"}`, `{"id":"b"}`}, "ab"},
 		"no object among them":         {[]string{a, `7`, b, `"x"`}, "a-b-"},
 	} {
-		rows, err := readPage([]byte("[" + strings.Join(x.rows, ",") + "]"))
+		rows, err := parsePage([]byte("[" + strings.Join(x.rows, ",") + "]"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -99,7 +99,7 @@ func FuzzPage(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		rows, err := readPage(raw)
+		rows, err := parsePage(raw)
 		var list []json.RawMessage
 		if json.Unmarshal(raw, &list) == nil && (err != nil || len(rows) != len(list)) {
 			t.Errorf("%d rows of %d, %v", len(rows), len(list), err)
@@ -113,8 +113,8 @@ func TestLongAndOddContentIsMadeFit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, what, _ := readRow(raw, "self")
-	if text := mailroom.JoinText(r.parts); what != taken || len(text) > mailroom.MaxText || !utf8.ValidString(text) || !strings.HasSuffix(text, "was cut)") {
+	r, what, _ := parseRow(raw, "self")
+	if text := mailroom.JoinText(r.parts); what != rowRun || len(text) > mailroom.MaxText || !utf8.ValidString(text) || !strings.HasSuffix(text, "was cut)") {
 		t.Errorf("taken as %d bytes", len(text))
 	}
 	if r.key() == r.id || len(r.key()) > mailroom.MaxSubmitKey {
@@ -137,16 +137,16 @@ func TestThePositionIsAsIfEverythingWereRemembered(t *testing.T) {
 				}
 				late = late || len(seqs) > 0 && seq < slices.Max(seqs)
 				seqs = append(seqs, seq)
-				p = p.with(pending{Seq: seq, Thread: "t", Key: "k"})
+				p = p.add(pending{Seq: seq, Thread: "t", Key: "k"})
 			} else if len(seqs) > 0 {
 				done[rapid.SampledFrom(seqs).Draw(t, "done")] = true
-				p = p.settled(func(r pending) bool { return done[r.Seq] })
+				p = p.removeHandled(func(r pending) bool { return done[r.Seq] })
 			}
 			raw, err := p.encode()
 			if err != nil {
 				t.Fatal(err)
 			}
-			if p, err = readPosition(raw); err != nil {
+			if p, err = parsePosition(raw); err != nil {
 				t.Fatal(err)
 			}
 			slices.Sort(seqs)

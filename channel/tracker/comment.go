@@ -21,8 +21,8 @@ const (
 	maxShown   = 2000 // of the arguments of a question
 )
 
-// message is an issue as its agent reads it.
-func message(t *issues.Tracker, it *issues.Issue) string {
+// issueText is an issue as its agent reads it.
+func issueText(t *issues.Tracker, it *issues.Issue) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# %s\n\nIssue %s, %s, priority %d", oneLine(it.Title), it.ID, cmp.Or(it.Type, "task"), it.Priority)
 	if len(it.Labels) > 0 {
@@ -56,39 +56,39 @@ func message(t *issues.Tracker, it *issues.Issue) string {
 	for _, c := range it.Comments {
 		fmt.Fprintf(&b, "\n%s, %s:\n\n%s\n", cmp.Or(c.Author, "somebody"), c.CreatedAt.UTC().Format("2006-01-02 15:04"), strings.TrimSpace(c.Text))
 	}
-	return cut(b.String(), maxMessage, "\n… (the rest is cut; bd show "+it.ID+" has it)\n")
+	return truncate(b.String(), maxMessage, "\n… (the rest is cut; bd show "+it.ID+" has it)\n")
 }
 
-// words are whose comment a delivery is, and what it says; "" if nothing.
-func (w *Watcher) words(d channel.Delivery) (author, text string) {
+// deliveryComment are whose comment a delivery is, and what it says; "" if nothing.
+func (w *Watcher) deliveryComment(d channel.Delivery) (author, text string) {
 	switch {
 	case d.Ticket != nil:
-		return ourName, w.question(d)
+		return systemAuthor, w.questionText(d)
 	case d.Ended:
-		return ourName, ""
+		return systemAuthor, ""
 	}
-	return d.Run.Agent, comment(d.Text, d.Run)
+	return d.Run.Agent, commentText(d.Text, d.Run)
 }
 
-// reply is what a run said last, as it is written.
-func reply(run *mailroom.Run) string {
+// replyText is what a run said last, as it is written.
+func replyText(run *mailroom.Run) string {
 	if run.Reply == nil {
 		return ""
 	}
-	return comment(*run.Reply, run)
+	return commentText(*run.Reply, run)
 }
 
-func comment(text string, run *mailroom.Run) string {
-	return cut(strings.TrimSpace(text), maxComment, "\n… (cut; all of it is in thread "+run.Thread+")")
+func commentText(text string, run *mailroom.Run) string {
+	return truncate(strings.TrimSpace(text), maxComment, "\n… (cut; all of it is in thread "+run.Thread+")")
 }
 
-// trouble is what a person reads of a run that came to nothing.
-func (w *Watcher) trouble(it *issues.Issue, run *mailroom.Run) string {
+// failureText is what a person reads of a run that came to nothing.
+func (w *Watcher) failureText(it *issues.Issue, run *mailroom.Run) string {
 	var b strings.Builder
 	if run.Status == mailroom.StatusFailed {
 		fmt.Fprintf(&b, "%s failed in attempt %d", run.Agent, run.Attempt)
 		if run.Error != nil {
-			fmt.Fprintf(&b, " (%s): %s", run.Error.Class, cut(strings.TrimSpace(run.Error.Message), maxError, "…"))
+			fmt.Fprintf(&b, " (%s): %s", run.Error.Class, truncate(strings.TrimSpace(run.Error.Message), maxError, "…"))
 		}
 	} else {
 		fmt.Fprintf(&b, "The run of %s was %s", run.Agent, cmp.Or(run.Reason, mailroom.ReasonCancelled))
@@ -101,15 +101,15 @@ func (w *Watcher) trouble(it *issues.Issue, run *mailroom.Run) string {
 	return b.String()
 }
 
-// question is what a person reads of a ticket; "" for one that nobody decides.
-func (w *Watcher) question(d channel.Delivery) string {
+// questionText is what a person reads of a ticket; "" for one that nobody decides.
+func (w *Watcher) questionText(d channel.Delivery) string {
 	k := d.Ticket
 	if k.Kind != mailroom.TicketApproval && k.Kind != mailroom.TicketInput {
 		return ""
 	}
-	lines := []string{fmt.Sprintf("%s asks: %s", d.Run.Agent, cut(strings.TrimSpace(k.Prompt), maxComment/2, "… (cut)"))}
+	lines := []string{fmt.Sprintf("%s asks: %s", d.Run.Agent, truncate(strings.TrimSpace(k.Prompt), maxComment/2, "… (cut)"))}
 	if k.Action != "" {
-		shown := cut(string(bytes.ToValidUTF8(k.Arguments, nil)), maxShown, "… (cut)")
+		shown := truncate(string(bytes.ToValidUTF8(k.Arguments, nil)), maxShown, "… (cut)")
 		lines = append(lines, strings.TrimSpace(k.Action+" "+shown))
 	}
 	lines = append(lines, "")
@@ -123,8 +123,8 @@ func (w *Watcher) question(d channel.Delivery) string {
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// cut bounds a text, and says with end that it did.
-func cut(text string, most int, end string) string {
+// truncate bounds a text, and says with end that it did.
+func truncate(text string, most int, end string) string {
 	if len(text) <= most {
 		return text
 	}

@@ -22,11 +22,11 @@ func TestWhatIsLongIsCutAndSaysSo(t *testing.T) {
 		most int
 		end  string
 	}{
-		"an issue":   {message(issues.New(), it), maxMessage, "… (the rest is cut; bd show x-a has it)\n"},
-		"a reply":    {reply(run), maxComment, "… (cut; all of it is in thread issue:x-a)"},
-		"a reason":   {reason(run), maxReason, "é…"},
-		"an error":   {w.trouble(it, run), maxComment, "…\n\nTo have it go on: mailroom run retry r\nTo have it begin anew, maybe with more said: bd update x-a --status open"},
-		"a question": {w.question(ask), maxShown + 200, "… (cut)\n\nTo allow it: mailroom approve t\nTo refuse it: mailroom deny t"},
+		"an issue":   {issueText(issues.New(), it), maxMessage, "… (the rest is cut; bd show x-a has it)\n"},
+		"a reply":    {replyText(run), maxComment, "… (cut; all of it is in thread issue:x-a)"},
+		"a reason":   {closeReason(run), maxReason, "é…"},
+		"an error":   {w.failureText(it, run), maxComment, "…\n\nTo have it go on: mailroom run retry r\nTo have it begin anew, maybe with more said: bd update x-a --status open"},
+		"a question": {w.questionText(ask), maxShown + 200, "… (cut)\n\nTo allow it: mailroom approve t\nTo refuse it: mailroom deny t"},
 	} {
 		if len(c.text) > c.most || !strings.HasSuffix(c.text, c.end) || !utf8.ValidString(c.text) {
 			t.Errorf("%s has %d bytes and ends with %q", name, len(c.text), c.text[len(c.text)-100:])
@@ -36,16 +36,16 @@ func TestWhatIsLongIsCutAndSaysSo(t *testing.T) {
 
 func TestAWriteIsNotOlderThanWhatItFollows(t *testing.T) {
 	later := time.Now().Add(time.Hour)
-	if got := moment(later); !got.Equal(later) {
+	if got := writeTime(later); !got.Equal(later) {
 		t.Errorf("got %v, want %v", got, later)
 	}
 }
 
 func TestTheKeyOfAnIssueFitsWhateverItsID(t *testing.T) {
 	it := &issues.Issue{ID: strings.Repeat("x", 300)}
-	long := keyOf(it)
+	long := submitKey(it)
 	it.ID += "y"
-	if len(long) > mailroom.MaxSubmitKey || keyOf(it) == long {
+	if len(long) > mailroom.MaxSubmitKey || submitKey(it) == long {
 		t.Errorf("the key is %s", long)
 	}
 }

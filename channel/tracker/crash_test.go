@@ -21,7 +21,7 @@ import (
 )
 
 func TestFiftyIssuesAtOnceAreEachDoneOnceWhileTheyAreEdited(t *testing.T) {
-	w := newWorld(t).onDisk()
+	w := newFixture(t).withSQLite()
 	const n = 50
 	w.options.MaxClaims = n
 	var ids []string
@@ -40,8 +40,8 @@ func TestFiftyIssuesAtOnceAreEachDoneOnceWhileTheyAreEdited(t *testing.T) {
 	}
 	bd.Wait()
 	for _, id := range ids {
-		w.is(id, issues.Closed)
-		w.delivered(id)
+		w.waitStatus(id, issues.Closed)
+		w.waitDelivered(id)
 		it := w.issue(id)
 		if it.Notes != "of "+id || it.CloseReason != "done" {
 			t.Errorf("%s is %+v", id, it)
@@ -57,19 +57,19 @@ func TestFiftyIssuesAtOnceAreEachDoneOnceWhileTheyAreEdited(t *testing.T) {
 }
 
 func TestTwoServersOnOneTrackerClaimEachIssueOnce(t *testing.T) {
-	first := newWorld(t)
-	second := on(t, first.folder)
+	first := newFixture(t)
+	second := newFixtureOn(t, first.folder)
 	var ids []string
 	for i := range 20 {
 		ids = append(ids, fmt.Sprintf("x-%02d", i))
 	}
 	first.create(ids...)
-	for _, w := range []*world{first, second} {
+	for _, w := range []*fixture{first, second} {
 		w.options.MaxClaims = 3
 		w.start()
 	}
 	for _, id := range ids {
-		first.is(id, issues.Closed)
+		first.waitStatus(id, issues.Closed)
 		if a, b := first.agent.count(id), second.agent.count(id); a+b != 1 {
 			t.Errorf("%s was run %d and %d times", id, a, b)
 		}
@@ -77,24 +77,24 @@ func TestTwoServersOnOneTrackerClaimEachIssueOnce(t *testing.T) {
 }
 
 func TestASecondServerLeavesTheClaimsOfAnotherAlone(t *testing.T) {
-	first := newWorld(t)
+	first := newFixture(t)
 	first.create("x-a")
-	work, open := gate("done")
+	work, open := gatedWork("done")
 	defer open()
-	first.agent.does(work)
+	first.agent.setWork(work)
 	first.start()
-	first.run("x-a", mailroom.StatusRunning)
+	first.waitRun("x-a", mailroom.StatusRunning)
 	first.stop()
-	second := on(t, first.folder)
+	second := newFixtureOn(t, first.folder)
 	second.start()
 	second.create("x-b")
-	second.is("x-b", issues.Closed)
+	second.waitStatus("x-b", issues.Closed)
 	if second.agent.count("x-a") > 0 || second.issue("x-a").Status != issues.InProgress {
 		t.Errorf("it ran %d times for the other", second.agent.count("x-a"))
 	}
 	open()
 	first.start()
-	first.is("x-a", issues.Closed)
+	first.waitStatus("x-a", issues.Closed)
 }
 
 // TestAServerThatEndsAnywhereGoesOn ends one at each step of an issue's way, and
@@ -102,47 +102,47 @@ func TestASecondServerLeavesTheClaimsOfAnotherAlone(t *testing.T) {
 func TestAServerThatEndsAnywhereGoesOn(t *testing.T) {
 	for _, c := range []struct {
 		when     string
-		break_   func(w *world) // before the first server starts
-		until    func(w *world)
-		mend     func(w *world) // between the two
+		break_   func(w *fixture) // before the first server starts
+		until    func(w *fixture)
+		mend     func(w *fixture) // between the two
 		attempts int
 	}{
 		{
 			when: "between the claim and the submit", attempts: 1,
-			break_: func(w *world) {
-				w.broken = func(string) error { return mailroom.Errorf(mailroom.CodeUnavailable, "it ends here") }
+			break_: func(w *fixture) {
+				w.ledgerFault = func(string) error { return mailroom.Errorf(mailroom.CodeUnavailable, "it ends here") }
 			},
-			until: func(w *world) { w.is("x-a", issues.InProgress) },
-			mend: func(w *world) {
-				w.broken = nil
+			until: func(w *fixture) { w.waitStatus("x-a", issues.InProgress) },
+			mend: func(w *fixture) {
+				w.ledgerFault = nil
 				w.set("x-a", func(it *issues.Issue) { it.Notes = "edited while nobody looked" })
 			},
 		},
 		{
 			when: "during the run", attempts: 2,
-			break_: func(w *world) {
-				w.agent.does(func(ctx context.Context, _ mailroom.Session) error { <-ctx.Done(); return context.Cause(ctx) })
+			break_: func(w *fixture) {
+				w.agent.setWork(func(ctx context.Context, _ mailroom.Session) error { <-ctx.Done(); return context.Cause(ctx) })
 			},
-			until: func(w *world) { w.until("the agent has it", func() bool { return w.agent.count("x-a") == 1 }) },
-			mend:  func(w *world) { w.agent.does(nil) },
+			until: func(w *fixture) { w.waitFor("the agent has it", func() bool { return w.agent.count("x-a") == 1 }) },
+			mend:  func(w *fixture) { w.agent.setWork(nil) },
 		},
 		{
 			when: "between the run and what is told of it", attempts: 1,
-			break_: func(w *world) {
-				w.agent.does(func(ctx context.Context, s mailroom.Session) error {
-					w.move(w.folder.File(), w.folder.File()+".away")
+			break_: func(w *fixture) {
+				w.agent.setWork(func(ctx context.Context, s mailroom.Session) error {
+					w.rename(w.folder.File(), w.folder.File()+".away")
 					return s.Stream(ctx, "done")
 				})
 			},
-			until: func(w *world) {
-				w.run("x-a", mailroom.StatusCompleted)
-				w.until("the delivery fails", func() bool { return w.count("out:issue:x-a", mailroom.KindRescheduled) > 0 })
+			until: func(w *fixture) {
+				w.waitRun("x-a", mailroom.StatusCompleted)
+				w.waitFor("the delivery fails", func() bool { return w.countEntries("out:issue:x-a", mailroom.KindRescheduled) > 0 })
 			},
-			mend: func(w *world) { w.move(w.folder.File()+".away", w.folder.File()) },
+			mend: func(w *fixture) { w.rename(w.folder.File()+".away", w.folder.File()) },
 		},
 	} {
 		t.Run(c.when, func(t *testing.T) {
-			w := newWorld(t).onDisk()
+			w := newFixture(t).withSQLite()
 			w.create("x-a")
 			c.break_(w)
 			w.start()
@@ -150,8 +150,8 @@ func TestAServerThatEndsAnywhereGoesOn(t *testing.T) {
 			w.stop()
 			c.mend(w)
 			w.start()
-			w.is("x-a", issues.Closed)
-			w.delivered("x-a")
+			w.waitStatus("x-a", issues.Closed)
+			w.waitDelivered("x-a")
 			it := w.issue("x-a")
 			if got := comments(it); !slices.Equal(got, []string{"codex: done"}) || it.CloseReason != "done" {
 				t.Errorf("it was closed with %q and has %q", it.CloseReason, got)
@@ -163,7 +163,7 @@ func TestAServerThatEndsAnywhereGoesOn(t *testing.T) {
 	}
 }
 
-func (w *world) move(from, to string) {
+func (w *fixture) rename(from, to string) {
 	w.t.Helper()
 	if err := os.Rename(from, to); err != nil {
 		w.t.Error(err)
@@ -173,30 +173,30 @@ func (w *world) move(from, to string) {
 // TestAFileThatGoesBackToBeforeTheClaimDoesNotRunItAgain is what another branch of
 // git does.
 func TestAFileThatGoesBackToBeforeTheClaimDoesNotRunItAgain(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.create("x-a")
 	before, err := os.ReadFile(w.folder.File())
 	if err != nil {
 		t.Fatal(err)
 	}
 	w.start()
-	w.is("x-a", issues.Closed)
-	w.delivered("x-a")
+	w.waitStatus("x-a", issues.Closed)
+	w.waitDelivered("x-a")
 	if err := os.WriteFile(w.folder.File(), before, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	it := w.is("x-a", issues.Closed)
+	it := w.waitStatus("x-a", issues.Closed)
 	if got := comments(it); !slices.Equal(got, []string{"codex: done"}) || w.agent.count("x-a") != 1 {
 		t.Errorf("it was run %d times and has %q", w.agent.count("x-a"), got)
 	}
 }
 
 func TestADeliveryThatComesAgainAddsNothing(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.create("x-a")
 	w.start()
-	w.is("x-a", issues.Closed)
-	w.delivered("x-a")
+	w.waitStatus("x-a", issues.Closed)
+	w.waitDelivered("x-a")
 	before := w.issue("x-a")
 	run := w.runs("issue:x-a")[0]
 	w.deliver(channel.Delivery{Run: run, Text: "done\n"})
@@ -207,17 +207,17 @@ func TestADeliveryThatComesAgainAddsNothing(t *testing.T) {
 }
 
 func TestWhatIsSaidAtTheEndAndTheEndAreOneWrite(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.create("x-a")
 	away := w.folder.File() + ".away"
-	w.agent.does(func(ctx context.Context, s mailroom.Session) error {
-		w.move(w.folder.File(), away)
+	w.agent.setWork(func(ctx context.Context, s mailroom.Session) error {
+		w.rename(w.folder.File(), away)
 		return s.Stream(ctx, "done")
 	})
 	w.start()
-	run := w.run("x-a", mailroom.StatusCompleted)
+	run := w.waitRun("x-a", mailroom.StatusCompleted)
 	w.stop()
-	w.move(away, w.folder.File())
+	w.rename(away, w.folder.File())
 	w.deliver(channel.Delivery{Run: run, Text: "done"}) // which is alone now
 	it := w.issue("x-a")
 	if it.Status != issues.Closed || len(it.Comments) != 1 || !it.Comments[0].CreatedAt.Equal(it.ClosedAt) && it.ClosedAt.Sub(it.Comments[0].CreatedAt) > time.Millisecond {
@@ -226,7 +226,7 @@ func TestWhatIsSaidAtTheEndAndTheEndAreOneWrite(t *testing.T) {
 }
 
 // deliver delivers beside the server.
-func (w *world) deliver(d channel.Delivery) {
+func (w *fixture) deliver(d channel.Delivery) {
 	w.t.Helper()
 	watch, err := tracker.New(w.options)
 	if err != nil {
@@ -246,22 +246,22 @@ func (w *world) deliver(d channel.Delivery) {
 }
 
 func TestATrackerThatCannotBeReadIsAChannelInTrouble(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	away := w.folder.Path() + ".away"
-	w.move(w.folder.Path(), away)
+	w.rename(w.folder.Path(), away)
 	w.start()
-	w.until("it says so", func() bool {
+	w.waitFor("it says so", func() bool {
 		s := w.runner.State()
 		return s.Condition == channel.ConditionQueued && strings.Contains(s.Reason, "there is no tracker in "+w.folder.Path()) && strings.Contains(s.Reason, "bd init")
 	})
-	w.move(away, w.folder.Path())
+	w.rename(away, w.folder.Path())
 	w.create("x-a")
-	w.is("x-a", issues.Closed)
-	w.until("it is connected", func() bool { return w.runner.State().Condition == channel.ConditionConnected })
+	w.waitStatus("x-a", issues.Closed)
+	w.waitFor("it is connected", func() bool { return w.runner.State().Condition == channel.ConditionConnected })
 }
 
 func TestATrackerThatIsKeptLockedIsNotWaitedForLong(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.create("x-a")
 	lock := flock.New(filepath.Join(w.folder.Path(), "issues.lock"))
 	if err := lock.Lock(); err != nil {
@@ -269,17 +269,17 @@ func TestATrackerThatIsKeptLockedIsNotWaitedForLong(t *testing.T) {
 	}
 	w.options.LockTimeout = 10 * time.Millisecond
 	w.start()
-	w.until("it says so", func() bool {
+	w.waitFor("it says so", func() bool {
 		return strings.Contains(w.runner.State().Reason, w.folder.File()+" was kept locked for 10ms by ")
 	})
 	if err := lock.Unlock(); err != nil {
 		t.Fatal(err)
 	}
-	w.is("x-a", issues.Closed)
+	w.waitStatus("x-a", issues.Closed)
 }
 
 func TestAnIssueThatCannotBeWrittenHoldsNoOtherUp(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.create("x-good")
 	file, err := os.OpenFile(w.folder.File(), os.O_WRONLY|os.O_APPEND, 0)
 	if err != nil {
@@ -291,9 +291,9 @@ func TestAnIssueThatCannotBeWrittenHoldsNoOtherUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.start()
-	w.is("x-good", issues.Closed)
+	w.waitStatus("x-good", issues.Closed)
 	w.create("x-more")
-	w.is("x-more", issues.Closed)
+	w.waitStatus("x-more", issues.Closed)
 	if s := w.runner.State(); s.LastError == "" || s.Attempts > 0 {
 		t.Errorf("nothing is said of it: %+v", s)
 	}
@@ -301,14 +301,14 @@ func TestAnIssueThatCannotBeWrittenHoldsNoOtherUp(t *testing.T) {
 		if it := w.issue(id); it.Status != issues.Open || w.agent.count(id) > 0 {
 			t.Errorf("%s is %s", id, it.Status)
 		}
-		if n := strings.Count(w.logs.all(), "issue "+id+" is left alone"); n != 1 {
+		if n := strings.Count(w.logs.String(), "issue "+id+" is left alone"); n != 1 {
 			t.Errorf("it is said %d times that %s is left alone", n, id)
 		}
 	}
 }
 
 func TestAThreadThatIsSomebodyElsesBlocksItsIssue(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.options.Interval = time.Hour // it is started to have a ledger
 	w.start()
 	if _, err := w.ledger.Submit(t.Context(), mailroom.Submit{
@@ -316,12 +316,12 @@ func TestAThreadThatIsSomebodyElsesBlocksItsIssue(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	w.run("x-a", mailroom.StatusCompleted)
+	w.waitRun("x-a", mailroom.StatusCompleted)
 	w.stop()
 	w.create("x-a")
 	w.options.Interval = 5 * time.Millisecond
 	w.start()
-	it := w.is("x-a", issues.Blocked)
+	it := w.waitStatus("x-a", issues.Blocked)
 	if got := comments(it); len(got) != 1 || !strings.HasPrefix(got[0], "mailroom: It cannot be given to codex: ") {
 		t.Errorf("it has %q", got)
 	}

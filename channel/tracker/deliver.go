@@ -26,49 +26,49 @@ func Thread(name, issue string) string { return channel.ThreadID(name, issue) }
 // and what has ended is concluded with it, in one write. It does nothing that the
 // file says already, so it can be repeated.
 func (w *Watcher) Deliver(ctx context.Context, l *channel.Host, d channel.Delivery, s mailroom.Session) error {
-	server, err := w.server(ctx, l)
+	server, err := w.serverID(ctx, l)
 	if err != nil {
 		return err
 	}
-	author, text := w.words(d)
+	author, text := w.deliveryComment(d)
 	found := false
 	err = w.update(ctx, l, func(t *issues.Tracker) error {
-		it := find(t, l.Name(), d.Run.Thread, server)
+		it := findIssue(t, l.Name(), d.Run.Thread, server)
 		if found = it != nil; !found {
 			return nil
 		}
-		m, ours := markOf(it, server)
+		m, ours := markerOf(it, server)
 		if !ours {
-			m = mark{}
+			m = marker{}
 		}
-		if text != "" && !said(it, author, text, d.Run.CreatedAt) {
-			at := moment(it.UpdatedAt)
-			if err := change(t, claim{it, m}, at, func(it *issues.Issue, _ *mark) { say(it, author, text, d.Run.CreatedAt, at) }); err != nil {
+		if text != "" && !hasComment(it, author, text, d.Run.CreatedAt) {
+			at := writeTime(it.UpdatedAt)
+			if err := updateIssue(t, claim{it, m}, at, func(it *issues.Issue, _ *marker) { addComment(it, author, text, d.Run.CreatedAt, at) }); err != nil {
 				return err
 			}
 			if it, err = t.Find(it.ID); err != nil {
 				return err
 			}
-			m, _ = markOf(it, server)
+			m, _ = markerOf(it, server)
 		}
-		if c := (claim{it, m}); ours && m.Key == d.Run.SubmitKey && c.news(d.Run) {
+		if c := (claim{it, m}); ours && m.Key == d.Run.SubmitKey && c.isOutdated(d.Run) {
 			return w.conclude(t, c, d.Run)
 		}
 		return nil
 	})
-	w.nudge() // there may be room for the next one
+	w.requestScan() // there may be room for the next one
 	switch {
 	case err != nil:
 		return &mailroom.Failure{Class: mailroom.ClassUnavailable, Err: fmt.Errorf("write to the tracker: %w", err)}
 	case !found:
 		l.Log().Info("what a run said is written to no issue, which is not there", "run", d.Run.ID)
-		return note(ctx, s, "the tracker has no such issue, or has it no more")
+		return appendNote(ctx, s, "the tracker has no such issue, or has it no more")
 	}
 	l.Sent()
 	return nil
 }
 
-func note(ctx context.Context, s mailroom.Session, why string) error {
+func appendNote(ctx context.Context, s mailroom.Session, why string) error {
 	body, err := json.Marshal(Note{Reason: why})
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", KindUnsent, err)

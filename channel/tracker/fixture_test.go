@@ -22,16 +22,16 @@ import (
 	issues "mailroom/tracker"
 )
 
-// world is a tracker and a server that watches it.
-type world struct {
-	t       *testing.T
-	folder  issues.Folder
-	agent   *clerk
-	options tracker.Options
-	broken  func(name string) error // of operations of the ledger, if set
-	limit   int                     // of runs at once; 0: the engine's
-	logs    *logs
-	store   mailroom.Store
+// fixture is a tracker and a server that watches it.
+type fixture struct {
+	t           *testing.T
+	folder      issues.Folder
+	agent       *scriptedAgent
+	options     tracker.Options
+	ledgerFault func(name string) error // of operations of the ledger, if set
+	limit       int                     // of runs at once; 0: the engine's
+	logs        *logBuffer
+	store       mailroom.Store
 
 	// Set by start.
 	ledger *ledger.Ledger
@@ -39,19 +39,19 @@ type world struct {
 	stop   func()
 }
 
-func newWorld(t *testing.T) *world {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	folder := issues.Within(filepath.Join(t.TempDir(), ".beads"))
 	if err := folder.Init(); err != nil {
 		t.Fatal(err)
 	}
-	return on(t, folder)
+	return newFixtureOn(t, folder)
 }
 
-// on is a server of its own on a tracker.
-func on(t *testing.T, folder issues.Folder) *world {
+// newFixtureOn is a server of its own on a tracker.
+func newFixtureOn(t *testing.T, folder issues.Folder) *fixture {
 	t.Helper()
-	w := &world{t: t, folder: folder, store: memory.New(), agent: &clerk{}, logs: &logs{}, stop: func() {}}
+	w := &fixture{t: t, folder: folder, store: memory.New(), agent: &scriptedAgent{}, logs: &logBuffer{}, stop: func() {}}
 	w.options = tracker.Options{Folder: folder, Agent: "codex", Types: tracker.DefaultTypes(), Interval: 5 * time.Millisecond}
 	t.Cleanup(func() {
 		w.stop()
@@ -59,14 +59,14 @@ func on(t *testing.T, folder issues.Folder) *world {
 			t.Error(err)
 		}
 		if t.Failed() {
-			t.Log(w.logs.all())
+			t.Log(w.logs.String())
 		}
 	})
 	return w
 }
 
-// onDisk has the server keep what it has in SQLite.
-func (w *world) onDisk() *world {
+// withSQLite has the server keep what it has in SQLite.
+func (w *fixture) withSQLite() *fixture {
 	w.t.Helper()
 	store, err := sqlite.Open(w.t.Context(), filepath.Join(w.t.TempDir(), "mailroom.db"), sqlite.Options{})
 	if err != nil {
@@ -77,7 +77,7 @@ func (w *world) onDisk() *world {
 }
 
 // start runs the server until stop.
-func (w *world) start() *world {
+func (w *fixture) start() *fixture {
 	w.t.Helper()
 	log := slog.New(slog.NewTextHandler(w.logs, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	b := bus.New()
@@ -90,7 +90,7 @@ func (w *world) start() *world {
 		w.t.Fatal(err)
 	}
 	w.runner = channel.New(channel.Options{
-		Name: "issue", Kind: tracker.Kind, Connect: watch.Connect, Ledger: fragile{w.ledger, w.broken}, Log: log,
+		Name: "issue", Kind: tracker.Kind, Connect: watch.Connect, Ledger: faultyLedger{w.ledger, w.ledgerFault}, Log: log,
 		Reconnect: channel.ReconnectPolicy{InitialDelay: 10 * time.Millisecond, MaxDelay: 20 * time.Millisecond, ParkAfter: -1, IdleTimeout: watch.ReconnectPolicy().IdleTimeout},
 	})
 	agents := map[string]engine.Agent{channel.AgentName("issue"): {Agent: w.runner.Agent(), Ready: w.runner.Connected}}
@@ -117,41 +117,41 @@ func (w *world) start() *world {
 	return w
 }
 
-// fragile is a ledger that a test breaks.
-type fragile struct {
+// faultyLedger is a ledger that a test breaks.
+type faultyLedger struct {
 	*ledger.Ledger
-	broken func(name string) error
+	fault func(name string) error
 }
 
-func (f fragile) Submit(ctx context.Context, in mailroom.Submit) (mailroom.Submitted, error) {
-	if f.broken != nil {
-		if err := f.broken("submit"); err != nil {
+func (f faultyLedger) Submit(ctx context.Context, in mailroom.Submit) (mailroom.Submitted, error) {
+	if f.fault != nil {
+		if err := f.fault("submit"); err != nil {
 			return mailroom.Submitted{}, err
 		}
 	}
 	return f.Ledger.Submit(ctx, in)
 }
 
-// clerk is an agent that does what a test says, and counts its attempts by the
+// scriptedAgent is an agent that does what a test says, and counts its attempts by the
 // thread.
-type clerk struct {
+type scriptedAgent struct {
 	mu       sync.Mutex
 	work     func(ctx context.Context, s mailroom.Session) error // nil: it says "done"
 	attempts map[string]int
-	told     map[string]string
+	inputs   map[string]string
 }
 
-func (c *clerk) Run(ctx context.Context, s mailroom.Session) error {
+func (c *scriptedAgent) Run(ctx context.Context, s mailroom.Session) error {
 	input, err := s.Input(ctx)
 	if err != nil {
 		return err
 	}
 	c.mu.Lock()
 	if c.attempts == nil {
-		c.attempts, c.told = map[string]int{}, map[string]string{}
+		c.attempts, c.inputs = map[string]int{}, map[string]string{}
 	}
 	c.attempts[s.Run().Thread]++
-	c.told[s.Run().Thread] = input[0].Text
+	c.inputs[s.Run().Thread] = input[0].Text
 	work := c.work
 	c.mu.Unlock()
 	if work == nil {
@@ -160,39 +160,39 @@ func (c *clerk) Run(ctx context.Context, s mailroom.Session) error {
 	return work(ctx, s)
 }
 
-func (c *clerk) does(work func(ctx context.Context, s mailroom.Session) error) {
+func (c *scriptedAgent) setWork(work func(ctx context.Context, s mailroom.Session) error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.work = work
 }
 
 // count is how often the agent was run for an issue.
-func (c *clerk) count(id string) int {
+func (c *scriptedAgent) count(id string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.attempts["issue:"+id]
 }
 
-// heard is what it was told of an issue last.
-func (c *clerk) heard(id string) string {
+// input is what it was told of an issue last.
+func (c *scriptedAgent) input(id string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.told["issue:"+id]
+	return c.inputs["issue:"+id]
 }
 
-// logs keeps what is logged.
-type logs struct {
+// logBuffer keeps what is logged.
+type logBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
 }
 
-func (l *logs) Write(b []byte) (int, error) {
+func (l *logBuffer) Write(b []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.Write(b)
 }
 
-func (l *logs) all() string {
+func (l *logBuffer) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.String()
@@ -201,7 +201,7 @@ func (l *logs) all() string {
 func ann() issues.By { return issues.By{Actor: "ann", At: time.Now()} }
 
 // edit changes the file as bd does.
-func (w *world) edit(change func(t *issues.Tracker) error) {
+func (w *fixture) edit(change func(t *issues.Tracker) error) {
 	w.t.Helper()
 	if _, err := w.folder.Update(w.t.Context(), change); err != nil {
 		w.t.Fatal(err)
@@ -209,7 +209,7 @@ func (w *world) edit(change func(t *issues.Tracker) error) {
 }
 
 // create adds issues x-ID with these ids.
-func (w *world) create(ids ...string) {
+func (w *fixture) create(ids ...string) {
 	w.t.Helper()
 	w.edit(func(t *issues.Tracker) error {
 		for _, id := range ids {
@@ -222,7 +222,7 @@ func (w *world) create(ids ...string) {
 }
 
 // set changes an issue.
-func (w *world) set(id string, change func(it *issues.Issue)) {
+func (w *fixture) set(id string, change func(it *issues.Issue)) {
 	w.t.Helper()
 	w.edit(func(t *issues.Tracker) error {
 		_, err := t.Update(id, ann(), func(it *issues.Issue) error { change(it); return nil })
@@ -230,7 +230,7 @@ func (w *world) set(id string, change func(it *issues.Issue)) {
 	})
 }
 
-func (w *world) issue(id string) *issues.Issue {
+func (w *fixture) issue(id string) *issues.Issue {
 	w.t.Helper()
 	t, _, err := w.folder.Read()
 	if err != nil {
@@ -243,10 +243,10 @@ func (w *world) issue(id string) *issues.Issue {
 	return it
 }
 
-// is waits until an issue has a status.
-func (w *world) is(id string, status issues.Status) *issues.Issue {
+// waitStatus waits until an issue has a status.
+func (w *fixture) waitStatus(id string, status issues.Status) *issues.Issue {
 	w.t.Helper()
-	w.until(fmt.Sprintf("%s is %s", id, status), func() bool { return w.issue(id).Status == status })
+	w.waitFor(fmt.Sprintf("%s is %s", id, status), func() bool { return w.issue(id).Status == status })
 	return w.issue(id)
 }
 
@@ -260,7 +260,7 @@ func comments(it *issues.Issue) (all []string) {
 }
 
 // runs are those of a thread, the newest first.
-func (w *world) runs(thread string) (found []*mailroom.Run) {
+func (w *fixture) runs(thread string) (found []*mailroom.Run) {
 	w.t.Helper()
 	err := w.store.View(w.t.Context(), func(r mailroom.Reader) (err error) {
 		found, err = r.Runs(mailroom.RunQuery{Thread: thread})
@@ -272,22 +272,22 @@ func (w *world) runs(thread string) (found []*mailroom.Run) {
 	return found
 }
 
-// run waits until the newest run of an issue has a status.
-func (w *world) run(id string, status mailroom.Status) *mailroom.Run {
+// waitRun waits until the newest run of an issue has a status.
+func (w *fixture) waitRun(id string, status mailroom.Status) *mailroom.Run {
 	w.t.Helper()
 	has := func() bool {
 		runs := w.runs("issue:" + id)
 		return len(runs) > 0 && runs[0].Status == status
 	}
-	w.until(fmt.Sprintf("the run of %s is %s", id, status), has)
+	w.waitFor(fmt.Sprintf("the run of %s is %s", id, status), has)
 	return w.runs("issue:" + id)[0]
 }
 
-// delivered waits until a run of an issue has ended, and all that it said is
+// waitDelivered waits until a run of an issue has ended, and all that it said is
 // delivered.
-func (w *world) delivered(id string) {
+func (w *fixture) waitDelivered(id string) {
 	w.t.Helper()
-	w.until("everything of "+id+" is delivered", func() bool {
+	w.waitFor("everything of "+id+" is delivered", func() bool {
 		for _, thread := range []string{"issue:" + id, "out:issue:" + id} {
 			for _, run := range w.runs(thread) {
 				if !run.Status.Finished() {
@@ -299,7 +299,7 @@ func (w *world) delivered(id string) {
 	})
 }
 
-func (w *world) until(what string, good func() bool) {
+func (w *fixture) waitFor(what string, good func() bool) {
 	w.t.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
@@ -313,8 +313,8 @@ func (w *world) until(what string, good func() bool) {
 	}
 }
 
-// gate is work that goes on when the test says so.
-func gate(reply string) (work func(ctx context.Context, s mailroom.Session) error, open func()) {
+// gatedWork is work that goes on when the test says so.
+func gatedWork(reply string) (work func(ctx context.Context, s mailroom.Session) error, open func()) {
 	closed := make(chan struct{})
 	return func(ctx context.Context, s mailroom.Session) error {
 		select {

@@ -20,7 +20,7 @@ func TestAProjectsFilesLeadNowhere(t *testing.T) {
 			"is a pipe": func(at, _ string) error { return syscall.Mkfifo(at, 0o644) },
 		} {
 			t.Run(name+" "+kind, func(t *testing.T) {
-				w := newWorld(t)
+				w := newFixture(t)
 				w.create("x-a")
 				raw, err := os.ReadFile(w.folder.File())
 				if err != nil {
@@ -39,7 +39,7 @@ func TestAProjectsFilesLeadNowhere(t *testing.T) {
 				}
 				w.start()
 				if name != "issues.jsonl.tmp" { // which nothing uses
-					w.until("it says what is wrong", func() bool {
+					w.waitFor("it says what is wrong", func() bool {
 						return strings.Contains(w.runner.State().Reason, name+" "+kind)
 					})
 					if err := os.Remove(at); err != nil {
@@ -51,7 +51,7 @@ func TestAProjectsFilesLeadNowhere(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				w.is("x-a", issues.Closed)
+				w.waitStatus("x-a", issues.Closed)
 				if _, err := os.Lstat(outside); err == nil {
 					t.Error("a file was made outside")
 				}

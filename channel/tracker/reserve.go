@@ -18,13 +18,13 @@ type Projects interface {
 }
 
 const (
-	// reserveFor is how long a reservation lasts; it is renewed at half of it.
-	reserveFor = time.Hour
-	// reserveAgain is after how long an issue that somebody elsewhere has reserved
+	// reservationTTL is how long a reservation lasts; it is renewed at half of it.
+	reservationTTL = time.Hour
+	// reservationRetry is after how long an issue that somebody elsewhere has reserved
 	// is tried again.
-	reserveAgain = 30 * time.Second
-	// reserveReason is by what those of a tracker are known.
-	reserveReason = "the tracker has given it to its agent"
+	reservationRetry = 30 * time.Second
+	// reservationReason is by what those of a tracker are known.
+	reservationReason = "the tracker has given it to its agent"
 )
 
 // reservation is what is known of the one of an issue.
@@ -33,8 +33,8 @@ type reservation struct {
 	next   time.Time // when it is to be asked for again
 }
 
-// name is what an issue is called in a project, as bd calls it.
-func name(issue string) string { return ".beads/issues/" + issue }
+// reservationName is what an issue is called in a project, as bd calls it.
+func reservationName(issue string) string { return ".beads/issues/" + issue }
 
 // operator is who reserves: the server itself.
 func operator() *mailroom.Token {
@@ -52,43 +52,43 @@ func (r *receiver) reserve(ctx context.Context, issue, agent string) (ours bool,
 		return true, nil
 	}
 	_, err = r.options.Projects.Reserve(ctx, mailroom.Reserve{
-		Project: r.options.Project, Names: []string{name(issue)}, Holder: agent, By: operator(), Reason: reserveReason, TTL: reserveFor,
+		Project: r.options.Project, Names: []string{reservationName(issue)}, Holder: agent, By: operator(), Reason: reservationReason, TTL: reservationTTL,
 	})
 	switch mailroom.CodeOf(err) {
 	case "":
-		r.reserved[issue] = reservation{agent, now.Add(reserveFor / 2)}
+		r.reserved[issue] = reservation{agent, now.Add(reservationTTL / 2)}
 		return true, nil
 	case mailroom.CodeConflict:
-		r.link.Log().Info("an issue is left to who has reserved it", "issue", issue, "reason", err)
-		r.reserved[issue] = reservation{"", now.Add(reserveAgain)}
+		r.host.Log().Info("an issue is left to who has reserved it", "issue", issue, "reason", err)
+		r.reserved[issue] = reservation{"", now.Add(reservationRetry)}
 		return false, nil
 	case mailroom.CodeUnavailable:
 		return false, err
 	}
-	r.link.ReportError(fmt.Errorf("issue %s cannot be reserved in project %s: %w", issue, r.options.Project, err))
-	r.reserved[issue] = reservation{agent, now.Add(reserveFor / 2)}
+	r.host.ReportError(fmt.Errorf("issue %s cannot be reserved in project %s: %w", issue, r.options.Project, err))
+	r.reserved[issue] = reservation{agent, now.Add(reservationTTL / 2)}
 	return true, nil
 }
 
-// elsewhere reports whether somebody else has reserved an issue, as far as is known.
-func (r *receiver) elsewhere(issue string) bool {
+// isReservedElsewhere reports whether somebody else has reserved an issue, as far as is known.
+func (r *receiver) isReservedElsewhere(issue string) bool {
 	had, known := r.reserved[issue]
 	return known && had.holder == "" && time.Now().Before(had.next)
 }
 
-// keep renews the reservations of what is in progress, and releases the others.
-func (r *receiver) keep(ctx context.Context) error {
+// syncReservations renews the reservations of what is in progress, and releases the others.
+func (r *receiver) syncReservations(ctx context.Context) error {
 	if r.options.Project == "" {
 		return nil
 	}
 	if r.reserved == nil {
-		if err := r.known(ctx); err != nil {
+		if err := r.loadReservations(ctx); err != nil {
 			return err
 		}
 	}
 	held := map[string]bool{}
-	for _, c := range r.found {
-		if !c.held() {
+	for _, c := range r.claims {
+		if !c.inProgress() {
 			continue
 		}
 		held[c.issue.ID] = true
@@ -100,29 +100,29 @@ func (r *receiver) keep(ctx context.Context) error {
 		if held[issue] || had.holder == "" {
 			continue
 		}
-		_, err := r.options.Projects.ReleaseNames(ctx, r.options.Project, had.holder, []string{name(issue)}, operator())
+		_, err := r.options.Projects.ReleaseNames(ctx, r.options.Project, had.holder, []string{reservationName(issue)}, operator())
 		if ctx.Err() != nil || mailroom.CodeOf(err) == mailroom.CodeUnavailable {
 			return err
 		}
 		if err != nil {
-			r.link.ReportError(fmt.Errorf("the reservation of issue %s cannot be released: %w", issue, err))
+			r.host.ReportError(fmt.Errorf("the reservation of issue %s cannot be released: %w", issue, err))
 		}
 		delete(r.reserved, issue)
 	}
 	return nil
 }
 
-// known reads which reservations there are of a receiver before this one.
-func (r *receiver) known(ctx context.Context) error {
+// loadReservations reads which reservations there are of a receiver before this one.
+func (r *receiver) loadReservations(ctx context.Context) error {
 	r.reserved = map[string]reservation{}
 	thread, err := mailroom.ProjectThread(r.options.Project)
 	if err != nil {
 		return nil // it has none, and every try says so
 	}
-	return r.link.View(ctx, func(rd mailroom.Reader) error {
+	return r.host.View(ctx, func(rd mailroom.Reader) error {
 		rows, err := rd.Reservations(mailroom.ReservationQuery{Thread: thread})
 		for _, row := range rows {
-			if issue, ok := strings.CutPrefix(row.Name, name("")); ok && row.Reason == reserveReason && row.Owner == mailroom.Operator {
+			if issue, ok := strings.CutPrefix(row.Name, reservationName("")); ok && row.Reason == reservationReason && row.Owner == mailroom.Operator {
 				r.reserved[issue] = reservation{holder: row.Holder} // to be renewed, or released
 			}
 		}
@@ -130,9 +130,9 @@ func (r *receiver) known(ctx context.Context) error {
 	})
 }
 
-// reserveFirst reserves the issues that are claimed next. Those of others are not
+// reserveNext reserves the issues that are claimed next. Those of others are not
 // ready any more after it.
-func (r *receiver) reserveFirst(ctx context.Context, ready []*issues.Issue, room int) error {
+func (r *receiver) reserveNext(ctx context.Context, ready []*issues.Issue, room int) error {
 	for _, it := range ready {
 		if room <= 0 {
 			return nil

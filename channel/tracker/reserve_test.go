@@ -18,14 +18,14 @@ func bob() *mailroom.Token {
 	return &mailroom.Token{Name: "bob", Scopes: []mailroom.Permission{mailroom.PermissionSubmit, mailroom.PermissionRead}, Namespace: "project:"}
 }
 
-func (w *world) bobReserves(id string) error {
+func (w *fixture) bobReserves(id string) error {
 	w.t.Helper()
 	_, err := w.ledger.Reserve(w.t.Context(), mailroom.Reserve{Project: "shop", Names: []string{".beads/issues/" + id}, Holder: "bob", By: bob()})
 	return err
 }
 
 // reserved are the names that are reserved, each with who has it.
-func (w *world) reserved() (all []string) {
+func (w *fixture) reserved() (all []string) {
 	w.t.Helper()
 	rows, err := w.ledger.Reservations(context.Background(), "shop", bob())
 	if err != nil {
@@ -38,39 +38,39 @@ func (w *world) reserved() (all []string) {
 }
 
 func TestWhatIsInProgressIsReservedForAgentsElsewhere(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.options.Project = "shop"
 	w.create("x-a")
-	work, open := gate("done")
+	work, open := gatedWork("done")
 	defer open()
-	w.agent.does(work)
+	w.agent.setWork(work)
 	w.start()
-	w.until("the agent has it", func() bool { return w.agent.count("x-a") == 1 })
+	w.waitFor("the agent has it", func() bool { return w.agent.count("x-a") == 1 })
 	if err := w.bobReserves("x-a"); mailroom.CodeOf(err) != mailroom.CodeConflict {
 		t.Errorf("bob could reserve it too: %v", err)
 	}
 	w.stop()
 	w.start() // what is in progress stays reserved
-	w.until("the agent has it again", func() bool { return w.agent.count("x-a") == 2 })
+	w.waitFor("the agent has it again", func() bool { return w.agent.count("x-a") == 2 })
 	if got := w.reserved(); !slices.Equal(got, []string{".beads/issues/x-a codex"}) {
 		t.Errorf("reserved are %q", got)
 	}
 	open()
-	w.is("x-a", issues.Closed)
-	w.until("it is released", func() bool { return len(w.reserved()) == 0 })
+	w.waitStatus("x-a", issues.Closed)
+	w.waitFor("it is released", func() bool { return len(w.reserved()) == 0 })
 }
 
 func TestWhatAnAgentElsewhereHasReservedIsLeftToIt(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.options.Project, w.options.MaxClaims = "shop", 2
 	w.start()
 	if err := w.bobReserves("x-a"); err != nil {
 		t.Fatal(err)
 	}
 	w.create("x-a", "x-b")
-	w.is("x-b", issues.Closed)
+	w.waitStatus("x-b", issues.Closed)
 	w.create("x-c")
-	w.is("x-c", issues.Closed)
+	w.waitStatus("x-c", issues.Closed)
 	if it := w.issue("x-a"); it.Status != issues.Open || it.Assignee != "" {
 		t.Errorf("what bob has is %s and %s's", it.Status, it.Assignee)
 	}
@@ -79,16 +79,16 @@ func TestWhatAnAgentElsewhereHasReservedIsLeftToIt(t *testing.T) {
 	}
 	w.stop()
 	w.start() // or half a minute later
-	w.is("x-a", issues.Closed)
-	w.until("nothing is reserved", func() bool { return len(w.reserved()) == 0 })
+	w.waitStatus("x-a", issues.Closed)
+	w.waitFor("nothing is reserved", func() bool { return len(w.reserved()) == 0 })
 }
 
 func TestAProjectThatTakesNoReservationStopsNoWork(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.options.Project = "no/project"
 	w.create("x-a")
 	w.start()
-	w.is("x-a", issues.Closed)
+	w.waitStatus("x-a", issues.Closed)
 	if s := w.runner.State(); s.LastError == "" {
 		t.Error("nothing is said of it")
 	}
@@ -97,7 +97,7 @@ func TestAProjectThatTakesNoReservationStopsNoWork(t *testing.T) {
 // TestWhatComesWhileTheFileIsLockedIsReservedBeforeItIsClaimed has an issue that bob
 // has reserved come, by git, after the server has looked and before it writes.
 func TestWhatComesWhileTheFileIsLockedIsReservedBeforeItIsClaimed(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.options.Project = "shop"
 	w.start()
 	if err := w.bobReserves("x-a"); err != nil {
@@ -113,12 +113,12 @@ func TestWhatComesWhileTheFileIsLockedIsReservedBeforeItIsClaimed(t *testing.T) 
 		if err := os.WriteFile(w.folder.File(), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		w.until("it wants to claim x-b", func() bool { return slices.Contains(w.reserved(), ".beads/issues/x-b codex") })
+		w.waitFor("it wants to claim x-b", func() bool { return slices.Contains(w.reserved(), ".beads/issues/x-b codex") })
 	}
 	if err := lock.Unlock(); err != nil {
 		t.Fatal(err)
 	}
-	w.is("x-b", issues.Closed)
+	w.waitStatus("x-b", issues.Closed)
 	if it := w.issue("x-a"); it.Status != issues.Open || w.agent.count("x-a") > 0 {
 		t.Errorf("what bob has is %s", it.Status)
 	}

@@ -50,8 +50,8 @@ type Options struct {
 	Command string
 }
 
-// whileHeld is how many times as often it is looked while agents work.
-const whileHeld = 4
+// busyFactor is how many times as often it is looked while agents work.
+const busyFactor = 4
 
 // DefaultInterval is how often the file is looked at.
 const DefaultInterval = time.Second
@@ -63,7 +63,7 @@ func DefaultTypes() []string { return []string{"bug", "feature", "task", "chore"
 // Watcher is one tracker. It is a file, so there is nothing to connect to.
 type Watcher struct {
 	options Options
-	poke    chan struct{} // one slot: there may be something to do
+	wake    chan struct{} // one slot: there may be something to do
 }
 
 // New makes the watch of a tracker. It does not look at it yet.
@@ -87,7 +87,7 @@ func New(o Options) (*Watcher, error) {
 		o.Command = "mailroom"
 	}
 	o.Folder = o.Folder.Waiting(projectdir.Wait{Command: "mailroom serve"})
-	return &Watcher{options: o, poke: make(chan struct{}, 1)}, nil
+	return &Watcher{options: o, wake: make(chan struct{}, 1)}, nil
 }
 
 // ReconnectPolicy is how a tracker is tried: it is a file of this machine, and nobody minds a
@@ -105,61 +105,61 @@ func (w *Watcher) Connect(_ context.Context, l *channel.Host) (channel.Adapter, 
 
 // connection is a Watch with the link of one adapter.
 type connection struct {
-	watch *Watcher
-	link  *channel.Host
+	watcher *Watcher
+	host    *channel.Host
 }
 
 // Receive implements [channel.Adapter].
-func (c connection) Receive(ctx context.Context) error { return c.watch.receive(ctx, c.link) }
+func (c connection) Receive(ctx context.Context) error { return c.watcher.receive(ctx, c.host) }
 
 // Maintain implements [channel.Adapter]: there is nothing to tend.
 func (c connection) Maintain(context.Context) error { return nil }
 
 // Deliver implements [channel.Adapter].
 func (c connection) Deliver(ctx context.Context, d channel.Delivery, s mailroom.Session) error {
-	return c.watch.Deliver(ctx, c.link, d, s)
+	return c.watcher.Deliver(ctx, c.host, d, s)
 }
 
 // Close implements [channel.Adapter].
 func (c connection) Close() error { return nil }
 
 func (w *Watcher) receive(ctx context.Context, l *channel.Host) error {
-	server, err := w.server(ctx, l)
+	server, err := w.serverID(ctx, l)
 	if err != nil {
 		return err
 	}
-	r := &receiver{Watcher: w, link: l, server: server, ids: map[string]string{}, over: map[string]bool{}}
+	r := &receiver{Watcher: w, host: l, server: server, runIDs: map[string]string{}, abandoned: map[string]bool{}}
 	for {
-		again, err := r.look(ctx)
+		again, err := r.scan(ctx)
 		if err != nil {
 			return err
 		}
 		pause := w.options.Interval
-		if slices.ContainsFunc(r.found, claim.held) {
-			pause /= whileHeld // a run may end without a word, or after its last one
+		if slices.ContainsFunc(r.claims, claim.inProgress) {
+			pause /= busyFactor // a run may end without a word, or after its last one
 		}
 		if again {
 			pause = 0
 		}
 		select {
 		case <-time.After(pause):
-		case <-w.poke:
-			r.poked = true
+		case <-w.wake:
+			r.wakeUp = true
 		case <-ctx.Done():
 			return nil
 		}
 	}
 }
 
-// identity is under which the name of the store is kept, beside the channel's
+// cursorIdentity is under which the name of the store is kept, beside the channel's
 // name. It does not depend on where the folder is: that may be moved.
-const identity = "tracker"
+const cursorIdentity = "tracker"
 
-// server is by which name claims of this channel in this store are known in a
+// serverID is by which name claims of this channel in this store are known in a
 // file that others claim in too. It is made before the first claim, and is kept
 // in the store: who has it knows what became of the claims.
-func (w *Watcher) server(ctx context.Context, l *channel.Host) (string, error) {
-	raw, err := l.Position(ctx, identity)
+func (w *Watcher) serverID(ctx context.Context, l *channel.Host) (string, error) {
+	raw, err := l.Position(ctx, cursorIdentity)
 	if err != nil {
 		return "", err
 	}
@@ -175,7 +175,7 @@ func (w *Watcher) server(ctx context.Context, l *channel.Host) (string, error) {
 }
 
 func cursor(server string) channel.Cursor {
-	return channel.Cursor{Identity: identity, Position: []byte(`"` + server + `"`)}
+	return channel.Cursor{Identity: cursorIdentity, Position: []byte(`"` + server + `"`)}
 }
 
 // update changes the file, and gives up while others keep it locked.
@@ -213,21 +213,21 @@ func (w *Watcher) agentOf(it *issues.Issue) string {
 // labelAgent begins a label that chooses an agent.
 const labelAgent = "agent:"
 
-// wanted reports whether issues of this kind are given to agents.
-func (w *Watcher) wanted(it *issues.Issue) bool {
+// accepts reports whether issues of this kind are given to agents.
+func (w *Watcher) accepts(it *issues.Issue) bool {
 	return w.agentOf(it) != "" && (len(w.options.Types) == 0 || slices.Contains(w.options.Types, it.Type))
 }
 
-// nudge has the file looked at soon. It is a hint: a look comes anyway.
-func (w *Watcher) nudge() {
+// requestScan has the file looked at soon. It is a hint: a look comes anyway.
+func (w *Watcher) requestScan() {
 	select {
-	case w.poke <- struct{}{}:
+	case w.wake <- struct{}{}:
 	default:
 	}
 }
 
-// moment is now as a file keeps it, and not before what it follows.
-func moment(after time.Time) time.Time {
+// writeTime is now as a file keeps it, and not before what it follows.
+func writeTime(after time.Time) time.Time {
 	now := time.Now().UTC().Round(0)
 	if now.Before(after) {
 		return after
@@ -235,7 +235,7 @@ func moment(after time.Time) time.Time {
 	return now
 }
 
-// finished reports whether a run has ended with nobody told of it yet.
-func finished(run *mailroom.Run, m mark) bool {
-	return run != nil && run.Status.Finished() && run.FinishedAt.After(m.Told)
+// needsConclusion reports whether a run has ended with nobody told of it yet.
+func needsConclusion(run *mailroom.Run, m marker) bool {
+	return run != nil && run.Status.Finished() && run.FinishedAt.After(m.Concluded)
 }

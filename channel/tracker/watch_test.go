@@ -15,7 +15,7 @@ import (
 )
 
 func TestAReadyIssueIsGivenToItsAgentAndClosedWithWhatItSaid(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.create("x-wood", "x-roof")
 	w.edit(func(t *issues.Tracker) error {
 		_, err := t.Update("x-roof", ann(), func(it *issues.Issue) error {
@@ -31,11 +31,11 @@ func TestAReadyIssueIsGivenToItsAgentAndClosedWithWhatItSaid(t *testing.T) {
 		}
 		return err
 	})
-	w.agent.does(func(ctx context.Context, s mailroom.Session) error {
+	w.agent.setWork(func(ctx context.Context, s mailroom.Session) error {
 		return s.Stream(ctx, "All dry now.\n\nIt took tiles.\n")
 	})
 	w.start()
-	it := w.is("x-roof", issues.Closed)
+	it := w.waitStatus("x-roof", issues.Closed)
 	if it.CloseReason != "All dry now." || it.Assignee != "codex" || it.ClosedAt.IsZero() {
 		t.Errorf("it was closed with %q, and is %s's", it.CloseReason, it.Assignee)
 	}
@@ -45,20 +45,20 @@ func TestAReadyIssueIsGivenToItsAgentAndClosedWithWhatItSaid(t *testing.T) {
 	const want = "# Do x-roof\n\nIssue x-roof, task, priority 2, labelled house. It is claimed for you, codex. What you say last becomes a comment and closes it, so you need not. `bd show x-roof` shows it as it is now.\n" +
 		"\nIt drips.\n\n## Design\n\nTiles.\n\n## Acceptance criteria\n\nDry.\n\n## Notes\n\nAsk Bob.\n" +
 		"\n## Depends on\n\n- x-wood (blocks): Do x-wood, closed\n\n## Comments\n\nann, "
-	if got := w.agent.heard("x-roof"); !strings.HasPrefix(got, want) || !strings.HasSuffix(got, ":\n\nred ones\n") {
+	if got := w.agent.input("x-roof"); !strings.HasPrefix(got, want) || !strings.HasSuffix(got, ":\n\nred ones\n") {
 		t.Errorf("the agent read:\n%s", cmp.Diff(want, got))
 	}
-	w.delivered("x-roof")
+	w.waitDelivered("x-roof")
 	if got := len(w.issue("x-roof").Comments); got != 2 {
 		t.Errorf("after its delivery it has %d comments", got)
 	}
-	if run := w.runs("issue:x-roof")[0]; run.Metadata[tracker.Label] != "x-roof" || run.SubmitKey != key(it) {
+	if run := w.runs("issue:x-roof")[0]; run.Metadata[tracker.Label] != "x-roof" || run.SubmitKey != submitKey(it) {
 		t.Errorf("the run is %+v", run)
 	}
 }
 
 func TestOnlyWhatIsWantedIsGiven(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.options.Agents, w.options.Labels, w.options.MaxClaims = []string{"claude"}, []string{"auto"}, 10
 	w.create("x-plain", "x-label", "x-mine", "x-theirs", "x-epic", "x-bare", "x-blocked")
 	for id, change := range map[string]func(*issues.Issue){
@@ -73,21 +73,21 @@ func TestOnlyWhatIsWantedIsGiven(t *testing.T) {
 	w.edit(func(t *issues.Tracker) error { _, err := t.Depend("x-blocked", "x-bare", "", ann()); return err })
 	w.start()
 	for id, agent := range map[string]string{"x-plain": "codex", "x-label": "claude", "x-mine": "claude"} {
-		if it := w.is(id, issues.Closed); it.Assignee != agent {
+		if it := w.waitStatus(id, issues.Closed); it.Assignee != agent {
 			t.Errorf("%s was given to %s, want %s", id, it.Assignee, agent)
 		}
 	}
 	for _, id := range []string{"x-theirs", "x-epic", "x-bare", "x-blocked"} {
-		if it := w.issue(id); it.Status != issues.Open || w.agent.count(id) > 0 || key(it) != "" {
+		if it := w.issue(id); it.Status != issues.Open || w.agent.count(id) > 0 || submitKey(it) != "" {
 			t.Errorf("%s is %s, and %d runs were made of it", id, it.Status, w.agent.count(id))
 		}
 	}
 }
 
 func TestARunThatFailsBlocksItsIssueAndItsRetryClosesIt(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.create("x-a")
-	w.agent.does(func(ctx context.Context, s mailroom.Session) error {
+	w.agent.setWork(func(ctx context.Context, s mailroom.Session) error {
 		if err := s.Stream(ctx, "I look at it."); err != nil {
 			return err
 		}
@@ -97,9 +97,9 @@ func TestARunThatFailsBlocksItsIssueAndItsRetryClosesIt(t *testing.T) {
 		return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: errors.New("no such model")}
 	})
 	w.start()
-	w.is("x-a", issues.Blocked)
-	run := w.run("x-a", mailroom.StatusFailed)
-	w.delivered("x-a")
+	w.waitStatus("x-a", issues.Blocked)
+	run := w.waitRun("x-a", mailroom.StatusFailed)
+	w.waitDelivered("x-a")
 	it := w.issue("x-a")
 	got := comments(it)
 	slices.Sort(got)
@@ -110,38 +110,38 @@ func TestARunThatFailsBlocksItsIssueAndItsRetryClosesIt(t *testing.T) {
 	if !strings.Contains(last.Text, "mailroom run retry "+run.ID) || !strings.Contains(last.Text, "bd update x-a --status open") {
 		t.Errorf("it does not say what to do: %s", last.Text)
 	}
-	work, open := gate("done after all")
+	work, open := gatedWork("done after all")
 	defer open()
-	w.agent.does(work)
+	w.agent.setWork(work)
 	if _, err := w.ledger.Retry(t.Context(), mailroom.Retry{Run: run.ID, By: "ann"}); err != nil {
 		t.Fatal(err)
 	}
 	w.set("x-a", func(it *issues.Issue) { it.Notes = "looked at again" }) // or it is seen some time later
-	w.is("x-a", issues.InProgress)
+	w.waitStatus("x-a", issues.InProgress)
 	open()
-	if it := w.is("x-a", issues.Closed); it.CloseReason != "done after all" || it.Notes != "looked at again" {
+	if it := w.waitStatus("x-a", issues.Closed); it.CloseReason != "done after all" || it.Notes != "looked at again" {
 		t.Errorf("it is %+v", it)
 	}
-	w.delivered("x-a")
+	w.waitDelivered("x-a")
 	if runs := w.runs("issue:x-a"); len(runs) != 1 || w.agent.count("x-a") != 2 {
 		t.Errorf("%d runs, %d attempts", len(runs), w.agent.count("x-a"))
 	}
 }
 
 func TestARunThatEndsWithoutAWordClosesItsIssue(t *testing.T) {
-	w := newWorld(t)
-	w.agent.does(func(context.Context, mailroom.Session) error { return nil })
+	w := newFixture(t)
+	w.agent.setWork(func(context.Context, mailroom.Session) error { return nil })
 	w.create("x-a")
 	w.start()
-	if it := w.is("x-a", issues.Closed); it.CloseReason != "codex is done and has said nothing" || len(it.Comments) > 0 {
+	if it := w.waitStatus("x-a", issues.Closed); it.CloseReason != "codex is done and has said nothing" || len(it.Comments) > 0 {
 		t.Errorf("it is closed with %q, and has %q", it.CloseReason, comments(it))
 	}
 }
 
 func TestAQuestionIsACommentAndTheIssueIsDoneAfterItsAnswer(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.create("x-a")
-	w.agent.does(func(ctx context.Context, s mailroom.Session) error {
+	w.agent.setWork(func(ctx context.Context, s mailroom.Session) error {
 		tickets, err := s.Wait(ctx, false, mailroom.Ask{Name: "colour", Kind: mailroom.TicketInput, Prompt: "Which colour?"})
 		if err != nil {
 			return err
@@ -149,8 +149,8 @@ func TestAQuestionIsACommentAndTheIssueIsDoneAfterItsAnswer(t *testing.T) {
 		return s.Stream(ctx, "It is "+strings.Trim(string(tickets[0].Answer), `"`))
 	})
 	w.start()
-	run := w.run("x-a", mailroom.StatusWaiting)
-	w.hears("x-a")
+	run := w.waitRun("x-a", mailroom.StatusWaiting)
+	w.waitComment("x-a")
 	it := w.issue("x-a")
 	id := mailroom.TicketID(run.ID, "colour")
 	if diff := cmp.Diff([]string{"mailroom: codex asks: Which colour?"}, comments(it)); diff != "" || !strings.Contains(it.Comments[0].Text, "mailroom answer "+id) {
@@ -162,44 +162,44 @@ func TestAQuestionIsACommentAndTheIssueIsDoneAfterItsAnswer(t *testing.T) {
 	if _, err := w.ledger.Decide(t.Context(), mailroom.Decision{Ticket: id, Verdict: mailroom.VerdictAnswer, Answer: []byte(`"red"`), By: "ann"}); err != nil {
 		t.Fatal(err)
 	}
-	if it := w.is("x-a", issues.Closed); it.CloseReason != "It is red" {
+	if it := w.waitStatus("x-a", issues.Closed); it.CloseReason != "It is red" {
 		t.Errorf("it is closed with %q", it.CloseReason)
 	}
 }
 
-// hears waits until something was said of an issue.
-func (w *world) hears(id string) {
+// waitComment waits until something was said of an issue.
+func (w *fixture) waitComment(id string) {
 	w.t.Helper()
-	w.until("somebody says something of "+id, func() bool { return len(w.issue(id).Comments) > 0 })
+	w.waitFor("somebody says something of "+id, func() bool { return len(w.issue(id).Comments) > 0 })
 }
 
 func TestWhatIsDoneCanBeLeftToAPerson(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.options.KeepOpen = true
 	w.create("x-a", "x-b")
 	w.start()
 	for _, id := range []string{"x-a", "x-b"} { // one after the other: what is done is not claimed any more
-		w.hears(id)
-		w.delivered(id)
+		w.waitComment(id)
+		w.waitDelivered(id)
 		if it := w.issue(id); it.Status != issues.InProgress || it.Assignee != "codex" {
 			t.Errorf("%s is %s", id, it.Status)
 		}
 	}
 	w.set("x-a", func(it *issues.Issue) { it.Status, it.Assignee = issues.Open, "" })
-	w.until("it is given again", func() bool { return w.agent.count("x-a") == 2 })
+	w.waitFor("it is given again", func() bool { return w.agent.count("x-a") == 2 })
 }
 
 func TestAnIssueThatIsOpenAgainIsGivenAgainInItsThread(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.create("x-a")
 	w.start()
-	w.is("x-a", issues.Closed)
-	w.delivered("x-a")
+	w.waitStatus("x-a", issues.Closed)
+	w.waitDelivered("x-a")
 	w.set("x-a", func(it *issues.Issue) { it.Status, it.Description = issues.Open, "Once more." })
-	w.until("it is given again", func() bool { return w.agent.count("x-a") == 2 })
-	w.is("x-a", issues.Closed)
-	w.delivered("x-a")
-	if runs := w.runs("issue:x-a"); len(runs) != 2 || runs[0].SubmitKey == runs[1].SubmitKey || !strings.Contains(w.agent.heard("x-a"), "Once more.") {
+	w.waitFor("it is given again", func() bool { return w.agent.count("x-a") == 2 })
+	w.waitStatus("x-a", issues.Closed)
+	w.waitDelivered("x-a")
+	if runs := w.runs("issue:x-a"); len(runs) != 2 || runs[0].SubmitKey == runs[1].SubmitKey || !strings.Contains(w.agent.input("x-a"), "Once more.") {
 		t.Errorf("its thread has %d runs", len(runs))
 	}
 	if got := comments(w.issue("x-a")); !slices.Equal(got, []string{"codex: done", "codex: done"}) {
@@ -208,48 +208,48 @@ func TestAnIssueThatIsOpenAgainIsGivenAgainInItsThread(t *testing.T) {
 }
 
 func TestAnAgentThatGivesItsIssueBackDoesNotGetItForEver(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.create("x-a", "x-b")
-	w.agent.does(func(ctx context.Context, s mailroom.Session) error {
+	w.agent.setWork(func(ctx context.Context, s mailroom.Session) error {
 		if s.Run().Metadata[tracker.Label] == "x-a" {
 			w.set("x-a", func(it *issues.Issue) { it.Status, it.Assignee = issues.Open, "" })
 		}
 		return s.Stream(ctx, "I cannot do this.")
 	})
 	w.start()
-	w.is("x-b", issues.Closed) // which comes after it
-	w.delivered("x-a")
+	w.waitStatus("x-b", issues.Closed) // which comes after it
+	w.waitDelivered("x-a")
 	w.create("x-c")
-	w.is("x-c", issues.Closed)
+	w.waitStatus("x-c", issues.Closed)
 	if it := w.issue("x-a"); it.Status != issues.Open || w.agent.count("x-a") != 1 || len(it.Comments) != 1 {
 		t.Errorf("it is %s after %d attempts, with %q", it.Status, w.agent.count("x-a"), comments(it))
 	}
 	// What the agent says later is no change of the issue either.
-	w.agent.does(func(ctx context.Context, s mailroom.Session) error { return s.Stream(ctx, "Really not.") })
+	w.agent.setWork(func(ctx context.Context, s mailroom.Session) error { return s.Stream(ctx, "Really not.") })
 	if _, err := w.ledger.Submit(t.Context(), mailroom.Submit{Thread: "issue:x-a", Messages: []mailroom.NewMessage{{Parts: mailroom.Text("No?")}}, Sender: "ann"}); err != nil {
 		t.Fatal(err)
 	}
-	w.until("it is said", func() bool { return len(w.issue("x-a").Comments) == 2 })
+	w.waitFor("it is said", func() bool { return len(w.issue("x-a").Comments) == 2 })
 	w.create("x-d")
-	w.is("x-d", issues.Closed)
+	w.waitStatus("x-d", issues.Closed)
 	if n := w.agent.count("x-a"); n != 2 {
 		t.Errorf("it was given %d times", n)
 	}
-	w.agent.does(nil)
+	w.agent.setWork(nil)
 	w.set("x-a", func(it *issues.Issue) { it.Notes = "now it can be done" })
-	w.is("x-a", issues.Closed)
+	w.waitStatus("x-a", issues.Closed)
 }
 
 func TestWhatIsClosedOrTakenMeanwhileStaysSo(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.options.MaxClaims = 4
 	w.create("x-closed", "x-taken", "x-deleted", "x-open")
-	work, open := gate("here it is")
+	work, open := gatedWork("here it is")
 	defer open()
-	w.agent.does(work)
+	w.agent.setWork(work)
 	w.start()
 	for _, id := range []string{"x-closed", "x-taken", "x-deleted", "x-open"} {
-		w.until("the agent has "+id, func() bool { return w.agent.count(id) == 1 })
+		w.waitFor("the agent has "+id, func() bool { return w.agent.count(id) == 1 })
 	}
 	w.edit(func(t *issues.Tracker) error {
 		_, err := t.Close("x-closed", "not needed", ann())
@@ -260,12 +260,12 @@ func TestWhatIsClosedOrTakenMeanwhileStaysSo(t *testing.T) {
 	})
 	w.set("x-taken", func(it *issues.Issue) { it.Assignee = "bob" })
 	open()
-	w.is("x-open", issues.Closed)
+	w.waitStatus("x-open", issues.Closed)
 	for _, id := range []string{"x-closed", "x-taken", "x-deleted"} {
-		w.run(id, mailroom.StatusCompleted)
-		w.delivered(id)
+		w.waitRun(id, mailroom.StatusCompleted)
+		w.waitDelivered(id)
 	}
-	w.until("it is said where there is a place", func() bool {
+	w.waitFor("it is said where there is a place", func() bool {
 		return len(w.issue("x-closed").Comments) == 1 && len(w.issue("x-taken").Comments) == 1
 	})
 	if it := w.issue("x-closed"); it.CloseReason != "not needed" {
@@ -277,13 +277,13 @@ func TestWhatIsClosedOrTakenMeanwhileStaysSo(t *testing.T) {
 	if it := w.issue("x-deleted"); it.Status != issues.Tombstone || len(it.Comments) > 0 {
 		t.Errorf("what was deleted is %s with %q", it.Status, comments(it))
 	}
-	if got := w.count("out:issue:x-deleted", tracker.KindUnsent); got != 1 {
+	if got := w.countEntries("out:issue:x-deleted", tracker.KindUnsent); got != 1 {
 		t.Errorf("the log says %d times that there was no place for it", got)
 	}
 }
 
-// count is how many entries of a kind a thread has.
-func (w *world) count(thread, kind string) int {
+// countEntries is how many entries of a kind a thread has.
+func (w *fixture) countEntries(thread, kind string) int {
 	w.t.Helper()
 	var found []mailroom.Entry
 	err := w.store.View(w.t.Context(), func(r mailroom.Reader) (err error) {
@@ -297,39 +297,39 @@ func (w *world) count(thread, kind string) int {
 }
 
 func TestAnIssueThatIsOpenWhileItRunsIsNotGivenASecondTime(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.create("x-a")
-	work, open := gate("here it is")
+	work, open := gatedWork("here it is")
 	defer open()
-	w.agent.does(work)
+	w.agent.setWork(work)
 	w.start()
-	w.until("the agent has it", func() bool { return w.agent.count("x-a") == 1 })
-	w.agent.does(nil)
+	w.waitFor("the agent has it", func() bool { return w.agent.count("x-a") == 1 })
+	w.agent.setWork(nil)
 	w.set("x-a", func(it *issues.Issue) { it.Status, it.Assignee = issues.Open, "" })
 	w.create("x-b")
-	w.is("x-b", issues.Closed) // though x-a is older
+	w.waitStatus("x-b", issues.Closed) // though x-a is older
 	if runs := w.runs("issue:x-a"); len(runs) != 1 {
 		t.Errorf("its thread has %d runs", len(runs))
 	}
 	open()
-	w.hears("x-a")
-	w.delivered("x-a")
+	w.waitComment("x-a")
+	w.waitDelivered("x-a")
 	if it := w.issue("x-a"); it.Status != issues.Open || it.Assignee != "" {
 		t.Errorf("it is %s and %s's", it.Status, it.Assignee)
 	}
 }
 
 func TestWhatIsTakenBackBeforeItsRunHasStartedIsNotRun(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.options.MaxClaims, w.limit = 5, 1
 	w.create("x-a", "x-b", "x-c", "x-d", "x-e")
-	work, open := gate("done")
+	work, open := gatedWork("done")
 	defer open()
-	w.agent.does(work)
+	w.agent.setWork(work)
 	w.start()
-	w.until("the agent has one", func() bool { return w.agent.count("x-a") == 1 })
+	w.waitFor("the agent has one", func() bool { return w.agent.count("x-a") == 1 })
 	for _, id := range []string{"x-b", "x-c", "x-d", "x-e"} {
-		w.run(id, mailroom.StatusQueued)
+		w.waitRun(id, mailroom.StatusQueued)
 	}
 	w.edit(func(t *issues.Tracker) error {
 		_, err := t.Close("x-b", "not needed", ann())
@@ -340,63 +340,63 @@ func TestWhatIsTakenBackBeforeItsRunHasStartedIsNotRun(t *testing.T) {
 	})
 	w.set("x-c", func(it *issues.Issue) { it.Assignee = "bob" })
 	for _, id := range []string{"x-b", "x-c", "x-e"} {
-		if run := w.run(id, mailroom.StatusCancelled); run.StopBy != "" && run.StopBy != "channel:issue" {
+		if run := w.waitRun(id, mailroom.StatusCancelled); run.StopBy != "" && run.StopBy != "channel:issue" {
 			t.Errorf("it was cancelled by %s", run.StopBy)
 		}
 	}
 	w.set("x-d", func(it *issues.Issue) { it.Status, it.Description = issues.Open, "Blue, please." })
-	w.until("it is given as it is now", func() bool {
+	w.waitFor("it is given as it is now", func() bool {
 		runs := w.runs("issue:x-d")
 		return len(runs) == 2 && runs[1].Status == mailroom.StatusCancelled && runs[0].Status == mailroom.StatusQueued
 	})
 	open()
-	w.is("x-d", issues.Closed)
-	if got := w.agent.heard("x-d"); !strings.Contains(got, "Blue, please.") || w.agent.count("x-d") != 1 {
+	w.waitStatus("x-d", issues.Closed)
+	if got := w.agent.input("x-d"); !strings.Contains(got, "Blue, please.") || w.agent.count("x-d") != 1 {
 		t.Errorf("the agent was told %d times, at last %q", w.agent.count("x-d"), got)
 	}
 	for _, id := range []string{"x-b", "x-c", "x-e"} {
-		w.delivered(id)
+		w.waitDelivered(id)
 		if it := w.issue(id); w.agent.count(id) > 0 || len(it.Comments) > 0 {
 			t.Errorf("%s was run %d times, and has %q", id, w.agent.count(id), comments(it))
 		}
 	}
 }
 
-// key is the one under which an issue was submitted last.
-func key(it *issues.Issue) string {
+// submitKey is the one under which an issue was submitted last.
+func submitKey(it *issues.Issue) string {
 	_, key := tracker.LastSubmit("issue", it)
 	return key
 }
 
 func TestAnIssueThatGetsAnotherIDWhileItRunsIsClosedUnderIt(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.create("x-a")
-	work, open := gate("done")
+	work, open := gatedWork("done")
 	defer open()
-	w.agent.does(work)
+	w.agent.setWork(work)
 	w.start()
-	w.until("the agent has it", func() bool { return w.agent.count("x-a") == 1 })
+	w.waitFor("the agent has it", func() bool { return w.agent.count("x-a") == 1 })
 	w.edit(func(t *issues.Tracker) error { _, err := t.Rename("x", "y", ann()); return err })
 	open()
-	w.is("y-a", issues.Closed)
-	w.delivered("x-a")
+	w.waitStatus("y-a", issues.Closed)
+	w.waitDelivered("x-a")
 	if got := comments(w.issue("y-a")); !slices.Equal(got, []string{"codex: done"}) || w.agent.count("x-a") != 1 || w.agent.count("y-a") > 0 {
 		t.Errorf("it has %q, and was run %d and %d times", got, w.agent.count("x-a"), w.agent.count("y-a"))
 	}
 }
 
 func TestWhatIsSaidInTheThreadOfAnIssueIsAComment(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.create("x-a")
 	w.start()
-	w.is("x-a", issues.Closed)
-	w.delivered("x-a")
-	w.agent.does(func(ctx context.Context, s mailroom.Session) error { return s.Stream(ctx, "They are red.") })
+	w.waitStatus("x-a", issues.Closed)
+	w.waitDelivered("x-a")
+	w.agent.setWork(func(ctx context.Context, s mailroom.Session) error { return s.Stream(ctx, "They are red.") })
 	if _, err := w.ledger.Submit(t.Context(), mailroom.Submit{Thread: "issue:x-a", Messages: []mailroom.NewMessage{{Parts: mailroom.Text("Which colour?")}}, Sender: "ann"}); err != nil {
 		t.Fatal(err)
 	}
-	w.until("it is a comment", func() bool { return len(w.issue("x-a").Comments) == 2 })
-	w.delivered("x-a")
+	w.waitFor("it is a comment", func() bool { return len(w.issue("x-a").Comments) == 2 })
+	w.waitDelivered("x-a")
 	if it := w.issue("x-a"); it.Status != issues.Closed || it.CloseReason != "done" || comments(it)[1] != "codex: They are red." {
 		t.Errorf("it is %s, closed with %q, and has %q", it.Status, it.CloseReason, comments(it))
 	}

@@ -15,24 +15,24 @@ import (
 // how many of them.
 func (r *receiver) ready(t *issues.Tracker, runs map[string]*mailroom.Run) (found []*issues.Issue, room int) {
 	room = r.options.MaxClaims
-	for _, c := range claims(t, r.server) {
-		if c.held() {
+	for _, c := range ownClaims(t, r.server) {
+		if c.inProgress() {
 			room--
 		}
 	}
 	for _, it := range t.Ready(issues.Filter{Labels: r.options.Labels}, issues.ByPriority, time.Now()) {
-		if r.wanted(it) && r.anew(it, runs) && !r.over[keyOf(it)] && !r.elsewhere(it.ID) {
+		if r.accepts(it) && r.canClaimAgain(it, runs) && !r.abandoned[submitKey(it)] && !r.isReservedElsewhere(it.ID) {
 			found = append(found, it)
 		}
 	}
 	return found, room
 }
 
-// anew reports whether an open issue is to be given, though it may have been once:
+// canClaimAgain reports whether an open issue is to be given, though it may have been once:
 // not before that run has ended, and not as the run has left it, or an agent that
 // gives an issue back would get it for ever.
-func (r *receiver) anew(it *issues.Issue, runs map[string]*mailroom.Run) bool {
-	m, ours := markOf(it, r.server)
+func (r *receiver) canClaimAgain(it *issues.Issue, runs map[string]*mailroom.Run) bool {
+	m, ours := markerOf(it, r.server)
 	if !ours {
 		return true
 	}
@@ -45,34 +45,34 @@ func (r *receiver) anew(it *issues.Issue, runs map[string]*mailroom.Run) bool {
 	case run != nil && !started(run):
 		return true
 	}
-	return m.Told.IsZero() || !it.UpdatedAt.Equal(m.Told)
+	return m.Concluded.IsZero() || !it.UpdatedAt.Equal(m.Concluded)
 }
 
-// own reports whether an issue is still as the claim, or what was told of its run,
+// isUnchanged reports whether an issue is still as the claim, or what was told of its run,
 // has left it.
-func (c claim) own(run *mailroom.Run) bool {
-	return c.issue.Assignee == run.Agent && (c.held() || c.issue.Status == issues.Blocked && !c.Told.IsZero())
+func (c claim) isUnchanged(run *mailroom.Run) bool {
+	return c.issue.Assignee == run.Agent && (c.inProgress() || c.issue.Status == issues.Blocked && !c.Concluded.IsZero())
 }
 
-// news reports whether the file does not say yet what became of a run.
-func (c claim) news(run *mailroom.Run) bool {
+// isOutdated reports whether the file does not say yet what became of a run.
+func (c claim) isOutdated(run *mailroom.Run) bool {
 	switch {
 	case run == nil, c.issue.Status == issues.Tombstone:
 		return false
-	case finished(run, c.mark):
-		return started(run) || c.own(run)
+	case needsConclusion(run, c.marker):
+		return started(run) || c.isUnchanged(run)
 	}
-	return !run.Status.Finished() && !c.Told.IsZero() && c.own(run) // it is retried
+	return !run.Status.Finished() && !c.Concluded.IsZero() && c.isUnchanged(run) // it is retried
 }
 
-// write brings the file up to date, in one go: what runs have come to, and what is
+// updateFile brings the file up to date, in one go: what runs have come to, and what is
 // claimed next.
-func (r *receiver) write(ctx context.Context, runs map[string]*mailroom.Run) error {
-	return r.update(ctx, r.link, func(t *issues.Tracker) error {
-		for _, c := range claims(t, r.server) {
-			if run := runs[c.Key]; !r.over[c.Key] && c.news(run) {
+func (r *receiver) updateFile(ctx context.Context, runs map[string]*mailroom.Run) error {
+	return r.update(ctx, r.host, func(t *issues.Tracker) error {
+		for _, c := range ownClaims(t, r.server) {
+			if run := runs[c.Key]; !r.abandoned[c.Key] && c.isOutdated(run) {
 				if err := r.conclude(t, c, run); err != nil {
-					r.giveUp(c.issue, c.Key, err)
+					r.abandon(c.issue, c.Key, err)
 				}
 			}
 		}
@@ -84,9 +84,9 @@ func (r *receiver) write(ctx context.Context, runs map[string]*mailroom.Run) err
 			if r.options.Project != "" && r.reserved[it.ID].holder != r.agentOf(it) {
 				continue // it has come since
 			}
-			key := keyOf(it)
+			key := submitKey(it)
 			if err := r.claim(t, it, key); err != nil {
-				r.giveUp(it, key, err)
+				r.abandon(it, key, err)
 				continue
 			}
 			room--
@@ -95,20 +95,20 @@ func (r *receiver) write(ctx context.Context, runs map[string]*mailroom.Run) err
 	})
 }
 
-// giveUp leaves an issue alone whose line cannot be written, because of what
+// abandon leaves an issue alone whose line cannot be written, because of what
 // somebody else has put there.
-func (r *receiver) giveUp(it *issues.Issue, key string, why error) {
-	r.over[key] = true
-	r.link.ReportError(fmt.Errorf("issue %s is left alone: %w", it.ID, why))
+func (r *receiver) abandon(it *issues.Issue, key string, why error) {
+	r.abandoned[key] = true
+	r.host.ReportError(fmt.Errorf("issue %s is left alone: %w", it.ID, why))
 }
 
 // claim makes an issue its agent's, and has its line say under which key it will
 // be submitted.
 func (r *receiver) claim(t *issues.Tracker, it *issues.Issue, key string) error {
 	agent := r.agentOf(it)
-	_, err := t.Update(it.ID, issues.By{Actor: agent, At: moment(it.UpdatedAt)}, func(it *issues.Issue) error {
+	_, err := t.Update(it.ID, issues.By{Actor: agent, At: writeTime(it.UpdatedAt)}, func(it *issues.Issue) error {
 		it.Assignee, it.Status = agent, issues.InProgress
-		return mark{Server: r.server, Key: key}.put(it)
+		return marker{Server: r.server, Key: key}.store(it)
 	})
 	return err
 }
@@ -116,52 +116,52 @@ func (r *receiver) claim(t *issues.Tracker, it *issues.Issue, key string) error 
 // conclude has an issue say how the run of its claim has ended. Who has closed it,
 // or taken it, meanwhile has the say: it gets the words, and stays as it is.
 func (w *Watcher) conclude(t *issues.Tracker, c claim, run *mailroom.Run) error {
-	own, at := c.own(run), moment(run.FinishedAt)
-	return change(t, c, at, func(it *issues.Issue, m *mark) {
+	own, at := c.isUnchanged(run), writeTime(run.FinishedAt)
+	return updateIssue(t, c, at, func(it *issues.Issue, m *marker) {
 		switch {
 		case !run.Status.Finished():
-			it.Status, m.Told = issues.InProgress, time.Time{}
+			it.Status, m.Concluded = issues.InProgress, time.Time{}
 			return
 		case run.Status == mailroom.StatusCompleted:
-			say(it, run.Agent, reply(run), run.CreatedAt, at)
+			addComment(it, run.Agent, replyText(run), run.CreatedAt, at)
 			if own && w.options.KeepOpen {
 				it.Status = issues.InProgress
 			} else if own {
-				it.Status, it.CloseReason = issues.Closed, reason(run)
+				it.Status, it.CloseReason = issues.Closed, closeReason(run)
 			}
 		default:
-			say(it, ourName, w.trouble(it, run), run.CreatedAt, at)
+			addComment(it, systemAuthor, w.failureText(it, run), run.CreatedAt, at)
 			if own {
 				it.Status = issues.Blocked
 			}
 		}
-		m.Told = at
+		m.Concluded = at
 	})
 }
 
-// change changes a claimed issue. That we write to an issue is no change that has
+// updateIssue changes a claimed issue. That we write to an issue is no change that has
 // it given again.
-func change(t *issues.Tracker, c claim, at time.Time, f func(*issues.Issue, *mark)) error {
+func updateIssue(t *issues.Tracker, c claim, at time.Time, f func(*issues.Issue, *marker)) error {
 	_, err := t.Update(c.issue.ID, issues.By{At: at}, func(it *issues.Issue) error {
-		m := c.mark
+		m := c.marker
 		f(it, &m)
-		if m.Told.Equal(c.Told) && !m.Told.IsZero() && c.issue.UpdatedAt.Equal(c.Told) {
-			m.Told = at
+		if m.Concluded.Equal(c.Concluded) && !m.Concluded.IsZero() && c.issue.UpdatedAt.Equal(c.Concluded) {
+			m.Concluded = at
 		}
 		if m.Key == "" {
 			return nil // nobody here has claimed it
 		}
-		return m.put(it)
+		return m.store(it)
 	})
 	return err
 }
 
-// ourName is whose comments are that no agent has written.
-const ourName = "mailroom"
+// systemAuthor is whose comments are that no agent has written.
+const systemAuthor = "mailroom"
 
-// say adds a comment, unless it is there: a delivery may come again.
-func say(it *issues.Issue, author, text string, since, at time.Time) {
-	if text == "" || said(it, author, text, since) {
+// addComment adds a comment, unless it is there: a delivery may come again.
+func addComment(it *issues.Issue, author, text string, since, at time.Time) {
+	if text == "" || hasComment(it, author, text, since) {
 		return
 	}
 	c := issues.Comment{ID: 1, Author: author, Text: text, CreatedAt: at}
@@ -171,16 +171,16 @@ func say(it *issues.Issue, author, text string, since, at time.Time) {
 	it.Comments = append(it.Comments, c)
 }
 
-// said reports whether somebody has said something since a run was submitted.
-func said(it *issues.Issue, author, text string, since time.Time) bool {
+// hasComment reports whether somebody has said something since a run was submitted.
+func hasComment(it *issues.Issue, author, text string, since time.Time) bool {
 	return slices.ContainsFunc(it.Comments, func(c issues.Comment) bool {
 		return c.Author == author && c.Text == text && !c.CreatedAt.Before(since)
 	})
 }
 
-// find returns the issue of a thread, nil if the file has none: the one of that id,
+// findIssue returns the issue of a thread, nil if the file has none: the one of that id,
 // or one that was submitted there before it got another.
-func find(t *issues.Tracker, channel, thread, server string) (renamed *issues.Issue) {
+func findIssue(t *issues.Tracker, channel, thread, server string) (renamed *issues.Issue) {
 	for _, it := range t.All() {
 		if it.Status == issues.Tombstone {
 			continue
@@ -188,18 +188,18 @@ func find(t *issues.Tracker, channel, thread, server string) (renamed *issues.Is
 		if Thread(channel, it.ID) == thread {
 			return it
 		}
-		if m, ours := markOf(it, server); ours && Thread(channel, claim{it, m}.chat()) == thread {
+		if m, ours := markerOf(it, server); ours && Thread(channel, claim{it, m}.claimedID()) == thread {
 			renamed = it
 		}
 	}
 	return renamed
 }
 
-// reason is what an issue is closed with: the first line of the reply.
-func reason(run *mailroom.Run) string {
-	first, _, _ := strings.Cut(reply(run), "\n")
+// closeReason is what an issue is closed with: the first line of the reply.
+func closeReason(run *mailroom.Run) string {
+	first, _, _ := strings.Cut(replyText(run), "\n")
 	if first = strings.TrimSpace(first); first == "" {
 		return run.Agent + " is done and has said nothing"
 	}
-	return cut(first, maxReason, "…")
+	return truncate(first, maxReason, "…")
 }

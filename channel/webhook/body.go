@@ -15,10 +15,10 @@ import (
 )
 
 const (
-	mostName  = 300 // bytes of ids and names
-	mostURI   = 4096
-	mostFiles = 10
-	mostSize  = 1<<53 - 1 // bytes; what every program reads as it is
+	maxName     = 300 // bytes of ids and names
+	maxURI      = 4096
+	maxFiles    = 10
+	maxFileSize = 1<<53 - 1 // bytes; what every program reads as it is
 )
 
 // Kinds of what comes in, and of what goes out.
@@ -26,7 +26,7 @@ const (
 	kindMessage = "message"
 	kindEdit    = "edit"
 	kindDelete  = "delete" // in only
-	kindTap     = "tap"    // in only
+	kindButton  = "tap"    // in only
 )
 
 // Inbound is the body of a request that comes in.
@@ -43,12 +43,12 @@ type Inbound struct {
 	Data      string `json:"data,omitempty" doc:"Of a tap: what the button carried."`
 }
 
-// bounds are those of an Inbound, for the description of the API.
-func bounds() map[string]int {
+// fieldLimits are those of an Inbound, for the description of the API.
+func fieldLimits() map[string]int {
 	return map[string]int{
-		"Inbound.room": mostName, "Inbound.topic": mostName, "Inbound.of": mostName, "Inbound.data": mostName,
-		"Inbound.text": mailroom.MaxText, "Inbound.files": mostFiles, "User.id": mostName, "User.name": mostName,
-		"File.name": mostName, "File.mime_type": mostName, "File.uri": mostURI,
+		"Inbound.room": maxName, "Inbound.topic": maxName, "Inbound.of": maxName, "Inbound.data": maxName,
+		"Inbound.text": mailroom.MaxText, "Inbound.files": maxFiles, "User.id": maxName, "User.name": maxName,
+		"File.name": maxName, "File.mime_type": maxName, "File.uri": maxURI,
 	}
 }
 
@@ -66,13 +66,13 @@ type File struct {
 	Size     *int64 `json:"size,omitempty" doc:"In bytes."`
 }
 
-// read reads the body of a request with an id.
-func read(id string, body []byte) (e chat.Event, err error) {
+// parseEvent reads the body of a request with an id.
+func parseEvent(id string, body []byte) (e chat.Event, err error) {
 	var in Inbound
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&in); err != nil {
-		return e, unreadable(err)
+		return e, decodeError(err)
 	}
 	if err := in.check(); err != nil {
 		return e, err
@@ -86,7 +86,7 @@ func read(id string, body []byte) (e chat.Event, err error) {
 		e.Kind = chat.EventEdited
 	case kindDelete:
 		e.Kind = chat.EventDeleted
-	case kindTap:
+	case kindButton:
 		e.Kind = chat.EventButton
 	}
 	if in.User != nil {
@@ -102,13 +102,13 @@ func read(id string, body []byte) (e chat.Event, err error) {
 	return e, nil
 }
 
-// unreadable says what of a body is not as it should be.
-func unreadable(err error) error {
+// decodeError says what of a body is not as it should be.
+func decodeError(err error) error {
 	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && e.Field != "" {
-		return wrong(e.Field, "cannot be a "+e.Value)
+		return fieldError(e.Field, "cannot be a "+e.Value)
 	}
 	if _, field, ok := strings.Cut(err.Error(), "unknown field "); ok {
-		return wrong(strings.Trim(field, `"`), "unknown field")
+		return fieldError(strings.Trim(field, `"`), "unknown field")
 	}
 	return &mailroom.Error{
 		Code: mailroom.CodeInvalid, Message: "body is not a JSON object of this kind",
@@ -125,34 +125,34 @@ func (in *Inbound) check() error {
 	for _, f := range []struct{ field, value string }{
 		{"room", in.Room}, {"topic", in.Topic}, {"user.id", user.ID}, {"user.name", user.Name}, {"of", in.Of}, {"data", in.Data},
 	} {
-		if err := name(f.field, f.value); err != nil {
+		if err := checkName(f.field, f.value); err != nil {
 			return err
 		}
 	}
 	if in.Room == "" {
-		return wrong("room", "is needed")
+		return fieldError("room", "is needed")
 	}
 	if in.Kind != kindDelete && user.ID == "" {
-		return wrong("user.id", "is needed")
+		return fieldError("user.id", "is needed")
 	}
 	if len(in.Text) > mailroom.MaxText || strings.ContainsRune(in.Text, 0) {
-		return wrong("text", fmt.Sprintf("has at most %d bytes, and no NUL", mailroom.MaxText))
+		return fieldError("text", fmt.Sprintf("has at most %d bytes, and no NUL", mailroom.MaxText))
 	}
-	if err := in.files(); err != nil {
+	if err := in.checkFiles(); err != nil {
 		return err
 	}
-	return in.fits()
+	return in.checkFields()
 }
 
-// fits checks that there is what its kind needs, and nothing else.
-func (in *Inbound) fits() error {
+// checkFields checks that there is what its kind needs, and nothing else.
+func (in *Inbound) checkFields() error {
 	said := strings.TrimSpace(in.Text) != "" || len(in.Files) > 0
 	need := func(field string, is, want bool) error {
 		switch {
 		case is && !want:
-			return wrong(field, "goes with another kind")
+			return fieldError(field, "goes with another kind")
 		case want && !is:
-			return wrong(field, "is needed for this kind")
+			return fieldError(field, "is needed for this kind")
 		}
 		return nil
 	}
@@ -163,42 +163,42 @@ func (in *Inbound) fits() error {
 		return cmp.Or(need("text", said, true), need("of", in.Of != "", true), need("data", in.Data != "", false))
 	case kindDelete:
 		return cmp.Or(need("text", said, false), need("of", in.Of != "", true), need("data", in.Data != "", false))
-	case kindTap:
+	case kindButton:
 		return cmp.Or(need("text", said, false), need("of", in.Of != "", true), need("data", in.Data != "", true))
 	}
-	return wrong("kind", "must be message, edit, delete or tap")
+	return fieldError("kind", "must be message, edit, delete or tap")
 }
 
-func (in *Inbound) files() error {
-	if len(in.Files) > mostFiles {
-		return wrong("files", fmt.Sprintf("are more than %d", mostFiles))
+func (in *Inbound) checkFiles() error {
+	if len(in.Files) > maxFiles {
+		return fieldError("files", fmt.Sprintf("are more than %d", maxFiles))
 	}
 	for i, f := range in.Files {
 		at := fmt.Sprintf("files[%d].", i)
-		if err := name(at+"name", f.Name); err != nil {
+		if err := checkName(at+"name", f.Name); err != nil {
 			return err
 		}
-		if err := name(at+"mime_type", f.MimeType); err != nil {
+		if err := checkName(at+"mime_type", f.MimeType); err != nil {
 			return err
 		}
-		if u, err := url.Parse(f.URI); err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || len(f.URI) > mostURI || strings.ContainsRune(f.URI, 0) {
-			return wrong(at+"uri", "is needed, and begins with https:// or http://")
+		if u, err := url.Parse(f.URI); err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || len(f.URI) > maxURI || strings.ContainsRune(f.URI, 0) {
+			return fieldError(at+"uri", "is needed, and begins with https:// or http://")
 		}
-		if f.Size != nil && (*f.Size < 0 || *f.Size > mostSize) {
-			return wrong(at+"size", fmt.Sprintf("must be 0 to %d bytes", mostSize))
+		if f.Size != nil && (*f.Size < 0 || *f.Size > maxFileSize) {
+			return fieldError(at+"size", fmt.Sprintf("must be 0 to %d bytes", maxFileSize))
 		}
 	}
 	return nil
 }
 
-func name(field, value string) error {
-	if len(value) > mostName || strings.ContainsRune(value, 0) || !utf8.ValidString(value) {
-		return wrong(field, fmt.Sprintf("has at most %d bytes, and no NUL", mostName))
+func checkName(field, value string) error {
+	if len(value) > maxName || strings.ContainsRune(value, 0) || !utf8.ValidString(value) {
+		return fieldError(field, fmt.Sprintf("has at most %d bytes, and no NUL", maxName))
 	}
 	return nil
 }
 
-func wrong(field, what string) error {
+func fieldError(field, what string) error {
 	at := "body." + field
 	return &mailroom.Error{Code: mailroom.CodeInvalid, Message: at + ": " + what, Fields: []mailroom.Field{{Location: at, Message: what}}}
 }

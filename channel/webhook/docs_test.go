@@ -56,18 +56,18 @@ console.log(JSON.stringify({
 				t.Fatal(err)
 			}
 			for _, secret := range []string{webhooktest.Secret, webhooktest.Key} {
-				tried(t, secret, c.program, file)
+				runExample(t, secret, c.program, file)
 			}
 		})
 	}
 }
 
-// tried runs a program that verifies what a server sends, and signs what it takes.
-func tried(t *testing.T, secret string, command ...string) {
-	o := newOffice(t)
+// runExample runs a program that verifies what a server sends, and signs what it takes.
+func runExample(t *testing.T, secret string, command ...string) {
+	o := newFixture(t)
 	o.secret = func() (string, error) { return secret, nil }
 	o.start()
-	o.says("1", "r", "Grüße, “you” <there>")
+	o.postMessage("1", "r", "Grüße, “you” <there>")
 	o.WaitFor(t, "a request", func() bool { return len(o.Posts()) == 1 })
 	type request struct {
 		Headers map[string]string `json:"headers"`

@@ -14,13 +14,13 @@ import (
 	"mailroom/channel/webhook/webhooktest"
 )
 
-// faulty is a ledger some of whose submits go wrong.
-type faulty struct {
+// faultyLedger is a ledger some of whose submits go wrong.
+type faultyLedger struct {
 	channel.Ledger
 	submit func(ctx context.Context, in mailroom.Submit) (mailroom.Submitted, error)
 }
 
-func (f faulty) Submit(ctx context.Context, in mailroom.Submit) (mailroom.Submitted, error) {
+func (f faultyLedger) Submit(ctx context.Context, in mailroom.Submit) (mailroom.Submitted, error) {
 	return f.submit(ctx, in)
 }
 
@@ -28,10 +28,10 @@ func (f faulty) Submit(ctx context.Context, in mailroom.Submit) (mailroom.Submit
 // and says that it may not have.
 func TestWhatWasTakenWithoutAnAnswerIsTakenOnce(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newFixture(t)
 	var lied atomic.Bool
-	o.between = func(l channel.Ledger) channel.Ledger {
-		return faulty{l, func(ctx context.Context, in mailroom.Submit) (mailroom.Submitted, error) {
+	o.wrapLedger = func(l channel.Ledger) channel.Ledger {
+		return faultyLedger{l, func(ctx context.Context, in mailroom.Submit) (mailroom.Submitted, error) {
 			out, err := l.Submit(ctx, in)
 			if err == nil && lied.CompareAndSwap(false, true) {
 				err = mailroom.Errorf(mailroom.CodeUnavailable, "nobody knows whether it is written")
@@ -46,8 +46,8 @@ func TestWhatWasTakenWithoutAnAnswerIsTakenOnce(t *testing.T) {
 	}
 	o.WaitFor(t, "another adapter", func() bool { s := o.runner.State(); return s.Adapter == 2 && s.Condition == channel.ConditionConnected })
 	o.post("1", said, 202)
-	o.texts("one")
-	if n := o.runs(mailroom.RunQuery{Thread: "ops:webhook:r"}); n != 1 {
+	o.waitTexts("one")
+	if n := o.countRuns(mailroom.RunQuery{Thread: "ops:webhook:r"}); n != 1 {
 		t.Errorf("there are %d runs", n)
 	}
 }
@@ -55,11 +55,11 @@ func TestWhatWasTakenWithoutAnAnswerIsTakenOnce(t *testing.T) {
 // TestARequestDoesNotOutliveItsChannel has one that is being taken, and one behind it.
 func TestARequestDoesNotOutliveItsChannel(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newFixture(t)
 	began := time.Now()
 	taking := make(chan struct{}, 1)
-	o.between = func(l channel.Ledger) channel.Ledger {
-		return faulty{l, func(ctx context.Context, _ mailroom.Submit) (mailroom.Submitted, error) {
+	o.wrapLedger = func(l channel.Ledger) channel.Ledger {
+		return faultyLedger{l, func(ctx context.Context, _ mailroom.Submit) (mailroom.Submitted, error) {
 			taking <- struct{}{}
 			<-ctx.Done()
 			return mailroom.Submitted{}, context.Cause(ctx)
@@ -80,13 +80,13 @@ func TestARequestDoesNotOutliveItsChannel(t *testing.T) {
 	first := o.runner.State().LastSuccess
 	post("2")
 	o.WaitFor(t, "the second one", func() bool { return o.runner.State().LastSuccess.After(first) })
-	o.end()
+	o.stopChannel()
 	posts.Wait()
 }
 
 func TestManyWhoPostAtOnceAreAllTaken(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t).start()
+	o := newFixture(t).start()
 	var posts sync.WaitGroup
 	var want []string
 	for n := range 40 {
@@ -103,7 +103,7 @@ func TestManyWhoPostAtOnceAreAllTaken(t *testing.T) {
 	}
 	posts.Wait()
 	o.WaitFor(t, "all", func() bool { return len(o.Texts()) >= len(want) })
-	o.rest()
+	o.waitIdle()
 	got := o.Texts()
 	if slices.Sort(got); !slices.Equal(got, want) || len(o.Posts()) != len(want) {
 		t.Errorf("got %q", got)
@@ -114,18 +114,18 @@ func TestManyWhoPostAtOnceAreAllTaken(t *testing.T) {
 // takes nothing from who posts meanwhile.
 func TestAReceiverThatIsDownGetsEverythingOnceItIsThere(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newFixture(t)
 	o.Receiver = webhooktest.NewDownReceiver(t)
 	o.options.URL = o.URL + "/take?token=hush"
 	o.start()
-	o.says("1", "r", "one")
-	o.says("2", "r", "two")
+	o.postMessage("1", "r", "one")
+	o.postMessage("2", "r", "two")
 	o.WaitFor(t, "the trouble", func() bool { return o.runner.State().LastError != "" })
-	if s := o.runner.State(); s.Condition != channel.ConditionConnected || o.deadRuns() != 0 {
+	if s := o.runner.State(); s.Condition != channel.ConditionConnected || o.deadLetters() != 0 {
 		t.Errorf("the state is %+v", s)
 	}
 	o.Up(t)
-	o.texts("one", "two")
+	o.waitTexts("one", "two")
 	if n := len(o.entries("out:ops:webhook:r", mailroom.KindEffectUnknown)); n != 0 || len(o.Posts()) != 2 {
 		t.Errorf("nothing was sent, and %d times nobody knows whether", n)
 	}

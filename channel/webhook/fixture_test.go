@@ -30,24 +30,24 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// office is a server with a channel "ops" of a program, and what that receives.
-type office struct {
+// fixture is a server with a channel "ops" of a program, and what that receives.
+type fixture struct {
 	*webhooktest.Receiver
-	t       *testing.T
-	options webhook.Options
-	talk    chat.AccessPolicy
-	agent   mailroom.AgentFunc
-	store   mailroom.Store
-	logs    *logs
-	secret  func() (string, error)
-	between func(channel.Ledger) channel.Ledger // the channel and the ledger; nil: nothing
+	t          *testing.T
+	options    webhook.Options
+	access     chat.AccessPolicy
+	agent      mailroom.AgentFunc
+	store      mailroom.Store
+	logs       *logBuffer
+	secret     func() (string, error)
+	wrapLedger func(channel.Ledger) channel.Ledger // the channel and the ledger; nil: nothing
 
 	// Set by start.
-	program webhooktest.Program
-	ledger  *ledger.Ledger
-	runner  *channel.Runner
-	end     func() // ends the channel and the engine
-	stop    func() // nil: it is not started
+	program     webhooktest.Program
+	ledger      *ledger.Ledger
+	runner      *channel.Runner
+	stopChannel func() // ends the channel and the engine
+	stop        func() // nil: it is not started
 }
 
 // echo says what it is told.
@@ -59,11 +59,11 @@ func echo(ctx context.Context, s mailroom.Session) error {
 	return s.Stream(ctx, input[len(input)-1].Text)
 }
 
-// newOffice makes one in which anybody may talk to an echo; start starts it.
-func newOffice(t *testing.T) *office {
+// newFixture makes one in which anybody may talk to an echo; start starts it.
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	o := &office{
-		t: t, Receiver: webhooktest.NewReceiver(t), agent: echo, store: memory.New(), logs: &logs{}, talk: chat.AccessPolicy{AllowAll: true},
+	o := &fixture{
+		t: t, Receiver: webhooktest.NewReceiver(t), agent: echo, store: memory.New(), logs: &logBuffer{}, access: chat.AccessPolicy{AllowAll: true},
 		secret: func() (string, error) { return webhooktest.Secret, nil },
 	}
 	o.options = webhook.Options{
@@ -73,7 +73,7 @@ func newOffice(t *testing.T) *office {
 		if o.stop != nil {
 			o.stop()
 		}
-		all := o.logs.all()
+		all := o.logs.String()
 		for _, secret := range []string{webhooktest.Key, strings.TrimPrefix(webhooktest.Secret, "whsec_"), "hush"} {
 			if strings.Contains(all, secret) {
 				t.Errorf("%q is in the log: %s", secret, all)
@@ -92,14 +92,14 @@ func loopback() (p vet.Policy) {
 }
 
 // start starts the server, and returns when the channel is connected.
-func (o *office) start() *office {
+func (o *fixture) start() *fixture {
 	o.t.Helper()
-	o.begin()
-	o.becomes(channel.ConditionConnected)
+	o.startServer()
+	o.waitCondition(channel.ConditionConnected)
 	return o
 }
 
-func (o *office) begin() {
+func (o *fixture) startServer() {
 	o.t.Helper()
 	log := slog.New(slog.NewTextHandler(o.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	b := bus.New()
@@ -114,12 +114,12 @@ func (o *office) begin() {
 	pace := o.options.ReconnectPolicy()
 	pace.InitialDelay, pace.MaxDelay, pace.ParkAfter = 10*time.Millisecond, 50*time.Millisecond, -1
 	taking := channel.Ledger(l)
-	if o.between != nil {
-		taking = o.between(l)
+	if o.wrapLedger != nil {
+		taking = o.wrapLedger(l)
 	}
 	o.runner = channel.New(channel.Options{
 		Name: "ops", Kind: webhook.Kind, Ledger: taking, Log: log, Reconnect: pace,
-		Connect: chat.Connect(chat.Options{Agent: "codex", Access: o.talk, Follow: streams, Previews: true}, o.options.Dial),
+		Connect: chat.Connect(chat.Options{Agent: "codex", Access: o.access, Follow: streams, Previews: true}, o.options.Dial),
 	})
 	e := engine.New(l, b, engine.Options{
 		Agents: map[string]engine.Agent{"codex": {Agent: o.agent}, channel.AgentName("ops"): {Agent: o.runner.Agent(), Ready: o.runner.Connected}},
@@ -138,12 +138,12 @@ func (o *office) begin() {
 	parts.Go(func() { _ = e.Run(ctx) }) // as above
 	parts.Go(func() { o.runner.Run(ctx) })
 	o.ledger, o.program = l, webhooktest.Program{URL: s.URL, Key: webhooktest.Key}
-	o.end = func() {
+	o.stopChannel = func() {
 		cancel()
 		parts.Wait()
 	}
 	o.stop = func() {
-		o.end()
+		o.stopChannel()
 		s.Close()
 		cancelLedger()
 		last.Wait()
@@ -151,14 +151,14 @@ func (o *office) begin() {
 	}
 }
 
-// becomes waits for a condition of the channel.
-func (o *office) becomes(want channel.Condition) {
+// waitCondition waits for a condition of the channel.
+func (o *fixture) waitCondition(want channel.Condition) {
 	o.t.Helper()
 	o.WaitFor(o.t, string(want), func() bool { return o.runner.State().Condition == want })
 }
 
 // post posts a body, and wants that answer.
-func (o *office) post(id, body string, want int) webhooktest.Answer {
+func (o *fixture) post(id, body string, want int) webhooktest.Answer {
 	o.t.Helper()
 	a, err := o.program.Post("ops", id, body, nil)
 	if err != nil || a.Code != want {
@@ -167,32 +167,32 @@ func (o *office) post(id, body string, want int) webhooktest.Answer {
 	return a
 }
 
-// says has Ann say something in a room.
-func (o *office) says(id, room, text string) {
+// postMessage has Ann say something in a room.
+func (o *fixture) postMessage(id, room, text string) {
 	o.t.Helper()
 	o.post(id, webhooktest.Message(room, "ann", text), 202)
 }
 
-// texts waits until the receiver has these texts, and no others.
-func (o *office) texts(want ...string) {
+// waitTexts waits until the receiver has these texts, and no others.
+func (o *fixture) waitTexts(want ...string) {
 	o.t.Helper()
 	all := strings.Join(want, "|")
 	o.WaitFor(o.t, "the texts "+all, func() bool { return strings.Join(o.Texts(), "|") == all })
-	o.rest()
+	o.waitIdle()
 	if got := strings.Join(o.Texts(), "|"); got != all {
 		o.t.Errorf("got %s, want %s", got, all)
 	}
 }
 
-// rest waits until nothing is to be run or delivered any more.
-func (o *office) rest() {
+// waitIdle waits until nothing is to be run or delivered any more.
+func (o *fixture) waitIdle() {
 	o.t.Helper()
 	o.WaitFor(o.t, "the end of everything", func() bool {
-		return o.runs(mailroom.RunQuery{Statuses: []mailroom.Status{mailroom.StatusQueued, mailroom.StatusRunning}}) == 0
+		return o.countRuns(mailroom.RunQuery{Statuses: []mailroom.Status{mailroom.StatusQueued, mailroom.StatusRunning}}) == 0
 	})
 }
 
-func (o *office) runs(q mailroom.RunQuery) (n int) {
+func (o *fixture) countRuns(q mailroom.RunQuery) (n int) {
 	o.t.Helper()
 	err := o.store.View(o.t.Context(), func(r mailroom.Reader) (err error) {
 		rows, err := r.Runs(q)
@@ -206,7 +206,7 @@ func (o *office) runs(q mailroom.RunQuery) (n int) {
 }
 
 // entries are those of a thread, of one kind.
-func (o *office) entries(thread, kind string) (found []mailroom.Entry) {
+func (o *fixture) entries(thread, kind string) (found []mailroom.Entry) {
 	o.t.Helper()
 	err := o.store.View(o.t.Context(), func(r mailroom.Reader) (err error) {
 		found, err = r.Entries(mailroom.EntryQuery{Thread: thread, Kinds: []string{kind}})
@@ -218,8 +218,8 @@ func (o *office) entries(thread, kind string) (found []mailroom.Entry) {
 	return found
 }
 
-// body is a request's, of fields.
-func body(t *testing.T, fields map[string]any) string {
+// requestBody is a request's, of fields.
+func requestBody(t *testing.T, fields map[string]any) string {
 	t.Helper()
 	raw, err := json.Marshal(fields)
 	if err != nil {
@@ -228,19 +228,19 @@ func body(t *testing.T, fields map[string]any) string {
 	return string(raw)
 }
 
-// logs keeps what is logged.
-type logs struct {
+// logBuffer keeps what is logged.
+type logBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
 }
 
-func (l *logs) Write(b []byte) (int, error) {
+func (l *logBuffer) Write(b []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.Write(b)
 }
 
-func (l *logs) all() string {
+func (l *logBuffer) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.String()

@@ -35,7 +35,7 @@ func FuzzRequest(f *testing.F) {
 	f.Add("ops", "", int64(0), "v1,"+strings.Repeat("A", 44), false, "Host", "elsewhere", []byte(said))
 	f.Add("../messages", "1", int64(0), "", true, "Origin", "https://elsewhere", []byte(said))
 	f.Fuzz(func(t *testing.T, channel, id string, skew int64, signature string, signed bool, name, value string, body []byte) {
-		o := newOffice(t).start()
+		o := newFixture(t).start()
 		at := strconv.FormatInt(time.Now().Unix()+skew, 10)
 		if signed {
 			signature = webhooktest.Sign(webhooktest.Key, id, at, body)
@@ -61,11 +61,11 @@ func FuzzRequest(f *testing.F) {
 		case json.Unmarshal([]byte(a.Body), &p) != nil || p.Code == "" || p.Status != a.Code:
 			t.Errorf("%q is answered with %d and no problem: %.200s", body, a.Code, a.Body)
 		}
-		if n := o.runs(mailroom.RunQuery{}); n > 0 && a.Code != http.StatusAccepted {
+		if n := o.countRuns(mailroom.RunQuery{}); n > 0 && a.Code != http.StatusAccepted {
 			t.Errorf("%q is refused with %d, and has made %d runs", body, a.Code, n)
 		}
 		o.post("next", said, http.StatusAccepted)
-		if log := o.logs.all(); strings.Contains(log, "panic") {
+		if log := o.logs.String(); strings.Contains(log, "panic") {
 			t.Errorf("%q panics: %s", body, log)
 		}
 	})

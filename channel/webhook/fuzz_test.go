@@ -23,7 +23,7 @@ func FuzzBody(f *testing.F) {
 		f.Add([]byte(body))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		e, err := read("id", body)
+		e, err := parseEvent("id", body)
 		if err != nil {
 			if mailroom.CodeOf(err) != mailroom.CodeInvalid || err.Error() == "" {
 				t.Errorf("%q: %v", body, err)
@@ -37,7 +37,7 @@ func FuzzBody(f *testing.F) {
 			t.Errorf("%q is taken as %+v", body, e)
 		}
 		for _, name := range []string{e.Room.Chat, e.Room.Topic, e.User.ID, e.User.Name, e.TargetID, e.Data} {
-			if len(name) > mostName || strings.ContainsRune(name, 0) {
+			if len(name) > maxName || strings.ContainsRune(name, 0) {
 				t.Errorf("%q is named %q", body, name)
 			}
 		}
@@ -56,7 +56,7 @@ func TestAnInboundKeepsItsBounds(t *testing.T) {
 		tap  = `{"kind":"tap","room":"r","user":{"id":"u"},%s}`
 		file = `"files":[{"uri":"https://a/b",%s}]`
 	)
-	for field, most := range bounds() {
+	for field, most := range fieldLimits() {
 		name := field[strings.IndexByte(field, '.')+1:]
 		value := `"` + name + `":"` + strings.Repeat("x", most+1) + `"`
 		body := fmt.Sprintf(said, value)
@@ -74,11 +74,11 @@ func TestAnInboundKeepsItsBounds(t *testing.T) {
 		case name == "data":
 			body = fmt.Sprintf(tap, `"of":"m",`+value)
 		}
-		if _, err := read("id", []byte(body)); mailroom.CodeOf(err) != mailroom.CodeInvalid || !strings.Contains(err.Error(), name) {
+		if _, err := parseEvent("id", []byte(body)); mailroom.CodeOf(err) != mailroom.CodeInvalid || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s of more than %d: %v", field, most, err)
 		}
 	}
-	if _, err := read("id", []byte(`{"room":"r","user":{"id":"u"},"files":[{"uri":"https://a/b","size":9007199254740992}]}`)); mailroom.CodeOf(err) != mailroom.CodeInvalid {
+	if _, err := parseEvent("id", []byte(`{"room":"r","user":{"id":"u"},"files":[{"uri":"https://a/b","size":9007199254740992}]}`)); mailroom.CodeOf(err) != mailroom.CodeInvalid {
 		t.Errorf("a file of 2^53 bytes: %v", err)
 	}
 }
@@ -94,7 +94,7 @@ func FuzzSignature(f *testing.F) {
 		h.Set(headerID, id)
 		h.Set(headerTimestamp, at)
 		h.Set(headerSignature, signature)
-		keys, err := readSecrets(NewSecret())
+		keys, err := parseSecrets(NewSecret())
 		if err != nil {
 			t.Fatal(err)
 		}

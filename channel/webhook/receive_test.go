@@ -21,16 +21,16 @@ import (
 )
 
 func TestWhatIsPostedIsAnsweredThere(t *testing.T) {
-	o := newOffice(t).start()
+	o := newFixture(t).start()
 	if a := o.post("msg_1", webhooktest.Message("lobby", "ann", "hello"), 202); a.Body != `{"message":"msg_1"}` || a.Header.Get("Content-Type") != "application/json" {
 		t.Errorf("answered with %s, %v", a.Body, a.Header)
 	}
-	o.texts("hello")
-	o.post("msg_2", body(t, map[string]any{
+	o.waitTexts("hello")
+	o.post("msg_2", requestBody(t, map[string]any{
 		"room": "team", "topic": "deploys", "group": true, "user": map[string]string{"id": "bob", "name": "Bob"}, "text": "and this?",
 		"files": []map[string]any{{"name": "a.log", "uri": "https://files.example.org/a.log", "mime_type": "text/plain", "size": 12}},
 	}), 202)
-	o.texts("hello", "From ops:bob (calls themselves \"Bob\"):\n> and this?") // a group shares its conversation
+	o.waitTexts("hello", "From ops:bob (calls themselves \"Bob\"):\n> and this?") // a group shares its conversation
 	posts := o.Posts()
 	first, second := posts[0].Body, posts[1].Body
 	if first.Kind != "message" || first.Channel != "ops" || first.Room != "lobby" || first.Topic != "" || first.ReplyTo != "" || first.Key != posts[0].ID {
@@ -47,7 +47,7 @@ func TestWhatIsPostedIsAnsweredThere(t *testing.T) {
 
 // TestASignatureIsOfThisBodyAndOfNow has requests that are not; nothing is taken of any.
 func TestASignatureIsOfThisBodyAndOfNow(t *testing.T) {
-	o := newOffice(t).start()
+	o := newFixture(t).start()
 	said := webhooktest.Message("lobby", "ann", "hello")
 	sign := func(r *http.Request, key, id string, at time.Time, body string) {
 		stamp := strconv.FormatInt(at.Unix(), 10)
@@ -97,7 +97,7 @@ func TestASignatureIsOfThisBodyAndOfNow(t *testing.T) {
 			t.Errorf("%s: %d %s, want %q", name, a.Code, a.Body, c.want)
 		}
 	}
-	o.rest()
+	o.waitIdle()
 	if n := len(o.entries("ops:webhook:lobby", mailroom.KindMessage)); n != 4 { // two, and their answers
 		t.Errorf("there are %d messages", n)
 	}
@@ -106,7 +106,7 @@ func TestASignatureIsOfThisBodyAndOfNow(t *testing.T) {
 // TestAHookRefusesUnread sends the header of a large request alone: what the header
 // already says is wrong is refused without waiting for a body.
 func TestAHookRefusesUnread(t *testing.T) {
-	o := newOffice(t).start()
+	o := newFixture(t).start()
 	for name, c := range map[string]struct {
 		path, header string
 		code         int
@@ -141,16 +141,16 @@ func TestAHookRefusesUnread(t *testing.T) {
 
 // TestABodyIsSignedAsItIsSent has white space around it, which the server does not mind.
 func TestABodyIsSignedAsItIsSent(t *testing.T) {
-	o := newOffice(t).start()
+	o := newFixture(t).start()
 	o.post("msg_1", "\n  "+webhooktest.Message("lobby", "ann", "hello")+"\r\n\n", 202)
-	o.texts("hello")
+	o.waitTexts("hello")
 }
 
 func TestWhatComesTwiceUnderOneIDIsTakenOnce(t *testing.T) {
-	o := newOffice(t).start()
+	o := newFixture(t).start()
 	said := webhooktest.Message("lobby", "ann", "hello")
 	first := o.post("msg_1", said, 202)
-	o.texts("hello")
+	o.waitTexts("hello")
 	var posts sync.WaitGroup
 	for range 8 {
 		posts.Go(func() {
@@ -168,14 +168,14 @@ func TestWhatComesTwiceUnderOneIDIsTakenOnce(t *testing.T) {
 	}
 	o.post("msg_1", webhooktest.Message("lobby", "ann", "something else"), 202) // what was taken stands
 	o.post("msg_2", webhooktest.Message("lobby", "ann", "bye"), 202)
-	o.texts("hello", "bye")
-	if n := o.runs(mailroom.RunQuery{Thread: "ops:webhook:lobby"}); n != 2 {
+	o.waitTexts("hello", "bye")
+	if n := o.countRuns(mailroom.RunQuery{Thread: "ops:webhook:lobby"}); n != 2 {
 		t.Errorf("there are %d runs", n)
 	}
 }
 
 func TestWhatIsWrongWithABodyIsNamed(t *testing.T) {
-	o := newOffice(t).start()
+	o := newFixture(t).start()
 	long := strings.Repeat("x", mailroom.MaxText+1)
 	file := func(f map[string]any) map[string]any {
 		return map[string]any{"room": "r", "user": map[string]string{"id": "u"}, "files": []any{f}}
@@ -187,7 +187,7 @@ func TestWhatIsWrongWithABodyIsNamed(t *testing.T) {
 				delete(all, k)
 			}
 		}
-		return body(t, all)
+		return requestBody(t, all)
 	}
 	for name, c := range map[string]struct {
 		body string
@@ -216,10 +216,10 @@ func TestWhatIsWrongWithABodyIsNamed(t *testing.T) {
 		"an edit of nothing": {say(map[string]any{"kind": "edit"}), 422, "body.of: is needed"},
 		"a tap of nothing":   {say(map[string]any{"kind": "tap", "text": nil, "of": "m"}), 422, "body.data: is needed"},
 		"a delete with text": {say(map[string]any{"kind": "delete", "of": "m"}), 422, "body.text: goes with another kind"},
-		"a file nowhere":     {body(t, file(map[string]any{"name": "a"})), 422, "body.files[0].uri: is needed"},
-		"a file by halves":   {body(t, file(map[string]any{"uri": "/etc/passwd"})), 422, "body.files[0].uri: is needed"},
-		"a file of ours":     {body(t, file(map[string]any{"uri": "file:///etc/passwd"})), 422, "body.files[0].uri: is needed"},
-		"a negative file":    {body(t, file(map[string]any{"uri": "https://a/b", "size": -1})), 422, "body.files[0].size: must be 0 to"},
+		"a file nowhere":     {requestBody(t, file(map[string]any{"name": "a"})), 422, "body.files[0].uri: is needed"},
+		"a file by halves":   {requestBody(t, file(map[string]any{"uri": "/etc/passwd"})), 422, "body.files[0].uri: is needed"},
+		"a file of ours":     {requestBody(t, file(map[string]any{"uri": "file:///etc/passwd"})), 422, "body.files[0].uri: is needed"},
+		"a negative file":    {requestBody(t, file(map[string]any{"uri": "https://a/b", "size": -1})), 422, "body.files[0].size: must be 0 to"},
 	} {
 		a, err := o.program.Post("ops", "a", c.body, nil)
 		var p client.Problem
@@ -230,7 +230,7 @@ func TestWhatIsWrongWithABodyIsNamed(t *testing.T) {
 	if a, err := o.program.Post("ops", "a", say(nil), func(r *http.Request) { r.Header.Set("Content-Type", "text/plain") }); err != nil || a.Code != 415 {
 		t.Errorf("no JSON by name: %d %s, %v", a.Code, a.Body, err)
 	}
-	if n := o.runs(mailroom.RunQuery{}); n != 0 {
+	if n := o.countRuns(mailroom.RunQuery{}); n != 0 {
 		t.Errorf("there are %d runs", n)
 	}
 	if s := o.runner.State(); s.Condition != channel.ConditionConnected {
@@ -239,7 +239,7 @@ func TestWhatIsWrongWithABodyIsNamed(t *testing.T) {
 }
 
 func TestAChannelThatIsNotConnectedIsToBeAskedAgain(t *testing.T) {
-	o := newOffice(t).start()
+	o := newFixture(t).start()
 	for name, want := range map[string]int{"down": 503, "nobody": 404} {
 		a, err := o.program.Post(name, "a", webhooktest.Message("r", "u", "hi"), nil)
 		if err != nil || a.Code != want || want == 503 && a.Header.Get("Retry-After") == "" {
@@ -261,7 +261,7 @@ func TestASecretThatCannotBeUsedIsTheEndUntilItIsMended(t *testing.T) {
 		"no file":   {"", errors.New("no such file"), "no such file"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := newOffice(t)
+			o := newFixture(t)
 			var mu sync.Mutex
 			text, err := c.secret, c.err
 			o.secret = func() (string, error) {
@@ -269,8 +269,8 @@ func TestASecretThatCannotBeUsedIsTheEndUntilItIsMended(t *testing.T) {
 				defer mu.Unlock()
 				return text, err
 			}
-			o.begin()
-			o.becomes(channel.ConditionFailed)
+			o.startServer()
+			o.waitCondition(channel.ConditionFailed)
 			if s := o.runner.State(); !strings.Contains(s.Reason, c.want) || strings.Contains(s.Reason, "hush") {
 				t.Errorf("the reason is %q", s.Reason)
 			}
@@ -279,9 +279,9 @@ func TestASecretThatCannotBeUsedIsTheEndUntilItIsMended(t *testing.T) {
 			text, err = webhooktest.Secret, nil
 			mu.Unlock()
 			o.runner.Resume()
-			o.becomes(channel.ConditionConnected)
-			o.says("a", "r", "hi")
-			o.texts("hi")
+			o.waitCondition(channel.ConditionConnected)
+			o.postMessage("a", "r", "hi")
+			o.waitTexts("hi")
 			mu.Lock()
 			text, err = "", errors.New("somebody took the file away")
 			mu.Unlock()
@@ -295,7 +295,7 @@ func TestASecretThatCannotBeUsedIsTheEndUntilItIsMended(t *testing.T) {
 
 // TestASecretIsChangedWithoutAPause has two for a while.
 func TestASecretIsChangedWithoutAPause(t *testing.T) {
-	o := newOffice(t)
+	o := newFixture(t)
 	var mu sync.Mutex
 	now := webhooktest.Secret
 	o.secret = func() (string, error) {
@@ -311,64 +311,64 @@ func TestASecretIsChangedWithoutAPause(t *testing.T) {
 	next := "a raw one\twith a tab is two" // white space is between secrets
 	next = strings.Join(strings.Fields(next), "-")
 	o.start()
-	o.says("1", "r", "one")
-	o.texts("one")
+	o.postMessage("1", "r", "one")
+	o.waitTexts("one")
 	change(next + "\n" + webhooktest.Secret)
-	o.says("2", "r", "two") // the program has the old one
-	o.texts("one", "two")
+	o.postMessage("2", "r", "two") // the program has the old one
+	o.waitTexts("one", "two")
 	o.program.Key = next
-	o.says("3", "r", "three")
-	o.texts("one", "two", "three")
+	o.postMessage("3", "r", "three")
+	o.waitTexts("one", "two", "three")
 	o.AcceptKeys(next)
-	o.says("4", "r", "four")
-	o.texts("one", "two", "three", "four")
+	o.postMessage("4", "r", "four")
+	o.waitTexts("one", "two", "three", "four")
 	change(next)
-	o.says("5", "r", "five")
-	o.texts("one", "two", "three", "four", "five")
+	o.postMessage("5", "r", "five")
+	o.waitTexts("one", "two", "three", "four", "five")
 	o.program.Key = webhooktest.Key
 	o.post("6", webhooktest.Message("r", "ann", "six"), 401)
 }
 
 func TestWhatNobodyHasReadIsEditedAndDeleted(t *testing.T) {
-	o := newOffice(t)
+	o := newFixture(t)
 	gate := make(chan struct{})
-	o.agent = gated(gate)
+	o.agent = gatedEcho(gate)
 	o.start()
-	o.says("1", "r", "one")
+	o.postMessage("1", "r", "one")
 	o.WaitFor(t, "the run", func() bool { return len(o.entries("ops:webhook:r", mailroom.KindStarted)) == 1 })
-	o.says("2", "r", "two")
-	o.says("3", "r", "three")
+	o.postMessage("2", "r", "two")
+	o.postMessage("3", "r", "three")
 	edit := func(id, of, user, text string) {
-		o.post(id, body(t, map[string]any{"kind": "edit", "room": "r", "user": map[string]string{"id": user}, "of": of, "text": text}), 202)
+		o.post(id, requestBody(t, map[string]any{"kind": "edit", "room": "r", "user": map[string]string{"id": user}, "of": of, "text": text}), 202)
 	}
 	edit("e1", "2", "ann", "two, mended")
 	edit("e2", "2", "bob", "two, meddled with")
-	o.post("d1", body(t, map[string]any{"kind": "delete", "room": "r", "of": "3"}), 202)
+	o.post("d1", requestBody(t, map[string]any{"kind": "delete", "room": "r", "of": "3"}), 202)
 	close(gate)
-	o.texts("one", "two, mended")
+	o.waitTexts("one", "two, mended")
 }
 
 func TestInAGroupWhatIsNotForTheAgentIsLeftOut(t *testing.T) {
-	o := newOffice(t).start()
+	o := newFixture(t).start()
 	say := func(id string, addressed bool) {
-		o.post(id, body(t, map[string]any{"room": "r", "group": true, "user": map[string]string{"id": "u"}, "text": id, "addressed": addressed}), 202)
+		o.post(id, requestBody(t, map[string]any{"room": "r", "group": true, "user": map[string]string{"id": "u"}, "text": id, "addressed": addressed}), 202)
 	}
 	say("between-you-and-me", false)
 	say("agent", true)
-	o.texts("From ops:u:\n> agent")
+	o.waitTexts("From ops:u:\n> agent")
 }
 
 func TestWhoMayNotTalkIsNotHeard(t *testing.T) {
-	o := newOffice(t)
-	o.talk = chat.AccessPolicy{Users: []string{"bob"}}
+	o := newFixture(t)
+	o.access = chat.AccessPolicy{Users: []string{"bob"}}
 	o.start()
-	o.says("1", "r", "let me in")
+	o.postMessage("1", "r", "let me in")
 	o.post("2", webhooktest.Message("r", "bob", "hello"), 202)
-	o.texts("hello")
+	o.waitTexts("hello")
 }
 
 func TestWhereRequestsComeInIsDescribed(t *testing.T) {
-	o := newOffice(t).start()
+	o := newFixture(t).start()
 	a, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Get(o.program.URL + "/openapi.json")
 	if err != nil {
 		t.Fatal(err)

@@ -24,9 +24,9 @@ import (
 )
 
 const (
-	callTime   = 20 * time.Second
-	mostAnswer = 64 << 10 // bytes of an answer that are read
-	mostQuote  = 200      // bytes of it that an error quotes
+	defaultTimeout = 20 * time.Second
+	maxResponse    = 64 << 10 // bytes of an answer that are read
+	maxQuote       = 200      // bytes of it that an error quotes
 )
 
 // Outbound is the body of a request that goes out.
@@ -52,15 +52,15 @@ type Button struct {
 // Send implements [chat.Platform]. The id of the message is the one that the receiver
 // answers with, else its key.
 func (c *connection) Send(ctx context.Context, to chat.Room, m chat.Message, key string) (id string, err error) {
-	return c.post(ctx, c.outbound(kindMessage, key, to, m))
+	return c.postAndReport(ctx, c.newOutbound(kindMessage, key, to, m))
 }
 
 // Edit implements [chat.Platform]. Each edit has an id of its own: the same text may
 // come back after another one.
 func (c *connection) Edit(ctx context.Context, to chat.Room, id string, m chat.Message) error {
-	out := c.outbound(kindEdit, "edit_"+rand.Text(), to, m)
+	out := c.newOutbound(kindEdit, "edit_"+rand.Text(), to, m)
 	out.Of = id
-	_, err := c.post(ctx, out)
+	_, err := c.postAndReport(ctx, out)
 	return err
 }
 
@@ -72,9 +72,9 @@ func (c *connection) Find(context.Context, chat.Room, string, chat.Message) (str
 // Typing implements [chat.Platform]: it is never shown.
 func (c *connection) Typing(context.Context, chat.Room) error { return nil }
 
-func (c *connection) outbound(kind, key string, to chat.Room, m chat.Message) Outbound {
+func (c *connection) newOutbound(kind, key string, to chat.Room, m chat.Message) Outbound {
 	out := Outbound{
-		Kind: kind, Key: key, Channel: c.link.Name(), Room: to.Chat, Topic: to.Topic, Group: to.Group, Text: m.Text, ReplyTo: m.ReplyTo,
+		Kind: kind, Key: key, Channel: c.host.Name(), Room: to.Chat, Topic: to.Topic, Group: to.Group, Text: m.Text, ReplyTo: m.ReplyTo,
 	}
 	for _, b := range m.Buttons {
 		out.Buttons = append(out.Buttons, Button{Words: b.Label, Data: b.Data})
@@ -82,22 +82,22 @@ func (c *connection) outbound(kind, key string, to chat.Room, m chat.Message) Ou
 	return out
 }
 
-// post makes one request, and gives its error the class that it means.
-func (c *connection) post(ctx context.Context, out Outbound) (id string, err error) {
-	id, err = c.exchange(ctx, out)
+// postAndReport makes one request, and gives its error the class that it means.
+func (c *connection) postAndReport(ctx context.Context, out Outbound) (id string, err error) {
+	id, err = c.post(ctx, out)
 	if f, failed := errors.AsType[*mailroom.Failure](err); failed && ctx.Err() == nil {
-		c.link.ReportError(f.Err)
+		c.host.ReportError(f.Err)
 	}
 	return id, err
 }
 
-func (c *connection) exchange(ctx context.Context, out Outbound) (id string, err error) {
+func (c *connection) post(ctx context.Context, out Outbound) (id string, err error) {
 	if c.address == nil {
 		return "", permanent(errors.New("the channel has no url"))
 	}
 	keys, err := c.options.secrets()
 	if err != nil {
-		return "", outage(0, err)
+		return "", unavailable(0, err)
 	}
 	body, err := json.Marshal(out)
 	if err != nil {
@@ -105,7 +105,7 @@ func (c *connection) exchange(ctx context.Context, out Outbound) (id string, err
 	}
 	within := c.options.Timeout
 	if within <= 0 {
-		within = callTime
+		within = defaultTimeout
 	}
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
@@ -120,15 +120,15 @@ func (c *connection) exchange(ctx context.Context, out Outbound) (id string, err
 	keys.sign(r.Header, out.Key, body)
 	a, err := c.http.Do(r)
 	if err != nil {
-		return "", c.lost(ctx, err, connected.Load())
+		return "", c.transportError(ctx, err, connected.Load())
 	}
 	defer a.Body.Close() // what is wrong with the rest of an answer changes nothing
-	raw, err := io.ReadAll(io.LimitReader(a.Body, mostAnswer))
-	if err := c.refusal(a, raw); err != nil {
+	raw, err := io.ReadAll(io.LimitReader(a.Body, maxResponse))
+	if err := c.responseError(a, raw); err != nil {
 		return "", err
 	}
 	if err != nil { // it was taken: that is in the status
-		c.link.Log().Debug("the rest of an answer is missing", "key", out.Key)
+		c.host.Log().Debug("the rest of an answer is missing", "key", out.Key)
 	}
 	return messageID(raw, out.Key), nil
 }
@@ -138,15 +138,15 @@ func messageID(raw []byte, key string) string {
 	var answer struct {
 		ID string `json:"id"`
 	}
-	if json.Unmarshal(raw, &answer) != nil || answer.ID == "" || name("id", answer.ID) != nil {
+	if json.Unmarshal(raw, &answer) != nil || answer.ID == "" || checkName("id", answer.ID) != nil {
 		return key
 	}
 	return answer.ID
 }
 
-// lost is the error of a request without an answer. It does not tell the address, in
+// transportError is the error of a request without an answer. It does not tell the address, in
 // which there may be a secret.
-func (c *connection) lost(ctx context.Context, err error, maybe bool) error {
+func (c *connection) transportError(ctx context.Context, err error, maybe bool) error {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		err = u.Err
 	}
@@ -154,41 +154,41 @@ func (c *connection) lost(ctx context.Context, err error, maybe bool) error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		err = errors.New("no answer in time")
 	}
-	err = outage(0, fmt.Errorf("post to %s: %w", c.address.Host, err))
+	err = unavailable(0, fmt.Errorf("post to %s: %w", c.address.Host, err))
 	if refused || !maybe {
 		return err
 	}
 	return fmt.Errorf("%w: %w", mailroom.ErrUnknown, err)
 }
 
-// refusal is what an answer means that does not say yes; nil of one that does.
-func (c *connection) refusal(a *http.Response, raw []byte) error {
+// responseError is what an answer means that does not say yes; nil of one that does.
+func (c *connection) responseError(a *http.Response, raw []byte) error {
 	if a.StatusCode >= 200 && a.StatusCode < 300 {
 		return nil
 	}
 	err := fmt.Errorf("post to %s: it answered %d %s", c.address.Host, a.StatusCode, http.StatusText(a.StatusCode))
-	if words := c.quote(raw); words != "" {
+	if words := c.redact(raw); words != "" {
 		err = fmt.Errorf("%w: %s", err, words)
 	}
-	after := retryAfter(a.Header.Get("Retry-After"), time.Now())
+	after := parseRetryAfter(a.Header.Get("Retry-After"), time.Now())
 	switch code := a.StatusCode; {
 	case code == http.StatusGone:
 		return permanent(fmt.Errorf("%w: %w", chat.ErrGone, err))
 	case code == http.StatusTooManyRequests, code == http.StatusServiceUnavailable:
-		return fmt.Errorf("%w: %w", chat.ErrEverywhere, outage(after, err)) // it is one receiver for all rooms
+		return fmt.Errorf("%w: %w", chat.ErrEverywhere, unavailable(after, err)) // it is one receiver for all rooms
 	case code == http.StatusRequestTimeout, code == http.StatusTooEarly:
-		return outage(after, err)
+		return unavailable(after, err)
 	case code >= 300 && code < 400:
 		return permanent(fmt.Errorf("%w: redirects are not followed, so write the address where it is into url", err))
 	case code < 500:
 		return permanent(err)
 	}
-	return fmt.Errorf("%w: %w", mailroom.ErrUnknown, outage(after, err))
+	return fmt.Errorf("%w: %w", mailroom.ErrUnknown, unavailable(after, err))
 }
 
-// quote is the beginning of an answer, as one line. What looks like a secret is not in
+// redact is the beginning of an answer, as one line. What looks like a secret is not in
 // it.
-func (c *connection) quote(raw []byte) string {
+func (c *connection) redact(raw []byte) string {
 	text := strings.Join(strings.Fields(strings.ToValidUTF8(string(raw), "\uFFFD")), " ")
 	keys, err := c.options.secrets()
 	if err != nil {
@@ -197,31 +197,31 @@ func (c *connection) quote(raw []byte) string {
 	for _, key := range keys {
 		text = strings.NewReplacer(string(key), "(secret)", base64.StdEncoding.EncodeToString(key), "(secret)").Replace(text)
 	}
-	if len(text) <= mostQuote {
+	if len(text) <= maxQuote {
 		return text
 	}
-	end := mostQuote
+	end := maxQuote
 	for !utf8.RuneStart(text[end]) {
 		end--
 	}
 	return text[:end] + "…"
 }
 
-// mostPatience bounds what a receiver may ask for.
-const mostPatience = 24 * time.Hour
+// maxRetryAfter bounds what a receiver may ask for.
+const maxRetryAfter = 24 * time.Hour
 
-// retryAfter reads the header of that name: seconds, or a date (RFC 9110, 10.2.3).
-func retryAfter(header string, now time.Time) time.Duration {
+// parseRetryAfter reads the header of that name: seconds, or a date (RFC 9110, 10.2.3).
+func parseRetryAfter(header string, now time.Time) time.Duration {
 	var after time.Duration
 	if n, err := strconv.ParseInt(header, 10, 64); err == nil {
-		after = time.Duration(min(max(n, 0), int64(mostPatience/time.Second))) * time.Second
+		after = time.Duration(min(max(n, 0), int64(maxRetryAfter/time.Second))) * time.Second
 	} else if at, err := http.ParseTime(header); err == nil {
 		after = at.Sub(now)
 	}
-	return min(max(after, 0), mostPatience)
+	return min(max(after, 0), maxRetryAfter)
 }
 
-func outage(after time.Duration, err error) error {
+func unavailable(after time.Duration, err error) error {
 	return &mailroom.Failure{Class: mailroom.ClassUnavailable, RetryAfter: after, Err: err}
 }
 

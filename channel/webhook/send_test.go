@@ -19,8 +19,8 @@ import (
 	"mailroom/internal/vet/vettest"
 )
 
-// gated is an echo that waits for its gate to be open.
-func gated(gate <-chan struct{}) mailroom.AgentFunc {
+// gatedEcho is an echo that waits for its gate to be open.
+func gatedEcho(gate <-chan struct{}) mailroom.AgentFunc {
 	return func(ctx context.Context, s mailroom.Session) error {
 		select {
 		case <-gate:
@@ -31,9 +31,9 @@ func gated(gate <-chan struct{}) mailroom.AgentFunc {
 	}
 }
 
-// deadRuns are the dead letters of the delivery thread of room r.
-func (o *office) deadRuns() int {
-	return o.runs(mailroom.RunQuery{Thread: "out:ops:webhook:r", Statuses: []mailroom.Status{mailroom.StatusFailed}})
+// deadLetters are the dead letters of the delivery thread of room r.
+func (o *fixture) deadLetters() int {
+	return o.countRuns(mailroom.RunQuery{Thread: "out:ops:webhook:r", Statuses: []mailroom.Status{mailroom.StatusFailed}})
 }
 
 // TestWhatTheReceiverAnswersIsWhatBecomesOfAMessage has one answer to the first
@@ -64,22 +64,22 @@ func TestWhatTheReceiverAnswersIsWhatBecomesOfAMessage(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			o := newOffice(t)
+			o := newFixture(t)
 			o.Fail(c.fault)
 			if c.dead && c.tries > 1 { // longer than a receiver is waited for
 				o.options.RetryRefusedFor = time.Nanosecond
 				o.Fail(c.fault)
 			}
 			o.start()
-			o.says("1", "r", "one")
+			o.postMessage("1", "r", "one")
 			o.WaitFor(t, "the request", func() bool { return len(o.Posts()) >= c.tries })
 			if c.dead {
-				o.WaitFor(t, "the dead letter", func() bool { return o.deadRuns() == 1 })
+				o.WaitFor(t, "the dead letter", func() bool { return o.deadLetters() == 1 })
 			} else {
-				o.texts("one")
+				o.waitTexts("one")
 			}
 			posts := o.Posts()
-			if len(posts) != c.tries || posts[len(posts)-1].ID != posts[0].ID || o.deadRuns() > 0 != c.dead {
+			if len(posts) != c.tries || posts[len(posts)-1].ID != posts[0].ID || o.deadLetters() > 0 != c.dead {
 				t.Errorf("it came as %+v", posts)
 			}
 			if s := o.runner.State(); !strings.Contains(s.LastError, c.trouble) || c.trouble == "" && s.LastError != "" || s.Condition != channel.ConditionConnected {
@@ -98,11 +98,11 @@ func TestWhatTheReceiverAnswersIsWhatBecomesOfAMessage(t *testing.T) {
 
 func TestAReceiverThatHangsIsGivenUpAndPostedToAgain(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newFixture(t)
 	o.options.Timeout = 100 * time.Millisecond
 	o.Fail(webhooktest.Fault{Hang: true}, webhooktest.Fault{Hang: true})
 	o.start()
-	o.says("1", "r", "one")
+	o.postMessage("1", "r", "one")
 	o.WaitFor(t, "three tries", func() bool { return len(o.Posts()) >= 3 })
 	o.WaitFor(t, "the text", func() bool { return strings.Join(o.Texts(), "|") == "one" })
 	for _, p := range o.Posts() {
@@ -124,14 +124,14 @@ func TestAReceiverThatAsksForPatienceIsLeftAlone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			o := newOffice(t)
+			o := newFixture(t)
 			if o.start(); name == "until a date" {
 				fault.RetryAfter = time.Now().Add(3 * time.Second).UTC().Format(http.TimeFormat)
 			}
 			o.Fail(fault)
-			o.says("1", "r", "one")
+			o.postMessage("1", "r", "one")
 			o.WaitFor(t, "the refusal", func() bool { return len(o.entries("out:ops:webhook:r", mailroom.KindRescheduled)) == 1 })
-			o.says("2", "s", "two")
+			o.postMessage("2", "s", "two")
 			o.WaitFor(t, "both", func() bool { return len(o.Texts()) == 2 })
 			posts := o.Posts()
 			for _, p := range posts[1:] {
@@ -148,13 +148,13 @@ func TestAReceiverThatAsksForPatienceIsLeftAlone(t *testing.T) {
 
 func TestWhereNobodyIsNothingIsSentUntilSomethingComes(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newFixture(t)
 	o.Fail(webhooktest.Fault{Code: 410})
 	o.start()
-	o.says("1", "r", "one")
-	o.WaitFor(t, "the dead letter", func() bool { return o.deadRuns() == 1 })
-	o.says("2", "r", "two")
-	o.texts("two")
+	o.postMessage("1", "r", "one")
+	o.WaitFor(t, "the dead letter", func() bool { return o.deadLetters() == 1 })
+	o.postMessage("2", "r", "two")
+	o.waitTexts("two")
 }
 
 func TestAnAddressThatIsNotAllowedIsNotPostedTo(t *testing.T) {
@@ -173,10 +173,10 @@ func TestAnAddressThatIsNotAllowedIsNotPostedTo(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			o := newOffice(t)
+			o := newFixture(t)
 			c.change(&o.options)
-			o.begin()
-			o.becomes(channel.ConditionFailed)
+			o.startServer()
+			o.waitCondition(channel.ConditionFailed)
 			if s := o.runner.State(); !strings.Contains(s.Reason, c.want) || len(o.Posts()) > 0 {
 				t.Errorf("the reason is %q", s.Reason)
 			}
@@ -186,14 +186,14 @@ func TestAnAddressThatIsNotAllowedIsNotPostedTo(t *testing.T) {
 
 func TestWithoutAnAddressWhatIsSaidIsInTheLog(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newFixture(t)
 	o.options.URL = ""
 	o.start()
-	o.says("1", "r", "one")
+	o.postMessage("1", "r", "one")
 	const out = "out:ops:webhook:r"
 	o.WaitFor(t, "the end of the delivery", func() bool { return len(o.entries(out, mailroom.KindCompleted)) == 1 })
 	notes := o.entries(out, chat.KindUnsent)
-	if len(notes) != 1 || !strings.Contains(string(notes[0].Body), "no url") || o.deadRuns() != 0 {
+	if len(notes) != 1 || !strings.Contains(string(notes[0].Body), "no url") || o.deadLetters() != 0 {
 		t.Errorf("the notes are %+v", notes)
 	}
 }
@@ -209,13 +209,13 @@ func TestAMessageIsChangedByWhatTheReceiverCallsIt(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			o := newOffice(t)
+			o := newFixture(t)
 			o.options.Edits = true
-			o.talk.Admins = []string{"ann"}
-			o.agent = asks
+			o.access.Admins = []string{"ann"}
+			o.agent = approvalAgent
 			o.Fail(webhooktest.Fault{Body: c.answer})
 			o.start()
-			o.says("1", "r", "clean up")
+			o.postMessage("1", "r", "clean up")
 			o.WaitFor(t, "the question", func() bool { return len(o.Posts()) == 1 })
 			q := o.Posts()[0]
 			if len(q.Body.Buttons) != 2 || !strings.Contains(q.Body.Text, "rm -r build") {
@@ -226,7 +226,7 @@ func TestAMessageIsChangedByWhatTheReceiverCallsIt(t *testing.T) {
 				of = q.ID
 			}
 			tap := func(id, user string) string {
-				return o.post(id, body(t, map[string]any{
+				return o.post(id, requestBody(t, map[string]any{
 					"kind": "tap", "room": "r", "user": map[string]string{"id": user, "name": "Ann"}, "of": of, "data": q.Body.Buttons[0]["data"],
 				}), 202).Body
 			}
@@ -249,8 +249,8 @@ func TestAMessageIsChangedByWhatTheReceiverCallsIt(t *testing.T) {
 	}
 }
 
-// asks is an agent that asks whether it may, and says what it may.
-func asks(ctx context.Context, s mailroom.Session) error {
+// approvalAgent is an agent that asks whether it may, and says what it may.
+func approvalAgent(ctx context.Context, s mailroom.Session) error {
 	got, err := s.Wait(ctx, false, mailroom.Ask{
 		Name: "rm", Kind: mailroom.TicketApproval, Prompt: "May I?", Action: "rm -r build", Arguments: json.RawMessage(`{"path":"build"}`),
 	})
@@ -264,7 +264,7 @@ func asks(ctx context.Context, s mailroom.Session) error {
 func TestWhatIsWrittenIsShownOnlyToWhoCanChangeIt(t *testing.T) {
 	t.Parallel()
 	for _, edits := range []bool{true, false} {
-		o := newOffice(t)
+		o := newFixture(t)
 		o.options.Edits = edits
 		gate := make(chan struct{})
 		o.agent = func(ctx context.Context, s mailroom.Session) error {
@@ -279,12 +279,12 @@ func TestWhatIsWrittenIsShownOnlyToWhoCanChangeIt(t *testing.T) {
 			return s.Stream(ctx, "The end.")
 		}
 		o.start()
-		o.says("1", "r", "tell me")
+		o.postMessage("1", "r", "tell me")
 		if edits {
 			o.WaitFor(t, "a preview", func() bool { return strings.HasPrefix(strings.Join(o.Texts(), "|"), "Once upon a time.") })
 		}
 		close(gate)
-		o.texts("Once upon a time. The end.")
+		o.waitTexts("Once upon a time. The end.")
 		if n := len(o.Posts()); !edits && n != 1 || edits && n < 2 {
 			t.Errorf("edits %t: posted was %+v", edits, o.Posts())
 		}
@@ -294,19 +294,19 @@ func TestWhatIsWrittenIsShownOnlyToWhoCanChangeIt(t *testing.T) {
 // TestALongAnswerIsOneRequest of everything that a message can be.
 func TestALongAnswerIsOneRequest(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newFixture(t)
 	long := strings.Repeat("words and 👋 more words\n", 20_000)
 	o.agent = func(ctx context.Context, s mailroom.Session) error { return s.Stream(ctx, long) }
 	o.start()
-	o.says("1", "r", "go on")
-	o.texts(strings.TrimSpace(long))
+	o.postMessage("1", "r", "go on")
+	o.waitTexts(strings.TrimSpace(long))
 }
 
 // TestANameThatIsAnsweredWithAPrivateAddressIsNotPostedTo until it is answered with
 // another one, or that is allowed; nothing is lost meanwhile.
 func TestANameThatIsAnsweredWithAPrivateAddressIsNotPostedTo(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newFixture(t)
 	_, port, err := net.SplitHostPort(strings.TrimPrefix(o.URL, "http://"))
 	if err != nil {
 		t.Fatal(err)
@@ -314,10 +314,10 @@ func TestANameThatIsAnsweredWithAPrivateAddressIsNotPostedTo(t *testing.T) {
 	o.options.URL, o.options.Insecure = "http://innocent.example.org:"+port+"/take", true
 	o.options.Policy = vet.Policy{Resolver: vettest.Resolver(t, [4]byte{127, 0, 0, 1})}
 	o.start()
-	o.says("1", "r", "one")
+	o.postMessage("1", "r", "one")
 	o.WaitFor(t, "the trouble", func() bool { return strings.Contains(o.runner.State().LastError, "127.0.0.1 is of this machine") })
-	if len(o.Posts()) > 0 || o.deadRuns() > 0 {
-		t.Errorf("%d dead letters; posted was %+v", o.deadRuns(), o.Posts())
+	if len(o.Posts()) > 0 || o.deadLetters() > 0 {
+		t.Errorf("%d dead letters; posted was %+v", o.deadLetters(), o.Posts())
 	}
 	if n := len(o.entries("out:ops:webhook:r", mailroom.KindEffectUnknown)); n != 0 {
 		t.Errorf("nothing was sent, and %d times nobody knows whether", n)
@@ -325,14 +325,14 @@ func TestANameThatIsAnsweredWithAPrivateAddressIsNotPostedTo(t *testing.T) {
 	o.stop()
 	o.options.Policy.Allow = loopback().Allow
 	o.start()
-	o.texts("one")
+	o.waitTexts("one")
 }
 
 // TestWhatIsSentCannotBeSentBack although it is signed with the channel's secret.
 func TestWhatIsSentCannotBeSentBack(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t).start()
-	o.says("1", "r", "one")
-	o.texts("one")
+	o := newFixture(t).start()
+	o.postMessage("1", "r", "one")
+	o.waitTexts("one")
 	o.post("1", o.Posts()[0].Raw, 422)
 }

@@ -26,10 +26,10 @@ const (
 func Headers() []string { return []string{headerID, headerTimestamp, headerSignature} }
 
 const (
-	secretMark  = "whsec_"
-	leastSecret = 24 // bytes
-	mostID      = 150
-	scheme      = "v1,"
+	secretPrefix = "whsec_"
+	minSecret    = 24 // bytes
+	maxID        = 150
+	scheme       = "v1,"
 	// tolerance is how far the clocks of two machines may differ, with the time that a
 	// request takes between them.
 	tolerance = 5 * time.Minute
@@ -42,29 +42,29 @@ type secrets [][]byte
 func NewSecret() string {
 	key := make([]byte, 32)
 	rand.Read(key) // it never fails
-	return secretMark + base64.StdEncoding.EncodeToString(key)
+	return secretPrefix + base64.StdEncoding.EncodeToString(key)
 }
 
 // IsBase64 reports whether the first secret is written in Base64.
-func IsBase64(text string) bool { return strings.HasPrefix(text, secretMark) }
+func IsBase64(text string) bool { return strings.HasPrefix(text, secretPrefix) }
 
 // CheckSecret refuses what cannot be used as [Options].Secret. It does not say what it
 // was.
 func CheckSecret(text string) error {
-	_, err := readSecrets(text)
+	_, err := parseSecrets(text)
 	return err
 }
 
-func readSecrets(text string) (all secrets, err error) {
+func parseSecrets(text string) (all secrets, err error) {
 	for one := range strings.FieldsSeq(text) {
 		key := []byte(one)
-		if coded, marked := strings.CutPrefix(one, secretMark); marked {
+		if coded, marked := strings.CutPrefix(one, secretPrefix); marked {
 			if key, err = base64.StdEncoding.DecodeString(coded); err != nil {
-				return nil, errors.New("the secret begins with " + secretMark + " and is not Base64 after that")
+				return nil, errors.New("the secret begins with " + secretPrefix + " and is not Base64 after that")
 			}
 		}
-		if len(key) < leastSecret {
-			return nil, fmt.Errorf("the secret has %d bytes, and needs %d or more", len(key), leastSecret)
+		if len(key) < minSecret {
+			return nil, fmt.Errorf("the secret has %d bytes, and needs %d or more", len(key), minSecret)
 		}
 		all = append(all, key)
 	}
@@ -95,47 +95,47 @@ func (all secrets) sign(h http.Header, id string, body []byte) {
 	h.Set(headerSignature, strings.Join(signatures, " "))
 }
 
-// seal is what the header of a request says about its signature.
-type seal struct {
-	id, at     string
-	signatures [][]byte // of our scheme
+// signatureHeader is what the header of a request says about its signature.
+type signatureHeader struct {
+	id, timestamp string
+	signatures    [][]byte // of our scheme
 }
 
-// mostSignatures bounds the signatures of one request: a sender has two while it
+// maxSignatures bounds the signatures of one request: a sender has two while it
 // changes its secret.
-const mostSignatures = 8
+const maxSignatures = 8
 
-// readSeal reads the header of a request. It refuses one without an id, a time close
+// parseSignatureHeader reads the header of a request. It refuses one without an id, a time close
 // to now, or a signature.
-func readSeal(h http.Header, now time.Time) (seal, error) {
+func parseSignatureHeader(h http.Header, now time.Time) (signatureHeader, error) {
 	id, stamp, given := h.Get(headerID), h.Get(headerTimestamp), h.Get(headerSignature)
 	for _, of := range []struct{ name, value string }{{headerID, id}, {headerTimestamp, stamp}, {headerSignature, given}} {
 		if of.value == "" {
-			return seal{}, unsigned("the header %s is missing: sign the request as Standard Webhooks says", of.name)
+			return signatureHeader{}, unauthenticated("the header %s is missing: sign the request as Standard Webhooks says", of.name)
 		}
 	}
-	if len(id) > mostID || strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '.' }) {
-		return seal{}, unsigned("the header %s has at most %d ASCII characters, without spaces and full stops", headerID, mostID)
+	if len(id) > maxID || strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '.' }) {
+		return signatureHeader{}, unauthenticated("the header %s has at most %d ASCII characters, without spaces and full stops", headerID, maxID)
 	}
 	seconds, err := strconv.ParseInt(stamp, 10, 64)
 	if err != nil || strconv.FormatInt(seconds, 10) != stamp {
-		return seal{}, unsigned("the header %s is no time in whole seconds since 1970", headerTimestamp)
+		return signatureHeader{}, unauthenticated("the header %s is no time in whole seconds since 1970", headerTimestamp)
 	}
 	if d := now.Unix() - seconds; d > int64(tolerance.Seconds()) || -d > int64(tolerance.Seconds()) {
-		return seal{}, unsigned("the header %s is not within %s of this server's clock, which is at %d: sign it anew", headerTimestamp, tolerance, now.Unix())
+		return signatureHeader{}, unauthenticated("the header %s is not within %s of this server's clock, which is at %d: sign it anew", headerTimestamp, tolerance, now.Unix())
 	}
-	out := seal{id: id, at: stamp}
+	out := signatureHeader{id: id, timestamp: stamp}
 	for signature := range strings.FieldsSeq(given) {
 		coded, known := strings.CutPrefix(signature, scheme)
 		if got, err := base64.StdEncoding.DecodeString(coded); known && err == nil && len(got) == sha256.Size {
 			out.signatures = append(out.signatures, got)
 		}
-		if len(out.signatures) == mostSignatures {
+		if len(out.signatures) == maxSignatures {
 			break
 		}
 	}
 	if len(out.signatures) == 0 {
-		return seal{}, noSignature()
+		return signatureHeader{}, errNoSignature()
 	}
 	return out, nil
 }
@@ -143,25 +143,25 @@ func readSeal(h http.Header, now time.Time) (seal, error) {
 // verify returns the id of a request that is signed with one of the secrets, and new.
 // It hashes the body once for each secret, however many signatures there are.
 func (all secrets) verify(h http.Header, body []byte, now time.Time) (id string, err error) {
-	s, err := readSeal(h, now)
+	s, err := parseSignatureHeader(h, now)
 	if err != nil {
 		return "", err
 	}
 	for _, key := range all {
-		want := sum(key, s.id, s.at, body)
+		want := sum(key, s.id, s.timestamp, body)
 		for _, got := range s.signatures {
 			if hmac.Equal(got, want) {
 				return s.id, nil
 			}
 		}
 	}
-	return "", noSignature()
+	return "", errNoSignature()
 }
 
-func noSignature() error {
-	return unsigned("no signature in the header %s is one of this body with the channel's secret", headerSignature)
+func errNoSignature() error {
+	return unauthenticated("no signature in the header %s is one of this body with the channel's secret", headerSignature)
 }
 
-func unsigned(format string, args ...any) error {
+func unauthenticated(format string, args ...any) error {
 	return mailroom.Errorf(mailroom.CodeUnauthenticated, format, args...)
 }

@@ -9,7 +9,7 @@ import (
 
 // TestASignatureIsThatOfTheSpecification has an example that was signed with OpenSSL.
 func TestASignatureIsThatOfTheSpecification(t *testing.T) {
-	keys, err := readSecrets("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
+	keys, err := parseSecrets("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +32,7 @@ func TestWhatIsSignedIsVerified(t *testing.T) {
 	if one == two || CheckSecret(one) != nil || !strings.HasPrefix(one, "whsec_") {
 		t.Fatalf("new secrets: %q, %q", one, two)
 	}
-	both, err := readSecrets(one + "\n" + two)
+	both, err := parseSecrets(one + "\n" + two)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,8 +29,8 @@ import (
 // Kind is the name of this platform in configurations.
 const Kind = "webhook"
 
-// patience is the default of [Options].Patience.
-const patience = 5 * time.Minute
+// defaultRetryRefusedFor is the default of [Options].Patience.
+const defaultRetryRefusedFor = 5 * time.Minute
 
 // Options are one program. Secret and Hooks are needed.
 type Options struct {
@@ -89,7 +89,7 @@ func (o Options) secrets() (secrets, error) {
 	if err != nil {
 		return nil, err
 	}
-	return readSecrets(text)
+	return parseSecrets(text)
 }
 
 // Dial implements [chat.Dialer]. It asks nobody.
@@ -103,34 +103,34 @@ func (o Options) Dial(ctx context.Context, l *channel.Host) (chat.Platform, chat
 	}
 	life, end := context.WithCancel(context.WithoutCancel(ctx)) // ends with Close
 	c := &connection{
-		options: o, link: l, address: address, life: life, end: end,
-		posts: make(chan post),
+		options: o, host: l, address: address, ctx: life, cancel: end,
+		posts: make(chan inboundPost),
 	}
 	c.http = &http.Client{
 		Transport: o.Policy.Transport(),
 		// A redirect would take a message to where nobody said that it should go.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-	o.Hooks.enter(l.Name(), c)
-	return c, c.traits(), nil
+	o.Hooks.register(l.Name(), c)
+	return c, c.capabilities(), nil
 }
 
 // connection is the channel as long as it is there. It implements [chat.Platform].
 type connection struct {
 	// Set by Dial.
 	options Options
-	link    *channel.Host
+	host    *channel.Host
 	address *url.URL // nil: nothing is sent
 	http    *http.Client
-	life    context.Context // ends with Close
-	end     context.CancelFunc
-	posts   chan post // to Receive
+	ctx     context.Context // ends with Close
+	cancel  context.CancelFunc
+	posts   chan inboundPost // to Receive
 }
 
-// post is a request on its way to being taken.
-type post struct {
-	event chat.Event
-	taken chan outcome // has room for it
+// inboundPost is a request on its way to being taken.
+type inboundPost struct {
+	event  chat.Event
+	result chan outcome // has room for it
 }
 
 // outcome is what became of a post.
@@ -139,12 +139,12 @@ type outcome struct {
 	err    error
 }
 
-func (c *connection) traits() chat.Capabilities {
+func (c *connection) capabilities() chat.Capabilities {
 	t := chat.Capabilities{
 		Platform: Kind, BotID: Kind, MaxUnits: mailroom.MaxText, Units: func(text string) int { return len(text) },
 		Edits: c.options.Edits, Buttons: true, RoomInterval: c.options.Gap, EditInterval: cmp.Or(c.options.EditGap, time.Second),
 		ResendBehavior: "sent again with the same webhook-id, by which the receiver is to know it",
-		DedupWindow:    math.MaxInt64, RefusalGrace: cmp.Or(c.options.RetryRefusedFor, patience),
+		DedupWindow:    math.MaxInt64, RefusalGrace: cmp.Or(c.options.RetryRefusedFor, defaultRetryRefusedFor),
 	}
 	if c.address == nil {
 		t.SendDisabled = "the channel has no url"
@@ -159,13 +159,13 @@ func (c *connection) Receive(ctx context.Context, _ string, take chat.EventHandl
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-c.life.Done():
-			return c.life.Err()
+		case <-c.ctx.Done():
+			return c.ctx.Err()
 		case p := <-c.posts:
 			answer := ""
 			p.event.AckInline = func(words string) { answer = words }
 			err := take(ctx, p.event)
-			p.taken <- outcome{answer, err}
+			p.result <- outcome{answer, err}
 			if err != nil {
 				return err
 			}
@@ -185,8 +185,8 @@ func (c *connection) Maintain(context.Context) error { return nil }
 
 // Close implements [chat.Platform].
 func (c *connection) Close() error {
-	c.options.Hooks.leave(c.link.Name(), c)
-	c.end()
+	c.options.Hooks.unregister(c.host.Name(), c)
+	c.cancel()
 	c.http.CloseIdleConnections()
 	return nil
 }

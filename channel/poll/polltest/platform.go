@@ -58,20 +58,20 @@ type Platform struct {
 	server *http.Server
 
 	// Owned by mu.
-	mu      sync.Mutex
-	changed chan struct{} // closed when something has happened
-	quit    context.CancelFunc
-	rows    []json.RawMessage
-	ids     []string // of the rows; "" for one without
-	written []time.Time
-	forgot  int // rows whose ids are no cursors any more
-	seq     int64
-	replies []Reply
-	acks    []int64
-	beats   []map[string]any
-	calls   map[string]int
-	faults  map[string][]Fault
-	newest  bool // the newest row first, as some servers do
+	mu            sync.Mutex
+	changed       chan struct{} // closed when something has happened
+	quit          context.CancelFunc
+	rows          []json.RawMessage
+	ids           []string // of the rows; "" for one without
+	written       []time.Time
+	forgottenRows int // rows whose ids are no cursors any more
+	seq           int64
+	replies       []Reply
+	acks          []int64
+	heartbeats    []map[string]any
+	calls         map[string]int
+	faults        map[string][]Fault
+	newestFirst   bool // the newest row first, as some servers do
 }
 
 // New starts a platform that ends with the test.
@@ -128,14 +128,14 @@ func (p *Platform) ClearFaults() {
 func (p *Platform) NewestFirst() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.newest = true
+	p.newestFirst = true
 }
 
 // ForgetCursors makes the ids of all rows so far unknown as cursors.
 func (p *Platform) ForgetCursors() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.forgot = len(p.rows)
+	p.forgottenRows = len(p.rows)
 }
 
 // Row is the fields of a message.
@@ -171,7 +171,7 @@ func (p *Platform) Add(rows ...Row) {
 		id, _ := full["activity_id"].(string)
 		p.add(id, raw)
 	}
-	p.tell()
+	p.signalChange()
 }
 
 // AddRaw writes a row of any JSON.
@@ -180,15 +180,15 @@ func (p *Platform) AddRaw(raw string) {
 	defer p.mu.Unlock()
 	p.seq++
 	p.add("", json.RawMessage(raw))
-	p.tell()
+	p.signalChange()
 }
 
 func (p *Platform) add(id string, raw json.RawMessage) {
 	p.rows, p.ids, p.written = append(p.rows, raw), append(p.ids, id), append(p.written, time.Now())
 }
 
-// tell wakes who waits. It is within mu.
-func (p *Platform) tell() {
+// signalChange wakes who waits. It is within mu.
+func (p *Platform) signalChange() {
 	close(p.changed)
 	p.changed = make(chan struct{})
 }
@@ -222,15 +222,15 @@ func (s Traffic) Texts() []string {
 func (p *Platform) Traffic() Traffic {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.seen()
+	return p.traffic()
 }
 
-func (p *Platform) seen() Traffic {
+func (p *Platform) traffic() Traffic {
 	calls := map[string]int{}
 	for k, n := range p.calls {
 		calls[k] = n
 	}
-	return Traffic{Replies: slices.Clone(p.replies), Acks: slices.Clone(p.acks), Heartbeats: slices.Clone(p.beats), Calls: calls}
+	return Traffic{Replies: slices.Clone(p.replies), Acks: slices.Clone(p.acks), Heartbeats: slices.Clone(p.heartbeats), Calls: calls}
 }
 
 // Seq is the seq of the last row.
@@ -246,7 +246,7 @@ func (p *Platform) WaitFor(t testing.TB, what string, good func(Traffic) bool) T
 	late := time.After(30 * time.Second)
 	for {
 		p.mu.Lock()
-		seen, changed := p.seen(), p.changed
+		seen, changed := p.traffic(), p.changed
 		p.mu.Unlock()
 		if good(seen) {
 			return seen
@@ -270,11 +270,11 @@ func (p *Platform) handler(ctx context.Context) http.Handler {
 	handle := func(pattern, endpoint string, f func(*http.Request, map[string]any) (int, any)) {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { p.serve(ctx, w, r, endpoint, f) })
 	}
-	handle("GET /workspaces/{id}/activity", Activity, p.page)
+	handle("GET /workspaces/{id}/activity", Activity, p.activity)
 	handle("POST /workspaces/{id}/activity/ack", Ack, p.ack)
 	handle("POST /workspaces/{id}/notify", Notify, p.notify)
 	handle("POST /workspaces/{id}/delegate", Delegate, p.delegate)
-	handle("POST /registry/heartbeat", Heartbeat, p.beat)
+	handle("POST /registry/heartbeat", Heartbeat, p.heartbeat)
 	return mux
 }
 
@@ -298,7 +298,7 @@ func (p *Platform) serve(ctx context.Context, w http.ResponseWriter, r *http.Req
 	if r.Header.Get("Authorization") == "Bearer "+Token && takes {
 		status, answer = f(r, body)
 	}
-	p.tell()
+	p.signalChange()
 	p.mu.Unlock()
 	if fault.Hold != nil {
 		select {

@@ -255,20 +255,20 @@ func (r *Receiver) serve(w http.ResponseWriter, in *http.Request) {
 	if err == nil {
 		err = d.Decode(&p.Body)
 	}
-	if why := r.wrong(in, raw, p); why != "" || err != nil {
+	if why := r.check(in, raw, p); why != "" || err != nil {
 		http.Error(w, fmt.Sprint(why, err), http.StatusUnauthorized)
-		r.note(p, http.StatusUnauthorized)
+		r.record(p, http.StatusUnauthorized)
 		return
 	}
-	f := r.fault()
+	f := r.nextFault()
 	p.Accepted = f.Code == 0 && !f.Hang
 	if f.Hang {
-		r.note(p, 0)
+		r.record(p, 0)
 		<-in.Context().Done()
 		return
 	}
 	if f.Reset || f.Hold != nil {
-		r.note(p, 0)
+		r.record(p, 0)
 	}
 	if f.Reset {
 		panic(http.ErrAbortHandler)
@@ -288,13 +288,13 @@ func (r *Receiver) serve(w http.ResponseWriter, in *http.Request) {
 	if p.Accepted {
 		f.Code = http.StatusOK
 	}
-	r.note(p, f.Code)
+	r.record(p, f.Code)
 	w.WriteHeader(f.Code)
 	_, _ = io.WriteString(w, f.Body) // who has gone needs no answer
 }
 
-// wrong says what is wrong with a request; "" of a good one.
-func (r *Receiver) wrong(in *http.Request, raw []byte, p Post) string {
+// check says what is wrong with a request; "" of a good one.
+func (r *Receiver) check(in *http.Request, raw []byte, p Post) string {
 	at := in.Header.Get("webhook-timestamp")
 	seconds, err := strconv.ParseInt(at, 10, 64)
 	r.mu.Lock()
@@ -318,7 +318,7 @@ func (r *Receiver) wrong(in *http.Request, raw []byte, p Post) string {
 	return ""
 }
 
-func (r *Receiver) fault() (f Fault) {
+func (r *Receiver) nextFault() (f Fault) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.faults) > 0 {
@@ -327,7 +327,7 @@ func (r *Receiver) fault() (f Fault) {
 	return f
 }
 
-func (r *Receiver) note(p Post, code int) {
+func (r *Receiver) record(p Post, code int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p.Code, p.At = code, time.Now()
