@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"fmt"
+	"mailroom/api"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -17,7 +18,7 @@ import (
 // Submit hands in a message. Without a Key it makes one, so that it can repeat
 // a submit that stayed unanswered: the server recognises the repeat and answers
 // with the first result (disposition duplicate).
-func (c *Client) Submit(ctx context.Context, in Submit) (mailroom.Submitted, error) {
+func (c *Client) Submit(ctx context.Context, in api.Submit) (mailroom.Submitted, error) {
 	if in.Key == "" {
 		in.Key = uuid.NewString()
 	}
@@ -60,18 +61,18 @@ func putInt(v url.Values, name string, value int64) {
 }
 
 // Threads returns a page of threads.
-func (c *Client) Threads(ctx context.Context, q ListQuery) (Page[Thread], error) {
-	return get[Page[Thread]](ctx, c, "/v1/threads", q.values())
+func (c *Client) Threads(ctx context.Context, q ListQuery) (api.Page[api.Thread], error) {
+	return get[api.Page[api.Thread]](ctx, c, "/v1/threads", q.values())
 }
 
 // Thread returns one thread.
-func (c *Client) Thread(ctx context.Context, thread string) (Thread, error) {
-	return get[Thread](ctx, c, path("v1", "threads", thread), nil)
+func (c *Client) Thread(ctx context.Context, thread string) (api.Thread, error) {
+	return get[api.Thread](ctx, c, path("v1", "threads", thread), nil)
 }
 
 // PatchThread changes a thread and returns it.
-func (c *Client) PatchThread(ctx context.Context, thread string, p ThreadPatch) (Thread, error) {
-	return ask[Thread](ctx, c, request{method: http.MethodPatch, path: path("v1", "threads", thread), body: p})
+func (c *Client) PatchThread(ctx context.Context, thread string, p api.ThreadPatch) (api.Thread, error) {
+	return ask[api.Thread](ctx, c, request{method: http.MethodPatch, path: path("v1", "threads", thread), body: p})
 }
 
 // DeleteThread deletes an idle thread with all that belongs to it.
@@ -90,7 +91,7 @@ type EntriesQuery struct {
 
 // Entries returns a page of a thread's log. Its Next is for After, or for
 // Before if only that was set.
-func (c *Client) Entries(ctx context.Context, thread string, q EntriesQuery) (Page[mailroom.Entry], error) {
+func (c *Client) Entries(ctx context.Context, thread string, q EntriesQuery) (api.Page[mailroom.Entry], error) {
 	v := url.Values{}
 	putInt(v, "after", q.After)
 	putInt(v, "before", q.Before)
@@ -99,7 +100,7 @@ func (c *Client) Entries(ctx context.Context, thread string, q EntriesQuery) (Pa
 	for _, k := range q.Kinds {
 		v.Add("kind", k)
 	}
-	return get[Page[mailroom.Entry]](ctx, c, path("v1", "threads", thread, "entries"), v)
+	return get[api.Page[mailroom.Entry]](ctx, c, path("v1", "threads", thread, "entries"), v)
 }
 
 // MessagesQuery selects a page of a transcript, from its end. Before is the
@@ -113,7 +114,7 @@ type MessagesQuery struct {
 
 // Messages returns a page of the transcript, in order of reading. Its Next is
 // for Before and leads to older messages.
-func (c *Client) Messages(ctx context.Context, thread string, q MessagesQuery) (Page[mailroom.Message], error) {
+func (c *Client) Messages(ctx context.Context, thread string, q MessagesQuery) (api.Page[mailroom.Message], error) {
 	v := url.Values{}
 	put(v, "before", q.Before)
 	put(v, "visibility", q.Visibility)
@@ -121,7 +122,7 @@ func (c *Client) Messages(ctx context.Context, thread string, q MessagesQuery) (
 	if q.All {
 		v.Set("all", "true")
 	}
-	return get[Page[mailroom.Message]](ctx, c, path("v1", "threads", thread, "messages"), v)
+	return get[api.Page[mailroom.Message]](ctx, c, path("v1", "threads", thread, "messages"), v)
 }
 
 // Message returns one message with its present state.
@@ -130,7 +131,7 @@ func (c *Client) Message(ctx context.Context, thread, message string) (mailroom.
 }
 
 // EditMessage replaces the content of a message that nobody has read.
-func (c *Client) EditMessage(ctx context.Context, thread, message string, e Edit) (mailroom.Message, error) {
+func (c *Client) EditMessage(ctx context.Context, thread, message string, e api.Edit) (mailroom.Message, error) {
 	return ask[mailroom.Message](ctx, c, request{method: http.MethodPatch, path: path("v1", "threads", thread, "messages", message), body: e})
 }
 
@@ -140,28 +141,28 @@ func (c *Client) RetractMessage(ctx context.Context, thread, message string) err
 }
 
 // Interrupt stops what runs and drops what is queued in a thread.
-func (c *Client) Interrupt(ctx context.Context, thread string) (Interrupted, error) {
-	return ask[Interrupted](ctx, c, request{method: http.MethodPost, path: path("v1", "threads", thread, "interrupt")})
+func (c *Client) Interrupt(ctx context.Context, thread string) (api.Interrupted, error) {
+	return ask[api.Interrupted](ctx, c, request{method: http.MethodPost, path: path("v1", "threads", thread, "interrupt")})
 }
 
 // Runs returns a page of runs.
-func (c *Client) Runs(ctx context.Context, q ListQuery) (Page[Run], error) {
-	return get[Page[Run]](ctx, c, "/v1/runs", q.values())
+func (c *Client) Runs(ctx context.Context, q ListQuery) (api.Page[api.Run], error) {
+	return get[api.Page[api.Run]](ctx, c, "/v1/runs", q.values())
 }
 
 // Run returns one run.
-func (c *Client) Run(ctx context.Context, run string) (Run, error) {
-	return get[Run](ctx, c, path("v1", "runs", run), nil)
+func (c *Client) Run(ctx context.Context, run string) (api.Run, error) {
+	return get[api.Run](ctx, c, path("v1", "runs", run), nil)
 }
 
 // CancelRun cancels a run, or asks it to stop if it is running (Stopping).
-func (c *Client) CancelRun(ctx context.Context, run string) (Run, error) {
-	return ask[Run](ctx, c, request{method: http.MethodPost, path: path("v1", "runs", run, "cancel")})
+func (c *Client) CancelRun(ctx context.Context, run string) (api.Run, error) {
+	return ask[api.Run](ctx, c, request{method: http.MethodPost, path: path("v1", "runs", run, "cancel")})
 }
 
 // RetryRun queues a failed or cancelled run again.
-func (c *Client) RetryRun(ctx context.Context, run string, r Retry) (Run, error) {
-	return ask[Run](ctx, c, request{method: http.MethodPost, path: path("v1", "runs", run, "retry"), body: r})
+func (c *Client) RetryRun(ctx context.Context, run string, r api.Retry) (api.Run, error) {
+	return ask[api.Run](ctx, c, request{method: http.MethodPost, path: path("v1", "runs", run, "retry"), body: r})
 }
 
 // waitChunk is how long one request of WaitRun lasts at most: proxies cut
@@ -171,7 +172,7 @@ const waitChunk = 30 * time.Second
 // WaitRun returns the run once it is completed, failed, cancelled or waiting,
 // or as it is after timeout; 0 waits until ctx ends. It goes on over lost
 // connections and restarts of the server.
-func (c *Client) WaitRun(ctx context.Context, run string, timeout time.Duration) (Run, error) {
+func (c *Client) WaitRun(ctx context.Context, run string, timeout time.Duration) (api.Run, error) {
 	end := time.Now().Add(timeout)
 	re := c.newReconnect()
 	for {
@@ -187,30 +188,30 @@ func (c *Client) WaitRun(ctx context.Context, run string, timeout time.Duration)
 			re.progress()
 		default:
 			if err := re.pause(ctx, err); err != nil {
-				return Run{}, err
+				return api.Run{}, err
 			}
 		}
 	}
 }
 
-func (c *Client) waitOnce(ctx context.Context, run string, chunk time.Duration) (Run, error) {
+func (c *Client) waitOnce(ctx context.Context, run string, chunk time.Duration) (api.Run, error) {
 	ctx, cancel := context.WithTimeout(ctx, chunk+c.options.timeout)
 	defer cancel()
 	v := url.Values{"timeout": {fmt.Sprintf("%dms", chunk.Milliseconds())}}
-	var out Run
+	var out api.Run
 	err := c.exchange(ctx, request{method: http.MethodGet, path: path("v1", "runs", run, "wait"), query: v}, &out)
 	return out, err
 }
 
 // Health reports whether the server answers.
-func (c *Client) Health(ctx context.Context) (Health, error) {
-	return get[Health](ctx, c, "/healthz", nil)
+func (c *Client) Health(ctx context.Context) (api.Health, error) {
+	return get[api.Health](ctx, c, "/healthz", nil)
 }
 
 // Ready reports whether the server takes and runs work; an Unavailable error
 // has the reason why not.
-func (c *Client) Ready(ctx context.Context) (Health, error) {
-	return get[Health](ctx, c, "/readyz", nil)
+func (c *Client) Ready(ctx context.Context) (api.Health, error) {
+	return get[api.Health](ctx, c, "/readyz", nil)
 }
 
 func get[T any](ctx context.Context, c *Client, path string, query url.Values) (T, error) {

@@ -2,20 +2,21 @@ package client
 
 import (
 	"context"
+	"mailroom/api"
 	"net/http"
 )
 
 // Pairings returns who was let in to talk through chat platforms, and who waits for
 // it, by channel.
-func (c *Client) Pairings(ctx context.Context) ([]Pairing, error) {
-	page, err := get[Page[Pairing]](ctx, c, "/v1/pairings", nil)
+func (c *Client) Pairings(ctx context.Context) ([]api.Pairing, error) {
+	page, err := get[api.Page[api.Pairing]](ctx, c, "/v1/pairings", nil)
 	return page.Items, err
 }
 
 // ApprovePairing lets in who has a code. A wrong one is not_found, and counts: after
 // some in a row nobody is let in for an hour.
-func (c *Client) ApprovePairing(ctx context.Context, in ApprovePairing) (Pairing, error) {
-	return ask[Pairing](ctx, c, request{method: http.MethodPost, path: "/v1/pairings", body: in})
+func (c *Client) ApprovePairing(ctx context.Context, in api.ApprovePairing) (api.Pairing, error) {
+	return ask[api.Pairing](ctx, c, request{method: http.MethodPost, path: "/v1/pairings", body: in})
 }
 
 // RevokePairing lets somebody talk no longer who was let in with a code, or refuses

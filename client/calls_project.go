@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"mailroom/api"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -9,24 +10,24 @@ import (
 
 // Reserve takes names in a project. A Conflict has a [mailroom.ReservedError] in its tree,
 // which tells who holds them.
-func (c *Client) Reserve(ctx context.Context, in Reserve) (Reserved, error) {
-	return ask[Reserved](ctx, c, request{method: http.MethodPost, path: "/v1/reservations", body: in})
+func (c *Client) Reserve(ctx context.Context, in api.Reserve) (api.Reserved, error) {
+	return ask[api.Reserved](ctx, c, request{method: http.MethodPost, path: "/v1/reservations", body: in})
 }
 
 // Reservations returns those that hold now: of a project, or with "" of all that
 // the token sees.
-func (c *Client) Reservations(ctx context.Context, project string) ([]Reservation, error) {
-	return Collect(ctx, func(ctx context.Context, q ListQuery) (Page[Reservation], error) {
+func (c *Client) Reservations(ctx context.Context, project string) ([]api.Reservation, error) {
+	return Collect(ctx, func(ctx context.Context, q ListQuery) (api.Page[api.Reservation], error) {
 		v := url.Values{}
 		put(v, "project", project)
 		put(v, "cursor", q.Cursor)
-		return get[Page[Reservation]](ctx, c, "/v1/reservations", v)
+		return get[api.Page[api.Reservation]](ctx, c, "/v1/reservations", v)
 	}, ListQuery{})
 }
 
 // RenewReservation lets a reservation last longer. One that has ended is NotFound.
-func (c *Client) RenewReservation(ctx context.Context, id string, in ReservationRenewal) (Reservation, error) {
-	return ask[Reservation](ctx, c, request{method: http.MethodPost, path: path("v1", "reservations", id, "renew"), body: in})
+func (c *Client) RenewReservation(ctx context.Context, id string, in api.ReservationRenewal) (api.Reservation, error) {
+	return ask[api.Reservation](ctx, c, request{method: http.MethodPost, path: path("v1", "reservations", id, "renew"), body: in})
 }
 
 // Release ends a reservation; with force, and the scope admin, that of another.
@@ -39,28 +40,28 @@ func (c *Client) Release(ctx context.Context, id string, force bool) error {
 }
 
 // ReleaseNames ends what an agent holds under these names, and returns it.
-func (c *Client) ReleaseNames(ctx context.Context, in ReleaseNames) ([]Reservation, error) {
-	out, err := ask[Released](ctx, c, request{method: http.MethodPost, path: "/v1/reservations/release", body: in})
+func (c *Client) ReleaseNames(ctx context.Context, in api.ReleaseNames) ([]api.Reservation, error) {
+	out, err := ask[api.Released](ctx, c, request{method: http.MethodPost, path: "/v1/reservations/release", body: in})
 	return out.Released, err
 }
 
 // Notify tells the other agents of a project something.
-func (c *Client) Notify(ctx context.Context, in Notify) (Notified, error) {
-	return ask[Notified](ctx, c, request{method: http.MethodPost, path: "/v1/notifications", body: in})
+func (c *Client) Notify(ctx context.Context, in api.Notify) (api.Notified, error) {
+	return ask[api.Notified](ctx, c, request{method: http.MethodPost, path: "/v1/notifications", body: in})
 }
 
 // Notifications returns what an agent has not read, at most limit (50 for 0), the oldest
 // first, from as many pages as that needs. It counts as unread still.
-func (c *Client) Notifications(ctx context.Context, project, agent string, limit int) ([]Notification, error) {
+func (c *Client) Notifications(ctx context.Context, project, agent string, limit int) ([]api.Notification, error) {
 	if limit <= 0 {
 		limit = 50
 	}
-	var all []Notification
+	var all []api.Notification
 	for after := ""; ; {
 		q := url.Values{"agent": {agent}, "limit": {strconv.Itoa(limit - len(all))}}
 		put(q, "project", project)
 		put(q, "after", after)
-		page, err := get[Page[Notification]](ctx, c, "/v1/notifications", q)
+		page, err := get[api.Page[api.Notification]](ctx, c, "/v1/notifications", q)
 		if err != nil {
 			return nil, err
 		}
@@ -74,12 +75,12 @@ func (c *Client) Notifications(ctx context.Context, project, agent string, limit
 
 // TakeNotifications returns what an agent has not read. If the answer is lost, what
 // it had is read.
-func (c *Client) TakeNotifications(ctx context.Context, in Take) ([]Notification, error) {
-	page, err := ask[Page[Notification]](ctx, c, request{method: http.MethodPost, path: "/v1/notifications/take", body: in})
+func (c *Client) TakeNotifications(ctx context.Context, in api.Take) ([]api.Notification, error) {
+	page, err := ask[api.Page[api.Notification]](ctx, c, request{method: http.MethodPost, path: "/v1/notifications/take", body: in})
 	return page.Items, err
 }
 
 // Acknowledge says which notifications an agent has read.
-func (c *Client) Acknowledge(ctx context.Context, in Acknowledge) error {
+func (c *Client) Acknowledge(ctx context.Context, in api.Acknowledge) error {
 	return c.call(ctx, request{method: http.MethodPost, path: "/v1/notifications/acknowledge", body: in}, nil)
 }

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"mailroom/api"
 	"net/http"
 	"net/url"
 
@@ -11,23 +12,23 @@ import (
 // CreateToken makes an account. Its secret is in the answer, and nowhere else: if
 // the answer is lost, revoke the token and make it again. While there is a good
 // token of that name it is a Conflict.
-func (c *Client) CreateToken(ctx context.Context, in NewToken) (CreatedToken, error) {
-	return ask[CreatedToken](ctx, c, request{method: http.MethodPost, path: "/v1/tokens", body: in})
+func (c *Client) CreateToken(ctx context.Context, in api.NewToken) (api.CreatedToken, error) {
+	return ask[api.CreatedToken](ctx, c, request{method: http.MethodPost, path: "/v1/tokens", body: in})
 }
 
 // Tokens returns all accounts, by name.
-func (c *Client) Tokens(ctx context.Context) ([]Token, error) {
-	return Collect(ctx, func(ctx context.Context, q ListQuery) (Page[Token], error) {
+func (c *Client) Tokens(ctx context.Context) ([]api.Token, error) {
+	return Collect(ctx, func(ctx context.Context, q ListQuery) (api.Page[api.Token], error) {
 		v := url.Values{}
 		put(v, "cursor", q.Cursor)
-		return get[Page[Token]](ctx, c, "/v1/tokens", v)
+		return get[api.Page[api.Token]](ctx, c, "/v1/tokens", v)
 	}, ListQuery{})
 }
 
 // SetQuotas replaces what the name of a token may have instead of the server's
 // limits.
-func (c *Client) SetQuotas(ctx context.Context, name string, q mailroom.Quotas) (Token, error) {
-	return ask[Token](ctx, c, request{method: http.MethodPatch, path: path("v1", "tokens", name), body: TokenPatch{Quotas: q}})
+func (c *Client) SetQuotas(ctx context.Context, name string, q mailroom.Quotas) (api.Token, error) {
+	return ask[api.Token](ctx, c, request{method: http.MethodPatch, path: path("v1", "tokens", name), body: api.TokenPatch{Quotas: q}})
 }
 
 // RevokeToken ends what the holder of a token may do, and the streams and waits

@@ -2,55 +2,56 @@ package client
 
 import (
 	"context"
+	"mailroom/api"
 	"net/http"
 
 	"mailroom"
 )
 
 // Tickets returns a page of tickets. Filters know state, kind, thread and run.
-func (c *Client) Tickets(ctx context.Context, q ListQuery) (Page[Ticket], error) {
-	return get[Page[Ticket]](ctx, c, "/v1/tickets", q.values())
+func (c *Client) Tickets(ctx context.Context, q ListQuery) (api.Page[api.Ticket], error) {
+	return get[api.Page[api.Ticket]](ctx, c, "/v1/tickets", q.values())
 }
 
 // Ticket returns one ticket.
-func (c *Client) Ticket(ctx context.Context, ticket string) (Ticket, error) {
-	return get[Ticket](ctx, c, path("v1", "tickets", ticket), nil)
+func (c *Client) Ticket(ctx context.Context, ticket string) (api.Ticket, error) {
+	return get[api.Ticket](ctx, c, path("v1", "tickets", ticket), nil)
 }
 
 // Decide answers a ticket, once: the same decision again is answered with the
 // ticket, so one that stayed unanswered is repeated. Another decision than the
 // one made, a void ticket or another digest are a Conflict, an expired ticket is
 // Gone.
-func (c *Client) Decide(ctx context.Context, ticket string, d Decision) (Ticket, error) {
-	return repeat[Ticket](ctx, c, request{method: http.MethodPost, path: path("v1", "tickets", ticket), body: d})
+func (c *Client) Decide(ctx context.Context, ticket string, d api.Decision) (api.Ticket, error) {
+	return repeat[api.Ticket](ctx, c, request{method: http.MethodPost, path: path("v1", "tickets", ticket), body: d})
 }
 
 // CancelTree cancels a run like CancelRun, and its open descendants.
-func (c *Client) CancelTree(ctx context.Context, run string) (Run, error) {
-	return ask[Run](ctx, c, request{method: http.MethodPost, path: path("v1", "runs", run, "cancel"), body: Cancel{Children: true}})
+func (c *Client) CancelTree(ctx context.Context, run string) (api.Run, error) {
+	return ask[api.Run](ctx, c, request{method: http.MethodPost, path: path("v1", "runs", run, "cancel"), body: api.Cancel{Children: true}})
 }
 
 // RetryRuns queues the failed and cancelled runs that a filter matches again, or
 // only counts them.
-func (c *Client) RetryRuns(ctx context.Context, in RetryMany) (Retried, error) {
-	return ask[Retried](ctx, c, request{method: http.MethodPost, path: "/v1/runs/retry", body: in})
+func (c *Client) RetryRuns(ctx context.Context, in api.RetryMany) (api.Retried, error) {
+	return ask[api.Retried](ctx, c, request{method: http.MethodPost, path: "/v1/runs/retry", body: in})
 }
 
 // Agents returns all agents, by name.
-func (c *Client) Agents(ctx context.Context) ([]Agent, error) {
-	page, err := get[Page[Agent]](ctx, c, "/v1/agents", nil)
+func (c *Client) Agents(ctx context.Context) ([]api.Agent, error) {
+	page, err := get[api.Page[api.Agent]](ctx, c, "/v1/agents", nil)
 	return page.Items, err
 }
 
 // Workers returns all workers that have a lease, by id.
-func (c *Client) Workers(ctx context.Context) ([]Worker, error) {
-	page, err := get[Page[Worker]](ctx, c, "/v1/workers", nil)
+func (c *Client) Workers(ctx context.Context) ([]api.Worker, error) {
+	page, err := get[api.Page[api.Worker]](ctx, c, "/v1/workers", nil)
 	return page.Items, err
 }
 
 // Stats counts what the server has.
-func (c *Client) Stats(ctx context.Context) (Stats, error) {
-	return get[Stats](ctx, c, "/v1/stats", nil)
+func (c *Client) Stats(ctx context.Context) (api.Stats, error) {
+	return get[api.Stats](ctx, c, "/v1/stats", nil)
 }
 
 // repeat asks until an answer comes: the server recognises the repeat.

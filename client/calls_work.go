@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"mailroom/api"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -16,23 +17,23 @@ import (
 // Claim asks for due runs, and registers the worker if the request names none.
 // It takes as long as the request's Wait at most, and longer by the time of one
 // call.
-func (c *Client) Claim(ctx context.Context, in ClaimRequest, wait time.Duration) (Claims, error) {
+func (c *Client) Claim(ctx context.Context, in api.ClaimRequest, wait time.Duration) (api.Claims, error) {
 	ctx, cancel := context.WithTimeout(ctx, wait+c.options.timeout)
 	defer cancel()
 	if wait > 0 {
 		in.Wait = wait.String()
 	}
-	var out Claims
+	var out api.Claims
 	err := c.exchange(ctx, request{method: http.MethodPost, path: "/v1/claims", body: in}, &out)
 	return out, err
 }
 
 // RenewWorker extends a worker's lease.
-func (c *Client) RenewWorker(ctx context.Context, worker string, in Renewal) (Renewed, error) {
+func (c *Client) RenewWorker(ctx context.Context, worker string, in api.Renewal) (api.Renewed, error) {
 	if in.Held == nil {
 		in.Held = []string{}
 	}
-	return ask[Renewed](ctx, c, request{method: http.MethodPost, path: path("v1", "workers", worker, "renew"), body: in})
+	return ask[api.Renewed](ctx, c, request{method: http.MethodPost, path: path("v1", "workers", worker, "renew"), body: in})
 }
 
 // LeaveWorker ends a worker's lease.
@@ -41,58 +42,58 @@ func (c *Client) LeaveWorker(ctx context.Context, worker string) error {
 }
 
 func under[T any](ctx context.Context, c *Client, claim mailroom.Claim, what string, in any) (T, error) {
-	return ask[T](ctx, c, request{method: http.MethodPost, path: path("v1", "claims", ClaimID(claim), what), body: in})
+	return ask[T](ctx, c, request{method: http.MethodPost, path: path("v1", "claims", api.ClaimID(claim), what), body: in})
 }
 
 // Append commits a step of a claimed run.
-func (c *Client) Append(ctx context.Context, claim mailroom.Claim, in StepCommit) (Appended, error) {
-	return under[Appended](ctx, c, claim, "entries", in)
+func (c *Client) Append(ctx context.Context, claim mailroom.Claim, in api.StepCommit) (api.Appended, error) {
+	return under[api.Appended](ctx, c, claim, "entries", in)
 }
 
 // Write shows, and unless it is live keeps, a piece of the message that a
 // claimed run is writing.
-func (c *Client) Write(ctx context.Context, claim mailroom.Claim, in Text) (TextTaken, error) {
-	return under[TextTaken](ctx, c, claim, "deltas", in)
+func (c *Client) Write(ctx context.Context, claim mailroom.Claim, in api.Text) (api.TextTaken, error) {
+	return under[api.TextTaken](ctx, c, claim, "deltas", in)
 }
 
 // Settle ends an attempt.
-func (c *Client) Settle(ctx context.Context, claim mailroom.Claim, in Settle) (Run, error) {
-	return under[Run](ctx, c, claim, "settle", in)
+func (c *Client) Settle(ctx context.Context, claim mailroom.Claim, in api.Settle) (api.Run, error) {
+	return under[api.Run](ctx, c, claim, "settle", in)
 }
 
 // HandOver takes the messages that were steered into a claimed run.
-func (c *Client) HandOver(ctx context.Context, claim mailroom.Claim, after int64) (HandedOver, error) {
-	return under[HandedOver](ctx, c, claim, "steered", HandOver{After: after})
+func (c *Client) HandOver(ctx context.Context, claim mailroom.Claim, after int64) (api.HandedOver, error) {
+	return under[api.HandedOver](ctx, c, claim, "steered", api.HandOver{After: after})
 }
 
 // ClaimedRun returns a claimed run as it is now.
-func (c *Client) ClaimedRun(ctx context.Context, claim mailroom.Claim) (ClaimedRun, error) {
-	return get[ClaimedRun](ctx, c, path("v1", "claims", ClaimID(claim), "run"), nil)
+func (c *Client) ClaimedRun(ctx context.Context, claim mailroom.Claim) (api.ClaimedRun, error) {
+	return get[api.ClaimedRun](ctx, c, path("v1", "claims", api.ClaimID(claim), "run"), nil)
 }
 
 // ClaimedTranscript returns the last messages, at most limit, that were read
 // before the input of a claimed run.
 func (c *Client) ClaimedTranscript(ctx context.Context, claim mailroom.Claim, limit int) ([]mailroom.Message, error) {
 	v := url.Values{"limit": {strconv.Itoa(limit)}}
-	page, err := get[Page[mailroom.Message]](ctx, c, path("v1", "claims", ClaimID(claim), "transcript"), v)
+	page, err := get[api.Page[mailroom.Message]](ctx, c, path("v1", "claims", api.ClaimID(claim), "transcript"), v)
 	return page.Items, err
 }
 
 // ClaimedInput returns the messages that a claimed run is for.
 func (c *Client) ClaimedInput(ctx context.Context, claim mailroom.Claim) ([]mailroom.Message, error) {
-	page, err := get[Page[mailroom.Message]](ctx, c, path("v1", "claims", ClaimID(claim), "input"), nil)
+	page, err := get[api.Page[mailroom.Message]](ctx, c, path("v1", "claims", api.ClaimID(claim), "input"), nil)
 	return page.Items, err
 }
 
 // ClaimedTickets returns what a claimed run has asked.
-func (c *Client) ClaimedTickets(ctx context.Context, claim mailroom.Claim) ([]Ticket, error) {
-	page, err := get[Page[Ticket]](ctx, c, path("v1", "claims", ClaimID(claim), "tickets"), nil)
+func (c *Client) ClaimedTickets(ctx context.Context, claim mailroom.Claim) ([]api.Ticket, error) {
+	page, err := get[api.Page[api.Ticket]](ctx, c, path("v1", "claims", api.ClaimID(claim), "tickets"), nil)
 	return page.Items, err
 }
 
 // ClaimedEffects returns what the log says of a claimed run's named effects.
-func (c *Client) ClaimedEffects(ctx context.Context, claim mailroom.Claim) ([]Effect, error) {
-	page, err := get[Page[Effect]](ctx, c, path("v1", "claims", ClaimID(claim), "effects"), nil)
+func (c *Client) ClaimedEffects(ctx context.Context, claim mailroom.Claim) ([]api.Effect, error) {
+	page, err := get[api.Page[api.Effect]](ctx, c, path("v1", "claims", api.ClaimID(claim), "effects"), nil)
 	return page.Items, err
 }
 

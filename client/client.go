@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"mailroom/api"
 	"mime"
 	"net/http"
 	"net/url"
@@ -198,14 +199,14 @@ func (c *Client) unanswered(ctx context.Context, err error) error {
 
 // refusal reads the problem in resp.
 func (c *Client) refusal(resp *http.Response) error {
-	var p Problem
+	var p api.Problem
 	kind, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	raw, readErr := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
-	if err == nil && kind == ProblemType && readErr == nil {
+	if err == nil && kind == api.ProblemType && readErr == nil {
 		err = json.Unmarshal(raw, &p)
 	}
 	if err != nil || p.Code == "" {
-		p = Problem{Code: CodeOf(resp.StatusCode)} // not from a Mailroom, or cut short: the status is what is left
+		p = api.Problem{Code: api.CodeOf(resp.StatusCode)} // not from a Mailroom, or cut short: the status is what is left
 	}
 	p.Status = resp.StatusCode
 	return p.Err(retryAfter(resp))

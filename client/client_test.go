@@ -5,9 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"mailroom/api"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -41,11 +41,11 @@ func hangUp(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
 
 func refuse(code mailroom.Code, header ...string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", ProblemType)
+		w.Header().Set("Content-Type", api.ProblemType)
 		for i := 0; i+1 < len(header); i += 2 {
 			w.Header().Set(header[i], header[i+1])
 		}
-		p := NewProblem(&mailroom.Error{Code: code, Message: "says the server", Fields: []mailroom.Field{{Location: "body.text", Message: "is wrong", Value: "v"}}})
+		p := api.NewProblem(&mailroom.Error{Code: code, Message: "says the server", Fields: []mailroom.Field{{Location: "body.text", Message: "is wrong", Value: "v"}}})
 		w.WriteHeader(p.Status)
 		if err := json.NewEncoder(w).Encode(p); err != nil {
 			panic(err)
@@ -65,7 +65,7 @@ func TestAnUnansweredSubmitIsRepeatedUnderTheSameKey(t *testing.T) {
 	var keys []string
 	note := func(next http.HandlerFunc) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
-			var in Submit
+			var in api.Submit
 			if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
 				t.Error(err)
 			}
@@ -82,7 +82,7 @@ func TestAnUnansweredSubmitIsRepeatedUnderTheSameKey(t *testing.T) {
 		fmt.Fprint(w, `{"run":`)
 	}
 	c, _ := script(t, note(hangUp), note(refuse(mailroom.CodeUnavailable)), note(cut), note(answer(want)))
-	got, err := c.Submit(t.Context(), Submit{Text: "hello"})
+	got, err := c.Submit(t.Context(), api.Submit{Text: "hello"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,14 +96,14 @@ func TestAnUnansweredSubmitIsRepeatedUnderTheSameKey(t *testing.T) {
 
 func TestASubmitGivesUpAndKeepsTheCallersKey(t *testing.T) {
 	key := func(w http.ResponseWriter, r *http.Request) {
-		var in Submit
+		var in api.Submit
 		if err := json.NewDecoder(r.Body).Decode(&in); err != nil || in.Key != "mine" {
 			t.Errorf("key %q, want mine (%v)", in.Key, err)
 		}
 		hangUp(w, r)
 	}
 	c, asked := script(t, key, key, key, key, key)
-	_, err := c.Submit(t.Context(), Submit{Text: "hello", Key: "mine"})
+	_, err := c.Submit(t.Context(), api.Submit{Text: "hello", Key: "mine"})
 	if got := mailroom.CodeOf(err); got != mailroom.CodeUnavailable || asked.Load() != 5 {
 		t.Errorf("after %d tries: %v, want unavailable after 5", asked.Load(), err)
 	}
@@ -114,7 +114,7 @@ func TestARefusedSubmitIsNotRepeated(t *testing.T) {
 		mailroom.CodeInvalid, mailroom.CodeUnauthenticated, mailroom.CodeForbidden, mailroom.CodeConflict, mailroom.CodeBusy, mailroom.CodeRateLimited, mailroom.CodeInternal,
 	} {
 		c, _ := script(t, refuse(code, "Retry-After", "7"))
-		_, err := c.Submit(t.Context(), Submit{Text: "hello"})
+		_, err := c.Submit(t.Context(), api.Submit{Text: "hello"})
 		e, ok := errors.AsType[*mailroom.Error](err)
 		if !ok || e.Code != code || e.RetryAfter != 7*time.Second {
 			t.Errorf("%s: got %#v", code, err)
@@ -133,7 +133,7 @@ func TestTheCallersContextEndsItAll(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	leave := func(http.ResponseWriter, *http.Request) { cancel(gone); <-ctx.Done() }
 	c, asked := script(t, leave)
-	_, err := c.Submit(ctx, Submit{Text: "hello"})
+	_, err := c.Submit(ctx, api.Submit{Text: "hello"})
 	if !errors.Is(err, gone) || mailroom.CodeOf(err) != mailroom.CodeUnavailable {
 		t.Errorf("submit: %v, want unavailable because of the caller", err)
 	}
@@ -147,27 +147,6 @@ func TestTheCallersContextEndsItAll(t *testing.T) {
 	}
 	if asked.Load() != 1 {
 		t.Errorf("%d requests, want 1", asked.Load())
-	}
-}
-
-func TestCodesAndStatusesMapBothWays(t *testing.T) {
-	for _, m := range mappings() {
-		shared := []int{http.StatusConflict, http.StatusForbidden} // by several codes
-		if got := StatusOf(m.code); CodeOf(got) != m.code && !slices.Contains(shared, got) {
-			t.Errorf("%s has status %d, which stands for %s", m.code, got, CodeOf(got))
-		}
-		back := NewProblem(&mailroom.Error{Code: m.code, Message: "m"}).Err(0)
-		if back.Code != m.code {
-			t.Errorf("%s comes back as %s", m.code, back.Code)
-		}
-	}
-	for status, want := range map[int]mailroom.Code{418: mailroom.CodeInvalid, 502: mailroom.CodeUnavailable, 599: mailroom.CodeInternal, 409: mailroom.CodeConflict} {
-		if got := CodeOf(status); got != want {
-			t.Errorf("status %d stands for %s, want %s", status, got, want)
-		}
-	}
-	if p := NewProblem(&mailroom.Error{Code: "made_up", Message: "secret"}); p.Code != mailroom.CodeInternal || strings.Contains(p.Detail, "secret") {
-		t.Errorf("an unknown code became %+v", p)
 	}
 }
 
@@ -195,7 +174,7 @@ func TestValuesAreCutToWhatMayBeShown(t *testing.T) {
 		{[]string{strings.Repeat("x", 200)}, `["` + strings.Repeat("x", 98) + "…"},
 		{make(chan int), nil},
 	} {
-		got := CutValue(tc.in)
+		got := api.CutValue(tc.in)
 		if _, isChan := tc.in.(chan int); isChan {
 			if _, ok := got.(string); !ok {
 				t.Errorf("what JSON cannot say came back as %T, want text", got)
@@ -217,7 +196,7 @@ func TestIDsAreEscapedIntoOneSegment(t *testing.T) {
 			if got := r.URL.EscapedPath(); got != want {
 				t.Errorf("%q went to %s, want %s", id, got, want)
 			}
-			answer(Thread{ID: id})(w, r)
+			answer(api.Thread{ID: id})(w, r)
 		})
 		if got, err := c.Thread(t.Context(), id); err != nil || got.ID != id {
 			t.Errorf("%q: %+v, %v", id, got, err)
@@ -227,7 +206,7 @@ func TestIDsAreEscapedIntoOneSegment(t *testing.T) {
 
 func TestAWrongURLIsInvalid(t *testing.T) {
 	for _, base := range []string{"", "localhost:8420", "http://", ":", "ftp//x"} {
-		_, err := New(base, "").Submit(t.Context(), Submit{Text: "a"})
+		_, err := New(base, "").Submit(t.Context(), api.Submit{Text: "a"})
 		if got := mailroom.CodeOf(err); got != mailroom.CodeInvalid {
 			t.Errorf("%q: %v, want invalid", base, err)
 		}
@@ -237,16 +216,16 @@ func TestAWrongURLIsInvalid(t *testing.T) {
 func TestWaitRunGoesOnUntilTheRunIsSettled(t *testing.T) {
 	c, _ := script(t,
 		hangUp,
-		answer(Run{ID: "r", Status: mailroom.StatusRunning}),
+		answer(api.Run{ID: "r", Status: mailroom.StatusRunning}),
 		refuse(mailroom.CodeUnavailable),
 		hangUp, hangUp, hangUp, hangUp, hangUp, hangUp, // more than the first tries: it was reached before
-		answer(Run{ID: "r", Status: mailroom.StatusWaiting}),
+		answer(api.Run{ID: "r", Status: mailroom.StatusWaiting}),
 	)
 	got, err := c.WaitRun(t.Context(), "r", 0)
 	if err != nil || got.Status != mailroom.StatusWaiting {
 		t.Errorf("got %+v, %v", got, err)
 	}
-	c, _ = script(t, answer(Run{ID: "r", Status: mailroom.StatusRunning}), answer(Run{ID: "r", Status: mailroom.StatusRunning}))
+	c, _ = script(t, answer(api.Run{ID: "r", Status: mailroom.StatusRunning}), answer(api.Run{ID: "r", Status: mailroom.StatusRunning}))
 	if got, err = c.WaitRun(t.Context(), "r", time.Nanosecond); err != nil || got.Status != mailroom.StatusRunning {
 		t.Errorf("at the time-out: %+v, %v, want the run as it is", got, err)
 	}

@@ -1,7 +1,6 @@
-// Package client has the JSON types of Mailroom's HTTP API and a client for it.
+// Package client is the Go client of Mailroom's HTTP API. Its methods take and
+// return the wire types of package api.
 //
-// The types are the wire contract: package server encodes the same ones. What
-// the root package already has in its wire shape (messages, entries, the answer
-// to a submit) is used as it is. Errors travel as [Problem] and come back as
-// *[mailroom.Error] with the code that the server gave.
+// Errors travel as [api.Problem] and come back as *[mailroom.Error] with the code
+// that the server gave.
 package client

@@ -6,6 +6,7 @@ import (
 	"log"
 
 	"mailroom"
+	"mailroom/api"
 	"mailroom/client"
 )
 
@@ -14,7 +15,7 @@ import (
 func ExampleClient_Follow() {
 	ctx := context.Background()
 	c := client.New("http://127.0.0.1:8420", "TOKEN")
-	sent, err := c.Submit(ctx, client.Submit{Thread: "notes", Text: "What is new?"})
+	sent, err := c.Submit(ctx, api.Submit{Thread: "notes", Text: "What is new?"})
 	if err != nil {
 		log.Fatal(err)
 	}

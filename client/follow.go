@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"mailroom/api"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -39,7 +40,7 @@ type Event struct {
 	Thread string // of the entry or, from Stream, of the delta
 	Entry  *mailroom.Entry
 	Delta  *mailroom.Delta
-	Gap    *Gap
+	Gap    *api.Gap
 }
 
 // Follow iterates over the events of a stream, in order. Lost connections are

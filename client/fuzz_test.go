@@ -3,10 +3,10 @@ package client
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"mailroom/api"
 	"net/http"
 	"slices"
 	"strings"
@@ -132,8 +132,8 @@ func (a answered) RoundTrip(r *http.Request) (*http.Response, error) {
 // that is known, and never a time to wait that makes no sense.
 func FuzzAnswer(f *testing.F) {
 	f.Add(uint16(0), "application/json", "", []byte(`{"id":"r","status":"failed"}`))
-	f.Add(uint16(409-200), ProblemType, "", []byte(`{"code":"busy","detail":"later","errors":[{"location":"body","message":"m","value":[1]}]}`))
-	f.Add(uint16(503-200), ProblemType+"; charset=utf-8", "7", []byte(`{"code":"made_up"}`))
+	f.Add(uint16(409-200), api.ProblemType, "", []byte(`{"code":"busy","detail":"later","errors":[{"location":"body","message":"m","value":[1]}]}`))
+	f.Add(uint16(503-200), api.ProblemType+"; charset=utf-8", "7", []byte(`{"code":"made_up"}`))
 	f.Add(uint16(429-200), "text/html", "9223372036854775807", []byte(`<html>`))
 	f.Add(uint16(204-200), "", "-1", []byte(nil))
 	f.Fuzz(func(t *testing.T, status uint16, kind, retry string, body []byte) {
@@ -150,7 +150,7 @@ func FuzzAnswer(f *testing.F) {
 			return
 		}
 		e, ok := errors.AsType[*mailroom.Error](err)
-		if !ok || !knownCode(e.Code) || e.Message == "" {
+		if !ok || !api.KnownCode(e.Code) || e.Message == "" {
 			t.Fatalf("%d %q gives %#v", a.status, body, err)
 		}
 		if a.status < 300 && e.Code != mailroom.CodeUnavailable {
@@ -158,38 +158,6 @@ func FuzzAnswer(f *testing.F) {
 		}
 		if e.RetryAfter < 0 || e.RetryAfter > 24*time.Hour {
 			t.Errorf("Retry-After %q is %v", retry, e.RetryAfter)
-		}
-	})
-}
-
-// FuzzProblem: an error is the same after it went over the wire, but for what is
-// cut and for what nobody else is told.
-func FuzzProblem(f *testing.F) {
-	f.Add("invalid", "body.text: is empty", "body.text", "x")
-	f.Add("internal", "the disk is on fire", "", "")
-	f.Add("made_up", "\xff", "\x00", strings.Repeat("é", 101))
-	f.Fuzz(func(t *testing.T, code, message, location, value string) {
-		in := &mailroom.Error{Code: mailroom.Code(code), Message: message, Fields: []mailroom.Field{{Location: location, Message: message, Value: value}}}
-		raw, err := json.Marshal(NewProblem(in))
-		if err != nil {
-			t.Fatal(err)
-		}
-		var p Problem
-		if err := json.Unmarshal(raw, &p); err != nil {
-			t.Fatal(err)
-		}
-		out := p.Err(0)
-		if in.Code == mailroom.CodeInternal || !knownCode(in.Code) {
-			if out.Code != mailroom.CodeInternal || len(out.Fields) != 0 || strings.Contains(string(raw), message) && len(message) > 20 {
-				t.Errorf("%+v is told as %s", in, raw)
-			}
-			return
-		}
-		text := func(s string) string { return string([]rune(s)) }
-		got, _ := out.Fields[0].Value.(string)
-		if out.Code != in.Code || message != "" && out.Message != text(message) || out.Fields[0].Location != text(location) ||
-			!strings.HasPrefix(strings.ToValidUTF8(value, "\uFFFD"), strings.TrimSuffix(got, "…")) || len([]rune(got)) > MaxProblemValue+1 {
-			t.Errorf("%+v came back as %+v", in, out)
 		}
 	})
 }

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"iter"
+	"mailroom/api"
 	"strconv"
 
 	"mailroom"
@@ -11,7 +12,7 @@ import (
 // Each yields the items of a list, such as c.Runs, through all its pages. Pages end
 // at a number of bytes and of rows, so one page is not all there is to a query,
 // whatever its Limit. It stops at the first error.
-func Each[T any](ctx context.Context, list func(context.Context, ListQuery) (Page[T], error), q ListQuery) iter.Seq2[T, error] {
+func Each[T any](ctx context.Context, list func(context.Context, ListQuery) (api.Page[T], error), q ListQuery) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		for {
 			page, err := list(ctx, q)
@@ -34,7 +35,7 @@ func Each[T any](ctx context.Context, list func(context.Context, ListQuery) (Pag
 }
 
 // Collect returns what Each yields.
-func Collect[T any](ctx context.Context, list func(context.Context, ListQuery) (Page[T], error), q ListQuery) (all []T, err error) {
+func Collect[T any](ctx context.Context, list func(context.Context, ListQuery) (api.Page[T], error), q ListQuery) (all []T, err error) {
 	for item, err := range Each(ctx, list, q) {
 		if err != nil {
 			return nil, err

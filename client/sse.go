@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"mailroom/api"
 	"net/http"
 	"time"
 
@@ -73,16 +74,16 @@ func (ev *sseEvent) decode() (Event, error) {
 	out := Event{ID: ev.id}
 	var err error
 	switch ev.name {
-	case EventEntry:
+	case api.EventEntry:
 		out.Entry = &mailroom.Entry{}
 		err = json.Unmarshal(ev.data, out.Entry)
 		out.Thread = out.Entry.Thread
-	case EventDelta:
-		var in ThreadDelta
+	case api.EventDelta:
+		var in api.ThreadDelta
 		err = json.Unmarshal(ev.data, &in)
 		out.Delta, out.Thread = &in.Delta, in.Thread
-	case EventGap:
-		out.Gap = &Gap{}
+	case api.EventGap:
+		out.Gap = &api.Gap{}
 		err = json.Unmarshal(ev.data, out.Gap)
 	default:
 		return Event{}, nil

@@ -3,6 +3,7 @@ package client
 import (
 	"encoding/json"
 	"errors"
+	"mailroom/api"
 	"testing"
 	"time"
 
@@ -11,19 +12,19 @@ import (
 
 func TestTextThatIsNotUTF8IsRefusedAndNotReplaced(t *testing.T) {
 	c, asked := script(t) // which nobody may ask
-	_, err := c.Submit(t.Context(), Submit{Text: "caf\xe9"})
+	_, err := c.Submit(t.Context(), api.Submit{Text: "caf\xe9"})
 	const want = "body.text: is not valid UTF-8 at byte 3 (0xe9)"
 	if mailroom.CodeOf(err) != mailroom.CodeInvalid || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 	for where, in := range map[string]any{
-		"body.parts[1].text":       Edit{Parts: []mailroom.Part{{Text: "good"}, {Text: "\xff"}}},
-		"body.messages[0].text":    Submit{Messages: []NewMessage{{Text: "\xc3"}}},
-		"body.metadata.color":      Submit{Metadata: map[string]string{"color": "\xed\xa0\x80"}},
-		"body.metadata":            &Submit{Metadata: map[string]string{"\x80": "red"}},
-		"body.options":             Submit{Options: json.RawMessage("\"\xff\"")},
-		"body.decisions[0].answer": Submit{Decisions: []SubmitDecision{{Answer: json.RawMessage("\"\xff\"")}}},
-		"body.agent":               ThreadPatch{Agent: new("\xff")},
+		"body.parts[1].text":       api.Edit{Parts: []mailroom.Part{{Text: "good"}, {Text: "\xff"}}},
+		"body.messages[0].text":    api.Submit{Messages: []api.NewMessage{{Text: "\xc3"}}},
+		"body.metadata.color":      api.Submit{Metadata: map[string]string{"color": "\xed\xa0\x80"}},
+		"body.metadata":            &api.Submit{Metadata: map[string]string{"\x80": "red"}},
+		"body.options":             api.Submit{Options: json.RawMessage("\"\xff\"")},
+		"body.decisions[0].answer": api.Submit{Decisions: []api.SubmitDecision{{Answer: json.RawMessage("\"\xff\"")}}},
+		"body.agent":               api.ThreadPatch{Agent: new("\xff")},
 	} {
 		e, ok := errors.AsType[*mailroom.Error](checkText(in))
 		if !ok || e.Code != mailroom.CodeInvalid || len(e.Fields) != 1 || e.Fields[0].Location != where {
@@ -31,7 +32,7 @@ func TestTextThatIsNotUTF8IsRefusedAndNotReplaced(t *testing.T) {
 		}
 	}
 	for _, in := range []any{
-		nil, Cancel{}, Submit{Text: "a\uFFFDb", NotBefore: new(time.Now())}, Decision{Answer: json.RawMessage(`"\ufffd"`)}, ThreadPatch{},
+		nil, api.Cancel{}, api.Submit{Text: "a\uFFFDb", NotBefore: new(time.Now())}, api.Decision{Answer: json.RawMessage(`"\ufffd"`)}, api.ThreadPatch{},
 	} {
 		if err := checkText(in); err != nil {
 			t.Errorf("%+v: %v", in, err)

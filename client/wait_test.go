@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"mailroom/api"
 	"net/http"
 	"testing"
 
@@ -22,8 +23,8 @@ func TestAnUnansweredDecisionIsRepeated(t *testing.T) {
 			next(w, r)
 		}
 	}
-	c, _ := script(t, note(hangUp), note(refuse(mailroom.CodeUnavailable)), note(answer(Ticket{ID: "k", State: mailroom.TicketDecided})))
-	k, err := c.Decide(t.Context(), "k/1", Decision{Decision: mailroom.VerdictAnswer, Answer: json.RawMessage(`{"a":1}`)})
+	c, _ := script(t, note(hangUp), note(refuse(mailroom.CodeUnavailable)), note(answer(api.Ticket{ID: "k", State: mailroom.TicketDecided})))
+	k, err := c.Decide(t.Context(), "k/1", api.Decision{Decision: mailroom.VerdictAnswer, Answer: json.RawMessage(`{"a":1}`)})
 	if err != nil || k.State != mailroom.TicketDecided {
 		t.Errorf("decided: %+v, %v", k, err)
 	}
@@ -37,7 +38,7 @@ func TestAnUnansweredDecisionIsRepeated(t *testing.T) {
 	}
 	for _, code := range []mailroom.Code{mailroom.CodeConflict, mailroom.CodeGone, mailroom.CodeInvalid, mailroom.CodeNotFound} {
 		c, asked := script(t, refuse(code))
-		if _, err := c.Decide(t.Context(), "k", Decision{}); mailroom.CodeOf(err) != code || asked.Load() != 1 {
+		if _, err := c.Decide(t.Context(), "k", api.Decision{}); mailroom.CodeOf(err) != code || asked.Load() != 1 {
 			t.Errorf("%s came back as %v after %d requests", code, err, asked.Load())
 		}
 	}

@@ -6,14 +6,14 @@ import (
 	"time"
 
 	"mailroom"
-	"mailroom/client"
+	"mailroom/api"
 	"mailroom/ledger"
 )
 
 // register begins a lease for a new worker.
-func (l *Ledger) register(ctx context.Context) (client.Claims, error) {
+func (l *Ledger) register(ctx context.Context) (api.Claims, error) {
 	none := 0
-	out, err := l.client.Claim(ctx, client.ClaimRequest{
+	out, err := l.client.Claim(ctx, api.ClaimRequest{
 		Agents: l.agents, Max: &none, Host: l.options.Host, PID: l.options.PID,
 	}, 0)
 	if err != nil && passing(err) {
@@ -30,7 +30,7 @@ func (l *Ledger) Register(ctx context.Context, w mailroom.Worker) (time.Time, er
 	l.spare = ""
 	l.mu.Unlock()
 	if worker != "" { // its lease may have begun some time ago
-		if out, err := l.client.RenewWorker(ctx, worker, client.Renewal{}); err == nil {
+		if out, err := l.client.RenewWorker(ctx, worker, api.Renewal{}); err == nil {
 			l.is(w.ID, worker)
 			return out.LeaseUntil, nil
 		}
@@ -85,10 +85,10 @@ func (l *Ledger) Renew(ctx context.Context, in ledger.Renewal) (ledger.Renewed, 
 	if err != nil {
 		return ledger.Renewed{}, err
 	}
-	ask := client.Renewal{Round: in.Round}
+	ask := api.Renewal{Round: in.Round}
 	of := map[string]mailroom.Claim{}
 	for _, c := range in.Held {
-		id := client.ClaimID(c)
+		id := api.ClaimID(c)
 		of[id] = c
 		ask.Held = append(ask.Held, id)
 	}
@@ -122,7 +122,7 @@ func (l *Ledger) Deregister(ctx context.Context, worker string) error {
 	l.mu.Lock()
 	round := l.round
 	l.mu.Unlock()
-	if _, err := l.client.RenewWorker(ctx, id, client.Renewal{Round: round}); err != nil {
+	if _, err := l.client.RenewWorker(ctx, id, api.Renewal{Round: round}); err != nil {
 		return l.heard(err)
 	}
 	return l.heard(l.client.LeaveWorker(ctx, id))

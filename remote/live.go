@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"mailroom"
-	"mailroom/client"
+	"mailroom/api"
 	"mailroom/internal/recovery"
 )
 
@@ -103,13 +103,13 @@ func collect(runs map[string]*live, thread string, d *mailroom.Delta) {
 }
 
 // next takes what is to be sent now.
-func (p *live) next() client.Text {
-	in := client.Text{Message: p.message, Offset: p.offset, Text: string(p.text), Live: true}
+func (p *live) next() api.Text {
+	in := api.Text{Message: p.message, Offset: p.offset, Text: string(p.text), Live: true}
 	p.offset, p.text, p.busy = p.offset+len(p.text), nil, true
 	return in
 }
 
-func (l *Ledger) show(ctx context.Context, c mailroom.Claim, in client.Text) error {
+func (l *Ledger) show(ctx context.Context, c mailroom.Claim, in api.Text) error {
 	ctx, cancel := context.WithTimeout(ctx, l.lease/3)
 	defer cancel()
 	out, err := l.client.Write(ctx, c, in)

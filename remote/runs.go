@@ -4,8 +4,8 @@ import (
 	"context"
 
 	"mailroom"
+	"mailroom/api"
 	"mailroom/bus"
-	"mailroom/client"
 )
 
 // Inputs implements engine.Runs.
@@ -29,7 +29,7 @@ func claimOf(r *mailroom.Run) mailroom.Claim {
 
 // Claimed implements engine.Runs.
 func (l *Ledger) Claimed(ctx context.Context, c mailroom.Claim) (*mailroom.Run, error) {
-	out, err := patiently(ctx, l, func(ctx context.Context) (client.ClaimedRun, error) { return l.client.ClaimedRun(ctx, c) })
+	out, err := patiently(ctx, l, func(ctx context.Context) (api.ClaimedRun, error) { return l.client.ClaimedRun(ctx, c) })
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +56,7 @@ func (l *Ledger) Tickets(ctx context.Context, q mailroom.TicketQuery) ([]*mailro
 		if h == nil {
 			return nil, mailroom.Errorf(mailroom.CodeLeaseLost, "run %s is not held", run)
 		}
-		found, err := patiently(ctx, l, func(ctx context.Context) ([]client.Ticket, error) { return l.client.ClaimedTickets(ctx, h.claim) })
+		found, err := patiently(ctx, l, func(ctx context.Context) ([]api.Ticket, error) { return l.client.ClaimedTickets(ctx, h.claim) })
 		if err != nil {
 			return nil, err
 		}
@@ -69,7 +69,7 @@ func (l *Ledger) Tickets(ctx context.Context, q mailroom.TicketQuery) ([]*mailro
 
 // Effects implements engine.Runs.
 func (l *Ledger) Effects(ctx context.Context, run *mailroom.Run) (map[string]*mailroom.EffectState, error) {
-	found, err := patiently(ctx, l, func(ctx context.Context) ([]client.Effect, error) { return l.client.ClaimedEffects(ctx, claimOf(run)) })
+	found, err := patiently(ctx, l, func(ctx context.Context) ([]api.Effect, error) { return l.client.ClaimedEffects(ctx, claimOf(run)) })
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +82,7 @@ func (l *Ledger) Effects(ctx context.Context, run *mailroom.Run) (map[string]*ma
 
 // HandOver implements engine.Runs.
 func (l *Ledger) HandOver(ctx context.Context, c mailroom.Claim, after int64) ([]mailroom.Message, int64, error) {
-	out, err := patiently(ctx, l, func(ctx context.Context) (client.HandedOver, error) { return l.client.HandOver(ctx, c, after) })
+	out, err := patiently(ctx, l, func(ctx context.Context) (api.HandedOver, error) { return l.client.HandOver(ctx, c, after) })
 	if err != nil {
 		return nil, after, err
 	}
@@ -91,9 +91,9 @@ func (l *Ledger) HandOver(ctx context.Context, c mailroom.Claim, after int64) ([
 
 // Append implements engine.Runs.
 func (l *Ledger) Append(ctx context.Context, a mailroom.StepCommit) (int64, error) {
-	out, err := l.client.Append(ctx, a.Claim, client.StepCommit{
-		Number: a.Number, Step: client.FormatStep(a.Step), Message: client.FormatPartialText(a.Message),
-		Covers: a.Covers, Effects: client.FormatAgentEntries(a.Effects),
+	out, err := l.client.Append(ctx, a.Claim, api.StepCommit{
+		Number: a.Number, Step: api.FormatStep(a.Step), Message: api.FormatPartialText(a.Message),
+		Covers: a.Covers, Effects: api.FormatAgentEntries(a.Effects),
 	})
 	if err := l.heard(err); err != nil {
 		return 0, err
@@ -104,7 +104,7 @@ func (l *Ledger) Append(ctx context.Context, a mailroom.StepCommit) (int64, erro
 
 // Flush implements engine.Runs.
 func (l *Ledger) Flush(ctx context.Context, c mailroom.Claim, p mailroom.Partial) error {
-	out, err := l.client.Write(ctx, c, client.Text{Message: p.Message, Offset: p.Offset, Text: p.Text})
+	out, err := l.client.Write(ctx, c, api.Text{Message: p.Message, Offset: p.Offset, Text: p.Text})
 	if err := l.heard(err); err != nil {
 		return err
 	}
@@ -122,9 +122,9 @@ func (l *Ledger) SettleFreeing(ctx context.Context, s mailroom.Settle, begun fun
 		delete(l.held, s.Run)
 	}
 	l.mu.Unlock()
-	in := client.Settle{
-		Number: s.Number, Outcome: s.Outcome, Message: client.FormatPartialText(s.Message), Failure: client.FormatFailure(s.Failure),
-		Tickets: client.FormatAsks(s.Asks), Forced: s.Forced, Wait: (*client.WaitFor)(s.Wait),
+	in := api.Settle{
+		Number: s.Number, Outcome: s.Outcome, Message: api.FormatPartialText(s.Message), Failure: api.FormatFailure(s.Failure),
+		Tickets: api.FormatAsks(s.Asks), Forced: s.Forced, Wait: (*api.WaitFor)(s.Wait),
 	}
 	out, err := l.client.Settle(ctx, s.Claim, in)
 	err = l.heard(err)
@@ -135,12 +135,12 @@ func (l *Ledger) SettleFreeing(ctx context.Context, s mailroom.Settle, begun fun
 	if err != nil {
 		return nil, err
 	}
-	return client.Claim{Run: out}.Mailroom(), nil
+	return api.Claim{Run: out}.Mailroom(), nil
 }
 
 // obey passes on what an answer says about its run, as the hints that the engine
 // gets inside from what was committed.
-func (l *Ledger) obey(c mailroom.Claim, o client.Orders) {
+func (l *Ledger) obey(c mailroom.Claim, o api.Orders) {
 	if o.Steered {
 		l.hint(c, mailroom.KindMessage)
 	}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"mailroom"
-	"mailroom/client"
+	"mailroom/api"
 	"mailroom/internal/recovery"
 	"mailroom/ledger"
 )
@@ -84,10 +84,10 @@ var errMoreRoom = errors.New("there is room for other runs now")
 
 // claim asks for one round. It is called off when there is room for runs that it
 // does not ask for, or none any more.
-func (l *Ledger) claim(ctx context.Context, t ledger.Claimer, round ledger.ClaimRequest) (client.Claims, error) {
+func (l *Ledger) claim(ctx context.Context, t ledger.Claimer, round ledger.ClaimRequest) (api.Claims, error) {
 	worker, err := l.known(round.Worker)
 	if err != nil {
-		return client.Claims{}, err
+		return api.Claims{}, err
 	}
 	slots := map[string]int{} // guests are for the server's own engine
 	for name, n := range round.Agents {
@@ -95,7 +95,7 @@ func (l *Ledger) claim(ctx context.Context, t ledger.Claimer, round ledger.Claim
 	}
 	agents, err := json.Marshal(slots)
 	if err != nil {
-		return client.Claims{}, err
+		return api.Claims{}, err
 	}
 	l.mu.Lock()
 	l.round = max(l.round, round.Round)
@@ -103,13 +103,13 @@ func (l *Ledger) claim(ctx context.Context, t ledger.Claimer, round ledger.Claim
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	type answer struct {
-		out client.Claims
+		out api.Claims
 		err error
 	}
 	answered := make(chan answer, 1)
 	go func() { // ends with ctx; waited for below
 		defer recovery.Handle(l.options.Log, "a claim", func(p *recovery.Panic) { answered <- answer{err: p} })
-		out, err := l.client.Claim(ctx, client.ClaimRequest{
+		out, err := l.client.Claim(ctx, api.ClaimRequest{
 			Worker: worker, Round: round.Round, Agents: agents, Max: &round.Slots, LastAttempt: &round.LastAttempt,
 		}, l.options.Wait)
 		answered <- answer{out, err}
@@ -141,7 +141,7 @@ func outgrown(round, now ledger.ClaimRequest) bool {
 }
 
 // take makes of the server's answer what a ledger claims.
-func (l *Ledger) take(out client.Claims) []ledger.Assignment {
+func (l *Ledger) take(out api.Claims) []ledger.Assignment {
 	_ = l.heard(nil) // which makes nil of nil
 	var work []ledger.Assignment
 	now := time.Now()

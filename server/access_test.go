@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"mailroom"
-	"mailroom/client"
+	"mailroom/api"
 )
 
 // access is how an operation is asked for, and who may.
@@ -109,7 +109,7 @@ func (f *fixture) as(secret string) *fixture {
 // token makes one and returns its secret.
 func (f *fixture) token(name, namespace string, scopes ...mailroom.Permission) string {
 	f.t.Helper()
-	made, err := f.client.CreateToken(f.t.Context(), client.NewToken{Name: name, Namespace: namespace, Scopes: scopes})
+	made, err := f.client.CreateToken(f.t.Context(), api.NewToken{Name: name, Namespace: namespace, Scopes: scopes})
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -137,7 +137,7 @@ func (f *fixture) things(thread string) map[string]string {
 // reserving makes a reservation in a project of a thread's name, beside its things.
 func (f *fixture) reserving(things map[string]string) map[string]string {
 	f.t.Helper()
-	held := ask[client.Reserved](f, "POST /v1/reservations", fmt.Sprintf(`{"project":%q,"names":["a"],"holder":"x"}`, things["thread"]))
+	held := ask[api.Reserved](f, "POST /v1/reservations", fmt.Sprintf(`{"project":%q,"names":["a"],"holder":"x"}`, things["thread"]))
 	things["reservation"] = held.Granted[0].ID
 	return things
 }

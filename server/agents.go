@@ -11,7 +11,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"mailroom"
-	"mailroom/client"
+	"mailroom/api"
 	"mailroom/internal/metrics"
 )
 
@@ -35,8 +35,8 @@ func liveWorkers(rd mailroom.Reader) ([]*mailroom.Worker, error) {
 	return slices.DeleteFunc(rows, func(w *mailroom.Worker) bool { return w.Dead || w.LeaseUntil.Before(now) }), err
 }
 
-func (s *Server) listAgents(ctx context.Context, _ *empty) (*body[client.Page[client.Agent]], error) {
-	agents := map[string]*client.Agent{}
+func (s *Server) listAgents(ctx context.Context, _ *empty) (*body[api.Page[api.Agent]], error) {
+	agents := map[string]*api.Agent{}
 	if s.options.Agents != nil {
 		for _, name := range s.options.Agents() {
 			agents[name] = s.agentOf(name)
@@ -50,7 +50,7 @@ func (s *Server) listAgents(ctx context.Context, _ *empty) (*body[client.Page[cl
 		for _, w := range workers {
 			for _, name := range w.Agents {
 				if agents[name] == nil {
-					agents[name] = &client.Agent{Name: name}
+					agents[name] = &api.Agent{Name: name}
 				}
 				agents[name].Workers++
 			}
@@ -65,7 +65,7 @@ func (s *Server) listAgents(ctx context.Context, _ *empty) (*body[client.Page[cl
 	if err != nil {
 		return nil, err
 	}
-	out := client.Page[client.Agent]{Items: []client.Agent{}}
+	out := api.Page[api.Agent]{Items: []api.Agent{}}
 	for _, name := range slices.Sorted(maps.Keys(agents)) {
 		a := agents[name]
 		if a.Reason == nil && a.Workers == 0 {
@@ -74,12 +74,12 @@ func (s *Server) listAgents(ctx context.Context, _ *empty) (*body[client.Page[cl
 		a.Available = a.Reason == nil
 		out.Items = append(out.Items, *a)
 	}
-	return &body[client.Page[client.Agent]]{out}, nil
+	return &body[api.Page[api.Agent]]{out}, nil
 }
 
 // countRunning counts the runs that workers hold, for each agent, in the threads that
 // who sees. It reads what is held, whatever else there is.
-func countRunning(rd mailroom.Reader, who *mailroom.Token, workers []*mailroom.Worker, agents map[string]*client.Agent) error {
+func countRunning(rd mailroom.Reader, who *mailroom.Token, workers []*mailroom.Worker, agents map[string]*api.Agent) error {
 	for _, w := range workers {
 		held, err := rd.Threads(mailroom.ThreadQuery{Worker: w.ID})
 		if err != nil {
@@ -108,16 +108,16 @@ func countRunning(rd mailroom.Reader, who *mailroom.Token, workers []*mailroom.W
 }
 
 // agentOf is what this process knows of an agent.
-func (s *Server) agentOf(name string) *client.Agent {
+func (s *Server) agentOf(name string) *api.Agent {
 	d := s.options.DescribeAgent(name)
-	return &client.Agent{
+	return &api.Agent{
 		Name: name, Kind: given(d.Kind), Version: given(d.Version), Program: given(d.Program), Reason: given(d.Problem),
 		Isolation: given(d.Isolation),
 	}
 }
 
-func (s *Server) listWorkers(ctx context.Context, _ *empty) (*body[client.Page[client.Worker]], error) {
-	out := client.Page[client.Worker]{Items: []client.Worker{}}
+func (s *Server) listWorkers(ctx context.Context, _ *empty) (*body[api.Page[api.Worker]], error) {
+	out := api.Page[api.Worker]{Items: []api.Worker{}}
 	err := s.options.Ledger.View(ctx, func(rd mailroom.Reader) error {
 		rows, err := liveWorkers(rd)
 		if err != nil {
@@ -132,19 +132,19 @@ func (s *Server) listWorkers(ctx context.Context, _ *empty) (*body[client.Page[c
 				return err
 			}
 			agents := slices.Sorted(slices.Values(w.Agents))
-			out.Items = append(out.Items, client.Worker{
+			out.Items = append(out.Items, api.Worker{
 				ID: w.ID, Host: w.Host, PID: w.PID, Agents: append([]string{}, agents...),
 				Running: len(held), LeaseUntil: w.LeaseUntil,
 			})
 		}
 		return nil
 	})
-	slices.SortFunc(out.Items, func(a, b client.Worker) int { return cmp.Compare(a.ID, b.ID) })
-	return &body[client.Page[client.Worker]]{out}, err
+	slices.SortFunc(out.Items, func(a, b api.Worker) int { return cmp.Compare(a.ID, b.ID) })
+	return &body[api.Page[api.Worker]]{out}, err
 }
 
 // stats counts the rows that the caller may know of.
-func (s *Server) stats(ctx context.Context, _ *empty) (*body[client.Stats], error) {
+func (s *Server) stats(ctx context.Context, _ *empty) (*body[api.Stats], error) {
 	who := requestOf(ctx).who
 	all := who.Has(mailroom.PermissionAdmin)
 	now := time.Now()
@@ -170,7 +170,7 @@ func (s *Server) stats(ctx context.Context, _ *empty) (*body[client.Stats], erro
 	if err != nil {
 		return nil, err
 	}
-	return &body[client.Stats]{client.Stats{
+	return &body[api.Stats]{api.Stats{
 		Threads: sum.threads, Runs: sum.runs, OldestDueMS: now.Sub(sum.due).Milliseconds(), StartedAt: s.started,
 	}}, nil
 }

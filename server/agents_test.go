@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"mailroom"
-	"mailroom/client"
+	"mailroom/api"
 	"mailroom/server"
 )
 
@@ -23,7 +23,7 @@ func TestAgentsAndWorkersAreWhatTheRowsSay(t *testing.T) {
 	})
 	text := func(s string) *string { return &s }
 	agents, err := f.client.Agents(t.Context())
-	want := []client.Agent{
+	want := []api.Agent{
 		{Name: "codex", Kind: text("exec"), Version: text("0123456789ab"), Reason: text("there is no program codex")},
 		{Name: "echo", Kind: text("echo"), Reason: text("no live worker serves it")},
 	}
@@ -42,7 +42,7 @@ func TestAgentsAndWorkersAreWhatTheRowsSay(t *testing.T) {
 		t.Fatal(err)
 	}
 	agents, err = f.client.Agents(t.Context())
-	want = []client.Agent{
+	want = []api.Agent{
 		{Name: "codex", Kind: text("exec"), Version: text("0123456789ab"), Reason: text("there is no program codex"), Workers: 1},
 		{Name: "echo", Kind: text("echo"), Available: true, Workers: 2, Running: 1},
 		{Name: "tour", Available: true, Workers: 1},
@@ -54,7 +54,7 @@ func TestAgentsAndWorkersAreWhatTheRowsSay(t *testing.T) {
 	if err != nil || len(workers) != 2 || !workers[1].LeaseUntil.After(begin) {
 		t.Fatalf("workers %+v, %v", workers, err)
 	}
-	shown := []client.Worker{
+	shown := []api.Worker{
 		{ID: "far", Host: "there", PID: 7, Agents: []string{"echo", "tour"}, LeaseUntil: workers[0].LeaseUntil},
 		{ID: "w", Agents: []string{"codex", "echo"}, Running: 1, LeaseUntil: workers[1].LeaseUntil},
 	}
@@ -68,7 +68,7 @@ func TestAgentsAndWorkersAreWhatTheRowsSay(t *testing.T) {
 
 func TestStatsCountRows(t *testing.T) {
 	f := start(t)
-	want := client.Stats{Runs: map[mailroom.Status]int{
+	want := api.Stats{Runs: map[mailroom.Status]int{
 		mailroom.StatusQueued: 0, mailroom.StatusRunning: 0, mailroom.StatusWaiting: 0, mailroom.StatusCompleted: 0, mailroom.StatusFailed: 0, mailroom.StatusCancelled: 0,
 	}}
 	got, err := f.client.Stats(t.Context())
@@ -143,12 +143,12 @@ func TestATokenIsNotToldAboutTheWorkOfOthers(t *testing.T) {
 	f.call("POST /v1/threads/t/messages", `{"text":"a","agent":"echo"}`)
 	f.claim()
 	running := func(f *fixture) (n int) {
-		for _, a := range ask[client.Page[client.Agent]](f, "GET /v1/agents", "").Items {
+		for _, a := range ask[api.Page[api.Agent]](f, "GET /v1/agents", "").Items {
 			n += a.Running
 		}
 		return n
 	}
-	workers := func(f *fixture) int { return len(ask[client.Page[client.Worker]](f, "GET /v1/workers", "").Items) }
+	workers := func(f *fixture) int { return len(ask[api.Page[api.Worker]](f, "GET /v1/workers", "").Items) }
 	if r, w := running(f), workers(f); r != 1 || w != 1 {
 		t.Fatalf("the operator sees %d runs and %d workers, want one of each", r, w)
 	}

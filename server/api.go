@@ -14,7 +14,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"mailroom"
-	"mailroom/client"
+	"mailroom/api"
 )
 
 // router collects the operations while New registers them.
@@ -107,10 +107,10 @@ func (rt router) operation(need mailroom.Permission, route, id, summary string) 
 }
 
 func (rt router) problemResponse() *huma.Response {
-	schema := rt.api.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[client.Problem](), true, "Problem")
+	schema := rt.api.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[api.Problem](), true, "Problem")
 	return &huma.Response{
 		Description: "A refusal; code says what kind.",
-		Content:     map[string]*huma.MediaType{client.ProblemType: {Schema: schema}},
+		Content:     map[string]*huma.MediaType{api.ProblemType: {Schema: schema}},
 	}
 }
 
@@ -168,17 +168,17 @@ func (rt router) registerHealth() {
 		op.Security = []map[string][]string{}
 		return op
 	}
-	handle(rt, open(rt.operation(accessPublic, "GET /healthz", "health", "Whether the server answers")), func(context.Context, *empty) (*body[client.Health], error) {
-		return &body[client.Health]{client.Health{Status: "ok", Version: s.version()}}, nil
+	handle(rt, open(rt.operation(accessPublic, "GET /healthz", "health", "Whether the server answers")), func(context.Context, *empty) (*body[api.Health], error) {
+		return &body[api.Health]{api.Health{Status: "ok", Version: s.version()}}, nil
 	})
-	handle(rt, open(rt.operation(accessPublic, "GET /readyz", "ready", "Whether the server takes and runs work")), func(context.Context, *empty) (*body[client.Health], error) {
+	handle(rt, open(rt.operation(accessPublic, "GET /readyz", "ready", "Whether the server takes and runs work")), func(context.Context, *empty) (*body[api.Health], error) {
 		if s.closing.Err() != nil {
 			return nil, errShutdown()
 		}
 		if err := s.options.Ready(); err != nil {
 			return nil, mailroom.Errorf(mailroom.CodeUnavailable, "not ready: %v", err)
 		}
-		return &body[client.Health]{client.Health{Status: "ok", Version: s.version()}}, nil
+		return &body[api.Health]{api.Health{Status: "ok", Version: s.version()}}, nil
 	})
 }
 

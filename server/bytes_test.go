@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"mailroom"
-	"mailroom/client"
+	"mailroom/api"
 	"mailroom/server"
 )
 
@@ -24,7 +24,7 @@ func (f *fixture) everyPage(path, param string, name func(item json.RawMessage) 
 			route += "&" + param + "=" + url.QueryEscape(next)
 		}
 		a := f.call(route, "")
-		var page client.Page[json.RawMessage]
+		var page api.Page[json.RawMessage]
 		if err := json.Unmarshal([]byte(a.body), &page); err != nil || a.status != 200 {
 			f.t.Fatalf("%s: %d %.200s, %v", route, a.status, a.body, err)
 		}
@@ -92,7 +92,7 @@ func TestPagesEndAtTheirBytes(t *testing.T) {
 	}
 	var back []string
 	for before := "1000"; ; {
-		page := ask[client.Page[mailroom.Entry]](f, "GET /v1/threads/t/entries?limit=500&before="+before, "")
+		page := ask[api.Page[mailroom.Entry]](f, "GET /v1/threads/t/entries?limit=500&before="+before, "")
 		for i := len(page.Items) - 1; i >= 0; i-- {
 			back = append(back, fmt.Sprint(page.Items[i].Seq))
 		}
@@ -143,7 +143,7 @@ func TestAnInboxEndsAtItsBytes(t *testing.T) {
 	total := 0
 	for {
 		a := f.call("POST /v1/notifications/take", `{"agent":"ann","limit":500}`)
-		var page client.Page[client.Notification]
+		var page api.Page[api.Notification]
 		if err := json.Unmarshal([]byte(a.body), &page); err != nil || len(a.body) > f.page+200 {
 			t.Fatalf("%d bytes of %d, %v", len(a.body), len(page.Items), err)
 		}

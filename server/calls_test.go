@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"mailroom"
-	"mailroom/client"
+	"mailroom/api"
 )
 
 func TestSubmitAnswersWithWhatBecameOfIt(t *testing.T) {
@@ -57,9 +57,9 @@ func TestRunFromSubmitToEnd(t *testing.T) {
 	f := start(t)
 	sent := ask[mailroom.Submitted](f, "POST /v1/threads/t/messages", `{"messages":[{"role":"system","text":"be kind"},{"text":"hello"}],
 		"key":"k","priority":7,"options":{"depth":1.50},"metadata":{"team":"a"},"sender":"ada","max_attempts":2}`)
-	run := ask[client.Run](f, "GET /v1/runs/"+sent.Run, "")
+	run := ask[api.Run](f, "GET /v1/runs/"+sent.Run, "")
 	key, version := "k", "0123456789ab"
-	want := client.Run{
+	want := api.Run{
 		ID: sent.Run, Thread: "t", Agent: "echo", AgentVersion: &version, Status: mailroom.StatusQueued, Mode: mailroom.ModeQueue,
 		Priority: 7, Place: 1, MaxAttempts: 2, AvailableAt: run.AvailableAt, Key: &key,
 		Origin:  mailroom.Origin{Via: "user", Sender: "ada", RequestID: run.Origin.RequestID},
@@ -71,18 +71,18 @@ func TestRunFromSubmitToEnd(t *testing.T) {
 	}
 
 	w := f.claim()
-	run = ask[client.Run](f, "GET /v1/runs/"+sent.Run, "")
+	run = ask[api.Run](f, "GET /v1/runs/"+sent.Run, "")
 	if run.Status != mailroom.StatusRunning || run.Attempt != 1 || run.Worker == nil || *run.Worker != "w" ||
 		run.LeaseUntil == nil || !run.LeaseUntil.After(run.CreatedAt) || run.StartedAt == nil || run.FinishedAt != nil {
 		t.Errorf("running: %+v", run)
 	}
 	f.end(w, mailroom.OutcomeComplete, "hello yourself")
-	run = ask[client.Run](f, "GET /v1/runs/"+sent.Run+"/wait", "")
+	run = ask[api.Run](f, "GET /v1/runs/"+sent.Run+"/wait", "")
 	if run.Status != mailroom.StatusCompleted || run.Reply == nil || *run.Reply != "hello yourself" || run.Worker != nil || run.FinishedAt == nil {
 		t.Errorf("completed: %+v", run)
 	}
 
-	page := ask[client.Page[mailroom.Message]](f, "GET /v1/threads/t/messages", "")
+	page := ask[api.Page[mailroom.Message]](f, "GET /v1/threads/t/messages", "")
 	var said []string
 	for _, m := range page.Items {
 		said = append(said, fmt.Sprintf("%s %s %s: %s", m.Role, m.Sender, m.State, m.Text))
@@ -97,32 +97,32 @@ func TestRunFromSubmitToEnd(t *testing.T) {
 
 func TestThreadSaysWhatItDoes(t *testing.T) {
 	f := start(t)
-	show := func() client.Thread {
+	show := func() api.Thread {
 		t.Helper()
-		got := ask[client.Thread](f, "GET /v1/threads/t", "")
+		got := ask[api.Thread](f, "GET /v1/threads/t", "")
 		got.CreatedAt, got.UpdatedAt = time.Time{}, time.Time{}
 		return got
 	}
 	one, two := f.submit("t", "one"), f.submit("t", "two")
-	want := client.Thread{
-		ID: "t", Agent: "echo", Owner: "admin", Status: client.ThreadQueued, LastSeq: 4, OldestSeq: 1,
+	want := api.Thread{
+		ID: "t", Agent: "echo", Owner: "admin", Status: api.ThreadQueued, LastSeq: 4, OldestSeq: 1,
 		LatestRun: &two.Run, Queued: 2, Metadata: []byte(`{}`),
 	}
 	if diff := cmp.Diff(want, show()); diff != "" {
 		t.Errorf("queued: %s", diff)
 	}
 	w := f.claim()
-	want.Status, want.LastSeq, want.Queued, want.ActiveRun = client.ThreadRunning, 5, 1, &one.Run
+	want.Status, want.LastSeq, want.Queued, want.ActiveRun = api.ThreadRunning, 5, 1, &one.Run
 	if diff := cmp.Diff(want, show()); diff != "" {
 		t.Errorf("running: %s", diff)
 	}
 	f.end(w, mailroom.OutcomeComplete, "")
 	f.end(f.claim(), mailroom.OutcomeComplete, "")
-	want.Status, want.LastSeq, want.Queued, want.ActiveRun = client.ThreadIdle, 8, 0, nil
+	want.Status, want.LastSeq, want.Queued, want.ActiveRun = api.ThreadIdle, 8, 0, nil
 	if diff := cmp.Diff(want, show()); diff != "" {
 		t.Errorf("idle: %s", diff)
 	}
-	patched := ask[client.Thread](f, "PATCH /v1/threads/t", `{"agent":"codex","metadata":{"title":"x"}}`)
+	patched := ask[api.Thread](f, "PATCH /v1/threads/t", `{"agent":"codex","metadata":{"title":"x"}}`)
 	if patched.Agent != "codex" || string(patched.Metadata) != `{"title":"x"}` {
 		t.Errorf("patched: %+v", patched)
 	}
@@ -160,12 +160,12 @@ func TestEditAndRetractUntilRead(t *testing.T) {
 	if a := f.call("DELETE /v1/threads/t/messages/"+next.Message, ""); a.status != 204 {
 		t.Errorf("retract: %d %s, want 204", a.status, a.body)
 	}
-	run := ask[client.Run](f, "GET /v1/runs/"+next.Run, "")
+	run := ask[api.Run](f, "GET /v1/runs/"+next.Run, "")
 	if run.Status != mailroom.StatusCancelled || run.Reason == nil || *run.Reason != mailroom.ReasonRetracted {
 		t.Errorf("the run of a retracted message: %+v", run)
 	}
-	all := ask[client.Page[mailroom.Message]](f, "GET /v1/threads/t/messages?all=true", "")
-	read := ask[client.Page[mailroom.Message]](f, "GET /v1/threads/t/messages", "")
+	all := ask[api.Page[mailroom.Message]](f, "GET /v1/threads/t/messages?all=true", "")
+	read := ask[api.Page[mailroom.Message]](f, "GET /v1/threads/t/messages", "")
 	if len(all.Items) != 2 || len(read.Items) != 1 || read.Items[0].Text != "two" {
 		t.Errorf("transcript %+v, with all %+v", read.Items, all.Items)
 	}
@@ -173,13 +173,13 @@ func TestEditAndRetractUntilRead(t *testing.T) {
 
 func TestCancelStatuses(t *testing.T) {
 	f := start(t)
-	cancel := func(run string) (int, client.Run) {
+	cancel := func(run string) (int, api.Run) {
 		t.Helper()
 		a := f.call("POST /v1/runs/"+run+"/cancel", "{}")
 		if a.status > 299 {
-			return a.status, client.Run{}
+			return a.status, api.Run{}
 		}
-		return a.status, ask[client.Run](f, "POST /v1/runs/"+run+"/cancel", "")
+		return a.status, ask[api.Run](f, "POST /v1/runs/"+run+"/cancel", "")
 	}
 	running := f.submit("t", "one")
 	queued := f.submit("t", "two")
@@ -208,11 +208,11 @@ func TestRetryQueuesADeadLetterAgain(t *testing.T) {
 		t.Errorf("retry of a queued run: %d %s, want conflict", a.status, a.body)
 	}
 	f.end(f.claim(), mailroom.OutcomeFail, "")
-	failed := ask[client.Run](f, "GET /v1/runs/"+sent.Run, "")
+	failed := ask[api.Run](f, "GET /v1/runs/"+sent.Run, "")
 	if failed.Status != mailroom.StatusFailed || failed.Error == nil || failed.Error.Class != mailroom.ClassPermanent {
 		t.Fatalf("failed: %+v", failed)
 	}
-	run := ask[client.Run](f, "POST /v1/runs/"+sent.Run+"/retry", `{"fresh":true,"agent_version":"same"}`)
+	run := ask[api.Run](f, "POST /v1/runs/"+sent.Run+"/retry", `{"fresh":true,"agent_version":"same"}`)
 	if run.Status != mailroom.StatusQueued || run.Attempt != 1 || run.Failures != 0 || run.Place <= failed.Place {
 		t.Errorf("retried: %+v", run)
 	}
@@ -223,15 +223,15 @@ func TestInterruptTellsWhatItStopped(t *testing.T) {
 	one := f.submit("t", "one")
 	f.claim()
 	two := f.submit("t", "two")
-	got := ask[client.Interrupted](f, "POST /v1/threads/t/interrupt", "")
-	want := client.Interrupted{Superseded: []string{two.Run}, Stopping: &one.Run}
+	got := ask[api.Interrupted](f, "POST /v1/threads/t/interrupt", "")
+	want := api.Interrupted{Superseded: []string{two.Run}, Stopping: &one.Run}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
 	f.submit("u", "one")
 	f.call("POST /v1/threads/u/interrupt", "{}")
-	got = ask[client.Interrupted](f, "POST /v1/threads/u/interrupt", "")
-	if diff := cmp.Diff(client.Interrupted{Superseded: []string{}}, got); diff != "" {
+	got = ask[api.Interrupted](f, "POST /v1/threads/u/interrupt", "")
+	if diff := cmp.Diff(api.Interrupted{Superseded: []string{}}, got); diff != "" {
 		t.Errorf("an idle thread: %s", diff)
 	}
 }
@@ -276,7 +276,7 @@ func TestListsAreFilteredAndPaged(t *testing.T) {
 			}
 		}
 	}
-	runs := ask[client.Page[client.Run]](f, "GET /v1/runs?limit=1", "")
+	runs := ask[api.Page[api.Run]](f, "GET /v1/runs?limit=1", "")
 	if a := f.call("GET /v1/threads?cursor="+*runs.Next, ""); a.status != 422 {
 		t.Errorf("a cursor of another list: %d, want 422", a.status)
 	}
@@ -290,7 +290,7 @@ func (f *fixture) pages(list, q string, limit int) (threads []string, pages int)
 		query.Set("q", q)
 	}
 	for {
-		page := ask[client.Page[struct{ ID, Thread string }]](f, "GET /v1/"+list+"?"+query.Encode(), "")
+		page := ask[api.Page[struct{ ID, Thread string }]](f, "GET /v1/"+list+"?"+query.Encode(), "")
 		pages++
 		if len(page.Items) > limit {
 			f.t.Errorf("a page of %d, asked for %d", len(page.Items), limit)
@@ -315,7 +315,7 @@ func TestEntriesForwardAndBackward(t *testing.T) {
 	}
 	read := func(query string) (seqs []int64, next string) {
 		t.Helper()
-		page := ask[client.Page[mailroom.Entry]](f, "GET /v1/threads/t/entries?"+query, "")
+		page := ask[api.Page[mailroom.Entry]](f, "GET /v1/threads/t/entries?"+query, "")
 		for _, e := range page.Items {
 			seqs = append(seqs, e.Seq)
 		}
@@ -354,13 +354,13 @@ func TestEntriesForwardAndBackward(t *testing.T) {
 func TestWaitAnswersWhenTheRunIsDoneOrTheTimeIsUp(t *testing.T) {
 	f := start(t)
 	sent := f.submit("t", "one")
-	if run := ask[client.Run](f, "GET /v1/runs/"+sent.Run+"/wait?timeout=10ms", ""); run.Status != mailroom.StatusQueued {
+	if run := ask[api.Run](f, "GET /v1/runs/"+sent.Run+"/wait?timeout=10ms", ""); run.Status != mailroom.StatusQueued {
 		t.Errorf("at the time-out: %s, want queued", run.Status)
 	}
-	if run := ask[client.Run](f, "GET /v1/runs/"+sent.Run+"/wait?timeout=0s", ""); run.Status != mailroom.StatusQueued {
+	if run := ask[api.Run](f, "GET /v1/runs/"+sent.Run+"/wait?timeout=0s", ""); run.Status != mailroom.StatusQueued {
 		t.Errorf("without waiting: %s, want queued", run.Status)
 	}
-	got := make(chan client.Run, 1)
+	got := make(chan api.Run, 1)
 	failed := make(chan error, 1)
 	go func() {
 		run, err := f.client.WaitRun(t.Context(), sent.Run, time.Minute)

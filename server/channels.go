@@ -5,13 +5,13 @@ import (
 	"slices"
 
 	"mailroom"
-	"mailroom/client"
+	"mailroom/api"
 )
 
 // Channels is what the server asks of the connections to platforms.
 type Channels interface {
 	// All tells about each of them, by name.
-	All() []client.Channel
+	All() []api.Channel
 	// Resume has the one of that name tried now; false: there is none.
 	Resume(name string) bool
 }
@@ -20,8 +20,8 @@ type Channels interface {
 func (rt router) registerChannels() {
 	s := rt.server
 	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/channels", "list-channels", "All channels, by name; what is known about them is for the scopes metrics and admin"),
-		func(ctx context.Context, _ *empty) (*body[client.Page[client.Channel]], error) {
-			return &body[client.Page[client.Channel]]{client.Page[client.Channel]{Items: s.channelsFor(requestOf(ctx).who)}}, nil
+		func(ctx context.Context, _ *empty) (*body[api.Page[api.Channel]], error) {
+			return &body[api.Page[api.Channel]]{api.Page[api.Channel]{Items: s.channelsFor(requestOf(ctx).who)}}, nil
 		})
 	handle(rt, rt.operation(mailroom.PermissionAdmin, "POST /v1/channels/{name}/resume", "resume-channel", "Try a channel now that is not connected, as if nothing had failed before"),
 		s.resumeChannel)
@@ -30,18 +30,18 @@ func (rt router) registerChannels() {
 // channelsFor are the channels as a token may know of them. Errors, cursors and
 // counts tell about rooms and people of others, so they are for those who may measure
 // the work of all; the others know whether a channel works.
-func (s *Server) channelsFor(who *mailroom.Token) []client.Channel {
-	all := append([]client.Channel{}, s.allChannels()...)
+func (s *Server) channelsFor(who *mailroom.Token) []api.Channel {
+	all := append([]api.Channel{}, s.allChannels()...)
 	if who.Has(mailroom.PermissionMeasure) {
 		return all
 	}
 	for i, c := range all {
-		all[i] = client.Channel{Name: c.Name, Kind: c.Kind, State: c.State}
+		all[i] = api.Channel{Name: c.Name, Kind: c.Kind, State: c.State}
 	}
 	return all
 }
 
-func (s *Server) allChannels() []client.Channel {
+func (s *Server) allChannels() []api.Channel {
 	if s.options.Channels == nil {
 		return nil
 	}
@@ -53,14 +53,14 @@ type resumeChannelInput struct {
 	EmptyBody
 }
 
-func (s *Server) resumeChannel(_ context.Context, in *resumeChannelInput) (*body[client.Channel], error) {
+func (s *Server) resumeChannel(_ context.Context, in *resumeChannelInput) (*body[api.Channel], error) {
 	if s.options.Channels == nil || !s.options.Channels.Resume(in.Name) {
 		return nil, mailroom.Errorf(mailroom.CodeNotFound, "no channel %q", truncate(in.Name))
 	}
 	all := s.allChannels()
-	i := slices.IndexFunc(all, func(c client.Channel) bool { return c.Name == in.Name })
+	i := slices.IndexFunc(all, func(c api.Channel) bool { return c.Name == in.Name })
 	if i < 0 { // it has gone with a change of the configuration
 		return nil, mailroom.Errorf(mailroom.CodeNotFound, "no channel %q", truncate(in.Name))
 	}
-	return &body[client.Channel]{all[i]}, nil
+	return &body[api.Channel]{all[i]}, nil
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"mailroom"
+	"mailroom/api"
 	"mailroom/client"
 	"mailroom/server"
 )
@@ -38,7 +39,7 @@ func TestARetryLooksAtABoundedPartAndTellsWhereItGoesOn(t *testing.T) {
 	const runs, most = 6000, 5000
 	f := start(t)
 	f.failed("t", runs)
-	q := client.RetryMany{Q: `error:"no model"`, DryRun: true}
+	q := api.RetryMany{Q: `error:"no model"`, DryRun: true}
 	matched, requests := 0, 0
 	for end := false; !end; requests++ {
 		got, err := f.client.RetryRuns(t.Context(), q)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/api"
 	"mailroom/bus"
 	"mailroom/client"
 	"mailroom/internal/metrics"
@@ -155,12 +156,12 @@ type answer struct {
 	body   string
 }
 
-func (a answer) problem(t *testing.T) client.Problem {
+func (a answer) problem(t *testing.T) api.Problem {
 	t.Helper()
-	if got := a.header.Get("Content-Type"); got != client.ProblemType {
-		t.Errorf("content type %q, want %q (status %d, body %.200s)", got, client.ProblemType, a.status, a.body)
+	if got := a.header.Get("Content-Type"); got != api.ProblemType {
+		t.Errorf("content type %q, want %q (status %d, body %.200s)", got, api.ProblemType, a.status, a.body)
 	}
-	var p client.Problem
+	var p api.Problem
 	if err := json.Unmarshal([]byte(a.body), &p); err != nil {
 		t.Fatalf("%v in %.200s", err, a.body)
 	}
@@ -224,7 +225,7 @@ func ask[T any](f *fixture, route, body string) T {
 
 func (f *fixture) submit(thread, text string) mailroom.Submitted {
 	f.t.Helper()
-	body, err := json.Marshal(client.Submit{Text: text})
+	body, err := json.Marshal(api.Submit{Text: text})
 	if err != nil {
 		f.t.Fatal(err)
 	}

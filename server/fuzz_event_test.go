@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/api"
 	"mailroom/client"
 	"mailroom/stream"
 )
@@ -90,11 +91,11 @@ func FuzzEvent(f *testing.F) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			name, v := client.EventEntry, any(ev.Entry)
+			name, v := api.EventEntry, any(ev.Entry)
 			if ev.Delta != nil {
-				name, v = client.EventDelta, ev.Delta
+				name, v = api.EventDelta, ev.Delta
 			} else if ev.Gap != nil {
-				name, v = client.EventGap, ev.Gap
+				name, v = api.EventGap, ev.Gap
 			}
 			data, err := json.Marshal(v)
 			if err != nil {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/api"
 	"mailroom/bus"
 	"mailroom/client"
 	"mailroom/ledger"
@@ -61,7 +62,7 @@ type scene struct {
 	*fixture
 	failed, running, waiting string // runs
 	message                  string // of thread "queued", not read
-	ticket                   client.Ticket
+	ticket                   api.Ticket
 }
 
 func (in indoors) scene(t *testing.T) *scene {
@@ -81,7 +82,7 @@ func (in indoors) scene(t *testing.T) *scene {
 	s := &scene{fixture: f}
 	s.failed = f.submit("idle", "one").Run
 	f.end(f.claim(), mailroom.OutcomeFail, "")
-	var asked map[string]client.Ticket
+	var asked map[string]api.Ticket
 	s.waiting, asked = f.waiting("waiting", approval(), mailroom.Ask{Name: "colour", Kind: mailroom.TicketInput, After: time.Hour})
 	s.ticket = asked["deploy"]
 	s.running = f.submit("running", "one").Run
@@ -113,7 +114,7 @@ func (s *scene) refused(a answer, before string, codes ...mailroom.Code) {
 // sound checks that all that is kept can be shown and is within its limits.
 func (s *scene) sound() {
 	s.t.Helper()
-	for _, th := range ask[client.Page[client.Thread]](s.fixture, "GET /v1/threads", "").Items {
+	for _, th := range ask[api.Page[api.Thread]](s.fixture, "GET /v1/threads", "").Items {
 		if id, err := mailroom.CheckThreadID(th.ID); err != nil || id != th.ID {
 			s.t.Errorf("there is a thread %q: %v", th.ID, err)
 		}
@@ -127,7 +128,7 @@ func (s *scene) sound() {
 			}
 		}
 	}
-	for _, r := range ask[client.Page[client.Run]](s.fixture, "GET /v1/runs", "").Items {
+	for _, r := range ask[api.Page[api.Run]](s.fixture, "GET /v1/runs", "").Items {
 		key := ""
 		if r.Key != nil {
 			key = *r.Key

@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 
 	"mailroom"
-	"mailroom/client"
+	"mailroom/api"
 	"mailroom/stream"
 )
 
@@ -51,7 +51,7 @@ func FuzzSubmitBody(f *testing.F) {
 		s.sound()
 		first := decoded[mailroom.Submitted](t, a)
 		s.said(first, body)
-		run := ask[client.Run](s.fixture, "GET /v1/runs/"+first.Run, "")
+		run := ask[api.Run](s.fixture, "GET /v1/runs/"+first.Run, "")
 		if run.Key == nil || first.Disposition != mailroom.DispositionQueued {
 			return // a key is looked at in its own thread
 		}
@@ -136,7 +136,7 @@ func FuzzChangeBody(f *testing.F) {
 		}
 		again := s.call(c.route, string(body))
 		if c.route == routes[0].route { // it says when it was changed
-			first, second := decoded[client.Thread](t, a), decoded[client.Thread](t, again)
+			first, second := decoded[api.Thread](t, a), decoded[api.Thread](t, again)
 			second.UpdatedAt = first.UpdatedAt
 			if got, want := encoded(t, second), encoded(t, first); got != want {
 				t.Errorf("a repeat of %s %s gives\n%s\nwant\n%s", c.route, body, got, want)
@@ -188,12 +188,12 @@ func FuzzListQuery(f *testing.F) {
 			return
 		}
 		type row struct{ ID string }
-		whole := decoded[client.Page[row]](t, get(cursor, "500"))
+		whole := decoded[api.Page[row]](t, get(cursor, "500"))
 		var ids, want []string
 		for _, r := range whole.Items {
 			want = append(want, r.ID)
 		}
-		for page := decoded[client.Page[row]](t, get(cursor, "1")); ; page = decoded[client.Page[row]](t, get(*page.Next, "1")) {
+		for page := decoded[api.Page[row]](t, get(cursor, "1")); ; page = decoded[api.Page[row]](t, get(*page.Next, "1")) {
 			for _, r := range page.Items {
 				ids = append(ids, r.ID)
 			}
@@ -354,7 +354,7 @@ func FuzzClient(f *testing.F) {
 	f.Fuzz(func(t *testing.T, thread, text, key, label string) {
 		s := in.scene(t)
 		before := s.written()
-		sent, err := s.client.Submit(t.Context(), client.Submit{Thread: thread, Text: text, Key: key, Metadata: map[string]string{"label": label}})
+		sent, err := s.client.Submit(t.Context(), api.Submit{Thread: thread, Text: text, Key: key, Metadata: map[string]string{"label": label}})
 		rules := mailroom.Submit{Thread: thread, Messages: []mailroom.NewMessage{{Parts: mailroom.Text(text)}}, Key: key, Metadata: map[string]string{"label": label}}
 		refused := rules.Check()
 		if _, err := mailroom.CheckThreadID(thread); err != nil && strings.TrimSpace(thread) != "" {

@@ -10,7 +10,7 @@ import (
 	"encoding/json"
 
 	"mailroom"
-	"mailroom/client"
+	"mailroom/api"
 )
 
 // ListParams are the parameters of every list.
@@ -44,13 +44,13 @@ type list[R, W any] struct {
 }
 
 // page reads until it has limit rows and knows whether another one follows.
-func (l list[R, W]) page(ctx context.Context, s *Server, p ListParams) (*body[client.Page[W]], error) {
+func (l list[R, W]) page(ctx context.Context, s *Server, p ListParams) (*body[api.Page[W]], error) {
 	who := requestOf(ctx).who
 	from, err := l.parseCursor(s, who, p.Cursor)
 	if err != nil {
 		return nil, err
 	}
-	out := client.Page[W]{Items: []W{}}
+	out := api.Page[W]{Items: []W{}}
 	for scanned, room := 0, s.options.MaxPage; ; {
 		part, err := l.scan(ctx, s, from, p.Limit-len(out.Items), room)
 		if err != nil {
@@ -66,7 +66,7 @@ func (l list[R, W]) page(ctx context.Context, s *Server, p ListParams) (*body[cl
 			out.Next = &c
 		}
 		if full || part.end {
-			return &body[client.Page[W]]{out}, nil
+			return &body[api.Page[W]]{out}, nil
 		}
 	}
 }
@@ -192,12 +192,12 @@ type pageBound struct{ items, bytes int }
 
 // pageAfter is a page of a list that is read whole: what comes after a cursor, as far
 // as it fits. place says where an item stands; places grow with the list.
-func pageAfter[T any](items []T, cursor string, most pageBound, place func(T) string) (*body[client.Page[T]], error) {
+func pageAfter[T any](items []T, cursor string, most pageBound, place func(T) string) (*body[api.Page[T]], error) {
 	after, err := base64.RawURLEncoding.DecodeString(cursor)
 	if err != nil {
 		return nil, invalidField("query.cursor", "is not the next of a page of this list", cursor)
 	}
-	out := client.Page[T]{Items: []T{}}
+	out := api.Page[T]{Items: []T{}}
 	size := 0
 	for _, item := range items {
 		if cursor != "" && place(item) <= string(after) {
@@ -214,7 +214,7 @@ func pageAfter[T any](items []T, cursor string, most pageBound, place func(T) st
 		}
 		out.Items = append(out.Items, item)
 	}
-	return &body[client.Page[T]]{out}, nil
+	return &body[api.Page[T]]{out}, nil
 }
 
 // newCursorCipher makes what seals cursors. They outlive the process, as long as the

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"mailroom"
-	"mailroom/client"
+	"mailroom/api"
 	"mailroom/ledger"
 )
 
@@ -29,7 +29,7 @@ func (rt router) registerMessages() {
 // SubmitInput is a submit with its key, which may come as a header.
 type SubmitInput struct {
 	Key  string `header:"Idempotency-Key" doc:"The same submit under the same key is done once."`
-	Body client.Submit
+	Body api.Submit
 }
 
 type submitToInput struct {
@@ -119,7 +119,7 @@ func submitKey(header, field string) (string, error) {
 }
 
 // readMessages are the messages of a submit, given as text, parts or messages.
-func readMessages(b client.Submit) ([]mailroom.NewMessage, error) {
+func readMessages(b api.Submit) ([]mailroom.NewMessage, error) {
 	if len(b.Decisions) > 0 && b.Messages == nil && len(b.Parts) == 0 && strings.TrimSpace(b.Text) == "" {
 		return nil, nil
 	}
@@ -175,7 +175,7 @@ type listMessagesInput struct {
 	All        bool   `query:"all" doc:"Also superseded, retracted and unread messages."`
 }
 
-func (s *Server) listMessages(ctx context.Context, in *listMessagesInput) (*body[client.Page[mailroom.Message]], error) {
+func (s *Server) listMessages(ctx context.Context, in *listMessagesInput) (*body[api.Page[mailroom.Message]], error) {
 	id, err := in.id()
 	if err != nil {
 		return nil, err
@@ -193,7 +193,7 @@ func (s *Server) listMessages(ctx context.Context, in *listMessagesInput) (*body
 	if items == nil {
 		items = []mailroom.Message{}
 	}
-	return &body[client.Page[mailroom.Message]]{client.Page[mailroom.Message]{Items: items, Next: given(next)}}, nil
+	return &body[api.Page[mailroom.Message]]{api.Page[mailroom.Message]{Items: items, Next: given(next)}}, nil
 }
 
 // MessagePath is the message in a path.
@@ -215,7 +215,7 @@ func (s *Server) getMessage(ctx context.Context, in *messageInput) (*body[mailro
 
 type editMessageInput struct {
 	MessagePath
-	Body client.Edit
+	Body api.Edit
 }
 
 func (s *Server) editMessage(ctx context.Context, in *editMessageInput) (*body[mailroom.Message], error) {

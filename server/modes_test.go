@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"mailroom"
-	"mailroom/client"
+	"mailroom/api"
 	"mailroom/ledger"
 )
 
@@ -102,7 +102,7 @@ func (s *situation) leave(t *testing.T) {
 	if s.held != nil {
 		s.f.end(*s.held, mailroom.OutcomeRelease, "")
 	}
-	if got := ask[client.Thread](s.f, "GET /v1/threads/"+s.thread, ""); got.Status != client.ThreadIdle {
+	if got := ask[api.Thread](s.f, "GET /v1/threads/"+s.thread, ""); got.Status != api.ThreadIdle {
 		t.Errorf("interrupted, and the thread is still %s", got.Status)
 	}
 }
@@ -172,7 +172,7 @@ func (s *situation) disposition(out mailroom.Submitted, said int) []string {
 // tickets says what became of the ticket, unless it stays what it was while
 // nothing happens to its run.
 func (s *situation) tickets() []string {
-	page := ask[client.Page[client.Ticket]](s.f, "GET /v1/tickets?q=thread:"+s.thread, "")
+	page := ask[api.Page[api.Ticket]](s.f, "GET /v1/tickets?q=thread:"+s.thread, "")
 	if len(page.Items) == 0 {
 		return nil
 	}
@@ -189,7 +189,7 @@ func (s *situation) tickets() []string {
 
 func (s *situation) status(run string) mailroom.Status {
 	s.f.t.Helper()
-	return ask[client.Run](s.f, "GET /v1/runs/"+run, "").Status
+	return ask[api.Run](s.f, "GET /v1/runs/"+run, "").Status
 }
 
 // TestSubmitModes checks every cell of the table of modes in the contract, with
@@ -266,8 +266,8 @@ func TestAMessageSteeredIntoAWaitIsReadWhenTheRunGoesOn(t *testing.T) {
 	if got := ask[mailroom.Message](s.f, path, ""); got.State != mailroom.MessageAccepted {
 		t.Errorf("while it waits the message is %s, want accepted", got.State)
 	}
-	ticket := ask[client.Page[client.Ticket]](s.f, "GET /v1/tickets?q=state:open", "").Items[0]
-	ask[client.Ticket](s.f, "POST /v1/tickets/"+ticket.ID, `{"decision":"approve","digest":"`+ticket.Digest+`"}`)
+	ticket := ask[api.Page[api.Ticket]](s.f, "GET /v1/tickets?q=state:open", "").Items[0]
+	ask[api.Ticket](s.f, "POST /v1/tickets/"+ticket.ID, `{"decision":"approve","digest":"`+ticket.Digest+`"}`)
 	w := s.f.claim()
 	if _, err := s.f.ledger.Steered(t.Context(), w.Claim); err != nil {
 		t.Fatal(err)

@@ -5,17 +5,17 @@ import (
 	"time"
 
 	"mailroom"
-	"mailroom/client"
+	"mailroom/api"
 )
 
 // showRuns makes the wire objects of runs. Worker and lease come from the rows
 // of the threads and workers, which alone know them.
-func showRuns(rd mailroom.Reader, rows []*mailroom.Run) ([]client.Run, error) {
+func showRuns(rd mailroom.Reader, rows []*mailroom.Run) ([]api.Run, error) {
 	holders, err := holders(rd, rows)
 	if err != nil {
 		return nil, err
 	}
-	out := make([]client.Run, 0, len(rows))
+	out := make([]api.Run, 0, len(rows))
 	for _, r := range rows {
 		shown := showRun(r)
 		if w := holders[r.ID]; w != nil {
@@ -62,8 +62,8 @@ func holders(rd mailroom.Reader, rows []*mailroom.Run) (map[string]*mailroom.Wor
 	return out, nil
 }
 
-func showRun(r *mailroom.Run) client.Run {
-	out := client.Run{
+func showRun(r *mailroom.Run) api.Run {
+	out := api.Run{
 		ID: r.ID, Thread: r.Thread, Agent: r.Agent, AgentVersion: given(r.AgentVersion),
 		Status: r.Status, Stopping: r.Stop != "" && !r.Status.Finished(), Mode: r.Mode,
 		Priority: r.Priority, Place: r.Place,
@@ -79,7 +79,7 @@ func showRun(r *mailroom.Run) client.Run {
 		out.Metadata = map[string]string{}
 	}
 	if r.Usage != (mailroom.Usage{}) {
-		u := client.Usage(r.Usage)
+		u := api.Usage(r.Usage)
 		out.Usage = &u
 	}
 	for _, in := range r.Inputs {
@@ -88,11 +88,11 @@ func showRun(r *mailroom.Run) client.Run {
 	return out
 }
 
-func showWait(r *mailroom.Run) *client.Wait {
+func showWait(r *mailroom.Run) *api.Wait {
 	if r.Wait == nil || r.Status != mailroom.StatusWaiting {
 		return nil
 	}
-	out := &client.Wait{Tickets: []string{}, Until: "all"}
+	out := &api.Wait{Tickets: []string{}, Until: "all"}
 	if r.Wait.Any {
 		out.Until = "any"
 	}
@@ -120,8 +120,8 @@ func known(t time.Time) *time.Time {
 
 // showThreads makes the wire objects of threads. All that is not in their rows
 // is derived from those of their runs.
-func showThreads(rd mailroom.Reader, rows []*mailroom.Thread) ([]client.Thread, error) {
-	out := make([]client.Thread, 0, len(rows))
+func showThreads(rd mailroom.Reader, rows []*mailroom.Thread) ([]api.Thread, error) {
+	out := make([]api.Thread, 0, len(rows))
 	for _, t := range rows {
 		shown, err := showThread(rd, t)
 		if err != nil {
@@ -132,8 +132,8 @@ func showThreads(rd mailroom.Reader, rows []*mailroom.Thread) ([]client.Thread, 
 	return out, nil
 }
 
-func showThread(rd mailroom.Reader, t *mailroom.Thread) (client.Thread, error) {
-	out := client.Thread{
+func showThread(rd mailroom.Reader, t *mailroom.Thread) (api.Thread, error) {
+	out := api.Thread{
 		ID: t.ID, Agent: t.Agent, Owner: t.Owner, LastSeq: t.LastSeq, OldestSeq: t.FirstSeq,
 		Parent: given(t.Parent), DeliverTo: given(t.DeliverTo), Metadata: t.Metadata, CreatedAt: t.CreatedAt, UpdatedAt: t.UpdatedAt,
 	}
@@ -147,7 +147,7 @@ func showThread(rd mailroom.Reader, t *mailroom.Thread) (client.Thread, error) {
 	if out.Status, err = threadStatus(rd, t, out.Queued); err != nil {
 		return out, err
 	}
-	if out.Status == client.ThreadWaiting {
+	if out.Status == api.ThreadWaiting {
 		out.WaitingRun = given(t.Current)
 	} else {
 		out.ActiveRun = given(t.Current)
@@ -173,15 +173,15 @@ func countQueued(rd mailroom.Reader, thread string) (int, error) {
 func threadStatus(rd mailroom.Reader, t *mailroom.Thread, queued int) (string, error) {
 	switch {
 	case t.Worker != "":
-		return client.ThreadRunning, nil
+		return api.ThreadRunning, nil
 	case t.Current == "" && queued > 0:
-		return client.ThreadQueued, nil
+		return api.ThreadQueued, nil
 	case t.Current == "":
-		return client.ThreadIdle, nil
+		return api.ThreadIdle, nil
 	}
 	current, err := rd.Runs(mailroom.RunQuery{IDs: []string{t.Current}})
 	if err == nil && len(current) == 1 && current[0].Status == mailroom.StatusWaiting {
-		return client.ThreadWaiting, nil
+		return api.ThreadWaiting, nil
 	}
-	return client.ThreadQueued, err
+	return api.ThreadQueued, err
 }

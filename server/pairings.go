@@ -4,13 +4,13 @@ import (
 	"context"
 
 	"mailroom"
-	"mailroom/client"
+	"mailroom/api"
 )
 
 // Pairings is what the server asks of who is let in to talk through chat platforms.
 type Pairings interface {
-	All(ctx context.Context) ([]client.Pairing, error)
-	Approve(ctx context.Context, in client.ApprovePairing, by string) (client.Pairing, error)
+	All(ctx context.Context) ([]api.Pairing, error)
+	Approve(ctx context.Context, in api.ApprovePairing, by string) (api.Pairing, error)
 	Revoke(ctx context.Context, channel, user string) error
 }
 
@@ -24,24 +24,24 @@ func (rt router) registerPairings() {
 	handle(rt, ending, s.revokePairing)
 }
 
-func (s *Server) listPairings(ctx context.Context, _ *empty) (*body[client.Page[client.Pairing]], error) {
-	out := client.Page[client.Pairing]{Items: []client.Pairing{}}
+func (s *Server) listPairings(ctx context.Context, _ *empty) (*body[api.Page[api.Pairing]], error) {
+	out := api.Page[api.Pairing]{Items: []api.Pairing{}}
 	if s.options.Pairings == nil {
-		return &body[client.Page[client.Pairing]]{out}, nil
+		return &body[api.Page[api.Pairing]]{out}, nil
 	}
 	all, err := s.options.Pairings.All(ctx)
 	out.Items = append(out.Items, all...)
-	return &body[client.Page[client.Pairing]]{out}, err
+	return &body[api.Page[api.Pairing]]{out}, err
 }
 
-type approvePairingInput struct{ Body client.ApprovePairing }
+type approvePairingInput struct{ Body api.ApprovePairing }
 
-func (s *Server) approvePairing(ctx context.Context, in *approvePairingInput) (*body[client.Pairing], error) {
+func (s *Server) approvePairing(ctx context.Context, in *approvePairingInput) (*body[api.Pairing], error) {
 	if s.options.Pairings == nil {
 		return nil, noPairings()
 	}
 	p, err := s.options.Pairings.Approve(ctx, in.Body, requestOf(ctx).who.Name)
-	return &body[client.Pairing]{p}, err
+	return &body[api.Pairing]{p}, err
 }
 
 type revokePairingInput struct {

@@ -8,24 +8,24 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"mailroom"
-	"mailroom/client"
+	"mailroom/api"
 	"mailroom/server"
 )
 
 // pairings are those of a test: one waits with the code "CODE".
 type pairings struct {
-	all      []client.Pairing
-	approved []client.ApprovePairing
+	all      []api.Pairing
+	approved []api.ApprovePairing
 	by       string
 	revoked  [][2]string
 }
 
-func (p *pairings) All(context.Context) ([]client.Pairing, error) { return p.all, nil }
+func (p *pairings) All(context.Context) ([]api.Pairing, error) { return p.all, nil }
 
-func (p *pairings) Approve(_ context.Context, in client.ApprovePairing, by string) (client.Pairing, error) {
+func (p *pairings) Approve(_ context.Context, in api.ApprovePairing, by string) (api.Pairing, error) {
 	p.approved, p.by = append(p.approved, in), by
 	if in.Code != "CODE" {
-		return client.Pairing{}, mailroom.Errorf(mailroom.CodeNotFound, "no such code")
+		return api.Pairing{}, mailroom.Errorf(mailroom.CodeNotFound, "no such code")
 	}
 	return p.all[0], nil
 }
@@ -36,23 +36,23 @@ func (p *pairings) Revoke(_ context.Context, channel, user string) error {
 }
 
 func TestPeopleAreLetInByTheirCode(t *testing.T) {
-	p := &pairings{all: []client.Pairing{{Channel: "tg", User: "@u:example.org/x", Name: "U", State: client.PairingWaits, Tier: "stranger", Since: time.Unix(1, 0).UTC()}}}
+	p := &pairings{all: []api.Pairing{{Channel: "tg", User: "@u:example.org/x", Name: "U", State: api.PairingWaits, Tier: "stranger", Since: time.Unix(1, 0).UTC()}}}
 	f := start(t, func(o *server.Options) { o.Pairings = p })
 	all, err := f.client.Pairings(t.Context())
 	if diff := cmp.Diff(p.all, all); diff != "" || err != nil {
 		t.Errorf("%v %s", err, diff)
 	}
-	in := client.ApprovePairing{Code: "CODE", Admin: true, Channel: "tg"}
+	in := api.ApprovePairing{Code: "CODE", Admin: true, Channel: "tg"}
 	if got, err := f.client.ApprovePairing(t.Context(), in); err != nil || got.User != p.all[0].User {
 		t.Errorf("got %+v, %v", got, err)
 	}
-	if diff := cmp.Diff([]client.ApprovePairing{in}, p.approved); diff != "" || p.by != mailroom.Operator {
+	if diff := cmp.Diff([]api.ApprovePairing{in}, p.approved); diff != "" || p.by != mailroom.Operator {
 		t.Errorf("by %q: %s", p.by, diff)
 	}
-	if _, err := f.client.ApprovePairing(t.Context(), client.ApprovePairing{Code: "other"}); mailroom.CodeOf(err) != mailroom.CodeNotFound {
+	if _, err := f.client.ApprovePairing(t.Context(), api.ApprovePairing{Code: "other"}); mailroom.CodeOf(err) != mailroom.CodeNotFound {
 		t.Errorf("a wrong code: %v", err)
 	}
-	if _, err := f.client.ApprovePairing(t.Context(), client.ApprovePairing{}); mailroom.CodeOf(err) != mailroom.CodeInvalid {
+	if _, err := f.client.ApprovePairing(t.Context(), api.ApprovePairing{}); mailroom.CodeOf(err) != mailroom.CodeInvalid {
 		t.Errorf("no code: %v", err)
 	}
 	if err := f.client.RevokePairing(t.Context(), "tg", "@u:example.org/x"); err != nil {
@@ -68,7 +68,7 @@ func TestAServerWithoutChatsLetsNobodyIn(t *testing.T) {
 	if all, err := f.client.Pairings(t.Context()); err != nil || len(all) != 0 {
 		t.Errorf("got %v, %v", all, err)
 	}
-	_, err := f.client.ApprovePairing(t.Context(), client.ApprovePairing{Code: "CODE"})
+	_, err := f.client.ApprovePairing(t.Context(), api.ApprovePairing{Code: "CODE"})
 	for what, err := range map[string]error{"approve": err, "revoke": f.client.RevokePairing(t.Context(), "tg", "u")} {
 		if mailroom.CodeOf(err) != mailroom.CodeNotFound {
 			t.Errorf("%s: %v", what, err)

@@ -16,19 +16,19 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"mailroom"
-	"mailroom/client"
+	"mailroom/api"
 )
 
-// problem is a [client.Problem] on its way out. It is what handlers return to
+// problem is a [api.Problem] on its way out. It is what handlers return to
 // huma, which finds the status, the headers and the content type on it.
 type problem struct {
-	client.Problem
+	api.Problem
 	retryAfter int // seconds; 0: no header
 }
 
 func (p *problem) Error() string             { return p.Detail }
 func (p *problem) GetStatus() int            { return p.Status }
-func (p *problem) ContentType(string) string { return client.ProblemType }
+func (p *problem) ContentType(string) string { return api.ProblemType }
 
 func (p *problem) GetHeaders() http.Header {
 	h := http.Header{}
@@ -48,7 +48,7 @@ func (s *Server) problemFor(ctx context.Context, err error) *problem {
 	default:
 		e = &mailroom.Error{Code: mailroom.CodeInternal, Message: "internal", Cause: err}
 	}
-	p := &problem{Problem: client.NewProblem(e)}
+	p := &problem{Problem: api.NewProblem(e)}
 	if status, ok := statusOf(err); ok {
 		p.Status, p.Title = status, http.StatusText(status)
 	}
@@ -63,7 +63,7 @@ func (s *Server) problemFor(ctx context.Context, err error) *problem {
 
 // redact keeps secrets out of what a caller gets back, should it have put one
 // where it does not belong: the one that it came with, and whatever looks like one.
-func (q *request) redact(p *client.Problem) {
+func (q *request) redact(p *api.Problem) {
 	p.Detail = q.hide(p.Detail)
 	for i := range p.Errors {
 		f := &p.Errors[i]
@@ -105,7 +105,7 @@ func (s *Server) refuse(out *response, r *http.Request, err error) {
 	for k, v := range p.GetHeaders() {
 		out.Header()[k] = v
 	}
-	out.Header().Set("Content-Type", client.ProblemType)
+	out.Header().Set("Content-Type", api.ProblemType)
 	out.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	out.WriteHeader(p.Status)
 	_, _ = out.Write(body) // response keeps the error for the log line
@@ -124,7 +124,7 @@ func (s *Server) transformProblem(hc huma.Context, _ string, v any) (any, error)
 }
 
 func (s *Server) fromHumaError(ctx context.Context, m *huma.ErrorModel) *problem {
-	e := &mailroom.Error{Code: client.CodeOf(m.Status), Message: m.Detail}
+	e := &mailroom.Error{Code: api.CodeOf(m.Status), Message: m.Detail}
 	for _, d := range m.Errors {
 		if d == nil {
 			continue

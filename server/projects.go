@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"mailroom"
-	"mailroom/client"
+	"mailroom/api"
 	"mailroom/ledger"
 )
 
@@ -50,11 +50,11 @@ func (rt router) registerProjects() {
 // projectOr is the project that was named, or the default one.
 func projectOr(name string) string { return cmp.Or(name, mailroom.DefaultProject) }
 
-type reserveInput struct{ Body client.Reserve }
+type reserveInput struct{ Body api.Reserve }
 
-func (s *Server) reserve(ctx context.Context, in *reserveInput) (*body[client.Reserved], error) {
+func (s *Server) reserve(ctx context.Context, in *reserveInput) (*body[api.Reserved], error) {
 	b := in.Body
-	ttl, err := client.ReadDuration("body.ttl", b.TTL)
+	ttl, err := api.ReadDuration("body.ttl", b.TTL)
 	if err != nil {
 		return nil, err
 	}
@@ -65,13 +65,13 @@ func (s *Server) reserve(ctx context.Context, in *reserveInput) (*body[client.Re
 	if err != nil {
 		return nil, atLocation("body.", err)
 	}
-	return &body[client.Reserved]{client.Reserved{Granted: showReservations(out.Granted), Conflicts: showReservations(out.Conflicts)}}, nil
+	return &body[api.Reserved]{api.Reserved{Granted: showReservations(out.Granted), Conflicts: showReservations(out.Conflicts)}}, nil
 }
 
-func showReservations(rows []mailroom.Reservation) []client.Reservation {
-	out := make([]client.Reservation, 0, len(rows))
+func showReservations(rows []mailroom.Reservation) []api.Reservation {
+	out := make([]api.Reservation, 0, len(rows))
 	for _, r := range rows {
-		out = append(out, client.NewReservation(r))
+		out = append(out, api.NewReservation(r))
 	}
 	return out
 }
@@ -82,13 +82,13 @@ type listReservationsInput struct {
 	Limit   int    `query:"limit" minimum:"1" maximum:"500" default:"500"`
 }
 
-func (s *Server) listReservations(ctx context.Context, in *listReservationsInput) (*body[client.Page[client.Reservation]], error) {
+func (s *Server) listReservations(ctx context.Context, in *listReservationsInput) (*body[api.Page[api.Reservation]], error) {
 	rows, err := s.options.Ledger.Reservations(ctx, in.Project, requestOf(ctx).who)
 	if err != nil {
 		return nil, atLocation("query.", err)
 	}
 	items := showReservations(rows)
-	return pageAfter(items, in.Cursor, pageBound{in.Limit, s.options.MaxPage}, func(r client.Reservation) string { return fmt.Sprintf("%s\x00%020d\x00%s", r.Project, r.Fence, r.ID) })
+	return pageAfter(items, in.Cursor, pageBound{in.Limit, s.options.MaxPage}, func(r api.Reservation) string { return fmt.Sprintf("%s\x00%020d\x00%s", r.Project, r.Fence, r.ID) })
 }
 
 // ReservationPath is the reservation in a path.
@@ -98,11 +98,11 @@ type ReservationPath struct {
 
 type renewReservationInput struct {
 	ReservationPath
-	Body client.ReservationRenewal
+	Body api.ReservationRenewal
 }
 
-func (s *Server) renewReservation(ctx context.Context, in *renewReservationInput) (*body[client.Reservation], error) {
-	ttl, err := client.ReadDuration("body.ttl", in.Body.TTL)
+func (s *Server) renewReservation(ctx context.Context, in *renewReservationInput) (*body[api.Reservation], error) {
+	ttl, err := api.ReadDuration("body.ttl", in.Body.TTL)
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +110,7 @@ func (s *Server) renewReservation(ctx context.Context, in *renewReservationInput
 	if err != nil {
 		return nil, atLocation("body.", err)
 	}
-	return &body[client.Reservation]{client.NewReservation(row)}, nil
+	return &body[api.Reservation]{api.NewReservation(row)}, nil
 }
 
 type releaseInput struct {
@@ -123,23 +123,23 @@ func (s *Server) release(ctx context.Context, in *releaseInput) (*empty, error) 
 	return nil, err
 }
 
-type releaseNamesInput struct{ Body client.ReleaseNames }
+type releaseNamesInput struct{ Body api.ReleaseNames }
 
-func (s *Server) releaseNames(ctx context.Context, in *releaseNamesInput) (*body[client.Released], error) {
+func (s *Server) releaseNames(ctx context.Context, in *releaseNamesInput) (*body[api.Released], error) {
 	b := in.Body
 	ended, err := s.options.Ledger.ReleaseNames(ctx, projectOr(b.Project), b.Holder, b.Names, requestOf(ctx).who)
 	if err != nil {
 		return nil, atLocation("body.", err)
 	}
-	return &body[client.Released]{client.Released{Released: showReservations(ended)}}, nil
+	return &body[api.Released]{api.Released{Released: showReservations(ended)}}, nil
 }
 
 type notifyInput struct {
 	Key  string `header:"Idempotency-Key" doc:"The same notification under the same key is told once."`
-	Body client.Notify
+	Body api.Notify
 }
 
-func (s *Server) notify(ctx context.Context, in *notifyInput) (*body[client.Notified], error) {
+func (s *Server) notify(ctx context.Context, in *notifyInput) (*body[api.Notified], error) {
 	b := in.Body
 	key, err := submitKey(in.Key, b.Key)
 	if err != nil {
@@ -152,7 +152,7 @@ func (s *Server) notify(ctx context.Context, in *notifyInput) (*body[client.Noti
 	if err != nil {
 		return nil, atLocation("body.", err)
 	}
-	return &body[client.Notified]{client.Notified{Project: projectOr(b.Project), Seq: out.Seq, To: append([]string{}, out.To...)}}, nil
+	return &body[api.Notified]{api.Notified{Project: projectOr(b.Project), Seq: out.Seq, To: append([]string{}, out.To...)}}, nil
 }
 
 type listNotificationsInput struct {
@@ -162,28 +162,28 @@ type listNotificationsInput struct {
 	Limit   int    `query:"limit" minimum:"1" maximum:"500" default:"50"`
 }
 
-func (s *Server) listNotifications(ctx context.Context, in *listNotificationsInput) (*body[client.Page[client.Notification]], error) {
+func (s *Server) listNotifications(ctx context.Context, in *listNotificationsInput) (*body[api.Page[api.Notification]], error) {
 	page, err := s.inbox(ctx, ledger.ReadInbox{Project: in.Project, Agent: in.Agent, Limit: in.Limit, After: in.After})
 	return page, atLocation("query.", err)
 }
 
-type takeNotificationsInput struct{ Body client.Take }
+type takeNotificationsInput struct{ Body api.Take }
 
-func (s *Server) takeNotifications(ctx context.Context, in *takeNotificationsInput) (*body[client.Page[client.Notification]], error) {
+func (s *Server) takeNotifications(ctx context.Context, in *takeNotificationsInput) (*body[api.Page[api.Notification]], error) {
 	b := in.Body
 	page, err := s.inbox(ctx, ledger.ReadInbox{Project: projectOr(b.Project), Agent: b.Agent, Limit: cmp.Or(b.Limit, 50), Consume: true})
 	return page, atLocation("body.", err)
 }
 
-func (s *Server) inbox(ctx context.Context, in ledger.ReadInbox) (*body[client.Page[client.Notification]], error) {
+func (s *Server) inbox(ctx context.Context, in ledger.ReadInbox) (*body[api.Page[api.Notification]], error) {
 	in.By, in.Bytes = requestOf(ctx).who, s.options.MaxPage
 	read, err := s.options.Ledger.Inbox(ctx, in)
 	if err != nil {
 		return nil, err
 	}
-	out := client.Page[client.Notification]{Items: []client.Notification{}}
+	out := api.Page[api.Notification]{Items: []api.Notification{}}
 	for _, n := range read.Found {
-		out.Items = append(out.Items, client.Notification{
+		out.Items = append(out.Items, api.Notification{
 			Seq: n.Seq, At: n.At, From: n.From, To: append([]string{}, n.To...), Event: n.Event, Data: n.Data,
 		})
 	}
@@ -191,10 +191,10 @@ func (s *Server) inbox(ctx context.Context, in ledger.ReadInbox) (*body[client.P
 		next := strconv.FormatInt(read.Next, 10)
 		out.Next = &next
 	}
-	return &body[client.Page[client.Notification]]{out}, nil
+	return &body[api.Page[api.Notification]]{out}, nil
 }
 
-type acknowledgeInput struct{ Body client.Acknowledge }
+type acknowledgeInput struct{ Body api.Acknowledge }
 
 func (s *Server) acknowledge(ctx context.Context, in *acknowledgeInput) (*empty, error) {
 	b := in.Body

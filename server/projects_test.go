@@ -9,20 +9,21 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/api"
 	"mailroom/client"
 )
 
 func TestReservationsOverTheWire(t *testing.T) {
 	f := start(t)
 	ctx := t.Context()
-	out, err := f.client.Reserve(ctx, client.Reserve{Project: "p", Names: []string{"src/**", "a"}, Holder: "x", TTL: "30m", Reason: "refactoring"})
+	out, err := f.client.Reserve(ctx, api.Reserve{Project: "p", Names: []string{"src/**", "a"}, Holder: "x", TTL: "30m", Reason: "refactoring"})
 	if err != nil || len(out.Granted) != 2 || out.Granted[0].Project != "p" || out.Granted[0].Reason != "refactoring" || out.Granted[1].Fence <= out.Granted[0].Fence {
 		t.Fatalf("granted %+v, %v", out, err)
 	}
 	if left := time.Until(out.Granted[0].ExpiresAt); left > 30*time.Minute || left < 29*time.Minute {
 		t.Errorf("it holds for %v", left)
 	}
-	_, err = f.client.Reserve(ctx, client.Reserve{Project: "p", Names: []string{"src/main.go"}, Holder: "y"})
+	_, err = f.client.Reserve(ctx, api.Reserve{Project: "p", Names: []string{"src/main.go"}, Holder: "y"})
 	held, ok := errors.AsType[*mailroom.ReservedError](err)
 	if mailroom.CodeOf(err) != mailroom.CodeConflict || !ok || held.By[0].Holder != "x" || !held.By[0].ExpiresAt.Equal(out.Granted[0].ExpiresAt) {
 		t.Errorf("refused with %v, held by %+v", err, held)
@@ -30,11 +31,11 @@ func TestReservationsOverTheWire(t *testing.T) {
 	if !strings.Contains(err.Error(), "src/** is reserved by x until ") {
 		t.Errorf("the refusal says %q", err)
 	}
-	advisory, err := f.client.Reserve(ctx, client.Reserve{Project: "p", Names: []string{"src/main.go"}, Holder: "y", Advisory: true})
+	advisory, err := f.client.Reserve(ctx, api.Reserve{Project: "p", Names: []string{"src/main.go"}, Holder: "y", Advisory: true})
 	if err != nil || len(advisory.Conflicts) != 1 || advisory.Conflicts[0].ID != out.Granted[0].ID {
 		t.Errorf("advisory: %+v, %v", advisory, err)
 	}
-	renewed, err := f.client.RenewReservation(ctx, out.Granted[1].ID, client.ReservationRenewal{TTL: "2h"})
+	renewed, err := f.client.RenewReservation(ctx, out.Granted[1].ID, api.ReservationRenewal{TTL: "2h"})
 	if err != nil || !renewed.ExpiresAt.After(out.Granted[1].ExpiresAt) {
 		t.Errorf("renewed: %+v, %v", renewed, err)
 	}
@@ -44,7 +45,7 @@ func TestReservationsOverTheWire(t *testing.T) {
 	if err := f.client.Release(ctx, out.Granted[1].ID, false); mailroom.CodeOf(err) != mailroom.CodeNotFound {
 		t.Errorf("released twice: %v", err)
 	}
-	ended, err := f.client.ReleaseNames(ctx, client.ReleaseNames{Project: "p", Holder: "x", Names: []string{"src/**", "never"}})
+	ended, err := f.client.ReleaseNames(ctx, api.ReleaseNames{Project: "p", Holder: "x", Names: []string{"src/**", "never"}})
 	if err != nil || len(ended) != 1 {
 		t.Errorf("ended %+v, %v", ended, err)
 	}
@@ -56,9 +57,9 @@ func TestReservationsOverTheWire(t *testing.T) {
 func TestNotificationsOverTheWire(t *testing.T) {
 	f := start(t)
 	ctx := t.Context()
-	take := func(agent string) []client.Notification {
+	take := func(agent string) []api.Notification {
 		t.Helper()
-		found, err := f.client.TakeNotifications(ctx, client.Take{Agent: agent})
+		found, err := f.client.TakeNotifications(ctx, api.Take{Agent: agent})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -67,7 +68,7 @@ func TestNotificationsOverTheWire(t *testing.T) {
 	if got := take("y"); len(got) != 0 {
 		t.Errorf("a new inbox has %+v", got)
 	}
-	in := client.Notify{From: "x", Event: "built", Data: json.RawMessage(`{"ok":true}`), Key: "k"}
+	in := api.Notify{From: "x", Event: "built", Data: json.RawMessage(`{"ok":true}`), Key: "k"}
 	for range 2 {
 		if out, err := f.client.Notify(ctx, in); err != nil || out.Seq != 1 || out.Project != "default" || fmt.Sprint(out.To) != "[y]" {
 			t.Errorf("notified %+v, %v", out, err)
@@ -78,13 +79,13 @@ func TestNotificationsOverTheWire(t *testing.T) {
 	if err != nil || len(seen) != 1 || seen[0].From != "x" || seen[0].Event != "built" || string(seen[0].Data) != `{"ok":true}` {
 		t.Errorf("seen %+v, %v", seen, err)
 	}
-	if err := f.client.Acknowledge(ctx, client.Acknowledge{Agent: "y", Seqs: []int64{1}}); err != nil {
+	if err := f.client.Acknowledge(ctx, api.Acknowledge{Agent: "y", Seqs: []int64{1}}); err != nil {
 		t.Error(err)
 	}
 	if got := take("y"); len(got) != 0 {
 		t.Errorf("what was acknowledged comes again: %+v", got)
 	}
-	if err := f.client.Acknowledge(ctx, client.Acknowledge{Agent: "y", Seqs: []int64{7}}); mailroom.CodeOf(err) != mailroom.CodeInvalid {
+	if err := f.client.Acknowledge(ctx, api.Acknowledge{Agent: "y", Seqs: []int64{7}}); mailroom.CodeOf(err) != mailroom.CodeInvalid {
 		t.Errorf("acknowledged what is not there: %v", err)
 	}
 	// The log of the project is that of a thread.
@@ -98,8 +99,8 @@ func TestAProjectIsForWhoMayEnterIt(t *testing.T) {
 	f := start(t)
 	ann := f.as(f.token("ann", "", but("")...))
 	eve := f.as(f.token("eve", "", but("")...))
-	out := ask[client.Reserved](ann, "POST /v1/reservations", `{"project":"p","names":["a"],"holder":"x"}`)
-	ask[client.Notified](ann, "POST /v1/notifications", `{"project":"p","from":"x","event":"e","to":["y"]}`)
+	out := ask[api.Reserved](ann, "POST /v1/reservations", `{"project":"p","names":["a"],"holder":"x"}`)
+	ask[api.Notified](ann, "POST /v1/notifications", `{"project":"p","from":"x","event":"e","to":["y"]}`)
 	bob := f.as(f.token("bob", "project:p", mailroom.PermissionRead, mailroom.PermissionSubmit))
 	before := f.written()
 	for route, body := range map[string]string{
@@ -116,14 +117,14 @@ func TestAProjectIsForWhoMayEnterIt(t *testing.T) {
 		}
 	}
 	for _, route := range []string{"GET /v1/reservations", "GET /v1/reservations?project=p"} {
-		if got := ask[client.Page[client.Reservation]](eve, route, ""); len(got.Items) != 0 {
+		if got := ask[api.Page[api.Reservation]](eve, route, ""); len(got.Items) != 0 {
 			t.Errorf("a stranger sees %+v", got.Items)
 		}
-		if got := ask[client.Page[client.Reservation]](bob, route, ""); len(got.Items) != 1 {
+		if got := ask[api.Page[api.Reservation]](bob, route, ""); len(got.Items) != 1 {
 			t.Errorf("who has the namespace sees %+v", got.Items)
 		}
 	}
-	if got := ask[client.Released](eve, "POST /v1/reservations/release", `{"project":"p","names":["a"],"holder":"x"}`); len(got.Released) != 0 {
+	if got := ask[api.Released](eve, "POST /v1/reservations/release", `{"project":"p","names":["a"],"holder":"x"}`); len(got.Released) != 0 {
 		t.Errorf("a stranger ended %+v", got.Released)
 	}
 	if after := f.written(); after != before {
@@ -160,7 +161,7 @@ func TestUnreadNotificationsAreAQuota(t *testing.T) {
 	if _, err := f.client.SetQuotas(t.Context(), "ann", mailroom.Quotas{mailroom.QuotaNotifications: 3}); err != nil {
 		t.Fatal(err)
 	}
-	ask[client.Notified](f, "POST /v1/notifications", `{"project":"p","from":"x","event":"e","to":["y"]}`)
+	ask[api.Notified](f, "POST /v1/notifications", `{"project":"p","from":"x","event":"e","to":["y"]}`)
 	tell := func() answer {
 		return ann.call("POST /v1/notifications", `{"project":"p","from":"a","event":"e"}`)
 	}
@@ -179,7 +180,7 @@ func TestUnreadNotificationsAreAQuota(t *testing.T) {
 	if told := f.call("GET /metrics", "").body; !strings.Contains(told, "\n"+`mailroom_quota_used{quota="notifications"} 2`+"\n") {
 		t.Error("metrics lack the use")
 	}
-	ask[client.Page[client.Notification]](f, "POST /v1/notifications/take", `{"project":"p","agent":"y"}`)
+	ask[api.Page[api.Notification]](f, "POST /v1/notifications/take", `{"project":"p","agent":"y"}`)
 	if a := tell(); a.status != 201 {
 		t.Errorf("after one inbox was read: %d %s", a.status, a.body)
 	}

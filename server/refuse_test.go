@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/api"
 	"mailroom/client"
 	"mailroom/server"
 )
@@ -172,7 +173,7 @@ func TestBadInputIsRefusedByNameAndWritesNothing(t *testing.T) {
 			continue
 		}
 		p := a.problem(t)
-		if want := client.CodeOf(tc.status); p.Code != want {
+		if want := api.CodeOf(tc.status); p.Code != want {
 			t.Errorf("%s: code %q, want %s", name, p.Code, want)
 		}
 		got := ""
@@ -398,7 +399,7 @@ func TestEveryCodeHasItsStatusAndComesBackAsItself(t *testing.T) {
 		if got := a.header.Get("Retry-After"); got != retry {
 			t.Errorf("%s: Retry-After %q, want %q", code, got, retry)
 		}
-		_, err := once.Submit(t.Context(), client.Submit{Text: "a"})
+		_, err := once.Submit(t.Context(), api.Submit{Text: "a"})
 		if got := mailroom.CodeOf(err); got != code {
 			t.Errorf("%s came back from the client as %s: %v", code, got, err)
 		}
@@ -485,7 +486,7 @@ func TestRequestIDIsTakenEchoedAndKept(t *testing.T) {
 	if err := json.Unmarshal([]byte(a.body), &sent); err != nil {
 		t.Fatal(err)
 	}
-	run := ask[client.Run](f, "GET /v1/runs/"+sent.Run, "")
+	run := ask[api.Run](f, "GET /v1/runs/"+sent.Run, "")
 	if want := (mailroom.Origin{Via: "user", Sender: "admin", RequestID: "req:1.a_b-C"}); run.Origin != want {
 		t.Errorf("origin %+v, want %+v", run.Origin, want)
 	}

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"mailroom"
-	"mailroom/client"
+	"mailroom/api"
 	"mailroom/internal/recovery"
 )
 
@@ -20,15 +20,15 @@ const (
 	retryConcurrency = 64
 )
 
-type retryRunsInput struct{ Body client.RetryMany }
+type retryRunsInput struct{ Body api.RetryMany }
 
 // retryRuns queues dead letters again, in each thread in the order in which they
 // were submitted. One request does a bounded part and tells where the next goes on.
-func (s *Server) retryRuns(ctx context.Context, in *retryRunsInput) (*body[client.Retried], error) {
+func (s *Server) retryRuns(ctx context.Context, in *retryRunsInput) (*body[api.Retried], error) {
 	found, next, err := s.findRetriable(ctx, in.Body)
 	matched := len(found)
 	if err != nil || in.Body.DryRun {
-		return &body[client.Retried]{client.Retried{Matched: matched, Next: next}}, err
+		return &body[api.Retried]{api.Retried{Matched: matched, Next: next}}, err
 	}
 	byThread := map[string][]string{}
 	var threads []string
@@ -62,14 +62,14 @@ func (s *Server) retryRuns(ctx context.Context, in *retryRunsInput) (*body[clien
 		})
 	}
 	err = group.Wait()
-	return &body[client.Retried]{client.Retried{Matched: matched, Retried: retried, Next: next}}, err
+	return &body[api.Retried]{api.Retried{Matched: matched, Retried: retried, Next: next}}, err
 }
 
 type runRef struct{ id, thread string }
 
 // findRetriable finds the failed and cancelled runs that a filter matches, oldest first,
 // among as many as one request looks at. next is the cursor of the rest, nil at the end.
-func (s *Server) findRetriable(ctx context.Context, in client.RetryMany) (oldest []runRef, next *string, err error) {
+func (s *Server) findRetriable(ctx context.Context, in api.RetryMany) (oldest []runRef, next *string, err error) {
 	f, q, err := parseRunFilter("body.", in.Q)
 	if err == nil && f.Empty() {
 		err = invalidField("body.q", "is empty: say which runs", nil)
@@ -78,7 +78,7 @@ func (s *Server) findRetriable(ctx context.Context, in client.RetryMany) (oldest
 		return nil, nil, err
 	}
 	who := requestOf(ctx).who
-	place := list[*mailroom.Run, client.Run]{name: "retry"}
+	place := list[*mailroom.Run, api.Run]{name: "retry"}
 	if q.From, err = place.parseCursor(s, who, in.Cursor); err != nil {
 		return nil, nil, invalidField("body.cursor", "is not the next of a retry", in.Cursor)
 	}

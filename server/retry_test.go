@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"mailroom"
+	"mailroom/api"
 	"mailroom/client"
 	"mailroom/server"
 )
@@ -91,9 +92,9 @@ func TestDeadLettersAreRetriedByAFilterAfterADryRun(t *testing.T) {
 	other := f.fail("t0", `{"text":"x"}`, "no such model")
 	queued := f.submit("t0", "x").Run
 	before := f.written()
-	q := client.RetryMany{Q: `error:"rate limit"`, DryRun: true}
+	q := api.RetryMany{Q: `error:"rate limit"`, DryRun: true}
 	got, err := f.client.RetryRuns(t.Context(), q)
-	if diff := cmp.Diff(client.Retried{Matched: 50}, got); diff != "" || err != nil {
+	if diff := cmp.Diff(api.Retried{Matched: 50}, got); diff != "" || err != nil {
 		t.Errorf("dry: %v %s", err, diff)
 	}
 	if after := f.written(); after != before {
@@ -101,12 +102,12 @@ func TestDeadLettersAreRetriedByAFilterAfterADryRun(t *testing.T) {
 	}
 	q.DryRun = false
 	got, err = f.client.RetryRuns(t.Context(), q)
-	if diff := cmp.Diff(client.Retried{Matched: 50, Retried: 50}, got); diff != "" || err != nil {
+	if diff := cmp.Diff(api.Retried{Matched: 50, Retried: 50}, got); diff != "" || err != nil {
 		t.Errorf("%v %s", err, diff)
 	}
 	places := map[string][]int64{}
 	for _, id := range want {
-		r := ask[client.Run](f, "GET /v1/runs/"+id, "")
+		r := ask[api.Run](f, "GET /v1/runs/"+id, "")
 		if r.Status != mailroom.StatusQueued || r.Attempt != 1 || r.Failures != 0 {
 			t.Errorf("retried: %+v", r)
 		}
@@ -117,17 +118,17 @@ func TestDeadLettersAreRetriedByAFilterAfterADryRun(t *testing.T) {
 			t.Errorf("the runs of %s were retried out of their order: places %v", thread, p)
 		}
 	}
-	if r := ask[client.Run](f, "GET /v1/runs/"+other, ""); r.Status != mailroom.StatusFailed {
+	if r := ask[api.Run](f, "GET /v1/runs/"+other, ""); r.Status != mailroom.StatusFailed {
 		t.Errorf("a run with another error is %s, want failed", r.Status)
 	}
 	for _, all := range []string{"thread:*", "status:failed"} {
-		got, err = f.client.RetryRuns(t.Context(), client.RetryMany{Q: all, DryRun: true})
-		if diff := cmp.Diff(client.Retried{Matched: 1}, got); diff != "" || err != nil {
+		got, err = f.client.RetryRuns(t.Context(), api.RetryMany{Q: all, DryRun: true})
+		if diff := cmp.Diff(api.Retried{Matched: 1}, got); diff != "" || err != nil {
 			t.Errorf("%s finds more than the run that has failed (%s is queued): %v %s", all, queued, err, diff)
 		}
 	}
-	got, err = f.client.RetryRuns(t.Context(), client.RetryMany{Q: "status:queued"})
-	if diff := cmp.Diff(client.Retried{}, got); diff != "" || err != nil {
+	got, err = f.client.RetryRuns(t.Context(), api.RetryMany{Q: "status:queued"})
+	if diff := cmp.Diff(api.Retried{}, got); diff != "" || err != nil {
 		t.Errorf("runs that are queued anyway: %v %s", err, diff)
 	}
 }
@@ -172,7 +173,7 @@ func TestCancelWithChildrenEndsOpenDescendants(t *testing.T) {
 	child := send("b", parent)
 	grandchild := send("c", child)
 	other := f.submit("b", "x").Run
-	status := func(run string) mailroom.Status { return ask[client.Run](f, "GET /v1/runs/"+run, "").Status }
+	status := func(run string) mailroom.Status { return ask[api.Run](f, "GET /v1/runs/"+run, "").Status }
 
 	lone := send("d", child)
 	f.call("POST /v1/runs/"+child+"/cancel", `{"children":false}`)
@@ -198,7 +199,7 @@ func TestUsageAndProgressAreShown(t *testing.T) {
 	f := start(t)
 	run := f.submit("t", "x").Run
 	w := f.claim()
-	if got := ask[client.Run](f, "GET /v1/runs/"+run, ""); got.Usage != nil || got.Progress != 0 {
+	if got := ask[api.Run](f, "GET /v1/runs/"+run, ""); got.Usage != nil || got.Progress != 0 {
 		t.Errorf("before a step: %+v, %v", got.Usage, got.Progress)
 	}
 	_, err := f.ledger.Append(t.Context(), mailroom.StepCommit{Claim: w.Claim, Number: 1, Step: mailroom.Step{
@@ -207,8 +208,8 @@ func TestUsageAndProgressAreShown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := ask[client.Run](f, "GET /v1/runs/"+run, "")
-	if diff := cmp.Diff(&client.Usage{InputTokens: 7, CostUSD: 0.5}, got.Usage); diff != "" || got.Progress != 0.5 {
+	got := ask[api.Run](f, "GET /v1/runs/"+run, "")
+	if diff := cmp.Diff(&api.Usage{InputTokens: 7, CostUSD: 0.5}, got.Usage); diff != "" || got.Progress != 0.5 {
 		t.Errorf("progress %v, usage %s", got.Progress, diff)
 	}
 }
@@ -219,7 +220,7 @@ func TestADeliveryThreadHasNoDeliverTo(t *testing.T) {
 		f.submit(thread, "x")
 	}
 	patch := func(thread, to string) answer { return f.call("PATCH /v1/threads/"+thread, `{"deliver_to":"`+to+`"}`) }
-	if got := ask[client.Thread](f, "PATCH /v1/threads/chat", `{"deliver_to":" out "}`); got.DeliverTo == nil || *got.DeliverTo != "out" {
+	if got := ask[api.Thread](f, "PATCH /v1/threads/chat", `{"deliver_to":" out "}`); got.DeliverTo == nil || *got.DeliverTo != "out" {
 		t.Errorf("delivers to %v, want out", got.DeliverTo)
 	}
 	if a := patch("other", "new"); a.status != 200 {
@@ -230,7 +231,7 @@ func TestADeliveryThreadHasNoDeliverTo(t *testing.T) {
 	f.wantCode("of a delivery thread", patch("out", "far"), 409, mailroom.CodeConflict)
 	f.wantCode("to one that delivers itself", patch("far", "chat"), 409, mailroom.CodeConflict)
 	f.wantCode("of no thread", patch("none", "far"), 404, mailroom.CodeNotFound)
-	if got := ask[client.Thread](f, "PATCH /v1/threads/chat", `{"deliver_to":""}`); got.DeliverTo != nil {
+	if got := ask[api.Thread](f, "PATCH /v1/threads/chat", `{"deliver_to":""}`); got.DeliverTo != nil {
 		t.Errorf("taken back, and it delivers to %s", *got.DeliverTo)
 	}
 	if a := patch("out", "far"); a.status != 200 {

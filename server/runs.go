@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"mailroom"
-	"mailroom/client"
+	"mailroom/api"
 	"mailroom/internal/filter"
 	"mailroom/stream"
 )
@@ -19,7 +19,7 @@ func (rt router) registerRuns() {
 	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/runs/{run}", "get-run", "One run"), s.getRun)
 	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/runs/{run}/wait", "wait-run", "The run once it has finished or waits, or as it is at the time-out"), s.waitRun)
 	cancel := rt.operation(mailroom.PermissionSubmit, "POST /v1/runs/{run}/cancel", "cancel-run", "Cancel a run, or ask it to stop (202) if it is running")
-	cancel.Responses["202"] = rt.jsonResponse(reflect.TypeFor[client.Run](), "It was asked to stop.")
+	cancel.Responses["202"] = rt.jsonResponse(reflect.TypeFor[api.Run](), "It was asked to stop.")
 	handle(rt, cancel, s.cancelRun)
 	handle(rt, rt.operation(mailroom.PermissionSubmit, "POST /v1/runs/{run}/retry", "retry-run", "Queue a failed or cancelled run again"), s.retryRun)
 	handle(rt, rt.operation(mailroom.PermissionSubmit, "POST /v1/runs/retry", "retry-runs", "Queue the failed and cancelled runs that a filter matches again"), s.retryRuns)
@@ -60,12 +60,12 @@ func parseRunFilter(at, text string) (filter.Filter, mailroom.RunQuery, error) {
 
 type listRunsInput struct{ ListParams }
 
-func (s *Server) listRuns(ctx context.Context, in *listRunsInput) (*body[client.Page[client.Run]], error) {
+func (s *Server) listRuns(ctx context.Context, in *listRunsInput) (*body[api.Page[api.Run]], error) {
 	f, q, err := parseRunFilter("query.", in.Q)
 	if err != nil {
 		return nil, err
 	}
-	l := list[*mailroom.Run, client.Run]{
+	l := list[*mailroom.Run, api.Run]{
 		name: "runs", show: showRuns,
 		key:    func(r *mailroom.Run) int64 { return r.Key },
 		thread: func(r *mailroom.Run) string { return r.Thread },
@@ -124,13 +124,13 @@ func filterRow(r *mailroom.Run) filter.Row {
 
 type getRunInput struct{ RunPath }
 
-func (s *Server) getRun(ctx context.Context, in *getRunInput) (*body[client.Run], error) {
+func (s *Server) getRun(ctx context.Context, in *getRunInput) (*body[api.Run], error) {
 	run, _, err := s.readRun(ctx, in.Run)
-	return &body[client.Run]{run}, err
+	return &body[api.Run]{run}, err
 }
 
 // readRun returns a run as it is shown, and its thread as of then.
-func (s *Server) readRun(ctx context.Context, id string) (out client.Run, thread *mailroom.Thread, err error) {
+func (s *Server) readRun(ctx context.Context, id string) (out api.Run, thread *mailroom.Thread, err error) {
 	err = s.options.Ledger.View(ctx, func(rd mailroom.Reader) error {
 		r, t, err := findRun(rd, requestOf(ctx).who, id)
 		if err != nil {
@@ -155,7 +155,7 @@ type waitRunInput struct {
 
 // waitRun follows the run like any reader, from where its thread is, and
 // answers with what is there when the stream ends.
-func (s *Server) waitRun(ctx context.Context, in *waitRunInput) (*body[client.Run], error) {
+func (s *Server) waitRun(ctx context.Context, in *waitRunInput) (*body[api.Run], error) {
 	timeout, err := time.ParseDuration(in.Timeout)
 	if err != nil || timeout < 0 || timeout > maxWait {
 		return nil, invalidField("query.timeout", "must be a duration such as 30s, from 0s to 5m", in.Timeout)
@@ -167,7 +167,7 @@ func (s *Server) waitRun(ctx context.Context, in *waitRunInput) (*body[client.Ru
 	defer leave()
 	run, thread, err := s.readRun(ctx, in.Run)
 	if err != nil || run.Settled() || timeout == 0 {
-		return &body[client.Run]{run}, err
+		return &body[api.Run]{run}, err
 	}
 	following, cancel := s.authorizedContext(ctx)
 	defer cancel()
@@ -183,17 +183,17 @@ func (s *Server) waitRun(ctx context.Context, in *waitRunInput) (*body[client.Ru
 		return nil, context.Cause(grant)
 	}
 	run, _, err = s.readRun(ctx, in.Run)
-	return &body[client.Run]{run}, err
+	return &body[api.Run]{run}, err
 }
 
 type cancelRunInput struct {
 	RunPath
-	Body *client.Cancel
+	Body *api.Cancel
 }
 
 type runAnswer struct {
 	Status int
-	Body   client.Run
+	Body   api.Run
 }
 
 func (s *Server) cancelRun(ctx context.Context, in *cancelRunInput) (*runAnswer, error) {
@@ -219,24 +219,24 @@ func (s *Server) cancelRun(ctx context.Context, in *cancelRunInput) (*runAnswer,
 
 // showResult shows a run as an operation left it: later changes are left to the next
 // question, or the answer would not fit its status.
-func (s *Server) showResult(ctx context.Context, row *mailroom.Run) (client.Run, error) {
-	var shown []client.Run
+func (s *Server) showResult(ctx context.Context, row *mailroom.Run) (api.Run, error) {
+	var shown []api.Run
 	err := s.options.Ledger.View(ctx, func(rd mailroom.Reader) (err error) {
 		shown, err = showRuns(rd, []*mailroom.Run{row})
 		return err
 	})
 	if err != nil {
-		return client.Run{}, err
+		return api.Run{}, err
 	}
 	return shown[0], nil
 }
 
 type retryRunInput struct {
 	RunPath
-	Body *client.Retry
+	Body *api.Retry
 }
 
-func (s *Server) retryRun(ctx context.Context, in *retryRunInput) (*body[client.Run], error) {
+func (s *Server) retryRun(ctx context.Context, in *retryRunInput) (*body[api.Run], error) {
 	if _, err := s.findRun(ctx, in.Run); err != nil {
 		return nil, err
 	}
@@ -249,5 +249,5 @@ func (s *Server) retryRun(ctx context.Context, in *retryRunInput) (*body[client.
 		return nil, atLocation("body.", err)
 	}
 	run, err := s.showResult(ctx, row)
-	return &body[client.Run]{run}, err
+	return &body[api.Run]{run}, err
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/coder/websocket"
 
 	"mailroom"
+	"mailroom/api"
 	"mailroom/bus"
-	"mailroom/client"
 	"mailroom/server"
 )
 
@@ -56,7 +56,7 @@ func TestClosingASocketCancelsNothingAndAnotherStopsTheRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.log.wait(t, `"status":101`)
-	if got := ask[client.Run](f, "GET /v1/runs/"+run, ""); got.Status != mailroom.StatusRunning || got.Stopping {
+	if got := ask[api.Run](f, "GET /v1/runs/"+run, ""); got.Status != mailroom.StatusRunning || got.Stopping {
 		t.Errorf("after its socket was closed: %s, stopping %t", got.Status, got.Stopping)
 	}
 
@@ -128,7 +128,7 @@ func TestARunThatIsTriedAgainHasItsLastEndTold(t *testing.T) {
 	f := start(t)
 	run := f.submit("t", "one").Run
 	f.end(f.claim(), mailroom.OutcomeFail, "")
-	ask[client.Run](f, "POST /v1/runs/"+run+"/retry", "")
+	ask[api.Run](f, "POST /v1/runs/"+run+"/retry", "")
 	p := f.join()
 	p.say(`{"op":"subscribe","id":1,"run":%q,"after":"3"}`, run)
 	p.want("ack 1 1", "entry 1 4 run.failed", "entry 1 5 run.retried")

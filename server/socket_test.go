@@ -13,7 +13,7 @@ import (
 	"github.com/coder/websocket"
 
 	"mailroom"
-	"mailroom/client"
+	"mailroom/api"
 )
 
 // peer is the client's end of a socket.
@@ -33,10 +33,10 @@ type heard struct {
 	Run        string          `json:"run"`
 	Status     string          `json:"status"`
 	Result     json.RawMessage `json:"result"`
-	Error      *client.Problem `json:"error"`
+	Error      *api.Problem    `json:"error"`
 	Entry      *mailroom.Entry `json:"entry"`
 	Delta      *mailroom.Delta `json:"delta"`
-	Gap        *client.Gap     `json:"gap"`
+	Gap        *api.Gap        `json:"gap"`
 	RetryAfter int             `json:"retry_after"`
 }
 
@@ -156,7 +156,7 @@ func result[T any](p *peer, frame string, args ...any) T {
 func TestASocketSubmitsFollowsAndAnswers(t *testing.T) {
 	f := start(t)
 	p := f.dial()
-	who := result[client.Identity](p, `{"op":"auth","id":"a","token":%q}`, token)
+	who := result[api.Identity](p, `{"op":"auth","id":"a","token":%q}`, token)
 	if who.Name != mailroom.Operator || len(who.Scopes) == 0 {
 		t.Errorf("auth: %+v", who)
 	}
@@ -169,8 +169,8 @@ func TestASocketSubmitsFollowsAndAnswers(t *testing.T) {
 	p.want("delta 1 3:4 hél")
 
 	other := f.join()
-	run := result[client.Subscribed](other, `{"op":"resume","id":"r","thread":"t","run":%q,"after":"3"}`, sent.Run)
-	if run != (client.Subscribed{Run: sent.Run, Thread: "t", Status: mailroom.StatusRunning}) {
+	run := result[api.Subscribed](other, `{"op":"resume","id":"r","thread":"t","run":%q,"after":"3"}`, sent.Run)
+	if run != (api.Subscribed{Run: sent.Run, Thread: "t", Status: mailroom.StatusRunning}) {
 		t.Errorf("resume: %+v", run)
 	}
 	f.end(w, mailroom.OutcomeComplete, "héllo")

@@ -7,20 +7,20 @@ import (
 	"time"
 
 	"mailroom"
-	"mailroom/client"
+	"mailroom/api"
 )
 
 // account makes a token and returns its secret.
 func (f *fixture) account(name, scopes string) string {
 	f.t.Helper()
-	return ask[client.CreatedToken](f, "POST /v1/tokens", fmt.Sprintf(`{"name":%q,"scopes":[%s]}`, name, scopes)).Secret
+	return ask[api.CreatedToken](f, "POST /v1/tokens", fmt.Sprintf(`{"name":%q,"scopes":[%s]}`, name, scopes)).Secret
 }
 
 func TestARevokedTokenEndsItsSockets(t *testing.T) {
 	f := start(t)
 	secret := f.account("ann", `"read","submit"`)
 	idle, busy, operator := f.dial(), f.dial("Authorization: Bearer "+secret), f.join()
-	who := result[client.Identity](idle, `{"op":"auth","id":1,"token":%q}`, secret)
+	who := result[api.Identity](idle, `{"op":"auth","id":1,"token":%q}`, secret)
 	if who.Name != "ann" || fmt.Sprint(who.Scopes) != "[read submit]" {
 		t.Errorf("auth: %+v", who)
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/coder/websocket"
 
 	"mailroom"
-	"mailroom/client"
+	"mailroom/api"
 	"mailroom/internal/recovery"
 	"mailroom/stream"
 )
@@ -175,7 +175,7 @@ func (k *socket) exchange(r *http.Request) (a *reply) {
 		if p != http.ErrAbortHandler { // else it was answered in part, and is logged
 			recovery.Of(p).Log(k.server.log, "a request of a socket")
 		}
-		raw, err := json.Marshal(client.NewProblem(&mailroom.Error{Code: mailroom.CodeInternal}))
+		raw, err := json.Marshal(api.NewProblem(&mailroom.Error{Code: mailroom.CodeInternal}))
 		if err != nil {
 			panic(err) // a problem of constants
 		}
@@ -201,7 +201,7 @@ func (k *socket) errorAnswer(a answer, r *reply) answer {
 	if seconds, err := strconv.Atoi(r.header.Get("Retry-After")); err == nil {
 		a.RetryAfter = seconds
 	}
-	var p client.Problem
+	var p api.Problem
 	if json.Unmarshal(a.Error, &p) != nil {
 		return a // it goes out as it came
 	}
@@ -254,7 +254,7 @@ func (k *socket) auth(f frame) error {
 	if err := k.setGrant(header, grant); err != nil {
 		return errors.Join(k.refuse(f, err), tooManySockets())
 	}
-	result, err := json.Marshal(client.Identity{Name: who.Name, Scopes: who.Scopes})
+	result, err := json.Marshal(api.Identity{Name: who.Name, Scopes: who.Scopes})
 	if err != nil {
 		return err
 	}

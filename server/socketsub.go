@@ -13,8 +13,8 @@ import (
 	"strings"
 
 	"mailroom"
+	"mailroom/api"
 	"mailroom/bus"
-	"mailroom/client"
 	"mailroom/internal/recovery"
 	"mailroom/stream"
 )
@@ -200,7 +200,7 @@ func (b *subscription) describeRun(ctx context.Context, q stream.Query) (json.Ra
 	if err != nil {
 		return nil, err
 	}
-	return json.Marshal(client.Subscribed{Run: run.ID, Thread: run.Thread, Status: run.Status})
+	return json.Marshal(api.Subscribed{Run: run.ID, Thread: run.Thread, Status: run.Status})
 }
 
 // sendError says why it ended before its time. Whoever is no longer known has no
@@ -270,7 +270,7 @@ func (b *subscription) sendNotice(n bus.Notice) error {
 		if err != nil {
 			return fmt.Errorf("encode an entry: %w", err)
 		}
-		if _, err := b.send(client.EventEntry, "", "", data); err != nil {
+		if _, err := b.send(api.EventEntry, "", "", data); err != nil {
 			return err
 		}
 		if status, ended := stream.Ends(&n.Entries[i]); ended {
@@ -286,14 +286,14 @@ func (b *subscription) sendNotice(n bus.Notice) error {
 	if err != nil {
 		return fmt.Errorf("encode a delta: %w", err)
 	}
-	_, err = b.send(client.EventDelta, "", n.Thread, data)
+	_, err = b.send(api.EventDelta, "", n.Thread, data)
 	return err
 }
 
 func (b *subscription) sendGap() error {
-	data, err := json.Marshal(client.Gap{})
+	data, err := json.Marshal(api.Gap{})
 	if err == nil {
-		_, err = b.send(client.EventGap, "", "", data)
+		_, err = b.send(api.EventGap, "", "", data)
 	}
 	if err == nil {
 		err = &mailroom.Error{Code: mailroom.CodeUnavailable, Message: "it was read too slowly, and events were dropped: subscribe again"}

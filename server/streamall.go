@@ -10,8 +10,8 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"mailroom"
+	"mailroom/api"
 	"mailroom/bus"
-	"mailroom/client"
 	"mailroom/stream"
 )
 
@@ -82,8 +82,8 @@ func forwardNotices(ctx context.Context, sub *bus.Subscription, sight *noticeFil
 
 func (w *eventWriter) sendGap() error {
 	return w.write(0, func(b *bytes.Buffer) error {
-		data, err := json.Marshal(client.Gap{})
-		writeEvent(b, client.EventGap, "", data)
+		data, err := json.Marshal(api.Gap{})
+		writeEvent(b, api.EventGap, "", data)
 		return err
 	})
 }
@@ -103,16 +103,16 @@ func (w *eventWriter) sendNotice(n bus.Notice) error {
 			if err != nil {
 				return fmt.Errorf("encode an entry: %w", err)
 			}
-			writeEvent(b, client.EventEntry, "", data)
+			writeEvent(b, api.EventEntry, "", data)
 		}
 		if n.Delta == nil {
 			return nil
 		}
-		data, err := json.Marshal(client.ThreadDelta{Thread: n.Thread, Delta: *n.Delta})
+		data, err := json.Marshal(api.ThreadDelta{Thread: n.Thread, Delta: *n.Delta})
 		if err != nil {
 			return fmt.Errorf("encode a delta: %w", err)
 		}
-		writeEvent(b, client.EventDelta, "", data)
+		writeEvent(b, api.EventDelta, "", data)
 		return nil
 	})
 }

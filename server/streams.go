@@ -15,8 +15,8 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"mailroom"
+	"mailroom/api"
 	"mailroom/bus"
-	"mailroom/client"
 	"mailroom/internal/recovery"
 	"mailroom/stream"
 )
@@ -272,15 +272,15 @@ func eventID(e stream.Event) string {
 func eventData(e stream.Event) (name string, data []byte, err error) {
 	switch {
 	case e.Entry != nil:
-		name, data = client.EventEntry, e.Entry.JSON()
+		name, data = api.EventEntry, e.Entry.JSON()
 		if data == nil {
 			data, err = json.Marshal(e.Entry)
 		}
 	case e.Delta != nil:
-		name = client.EventDelta
+		name = api.EventDelta
 		data, err = json.Marshal(e.Delta)
 	case e.Gap != nil:
-		name = client.EventGap
+		name = api.EventGap
 		data, err = json.Marshal(e.Gap)
 	default:
 		err = mailroom.Errorf(mailroom.CodeInternal, "an event with nothing in it")

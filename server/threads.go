@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"mailroom"
-	"mailroom/client"
+	"mailroom/api"
 	"mailroom/internal/filter"
 )
 
@@ -27,18 +27,18 @@ func (rt router) registerThreads() {
 func threadKeys() []filter.Key {
 	return []filter.Key{
 		{Name: "id"}, {Name: "agent"}, {Name: "owner"}, {Name: "updated", Kind: filter.Time},
-		{Name: "status", Values: []string{client.ThreadIdle, client.ThreadQueued, client.ThreadRunning, client.ThreadWaiting}},
+		{Name: "status", Values: []string{api.ThreadIdle, api.ThreadQueued, api.ThreadRunning, api.ThreadWaiting}},
 	}
 }
 
 type listThreadsInput struct{ ListParams }
 
-func (s *Server) listThreads(ctx context.Context, in *listThreadsInput) (*body[client.Page[client.Thread]], error) {
+func (s *Server) listThreads(ctx context.Context, in *listThreadsInput) (*body[api.Page[api.Thread]], error) {
 	f, err := filter.Parse(in.Q, threadKeys())
 	if err != nil {
 		return nil, atLocation("query.", err)
 	}
-	l := list[*mailroom.Thread, client.Thread]{
+	l := list[*mailroom.Thread, api.Thread]{
 		name: "threads", show: showThreads,
 		key:    func(t *mailroom.Thread) int64 { return t.Key },
 		thread: func(t *mailroom.Thread) string { return t.ID },
@@ -94,7 +94,7 @@ func matchThread(rd mailroom.Reader, f filter.Filter, t *mailroom.Thread) (bool,
 
 type getThreadInput struct{ ThreadPath }
 
-func (s *Server) getThread(ctx context.Context, in *getThreadInput) (*body[client.Thread], error) {
+func (s *Server) getThread(ctx context.Context, in *getThreadInput) (*body[api.Thread], error) {
 	id, err := in.id()
 	if err != nil {
 		return nil, err
@@ -102,8 +102,8 @@ func (s *Server) getThread(ctx context.Context, in *getThreadInput) (*body[clien
 	return s.readThread(ctx, id)
 }
 
-func (s *Server) readThread(ctx context.Context, id string) (*body[client.Thread], error) {
-	var out body[client.Thread]
+func (s *Server) readThread(ctx context.Context, id string) (*body[api.Thread], error) {
+	var out body[api.Thread]
 	err := s.options.Ledger.View(ctx, func(rd mailroom.Reader) error {
 		t, err := findThread(rd, requestOf(ctx).who, id)
 		if err == nil {
@@ -119,10 +119,10 @@ func (s *Server) readThread(ctx context.Context, id string) (*body[client.Thread
 
 type patchThreadInput struct {
 	ThreadPath
-	Body client.ThreadPatch
+	Body api.ThreadPatch
 }
 
-func (s *Server) patchThread(ctx context.Context, in *patchThreadInput) (*body[client.Thread], error) {
+func (s *Server) patchThread(ctx context.Context, in *patchThreadInput) (*body[api.Thread], error) {
 	id, err := in.id()
 	if err != nil {
 		return nil, err
@@ -161,7 +161,7 @@ type interruptInput struct {
 	EmptyBody
 }
 
-func (s *Server) interrupt(ctx context.Context, in *interruptInput) (*body[client.Interrupted], error) {
+func (s *Server) interrupt(ctx context.Context, in *interruptInput) (*body[api.Interrupted], error) {
 	id, err := in.id()
 	if err != nil {
 		return nil, err
@@ -173,7 +173,7 @@ func (s *Server) interrupt(ctx context.Context, in *interruptInput) (*body[clien
 	if out.Superseded == nil {
 		out.Superseded = []string{}
 	}
-	return &body[client.Interrupted]{client.Interrupted(out)}, nil
+	return &body[api.Interrupted]{api.Interrupted(out)}, nil
 }
 
 type listEntriesInput struct {
@@ -187,7 +187,7 @@ type listEntriesInput struct {
 
 // listEntries reads forward from after, or with before alone backward from
 // there, and gives both in order of seq.
-func (s *Server) listEntries(ctx context.Context, in *listEntriesInput) (*body[client.Page[mailroom.Entry]], error) {
+func (s *Server) listEntries(ctx context.Context, in *listEntriesInput) (*body[api.Page[mailroom.Entry]], error) {
 	id, err := in.id()
 	if err != nil {
 		return nil, err
@@ -196,7 +196,7 @@ func (s *Server) listEntries(ctx context.Context, in *listEntriesInput) (*body[c
 		Thread: id, After: in.After, Before: in.Before, Kinds: splitKinds(in.Kind), Run: in.Run,
 		Backward: in.Before > 0 && in.After == 0, Limit: in.Limit + 1, Bytes: s.options.MaxPage,
 	}
-	out := client.Page[mailroom.Entry]{}
+	out := api.Page[mailroom.Entry]{}
 	err = s.options.Ledger.View(ctx, func(rd mailroom.Reader) error {
 		t, err := findThread(rd, requestOf(ctx).who, id)
 		if err == nil {
@@ -213,7 +213,7 @@ func (s *Server) listEntries(ctx context.Context, in *listEntriesInput) (*body[c
 	if out.Items == nil {
 		out.Items = []mailroom.Entry{}
 	}
-	return &body[client.Page[mailroom.Entry]]{out}, nil
+	return &body[api.Page[mailroom.Entry]]{out}, nil
 }
 
 // maxScannedEntries bounds the entries of a log that one request looks at for those that
@@ -221,7 +221,7 @@ func (s *Server) listEntries(ctx context.Context, in *listEntriesInput) (*body[c
 const maxScannedEntries = 50_000
 
 // entriesPage reads one page of q, of one entry fewer than its Limit.
-func entriesPage(rd mailroom.Reader, t *mailroom.Thread, q mailroom.EntryQuery) (out client.Page[mailroom.Entry], err error) {
+func entriesPage(rd mailroom.Reader, t *mailroom.Thread, q mailroom.EntryQuery) (out api.Page[mailroom.Entry], err error) {
 	end := int64(0) // of what is looked at, if it is not the end of what was asked for
 	switch low, high := max(q.After+1, t.FirstSeq), t.LastSeq; {
 	case q.Backward && min(q.Before-1, high)-low >= maxScannedEntries:

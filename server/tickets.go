@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"mailroom"
-	"mailroom/client"
+	"mailroom/api"
 	"mailroom/internal/filter"
 )
 
@@ -32,7 +32,7 @@ func ticketKeys() []filter.Key {
 
 type listTicketsInput struct{ ListParams }
 
-func (s *Server) listTickets(ctx context.Context, in *listTicketsInput) (*body[client.Page[client.Ticket]], error) {
+func (s *Server) listTickets(ctx context.Context, in *listTicketsInput) (*body[api.Page[api.Ticket]], error) {
 	f, err := filter.Parse(in.Q, ticketKeys())
 	if err != nil {
 		return nil, atLocation("query.", err)
@@ -48,7 +48,7 @@ func (s *Server) listTickets(ctx context.Context, in *listTicketsInput) (*body[c
 	if kind, ok := f.Exact("kind"); ok {
 		q.Kinds = []mailroom.TicketKind{mailroom.TicketKind(kind)}
 	}
-	l := list[*mailroom.Ticket, client.Ticket]{
+	l := list[*mailroom.Ticket, api.Ticket]{
 		name: "tickets", show: showTickets,
 		key:    func(k *mailroom.Ticket) int64 { return k.Key },
 		thread: func(k *mailroom.Ticket) string { return k.Thread },
@@ -76,16 +76,16 @@ func (s *Server) listTickets(ctx context.Context, in *listTicketsInput) (*body[c
 	return l.page(ctx, s, in.ListParams)
 }
 
-func showTickets(_ mailroom.Reader, rows []*mailroom.Ticket) ([]client.Ticket, error) {
-	out := make([]client.Ticket, 0, len(rows))
+func showTickets(_ mailroom.Reader, rows []*mailroom.Ticket) ([]api.Ticket, error) {
+	out := make([]api.Ticket, 0, len(rows))
 	for _, k := range rows {
 		out = append(out, showTicket(k))
 	}
 	return out, nil
 }
 
-func showTicket(k *mailroom.Ticket) client.Ticket {
-	return client.Ticket{
+func showTicket(k *mailroom.Ticket) api.Ticket {
+	return api.Ticket{
 		ID: k.ID, Thread: k.Thread, Run: k.Run, Name: k.Name, Kind: k.Kind,
 		Prompt: given(k.Prompt), Action: given(k.Action), Arguments: k.Arguments, Digest: k.Digest,
 		State: k.StateAt(time.Now()), ExpiresAt: k.ExpiresAt, Answers: k.Answers, Holds: k.Holds,
@@ -101,20 +101,20 @@ type TicketPath struct {
 
 type ticketInput struct{ TicketPath }
 
-func (s *Server) getTicket(ctx context.Context, in *ticketInput) (*body[client.Ticket], error) {
+func (s *Server) getTicket(ctx context.Context, in *ticketInput) (*body[api.Ticket], error) {
 	k, err := s.findTicket(ctx, in.Ticket)
 	if err != nil {
 		return nil, err
 	}
-	return &body[client.Ticket]{showTicket(k)}, nil
+	return &body[api.Ticket]{showTicket(k)}, nil
 }
 
 type decideInput struct {
 	TicketPath
-	Body client.Decision
+	Body api.Decision
 }
 
-func (s *Server) decide(ctx context.Context, in *decideInput) (*body[client.Ticket], error) {
+func (s *Server) decide(ctx context.Context, in *decideInput) (*body[api.Ticket], error) {
 	who, b := requestOf(ctx).who, in.Body
 	by := who.Name
 	if b.DecidedBy != "" {
@@ -132,11 +132,11 @@ func (s *Server) decide(ctx context.Context, in *decideInput) (*body[client.Tick
 	if err != nil {
 		return nil, atLocation("body.", err)
 	}
-	return &body[client.Ticket]{showTicket(k)}, nil
+	return &body[api.Ticket]{showTicket(k)}, nil
 }
 
 // readDecisions are those of a submit, made by its sender.
-func readDecisions(made []client.SubmitDecision, by string) []mailroom.Decision {
+func readDecisions(made []api.SubmitDecision, by string) []mailroom.Decision {
 	var out []mailroom.Decision
 	for _, d := range made {
 		out = append(out, mailroom.Decision{

@@ -10,17 +10,18 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"mailroom"
+	"mailroom/api"
 	"mailroom/client"
 )
 
 // waiting parks a run of thread with a question each and returns the run and its
 // tickets, by name.
-func (f *fixture) waiting(thread string, asks ...mailroom.Ask) (run string, tickets map[string]client.Ticket) {
+func (f *fixture) waiting(thread string, asks ...mailroom.Ask) (run string, tickets map[string]api.Ticket) {
 	f.t.Helper()
 	run = f.submit(thread, "one").Run
 	f.park(f.claim(), asks...)
-	page := ask[client.Page[client.Ticket]](f, "GET /v1/tickets?q=run:"+run, "")
-	tickets = map[string]client.Ticket{}
+	page := ask[api.Page[api.Ticket]](f, "GET /v1/tickets?q=run:"+run, "")
+	tickets = map[string]api.Ticket{}
 	for _, k := range page.Items {
 		tickets[k.Name] = k
 	}
@@ -50,7 +51,7 @@ func TestATicketFromQuestionToAnswer(t *testing.T) {
 	run, tickets := f.waiting("t", approval(), mailroom.Ask{Name: "colour", Kind: mailroom.TicketInput, After: time.Hour})
 	k := tickets["deploy"]
 	prompt, action := "Deploy?", "deploy"
-	want := client.Ticket{
+	want := api.Ticket{
 		ID: mailroom.TicketID(run, "deploy"), Thread: "t", Run: run, Name: "deploy", Kind: mailroom.TicketApproval,
 		Prompt: &prompt, Action: &action, Arguments: []byte(`{"to":"production"}`), Digest: k.Digest, State: mailroom.TicketOpen,
 		Answer: []byte("null"),
@@ -64,8 +65,8 @@ func TestATicketFromQuestionToAnswer(t *testing.T) {
 			t.Errorf("%s is not null in %s", absent, raw)
 		}
 	}
-	shown := ask[client.Run](f, "GET /v1/runs/"+run, "")
-	wait := &client.Wait{Tickets: []string{k.ID, tickets["colour"].ID}, Until: "all"}
+	shown := ask[api.Run](f, "GET /v1/runs/"+run, "")
+	wait := &api.Wait{Tickets: []string{k.ID, tickets["colour"].ID}, Until: "all"}
 	if diff := cmp.Diff(wait, shown.Wait); diff != "" || shown.Status != mailroom.StatusWaiting {
 		t.Errorf("the run is %s and waits for: %s", shown.Status, diff)
 	}
@@ -73,19 +74,19 @@ func TestATicketFromQuestionToAnswer(t *testing.T) {
 		t.Errorf("expires at %v, want a time to come", at)
 	}
 
-	k = ask[client.Ticket](f, "POST /v1/tickets/"+k.ID, `{"decision":"approve","digest":"`+k.Digest[:16]+`","reason":"looks fine"}`)
+	k = ask[api.Ticket](f, "POST /v1/tickets/"+k.ID, `{"decision":"approve","digest":"`+k.Digest[:16]+`","reason":"looks fine"}`)
 	if k.State != mailroom.TicketDecided || k.Decision == nil || *k.Decision != mailroom.VerdictApprove || *k.DecidedBy != "admin" || *k.Reason != "looks fine" || k.DecidedAt == nil {
 		t.Errorf("approved: %+v", k)
 	}
-	if got := ask[client.Run](f, "GET /v1/runs/"+run, ""); got.Status != mailroom.StatusWaiting {
+	if got := ask[api.Run](f, "GET /v1/runs/"+run, ""); got.Status != mailroom.StatusWaiting {
 		t.Errorf("with one of two decided the run is %s, want waiting", got.Status)
 	}
-	k = ask[client.Ticket](f, "POST /v1/tickets/"+tickets["colour"].ID, `{"decision":"answer","answer":{"Colour": [1.50]},"decided_by":"ada"}`)
+	k = ask[api.Ticket](f, "POST /v1/tickets/"+tickets["colour"].ID, `{"decision":"answer","answer":{"Colour": [1.50]},"decided_by":"ada"}`)
 	if string(k.Answer) != `{"Colour":[1.50]}` || *k.DecidedBy != "ada" {
 		t.Errorf("answered: %+v", k)
 	}
 	w := f.claim()
-	shown = ask[client.Run](f, "GET /v1/runs/"+run, "")
+	shown = ask[api.Run](f, "GET /v1/runs/"+run, "")
 	if w.Claim.Run != run || w.Claim.Attempt != 2 || shown.Wait != nil {
 		t.Errorf("resumed %+v, waiting for %+v", w.Claim, shown.Wait)
 	}
@@ -99,13 +100,13 @@ func TestADecisionIsMadeOnce(t *testing.T) {
 	f.wantCode("a digest of something else", f.decide(k.ID, `{"decision":"approve","digest":"0123456789abcdef"}`), 409, mailroom.CodeConflict)
 	f.wantCode("half a digest", f.decide(k.ID, `{"decision":"approve","digest":"`+k.Digest[:15]+`"}`), 409, mailroom.CodeConflict)
 	for range 2 {
-		if got := ask[client.Ticket](f, "POST /v1/tickets/"+k.ID, yes); got.State != mailroom.TicketDecided {
+		if got := ask[api.Ticket](f, "POST /v1/tickets/"+k.ID, yes); got.State != mailroom.TicketDecided {
 			t.Errorf("approved, and it is %s", got.State)
 		}
 	}
 	f.wantCode("another decision", f.decide(k.ID, `{"decision":"deny"}`), 409, mailroom.CodeConflict)
 	var decided int
-	for _, e := range ask[client.Page[mailroom.Entry]](f, "GET /v1/threads/t/entries?kind=ticket.decided", "").Items {
+	for _, e := range ask[api.Page[mailroom.Entry]](f, "GET /v1/threads/t/entries?kind=ticket.decided", "").Items {
 		if e.Run == run {
 			decided++
 		}
@@ -131,7 +132,7 @@ func TestAnExpiredTicketIsGone(t *testing.T) {
 	}
 	k := tickets["deploy"]
 	f.wantCode("after its expiry", f.decide(k.ID, `{"decision":"approve","digest":"`+k.Digest+`"}`), 410, mailroom.CodeGone)
-	if got := ask[client.Ticket](f, "GET /v1/tickets/"+k.ID, ""); got.State != mailroom.TicketExpired || got.Decision != nil {
+	if got := ask[api.Ticket](f, "GET /v1/tickets/"+k.ID, ""); got.State != mailroom.TicketExpired || got.Decision != nil {
 		t.Errorf("expired: %+v", got)
 	}
 }
@@ -170,13 +171,13 @@ func TestADecisionFitsItsTicket(t *testing.T) {
 		if len(tc.body) > mailroom.MaxAnswer {
 			status = 413
 		}
-		f.wantCode(name, a, status, client.CodeOf(status))
+		f.wantCode(name, a, status, api.CodeOf(status))
 		if got := a.problem(t).Errors; len(got) == 0 || got[0].Location != tc.location {
 			t.Errorf("%s: %s, want the location %s", name, a.body, tc.location)
 		}
 	}
 	for name, k := range tickets {
-		if got := ask[client.Ticket](f, "GET /v1/tickets/"+k.ID, ""); got.State != mailroom.TicketOpen {
+		if got := ask[api.Ticket](f, "GET /v1/tickets/"+k.ID, ""); got.State != mailroom.TicketOpen {
 			t.Errorf("refused, and yet ticket %s is %s", name, got.State)
 		}
 	}
@@ -211,14 +212,14 @@ func TestDecisionsComeWithASubmit(t *testing.T) {
 	}
 	f.wantCode("the key with another decision", f.call(to,
 		`{"key":"k","decisions":[{"ticket":"`+k.ID+`","decision":"deny"}]}`), 409, mailroom.CodeConflict)
-	if got := ask[client.Ticket](f, "GET /v1/tickets/"+k.ID, ""); *got.Decision != mailroom.VerdictApprove || *got.DecidedBy != "admin" {
+	if got := ask[api.Ticket](f, "GET /v1/tickets/"+k.ID, ""); *got.Decision != mailroom.VerdictApprove || *got.DecidedBy != "admin" {
 		t.Errorf("decided: %+v", got)
 	}
 	got := ask[mailroom.Submitted](f, to, `{"text":"blue, and hurry"}`)
 	if got.Run != run || got.Disposition != mailroom.DispositionResumed || got.Status != mailroom.StatusQueued {
 		t.Errorf("a message to a run that waits for input: %+v", got)
 	}
-	k = ask[client.Ticket](f, "GET /v1/tickets/"+tickets["q"].ID, "")
+	k = ask[api.Ticket](f, "GET /v1/tickets/"+tickets["q"].ID, "")
 	if string(k.Answer) != `"blue, and hurry"` {
 		t.Errorf("the answer is %s", k.Answer)
 	}
@@ -292,11 +293,11 @@ func TestClientDecides(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k, err = f.client.Decide(t.Context(), k.ID, client.Decision{Decision: mailroom.VerdictDeny, Reason: "not today"})
+	k, err = f.client.Decide(t.Context(), k.ID, api.Decision{Decision: mailroom.VerdictDeny, Reason: "not today"})
 	if err != nil || k.State != mailroom.TicketDecided || *k.Reason != "not today" {
 		t.Errorf("denied: %+v, %v", k, err)
 	}
-	_, err = f.client.Decide(t.Context(), k.ID, client.Decision{Decision: mailroom.VerdictApprove, Digest: k.Digest})
+	_, err = f.client.Decide(t.Context(), k.ID, api.Decision{Decision: mailroom.VerdictApprove, Digest: k.Digest})
 	if got := mailroom.CodeOf(err); got != mailroom.CodeConflict {
 		t.Errorf("approved what was denied: %v, want conflict", err)
 	}

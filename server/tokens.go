@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"mailroom"
-	"mailroom/client"
+	"mailroom/api"
 )
 
 func (rt router) registerTokens() {
@@ -25,9 +25,9 @@ func (rt router) registerTokens() {
 	handle(rt, revocation, s.revokeToken)
 }
 
-type createTokenInput struct{ Body client.NewToken }
+type createTokenInput struct{ Body api.NewToken }
 
-func (s *Server) createToken(ctx context.Context, in *createTokenInput) (*body[client.CreatedToken], error) {
+func (s *Server) createToken(ctx context.Context, in *createTokenInput) (*body[api.CreatedToken], error) {
 	b := in.Body
 	secret := newSecret()
 	hash := sha256.Sum256([]byte(secret))
@@ -39,7 +39,7 @@ func (s *Server) createToken(ctx context.Context, in *createTokenInput) (*body[c
 		return nil, atLocation("body.", err)
 	}
 	s.refreshTokens(ctx)
-	return &body[client.CreatedToken]{client.CreatedToken{Token: s.showToken(row), Secret: secret}}, nil
+	return &body[api.CreatedToken]{api.CreatedToken{Token: s.showToken(row), Secret: secret}}, nil
 }
 
 // newSecret is 256 random bits, as letters and digits.
@@ -53,16 +53,16 @@ type listTokensInput struct {
 	Cursor string `query:"cursor" doc:"The next of the page before."`
 }
 
-func (s *Server) listTokens(ctx context.Context, in *listTokensInput) (*body[client.Page[client.Token]], error) {
+func (s *Server) listTokens(ctx context.Context, in *listTokensInput) (*body[api.Page[api.Token]], error) {
 	rows, err := s.options.Ledger.Tokens(ctx)
 	if err != nil {
 		return nil, err
 	}
-	items := make([]client.Token, 0, len(rows))
+	items := make([]api.Token, 0, len(rows))
 	for _, t := range rows {
 		items = append(items, s.showToken(t))
 	}
-	return pageAfter(items, in.Cursor, pageBound{len(items), s.options.MaxPage}, func(t client.Token) string { return t.Name })
+	return pageAfter(items, in.Cursor, pageBound{len(items), s.options.MaxPage}, func(t api.Token) string { return t.Name })
 }
 
 type revokeTokenInput struct {
@@ -94,8 +94,8 @@ func (s *Server) defaultQuotas() mailroom.Quotas {
 }
 
 // usageOf is what the name of a token has, with what is open at this server.
-func (s *Server) usageOf(t *mailroom.Token) client.Used {
-	return client.Used{Use: t.Used, Streams: int64(max(s.streamSlots.used(t.Name), s.socketSlots.used(t.Name)))}
+func (s *Server) usageOf(t *mailroom.Token) api.Used {
+	return api.Used{Use: t.Used, Streams: int64(max(s.streamSlots.used(t.Name), s.socketSlots.used(t.Name)))}
 }
 
 // maxStreams is how many streams and waits a token may have open at a time.
@@ -105,20 +105,20 @@ func (s *Server) maxStreams(name string) int64 {
 
 type setQuotasInput struct {
 	Name string `path:"name" doc:"Name of a token."`
-	Body client.TokenPatch
+	Body api.TokenPatch
 }
 
-func (s *Server) setQuotas(ctx context.Context, in *setQuotasInput) (*body[client.Token], error) {
+func (s *Server) setQuotas(ctx context.Context, in *setQuotasInput) (*body[api.Token], error) {
 	row, err := s.options.Ledger.SetQuotas(ctx, in.Name, in.Body.Quotas)
 	if err != nil {
 		return nil, atLocation("body.", err)
 	}
 	s.refreshTokens(ctx)
-	return &body[client.Token]{s.showToken(row)}, nil
+	return &body[api.Token]{s.showToken(row)}, nil
 }
 
-func (s *Server) showToken(t *mailroom.Token) client.Token {
-	return client.Token{
+func (s *Server) showToken(t *mailroom.Token) api.Token {
+	return api.Token{
 		Name: t.Name, Scopes: append([]mailroom.Permission{}, t.Scopes...), Namespace: given(t.Namespace),
 		Agents: append([]string{}, t.Agents...), Quotas: t.Quotas.Over(s.defaultQuotas()), Used: s.usageOf(t), CreatedAt: t.CreatedAt, UsedAt: known(t.UsedAt), RevokedAt: known(t.RevokedAt),
 	}

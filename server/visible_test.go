@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"mailroom"
+	"mailroom/api"
 	"mailroom/bus"
-	"mailroom/client"
 )
 
 // names reads the whole list of a kind, a page at a time: the threads of its rows.
@@ -20,7 +20,7 @@ func (f *fixture) names(list, q string, limit int) (threads []string) {
 	f.t.Helper()
 	cursor := ""
 	for {
-		page := ask[client.Page[struct{ ID, Thread string }]](f, fmt.Sprintf("GET /v1/%s?limit=%d&q=%s&cursor=%s", list, limit, q, cursor), "")
+		page := ask[api.Page[struct{ ID, Thread string }]](f, fmt.Sprintf("GET /v1/%s?limit=%d&q=%s&cursor=%s", list, limit, q, cursor), "")
 		for _, row := range page.Items {
 			if row.Thread == "" {
 				row.Thread = row.ID
@@ -62,7 +62,7 @@ func TestListsShowWhatIsVisible(t *testing.T) {
 				}
 			}
 		}
-		stats := ask[client.Stats](e.f, "GET /v1/stats", "")
+		stats := ask[api.Stats](e.f, "GET /v1/stats", "")
 		runs := 0
 		for _, n := range stats.Runs {
 			runs += n
@@ -84,8 +84,8 @@ func TestACursorIsGoodForWhoItWasGivenTo(t *testing.T) {
 	ann, bob := f.as(f.token("ann", "", mailroom.PermissionRead, mailroom.PermissionSubmit)), f.as(f.token("bob", "", mailroom.PermissionRead))
 	ann.submit("t", "one")
 	ann.submit("t", "two")
-	next := *ask[client.Page[client.Run]](ann, "GET /v1/runs?limit=1", "").Next
-	if got := ask[client.Page[client.Run]](ann, "GET /v1/runs?cursor="+next, ""); len(got.Items) != 1 {
+	next := *ask[api.Page[api.Run]](ann, "GET /v1/runs?limit=1", "").Next
+	if got := ask[api.Page[api.Run]](ann, "GET /v1/runs?cursor="+next, ""); len(got.Items) != 1 {
 		t.Errorf("ann goes on with %d runs, want 1", len(got.Items))
 	}
 	foreign := blank(bob.call("GET /v1/runs?cursor="+next, ""), map[string]string{"cursor": next})
@@ -154,8 +154,8 @@ func TestNobodySpeaksInAnothersName(t *testing.T) {
 	}
 	sent := ann.submit("t", "x")
 	m := ask[mailroom.Message](ann, "GET /v1/threads/t/messages/"+sent.Message, "")
-	run := ask[client.Run](ann, "GET /v1/runs/"+sent.Run, "")
-	thread := ask[client.Thread](ann, "GET /v1/threads/t", "")
+	run := ask[api.Run](ann, "GET /v1/runs/"+sent.Run, "")
+	thread := ask[api.Thread](ann, "GET /v1/threads/t", "")
 	if m.Sender != "ann" || run.Origin.Sender != "ann" || thread.Owner != "ann" {
 		t.Errorf("sender %q, origin %q, owner %q, want ann's", m.Sender, run.Origin.Sender, thread.Owner)
 	}
@@ -172,10 +172,10 @@ func TestARetryByFilterFindsWhatIsVisible(t *testing.T) {
 	f := start(t)
 	ann, bob := f.as(f.token("ann", "", but("")...)), f.as(f.token("bob", "", but("")...))
 	for who, f := range map[string]*fixture{"ann": ann, "bob": bob} {
-		ask[client.Run](f, "POST /v1/runs/"+f.submit("of-"+who, "x").Run+"/cancel", "")
+		ask[api.Run](f, "POST /v1/runs/"+f.submit("of-"+who, "x").Run+"/cancel", "")
 	}
 	for _, dry := range []string{"true", "false"} {
-		got := ask[client.Retried](bob, "POST /v1/runs/retry", `{"q":"status:cancelled","dry_run":`+dry+`}`)
+		got := ask[api.Retried](bob, "POST /v1/runs/retry", `{"q":"status:cancelled","dry_run":`+dry+`}`)
 		if got.Matched != 1 {
 			t.Errorf("bob finds %d runs to retry, want 1", got.Matched)
 		}
@@ -192,11 +192,11 @@ func TestACancelWithChildrenEndsWhatIsVisible(t *testing.T) {
 	lead := f.as(f.token("lead", "team-", but(mailroom.PermissionWork)...))
 	child := ask[mailroom.Submitted](lead, "POST /v1/messages", `{"thread":"hers","text":"x","parent":"`+parent+`"}`).Run
 	own := ask[mailroom.Submitted](ann, "POST /v1/messages", `{"thread":"own","text":"x","parent":"`+parent+`"}`).Run
-	ask[client.Run](ann, "POST /v1/runs/"+parent+"/cancel", `{"children":true}`)
-	if got := ask[client.Run](lead, "GET /v1/runs/"+child, "").Status; got != mailroom.StatusQueued {
+	ask[api.Run](ann, "POST /v1/runs/"+parent+"/cancel", `{"children":true}`)
+	if got := ask[api.Run](lead, "GET /v1/runs/"+child, "").Status; got != mailroom.StatusQueued {
 		t.Errorf("a run of somebody else that named ann's as its parent is %s, want queued", got)
 	}
-	if got := ask[client.Run](ann, "GET /v1/runs/"+own, "").Status; got != mailroom.StatusCancelled {
+	if got := ask[api.Run](ann, "GET /v1/runs/"+own, "").Status; got != mailroom.StatusCancelled {
 		t.Errorf("her own is %s, want cancelled", got)
 	}
 }
@@ -216,7 +216,7 @@ func TestANamespaceIsSharedAndNoMore(t *testing.T) {
 		t.Errorf("its own thread outside of the namespace: %d %s", a.status, a.body)
 	}
 	f.wantCode("beside the namespace", team.call("GET /v1/threads/teams", ""), 404, mailroom.CodeNotFound)
-	if owner := ask[client.Thread](ann, "GET /v1/threads/team-1", "").Owner; owner != "ann" {
+	if owner := ask[api.Thread](ann, "GET /v1/threads/team-1", "").Owner; owner != "ann" {
 		t.Errorf("the thread went to %q", owner)
 	}
 }
@@ -232,7 +232,7 @@ func TestAThreadThatARunMakesIsItsOwners(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := ask[client.Thread](ann, "GET /v1/threads/helper", ""); got.Owner != "ann" || *got.Parent != "t" {
+	if got := ask[api.Thread](ann, "GET /v1/threads/helper", ""); got.Owner != "ann" || *got.Parent != "t" {
 		t.Errorf("the thread that her run made is of %q", got.Owner)
 	}
 	f.wantCode("bob", bob.call("GET /v1/threads/helper", ""), 404, mailroom.CodeNotFound)
@@ -280,7 +280,7 @@ func TestTheStreamOfEverythingTellsWhatIsVisible(t *testing.T) {
 	// A thread that is made anew under its id is judged anew.
 	drop := func(who *fixture, thread string, sent mailroom.Submitted) {
 		t.Helper()
-		ask[client.Run](who, "POST /v1/runs/"+sent.Run+"/cancel", "")
+		ask[api.Run](who, "POST /v1/runs/"+sent.Run+"/cancel", "")
 		if a := who.call("DELETE /v1/threads/"+thread, ""); a.status != 204 {
 			t.Fatal(a.body)
 		}
@@ -362,7 +362,7 @@ func (f *fixture) subscribed(n int) {
 func TestTokensAreListedWithoutTheirSecrets(t *testing.T) {
 	f := start(t)
 	team := "team-"
-	made, err := f.client.CreateToken(t.Context(), client.NewToken{Name: "ann", Scopes: []mailroom.Permission{"read"}, Namespace: team})
+	made, err := f.client.CreateToken(t.Context(), api.NewToken{Name: "ann", Scopes: []mailroom.Permission{"read"}, Namespace: team})
 	if err != nil || !strings.HasPrefix(made.Secret, "mr_") || len(made.Secret) < 50 {
 		t.Fatalf("%+v, %v", made, err)
 	}
@@ -374,7 +374,7 @@ func TestTokensAreListedWithoutTheirSecrets(t *testing.T) {
 	if err != nil || len(got) != 2 || got[1].RevokedAt == nil {
 		t.Fatalf("%+v, %v", got, err)
 	}
-	want := client.Token{Name: "ann", Scopes: []mailroom.Permission{"read"}, Namespace: &team, Agents: []string{}, CreatedAt: made.CreatedAt, Quotas: mailroom.Quotas{"threads": 0, "bytes": 0, "notifications": 0, "workers": 0, "streams": 256}}
+	want := api.Token{Name: "ann", Scopes: []mailroom.Permission{"read"}, Namespace: &team, Agents: []string{}, CreatedAt: made.CreatedAt, Quotas: mailroom.Quotas{"threads": 0, "bytes": 0, "notifications": 0, "workers": 0, "streams": 256}}
 	if diff := cmp.Diff(want, got[0]); diff != "" {
 		t.Error(diff)
 	}

@@ -9,7 +9,7 @@ import (
 	"unicode"
 
 	"mailroom"
-	"mailroom/client"
+	"mailroom/api"
 	"mailroom/ledger"
 )
 
@@ -115,16 +115,16 @@ func (s *Server) remoteAgents(ctx context.Context) (names []string, err error) {
 
 type renewInput struct {
 	WorkerPath
-	Body client.Renewal
+	Body api.Renewal
 }
 
-func (s *Server) renewWorker(ctx context.Context, in *renewInput) (*body[client.Renewed], error) {
+func (s *Server) renewWorker(ctx context.Context, in *renewInput) (*body[api.Renewed], error) {
 	w, err := s.worker(ctx, in.Worker)
 	if err != nil {
 		return nil, err
 	}
 	q := ledger.Renewal{Worker: w.ID, Round: in.Body.Round}
-	out := client.Renewed{LeaseMS: s.options.Ledger.LeaseTime().Milliseconds(), Lost: []string{}, Stop: []client.StopOrder{}, Steered: []string{}}
+	out := api.Renewed{LeaseMS: s.options.Ledger.LeaseTime().Milliseconds(), Lost: []string{}, Stop: []api.StopOrder{}, Steered: []string{}}
 	if q.Held, out.Lost, err = s.resolveClaims(ctx, in.Body.Held); err != nil {
 		return nil, err
 	}
@@ -134,19 +134,19 @@ func (s *Server) renewWorker(ctx context.Context, in *renewInput) (*body[client.
 	}
 	out.LeaseUntil = renewed.Until
 	for _, c := range renewed.Lost {
-		out.Lost = append(out.Lost, client.ClaimID(c))
+		out.Lost = append(out.Lost, api.ClaimID(c))
 	}
 	of := map[string]string{}
 	for _, c := range q.Held {
-		of[c.Run] = client.ClaimID(c)
+		of[c.Run] = api.ClaimID(c)
 	}
 	for _, stop := range renewed.Stops {
-		out.Stop = append(out.Stop, client.StopOrder{Claim: of[stop.Run], Reason: stop.Reason})
+		out.Stop = append(out.Stop, api.StopOrder{Claim: of[stop.Run], Reason: stop.Reason})
 	}
 	for _, run := range renewed.Steer {
 		out.Steered = append(out.Steered, of[run])
 	}
-	return &body[client.Renewed]{out}, nil
+	return &body[api.Renewed]{out}, nil
 }
 
 // resolveClaims finds the threads of claims that a worker says it holds. Those of
@@ -155,7 +155,7 @@ func (s *Server) resolveClaims(ctx context.Context, held []string) (claims []mai
 	lost = []string{}
 	var runs []string
 	for i, text := range held {
-		c, ok := client.ParseClaim(text)
+		c, ok := api.ParseClaim(text)
 		if !ok {
 			return nil, nil, invalidField(fmt.Sprintf("body.held[%d]", i), "must be RUN:ATTEMPT", text)
 		}
@@ -179,7 +179,7 @@ func (s *Server) resolveClaims(ctx context.Context, held []string) (claims []mai
 	known := claims[:0]
 	for _, c := range claims {
 		if c.Thread = threads[c.Run]; c.Thread == "" {
-			lost = append(lost, client.ClaimID(c))
+			lost = append(lost, api.ClaimID(c))
 			continue
 		}
 		known = append(known, c)

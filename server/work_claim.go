@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"mailroom"
-	"mailroom/client"
+	"mailroom/api"
 	"mailroom/ledger"
 )
 
@@ -21,7 +21,7 @@ const (
 	maxAgents    = 100 // that one worker serves
 )
 
-type claimInput struct{ Body client.ClaimRequest }
+type claimInput struct{ Body api.ClaimRequest }
 
 // claimParams is a ClaimRequest as it was understood.
 type claimParams struct {
@@ -29,10 +29,10 @@ type claimParams struct {
 	slots       map[string]int // nil: as the worker was registered
 	wait        time.Duration
 	lastAttempt bool
-	client.ClaimRequest
+	api.ClaimRequest
 }
 
-func (s *Server) claim(ctx context.Context, in *claimInput) (*body[client.Claims], error) {
+func (s *Server) claim(ctx context.Context, in *claimInput) (*body[api.Claims], error) {
 	q, err := readClaimRequest(in.Body)
 	if err != nil {
 		return nil, err
@@ -47,15 +47,15 @@ func (s *Server) claim(ctx context.Context, in *claimInput) (*body[client.Claims
 			return nil, err
 		}
 	}
-	out := client.Claims{
+	out := api.Claims{
 		Worker: w.ID, Round: q.Round, LeaseUntil: w.LeaseUntil,
 		LeaseMS: s.options.Ledger.LeaseTime().Milliseconds(),
 	}
 	out.Claims, err = s.showClaims(ctx, work)
-	return &body[client.Claims]{out}, err
+	return &body[api.Claims]{out}, err
 }
 
-func readClaimRequest(in client.ClaimRequest) (q claimParams, err error) {
+func readClaimRequest(in api.ClaimRequest) (q claimParams, err error) {
 	q = claimParams{ClaimRequest: in, max: 1, lastAttempt: in.LastAttempt == nil || *in.LastAttempt}
 	if in.Max != nil {
 		q.max = *in.Max
@@ -205,8 +205,8 @@ func (s *Server) heldFromRound(ctx context.Context, worker string, round int64) 
 }
 
 // showClaims adds what an agent needs to begin.
-func (s *Server) showClaims(ctx context.Context, work []ledger.Assignment) ([]client.Claim, error) {
-	out := []client.Claim{}
+func (s *Server) showClaims(ctx context.Context, work []ledger.Assignment) ([]api.Claim, error) {
+	out := []api.Claim{}
 	if len(work) == 0 {
 		return out, nil
 	}
@@ -230,8 +230,8 @@ func (s *Server) showClaims(ctx context.Context, work []ledger.Assignment) ([]cl
 			return err
 		}
 		for i, w := range work {
-			out = append(out, client.Claim{
-				Claim: client.ClaimID(w.Claim), Run: runs[i], Messages: inputs[i], State: w.Thread.State[w.Run.Agent],
+			out = append(out, api.Claim{
+				Claim: api.ClaimID(w.Claim), Run: runs[i], Messages: inputs[i], State: w.Thread.State[w.Run.Agent],
 				Checkpoint: w.Run.Checkpoint, Options: w.Run.Options, Tickets: tickets[w.Run.ID], Steers: showSteers(w.Run), Lost: w.Run.Lost,
 			})
 		}
@@ -262,11 +262,11 @@ func (s *Server) inputs(ctx context.Context, work []ledger.Assignment) ([][]mail
 }
 
 // readTickets are the tickets of runs, without those of before a fresh retry.
-func readTickets(rd mailroom.Reader, runs []*mailroom.Run) (map[string][]client.Ticket, error) {
-	out := map[string][]client.Ticket{}
+func readTickets(rd mailroom.Reader, runs []*mailroom.Run) (map[string][]api.Ticket, error) {
+	out := map[string][]api.Ticket{}
 	var ids []string
 	for _, r := range runs {
-		out[r.ID] = []client.Ticket{}
+		out[r.ID] = []api.Ticket{}
 		if r.Asked > 0 {
 			ids = append(ids, r.ID)
 		}
@@ -283,11 +283,11 @@ func readTickets(rd mailroom.Reader, runs []*mailroom.Run) (map[string][]client.
 	return out, err
 }
 
-func showSteers(r *mailroom.Run) []client.Steer {
-	out := []client.Steer{}
+func showSteers(r *mailroom.Run) []api.Steer {
+	out := []api.Steer{}
 	for _, s := range r.Steers {
 		if !s.Retracted {
-			out = append(out, client.Steer{Message: s.Message, Seq: s.Seq, Read: s.Read})
+			out = append(out, api.Steer{Message: s.Message, Seq: s.Seq, Read: s.Read})
 		}
 	}
 	return out

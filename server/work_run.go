@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"mailroom"
-	"mailroom/client"
+	"mailroom/api"
 )
 
 // Attempts is the part of a ledger that is about claimed runs.
@@ -38,10 +38,10 @@ func (rt router) registerClaims() {
 
 type appendInput struct {
 	ClaimPath
-	Body client.StepCommit
+	Body api.StepCommit
 }
 
-func (s *Server) append(ctx context.Context, in *appendInput) (*body[client.Appended], error) {
+func (s *Server) append(ctx context.Context, in *appendInput) (*body[api.Appended], error) {
 	step, err := in.Body.Step.Read("body.step")
 	if err != nil {
 		return nil, err
@@ -59,12 +59,12 @@ func (s *Server) append(ctx context.Context, in *appendInput) (*body[client.Appe
 	if err != nil {
 		return nil, atLocation("body.step.", err)
 	}
-	return &body[client.Appended]{client.Appended{Orders: h.orders(), Seq: seq}}, nil
+	return &body[api.Appended]{api.Appended{Orders: h.orders(), Seq: seq}}, nil
 }
 
 // readEffects reads the entries about effects, which inside only a Session
 // writes, and refuses what it would not write.
-func (s *Server) readEffects(ctx context.Context, h *claimState, in client.StepCommit) ([]mailroom.AgentEntry, error) {
+func (s *Server) readEffects(ctx context.Context, h *claimState, in api.StepCommit) ([]mailroom.AgentEntry, error) {
 	if len(in.Effects) == 0 {
 		return nil, nil
 	}
@@ -98,7 +98,7 @@ func (s *Server) readEffects(ctx context.Context, h *claimState, in client.StepC
 	return notes, nil
 }
 
-func readEffect(run string, n client.AgentEntry) (out mailroom.EffectEntry, err error) {
+func readEffect(run string, n api.AgentEntry) (out mailroom.EffectEntry, err error) {
 	switch n.Kind {
 	case mailroom.KindEffectIntended, mailroom.KindEffectSettled, mailroom.KindEffectUnknown:
 	default:
@@ -128,10 +128,10 @@ func plainText(s string) bool { return strings.IndexByte(s, 0) < 0 }
 
 type settleInput struct {
 	ClaimPath
-	Body client.Settle
+	Body api.Settle
 }
 
-func (s *Server) settle(ctx context.Context, in *settleInput) (*body[client.Run], error) {
+func (s *Server) settle(ctx context.Context, in *settleInput) (*body[api.Run], error) {
 	b := in.Body
 	out := mailroom.Settle{
 		Number: b.Number, Outcome: b.Outcome, Message: b.Message.Read(), Wait: (*mailroom.Wait)(b.Wait),
@@ -147,7 +147,7 @@ func (s *Server) settle(ctx context.Context, in *settleInput) (*body[client.Run]
 	if out.Failure, err = b.Failure.Read("body.failure"); err != nil {
 		return nil, err
 	}
-	if out.Asks, err = client.ReadAsks("body.tickets", b.Tickets); err != nil {
+	if out.Asks, err = api.ReadAsks("body.tickets", b.Tickets); err != nil {
 		return nil, err
 	}
 	h, err := s.findClaim(ctx, in.ClaimPath, func(rd mailroom.Reader, h *claimState) error { return h.assignMessageID(rd, out.Message, out.Number) })
@@ -160,15 +160,15 @@ func (s *Server) settle(ctx context.Context, in *settleInput) (*body[client.Run]
 		return nil, atLocation("body.", err)
 	}
 	run, err := s.showResult(ctx, row)
-	return &body[client.Run]{run}, err
+	return &body[api.Run]{run}, err
 }
 
 type handOverInput struct {
 	ClaimPath
-	Body *client.HandOver
+	Body *api.HandOver
 }
 
-func (s *Server) handOver(ctx context.Context, in *handOverInput) (*body[client.HandedOver], error) {
+func (s *Server) handOver(ctx context.Context, in *handOverInput) (*body[api.HandedOver], error) {
 	h, err := s.findClaim(ctx, in.ClaimPath, nil)
 	if err != nil {
 		return nil, err
@@ -181,13 +181,13 @@ func (s *Server) handOver(ctx context.Context, in *handOverInput) (*body[client.
 	if messages == nil {
 		messages = []mailroom.Message{}
 	}
-	return &body[client.HandedOver]{client.HandedOver{Messages: messages, Last: last}}, err
+	return &body[api.HandedOver]{api.HandedOver{Messages: messages, Last: last}}, err
 }
 
 type claimedInput struct{ ClaimPath }
 
-func (s *Server) claimedRun(ctx context.Context, in *claimedInput) (*body[client.ClaimedRun], error) {
-	var out client.ClaimedRun
+func (s *Server) claimedRun(ctx context.Context, in *claimedInput) (*body[api.ClaimedRun], error) {
+	var out api.ClaimedRun
 	h, err := s.findLiveClaim(ctx, in.ClaimPath, func(rd mailroom.Reader, h *claimState) error {
 		shown, err := showRuns(rd, []*mailroom.Run{h.run})
 		if err == nil {
@@ -199,18 +199,18 @@ func (s *Server) claimedRun(ctx context.Context, in *claimedInput) (*body[client
 		return nil, err
 	}
 	out.Orders, out.Steers = h.orders(), showSteers(h.run)
-	return &body[client.ClaimedRun]{out}, nil
+	return &body[api.ClaimedRun]{out}, nil
 }
 
 // onePage is a list in one page.
-func onePage[T any](items []T) *body[client.Page[T]] {
+func onePage[T any](items []T) *body[api.Page[T]] {
 	if items == nil {
 		items = []T{}
 	}
-	return &body[client.Page[T]]{client.Page[T]{Items: items}}
+	return &body[api.Page[T]]{api.Page[T]{Items: items}}
 }
 
-func (s *Server) claimedInput(ctx context.Context, in *claimedInput) (*body[client.Page[mailroom.Message]], error) {
+func (s *Server) claimedInput(ctx context.Context, in *claimedInput) (*body[api.Page[mailroom.Message]], error) {
 	h, err := s.findLiveClaim(ctx, in.ClaimPath, nil)
 	if err != nil {
 		return nil, err
@@ -227,7 +227,7 @@ type claimedTranscriptInput struct {
 	Limit int `query:"limit" minimum:"1" maximum:"10000" default:"100"`
 }
 
-func (s *Server) claimedTranscript(ctx context.Context, in *claimedTranscriptInput) (*body[client.Page[mailroom.Message]], error) {
+func (s *Server) claimedTranscript(ctx context.Context, in *claimedTranscriptInput) (*body[api.Page[mailroom.Message]], error) {
 	h, err := s.findLiveClaim(ctx, in.ClaimPath, nil)
 	if err != nil {
 		return nil, err
@@ -236,8 +236,8 @@ func (s *Server) claimedTranscript(ctx context.Context, in *claimedTranscriptInp
 	return onePage(items), err
 }
 
-func (s *Server) claimedTickets(ctx context.Context, in *claimedInput) (*body[client.Page[client.Ticket]], error) {
-	var tickets map[string][]client.Ticket
+func (s *Server) claimedTickets(ctx context.Context, in *claimedInput) (*body[api.Page[api.Ticket]], error) {
+	var tickets map[string][]api.Ticket
 	h, err := s.findLiveClaim(ctx, in.ClaimPath, func(rd mailroom.Reader, h *claimState) (err error) {
 		tickets, err = readTickets(rd, []*mailroom.Run{h.run})
 		return err
@@ -248,7 +248,7 @@ func (s *Server) claimedTickets(ctx context.Context, in *claimedInput) (*body[cl
 	return onePage(tickets[h.Run]), nil
 }
 
-func (s *Server) claimedEffects(ctx context.Context, in *claimedInput) (*body[client.Page[client.Effect]], error) {
+func (s *Server) claimedEffects(ctx context.Context, in *claimedInput) (*body[api.Page[api.Effect]], error) {
 	h, err := s.findLiveClaim(ctx, in.ClaimPath, nil)
 	if err != nil {
 		return nil, err

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"mailroom"
-	"mailroom/client"
+	"mailroom/api"
 )
 
 // ClaimPath is the claim in a path.
@@ -29,7 +29,7 @@ func (s *Server) findClaim(ctx context.Context, p ClaimPath, more func(rd mailro
 	who := requestOf(ctx).who
 	var out *claimState
 	none := mailroom.Errorf(mailroom.CodeNotFound, "no claim %q", truncate(p.Claim))
-	c, ok := client.ParseClaim(p.Claim)
+	c, ok := api.ParseClaim(p.Claim)
 	if !ok {
 		return nil, none
 	}
@@ -105,11 +105,11 @@ func (s *Server) findLiveClaim(ctx context.Context, p ClaimPath, more func(rd ma
 }
 
 // orders are what goes out with every answer about a claim.
-func (h *claimState) orders() client.Orders {
+func (h *claimState) orders() api.Orders {
 	if !h.live {
-		return client.Orders{}
+		return api.Orders{}
 	}
-	return client.Orders{
+	return api.Orders{
 		Stop:    given(h.run.Stop),
 		Steered: slices.ContainsFunc(h.run.Steers, func(s mailroom.Steer) bool { return !s.Read && !s.Retracted }),
 	}

@@ -12,14 +12,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"mailroom"
-	"mailroom/client"
+	"mailroom/api"
 )
 
 // elsewhere registers a worker of an agent and claims what is due, at most so
 // many runs.
-func (f *fixture) elsewhere(agent string, most int) client.Claims {
+func (f *fixture) elsewhere(agent string, most int) api.Claims {
 	f.t.Helper()
-	return ask[client.Claims](f, "POST /v1/claims", fmt.Sprintf(`{"agents":[%q],"max":%d,"round":1}`, agent, most))
+	return ask[api.Claims](f, "POST /v1/claims", fmt.Sprintf(`{"agents":[%q],"max":%d,"round":1}`, agent, most))
 }
 
 // sendFar submits to an agent that a worker elsewhere has registered for.
@@ -29,7 +29,7 @@ func (f *fixture) sendFar(thread, text string) mailroom.Submitted {
 }
 
 // far is a worker of agent "far" with one claimed run of thread t.
-func (f *fixture) far() (worker string, c client.Claim) {
+func (f *fixture) far() (worker string, c api.Claim) {
 	f.t.Helper()
 	worker = f.elsewhere("far", 0).Worker
 	f.sendFar("t", "hello")
@@ -40,18 +40,18 @@ func (f *fixture) far() (worker string, c client.Claim) {
 	return worker, claims[0]
 }
 
-func (f *fixture) claims(worker string, round int) []client.Claim {
+func (f *fixture) claims(worker string, round int) []api.Claim {
 	f.t.Helper()
-	return ask[client.Claims](f, "POST /v1/claims", fmt.Sprintf(`{"worker":%q,"round":%d,"max":10}`, worker, round)).Claims
+	return ask[api.Claims](f, "POST /v1/claims", fmt.Sprintf(`{"worker":%q,"round":%d,"max":10}`, worker, round)).Claims
 }
 
-func (f *fixture) renew(worker string, round int, held ...string) client.Renewed {
+func (f *fixture) renew(worker string, round int, held ...string) api.Renewed {
 	f.t.Helper()
-	raw, err := json.Marshal(client.Renewal{Round: int64(round), Held: append([]string{}, held...)})
+	raw, err := json.Marshal(api.Renewal{Round: int64(round), Held: append([]string{}, held...)})
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	return ask[client.Renewed](f, "POST /v1/workers/"+worker+"/renew", string(raw))
+	return ask[api.Renewed](f, "POST /v1/workers/"+worker+"/renew", string(raw))
 }
 
 // on calls what is under a claim.
@@ -63,7 +63,7 @@ func (f *fixture) on(claim, what, body string, headers ...string) answer {
 // texts are what was said in a thread, in order of the log.
 func (f *fixture) texts(thread string) (texts []string) {
 	f.t.Helper()
-	page := ask[client.Page[mailroom.Entry]](f, "GET /v1/threads/"+thread+"/entries?kind=message&limit=500", "")
+	page := ask[api.Page[mailroom.Entry]](f, "GET /v1/threads/"+thread+"/entries?kind=message&limit=500", "")
 	for _, e := range page.Items {
 		var m mailroom.Message
 		if err := e.Decode(&m); err != nil {
@@ -113,7 +113,7 @@ func TestARunIsServedFromElsewhere(t *testing.T) {
 			t.Fatalf("%s %s: %d %s, want %s", step.what, step.body, a.status, a.body, step.want)
 		}
 	}
-	r := ask[client.Run](f, "GET /v1/runs/"+c.Run.ID, "")
+	r := ask[api.Run](f, "GET /v1/runs/"+c.Run.ID, "")
 	if *r.Reply != "It is green." || r.Steps != 1 || r.Progress != 1 || r.Usage.OutputTokens != 4 {
 		t.Errorf("the run became %+v", r)
 	}
@@ -144,14 +144,14 @@ func TestAClaimThatNobodyHeardOfIsGivenBackByTheNextRenewal(t *testing.T) {
 	f := start(t)
 	worker, c := f.far() // suppose that this was not heard
 	kept := f.renew(worker, 0)
-	if run := ask[client.Run](f, "GET /v1/runs/"+c.Run.ID, ""); run.Status != mailroom.StatusRunning || kept.LeaseMS != 15000 {
+	if run := ask[api.Run](f, "GET /v1/runs/"+c.Run.ID, ""); run.Status != mailroom.StatusRunning || kept.LeaseMS != 15000 {
 		t.Errorf("a renewal that knows of no round has left it %s, %+v", run.Status, kept)
 	}
 	if out := f.renew(worker, 1, c.Claim); len(out.Lost) != 0 {
 		t.Errorf("a claim that is held was lost: %+v", out)
 	}
 	f.renew(worker, 1)
-	run := ask[client.Run](f, "GET /v1/runs/"+c.Run.ID, "")
+	run := ask[api.Run](f, "GET /v1/runs/"+c.Run.ID, "")
 	if run.Status != mailroom.StatusQueued || run.Crashes != 0 || run.Failures != 0 {
 		t.Errorf("the run is %s with %d crashes, want it given back", run.Status, run.Crashes)
 	}
@@ -167,11 +167,11 @@ func TestAClaimThatNobodyHeardOfIsGivenBackByTheNextRenewal(t *testing.T) {
 func TestAStandingClaimIsServedAndEndsWithItsCaller(t *testing.T) {
 	f := start(t)
 	worker := f.elsewhere("far", 0).Worker
-	stand := func(ctx context.Context, round int64) <-chan client.Claims {
-		out := make(chan client.Claims, 1)
+	stand := func(ctx context.Context, round int64) <-chan api.Claims {
+		out := make(chan api.Claims, 1)
 		go func() {
 			defer close(out)
-			got, err := f.client.Claim(ctx, client.ClaimRequest{Worker: worker, Round: round}, 20*time.Second)
+			got, err := f.client.Claim(ctx, api.ClaimRequest{Worker: worker, Round: round}, 20*time.Second)
 			if err == nil {
 				out <- got
 			}
@@ -184,8 +184,8 @@ func TestAStandingClaimIsServedAndEndsWithItsCaller(t *testing.T) {
 	if got, ok := <-first; ok {
 		t.Errorf("who went got %+v", got)
 	}
-	briefly := func(round int) []client.Claim {
-		return ask[client.Claims](f, "POST /v1/claims", fmt.Sprintf(`{"worker":%q,"round":%d,"wait":"10ms"}`, worker, round)).Claims
+	briefly := func(round int) []api.Claim {
+		return ask[api.Claims](f, "POST /v1/claims", fmt.Sprintf(`{"worker":%q,"round":%d,"wait":"10ms"}`, worker, round)).Claims
 	}
 	second := stand(t.Context(), 2)
 	if got := briefly(3); len(got) != 0 || got == nil {
@@ -201,7 +201,7 @@ func TestAStandingClaimIsServedAndEndsWithItsCaller(t *testing.T) {
 	}
 	waiting := make(chan error, 1)
 	go func() {
-		_, err := f.client.Claim(t.Context(), client.ClaimRequest{Worker: worker, Round: int64(round)}, 20*time.Second)
+		_, err := f.client.Claim(t.Context(), api.ClaimRequest{Worker: worker, Round: int64(round)}, 20*time.Second)
 		waiting <- err
 	}()
 	f.stop()
@@ -277,7 +277,7 @@ func TestOrdersComeWithEveryAnswer(t *testing.T) {
 		t.Errorf("renewed: %+v", out)
 	}
 	handed := f.on(c.Claim, "steered", `{"after":0}`)
-	var got client.HandedOver
+	var got api.HandedOver
 	if err := json.Unmarshal([]byte(handed.body), &got); err != nil || len(got.Messages) != 1 || got.Messages[0].Text != "and this" {
 		t.Fatalf("handed over %s, %v", handed.body, err)
 	}
@@ -293,7 +293,7 @@ func TestOrdersComeWithEveryAnswer(t *testing.T) {
 			t.Errorf("told %s", a.body)
 		}
 	}
-	if out := f.renew(worker, 1, c.Claim); !cmp.Equal(out.Stop, []client.StopOrder{{Claim: c.Claim, Reason: mailroom.ReasonCancelled}}) {
+	if out := f.renew(worker, 1, c.Claim); !cmp.Equal(out.Stop, []api.StopOrder{{Claim: c.Claim, Reason: mailroom.ReasonCancelled}}) {
 		t.Errorf("renewed: %+v", out)
 	}
 	if a := f.on(c.Claim, "settle", `{"number":3,"outcome":"release"}`); !strings.Contains(a.body, `"status":"cancelled"`) {
@@ -312,7 +312,7 @@ func TestARunWaitsAndGoesOnElsewhere(t *testing.T) {
 	if a.status != 200 || !strings.Contains(a.body, `"status":"waiting"`) {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
-	open := ask[client.Page[client.Ticket]](f, "GET /v1/tickets?q=run:"+c.Run.ID, "").Items[0]
+	open := ask[api.Page[api.Ticket]](f, "GET /v1/tickets?q=run:"+c.Run.ID, "").Items[0]
 	if d := f.decide(open.ID, fmt.Sprintf(`{"decision":"approve","digest":%q}`, open.Digest)); d.status != 200 {
 		t.Fatal(d.body)
 	}
@@ -320,7 +320,7 @@ func TestARunWaitsAndGoesOnElsewhere(t *testing.T) {
 	if len(next) != 1 || next[0].Run.Attempt != 2 || len(next[0].Tickets) != 1 || *next[0].Tickets[0].Decision != mailroom.VerdictApprove {
 		t.Fatalf("it goes on with %+v", next)
 	}
-	seen := ask[client.Page[client.Ticket]](f, "GET /v1/claims/"+next[0].Claim+"/tickets", "")
+	seen := ask[api.Page[api.Ticket]](f, "GET /v1/claims/"+next[0].Claim+"/tickets", "")
 	want := mailroom.Ask{Name: "deploy", Kind: mailroom.TicketApproval, Prompt: "Deploy?", Action: "deploy", Arguments: []byte(`{"Path":"<b>"}`)}
 	if k := seen.Items[0].Ticket(); k.Digest != want.Digest() {
 		t.Errorf("the digest of %+v is not that of what was asked", k)
@@ -342,7 +342,7 @@ func TestAnEffectIsIntendedAndSettledOnce(t *testing.T) {
 	f.wantCode("no such kind", f.on(c.Claim, "entries", `{"number":3,"effects":[{"kind":"run.completed","body":{"name":"pay"}}]}`), 422, mailroom.CodeInvalid)
 	f.wantCode("not its key", note(3, "intended", `,"key":"other"`), 422, mailroom.CodeInvalid)
 	f.wantCode("no name", f.on(c.Claim, "entries", `{"number":3,"effects":[{"kind":"effect.intended","body":{}}]}`), 422, mailroom.CodeInvalid)
-	got := ask[client.Page[client.Effect]](f, "GET /v1/claims/"+c.Claim+"/effects", "").Items
+	got := ask[api.Page[api.Effect]](f, "GET /v1/claims/"+c.Claim+"/effects", "").Items
 	if len(got) != 1 || got[0].Last != mailroom.KindEffectSettled || string(got[0].Result) != `{"ok":true}` || got[0].Key != c.Run.ID+"/pay" || got[0].Tries != 1 {
 		t.Errorf("got %+v", got)
 	}
@@ -367,11 +367,11 @@ func TestAnotherTokensWorkersAndClaimsAreNotThere(t *testing.T) {
 		f.wantCode(route, f.call(route, body, stranger), 404, mailroom.CodeNotFound)
 		f.wantCode(route, f.call(route, body, reader), 403, mailroom.CodeForbidden)
 	}
-	if out := ask[client.Renewed](f, "POST /v1/workers/"+worker+"/renew", fmt.Sprintf(`{"round":1,"held":[%q]}`, c.Claim)); len(out.Lost) != 0 {
+	if out := ask[api.Renewed](f, "POST /v1/workers/"+worker+"/renew", fmt.Sprintf(`{"round":1,"held":[%q]}`, c.Claim)); len(out.Lost) != 0 {
 		t.Errorf("its own worker has lost it: %+v", out)
 	}
 	// A worker of the stranger cannot say that it holds what is not its own.
-	other := askAs[client.Claims](f, "POST /v1/claims", `{"agents":["far"],"max":0}`, stranger)
+	other := askAs[api.Claims](f, "POST /v1/claims", `{"agents":["far"],"max":0}`, stranger)
 	if a := f.call("POST /v1/workers/"+other.Worker+"/renew", fmt.Sprintf(`{"round":1,"held":[%q]}`, c.Claim), stranger); !strings.Contains(a.body, `"lost":["`+c.Claim+`"]`) {
 		t.Errorf("%d %s", a.status, a.body)
 	}
@@ -392,7 +392,7 @@ func TestATokenWorksForItsAgentsAlone(t *testing.T) {
 	coder := f.worksAs(`{"name":"laptop","scopes":["work"],"agents":["coder"]}`)
 	f.wantCode("another agent", f.call("POST /v1/claims", `{"agents":["far"],"max":0}`, coder), 403, mailroom.CodeForbidden)
 	f.wantCode("the server's own", f.call("POST /v1/claims", `{"agents":["echo"],"max":0}`), 409, mailroom.CodeConflict)
-	claims := askAs[client.Claims](f, "POST /v1/claims", `{"agents":{"coder":2},"max":2,"round":1,"host":"desk","pid":7}`, coder)
+	claims := askAs[api.Claims](f, "POST /v1/claims", `{"agents":{"coder":2},"max":2,"round":1,"host":"desk","pid":7}`, coder)
 	if a := f.call("POST /v1/messages", `{"text":"x","agent":"coder","thread":"t"}`); a.status != 202 {
 		t.Errorf("%d %s, want that the agent is known", a.status, a.body)
 	}
@@ -417,7 +417,7 @@ func TestRunsOfAnAgentElsewhereWaitForItADay(t *testing.T) {
 		}
 	}
 	judge()
-	if r := ask[client.Run](f, "GET /v1/runs/"+run, ""); r.Status != mailroom.StatusQueued {
+	if r := ask[api.Run](f, "GET /v1/runs/"+run, ""); r.Status != mailroom.StatusQueued {
 		t.Errorf("the run is %s, want that it waits", r.Status)
 	}
 	_, err := f.ledger.Submit(t.Context(), mailroom.Submit{Thread: "u", Agent: "nobody", SetAgent: true, Messages: []mailroom.NewMessage{{Parts: mailroom.Text("x")}}})
@@ -425,7 +425,7 @@ func TestRunsOfAnAgentElsewhereWaitForItADay(t *testing.T) {
 		t.Fatal(err)
 	}
 	judge()
-	if page := ask[client.Page[client.Run]](f, "GET /v1/runs?q=agent:nobody", ""); page.Items[0].Status != mailroom.StatusFailed {
+	if page := ask[api.Page[api.Run]](f, "GET /v1/runs?q=agent:nobody", ""); page.Items[0].Status != mailroom.StatusFailed {
 		t.Errorf("a run for nobody is %s", page.Items[0].Status)
 	}
 }

@@ -9,18 +9,18 @@ import (
 	"unicode/utf8"
 
 	"mailroom"
+	"mailroom/api"
 	"mailroom/bus"
-	"mailroom/client"
 )
 
 type writeInput struct {
 	ClaimPath
-	Body client.Text
+	Body api.Text
 }
 
 // write shows a piece of text at once and, unless it is live only, keeps it: what
 // is kept is one text without a hole, whatever is repeated.
-func (s *Server) write(ctx context.Context, in *writeInput) (*body[client.TextTaken], error) {
+func (s *Server) write(ctx context.Context, in *writeInput) (*body[api.TextTaken], error) {
 	b := in.Body
 	end := b.Offset + len(b.Text)
 	if b.Offset > mailroom.MaxText-len(b.Text) {
@@ -41,7 +41,7 @@ func (s *Server) write(ctx context.Context, in *writeInput) (*body[client.TextTa
 	if err != nil {
 		return nil, err
 	}
-	out := &body[client.TextTaken]{client.TextTaken{Orders: h.orders(), Message: b.Message, Offset: end}}
+	out := &body[api.TextTaken]{api.TextTaken{Orders: h.orders(), Message: b.Message, Offset: end}}
 	if over || b.Text == "" {
 		return out, nil
 	}
@@ -78,7 +78,7 @@ func (s *Server) publish(n bus.Notice) {
 // currentMessage is the id of the message that text is for. over: it is in the log
 // already, so that there is nothing more to be shown of it. Live text names its
 // message, and readers know themselves which of them are over.
-func (h *claimState) currentMessage(rd mailroom.Reader, b client.Text) (id string, over bool, err error) {
+func (h *claimState) currentMessage(rd mailroom.Reader, b api.Text) (id string, over bool, err error) {
 	n, named := h.messageNumber(b.Message)
 	if b.Message != "" && !named {
 		return "", false, invalidField("body.message", "is no message of this attempt: leave it out", b.Message)
@@ -112,7 +112,7 @@ func (h *claimState) storedText(rd mailroom.Reader, message string) (string, err
 }
 
 // newSuffix is what a piece adds to the text that is kept: a repeat adds nothing.
-func newSuffix(kept string, b client.Text) (string, error) {
+func newSuffix(kept string, b api.Text) (string, error) {
 	switch {
 	case b.Offset > len(kept):
 		return "", invalidField("body.offset", fmt.Sprintf("leaves a hole: %d bytes are there", len(kept)), b.Offset)
@@ -129,11 +129,11 @@ func newSuffix(kept string, b client.Text) (string, error) {
 	return "", mailroom.Errorf(mailroom.CodeConflict, "other text is kept from offset %d", b.Offset)
 }
 
-func showEffects(states map[string]*mailroom.EffectState) []client.Effect {
-	var out []client.Effect
+func showEffects(states map[string]*mailroom.EffectState) []api.Effect {
+	var out []api.Effect
 	for _, e := range states {
-		out = append(out, client.Effect{EffectEntry: e.EffectEntry, Tries: e.Tries, Last: e.Last})
+		out = append(out, api.Effect{EffectEntry: e.EffectEntry, Tries: e.Tries, Last: e.Last})
 	}
-	slices.SortFunc(out, func(a, b client.Effect) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(out, func(a, b api.Effect) int { return cmp.Compare(a.Name, b.Name) })
 	return out
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/api"
 	"mailroom/client"
 )
 
@@ -80,7 +81,7 @@ func (c *chaos) submit(runs, threads int) {
 	}
 	words := strings.Repeat("fár, ", *words)
 	for i := range runs {
-		out, err := c.direct().Submit(c.t.Context(), client.Submit{Thread: c.threads[i%threads], Text: fmt.Sprintf("%d %s", i, words), Agent: "echo"})
+		out, err := c.direct().Submit(c.t.Context(), api.Submit{Thread: c.threads[i%threads], Text: fmt.Sprintf("%d %s", i, words), Agent: "echo"})
 		if err != nil {
 			c.t.Fatal(err)
 		}

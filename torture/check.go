@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/api"
 	"mailroom/client"
 	"mailroom/torture/internal/story"
 )
@@ -77,7 +78,7 @@ func (t *torture) read(ctx context.Context, p *process) error {
 	return nil
 }
 
-func (t *torture) readThread(ctx context.Context, c *client.Client, row client.Thread) error {
+func (t *torture) readThread(ctx context.Context, c *client.Client, row api.Thread) error {
 	l := t.log(row.ID)
 	if strings.HasPrefix(row.ID, "gone-") || l.isBlind() {
 		return nil

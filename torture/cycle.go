@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"mailroom/api"
 	"mailroom/client"
 )
 
@@ -21,8 +22,8 @@ func (t *torture) open(ctx context.Context) error {
 	}
 	defer p.kill()
 	h := t.hand(t.target(p), plan{kind: atPoint}, 0)
-	h.send(&operation{Kind: "open", Thread: t.plots.delivers, Text: "opened", Submit: &client.Submit{Thread: t.plots.delivers, Text: "opened", Key: "opened"}})
-	row, err := h.client.PatchThread(ctx, t.plots.delivers, client.ThreadPatch{DeliverTo: &t.plots.delivered})
+	h.send(&operation{Kind: "open", Thread: t.plots.delivers, Text: "opened", Submit: &api.Submit{Thread: t.plots.delivers, Text: "opened", Key: "opened"}})
+	row, err := h.client.PatchThread(ctx, t.plots.delivers, api.ThreadPatch{DeliverTo: &t.plots.delivered})
 	if err != nil {
 		return fmt.Errorf("have a thread deliver: %w", err)
 	}

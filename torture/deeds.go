@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/api"
 	"mailroom/client"
 )
 
@@ -33,7 +34,7 @@ func (h *hand) edit() {
 	}
 	text := fmt.Sprintf("e%d.%d %s", h.home.journal.next(), h.dice.IntN(1<<30), h.words())
 	h.do(&operation{Kind: "edit", Thread: o.Thread, Message: o.Message, Text: text}, func(ctx context.Context) error {
-		_, err := h.client.EditMessage(ctx, o.Thread, o.Message, client.Edit{Text: text})
+		_, err := h.client.EditMessage(ctx, o.Thread, o.Message, api.Edit{Text: text})
 		return err
 	})
 }
@@ -57,7 +58,7 @@ func (h *hand) cancel() {
 	if h.dice.IntN(4) == 0 {
 		call, kind = h.client.CancelTree, "cancel tree"
 	}
-	h.onRun(kind, o, func(ctx context.Context) (client.Run, error) { return call(ctx, o.Run) })
+	h.onRun(kind, o, func(ctx context.Context) (api.Run, error) { return call(ctx, o.Run) })
 }
 
 func (h *hand) retry() {
@@ -66,8 +67,8 @@ func (h *hand) retry() {
 		return
 	}
 	fresh := h.dice.IntN(4) == 0
-	h.onRun("retry", o, func(ctx context.Context) (client.Run, error) {
-		return h.client.RetryRun(ctx, o.Run, client.Retry{Fresh: fresh})
+	h.onRun("retry", o, func(ctx context.Context) (api.Run, error) {
+		return h.client.RetryRun(ctx, o.Run, api.Retry{Fresh: fresh})
 	})
 }
 
@@ -77,14 +78,14 @@ func (h *hand) wait(ctx context.Context) {
 	if o == nil {
 		return
 	}
-	h.onRun("wait", o, func(context.Context) (client.Run, error) {
+	h.onRun("wait", o, func(context.Context) (api.Run, error) {
 		ctx, cancel := context.WithTimeout(ctx, patience) // not longer than the load lasts
 		defer cancel()
 		return h.client.WaitRun(ctx, o.Run, time.Duration(h.dice.IntN(80)+1)*time.Millisecond)
 	})
 }
 
-func (h *hand) onRun(kind string, of *operation, call func(ctx context.Context) (client.Run, error)) {
+func (h *hand) onRun(kind string, of *operation, call func(ctx context.Context) (api.Run, error)) {
 	o := &operation{Kind: kind, Thread: of.Thread, Run: of.Run}
 	h.do(o, func(ctx context.Context) error {
 		run, err := call(ctx)
@@ -137,12 +138,12 @@ func (h *hand) list() {
 // gone makes a thread, waits for its run, and deletes it.
 func (h *hand) gone(ctx context.Context) {
 	thread := fmt.Sprintf("gone-%d-%d", h.journalNext(), h.dice.IntN(1<<20))
-	in := &client.Submit{Thread: thread, Text: "brief " + thread, Key: "k-" + thread}
+	in := &api.Submit{Thread: thread, Text: "brief " + thread, Key: "k-" + thread}
 	o := h.send(&operation{Kind: "brief", Thread: thread, Submit: in})
 	if o.Outcome != done {
 		return
 	}
-	h.onRun("wait", o, func(context.Context) (client.Run, error) {
+	h.onRun("wait", o, func(context.Context) (api.Run, error) {
 		ctx, cancel := context.WithTimeout(ctx, patience)
 		defer cancel()
 		return h.client.WaitRun(ctx, o.Run, 2*time.Second)
@@ -168,7 +169,7 @@ func (h *hand) decider(ctx context.Context, all bool) {
 	}
 }
 
-func (h *hand) decide(k client.Ticket, all bool) {
+func (h *hand) decide(k api.Ticket, all bool) {
 	if k.Kind != mailroom.TicketApproval && k.Kind != mailroom.TicketInput {
 		return
 	}
@@ -183,19 +184,19 @@ func (h *hand) decide(k client.Ticket, all bool) {
 	}
 }
 
-func (h *hand) decision(k client.Ticket) client.Decision {
+func (h *hand) decision(k api.Ticket) api.Decision {
 	answer := json.RawMessage(fmt.Sprintf(`{"answer":%d}`, h.dice.IntN(1<<30)))
 	n := h.dice.IntN(10)
 	switch {
 	case k.Kind == mailroom.TicketInput, k.Answers && n < 2:
-		return client.Decision{Decision: mailroom.VerdictAnswer, Answer: answer}
+		return api.Decision{Decision: mailroom.VerdictAnswer, Answer: answer}
 	case n < 4:
-		return client.Decision{Decision: mailroom.VerdictDeny, Reason: "no"}
+		return api.Decision{Decision: mailroom.VerdictDeny, Reason: "no"}
 	}
-	return client.Decision{Decision: mailroom.VerdictApprove, Digest: k.Digest}
+	return api.Decision{Decision: mailroom.VerdictApprove, Digest: k.Digest}
 }
 
-func (h *hand) decideOnce(k client.Ticket, d client.Decision) {
+func (h *hand) decideOnce(k api.Ticket, d api.Decision) {
 	o := &operation{Kind: "decide", Thread: k.Thread, Run: k.Run, Ticket: k.ID, Verdict: verdict(d.Decision, d.Answer)}
 	h.do(o, func(ctx context.Context) error {
 		_, err := h.client.Decide(ctx, k.ID, d)
@@ -219,10 +220,10 @@ func (h *hand) decideWithSubmit(ctx context.Context) {
 	}
 	k := one(h, page.Items)
 	d := h.decision(k)
-	in := &client.Submit{
+	in := &api.Submit{
 		Thread: k.Thread, Text: fmt.Sprintf("m%d.%d with a decision", h.home.journal.next(), h.dice.IntN(1<<30)),
 		Key: fmt.Sprintf("k%d-%d", h.home.journal.next(), h.dice.Int()),
-		Decisions: []client.SubmitDecision{
+		Decisions: []api.SubmitDecision{
 			{Ticket: k.ID, Decision: d.Decision, Answer: d.Answer, Reason: d.Reason, Digest: d.Digest},
 		},
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/api"
 	"mailroom/client"
 )
 
@@ -111,7 +112,7 @@ func (h *hand) words() string {
 
 // submit hands a message in, in any mode, with a key or without.
 func (h *hand) submit(thread string) {
-	in := &client.Submit{Thread: thread, Text: fmt.Sprintf("m%d.%d %s", h.home.journal.next(), h.dice.IntN(1<<30), h.words())}
+	in := &api.Submit{Thread: thread, Text: fmt.Sprintf("m%d.%d %s", h.home.journal.next(), h.dice.IntN(1<<30), h.words())}
 	in.Mode = one(h, []mailroom.Mode{
 		"", "", "", mailroom.ModeQueue, mailroom.ModeQueue, mailroom.ModeQueue, mailroom.ModeSteer, mailroom.ModeSteer,
 		mailroom.ModeInterrupt, mailroom.ModeLatest, mailroom.ModeCollect, mailroom.ModeReject,
@@ -158,7 +159,7 @@ func (h *hand) send(o *operation) *operation {
 	})
 }
 
-func (h *hand) post(ctx context.Context, in *client.Submit) (out mailroom.Submitted, err error) {
+func (h *hand) post(ctx context.Context, in *api.Submit) (out mailroom.Submitted, err error) {
 	noAnswer := func(err error) error { return mailroom.Errorf(mailroom.CodeUnavailable, "no answer: %w", err) }
 	raw, err := json.Marshal(in)
 	if err != nil {
@@ -181,7 +182,7 @@ func (h *hand) post(ctx context.Context, in *client.Submit) (out mailroom.Submit
 		return out, noAnswer(err)
 	}
 	if resp.StatusCode != http.StatusAccepted {
-		var p client.Problem
+		var p api.Problem
 		if err := json.Unmarshal(answer, &p); err != nil {
 			return out, noAnswer(err)
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/anishathalye/porcupine"
 
 	"mailroom"
-	"mailroom/client"
+	"mailroom/api"
 )
 
 // fact is one thing that happens to a thread: a change that its log has, or what
@@ -19,7 +19,7 @@ type fact struct {
 	kind  string // queued, start, end, put back, or read
 	run   string
 	order order
-	row   *client.Thread
+	row   *api.Thread
 }
 
 // order is a run's position. One whose position the log does not tell starts

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"mailroom"
-	"mailroom/client"
+	"mailroom/api"
 )
 
 // Outcomes of an operation.
@@ -33,8 +33,8 @@ type operation struct {
 	Text    string `json:"text,omitempty"`
 	Verdict string `json:"verdict,omitempty"`
 
-	Submit *client.Submit `json:"submit,omitempty"`
-	Again  int            `json:"again,omitempty"` // the operation that this one repeats
+	Submit *api.Submit `json:"submit,omitempty"`
+	Again  int         `json:"again,omitempty"` // the operation that this one repeats
 
 	Called   time.Time     `json:"called"`
 	Returned time.Time     `json:"returned"`
@@ -43,9 +43,9 @@ type operation struct {
 	Why      string        `json:"why,omitempty"`
 
 	Submitted   *mailroom.Submitted `json:"submitted,omitempty"`
-	State       *client.Run         `json:"state,omitempty"`
-	Row         *client.Thread      `json:"row,omitempty"`
-	Interrupted *client.Interrupted `json:"interrupted,omitempty"`
+	State       *api.Run            `json:"state,omitempty"`
+	Row         *api.Thread         `json:"row,omitempty"`
+	Interrupted *api.Interrupted    `json:"interrupted,omitempty"`
 }
 
 // journal keeps every operation, in memory and in a file. It is safe for

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"mailroom"
-	"mailroom/client"
+	"mailroom/api"
 	"mailroom/torture/internal/story"
 )
 
@@ -135,7 +135,7 @@ func submitted(o *operation, s *story.Story) string {
 	return ""
 }
 
-func cancelled(state *client.Run, r *story.Run) string {
+func cancelled(state *api.Run, r *story.Run) string {
 	switch {
 	case r == nil:
 		return "the run is not in the log"

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"mailroom"
-	"mailroom/client"
+	"mailroom/api"
 )
 
 // reader follows one thread over any number of connections and processes. What
@@ -100,7 +100,7 @@ func (r *reader) bad(format string, args ...any) {
 func (r *reader) event(name, id string, data []byte) {
 	r.home.counts.events.Add(1)
 	switch name {
-	case client.EventEntry:
+	case api.EventEntry:
 		e, err := mailroom.ParseEntry(data)
 		if err != nil {
 			r.bad("%v", err)
@@ -110,7 +110,7 @@ func (r *reader) event(name, id string, data []byte) {
 			r.bad("entry %d came as event %q", e.Seq, id)
 		}
 		r.entry(e)
-	case client.EventDelta:
+	case api.EventDelta:
 		var d mailroom.Delta
 		if err := json.Unmarshal(data, &d); err != nil {
 			r.bad("%v", err)
@@ -120,8 +120,8 @@ func (r *reader) event(name, id string, data []byte) {
 			r.bad("text up to byte %d came as event %q, want %q", d.Offset+len(d.Text), id, want)
 		}
 		r.delta(d)
-	case client.EventGap:
-		var g client.Gap
+	case api.EventGap:
+		var g api.Gap
 		if err := json.Unmarshal(data, &g); err != nil {
 			r.bad("%v", err)
 			return
@@ -218,7 +218,7 @@ func (r *reader) delta(d mailroom.Delta) {
 }
 
 // gap is legal where something was purged.
-func (r *reader) gap(g client.Gap) {
+func (r *reader) gap(g api.Gap) {
 	l := r.home.log(r.thread)
 	switch {
 	case g.After != r.seq || g.Oldest <= r.seq+1 && r.seq <= g.Last:

@@ -10,7 +10,7 @@ import (
 	"github.com/anishathalye/porcupine"
 
 	"mailroom"
-	"mailroom/client"
+	"mailroom/api"
 	"mailroom/torture/internal/story"
 )
 
@@ -44,11 +44,11 @@ func feed(t *testing.T, f func(r *reader, entry func(kind string, attempt int, b
 	r := home.reader("t", "the reader", 0)
 	entry := func(kind string, attempt int, body any) {
 		e := event(t, "t", r.seq+1, kind, "a", attempt, body)
-		r.event(client.EventEntry, fmt.Sprint(e.Seq), raw(t, e))
+		r.event(api.EventEntry, fmt.Sprint(e.Seq), raw(t, e))
 	}
 	delta := func(offset int, text string) {
 		d := mailroom.Delta{Run: "a", Attempt: 1, Message: "a.1-1", Offset: offset, Channel: "text", Text: text}
-		r.event(client.EventDelta, fmt.Sprintf("%d:%d", r.seq, offset+len(text)), raw(t, d))
+		r.event(api.EventDelta, fmt.Sprintf("%d:%d", r.seq, offset+len(text)), raw(t, d))
 	}
 	entry(mailroom.KindMessage, 0, mailroom.Message{ID: "a.1", Seq: 1, Run: "a", Text: "hello"})
 	entry(mailroom.KindQueued, 0, mailroom.RunQueued{Messages: []string{"a.1"}})
@@ -116,7 +116,7 @@ func TestAReaderFindsWhatIsWrongWithAStream(t *testing.T) {
 			entry(mailroom.KindStep, 1, mailroom.StepNamed{Name: "s"})
 		}, "it was"},
 		"a gap, and nothing was purged": {func(r *reader, _ func(string, int, any), _ func(int, string)) {
-			r.event(client.EventGap, "", []byte(`{"after":3,"oldest":9,"last":9}`))
+			r.event(api.EventGap, "", []byte(`{"after":3,"oldest":9,"last":9}`))
 		}, "nothing was purged"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -133,7 +133,7 @@ type happening struct {
 	kind, run string
 	place     int64
 	from, to  int
-	row       *client.Thread
+	row       *api.Thread
 }
 
 func operations(history []happening) (list []porcupine.Operation) {
@@ -151,7 +151,7 @@ func TestTheModelRefusesWhatCannotHaveHappened(t *testing.T) {
 	start := func(run string, from, to int) happening { return happening{"start", run, 0, from, to, nil} }
 	end := func(run string, from, to int) happening { return happening{"end", run, 0, from, to, nil} }
 	read := func(current string, n int, from, to int) happening {
-		row := &client.Thread{Queued: n}
+		row := &api.Thread{Queued: n}
 		if current != "" {
 			row.ActiveRun = &current
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/coder/websocket"
 
 	"mailroom"
-	"mailroom/client"
+	"mailroom/api"
 )
 
 // socketReader follows many threads over one WebSocket at a time, and connects
@@ -34,7 +34,7 @@ type said struct {
 	Status mailroom.Status `json:"status"`
 	Entry  *mailroom.Entry `json:"entry"`
 	Delta  *mailroom.Delta `json:"delta"`
-	Error  *client.Problem `json:"error"`
+	Error  *api.Problem    `json:"error"`
 }
 
 // follow reads until ctx ends.

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/api"
 	"mailroom/channel/webhook"
 	"mailroom/channel/webhook/webhooktest"
-	"mailroom/client"
 )
 
 // FuzzRequest sends a whole request over HTTP: path, headers, signature and body. Only what is signed with the channel's
@@ -50,7 +50,7 @@ func FuzzRequest(f *testing.F) {
 			return // the client sends no such header
 		}
 		var accepted webhook.Accepted
-		var p client.Problem
+		var p api.Problem
 		switch {
 		case a.Code == http.StatusAccepted:
 			if err := json.Unmarshal([]byte(a.Body), &accepted); err != nil || !signed || channel != "ops" || skew > 600 || skew < -600 {

@@ -14,10 +14,10 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/api"
 	"mailroom/channel"
 	"mailroom/channel/chat"
 	"mailroom/channel/webhook/webhooktest"
-	"mailroom/client"
 )
 
 func TestWhatIsPostedIsAnsweredThere(t *testing.T) {
@@ -86,14 +86,14 @@ func TestASignatureIsOfThisBodyAndOfNow(t *testing.T) {
 		}, ""},
 	} {
 		a, err := o.program.Post("ops", "a", said, c.change)
-		var p client.Problem
+		var p api.Problem
 		switch {
 		case err != nil:
 			t.Fatal(err)
 		case c.want == "" && a.Code != 202:
 			t.Errorf("%s: %d %s", name, a.Code, a.Body)
 		case c.want != "" && (json.Unmarshal([]byte(a.Body), &p) != nil || a.Code != 401 || p.Code != mailroom.CodeUnauthenticated ||
-			!strings.Contains(p.Detail, c.want) || a.Header.Get("Content-Type") != client.ProblemType):
+			!strings.Contains(p.Detail, c.want) || a.Header.Get("Content-Type") != api.ProblemType):
 			t.Errorf("%s: %d %s, want %q", name, a.Code, a.Body, c.want)
 		}
 	}
@@ -222,7 +222,7 @@ func TestWhatIsWrongWithABodyIsNamed(t *testing.T) {
 		"a negative file":    {requestBody(t, file(map[string]any{"uri": "https://a/b", "size": -1})), 422, "body.files[0].size: must be 0 to"},
 	} {
 		a, err := o.program.Post("ops", "a", c.body, nil)
-		var p client.Problem
+		var p api.Problem
 		if err != nil || json.Unmarshal([]byte(a.Body), &p) != nil || a.Code != c.code || !strings.Contains(p.Detail, c.want) {
 			t.Errorf("%s: %d %s, %v; want %d %q", name, a.Code, a.Body, err, c.code, c.want)
 		}

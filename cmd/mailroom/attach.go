@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"mailroom"
+	"mailroom/api"
 	"mailroom/client"
 )
 
@@ -78,12 +79,12 @@ func toFollow(ctx context.Context, c *client.Client, id, after string) (client.F
 
 // beginning returns the place from which the reply of t's current run, else of
 // its latest, is seen whole.
-func beginning(ctx context.Context, c *client.Client, t client.Thread) (string, error) {
+func beginning(ctx context.Context, c *client.Client, t api.Thread) (string, error) {
 	run := t.ActiveRun
 	if run == nil {
 		run = t.WaitingRun
 	}
-	if run == nil && t.Status == client.ThreadIdle {
+	if run == nil && t.Status == api.ThreadIdle {
 		run = t.LatestRun
 	}
 	if run == nil { // nothing has started: what comes is all there is

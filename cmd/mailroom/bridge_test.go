@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/api"
 	"mailroom/channel/poll"
 	"mailroom/channel/poll/polltest"
 	"mailroom/client"
@@ -236,9 +237,9 @@ func TestABridgeSaysHowItIs(t *testing.T) {
 		t.Errorf("channels: exit code %d, %s%s", code, out.String(), stderr)
 	}
 	b.platform.Down()
-	b.until(client.ChannelQueued)
+	b.until(api.ChannelQueued)
 	b.platform.Up(t)
-	b.until(client.ChannelConnected)
+	b.until(api.ChannelConnected)
 	if err := b.process.shutdown(); err != nil {
 		t.Errorf("it ended with %v", err)
 	}
@@ -250,7 +251,7 @@ func TestABridgeSaysHowItIs(t *testing.T) {
 // until waits for a state of the channel.
 func (b *bridged) until(state string) {
 	b.t.Helper()
-	var channels []client.Channel
+	var channels []api.Channel
 	for end := time.Now().Add(patience); time.Now().Before(end); {
 		var err error
 		if channels, err = b.client().Channels(b.t.Context()); err != nil {
@@ -313,15 +314,15 @@ func TestAChannelOfTheConfigurationIsServed(t *testing.T) {
 	if code, stderr := h.run(t.Context(), &out, "channels", "-o", "json"); code != exitDone {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
-	var page client.Page[client.Channel]
+	var page api.Page[api.Channel]
 	if err := json.Unmarshal(out.Bytes(), &page); err != nil || len(page.Items) != 2 {
 		t.Fatalf("%s (%v)", out.String(), err)
 	}
 	good, poor := page.Items[0], page.Items[1]
-	if good.Name != "good" || good.State != client.ChannelConnected || *good.Cursor != "c-1" {
+	if good.Name != "good" || good.State != api.ChannelConnected || *good.Cursor != "c-1" {
 		t.Errorf("the good one is %+v", good)
 	}
-	if poor.Name != "poor" || poor.State != client.ChannelFailed || !strings.Contains(*poor.Reason, "NOBODY_SETS_THIS is not set") {
+	if poor.Name != "poor" || poor.State != api.ChannelFailed || !strings.Contains(*poor.Reason, "NOBODY_SETS_THIS is not set") {
 		t.Errorf("the poor one is %+v", poor)
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"mailroom/api"
 	"mailroom/channel"
 	"mailroom/channel/chat"
 	"mailroom/channel/poll"
@@ -85,9 +86,9 @@ that gave up or failed for good. A connected one is left alone.`,
 	})
 }
 
-func (m *Main) printChannels(channels []client.Channel, output format) error {
+func (m *Main) printChannels(channels []api.Channel, output format) error {
 	if output == asJSON {
-		return m.printJSON(client.Page[client.Channel]{Items: channels})
+		return m.printJSON(api.Page[api.Channel]{Items: channels})
 	}
 	rows := [][]string{{"CHANNEL", "KIND", "STATE", "LAST SUCCESS", "LAST IN", "LAST OUT", "CURSOR", "UNHANDLED", "DOWN", "LAST ERROR"}}
 	for _, c := range channels {
@@ -105,16 +106,16 @@ func (m *Main) printChannels(channels []client.Channel, output format) error {
 	}
 	for _, c := range channels {
 		switch c.State {
-		case client.ChannelParked, client.ChannelGaveUp, client.ChannelFailed:
+		case api.ChannelParked, api.ChannelGaveUp, api.ChannelFailed:
 			m.say("channel %s needs attention; to retry it now: %s", c.Name, m.again("channels", "resume", c.Name))
 		}
 	}
 	return nil
 }
 
-func (m *Main) stateOf(c client.Channel) string {
+func (m *Main) stateOf(c api.Channel) string {
 	state := c.State
-	if c.State == client.ChannelConnected {
+	if c.State == api.ChannelConnected {
 		if c.Reason != nil {
 			state += ": " + *c.Reason
 		}
@@ -139,7 +140,7 @@ func failedTries(n int) string {
 	return fmt.Sprintf("%d failed tries", n)
 }
 
-func cursorOf(c client.Channel) string {
+func cursorOf(c api.Channel) string {
 	cursor := orDash(c.Cursor)
 	if c.CursorLag != nil {
 		cursor += fmt.Sprintf(" (%d behind)", *c.CursorLag)
@@ -241,11 +242,11 @@ const deliveryDeadline = 5 * time.Minute
 type connections []*channel.Runner
 
 // All implements [server.Channels].
-func (all connections) All() []client.Channel {
-	var out []client.Channel
+func (all connections) All() []api.Channel {
+	var out []api.Channel
 	for _, c := range all {
 		s := c.State()
-		out = append(out, client.Channel{
+		out = append(out, api.Channel{
 			Name: s.Name, Kind: s.Kind, State: string(s.Condition), Since: moment(s.Since), Reason: textOf(s.Reason),
 			Attempts: s.Attempts, NextTry: moment(s.NextTry), Adapter: s.Adapter, LeftBehind: s.Stranded, Reconnects: s.Reconnects,
 			ConnectedSince: moment(s.ConnectedSince), DowntimeMS: s.Downtime.Milliseconds(),

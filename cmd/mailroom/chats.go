@@ -5,9 +5,9 @@ import (
 	"slices"
 
 	"mailroom"
+	"mailroom/api"
 	"mailroom/channel"
 	"mailroom/channel/chat"
-	"mailroom/client"
 	"mailroom/cmd/mailroom/internal/config"
 	"mailroom/ledger"
 	"mailroom/stream"
@@ -35,8 +35,8 @@ func newDoors(c *config.Config, l *ledger.Ledger) (all doors) {
 }
 
 // All implements [server.Pairings].
-func (d doors) All(ctx context.Context) ([]client.Pairing, error) {
-	var out []client.Pairing
+func (d doors) All(ctx context.Context) ([]api.Pairing, error) {
+	var out []api.Pairing
 	for _, door := range d {
 		people, err := door.List(ctx)
 		if err != nil {
@@ -51,7 +51,7 @@ func (d doors) All(ctx context.Context) ([]client.Pairing, error) {
 
 // Approve implements [server.Pairings]. A code that nobody has counts as a wrong one
 // in each channel that it may be of; one that somebody has, in none.
-func (d doors) Approve(ctx context.Context, in client.ApprovePairing, by string) (client.Pairing, error) {
+func (d doors) Approve(ctx context.Context, in api.ApprovePairing, by string) (api.Pairing, error) {
 	err := error(mailroom.Errorf(mailroom.CodeNotFound, "no channel of a chat platform is called %q", in.Channel))
 	if in.Channel == "" {
 		err = mailroom.Errorf(mailroom.CodeNotFound, "this server has no channel of a chat platform")
@@ -60,7 +60,7 @@ func (d doors) Approve(ctx context.Context, in client.ApprovePairing, by string)
 	for _, door := range asked {
 		has, err := door.HasCode(ctx, in.Code)
 		if err != nil {
-			return client.Pairing{}, err
+			return api.Pairing{}, err
 		}
 		if has {
 			asked = doors{door}
@@ -73,7 +73,7 @@ func (d doors) Approve(ctx context.Context, in client.ApprovePairing, by string)
 			return showPairing(p), err
 		}
 	}
-	return client.Pairing{}, err
+	return api.Pairing{}, err
 }
 
 // Revoke implements [server.Pairings].
@@ -86,16 +86,16 @@ func (d doors) Revoke(ctx context.Context, channel, user string) error {
 	return mailroom.Errorf(mailroom.CodeNotFound, "no channel of a chat platform is called %q", channel)
 }
 
-func showPairing(p chat.Person) client.Pairing {
-	out := client.Pairing{
-		Channel: p.Channel, User: p.User, Name: p.Name, State: client.Paired, Tier: chat.TierGuest.String(),
+func showPairing(p chat.Person) api.Pairing {
+	out := api.Pairing{
+		Channel: p.Channel, User: p.User, Name: p.Name, State: api.Paired, Tier: chat.TierGuest.String(),
 		Since: p.Since, Until: moment(p.Until), By: textOf(p.By),
 	}
 	if p.Admin {
 		out.Tier = chat.TierAdmin.String()
 	}
 	if p.Waits {
-		out.State, out.Tier = client.PairingWaits, chat.TierStranger.String()
+		out.State, out.Tier = api.PairingWaits, chat.TierStranger.String()
 	}
 	return out
 }

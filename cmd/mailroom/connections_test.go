@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/api"
 	"mailroom/channel"
 	"mailroom/channel/poll/polltest"
 	"mailroom/client"
@@ -62,7 +63,7 @@ func TestAServerWhoseChannelsAreAllDownEndsIfItIsTo(t *testing.T) {
 			h.process(p)
 			if c.code < 0 {
 				b := &bridged{home: h}
-				b.becomes("b", client.ChannelParked)
+				b.becomes("b", api.ChannelParked)
 				if err := p.shutdown(); err != nil {
 					t.Error(err)
 				}
@@ -86,7 +87,7 @@ func TestABridgeEndsWhenItGivesUpUnlessItIsToStay(t *testing.T) {
 	b = newBridged(t, impatient+"when_all_down = \"stay\"\n")
 	b.platform.Down()
 	b.start(b.command(""))
-	b.becomes(bridgeChannel, client.ChannelGaveUp)
+	b.becomes(bridgeChannel, api.ChannelGaveUp)
 	if err := b.process.shutdown(); err != nil {
 		t.Error(err)
 	}
@@ -128,7 +129,7 @@ func TestAPlatformThatTakesItsTimeHoldsUpNoOther(t *testing.T) {
 }
 
 // becomes waits until a channel has a state.
-func (b *bridged) becomes(name, state string) client.Channel {
+func (b *bridged) becomes(name, state string) api.Channel {
 	b.t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -157,7 +158,7 @@ func TestAChannelIsResumedByItsOwner(t *testing.T) {
 	h := newHome(t, fmt.Sprintf(platformTable, "mol", p.URL, polltest.Workspace, "token_file = "+fmt.Sprintf("%q", secret)+"\nretry_first = \"10ms\"\ngive_up_after = 1"))
 	h.process(&process{})
 	b := &bridged{home: h, platform: p}
-	b.becomes("mol", client.ChannelFailed)
+	b.becomes("mol", api.ChannelFailed)
 	if err := os.WriteFile(secret, []byte(polltest.Token+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -169,12 +170,12 @@ func TestAChannelIsResumedByItsOwner(t *testing.T) {
 	if code, talk := resume("mol"); code != exitDone || !strings.Contains(talk, "channel mol is ") {
 		t.Errorf("exit code %d: %s", code, talk)
 	}
-	b.becomes("mol", client.ChannelGaveUp)
+	b.becomes("mol", api.ChannelGaveUp)
 	p.Up(t)
 	if code, talk := resume("mol"); code != exitDone {
 		t.Errorf("exit code %d: %s", code, talk)
 	}
-	b.becomes("mol", client.ChannelConnected)
+	b.becomes("mol", api.ChannelConnected)
 	if code, talk := resume("nobody"); code != exitFailed || !strings.Contains(talk, `no channel "nobody"`) {
 		t.Errorf("exit code %d: %s", code, talk)
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"mailroom"
+	"mailroom/api"
 	"mailroom/client"
 )
 
@@ -64,7 +65,7 @@ func TestACrashThatNoRunCausedIsChargedToNone(t *testing.T) {
 	var bystander string
 	attempt := 0
 	// running waits until the next process has claimed the bystander.
-	running := func() client.Run {
+	running := func() api.Run {
 		t.Helper()
 		attempt++
 		ctx, cancel := context.WithTimeout(t.Context(), patience)

@@ -6,12 +6,13 @@ import (
 	"slices"
 
 	"mailroom"
+	"mailroom/api"
 	"mailroom/client"
 )
 
 // decide makes a decision on the ticket that id names, or that the run or the
 // thread of that name waits for.
-func (m *Main) decide(ctx context.Context, c *client.Client, id string, d client.Decision, output format) error {
+func (m *Main) decide(ctx context.Context, c *client.Client, id string, d api.Decision, output format) error {
 	k, err := m.toDecide(ctx, c, id, d.Decision)
 	if err != nil {
 		return err
@@ -33,7 +34,7 @@ func (m *Main) decide(ctx context.Context, c *client.Client, id string, d client
 
 // toDecide finds a ticket by its id, or as the one that is open for this
 // decision in a run or a thread.
-func (m *Main) toDecide(ctx context.Context, c *client.Client, id string, v mailroom.Verdict) (client.Ticket, error) {
+func (m *Main) toDecide(ctx context.Context, c *client.Client, id string, v mailroom.Verdict) (api.Ticket, error) {
 	k, err := c.Ticket(ctx, id)
 	if mailroom.CodeOf(err) != mailroom.CodeNotFound {
 		return k, err
@@ -43,7 +44,7 @@ func (m *Main) toDecide(ctx context.Context, c *client.Client, id string, v mail
 		if err != nil {
 			return k, err
 		}
-		open := slices.DeleteFunc(all, func(k client.Ticket) bool { return !takes(k, v) })
+		open := slices.DeleteFunc(all, func(k api.Ticket) bool { return !takes(k, v) })
 		switch len(open) {
 		case 0:
 		case 1:
@@ -62,7 +63,7 @@ func (m *Main) toDecide(ctx context.Context, c *client.Client, id string, v mail
 }
 
 // takes says whether a person can decide a ticket so.
-func takes(k client.Ticket, v mailroom.Verdict) bool {
+func takes(k api.Ticket, v mailroom.Verdict) bool {
 	switch k.Kind {
 	case mailroom.TicketApproval:
 		return v != mailroom.VerdictAnswer || k.Answers
@@ -73,7 +74,7 @@ func takes(k client.Ticket, v mailroom.Verdict) bool {
 }
 
 // verdicts are the decisions that a ticket takes.
-func verdicts(k client.Ticket) []mailroom.Verdict {
+func verdicts(k api.Ticket) []mailroom.Verdict {
 	return slices.DeleteFunc([]mailroom.Verdict{mailroom.VerdictApprove, mailroom.VerdictDeny, mailroom.VerdictAnswer}, func(v mailroom.Verdict) bool { return !takes(k, v) })
 }
 
@@ -91,7 +92,7 @@ func (m *Main) undecided(ctx context.Context, c *client.Client, run string) erro
 	if err != nil {
 		return err
 	}
-	mine := slices.DeleteFunc(slices.Clone(open), func(k client.Ticket) bool { return len(verdicts(k)) == 0 || k.Holds })
+	mine := slices.DeleteFunc(slices.Clone(open), func(k api.Ticket) bool { return len(verdicts(k)) == 0 || k.Holds })
 	if len(mine) > 0 {
 		m.say("run %s waits for a decision:", run)
 		for _, k := range mine {
@@ -99,7 +100,7 @@ func (m *Main) undecided(ctx context.Context, c *client.Client, run string) erro
 		}
 		return &waitsError{run: run}
 	}
-	if !slices.ContainsFunc(open, func(k client.Ticket) bool { return k.Kind == mailroom.TicketChildren }) {
+	if !slices.ContainsFunc(open, func(k api.Ticket) bool { return k.Kind == mailroom.TicketChildren }) {
 		return nil
 	}
 	for child, err := range client.Each(ctx, c.Runs, client.ListQuery{Q: "status:waiting parent:" + client.Quote(run), Limit: 500}) {
@@ -114,7 +115,7 @@ func (m *Main) undecided(ctx context.Context, c *client.Client, run string) erro
 }
 
 // printUndecided shows what is asked, and the commands that decide it.
-func (m *Main) printUndecided(k client.Ticket) {
+func (m *Main) printUndecided(k api.Ticket) {
 	m.printAsked(k)
 	for _, v := range verdicts(k) {
 		words := []string{string(v), k.ID, "--digest", k.Digest[:min(16, len(k.Digest))]}

@@ -13,9 +13,9 @@ import (
 	"text/tabwriter"
 
 	"mailroom"
+	"mailroom/api"
 	"mailroom/channel/chat"
 	"mailroom/channel/discord/discordtest"
-	"mailroom/client"
 )
 
 // community is a server in a process of its own with a channel "dc" at Discord, whose
@@ -71,7 +71,7 @@ func (c *community) serve() {
 	c.t.Helper()
 	c.process = &process{}
 	c.home.process(c.process)
-	c.becomes("dc", client.ChannelConnected)
+	c.becomes("dc", api.ChannelConnected)
 }
 
 // thread and out are those of Ann.
@@ -157,13 +157,13 @@ func TestABotOfDiscordInABadWeek(t *testing.T) {
 	c := newCommunity(t, "")
 	c.process = &process{}
 	c.home.process(c.process)
-	c.becomes("dc", client.ChannelQueued)
+	c.becomes("dc", api.ChannelQueued)
 	c.dc.Up(t)
-	c.becomes("dc", client.ChannelConnected)
+	c.becomes("dc", api.ChannelConnected)
 	c.ann.Sends(c.private, "one")
 	c.reads("ONE")
 	c.dc.Down() // which a session outlives
-	c.becomes("dc", client.ChannelQueued)
+	c.becomes("dc", api.ChannelQueued)
 	c.ann.Sends(c.private, "two")
 	c.dc.Up(t)
 	c.reads("ONE", "TWO")
@@ -172,23 +172,23 @@ func TestABotOfDiscordInABadWeek(t *testing.T) {
 	}
 	c.dc.Down() // which this one does not
 	c.dc.Forget()
-	c.becomes("dc", client.ChannelQueued)
+	c.becomes("dc", api.ChannelQueued)
 	c.ann.Sends(c.private, "three")
 	c.dc.Up(t)
 	c.reads("ONE", "TWO", "THREE")
 	c.dc.SetMessageContent(false)
 	c.dc.CloseWith(4014, "Disallowed intent(s).")
-	if s := c.becomes("dc", client.ChannelFailed); !strings.Contains(*s.Reason, "Message Content intent") {
+	if s := c.becomes("dc", api.ChannelFailed); !strings.Contains(*s.Reason, "Message Content intent") {
 		t.Errorf("the reason is %s", *s.Reason)
 	}
 	c.dc.SetMessageContent(true)
 	if code, stderr := c.run(t.Context(), io.Discard, "channels", "resume", "dc"); code != exitDone {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
-	c.becomes("dc", client.ChannelConnected)
+	c.becomes("dc", api.ChannelConnected)
 	other := strings.Replace(discordtest.Token, "GfAkEt", "ZzZzZz", 1)
 	c.dc.SetToken(other)
-	c.becomes("dc", client.ChannelFailed)
+	c.becomes("dc", api.ChannelFailed)
 	c.ann.Sends(c.private, "four")
 	c.token(other)
 	c.reads("ONE", "TWO", "THREE", "FOUR")

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/api"
 	"mailroom/client"
 )
 
@@ -64,7 +65,7 @@ func standing(ctx context.Context, c *client.Client, q client.FollowQuery) (stan
 			return stand{}, err
 		case t.WaitingRun != nil:
 			return stand{waiting: *t.WaitingRun}, nil
-		case t.Status != client.ThreadIdle:
+		case t.Status != api.ThreadIdle:
 			return stand{}, nil
 		case t.LatestRun == nil:
 			return stand{over: true}, nil

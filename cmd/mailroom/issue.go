@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"mailroom"
+	"mailroom/api"
 	watch "mailroom/channel/tracker"
 	"mailroom/client"
 	"mailroom/cmd/internal/bd"
@@ -75,7 +76,7 @@ func (m *Main) runOfIssue(ctx context.Context, it *tracker.Issue) *bd.Run {
 }
 
 // linesOfRun tells people of the run of an issue, and how to see more.
-func (m *Main) linesOfRun(run client.Run) []string {
+func (m *Main) linesOfRun(run api.Run) []string {
 	lines := []string{fmt.Sprintf("Run %s of %s: %s, attempt %d", run.ID, run.Agent, run.Status, run.Attempt)}
 	if first, _, _ := strings.Cut(strings.TrimSpace(text(run.Reply)), "\n"); first != "" {
 		lines = append(lines, "  said: "+cut(first, 100))

@@ -17,6 +17,7 @@ import (
 	"github.com/coder/websocket"
 
 	"mailroom"
+	"mailroom/api"
 	"mailroom/client"
 )
 
@@ -36,7 +37,7 @@ submit_burst = 12
 
 // asks sends a request to a server and returns the status and the problem, if
 // it is one. Headers are "Name: value".
-func (p *process) asks(t *testing.T, web *http.Client, method, path, body string, headers ...string) (*http.Response, client.Problem) {
+func (p *process) asks(t *testing.T, web *http.Client, method, path, body string, headers ...string) (*http.Response, api.Problem) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
@@ -54,8 +55,8 @@ func (p *process) asks(t *testing.T, web *http.Client, method, path, body string
 	if err != nil {
 		t.Fatalf("%s %s: %v", method, path, err)
 	}
-	var problem client.Problem
-	if resp.Header.Get("Content-Type") == client.ProblemType {
+	var problem api.Problem
+	if resp.Header.Get("Content-Type") == api.ProblemType {
 		if err := json.NewDecoder(resp.Body).Decode(&problem); err != nil {
 			t.Error(err)
 		}
@@ -261,7 +262,7 @@ func TestNoCommandComesOverTheAPI(t *testing.T) {
 		}
 	}
 	c := client.New(p.url, strings.TrimPrefix(auth, "Authorization: Bearer "))
-	sent, err := c.Submit(t.Context(), client.Submit{
+	sent, err := c.Submit(t.Context(), api.Submit{
 		Thread: "t", Text: "$(touch pwned); `touch pwned`", Metadata: map[string]string{"command": "touch pwned"},
 		Options: json.RawMessage(`{"command":["touch","pwned"],"dir":"/","env":{"PATH":"/tmp"}}`),
 	})

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/api"
 	"mailroom/client"
 	"mailroom/cmd/mailroom/internal/folder"
 	"mailroom/internal/proc"
@@ -193,13 +194,13 @@ func (s stage) ask(t *testing.T, data folder.Folder, url, mine string) (said, sh
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	c := client.New(url, token)
-	if _, err := c.Submit(ctx, client.Submit{Thread: "asks", Agent: "tour", Text: "go"}); err != nil {
+	if _, err := c.Submit(ctx, api.Submit{Thread: "asks", Agent: "tour", Text: "go"}); err != nil {
 		t.Fatal(err)
 	}
 	if err := await(data, "asks", "run.waiting"); err != nil {
 		t.Fatal(err)
 	}
-	sent, err := c.Submit(ctx, client.Submit{Thread: "probing", Agent: "probe", Parts: []mailroom.Part{
+	sent, err := c.Submit(ctx, api.Submit{Thread: "probing", Agent: "probe", Parts: []mailroom.Part{
 		{Type: "text", Text: "look"}, {Type: "file", Name: "mine.txt", URI: "file://" + mine},
 	}})
 	if err != nil {

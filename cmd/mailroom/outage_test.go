@@ -10,6 +10,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"mailroom/api"
 	"mailroom/channel"
 	"mailroom/channel/channeltest"
 	"mailroom/channel/irc/irctest"
@@ -131,7 +132,7 @@ func (p *twoBots) killed() {
 	p.tg.WaitFor(p.t, "a poll", func() bool { return len(p.tg.Calls("getUpdates")) > polls })
 	p.does("Telegram is killed in mid-poll")
 	p.tg.Down()
-	p.shows(client.ChannelQueued)
+	p.shows(api.ChannelQueued)
 }
 
 // table is all that was done and said, in order.
@@ -176,14 +177,14 @@ func TestAPlatformThatFailsIsSaidToBeWhatItIsAndTakesNoOtherWithIt(t *testing.T)
 	p.ann.Sends(private, "one")
 	p.does("the server starts; Telegram is down, and a message waits there")
 	p.serve()
-	p.shows(client.ChannelQueued)
+	p.shows(api.ChannelQueued)
 	p.al.Wait(" JOIN :#dev")
 	p.talksOnIRC()
 	p.does("IRC has answered")
-	p.shows(client.ChannelQueued)
+	p.shows(api.ChannelQueued)
 	p.does("Telegram comes up")
 	p.tg.Up(t)
-	p.shows(client.ChannelConnected)
+	p.shows(api.ChannelConnected)
 	p.reads("ONE")
 	p.does("the message that waited was answered")
 
@@ -192,17 +193,17 @@ func TestAPlatformThatFailsIsSaidToBeWhatItIsAndTakesNoOtherWithIt(t *testing.T)
 	p.ann.Sends(private, "two")
 	p.does("and started again, with another message")
 	p.tg.Up(t)
-	p.shows(client.ChannelConnected)
+	p.shows(api.ChannelConnected)
 	p.reads("ONE", "TWO")
 
 	p.does("its connections are half-open: nothing is answered")
 	p.tg.Freeze()
-	p.shows(client.ChannelSilent)
+	p.shows(api.ChannelSilent)
 	p.talksOnIRC()
 	p.ann.Sends(private, "three")
 	p.does("it answers again")
 	p.tg.Thaw()
-	p.shows(client.ChannelConnected)
+	p.shows(api.ChannelConnected)
 	p.reads("ONE", "TWO", "THREE")
 
 	wrong := "700100200:" + strings.Repeat("x", 35)
@@ -211,20 +212,20 @@ func TestAPlatformThatFailsIsSaidToBeWhatItIsAndTakesNoOtherWithIt(t *testing.T)
 	p.killed()
 	p.does("and started again")
 	p.tg.Up(t)
-	p.shows(client.ChannelFailed)
+	p.shows(api.ChannelFailed)
 	p.talksOnIRC()
 	p.ann.Sends(private, "four")
 	other := "700100200:" + strings.Repeat("z", 35)
 	p.tg.AddBot(other, telegramtest.BotID, telegramtest.Username)
 	p.does("a new token of the same bot is put into the file")
 	p.puts(other)
-	p.shows(client.ChannelConnected)
+	p.shows(api.ChannelConnected)
 	p.reads("ONE", "TWO", "THREE", "FOUR")
 	p.talksOnIRC()
 
 	want := []string{
-		client.ChannelQueued, client.ChannelConnected, client.ChannelQueued, client.ChannelConnected,
-		client.ChannelSilent, client.ChannelConnected, client.ChannelQueued, client.ChannelFailed, client.ChannelConnected,
+		api.ChannelQueued, api.ChannelConnected, api.ChannelQueued, api.ChannelConnected,
+		api.ChannelSilent, api.ChannelConnected, api.ChannelQueued, api.ChannelFailed, api.ChannelConnected,
 	}
 	t.Logf("\n%s", p.table())
 	if got := p.seen["tg"]; !inOrder(got, want) {
@@ -234,7 +235,7 @@ func TestAPlatformThatFailsIsSaidToBeWhatItIsAndTakesNoOtherWithIt(t *testing.T)
 		t.Errorf("the thread says %q, want %q", got, want)
 	}
 	net := slices.Compact(p.seen["net"])
-	if i := slices.Index(net, client.ChannelConnected); i < 0 || i < len(net)-1 {
+	if i := slices.Index(net, api.ChannelConnected); i < 0 || i < len(net)-1 {
 		t.Errorf("of IRC was shown %q", net)
 	}
 	if told := p.told(); len(told) != 4+p.asked || len(p.al.Messages("bot")) != p.asked {
@@ -268,7 +269,7 @@ func TestABotWhosePollOutlivesItsServerIsConnectedOnceItsNextIsAnswered(t *testi
 	b.configure(strings.ReplaceAll(string(settings), b.tg.URL, "http://"+way.Addr))
 	b.tg.Up(t)
 	b.serve()
-	b.becomes("tg", client.ChannelConnected)
+	b.becomes("tg", api.ChannelConnected)
 	polls := len(b.tg.Calls("getUpdates"))
 	b.tg.WaitFor(t, "a poll", func() bool { return len(b.tg.Calls("getUpdates")) > polls })
 	way.BlackholeOpen()
@@ -279,8 +280,8 @@ func TestABotWhosePollOutlivesItsServerIsConnectedOnceItsNextIsAnswered(t *testi
 	b.serve()
 	b.tg.WaitFor(t, "the answer", func() bool { return slices.Equal(b.ann.Private().Texts(), []string{"ONE"}) })
 	got := states(b.changes())
-	got = got[slices.Index(got[1:], client.ChannelStarting)+1:] // of the second process
-	if want := []string{client.ChannelStarting, client.ChannelQueued, client.ChannelConnected}; !slices.Equal(got[:min(len(got), len(want))], want) {
+	got = got[slices.Index(got[1:], api.ChannelStarting)+1:] // of the second process
+	if want := []string{api.ChannelStarting, api.ChannelQueued, api.ChannelConnected}; !slices.Equal(got[:min(len(got), len(want))], want) {
 		t.Errorf("it was %q, want %q", got, want)
 	}
 	if told := b.told(); len(told) != 1 || b.tg.Pending() > 1 {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"mailroom/api"
 	"mailroom/client"
 )
 
@@ -33,14 +34,14 @@ that they are who you think.`,
 			return err
 		}
 		if *output == asJSON {
-			return m.printJSON(client.Page[client.Pairing]{Items: all})
+			return m.printJSON(api.Page[api.Pairing]{Items: all})
 		}
 		rows := [][]string{{"CHANNEL", "USER", "NAME", "STATE", "MAY", "SINCE", "UNTIL", "BY"}}
 		for _, p := range all {
 			may := "-"
-			if p.State == client.Paired {
+			if p.State == api.Paired {
 				may = "talk"
-				if p.Tier == client.TierAdmin {
+				if p.Tier == api.TierAdmin {
 					may = "talk, decide"
 				}
 			}
@@ -51,7 +52,7 @@ that they are who you think.`,
 }
 
 func (m *Main) pairApproveCommand() *cobra.Command {
-	var in client.ApprovePairing
+	var in api.ApprovePairing
 	cmd := &cobra.Command{
 		Use:   "approve CODE",
 		Short: "Let in who has this code",

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"mailroom"
+	"mailroom/api"
 	"mailroom/client"
 )
 
@@ -171,7 +172,7 @@ func TestTextOfAnAttemptThatBreaksOffIsKeptAndNotRepeated(t *testing.T) {
 	c := client.New("http://mailroom", token, client.WithHTTPClient(&http.Client{Transport: where}), client.WithBackoff(10*time.Millisecond, 100*time.Millisecond))
 	send := func(agent string, attempts int) *reading {
 		t.Helper()
-		sent, err := c.Submit(t.Context(), client.Submit{Thread: fmt.Sprintf("%s-%d", agent, time.Now().UnixNano()), Agent: agent, Text: "hello", MaxAttempts: &attempts})
+		sent, err := c.Submit(t.Context(), api.Submit{Thread: fmt.Sprintf("%s-%d", agent, time.Now().UnixNano()), Agent: agent, Text: "hello", MaxAttempts: &attempts})
 		h.must(err)
 		return read(t, c, sent.Run)
 	}

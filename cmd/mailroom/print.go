@@ -11,7 +11,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"mailroom"
-	"mailroom/client"
+	"mailroom/api"
 	"mailroom/cmd/mailroom/internal/config"
 	"mailroom/cmd/mailroom/internal/folder"
 	"mailroom/internal/display"
@@ -92,7 +92,7 @@ func (m *Main) printSubmitted(s mailroom.Submitted, output format) error {
 	return m.printTable(rows)
 }
 
-func (m *Main) printThreads(page client.Page[client.Thread], output format) error {
+func (m *Main) printThreads(page api.Page[api.Thread], output format) error {
 	if output == asJSON {
 		return m.printJSON(page)
 	}
@@ -108,7 +108,7 @@ func (m *Main) printThreads(page client.Page[client.Thread], output format) erro
 // threadShown is what -o json of threads show prints: the thread's fields, and
 // the last messages of its transcript in order of reading.
 type threadShown struct {
-	client.Thread
+	api.Thread
 	Messages []mailroom.Message `json:"messages"`
 }
 
@@ -140,7 +140,7 @@ func (m *Main) printThread(t threadShown, output format) error {
 	return nil
 }
 
-func (m *Main) printRuns(page client.Page[client.Run], output format) error {
+func (m *Main) printRuns(page api.Page[api.Run], output format) error {
 	if output == asJSON {
 		return m.printJSON(page)
 	}
@@ -153,7 +153,7 @@ func (m *Main) printRuns(page client.Page[client.Run], output format) error {
 	return m.printList(rows, page.Next, "no runs yet")
 }
 
-func (m *Main) printRun(r client.Run, output format) error {
+func (m *Main) printRun(r api.Run, output format) error {
 	if output == asJSON {
 		return m.printJSON(r)
 	}
@@ -168,14 +168,14 @@ func (m *Main) printRun(r client.Run, output format) error {
 }
 
 // printChanged prints a run that was cancelled or queued again.
-func (m *Main) printChanged(r client.Run, output format) error {
+func (m *Main) printChanged(r api.Run, output format) error {
 	if output == asJSON {
 		return m.printJSON(r)
 	}
 	return m.printTable([][]string{{r.ID, status(r)}})
 }
 
-func (m *Main) printInterrupted(i client.Interrupted, output format) error {
+func (m *Main) printInterrupted(i api.Interrupted, output format) error {
 	if output == asJSON {
 		return m.printJSON(i)
 	}
@@ -290,7 +290,7 @@ func cut(text string, n int) string {
 	return text
 }
 
-func status(r client.Run) string {
+func status(r api.Run) string {
 	if r.Stopping {
 		return string(r.Status) + ", stopping"
 	}
@@ -298,7 +298,7 @@ func status(r client.Run) string {
 }
 
 // detail is the one thing to know of a run beside its status.
-func detail(r client.Run) string {
+func detail(r api.Run) string {
 	switch {
 	case r.Error != nil:
 		return fmt.Sprintf("%s: %s", r.Error.Class, r.Error.Message)
@@ -314,15 +314,15 @@ func detail(r client.Run) string {
 
 func percent(part float64) string { return fmt.Sprintf("%.0f%%", 100*part) }
 
-func waitsFor(r client.Run) string {
+func waitsFor(r api.Run) string {
 	if r.Wait == nil {
 		return "-"
 	}
 	return r.Wait.Until + " of " + strings.Join(r.Wait.Tickets, " ")
 }
 
-func usage(u *client.Usage) string {
-	if u == nil || *u == (client.Usage{}) {
+func usage(u *api.Usage) string {
+	if u == nil || *u == (api.Usage{}) {
 		return "-"
 	}
 	return fmt.Sprintf("%d tokens in, %d out, %.4f USD", u.InputTokens, u.OutputTokens, u.CostUSD)

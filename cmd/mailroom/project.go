@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"mailroom/api"
 	"mailroom/client"
 )
 
@@ -49,7 +50,7 @@ func projectFlag(cmd *cobra.Command) *string {
 }
 
 func (m *Main) reserveCommand() *cobra.Command {
-	in := client.Reserve{}
+	in := api.Reserve{}
 	cmd := &cobra.Command{
 		Use:   "reserve NAME…",
 		Short: "Reserve files, issues or anything with a name, so that other agents leave it alone",
@@ -117,7 +118,7 @@ func (m *Main) releaseCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&force, "force", false, "also those of others; needs a token with the scope admin, and ids")
 	return m.calling(cmd, func(c *client.Client, args []string) error {
 		if !force {
-			ended, err := c.ReleaseNames(cmd.Context(), client.ReleaseNames{Project: *project, Holder: *agent, Names: args})
+			ended, err := c.ReleaseNames(cmd.Context(), api.ReleaseNames{Project: *project, Holder: *agent, Names: args})
 			if err != nil {
 				return err
 			}
@@ -137,7 +138,7 @@ func (m *Main) releaseCommand() *cobra.Command {
 }
 
 // withoutNames are the arguments that were no names of what has ended.
-func withoutNames(args []string, ended []client.Reservation) (rest []string) {
+func withoutNames(args []string, ended []api.Reservation) (rest []string) {
 	names := map[string]bool{}
 	for _, r := range ended {
 		names[r.Name] = true
@@ -150,9 +151,9 @@ func withoutNames(args []string, ended []client.Reservation) (rest []string) {
 	return rest
 }
 
-func (m *Main) printReservations(rows []client.Reservation, f format) error {
+func (m *Main) printReservations(rows []api.Reservation, f format) error {
 	if f == asJSON {
-		return m.printJSON(client.Page[client.Reservation]{Items: rows})
+		return m.printJSON(api.Page[api.Reservation]{Items: rows})
 	}
 	table := [][]string{{"NAME", "HOLDER", "PROJECT", "KIND", "UNTIL", "FENCE", "REASON", "ID"}}
 	for _, r := range rows {
@@ -171,7 +172,7 @@ func (m *Main) printReservations(rows []client.Reservation, f format) error {
 }
 
 func (m *Main) notifyCommand() *cobra.Command {
-	in := client.Notify{}
+	in := api.Notify{}
 	var data string
 	cmd := &cobra.Command{
 		Use:   "notify EVENT",
@@ -225,18 +226,18 @@ looks into it, reserves or notifies.`,
 	cmd.Flags().BoolVar(&keep, "keep", false, "leave it unread")
 	cmd.Flags().IntVar(&limit, "limit", 50, "how many at most, up to 500")
 	return m.calling(cmd, func(c *client.Client, _ []string) error {
-		read := func() ([]client.Notification, error) {
-			return c.TakeNotifications(cmd.Context(), client.Take{Project: *project, Agent: *agent, Limit: limit})
+		read := func() ([]api.Notification, error) {
+			return c.TakeNotifications(cmd.Context(), api.Take{Project: *project, Agent: *agent, Limit: limit})
 		}
 		if keep {
-			read = func() ([]client.Notification, error) { return c.Notifications(cmd.Context(), *project, *agent, limit) }
+			read = func() ([]api.Notification, error) { return c.Notifications(cmd.Context(), *project, *agent, limit) }
 		}
 		found, err := read()
 		if err != nil {
 			return err
 		}
 		if *output == asJSON {
-			return m.printJSON(client.Page[client.Notification]{Items: found})
+			return m.printJSON(api.Page[api.Notification]{Items: found})
 		}
 		rows := [][]string{{"SEQ", "AT", "FROM", "EVENT", "DATA"}}
 		for _, n := range found {

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"mailroom"
+	"mailroom/api"
 	"mailroom/client"
 )
 
@@ -117,7 +118,7 @@ func TestWhatIsNotTheReplyIsTalk(t *testing.T) {
 		reply(t, 4, 2, "m", "half", true),
 		entry(t, 5, mailroom.KindFailed, 2, mailroom.RunFailed{Error: mailroom.RunError{Class: mailroom.ClassPermanent, Message: "bad input"}}),
 		entry(t, 6, mailroom.KindCancelled, 2, mailroom.RunStop{Reason: mailroom.ReasonSuperseded}),
-		client.Event{Gap: &client.Gap{After: 1, Oldest: 3, Last: 9}},
+		client.Event{Gap: &api.Gap{After: 1, Oldest: 3, Last: 9}},
 	)
 	if stdout != "half\n" {
 		t.Errorf("stdout is %q, want only the reply", stdout)

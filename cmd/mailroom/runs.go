@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"mailroom/api"
 	"mailroom/client"
 )
 
@@ -113,9 +114,9 @@ func (m *Main) runRetryCommand() *cobra.Command {
 		case many && (fresh || same), !many && dry:
 			return &usageError{command: cmd.CommandPath(), err: errors.New("--dry-run goes with --filter, --fresh and --same-version with one run")}
 		case many:
-			return m.retryMany(cmd.Context(), c, client.RetryMany{Q: q, DryRun: dry}, *output)
+			return m.retryMany(cmd.Context(), c, api.RetryMany{Q: q, DryRun: dry}, *output)
 		}
-		in := client.Retry{Fresh: fresh}
+		in := api.Retry{Fresh: fresh}
 		if same {
 			in.AgentVersion = "same"
 		}
@@ -129,8 +130,8 @@ func (m *Main) runRetryCommand() *cobra.Command {
 
 // retryMany repeats the request until it has gone through all runs: one request does
 // a bounded part.
-func (m *Main) retryMany(ctx context.Context, c *client.Client, in client.RetryMany, output format) error {
-	var all client.Retried
+func (m *Main) retryMany(ctx context.Context, c *client.Client, in api.RetryMany, output format) error {
+	var all api.Retried
 	for {
 		part, err := c.RetryRuns(ctx, in)
 		if err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"mailroom"
+	"mailroom/api"
 	"mailroom/client"
 )
 
@@ -17,7 +18,7 @@ import (
 const maxStdin = 8 << 20
 
 func (m *Main) sendCommand() *cobra.Command {
-	var in client.Submit
+	var in api.Submit
 	var mode string
 	var detach bool
 	cmd := &cobra.Command{
@@ -68,7 +69,7 @@ func (m *Main) text(args []string) (string, error) {
 	return strings.TrimSuffix(strings.TrimSuffix(string(b), "\n"), "\r"), nil
 }
 
-func (m *Main) send(ctx context.Context, in client.Submit, detach bool, output format) error {
+func (m *Main) send(ctx context.Context, in api.Submit, detach bool, output format) error {
 	c, err := m.connect()
 	if err != nil {
 		return err

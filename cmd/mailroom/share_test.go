@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/api"
 	"mailroom/client"
 )
 
@@ -19,7 +20,7 @@ func TestOneTokenTakesNotEverySlot(t *testing.T) {
 	admin := client.New(p.url, secret)
 	t.Cleanup(admin.CloseIdle)
 	as := func(name string) *client.Client {
-		made, err := admin.CreateToken(t.Context(), client.NewToken{Name: name, Scopes: []mailroom.Permission{mailroom.PermissionSubmit, mailroom.PermissionRead}})
+		made, err := admin.CreateToken(t.Context(), api.NewToken{Name: name, Scopes: []mailroom.Permission{mailroom.PermissionSubmit, mailroom.PermissionRead}})
 		h.must(err)
 		c := client.New(p.url, made.Secret)
 		t.Cleanup(c.CloseIdle)
@@ -28,10 +29,10 @@ func TestOneTokenTakesNotEverySlot(t *testing.T) {
 	hog, other := as("hog"), as("other")
 	long := strings.Repeat("word ", 20_000)
 	for i := range 20 {
-		_, err := hog.Submit(t.Context(), client.Submit{Thread: fmt.Sprintf("hog-%d", i), Text: long})
+		_, err := hog.Submit(t.Context(), api.Submit{Thread: fmt.Sprintf("hog-%d", i), Text: long})
 		h.must(err)
 	}
-	sent, err := other.Submit(t.Context(), client.Submit{Thread: "mine", Text: "is there room for me"})
+	sent, err := other.Submit(t.Context(), api.Submit{Thread: "mine", Text: "is there room for me"})
 	h.must(err)
 	late := time.After(patience)
 	for {

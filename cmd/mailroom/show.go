@@ -5,10 +5,10 @@ import (
 	"strings"
 
 	"mailroom"
-	"mailroom/client"
+	"mailroom/api"
 )
 
-func (m *Main) printTickets(page client.Page[client.Ticket], output format) error {
+func (m *Main) printTickets(page api.Page[api.Ticket], output format) error {
 	if output == asJSON {
 		return m.printJSON(page)
 	}
@@ -25,7 +25,7 @@ func (m *Main) printTickets(page client.Page[client.Ticket], output format) erro
 
 // printAsked shows exactly what a ticket asks, as talk: Stdout is for what
 // became of it.
-func (m *Main) printAsked(k client.Ticket) {
+func (m *Main) printAsked(k api.Ticket) {
 	m.say("%s %s of run %s in thread %s: %s", k.Kind, oneLine(k.Name), k.Run, oneLine(k.Thread), oneLine(text(k.Prompt)))
 	if text(k.Action) != "" || len(k.Arguments) > 0 {
 		m.say("  %s", oneLine(strings.TrimSpace(text(k.Action)+" "+string(k.Arguments))))
@@ -35,7 +35,7 @@ func (m *Main) printAsked(k client.Ticket) {
 	}
 }
 
-func (m *Main) printTicket(k client.Ticket, output format) error {
+func (m *Main) printTicket(k api.Ticket, output format) error {
 	if output == asJSON {
 		return m.printJSON(k)
 	}
@@ -43,7 +43,7 @@ func (m *Main) printTicket(k client.Ticket, output format) error {
 }
 
 // state is where a ticket stands, with what was decided.
-func state(k client.Ticket) string {
+func state(k api.Ticket) string {
 	if k.Decision == nil {
 		return string(k.State)
 	}
@@ -51,7 +51,7 @@ func state(k client.Ticket) string {
 }
 
 // asks is what a ticket wants, in a cell of a table.
-func asks(k client.Ticket) string {
+func asks(k api.Ticket) string {
 	line := text(k.Prompt)
 	if line == "" {
 		line = k.Name
@@ -62,9 +62,9 @@ func asks(k client.Ticket) string {
 	return line
 }
 
-func (m *Main) printAgents(agents []client.Agent, output format) error {
+func (m *Main) printAgents(agents []api.Agent, output format) error {
 	if output == asJSON {
-		return m.printJSON(client.Page[client.Agent]{Items: agents})
+		return m.printJSON(api.Page[api.Agent]{Items: agents})
 	}
 	rows := [][]string{{"AGENT", "KIND", "VERSION", "PROGRAM", "AVAILABLE", "WORKERS", "RUNNING", "ISOLATION"}}
 	for _, a := range agents {
@@ -77,9 +77,9 @@ func (m *Main) printAgents(agents []client.Agent, output format) error {
 	return m.printList(rows, nil, "no agents")
 }
 
-func (m *Main) printWorkers(workers []client.Worker, output format) error {
+func (m *Main) printWorkers(workers []api.Worker, output format) error {
 	if output == asJSON {
-		return m.printJSON(client.Page[client.Worker]{Items: workers})
+		return m.printJSON(api.Page[api.Worker]{Items: workers})
 	}
 	rows := [][]string{{"WORKER", "HOST", "PID", "RUNNING", "LEASE UNTIL", "AGENTS"}}
 	for _, w := range workers {
@@ -90,7 +90,7 @@ func (m *Main) printWorkers(workers []client.Worker, output format) error {
 	return m.printList(rows, nil, "no workers")
 }
 
-func (m *Main) printRetried(r client.Retried, dry bool, output format) error {
+func (m *Main) printRetried(r api.Retried, dry bool, output format) error {
 	if output == asJSON {
 		return m.printJSON(r)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"mailroom"
+	"mailroom/api"
 	"mailroom/client"
 	"mailroom/cmd/mailroom/internal/folder"
 )
@@ -28,8 +29,8 @@ type serverStatus struct {
 	Data      *string                 `json:"data"`
 	Threads   int                     `json:"threads"`
 	Runs      map[mailroom.Status]int `json:"runs"`
-	Agents    []client.Agent          `json:"agents"`
-	Channels  []client.Channel        `json:"channels"`
+	Agents    []api.Agent             `json:"agents"`
+	Channels  []api.Channel           `json:"channels"`
 }
 
 func (m *Main) statusCommand() *cobra.Command {
@@ -171,7 +172,7 @@ func runCounts(runs map[mailroom.Status]int) string {
 	return listed(counts)
 }
 
-func agentNames(agents []client.Agent) string {
+func agentNames(agents []api.Agent) string {
 	var names []string
 	for _, a := range agents {
 		name := a.Name
@@ -183,7 +184,7 @@ func agentNames(agents []client.Agent) string {
 	return listed(names)
 }
 
-func channelStates(channels []client.Channel) string {
+func channelStates(channels []api.Channel) string {
 	var states []string
 	for _, c := range channels {
 		states = append(states, c.Name+" "+c.State)

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"mailroom"
+	"mailroom/api"
 	"mailroom/client"
 )
 
@@ -60,7 +61,7 @@ then, the decision is refused. With --digest it must be what was shown before.`
 
 func (m *Main) decideCommand(cmd *cobra.Command, v mailroom.Verdict) *cobra.Command {
 	cmd.Long = cmd.Short + "." + decideHelp
-	d := client.Decision{Decision: v}
+	d := api.Decision{Decision: v}
 	output := formatFlag(cmd)
 	decideFlags(cmd, &d)
 	return m.calling(cmd, func(c *client.Client, args []string) error {
@@ -68,13 +69,13 @@ func (m *Main) decideCommand(cmd *cobra.Command, v mailroom.Verdict) *cobra.Comm
 	})
 }
 
-func decideFlags(cmd *cobra.Command, d *client.Decision) {
+func decideFlags(cmd *cobra.Command, d *api.Decision) {
 	cmd.Flags().StringVar(&d.Reason, "reason", "", "why; the run is told")
 	cmd.Flags().StringVar(&d.Digest, "digest", "", "digest of what was shown, its first 16 characters or more")
 }
 
 func (m *Main) answerCommand() *cobra.Command {
-	d := client.Decision{Decision: mailroom.VerdictAnswer}
+	d := api.Decision{Decision: mailroom.VerdictAnswer}
 	raw := false
 	cmd := &cobra.Command{
 		Use:   "answer TICKET|RUN|THREAD TEXT…",

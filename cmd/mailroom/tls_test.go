@@ -28,6 +28,7 @@ import (
 	"github.com/coder/websocket"
 
 	"mailroom"
+	"mailroom/api"
 	"mailroom/client"
 )
 
@@ -151,12 +152,12 @@ func TestReadersThatStopReadingAreCutOffOverHTTP2(t *testing.T) {
 	h.must(err)
 	c := client.New(p.url, token, client.WithHTTPClient(pinnedTo(filepath.Join(string(h.folder), "cert.pem"))))
 	for range 4 { // more than is in flight to anybody
-		_, err := c.Submit(t.Context(), client.Submit{Thread: "long", Text: strings.Repeat("x", mailroom.MaxText)})
+		_, err := c.Submit(t.Context(), api.Submit{Thread: "long", Text: strings.Repeat("x", mailroom.MaxText)})
 		h.must(err)
 	}
 	// A wait, which writes nothing for longer than that, is not cut off.
 	later := time.Now().Add(time.Hour)
-	queued, err := c.Submit(t.Context(), client.Submit{Thread: "later", Text: "a", NotBefore: &later})
+	queued, err := c.Submit(t.Context(), api.Submit{Thread: "later", Text: "a", NotBefore: &later})
 	h.must(err)
 	anyway := &http.Client{Transport: &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	defer anyway.CloseIdleConnections()

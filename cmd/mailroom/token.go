@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"mailroom"
+	"mailroom/api"
 	"mailroom/client"
 )
 
@@ -25,7 +26,7 @@ func (m *Main) tokenCommand() *cobra.Command {
 }
 
 func (m *Main) tokenCreateCommand() *cobra.Command {
-	in := client.NewToken{}
+	in := api.NewToken{}
 	var scopes []string
 	cmd := &cobra.Command{
 		Use:   "create NAME",
@@ -104,7 +105,7 @@ threads of its name stay, for admins and for the next token of that name.`,
 }
 
 // printCreatedToken prints the secret alone on Stdout, to be taken by a shell.
-func (m *Main) printCreatedToken(t client.CreatedToken, f format) error {
+func (m *Main) printCreatedToken(t api.CreatedToken, f format) error {
 	if f == asJSON {
 		return m.printJSON(t)
 	}
@@ -113,9 +114,9 @@ func (m *Main) printCreatedToken(t client.CreatedToken, f format) error {
 	return printed(err)
 }
 
-func (m *Main) printTokens(tokens []client.Token, f format) error {
+func (m *Main) printTokens(tokens []api.Token, f format) error {
 	if f == asJSON {
-		return m.printJSON(client.Page[client.Token]{Items: tokens})
+		return m.printJSON(api.Page[api.Token]{Items: tokens})
 	}
 	rows := [][]string{{"NAME", "SCOPES", "NAMESPACE", "AGENTS", "THREADS", "STORED", "WORKERS", "STREAMS", "UNREAD", "CREATED", "USED", "REVOKED"}}
 	for _, t := range tokens {

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"mailroom"
+	"mailroom/api"
 	"mailroom/client"
 )
 
@@ -32,7 +33,7 @@ number. What is there stays when a quota is lowered below it.`,
 		if err != nil {
 			return err
 		}
-		return m.printTokens([]client.Token{t}, *output)
+		return m.printTokens([]api.Token{t}, *output)
 	})
 }
 
@@ -53,7 +54,7 @@ func quotaFlag(cmd *cobra.Command) func() (mailroom.Quotas, error) {
 }
 
 // usedOf is what a token has of what it may have.
-func usedOf(t client.Token, q mailroom.Quota) string {
+func usedOf(t api.Token, q mailroom.Quota) string {
 	used := t.Used.Of(q)
 	if limit := t.Quotas[q]; limit > 0 {
 		return fmt.Sprintf("%d/%d", used, limit)

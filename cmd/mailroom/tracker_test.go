@@ -15,6 +15,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"mailroom"
+	"mailroom/api"
 	"mailroom/client"
 	"mailroom/tracker"
 )
@@ -54,7 +55,7 @@ func (w *watched) start() {
 	w.process(&w.server)
 	w.wait("it watches", func() bool {
 		channels, err := w.client().Channels(w.t.Context())
-		return err == nil && channels[0].State == client.ChannelConnected
+		return err == nil && channels[0].State == api.ChannelConnected
 	})
 }
 
@@ -105,7 +106,7 @@ func (w *watched) told() int {
 }
 
 // runs are those of the issue, or with out the deliveries of what they said.
-func (w *watched) runs(thread string) []client.Run {
+func (w *watched) runs(thread string) []api.Run {
 	w.t.Helper()
 	page, err := w.client().Runs(w.t.Context(), client.ListQuery{Q: "thread:" + client.Quote(thread)})
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"mailroom"
-	"mailroom/client"
+	"mailroom/api"
 	"mailroom/cmd/mailroom/internal/config"
 	"mailroom/engine"
 	"mailroom/store/memory"
@@ -143,7 +143,7 @@ func TestAQuestionOfAChildIsShown(t *testing.T) {
 		}
 	}
 	var out bytes.Buffer
-	open := func() (tickets client.Page[client.Ticket]) {
+	open := func() (tickets api.Page[api.Ticket]) {
 		out.Reset()
 		if code, stderr := h.run(t.Context(), &out, "tickets", "--filter", "state:open kind:input", "-o", "json"); code != exitDone {
 			t.Fatalf("tickets: exit code %d: %s", code, stderr)
@@ -166,7 +166,7 @@ func TestAQuestionOfAChildIsShown(t *testing.T) {
 	if code, stderr := h.run(t.Context(), &out, "runs", "--filter", "thread:u", "-o", "json"); code != exitDone {
 		t.Fatalf("runs: exit code %d: %s", code, stderr)
 	}
-	var runs client.Page[client.Run]
+	var runs api.Page[api.Run]
 	h.must(json.Unmarshal(out.Bytes(), &runs))
 	if code, stderr := h.run(t.Context(), io.Discard, "run", "cancel", "--children", runs.Items[0].ID); code != exitDone {
 		t.Fatalf("cancel: exit code %d: %s", code, stderr)

@@ -13,8 +13,8 @@ import (
 	"text/tabwriter"
 
 	"mailroom"
+	"mailroom/api"
 	"mailroom/channel/webhook/webhooktest"
-	"mailroom/client"
 )
 
 // hooked is a server in a process of its own with a channel "ops" of a program, whose
@@ -53,7 +53,7 @@ allow = ["127.0.0.1"]
 func (h *hooked) serve() {
 	h.t.Helper()
 	h.bot.serve()
-	h.becomes("ops", client.ChannelConnected)
+	h.becomes("ops", api.ChannelConnected)
 	at, err := h.folder.Address()
 	if err != nil {
 		h.t.Fatal(err)

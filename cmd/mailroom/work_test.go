@@ -15,6 +15,7 @@ import (
 
 	"mailroom"
 	agent "mailroom/agent/exec"
+	"mailroom/api"
 	"mailroom/client"
 )
 
@@ -90,7 +91,7 @@ func (h *home) openGate(text string) {
 }
 
 // ended waits for the end of a run and returns it.
-func (h *home) ended(run string) client.Run {
+func (h *home) ended(run string) api.Run {
 	h.t.Helper()
 	r, err := h.client().WaitRun(h.t.Context(), run, patience)
 	if err != nil {

@@ -33,7 +33,8 @@ var floors = map[string]int{
 	"channel/webhook":     4,
 	"tracker":             1, // issues in a file
 	"tracker/mail":        2, // what its commands ask and tell a server
-	"client":              2, // the wire types and the Go client
+	"api":                 1, // the wire types, for server and client
+	"client":              2, // the Go client
 	"clients/js":          2, // the modules of the JavaScript client, embedded
 	"web":                 3, // the pages, beside the server that gets them from cmd
 	"remote":              3, // a server's ledger, for an engine elsewhere

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/api"
 	"mailroom/client"
 )
 
@@ -100,7 +101,7 @@ func refusal(h http.Header, err error) (status int, body failure) {
 	if !ok {
 		e = mailroom.Errorf(mailroom.CodeInternal, "the server failed")
 	}
-	if status = client.StatusOf(e.Code); e.Code == mailroom.CodeInvalid {
+	if status = api.StatusOf(e.Code); e.Code == mailroom.CodeInvalid {
 		status = http.StatusBadRequest
 	}
 	if e.RetryAfter > 0 {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"mailroom/api"
 	"mailroom/bus"
 	"mailroom/client"
 	"mailroom/ledger"
@@ -140,8 +141,8 @@ func TestTheDialectRefusesStrangers(t *testing.T) {
 			t.Errorf("%s with a wrong token: %s", route, got)
 		}
 	}
-	api := client.New(p.url, operator)
-	made, err := api.CreateToken(t.Context(), client.NewToken{Name: "eve", Scopes: []mailroom.Permission{mailroom.PermissionRead}})
+	c := client.New(p.url, operator)
+	made, err := c.CreateToken(t.Context(), api.NewToken{Name: "eve", Scopes: []mailroom.Permission{mailroom.PermissionRead}})
 	if err != nil {
 		t.Fatal(err)
 	}

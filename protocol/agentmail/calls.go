@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"mailroom"
-	"mailroom/client"
+	"mailroom/api"
 )
 
 // reservation is one in the dialect's words.
@@ -19,7 +19,7 @@ type reservation struct {
 	Fence     int64     `json:"fence"`
 }
 
-func show(r client.Reservation) reservation {
+func show(r api.Reservation) reservation {
 	return reservation{ID: r.ID, FilePath: r.Name, AgentName: r.Holder, CreatedAt: r.TakenAt, ExpiresAt: r.ExpiresAt, Fence: r.Fence}
 }
 
@@ -40,7 +40,7 @@ func reserve(ctx context.Context, c call) (any, error) {
 		}
 		ttl = time.Duration(*in.TTL * float64(time.Second))
 	}
-	out, err := c.api.Reserve(ctx, client.Reserve{Project: c.project, Names: []string{in.FilePath}, Holder: in.AgentName, TTL: ttl.String()})
+	out, err := c.api.Reserve(ctx, api.Reserve{Project: c.project, Names: []string{in.FilePath}, Holder: in.AgentName, TTL: ttl.String()})
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +64,7 @@ func list(ctx context.Context, c call) (any, error) {
 // error.
 func release(ctx context.Context, c call) (any, error) {
 	id := c.PathValue("id")
-	return c.api.ReleaseNames(ctx, client.ReleaseNames{Project: c.project, Holder: c.PathValue("agent"), Names: []string{issues + id, id}})
+	return c.api.ReleaseNames(ctx, api.ReleaseNames{Project: c.project, Holder: c.PathValue("agent"), Names: []string{issues + id, id}})
 }
 
 func notify(ctx context.Context, c call) (any, error) {
@@ -76,7 +76,7 @@ func notify(ctx context.Context, c call) (any, error) {
 	if err := c.read(&in); err != nil {
 		return nil, err
 	}
-	out, err := c.api.Notify(ctx, client.Notify{
+	out, err := c.api.Notify(ctx, api.Notify{
 		Project: c.project, From: in.FromAgent, Event: in.EventType, Data: in.Payload, Key: c.Header.Get("Idempotency-Key"),
 	})
 	return struct {
@@ -98,7 +98,7 @@ type notification struct {
 const most = 500
 
 func inbox(ctx context.Context, c call) (any, error) {
-	found, err := c.api.TakeNotifications(ctx, client.Take{Project: c.project, Agent: c.PathValue("agent"), Limit: most})
+	found, err := c.api.TakeNotifications(ctx, api.Take{Project: c.project, Agent: c.PathValue("agent"), Limit: most})
 	items := []notification{}
 	for _, n := range found {
 		items = append(items, notification{ID: n.Seq, From: n.From, Event: n.Event, Data: n.Data, At: n.At})

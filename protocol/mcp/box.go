@@ -13,6 +13,7 @@ import (
 
 	"mailroom"
 	"mailroom/agent/inbox"
+	"mailroom/api"
 	"mailroom/client"
 )
 
@@ -32,7 +33,7 @@ const kind = "inbox"
 const openKey = "inbox/open"
 
 // open finds the thread of the inbox, and sees that it is one.
-func (b *box) open(ctx context.Context) (client.Thread, error) {
+func (b *box) open(ctx context.Context) (api.Thread, error) {
 	t, err := b.c.Thread(ctx, b.thread)
 	if b.make && mailroom.CodeOf(err) == mailroom.CodeNotFound {
 		t, err = b.begin(ctx, err)
@@ -55,30 +56,30 @@ func (b *box) open(ctx context.Context) (client.Thread, error) {
 
 // begin makes the thread. missing is what is said where that is not allowed,
 // and of a thread that is somebody else's.
-func (b *box) begin(ctx context.Context, missing error) (client.Thread, error) {
+func (b *box) begin(ctx context.Context, missing error) (api.Thread, error) {
 	in, err := b.own(inbox.Command{Open: true})
 	if err != nil {
-		return client.Thread{}, err
+		return api.Thread{}, err
 	}
 	in.Agent, in.Key = kind, openKey
 	if _, err := b.c.Submit(ctx, in); err != nil {
 		if code := mailroom.CodeOf(err); code == mailroom.CodeForbidden || code == mailroom.CodeNotFound {
 			err = missing
 		}
-		return client.Thread{}, err
+		return api.Thread{}, err
 	}
 	return b.c.Thread(ctx, b.thread)
 }
 
 // own is the submit of a run that does a command, by the agent of the thread.
-func (b *box) own(c inbox.Command) (client.Submit, error) {
+func (b *box) own(c inbox.Command) (api.Submit, error) {
 	options, err := json.Marshal(map[string]inbox.Command{inbox.Option: c})
 	if len(options) > mailroom.MaxOptions {
 		err = tooLong(len(options))
 	}
-	return client.Submit{
+	return api.Submit{
 		Thread: b.thread, Options: options,
-		Messages: []client.NewMessage{{Text: "(by a tool call)", Visibility: mailroom.VisibleInternal}},
+		Messages: []api.NewMessage{{Text: "(by a tool call)", Visibility: mailroom.VisibleInternal}},
 	}, err
 }
 
@@ -87,7 +88,7 @@ func tooLong(n int) error {
 }
 
 // head is the ticket of the message at the head, nil if there is none.
-func (b *box) head(ctx context.Context) (*client.Ticket, error) {
+func (b *box) head(ctx context.Context) (*api.Ticket, error) {
 	for k, err := range client.Each(ctx, b.c.Tickets, client.ListQuery{Q: "state:open kind:event thread:" + client.Quote(b.thread), Limit: 500}) {
 		if err != nil {
 			return nil, err
@@ -203,7 +204,7 @@ func (b *box) give(ctx context.Context, c inbox.Command) (run string, at int64, 
 		case k != nil:
 			err = b.answer(ctx, k, c)
 			run = k.Run
-		case t.Status == client.ThreadIdle:
+		case t.Status == api.ThreadIdle:
 			run, err = b.submit(ctx, c, mailroom.ModeReject)
 		case t.ActiveRun == nil && t.WaitingRun == nil: // a message is about to come, or only later ones are there
 			run = ""
@@ -227,7 +228,7 @@ func (b *box) give(ctx context.Context, c inbox.Command) (run string, at int64, 
 	return "", 0, err
 }
 
-func (b *box) answer(ctx context.Context, k *client.Ticket, c inbox.Command) error {
+func (b *box) answer(ctx context.Context, k *api.Ticket, c inbox.Command) error {
 	raw, err := json.Marshal(c)
 	if err != nil {
 		return err
@@ -235,7 +236,7 @@ func (b *box) answer(ctx context.Context, k *client.Ticket, c inbox.Command) err
 	if len(raw) > mailroom.MaxAnswer {
 		return tooLong(len(raw))
 	}
-	_, err = b.c.Decide(ctx, k.ID, client.Decision{Decision: mailroom.VerdictAnswer, Answer: raw})
+	_, err = b.c.Decide(ctx, k.ID, api.Decision{Decision: mailroom.VerdictAnswer, Answer: raw})
 	return err
 }
 
@@ -253,7 +254,7 @@ func (b *box) settles(ctx context.Context, after int64) error {
 	return err
 }
 
-func later(r client.Run) bool { return r.NotBefore != nil && r.NotBefore.After(time.Now()) }
+func later(r api.Run) bool { return r.NotBefore != nil && r.NotBefore.After(time.Now()) }
 
 // submit makes a run of its own. With mode reject something else may come first.
 func (b *box) submit(ctx context.Context, c inbox.Command, mode mailroom.Mode) (run string, err error) {

@@ -15,6 +15,7 @@ import (
 	"mailroom"
 	"mailroom/agent/echo"
 	"mailroom/agent/inbox"
+	"mailroom/api"
 	"mailroom/bus"
 	"mailroom/client"
 	"mailroom/engine"
@@ -85,7 +86,7 @@ func open(t *testing.T) *house {
 // token makes an account and returns its secret.
 func (h *house) token(name string, scopes ...mailroom.Permission) string {
 	h.t.Helper()
-	made, err := h.admin.CreateToken(h.t.Context(), client.NewToken{Name: name, Scopes: scopes})
+	made, err := h.admin.CreateToken(h.t.Context(), api.NewToken{Name: name, Scopes: scopes})
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -95,7 +96,7 @@ func (h *house) token(name string, scopes ...mailroom.Permission) string {
 // send submits a message as whoever has the secret.
 func (h *house) send(secret, thread, text, agent string) string {
 	h.t.Helper()
-	out, err := client.New(h.url, secret).Submit(h.t.Context(), client.Submit{Thread: thread, Text: text, Agent: agent})
+	out, err := client.New(h.url, secret).Submit(h.t.Context(), api.Submit{Thread: thread, Text: text, Agent: agent})
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -229,7 +230,7 @@ func (h *house) texts(thread string, role mailroom.Role) string {
 }
 
 // ended waits until a run has finished.
-func (h *house) ended(run string) client.Run {
+func (h *house) ended(run string) api.Run {
 	h.t.Helper()
 	r, err := h.admin.WaitRun(h.t.Context(), run, 20*time.Second)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"mailroom"
 	"mailroom/agent/inbox"
+	"mailroom/api"
 	"mailroom/client"
 )
 
@@ -87,7 +88,7 @@ func (b *box) messages(ctx context.Context, ids []string) ([]mailroom.Message, e
 }
 
 // added is what was said to a run after it had begun.
-func (b *box) added(ctx context.Context, r client.Run, known []mailroom.Message) ([]mailroom.Message, error) {
+func (b *box) added(ctx context.Context, r api.Run, known []mailroom.Message) ([]mailroom.Message, error) {
 	q := client.EntriesQuery{Run: r.ID, Kinds: []string{mailroom.KindMessage}, Limit: 500}
 	if len(known) > 0 {
 		q.After = known[0].Seq - 1
@@ -221,8 +222,8 @@ func (b *box) peek(ctx context.Context, limit int) (Rows, error) {
 
 // queue are the runs that have not started and are due, in the order in which
 // they will. What somebody gave as a command is no message.
-func (b *box) queue(ctx context.Context) ([]client.Run, error) {
-	var all []client.Run
+func (b *box) queue(ctx context.Context) ([]api.Run, error) {
+	var all []api.Run
 	q := client.ListQuery{Q: "status:queued thread:" + client.Quote(b.thread), Limit: 500}
 	for r, err := range client.Each(ctx, b.c.Runs, q) {
 		if err != nil {
@@ -232,7 +233,7 @@ func (b *box) queue(ctx context.Context) ([]client.Run, error) {
 			all = append(all, r)
 		}
 	}
-	slices.SortStableFunc(all, func(a, b client.Run) int {
+	slices.SortStableFunc(all, func(a, b api.Run) int {
 		return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.Place, b.Place))
 	})
 	return all, nil

@@ -13,6 +13,7 @@ import (
 
 	"mailroom"
 	"mailroom/agent/inbox"
+	"mailroom/api"
 	"mailroom/client"
 )
 
@@ -259,7 +260,7 @@ func (t *tools) others(s *sdk.Server) {
 		Annotations: &sdk.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true},
 	}, getRun)
 	add(s, t, &sdk.Tool{Name: "cancel_run", Description: "Cancel a run, or ask it to stop if it is running."},
-		func(ctx context.Context, c *client.Client, in cancelArgs) (client.Run, error) {
+		func(ctx context.Context, c *client.Client, in cancelArgs) (api.Run, error) {
 			return c.CancelRun(ctx, in.Run)
 		})
 	add(s, t, &sdk.Tool{
@@ -270,23 +271,23 @@ func (t *tools) others(s *sdk.Server) {
 }
 
 func submitMessage(ctx context.Context, c *client.Client, in submitArgs) (mailroom.Submitted, error) {
-	return c.Submit(ctx, client.Submit{Thread: in.Thread, Text: in.Text, Agent: in.Agent, Mode: mailroom.Mode(in.Mode), Key: in.Key})
+	return c.Submit(ctx, api.Submit{Thread: in.Thread, Text: in.Text, Agent: in.Agent, Mode: mailroom.Mode(in.Mode), Key: in.Key})
 }
 
-func getRun(ctx context.Context, c *client.Client, in runArgs) (client.Run, error) {
+func getRun(ctx context.Context, c *client.Client, in runArgs) (api.Run, error) {
 	if in.Run == "" {
-		return client.Run{}, wrong("run", "is blank")
+		return api.Run{}, wrong("run", "is blank")
 	}
 	if in.Timeout == nil || *in.Timeout == 0 {
 		return c.Run(ctx, in.Run)
 	}
 	if s := *in.Timeout; math.IsNaN(s) || s < 0 || s > maxWait.Seconds() {
-		return client.Run{}, wrong("timeout_secs", fmt.Sprintf("must be between 0 and %g, not %g", maxWait.Seconds(), s))
+		return api.Run{}, wrong("timeout_secs", fmt.Sprintf("must be between 0 and %g, not %g", maxWait.Seconds(), s))
 	}
 	return c.WaitRun(ctx, in.Run, time.Duration(*in.Timeout*float64(time.Second)))
 }
 
-func listTickets(ctx context.Context, c *client.Client, in ticketsArgs) (client.Page[client.Ticket], error) {
+func listTickets(ctx context.Context, c *client.Client, in ticketsArgs) (api.Page[api.Ticket], error) {
 	var terms []string
 	for key, value := range map[string]string{"thread": in.Thread, "run": in.Run} {
 		if value != "" {
@@ -303,12 +304,12 @@ func listTickets(ctx context.Context, c *client.Client, in ticketsArgs) (client.
 	return c.Tickets(ctx, client.ListQuery{Q: strings.Join(terms, " "), Limit: in.Limit})
 }
 
-func decide(ctx context.Context, c *client.Client, in decideArgs) (client.Ticket, error) {
-	d := client.Decision{Decision: mailroom.Verdict(in.Decision), Reason: in.Reason, Digest: in.Digest}
+func decide(ctx context.Context, c *client.Client, in decideArgs) (api.Ticket, error) {
+	d := api.Decision{Decision: mailroom.Verdict(in.Decision), Reason: in.Reason, Digest: in.Digest}
 	if in.Answer != nil {
 		raw, err := json.Marshal(in.Answer)
 		if err != nil {
-			return client.Ticket{}, wrong("answer", "cannot be written as JSON")
+			return api.Ticket{}, wrong("answer", "cannot be written as JSON")
 		}
 		d.Answer = raw
 	}

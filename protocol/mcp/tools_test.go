@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"mailroom"
-	"mailroom/client"
+	"mailroom/api"
 	"mailroom/protocol/mcp"
 )
 
@@ -252,27 +252,27 @@ func TestOtherToolsAreTheOperationsTheyAreNamedAfter(t *testing.T) {
 		if again := do[mailroom.Submitted](me, "submit_message", args{"thread": "t", "text": "hi", "agent": "echo", "key": "k"}); again.Disposition != mailroom.DispositionDuplicate || again.Run != sent.Run {
 			h.t.Errorf("the same key again: %+v", again)
 		}
-		r := do[client.Run](me, "get_run", args{"run": sent.Run, "timeout_secs": 20})
+		r := do[api.Run](me, "get_run", args{"run": sent.Run, "timeout_secs": 20})
 		if r.Status != mailroom.StatusCompleted || *r.Reply != "hi" {
 			h.t.Errorf("the run: %s %v", r.Status, r.Reply)
 		}
 		asked := do[mailroom.Submitted](me, "submit_message", args{"text": "go", "agent": "asker"})
-		do[client.Run](me, "get_run", args{"run": asked.Run, "timeout_secs": 20})
-		open := do[client.Page[client.Ticket]](me, "list_tickets", args{"run": asked.Run})
+		do[api.Run](me, "get_run", args{"run": asked.Run, "timeout_secs": 20})
+		open := do[api.Page[api.Ticket]](me, "list_tickets", args{"run": asked.Run})
 		if len(open.Items) != 1 || open.Items[0].Kind != mailroom.TicketApproval {
 			h.t.Fatalf("tickets: %+v, want the approval", open.Items)
 		}
 		k := open.Items[0]
 		me.refuse("decide", args{"ticket": k.ID, "decision": "approve"}, mailroom.CodeInvalid, "digest")
 		me.refuse("decide", args{"ticket": k.ID, "decision": "approve", "digest": strings.Repeat("0", 16)}, mailroom.CodeConflict, "asks something else")
-		if got := do[client.Ticket](me, "decide", args{"ticket": k.ID, "decision": "approve", "digest": k.Digest[:16]}); got.State != mailroom.TicketDecided {
+		if got := do[api.Ticket](me, "decide", args{"ticket": k.ID, "decision": "approve", "digest": k.Digest[:16]}); got.State != mailroom.TicketDecided {
 			h.t.Errorf("decided: %+v", got)
 		}
 		if r := h.ended(asked.Run); r.Status != mailroom.StatusCompleted {
 			h.t.Errorf("after the decision the run is %s", r.Status)
 		}
 		more := do[mailroom.Submitted](me, "submit_message", args{"text": "go", "agent": "asker"})
-		if r := do[client.Run](me, "cancel_run", args{"run": more.Run}); r.Status != mailroom.StatusCancelled && !r.Stopping {
+		if r := do[api.Run](me, "cancel_run", args{"run": more.Run}); r.Status != mailroom.StatusCancelled && !r.Stopping {
 			h.t.Errorf("cancelled: %+v", r)
 		}
 	})
@@ -335,7 +335,7 @@ func TestAMessageForLaterIsInNobodysWay(t *testing.T) {
 	h := open(t)
 	me := h.web(operator, "mine")
 	tomorrow := time.Now().Add(24 * time.Hour)
-	later, err := h.admin.Submit(t.Context(), client.Submit{Thread: "mine", Agent: "mailbox", Text: "later", NotBefore: &tomorrow})
+	later, err := h.admin.Submit(t.Context(), api.Submit{Thread: "mine", Agent: "mailbox", Text: "later", NotBefore: &tomorrow})
 	if err != nil {
 		t.Fatal(err)
 	}

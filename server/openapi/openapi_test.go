@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"mailroom"
-	"mailroom/client"
+	"mailroom/api"
 )
 
 func TestTheDescriptionIsOpenAPI31(t *testing.T) {
@@ -66,7 +66,7 @@ func (f *fixture) world(operation string, n int) map[string]string {
 		w["name"] = "tablet"
 		f.call("POST /v1/tokens", `{"name":"tablet","scopes":["submit"]}`)
 	case "release", "renew-reservation":
-		held := ask[client.Reserved](f, "POST /v1/reservations", fmt.Sprintf(`{"names":["text %d"],"holder":"x"}`, n))
+		held := ask[api.Reserved](f, "POST /v1/reservations", fmt.Sprintf(`{"names":["text %d"],"holder":"x"}`, n))
 		w["reservation"] = held.Granted[0].ID
 	case "acknowledge":
 		f.call("POST /v1/notifications", `{"from":"x","event":"e"}`)
@@ -169,7 +169,7 @@ func TestRefusalsAreAsDescribed(t *testing.T) {
 	}
 	req.Header.Set("Authorization", "Bearer "+token)
 	_, raw := f.exchange(req)
-	var p client.Problem
+	var p api.Problem
 	if err := json.Unmarshal(raw, &p); err != nil || p.Code != mailroom.CodeNotFound {
 		t.Errorf("%+v, %v", p, err)
 	}

@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/api"
 	"mailroom/bus"
 	"mailroom/channel/webhook"
-	"mailroom/client"
 	"mailroom/ledger"
 	"mailroom/server"
 	"mailroom/store/memory"
@@ -170,9 +170,9 @@ func (f *fixture) settle(w ledger.Assignment, s mailroom.Settle) {
 // elsewhere is the claim of a run on thread by a worker that claims over HTTP.
 func (f *fixture) elsewhere(agent, thread string) (worker, claim string) {
 	f.t.Helper()
-	worker = ask[client.Claims](f, "POST /v1/claims", fmt.Sprintf(`{"agents":[%q],"max":1,"round":1}`, agent)).Worker
+	worker = ask[api.Claims](f, "POST /v1/claims", fmt.Sprintf(`{"agents":[%q],"max":1,"round":1}`, agent)).Worker
 	f.submit(thread, fmt.Sprintf(`{"text":"two","agent":%q,"mode":"interrupt"}`, agent))
-	claimed := ask[client.Claims](f, "POST /v1/claims", fmt.Sprintf(`{"worker":%q,"round":2,"wait":"10s"}`, worker)).Claims
+	claimed := ask[api.Claims](f, "POST /v1/claims", fmt.Sprintf(`{"worker":%q,"round":2,"wait":"10s"}`, worker)).Claims
 	if len(claimed) != 1 {
 		f.t.Fatalf("claimed %d runs elsewhere", len(claimed))
 	}
@@ -182,8 +182,8 @@ func (f *fixture) elsewhere(agent, thread string) (worker, claim string) {
 // channels are one that is tried again.
 type channels struct{}
 
-func (channels) All() []client.Channel {
-	return []client.Channel{{Name: "mol", Kind: "poll", State: client.ChannelQueued}}
+func (channels) All() []api.Channel {
+	return []api.Channel{{Name: "mol", Kind: "poll", State: api.ChannelQueued}}
 }
 
 func (channels) Resume(string) bool { return true }
@@ -191,16 +191,16 @@ func (channels) Resume(string) bool { return true }
 // pairings let in whoever has a code.
 type pairings struct{}
 
-func (pairings) All(context.Context) ([]client.Pairing, error) {
-	return []client.Pairing{paired()}, nil
+func (pairings) All(context.Context) ([]api.Pairing, error) {
+	return []api.Pairing{paired()}, nil
 }
 
-func (pairings) Approve(context.Context, client.ApprovePairing, string) (client.Pairing, error) {
+func (pairings) Approve(context.Context, api.ApprovePairing, string) (api.Pairing, error) {
 	return paired(), nil
 }
 
 func (pairings) Revoke(context.Context, string, string) error { return nil }
 
-func paired() client.Pairing {
-	return client.Pairing{Channel: "mol", User: "ann", Name: "Ann", State: client.Paired, Tier: client.TierUser, Since: time.Now().UTC()}
+func paired() api.Pairing {
+	return api.Pairing{Channel: "mol", User: "ann", Name: "Ann", State: api.Paired, Tier: api.TierUser, Since: time.Now().UTC()}
 }

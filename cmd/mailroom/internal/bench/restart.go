@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"mailroom"
+	"mailroom/api"
 	"mailroom/client"
 )
 
@@ -113,7 +114,7 @@ func served(ctx context.Context, c *client.Client) (at time.Time, err error) {
 			if err := until(ctx, time.Now().Add(probeEvery)); err != nil {
 				return nil // it was seen, or the other one says why not
 			}
-			if _, err := c.Submit(ctx, client.Submit{Text: "Is anybody there?"}); err != nil && ctx.Err() == nil {
+			if _, err := c.Submit(ctx, api.Submit{Text: "Is anybody there?"}); err != nil && ctx.Err() == nil {
 				return err
 			}
 		}

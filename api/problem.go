@@ -1,4 +1,4 @@
-package client
+package api
 
 import (
 	"encoding/json"
@@ -92,7 +92,7 @@ func CodeOf(status int) mailroom.Code {
 	return mailroom.CodeInternal
 }
 
-func knownCode(code mailroom.Code) bool {
+func KnownCode(code mailroom.Code) bool {
 	for _, m := range mappings() {
 		if m.code == code {
 			return true
@@ -107,7 +107,7 @@ func knownCode(code mailroom.Code) bool {
 func NewProblem(err *mailroom.Error) Problem {
 	p := Problem{Type: "about:blank", Code: err.Code, Detail: err.Message, Status: StatusOf(err.Code), Errors: []ProblemField{}}
 	p.Title = http.StatusText(p.Status)
-	if err.Code == mailroom.CodeInternal || !knownCode(err.Code) {
+	if err.Code == mailroom.CodeInternal || !KnownCode(err.Code) {
 		p.Code, p.Detail = mailroom.CodeInternal, "the server failed; its log has the reason under the id of this request"
 		return p
 	}
@@ -126,7 +126,7 @@ func NewProblem(err *mailroom.Error) Problem {
 // Retry-After said, zero for nothing.
 func (p Problem) Err(retryAfter time.Duration) *mailroom.Error {
 	e := &mailroom.Error{Code: p.Code, Message: p.Detail, RetryAfter: retryAfter}
-	if !knownCode(e.Code) {
+	if !KnownCode(e.Code) {
 		e.Code = CodeOf(p.Status)
 	}
 	if e.Message == "" {
