@@ -40,7 +40,7 @@ func newPlatform(t *testing.T, through func(addr string) string, lost bool) *cha
 	dc.SetHeartbeatInterval(400 * time.Millisecond)
 	ann, dev := dc.Person("Ann"), dc.Channel("dev")
 	o := discord.Options{
-		API: through(dc.URL), Heartbeat: time.Second, Gap: time.Millisecond, EditGap: time.Millisecond,
+		API: through(dc.URL), Heartbeat: time.Second, RoomInterval: time.Millisecond, EditInterval: time.Millisecond,
 		Token: func() (string, error) { return discordtest.Token, nil },
 	}
 	said, down, hangs, denied := map[string]bool{}, false, false, false

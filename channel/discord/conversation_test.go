@@ -33,7 +33,7 @@ func startServer(t *testing.T, dc *discordtest.Platform, ann *discordtest.Person
 		Publish: func(thread string, entries []mailroom.Entry) { b.Publish(bus.Notice{Thread: thread, Entries: entries}) },
 	})
 	o := discord.Options{
-		API: dc.URL, Gap: 10 * time.Millisecond, EditGap: 100 * time.Millisecond,
+		API: dc.URL, RoomInterval: 10 * time.Millisecond, EditInterval: 100 * time.Millisecond,
 		Token: func() (string, error) { return discordtest.Token, nil },
 	}
 	runner := channel.New(channel.Options{
@@ -85,7 +85,7 @@ func question(c *discordtest.Channel) (found *discordtest.Message) {
 	return found
 }
 
-func TestALateTapTellsWhatWasDecided(t *testing.T) {
+func TestLateButtonPressShowsTheDecision(t *testing.T) {
 	t.Parallel()
 	dc := discordtest.New(t)
 	ann, bob, dev := dc.Person("Ann"), dc.Person("Bob"), dc.Channel("dev")
@@ -137,7 +137,7 @@ func TestACommandDecidesWhatAButtonWould(t *testing.T) {
 	}
 }
 
-func TestAThreadIsAConversationOfItsOwnWhereItsChannelIsLetIn(t *testing.T) {
+func TestThreadOfAnAllowedChannelIsItsOwnConversation(t *testing.T) {
 	t.Parallel()
 	dc := discordtest.New(t)
 	ann, bob, dev, ops := dc.Person("Ann"), dc.Person("Bob"), dc.Channel("dev"), dc.Channel("ops")
@@ -171,9 +171,9 @@ func TestAThreadIsAConversationOfItsOwnWhereItsChannelIsLetIn(t *testing.T) {
 	}
 }
 
-// TestWhileAChatIsLimitedNothingIsTriedThere and what the agent has said by then
+// TestRateLimitedChatGetsNoCalls and what the agent has said by then
 // arrives once, when it may.
-func TestWhileAChatIsLimitedNothingIsTriedThere(t *testing.T) {
+func TestRateLimitedChatGetsNoCalls(t *testing.T) {
 	t.Parallel()
 	const limit = 2 * time.Second
 	for name, everywhere := range map[string]bool{"one channel": false, "all of them": true} {
@@ -256,9 +256,9 @@ func TestALongAnswerArrivesWhole(t *testing.T) {
 	}
 }
 
-// TestAMessageIsThereOnceAlthoughItsReceiptIsLost and once the platform has forgotten
+// TestReplyWithALostReceiptIsSentOnce and once the platform has forgotten
 // it, twice, the second one marked.
-func TestAMessageIsThereOnceAlthoughItsReceiptIsLost(t *testing.T) {
+func TestReplyWithALostReceiptIsSentOnce(t *testing.T) {
 	t.Parallel()
 	dc := discordtest.New(t)
 	ann := dc.Person("Ann")

@@ -55,15 +55,15 @@ type Options struct {
 	Heartbeat time.Duration // longest time between two heartbeats; 0 means DefaultHeartbeat
 	// About is the URL of a page about the bot, for the User-Agent; "" for none.
 	About string
-	// Gap and EditGap are the pauses in [chat.Capabilities]. 0 means 1 s and 2 s.
-	Gap, EditGap time.Duration
+	// RoomInterval and EditInterval are the pauses in [chat.Capabilities]. 0 means 1 s and 2 s.
+	RoomInterval, EditInterval time.Duration
 }
 
 func (o *Options) setDefaults() {
 	for _, d := range []struct {
 		value *time.Duration
 		unset time.Duration
-	}{{&o.Heartbeat, DefaultHeartbeat}, {&o.Gap, time.Second}, {&o.EditGap, 2 * time.Second}} {
+	}{{&o.Heartbeat, DefaultHeartbeat}, {&o.RoomInterval, time.Second}, {&o.EditInterval, 2 * time.Second}} {
 		if *d.value <= 0 {
 			*d.value = d.unset
 		}
@@ -187,7 +187,7 @@ func (c *connection) capabilities() chat.Capabilities {
 	return chat.Capabilities{
 		Platform: Kind, BotID: c.bot.ID, BotName: c.bot.Username,
 		MaxUnits: MaxMessage, Units: utf16Units, Edits: true, Buttons: true, Typing: true, CommandPrefix: "!",
-		RoomInterval: c.options.Gap, EditInterval: c.options.EditGap,
+		RoomInterval: c.options.RoomInterval, EditInterval: c.options.EditInterval,
 		ResendBehavior: "exactly once for some minutes after a send; later, after a crash a message can arrive twice, and is then marked", DedupWindow: nonceTTL,
 	}
 }

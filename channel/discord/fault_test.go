@@ -9,7 +9,7 @@ import (
 	"mailroom/channel/discord/discordtest"
 )
 
-func TestABotThatCannotConnectIsQueuedAndConnectedWhenItCan(t *testing.T) {
+func TestUnreachablePlatformQueuesThenConnects(t *testing.T) {
 	t.Parallel()
 	dc := discordtest.NewDown(t)
 	ann, dev := dc.Person("Ann"), dc.Channel("dev")
@@ -24,9 +24,9 @@ func TestABotThatCannotConnectIsQueuedAndConnectedWhenItCan(t *testing.T) {
 	w.waitTexts("while you were away")
 }
 
-// TestAHalfOpenConnectionIsSilentAndMadeAnew has heartbeats so rare that only the
+// TestHalfOpenConnectionIsSilentThenReconnects has heartbeats so rare that only the
 // evidence that is missing tells.
-func TestAHalfOpenConnectionIsSilentAndMadeAnew(t *testing.T) {
+func TestHalfOpenConnectionIsSilentThenReconnects(t *testing.T) {
 	t.Parallel()
 	dc := discordtest.New(t)
 	ann := dc.Person("Ann")
@@ -50,7 +50,7 @@ func TestAHalfOpenConnectionIsSilentAndMadeAnew(t *testing.T) {
 	waitFor(t, "what was said then", func() bool { return strings.HasSuffix(w.texts(), "two") })
 }
 
-func TestAHeartbeatThatIsNotAcknowledgedEndsTheConnection(t *testing.T) {
+func TestUnacknowledgedHeartbeatEndsTheConnection(t *testing.T) {
 	t.Parallel()
 	dc := discordtest.New(t)
 	ann, dev := dc.Person("Ann"), dc.Channel("dev")
@@ -73,7 +73,7 @@ func TestAHeartbeatThatIsNotAcknowledgedEndsTheConnection(t *testing.T) {
 	}
 }
 
-func TestWhatIsForGoodIsTheEndUntilItIsMended(t *testing.T) {
+func TestFatalErrorFailsUntilCorrected(t *testing.T) {
 	t.Parallel()
 	wrong := strings.Replace(discordtest.Token, "GfAkEt", "XxXxXx", 1)
 	for name, c := range map[string]struct {
@@ -128,7 +128,7 @@ func TestWhatIsForGoodIsTheEndUntilItIsMended(t *testing.T) {
 	}
 }
 
-func TestANewTokenOfTheSameBotBeginsASessionAndLosesNothing(t *testing.T) {
+func TestNewTokenStartsASessionAndLosesNothing(t *testing.T) {
 	t.Parallel()
 	dc := discordtest.New(t)
 	ann, dev := dc.Person("Ann"), dc.Channel("dev")
@@ -151,7 +151,7 @@ func TestANewTokenOfTheSameBotBeginsASessionAndLosesNothing(t *testing.T) {
 	}
 }
 
-func TestSessionsThatMayNotBeBegunAreWaitedFor(t *testing.T) {
+func TestSessionStartLimitIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	dc := discordtest.New(t)
 	dc.SetRemainingStarts(10)
@@ -174,7 +174,7 @@ func TestSessionsThatMayNotBeBegunAreWaitedFor(t *testing.T) {
 	}
 }
 
-func TestASessionThatCannotBeResumedIsGivenUp(t *testing.T) {
+func TestSessionThatCannotBeResumedIsReplaced(t *testing.T) {
 	t.Parallel()
 	dc := discordtest.New(t)
 	ann, dev := dc.Person("Ann"), dc.Channel("dev")
@@ -192,7 +192,7 @@ func TestASessionThatCannotBeResumedIsGivenUp(t *testing.T) {
 	}
 }
 
-func TestAPlatformThatFailsIsTriedAgainWhenItSays(t *testing.T) {
+func TestPlatformErrorsAreRetriedAfterTheirDelay(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		fault discordtest.Fault

@@ -55,7 +55,7 @@ func FuzzPosition(f *testing.F) {
 	})
 }
 
-func TestALimitIsOfAKindOfCallAboutAChannel(t *testing.T) {
+func TestRateLimitAppliesToARoute(t *testing.T) {
 	for path, want := range map[string]string{
 		"/channels/1/messages/2": "PATCH channels/1/messages/*", "/channels/3/messages?limit=1": "PATCH channels/3/messages",
 		"/users/@me": "PATCH users/@me", "/": "PATCH ",
@@ -88,7 +88,7 @@ func TestTheUserAgentHasTheDocumentedForm(t *testing.T) {
 	}
 }
 
-func TestBetweenAnInvalidSessionAndTheNextIsTheDocumentedPause(t *testing.T) {
+func TestIdentifyPauseIsAsDocumented(t *testing.T) {
 	for random, want := range map[float64]time.Duration{0: time.Second, 0.5: 3 * time.Second, 1: 5 * time.Second} {
 		if got := identifyPause(random); got != want {
 			t.Errorf("%v: %s, want %s", random, got, want)

@@ -31,7 +31,7 @@ func room(c *discordtest.Channel) chat.Room {
 	return chat.Room{Chat: c.ID, Group: c.Type != 1}
 }
 
-func TestWhatPeopleDoArrivesAsItIsMeant(t *testing.T) {
+func TestPlatformEventsBecomeChatEvents(t *testing.T) {
 	t.Parallel()
 	dc := discordtest.New(t)
 	ann, dev := dc.Person("Ann"), dc.Channel("dev")
@@ -111,7 +111,7 @@ func TestWhatPeopleDoArrivesAsItIsMeant(t *testing.T) {
 	}
 }
 
-func TestAThreadThatIsNotThereIsLeftOut(t *testing.T) {
+func TestUnknownThreadIsSkipped(t *testing.T) {
 	t.Parallel()
 	dc := discordtest.New(t)
 	ann, dev := dc.Person("Ann"), dc.Channel("dev")
@@ -128,7 +128,7 @@ func TestAThreadThatIsNotThereIsLeftOut(t *testing.T) {
 	}
 }
 
-func TestAFileIsFetchedWhenItIsOpened(t *testing.T) {
+func TestFilesAreDownloadedWhenOpened(t *testing.T) {
 	t.Parallel()
 	dc := discordtest.New(t)
 	ann := dc.Person("Ann")
@@ -175,7 +175,7 @@ func TestAFileIsFetchedWhenItIsOpened(t *testing.T) {
 	}
 }
 
-func TestWhoTappedIsToldOnce(t *testing.T) {
+func TestButtonPressIsAnsweredOnce(t *testing.T) {
 	t.Parallel()
 	dc := discordtest.New(t)
 	ann := dc.Person("Ann")
@@ -209,9 +209,9 @@ func TestWhoTappedIsToldOnce(t *testing.T) {
 	}
 }
 
-// TestWhoTapsBehindSomethingLongIsToldAllTheSame has something taken for longer than
+// TestButtonPressBehindASlowEventIsAnswered has something taken for longer than
 // the platform waits.
-func TestWhoTapsBehindSomethingLongIsToldAllTheSame(t *testing.T) {
+func TestButtonPressBehindASlowEventIsAnswered(t *testing.T) {
 	t.Parallel()
 	dc := discordtest.New(t)
 	ann, dev := dc.Person("Ann"), dc.Channel("dev")
@@ -245,7 +245,7 @@ func TestWhoTapsBehindSomethingLongIsToldAllTheSame(t *testing.T) {
 	}
 }
 
-func TestWhatWasNotTakenComesAgain(t *testing.T) {
+func TestUncommittedEventIsRedelivered(t *testing.T) {
 	t.Parallel()
 	dc := discordtest.New(t)
 	ann := dc.Person("Ann")
@@ -264,7 +264,7 @@ func TestWhatWasNotTakenComesAgain(t *testing.T) {
 	}
 }
 
-func TestAnEventThatComesTwiceHasItsKey(t *testing.T) {
+func TestRedeliveredEventHasTheSameKey(t *testing.T) {
 	t.Parallel()
 	dc := discordtest.New(t)
 	ann, dev := dc.Person("Ann"), dc.Channel("dev")
@@ -278,7 +278,7 @@ func TestAnEventThatComesTwiceHasItsKey(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotUnderstoodIsLeftOut(t *testing.T) {
+func TestUnreadableEventIsSkipped(t *testing.T) {
 	t.Parallel()
 	dc := discordtest.New(t)
 	ann := dc.Person("Ann")

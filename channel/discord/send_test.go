@@ -77,7 +77,7 @@ func TestAMessageIsSentAndEdited(t *testing.T) {
 	}
 }
 
-func TestAMessageIsThereOnceWhileItsNonceIsKnown(t *testing.T) {
+func TestNonceDeduplicatesAMessage(t *testing.T) {
 	t.Parallel()
 	dc := discordtest.New(t)
 	ann := dc.Person("Ann")
@@ -126,7 +126,7 @@ func TestAMessageIsThereOnceWhileItsNonceIsKnown(t *testing.T) {
 	}
 }
 
-func TestALimitIsObeyedBeforeItIsHit(t *testing.T) {
+func TestRateLimitIsObeyedBeforeItIsHit(t *testing.T) {
 	t.Parallel()
 	dc := discordtest.New(t)
 	dev, ops := dc.Channel("dev"), dc.Channel("ops")
@@ -168,7 +168,7 @@ func TestALimitIsObeyedBeforeItIsHit(t *testing.T) {
 	}
 }
 
-func TestWhatARefusalOfASendMeans(t *testing.T) {
+func TestSendErrorsAreClassified(t *testing.T) {
 	t.Parallel()
 	dc := discordtest.New(t)
 	ann := dc.Person("Ann")
@@ -233,7 +233,7 @@ func TestWhatARefusalOfASendMeans(t *testing.T) {
 	}
 }
 
-func TestWhatNobodyCouldHaveGotIsAnOutage(t *testing.T) {
+func TestUnsentMessageIsUnavailable(t *testing.T) {
 	t.Parallel()
 	dc := discordtest.New(t)
 	ann := dc.Person("Ann")
@@ -272,8 +272,8 @@ func TestWhatNobodyCouldHaveGotIsAnOutage(t *testing.T) {
 	<-closed
 }
 
-// TestATokenThatACallIsRefusedWithEndsTheConnection also if the gateway has not noticed.
-func TestATokenThatACallIsRefusedWithEndsTheConnection(t *testing.T) {
+// TestTokenRejectedByACallEndsTheConnection also if the gateway has not noticed.
+func TestTokenRejectedByACallEndsTheConnection(t *testing.T) {
 	t.Parallel()
 	dc := discordtest.New(t)
 	ann := dc.Person("Ann")

@@ -11,7 +11,7 @@ import (
 	"mailroom/channel/discord/discordtest"
 )
 
-func TestASessionIsResumedWhereItWasTaken(t *testing.T) {
+func TestSessionIsResumedAfterTheLastCommit(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(dc *discordtest.Platform){
 		"a connection that is lost":       (*discordtest.Platform).Cut,
@@ -59,7 +59,7 @@ func TestASessionOutlivesAnOutage(t *testing.T) {
 	}
 }
 
-func TestWhatWasSaidMeanwhileIsCaughtUpWithWhenTheSessionIsLost(t *testing.T) {
+func TestLostSessionIsFollowedByABackfill(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(dc *discordtest.Platform){
 		"a session that is not known":    (*discordtest.Platform).Cut,
@@ -104,7 +104,7 @@ func TestWhatWasSaidMeanwhileIsCaughtUpWithWhenTheSessionIsLost(t *testing.T) {
 	}
 }
 
-func TestAnotherProcessGoesOnFromThePosition(t *testing.T) {
+func TestNextProcessContinuesFromThePosition(t *testing.T) {
 	t.Parallel()
 	dc := discordtest.New(t)
 	ann, dev := dc.Person("Ann"), dc.Channel("dev")
@@ -129,9 +129,9 @@ func TestAnotherProcessGoesOnFromThePosition(t *testing.T) {
 	}
 }
 
-// TestIdsThatGoDownSkipNothing has a message arrive whose id is that of half a minute
+// TestDecreasingIDsSkipNothing has a message arrive whose id is that of half a minute
 // later, as if another part of the platform were behind.
-func TestIdsThatGoDownSkipNothing(t *testing.T) {
+func TestDecreasingIDsSkipNothing(t *testing.T) {
 	t.Parallel()
 	dc := discordtest.New(t)
 	ann, dev := dc.Person("Ann"), dc.Channel("dev")
@@ -148,7 +148,7 @@ func TestIdsThatGoDownSkipNothing(t *testing.T) {
 	w.waitTexts("ahead, behind, meanwhile")
 }
 
-func TestWhatIsSaidDuringAnOutageOfAServerIsNotPassedOver(t *testing.T) {
+func TestMessagesDuringAServerOutageAreRead(t *testing.T) {
 	t.Parallel()
 	dc := discordtest.New(t)
 	ann, dev := dc.Person("Ann"), dc.Channel("dev")
@@ -175,8 +175,8 @@ func TestWhatIsSaidDuringAnOutageOfAServerIsNotPassedOver(t *testing.T) {
 	waitFor(t, "the last", func() bool { return strings.Contains(w.texts(), "four") })
 }
 
-// TestThePositionWaitsForAServerThatIsNotThere also while others are much newer.
-func TestThePositionWaitsForAServerThatIsNotThere(t *testing.T) {
+// TestPositionWaitsForAnUnavailableServer also while others are much newer.
+func TestPositionWaitsForAnUnavailableServer(t *testing.T) {
 	t.Parallel()
 	dc := discordtest.New(t)
 	ann, dev := dc.Person("Ann"), dc.Channel("dev")
@@ -203,7 +203,7 @@ func snowflake(from time.Duration) string {
 	return fmt.Sprint(uint64(time.Now().Add(from).UnixMilli()-1420070400000) << 22)
 }
 
-func TestAServerThatTheBotComesToIsNotReadFromItsBeginning(t *testing.T) {
+func TestJoinedServerIsNotReadFromTheBeginning(t *testing.T) {
 	t.Parallel()
 	dc := discordtest.New(t)
 	ann, dev := dc.Person("Ann"), dc.Channel("dev")
@@ -219,7 +219,7 @@ func TestAServerThatTheBotComesToIsNotReadFromItsBeginning(t *testing.T) {
 	}
 }
 
-func TestAHistoryIsWaitedForAndTriedAgain(t *testing.T) {
+func TestFailedHistoryIsRetried(t *testing.T) {
 	t.Parallel()
 	dc := discordtest.New(t)
 	ann, dev, hidden := dc.Person("Ann"), dc.Channel("dev"), dc.Channel("hidden")
@@ -244,8 +244,8 @@ func TestAHistoryIsWaitedForAndTriedAgain(t *testing.T) {
 	}
 }
 
-// TestThePositionIsSmall also after years.
-func TestThePositionIsSmall(t *testing.T) {
+// TestPositionIsBounded also after years.
+func TestPositionIsBounded(t *testing.T) {
 	t.Parallel()
 	dc := discordtest.New(t)
 	w := newFixture(t, dc).start()
@@ -268,7 +268,7 @@ func TestThePositionIsSmall(t *testing.T) {
 	}
 }
 
-func TestAPositionThatIsNotUnderstoodIsFatal(t *testing.T) {
+func TestMalformedPositionIsFatal(t *testing.T) {
 	t.Parallel()
 	for _, at := range []string{"{", `{"at":"x"}`, `{}`} {
 		w := newFixture(t, discordtest.New(t))
@@ -281,7 +281,7 @@ func TestAPositionThatIsNotUnderstoodIsFatal(t *testing.T) {
 	}
 }
 
-func TestHeartbeatsSayWhatWasTakenAndAreEvidence(t *testing.T) {
+func TestHeartbeatsReportTheLastEventAndProveTheConnection(t *testing.T) {
 	t.Parallel()
 	dc := discordtest.New(t)
 	dc.SetHeartbeatInterval(30 * time.Millisecond)
@@ -304,9 +304,9 @@ func TestHeartbeatsSayWhatWasTakenAndAreEvidence(t *testing.T) {
 	}
 }
 
-// TestAHistoryThatFailsConcernsItsRoomAlone: other rooms go on, what is said in the room
+// TestFailedHistoryAffectsOnlyItsRoom: other rooms go on, what is said in the room
 // waits in its order, and neither a lost connection nor another process skips anything.
-func TestAHistoryThatFailsConcernsItsRoomAlone(t *testing.T) {
+func TestFailedHistoryAffectsOnlyItsRoom(t *testing.T) {
 	t.Parallel()
 	for name, after := range map[string]func(w *fixture, dc *discordtest.Platform){
 		"an answer at last": func(*fixture, *discordtest.Platform) {},

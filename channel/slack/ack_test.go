@@ -31,9 +31,9 @@ func logAcks(t *testing.T, sl *slacktest.Platform) {
 	t.Logf("\n%s", table.String())
 }
 
-// TestEnvelopesAreAcknowledgedBesideASlowFile: while a file of one person comes slowly,
+// TestEnvelopesAreAcknowledgedDuringASlowDownload: while a file of one person comes slowly,
 // everything is acknowledged, another person is answered, and the file arrives whole.
-func TestEnvelopesAreAcknowledgedBesideASlowFile(t *testing.T) {
+func TestEnvelopesAreAcknowledgedDuringASlowDownload(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann, dev := sl.Person("Ann"), sl.Channel("dev")
@@ -67,10 +67,10 @@ func TestEnvelopesAreAcknowledgedBesideASlowFile(t *testing.T) {
 	logAcks(t, sl)
 }
 
-// TestEnvelopesAreAcknowledgedBesideASlowHistory: while the history of one room comes
+// TestEnvelopesAreAcknowledgedDuringASlowHistory: while the history of one room comes
 // slowly, what is said there and elsewhere is acknowledged. What is said elsewhere is
 // taken; what is said there is taken after the history, in order.
-func TestEnvelopesAreAcknowledgedBesideASlowHistory(t *testing.T) {
+func TestEnvelopesAreAcknowledgedDuringASlowHistory(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann, bob := sl.Person("Ann"), sl.Person("Bob")
@@ -104,9 +104,9 @@ func TestEnvelopesAreAcknowledgedBesideASlowHistory(t *testing.T) {
 	logAcks(t, sl)
 }
 
-// TestWhatWasAcknowledgedBeforeItsHistoryWasReadOutlivesACrash: the process ends while a
+// TestDeferredMessageSurvivesACrash: the process ends while a
 // history comes, after it has acknowledged a message that waits for it.
-func TestWhatWasAcknowledgedBeforeItsHistoryWasReadOutlivesACrash(t *testing.T) {
+func TestDeferredMessageSurvivesACrash(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann := sl.Person("Ann")
@@ -132,9 +132,9 @@ func TestWhatWasAcknowledgedBeforeItsHistoryWasReadOutlivesACrash(t *testing.T) 
 	}
 }
 
-// TestAHistoryThatFailsMovesNoPosition: what has waited for it is taken all the same, and
+// TestFailedHistoryDoesNotAdvanceThePosition: what has waited for it is taken all the same, and
 // what it would have told is read later.
-func TestAHistoryThatFailsMovesNoPosition(t *testing.T) {
+func TestFailedHistoryDoesNotAdvanceThePosition(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann := sl.Person("Ann")
@@ -164,9 +164,9 @@ func TestAHistoryThatFailsMovesNoPosition(t *testing.T) {
 	}
 }
 
-// TestAThreadIsKnownOnceItsBeginningIsTaken: a crash after a message of a history was
+// TestThreadIsSavedWithItsRootMessage: a crash after a message of a history was
 // taken, and before its replies were read, loses none of them.
-func TestAThreadIsKnownOnceItsBeginningIsTaken(t *testing.T) {
+func TestThreadIsSavedWithItsRootMessage(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann, dev := sl.Person("Ann"), sl.Channel("dev")
@@ -186,9 +186,9 @@ func TestAThreadIsKnownOnceItsBeginningIsTaken(t *testing.T) {
 	}
 }
 
-// TestEnvelopesAreAcknowledgedBesideSlowNames: a name that does not come costs an envelope
+// TestEnvelopesAreAcknowledgedDuringSlowNameLookups: a name that does not come costs an envelope
 // a second, and not one second for each envelope before it.
-func TestEnvelopesAreAcknowledgedBesideSlowNames(t *testing.T) {
+func TestEnvelopesAreAcknowledgedDuringSlowNameLookups(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	slow := make(chan struct{})

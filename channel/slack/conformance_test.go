@@ -31,7 +31,7 @@ func newPlatform(t *testing.T, through func(addr string) string) *channeltest.Pl
 	sl := slacktest.New(t)
 	ann := sl.Person("Ann")
 	o := slack.Options{
-		API: through(sl.URL), Fresh: 400 * time.Millisecond, Gap: time.Millisecond, EditGap: time.Millisecond,
+		API: through(sl.URL), IdleTimeout: 400 * time.Millisecond, RoomInterval: time.Millisecond, EditInterval: time.Millisecond,
 		Token:    func() (string, error) { return slacktest.Token, nil },
 		AppToken: func() (string, error) { return slacktest.AppToken, nil },
 	}

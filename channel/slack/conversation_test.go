@@ -33,7 +33,7 @@ func startServer(t *testing.T, sl *slacktest.Platform, ann *slacktest.Person, pr
 		Publish: func(thread string, entries []mailroom.Entry) { b.Publish(bus.Notice{Thread: thread, Entries: entries}) },
 	})
 	o := slack.Options{
-		API: sl.URL, Gap: 10 * time.Millisecond, EditGap: 100 * time.Millisecond, Fresh: time.Second,
+		API: sl.URL, RoomInterval: 10 * time.Millisecond, EditInterval: 100 * time.Millisecond, IdleTimeout: time.Second,
 		Token:    func() (string, error) { return slacktest.Token, nil },
 		AppToken: func() (string, error) { return slacktest.AppToken, nil },
 	}
@@ -97,7 +97,7 @@ func question(c *slacktest.Channel) (found *slacktest.Message) {
 	return found
 }
 
-func TestAButtonDecidesOnceAndIsRedrawnAfterThat(t *testing.T) {
+func TestAButtonDecidesOnceAndIsRedrawn(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann, bob, dev := sl.Person("Ann"), sl.Person("Bob"), sl.Channel("dev")
@@ -172,9 +172,9 @@ func TestACommandDecidesInTheThreadThatAsked(t *testing.T) {
 	}
 }
 
-// TestWhileSlackLimitsNothingIsTried and what the agent has said by then arrives once,
+// TestRateLimitedMethodGetsNoCalls and what the agent has said by then arrives once,
 // when it may.
-func TestWhileSlackLimitsNothingIsTried(t *testing.T) {
+func TestRateLimitedMethodGetsNoCalls(t *testing.T) {
 	t.Parallel()
 	const limit = 3 * time.Second
 	sl := slacktest.New(t)
@@ -232,8 +232,8 @@ func TestWhileSlackLimitsNothingIsTried(t *testing.T) {
 	t.Logf("limit %s: refused once (%s), tried meanwhile %d times, the final text arrived once after %s", limit, first.Method, tries, waited.Round(time.Millisecond))
 }
 
-// TestAReplyWhoseReceiptWasLostIsThereOnce although nobody was told that it was sent.
-func TestAReplyWhoseReceiptWasLostIsThereOnce(t *testing.T) {
+// TestReplyWithALostReceiptIsSentOnce although nobody was told that it was sent.
+func TestReplyWithALostReceiptIsSentOnce(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann := sl.Person("Ann")

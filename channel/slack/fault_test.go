@@ -10,7 +10,7 @@ import (
 	"mailroom/channel/slack/slacktest"
 )
 
-func TestABotThatCannotConnectIsQueuedAndConnectedWhenItCan(t *testing.T) {
+func TestUnreachablePlatformQueuesThenConnects(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.NewDown(t)
 	ann := sl.Person("Ann")
@@ -27,7 +27,7 @@ func TestABotThatCannotConnectIsQueuedAndConnectedWhenItCan(t *testing.T) {
 	}
 }
 
-func TestASocketThatIsBrokenOffIsMadeAnew(t *testing.T) {
+func TestLostSocketReconnects(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann := sl.Person("Ann")
@@ -44,7 +44,7 @@ func TestASocketThatIsBrokenOffIsMadeAnew(t *testing.T) {
 	}
 }
 
-func TestAHalfOpenConnectionIsSilentAndMadeAnew(t *testing.T) {
+func TestHalfOpenConnectionIsSilentThenReconnects(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann := sl.Person("Ann")
@@ -62,7 +62,7 @@ func TestAHalfOpenConnectionIsSilentAndMadeAnew(t *testing.T) {
 	w.waitEvents(1)
 }
 
-func TestTokensThatAreRefusedAreTheEndUntilTheyAreMended(t *testing.T) {
+func TestRejectedTokenFailsUntilCorrected(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ bot, app, want string }{
 		"an unknown bot":      {"xoxb-0-another-token-of-a-bot", slacktest.AppToken, "invalid_auth"},
@@ -90,7 +90,7 @@ func TestTokensThatAreRefusedAreTheEndUntilTheyAreMended(t *testing.T) {
 	}
 }
 
-func TestTokensOfTwoAppsAreFoundOut(t *testing.T) {
+func TestTokensOfTwoAppsAreRejected(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	sl.SetBotApp("A0OTHER")
@@ -102,7 +102,7 @@ func TestTokensOfTwoAppsAreFoundOut(t *testing.T) {
 	sl.WaitFor(t, "no socket left", func() bool { return sl.Sockets() == 0 })
 }
 
-func TestABotThatMayNotWriteIsNoBot(t *testing.T) {
+func TestBotWithoutWriteScopeFails(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	sl.RemoveScopes("chat:write")
@@ -113,7 +113,7 @@ func TestABotThatMayNotWriteIsNoBot(t *testing.T) {
 	}
 }
 
-func TestWithoutTheScopeForNamesNobodyHasOne(t *testing.T) {
+func TestWithoutNameScopeUsersHaveNoNames(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	sl.RemoveScopes("users:read")
@@ -131,7 +131,7 @@ func TestWithoutTheScopeForNamesNobodyHasOne(t *testing.T) {
 	}
 }
 
-func TestANameIsAskedForOnce(t *testing.T) {
+func TestNameIsLookedUpOnce(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann := sl.Person("Ann")
@@ -168,9 +168,9 @@ func TestADisconnectWithoutWarningEndsTheConnection(t *testing.T) {
 	}
 }
 
-// TestTheNextSocketIsThereBeforeTheOldOneCloses: Slack warns, and there is no moment
+// TestNextSocketOpensBeforeTheOldOneCloses: Slack warns, and there is no moment
 // without a socket. What was sent on either is acknowledged there.
-func TestTheNextSocketIsThereBeforeTheOldOneCloses(t *testing.T) {
+func TestNextSocketOpensBeforeTheOldOneCloses(t *testing.T) {
 	t.Parallel()
 	for _, reason := range []string{"warning", "refresh_requested"} {
 		t.Run(reason, func(t *testing.T) {
@@ -198,8 +198,8 @@ func TestTheNextSocketIsThereBeforeTheOldOneCloses(t *testing.T) {
 	}
 }
 
-// TestWithoutANextSocketTheOldOneIsUsedToItsEnd, and then the channel connects again.
-func TestWithoutANextSocketTheOldOneIsUsedToItsEnd(t *testing.T) {
+// TestOldSocketIsUsedIfTheRenewalFails, and then the channel connects again.
+func TestOldSocketIsUsedIfTheRenewalFails(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann := sl.Person("Ann")
@@ -216,7 +216,7 @@ func TestWithoutANextSocketTheOldOneIsUsedToItsEnd(t *testing.T) {
 	w.waitEvents(2)
 }
 
-func TestWhereSocketModeIsTurnedOffItIsTheEnd(t *testing.T) {
+func TestDisabledSocketModeFails(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	w := newFixture(t, sl).start()
@@ -228,7 +228,7 @@ func TestWhereSocketModeIsTurnedOffItIsTheEnd(t *testing.T) {
 	}
 }
 
-func TestAnotherWhoIsConnectedIsTold(t *testing.T) {
+func TestOtherConnectionIsReported(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	sl.SetOtherSockets(2)
@@ -240,7 +240,7 @@ func TestAnotherWhoIsConnectedIsTold(t *testing.T) {
 	}
 }
 
-func TestAPlatformThatFailsIsTriedAgainWhenItSays(t *testing.T) {
+func TestPlatformErrorsAreRetriedAfterTheirDelay(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		method string
@@ -285,9 +285,9 @@ func TestAPlatformThatFailsIsTriedAgainWhenItSays(t *testing.T) {
 	}
 }
 
-// TestATicketIsGoodOnce shows that a socket which is refused is none, and that its
+// TestRejectedTicketIsRetriedAndRedacted shows that a socket which is refused is none, and that its
 // address is told nowhere.
-func TestATicketIsGoodOnce(t *testing.T) {
+func TestRejectedTicketIsRetriedAndRedacted(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	sl.Fail("apps.connections.open", slacktest.Fault{Raw: `{"ok":true,"url":"` + strings.Replace(strings.TrimSuffix(sl.URL, "/api"), "http", "ws", 1) + `/link/?ticket=stale"}`})
@@ -299,7 +299,7 @@ func TestATicketIsGoodOnce(t *testing.T) {
 	w.waitConnected()
 }
 
-func TestWhatAsksIsToldWhoseTokensTheyAre(t *testing.T) {
+func TestIdentify(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	sl.RemoveScopes("files:read", "im:history")

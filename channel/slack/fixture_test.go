@@ -44,7 +44,7 @@ type fixture struct {
 func newFixture(t *testing.T, sl *slacktest.Platform) *fixture {
 	t.Helper()
 	w := &fixture{t: t, sl: sl, logs: &logBuffer{}, tokens: [2]string{slacktest.Token, slacktest.AppToken}}
-	w.options = slack.Options{API: sl.URL, Token: w.tokenFunc(0), AppToken: w.tokenFunc(1), Fresh: time.Second}
+	w.options = slack.Options{API: sl.URL, Token: w.tokenFunc(0), AppToken: w.tokenFunc(1), IdleTimeout: time.Second}
 	w.policy = channel.ReconnectPolicy{InitialDelay: 20 * time.Millisecond, MaxDelay: 100 * time.Millisecond, ParkAfter: -1, IdleTimeout: time.Minute} // a busy machine is no failure
 	return w
 }

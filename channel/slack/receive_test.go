@@ -17,7 +17,7 @@ import (
 
 const mention = "<@" + slacktest.BotID + ">"
 
-func TestWhatIsSaidArrivesWhereItWasSaid(t *testing.T) {
+func TestPlatformEventsBecomeChatEvents(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann, bob := sl.Person("Ann"), sl.Person("Bob")
@@ -51,7 +51,7 @@ func TestWhatIsSaidArrivesWhereItWasSaid(t *testing.T) {
 	}
 }
 
-func TestAMentionComesAsTwoEventsAndIsOneMessage(t *testing.T) {
+func TestMentionArrivesTwiceWithOneKey(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann, dev := sl.Person("Ann"), sl.Channel("dev")
@@ -69,7 +69,7 @@ func TestAMentionComesAsTwoEventsAndIsOneMessage(t *testing.T) {
 	}
 }
 
-func TestWhatIsForwardedIsReadToo(t *testing.T) {
+func TestForwardedMessageIsPartOfTheText(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann := sl.Person("Ann")
@@ -83,7 +83,7 @@ func TestWhatIsForwardedIsReadToo(t *testing.T) {
 	}
 }
 
-func TestInAFlatChannelTheChannelIsTheRoom(t *testing.T) {
+func TestFlatChannelIsOneRoom(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann, dev := sl.Person("Ann"), sl.Channel("dev")
@@ -109,7 +109,7 @@ func TestInAFlatChannelTheChannelIsTheRoom(t *testing.T) {
 	}
 }
 
-func TestWhatIsChangedOrDeletedIsToldOfTheSameMessage(t *testing.T) {
+func TestEditsAndDeletionsNameTheirMessage(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann, dev := sl.Person("Ann"), sl.Channel("dev")
@@ -141,7 +141,7 @@ func TestWhatIsChangedOrDeletedIsToldOfTheSameMessage(t *testing.T) {
 	}
 }
 
-func TestWhatNoPersonSaysIsLeftOut(t *testing.T) {
+func TestMessagesNotFromPeopleAreIgnored(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann, dev := sl.Person("Ann"), sl.Channel("dev")
@@ -172,7 +172,7 @@ func TestWhatNoPersonSaysIsLeftOut(t *testing.T) {
 	}
 }
 
-func TestFilesAreHandedOverWithoutTheToken(t *testing.T) {
+func TestFilesAreDownloadedFromSlackHostsOnly(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann := sl.Person("Ann")
@@ -212,7 +212,7 @@ func TestFilesAreHandedOverWithoutTheToken(t *testing.T) {
 	}
 }
 
-func TestAnEnvelopeIsAcknowledgedOnceItWasTaken(t *testing.T) {
+func TestEnvelopeIsAcknowledgedOnceItIsCommitted(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann := sl.Person("Ann")
@@ -232,7 +232,7 @@ func TestAnEnvelopeIsAcknowledgedOnceItWasTaken(t *testing.T) {
 	}
 }
 
-func TestAnEnvelopeThatComesTwiceHasItsKey(t *testing.T) {
+func TestRedeliveredEnvelopeHasTheSameKey(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann := sl.Person("Ann")
@@ -263,9 +263,9 @@ func TestAnEnvelopeThatComesTwiceHasItsKey(t *testing.T) {
 	twice(8)
 }
 
-// TestWhatWasSaidWhileNobodyWasConnectedIsReadLater in the rooms that are known, also
+// TestMessagesSentWhileDisconnectedAreRead in the rooms that are known, also
 // when Slack sends nothing of it any more.
-func TestWhatWasSaidWhileNobodyWasConnectedIsReadLater(t *testing.T) {
+func TestMessagesSentWhileDisconnectedAreRead(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann, dev := sl.Person("Ann"), sl.Channel("dev")
@@ -308,7 +308,7 @@ func TestWhatWasSaidWhileNobodyWasConnectedIsReadLater(t *testing.T) {
 	}
 }
 
-func TestALongHistoryIsReadAsFarAsItIsTold(t *testing.T) {
+func TestLongHistoryIsReadUpToTheLimit(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann, dev := sl.Person("Ann"), sl.Channel("dev")
@@ -336,7 +336,7 @@ func TestALongHistoryIsReadAsFarAsItIsTold(t *testing.T) {
 	}
 }
 
-func TestARoomWhoseHistoryIsLimitedIsReadLaterAndNothingIsLost(t *testing.T) {
+func TestRateLimitedHistoryIsReadLater(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann, bob := sl.Person("Ann"), sl.Person("Bob")
@@ -362,7 +362,7 @@ func TestARoomWhoseHistoryIsLimitedIsReadLaterAndNothingIsLost(t *testing.T) {
 	}
 }
 
-func TestWithoutTheScopeForAHistoryItIsSaidAndTheRestGoesOn(t *testing.T) {
+func TestMissingHistoryScopeIsReported(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	sl.RemoveScopes("im:history")
@@ -389,7 +389,7 @@ func TestWithoutTheScopeForAHistoryItIsSaidAndTheRestGoesOn(t *testing.T) {
 	})
 }
 
-func TestThePositionStaysSmallAndOddOnesDoNoHarm(t *testing.T) {
+func TestPositionIsBoundedAndMalformedOnesAreIgnored(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann, dev := sl.Person("Ann"), sl.Channel("dev")
@@ -414,7 +414,7 @@ func TestThePositionStaysSmallAndOddOnesDoNoHarm(t *testing.T) {
 	}
 }
 
-func TestWhoTappedIsToldAlone(t *testing.T) {
+func TestButtonPressIsAnsweredInPrivate(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann, dev := sl.Person("Ann"), sl.Channel("dev")
@@ -440,7 +440,7 @@ func TestWhoTappedIsToldAlone(t *testing.T) {
 	}
 }
 
-func TestPongsGoOnWhileNobodySpeaksAndAreEvidence(t *testing.T) {
+func TestIdlePongsProveTheConnection(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	w := newFixture(t, sl).start()

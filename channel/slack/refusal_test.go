@@ -102,9 +102,9 @@ func TestNoErrorOfAConversationEndsTheApp(t *testing.T) {
 	w.waitEvents(1)
 }
 
-// TestAHistoryThatIsRefusedConcernsItsRoomAlone: what was said in other rooms is caught
+// TestRejectedHistoryAffectsOnlyItsRoom: what was said in other rooms is caught
 // up with, whatever Slack says of one.
-func TestAHistoryThatIsRefusedConcernsItsRoomAlone(t *testing.T) {
+func TestRejectedHistoryAffectsOnlyItsRoom(t *testing.T) {
 	t.Parallel()
 	for _, word := range []string{"no_permission", "access_denied", "team_access_not_granted", "ekm_access_denied", "channel_is_limited_access", "a_new_word"} {
 		sl := slacktest.New(t)

@@ -8,7 +8,7 @@ import (
 	"mailroom/channel/slack/slacktest"
 )
 
-func TestMarkdownBecomesSlacksOwn(t *testing.T) {
+func TestRenderMarkdown(t *testing.T) {
 	for text, want := range map[string]string{
 		"plain":                               "plain",
 		"a < b && c > d":                      "a &lt; b &amp;&amp; c &gt; d",
@@ -48,7 +48,7 @@ func TestMarkdownBecomesSlacksOwn(t *testing.T) {
 	}
 }
 
-func TestWhatSlackWritesIsReadAsPeopleReadIt(t *testing.T) {
+func TestDecodeText(t *testing.T) {
 	names := func(user string) string { return map[string]string{"U1": "Ann"}[user] }
 	for text, want := range map[string]string{
 		"<@U1> <@U1|ann>":                        "@Ann @Ann",
@@ -84,7 +84,7 @@ func FuzzRender(f *testing.F) {
 	})
 }
 
-func TestTheTokenGoesToSlackOnly(t *testing.T) {
+func TestTokenIsSentToSlackHostsOnly(t *testing.T) {
 	for _, c := range []struct {
 		api, to string
 		want    bool

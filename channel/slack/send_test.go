@@ -124,7 +124,7 @@ func TestAMessageIsFoundByItsKey(t *testing.T) {
 	}
 }
 
-func TestWithoutTheScopeForKeysNothingIsSaidToBeKnown(t *testing.T) {
+func TestWithoutMetadataScopeFindReportsNoHistory(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	sl.RemoveScopes("metadata.message:read")
@@ -142,7 +142,7 @@ func TestWithoutTheScopeForKeysNothingIsSaidToBeKnown(t *testing.T) {
 	}
 }
 
-func TestALimitIsObeyedAndSaysHowLong(t *testing.T) {
+func TestRateLimitIsReportedWithoutAnotherTry(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann := sl.Person("Ann")
@@ -175,7 +175,7 @@ func TestALimitIsObeyedAndSaysHowLong(t *testing.T) {
 	}
 }
 
-func TestWhatARefusalOfASendMeans(t *testing.T) {
+func TestSendErrorsAreClassified(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann := sl.Person("Ann")
@@ -262,7 +262,7 @@ func TestATokenThatIsRevokedEndsTheConnection(t *testing.T) {
 	}
 }
 
-func TestALongTextGoesOutAsItIsWhereItsMarksDoNotFit(t *testing.T) {
+func TestLongTextIsSentPlainIfItsMarkupDoesNotFit(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann := sl.Person("Ann")

@@ -32,8 +32,8 @@ const Kind = "slack"
 const (
 	// DefaultAPI is the base URL of the Web API.
 	DefaultAPI = "https://slack.com/api"
-	// DefaultFresh is how long a pong proves that the socket is alive.
-	DefaultFresh = 30 * time.Second
+	// DefaultIdleTimeout is how long a pong proves that the socket is alive.
+	DefaultIdleTimeout = 30 * time.Second
 	// MaxMessage is the length limit of a message: a section block, which holds the text beside
 	// buttons, takes 3,000 characters
 	// (https://docs.slack.dev/reference/block-kit/blocks/section-block), and an edit takes
@@ -52,19 +52,19 @@ type Options struct {
 	// effect without a restart.
 	Token, AppToken func() (string, error)
 	API             string        // base URL of the Web API; "" means DefaultAPI
-	Fresh           time.Duration // how long a pong proves the connection; 0 means DefaultFresh
+	IdleTimeout     time.Duration // how long a pong proves the connection; 0 means DefaultFresh
 	// Flat makes a channel one conversation: the bot answers in the channel itself. Otherwise
 	// it answers each message in a thread of its own.
 	Flat bool
-	// Gap and EditGap are the pauses in [chat.Capabilities]. 0 means 1 s and 3 s.
-	Gap, EditGap time.Duration
+	// RoomInterval and EditInterval are the pauses in [chat.Capabilities]. 0 means 1 s and 3 s.
+	RoomInterval, EditInterval time.Duration
 }
 
 func (o *Options) setDefaults() {
 	for _, d := range []struct {
 		value *time.Duration
 		unset time.Duration
-	}{{&o.Fresh, DefaultFresh}, {&o.Gap, time.Second}, {&o.EditGap, 3 * time.Second}} {
+	}{{&o.IdleTimeout, DefaultIdleTimeout}, {&o.RoomInterval, time.Second}, {&o.EditInterval, 3 * time.Second}} {
 		if *d.value <= 0 {
 			*d.value = d.unset
 		}
@@ -75,10 +75,10 @@ func (o *Options) setDefaults() {
 }
 
 // ReconnectPolicy returns the platform's timeouts. The socket is pinged three times within
-// Fresh.
+// IdleTimeout.
 func (o Options) ReconnectPolicy() channel.ReconnectPolicy {
 	o.setDefaults()
-	return channel.ReconnectPolicy{IdleTimeout: o.Fresh, ConnectTimeout: 2 * callTimeout}
+	return channel.ReconnectPolicy{IdleTimeout: o.IdleTimeout, ConnectTimeout: 2 * callTimeout}
 }
 
 // Bot is the account that a token belongs to.
@@ -242,7 +242,7 @@ func (c *connection) capabilities() chat.Capabilities {
 	return chat.Capabilities{
 		Platform: Kind, BotID: c.bot.identity(), BotName: c.bot.Name,
 		MaxUnits: MaxMessage, Units: escapedUnits, Edits: true, Buttons: true, CommandPrefix: "!",
-		RoomInterval: c.options.Gap, EditInterval: c.options.EditGap,
+		RoomInterval: c.options.RoomInterval, EditInterval: c.options.EditInterval,
 		ResendBehavior: "exactly once; after a crash a message is found by the key in its metadata",
 	}
 }
@@ -254,7 +254,7 @@ func (c *connection) Maintain(ctx context.Context) error {
 	defer release()
 	for {
 		s := c.currentSocket()
-		err := s.keepAlive(ctx, c.options.Fresh/3)
+		err := s.keepAlive(ctx, c.options.IdleTimeout/3)
 		switch {
 		case ctx.Err() != nil:
 			return c.stopError(ctx, nil)

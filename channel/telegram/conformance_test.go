@@ -32,7 +32,7 @@ func newPlatform(t *testing.T, through func(addr string) string) *channeltest.Pl
 	tg := telegramtest.New(t)
 	ann := tg.Person("Ann")
 	o := telegram.Options{
-		API: through(tg.URL), Poll: time.Second, Gap: time.Millisecond, EditGap: time.Millisecond,
+		API: through(tg.URL), Poll: time.Second, RoomInterval: time.Millisecond, EditInterval: time.Millisecond,
 		Token: func() (string, error) { return telegramtest.Token, nil },
 	}
 	said, down, hangs := map[string]bool{}, false, false

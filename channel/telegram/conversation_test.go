@@ -50,7 +50,7 @@ func startServerWith(t *testing.T, tg *telegramtest.Platform, options chat.Optio
 	})
 	options.Follow = stream.New(l, b)
 	o := telegram.Options{
-		API: tg.URL, Poll: time.Second, Gap: 10 * time.Millisecond, EditGap: 100 * time.Millisecond,
+		API: tg.URL, Poll: time.Second, RoomInterval: 10 * time.Millisecond, EditInterval: 100 * time.Millisecond,
 		Token:    func() (string, error) { return telegramtest.Token, nil },
 		Commands: []telegram.Command{{Name: "stop", Description: "stop it"}},
 	}
@@ -90,7 +90,7 @@ func approvalAgent(ctx context.Context, s mailroom.Session) error {
 	return s.Stream(ctx, "It is **"+string(got[0].Decision)+"**.")
 }
 
-func TestAButtonDecidesOnceAndIsRedrawnAfterThat(t *testing.T) {
+func TestAButtonDecidesOnceAndIsRedrawn(t *testing.T) {
 	t.Parallel()
 	tg := telegramtest.New(t)
 	ann, bob := tg.Person("Ann"), tg.Person("Bob")
@@ -166,9 +166,9 @@ func TestAnOldApprovalInATopicIsDecided(t *testing.T) {
 	}
 }
 
-// TestWhileAChatIsLimitedNothingIsTriedThere and what the agent has said by then
+// TestRateLimitedChatGetsNoCalls and what the agent has said by then
 // arrives once, when it may.
-func TestWhileAChatIsLimitedNothingIsTriedThere(t *testing.T) {
+func TestRateLimitedChatGetsNoCalls(t *testing.T) {
 	t.Parallel()
 	const limit = 3 * time.Second
 	tg := telegramtest.New(t)

@@ -11,7 +11,7 @@ import (
 
 // A poll of a second and patience for another are what makes the times here short.
 
-func TestABotThatCannotConnectIsQueuedAndConnectedWhenItCan(t *testing.T) {
+func TestUnreachablePlatformQueuesThenConnects(t *testing.T) {
 	t.Parallel()
 	tg := telegramtest.NewDown(t)
 	ann := tg.Person("Ann")
@@ -29,7 +29,7 @@ func TestABotThatCannotConnectIsQueuedAndConnectedWhenItCan(t *testing.T) {
 	}
 }
 
-func TestAPollThatIsBrokenOffIsMadeAnew(t *testing.T) {
+func TestInterruptedPollReconnects(t *testing.T) {
 	t.Parallel()
 	tg := telegramtest.New(t)
 	ann := tg.Person("Ann")
@@ -45,7 +45,7 @@ func TestAPollThatIsBrokenOffIsMadeAnew(t *testing.T) {
 	waitFor(t, "what was said meanwhile", func() bool { return w.texts() == "are you there?" })
 }
 
-func TestAHalfOpenConnectionIsSilentAndMadeAnew(t *testing.T) {
+func TestHalfOpenConnectionIsSilentThenReconnects(t *testing.T) {
 	t.Parallel()
 	tg := telegramtest.New(t)
 	ann := tg.Person("Ann")
@@ -63,7 +63,7 @@ func TestAHalfOpenConnectionIsSilentAndMadeAnew(t *testing.T) {
 	waitFor(t, "what was said meanwhile", func() bool { return w.texts() == "are you there?" })
 }
 
-func TestATokenThatIsRefusedIsTheEndUntilItIsMended(t *testing.T) {
+func TestRejectedTokenFailsUntilCorrected(t *testing.T) {
 	t.Parallel()
 	_, secret, _ := strings.Cut(telegramtest.Token, ":")
 	for name, c := range map[string]struct{ token, want string }{
@@ -114,7 +114,7 @@ func TestANewTokenOfTheSameBotIsTheSameBot(t *testing.T) {
 	w.mu.Unlock()
 }
 
-func TestAnotherWhoPollsIsNamedAndWaitedFor(t *testing.T) {
+func TestConflictingPollerIsReportedAndWaitedFor(t *testing.T) {
 	t.Parallel()
 	tg := telegramtest.New(t)
 	w := newFixture(t, tg)
@@ -151,7 +151,7 @@ func TestAWebhookIsDeleted(t *testing.T) {
 	w.waitConnected()
 }
 
-func TestAPlatformThatFailsIsTriedAgainWhenItSays(t *testing.T) {
+func TestPlatformErrorsAreRetriedAfterTheirDelay(t *testing.T) {
 	t.Parallel()
 	_, secret, _ := strings.Cut(telegramtest.Token, ":")
 	for name, c := range map[string]struct {

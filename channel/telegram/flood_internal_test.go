@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-func TestASecondChatThatIsRefusedMeansTheWholeBot(t *testing.T) {
+func TestFloodInASecondChatLimitsTheWholeBot(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	c := &connection{}
 	for i, s := range []struct {

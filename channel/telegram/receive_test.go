@@ -17,7 +17,7 @@ import (
 	"mailroom/channel/telegram/telegramtest"
 )
 
-func TestWhatPeopleDoArrivesAsItIsMeant(t *testing.T) {
+func TestPlatformEventsBecomeChatEvents(t *testing.T) {
 	t.Parallel()
 	tg := telegramtest.New(t)
 	w := newFixture(t, tg)
@@ -89,7 +89,7 @@ func TestWhatPeopleDoArrivesAsItIsMeant(t *testing.T) {
 	}
 }
 
-func TestAFileIsFetchedWhenItIsOpened(t *testing.T) {
+func TestFilesAreDownloadedWhenOpened(t *testing.T) {
 	t.Parallel()
 	tg := telegramtest.New(t)
 	ann := tg.Person("Ann")
@@ -113,7 +113,7 @@ func TestAFileIsFetchedWhenItIsOpened(t *testing.T) {
 	}
 }
 
-func TestWhoTappedIsToldOnce(t *testing.T) {
+func TestButtonPressIsAnsweredOnce(t *testing.T) {
 	t.Parallel()
 	tg := telegramtest.New(t)
 	ann := tg.Person("Ann")
@@ -137,7 +137,7 @@ func TestWhoTappedIsToldOnce(t *testing.T) {
 	}
 }
 
-func TestAnAdminIsNotMeantByABareCommand(t *testing.T) {
+func TestBareCommandIsNotForAnAdminBot(t *testing.T) {
 	tg := telegramtest.New(t)
 	w := newFixture(t, tg).start()
 	ann, member, admin := tg.Person("Ann"), tg.Group("member"), tg.Group("admin")
@@ -160,7 +160,7 @@ func TestAnAdminIsNotMeantByABareCommand(t *testing.T) {
 	}
 }
 
-func TestABotThatReadsAllIsNotMeantByABareCommand(t *testing.T) {
+func TestBareCommandIsNotForABotThatReadsAll(t *testing.T) {
 	t.Parallel()
 	tg := telegramtest.New(t)
 	tg.SetReadsAll(true)
@@ -174,9 +174,9 @@ func TestABotThatReadsAllIsNotMeantByABareCommand(t *testing.T) {
 	}
 }
 
-// TestABotThatOverhearsIsNotMeantByABareCommand: privacy mode that was turned on changes
+// TestBareCommandIsNotForABotThatBypassesPrivacyMode: privacy mode that was turned on changes
 // nothing in a group until the bot is added there again.
-func TestABotThatOverhearsIsNotMeantByABareCommand(t *testing.T) {
+func TestBareCommandIsNotForABotThatBypassesPrivacyMode(t *testing.T) {
 	t.Parallel()
 	tg := telegramtest.New(t)
 	ann, talk, quiet := tg.Person("Ann"), tg.Group("talk"), tg.Group("quiet")
@@ -199,7 +199,7 @@ func TestABotThatOverhearsIsNotMeantByABareCommand(t *testing.T) {
 	}
 }
 
-func TestAnUpdateIsConfirmedOnceItWasTaken(t *testing.T) {
+func TestUpdateIsConfirmedOnceItIsCommitted(t *testing.T) {
 	t.Parallel()
 	tg := telegramtest.New(t)
 	ann := tg.Person("Ann")
@@ -224,7 +224,7 @@ func TestAnUpdateIsConfirmedOnceItWasTaken(t *testing.T) {
 	}
 }
 
-func TestNumbersThatBeginAnewSkipNothing(t *testing.T) {
+func TestRestartedUpdateNumberingSkipsNothing(t *testing.T) {
 	t.Parallel()
 	tg := telegramtest.New(t)
 	ann := tg.Person("Ann")
@@ -244,7 +244,7 @@ func TestNumbersThatBeginAnewSkipNothing(t *testing.T) {
 	}
 }
 
-func TestAnUpdateThatComesTwiceHasItsKey(t *testing.T) {
+func TestRedeliveredUpdateHasTheSameKey(t *testing.T) {
 	t.Parallel()
 	tg := telegramtest.New(t)
 	ann := tg.Person("Ann")
@@ -264,7 +264,7 @@ func TestAnUpdateThatComesTwiceHasItsKey(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotUnderstoodIsLeftOut(t *testing.T) {
+func TestUnreadableUpdateIsSkipped(t *testing.T) {
 	t.Parallel()
 	tg := telegramtest.New(t)
 	ann := tg.Person("Ann")
@@ -282,7 +282,7 @@ func TestWhatIsNotUnderstoodIsLeftOut(t *testing.T) {
 	}
 }
 
-func TestAGroupThatBecomesAnotherIsTold(t *testing.T) {
+func TestGroupMigrationIsLoggedAndFollowed(t *testing.T) {
 	t.Parallel()
 	tg := telegramtest.New(t)
 	ann := tg.Person("Ann")
@@ -305,7 +305,7 @@ func TestAGroupThatBecomesAnotherIsTold(t *testing.T) {
 	}
 }
 
-func TestPollsGoOnWhileNobodySpeaksAndAreEvidence(t *testing.T) {
+func TestIdlePollsProveTheConnection(t *testing.T) {
 	t.Parallel()
 	tg := telegramtest.New(t)
 	w := newFixture(t, tg).start()

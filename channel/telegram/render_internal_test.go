@@ -9,7 +9,7 @@ import (
 	"mailroom/channel/telegram/telegramtest"
 )
 
-func TestMarkdownIsShownAsItIsMeant(t *testing.T) {
+func TestRenderMarkdown(t *testing.T) {
 	for in, want := range map[string]string{
 		"plain":                           "plain",
 		"a < b && c > d":                  "a &lt; b &amp;&amp; c &gt; d",
@@ -118,7 +118,7 @@ func FuzzUpdate(f *testing.F) {
 	})
 }
 
-func TestPartsOfATextAreCountedInUTF16(t *testing.T) {
+func TestTextOffsetsAreUTF16Units(t *testing.T) {
 	for _, c := range []struct {
 		offset, length int
 		want           string

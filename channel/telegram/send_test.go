@@ -71,7 +71,7 @@ func TestAMessageIsSentAndEdited(t *testing.T) {
 	}
 }
 
-func TestWhatTelegramDoesNotReadIsSentAsItIs(t *testing.T) {
+func TestTextThatTelegramCannotParseIsSentPlain(t *testing.T) {
 	t.Parallel()
 	tg := telegramtest.New(t)
 	ann := tg.Person("Ann")
@@ -93,7 +93,7 @@ func TestWhatTelegramDoesNotReadIsSentAsItIs(t *testing.T) {
 	}
 }
 
-func TestAFloodLimitIsObeyedAndNothingElseIsTried(t *testing.T) {
+func TestFloodLimitIsReportedWithoutAnotherTry(t *testing.T) {
 	t.Parallel()
 	tg := telegramtest.New(t)
 	ann := tg.Person("Ann")
@@ -139,7 +139,7 @@ func sendClass(err error) mailroom.Class {
 	return mailroom.AsFailure(err).Class
 }
 
-func TestWhatARefusalOfASendMeans(t *testing.T) {
+func TestSendErrorsAreClassified(t *testing.T) {
 	t.Parallel()
 	tg := telegramtest.New(t)
 	ann := tg.Person("Ann")
@@ -193,7 +193,7 @@ func TestWhatARefusalOfASendMeans(t *testing.T) {
 	}
 }
 
-func TestWhatNobodyCouldHaveGotIsAnOutage(t *testing.T) {
+func TestUnsentMessageIsUnavailable(t *testing.T) {
 	t.Parallel()
 	tg := telegramtest.New(t)
 	ann := tg.Person("Ann")

@@ -66,15 +66,15 @@ type Options struct {
 	Poll  time.Duration // poll timeout, rounded down to seconds, at least 1 s; 0 means DefaultPoll
 	// Commands is the bot's menu. nil leaves the menu unchanged.
 	Commands []Command
-	// Gap and EditGap are the pauses in [chat.Capabilities]. 0 means 1 s and 3 s.
-	Gap, EditGap time.Duration
+	// RoomInterval and EditInterval are the pauses in [chat.Capabilities]. 0 means 1 s and 3 s.
+	RoomInterval, EditInterval time.Duration
 }
 
 func (o *Options) setDefaults() {
 	for _, d := range []struct {
 		value *time.Duration
 		unset time.Duration
-	}{{&o.Poll, DefaultPoll}, {&o.Gap, time.Second}, {&o.EditGap, 3 * time.Second}} {
+	}{{&o.Poll, DefaultPoll}, {&o.RoomInterval, time.Second}, {&o.EditInterval, 3 * time.Second}} {
 		if *d.value <= 0 {
 			*d.value = d.unset
 		}
@@ -181,7 +181,7 @@ func (c *connection) capabilities() chat.Capabilities {
 	return chat.Capabilities{
 		Platform: Kind, BotID: strconv.FormatInt(c.bot.ID, 10), BotName: c.bot.Username,
 		MaxUnits: MaxMessage, Units: utf16Units, Edits: true, Buttons: true, Typing: true,
-		RoomInterval: c.options.Gap, EditInterval: c.options.EditGap, BotInterval: globalGap, GroupPerMinute: groupPerMinute,
+		RoomInterval: c.options.RoomInterval, EditInterval: c.options.EditInterval, BotInterval: globalGap, GroupPerMinute: groupPerMinute,
 		ResendBehavior: "at least once; after a crash a message can arrive twice, and is then marked",
 	}
 }

@@ -187,7 +187,7 @@ func TestSlackIsAddedOnceItsTokensWereTried(t *testing.T) {
 		want  string
 	}{
 		"a wrong token":     {"\nxoxb-0-another-token\n" + slacktest.AppToken + "\n", nil, exitFailed, "Slack answered invalid_auth: get the current tokens at https://api.slack.com/apps: nothing was written"},
-		"a wrong app":       {"\n" + slacktest.Token + "\nxapp-0-another-token\n", nil, exitFailed, "open a socket: Slack answered invalid_auth"},
+		"a wrong app":       {"\n" + slacktest.Token + "\nxapp-0-another-token\n", nil, exitFailed, "open socket: Slack answered invalid_auth"},
 		"the wrong way":     {"\n" + slacktest.AppToken + "\n" + slacktest.Token + "\n", nil, exitFailed, "it starts with xoxb-"},
 		"one token":         {"\n" + slacktest.Token + "\n", nil, exitUsage, "there is no answer to"},
 		"no such agent":     {"nobody\n", nil, exitUsage, `there is no agent "nobody"`},

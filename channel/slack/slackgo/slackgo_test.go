@@ -11,8 +11,8 @@ import (
 	"mailroom/channel/slack/slacktest"
 )
 
-// TestAnotherClientTalksToIt has a client that was made for the real one use this one.
-func TestAnotherClientTalksToIt(t *testing.T) {
+// TestSlackGoClientWorksWithTheFake has a client that was made for the real one use this one.
+func TestSlackGoClientWorksWithTheFake(t *testing.T) {
 	sl := slacktest.New(t)
 	ann := sl.Person("Ann")
 	api := slack.New(slacktest.Token, slack.OptionAPIURL(sl.URL+"/"), slack.OptionAppLevelToken(slacktest.AppToken))

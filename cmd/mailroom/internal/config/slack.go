@@ -20,7 +20,7 @@ type Slack struct {
 }
 
 func newSlack() *Slack {
-	return &Slack{Threads: true, API: slack.DefaultAPI, Fresh: slack.DefaultFresh}
+	return &Slack{Threads: true, API: slack.DefaultAPI, Fresh: slack.DefaultIdleTimeout}
 }
 
 func (s *Slack) settings() []setting {
@@ -46,6 +46,6 @@ func (s *Slack) Secrets() []*Secret { return []*Secret{&s.AppToken} }
 
 // Dial implements [ChatPlatform].
 func (s *Slack) Dial(c *Channel) (chat.Dialer, channel.ReconnectPolicy) {
-	o := slack.Options{Token: c.Token.Get, AppToken: s.AppToken.Get, API: s.API, Fresh: s.Fresh, Flat: !s.Threads}
+	o := slack.Options{Token: c.Token.Get, AppToken: s.AppToken.Get, API: s.API, IdleTimeout: s.Fresh, Flat: !s.Threads}
 	return o.Dial, o.ReconnectPolicy()
 }

@@ -26,7 +26,7 @@ func TestAnAppOfSlackIsReadAndItsTokensAreNowhere(t *testing.T) {
 		want     Slack
 		warned   int
 	}{
-		"by itself": {workspace + `app_token_env = "APP"`, Slack{AppToken: Secret{Env: "APP"}, Threads: true, API: slack.DefaultAPI, Fresh: slack.DefaultFresh}, 0},
+		"by itself": {workspace + `app_token_env = "APP"`, Slack{AppToken: Secret{Env: "APP"}, Threads: true, API: slack.DefaultAPI, Fresh: slack.DefaultIdleTimeout}, 0},
 		"with everything": {
 			workspace + "app_token_file = \"" + file + "\"\nthreads = false\napi = \"https://slack.example.org/api\"\nfresh = \"5s\"",
 			Slack{AppToken: Secret{File: file}, API: "https://slack.example.org/api", Fresh: 5 * time.Second}, 1,
