@@ -9,23 +9,23 @@ import (
 	"mailroom"
 )
 
-// Answer is what a channel itself says in a chat, such as to a command.
+// Answer is a message that the channel itself sends to a chat, such as the reply to a command.
 type Answer struct {
-	Room     []string // as of an [Inbound]
-	Key      string   // one answer is given under one key
+	Room     []string // as in [Inbound]
+	Key      string   // idempotency key
 	Text     string
 	Metadata map[string]string // labels of the delivery
-	Later    bool              // said after what waits to be said there, not before
-	Cursor   *Cursor           // moves with it; nil: none does
+	Later    bool              // send it after the queued deliveries, not before
+	Cursor   *Cursor           // moves in the same transaction; nil moves none
 }
 
-// operatorToken is who acts for a channel: it reaches the operator's threads alone.
+// operatorToken authorizes a channel's own submits. It reaches only the operator's threads.
 func operatorToken() *mailroom.Token {
 	return &mailroom.Token{Name: mailroom.Operator, Scopes: []mailroom.Permission{mailroom.PermissionSubmit}}
 }
 
-// Answer has something said before all that waits to be said there. Under a key that
-// was used it says nothing more, whatever the text, and only moves the cursor.
+// Answer sends an answer ahead of the room's queued deliveries. A key that was used before sends
+// nothing, whatever the text, and only moves the cursor.
 func (l *Host) Answer(ctx context.Context, a Answer) error {
 	ctx, done, err := l.operationContext(ctx)
 	if err != nil {
@@ -35,7 +35,7 @@ func (l *Host) Answer(ctx context.Context, a Answer) error {
 	return SendAnswer(ctx, l.runner.options.Ledger, l.Name(), a)
 }
 
-// SendAnswer has a channel say something in a chat, as [Host.Answer] does.
+// SendAnswer is [Host.Answer] for a channel that need not be running.
 func SendAnswer(ctx context.Context, l Ledger, channel string, a Answer) error {
 	var cursor *mailroom.Cursor
 	if a.Cursor != nil && a.Cursor.Position != nil {
@@ -60,7 +60,7 @@ func SendAnswer(ctx context.Context, l Ledger, channel string, a Answer) error {
 	return l.MoveCursor(ctx, *cursor)
 }
 
-// Decide answers a ticket, once. The same decision again returns the ticket.
+// Decide decides a ticket. Repeating the same decision returns the ticket.
 func (l *Host) Decide(ctx context.Context, d mailroom.Decision) (*mailroom.Ticket, error) {
 	ctx, done, err := l.operationContext(ctx)
 	if err != nil {
@@ -70,8 +70,8 @@ func (l *Host) Decide(ctx context.Context, d mailroom.Decision) (*mailroom.Ticke
 	return l.runner.options.Ledger.Decide(ctx, d)
 }
 
-// Interrupt supersedes what is queued in a thread, and stops its current run, as far
-// as they have a place before this one: said again, it stops nothing else.
+// Interrupt supersedes a thread's queued runs and stops its current run, as far as their places
+// are below place. So a repeated call stops no later run.
 func (l *Host) Interrupt(ctx context.Context, thread string, place int64) (mailroom.Interrupted, error) {
 	ctx, done, err := l.operationContext(ctx)
 	if err != nil {
@@ -81,7 +81,7 @@ func (l *Host) Interrupt(ctx context.Context, thread string, place int64) (mailr
 	return l.runner.options.Ledger.InterruptBefore(ctx, thread, place, operatorToken())
 }
 
-// UpdateValue changes what the channel keeps under a name, see [UpdateValue].
+// UpdateValue updates a stored value of the channel, see [UpdateValue].
 func (l *Host) UpdateValue(ctx context.Context, what string, f func(kept json.RawMessage, now time.Time) (json.RawMessage, error)) error {
 	ctx, done, err := l.operationContext(ctx)
 	if err != nil {
@@ -91,12 +91,12 @@ func (l *Host) UpdateValue(ctx context.Context, what string, f func(kept json.Ra
 	return UpdateValue(ctx, l.runner.options.Ledger, l.Name(), what, f)
 }
 
-// ReadValue is what the channel keeps under a name, nil if it keeps nothing there.
+// ReadValue reads a stored value of the channel, see [ReadValue].
 func (l *Host) ReadValue(ctx context.Context, what string) (json.RawMessage, error) {
 	return ReadValue(ctx, l.runner.options.Ledger, l.Name(), what)
 }
 
-// CursorChanger is the part of a [Ledger] that changes what is kept.
+// CursorChanger is the part of a [Ledger] that updates stored values.
 type CursorChanger interface {
 	ChangeCursor(ctx context.Context, under, channel, identity string, f func(at json.RawMessage, now time.Time) (json.RawMessage, error)) error
 }
@@ -106,17 +106,17 @@ type Viewer interface {
 	View(ctx context.Context, f func(mailroom.Reader) error) error
 }
 
-// UpdateValue changes what a channel keeps under a name, in one transaction. f gets what
-// is there, nil at first, and returns what is to be there, nil for no change; it may
-// be called more than once.
+// UpdateValue updates a value that a channel stores under a name, in one transaction. f gets the
+// present value, nil at first, and returns the new one, nil for no change. It may be called more
+// than once.
 func UpdateValue(ctx context.Context, l CursorChanger, channel, what string, f func(kept json.RawMessage, now time.Time) (json.RawMessage, error)) error {
 	if what == "" {
-		return errors.New("what is kept needs a name")
+		return errors.New("missing name of the stored value")
 	}
 	return l.ChangeCursor(ctx, LogThreadID(channel), LogThreadID(channel)+":"+what, "", f)
 }
 
-// ReadValue is what a channel keeps under a name, nil if it keeps nothing there.
+// ReadValue reads the value that a channel stores under a name, nil if there is none.
 func ReadValue(ctx context.Context, l Viewer, channel, what string) (kept json.RawMessage, err error) {
 	err = l.View(ctx, func(r mailroom.Reader) error {
 		rows, err := r.Cursors(mailroom.CursorQuery{Channel: LogThreadID(channel) + ":" + what})

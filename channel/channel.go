@@ -1,15 +1,16 @@
-// Package channel connects chat platforms to mailboxes. An [Adapter] is one connection
-// to a platform; a [Runner] makes them, one after the other, and keeps the channel going.
+// Package channel connects chat platforms to conversation threads. An [Adapter] is one connection
+// to a platform. A [Runner] creates adapters, one at a time, and reconnects the channel.
 //
-// What arrives becomes a submit to the chat's conversation thread, whose key is
-// the platform's own id, in one transaction with the cursor that says how far the
-// platform was read. So a message is in its thread, or is read again, and there is
-// nothing in between. What the conversation says comes to the chat's delivery
-// thread, whose agent is the channel: order, retries, leases and dead letters of
-// replies are those of any run, and there is no second queue.
+// An inbound message becomes a submit to the chat's conversation thread. The submit key is the
+// platform's id of the message, and the same transaction moves the cursor that records how far
+// the platform was read. So a message is either in its thread or is read again.
 //
-// What is said of a channel is evidence: it is connected while its last success is
-// fresh, and not because something was once opened.
+// Replies of the conversation go to the chat's delivery thread, whose agent is the channel.
+// Order, retries, leases and dead letters of replies are those of any run; there is no second
+// queue.
+//
+// The reported condition rests on evidence: a channel is connected while its last success is
+// fresh, not because a connection was once opened.
 package channel
 
 import (
@@ -22,63 +23,61 @@ import (
 	"mailroom"
 )
 
-// MaxDeliveries is how many deliveries of a channel run at once. It is more than a platform
-// takes, so that chats in which a send hangs do not hold all of them.
+// MaxDeliveries is the number of deliveries that one channel runs at once. It is higher than a
+// platform's throughput needs, so that chats with a hanging send do not occupy every slot.
 const MaxDeliveries = 128
 
-// Connect makes an adapter that is connected, or fails. It is called for every try
-// anew, never while an earlier adapter of the channel is known to live.
+// Connect returns a connected adapter. The runner calls it for every attempt, and never while an
+// earlier adapter of the channel is known to run.
 //
-// It must return soon after ctx ends, which [ReconnectPolicy].Connect bounds, and must not use
-// ctx for what outlives it. What it has opened when it fails it must close. What it
-// reads of secrets it should read again each time, so that a new one counts. An
-// error is tried again later, after a RetryAfter of a [mailroom.Failure] in its
-// tree, unless it is [Fatal]: wrong credentials, a missing program, a token that
-// somebody else uses.
+// Connect must return soon after ctx ends, which [ReconnectPolicy].ConnectTimeout bounds. It must
+// not use ctx for anything that outlives the call, and must close what it opened when it fails.
+// It should read secrets again on each call, so that a rotated secret takes effect. After an
+// error the runner retries, no earlier than the RetryAfter of a [mailroom.Failure] in the error's
+// tree. It does not retry a [Fatal] error: wrong credentials, a missing program, a token in use
+// by another client.
 //
-// The link is this adapter's alone. It goes dead when the adapter is to end: from
-// then on it takes nothing, and what is told over it is shown nowhere.
+// The host belongs to this adapter alone. Once the runner stops the adapter, the host rejects
+// submits and ignores reports.
 type Connect func(ctx context.Context, l *Host) (Adapter, error)
 
-// Adapter is one connection to a platform. Its methods are called concurrently; a
-// panic in one of them is an error of it, so they should start no goroutines that
-// can panic elsewhere.
+// Adapter is one connection to a platform. Its methods are called concurrently. A panic in a
+// method becomes an error of that method; adapters should start no goroutines that can panic
+// elsewhere.
 //
-// It must not connect again by itself after a failure: it returns, and another is made.
-// An adapter whose platform gives warning and asks for it may open its next link while
-// the old one still works.
+// An adapter must not reconnect by itself after a failure: it returns, and the runner creates
+// another. An adapter whose platform announces a reconnect may open its next connection while the
+// old one still works.
 type Adapter interface {
-	// Receive takes in what arrives until ctx ends. It must begin with what
-	// [Host.Position] has, and catch up from there where the platform has a
-	// history; it must tell the platform that something was received only after
-	// [Host.Submit] has returned without an error. It must say [Host.Received] whenever
-	// the platform has shown that it can be received from, more often than
-	// [ReconnectPolicy].Fresh also when nobody speaks: an answered poll, an acknowledged
-	// heartbeat; that something was opened is none. Any return before ctx ends is
-	// the end of the connection; an error means what it means of [Connect].
+	// Receive submits inbound events until ctx ends. It starts at [Host.Position] and catches up
+	// from there where the platform has a history. It acknowledges an event to the platform only
+	// after [Host.Submit] has returned without an error. It calls [Host.Received] for each proof
+	// that the connection works, such as an answered poll or an acknowledged heartbeat, more
+	// often than [ReconnectPolicy].IdleTimeout even when the chat is silent. An open connection
+	// is no proof. Any return before ctx ends closes the connection; an error means what it means
+	// for [Connect].
 	Receive(ctx context.Context) error
-	// Maintain does what is to be done beside receiving, such as heartbeats, until
-	// ctx ends. An error is the end of the connection; what need not end it goes
-	// to [Host.ReportError]. It may return nil at once.
+	// Maintain does background work such as heartbeats until ctx ends. An error closes the
+	// connection; report any other problem with [Host.ReportError]. Maintain may return nil at
+	// once.
 	Maintain(ctx context.Context) error
-	// Deliver sends what a run of a delivery thread brings. It must not send
-	// twice what it knows to be sent: see [mailroom.Session].Do. An error has the
-	// class that it means for the run: [mailroom.ClassPermanent] if the platform will
-	// never take it, [mailroom.ClassUnavailable] with its RetryAfter if it takes nothing now,
-	// and [mailroom.ErrUnknown] if nobody knows. It must keep to the platform's
-	// bounds of one chat by returning such an Outage rather than by waiting long:
-	// it holds a slot that all channels share. It says [Host.Sent] when the platform
-	// has taken something. One that is under way when the adapter is to end may end
-	// after Close has returned.
+	// Deliver sends the content of a delivery run. It must not send a message twice if it knows
+	// that the first send succeeded: see [mailroom.Session].Do. Errors carry the class for the
+	// run: [mailroom.ClassPermanent] if the platform will never accept the message,
+	// [mailroom.ClassUnavailable] with a RetryAfter if it accepts none now, and
+	// [mailroom.ErrUnknown] if the outcome is unknown. Deliver obeys a rate limit of a chat by
+	// returning a ClassUnavailable error, not by waiting long, because it holds a slot that all
+	// channels share. It calls [Host.Sent] after each accepted message. A delivery in progress
+	// when the adapter stops may end after Close has returned.
 	Deliver(ctx context.Context, d Delivery, s mailroom.Session) error
-	// Close gives back all that the adapter holds, and makes Receive and Tend return
-	// if they have not, although their ctx has ended. It is called once, when the
-	// deliveries under way have ended or had half of [ReconnectPolicy].Close. An adapter that
-	// takes longer than the whole of it is left behind, and the next is made.
+	// Close releases the adapter's resources and makes Receive and Maintain return if they have
+	// not, although their ctx has ended. The runner calls it once, when the deliveries in
+	// progress have ended or half of [ReconnectPolicy].CloseTimeout has passed. An adapter that
+	// exceeds the full CloseTimeout is abandoned, and the runner creates the next one.
 	Close() error
 }
 
-// Ledger is what a channel asks of a ledger.
+// Ledger is the part of a ledger that a channel uses.
 type Ledger interface {
 	View(ctx context.Context, f func(mailroom.Reader) error) error
 	Submit(ctx context.Context, in mailroom.Submit) (mailroom.Submitted, error)
@@ -91,27 +90,27 @@ type Ledger interface {
 	Decide(ctx context.Context, d mailroom.Decision) (*mailroom.Ticket, error)
 	InterruptBefore(ctx context.Context, thread string, place int64, who *mailroom.Token) (mailroom.Interrupted, error)
 	ChangeCursor(ctx context.Context, under, channel, identity string, f func(at json.RawMessage, now time.Time) (json.RawMessage, error)) error
-	// Wake has the engine look whether deliveries may be started. It must not wait.
+	// Wake tells the engine to check for deliveries that may start. It must not block.
 	Wake()
 }
 
-// Fatal marks an error after which trying again is of no use.
+// Fatal marks an error that a retry cannot fix.
 func Fatal(err error) error { return &fatalError{err} }
 
 type fatalError struct{ error }
 
 func (e *fatalError) Unwrap() error { return e.error }
 
-// AgentName is the name of the agent that delivers for a channel. No agent of a
-// configuration can have it.
+// AgentName returns the name of the agent that delivers for a channel. A configuration cannot
+// define an agent with this name.
 func AgentName(channel string) string { return Via(channel) }
 
-// Via is the origin of what arrives through a channel.
+// Via returns the [mailroom.Origin].Via of runs that arrive through a channel.
 func Via(channel string) string { return "channel:" + channel }
 
-// ThreadID is the conversation thread of a chat, the same one for the same words,
-// and another one for others: what must not be in an id, or would be read as the
-// end of a word, is escaped.
+// ThreadID returns the id of a chat's conversation thread. The same words give the same id, and
+// other words another one: characters that an id cannot hold, or that separate words, are
+// escaped. An id that would be too long ends with a hash instead.
 func ThreadID(channel string, chat ...string) string {
 	words := make([]string, 0, len(chat)+1)
 	for _, w := range append([]string{channel}, chat...) {
@@ -125,48 +124,48 @@ func ThreadID(channel string, chat ...string) string {
 	return id
 }
 
-// DeliveryThreadID is the delivery thread of a conversation thread.
+// DeliveryThreadID returns the delivery thread of a conversation thread.
 func DeliveryThreadID(thread string) string { return deliveryPrefix + thread }
 
 const deliveryPrefix = "out:"
 
-// LogThreadID is the thread whose log tells how the channel fares: see [Change].
+// LogThreadID returns the thread that logs the state changes of a channel: see [Change].
 func LogThreadID(channel string) string { return Via(channel) }
 
-// Reserved are the beginnings of the ids of a channel's threads. Nobody else may
-// make one: who does reads what arrives there.
+// Reserved returns the id prefixes of a channel's threads. Other clients must not create threads
+// with them, because the owner of such a thread would read the channel's messages.
 func Reserved(channel string) []string {
 	begin := ThreadID(channel) + ":"
 	return []string{begin, DeliveryThreadID(begin), LogThreadID(channel)}
 }
 
-// Inbound is something that arrived in a chat.
+// Inbound is a message that arrived in a chat.
 type Inbound struct {
-	Chat   []string // names the chat: the first word its kind, the others who or where
-	Key    string   // the platform's own id of it
+	Chat   []string // identifies the chat: its kind first, then its ids
+	Key    string   // the platform's id of the message
 	Parts  []mailroom.Part
 	Sender string
-	// Room names where what comes of it is said, in the words of Chat; nil: in the
-	// chat. Several chats may be one room.
+	// Room is the chat that receives the replies, in the words of Chat. nil means Chat itself.
+	// Several conversations may share one room.
 	Room     []string
-	Agent    string            // that is to read it
-	Mode     mailroom.Mode     // what it does to a busy thread; "" queues it
-	Metadata map[string]string // labels of the run, for the way back
-	NoRetry  bool              // the failure of its run is an answer, and is not retried
-	Cursor   Cursor            // moves with it
+	Agent    string            // that handles the message
+	Mode     mailroom.Mode     // for a busy thread; "" means ModeQueue
+	Metadata map[string]string // labels of the run; they identify the chat for the reply
+	NoRetry  bool              // deliver the run's failure as the answer instead of retrying
+	Cursor   Cursor            // moves in the same transaction
 }
 
-// Cursor is how far a channel has read its platform under one identity. A cursor without a
-// position moves nothing: the event that it comes with was passed before.
+// Cursor records how far a channel has read its platform under one identity. A cursor without a
+// position moves nothing: its event was passed before.
 type Cursor struct {
-	Identity string // whose messages they are: a cursor is of no use to another
-	Position []byte // JSON, the adapter's own
+	Identity string // the account that reads; another account cannot use the cursor
+	Position []byte // JSON, private to the adapter
 }
 
-// Edit is a change of something that arrived before.
+// Edit changes or deletes a message that arrived before.
 type Edit struct {
-	Chat   []string        // as it arrived
-	Key    string          // of what is changed, as it arrived
-	Parts  []mailroom.Part // that it has now; none: it was deleted
-	Cursor Cursor          // moves after it
+	Chat   []string        // of the original message
+	Key    string          // of the original message
+	Parts  []mailroom.Part // the new content; none deletes the message
+	Cursor Cursor          // moves after the edit
 }

@@ -8,25 +8,24 @@ import (
 	"mailroom"
 )
 
-// Delivery is what a run of a delivery thread brings: something that was said,
-// asked, or a run that ended without a word. Exactly one of Text, Ticket and
-// Ended is set.
+// Delivery is the content of a delivery run: a reply, a ticket, or a run that ended without a
+// reply. Exactly one of Text, Ticket and Ended is set.
 type Delivery struct {
-	// Run is that of the conversation, from which it comes. If the channel itself
-	// says it, see [Host.Answer], it is that of the delivery, and so is Origin.
+	// Run is the conversation's run. For a message of the channel itself, see [Host.Answer], Run
+	// and Origin are the delivery run.
 	Run    *mailroom.Run
-	Origin *mailroom.Run // that brought the message which it answers: Run, or what Run descends from; nil if none came through this channel
+	Origin *mailroom.Run // the run of the message that is answered, Run or an ancestor; nil if none came through this channel
 	Text   string
 	Ticket *mailroom.Ticket
-	Ended  bool // Run says how
+	Ended  bool // Run has ended without a reply
 }
 
-// readDelivery reads what a run brings.
+// readDelivery decodes the content of a delivery run.
 func (r *Runner) readDelivery(ctx context.Context, s mailroom.Session) (d Delivery, err error) {
 	run := s.Run()
 	own := run.Origin.Via == Via(r.Name())
 	if !own && !run.Delivery() {
-		return d, permanent("this agent sends what a conversation says; a message of its own cannot be for a chat")
+		return d, permanent("this agent delivers replies only; submit the message to the conversation's thread")
 	}
 	input, err := s.Input(ctx)
 	if err != nil {
@@ -43,7 +42,7 @@ func (r *Runner) readDelivery(ctx context.Context, s mailroom.Session) (d Delive
 		return d, err
 	}
 	if d.Run == nil {
-		return d, permanent("run %s, of which this is a delivery, is no longer there", run.Parent)
+		return d, permanent("source run %s of this delivery no longer exists", run.Parent)
 	}
 	for _, m := range input {
 		for _, p := range m.Parts {
@@ -54,7 +53,7 @@ func (r *Runner) readDelivery(ctx context.Context, s mailroom.Session) (d Delive
 				Ticket *mailroom.Ticket `json:"ticket"`
 			}
 			if err := json.Unmarshal(p.Data, &body); err != nil {
-				return d, permanent("read what is to be delivered: %w", err)
+				return d, permanent("decode the delivery: %w", err)
 			}
 			d.Ticket, d.Ended = body.Ticket, body.Ticket == nil
 			return d, nil
@@ -64,7 +63,7 @@ func (r *Runner) readDelivery(ctx context.Context, s mailroom.Session) (d Delive
 	return d, nil
 }
 
-// findOrigin finds a run, and the one in its line that came through this channel.
+// findOrigin returns a run and its nearest ancestor that came through this channel.
 func (r *Runner) findOrigin(ctx context.Context, id string) (run, origin *mailroom.Run, err error) {
 	err = r.options.Ledger.View(ctx, func(rd mailroom.Reader) error {
 		for range mailroom.MaxHops {
@@ -92,8 +91,8 @@ func permanent(format string, args ...any) error {
 	return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: fmt.Errorf(format, args...)}
 }
 
-// Broken is the Connect of a channel that cannot work as it is configured: it fails
-// for good and says why, and its deliveries wait until that was mended.
+// Broken returns the Connect of a misconfigured channel: it fails with a [Fatal] error, and
+// deliveries wait until the configuration is fixed.
 func Broken(why error) Connect {
 	return func(context.Context, *Host) (Adapter, error) { return nil, Fatal(why) }
 }

@@ -10,29 +10,29 @@ import (
 	"mailroom"
 )
 
-// Host is what an adapter has to do with the rest: the ledger, and what is shown
-// of the channel. It is dead once the adapter is to end.
+// Host gives an adapter access to the ledger and to the channel's reported state. It is closed
+// once the runner stops the adapter.
 type Host struct {
-	// Set when it is made.
+	// Set by startInstance.
 	runner *Runner
-	number int             // number of the adapter that it is for
-	alive  context.Context // ends when it goes dead
+	number int             // of the adapter
+	alive  context.Context // ends when the host is closed
 	log    *slog.Logger
 }
 
-// ErrReplaced is what a dead link answers with.
-var ErrReplaced = errors.New("the adapter is to end: another one takes its place")
+// ErrReplaced is the error of operations on a closed host.
+var ErrReplaced = errors.New("this connection was replaced")
 
-// Log is where the adapter tells what nobody else would.
+// Log returns the adapter's logger.
 func (l *Host) Log() *slog.Logger { return l.log }
 
-// Name is the channel's.
+// Name returns the name of the channel.
 func (l *Host) Name() string { return l.runner.options.Name }
 
-// Done is closed when the link goes dead.
+// Done is closed when the host is closed.
 func (l *Host) Done() <-chan struct{} { return l.alive.Done() }
 
-// operationContext is ctx for one operation, which ends when the link goes dead.
+// operationContext derives the context of one operation. It ends when the host is closed.
 func (l *Host) operationContext(ctx context.Context) (context.Context, context.CancelFunc, error) {
 	if l.alive.Err() != nil {
 		return nil, nil, ErrReplaced
@@ -45,15 +45,15 @@ func (l *Host) operationContext(ctx context.Context) (context.Context, context.C
 	}, nil
 }
 
-// View reads one consistent snapshot. A delivery may do so to its end, also over a
-// dead link.
+// View reads one consistent snapshot. It works on a closed host too, because a delivery may end
+// after its adapter was stopped.
 func (l *Host) View(ctx context.Context, f func(mailroom.Reader) error) error {
 	return l.runner.options.Ledger.View(ctx, f)
 }
 
-// Position is the one that was saved last for an identity, nil at first. An identity
-// is whose messages they are, such as the id of the bot: what a token can read
-// depends on whose it is, so an adapter must ask the platform for it.
+// Position returns the saved position of an identity, nil if there is none. The identity is the
+// account that reads, such as the bot's id. The adapter must ask the platform for it, because
+// another token may belong to another account.
 func (l *Host) Position(ctx context.Context, identity string) (json.RawMessage, error) {
 	var saved json.RawMessage
 	err := l.View(ctx, func(r mailroom.Reader) error {
@@ -68,9 +68,9 @@ func (l *Host) Position(ctx context.Context, identity string) (json.RawMessage, 
 	return saved, err
 }
 
-// Submit hands in what arrived, and moves the cursor with it. What was taken before,
-// under the same key, is answered with what became of it then. A thread that is
-// somebody else's, from before the channel was there, takes nothing (NotFound).
+// Submit submits an inbound message and moves the cursor in the same transaction. A second submit
+// with the same key returns the first result. A thread that belongs to another owner, from before
+// the channel existed, is a NotFound error.
 func (l *Host) Submit(ctx context.Context, a Inbound) (mailroom.Submitted, error) {
 	ctx, done, err := l.operationContext(ctx)
 	if err != nil {
@@ -96,9 +96,9 @@ func (l *Host) Submit(ctx context.Context, a Inbound) (mailroom.Submitted, error
 	return out, err
 }
 
-// Edit changes something that arrived before, if nobody has read it yet, and moves
-// the cursor after that. It reports whether it was changed: what is read, was never
-// taken, or was deleted stays as it is.
+// Edit changes or deletes a message that no run has read yet, and then moves the cursor. It
+// reports whether the message changed: one that was read, deleted or never submitted stays as it
+// is.
 func (l *Host) Edit(ctx context.Context, e Edit) (changed bool, err error) {
 	ctx, done, err := l.operationContext(ctx)
 	if err != nil {
@@ -131,7 +131,7 @@ func (l *Host) Edit(ctx context.Context, e Edit) (changed bool, err error) {
 	return changed, l.moveCursor(ctx, e.Cursor)
 }
 
-// MoveCursor moves the cursor alone, past an event that makes no submit.
+// MoveCursor moves the cursor past an event that submits nothing.
 func (l *Host) MoveCursor(ctx context.Context, c Cursor) error {
 	ctx, done, err := l.operationContext(ctx)
 	if err != nil {
@@ -148,7 +148,7 @@ func (l *Host) moveCursor(ctx context.Context, c Cursor) error {
 	return nil
 }
 
-// cursorRow is the row of a cursor, nil for one that has no position.
+// cursorRow converts a cursor to its row, nil if it has no position.
 func (l *Host) cursorRow(c Cursor) *mailroom.Cursor {
 	if c.Position == nil {
 		return nil
@@ -156,7 +156,7 @@ func (l *Host) cursorRow(c Cursor) *mailroom.Cursor {
 	return &mailroom.Cursor{Channel: l.Name(), Identity: c.Identity, Position: c.Position}
 }
 
-// Retry has a dead letter delivered again.
+// Retry retries a dead letter.
 func (l *Host) Retry(ctx context.Context, run string) error {
 	ctx, done, err := l.operationContext(ctx)
 	if err != nil {
@@ -167,7 +167,7 @@ func (l *Host) Retry(ctx context.Context, run string) error {
 	return err
 }
 
-// Cancel ends a run that is not wanted any more.
+// Cancel cancels a run.
 func (l *Host) Cancel(ctx context.Context, run string) error {
 	ctx, done, err := l.operationContext(ctx)
 	if err != nil {
@@ -178,26 +178,25 @@ func (l *Host) Cancel(ctx context.Context, run string) error {
 	return err
 }
 
-// Received says that the platform has answered to who receives: it is evidence that
-// the channel is connected. In Connect it counts once that has returned.
+// Received records proof that the channel receives. A call during Connect counts once Connect has
+// returned.
 func (l *Host) Received() { l.runner.onHeartbeat(l.number) }
 
-// Sent says that the platform has taken something, which is so whatever became of
-// the adapter meanwhile.
+// Sent records that the platform accepted a message. It counts on a closed host too.
 func (l *Host) Sent() {
 	l.runner.mu.Lock()
 	defer l.runner.mu.Unlock()
 	l.runner.reported.LastOutbound = time.Now()
 }
 
-// ReportError shows an error that ends nothing.
+// ReportError reports an error that does not close the connection.
 func (l *Host) ReportError(err error) {
 	if l.runner.updateReported(l.number, func(s *State) { s.LastError, s.LastErrorAt = truncateError(err), time.Now() }) {
-		l.log.Warn("channel has trouble", "error", truncateError(err))
+		l.log.Warn("channel error", "error", truncateError(err))
 	}
 }
 
-// ReportProgress says how far the adapter is.
+// ReportProgress replaces the adapter's reported progress.
 func (l *Host) ReportProgress(p Progress) {
 	l.runner.updateReported(l.number, func(s *State) { s.Progress = p })
 }

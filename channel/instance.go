@@ -11,29 +11,29 @@ import (
 	"mailroom/internal/recovery"
 )
 
-// instance is one adapter, from the call of Connect to the return of Close.
+// instance is the lifetime of one adapter, from the call of Connect to the return of Close.
 type instance struct {
-	// Set by begin.
+	// Set by startInstance.
 	number int
 	host   *Host
-	cancel func()        // has it end
-	done   chan struct{} // closed when it has
+	cancel func()        // tells the adapter to stop
+	done   chan struct{} // closed when the adapter has exited
 
 	// Owned by the runner's mu.
-	adapter    Adapter        // nil until it is open
-	deliveries sync.WaitGroup // none is added once it is to end
+	adapter    Adapter        // nil until connected
+	deliveries sync.WaitGroup // grows only until the adapter is told to stop
 }
 
-// startInstance starts the life of an adapter; within mu. The goroutine belongs to the
-// runner, which waits for it as long as Reconnect.CloseTimeout.
+// startInstance starts an adapter. The runner waits for its goroutine as long as
+// Reconnect.CloseTimeout. The caller holds mu.
 func (r *Runner) startInstance(ctx context.Context, adapter int) *instance {
-	ctx, retire := context.WithCancel(context.WithoutCancel(ctx)) // who retires it says first that nothing more is delivered
-	l := &instance{number: adapter, cancel: retire, done: make(chan struct{})}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // canceled only after new deliveries are refused
+	l := &instance{number: adapter, cancel: cancel, done: make(chan struct{})}
 	l.host = &Host{runner: r, number: adapter, alive: ctx, log: r.log.With("adapter", adapter)}
 	go func() {
-		defer recovery.Log(r.log, "the end of a channel's adapter")
+		defer recovery.Log(r.log, "channel adapter exit")
 		defer close(l.done)
-		if err := recovery.Call(r.log, "a channel's adapter", func() error { r.runInstance(ctx, l); return nil }); err != nil {
+		if err := recovery.Call(r.log, "channel adapter", func() error { r.runInstance(ctx, l); return nil }); err != nil {
 			r.onFailure(adapter, err)
 		}
 		r.handle(event{kind: eventExited, adapter: adapter})
@@ -41,7 +41,7 @@ func (r *Runner) startInstance(ctx context.Context, adapter int) *instance {
 	return l
 }
 
-// runInstance is the whole life. ctx ends when the adapter is to end.
+// runInstance runs an adapter until ctx ends and closes it.
 func (r *Runner) runInstance(ctx context.Context, l *instance) {
 	a, err := r.connect(ctx, l.host)
 	if err != nil {
@@ -53,15 +53,15 @@ func (r *Runner) runInstance(ctx context.Context, l *instance) {
 	r.onConnected(l, a)
 	var both sync.WaitGroup
 	both.Go(func() {
-		defer recovery.Log(r.log, "what receives for a channel")
+		defer recovery.Log(r.log, "channel receive")
 		err := catchPanic(func() error { return a.Receive(ctx) })
 		if err == nil {
-			err = errors.New("the platform's adapter stopped receiving")
+			err = errors.New("adapter stopped receiving")
 		}
 		r.onError(ctx, l, err)
 	})
 	both.Go(func() {
-		defer recovery.Log(r.log, "what tends a channel")
+		defer recovery.Log(r.log, "channel maintain")
 		if err := catchPanic(func() error { return a.Maintain(ctx) }); err != nil {
 			r.onError(ctx, l, err)
 		}
@@ -69,25 +69,24 @@ func (r *Runner) runInstance(ctx context.Context, l *instance) {
 	<-ctx.Done()
 	r.drainDeliveries(l, r.options.Reconnect.CloseTimeout/2)
 	if err := catchPanic(a.Close); err != nil {
-		r.log.Warn("the channel's adapter did not close well", "adapter", l.number, "error", truncateError(err))
+		r.log.Warn("adapter close failed", "adapter", l.number, "error", truncateError(err))
 	}
 	both.Wait()
 }
 
-// connect makes the adapter. One that comes when nobody waits for it any more is
-// closed by live like any other.
+// connect calls Connect. runInstance also closes an adapter that Connect returns too late.
 func (r *Runner) connect(ctx context.Context, l *Host) (a Adapter, err error) {
 	err = catchPanic(func() (err error) {
 		a, err = r.options.Connect(ctx, l)
 		return err
 	})
 	if err == nil && a == nil {
-		err = errors.New("the platform gave no adapter")
+		err = errors.New("Connect returned no adapter")
 	}
 	return a, err
 }
 
-// onConnected takes the adapter over, if it comes in time.
+// onConnected stores the connected adapter.
 func (r *Runner) onConnected(l *instance, a Adapter) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -95,18 +94,18 @@ func (r *Runner) onConnected(l *instance, a Adapter) {
 	r.apply(event{kind: eventOpened, at: time.Now(), adapter: l.number})
 }
 
-// onError takes an error of an adapter that was not told to end.
+// onError reports an error of an adapter, unless the runner has stopped it.
 func (r *Runner) onError(ctx context.Context, l *instance, err error) {
 	if ctx.Err() == nil {
 		r.onFailure(l.number, err)
 	}
 }
 
-// drainDeliveries waits for those under way, no longer than within.
+// drainDeliveries waits for the deliveries in progress, at most within.
 func (r *Runner) drainDeliveries(l *instance, within time.Duration) {
 	done := make(chan struct{})
-	go func() { // ends with the deliveries, which their engine ends
-		defer recovery.Log(r.log, "the wait for deliveries")
+	go func() { // ends with the deliveries, which the engine ends
+		defer recovery.Log(r.log, "channel delivery drain")
 		l.deliveries.Wait()
 		close(done)
 	}()
@@ -116,10 +115,10 @@ func (r *Runner) drainDeliveries(l *instance, within time.Duration) {
 	}
 }
 
-// Agent is the agent of the channel's delivery threads. It is to be asked only while
-// the channel is [Runner.Connected]: so deliveries wait for a connection as they are,
-// and go out at once when there is one. One that comes when it has just ended is put
-// off as an [mailroom.ClassUnavailable], and says why.
+// Agent returns the agent of the channel's delivery threads. The engine must start its runs only
+// while [Runner.Connected] reports true: so deliveries stay queued during an outage and start
+// when the channel reconnects. A run that starts just after a disconnect fails as
+// [mailroom.ClassUnavailable].
 func (r *Runner) Agent() mailroom.Agent {
 	return mailroom.AgentFunc(func(ctx context.Context, s mailroom.Session) error {
 		d, err := r.readDelivery(ctx, s)
@@ -135,7 +134,7 @@ func (r *Runner) Agent() mailroom.Agent {
 	})
 }
 
-// acquireInstance begins a delivery with the present adapter.
+// acquireInstance counts a delivery on the current adapter.
 func (r *Runner) acquireInstance() (*instance, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -144,9 +143,9 @@ func (r *Runner) acquireInstance() (*instance, error) {
 		r.instance.deliveries.Add(1)
 		return r.instance, nil
 	}
-	why := "it is connecting"
+	why := "connecting"
 	if s.reason != "" {
 		why = s.reason
 	}
-	return nil, &mailroom.Failure{Class: mailroom.ClassUnavailable, Err: fmt.Errorf("the channel cannot send: %s", why)}
+	return nil, &mailroom.Failure{Class: mailroom.ClassUnavailable, Err: fmt.Errorf("channel cannot send: %s", why)}
 }

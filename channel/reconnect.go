@@ -6,33 +6,33 @@ import (
 	"time"
 )
 
-// ReconnectPolicy are the numbers by which a channel is kept going. Zero is the default.
+// ReconnectPolicy holds the timings of a channel's connection. Zero fields mean their defaults.
 type ReconnectPolicy struct {
-	// InitialDelay is the pause after a try that failed, doubled after each further one
-	// up to Most: 30 s and 5 min. A connection that held for First before it ended
-	// was none that failed: it is tried again at once.
+	// InitialDelay is the pause after a failed attempt. It doubles with each further failure up
+	// to MaxDelay. The defaults are 30 s and 5 min. A connection that lasted InitialDelay resets
+	// the count and reconnects at once.
 	InitialDelay, MaxDelay time.Duration
-	// ParkAfter is how many tries in a row may fail before the channel is parked and
-	// tried every Probe only: 20, and 15 min. Below 0 it is never parked.
+	// ParkAfter is the number of failures in a row that park the channel: 20 by default, never if
+	// negative. A parked channel retries every ProbeInterval, 15 min by default.
 	ParkAfter     int
 	ProbeInterval time.Duration
-	// GiveUpAfter is after how many failed tries in a row no more are made; 0: they
-	// are made for ever.
+	// GiveUpAfter is the number of failures in a row after which the channel stops retrying. 0
+	// means never.
 	GiveUpAfter int
 
-	// Polled says that the platform is asked for messages, and there is no connection
-	// to open again: the first pause after any failure is First, and a parked channel is
-	// tried every Most at the latest.
+	// Polled marks a platform that is polled and has no connection to reopen: the pause after any
+	// failure is at least InitialDelay, and a parked channel retries every MaxDelay at the
+	// latest.
 	Polled bool
-	// FatalGrace is for how long errors that are fatal are retried like others, if the
-	// channel was connected before: a platform that is redeployed may refuse good
-	// credentials for a while. 0: not at all.
+	// FatalGrace is how long fatal errors are retried like others if the channel was connected
+	// before, because a platform may refuse good credentials while it is redeployed. 0 means no
+	// retry.
 	FatalGrace time.Duration
 
-	// Of the platform.
-	IdleTimeout    time.Duration // how long an answer proves that it is connected: 30 s; below 0 for ever
-	ConnectTimeout time.Duration // for Connect to return: 30 s
-	CloseTimeout   time.Duration // for an adapter to end, its last deliveries included: 10 s
+	// Timeouts of the platform.
+	IdleTimeout    time.Duration // how long a success proves a connection: 30 s by default; no limit if negative
+	ConnectTimeout time.Duration // of Connect: 30 s by default
+	CloseTimeout   time.Duration // of an adapter's stop with its last deliveries: 10 s by default
 }
 
 func (p *ReconnectPolicy) setDefaults() {
@@ -56,11 +56,11 @@ func (p *ReconnectPolicy) setDefaults() {
 	}
 }
 
-// maxRetryAfter bounds what a platform may ask for.
+// maxRetryAfter bounds the delay that a platform can ask for.
 const maxRetryAfter = time.Hour
 
-// backoff is the one after n failed tries in a row. jitter, from 0 to 1, adds up to a
-// fifth, so that channels which failed together do not come back together.
+// backoff returns the pause after n failures in a row. jitter, from 0 to 1, adds up to a fifth,
+// so that channels that failed together do not retry together.
 func (p ReconnectPolicy) backoff(n int, jitter float64) time.Duration {
 	d := p.MaxDelay
 	if shift := n - 1; shift < 20 {
@@ -69,81 +69,81 @@ func (p ReconnectPolicy) backoff(n int, jitter float64) time.Duration {
 	return d + time.Duration(float64(d)*0.2*jitter)
 }
 
-// phase is where the adapter is that was made last.
+// phase is the phase of the latest adapter.
 type phase int
 
 const (
-	phaseNone       phase = iota // there is none: another may be made
+	phaseNone       phase = iota // none exists: another may start
 	phaseConnecting              // Connect was called
-	phaseOpen                    // Connect has returned it
-	phaseClosing                 // it was told to end
+	phaseOpen                    // Connect has returned the adapter
+	phaseClosing                 // told to stop
 )
 
-// live reports whether the adapter may report and take deliveries, or will.
+// live reports whether the adapter may report and accept deliveries, now or once connected.
 func (p phase) live() bool { return p == phaseConnecting || p == phaseOpen }
 
-// state is everything that decides what becomes of a channel.
+// state is the complete input of the reconnect rule for one channel.
 type state struct {
 	condition Condition
-	since     time.Time // of the condition
+	since     time.Time // start of the condition
 	reason    string    // why it is not connected
 
-	adapter  int // number of the one that was made last; 0: none was
+	adapter  int // number of the latest adapter; 0: none yet
 	phase    phase
-	stranded []int // adapters that were told to end, and have not
+	stranded []int // numbers of abandoned adapters that still run
 
-	attempts   int       // failed tries in a row
-	fatalSince time.Time // first of the fatal failures since it was connected; zero: there was none
-	nextTry    time.Time // of the next try; zero: none is to be made
-	deadline   time.Time // when the adapter is late with what it is to do in its phase; zero: never
+	attempts   int       // failed attempts in a row
+	fatalSince time.Time // first fatal failure since the last connection; zero: none
+	nextTry    time.Time // time of the next attempt; zero: none planned
+	deadline   time.Time // of the adapter's phase; zero: none
 
-	lastHeartbeat  time.Time // the adapter's last evidence
-	connectedSince time.Time // since when; zero: it is not
-	reconnects     int       // times it was connected, but for the first
-	everConnected  bool      // it was connected
+	lastHeartbeat  time.Time // the adapter's last success
+	connectedSince time.Time // zero: not connected
+	reconnects     int       // connections after the first one
+	everConnected  bool      // connected at least once
 	downtime       time.Duration
-	downSince      time.Time // zero: it is connected
+	downSince      time.Time // zero: connected
 }
 
-// eventKind is what happened to a channel.
+// eventKind is the kind of an event.
 type eventKind int
 
 const (
 	eventStart         eventKind = iota
 	eventOpened                  // Connect has returned an adapter
-	eventHeartbeat               // evidence
-	eventFailed                  // Connect, Receive or Tend failed
-	eventExited                  // the adapter has ended
+	eventHeartbeat               // the adapter proved that it receives
+	eventFailed                  // Connect, Receive or Maintain failed
+	eventExited                  // the adapter has exited
 	eventTick                    // time has passed
-	eventResume                  // somebody wants it tried now
-	eventConfigChanged           // its configuration is another
-	eventCrashed                 // the supervisor itself panicked
+	eventResume                  // an operator asks for a retry now
+	eventConfigChanged           // the channel's configuration changed
+	eventCrashed                 // the supervisor panicked
 )
 
-// event is an occasion, with what it brings.
+// event is an input of the state machine.
 type event struct {
 	kind    eventKind
 	at      time.Time
-	adapter int // that it comes from: of opened, heard, broke and ended
-	// Of broke.
+	adapter int // sender of opened, heartbeat, failed and exited events
+	// Set for eventFailed.
 	reason     string
 	fatal      bool
-	retryAfter time.Duration // the platform's Retry-After
+	retryAfter time.Duration // from the platform
 	// jitter is from 0 to 1.
 	jitter float64
 }
 
-// action is what is to be done now.
+// action is what the runner does after an event.
 type action int
 
 const (
 	actionNone  action = iota
-	actionStart        // make the adapter with the number in standing
-	actionStop         // tell it to end
+	actionStart        // create the adapter with the number in state
+	actionStop         // tell the adapter to stop
 )
 
-// next is the whole rule of a channel's life: what becomes of it after an event.
-// Whatever comes from an adapter that was replaced, or told to end, changes nothing.
+// next is the reconnect rule: it returns the state after an event and the action to take. Reports
+// of an adapter that was replaced or told to stop change nothing.
 func (p ReconnectPolicy) next(s state, e event) (state, action) {
 	own := e.adapter == s.adapter && s.phase.live()
 	switch e.kind {
@@ -161,7 +161,7 @@ func (p ReconnectPolicy) next(s state, e event) (state, action) {
 		}
 	case eventHeartbeat:
 		if own && s.phase == phaseConnecting {
-			s.lastHeartbeat = e.at // counts once it is open
+			s.lastHeartbeat = e.at // counts once connected
 		} else if own {
 			s = p.onHeartbeat(s, e.at)
 		}
@@ -181,8 +181,8 @@ func (p ReconnectPolicy) next(s state, e event) (state, action) {
 	return s, actionNone
 }
 
-// onCrash takes a panic of the supervisor. The adapter ends, because what it has reported
-// may be lost. Unlike other failed channels, this one is tried again after a pause.
+// onCrash handles a panic of the supervisor. It stops the adapter, whose reports may be lost.
+// Unlike after other failures in ConditionFailed, the channel retries after a pause.
 func (p ReconnectPolicy) onCrash(s state, e event) (state, action) {
 	s.attempts++
 	s.nextTry = e.at.Add(p.backoff(s.attempts, e.jitter))
@@ -203,7 +203,7 @@ func (s state) withCondition(c Condition, reason string, at time.Time) state {
 	return s
 }
 
-// nextWake is when it is to be looked at again if nothing happens before; zero: never.
+// nextWake returns when the state changes without an event; zero: never.
 func (s state) nextWake() time.Time {
 	if s.phase == phaseNone {
 		return s.nextTry
@@ -211,7 +211,7 @@ func (s state) nextWake() time.Time {
 	return s.deadline
 }
 
-// idleDeadline is when evidence at a moment is not fresh any more.
+// idleDeadline returns when a success at the given time expires.
 func (p ReconnectPolicy) idleDeadline(at time.Time) time.Time {
 	if p.IdleTimeout < 0 {
 		return time.Time{}
@@ -219,7 +219,7 @@ func (p ReconnectPolicy) idleDeadline(at time.Time) time.Time {
 	return at.Add(p.IdleTimeout)
 }
 
-// onHeartbeat takes evidence of an open adapter.
+// onHeartbeat records a success of a connected adapter.
 func (p ReconnectPolicy) onHeartbeat(s state, at time.Time) state {
 	s.lastHeartbeat, s.deadline = at, p.idleDeadline(at)
 	if s.condition != ConditionConnected {
@@ -237,7 +237,7 @@ func (p ReconnectPolicy) onHeartbeat(s state, at time.Time) state {
 	return s.withCondition(ConditionConnected, "", at)
 }
 
-// onFailure takes the end of what a live adapter was there for, and has it closed.
+// onFailure handles the failure of a live adapter, stops it and plans the next attempt.
 func (p ReconnectPolicy) onFailure(s state, e event) (state, action) {
 	held := s.condition == ConditionConnected && e.at.Sub(s.connectedSince) >= p.InitialDelay
 	after := min(max(e.retryAfter, 0), maxRetryAfter)
@@ -268,12 +268,12 @@ func (p ReconnectPolicy) onFailure(s state, e event) (state, action) {
 	return p.stop(s.withCondition(to, e.reason, e.at), e.at), actionStop
 }
 
-// stop has the live adapter end.
+// stop moves a live adapter to phaseClosing.
 func (p ReconnectPolicy) stop(s state, at time.Time) state {
 	if s.downSince.IsZero() {
 		s.downSince = at
 		if p.IdleTimeout > 0 {
-			s.downSince = s.lastHeartbeat // the last that is known
+			s.downSince = s.lastHeartbeat // the channel was last known to work then
 		}
 	}
 	s.connectedSince = time.Time{}
@@ -281,7 +281,7 @@ func (p ReconnectPolicy) stop(s state, at time.Time) state {
 	return s
 }
 
-// onExit takes note that an adapter has ended.
+// onExit handles the exit of an adapter.
 func (p ReconnectPolicy) onExit(s state, e event) (state, action) {
 	if e.adapter == s.adapter && s.phase == phaseClosing {
 		s.phase, s.deadline = phaseNone, time.Time{}
@@ -293,19 +293,19 @@ func (p ReconnectPolicy) onExit(s state, e event) (state, action) {
 	return s, actionNone
 }
 
-// onTick does what time has brought.
+// onTick handles expired deadlines and starts a due attempt.
 func (p ReconnectPolicy) onTick(s state, e event) (state, action) {
 	late := !s.deadline.IsZero() && !e.at.Before(s.deadline)
 	e.fatal, e.retryAfter = false, 0
 	switch {
 	case s.phase == phaseConnecting && late:
-		e.reason = fmt.Sprintf("it did not connect within %s", p.ConnectTimeout)
+		e.reason = fmt.Sprintf("no connection within %s", p.ConnectTimeout)
 		return p.onFailure(s, e)
 	case s.phase == phaseOpen && late && s.condition == ConditionConnected:
-		e.reason = "nothing was heard for " + e.at.Sub(s.lastHeartbeat).Round(time.Millisecond).String()
+		e.reason = "no heartbeat for " + e.at.Sub(s.lastHeartbeat).Round(time.Millisecond).String()
 		return p.onFailure(s, e)
 	case s.phase == phaseOpen && late:
-		e.reason = fmt.Sprintf("it connected, and nothing was heard within %s", p.IdleTimeout)
+		e.reason = fmt.Sprintf("connected, but no heartbeat within %s", p.IdleTimeout)
 		return p.onFailure(s, e)
 	case s.phase == phaseClosing && late:
 		s.stranded = append(slices.Clone(s.stranded), s.adapter)
@@ -320,8 +320,8 @@ func (p ReconnectPolicy) onTick(s state, e event) (state, action) {
 	return s, actionStart
 }
 
-// onResume has it tried now, as if nothing had failed. A configuration that is
-// another wants an adapter that is another.
+// onResume retries now and resets the failure count. After a configuration change it also
+// replaces a live adapter.
 func (p ReconnectPolicy) onResume(s state, e event) (state, action) {
 	switch {
 	case s.condition == "":
@@ -340,7 +340,7 @@ func (p ReconnectPolicy) onResume(s state, e event) (state, action) {
 			to = ConditionQueued
 		}
 		if to == ConditionQueued {
-			reason = "its configuration has changed"
+			reason = "configuration changed"
 		}
 		s.attempts, s.fatalSince, s.nextTry = 0, time.Time{}, e.at
 		return p.stop(s.withCondition(to, reason, e.at), e.at), actionStop

@@ -9,16 +9,15 @@ import (
 	"mailroom"
 )
 
-// Refusal is the body of the entry that tells of the first refusal of a delivery.
+// Refusal is the body of the entry that records the first refusal of a delivery.
 type Refusal struct {
 	Reason string `json:"reason"`
 }
 
-// HandleRefusal decides what it means for a delivery that the platform has refused it: an
-// outage, until a refusal comes that is patience later than the first one. While a
-// platform is redeployed it may refuse good requests (404, 400, 401). The first refusal
-// is an entry of a kind in the delivery's log, so that a restart changes nothing; a
-// delivery that is retried by hand begins again.
+// HandleRefusal classifies a platform's refusal of a delivery. The refusal is an outage until
+// patience has passed since the first one, because a platform may refuse good requests (404, 400,
+// 401) while it is redeployed. The first refusal is an entry of the given kind in the delivery's
+// log, so that a restart does not reset the clock. A manual retry does reset it.
 func (l *Host) HandleRefusal(ctx context.Context, s mailroom.Session, kind string, patience time.Duration, refusal error) error {
 	run := s.Run()
 	var first time.Time

@@ -16,39 +16,40 @@ import (
 	"mailroom/internal/recovery"
 )
 
-// Options are one channel. Name, Connect and Ledger are needed.
+// Options configure a channel. Name, Connect and Ledger are required.
 type Options struct {
 	Name      string
-	Kind      string // of its platform
+	Kind      string // platform kind
 	Connect   Connect
 	Ledger    Ledger
 	Reconnect ReconnectPolicy
-	// Jitter returns from 0 to 1; nil is by chance.
+	// Jitter returns a number from 0 to 1. The default is random.
 	Jitter func() float64
 	Log    *slog.Logger
 }
 
-// Runner keeps one channel going. It waits for no other.
+// Runner runs one channel: it connects, reconnects and reports the channel's state. Channels do
+// not wait for each other.
 type Runner struct {
 	// Set by New.
 	options      Options
 	log          *slog.Logger
-	wakeup       chan struct{} // there may be something to do
-	changesReady chan struct{} // there are changes to be told
+	wakeup       chan struct{} // the supervisor has something to do
+	changesReady chan struct{} // state changes wait to be written
 
 	// Owned by mu.
 	mu       sync.Mutex
 	state    state
-	reported State     // what standing does not have
-	instance *instance // of the adapter that was made last, nil at first
+	reported State     // the part of State that state does not have
+	instance *instance // the latest adapter, nil at first
 	changes  []Change
-	dropped  int // changes that nobody had the time to keep
+	dropped  int // state changes that could not be queued
 	closed   bool
 
-	connected atomic.Bool // as standing says; the engine reads it, and must not wait
+	connected atomic.Bool // mirrors state for the engine, which must not wait for mu
 }
 
-// New makes the runner of a channel. It starts nothing.
+// New returns the runner of a channel. It starts nothing.
 func New(o Options) *Runner {
 	o.Reconnect.setDefaults()
 	if o.Log == nil {
@@ -64,15 +65,15 @@ func New(o Options) *Runner {
 	}
 }
 
-// Name is the channel's.
+// Name returns the name of the channel.
 func (r *Runner) Name() string { return r.options.Name }
 
-// State is what is known about the channel now.
+// State returns the current state of the channel.
 func (r *Runner) State() State {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := time.Now()
-	r.apply(event{kind: eventTick, at: now}) // nothing is claimed that is not so any more
+	r.apply(event{kind: eventTick, at: now}) // so that an expired success is not reported as connected
 	s, st := r.reported, r.state
 	if st.condition == "" {
 		return s
@@ -89,17 +90,16 @@ func (r *Runner) State() State {
 	return s
 }
 
-// Connected reports whether the channel is connected, and so whether its deliveries
-// may be started.
+// Connected reports whether the channel is connected, so that its deliveries may start.
 func (r *Runner) Connected() bool { return r.connected.Load() }
 
-// Resume has a channel that is not connected tried now, whatever has failed before.
+// Resume retries a disconnected channel now and resets its failure count.
 func (r *Runner) Resume() { r.handle(event{kind: eventResume}) }
 
-// ConfigChanged has an adapter made anew: what it is to be made of is another.
+// ConfigChanged reconnects the channel with its new configuration.
 func (r *Runner) ConfigChanged() { r.handle(event{kind: eventConfigChanged}) }
 
-// handle takes an event in, now.
+// handle applies an event to the state machine.
 func (r *Runner) handle(e event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -107,7 +107,7 @@ func (r *Runner) handle(e event) {
 	r.apply(e)
 }
 
-// apply takes an event in; it is within mu.
+// apply applies an event and carries out the resulting action. The caller holds mu.
 func (r *Runner) apply(e event) {
 	if r.closed {
 		return
@@ -125,7 +125,7 @@ func (r *Runner) apply(e event) {
 	}
 	after := r.state
 	if len(after.stranded) > len(before.stranded) {
-		r.log.Error("the channel's adapter does not end and is left behind", "adapter", before.adapter, "left_behind", len(after.stranded))
+		r.log.Error("adapter did not stop in time; abandoned", "adapter", before.adapter, "abandoned", len(after.stranded))
 	}
 	if after.condition != before.condition {
 		r.recordChange(before, after, e.at)
@@ -138,7 +138,7 @@ func (r *Runner) apply(e event) {
 	}
 }
 
-// logTransition writes the one line about a try that has ended, or a change; within mu.
+// logTransition logs the end of an attempt or a change of condition. The caller holds mu.
 func (r *Runner) logTransition(s state, what eventKind) {
 	args := []any{"state", string(s.condition), "adapter", s.adapter}
 	if s.condition == ConditionConnected {
@@ -153,27 +153,27 @@ func (r *Runner) logTransition(s state, what eventKind) {
 	}
 	switch {
 	case s.condition == ConditionStarting:
-		r.log.Debug("channel is starting", args...)
+		r.log.Debug("channel starting", args...)
 		return
 	case what == eventResume || what == eventConfigChanged:
-		r.log.Info("channel is tried now", args...)
+		r.log.Info("channel reconnecting now", args...)
 		return
 	}
 	switch s.condition {
 	case ConditionFailed, ConditionGaveUp:
-		text := "channel failed and is not tried again"
-		if !s.nextTry.IsZero() { // its supervisor panicked
-			text = "channel failed and is tried again"
+		text := "channel failed; not retrying"
+		if !s.nextTry.IsZero() { // the supervisor panicked
+			text = "channel failed; retrying"
 		}
 		r.log.Error(text, args...)
 	case ConditionParked:
-		r.log.Error("channel keeps failing and needs attention; it is tried now and then", args...)
+		r.log.Error("channel parked after repeated failures", args...)
 	default:
-		r.log.Warn("channel failed and is tried again", args...)
+		r.log.Warn("channel failed; retrying", args...)
 	}
 }
 
-// most changes that wait to be kept.
+// maxPendingChanges bounds the state changes that wait to be written.
 const maxPendingChanges = 1000
 
 func (r *Runner) recordChange(before, after state, at time.Time) {
@@ -196,7 +196,7 @@ func signal(c chan struct{}) {
 	}
 }
 
-// onHeartbeat takes evidence of an adapter.
+// onHeartbeat records a success of an adapter.
 func (r *Runner) onHeartbeat(adapter int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -207,7 +207,7 @@ func (r *Runner) onHeartbeat(adapter int) {
 	}
 }
 
-// updateReported changes what is shown, if the adapter may still report.
+// updateReported updates the reported state, unless the adapter was stopped.
 func (r *Runner) updateReported(adapter int, f func(*State)) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -218,41 +218,41 @@ func (r *Runner) updateReported(adapter int, f func(*State)) bool {
 	return ok
 }
 
-// isCurrent tells whether what an adapter says counts; within mu.
+// isCurrent reports whether reports of an adapter count. The caller holds mu.
 func (r *Runner) isCurrent(adapter int) bool {
 	return !r.closed && adapter == r.state.adapter && r.state.phase.live()
 }
 
-// onFailure takes the end of what an adapter was there for.
+// onFailure handles the end of an adapter's connection.
 func (r *Runner) onFailure(adapter int, err error) {
 	_, fatal := errors.AsType[*fatalError](err)
 	if p, ok := errors.AsType[*panicError](err); ok {
-		r.log.Error("the channel's adapter panicked", "adapter", adapter, "panic", p.value, "stack", p.stack)
+		r.log.Error("adapter panicked", "adapter", adapter, "panic", p.value, "stack", p.stack)
 	}
 	r.handle(event{kind: eventFailed, adapter: adapter, reason: truncateError(err), fatal: fatal, retryAfter: mailroom.AsFailure(err).RetryAfter})
 }
 
-// Run keeps the channel going until ctx ends. It returns within [ReconnectPolicy].Close after
-// that, whatever the adapter does.
+// Run runs the channel until ctx ends. It returns within [ReconnectPolicy].CloseTimeout after
+// that, even if the adapter hangs.
 func (r *Runner) Run(ctx context.Context) {
 	var parts sync.WaitGroup
-	keeping, enough := context.WithCancel(ctx)
+	writing, stop := context.WithCancel(ctx)
 	parts.Go(func() {
-		defer recovery.Log(r.log, "what keeps a channel's changes")
-		r.writeChanges(keeping)
+		defer recovery.Log(r.log, "channel state log")
+		r.writeChanges(writing)
 	})
 	for ctx.Err() == nil {
-		err := recovery.Call(r.log, "a channel's supervisor", func() error { r.supervise(ctx); return nil })
+		err := recovery.Call(r.log, "channel supervisor", func() error { r.supervise(ctx); return nil })
 		if err != nil {
 			r.recoverSupervisor(ctx, err)
 		}
 	}
 	r.shutdown()
-	enough()
+	stop()
 	parts.Wait()
 }
 
-// supervise keeps the channel going until ctx ends.
+// supervise starts adapters and waits for their deadlines until ctx ends.
 func (r *Runner) supervise(ctx context.Context) {
 	r.handle(event{kind: eventStart})
 	for ctx.Err() == nil {
@@ -260,14 +260,14 @@ func (r *Runner) supervise(ctx context.Context) {
 	}
 }
 
-// recoverSupervisor notes a panic of supervise, so that the channel shows as failed and its next
-// adapter comes after a pause. If that panics as well, it is the pause itself: a
-// supervisor that always panics must not take a whole processor.
+// recoverSupervisor handles a panic of supervise: the channel becomes failed and retries after a
+// pause. If handling the panic panics too, recoverSupervisor sleeps, so that a supervisor that
+// always panics does not spin.
 func (r *Runner) recoverSupervisor(ctx context.Context, why error) {
-	err := recovery.Call(r.log, "a channel's supervisor", func() error {
+	err := recovery.Call(r.log, "channel supervisor", func() error {
 		r.mu.Lock()
 		if r.state.phase == phaseConnecting && (r.instance == nil || r.instance.number != r.state.adapter) {
-			r.state.phase, r.state.deadline = phaseNone, time.Time{} // it was never begun
+			r.state.phase, r.state.deadline = phaseNone, time.Time{} // it was never started
 		}
 		r.mu.Unlock()
 		r.handle(event{kind: eventCrashed, reason: "the channel's supervisor failed: " + truncateError(why)})
@@ -284,7 +284,7 @@ func (r *Runner) recoverSupervisor(ctx context.Context, why error) {
 	}
 }
 
-// startDue begins a new adapter if it is time for one, and returns when something is to be done next.
+// startDue starts the adapter that the state asks for. It returns the next deadline.
 func (r *Runner) startDue(ctx context.Context) (wake time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -294,7 +294,7 @@ func (r *Runner) startDue(ctx context.Context) (wake time.Time) {
 	return r.state.nextWake()
 }
 
-// wait waits until there is something to do, or a moment comes.
+// wait waits for a wakeup or a deadline.
 func (r *Runner) wait(ctx context.Context, wake time.Time) {
 	var alarm <-chan time.Time
 	if !wake.IsZero() {
@@ -310,7 +310,7 @@ func (r *Runner) wait(ctx context.Context, wake time.Time) {
 	}
 }
 
-// shutdown ends the adapter that is there, if it does.
+// shutdown stops the current adapter and waits for its exit, at most CloseTimeout.
 func (r *Runner) shutdown() {
 	r.mu.Lock()
 	r.closed = true
@@ -324,11 +324,12 @@ func (r *Runner) shutdown() {
 	select {
 	case <-life.done:
 	case <-time.After(r.options.Reconnect.CloseTimeout):
-		r.log.Error("the channel's adapter does not end", "adapter", life.number)
+		r.log.Error("adapter did not stop in time", "adapter", life.number)
 	}
 }
 
-// writeChanges has the changes kept, one after the other, until ctx ends and there are none.
+// writeChanges writes queued state changes to the channel's log thread until ctx ends and none is
+// left.
 func (r *Runner) writeChanges(ctx context.Context) {
 	for {
 		r.mu.Lock()
@@ -336,11 +337,11 @@ func (r *Runner) writeChanges(ctx context.Context) {
 		r.changes, r.dropped = nil, 0
 		r.mu.Unlock()
 		if lost > 0 {
-			r.log.Warn("changes of the channel are not in its log: they came faster than they were written", "changes", lost)
+			r.log.Warn("state changes dropped: the log writer fell behind", "changes", lost)
 		}
 		for _, c := range changes {
-			if err := recovery.Call(r.log, "a change of a channel", func() error { return r.writeChange(ctx, c) }); err != nil {
-				r.log.Warn("a change of the channel is not in its log", "state", string(c.State), "error", err)
+			if err := recovery.Call(r.log, "channel state change", func() error { return r.writeChange(ctx, c) }); err != nil {
+				r.log.Warn("could not record state change", "state", string(c.State), "error", err)
 				if ctx.Err() != nil {
 					return
 				}
@@ -357,24 +358,24 @@ func (r *Runner) writeChanges(ctx context.Context) {
 	}
 }
 
-// writeChange has one kept, also while everything ends.
+// writeChange writes one state change, also during shutdown.
 func (r *Runner) writeChange(ctx context.Context, c Change) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
 	body, err := json.Marshal(c)
 	if err != nil {
-		return fmt.Errorf("encode a change of a channel: %w", err)
+		return fmt.Errorf("encode state change: %w", err)
 	}
 	_, err = r.options.Ledger.AppendEntry(ctx, LogThreadID(c.Channel), mailroom.KindChannel, body)
 	return err
 }
 
-// panicError is a panic of an adapter. Where it happened is for the log.
+// panicError is a panic of an adapter. The stack goes to the log.
 type panicError struct{ value, stack string }
 
 func (p *panicError) Error() string { return "panic: " + p.value }
 
-// catchPanic makes a panic an error: one channel's fault ends no other.
+// catchPanic turns a panic into an error, so that it ends one adapter and not the process.
 func catchPanic(f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -335,7 +335,7 @@ func TestAHalfOpenConnectionIsReplaced(t *testing.T) {
 		if diff := cmp.Diff([]string{"starting", "connected", "silent", "connected"}, b.ledger.states()); diff != "" || b.p.maxLive != 1 {
 			t.Errorf("%d at once; %s", b.p.maxLive, diff)
 		}
-		if reason := b.ledger.changes[2].Reason; reason != "nothing was heard for 30s" {
+		if reason := b.ledger.changes[2].Reason; reason != "no heartbeat for 30s" {
 			t.Errorf("it was silent because %q", reason)
 		}
 	}, func(p *platform) {
@@ -362,7 +362,7 @@ func TestAnAdapterThatDoesNotEndIsLeftBehindAndItsLinkIsDead(t *testing.T) {
 		}
 		b.advance(10 * time.Second)
 		s := b.expect(channel.ConditionConnected, "")
-		if s.Stranded != 1 || s.Adapter != 2 || !strings.Contains(b.log.String(), "left behind") {
+		if s.Stranded != 1 || s.Adapter != 2 || !strings.Contains(b.log.String(), "abandoned") {
 			t.Errorf("the state is %+v, the log %s", s, b.log)
 		}
 		dead := b.p.hosts[0]
@@ -406,7 +406,7 @@ func TestAnAdapterThatDoesNotEndIsLeftBehindAndItsLinkIsDead(t *testing.T) {
 
 func TestAConnectThatHangsFailsAndWhatItMakesLateIsClosed(t *testing.T) {
 	withRunner(t, channel.ReconnectPolicy{}, func(b *fixture) {
-		b.advance(30*time.Second).expect(channel.ConditionQueued, "it did not connect within 30s")
+		b.advance(30*time.Second).expect(channel.ConditionQueued, "no connection within 30s")
 		b.advance(10 * time.Second)
 		if s := b.State(); s.Stranded != 1 || s.Attempts != 1 {
 			t.Errorf("the state is %+v", s)
@@ -441,7 +441,7 @@ func TestTwoChannelsThatFailHoldUpNoThird(t *testing.T) {
 		})
 		works := newFixture(t, "works", channel.ReconnectPolicy{}, func(p *platform) { p.receive = pollWhile(&up) })
 		works.advance(time.Hour)
-		hangs.expect(channel.ConditionQueued, "it did not connect")
+		hangs.expect(channel.ConditionQueued, "no connection")
 		panics.expect(channel.ConditionQueued, "bug")
 		if s := works.expect(channel.ConditionConnected, ""); s.Adapter != 1 || time.Since(s.LastSuccess) > time.Second {
 			t.Errorf("the third: %+v", s)
@@ -536,7 +536,7 @@ func TestAChangeThatCannotBeKeptHoldsNothingUp(t *testing.T) {
 	withRunner(t, channel.ReconnectPolicy{}, func(b *fixture) {
 		b.expect(channel.ConditionConnected, "")
 		hold := make(chan struct{})
-		if want := []string{"starting", "connected"}; !slices.Equal(b.ledger.states(), want) || !strings.Contains(b.log.String(), "not in its log") {
+		if want := []string{"starting", "connected"}; !slices.Equal(b.ledger.states(), want) || !strings.Contains(b.log.String(), "could not record") {
 			t.Errorf("told %q, logged %s", b.ledger.states(), b.log)
 		}
 		b.ledger.mu.Lock()

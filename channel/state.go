@@ -5,16 +5,16 @@ import (
 	"unicode/utf8"
 )
 
-// Condition is what is known about a channel.
+// Condition is the connection state of a channel.
 type Condition string
 
 const (
-	ConditionStarting  Condition = "starting"  // it was never heard, and has not failed yet
-	ConditionConnected Condition = "connected" // its last evidence is fresh
-	ConditionSilent    Condition = "silent"    // nothing failed, but its evidence was not fresh any more; it reconnects
-	ConditionQueued    Condition = "queued"    // it failed and is tried again
-	ConditionParked    Condition = "parked"    // many attempts in a row failed; it retries every Pace.Probe
-	ConditionGaveUp    Condition = "gave_up"   // Pace.GiveUpAfter attempts in a row failed; no retry
+	ConditionStarting  Condition = "starting"  // no success and no failure yet
+	ConditionConnected Condition = "connected" // the last success is fresh
+	ConditionSilent    Condition = "silent"    // no error, but no success within IdleTimeout; reconnecting
+	ConditionQueued    Condition = "queued"    // failed; a retry is scheduled
+	ConditionParked    Condition = "parked"    // many attempts in a row failed; retries every ReconnectPolicy.ProbeInterval
+	ConditionGaveUp    Condition = "gave_up"   // ReconnectPolicy.GiveUpAfter attempts in a row failed; no retry
 	ConditionFailed    Condition = "failed"    // a retry does not help; after a panic of the supervisor it retries all the same
 )
 
@@ -27,56 +27,55 @@ func Conditions() []Condition {
 	return all
 }
 
-// Alive reports whether the channel is connected or may be again by itself.
+// Alive reports whether the channel is connected or will retry by itself.
 func (c Condition) Alive() bool { return c != ConditionGaveUp && c != ConditionFailed }
 
-// State is what there is to say about a channel. Zero times: never.
+// State is a snapshot of a channel. A zero time means never.
 type State struct {
 	Name      string
 	Kind      string
 	Condition Condition
-	Since     time.Time // of the condition
-	Reason    string    // why it is not connected, or what keeps it; "" if nothing does
+	Since     time.Time // start of the condition
+	Reason    string    // why it is not connected, or what blocks a connected channel
 
-	Adapter    int // how many were made
-	Stranded   int // that were told to end and have not
-	Attempts   int // failed tries in a row
+	Adapter    int // number of adapters created
+	Stranded   int // abandoned adapters that still run
+	Attempts   int // failed attempts in a row
 	NextTry    time.Time
 	Reconnects int
 
 	ConnectedSince time.Time
-	Downtime       time.Duration // in all, since the process began
+	Downtime       time.Duration // total since the process started
 
-	LastSuccess  time.Time // evidence
+	LastSuccess  time.Time // last proof that the channel receives
 	LastError    string
 	LastErrorAt  time.Time
 	LastInbound  time.Time
-	LastOutbound time.Time // the platform took something
+	LastOutbound time.Time // last message that the platform accepted
 	Progress
 }
 
-// Progress is how far an adapter is, as it says.
+// Progress is an adapter's own report of its progress.
 type Progress struct {
-	Cursor  string // as people read it
-	Lag     *int   // arrivals that the platform has and were not read; nil: it does not say
-	Unacked int    // arrivals that the platform was not told to be done
-	Blocked string // what keeps a connected one from reading on; "" if nothing does
+	Cursor  string // in a readable form
+	Lag     *int   // unread messages at the platform; nil: unknown
+	Unacked int    // read messages that are not acknowledged
+	Blocked string // why a connected adapter reads no further; "" if it does
 }
 
-// Change is a change of a channel's condition. Its JSON is the body of the entry
-// that tells of it.
+// Change is a change of a channel's condition. Its JSON is the body of the log entry.
 type Change struct {
 	Channel  string     `json:"channel"`
 	State    Condition  `json:"state"`
-	Was      Condition  `json:"was,omitempty"` // "" when its process began
+	Was      Condition  `json:"was,omitempty"` // "" at the start of the process
 	Reason   string     `json:"reason,omitempty"`
 	Attempts int        `json:"attempts,omitempty"`
 	NextTry  *time.Time `json:"next_try,omitempty"`
-	Adapter  int        `json:"adapter,omitempty"` // how many were made
+	Adapter  int        `json:"adapter,omitempty"` // number of adapters created
 	At       time.Time  `json:"at"`
 }
 
-// truncateError bounds what is kept of an error.
+// truncateError bounds the text of an error.
 func truncateError(err error) string {
 	const most = 500
 	text := err.Error()

@@ -108,10 +108,10 @@ func (o *fixture) stop() {
 	o.shutdown = nil
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.live != 0 || strings.Contains(o.log.String(), "does not end") {
+	if o.live != 0 || strings.Contains(o.log.String(), "did not stop in time") {
 		o.t.Errorf("%d adapters have not ended", o.live)
 	}
-	if strings.Contains(o.log.String(), "did not close well") || strings.Contains(o.log.String(), "panic") {
+	if strings.Contains(o.log.String(), "adapter close failed") || strings.Contains(o.log.String(), "panic") {
 		o.t.Error("something went wrong that no platform is to blame for")
 	}
 }

@@ -7,50 +7,50 @@ import (
 	"mailroom"
 )
 
-// AccessPolicy is who may talk to a bot, and what becomes of what they say. The zero value
-// lets nobody talk.
+// AccessPolicy says who may use a bot and how their messages are handled. The zero value denies
+// everyone.
 type AccessPolicy struct {
-	Admins []string // ids of users who may do everything
+	Admins []string // ids of users with every permission
 	Users  []string // ids of users who may talk
-	Chats  []string // ids of chats in which everybody may talk
-	// AllowAll may talk, everywhere: who hands in what is said is trusted.
+	Chats  []string // ids of chats in which every user may talk
+	// AllowAll lets every user talk everywhere, for a platform that authenticates its senders.
 	AllowAll bool
-	// Pairing gives a stranger in private a code, with which somebody on the server's
-	// machine can let them talk.
+	// Pairing gives an unknown user in a private chat a code, which the operator can approve on
+	// the server.
 	Pairing bool
-	// BusyMode is what a message does while the agent works: ModeQueue, which is the
-	// default, ModeSteer, ModeInterrupt or ModeCollect.
+	// BusyMode is the mode of a message to a busy agent: ModeQueue by default, ModeSteer,
+	// ModeInterrupt or ModeCollect.
 	BusyMode mailroom.Mode
-	// AllGroupMessages takes what is said in groups also if it is not addressed to the bot.
+	// AllGroupMessages also handles group messages that are not addressed to the bot.
 	AllGroupMessages bool
-	// PerUser gives each user in a group a conversation of their own.
+	// PerUser gives each user of a group a conversation of their own.
 	PerUser bool
-	// MaxFileSize is the largest file that is kept, in bytes; 0 is DefaultMaxFile.
+	// MaxFileSize is the largest file that is stored, in bytes; 0 means DefaultMaxFileSize.
 	MaxFileSize int64
 }
 
-// BusyModes are what a message can do while the agent works, the default first.
+// BusyModes returns the valid values of BusyMode, the default first.
 func BusyModes() []mailroom.Mode {
 	return []mailroom.Mode{mailroom.ModeQueue, mailroom.ModeSteer, mailroom.ModeInterrupt, mailroom.ModeCollect}
 }
 
 func (t *AccessPolicy) validate() error {
 	if t.BusyMode != "" && !slices.Contains(BusyModes(), t.BusyMode) {
-		return fmt.Errorf("busy is %q, and can be one of %v", t.BusyMode, BusyModes())
+		return fmt.Errorf("unknown busy mode %q; use one of %v", t.BusyMode, BusyModes())
 	}
 	if t.MaxFileSize < 0 {
-		return fmt.Errorf("files of up to %d bytes cannot be kept", t.MaxFileSize)
+		return fmt.Errorf("negative maximum file size %d", t.MaxFileSize)
 	}
 	return nil
 }
 
-// Tier is what somebody may do. A higher one may do all that a lower one may.
+// Tier is a user's permission level. A higher tier includes the lower ones.
 type Tier int
 
 const (
-	TierStranger Tier = iota // nothing
-	TierGuest                // talk, and steer what comes of it
-	TierAdmin                // also decide what an agent asks to do
+	TierStranger Tier = iota // no permission
+	TierGuest                // may talk, and control the resulting runs
+	TierAdmin                // may also decide approvals
 )
 
 func (t Tier) String() string {
@@ -63,11 +63,10 @@ func (t Tier) String() string {
 	return "stranger"
 }
 
-// tier is that of a user who says something in a room, by the settings and by who
-// was let in.
+// tier returns the tier of a user in a room, by the policy and by pairing.
 func (t *AccessPolicy) tier(user string, p Room, let *pairingState) Tier {
 	if user == "" {
-		return TierStranger // what nobody says is not said by somebody
+		return TierStranger // an event without an author has no permission
 	}
 	best := TierStranger
 	if t.AllowAll || slices.Contains(t.Users, user) || slices.Contains(t.Chats, p.Chat) {

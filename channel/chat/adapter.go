@@ -11,25 +11,23 @@ import (
 	"mailroom/internal/recovery"
 )
 
-// Options are how people talk to one agent through a platform. Agent is needed.
+// Options configure a chat channel of one agent. Agent is required.
 type Options struct {
-	Agent  string // that reads what is said
+	Agent  string // agent of the channel's runs
 	Access AccessPolicy
-	// Command is how a person on the server's machine calls this program, to be told
-	// how something is done there; "" is "mailroom".
+	// Command is how the operator calls this program, for hints in messages. "" means "mailroom".
 	Command string
-	// Files keeps what people send along; nil: nothing is kept, and agents get the
-	// platform's own name of it.
+	// Files stores attachments. If it is nil, agents get the platform's URI of a file.
 	Files FileStore
-	// Follow shows what the agent does while it does it; nil: only its replies are sent.
+	// Follow streams the progress of runs, for previews and typing indicators. If it is nil, only
+	// replies are sent.
 	Follow Follower
-	// Previews shows also what it writes, in a message that is edited.
+	// Previews shows a text while the agent writes it, in a message that is edited.
 	Previews bool
 }
 
-// adapter is one connection. What arrives is taken by the inbound half, what is
-// delivered by the outbound half; neither has to do with the other but through the
-// threads.
+// adapter is one connection. Its inbound half handles events and its outbound half sends
+// deliveries; they communicate only through threads.
 type adapter struct {
 	// Set by Connect.
 	options  Options
@@ -39,7 +37,7 @@ type adapter struct {
 	out      *outbound
 }
 
-// Connect makes the adapters of a channel whose platform is reached by dial.
+// Connect returns the [channel.Connect] of a chat channel whose platform dial connects to.
 func Connect(o Options, dial Dialer) channel.Connect {
 	if o.Command == "" {
 		o.Command = "mailroom"
@@ -73,7 +71,7 @@ func (a *adapter) Receive(ctx context.Context) error {
 	return r.close(a.platform.Receive(r.ctx, at, in.receiveEvent))
 }
 
-// Maintain implements [channel.Adapter]: it is over when a part of it fails.
+// Maintain implements [channel.Adapter]. It ends when one of its parts fails.
 func (a *adapter) Maintain(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -81,7 +79,7 @@ func (a *adapter) Maintain(ctx context.Context) error {
 	var errs [2]error
 	for i, f := range []func(context.Context) error{a.platform.Maintain, a.out.maintain} {
 		parts.Go(func() {
-			defer recovery.Log(a.out.host.Log(), "a part of a channel")
+			defer recovery.Log(a.out.host.Log(), "channel maintenance")
 			if errs[i] = catchPanic(func() error { return f(ctx) }); errs[i] != nil {
 				cancel()
 			}
@@ -91,7 +89,7 @@ func (a *adapter) Maintain(ctx context.Context) error {
 	return errors.Join(errs[:]...)
 }
 
-// catchPanic makes a panic an error: what runs beside must not end the process.
+// catchPanic turns a panic in a background goroutine into an error.
 func catchPanic(f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -6,22 +6,21 @@ import (
 	"mailroom"
 )
 
-// ticketWord is by what people name a ticket that was shown to them: it stands for
-// the ticket and for exactly what it asks.
+// ticketWord returns the short name of a ticket in a chat. It depends on the ticket and on its
+// digest, so it names exactly what was asked.
 func ticketWord(k *mailroom.Ticket) string {
 	return mailroom.DeriveID("word", k.ID, k.Digest)[:8]
 }
 
-// digestPrefix is how much of a ticket's digest a decision carries.
+// digestPrefix is the number of digest characters in a decision.
 const digestPrefix = 16
 
-// buttonData is what the button for a verdict on a ticket carries. It has at most 64
-// bytes.
+// buttonData returns the payload of a verdict's button, at most 64 bytes.
 func buttonData(v mailroom.Verdict, k *mailroom.Ticket) string {
 	return string(v) + " " + strings.ReplaceAll(k.ID, "-", "") + " " + k.Digest[:min(digestPrefix, len(k.Digest))]
 }
 
-// parseButtonData reads what a button carried. Digest is what was shown with it.
+// parseButtonData parses the payload of a button. Digest is the one shown with it.
 func parseButtonData(data string) (d mailroom.Decision, ok bool) {
 	words := strings.Split(data, " ")
 	if len(words) != 3 || len(words[1]) != 32 || len(words[2]) != digestPrefix {

@@ -166,15 +166,15 @@ func TestARunThatEndsWithoutAWordSaysWhatHappened(t *testing.T) {
 		agent mailroom.AgentFunc
 		want  []string // what it says, in this order
 	}{
-		"it says nothing": {func(context.Context, mailroom.Session) error { return nil }, []string{"(codex has ended without a word.)"}},
+		"it says nothing": {func(context.Context, mailroom.Session) error { return nil }, []string{"(codex ended without a reply.)"}},
 		"it fails": {func(context.Context, mailroom.Session) error { return errors.New("no such file\nat line 1") },
-			[]string{"(codex has failed: exhausted)", "To try it again, say it again, or on the server: mailroom run retry "}},
+			[]string{"(codex failed: exhausted)", "To retry, send the message again or run on the server: mailroom run retry "}},
 		"it fails in the middle": {func(ctx context.Context, s mailroom.Session) error {
 			return errors.Join(s.Stream(ctx, "I have half of"), errors.New("no more"))
-		}, []string{"I have half of\n", "(codex has failed: exhausted)"}},
+		}, []string{"I have half of\n", "(codex failed: exhausted)"}},
 		"its program fails, with a key and a path in what it wrote": {func(context.Context, mailroom.Session) error {
 			return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: errors.New("the command ended with exit status 3: open /srv/keys: sk-12345")}
-		}, []string{"(codex has failed: permanent, exit status 3)\n"}},
+		}, []string{"(codex failed: permanent, exit status 3)\n"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			withServer(t, c.agent, func(o *serverFixture) {
@@ -221,7 +221,7 @@ func TestNothingIsSentWhereNobodyIsUntilSomethingArrives(t *testing.T) {
 			o.t.Errorf("the platform was asked %d times", asked)
 		}
 		for i, r := range runs {
-			if r.Status != mailroom.StatusFailed || r.Error.Class != mailroom.ClassPermanent || !strings.Contains(r.Error.Message, "nobody is there any more") {
+			if r.Status != mailroom.StatusFailed || r.Error.Class != mailroom.ClassPermanent || !strings.Contains(r.Error.Message, "the recipient is gone") {
 				o.t.Errorf("delivery %d is %s: %+v", i, r.Status, r.Error)
 			}
 		}

@@ -14,36 +14,35 @@ import (
 	"mailroom"
 )
 
-// FileStore keeps what is sent along with a message, where the agent can read it.
+// FileStore stores attachments where the agent can read them.
 type FileStore interface {
-	// Save reads a file to its end and returns its URI. The file is durable by then.
+	// Save reads a file to its end and returns its URI. The file is durable when Save returns.
 	// The same content under the same name has the same URI.
 	Save(ctx context.Context, name string, r io.Reader) (uri string, err error)
 }
 
 const (
-	// filesTimeout bounds how long the files of one message are fetched, and
-	// stallTimeout how long a fetch brings nothing. What follows in the conversation
-	// waits no longer than that.
+	// filesTimeout bounds the download of all files of a message, and stallTimeout the time
+	// without progress. Later messages of the conversation wait no longer than that.
 	filesTimeout = 3 * time.Minute
 	stallTimeout = 20 * time.Second
-	// maxFiles of one message are handed on.
+	// maxFiles is the number of files of one message that the agent gets.
 	maxFiles = 10
-	// maxTextFile is how much of a text file is handed on as text, in bytes: all the
-	// files of a message have to fit into it together with its words.
+	// maxTextFile is the size up to which a text file is inlined, in bytes. All parts of a
+	// message share the limit of a message.
 	maxTextFile = 64 << 10
-	// DefaultMaxFileSize is the largest file that is kept, in bytes.
+	// DefaultMaxFileSize is the default of AccessPolicy.MaxFileSize, in bytes.
 	DefaultMaxFileSize = 20 << 20
 )
 
-// attachments makes parts of files: a small text file is handed on as text, another
-// one is kept, and of what cannot be kept its name and where it is.
+// attachments converts files to message parts. It inlines a small text file, stores any other
+// file, and describes one that it cannot store.
 type attachments struct {
-	store   FileStore // nil: nothing is kept
-	maxSize int64     // bytes of a file that is kept; 0: DefaultMaxFile
+	store   FileStore // nil: files are not stored
+	maxSize int64     // of a stored file in bytes; 0: DefaultMaxFileSize
 }
 
-// parts are what an agent gets of a message.
+// parts returns the parts of a message.
 func (a attachments) parts(ctx context.Context, text string, files []File) []mailroom.Part {
 	var all []mailroom.Part
 	if strings.TrimSpace(text) != "" {
@@ -60,7 +59,7 @@ func (a attachments) parts(ctx context.Context, text string, files []File) []mai
 	return all
 }
 
-// part is what an agent gets of a file.
+// part returns the part of one file.
 func (a attachments) part(ctx context.Context, f File) mailroom.Part {
 	name := oneLine(f.Name)
 	if name == "" {
@@ -78,80 +77,80 @@ func (a attachments) part(ctx context.Context, f File) mailroom.Part {
 		}
 	}
 	if uri == "" {
-		return mailroom.Text(fmt.Sprintf("(a file %s was sent, which is not here: %s)", name, why))[0]
+		return mailroom.Text(fmt.Sprintf("(file %s is not available: %s)", name, why))[0]
 	}
 	return mailroom.Part{Type: "file", URI: uri, MimeType: sanitize(f.MimeType), Name: name}
 }
 
-// save keeps a file, or says why not.
+// save stores a file, or returns the reason why it cannot.
 func (a attachments) save(ctx context.Context, name string, f File) (uri, why string) {
 	most := a.maxSize
 	if most == 0 {
 		most = DefaultMaxFileSize
 	}
 	if f.Size > most {
-		return "", fmt.Sprintf("it has %d bytes, and up to %d are kept", f.Size, most)
+		return "", fmt.Sprintf("%d bytes; the limit is %d", f.Size, most)
 	}
 	content, why := openFile(ctx, f)
 	if why != "" {
 		return "", why
 	}
-	defer func() { _ = content.Close() }() // it was only read
+	defer func() { _ = content.Close() }() // read only
 	b := &limitedReader{r: content, left: most}
 	uri, err := a.store.Save(ctx, name, b)
 	switch {
 	case b.left < 0:
-		return "", fmt.Sprintf("it has more than %d bytes", most)
+		return "", fmt.Sprintf("more than %d bytes", most)
 	case err != nil:
-		return "", "it could not be fetched"
+		return "", "download failed"
 	}
 	return uri, ""
 }
 
-// limitedReader is a file of which no more is read than may be.
+// limitedReader fails after a number of bytes.
 type limitedReader struct {
 	r    io.Reader
-	left int64 // bytes; less than 0: there was more
+	left int64 // bytes; negative: there were more
 }
 
 // Read implements [io.Reader].
 func (b *limitedReader) Read(p []byte) (int, error) {
 	n, err := b.r.Read(p)
 	if b.left -= int64(n); b.left < 0 {
-		return 0, errors.New("it is too large")
+		return 0, errors.New("file too large")
 	}
 	return n, err
 }
 
-// readText reads a file that is text and not too large, or says why not.
+// readText reads a small text file, or returns the reason why it cannot.
 func readText(ctx context.Context, f File) (text, why string) {
 	switch {
 	case !isText(f):
-		return "", "it is no text"
+		return "", "not a text file"
 	case f.Size > maxTextFile:
-		return "", fmt.Sprintf("it has %d bytes, and %d are read", f.Size, maxTextFile)
+		return "", fmt.Sprintf("%d bytes; text is read up to %d", f.Size, maxTextFile)
 	}
 	r, why := openFile(ctx, f)
 	if why != "" {
 		return "", why
 	}
-	defer func() { _ = r.Close() }() // it was only read
+	defer func() { _ = r.Close() }() // read only
 	raw, err := io.ReadAll(io.LimitReader(r, maxTextFile+1))
 	switch {
 	case err != nil:
-		return "", "it could not be fetched"
+		return "", "download failed"
 	case len(raw) > maxTextFile:
-		return "", fmt.Sprintf("it has more than %d bytes", maxTextFile)
+		return "", fmt.Sprintf("more than %d bytes", maxTextFile)
 	case !utf8.Valid(raw) || strings.ContainsRune(string(raw), 0):
-		return "", "it is no text"
+		return "", "not a text file"
 	}
 	return string(raw), ""
 }
 
-// openFile begins to fetch a file, or says why not.
+// openFile starts a download, or returns the reason why it cannot.
 func openFile(ctx context.Context, f File) (content io.ReadCloser, why string) {
 	if f.Open == nil {
-		return nil, "the platform does not hand it out"
+		return nil, "the platform offers no download"
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	idle := time.AfterFunc(stallTimeout, cancel)
@@ -162,12 +161,12 @@ func openFile(ctx context.Context, f File) (content io.ReadCloser, why string) {
 		if errors.Is(err, errWithheld) {
 			return nil, err.Error()
 		}
-		return nil, "it could not be fetched"
+		return nil, "download failed"
 	}
 	return &idleReader{content, idle, cancel}, ""
 }
 
-// idleReader is the content of a file. It fails when nothing comes for stallTimeout.
+// idleReader is a download that fails after stallTimeout without data.
 type idleReader struct {
 	io.ReadCloser
 	idle   *time.Timer
@@ -190,12 +189,12 @@ func (f *idleReader) Close() error {
 	return f.ReadCloser.Close()
 }
 
-// sanitize is text as it can be kept.
+// sanitize returns text without NUL and invalid UTF-8.
 func sanitize(text string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(text, "\ufffd"), "\x00", "")
 }
 
-// isText reports whether a file calls itself text.
+// isText reports whether a file is a text file by its type or name.
 func isText(f File) bool {
 	kind, _, err := mime.ParseMediaType(f.MimeType)
 	if err == nil && kind != "application/octet-stream" {

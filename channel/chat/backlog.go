@@ -14,22 +14,22 @@ import (
 	"mailroom/internal/recovery"
 )
 
-// backlog holds the events that wait for files. A file can take minutes, and must not hold
-// up what others say: an event with files is first committed to what the channel keeps, and
-// its position moves. Then a goroutine of its conversation fetches the files and takes it.
-// What follows in that conversation waits behind it; everything else passes by.
+// backlog holds events that wait for the download of their files. A download can take minutes and
+// must not delay other conversations. So an event with files is first stored durably, which moves
+// the cursor. Then a goroutine of its conversation downloads the files and handles the event.
+// Later events of the same conversation queue behind it; others are not affected.
 //
-// The next connection begins with what is kept. An event that was taken and not yet removed
-// is taken again, which its key makes harmless.
+// The next connection resumes the stored backlog. An event that was handled but not yet removed
+// is handled again, which its key makes harmless.
 type backlog struct {
-	slots chan struct{} // holds a value for each event whose files are fetched now
+	slots chan struct{} // holds a value for each event with a download in progress
 
 	// Owned by mu.
 	mu      sync.Mutex
-	lanes   map[string][]*waitingEvent // by conversation, in order; the first one is being taken
+	lanes   map[string][]*waitingEvent // by conversation, in order; the first is being handled
 	events  int
 	bytes   int
-	changed chan struct{} // closed and replaced when an event has left
+	changed chan struct{} // closed and replaced when an event leaves
 }
 
 // waitingEvent is an event of the backlog.
@@ -37,21 +37,21 @@ type waitingEvent struct {
 	event       Event
 	stored      storedEvent
 	bytes       int
-	fetching    context.Context // ends when its files are not waited for any more
+	fetching    context.Context // ends when its files are abandoned
 	cancelFetch context.CancelFunc
 }
 
 // Bounds of a backlog.
 const (
-	maxFetching  = 4         // events whose files are fetched at once
+	maxFetching  = 4         // events with downloads in progress
 	maxWaiting   = 64        // events
 	maxLane      = 8         // events of one conversation
-	maxWaitBytes = 512 << 10 // of all events, as they are kept
-	maxWaitEvent = 128 << 10 // of one
+	maxWaitBytes = 512 << 10 // of all stored events
+	maxWaitEvent = 128 << 10 // of one stored event
 	backlogKey   = "backlog:"
 )
 
-// storedEvent is an event as it is kept.
+// storedEvent is the stored form of an event.
 type storedEvent struct {
 	Kind      EventKind    `json:"kind"`
 	Key       string       `json:"key"`
@@ -101,8 +101,8 @@ func newBacklog() *backlog {
 	return &backlog{slots: make(chan struct{}, maxFetching), lanes: map[string][]*waitingEvent{}, changed: make(chan struct{})}
 }
 
-// enqueue makes an event wait if its files must be fetched, or if an earlier event of its
-// conversation waits; false if it can be handled now.
+// enqueue puts an event into the backlog if its files must be downloaded or an earlier event of
+// its conversation waits. It reports false if the event can be handled now.
 func (in *inbound) enqueue(ctx context.Context, e *Event, tier Tier) (bool, error) {
 	stops, ordered := in.ordered(e, tier)
 	if !ordered {
@@ -120,9 +120,8 @@ func (in *inbound) enqueue(ctx context.Context, e *Event, tier Tier) (bool, erro
 	return in.backlog.add(ctx, in, lane, e)
 }
 
-// ordered reports whether an event has its place among the others of its conversation, and
-// whether it stops those before it. A decision or a question about the status has none: it
-// acts at once.
+// ordered reports whether an event keeps its order within its conversation, and whether it stops
+// the events before it. A decision or a status request acts at once.
 func (in *inbound) ordered(e *Event, tier Tier) (stops, ordered bool) {
 	switch {
 	case e.Kind == EventDeleted:
@@ -144,8 +143,8 @@ func (in *inbound) ordered(e *Event, tier Tier) (stops, ordered bool) {
 	return p.command == cmdStop, p.command == cmdStop
 }
 
-// needsFetch reports whether the platform has to be asked for files of an event: they are not
-// of a message that was taken before.
+// needsFetch reports whether files must be downloaded. Those of a message that was submitted
+// before need not.
 func (in *inbound) needsFetch(ctx context.Context, e *Event) (bool, error) {
 	if !slices.ContainsFunc(e.Files, func(f File) bool { return f.Open != nil }) {
 		return false, nil
@@ -161,10 +160,10 @@ func (in *inbound) needsFetch(ctx context.Context, e *Event) (bool, error) {
 	return known == nil, err
 }
 
-// errWithheld is why a file is not fetched although the platform has it.
-var errWithheld = errors.New("too many files are being fetched")
+// errWithheld is the reason for skipping a download.
+var errWithheld = errors.New("too many downloads in progress")
 
-// withoutFetch leaves out the files that would have to be fetched.
+// withoutFetch returns the files with downloads that fail with errWithheld.
 func withoutFetch(files []File) []File {
 	files = slices.Clone(files)
 	for i := range files {
@@ -175,14 +174,14 @@ func withoutFetch(files []File) []File {
 	return files
 }
 
-// add has an event wait; false if there is no room for it and nothing of its conversation
-// waits. Where too much of one conversation waits, the files of that are left out: then it
-// goes on at once.
+// add stores an event in the backlog. It reports false if the backlog is full and nothing of the
+// conversation waits. If the conversation itself has too many events, add abandons their files to
+// drain it.
 func (b *backlog) add(ctx context.Context, in *inbound, lane string, e *Event) (bool, error) {
 	k := encodeEvent(e)
 	raw, err := json.Marshal(k)
 	if err != nil {
-		return false, fmt.Errorf("encode an event that waits: %w", err)
+		return false, fmt.Errorf("encode backlog event: %w", err)
 	}
 	for {
 		b.mu.Lock()
@@ -191,13 +190,13 @@ func (b *backlog) add(ctx context.Context, in *inbound, lane string, e *Event) (
 		b.mu.Unlock()
 		switch {
 		case slices.ContainsFunc(before, func(w *waitingEvent) bool { return w.stored.same(k) }):
-			return true, in.skip(ctx, e, "it waits for its files")
+			return true, in.skip(ctx, e, "stored in the backlog")
 		case fits:
 			if err := in.updateBacklog(ctx, func(kept []storedEvent) []storedEvent { return append(removeEvent(kept, k), k) }); err != nil {
 				return false, err
 			}
 			b.start(in, lane, k, *e, len(raw))
-			return true, in.skip(ctx, e, "it waits for its files")
+			return true, in.skip(ctx, e, "stored in the backlog")
 		case len(before) == 0:
 			return false, nil
 		}
@@ -210,8 +209,7 @@ func (b *backlog) add(ctx context.Context, in *inbound, lane string, e *Event) (
 	}
 }
 
-// start puts an event that is kept into its lane, and starts the lane's goroutine if
-// none runs.
+// start appends a stored event to its lane and starts the lane's goroutine if none runs.
 func (b *backlog) start(in *inbound, lane string, k storedEvent, e Event, bytes int) {
 	w := &waitingEvent{event: e, stored: k, bytes: bytes}
 	w.fetching, w.cancelFetch = context.WithCancel(in.ctx)
@@ -222,7 +220,7 @@ func (b *backlog) start(in *inbound, lane string, k storedEvent, e Event, bytes 
 	b.bytes += bytes
 	if len(b.lanes[lane]) == 1 {
 		in.wg.Go(func() {
-			defer recovery.Handle(in.host.Log(), "a lane of a channel", func(p *recovery.Panic) { in.fail(p) })
+			defer recovery.Handle(in.host.Log(), "backlog lane", func(p *recovery.Panic) { in.fail(p) })
 			if err := catchPanic(func() error { return b.runLane(in, lane) }); err != nil {
 				in.fail(err)
 			}
@@ -230,7 +228,7 @@ func (b *backlog) start(in *inbound, lane string, k storedEvent, e Event, bytes 
 	}
 }
 
-// runLane takes the events of a lane, one after the other, until there are none.
+// runLane handles the events of a lane in order until it is empty.
 func (b *backlog) runLane(in *inbound, lane string) error {
 	for {
 		b.mu.Lock()
@@ -259,7 +257,7 @@ func (b *backlog) runLane(in *inbound, lane string) error {
 	}
 }
 
-// handleWaiting takes one event: what it needs of files is fetched once there is a slot.
+// handleWaiting handles one event. Its files are downloaded once a slot is free.
 func (b *backlog) handleWaiting(in *inbound, w *waitingEvent) error {
 	if len(w.event.Files) > 0 {
 		select {
@@ -277,7 +275,7 @@ func (b *backlog) handleWaiting(in *inbound, w *waitingEvent) error {
 	return late.handle(in.ctx, &e, tier)
 }
 
-// abandonFiles leaves out the files of a conversation that were not fetched yet.
+// abandonFiles cancels the downloads of a conversation.
 func (b *backlog) abandonFiles(lane string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -286,14 +284,14 @@ func (b *backlog) abandonFiles(lane string) {
 	}
 }
 
-// hasLane reports whether something of a conversation waits.
+// hasLane reports whether events of a conversation wait.
 func (b *backlog) hasLane(lane string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return len(b.lanes[lane]) > 0
 }
 
-// resume goes on with what an earlier connection has left.
+// resume restarts the backlog of an earlier connection.
 func (b *backlog) resume(in *inbound) error {
 	raw, err := in.host.ReadValue(in.ctx, backlogKey+in.caps.BotID)
 	if err != nil {
@@ -306,7 +304,7 @@ func (b *backlog) resume(in *inbound) error {
 	for _, k := range kept {
 		raw, err := json.Marshal(k)
 		if err != nil {
-			return fmt.Errorf("encode an event that waits: %w", err)
+			return fmt.Errorf("encode backlog event: %w", err)
 		}
 		e := k.event(in.platform)
 		b.start(in, in.threadID(&e, ""), k, e, len(raw))
@@ -319,7 +317,7 @@ func decodeBacklog(raw json.RawMessage) (kept []storedEvent, err error) {
 		return nil, nil
 	}
 	if err := json.Unmarshal(raw, &kept); err != nil {
-		return nil, channel.Fatal(fmt.Errorf("read the events that wait for files: %w", err))
+		return nil, channel.Fatal(fmt.Errorf("decode backlog: %w", err))
 	}
 	return kept, nil
 }
@@ -328,7 +326,7 @@ func removeEvent(kept []storedEvent, gone storedEvent) []storedEvent {
 	return slices.DeleteFunc(kept, gone.same)
 }
 
-// updateBacklog changes what is kept of the backlog.
+// updateBacklog updates the stored backlog.
 func (in *inbound) updateBacklog(ctx context.Context, f func([]storedEvent) []storedEvent) error {
 	return in.host.UpdateValue(ctx, backlogKey+in.caps.BotID, func(raw json.RawMessage, _ time.Time) (json.RawMessage, error) {
 		kept, err := decodeBacklog(raw)
@@ -342,18 +340,18 @@ func (in *inbound) updateBacklog(ctx context.Context, f func([]storedEvent) []st
 	})
 }
 
-// receiver is one time of receiving, with what goes on beside it.
+// receiver is one call of Receive with its background goroutines.
 type receiver struct {
-	// Set by newReceiving.
-	ctx        context.Context // ends when one part fails
+	// Set by newReceiver.
+	ctx        context.Context // ends when a goroutine fails
 	fail       context.CancelCauseFunc
 	backlog    *backlog
-	background chan struct{} // holds a value for each call that goes on beside
+	background chan struct{} // holds a value for each background call
 
 	wg sync.WaitGroup
 }
 
-// maxBackground bounds the calls of the platform that go on beside receiving.
+// maxBackground bounds the background calls of a connection.
 const maxBackground = 8
 
 func newReceiver(ctx context.Context) *receiver {
@@ -361,8 +359,8 @@ func newReceiver(ctx context.Context) *receiver {
 	return &receiver{ctx: ctx, fail: end, backlog: newBacklog(), background: make(chan struct{}, maxBackground)}
 }
 
-// runBackground runs f on its own goroutine, with a context that bounds it. It does nothing if
-// many run already, and reports whether f runs.
+// runBackground runs f in a goroutine with a timeout. It reports false without running f if too
+// many calls are in progress.
 func (r *receiver) runBackground(timeout time.Duration, f func(ctx context.Context)) bool {
 	select {
 	case r.background <- struct{}{}:
@@ -370,7 +368,7 @@ func (r *receiver) runBackground(timeout time.Duration, f func(ctx context.Conte
 		return false
 	}
 	r.wg.Go(func() {
-		defer recovery.Handle(nil, "what goes on beside receiving", func(p *recovery.Panic) { r.fail(p) })
+		defer recovery.Handle(nil, "background call", func(p *recovery.Panic) { r.fail(p) })
 		defer func() { <-r.background }()
 		ctx, cancel := context.WithTimeout(r.ctx, timeout)
 		defer cancel()
@@ -385,9 +383,9 @@ func (r *receiver) runBackground(timeout time.Duration, f func(ctx context.Conte
 	return true
 }
 
-// close waits for what goes on beside, and returns why receiving ended: what failed first.
+// close waits for the goroutines and returns the first failure.
 func (r *receiver) close(err error) error {
-	cause := context.Cause(r.ctx) // nil unless a part beside has failed, or ctx has ended
+	cause := context.Cause(r.ctx) // nil unless a goroutine failed or ctx ended
 	r.fail(context.Canceled)
 	r.wg.Wait()
 	if cause != nil {

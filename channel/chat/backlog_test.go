@@ -116,7 +116,7 @@ func TestAStopDoesNotWaitForFiles(t *testing.T) {
 	w.sendFile(boss, "look", w.platform.File("a.txt", file.open))
 	w.platform.SendPrivate(boss, "hold")
 	w.platform.SendPrivate(boss, "/status")
-	w.awaitText("Nothing was said in this conversation yet") // at once
+	w.awaitText("This conversation has no messages yet") // at once
 	w.platform.SendPrivate(boss, "/stop")
 	w.awaitText("top")
 	w.awaitSettled()

@@ -7,17 +7,15 @@ import (
 	"unicode/utf8"
 )
 
-// chunk is what one message takes of a text.
+// chunk is the part of a text that one message holds.
 type chunk struct {
-	text string // to be sent
-	end  int    // bytes of the whole text that are said once it is sent
+	text string // of the message
+	end  int    // offset in the whole text, in bytes, at which the chunk ends
 }
 
-// splitText cuts a text into messages of a platform, from the byte that begins with
-// from on; one that was said before is not said again. Nothing is lost but the white
-// space at a cut, and nothing is added but the marks of a code fence that had to be
-// cut: it is closed, and opened again with its language. A text of white space alone
-// has no pieces.
+// splitText splits a text from a byte offset on into messages of the platform's size. It drops
+// only the white space at a split. If it splits a code fence, it closes the fence and reopens it
+// with its language. A text of white space has no chunks.
 func splitText(text string, t Capabilities, from int) []chunk {
 	c := newSplitter(text, t)
 	var all []chunk
@@ -27,14 +25,13 @@ func splitText(text string, t Capabilities, from int) []chunk {
 		if strings.TrimSpace(p.text) != "" {
 			all = append(all, p)
 		} else if len(all) > 0 {
-			all[len(all)-1].end = at // nothing but white space follows
+			all[len(all)-1].end = at // only white space follows
 		}
 	}
 	return all
 }
 
-// headOf is the beginning of a text that is still being written, in one message that
-// ends with mark.
+// headOf returns the beginning of an unfinished text in one message that ends with mark.
 func headOf(text string, t Capabilities, mark string) string {
 	t.MaxUnits -= t.Units(mark)
 	text = strings.TrimRight(text, " \t\r\n")
@@ -54,10 +51,10 @@ func headOf(text string, t Capabilities, mark string) string {
 	return shown.text + mark
 }
 
-// fence is an open code fence; the zero value is none.
+// fence is an open code fence. The zero value means none.
 type fence struct {
 	mark string // such as ```
-	line string // that opened it
+	line string // the opening line
 }
 
 func (f fence) open() string {
@@ -74,7 +71,7 @@ func (f fence) close() string {
 	return "\n" + f.mark
 }
 
-// next is the fence that is open after a line.
+// next returns the fence that is open after a line.
 func (f fence) next(line string) fence {
 	s := strings.TrimSpace(line)
 	if s == "" || s[0] != '`' && s[0] != '~' {
@@ -91,18 +88,18 @@ func (f fence) next(line string) fence {
 		}
 		return f
 	case mark[0] == '`' && strings.Contains(rest, "`"):
-		return f // code within a line
+		return f // inline code
 	}
 	return fence{mark: mark, line: s}
 }
 
-// line is one line of a text, without its end.
+// line is one line of a text, without its line end.
 type line struct {
-	start, end int   // of its bytes
-	fence      fence // that is open before it
+	start, end int   // in bytes
+	fence      fence // open before the line
 }
 
-// splitter cuts one text.
+// splitter splits one text.
 type splitter struct {
 	text  string
 	caps  Capabilities
@@ -124,7 +121,8 @@ func newSplitter(text string, t Capabilities) *splitter {
 	return c
 }
 
-// fits reports whether one message takes these. No unit has more than four bytes.
+// fits reports whether the parts fit into one message. No unit has more than four bytes, which
+// bounds the cost of counting.
 func (c *splitter) fits(parts ...string) bool {
 	size := 0
 	for _, p := range parts {
@@ -133,7 +131,7 @@ func (c *splitter) fits(parts ...string) bool {
 	return size <= 4*c.caps.MaxUnits && c.caps.Units(strings.Join(parts, "")) <= c.caps.MaxUnits
 }
 
-// lineOf is the index of the line that has byte at, or ends with it.
+// lineOf returns the index of the line that contains byte at or ends there.
 func (c *splitter) lineOf(at int) int {
 	lo, hi := 0, len(c.lines)
 	for hi-lo > 1 {
@@ -146,8 +144,8 @@ func (c *splitter) lineOf(at int) int {
 	return lo
 }
 
-// fenceAt is the fence that is open at a byte: one that a platform cannot show cut,
-// because its marks take most of a message, is none.
+// fenceAt returns the fence that is open at a byte. A fence whose markers would take more than
+// half of a message is shortened to its mark, or ignored.
 func (c *splitter) fenceAt(at int) fence {
 	var f fence
 	if at == len(c.text) {
@@ -166,7 +164,7 @@ func (c *splitter) fenceAt(at int) fence {
 	return f
 }
 
-// next is the piece that begins at a byte. Its text is "" if that is of white space.
+// next returns the chunk that begins at a byte. Its text is "" if only white space is left.
 func (c *splitter) next(from int) chunk {
 	if c.caps.SingleLine {
 		return c.nextLine(from)
@@ -196,13 +194,12 @@ func (c *splitter) next(from int) chunk {
 			}
 		}
 	}
-	_, size := utf8.DecodeRuneInString(c.text[from:]) // more than a message takes, and there is nothing less
+	_, size := utf8.DecodeRuneInString(c.text[from:]) // a single character exceeds the limit
 	return chunk{text: c.text[from : from+size], end: from + size}
 }
 
-// chunkStart is where a piece begins that is to begin at a byte, and the fence that is
-// open there: empty lines are passed over, and so is the end of a fence, because the
-// piece before has closed it.
+// chunkStart skips empty lines, and the closing line of a fence that the chunk before has closed.
+// It returns the chunk's first byte and the fence that is open there.
 func (c *splitter) chunkStart(from int) (int, fence) {
 	opened := c.fenceAt(from)
 	for from < len(c.text) && (c.text[from] == '\n' || c.text[from] == '\r') {
@@ -215,8 +212,8 @@ func (c *splitter) chunkStart(from int) (int, fence) {
 	return from, opened
 }
 
-// chunk is the text between two bytes, with the marks of the fences that are open
-// there, if that fits.
+// makeChunk returns the text between two bytes with the fence markers that it needs, and whether
+// it fits.
 func (c *splitter) makeChunk(opened fence, from, to int) (chunk, bool) {
 	closed := c.fenceAt(to)
 	body := strings.TrimRight(c.text[from:to], "\r\n")
@@ -230,7 +227,7 @@ func (c *splitter) makeChunk(opened fence, from, to int) (chunk, bool) {
 	return chunk{text: text, end: to}, c.fits(text)
 }
 
-// bytesThatFit is how many bytes from a byte on fit into one message after its beginning.
+// bytesThatFit returns how many bytes from an offset on fit into one message after a beginning.
 func (c *splitter) bytesThatFit(beginning string, from int) int {
 	rest := c.text[from:]
 	most := min(len(rest), 4*c.caps.MaxUnits)
@@ -243,8 +240,8 @@ func (c *splitter) bytesThatFit(beginning string, from int) int {
 	})
 }
 
-// lastParagraph is the last byte up to to, and beyond least, at which a paragraph
-// begins outside of a fence.
+// lastParagraph returns the last offset in (least, to] at which a paragraph begins outside of a
+// fence, 0 if there is none.
 func (c *splitter) lastParagraph(least, to int) int {
 	return c.lastBreak(least, to, func(i int) bool {
 		l := c.lines[i]
@@ -256,7 +253,7 @@ func (c *splitter) lastParagraph(least, to int) int {
 	})
 }
 
-// lastItem is the same of an item of a list, which begins where the text does.
+// lastItem is lastParagraph for list items.
 func (c *splitter) lastItem(least, to int) int {
 	return c.lastBreak(least, to, func(i int) bool {
 		l := c.lines[i]
@@ -264,7 +261,7 @@ func (c *splitter) lastItem(least, to int) int {
 	})
 }
 
-// lastLine is the same of any line but one that ends a fence.
+// lastLine is lastParagraph for any line except one that closes a fence.
 func (c *splitter) lastLine(least, to int) int {
 	return c.lastBreak(least, to, func(i int) bool {
 		l := c.lines[i]
@@ -283,7 +280,7 @@ func (c *splitter) lastBreak(least, to int, good func(i int) bool) int {
 	return 0
 }
 
-// lastWord is the last byte up to to, and beyond least, after which a word begins.
+// lastWord is lastParagraph for offsets after white space.
 func (c *splitter) lastWord(least, to int) int {
 	for at := to; at > least; at-- {
 		if c.text[at-1] == ' ' || c.text[at-1] == '\n' || c.text[at-1] == '\t' {
@@ -293,7 +290,7 @@ func (c *splitter) lastWord(least, to int) int {
 	return 0
 }
 
-// lastRune is the last byte up to to at which a character begins.
+// lastRune returns the last offset up to to at which a rune begins.
 func (c *splitter) lastRune(_, to int) int {
 	for to > 0 && to < len(c.text) && !utf8.RuneStart(c.text[to]) {
 		to--
@@ -301,9 +298,10 @@ func (c *splitter) lastRune(_, to int) int {
 	return to
 }
 
-// lastGrapheme is the same of what people see as one character.
+// lastGrapheme returns the last offset in (least, to] at which a grapheme begins, 0 if there is
+// none.
 func (c *splitter) lastGrapheme(least, to int) int {
-	const most = 64 // bytes of one; what is longer is cut
+	const most = 64 // bytes of a grapheme; a longer one is split
 	for at := c.lastRune(least, to); at > least && to-at < most; at = c.lastRune(least, at-1) {
 		if !sameGrapheme(c.text, at) {
 			return at
@@ -312,7 +310,7 @@ func (c *splitter) lastGrapheme(least, to int) int {
 	return 0
 }
 
-// sameGrapheme reports whether the characters before and after a byte belong together.
+// sameGrapheme reports whether the runes around an offset belong to one grapheme.
 func sameGrapheme(text string, at int) bool {
 	before, _ := utf8.DecodeLastRuneInString(text[:at])
 	after, _ := utf8.DecodeRuneInString(text[at:])
@@ -324,7 +322,7 @@ func sameGrapheme(text string, at int) bool {
 		return true
 	case unicode.In(after, unicode.Mn, unicode.Me, unicode.Mc):
 		return true
-	case after >= 0x1F3FB && after <= 0x1F3FF: // the colour of a skin
+	case after >= 0x1F3FB && after <= 0x1F3FF: // skin tone modifier
 		return true
 	case isRegionalIndicator(before) && isRegionalIndicator(after):
 		n := 0
@@ -342,8 +340,7 @@ func sameGrapheme(text string, at int) bool {
 
 func isRegionalIndicator(r rune) bool { return r >= 0x1F1E6 && r <= 0x1F1FF }
 
-// isListItem reports whether a line begins an item of a list, a quotation or a row of a
-// table.
+// isListItem reports whether a line begins a list item, a quotation or a table row.
 func isListItem(line string) bool {
 	s := strings.TrimLeft(line, " \t")
 	if s == "" || len(line)-len(s) > 3 {
@@ -359,7 +356,7 @@ func isListItem(line string) bool {
 	return false
 }
 
-// nextLine is the next piece where a message is one line.
+// nextLine is next for a platform whose messages are one line.
 func (c *splitter) nextLine(from int) chunk {
 	end := c.lines[c.lineOf(from)].end
 	if strings.TrimSpace(c.text[from:end]) == "" {

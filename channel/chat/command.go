@@ -10,12 +10,12 @@ import (
 	"mailroom/internal/display"
 )
 
-// runCommand does what somebody who may asks for. It was not answered yet.
+// runCommand runs a command of an authorized user that was not answered before.
 func (in *inbound) runCommand(ctx context.Context, e *Event, p parsedText, tier Tier) error {
 	switch p.command {
 	case cmdQueue, cmdSteer:
 		if p.rest == "" && len(e.Files) == 0 {
-			return in.answer(ctx, e, "Say what: /"+p.command+" TEXT", nil)
+			return in.answer(ctx, e, "Missing text. Usage: /"+p.command+" TEXT", nil)
 		}
 		return in.submitText(ctx, e, p.rest, mailroom.Mode(p.command))
 	case cmdHelp, cmdStart:
@@ -30,7 +30,7 @@ func (in *inbound) runCommand(ctx context.Context, e *Event, p parsedText, tier 
 		if err := in.startConversation(ctx, c, e); err != nil {
 			return err
 		}
-		return in.answer(ctx, e, "A new conversation begins. What still runs in the old one is answered here.", nil)
+		return in.answer(ctx, e, "A new conversation begins. Replies of the old one still arrive here.", nil)
 	case cmdStop:
 		return in.handleStop(ctx, e, c)
 	case cmdStatus:
@@ -46,8 +46,7 @@ func (in *inbound) runCommand(ctx context.Context, e *Event, p parsedText, tier 
 	}
 }
 
-// handleStop ends what there is when the command comes first, in the present conversation
-// and in the ones before.
+// handleStop stops the runs of the room's conversations, as found when the command first arrived.
 func (in *inbound) handleStop(ctx context.Context, e *Event, c *conversation) error {
 	found := pinnedCommand{Event: e.Key}
 	for _, since := range append([]string{c.state.Since}, c.state.Earlier...) {
@@ -76,11 +75,11 @@ func (in *inbound) handleStop(ctx context.Context, e *Event, c *conversation) er
 	words := "Nothing is running."
 	switch {
 	case active > 0 && queued > 0:
-		words = fmt.Sprintf("Stopping. What waited is forgotten: %s.", countMessages(queued))
+		words = fmt.Sprintf("Stopping. Discarded from the queue: %s.", countMessages(queued))
 	case active > 0:
 		words = "Stopping."
 	case queued > 0:
-		words = fmt.Sprintf("Nothing is running. What waited is forgotten: %s.", countMessages(queued))
+		words = fmt.Sprintf("Nothing is running. Discarded from the queue: %s.", countMessages(queued))
 	}
 	return in.answer(ctx, e, words, nil)
 }
@@ -92,7 +91,7 @@ func countMessages(n int) string {
 	return fmt.Sprintf("%d messages", n)
 }
 
-// findStopTarget is what of a thread could be stopped; nil if there is nothing.
+// findStopTarget returns what /stop would stop in a thread, nil if there is nothing.
 func (in *inbound) findStopTarget(ctx context.Context, thread string) (s *stopTarget, err error) {
 	err = in.host.View(ctx, func(r mailroom.Reader) error {
 		rows, err := r.Threads(mailroom.ThreadQuery{IDs: []string{thread}})
@@ -109,7 +108,7 @@ func (in *inbound) findStopTarget(ctx context.Context, thread string) (s *stopTa
 	return s, err
 }
 
-// statusText says what a conversation does.
+// statusText describes what a conversation is doing.
 func (in *inbound) statusText(ctx context.Context, thread string) (string, error) {
 	var lines []string
 	err := in.host.View(ctx, func(r mailroom.Reader) error {
@@ -119,11 +118,11 @@ func (in *inbound) statusText(ctx context.Context, thread string) (string, error
 			return err
 		}
 		if len(rows) == 0 {
-			lines = []string{in.options.Agent + " is here. Nothing was said in this conversation yet."}
+			lines = []string{in.options.Agent + " is ready. This conversation has no messages yet."}
 			return nil
 		}
 		t := rows[0]
-		state := t.Agent + " has nothing to do."
+		state := t.Agent + " is idle."
 		if t.Current != "" {
 			runs, err := r.Runs(mailroom.RunQuery{IDs: []string{t.Current}})
 			if err != nil {
@@ -156,29 +155,29 @@ func (in *inbound) statusText(ctx context.Context, thread string) (string, error
 	return strings.Join(lines, "\n"), err
 }
 
-// runStatus says what the current run of an agent does.
+// runStatus describes the current run of an agent.
 func runStatus(run *mailroom.Run) string {
 	since := "since " + run.StartedAt.UTC().Format("15:04:05 MST")
 	switch {
 	case run.Stop != "":
 		return "is stopping."
 	case run.Status == mailroom.StatusRunning:
-		return "works, " + since + "."
+		return "is running, " + since + "."
 	case run.Status == mailroom.StatusWaiting:
-		return "waits for an answer, and works " + since + "."
+		return "waits for an answer, running " + since + "."
 	}
-	return "is to go on, and works " + since + "."
+	return "will resume, running " + since + "."
 }
 
-// maxSummary bounds what is said of a question in a line, in characters.
+// maxSummary bounds a ticket's summary, in characters.
 const maxSummary = 200
 
-// ticketSummary is what a ticket asks, in one line.
+// ticketSummary returns a ticket's question in one line.
 func ticketSummary(k *mailroom.Ticket) string {
 	return display.Cut(display.Line(strings.Join(strings.Fields(k.Prompt+" "+k.Action), " ")), maxSummary)
 }
 
-// decisionText says what was decided of a ticket, whoever asks: never more than its row.
+// decisionText describes the decision of a ticket, from its row alone.
 func decisionText(k *mailroom.Ticket, who func(by string) string) string {
 	switch k.State {
 	case mailroom.TicketDecided:
@@ -197,5 +196,5 @@ func decisionText(k *mailroom.Ticket, who func(by string) string) string {
 	case mailroom.TicketVoid:
 		return "Too late: the run that asked has ended. Nothing was allowed: " + ticketSummary(k)
 	}
-	return "Nothing was decided, and it still waits: " + ticketSummary(k)
+	return "Not decided, still open: " + ticketSummary(k)
 }

@@ -67,12 +67,12 @@ func TestACommandActsHoweverBusyTheAgentIs(t *testing.T) {
 	w.awaitHeard(1)
 	w.platform.SendPrivate(boss, "later")
 	w.platform.SendPrivate(boss, "/status")
-	s := w.awaitText("works, since")
+	s := w.awaitText("is running, since")
 	if !strings.Contains(s.Message.Text, "1 message waiting") {
 		t.Errorf("status: %s", s.Message.Text)
 	}
 	w.platform.SendPrivate(boss, "/stop")
-	w.awaitText("Stopping. What waited is forgotten: 1 message.")
+	w.awaitText("Stopping. Discarded from the queue: 1 message.")
 	w.awaitSettled()
 	w.platform.SendPrivate(boss, "next")
 	w.awaitText("next!")
@@ -199,7 +199,7 @@ func TestAButtonOfAnotherPlaceDecidesNothing(t *testing.T) {
 	w.awaitSettled()
 	w.platform.AddEvent(chat.Event{Kind: chat.EventButton, Room: chattest.GroupRoom(room), User: chat.User{ID: boss}, TargetID: s.ID, Data: s.Versions[0].Buttons[0].Data})
 	w.platform.SendGroup(room, boss, "/approve")
-	w.awaitText("Nothing that was shown here")
+	w.awaitText("No question in this chat")
 	wantEqual(t, "the ticket", w.ticket().State, mailroom.TicketOpen)
 }
 
@@ -216,7 +216,7 @@ func TestAKillBetweenAnyTwoWritesChangesNothing(t *testing.T) {
 		"message": {say: "hello", told: "hello,after", words: "hello!"},
 		"queue":   {say: "/queue hello", told: "hello,after", words: "hello!"},
 		"help":    {say: "/help", told: "after", words: "act at once"},
-		"status":  {say: "/status", told: "after", words: "Nothing was said"},
+		"status":  {say: "/status", told: "after", words: "no messages yet"},
 		"new":     {before: []string{"one"}, say: "/new", told: "one,after", words: "A new conversation"},
 		"stop":    {before: []string{"hold"}, say: "/stop", told: "hold,after", words: "Stopping."},
 		"approve": {before: []string{"ask run"}, say: "/approve", told: "ask run,after", words: "Approved by Name of"},
@@ -408,7 +408,7 @@ func TestAStrangerIsLetInWithTheirCode(t *testing.T) {
 		synctest.Wait()
 		w.platform.SendPrivate("a", "hello")
 		synctest.Wait()
-		wantEqual(t, "said in the end", texts(w.platform.Sent())[4:], []string{"You may talk to me now. !help says what I understand.", "hello!"})
+		wantEqual(t, "said in the end", texts(w.platform.Sent())[4:], []string{"You have access now. !help lists the commands.", "hello!"})
 		if err := door.Revoke(t.Context(), "a"); err != nil {
 			t.Error(err)
 		}
@@ -456,7 +456,7 @@ func TestWhatIsChangedBeforeItIsReadIsChanged(t *testing.T) {
 func TestAFullConversationSaysSo(t *testing.T) {
 	w := newFixture(t).start()
 	w.platform.AddEvent(chat.Event{Kind: chat.EventMessage, Room: chattest.PrivateRoom(boss), User: chat.User{ID: boss}, Text: strings.Repeat("x", mailroom.MaxText+1)})
-	w.awaitText("Your message was not taken: ")
+	w.awaitText("Message not accepted: ")
 	w.platform.SendPrivate(boss, "hello")
 	w.awaitText("hello!")
 }

@@ -10,43 +10,43 @@ import (
 	"mailroom/channel"
 )
 
-// maxEarlier is how many earlier conversations of a room are remembered: what runs
-// in them can be stopped, and what was said there changed.
+// maxEarlier bounds the earlier conversations of a room that are remembered, so that /stop and
+// edits still reach them.
 const maxEarlier = 16
 
-// conversationState is what a channel keeps of a conversation: which one it is, and what a
-// command is about, so that it is about the same when it is done again.
+// conversationState is the stored state of a room's conversation. It pins the target of the last
+// command, so that a repeated command acts on the same target.
 type conversationState struct {
-	Since   string         `json:"since,omitempty"`  // the command that began it; "" for the first one
-	Earlier []string       `json:"before,omitempty"` // Since of earlier ones, the newest first
+	Since   string         `json:"since,omitempty"`  // id of the command that started it; "" for the first one
+	Earlier []string       `json:"before,omitempty"` // Since of earlier conversations, the newest first
 	Command *pinnedCommand `json:"doing,omitempty"`  // the last command
 }
 
-// pinnedCommand is what a command is about, as it was found when it came first.
+// pinnedCommand is the target of a command, as found when the command first arrived.
 type pinnedCommand struct {
 	Event   string           `json:"event"`
 	Stop    []stopTarget     `json:"stop,omitempty"`
 	Ticket  *mailroom.Ticket `json:"ticket,omitempty"`
 	Verdict mailroom.Verdict `json:"verdict,omitempty"`
 	Reason  string           `json:"reason,omitempty"`
-	Words   string           `json:"words,omitempty"` // the whole answer
+	Words   string           `json:"words,omitempty"` // the complete answer
 }
 
-// stopTarget is a thread of which everything with a place before this one ends.
+// stopTarget is a thread whose runs with a place below Place are stopped.
 type stopTarget struct {
 	Thread string `json:"thread"`
 	Place  int64  `json:"place"`
-	Active bool   `json:"active"` // something was running
+	Active bool   `json:"active"` // a run was active
 	Queued int    `json:"queued"`
 }
 
-// conversation is a conversation.
+// conversation is the conversation of an event.
 type conversation struct {
-	name  string // under which it is kept
+	name  string // of the stored value
 	state conversationState
 }
 
-// conversationWords are the words of an event's conversation.
+// conversationWords returns the words of an event's conversation.
 func (in *inbound) conversationWords(e *Event, since string) []string {
 	user := ""
 	if in.options.Access.PerUser && e.Room.Group {
@@ -55,12 +55,12 @@ func (in *inbound) conversationWords(e *Event, since string) []string {
 	return e.Room.conversationWords(in.caps.BotID, user, since)
 }
 
-// threadID is the conversation thread of an event.
+// threadID returns the conversation thread of an event.
 func (in *inbound) threadID(e *Event, since string) string {
 	return channel.ThreadID(in.host.Name(), in.conversationWords(e, since)...)
 }
 
-// loadConversation is the one that an event is said in.
+// loadConversation loads the conversation of an event.
 func (in *inbound) loadConversation(ctx context.Context, e *Event) (*conversation, error) {
 	t := &conversation{name: "talk:" + in.threadID(e, "")}
 	raw, err := in.host.ReadValue(ctx, t.name)
@@ -76,13 +76,13 @@ func decodeConversation(raw json.RawMessage) (k conversationState, err error) {
 		return k, nil
 	}
 	if err := json.Unmarshal(raw, &k); err != nil {
-		return k, channel.Fatal(fmt.Errorf("read what is kept of a conversation: %w", err))
+		return k, channel.Fatal(fmt.Errorf("decode conversation state: %w", err))
 	}
 	return k, nil
 }
 
-// pinCommand keeps what a command is about, unless that was done before: then it is what
-// was kept then.
+// pinCommand stores the target of a command. If the command came before, it returns the target
+// that was stored then.
 func (in *inbound) pinCommand(ctx context.Context, t *conversation, d pinnedCommand) (pinnedCommand, error) {
 	err := in.host.UpdateValue(ctx, t.name, func(raw json.RawMessage, _ time.Time) (json.RawMessage, error) {
 		kept, err := decodeConversation(raw)
@@ -103,7 +103,7 @@ func (in *inbound) pinCommand(ctx context.Context, t *conversation, d pinnedComm
 	return *t.state.Command, nil
 }
 
-// startConversation begins a new conversation, the same one for the same command.
+// startConversation starts a new conversation, the same one for the same command.
 func (in *inbound) startConversation(ctx context.Context, t *conversation, e *Event) error {
 	since := mailroom.DeriveID("conversation", e.Key)[:13]
 	return in.host.UpdateValue(ctx, t.name, func(raw json.RawMessage, _ time.Time) (json.RawMessage, error) {

@@ -12,7 +12,7 @@ import (
 	"mailroom/internal/display"
 )
 
-// handleButton decides what a button is about, and then has it redrawn.
+// handleButton decides the ticket of a pressed button and answers with the redrawn question.
 func (in *inbound) handleButton(ctx context.Context, e *Event, tier Tier) error {
 	if done, err := in.wasAnswered(ctx, e); done || err != nil {
 		return in.skipAnswered(ctx, e, err)
@@ -33,10 +33,10 @@ func (in *inbound) handleButton(ctx context.Context, e *Event, tier Tier) error 
 	switch {
 	case tier < TierAdmin:
 		in.ackButton(e, "Only an admin may decide this.")
-		return in.skip(ctx, e, "only an admin may decide")
+		return in.skip(ctx, e, "the user is no admin")
 	case k == nil:
-		in.ackButton(e, "This button is about nothing that is known here.")
-		return in.skip(ctx, e, "the button is about nothing")
+		in.ackButton(e, "This button is out of date.")
+		return in.skip(ctx, e, "the button names no ticket of this room")
 	}
 	d.By = in.sender(e)
 	k, err := in.decideTicket(ctx, d, k)
@@ -49,7 +49,7 @@ func (in *inbound) handleButton(ctx context.Context, e *Event, tier Tier) error 
 	return in.answer(ctx, e, words, map[string]string{labelRedraw: e.TargetID})
 }
 
-// ackButton tells who pressed a button what came of it, if the platform can now.
+// ackButton shows the result to the user who pressed a button. It is best effort.
 func (in *inbound) ackButton(e *Event, words string) {
 	switch {
 	case !in.caps.Buttons:
@@ -62,15 +62,15 @@ func (in *inbound) ackButton(e *Event, words string) {
 	told := in.runBackground(backgroundTimeout, func(ctx context.Context) {
 		err := in.out.limiter.do(ctx, tap.Room, in.caps, priorityAck, func(ctx context.Context) error { return in.platform.AckButton(ctx, tap, display.Line(words)) })
 		if err != nil {
-			in.host.Log().Debug("a user who pressed a button could not be told", "error", err)
+			in.host.Log().Debug("could not acknowledge button press", "error", err)
 		}
 	})
 	if !told {
-		in.host.Log().Debug("a user who pressed a button was not told: too many calls are under way")
+		in.host.Log().Debug("button press not acknowledged: too many calls in progress")
 	}
 }
 
-// deciderName shows who decided: by name who does it now.
+// deciderName returns a function that names a decider: by display name if it is the event's user.
 func (in *inbound) deciderName(e *Event) func(by string) string {
 	return func(by string) string {
 		if by == in.sender(e) && e.User.Name != "" {
@@ -80,8 +80,8 @@ func (in *inbound) deciderName(e *Event) func(by string) string {
 	}
 }
 
-// decideTicket decides a ticket, and returns it as it is then: decided by this or before,
-// or not at all.
+// decideTicket decides a ticket and returns its present state. The decision may be an earlier
+// one, or none.
 func (in *inbound) decideTicket(ctx context.Context, d mailroom.Decision, k *mailroom.Ticket) (*mailroom.Ticket, error) {
 	now, err := in.host.Decide(ctx, d)
 	switch mailroom.CodeOf(err) {
@@ -108,8 +108,8 @@ func (in *inbound) tickets(ctx context.Context, q mailroom.TicketQuery) (found [
 	return found, err
 }
 
-// findTopic finds the topic of a tap: that of the room to which the ticket's conversation is
-// delivered. Another chat is never the place of a tap.
+// findTopic sets the topic of a button event to the topic that the ticket's conversation delivers
+// to, if that is in the same chat.
 func (in *inbound) findTopic(ctx context.Context, e *Event, id string) error {
 	return in.host.View(ctx, func(r mailroom.Reader) error {
 		found, err := r.Tickets(mailroom.TicketQuery{IDs: []string{id}})
@@ -127,8 +127,8 @@ func (in *inbound) findTopic(ctx context.Context, e *Event, id string) error {
 	})
 }
 
-// ticketInRoom is an approval of a conversation that is delivered to a room; nil if
-// it is of another, or of none.
+// ticketInRoom returns an approval of a conversation that delivers to a room, nil if the id names
+// no such ticket.
 func (in *inbound) ticketInRoom(ctx context.Context, out, id string) (k *mailroom.Ticket, err error) {
 	err = in.host.View(ctx, func(r mailroom.Reader) error {
 		found, err := r.Tickets(mailroom.TicketQuery{IDs: []string{id}})
@@ -144,8 +144,8 @@ func (in *inbound) ticketInRoom(ctx context.Context, out, id string) (k *mailroo
 	return k, err
 }
 
-// handleDecision decides by command: what the word names, or the one approval that was shown
-// here and is open.
+// handleDecision handles /approve and /deny. The command decides the ticket that its word names,
+// or else the only open approval of the room.
 func (in *inbound) handleDecision(ctx context.Context, e *Event, c *conversation, v mailroom.Verdict, rest string) error {
 	found := pinnedCommand{Event: e.Key, Verdict: v}
 	shown, err := in.shownTickets(ctx, in.deliveryThread(e))
@@ -170,9 +170,9 @@ func (in *inbound) handleDecision(ctx context.Context, e *Event, c *conversation
 	return in.answer(ctx, e, decisionText(k, in.deciderName(e)), nil)
 }
 
-// chooseTicket finds the ticket that a command is about, among those that were shown, the
-// newest first; or it says why there is none.
-func chooseTicket(shown []*mailroom.Ticket, v mailroom.Verdict, rest string, on Capabilities) (k *mailroom.Ticket, why, words string) {
+// chooseTicket returns the ticket that a command means, among those shown in the room, the newest
+// first. If there is none, answer says why.
+func chooseTicket(shown []*mailroom.Ticket, v mailroom.Verdict, rest string, on Capabilities) (k *mailroom.Ticket, reason, answer string) {
 	first, after, _ := strings.Cut(rest, " ")
 	for _, k := range shown {
 		if strings.EqualFold(first, ticketWord(k)) {
@@ -180,12 +180,12 @@ func chooseTicket(shown []*mailroom.Ticket, v mailroom.Verdict, rest string, on 
 		}
 	}
 	if v == mailroom.VerdictApprove && rest != "" || isTicketWord(first) {
-		return nil, "", fmt.Sprintf("Nothing was shown here that is called %s. Nothing was decided.", oneLine(first))
+		return nil, "", fmt.Sprintf("No question named %s in this chat. Nothing was decided.", oneLine(first))
 	}
 	open := slices.DeleteFunc(slices.Clone(shown), func(k *mailroom.Ticket) bool { return k.State != mailroom.TicketOpen })
 	switch len(open) {
 	case 0:
-		return nil, "", "Nothing that was shown here waits for a decision."
+		return nil, "", "No question in this chat waits for a decision."
 	case 1:
 		return open[0], rest, ""
 	}
@@ -196,17 +196,17 @@ func chooseTicket(shown []*mailroom.Ticket, v mailroom.Verdict, rest string, on 
 	return nil, "", strings.Join(lines, "\n")
 }
 
-// isTicketWord reports whether somebody means a ticket by a word.
+// isTicketWord reports whether a word has the form of a ticket word.
 func isTicketWord(s string) bool {
 	return len(s) == len("01234567") && strings.Trim(strings.ToLower(s), "0123456789abcdef") == ""
 }
 
 const (
-	maxShownDeliveries = 200 // of a room that are looked at for what was shown
-	maxShownTickets    = 100 // of a conversation
+	maxShownDeliveries = 200 // deliveries of a room that are searched
+	maxShownTickets    = 100 // of one conversation
 )
 
-// shownTickets are the approvals that were sent to a room, the newest first.
+// shownTickets returns the approvals that were sent to a room, the newest first.
 func (in *inbound) shownTickets(ctx context.Context, out string) (all []*mailroom.Ticket, err error) {
 	err = in.host.View(ctx, func(r mailroom.Reader) error {
 		all = nil
@@ -214,7 +214,7 @@ func (in *inbound) shownTickets(ctx context.Context, out string) (all []*mailroo
 		if err != nil {
 			return err
 		}
-		asked := map[string]bool{} // ids of tickets that were sent
+		asked := map[string]bool{} // ids
 		var threads []string
 		for _, run := range sent {
 			if !run.Delivery() || run.Status != mailroom.StatusCompleted || len(run.Lineage) == 0 {
@@ -247,7 +247,7 @@ func (in *inbound) shownTickets(ctx context.Context, out string) (all []*mailroo
 	return all, err
 }
 
-// sentTicket is the id of the ticket that a delivery has brought, "" if none.
+// sentTicket returns the id of the ticket that a delivery has sent, "" if it sent none.
 func sentTicket(r mailroom.Reader, run *mailroom.Run) (string, error) {
 	found, err := r.Entries(mailroom.EntryQuery{Thread: run.Thread, After: run.FirstSeq - 1, Before: run.FirstSeq + 1, Limit: 1})
 	if err != nil || len(found) == 0 || found[0].Kind != mailroom.KindMessage {
@@ -265,7 +265,7 @@ func sentTicket(r mailroom.Reader, run *mailroom.Run) (string, error) {
 			Ticket *mailroom.Ticket `json:"ticket"`
 		}
 		if err := json.Unmarshal(p.Data, &body); err != nil {
-			return "", fmt.Errorf("read what was delivered: %w", err)
+			return "", fmt.Errorf("decode delivered message: %w", err)
 		}
 		if body.Ticket != nil {
 			return body.Ticket.ID, nil

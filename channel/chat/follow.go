@@ -16,63 +16,62 @@ import (
 	"mailroom/stream"
 )
 
-// Follower follows threads, see [stream.Streams].
+// Follower follows threads. [stream.Streams] implements it.
 type Follower interface {
 	Follow(ctx context.Context, q stream.Query, emit func(stream.Event) error) error
 }
 
 const (
-	// maxWatches bounds the conversations that are shown while they go on, at once.
-	// Of others only the replies are sent.
+	// maxWatches bounds the conversations with live previews at once. Others get only their
+	// replies.
 	maxWatches = 256
-	// typingInterval is how often typing is shown anew: platforms show it for 5 s or more.
+	// typingInterval is the time between typing indicators. Platforms show one for at least 5 s.
 	typingInterval = 4 * time.Second
-	// minRefresh is the shortest time between two looks at what is to be shown.
+	// minRefresh is the minimum time between two refreshes of a preview.
 	minRefresh = 500 * time.Millisecond
-	// maxPreviewRequests is how often a preview of one message is asked for: other things may
-	// go first each time.
+	// maxPreviewRequests bounds the attempts to send the preview of one message, because other
+	// deliveries may come first each time.
 	maxPreviewRequests = 5
-	// unfinishedMark is at the end of a text that is still being written.
+	// unfinishedMark ends a text that is still being written.
 	unfinishedMark = " …"
 )
 
-// Labels of what the channel says to itself: that a message is to be shown while a run
-// writes it.
+// Labels of the channel's own request to send the preview of a message.
 const (
 	labelPreview        = "preview" // the run
 	labelPreviewMessage = "writes"  // the message
 )
 
-// shared is what of a channel's outbound half outlives its connections.
+// shared is the outbound state of a channel that outlives a connection.
 type shared struct {
 	limiter *limiter
 
 	// Owned by mu.
 	mu        sync.Mutex
-	previews  map[string]*livePreview // by the run of the conversation
-	watched   map[string]watch        // by thread: what a connection shows, and the next one is to
+	previews  map[string]*livePreview // by run of the conversation
+	watched   map[string]watch        // by thread; a new connection resumes them
 	questions map[string]*question    // by ticket
 }
 
-// previews is the text that a run is writing, as it is shown.
+// livePreview is the preview of the text that a run is writing.
 type livePreview struct {
-	text      string // so far
-	messageID string // id of the message that shows it, "" for none
-	shownText string // there
+	text      string // written so far
+	messageID string // of the preview at the platform, "" if it was not sent
+	shownText string // in that message
 }
 
 func newShared() *shared {
 	return &shared{limiter: newLimiter(), previews: map[string]*livePreview{}, watched: map[string]watch{}, questions: map[string]*question{}}
 }
 
-// dropPreview forgets the preview of a run: nobody edits it any more.
+// dropPreview forgets the preview of a run, so that nothing edits it any more.
 func (s *shared) dropPreview(run string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.previews, run)
 }
 
-// previewOf is what is shown of a run; zero for nothing.
+// previewOf returns the preview of a run, zero if there is none.
 func (s *shared) previewOf(run string) livePreview {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -82,7 +81,7 @@ func (s *shared) previewOf(run string) livePreview {
 	return livePreview{}
 }
 
-// updatePreview changes what is shown of a run.
+// updatePreview changes the preview of a run.
 func (s *shared) updatePreview(run string, f func(l *livePreview)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,7 +93,7 @@ func (s *shared) updatePreview(run string, f func(l *livePreview)) {
 	f(l)
 }
 
-// saveWatch remembers what is shown, for the next connection too, until it is over.
+// saveWatch saves a watch for the next connection, or removes it once it is over.
 func (s *shared) saveWatch(w watch, over bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -105,33 +104,33 @@ func (s *shared) saveWatch(w watch, over bool) {
 	}
 }
 
-// savedWatches is what the connection before has shown, and was not over.
+// savedWatches returns the unfinished watches of the connection before.
 func (s *shared) savedWatches() []watch {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Collect(maps.Values(s.watched))
 }
 
-// watchThread asks for a conversation to be shown while it goes on.
+// watch is a request to show a conversation live in a room.
 type watch struct {
 	thread   string
 	room     Room
-	afterSeq int64 // seq of what was said; 0: of what was said last
+	afterSeq int64 // entries after it are shown; 0: after the thread's last entry
 }
 
-// watchThread shows in a room what a conversation writes from an entry on, until it ends
-// or waits. It is best effort: what it says is delivered in any case.
+// watchThread shows in a room what a conversation writes after an entry, until it ends or waits.
+// It is best effort, because the reply is delivered in any case.
 func (o *outbound) watchThread(thread string, at Room, after int64) {
 	if o.options.Follow == nil || !(o.caps.Edits && o.options.Previews) && !o.caps.Typing {
 		return
 	}
 	select {
 	case o.watches <- watch{thread: thread, room: at, afterSeq: after}:
-	default: // too much goes on
+	default: // too many requests are queued
 	}
 }
 
-// maintain watches what it is asked to, and what becomes of questions, until ctx ends.
+// maintain runs the watches and redraws decided questions, until ctx ends.
 func (o *outbound) maintain(ctx context.Context) error {
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -140,9 +139,9 @@ func (o *outbound) maintain(ctx context.Context) error {
 		watched[w.thread] = nil
 		o.saveWatch(w, false)
 		all.Go(func() {
-			defer recovery.Log(o.host.Log(), "what shows a conversation")
+			defer recovery.Log(o.host.Log(), "conversation preview")
 			if err := catchPanic(func() error { return o.showThread(ctx, w) }); err != nil && ctx.Err() == nil {
-				o.host.Log().Debug("a conversation is not shown while it goes on", "thread", w.thread, "error", err)
+				o.host.Log().Debug("cannot follow conversation", "thread", w.thread, "error", err)
 			}
 			select {
 			case ended <- w.thread:
@@ -154,16 +153,16 @@ func (o *outbound) maintain(ctx context.Context) error {
 		begin(w)
 	}
 	all.Go(func() {
-		defer recovery.Log(o.host.Log(), "what redraws questions")
+		defer recovery.Log(o.host.Log(), "question redraw")
 		if err := catchPanic(func() error { o.refreshQuestions(ctx); return nil }); err != nil {
-			o.host.Log().Error("questions are redrawn with the next delivery alone", "error", err)
+			o.host.Log().Error("cannot watch open questions; they refresh with the next delivery", "error", err)
 		}
 	})
 	for {
 		select {
 		case w := <-o.watches:
 			if _, already := watched[w.thread]; already {
-				watched[w.thread] = &w // it may end just now
+				watched[w.thread] = &w // the running watch may be about to end
 			} else if len(watched) < maxWatches {
 				begin(w)
 			}
@@ -180,22 +179,22 @@ func (o *outbound) maintain(ctx context.Context) error {
 	}
 }
 
-// viewer is what one conversation is doing, as its reader has it.
+// viewer is the present state of one watched conversation.
 type viewer struct {
 	*outbound
 	watch
 
 	// Owned by mu.
 	mu      sync.Mutex
-	run     string // that works; "" for none
-	message string // that it writes; "" for none
-	text    string // of it
+	run     string // running; "" for none
+	message string // being written; "" for none
+	text    string // of message
 
-	// Owned by the goroutine of pace.
-	requestedFor string    // message for which a preview was asked
-	requests     int       // how often
-	nextRequest  time.Time // when it may be asked again
-	lastRun      string    // run that was shown
+	// Owned by the goroutine of refreshLoop.
+	requestedFor string    // message whose preview was requested
+	requests     int       // number of requests
+	nextRequest  time.Time // earliest time
+	lastRun      string    // run of the last refresh
 	lastTyping   time.Time
 }
 
@@ -219,14 +218,14 @@ func (o *outbound) showThread(ctx context.Context, w watch) error {
 	defer func() {
 		cancel()
 		beside.Wait()
-		if ctx.Err() == nil { // else it goes on over the next connection
+		if ctx.Err() == nil { // otherwise the next connection resumes it
 			v.dropPreview(v.lastRun)
 		}
 	}()
 	beside.Go(func() {
-		defer recovery.Log(o.host.Log(), "what shows a conversation")
+		defer recovery.Log(o.host.Log(), "conversation preview")
 		if err := catchPanic(func() error { v.refreshLoop(ctx, following.Done()); return nil }); err != nil {
-			o.host.Log().Error("a conversation is not shown any more", "thread", w.thread, "error", err)
+			o.host.Log().Error("preview stopped", "thread", w.thread, "error", err)
 		}
 	})
 	return o.options.Follow.Follow(following, stream.Query{
@@ -239,7 +238,7 @@ func (o *outbound) showThread(ctx context.Context, w watch) error {
 	})
 }
 
-// onEvent notes what a reader got; within mu.
+// onEvent applies an event of the stream. The caller holds mu.
 func (v *viewer) onEvent(e stream.Event) {
 	switch {
 	case e.Delta != nil:
@@ -262,9 +261,9 @@ func (v *viewer) onEvent(e stream.Event) {
 	}
 }
 
-// refreshLoop shows now and then what there is to show, until it is over. A call that is
-// under way then is not broken off: what the platform makes of it could come after
-// the final text, or what it asks for be lost.
+// refreshLoop refreshes the preview periodically until over is closed. It does not cancel a call
+// in progress then: a canceled edit might take effect after the final text, or its rate limit
+// might be missed.
 func (v *viewer) refreshLoop(ctx context.Context, over <-chan struct{}) {
 	turn := time.NewTicker(max(v.caps.EditInterval, minRefresh))
 	defer turn.Stop()
@@ -275,7 +274,7 @@ func (v *viewer) refreshLoop(ctx context.Context, over <-chan struct{}) {
 		if run != "" {
 			err := v.refresh(ctx, run, message, text)
 			if err != nil && ctx.Err() == nil && !errors.Is(err, errNotNow) {
-				v.host.Log().Debug("what is written cannot be shown", "run", run, "error", err)
+				v.host.Log().Debug("could not update preview", "run", run, "error", err)
 			}
 		}
 		select {
@@ -286,7 +285,7 @@ func (v *viewer) refreshLoop(ctx context.Context, over <-chan struct{}) {
 	}
 }
 
-// refresh shows what a run writes, or that it works.
+// refresh sends an edit of the preview, a request for one, or a typing indicator.
 func (v *viewer) refresh(ctx context.Context, run, message, text string) error {
 	v.lastRun = run
 	shown := headOf(display.Text(text), v.caps, unfinishedMark)
@@ -318,7 +317,7 @@ func (v *viewer) refresh(ctx context.Context, run, message, text string) error {
 	}
 	err := v.limiter.do(ctx, v.room, v.caps, priorityEdit, func(ctx context.Context) error {
 		if v.previewOf(run).messageID != l.messageID {
-			return errNotNow // it has become something else
+			return errNotNow // the message was replaced
 		}
 		return v.platform.Edit(ctx, v.room, l.messageID, Message{Text: shown})
 	})
@@ -335,7 +334,7 @@ func (v *viewer) refresh(ctx context.Context, run, message, text string) error {
 	return err
 }
 
-// messageID are the labels of the wish for a preview in a room.
+// previewLabels are the labels of a request for a preview.
 func (p Room) previewLabels(run, message string) map[string]string {
 	labels := p.labels()
 	labels[labelPreview], labels[labelPreviewMessage] = run, message

@@ -14,22 +14,22 @@ import (
 	"mailroom/channel"
 )
 
-// inbound takes events. Every event may come twice, also with a crash at any point of the
-// first time: what is done for it is done under its key, or can be done again, and the
-// position moves with the last of it.
+// inbound handles events. An event may come twice, also with a crash anywhere in its first
+// handling. So each step has an idempotency key or can be repeated, and the cursor moves with the
+// last step.
 type inbound struct {
-	// Set when it is made.
+	// Set by Receive.
 	*adapter
 	*receiver
-	waiting *waitingEvent // the event that it takes out of the backlog; nil: it takes new ones
+	waiting *waitingEvent // the backlog event to handle; nil for a new event
 }
 
-// position is what is saved of a bot's position.
+// position is the stored form of a bot's position.
 type position struct {
 	At string `json:"at"`
 }
 
-// loadPosition is where the platform is to go on.
+// loadPosition returns the position at which the platform resumes.
 func (in *inbound) loadPosition(ctx context.Context) (string, error) {
 	raw, err := in.host.Position(ctx, in.caps.BotID)
 	if raw == nil || err != nil {
@@ -37,41 +37,41 @@ func (in *inbound) loadPosition(ctx context.Context) (string, error) {
 	}
 	var at position
 	if err := json.Unmarshal(raw, &at); err != nil {
-		return "", channel.Fatal(fmt.Errorf("read the saved position: %w", err))
+		return "", channel.Fatal(fmt.Errorf("decode the saved position: %w", err))
 	}
 	return at.At, nil
 }
 
-// cursor is the one that covers an event, without a position for one of the backlog: the
-// position moved when the event got there.
+// cursor returns the cursor of an event. For a backlog event it has no position, because the
+// position moved when the event entered the backlog.
 func (in *inbound) cursor(e *Event) channel.Cursor {
 	if in.waiting != nil {
 		return channel.Cursor{}
 	}
 	raw, err := json.Marshal(position{At: e.Position})
 	if err != nil {
-		panic(err) // it is text
+		panic(err) // a string always encodes
 	}
 	return channel.Cursor{Identity: in.caps.BotID, Position: raw}
 }
 
-// skip moves the position over an event of which nothing more is to be taken.
+// skip advances the cursor past an event that needs no processing.
 func (in *inbound) skip(ctx context.Context, e *Event, why string) error {
-	in.host.Log().Debug("passed over", "kind", string(e.Kind), "key", e.Key, "chat", e.Room.Chat, "reason", why)
+	in.host.Log().Debug("event skipped", "kind", string(e.Kind), "key", e.Key, "chat", e.Room.Chat, "reason", why)
 	return in.host.MoveCursor(ctx, in.cursor(e))
 }
 
-const maxID = 300 // bytes of what a platform names things by
+const maxID = 300 // bytes of a platform's id
 
-// receiveEvent is the [EventHandler] of the connection.
+// receiveEvent is the connection's [EventHandler].
 func (in *inbound) receiveEvent(ctx context.Context, e Event) error {
 	for _, id := range []string{e.Key, e.Room.Chat, e.Room.Topic, e.User.ID, e.TargetID} {
 		if len(id) > maxID || strings.ContainsRune(id, 0) || !utf8.ValidString(id) {
-			return in.skip(ctx, &e, "what it is named by cannot be kept")
+			return in.skip(ctx, &e, "an id is too long or invalid")
 		}
 	}
 	if e.Key == "" || e.Room.Chat == "" {
-		return in.skip(ctx, &e, "it has no name")
+		return in.skip(ctx, &e, "no key or no chat")
 	}
 	e.Text, e.User.Name = sanitize(e.Text), oneLine(e.User.Name)
 	tier, err := in.loadTier(ctx, &e)
@@ -84,7 +84,7 @@ func (in *inbound) receiveEvent(ctx context.Context, e Event) error {
 	return in.handle(ctx, &e, tier)
 }
 
-// loadTier is what the user of an event may do now.
+// loadTier returns the tier of an event's user.
 func (in *inbound) loadTier(ctx context.Context, e *Event) (Tier, error) {
 	kept, err := in.host.ReadValue(ctx, pairingKey)
 	if err != nil {
@@ -97,10 +97,10 @@ func (in *inbound) loadTier(ctx context.Context, e *Event) (Tier, error) {
 	return in.options.Access.tier(e.User.ID, e.Room, let), nil
 }
 
-// handle does what an event asks for.
+// handle dispatches an event by its kind and the user's tier.
 func (in *inbound) handle(ctx context.Context, e *Event, tier Tier) error {
 	switch {
-	case e.Kind == EventDeleted: // the platform says who may
+	case e.Kind == EventDeleted: // the platform checks who may delete
 		return in.handleEdit(ctx, e)
 	case e.Kind == EventInvited || e.Kind == EventUnreadable:
 		return in.handleUnanswerable(ctx, e, tier)
@@ -113,29 +113,29 @@ func (in *inbound) handle(ctx context.Context, e *Event, tier Tier) error {
 	case e.Kind == EventMessage:
 		return in.handleMessage(ctx, e, tier)
 	}
-	return in.skip(ctx, e, "nobody knows what it is")
+	return in.skip(ctx, e, "unknown kind")
 }
 
-// parse reads what was said, and says why it is not for this bot; "" if it is.
+// parse parses a message. why is the reason why it is not for this bot, "" if it is.
 func (in *inbound) parse(e *Event) (p parsedText, why string) {
 	p = parseText(e.Text, in.caps.BotName)
 	switch {
 	case p.forOtherBot:
-		return p, "it is to another bot"
+		return p, "addressed to another bot"
 	case e.Room.Group && !e.Addressed && !p.namesBot && !in.options.Access.AllGroupMessages:
-		return p, "it is not to the bot"
+		return p, "not addressed to the bot"
 	}
 	return p, ""
 }
 
-// handleMessage takes what was said by somebody who may.
+// handleMessage handles a message of an authorized user.
 func (in *inbound) handleMessage(ctx context.Context, e *Event, tier Tier) error {
 	p, why := in.parse(e)
 	switch {
 	case why != "":
 		return in.skip(ctx, e, why)
 	case p.suggestion != "":
-		return in.answer(ctx, e, fmt.Sprintf("There is no such command; did you mean %s? To say it to the agent, put %s before it.", in.caps.commandText(p.suggestion), in.caps.commandText(cmdQueue)), nil)
+		return in.answer(ctx, e, fmt.Sprintf("Unknown command; did you mean %s? To send the text to the agent, start it with %s.", in.caps.commandText(p.suggestion), in.caps.commandText(cmdQueue)), nil)
 	case p.command == "":
 		return in.submitText(ctx, e, p.text, in.options.Access.BusyMode)
 	}
@@ -149,18 +149,18 @@ func (in *inbound) handleMessage(ctx context.Context, e *Event, tier Tier) error
 }
 
 func (in *inbound) adminsOnlyText(command string) string {
-	return fmt.Sprintf("Only an admin may %s. Who runs the server can make you one.", in.caps.commandText(command))
+	return fmt.Sprintf("Only an admin may use %s. Ask the server's operator for access.", in.caps.commandText(command))
 }
 
-// skipAnswered passes over what was done before.
+// skipAnswered skips an event that was answered before.
 func (in *inbound) skipAnswered(ctx context.Context, e *Event, err error) error {
 	if err != nil {
 		return err
 	}
-	return in.skip(ctx, e, "it was answered before")
+	return in.skip(ctx, e, "answered before")
 }
 
-// submitText hands text to the agent.
+// submitText submits text to the agent.
 func (in *inbound) submitText(ctx context.Context, e *Event, text string, mode mailroom.Mode) error {
 	c, err := in.loadConversation(ctx, e)
 	if err != nil {
@@ -170,14 +170,14 @@ func (in *inbound) submitText(ctx context.Context, e *Event, text string, mode m
 		return err
 	} else if known != nil {
 		in.out.watchThread(known.Result.Thread, e.Room, known.Result.Seq)
-		return in.skip(ctx, e, "it was taken before")
+		return in.skip(ctx, e, "submitted before")
 	}
 	content := in.parts(ctx, e, text)
 	if err := ctx.Err(); err != nil {
-		return err // the files were not fetched because the connection ends
+		return err // the downloads were cut off by the end of the connection
 	}
 	if len(content) == 0 {
-		return in.skip(ctx, e, "it is empty")
+		return in.skip(ctx, e, "empty message")
 	}
 	taken, err := in.host.Submit(ctx, channel.Inbound{
 		Chat: in.conversationWords(e, c.state.Since), Room: e.Room.words(in.caps.BotID), Key: messageKey(e.Key), Parts: content,
@@ -186,25 +186,25 @@ func (in *inbound) submitText(ctx context.Context, e *Event, text string, mode m
 	switch mailroom.CodeOf(err) {
 	case "":
 		in.out.watchThread(taken.Thread, e.Room, taken.Seq)
-	case mailroom.CodeConflict: // taken before, with other content: what was done then stands
-		return in.skip(ctx, e, "it was taken before")
+	case mailroom.CodeConflict: // submitted before with other content: the first submit stands
+		return in.skip(ctx, e, "submitted before")
 	case mailroom.CodeInvalid, mailroom.CodeTooLarge, mailroom.CodeRateLimited, mailroom.CodeForbidden, mailroom.CodeQuotaExceeded, mailroom.CodeNotFound:
-		in.host.Log().Warn("a message cannot be taken", "key", e.Key, "error", err)
-		return in.answer(ctx, e, "Your message was not taken: "+reason(err)+".", nil)
+		in.host.Log().Warn("message rejected", "key", e.Key, "error", err)
+		return in.answer(ctx, e, "Message not accepted: "+reason(err)+".", nil)
 	}
 	return err
 }
 
-// reason is what a refusal says to people.
+// reason returns the part of an error that a user sees.
 func reason(err error) string {
 	if e, ok := errors.AsType[*mailroom.Error](err); ok {
 		return e.Message
 	}
-	return "something went wrong"
+	return "internal error"
 }
 
-// submittedBefore is what became of a message that was taken before, in this conversation or
-// an earlier one of the room; nil if it is new.
+// submittedBefore returns the result of an earlier submit of a message, in the room's present or
+// earlier conversations; nil if it is new.
 func (in *inbound) submittedBefore(ctx context.Context, e *Event, c *conversation) (*mailroom.SubmitKey, error) {
 	for _, since := range append([]string{c.state.Since}, c.state.Earlier...) {
 		if known, err := in.findKey(ctx, in.threadID(e, since), messageKey(e.Key)); err != nil || known != nil {
@@ -214,8 +214,7 @@ func (in *inbound) submittedBefore(ctx context.Context, e *Event, c *conversatio
 	return nil, nil
 }
 
-// parts are what the agent gets of what was said, as the text. Files are fetched for an
-// event of the backlog only.
+// parts returns the parts of a message. Files are downloaded only for backlog events.
 func (in *inbound) parts(ctx context.Context, e *Event, text string) []mailroom.Part {
 	files := e.Files
 	if in.waiting != nil {
@@ -230,10 +229,10 @@ func (in *inbound) parts(ctx context.Context, e *Event, text string) []mailroom.
 	return parts
 }
 
-// sender is who said it, as the ledger has it.
+// sender returns the sender of an event as stored in messages.
 func (in *inbound) sender(e *Event) string { return in.host.Name() + ":" + e.User.ID }
 
-// labels are the way back to who said it.
+// labels returns the run labels that identify the room and the author.
 func (in *inbound) labels(e *Event) map[string]string {
 	m := e.Room.labels()
 	m[labelUser], m[labelReply] = e.User.ID, e.Key
@@ -243,7 +242,7 @@ func (in *inbound) labels(e *Event) map[string]string {
 	return m
 }
 
-// messageKey is the key of something said; it bounds what platforms think of.
+// messageKey returns the submit key of a message. It bounds the length of the platform's id.
 func messageKey(key string) string {
 	const most = 150
 	if utf8.RuneCountInString(key) > most {
@@ -252,11 +251,11 @@ func messageKey(key string) string {
 	return key
 }
 
-// answerKey is the key of the answer to an event.
+// answerKey returns the key of an event's answer.
 func answerKey(e *Event) string { return "answer:" + string(e.Kind) + ":" + messageKey(e.Key) }
 
-// answer says something about an event in its room, once, and is done with it. more
-// are further labels.
+// answer sends an answer to an event's room once and moves the cursor. more are additional
+// labels.
 func (in *inbound) answer(ctx context.Context, e *Event, text string, more map[string]string) error {
 	labels := in.labels(e)
 	for k, v := range more {
@@ -266,18 +265,18 @@ func (in *inbound) answer(ctx context.Context, e *Event, text string, more map[s
 	return in.host.Answer(ctx, channel.Answer{Room: e.Room.words(in.caps.BotID), Key: answerKey(e), Text: text, Metadata: labels, Cursor: &at})
 }
 
-// wasAnswered reports whether an event was answered, and so done, before.
+// wasAnswered reports whether an event was answered before.
 func (in *inbound) wasAnswered(ctx context.Context, e *Event) (bool, error) {
 	k, err := in.findKey(ctx, in.deliveryThread(e), answerKey(e))
 	return k != nil, err
 }
 
-// deliveryThread is the delivery thread of an event's room.
+// deliveryThread returns the delivery thread of an event's room.
 func (in *inbound) deliveryThread(e *Event) string {
 	return channel.DeliveryThreadID(channel.ThreadID(in.host.Name(), e.Room.words(in.caps.BotID)...))
 }
 
-// findKey is what became of a key in a thread, nil if it was never used.
+// findKey returns the result of a submit key in a thread, nil if it was never used.
 func (in *inbound) findKey(ctx context.Context, thread, key string) (found *mailroom.SubmitKey, err error) {
 	err = in.host.View(ctx, func(r mailroom.Reader) error {
 		keys, err := r.Keys(thread, []string{key})
@@ -289,8 +288,8 @@ func (in *inbound) findKey(ctx context.Context, thread, key string) (found *mail
 	return found, err
 }
 
-// handleEdit changes what was said, if nobody has read it. Who changes it must be who
-// said it: not every platform looks.
+// handleEdit edits or deletes a message that no run has read yet. Only its author may edit it,
+// which not every platform enforces.
 func (in *inbound) handleEdit(ctx context.Context, e *Event) error {
 	c, err := in.loadConversation(ctx, e)
 	if err != nil {
@@ -323,21 +322,21 @@ func (in *inbound) handleEdit(ctx context.Context, e *Event) error {
 		_, err = in.host.Edit(ctx, change)
 		switch mailroom.CodeOf(err) {
 		case mailroom.CodeInvalid, mailroom.CodeTooLarge:
-			return in.answer(ctx, e, "Your change was not taken: "+reason(err)+".", nil)
+			return in.answer(ctx, e, "Edit not accepted: "+reason(err)+".", nil)
 		}
 		return err
 	}
-	return in.skip(ctx, e, "what it changes was not taken")
+	return in.skip(ctx, e, "the edited message is unknown")
 }
 
 func (in *inbound) skipForeign(ctx context.Context, e *Event, err error) error {
 	if err != nil {
 		return err
 	}
-	return in.skip(ctx, e, "somebody else said it")
+	return in.skip(ctx, e, "not the author of the message")
 }
 
-// isSender reports whether the message at seq is of that sender.
+// isSender reports whether the message at seq is of a sender.
 func (in *inbound) isSender(ctx context.Context, thread string, seq int64, sender string) (own bool, err error) {
 	err = in.host.View(ctx, func(r mailroom.Reader) error {
 		found, err := r.Entries(mailroom.EntryQuery{Thread: thread, After: seq - 1, Before: seq + 1, Limit: 1})
@@ -352,11 +351,11 @@ func (in *inbound) isSender(ctx context.Context, thread string, seq int64, sende
 	return own, err
 }
 
-// handleUnanswerable takes what comes before anything can be said: an invitation, or what cannot be
-// read. Who may ask to be let in can do neither otherwise.
+// handleUnanswerable handles invitations and unreadable messages. They are allowed to authorized
+// users, and in private to everyone who may ask for pairing.
 func (in *inbound) handleUnanswerable(ctx context.Context, e *Event, tier Tier) error {
 	if tier == TierStranger && (e.Room.Group || !in.options.Access.Pairing) {
-		return in.skip(ctx, e, "whoever does it may not talk")
+		return in.skip(ctx, e, "unauthorized user")
 	}
 	if e.Kind == EventUnreadable {
 		return in.answer(ctx, e, e.Text, nil)
@@ -364,20 +363,20 @@ func (in *inbound) handleUnanswerable(ctx context.Context, e *Event, tier Tier) 
 	if err := e.Accept(ctx); err != nil {
 		return err
 	}
-	return in.skip(ctx, e, "the bot is there now")
+	return in.skip(ctx, e, "joined the room")
 }
 
-// handleStranger takes what somebody said who may not talk: at most a request to be let in
-// comes of it, in private.
+// handleStranger handles an event of an unauthorized user. A private message may create a pairing
+// request; anything else is dropped.
 func (in *inbound) handleStranger(ctx context.Context, e *Event) error {
-	if e.Kind == EventButton { // a platform waits for an answer, and shows that it does
+	if e.Kind == EventButton { // the platform shows a spinner until it gets an answer
 		in.ackButton(e, "You may not decide this.")
 	}
 	if e.Kind != EventMessage || e.Room.Group || e.User.ID == "" || !in.options.Access.Pairing {
-		return in.skip(ctx, e, "whoever says it may not talk")
+		return in.skip(ctx, e, "unauthorized user")
 	}
 	random := make([]byte, codeLength+saltLength)
-	rand.Read(random) // it never fails
+	rand.Read(random) // never fails
 	code := newCode(random[:codeLength])
 	salt := random[codeLength:]
 	made := false
@@ -396,16 +395,16 @@ func (in *inbound) handleStranger(ctx context.Context, e *Event) error {
 			in.recordCodeSent(ctx, e, salt, false)
 		}
 	}
-	return in.skip(ctx, e, "whoever says it may not talk yet")
+	return in.skip(ctx, e, "pairing pending")
 }
 
-// backgroundTimeout bounds a call of the platform that goes on beside receiving.
+// backgroundTimeout bounds a background call of the platform.
 const backgroundTimeout = 10 * time.Second
 
-// sendCode sends a code, and keeps it nowhere. If it may not have arrived, the user can ask
-// again at once and gets another one.
+// sendCode sends a pairing code without storing it. If it may not have arrived, the user can
+// request another one at once.
 func (in *inbound) sendCode(ctx context.Context, e *Event, code string, salt []byte) {
-	text := fmt.Sprintf("I do not know you. To let you talk to me, somebody runs this where the server is:\n%s pair approve %s\nThe code is good for %s.",
+	text := fmt.Sprintf("I do not know you. To give you access, the operator runs this on the server:\n%s pair approve %s\nThe code is valid for %s.",
 		in.options.Command, formatCode(code), "one hour")
 	err := in.out.limiter.do(ctx, e.Room, in.caps, priorityQuestion, func(ctx context.Context) error {
 		_, err := in.platform.Send(ctx, e.Room, Message{Text: text, Notice: true}, mailroom.DeriveID("pair", in.host.Name(), e.Key, code))
@@ -419,12 +418,12 @@ func (in *inbound) sendCode(ctx context.Context, e *Event, code string, salt []b
 	in.recordCodeSent(context.WithoutCancel(ctx), e, salt, err == nil)
 }
 
-// recordCodeSent notes whether a code was sent. Without the note it counts as not sent.
+// recordCodeSent records whether a code was sent. Without the record it counts as not sent.
 func (in *inbound) recordCodeSent(ctx context.Context, e *Event, salt []byte, sent bool) {
 	ctx, cancel := context.WithTimeout(ctx, backgroundTimeout)
 	defer cancel()
 	err := updatePairing(ctx, in.host.UpdateValue, func(p *pairingState, now time.Time) bool { return p.recordSent(e.User.ID, salt, sent, now) })
 	if err != nil {
-		in.host.Log().Debug("what became of a pairing code could not be kept", "key", e.Key, "error", err)
+		in.host.Log().Debug("could not record that a pairing code was sent", "key", e.Key, "error", err)
 	}
 }

@@ -11,56 +11,55 @@ import (
 	"mailroom"
 )
 
-// priority orders what is to go to one room: the first goes before the others.
+// priority orders the calls to one room, the most urgent first.
 type priority int
 
 const (
-	priorityMessage  priority = iota // what was said, or an answer to a command
-	priorityQuestion                 // a question, or what came of it
+	priorityMessage  priority = iota // a reply, or the answer to a command
+	priorityQuestion                 // a question, or its redrawn form
 	priorityEdit                     // of a preview
 	priorityTyping
-	priorityAck // who pressed a button, what came of it: no message, and of no use later
+	priorityAck // of a button press: no message, and useless later
 )
 
-// maxInlineWait is the longest that a delivery waits for its place to open. Who must wait
-// longer comes again.
+// maxInlineWait bounds how long a delivery waits in place. A longer wait becomes a retry.
 const maxInlineWait = time.Second
 
 const (
-	// slowThreshold is how long a call takes that fails before its room counts as slow, and
-	// slowFor how long that lasts unless a call succeeds.
+	// A failed call that took slowThreshold marks its room as slow for slowDuration, or until a
+	// call succeeds.
 	slowThreshold = 5 * time.Second
 	slowDuration  = 10 * time.Minute
-	// maxSlowDeliveries bounds the deliveries to slow rooms at once: the others keep the rest of
-	// [channel.MaxDeliveries]. One more comes again after slowPause.
+	// maxSlowDeliveries bounds the deliveries to slow rooms at once, so that other rooms keep the
+	// rest of [channel.MaxDeliveries]. A delivery over the bound is retried after slowRetry.
 	maxSlowDeliveries = 16
 	slowRetry         = 5 * time.Second
 )
 
-// maxRetryAfter is the most that a platform is believed when it asks for patience.
+// maxRetryAfter bounds the delay that a platform can ask for.
 const maxRetryAfter = 24 * time.Hour
 
-// errNotNow says of what is no delivery that it is not to be now.
-var errNotNow = errors.New("other things go first")
+// errNotNow is returned for edits, typing indicators and acknowledgements that must not run now.
+var errNotNow = errors.New("other calls have priority")
 
-// errPostponed says of a delivery that it is to come again when its room is open.
-var errPostponed = errors.New("the platform takes nothing for this chat")
+// errPostponed is returned for a delivery that is retried once its room is open.
+var errPostponed = errors.New("the platform accepts no message for this chat")
 
-// roomLimits is the rule of one room. It is a plain value machine.
+// roomLimits holds the limits of one room. It is a state machine without a clock.
 type roomLimits struct {
-	nextMessage time.Time // no message goes before
-	retryAfter  time.Time // nothing at all goes before: the platform has asked for it
-	nextEdit    time.Time // no edit goes before
-	// reservedUntil: until then an edit leaves room for a delivery that was put off.
+	nextMessage time.Time // earliest next message
+	retryAfter  time.Time // earliest next call, set by the platform
+	nextEdit    time.Time // earliest next edit
+	// reservedUntil blocks edits in favour of a postponed delivery.
 	reservedUntil time.Time
-	// sent are when the messages of the last minute were sent, at most Capabilities.GroupPerMinute.
+	// sent are the times of the last minute's messages, at most Capabilities.GroupPerMinute.
 	sent      []time.Time
-	active    int       // deliveries that have come, and not gone
-	slowUntil time.Time // until then the room is slow, see slowAfter
+	active    int       // deliveries in progress
+	slowUntil time.Time // the room counts as slow until then
 }
 
-// wait is how long r must wait at now; what is no delivery must not, and is told
-// whether it may be.
+// wait returns how long a call of priority r must wait. ok reports whether it may be made:
+// deliveries always may, others only without a wait.
 func (g *roomLimits) wait(r priority, closed, now time.Time) (time.Duration, bool) {
 	open := g.nextMessage
 	if r == priorityAck {
@@ -82,13 +81,14 @@ func (g *roomLimits) wait(r priority, closed, now time.Time) (time.Duration, boo
 	return wait, wait == 0 && g.active == 0 && !now.Before(g.reservedUntil)
 }
 
-// postpone notes a delivery that comes again after a while.
+// postpone reserves the room for a delivery that is retried after wait.
 func (g *roomLimits) postpone(wait time.Duration, now time.Time) {
-	const late = 5 * time.Second // that it may come beyond a fifth of the wait
+	const late = 5 * time.Second // bound on its delay beyond a fifth of the wait
 	g.reservedUntil = now.Add(wait + wait/5 + late)
 }
 
-// record notes that r was at the platform, which asks for patience if after is not 0.
+// record records a call of priority r. after is the delay that the platform asked for, 0 for
+// none.
 func (g *roomLimits) record(r priority, t Capabilities, after time.Duration, now time.Time) {
 	switch {
 	case r <= priorityQuestion:
@@ -107,9 +107,9 @@ func (g *roomLimits) record(r priority, t Capabilities, after time.Duration, now
 	}
 }
 
-// countMessage notes a message of a room that takes most messages in a minute; 0 for any number.
-// After the last of them nothing goes until the first one is a minute old. Edits are not
-// counted: no platform says that they are.
+// countMessage counts a message against a limit per minute; 0 means no limit. At the limit, it
+// blocks the room until the first message is a minute old. Edits do not count, because no
+// platform documents that they do.
 func (g *roomLimits) countMessage(most int, now time.Time) {
 	if most == 0 {
 		return
@@ -127,7 +127,7 @@ func (g *roomLimits) blockUntil(until time.Time) {
 	}
 }
 
-// idle reports whether the gate says nothing that a new one would not.
+// idle reports whether the limits equal those of a new room.
 func (g *roomLimits) idle(now time.Time) bool {
 	if n := len(g.sent); n > 0 && now.Sub(g.sent[n-1]) < time.Minute {
 		return false
@@ -135,38 +135,38 @@ func (g *roomLimits) idle(now time.Time) bool {
 	return g.active == 0 && !now.Before(g.slowUntil) && !now.Before(g.nextMessage) && !now.Before(g.nextEdit) && !now.Before(g.reservedUntil)
 }
 
-// limiter are those of a channel's rooms. They outlive its connections: what a
-// platform has asked for holds for the next one too.
+// limiter limits the calls of a channel to its rooms. It outlives connections, because a
+// platform's rate limit does too.
 type limiter struct {
 	// Owned by mu.
 	mu           sync.Mutex
 	rooms        map[string]*roomLimiter
-	blockedUntil time.Time // all of them, until then
-	nextMessage  time.Time // no message goes before, to any room
-	slowActive   int       // deliveries at slow rooms
-	sweepAt      int       // how many rooms there are when the idle ones are forgotten
+	blockedUntil time.Time // blocks all rooms
+	nextMessage  time.Time // earliest next message to any room
+	slowActive   int       // deliveries to slow rooms
+	sweepAt      int       // number of rooms at which idle ones are dropped
 }
 
-// roomLimiter is the gate of one room, through which one goes at a time.
+// roomLimiter admits one call to a room at a time.
 type roomLimiter struct {
-	roomLimits           // owned by the mu of gates
-	slot       chan bool // holds a value while somebody is inside
-	refs       int       // owned by the mu of gates: how many are at it
+	roomLimits           // owned by limiter.mu
+	slot       chan bool // holds a value during a call
+	refs       int       // callers; owned by limiter.mu
 }
 
 func newLimiter() *limiter { return &limiter{rooms: map[string]*roomLimiter{}, sweepAt: 64} }
 
-// do has f talk to the platform about a room when r may. A delivery waits its
-// turn, but no longer than a moment for the room to open: else it fails as an
-// Outage, to come again. All else fails with errLater rather than wait.
-// What f fails with is returned as it is, and a RetryAfter in it closes the gate.
+// do calls f, which calls the platform for a room, as soon as the limits allow it. A delivery
+// waits its turn, and up to maxInlineWait for the room's limits; otherwise it fails as
+// ClassUnavailable with a RetryAfter. Other calls return errNotNow instead of waiting. do returns
+// f's error unchanged, and a RetryAfter in it blocks the room.
 func (g *limiter) do(ctx context.Context, at Room, t Capabilities, r priority, f func(context.Context) error) error {
 	if !at.Group {
 		t.GroupPerMinute = 0
 	}
 	p := g.acquireRoom(at)
 	defer g.releaseRoom(p)
-	if r >= priorityTyping { // it delays nobody
+	if r >= priorityTyping { // these do not delay deliveries
 		if _, ok := g.check(p, r); !ok {
 			return errNotNow
 		}
@@ -222,7 +222,7 @@ func (g *limiter) do(ctx context.Context, at Room, t Capabilities, r priority, f
 	}
 }
 
-// postpone has a delivery come again.
+// postpone returns the error of a delivery that is retried after wait.
 func (g *limiter) postpone(p *roomLimiter, wait time.Duration) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -230,8 +230,7 @@ func (g *limiter) postpone(p *roomLimiter, wait time.Duration) error {
 	return &mailroom.Failure{Class: mailroom.ClassUnavailable, RetryAfter: wait, Err: fmt.Errorf("%w for %s", errPostponed, wait.Round(time.Second))}
 }
 
-// acquireSlow lets a delivery to a room, unless the room is slow and as many others are at slow
-// rooms as may be. It reports whether the room is slow.
+// acquireSlow counts a delivery to a slow room. ok is false if too many are in progress.
 func (g *limiter) acquireSlow(p *roomLimiter) (slow, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -253,8 +252,8 @@ func (g *limiter) releaseSlow(slow bool) {
 	}
 }
 
-// reserve takes the next place among the messages to all rooms, or returns how long none
-// is free.
+// reserve takes the next slot among the messages to all rooms, or returns the time until one is
+// free.
 func (g *limiter) reserve(t Capabilities, r priority) time.Duration {
 	if t.BotInterval == 0 || r > priorityEdit {
 		return 0
@@ -269,7 +268,7 @@ func (g *limiter) reserve(t Capabilities, r priority) time.Duration {
 	return 0
 }
 
-// call calls f and notes what the platform asks for.
+// call calls f and records the outcome.
 func (g *limiter) call(ctx context.Context, p *roomLimiter, t Capabilities, r priority, f func(context.Context) error) error {
 	began := time.Now()
 	err := f(ctx)
@@ -305,7 +304,7 @@ func (g *limiter) addActive(p *roomLimiter, n int) {
 	p.active += n
 }
 
-// isFree reports whether r would pass now.
+// isFree reports whether a call of priority r would run now.
 func (g *limiter) isFree(at Room, r priority) bool {
 	p := g.acquireRoom(at)
 	defer g.releaseRoom(p)
@@ -316,7 +315,7 @@ func (g *limiter) isFree(at Room, r priority) bool {
 func (g *limiter) acquireRoom(at Room) *roomLimiter {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	key := at.Chat // platforms count what is sent to a chat, whatever its topics
+	key := at.Chat // platforms count messages per chat, across topics
 	p := g.rooms[key]
 	if p == nil {
 		p = &roomLimiter{slot: make(chan bool, 1)}

@@ -11,23 +11,23 @@ import (
 	"mailroom/internal/display"
 )
 
-// Kinds of the entries that a delivery writes beside those of its effects.
+// Kinds of entries that a delivery writes besides those of its effects.
 const (
-	// KindRepeated: a message may have been sent before, and is sent again.
+	// KindRepeated: a message that may have been sent before is sent again.
 	KindRepeated = "x.chat.repeated"
-	// KindUnsent: there was nothing to send, or nowhere to send it.
+	// KindUnsent: nothing was sent, and Reason says why.
 	KindUnsent = "x.chat.unsent"
-	// KindRefused: the platform has refused a message for the first time.
+	// KindRefused: the platform refused a message for the first time.
 	KindRefused = "x.chat.refused"
 )
 
-// DeliveryNote is the body of these entries.
+// DeliveryNote is the body of KindRepeated and KindUnsent entries.
 type DeliveryNote struct {
 	Effect string `json:"effect,omitempty"`
 	Reason string `json:"reason"`
 }
 
-// outbound is what of a connection sends.
+// outbound is the sending half of a connection.
 type outbound struct {
 	// Set by newOutbound.
 	*adapter
@@ -39,27 +39,26 @@ func newOutbound(a *adapter, s *shared) *outbound {
 	return &outbound{adapter: a, shared: s, watches: make(chan watch, maxWatches)}
 }
 
-// attempt is one attempt of a delivery.
+// attempt is one attempt of a delivery run.
 type attempt struct {
 	// Set by deliver.
 	*outbound
 	session  mailroom.Session
 	delivery channel.Delivery
 	room     Room
-	replyTo  string // id of the message that it answers
+	replyTo  string // id of the message that it replies to
 
 	state      roomState
-	savedState string             // kept, as it is in the store
-	receipts   map[string]receipt // of messages that earlier attempts have sent, by effect
+	savedState string             // the encoded state in the store
+	receipts   map[string]receipt // of earlier attempts, by effect
 }
 
-// errGone is how a delivery ends to a room where nobody is, without asking the
-// platform again.
+// errGone fails a delivery to a room that is known to be gone.
 var errGone = fmt.Errorf("not sent: %w", ErrGone)
 
-// deliver sends what a run of a delivery thread brings. Each message is an effect,
-// named by its number: what was sent is not sent again. One of which nobody knows
-// whether it arrived is looked for, or sent again with the same key.
+// deliver sends the content of a delivery run. Each message is an effect named by its number, so
+// that a sent message is not sent again. If the outcome of a send is unknown, deliver looks for
+// the message at the platform or sends it again with the same key.
 func (o *outbound) deliver(ctx context.Context, d channel.Delivery, s mailroom.Session) error {
 	x := &attempt{outbound: o, session: s, delivery: d, savedState: string(s.State())}
 	var err error
@@ -71,7 +70,7 @@ func (o *outbound) deliver(ctx context.Context, d channel.Delivery, s mailroom.S
 	}
 	known := false
 	if x.room, x.replyTo, known = o.destination(d, s.Run().Thread); !known {
-		return x.endUnsent(ctx, "nothing says in which chat it is to be said")
+		return x.endUnsent(ctx, "no chat is known for it")
 	}
 	if d.Origin != nil && d.Origin.Metadata[labelPreview] != "" {
 		return x.sendPreview(ctx, d.Origin.Metadata[labelPreview])
@@ -108,7 +107,7 @@ func (o *outbound) deliver(ctx context.Context, d channel.Delivery, s mailroom.S
 	return x.finish(ctx)
 }
 
-// finish redraws questions of the room, and keeps what is known of it.
+// finish redraws decided questions of the room and saves the room's state.
 func (x *attempt) finish(ctx context.Context) error {
 	later := x.redraw(ctx)
 	if err := x.saveState(ctx); err != nil {
@@ -120,9 +119,9 @@ func (x *attempt) finish(ctx context.Context) error {
 	return later
 }
 
-// destination is the room of a delivery thread, and the message there that is
-// answered, if people are to see which. What is answered may have been said
-// elsewhere, such as to an agent that asked this one: the thread decides.
+// destination returns the room of a delivery thread, and in a group the id of the message to
+// reply to. The message may come from another room, such as one where an agent asked this one;
+// then there is no reply id.
 func (o *outbound) destination(d channel.Delivery, thread string) (at Room, reply string, ok bool) {
 	if d.Origin != nil {
 		labels := d.Origin.Metadata
@@ -140,7 +139,7 @@ func (o *outbound) destination(d channel.Delivery, thread string) (at Room, repl
 
 func permanent(err error) error { return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: err} }
 
-// compose says what is to be said, or why nothing is.
+// compose returns the text to send, or the reason why there is nothing to send.
 func (x *attempt) compose(ctx context.Context) (text string, buttons []Button, why string, err error) {
 	d := x.delivery
 	switch {
@@ -150,20 +149,20 @@ func (x *attempt) compose(ctx context.Context) (text string, buttons []Button, w
 	case d.Ticket == nil:
 		return display.Text(d.Text), nil, "", nil
 	case d.Ticket.Kind != mailroom.TicketApproval && d.Ticket.Kind != mailroom.TicketInput:
-		return "", nil, "it waits for something that nobody decides", nil
+		return "", nil, "the run waits for no person", nil
 	}
 	now, err := x.tickets(ctx, d.Ticket.ID)
 	if err != nil {
 		return "", nil, "", err
 	}
 	if len(x.receipts) == 0 && (len(now) == 0 || now[0].State != mailroom.TicketOpen) {
-		return "", nil, "it was decided before it could be asked", nil
+		return "", nil, "decided before it was asked", nil
 	}
 	text, buttons = x.renderTicket(d, x.room)
 	return text, buttons, "", nil
 }
 
-// partialText are what a run said before its last attempt broke off.
+// partialText returns the unfinished reply of a run's last attempt.
 func (x *attempt) partialText(ctx context.Context) (said string, err error) {
 	run := x.delivery.Run
 	var entries []mailroom.Entry
@@ -194,8 +193,7 @@ func (x *attempt) tickets(ctx context.Context, ids ...string) (rows []*mailroom.
 	return rows, err
 }
 
-// isRoomGone reports whether nobody was there when something was sent last, and nothing
-// has arrived since.
+// isRoomGone reports whether the last delivery found the room gone and nothing has arrived since.
 func (x *attempt) isRoomGone(ctx context.Context) (bool, error) {
 	if x.state.Gone == nil {
 		return false, nil
@@ -222,7 +220,7 @@ func (x *attempt) isRoomGone(ctx context.Context) (bool, error) {
 	return !back, nil
 }
 
-// markGone notes that nobody is there, and has the delivery be a dead letter.
+// markGone records that the room is gone. The delivery becomes a dead letter.
 func (x *attempt) markGone(ctx context.Context, cause error) error {
 	err := x.host.View(ctx, func(r mailroom.Reader) error {
 		rows, err := r.Runs(mailroom.RunQuery{Limit: 1})
@@ -237,15 +235,15 @@ func (x *attempt) markGone(ctx context.Context, cause error) error {
 		err = x.saveState(ctx)
 	}
 	if err != nil {
-		return err // it comes again, and is told the same
+		return err // the next attempt gets the same answer
 	}
-	x.host.Log().Warn("nobody is there any more: nothing is sent until something arrives", "chat", x.room.Chat)
+	x.host.Log().Warn("recipient gone; sending paused until the next inbound message", "chat", x.room.Chat)
 	return permanent(cause)
 }
 
-// endUnsent ends a delivery that sends nothing, and says why.
+// endUnsent completes a delivery without sending, and records why.
 func (x *attempt) endUnsent(ctx context.Context, why string) error {
-	x.host.Log().Info("nothing is sent", "run", x.delivery.Run.ID, "reason", why)
+	x.host.Log().Info("delivery ended without a message", "run", x.delivery.Run.ID, "reason", why)
 	return x.appendNote(ctx, KindUnsent, DeliveryNote{Reason: why})
 }
 

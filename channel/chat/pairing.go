@@ -11,29 +11,28 @@ import (
 	"mailroom/channel"
 )
 
-// pairingKey is under which name a channel keeps its people.
+// pairingKey names the stored pairing state of a channel.
 const pairingKey = "people"
 
-// Pairing is who was let in to talk on a channel, with codes, for who decides that.
+// Pairing manages the paired users of a channel for an operator.
 type Pairing struct {
 	Ledger  channel.Ledger
 	Channel string
 }
 
-// Person is somebody who was let in, or waits for it. Names are as they called
-// themselves.
+// Person is a paired user or one with an open request. Names are the users' own.
 type Person struct {
 	Channel string
-	User    string // the platform's id
+	User    string // id at the platform
 	Name    string
 	Admin   bool
-	Waits   bool      // for a code to be approved
-	Since   time.Time // that they were let in, or asked
-	Until   time.Time // of a code; zero for who was let in
-	By      string    // who let them in
+	Waits   bool      // a code waits for approval
+	Since   time.Time // of the approval or the request
+	Until   time.Time // expiry of the code; zero for a paired user
+	By      string    // who approved the code
 }
 
-// List is everybody who was let in, and then who waits.
+// List returns the paired users and then the open requests.
 func (d Pairing) List(ctx context.Context) ([]Person, error) {
 	p, err := d.load(ctx)
 	if err != nil {
@@ -49,7 +48,7 @@ func (d Pairing) List(ctx context.Context) ([]Person, error) {
 	return all, nil
 }
 
-// load are those that count now.
+// load reads the pairing state without expired requests.
 func (d Pairing) load(ctx context.Context) (*pairingState, error) {
 	kept, err := channel.ReadValue(ctx, d.Ledger, d.Channel, pairingKey)
 	if err != nil {
@@ -62,14 +61,14 @@ func (d Pairing) load(ctx context.Context) (*pairingState, error) {
 	return p, err
 }
 
-// HasCode reports whether somebody waits who has this code. That counts as no try.
+// HasCode reports whether an open request has this code. It does not count as an attempt.
 func (d Pairing) HasCode(ctx context.Context, code string) (bool, error) {
 	p, err := d.load(ctx)
 	return err == nil && p.findRequest(code) >= 0, err
 }
 
-// Approve lets in who got this code, and tells them so. Wrong codes are counted, see
-// MaxBadCodes. A code that nobody has is NotFound.
+// Approve gives access to the user with this code and notifies them. Wrong codes count against
+// MaxBadCodes. An unknown code is a NotFound error.
 func (d Pairing) Approve(ctx context.Context, code string, admin bool, by string) (Person, error) {
 	var in *pairRequest
 	var refusal error
@@ -85,15 +84,15 @@ func (d Pairing) Approve(ctx context.Context, code string, admin bool, by string
 	who := Person{Channel: d.Channel, User: in.User, Name: in.Name, Admin: admin, Since: at, By: by}
 	err = channel.SendAnswer(ctx, d.Ledger, d.Channel, channel.Answer{
 		Room: in.Room.words(in.Bot), Key: "paired:" + mailroom.DeriveID(in.Event, string(in.Salt)), Metadata: in.Room.labels(),
-		Text: "You may talk to me now. " + in.Help + " says what I understand.",
+		Text: "You have access now. " + in.Help + " lists the commands.",
 	})
 	if err != nil {
-		err = fmt.Errorf("%s was let in, and could not be told: %w", in.User, err)
+		err = fmt.Errorf("%s has access, but could not be notified: %w", in.User, err)
 	}
 	return who, err
 }
 
-// Revoke takes somebody out who was let in, or waits for it.
+// Revoke removes a user's access or open request.
 func (d Pairing) Revoke(ctx context.Context, user string) error {
 	found := false
 	err := updatePairing(ctx, d.update, func(p *pairingState, _ time.Time) bool {
@@ -101,7 +100,7 @@ func (d Pairing) Revoke(ctx context.Context, user string) error {
 		return found
 	})
 	if err == nil && !found {
-		err = mailroom.Errorf(mailroom.CodeNotFound, "user %q was not let in to channel %s with a code", oneLine(user), d.Channel)
+		err = mailroom.Errorf(mailroom.CodeNotFound, "user %q is not paired with channel %s", oneLine(user), d.Channel)
 	}
 	return err
 }
@@ -110,10 +109,10 @@ func (d Pairing) update(ctx context.Context, what string, f func(json.RawMessage
 	return channel.UpdateValue(ctx, d.Ledger, d.Channel, what, f)
 }
 
-// updater changes what a channel keeps under a name, see [channel.UpdateValue].
+// updater updates a stored value of a channel, see [channel.UpdateValue].
 type updater func(ctx context.Context, what string, f func(json.RawMessage, time.Time) (json.RawMessage, error)) error
 
-// updatePairing changes them by f, which reports whether it did.
+// updatePairing changes the pairing state with f, which reports whether it changed anything.
 func updatePairing(ctx context.Context, keep updater, f func(p *pairingState, now time.Time) bool) error {
 	return keep(ctx, pairingKey, func(kept json.RawMessage, now time.Time) (json.RawMessage, error) {
 		p, err := decodePairing(kept)

@@ -17,28 +17,28 @@ import (
 
 // Limits of pairing.
 const (
-	// CodeLifetime is how long a code is good for.
+	// CodeLifetime is how long a code is valid.
 	CodeLifetime = time.Hour
-	// MaxRequests is how many codes of a channel are open at once.
+	// MaxRequests is the number of open requests of a channel.
 	MaxRequests = 3
-	// RequestInterval is how long somebody who got a code gets no other one.
+	// RequestInterval is the minimum time between two codes for one user.
 	RequestInterval = 10 * time.Minute
-	// MaxBadCodes is how many wrong codes in a row lock the pairing of a channel, for
-	// LockedFor: nobody is let in, and no codes are given.
+	// MaxBadCodes is the number of wrong codes in a row that lock the pairing of a channel for
+	// LockoutDuration: it approves no code and hands out none.
 	MaxBadCodes     = 5
 	LockoutDuration = time.Hour
-	// MaxPaired is how many can be let in to a channel with codes.
+	// MaxPaired is the number of users that a channel can pair.
 	MaxPaired = 1000
 )
 
 const (
-	codeLetters = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789" // none that looks like another: 32
+	codeLetters = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789" // 32 unambiguous characters
 	codeLength  = 8
 	saltLength  = 16
-	maxName     = 64 // characters of what is shown of a user or a chat
+	maxName     = 64 // characters of a displayed name
 )
 
-// pairingState is what a channel keeps of who may talk: who was let in, and who asked.
+// pairingState is the stored pairing state of a channel.
 type pairingState struct {
 	Paired   []pairedUser  `json:"paired,omitempty"`
 	Requests []pairRequest `json:"requests,omitempty"`
@@ -46,7 +46,7 @@ type pairingState struct {
 	Locked   time.Time     `json:"locked,omitzero"`
 }
 
-// pairedUser is somebody who was let in.
+// pairedUser is a user with an approved code.
 type pairedUser struct {
 	User  string    `json:"user"`
 	Name  string    `json:"name,omitempty"`
@@ -62,35 +62,35 @@ func (p *pairedUser) tier() Tier {
 	return TierGuest
 }
 
-// pairRequest is somebody who asked to be let in. Of the code there is only the sum.
+// pairRequest is an open request for access. It stores only a salted hash of the code.
 type pairRequest struct {
 	User  string    `json:"user"`
 	Name  string    `json:"name,omitempty"`
 	Room  Room      `json:"room"`
 	Bot   string    `json:"bot"`
-	Help  string    `json:"help"`  // how commands are told there
-	Event string    `json:"event"` // that asked
+	Help  string    `json:"help"`  // how to call the help command there
+	Event string    `json:"event"` // key of the event that made it
 	Salt  []byte    `json:"salt"`
 	Sum   []byte    `json:"sum"`
 	At    time.Time `json:"at"`
-	// RetryAt is when the user can ask again before AskAgain has passed, because the code is
-	// not known to be sent. Zero: it was sent.
+	// RetryAt is when the user may request another code before RequestInterval has passed,
+	// because the code may not have been sent. Zero means it was sent.
 	RetryAt time.Time `json:"again,omitzero"`
 }
 
-// newCode makes a code of random bytes, codeLength of them.
+// newCode makes a code from codeLength random bytes.
 func newCode(random []byte) string {
 	var code [codeLength]byte
 	for i := range code {
-		code[i] = codeLetters[int(random[i])%len(codeLetters)] // 256 is a multiple of it
+		code[i] = codeLetters[int(random[i])%len(codeLetters)] // no bias: 256 is a multiple of 32
 	}
 	return string(code[:])
 }
 
-// formatCode is a code as people read it.
+// formatCode formats a code for people.
 func formatCode(code string) string { return code[:codeLength/2] + "-" + code[codeLength/2:] }
 
-// normalizeCode is a code as somebody typed it, as it was made.
+// normalizeCode undoes formatCode, and ignores case and white space.
 func normalizeCode(typed string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsSpace(r) || r == '-' {
@@ -105,19 +105,19 @@ func codeSum(salt []byte, code string) []byte {
 	return sum[:]
 }
 
-// decodePairing reads what was kept.
+// decodePairing decodes the stored state.
 func decodePairing(kept json.RawMessage) (*pairingState, error) {
 	p := &pairingState{}
 	if kept == nil {
 		return p, nil
 	}
 	if err := json.Unmarshal(kept, p); err != nil {
-		return nil, fmt.Errorf("read who may talk: %w", err)
+		return nil, fmt.Errorf("decode pairing state: %w", err)
 	}
 	return p, nil
 }
 
-// findUser is somebody who was let in; nil if they were not.
+// findUser returns a paired user, nil if there is none.
 func (p *pairingState) findUser(user string) *pairedUser {
 	if p == nil {
 		return nil
@@ -129,14 +129,14 @@ func (p *pairingState) findUser(user string) *pairedUser {
 	return &p.Paired[i]
 }
 
-// dropExpired forgets requests whose code is not good any more.
+// dropExpired removes requests with expired codes.
 func (p *pairingState) dropExpired(now time.Time) {
 	p.Requests = slices.DeleteFunc(p.Requests, func(r pairRequest) bool { return now.Sub(r.At) >= CodeLifetime })
 }
 
-// addRequest takes a request, and reports whether its code is sent to the user. The event that
-// made the open request of a user may come again: the code was not sent then, and is
-// replaced. So is one that is not known to be sent, see [request].Again.
+// addRequest adds a request and reports whether its code should be sent. If the event of an open
+// request comes again, its code was not sent and is replaced. So is a code that may not have been
+// sent, see pairRequest.RetryAt.
 func (p *pairingState) addRequest(r pairRequest, now time.Time) bool {
 	p.dropExpired(now)
 	if now.Before(p.Locked) {
@@ -160,7 +160,8 @@ func (p *pairingState) addRequest(r pairRequest, now time.Time) bool {
 	return true
 }
 
-// recordSent notes whether the code with this salt was sent, and reports whether that is news.
+// recordSent records whether the code with this salt was sent. It reports whether its request is
+// still open.
 func (p *pairingState) recordSent(user string, salt []byte, sent bool, now time.Time) bool {
 	i := slices.IndexFunc(p.Requests, func(r pairRequest) bool { return r.User == user && bytes.Equal(r.Salt, salt) })
 	if i < 0 {
@@ -173,8 +174,8 @@ func (p *pairingState) recordSent(user string, salt []byte, sent bool, now time.
 	return true
 }
 
-// findRequest is the request that has a code, -1 if none does. All are looked at, so that the
-// time tells nothing.
+// findRequest returns the index of the request with a code, -1 if there is none. It compares all
+// requests, so that the time reveals nothing.
 func (p *pairingState) findRequest(code string) int {
 	found := -1
 	for i, r := range p.Requests {
@@ -185,11 +186,11 @@ func (p *pairingState) findRequest(code string) int {
 	return found
 }
 
-// approve lets in who has a code. A wrong one is counted, and changes p too.
+// approve pairs the user who has a code. A wrong code counts against MaxBadCodes.
 func (p *pairingState) approve(code string, admin bool, by string, now time.Time) (*pairRequest, error) {
 	p.dropExpired(now)
 	if now.Before(p.Locked) {
-		e := mailroom.Errorf(mailroom.CodeRateLimited, "after %d wrong codes nobody is let in until %s", MaxBadCodes, p.Locked.UTC().Format(time.RFC3339))
+		e := mailroom.Errorf(mailroom.CodeRateLimited, "after %d wrong codes pairing is locked until %s", MaxBadCodes, p.Locked.UTC().Format(time.RFC3339))
 		e.RetryAfter = p.Locked.Sub(now)
 		return nil, e
 	}
@@ -198,11 +199,11 @@ func (p *pairingState) approve(code string, admin bool, by string, now time.Time
 		if p.Bad++; p.Bad >= MaxBadCodes {
 			p.Bad, p.Locked, p.Requests = 0, now.Add(LockoutDuration), nil
 		}
-		return nil, mailroom.Errorf(mailroom.CodeNotFound, "nobody who waits to be let in has this code; a code is good for %s", CodeLifetime)
+		return nil, mailroom.Errorf(mailroom.CodeNotFound, "no open request has this code; a code is valid for %s", CodeLifetime)
 	}
 	r := p.Requests[found]
 	if p.findUser(r.User) == nil && len(p.Paired) >= MaxPaired {
-		return nil, mailroom.Errorf(mailroom.CodeConflict, "%d users were let in already; take one out with `mailroom pair revoke`, or list users in the configuration", MaxPaired)
+		return nil, mailroom.Errorf(mailroom.CodeConflict, "%d users are paired already; remove one with `mailroom pair revoke`, or list users in the configuration", MaxPaired)
 	}
 	p.Requests = slices.Delete(p.Requests, found, found+1)
 	p.Bad = 0
@@ -211,7 +212,7 @@ func (p *pairingState) approve(code string, admin bool, by string, now time.Time
 	return &r, nil
 }
 
-// revoke takes somebody out who was let in, or refuses who waits for it.
+// revoke removes a user's access or open request. It reports whether there was one.
 func (p *pairingState) revoke(user string) bool {
 	n := len(p.Paired) + len(p.Requests)
 	p.Paired = slices.DeleteFunc(p.Paired, func(one pairedUser) bool { return one.User == user })
@@ -219,8 +220,8 @@ func (p *pairingState) revoke(user string) bool {
 	return len(p.Paired)+len(p.Requests) < n
 }
 
-// oneLine renders a name that a user chose on one line of at most maxName characters. See
-// [display.Line].
+// oneLine renders a display name on one line of at most maxName characters, with invisible
+// characters made visible. See [display.Line].
 func oneLine(name string) string {
 	name = strings.Join(strings.Fields(display.Line(strings.ToValidUTF8(name, "\ufffd"))), " ")
 	if runes := []rune(name); len(runes) > maxName {

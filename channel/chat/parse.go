@@ -10,31 +10,31 @@ import (
 	"mailroom/internal/nearest"
 )
 
-// Commands act at once, however busy the agent is.
+// Commands act at once, even while the agent is busy.
 const (
 	cmdApprove = "approve"
 	cmdDeny    = "deny"
 	cmdHelp    = "help"
 	cmdNew     = "new"
 	cmdQueue   = "queue"
-	cmdStart   = "start" // what some platforms say for a user who is new
+	cmdStart   = "start" // sent by some platforms for a new user
 	cmdStatus  = "status"
 	cmdSteer   = "steer"
 	cmdStop    = "stop"
 )
 
-// commands are all of them but start, in the order of the help.
+// commands returns all commands except start, in the order of the help text.
 func commands() []string {
 	return []string{cmdStatus, cmdStop, cmdNew, cmdQueue, cmdSteer, cmdApprove, cmdDeny, cmdHelp}
 }
 
-// MenuItem is a command as a platform's menu offers it.
+// MenuItem is a command in a platform's menu.
 type MenuItem struct {
-	Name  string // without a sign before it
-	Words string // what it does
+	Name  string // without a prefix
+	Words string // description
 }
 
-// Menu are the commands for menus of platforms.
+// Menu returns the commands for a platform's menu.
 func Menu() []MenuItem {
 	var all []MenuItem
 	for _, c := range commands() {
@@ -43,28 +43,28 @@ func Menu() []MenuItem {
 	return all
 }
 
-// commandHelp says what a command does.
+// commandHelp describes a command.
 func commandHelp(command string) string {
 	switch command {
 	case cmdStatus:
-		return "what the agent does"
+		return "show what the agent is doing"
 	case cmdStop:
-		return "stop it, and forget what waits"
+		return "stop the current run and discard the queue"
 	case cmdNew:
-		return "begin a new conversation"
+		return "start a new conversation"
 	case cmdQueue:
-		return "say it when the present work is done"
+		return "send it after the current run"
 	case cmdSteer:
-		return "say it into the present work"
+		return "send it to the current run"
 	case cmdApprove:
-		return "allow what it asks to do"
+		return "approve a request"
 	case cmdDeny:
-		return "refuse what it asks to do"
+		return "deny a request"
 	}
-	return "what I understand"
+	return "list the commands"
 }
 
-// commandArgs is what follows the name of a command.
+// commandArgs returns the arguments of a command.
 func commandArgs(command string) string {
 	switch command {
 	case cmdQueue, cmdSteer:
@@ -77,7 +77,7 @@ func commandArgs(command string) string {
 	return ""
 }
 
-// requiredTier is the tier that a command takes.
+// requiredTier returns the tier that a command requires.
 func requiredTier(command string) Tier {
 	switch command {
 	case cmdApprove, cmdDeny:
@@ -86,18 +86,18 @@ func requiredTier(command string) Tier {
 	return TierGuest
 }
 
-// parsedText is what somebody said, taken apart.
+// parsedText is a parsed message.
 type parsedText struct {
-	text        string // what is for the agent: without the name of the bot before it
-	command     string // "" if it is none
-	rest        string // of a command: what follows its name
-	suggestion  string // a command that was probably meant by one that does not exist
-	namesBot    bool   // it begins with the name of the bot, or the command has it
-	forOtherBot bool   // a command to another bot
+	text        string // for the agent, without the bot's name in front
+	command     string // "" for none
+	rest        string // arguments of the command
+	suggestion  string // likely meant by an unknown command
+	namesBot    bool   // the text or the command names the bot
+	forOtherBot bool   // the command names another bot
 }
 
-// parseText takes apart what was said to a bot of this name. A command begins with a slash
-// or, because many programs keep that for themselves, with an exclamation mark.
+// parseText parses a message to a bot with this name. A command begins with a slash or, because
+// many clients reserve the slash, with an exclamation mark.
 func parseText(text, bot string) parsedText {
 	p := parsedText{}
 	p.text, p.namesBot = cutBotName(text, bot)
@@ -123,13 +123,12 @@ func parseText(text, bot string) parsedText {
 	return p
 }
 
-// isCommandName reports whether a word may be the name of a command, and no path.
+// isCommandName reports whether a word may be a command name rather than a path.
 func isCommandName(word string) bool {
 	return word != "" && !strings.ContainsFunc(word, func(r rune) bool { return r != '_' && r != '-' && !unicode.IsLetter(r) && !unicode.IsDigit(r) })
 }
 
-// cutBotName takes the name of the bot from the beginning of a text: "@bot …",
-// "bot: …" or "bot, …".
+// cutBotName cuts the bot's name off the beginning of a text: "@bot …", "bot: …" or "bot, …".
 func cutBotName(text, bot string) (rest string, named bool) {
 	said := strings.TrimLeftFunc(text, unicode.IsSpace)
 	at := strings.TrimPrefix(said, "@")
@@ -142,24 +141,24 @@ func cutBotName(text, bot string) (rest string, named bool) {
 	case next == ':' || next == ',':
 		rest = rest[1:]
 	case at == said || rest != "" && !unicode.IsSpace(next):
-		return text, false // a word that only begins like it, or talk about it
+		return text, false // a longer word, or a sentence about the bot
 	}
 	return strings.TrimLeftFunc(rest, unicode.IsSpace), true
 }
 
-// commandText is how people say a command.
+// commandText returns a command as users type it.
 func (t Capabilities) commandText(name string) string { return cmp.Or(t.CommandPrefix, "/") + name }
 
-// helpText says what a tier may do.
+// helpText lists the commands of a tier.
 func helpText(t Tier, on Capabilities) string {
-	lines := []string{"What you write goes to the agent. These act at once, also while it works:"}
+	lines := []string{"Messages go to the agent. These commands act at once, even while it works:"}
 	for _, c := range commands() {
 		if t >= requiredTier(c) {
 			lines = append(lines, on.commandText(c)+commandArgs(c)+" – "+commandHelp(c))
 		}
 	}
 	if on.CommandPrefix == "" {
-		lines = append(lines, "Where / does not get through, ! does the same.")
+		lines = append(lines, "If your app intercepts /, use ! instead.")
 	}
 	return strings.Join(lines, "\n")
 }

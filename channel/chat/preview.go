@@ -10,24 +10,24 @@ import (
 	"mailroom/internal/display"
 )
 
-// maxPreviewTries bounds the attempts to learn what became of a preview. The text that
-// waits behind it is worth more.
+// maxPreviewTries bounds the attempts to learn the outcome of a preview, because the reply waits
+// behind it.
 const maxPreviewTries = 3
 
-// sendPreview sends the message that shows what a run is writing. It goes out in the
-// order of the room's deliveries, and is never what fails: a text that cannot be
-// shown while it is written comes when it is finished.
+// sendPreview sends the message that shows an unfinished reply. It keeps the order of the room's
+// deliveries. It does not fail the delivery: without a preview, the reply arrives when it is
+// finished.
 func (x *attempt) sendPreview(ctx context.Context, run string) error {
 	if x.state.Gone != nil || !x.caps.Edits {
 		return nil
 	}
-	if id := x.state.previewMessage(run); id != "" { // it shows an earlier attempt
+	if id := x.state.previewMessage(run); id != "" { // the preview of an earlier attempt
 		x.updatePreview(run, func(l *livePreview) { l.messageID = id })
 		return nil
 	}
 	m, doubt := outgoing{priority: priorityEdit}, false
 	tries := x.session.Run().Attempt
-	if tries > 1 { // it may be there, and is to be found
+	if tries > 1 { // it may have been sent
 		m.priority = priorityMessage
 	}
 	effect := mailroom.Effect{Name: "preview", Reconcile: func(ctx context.Context, key string) (json.RawMessage, bool, error) {
@@ -50,13 +50,13 @@ func (x *attempt) sendPreview(ctx context.Context, run string) error {
 		})
 		return err
 	})
-	const lost = "nobody knows whether a preview of the text is there"
+	const lost = "a preview was sent with unknown outcome"
 	switch {
 	case err == nil:
 	case ctx.Err() != nil:
 		return err
 	case tries == 1 && !errors.Is(err, mailroom.ErrUnknown):
-		x.host.Log().Debug("what is written is not shown", "run", run, "error", err)
+		x.host.Log().Debug("could not send preview", "run", run, "error", err)
 		return nil
 	case tries >= maxPreviewTries:
 		return x.appendNote(ctx, KindUnsent, DeliveryNote{Effect: effect.Name, Reason: lost})
@@ -80,8 +80,8 @@ func (x *attempt) sendPreview(ctx context.Context, run string) error {
 	return nil
 }
 
-// previewText is what a preview begins with, "" if there is to be none any more. One
-// that may be there already is sent again, whatever it says, to learn its id.
+// previewText returns the first text of a preview, "" if the message needs none any more. If a
+// preview may have been sent, it is sent again, with any text, to learn its id.
 func (x *attempt) previewText(ctx context.Context, run string, doubt bool) string {
 	if doubt {
 		return strings.TrimSpace(unfinishedMark)

@@ -13,12 +13,11 @@ import (
 	"mailroom/internal/display"
 )
 
-// maxShown is how much of a question's prompt, and of its arguments, is sent, in
-// characters. It is more than people like to read, because an approver has to see what is
-// asked.
+// maxShown bounds the prompt and the arguments of a question in a message, in characters. The
+// bound is generous, because an approver has to see what is asked.
 const maxShown = 8000
 
-// renderTicket is what people read of a ticket, and the buttons for it.
+// renderTicket returns the text and the buttons of a question.
 func (o *outbound) renderTicket(d channel.Delivery, at Room) (string, []Button) {
 	k := d.Ticket
 	lines := []string{fmt.Sprintf("%s asks: %s", d.Run.Agent, display.Text(display.Cut(strings.TrimSpace(k.Prompt), maxShown)))}
@@ -37,7 +36,7 @@ func (o *outbound) renderTicket(d channel.Delivery, at Room) (string, []Button) 
 	word := ticketWord(k)
 	to := ""
 	if at.Group && o.caps.CommandPrefix != "" {
-		to = o.caps.BotName + ": " // a platform that knows no commands does not know either who they are to
+		to = o.caps.BotName + ": " // such a platform does not route commands to a bot either
 	}
 	lines = append(lines, fmt.Sprintf("To allow it: %s%s %s\nTo refuse it: %s%s %s", to, o.caps.commandText(cmdApprove), word, to, o.caps.commandText(cmdDeny), word))
 	var buttons []Button
@@ -55,7 +54,7 @@ func hasArguments(arguments json.RawMessage) bool {
 	return s != "" && s != "null" && s != "{}"
 }
 
-// renderDetails is what a ticket is about, and the beginning of its digest.
+// renderDetails returns a ticket's action and arguments, and the start of its digest.
 func (o *outbound) renderDetails(k *mailroom.Ticket) string {
 	text := display.Text(display.Cut(strings.TrimSpace(k.Action), maxShown))
 	if hasArguments(k.Arguments) {
@@ -66,7 +65,7 @@ func (o *outbound) renderDetails(k *mailroom.Ticket) string {
 		}
 		cut := display.Cut(shown, maxShown)
 		if cut != shown {
-			cut += fmt.Sprintf("\nAll of it is on the server: `%s tickets`", o.options.Command)
+			cut += fmt.Sprintf("\nFull text on the server: `%s tickets`", o.options.Command)
 		}
 		text = strings.TrimSpace(text + "\n" + display.Text(cut))
 	}
@@ -83,20 +82,19 @@ func (o *outbound) renderDetails(k *mailroom.Ticket) string {
 	return text
 }
 
-// renderEnding is what people read of a run that has ended without a word, after what it
-// had said before it broke off.
+// renderEnding describes a run that ended without a reply, after its unfinished text.
 func (o *outbound) renderEnding(run *mailroom.Run, said string) string {
-	again := "To try it again, say it again, or on the server: " + o.options.Command + " run retry " + run.ID
+	again := "To retry, send the message again or run on the server: " + o.options.Command + " run retry " + run.ID
 	var why string
 	switch {
 	case run.Status == mailroom.StatusCompleted:
-		why, again = fmt.Sprintf("(%s has ended without a word.)", run.Agent), ""
+		why, again = fmt.Sprintf("(%s ended without a reply.)", run.Agent), ""
 	case run.Status == mailroom.StatusCancelled && run.Reason == mailroom.ReasonInterrupted:
-		why, again = fmt.Sprintf("(%s has stopped for what came after.)", run.Agent), ""
+		why, again = fmt.Sprintf("(%s was interrupted by a later message.)", run.Agent), ""
 	case run.Status == mailroom.StatusCancelled:
 		why = fmt.Sprintf("(%s was stopped.)", run.Agent)
 	default:
-		why = fmt.Sprintf("(%s has failed: %s)", run.Agent, failureText(run.Error))
+		why = fmt.Sprintf("(%s failed: %s)", run.Agent, failureText(run.Error))
 	}
 	var lines []string
 	for _, l := range []string{strings.TrimRight(said, " \t\r\n"), why, again} {
@@ -107,15 +105,15 @@ func (o *outbound) renderEnding(run *mailroom.Run, said string) string {
 	return strings.Join(lines, "\n")
 }
 
-// exitPattern is how the error of a program begins, before what the program wrote.
+// exitPattern matches the start of a program's error, before the program's own output.
 var exitPattern = regexp.MustCompile(`^\S+(?: \S+)? ended with (exit status [0-9]{1,3}|signal: [a-z ]{1,32})(?::|$)`)
 
-// failureText is what a chat is told of an error: its class, and how the program
-// exited. The message of the error may quote what the program wrote, with paths
-// and keys of the server: who may read the run finds it there.
+// failureText describes an error to a chat: its class, and how a program exited. The error's
+// message may quote output with paths and keys of the server. Users with access to the run find
+// it there.
 func failureText(e *mailroom.RunError) string {
 	if e == nil {
-		return "no reason is known"
+		return "unknown error"
 	}
 	line, _, _ := strings.Cut(e.Message, "\n")
 	if m := exitPattern.FindStringSubmatch(line); m != nil {
@@ -124,5 +122,5 @@ func failureText(e *mailroom.RunError) string {
 	return string(e.Class)
 }
 
-// continueDelay is when a delivery that has said enough for now goes on.
+// continueDelay is the pause before the next attempt of a long delivery.
 const continueDelay = 100 * time.Millisecond

@@ -11,13 +11,11 @@ import (
 	"mailroom/channel"
 )
 
-// maxRedrawWait is for how long other deliveries to a room wait for a question to be
-// redrawn.
+// maxRedrawWait bounds how long other deliveries to a room wait for a question's redraw.
 const maxRedrawWait = 10 * time.Second
 
-// redraw shows of questions that were asked here what became of them. It fails if the
-// delivery is to come again for that soon; else what cannot be shown now is shown with
-// the next one.
+// redraw edits the questions of the room that were decided. It returns an error only if a retry
+// is due soon; otherwise the next delivery redraws what is left.
 func (x *attempt) redraw(ctx context.Context) error {
 	if len(x.state.Asked) == 0 || !x.caps.Edits {
 		return nil
@@ -52,40 +50,40 @@ func (x *attempt) redraw(ctx context.Context) error {
 		return err
 	}
 	if err != nil {
-		x.host.Log().Debug("a question is shown as open although it is not", "error", err)
+		x.host.Log().Debug("could not redraw question", "error", err)
 	}
 	return nil
 }
 
 const (
-	// questionPollInterval is how often it is looked what became of questions that are shown as
-	// open. Who decides by a button, or makes the agent go on, has a delivery of its
-	// own that redraws them: so they are seen twice before anything is done.
+	// questionPollInterval is the interval at which open questions are checked. A decision by
+	// button and a reply of the agent redraw the question in their own delivery; so a question
+	// must be seen decided twice before it gets a delivery for the redraw.
 	questionPollInterval = time.Second
-	// maxWatchedQuestions bounds the questions that are looked after in this way. Others are
-	// redrawn with the next delivery to their room.
+	// maxWatchedQuestions bounds the questions that are checked. Others are redrawn with the next
+	// delivery to their room.
 	maxWatchedQuestions = 256
-	// maxRedraws is how often it is tried, after firstRedraw and twice as long each
-	// time.
+	// maxRedraws bounds the redraw deliveries of a question. The first retry comes after
+	// firstRedraw, and the delay doubles.
 	maxRedraws  = 5
 	firstRedraw = 10 * time.Second
 )
 
-// labelDecided is the label of a delivery that says nothing: it redraws the questions
-// of its room. Its value is the ticket that was decided.
+// labelDecided marks a delivery that only redraws the questions of its room. Its value is the
+// decided ticket.
 const labelDecided = "decided"
 
-// question is one that is shown as open.
+// question is a question that is shown as open.
 type question struct {
 	ticket string
 	room   Room
 
-	seen  bool      // that it is not open
-	tries int       // deliveries that were to redraw it
-	next  time.Time // when there may be another
+	seen  bool      // it was seen decided
+	tries int       // redraw deliveries
+	next  time.Time // earliest next one
 }
 
-// watchQuestion has a question looked after until it is shown what became of it.
+// watchQuestion watches a question until it is redrawn.
 func (s *shared) watchQuestion(q question) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,7 +92,7 @@ func (s *shared) watchQuestion(q question) {
 	}
 }
 
-// watchedQuestions are the tickets that are looked after.
+// watchedQuestions returns the tickets of the watched questions.
 func (s *shared) watchedQuestions() (tickets []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -104,14 +102,14 @@ func (s *shared) watchedQuestions() (tickets []string) {
 	return tickets
 }
 
-// refreshQuestions looks what became of the questions that are shown as open, until ctx ends. It
-// is best effort: each delivery to their room redraws them too.
+// refreshQuestions redraws watched questions once they are decided, until ctx ends. It is best
+// effort: each delivery to their room redraws them too.
 func (o *outbound) refreshQuestions(ctx context.Context) {
 	if !o.caps.Edits {
 		return
 	}
 	if err := o.loadQuestions(ctx); err != nil && ctx.Err() == nil {
-		o.host.Log().Debug("questions from before are redrawn with the next delivery", "error", err)
+		o.host.Log().Debug("cannot load open questions; they refresh with the next delivery", "error", err)
 	}
 	look := time.NewTicker(questionPollInterval)
 	defer look.Stop()
@@ -119,7 +117,7 @@ func (o *outbound) refreshQuestions(ctx context.Context) {
 		select {
 		case <-look.C:
 			if err := o.redrawDecided(ctx); err != nil && ctx.Err() == nil {
-				o.host.Log().Debug("questions are redrawn with the next delivery", "error", err)
+				o.host.Log().Debug("cannot check open questions; they refresh with the next delivery", "error", err)
 			}
 		case <-ctx.Done():
 			return
@@ -127,10 +125,10 @@ func (o *outbound) refreshQuestions(ctx context.Context) {
 	}
 }
 
-// loadQuestions awaits the questions that were asked before this process began.
+// loadQuestions watches the questions that were open when the process started.
 func (o *outbound) loadQuestions(ctx context.Context) error {
 	var open []*mailroom.Ticket
-	rooms := map[string]Room{} // by conversation
+	rooms := map[string]Room{} // by conversation thread
 	err := o.host.View(ctx, func(r mailroom.Reader) (err error) {
 		open, err = r.Tickets(mailroom.TicketQuery{
 			States: []mailroom.TicketState{mailroom.TicketOpen}, Kinds: []mailroom.TicketKind{mailroom.TicketApproval, mailroom.TicketInput}, Limit: maxWatchedQuestions,
@@ -159,7 +157,7 @@ func (o *outbound) loadQuestions(ctx context.Context) error {
 	return err
 }
 
-// redrawDecided has the questions redrawn that are shown as open and are not.
+// redrawDecided requests a redraw of decided questions that are still shown as open.
 func (o *outbound) redrawDecided(ctx context.Context) error {
 	ids := o.watchedQuestions()
 	if len(ids) == 0 {
@@ -172,7 +170,7 @@ func (o *outbound) redrawDecided(ctx context.Context) error {
 			return err
 		}
 		for _, id := range ids {
-			over[id] = true // also if it is no longer there
+			over[id] = true // also for a deleted ticket
 		}
 		for _, k := range rows {
 			over[k.ID] = k.State != mailroom.TicketOpen
@@ -195,7 +193,7 @@ func (o *outbound) redrawDecided(ctx context.Context) error {
 	return nil
 }
 
-// findStillShown notes which of the tickets that are over a message still asks about.
+// findStillShown sets shown for the decided tickets whose question is still shown as open.
 func (o *outbound) findStillShown(r mailroom.Reader, over, shown map[string]bool) error {
 	o.mu.Lock()
 	var rooms []string
@@ -222,8 +220,8 @@ func (o *outbound) findStillShown(r mailroom.Reader, over, shown map[string]bool
 	return err
 }
 
-// dueRedraws are the questions that are to be redrawn now. It forgets those that were, and
-// those that were tried often enough.
+// dueRedraws returns the questions to redraw now. It stops watching those that were redrawn or
+// tried too often.
 func (s *shared) dueRedraws(over, shown map[string]bool, now time.Time) (list []question) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

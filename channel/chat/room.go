@@ -8,21 +8,21 @@ import (
 	"mailroom/channel"
 )
 
-// Labels of the runs that arrive from a chat, and of the answers to commands: the way
-// back. They are in the Metadata of [channel.Delivery].Origin.
+// Labels of inbound runs and of the answers to commands. They identify the room of the reply and
+// are in the Metadata of [channel.Delivery].Origin.
 const (
 	labelChat  = "chat"
-	labelTopic = "topic" // not there without a topic
+	labelTopic = "topic" // absent without a topic
 	labelGroup = "group" // "true" in a group
-	labelUser  = "user"  // id of who said it
-	labelName  = "name"  // of who said it, for people
+	labelUser  = "user"  // id of the author
+	labelName  = "name"  // display name of the author
 	labelReply = "message"
-	// labelRedraw, of an answer alone, is the id of a message that the answer takes the
-	// place of: one whose button was pressed. Its buttons go.
+	// labelRedraw, on answers only, is the id of the message that the answer replaces: one whose
+	// button was pressed. Its buttons disappear.
 	labelRedraw = "redraw"
 )
 
-// labels are those of a room.
+// labels returns the labels of a room.
 func (p Room) labels() map[string]string {
 	m := map[string]string{labelChat: p.Chat}
 	if p.Topic != "" {
@@ -34,14 +34,13 @@ func (p Room) labels() map[string]string {
 	return m
 }
 
-// roomOf is the room that the labels of a run name.
+// roomOf returns the room that a run's labels name.
 func roomOf(labels map[string]string) (Room, bool) {
 	p := Room{Chat: labels[labelChat], Topic: labels[labelTopic], Group: labels[labelGroup] == "true"}
 	return p, p.Chat != ""
 }
 
-// words name a room of a bot: its delivery thread is that of the conversation
-// thread with this name.
+// words returns the words of the thread id whose delivery thread serves the room.
 func (p Room) words(bot string) []string {
 	w := []string{bot, p.Chat}
 	if p.Topic != "" {
@@ -50,9 +49,9 @@ func (p Room) words(bot string) []string {
 	return w
 }
 
-// conversationWords names the conversation of a user in a room, "" for all who are there,
-// since the command that began it, "" for the first one. Each word has its position,
-// so that no two conversations have one name.
+// conversationWords returns the words of a conversation's thread id. user is "" if the whole room
+// shares the conversation, since is the command that started it, "" for the first one. Each word
+// has a fixed position, so that no two conversations share an id.
 func (p Room) conversationWords(bot, user, since string) []string {
 	w := []string{bot, p.Chat, p.Topic, user, since}
 	for w[len(w)-1] == "" {
@@ -61,9 +60,9 @@ func (p Room) conversationWords(bot, user, since string) []string {
 	return w
 }
 
-// roomOfThread reads the room out of the id of a delivery thread, for what was not
-// said through the channel. It fails for an id that had to be shortened. Whether it
-// is a group is not in it.
+// roomOfThread parses the room from the id of a delivery thread, for a reply to a run that did
+// not come through the channel. It fails for a hashed id. The id does not tell whether the room
+// is a group.
 func roomOfThread(channelName, bot, id string) (Room, bool) {
 	rest, ok := strings.CutPrefix(id, channel.DeliveryThreadID(channel.ThreadID(channelName, bot))+":")
 	if !ok {

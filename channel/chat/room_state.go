@@ -9,26 +9,25 @@ import (
 	"mailroom"
 )
 
-// roomState is the state of a delivery thread: what is known of its room.
+// roomState is the state of a delivery thread. It describes the thread's room.
 type roomState struct {
-	// Gone says that the platform takes nothing for the room any more.
+	// Gone means that the platform accepts nothing more for the room.
 	Gone *goneRoom `json:"gone,omitempty"`
-	// Previews are the messages that show what runs are writing, the oldest first: one
-	// room may have several conversations.
+	// Previews are the messages that show unfinished replies, the oldest first. Several
+	// conversations of one room may have one each.
 	Previews []previewMessage `json:"previews,omitempty"`
-	// Asked are the messages with questions that may still be shown as open, the
-	// oldest first.
+	// Asked are the messages whose questions may still be shown as open, the oldest first.
 	Asked []askedMessage `json:"asked,omitempty"`
 }
 
-// goneRoom is since when nobody is there.
+// goneRoom records when a room was found gone.
 type goneRoom struct {
-	Key int64 `json:"key"` // of the newest run then: one that arrives has a greater one
+	Key int64 `json:"key"` // of the newest run then: a run that arrives later has a greater one
 }
 
 type previewMessage struct {
-	Run string `json:"run"` // whose text it shows
-	ID  string `json:"id"`  // the platform's
+	Run string `json:"run"` // that writes the text
+	ID  string `json:"id"`  // at the platform
 }
 
 type askedMessage struct {
@@ -36,7 +35,7 @@ type askedMessage struct {
 	ID     string `json:"id"` // of the message
 }
 
-// What is remembered of one room, at most.
+// Limits of one room.
 const (
 	maxQuestions = 50
 	maxPreviews  = 20
@@ -45,13 +44,13 @@ const (
 func decodeRoomState(raw json.RawMessage) (k roomState, err error) {
 	if len(raw) > 0 {
 		if err = json.Unmarshal(raw, &k); err != nil {
-			return roomState{}, fmt.Errorf("read what is known of the chat: %w", err)
+			return roomState{}, fmt.Errorf("decode room state: %w", err)
 		}
 	}
 	return k, nil
 }
 
-// addQuestion remembers a message that asks.
+// addQuestion remembers a question's message.
 func (k *roomState) addQuestion(a askedMessage) {
 	k.dropMessage(a.ID)
 	k.Asked = append(k.Asked, a)
@@ -60,7 +59,7 @@ func (k *roomState) addQuestion(a askedMessage) {
 	}
 }
 
-// previewMessage is the id of the message that shows what a run is writing, "" for none.
+// previewMessage returns the id of a run's preview, "" for none.
 func (k *roomState) previewMessage(run string) string {
 	for _, p := range k.Previews {
 		if p.Run == run {
@@ -79,18 +78,17 @@ func (k *roomState) addPreview(p previewMessage) {
 	}
 }
 
-// dropMessage forgets a message that asked, or showed what was written: it says something
-// else now.
+// dropMessage forgets a message whose content was replaced.
 func (k *roomState) dropMessage(id string) {
 	k.Asked = slices.DeleteFunc(k.Asked, func(a askedMessage) bool { return a.ID == id })
 	k.Previews = slices.DeleteFunc(k.Previews, func(p previewMessage) bool { return p.ID == id })
 }
 
-// saveState writes what is known of the room, if that has changed.
+// saveState saves the room's state if it changed.
 func (x *attempt) saveState(ctx context.Context) error {
 	raw, err := json.Marshal(x.state)
 	if err != nil {
-		return fmt.Errorf("encode what is known of the chat: %w", err)
+		return fmt.Errorf("encode room state: %w", err)
 	}
 	if string(raw) == x.savedState || x.savedState == "" && string(raw) == "{}" {
 		return nil

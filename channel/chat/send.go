@@ -10,25 +10,25 @@ import (
 	"mailroom"
 )
 
-// maxSendTime is for how long one attempt sends pieces. What is left then is sent by
-// another, so that one long text does not keep others from going out.
+// maxSendTime bounds the sending time of one attempt. Another attempt sends the rest, so that a
+// long text does not hold a slot for long.
 const maxSendTime = 20 * time.Second
 
-// receipt is the value of the effect of one message.
+// receipt is the result of a message's effect.
 type receipt struct {
-	ID  string `json:"id,omitempty"` // the platform's
-	End int    `json:"end"`          // bytes of the text that are said with it
+	ID  string `json:"id,omitempty"` // at the platform
+	End int    `json:"end"`          // offset of the text, in bytes, at which the message ends
 }
 
-// sendText sends a text in as many messages as it takes, the buttons with the last one.
-// Where one ends is in its receipt, so that a text that is cut otherwise later, after
-// an upgrade, is neither said twice nor lost.
+// sendText sends a text in as many messages as it needs, with the buttons under the last. Each
+// receipt records where its message ends, so that a text that splits differently later, after an
+// upgrade, is neither repeated nor cut.
 func (x *attempt) sendText(ctx context.Context, text string, buttons []Button) error {
 	began := time.Now()
 	rest := splitText(text, x.caps, 0)
 	for n := 1; len(rest) > 0; n++ {
 		if time.Since(began) > maxSendTime {
-			return &mailroom.Failure{Class: mailroom.ClassUnavailable, RetryAfter: continueDelay, Err: errors.New("the rest of a long text comes next")}
+			return &mailroom.Failure{Class: mailroom.ClassUnavailable, RetryAfter: continueDelay, Err: errors.New("the rest of a long text follows")}
 		}
 		m := outgoing{n: n, chunk: rest[0], priority: priorityMessage}
 		m.Text, m.Notice = rest[0].text, x.delivery.Origin != nil && x.delivery.Origin == x.delivery.Run
@@ -59,8 +59,8 @@ func (x *attempt) sendText(ctx context.Context, text string, buttons []Button) e
 	return nil
 }
 
-// replacedMessage is the id of the message that the delivery takes the place of, "" if there is
-// none: the preview of what its run was writing, or the one whose button was pressed.
+// replacedMessage returns the id of the message that this delivery replaces, "" for none: the
+// preview of its run, or the message whose button was pressed.
 func (x *attempt) replacedMessage() string {
 	switch {
 	case !x.caps.Edits:
@@ -72,19 +72,19 @@ func (x *attempt) replacedMessage() string {
 	return ""
 }
 
-// sendMessage is one of a delivery's.
+// outgoing is one message of a delivery.
 type outgoing struct {
 	Message
 	n        int
 	chunk    chunk
 	priority priority
-	replaces string // id of the message whose place it takes
+	replaces string // id of the message that it replaces
 }
 
 func (m outgoing) name() string { return fmt.Sprintf("send:%d", m.n) }
 
-// sendMessage sends one, once. The gate is passed before anything is begun, so that who
-// waits there leaves no doubt behind.
+// sendMessage sends a message once. It waits for the limiter before the effect begins, so that a
+// wait leaves no unknown outcome behind.
 func (x *attempt) sendMessage(ctx context.Context, m outgoing) (got receipt, err error) {
 	if got, sent := x.receipts[m.name()]; sent {
 		return got, nil
@@ -104,14 +104,14 @@ func (x *attempt) sendMessage(ctx context.Context, m outgoing) (got receipt, err
 	}
 	var value json.RawMessage
 	err = x.limiter.do(ctx, x.room, x.caps, m.priority, func(ctx context.Context) (err error) {
-		x.shared.dropPreview(x.delivery.Run.ID) // no edit of a preview comes after this
+		x.shared.dropPreview(x.delivery.Run.ID) // no edit of a preview may follow
 		value, err = x.session.Do(ctx, effect, func(ctx context.Context, key string) (json.RawMessage, error) {
 			if m.replaces != "" {
 				err := x.platform.Edit(ctx, x.room, m.replaces, m.Message)
 				if err == nil || !isRefused(err) {
 					return x.receipt(m.replaces, m), sendFailure(err)
 				}
-				x.host.Log().Debug("a message cannot be edited, and another one is sent", "error", err)
+				x.host.Log().Debug("edit refused; sending a new message", "error", err)
 				if marked {
 					if err := x.recordRepeat(ctx, m); err != nil {
 						return nil, err
@@ -133,19 +133,19 @@ func (x *attempt) sendMessage(ctx context.Context, m outgoing) (got receipt, err
 func (x *attempt) receipt(id string, m outgoing) json.RawMessage {
 	raw, err := json.Marshal(receipt{ID: id, End: m.chunk.end})
 	if err != nil {
-		panic(err) // a text and a number
+		panic(err) // a string and a number always encode
 	}
 	return raw
 }
 
 func readReceipt(value json.RawMessage) (got receipt, err error) {
 	if err := json.Unmarshal(value, &got); err != nil {
-		return got, permanent(fmt.Errorf("read the receipt of a message: %w", err))
+		return got, permanent(fmt.Errorf("decode message receipt: %w", err))
 	}
 	return got, nil
 }
 
-// loadReceipts reads what earlier attempts have sent.
+// loadReceipts loads the receipts of earlier attempts.
 func (x *attempt) loadReceipts(ctx context.Context) error {
 	x.receipts = map[string]receipt{}
 	run := x.session.Run()
@@ -170,7 +170,7 @@ func (x *attempt) loadReceipts(ctx context.Context) error {
 	return nil
 }
 
-// entries are those of the delivery's run, of some kinds.
+// entries returns the run's entries of some kinds.
 func (x *attempt) entries(ctx context.Context, kinds ...string) (found []mailroom.Entry, err error) {
 	run := x.session.Run()
 	err = x.host.View(ctx, func(r mailroom.Reader) (err error) {
@@ -180,8 +180,8 @@ func (x *attempt) entries(ctx context.Context, kinds ...string) (found []mailroo
 	return found, err
 }
 
-// isRefused reports whether a platform will not edit a message, which another one may
-// take the place of.
+// isRefused reports whether the platform refuses an edit for good, so that a new message can
+// replace it.
 func isRefused(err error) bool {
 	if err == nil || errors.Is(err, ErrGone) || errors.Is(err, mailroom.ErrUnknown) {
 		return false
@@ -189,8 +189,8 @@ func isRefused(err error) bool {
 	return mailroom.AsFailure(err).Class == mailroom.ClassPermanent
 }
 
-// sendFailure gives an error of a send the class that it means for the run. One that
-// a platform gave none is no reason to give the message up.
+// sendFailure classifies an error of a send. An error without a class is an outage and no reason
+// to give up.
 func sendFailure(err error) error {
 	_, classed := errors.AsType[*mailroom.Failure](err)
 	switch {
@@ -206,8 +206,8 @@ func sendFailure(err error) error {
 	return &mailroom.Failure{Class: mailroom.ClassUnavailable, Err: err}
 }
 
-// findSent looks for a message that may have been sent. known says that the platform can
-// tell; then it was not sent if there is no id of it.
+// findSent looks for a message that may have been sent. known reports whether the platform can
+// tell; then an empty id means that it was not sent.
 func (x *attempt) findSent(ctx context.Context, m outgoing, key string) (id string, known bool, err error) {
 	id, found, err := x.platform.Find(ctx, x.room, key, m.Message)
 	switch {
@@ -221,8 +221,7 @@ func (x *attempt) findSent(ctx context.Context, m outgoing, key string) (id stri
 	return "", true, nil
 }
 
-// mayRepeat reports whether the message of an effect, which may have been sent and
-// cannot be found, would be there twice if it is sent again.
+// mayRepeat reports whether sending a message of unknown outcome again could show it twice.
 func (x *attempt) mayRepeat(ctx context.Context, effect string) (bool, error) {
 	entries, err := x.entries(ctx, mailroom.KindEffectIntended, mailroom.KindEffectSettled, KindRepeated)
 	if err != nil {
@@ -232,13 +231,13 @@ func (x *attempt) mayRepeat(ctx context.Context, effect string) (bool, error) {
 	return !first.IsZero() && time.Since(first) >= x.caps.DedupWindow-dedupMargin, err
 }
 
-// dedupMargin is how long before the platform forgets a key it is not relied on.
+// dedupMargin is the last part of a platform's DedupWindow, which is not relied on.
 const dedupMargin = 5 * time.Second
 
-// firstUnknown is when an effect was begun first of which nobody knows whether it
-// happened; zero if that was told already.
+// firstUnknown returns when an effect began whose outcome is unknown. It returns zero if a repeat
+// was recorded already.
 func firstUnknown(entries []mailroom.Entry, name string) (first time.Time, err error) {
-	var begun time.Time // the last one; it has not failed yet
+	var begun time.Time // the latest begin without a failure
 	for _, e := range entries {
 		if e.Kind == KindRepeated {
 			var n DeliveryNote
@@ -271,9 +270,9 @@ func firstUnknown(entries []mailroom.Entry, name string) (first time.Time, err e
 	return first, nil
 }
 
-// recordRepeat tells that a message may be there twice.
+// recordRepeat records that a message may be shown twice.
 func (x *attempt) recordRepeat(ctx context.Context, m outgoing) error {
-	const why = "an attempt to send it broke off, and nobody knows whether it arrived"
-	x.host.Log().Warn("a message is sent again, and may be there twice", "run", x.delivery.Run.ID, "message", m.n)
+	const why = "an earlier attempt was interrupted with unknown outcome"
+	x.host.Log().Warn("message sent again; it may appear twice", "run", x.delivery.Run.ID, "message", m.n)
 	return x.appendNote(ctx, KindRepeated, DeliveryNote{Effect: m.name(), Reason: why})
 }

@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// callTimeout bounds each call of a platform that writes to a room or looks into it.
+// callTimeout bounds a call that sends to a room or reads from it.
 const callTimeout = 30 * time.Second
 
-// timeoutPlatform is a platform whose calls for a room end in time, whatever its own timeouts are. A
-// call that does not end with its context is the platform's fault.
+// timeoutPlatform bounds the calls of a platform that concern a room. The platform must return
+// when the context ends.
 type timeoutPlatform struct{ Platform }
 
 func (p timeoutPlatform) Send(ctx context.Context, to Room, m Message, key string) (string, error) {

@@ -41,7 +41,7 @@ func TestHalfOpenConnectionIsSilentThenReconnects(t *testing.T) {
 	w.options.Heartbeat = time.Hour
 	w.start()
 	s := w.waitState("silent", func(s channel.State) bool { return s.Condition == channel.ConditionSilent })
-	if !strings.Contains(s.Reason, "nothing was heard") {
+	if !strings.Contains(s.Reason, "no heartbeat") {
 		t.Errorf("the reason is %q", s.Reason)
 	}
 	dc.SetHeartbeatInterval(40 * time.Millisecond)

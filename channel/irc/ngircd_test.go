@@ -253,7 +253,7 @@ func TestAServerThatAnswersNothingAnyMoreIsLeft(t *testing.T) {
 	lost := time.Now()
 	al.Say("bot", "lost")
 	state := b.waitState("it says silent", func(s channel.State) bool { return s.Condition == channel.ConditionSilent })
-	if !strings.Contains(state.Reason, "nothing was heard for ") || time.Since(lost) > 5*time.Second {
+	if !strings.Contains(state.Reason, "no heartbeat for ") || time.Since(lost) > 5*time.Second {
 		t.Errorf("after %s the state is %+v", time.Since(lost), state)
 	}
 	b.waitState("it is connected anew", func(s channel.State) bool { return s.Condition == channel.ConditionConnected && s.Adapter == 2 })

@@ -49,7 +49,7 @@ func TestAHalfOpenConnectionIsSilentAndMadeAnew(t *testing.T) {
 		w.start().waitConnected()
 		w.proxy.Freeze()
 		s := w.waitState("silent", func(s channel.State) bool { return s.Condition != channel.ConditionConnected })
-		if quiet := time.Since(s.LastSuccess); s.Condition != channel.ConditionSilent || quiet < 1900*time.Millisecond || !strings.Contains(s.Reason, "nothing was heard") {
+		if quiet := time.Since(s.LastSuccess); s.Condition != channel.ConditionSilent || quiet < 1900*time.Millisecond || !strings.Contains(s.Reason, "no heartbeat") {
 			t.Errorf("after %s: %+v", quiet, s)
 		}
 		w.ann.Says(w.private, "are you there?")

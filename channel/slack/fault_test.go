@@ -53,7 +53,7 @@ func TestHalfOpenConnectionIsSilentThenReconnects(t *testing.T) {
 	w.start().waitConnected()
 	sl.Freeze()
 	s := w.waitState("silent", func(s channel.State) bool { return s.Condition != channel.ConditionConnected })
-	if s.Condition != channel.ConditionSilent || !strings.Contains(s.Reason, "nothing was heard") {
+	if s.Condition != channel.ConditionSilent || !strings.Contains(s.Reason, "no heartbeat") {
 		t.Errorf("it is %+v", s)
 	}
 	ann.Sends(ann.Private(), "are you there?")

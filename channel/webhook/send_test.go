@@ -60,7 +60,7 @@ func TestWhatTheReceiverAnswersIsWhatBecomesOfAMessage(t *testing.T) {
 		"no, for long":             {webhooktest.Fault{Code: 400}, 2, true, "answered 400"},
 		"not here, for long":       {webhooktest.Fault{Code: 404}, 2, true, "answered 404"},
 		"over there, for long":     {webhooktest.Fault{Code: 307, Location: "/there"}, 2, true, "redirects are not followed"},
-		"nobody":                   {webhooktest.Fault{Code: 410}, 1, true, "nobody is there any more"},
+		"nobody":                   {webhooktest.Fault{Code: 410}, 1, true, "the recipient is gone"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

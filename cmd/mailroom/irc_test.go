@@ -229,11 +229,11 @@ func TestAConversationOnIRC(t *testing.T) {
 	n.al.Say("#dev", "bot: !stop")
 	n.al.WaitMessage("bot", "Stopping.")
 	n.al.Say("#dev", "bot: !status")
-	n.al.WaitMessage("bot", "has nothing to do")
+	n.al.WaitMessage("bot", "is idle")
 
 	n.al.Say("#dev", "nobody in particular")
 	n.al.Say("bot", "!status") // in private there is another conversation
-	n.al.WaitMessage("bot", "Nothing was said in this conversation yet.")
+	n.al.WaitMessage("bot", "This conversation has no messages yet.")
 	if got := n.entries(devThread, mailroom.KindQueued); got != 2 {
 		t.Errorf("%d messages were taken", got)
 	}

@@ -208,7 +208,7 @@ func TestAConversationOnMatrix(t *testing.T) {
 	ann.says("!stop")
 	ann.hears(bot.ID, "Stopping.")
 	ann.says("!status")
-	root := ann.hears(bot.ID, "has nothing to do").ID
+	root := ann.hears(bot.ID, "is idle").ID
 	ann.does(map[string]string{"thread": root, "say": "!status"})
 	ann.until("an answer in the thread", func(s seen) bool { return s.By == bot.ID && s.Thread == root })
 
