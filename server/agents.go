@@ -15,12 +15,12 @@ import (
 	"mailroom/internal/metrics"
 )
 
-// registerAgents registers what tells about the agents, the workers and the work there is.
+// registerAgents registers the operations on agents, workers, statistics and metrics.
 func (rt router) registerAgents() {
 	s := rt.server
 	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/agents", "list-agents", "All agents, by name"), s.listAgents)
-	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/workers", "list-workers", "The workers of the token that have a lease, by id; all for an admin"), s.listWorkers)
-	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/stats", "stats", "Counts of what there is"), s.stats)
+	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/workers", "list-workers", "The token's workers with a live lease, by id; for an admin all"), s.listWorkers)
+	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/stats", "stats", "Counts of threads and runs"), s.stats)
 	op := rt.operation(mailroom.PermissionMeasure, "GET /metrics", "metrics", "Counts and latencies in the text format of Prometheus")
 	text := &huma.Schema{Type: huma.TypeString}
 	op.Responses["200"] = &huma.Response{Description: "OK", Content: map[string]*huma.MediaType{"text/plain": {Schema: text}}}
@@ -28,7 +28,7 @@ func (rt router) registerAgents() {
 	s.mux.HandleFunc("GET /metrics", s.metrics)
 }
 
-// liveWorkers returns the workers whose lease has not ended.
+// liveWorkers returns the workers whose lease has not expired.
 func liveWorkers(rd mailroom.Reader) ([]*mailroom.Worker, error) {
 	rows, err := rd.Workers()
 	now := time.Now()
@@ -56,7 +56,7 @@ func (s *Server) listAgents(ctx context.Context, _ *empty) (*body[api.Page[api.A
 			}
 		}
 		for _, name := range s.options.MissingAgents() {
-			if agents[name] == nil { // nobody elsewhere serves it either
+			if agents[name] == nil { // no remote worker serves it
 				agents[name] = s.agentOf(name)
 			}
 		}
@@ -77,8 +77,8 @@ func (s *Server) listAgents(ctx context.Context, _ *empty) (*body[api.Page[api.A
 	return &body[api.Page[api.Agent]]{out}, nil
 }
 
-// countRunning counts the runs that workers hold, for each agent, in the threads that
-// who sees. It reads what is held, whatever else there is.
+// countRunning adds the running runs per agent, in threads that who may see. It reads only held
+// threads, so the cost does not grow with history.
 func countRunning(rd mailroom.Reader, who *mailroom.Token, workers []*mailroom.Worker, agents map[string]*api.Agent) error {
 	for _, w := range workers {
 		held, err := rd.Threads(mailroom.ThreadQuery{Worker: w.ID})
@@ -107,7 +107,7 @@ func countRunning(rd mailroom.Reader, who *mailroom.Token, workers []*mailroom.W
 	return nil
 }
 
-// agentOf is what this process knows of an agent.
+// agentOf returns what this process knows of an agent.
 func (s *Server) agentOf(name string) *api.Agent {
 	d := s.options.DescribeAgent(name)
 	return &api.Agent{
@@ -143,7 +143,7 @@ func (s *Server) listWorkers(ctx context.Context, _ *empty) (*body[api.Page[api.
 	return &body[api.Page[api.Worker]]{out}, err
 }
 
-// stats counts the rows that the caller may know of.
+// stats counts the rows that the caller may see.
 func (s *Server) stats(ctx context.Context, _ *empty) (*body[api.Stats], error) {
 	who := requestOf(ctx).who
 	all := who.Has(mailroom.PermissionAdmin)
@@ -175,8 +175,8 @@ func (s *Server) stats(ctx context.Context, _ *empty) (*body[api.Stats], error) 
 	}}, nil
 }
 
-// countNamespace adds the threads of others that are in the namespace of who, a page
-// at a time, so that no view is held for long: the pages are of different moments.
+// countNamespace adds the threads of other owners in the namespace of who. It reads a page per
+// view, so that no view is held for long; the pages are of different moments.
 func (s *Server) countNamespace(ctx context.Context, who *mailroom.Token, sum *totals) error {
 	q := mailroom.ThreadQuery{Prefix: who.Namespace, Limit: scanPage}
 	for end := false; !end; {
@@ -207,11 +207,11 @@ func (s *Server) countNamespace(ctx context.Context, who *mailroom.Token, sum *t
 	return nil
 }
 
-// totals are counts that are being added up.
+// totals adds up counts.
 type totals struct {
 	threads int
 	runs    map[mailroom.Status]int
-	due     time.Time // the earliest, not later than now
+	due     time.Time // the earliest due time, at most now
 }
 
 func (s *totals) add(c mailroom.Counts, sign int) {
@@ -230,7 +230,7 @@ func zeroRuns() map[mailroom.Status]int {
 	}
 }
 
-// countRuns counts all runs there are.
+// countRuns counts all runs by status.
 func (s *Server) countRuns(ctx context.Context) (map[mailroom.Status]int, error) {
 	sum := totals{runs: zeroRuns()}
 	err := s.options.Ledger.View(ctx, func(rd mailroom.Reader) error {
@@ -241,7 +241,7 @@ func (s *Server) countRuns(ctx context.Context) (map[mailroom.Status]int, error)
 	return sum.runs, err
 }
 
-// metrics answers a scrape; what is counted in rows is counted now.
+// metrics answers a scrape. Row counts are read at each scrape.
 func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
 	out := w.(*response) // ServeHTTP makes no other
 	err := checkQuery(r.URL.Query(), nil)
@@ -262,9 +262,8 @@ func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
 	s.options.Metrics.ServeHTTP(out, r)
 }
 
-// quotaLevels tell how much of each quota all tokens together use, and the one that is
-// nearest to its own. No number is of one token: their names are as many as the
-// operator makes.
+// quotaLevels returns, per quota, the use of all tokens together and the highest ratio of use to
+// limit. It has no value per token, to keep the cardinality fixed.
 func (s *Server) quotaLevels(tokens []*mailroom.Token) map[mailroom.Quota]metrics.Level {
 	all := map[mailroom.Quota]metrics.Level{}
 	for _, q := range mailroom.AllQuotas() {

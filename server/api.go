@@ -23,7 +23,7 @@ type router struct {
 	api    huma.API
 }
 
-// registerRoutes registers every operation, and the description of them all.
+// registerRoutes registers every operation and builds the OpenAPI description.
 func (s *Server) registerRoutes() {
 	config := huma.Config{
 		OpenAPI: &huma.OpenAPI{
@@ -58,7 +58,8 @@ func (s *Server) registerRoutes() {
 	rt.refineSchemas()
 	rt.applyBounds()
 	rt.registerPages()
-	// Encoding takes longer than all the rest of a start, and few ask.
+	// // Encoding the description takes longer than the rest of a start, so it waits for the first
+	// request.
 	description := sync.OnceValues(func() ([]byte, error) { return json.Marshal(rt.api.OpenAPI()) })
 	rt.registerPublic("GET /openapi.json", func(w http.ResponseWriter, r *http.Request) {
 		raw, err := description()
@@ -71,11 +72,11 @@ func (s *Server) registerRoutes() {
 	})
 }
 
-// registerPages registers the files that browsers get, without a token.
+// registerPages registers the static files, which need no token.
 func (rt router) registerPages() {
 	for path, page := range rt.server.options.Pages {
 		if path == "/" {
-			path = "/{$}" // this one, not all that begin with it
+			path = "/{$}" // without {$} the pattern matches every path
 		}
 		rt.registerPublic("GET "+path, func(w http.ResponseWriter, r *http.Request) {
 			if err := checkQuery(r.URL.Query(), nil); err != nil {
@@ -94,18 +95,19 @@ func (s *Server) version() string {
 	return s.options.Version
 }
 
-// operation describes an operation: the scope that it needs, "GET /v1/threads", and what
-// it does.
+// operation describes an operation: its permission, its route such as "GET /v1/threads", its id and
+// what it does.
 func (rt router) operation(need mailroom.Permission, route, id, summary string) huma.Operation {
 	rt.server.mux.require(route, need)
 	method, path, _ := strings.Cut(route, " ")
 	return huma.Operation{
 		OperationID: id, Method: method, Path: path, Summary: summary,
-		MaxBodyBytes: -1, // readBody has bounded it
+		MaxBodyBytes: -1, // readBody bounds it
 		Responses:    map[string]*huma.Response{"default": rt.problemResponse()},
 	}
 }
 
+// problemResponse describes the refusal that every operation may return.
 func (rt router) problemResponse() *huma.Response {
 	schema := rt.api.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[api.Problem](), true, "Problem")
 	return &huma.Response{
@@ -114,13 +116,13 @@ func (rt router) problemResponse() *huma.Response {
 	}
 }
 
-// jsonResponse describes an answer beside the usual one.
+// jsonResponse describes a further JSON response of an operation.
 func (rt router) jsonResponse(t reflect.Type, text string) *huma.Response {
 	schema := rt.api.OpenAPI().Components.Schemas.Schema(t, true, t.Name())
 	return &huma.Response{Description: text, Content: map[string]*huma.MediaType{"application/json": {Schema: schema}}}
 }
 
-// handle registers an operation whose errors become problems.
+// handle registers an operation and turns its errors into problems.
 func handle[I, O any](rt router, op huma.Operation, h func(context.Context, *I) (*O, error)) {
 	huma.Register(rt.api, op, func(ctx context.Context, in *I) (*O, error) {
 		requestOf(ctx).parsing.release()
@@ -132,32 +134,32 @@ func handle[I, O any](rt router, op huma.Operation, h func(context.Context, *I) 
 	})
 }
 
-// body is an answer of one JSON value.
+// body is a response of one JSON value.
 type body[T any] struct{ Body T }
 
-// The inputs that several operations have in common are exported only because
-// huma does not look into embedded types that are not.
+// // The input types that operations share are exported only because huma ignores embedded types
+// that are not.
 
-// empty is an input or an answer with nothing in it.
+// empty is an input or a response without fields.
 type empty struct{}
 
-// EmptyBody is the body of operations that take no field; an empty object will do.
+// EmptyBody is the body of operations that take no field. It may be missing or an empty object.
 type EmptyBody struct {
 	Body *struct{}
 }
 
-// ThreadPath is the thread in a path.
+// ThreadPath is the thread id in a path.
 type ThreadPath struct {
 	Thread string `path:"thread" doc:"Id of a thread."`
 }
 
-// id returns the thread's id as the rules see it.
+// // id returns the normalized thread id, or an error with its location.
 func (p ThreadPath) id() (string, error) {
 	id, err := mailroom.CheckThreadID(p.Thread)
 	return id, atLocation("path.", err)
 }
 
-// RunPath is the run in a path.
+// RunPath is the run id in a path.
 type RunPath struct {
 	Run string `path:"run" doc:"Id of a run."`
 }
@@ -171,7 +173,7 @@ func (rt router) registerHealth() {
 	handle(rt, open(rt.operation(accessPublic, "GET /healthz", "health", "Whether the server answers")), func(context.Context, *empty) (*body[api.Health], error) {
 		return &body[api.Health]{api.Health{Status: "ok", Version: s.version()}}, nil
 	})
-	handle(rt, open(rt.operation(accessPublic, "GET /readyz", "ready", "Whether the server takes and runs work")), func(context.Context, *empty) (*body[api.Health], error) {
+	handle(rt, open(rt.operation(accessPublic, "GET /readyz", "ready", "Whether the server accepts and runs work")), func(context.Context, *empty) (*body[api.Health], error) {
 		if s.closing.Err() != nil {
 			return nil, errShutdown()
 		}
@@ -182,8 +184,8 @@ func (rt router) registerHealth() {
 	})
 }
 
-// checkAgent refuses names that nobody has declared and no worker serves, or has
-// served lately from elsewhere.
+// checkAgent refuses an agent that is neither declared here nor served by a remote worker, now or
+// recently.
 func (s *Server) checkAgent(ctx context.Context, name string) error {
 	if s.options.Agents == nil {
 		return nil
@@ -205,5 +207,5 @@ func (s *Server) checkAgent(ctx context.Context, name string) error {
 	if slices.Contains(s.options.MissingAgents(), name) {
 		return barred()
 	}
-	return invalidField("body.agent", fmt.Sprintf("no agent %q; known: %s", truncate(name), strings.Join(known, ", ")), name)
+	return invalidField("body.agent", fmt.Sprintf("unknown agent %q; use one of %s", truncate(name), strings.Join(known, ", ")), name)
 }

@@ -9,11 +9,10 @@ import (
 	"mailroom/bus"
 )
 
-// What a caller may not know of is not there for it: the functions of this file
-// are the one way to a thread, a run, a ticket or a message, and refuse a foreign
-// one in the words for one that does not exist.
+// // Authorized lookups. A resource that the caller may not see yields the same not_found error as
+// a missing one. All handlers read threads, runs, tickets and messages through these functions.
 
-// findThread finds a thread for who.
+// findThread returns a thread that who may see.
 func findThread(rd mailroom.Reader, who *mailroom.Token, id string) (*mailroom.Thread, error) {
 	rows, err := rd.Threads(mailroom.ThreadQuery{IDs: []string{id}})
 	if err == nil && (len(rows) == 0 || !who.Sees(rows[0])) {
@@ -25,7 +24,7 @@ func findThread(rd mailroom.Reader, who *mailroom.Token, id string) (*mailroom.T
 	return rows[0], nil
 }
 
-// findRun finds a run for who, with its thread.
+// findRun returns a run that who may see, and its thread.
 func findRun(rd mailroom.Reader, who *mailroom.Token, id string) (*mailroom.Run, *mailroom.Thread, error) {
 	rows, err := rd.Runs(mailroom.RunQuery{IDs: []string{id}})
 	if err != nil {
@@ -40,7 +39,7 @@ func findRun(rd mailroom.Reader, who *mailroom.Token, id string) (*mailroom.Run,
 	return nil, nil, mailroom.Errorf(mailroom.CodeNotFound, "no run %q", truncate(id))
 }
 
-// findTicket finds a ticket for who.
+// findTicket returns a ticket that who may see.
 func findTicket(rd mailroom.Reader, who *mailroom.Token, id string) (*mailroom.Ticket, error) {
 	rows, err := rd.Tickets(mailroom.TicketQuery{IDs: []string{id}})
 	if err != nil {
@@ -55,7 +54,7 @@ func findTicket(rd mailroom.Reader, who *mailroom.Token, id string) (*mailroom.T
 	return nil, mailroom.Errorf(mailroom.CodeNotFound, "no ticket %q", truncate(id))
 }
 
-// visibleThreads tells which of the threads who sees.
+// visibleThreads reports which of the threads who may see, by id.
 func visibleThreads(rd mailroom.Reader, who *mailroom.Token, threads []string) (map[string]bool, error) {
 	out := map[string]bool{}
 	if len(threads) == 0 {
@@ -69,7 +68,7 @@ func visibleThreads(rd mailroom.Reader, who *mailroom.Token, threads []string) (
 	return out, err
 }
 
-// findThread finds a thread for who sends the request of ctx.
+// findThread returns a thread that the caller may see.
 func (s *Server) findThread(ctx context.Context, id string) (out *mailroom.Thread, err error) {
 	err = s.options.Ledger.View(ctx, func(rd mailroom.Reader) (err error) {
 		out, err = findThread(rd, requestOf(ctx).who, id)
@@ -78,8 +77,8 @@ func (s *Server) findThread(ctx context.Context, id string) (out *mailroom.Threa
 	return out, err
 }
 
-// findRun finds a run for who sends the request of ctx. A run never moves to
-// another thread, and its id is never used again: what follows may name it.
+// findRun returns a run that the caller may see. A run never moves to another thread and ids are
+// not reused, so a later transaction can use the id without a second check.
 func (s *Server) findRun(ctx context.Context, id string) (out *mailroom.Run, err error) {
 	err = s.options.Ledger.View(ctx, func(rd mailroom.Reader) (err error) {
 		out, _, err = findRun(rd, requestOf(ctx).who, id)
@@ -88,7 +87,7 @@ func (s *Server) findRun(ctx context.Context, id string) (out *mailroom.Run, err
 	return out, err
 }
 
-// findTicket is seenRun for a ticket.
+// findTicket returns a ticket that the caller may see. Its id can be used later as in findRun.
 func (s *Server) findTicket(ctx context.Context, id string) (out *mailroom.Ticket, err error) {
 	err = s.options.Ledger.View(ctx, func(rd mailroom.Reader) (err error) {
 		out, err = findTicket(rd, requestOf(ctx).who, id)
@@ -97,8 +96,7 @@ func (s *Server) findTicket(ctx context.Context, id string) (out *mailroom.Ticke
 	return out, err
 }
 
-// findMessage finds a message for who sends the request of ctx. Its id is as
-// good as a run's.
+// findMessage returns a message that the caller may see. Its id can be used later as in findRun.
 func (s *Server) findMessage(ctx context.Context, thread, id string) (mailroom.Message, error) {
 	if _, err := s.findThread(ctx, thread); err != nil {
 		return mailroom.Message{}, err
@@ -106,25 +104,24 @@ func (s *Server) findMessage(ctx context.Context, thread, id string) (mailroom.M
 	return s.options.Ledger.Message(ctx, thread, id)
 }
 
-// maxFilterThreads bounds the threads that one reader of everything has judgements of.
+// maxFilterThreads bounds the threads whose visibility one noticeFilter caches.
 const maxFilterThreads = 10_000
 
-// newNoticeFilter judges for one reader of everything which notices it may have. It
-// belongs to that reader's goroutine.
+// noticeFilter selects the notices that a reader of the stream of all threads may see. It belongs
+// to the reader's goroutine.
 type noticeFilter struct {
 	view    func(context.Context, func(mailroom.Reader) error) error
 	who     *mailroom.Token
-	threads map[string]bool // whether it sees them
+	threads map[string]bool // cached visibility by thread
 }
 
 func (s *Server) newNoticeFilter(who *mailroom.Token) *noticeFilter {
 	return &noticeFilter{view: s.options.Ledger.View, who: who, threads: map[string]bool{}}
 }
 
-// allows reports whether the reader may have n. Notices come in order: one with
-// the first entry of a log is of a new thread, whatever is known of its id. What
-// is judged anew is judged by the entry or the run itself, which must be that of
-// the thread there is: the notice may be of one that was deleted since.
+// allows reports whether the reader may see n. Notices arrive in order, so one with a log's first
+// entry belongs to a new thread and drops the cached visibility of its id. On a cache miss the
+// notice must still match the stored thread: it may be about a deleted thread whose id was reused.
 func (s *noticeFilter) allows(ctx context.Context, n bus.Notice) (bool, error) {
 	if len(n.Entries) == 0 && n.Delta == nil {
 		return false, nil
@@ -158,9 +155,9 @@ func (s *noticeFilter) allows(ctx context.Context, n bus.Notice) (bool, error) {
 // isCurrent reports whether n is about the thread that has its id now.
 func isCurrent(rd mailroom.Reader, n bus.Notice) (bool, error) {
 	if len(n.Entries) > 0 {
-		told := &n.Entries[0]
-		kept, err := rd.Entries(mailroom.EntryQuery{Thread: n.Thread, After: told.Seq - 1, Before: told.Seq + 1, Limit: 1})
-		return err == nil && len(kept) == 1 && bytes.Equal(kept[0].JSON(), told.JSON()), err
+		announced := &n.Entries[0]
+		stored, err := rd.Entries(mailroom.EntryQuery{Thread: n.Thread, After: announced.Seq - 1, Before: announced.Seq + 1, Limit: 1})
+		return err == nil && len(stored) == 1 && bytes.Equal(stored[0].JSON(), announced.JSON()), err
 	}
 	runs, err := rd.Runs(mailroom.RunQuery{IDs: []string{n.Delta.Run}})
 	return err == nil && len(runs) == 1 && runs[0].Thread == n.Thread, err

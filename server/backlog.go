@@ -7,17 +7,16 @@ import (
 )
 
 const (
-	// smallFrame is, in bytes, a frame or event that always finds room.
+	// smallFrame is the size, in bytes, of a frame or event that is always admitted.
 	smallFrame = 4 << 10
-	// minSlowTime is how long a reader has for what it was given before it can be cut off
-	// for want of room.
+	// minSlowTime is how long a reader may leave bytes unread before it can be cut off to make
+	// room.
 	minSlowTime = time.Second
 )
 
-// backlog bounds the bytes of frames and events that readers were given and have not taken
-// yet, those of one token and of all. Where there is no room, the writer waits, and the
-// reader that has had its bytes for longest is cut off: of that token, if it is its share
-// that is full, or of all.
+// backlog bounds the unread bytes of streams and sockets, per token and in total. A writer without
+// room waits, and the reader with the oldest unread bytes is cut off: one of the same token if its
+// share is full, else one of all.
 type backlog struct {
 	// Set by newUnread.
 	total, share int64
@@ -26,27 +25,27 @@ type backlog struct {
 	used    int64            // owned by mu
 	held    map[string]int64 // owned by mu; by token
 	entries []*backlogEntry  // owned by mu; oldest first
-	waiting int              // owned by mu; writers that wait for changed
-	changed chan struct{}    // owned by mu; closed and replaced when bytes were taken
+	waiting int              // owned by mu; writers waiting for changed
+	changed chan struct{}    // owned by mu; closed and replaced when bytes are released
 }
 
-// backlogEntry is what one reader has not taken. Its writer gives one thing at a time.
+// backlogEntry is the unread bytes of one reader. Its writer sends one piece at a time.
 type backlogEntry struct {
-	cut func() // ends the write that is under way, without blocking; set once
+	cut func() // ends the pending write without blocking; set once
 
-	// Owned by unread.mu.
+	// // Owned by backlog.mu.
 	who   string
 	bytes int64
 	since time.Time
-	slow  bool // it was cut off
+	slow  bool // cut was called
 }
 
 func newBacklog(total, share int) *backlog {
 	return &backlog{total: int64(total), share: int64(share), held: map[string]int64{}, changed: make(chan struct{})}
 }
 
-// acquire counts n bytes for a reader of a token, once there is room; take must follow. It
-// reports false if gone ended before.
+// acquire counts n bytes for a reader once there is room. The caller must call release. It returns
+// false if gone closes first.
 func (u *backlog) acquire(g *backlogEntry, who string, n int, gone <-chan struct{}) bool {
 	for {
 		changed, wait := u.tryAcquire(g, who, int64(n))
@@ -71,8 +70,8 @@ func (u *backlog) acquire(g *backlogEntry, who string, n int, gone <-chan struct
 	}
 }
 
-// tryAcquire counts n bytes, or returns what ends when there may be room, and when a reader
-// can be cut off for it.
+// tryAcquire counts n bytes. Without room it returns a channel that is closed when bytes are
+// released, and when to try to cut off a reader again.
 func (u *backlog) tryAcquire(g *backlogEntry, who string, n int64) (changed <-chan struct{}, wait time.Duration) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -96,7 +95,7 @@ func (u *backlog) tryAcquire(g *backlogEntry, who string, n int64) (changed <-ch
 			slow.slow = true
 			slow.cut()
 		}
-		break // one at a time: it makes room
+		break // one at a time: each makes room
 	}
 	if wait <= 0 {
 		wait = minSlowTime
@@ -104,11 +103,11 @@ func (u *backlog) tryAcquire(g *backlogEntry, who string, n int64) (changed <-ch
 	return u.changed, wait
 }
 
-// release counts what g was given as taken, or as given up.
+// release ends what acquire counted, whether the reader got the bytes or not.
 func (u *backlog) release(g *backlogEntry) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	for i := len(u.entries) - 1; i >= 0; i-- { // most readers take at once what came last
+	for i := len(u.entries) - 1; i >= 0; i-- { // most readers finish at once, so the entry is near the end
 		if u.entries[i] == g {
 			u.entries = slices.Delete(u.entries, i, i+1)
 			break
@@ -124,7 +123,7 @@ func (u *backlog) release(g *backlogEntry) {
 	}
 }
 
-// bytes is how much all readers together have not taken.
+// bytes is the number of unread bytes of all readers.
 func (u *backlog) bytes() int64 {
 	u.mu.Lock()
 	defer u.mu.Unlock()

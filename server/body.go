@@ -22,15 +22,14 @@ import (
 
 const (
 	defaultBody = 4 << 20
-	// workBody is for what is written under a claim: a whole message, in which
-	// each byte may have become an escape of six, and more with it.
+	// // workBody bounds bodies written under a claim: a message of the maximum size in which JSON
+	// escapes every byte as six, and its envelope.
 	workBody = 12 << 20
 )
 
-// readBody takes the body in, whole and in time, and refuses what is not one
-// plain JSON value: the handlers' decoder would silently take the last of two
-// equal fields and overlook the case of their names. A face that is open to
-// everybody has its body read later, once it has admitted the request.
+// readBody reads the whole body within its time limit and checks that it is one JSON value without
+// duplicate fields or fields in the wrong case, which encoding/json would accept. The bodies of
+// public protocols are read later, after Protocol.Admit.
 func (s *Server) readBody(out *response, r *http.Request) error {
 	if r.Method != http.MethodPost && r.Method != http.MethodPatch {
 		return nil
@@ -49,13 +48,13 @@ func (s *Server) readBody(out *response, r *http.Request) error {
 			return err
 		}
 	}
-	if need == accessPerRequest { // a face's own requests come here too
+	if need == accessPerRequest { // the requests that the protocol makes pass here too
 		defer q.parsing.release()
 	}
 	return checkJSON(raw, need == accessPerRequest)
 }
 
-// bodyLimit is how many bytes the body of a request to a path may have.
+// bodyLimit returns the size limit, in bytes, of a body sent to path.
 func (s *Server) bodyLimit(path string) int {
 	if strings.HasPrefix(path, "/v1/claims/") {
 		return max(s.options.MaxBody, workBody)
@@ -63,16 +62,16 @@ func (s *Server) bodyLimit(path string) int {
 	return s.options.MaxBody
 }
 
-// parseSlots bounds how many large bodies are parsed at a time. Parsing one takes a processor
-// and memory of several times its size.
+// parseSlots bounds how many large bodies are parsed at a time. Parsing takes a processor, and
+// memory of several times the body's size.
 type parseSlots chan struct{}
 
-// parseSlot is one of turns, or none.
+// parseSlot is one of the parseSlots, or none.
 type parseSlot struct{ slots parseSlots }
 
 func newParseSlots() parseSlots { return make(parseSlots, max(1, runtime.GOMAXPROCS(0)/2)) }
 
-// acquire waits for a turn. How many wait is bounded by the bytes of bodies under way.
+// acquire waits for a slot. The budget of bodies bounds how many requests wait.
 func (t parseSlots) acquire(ctx context.Context, mine *parseSlot) error {
 	select {
 	case t <- struct{}{}:
@@ -83,7 +82,7 @@ func (t parseSlots) acquire(ctx context.Context, mine *parseSlot) error {
 	}
 }
 
-// release gives the turn back, once.
+// release gives the slot back. Further calls do nothing.
 func (t *parseSlot) release() {
 	if t.slots != nil {
 		<-t.slots
@@ -91,7 +90,7 @@ func (t *parseSlot) release() {
 	}
 }
 
-// bodyReader is a body that was read. What is copied out of it at once is forgotten.
+// bodyReader reads a body in memory. It drops the memory once WriteTo has copied the body.
 type bodyReader struct{ bytes.Reader }
 
 func newBodyReader(raw []byte) *bodyReader {
@@ -100,7 +99,7 @@ func newBodyReader(raw []byte) *bodyReader {
 	return b
 }
 
-// WriteTo writes what is left, and forgets it.
+// WriteTo writes the rest of the body and drops it.
 func (b *bodyReader) WriteTo(w io.Writer) (int64, error) {
 	n, err := b.Reader.WriteTo(w)
 	b.Reset(nil)
@@ -109,8 +108,8 @@ func (b *bodyReader) WriteTo(w io.Writer) (int64, error) {
 
 func (b *bodyReader) Close() error { return nil }
 
-// receiveBody reads a body of at most limit bytes and leaves it in the request, byte
-// for byte. It waits until there is room for it. nil: it is blank.
+// receiveBody reads a body of at most limit bytes, once the budget has room for it, and puts it
+// back into the request unchanged. It returns nil for a blank body.
 func (s *Server) receiveBody(out *response, r *http.Request, limit int64) ([]byte, error) {
 	switch err := checkContentType(r); {
 	case err != nil:
@@ -134,7 +133,7 @@ func (s *Server) receiveBody(out *response, r *http.Request, limit int64) ([]byt
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return nil, s.closeAfter(out, badRequest("body", fmt.Sprintf("did not arrive within %s", s.options.BodyTimeout)))
 	default:
-		return nil, s.closeAfter(out, badRequest("body", "broke off"))
+		return nil, s.closeAfter(out, badRequest("body", "ended early: the connection failed"))
 	}
 	if len(bytes.TrimSpace(raw)) == 0 {
 		r.Body = http.NoBody
@@ -144,14 +143,13 @@ func (s *Server) receiveBody(out *response, r *http.Request, limit int64) ([]byt
 	return raw, nil
 }
 
-// checkContentType refuses a body that is not JSON by its header, or is JSON in an
-// encoding of some kind.
+// checkContentType refuses bodies whose headers declare another type than JSON or a compression.
 func checkContentType(r *http.Request) error {
 	if r.ContentLength == 0 {
 		return nil
 	}
 	if coding := r.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
-		return withStatus(http.StatusUnsupportedMediaType, invalidField("header.Content-Encoding", "is not supported: send the body as it is", truncate(coding)))
+		return withStatus(http.StatusUnsupportedMediaType, invalidField("header.Content-Encoding", "is not supported: send the body uncompressed", truncate(coding)))
 	}
 	kind := r.Header.Get("Content-Type")
 	if media, params, err := mime.ParseMediaType(kind); kind != "" &&
@@ -161,12 +159,12 @@ func checkContentType(r *http.Request) error {
 	return nil
 }
 
-// assignCharge says who answers for the bytes of a body: its token, or of a stranger
-// its address.
+// assignCharge sets whose budget a body counts against: that of the token, or without one that of
+// the client address.
 func (s *Server) assignCharge(c *charge, r *http.Request) {
 	who := requestOf(r.Context()).who.Name
 	switch {
-	case r.Context().Value(chargedKey{}) != nil: // it is made of one that was charged
+	case r.Context().Value(chargedKey{}) != nil: // made from a body that was charged
 	case who != "":
 		c.budget, c.owner = s.bodies, who
 	default:
@@ -174,12 +172,12 @@ func (s *Server) assignCharge(c *charge, r *http.Request) {
 	}
 }
 
-// chargedKey marks the context of requests that are made of a body or a frame that
-// its sender was charged for.
+// chargedKey marks the context of requests made from a body or frame that its sender was charged
+// for.
 type chargedKey struct{}
 
-// readAll reads a body of the size it names, below 0 if it names none, with room
-// from c for what it holds.
+// readAll reads a body of size bytes, or of unknown size if size is negative. It charges c for the
+// memory before it allocates it.
 func readAll(ctx context.Context, r io.Reader, size int64, c *charge) ([]byte, error) {
 	if size >= 0 {
 		if err := c.resize(ctx, size); err != nil {
@@ -209,18 +207,19 @@ func readAll(ctx context.Context, r io.Reader, size int64, c *charge) ([]byte, e
 	}
 }
 
-// limitReadTime bounds how long what is left of the request may take; 0 ends that.
+// limitReadTime sets the time to read the rest of the request; 0 removes the limit.
 func (s *Server) limitReadTime(out *response, most time.Duration) {
 	end := time.Time{}
 	if most > 0 {
 		end = time.Now().Add(most)
 	}
-	// A writer without deadlines is a test's; a closed connection fails the read.
+	// // An error needs no handling: only test writers lack deadlines, and reading a closed
+	// connection fails.
 	_ = out.control.SetReadDeadline(end)
 }
 
-// closeAfter closes the connection after the answer: what is left of the body would
-// be taken for the next request.
+// closeAfter makes the server close the connection after the response. Otherwise the unread rest of
+// the body would be parsed as the next request.
 func (s *Server) closeAfter(out *response, err error) error {
 	out.Header().Set("Connection", "close")
 	return err
@@ -232,11 +231,11 @@ func isTooLarge(err error) bool {
 }
 
 func tooLarge(limit int64) error {
-	return mailroom.Errorf(mailroom.CodeTooLarge, "the body is larger than %d bytes", limit)
+	return mailroom.Errorf(mailroom.CodeTooLarge, "the body exceeds the limit of %d bytes", limit)
 }
 
-// hasLoneSurrogate finds the escape of a lone surrogate, which the decoder would
-// replace without a word. A backslash is nowhere but in strings.
+// hasLoneSurrogate finds the escape of a lone surrogate, which the decoder would replace silently.
+// In valid JSON, backslashes occur only in strings.
 func hasLoneSurrogate(raw []byte) bool {
 	for i := bytes.IndexByte(raw, '\\'); i >= 0 && i+1 < len(raw); {
 		width := 2
@@ -255,7 +254,7 @@ func hasLoneSurrogate(raw []byte) bool {
 	return false
 }
 
-// decodeEscape is the value of the escape \uXXXX at the start of b, -1 for none.
+// decodeEscape returns the value of the escape \uXXXX at the start of b, or -1.
 func decodeEscape(b []byte) rune {
 	if len(b) < 6 || b[0] != '\\' || b[1] != 'u' {
 		return -1

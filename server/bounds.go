@@ -7,32 +7,32 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// Bounds of texts that only requests have.
+// // Bounds of fields that occur in requests only.
 const (
-	maxID           = 200 // characters of an id, also of a claim, RUN:ATTEMPT
-	maxSender       = 500 // characters of a sender or a user, as a platform names them
-	maxKeyword      = 20  // characters of a word from a short list
+	maxID           = 200 // characters of an id, or of a claim RUN:ATTEMPT
+	maxSender       = 500 // characters of a sender or user id
+	maxKeyword      = 20  // characters of a value from a short list
 	maxDuration     = 40  // characters
 	maxTime         = 64  // characters
 	maxDigest       = 64  // characters
-	maxStreamCursor = 40  // characters of SEQ:N, a place in a stream
+	maxStreamCursor = 40  // characters of a stream cursor SEQ:N
 	maxPageCursor   = 1000
 	maxKinds        = 50
 	maxDecisions    = 100
-	maxInteger      = 1<<53 - 1 // of a number, so that every client reads it as it is
+	maxInteger      = 1<<53 - 1 // largest integer that a float64 client reads exactly
 
-	// maxBytes is the name of a bound in bytes, of JSON or of a text in UTF-8.
+	// maxBytes is the extension field for a bound in bytes, of JSON or UTF-8 text.
 	maxBytes = "x-max-bytes"
 )
 
-// bound is the most that one field of a request may have. The one constant is what
-// the description tells and what refuses a request.
+// bound is the limit of one field of a request. The same constant goes into the description and
+// into the check.
 type bound struct {
-	chars int // of a text
+	chars int // of a string
 	items int // of a list, or members of an object
-	bytes int // of JSON, or of a text in UTF-8; more is too_large
-	// byRule says that a rule refuses more. Else the form of the request is held against
-	// the description before a handler sees it.
+	bytes int // of JSON or UTF-8 text; more is too_large
+	// byRule is set if a rule of the root package enforces the bound. Otherwise huma validates the
+	// request against the description.
 	byRule bool
 }
 
@@ -41,8 +41,7 @@ func byRule(chars int) bound   { return bound{chars: chars, byRule: true} }
 func maxJSON(bytes int) bound  { return bound{bytes: bytes, chars: bytes, byRule: true} }
 func maxItems(items int) bound { return bound{items: items} }
 
-// applyBounds writes the bounds into the description, which is also what requests are held
-// against.
+// applyBounds writes the bounds into the description, which huma also validates requests against.
 func (rt router) applyBounds() {
 	table := allBounds()
 	for _, one := range rt.server.options.Protocols {
@@ -59,7 +58,7 @@ func (rt router) applyBounds() {
 	}
 	for name, s := range schemas {
 		if strings.HasPrefix(name, "Page") {
-			s.Description = fmt.Sprintf("A part of a list: at most %d bytes of JSON, unless the first item alone is larger.", rt.server.options.MaxPage)
+			s.Description = fmt.Sprintf("A page of a list: at most %d bytes of JSON, unless the first item alone is larger.", rt.server.options.MaxPage)
 		}
 	}
 	for _, path := range rt.api.OpenAPI().Paths {
@@ -76,7 +75,7 @@ func (rt router) applyBounds() {
 	}
 }
 
-// boundBody says how large the body of an operation may be.
+// boundBody documents the size limit of an operation's body.
 func (rt router) boundBody(op *huma.Operation) {
 	if op.RequestBody == nil {
 		return
@@ -91,8 +90,8 @@ func (rt router) boundBody(op *huma.Operation) {
 	op.RequestBody.Extensions = map[string]any{maxBytes: most}
 }
 
-// apply gives a schema the bound of its place, and to numbers, times and lists of any
-// request the bounds that all of them have.
+// apply sets the bound of a schema by its place in the table. Integers, times and lists of requests
+// also get default bounds.
 func (t boundTable) apply(place string, s *huma.Schema) {
 	if s == nil || s.Ref != "" || len(s.Enum) > 0 {
 		return
@@ -126,7 +125,7 @@ func (t boundTable) apply(place string, s *huma.Schema) {
 	}
 }
 
-// boundUnit says what the bytes of a schema's bound are.
+// boundUnit names what a schema's byte bound counts.
 func boundUnit(s *huma.Schema) string {
 	if s.Type == huma.TypeString {
 		return " of UTF-8"
@@ -134,7 +133,7 @@ func boundUnit(s *huma.Schema) string {
 	return " of JSON"
 }
 
-// formatBytes is a number of bytes as people write it.
+// formatBytes formats a number of bytes for people.
 func formatBytes(bytes int) string {
 	if bytes >= 1<<20 {
 		return fmt.Sprintf("%d MiB", bytes>>20)
@@ -177,7 +176,7 @@ func limitNumber(s *huma.Schema) {
 	}
 }
 
-// setExtension adds a field to a schema that says something without being checked: a rule does.
+// setExtension adds a field to a schema that documents a bound without validating it.
 func setExtension(s *huma.Schema, name string, value any) {
 	if s.Extensions == nil {
 		s.Extensions = map[string]any{}

@@ -7,8 +7,8 @@ import (
 	"mailroom/internal/filter"
 )
 
-// boundTable is by schema and field, and for parameters by their kind and name; [] is an
-// element of a list.
+// boundTable maps a schema's field, such as "Submit.text", or a parameter, such as "path.run", to
+// its bound. "[]" at the end means an element of the list.
 type boundTable map[string]bound
 
 func allBounds() boundTable {

@@ -10,15 +10,15 @@ import (
 )
 
 const (
-	// smallBody is, in bytes, a body that large ones leave room for.
+	// smallBody is the size, in bytes, up to which a body may use the reserved part of the budget.
 	smallBody = 64 << 10
 	// bodyWait is how long a request waits for room for its body.
 	bodyWait = 2 * time.Second
 )
 
-// budget bounds the bytes of request bodies that are held at a time, from the
-// moment there is room for one until its request is answered. One owner gets at
-// most a share, and bodies larger than smallBody leave an eighth to the others.
+// budget bounds the bytes of request bodies in memory, from before they are read until their
+// requests are answered. An owner gets at most share, and bodies larger than smallBody leave an
+// eighth of the total free.
 type budget struct {
 	// Set by newBudget.
 	total, share int64
@@ -26,24 +26,24 @@ type budget struct {
 	mu      sync.Mutex
 	used    int64            // owned by mu
 	held    map[string]int64 // owned by mu; by owner
-	changed chan struct{}    // owned by mu; closed and replaced when bytes are given back
+	changed chan struct{}    // owned by mu; closed and replaced when bytes are released
 }
 
-// newBudget makes a budget whose share fits the largest body.
+// newBudget makes a budget with room for the largest body in total and in a share.
 func newBudget(total, largest int64) *budget {
 	total = max(total, largest+largest/4)
 	return &budget{total: total, share: max(total/4, largest), held: map[string]int64{}, changed: make(chan struct{})}
 }
 
-// charge is what one request has of a budget. It belongs to the request's
-// goroutine. The zero value has nothing, of no budget.
+// charge is the part of a budget that one request holds. It belongs to the request's goroutine. The
+// zero value has no budget and charges nothing.
 type charge struct {
 	budget *budget
 	owner  string
 	bytes  int64
 }
 
-// resize makes c cover n bytes, and waits for room up to bodyPatience.
+// resize makes c cover n bytes. It waits up to bodyWait for room.
 func (c *charge) resize(ctx context.Context, n int64) error {
 	if c.budget == nil {
 		return nil
@@ -71,8 +71,8 @@ func (c *charge) resize(ctx context.Context, n int64) error {
 	}
 }
 
-// reserve takes n bytes for a body of size, or says why not and what ends when that
-// may have changed.
+// reserve takes n more bytes for a body of size bytes. If there is no room, it returns the refusal
+// and a channel that is closed when bytes are released.
 func (b *budget) reserve(owner string, n, size int64) (changed <-chan struct{}, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -84,11 +84,11 @@ func (b *budget) reserve(owner string, n, size int64) (changed <-chan struct{}, 
 	case b.held[owner]+n > b.share:
 		return b.changed, &mailroom.Error{
 			Code: mailroom.CodeRateLimited, RetryAfter: time.Second,
-			Message: fmt.Sprintf("this caller's requests under way have bodies of %d bytes, which is the most: send fewer at a time", b.share),
+			Message: fmt.Sprintf("concurrent request bodies of this caller exceed %d bytes: send fewer at a time", b.share),
 		}
 	case b.used+n > most:
 		return b.changed, &mailroom.Error{
-			Code: mailroom.CodeUnavailable, RetryAfter: time.Second, Message: "too many large requests are under way: send it again",
+			Code: mailroom.CodeUnavailable, RetryAfter: time.Second, Message: "too many large requests at once: try again",
 		}
 	}
 	b.used += n

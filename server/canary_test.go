@@ -73,7 +73,7 @@ func TestTheSecretOfACallerIsHiddenFromItsAnswer(t *testing.T) {
 	}
 	// What is short and wrong is not cut out of every word.
 	a := f.as("the").call("GET /v1/threads", "")
-	if p := a.problem(t); p.Code != mailroom.CodeUnauthenticated || p.Detail != "the token is wrong, or was revoked" {
+	if p := a.problem(t); p.Code != mailroom.CodeUnauthenticated || p.Detail != "unknown or revoked token" {
 		t.Errorf("%d %s", a.status, a.body)
 	}
 }

@@ -8,28 +8,27 @@ import (
 	"mailroom/api"
 )
 
-// Channels is what the server asks of the connections to platforms.
+// Channels are the connections to platforms.
 type Channels interface {
-	// All tells about each of them, by name.
+	// All returns the state of each channel, by name.
 	All() []api.Channel
-	// Resume has the one of that name tried now; false: there is none.
+	// Resume reconnects the channel now. It returns false for an unknown name.
 	Resume(name string) bool
 }
 
-// registerChannels registers what tells about the connections to platforms.
+// registerChannels registers the operations on channels.
 func (rt router) registerChannels() {
 	s := rt.server
-	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/channels", "list-channels", "All channels, by name; what is known about them is for the scopes metrics and admin"),
+	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/channels", "list-channels", "All channels, by name; details need the scope metrics or admin"),
 		func(ctx context.Context, _ *empty) (*body[api.Page[api.Channel]], error) {
 			return &body[api.Page[api.Channel]]{api.Page[api.Channel]{Items: s.channelsFor(requestOf(ctx).who)}}, nil
 		})
-	handle(rt, rt.operation(mailroom.PermissionAdmin, "POST /v1/channels/{name}/resume", "resume-channel", "Try a channel now that is not connected, as if nothing had failed before"),
+	handle(rt, rt.operation(mailroom.PermissionAdmin, "POST /v1/channels/{name}/resume", "resume-channel", "Reconnect a channel now and reset its failures"),
 		s.resumeChannel)
 }
 
-// channelsFor are the channels as a token may know of them. Errors, cursors and
-// counts tell about rooms and people of others, so they are for those who may measure
-// the work of all; the others know whether a channel works.
+// channelsFor returns the channels as a token may see them. Errors, cursors and counts reveal rooms
+// and users of others, so they need [mailroom.PermissionMeasure]; other tokens see the state only.
 func (s *Server) channelsFor(who *mailroom.Token) []api.Channel {
 	all := append([]api.Channel{}, s.allChannels()...)
 	if who.Has(mailroom.PermissionMeasure) {
@@ -59,7 +58,7 @@ func (s *Server) resumeChannel(_ context.Context, in *resumeChannelInput) (*body
 	}
 	all := s.allChannels()
 	i := slices.IndexFunc(all, func(c api.Channel) bool { return c.Name == in.Name })
-	if i < 0 { // it has gone with a change of the configuration
+	if i < 0 { // a change of the configuration removed it
 		return nil, mailroom.Errorf(mailroom.CodeNotFound, "no channel %q", truncate(in.Name))
 	}
 	return &body[api.Channel]{all[i]}, nil

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// connLimiter is a listener that bounds its open connections, in all and per address.
-// Connections over loopback, or all where a proxy is in front, are trusted: they
-// count in all, have no bound per address, and a sixteenth of all is for them alone.
+// connLimiter is a listener that bounds its open connections, in total and per address. Loopback
+// connections, or all of them behind a proxy, are trusted: they have no limit per address, and a
+// sixteenth of the total is reserved for them.
 type connLimiter struct {
 	net.Listener
 	// Set once.
@@ -19,15 +19,15 @@ type connLimiter struct {
 
 	mu   sync.Mutex
 	open int                  // owned by mu
-	by   map[netip.Prefix]int // owned by mu; of those that are not trusted
+	by   map[netip.Prefix]int // owned by mu; untrusted connections
 }
 
 func newConnLimiter(ln net.Listener, most, each int, trustAll bool) *connLimiter {
 	return &connLimiter{Listener: ln, max: most, perAddress: each, trustAll: trustAll, by: map[netip.Prefix]int{}}
 }
 
-// Accept returns the next connection that there is room for. It refuses the
-// others with a few bytes, which a TLS client does not understand.
+// Accept returns the next connection within the limits. It refuses others with a short plain-text
+// response, which a TLS client cannot read.
 func (c *connLimiter) Accept() (net.Conn, error) {
 	for {
 		conn, err := c.Listener.Accept()
@@ -39,7 +39,7 @@ func (c *connLimiter) Accept() (net.Conn, error) {
 			return &limitedConn{Conn: conn, leave: sync.OnceFunc(func() { c.release(from, trusted) })}, nil
 		}
 		_ = conn.SetWriteDeadline(time.Now().Add(50 * time.Millisecond)) // a closed connection fails the write
-		_, _ = io.WriteString(conn, refusedConnection)                   // who has gone needs no answer
+		_, _ = io.WriteString(conn, refusedConnection)                   // the peer may have gone
 		_ = conn.Close()                                                 // as above
 	}
 }
@@ -47,11 +47,11 @@ func (c *connLimiter) Accept() (net.Conn, error) {
 const refusedConnection = "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 2\r\nConnection: close\r\nContent-Type: text/plain\r\n\r\n" +
 	"too many connections are open\n"
 
-// origin is the address that a connection is counted by: one of IPv4, or a
-// network of IPv6 that one customer has.
+// origin returns the prefix that a connection is counted by: an IPv4 address, or an IPv6 /64, the
+// usual size of one customer's network.
 func (c *connLimiter) origin(conn net.Conn) (from netip.Prefix, trusted bool) {
 	at, err := netip.ParseAddrPort(conn.RemoteAddr().String())
-	if err != nil { // a listener of another kind, such as a test's
+	if err != nil { // not an IP listener, as in tests
 		return from, true
 	}
 	ip := at.Addr().Unmap().WithZone("")
@@ -92,7 +92,7 @@ func (c *connLimiter) release(from netip.Prefix, trusted bool) {
 	}
 }
 
-// limitedConn gives its place back when it is closed.
+// limitedConn releases its slot when it is closed.
 type limitedConn struct {
 	net.Conn
 	leave func()
@@ -103,7 +103,7 @@ func (c *limitedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// CloseWrite lets net/http send a last answer to who has not sent all yet.
+// CloseWrite lets net/http send a last response to a client that is still sending.
 func (c *limitedConn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()

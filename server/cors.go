@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// errAnswered ends the gates of a request that needs nothing more.
+// errAnswered ends the middleware of a request that has been answered.
 var errAnswered = errors.New("answered")
 
-// handleCORS lets pages of the configured origins read answers, and answers the
-// question that their browser asks before. It comes without a token.
+// handleCORS lets pages of the configured origins read responses, and answers CORS preflight
+// requests, which carry no token.
 func (s *Server) handleCORS(out *response, r *http.Request) error {
 	origin := r.Header.Get("Origin")
 	if len(s.options.Origins) == 0 {

@@ -27,33 +27,33 @@ func CheckJSON(raw []byte) error { return checkJSON(raw, true) }
 // checkBody checks a body of the API.
 func checkBody(raw []byte) error { return checkJSON(raw, false) }
 
-// checkJSON checks a body in a few linear passes, without building its values.
-// free: the names of members are not the API's own.
+// checkJSON checks a body in a few linear passes, without building its values. // Member names of
+// the API are lower-case; free allows any name.
 func checkJSON(raw []byte, free bool) error {
 	if !utf8.Valid(raw) {
 		return badRequest("body", "is not valid UTF-8")
 	}
 	if hasLoneSurrogate(raw) {
-		return badRequest("body", `has one half of a character (\ud800 to \udfff) without the other`)
+		return badRequest("body", `has a lone surrogate (\ud800 to \udfff): send both halves of the pair`)
 	}
 	s := jsonScanner{raw: raw}
 	if err := s.value(0, free); err != nil {
 		return err
 	}
 	if s.skipSpace(); s.at < len(raw) {
-		return badRequest("body", "goes on after its JSON value")
+		return badRequest("body", "has data after its JSON value")
 	}
-	if !json.Valid(raw) { // a scalar that is none: the scan skips over scalars
+	if !json.Valid(raw) { // the scanner does not check the form of scalars
 		return s.malformed()
 	}
 	return nil
 }
 
-// jsonScanner walks once over a body. It checks the structure and leaves the form of
-// scalars to the decoder. Only a refusal works out where in the body it is.
+// jsonScanner walks once over a body and checks its structure. It leaves the form of scalars to the
+// decoder and works out a location only for a refusal.
 type jsonScanner struct {
 	raw    []byte
-	at     int // offset of what comes next
+	at     int // offset of the next byte
 	values int // seen so far
 
 	path [maxDepth]level // the open objects and arrays
@@ -61,12 +61,11 @@ type jsonScanner struct {
 
 // level is one open object or array.
 type level struct {
-	name  []byte // of the current member, quoted; nil in an array
-	index int    // of the current element
+	name  []byte // name of the current member, quoted; nil in an array
+	index int    // index of the current element
 }
 
-// value scans the value that comes next, inside depth open ones. free: members
-// below it are the caller's own.
+// value scans the next value, inside depth open ones. With free, its members may have any name.
 func (s *jsonScanner) value(depth int, free bool) error {
 	if s.values++; s.values > maxValues {
 		return mailroom.Errorf(mailroom.CodeTooLarge, "the body has more than %d values", maxValues)
@@ -114,7 +113,7 @@ func (s *jsonScanner) object(depth int, free bool) error {
 		case n == maxMembers:
 			return mailroom.Errorf(mailroom.CodeTooLarge, "an object in the body has more than %d members", maxMembers)
 		case !names.add(name):
-			return invalidField(s.location(depth), "comes twice", nil)
+			return invalidField(s.location(depth), "duplicate field", nil)
 		case !free && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz_0123456789") != "":
 			return invalidField(s.location(depth), "unknown field", nil)
 		}
@@ -145,7 +144,7 @@ func (s *jsonScanner) array(depth int, free bool) error {
 	}
 }
 
-// separator steps over a comma, or over what closes the object or array.
+// separator skips a comma, or the character that closes the object or array and reports end.
 func (s *jsonScanner) separator(closes byte) (end bool, err error) {
 	s.skipSpace()
 	switch {
@@ -157,6 +156,7 @@ func (s *jsonScanner) separator(closes byte) (end bool, err error) {
 	return false, s.malformed()
 }
 
+// accept skips c if it is the next byte, and reports whether it was.
 func (s *jsonScanner) accept(c byte) bool {
 	if s.at == len(s.raw) || s.raw[s.at] != c {
 		return false
@@ -171,7 +171,7 @@ func (s *jsonScanner) skipSpace() {
 	}
 }
 
-// skipString steps over a string.
+// skipString skips a string.
 func (s *jsonScanner) skipString() error {
 	for s.at++; s.at < len(s.raw); s.at++ {
 		switch s.raw[s.at] {
@@ -186,7 +186,7 @@ func (s *jsonScanner) skipString() error {
 	return s.malformed()
 }
 
-// skipScalar steps over a number or a literal, to what can follow one.
+// skipScalar skips a number or literal, up to a byte that can follow one.
 func (s *jsonScanner) skipScalar() error {
 	start := s.at
 	for s.at < len(s.raw) && !endsScalar(s.raw[s.at]) {
@@ -200,7 +200,7 @@ func (s *jsonScanner) skipScalar() error {
 
 func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\n' }
 
-// endsScalar reports whether c ends the number or literal before it.
+// endsScalar reports whether c ends a number or literal.
 func endsScalar(c byte) bool {
 	switch c {
 	case ',', ':', '"', '[', ']', '{', '}':
@@ -209,7 +209,7 @@ func endsScalar(c byte) bool {
 	return isSpace(c)
 }
 
-// location is the location of the member that is current inside depth open values.
+// location is the path of the current member inside depth open values, such as body.parts[1].type.
 func (s *jsonScanner) location(depth int) string {
 	var b strings.Builder
 	b.WriteString("body")
@@ -219,7 +219,7 @@ func (s *jsonScanner) location(depth int) string {
 			continue
 		}
 		name, err := unquote(l.name)
-		if err != nil { // every name of the path was read before
+		if err != nil { // cannot happen: each name was decoded before
 			name = "?"
 		}
 		b.WriteString("." + truncate(name))
@@ -227,7 +227,7 @@ func (s *jsonScanner) location(depth int) string {
 	return b.String()
 }
 
-// malformed says what the decoder finds wrong with the body.
+// malformed returns the decoder's syntax error with its offset.
 func (s *jsonScanner) malformed() error {
 	var v json.RawMessage
 	err := json.Unmarshal(s.raw, &v)
@@ -236,12 +236,12 @@ func (s *jsonScanner) malformed() error {
 	case !ok:
 		return badRequest("body", "is not JSON")
 	case syntax.Offset == int64(len(s.raw)) && strings.HasPrefix(syntax.Error(), "unexpected end"):
-		return badRequest("body", "is not JSON: it ends in the middle")
+		return badRequest("body", "is not JSON: unexpected end")
 	}
 	return badRequest("body", fmt.Sprintf("is not JSON: %s, at byte %d", syntax.Error(), syntax.Offset))
 }
 
-// unquote is the name of a member.
+// unquote decodes a quoted member name.
 func unquote(quoted []byte) (string, error) {
 	if bytes.IndexByte(quoted, '\\') < 0 {
 		return string(quoted[1 : len(quoted)-1]), nil
@@ -251,14 +251,14 @@ func unquote(quoted []byte) (string, error) {
 	return name, err
 }
 
-// names are those of the members of one object.
+// names are the member names of one object.
 type names struct {
 	few  [8]string
 	n    int
-	many map[string]struct{} // all of them, once there are more than a few
+	many map[string]struct{} // all names, once few is full
 }
 
-// add reports whether name is not among them yet.
+// add adds a name and reports false if it is there already.
 func (m *names) add(name string) bool {
 	if m.n < len(m.few) {
 		for _, one := range m.few[:m.n] {
@@ -283,7 +283,7 @@ func (m *names) add(name string) bool {
 	return true
 }
 
-// isFreeForm are the fields whose value is the caller's own JSON.
+// isFreeForm reports whether the field of this name holds the caller's own JSON.
 func isFreeForm(name string) bool {
 	switch name {
 	case "options", "metadata", "data", "answer", "agents", "arguments", "body", "checkpoint", "state":

@@ -79,12 +79,12 @@ func TestABodyHasSoManyValuesAndMembers(t *testing.T) {
 
 func TestARefusalNamesThePlaceInTheBody(t *testing.T) {
 	for body, want := range map[string]string{
-		`{"options":{"a":[1,{"b":2,"\u0062":3}]}}`: "body.options.a[1].b: comes twice",
+		`{"options":{"a":[1,{"b":2,"\u0062":3}]}}`: "body.options.a[1].b: duplicate field",
 		`{"parts":[{"type":1},{"Type":1}]}`:        "body.parts[1].Type: unknown field",
-		`[[0,[0,{"a":0,"a":0}]]]`:                  "body[0][1][1].a: comes twice",
-		`{"text":"a"`:                              "body is not JSON: it ends in the middle",
+		`[[0,[0,{"a":0,"a":0}]]]`:                  "body[0][1][1].a: duplicate field",
+		`{"text":"a"`:                              "body is not JSON: unexpected end",
 		`{"text":01}`:                              "body is not JSON: invalid character '1' after object key:value pair, at byte 10",
-		`{"text":"a"} {}`:                          "body goes on after its JSON value",
+		`{"text":"a"} {}`:                          "body has data after its JSON value",
 	} {
 		if err := checkBody([]byte(body)); err == nil || err.Error() != want {
 			t.Errorf("%s: %v, want %s", body, err, want)

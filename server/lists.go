@@ -16,34 +16,34 @@ import (
 // ListParams are the parameters of every list.
 type ListParams struct {
 	Q      string `query:"q" doc:"Filter: terms such as status:failed, all of which must hold; - negates, * matches, quotes group. Errors are found by any part (error:\"rate limit\"), times by a day or an RFC 3339 time (created:2026-11-01), a comparison (created:>2026-11-01) or a range (created:2026-11-01..2026-11-07). Runs: status, agent, thread, parent, class, reason, error, key, mode, via, created, finished, metadata.K. Threads: id, agent, owner, status, updated. Tickets: state, kind, thread, run."`
-	Cursor string `query:"cursor" doc:"The next of the page before."`
+	Cursor string `query:"cursor" doc:"The next of the previous page."`
 	Limit  int    `query:"limit" minimum:"1" maximum:"500" default:"50"`
 }
 
 const (
-	// scanPage is how many rows are read in one view.
+	// scanPage is how many rows one view reads.
 	scanPage = 500
-	// maxScannedRows bounds the rows that one request looks at. A page that ends
-	// there is short and has a next.
+	// maxScannedRows bounds the rows that one request scans. A page that ends at the bound is short
+	// and has a next.
 	maxScannedRows = 5_000
-	// scanBytes bounds, as the store counts them, the rows that one view reads.
+	// scanBytes bounds the size of the rows that one view reads, as the store counts it.
 	scanBytes = 2 * mailroom.MaxPage
 )
 
-// list reads rows R, newest first, and shows them as W.
+// list reads rows R, newest first, and converts them to W.
 type list[R, W any] struct {
-	name string // goes with cursors, so that one of another list is not taken
+	name string // bound into cursors, so that a cursor of another list is refused
 	key  func(R) int64
 	// thread returns the id of the thread that a row belongs to.
 	thread func(R) string
-	// fetch returns rows below the key from, all if it is 0.
+	// fetch returns rows with a key below from; 0 means all.
 	fetch func(rd mailroom.Reader, from int64, limit int) ([]R, error)
-	// match, unless nil, says which rows belong to the list.
+	// match, unless nil, reports which rows belong to the list.
 	match func(rd mailroom.Reader, row R) (bool, error)
 	show  func(rd mailroom.Reader, rows []R) ([]W, error)
 }
 
-// page reads until it has limit rows and knows whether another one follows.
+// page reads until it has p.Limit rows and knows whether another one follows.
 func (l list[R, W]) page(ctx context.Context, s *Server, p ListParams) (*body[api.Page[W]], error) {
 	who := requestOf(ctx).who
 	from, err := l.parseCursor(s, who, p.Cursor)
@@ -71,23 +71,22 @@ func (l list[R, W]) page(ctx context.Context, s *Server, p ListParams) (*body[ap
 	}
 }
 
-// part is what one view gave.
+// part is the result of one view.
 type part[W any] struct {
 	shown   []W
-	bytes   int // of them as JSON; more than there was room for only if the first alone is
+	bytes   int // of shown as JSON; exceeds the room only for a first item that is larger than a page
 	scanned int
-	last    int64 // key of the last row that was looked at and taken or left out
+	last    int64 // key of the last row that was shown or skipped
 	more    bool  // a row that matches follows last
 	end     bool  // no row follows last
 }
 
-// scan looks at one page of rows and shows at most want of those that match, as far
-// as there is room for them.
+// scan reads one batch of rows and shows at most want of those that match, within room bytes.
 func (l list[R, W]) scan(ctx context.Context, s *Server, from int64, want, room int) (part[W], error) {
 	out := part[W]{last: from}
 	who := requestOf(ctx).who
 	size := scanPage
-	if l.match == nil && who.Has(mailroom.PermissionAdmin) { // who sees nearly all
+	if l.match == nil && who.Has(mailroom.PermissionAdmin) { // an admin sees nearly all rows
 		size = want + 1
 	}
 	err := s.options.Ledger.View(ctx, func(rd mailroom.Reader) error {
@@ -95,12 +94,12 @@ func (l list[R, W]) scan(ctx context.Context, s *Server, from int64, want, room 
 		if err != nil {
 			return err
 		}
-		out.end, out.scanned = len(rows) == 0, len(rows) // a page may be short because it is large
+		out.end, out.scanned = len(rows) == 0, len(rows) // a short batch may have hit scanBytes
 		visible, err := l.visible(rd, who, rows)
 		if err != nil {
 			return err
 		}
-		var taken []R
+		var selected []R
 		for _, row := range rows {
 			good := visible[l.thread(row)]
 			if good && l.match != nil {
@@ -108,23 +107,23 @@ func (l list[R, W]) scan(ctx context.Context, s *Server, from int64, want, room 
 					return err
 				}
 			}
-			if good && len(taken) == want {
+			if good && len(selected) == want {
 				out.more, out.end = true, false
 				break
 			}
 			if good {
-				taken = append(taken, row)
+				selected = append(selected, row)
 			}
 			out.last = l.key(row)
 		}
-		if out.shown, err = l.show(rd, taken); err != nil {
+		if out.shown, err = l.show(rd, selected); err != nil {
 			return err
 		}
 		fits, err := out.fit(room, s.options.MaxPage)
-		if fits < len(taken) {
+		if fits < len(selected) {
 			out.more, out.end, out.last = true, false, from
 			if fits > 0 {
-				out.last = l.key(taken[fits-1])
+				out.last = l.key(selected[fits-1])
 			}
 		}
 		return err
@@ -132,8 +131,8 @@ func (l list[R, W]) scan(ctx context.Context, s *Server, from int64, want, room 
 	return out, err
 }
 
-// fit keeps what there is room for in a page, and at least one in an empty page, so that every
-// page leads on. It returns how many that are.
+// fit drops the items that exceed room, and returns how many are left. An empty page keeps at least
+// one, so that every page makes progress.
 func (p *part[W]) fit(room, page int) (n int, err error) {
 	for n = range p.shown {
 		raw, err := json.Marshal(p.shown[n])
@@ -149,7 +148,7 @@ func (p *part[W]) fit(room, page int) (n int, err error) {
 	return len(p.shown), nil
 }
 
-// visible tells of which threads of a page's rows who may know.
+// visible reports which threads of the rows who may see, by id.
 func (l list[R, W]) visible(rd mailroom.Reader, who *mailroom.Token, rows []R) (map[string]bool, error) {
 	var threads []string
 	for _, row := range rows {
@@ -158,8 +157,8 @@ func (l list[R, W]) visible(rd mailroom.Reader, who *mailroom.Token, rows []R) (
 	return visibleThreads(rd, who, threads)
 }
 
-// cursor is where a list goes on. It is good for who it was given to, and tells
-// nothing: how many rows there are of others is nobody's business.
+// cursor returns where a list continues. It is encrypted for its token: a key would reveal how many
+// rows others have.
 func (l list[R, W]) cursor(s *Server, who *mailroom.Token, key int64) string {
 	place := binary.AppendVarint(nil, key)
 	return base64.RawURLEncoding.EncodeToString(s.cursors.Seal(nil, nil, place, l.cursorContext(who)))
@@ -178,7 +177,7 @@ func (l list[R, W]) parseCursor(s *Server, who *mailroom.Token, cursor string) (
 		}
 	}
 	if err != nil || key <= 0 {
-		return 0, invalidField("query.cursor", "is not the next of a page of this list", cursor)
+		return 0, invalidField("query.cursor", "is not a cursor of this list: use next of its previous page", cursor)
 	}
 	return key, nil
 }
@@ -187,15 +186,15 @@ func (l list[R, W]) cursorContext(who *mailroom.Token) []byte {
 	return []byte(l.name + "\x00" + who.Name)
 }
 
-// pageBound is the most that a page has: items, and bytes unless the first item alone has more.
+// pageBound limits a page: items, and bytes unless the first item alone has more.
 type pageBound struct{ items, bytes int }
 
-// pageAfter is a page of a list that is read whole: what comes after a cursor, as far
-// as it fits. place says where an item stands; places grow with the list.
+// pageAfter returns the page after cursor of a list that was read whole. place returns an item's
+// position; positions ascend through the list.
 func pageAfter[T any](items []T, cursor string, most pageBound, place func(T) string) (*body[api.Page[T]], error) {
 	after, err := base64.RawURLEncoding.DecodeString(cursor)
 	if err != nil {
-		return nil, invalidField("query.cursor", "is not the next of a page of this list", cursor)
+		return nil, invalidField("query.cursor", "is not a cursor of this list: use next of its previous page", cursor)
 	}
 	out := api.Page[T]{Items: []T{}}
 	size := 0
@@ -217,17 +216,17 @@ func pageAfter[T any](items []T, cursor string, most pageBound, place func(T) st
 	return &body[api.Page[T]]{out}, nil
 }
 
-// newCursorCipher makes what seals cursors. They outlive the process, as long as the
-// operator's secret stays.
+// newCursorCipher makes the cipher for cursors. Cursors stay valid across restarts while the
+// operator's secret stays the same.
 func newCursorCipher(secret string) cipher.AEAD {
 	key := sha256.Sum256([]byte("cursors\x00" + secret))
 	block, err := aes.NewCipher(key[:])
 	if err != nil {
-		panic("seal cursors: " + err.Error()) // a key of this length fits
+		panic("seal cursors: " + err.Error()) // cannot happen: the key has 32 bytes
 	}
 	sealer, err := cipher.NewGCMWithRandomNonce(block)
 	if err != nil {
-		panic("seal cursors: " + err.Error()) // so does AES
+		panic("seal cursors: " + err.Error()) // cannot happen: AES has the block size of GCM
 	}
 	return sealer
 }

@@ -12,23 +12,23 @@ import (
 
 func (rt router) registerMessages() {
 	s := rt.server
-	submit := rt.operation(mailroom.PermissionSubmit, "POST /v1/messages", "submit", "Submit a message to the thread that the body names, or to a new one")
+	submit := rt.operation(mailroom.PermissionSubmit, "POST /v1/messages", "submit", "Submit a message to the thread named in the body, or to a new one")
 	submit.DefaultStatus = 202
 	handle(rt, submit, s.submit)
 	submitTo := rt.operation(mailroom.PermissionSubmit, "POST /v1/threads/{thread}/messages", "submit-to-thread", "Submit a message to a thread")
 	submitTo.DefaultStatus = 202
 	handle(rt, submitTo, s.submitTo)
-	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/threads/{thread}/messages", "list-messages", "The transcript, in order of reading, from its end"), s.listMessages)
-	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/threads/{thread}/messages/{message}", "get-message", "One message with its present state"), s.getMessage)
-	handle(rt, rt.operation(mailroom.PermissionSubmit, "PATCH /v1/threads/{thread}/messages/{message}", "edit-message", "Replace the content of a message that was not read"), s.editMessage)
-	retract := rt.operation(mailroom.PermissionSubmit, "DELETE /v1/threads/{thread}/messages/{message}", "retract-message", "Take back a message that was not read")
+	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/threads/{thread}/messages", "list-messages", "The transcript in reading order, the last page first"), s.listMessages)
+	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/threads/{thread}/messages/{message}", "get-message", "One message with its current state"), s.getMessage)
+	handle(rt, rt.operation(mailroom.PermissionSubmit, "PATCH /v1/threads/{thread}/messages/{message}", "edit-message", "Replace the content of an unread message"), s.editMessage)
+	retract := rt.operation(mailroom.PermissionSubmit, "DELETE /v1/threads/{thread}/messages/{message}", "retract-message", "Retract an unread message")
 	retract.DefaultStatus = 204
 	handle(rt, retract, s.retractMessage)
 }
 
-// SubmitInput is a submit with its key, which may come as a header.
+// SubmitInput is a submit, and its idempotency key if that comes as a header.
 type SubmitInput struct {
-	Key  string `header:"Idempotency-Key" doc:"The same submit under the same key is done once."`
+	Key  string `header:"Idempotency-Key" doc:"The same submit with the same key takes effect once."`
 	Body api.Submit
 }
 
@@ -47,13 +47,14 @@ func (s *Server) submitTo(ctx context.Context, in *submitToInput) (*body[mailroo
 		return nil, err
 	}
 	if other := strings.TrimSpace(in.Body.Thread); other != "" && other != id {
-		return nil, invalidField("body.thread", "is another one than in the path", other)
+		return nil, invalidField("body.thread", "differs from the thread in the path", other)
 	}
 	in.Body.Thread = id
 	return s.submitMessages(ctx, &in.SubmitInput, "body.")
 }
 
-// submitMessages hands a submit to the ledger.
+// submitMessages validates a submit and passes it to the ledger. at prefixes the locations of
+// refused fields.
 func (s *Server) submitMessages(ctx context.Context, in *SubmitInput, at string) (*body[mailroom.Submitted], error) {
 	who, b := requestOf(ctx).who, in.Body
 	if len(b.Decisions) > 0 {
@@ -108,9 +109,10 @@ func (s *Server) submitMessages(ctx context.Context, in *SubmitInput, at string)
 	return &body[mailroom.Submitted]{out}, nil
 }
 
+// submitKey returns the idempotency key from the header or the field, which must agree.
 func submitKey(header, field string) (string, error) {
 	if header != "" && field != "" && header != field {
-		return "", invalidField("body.key", "is another one than in the header Idempotency-Key", field)
+		return "", invalidField("body.key", "differs from the header Idempotency-Key", field)
 	}
 	if header != "" {
 		return header, nil
@@ -118,7 +120,7 @@ func submitKey(header, field string) (string, error) {
 	return field, nil
 }
 
-// readMessages are the messages of a submit, given as text, parts or messages.
+// readMessages reads the messages of a submit, given as text, parts or messages.
 func readMessages(b api.Submit) ([]mailroom.NewMessage, error) {
 	if len(b.Decisions) > 0 && b.Messages == nil && len(b.Parts) == 0 && strings.TrimSpace(b.Text) == "" {
 		return nil, nil
@@ -128,7 +130,7 @@ func readMessages(b api.Submit) ([]mailroom.NewMessage, error) {
 		return []mailroom.NewMessage{{Parts: parts}}, err
 	}
 	if b.Text != "" || b.Parts != nil {
-		return nil, invalidField("body.messages", "comes with text or parts: give one of them", nil)
+		return nil, invalidField("body.messages", "cannot be combined with text or parts: send one of them", nil)
 	}
 	if len(b.Messages) == 0 {
 		return nil, invalidField("body.messages", "is empty", nil)
@@ -149,7 +151,7 @@ func readParts(at, text string, parts []mailroom.Part) ([]mailroom.Part, error) 
 	case parts == nil:
 		return mailroom.Text(text), nil
 	case text != "":
-		return nil, invalidField(at+"parts", "comes with text: give one of them", nil)
+		return nil, invalidField(at+"parts", "cannot be combined with text: send one of them", nil)
 	}
 	return parts, nil
 }
@@ -161,7 +163,7 @@ func (s *Server) checkParent(ctx context.Context, run string) error {
 	return s.options.Ledger.View(ctx, func(rd mailroom.Reader) error {
 		_, _, err := findRun(rd, requestOf(ctx).who, run)
 		if mailroom.CodeOf(err) == mailroom.CodeNotFound {
-			err = invalidField("body.parent", "names no run", run)
+			err = invalidField("body.parent", "names an unknown run", run)
 		}
 		return err
 	})
@@ -169,10 +171,10 @@ func (s *Server) checkParent(ctx context.Context, run string) error {
 
 type listMessagesInput struct {
 	ThreadPath
-	Before     string `query:"before" doc:"The next of the page that follows."`
+	Before     string `query:"before" doc:"The next of the previous page."`
 	Limit      int    `query:"limit" minimum:"1" maximum:"500" default:"50"`
 	Visibility string `query:"visibility" enum:"all,internal"`
-	All        bool   `query:"all" doc:"Also superseded, retracted and unread messages."`
+	All        bool   `query:"all" doc:"Include superseded, retracted and unread messages."`
 }
 
 func (s *Server) listMessages(ctx context.Context, in *listMessagesInput) (*body[api.Page[mailroom.Message]], error) {
@@ -196,7 +198,7 @@ func (s *Server) listMessages(ctx context.Context, in *listMessagesInput) (*body
 	return &body[api.Page[mailroom.Message]]{api.Page[mailroom.Message]{Items: items, Next: given(next)}}, nil
 }
 
-// MessagePath is the message in a path.
+// MessagePath is the thread and message id in a path.
 type MessagePath struct {
 	ThreadPath
 	Message string `path:"message" doc:"Id of a message."`
@@ -230,8 +232,8 @@ func (s *Server) editMessage(ctx context.Context, in *editMessageInput) (*body[m
 	if _, err := s.findMessage(ctx, id, in.Message); err != nil {
 		return nil, err
 	}
-	// The rules of edit and retract see only messages that can still be changed,
-	// and call the others read: what is there was found out before.
+	// // Edit reports conflict, not not_found, for every message that cannot be changed, so
+	// existence is checked before.
 	m, err := s.options.Ledger.Edit(ctx, id, in.Message, parts)
 	return &body[mailroom.Message]{m}, atLocation("body.", err)
 }

@@ -13,7 +13,7 @@ import (
 	"mailroom"
 )
 
-// runMiddleware lets a request through to its handler, or says why not.
+// runMiddleware runs the checks that every request passes before its handler.
 func (s *Server) runMiddleware(out *response, r *http.Request) error {
 	for _, gate := range []func(*response, *http.Request) error{
 		s.checkHostAndOrigin, s.handleCORS, s.checkPath, s.authenticate, s.checkRoute, s.authorize, s.limitRate, s.readBody,
@@ -25,23 +25,23 @@ func (s *Server) runMiddleware(out *response, r *http.Request) error {
 	return nil
 }
 
-// checkHostAndOrigin refuses requests that a web page makes in its reader's name: from
-// another origin, or to a name that a foreign DNS server points at us.
+// checkHostAndOrigin refuses cross-origin requests of web pages, and requests to a host name that
+// is not configured (DNS rebinding).
 func (s *Server) checkHostAndOrigin(_ *response, r *http.Request) error {
 	if !s.hostAllowed(r.Host) {
-		return mailroom.Errorf(mailroom.CodeForbidden, "this server is not addressed as %q: use localhost, or configure the host it listens on", truncate(r.Host))
+		return mailroom.Errorf(mailroom.CodeForbidden, "unknown host %q: use localhost, or add the name to hosts", truncate(r.Host))
 	}
 	if origin := r.Header.Get("Origin"); !s.originAllowed(r.Host, origin) {
-		return mailroom.Errorf(mailroom.CodeForbidden, "requests from web pages of the origin %q are refused", truncate(origin))
+		return mailroom.Errorf(mailroom.CodeForbidden, "unknown origin %q: add it to origins to allow requests from its pages", truncate(origin))
 	}
 	if err := s.origins.Check(r); err != nil {
-		return &mailroom.Error{Code: mailroom.CodeForbidden, Message: "requests from web pages of another origin are refused", Cause: err}
+		return &mailroom.Error{Code: mailroom.CodeForbidden, Message: "cross-origin requests of web pages are refused", Cause: err}
 	}
 	return nil
 }
 
-// originAllowed reports whether pages of origin may send requests to host, whatever
-// their method: the handshake of a WebSocket is a GET that does more than look.
+// originAllowed reports whether pages of origin may send requests to host. It applies to every
+// method, because a WebSocket handshake is a GET that can write.
 func (s *Server) originAllowed(host, origin string) bool {
 	if origin == "" || slices.ContainsFunc(s.options.Origins, func(o string) bool { return strings.EqualFold(o, origin) }) {
 		return true
@@ -50,6 +50,7 @@ func (s *Server) originAllowed(host, origin string) bool {
 	return err == nil && u.Host != "" && strings.EqualFold(u.Host, host)
 }
 
+// hostAllowed reports whether the server answers requests with this Host header.
 func (s *Server) hostAllowed(hostport string) bool {
 	host := hostport
 	if h, _, err := net.SplitHostPort(hostport); err == nil {
@@ -69,11 +70,11 @@ func (s *Server) hostAllowed(hostport string) bool {
 	})
 }
 
-// checkPath refuses paths that the mux would answer with a redirect to another
-// one: a submit to the thread ".." must not become a submit to a new thread.
+// checkPath refuses malformed queries, and paths that the mux would redirect: a submit to the
+// thread ".." must not become a submit to a new thread.
 func (s *Server) checkPath(_ *response, r *http.Request) error {
 	if _, err := url.ParseQuery(r.URL.RawQuery); err != nil {
-		return badRequest("query", "is not a query: check its escapes")
+		return badRequest("query", "is malformed: check its percent-encoding")
 	}
 	path, inThreads := strings.CutPrefix(r.URL.EscapedPath(), "/v1/threads/")
 	if path == "/" || path == "*" {
@@ -97,7 +98,7 @@ func (s *Server) checkPath(_ *response, r *http.Request) error {
 	return nil
 }
 
-// authenticate finds out whose the token is. What is for anybody needs none.
+// authenticate finds the token of a request. Public routes need none.
 func (s *Server) authenticate(out *response, r *http.Request) error {
 	q := requestOf(r.Context())
 	_, q.route = s.mux.match(r)
@@ -107,7 +108,7 @@ func (s *Server) authenticate(out *response, r *http.Request) error {
 		return nil
 	}
 	if s.mux.permissions[q.route] == accessPerFrame && r.Header.Get("Authorization") == "" {
-		return nil // a web page cannot send it: it comes as the first frame
+		return nil // browsers cannot set the header; the first frame has the token
 	}
 	if g := s.tokens.lookup(q.token); g != nil && strings.EqualFold(scheme, "Bearer") {
 		q.setGrant(g)
@@ -115,13 +116,12 @@ func (s *Server) authenticate(out *response, r *http.Request) error {
 	}
 	out.Header().Set("WWW-Authenticate", "Bearer")
 	if q.token != "" && strings.EqualFold(scheme, "Bearer") {
-		return mailroom.Errorf(mailroom.CodeUnauthenticated, "the token is wrong, or was revoked")
+		return mailroom.Errorf(mailroom.CodeUnauthenticated, "unknown or revoked token")
 	}
-	return mailroom.Errorf(mailroom.CodeUnauthenticated, "send the token as header Authorization: Bearer TOKEN")
+	return mailroom.Errorf(mailroom.CodeUnauthenticated, "missing token: send the header Authorization: Bearer TOKEN")
 }
 
-// checkRoute answers for the mux when it knows no handler, because the mux does not
-// speak in problems.
+// checkRoute answers requests without a route with a problem, in place of the mux's plain text.
 func (s *Server) checkRoute(out *response, r *http.Request) error {
 	if requestOf(r.Context()).route != "" {
 		return nil
@@ -134,10 +134,10 @@ func (s *Server) checkRoute(out *response, r *http.Request) error {
 	}
 	allow := answer.header.Get("Allow")
 	out.Header().Set("Allow", allow)
-	return withStatus(http.StatusMethodNotAllowed, mailroom.Errorf(mailroom.CodeInvalid, "method %s is not for this path: use %s", truncate(r.Method), allow))
+	return withStatus(http.StatusMethodNotAllowed, mailroom.Errorf(mailroom.CodeInvalid, "method %s is not allowed here: use %s", truncate(r.Method), allow))
 }
 
-// authorize refuses who lacks the scope that the route names.
+// authorize checks that the token has the permission of the route.
 func (s *Server) authorize(_ *response, r *http.Request) error {
 	q := requestOf(r.Context())
 	if need := s.mux.permissions[q.route]; need != accessPublic && need != accessPerFrame && need != accessPerRequest {
@@ -146,7 +146,7 @@ func (s *Server) authorize(_ *response, r *http.Request) error {
 	return nil
 }
 
-// probe takes the mux's own answer, to be said in other words.
+// probe records the status and header that the mux answers with.
 type probe struct {
 	header http.Header
 	status int
@@ -157,10 +157,10 @@ func (p *probe) WriteHeader(status int)      { p.status = status }
 func (p *probe) Write(b []byte) (int, error) { return len(b), nil }
 
 func noRoute(r *http.Request) error {
-	return mailroom.Errorf(mailroom.CodeNotFound, "there is nothing at %q: see /openapi.json", truncate(r.URL.Path))
+	return mailroom.Errorf(mailroom.CodeNotFound, "no route %q: see /openapi.json", truncate(r.URL.Path))
 }
 
-// truncate cuts what a caller chose before it comes back in a message.
+// truncate cuts caller-supplied text to 100 characters, for use in messages.
 func truncate(s string) string {
 	const most = 100
 	n := 0
@@ -172,10 +172,10 @@ func truncate(s string) string {
 	return s
 }
 
-// withStatus answers err with another status than its code's own.
+// withStatus makes the response to err have another status than its code's own.
 func withStatus(status int, err error) error { return &statusError{status: status, err: err} }
 
-// badRequest is the refusal of what cannot be parsed at all.
+// badRequest is a 400 refusal of a part of a request that cannot be parsed.
 func badRequest(location, message string) error {
 	return withStatus(http.StatusBadRequest, &mailroom.Error{
 		Code: mailroom.CodeInvalid, Message: location + " " + message,

@@ -8,8 +8,8 @@ import (
 	"mailroom/api"
 )
 
-// showRuns makes the wire objects of runs. Worker and lease come from the rows
-// of the threads and workers, which alone know them.
+// showRuns makes the wire objects of runs. Worker and lease come from the rows of the threads and
+// workers.
 func showRuns(rd mailroom.Reader, rows []*mailroom.Run) ([]api.Run, error) {
 	holders, err := holders(rd, rows)
 	if err != nil {
@@ -26,7 +26,7 @@ func showRuns(rd mailroom.Reader, rows []*mailroom.Run) ([]api.Run, error) {
 	return out, nil
 }
 
-// holders returns who holds the runs that are running, by run id.
+// holders returns the workers of the running runs, by run id.
 func holders(rd mailroom.Reader, rows []*mailroom.Run) (map[string]*mailroom.Worker, error) {
 	var threads []string
 	for _, r := range rows {
@@ -56,7 +56,7 @@ func holders(rd mailroom.Reader, rows []*mailroom.Run) (map[string]*mailroom.Wor
 		}
 		out[t.Current] = byID[t.Worker]
 		if out[t.Current] == nil {
-			out[t.Current] = &mailroom.Worker{ID: t.Worker} // its row went first
+			out[t.Current] = &mailroom.Worker{ID: t.Worker} // its row was deleted first
 		}
 	}
 	return out, nil
@@ -102,7 +102,7 @@ func showWait(r *mailroom.Run) *api.Wait {
 	return out
 }
 
-// given is nil for "".
+// given returns nil for "".
 func given[S ~string](s S) *S {
 	if s == "" {
 		return nil
@@ -110,7 +110,7 @@ func given[S ~string](s S) *S {
 	return &s
 }
 
-// known is nil for the zero time.
+// known returns nil for the zero time.
 func known(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
@@ -118,8 +118,8 @@ func known(t time.Time) *time.Time {
 	return &t
 }
 
-// showThreads makes the wire objects of threads. All that is not in their rows
-// is derived from those of their runs.
+// showThreads makes the wire objects of threads. What their rows lack is derived from the rows of
+// their runs.
 func showThreads(rd mailroom.Reader, rows []*mailroom.Thread) ([]api.Thread, error) {
 	out := make([]api.Thread, 0, len(rows))
 	for _, t := range rows {
@@ -168,8 +168,7 @@ func countQueued(rd mailroom.Reader, thread string) (int, error) {
 	return queued.Sum() + held.Sum(), err
 }
 
-// threadStatus says what a thread does: the status of its current run, and
-// without one whether runs wait for their first start.
+// threadStatus is the status of the thread's current run, or without one whether runs are queued.
 func threadStatus(rd mailroom.Reader, t *mailroom.Thread, queued int) (string, error) {
 	switch {
 	case t.Worker != "":

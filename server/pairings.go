@@ -7,19 +7,19 @@ import (
 	"mailroom/api"
 )
 
-// Pairings is what the server asks of who is let in to talk through chat platforms.
+// Pairings are the users that may use chat channels.
 type Pairings interface {
 	All(ctx context.Context) ([]api.Pairing, error)
 	Approve(ctx context.Context, in api.ApprovePairing, by string) (api.Pairing, error)
 	Revoke(ctx context.Context, channel, user string) error
 }
 
-// registerPairings registers what lets people in.
+// registerPairings registers the operations on pairings.
 func (rt router) registerPairings() {
 	s := rt.server
-	handle(rt, rt.operation(mailroom.PermissionAdmin, "GET /v1/pairings", "list-pairings", "Who was let in to talk through chat platforms, and who waits for it"), s.listPairings)
-	handle(rt, rt.operation(mailroom.PermissionAdmin, "POST /v1/pairings", "approve-pairing", "Let in who has a code"), s.approvePairing)
-	ending := rt.operation(mailroom.PermissionAdmin, "DELETE /v1/pairings/{channel}/{user}", "revoke-pairing", "Let somebody talk no longer who was let in with a code, or refuse who waits for it")
+	handle(rt, rt.operation(mailroom.PermissionAdmin, "GET /v1/pairings", "list-pairings", "Approved users of chat channels, and pending pairing requests"), s.listPairings)
+	handle(rt, rt.operation(mailroom.PermissionAdmin, "POST /v1/pairings", "approve-pairing", "Approve a pairing code"), s.approvePairing)
+	ending := rt.operation(mailroom.PermissionAdmin, "DELETE /v1/pairings/{channel}/{user}", "revoke-pairing", "Revoke a user's access, or refuse a pending request")
 	ending.DefaultStatus = 204
 	handle(rt, ending, s.revokePairing)
 }
@@ -57,5 +57,5 @@ func (s *Server) revokePairing(ctx context.Context, in *revokePairingInput) (*em
 }
 
 func noPairings() error {
-	return mailroom.Errorf(mailroom.CodeNotFound, "this server has no channel of a chat platform")
+	return mailroom.Errorf(mailroom.CodeNotFound, "this server has no chat channel")
 }

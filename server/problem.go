@@ -19,8 +19,8 @@ import (
 	"mailroom/api"
 )
 
-// problem is a [api.Problem] on its way out. It is what handlers return to
-// huma, which finds the status, the headers and the content type on it.
+// problem is a [api.Problem] about to be sent. Handlers return it to huma, which reads status,
+// headers and content type from it.
 type problem struct {
 	api.Problem
 	retryAfter int // seconds; 0: no header
@@ -38,7 +38,7 @@ func (p *problem) GetHeaders() http.Header {
 	return h
 }
 
-// problemFor makes the answer for err, and notes it for the request's log line.
+// problemFor makes the problem for err and records both for the request's log line.
 func (s *Server) problemFor(ctx context.Context, err error) *problem {
 	e, ok := errors.AsType[*mailroom.Error](err)
 	switch {
@@ -61,8 +61,8 @@ func (s *Server) problemFor(ctx context.Context, err error) *problem {
 	return p
 }
 
-// redact keeps secrets out of what a caller gets back, should it have put one
-// where it does not belong: the one that it came with, and whatever looks like one.
+// redact removes secrets from a problem: the caller's own token, and text that looks like a token
+// of this server.
 func (q *request) redact(p *api.Problem) {
 	p.Detail = q.hide(p.Detail)
 	for i := range p.Errors {
@@ -74,8 +74,8 @@ func (q *request) redact(p *api.Problem) {
 	}
 }
 
-// hide takes secrets out of a text. What is too short for one, and came as one,
-// is hidden only if it is one: else it would make holes into every word.
+// hide removes secrets from a text. An invalid token shorter than minSecretLength stays: hiding
+// every occurrence of a short word would garble the text.
 func (q *request) hide(text string) string {
 	if q.token != "" && (len(q.token) >= minSecretLength || q.who.Name != "") {
 		text = strings.ReplaceAll(text, q.token, "…")
@@ -86,21 +86,21 @@ func (q *request) hide(text string) string {
 	return text
 }
 
-// secretPrefix begins every secret that this server makes, so that people and
-// programs that look for secrets recognise one.
+// secretPrefix begins every secret that this server makes, so that secret scanners recognize it.
 const secretPrefix = "mr_"
 
-// minSecretLength is, in characters, what nobody would take for a secret below.
+// minSecretLength is the length, in characters, below which an invalid token is not treated as a
+// secret.
 const minSecretLength = 16
 
 var secretPattern = regexp.MustCompile(secretPrefix + `[0-9A-Za-z]{20,}`)
 
-// refuse answers outside of huma.
+// refuse writes a problem without huma.
 func (s *Server) refuse(out *response, r *http.Request, err error) {
 	p := s.problemFor(r.Context(), err)
 	body, err := json.Marshal(p.Problem)
-	if err != nil { // values are cut to plain ones before
-		s.log.ErrorContext(r.Context(), "encode a problem", "error", err)
+	if err != nil { // cannot happen: NewProblem reduces values to plain ones
+		s.log.ErrorContext(r.Context(), "cannot encode problem", "error", err)
 	}
 	for k, v := range p.GetHeaders() {
 		out.Header()[k] = v
@@ -111,8 +111,8 @@ func (s *Server) refuse(out *response, r *http.Request, err error) {
 	_, _ = out.Write(body) // response keeps the error for the log line
 }
 
-// transformProblem is a huma transformer: it turns huma's own refusals, which are about
-// the form of a request, into problems with a code.
+// transformProblem is a huma transformer. It turns huma's own validation errors into problems with
+// a code.
 func (s *Server) transformProblem(hc huma.Context, _ string, v any) (any, error) {
 	switch v := v.(type) {
 	case *problem:
@@ -132,13 +132,13 @@ func (s *Server) fromHumaError(ctx context.Context, m *huma.ErrorModel) *problem
 		f := mailroom.Field{Location: d.Location, Message: d.Message, Value: d.Value}
 		switch {
 		case f.Message == "unexpected property":
-			f.Message, f.Value = "unknown field", nil // huma gives the whole object as the value
+			f.Message, f.Value = "unknown field", nil // huma's value is the whole object
 		case f.Message == "unknown query parameter", f.Location == "body":
-			f.Value = nil // it may be anything, a secret too
+			f.Value = nil // it may contain a secret
 		}
 		e.Fields = append(e.Fields, f)
 	}
-	if m.Status == http.StatusBadRequest && len(m.Errors) == 0 { // of these, huma names no place only for a body that is missing
+	if m.Status == http.StatusBadRequest && len(m.Errors) == 0 { // huma omits the location only for a missing body
 		e.Fields = []mailroom.Field{{Location: "body", Message: "is missing"}}
 	}
 	slices.SortFunc(e.Fields, func(a, b mailroom.Field) int { return strings.Compare(a.Location, b.Location) })
@@ -148,8 +148,8 @@ func (s *Server) fromHumaError(ctx context.Context, m *huma.ErrorModel) *problem
 	return s.problemFor(ctx, withStatus(m.Status, e))
 }
 
-// atLocation prefixes the locations of err's fields, which the rules name without
-// knowing where in a request they came from.
+// atLocation prefixes the field locations of err. The rules name fields without knowing which part
+// of a request they came from.
 func atLocation(prefix string, err error) error {
 	e, ok := errors.AsType[*mailroom.Error](err)
 	if !ok || len(e.Fields) == 0 {
@@ -163,7 +163,7 @@ func atLocation(prefix string, err error) error {
 	return &located
 }
 
-// fieldTooLarge is a refusal of one part of a request that is larger than it may be.
+// fieldTooLarge refuses a field that exceeds its limit.
 func fieldTooLarge(location, message string) error {
 	return &mailroom.Error{
 		Code: mailroom.CodeTooLarge, Message: location + ": " + message,
@@ -171,7 +171,7 @@ func fieldTooLarge(location, message string) error {
 	}
 }
 
-// invalidField is a refusal of one part of a request.
+// invalidField refuses a field, at a location such as "body.agent" or "query.cursor".
 func invalidField(location, message string, value any) error {
 	return &mailroom.Error{
 		Code: mailroom.CodeInvalid, Message: location + ": " + message,

@@ -12,7 +12,7 @@ import (
 	"mailroom/ledger"
 )
 
-// Projects is the part of a ledger that is about reservations and notifications.
+// Projects is the part of a Ledger for reservations and notifications.
 type Projects interface {
 	Reserve(ctx context.Context, in mailroom.Reserve) (mailroom.Reserved, error)
 	RenewReservation(ctx context.Context, id string, by *mailroom.Token, ttl time.Duration) (mailroom.Reservation, error)
@@ -26,28 +26,28 @@ type Projects interface {
 
 func (rt router) registerProjects() {
 	s := rt.server
-	taking := rt.operation(mailroom.PermissionSubmit, "POST /v1/reservations", "reserve", "Take names in a project, all or none")
+	taking := rt.operation(mailroom.PermissionSubmit, "POST /v1/reservations", "reserve", "Reserve names in a project, all or none")
 	taking.DefaultStatus = 201
-	taking.Description = "A name that another agent holds is a conflict, whose held tells who and until when."
+	taking.Description = "A name that another agent holds is a conflict; its field held has the holder and the expiry."
 	handle(rt, taking, s.reserve)
-	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/reservations", "list-reservations", "The reservations that hold now, by project and fence"), s.listReservations)
-	handle(rt, rt.operation(mailroom.PermissionSubmit, "POST /v1/reservations/{reservation}/renew", "renew-reservation", "Let a reservation last longer, unless it has ended"), s.renewReservation)
+	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/reservations", "list-reservations", "Current reservations, by project and fence"), s.listReservations)
+	handle(rt, rt.operation(mailroom.PermissionSubmit, "POST /v1/reservations/{reservation}/renew", "renew-reservation", "Extend a reservation that has not ended"), s.renewReservation)
 	ending := rt.operation(mailroom.PermissionSubmit, "DELETE /v1/reservations/{reservation}", "release", "End a reservation")
 	ending.DefaultStatus = 204
 	handle(rt, ending, s.release)
-	handle(rt, rt.operation(mailroom.PermissionSubmit, "POST /v1/reservations/release", "release-names", "End what an agent holds under these names"), s.releaseNames)
+	handle(rt, rt.operation(mailroom.PermissionSubmit, "POST /v1/reservations/release", "release-names", "End an agent's reservations of these names"), s.releaseNames)
 
-	telling := rt.operation(mailroom.PermissionSubmit, "POST /v1/notifications", "notify", "Tell the other agents of a project something")
+	telling := rt.operation(mailroom.PermissionSubmit, "POST /v1/notifications", "notify", "Send a notification to agents of a project")
 	telling.DefaultStatus = 201
 	handle(rt, telling, s.notify)
-	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/notifications", "list-notifications", "What an agent has not read, the oldest first"), s.listNotifications)
-	handle(rt, rt.operation(mailroom.PermissionSubmit, "POST /v1/notifications/take", "take-notifications", "What an agent has not read, which counts as read now"), s.takeNotifications)
-	reading := rt.operation(mailroom.PermissionSubmit, "POST /v1/notifications/acknowledge", "acknowledge", "Say which notifications an agent has read")
+	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/notifications", "list-notifications", "Unread notifications of an agent, oldest first"), s.listNotifications)
+	handle(rt, rt.operation(mailroom.PermissionSubmit, "POST /v1/notifications/take", "take-notifications", "Read the unread notifications of an agent and mark them read"), s.takeNotifications)
+	reading := rt.operation(mailroom.PermissionSubmit, "POST /v1/notifications/acknowledge", "acknowledge", "Mark notifications as read")
 	reading.DefaultStatus = 204
 	handle(rt, reading, s.acknowledge)
 }
 
-// projectOr is the project that was named, or the default one.
+// projectOr returns name, or the default project for "".
 func projectOr(name string) string { return cmp.Or(name, mailroom.DefaultProject) }
 
 type reserveInput struct{ Body api.Reserve }
@@ -77,8 +77,8 @@ func showReservations(rows []mailroom.Reservation) []api.Reservation {
 }
 
 type listReservationsInput struct {
-	Cursor  string `query:"cursor" doc:"The next of the page before."`
-	Project string `query:"project" doc:"Default: all that the token sees."`
+	Cursor  string `query:"cursor" doc:"The next of the previous page."`
+	Project string `query:"project" doc:"Default: all projects that the token sees."`
 	Limit   int    `query:"limit" minimum:"1" maximum:"500" default:"500"`
 }
 
@@ -91,7 +91,7 @@ func (s *Server) listReservations(ctx context.Context, in *listReservationsInput
 	return pageAfter(items, in.Cursor, pageBound{in.Limit, s.options.MaxPage}, func(r api.Reservation) string { return fmt.Sprintf("%s\x00%020d\x00%s", r.Project, r.Fence, r.ID) })
 }
 
-// ReservationPath is the reservation in a path.
+// ReservationPath is the reservation id in a path.
 type ReservationPath struct {
 	Reservation string `path:"reservation" doc:"Id of a reservation."`
 }
@@ -115,7 +115,7 @@ func (s *Server) renewReservation(ctx context.Context, in *renewReservationInput
 
 type releaseInput struct {
 	ReservationPath
-	Force bool `query:"force" doc:"End that of another token. Needs the scope admin."`
+	Force bool `query:"force" doc:"End a reservation of another token. Needs the scope admin."`
 }
 
 func (s *Server) release(ctx context.Context, in *releaseInput) (*empty, error) {
@@ -135,7 +135,7 @@ func (s *Server) releaseNames(ctx context.Context, in *releaseNamesInput) (*body
 }
 
 type notifyInput struct {
-	Key  string `header:"Idempotency-Key" doc:"The same notification under the same key is told once."`
+	Key  string `header:"Idempotency-Key" doc:"The same notification with the same key is sent once."`
 	Body api.Notify
 }
 
@@ -157,8 +157,8 @@ func (s *Server) notify(ctx context.Context, in *notifyInput) (*body[api.Notifie
 
 type listNotificationsInput struct {
 	Project string `query:"project" default:"default"`
-	Agent   string `query:"agent" required:"true" doc:"Whose inbox it is."`
-	After   int64  `query:"after" minimum:"0" doc:"The next of the page before: only notifications with a greater seq."`
+	Agent   string `query:"agent" required:"true" doc:"Agent whose inbox to read."`
+	After   int64  `query:"after" minimum:"0" doc:"The next of the previous page: only notifications with a greater seq."`
 	Limit   int    `query:"limit" minimum:"1" maximum:"500" default:"50"`
 }
 
@@ -187,7 +187,7 @@ func (s *Server) inbox(ctx context.Context, in ledger.ReadInbox) (*body[api.Page
 			Seq: n.Seq, At: n.At, From: n.From, To: append([]string{}, n.To...), Event: n.Event, Data: n.Data,
 		})
 	}
-	if read.Next > 0 && !in.Consume { // what is taken is read: the same request has the rest
+	if read.Next > 0 && !in.Consume { // consumed notifications are read: the same request returns the rest
 		next := strconv.FormatInt(read.Next, 10)
 		out.Next = &next
 	}

@@ -18,48 +18,49 @@ import (
 	"mailroom/internal/recovery"
 )
 
-// Protocol is another protocol over the same operations, or a route of one. What it does
-// it does with requests of its own, of whoever sent one to it: they go through the
-// same gates to the same handlers, so there is one set of rules. A request to a face
-// has a token; a body is JSON whose names are the protocol's.
+// Protocol mounts another protocol, such as MCP, on a route. It issues internal API requests with
+// the caller's credentials, so the same authorization and validation apply. Unless it is Public,
+// its requests need a token. A request body is JSON with the protocol's own field names.
 type Protocol struct {
-	// Via is the origin of what is submitted over it, such as "mcp".
+	// Via is the origin recorded for submits over the protocol, such as "mcp".
 	Via string
-	// Name is that of its operation; "" is Via.
+	// Name is the operation id in the OpenAPI description. Defaults to Via.
 	Name string
-	// Public says that it is for anybody, without a token. Then it makes no requests, and
-	// its body comes as it was sent: once the face knows who sent it, it checks it with
+	// Public makes the route work without a token. It then makes no internal requests, and receives
+	// its body unchecked: once it has authenticated the sender, it checks the body with
 	// [CheckJSON].
 	Public bool
-	// Admit, of a face that is Open, looks at path and header alone: it refuses a
-	// request before a byte of its body is read, or says how many it reads. nil: it
-	// admits all, and bodies as large as the server's.
+	// Admit decides from path and headers alone, before the body of a request to a Public protocol
+	// is read. It returns a refusal or the largest body to read, in bytes. nil admits every request
+	// up to the server's limit.
 	Admit func(r *http.Request) (limit int64, err error)
-	// Query are the parameters of its URL that it takes.
+	// Query are the query parameters that the route accepts.
 	Query []string
-	// Headers are those of its protocol that pages of trusted origins may send.
+	// Headers are the request headers that pages of trusted origins may send (CORS).
 	Headers []string
-	// Summary says in some words what it is.
+	// Summary is one line for the OpenAPI description.
 	Summary string
-	// Status is that of its usual answer; 0 is 200.
+	// Status is the status of the usual response. Defaults to 200.
 	Status int
-	// RequestType and Gives are the structs that its body and its usual answer are; nil: any
-	// JSON.
+	// RequestType and ResponseType are the structs of the request body and of the usual response.
+	// nil: any JSON.
 	RequestType, ResponseType reflect.Type
-	// MaxBody is how many bytes its body may have, where Admit says less than the server.
+	// MaxBody is the size limit of a request body, in bytes, if Admit returns less than the
+	// server's limit. It is for the description.
 	MaxBody int
-	// Bounds are how many characters the texts of Takes may have, and elements its lists,
-	// by type and field: "Inbound.text". The face refuses more.
+	// Bounds are the limits of fields of RequestType, by type and field such as "Inbound.text":
+	// characters of a string, elements of a list. They are for the description; the protocol
+	// enforces them.
 	Bounds map[string]int
-	// Serve answers a request. inside carries out the requests that it makes
-	// meanwhile, whatever address they name; they end with it.
+	// Serve answers a request. It sends internal requests through inside, which ignores their host;
+	// they end with the request.
 	Serve func(w http.ResponseWriter, r *http.Request, inside http.RoundTripper)
-	// Answer takes the place of Serve for who makes no requests: it returns the usual
-	// answer, or what to refuse the request with.
+	// Answer replaces Serve for a protocol that makes no internal requests. It returns the usual
+	// response or a refusal.
 	Answer func(r *http.Request) (any, error)
 }
 
-// registerProtocols registers the faces of Options.
+// registerProtocols registers the protocols of Options.
 func (rt router) registerProtocols() {
 	s := rt.server
 	for route, one := range s.options.Protocols {
@@ -85,7 +86,7 @@ func (rt router) registerProtocols() {
 	}
 }
 
-// admitPublic reads the body of a request to an open face that lets it in.
+// admitPublic calls Admit and reads the body of a request to a public protocol.
 func (s *Server) admitPublic(out *response, r *http.Request, one Protocol) error {
 	limit := int64(s.options.MaxBody)
 	if one.Admit != nil {
@@ -102,7 +103,7 @@ func (s *Server) admitPublic(out *response, r *http.Request, one Protocol) error
 	return err
 }
 
-// serveAnswer serves a face that only answers.
+// serveAnswer serves a protocol that has Answer.
 func (s *Server) serveAnswer(out *response, r *http.Request, one Protocol) {
 	given, err := one.Answer(r)
 	if err != nil {
@@ -110,8 +111,8 @@ func (s *Server) serveAnswer(out *response, r *http.Request, one Protocol) {
 		return
 	}
 	raw, err := json.Marshal(given)
-	if err != nil { // a mistake in the face's own types
-		s.refuse(out, r, fmt.Errorf("encode the answer of %s: %w", one.Via, err))
+	if err != nil { // a mistake in the protocol's types
+		s.refuse(out, r, fmt.Errorf("encode response of %s: %w", one.Via, err))
 		return
 	}
 	out.Header().Set("Content-Type", "application/json")
@@ -119,14 +120,14 @@ func (s *Server) serveAnswer(out *response, r *http.Request, one Protocol) {
 	_, _ = out.Write(raw) // response keeps the error for the log line
 }
 
-// describeProtocol says of a face who may ask it, and what it is.
+// describeProtocol adds a protocol's route to the OpenAPI description.
 func (rt router) describeProtocol(route string, one Protocol) {
 	need := accessPerRequest
 	if one.Public {
 		need = accessPublic
 	}
 	op := rt.operation(need, route, cmp.Or(one.Name, one.Via), one.Summary)
-	if op.Description = "Each of the requests that it stands for needs its own scope."; one.Public {
+	if op.Description = "Each request made for the caller needs its own scope."; one.Public {
 		op.Description, op.Security = "", []map[string][]string{}
 	}
 	op.Path = strings.ReplaceAll(op.Path, "...}", "}")
@@ -152,7 +153,7 @@ func (rt router) describeProtocol(route string, one Protocol) {
 	rt.api.OpenAPI().AddOperation(&op)
 }
 
-// jsonContent describes JSON of a type, and if that is nil, what else it is.
+// jsonContent describes JSON of type t, or of the schema other if t is nil.
 func (rt router) jsonContent(t reflect.Type, other *huma.Schema) map[string]*huma.MediaType {
 	if t != nil {
 		other = rt.api.OpenAPI().Components.Schemas.Schema(t, true, t.Name())
@@ -160,7 +161,7 @@ func (rt router) jsonContent(t reflect.Type, other *huma.Schema) map[string]*hum
 	return map[string]*huma.MediaType{"application/json": {Schema: other}}
 }
 
-// protocolHeaders are the headers of all protocols.
+// protocolHeaders are the CORS headers of all protocols.
 func (s *Server) protocolHeaders() (names []string) {
 	for _, one := range s.options.Protocols {
 		names = append(names, one.Headers...)
@@ -169,16 +170,16 @@ func (s *Server) protocolHeaders() (names []string) {
 	return slices.Compact(names)
 }
 
-// internalTransport carries out the requests of a face without a network.
+// internalTransport serves a protocol's requests in-process.
 type internalTransport struct {
 	server *Server
 	via    string
-	outer  *http.Request // whose sender they are of
+	outer  *http.Request // whose caller the internal requests act for
 }
 
 type viaKey struct{}
 
-// protocolOf is by which face the request of ctx comes.
+// protocolOf returns the protocol that the request of ctx came over; "user" is the API itself.
 func protocolOf(ctx context.Context) string {
 	if via, ok := ctx.Value(viaKey{}).(string); ok {
 		return via
@@ -186,8 +187,8 @@ func protocolOf(ctx context.Context) string {
 	return "user"
 }
 
-// RoundTrip serves r like any other request. It returns as soon as the answer
-// has begun; the answer's Close ends what is left of it, and waits for that.
+// RoundTrip serves r like any other request. It returns once the response has started. Closing the
+// response body cancels the rest and waits for the handler.
 func (i internalTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancel(context.WithValue(context.WithValue(r.Context(), viaKey{}, i.via), chargedKey{}, true))
 	gone := context.AfterFunc(i.outer.Context(), cancel)
@@ -195,7 +196,7 @@ func (i internalTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	a := &pipeResponse{header: http.Header{}, started: make(chan struct{}), body: writer}
 	served := make(chan struct{})
 	go func() {
-		defer recovery.Handle(i.server.log, "a request of a face", func(*recovery.Panic) {
+		defer recovery.Handle(i.server.log, "internal request", func(*recovery.Panic) {
 			a.WriteHeader(http.StatusInternalServerError)
 			a.finish(io.ErrUnexpectedEOF)
 		})
@@ -219,14 +220,14 @@ func (i internalTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// withCaller is r as it would have come from whoever sent the outer one.
+// withCaller returns r with the host, address and credentials of the outer request.
 func (i internalTransport) withCaller(ctx context.Context, r *http.Request) *http.Request {
 	in := r.Clone(ctx)
 	in.Host, in.RemoteAddr = i.outer.Host, i.outer.RemoteAddr
 	if in.Body == nil {
 		in.Body = http.NoBody
 	}
-	for _, name := range []string{"Authorization", "X-Forwarded-For"} { // the second for the log
+	for _, name := range []string{"Authorization", "X-Forwarded-For"} { // X-Forwarded-For for the log
 		in.Header.Del(name)
 		if given := i.outer.Header[name]; given != nil {
 			in.Header[name] = slices.Clone(given)
@@ -236,12 +237,12 @@ func (i internalTransport) withCaller(ctx context.Context, r *http.Request) *htt
 	return in
 }
 
-// serve serves a request to its end. An error says that the answer is cut.
+// serve runs the handler to its end. An error means that the response is truncated.
 func (i internalTransport) serve(a *pipeResponse, r *http.Request) (err error) {
 	defer func() {
 		switch p := recover(); p {
 		case nil:
-		case http.ErrAbortHandler: // it was answered in part, and is logged
+		case http.ErrAbortHandler: // answered in part, and logged
 			err = io.ErrUnexpectedEOF
 		default:
 			panic(p)
@@ -251,12 +252,12 @@ func (i internalTransport) serve(a *pipeResponse, r *http.Request) (err error) {
 	return r.Body.Close()
 }
 
-// pipeResponse is the answer to an inner request, as its handler writes it.
+// pipeResponse is the ResponseWriter of an internal request.
 type pipeResponse struct {
-	// Owned by the handler's goroutine; read by the other once begun is closed.
+	// // Owned by the handler's goroutine; RoundTrip reads them once started is closed.
 	header     http.Header
 	status     int
-	sentHeader http.Header // as it was when the answer began
+	sentHeader http.Header // copy of header at WriteHeader
 
 	started chan struct{}
 	body    *io.PipeWriter
@@ -276,15 +277,15 @@ func (a *pipeResponse) Write(b []byte) (int, error) {
 	return a.body.Write(b)
 }
 
-// Flush does nothing: what is written is there at once.
+// Flush does nothing: the pipe does not buffer.
 func (a *pipeResponse) Flush() {}
 
 func (a *pipeResponse) finish(err error) {
 	a.WriteHeader(http.StatusOK)
-	_ = a.body.CloseWithError(err) // it never fails
+	_ = a.body.CloseWithError(err) // never fails
 }
 
-// pipeBody is the body of an answer.
+// pipeBody is the body of an internal response.
 type pipeBody struct {
 	io.Reader
 	close func() error

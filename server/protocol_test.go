@@ -76,7 +76,7 @@ func TestRequestsOfAFaceAreOfWhoeverAskedIt(t *testing.T) {
 		"a route must be there":       {f, "GET /v1/nothing", `"code":"not_found"`},
 		"a stream begins":             {f, "GET /v1/threads/private/stream", "event: entry"},
 		"an answer may have no body":  {f, "GET /v1/threads/private/stream?until=settled&after=99", ""},
-		"a face may ask another face": {f, "POST /again", `there is nothing at`},
+		"a face may ask another face": {f, "POST /again", `no route`},
 	} {
 		got := e.who.call("POST /again?of=x", `"`+e.ask+`"`)
 		if got.status != 200 || !strings.Contains(got.body, e.words) {

@@ -11,9 +11,8 @@ import (
 	"mailroom"
 )
 
-// limitRate refuses writes of a token that writes more often than it may, before
-// anything of them is read. What a worker does for the runs that it holds is bounded
-// by the runs.
+// limitRate refuses writes above the token's rate, before their bodies are read. A worker's writes
+// are not counted: its claims bound them.
 func (s *Server) limitRate(_ *response, r *http.Request) error {
 	q := requestOf(r.Context())
 	switch {
@@ -21,7 +20,7 @@ func (s *Server) limitRate(_ *response, r *http.Request) error {
 		return nil
 	}
 	switch need := s.mux.permissions[q.route]; need {
-	case accessPublic, accessPerFrame, accessPerRequest, mailroom.PermissionWork: // nobody's yet, or counted with what it asks for
+	case accessPublic, accessPerFrame, accessPerRequest, mailroom.PermissionWork: // no token yet, or the requests made for it count
 		return nil
 	}
 	wait := s.writeLimits.allow(q.who.Name, time.Now())
@@ -30,26 +29,25 @@ func (s *Server) limitRate(_ *response, r *http.Request) error {
 	}
 	return &mailroom.Error{
 		Code: mailroom.CodeRateLimited, RetryAfter: wait,
-		Message: fmt.Sprintf("this token writes more than %g times a second: slow down, or let the operator raise limits.submits", float64(s.writeLimits.rate)),
+		Message: fmt.Sprintf("more than %g writes per second by this token: slow down, or ask the operator to raise limits.submits", float64(s.writeLimits.rate)),
 	}
 }
 
-// rateLimiter bounds how often each token does something.
+// rateLimiter limits how often each token does something.
 type rateLimiter struct {
-	// set by New
-	rate  rate.Limit // times a second
+	// // Set by New.
+	rate  rate.Limit // per second
 	burst int
 
 	mu      sync.Mutex
-	buckets map[string]*rate.Limiter // owned by mu, by the token's name
+	buckets map[string]*rate.Limiter // owned by mu; by token name
 }
 
-// maxBuckets is how many may rest: a token that was not used lately has a full
-// bucket, which is as good as none.
+// maxBuckets bounds the buckets in memory. Full buckets are evicted: a new one starts full as well.
 const maxBuckets = 1024
 
-// allow counts one more and returns 0, or counts nothing and returns how long it is too
-// early.
+// allow takes a token from the bucket of who and returns 0. If the bucket is empty, it takes
+// nothing and returns how long to wait.
 func (p *rateLimiter) allow(who string, now time.Time) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -64,12 +62,12 @@ func (p *rateLimiter) allow(who string, now time.Time) time.Duration {
 	next := bucket.ReserveN(now, 1)
 	wait := next.DelayFrom(now)
 	if wait > 0 {
-		next.CancelAt(now) // what is refused costs nothing
+		next.CancelAt(now) // a refused attempt costs nothing
 	}
 	return wait
 }
 
-// evictFull drops what is full. p.mu is held.
+// evictFull drops the buckets that are full. The caller holds p.mu.
 func (p *rateLimiter) evictFull(now time.Time) {
 	for who, bucket := range p.buckets {
 		if bucket.TokensAt(now) >= float64(p.burst) {

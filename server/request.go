@@ -15,41 +15,41 @@ import (
 	"mailroom/ledger"
 )
 
-// request is what the gates learn about a request. It belongs to the goroutine
-// that serves it.
+// request is what the middleware learns about a request. It belongs to the goroutine that serves
+// it.
 type request struct {
 	id    string
-	via   string          // by which face it comes: user is the API itself
-	route string          // the pattern it was matched to, "" for none
-	who   *mailroom.Token // who sends it; nobody until its token was checked
-	grant *grant          // what who is good for, and how long
-	token string          // the secret that it came with, good or not: to be told to nobody
-	body  charge          // for the bytes of its body
-	// parsing is its turn to have a large body parsed, until the handler begins.
+	via   string          // protocol it came over; user is the API itself
+	route string          // matched pattern; "" for none
+	who   *mailroom.Token // the caller; anonymous until its token was checked
+	grant *grant          // validity of who
+	token string          // secret that the request carried, valid or not; never shown
+	body  charge          // budget held for its body
+	// parsing is its slot for parsing a large body, released when the handler starts.
 	parsing parseSlot
-	code    mailroom.Code // of the problem it was answered with
-	cause   error         // behind that problem, for the log only
+	code    mailroom.Code // code of the problem it was answered with
+	cause   error         // error behind that problem, for the log only
 }
 
-// anonymousGrant may do nothing and sees nothing.
+// anonymousGrant is the grant of a caller without a token. It permits nothing.
 func anonymousGrant() *grant { return newGrant(secretHash{}, &mailroom.Token{}) }
 
-// clientAddr says whose the request is.
+// setGrant sets the caller of the request.
 func (q *request) setGrant(g *grant) { q.who, q.grant = g.token, g }
 
 type requestKey struct{}
 
-// requestOf returns what is known about the request that ctx belongs to.
+// requestOf returns the request that ctx belongs to.
 func requestOf(ctx context.Context) *request {
 	if q, ok := ctx.Value(requestKey{}).(*request); ok {
 		return q
 	}
-	q := &request{} // not under ServeHTTP: nobody reads it
+	q := &request{} // outside of ServeHTTP
 	q.setGrant(anonymousGrant())
 	return q
 }
 
-// ServeHTTP gives the request its id, serves it, and writes its line of log.
+// ServeHTTP assigns a request id, serves the request and writes its log line.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
 	q := &request{id: requestID(r), via: protocolOf(r.Context())}
@@ -64,17 +64,17 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	out.Header().Set("Cache-Control", "no-store")
 	defer func() {
 		abort := s.recoverPanic(recover(), out, r)
-		q.parsing.release()                        // also if no handler was reached
-		_ = q.body.resize(context.Background(), 0) // giving back never fails
+		q.parsing.release()                        // if no handler released it
+		_ = q.body.resize(context.Background(), 0) // shrinking never fails
 		s.logRequest(start, out, r)
-		out.extendDeadline() // for what is still on its way
+		out.extendDeadline() // for buffered data
 		if abort {
-			panic(http.ErrAbortHandler) // the answer has begun: cut it, so that nobody takes it for whole
+			panic(http.ErrAbortHandler) // the response has started: abort it, so that the client sees it is incomplete
 		}
 	}()
 	if r.ContentLength != 0 {
-		// Also for a request that is refused unread: what follows of it is taken
-		// off the connection, for the next one. readBody ends the hurry.
+		// // The limit also holds if the request is refused unread, because net/http then drains
+		// the body. receiveBody lifts it.
 		s.limitReadTime(out, s.options.BodyTimeout)
 	}
 	if err := s.runMiddleware(out, r); err != nil {
@@ -86,8 +86,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mux.ServeHTTP(out, r)
 }
 
-// recoverPanic makes a panic an answer of code internal, or asks to abort when it
-// is too late for one.
+// recoverPanic answers a panic with code internal. It reports abort if the response has started
+// already.
 func (s *Server) recoverPanic(p any, out *response, r *http.Request) (abort bool) {
 	if p == nil {
 		return false
@@ -104,8 +104,8 @@ func (s *Server) recoverPanic(p any, out *response, r *http.Request) (abort bool
 	return true
 }
 
-// logRequest writes the one line about a request. It holds no content, no token and
-// no thread or run id, which callers choose freely.
+// logRequest writes the log line of a request. The line has no content, no token, and no thread or
+// run id, because callers choose ids.
 func (s *Server) logRequest(start time.Time, out *response, r *http.Request) {
 	q := requestOf(r.Context())
 	_, pattern, _ := strings.Cut(q.route, " ")
@@ -137,8 +137,8 @@ func (s *Server) logRequest(start time.Time, out *response, r *http.Request) {
 	s.log.LogAttrs(r.Context(), level, "request", attrs...)
 }
 
-// clientAddr is the address a request came from: as our own proxy says, which puts it
-// last, or the one at the other end of the connection.
+// clientAddr is the address that a request came from: with BehindProxy the last one in
+// X-Forwarded-For, which the proxy adds, else the peer's.
 func (s *Server) clientAddr(r *http.Request) string {
 	if s.options.BehindProxy {
 		given := r.Header.Values("X-Forwarded-For")
@@ -152,13 +152,13 @@ func (s *Server) clientAddr(r *http.Request) string {
 	}
 	at, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
-		return "" // a test's
+		return "" // in tests
 	}
 	return at.Addr().String()
 }
 
-// logMethod is a method as it may go into a log: what is none is a text of the
-// caller's choice.
+// logMethod returns a method for the log. Unknown methods are caller-supplied text and become
+// "other".
 func logMethod(method string) string {
 	switch method {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions:
@@ -167,8 +167,8 @@ func logMethod(method string) string {
 	return "other"
 }
 
-// requestID takes the caller's id if it is a plain word and no secret, so that it
-// is safe in logs and headers, and else makes one.
+// requestID returns the caller's X-Request-ID if it is a short plain word and not a secret, and
+// otherwise a new id.
 func requestID(r *http.Request) string {
 	id := r.Header.Get("X-Request-ID")
 	if id == "" || len(id) > 64 || strings.Contains(r.Header.Get("Authorization"), id) && len(id) >= minSecretLength || secretPattern.MatchString(id) {
@@ -184,51 +184,54 @@ func requestID(r *http.Request) string {
 	return id
 }
 
-// response counts what is answered, and gives the reader a new deadline for
-// each piece, so that one who stops reading is cut off.
+// response counts what is written and extends the write deadline for each piece, so that a client
+// that stops reading is cut off.
 type response struct {
 	http.ResponseWriter
 	control *http.ResponseController
 	timeout time.Duration
-	shared  bool        // the connection is, with other requests
-	cut     atomic.Bool // there is no time left for what is written
+	shared  bool        // the connection serves other requests too (HTTP/2)
+	cut     atomic.Bool // cutOff was called
 
-	// Owned by whoever writes; a stream has its own lock around it.
+	// // Owned by the writing goroutine; a stream guards them with its own lock.
 	status int
 	bytes  int64
-	failed error // a write failed: the reader has gone or was cut off
+	failed error // error of a failed write
 }
 
 func newResponse(w http.ResponseWriter, timeout time.Duration) *response {
 	out := &response{ResponseWriter: w, control: http.NewResponseController(w), timeout: timeout}
-	out.extendDeadline() // the deadline of the connection's previous request may have passed
+	out.extendDeadline() // the previous request on the connection may have left an expired deadline
 	return out
 }
 
-// setShared is for HTTP/2, where a deadline that passes ends the answer also when
-// nothing is being written: there is one only during a write.
+// setShared is for HTTP/2, where an expired deadline also ends an idle response. The deadline is
+// set only during writes.
 func (out *response) setShared() {
 	out.shared = true
 	out.clearDeadline()
 }
 
-// cutOff ends the write that is under way, and those to come. It may be called by another
-// goroutine than the one that writes.
+// cutOff ends the pending write and makes later ones fail. It may be called from another goroutine
+// than the writer's.
 func (out *response) cutOff() {
 	out.cut.Store(true)
-	_ = out.control.SetWriteDeadline(time.Now()) // as in extend
+	_ = out.control.SetWriteDeadline(time.Now()) // errors as in extendDeadline
 }
 
+// clearDeadline removes the deadline between writes on a shared connection.
 func (out *response) clearDeadline() {
 	if out.shared && !out.cut.Load() {
-		_ = out.control.SetWriteDeadline(time.Time{}) // as in extend
+		_ = out.control.SetWriteDeadline(time.Time{}) // errors as in extendDeadline
 	}
 }
 
+// extendDeadline gives the next write its full time.
 func (out *response) extendDeadline() {
-	// A writer without deadlines is a test's; a closed connection fails the write.
+	// // An error needs no handling: only test writers lack deadlines, and writing to a closed
+	// connection fails.
 	_ = out.control.SetWriteDeadline(time.Now().Add(out.timeout))
-	if out.cut.Load() { // also since a moment ago
+	if out.cut.Load() { // cutOff may have run since
 		_ = out.control.SetWriteDeadline(time.Now()) // as above
 	}
 }
@@ -256,7 +259,7 @@ func (out *response) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// FlushError sends what was written. http.ResponseController finds it.
+// FlushError flushes. http.ResponseController calls it.
 func (out *response) FlushError() error {
 	out.extendDeadline()
 	err := out.control.Flush()

@@ -13,17 +13,16 @@ import (
 )
 
 const (
-	// maxRetryScan bounds the runs that one request looks at, to the end of a page.
+	// maxRetryScan bounds the runs that one request scans, rounded up to a batch.
 	maxRetryScan = 5_000
-	// retryConcurrency is how many threads are worked on at a time, so that their
-	// retries share commits.
+	// retryConcurrency is how many threads are retried at a time, so that retries share commits.
 	retryConcurrency = 64
 )
 
 type retryRunsInput struct{ Body api.RetryMany }
 
-// retryRuns queues dead letters again, in each thread in the order in which they
-// were submitted. One request does a bounded part and tells where the next goes on.
+// retryRuns queues failed and cancelled runs again, in each thread in the order of submission. One
+// request does a bounded part and returns where the next continues.
 func (s *Server) retryRuns(ctx context.Context, in *retryRunsInput) (*body[api.Retried], error) {
 	found, next, err := s.findRetriable(ctx, in.Body)
 	matched := len(found)
@@ -45,7 +44,7 @@ func (s *Server) retryRuns(ctx context.Context, in *retryRunsInput) (*body[api.R
 	group.SetLimit(retryConcurrency)
 	for _, thread := range threads {
 		group.Go(func() (err error) {
-			defer recovery.Error(s.log, "a retry of runs", &err)
+			defer recovery.Error(s.log, "retry of runs", &err)
 			for _, id := range byThread[thread] {
 				_, err := s.options.Ledger.Retry(ctx, mailroom.Retry{Run: id, By: by})
 				switch mailroom.CodeOf(err) {
@@ -53,7 +52,7 @@ func (s *Server) retryRuns(ctx context.Context, in *retryRunsInput) (*body[api.R
 					mu.Lock()
 					retried++
 					mu.Unlock()
-				case mailroom.CodeConflict, mailroom.CodeNotFound: // it has changed meanwhile
+				case mailroom.CodeConflict, mailroom.CodeNotFound: // changed since the scan
 				default:
 					return err
 				}
@@ -67,12 +66,12 @@ func (s *Server) retryRuns(ctx context.Context, in *retryRunsInput) (*body[api.R
 
 type runRef struct{ id, thread string }
 
-// findRetriable finds the failed and cancelled runs that a filter matches, oldest first,
-// among as many as one request looks at. next is the cursor of the rest, nil at the end.
+// findRetriable returns the failed and cancelled runs that a filter matches, oldest first, within
+// the rows that one request scans. next is the cursor of the rest, nil at the end.
 func (s *Server) findRetriable(ctx context.Context, in api.RetryMany) (oldest []runRef, next *string, err error) {
 	f, q, err := parseRunFilter("body.", in.Q)
 	if err == nil && f.Empty() {
-		err = invalidField("body.q", "is empty: say which runs", nil)
+		err = invalidField("body.q", "is empty: filter the runs to retry, such as status:failed", nil)
 	}
 	if err != nil {
 		return nil, nil, err
@@ -80,11 +79,11 @@ func (s *Server) findRetriable(ctx context.Context, in api.RetryMany) (oldest []
 	who := requestOf(ctx).who
 	place := list[*mailroom.Run, api.Run]{name: "retry"}
 	if q.From, err = place.parseCursor(s, who, in.Cursor); err != nil {
-		return nil, nil, invalidField("body.cursor", "is not the next of a retry", in.Cursor)
+		return nil, nil, invalidField("body.cursor", "is not a cursor of a retry: use next of its previous answer", in.Cursor)
 	}
 	ended := []mailroom.Status{mailroom.StatusFailed, mailroom.StatusCancelled}
 	switch {
-	case q.Parent != "" || q.Thread != "": // their runs are looked at one by one
+	case q.Parent != "" || q.Thread != "": // filtered row by row
 	case len(q.Statuses) == 0:
 		q.Statuses, q.Agent = ended, ""
 	case !slices.Contains(ended, q.Statuses[0]):

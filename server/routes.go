@@ -6,14 +6,14 @@ import (
 	"mailroom"
 )
 
-// What routes need that need no scope.
+// // Access of routes that require no scope.
 const (
-	accessPublic     mailroom.Permission = "anybody"   // no token either
-	accessPerFrame   mailroom.Permission = "in frames" // a token, which may come later: each frame is a request with its own need
-	accessPerRequest mailroom.Permission = "requests"  // a token; each request that is made for it has its own need
+	accessPublic     mailroom.Permission = "anybody"   // no token
+	accessPerFrame   mailroom.Permission = "in frames" // a token, possibly in the first frame; each frame needs its own scope
+	accessPerRequest mailroom.Permission = "requests"  // a token; each request made on the caller's behalf needs its own scope
 )
 
-// routeTable is the mux, and what each of its routes needs.
+// routeTable is a mux that knows the permission each route requires.
 type routeTable struct {
 	*http.ServeMux
 	permissions map[string]mailroom.Permission // by pattern
@@ -23,29 +23,28 @@ func newRouteTable() *routeTable {
 	return &routeTable{ServeMux: http.NewServeMux(), permissions: map[string]mailroom.Permission{}}
 }
 
-// require says what a route needs, before it is handled.
+// require sets the permission of a route. Call it before HandleFunc.
 func (m *routeTable) require(pattern string, p mailroom.Permission) { m.permissions[pattern] = p }
 
-// HandleFunc registers a handler. A server with a route of which nobody has said
-// who may take it must not start.
+// HandleFunc registers a handler. It panics if the route declares no permission.
 func (m *routeTable) HandleFunc(pattern string, h func(http.ResponseWriter, *http.Request)) {
 	if m.permissions[pattern] == "" {
-		panic("route " + pattern + " names no scope that it needs")
+		panic("route " + pattern + " declares no permission")
 	}
 	m.ServeMux.HandleFunc(pattern, h)
 }
 
-// Handle is HandleFunc for a handler.
+// Handle is HandleFunc for an http.Handler.
 func (m *routeTable) Handle(pattern string, h http.Handler) { m.HandleFunc(pattern, h.ServeHTTP) }
 
-// match finds the route of a request: its handler, which for a request without a
-// route tells the mux's reason, and its pattern, "" for none.
+// match finds the handler and pattern of a request. Without a matching route, pattern is "" and h
+// writes the mux's own refusal.
 func (m *routeTable) match(r *http.Request) (h http.Handler, pattern string) {
 	return m.ServeMux.Handler(r)
 }
 
-// isPublic reports whether the path of r is for anybody, also under a method that it
-// does not have.
+// isPublic reports whether the path of r needs no token. It also holds for a method that the path
+// does not support.
 func (m *routeTable) isPublic(r *http.Request, pattern string) bool {
 	if pattern == "" {
 		get := *r
@@ -55,8 +54,7 @@ func (m *routeTable) isPublic(r *http.Request, pattern string) bool {
 	return m.permissions[pattern] == accessPublic
 }
 
-// registerPublic registers what needs no token: static pages, and what tells how the
-// server is.
+// registerPublic registers a handler that needs no token.
 func (rt router) registerPublic(pattern string, h http.HandlerFunc) {
 	rt.server.mux.require(pattern, accessPublic)
 	rt.server.mux.HandleFunc(pattern, h)

@@ -14,7 +14,7 @@ func TestARouteThatNamesNoScopeKeepsTheServerFromStarting(t *testing.T) {
 	m.require("GET /named", mailroom.PermissionRead)
 	m.HandleFunc("GET /named", serve)
 	defer func() {
-		if p, _ := recover().(string); !strings.Contains(p, "GET /forgotten names no scope") {
+		if p, _ := recover().(string); !strings.Contains(p, "GET /forgotten declares no permission") {
 			t.Errorf("a route without a scope: %q, want a panic that names it", p)
 		}
 	}()

@@ -17,12 +17,12 @@ func (rt router) registerRuns() {
 	s := rt.server
 	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/runs", "list-runs", "Runs, newest first"), s.listRuns)
 	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/runs/{run}", "get-run", "One run"), s.getRun)
-	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/runs/{run}/wait", "wait-run", "The run once it has finished or waits, or as it is at the time-out"), s.waitRun)
+	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/runs/{run}/wait", "wait-run", "The run once it has finished or waits, or its state at the timeout"), s.waitRun)
 	cancel := rt.operation(mailroom.PermissionSubmit, "POST /v1/runs/{run}/cancel", "cancel-run", "Cancel a run, or ask it to stop (202) if it is running")
-	cancel.Responses["202"] = rt.jsonResponse(reflect.TypeFor[api.Run](), "It was asked to stop.")
+	cancel.Responses["202"] = rt.jsonResponse(reflect.TypeFor[api.Run](), "The run was asked to stop.")
 	handle(rt, cancel, s.cancelRun)
 	handle(rt, rt.operation(mailroom.PermissionSubmit, "POST /v1/runs/{run}/retry", "retry-run", "Queue a failed or cancelled run again"), s.retryRun)
-	handle(rt, rt.operation(mailroom.PermissionSubmit, "POST /v1/runs/retry", "retry-runs", "Queue the failed and cancelled runs that a filter matches again"), s.retryRuns)
+	handle(rt, rt.operation(mailroom.PermissionSubmit, "POST /v1/runs/retry", "retry-runs", "Queue again the failed and cancelled runs that a filter matches"), s.retryRuns)
 }
 
 func runKeys() []filter.Key {
@@ -37,9 +37,9 @@ func runKeys() []filter.Key {
 	}
 }
 
-// parseRunFilter reads a filter of runs, and makes the query for the part of it that a store
-// finds by an index in the order of the list. The rest is matched row by row, so that a
-// store never passes over rows without counting them.
+// parseRunFilter parses a filter of runs, and makes the query for the part that a store can answer
+// from an index in list order. The rest is matched row by row, so that a store never skips rows
+// without counting them.
 func parseRunFilter(at, text string) (filter.Filter, mailroom.RunQuery, error) {
 	f, err := filter.Parse(text, runKeys())
 	q := mailroom.RunQuery{}
@@ -50,7 +50,7 @@ func parseRunFilter(at, text string) (filter.Filter, mailroom.RunQuery, error) {
 	if q.Thread, _ = f.Exact("thread"); q.Thread != "" {
 		return f, q, atLocation(at, err)
 	}
-	if ok && status != string(mailroom.StatusCompleted) { // completed runs are most of all runs
+	if ok && status != string(mailroom.StatusCompleted) { // most runs are completed, so their index would not help
 		q.Statuses = []mailroom.Status{mailroom.Status(status)}
 		return f, q, atLocation(at, err)
 	}
@@ -81,7 +81,7 @@ func (s *Server) listRuns(ctx context.Context, in *listRunsInput) (*body[api.Pag
 	return l.page(ctx, s, in.ListParams)
 }
 
-// filterRow gives a run's values to a filter.
+// filterRow returns a run's values for a filter.
 func filterRow(r *mailroom.Run) filter.Row {
 	text := func(key string) string {
 		switch key {
@@ -129,7 +129,7 @@ func (s *Server) getRun(ctx context.Context, in *getRunInput) (*body[api.Run], e
 	return &body[api.Run]{run}, err
 }
 
-// readRun returns a run as it is shown, and its thread as of then.
+// readRun returns a run for the caller, and its thread in the same snapshot.
 func (s *Server) readRun(ctx context.Context, id string) (out api.Run, thread *mailroom.Thread, err error) {
 	err = s.options.Ledger.View(ctx, func(rd mailroom.Reader) error {
 		r, t, err := findRun(rd, requestOf(ctx).who, id)
@@ -153,8 +153,8 @@ type waitRunInput struct {
 	Timeout string `query:"timeout" default:"30s" doc:"A duration such as 500ms, 30s or 2m, at most 5m."`
 }
 
-// waitRun follows the run like any reader, from where its thread is, and
-// answers with what is there when the stream ends.
+// waitRun follows the run's stream from the thread's last entry, and answers with the run when the
+// stream ends.
 func (s *Server) waitRun(ctx context.Context, in *waitRunInput) (*body[api.Run], error) {
 	timeout, err := time.ParseDuration(in.Timeout)
 	if err != nil || timeout < 0 || timeout > maxWait {
@@ -217,8 +217,8 @@ func (s *Server) cancelRun(ctx context.Context, in *cancelRunInput) (*runAnswer,
 	return out, err
 }
 
-// showResult shows a run as an operation left it: later changes are left to the next
-// question, or the answer would not fit its status.
+// showResult shows a run as an operation left it. A later change must not contradict the response's
+// status.
 func (s *Server) showResult(ctx context.Context, row *mailroom.Run) (api.Run, error) {
 	var shown []api.Run
 	err := s.options.Ledger.View(ctx, func(rd mailroom.Reader) (err error) {

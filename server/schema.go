@@ -7,9 +7,8 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// refineSchemas makes the description say what huma does not derive from Go types:
-// that what is null may be null, also where it is an object or one of a few
-// words, and that answers may have more fields one day.
+// refineSchemas adds what huma does not derive from Go types: nullable objects and enums, and that
+// responses may get more fields.
 func (rt router) refineSchemas() {
 	schemas := rt.api.OpenAPI().Components.Schemas
 	asked := rt.requestSchemas()
@@ -20,7 +19,7 @@ func (rt router) refineSchemas() {
 		of := schemas.TypeFromRef(refTo + name)
 		for field, property := range schema.Properties {
 			switch {
-			case property.Ref != "" && isPointer(of, field) && !asked[name]: // huma takes anything for "null"
+			case property.Ref != "" && isPointer(of, field) && !asked[name]: // huma would accept anything as null
 				schema.Properties[field] = &huma.Schema{
 					Description: property.Description,
 					AnyOf:       []*huma.Schema{{Ref: property.Ref}, {Type: "null"}},
@@ -46,8 +45,7 @@ func isPointer(of reflect.Type, field string) bool {
 	return false
 }
 
-// requestSchemas names the schemas of what is sent to the server: there an unknown
-// field is refused.
+// requestSchemas returns the names of the schemas of request bodies. They refuse unknown fields.
 func (rt router) requestSchemas() map[string]bool {
 	names := map[string]bool{}
 	schemas := rt.api.OpenAPI().Components.Schemas.Map()

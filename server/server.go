@@ -1,9 +1,9 @@
-// Package server serves the HTTP API: requests and answers in JSON, streams as
-// server-sent events. What it takes and gives are the types of package client.
+// Package server serves the HTTP API: JSON requests and responses, server-sent event streams and
+// WebSockets. Package client has the types of the request and response bodies.
 //
-// Each request passes the same gates in the same order: a request id, the Host
-// and Origin it names, the form of its path, its token, a route, and its body.
-// Whatever a gate or a handler refuses is a problem (RFC 9457) with a code.
+// Every request passes the same middleware in the same order: request id, Host and Origin, path,
+// token, route, permission, rate limit and body. A refusal by middleware or a handler is a problem
+// (RFC 9457) with an error code.
 package server
 
 import (
@@ -28,7 +28,7 @@ import (
 	"mailroom/stream"
 )
 
-// Ledger is what the server asks of a ledger.
+// Ledger is the part of [ledger.Ledger] that the server uses.
 type Ledger interface {
 	Messages
 	Accounts
@@ -45,7 +45,7 @@ type Ledger interface {
 	DeleteThread(ctx context.Context, thread string, who *mailroom.Token) error
 }
 
-// Messages is the part of a ledger that is about messages.
+// Messages is the part of a Ledger for messages.
 type Messages interface {
 	Submit(ctx context.Context, in mailroom.Submit) (mailroom.Submitted, error)
 	Edit(ctx context.Context, thread, message string, parts []mailroom.Part) (mailroom.Message, error)
@@ -54,103 +54,97 @@ type Messages interface {
 	Transcript(ctx context.Context, q ledger.TranscriptQuery) (items []mailroom.Message, next string, err error)
 }
 
-// Accounts is the part of a ledger that is about tokens.
+// Accounts is the part of a Ledger for tokens.
 type Accounts interface {
 	Tokens(ctx context.Context) ([]*mailroom.Token, error)
 	CreateToken(ctx context.Context, t mailroom.Token) (*mailroom.Token, error)
 	RevokeToken(ctx context.Context, name string) error
-	// SetQuotas replaces what a token may have instead of the defaults.
+	// SetQuotas replaces the quotas that a token has in place of the defaults.
 	SetQuotas(ctx context.Context, name string, q mailroom.Quotas) (*mailroom.Token, error)
 	TokensUsed(ctx context.Context, used map[string]time.Time) error
 }
 
-// Streams is what the server asks of package stream.
+// Streams is the part of [stream.Streams] that the server uses.
 type Streams interface {
 	Follow(ctx context.Context, q stream.Query, emit func(stream.Event) error) error
 	Ended(ctx context.Context, q stream.Query) (bool, error)
 }
 
-// Options configure a Server. Ledger, Streams and Token are needed; the zero
-// value of the others works.
+// Options configure a Server. Ledger, Streams and Token are required; the zero value of any other
+// field means its default.
 type Options struct {
 	Ledger  Ledger
 	Streams Streams
-	// Token is the operator's secret: who has it is [mailroom.Operator]. With
-	// "" there are only the tokens of accounts.
+	// Token is the operator's secret: its bearer acts as [mailroom.Operator]. With "" only the
+	// tokens of accounts work.
 	Token string
-	// Quotas are what tokens may have that say nothing else, to be shown; the ledger
-	// keeps to them.
+	// Quotas are the default quotas of tokens, for display. The ledger enforces them.
 	Quotas mailroom.Quotas
-	// Hosts are the names and addresses, without port, that requests may be
-	// addressed to beside the loopback ones. An unspecified address (0.0.0.0
-	// or ::) stands for every IP address.
+	// Hosts are the names and addresses, without port, that the Host header may have besides
+	// loopback ones. An unspecified address (0.0.0.0 or ::) allows every IP address.
 	Hosts []string
-	// Origins are the further origins of web pages that may use the API beside
-	// the one a request is addressed to, such as https://mail.example.org.
+	// Origins are the web origins, besides the server's own, that may use the API, such as
+	// https://mail.example.org.
 	Origins []string
-	// TLS, if not nil, makes it speak https, also HTTP/2.
+	// TLS, if not nil, makes the server speak HTTPS, including HTTP/2.
 	TLS *tls.Config
-	// BehindProxy lets the log say for whom a proxy forwards a request. Without
-	// it nothing that a caller says of itself is logged; decisions never use it.
+	// BehindProxy makes the log, and the per-address limit on public request bodies, use the client
+	// address in X-Forwarded-For. Without it the server ignores that header.
 	BehindProxy bool
-	// Agents returns the names of the agents that a submit may ask for. nil
-	// allows every name.
+	// Agents returns the names of the agents that a submit may name. nil allows every name.
 	Agents func() []string
-	// MissingAgents names the agents that could be here and are not; Describe says why.
-	// Workers elsewhere may serve them. nil: there are none.
+	// MissingAgents returns the names of agents that this process knows but cannot run;
+	// DescribeAgent gives the reason. Remote workers may serve them. nil: none.
 	MissingAgents func() []string
-	// DescribeAgent tells more about an agent that Agents or Absent names.
+	// DescribeAgent returns details of an agent that Agents or MissingAgents names.
 	DescribeAgent func(name string) AgentInfo
-	// Channels are the connections to platforms. nil: there are none.
+	// Channels are the connections to chat and other platforms. nil: none.
 	Channels Channels
-	// Pairings are who may talk through chat platforms. nil: there are none.
+	// Pairings are the users that may use chat channels. nil: none.
 	Pairings Pairings
-	// Bus carries what is committed and streamed in all threads. nil: there
-	// is no stream of everything.
+	// Bus carries the commits and live text of all threads. nil disables the stream of all threads.
 	Bus *bus.Bus
-	// Pages are plain files for browsers, by path: GET and HEAD without a token.
+	// Pages are static files for browsers, by path. GET and HEAD need no token.
 	Pages map[string]http.Handler
-	// Protocols are other protocols over the same operations, by route: "POST /mcp".
+	// Protocols are further protocols over the same operations, by route such as "POST /mcp".
 	Protocols map[string]Protocol
-	// Metrics are served at /metrics. nil: new ones, that nobody else tells
-	// anything.
+	// Metrics are served at /metrics. nil: a private set that only the server updates.
 	Metrics *metrics.Metrics
-	// Ready returns why the process does not run work, nil when it does.
+	// Ready returns an error while the process cannot run work.
 	Ready   func() error
 	Version string
 	Log     *slog.Logger
 
 	// Limits. 0 means the default.
 
-	HeaderTimeout time.Duration // to send a request's header: 5 s
-	BodyTimeout   time.Duration // to send a request's body: 30 s
-	WriteTimeout  time.Duration // to take each piece of an answer: 15 s
-	IdleTimeout   time.Duration // of a connection between requests: 2 min
-	Heartbeat     time.Duration // between the comments of a stream: 10 s
+	HeaderTimeout time.Duration // for a client to send a request's header: 5 s
+	BodyTimeout   time.Duration // for a client to send a request's body: 30 s
+	WriteTimeout  time.Duration // for a client to read each piece of a response: 15 s
+	IdleTimeout   time.Duration // of a connection between two requests: 2 min
+	Heartbeat     time.Duration // interval of a stream's comments and a socket's pings: 10 s
 	Grace         time.Duration // for requests to finish at shutdown: 10 s
-	Connections   int           // open at a time: 4,096
-	PerAddress    int           // open at a time from one address: 512; loopback and a proxy (BehindProxy) any number
-	Bodies        int           // bytes of all request bodies under way: 64 MiB
-	Unread        int           // bytes that readers of streams and sockets have not taken: 64 MiB
-	TokenUnread   int           // of them those of one token: 16 MiB
+	Connections   int           // open connections: 4,096
+	PerAddress    int           // open connections from one address: 512; no limit for loopback and with BehindProxy
+	Bodies        int           // bytes of all request bodies in memory: 64 MiB
+	Unread        int           // bytes sent to streams and sockets and not read yet: 64 MiB
+	TokenUnread   int           // the same for one token: 16 MiB
 	MaxHeader     int           // bytes of a request's header: 64 KiB
-	MaxBody       int           // bytes of a request's body: 4 MiB, which is also the most
-	MaxPage       int           // bytes of a page of a list: 4 MiB, unless its first item is larger
-	MaxStreams    int           // streams and waits of one token at a time, and sockets: 256
-	MaxFrame      int           // bytes of one frame from a WebSocket: MaxBody and 64 KiB
-	Submits       float64       // and other writes of one token in a second, on average: 1,000; below 0 any number
-	SubmitBurst   int           // of one token at once: 2,000
+	MaxBody       int           // bytes of a request's body: 4 MiB; a larger value is reduced to that
+	MaxPage       int           // bytes of a page of a list: 4 MiB; a larger first item is returned alone
+	MaxStreams    int           // open streams and waits of one token, and as many sockets: 256
+	MaxFrame      int           // bytes of one WebSocket frame from a client: MaxBody and 64 KiB
+	Submits       float64       // submits and other writes of one token per second: 1,000; negative: no limit
+	SubmitBurst   int           // burst above that rate: 2,000
 }
 
-// AgentInfo is what a process knows of an agent that it declares. What is ""
-// is not known.
+// AgentInfo describes an agent that this process declares. Empty fields are unknown.
 type AgentInfo struct {
 	Kind     string
 	Version  string
-	Program  string // version of the program behind it, in that one's words
-	Problem  string // why it cannot run now
-	Disabled bool   // submits to it are refused, with the problem
-	// Isolation is what keeps its program from the data of this process.
+	Program  string // version that the agent's program reports
+	Problem  string // why the agent cannot run now
+	Disabled bool   // submits to the agent are refused with Problem
+	// Isolation names the mechanism that keeps the agent's program from the data of this process.
 	Isolation string
 }
 
@@ -203,7 +197,7 @@ func (o *Options) fill() {
 		{&o.MaxHeader, 64 << 10},
 		{&o.MaxPage, mailroom.MaxPage},
 		{&o.MaxStreams, 256},
-		{&o.MaxFrame, o.MaxBody + 64<<10}, // a submit and what is around it
+		{&o.MaxFrame, o.MaxBody + 64<<10}, // a submit and its envelope
 		{&o.SubmitBurst, 2000},
 	} {
 		if *d.value == 0 {
@@ -220,32 +214,32 @@ type Server struct {
 	started   time.Time
 	tokens    *tokenCache
 	mux       *routeTable
-	anonymous *grant // of who has shown no token
+	anonymous *grant // the caller without a valid token
 	cursors   cipher.AEAD
 	origins   *http.CrossOriginProtection
 
-	// closing ends with close: streams and waits end, and none begins.
+	// closing ends at shutdown: streams and waits end, and new ones are refused.
 	closing context.Context
 	close   context.CancelFunc
 
-	bodies       *budget    // of who is known
-	publicBodies *budget    // of requests to open faces, which nobody has verified yet
-	parseSlots   parseSlots // of large bodies
-	backlog      *backlog   // by readers of streams and sockets
+	bodies       *budget    // bodies of authenticated requests
+	publicBodies *budget    // bodies of requests to public protocols, by address
+	parseSlots   parseSlots // for large bodies
+	backlog      *backlog   // unread bytes of streams and sockets
 
 	streamSlots slots
-	socketSlots slots // sockets, whatever goes on over them
+	socketSlots slots // sockets
 	writeLimits rateLimiter
-	frameLimits rateLimiter // control frames and small fragments of sockets
+	frameLimits rateLimiter // for control frames and small fragments of sockets
 
-	// socketsMu is held while a socket comes in, and while closing ends: none
-	// comes in after that.
+	// socketsMu is held while a socket is added to sockets and while closing ends, so that no
+	// socket is added after closing has ended.
 	socketsMu sync.Mutex
 	sockets   sync.WaitGroup
 	rounds    rounds
 }
 
-// New makes a Server. It starts nothing.
+// New makes a Server. It starts no goroutine.
 func New(o Options) *Server {
 	o.fill()
 	closing, closeAll := context.WithCancel(context.Background())
@@ -263,27 +257,27 @@ func New(o Options) *Server {
 	}
 	s.streamSlots.limit, s.socketSlots.limit = s.maxStreams, s.maxStreams
 	for _, origin := range o.Origins {
-		// What is no origin matches none: welcome has the last word anyway.
+		// // An invalid origin matches nothing; originAllowed checks again.
 		_ = s.origins.AddTrustedOrigin(origin)
 	}
 	s.registerRoutes()
 	return s
 }
 
-// Serve accepts connections until ctx ends; then streams and waits end first,
-// other requests may finish within Options.Grace, and it returns nil. Any other
-// reason to stop is an error. It closes ln, and is called once.
+// Serve accepts connections on ln until ctx ends and then closes ln. At shutdown, streams and waits
+// end first; other requests have Options.Grace to finish, and Serve returns nil. It returns an
+// error if it stops for any other reason. Call Serve once.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	switch err := s.tokens.refresh(ctx); {
-	case err != nil && ctx.Err() != nil: // it was told to stop before it served anybody
+	case err != nil && ctx.Err() != nil: // stopped before it accepted a connection
 		return ln.Close()
 	case err != nil:
-		return errors.Join(fmt.Errorf("read the tokens: %w", err), ln.Close())
+		return errors.Join(fmt.Errorf("read tokens: %w", err), ln.Close())
 	}
 	keeping, stop := context.WithCancel(ctx)
 	kept := make(chan struct{})
 	go func() {
-		defer recovery.Log(s.log, "the keeper of tokens")
+		defer recovery.Log(s.log, "token cache")
 		defer close(kept)
 		s.tokens.run(keeping)
 	}()
@@ -329,12 +323,12 @@ func (s *Server) serve(ctx context.Context, ln net.Listener) error {
 	return nil
 }
 
-// waitForSockets waits for the sockets, of which the http.Server knows nothing any
-// more. They have begun to end, and only a request that hangs can take long.
+// waitForSockets waits for open sockets, which http.Server no longer tracks after the upgrade. They
+// are closing already; only a request that hangs can take long.
 func (s *Server) waitForSockets(ctx context.Context) {
 	ended := make(chan struct{})
 	go func() {
-		defer recovery.Log(s.log, "the wait for sockets")
+		defer recovery.Log(s.log, "wait for sockets")
 		s.sockets.Wait()
 		close(ended)
 	}()
@@ -345,8 +339,8 @@ func (s *Server) waitForSockets(ctx context.Context) {
 	}
 }
 
-// http is the server of the protocol. Over HTTP/2 many requests share one
-// connection, so a connection that takes nothing more has its own limit there.
+// http makes the http.Server. It has no WriteTimeout because each write sets its own deadline. Over
+// HTTP/2 requests share a connection, so http2 adds a write timeout of the connection.
 func (s *Server) http() *http.Server {
 	return &http.Server{
 		Handler:           s,
@@ -359,8 +353,8 @@ func (s *Server) http() *http.Server {
 	}
 }
 
-// http2 has the limits of a connection over HTTP/2. What it queues of pings,
-// settings and resets, and how many continuations a header has, net/http bounds.
+// http2 returns the limits of an HTTP/2 connection. net/http bounds queued pings, settings and
+// resets, and the continuations of a header.
 func (s *Server) http2() *http.HTTP2Config {
 	return &http.HTTP2Config{
 		MaxConcurrentStreams:          128,
@@ -375,9 +369,8 @@ func (s *Server) http2() *http.HTTP2Config {
 	}
 }
 
-// authorizedContext is the context of a request, which also ends when the server begins
-// to shut down, and when the token of the request is no longer good: its cause
-// tells. Whatever waits or goes on does so under it.
+// authorizedContext derives a context that also ends when the server shuts down and when the
+// request's token is revoked. context.Cause tells which.
 func (s *Server) authorizedContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	grant := requestOf(ctx).grant
 	ctx, cancel := context.WithCancelCause(ctx)

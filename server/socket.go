@@ -21,7 +21,7 @@ import (
 	"mailroom/internal/recovery"
 )
 
-// Close codes beside those of the protocol.
+// // Close codes besides those of RFC 6455.
 const (
 	closeUnauthenticated = websocket.StatusCode(4401)
 	closeTooSlow         = websocket.StatusCode(4408)
@@ -29,21 +29,21 @@ const (
 )
 
 const (
-	// closeWriteTime bounds how long a socket that ends waits for the frame that is
-	// under way, partingTime how long for its peer's own close frame.
+	// closeWriteTime bounds how long a closing socket waits for the pending write, closeReadTime
+	// how long for the peer's close frame.
 	closeWriteTime = time.Second
 	closeReadTime  = 5 * time.Second
-	// maxFirstFrame bounds, in bytes, what is read of somebody unknown.
+	// maxFirstFrame bounds the first frame of an unauthenticated client, in bytes.
 	maxFirstFrame = 16 << 10
 )
 
-// registerSocket registers the WebSocket. A frame is a request in another coat: it
-// passes the same gates, to the same handlers.
+// registerSocket registers the WebSocket. Each frame becomes an internal request that passes the
+// same middleware and handlers.
 func (rt router) registerSocket() {
 	op := rt.operation(accessPerFrame, "GET /v1/ws", "socket", "A WebSocket for submits, decisions and any number of streams")
 	op.Description = "Frames are JSON objects with op and id. The token comes in the header Authorization, or in a first frame auth."
 	op.Responses["101"] = &huma.Response{Description: "The WebSocket is open."}
-	op.Responses["426"] = &huma.Response{Description: "This is no WebSocket handshake.", Content: rt.problemResponse().Content}
+	op.Responses["426"] = &huma.Response{Description: "Not a WebSocket handshake.", Content: rt.problemResponse().Content}
 	rt.api.OpenAPI().AddOperation(&op)
 	rt.server.mux.HandleFunc("GET /v1/ws", rt.server.socket)
 }
@@ -52,30 +52,30 @@ func (rt router) registerSocket() {
 type socket struct {
 	// Set once.
 	server  *Server
-	upgrade *http.Request // which it began with
+	upgrade *http.Request // the handshake
 	conn    *websocket.Conn
 	out     *frameWriter
 	meter   *frameMeter
-	ctx     context.Context // ends with an ending, or why the peer has gone
+	ctx     context.Context // its cause is a closeError, or the read error of a peer that has gone
 	end     context.CancelCauseFunc
 
 	// Owned by the goroutine that reads frames.
-	header    string      // Authorization of what the frames ask for; "" until somebody is known
-	grant     *grant      // of that header; nil until then
-	stopWatch func() bool // ends the watch on grant
-	release   func()      // gives back its place among the sockets of the token
-	subs      int64       // made so far
+	header    string      // Authorization of the frames' requests; "" until authenticated
+	grant     *grant      // grant of that header; nil until authenticated
+	stopWatch func() bool // stops watching the grant
+	release   func()      // releases its slot among the token's sockets
+	subs      int64       // number of subscriptions made
 
-	lastRead atomic.Int64 // when something was read last, in Unix nanoseconds
-	handling atomic.Bool  // a frame is handled, and nothing is read meanwhile
+	lastRead atomic.Int64 // time of the last read, in Unix nanoseconds
+	handling atomic.Bool  // a frame is being handled, so nothing is read
 
 	mu     sync.Mutex
 	open   map[string]*subscription // owned by mu
-	closed bool                     // owned by mu; no subscription begins any more
+	closed bool                     // owned by mu; refuses new subscriptions
 	feeds  sync.WaitGroup           // the subscriptions' goroutines
 }
 
-// closeError is why the server ends a socket, as its close frame says it.
+// closeError is the code and reason that the server closes a socket with.
 type closeError struct {
 	code   websocket.StatusCode
 	reason string
@@ -83,14 +83,13 @@ type closeError struct {
 
 func (e *closeError) Error() string { return e.reason }
 
-// handshake keeps the connection that is taken over, and holds back refusals of
-// the library, which does not speak in problems.
+// handshake keeps the hijacked connection, and suppresses the library's plain-text refusals.
 type handshake struct {
 	*response
-	frameLimits *rateLimiter // of frames
+	frameLimits *rateLimiter // frame limits per token
 	raw         net.Conn
-	meter       *frameMeter // of raw
-	refused     int         // status
+	meter       *frameMeter // wraps raw
+	refused     int         // status of the refusal
 }
 
 func (h *handshake) WriteHeader(status int) {
@@ -114,12 +113,12 @@ func (h *handshake) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		return raw, rw, err
 	}
 	h.raw, h.meter = raw, newFrameMeter(raw, h.frameLimits)
-	early, err := rw.Reader.Peek(rw.Reader.Buffered()) // the library takes it before it reads the connection
+	early, err := rw.Reader.Peek(rw.Reader.Buffered()) // the library consumes these bytes before it reads from the connection
 	h.meter.count(early)
 	return h.meter, rw, err
 }
 
-// socket takes the connection over and serves it until it ends.
+// socket upgrades the connection and serves it until it ends.
 func (s *Server) socket(w http.ResponseWriter, r *http.Request) {
 	out := w.(*response) // ServeHTTP makes no other
 	leave, err := s.addSocket(r)
@@ -129,15 +128,15 @@ func (s *Server) socket(w http.ResponseWriter, r *http.Request) {
 	}
 	defer leave()
 	h := &handshake{response: out, frameLimits: &s.frameLimits}
-	// The origin was checked at the gate, as for every request.
+	// // checkHostAndOrigin has checked the origin.
 	conn, err := websocket.Accept(h, r, &websocket.AcceptOptions{InsecureSkipVerify: true})
 	if err != nil {
 		s.refuse(out, r, withStatus(h.refused, &mailroom.Error{
-			Code: mailroom.CodeInvalid, Message: "this is for WebSockets: " + errors.Unwrap(err).Error(), Cause: err,
+			Code: mailroom.CodeInvalid, Message: "not a WebSocket handshake: " + errors.Unwrap(err).Error(), Cause: err,
 		}))
 		return
 	}
-	conn.SetReadLimit(-1) // readFrame has its own, with another close code
+	conn.SetReadLimit(-1) // readFrame enforces the limit with its own close code
 	ctx, end := context.WithCancelCause(r.Context())
 	defer end(nil)
 	k := &socket{
@@ -156,7 +155,7 @@ func (s *Server) socket(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// addSocket counts a socket in, so that a shutdown waits for it.
+// addSocket counts a socket, so that shutdown waits for it.
 func (s *Server) addSocket(r *http.Request) (leave func(), err error) {
 	if err := checkQuery(r.URL.Query(), nil); err != nil {
 		return nil, err
@@ -170,16 +169,16 @@ func (s *Server) addSocket(r *http.Request) (leave func(), err error) {
 	return s.sockets.Done, nil
 }
 
-// serve blocks until the socket has ended, and all that belongs to it.
+// serve blocks until the socket and its goroutines have ended.
 func (k *socket) serve() {
 	defer context.AfterFunc(k.server.closing, func() {
-		defer recovery.Log(k.server.log, "the end of a socket")
+		defer recovery.Log(k.server.log, "socket close")
 		k.end(&closeError{websocket.StatusGoingAway, "the server is shutting down"})
 	})()
 	k.lastRead.Store(time.Now().UnixNano())
 	var own sync.WaitGroup
 	own.Go(func() {
-		defer recovery.Handle(k.server.log, "a reader of frames", func(p *recovery.Panic) { k.end(p) })
+		defer recovery.Handle(k.server.log, "socket reader", func(p *recovery.Panic) { k.end(p) })
 		err := k.recoverError(k.readFrames)
 		if errors.Is(err, errFlood) {
 			err = floodError()
@@ -187,7 +186,7 @@ func (k *socket) serve() {
 		k.end(err)
 	})
 	own.Go(func() {
-		defer recovery.Handle(k.server.log, "a socket's heartbeat", func(p *recovery.Panic) { k.end(p) })
+		defer recovery.Handle(k.server.log, "socket heartbeat", func(p *recovery.Panic) { k.end(p) })
 		k.heartbeat()
 	})
 	<-k.ctx.Done()
@@ -198,42 +197,42 @@ func (k *socket) serve() {
 	}
 }
 
-// close ends the subscriptions, says why if that can still be said, and closes
-// the connection.
+// close ends the subscriptions, sends a close frame if the cause has one, and closes the
+// connection.
 func (k *socket) close(cause error) {
 	k.out.limitWriteTime()
 	k.mu.Lock()
 	k.closed = true
 	k.mu.Unlock()
 	k.feeds.Wait()
-	why, say := errors.AsType[*closeError](cause)
+	why, known := errors.AsType[*closeError](cause)
 	switch {
-	case say:
+	case known:
 	case errors.Is(cause, errTooSlow):
-		why, say = &closeError{closeTooSlow, k.cursorSummary()}, true
+		why, known = &closeError{closeTooSlow, k.cursorSummary()}, true
 	case mailroom.CodeOf(cause) == mailroom.CodeUnauthenticated:
-		why, say = &closeError{closeUnauthenticated, "the token is no longer good"}, true
+		why, known = &closeError{closeUnauthenticated, "the token was revoked"}, true
 	}
-	if say {
+	if known {
 		_ = k.out.raw.SetReadDeadline(time.Now().Add(closeReadTime)) // a closed connection fails the read
-		_ = k.conn.Close(why.code, why.reason)                       // who has gone does not hear it
+		_ = k.conn.Close(why.code, why.reason)                       // fails if the peer has gone
 	}
 	_ = k.conn.CloseNow() // it may be closed already
 }
 
-// recoverError keeps a panic from taking the process with it.
+// recoverError turns a panic of f into a close error, so that it does not end the process.
 func (k *socket) recoverError(f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			q := requestOf(k.upgrade.Context())
 			q.code, q.cause = mailroom.CodeInternal, fmt.Errorf("panic: %v\n%s", p, debug.Stack())
-			err = &closeError{websocket.StatusInternalError, "the server failed"}
+			err = &closeError{websocket.StatusInternalError, "internal error"}
 		}
 	}()
 	return f()
 }
 
-// readFrames handles one frame after the other, and returns why it ends.
+// readFrames handles frames one after the other. It returns why the socket ends.
 func (k *socket) readFrames() error {
 	if header := k.upgrade.Header.Get("Authorization"); header != "" {
 		if err := k.setGrant(header, requestOf(k.upgrade.Context()).grant); err != nil {
@@ -241,8 +240,8 @@ func (k *socket) readFrames() error {
 		}
 	} else {
 		late := time.AfterFunc(k.server.options.HeaderTimeout, func() {
-			defer recovery.Log(k.server.log, "the end of a socket")
-			k.end(&closeError{closeUnauthenticated, "no token came in time"})
+			defer recovery.Log(k.server.log, "socket close")
+			k.end(&closeError{closeUnauthenticated, "no token in time"})
 		})
 		defer late.Stop()
 		if err := k.readAuth(late); err != nil {
@@ -258,14 +257,14 @@ func (k *socket) readFrames() error {
 			k.recordRead()
 			k.handling.Store(false)
 		}
-		_ = charged.resize(context.Background(), 0) // giving back never fails
+		_ = charged.resize(context.Background(), 0) // shrinking never fails
 		if err != nil {
 			return err
 		}
 	}
 }
 
-// readAuth reads the frame that says who the client is.
+// readAuth reads the first frame, which must authenticate the client.
 func (k *socket) readAuth(late *time.Timer) error {
 	raw, err := k.readFrame(maxFirstFrame, &charge{})
 	if err != nil {
@@ -276,19 +275,19 @@ func (k *socket) readAuth(late *time.Timer) error {
 		err = mustAuthenticate()
 	}
 	if err != nil {
-		return errors.Join(k.refuse(f, err), &closeError{closeUnauthenticated, "the first frame is no auth"})
+		return errors.Join(k.refuse(f, err), &closeError{closeUnauthenticated, "the first frame must be auth"})
 	}
 	if err := k.auth(f); err != nil {
 		return err
 	}
 	if k.grant == nil {
-		return &closeError{closeUnauthenticated, "the first frame has no token"}
+		return &closeError{closeUnauthenticated, "the first frame must have a valid token"}
 	}
 	late.Stop()
 	return nil
 }
 
-// message is what came in one frame.
+// message is the content of one WebSocket frame.
 type message struct {
 	kind websocket.MessageType
 	data []byte
@@ -301,10 +300,10 @@ func (m message) parse() (frame, error) {
 	return parseFrame(m.data)
 }
 
-// readFrame reads one frame of at most limit bytes, with room from c for what it
-// holds. Once it has begun it must come in time, like the body of a request.
+// readFrame reads one frame of at most limit bytes and charges c for it. Once started, a frame must
+// arrive within BodyTimeout.
 func (k *socket) readFrame(limit int, c *charge) (message, error) {
-	// No context that ends: with it the library would drop the connection.
+	// // The library drops the connection when this context ends, so it must not.
 	kind, r, err := k.conn.Reader(context.Background())
 	if err != nil {
 		return message{}, err
@@ -315,7 +314,7 @@ func (k *socket) readFrame(limit int, c *charge) (message, error) {
 	refused, full := errors.AsType[*mailroom.Error](err)
 	switch {
 	case full:
-		return message{}, errors.Join(k.refuse(frame{}, refused), &closeError{websocket.StatusTryAgainLater, "too many large frames are under way"})
+		return message{}, errors.Join(k.refuse(frame{}, refused), &closeError{websocket.StatusTryAgainLater, "too many large frames at once"})
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return message{}, &closeError{websocket.StatusPolicyViolation, "a frame did not arrive in time"}
 	case err != nil:
@@ -327,11 +326,12 @@ func (k *socket) readFrame(limit int, c *charge) (message, error) {
 	return message{kind, data}, nil
 }
 
+// recordRead notes that the peer is alive.
 func (k *socket) recordRead() { k.lastRead.Store(time.Now().UnixNano()) }
 
-// heartbeat pings, and ends the socket when nothing was heard for three beats,
-// so when none of two pings was answered. Somebody who has not taken what was sent
-// before a ping, or whose frame is being handled, cannot have answered.
+// heartbeat pings the peer and ends the socket after three intervals of silence, when two pings are
+// unanswered. A peer with an unread write or a frame being handled may be unable to answer and is
+// not counted as silent.
 func (k *socket) heartbeat() {
 	every := k.server.options.Heartbeat
 	ticker := time.NewTicker(every)
@@ -344,15 +344,15 @@ func (k *socket) heartbeat() {
 		}
 		silent := time.Since(time.Unix(0, k.lastRead.Load()))
 		if silent > 3*every-every/2 && !k.handling.Load() && !k.out.writing.Load() {
-			k.end(errors.New("the peer is silent"))
+			k.end(errors.New("the peer does not answer pings"))
 			return
 		}
 		k.ping(every)
 	}
 }
 
-// ping waits no longer than the next is due. It does not end with the socket: a
-// ping that breaks off would take the connection with it.
+// ping waits for the answer until the next ping is due. Its context does not end with the socket:
+// an interrupted ping would close the connection without a close frame.
 func (k *socket) ping(every time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), every)
 	defer cancel()

@@ -125,7 +125,7 @@ func TestASlowReaderOfEventsIsToldWhyItsStreamEnds(t *testing.T) {
 	line.stall()
 	f.claim()
 	r.want("entry 3 run.started")
-	if got := r.block(); !strings.HasPrefix(got, ": cut off, because this reader is too slow") {
+	if got := r.block(); !strings.HasPrefix(got, ": cut off: reader too slow") {
 		t.Errorf("got %q, want a comment that says why", got)
 	}
 	if got := r.block(); got != "" {

@@ -10,31 +10,30 @@ import (
 	"mailroom"
 )
 
-// maxFrameID bounds the id of a frame, in bytes, because it is given back.
+// maxFrameID bounds the id of a frame, in bytes. The answer repeats it.
 const maxFrameID = 200
 
-// frame is what a client says: an operation, the id that its answer repeats, and
-// the members that go with the operation, each as it was written.
+// frame is a message from a client: an operation, the id that its answer repeats, and the
+// operation's members as raw JSON.
 type frame struct {
 	op      string
-	id      json.RawMessage // a string or a number; nil if none could be read
+	id      json.RawMessage // a string or a number; nil if missing or invalid
 	members map[string]json.RawMessage
 }
 
-// parseFrame reads a frame. With an error, the frame has what could be read of
-// its id all the same.
+// parseFrame parses a frame. On an error the frame still has its id, if that was valid.
 func parseFrame(raw []byte) (frame, error) {
 	var f frame
 	raw = bytes.TrimSpace(raw)
 	broken := checkBody(raw)
 	if len(raw) == 0 || raw[0] != '{' {
 		if broken == nil {
-			broken = badRequest("body", "is no JSON object")
+			broken = badRequest("body", "must be a JSON object")
 		}
 		return f, broken
 	}
 	if err := json.Unmarshal(raw, &f.members); err != nil {
-		return f, broken // checkBody refuses all that the decoder does
+		return f, broken // checkBody refuses whatever the decoder refuses
 	}
 	id, named := f.members["id"]
 	if isFrameID(id) {
@@ -44,7 +43,7 @@ func parseFrame(raw []byte) (frame, error) {
 	case broken != nil:
 		return f, broken
 	case !named:
-		return f, invalidField("body.id", "is missing: give a string or a number, which the answer repeats", nil)
+		return f, invalidField("body.id", "is missing: send a string or a number, which the answer repeats", nil)
 	case f.id == nil:
 		return f, invalidField("body.id", fmt.Sprintf("must be a string or a number of at most %d bytes", maxFrameID), nil)
 	}
@@ -63,7 +62,7 @@ func isFrameID(id json.RawMessage) bool {
 		(id[0] == '"' || id[0] == '-' || id[0] >= '0' && id[0] <= '9')
 }
 
-// parseString reads the string that a member must be.
+// parseString decodes the string member name.
 func parseString(name string, raw json.RawMessage) (string, error) {
 	var s string
 	if len(raw) == 0 || raw[0] != '"' || json.Unmarshal(raw, &s) != nil {
@@ -72,8 +71,8 @@ func parseString(name string, raw json.RawMessage) (string, error) {
 	return s, nil
 }
 
-// optional reads and removes the member name, which must be a string that is not
-// blank. given: it was there.
+// optional removes and returns the string member name, which must not be blank. given reports
+// whether it was there.
 func (f frame) optional(name string) (value string, given bool, err error) {
 	raw, given := f.members[name]
 	if !given {
@@ -87,7 +86,7 @@ func (f frame) optional(name string) (value string, given bool, err error) {
 	return value, true, err
 }
 
-// required is take for a member that must be there.
+// required is optional for a member that must be there.
 func (f frame) required(name string) (string, error) {
 	value, given, err := f.optional(name)
 	if err == nil && !given {
@@ -96,7 +95,7 @@ func (f frame) required(name string) (string, error) {
 	return value, err
 }
 
-// checkDone refuses the members that nobody took.
+// checkDone refuses members that the operation does not know.
 func (f frame) checkDone() error {
 	first := ""
 	for name := range f.members {
@@ -110,8 +109,8 @@ func (f frame) checkDone() error {
 	return invalidField("body."+truncate(first), "unknown field", nil)
 }
 
-// body is the object of the members that are left. They keep their spelling:
-// the same content under the same key must have the same digest however it came.
+// body returns the remaining members as an object, with their original spelling: the digest of a
+// submit must not depend on the way it came.
 func (f frame) body() []byte {
 	if len(f.members) == 0 {
 		return nil
@@ -131,20 +130,20 @@ func (f frame) body() []byte {
 	return b.Bytes()
 }
 
-// quoteJSON is s as a JSON string.
+// quoteJSON returns s as a JSON string.
 func quoteJSON(s string) []byte {
 	q, err := json.Marshal(s)
 	if err != nil {
-		panic("encode a string: " + err.Error()) // every string has an encoding
+		panic("encode string: " + err.Error()) // every string has an encoding
 	}
 	return q
 }
 
-// unknownOp refuses an operation that there is not.
+// unknownOp refuses an unknown operation.
 func unknownOp(op string) error {
 	return invalidField("body.op", "must be auth, submit, subscribe, unsubscribe, cancel, interrupt, decide, resume or ping", op)
 }
 
 func mustAuthenticate() error {
-	return mailroom.Errorf(mailroom.CodeUnauthenticated, `say {"op":"auth","id":…,"token":TOKEN} first, or send the header Authorization`)
+	return mailroom.Errorf(mailroom.CodeUnauthenticated, `not authenticated: send {"op":"auth","id":…,"token":TOKEN} first, or the header Authorization`)
 }

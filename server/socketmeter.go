@@ -13,36 +13,34 @@ import (
 )
 
 const (
-	// smallFragment is the payload, in bytes, from which on a fragment costs more to send
-	// than to take.
+	// smallFragment is the payload size, in bytes, below which a fragment costs the server more
+	// than its sender.
 	smallFragment = 1 << 10
-	// socketFrames and socketBurst bound the control frames and small fragments of one
-	// socket in a second and at once, tokenFrames and tokenBurst those of all sockets of
-	// a token.
+	// socketFrames and socketBurst are the rate per second and the burst of control frames and
+	// small fragments on one socket, tokenFrames and tokenBurst those of all sockets of a token.
 	socketFrames, socketBurst = 100, 500
 	tokenFrames, tokenBurst   = 1000, 5000
-	// maxFlood is how many bytes are read and dropped of a peer that is told to go.
+	// maxFlood is how many bytes of a flooding peer are discarded while the close frame is sent.
 	maxFlood = 64 << 10
 )
 
 var errFlood = errors.New("too many frames")
 
-// frameMeter reads a socket's connection and counts the control frames and the small
-// fragments in it: a peer can send millions of them in a second, and each costs a pass
-// through the library and often an answer. Whole messages have limits of their own. Once
-// the pace is exceeded it hands over nothing more.
+// frameMeter wraps a socket's connection and counts control frames and small fragments: a peer can
+// send millions per second, and each costs a pass through the library and often a response. Whole
+// messages have limits of their own. Above the rate, Read fails.
 type frameMeter struct {
 	net.Conn
 	// Set once.
 	socketLimit *rate.Limiter
 	tokenLimits *rateLimiter
 
-	who atomic.Pointer[string] // name of the token; nil until it is known
+	who atomic.Pointer[string] // name of the token; nil until authenticated
 
-	// Owned by the reader of the connection: the library lets one in at a time.
-	head    [14]byte // of the frame that is read
+	// // Owned by the connection's reader; the library allows one at a time.
+	head    [14]byte // header of the current frame
 	have    int      // bytes of head
-	payload uint64   // bytes of its payload that are still to come
+	payload uint64   // payload bytes still to come
 	flooded bool
 	dropped int
 }
@@ -51,8 +49,8 @@ func newFrameMeter(conn net.Conn, tokens *rateLimiter) *frameMeter {
 	return &frameMeter{Conn: conn, socketLimit: rate.NewLimiter(socketFrames, socketBurst), tokenLimits: tokens}
 }
 
-// Read reads from the connection. After a flood it drops what comes, so that the peer
-// can still be told why its socket ends.
+// Read reads from the connection. After a flood it discards input, so that the close frame can
+// still reach the peer.
 func (m *frameMeter) Read(b []byte) (int, error) {
 	for m.flooded && m.dropped < maxFlood {
 		n, err := m.Conn.Read(b)
@@ -71,7 +69,7 @@ func (m *frameMeter) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// count follows the frames in b (RFC 6455, section 5.2).
+// count parses the frame headers in b (RFC 6455, section 5.2).
 func (m *frameMeter) count(b []byte) {
 	for len(b) > 0 && !m.flooded {
 		if m.payload > 0 {
@@ -91,7 +89,7 @@ func (m *frameMeter) count(b []byte) {
 	}
 }
 
-// headerSize is how long the header is, as far as its first bytes tell.
+// headerSize is the length of the header, as far as its first bytes tell.
 func (m *frameMeter) headerSize() int {
 	if m.have < 2 {
 		return 2
@@ -121,7 +119,7 @@ func (m *frameMeter) payloadSize() uint64 {
 	}
 }
 
-// isMetered tells a control frame or a small fragment from a whole message.
+// isMetered reports whether the frame is a control frame or a small fragment.
 func (m *frameMeter) isMetered() bool {
 	const fin, control, continuation = 0x80, 0x08, 0
 	first := m.head[0]
@@ -134,7 +132,7 @@ func (m *frameMeter) isMetered() bool {
 	return m.payload < smallFragment
 }
 
-// allow reports whether one more frame is within the paces.
+// allow counts one frame and reports whether it is within the limits.
 func (m *frameMeter) allow(now time.Time) bool {
 	if !m.socketLimit.AllowN(now, 1) {
 		return false
@@ -143,7 +141,7 @@ func (m *frameMeter) allow(now time.Time) bool {
 	return who == "" || m.tokenLimits.allow(who, now) == 0
 }
 
-// token is the name of whose socket it is, "" if that is not known yet.
+// token is the name of the client's token, "" until authenticated.
 func (m *frameMeter) token() string {
 	if who := m.who.Load(); who != nil {
 		return *who
@@ -151,7 +149,7 @@ func (m *frameMeter) token() string {
 	return ""
 }
 
-// floodError is the end of a socket that sent too many frames.
+// floodError closes a socket that sent too many frames.
 func floodError() error {
 	return &closeError{websocket.StatusPolicyViolation, "too many control frames or fragments"}
 }

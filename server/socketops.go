@@ -19,7 +19,7 @@ import (
 	"mailroom/stream"
 )
 
-// handle does what one frame asks for, and answers. An error ends the socket.
+// handle executes and answers one frame. An error ends the socket.
 func (k *socket) handle(m message) error {
 	f, err := m.parse()
 	if err != nil {
@@ -49,7 +49,7 @@ func (k *socket) handle(m message) error {
 	return k.sendReply(f, k.exchange(r))
 }
 
-// frameRequest makes the request that f stands for.
+// frameRequest makes the internal request that a frame stands for.
 func (k *socket) frameRequest(f frame) (*http.Request, error) {
 	path, of := "", ""
 	var err error
@@ -74,8 +74,8 @@ func (k *socket) frameRequest(f frame) (*http.Request, error) {
 	return k.request(k.upgrade.Context(), http.MethodPost, path, nil, f.body())
 }
 
-// streamRequest makes the request for the stream that f asks for. The stream of a run
-// ends with the run.
+// streamRequest makes the internal request for the stream that a frame subscribes to. The stream of
+// a run ends with the run.
 func (k *socket) streamRequest(f frame) (*http.Request, error) {
 	thread, ofThread, err := f.optional("thread")
 	if err != nil {
@@ -119,7 +119,7 @@ func (k *socket) streamRequest(f frame) (*http.Request, error) {
 	return k.request(k.ctx, http.MethodGet, path, query, nil)
 }
 
-// parsePlace reads where to go on from: a cursor, or the seq of an entry.
+// parsePlace parses the member after: a cursor, or the seq of an entry.
 func parsePlace(raw json.RawMessage) (string, error) {
 	if seq, err := strconv.ParseInt(string(raw), 10, 64); err == nil {
 		return strconv.FormatInt(seq, 10), nil
@@ -131,15 +131,15 @@ func parsePlace(raw json.RawMessage) (string, error) {
 	return at, nil
 }
 
-// request makes a request of whoever is at the other end of the socket.
+// request makes an internal request with the client's credentials.
 func (k *socket) request(ctx context.Context, method, path string, query url.Values, body []byte) (*http.Request, error) {
 	if len(query) > 0 {
 		path += "?" + query.Encode()
 	}
-	ctx = context.WithValue(ctx, chargedKey{}, true) // readFrame has charged for it
+	ctx = context.WithValue(ctx, chargedKey{}, true) // readFrame has charged the frame
 	r, err := http.NewRequestWithContext(ctx, method, path, bytes.NewReader(body))
 	if err != nil {
-		return nil, mailroom.Errorf(mailroom.CodeInternal, "make a request of a frame: %w", err)
+		return nil, mailroom.Errorf(mailroom.CodeInternal, "make request from frame: %w", err)
 	}
 	r.Host, r.RemoteAddr = k.upgrade.Host, k.upgrade.RemoteAddr
 	r.Header.Set("Authorization", k.header)
@@ -149,7 +149,7 @@ func (k *socket) request(ctx context.Context, method, path string, query url.Val
 	return r, nil
 }
 
-// reply takes the answer to a frame's request.
+// reply records the response to an internal request.
 type reply struct {
 	header http.Header
 	status int
@@ -164,7 +164,7 @@ func (a *reply) WriteHeader(status int) {
 	}
 }
 
-// exchange serves a frame's request like any other.
+// exchange serves an internal request like any other.
 func (k *socket) exchange(r *http.Request) (a *reply) {
 	a = &reply{header: http.Header{}}
 	defer func() {
@@ -172,12 +172,12 @@ func (k *socket) exchange(r *http.Request) (a *reply) {
 		if p == nil {
 			return
 		}
-		if p != http.ErrAbortHandler { // else it was answered in part, and is logged
-			recovery.Of(p).Log(k.server.log, "a request of a socket")
+		if p != http.ErrAbortHandler { // else the response was aborted, and logged
+			recovery.Of(p).Log(k.server.log, "socket request")
 		}
 		raw, err := json.Marshal(api.NewProblem(&mailroom.Error{Code: mailroom.CodeInternal}))
 		if err != nil {
-			panic(err) // a problem of constants
+			panic(err) // cannot happen: the problem is constant
 		}
 		a = &reply{header: http.Header{}, status: http.StatusInternalServerError}
 		a.body.Write(raw)
@@ -186,7 +186,7 @@ func (k *socket) exchange(r *http.Request) (a *reply) {
 	return a
 }
 
-// sendReply hands on the answer to f's request.
+// sendReply answers f with the response to its request.
 func (k *socket) sendReply(f frame, a *reply) error {
 	if a.status < http.StatusMultipleChoices {
 		return k.out.send(answer{Op: "ack", ID: f.id, Result: a.body.Bytes()})
@@ -194,8 +194,7 @@ func (k *socket) sendReply(f frame, a *reply) error {
 	return k.out.send(k.errorAnswer(answer{ID: f.id}, a))
 }
 
-// errorAnswer makes a of the refusal in r. What a request has in its path or query,
-// a frame has in its one object.
+// errorAnswer puts the refusal r into a. Locations in path and query become members of the frame.
 func (k *socket) errorAnswer(a answer, r *reply) answer {
 	a.Op, a.Error = "error", r.body.Bytes()
 	if seconds, err := strconv.Atoi(r.header.Get("Retry-After")); err == nil {
@@ -203,7 +202,7 @@ func (k *socket) errorAnswer(a answer, r *reply) answer {
 	}
 	var p api.Problem
 	if json.Unmarshal(a.Error, &p) != nil {
-		return a // it goes out as it came
+		return a // forward it unchanged
 	}
 	for i := range p.Errors {
 		for _, place := range []string{"path.", "query."} {
@@ -219,7 +218,7 @@ func (k *socket) errorAnswer(a answer, r *reply) answer {
 	return a
 }
 
-// refuse answers a frame that makes no request.
+// refuse answers a frame with an error, without an internal request.
 func (k *socket) refuse(f frame, err error) error {
 	q := &request{id: requestOf(k.upgrade.Context()).id}
 	q.setGrant(cmp.Or(k.grant, k.server.anonymous))
@@ -229,7 +228,8 @@ func (k *socket) refuse(f frame, err error) error {
 	return k.out.send(k.errorAnswer(answer{ID: f.id}, a))
 }
 
-// auth checks a token. A socket is one client's: another name is refused.
+// auth checks a token and sets it for the socket. A token of another name is refused: a socket
+// belongs to one client.
 func (k *socket) auth(f frame) error {
 	token, err := f.required("token")
 	if err == nil {
@@ -241,15 +241,14 @@ func (k *socket) auth(f frame) error {
 	header := "Bearer " + token
 	grant, err := k.authenticate(header)
 	if err != nil {
-		wrongToken := &closeError{closeUnauthenticated, "the token is wrong"}
 		if sent := k.refuse(f, err); sent != nil {
 			return sent
 		}
-		return wrongToken
+		return &closeError{closeUnauthenticated, "unknown or revoked token"}
 	}
 	who := grant.token
 	if k.grant != nil && k.grant.token.Name != who.Name {
-		return k.refuse(f, mailroom.Errorf(mailroom.CodeConflict, "this socket is %q's: open another one", k.grant.token.Name))
+		return k.refuse(f, mailroom.Errorf(mailroom.CodeConflict, "this socket belongs to %q: open another one", k.grant.token.Name))
 	}
 	if err := k.setGrant(header, grant); err != nil {
 		return errors.Join(k.refuse(f, err), tooManySockets())
@@ -263,8 +262,8 @@ func (k *socket) auth(f frame) error {
 
 func tooManySockets() error { return &closeError{websocket.StatusTryAgainLater, "too many sockets"} }
 
-// setGrant takes a token for that of the client, unless that has too many sockets.
-// The socket ends when the token is no longer good.
+// setGrant sets the client's token, unless the token has too many sockets. The socket ends when the
+// token is revoked.
 func (k *socket) setGrant(header string, g *grant) error {
 	if k.grant == nil {
 		leave, err := k.server.socketSlots.acquire(g.token.Name)
@@ -279,13 +278,13 @@ func (k *socket) setGrant(header string, g *grant) error {
 	k.header, k.grant = header, g
 	k.meter.who.Store(&g.token.Name)
 	k.stopWatch = context.AfterFunc(g.ctx, func() {
-		defer recovery.Log(k.server.log, "the end of a socket")
+		defer recovery.Log(k.server.log, "socket close")
 		k.end(context.Cause(g.ctx))
 	})
 	return nil
 }
 
-// authenticate asks the gate who has the token in header.
+// authenticate returns the grant of the token in header.
 func (k *socket) authenticate(header string) (*grant, error) {
 	q := &request{id: requestOf(k.upgrade.Context()).id}
 	q.setGrant(k.server.anonymous)

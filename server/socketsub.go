@@ -19,29 +19,27 @@ import (
 	"mailroom/stream"
 )
 
-// subscription is one stream that goes to a socket. Its request passes through
-// the same gates and the same handler as that of a stream of events; only what it
-// has to tell goes another way.
+// subscription is one stream on a socket. Its internal request passes the same middleware and
+// handler as a stream over HTTP; only the events go to the socket.
 type subscription struct {
 	// Set once.
 	socket  *socket
 	id      string
-	frameID json.RawMessage // id of the frame that asked for it
+	frameID json.RawMessage // id of the subscribing frame
 	stop    context.CancelCauseFunc
 	started chan struct{} // closed with the ack
 	ended   chan struct{} // closed with its goroutine
 
 	// Owned by its goroutine until that has ended.
 	query   stream.Query
-	cursor  string          // where the reader is; "" in the stream of everything
-	settled mailroom.Status // of the run, as its last entry says; "" if that was not seen
-	blocked bool            // its frame was the one that was not taken
+	cursor  string          // the reader's position; "" in the stream of all threads
+	settled mailroom.Status // final status of the run, from its last entry; "" if not seen
+	blocked bool            // its frame was too slow to write
 }
 
 type subscriptionKey struct{}
 
-// subscriptionOf returns the subscription that a request is made for, nil for
-// requests that came by themselves.
+// subscriptionOf returns the subscription that a request serves, or nil.
 func subscriptionOf(ctx context.Context) *subscription {
 	sub, _ := ctx.Value(subscriptionKey{}).(*subscription)
 	return sub
@@ -49,8 +47,8 @@ func subscriptionOf(ctx context.Context) *subscription {
 
 var errUnsubscribed = errors.New("unsubscribed")
 
-// subscribe begins the stream that r asks for, and returns once it is
-// acknowledged or refused: a frame that comes after it finds it there.
+// subscribe starts the stream of r and returns once it is acknowledged or refused, so that the next
+// frame can refer to it.
 func (k *socket) subscribe(f frame, r *http.Request) error {
 	k.subs++
 	ctx, stop := context.WithCancelCause(r.Context())
@@ -64,7 +62,7 @@ func (k *socket) subscribe(f frame, r *http.Request) error {
 	}
 	var refused *reply
 	go func() {
-		defer recovery.Handle(k.server.log, "a subscription", func(p *recovery.Panic) { k.end(p) })
+		defer recovery.Handle(k.server.log, "subscription", func(p *recovery.Panic) { k.end(p) })
 		defer k.endSubscription(sub)
 		defer stop(nil)
 		a := k.exchange(r.WithContext(context.WithValue(ctx, subscriptionKey{}, sub)))
@@ -78,12 +76,13 @@ func (k *socket) subscribe(f frame, r *http.Request) error {
 	case <-sub.ended:
 	}
 	if refused == nil {
-		return nil // it began, and ended at once
+		return nil // it started and ended at once
 	}
-	k.subs-- // nobody has heard of it
+	k.subs-- // the client never saw the id
 	return k.out.send(k.errorAnswer(answer{ID: f.id}, refused))
 }
 
+// addSubscription registers a subscription. It returns false if the socket is closing.
 func (k *socket) addSubscription(sub *subscription) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -102,8 +101,8 @@ func (k *socket) endSubscription(sub *subscription) {
 	k.feeds.Done()
 }
 
-// removeSubscription takes a subscription off the list. Those that a socket has when it ends
-// stay, to be named then.
+// removeSubscription removes a subscription. Those open when the socket ends stay for
+// cursorSummary.
 func (k *socket) removeSubscription(sub *subscription) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -127,12 +126,12 @@ func (k *socket) unsubscribe(f frame) error {
 		return k.refuse(f, mailroom.Errorf(mailroom.CodeNotFound, "no subscription %q on this socket", truncate(id)))
 	}
 	sub.stop(errUnsubscribed)
-	<-sub.ended // nothing of it follows the ack
+	<-sub.ended // no event follows the ack
 	return k.out.send(answer{Op: "ack", ID: f.id, Sub: id})
 }
 
-// cursorSummary says where the subscriptions are, the one that was not taken first, as
-// far as it fits into a close frame.
+// cursorSummary lists the cursors of the subscriptions as "SUB=CURSOR", the blocked one first, as
+// far as they fit into a close frame.
 func (k *socket) cursorSummary() string {
 	const room = 123
 	k.mu.Lock()
@@ -149,18 +148,18 @@ func (k *socket) cursorSummary() string {
 		}
 		return cmp.Or(len(a.id)-len(b.id), strings.Compare(a.id, b.id))
 	})
-	said := ""
+	summary := ""
 	for _, sub := range subs {
-		place := strings.TrimPrefix(said+" "+sub.id+"="+sub.cursor, " ")
-		if len(place) > room {
+		longer := strings.TrimPrefix(summary+" "+sub.id+"="+sub.cursor, " ")
+		if len(longer) > room {
 			break
 		}
-		said = place
+		summary = longer
 	}
-	return said
+	return summary
 }
 
-// followStream is [Server.follow] for a subscription.
+// followStream is [Server.followStream] for a subscription.
 func (b *subscription) followStream(out *response, r *http.Request, q stream.Query, feed func(context.Context, eventSink) error) {
 	s := b.socket.server
 	result, err := b.describeRun(r.Context(), q)
@@ -181,9 +180,9 @@ func (b *subscription) followStream(out *response, r *http.Request, q stream.Que
 	defer cancel()
 	err = feed(ctx, b)
 	if b.socket.ctx.Err() != nil || errors.Is(err, errUnsubscribed) {
-		return // that was said, or will be
+		return // the close frame or the ack of unsubscribe says so
 	}
-	b.socket.removeSubscription(b) // before it says that it is over
+	b.socket.removeSubscription(b) // before its last frame
 	if err != nil {
 		b.sendError(r, err)
 	} else if q.Until == stream.UntilSettled {
@@ -191,7 +190,7 @@ func (b *subscription) followStream(out *response, r *http.Request, q stream.Que
 	}
 }
 
-// describeRun says which run it is about, if it is about one.
+// describeRun returns the result of the ack: the run that the stream follows, or nil.
 func (b *subscription) describeRun(ctx context.Context, q stream.Query) (json.RawMessage, error) {
 	if q.Run == "" {
 		return nil, nil
@@ -203,13 +202,12 @@ func (b *subscription) describeRun(ctx context.Context, q stream.Query) (json.Ra
 	return json.Marshal(api.Subscribed{Run: run.ID, Thread: run.Thread, Status: run.Status})
 }
 
-// sendError says why it ended before its time. Whoever is no longer known has no
-// socket either.
+// sendError sends why the subscription ended early. If the token was revoked, the socket ends too.
 func (b *subscription) sendError(r *http.Request, err error) {
 	p := b.socket.server.problemFor(r.Context(), err)
 	raw, encode := json.Marshal(p.Problem)
 	if encode != nil {
-		raw = nil // values are cut to plain ones before
+		raw = nil // cannot happen: NewProblem reduces values to plain ones
 	}
 	_ = b.socket.out.send(answer{Op: "error", Sub: b.id, Error: raw, RetryAfter: p.retryAfter}) // an error ends the socket
 	if p.Code == mailroom.CodeUnauthenticated {
@@ -217,8 +215,8 @@ func (b *subscription) sendError(r *http.Request, err error) {
 	}
 }
 
-// sendSettled says that the run has ended, as the entry said or, if the reader had
-// that before, as its row says.
+// sendSettled sends the final status of the run: from the last entry seen, or from its row if the
+// reader's cursor was beyond that entry.
 func (b *subscription) sendSettled(r *http.Request) {
 	if b.settled == "" {
 		run, _, err := b.socket.server.readRun(r.Context(), b.query.Run)
@@ -235,7 +233,7 @@ func (b *subscription) settledAnswer(run string, status mailroom.Status) answer 
 	return answer{Op: "settled", Sub: b.id, Run: run, Status: string(status)}
 }
 
-// sendEvent sends one event, and to the reader of a thread also that a run has ended.
+// sendEvent sends one event, and on a thread's stream also that a run has ended.
 func (b *subscription) sendEvent(e stream.Event) error {
 	name, data, err := eventData(e)
 	if err != nil {
@@ -256,19 +254,19 @@ func (b *subscription) sendEvent(e stream.Event) error {
 			b.settled = ""
 		}
 	case b.query.Run != "":
-		b.settled = status // the last one tells: a run can be tried again
+		b.settled = status // the last one counts: a run can be retried
 	default:
 		return b.socket.out.send(b.settledAnswer(e.Entry.Run, status))
 	}
 	return nil
 }
 
-// sendNotice sends what happened in one of all threads.
+// sendNotice sends a notice of the stream of all threads.
 func (b *subscription) sendNotice(n bus.Notice) error {
 	for i := range n.Entries {
 		data, err := n.Entries[i].MarshalJSON()
 		if err != nil {
-			return fmt.Errorf("encode an entry: %w", err)
+			return fmt.Errorf("encode entry: %w", err)
 		}
 		if _, err := b.send(api.EventEntry, "", "", data); err != nil {
 			return err
@@ -284,7 +282,7 @@ func (b *subscription) sendNotice(n bus.Notice) error {
 	}
 	data, err := json.Marshal(n.Delta)
 	if err != nil {
-		return fmt.Errorf("encode a delta: %w", err)
+		return fmt.Errorf("encode delta: %w", err)
 	}
 	_, err = b.send(api.EventDelta, "", n.Thread, data)
 	return err
@@ -296,12 +294,12 @@ func (b *subscription) sendGap() error {
 		_, err = b.send(api.EventGap, "", "", data)
 	}
 	if err == nil {
-		err = &mailroom.Error{Code: mailroom.CodeUnavailable, Message: "it was read too slowly, and events were dropped: subscribe again"}
+		err = &mailroom.Error{Code: mailroom.CodeUnavailable, Message: "reader too slow, events were dropped: subscribe again"}
 	}
 	return err
 }
 
-// send sends one event. cursor and thread may be "".
+// send writes one event frame. cursor and thread may be "".
 func (b *subscription) send(name, cursor, thread string, data []byte) (sent bool, err error) {
 	sent, err = b.socket.out.write(len(data), func(w *bytes.Buffer) error {
 		w.WriteString(`{"op":"` + name + `","sub":"` + b.id + `"`)

@@ -14,42 +14,41 @@ import (
 	"github.com/coder/websocket"
 )
 
-// errTooSlow ends a reader that does not take what it is sent.
+// errTooSlow ends a reader that does not read fast enough.
 var errTooSlow = errors.New("the reader is too slow")
 
-// keptBuffer is how large, in bytes, the buffer of a reader stays between two frames.
+// keptBuffer is the size, in bytes, up to which a reader's buffer is reused.
 const keptBuffer = 16 << 10
 
-// frameWriter writes frames to a socket, whole and one at a time.
+// frameWriter writes whole frames to a socket, one at a time.
 //
-// A frame that is not taken within timeout marks the reader as too slow. It has
-// as much time again, because a frame that broke off in the middle leaves no room
-// for the one that says why the socket is closed.
+// A frame that takes longer than timeout marks the reader as too slow. The write may take twice as
+// long, because after a truncated frame no close frame could say why the socket ends.
 type frameWriter struct {
 	// Set once.
 	conn    *websocket.Conn
-	raw     net.Conn // under conn, for deadlines
+	raw     net.Conn // the connection of conn, for deadlines
 	timeout time.Duration
 	end     context.CancelCauseFunc // of the socket
 	done    <-chan struct{}         // closed when the socket ends
 	backlog *backlog
 	pending *backlogEntry
-	meter   *frameMeter // knows whose socket it is
+	meter   *frameMeter // has the token's name
 
-	writing atomic.Bool // a frame is under way
-	closing atomic.Bool // the socket ends: whoever still writes has hurryTime
+	writing atomic.Bool // a frame is being written
+	closing atomic.Bool // the socket ends: a pending write has closeWriteTime
 
 	mu    sync.Mutex
 	buf   bytes.Buffer // owned by mu
 	bytes int64        // owned by mu
-	err   error        // owned by mu; why nothing is written any more
+	err   error        // owned by mu; the error that ended writing
 }
 
-// errReaderGone: the socket ended before there was room for a frame.
+// // errReaderGone is returned if a reader ends before there is room for its next frame or event.
 var errReaderGone = errors.New("the socket has ended")
 
-// write sends the frame, of about size bytes, that fill makes. sent: the reader was given
-// all of it. An error other than fill's ends the socket.
+// write sends the frame that fill builds, of about size bytes. sent reports whether all of it was
+// written. Any error except fill's ends the socket.
 func (o *frameWriter) write(size int, fill func(*bytes.Buffer) error) (sent bool, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -93,7 +92,8 @@ func (o *frameWriter) write(size int, fill func(*bytes.Buffer) error) (sent bool
 	return err == nil, o.err
 }
 
-// limitWriteTime bounds the write that is under way, and those to come.
+// limitWriteTime shortens the deadline of the pending write and of later ones, because the socket
+// ends.
 func (o *frameWriter) limitWriteTime() {
 	o.closing.Store(true)
 	if o.writing.Load() {
@@ -102,18 +102,17 @@ func (o *frameWriter) limitWriteTime() {
 }
 
 func (o *frameWriter) deadline(at time.Time) {
-	_ = o.raw.SetWriteDeadline(at) // a connection that is closed fails the write
+	_ = o.raw.SetWriteDeadline(at) // if it fails, so does the write
 }
 
-// written is how many bytes of frames were taken.
+// written is the number of bytes of frames sent.
 func (o *frameWriter) written() int64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.bytes
 }
 
-// answer is a frame from the server that answers one, in the order of its
-// members.
+// answer is a frame that answers a client's frame. The fields are in wire order.
 type answer struct {
 	Op         string          `json:"op"`
 	ID         json.RawMessage `json:"id,omitempty"`
@@ -122,12 +121,12 @@ type answer struct {
 	Status     string          `json:"status,omitempty"`
 	Result     json.RawMessage `json:"result,omitempty"`
 	Error      json.RawMessage `json:"error,omitempty"`
-	RetryAfter int             `json:"retry_after,omitempty"` // seconds, as the header has it
+	RetryAfter int             `json:"retry_after,omitempty"` // seconds, as in the header Retry-After
 }
 
 func (o *frameWriter) send(a answer) error {
 	_, err := o.write(len(a.Result)+len(a.Error), func(b *bytes.Buffer) error {
-		// Nothing is escaped that need not be: an id comes back as it was given.
+		// // Without HTML escapes an id comes back as the client sent it.
 		enc := json.NewEncoder(b)
 		enc.SetEscapeHTML(false)
 		return enc.Encode(a)

@@ -15,7 +15,7 @@ import (
 	"mailroom/stream"
 )
 
-// noticeBuffer is how many notices a reader of everything may be behind.
+// noticeBuffer is how many notices a reader of the stream of all threads may lag behind.
 const noticeBuffer = 1024
 
 func (rt router) describeStreamAll() {
@@ -35,8 +35,8 @@ func (s *Server) streamAll(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer leave()
-	// Subscribed before the answer begins: whoever has read its header misses
-	// nothing that comes after.
+	// // Subscribe before the response starts, so that a client that has read its header misses
+	// nothing.
 	sub := s.options.Bus.Subscribe("", noticeBuffer)
 	defer sub.Close()
 	sight := s.newNoticeFilter(requestOf(r.Context()).who)
@@ -46,7 +46,7 @@ func (s *Server) streamAll(w http.ResponseWriter, r *http.Request) {
 func (s *Server) admitStreamAll(r *http.Request) (leave func(), err error) {
 	switch {
 	case s.options.Bus == nil:
-		return nil, mailroom.Errorf(mailroom.CodeNotFound, "this server has no stream of everything")
+		return nil, mailroom.Errorf(mailroom.CodeNotFound, "the stream of all threads is disabled on this server")
 	case s.closing.Err() != nil:
 		return nil, errShutdown()
 	}
@@ -56,8 +56,8 @@ func (s *Server) admitStreamAll(r *http.Request) (leave func(), err error) {
 	return s.streamSlots.acquire(requestOf(r.Context()).who.Name)
 }
 
-// forwardNotices tells what is announced, and its reader may know of, until the reader
-// is too slow for it.
+// forwardNotices sends the notices that the reader may see, until ctx ends or the reader falls too
+// far behind.
 func forwardNotices(ctx context.Context, sub *bus.Subscription, sight *noticeFilter, a eventSink) error {
 	for {
 		var n bus.Notice
@@ -66,7 +66,7 @@ func forwardNotices(ctx context.Context, sub *bus.Subscription, sight *noticeFil
 			return context.Cause(ctx)
 		case n = <-sub.C:
 		}
-		if sub.Lost() { // then n may be of a thread whose beginning was lost
+		if sub.Lost() { // n may belong to a thread whose first entry was dropped
 			return a.sendGap()
 		}
 		if good, err := sight.allows(ctx, n); err != nil {
@@ -88,7 +88,7 @@ func (w *eventWriter) sendGap() error {
 	})
 }
 
-// sendNotice writes the events of one notice, in one piece.
+// sendNotice writes the events of one notice as one piece.
 func (w *eventWriter) sendNotice(n bus.Notice) error {
 	size := 0
 	for i := range n.Entries {
@@ -101,7 +101,7 @@ func (w *eventWriter) sendNotice(n bus.Notice) error {
 		for i := range n.Entries {
 			data, err := n.Entries[i].MarshalJSON()
 			if err != nil {
-				return fmt.Errorf("encode an entry: %w", err)
+				return fmt.Errorf("encode entry: %w", err)
 			}
 			writeEvent(b, api.EventEntry, "", data)
 		}
@@ -110,7 +110,7 @@ func (w *eventWriter) sendNotice(n bus.Notice) error {
 		}
 		data, err := json.Marshal(api.ThreadDelta{Thread: n.Thread, Delta: *n.Delta})
 		if err != nil {
-			return fmt.Errorf("encode a delta: %w", err)
+			return fmt.Errorf("encode delta: %w", err)
 		}
 		writeEvent(b, api.EventDelta, "", data)
 		return nil

@@ -21,8 +21,8 @@ import (
 	"mailroom/stream"
 )
 
-// registerStreams registers the streams. They are plain handlers, because an answer
-// that has no end is nothing that a type describes.
+// registerStreams registers the streams. They are plain handlers, because huma does not describe
+// endless responses.
 func (rt router) registerStreams() {
 	s := rt.server
 	rt.describeStream("/v1/threads/{thread}/stream", "stream-thread", "thread", "run")
@@ -33,22 +33,23 @@ func (rt router) registerStreams() {
 	s.mux.HandleFunc("GET /v1/stream", s.streamAll)
 }
 
-// anyText describes a text. Each place has its own, because their bounds differ.
+// anyText returns a new string schema. Each parameter needs its own, because bounds are set per
+// place.
 func anyText() *huma.Schema { return &huma.Schema{Type: huma.TypeString} }
 
 func (rt router) describeStream(path, id, inPath string, query ...string) {
-	op := rt.operation(mailroom.PermissionRead, "GET "+path, id, "Entries and live text, first what is there, then what comes")
-	op.Description = "Events: entry (id SEQ), delta (id SEQ:N) and gap; comments every 10 seconds. 204: nothing is left."
+	op := rt.operation(mailroom.PermissionRead, "GET "+path, id, "Entries and live text: first the stored ones, then new ones")
+	op.Description = "Events: entry (id SEQ), delta (id SEQ:N) and gap; comments every 10 seconds. 204: the stream has ended."
 	op.Parameters = []*huma.Param{
 		{Name: inPath, In: "path", Required: true, Schema: anyText()},
-		{Name: "Last-Event-ID", In: "header", Schema: anyText(), Description: "Goes on behind that event; wins over after."},
+		{Name: "Last-Event-ID", In: "header", Schema: anyText(), Description: "Continue after this event; overrides after."},
 		{Name: "until", In: "query", Schema: &huma.Schema{Type: huma.TypeString, Enum: []any{string(stream.UntilSettled), string(stream.UntilWaiting)}}},
 	}
 	for _, name := range append(query, "after") {
 		op.Parameters = append(op.Parameters, &huma.Param{Name: name, In: "query", Schema: anyText()})
 	}
 	op.Responses["200"] = &huma.Response{Description: "OK", Content: map[string]*huma.MediaType{"text/event-stream": {Schema: anyText()}}}
-	op.Responses["204"] = &huma.Response{Description: "Nothing is left, now or later."}
+	op.Responses["204"] = &huma.Response{Description: "The stream has ended; do not reconnect."}
 	rt.api.OpenAPI().AddOperation(&op)
 }
 
@@ -76,8 +77,8 @@ func (s *Server) streamRun(w http.ResponseWriter, r *http.Request) {
 	}, "after", "until")
 }
 
-// stream answers with a stream of what target names. params are the query
-// parameters that it knows.
+// stream serves the stream of the thread or run that target finds. params are the query parameters
+// it accepts.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request, target func() (stream.Query, error), params ...string) {
 	out := w.(*response) // ServeHTTP makes no other
 	q, err := s.streamQuery(r, target, params)
@@ -91,8 +92,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, target func() (s
 		return
 	}
 	defer leave()
-	// Ended also says whether there is such a thread and run, before the
-	// answer begins.
+	// // Ended also checks that the thread and run exist, before the response starts.
 	ended, err := s.options.Streams.Ended(r.Context(), q)
 	switch {
 	case err == nil && s.closing.Err() != nil:
@@ -110,14 +110,13 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, target func() (s
 	})
 }
 
-// eventSink is who a stream is told to: the reader of an answer, or a
-// subscription of a socket.
+// eventSink receives a stream's events: the response to a client, or a subscription of a socket.
 type eventSink interface {
-	// sendEvent tells one event of a thread.
+	// sendEvent sends one event of a thread.
 	sendEvent(stream.Event) error
-	// sendNotice tells what happened in one of all threads.
+	// sendNotice sends a notice of the stream of all threads.
 	sendNotice(bus.Notice) error
-	// sendGap tells that notices were dropped, because they were not taken.
+	// sendGap reports that notices were dropped, because the reader was too slow.
 	sendGap() error
 }
 
@@ -135,7 +134,7 @@ func (s *Server) streamQuery(r *http.Request, target func() (stream.Query, error
 		return q, invalidField("query.until", "must be settled or waiting", string(q.Until))
 	}
 	for _, from := range []struct{ location, value string }{
-		{"header.Last-Event-ID", r.Header.Get("Last-Event-ID")}, // of a reconnect: newer than the URL
+		{"header.Last-Event-ID", r.Header.Get("Last-Event-ID")}, // set by a reconnecting client, so newer than the URL
 		{"query.after", given.Get("after")},
 	} {
 		if from.value == "" {
@@ -152,6 +151,7 @@ func (s *Server) streamQuery(r *http.Request, target func() (stream.Query, error
 	return q, nil
 }
 
+// checkQuery refuses query parameters that are not in params.
 func checkQuery(given url.Values, params []string) error {
 	known := map[string]bool{}
 	for _, p := range params {
@@ -165,9 +165,8 @@ func checkQuery(given url.Values, params []string) error {
 	return nil
 }
 
-// followStream begins a stream of q and lets feed tell events until it ends, its reader
-// goes or does not keep up, or the server shuts down. The heartbeat ends before
-// follow returns.
+// followStream starts the response and lets feed send events until the stream ends, its reader goes
+// or is too slow, or the server shuts down. The heartbeat has ended when it returns.
 func (s *Server) followStream(out *response, r *http.Request, q stream.Query, feed func(context.Context, eventSink) error) {
 	if sub := subscriptionOf(r.Context()); sub != nil {
 		sub.followStream(out, r, q, feed)
@@ -176,15 +175,15 @@ func (s *Server) followStream(out *response, r *http.Request, q stream.Query, fe
 	out.Header().Set("Content-Type", "text/event-stream")
 	out.Header().Set("X-Accel-Buffering", "no") // a proxy must not hold events back
 	out.WriteHeader(http.StatusOK)
-	if r.Method == http.MethodHead { // whose answer has an end: there is no body
+	if r.Method == http.MethodHead { // a HEAD response has no body
 		return
 	}
 	ctx, cancel := s.authorizedContext(r.Context())
 	defer cancel()
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	// A piece that takes long has as much time again, so that there can be
-	// said why the stream ends.
+	// // A slow piece may take twice slowAfter, so that a comment can still say why the stream
+	// ends.
 	w := &eventWriter{
 		out: out, slowAfter: out.timeout, who: requestOf(ctx).who.Name, done: ctx.Done(),
 		backlog: s.backlog, pending: &backlogEntry{cut: out.cutOff},
@@ -195,7 +194,7 @@ func (s *Server) followStream(out *response, r *http.Request, q stream.Query, fe
 	}
 	beats := make(chan struct{})
 	go func() {
-		defer recovery.Handle(s.log, "a stream's heartbeat", func(p *recovery.Panic) { stop(p) })
+		defer recovery.Handle(s.log, "stream heartbeat", func(p *recovery.Panic) { stop(p) })
 		defer close(beats)
 		w.heartbeat(ctx, stop, s.options.Heartbeat)
 	}()
@@ -203,12 +202,12 @@ func (s *Server) followStream(out *response, r *http.Request, q stream.Query, fe
 	stop(nil)
 	<-beats
 	if err != nil && out.failed == nil && r.Context().Err() == nil && s.closing.Err() == nil {
-		s.problemFor(r.Context(), err) // the answer has begun: the log line alone can tell
+		s.problemFor(r.Context(), err) // the response has started, so only the log line can tell
 	}
 }
 
-// eventWriter writes events and heartbeats, whole and one at a time. A reader
-// that needs longer than patience for one is cut off.
+// eventWriter writes whole events and comments, one at a time. It cuts off a reader that needs
+// longer than slowAfter for one.
 type eventWriter struct {
 	// Set once.
 	slowAfter time.Duration
@@ -249,7 +248,7 @@ func (w *eventWriter) sendEvent(e stream.Event) error {
 	})
 }
 
-// writeEvent writes one event; without an id it is no place to resume from.
+// writeEvent appends one event. An event without an id does not move the client's Last-Event-ID.
 func writeEvent(b *bytes.Buffer, name, id string, data []byte) {
 	b.WriteString("event: " + name)
 	if id != "" {
@@ -260,8 +259,8 @@ func writeEvent(b *bytes.Buffer, name, id string, data []byte) {
 	b.WriteString("\n\n")
 }
 
-// eventID is where the reader is after e. A delta's always has its N, so that
-// it cannot be taken for the id of an entry.
+// eventID returns the cursor after e. A delta's id always has ":N", so that it differs from the id
+// of an entry.
 func eventID(e stream.Event) string {
 	if e.Delta != nil {
 		return strconv.FormatInt(e.Cursor.Seq, 10) + ":" + strconv.Itoa(e.Cursor.Bytes)
@@ -283,16 +282,15 @@ func eventData(e stream.Event) (name string, data []byte, err error) {
 		name = api.EventGap
 		data, err = json.Marshal(e.Gap)
 	default:
-		err = mailroom.Errorf(mailroom.CodeInternal, "an event with nothing in it")
+		err = mailroom.Errorf(mailroom.CodeInternal, "empty event")
 	}
 	if err != nil {
-		return "", nil, fmt.Errorf("encode an event: %w", err)
+		return "", nil, fmt.Errorf("encode event: %w", err)
 	}
 	return name, data, nil
 }
 
-// write sends what fill makes, about size bytes, once there is room for it among what
-// readers have not taken.
+// write sends what fill builds, of about size bytes, once the backlog has room for it.
 func (w *eventWriter) write(size int, fill func(*bytes.Buffer) error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -321,7 +319,7 @@ func (w *eventWriter) write(size int, fill func(*bytes.Buffer) error) error {
 	case err != nil || time.Since(start) <= w.slowAfter:
 		return err
 	}
-	err = w.writeAndFlush([]byte(": cut off, because this reader is too slow: go on behind the last id\n\n"))
+	err = w.writeAndFlush([]byte(": cut off: reader too slow; reconnect with the last id\n\n"))
 	w.out.failed = errTooSlow
 	return cmp.Or(err, errTooSlow)
 }
@@ -339,16 +337,16 @@ func (w *eventWriter) flush() error {
 	return w.out.FlushError()
 }
 
-// slots bounds how many of something one token has open.
+// slots bounds how many streams or sockets each token has open.
 type slots struct {
-	limit func(who string) int64 // 0: any number
+	limit func(who string) int64 // 0: no limit
 	what  string
 
 	mu   sync.Mutex
 	open map[string]int // owned by mu
 }
 
-// total is how many are taken, by all tokens.
+// total returns the number of open slots of all tokens.
 func (s *slots) total() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -359,15 +357,15 @@ func (s *slots) total() int {
 	return n
 }
 
-// used is how many a token has taken.
+// used returns the number of open slots of a token.
 func (s *slots) used(who string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.open[who]
 }
 
-// acquire takes one. The refusal is no [mailroom.CodeQuotaExceeded]: what is open ends, and
-// then there is room for one who waits.
+// acquire opens a slot of a token. The refusal is rate_limited and not
+// [mailroom.CodeQuotaExceeded], because a slot becomes free when a stream ends.
 func (s *slots) acquire(who string) (leave func(), err error) {
 	most := s.limit(who)
 	s.mu.Lock()

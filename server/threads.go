@@ -17,11 +17,11 @@ func (rt router) registerThreads() {
 	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/threads", "list-threads", "Threads, newest first"), s.listThreads)
 	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/threads/{thread}", "get-thread", "One thread"), s.getThread)
 	handle(rt, rt.operation(mailroom.PermissionSubmit, "PATCH /v1/threads/{thread}", "patch-thread", "Change a thread's agent, metadata or delivery"), s.patchThread)
-	deletion := rt.operation(mailroom.PermissionSubmit, "DELETE /v1/threads/{thread}", "delete-thread", "Delete an idle thread with all that belongs to it")
+	deletion := rt.operation(mailroom.PermissionSubmit, "DELETE /v1/threads/{thread}", "delete-thread", "Delete an idle thread with all its data")
 	deletion.DefaultStatus = 204
 	handle(rt, deletion, s.deleteThread)
 	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/threads/{thread}/entries", "list-entries", "A slice of a thread's log, in order of seq"), s.listEntries)
-	handle(rt, rt.operation(mailroom.PermissionSubmit, "POST /v1/threads/{thread}/interrupt", "interrupt-thread", "Drop what is queued and stop what runs"), s.interrupt)
+	handle(rt, rt.operation(mailroom.PermissionSubmit, "POST /v1/threads/{thread}/interrupt", "interrupt-thread", "Supersede queued runs and stop the running one"), s.interrupt)
 }
 
 func threadKeys() []filter.Key {
@@ -56,7 +56,8 @@ func (s *Server) listThreads(ctx context.Context, in *listThreadsInput) (*body[a
 	return l.page(ctx, s, in.ListParams)
 }
 
-// threadBelow is the list that the filter id:ID leaves: one row, or none.
+// threadBelow fetches the one thread that the filter id:ID selects, unless it is at or above the
+// key from.
 func threadBelow(rd mailroom.Reader, id string, from int64) ([]*mailroom.Thread, error) {
 	rows, err := rd.Threads(mailroom.ThreadQuery{IDs: []string{id}})
 	return slices.DeleteFunc(rows, func(t *mailroom.Thread) bool { return from != 0 && t.Key >= from }), err
@@ -185,8 +186,8 @@ type listEntriesInput struct {
 	Run    string   `query:"run" doc:"Only entries of this run."`
 }
 
-// listEntries reads forward from after, or with before alone backward from
-// there, and gives both in order of seq.
+// listEntries reads forward from after, or backward from before if only before is given. Both
+// return entries in order of seq.
 func (s *Server) listEntries(ctx context.Context, in *listEntriesInput) (*body[api.Page[mailroom.Entry]], error) {
 	id, err := in.id()
 	if err != nil {
@@ -216,13 +217,13 @@ func (s *Server) listEntries(ctx context.Context, in *listEntriesInput) (*body[a
 	return &body[api.Page[mailroom.Entry]]{out}, nil
 }
 
-// maxScannedEntries bounds the entries of a log that one request looks at for those that
-// it asks for. A page that ends there is short and has a next.
+// maxScannedEntries bounds the log entries that one request scans for those that match. A page that
+// ends at the bound is short and has a next.
 const maxScannedEntries = 50_000
 
-// entriesPage reads one page of q, of one entry fewer than its Limit.
+// entriesPage reads one page of q, with at most q.Limit-1 entries.
 func entriesPage(rd mailroom.Reader, t *mailroom.Thread, q mailroom.EntryQuery) (out api.Page[mailroom.Entry], err error) {
-	end := int64(0) // of what is looked at, if it is not the end of what was asked for
+	end := int64(0) // last seq scanned, if the scan stops before the requested range ends
 	switch low, high := max(q.After+1, t.FirstSeq), t.LastSeq; {
 	case q.Backward && min(q.Before-1, high)-low >= maxScannedEntries:
 		q.After = min(q.Before-1, high) - maxScannedEntries

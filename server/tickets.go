@@ -94,7 +94,7 @@ func showTicket(k *mailroom.Ticket) api.Ticket {
 	}
 }
 
-// TicketPath is the ticket in a path.
+// // TicketPath is the ticket id in a path.
 type TicketPath struct {
 	Ticket string `path:"ticket" doc:"Id of a ticket."`
 }
@@ -135,7 +135,7 @@ func (s *Server) decide(ctx context.Context, in *decideInput) (*body[api.Ticket]
 	return &body[api.Ticket]{showTicket(k)}, nil
 }
 
-// readDecisions are those of a submit, made by its sender.
+// readDecisions reads the decisions of a submit, made by its sender.
 func readDecisions(made []api.SubmitDecision, by string) []mailroom.Decision {
 	var out []mailroom.Decision
 	for _, d := range made {
@@ -146,12 +146,12 @@ func readDecisions(made []api.SubmitDecision, by string) []mailroom.Decision {
 	return out
 }
 
-// compactAnswer drops the blanks of an answer, so that the same one written otherwise is
-// the same; null is none.
+// compactAnswer removes insignificant white space, so that equal answers have equal bytes. It
+// returns nil for null.
 func compactAnswer(answer json.RawMessage) json.RawMessage {
 	var b bytes.Buffer
 	if err := json.Compact(&b, answer); err != nil || b.String() == "null" {
-		return nil // what is no JSON was refused with its body; an absent answer is empty
+		return nil // the body was valid JSON, so only an absent answer fails
 	}
 	return b.Bytes()
 }

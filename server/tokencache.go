@@ -16,50 +16,48 @@ import (
 	"mailroom/internal/recovery"
 )
 
-// refreshInterval bounds how long a token that another process revoked is good here,
-// and how long a use of one goes unwritten.
+// refreshInterval bounds how long a token that another process revoked stays valid here, and how
+// long the use of a token goes unwritten.
 const refreshInterval = 500 * time.Millisecond
 
-// quota is what the name of a token may have of one thing, which is
-// others for names that have none of their own.
-func (k *tokenCache) quota(name string, q mailroom.Quota, others int64) int64 {
+// quota returns the quota q of a token's name, or def if the name has none of its own.
+func (k *tokenCache) quota(name string, q mailroom.Quota, def int64) int64 {
 	if n, ok := (*k.quotas.Load())[name][q]; ok {
 		return n
 	}
-	return others
+	return def
 }
 
 // secretHash is the SHA-256 of a secret.
 type secretHash [sha256.Size]byte
 
-// tokenCache knows whose secrets are good. The operator's comes with the Options;
-// the others are rows, read ahead of every request: a secret that is not known
-// makes nobody read anything.
+// tokenCache maps secrets to tokens. It holds all rows in memory, so a lookup with an unknown
+// secret reads nothing from the store. The operator's token comes from Options.
 type tokenCache struct {
 	// Set by newKeyring.
 	accounts Accounts
 	log      *slog.Logger
-	operator *grant // nil: there is none
+	operator *grant // nil: none
 
-	// refreshMu is held while rows are read and taken over, so that what was
-	// read first never replaces what was read later.
+	// refreshMu is held from reading rows until they are stored, so that older rows never replace
+	// newer ones.
 	refreshMu sync.Mutex
-	byHash    atomic.Pointer[map[secretHash]*grant] // of the rows; never changed in place
-	// quotas are those of the names that have some of their own; never changed in
-	// place. No grant ends when they change.
+	byHash    atomic.Pointer[map[secretHash]*grant] // grants of the rows; replaced, never modified
+	// quotas has the names with quotas of their own; replaced, never modified. A change of quotas
+	// revokes no grant.
 	quotas atomic.Pointer[map[string]mailroom.Quotas]
 }
 
-// grant is what one token allows, for as long as it does.
+// grant is the validity of one token's present rights.
 type grant struct {
 	// Set by newGrant.
 	hash   secretHash
-	token  *mailroom.Token // not to be changed
-	ctx    context.Context // ends, saying why, when the token is revoked or its rights change
+	token  *mailroom.Token // read-only
+	ctx    context.Context // ends when the token is revoked or its rights change; its cause says which
 	revoke context.CancelCauseFunc
 
-	used    atomic.Int64 // the minute of its last use, in seconds since 1970; 0: never
-	written int64        // owned by keyring.keep: the last of these that was handed in to be written
+	used    atomic.Int64 // minute of the last use, in Unix seconds; 0: never
+	written int64        // owned by tokenCache.run: the last value of used that was written
 }
 
 func newGrant(s secretHash, t *mailroom.Token) *grant {
@@ -77,9 +75,8 @@ func newTokenCache(accounts Accounts, secret string, log *slog.Logger) *tokenCac
 	return k
 }
 
-// lookup returns the grant of a secret, nil for a wrong one. Hashes are compared,
-// in constant time, so that neither length nor content of a secret can be
-// measured.
+// lookup returns the grant of a secret, or nil. It compares hashes in constant time, so that timing
+// reveals nothing about secrets.
 func (k *tokenCache) lookup(secret string) *grant {
 	s := secretHash(sha256.Sum256([]byte(secret)))
 	if k.operator != nil && subtle.ConstantTimeCompare(s[:], k.operator.hash[:]) == 1 {
@@ -95,8 +92,8 @@ func (k *tokenCache) lookup(secret string) *grant {
 	return g
 }
 
-// refresh takes over the rows as they are now. It ends the grants of tokens that
-// were revoked or may do something else than before.
+// refresh reads all token rows. It revokes the grants of tokens that were revoked or whose rights
+// changed.
 func (k *tokenCache) refresh(ctx context.Context) error {
 	k.refreshMu.Lock()
 	defer k.refreshMu.Unlock()
@@ -134,8 +131,8 @@ func sameRights(a, b *mailroom.Token) bool {
 		slices.Equal(a.Scopes, b.Scopes) && slices.Equal(a.Agents, b.Agents)
 }
 
-// run reads the rows again and again until ctx ends, and writes to them when
-// their tokens were used. What cannot be read now stays as it was.
+// run refreshes the cache and writes the last uses of tokens until ctx ends. After an error it
+// keeps what it has.
 func (k *tokenCache) run(ctx context.Context) {
 	ticker := time.NewTicker(refreshInterval)
 	defer ticker.Stop()
@@ -145,11 +142,11 @@ func (k *tokenCache) run(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		if err := recovery.Call(k.log, "the keeper of tokens", func() error { return k.refresh(ctx) }); err != nil && ctx.Err() == nil {
-			k.log.WarnContext(ctx, "the tokens could not be read again", "error", err)
+		if err := recovery.Call(k.log, "token cache", func() error { return k.refresh(ctx) }); err != nil && ctx.Err() == nil {
+			k.log.WarnContext(ctx, "cannot refresh tokens", "error", err)
 		}
-		if err := recovery.Call(k.log, "the keeper of tokens", func() error { return k.flushUses(ctx) }); err != nil && ctx.Err() == nil {
-			k.log.WarnContext(ctx, "the last use of tokens could not be written", "error", err)
+		if err := recovery.Call(k.log, "token cache", func() error { return k.flushUses(ctx) }); err != nil && ctx.Err() == nil {
+			k.log.WarnContext(ctx, "cannot write last use of tokens", "error", err)
 		}
 	}
 }

@@ -15,12 +15,12 @@ import (
 
 func (rt router) registerTokens() {
 	s := rt.server
-	creation := rt.operation(mailroom.PermissionAdmin, "POST /v1/tokens", "create-token", "Make an account; its secret is shown this once")
+	creation := rt.operation(mailroom.PermissionAdmin, "POST /v1/tokens", "create-token", "Create a token; its secret is shown only once")
 	creation.DefaultStatus = 201
 	handle(rt, creation, s.createToken)
-	handle(rt, rt.operation(mailroom.PermissionAdmin, "GET /v1/tokens", "list-tokens", "All accounts, by name, without their secrets"), s.listTokens)
-	handle(rt, rt.operation(mailroom.PermissionAdmin, "PATCH /v1/tokens/{name}", "set-quotas", "Change what a token may have"), s.setQuotas)
-	revocation := rt.operation(mailroom.PermissionAdmin, "DELETE /v1/tokens/{name}", "revoke-token", "End what the holder of a token may do")
+	handle(rt, rt.operation(mailroom.PermissionAdmin, "GET /v1/tokens", "list-tokens", "All tokens, by name, without their secrets"), s.listTokens)
+	handle(rt, rt.operation(mailroom.PermissionAdmin, "PATCH /v1/tokens/{name}", "set-quotas", "Set the quotas of a token"), s.setQuotas)
+	revocation := rt.operation(mailroom.PermissionAdmin, "DELETE /v1/tokens/{name}", "revoke-token", "Revoke a token")
 	revocation.DefaultStatus = 204
 	handle(rt, revocation, s.revokeToken)
 }
@@ -42,15 +42,15 @@ func (s *Server) createToken(ctx context.Context, in *createTokenInput) (*body[a
 	return &body[api.CreatedToken]{api.CreatedToken{Token: s.showToken(row), Secret: secret}}, nil
 }
 
-// newSecret is 256 random bits, as letters and digits.
+// newSecret returns 256 random bits as letters and digits, with the prefix of secrets.
 func newSecret() string {
 	raw := make([]byte, sha256.Size)
-	_, _ = rand.Read(raw) // it never fails: crypto/rand ends the process instead
+	_, _ = rand.Read(raw) // never fails: crypto/rand ends the process instead
 	return secretPrefix + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(raw))
 }
 
 type listTokensInput struct {
-	Cursor string `query:"cursor" doc:"The next of the page before."`
+	Cursor string `query:"cursor" doc:"The next of the previous page."`
 }
 
 func (s *Server) listTokens(ctx context.Context, in *listTokensInput) (*body[api.Page[api.Token]], error) {
@@ -69,7 +69,7 @@ type revokeTokenInput struct {
 	Name string `path:"name" doc:"Name of a token."`
 }
 
-// revokeToken answers when nothing of the token is open any more.
+// revokeToken revokes a token. Its streams, waits and sockets have been cancelled when it returns.
 func (s *Server) revokeToken(ctx context.Context, in *revokeTokenInput) (*empty, error) {
 	if err := s.options.Ledger.RevokeToken(ctx, in.Name); err != nil {
 		return nil, err
@@ -78,27 +78,27 @@ func (s *Server) revokeToken(ctx context.Context, in *revokeTokenInput) (*empty,
 	return nil, nil
 }
 
-// refreshTokens takes over what was just changed, whether or not its caller still waits.
-// If that fails, the keyring tries it again before long.
+// refreshTokens applies a change of tokens at once, even if the caller has gone. After an error,
+// tokenCache.run tries again.
 func (s *Server) refreshTokens(ctx context.Context) {
 	if err := s.tokens.refresh(context.WithoutCancel(ctx)); err != nil {
-		s.log.WarnContext(ctx, "the tokens could not be read again", "error", err)
+		s.log.WarnContext(ctx, "cannot refresh tokens", "error", err)
 	}
 }
 
-// defaultQuotas are those of tokens that say nothing else.
+// defaultQuotas are the quotas of tokens that set none.
 func (s *Server) defaultQuotas() mailroom.Quotas {
 	all := mailroom.Quotas{mailroom.QuotaStreams: int64(s.options.MaxStreams)}
 	maps.Copy(all, s.options.Quotas)
 	return all
 }
 
-// usageOf is what the name of a token has, with what is open at this server.
+// usageOf returns the quota use of a token, including its open streams on this server.
 func (s *Server) usageOf(t *mailroom.Token) api.Used {
 	return api.Used{Use: t.Used, Streams: int64(max(s.streamSlots.used(t.Name), s.socketSlots.used(t.Name)))}
 }
 
-// maxStreams is how many streams and waits a token may have open at a time.
+// maxStreams is how many streams and waits a token may have open.
 func (s *Server) maxStreams(name string) int64 {
 	return s.tokens.quota(name, mailroom.QuotaStreams, int64(s.options.MaxStreams))
 }

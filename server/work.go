@@ -13,9 +13,9 @@ import (
 	"mailroom/ledger"
 )
 
-// Workers is the part of a ledger that is about workers from elsewhere.
+// Workers is the part of a Ledger for remote workers.
 type Workers interface {
-	// LeaseTime is how long a worker owns its claims without renewal.
+	// LeaseTime is how long a lease lasts without renewal.
 	LeaseTime() time.Duration
 	Register(ctx context.Context, w mailroom.Worker) (until time.Time, err error)
 	Claim(ctx context.Context, c ledger.ClaimRequest) ([]ledger.Assignment, error)
@@ -23,29 +23,28 @@ type Workers interface {
 	Deregister(ctx context.Context, worker string) error
 }
 
-// registerWorkers registers what workers from elsewhere ask: the operations of an engine,
-// under the same rules.
+// registerWorkers registers the operations of remote workers. They follow the same rules as the
+// engine in this process.
 func (rt router) registerWorkers() {
 	s := rt.server
-	handle(rt, rt.operation(mailroom.PermissionWork, "POST /v1/claims", "claim", "Claim due runs for a worker from elsewhere"), s.claim)
-	handle(rt, rt.operation(mailroom.PermissionWork, "POST /v1/workers/{worker}/renew", "renew-worker", "Extend the lease of a worker, and hear what became of its claims"), s.renewWorker)
-	leave := rt.operation(mailroom.PermissionWork, "POST /v1/workers/{worker}/leave", "leave-worker", "End the lease of a worker; what it still has is taken away as lost")
+	handle(rt, rt.operation(mailroom.PermissionWork, "POST /v1/claims", "claim", "Claim due runs for a remote worker"), s.claim)
+	handle(rt, rt.operation(mailroom.PermissionWork, "POST /v1/workers/{worker}/renew", "renew-worker", "Extend the lease of a worker, and learn which claims to stop or have been lost"), s.renewWorker)
+	leave := rt.operation(mailroom.PermissionWork, "POST /v1/workers/{worker}/leave", "leave-worker", "End the lease of a worker; the claims it still holds are lost")
 	leave.DefaultStatus = 204
 	handle(rt, leave, s.leaveWorker)
 	rt.registerClaims()
 }
 
-// WorkerPath is the worker in a path.
+// WorkerPath is the worker id in a path.
 type WorkerPath struct {
 	Worker string `path:"worker" doc:"Id of a worker."`
 }
 
-// remoteAgentTTL is how long an agent counts as known after a worker from
-// elsewhere served it.
+// remoteAgentTTL is how long an agent stays known after the lease of its last remote worker has
+// ended.
 const remoteAgentTTL = 24 * time.Hour
 
-// worker returns a worker of the token that asks. Somebody else's is as good as
-// none.
+// worker returns a worker of the caller's token. Workers of other tokens are not found.
 func (s *Server) worker(ctx context.Context, id string) (found *mailroom.Worker, err error) {
 	who := requestOf(ctx).who
 	err = s.options.Ledger.View(ctx, func(rd mailroom.Reader) (err error) {
@@ -58,7 +57,7 @@ func (s *Server) worker(ctx context.Context, id string) (found *mailroom.Worker,
 	return found, err
 }
 
-// ownWorker returns nil for what is not the token's.
+// ownWorker returns a worker of who, or nil.
 func ownWorker(rd mailroom.Reader, who *mailroom.Token, id string) (*mailroom.Worker, error) {
 	rows, err := rd.Workers()
 	i := slices.IndexFunc(rows, func(w *mailroom.Worker) bool { return w.ID == id && w.Owner != "" && w.Owner == who.Name })
@@ -68,23 +67,24 @@ func ownWorker(rd mailroom.Reader, who *mailroom.Token, id string) (*mailroom.Wo
 	return rows[i], nil
 }
 
-// checkServes refuses agents that a token may not work for, and those that the
-// server runs itself: they would be served under two definitions.
+// checkServes refuses agents that the token may not serve, and agents that this server runs itself:
+// two definitions would compete.
 func (s *Server) checkServes(who *mailroom.Token, names []string) error {
 	for _, name := range names {
 		switch {
 		case !isAgentName(name):
 			return invalidField("body.agents", "must be names of 1 to 64 letters, digits or any of . _ -", name)
 		case len(who.Agents) > 0 && !slices.Contains(who.Agents, name):
-			return mailroom.Errorf(mailroom.CodeForbidden, "this token may not work for agent %q: it may for %s", name, strings.Join(who.Agents, ", "))
+			return mailroom.Errorf(mailroom.CodeForbidden, "this token may not serve agent %q; it may serve %s", name, strings.Join(who.Agents, ", "))
 		case s.options.Agents != nil && slices.Contains(s.options.Agents(), name):
-			return mailroom.Errorf(mailroom.CodeConflict, "agent %q is run by this server: serve another name", name)
+			return mailroom.Errorf(mailroom.CodeConflict, "agent %q is run by this server: use another name", name)
 		}
 	}
 	return nil
 }
 
-// isAgentName: it appears in addresses, filters and tables, so it is short and plain.
+// isAgentName reports whether s is a valid agent name. Names appear in URLs, filters and tables, so
+// they are short and plain.
 func isAgentName(s string) bool {
 	plain := func(r rune) bool {
 		return unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("._-", r)
@@ -92,8 +92,8 @@ func isAgentName(s string) bool {
 	return s != "" && len(s) <= 64 && !strings.ContainsFunc(s, func(r rune) bool { return !plain(r) })
 }
 
-// remoteAgents are the agents that workers from elsewhere serve, or have
-// served lately, and those that tokens name for theirs.
+// remoteAgents returns the agents that remote workers serve or have served recently, and those that
+// tokens are limited to.
 func (s *Server) remoteAgents(ctx context.Context) (names []string, err error) {
 	err = s.options.Ledger.View(ctx, func(rd mailroom.Reader) error {
 		rows, err := rd.Workers()
@@ -149,8 +149,7 @@ func (s *Server) renewWorker(ctx context.Context, in *renewInput) (*body[api.Ren
 	return &body[api.Renewed]{out}, nil
 }
 
-// resolveClaims finds the threads of claims that a worker says it holds. Those of
-// runs that are not there are lost.
+// resolveClaims adds the thread to each claim in held. Claims of runs that do not exist are lost.
 func (s *Server) resolveClaims(ctx context.Context, held []string) (claims []mailroom.Claim, lost []string, err error) {
 	lost = []string{}
 	var runs []string

@@ -18,15 +18,15 @@ import (
 
 const (
 	maxClaimWait = time.Minute
-	maxAgents    = 100 // that one worker serves
+	maxAgents    = 100 // agents that one worker serves
 )
 
 type claimInput struct{ Body api.ClaimRequest }
 
-// claimParams is a ClaimRequest as it was understood.
+// claimParams is a parsed ClaimRequest.
 type claimParams struct {
 	max         int
-	slots       map[string]int // nil: as the worker was registered
+	slots       map[string]int // per agent; nil: max for each agent the worker was registered with
 	wait        time.Duration
 	lastAttempt bool
 	api.ClaimRequest
@@ -69,13 +69,13 @@ func readClaimRequest(in api.ClaimRequest) (q claimParams, err error) {
 		return q, invalidField("body.host", "must be text without NUL", in.Host)
 	}
 	if q.max > 0 && in.Round < 1 {
-		return q, invalidField("body.round", "must number the worker's claims, from 1", in.Round)
+		return q, invalidField("body.round", "must number the worker's claims, starting at 1", in.Round)
 	}
 	q.slots, err = readSlots(in.Agents, q.max)
 	return q, err
 }
 
-// readSlots reads the names of agents, or how many runs are wanted of each.
+// readSlots reads a list of agents, or a map of agents to the runs wanted of each.
 func readSlots(raw json.RawMessage, most int) (map[string]int, error) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return nil, nil
@@ -100,7 +100,7 @@ func readSlots(raw json.RawMessage, most int) (map[string]int, error) {
 	return slots, nil
 }
 
-// claimingWorker is the worker that a claim is for: a new one, or the token's own.
+// claimingWorker returns the worker that claims: a newly registered one, or the token's own.
 func (s *Server) claimingWorker(ctx context.Context, q claimParams) (*mailroom.Worker, error) {
 	who := requestOf(ctx).who
 	names := slices.Sorted(maps.Keys(q.slots))
@@ -122,26 +122,26 @@ func (s *Server) claimingWorker(ctx context.Context, q claimParams) (*mailroom.W
 	}
 	for _, name := range names {
 		if !slices.Contains(w.Agents, name) {
-			return nil, invalidField("body.agents", "has one for which the worker was not registered", name)
+			return nil, invalidField("body.agents", "names an agent that the worker was not registered with", name)
 		}
 	}
 	return w, s.checkServes(who, w.Agents)
 }
 
-// claimRound makes one round of a worker's claims. It ends the round that the
-// worker may still stand in: the answer of that one goes nowhere.
+// claimRound runs one round of a worker's claims. A pending round of the same worker ends first;
+// its caller has gone.
 func (s *Server) claimRound(ctx context.Context, w *mailroom.Worker, q claimParams) ([]ledger.Assignment, error) {
 	leave, err := s.streamSlots.acquire(requestOf(ctx).who.Name)
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
-	standing, end, err := s.rounds.begin(ctx, w.ID)
+	roundCtx, end, err := s.rounds.begin(ctx, w.ID)
 	if err != nil {
 		return nil, err
 	}
 	defer end()
-	work, owners, err := s.heldFromRound(standing, w.ID, q.Round)
+	work, owners, err := s.heldFromRound(roundCtx, w.ID, q.Round)
 	if err != nil || len(work) > 0 {
 		return work, err
 	}
@@ -152,26 +152,26 @@ func (s *Server) claimRound(ctx context.Context, w *mailroom.Worker, q claimPara
 			c.Agents[name] = q.max
 		}
 	}
-	standing, done := s.authorizedContext(standing)
+	roundCtx, done := s.authorizedContext(roundCtx)
 	defer done()
 	if c.Wait {
 		var expire context.CancelFunc
-		standing, expire = context.WithTimeout(standing, q.wait)
+		roundCtx, expire = context.WithTimeout(roundCtx, q.wait)
 		defer expire()
 	}
-	work, err = s.options.Ledger.Claim(standing, c)
-	if err == nil || !errors.Is(err, standing.Err()) {
+	work, err = s.options.Ledger.Claim(roundCtx, c)
+	if err == nil || !errors.Is(err, roundCtx.Err()) {
 		return work, err
 	}
-	if why := context.Cause(standing); mailroom.CodeOf(why) != mailroom.CodeInternal {
-		return nil, why // the server shuts down, or the token is no longer good
+	if why := context.Cause(roundCtx); mailroom.CodeOf(why) != mailroom.CodeInternal {
+		return nil, why // the server shuts down, or the token was revoked
 	}
-	return nil, nil // its time is over, its caller has gone, or a later round has begun
+	return nil, nil // the wait timed out, the caller has gone, or a later round has started
 }
 
-// heldFromRound is what a worker's round has claimed and still holds: whose answer
-// was lost asks again under its number. A round before one that has claims is
-// refused. owners says how many runs of each owner's threads the worker holds.
+// heldFromRound returns the runs that a worker claimed in this round and still holds: a worker that
+// lost the answer repeats the claim with the same number. A round lower than one with held claims
+// is a conflict. owners counts the held runs per thread owner.
 func (s *Server) heldFromRound(ctx context.Context, worker string, round int64) (work []ledger.Assignment, owners map[string]int, err error) {
 	err = s.options.Ledger.View(ctx, func(rd mailroom.Reader) error {
 		work, owners = nil, map[string]int{}
@@ -185,7 +185,7 @@ func (s *Server) heldFromRound(ctx context.Context, worker string, round int64) 
 			owners[t.Owner]++
 			switch {
 			case t.Round > round:
-				return mailroom.Errorf(mailroom.CodeConflict, "round %d comes after round %d: number the claims upwards", round, t.Round)
+				return mailroom.Errorf(mailroom.CodeConflict, "round %d is lower than round %d, which has claims: count rounds upwards", round, t.Round)
 			case t.Round == round:
 				threads[t.Current] = t
 				ids = append(ids, t.Current)
@@ -204,13 +204,13 @@ func (s *Server) heldFromRound(ctx context.Context, worker string, round int64) 
 	return work, owners, err
 }
 
-// showClaims adds what an agent needs to begin.
+// showClaims adds what an agent needs to start: input, state, checkpoint, tickets and steers.
 func (s *Server) showClaims(ctx context.Context, work []ledger.Assignment) ([]api.Claim, error) {
 	out := []api.Claim{}
 	if len(work) == 0 {
 		return out, nil
 	}
-	ctx = context.WithoutCancel(ctx) // what is claimed is answered, should anybody still listen
+	ctx = context.WithoutCancel(ctx) // the claim is committed, so answer it even if the caller has gone
 	inputs, err := s.inputs(ctx, work)
 	if err != nil {
 		return nil, err
@@ -240,19 +240,20 @@ func (s *Server) showClaims(ctx context.Context, work []ledger.Assignment) ([]ap
 	return out, err
 }
 
-// inputs are the messages that runs are for; most come with the claim.
+// inputs returns the input messages of the claimed runs. Most assignments carry them; the others
+// are read.
 func (s *Server) inputs(ctx context.Context, work []ledger.Assignment) ([][]mailroom.Message, error) {
 	out := make([][]mailroom.Message, len(work))
-	var unread []*mailroom.Run
+	var missing []*mailroom.Run
 	for i, w := range work {
 		if out[i] = w.Input; w.Input == nil {
-			unread = append(unread, w.Run)
+			missing = append(missing, w.Run)
 		}
 	}
-	if len(unread) == 0 {
+	if len(missing) == 0 {
 		return out, nil
 	}
-	found, err := s.options.Ledger.Inputs(ctx, unread)
+	found, err := s.options.Ledger.Inputs(ctx, missing)
 	for i := range out {
 		if out[i] == nil && err == nil {
 			out[i], found = found[0], found[1:]
@@ -261,7 +262,7 @@ func (s *Server) inputs(ctx context.Context, work []ledger.Assignment) ([][]mail
 	return out, err
 }
 
-// readTickets are the tickets of runs, without those of before a fresh retry.
+// readTickets returns the tickets of runs, without those that a fresh retry has voided.
 func readTickets(rd mailroom.Reader, runs []*mailroom.Run) (map[string][]api.Ticket, error) {
 	out := map[string][]api.Ticket{}
 	var ids []string
@@ -293,18 +294,20 @@ func showSteers(r *mailroom.Run) []api.Steer {
 	return out
 }
 
-// rounds are the claims that stand, one per worker: a new one ends the one
-// before, whose caller has gone, and begins when that is over.
+// rounds has the pending claim request of each worker. A new one cancels the one before and starts
+// when that has ended.
 type rounds struct {
 	mu      sync.Mutex
 	pending map[string]*pendingClaim // owned by mu
 }
 
+// pendingClaim is a claim request in progress.
 type pendingClaim struct {
 	cancel context.CancelFunc
 	done   chan struct{}
 }
 
+// begin registers a claim of worker. The returned function ends it.
 func (r *rounds) begin(ctx context.Context, worker string) (context.Context, func(), error) {
 	ctx, cancel := context.WithCancel(ctx)
 	mine := &pendingClaim{cancel: cancel, done: make(chan struct{})}

@@ -11,7 +11,7 @@ import (
 	"mailroom/api"
 )
 
-// Attempts is the part of a ledger that is about claimed runs.
+// Attempts is the part of a Ledger for claimed runs.
 type Attempts interface {
 	Inputs(ctx context.Context, runs []*mailroom.Run) ([][]mailroom.Message, error)
 	Before(ctx context.Context, run *mailroom.Run, limit int) ([]mailroom.Message, error)
@@ -22,17 +22,17 @@ type Attempts interface {
 	Settle(ctx context.Context, s mailroom.Settle) (*mailroom.Run, error)
 }
 
-// registerClaims registers what is written and read under a claim.
+// registerClaims registers the operations under a claim.
 func (rt router) registerClaims() {
 	s := rt.server
 	handle(rt, rt.operation(mailroom.PermissionWork, "POST /v1/claims/{claim}/entries", "append", "Commit one step of a claimed run"), s.append)
-	handle(rt, rt.operation(mailroom.PermissionWork, "POST /v1/claims/{claim}/deltas", "write", "Show and keep a piece of the message that a claimed run is writing"), s.write)
+	handle(rt, rt.operation(mailroom.PermissionWork, "POST /v1/claims/{claim}/deltas", "write", "Show and store a piece of the message that a claimed run is writing"), s.write)
 	handle(rt, rt.operation(mailroom.PermissionWork, "POST /v1/claims/{claim}/settle", "settle", "End the attempt"), s.settle)
 	handle(rt, rt.operation(mailroom.PermissionWork, "POST /v1/claims/{claim}/steered", "hand-over", "Take the messages that were steered into a claimed run"), s.handOver)
 	handle(rt, rt.operation(mailroom.PermissionWork, "GET /v1/claims/{claim}/run", "get-claimed-run", "A claimed run as it is now"), s.claimedRun)
-	handle(rt, rt.operation(mailroom.PermissionWork, "GET /v1/claims/{claim}/input", "get-claimed-input", "The messages that a claimed run is for"), s.claimedInput)
-	handle(rt, rt.operation(mailroom.PermissionWork, "GET /v1/claims/{claim}/transcript", "get-claimed-transcript", "The last messages that were read before a claimed run's input"), s.claimedTranscript)
-	handle(rt, rt.operation(mailroom.PermissionWork, "GET /v1/claims/{claim}/tickets", "get-claimed-tickets", "What a claimed run has asked"), s.claimedTickets)
+	handle(rt, rt.operation(mailroom.PermissionWork, "GET /v1/claims/{claim}/input", "get-claimed-input", "The input messages of a claimed run"), s.claimedInput)
+	handle(rt, rt.operation(mailroom.PermissionWork, "GET /v1/claims/{claim}/transcript", "get-claimed-transcript", "The last messages of the transcript before a claimed run's input"), s.claimedTranscript)
+	handle(rt, rt.operation(mailroom.PermissionWork, "GET /v1/claims/{claim}/tickets", "get-claimed-tickets", "The tickets of a claimed run"), s.claimedTickets)
 	handle(rt, rt.operation(mailroom.PermissionWork, "GET /v1/claims/{claim}/effects", "get-claimed-effects", "The named effects of a claimed run"), s.claimedEffects)
 }
 
@@ -62,8 +62,8 @@ func (s *Server) append(ctx context.Context, in *appendInput) (*body[api.Appende
 	return &body[api.Appended]{api.Appended{Orders: h.orders(), Seq: seq}}, nil
 }
 
-// readEffects reads the entries about effects, which inside only a Session
-// writes, and refuses what it would not write.
+// readEffects validates the effect entries of a step. In-process agents write them through a
+// Session only; this refuses what a Session would not write.
 func (s *Server) readEffects(ctx context.Context, h *claimState, in api.StepCommit) ([]mailroom.AgentEntry, error) {
 	if len(in.Effects) == 0 {
 		return nil, nil
@@ -85,9 +85,9 @@ func (s *Server) readEffects(ctx context.Context, h *claimState, in api.StepComm
 		switch old := known[body.Name]; {
 		case old == nil:
 		case old.Input != body.Input:
-			return nil, mailroom.Errorf(mailroom.CodeConflict, "effect %q was begun with other input", body.Name)
+			return nil, mailroom.Errorf(mailroom.CodeConflict, "effect %q was started with different input", body.Name)
 		case old.Last == mailroom.KindEffectSettled && !old.Failed():
-			return nil, mailroom.Errorf(mailroom.CodeConflict, "effect %q is settled: its result is kept", body.Name)
+			return nil, mailroom.Errorf(mailroom.CodeConflict, "effect %q is already settled", body.Name)
 		}
 		raw, err := json.Marshal(body)
 		if err != nil {
@@ -114,9 +114,9 @@ func readEffect(run string, n api.AgentEntry) (out mailroom.EffectEntry, err err
 	case err != nil:
 		return out, atLocation("body.", err)
 	case out.Effect != "" && out.Effect != own.Effect, out.Key != "" && out.Key != own.Key:
-		return out, invalidField("body.effect", "is not the id of this effect, or key not its key: leave them out", nil)
+		return out, invalidField("body.effect", "does not match the name: leave effect and key out", nil)
 	case len(out.Result) > mailroom.MaxEffect:
-		return out, invalidField("body.result", fmt.Sprintf("is larger than %d bytes: leave it out, with cut", mailroom.MaxEffect), nil)
+		return out, invalidField("body.result", fmt.Sprintf("exceeds %d bytes: leave it out and set cut", mailroom.MaxEffect), nil)
 	case !plainText(out.Input) || !plainText(out.Error):
 		return out, invalidField("body", "must have text without NUL", nil)
 	}
@@ -140,7 +140,7 @@ func (s *Server) settle(ctx context.Context, in *settleInput) (*body[api.Run], e
 	var err error
 	switch {
 	case b.Text != "" && b.Message != nil:
-		return nil, invalidField("body.text", "comes with message: give one of them", nil)
+		return nil, invalidField("body.text", "cannot be combined with message: send one of them", nil)
 	case b.Text != "":
 		out.Message = &mailroom.PartialText{Text: b.Text}
 	}
@@ -202,7 +202,7 @@ func (s *Server) claimedRun(ctx context.Context, in *claimedInput) (*body[api.Cl
 	return &body[api.ClaimedRun]{out}, nil
 }
 
-// onePage is a list in one page.
+// onePage returns a list as a single page.
 func onePage[T any](items []T) *body[api.Page[T]] {
 	if items == nil {
 		items = []T{}

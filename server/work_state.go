@@ -13,18 +13,18 @@ import (
 
 // ClaimPath is the claim in a path.
 type ClaimPath struct {
-	Claim string `path:"claim" doc:"RUN:ATTEMPT, as it was claimed."`
+	Claim string `path:"claim" doc:"The claim id, RUN:ATTEMPT."`
 }
 
-// claimState is a claim that a request names, which the token's worker has or had.
+// claimState is a claim that a worker of the caller's token holds or held.
 type claimState struct {
 	mailroom.Claim
 	run  *mailroom.Run
-	live bool // nobody has taken it away
+	live bool // still held
 }
 
-// claimState finds what a claim is about, for its own worker alone: a stranger hears
-// that there is no such claim. more reads on in the same snapshot.
+// findClaim returns a claim of the caller's own worker; a claim of another token is not found.
+// more, unless nil, reads on in the same view.
 func (s *Server) findClaim(ctx context.Context, p ClaimPath, more func(rd mailroom.Reader, h *claimState) error) (*claimState, error) {
 	who := requestOf(ctx).who
 	var out *claimState
@@ -61,8 +61,8 @@ func (s *Server) findClaim(ctx context.Context, p ClaimPath, more func(rd mailro
 	return out, err
 }
 
-// findWorker finds the worker of the claim: on the row of the thread while it is held,
-// and then in the entry that its attempt began with.
+// findWorker finds the worker of the claim: in the thread's row while the claim is held, later in
+// the entry that started the attempt.
 func (h *claimState) findWorker(rd mailroom.Reader) (worker string, err error) {
 	threads, err := rd.Threads(mailroom.ThreadQuery{IDs: []string{h.Thread}})
 	if err != nil || len(threads) == 0 {
@@ -90,8 +90,7 @@ func (h *claimState) findWorker(rd mailroom.Reader) (worker string, err error) {
 	return "", err
 }
 
-// findLiveClaim is hold for who reads, or shows text: nothing may be read under a
-// claim that was taken away.
+// findLiveClaim is findClaim for reads and live text, which need a claim that is still held.
 func (s *Server) findLiveClaim(ctx context.Context, p ClaimPath, more func(rd mailroom.Reader, h *claimState) error) (*claimState, error) {
 	return s.findClaim(ctx, p, func(rd mailroom.Reader, h *claimState) error {
 		if !h.live {
@@ -104,7 +103,7 @@ func (s *Server) findLiveClaim(ctx context.Context, p ClaimPath, more func(rd ma
 	})
 }
 
-// orders are what goes out with every answer about a claim.
+// orders are sent with every response about a claim.
 func (h *claimState) orders() api.Orders {
 	if !h.live {
 		return api.Orders{}
@@ -115,17 +114,16 @@ func (h *claimState) orders() api.Orders {
 	}
 }
 
-// isRepeat reports whether a step or settle of this number was made under the
-// claim.
+// isRepeat reports whether the last step or settle under the claim had this number.
 func (h *claimState) isRepeat(number int) bool {
 	return h.run.LastStep.Attempt == h.Attempt && h.run.LastStep.Step == number
 }
 
-// messagePage is how many messages of a run are read at a time to find its
-// agent's last one among what others said.
+// messagePage is how many messages of a run are read at a time, to find the agent's last one among
+// those of users.
 const messagePage = 32
 
-// countMessages is how many messages of the attempt are in the log.
+// countMessages returns how many messages of the attempt are in the log.
 func (h *claimState) countMessages(rd mailroom.Reader) (int, error) {
 	for before := int64(0); ; {
 		page, err := rd.Entries(mailroom.EntryQuery{
@@ -151,21 +149,21 @@ func (h *claimState) countMessages(rd mailroom.Reader) (int, error) {
 	}
 }
 
-// messageID is the id of the attempt's n-th message.
+// messageID returns the id of the attempt's n-th message.
 func (h *claimState) messageID(n int) string { return fmt.Sprintf("%s.%d-%d", h.Run, h.Attempt, n) }
 
-// messageNumber is n for the id of the attempt's n-th message.
+// messageNumber is the inverse of messageID.
 func (h *claimState) messageNumber(id string) (n int, ok bool) {
 	rest, ok := strings.CutPrefix(id, fmt.Sprintf("%s.%d-", h.Run, h.Attempt))
 	n, err := strconv.Atoi(rest)
 	return n, ok && err == nil && n > 0 && h.messageID(n) == id
 }
 
-// assignMessageID gives a message that is written with a step or settle its id, or checks
-// the one it has. A repeat gets the one that was given before.
-func (h *claimState) assignMessageID(rd mailroom.Reader, said *mailroom.PartialText, number int) error {
-	if said == nil || !h.live && !h.isRepeat(number) {
-		return nil // without a claim it is refused
+// assignMessageID sets the id of a message that a step or settle writes, or checks the id it has. A
+// repeat gets the same id again.
+func (h *claimState) assignMessageID(rd mailroom.Reader, m *mailroom.PartialText, number int) error {
+	if m == nil || !h.live && !h.isRepeat(number) {
+		return nil // the ledger refuses it: the claim is lost
 	}
 	n, err := h.countMessages(rd)
 	if err != nil {
@@ -175,9 +173,9 @@ func (h *claimState) assignMessageID(rd mailroom.Reader, said *mailroom.PartialT
 		n++
 	}
 	id := h.messageID(n)
-	if said.ID != "" && said.ID != id {
-		return invalidField("body.message.id", "is not that of the message being written, "+id, said.ID)
+	if m.ID != "" && m.ID != id {
+		return invalidField("body.message.id", "is not the id of the message being written, "+id, m.ID)
 	}
-	said.ID = id
+	m.ID = id
 	return nil
 }

@@ -244,15 +244,15 @@ func TestTextIsKeptOnceAndWithoutAHole(t *testing.T) {
 		{`{"offset":0,"text":"grü"}`, 200, `"offset":4`},
 		{`{"offset":0,"text":"grü"}`, 200, `"offset":4`},    // a repeat
 		{`{"offset":2,"text":"üße"}`, 200, `"offset":7`},    // that goes on
-		{`{"offset":3,"text":"x"}`, 422, "within a char"},   // half of the ü
-		{`{"offset":2,"text":"u"}`, 409, "other text"},      // than is kept
-		{`{"offset":9,"text":"x"}`, 422, "leaves a hole"},   // of two bytes
+		{`{"offset":3,"text":"x"}`, 422, "splits a char"},   // half of the ü
+		{`{"offset":2,"text":"u"}`, 409, "different text"},  // than is stored
+		{`{"offset":9,"text":"x"}`, 422, "leaves a gap"},    // of two bytes
 		{`{"offset":7,"text":"a\u0000"}`, 422, "NUL"},       // is no text
 		{`{"offset":50,"text":"x","live":true}`, 200, "51"}, // only shown: the flush comes
 		{`{"offset":7,"text":"!","message":"` + c.Run.ID + `.1-1"}`, 200, `"offset":8`},
 		{`{"offset":0,"text":"x","message":"` + c.Run.ID + `.1-3"}`, 422, "comes after"},
-		{`{"offset":0,"text":"x","message":"elsewhere"}`, 422, "no message of this attempt"},
-		{`{"offset":1048576,"text":"x"}`, 413, "behind the first"},
+		{`{"offset":0,"text":"x","message":"elsewhere"}`, 422, "not belong to this attempt"},
+		{`{"offset":1048576,"text":"x"}`, 413, "exceeds the limit"},
 	} {
 		if a := f.on(c.Claim, "deltas", p.body); a.status != p.status || !strings.Contains(a.body, p.want) {
 			t.Errorf("%s: %d %s, want %d %s", p.body, a.status, a.body, p.status, p.want)

@@ -18,13 +18,13 @@ type writeInput struct {
 	Body api.Text
 }
 
-// write shows a piece of text at once and, unless it is live only, keeps it: what
-// is kept is one text without a hole, whatever is repeated.
+// write publishes a piece of text and, unless it is live only, stores it. Stored text is gapless;
+// repeated pieces add nothing.
 func (s *Server) write(ctx context.Context, in *writeInput) (*body[api.TextTaken], error) {
 	b := in.Body
 	end := b.Offset + len(b.Text)
 	if b.Offset > mailroom.MaxText-len(b.Text) {
-		return nil, fieldTooLarge("body.text", fmt.Sprintf("ends behind the first %d bytes of its message", mailroom.MaxText))
+		return nil, fieldTooLarge("body.text", fmt.Sprintf("exceeds the limit of %d bytes per message", mailroom.MaxText))
 	}
 	if !plainText(b.Text) {
 		return nil, invalidField("body.text", "must be text without NUL", nil)
@@ -75,13 +75,13 @@ func (s *Server) publish(n bus.Notice) {
 	}
 }
 
-// currentMessage is the id of the message that text is for. over: it is in the log
-// already, so that there is nothing more to be shown of it. Live text names its
-// message, and readers know themselves which of them are over.
+// currentMessage returns the id of the message that text b belongs to. over: the message is in the
+// log already and its text is ignored. Live text is not checked: readers know which messages are
+// over.
 func (h *claimState) currentMessage(rd mailroom.Reader, b api.Text) (id string, over bool, err error) {
 	n, named := h.messageNumber(b.Message)
 	if b.Message != "" && !named {
-		return "", false, invalidField("body.message", "is no message of this attempt: leave it out", b.Message)
+		return "", false, invalidField("body.message", "does not belong to this attempt: leave it out", b.Message)
 	}
 	if named && b.Live {
 		return b.Message, false, nil
@@ -98,7 +98,7 @@ func (h *claimState) currentMessage(rd mailroom.Reader, b api.Text) (id string, 
 	return b.Message, n <= written, nil
 }
 
-// storedText is the text of a message that is in the store.
+// storedText returns the stored text of a message.
 func (h *claimState) storedText(rd mailroom.Reader, message string) (string, error) {
 	pieces, err := rd.Partials(h.Run)
 	slices.SortFunc(pieces, func(a, b mailroom.Partial) int { return cmp.Compare(a.Offset, b.Offset) })
@@ -111,22 +111,22 @@ func (h *claimState) storedText(rd mailroom.Reader, message string) (string, err
 	return text.String(), err
 }
 
-// newSuffix is what a piece adds to the text that is kept: a repeat adds nothing.
+// newSuffix returns what b adds to the stored text; a repeat adds nothing.
 func newSuffix(kept string, b api.Text) (string, error) {
 	switch {
 	case b.Offset > len(kept):
-		return "", invalidField("body.offset", fmt.Sprintf("leaves a hole: %d bytes are there", len(kept)), b.Offset)
+		return "", invalidField("body.offset", fmt.Sprintf("leaves a gap: %d bytes are stored", len(kept)), b.Offset)
 	case b.Offset < len(kept) && !utf8.RuneStart(kept[b.Offset]):
-		return "", invalidField("body.offset", "is within a character", b.Offset)
+		return "", invalidField("body.offset", "splits a character", b.Offset)
 	}
-	again := kept[b.Offset:]
+	overlap := kept[b.Offset:]
 	switch {
-	case strings.HasPrefix(again, b.Text):
+	case strings.HasPrefix(overlap, b.Text):
 		return "", nil
-	case strings.HasPrefix(b.Text, again):
-		return b.Text[len(again):], nil
+	case strings.HasPrefix(b.Text, overlap):
+		return b.Text[len(overlap):], nil
 	}
-	return "", mailroom.Errorf(mailroom.CodeConflict, "other text is kept from offset %d", b.Offset)
+	return "", mailroom.Errorf(mailroom.CodeConflict, "different text is stored at offset %d", b.Offset)
 }
 
 func showEffects(states map[string]*mailroom.EffectState) []api.Effect {

@@ -66,7 +66,7 @@ func TestWrongArgumentsAreRefusedInPlainWords(t *testing.T) {
 			{"delegate_task", args{"workspace_id": "mailbox", "task": "x"}, mailroom.CodeInvalid, "nobody would read"},
 			{"delegate_task", args{"workspace_id": "echo", "task": "x", "source_workspace_id": "none"}, mailroom.CodeNotFound, `no thread "none"`},
 			{"submit_message", args{"text": ""}, mailroom.CodeInvalid, "empty"},
-			{"submit_message", args{"text": "x", "agent": "nobody"}, mailroom.CodeInvalid, `no agent "nobody"`},
+			{"submit_message", args{"text": "x", "agent": "nobody"}, mailroom.CodeInvalid, `unknown agent "nobody"`},
 			{"submit_message", args{"text": "x", "mode": "fast"}, mailroom.CodeInvalid, "mode"},
 			{"get_run", args{"run": "none"}, mailroom.CodeNotFound, `no run "none"`},
 			{"get_run", args{"run": ""}, mailroom.CodeInvalid, "run is blank"},
@@ -215,14 +215,14 @@ func TestTheGatesOfTheServerStandBeforeTheTools(t *testing.T) {
 	}{
 		"as it should be":                {"/mcp", list, "", 200, "wait_for_message"},
 		"a page of a trusted origin":     {"/mcp", list, "Origin: https://tools.example.org", 200, "wait_for_message"},
-		"a page of another origin":       {"/mcp", list, "Origin: https://evil.example.org", 403, "are refused"},
+		"a page of another origin":       {"/mcp", list, "Origin: https://evil.example.org", 403, "unknown origin"},
 		"a page of another site":         {"/mcp", list, "Sec-Fetch-Site: cross-site", 403, "are refused"},
-		"a name that points at us":       {"/mcp", list, "Host: evil.example.org", 403, "is not addressed as"},
+		"a name that points at us":       {"/mcp", list, "Host: evil.example.org", 403, "unknown host"},
 		"an unknown parameter":           {"/mcp?inbox=x", list, "", 422, "query.inbox"},
 		"a form":                         {"/mcp", "a=b", "Content-Type: application/x-www-form-urlencoded", 415, "must be application/json"},
 		"no JSON":                        {"/mcp", "{", "", 400, "is not JSON"},
-		"a name twice":                   {"/mcp", `{"id":1,"id":2}`, "", 422, "comes twice"},
-		"more than fits":                 {"/mcp", `{"x":"` + strings.Repeat("x", 4<<20) + `"}`, "", 413, "larger than"},
+		"a name twice":                   {"/mcp", `{"id":1,"id":2}`, "", 422, "duplicate field"},
+		"more than fits":                 {"/mcp", `{"x":"` + strings.Repeat("x", 4<<20) + `"}`, "", 413, "exceeds the limit"},
 		"a session that there never was": {"/mcp", list, "Mcp-Session-Id: x", 200, "wait_for_message"},
 	} {
 		status, answer := h.post(e.path, e.body, e.header)
