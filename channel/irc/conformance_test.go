@@ -12,9 +12,8 @@ import (
 	"mailroom/channel/irc/irctest"
 )
 
-// TestIRCKeepsToWhatChannelsAsk has a server with ids of messages, so that one can
-// come twice.
-func TestIRCKeepsToWhatChannelsAsk(t *testing.T) {
+// TestIRCIsAChannel uses a server with message ids, so that a message can arrive twice.
+func TestIRCIsAChannel(t *testing.T) {
 	channeltest.Run(t, func(t *testing.T) *channeltest.Platform {
 		s := newFaultyServer(t)
 		o := irc.Options{Server: s.addr, Plain: true, Nick: "bot", Gap: time.Millisecond, Fresh: 400 * time.Millisecond}
@@ -29,8 +28,8 @@ func TestIRCKeepsToWhatChannelsAsk(t *testing.T) {
 	})
 }
 
-// TestIRCIsAChannelOverABadNetwork has a real server. A bot that comes back while the
-// server still has its lost connection goes by another nick.
+// TestIRCIsAChannelOverABadNetwork uses a real server. A bot that reconnects while the server still
+// has its dead connection gets another nick.
 func TestIRCIsAChannelOverABadNetwork(t *testing.T) {
 	channeltest.RunNetfaults(t, func(t *testing.T, through func(addr string) string) *channeltest.Platform {
 		s := irctest.Start(t)
@@ -43,14 +42,14 @@ func TestIRCIsAChannelOverABadNetwork(t *testing.T) {
 			Connect: chat.Connect(chat.Options{Agent: channeltest.Agent, Access: chat.AccessPolicy{Users: []string{"al!~al@127.0.0.1"}}}, o.Dial),
 			Post: func(_, text string) {
 				al.Say("bot", text)
-				al.Say("bot_", text) // one of them is not there, or lost
+				al.Say("bot_", text) // only one of the two nicks is the live bot
 			},
 			Sent: func() []string { return append(al.Messages("bot"), al.Messages("bot_")...) },
 		}
 	})
 }
 
-// faultyServer is a modern server that can fail.
+// faultyServer is a fake server that can fail.
 type faultyServer struct {
 	*fakeServer
 

@@ -16,7 +16,7 @@ import (
 	"mailroom/internal/recovery"
 )
 
-// host is what the connection says of itself: a [channel.Host].
+// host is the part of [channel.Host] that a connection uses.
 type host interface {
 	Received()
 	ReportError(err error)
@@ -24,41 +24,41 @@ type host interface {
 	Log() *slog.Logger
 }
 
-// connection is one registered connection; it is a [chat.Platform].
+// connection is one registered connection. It implements [chat.Platform].
 type connection struct {
-	// Set when it is made; wire guards itself.
+	// Set when it is created; wire has its own locks.
 	options     Options
 	wire        *wire
 	host        host
-	connectedAt time.Time     // part of the keys of messages that have none
-	server      serverInfo    // set by welcome
-	channels    []*membership // to be in
-	sendSlot    chan struct{} // taken by who asks the server something
-	pings       atomic.Int64  // numbers of PINGs
+	connectedAt time.Time     // part of the keys of messages without an id
+	server      serverInfo    // set by applyRegistration
+	channels    []*membership // to join
+	sendSlot    chan struct{} // held while a query to the server is running
+	pings       atomic.Int64  // counter for PING tokens
 
-	// Owned by who reads.
-	received int // messages so far
+	// Owned by the reader.
+	received int // number of messages so far
 
 	// Owned by mu.
 	mu      sync.Mutex
 	self    self
-	joined  map[string]bool   // channels that the bot is in, folded
-	people  map[string]person // by id, who has spoken
-	pending *serverQuery      // under way; nil: none
+	joined  map[string]bool   // channels the bot is in, by folded name
+	people  map[string]person // people who have spoken, by user id
+	pending *serverQuery      // the running query, or nil
 }
 
-// person is where somebody was heard last.
+// person is the last known nick of a user.
 type person struct {
 	nick     string
 	folded   string
 	lastSeen time.Time
 }
 
-// serverQuery is something that the server was asked, until its PONG.
+// serverQuery is a line sent to the server that waits for the PONG after it.
 type serverQuery struct {
 	token   string
-	onReply func(m *message) // gets what arrives before; within mu
-	done    chan struct{}    // closed with the PONG
+	onReply func(m *message) // called for each message before the PONG; mu is held
+	done    chan struct{}    // closed by the PONG
 }
 
 func newConnection(o Options, w *wire, l host) *connection {
@@ -73,7 +73,7 @@ func newConnection(o Options, w *wire, l host) *connection {
 	return c
 }
 
-// applyRegistration takes over what was agreed with the server.
+// applyRegistration copies the result of the registration.
 func (c *connection) applyRegistration(r *registration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -82,28 +82,28 @@ func (c *connection) applyRegistration(r *registration) {
 
 func (c *connection) fold(name string) string { return fold(name, c.server.caseMapping) }
 
-// maxBuffered is how many messages are read before they are taken.
+// maxBuffered bounds the events read ahead of the handler.
 const maxBuffered = 1000
 
-// Receive implements [chat.Platform]. IRC has no history: what was said since
-// position is lost. It reads on while something is taken, because whoever takes may
-// send, and the receipt of that is to be read.
+// Receive implements [chat.Platform]. IRC has no history, so messages sent since the position are
+// lost. It keeps reading while the handler runs, because the handler may send and wait for the
+// receipt.
 func (c *connection) Receive(ctx context.Context, _ string, take chat.EventHandler) error {
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(ctx, func() {
-		defer recovery.Log(c.host.Log(), "the end of a connection")
-		_ = c.wire.conn.SetReadDeadline(time.Unix(1, 0)) // a connection without one is closed, which ends the reading too
+		defer recovery.Log(c.host.Log(), "irc connection shutdown")
+		_ = c.wire.conn.SetReadDeadline(time.Unix(1, 0)) // fails only on a closed connection, which ends reading too
 	})
 	defer stop()
-	c.host.Received() // it was let in
+	c.host.Received() // the server accepted the registration
 	events := make(chan *chat.Event, maxBuffered)
 	var reading sync.WaitGroup
 	var failed error
 	reading.Go(func() {
-		defer recovery.Log(c.host.Log(), "a reader of IRC")
+		defer recovery.Log(c.host.Log(), "irc reader")
 		defer close(events)
 		if failed = c.readMessages(ctx, events); ctx.Err() == nil {
-			failed = errors.Join(failed, c.wire.close()) // no receipt is read any more
+			failed = errors.Join(failed, c.wire.close()) // no receipt can arrive any more
 		}
 	})
 	defer reading.Wait()
@@ -116,16 +116,16 @@ func (c *connection) Receive(ctx context.Context, _ string, take chat.EventHandl
 	return failed
 }
 
-// readMessages hands on what is said until the connection fails or ctx ends.
+// readMessages sends events to the channel until the connection fails or ctx ends.
 func (c *connection) readMessages(ctx context.Context, events chan<- *chat.Event) (err error) {
-	defer recovery.Error(c.host.Log(), "a reader of IRC", &err)
+	defer recovery.Error(c.host.Log(), "irc reader", &err)
 	for {
 		m, err := c.wire.read()
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 		if err != nil {
-			return fmt.Errorf("the connection is lost: %w", err)
+			return fmt.Errorf("connection lost: %w", err)
 		}
 		c.host.Received()
 		event, err := c.handleMessage(m, time.Now())
@@ -143,8 +143,7 @@ func (c *connection) readMessages(ctx context.Context, events chan<- *chat.Event
 	}
 }
 
-// handleMessage does what a message is for, and returns what somebody said in it, if
-// anybody did.
+// handleMessage processes a message of the server and returns an event if it was a chat message.
 func (c *connection) handleMessage(m *message, now time.Time) (*chat.Event, error) {
 	switch m.Command {
 	case "PING":
@@ -171,7 +170,7 @@ func (c *connection) handleMessage(m *message, now time.Time) (*chat.Event, erro
 	switch m.Command {
 	case "NICK":
 		c.onNick(m, own)
-	case "396": // the host that others see from now on
+	case "396": // the bot's visible host has changed
 		c.self.host = m.param(1)[strings.IndexByte(m.param(1), '@')+1:]
 	case "JOIN", "PART", "KICK":
 		return nil, c.onMembership(m, own, now)
@@ -179,7 +178,7 @@ func (c *connection) handleMessage(m *message, now time.Time) (*chat.Event, erro
 		c.forgetNick(m.from.Name)
 	case "PRIVMSG":
 		if own {
-			return nil, nil // its echo
+			return nil, nil // echo of the bot's own message
 		}
 		return c.messageEvent(m, now), nil
 	default:
@@ -190,11 +189,11 @@ func (c *connection) handleMessage(m *message, now time.Time) (*chat.Event, erro
 	return nil, nil
 }
 
-// onNick follows a change of a nick; within mu.
+// onNick handles a changed nick. The caller holds mu.
 func (c *connection) onNick(m *message, own bool) {
 	if own {
 		c.self.nick = m.param(0)
-		c.host.Log().Info("the bot has another nick", "nick", c.self.nick)
+		c.host.Log().Info("nick changed", "nick", c.self.nick)
 		return
 	}
 	before := c.fold(m.from.Name)
@@ -203,7 +202,7 @@ func (c *connection) onNick(m *message, own bool) {
 			continue
 		}
 		if strings.Contains(id, "!") {
-			delete(c.people, id) // the nick is part of who it is
+			delete(c.people, id) // the nick is part of this id
 		} else {
 			p.nick, p.folded = m.param(0), c.fold(m.param(0))
 			c.people[id] = p
@@ -211,7 +210,7 @@ func (c *connection) onNick(m *message, own bool) {
 	}
 }
 
-// onMembership follows who comes and goes; within mu.
+// onMembership handles JOIN, PART and KICK. The caller holds mu.
 func (c *connection) onMembership(m *message, own bool, now time.Time) error {
 	switch {
 	case m.Command == "JOIN" && own:
@@ -219,13 +218,13 @@ func (c *connection) onMembership(m *message, own bool, now time.Time) error {
 	case m.Command == "PART" && own, m.Command == "KICK" && c.fold(m.param(1)) == c.fold(c.self.nick):
 		c.onLeft(m.param(0), reasonText(m), now)
 	case m.Command == "JOIN":
-		c.forgetNick(m.from.Name) // the nick may be another person's now
+		c.forgetNick(m.from.Name) // another person may use the nick now
 	}
 	return nil
 }
 
-// recordPerson remembers where somebody is; within mu. Who had the nick before has it no
-// more.
+// recordPerson stores the nick of a user and removes it from its previous user. The caller holds
+// mu.
 func (c *connection) recordPerson(id, nick string, now time.Time) {
 	const most = 1000
 	c.forgetNick(nick)
@@ -241,7 +240,7 @@ func (c *connection) recordPerson(id, nick string, now time.Time) {
 	c.people[id] = person{nick: nick, folded: c.fold(nick), lastSeen: now}
 }
 
-// forgetNick that a nick is somebody; within mu.
+// forgetNick removes the users known by a nick. The caller holds mu.
 func (c *connection) forgetNick(nick string) {
 	folded := c.fold(nick)
 	for id, p := range c.people {
@@ -251,8 +250,8 @@ func (c *connection) forgetNick(nick string) {
 	}
 }
 
-// Maintain implements [chat.Platform]: it asks the server whether it is there, and takes
-// what is the bot's: its nick, and its place in channels.
+// Maintain implements [chat.Platform]. It pings the server, reclaims the bot's nick and rejoins its
+// channels.
 func (c *connection) Maintain(ctx context.Context) error {
 	every := time.NewTicker(c.options.Fresh / 2)
 	defer every.Stop()
@@ -261,7 +260,7 @@ func (c *connection) Maintain(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-c.wire.closed:
-			return errors.New("the connection is closed")
+			return errors.New("connection closed")
 		case <-every.C:
 		}
 		lines := []string{"PING :fresh"}
@@ -271,15 +270,15 @@ func (c *connection) Maintain(ctx context.Context) error {
 		}
 		c.mu.Unlock()
 		if err := c.wire.write(lines...); err != nil {
-			return fmt.Errorf("ask the server whether it is there: %w", err)
+			return fmt.Errorf("ping server: %w", err)
 		}
 		if err := c.joinChannels(time.Now()); err != nil {
-			return fmt.Errorf("join: %w", err)
+			return fmt.Errorf("join channels: %w", err)
 		}
 	}
 }
 
-// Edit implements [chat.Platform]; IRC has none.
+// Edit implements [chat.Platform]. IRC has no edits.
 func (c *connection) Edit(context.Context, chat.Room, string, chat.Message) error {
 	return permanent("IRC has no edits")
 }
@@ -289,21 +288,21 @@ func (c *connection) Find(context.Context, chat.Room, string, chat.Message) (str
 	return "", false, chat.ErrNoHistory
 }
 
-// Typing implements [chat.Platform]; IRC shows none.
+// Typing implements [chat.Platform]. IRC has no typing indicator.
 func (c *connection) Typing(context.Context, chat.Room) error {
-	return permanent("IRC does not show who is typing")
+	return permanent("IRC has no typing indicator")
 }
 
-// AckButton implements [chat.Platform]; IRC has no buttons.
+// AckButton implements [chat.Platform]. IRC has no buttons.
 func (c *connection) AckButton(context.Context, chat.Event, string) error {
 	return permanent("IRC has no buttons")
 }
 
-// SetOpen implements [chat.Platform]; IRC has no files.
+// SetOpen implements [chat.Platform]. IRC has no files.
 func (c *connection) SetOpen(*chat.File) {}
 
-// Close implements [chat.Platform]. It takes its leave, so that the nick is free
-// for who comes next.
+// Close implements [chat.Platform]. It sends QUIT, so that the nick is free for the next
+// connection.
 func (c *connection) Close() error {
 	c.wire.quit()
 	return c.wire.close()

@@ -9,11 +9,12 @@ import (
 	"mailroom/channel/chat"
 )
 
-// messageEvent makes an event of a PRIVMSG, nil if it is none for us; within mu.
+// messageEvent converts a PRIVMSG into an event, or nil if it is not for the bot. The caller holds
+// mu.
 func (c *connection) messageEvent(m *message, now time.Time) *chat.Event {
 	target, raw := m.param(0), m.trailing()
 	if len(m.Params) < 2 || m.from.User == "" || isCTCP(raw) {
-		return nil // a server's, or a program's
+		return nil // sent by a server, or a CTCP request
 	}
 	c.received++
 	text := plainText(raw)
@@ -31,7 +32,7 @@ func (c *connection) messageEvent(m *message, now time.Time) *chat.Event {
 			e.Text, e.Addressed = words, true
 		}
 	default:
-		return nil // to a part of a channel, or to everybody on a server
+		return nil // to a status group of a channel, or to every user of a server
 	}
 	if e.Text == "" {
 		return nil
@@ -39,13 +40,13 @@ func (c *connection) messageEvent(m *message, now time.Time) *chat.Event {
 	return e
 }
 
-// isChannel reports whether a name is a channel's.
+// isChannel reports whether name is a channel's name.
 func (c *connection) isChannel(name string) bool {
 	return name != "" && strings.IndexByte(c.server.channelPrefixes, name[0]) >= 0
 }
 
-// messageUser is who spoke: the account where the server says it, which is theirs alone.
-// Else nick!user@host, which is as good as the network makes it.
+// messageUser returns the author of a message: the account if the server vouches for it, otherwise
+// nick!user@host, which is only as reliable as the network makes it.
 func (c *connection) messageUser(m *message) chat.User {
 	u := chat.User{ID: c.fold(m.from.Name + "!" + m.from.User + "@" + m.from.Host), Name: plainText(m.from.Name)}
 	if account := m.tag("account"); c.server.hasCap("account-tag") && account != "" && !strings.ContainsAny(account, "!@*") {
@@ -55,9 +56,9 @@ func (c *connection) messageUser(m *message) chat.User {
 	return u
 }
 
-// messageKey is of a message. Where the server gives none it is made of when and as the
-// how-manieth it arrived over this connection: then a message that came twice would
-// be two, but no server sends one twice by itself.
+// messageKey returns the key of a message: the server's message id, or else a hash of the
+// connection, the time and the message's number on the connection. Such a key would not recognize a
+// repeated message, but servers do not repeat messages.
 func (c *connection) messageKey(m *message, now time.Time) string {
 	const most = 200
 	if id := m.tag("msgid"); id != "" && c.server.hasCap("message-tags") {
@@ -70,7 +71,7 @@ func (c *connection) messageKey(m *message, now time.Time) string {
 		now.Format(time.RFC3339Nano), m.from.Canonical(), m.param(0), m.trailing())
 }
 
-// messageTime is when something was said.
+// messageTime returns the server's time of a message, or now.
 func messageTime(m *message, now time.Time) time.Time {
 	if t, err := time.Parse(time.RFC3339Nano, m.tag("time")); err == nil {
 		return t

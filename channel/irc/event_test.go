@@ -18,7 +18,7 @@ import (
 	"mailroom/channel/chat"
 )
 
-// hostRecorder notes what a connection says of itself.
+// hostRecorder records the reports of a connection.
 type hostRecorder struct {
 	mu       sync.Mutex
 	received int
@@ -52,7 +52,7 @@ func (l *hostRecorder) errorText() string {
 	return strings.Join(l.errors, "\n")
 }
 
-// newTestConnection is a connection, let in, that nobody reads from.
+// newTestConnection returns a registered connection without a reader.
 func newTestConnection(t testing.TB, caps ...string) *connection {
 	near, far := net.Pipe()
 	t.Cleanup(func() {
@@ -60,7 +60,7 @@ func newTestConnection(t testing.TB, caps ...string) *connection {
 			t.Error(err)
 		}
 	})
-	go discard(far) // ends with far
+	go discard(far) // returns when far is closed
 	o := Options{Server: "s", Nick: "bot", Join: []string{"#dev", "#ops key"}}.withDefaults()
 	c := newConnection(o, newWire(near), &hostRecorder{})
 	r := newRegistration(o, Secrets{})
@@ -69,8 +69,9 @@ func newTestConnection(t testing.TB, caps ...string) *connection {
 	return c
 }
 
-// TestWhatWasReadIsTakenAlsoIfTheConnectionEnds has it end while the first is taken.
-func TestWhatWasReadIsTakenAlsoIfTheConnectionEnds(t *testing.T) {
+// TestMessagesReadAreDeliveredAfterADisconnect closes the connection while the first message is
+// handled.
+func TestMessagesReadAreDeliveredAfterADisconnect(t *testing.T) {
 	near, far := net.Pipe()
 	c := newConnection(Options{Nick: "bot"}.withDefaults(), newWire(near), &hostRecorder{})
 	c.applyRegistration(newRegistration(c.options, Secrets{}))
@@ -92,7 +93,7 @@ func TestWhatWasReadIsTakenAlsoIfTheConnectionEnds(t *testing.T) {
 		taken++
 		return nil
 	})
-	if taken != 2 || err == nil || !strings.Contains(err.Error(), "the connection is lost") {
+	if taken != 2 || err == nil || !strings.Contains(err.Error(), "connection lost") {
 		t.Errorf("%d were taken, %v", taken, err)
 	}
 }
@@ -106,7 +107,7 @@ func discard(c net.Conn) {
 	}
 }
 
-// handleLines hands lines to a connection and returns what came of the last one.
+// handleLines passes lines to a connection and returns the event of the last one.
 func handleLines(t *testing.T, c *connection, lines ...string) (e *chat.Event) {
 	t.Helper()
 	for _, line := range lines {
@@ -122,7 +123,7 @@ func handleLines(t *testing.T, c *connection, lines ...string) (e *chat.Event) {
 	return e
 }
 
-func TestWhatIsSaidIsAnEvent(t *testing.T) {
+func TestMessagesBecomeEvents(t *testing.T) {
 	al := chat.User{ID: "al!~al@host.example", Name: "Al"}
 	for line, want := range map[string]*chat.Event{
 		":Al!~al@host.example PRIVMSG bot :hello there":                                         {Kind: chat.EventMessage, Room: chat.Room{Chat: al.ID}, User: al, Text: "hello there", Addressed: true},
@@ -130,7 +131,7 @@ func TestWhatIsSaidIsAnEvent(t *testing.T) {
 		":Al!~al@host.example PRIVMSG #Dev :bot: do it":                                         {Kind: chat.EventMessage, Room: chat.Room{Chat: "#dev", Group: true}, User: al, Text: "do it", Addressed: true},
 		":Al!~al@host.example PRIVMSG #dev :the bot is new":                                     {Kind: chat.EventMessage, Room: chat.Room{Chat: "#dev", Group: true}, User: al, Text: "the bot is new"},
 		"@account=\xff;time=x :Al!~al@host.example PRIVMSG bot :despite a tag that is no UTF-8": {Kind: chat.EventMessage, Room: chat.Room{Chat: al.ID}, User: al, Text: "despite a tag that is no UTF-8", Addressed: true},
-		// What nobody said to us, and what must not be answered.
+		// Lines that are not messages to the bot, or must not be answered.
 		":Al!~al@host.example NOTICE bot :hello":              nil,
 		":Al!~al@host.example NOTICE #dev :bot: hello":        nil,
 		":Al!~al@host.example PRIVMSG bot :\x01VERSION\x01":   nil,
@@ -139,12 +140,12 @@ func TestWhatIsSaidIsAnEvent(t *testing.T) {
 		":BOT!~b@host.example PRIVMSG bot :to myself":         nil,
 		":irc.server PRIVMSG bot :from a server":              nil,
 		":Al!~al@host.example PRIVMSG @#dev :bot: to some":    nil,
-		":Al!~al@host.example PRIVMSG $$* :to everybody":      nil,
+		":Al!~al@host.example PRIVMSG $$* :to all users":      nil,
 		":Al!~al@host.example PRIVMSG bot :\x02\x03":          nil,
 		":Al!~al@host.example PRIVMSG bot":                    nil,
 		":Al!~al@host.example TAGMSG bot":                     nil,
 		":Al!~al@host.example INVITE bot #dev":                nil,
-		// Nobody can say that they are somebody: the server has not agreed on tags.
+		// The server has not granted account-tag, so the tag proves nothing.
 		"@account=root;msgid=1 :Al!~al@host.example PRIVMSG bot :x": {Kind: chat.EventMessage, Room: chat.Room{Chat: al.ID}, User: al, Text: "x", Addressed: true},
 	} {
 		got := handleLines(t, newTestConnection(t), line)
@@ -154,7 +155,7 @@ func TestWhatIsSaidIsAnEvent(t *testing.T) {
 	}
 }
 
-func TestAnAccountIsWhoSomebodyIs(t *testing.T) {
+func TestAnAccountIdentifiesAUser(t *testing.T) {
 	c := newTestConnection(t, "account-tag", "message-tags", "server-time")
 	got := handleLines(t, c, "@account=Alice;msgid=x1;time=2026-11-22T04:00:00.000Z :al_!~al@host.example PRIVMSG bot :hello")
 	want := &chat.Event{
@@ -190,14 +191,14 @@ func TestEachMessageHasAKeyOfItsOwn(t *testing.T) {
 	}
 }
 
-// TestANickThatIsAnothersNowIsNotWhoItWas: who is answered must be who asked.
-func TestANickThatIsAnothersNowIsNotWhoItWas(t *testing.T) {
+// TestANickWithANewOwnerIsForgotten keeps replies from reaching another person.
+func TestANickWithANewOwnerIsForgotten(t *testing.T) {
 	const asked = ":al!~al@home.example PRIVMSG bot :my secret?"
 	for what, line := range map[string]string{
-		"gone":            ":al!~al@home.example QUIT :bye",
-		"renamed":         ":al!~al@home.example NICK other",
-		"somebody speaks": ":al!~mal@elsewhere.example PRIVMSG bot :hello",
-		"somebody joins":  ":al!~mal@elsewhere.example JOIN #dev",
+		"gone":               ":al!~al@home.example QUIT :bye",
+		"renamed":            ":al!~al@home.example NICK other",
+		"a new owner speaks": ":al!~mal@elsewhere.example PRIVMSG bot :hello",
+		"a new owner joins":  ":al!~mal@elsewhere.example JOIN #dev",
 	} {
 		c := newTestConnection(t)
 		handleLines(t, c, asked)
@@ -216,7 +217,7 @@ func TestANickThatIsAnothersNowIsNotWhoItWas(t *testing.T) {
 	}
 }
 
-func TestOnlySoManyPeopleAreRemembered(t *testing.T) {
+func TestKnownPeopleAreBounded(t *testing.T) {
 	c := newTestConnection(t)
 	name := func(i int) string { return "n" + strconv.Itoa(i) }
 	for i := range 1200 {
@@ -227,7 +228,7 @@ func TestOnlySoManyPeopleAreRemembered(t *testing.T) {
 	}
 }
 
-func TestTheBotFollowsItsNickItsHostAndItsChannels(t *testing.T) {
+func TestNickHostAndChannelsAreTracked(t *testing.T) {
 	c := newTestConnection(t)
 	widest := c.maxText(10)
 	handleLines(t, c, ":bot!~bot@a.long.host.example JOIN :#dev")
@@ -241,13 +242,14 @@ func TestTheBotFollowsItsNickItsHostAndItsChannels(t *testing.T) {
 		t.Errorf("in is %v, the event %+v", c.joined, e)
 	}
 	handleLines(t, c, ":op!o@h KICK #dev robot :flood", ":s 474 robot #ops :Cannot join channel (+b)")
-	if trouble := c.host.(*hostRecorder).errorText(); c.joined["#dev"] || !strings.Contains(trouble, "put out of #dev: flood") || !strings.Contains(trouble, "#ops does not let the bot in (474)") {
+	if trouble := c.host.(*hostRecorder).errorText(); c.joined["#dev"] || !strings.Contains(trouble, "removed from #dev: flood") || !strings.Contains(trouble, "#ops refused the bot (474)") {
 		t.Errorf("in is %v, the trouble %s", c.joined, trouble)
 	}
 }
 
-// TestAChannelThatRefusesIsAskedEverMoreRarely, shows why, and concerns no other.
-func TestAChannelThatRefusesIsAskedEverMoreRarely(t *testing.T) {
+// TestARefusedJoinIsRetriedWithBackoff also checks that the reason is reported and other channels
+// are unaffected.
+func TestARefusedJoinIsRetriedWithBackoff(t *testing.T) {
 	for name, x := range map[string]struct {
 		answer string
 		waits  []time.Duration
@@ -262,7 +264,7 @@ func TestAChannelThatRefusesIsAskedEverMoreRarely(t *testing.T) {
 		"a forward":  {":s 470 bot #ops ##overflow :Forwarding to another channel", []time.Duration{3600, 3600}, "#ops: forwards to ##overflow (470)"},
 		"a bad name": {":s 479 bot #ops :Illegal channel name", []time.Duration{3600, 3600}, "(479)"},
 		"no answer":  {"", []time.Duration{15, 30, 60}, ""},
-		"put out":    {":op!o@h KICK #ops bot :no bots", []time.Duration{15, 30, 60, 120}, "#ops: was put out: no bots"},
+		"put out":    {":op!o@h KICK #ops bot :no bots", []time.Duration{15, 30, 60, 120}, "#ops: removed: no bots"},
 	} {
 		c := newTestConnection(t)
 		now := time.Unix(1_800_000_000, 0)
@@ -307,7 +309,7 @@ func TestAChannelThatRefusesIsAskedEverMoreRarely(t *testing.T) {
 	}
 }
 
-// handleLinesAt has a connection handle lines at a moment.
+// handleLinesAt passes lines to a connection at a given time.
 func handleLinesAt(t *testing.T, c *connection, now time.Time, lines ...string) {
 	t.Helper()
 	for _, line := range lines {
@@ -321,8 +323,8 @@ func handleLinesAt(t *testing.T, c *connection, now time.Time, lines ...string) 
 	}
 }
 
-// TestThereIsRoomForTextWhateverTheServerSays has a server with an absurd host.
-func TestThereIsRoomForTextWhateverTheServerSays(t *testing.T) {
+// TestALineHasRoomForTextWithAnyHost uses an absurdly long host.
+func TestALineHasRoomForTextWithAnyHost(t *testing.T) {
 	c := newTestConnection(t)
 	handleLines(t, c, ":s 396 bot "+strings.Repeat("x", 1000)+" :is now your visible host")
 	if got := c.maxText(20); got != minText {

@@ -24,18 +24,18 @@ import (
 	"mailroom/channel/irc/irctest"
 )
 
-// fakeServer is a server with what ngircd has not: capabilities, accounts and echoes. It
-// answers each line of a client by a rule.
+// fakeServer has what ngircd lacks: capabilities, accounts and echoes. It answers each line by a
+// rule.
 type fakeServer struct {
 	addr string
 
 	mu    sync.Mutex
-	lines []string // by the client
-	conn  net.Conn // the newest
+	lines []string // sent by the client
+	conn  net.Conn // the newest connection
 }
 
-// startFakeServer begins one. rule returns the answers to what is no part of letting in; a nil
-// one is the usual, and answers "" end the connection.
+// startFakeServer starts a server. rule returns the replies to a line; nil selects the default
+// replies, and the reply "" closes the connection.
 func startFakeServer(t *testing.T, rule func(line string) []string) *fakeServer {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -48,7 +48,7 @@ func startFakeServer(t *testing.T, rule func(line string) []string) *fakeServer 
 		for {
 			c, err := l.Accept()
 			if err != nil {
-				return // closed below
+				return // closed by the cleanup
 			}
 			m.mu.Lock()
 			m.conn = c
@@ -93,7 +93,7 @@ func (m *fakeServer) serveConn(c net.Conn, rule func(line string) []string) {
 	}
 }
 
-// defaultReply is how the server answers.
+// defaultReply returns the usual replies to a line.
 func defaultReply(line string) []string {
 	command, rest, _ := strings.Cut(line, " ")
 	switch command {
@@ -118,7 +118,7 @@ func defaultReply(line string) []string {
 	return nil
 }
 
-// send says something to the client.
+// send sends a line to the client.
 func (m *fakeServer) send(t *testing.T, line string) {
 	t.Helper()
 	m.mu.Lock()
@@ -128,7 +128,7 @@ func (m *fakeServer) send(t *testing.T, line string) {
 	}
 }
 
-// disconnect ends the connection there is.
+// disconnect closes the current connection.
 func (m *fakeServer) disconnect() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -145,7 +145,7 @@ func (m *fakeServer) received() []string {
 
 const alice = "@account=alice;msgid=m1 :al!~al@home PRIVMSG bot :hello"
 
-func TestAnEchoIsTheReceiptAndNoMessage(t *testing.T) {
+func TestAnEchoIsAReceiptAndNoMessage(t *testing.T) {
 	m := startFakeServer(t, func(line string) []string {
 		if strings.HasPrefix(line, "PRIVMSG ") {
 			return []string{"@msgid=e7 :bot!bot@cloak " + line}
@@ -173,8 +173,9 @@ func TestAnEchoIsTheReceiptAndNoMessage(t *testing.T) {
 	}
 }
 
-// TestAnAccountIsAnsweredWhereItIs: a nick is the account's only if the server says so.
-func TestAnAccountIsAnsweredWhereItIs(t *testing.T) {
+// TestAnAccountIsAnsweredAtItsNick checks that a nick belongs to an account only if the server says
+// so.
+func TestAnAccountIsAnsweredAtItsNick(t *testing.T) {
 	whois := []string{":s 311 bot alice ~al home * :Al", ":s 330 bot alice alice :is logged in as", ":s 318 bot alice :End"}
 	var mu sync.Mutex
 	m := startFakeServer(t, func(line string) []string {
@@ -213,9 +214,8 @@ func TestAnAccountIsAnsweredWhereItIs(t *testing.T) {
 	}
 }
 
-// TestNobodyKnowsWhatBecameOfALineWithoutAnAnswer, and so it must not be said that it
-// was sent, or that it was not.
-func TestNobodyKnowsWhatBecameOfALineWithoutAnAnswer(t *testing.T) {
+// TestALineWithoutReceiptHasAnUnknownOutcome checks that it counts neither as sent nor as failed.
+func TestALineWithoutReceiptHasAnUnknownOutcome(t *testing.T) {
 	for name, answer := range map[string]string{"the connection ends": "", "the server is silent": ":s NOTICE bot :busy"} {
 		t.Run(name, func(t *testing.T) {
 			sent := make(chan struct{}, 9)
@@ -246,7 +246,7 @@ func TestNobodyKnowsWhatBecameOfALineWithoutAnAnswer(t *testing.T) {
 	}
 }
 
-func TestNothingIsSentOverAConnectionThatIsClosed(t *testing.T) {
+func TestNothingIsSentOverAClosedConnection(t *testing.T) {
 	m := startFakeServer(t, func(string) []string { return nil })
 	b := start(t, testOptions(m.addr))
 	b.waitCondition(channel.ConditionConnected)
@@ -262,8 +262,8 @@ func TestNothingIsSentOverAConnectionThatIsClosed(t *testing.T) {
 	}
 }
 
-// TestTheServersPingIsAnswered, also before it lets the bot in.
-func TestTheServersPingIsAnswered(t *testing.T) {
+// TestAPingIsAnswered also covers a PING during the login.
+func TestAPingIsAnswered(t *testing.T) {
 	m := startFakeServer(t, func(line string) []string {
 		if strings.HasPrefix(line, "NICK ") {
 			return []string{"PING :first"}
@@ -278,8 +278,8 @@ func TestTheServersPingIsAnswered(t *testing.T) {
 	})
 }
 
-// TestWhoTakesAMessageMaySend: a stranger is answered before the position moves.
-func TestWhoTakesAMessageMaySend(t *testing.T) {
+// TestAHandlerMaySend covers replies sent while an event is handled, such as those to strangers.
+func TestAHandlerMaySend(t *testing.T) {
 	m := startFakeServer(t, func(string) []string { return nil })
 	b := startWith(t, testOptions(m.addr), func(ctx context.Context, p chat.Platform, e chat.Event) error {
 		_, err := p.Send(ctx, e.Room, chat.Message{Text: "one\ntwo"}, "key")
@@ -297,8 +297,8 @@ func TestWhoTakesAMessageMaySend(t *testing.T) {
 	}
 }
 
-// TestWhoMustWaitForTheServerGivesItsSlotBack: a delivery that waits holds up others.
-func TestWhoMustWaitForTheServerGivesItsSlotBack(t *testing.T) {
+// TestAWaitForTheServerEndsAndReleasesTheSlot checks that a waiting delivery does not block others.
+func TestAWaitForTheServerEndsAndReleasesTheSlot(t *testing.T) {
 	got := make(chan struct{}, 1)
 	m := startFakeServer(t, func(line string) []string {
 		if strings.HasPrefix(line, "PRIVMSG ") {
@@ -331,9 +331,9 @@ func TestWhoMustWaitForTheServerGivesItsSlotBack(t *testing.T) {
 	first.Wait()
 }
 
-// TestTheServerIsSpokenToWithTLS, and only if it is who it says.
-func TestTheServerIsSpokenToWithTLS(t *testing.T) {
-	web := httptest.NewTLSServer(nil) // for its certificate
+// TestTLSConnectionsVerifyTheServer connects only with a trusted certificate.
+func TestTLSConnectionsVerifyTheServer(t *testing.T) {
+	web := httptest.NewTLSServer(nil) // provides a certificate
 	defer web.Close()
 	dir := t.TempDir()
 	key, err := x509.MarshalPKCS8PrivateKey(web.TLS.Certificates[0].PrivateKey)
@@ -356,7 +356,7 @@ func TestTheServerIsSpokenToWithTLS(t *testing.T) {
 	o := testOptions(tlsPort)
 	o.Plain = false
 	if state := start(t, o).waitCondition(channel.ConditionQueued); !strings.Contains(state.Reason, "certificate") {
-		t.Errorf("a server that nobody vouches for: %+v", state)
+		t.Errorf("an untrusted certificate: %+v", state)
 	}
 	trust := x509.NewCertPool()
 	trust.AddCert(web.Certificate())

@@ -1,14 +1,12 @@
 // Package irc connects an IRC network as a chat platform.
 //
-// IRC has no history and knows no message twice: what is said while the bot is not
-// there is lost, and a line that was under way when the process died may come a second
-// time. What IRC does have is used as far as it goes: a server answers the lines of a
-// client in their order, so the PONG to a PING that follows a message says that the
-// server has taken it, or an error before it that it has not.
+// IRC has no history and no message ids: messages sent while the bot is away are lost, and a line
+// in flight when the process crashes may be sent twice. The adapter relies on the order of
+// responses: a server handles a client's lines in order, so the PONG to a PING sent after a message
+// proves that the server has accepted the message, and an error before the PONG that it has not.
 //
-// Lines are taken apart by github.com/ergochat/irc-go. Connecting, registering, keeping alive and
-// sending are done here, because the supervisor of channels connects again, and nothing
-// else may.
+// The library github.com/ergochat/irc-go parses lines. The package itself connects, registers,
+// pings and sends, because only the channel runner may reconnect.
 package irc
 
 import (
@@ -27,44 +25,43 @@ import (
 	"mailroom/channel/chat"
 )
 
-// Kind is the platform, as a configuration names it.
+// Kind is the name of this platform in configurations.
 const Kind = "irc"
 
-// What Options have where they say nothing.
+// Defaults of Options.
 const (
 	DefaultGap   = time.Second
 	DefaultFresh = 30 * time.Second
 )
 
-// Options are one network, and who the bot is there.
+// Options configure the network and the bot's identity there.
 type Options struct {
-	Server string // host, or host:port; the port is 6697 with TLS and 6667 without
-	// Plain has no TLS. Passwords are then refused unless the server is on this
-	// machine.
+	Server string // host or host:port; the port defaults to 6697 with TLS and 6667 without
+	// Plain disables TLS. Passwords are then sent to loopback addresses only.
 	Plain bool
-	TLS   *tls.Config // nil: what the system trusts
-	Nick  string      // wanted; while another has it the bot goes by a similar one
-	Name  string      // the real name that the network shows; "" is the nick
-	// Account is the name of the bot's account, for SASL PLAIN; "" for none.
+	TLS   *tls.Config // nil uses the system's certificates
+	Nick  string      // preferred nick; while it is taken the bot uses a similar one
+	Name  string      // real name; "" uses the nick
+	// Account is the account name for SASL PLAIN, or "".
 	Account string
-	// Secrets are read for each connection, so that a new one counts. nil: there are
-	// none.
+	// Secrets is called for each connection, so that a changed password takes effect. It may be
+	// nil.
 	Secrets func() (Secrets, error)
-	Join    []string // channels, each with its key after a space if it has one
-	// Gap is between two lines to one room, DefaultGap.
+	Join    []string // channels, each optionally followed by a space and its key
+	// Gap is the minimum interval between two lines to one room; it defaults to DefaultGap.
 	Gap time.Duration
-	// Fresh is how long an answer of the server proves that it is there, DefaultFresh.
-	// It is asked in half of that.
+	// Fresh is how long a response proves that the server is alive; it defaults to DefaultFresh.
+	// The adapter pings at half of it.
 	Fresh time.Duration
 }
 
-// Secrets are what must not be seen.
+// Secrets are the passwords of a connection.
 type Secrets struct {
-	Server  string // password of the server
-	Account string // password of the account
+	Server  string // server password
+	Account string // account password
 }
 
-// ReconnectPolicy is what the supervisor should know of the platform.
+// ReconnectPolicy returns the policy for this platform.
 func (o Options) ReconnectPolicy() channel.ReconnectPolicy {
 	return channel.ReconnectPolicy{IdleTimeout: o.withDefaults().Fresh}
 }
@@ -82,7 +79,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Check says what is wrong with the options, nil if nothing is.
+// Check validates the options.
 func (o Options) Check() error {
 	if _, _, err := o.hostPort(); err != nil {
 		return err
@@ -91,7 +88,7 @@ func (o Options) Check() error {
 		return err
 	}
 	if strings.ContainsRune("#&+!@:$~%0123456789-", rune(o.Nick[0])) || strings.ContainsAny(o.Nick, "!@.:") {
-		return fmt.Errorf("%q cannot be a nick: it begins with a letter, and has no dot, colon, ! or @", o.Nick)
+		return fmt.Errorf("invalid nick %q: it must begin with a letter and contain no dot, colon, ! or @", o.Nick)
 	}
 	if o.Account != "" {
 		if err := checkWord("account", o.Account); err != nil {
@@ -99,7 +96,7 @@ func (o Options) Check() error {
 		}
 	}
 	if strings.ContainsAny(o.Name, "\r\n\x00") {
-		return fmt.Errorf("the name %q is not one line", o.Name)
+		return fmt.Errorf("invalid real name %q: it must be one line", o.Name)
 	}
 	for _, c := range o.Join {
 		if err := checkChannel(c); err != nil {
@@ -111,10 +108,10 @@ func (o Options) Check() error {
 
 func checkWord(what, s string) error {
 	if s == "" {
-		return fmt.Errorf("it needs a %s", what)
+		return fmt.Errorf("missing %s", what)
 	}
 	if len(s) > 64 || strings.ContainsAny(s, " ,\r\n\x00") || !utf8.ValidString(s) {
-		return fmt.Errorf("%q cannot be a %s: it is one word of at most 64 characters, without commas", s, what)
+		return fmt.Errorf("invalid %s %q: use one word of at most 64 characters without commas", what, s)
 	}
 	return nil
 }
@@ -123,15 +120,15 @@ func checkChannel(entry string) error {
 	name, key, _ := strings.Cut(entry, " ")
 	if len(name) < 2 || len(entry) > 100 || !strings.ContainsRune(defaultChannelPrefixes, rune(name[0])) ||
 		strings.ContainsAny(name, ",\a\r\n\x00") || strings.ContainsAny(key, " ,:\r\n\x00") {
-		return fmt.Errorf(`%q is no channel to join: write "#name", or "#name key" if it has a key`, entry)
+		return fmt.Errorf(`invalid channel %q: use "#name", or "#name key" if it has a key`, entry)
 	}
 	return nil
 }
 
-// defaultChannelPrefixes begin the names of channels where a server does not say which do.
+// defaultChannelPrefixes begin channel names if the server does not announce CHANTYPES.
 const defaultChannelPrefixes = "#&+!"
 
-// hostPort is the server's, and its host alone.
+// hostPort returns the server's address and its host.
 func (o Options) hostPort() (addr, host string, err error) {
 	host, port, err := net.SplitHostPort(o.Server)
 	if err != nil {
@@ -141,12 +138,12 @@ func (o Options) hostPort() (addr, host string, err error) {
 		}
 	}
 	if _, wrong := strconv.ParseUint(port, 10, 16); wrong != nil || host == "" || strings.ContainsAny(host, "/ @?#\r\n\x00") {
-		return "", "", fmt.Errorf(`%q is no server: write its name, and a port if it is another than 6697, such as "irc.example.org:6697"`, o.Server)
+		return "", "", fmt.Errorf(`invalid server %q: use a host name with an optional port, such as "irc.example.org:6697"`, o.Server)
 	}
 	return net.JoinHostPort(host, port), host, nil
 }
 
-// readSecrets are read, and refused where everybody could read them.
+// readSecrets returns the passwords. It refuses to send them over a network without TLS.
 func (o Options) readSecrets(host string) (s Secrets, err error) {
 	if o.Secrets != nil {
 		if s, err = o.Secrets(); err != nil {
@@ -154,24 +151,24 @@ func (o Options) readSecrets(host string) (s Secrets, err error) {
 		}
 	}
 	if strings.ContainsAny(s.Server, "\r\n\x00") || strings.ContainsAny(s.Account, "\r\n\x00") {
-		return s, errors.New("a password is not one line")
+		return s, errors.New("invalid password: it must be one line")
 	}
 	if o.Account != "" && s.Account == "" {
-		return s, fmt.Errorf("there is no password for the account %s", o.Account)
+		return s, fmt.Errorf("missing password for account %s", o.Account)
 	}
 	if o.Plain && s != (Secrets{}) && !isLoopback(host) {
-		return s, fmt.Errorf("the password would go to %s without TLS, for everybody on the way to read: take out tls = false", host)
+		return s, fmt.Errorf("refusing to send the password to %s without TLS: remove tls = false", host)
 	}
 	return s, nil
 }
 
-// isLoopback reports whether a host is this machine.
+// isLoopback reports whether a host is the local machine.
 func isLoopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// Dial connects and registers; it is a [chat.Dialer].
+// Dial connects and registers. It implements [chat.Dialer].
 func (o Options) Dial(ctx context.Context, l *channel.Host) (chat.Platform, chat.Capabilities, error) {
 	c, err := o.dial(ctx, l)
 	if err != nil {
@@ -180,7 +177,7 @@ func (o Options) Dial(ctx context.Context, l *channel.Host) (chat.Platform, chat
 	return c, c.capabilities(), nil
 }
 
-// dial is Dial for whoever listens.
+// dial implements Dial for any host.
 func (o Options) dial(ctx context.Context, l host) (*connection, error) {
 	o = o.withDefaults()
 	if err := o.Check(); err != nil {
@@ -220,8 +217,7 @@ func (o Options) dialConn(ctx context.Context, addr, host string) (net.Conn, err
 	return (&tls.Dialer{NetDialer: &d, Config: conf}).DialContext(ctx, "tcp", addr)
 }
 
-// Probe connects once and leaves again. It returns the nick under which the bot was let
-// in; it joins nothing.
+// Probe connects, registers and disconnects, without joining a channel. It returns the bot's nick.
 func Probe(ctx context.Context, o Options) (nick string, err error) {
 	o.Join = nil
 	ctx, cancel := context.WithTimeout(ctx, DefaultFresh)
@@ -233,7 +229,7 @@ func Probe(ctx context.Context, o Options) (nick string, err error) {
 	return c.capabilities().BotName, c.Close()
 }
 
-// discardHost listens to nothing.
+// discardHost is a host that ignores every report.
 type discardHost struct{}
 
 func (discardHost) Received()                       {}
@@ -241,7 +237,7 @@ func (discardHost) ReportError(error)               {}
 func (discardHost) ReportProgress(channel.Progress) {}
 func (discardHost) Log() *slog.Logger               { return slog.New(slog.DiscardHandler) }
 
-// capabilities are of the connection as it is now.
+// capabilities returns the capabilities of the connection in its current state.
 func (c *connection) capabilities() chat.Capabilities {
 	c.mu.Lock()
 	defer c.mu.Unlock()

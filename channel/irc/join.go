@@ -8,30 +8,28 @@ import (
 	"mailroom/channel"
 )
 
-// maxJoinDelay bounds the pause between two JOINs of one channel, and is the pause
-// after an answer that does not change by itself.
+// maxJoinDelay bounds the delay between two JOINs of a channel. It is also the delay after a
+// permanent refusal.
 const maxJoinDelay = time.Hour
 
-// stableMembership is how long the bot must have been in a channel for a KICK not to count as one
-// more refusal.
+// stableMembership is the time in a channel after which a KICK starts a new series of refusals.
 const stableMembership = 10 * time.Minute
 
-// membership is a channel that the bot is to be in, and how far that got. A channel that
-// lets the bot out or not in concerns no other one.
+// membership is the state of a channel that the bot should be in. Refusals of one channel do not
+// affect the others.
 type membership struct {
 	name, key string
 
 	// Owned by the connection's mu.
-	refusals int       // JOINs in a row after which the bot did not stay
-	nextJoin time.Time // no JOIN before
-	joinedAt time.Time // when it came in
-	reason   string    // it is not in, as the status shows it; "" if it is, or nothing is known
+	refusals int       // consecutive JOINs after which the bot did not stay
+	nextJoin time.Time // earliest time of the next JOIN
+	joinedAt time.Time // start of the membership
+	reason   string    // why the bot is not in the channel, for the status; "" if unknown
 }
 
-// joinDelay is how long to wait after so many refusals in a row: first, doubled each
-// time, up to an hour. A forward (470) and a name that the server never takes (403, 476,
-// 479) wait an hour at once. Meanings of numerics: RFC 2812, section 5.2, and
-// https://modern.ircdocs.horse/#numerics; of 470, which is not in them,
+// joinDelay returns the delay after a number of consecutive refusals: first, doubled each time, at
+// most an hour. A forward (470) and an invalid name (403, 476, 479) wait an hour at once. For the
+// numerics see RFC 2812, section 5.2, and https://modern.ircdocs.horse/#numerics; for 470
 // https://defs.ircdocs.horse/defs/numerics.
 func joinDelay(first time.Duration, refusals int, numeric string) time.Duration {
 	switch numeric {
@@ -45,7 +43,7 @@ func joinDelay(first time.Duration, refusals int, numeric string) time.Duration 
 	return min(pause, maxJoinDelay)
 }
 
-// isJoinRefusal reports whether a numeric says that a channel does not let the bot in.
+// isJoinRefusal reports whether a numeric refuses a JOIN.
 func isJoinRefusal(numeric string) bool {
 	switch numeric {
 	case "403", "405", "437", "470", "471", "473", "474", "475", "476", "477", "479", "489", "520":
@@ -54,8 +52,8 @@ func isJoinRefusal(numeric string) bool {
 	return false
 }
 
-// joinChannels asks for the channels that the bot is not in and may be asked for now. A JOIN
-// without an answer counts as refused.
+// joinChannels sends a JOIN for each missing channel whose delay has passed. A JOIN without a reply
+// counts as refused.
 func (c *connection) joinChannels(now time.Time) error {
 	c.mu.Lock()
 	var lines []string
@@ -73,7 +71,7 @@ func (c *connection) joinChannels(now time.Time) error {
 	return c.wire.write(lines...)
 }
 
-// membership is that of a channel; nil if the bot is not to be there. Within mu.
+// membership returns the state of a channel, or nil if it is not configured. The caller holds mu.
 func (c *connection) membership(channel string) *membership {
 	for _, m := range c.channels {
 		if c.fold(m.name) == c.fold(channel) {
@@ -83,9 +81,8 @@ func (c *connection) membership(channel string) *membership {
 	return nil
 }
 
-// onJoined notes that the bot is in a channel; within mu. One that no one has asked for is
-// where another channel forwards to: the bot leaves it, because the configuration says
-// in which channels it listens.
+// onJoined records that the bot is in a channel. The caller holds mu. The bot leaves a channel that
+// is not configured, such as the target of a forward.
 func (c *connection) onJoined(channel string, now time.Time) error {
 	m := c.membership(channel)
 	if m == nil {
@@ -97,23 +94,23 @@ func (c *connection) onJoined(channel string, now time.Time) error {
 	return nil
 }
 
-// onLeft notes that the bot is not in a channel any more; within mu.
+// onLeft records that the bot is no longer in a channel. The caller holds mu.
 func (c *connection) onLeft(channel, why string, now time.Time) {
 	delete(c.joined, c.fold(channel))
 	m := c.membership(channel)
 	if m == nil {
-		return // it was never to be there
+		return // not a configured channel
 	}
 	if now.Sub(m.joinedAt) >= stableMembership {
 		m.refusals = 1
 	}
 	m.nextJoin = now.Add(joinDelay(c.options.Fresh/2, m.refusals, ""))
-	m.reason = "was put out: " + why
-	c.host.ReportError(fmt.Errorf("the bot was put out of %s: %s", channel, why))
+	m.reason = "removed: " + why
+	c.host.ReportError(fmt.Errorf("the bot was removed from %s: %s", channel, why))
 	c.reportMemberships()
 }
 
-// onJoinRefused notes that a channel does not let the bot in; within mu.
+// onJoinRefused records a refused JOIN. The caller holds mu.
 func (c *connection) onJoinRefused(m *message, now time.Time) {
 	of := c.membership(m.param(1))
 	if of == nil || c.joined[c.fold(of.name)] {
@@ -122,16 +119,16 @@ func (c *connection) onJoinRefused(m *message, now time.Time) {
 	of.nextJoin = now.Add(joinDelay(c.options.Fresh/2, of.refusals, m.Command))
 	why := fmt.Sprintf("%s (%s)", reasonText(m), m.Command)
 	if m.Command == "470" {
-		why = fmt.Sprintf("forwards to %s (470), which join does not name", plainText(m.param(2)))
+		why = fmt.Sprintf("forwards to %s (470), which is not in join", plainText(m.param(2)))
 	}
-	if of.reason != why { // the same refusal again is no news
-		c.host.ReportError(fmt.Errorf("the channel %s does not let the bot in (%s): %s", of.name, m.Command, why))
+	if of.reason != why { // report a repeated refusal once
+		c.host.ReportError(fmt.Errorf("channel %s refused the bot (%s): %s", of.name, m.Command, why))
 	}
 	of.reason = why
 	c.reportMemberships()
 }
 
-// reportMemberships shows which channels the bot is not in, and why; within mu.
+// reportMemberships reports the channels that the bot is not in, with reasons. The caller holds mu.
 func (c *connection) reportMemberships() {
 	var out []string
 	for _, m := range c.channels {

@@ -19,8 +19,7 @@ import (
 	"mailroom/store/memory"
 )
 
-// fixture is the platform kept going by the supervisor, with nothing behind it but a
-// list of what arrived.
+// fixture runs the platform under the real channel runner and records its events.
 type fixture struct {
 	*channel.Runner
 	t       *testing.T
@@ -33,7 +32,7 @@ type fixture struct {
 	capabilities chat.Capabilities
 }
 
-// recordingAdapter is the least that a channel wants of one.
+// recordingAdapter passes events to its fixture.
 type recordingAdapter struct {
 	chat.Platform
 	f *fixture
@@ -55,18 +54,18 @@ func (a recordingAdapter) Deliver(context.Context, channel.Delivery, mailroom.Se
 	return errors.New("nothing is delivered here")
 }
 
-// testOptions are options for a server on loopback.
+// testOptions returns options for a server on loopback.
 func testOptions(addr string) irc.Options {
 	return irc.Options{Server: addr, Plain: true, Nick: "bot", Fresh: 2 * time.Second}
 }
 
-// start keeps a bot going until the test ends.
+// start runs a bot until the test ends.
 func start(t *testing.T, o irc.Options) *fixture {
 	t.Helper()
 	return startWith(t, o, func(context.Context, chat.Platform, chat.Event) error { return nil })
 }
 
-// startWith has something done with what arrives.
+// startWith runs a bot whose events are passed to take.
 func startWith(t *testing.T, o irc.Options, take func(ctx context.Context, p chat.Platform, e chat.Event) error) *fixture {
 	t.Helper()
 	b := &fixture{t: t, onEvent: take}
@@ -89,7 +88,7 @@ func startWith(t *testing.T, o irc.Options, take func(ctx context.Context, p cha
 	ctx, cancel := context.WithCancel(context.Background())
 	ledgerCtx, cancelLedger := context.WithCancel(context.Background())
 	var first, last sync.WaitGroup
-	last.Go(func() { _ = l.Run(ledgerCtx) }) // it ends with an error of its context
+	last.Go(func() { _ = l.Run(ledgerCtx) }) // returns when its context ends
 	first.Go(func() { b.Run(ctx) })
 	t.Cleanup(func() {
 		cancel()
@@ -106,7 +105,7 @@ func (b *fixture) platform() chat.Platform {
 	return b.current
 }
 
-// waitState waits for something to be so.
+// waitState waits for a state of the channel.
 func (b *fixture) waitState(what string, good func(s channel.State) bool) channel.State {
 	b.t.Helper()
 	tick := time.NewTicker(time.Millisecond)
@@ -120,7 +119,7 @@ func (b *fixture) waitState(what string, good func(s channel.State) bool) channe
 		select {
 		case <-tick.C:
 		case <-late:
-			b.t.Fatalf("never: %s; the state is %+v, of what arrived there is %+v", what, s, b.recorded())
+			b.t.Fatalf("condition not met in time: %s; the state is %+v, the events are %+v", what, s, b.recorded())
 		}
 	}
 }
@@ -143,13 +142,13 @@ func (b *fixture) waitEvent(n int) chat.Event {
 	return b.recorded()[n-1]
 }
 
-// send sends, once the bot can.
+// send sends a message once the bot has joined its channels.
 func (b *fixture) send(to chat.Room, text string) error {
 	b.t.Helper()
 	for {
 		_, err := b.platform().Send(b.t.Context(), to, chat.Message{Text: text}, "key")
 		if f := new(mailroom.Failure); errors.As(err, &f) && f.Class == mailroom.ClassUnavailable && strings.Contains(err.Error(), "not in") {
-			<-time.After(time.Millisecond) // the server was asked, and has not answered yet
+			<-time.After(time.Millisecond) // the JOIN is not answered yet
 			continue
 		}
 		return err
@@ -175,9 +174,9 @@ func TestAPersonAndTheBotTalk(t *testing.T) {
 	if got := al.WaitMessage("bot", ""); got != "hello yourself" {
 		t.Errorf("al hears %q", got)
 	}
-	al.Say("#dev", "bot: everybody?")
+	al.Say("#dev", "bot: anyone?")
 	e = b.waitEvent(2)
-	if e.Room != (chat.Room{Chat: "#dev", Group: true}) || e.Text != "everybody?" || !e.Addressed {
+	if e.Room != (chat.Room{Chat: "#dev", Group: true}) || e.Text != "anyone?" || !e.Addressed {
 		t.Errorf("the event is %+v", e)
 	}
 	if err := b.send(e.Room, "yes"); err != nil {
@@ -188,12 +187,11 @@ func TestAPersonAndTheBotTalk(t *testing.T) {
 	}
 }
 
-// TestALineOfTheMostThatFitsArrivesWhole: a server cuts off what is longer, and says
-// nothing of it.
-func TestALineOfTheMostThatFitsArrivesWhole(t *testing.T) {
+// TestALineOfMaximumLengthArrivesWhole matters because servers truncate longer lines silently.
+func TestALineOfMaximumLengthArrivesWhole(t *testing.T) {
 	s := irctest.Start(t)
 	o := testOptions(s.Addr)
-	channelName := "#" + strings.Repeat("x", 49) // as long as names get there
+	channelName := "#" + strings.Repeat("x", 49) // the longest channel name that ngircd accepts
 	o.Join = []string{channelName}
 	b := start(t, o)
 	b.waitCondition(channel.ConditionConnected)
@@ -207,7 +205,7 @@ func TestALineOfTheMostThatFitsArrivesWhole(t *testing.T) {
 	if got := len(line) + len("\r\n"); !strings.HasSuffix(line, text) || got != 512 {
 		t.Errorf("%d bytes arrive: %s", got, line)
 	}
-	// More than fits is said in two lines, and the one who reads both has it all.
+	// A longer text is split into two lines.
 	if err := b.send(chat.Room{Chat: channelName, Group: true}, text+"more"); err != nil {
 		t.Fatal(err)
 	}
@@ -216,7 +214,7 @@ func TestALineOfTheMostThatFitsArrivesWhole(t *testing.T) {
 	}
 }
 
-func TestAServerThatIsKilledAndStartedIsConnectedAgain(t *testing.T) {
+func TestARestartedServerIsReconnected(t *testing.T) {
 	s := irctest.Start(t)
 	o := testOptions(s.Addr)
 	o.Join = []string{"#dev"}
@@ -235,8 +233,8 @@ func TestAServerThatIsKilledAndStartedIsConnectedAgain(t *testing.T) {
 	}
 }
 
-// TestAServerThatAnswersNothingAnyMoreIsLeft has a connection that is open and dead.
-func TestAServerThatAnswersNothingAnyMoreIsLeft(t *testing.T) {
+// TestASilentServerIsReplaced has a connection that is open but dead.
+func TestASilentServerIsReplaced(t *testing.T) {
 	s := irctest.Start(t)
 	p := channeltest.NewProxy(t, s.Addr)
 	o := testOptions(p.Addr)
@@ -244,8 +242,8 @@ func TestAServerThatAnswersNothingAnyMoreIsLeft(t *testing.T) {
 	b := start(t, o)
 	b.waitCondition(channel.ConditionConnected)
 	al := s.Connect("al")
-	held := time.Now().Add(2 * o.Fresh) // twice as long as an answer counts
-	b.waitState("it stays connected while nobody speaks", func(channel.State) bool { return time.Now().After(held) })
+	held := time.Now().Add(2 * o.Fresh) // twice the time that a response counts
+	b.waitState("it stays connected while idle", func(channel.State) bool { return time.Now().After(held) })
 	if state := b.State(); state.Condition != channel.ConditionConnected || state.Adapter != 1 {
 		t.Fatalf("the state is %+v", state)
 	}
@@ -256,16 +254,16 @@ func TestAServerThatAnswersNothingAnyMoreIsLeft(t *testing.T) {
 	if !strings.Contains(state.Reason, "no heartbeat for ") || time.Since(lost) > 5*time.Second {
 		t.Errorf("after %s the state is %+v", time.Since(lost), state)
 	}
-	b.waitState("it is connected anew", func(s channel.State) bool { return s.Condition == channel.ConditionConnected && s.Adapter == 2 })
-	// The server still holds the nick for the connection that is dead.
+	b.waitState("it is connected again", func(s channel.State) bool { return s.Condition == channel.ConditionConnected && s.Adapter == 2 })
+	// The server still holds the nick for the dead connection.
 	al.Say("bot_", "are you there?")
 	if e := b.waitEvent(1); e.Text != "are you there?" {
 		t.Errorf("the event is %+v", e)
 	}
 }
 
-// TestANickThatIsTakenIsTheBotsWhenItIsFree: it works under another one until then.
-func TestANickThatIsTakenIsTheBotsWhenItIsFree(t *testing.T) {
+// TestATakenNickIsReclaimed checks that the bot uses another nick until then.
+func TestATakenNickIsReclaimed(t *testing.T) {
 	s := irctest.Start(t)
 	other := s.Connect("bot")
 	o := testOptions(s.Addr)
@@ -290,12 +288,12 @@ func TestANickThatIsTakenIsTheBotsWhenItIsFree(t *testing.T) {
 	}
 }
 
-func TestWhoIsNotThereIsNotWrittenTo(t *testing.T) {
+func TestOfflineUsersGetNoMessage(t *testing.T) {
 	s := irctest.Start(t)
 	b := start(t, testOptions(s.Addr))
 	b.waitCondition(channel.ConditionConnected)
 	if err := b.send(chat.Room{Chat: "al!~al@127.0.0.1"}, "x"); !errors.Is(err, chat.ErrGone) {
-		t.Errorf("nobody: %v", err)
+		t.Errorf("an offline user: %v", err)
 	}
 	mallory := irctest.Connect(t, s.Addr, "mallory", "NICK al")
 	mallory.Wait(" NICK ")
@@ -319,7 +317,7 @@ func TestWhoIsNotThereIsNotWrittenTo(t *testing.T) {
 	}
 }
 
-func TestWhatTheBotMayNotSayIsRefusedForGood(t *testing.T) {
+func TestARejectedMessageFailsPermanently(t *testing.T) {
 	s := irctest.Start(t)
 	op := s.Connect("op", "JOIN #dev", "MODE #dev +m")
 	op.Wait(" MODE ")
@@ -332,11 +330,11 @@ func TestWhatTheBotMayNotSayIsRefusedForGood(t *testing.T) {
 		t.Errorf("a moderated channel: %v", err)
 	}
 	op.Line("KICK #dev bot :out")
-	b.waitState("it says so", func(s channel.State) bool { return strings.Contains(s.LastError, "put out of #dev") })
-	op.Wait(":bot!~bot@127.0.0.1 JOIN") // by itself
+	b.waitState("it says so", func(s channel.State) bool { return strings.Contains(s.LastError, "removed from #dev") })
+	op.Wait(":bot!~bot@127.0.0.1 JOIN") // rejoins by itself
 }
 
-func TestABadPasswordOfTheServerIsForGood(t *testing.T) {
+func TestABadServerPasswordIsFatal(t *testing.T) {
 	s := irctest.Start(t, "[Global]", "Password = good")
 	o := testOptions(s.Addr)
 	password := "bad"
@@ -346,12 +344,12 @@ func TestABadPasswordOfTheServerIsForGood(t *testing.T) {
 	if state.Adapter != 1 || strings.Contains(state.Reason, "bad") {
 		t.Errorf("the state is %+v", state)
 	}
-	password = "good" // as in a file that was mended
+	password = "good" // like a corrected password file
 	b.Resume()
 	b.waitCondition(channel.ConditionConnected)
 }
 
-func TestANickThatNoServerTakesIsForGood(t *testing.T) {
+func TestAnInvalidNickIsFatal(t *testing.T) {
 	s := irctest.Start(t)
 	o := testOptions(s.Addr)
 	o.Nick = strings.Repeat("x", 17)
@@ -360,9 +358,9 @@ func TestANickThatNoServerTakesIsForGood(t *testing.T) {
 	}
 }
 
-// TestAFloodIsNoFlood: the next line goes out when the server has taken the last, so
-// that none is lost, and none ends the connection.
-func TestAFloodIsNoFlood(t *testing.T) {
+// TestManyLinesAreNotAFlood checks that each line waits for the receipt of the previous one, so
+// that none is lost and the server does not disconnect the bot.
+func TestManyLinesAreNotAFlood(t *testing.T) {
 	s := irctest.Start(t)
 	b := start(t, testOptions(s.Addr))
 	b.waitCondition(channel.ConditionConnected)
@@ -383,7 +381,7 @@ func TestAFloodIsNoFlood(t *testing.T) {
 	}
 }
 
-func TestABotThatIsBannedStaysAway(t *testing.T) {
+func TestABanIsFatal(t *testing.T) {
 	s := irctest.Start(t, "[Operator]", "Name = op", "Password = secret")
 	op := s.Connect("op", "OPER op secret")
 	op.Wait(" 381 ")

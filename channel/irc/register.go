@@ -14,27 +14,27 @@ import (
 	"mailroom/internal/recovery"
 )
 
-// wantedCaps are what is asked for, where the server offers it: ids and times of
-// messages, what the bot itself said, and accounts of who speaks.
+// wantedCaps returns the capabilities to request if offered: message ids, message times, echoes of
+// own messages and account names.
 func wantedCaps() []string {
 	return []string{"message-tags", "server-time", "echo-message", "account-tag"}
 }
 
-// serverInfo is what a server says of itself.
+// serverInfo describes the server's parameters.
 type serverInfo struct {
-	caseMapping     string // how it compares names
-	channelPrefixes string // that begin names of channels
+	caseMapping     string // rule for comparing names
+	channelPrefixes string // first characters of channel names
 	channelLen      int
 	nickLen         int
-	caps            []string // that it has granted
+	caps            []string // granted capabilities
 }
 
 func (a *serverInfo) hasCap(capability string) bool { return slices.Contains(a.caps, capability) }
 
-// longestTarget is the longest name that something can be sent to.
+// longestTarget returns the length of the longest possible message target.
 func (a *serverInfo) longestTarget() int { return min(max(a.channelLen, a.nickLen), 100) }
 
-// parseISupport takes the words of an ISUPPORT line (005).
+// parseISupport reads the tokens of an ISUPPORT line (005).
 func (a *serverInfo) parseISupport(words []string) {
 	number := func(p *int, s string) {
 		if n, err := strconv.Atoi(s); err == nil && n > 0 {
@@ -56,24 +56,23 @@ func (a *serverInfo) parseISupport(words []string) {
 	}
 }
 
-// self is the bot as others see it: what its lines begin with when the server passes
-// them on.
+// self is the bot's identity as other clients see it. It is the source of the lines that the server
+// relays.
 type self struct {
 	nick, user, host string
 }
 
-// registration is the conversation in which a server lets the bot in. It decides on
-// what was read, and does nothing itself.
+// registration is the state machine of the login. It does no I/O.
 type registration struct {
 	options Options
 	secrets Secrets
 
 	server        serverInfo
 	self          self
-	alternatives  []string // nicks that are still to be tried
-	pendingCaps   int      // capabilities that were asked for and not answered
-	authenticated bool     // SASL has succeeded
-	offersSASL    bool     // the server offers it
+	alternatives  []string // nicks to try next
+	pendingCaps   int      // requested capabilities without a reply
+	authenticated bool     // SASL succeeded
+	offersSASL    bool     // the server offers SASL PLAIN
 	done          bool
 }
 
@@ -84,7 +83,8 @@ func newRegistration(o Options, s Secrets) *registration {
 	}
 }
 
-// alternativeNicks are nicks like the one that is taken, none longer than it but the first two.
+// alternativeNicks returns nicks similar to a taken one. All but the first two are no longer than
+// it.
 func alternativeNicks(nick string) []string {
 	short := nick
 	if len(nick) > 1 {
@@ -93,7 +93,7 @@ func alternativeNicks(nick string) []string {
 	return []string{nick + "_", nick + "__", short + "_", short + "1", short + "2", short + "3"}
 }
 
-// firstLines is what is said first.
+// firstLines returns the lines that start the registration.
 func (r *registration) firstLines() (lines []string) {
 	lines = append(lines, "CAP LS 302")
 	if r.secrets.Server != "" {
@@ -102,7 +102,7 @@ func (r *registration) firstLines() (lines []string) {
 	return append(lines, "NICK "+r.self.nick, "USER "+userName(r.options.Nick)+" 0 * :"+r.options.Name)
 }
 
-// userName is a user name like the nick: letters and digits.
+// userName derives a user name from the nick: letters and digits only.
 func userName(nick string) string {
 	user := strings.Map(func(c rune) rune {
 		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' {
@@ -116,7 +116,7 @@ func userName(nick string) string {
 	return user[:min(len(user), 9)]
 }
 
-// handle decides on one message: what to say to it, or why the bot is not let in.
+// handle processes one message. It returns the lines to send, or the reason why the login failed.
 func (r *registration) handle(m *message) (say []string, err error) {
 	switch m.Command {
 	case "PING":
@@ -127,7 +127,7 @@ func (r *registration) handle(m *message) (say []string, err error) {
 		return r.handleCap(m)
 	case "AUTHENTICATE":
 		if m.param(0) != "+" {
-			return nil, channel.Fatal(errors.New("the server asks for something else than SASL PLAIN"))
+			return nil, channel.Fatal(errors.New("the server requires a SASL mechanism other than PLAIN"))
 		}
 		return saslPlain(r.options.Account, r.secrets.Account), nil
 	case "903": // SASL succeeded
@@ -135,14 +135,14 @@ func (r *registration) handle(m *message) (say []string, err error) {
 		return []string{"CAP END"}, nil
 	case "001":
 		if r.options.Account != "" && !r.authenticated {
-			return nil, fmt.Errorf("the server let the bot in without its account %s", r.options.Account)
+			return nil, fmt.Errorf("the server logged the bot in without its account %s", r.options.Account)
 		}
 		r.self.nick = m.param(0)
 	case "005":
 		if len(m.Params) > 2 {
 			r.server.parseISupport(m.Params[1 : len(m.Params)-1])
 		}
-	case "376", "422": // the message of the day has ended, or there is none
+	case "376", "422": // end of the message of the day, or none
 		return []string{"USERHOST " + r.self.nick}, nil
 	case "302":
 		r.self.user, r.self.host = parseUserHost(m.trailing())
@@ -155,8 +155,8 @@ func (r *registration) handle(m *message) (say []string, err error) {
 	return nil, loginError(m)
 }
 
-// handleCap takes what the server says of its capabilities. Each is asked for by
-// itself, because a server grants all of a line or none.
+// handleCap processes a CAP reply. It requests each capability in a line of its own, because a
+// server grants or refuses a line as a whole.
 func (r *registration) handleCap(m *message) (say []string, err error) {
 	offered := strings.Fields(m.trailing())
 	switch m.param(1) {
@@ -172,11 +172,11 @@ func (r *registration) handleCap(m *message) (say []string, err error) {
 		}
 		r.pendingCaps += len(say)
 		if m.param(2) == "*" && len(m.Params) > 3 {
-			return say, nil // more follows
+			return say, nil // more lines follow
 		}
 		if r.options.Account != "" {
 			if !r.offersSASL {
-				return nil, fmt.Errorf("the server offers no SASL PLAIN now, and without it nobody knows that the bot is the account %s", r.options.Account)
+				return nil, fmt.Errorf("the server currently offers no SASL PLAIN, which the account %s requires", r.options.Account)
 			}
 			say, r.pendingCaps = append(say, "CAP REQ :sasl"), r.pendingCaps+1
 		}
@@ -188,12 +188,12 @@ func (r *registration) handleCap(m *message) (say []string, err error) {
 		r.server.caps = append(r.server.caps, offered...)
 		r.pendingCaps--
 		if slices.Contains(offered, "sasl") {
-			return []string{"AUTHENTICATE PLAIN"}, nil // the answer to it is the end
+			return []string{"AUTHENTICATE PLAIN"}, nil // its reply ends the negotiation
 		}
 	case "NAK":
 		r.pendingCaps--
 		if slices.Contains(offered, "sasl") {
-			return nil, fmt.Errorf("the server refused SASL for the account %s", r.options.Account)
+			return nil, fmt.Errorf("the server refused SASL for account %s", r.options.Account)
 		}
 	default:
 		return nil, nil
@@ -204,7 +204,7 @@ func (r *registration) handleCap(m *message) (say []string, err error) {
 	return nil, nil
 }
 
-// saslPlain says who the bot is, in the pieces of 400 bytes that SASL wants.
+// saslPlain returns the SASL PLAIN response in chunks of 400 bytes.
 func saslPlain(account, password string) (say []string) {
 	text := base64.StdEncoding.EncodeToString([]byte(account + "\x00" + account + "\x00" + password))
 	for len(text) >= 400 {
@@ -216,25 +216,25 @@ func saslPlain(account, password string) (say []string) {
 	return append(say, "AUTHENTICATE "+text)
 }
 
-// handleNickRefused tries a similar nick. One that the server never takes is of no use to
-// try again.
+// handleNickRefused tries the next nick. It gives up if the server refuses the configured nick for
+// good.
 func (r *registration) handleNickRefused(m *message) (say []string, err error) {
 	if m.Command == "432" && r.self.nick == r.options.Nick {
-		return nil, channel.Fatal(fmt.Errorf("the server does not take the nick %s: %s", r.options.Nick, reasonText(m)))
+		return nil, channel.Fatal(fmt.Errorf("the server rejected the nick %s: %s", r.options.Nick, reasonText(m)))
 	}
 	if len(r.alternatives) == 0 {
-		return nil, fmt.Errorf("the nick %s and those like it are taken", r.options.Nick)
+		return nil, fmt.Errorf("the nick %s and its alternatives are taken", r.options.Nick)
 	}
 	r.self.nick, r.alternatives = r.alternatives[0], r.alternatives[1:]
 	return []string{"NICK " + r.self.nick}, nil
 }
 
-// handleUnknownCommand takes that a server does not know a command.
+// handleUnknownCommand processes the reply that the server does not know a command.
 func (r *registration) handleUnknownCommand(m *message) (say []string, err error) {
 	switch m.param(1) {
 	case "CAP", "AUTHENTICATE":
 		if r.options.Account != "" {
-			return nil, channel.Fatal(fmt.Errorf("the server has no SASL: take the account %s out", r.options.Account))
+			return nil, channel.Fatal(fmt.Errorf("the server has no SASL: remove the account %s", r.options.Account))
 		}
 	case "USERHOST":
 		r.done = true
@@ -242,35 +242,35 @@ func (r *registration) handleUnknownCommand(m *message) (say []string, err error
 	return nil, nil
 }
 
-// loginError is why a server does not let anybody in, nil if it does not say so.
+// loginError returns the error that a reply reports about the login, or nil.
 func loginError(m *message) error {
 	switch m.Command {
 	case "464":
-		return channel.Fatal(fmt.Errorf("the server does not take its password: %s", reasonText(m)))
+		return channel.Fatal(fmt.Errorf("the server rejected its password: %s", reasonText(m)))
 	case "465":
 		return channel.Fatal(fmt.Errorf("the bot is banned from the server: %s", reasonText(m)))
 	case "463":
-		return channel.Fatal(fmt.Errorf("the server takes nobody from this machine: %s", reasonText(m)))
+		return channel.Fatal(fmt.Errorf("the server accepts no connections from this host: %s", reasonText(m)))
 	case "902", "904", "905", "906", "908":
-		return channel.Fatal(fmt.Errorf("the server does not take the account and its password: %s", reasonText(m)))
+		return channel.Fatal(fmt.Errorf("the server rejected the account or its password: %s", reasonText(m)))
 	}
 	return nil
 }
 
-// closeError is why a server closes the connection before it has let the bot in. Some
-// have no number for it, and say it to people alone.
+// closeError returns the error of a connection closed before the login. Some servers report the
+// cause as text only.
 func closeError(m *message) error {
 	said := strings.ToLower(m.trailing())
 	switch {
 	case strings.Contains(said, "bad password"), strings.Contains(said, "password mismatch"), strings.Contains(said, "invalid password"):
-		return channel.Fatal(fmt.Errorf("the server does not take its password: %s", reasonText(m)))
+		return channel.Fatal(fmt.Errorf("the server rejected its password: %s", reasonText(m)))
 	case strings.Contains(said, "k-line"), strings.Contains(said, "g-line"), strings.Contains(said, "klined"), strings.Contains(said, "glined"):
 		return channel.Fatal(fmt.Errorf("the bot is banned from the server: %s", reasonText(m)))
 	}
 	return fmt.Errorf("the server closed the connection: %s", reasonText(m))
 }
 
-// reasonText are what a server says to people.
+// reasonText returns the human-readable text of a message.
 func reasonText(m *message) string {
 	s := plainText(m.trailing())
 	if s == "" {
@@ -283,18 +283,18 @@ func reasonText(m *message) string {
 	return s
 }
 
-// parseUserHost is what an answer to USERHOST says: nick=+user@host.
+// parseUserHost parses a reply to USERHOST: nick=+user@host.
 func parseUserHost(answer string) (user, host string) {
 	_, at, _ := strings.Cut(strings.TrimSpace(answer), "=")
 	user, host, _ = strings.Cut(strings.TrimLeft(at, "+-"), "@")
 	return user, host
 }
 
-// register lets the connection in, and asks for the channels.
+// register performs the login and joins the channels.
 func (c *connection) register(ctx context.Context, s Secrets) error {
 	stop := context.AfterFunc(ctx, func() {
-		defer recovery.Log(c.host.Log(), "the end of a registration")
-		_ = c.wire.conn.SetDeadline(time.Unix(1, 0)) // a connection without one is closed, which ends the reading too
+		defer recovery.Log(c.host.Log(), "irc registration shutdown")
+		_ = c.wire.conn.SetDeadline(time.Unix(1, 0)) // fails only on a closed connection, which ends reading too
 	})
 	defer stop()
 	r := newRegistration(c.options, s)

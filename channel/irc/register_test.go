@@ -12,8 +12,8 @@ import (
 
 func isFatal(err error) bool { return reflect.TypeOf(err) == reflect.TypeOf(channel.Fatal(nil)) }
 
-// runScript has the registration talk with a server, whose lines begin with "<"; what
-// it says begins with ">".
+// runScript runs a registration against a script. Lines of the server begin with "<", lines of the
+// client with ">".
 func runScript(t *testing.T, r *registration, script string) error {
 	t.Helper()
 	said, want := r.firstLines(), []string{}
@@ -45,7 +45,7 @@ func runScript(t *testing.T, r *registration, script string) error {
 	return nil
 }
 
-func TestAServerLetsTheBotIn(t *testing.T) {
+func TestTheBotRegisters(t *testing.T) {
 	for name, c := range map[string]struct {
 		options Options
 		secrets Secrets
@@ -125,31 +125,31 @@ func TestAServerLetsTheBotIn(t *testing.T) {
 	}
 }
 
-// TestARefusalSaysWhetherItIsForGood: trying again with a bad password makes the
-// server ban the bot, and giving up because of a busy one makes it deaf.
-func TestARefusalSaysWhetherItIsForGood(t *testing.T) {
+// TestLoginErrorsAreClassified matters because retrying a bad password gets the bot banned, and
+// giving up on a busy server makes it unreachable.
+func TestLoginErrorsAreClassified(t *testing.T) {
 	account := Options{Nick: "bot", Account: "acc"}
 	for name, c := range map[string]struct {
 		options Options
-		lines   []string // of the server
+		lines   []string // sent by the server
 		fatal   bool
 		says    string
 	}{
 		"banned":                  {lines: []string{":s 465 bot :You are banned: spam"}, fatal: true, says: "banned from the server: You are banned: spam"},
 		"a bad server password":   {lines: []string{":s 464 * :Password incorrect"}, fatal: true, says: "password: Password incorrect"},
-		"a bad account":           {account, []string{":s 904 bot :SASL authentication failed"}, true, "account and its password: SASL auth"},
+		"a bad account":           {account, []string{":s 904 bot :SASL authentication failed"}, true, "account or its password: SASL auth"},
 		"a locked account":        {account, []string{":s 902 bot :You must use a nick assigned to you"}, true, "account"},
 		"another mechanism":       {account, []string{"AUTHENTICATE xyz"}, true, "PLAIN"},
 		"no SASL at all":          {account, []string{":s 421 bot CAP :Unknown command"}, true, "has no SASL"},
-		"no SASL now":             {account, []string{":s CAP * LS :account-tag"}, false, "no SASL PLAIN now"},
+		"no SASL now":             {account, []string{":s CAP * LS :account-tag"}, false, "no SASL PLAIN"},
 		"SASL refused":            {account, []string{":s CAP * LS :sasl", ":s CAP * NAK :sasl"}, false, "refused SASL"},
 		"let in without account":  {account, []string{":s 001 bot :Welcome"}, false, "without its account"},
-		"a nick for nobody":       {lines: []string{":s 432 * bot :Erroneous nickname"}, fatal: true, says: "the nick bot: Erroneous"},
-		"all nicks are taken":     {lines: strings.Split(strings.Repeat(":s 433 * x :in use\n", 7), "\n")[:7], says: "those like it are taken"},
+		"an invalid nick":         {lines: []string{":s 432 * bot :Erroneous nickname"}, fatal: true, says: "the nick bot: Erroneous"},
+		"all nicks are taken":     {lines: strings.Split(strings.Repeat(":s 433 * x :in use\n", 7), "\n")[:7], says: "its alternatives are taken"},
 		"a password without 464":  {lines: []string{"ERROR :Access denied: Bad password?"}, fatal: true, says: "password: Access"},
 		"banned without 465":      {lines: []string{"ERROR :K-Line: spam"}, fatal: true, says: "banned from the server"},
 		"a server that is full":   {lines: []string{"ERROR :Closing Link: (Too many connections)"}, says: "Too many connections"},
-		"a host that is not seen": {lines: []string{":s 463 bot :Your host isn't among the privileged"}, fatal: true, says: "from this machine"},
+		"a host that is not seen": {lines: []string{":s 463 bot :Your host isn't among the privileged"}, fatal: true, says: "from this host"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if c.options.Nick == "" {
@@ -173,9 +173,9 @@ func TestARefusalSaysWhetherItIsForGood(t *testing.T) {
 	}
 }
 
-func TestALongPasswordIsSaidInPieces(t *testing.T) {
+func TestALongPasswordIsSentInChunks(t *testing.T) {
 	var whole string
-	for i, line := range saslPlain("a", strings.Repeat("x", 296)) { // 400 bytes, and none after
+	for i, line := range saslPlain("a", strings.Repeat("x", 296)) { // exactly 400 bytes, then an empty chunk
 		text := strings.TrimPrefix(line, "AUTHENTICATE ")
 		if i == 0 && len(text) != 400 || i == 1 && text != "+" || i > 1 {
 			t.Errorf("piece %d is %q", i, text)
@@ -187,25 +187,25 @@ func TestALongPasswordIsSaidInPieces(t *testing.T) {
 	}
 }
 
-func TestOptionsAreRefusedWithWordsThatSayWhatToDo(t *testing.T) {
+func TestInvalidOptionsAreRefused(t *testing.T) {
 	good := Options{Server: "irc.example.org", Nick: "bot"}
 	for name, c := range map[string]struct {
 		change func(o *Options)
 		says   string
 	}{
 		"no server":          {func(o *Options) { o.Server = "" }, "irc.example.org:6697"},
-		"an address":         {func(o *Options) { o.Server = "ircs://irc.example.org/x" }, "is no server"},
-		"no nick":            {func(o *Options) { o.Nick = "" }, "needs a nick"},
-		"two nicks":          {func(o *Options) { o.Nick = "a b" }, "one word"},
-		"a command in it":    {func(o *Options) { o.Nick = "a\r\nQUIT" }, "one word"},
-		"a number":           {func(o *Options) { o.Nick = "9a" }, "begins with a letter"},
+		"an address":         {func(o *Options) { o.Server = "ircs://irc.example.org/x" }, "invalid server"},
+		"no nick":            {func(o *Options) { o.Nick = "" }, "missing nick"},
+		"two nicks":          {func(o *Options) { o.Nick = "a b" }, "use one word"},
+		"a command in it":    {func(o *Options) { o.Nick = "a\r\nQUIT" }, "use one word"},
+		"a number":           {func(o *Options) { o.Nick = "9a" }, "begin with a letter"},
 		"no channel":         {func(o *Options) { o.Join = []string{"dev"} }, `"#name key"`},
-		"two channels":       {func(o *Options) { o.Join = []string{"#a,#b"} }, "no channel"},
+		"two channels":       {func(o *Options) { o.Join = []string{"#a,#b"} }, "invalid channel"},
 		"a name of two":      {func(o *Options) { o.Name = "a\nb" }, "one line"},
-		"an account of two":  {func(o *Options) { o.Account = "a b" }, "one word"},
-		"no password":        {func(o *Options) { o.Account = "a" }, "no password for the account a"},
-		"a password for all": {func(o *Options) { o.Plain, o.Secrets = true, staticSecrets(Secrets{Server: "x"}) }, "take out tls = false"},
-		"two passwords":      {func(o *Options) { o.Secrets = staticSecrets(Secrets{Server: "x\ny"}) }, "not one line"},
+		"an account of two":  {func(o *Options) { o.Account = "a b" }, "use one word"},
+		"no password":        {func(o *Options) { o.Account = "a" }, "missing password for account a"},
+		"a password for all": {func(o *Options) { o.Plain, o.Secrets = true, staticSecrets(Secrets{Server: "x"}) }, "remove tls = false"},
+		"two passwords":      {func(o *Options) { o.Secrets = staticSecrets(Secrets{Server: "x\ny"}) }, "must be one line"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := good

@@ -13,17 +13,17 @@ import (
 )
 
 const (
-	// maxSlotWait is how long who sends waits for another to be done with the server.
+	// maxSlotWait bounds how long a send waits for another one to finish.
 	maxSlotWait = 2 * time.Second
-	// nickTTL is for how long a nick is taken for who spoke under it: a server says
-	// only in a common channel that somebody else has it. After that it is asked.
+	// nickTTL is how long a known nick is trusted. Servers announce a nick change only in shared
+	// channels, so an older nick is verified first.
 	nickTTL = 15 * time.Second
-	// minText is for text in a line, whatever a server says.
+	// minText is the least space for text in a line, however long the names are.
 	minText = 64
 )
 
-// Send implements [chat.Platform]. It returns when the server has taken the message,
-// whose id is the server's where it echoes what the bot says.
+// Send implements [chat.Platform]. It returns when the server has accepted the message. The id is
+// the server's message id if it echoes messages.
 func (c *connection) Send(ctx context.Context, to chat.Room, m chat.Message, _ string) (id string, err error) {
 	leave, err := c.acquireSlot(ctx)
 	if err != nil {
@@ -44,10 +44,10 @@ func (c *connection) Send(ctx context.Context, to chat.Room, m chat.Message, _ s
 	c.mu.Unlock()
 	lines := splitLines(m.Text, room)
 	if len(lines) == 0 {
-		return "", permanent("there is nothing to say in an empty line")
+		return "", permanent("empty message")
 	}
-	// Pieces fit. One that does not, because the bot's host has changed meanwhile,
-	// goes out in two lines rather than lose its end.
+	// Chunks fit into a line unless the bot's host has changed since. Such a chunk is sent in two
+	// lines rather than truncated.
 	for i, line := range lines {
 		if id, err = c.sendLine(ctx, target, line); err != nil {
 			if i > 0 && !errors.Is(err, mailroom.ErrUnknown) {
@@ -59,7 +59,7 @@ func (c *connection) Send(ctx context.Context, to chat.Room, m chat.Message, _ s
 	return id, nil
 }
 
-// sendLine sends one line.
+// sendLine sends one line of text.
 func (c *connection) sendLine(ctx context.Context, target, line string) (id string, err error) {
 	var refusal error
 	err = c.queryServer(ctx, "PRIVMSG "+target+" :"+line, func(m *message) {
@@ -76,8 +76,8 @@ func (c *connection) sendLine(ctx context.Context, target, line string) (id stri
 	return id, err
 }
 
-// acquireSlot waits a moment for its turn: one thing is asked at a time, so the server
-// never has more than one line of ours to read, and no flood to complain of.
+// acquireSlot waits up to maxSlotWait for the send slot. With one query at a time, the server has
+// at most one unread line of the bot and sees no flood.
 func (c *connection) acquireSlot(ctx context.Context) (leave func(), err error) {
 	patience := time.NewTimer(maxSlotWait)
 	defer patience.Stop()
@@ -85,16 +85,16 @@ func (c *connection) acquireSlot(ctx context.Context) (leave func(), err error) 
 	case c.sendSlot <- struct{}{}:
 		return func() { <-c.sendSlot }, nil
 	case <-patience.C:
-		return nil, unavailable(maxSlotWait, "the server is slow to take what is sent to others")
+		return nil, unavailable(maxSlotWait, "another send is still waiting for the server")
 	case <-c.wire.closed:
-		return nil, unavailable(0, "the connection is closed")
+		return nil, unavailable(0, "connection closed")
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
 }
 
-// queryServer sends a line, hands what arrives until the server's PONG to answer, within mu,
-// and returns then. Another end of it is unknown, unless nothing was sent.
+// queryServer sends a line and waits for the server's PONG. It passes every message before the PONG
+// to answer, with mu held. If it fails after sending, the outcome is unknown.
 func (c *connection) queryServer(ctx context.Context, line string, answer func(m *message)) error {
 	q := &serverQuery{token: "q" + strconv.FormatInt(c.pings.Add(1), 10), onReply: answer, done: make(chan struct{})}
 	if err := ctx.Err(); err != nil {
@@ -102,7 +102,7 @@ func (c *connection) queryServer(ctx context.Context, line string, answer func(m
 	}
 	select {
 	case <-c.wire.closed:
-		return unavailable(0, "the connection is closed")
+		return unavailable(0, "connection closed")
 	default:
 	}
 	c.mu.Lock()
@@ -122,19 +122,19 @@ func (c *connection) queryServer(ctx context.Context, line string, answer func(m
 	case <-q.done:
 		return nil
 	case <-patience.C:
-		return unknownOutcome(fmt.Errorf("the server did not answer for %s", c.options.Fresh))
+		return unknownOutcome(fmt.Errorf("no response from the server for %s", c.options.Fresh))
 	case <-c.wire.closed:
-		return unknownOutcome(errors.New("the connection ended"))
+		return unknownOutcome(errors.New("connection closed"))
 	case <-ctx.Done():
 		return unknownOutcome(ctx.Err())
 	}
 }
 
 func unknownOutcome(err error) error {
-	return fmt.Errorf("nobody knows whether the server took it: %w (%w)", err, mailroom.ErrUnknown)
+	return fmt.Errorf("unknown whether the server accepted the message: %w (%w)", err, mailroom.ErrUnknown)
 }
 
-// checkJoined says why nothing can be said in a channel now, nil if it can.
+// checkJoined returns an error if the bot is not in a channel.
 func (c *connection) checkJoined(channel string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -146,11 +146,11 @@ func (c *connection) checkJoined(channel string) error {
 			return unavailable(maxSlotWait, "the bot is not in %s now", channel)
 		}
 	}
-	return fmt.Errorf("the bot is not in %s, and join does not name it: %w", channel, chat.ErrGone)
+	return fmt.Errorf("the bot is not in %s, which is not in join: %w", channel, chat.ErrGone)
 }
 
-// findNick is the nick under which somebody is there now. A nick can be another's since
-// it was heard, who must not get what is not for them: then the server is asked.
+// findNick returns the current nick of a user. A nick that may have a new owner is verified with
+// the server, so that a message reaches no one else.
 func (c *connection) findNick(ctx context.Context, id string) (nick string, err error) {
 	c.mu.Lock()
 	p, known := c.people[id]
@@ -159,10 +159,10 @@ func (c *connection) findNick(ctx context.Context, id string) (nick string, err 
 		return p.nick, nil
 	}
 	if !known {
-		p.nick, _, _ = strings.Cut(id, "!") // an account is often the nick as well
+		p.nick, _, _ = strings.Cut(id, "!") // the nick often equals the account
 	}
 	if strings.ContainsAny(p.nick, " ,\r\n\x00") || p.nick == "" {
-		return "", permanent("%q is nobody on IRC", id)
+		return "", permanent("%q is not an IRC user", id)
 	}
 	var there, same bool
 	err = c.queryServer(ctx, "WHOIS "+p.nick, func(m *message) {
@@ -179,43 +179,43 @@ func (c *connection) findNick(ctx context.Context, id string) (nick string, err 
 	})
 	switch {
 	case err != nil:
-		return "", unavailable(0, "ask who %s is: %v", p.nick, err) // nothing was sent to anybody
+		return "", unavailable(0, "verify nick %s: %v", p.nick, err) // no message was sent
 	case same && there:
 		c.mu.Lock()
 		c.recordPerson(id, p.nick, time.Now())
 		c.mu.Unlock()
 		return p.nick, nil
 	case strings.Contains(id, "!"):
-		return "", fmt.Errorf("%s is not there, or is somebody else now: %w", p.nick, chat.ErrGone)
+		return "", fmt.Errorf("%s is offline, or another user has the nick: %w", p.nick, chat.ErrGone)
 	}
-	return "", unavailable(time.Minute, "the account %s was not heard since the bot has connected, and %s is not it", id, p.nick)
+	return "", unavailable(time.Minute, "no known nick for account %s: %s is not logged in to it", id, p.nick)
 }
 
-// maxText is how many bytes of text fit into a line to a target whose name has that many:
-// the server passes it on with the bot's name before it, as others see it. Within mu.
+// maxText returns how many bytes of text fit into a line to a target with a name of the given
+// length. The server relays the line with the bot's full source, so that counts too. The caller
+// holds mu.
 func (c *connection) maxText(target int) int {
 	nick := max(len(c.self.nick), len(c.options.Nick))
-	at := len("!~") + len(userName(c.options.Nick)) + len("@") + 63 // the longest host there is
+	at := len("!~") + len(userName(c.options.Nick)) + len("@") + 63 // 63 bytes is the longest host name
 	if c.self.host != "" {
 		at = len("!") + len(c.self.user) + len("@") + len(c.self.host)
 	}
 	return max(maxSentLine-len(":")-nick-at-len(" PRIVMSG ")-target-len(" :")-len("\r\n"), minText)
 }
 
-// sendError is what an error of the server means for what was sent to a target, nil if
-// it is none.
+// sendError returns the error that a message of the server reports about a send to target, or nil.
 func (c *connection) sendError(m *message, target string) error {
 	if c.fold(m.param(1)) != c.fold(target) {
 		return nil
 	}
 	switch m.Command {
 	case "401", "403", "406": // no such nick, or channel
-		return fmt.Errorf("%s is not there: %w", target, chat.ErrGone)
+		return fmt.Errorf("%s does not exist or is offline: %w", target, chat.ErrGone)
 	case "404", "477", "486", "489", "494", "531", "716", "717", "408", "415":
-		return permanent("%s does not take what the bot says (%s): %s", target, m.Command, reasonText(m))
-	case "439", "707": // too many people spoken to
-		return unavailable(time.Minute, "the server lets the bot speak to fewer people at a time: %s", reasonText(m))
-	case "263": // try again
+		return permanent("%s rejected the message (%s): %s", target, m.Command, reasonText(m))
+	case "439", "707": // target changed too fast
+		return unavailable(time.Minute, "the server limits how many people the bot may message: %s", reasonText(m))
+	case "263": // try again later
 		return unavailable(10*time.Second, "the server is busy: %s", reasonText(m))
 	}
 	return nil

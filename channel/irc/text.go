@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// fold is a name as the server compares it.
+// fold normalizes a name with the server's case mapping.
 func fold(name, mapping string) string {
 	folded := []byte(name)
 	for i, b := range folded {
@@ -20,11 +20,11 @@ func fold(name, mapping string) string {
 	return string(folded)
 }
 
-// formatting are the bytes that colour and shape a text.
+// formatting matches colour and style codes.
 var formatting = regexp.MustCompile("\x03(?:[0-9]{1,2}(?:,[0-9]{1,2})?)?|\x04(?:[0-9a-fA-F]{6}(?:,[0-9a-fA-F]{6})?)?|[\x02\x0f\x11\x16\x1d\x1e\x1f]")
 
-// plainText is what a line says, in UTF-8 and without colours. What is not UTF-8 is taken
-// for Latin 1, which all that is not UTF-8 can be read as.
+// plainText returns the text of a line as UTF-8 without formatting. Text that is not valid UTF-8 is
+// decoded as Latin-1.
 func plainText(line string) string {
 	if !utf8.ValidString(line) {
 		runes := make([]rune, 0, len(line))
@@ -42,10 +42,10 @@ func plainText(line string) string {
 	}, line))
 }
 
-// isCTCP reports whether a line is for a program and not for a reader.
+// isCTCP reports whether a line is a CTCP request, meant for a program.
 func isCTCP(line string) bool { return strings.HasPrefix(line, "\x01") }
 
-// stripAddress takes the address off a line that begins with it: "bot: text", "bot, text".
+// stripAddress removes the bot's nick from a line such as "bot: text" or "bot, text".
 func stripAddress(line, nick, mapping string) (text string, addressed bool) {
 	line = strings.TrimPrefix(line, "@")
 	if len(line) < len(nick) || fold(line[:len(nick)], mapping) != fold(nick, mapping) {
@@ -61,14 +61,13 @@ func stripAddress(line, nick, mapping string) (text string, addressed bool) {
 	return strings.TrimSpace(rest[1:]), true
 }
 
-// splitLines makes lines of a text, none of more than room bytes, cut between words where
-// there are some and never in a character. Empty lines, which IRC does not have, are
-// left out, and so is what no text contains.
+// splitLines splits a text into lines of at most room bytes. It prefers to cut between words and
+// never cuts within a character. It drops empty lines and NUL bytes.
 func splitLines(text string, room int) (lines []string) {
 	for line := range strings.FieldsFuncSeq(text, func(r rune) bool { return r == '\n' || r == '\r' }) {
 		line = strings.TrimRight(strings.ReplaceAll(line, "\x00", ""), " \t")
 		if strings.HasPrefix(line, "\x01") {
-			line = " " + line // or it were for a program
+			line = " " + line // or it would be a CTCP request
 		}
 		for len(line) > room {
 			cut := room

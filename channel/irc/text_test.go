@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestNamesAreComparedAsTheServerDoes(t *testing.T) {
+func TestNamesAreComparedWithTheCaseMapping(t *testing.T) {
 	for mapping, want := range map[string]string{"ascii": "a[b]\\c^#x~", "rfc1459": "a{b}|c~#x~", "strict-rfc1459": "a{b}|c^#x~"} {
 		if got := fold("A[B]\\C^#X~", mapping); got != want {
 			t.Errorf("%s: %q, want %q", mapping, got, want)
@@ -16,7 +16,7 @@ func TestNamesAreComparedAsTheServerDoes(t *testing.T) {
 	}
 }
 
-func TestALineIsReadWithoutColoursAndInUTF8(t *testing.T) {
+func TestFormattingIsRemovedFromLines(t *testing.T) {
 	for line, want := range map[string]string{
 		"\x02bold\x02 \x0304,12red\x03 \x1ditalic\x0f": "bold red italic",
 		"\x03" + "12 o'clock":                          "o'clock",
@@ -31,7 +31,7 @@ func TestALineIsReadWithoutColoursAndInUTF8(t *testing.T) {
 	}
 }
 
-func TestAMessageInAChannelIsToTheBotIfItBeginsWithItsNick(t *testing.T) {
+func TestALineThatBeginsWithTheNickIsAddressedToTheBot(t *testing.T) {
 	for line, want := range map[string]string{
 		"bot: do it": "do it", "Bot, do it": "do it", "BOT:do it": "do it", "@bot: do it": "do it", "bot: /stop": "/stop", "bot": "", "bot:": "",
 	} {
@@ -46,7 +46,7 @@ func TestAMessageInAChannelIsToTheBotIfItBeginsWithItsNick(t *testing.T) {
 	}
 }
 
-func TestATextIsCutIntoLinesThatFit(t *testing.T) {
+func TestATextIsSplitIntoLines(t *testing.T) {
 	for name, c := range map[string]struct {
 		text string
 		room int
@@ -68,7 +68,7 @@ func TestATextIsCutIntoLinesThatFit(t *testing.T) {
 	}
 }
 
-// FuzzFit: a line fits, is one, is whole characters, and nothing is lost but spaces.
+// FuzzFit checks that lines fit, are valid UTF-8, and lose nothing but white space.
 func FuzzFit(f *testing.F) {
 	f.Add("hello big world", 64)
 	f.Add("a\n\nb", 100)
@@ -92,7 +92,7 @@ func FuzzFit(f *testing.F) {
 	})
 }
 
-// FuzzParse: whatever a server sends is a message with a command, or none.
+// FuzzParse checks that any line yields a message with a command, or is rejected.
 func FuzzParse(f *testing.F) {
 	for _, line := range []string{
 		"@a ", "@a", ":x", ": ", "@msgid=1;account=al :al!a@h PRIVMSG #c :hi", ":al PRIVMSG bot", "PING", "  ", "@=;;= : :", ":a!b@c PRIVMSG : x", "PRIVMSG",

@@ -13,33 +13,33 @@ import (
 )
 
 const (
-	// maxLine is of one that is received: 8191 bytes of tags, and 512 in which
-	// some servers are generous.
+	// maxLine bounds a received line: 8191 bytes of tags and 512 bytes of message, with a margin
+	// for servers that send longer ones.
 	maxLine = 16 << 10
-	// maxSentLine is of one that is sent or passed on, its end included.
+	// maxSentLine bounds a line that is sent or relayed, including its end.
 	maxSentLine = 512
-	// writeMu is how long a line may take to be written, leaving the last one.
+	// writeTimeout and quitTimeout bound writing a line and writing the final QUIT.
 	writeTimeout = 10 * time.Second
 	quitTimeout  = time.Second
 )
 
-// wire is the connection as lines.
+// wire reads and writes the lines of a connection.
 type wire struct {
 	conn   net.Conn
-	reader *bufio.Reader // owned by who reads: Connect, then Receive
+	reader *bufio.Reader // owned by the reader: Dial, then Receive
 
-	writeMu sync.Mutex // held while a line is written, so that each is whole
+	writeMu sync.Mutex // held while lines are written
 
 	closeOnce sync.Once
 	closed    chan struct{} // closed by close
-	closeErr  error         // of close
+	closeErr  error         // error of close
 }
 
 func newWire(c net.Conn) *wire {
 	return &wire{conn: c, reader: bufio.NewReaderSize(c, maxLine), closed: make(chan struct{})}
 }
 
-// read returns the next message. Lines that are none are passed over.
+// read returns the next message. It skips invalid lines.
 func (w *wire) read() (*message, error) {
 	for {
 		line, err := w.reader.ReadSlice('\n')
@@ -55,14 +55,14 @@ func (w *wire) read() (*message, error) {
 	}
 }
 
-// message is a line of the server. A line without a source has an empty from.
+// message is a line sent by the server. from is empty if the line has no source.
 type message struct {
 	ircmsg.Message
 	from ircmsg.NUH
 }
 
-// parseMessage reports false for a line that is no message. A tag whose value is not valid
-// costs a message its tags, never its text.
+// parseMessage parses a line. It reports false for an invalid one. An invalid tag value drops the
+// tags but not the message.
 func parseMessage(line string) (*message, bool) {
 	m, err := ircmsg.ParseLine(line)
 	if errors.Is(err, ircmsg.ErrorInvalidTagContent) {
@@ -72,7 +72,7 @@ func parseMessage(line string) (*message, bool) {
 	if err != nil {
 		return nil, false
 	}
-	from, _ := m.NUH() // fails without a source only
+	from, _ := m.NUH() // fails only without a source
 	return &message{Message: m, from: from}, true
 }
 
@@ -93,11 +93,11 @@ func (m *message) tag(name string) string {
 	return value
 }
 
-// write sends lines, each of which must be one.
+// write sends lines. Each must be a single line.
 func (w *wire) write(lines ...string) error {
 	for _, l := range lines {
 		if strings.ContainsAny(l, "\r\n\x00") || len(l) > maxSentLine-len("\r\n") {
-			return fmt.Errorf("a line of %d bytes cannot be sent: it is too long, or is several", len(l))
+			return fmt.Errorf("cannot send a line of %d bytes: it is too long or contains a line break", len(l))
 		}
 	}
 	return w.writeWithin(writeTimeout, lines...)
@@ -113,13 +113,13 @@ func (w *wire) writeWithin(within time.Duration, lines ...string) error {
 	return err
 }
 
-// quit says goodbye, if that takes no time.
+// quit sends QUIT if that is possible at once.
 func (w *wire) quit() {
-	_ = w.conn.SetWriteDeadline(time.Now().Add(quitTimeout)) // ends a write that hangs; one that fails is of a connection that is closed
-	_ = w.writeWithin(quitTimeout, "QUIT :")                 // who is not there any more needs no goodbye
+	_ = w.conn.SetWriteDeadline(time.Now().Add(quitTimeout)) // unblocks a pending write; fails only on a closed connection
+	_ = w.writeWithin(quitTimeout, "QUIT :")                 // best effort
 }
 
-// close ends the connection, once.
+// close closes the connection once.
 func (w *wire) close() error {
 	w.closeOnce.Do(func() {
 		w.closeErr = w.conn.Close()

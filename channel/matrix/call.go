@@ -20,28 +20,28 @@ import (
 )
 
 const (
-	maxResponse   = 64 << 20 // bytes of an answer
-	maxQuote      = 200      // bytes of an answer that an error quotes
+	maxResponse   = 64 << 20 // bytes of a response
+	maxQuote      = 200      // bytes of a response in an error
 	maxRetryAfter = 24 * time.Hour
 )
 
-// client calls a homeserver.
+// client calls the Client-Server API of a homeserver.
 type client struct {
 	base  *url.URL
-	token string // "" for calls that need none
+	token string // "" for calls without authentication
 	http  *http.Client
 }
 
-// CheckHomeserver reads the address of a homeserver.
+// CheckHomeserver parses the base URL of a homeserver.
 func CheckHomeserver(s string) (*url.URL, error) {
 	u, err := url.Parse(strings.TrimRight(s, "/"))
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return nil, errors.New("it is not an address such as https://matrix.example.org, without a name or password in it")
+		return nil, errors.New("not a base URL: use one such as https://matrix.example.org, without credentials, query or fragment")
 	}
 	return u, nil
 }
 
-// newClient reads the options. What is wrong with them is fatal.
+// newClient returns a client for the options. Its errors are fatal.
 func newClient(o Options) (*client, error) {
 	base, err := CheckHomeserver(o.Homeserver)
 	if err != nil {
@@ -52,42 +52,43 @@ func newClient(o Options) (*client, error) {
 		return nil, channel.Fatal(err)
 	}
 	if c.token == "" || strings.ContainsFunc(c.token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return nil, channel.Fatal(errors.New("this is no access token of Matrix: it is one word, as a login gives it"))
+		return nil, channel.Fatal(errors.New("not a Matrix access token: use the single word that a login returns"))
 	}
 	return c, nil
 }
 
-// newAnonymousClient makes a client without a token.
+// newAnonymousClient returns a client without a token.
 func newAnonymousClient(base *url.URL) *client {
-	transport := http.DefaultTransport.(*http.Transport).Clone() // the standard library's own
+	transport := http.DefaultTransport.(*http.Transport).Clone() // the default transport of net/http
 	transport.MaxIdleConnsPerHost = 16
-	// A connection that the server has closed meanwhile makes a send an unknown one.
+	// Sending on a connection that the server has just closed has an unknown outcome, so idle
+	// connections close first.
 	transport.IdleConnTimeout = 20 * time.Second
 	return &client{base: base, http: &http.Client{
 		Transport: transport,
-		// A redirect would take the token to where nobody said that it should go.
+		// Following a redirect would send the token to another host.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
 }
 
-// apiError is an answer of the homeserver that says no.
+// apiError is an error response of the homeserver.
 type apiError struct {
 	op          string
-	code        int    // of HTTP
+	code        int    // HTTP status
 	errcode     string // such as M_FORBIDDEN
 	description string
-	retryAfter  time.Duration // to wait before the next call
-	softLogout  bool          // the token is over, and the session is not
+	retryAfter  time.Duration // minimum pause before the next call
+	softLogout  bool          // the access token expired but the session still exists
 }
 
 func (e *apiError) Error() string {
 	return fmt.Sprintf("%s: the homeserver answered %d %s: %s", e.op, e.code, e.errcode, e.description)
 }
 
-// isRoomRefusal reports whether an error is a refusal that concerns the room or the event
-// it was asked about, and nothing else: a 4xx that is about neither the account nor the
-// moment (https://spec.matrix.org/latest/client-server-api/#standard-error-response). An
-// errcode that is not known is taken for one.
+// isRoomRefusal reports whether err refuses one room or event only: a 4xx response that concerns
+// neither the account nor a rate limit
+// (https://spec.matrix.org/latest/client-server-api/#standard-error-response). An unknown errcode
+// counts as such a refusal.
 func isRoomRefusal(err error) bool {
 	e, ok := errors.AsType[*apiError](err)
 	if !ok || e.code < 400 || e.code >= 500 || isFatal(err) {
@@ -96,20 +97,20 @@ func isRoomRefusal(err error) bool {
 	return e.code != http.StatusUnauthorized && e.code != http.StatusTooManyRequests && e.errcode != "M_USER_SUSPENDED" && e.errcode != "M_LIMIT_EXCEEDED"
 }
 
-// transportError is a call without an answer of the homeserver's.
+// transportError is a call without a valid response from the homeserver.
 type transportError struct {
 	op         string
 	reason     string
-	maybeSent  bool // the homeserver may have got it
+	maybeSent  bool // the homeserver may have received the request
 	retryAfter time.Duration
-	cause      error // of the context alone
+	cause      error // the context's error, if it ended the call
 }
 
 func (e *transportError) Error() string { return e.op + ": " + e.reason }
 
 func (e *transportError) Unwrap() error { return e.cause }
 
-// retryAfter is how long the homeserver asked to be left alone.
+// retryAfter returns the pause that the homeserver asked for in an error, or 0.
 func retryAfter(err error) time.Duration {
 	if e, ok := errors.AsType[*apiError](err); ok {
 		return e.retryAfter
@@ -120,29 +121,30 @@ func retryAfter(err error) time.Duration {
 	return 0
 }
 
-// request is one call. what says in words what it is for.
+// request is one API call. op names the operation in errors.
 type request struct {
 	op, method string
-	path       []string // after /_matrix/client/v3
+	path       []string // below /_matrix/client/v3
 	query      url.Values
-	body       any // sent as JSON; nil for none
+	body       any // encoded as JSON; nil for an empty body
 }
 
-// escapePath is the escaped path of a call.
-func escapePath(begin string, words ...string) string {
-	for _, w := range words {
-		begin += "/" + url.PathEscape(w)
+// escapePath appends escaped segments to a path.
+func escapePath(prefix string, segments ...string) string {
+	for _, w := range segments {
+		prefix += "/" + url.PathEscape(w)
 	}
-	return begin
+	return prefix
 }
 
-// call makes one call. Its error is a *refused or a *lost.
+// call makes one API call and decodes the response into out. Its error is an *apiError or a
+// *transportError.
 func (c *client) call(ctx context.Context, r request, out any, within time.Duration) error {
 	var body io.Reader
 	if r.body != nil {
 		var raw bytes.Buffer
 		e := json.NewEncoder(&raw)
-		e.SetEscapeHTML(false) // which would make it longer than the homeserver has it
+		e.SetEscapeHTML(false) // escaping lengthens the text beyond what the homeserver counts
 		if err := e.Encode(r.body); err != nil {
 			return &transportError{op: r.op, reason: err.Error()}
 		}
@@ -158,7 +160,7 @@ func (c *client) call(ctx context.Context, r request, out any, within time.Durat
 	if err != nil {
 		return err
 	}
-	defer a.Body.Close() // what is wrong with the rest of an answer changes nothing
+	defer a.Body.Close() // the body has been read
 	raw, err := io.ReadAll(io.LimitReader(a.Body, maxResponse+1))
 	if err != nil {
 		return c.newTransportError(ctx, r.op, err, true)
@@ -170,34 +172,34 @@ func (c *client) call(ctx context.Context, r request, out any, within time.Durat
 		out = new(map[string]json.RawMessage)
 	}
 	if len(raw) > maxResponse || json.Unmarshal(raw, out) != nil {
-		return &transportError{op: r.op, reason: "the answer is not what it should be: " + c.redact(raw), maybeSent: true}
+		return &transportError{op: r.op, reason: "unexpected response: " + c.redact(raw), maybeSent: true}
 	}
 	return nil
 }
 
-// decodeError reads an answer that is not 2xx.
-func (c *client) decodeError(what string, a *http.Response, raw []byte) error {
-	var said struct {
-		Name  string  `json:"errcode"`
-		Words string  `json:"error"`
-		After float64 `json:"retry_after_ms"`
-		Soft  bool    `json:"soft_logout"`
+// decodeError decodes a response whose status is not 2xx.
+func (c *client) decodeError(op string, a *http.Response, raw []byte) error {
+	var body struct {
+		Name    string  `json:"errcode"`
+		Message string  `json:"error"`
+		After   float64 `json:"retry_after_ms"`
+		Soft    bool    `json:"soft_logout"`
 	}
 	after := parseRetryAfter(a.Header.Get("Retry-After"))
-	if len(raw) > maxResponse || json.Unmarshal(raw, &said) != nil || said.Name == "" {
+	if len(raw) > maxResponse || json.Unmarshal(raw, &body) != nil || body.Name == "" {
 		return &transportError{
-			op: what, maybeSent: a.StatusCode < 300 || a.StatusCode >= 500, retryAfter: after,
-			reason: fmt.Sprintf("what answered is not a homeserver (%d %s): %s", a.StatusCode, http.StatusText(a.StatusCode), c.redact(raw)),
+			op: op, maybeSent: a.StatusCode < 300 || a.StatusCode >= 500, retryAfter: after,
+			reason: fmt.Sprintf("response is not from a homeserver (%d %s): %s", a.StatusCode, http.StatusText(a.StatusCode), c.redact(raw)),
 		}
 	}
-	if ms := int64(min(max(said.After, 0), float64(maxRetryAfter/time.Millisecond))); ms > 0 {
+	if ms := int64(min(max(body.After, 0), float64(maxRetryAfter/time.Millisecond))); ms > 0 {
 		after = max(after, time.Duration(ms)*time.Millisecond)
 	}
-	return &apiError{op: what, code: a.StatusCode, errcode: c.redact([]byte(said.Name)), description: c.redact([]byte(said.Words)), retryAfter: after, softLogout: said.Soft}
+	return &apiError{op: op, code: a.StatusCode, errcode: c.redact([]byte(body.Name)), description: c.redact([]byte(body.Message)), retryAfter: after, softLogout: body.Soft}
 }
 
-// doRequest makes one request. Its error is a *lost.
-func (c *client) doRequest(ctx context.Context, what, method, to string, body io.Reader) (*http.Response, error) {
+// doRequest makes one HTTP request. Its error is a *transportError.
+func (c *client) doRequest(ctx context.Context, op, method, to string, body io.Reader) (*http.Response, error) {
 	var got, unwritten atomic.Bool
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GotConn: func(httptrace.GotConnInfo) { got.Store(true) },
@@ -207,7 +209,7 @@ func (c *client) doRequest(ctx context.Context, what, method, to string, body io
 	})
 	req, err := http.NewRequestWithContext(ctx, method, c.base.String()+to, body)
 	if err != nil {
-		return nil, c.newTransportError(ctx, what, err, false)
+		return nil, c.newTransportError(ctx, op, err, false)
 	}
 	req.Header.Set("User-Agent", "mailroom")
 	if c.token != "" {
@@ -218,19 +220,20 @@ func (c *client) doRequest(ctx context.Context, what, method, to string, body io
 	}
 	a, err := c.http.Do(req)
 	if err != nil {
-		return nil, c.newTransportError(ctx, what, err, got.Load() && !unwritten.Load())
+		return nil, c.newTransportError(ctx, op, err, got.Load() && !unwritten.Load())
 	}
 	return a, nil
 }
 
-// newTransportError is the error of a call that got no answer.
-func (c *client) newTransportError(ctx context.Context, what string, err error, written bool) *transportError {
-	e := &transportError{op: what, maybeSent: written, cause: ctx.Err()}
+// newTransportError describes a request that got no response. maybeSent reports whether the
+// homeserver may have received it.
+func (c *client) newTransportError(ctx context.Context, op string, err error, written bool) *transportError {
+	e := &transportError{op: op, maybeSent: written, cause: ctx.Err()}
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		e.reason = "no answer in time"
+		e.reason = "request timed out"
 	case ctx.Err() != nil:
-		e.reason = "it was broken off"
+		e.reason = "request cancelled"
 	default:
 		if u, ok := errors.AsType[*url.Error](err); ok {
 			err = u.Err
@@ -240,7 +243,7 @@ func (c *client) newTransportError(ctx context.Context, what string, err error, 
 	return e
 }
 
-// redact is the beginning of a text, as one line without the token.
+// redact returns the beginning of raw as one line without the token.
 func (c *client) redact(raw []byte) string {
 	text := strings.ToValidUTF8(string(raw[:min(len(raw), 64<<10)]), "\uFFFD")
 	if c.token != "" {
@@ -257,7 +260,7 @@ func (c *client) redact(raw []byte) string {
 	return text
 }
 
-// parseRetryAfter reads the header of that name.
+// parseRetryAfter parses a Retry-After header in seconds.
 func parseRetryAfter(header string) time.Duration {
 	n, err := strconv.ParseInt(header, 10, 64)
 	if err != nil {

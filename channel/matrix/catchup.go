@@ -14,31 +14,31 @@ import (
 )
 
 const (
-	// inlineTimeout is how long the rooms of one answer may ask the homeserver for what they
-	// need. A room that needs longer is read beside the others.
+	// inlineTimeout bounds the calls to the homeserver while one sync response is processed. Rooms
+	// that need longer are read in the background.
 	inlineTimeout = 2 * time.Second
-	// maxPendingRooms bounds the rooms that are behind, which the position names.
+	// maxPendingRooms bounds the rooms that the saved position lists as pending.
 	maxPendingRooms = 100
-	maxRoomReaders  = 4 // rooms that are read at once
-	// minRetryDelay and lastRetry are the pauses after a room that could not be read.
+	maxRoomReaders  = 4 // rooms read in the background at once
+	// minRetryDelay and maxRetryDelay bound the backoff of a room that could not be read.
 	minRetryDelay = 200 * time.Millisecond
 	maxRetryDelay = time.Minute
 )
 
-// catchUp reads rooms beside the loop of Receive, which owns all of it but told. The rooms
-// themselves are in the position: what happened in them since a place was not received.
+// catchUp reads pending rooms in the background. The receive loop owns every field but results. The
+// list of pending rooms is part of the position, so that it survives a restart.
 type catchUp struct {
 	results     chan roomResult
-	reading     map[string]bool // rooms that are being read
-	missed      map[string]bool // of those: more happened in them since
-	failures    map[string]int  // that failed in a row
+	reading     map[string]bool // rooms with a reader
+	missed      map[string]bool // subset of reading: new events arrived since the reader started
+	failures    map[string]int  // consecutive failures by room
 	nextTry     map[string]time.Time
-	pausedUntil time.Time // no room is read before
+	pausedUntil time.Time // no reader starts before this time
 	joining     map[string]bool
 	wg          sync.WaitGroup
 }
 
-// roomResult is what a reader brings of a room: what happened until a place.
+// roomResult is what a reader found in a room up to the sync token until.
 type roomResult struct {
 	room   string
 	until  string
@@ -53,42 +53,43 @@ func newCatchUp() catchUp {
 	}
 }
 
-// roomEvents are what happened in a room, as the bot reads it.
+// roomEvents converts a room's timeline into chat events, filling gaps from its history.
 func (r *receiver) roomEvents(ctx context.Context, room string, t timeline, from position) (all []inboundEvent, err error) {
 	events, err := r.backfill(ctx, room, t, from)
 	if err != nil {
 		return nil, err
 	}
 	for _, e := range events {
-		said, ok, err := r.toEvent(ctx, room, e)
+		event, ok, err := r.toEvent(ctx, room, e)
 		if err != nil {
 			return nil, err
 		}
 		if ok {
-			all = append(all, said)
+			all = append(all, event)
 		}
 	}
 	return all, nil
 }
 
-// deferRoom notes that a room could not be read. Only the first failure in a row is shown.
+// deferRoom schedules a retry of a room that could not be read. It reports only the first of
+// consecutive failures.
 func (r *receiver) deferRoom(room string, err error) {
 	l := &r.catchUp
 	l.failures[room]++
 	wait := minRetryDelay << min(l.failures[room]-1, 16)
 	l.nextTry[room] = time.Now().Add(max(min(wait, maxRetryDelay), retryAfter(err)))
 	if e, ok := errors.AsType[*apiError](err); ok && e.errcode == "M_LIMIT_EXCEEDED" {
-		l.pausedUntil = l.nextTry[room] // it is of the account
+		l.pausedUntil = l.nextTry[room] // the limit applies to the whole account
 	}
 	if l.failures[room] == 1 {
-		r.host.ReportError(fmt.Errorf("%s is read later, and its events wait: %w", room, err))
+		r.host.ReportError(fmt.Errorf("cannot read room %s, retrying later: %w", room, err))
 		return
 	}
-	r.host.Log().Debug("a room cannot be read", "room", room, "attempts", l.failures[room], "error", err)
+	r.host.Log().Debug("cannot read room", "room", room, "attempts", l.failures[room], "error", err)
 }
 
-// startReaders starts reading the rooms that are due. It returns when the next one is; nil if
-// a reader or nothing is waited for.
+// startReaders starts readers for the rooms that are due. It returns a timer for the next due room,
+// or nil if no timer is needed.
 func (r *receiver) startReaders(ctx context.Context) <-chan time.Time {
 	l := &r.catchUp
 	var rooms []string
@@ -115,7 +116,7 @@ func (r *receiver) startReaders(ctx context.Context) <-chan time.Time {
 		l.reading[room] = true
 		from, until := r.position.Pending[room], r.position.Since
 		l.wg.Go(func() {
-			defer recovery.Handle(r.host.Log(), "a reader of a room of Matrix", func(*recovery.Panic) { r.cancel() })
+			defer recovery.Handle(r.host.Log(), "matrix room reader", func(*recovery.Panic) { r.cancel() })
 			p := roomResult{room: room, until: until}
 			if from.Join {
 				p.err = r.join(ctx, room)
@@ -131,20 +132,20 @@ func (r *receiver) startReaders(ctx context.Context) <-chan time.Time {
 	return nil
 }
 
-// onRoomResult hands in what a reader has brought. What happened in the room since then is
-// read next.
+// onRoomResult submits what a reader found. If more events arrived in the room since, it stays
+// pending from the reader's token.
 func (r *receiver) onRoomResult(ctx context.Context, p roomResult) error {
 	l := &r.catchUp
 	missed := l.missed[p.room]
-	from, left := r.position.Pending[p.room]
+	from, isPending := r.position.Pending[p.room]
 	delete(l.reading, p.room)
 	switch {
-	case !left:
-		return nil // the whole room is read again
+	case !isPending:
+		return nil // a full sync covers the room
 	case p.err != nil && (ctx.Err() != nil || isFatal(p.err)):
 		return receiveError(ctx, p.err)
 	case p.err != nil:
-		if !from.Join { // a history is read to its end the next time
+		if !from.Join { // a backfill reads to the end of the history when it is retried
 			delete(l.missed, p.room)
 		}
 		r.deferRoom(p.room, p.err)
@@ -153,33 +154,33 @@ func (r *receiver) onRoomResult(ctx context.Context, p roomResult) error {
 	delete(l.missed, p.room)
 	delete(l.failures, p.room)
 	delete(l.nextTry, p.room)
-	behind := maps.Clone(r.position.Pending)
-	delete(behind, p.room)
+	pending := maps.Clone(r.position.Pending)
+	delete(pending, p.room)
 	switch {
 	case missed && from.Join:
-		behind[p.room] = position{Since: from.Since}
+		pending[p.room] = position{Since: from.Since}
 	case missed:
-		behind[p.room] = position{Since: p.until}
+		pending[p.room] = position{Since: p.until}
 	}
-	return r.submitAll(ctx, p.events, r.position.Since, behind)
+	return r.submitAll(ctx, p.events, r.position.Since, pending)
 }
 
-// submitAll hands events in. The last one has the place behind all of them; a crash before
-// that has the others come again.
-func (r *receiver) submitAll(ctx context.Context, all []inboundEvent, since string, behind map[string]position) error {
+// submitAll submits events in order. The last one carries the position after all of them, so that a
+// crash in between delivers the rest again.
+func (r *receiver) submitAll(ctx context.Context, all []inboundEvent, since string, pending map[string]position) error {
 	at := r.position
 	for i, e := range all {
 		if e.eventID != "" {
 			at.Room, at.Event = e.Room.Chat, e.eventID
 		}
 		if i == len(all)-1 {
-			at.Since, at.First, at.Pending = since, false, behind
+			at.Since, at.First, at.Pending = since, false, pending
 		}
 		e.Position = at.String()
 		if err := r.submit(ctx, e.Event); err != nil {
 			return err
 		}
 	}
-	r.position = position{Since: since, Room: at.Room, Event: at.Event, Pending: behind}
+	r.position = position{Since: since, Room: at.Room, Event: at.Event, Pending: pending}
 	return nil
 }

@@ -14,8 +14,7 @@ import (
 	"mailroom/channel/matrix/matrixtest"
 )
 
-// TestMatrixIsAChannel plays what all channels keep to, from what somebody says to the
-// reply.
+// TestMatrixIsAChannel runs the conformance suite of channels.
 func TestMatrixIsAChannel(t *testing.T) {
 	forEachServer(t, func(t *testing.T, url string) {
 		var n atomic.Int64
@@ -25,7 +24,7 @@ func TestMatrixIsAChannel(t *testing.T) {
 	})
 }
 
-// TestMatrixIsAChannelOverABadNetwork plays what networks do.
+// TestMatrixIsAChannelOverABadNetwork runs the conformance suite with network faults.
 func TestMatrixIsAChannelOverABadNetwork(t *testing.T) {
 	forEachServer(t, func(t *testing.T, url string) {
 		var n atomic.Int64
@@ -35,8 +34,8 @@ func TestMatrixIsAChannelOverABadNetwork(t *testing.T) {
 	})
 }
 
-// newPlatform is a homeserver for the plays, by way of what through makes of an address,
-// with people of its own, who have a number.
+// newPlatform returns the fixture for the conformance suite, with accounts numbered n. through maps
+// the address that the adapter connects to.
 func newPlatform(t *testing.T, url string, n int64, through func(addr string) string) *channeltest.Platform {
 	way := matrixtest.NewProxy(t, url)
 	bot, ann := matrixtest.NewPerson(t, url, fmt.Sprintf("bot%d", n), "Bot"), matrixtest.NewPerson(t, url, fmt.Sprintf("ann%d", n), "Ann")

@@ -24,8 +24,7 @@ import (
 	"mailroom/stream"
 )
 
-// conversation is a server whose channel "mx" has an agent talk on Matrix with Ann, who is an
-// admin, until the test ends.
+// conversation is a server whose channel "mx" connects an agent with Ann, an admin.
 type conversation struct {
 	t        *testing.T
 	proxy    *matrixtest.Proxy
@@ -48,7 +47,7 @@ func startServer(t *testing.T, url string, agent mailroom.AgentFunc) *conversati
 		Token: func() (string, error) { return w.bot.Token, nil },
 	}
 	runner := channel.New(channel.Options{
-		Name: "mx", Kind: matrix.Kind, Ledger: l, Log: log, Reconnect: channel.ReconnectPolicy{IdleTimeout: time.Minute}, // a busy machine is no failure here
+		Name: "mx", Kind: matrix.Kind, Ledger: l, Log: log, Reconnect: channel.ReconnectPolicy{IdleTimeout: time.Minute}, // a busy machine must not look like a dead connection
 		Connect: chat.Connect(chat.Options{
 			Agent: "codex", Access: chat.AccessPolicy{Admins: []string{w.ann.ID}, Pairing: true}, Follow: stream.New(l, b), Previews: true,
 		}, o.Dial),
@@ -60,7 +59,7 @@ func startServer(t *testing.T, url string, agent mailroom.AgentFunc) *conversati
 	ctx, cancel := context.WithCancel(context.Background())
 	ledgerCtx, cancelLedger := context.WithCancel(context.Background())
 	var parts, last sync.WaitGroup
-	last.Go(func() { _ = l.Run(ledgerCtx) }) // what it cannot write, nobody waits for
+	last.Go(func() { _ = l.Run(ledgerCtx) }) // returns when its context ends
 	parts.Go(func() { _ = e.Run(ctx) })      // as above
 	parts.Go(func() { runner.Run(ctx) })
 	t.Cleanup(func() {
@@ -76,7 +75,7 @@ func startServer(t *testing.T, url string, agent mailroom.AgentFunc) *conversati
 	return w
 }
 
-// newRoom is a private room of somebody with the bot, which goes there.
+// newRoom creates a private room with the bot and waits until the bot has joined.
 func (w *conversation) newRoom(who *matrixtest.Person) string {
 	w.t.Helper()
 	room := who.NewRoom(true, w.bot)
@@ -84,7 +83,7 @@ func (w *conversation) newRoom(who *matrixtest.Person) string {
 	return room
 }
 
-// waitMessage waits until the bot has said something in a room that begins with these words.
+// waitMessage waits for a message of the bot that begins with a text, and returns it.
 func (w *conversation) waitMessage(who *matrixtest.Person, room, words string) (found string) {
 	w.t.Helper()
 	matrixtest.WaitFor(w.t, words, func() bool {
@@ -97,7 +96,7 @@ func (w *conversation) waitMessage(who *matrixtest.Person, room, words string) (
 	return found
 }
 
-// approvalAgent is an agent that asks whether it may, and says what it may.
+// approvalAgent asks for an approval and replies with the decision.
 func approvalAgent(ctx context.Context, s mailroom.Session) error {
 	got, err := s.Wait(ctx, false, mailroom.Ask{
 		Name: "rm", Kind: mailroom.TicketApproval, Prompt: "May I?", Action: "rm -r build", Arguments: json.RawMessage(`{"path":"build"}`),
@@ -127,7 +126,7 @@ func TestACommandDecidesOnceAndTheQuestionIsRedrawn(t *testing.T) {
 		matrixtest.WaitFor(t, "the question redrawn", func() bool {
 			return !strings.Contains(strings.Join(w.ann.Texts(group, w.bot), "\n"), "!approve")
 		})
-		w.ann.Says(group, "Mailroom: !approve "+word[1]) // by somebody whose screen is old
+		w.ann.Says(group, "Mailroom: !approve "+word[1]) // a client that still shows the open question
 		matrixtest.WaitFor(t, "the late one answered", func() bool { return strings.Count(strings.Join(w.ann.Texts(group, w.bot), "\n"), "Denied by") >= 2 })
 		all := strings.Join(w.ann.Texts(group, w.bot), "\n")
 		if strings.Contains(all, "Approved") || strings.Count(all, "It is **deny**.") != 1 || strings.Contains(all, "bob") {
@@ -136,8 +135,8 @@ func TestACommandDecidesOnceAndTheQuestionIsRedrawn(t *testing.T) {
 	})
 }
 
-// TestWhileTheAccountIsLimitedNothingIsTried and what the agent has said by then
-// arrives once, when it may.
+// TestWhileTheAccountIsLimitedNothingIsTried checks that the text written during the limit arrives
+// once, when the limit ends.
 func TestWhileTheAccountIsLimitedNothingIsTried(t *testing.T) {
 	t.Parallel()
 	const limit = 3 * time.Second
@@ -171,7 +170,7 @@ func TestWhileTheAccountIsLimitedNothingIsTried(t *testing.T) {
 		return calls
 	}
 	matrixtest.WaitFor(t, "the first that is refused", func() bool { return len(refused()) > 0 })
-	close(done) // the final text is there while the limit holds
+	close(done) // the final text is complete while the limit holds
 	matrixtest.WaitFor(t, "the final text", func() bool {
 		texts := w.ann.Texts(w.private, w.bot)
 		return strings.HasSuffix(texts[len(texts)-1], "the end.")
@@ -187,7 +186,7 @@ func TestWhileTheAccountIsLimitedNothingIsTried(t *testing.T) {
 	if n := strings.Count(strings.Join(texts, "\n"), "the end."); n != 1 || waited < limit || len(texts) != 1 {
 		t.Errorf("after %s the end is there %d times in %d messages", waited, n, len(texts))
 	}
-	t.Logf("limit %s: refused once (%s), tried meanwhile %d times, the final text arrived once after %s", limit, first.Name, tries, waited.Round(time.Millisecond))
+	t.Logf("limit %s: refused once (%s), tried %d times until then, the final text arrived once after %s", limit, first.Name, tries, waited.Round(time.Millisecond))
 }
 
 func TestALongAnswerArrivesWhole(t *testing.T) {
@@ -208,8 +207,9 @@ func TestALongAnswerArrivesWhole(t *testing.T) {
 	})
 }
 
-// TestWhoInvitesIsFollowedIfTheyMayTalk, and to be let in by a code in private.
-func TestWhoInvitesIsFollowedIfTheyMayTalk(t *testing.T) {
+// TestOnlyAllowedUsersCanInviteTheBot also checks that a private room with a stranger serves for
+// pairing only.
+func TestOnlyAllowedUsersCanInviteTheBot(t *testing.T) {
 	forEachServer(t, func(t *testing.T, url string) {
 		w := startServer(t, url, func(ctx context.Context, s mailroom.Session) error { return s.Stream(ctx, "yes") })
 		bob := matrixtest.NewPerson(t, url, "bob", "Bob")
@@ -225,8 +225,8 @@ func TestWhoInvitesIsFollowedIfTheyMayTalk(t *testing.T) {
 	})
 }
 
-// TestThatARoomIsEncryptedIsSaidOnceThere to who may talk.
-func TestThatARoomIsEncryptedIsSaidOnceThere(t *testing.T) {
+// TestAnEncryptedRoomGetsOneNotice is for rooms of authorized users.
+func TestAnEncryptedRoomGetsOneNotice(t *testing.T) {
 	forEachServer(t, func(t *testing.T, url string) {
 		w := startServer(t, url, func(ctx context.Context, s mailroom.Session) error { return s.Stream(ctx, "yes") })
 		for i := range 3 {

@@ -18,35 +18,35 @@ const (
 
 	relReplace = "m.replace"
 	relThread  = "m.thread"
-	// relOldThread is how clients say it on homeservers of before version 1.4.
+	// relOldThread is the relation type of threads before Matrix 1.4.
 	relOldThread = "io.element.thread"
 
 	membershipJoin   = "join"
 	membershipInvite = "invite"
 )
 
-// event is one of a room. Only what is used of it is read.
+// event is a room event with the fields that the adapter uses.
 type event struct {
 	ID        string          `json:"event_id"`
 	Type      string          `json:"type"`
 	Sender    string          `json:"sender"`
-	Timestamp int64           `json:"origin_server_ts"` // ms
+	Timestamp int64           `json:"origin_server_ts"` // milliseconds since 1970
 	StateKey  *string         `json:"state_key"`
 	Content   json.RawMessage `json:"content"`
-	Redacts   string          `json:"redacts"` // in rooms of before version 11
+	Redacts   string          `json:"redacts"` // before room version 11
 	Unsigned  struct {
 		Before *member `json:"prev_content"`
 	} `json:"unsigned"`
 }
 
-// memberContent is what an event says of somebody's being in a room.
+// member is the content of a membership event.
 type member struct {
 	Membership string `json:"membership"`
 	Name       string `json:"displayname"`
 	Direct     bool   `json:"is_direct"`
 }
 
-// memberContent is the content; zero if it is none.
+// memberContent decodes the content of a membership event; the zero value if it is invalid.
 func (e *event) memberContent() (m member) {
 	if json.Unmarshal(e.Content, &m) != nil {
 		return member{}
@@ -54,8 +54,9 @@ func (e *event) memberContent() (m member) {
 	return m
 }
 
-// isJoinOf reports whether a user was not in the room before an event, nor invited.
-func (e *event) isJoinOf(user string) bool {
+// startsMembership reports whether messages before the event do not concern the user: it is a membership
+// event of the user, other than the acceptance of an invitation or a change while joined.
+func (e *event) startsMembership(user string) bool {
 	if e.Type != typeMember || e.StateKey == nil || *e.StateKey != user {
 		return false
 	}
@@ -63,7 +64,7 @@ func (e *event) isJoinOf(user string) bool {
 	return e.memberContent().Membership != membershipJoin || before == nil || before.Membership != membershipInvite && before.Membership != membershipJoin
 }
 
-// content is that of a message.
+// content is the content of a message event.
 type content struct {
 	Type       string          `json:"msgtype,omitempty"`
 	Body       string          `json:"body"`
@@ -76,7 +77,7 @@ type content struct {
 	URL        string          `json:"url,omitempty"`
 	Info       json.RawMessage `json:"info,omitempty"`
 	Redacts    string          `json:"redacts,omitempty"`
-	// Key says under which key a Mailroom has sent it.
+	// Key is the delivery key that Mailroom adds to messages it sends.
 	Key string `json:"org.mailroom.key,omitempty"`
 }
 
@@ -84,15 +85,15 @@ type mentions struct {
 	Users []string `json:"user_ids,omitempty"`
 }
 
-// relation is how a message belongs to others.
+// relation is the m.relates_to object of a message.
 type relation struct {
 	Type      string     `json:"rel_type,omitempty"`
 	Event     string     `json:"event_id,omitempty"`
-	Fallback  bool       `json:"is_falling_back,omitempty"` // InReplyTo is for clients without threads
+	Fallback  bool       `json:"is_falling_back,omitempty"` // InReplyTo is a fallback for clients without threads
 	InReplyTo *inReplyTo `json:"m.in_reply_to,omitempty"`
 }
 
-// isThread reports whether it puts a message into a thread.
+// isThread reports whether the relation puts a message into a thread.
 func (r *relation) isThread() bool {
 	return (r.Type == relThread || r.Type == relOldThread) && r.Event != ""
 }
@@ -101,7 +102,7 @@ type inReplyTo struct {
 	Event string `json:"event_id"`
 }
 
-// replyTo is the id of the message that one is a reply to, "" if it is none.
+// replyTo returns the id of the message that this one replies to, or "".
 func (s *content) replyTo() string {
 	if s.RelatesTo == nil || s.RelatesTo.InReplyTo == nil || s.RelatesTo.Fallback {
 		return ""
@@ -109,10 +110,11 @@ func (s *content) replyTo() string {
 	return s.RelatesTo.InReplyTo.Event
 }
 
-// encryptedNotice is said once in a room with encryption.
-const encryptedNotice = "This room is encrypted, and I cannot read what is said in it. Invite me to a room without encryption."
+// encryptedNotice is sent once to an encrypted room.
+const encryptedNotice = "This room is encrypted, and I cannot read encrypted messages. Invite me to a room without encryption."
 
-// toEvent says what an event is to us; false if it is nothing.
+// toEvent converts a Matrix event into a chat event. ok is false for events without meaning for the
+// channel.
 func (r *receiver) toEvent(ctx context.Context, room string, e event) (t inboundEvent, ok bool, err error) {
 	switch {
 	case e.Type == typeMember:
@@ -121,9 +123,9 @@ func (r *receiver) toEvent(ctx context.Context, room string, e event) (t inbound
 	case e.StateKey != nil, e.Sender == r.bot.ID:
 		return t, false, nil
 	}
-	var said content
-	if err := json.Unmarshal(e.Content, &said); err != nil {
-		r.host.Log().Warn("an event is not understood and left out", "event", e.ID, "error", err)
+	var msg content
+	if err := json.Unmarshal(e.Content, &msg); err != nil {
+		r.host.Log().Warn("invalid event skipped", "event", e.ID, "error", err)
 		return t, false, nil
 	}
 	in, err := r.loadMembers(ctx, room)
@@ -133,13 +135,13 @@ func (r *receiver) toEvent(ctx context.Context, room string, e event) (t inbound
 	t = inboundEvent{Event: chat.Event{Kind: chat.EventMessage, Key: e.ID, Room: in.chatRoom(room, ""), User: in.chatUser(e.Sender)}, eventID: e.ID}
 	switch e.Type {
 	case typeMessage:
-		ok, err = r.readMessage(ctx, &t.Event, said)
+		ok, err = r.readMessage(ctx, &t.Event, msg)
 	case typeEncrypted:
 		t.Kind, t.Key, t.Text = chat.EventUnreadable, "encrypted", encryptedNotice
 		ok = true
 	case typeRedaction:
 		if t.Kind, t.TargetID = chat.EventDeleted, e.Redacts; t.TargetID == "" {
-			t.TargetID = said.Redacts
+			t.TargetID = msg.Redacts
 		}
 		t.Room.Topic = r.cachedThread(t.TargetID)
 		ok = t.TargetID != ""
@@ -147,64 +149,65 @@ func (r *receiver) toEvent(ctx context.Context, room string, e event) (t inbound
 	return t, ok, err
 }
 
-// readMessage reads what somebody said or edited; false of what programs say.
-func (r *receiver) readMessage(ctx context.Context, e *chat.Event, said content) (ok bool, err error) {
-	if said.Key != "" {
-		return false, nil // of another Mailroom: the two would never end
+// readMessage fills a chat event from a new or edited message. It reports false for messages sent
+// by programs.
+func (r *receiver) readMessage(ctx context.Context, e *chat.Event, msg content) (ok bool, err error) {
+	if msg.Key != "" {
+		return false, nil // sent by another Mailroom: answering would loop forever
 	}
-	switch rel := said.RelatesTo; {
+	switch rel := msg.RelatesTo; {
 	case rel == nil:
 	case rel.Type == relReplace:
-		if said.NewContent == nil || rel.Event == "" {
+		if msg.NewContent == nil || rel.Event == "" {
 			return false, nil
 		}
 		e.Kind, e.TargetID = chat.EventEdited, rel.Event
 		if e.Room.Topic, err = r.threadOfMessage(ctx, e.Room.Chat, e.TargetID); err != nil {
 			return false, err
 		}
-		said = *said.NewContent
+		msg = *msg.NewContent
 	case rel.isThread():
 		e.Room.Topic = rel.Event
 		r.recordThread(e.Key, rel.Event)
 	}
-	switch said.Type {
+	switch msg.Type {
 	case "", typeNotice, "m.key.verification.request":
 		return false, nil
 	case "m.image", "m.file", "m.audio", "m.video":
-		e.Text = said.caption()
-		e.Files = r.attachments(said)
+		e.Text = msg.caption()
+		e.Files = r.attachments(msg)
 	case "m.emote":
-		e.Text = fmt.Sprintf("* %s %s", e.User.Name, said.Body)
-	default: // whatever it is, the body says it to those who do not know it
-		e.Text = said.bodyWithoutQuote()
+		e.Text = fmt.Sprintf("* %s %s", e.User.Name, msg.Body)
+	default: // unknown types carry a readable body as a fallback
+		e.Text = msg.bodyWithoutQuote()
 	}
-	e.Addressed = !e.Room.Group || r.mention.matches(said)
-	if of := said.replyTo(); !e.Addressed && of != "" {
+	e.Addressed = !e.Room.Group || r.mention.matches(msg)
+	if of := msg.replyTo(); !e.Addressed && of != "" {
 		answered, found, err := r.fetchEvent(ctx, e.Room.Chat, of)
 		if err != nil {
 			return false, err
 		}
 		e.Addressed = found && answered.Sender == r.bot.ID
 	}
-	e.Text = r.mention.strip(e.Text, said.HTML)
+	e.Text = r.mention.strip(e.Text, msg.HTML)
 	return strings.TrimSpace(e.Text) != "" || len(e.Files) > 0, nil
 }
 
-// threadOfMessage is the thread of a message.
+// threadOfMessage returns the thread root of a message, or "".
 func (r *receiver) threadOfMessage(ctx context.Context, room, id string) (string, error) {
 	if topic := r.cachedThread(id); topic != "" {
 		return topic, nil
 	}
 	e, found, err := r.fetchEvent(ctx, room, id)
-	var said content
-	if err != nil || !found || json.Unmarshal(e.Content, &said) != nil || said.RelatesTo == nil || !said.RelatesTo.isThread() {
+	var msg content
+	if err != nil || !found || json.Unmarshal(e.Content, &msg) != nil || msg.RelatesTo == nil || !msg.RelatesTo.isThread() {
 		return "", err
 	}
-	r.recordThread(id, said.RelatesTo.Event)
-	return said.RelatesTo.Event, nil
+	r.recordThread(id, msg.RelatesTo.Event)
+	return msg.RelatesTo.Event, nil
 }
 
-// bodyWithoutQuote is the text without what older clients quote of the message it answers.
+// bodyWithoutQuote returns the body without the quote that older clients prepend to a reply.
 func (s *content) bodyWithoutQuote() string {
 	if s.replyTo() == "" || !strings.HasPrefix(s.Body, "> ") {
 		return s.Body
@@ -219,7 +222,7 @@ func (s *content) bodyWithoutQuote() string {
 	return rest
 }
 
-// caption is what is said with a file. Without a name of its own, the body is that.
+// caption returns the text sent with a file. Without a filename field, the body is the file's name.
 func (s *content) caption() string {
 	if s.Filename == "" || s.Filename == s.Body {
 		return ""

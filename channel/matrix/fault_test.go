@@ -10,9 +10,9 @@ import (
 	"mailroom/channel/matrix/matrixtest"
 )
 
-// A poll of a second and patience for another are what makes the times here short.
+// These tests poll every second with a grace of another second.
 
-func TestABotThatCannotConnectIsQueuedAndConnectedWhenItCan(t *testing.T) {
+func TestAFailedConnectionIsRetriedUntilItSucceeds(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t, matrixtest.Start(t).URL)
 	w.proxy.Down()
@@ -27,7 +27,7 @@ func TestABotThatCannotConnectIsQueuedAndConnectedWhenItCan(t *testing.T) {
 	w.waitTexts("while you were away")
 }
 
-func TestAPollThatIsBrokenOffIsMadeAnew(t *testing.T) {
+func TestABrokenPollIsRepeated(t *testing.T) {
 	forEachServer(t, func(t *testing.T, url string) {
 		w := newFixture(t, url)
 		w.start().waitConnected()
@@ -42,7 +42,7 @@ func TestAPollThatIsBrokenOffIsMadeAnew(t *testing.T) {
 	})
 }
 
-func TestAHalfOpenConnectionIsSilentAndMadeAnew(t *testing.T) {
+func TestAHalfOpenConnectionIsSilentAndReplaced(t *testing.T) {
 	forEachServer(t, func(t *testing.T, url string) {
 		w := newFixture(t, url)
 		w.policy.IdleTimeout = w.options.ReconnectPolicy().IdleTimeout
@@ -59,18 +59,18 @@ func TestAHalfOpenConnectionIsSilentAndMadeAnew(t *testing.T) {
 	})
 }
 
-func TestATokenThatIsRefusedIsTheEndUntilItIsMended(t *testing.T) {
+func TestARejectedTokenStopsTheChannelUntilItIsReplaced(t *testing.T) {
 	forEachServer(t, func(t *testing.T, url string) {
 		for name, c := range map[string]struct {
 			token, want string
 			fault       matrixtest.Fault
 		}{
-			"unknown":     {"syt_not_known", "is refused (401", matrixtest.Fault{}},
-			"none":        {"", "no access token of Matrix", matrixtest.Fault{}},
-			"words":       {"two words", "no access token of Matrix", matrixtest.Fault{}},
-			"ended":       {"syt_ended", "nothing of it is lost: log in again", matrixtest.Fault{Code: 401, Name: "M_UNKNOWN_TOKEN", Message: "Soft logged out", SoftLogout: true}},
+			"unknown":     {"syt_not_known", "was rejected (401", matrixtest.Fault{}},
+			"none":        {"", "not a Matrix access token", matrixtest.Fault{}},
+			"words":       {"two words", "not a Matrix access token", matrixtest.Fault{}},
+			"ended":       {"syt_ended", "access token expired (401", matrixtest.Fault{Code: 401, Name: "M_UNKNOWN_TOKEN", Message: "Soft logged out", SoftLogout: true}},
 			"deactivated": {"syt_old", "account is deactivated", matrixtest.Fault{Code: 403, Name: "M_USER_DEACTIVATED", Message: "This account has been deactivated"}},
-			"terms":       {"syt_terms", "wants its terms agreed to", matrixtest.Fault{Code: 403, Name: "M_CONSENT_NOT_GIVEN", Message: "Agree at https://terms.example"}},
+			"terms":       {"syt_terms", "requires consent to its terms", matrixtest.Fault{Code: 403, Name: "M_CONSENT_NOT_GIVEN", Message: "Agree at https://terms.example"}},
 		} {
 			w := newFixtureNamed(t, url, name)
 			good := w.token
@@ -92,7 +92,7 @@ func TestATokenThatIsRefusedIsTheEndUntilItIsMended(t *testing.T) {
 	})
 }
 
-func TestATokenThatIsRevokedIsTheEndAndANewOneOfTheSameAccountGoesOn(t *testing.T) {
+func TestARevokedTokenStopsTheChannelAndANewOneResumesIt(t *testing.T) {
 	forEachServer(t, func(t *testing.T, url string) {
 		w := newFixture(t, url)
 		w.start().waitConnected()
@@ -115,12 +115,12 @@ func TestATokenThatIsRevokedIsTheEndAndANewOneOfTheSameAccountGoesOn(t *testing.
 	})
 }
 
-func TestAHomeserverThatFailsIsTriedAgainWhenItSays(t *testing.T) {
+func TestAFailingHomeserverIsRetriedAfterItsDelay(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		call  string
 		fault matrixtest.Fault
-		want  string // in the reason
+		want  string // substring of the reason
 		after time.Duration
 	}{
 		"too many polls":         {"sync", matrixtest.Fault{Code: 429, Name: "M_LIMIT_EXCEEDED", Message: "Too Many Requests", RetryAfterMS: 1000}, "Too Many Requests", time.Second},
@@ -128,15 +128,15 @@ func TestAHomeserverThatFailsIsTriedAgainWhenItSays(t *testing.T) {
 		"too many, at the start": {"whoami", matrixtest.Fault{Code: 429, Name: "M_LIMIT_EXCEEDED", Message: "Too Many Requests", RetryAfterMS: 1000}, "Too Many Requests", time.Second},
 		"an error of its own":    {"sync", matrixtest.Fault{Code: 500, Name: "M_UNKNOWN", Message: "Internal Server Error"}, "500 M_UNKNOWN", 0},
 		"a gateway's page":       {"sync", matrixtest.Fault{Code: 502, Raw: "<html>no {token}</html>"}, "(token)", 0},
-		"a page that is missing": {"whoami", matrixtest.Fault{Code: 404, Raw: "<html>404</html>"}, "not a homeserver (404 Not Found)", 0},
+		"a page that is missing": {"whoami", matrixtest.Fault{Code: 404, Raw: "<html>404</html>"}, "not from a homeserver (404 Not Found)", 0},
 		"a gateway that is busy": {"whoami", matrixtest.Fault{Code: 503, Raw: "later", RetryAfter: 1}, "503", time.Second},
-		"nonsense":               {"sync", matrixtest.Fault{Raw: "\x00\xff{"}, "not what it should be", 0},
-		"other JSON":             {"sync", matrixtest.Fault{Raw: `{"rooms":[]}`}, "not what it should be", 0},
-		"no place":               {"sync", matrixtest.Fault{Raw: `{}`}, "no place to go on from", 0},
-		"no user":                {"whoami", matrixtest.Fault{Raw: `{}`}, "names no user", 0},
+		"nonsense":               {"sync", matrixtest.Fault{Raw: "\x00\xff{"}, "unexpected response", 0},
+		"other JSON":             {"sync", matrixtest.Fault{Raw: `{"rooms":[]}`}, "unexpected response", 0},
+		"no place":               {"sync", matrixtest.Fault{Raw: `{}`}, "no next_batch token", 0},
+		"no user":                {"whoami", matrixtest.Fault{Raw: `{}`}, "contains no user id", 0},
 		"half an answer":         {"sync", matrixtest.Fault{Half: true}, "unexpected EOF", 0},
-		"who is there, refused":  {"joined_members", matrixtest.Fault{Code: 500, Name: "M_UNKNOWN", Message: "no"}, "ask who is in a room", 0},
-		"a lost history":         {"messages", matrixtest.Fault{Code: 500, Name: "M_UNKNOWN", Message: "no"}, "read the history", 0},
+		"who is there, refused":  {"joined_members", matrixtest.Fault{Code: 500, Name: "M_UNKNOWN", Message: "no"}, "list room members", 0},
+		"a lost history":         {"messages", matrixtest.Fault{Code: 500, Name: "M_UNKNOWN", Message: "no"}, "read room history", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -168,7 +168,7 @@ func TestAHomeserverThatFailsIsTriedAgainWhenItSays(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotUnderstoodIsLeftOut(t *testing.T) {
+func TestInvalidEventsAreSkipped(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t, matrixtest.Start(t).URL)
 	w.proxy.Fail("sync", matrixtest.Fault{}, matrixtest.Fault{Raw: `{"next_batch":"s0","rooms":{"join":{"` + w.private + `":{"timeline":{"events":[7,{"event_id":"$a"},
@@ -182,9 +182,8 @@ func TestWhatIsNotUnderstoodIsLeftOut(t *testing.T) {
 	}
 }
 
-// TestAHistoryThatIsRefusedConcernsItsRoomAlone: what the homeserver says of one room
-// takes neither the connection nor what is said elsewhere.
-func TestAHistoryThatIsRefusedConcernsItsRoomAlone(t *testing.T) {
+// TestARefusedHistoryAffectsOneRoomOnly checks that the connection and other rooms go on.
+func TestARefusedHistoryAffectsOneRoomOnly(t *testing.T) {
 	t.Parallel()
 	for _, fault := range []matrixtest.Fault{
 		{Code: 403, Name: "M_FORBIDDEN"}, {Code: 404, Name: "M_NOT_FOUND"}, {Code: 400, Name: "M_UNKNOWN"}, {Code: 400, Name: "M_INVALID_PARAM"},
@@ -192,7 +191,7 @@ func TestAHistoryThatIsRefusedConcernsItsRoomAlone(t *testing.T) {
 	} {
 		w := newFixture(t, matrixtest.Start(t).URL)
 		w.bot.Says(w.private, "its own")
-		for range 60 { // more than a timeline has
+		for range 60 { // more than the timeline limit
 			w.ann.Says(w.private, "still there")
 		}
 		w.proxy.Fail("messages", fault)
@@ -207,9 +206,9 @@ func TestAHistoryThatIsRefusedConcernsItsRoomAlone(t *testing.T) {
 	}
 }
 
-// TestARoomThatCannotBeReadConcernsThatRoomAlone: other rooms go on, what happens in the
-// room waits in its order, and another connection skips nothing and repeats nothing.
-func TestARoomThatCannotBeReadConcernsThatRoomAlone(t *testing.T) {
+// TestAnUnreadableRoomAffectsItselfOnly checks that other rooms go on, that the room's events keep
+// their order, and that a new connection neither skips nor repeats events.
+func TestAnUnreadableRoomAffectsItselfOnly(t *testing.T) {
 	t.Parallel()
 	for name, after := range map[string]func(w *fixture){
 		"an answer at last":  func(*fixture) {},
@@ -232,7 +231,7 @@ func TestARoomThatCannotBeReadConcernsThatRoomAlone(t *testing.T) {
 			bob.Says(group, "three")
 			w.ann.Says(w.private, "elsewhere")
 			w.waitTexts("one, elsewhere")
-			if s := w.runner.State(); s.Condition != channel.ConditionConnected || s.Adapter != 1 || !strings.Contains(s.LastError, "is read later") {
+			if s := w.runner.State(); s.Condition != channel.ConditionConnected || s.Adapter != 1 || !strings.Contains(s.LastError, "retrying later") {
 				t.Errorf("the channel is %+v", s)
 			}
 			after(w)
@@ -251,8 +250,8 @@ func TestARoomThatCannotBeReadConcernsThatRoomAlone(t *testing.T) {
 	}
 }
 
-// TestARoomThatCannotBeJoinedDelaysNoOther: the bot goes on trying beside the others, also
-// over another connection.
+// TestARoomThatCannotBeJoinedDelaysNoOther checks that joining is retried in the background, also
+// by a new connection.
 func TestARoomThatCannotBeJoinedDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t, matrixtest.Start(t).URL)

@@ -14,14 +14,14 @@ import (
 )
 
 const (
-	fetchTimeout = 2 * time.Minute // for the whole of a file
-	maxFileSize  = 100 << 20       // bytes: more than is ever wanted of one
+	fetchTimeout = 2 * time.Minute // for a whole download
+	maxFileSize  = 100 << 20       // bytes
 )
 
-// mediaURI is where a file is: on which server, under which id.
+// mediaURI matches mxc://SERVER/MEDIA-ID.
 var mediaURI = regexp.MustCompile(`^mxc://([A-Za-z0-9.:\[\]-]{1,255})/([A-Za-z0-9_-]{1,255})$`)
 
-// attachments are what came with a message.
+// attachments returns the files of a message.
 func (r *receiver) attachments(s content) []chat.File {
 	if !mediaURI.MatchString(s.URL) {
 		return nil
@@ -51,22 +51,23 @@ func (c *connection) SetOpen(f *chat.File) {
 	}
 }
 
-// openFile opens a file, also on a homeserver that hands it out as older ones did.
+// openFile starts a download. It falls back to the unauthenticated endpoint of homeservers before
+// Matrix 1.11.
 func (c *connection) openFile(ctx context.Context, server, id string) (io.ReadCloser, error) {
-	const what = "fetch a file"
+	const op = "download file"
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	var err error
-	for _, begin := range []string{"/_matrix/client/v1/media/download", "/_matrix/media/v3/download"} {
+	for _, prefix := range []string{"/_matrix/client/v1/media/download", "/_matrix/media/v3/download"} {
 		var a *http.Response
-		if a, err = c.client.doRequest(ctx, what, http.MethodGet, escapePath(begin, server, id), nil); err != nil {
+		if a, err = c.client.doRequest(ctx, op, http.MethodGet, escapePath(prefix, server, id), nil); err != nil {
 			break
 		}
 		if a.StatusCode == http.StatusOK {
 			return &fileReader{body: a.Body, remaining: maxFileSize, client: c.client, cancel: cancel}, nil
 		}
-		raw, _ := io.ReadAll(io.LimitReader(a.Body, maxQuote)) // its status says enough
-		_ = a.Body.Close()                                     // as above
-		err = c.client.decodeError(what, a, raw)
+		raw, _ := io.ReadAll(io.LimitReader(a.Body, maxQuote)) // best effort: the status alone is enough
+		_ = a.Body.Close()                                     // the body is no longer needed
+		err = c.client.decodeError(op, a, raw)
 		if a.StatusCode != http.StatusNotFound && a.StatusCode != http.StatusMethodNotAllowed {
 			break
 		}
@@ -78,7 +79,7 @@ func (c *connection) openFile(ctx context.Context, server, id string) (io.ReadCl
 	return nil, unavailable(err)
 }
 
-// fileReader is one that is being fetched.
+// fileReader reads a file that is being downloaded.
 type fileReader struct {
 	body      io.ReadCloser
 	remaining int64
@@ -89,10 +90,10 @@ type fileReader struct {
 func (f *fileReader) Read(b []byte) (int, error) {
 	n, err := f.body.Read(b)
 	if f.remaining -= int64(n); f.remaining < 0 {
-		return 0, fmt.Errorf("the file has more than %d bytes", maxFileSize)
+		return 0, fmt.Errorf("file exceeds %d bytes", maxFileSize)
 	}
 	if err != nil && err != io.EOF {
-		err = errors.New("fetch a file: " + f.client.redact([]byte(err.Error())))
+		err = errors.New("download file: " + f.client.redact([]byte(err.Error())))
 	}
 	return n, err
 }

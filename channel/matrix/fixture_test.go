@@ -18,13 +18,13 @@ import (
 	"mailroom/store/memory"
 )
 
-// servers start the homeservers that these tests are played on, and return their
-// addresses. The build tag realchannels adds Dendrite.
+// servers start the homeservers that the tests run on, and return their URLs. The build tag
+// realchannels adds Dendrite.
 var servers = map[string]func(t *testing.T) string{
 	"made here": func(t *testing.T) string { return matrixtest.Start(t).URL },
 }
 
-// forEachServer plays a test on all of them.
+// forEachServer runs a test on every homeserver.
 func forEachServer(t *testing.T, play func(t *testing.T, url string)) {
 	t.Parallel()
 	for name, start := range servers {
@@ -35,8 +35,8 @@ func forEachServer(t *testing.T, play func(t *testing.T, url string)) {
 	}
 }
 
-// fixture is the platform under the real runner, with nothing of a chat above it: what
-// arrives is kept here. Ann is in a private room with the bot.
+// fixture runs the platform under the real channel runner and records its events. Ann is in a
+// private room with the bot.
 type fixture struct {
 	t        *testing.T
 	url      string // of the homeserver
@@ -51,20 +51,20 @@ type fixture struct {
 	// Owned by mu.
 	mu           sync.Mutex
 	events       []chat.Event
-	position     string // of the last one
+	position     string // of the last recorded event
 	recordErr    func(e chat.Event) error
 	platform     chat.Platform
 	capabilities chat.Capabilities
 	token        string
 }
 
-// newFixture makes one; run starts it.
+// newFixture returns a fixture; start starts it.
 func newFixture(t *testing.T, url string) *fixture {
 	t.Helper()
 	return newFixtureNamed(t, url, "")
 }
 
-// newFixtureNamed makes one beside others on its homeserver.
+// newFixtureNamed returns one of several fixtures on the same homeserver.
 func newFixtureNamed(t *testing.T, url, more string) *fixture {
 	t.Helper()
 	w := &fixture{t: t, url: url, proxy: matrixtest.NewProxy(t, url), logs: &logBuffer{}}
@@ -76,7 +76,7 @@ func newFixtureNamed(t *testing.T, url, more string) *fixture {
 		defer w.mu.Unlock()
 		return w.token, nil
 	}}
-	w.policy = channel.ReconnectPolicy{InitialDelay: 20 * time.Millisecond, MaxDelay: 100 * time.Millisecond, ParkAfter: -1, IdleTimeout: time.Minute} // a busy machine is no failure
+	w.policy = channel.ReconnectPolicy{InitialDelay: 20 * time.Millisecond, MaxDelay: 100 * time.Millisecond, ParkAfter: -1, IdleTimeout: time.Minute} // a busy machine must not look like a dead connection
 	return w
 }
 
@@ -100,7 +100,7 @@ func (w *fixture) start() *fixture {
 	ctx, cancel := context.WithCancel(context.Background())
 	ledgerCtx, cancelLedger := context.WithCancel(context.Background())
 	var parts, last sync.WaitGroup
-	last.Go(func() { _ = l.Run(ledgerCtx) }) // what it cannot write, nobody waits for
+	last.Go(func() { _ = l.Run(ledgerCtx) }) // returns when its context ends
 	parts.Go(func() { w.runner.Run(ctx) })
 	w.t.Cleanup(func() {
 		cancel()
@@ -117,7 +117,7 @@ func (w *fixture) start() *fixture {
 	return w
 }
 
-// recordingAdapter is an adapter that hands on.
+// recordingAdapter passes events to its fixture.
 type recordingAdapter struct {
 	chat.Platform
 	f *fixture
@@ -146,14 +146,14 @@ func (w *fixture) record(_ context.Context, e chat.Event) error {
 	return nil
 }
 
-// failWith has events refused with what f returns; nil takes them.
+// failWith makes recording an event fail with the error that f returns.
 func (w *fixture) failWith(f func(e chat.Event) error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.recordErr = f
 }
 
-// setPosition has the next connection begin at a position.
+// setPosition sets the position at which the next connection starts.
 func (w *fixture) setPosition(position string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -166,7 +166,7 @@ func (w *fixture) recorded() []chat.Event {
 	return append([]chat.Event(nil), w.events...)
 }
 
-// texts are those of what was taken.
+// texts returns the texts of the recorded events.
 func (w *fixture) texts() string {
 	var all []string
 	for _, e := range w.recorded() {
@@ -175,7 +175,7 @@ func (w *fixture) texts() string {
 	return strings.Join(all, ", ")
 }
 
-// waitTexts waits until these texts were taken.
+// waitTexts waits until exactly these texts are recorded.
 func (w *fixture) waitTexts(want string) {
 	w.t.Helper()
 	matrixtest.WaitFor(w.t, want, func() bool { return len(w.texts()) >= len(want) })
@@ -184,7 +184,7 @@ func (w *fixture) waitTexts(want string) {
 	}
 }
 
-// waitConnected waits until the channel is, and returns its platform.
+// waitConnected waits until the channel is connected, and returns its platform.
 func (w *fixture) waitConnected() chat.Platform {
 	w.t.Helper()
 	w.waitState("connected", func(s channel.State) bool { return s.Condition == channel.ConditionConnected })
@@ -193,7 +193,7 @@ func (w *fixture) waitConnected() chat.Platform {
 	return w.platform
 }
 
-// waitState waits until the channel says something of itself.
+// waitState waits for a state of the channel.
 func (w *fixture) waitState(what string, good func(channel.State) bool) channel.State {
 	w.t.Helper()
 	var s channel.State
@@ -201,7 +201,7 @@ func (w *fixture) waitState(what string, good func(channel.State) bool) channel.
 	return s
 }
 
-// reconnect has the channel connect once more.
+// reconnect makes the channel connect again.
 func (w *fixture) reconnect() chat.Platform {
 	w.t.Helper()
 	before := w.runner.State().Adapter
@@ -210,7 +210,7 @@ func (w *fixture) reconnect() chat.Platform {
 	return w.waitConnected()
 }
 
-// logBuffer keeps what is logged.
+// logBuffer collects log output.
 type logBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer

@@ -17,36 +17,37 @@ import (
 
 const (
 	pageSize = 100
-	// maxBackfill is how many events of a room are read that an answer has left out.
+	// maxBackfill bounds the events read from a room's history to fill a gap.
 	maxBackfill = 1000
-	maxPages    = 2 * maxBackfill / pageSize // some of which may have few events
-	// maxInitialAge is how far back what was said is read without a place to begin from.
+	maxPages    = 2 * maxBackfill / pageSize // pages may be partly filled
+	// maxInitialAge bounds the age of messages read without a saved position.
 	maxInitialAge = 24 * time.Hour
-	// maxFindMessages is how many of the bot's last messages in a room are looked through.
+	// maxFindMessages bounds how many of the bot's messages in a room Find searches.
 	maxFindMessages = 300
 )
 
-// historyPage is a part of a room's history, the latest first.
+// historyPage is one page of a room's history, newest event first.
 type historyPage struct {
 	Chunk []json.RawMessage `json:"chunk"`
-	End   string            `json:"end"` // to go on from; "" if there is no more
+	End   string            `json:"end"` // token of the next page; "" on the last one
 }
 
-// historyPage reads one. from is "" for the end of the history.
+// fetchPage fetches one page of a room's history backwards from a token, or from its end if from is
+// "".
 func (c *connection) fetchPage(ctx context.Context, room, from, to, filter string, ask func(context.Context, request, any, time.Duration) error) (p historyPage, err error) {
 	q := url.Values{"dir": {"b"}, "limit": {strconv.Itoa(pageSize)}, "filter": {filter}}
-	for name, place := range map[string]string{"from": from, "to": to} {
-		if place != "" {
-			q.Set(name, place)
+	for name, token := range map[string]string{"from": from, "to": to} {
+		if token != "" {
+			q.Set(name, token)
 		}
 	}
-	err = ask(ctx, request{op: "read the history of a room", method: http.MethodGet, path: []string{"rooms", room, "messages"}, query: q}, &p, callTimeout)
+	err = ask(ctx, request{op: "read room history", method: http.MethodGet, path: []string{"rooms", room, "messages"}, query: q}, &p, callTimeout)
 	return p, err
 }
 
-// backfill are the events of a room since the place that it was received to, with those
-// that the timeline leaves out. Of a room that the bot was invited to they are those
-// since then, which may be from before that place.
+// backfill returns the events of a room since its saved position, including those that a limited
+// timeline omits. If the bot accepted an invitation in between, it returns the events since the
+// invitation, which may be older than the position.
 func (r *receiver) backfill(ctx context.Context, room string, t timeline, at position) ([]event, error) {
 	events := r.decodeEvents(t.Events)
 	from, to := t.Prev, at.Since
@@ -64,12 +65,12 @@ func (r *receiver) backfill(ctx context.Context, room string, t timeline, at pos
 		case from == "":
 			return events, nil
 		case len(events) >= maxBackfill || pages >= maxPages:
-			r.host.ReportError(fmt.Errorf("more happened in %s than is read back (%d events): the earlier part of it is left out", room, len(events)))
+			r.host.ReportError(fmt.Errorf("room %s has more new events than are read back (%d): older ones are skipped", room, len(events)))
 			return events, nil
 		}
 		p, err := r.fetchPage(ctx, room, from, to, "{"+eventTypes+"}", r.observedCall)
 		if isRoomRefusal(err) {
-			return events, nil // it is not there any more
+			return events, nil // the room no longer exists for the bot
 		}
 		if err != nil {
 			return nil, err
@@ -83,7 +84,7 @@ func (r *receiver) backfill(ctx context.Context, room string, t timeline, at pos
 	}
 }
 
-// hasAcceptedInvite reports whether among some events the bot came in that was invited.
+// hasAcceptedInvite reports whether the events contain the bot's join after an invitation.
 func (r *receiver) hasAcceptedInvite(events []event) bool {
 	return slices.ContainsFunc(events, func(e event) bool {
 		before := e.Unsigned.Before
@@ -91,13 +92,13 @@ func (r *receiver) hasAcceptedInvite(events []event) bool {
 	})
 }
 
-// decodeEvents are events that can be read.
+// decodeEvents decodes events and logs and drops invalid ones.
 func (r *receiver) decodeEvents(raw []json.RawMessage) []event {
 	var all []event
 	for _, one := range raw {
 		var e event
 		if err := json.Unmarshal(one, &e); err != nil || e.ID == "" || e.Sender == "" {
-			r.host.Log().Warn("an event is not understood and left out", "event", e.ID, "error", err)
+			r.host.Log().Warn("invalid event skipped", "event", e.ID, "error", err)
 			continue
 		}
 		all = append(all, e)
@@ -105,15 +106,15 @@ func (r *receiver) decodeEvents(raw []json.RawMessage) []event {
 	return all
 }
 
-// firstNew is the first of some events that is to be received, len(events) if none is,
-// and -1 if others before them may be. What was said before the bot was invited, or
-// came in by itself, is not to it.
+// firstNew returns the index of the first event to deliver, len(events) if there is none, and -1 if
+// older events may be new too. Events before the bot was invited, or before it joined by itself,
+// are not new.
 func (r *receiver) firstNew(events []event, at position) int {
 	oldest := time.Now().Add(-maxInitialAge).UnixMilli()
 	for i := len(events) - 1; i >= 0; i-- {
 		e := &events[i]
 		switch {
-		case e.isJoinOf(r.bot.ID):
+		case e.startsMembership(r.bot.ID):
 			return i + 1
 		case at.Event != "" && e.ID == at.Event:
 			return i + 1
@@ -121,27 +122,26 @@ func (r *receiver) firstNew(events []event, at position) int {
 		case e.Timestamp < oldest:
 			return i + 1
 		case at.First && e.Sender == r.bot.ID && e.Type == typeMessage:
-			return i + 1 // somebody has spoken for the bot, and has read what was before
+			return i + 1 // a person used the bot's account and has read the earlier messages
 		}
 	}
 	return -1
 }
 
-// fetchEvent reads one event; false if the homeserver does not know it, or does not show
-// it.
+// fetchEvent fetches one event. found is false if the homeserver does not have it or denies access.
 func (c *connection) fetchEvent(ctx context.Context, room, id string) (e event, found bool, err error) {
-	err = c.observedCall(ctx, request{op: "read an event", method: http.MethodGet, path: []string{"rooms", room, "event", id}}, &e, callTimeout)
+	err = c.observedCall(ctx, request{op: "read event", method: http.MethodGet, path: []string{"rooms", room, "event", id}}, &e, callTimeout)
 	if isRoomRefusal(err) {
 		return event{}, false, nil
 	}
 	return e, err == nil, err
 }
 
-// Find implements [chat.Platform]: it looks for the key in what the bot has said last.
+// Find implements [chat.Platform]. It searches the bot's latest messages for the key.
 func (c *connection) Find(ctx context.Context, to chat.Room, key string, _ chat.Message) (id string, found bool, err error) {
 	filter, err := json.Marshal(map[string]any{"senders": []string{c.bot.ID}, "types": []string{typeMessage}})
 	if err != nil {
-		return "", false, fmt.Errorf("make a filter: %w", err)
+		return "", false, fmt.Errorf("encode filter: %w", err)
 	}
 	from, seen := "", 0
 	for range maxFindMessages / pageSize * 2 {
@@ -155,8 +155,8 @@ func (c *connection) Find(ctx context.Context, to chat.Room, key string, _ chat.
 				continue
 			}
 			seen++
-			var said content
-			if json.Unmarshal(e.Content, &said) == nil && said.Key == key {
+			var msg content
+			if json.Unmarshal(e.Content, &msg) == nil && msg.Key == key {
 				return e.ID, true, nil
 			}
 		}
@@ -170,8 +170,8 @@ func (c *connection) Find(ctx context.Context, to chat.Room, key string, _ chat.
 	return "", false, chat.ErrNoHistory
 }
 
-// findError is the error of a history that could not be read. Nobody knows then, unless
-// it says that nothing is taken there.
+// findError classifies an error of Find. A refusal leaves the outcome unknown, unless the room is
+// gone.
 func (c *connection) findError(ctx context.Context, to chat.Room, err error) error {
 	err = c.sendError(ctx, to, err)
 	if errors.Is(err, chat.ErrGone) || mailroom.AsFailure(err).Class != mailroom.ClassPermanent {

@@ -11,15 +11,15 @@ import (
 	"strings"
 )
 
-// Session is an account that was logged in.
+// Session is a logged-in account.
 type Session struct {
-	Homeserver string // address
+	Homeserver string // base URL
 	Token      string
 	Bot        Bot
 }
 
-// Discover finds the homeserver of a name such as example.org; an address stays as it
-// is (https://spec.matrix.org/v1.11/client-server-api/#well-known-uri).
+// Discover returns the homeserver's base URL for a server name such as example.org. A URL is
+// returned unchanged (https://spec.matrix.org/v1.11/client-server-api/#well-known-uri).
 func Discover(ctx context.Context, name string) (string, error) {
 	if strings.Contains(name, "://") {
 		_, err := CheckHomeserver(name)
@@ -32,38 +32,39 @@ func Discover(ctx context.Context, name string) (string, error) {
 	return fetchWellKnown(ctx, base)
 }
 
-// fetchWellKnown asks who answers for a name; by itself it does.
+// fetchWellKnown reads the server's .well-known file. Without one, the server itself is the
+// homeserver.
 func fetchWellKnown(ctx context.Context, base *url.URL) (string, error) {
 	c := newAnonymousClient(base)
 	defer c.http.CloseIdleConnections()
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	const what = "ask which homeserver it is"
-	a, err := c.doRequest(ctx, what, http.MethodGet, "/.well-known/matrix/client", nil)
+	const op = "discover homeserver"
+	a, err := c.doRequest(ctx, op, http.MethodGet, "/.well-known/matrix/client", nil)
 	if err != nil {
 		return "", unavailable(err)
 	}
-	defer a.Body.Close() // it was only read
+	defer a.Body.Close() // nothing was written
 	if a.StatusCode == http.StatusNotFound {
 		return base.String(), nil
 	}
-	var said struct {
+	var body struct {
 		Home struct {
 			Base string `json:"base_url"`
 		} `json:"m.homeserver"`
 	}
 	raw, err := io.ReadAll(io.LimitReader(a.Body, maxQuote<<10))
-	if err != nil || a.StatusCode != http.StatusOK || json.Unmarshal(raw, &said) != nil {
-		return "", fmt.Errorf("%s: %s does not say (%d %s); give the homeserver's address, such as https://matrix.example.org", what, base.Host, a.StatusCode, http.StatusText(a.StatusCode))
+	if err != nil || a.StatusCode != http.StatusOK || json.Unmarshal(raw, &body) != nil {
+		return "", fmt.Errorf("%s: %s has no valid .well-known file (%d %s); use the homeserver's URL, such as https://matrix.example.org", op, base.Host, a.StatusCode, http.StatusText(a.StatusCode))
 	}
-	found := strings.TrimRight(said.Home.Base, "/")
+	found := strings.TrimRight(body.Home.Base, "/")
 	if _, err := CheckHomeserver(found); err != nil {
-		return "", fmt.Errorf("%s: it names %q: %w", what, found, err)
+		return "", fmt.Errorf("%s: invalid base_url %q: %w", op, found, err)
 	}
 	return found, nil
 }
 
-// Login logs an account in with its password, as a device of its own.
+// Login logs in with a password as a new device.
 func Login(ctx context.Context, homeserver, user, password string) (Session, error) {
 	base, err := CheckHomeserver(homeserver)
 	if err != nil {
@@ -80,10 +81,10 @@ func Login(ctx context.Context, homeserver, user, password string) (Session, err
 		"password": password, "initial_device_display_name": "Mailroom",
 	}}, &got, callTimeout)
 	if e, ok := errors.AsType[*apiError](err); ok && e.code == http.StatusForbidden {
-		return Session{}, fmt.Errorf("the homeserver does not let %s in (%d %s)", user, e.code, e.description)
+		return Session{}, fmt.Errorf("the homeserver rejected the login of %s (%d %s)", user, e.code, e.description)
 	}
 	if err == nil && got.Token == "" {
-		err = &transportError{op: "log in", reason: "the answer has no access token", maybeSent: true}
+		err = &transportError{op: "log in", reason: "response contains no access token", maybeSent: true}
 	}
 	if err != nil {
 		return Session{}, unavailable(err)
@@ -95,7 +96,7 @@ func Login(ctx context.Context, homeserver, user, password string) (Session, err
 	return s, nil
 }
 
-// Identify asks the homeserver whose token it is.
+// Identify returns the account that the token belongs to.
 func (s Session) Identify(ctx context.Context) (Bot, error) {
 	c, err := newClient(s.options())
 	if err != nil {
@@ -110,7 +111,7 @@ func (s Session) options() Options {
 	return Options{Homeserver: s.Homeserver, Token: func() (string, error) { return s.Token, nil }}
 }
 
-// Logout makes the token one that is not known any more.
+// Logout revokes the token.
 func (s Session) Logout(ctx context.Context) error {
 	c, err := newClient(s.options())
 	if err != nil {

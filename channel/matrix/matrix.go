@@ -1,16 +1,15 @@
-// Package matrix connects accounts of Matrix, by its Client-Server API
+// Package matrix connects Matrix accounts through the Client-Server API
 // (https://spec.matrix.org/v1.11/client-server-api/).
 //
-// Events are asked for by long polls of /sync, each of which begins where the one
-// before ended. That place is kept only once all of an answer was taken; what comes
-// twice is known by the ids of its events. What an answer leaves out is read from
-// /messages.
+// The adapter receives events by long polls of /sync. It saves a sync token only after it has
+// submitted every event of the response; an event that arrives twice is recognized by its id.
+// Events that a response omits are read from /messages.
 //
-// Each message carries its key, so that the history of its room says whether it was
-// sent. The transaction id is made of the key too: a homeserver that remembers it
-// answers with the event that is there.
+// Each message carries its delivery key, so the room's history shows whether it was sent. The
+// transaction id is derived from the key too: a homeserver that remembers it returns the existing
+// event.
 //
-// Rooms with encryption cannot be read.
+// Encrypted rooms are not supported.
 package matrix
 
 import (
@@ -31,32 +30,32 @@ import (
 const Kind = "matrix"
 
 const (
-	// DefaultPoll is how long a poll waits at the homeserver for something to happen.
+	// DefaultPoll is how long the homeserver holds a poll open.
 	DefaultPoll = 20 * time.Second
-	// DefaultGap and DefaultEditGap are between two messages, and between two edits of
-	// one. Homeservers let an account send about one event in 5 s in the long run, and
-	// an edit is one.
+	// DefaultGap and DefaultEditGap are the minimum intervals between two messages and between two
+	// edits of one message. Homeservers allow an account about one event in 5 s in the long run,
+	// and an edit is an event.
 	DefaultGap     = time.Second
 	DefaultEditGap = 6 * time.Second
-	// MaxMessage is how many bytes of JSON the text of one message has at most. An event has
-	// 65,536 bytes at most with all that the homeserver adds, and that of an edit has the
-	// text twice and once as HTML
+	// MaxMessage bounds the text of one message, in bytes of JSON. An event may have 65,536 bytes
+	// including what the homeserver adds, and an edit contains the text twice and once as HTML
 	// (https://spec.matrix.org/v1.11/client-server-api/#size-limits).
 	MaxMessage = 16 << 10
 
-	maxHTML     = 24 << 10         // bytes of JSON, above which a text is sent without HTML
+	maxHTML     = 24 << 10         // bytes of JSON; longer texts are sent without HTML
 	callTimeout = 20 * time.Second // for any call but a poll
-	pollGrace   = 15 * time.Second // for the answer of a poll, once it is due
+	pollGrace   = 15 * time.Second // for the response after a poll's own timeout
 )
 
-// Options are one account. Homeserver and Token are needed.
+// Options configure one account. Homeserver and Token are required.
 type Options struct {
-	Homeserver string // address, such as https://matrix.example.org
-	// Token returns the account's access token. It is asked for with each try, so that
-	// one that was mended is used.
+	Homeserver string // base URL, such as https://matrix.example.org
+	// Token returns the account's access token. It is called for each connection, so a replaced
+	// token takes effect.
 	Token func() (string, error)
-	Poll  time.Duration // 0 is DefaultPoll
-	// Gap and EditGap are those of the traits; 0 is DefaultGap and DefaultEditGap.
+	Poll  time.Duration // defaults to DefaultPoll
+	// Gap and EditGap are the intervals of the capabilities; they default to DefaultGap and
+	// DefaultEditGap.
 	Gap, EditGap time.Duration
 }
 
@@ -71,18 +70,18 @@ func (o *Options) setDefaults() {
 	}
 }
 
-// ReconnectPolicy is how this platform is kept going: each poll is answered in time, or the
-// connection is not what it seems.
+// ReconnectPolicy returns the policy for this platform: a poll without a response in time means
+// that the connection is dead.
 func (o Options) ReconnectPolicy() channel.ReconnectPolicy {
 	o.setDefaults()
 	return channel.ReconnectPolicy{IdleTimeout: o.Poll + min(o.Poll, pollGrace), ConnectTimeout: 2 * callTimeout}
 }
 
-// Bot is who a token belongs to.
+// Bot is the account that a token belongs to.
 type Bot struct {
 	ID     string `json:"user_id"` // such as @bot:example.org
 	Device string `json:"device_id"`
-	Name   string `json:"-"` // for people
+	Name   string `json:"-"` // display name
 }
 
 // Dial implements [chat.Dialer].
@@ -97,28 +96,28 @@ func (o Options) Dial(ctx context.Context, l *channel.Host) (chat.Platform, chat
 		c.http.CloseIdleConnections()
 		return nil, chat.Capabilities{}, connectionError(err)
 	}
-	life, end := context.WithCancel(context.WithoutCancel(ctx)) // ends with Close
+	connCtx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // cancelled by Close
 	conn := &connection{
-		options: o, client: c, bot: bot, mention: newMentionMatcher(bot), host: l, ctx: life, cancel: end,
+		options: o, client: c, bot: bot, mention: newMentionMatcher(bot), host: l, ctx: connCtx, cancel: cancel,
 		roomMembers: map[string]roomMembers{}, threads: map[string]string{},
 	}
 	return conn, conn.capabilities(), nil
 }
 
 func (c *client) getBot(ctx context.Context) (bot Bot, err error) {
-	const what = "ask whose token it is"
-	if err := c.call(ctx, request{op: what, method: http.MethodGet, path: []string{"account", "whoami"}}, &bot, callTimeout); err != nil {
+	const op = "identify token"
+	if err := c.call(ctx, request{op: op, method: http.MethodGet, path: []string{"account", "whoami"}}, &bot, callTimeout); err != nil {
 		return bot, err
 	}
 	if !strings.HasPrefix(bot.ID, "@") || !strings.Contains(bot.ID, ":") {
-		return bot, &transportError{op: what, reason: "the answer names no user"}
+		return bot, &transportError{op: op, reason: "response contains no user id"}
 	}
 	var profile struct {
 		Name string `json:"displayname"`
 	}
-	err = c.call(ctx, request{op: "ask for the bot's name", method: http.MethodGet, path: []string{"profile", bot.ID, "displayname"}}, &profile, callTimeout)
+	err = c.call(ctx, request{op: "read display name", method: http.MethodGet, path: []string{"profile", bot.ID, "displayname"}}, &profile, callTimeout)
 	if e, ok := errors.AsType[*apiError](err); ok && (e.code == http.StatusNotFound || e.code == http.StatusForbidden) {
-		err = nil // it has none
+		err = nil // it has no display name
 	}
 	if bot.Name = strings.TrimSpace(profile.Name); bot.Name == "" {
 		bot.Name = localpart(bot.ID)
@@ -126,7 +125,7 @@ func (c *client) getBot(ctx context.Context) (bot Bot, err error) {
 	return bot, err
 }
 
-// localpart is what stands before the server in the id of a user.
+// localpart returns the part of a user id before the server name.
 func localpart(user string) string {
 	name, _, _ := strings.Cut(strings.TrimPrefix(user, "@"), ":")
 	return name
@@ -140,14 +139,14 @@ type connection struct {
 	bot     Bot
 	mention mentionMatcher
 	host    *channel.Host
-	ctx     context.Context // ends with Close
+	ctx     context.Context // cancelled by Close
 	cancel  context.CancelFunc
 
 	// Owned by mu.
 	mu          sync.Mutex
-	roomMembers map[string]roomMembers // the people of one are owned by who reads it
-	threads     map[string]string      // threads of the last messages in threads, by event
-	threadOrder []string               // the keys of topics, the oldest first
+	roomMembers map[string]roomMembers // each map is owned by the room's current reader
+	threads     map[string]string      // thread roots of the latest messages in threads, by event id
+	threadOrder []string               // the keys of threads, oldest first
 }
 
 func (c *connection) capabilities() chat.Capabilities {
@@ -155,11 +154,11 @@ func (c *connection) capabilities() chat.Capabilities {
 		Platform: Kind, BotID: c.bot.ID, BotName: c.bot.Name, CommandPrefix: "!",
 		MaxUnits: MaxMessage, Units: jsonBytes, Edits: true, Typing: true,
 		RoomInterval: c.options.Gap, EditInterval: c.options.EditGap,
-		ResendBehavior: "once: the history of the room has its key",
+		ResendBehavior: "once: the room's history contains its key",
 	}
 }
 
-// Maintain implements [chat.Platform]. There is nothing to be done.
+// Maintain implements [chat.Platform]. The adapter needs no maintenance.
 func (c *connection) Maintain(context.Context) error { return nil }
 
 // Close implements [chat.Platform].
@@ -169,7 +168,7 @@ func (c *connection) Close() error {
 	return nil
 }
 
-// bindContext is ctx, which ends with the connection too.
+// bindContext returns a context that also ends with the connection.
 func (c *connection) bindContext(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(c.ctx, cancel)
@@ -179,7 +178,8 @@ func (c *connection) bindContext(ctx context.Context) (context.Context, func()) 
 	}
 }
 
-// observedCall makes one call of who receives, whose answer is evidence.
+// observedCall makes a call for the receiver. A successful response proves that the connection is
+// alive.
 func (c *connection) observedCall(ctx context.Context, r request, out any, within time.Duration) error {
 	err := c.client.call(ctx, r, out, within)
 	if err == nil {
@@ -188,8 +188,7 @@ func (c *connection) observedCall(ctx context.Context, r request, out any, withi
 	return err
 }
 
-// connectionError gives an error of connecting or receiving the meaning that it has for the
-// channel.
+// connectionError classifies an error of connecting or receiving for the channel.
 func connectionError(err error) error {
 	if err == nil {
 		return nil
@@ -202,14 +201,14 @@ func connectionError(err error) error {
 	case e.errcode == "M_USER_DEACTIVATED":
 		return channel.Fatal(fmt.Errorf("the bot's account is deactivated (%d %s)", e.code, e.description))
 	case e.errcode == "M_CONSENT_NOT_GIVEN":
-		return channel.Fatal(fmt.Errorf("the homeserver wants its terms agreed to first: %w", err))
+		return channel.Fatal(fmt.Errorf("the homeserver requires consent to its terms: %w", err))
 	case e.softLogout:
-		return channel.Fatal(fmt.Errorf("the bot's session has ended (%d %s), and nothing of it is lost: log in again for another access token", e.code, e.description))
+		return channel.Fatal(fmt.Errorf("the bot's access token expired (%d %s): log in again to get a new one", e.code, e.description))
 	}
-	return channel.Fatal(fmt.Errorf("the bot's access token is refused (%d %s): log in again for another one", e.code, e.description))
+	return channel.Fatal(fmt.Errorf("the bot's access token was rejected (%d %s): log in again to get a new one", e.code, e.description))
 }
 
-// isFatal reports whether calling again is of no use.
+// isFatal reports whether a retry cannot succeed.
 func isFatal(err error) bool {
 	e, ok := errors.AsType[*apiError](err)
 	if !ok {

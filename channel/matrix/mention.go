@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// mentionMatcher are how the bot is named in messages.
+// mentionMatcher recognizes mentions of the bot.
 type mentionMatcher struct {
 	id          string
-	inText      *regexp.Regexp // within a text: the id, or the name after an @
-	inHTML      *regexp.Regexp // within HTML: a link to the bot
-	leadingPill *regexp.Regexp // at the beginning of HTML, with what it shows
-	leadingText *regexp.Regexp // at the beginning of a text: the id, or a link
+	inText      *regexp.Regexp // in a text: the id, or the name after an @
+	inHTML      *regexp.Regexp // in HTML: a link to the bot
+	leadingPill *regexp.Regexp // at the start of HTML, with the link's text
+	leadingText *regexp.Regexp // at the start of a text: the id, or a link
 }
 
 func newMentionMatcher(bot Bot) mentionMatcher {
@@ -24,7 +24,7 @@ func newMentionMatcher(bot Bot) mentionMatcher {
 	}
 	id := "(?:" + strings.Join(ids, "|") + ")"
 	link := `(?:https://matrix\.to/#/` + id + `|matrix:u/` + regexp.QuoteMeta(strings.TrimPrefix(bot.ID, "@")) + `)(?:\?[^"\s)]*)?`
-	const end = `(?:$|[^\pL\pN_:.\-]|[:.\-](?:$|[^\pL\pN_]))` // of a word, which may be that of a sentence
+	const end = `(?:$|[^\pL\pN_:.\-]|[:.\-](?:$|[^\pL\pN_]))` // end of a word, which may be followed by punctuation
 	word := "(?:" + ids[0] + "|@(?:" + regexp.QuoteMeta(bot.Name) + "|" + regexp.QuoteMeta(localpart(bot.ID)) + "))"
 	return mentionMatcher{
 		id:          bot.ID,
@@ -35,7 +35,7 @@ func newMentionMatcher(bot Bot) mentionMatcher {
 	}
 }
 
-// matches reports whether a message names the bot.
+// matches reports whether a message mentions the bot.
 func (n mentionMatcher) matches(s content) bool {
 	if s.Mentions != nil && slices.Contains(s.Mentions.Users, n.id) {
 		return true
@@ -43,7 +43,7 @@ func (n mentionMatcher) matches(s content) bool {
 	return n.inHTML.MatchString(s.HTML) || n.inText.MatchString(s.bodyWithoutQuote())
 }
 
-// strip takes the bot's id, or a link to it, from the beginning of a text.
+// strip removes the bot's id, or a link to it, from the start of a text.
 func (n mentionMatcher) strip(text, shown string) string {
 	if at := n.leadingText.FindString(text); at != "" {
 		return text[len(at):]
@@ -52,11 +52,11 @@ func (n mentionMatcher) strip(text, shown string) string {
 	if m == nil {
 		return text
 	}
-	name, said := html.UnescapeString(m[1]), strings.TrimLeft(text, " \t\n")
-	if name == "" || len(said) < len(name) || !strings.EqualFold(said[:len(name)], name) {
+	name, msg := html.UnescapeString(m[1]), strings.TrimLeft(text, " \t\n")
+	if name == "" || len(msg) < len(name) || !strings.EqualFold(msg[:len(name)], name) {
 		return text
 	}
-	rest := said[len(name):]
+	rest := msg[len(name):]
 	if rest != "" && !strings.ContainsRune(":, \t\n", rune(rest[0])) {
 		return text
 	}

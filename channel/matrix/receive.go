@@ -16,20 +16,20 @@ import (
 	"mailroom/internal/recovery"
 )
 
-// position is where receiving goes on. An event that was taken shows that the
-// homeserver still has the history that Since is a place of: one that was set back
-// would wait at a place that it has not reached.
+// position is the saved position of the receiver. Event proves that the homeserver still has the
+// history that Since refers to: after a restore from a backup, a poll would wait for a token that
+// the homeserver has not reached yet.
 type position struct {
-	Since string `json:"since,omitempty"` // "": from what the history has
-	Room  string `json:"room,omitempty"`  // of Event
-	Event string `json:"event,omitempty"` // the last one that was taken
-	First bool   `json:"first,omitempty"` // nothing was ever taken whole
-	// Pending maps a room to the place up to which its events were received.
+	Since string `json:"since,omitempty"` // "": from the start of the history
+	Room  string `json:"room,omitempty"`  // room of Event
+	Event string `json:"event,omitempty"` // last submitted event
+	First bool   `json:"first,omitempty"` // no sync response was ever submitted completely
+	// Pending maps each room with missing events to the position up to which it was read.
 	Pending map[string]position `json:"behind,omitempty"`
-	Join    bool                `json:"join,omitempty"` // of Behind: the bot accepted an invitation and is not there yet
+	Join    bool                `json:"join,omitempty"` // only in Pending: the bot accepted an invitation and has not joined yet
 }
 
-// parsePosition reads one as it was saved. What cannot be read is no place.
+// parsePosition parses a saved position. An invalid one yields the zero position.
 func parsePosition(saved string) (p position) {
 	if saved == "" || json.Unmarshal([]byte(saved), &p) != nil {
 		return position{First: saved == ""}
@@ -40,12 +40,12 @@ func parsePosition(saved string) (p position) {
 func (p position) String() string {
 	raw, err := json.Marshal(p)
 	if err != nil {
-		panic(err) // it is text
+		panic(err) // strings always encode
 	}
 	return string(raw)
 }
 
-// syncResponse is an answer of /sync. Only what is used of it is read.
+// syncResponse is a response of /sync with the fields that the adapter uses.
 type syncResponse struct {
 	Next  string `json:"next_batch"`
 	Rooms struct {
@@ -62,11 +62,11 @@ type syncResponse struct {
 
 type timeline struct {
 	Events  []json.RawMessage `json:"events"`
-	Limited bool              `json:"limited"` // there are others before them
+	Limited bool              `json:"limited"` // older events are missing
 	Prev    string            `json:"prev_batch"`
 }
 
-// receiver is one time of receiving.
+// receiver is the state of one call of Receive.
 type receiver struct {
 	*connection
 	submit   chat.EventHandler
@@ -75,9 +75,9 @@ type receiver struct {
 }
 
 // Receive implements [chat.Platform].
-func (c *connection) Receive(ctx context.Context, saved string, take chat.EventHandler) error {
+func (c *connection) Receive(ctx context.Context, saved string, submit chat.EventHandler) error {
 	ctx, done := c.bindContext(ctx)
-	r := &receiver{connection: c, submit: take, position: parsePosition(saved), catchUp: newCatchUp()}
+	r := &receiver{connection: c, submit: submit, position: parsePosition(saved), catchUp: newCatchUp()}
 	defer r.catchUp.wg.Wait()
 	defer done()
 	if err := r.checkPosition(ctx); err != nil {
@@ -86,36 +86,36 @@ func (c *connection) Receive(ctx context.Context, saved string, take chat.EventH
 	return r.loop(ctx)
 }
 
-// pollResult is what became of a poll.
+// pollResult is the outcome of one poll.
 type pollResult struct {
 	syncResponse
-	wait         time.Duration // that it was to have
-	pause        time.Duration // after it, if nothing has happened
-	unknownSince bool          // the homeserver does not know the place
+	wait         time.Duration // the poll's timeout
+	pause        time.Duration // before the next poll, if this one brought no events
+	unknownSince bool          // the homeserver does not know the sync token
 	err          error
 }
 
-// loop takes answers, and what readers bring of rooms that are behind.
+// loop processes sync responses and the results of room readers.
 func (r *receiver) loop(ctx context.Context) error {
-	polled := make(chan pollResult)
+	results := make(chan pollResult)
 	poll := func(wait, pause time.Duration) {
 		since := r.position.Since
 		r.catchUp.wg.Go(func() {
-			defer recovery.Handle(r.host.Log(), "a poll of Matrix", func(*recovery.Panic) { r.cancel() })
+			defer recovery.Handle(r.host.Log(), "matrix poll", func(*recovery.Panic) { r.cancel() })
 			a := r.poll(ctx, since, wait, pause)
 			select {
-			case polled <- a:
+			case results <- a:
 			case <-ctx.Done():
 			}
 		})
 	}
-	poll(0, 0) // it only proves that it is answered
+	poll(0, 0) // returns at once and proves that the connection works
 	for {
 		due := r.startReaders(ctx)
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case a := <-polled:
+		case a := <-results:
 			switch {
 			case a.unknownSince:
 				r.host.Log().Warn("homeserver does not know the saved position; reading all rooms again", "error", a.err)
@@ -142,7 +142,7 @@ func (r *receiver) loop(ctx context.Context) error {
 	}
 }
 
-// receiveError is why receiving ends with the error of a call.
+// receiveError returns the error that Receive ends with after a failed call.
 func receiveError(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -150,8 +150,8 @@ func receiveError(ctx context.Context, err error) error {
 	return connectionError(err)
 }
 
-// checkPosition makes sure that the homeserver has the history that the position is of, and
-// begins anew if not.
+// checkPosition verifies that the homeserver still has the last submitted event. Otherwise it
+// resets the position.
 func (r *receiver) checkPosition(ctx context.Context) error {
 	if r.position.Event == "" {
 		return nil
@@ -162,14 +162,13 @@ func (r *receiver) checkPosition(ctx context.Context) error {
 		r.host.Log().Warn("homeserver does not know the last received event; reading all rooms again", "room", r.position.Room, "event", r.position.Event)
 		r.position = position{}
 	case err != nil && ctx.Err() == nil && isRoomError(err):
-		r.host.ReportError(fmt.Errorf("it is not known whether the homeserver has what was received last: %w", err))
-		return nil // one room keeps no others: the poll that follows tells whether it answers
+		r.host.ReportError(fmt.Errorf("cannot verify that the homeserver has the last received event: %w", err))
+		return nil // one room must not block the others; the next poll shows whether the homeserver responds
 	}
 	return err
 }
 
-// isRoomError reports whether an error may concern the room that a call is about, rather than
-// the homeserver: it was reached.
+// isRoomError reports whether an error may concern one room only: the homeserver was reached.
 func isRoomError(err error) bool {
 	if l, ok := errors.AsType[*transportError](err); ok {
 		return l.maybeSent
@@ -177,13 +176,13 @@ func isRoomError(err error) bool {
 	return !isFatal(err) && !isRateLimited(err)
 }
 
-// isRateLimited reports whether the account has asked too often.
+// isRateLimited reports whether the account exceeded a rate limit.
 func isRateLimited(err error) bool {
 	e, ok := errors.AsType[*apiError](err)
 	return ok && (e.code == http.StatusTooManyRequests || e.errcode == "M_LIMIT_EXCEEDED")
 }
 
-// poll waits for a pause and asks once what has happened since a place.
+// poll waits for pause and makes one /sync call.
 func (r *receiver) poll(ctx context.Context, since string, wait, pause time.Duration) (a pollResult) {
 	a.wait = wait
 	select {
@@ -197,62 +196,61 @@ func (r *receiver) poll(ctx context.Context, since string, wait, pause time.Dura
 	if since != "" {
 		q.Set("since", since)
 	}
-	// The channel's evidence is stale before this has passed.
+	// The idle timeout of the channel expires before this deadline.
 	a.err = r.observedCall(ctx, request{op: "receive", method: http.MethodGet, path: []string{"sync"}, query: q}, &a.syncResponse, wait+2*pollGrace)
 	if e, ok := errors.AsType[*apiError](a.err); ok && since != "" && e.code == http.StatusBadRequest {
 		a.unknownSince = true
 	}
 	if a.err == nil && a.Next == "" {
-		a.err = &transportError{op: "receive", reason: "the answer names no place to go on from", maybeSent: true}
+		a.err = &transportError{op: "receive", reason: "response contains no next_batch token", maybeSent: true}
 	}
-	// A server that answers at once with nothing must not be asked at once again.
+	// A server that responds at once without events must not be results in a tight loop.
 	a.pause = max(min(wait/4, time.Second)-time.Since(asked), 0)
 	return a
 }
 
-// syncFilter leaves out what is of no use. All that changes who is in a room is in the
-// timeline.
+// syncFilter excludes what the adapter does not use. The timeline contains every membership change.
 const syncFilter = `{"presence":{"types":[],"not_types":["*"]},"account_data":{"types":[],"not_types":["*"]},"room":{` +
 	`"account_data":{"types":[],"not_types":["*"]},"ephemeral":{"types":[],"not_types":["*"]},"state":{"types":[],"not_types":["*"]},` +
 	`"timeline":{"limit":50,` + eventTypes + `}}}`
 
 const eventTypes = `"types":["m.room.message","m.room.encrypted","m.room.redaction","m.room.member"]`
 
-// onSync hands all of an answer in, and returns how many events that were. A room that
-// cannot be read, or not soon, is left behind, and nothing of it is taken until then.
+// onSync submits the events of a sync response and returns their number. A room that cannot be read
+// in time becomes pending, and none of its events are submitted until it is.
 func (r *receiver) onSync(ctx context.Context, s syncResponse) (int, error) {
 	all := r.invites(s)
 	from := r.position
 	from.Pending = nil
-	behind := maps.Clone(r.position.Pending)
+	pending := maps.Clone(r.position.Pending)
 	soon, cancel := context.WithTimeout(ctx, inlineTimeout)
 	defer cancel()
 	for _, room := range slices.Sorted(maps.Keys(s.Rooms.Join)) {
-		if left, ok := behind[room]; ok {
-			if r.catchUp.reading[room] || left.Join {
+		if p, ok := pending[room]; ok {
+			if r.catchUp.reading[room] || p.Join {
 				r.catchUp.missed[room] = true
 			}
 			continue
 		}
 		within := soon
-		if len(behind) >= maxPendingRooms {
+		if len(pending) >= maxPendingRooms {
 			within = ctx
 		}
-		said, err := r.roomEvents(within, room, s.Rooms.Join[room].Timeline, from)
+		events, err := r.roomEvents(within, room, s.Rooms.Join[room].Timeline, from)
 		switch {
 		case err == nil:
-			all = append(all, said...)
+			all = append(all, events...)
 			continue
-		case ctx.Err() != nil, isFatal(err), len(behind) >= maxPendingRooms:
+		case ctx.Err() != nil, isFatal(err), len(pending) >= maxPendingRooms:
 			return 0, receiveError(ctx, err)
 		}
-		if behind == nil {
-			behind = map[string]position{}
+		if pending == nil {
+			pending = map[string]position{}
 		}
-		behind[room] = from
+		pending[room] = from
 		r.deferRoom(room, err)
 	}
-	if err := r.submitAll(ctx, all, s.Next, behind); err != nil {
+	if err := r.submitAll(ctx, all, s.Next, pending); err != nil {
 		return 0, err
 	}
 	for room := range r.catchUp.joining {
@@ -265,7 +263,7 @@ func (r *receiver) onSync(ctx context.Context, s syncResponse) (int, error) {
 	return len(all), nil
 }
 
-// invites are those that wait for an answer.
+// invites returns the pending invitations.
 func (r *receiver) invites(s syncResponse) (all []inboundEvent) {
 	for _, room := range slices.Sorted(maps.Keys(s.Rooms.Invite)) {
 		for _, raw := range s.Rooms.Invite[room].State.Events {
@@ -277,8 +275,8 @@ func (r *receiver) invites(s syncResponse) (all []inboundEvent) {
 	return all
 }
 
-// inboundEvent is an event with the homeserver's id of it.
+// inboundEvent is a chat event with its Matrix event id.
 type inboundEvent struct {
 	chat.Event
-	eventID string // "" if it has none
+	eventID string // "" for an invitation
 }

@@ -16,7 +16,7 @@ import (
 	"mailroom/channel/matrix/matrixtest"
 )
 
-// newGroup is a room with Ann, Bob and the bot, for all of whom nothing has happened yet.
+// newGroup creates a room with Ann, Bob and the bot.
 func (w *fixture) newGroup(bob *matrixtest.Person) string {
 	w.t.Helper()
 	room := w.ann.NewRoom(false, w.bot, bob)
@@ -25,13 +25,13 @@ func (w *fixture) newGroup(bob *matrixtest.Person) string {
 	return room
 }
 
-func TestWhatPeopleDoArrivesAsItIsMeant(t *testing.T) {
+func TestMessagesEditsAndDeletionsArrive(t *testing.T) {
 	forEachServer(t, func(t *testing.T, url string) {
 		w := newFixture(t, url)
 		ann, private := w.ann, w.private
 		w.start().waitConnected()
 		first := ann.Says(private, "héllo 👋")
-		w.waitTexts("héllo 👋") // what is taken back before it is read is not said at all
+		w.waitTexts("héllo 👋") // a message deleted before it is read would not arrive at all
 		ann.Edits(private, first, "hello")
 		ann.Deletes(private, first)
 		ann.Says(private, "waves", map[string]any{"msgtype": "m.emote"})
@@ -77,7 +77,7 @@ func TestWhatPeopleDoArrivesAsItIsMeant(t *testing.T) {
 	})
 }
 
-func TestInAGroupItIsKnownWhatIsToTheBot(t *testing.T) {
+func TestGroupMessagesToTheBotAreRecognized(t *testing.T) {
 	forEachServer(t, func(t *testing.T, url string) {
 		w := newFixture(t, url)
 		bob := matrixtest.NewPerson(t, url, "bob", "")
@@ -119,7 +119,7 @@ func TestInAGroupItIsKnownWhatIsToTheBot(t *testing.T) {
 	})
 }
 
-// wantEvents wants these events and no others, each with a key of its own.
+// wantEvents compares the recorded events and checks that their keys are unique.
 func (w *fixture) wantEvents(want ...chat.Event) {
 	w.t.Helper()
 	keys := map[string]bool{}
@@ -148,11 +148,11 @@ func TestAFileIsFetchedWhenItIsOpened(t *testing.T) {
 		}
 		matrixtest.WaitFor(t, "all of them", func() bool { return len(w.recorded()) == 5 })
 		if n := len(w.proxy.Calls("download")); n != 0 {
-			t.Errorf("asked for %d files that nobody has opened", n)
+			t.Errorf("downloaded %d files before they were opened", n)
 		}
 		all := w.recorded()
 		w.proxy.Fail("download", matrixtest.Fault{}, matrixtest.Fault{Code: 404, Name: "M_UNRECOGNIZED", Message: "Unrecognized request"})
-		for i := range 2 { // the second time as of an older homeserver
+		for i := range 2 { // the second time from an older homeserver
 			r, err := all[i].Files[0].Open(t.Context())
 			if err != nil {
 				t.Fatal(err)
@@ -171,7 +171,7 @@ func TestAFileIsFetchedWhenItIsOpened(t *testing.T) {
 	})
 }
 
-func TestWhatWasNotTakenComesAgain(t *testing.T) {
+func TestAFailedEventIsDeliveredAgain(t *testing.T) {
 	forEachServer(t, func(t *testing.T, url string) {
 		w := newFixture(t, url)
 		w.failWith(func(e chat.Event) error {
@@ -181,7 +181,7 @@ func TestWhatWasNotTakenComesAgain(t *testing.T) {
 			return nil
 		})
 		w.start().waitConnected()
-		w.proxy.Down() // so that all are in one answer
+		w.proxy.Down() // so that one response contains them all
 		for _, text := range []string{"one", "two", "three"} {
 			w.ann.Says(w.private, text)
 		}
@@ -195,8 +195,8 @@ func TestWhatWasNotTakenComesAgain(t *testing.T) {
 	})
 }
 
-// TestAGapIsFilledUp has more said than an answer holds, in two rooms.
-func TestAGapIsFilledUp(t *testing.T) {
+// TestAGapIsBackfilled posts more messages in two rooms than a response contains.
+func TestAGapIsBackfilled(t *testing.T) {
 	forEachServer(t, func(t *testing.T, url string) {
 		const n = 130
 		w := newFixture(t, url)
@@ -229,7 +229,7 @@ func TestAGapIsFilledUp(t *testing.T) {
 	})
 }
 
-func TestWhatIsTooMuchIsToldAndTheLastOfItTaken(t *testing.T) {
+func TestATooLargeGapIsReportedAndItsEndRead(t *testing.T) {
 	t.Parallel()
 	const n = 1200
 	w := newFixture(t, matrixtest.Start(t).URL)
@@ -242,16 +242,16 @@ func TestWhatIsTooMuchIsToldAndTheLastOfItTaken(t *testing.T) {
 	}
 	w.proxy.Up(t)
 	matrixtest.WaitFor(t, "the last one", func() bool { return strings.HasSuffix(w.texts(), fmt.Sprint(n-1)) })
-	if all := w.recorded(); len(all) < 1000 || len(all) > 1100 || !strings.Contains(w.logs.String(), "more happened in "+w.private) {
+	if all := w.recorded(); len(all) < 1000 || len(all) > 1100 || !strings.Contains(w.logs.String(), "room "+w.private+" has more new events") {
 		t.Errorf("%d of %d were taken", len(w.recorded()), n)
 	}
-	if s := w.runner.State(); !strings.Contains(s.LastError, "the earlier part of it is left out") {
+	if s := w.runner.State(); !strings.Contains(s.LastError, "older ones are skipped") {
 		t.Errorf("the state says %q", s.LastError)
 	}
 }
 
-// TestOfARoomItIsInvitedToItReadsWhatWasSaidSinceThen, and nothing of before.
-func TestOfARoomItIsInvitedToItReadsWhatWasSaidSinceThen(t *testing.T) {
+// TestAnInvitedBotReadsMessagesSinceTheInvitation checks that older messages are ignored.
+func TestAnInvitedBotReadsMessagesSinceTheInvitation(t *testing.T) {
 	forEachServer(t, func(t *testing.T, url string) {
 		w := newFixture(t, url)
 		bob := matrixtest.NewPerson(t, url, "bob", "Bob")
@@ -289,7 +289,7 @@ func TestOfARoomItIsInvitedToItReadsWhatWasSaidSinceThen(t *testing.T) {
 	})
 }
 
-func TestAnInvitationThatIsOverIsLeftAlone(t *testing.T) {
+func TestAnExpiredInvitationIsReported(t *testing.T) {
 	forEachServer(t, func(t *testing.T, url string) {
 		w := newFixture(t, url)
 		bob := matrixtest.NewPerson(t, url, "bob", "Bob")
@@ -301,14 +301,14 @@ func TestAnInvitationThatIsOverIsLeftAlone(t *testing.T) {
 			t.Errorf("the invitation is %+v", e)
 		}
 		bob.ChangeMember("ban", room, w.bot)
-		if err := e.Accept(t.Context()); err != nil || !strings.Contains(w.runner.State().LastError, "go into a room") {
+		if err := e.Accept(t.Context()); err != nil || !strings.Contains(w.runner.State().LastError, "join room") {
 			t.Errorf("an invitation that is over: %v; %s", err, w.runner.State().LastError)
 		}
 	})
 }
 
-// TestItBeginsAnewWhereThePlaceIsNotKnown, and what comes twice has its key.
-func TestItBeginsAnewWhereThePlaceIsNotKnown(t *testing.T) {
+// TestAnUnknownPositionRestartsTheSync checks that events delivered twice have the same key.
+func TestAnUnknownPositionRestartsTheSync(t *testing.T) {
 	forEachServer(t, func(t *testing.T, url string) {
 		for name, position := range map[string]string{
 			"no place of the homeserver's": `{"since":"garbage"}`,
@@ -332,7 +332,7 @@ func TestItBeginsAnewWhereThePlaceIsNotKnown(t *testing.T) {
 	})
 }
 
-func TestAHomeserverThatIsSetBackIsNoticed(t *testing.T) {
+func TestARestoredHomeserverIsDetected(t *testing.T) {
 	t.Parallel()
 	h := matrixtest.Start(t)
 	w := newFixture(t, h.URL)
@@ -355,9 +355,9 @@ func TestAHomeserverThatIsSetBackIsNoticed(t *testing.T) {
 	}
 }
 
-// TestABotThatHasSpokenBeforeDoesNotAnswerWhatWasBeforeThat is one that another program
-// spoke for until now.
-func TestABotThatHasSpokenBeforeDoesNotAnswerWhatWasBeforeThat(t *testing.T) {
+// TestMessagesBeforeTheBotsLastOneAreIgnored simulates a bot account that another program used
+// before.
+func TestMessagesBeforeTheBotsLastOneAreIgnored(t *testing.T) {
 	forEachServer(t, func(t *testing.T, url string) {
 		w := newFixture(t, url)
 		w.ann.Says(w.private, "old")
@@ -368,7 +368,7 @@ func TestABotThatHasSpokenBeforeDoesNotAnswerWhatWasBeforeThat(t *testing.T) {
 	})
 }
 
-func TestPollsGoOnWhileNobodySpeaksAndAreEvidence(t *testing.T) {
+func TestPollsKeepAnIdleChannelConnected(t *testing.T) {
 	forEachServer(t, func(t *testing.T, url string) {
 		w := newFixture(t, url)
 		w.start().waitConnected()
@@ -380,7 +380,7 @@ func TestPollsGoOnWhileNobodySpeaksAndAreEvidence(t *testing.T) {
 	})
 }
 
-func TestARoomWithEncryptionIsSaidToBeOne(t *testing.T) {
+func TestAnEncryptedRoomIsReported(t *testing.T) {
 	forEachServer(t, func(t *testing.T, url string) {
 		w := newFixture(t, url)
 		w.start().waitConnected()

@@ -9,10 +9,11 @@ import (
 	"mailroom/channel/chat"
 )
 
-// roomMembers are who is in a room: their names by their ids.
+// roomMembers maps the user ids of a room's members to display names.
 type roomMembers map[string]string
 
-// loadMembers are who is in a room. They are asked for once, and then followed.
+// loadMembers returns the members of a room. It fetches them once; membership events keep the cache
+// current.
 func (c *connection) loadMembers(ctx context.Context, room string) (roomMembers, error) {
 	if known := c.cachedMembers(room); known != nil {
 		return known, nil
@@ -22,9 +23,9 @@ func (c *connection) loadMembers(ctx context.Context, room string) (roomMembers,
 			Name *string `json:"display_name"`
 		} `json:"joined"`
 	}
-	err := c.observedCall(ctx, request{op: "ask who is in a room", method: http.MethodGet, path: []string{"rooms", room, "joined_members"}}, &in, callTimeout)
+	err := c.observedCall(ctx, request{op: "list room members", method: http.MethodGet, path: []string{"rooms", room, "joined_members"}}, &in, callTimeout)
 	if isRoomRefusal(err) {
-		return nil, nil // the bot is not there any more
+		return nil, nil // the bot has left the room
 	}
 	if err != nil {
 		return nil, err
@@ -42,14 +43,14 @@ func (c *connection) loadMembers(ctx context.Context, room string) (roomMembers,
 	return all, nil
 }
 
-// roomMembers are those of a room, nil if they are not known. Who reads the room owns them.
+// cachedMembers returns the cached members of a room, or nil. The room's reader owns the map.
 func (c *connection) cachedMembers(room string) roomMembers {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.roomMembers[room]
 }
 
-// applyMember follows who is in a room.
+// applyMember applies a membership event to the cache.
 func (c *connection) applyMember(room string, e *event) {
 	known := c.cachedMembers(room)
 	if known == nil || e.StateKey == nil {
@@ -62,13 +63,13 @@ func (c *connection) applyMember(room string, e *event) {
 	}
 }
 
-// chatRoom is the room of an event. Two are a private room; one whose people are not told
-// is a group.
+// chatRoom returns a room of these members. Two members form a private room; with unknown members
+// it counts as a group.
 func (p roomMembers) chatRoom(id, topic string) chat.Room {
 	return chat.Room{Chat: id, Topic: topic, Group: p == nil || len(p) > 2}
 }
 
-// chatUser is one of them.
+// chatUser returns the user with this id.
 func (p roomMembers) chatUser(id string) chat.User {
 	if name := p[id]; name != "" {
 		return chat.User{ID: id, Name: name}
@@ -76,7 +77,7 @@ func (p roomMembers) chatUser(id string) chat.User {
 	return chat.User{ID: id, Name: localpart(id)}
 }
 
-// invite reads an invitation of the bot out of what a room shows of itself.
+// invite converts an invitation of the bot into an event.
 func (r *receiver) invite(room string, raw json.RawMessage) (chat.Event, bool) {
 	var e event
 	if json.Unmarshal(raw, &e) != nil || e.Type != typeMember || e.StateKey == nil || *e.StateKey != r.bot.ID || e.Sender == r.bot.ID {
@@ -89,8 +90,8 @@ func (r *receiver) invite(room string, raw json.RawMessage) (chat.Event, bool) {
 	}, m.Membership == membershipInvite
 }
 
-// accept goes into a room. One that takes long, or fails, delays no others: it is joined
-// beside them.
+// accept joins a room. If that fails or takes long, the join continues in the background so that it
+// does not delay other rooms.
 func (r *receiver) accept(ctx context.Context, room string) error {
 	soon, cancel := context.WithTimeout(ctx, inlineTimeout)
 	defer cancel()
@@ -106,9 +107,9 @@ func (r *receiver) accept(ctx context.Context, room string) error {
 	return nil
 }
 
-// join goes into a room. One that is not open any more is left alone.
+// join joins a room. A refusal is reported and not retried.
 func (r *receiver) join(ctx context.Context, room string) error {
-	err := r.observedCall(ctx, request{op: "go into a room", method: http.MethodPost, path: []string{"rooms", room, "join"}, body: struct{}{}}, nil, callTimeout)
+	err := r.observedCall(ctx, request{op: "join room", method: http.MethodPost, path: []string{"rooms", room, "join"}, body: struct{}{}}, nil, callTimeout)
 	if isRoomRefusal(err) {
 		r.host.ReportError(err)
 		return nil
@@ -116,17 +117,17 @@ func (r *receiver) join(ctx context.Context, room string) error {
 	return err
 }
 
-// isJoined reports whether the bot is in a room.
+// isJoined reports whether the bot is a member of a room.
 func (c *connection) isJoined(ctx context.Context, room string) (bool, error) {
 	var m member
-	err := c.client.call(ctx, request{op: "ask whether the bot is in a room", method: http.MethodGet, path: []string{"rooms", room, "state", typeMember, c.bot.ID}}, &m, callTimeout)
+	err := c.client.call(ctx, request{op: "check room membership", method: http.MethodGet, path: []string{"rooms", room, "state", typeMember, c.bot.ID}}, &m, callTimeout)
 	if e, ok := errors.AsType[*apiError](err); ok && (e.code == http.StatusForbidden || e.code == http.StatusNotFound) {
 		return false, nil
 	}
 	return m.Membership == membershipJoin, err
 }
 
-// recordThread notes the thread of an event, which a deletion of it does not tell.
+// recordThread remembers the thread of an event, because a redaction does not contain it.
 func (c *connection) recordThread(id, topic string) {
 	const most = 1000
 	c.mu.Lock()
@@ -142,7 +143,7 @@ func (c *connection) recordThread(id, topic string) {
 	}
 }
 
-// cachedThread is the one of an event, "" if it is not known.
+// cachedThread returns the thread of an event, or "" if it is unknown.
 func (c *connection) cachedThread(id string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -16,53 +16,53 @@ import (
 
 // Send implements [chat.Platform].
 func (c *connection) Send(ctx context.Context, to chat.Room, m chat.Message, key string) (id string, err error) {
-	said := messageContent(m)
-	said.Key = key
-	said.RelatesTo = relationTo(to, m.ReplyTo)
-	return c.sendEvent(ctx, "send a message", to, said, mailroom.DeriveID(Kind, key))
+	msg := messageContent(m)
+	msg.Key = key
+	msg.RelatesTo = relationTo(to, m.ReplyTo)
+	return c.sendEvent(ctx, "send message", to, msg, mailroom.DeriveID(Kind, key))
 }
 
-// Edit implements [chat.Platform]. An edit that comes twice does no harm.
+// Edit implements [chat.Platform]. Repeating an edit is harmless.
 func (c *connection) Edit(ctx context.Context, to chat.Room, id string, m chat.Message) error {
 	now := messageContent(m)
-	said := content{Type: now.Type, Body: "* " + m.Text, NewContent: &now, Mentions: &mentions{}, RelatesTo: &relation{Type: relReplace, Event: id}}
-	_, err := c.sendEvent(ctx, "edit a message", to, said, rand.Text())
+	msg := content{Type: now.Type, Body: "* " + m.Text, NewContent: &now, Mentions: &mentions{}, RelatesTo: &relation{Type: relReplace, Event: id}}
+	_, err := c.sendEvent(ctx, "edit message", to, msg, rand.Text())
 	return err
 }
 
-// sendEvent sends an event. The homeserver answers with the one that is there if it
-// remembers the transaction.
-func (c *connection) sendEvent(ctx context.Context, what string, to chat.Room, said content, transaction string) (string, error) {
+// sendEvent sends a message event. A homeserver that remembers the transaction returns the existing
+// event.
+func (c *connection) sendEvent(ctx context.Context, op string, to chat.Room, msg content, transaction string) (string, error) {
 	var sent struct {
 		ID string `json:"event_id"`
 	}
-	err := c.client.call(ctx, request{op: what, method: http.MethodPut, path: []string{"rooms", to.Chat, "send", typeMessage, transaction}, body: said}, &sent, callTimeout)
+	err := c.client.call(ctx, request{op: op, method: http.MethodPut, path: []string{"rooms", to.Chat, "send", typeMessage, transaction}, body: msg}, &sent, callTimeout)
 	if err == nil && sent.ID == "" {
-		err = &transportError{op: what, reason: "the answer names no event", maybeSent: true}
+		err = &transportError{op: op, reason: "response contains no event id", maybeSent: true}
 	}
 	return sent.ID, c.sendError(ctx, to, err)
 }
 
-// messageContent is a text as it is sent, with HTML where it has marks.
+// messageContent renders a message, with HTML if the text contains markup.
 //
-// It mentions nobody: without m.mentions, a display name or "@room" in the text notifies
-// people (Client-Server API, "User and room mentions"). What the bot says by itself is an
+// Its m.mentions is empty: without that field, a display name or "@room" in the text would notify
+// people (Client-Server API, "User and room mentions"). Notices of the bot itself have the type
 // m.notice, which other bots do not answer (Client-Server API, "m.notice").
 func messageContent(m chat.Message) content {
 	s := m.Text
-	said := content{Type: "m.text", Body: s, Mentions: &mentions{}}
+	msg := content{Type: "m.text", Body: s, Mentions: &mentions{}}
 	if m.Notice {
-		said.Type = typeNotice
+		msg.Type = typeNotice
 	}
 	shown := markdown.HTML(s, markdown.Style{Strike: "del", Schemes: []string{"https://", "http://", "mailto:"}})
 	if plain := html.UnescapeString(strings.ReplaceAll(shown, "<br>", "\n")); shown != "" && plain != s && jsonBytes(shown) <= maxHTML {
-		said.Format, said.HTML = "org.matrix.custom.html", shown
+		msg.Format, msg.HTML = "org.matrix.custom.html", shown
 	}
-	return said
+	return msg
 }
 
-// relationTo says where a message belongs: into a thread, and to what it answers. In a
-// thread, clients that know none show it as an answer to what the thread is about.
+// relationTo returns the relation of a message to its thread and to the message it replies to.
+// Clients without thread support show a message in a thread as a reply to the thread's root.
 func relationTo(to chat.Room, reply string) *relation {
 	answers := func(id string) *inReplyTo { return &inReplyTo{Event: id} }
 	switch {
@@ -76,7 +76,7 @@ func relationTo(to chat.Room, reply string) *relation {
 	return nil
 }
 
-// jsonBytes are the bytes of a text in JSON as homeservers write it.
+// jsonBytes returns the length of a text in JSON as homeservers encode it.
 func jsonBytes(s string) int {
 	n := len(s)
 	for i := range len(s) {
@@ -92,23 +92,23 @@ func jsonBytes(s string) int {
 
 // Typing implements [chat.Platform].
 func (c *connection) Typing(ctx context.Context, to chat.Room) error {
-	const shown = 8000 // ms
+	const shown = 8000 // milliseconds
 	return c.sendError(ctx, to, c.client.call(ctx, request{
-		op: "show that it is typing", method: http.MethodPut, path: []string{"rooms", to.Chat, "typing", c.bot.ID}, body: map[string]any{"typing": true, "timeout": shown},
+		op: "show typing", method: http.MethodPut, path: []string{"rooms", to.Chat, "typing", c.bot.ID}, body: map[string]any{"typing": true, "timeout": shown},
 	}, nil, callTimeout))
 }
 
-// AckButton implements [chat.Platform]. There are no buttons.
+// AckButton implements [chat.Platform]. Matrix has no buttons.
 func (c *connection) AckButton(context.Context, chat.Event, string) error { return nil }
 
-// sendError gives an error of a call that writes to a room its class.
+// sendError classifies an error of a call that writes to a room.
 func (c *connection) sendError(ctx context.Context, to chat.Room, err error) error {
 	if err == nil {
 		return nil
 	}
 	e, ok := errors.AsType[*apiError](err)
 	switch {
-	case ok && e.code == http.StatusTooManyRequests: // what is limited is the account
+	case ok && e.code == http.StatusTooManyRequests: // the limit applies to the whole account
 		return fmt.Errorf("%w: %w", chat.ErrEverywhere, unavailable(err))
 	case ok && e.code >= 500:
 	case ok && (e.code == http.StatusUnauthorized || isFatal(err) || e.errcode == "M_UNRECOGNIZED" || e.errcode == "M_USER_SUSPENDED"):
@@ -117,7 +117,7 @@ func (c *connection) sendError(ctx context.Context, to chat.Room, err error) err
 		in, asked := c.isJoined(ctx, to.Chat)
 		switch {
 		case asked != nil:
-			return unavailable(err) // it is not known whether for good
+			return unavailable(err) // the refusal may be temporary
 		case !in:
 			return permanent(fmt.Errorf("%w: %w", chat.ErrGone, err))
 		}

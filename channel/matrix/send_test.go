@@ -51,8 +51,8 @@ func TestAMessageIsSentAndEdited(t *testing.T) {
 	})
 }
 
-// TestWhatIsSentNotifiesNobody who is named in it, and tells what the bot says by itself.
-func TestWhatIsSentNotifiesNobody(t *testing.T) {
+// TestSentMessagesMentionNobody also checks that notices have their own type.
+func TestSentMessagesMentionNobody(t *testing.T) {
 	forEachServer(t, func(t *testing.T, url string) {
 		w := newFixture(t, url)
 		p := w.start().waitConnected()
@@ -68,7 +68,7 @@ func TestWhatIsSentNotifiesNobody(t *testing.T) {
 		for i, kind := range []string{"m.text", "m.notice"} {
 			mentions, there := got[i].Content["m.mentions"].(map[string]any)
 			if !there || len(mentions) != 0 || got[i].Content["msgtype"] != kind {
-				t.Errorf("sent was %+v, want an %s that mentions nobody", got[i].Content, kind)
+				t.Errorf("sent was %+v, want an %s without mentions", got[i].Content, kind)
 			}
 		}
 		if err := p.Edit(t.Context(), to, id, chat.Message{Text: "@room: Ann, look again"}); err != nil {
@@ -81,8 +81,8 @@ func TestWhatIsSentNotifiesNobody(t *testing.T) {
 	})
 }
 
-// TestAKeyIsOneMessage while the homeserver remembers it, and in the history after
-// that.
+// TestAKeyIsOneMessage checks the transaction id and, once the homeserver has forgotten it, the
+// history.
 func TestAKeyIsOneMessage(t *testing.T) {
 	forEachServer(t, func(t *testing.T, url string) {
 		w := newFixture(t, url)
@@ -112,7 +112,7 @@ func TestAKeyIsOneMessage(t *testing.T) {
 		if find("one") != one || find("three") != "" {
 			t.Error("what was sent is not found, or what was not")
 		}
-		w.bot.Login() // another device, whose transactions are others
+		w.bot.Login() // another device does not share transaction ids
 		w.mu.Lock()
 		w.token = w.bot.Token
 		w.mu.Unlock()
@@ -130,7 +130,7 @@ func TestAKeyIsOneMessage(t *testing.T) {
 	})
 }
 
-func TestALongTextIsTakenWhole(t *testing.T) {
+func TestALongTextIsSentWhole(t *testing.T) {
 	forEachServer(t, func(t *testing.T, url string) {
 		w := newFixture(t, url)
 		p := w.start().waitConnected()
@@ -151,7 +151,7 @@ func TestALongTextIsTakenWhole(t *testing.T) {
 	})
 }
 
-func TestWhoIsNotThereAnyMoreIsGone(t *testing.T) {
+func TestARoomThatTheBotLeftIsGone(t *testing.T) {
 	forEachServer(t, func(t *testing.T, url string) {
 		w := newFixture(t, url)
 		p := w.start().waitConnected()
@@ -182,7 +182,7 @@ func TestWhoIsNotThereAnyMoreIsGone(t *testing.T) {
 	})
 }
 
-func TestALimitIsOfAllRoomsAndObeyed(t *testing.T) {
+func TestARateLimitAppliesToAllRooms(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t, matrixtest.Start(t).URL)
 	p := w.start().waitConnected()
@@ -214,7 +214,7 @@ const (
 	classUnknown = "unknown"
 )
 
-// sendClass is what an error of a send means.
+// sendClass classifies an error of Send.
 func sendClass(err error) mailroom.Class {
 	switch {
 	case err == nil:
@@ -227,7 +227,7 @@ func sendClass(err error) mailroom.Class {
 	return mailroom.AsFailure(err).Class
 }
 
-func TestWhatARefusalOfASendMeans(t *testing.T) {
+func TestSendErrorsAreClassified(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t, matrixtest.Start(t).URL)
 	p := w.start().waitConnected()
@@ -238,14 +238,14 @@ func TestWhatARefusalOfASendMeans(t *testing.T) {
 	}{
 		{matrixtest.Fault{Code: 400, Name: "M_BAD_JSON", Message: "no"}, mailroom.ClassPermanent},
 		{matrixtest.Fault{Code: 413, Name: "M_TOO_LARGE", Message: "too large"}, mailroom.ClassPermanent},
-		{matrixtest.Fault{Code: 403, Name: "M_FORBIDDEN", Message: "no power"}, mailroom.ClassPermanent}, // the bot is in the room
+		{matrixtest.Fault{Code: 403, Name: "M_FORBIDDEN", Message: "no power"}, mailroom.ClassPermanent}, // the bot is still a member
 		{matrixtest.Fault{Code: 403, Name: "M_USER_SUSPENDED", Message: "wait"}, mailroom.ClassUnavailable},
-		{matrixtest.Fault{Code: 401, Name: "M_UNKNOWN_TOKEN", Message: "who?"}, mailroom.ClassUnavailable}, // the channel ends, and the message waits for a token
+		{matrixtest.Fault{Code: 401, Name: "M_UNKNOWN_TOKEN", Message: "who?"}, mailroom.ClassUnavailable}, // the channel fails, and the message waits for a new token
 		{matrixtest.Fault{Code: 404, Name: "M_UNRECOGNIZED", Message: "not here"}, mailroom.ClassUnavailable},
 		{matrixtest.Fault{Code: 429, Name: "M_LIMIT_EXCEEDED", Message: "slow", RetryAfterMS: 5}, mailroom.ClassUnavailable},
 		{matrixtest.Fault{Code: 500, Name: "M_UNKNOWN", Message: "oh"}, classUnknown},
 		{matrixtest.Fault{Code: 502, Raw: "<html>bad gateway</html>"}, classUnknown},
-		{matrixtest.Fault{Code: 407, Raw: "<html>who are you?</html>"}, mailroom.ClassUnavailable}, // whoever said so has sent nothing on
+		{matrixtest.Fault{Code: 407, Raw: "<html>who are you?</html>"}, mailroom.ClassUnavailable}, // the proxy that answered has forwarded nothing
 		{matrixtest.Fault{Raw: "what?"}, classUnknown},
 		{matrixtest.Fault{Raw: "{}"}, classUnknown},
 		{matrixtest.Fault{Half: true}, classUnknown},
@@ -261,7 +261,7 @@ func TestWhatARefusalOfASendMeans(t *testing.T) {
 	short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	if _, err := p.Send(short, to, chat.Message{Text: "x"}, "x"); sendClass(err) != classUnknown {
-		t.Errorf("no answer in time is %s: %v", sendClass(err), err)
+		t.Errorf("a timeout is %s: %v", sendClass(err), err)
 	}
 	w.proxy.Fail("send", matrixtest.Fault{Code: 403, Name: "M_FORBIDDEN"})
 	w.proxy.Fail("state", matrixtest.Fault{Code: 500, Name: "M_UNKNOWN"})
@@ -270,14 +270,14 @@ func TestWhatARefusalOfASendMeans(t *testing.T) {
 	}
 }
 
-func TestWhatNobodyCouldHaveGotIsAnOutage(t *testing.T) {
+func TestAnUnsentMessageIsRetried(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t, matrixtest.Start(t).URL)
 	p := w.start().waitConnected()
 	to := chat.Room{Chat: w.private}
 	w.proxy.Down()
 	_, err := p.Send(t.Context(), to, chat.Message{Text: "x"}, "x")
-	for sendClass(err) == classUnknown { // a connection from before, whose end was not seen yet; there are few
+	for sendClass(err) == classUnknown { // an idle connection whose end was not noticed yet; there are few
 		_, err = p.Send(t.Context(), to, chat.Message{Text: "x"}, "x")
 	}
 	if sendClass(err) != mailroom.ClassUnavailable {

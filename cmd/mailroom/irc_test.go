@@ -264,7 +264,7 @@ func TestANetworkOfIRCIsAddedOnceItWasTried(t *testing.T) {
 		return code, talk.String()
 	}
 	code, said := add("wrong", "echo\n"+server.Addr+"\nbot\n")
-	if code != exitFailed || !strings.Contains(said, "does not take its password") || strings.Contains(said, "wrong") {
+	if code != exitFailed || !strings.Contains(said, "rejected its password") || strings.Contains(said, "wrong") {
 		t.Errorf("a bad password: code %d, %s", code, said)
 	}
 	if raw, err := os.ReadFile(h.folder.Config()); err != nil || string(raw) != "# mine\n" {

@@ -195,9 +195,9 @@ func TestAnAccountOfMatrixIsAddedOnceItWasTried(t *testing.T) {
 			code  int
 			want  string
 		}{
-			"a wrong password": {"\n" + at.url + "\nmybot\nguess\n", nil, exitFailed, "does not let mybot in (403"},
-			"a wrong token":    {"\n" + at.url + "\n\nsyt_guess\n", nil, exitFailed, "access token is refused (401"},
-			"no token":         {"\n" + at.url + "\n\ntwo words\n", nil, exitFailed, "this is no access token of Matrix"},
+			"a wrong password": {"\n" + at.url + "\nmybot\nguess\n", nil, exitFailed, "rejected the login of mybot (403"},
+			"a wrong token":    {"\n" + at.url + "\n\nsyt_guess\n", nil, exitFailed, "access token was rejected (401"},
+			"no token":         {"\n" + at.url + "\n\ntwo words\n", nil, exitFailed, "not a Matrix access token"},
 			"nothing said":     {"", nil, exitUsage, "there is no answer to"},
 			"no such agent":    {"nobody\n", nil, exitUsage, `there is no agent "nobody"`},
 			"a missing file":   {"\n", []string{"--homeserver", at.url, "--token-file", "none"}, exitUsage, "no such file"},

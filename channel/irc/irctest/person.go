@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Person is somebody who talks on IRC, with a client that shares nothing with ours.
+// Person is an IRC user. Its client shares no code with the adapter.
 type Person struct {
 	t    testing.TB
 	Nick string
@@ -17,16 +17,15 @@ type Person struct {
 
 	// Owned by mu.
 	mu    sync.Mutex
-	lines []string // that arrived
-	next  int      // the first that no Wait has returned
+	lines []string // received lines
+	next  int      // index of the first line that no Wait has returned
 	more  chan struct{}
 }
 
-// WaitTimeout is how long a Wait waits for what should be there.
+// WaitTimeout bounds every Wait.
 const WaitTimeout = 20 * time.Second
 
-// Connect connects, and returns when the server has let it in. The further lines are
-// said after that.
+// Connect connects a user and waits for the end of the login. It then sends the further lines.
 func Connect(t testing.TB, addr, nick string, further ...string) *Person {
 	t.Helper()
 	conn, err := net.Dial("tcp", addr)
@@ -67,7 +66,7 @@ func (p *Person) read(done chan<- struct{}) {
 	}
 }
 
-// Line sends a line as it is.
+// Line sends a raw line.
 func (p *Person) Line(line string) {
 	p.t.Helper()
 	if _, err := p.conn.Write([]byte(line + "\r\n")); err != nil {
@@ -75,13 +74,13 @@ func (p *Person) Line(line string) {
 	}
 }
 
-// Say says something to somebody, or in a channel.
+// Say sends a message to a nick or a channel.
 func (p *Person) Say(to, text string) {
 	p.t.Helper()
 	p.Line("PRIVMSG " + to + " :" + text)
 }
 
-// Wait returns the next line with some words in it, and passes over those before.
+// Wait returns the next line that contains words and skips the lines before it.
 func (p *Person) Wait(words string) string {
 	p.t.Helper()
 	late := time.After(WaitTimeout)
@@ -100,12 +99,12 @@ func (p *Person) Wait(words string) string {
 		select {
 		case <-more:
 		case <-late:
-			p.t.Fatalf("%s waits for %q in vain; got %q", p.Nick, words, p.Lines())
+			p.t.Fatalf("%s did not receive %q in time; got %q", p.Nick, words, p.Lines())
 		}
 	}
 }
 
-// WaitMessage waits for something that somebody says, and returns what was said.
+// WaitMessage waits for a message of a nick that contains words, and returns its text.
 func (p *Person) WaitMessage(from, words string) string {
 	p.t.Helper()
 	for {
@@ -117,14 +116,14 @@ func (p *Person) WaitMessage(from, words string) string {
 	}
 }
 
-// Lines are all that arrived.
+// Lines returns all received lines.
 func (p *Person) Lines() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return append([]string(nil), p.lines...)
 }
 
-// Messages are the texts that somebody has said so far.
+// Messages returns the texts of all messages received from a nick.
 func (p *Person) Messages(from string) (texts []string) {
 	for _, line := range p.Lines() {
 		if who, said, found := strings.Cut(line, " PRIVMSG "); found && strings.HasPrefix(who, ":"+from+"!") {
@@ -135,14 +134,14 @@ func (p *Person) Messages(from string) (texts []string) {
 	return texts
 }
 
-// Sync returns when the server has passed on what this person said before.
+// Sync waits until the server has processed everything this person has sent.
 func (p *Person) Sync() {
 	p.t.Helper()
 	p.Line("PING :sync-" + p.Nick)
 	p.Wait("sync-" + p.Nick)
 }
 
-// Disconnect goes without a word.
+// Disconnect closes the connection without QUIT.
 func (p *Person) Disconnect() {
 	if err := p.conn.Close(); err != nil {
 		p.t.Error(err)

@@ -1,4 +1,4 @@
-// Package irctest is a network for tests: a real ngircd, and people who talk there.
+// Package irctest provides an IRC network for tests: a real ngircd and users.
 package irctest
 
 import (
@@ -19,14 +19,14 @@ type Server struct {
 	Addr string // host:port, the same after each start
 
 	t           testing.TB
-	extraConfig []string // lines of its configuration
+	extraConfig []string // additional configuration lines
 	config      string
 	log         string
-	cmd         *exec.Cmd // nil: it is down
+	cmd         *exec.Cmd // nil while it is down
 }
 
-// Start starts one. The further lines go into its configuration, such as
-// "[Global]" and "Password = secret". The test's end is its own.
+// Start starts a server that stops when the test ends. The further lines are added to its
+// configuration, such as "[Global]" and "Password = secret".
 func Start(t testing.TB, further ...string) *Server {
 	t.Helper()
 	dir := t.TempDir()
@@ -38,11 +38,11 @@ func Start(t testing.TB, further ...string) *Server {
 			return s
 		}
 	}
-	t.Fatalf("ngircd finds no port that is free: %s", s.logFrom(0))
+	t.Fatalf("no free port for ngircd: %s", s.logFrom(0))
 	return nil
 }
 
-// FreeAddr is an address that nobody listens on.
+// FreeAddr returns a loopback address whose port is free.
 func FreeAddr(t testing.TB) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -52,7 +52,7 @@ func FreeAddr(t testing.TB) string {
 	return l.Addr().String()
 }
 
-// Up starts it again, and returns when it lets people in.
+// Up starts the server again and waits until it accepts logins.
 func (s *Server) Up() {
 	s.t.Helper()
 	if s.cmd != nil {
@@ -60,13 +60,13 @@ func (s *Server) Up() {
 	}
 	for end := time.Now().Add(WaitTimeout); !s.start(); {
 		if time.Now().After(end) {
-			s.t.Fatalf("ngircd does not listen on %s again: %s", s.Addr, s.logFrom(0))
+			s.t.Fatalf("ngircd did not restart on %s: %s", s.Addr, s.logFrom(0))
 		}
 	}
 }
 
-// start starts it, and reports whether it listens: its port may be somebody else's by
-// now. That somebody listens there is no sign of it.
+// start starts the server and reports whether it got its port. A successful dial is no proof:
+// another process may own the port.
 func (s *Server) start() bool {
 	s.t.Helper()
 	program, err := exec.LookPath("ngircd")
@@ -74,18 +74,18 @@ func (s *Server) start() bool {
 		program, err = exec.LookPath("/usr/sbin/ngircd")
 	}
 	if err != nil {
-		s.t.Fatalf("these tests talk to a real IRC server, ngircd: install it (make ircd does, where it may): %v", err)
+		s.t.Fatalf("these tests need ngircd: install it (see make ircd): %v", err)
 	}
 	s.configure()
 	log, err := os.OpenFile(s.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	defer log.Close() // the program has it by then
+	defer log.Close() // the process has its own descriptor
 	before := len(s.logFrom(0))
 	s.cmd = exec.Command(program, "--nodaemon", "--config", s.config)
 	s.cmd.Stdout, s.cmd.Stderr = log, log
-	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a ^C is for the test
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // keeps ^C away from the process
 	if err := s.cmd.Start(); err != nil {
 		s.t.Fatal(err)
 	}
@@ -98,7 +98,7 @@ func (s *Server) start() bool {
 			return true
 		}
 	}
-	s.t.Fatalf("ngircd does not begin: %s", s.logFrom(before))
+	s.t.Fatalf("ngircd did not start: %s", s.logFrom(before))
 	return false
 }
 
@@ -109,7 +109,7 @@ func (s *Server) configure() {
 		s.t.Fatal(err)
 	}
 	lines := append([]string{
-		"[Global]", "Name = irc.test.example", "Info = a test", "AdminEMail = nobody@test.example",
+		"[Global]", "Name = irc.test.example", "Info = a test", "AdminEMail = admin@test.example",
 		"Listen = 127.0.0.1", "Ports = " + port, "MotdPhrase = hello",
 		"[Limits]", "MaxNickLength = 16", "MaxConnectionsIP = 0", "MaxPenaltyTime = 0",
 		"[Options]", "DNS = no", "Ident = no", "PAM = no",
@@ -119,7 +119,7 @@ func (s *Server) configure() {
 	}
 }
 
-// logFrom is what it has logged, from a byte on.
+// logFrom returns the log from a byte offset.
 func (s *Server) logFrom(from int) string {
 	s.t.Helper()
 	raw, err := os.ReadFile(s.log)
@@ -129,7 +129,7 @@ func (s *Server) logFrom(from int) string {
 	return string(raw[from:])
 }
 
-// WaitListening returns when it takes connections at an address, such as one of further.
+// WaitListening waits until the server accepts connections at an address, such as a TLS port.
 func (s *Server) WaitListening(addr string) {
 	s.t.Helper()
 	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); {
@@ -142,7 +142,7 @@ func (s *Server) WaitListening(addr string) {
 	s.t.Fatalf("ngircd does not listen on %s: %s", addr, s.logFrom(0))
 }
 
-// Kill ends it as a crash would. Who was connected is not told.
+// Kill kills the server without closing its connections properly.
 func (s *Server) Kill() {
 	if s.cmd == nil {
 		return
@@ -157,11 +157,11 @@ func (s *Server) Kill() {
 	s.cmd = nil
 }
 
-// Connect lets somebody in, under a nick.
+// Connect connects a user with a nick.
 func (s *Server) Connect(nick string, further ...string) *Person {
 	s.t.Helper()
 	return Connect(s.t, s.Addr, nick, further...)
 }
 
-// String is for failures.
+// String describes the server in failure messages.
 func (s *Server) String() string { return fmt.Sprintf("ngircd on %s", s.Addr) }

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestAPortOfSomebodyElseIsNotTakenForOurs has one that takes connections.
-func TestAPortOfSomebodyElseIsNotTakenForOurs(t *testing.T) {
+// TestAForeignPortIsNotMistakenForOurs has another listener that accepts connections.
+func TestAForeignPortIsNotMistakenForOurs(t *testing.T) {
 	other, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -17,7 +17,7 @@ func TestAPortOfSomebodyElseIsNotTakenForOurs(t *testing.T) {
 	was := s.Addr
 	s.Addr = other.Addr().String()
 	if s.start() {
-		t.Error("it listens where somebody else does")
+		t.Error("start succeeded on a foreign port")
 	}
 	s.Addr = was
 	s.Up()

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// call is one that somebody makes, within the homeserver's mu.
+// call is one API request. Handlers run while mu is held.
 type call struct {
 	*http.Request
 	session session
@@ -17,7 +17,7 @@ type call struct {
 	raw     []byte
 }
 
-// field is a part of what was sent.
+// field returns a string field of the request body.
 func (c *call) field(name string) string {
 	s, _ := c.body[name].(string)
 	return s
@@ -25,7 +25,7 @@ func (c *call) field(name string) string {
 
 const base = "/_matrix/client/v3"
 
-// handler serves all there is.
+// handler returns the routes of the homeserver.
 func (h *Homeserver) handler() http.Handler {
 	mux := http.NewServeMux()
 	open := map[string]func(*call) (any, *apiError){
@@ -68,7 +68,7 @@ func (h *Homeserver) handler() http.Handler {
 	return mux
 }
 
-// authenticate is whose token a request has.
+// authenticate returns the session of a request's token.
 func (h *Homeserver) authenticate(r *http.Request) (session, *apiError) {
 	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if !ok {
@@ -85,7 +85,7 @@ func (h *Homeserver) serve(w http.ResponseWriter, r *http.Request, f func(*call)
 	c := &call{Request: r, body: map[string]any{}}
 	var err error
 	if c.raw, err = io.ReadAll(r.Body); err != nil {
-		return // who asked has gone
+		return // the client is gone
 	}
 	h.mu.Lock()
 	var out any
@@ -128,7 +128,7 @@ func (h *Homeserver) login(c *call) (any, *apiError) {
 	return h.newSession(id), nil
 }
 
-// newSession begins a session.
+// newSession logs a user in and returns the response.
 func (h *Homeserver) newSession(id string) any {
 	token, device := h.newID("syt_"), h.newID("D")
 	h.sessions[token] = session{user: id, device: device}
@@ -186,7 +186,7 @@ func (h *Homeserver) createRoom(c *call) (any, *apiError) {
 	return map[string]any{"room_id": r.id}, nil
 }
 
-// body is a room that who calls is in.
+// joinedRoom returns the request's room if the caller is a member.
 func (h *Homeserver) joinedRoom(c *call) (*room, *apiError) {
 	r := h.rooms[c.PathValue("room")]
 	if r == nil {
@@ -198,7 +198,7 @@ func (h *Homeserver) joinedRoom(c *call) (*room, *apiError) {
 	return r, nil
 }
 
-// changeMembership changes who is in a room.
+// changeMembership handles join, leave, invite, kick, unban and ban.
 func (h *Homeserver) changeMembership(c *call) (any, *apiError) {
 	r := h.rooms[c.PathValue("room")]
 	if r == nil {
@@ -230,7 +230,7 @@ func (h *Homeserver) changeMembership(c *call) (any, *apiError) {
 	return map[string]any{"room_id": r.id}, nil
 }
 
-// sendOnce is the event of a transaction, made by f if there is none.
+// sendOnce returns the event of the request's transaction; f creates it the first time.
 func (h *Homeserver) sendOnce(c *call, f func(r *room) (*storedEvent, *apiError)) (any, *apiError) {
 	key := c.session.device + " " + c.URL.Path
 	if id := h.sent[key]; id != "" {
@@ -252,7 +252,7 @@ func (h *Homeserver) sendOnce(c *call, f func(r *room) (*storedEvent, *apiError)
 func (h *Homeserver) send(c *call) (any, *apiError) {
 	return h.sendOnce(c, func(r *room) (*storedEvent, *apiError) {
 		kind := c.PathValue("kind")
-		if len(c.raw) > 65536-1024 { // with what is added
+		if len(c.raw) > 65536-1024 { // leaves room for the fields that the homeserver adds
 			return nil, newError(413, "M_TOO_LARGE", "event too large")
 		}
 		if !r.maySend(c.session.user) {
@@ -346,11 +346,11 @@ func (h *Homeserver) download(w http.ResponseWriter, r *http.Request) {
 	default:
 		w.Header().Set("Content-Type", f.kind)
 		w.Header().Set("Content-Length", fmt.Sprint(len(f.content)))
-		_, _ = w.Write(f.content) // who asked may have gone
+		_, _ = w.Write(f.content) // the client may be gone
 	}
 }
 
-// decodeQuery reads a part of the address that is JSON.
+// decodeQuery decodes a query parameter that holds JSON.
 func decodeQuery(q url.Values, name string, into any) *apiError {
 	if raw := q.Get(name); raw != "" && json.Unmarshal([]byte(raw), into) != nil {
 		return newError(400, "M_INVALID_PARAM", "unable to parse %s", name)

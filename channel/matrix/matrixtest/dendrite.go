@@ -16,17 +16,17 @@ import (
 	"time"
 )
 
-// Dendrite is a real homeserver on loopback, which federates with nobody.
+// Dendrite is a real homeserver on loopback, with federation disabled.
 type Dendrite struct {
 	URL string // the same after each start
 
 	t   testing.TB
 	dir string
-	cmd *exec.Cmd // nil: it is down
+	cmd *exec.Cmd // nil while it is down
 }
 
-// StartDendrite starts one, which ends with the test. make test-real-channels builds
-// its program.
+// StartDendrite starts a homeserver that stops when the test ends. make test-real-channels builds
+// its binary.
 func StartDendrite(t testing.TB) *Dendrite {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -38,7 +38,7 @@ func StartDendrite(t testing.TB) *Dendrite {
 		t.Fatal(err)
 	}
 	seed := make([]byte, 32)
-	rand.Read(seed) // it never fails
+	rand.Read(seed) // it never returns an error
 	key := "-----BEGIN MATRIX PRIVATE KEY-----\nKey-ID: ed25519:test\n\n" + base64.StdEncoding.EncodeToString(seed) + "\n-----END MATRIX PRIVATE KEY-----\n"
 	for name, content := range map[string]string{"key.pem": key, "dendrite.yaml": d.config()} {
 		if err := os.WriteFile(filepath.Join(d.dir, name), []byte(content), 0o600); err != nil {
@@ -50,7 +50,7 @@ func StartDendrite(t testing.TB) *Dendrite {
 	return d
 }
 
-// config are those of a server with a file for each of its parts.
+// config returns a configuration with one SQLite file per component.
 func (d *Dendrite) config() string {
 	base := func(name string) string { return fmt.Sprintf("{connection_string: \"file:%s.db\"}", name) }
 	return fmt.Sprintf(`version: 2
@@ -78,7 +78,7 @@ logging: [{type: std, level: warn}]
 `, base("users"), base("federation"), base("keys"), base("media"), base("mscs"), base("relay"), base("rooms"), base("sync"))
 }
 
-// Up starts it again, and returns when it answers.
+// Up starts the homeserver and waits until it responds.
 func (d *Dendrite) Up() {
 	d.t.Helper()
 	if d.cmd != nil {
@@ -90,27 +90,27 @@ func (d *Dendrite) Up() {
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	defer log.Close() // the program has it by then
+	defer log.Close() // the process has its own descriptor
 	cmd := exec.Command(program, "--really-enable-open-registration", "-config", "dendrite.yaml", "-http-bind-address", d.URL[len("http://"):], "-https-bind-address", "")
 	cmd.Dir, cmd.Stdout, cmd.Stderr = d.dir, log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a ^C is for the test
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // keeps ^C away from the process
 	if err := cmd.Start(); err != nil {
-		d.t.Fatalf("these tests talk to a real homeserver, Dendrite: make test-real-channels builds it: %v", err)
+		d.t.Fatalf("cannot start Dendrite; build it with make test-real-channels: %v", err)
 	}
 	d.cmd = cmd
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); {
 		if a, err := http.Get(d.URL + "/_matrix/client/versions"); err == nil {
-			_ = a.Body.Close() // it answers
+			_ = a.Body.Close() // only the status matters
 			if a.StatusCode == http.StatusOK {
 				return
 			}
 		}
 		<-time.After(20 * time.Millisecond)
 	}
-	d.t.Fatalf("Dendrite does not answer on %s: %s", d.URL, d.Log())
+	d.t.Fatalf("Dendrite does not respond on %s: %s", d.URL, d.Log())
 }
 
-// Log is what it has logged.
+// Log returns the homeserver's log.
 func (d *Dendrite) Log() string {
 	raw, err := os.ReadFile(filepath.Join(d.dir, "log"))
 	if err != nil {
@@ -119,8 +119,7 @@ func (d *Dendrite) Log() string {
 	return string(raw)
 }
 
-// Kill ends it as a crash would. What it has answered is kept; transaction ids are
-// not.
+// Kill kills the homeserver. Acknowledged events survive; transaction ids do not.
 func (d *Dendrite) Kill() {
 	if d.cmd == nil {
 		return

@@ -1,6 +1,5 @@
-// Package matrixtest is Matrix for tests: people who talk through the Client-Server
-// API, a way to a homeserver that can fail, and two homeservers, one that is made here
-// and a real one.
+// Package matrixtest provides Matrix for tests: users of the Client-Server API, a proxy that
+// injects faults, and two homeservers: an in-memory fake and a real Dendrite.
 package matrixtest
 
 import (
@@ -17,20 +16,21 @@ import (
 	"time"
 )
 
-// Homeserver is one on loopback, in memory. It refuses what homeservers refuse.
+// Homeserver is an in-memory fake on loopback. It enforces the same limits and permissions as a
+// real one.
 type Homeserver struct {
 	URL string
 
 	// Owned by mu.
 	mu       sync.Mutex
-	changed  chan struct{} // closed when something has happened
+	changed  chan struct{} // closed and replaced on every change
 	users    map[string]*user
 	sessions map[string]session // by token
 	rooms    map[string]*room
-	sent     map[string]string // events by device, path and transaction
+	sent     map[string]string // event ids by device, path and transaction id
 	files    map[string]file
-	events   int // how many there are, in all rooms
-	ids      int // how many other things were
+	events   int // number of events in all rooms
+	ids      int // number of other ids created
 }
 
 type user struct{ password, name string }
@@ -40,10 +40,10 @@ type session struct{ user, device string }
 type room struct {
 	id     string
 	events []*storedEvent
-	state  map[[2]string]*storedEvent // by kind and key
+	state  map[[2]string]*storedEvent // by event type and state key
 }
 
-// storedEvent is an event at a place in the order of all.
+// storedEvent is an event with its position in the global order.
 type storedEvent struct {
 	position    int
 	room        *room
@@ -67,7 +67,7 @@ type file struct {
 	content []byte
 }
 
-// Start starts one that ends with the test.
+// Start starts a homeserver that stops when the test ends.
 func Start(t testing.TB) *Homeserver {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -81,24 +81,23 @@ func Start(t testing.TB) *Homeserver {
 	ctx, quit := context.WithCancel(context.Background())
 	server := &http.Server{Handler: h.handler(), ReadHeaderTimeout: time.Minute, BaseContext: func(net.Listener) context.Context { return ctx }}
 	var serving sync.WaitGroup
-	serving.Go(func() { _ = server.Serve(ln) }) // ends with Close, and says nothing else
+	serving.Go(func() { _ = server.Serve(ln) }) // returns after Close
 	t.Cleanup(func() {
 		quit()
-		_ = server.Close() // there is nothing to be done about it
+		_ = server.Close() // best effort
 		serving.Wait()
 	})
 	return h
 }
 
-// ForgetTransactions forgets all transaction ids, as homeservers do some time.
+// ForgetTransactions drops all transaction ids, as real homeservers do after some time.
 func (h *Homeserver) ForgetTransactions() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.sent = map[string]string{}
 }
 
-// Rollback takes back the last events of a room, as a backup of before does that is
-// played in.
+// Rollback removes the last n events of a room, like a restore from an older backup.
 func (h *Homeserver) Rollback(id string, n int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -108,7 +107,7 @@ func (h *Homeserver) Rollback(id string, n int) {
 	h.notify()
 }
 
-// notify wakes who waits. It is within mu, as all that follows.
+// notify wakes waiting sync requests. The caller holds mu, as for all following methods.
 func (h *Homeserver) notify() {
 	close(h.changed)
 	h.changed = make(chan struct{})
@@ -139,7 +138,7 @@ func (h *Homeserver) appendEvent(r *room, by session, kind string, key *string, 
 	return e
 }
 
-// membership somebody's membership of a room.
+// membership returns a user's membership in the room.
 func (r *room) membership(user string) string {
 	if e := r.state[[2]string{"m.room.member", user}]; e != nil {
 		m, _ := e.content()["membership"].(string)
@@ -148,7 +147,7 @@ func (r *room) membership(user string) string {
 	return ""
 }
 
-// setMembership changes somebody's membership.
+// setMembership appends a membership event for a user.
 func (h *Homeserver) setMembership(r *room, by session, who, membership string, direct bool) {
 	content := map[string]any{"membership": membership}
 	if u := h.users[who]; u != nil && u.name != "" && membership == "join" {
@@ -160,8 +159,7 @@ func (h *Homeserver) setMembership(r *room, by session, who, membership string, 
 	h.appendEvent(r, by, "m.room.member", &who, content)
 }
 
-// visible are the events of a room that somebody may see: of who has left, those
-// until then.
+// visible returns the events that a user may see. A user who left sees the events up to that point.
 func (r *room) visible(user string) []*storedEvent {
 	switch last := r.state[[2]string{"m.room.member", user}]; {
 	case last == nil, r.membership(user) == "invite":
@@ -173,7 +171,7 @@ func (r *room) visible(user string) []*storedEvent {
 	}
 }
 
-// maySend reports whether somebody's power is enough for a message.
+// maySend reports whether a user's power level allows messages.
 func (r *room) maySend(user string) bool {
 	e := r.state[[2]string{"m.room.power_levels", ""}]
 	if e == nil {
@@ -191,7 +189,7 @@ func (r *room) maySend(user string) bool {
 	return has >= level(e.content(), "events_default")
 }
 
-// view is an event as somebody's device is shown it.
+// view returns the event as a device sees it.
 func (e *storedEvent) view(to session) map[string]any {
 	body := maps.Clone(e.body)
 	if e.transaction != "" && e.device == to.device {
@@ -200,7 +198,7 @@ func (e *storedEvent) view(to session) map[string]any {
 	return body
 }
 
-// filter says which events are wanted.
+// filter selects events.
 type filter struct {
 	Limit   int      `json:"limit"`
 	Types   []string `json:"types"`
@@ -211,7 +209,7 @@ func (f filter) matches(e *storedEvent) bool {
 	return (f.Types == nil || slices.Contains(f.Types, e.kind())) && (f.Senders == nil || slices.Contains(f.Senders, e.body["sender"].(string)))
 }
 
-// parseToken reads a token; false if it is none.
+// parseToken parses a token with a prefix. ok is false if it is invalid.
 func parseToken(token, sign string) (int, bool) {
 	n := 0
 	rest, ok := strings.CutPrefix(token, sign)
@@ -222,7 +220,7 @@ func parseToken(token, sign string) (int, bool) {
 	return n, err == nil
 }
 
-// apiError is how a homeserver says no.
+// apiError is an error response.
 type apiError struct {
 	code    int
 	errcode string
@@ -240,5 +238,5 @@ func (r *apiError) write(w http.ResponseWriter) {
 func writeJSON(w http.ResponseWriter, code int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(body) // who asked may have gone
+	_ = json.NewEncoder(w).Encode(body) // the client may be gone
 }

@@ -12,11 +12,10 @@ import (
 	"time"
 )
 
-// Password is that of all who are here.
+// Password is the password of every account.
 const Password = "correct horse battery staple"
 
-// Person is an account, of somebody or of a bot, at a homeserver that is reached
-// directly.
+// Person is a user or bot account. It talks to the homeserver directly, not through a [Proxy].
 type Person struct {
 	ID     string // such as @ann:test.example
 	Token  string
@@ -24,10 +23,10 @@ type Person struct {
 
 	t    testing.TB
 	base string
-	next int // number of the next transaction
+	next int // next transaction number
 }
 
-// NewPerson makes an account with a display name, "" for none.
+// NewPerson registers an account. An empty name sets no display name.
 func NewPerson(t testing.TB, base, user, name string) *Person {
 	t.Helper()
 	p := &Person{t: t, base: base}
@@ -40,8 +39,7 @@ func NewPerson(t testing.TB, base, user, name string) *Person {
 	return p
 }
 
-// Login logs the account in once more, as another device, which the person has from
-// now on. The token before stays good.
+// Login creates another device, which the person uses from then on. The previous token stays valid.
 func (p *Person) Login() {
 	p.t.Helper()
 	p.authenticate("POST", "/_matrix/client/v3/login", map[string]any{
@@ -60,13 +58,13 @@ func (p *Person) authenticate(method, at string, in any) {
 	p.ID, p.Token, p.Device = got.ID, got.Token, got.Device
 }
 
-// Logout has the token not be known any more.
+// Logout revokes the token.
 func (p *Person) Logout() {
 	p.t.Helper()
 	p.Must("POST", path("logout"), struct{}{}, nil)
 }
 
-// path is that of a call.
+// path returns the path of an API call.
 func path(words ...string) string {
 	all := "/_matrix/client/v3"
 	for _, w := range words {
@@ -75,15 +73,15 @@ func path(words ...string) string {
 	return all
 }
 
-// Must makes a call that has to go well.
+// Must makes a call that must succeed.
 func (p *Person) Must(method, at string, in, out any) {
 	p.t.Helper()
 	if code, raw := p.Call(method, at, in, out); code != http.StatusOK {
-		p.t.Fatalf("%s %s is answered %d %s", method, at, code, raw)
+		p.t.Fatalf("%s %s: status %d %s", method, at, code, raw)
 	}
 }
 
-// Call makes one, and returns how it was answered.
+// Call makes a call and returns its status and body.
 func (p *Person) Call(method, at string, in, out any) (int, string) {
 	p.t.Helper()
 	raw, err := json.Marshal(in)
@@ -93,8 +91,8 @@ func (p *Person) Call(method, at string, in, out any) (int, string) {
 	return p.send(method, at, "application/json", raw, out)
 }
 
-// send makes a call. One that does no harm twice is made again while it is answered
-// with 500, which Dendrite does when its SQLite is busy.
+// send makes a call. It repeats idempotent ones on status 500, which Dendrite returns while its
+// SQLite is busy.
 func (p *Person) send(method, at, kind string, body []byte, out any) (code int, raw string) {
 	p.t.Helper()
 	for range 20 {
@@ -129,7 +127,7 @@ func (p *Person) once(method, at, kind string, body []byte, out any) (int, strin
 	return a.StatusCode, string(raw)
 }
 
-// NewRoom makes a room with others. A direct one is for two.
+// NewRoom creates a private room and invites others. direct marks a room for two.
 func (p *Person) NewRoom(direct bool, others ...*Person) string {
 	p.t.Helper()
 	var ids []string
@@ -139,7 +137,7 @@ func (p *Person) NewRoom(direct bool, others ...*Person) string {
 	return p.CreateRoom(map[string]any{"preset": "private_chat", "is_direct": direct, "invite": ids})
 }
 
-// CreateRoom makes a room as it is said.
+// CreateRoom creates a room with the given request body.
 func (p *Person) CreateRoom(in map[string]any) string {
 	p.t.Helper()
 	var made struct {
@@ -149,26 +147,26 @@ func (p *Person) CreateRoom(in map[string]any) string {
 	return made.Room
 }
 
-// Joins goes into a room; p is returned.
+// Joins joins a room and returns p.
 func (p *Person) Joins(room string) *Person {
 	p.t.Helper()
 	p.Must("POST", path("rooms", room, "join"), struct{}{}, nil)
 	return p
 }
 
-// ChangeMember makes a change of somebody's being in a room: "invite", "kick", "ban", "unban".
+// ChangeMember applies "invite", "kick", "ban" or "unban" to a person.
 func (p *Person) ChangeMember(what, room string, to *Person) {
 	p.t.Helper()
 	p.Must("POST", path("rooms", room, what), map[string]any{"user_id": to.ID}, nil)
 }
 
-// Leaves goes out of a room.
+// Leaves leaves a room.
 func (p *Person) Leaves(room string) {
 	p.t.Helper()
 	p.Must("POST", path("rooms", room, "leave"), struct{}{}, nil)
 }
 
-// Says says a text, and returns the id of the event. Each of more adds to its content.
+// Says sends a text message and returns its event id. Fields of more are added to its content.
 func (p *Person) Says(room, text string, more ...map[string]any) string {
 	p.t.Helper()
 	content := map[string]any{"msgtype": "m.text", "body": text}
@@ -180,14 +178,14 @@ func (p *Person) Says(room, text string, more ...map[string]any) string {
 	return p.Sends(room, "m.room.message", content)
 }
 
-// Sends sends an event of any kind.
+// Sends sends an event of any type.
 func (p *Person) Sends(room, kind string, content map[string]any) string {
 	p.t.Helper()
 	p.next++
 	return p.SendsAs(room, kind, content, fmt.Sprintf("%s-%d", p.Device, p.next))
 }
 
-// SendsAs sends an event under a transaction id.
+// SendsAs sends an event with a transaction id.
 func (p *Person) SendsAs(room, kind string, content map[string]any, transaction string) string {
 	p.t.Helper()
 	var sent struct {
@@ -197,13 +195,13 @@ func (p *Person) SendsAs(room, kind string, content map[string]any, transaction 
 	return sent.ID
 }
 
-// Sets sets a part of a room's state.
+// Sets sets a room's state.
 func (p *Person) Sets(room, kind string, content map[string]any) {
 	p.t.Helper()
 	p.Must("PUT", path("rooms", room, "state", kind, ""), content, nil)
 }
 
-// Edits replaces what was said.
+// Edits replaces the text of a message.
 func (p *Person) Edits(room, of, text string, more ...map[string]any) string {
 	p.t.Helper()
 	now := map[string]any{"msgtype": "m.text", "body": text}
@@ -217,38 +215,38 @@ func (p *Person) Edits(room, of, text string, more ...map[string]any) string {
 	})
 }
 
-// Deletes takes an event back.
+// Deletes redacts an event.
 func (p *Person) Deletes(room, of string) {
 	p.t.Helper()
 	p.next++
 	p.Must("PUT", path("rooms", room, "redact", of, fmt.Sprintf("%s-%d", p.Device, p.next)), struct{}{}, nil)
 }
 
-// Thread says that a message is in the thread of another.
+// Thread returns content fields that put a message into a thread.
 func Thread(root string) map[string]any {
 	return map[string]any{"m.relates_to": map[string]any{
 		"rel_type": "m.thread", "event_id": root, "is_falling_back": true, "m.in_reply_to": map[string]any{"event_id": root},
 	}}
 }
 
-// ReplyTo says that a message is a reply to another.
+// ReplyTo returns content fields that make a message a reply.
 func ReplyTo(to string) map[string]any {
 	return map[string]any{"m.relates_to": map[string]any{"m.in_reply_to": map[string]any{"event_id": to}}}
 }
 
-// Uploads keeps a file, and returns its address.
+// Uploads uploads a file and returns its mxc URI.
 func (p *Person) Uploads(name, kind string, content []byte) string {
 	p.t.Helper()
 	var got struct {
 		URI string `json:"content_uri"`
 	}
 	if code, raw := p.send("POST", "/_matrix/media/v3/upload?filename="+url.QueryEscape(name), kind, content, &got); code != http.StatusOK {
-		p.t.Fatalf("a file is answered %d %s", code, raw)
+		p.t.Fatalf("upload: status %d %s", code, raw)
 	}
 	return got.URI
 }
 
-// Event is one in a room's history.
+// Event is an event of a room's history.
 type Event struct {
 	ID      string         `json:"event_id"`
 	Type    string         `json:"type"`
@@ -257,13 +255,13 @@ type Event struct {
 	Content map[string]any `json:"content"`
 }
 
-// Body is the text of a message, "" without one.
+// Body returns the text of a message, or "".
 func (e Event) Body() string {
 	body, _ := e.Content["body"].(string)
 	return body
 }
 
-// relation is how it belongs to another.
+// relation returns the event's relation type and target.
 func (e Event) relation() (kind, of string) {
 	r, _ := e.Content["m.relates_to"].(map[string]any)
 	kind, _ = r["rel_type"].(string)
@@ -271,7 +269,7 @@ func (e Event) relation() (kind, of string) {
 	return kind, of
 }
 
-// History are the events of a room that the person may see, the oldest first.
+// History returns the events of a room that the person may see, oldest first.
 func (p *Person) History(room string) (all []Event) {
 	p.t.Helper()
 	from := ""
@@ -286,7 +284,7 @@ func (p *Person) History(room string) (all []Event) {
 		}
 		p.Must("GET", path("rooms", room, "messages")+"?"+q.Encode(), nil, &page)
 		for _, e := range page.Chunk {
-			if len(all) == 0 || all[0].ID != e.ID { // Dendrite has the first one twice
+			if len(all) == 0 || all[0].ID != e.ID { // Dendrite returns the first event twice
 				all = append([]Event{e}, all...)
 			}
 		}
@@ -297,8 +295,8 @@ func (p *Person) History(room string) (all []Event) {
 	}
 }
 
-// Messages are the messages of somebody in a room as they read by now: edited, and
-// without those that were deleted.
+// Messages returns the messages of a person in a room in their current state: edits applied,
+// deleted ones left out.
 func (p *Person) Messages(room string, by *Person) (all []Event) {
 	p.t.Helper()
 	at := map[string]int{}
@@ -318,7 +316,7 @@ func (p *Person) Messages(room string, by *Person) (all []Event) {
 	return all
 }
 
-// Texts are those of what somebody has said.
+// Texts returns the texts of Messages.
 func (p *Person) Texts(room string, by *Person) []string {
 	p.t.Helper()
 	texts := []string{}
@@ -328,7 +326,7 @@ func (p *Person) Texts(room string, by *Person) []string {
 	return texts
 }
 
-// IsIn reports whether somebody is in a room of the person's.
+// IsIn reports whether a person is a member of a room.
 func (p *Person) IsIn(room string, who *Person) bool {
 	p.t.Helper()
 	var in struct {
@@ -338,7 +336,7 @@ func (p *Person) IsIn(room string, who *Person) bool {
 	return in.Joined[who.ID] != nil
 }
 
-// WaitFor waits until something is as it should be.
+// WaitFor waits until good returns true.
 func WaitFor(t testing.TB, what string, good func() bool) {
 	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -348,17 +346,17 @@ func WaitFor(t testing.TB, what string, good func() bool) {
 		select {
 		case <-tick.C:
 		case <-late:
-			t.Fatalf("never: %s", what)
+			t.Fatalf("condition not met in time: %s", what)
 		}
 	}
 }
 
-// Dump tells a room's history, for failures.
+// Dump returns a room's history for failure messages.
 func (p *Person) Dump(room string) string {
 	p.t.Helper()
 	var out strings.Builder
 	for _, e := range p.History(room) {
-		raw, _ := json.Marshal(e.Content) // it was made of JSON
+		raw, _ := json.Marshal(e.Content) // decoded from JSON
 		fmt.Fprintf(&out, "%s %s %s %s\n", e.ID, e.Sender, e.Type, raw)
 	}
 	return out.String()

@@ -14,32 +14,33 @@ import (
 	"time"
 )
 
-// Fault is how a call goes wrong, once. The zero value lets it pass.
+// Fault describes how one call fails. The zero value forwards the call.
 type Fault struct {
-	Code         int    // it is not passed on, and answered with this
+	Code         int    // returned without forwarding
 	Name         string // such as M_LIMIT_EXCEEDED
 	Message      string
-	RetryAfterMS int    // retry_after_ms
-	SoftLogout   bool   // soft_logout
-	Raw          string // instead of JSON
-	// RetryAfter is the header of that name.
+	RetryAfterMS int    // field retry_after_ms
+	SoftLogout   bool   // field soft_logout
+	Raw          string // body instead of JSON
+	// RetryAfter is the Retry-After header in seconds.
 	RetryAfter int
-	Hang       bool          // it is not passed on, and not answered
-	Lose       bool          // it is passed on, and the answer is lost
-	Half       bool          // half of the answer arrives
-	Hold       chan struct{} // it is passed on, and answered when this is closed
+	Hang       bool          // neither forwarded nor answered
+	Lose       bool          // forwarded; the response is dropped
+	Half       bool          // half of the response is sent
+	Hold       chan struct{} // forwarded; the response waits until the channel is closed
 }
 
-// Call is one that went the way.
+// Call is a call that passed through the proxy.
 type Call struct {
-	Name string // as of [Way.Fail]
+	Name string // as in [Proxy.Fail]
 	Path string
 	In   map[string]any
 	At   time.Time
-	Code int // 0: it was not answered as it should be
+	Code int // 0 if no complete response was sent
 }
 
-// Proxy is what a bot reaches a homeserver by. What others do there is not in it.
+// Proxy is a reverse proxy between a bot and a homeserver that injects faults. Persons do not use
+// it.
 type Proxy struct {
 	URL string
 
@@ -47,16 +48,16 @@ type Proxy struct {
 
 	// Owned by mu.
 	mu           sync.Mutex
-	server       *http.Server // nil: it is down
+	server       *http.Server // nil while it is down
 	quit         context.CancelFunc
 	faults       map[string][]Fault
-	limitedUntil time.Time     // until then, too much was sent
-	frozen       chan struct{} // closed when what is half-open is so no more; nil if nothing is
+	limitedUntil time.Time     // until then, sends are rate limited
+	frozen       chan struct{} // non-nil while frozen; closed by Thaw
 	calls        []Call
 	wg           sync.WaitGroup
 }
 
-// NewProxy makes one to a homeserver, until the test ends.
+// NewProxy starts a proxy that stops when the test ends.
 func NewProxy(t testing.TB, to string) *Proxy {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -78,10 +79,10 @@ func (w *Proxy) listen(ln net.Listener) {
 	w.mu.Lock()
 	w.server, w.quit = server, quit
 	w.mu.Unlock()
-	w.wg.Go(func() { _ = server.Serve(ln) }) // ends with Down, and says nothing else
+	w.wg.Go(func() { _ = server.Serve(ln) }) // returns after Down
 }
 
-// Down breaks all connections and refuses others from now on.
+// Down closes all connections and refuses new ones.
 func (w *Proxy) Down() {
 	w.mu.Lock()
 	server, quit := w.server, w.quit
@@ -89,11 +90,11 @@ func (w *Proxy) Down() {
 	w.mu.Unlock()
 	if server != nil {
 		quit()
-		_ = server.Close() // there is nothing to be done about it
+		_ = server.Close() // best effort
 	}
 }
 
-// Up is there again, where it was.
+// Up listens on the same address again.
 func (w *Proxy) Up(t testing.TB) {
 	t.Helper()
 	ln, err := net.Listen("tcp", strings.TrimPrefix(w.URL, "http://"))
@@ -103,14 +104,14 @@ func (w *Proxy) Up(t testing.TB) {
 	w.listen(ln)
 }
 
-// Freeze leaves all connections open and answers nothing any more, until Thaw.
+// Freeze keeps connections open but stops responding until Thaw.
 func (w *Proxy) Freeze() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.frozen = make(chan struct{})
 }
 
-// Thaw answers again. What was asked meanwhile has been lost.
+// Thaw resumes responding. Calls received while frozen are dropped.
 func (w *Proxy) Thaw() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -118,23 +119,23 @@ func (w *Proxy) Thaw() {
 	w.frozen = nil
 }
 
-// Fail has the next calls of a name fail, one fault each. The name of a call is the
-// last word of its path that no caller chooses, such as "sync", "send" or "whoami".
+// Fail queues faults for the next calls with a name. The name of a call is the last fixed segment
+// of its path, such as "sync", "send" or "whoami".
 func (w *Proxy) Fail(name string, faults ...Fault) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.faults[name] = append(w.faults[name], faults...)
 }
 
-// Limit has all sends and edits, and typing, be refused with 429, as a homeserver does
-// with an account that sends too much. What is left of it is retry_after_ms.
+// Limit rejects sends, edits and typing with 429 for d, as a homeserver does when an account
+// exceeds its rate limit. The remaining time is in retry_after_ms.
 func (w *Proxy) Limit(d time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.limitedUntil = time.Now().Add(d)
 }
 
-// Calls are those of a name; all with "".
+// Calls returns the calls with a name, or all for "".
 func (w *Proxy) Calls(name string) []Call {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -147,7 +148,7 @@ func (w *Proxy) Calls(name string) []Call {
 	return found
 }
 
-// callName is the name of a call.
+// callName returns the name of a call by its path.
 func callName(path string) string {
 	words := strings.Split(strings.Trim(path, "/"), "/")
 	for i := len(words) - 1; i >= 0; i-- {
@@ -159,7 +160,7 @@ func callName(path string) string {
 	return path
 }
 
-// nextFault is what is to go wrong with a call. It is within mu.
+// nextFault returns the fault for a call. The caller holds mu.
 func (w *Proxy) nextFault(name string) (f Fault) {
 	if left := time.Until(w.limitedUntil); left > 0 && (name == "send" || name == "typing") {
 		return Fault{Code: http.StatusTooManyRequests, Name: "M_LIMIT_EXCEEDED", Message: "Too many requests", RetryAfterMS: int(left.Milliseconds()) + 1}
@@ -173,10 +174,10 @@ func (w *Proxy) nextFault(name string) (f Fault) {
 func (w *Proxy) serve(out http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
-		return // who asked has gone
+		return // the client is gone
 	}
 	c := Call{Name: callName(r.URL.Path), Path: r.URL.Path, At: time.Now()}
-	_ = json.Unmarshal(body, &c.In) // there may be none
+	_ = json.Unmarshal(body, &c.In) // the body may be empty
 	w.mu.Lock()
 	fault, frozen := w.nextFault(c.Name), w.frozen
 	number := len(w.calls)
@@ -185,10 +186,10 @@ func (w *Proxy) serve(out http.ResponseWriter, r *http.Request) {
 	switch {
 	case frozen != nil || fault.Hang:
 		select {
-		case <-frozen: // never for a call that hangs by itself
+		case <-frozen: // nil, thus never ready, for a call that hangs by itself
 		case <-r.Context().Done():
 		}
-		panic(http.ErrAbortHandler) // it was lost
+		panic(http.ErrAbortHandler) // drop the call
 	case fault.Code != 0 || fault.Raw != "":
 		w.setCode(number, fault.Code)
 		fault.write(out)
@@ -217,12 +218,12 @@ func (w *Proxy) serve(out http.ResponseWriter, r *http.Request) {
 	out.Header().Set("Content-Length", strconv.Itoa(len(answer)))
 	if fault.Half {
 		_, _ = out.Write(answer[:len(answer)/2])
-		_ = http.NewResponseController(out).Flush() // so that the half arrives, if anybody is there
+		_ = http.NewResponseController(out).Flush() // best effort: deliver the first half
 		panic(http.ErrAbortHandler)
 	}
 	w.setCode(number, code)
 	out.WriteHeader(code)
-	_, _ = out.Write(answer) // who asked may have gone
+	_, _ = out.Write(answer) // the client may be gone
 }
 
 func (w *Proxy) setCode(number, code int) {
@@ -231,7 +232,7 @@ func (w *Proxy) setCode(number, code int) {
 	w.calls[number].Code = code
 }
 
-// forward passes a call on; code is 0 if there is no answer.
+// forward forwards a call. code is 0 if there is no response.
 func (w *Proxy) forward(r *http.Request, body []byte) (code int, kind string, answer []byte) {
 	req, err := http.NewRequestWithContext(r.Context(), r.Method, w.target+r.URL.RequestURI(), bytes.NewReader(body))
 	if err != nil {
@@ -249,7 +250,7 @@ func (w *Proxy) forward(r *http.Request, body []byte) (code int, kind string, an
 	return a.StatusCode, a.Header.Get("Content-Type"), answer
 }
 
-// write answers with a fault.
+// write writes the fault's response.
 func (f Fault) write(w http.ResponseWriter) {
 	if f.RetryAfter != 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(f.RetryAfter))
@@ -258,7 +259,7 @@ func (f Fault) write(w http.ResponseWriter) {
 		if f.Code != 0 {
 			w.WriteHeader(f.Code)
 		}
-		_, _ = io.WriteString(w, f.Raw) // who asked may have gone
+		_, _ = io.WriteString(w, f.Raw) // the client may be gone
 		return
 	}
 	body := map[string]any{"errcode": f.Name, "error": f.Message}

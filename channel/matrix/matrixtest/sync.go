@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// messages are a part of a room's history, back from a place.
+// messages returns a page of a room's history, backwards from a token.
 func (h *Homeserver) messages(c *call) (any, *apiError) {
 	r, q := h.rooms[c.PathValue("room")], c.URL.Query()
 	if r == nil {
@@ -58,7 +58,7 @@ func (h *Homeserver) messages(c *call) (any, *apiError) {
 	return out, nil
 }
 
-// sync answers when something has happened since a place, or it is time.
+// sync responds when something has changed since a token, or after the timeout.
 func (h *Homeserver) sync(c *call) (any, *apiError) {
 	q := c.URL.Query()
 	var want struct {
@@ -77,7 +77,7 @@ func (h *Homeserver) sync(c *call) (any, *apiError) {
 		}
 		since = n
 	}
-	ms, _ := strconv.Atoi(q.Get("timeout")) // none is 0
+	ms, _ := strconv.Atoi(q.Get("timeout")) // 0 if missing
 	late := time.NewTimer(time.Duration(ms) * time.Millisecond)
 	defer late.Stop()
 	for over := ms == 0; ; {
@@ -101,7 +101,7 @@ func (h *Homeserver) sync(c *call) (any, *apiError) {
 	}
 }
 
-// changesSince is what has happened in somebody's rooms.
+// changesSince returns the changes in a user's rooms and whether there are any.
 func (h *Homeserver) changesSince(who session, since int, want filter) (any, bool) {
 	join, invite, leave, something := map[string]any{}, map[string]any{}, map[string]any{}, false
 	for id, r := range h.rooms {
@@ -115,7 +115,7 @@ func (h *Homeserver) changesSince(who session, since int, want filter) (any, boo
 			}}}}
 		case r.membership(who.user) == "join":
 			before := since
-			if me.position > since { // it is new: its history is shown too
+			if me.position > since { // a newly joined room includes its history
 				before = -1
 			}
 			news := false
@@ -133,7 +133,7 @@ func (h *Homeserver) changesSince(who session, since int, want filter) (any, boo
 	return map[string]any{"join": join, "invite": invite, "leave": leave}, something
 }
 
-// timeline are the last events since a place.
+// timeline returns the latest events of a room since a position.
 func (r *room) timeline(to session, since int, want filter) any {
 	var all []*storedEvent
 	for _, e := range r.events {

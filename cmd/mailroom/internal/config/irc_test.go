@@ -83,7 +83,7 @@ func TestWhatIsWrongWithANetworkIsNamed(t *testing.T) {
 		`sever = "x"`:                         `f.toml:6: channels.net.sever: unknown key (did you mean "server"?)`,
 		`account = "robot"`:                   `f.toml:1: channels.net: the account needs token_env or token_file with its password`,
 		"token_env = \"A\"\ntoken_file = 'b'": `f.toml:1: channels.net: it has token_env and token_file; one of them holds the password`,
-		`join = ["dev"]`:                      `f.toml:1: channels.net: "dev" is no channel to join: write "#name", or "#name key" if it has a key`,
+		`join = ["dev"]`:                      `f.toml:1: channels.net: invalid channel "dev": use "#name", or "#name key" if it has a key`,
 		`tls = "no"`:                          `f.toml:6: channels.net.tls: "no" is not true or false`,
 	} {
 		refused(t, network+setting, want)
