@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"fmt"
-	"mailroom/api"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -13,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"mailroom"
+	"mailroom/api"
 )
 
 // Submit hands in a message. Without a Key it makes one, so that it can repeat

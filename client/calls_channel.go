@@ -2,8 +2,9 @@ package client
 
 import (
 	"context"
-	"mailroom/api"
 	"net/http"
+
+	"mailroom/api"
 )
 
 // Channels returns the channels of the server, by name.

@@ -2,8 +2,9 @@ package client
 
 import (
 	"context"
-	"mailroom/api"
 	"net/http"
+
+	"mailroom/api"
 )
 
 // Pairings returns who was let in to talk through chat platforms, and who waits for

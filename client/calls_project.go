@@ -2,10 +2,11 @@ package client
 
 import (
 	"context"
-	"mailroom/api"
 	"net/http"
 	"net/url"
 	"strconv"
+
+	"mailroom/api"
 )
 
 // Reserve takes names in a project. A Conflict has a [mailroom.ReservedError] in its tree,

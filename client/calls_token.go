@@ -2,11 +2,11 @@ package client
 
 import (
 	"context"
-	"mailroom/api"
 	"net/http"
 	"net/url"
 
 	"mailroom"
+	"mailroom/api"
 )
 
 // CreateToken makes an account. Its secret is in the answer, and nowhere else: if

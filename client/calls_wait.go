@@ -2,10 +2,10 @@ package client
 
 import (
 	"context"
-	"mailroom/api"
 	"net/http"
 
 	"mailroom"
+	"mailroom/api"
 )
 
 // Tickets returns a page of tickets. Filters know state, kind, thread and run.

@@ -2,13 +2,13 @@ package client
 
 import (
 	"context"
-	"mailroom/api"
 	"net/http"
 	"net/url"
 	"strconv"
 	"time"
 
 	"mailroom"
+	"mailroom/api"
 )
 
 // The calls of a worker are sent once: an Unavailable one is repeated by the

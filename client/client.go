@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"mailroom/api"
 	"mime"
 	"net/http"
 	"net/url"
@@ -18,6 +17,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 
 	"mailroom"
+	"mailroom/api"
 )
 
 // Client calls one server. It is safe for concurrent use.

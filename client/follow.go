@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"iter"
-	"mailroom/api"
 	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
 
 	"mailroom"
+	"mailroom/api"
 )
 
 // Until says when a stream ends by itself.

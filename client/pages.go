@@ -3,10 +3,10 @@ package client
 import (
 	"context"
 	"iter"
-	"mailroom/api"
 	"strconv"
 
 	"mailroom"
+	"mailroom/api"
 )
 
 // Each yields the items of a list, such as c.Runs, through all its pages. Pages end

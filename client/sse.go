@@ -6,11 +6,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"mailroom/api"
 	"net/http"
 	"time"
 
 	"mailroom"
+	"mailroom/api"
 )
 
 var errSilent = errors.New("the stream fell silent")

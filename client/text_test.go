@@ -3,11 +3,11 @@ package client
 import (
 	"encoding/json"
 	"errors"
-	"mailroom/api"
 	"testing"
 	"time"
 
 	"mailroom"
+	"mailroom/api"
 )
 
 func TestTextThatIsNotUTF8IsRefusedAndNotReplaced(t *testing.T) {

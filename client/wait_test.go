@@ -4,11 +4,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"mailroom/api"
 	"net/http"
 	"testing"
 
 	"mailroom"
+	"mailroom/api"
 )
 
 func TestAnUnansweredDecisionIsRepeated(t *testing.T) {

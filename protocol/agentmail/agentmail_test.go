@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"mailroom"
 	"mailroom/api"
 	"mailroom/bus"
 	"mailroom/client"
@@ -18,8 +19,6 @@ import (
 	"mailroom/server"
 	"mailroom/store/memory"
 	"mailroom/stream"
-
-	"mailroom"
 )
 
 const operator = "a-token-that-nobody-guesses"
