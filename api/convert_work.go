@@ -10,10 +10,10 @@ import (
 	"mailroom"
 )
 
-// ClaimID writes a claim as the API names it, RUN:ATTEMPT.
+// ClaimID formats the id of a claim, RUN:ATTEMPT.
 func ClaimID(c mailroom.Claim) string { return c.Run + ":" + strconv.Itoa(c.Attempt) }
 
-// ParseClaim reads a claim; its Thread is not in it.
+// ParseClaim parses the id of a claim. It leaves Thread empty.
 func ParseClaim(text string) (c mailroom.Claim, ok bool) {
 	i := strings.LastIndexByte(text, ':')
 	if i < 1 {
@@ -24,7 +24,7 @@ func ParseClaim(text string) (c mailroom.Claim, ok bool) {
 	return c, err == nil && n > 0 && ClaimID(c) == text
 }
 
-// FormatStep writes a step as it travels.
+// FormatStep converts a step to its wire type.
 func FormatStep(s mailroom.Step) Step {
 	out := Step{
 		Name: s.Name, Entries: FormatAgentEntries(s.Entries), Checkpoint: s.Checkpoint, State: s.State,
@@ -40,7 +40,7 @@ func FormatStep(s mailroom.Step) Step {
 	return out
 }
 
-// Read is the step that was written. Its refusals name a place below at.
+// Read converts the step from its wire type. Errors name a field below the path at.
 func (s Step) Read(at string) (mailroom.Step, error) {
 	out := mailroom.Step{
 		Name: s.Name, Entries: ReadAgentEntries(s.Entries), Checkpoint: s.Checkpoint, State: s.State,
@@ -66,25 +66,25 @@ func (s Step) Read(at string) (mailroom.Step, error) {
 	return out, nil
 }
 
-// FormatAgentEntries writes entries of an agent as they travel.
-func FormatAgentEntries(notes []mailroom.AgentEntry) []AgentEntry {
+// FormatAgentEntries converts entries of an agent to their wire type.
+func FormatAgentEntries(entries []mailroom.AgentEntry) []AgentEntry {
 	var out []AgentEntry
-	for _, n := range notes {
+	for _, n := range entries {
 		out = append(out, AgentEntry(n))
 	}
 	return out
 }
 
-// ReadAgentEntries are the entries that were written.
-func ReadAgentEntries(notes []AgentEntry) []mailroom.AgentEntry {
+// ReadAgentEntries converts entries of an agent from their wire type.
+func ReadAgentEntries(entries []AgentEntry) []mailroom.AgentEntry {
 	var out []mailroom.AgentEntry
-	for _, n := range notes {
+	for _, n := range entries {
 		out = append(out, mailroom.AgentEntry(n))
 	}
 	return out
 }
 
-// FormatAsks writes questions as they travel.
+// FormatAsks converts asks to their wire type.
 func FormatAsks(asks []mailroom.Ask) []Ask {
 	var out []Ask
 	for _, a := range asks {
@@ -101,7 +101,7 @@ func FormatAsks(asks []mailroom.Ask) []Ask {
 	return out
 }
 
-// ReadAsks are the questions that were written. Refusals name a place below at.
+// ReadAsks converts asks from their wire type. Errors name a field below the path at.
 func ReadAsks(at string, asks []Ask) ([]mailroom.Ask, error) {
 	var out []mailroom.Ask
 	for i, a := range asks {
@@ -118,7 +118,7 @@ func ReadAsks(at string, asks []Ask) ([]mailroom.Ask, error) {
 	return out, nil
 }
 
-// FormatPartialText writes a message as it travels.
+// FormatPartialText converts a message to its wire type.
 func FormatPartialText(s *mailroom.PartialText) *PartialText {
 	if s == nil {
 		return nil
@@ -126,7 +126,7 @@ func FormatPartialText(s *mailroom.PartialText) *PartialText {
 	return &PartialText{ID: s.ID, Text: s.Text, Truncated: s.Truncated}
 }
 
-// Read is the message that was written.
+// Read converts the message from its wire type.
 func (s *PartialText) Read() *mailroom.PartialText {
 	if s == nil {
 		return nil
@@ -134,14 +134,14 @@ func (s *PartialText) Read() *mailroom.PartialText {
 	return &mailroom.PartialText{ID: s.ID, Text: s.Text, Truncated: s.Truncated}
 }
 
-// FormatFailure writes an error of an agent as it travels.
+// FormatFailure converts an error of an agent to its wire type.
 func FormatFailure(f *mailroom.Failure) *Failure {
 	if f == nil {
 		return nil
 	}
 	out := &Failure{Class: f.Class, Message: strings.ToValidUTF8(fmt.Sprint(f.Err), "\uFFFD")}
 	if f.Class != mailroom.ClassUnavailable && f.Class != mailroom.ClassPermanent {
-		out.Class = mailroom.ClassTransient // as the rules take it
+		out.Class = mailroom.ClassTransient // the default of the rules
 	}
 	if f.RetryAfter > 0 {
 		out.RetryAfter = f.RetryAfter.String()
@@ -149,7 +149,7 @@ func FormatFailure(f *mailroom.Failure) *Failure {
 	return out
 }
 
-// Read is the error that was written. Refusals name a place below at.
+// Read converts the error from its wire type. Errors name a field below the path at.
 func (f *Failure) Read(at string) (*mailroom.Failure, error) {
 	if f == nil {
 		return nil, nil
@@ -163,7 +163,7 @@ func (f *Failure) Read(at string) (*mailroom.Failure, error) {
 	return out, err
 }
 
-// ReadDuration is a duration on the wire, such as 30m; "" is 0. at is where it stands.
+// ReadDuration parses a duration such as 30m; "" is 0. at is the path of the field.
 func ReadDuration(at, text string) (time.Duration, error) {
 	if text == "" {
 		return 0, nil
@@ -182,7 +182,7 @@ func invalid(location, message string, value any) error {
 	}
 }
 
-// Ticket is the row of a ticket as an agent sees it.
+// Ticket converts the ticket to the row that an agent sees.
 func (k Ticket) Ticket() *mailroom.Ticket {
 	text := func(s *string) string {
 		if s == nil {
@@ -201,7 +201,7 @@ func (k Ticket) Ticket() *mailroom.Ticket {
 	return out
 }
 
-// present is nil for JSON that is null, which stands for nothing.
+// present returns nil for the JSON null.
 func present(raw []byte) []byte {
 	if string(raw) == "null" {
 		return nil
@@ -209,8 +209,8 @@ func present(raw []byte) []byte {
 	return raw
 }
 
-// Mailroom is the run as its agent sees it: without what only the server needs
-// to know of it.
+// Mailroom converts the claimed run to the one that an agent sees, without the fields
+// that only the server uses.
 func (c Claim) Mailroom() *mailroom.Run {
 	r := c.Run
 	out := &mailroom.Run{
@@ -254,7 +254,7 @@ func readSteers(steers []Steer) []mailroom.Steer {
 	return out
 }
 
-// Mailroom is the run as its agent sees it.
+// Mailroom converts the run to the one that an agent sees.
 func (c ClaimedRun) Mailroom() *mailroom.Run {
 	out := Claim{Run: c.Run, Steers: c.Steers}.Mailroom()
 	if c.Stop != nil {

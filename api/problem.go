@@ -14,7 +14,7 @@ import (
 
 // Problem is the body of every error answer: RFC 9457, with a code.
 type Problem struct {
-	Type   string         `json:"type" doc:"Always about:blank; code tells more."`
+	Type   string         `json:"type" doc:"Always about:blank; see code."`
 	Title  string         `json:"title"`
 	Status int            `json:"status"`
 	Detail string         `json:"detail" doc:"What was wrong, and what to do."`
@@ -101,9 +101,8 @@ func KnownCode(code mailroom.Code) bool {
 	return false
 }
 
-// NewProblem makes the problem for err, which is not nil. What is not an
-// *[mailroom.Error] is Internal, and nothing of an Internal error is told but
-// that it is one.
+// NewProblem returns the problem for err, which is not nil. An error with the code
+// internal, or an unknown one, discloses nothing: its text stays in the server's log.
 func NewProblem(err *mailroom.Error) Problem {
 	p := Problem{Type: "about:blank", Code: err.Code, Detail: err.Message, Status: StatusOf(err.Code), Errors: []ProblemField{}}
 	p.Title = http.StatusText(p.Status)
@@ -122,8 +121,8 @@ func NewProblem(err *mailroom.Error) Problem {
 	return p
 }
 
-// Err returns the problem as an error again. retryAfter is what the answer's
-// Retry-After said, zero for nothing.
+// Err converts the problem to an error. retryAfter is the value of the Retry-After
+// header, zero without one.
 func (p Problem) Err(retryAfter time.Duration) *mailroom.Error {
 	e := &mailroom.Error{Code: p.Code, Message: p.Detail, RetryAfter: retryAfter}
 	if !KnownCode(e.Code) {

@@ -31,8 +31,8 @@ func TestCodesAndStatusesMapBothWays(t *testing.T) {
 	}
 }
 
-// FuzzProblem: an error is the same after it went over the wire, but for what is
-// cut and for what nobody else is told.
+// FuzzProblem checks that an error survives the wire, except for values that are cut
+// and internal errors, whose text is not disclosed.
 func FuzzProblem(f *testing.F) {
 	f.Add("invalid", "body.text: is empty", "body.text", "x")
 	f.Add("internal", "the disk is on fire", "", "")

@@ -7,13 +7,13 @@ import (
 	"mailroom"
 )
 
-// Run is one turn of an agent on a thread. What is not known or does not apply
+// Run is one turn of an agent on a thread. A field that is unknown or does not apply
 // is null.
 type Run struct {
 	ID           string             `json:"id"`
 	Thread       string             `json:"thread"`
 	Agent        string             `json:"agent"`
-	AgentVersion *string            `json:"agent_version" doc:"null while it is not known."`
+	AgentVersion *string            `json:"agent_version" doc:"null while it is unknown."`
 	Status       mailroom.Status    `json:"status" enum:"queued,running,waiting,completed,failed,cancelled"`
 	Stopping     bool               `json:"stopping" doc:"It was asked to stop and has not ended yet."`
 	Mode         mailroom.Mode      `json:"mode"`
@@ -23,7 +23,7 @@ type Run struct {
 	Failures     int                `json:"failures" doc:"Attempts ended by the agent's own error."`
 	Crashes      int                `json:"crashes" doc:"Claims lost in a row without progress."`
 	MaxAttempts  int                `json:"max_attempts" doc:"Bounds failures."`
-	AvailableAt  time.Time          `json:"available_at" doc:"Not claimed earlier."`
+	AvailableAt  time.Time          `json:"available_at" doc:"The run is not claimed before."`
 	NotBefore    *time.Time         `json:"not_before"`
 	Worker       *string            `json:"worker" doc:"Holds its claim, while it is running."`
 	LeaseUntil   *time.Time         `json:"lease_until" doc:"End of that worker's lease."`
@@ -38,8 +38,8 @@ type Run struct {
 	Reason       *mailroom.Reason   `json:"reason" doc:"Why it was cancelled."`
 	Wait         *Wait              `json:"wait" doc:"What it waits for, while it is waiting."`
 	Steps        int                `json:"steps" doc:"Durable steps so far."`
-	Progress     float64            `json:"progress" doc:"How far it is as its agent says, 0 to 1; 1 when completed."`
-	Usage        *Usage             `json:"usage" doc:"What it consumed so far, over all attempts; null while its agent has told none of it."`
+	Progress     float64            `json:"progress" doc:"Reported by the agent, 0 to 1; 1 when completed."`
+	Usage        *Usage             `json:"usage" doc:"Consumed over all attempts; null until the agent reports any."`
 	CreatedAt    time.Time          `json:"created_at"`
 	StartedAt    *time.Time         `json:"started_at"`
 	FinishedAt   *time.Time         `json:"finished_at"`
@@ -47,7 +47,7 @@ type Run struct {
 
 // Wait is what a parked run needs before it goes on.
 type Wait struct {
-	Tickets []string `json:"tickets" doc:"Ids of the tickets that were asked for."`
+	Tickets []string `json:"tickets" doc:"Ids of the tickets."`
 	Until   string   `json:"until" enum:"all,any" doc:"How many of them it needs."`
 }
 
@@ -58,12 +58,10 @@ type Usage struct {
 	CostUSD      float64 `json:"cost_usd"`
 }
 
-// Settled reports whether nothing will happen to the run without somebody's
-// doing: it has finished, or it waits.
+// Settled reports whether the run has finished or waits: it does not change by itself.
 func (r *Run) Settled() bool { return r.Status.Finished() || r.Status == mailroom.StatusWaiting }
 
-// Thread is an address with a log and a queue of runs. Status is idle, queued,
-// running or waiting.
+// Thread is an address with a log and a queue of runs.
 type Thread struct {
 	ID         string          `json:"id"`
 	Agent      string          `json:"agent" doc:"Handles its next submit."`
@@ -76,7 +74,7 @@ type Thread struct {
 	LatestRun  *string         `json:"latest_run" doc:"The run that was submitted last."`
 	Queued     int             `json:"queued" doc:"Runs that have not started."`
 	Parent     *string         `json:"parent" doc:"Thread whose run made this one."`
-	DeliverTo  *string         `json:"deliver_to" doc:"Thread that is sent what this one says, asks and ends without saying."`
+	DeliverTo  *string         `json:"deliver_to" doc:"Thread that gets the replies, questions and failures of this one."`
 	Metadata   json.RawMessage `json:"metadata"`
 	CreatedAt  time.Time       `json:"created_at"`
 	UpdatedAt  time.Time       `json:"updated_at"`
@@ -90,7 +88,7 @@ const (
 	ThreadWaiting = "waiting"
 )
 
-// Submit is one submit. Exactly one of Text, Parts and Messages is given, or
+// Submit sends messages to a thread. It has exactly one of Text, Parts and Messages, or
 // none of them with Decisions.
 type Submit struct {
 	Thread       string            `json:"thread,omitempty" doc:"Absent or blank: a new thread."`
@@ -112,7 +110,7 @@ type Submit struct {
 	Decisions    []SubmitDecision  `json:"decisions,omitempty" nullable:"false" doc:"Made in the same transaction, on tickets of the thread."`
 }
 
-// NewMessage is one of several messages of a submit. Either Text or Parts is given.
+// NewMessage is one of several messages of a submit. It has either Text or Parts.
 type NewMessage struct {
 	Role       mailroom.Role   `json:"role,omitempty" doc:"user (the default) or system."`
 	Text       string          `json:"text,omitempty"`
@@ -120,48 +118,48 @@ type NewMessage struct {
 	Visibility string          `json:"visibility,omitempty" doc:"all (the default) or internal."`
 }
 
-// Edit replaces the content of a message. Either Text or Parts is given.
+// Edit replaces the content of a message. It has either Text or Parts.
 type Edit struct {
 	Text  string          `json:"text,omitempty" example:"What is old?"`
 	Parts []mailroom.Part `json:"parts,omitempty" nullable:"false"`
 }
 
-// ThreadPatch changes a thread; what is absent stays.
+// ThreadPatch changes a thread. Absent fields stay as they are.
 type ThreadPatch struct {
 	Agent     *string         `json:"agent,omitempty"`
 	DeliverTo *string         `json:"deliver_to,omitempty" doc:"A thread without a deliver_to of its own; blank for none."`
 	Metadata  json.RawMessage `json:"metadata,omitempty" doc:"A JSON object; replaces what is there."`
 }
 
-// Interrupted is the answer to an interrupt: runs that will not start, and the
-// run that was asked to stop, if any.
+// Interrupted is the answer to an interrupt: the queued runs that were cancelled, and
+// the current run that was asked to stop, or null.
 type Interrupted struct {
 	Superseded []string `json:"superseded"`
 	Stopping   *string  `json:"stopping"`
 }
 
-// Retry says how a failed or cancelled run is tried again.
+// Retry says how a failed or cancelled run is retried.
 type Retry struct {
 	Fresh        bool   `json:"fresh,omitempty" doc:"Drop its checkpoint."`
 	AgentVersion string `json:"agent_version,omitempty" enum:"same" doc:"\"same\" keeps its version. Default: the current one."`
 }
 
-// Page is a part of a list. Next, given back as the parameter that the list
-// names (cursor, after or before), asks for the part that follows; null at the
-// end. A page of a filtered list can be short, or empty, and still have a Next.
+// Page is a part of a list. Next is the parameter (cursor, after or before) of the
+// request for the following page; null at the end. A page of a filtered list can be
+// empty and still have a Next.
 type Page[T any] struct {
 	Items []T     `json:"items"`
 	Next  *string `json:"next"`
 }
 
-// Health is the answer of /healthz and of /readyz when all is well.
+// Health is the answer of /healthz, and of /readyz when the server is ready.
 type Health struct {
 	Status  string `json:"status"` // "ok"
 	Version string `json:"version"`
 }
 
-// Gap says that a cursor was outside of what is kept: entries up to After are
-// known to the reader, Oldest to Last are kept, and the stream goes on there.
+// Gap says that a cursor points outside the log: the reader knows the entries up to
+// After, the log has those from Oldest to Last, and the stream continues there.
 type Gap struct {
 	After  int64 `json:"after"`
 	Oldest int64 `json:"oldest"`

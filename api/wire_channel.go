@@ -2,31 +2,31 @@ package api
 
 import "time"
 
-// Channel is a connection to a platform, as what happened shows it. What has not
-// happened, or does not apply, is null.
+// Channel is the observed state of a connection to a platform. A field that is unknown
+// or does not apply is null.
 type Channel struct {
 	Name   string     `json:"name"`
-	Kind   string     `json:"kind" doc:"Of its platform."`
-	State  string     `json:"state" enum:"starting,connected,silent,queued,parked,gave_up,failed" doc:"connected only while its last success is fresh; silent and queued are tried again at next_try; parked too, but somebody should look; gave_up and failed only when resumed, or at next_try where there is one."`
-	Since  *time.Time `json:"since" doc:"Of the state."`
-	Reason *string    `json:"reason" doc:"Why it is not connected, or what holds it up."`
+	Kind   string     `json:"kind" doc:"The platform."`
+	State  string     `json:"state" enum:"starting,connected,silent,queued,parked,gave_up,failed" doc:"connected only while its last success is recent; silent and queued reconnect at next_try; parked does too, but needs attention; gave_up and failed reconnect when resumed, or at next_try if there is one."`
+	Since  *time.Time `json:"since" doc:"Since when it has this state."`
+	Reason *string    `json:"reason" doc:"Why it is not connected, or what blocks it."`
 
-	Attempts       int        `json:"attempts" doc:"Tries in a row that have failed."`
+	Attempts       int        `json:"attempts" doc:"Failed attempts in a row."`
 	NextTry        *time.Time `json:"next_try"`
-	Adapter        int        `json:"adapter" doc:"How many times the connection was made, or tried, since the process began."`
-	LeftBehind     int        `json:"left_behind" doc:"Adapters that were told to end and have not."`
-	Reconnects     int        `json:"reconnects" doc:"Times it was connected again since the process began."`
+	Adapter        int        `json:"adapter" doc:"Connection attempts since the process started."`
+	LeftBehind     int        `json:"left_behind" doc:"Adapters that did not stop in time."`
+	Reconnects     int        `json:"reconnects" doc:"Reconnects since the process started."`
 	ConnectedSince *time.Time `json:"connected_since"`
-	DowntimeMS     int64      `json:"downtime_ms" doc:"For how many milliseconds in all it was not connected since the process began."`
+	DowntimeMS     int64      `json:"downtime_ms" doc:"Total time without a connection since the process started, in milliseconds."`
 
-	LastSuccess  *time.Time `json:"last_success" doc:"The platform has answered to who receives."`
+	LastSuccess  *time.Time `json:"last_success" doc:"When the platform last answered the receiver."`
 	LastError    *string    `json:"last_error"`
 	LastErrorAt  *time.Time `json:"last_error_at"`
-	LastInbound  *time.Time `json:"last_inbound" doc:"A message was taken in."`
-	LastOutbound *time.Time `json:"last_outbound" doc:"The platform has taken something."`
-	Cursor       *string    `json:"cursor" doc:"How far it has read."`
-	CursorLag    *int       `json:"cursor_lag" doc:"Messages that the platform has and were not read, where it says."`
-	Unhandled    int        `json:"unhandled" doc:"Messages that are not acknowledged yet: their run, or the delivery of its reply, is under way."`
+	LastInbound  *time.Time `json:"last_inbound" doc:"When the last message was accepted."`
+	LastOutbound *time.Time `json:"last_outbound" doc:"When the platform last accepted a message."`
+	Cursor       *string    `json:"cursor" doc:"Position up to which it has read."`
+	CursorLag    *int       `json:"cursor_lag" doc:"Unread messages on the platform, if it reports them."`
+	Unhandled    int        `json:"unhandled" doc:"Messages that are not acknowledged yet: their run, or the delivery of its reply, is in progress."`
 }
 
 // States of a channel.

@@ -11,25 +11,25 @@ import (
 type Reservation struct {
 	ID        string    `json:"id"`
 	Project   string    `json:"project"`
-	Name      string    `json:"name" doc:"A glob: ? is any character but a slash, * any number of those, ** any number of any."`
-	Holder    string    `json:"holder" doc:"The agent, by the name it gives itself."`
-	Owner     string    `json:"owner" doc:"Name of the token that it was made with."`
+	Name      string    `json:"name" doc:"A glob: ? matches any character but a slash, * any number of those, ** any number of any characters."`
+	Holder    string    `json:"holder" doc:"Name of the agent, as it gives it."`
+	Owner     string    `json:"owner" doc:"Name of the token that made the reservation."`
 	Shared    bool      `json:"shared"`
 	Advisory  bool      `json:"advisory"`
 	Reason    string    `json:"reason"`
-	Fence     int64     `json:"fence" doc:"Grows with each reservation of the project. What is written under a reservation carries it."`
+	Fence     int64     `json:"fence" doc:"Fencing token: grows with each reservation of the project. Send it with writes under the reservation."`
 	TakenAt   time.Time `json:"taken_at"`
-	ExpiresAt time.Time `json:"expires_at" doc:"It ends by itself then."`
+	ExpiresAt time.Time `json:"expires_at" doc:"When the reservation ends by itself."`
 }
 
-// Reserve asks for names, all of them or none. Who holds one already under the same
-// holder and token renews it.
+// Reserve reserves names, all of them or none. It renews those that the same holder
+// has reserved with the same token.
 type Reserve struct {
 	Project  string   `json:"project,omitempty" doc:"Default: default."`
-	Names    []string `json:"names" minItems:"1" doc:"Globs, of at most 16 KiB together; at most 50 of them, of 4 KiB together, have * or ?. They conflict with those that have a name in common with them."`
+	Names    []string `json:"names" minItems:"1" doc:"Globs, at most 16 KiB in all; at most 50 of them, 4 KiB in all, may contain * or ?. Two globs conflict if a name matches both."`
 	Holder   string   `json:"holder" doc:"The name of the agent."`
-	Shared   bool     `json:"shared,omitempty" doc:"Goes with others that are shared."`
-	Advisory bool     `json:"advisory,omitempty" doc:"Refuses nobody and is not refused: the answer tells the conflicts."`
+	Shared   bool     `json:"shared,omitempty" doc:"Compatible with other shared reservations."`
+	Advisory bool     `json:"advisory,omitempty" doc:"Never blocks and is never blocked: the answer lists the conflicts."`
 	Reason   string   `json:"reason,omitempty"`
 	TTL      string   `json:"ttl,omitempty" example:"30m" doc:"1s to 168h. Default: 1h."`
 }
@@ -37,19 +37,19 @@ type Reserve struct {
 // Reserved is the answer to a Reserve.
 type Reserved struct {
 	Granted   []Reservation `json:"granted" doc:"One for each name, in their order."`
-	Conflicts []Reservation `json:"conflicts" doc:"Of others. One side of each conflict is advisory."`
+	Conflicts []Reservation `json:"conflicts" doc:"Reservations of others. One side of each conflict is advisory."`
 }
 
-// ReservationRenewal asks a reservation to last longer.
+// ReservationRenewal extends a reservation.
 type ReservationRenewal struct {
 	TTL string `json:"ttl,omitempty" example:"30m" doc:"From now on. 1s to 168h. Default: 1h."`
 }
 
-// ReleaseNames asks to end what an agent holds under these very names.
+// ReleaseNames ends the reservations that an agent holds under exactly these names.
 type ReleaseNames struct {
 	Project string   `json:"project,omitempty" doc:"Default: default."`
 	Holder  string   `json:"holder"`
-	Names   []string `json:"names" doc:"As they were reserved. What is not held is no error."`
+	Names   []string `json:"names" doc:"As they were reserved. A name that is not reserved is no error."`
 }
 
 // Released is the answer to a ReleaseNames.
@@ -57,21 +57,21 @@ type Released struct {
 	Released []Reservation `json:"released"`
 }
 
-// Notify tells the other agents of a project something.
+// Notify sends a notification to other agents of a project.
 type Notify struct {
 	Project string          `json:"project,omitempty" doc:"Default: default."`
 	From    string          `json:"from" doc:"The name of the agent."`
-	To      []string        `json:"to,omitempty" doc:"These agents. Default: all that the project knows, but the sender."`
+	To      []string        `json:"to,omitempty" doc:"Recipients. Default: all known agents of the project but the sender."`
 	Event   string          `json:"event"`
 	Data    json.RawMessage `json:"data,omitempty" doc:"Any JSON."`
-	Key     string          `json:"key,omitempty" doc:"The same notification under the same key is told once. The header Idempotency-Key means the same."`
+	Key     string          `json:"key,omitempty" doc:"Idempotency key: a repeat sends nothing. The header Idempotency-Key means the same."`
 }
 
 // Notified is the answer to a Notify.
 type Notified struct {
 	Project string   `json:"project"`
 	Seq     int64    `json:"seq" doc:"Its entry in the log of the thread project:NAME."`
-	To      []string `json:"to" doc:"The agents whose inbox has it."`
+	To      []string `json:"to" doc:"Agents that received it."`
 }
 
 // Notification is one in an agent's inbox.
@@ -79,26 +79,26 @@ type Notification struct {
 	Seq   int64           `json:"seq"`
 	At    time.Time       `json:"at"`
 	From  string          `json:"from"`
-	To    []string        `json:"to" doc:"Empty: everybody."`
+	To    []string        `json:"to" doc:"Recipients; empty: all agents of the project."`
 	Event string          `json:"event"`
 	Data  json.RawMessage `json:"data"`
 }
 
-// Take asks for what an agent has not read, which counts as read then.
+// Take fetches the unread notifications of an agent and marks them as read.
 type Take struct {
 	Project string `json:"project,omitempty" doc:"Default: default."`
 	Agent   string `json:"agent"`
 	Limit   int    `json:"limit,omitempty" minimum:"1" maximum:"500" doc:"Default: 50."`
 }
 
-// Acknowledge says which notifications an agent has read.
+// Acknowledge marks notifications of an agent as read.
 type Acknowledge struct {
 	Project string  `json:"project,omitempty" doc:"Default: default."`
 	Agent   string  `json:"agent"`
 	Seqs    []int64 `json:"seqs" minItems:"1" maxItems:"500"`
 }
 
-// NewReservation is the wire object of a reservation.
+// NewReservation converts a reservation to its wire type.
 func NewReservation(r mailroom.Reservation) Reservation {
 	project, _ := mailroom.ProjectOf(r.Thread)
 	return Reservation{
@@ -107,11 +107,11 @@ func NewReservation(r mailroom.Reservation) Reservation {
 	}
 }
 
-// row is the reservation as the rules know it.
+// row converts a reservation to its row.
 func (r Reservation) row() mailroom.Reservation {
 	thread, err := mailroom.ProjectThread(r.Project)
 	if err != nil {
-		thread = r.Project // of another server; it is only shown
+		thread = r.Project // from a different server version; it is only displayed
 	}
 	return mailroom.Reservation{
 		ID: r.ID, Thread: thread, Name: r.Name, Holder: r.Holder, Owner: r.Owner, Shared: r.Shared, Advisory: r.Advisory,

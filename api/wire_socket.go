@@ -2,13 +2,13 @@ package api
 
 import "mailroom"
 
-// Identity says whom a token belongs to, and what it may do.
+// Identity is the name and the scopes of a token.
 type Identity struct {
 	Name   string                `json:"name"`
 	Scopes []mailroom.Permission `json:"scopes"`
 }
 
-// Subscribed is the answer to who subscribes to a run: the run as it was then.
+// Subscribed is the answer to a subscription to a run: its status at that time.
 type Subscribed struct {
 	Run    string          `json:"run"`
 	Thread string          `json:"thread"`

@@ -6,27 +6,27 @@ import (
 	"mailroom"
 )
 
-// Token is an account: a name, and what the holder of its secret may do. What is
-// not known or does not apply is null.
+// Token is a token without its secret. A field that is unknown or does not apply is
+// null.
 type Token struct {
-	Name      string                `json:"name" doc:"Owns the threads that it makes, and is the sender of its messages."`
+	Name      string                `json:"name" doc:"Owner of the threads that it makes, and sender of its messages."`
 	Scopes    []mailroom.Permission `json:"scopes" enum:"read,submit,decide,work,metrics,admin"`
-	Namespace *string               `json:"namespace" doc:"Threads whose id begins with it are visible beside its own."`
-	Agents    []string              `json:"agents" doc:"Those that it may work for, with the scope work; none: all that the server does not run itself."`
-	Quotas    mailroom.Quotas       `json:"quotas" doc:"Threads, bytes of their logs, unread notifications that it sent, workers that are alive, and streams that are open, which its name may have; 0 is any number."`
-	Used      Used                  `json:"used" doc:"What its name has of each."`
+	Namespace *string               `json:"namespace" doc:"Prefix of thread ids that it sees in addition to its own threads."`
+	Agents    []string              `json:"agents" doc:"With the scope work: the agents that it may run; empty: all that the server does not run itself."`
+	Quotas    mailroom.Quotas       `json:"quotas" doc:"Limits of its name: threads, bytes of their logs, unread notifications that it sent, live workers, open streams; 0 is unlimited."`
+	Used      Used                  `json:"used" doc:"Current use of each quota."`
 	CreatedAt time.Time             `json:"created_at"`
-	UsedAt    *time.Time            `json:"used_at" doc:"The last time, to the minute."`
-	RevokedAt *time.Time            `json:"revoked_at" doc:"From then on it is good for nothing."`
+	UsedAt    *time.Time            `json:"used_at" doc:"Last use, to the minute."`
+	RevokedAt *time.Time            `json:"revoked_at" doc:"When it was revoked."`
 }
 
-// Used is what a token has, with what the server has open for it.
+// Used is the use of a token's quotas.
 type Used struct {
 	mailroom.Use
 	Streams int64 `json:"streams"`
 }
 
-// Of is the use of one quota.
+// Of returns the use of one quota.
 func (u Used) Of(q mailroom.Quota) int64 {
 	if q == mailroom.QuotaStreams {
 		return u.Streams
@@ -34,22 +34,22 @@ func (u Used) Of(q mailroom.Quota) int64 {
 	return u.Use.Of(q)
 }
 
-// NewToken asks for an account.
+// NewToken creates a token.
 type NewToken struct {
 	Name      string                `json:"name" example:"laptop" doc:"1 to 64 letters, digits or any of . _ - @"`
 	Scopes    []mailroom.Permission `json:"scopes" nullable:"false" minItems:"1" enum:"read,submit,decide,work,metrics,admin"`
-	Namespace string                `json:"namespace,omitempty" doc:"Threads whose id begins with it become visible too."`
-	Agents    []string              `json:"agents,omitempty" nullable:"false" doc:"Those that it may work for, with the scope work."`
-	Quotas    mailroom.Quotas       `json:"quotas,omitempty" doc:"Threads, bytes, notifications, workers and streams that its name may have, where they differ from the server's; 0 is any number."`
+	Namespace string                `json:"namespace,omitempty" doc:"Prefix of thread ids that it may see in addition to its own threads."`
+	Agents    []string              `json:"agents,omitempty" nullable:"false" doc:"With the scope work: the agents that it may run."`
+	Quotas    mailroom.Quotas       `json:"quotas,omitempty" doc:"Limits of threads, bytes, notifications, workers and streams, where they differ from the server's; 0 is unlimited."`
 }
 
-// TokenPatch changes an account.
+// TokenPatch changes a token.
 type TokenPatch struct {
-	Quotas mailroom.Quotas `json:"quotas" doc:"Threads, bytes, notifications, workers and streams that its name may have; what is left out is as the server's limits say."`
+	Quotas mailroom.Quotas `json:"quotas" doc:"Limits of threads, bytes, notifications, workers and streams; one that is left out is the server's."`
 }
 
-// CreatedToken is a new account with its secret, which is shown this once.
+// CreatedToken is a new token with its secret.
 type CreatedToken struct {
 	Token
-	Secret string `json:"token" doc:"Shown this once; kept nowhere."`
+	Secret string `json:"token" doc:"The secret. It is shown once and not stored."`
 }

@@ -15,15 +15,15 @@ import (
 	"mailroom/api"
 )
 
-// Submit hands in a message. Without a Key it makes one, so that it can repeat
-// a submit that stayed unanswered: the server recognises the repeat and answers
-// with the first result (disposition duplicate).
+// Submit sends messages to a thread. Without a Key it generates one, so that it can
+// retry an unanswered submit: the server recognizes the repeat and returns the first
+// result (disposition duplicate).
 func (c *Client) Submit(ctx context.Context, in api.Submit) (mailroom.Submitted, error) {
 	if in.Key == "" {
 		in.Key = uuid.NewString()
 	}
-	// The key goes in the body alone: a header would lose the blanks around it,
-	// and takes no line breaks.
+	// The key travels in the body: a header loses surrounding blanks and cannot
+	// contain line breaks.
 	return repeat[mailroom.Submitted](ctx, c, request{method: http.MethodPost, path: "/v1/messages", body: in})
 }
 
@@ -35,7 +35,7 @@ type ListQuery struct {
 	Limit  int
 }
 
-// Quote writes a value so that a filter reads it as it is, whatever is in it.
+// Quote quotes a value for a filter.
 func Quote(value string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, `*`, `\*`).Replace(value) + `"`
 }
@@ -80,8 +80,8 @@ func (c *Client) DeleteThread(ctx context.Context, thread string) error {
 	return c.call(ctx, request{method: http.MethodDelete, path: path("v1", "threads", thread)}, nil)
 }
 
-// EntriesQuery selects a slice of a log, in order of seq: the entries after
-// After, or with only Before set the last ones before it. Limit 0 is 100.
+// EntriesQuery selects entries of a log, in order of seq: those after After, or, with
+// Before alone, the last ones before it. Limit 0 is 100.
 type EntriesQuery struct {
 	After, Before int64 // exclusive
 	Limit         int
@@ -89,8 +89,8 @@ type EntriesQuery struct {
 	Run           string
 }
 
-// Entries returns a page of a thread's log. Its Next is for After, or for
-// Before if only that was set.
+// Entries returns a page of a thread's log. Its Next is the After of the next page,
+// or the Before if only Before was set.
 func (c *Client) Entries(ctx context.Context, thread string, q EntriesQuery) (api.Page[mailroom.Entry], error) {
 	v := url.Values{}
 	putInt(v, "after", q.After)
@@ -103,8 +103,8 @@ func (c *Client) Entries(ctx context.Context, thread string, q EntriesQuery) (ap
 	return get[api.Page[mailroom.Entry]](ctx, c, path("v1", "threads", thread, "entries"), v)
 }
 
-// MessagesQuery selects a page of a transcript, from its end. Before is the
-// Next of the page that follows it.
+// MessagesQuery selects a page of a transcript, from its end. Before is the Next of
+// the page of newer messages.
 type MessagesQuery struct {
 	Before     string
 	Limit      int
@@ -112,8 +112,8 @@ type MessagesQuery struct {
 	All        bool   // superseded, retracted and unread messages too
 }
 
-// Messages returns a page of the transcript, in order of reading. Its Next is
-// for Before and leads to older messages.
+// Messages returns a page of the transcript, in the order in which the agent read it.
+// Its Next is the Before of the page of older messages.
 func (c *Client) Messages(ctx context.Context, thread string, q MessagesQuery) (api.Page[mailroom.Message], error) {
 	v := url.Values{}
 	put(v, "before", q.Before)
@@ -125,22 +125,22 @@ func (c *Client) Messages(ctx context.Context, thread string, q MessagesQuery) (
 	return get[api.Page[mailroom.Message]](ctx, c, path("v1", "threads", thread, "messages"), v)
 }
 
-// Message returns one message with its present state.
+// Message returns one message with its current state.
 func (c *Client) Message(ctx context.Context, thread, message string) (mailroom.Message, error) {
 	return get[mailroom.Message](ctx, c, path("v1", "threads", thread, "messages", message), nil)
 }
 
-// EditMessage replaces the content of a message that nobody has read.
+// EditMessage replaces the content of an unread message.
 func (c *Client) EditMessage(ctx context.Context, thread, message string, e api.Edit) (mailroom.Message, error) {
 	return ask[mailroom.Message](ctx, c, request{method: http.MethodPatch, path: path("v1", "threads", thread, "messages", message), body: e})
 }
 
-// RetractMessage takes back a message that nobody has read.
+// RetractMessage retracts an unread message.
 func (c *Client) RetractMessage(ctx context.Context, thread, message string) error {
 	return c.call(ctx, request{method: http.MethodDelete, path: path("v1", "threads", thread, "messages", message)}, nil)
 }
 
-// Interrupt stops what runs and drops what is queued in a thread.
+// Interrupt stops the current run of a thread and cancels its queued runs.
 func (c *Client) Interrupt(ctx context.Context, thread string) (api.Interrupted, error) {
 	return ask[api.Interrupted](ctx, c, request{method: http.MethodPost, path: path("v1", "threads", thread, "interrupt")})
 }
@@ -165,12 +165,12 @@ func (c *Client) RetryRun(ctx context.Context, run string, r api.Retry) (api.Run
 	return ask[api.Run](ctx, c, request{method: http.MethodPost, path: path("v1", "runs", run, "retry"), body: r})
 }
 
-// waitChunk is how long one request of WaitRun lasts at most: proxies cut
-// connections that are silent for a minute.
+// waitChunk bounds one request of WaitRun: proxies close connections that are idle
+// for a minute.
 const waitChunk = 30 * time.Second
 
-// WaitRun returns the run once it is completed, failed, cancelled or waiting,
-// or as it is after timeout; 0 waits until ctx ends. It goes on over lost
+// WaitRun returns the run once it is completed, failed, cancelled or waiting, or in
+// its current state after timeout; 0 waits until ctx ends. It survives lost
 // connections and restarts of the server.
 func (c *Client) WaitRun(ctx context.Context, run string, timeout time.Duration) (api.Run, error) {
 	end := time.Now().Add(timeout)
@@ -208,8 +208,8 @@ func (c *Client) Health(ctx context.Context) (api.Health, error) {
 	return get[api.Health](ctx, c, "/healthz", nil)
 }
 
-// Ready reports whether the server takes and runs work; an Unavailable error
-// has the reason why not.
+// Ready reports whether the server accepts and runs work. If it does not, the error
+// has the code CodeUnavailable and gives the reason.
 func (c *Client) Ready(ctx context.Context) (api.Health, error) {
 	return get[api.Health](ctx, c, "/readyz", nil)
 }

@@ -13,8 +13,8 @@ func (c *Client) Channels(ctx context.Context) ([]api.Channel, error) {
 	return page.Items, err
 }
 
-// ResumeChannel has a channel that is not connected tried now, as if nothing had
-// failed before, and returns how it is. To a connected one it does nothing.
+// ResumeChannel reconnects a channel now, with its failures forgotten, and returns its
+// state. It does not affect a connected channel.
 func (c *Client) ResumeChannel(ctx context.Context, name string) (api.Channel, error) {
 	return ask[api.Channel](ctx, c, request{method: http.MethodPost, path: path("v1", "channels", name, "resume")})
 }

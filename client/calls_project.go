@@ -9,14 +9,14 @@ import (
 	"mailroom/api"
 )
 
-// Reserve takes names in a project. A Conflict has a [mailroom.ReservedError] in its tree,
-// which tells who holds them.
+// Reserve reserves names in a project. A conflict wraps a [mailroom.ReservedError],
+// which lists their holders.
 func (c *Client) Reserve(ctx context.Context, in api.Reserve) (api.Reserved, error) {
 	return ask[api.Reserved](ctx, c, request{method: http.MethodPost, path: "/v1/reservations", body: in})
 }
 
-// Reservations returns those that hold now: of a project, or with "" of all that
-// the token sees.
+// Reservations returns the current reservations of a project, or with "" of all
+// projects that the token sees.
 func (c *Client) Reservations(ctx context.Context, project string) ([]api.Reservation, error) {
 	return Collect(ctx, func(ctx context.Context, q ListQuery) (api.Page[api.Reservation], error) {
 		v := url.Values{}
@@ -26,12 +26,13 @@ func (c *Client) Reservations(ctx context.Context, project string) ([]api.Reserv
 	}, ListQuery{})
 }
 
-// RenewReservation lets a reservation last longer. One that has ended is NotFound.
+// RenewReservation extends a reservation. One that has ended is not_found.
 func (c *Client) RenewReservation(ctx context.Context, id string, in api.ReservationRenewal) (api.Reservation, error) {
 	return ask[api.Reservation](ctx, c, request{method: http.MethodPost, path: path("v1", "reservations", id, "renew"), body: in})
 }
 
-// Release ends a reservation; with force, and the scope admin, that of another.
+// Release ends a reservation. With force, and the scope admin, it may be another
+// holder's.
 func (c *Client) Release(ctx context.Context, id string, force bool) error {
 	q := url.Values{}
 	if force {
@@ -40,19 +41,20 @@ func (c *Client) Release(ctx context.Context, id string, force bool) error {
 	return c.call(ctx, request{method: http.MethodDelete, path: path("v1", "reservations", id), query: q}, nil)
 }
 
-// ReleaseNames ends what an agent holds under these names, and returns it.
+// ReleaseNames ends the reservations that an agent holds under these names, and
+// returns them.
 func (c *Client) ReleaseNames(ctx context.Context, in api.ReleaseNames) ([]api.Reservation, error) {
 	out, err := ask[api.Released](ctx, c, request{method: http.MethodPost, path: "/v1/reservations/release", body: in})
 	return out.Released, err
 }
 
-// Notify tells the other agents of a project something.
+// Notify sends a notification to the other agents of a project.
 func (c *Client) Notify(ctx context.Context, in api.Notify) (api.Notified, error) {
 	return ask[api.Notified](ctx, c, request{method: http.MethodPost, path: "/v1/notifications", body: in})
 }
 
-// Notifications returns what an agent has not read, at most limit (50 for 0), the oldest
-// first, from as many pages as that needs. It counts as unread still.
+// Notifications returns the unread notifications of an agent, the oldest first, at most
+// limit (0: 50). They stay unread.
 func (c *Client) Notifications(ctx context.Context, project, agent string, limit int) ([]api.Notification, error) {
 	if limit <= 0 {
 		limit = 50
@@ -74,14 +76,14 @@ func (c *Client) Notifications(ctx context.Context, project, agent string, limit
 	}
 }
 
-// TakeNotifications returns what an agent has not read. If the answer is lost, what
-// it had is read.
+// TakeNotifications returns the unread notifications of an agent and marks them as
+// read, also if the answer is lost.
 func (c *Client) TakeNotifications(ctx context.Context, in api.Take) ([]api.Notification, error) {
 	page, err := ask[api.Page[api.Notification]](ctx, c, request{method: http.MethodPost, path: "/v1/notifications/take", body: in})
 	return page.Items, err
 }
 
-// Acknowledge says which notifications an agent has read.
+// Acknowledge marks notifications of an agent as read.
 func (c *Client) Acknowledge(ctx context.Context, in api.Acknowledge) error {
 	return c.call(ctx, request{method: http.MethodPost, path: "/v1/notifications/acknowledge", body: in}, nil)
 }

@@ -9,14 +9,13 @@ import (
 	"mailroom/api"
 )
 
-// CreateToken makes an account. Its secret is in the answer, and nowhere else: if
-// the answer is lost, revoke the token and make it again. While there is a good
-// token of that name it is a Conflict.
+// CreateToken creates a token. Only the answer has its secret: if the answer is lost,
+// revoke the token and create it again. A name with a valid token is a conflict.
 func (c *Client) CreateToken(ctx context.Context, in api.NewToken) (api.CreatedToken, error) {
 	return ask[api.CreatedToken](ctx, c, request{method: http.MethodPost, path: "/v1/tokens", body: in})
 }
 
-// Tokens returns all accounts, by name.
+// Tokens returns all tokens, by name.
 func (c *Client) Tokens(ctx context.Context) ([]api.Token, error) {
 	return Collect(ctx, func(ctx context.Context, q ListQuery) (api.Page[api.Token], error) {
 		v := url.Values{}

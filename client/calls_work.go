@@ -11,12 +11,11 @@ import (
 	"mailroom/api"
 )
 
-// The calls of a worker are sent once: an Unavailable one is repeated by the
-// worker, with the same number, which the server recognises.
+// Calls of a worker are sent once. The worker repeats an unanswered call with the same
+// number, which the server recognizes.
 
-// Claim asks for due runs, and registers the worker if the request names none.
-// It takes as long as the request's Wait at most, and longer by the time of one
-// call.
+// Claim claims due runs, and registers a worker if the request names none. The server
+// waits for due runs at most for wait.
 func (c *Client) Claim(ctx context.Context, in api.ClaimRequest, wait time.Duration) (api.Claims, error) {
 	ctx, cancel := context.WithTimeout(ctx, wait+c.options.timeout)
 	defer cancel()
@@ -41,62 +40,63 @@ func (c *Client) LeaveWorker(ctx context.Context, worker string) error {
 	return c.call(ctx, request{method: http.MethodPost, path: path("v1", "workers", worker, "leave")}, nil)
 }
 
-func under[T any](ctx context.Context, c *Client, claim mailroom.Claim, what string, in any) (T, error) {
+// callClaim posts to a resource of a claim.
+func callClaim[T any](ctx context.Context, c *Client, claim mailroom.Claim, what string, in any) (T, error) {
 	return ask[T](ctx, c, request{method: http.MethodPost, path: path("v1", "claims", api.ClaimID(claim), what), body: in})
 }
 
 // Append commits a step of a claimed run.
 func (c *Client) Append(ctx context.Context, claim mailroom.Claim, in api.StepCommit) (api.Appended, error) {
-	return under[api.Appended](ctx, c, claim, "entries", in)
+	return callClaim[api.Appended](ctx, c, claim, "entries", in)
 }
 
-// Write shows, and unless it is live keeps, a piece of the message that a
-// claimed run is writing.
+// Write streams a chunk of the message that a claimed run is writing. The server stores
+// it unless it is live.
 func (c *Client) Write(ctx context.Context, claim mailroom.Claim, in api.Text) (api.TextTaken, error) {
-	return under[api.TextTaken](ctx, c, claim, "deltas", in)
+	return callClaim[api.TextTaken](ctx, c, claim, "deltas", in)
 }
 
 // Settle ends an attempt.
 func (c *Client) Settle(ctx context.Context, claim mailroom.Claim, in api.Settle) (api.Run, error) {
-	return under[api.Run](ctx, c, claim, "settle", in)
+	return callClaim[api.Run](ctx, c, claim, "settle", in)
 }
 
-// HandOver takes the messages that were steered into a claimed run.
+// HandOver returns the messages that were steered into a claimed run and marks them as
+// read.
 func (c *Client) HandOver(ctx context.Context, claim mailroom.Claim, after int64) (api.HandedOver, error) {
-	return under[api.HandedOver](ctx, c, claim, "steered", api.HandOver{After: after})
+	return callClaim[api.HandedOver](ctx, c, claim, "steered", api.HandOver{After: after})
 }
 
-// ClaimedRun returns a claimed run as it is now.
+// ClaimedRun returns the current state of a claimed run.
 func (c *Client) ClaimedRun(ctx context.Context, claim mailroom.Claim) (api.ClaimedRun, error) {
 	return get[api.ClaimedRun](ctx, c, path("v1", "claims", api.ClaimID(claim), "run"), nil)
 }
 
-// ClaimedTranscript returns the last messages, at most limit, that were read
-// before the input of a claimed run.
+// ClaimedTranscript returns the messages that the agent read before the input of a
+// claimed run: the last ones, at most limit.
 func (c *Client) ClaimedTranscript(ctx context.Context, claim mailroom.Claim, limit int) ([]mailroom.Message, error) {
 	v := url.Values{"limit": {strconv.Itoa(limit)}}
 	page, err := get[api.Page[mailroom.Message]](ctx, c, path("v1", "claims", api.ClaimID(claim), "transcript"), v)
 	return page.Items, err
 }
 
-// ClaimedInput returns the messages that a claimed run is for.
+// ClaimedInput returns the input of a claimed run.
 func (c *Client) ClaimedInput(ctx context.Context, claim mailroom.Claim) ([]mailroom.Message, error) {
 	page, err := get[api.Page[mailroom.Message]](ctx, c, path("v1", "claims", api.ClaimID(claim), "input"), nil)
 	return page.Items, err
 }
 
-// ClaimedTickets returns what a claimed run has asked.
+// ClaimedTickets returns the tickets of a claimed run.
 func (c *Client) ClaimedTickets(ctx context.Context, claim mailroom.Claim) ([]api.Ticket, error) {
 	page, err := get[api.Page[api.Ticket]](ctx, c, path("v1", "claims", api.ClaimID(claim), "tickets"), nil)
 	return page.Items, err
 }
 
-// ClaimedEffects returns what the log says of a claimed run's named effects.
+// ClaimedEffects returns the recorded state of a claimed run's named effects.
 func (c *Client) ClaimedEffects(ctx context.Context, claim mailroom.Claim) ([]api.Effect, error) {
 	page, err := get[api.Page[api.Effect]](ctx, c, path("v1", "claims", api.ClaimID(claim), "effects"), nil)
 	return page.Items, err
 }
 
-// CloseIdle gives up the connections that no call uses: after one that was not
-// answered they may be as dead as it was.
+// CloseIdle closes idle connections: after an unanswered call they may be dead too.
 func (c *Client) CloseIdle() { c.http.CloseIdleConnections() }

@@ -22,9 +22,9 @@ import (
 
 // Client calls one server. It is safe for concurrent use.
 //
-// Every error of a call is an *[mailroom.Error]: with the server's code, or
-// Unavailable when no answer came, or Invalid for a base URL that is none. When
-// the caller's context has ended, that context's cause is in its tree.
+// Every error of a call is an *[mailroom.Error] with the server's code. Its code is
+// CodeUnavailable when no answer came and CodeInvalid when the base URL is not a
+// URL. When the caller's context has ended, the error wraps that context's cause.
 type Client struct {
 	// set by New
 	base    string
@@ -36,12 +36,12 @@ type Client struct {
 type options struct {
 	http     *http.Client
 	timeout  time.Duration
-	tries    uint
-	patience time.Duration
-	silence  time.Duration
+	attempts uint
+	retryFor time.Duration // WithRetryTimeout
+	idle     time.Duration // WithIdleTimeout
 	first    time.Duration
 	longest  time.Duration
-	away     func(error)
+	onOutage func(error)
 }
 
 // Option changes a default of [New].
@@ -50,38 +50,38 @@ type Option func(*options)
 // WithHTTPClient makes calls through h, which must not have a Timeout.
 func WithHTTPClient(h *http.Client) Option { return func(o *options) { o.http = h } }
 
-// WithTimeout bounds one try of a call that does not stream or wait; default 30 s.
+// WithTimeout bounds one attempt of a call that neither streams nor waits; default 30 s.
 func WithTimeout(d time.Duration) Option { return func(o *options) { o.timeout = d } }
 
-// WithMaxAttempts bounds how often a submit or a decision is sent, and a first connection of Follow
-// or WaitRun tried, while no answer comes; default 5, at least 1.
-func WithMaxAttempts(n int) Option { return func(o *options) { o.tries = uint(max(n, 1)) } }
+// WithMaxAttempts bounds how often an unanswered submit or decision is sent, and how
+// often Follow and WaitRun try their first connection; default 5, at least 1.
+func WithMaxAttempts(n int) Option { return func(o *options) { o.attempts = uint(max(n, 1)) } }
 
-// WithRetryTimeout bounds how long Follow and WaitRun, once connected, try to reach
-// a server that went away; default 15 minutes, 0 tries for ever.
-func WithRetryTimeout(d time.Duration) Option { return func(o *options) { o.patience = d } }
+// WithRetryTimeout bounds how long Follow and WaitRun, once connected, try to
+// reconnect to a server that does not answer; default 15 minutes, 0 is no bound.
+func WithRetryTimeout(d time.Duration) Option { return func(o *options) { o.retryFor = d } }
 
-// WithIdleTimeout sets after which time without a byte a stream counts as dead;
-// default 35 s, which is three heartbeats of the server.
-func WithIdleTimeout(d time.Duration) Option { return func(o *options) { o.silence = d } }
+// WithIdleTimeout sets how long a stream may deliver no byte before the client
+// drops the connection; default 35 s, which is three heartbeats of the server.
+func WithIdleTimeout(d time.Duration) Option { return func(o *options) { o.idle = d } }
 
-// WithAway makes Follow and WaitRun say when they have tried for some seconds to
-// reach a server that went away, with the reason, and with nil when they have.
-// f must be quick; it is called by the goroutine that made the call.
-func WithAway(f func(err error)) Option { return func(o *options) { o.away = f } }
+// WithOutage makes Follow and WaitRun call f with the reason when they have failed
+// to reach the server for some seconds, and with nil once they reach it again.
+// f must return quickly: it runs on the goroutine of the call.
+func WithOutage(f func(err error)) Option { return func(o *options) { o.onOutage = f } }
 
-// WithBackoff sets the first and the longest pause between tries; default
-// 100 ms and 10 s. Pauses are random around a value that grows in between.
+// WithBackoff sets the first and the longest pause between attempts; default
+// 100 ms and 10 s. Pauses grow exponentially and are randomized.
 func WithBackoff(first, longest time.Duration) Option {
 	return func(o *options) { o.first, o.longest = first, longest }
 }
 
-// New makes a client of the server at baseURL ("http://127.0.0.1:8420"). An
-// empty token sends none.
+// New returns a client of the server at baseURL, such as "http://127.0.0.1:8420".
+// With an empty token it sends none.
 func New(baseURL, token string, opts ...Option) *Client {
 	o := options{
-		http: &http.Client{}, timeout: 30 * time.Second, tries: 5, patience: 15 * time.Minute,
-		away: func(error) {}, silence: 35 * time.Second, first: 100 * time.Millisecond, longest: 10 * time.Second,
+		http: &http.Client{}, timeout: 30 * time.Second, attempts: 5, retryFor: 15 * time.Minute,
+		onOutage: func(error) {}, idle: 35 * time.Second, first: 100 * time.Millisecond, longest: 10 * time.Second,
 	}
 	for _, set := range opts {
 		set(&o)
@@ -109,14 +109,13 @@ func path(segments ...string) string {
 	var b strings.Builder
 	for _, s := range segments {
 		b.WriteByte('/')
-		// PathEscape leaves dots alone, but a dot segment would be resolved
-		// away on its way to the server.
+		// PathEscape keeps dots, but proxies and servers resolve dot segments.
 		b.WriteString(strings.ReplaceAll(url.PathEscape(s), ".", "%2E"))
 	}
 	return b.String()
 }
 
-// call sends q once and decodes the answer into out, unless that is nil.
+// call sends q once and decodes the response into out, unless out is nil.
 func (c *Client) call(ctx context.Context, q request, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, c.options.timeout)
 	defer cancel()
@@ -138,7 +137,7 @@ func (c *Client) exchange(ctx context.Context, q request, out any) error {
 	return nil
 }
 
-// send returns the answer if it is a good one; its body must be closed.
+// send returns the response if its status is 2xx. The caller closes its body.
 func (c *Client) send(ctx context.Context, q request) (*http.Response, error) {
 	req, err := c.request(ctx, q)
 	if err != nil {
@@ -167,7 +166,7 @@ func (c *Client) request(ctx context.Context, q request) (*http.Request, error) 
 		}
 		raw := &bytes.Buffer{}
 		encode := json.NewEncoder(raw)
-		encode.SetEscapeHTML(false) // the text of agents is full of it
+		encode.SetEscapeHTML(false) // agents send markup, which escaping only makes longer
 		if err := encode.Encode(q.body); err != nil {
 			return nil, mailroom.Errorf(mailroom.CodeInvalid, "encode the body of %s %s: %w", q.method, q.path, err)
 		}
@@ -189,7 +188,7 @@ func (c *Client) request(ctx context.Context, q request) (*http.Request, error) 
 	return req, nil
 }
 
-// unanswered is the error for a call whose outcome is not known.
+// unanswered returns the error of a call whose outcome is unknown.
 func (c *Client) unanswered(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
 		err = fmt.Errorf("%w (%w)", err, cause)
@@ -197,7 +196,7 @@ func (c *Client) unanswered(ctx context.Context, err error) error {
 	return &mailroom.Error{Code: mailroom.CodeUnavailable, Message: "no answer from the server at " + c.base, Cause: err}
 }
 
-// refusal reads the problem in resp.
+// refusal returns the error that resp describes.
 func (c *Client) refusal(resp *http.Response) error {
 	var p api.Problem
 	kind, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
@@ -206,7 +205,7 @@ func (c *Client) refusal(resp *http.Response) error {
 		err = json.Unmarshal(raw, &p)
 	}
 	if err != nil || p.Code == "" {
-		p = api.Problem{Code: api.CodeOf(resp.StatusCode)} // not from a Mailroom, or cut short: the status is what is left
+		p = api.Problem{Code: api.CodeOf(resp.StatusCode)} // no Mailroom server, or a truncated body: only the status is known
 	}
 	p.Status = resp.StatusCode
 	return p.Err(retryAfter(resp))
@@ -215,14 +214,14 @@ func (c *Client) refusal(resp *http.Response) error {
 func retryAfter(resp *http.Response) time.Duration {
 	seconds, err := strconv.Atoi(resp.Header.Get("Retry-After"))
 	if err != nil || seconds < 0 {
-		return 0 // absent, or a date, which our server never sends
+		return 0 // absent, or a date, which a Mailroom server never sends
 	}
-	const most = 24 * time.Hour // what our server says at most
+	const most = 24 * time.Hour // the largest value that a Mailroom server sends
 	return time.Duration(min(seconds, int(most/time.Second))) * time.Second
 }
 
-// closeBody reads what little may be left, so that the connection is used again.
+// closeBody drains a short rest of the body, so that the connection is reused.
 func closeBody(resp *http.Response) {
-	_, _ = io.CopyN(io.Discard, resp.Body, 4<<10) // only a kept connection is lost by an error
-	_ = resp.Body.Close()                         // reading is over: nothing depends on it
+	_, _ = io.CopyN(io.Discard, resp.Body, 4<<10) // an error costs only the reuse of the connection
+	_ = resp.Body.Close()                         // everything needed has been read
 }

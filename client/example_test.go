@@ -66,7 +66,7 @@ func ExampleClient_Stream() {
 	c := client.New("http://127.0.0.1:8420", "TOKEN")
 	for ev, err := range c.Stream(context.Background()) {
 		if err != nil {
-			log.Fatal(err) // what came meanwhile is in the threads' own streams
+			log.Fatal(err) // follow the threads to read what was missed
 		}
 		if ev.Entry != nil {
 			fmt.Println(ev.Thread, ev.Entry.Kind)

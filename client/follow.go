@@ -13,18 +13,18 @@ import (
 	"mailroom/api"
 )
 
-// Until says when a stream ends by itself.
+// Until says when a stream ends on its own.
 type Until string
 
-// When a stream ends.
+// The conditions that end a stream.
 const (
-	UntilForever Until = ""        // with its reader
-	UntilSettled Until = "settled" // after completed, failed or cancelled; for a thread, when nothing is left to do
-	UntilWaiting Until = "waiting" // also when it waits
+	UntilForever Until = ""        // never: the reader ends it
+	UntilSettled Until = "settled" // the run has finished; for a thread, it is idle
+	UntilWaiting Until = "waiting" // as settled, or the run waits
 )
 
-// FollowQuery names what Follow follows: a thread, or a run. With both, the run
-// must be of the thread.
+// FollowQuery selects what Follow follows: a thread, or a run. With both, the run
+// must belong to the thread.
 type FollowQuery struct {
 	Thread string
 	Run    string
@@ -33,7 +33,7 @@ type FollowQuery struct {
 }
 
 // Event is one event of a stream: exactly one of Entry, Delta and Gap is set.
-// ID resumes behind it ("SEQ", or "SEQ:N" behind a delta); events of
+// ID is the cursor after it ("SEQ", or "SEQ:N" after a delta); events of
 // [Client.Stream] have none.
 type Event struct {
 	ID     string
@@ -43,50 +43,48 @@ type Event struct {
 	Gap    *api.Gap
 }
 
-// Follow iterates over the events of a stream, in order. Lost connections are
-// made again from where the stream was, after a pause that grows and is never
-// shorter than the server's Retry-After, so each entry comes exactly once.
-// Deltas are positional: the text of a message so far can come again from offset
-// 0, after a new attempt for example.
+// Follow iterates over the events of a stream, in order. It reconnects after a lost
+// connection and resumes at its cursor, so each entry comes exactly once. The backoff
+// is exponential and at least the server's Retry-After. Deltas are positional: the
+// text of a message can come again from offset 0, for example after a new attempt.
 //
-// The iteration ends when the stream has ended as Until says. An error comes
-// last, once, beside the zero Event: ctx's cause, or an *[mailroom.Error] whose
-// code says why there is no going on. Leaving the loop closes the connection;
-// each range over the result begins at q.After anew.
+// The iteration ends as q.Until says. An error comes last, once, with the zero Event:
+// ctx's cause, or an *[mailroom.Error]. Breaking out of the loop closes the
+// connection; each range over the result starts at q.After.
 func (c *Client) Follow(ctx context.Context, q FollowQuery) iter.Seq2[Event, error] {
 	return sequence(func(yield func(Event) bool) error {
 		if q.Thread == "" && q.Run == "" {
 			return mailroom.Errorf(mailroom.CodeInvalid, "nothing to follow: name a thread or a run")
 		}
-		s := &follower{client: c, q: q, yield: yield, again: c.newReconnect(), cursor: "0"}
+		s := &follower{client: c, q: q, yield: yield, retry: c.newReconnect(), cursor: "0"}
 		if q.After != "" {
 			s.cursor = q.After
 		}
 		var ok bool
 		if s.seq, ok = seqOf(s.cursor); !ok {
-			return mailroom.Errorf(mailroom.CodeInvalid, "%q is no place in a stream: give a seq, or the id of an event", q.After)
+			return mailroom.Errorf(mailroom.CodeInvalid, "%q is not a position in a stream: give a seq, or the id of an event", q.After)
 		}
 		return s.follow(ctx)
 	})
 }
 
-// errLeft ends a connection whose reader has left its loop.
-var errLeft = errors.New("the reader has left")
+// errBreak ends a connection whose reader has broken out of its loop.
+var errBreak = errors.New("the reader broke out of the loop")
 
-// sequence is the iterator over what f yields, with f's error behind it unless
-// it is errLeft.
+// sequence returns the iterator over the events that f yields, followed by f's error
+// unless that is errBreak.
 func sequence(f func(yield func(Event) bool) error) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		err := f(func(ev Event) bool { return yield(ev, nil) })
-		if err != nil && err != errLeft {
-			yield(Event{}, err) // the last: whether more is wanted does not matter
+		if err != nil && err != errBreak {
+			yield(Event{}, err) // the last one: its result does not matter
 		}
 	}
 }
 
-// seqOf returns the seq of a place in a stream, "SEQ" or "SEQ:N".
-func seqOf(place string) (seq int64, ok bool) {
-	first, n, more := strings.Cut(place, ":")
+// seqOf returns the seq of a cursor, "SEQ" or "SEQ:N".
+func seqOf(cursor string) (seq int64, ok bool) {
+	first, n, more := strings.Cut(cursor, ":")
 	if strings.Trim(first+n, "0123456789") != "" || more && n == "" {
 		return 0, false
 	}
@@ -94,35 +92,35 @@ func seqOf(place string) (seq int64, ok bool) {
 	return seq, err == nil
 }
 
-// follower is the state of one Follow. It belongs to the goroutine that called it.
+// follower is the state of one Follow. The calling goroutine owns it.
 type follower struct {
 	client *Client
 	q      FollowQuery
 	yield  func(Event) bool
-	again  *reconnect
+	retry  *reconnect
 	cursor string // id of the last event emitted
-	seq    int64  // of the last entry emitted, or where the reader started
+	seq    int64  // of the last entry emitted, or of q.After
 }
 
-// follow connects until nothing is left, or until there is no going on.
+// follow connects until the stream has ended, or a retry is useless.
 func (s *follower) follow(ctx context.Context) error {
 	for {
 		before := s.cursor
 		ended, err := s.connect(ctx)
 		switch {
-		case err == errLeft:
+		case err == errBreak:
 			return err
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case ended:
-			s.again.progress()
+			s.retry.progress()
 			return nil
 		case err == nil && s.cursor != before:
-			continue // it was closed in order: what is left, if anything, is there at once
+			continue // a clean close after progress: reconnect at once
 		case err == nil:
 			err = s.client.closedByServer()
 		}
-		if err := s.again.pause(ctx, err); err != nil {
+		if err := s.retry.pause(ctx, err); err != nil {
 			return err
 		}
 	}
@@ -132,9 +130,9 @@ func (c *Client) closedByServer() error {
 	return mailroom.Errorf(mailroom.CodeUnavailable, "the server at %s closed the stream", c.base)
 }
 
-// connect follows over one connection. ended: the server says nothing is left.
+// connect follows over one connection. ended reports that the server ended the stream.
 func (s *follower) connect(ctx context.Context) (ended bool, err error) {
-	return s.client.listen(ctx, s.request(), s.again.progress, s.event)
+	return s.client.listen(ctx, s.request(), s.retry.progress, s.event)
 }
 
 func (s *follower) request() request {
@@ -157,15 +155,15 @@ func (s *follower) event(ev sseEvent) error {
 	if err != nil || out == (Event{}) {
 		return err
 	}
-	if _, ok := seqOf(ev.id); ev.id != "" && !ok { // nothing could go on from there
-		return mailroom.Errorf(mailroom.CodeInternal, "read an event of the stream: its id %q is no place", ev.id)
+	if _, ok := seqOf(ev.id); ev.id != "" && !ok { // no reconnect could resume there
+		return mailroom.Errorf(mailroom.CodeInternal, "read an event of the stream: its id %q is not a position", ev.id)
 	}
-	s.again.progress()
+	s.retry.progress()
 	if e := out.Entry; e != nil && e.Seq <= s.seq {
 		return nil
 	}
 	if !s.yield(out) {
-		return errLeft
+		return errBreak
 	}
 	if ev.id != "" {
 		s.cursor = ev.id
@@ -179,11 +177,10 @@ func (s *follower) event(ev sseEvent) error {
 	return nil
 }
 
-// Stream iterates over the entries and deltas of all threads from now on. It
-// ends with an error: ctx's cause, or why it ended. It tells nothing twice and
-// nothing that is past, so it does not connect again by itself: an Unavailable
-// error says that the connection was lost, or that it was read too slowly and
-// events were dropped. What happened meanwhile is in the threads' own streams.
+// Stream iterates over the new entries and deltas of all threads. It has no cursor, so
+// it does not reconnect: it ends with ctx's cause, or with an error whose code is
+// CodeUnavailable if the connection was lost or the reader was too slow and events
+// were dropped. Follow a thread to read the entries that were missed.
 func (c *Client) Stream(ctx context.Context) iter.Seq2[Event, error] {
 	return sequence(func(yield func(Event) bool) error {
 		q := request{method: http.MethodGet, path: "/v1/stream", header: http.Header{"Accept": {"text/event-stream"}}}
@@ -195,12 +192,12 @@ func (c *Client) Stream(ctx context.Context) iter.Seq2[Event, error] {
 			case out.Gap != nil:
 				return mailroom.Errorf(mailroom.CodeUnavailable, "the stream was read too slowly, and events were dropped")
 			case !yield(out):
-				return errLeft
+				return errBreak
 			}
 			return nil
 		})
 		switch {
-		case err == errLeft:
+		case err == errBreak:
 			return err
 		case ctx.Err() != nil:
 			return context.Cause(ctx)

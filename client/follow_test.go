@@ -212,7 +212,7 @@ func (r *restarting) RoundTrip(q *http.Request) (*http.Response, error) {
 		body := io.NopCloser(strings.NewReader("event: entry\nid: 1\ndata: {\"seq\":1}\n\nevent: half"))
 		return &http.Response{StatusCode: http.StatusOK, Body: body, Request: q}, nil
 	case time.Since(r.gone) < 10*time.Second:
-		return nil, errors.New("nobody listens")
+		return nil, errors.New("connection refused")
 	}
 	return &http.Response{StatusCode: http.StatusNoContent, Body: http.NoBody, Request: q}, nil
 }
@@ -228,7 +228,7 @@ func TestFollowSaysOnceThatTheServerIsAwayAndOnceThatItIsBack(t *testing.T) {
 			}
 			said = append(said, string(mailroom.CodeOf(err)))
 		}
-		c := New("http://localhost", "", WithHTTPClient(&http.Client{Transport: &restarting{}}), WithAway(away))
+		c := New("http://localhost", "", WithHTTPClient(&http.Client{Transport: &restarting{}}), WithOutage(away))
 		for _, err := range c.Follow(t.Context(), FollowQuery{Thread: "t"}) {
 			if err != nil {
 				t.Error(err)

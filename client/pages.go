@@ -9,9 +9,9 @@ import (
 	"mailroom/api"
 )
 
-// Each yields the items of a list, such as c.Runs, through all its pages. Pages end
-// at a number of bytes and of rows, so one page is not all there is to a query,
-// whatever its Limit. It stops at the first error.
+// Each yields the items of all pages of a list, such as c.Runs. The server bounds a
+// page in rows and bytes, so one page is rarely the whole answer. Each stops at the
+// first error.
 func Each[T any](ctx context.Context, list func(context.Context, ListQuery) (api.Page[T], error), q ListQuery) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		for {
@@ -34,7 +34,7 @@ func Each[T any](ctx context.Context, list func(context.Context, ListQuery) (api
 	}
 }
 
-// Collect returns what Each yields.
+// Collect returns the items that Each yields.
 func Collect[T any](ctx context.Context, list func(context.Context, ListQuery) (api.Page[T], error), q ListQuery) (all []T, err error) {
 	for item, err := range Each(ctx, list, q) {
 		if err != nil {
@@ -45,8 +45,8 @@ func Collect[T any](ctx context.Context, list func(context.Context, ListQuery) (
 	return all, nil
 }
 
-// EachEntry yields the entries after q.After that q selects, in order of seq, through
-// all pages. It stops at the first error.
+// EachEntry yields the entries that q selects after q.After, in order of seq, from all
+// pages. It stops at the first error.
 func (c *Client) EachEntry(ctx context.Context, thread string, q EntriesQuery) iter.Seq2[mailroom.Entry, error] {
 	return func(yield func(mailroom.Entry, error) bool) {
 		for {
@@ -64,7 +64,7 @@ func (c *Client) EachEntry(ctx context.Context, thread string, q EntriesQuery) i
 				return
 			}
 			if q.After, err = strconv.ParseInt(*page.Next, 10, 64); err != nil {
-				yield(mailroom.Entry{}, mailroom.Errorf(mailroom.CodeInternal, "the next of a page of entries is no seq: %w", err))
+				yield(mailroom.Entry{}, mailroom.Errorf(mailroom.CodeInternal, "the next of a page of entries is not a seq: %w", err))
 				return
 			}
 		}

@@ -9,19 +9,19 @@ import (
 	"mailroom"
 )
 
-// tellAfter is how long a server may be away before anybody is told, or will have
-// been when it is tried again: a restart takes less.
-const tellAfter = 2 * time.Second
+// outageAfter is how long a server may be unreachable, up to the next attempt, before
+// the client reports an outage. A restart takes less.
+const outageAfter = 2 * time.Second
 
-// reconnect decides whether and when to try again. It belongs to one call.
+// reconnect decides whether and when a call reconnects. It belongs to one call.
 type reconnect struct {
 	options   options
 	pauses    interface{ NextBackOff() time.Duration }
 	reset     func()
-	connected bool      // was reached once
+	connected bool      // the server has been reached once
 	failures  uint      // since the last progress
-	since     time.Time // of the first of them
-	told      bool      // that the server is away
+	since     time.Time // of the first of these failures
+	reported  bool      // the outage was reported
 }
 
 func (c *Client) newReconnect() *reconnect {
@@ -29,17 +29,17 @@ func (c *Client) newReconnect() *reconnect {
 	return &reconnect{options: c.options, pauses: b, reset: b.Reset}
 }
 
-// progress notes that the server was heard.
+// progress resets the backoff: the server has answered.
 func (r *reconnect) progress() {
 	r.connected, r.failures = true, 0
 	r.reset()
-	if r.told {
-		r.told = false
-		r.options.away(nil)
+	if r.reported {
+		r.reported = false
+		r.options.onOutage(nil)
 	}
 }
 
-// pause waits before the next try, or returns the error to give up with.
+// pause waits before the next attempt, or returns the error to give up with.
 func (r *reconnect) pause(ctx context.Context, err error) error {
 	code := mailroom.CodeOf(err)
 	if code != mailroom.CodeUnavailable && code != mailroom.CodeRateLimited {
@@ -48,23 +48,23 @@ func (r *reconnect) pause(ctx context.Context, err error) error {
 	if r.failures++; r.failures == 1 {
 		r.since = time.Now()
 	}
-	away := time.Since(r.since)
-	if !r.connected && r.failures >= r.options.tries {
+	outage := time.Since(r.since)
+	if !r.connected && r.failures >= r.options.attempts {
 		return err
 	}
-	if r.connected && r.options.patience > 0 && away > r.options.patience {
-		return fmt.Errorf("gave up after %s: %w", away.Round(time.Second), err)
+	if r.connected && r.options.retryFor > 0 && outage > r.options.retryFor {
+		return fmt.Errorf("gave up after %s: %w", outage.Round(time.Second), err)
 	}
 	if ctx.Err() != nil {
-		return err // which has the cause in its tree
+		return err // it wraps the cause
 	}
 	wait := r.pauses.NextBackOff()
 	if e, ok := errors.AsType[*mailroom.Error](err); ok {
 		wait = max(wait, e.RetryAfter)
 	}
-	if r.connected && !r.told && away+wait >= tellAfter {
-		r.told = true
-		r.options.away(err)
+	if r.connected && !r.reported && outage+wait >= outageAfter {
+		r.reported = true
+		r.options.onOutage(err)
 	}
 	timer := time.NewTimer(wait)
 	defer timer.Stop()

@@ -13,20 +13,20 @@ import (
 	"mailroom/api"
 )
 
-var errSilent = errors.New("the stream fell silent")
+var errIdle = errors.New("the stream delivered nothing for too long")
 
-// listen reads events over one connection, until it breaks or emit fails. beat
-// is called for heartbeats. ended: the server says nothing is left.
-func (c *Client) listen(ctx context.Context, q request, beat func(), emit func(sseEvent) error) (ended bool, err error) {
+// listen reads events over one connection, until it breaks or emit fails. It calls
+// onHeartbeat for each heartbeat. ended reports that the server ended the stream.
+func (c *Client) listen(ctx context.Context, q request, onHeartbeat func(), emit func(sseEvent) error) (ended bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	watch := time.AfterFunc(c.options.silence, func() { cancel(errSilent) })
+	watch := time.AfterFunc(c.options.idle, func() { cancel(errIdle) })
 	defer watch.Stop()
 	resp, err := c.send(ctx, q)
 	if err != nil {
 		return false, err
 	}
-	defer resp.Body.Close() // nothing depends on how the reading side is closed
+	defer resp.Body.Close() // its error has no consequence: reading is over
 	if resp.StatusCode == http.StatusNoContent {
 		return true, nil
 	}
@@ -34,20 +34,20 @@ func (c *Client) listen(ctx context.Context, q request, beat func(), emit func(s
 	lines.Buffer(make([]byte, 0, 64<<10), maxEventLine)
 	var ev sseEvent
 	for lines.Scan() {
-		watch.Reset(c.options.silence)
+		watch.Reset(c.options.idle)
 		line := lines.Bytes()
 		switch {
 		case len(line) > 0 && line[0] == ':':
-			beat()
+			onHeartbeat()
 		case len(line) > 0:
 			ev.field(line)
 		default:
-			watch.Stop() // the caller may take its time
+			watch.Stop() // the time that the caller needs does not count
 			if err := emit(ev); err != nil {
 				return false, err
 			}
 			ev = sseEvent{}
-			watch.Reset(c.options.silence)
+			watch.Reset(c.options.idle)
 		}
 	}
 	if err := lines.Err(); err != nil {
@@ -56,8 +56,8 @@ func (c *Client) listen(ctx context.Context, q request, beat func(), emit func(s
 	return false, nil
 }
 
-// maxEventLine bounds a line of a stream: an entry holds at most 4 MiB of
-// request, and JSON escapes can make it six times as long.
+// maxEventLine bounds a line of a stream, in bytes: an entry has at most 4 MiB, and
+// JSON escapes can make it six times as long.
 const maxEventLine = 32 << 20
 
 // sseEvent collects the fields of one event.
@@ -66,7 +66,7 @@ type sseEvent struct {
 	data     []byte
 }
 
-// decode reads the event; one of a newer server is the zero Event.
+// decode returns the event, or the zero Event for a kind that this client does not know.
 func (ev *sseEvent) decode() (Event, error) {
 	if ev.data == nil {
 		return Event{}, nil

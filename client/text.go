@@ -10,8 +10,8 @@ import (
 	"mailroom"
 )
 
-// checkText refuses a body with text that is not UTF-8: the encoder would
-// replace what it cannot encode, and something else would be sent than was meant.
+// checkText rejects a body that contains invalid UTF-8, which encoding/json would
+// silently replace.
 func checkText(body any) error {
 	at, text, ok := wrongText("body", reflect.ValueOf(body))
 	if !ok {
@@ -32,8 +32,7 @@ func checkText(body any) error {
 	}
 }
 
-// wrongText finds a text in v that is not UTF-8, and where it is. at is the
-// place of v.
+// wrongText finds invalid UTF-8 in v. at is the path of v, where the path of the text.
 func wrongText(at string, v reflect.Value) (where, text string, found bool) {
 	switch v.Kind() {
 	case reflect.String:

@@ -16,72 +16,72 @@ func (l *Ledger) register(ctx context.Context) (api.Claims, error) {
 	out, err := l.client.Claim(ctx, api.ClaimRequest{
 		Agents: l.agents, Max: &none, Host: l.options.Host, PID: l.options.PID,
 	}, 0)
-	if err != nil && passing(err) {
-		err = l.heard(err)
+	if err != nil && retryable(err) {
+		err = l.onAnswer(err)
 	}
 	return out, err
 }
 
-// Register implements engine.Leases. The id of the worker is for the engine
-// alone: the server gives another.
+// Register implements engine.Leases. The server assigns its own worker id; the id in w
+// is known to the engine only.
 func (l *Ledger) Register(ctx context.Context, w mailroom.Worker) (time.Time, error) {
 	l.mu.Lock()
 	worker := l.spare
 	l.spare = ""
 	l.mu.Unlock()
-	if worker != "" { // its lease may have begun some time ago
+	if worker != "" { // registered by Dial, maybe some time ago
 		if out, err := l.client.RenewWorker(ctx, worker, api.Renewal{}); err == nil {
-			l.is(w.ID, worker)
+			l.setWorker(w.ID, worker)
 			return out.LeaseUntil, nil
 		}
 	}
 	out, err := l.register(ctx)
 	if err != nil {
-		return time.Time{}, l.settled(ctx, err)
+		return time.Time{}, l.leaseError(ctx, err)
 	}
-	l.is(w.ID, out.Worker)
+	l.setWorker(w.ID, out.Worker)
 	return out.LeaseUntil, nil
 }
 
-// is notes who the engine is from now on.
-func (l *Ledger) is(asked, worker string) {
+// setWorker maps the engine's worker id to the server's.
+func (l *Ledger) setWorker(local, worker string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.asked, l.worker = asked, worker
-	l.options.Log.Info("working", "worker", worker, "agents", l.options.Agents)
+	l.local, l.worker = local, worker
+	l.options.Log.Info("worker registered", "worker", worker, "agents", l.options.Agents)
 }
 
-// known is what the server calls a worker of the engine; one before the last has
-// lost its lease.
-func (l *Ledger) known(worker string) (string, error) {
+// serverID returns the server's id of the engine's worker. An earlier worker has lost
+// its lease.
+func (l *Ledger) serverID(worker string) (string, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if worker != l.asked {
+	if worker != l.local {
 		return "", mailroom.Errorf(mailroom.CodeLeaseLost, "worker %s has lost its lease", worker)
 	}
 	return l.worker, nil
 }
 
-// settled is the error of a call that begins or extends a lease, or claims. A
-// refusal stays one; after a call without an answer it takes its time, because
-// the engine asks again at once.
-func (l *Ledger) settled(ctx context.Context, err error) error {
+// leaseError converts the error of a call that registers, renews or claims. After an
+// unanswered call it waits, because the engine retries at once. Other errors of these
+// calls are final.
+func (l *Ledger) leaseError(ctx context.Context, err error) error {
 	switch mailroom.CodeOf(err) {
 	case mailroom.CodeForbidden, mailroom.CodeConflict, mailroom.CodeInvalid, mailroom.CodeTooLarge:
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		return l.refuse(err)
 	}
-	if err = l.heard(err); passing(err) && !errors.Is(err, mailroom.ErrStoreClosed) {
+	if err = l.onAnswer(err); retryable(err) && !errors.Is(err, mailroom.ErrStoreClosed) {
 		l.pause(ctx, err, l.lease/8)
 	}
 	return err
 }
 
-// Renew implements engine.Leases. One try has a third of a lease, so that there
-// is time for another over a connection that is not dead.
+// Renew implements engine.Leases. One attempt gets a third of a lease, which leaves time
+// for another one over a new connection.
 func (l *Ledger) Renew(ctx context.Context, in ledger.Renewal) (ledger.Renewed, error) {
-	worker, err := l.known(in.Worker)
+	worker, err := l.serverID(in.Worker)
 	if err != nil {
 		return ledger.Renewed{}, err
 	}
@@ -96,9 +96,9 @@ func (l *Ledger) Renew(ctx context.Context, in ledger.Renewal) (ledger.Renewed, 
 	defer cancel()
 	got, err := l.client.RenewWorker(try, worker, ask)
 	if err != nil {
-		return ledger.Renewed{}, l.settled(ctx, err)
+		return ledger.Renewed{}, l.leaseError(ctx, err)
 	}
-	_ = l.heard(nil) // which makes nil of nil
+	_ = l.onAnswer(nil) // resets the count of failures
 	out := ledger.Renewed{Until: got.LeaseUntil}
 	for _, id := range got.Lost {
 		out.Lost = append(out.Lost, of[id])
@@ -112,24 +112,24 @@ func (l *Ledger) Renew(ctx context.Context, in ledger.Renewal) (ledger.Renewed, 
 	return out, nil
 }
 
-// Deregister implements engine.Leases. What was claimed for the worker and never
-// arrived is given back before, so that it does not count as lost.
+// Deregister implements engine.Leases. It first releases claims whose answer was lost,
+// so that they do not count as lost claims.
 func (l *Ledger) Deregister(ctx context.Context, worker string) error {
-	id, err := l.known(worker)
+	id, err := l.serverID(worker)
 	if err != nil {
-		return nil // it has no lease to give up
+		return nil // its lease has ended
 	}
 	l.mu.Lock()
 	round := l.round
 	l.mu.Unlock()
 	if _, err := l.client.RenewWorker(ctx, id, api.Renewal{Round: round}); err != nil {
-		return l.heard(err)
+		return l.onAnswer(err)
 	}
-	return l.heard(l.client.LeaveWorker(ctx, id))
+	return l.onAnswer(l.client.LeaveWorker(ctx, id))
 }
 
-// Sweep implements engine.Leases: the server judges.
+// Sweep implements engine.Leases: the server sweeps.
 func (l *Ledger) Sweep(context.Context, string) error { return nil }
 
-// Orphans implements engine.Leases: the server judges.
+// Orphans implements engine.Leases: the server finds orphans.
 func (l *Ledger) Orphans(context.Context, []string, time.Duration) error { return nil }

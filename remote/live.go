@@ -12,60 +12,60 @@ import (
 
 const (
 	liveEvery = 50 * time.Millisecond
-	liveDepth = 4096      // notices that may wait to be looked at
-	liveMost  = 256 << 10 // bytes that wait to be sent, per run
-	liveCalls = 16        // at a time
-	liveRest  = time.Second
+	liveDepth = 4096        // buffered notices
+	liveMost  = 256 << 10   // buffered bytes per run
+	liveCalls = 16          // concurrent requests
+	liveRest  = time.Second // pause after a failed request
 )
 
-// live is what one run has said since the last piece was sent.
-type live struct {
+// liveText buffers the text of one run since the last request.
+type liveText struct {
 	claim   mailroom.Claim
 	message string
 	offset  int
 	text    []byte
-	busy    bool // a piece is on its way
+	busy    bool // a request is under way
 }
 
-// Run sends live text on until ctx ends. It never makes an agent wait: text that
-// cannot be sent in time is dropped, and comes when it is flushed.
+// Run forwards live text to the server until ctx ends. It never blocks an agent: text
+// that cannot be sent in time is dropped and arrives with the next flush.
 func (l *Ledger) Run(ctx context.Context) {
 	sub := l.bus.Subscribe("", liveDepth)
 	defer sub.Close()
 	tick := time.NewTicker(liveEvery)
 	defer tick.Stop()
-	runs := map[string]*live{}
+	runs := map[string]*liveText{}
 	sent := make(chan sentText, liveCalls)
-	calls, until := 0, time.Time{} // until when nothing is sent, after a call that failed
-	var crew sync.WaitGroup
-	defer crew.Wait()
+	calls, pausedUntil := 0, time.Time{}
+	var wg sync.WaitGroup
+	defer wg.Wait()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case n := <-sub.C:
 			if n.Delta != nil {
-				collect(runs, n.Thread, n.Delta)
+				buffer(runs, n.Thread, n.Delta)
 			}
 		case s := <-sent:
 			calls--
 			if runs[s.run].busy = false; s.err != nil {
-				until = time.Now().Add(liveRest)
+				pausedUntil = time.Now().Add(liveRest)
 			}
 		case now := <-tick.C:
 			for run, p := range runs {
 				switch {
 				case p.busy:
-				case len(p.text) == 0, !l.holds(p.claim): // its message is in the log, or comes with what ends the attempt
+				case len(p.text) == 0, !l.holds(p.claim): // its message is in the log, or arrives with the settle
 					delete(runs, run)
-				case now.Before(until):
+				case now.Before(pausedUntil):
 					p.text = nil
 				case calls < liveCalls:
 					calls++
 					c, in := p.claim, p.next()
-					crew.Go(func() {
-						defer recovery.Handle(l.options.Log, "what sends live text", func(p *recovery.Panic) { sent <- sentText{run, p} })
-						sent <- sentText{run, l.show(ctx, c, in)}
+					wg.Go(func() {
+						defer recovery.Handle(l.options.Log, "the sender of live text", func(p *recovery.Panic) { sent <- sentText{run, p} })
+						sent <- sentText{run, l.sendLive(ctx, c, in)}
 					})
 				}
 			}
@@ -73,7 +73,7 @@ func (l *Ledger) Run(ctx context.Context) {
 	}
 }
 
-// holds reports whether a claim is held and its end was not begun.
+// holds reports whether a claim is held and its settle has not begun.
 func (l *Ledger) holds(c mailroom.Claim) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -81,18 +81,18 @@ func (l *Ledger) holds(c mailroom.Claim) bool {
 	return h != nil && h.claim == c
 }
 
-// sentText is how a call ended.
+// sentText is the result of a request.
 type sentText struct {
 	run string
 	err error
 }
 
-// collect adds a delta to what its run has said. What does not follow it, and
-// what is too much, begins anew: there is a hole then, which the flush fills.
-func collect(runs map[string]*live, thread string, d *mailroom.Delta) {
+// buffer appends a delta to the text of its run. A delta that does not follow, or that
+// exceeds the buffer, starts a new text; the next flush fills the gap.
+func buffer(runs map[string]*liveText, thread string, d *mailroom.Delta) {
 	p := runs[d.Run]
 	if p == nil {
-		p = &live{}
+		p = &liveText{}
 		runs[d.Run] = p
 	}
 	if p.message != d.Message || p.offset+len(p.text) != d.Offset || len(p.text)+len(d.Text) > liveMost {
@@ -102,19 +102,19 @@ func collect(runs map[string]*live, thread string, d *mailroom.Delta) {
 	p.text = append(p.text, d.Text...)
 }
 
-// next takes what is to be sent now.
-func (p *live) next() api.Text {
+// next returns the next request and empties the buffer.
+func (p *liveText) next() api.Text {
 	in := api.Text{Message: p.message, Offset: p.offset, Text: string(p.text), Live: true}
 	p.offset, p.text, p.busy = p.offset+len(p.text), nil, true
 	return in
 }
 
-func (l *Ledger) show(ctx context.Context, c mailroom.Claim, in api.Text) error {
+func (l *Ledger) sendLive(ctx context.Context, c mailroom.Claim, in api.Text) error {
 	ctx, cancel := context.WithTimeout(ctx, l.lease/3)
 	defer cancel()
 	out, err := l.client.Write(ctx, c, in)
 	if err == nil {
-		l.obey(c, out.Orders)
+		l.forwardOrders(c, out.Orders)
 	}
 	return err
 }

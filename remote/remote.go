@@ -1,12 +1,11 @@
-// Package remote lets an engine work for a server elsewhere: its [Ledger] is
-// that server's, over HTTP. The engine is the same as inside, and so are the
-// rules: one lease, numbered claims and steps, writes fenced by their claim.
+// Package remote lets an engine work for a server in another process: its [Ledger]
+// calls that server's ledger over HTTP. The rules are those of an engine inside the
+// server: one lease, numbered claims and steps, writes fenced by their claim.
 //
-// What is not answered is Unavailable, and is repeated: by the engine where it
-// repeats it inside too, and here where inside it cannot fail, which is where
-// something is read. A server may be away for less than a lease and nothing is
-// lost; when it is away for longer, the engine gives its runs up before anybody
-// else may claim them.
+// An unanswered call has the code unavailable. The engine retries writes, as it does
+// inside the server; this package retries reads, which cannot fail there. Nothing is
+// lost if the server is unreachable for less than a lease. After that the engine drops
+// its runs, before another worker can claim them.
 package remote
 
 import (
@@ -26,20 +25,19 @@ import (
 
 // Options of a Ledger.
 type Options struct {
-	Agents []string // that are served
-	Host   string   // where, to be shown
-	PID    int      // to be shown
-	// Wait is how long one claim stands; 0 is 20 s. Proxies cut connections
-	// that are silent for a minute.
+	Agents []string // names of the agents that the worker serves
+	Host   string   // for display
+	PID    int      // for display
+	// Wait bounds one long poll for claims; 0 is 20 s. Proxies close connections
+	// that are idle for a minute.
 	Wait time.Duration
-	// Away, if set, is told why the server is not there, once, while Dial
-	// waits for it.
-	Away func(error)
-	Log  *slog.Logger
+	// OnOutage, if set, is called once with the reason when Dial cannot reach the
+	// server and retries.
+	OnOutage func(error)
+	Log      *slog.Logger
 }
 
-// Ledger is a server's ledger as far as an engine needs it. Its methods may be
-// called concurrently.
+// Ledger implements engine.Ledger over HTTP. Its methods may be called concurrently.
 type Ledger struct {
 	// Set by Dial.
 	client  *client.Client
@@ -48,23 +46,23 @@ type Ledger struct {
 	agents  json.RawMessage
 	lease   time.Duration
 
-	wake chan struct{} // one slot: there may be more room than before
+	wake chan struct{} // one slot: the engine may have more capacity
 
 	// Owned by mu.
-	mu      sync.Mutex
-	spare   string              // id of a worker that Dial registered and that nobody has yet
-	asked   string              // id under which the engine registered last
-	worker  string              // what the server calls that worker
-	round   int64               // last one that was asked for
-	held    map[string]*holding // by run: what was claimed last
-	away    int                 // calls in a row that were not answered
-	refused error               // why the server wants no more of us
+	mu       sync.Mutex
+	spare    string              // id of the worker that Dial registered, until Register uses it
+	local    string              // the engine's id of its current worker
+	worker   string              // the server's id of that worker
+	round    int64               // the last round of claims
+	held     map[string]*holding // by run: its last claim
+	failures int                 // unanswered calls in a row
+	refused  error               // why the server rejects this worker for good
 }
 
-// holding is a claim that was handed to the engine and is not settled.
+// holding is a claim that the engine has and that is not settled.
 type holding struct {
 	claim   mailroom.Claim
-	stopped bool // the engine was told to stop it
+	stopped bool // the engine knows that the run was asked to stop
 }
 
 const (
@@ -72,10 +70,10 @@ const (
 	firstPause  = 50 * time.Millisecond
 )
 
-// Dial registers a worker with the server, so that what it refuses is known at
-// once: no such token, no scope for it, an agent that it runs itself. While the
-// server is not there Dial waits for it, until ctx ends. Hints and live text
-// travel on b, which the engine must be given too.
+// Dial registers a worker with the server. It fails at once if the server rejects the
+// worker: an unknown token, a missing scope, an agent that the server runs itself. It
+// retries until ctx ends while the server is unreachable. Hints and live text travel
+// on b, which the engine must use too.
 func Dial(ctx context.Context, c *client.Client, b *bus.Bus, o Options) (*Ledger, error) {
 	if o.Wait == 0 {
 		o.Wait = defaultWait
@@ -97,59 +95,58 @@ func Dial(ctx context.Context, c *client.Client, b *bus.Bus, o Options) (*Ledger
 			l.spare, l.lease = out.Worker, time.Duration(out.LeaseMS)*time.Millisecond
 			return l, nil
 		}
-		if ctx.Err() != nil || !passing(err) {
+		if ctx.Err() != nil || !retryable(err) {
 			return nil, err
 		}
-		if first && o.Away != nil {
-			o.Away(err)
+		if first && o.OnOutage != nil {
+			o.OnOutage(err)
 		}
 		l.pause(ctx, err, 5*time.Second)
 	}
 }
 
-// LeaseTime is how long the server lets a worker own its claims without
-// renewal: the Options.Lease of the engine.
+// LeaseTime is the server's lease time, for the Options.Lease of the engine.
 func (l *Ledger) LeaseTime() time.Duration { return l.lease }
 
-// Refused returns why the server wants no more of this worker, nil while it
-// does. The engine has ended then.
+// Refused returns why the server rejects this worker for good, nil if it does not.
+// After a rejection the engine has ended.
 func (l *Ledger) Refused() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.refused
 }
 
-// passing errors go away by themselves: who repeats the call will be answered.
-func passing(err error) bool {
+// retryable reports whether a repeated call may succeed.
+func retryable(err error) bool {
 	code := mailroom.CodeOf(err)
 	return code == mailroom.CodeUnavailable || code == mailroom.CodeRateLimited
 }
 
-// heard gives an error of a call the meaning that it has inside. It also counts
-// the calls that were not answered.
-func (l *Ledger) heard(err error) error {
+// onAnswer converts the error of a call to the one that the ledger inside the server
+// returns, and counts unanswered calls.
+func (l *Ledger) onAnswer(err error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err == nil || !passing(err) {
-		l.away = 0
+	if err == nil || !retryable(err) {
+		l.failures = 0
 	} else {
-		l.away++
+		l.failures++
 	}
 	switch mailroom.CodeOf(err) {
-	case mailroom.CodeNotFound: // purged, deleted, or so old that nobody remembers
-		return mailroom.Errorf(mailroom.CodeLeaseLost, "the server does not know it any more: %w", err)
+	case mailroom.CodeNotFound: // purged or deleted
+		return mailroom.Errorf(mailroom.CodeLeaseLost, "unknown to the server: %w", err)
 	case mailroom.CodeUnauthenticated:
 		return l.refuse(err)
 	case mailroom.CodeRateLimited:
-		return &mailroom.Error{Code: mailroom.CodeUnavailable, Message: "the server has no time", RetryAfter: retryAfter(err), Cause: err}
+		return &mailroom.Error{Code: mailroom.CodeUnavailable, Message: "the server is rate limiting this worker", RetryAfter: retryAfter(err), Cause: err}
 	case mailroom.CodeUnavailable:
-		l.client.CloseIdle() // connections that were made before may be dead too
+		l.client.CloseIdle() // other connections may be dead too
 	}
 	return err
 }
 
-// refuse notes what no repeat will change: for the engine the store is closed.
-// It is within mu.
+// refuse records a final rejection and returns it as a closed store, which ends the
+// engine. The caller holds mu.
 func (l *Ledger) refuse(err error) error {
 	if l.refused == nil {
 		l.refused = err
@@ -164,14 +161,13 @@ func retryAfter(err error) time.Duration {
 	return 0
 }
 
-// pause waits before the next try, the longer the more were not answered, and
-// at least as long as the server asked for; at most for longest, unless that was
-// more. It ends with ctx.
+// pause waits before the next attempt: exponential backoff with jitter, at most longest,
+// but at least the server's Retry-After. It ends with ctx.
 func (l *Ledger) pause(ctx context.Context, err error, longest time.Duration) {
 	l.mu.Lock()
-	wait := min(firstPause<<min(l.away, 12), longest)
+	wait := min(firstPause<<min(l.failures, 12), longest)
 	l.mu.Unlock()
-	wait = wait/2 + rand.N(wait/2+1) // workers that lost one server must not come back all at once
+	wait = wait/2 + rand.N(wait/2+1) // many workers lose the same server at the same time
 	timer := time.NewTimer(max(wait, retryAfter(err)))
 	defer timer.Stop()
 	select {
@@ -180,15 +176,15 @@ func (l *Ledger) pause(ctx context.Context, err error, longest time.Duration) {
 	}
 }
 
-// patiently repeats a call until it is answered, or a lease has passed: then
-// what it is for is lost.
-func patiently[T any](ctx context.Context, l *Ledger, call func(context.Context) (T, error)) (T, error) {
+// retryRead repeats a read until it is answered or a lease has passed: then the claim is
+// lost anyway.
+func retryRead[T any](ctx context.Context, l *Ledger, call func(context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.lease)
 	defer cancel()
 	for {
 		out, err := call(ctx)
-		err = l.heard(err)
-		if !passing(err) || errors.Is(err, mailroom.ErrStoreClosed) || ctx.Err() != nil {
+		err = l.onAnswer(err)
+		if !retryable(err) || errors.Is(err, mailroom.ErrStoreClosed) || ctx.Err() != nil {
 			return out, err
 		}
 		l.pause(ctx, err, l.lease/8)

@@ -12,7 +12,7 @@ import (
 func (l *Ledger) Inputs(ctx context.Context, runs []*mailroom.Run) ([][]mailroom.Message, error) {
 	out := make([][]mailroom.Message, len(runs))
 	for i, r := range runs {
-		found, err := patiently(ctx, l, func(ctx context.Context) ([]mailroom.Message, error) {
+		found, err := retryRead(ctx, l, func(ctx context.Context) ([]mailroom.Message, error) {
 			return l.client.ClaimedInput(ctx, claimOf(r))
 		})
 		if err != nil {
@@ -29,24 +29,24 @@ func claimOf(r *mailroom.Run) mailroom.Claim {
 
 // Claimed implements engine.Runs.
 func (l *Ledger) Claimed(ctx context.Context, c mailroom.Claim) (*mailroom.Run, error) {
-	out, err := patiently(ctx, l, func(ctx context.Context) (api.ClaimedRun, error) { return l.client.ClaimedRun(ctx, c) })
+	out, err := retryRead(ctx, l, func(ctx context.Context) (api.ClaimedRun, error) { return l.client.ClaimedRun(ctx, c) })
 	if err != nil {
 		return nil, err
 	}
 	return out.Mailroom(), nil
 }
 
-// maxTranscript is the longest transcript that a server gives.
+// maxTranscript is the longest transcript that a server returns, in messages.
 const maxTranscript = 10_000
 
 // Before implements engine.Runs.
 func (l *Ledger) Before(ctx context.Context, run *mailroom.Run, limit int) ([]mailroom.Message, error) {
-	return patiently(ctx, l, func(ctx context.Context) ([]mailroom.Message, error) {
+	return retryRead(ctx, l, func(ctx context.Context) ([]mailroom.Message, error) {
 		return l.client.ClaimedTranscript(ctx, claimOf(run), min(limit, maxTranscript))
 	})
 }
 
-// Tickets implements engine.Runs, for queries by runs that are held.
+// Tickets implements engine.Runs, for queries that name held runs.
 func (l *Ledger) Tickets(ctx context.Context, q mailroom.TicketQuery) ([]*mailroom.Ticket, error) {
 	var out []*mailroom.Ticket
 	for _, run := range q.Runs {
@@ -56,7 +56,7 @@ func (l *Ledger) Tickets(ctx context.Context, q mailroom.TicketQuery) ([]*mailro
 		if h == nil {
 			return nil, mailroom.Errorf(mailroom.CodeLeaseLost, "run %s is not held", run)
 		}
-		found, err := patiently(ctx, l, func(ctx context.Context) ([]api.Ticket, error) { return l.client.ClaimedTickets(ctx, h.claim) })
+		found, err := retryRead(ctx, l, func(ctx context.Context) ([]api.Ticket, error) { return l.client.ClaimedTickets(ctx, h.claim) })
 		if err != nil {
 			return nil, err
 		}
@@ -69,7 +69,7 @@ func (l *Ledger) Tickets(ctx context.Context, q mailroom.TicketQuery) ([]*mailro
 
 // Effects implements engine.Runs.
 func (l *Ledger) Effects(ctx context.Context, run *mailroom.Run) (map[string]*mailroom.EffectState, error) {
-	found, err := patiently(ctx, l, func(ctx context.Context) ([]api.Effect, error) { return l.client.ClaimedEffects(ctx, claimOf(run)) })
+	found, err := retryRead(ctx, l, func(ctx context.Context) ([]api.Effect, error) { return l.client.ClaimedEffects(ctx, claimOf(run)) })
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +82,7 @@ func (l *Ledger) Effects(ctx context.Context, run *mailroom.Run) (map[string]*ma
 
 // HandOver implements engine.Runs.
 func (l *Ledger) HandOver(ctx context.Context, c mailroom.Claim, after int64) ([]mailroom.Message, int64, error) {
-	out, err := patiently(ctx, l, func(ctx context.Context) (api.HandedOver, error) { return l.client.HandOver(ctx, c, after) })
+	out, err := retryRead(ctx, l, func(ctx context.Context) (api.HandedOver, error) { return l.client.HandOver(ctx, c, after) })
 	if err != nil {
 		return nil, after, err
 	}
@@ -95,20 +95,20 @@ func (l *Ledger) Append(ctx context.Context, a mailroom.StepCommit) (int64, erro
 		Number: a.Number, Step: api.FormatStep(a.Step), Message: api.FormatPartialText(a.Message),
 		Covers: a.Covers, Effects: api.FormatAgentEntries(a.Effects),
 	})
-	if err := l.heard(err); err != nil {
+	if err := l.onAnswer(err); err != nil {
 		return 0, err
 	}
-	l.obey(a.Claim, out.Orders)
+	l.forwardOrders(a.Claim, out.Orders)
 	return out.Seq, nil
 }
 
 // Flush implements engine.Runs.
 func (l *Ledger) Flush(ctx context.Context, c mailroom.Claim, p mailroom.Partial) error {
 	out, err := l.client.Write(ctx, c, api.Text{Message: p.Message, Offset: p.Offset, Text: p.Text})
-	if err := l.heard(err); err != nil {
+	if err := l.onAnswer(err); err != nil {
 		return err
 	}
-	l.obey(c, out.Orders)
+	l.forwardOrders(c, out.Orders)
 	return nil
 }
 
@@ -127,9 +127,9 @@ func (l *Ledger) SettleFreeing(ctx context.Context, s mailroom.Settle, begun fun
 		Tickets: api.FormatAsks(s.Asks), Forced: s.Forced, Wait: (*api.WaitFor)(s.Wait),
 	}
 	out, err := l.client.Settle(ctx, s.Claim, in)
-	err = l.heard(err)
-	if begun != nil && !passing(err) {
-		begun() // not before the settle is written: its thread may have what comes first
+	err = l.onAnswer(err)
+	if begun != nil && !retryable(err) {
+		begun() // only after the settle: the next claim may be of the same thread
 		l.Wake()
 	}
 	if err != nil {
@@ -138,9 +138,9 @@ func (l *Ledger) SettleFreeing(ctx context.Context, s mailroom.Settle, begun fun
 	return api.Claim{Run: out}.Mailroom(), nil
 }
 
-// obey passes on what an answer says about its run, as the hints that the engine
-// gets inside from what was committed.
-func (l *Ledger) obey(c mailroom.Claim, o api.Orders) {
+// forwardOrders publishes the orders of an answer on the bus, as the hints that the
+// engine gets from commits inside the server.
+func (l *Ledger) forwardOrders(c mailroom.Claim, o api.Orders) {
 	if o.Steered {
 		l.hint(c, mailroom.KindMessage)
 	}

@@ -13,7 +13,8 @@ import (
 	"mailroom/ledger"
 )
 
-// idle is how long a taker without room is not asked again, unless it wakes us.
+// idle is the poll interval for the capacity of a claimer without any, unless it wakes
+// the ledger.
 const idle = time.Second
 
 // Wake implements engine.Leases.
@@ -24,21 +25,20 @@ func (l *Ledger) Wake() {
 	}
 }
 
-// Subscribe implements engine.Leases: one claim after the other, each of which waits
-// at the server until something is due. A round whose answer did not arrive is
-// asked for again under its number: the server answers with what it has claimed.
+// Subscribe implements engine.Leases with one long poll after the other. A round whose
+// answer is lost is repeated under its number: the server returns what it has claimed.
 func (l *Ledger) Subscribe(ctx context.Context, t ledger.Claimer) error {
-	var round ledger.ClaimRequest // the one whose answer is not here; its Slots are 0 if there is none
+	var round ledger.ClaimRequest // the unanswered one; its Slots are 0 if there is none
 	defer func() {
 		if round.Slots > 0 {
-			t.Assign(round, nil, nil) // had it claimed anything, the next renewal gives it back
+			t.Assign(round, nil, nil) // the next renewal releases what it has claimed
 		}
 	}()
 	for ctx.Err() == nil {
 		want := t.Capacity()
 		switch {
 		case want.Slots == 0:
-			l.rest(ctx)
+			l.waitForCapacity(ctx)
 			continue
 		case round.Slots > 0 && want.Worker == round.Worker:
 			want.Round = round.Round
@@ -49,12 +49,12 @@ func (l *Ledger) Subscribe(ctx context.Context, t ledger.Claimer) error {
 		case err == nil:
 			done := round
 			round = ledger.ClaimRequest{}
-			if work := l.take(out); len(work) > 0 {
+			if work := l.assignments(out); len(work) > 0 {
 				t.Assign(done, work, nil)
 			}
-		case errors.Is(err, errMoreRoom), ctx.Err() != nil:
+		case errors.Is(err, errNewCapacity), ctx.Err() != nil:
 		default:
-			if err = l.settled(ctx, err); passing(err) {
+			if err = l.leaseError(ctx, err); retryable(err) {
 				if errors.Is(err, mailroom.ErrStoreClosed) {
 					return err
 				}
@@ -63,14 +63,14 @@ func (l *Ledger) Subscribe(ctx context.Context, t ledger.Claimer) error {
 			done := round
 			round = ledger.ClaimRequest{}
 			t.Assign(done, nil, err)
-			l.rest(ctx) // until the engine has heard
+			l.waitForCapacity(ctx) // the engine handles the error first
 		}
 	}
 	return nil
 }
 
-// rest waits until there may be room.
-func (l *Ledger) rest(ctx context.Context) {
+// waitForCapacity waits until the claimer may have capacity.
+func (l *Ledger) waitForCapacity(ctx context.Context) {
 	timer := time.NewTimer(idle)
 	defer timer.Stop()
 	select {
@@ -80,16 +80,16 @@ func (l *Ledger) rest(ctx context.Context) {
 	}
 }
 
-var errMoreRoom = errors.New("there is room for other runs now")
+var errNewCapacity = errors.New("the capacity of the worker has changed")
 
-// claim asks for one round. It is called off when there is room for runs that it
-// does not ask for, or none any more.
+// claim sends one round. It cancels the request when the claimer's capacity has changed
+// such that the round no longer fits.
 func (l *Ledger) claim(ctx context.Context, t ledger.Claimer, round ledger.ClaimRequest) (api.Claims, error) {
-	worker, err := l.known(round.Worker)
+	worker, err := l.serverID(round.Worker)
 	if err != nil {
 		return api.Claims{}, err
 	}
-	slots := map[string]int{} // guests are for the server's own engine
+	slots := map[string]int{} // a remote worker claims no guests
 	for name, n := range round.Agents {
 		slots[name] = min(n, round.Slots)
 	}
@@ -120,14 +120,15 @@ func (l *Ledger) claim(ctx context.Context, t ledger.Claimer, round ledger.Claim
 			return a.out, a.err
 		case <-l.wake:
 			if outgrown(round, t.Capacity()) {
-				cancel(errMoreRoom)
+				cancel(errNewCapacity)
 			}
 		}
 	}
 }
 
-// outgrown reports whether a round does not ask for what there is room for now.
-// That it could ask for more runs of an agent is no reason to ask anew.
+// outgrown reports whether a round does not fit the current capacity: another worker,
+// no slots, or an agent that it does not ask for. More slots for an agent are no reason
+// to cancel it.
 func outgrown(round, now ledger.ClaimRequest) bool {
 	if now.Slots == 0 || now.Worker != round.Worker || now.LastAttempt && !round.LastAttempt {
 		return true
@@ -140,9 +141,9 @@ func outgrown(round, now ledger.ClaimRequest) bool {
 	return false
 }
 
-// take makes of the server's answer what a ledger claims.
-func (l *Ledger) take(out api.Claims) []ledger.Assignment {
-	_ = l.heard(nil) // which makes nil of nil
+// assignments converts the server's answer and records the claims as held.
+func (l *Ledger) assignments(out api.Claims) []ledger.Assignment {
+	_ = l.onAnswer(nil) // resets the count of failures
 	var work []ledger.Assignment
 	now := time.Now()
 	l.mu.Lock()

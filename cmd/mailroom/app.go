@@ -95,7 +95,7 @@ func (m *Main) connect() (*client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return client.New(d.url, d.token, client.WithHTTPClient(d.web), client.WithAway(m.printAway)), nil
+	return client.New(d.url, d.token, client.WithHTTPClient(d.web), client.WithOutage(m.printAway)), nil
 }
 
 // door finds the server. What --data names comes before MAILROOM_URL and

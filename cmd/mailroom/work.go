@@ -169,7 +169,7 @@ func (m *Main) work(ctx context.Context, w working) error {
 	b := bus.New()
 	l, err := remote.Dial(ctx, client.New(d.url, d.token, client.WithHTTPClient(keptAlive(d.web)), client.WithTimeout(workTry)), b, remote.Options{
 		Agents: []string{w.agent}, Host: w.name, PID: os.Getpid(), Log: log,
-		Away: func(err error) { m.say("no server at %s yet, trying until it is there: %v", d.url, err) },
+		OnOutage: func(err error) { m.say("no server at %s yet, trying until it is there: %v", d.url, err) },
 	})
 	if err != nil {
 		if ctx.Err() != nil {
