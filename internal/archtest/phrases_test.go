@@ -13,8 +13,9 @@ import (
 )
 
 // vague are phrases without a subject or of no field: name who acts, and say "again"
-// or "while". In quotes `nobody` is the Unix user of that name.
-var vague = regexp.MustCompile("(?i)[\"'`]nobody[\"'`]|\\b(somebody|nobody|whoever|anew|meanwhile|is to be)\\b")
+// or "while". A quoted `nobody` is the Unix user, and http.NoBody
+// an identifier.
+var vague = regexp.MustCompile("(?i)[\"'`]nobody[\"'`]|http\\.NoBody|\\b(somebody|nobody|whoever|anew|meanwhile|is to be)\\b")
 
 // phraseCeilings are how many vague phrases the files of a top-level folder may have.
 // The numbers only shrink; a folder that is not named may have none.
@@ -22,12 +23,10 @@ var vague = regexp.MustCompile("(?i)[\"'`]nobody[\"'`]|\\b(somebody|nobody|whoev
 // archtest: a table, never written.
 var phraseCeilings = map[string]int{
 	".":        41,
-	"api":      9,
 	"agent":    51,
 	"bench":    8,
 	"bus":      3,
 	"channel":  393,
-	"client":   20,
 	"clients":  11,
 	"cmd":      128,
 	"docs":     91,
@@ -36,7 +35,6 @@ var phraseCeilings = map[string]int{
 	"internal": 29,
 	"ledger":   41,
 	"protocol": 16,
-	"remote":   5,
 	"server":   70,
 	"store":    37,
 	"stream":   13,
@@ -51,7 +49,7 @@ func phrases(text string) (found []string) {
 	for _, at := range vague.FindAllStringIndex(text, -1) {
 		line += strings.Count(text[last:at[0]], "\n")
 		last = at[0]
-		if word := text[at[0]:at[1]]; !strings.ContainsAny(word, "\"'`") {
+		if word := text[at[0]:at[1]]; !strings.ContainsAny(word, "\"'`.") {
 			found = append(found, strconv.Itoa(line)+": "+word)
 		}
 	}
