@@ -14,10 +14,10 @@ func many(n int) string {
 	for i := range n {
 		it := &Issue{
 			ID: fmt.Sprintf("proj-%05d", i), Title: fmt.Sprintf("Issue number %d of many", i), Description: strings.Repeat("Some words about it. ", 12),
-			Status: Open, Priority: i % 5, Type: "task", CreatedAt: at, UpdatedAt: at.Add(time.Duration(i) * time.Second), Labels: []string{"one", "two"},
+			Status: StatusOpen, Priority: i % 5, Type: "task", CreatedAt: at, UpdatedAt: at.Add(time.Duration(i) * time.Second), Labels: []string{"one", "two"},
 		}
 		if i > 0 {
-			it.Dependencies = []Dependency{{On: fmt.Sprintf("proj-%05d", i/2), Type: Blocks, CreatedAt: at, CreatedBy: "ann"}}
+			it.Dependencies = []Dependency{{On: fmt.Sprintf("proj-%05d", i/2), Type: DependencyBlocks, CreatedAt: at, CreatedBy: "ann"}}
 		}
 		t.put(it)
 	}
@@ -42,7 +42,7 @@ func BenchmarkUpdate(b *testing.B) {
 	text := many(10_000)
 	for b.Loop() {
 		t, _ := Parse(text)
-		if _, err := t.Update("proj-00007", By{"ann", time.Now()}, func(it *Issue) error { it.Priority = 1; return nil }); err != nil {
+		if _, err := t.Update("proj-00007", Signature{"ann", time.Now()}, func(it *Issue) error { it.Priority = 1; return nil }); err != nil {
 			b.Fatal(err)
 		}
 		if len(t.Text()) == 0 {
@@ -54,7 +54,7 @@ func BenchmarkUpdate(b *testing.B) {
 func BenchmarkReady(b *testing.B) {
 	t, _ := Parse(many(10_000))
 	for b.Loop() {
-		if len(t.Ready(Filter{}, Hybrid, time.Now())) != 1 {
+		if len(t.Ready(Filter{}, OrderHybrid, time.Now())) != 1 {
 			b.Fatal("not one is ready")
 		}
 	}

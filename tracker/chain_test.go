@@ -17,10 +17,10 @@ func TestALongChainOfParentsCostsNoMoreThanItsLength(t *testing.T) {
 		fmt.Fprintf(&text, `{"id":"x-%06d","title":"t","status":"open","dependencies":[{"depends_on_id":"x-%06d","type":"parent-child"}]}`+"\n", i, i+1)
 	}
 	tr, strays := Parse(text.String())
-	if found := tr.Ready(Filter{}, ByPriority, time.Now()); len(found) != n || len(strays) > 0 {
+	if found := tr.Ready(Filter{}, OrderPriority, time.Now()); len(found) != n || len(strays) > 0 {
 		t.Errorf("%d issues are ready, want %d", len(found), n)
 	}
-	if found := tr.Waiting(); len(found) > 0 {
+	if found := tr.BlockedIssues(); len(found) > 0 {
 		t.Errorf("%d issues wait", len(found))
 	}
 }

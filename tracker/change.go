@@ -12,33 +12,33 @@ import (
 
 const maxTitle = 500 // characters
 
-// By is who changes something, and when.
-type By struct {
+// Signature is who changes something, and when.
+type Signature struct {
 	Actor string
 	At    time.Time
 }
 
-// Draft is an issue to be created. Blank fields have their defaults.
-type Draft struct {
+// NewIssue is an issue to be created. Blank fields have their defaults.
+type NewIssue struct {
 	Issue         // what is known of it; its ID may be given
 	Prefix string // of its id, unless that is given or follows from Parent
 	Parent string // becomes its parent, and the beginning of its id
 }
 
 // Create adds an issue.
-func (t *Tracker) Create(d Draft, by By) (*Issue, error) {
+func (t *Tracker) Create(d NewIssue, by Signature) (*Issue, error) {
 	it := d.Issue
 	it.CreatedAt, it.UpdatedAt, it.CreatedBy = by.At, by.At, by.Actor
 	if it.Status == "" {
-		it.Status = Open
+		it.Status = StatusOpen
 	}
 	if it.Type == "" {
 		it.Type = "task"
 	}
-	if err := it.check(); err != nil {
+	if err := it.validate(); err != nil {
 		return nil, err
 	}
-	if err := t.name(&it, d, by); err != nil {
+	if err := t.assignID(&it, d, by); err != nil {
 		return nil, err
 	}
 	deps := it.Dependencies
@@ -48,11 +48,11 @@ func (t *Tracker) Create(d Draft, by By) (*Issue, error) {
 		if err != nil {
 			return nil, err
 		}
-		deps = append(deps, Dependency{On: parent.ID, Type: ParentChild})
+		deps = append(deps, Dependency{On: parent.ID, Type: DependencyParentChild})
 	}
 	t.put(&it)
 	for _, dep := range deps {
-		if _, err := t.Depend(it.ID, dep.On, dep.Type, by); err != nil {
+		if _, err := t.AddDependency(it.ID, dep.On, dep.Type, by); err != nil {
 			t.issues.drop(it.ID)
 			return nil, err
 		}
@@ -60,7 +60,7 @@ func (t *Tracker) Create(d Draft, by By) (*Issue, error) {
 	return t.issues.get(it.ID), nil
 }
 
-func (t *Tracker) name(it *Issue, d Draft, by By) (err error) {
+func (t *Tracker) assignID(it *Issue, d NewIssue, by Signature) (err error) {
 	switch {
 	case it.ID != "":
 		if t.issues.has(it.ID) {
@@ -81,15 +81,15 @@ func (t *Tracker) name(it *Issue, d Draft, by By) (err error) {
 	return err
 }
 
-// check refuses what a command must not write; what others wrote is kept.
-func (it *Issue) check() error {
+// validate refuses what a command must not write; what others wrote is kept.
+func (it *Issue) validate() error {
 	if n := utf8.RuneCountInString(it.Title); n == 0 || n > maxTitle || strings.ContainsAny(it.Title, "\x00") {
 		return mailroom.Errorf(mailroom.CodeInvalid, "a title has 1 to %d characters, this one has %d", maxTitle, n)
 	}
-	if it.Priority < Critical || it.Priority > Backlog {
-		return mailroom.Errorf(mailroom.CodeInvalid, "priority %d is not between %d (critical) and %d (backlog)", it.Priority, Critical, Backlog)
+	if it.Priority < PriorityCritical || it.Priority > PriorityBacklog {
+		return mailroom.Errorf(mailroom.CodeInvalid, "priority %d is not between %d (critical) and %d (backlog)", it.Priority, PriorityCritical, PriorityBacklog)
 	}
-	if !it.Status.Known() || it.Status == Tombstone {
+	if !it.Status.Known() || it.Status == StatusTombstone {
 		return mailroom.Errorf(mailroom.CodeInvalid, "status %q is not one of open, in_progress, blocked, deferred, pinned, hooked, closed", it.Status)
 	}
 	for _, s := range []string{it.Title, it.Description, it.Design, it.Acceptance, it.Notes, it.Assignee, it.Type, it.ExternalRef, it.CloseReason} {
@@ -102,8 +102,8 @@ func (it *Issue) check() error {
 
 // Update changes an issue. What change leaves invalid is refused, and nothing is
 // changed then.
-func (t *Tracker) Update(id string, by By, change func(*Issue) error) (*Issue, error) {
-	old, err := t.living(id)
+func (t *Tracker) Update(id string, by Signature, change func(*Issue) error) (*Issue, error) {
+	old, err := t.findLive(id)
 	if err != nil {
 		return nil, err
 	}
@@ -115,25 +115,25 @@ func (t *Tracker) Update(id string, by By, change func(*Issue) error) (*Issue, e
 		return nil, err
 	}
 	if it.Title != old.Title || it.Priority != old.Priority || it.Status != old.Status || it.line == "" {
-		if err := it.check(); err != nil {
+		if err := it.validate(); err != nil {
 			return nil, err
 		}
 	}
 	it.UpdatedAt = by.At
 	switch {
-	case it.Status == Closed && it.ClosedAt.IsZero():
+	case it.Status == StatusClosed && it.ClosedAt.IsZero():
 		it.ClosedAt = by.At
-	case it.Status != Closed:
+	case it.Status != StatusClosed:
 		it.ClosedAt, it.CloseReason = time.Time{}, ""
 	}
 	t.put(&it)
 	return &it, nil
 }
 
-// living finds an issue that is not deleted.
-func (t *Tracker) living(id string) (*Issue, error) {
+// findLive finds an issue that is not deleted.
+func (t *Tracker) findLive(id string) (*Issue, error) {
 	it, err := t.Find(id)
-	if err == nil && it.Status == Tombstone {
+	if err == nil && it.Status == StatusTombstone {
 		return nil, mailroom.Errorf(mailroom.CodeNotFound, "issue %s was deleted", it.ID)
 	}
 	return it, err
@@ -141,27 +141,27 @@ func (t *Tracker) living(id string) (*Issue, error) {
 
 // Claim makes an issue the actor's and puts it in progress. One that somebody
 // else holds, or that is closed, is refused, naming the holder.
-func (t *Tracker) Claim(id string, by By) (*Issue, error) {
+func (t *Tracker) Claim(id string, by Signature) (*Issue, error) {
 	return t.Update(id, by, func(it *Issue) error {
 		switch {
-		case it.Status == Closed:
+		case it.Status == StatusClosed:
 			return mailroom.Errorf(mailroom.CodeConflict, "%s is closed", it.ID)
 		case it.Assignee != "" && it.Assignee != by.Actor:
 			return mailroom.Errorf(mailroom.CodeConflict, "%s is claimed by %s", it.ID, it.Assignee)
 		}
-		it.Assignee, it.Status = by.Actor, InProgress
+		it.Assignee, it.Status = by.Actor, StatusInProgress
 		return nil
 	})
 }
 
 // Close ends an issue. One that is closed stays as it is.
-func (t *Tracker) Close(id, reason string, by By) (*Issue, error) {
-	it, err := t.living(id)
-	if err != nil || it.Status == Closed {
+func (t *Tracker) Close(id, reason string, by Signature) (*Issue, error) {
+	it, err := t.findLive(id)
+	if err != nil || it.Status == StatusClosed {
 		return it, err
 	}
 	return t.Update(it.ID, by, func(it *Issue) error {
-		it.Status, it.CloseReason = Closed, reason
+		it.Status, it.CloseReason = StatusClosed, reason
 		return nil
 	})
 }
@@ -169,11 +169,11 @@ func (t *Tracker) Close(id, reason string, by By) (*Issue, error) {
 // Delete leaves a tombstone, and takes the issue out of the dependencies of
 // others. With cascade those that depend on it go too; without it, an issue that
 // others depend on is refused unless force is given. It returns what is deleted.
-func (t *Tracker) Delete(ids []string, reason string, cascade, force bool, by By) ([]*Issue, error) {
+func (t *Tracker) Delete(ids []string, reason string, cascade, force bool, by Signature) ([]*Issue, error) {
 	doomed := map[string]bool{}
 	var todo []string
 	for _, id := range ids {
-		it, err := t.living(id)
+		it, err := t.findLive(id)
 		if err != nil {
 			return nil, err
 		}
@@ -181,7 +181,7 @@ func (t *Tracker) Delete(ids []string, reason string, cascade, force bool, by By
 	}
 	var above map[string][]*Issue
 	if cascade {
-		above = t.above()
+		above = t.dependentsByID()
 	}
 	for len(todo) > 0 {
 		id := todo[0]
@@ -195,9 +195,9 @@ func (t *Tracker) Delete(ids []string, reason string, cascade, force bool, by By
 		}
 	}
 	isDoomed := func(d Dependency) bool { return doomed[d.On] }
-	tied := t.pick(func(it *Issue) bool { return !doomed[it.ID] && slices.ContainsFunc(it.Dependencies, isDoomed) })
+	tied := t.filter(func(it *Issue) bool { return !doomed[it.ID] && slices.ContainsFunc(it.Dependencies, isDoomed) })
 	for _, it := range tied {
-		if it.Status != Tombstone && !force {
+		if it.Status != StatusTombstone && !force {
 			on := it.Dependencies[slices.IndexFunc(it.Dependencies, isDoomed)].On
 			return nil, mailroom.Errorf(mailroom.CodeConflict, "%s depends on %s; delete it too with --cascade, or cut the tie with --force", it.ID, on)
 		}
@@ -212,7 +212,7 @@ func (t *Tracker) Delete(ids []string, reason string, cascade, force bool, by By
 	for _, id := range slices.Sorted(maps.Keys(doomed)) {
 		it := t.issues.get(id)
 		dead := *it
-		dead.OriginalType, dead.Status = it.Type, Tombstone
+		dead.OriginalType, dead.Status = it.Type, StatusTombstone
 		dead.DeletedAt, dead.DeletedBy, dead.DeleteReason, dead.UpdatedAt = by.At, by.Actor, reason, by.At
 		dead.ClosedAt, dead.CloseReason = time.Time{}, ""
 		t.put(&dead)
@@ -225,18 +225,18 @@ func (t *Tracker) Delete(ids []string, reason string, cascade, force bool, by By
 func (t *Tracker) Dependents(id string) []*Issue {
 	var found []*Issue
 	for _, it := range t.issues.all() {
-		if it.Status != Tombstone && slices.ContainsFunc(it.Dependencies, func(d Dependency) bool { return d.On == id }) {
+		if it.Status != StatusTombstone && slices.ContainsFunc(it.Dependencies, func(d Dependency) bool { return d.On == id }) {
 			found = append(found, it)
 		}
 	}
 	return found
 }
 
-// above are the dependents of each issue, by id.
-func (t *Tracker) above() map[string][]*Issue {
+// dependentsByID are the dependents of each issue, by id.
+func (t *Tracker) dependentsByID() map[string][]*Issue {
 	found := make(map[string][]*Issue, len(t.issues.order))
 	for _, it := range t.issues.all() {
-		if it.Status == Tombstone {
+		if it.Status == StatusTombstone {
 			continue
 		}
 		for i, d := range it.Dependencies {
@@ -248,26 +248,26 @@ func (t *Tracker) above() map[string][]*Issue {
 	return found
 }
 
-// Depend makes an issue depend on another; "" is of type blocks. Doing it again
+// AddDependency makes an issue depend on another; "" is of type blocks. Doing it again
 // changes nothing. A circle of issues that block each other is refused.
-func (t *Tracker) Depend(id, on, kind string, by By) (*Issue, error) {
-	it, err := t.living(id)
+func (t *Tracker) AddDependency(id, on, kind string, by Signature) (*Issue, error) {
+	it, err := t.findLive(id)
 	if err != nil {
 		return nil, err
 	}
-	other, err := t.living(on)
+	other, err := t.findLive(on)
 	if err != nil {
 		return nil, err
 	}
 	if kind == "" {
-		kind = Blocks
+		kind = DependencyBlocks
 	}
 	switch {
 	case it.ID == other.ID:
 		return nil, mailroom.Errorf(mailroom.CodeInvalid, "%s cannot depend on itself", it.ID)
 	case slices.ContainsFunc(it.Dependencies, func(d Dependency) bool { return d.On == other.ID && d.Type == kind }):
 		return it, nil
-	case (kind == Blocks || kind == ParentChild) && t.reaches(other.ID, it.ID, kind):
+	case (kind == DependencyBlocks || kind == DependencyParentChild) && t.reaches(other.ID, it.ID, kind):
 		return nil, mailroom.Errorf(mailroom.CodeConflict, "%s depends on %s already: together they would wait for each other", other.ID, it.ID)
 	}
 	return t.Update(it.ID, by, func(it *Issue) error {
@@ -276,16 +276,16 @@ func (t *Tracker) Depend(id, on, kind string, by By) (*Issue, error) {
 	})
 }
 
-// Replace moves the ties of a duplicate to the issue that is kept: what depends on the
+// MoveDependencies moves the ties of a duplicate to the issue that is kept: what depends on the
 // duplicate depends on keep, and keep depends on what the duplicate does. It leaves out a
 // tie of keep with itself, one that keep has, one that would close a circle, and a second
 // parent. A tie to an issue that is not there stays with the duplicate.
-func (t *Tracker) Replace(duplicate, keep string, by By) error {
-	dup, err := t.living(duplicate)
+func (t *Tracker) MoveDependencies(duplicate, keep string, by Signature) error {
+	dup, err := t.findLive(duplicate)
 	if err != nil {
 		return err
 	}
-	kept, err := t.living(keep)
+	kept, err := t.findLive(keep)
 	if err != nil {
 		return err
 	}
@@ -300,24 +300,24 @@ func (t *Tracker) Replace(duplicate, keep string, by By) error {
 				ties = append(ties, tie{it.ID, kept.ID, d.Type})
 			}
 		}
-		if _, _, err := t.Undepend(it.ID, dup.ID, "", by); err != nil {
+		if _, _, err := t.RemoveDependency(it.ID, dup.ID, "", by); err != nil {
 			return err
 		}
 	}
 	for _, d := range dup.Dependencies {
-		if other := t.issues.get(d.On); other == nil || other.Status == Tombstone {
+		if other := t.issues.get(d.On); other == nil || other.Status == StatusTombstone {
 			continue
 		}
 		ties = append(ties, tie{kept.ID, d.On, d.Type})
-		if _, _, err := t.Undepend(dup.ID, d.On, d.Type, by); err != nil {
+		if _, _, err := t.RemoveDependency(dup.ID, d.On, d.Type, by); err != nil {
 			return err
 		}
 	}
 	for _, d := range ties {
-		if d.id == d.on || d.kind == ParentChild && d.id == kept.ID && t.issues.get(kept.ID).Parent() != "" {
+		if d.id == d.on || d.kind == DependencyParentChild && d.id == kept.ID && t.issues.get(kept.ID).Parent() != "" {
 			continue
 		}
-		if _, err := t.Depend(d.id, d.on, d.kind, by); err != nil && mailroom.CodeOf(err) != mailroom.CodeConflict {
+		if _, err := t.AddDependency(d.id, d.on, d.kind, by); err != nil && mailroom.CodeOf(err) != mailroom.CodeConflict {
 			return err
 		}
 	}
@@ -325,13 +325,13 @@ func (t *Tracker) Replace(duplicate, keep string, by By) error {
 }
 
 // SetParent makes an issue a child of another one, and of no other; "" of none.
-func (t *Tracker) SetParent(id, parent string, by By) (*Issue, error) {
-	it, err := t.living(id)
+func (t *Tracker) SetParent(id, parent string, by Signature) (*Issue, error) {
+	it, err := t.findLive(id)
 	if err != nil {
 		return nil, err
 	}
 	if parent != "" {
-		other, err := t.living(parent)
+		other, err := t.findLive(parent)
 		if err != nil {
 			return nil, err
 		}
@@ -341,13 +341,13 @@ func (t *Tracker) SetParent(id, parent string, by By) (*Issue, error) {
 		return it, nil
 	}
 	it, err = t.Update(it.ID, by, func(it *Issue) error {
-		it.Dependencies = slices.DeleteFunc(it.Dependencies, func(d Dependency) bool { return d.Type == ParentChild })
+		it.Dependencies = slices.DeleteFunc(it.Dependencies, func(d Dependency) bool { return d.Type == DependencyParentChild })
 		return nil
 	})
 	if err != nil || parent == "" {
 		return it, err
 	}
-	return t.Depend(it.ID, parent, ParentChild, by)
+	return t.AddDependency(it.ID, parent, DependencyParentChild, by)
 }
 
 // reaches reports whether one issue leads to another by dependencies of a type.
@@ -372,10 +372,10 @@ func (t *Tracker) reaches(from, to, kind string) bool {
 	return false
 }
 
-// Undepend takes a dependency away, "" those of all types, and returns the id of
+// RemoveDependency takes a dependency away, "" those of all types, and returns the id of
 // the issue that it was on.
-func (t *Tracker) Undepend(id, on, kind string, by By) (it *Issue, other string, err error) {
-	if it, err = t.living(id); err != nil {
+func (t *Tracker) RemoveDependency(id, on, kind string, by Signature) (it *Issue, other string, err error) {
+	if it, err = t.findLive(id); err != nil {
 		return nil, "", err
 	}
 	other = on
@@ -393,8 +393,8 @@ func (t *Tracker) Undepend(id, on, kind string, by By) (it *Issue, other string,
 	return it, other, err
 }
 
-// Say adds a comment.
-func (t *Tracker) Say(id, text string, by By) (Comment, error) {
+// AddComment adds a comment.
+func (t *Tracker) AddComment(id, text string, by Signature) (Comment, error) {
 	c := Comment{ID: 1, Author: by.Actor, Text: text, CreatedAt: by.At}
 	if strings.TrimSpace(text) == "" || !utf8.ValidString(text) {
 		return c, mailroom.Errorf(mailroom.CodeInvalid, "a comment needs text")
@@ -409,8 +409,8 @@ func (t *Tracker) Say(id, text string, by By) (Comment, error) {
 	return c, err
 }
 
-// Label adds labels and removes others. What is there already, or not, stays so.
-func (t *Tracker) Label(id string, add, remove []string, by By) (*Issue, error) {
+// UpdateLabels adds labels and removes others. What is there already, or not, stays so.
+func (t *Tracker) UpdateLabels(id string, add, remove []string, by Signature) (*Issue, error) {
 	for _, l := range add {
 		if strings.TrimSpace(l) == "" || strings.ContainsAny(l, ",\n\x00") {
 			return nil, mailroom.Errorf(mailroom.CodeInvalid, "%q is no label", l)

@@ -12,7 +12,7 @@ import (
 	"mailroom"
 )
 
-func ann() By { return By{Actor: "ann", At: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)} }
+func ann() Signature { return Signature{Actor: "ann", At: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)} }
 
 // made makes a tracker of issues x-a, x-b, … with these titles.
 func made(t *testing.T, titles ...string) *Tracker {
@@ -20,7 +20,7 @@ func made(t *testing.T, titles ...string) *Tracker {
 	tr := New()
 	for i, title := range titles {
 		id := "x-" + string(rune('a'+i))
-		if _, err := tr.Create(Draft{Issue: Issue{ID: id, Title: title, Priority: Normal}}, ann()); err != nil {
+		if _, err := tr.Create(NewIssue{Issue: Issue{ID: id, Title: title, Priority: PriorityNormal}}, ann()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -47,7 +47,7 @@ func must[T any](v T, err error) func(*testing.T) T {
 func TestWhatIsInvalidIsRefusedAndChangesNothing(t *testing.T) {
 	tr := made(t, "one")
 	before := tr.Text()
-	for name, d := range map[string]Draft{
+	for name, d := range map[string]NewIssue{
 		"no title":           {Prefix: "x"},
 		"a title too long":   {Prefix: "x", Issue: Issue{Title: strings.Repeat("é", 501)}},
 		"a priority too low": {Prefix: "x", Issue: Issue{Title: "t", Priority: 5}},
@@ -66,7 +66,7 @@ func TestWhatIsInvalidIsRefusedAndChangesNothing(t *testing.T) {
 	for name, change := range map[string]func(*Issue) error{
 		"no title":   func(it *Issue) error { it.Title = ""; return nil },
 		"no status":  func(it *Issue) error { it.Status = "wontfix"; return nil },
-		"tombstone":  func(it *Issue) error { it.Status = Tombstone; return nil },
+		"tombstone":  func(it *Issue) error { it.Status = StatusTombstone; return nil },
 		"an opinion": func(it *Issue) error { return fmt.Errorf("no") },
 	} {
 		if _, err := tr.Update("x-a", ann(), change); err == nil {
@@ -80,11 +80,11 @@ func TestWhatIsInvalidIsRefusedAndChangesNothing(t *testing.T) {
 
 func TestOneClaimWins(t *testing.T) {
 	tr := made(t, "one")
-	if it := must(tr.Claim("x-a", ann()))(t); it.Assignee != "ann" || it.Status != InProgress {
+	if it := must(tr.Claim("x-a", ann()))(t); it.Assignee != "ann" || it.Status != StatusInProgress {
 		t.Errorf("claimed by %q, %s", it.Assignee, it.Status)
 	}
 	must(tr.Claim("x-a", ann()))(t) // again is the same
-	_, err := tr.Claim("x-a", By{Actor: "bob", At: ann().At})
+	_, err := tr.Claim("x-a", Signature{Actor: "bob", At: ann().At})
 	wantCode(t, "another", err, mailroom.CodeConflict)
 	if !strings.Contains(err.Error(), "ann") {
 		t.Errorf("%v does not name the holder", err)
@@ -99,11 +99,11 @@ func TestClosedAtIsThereIfAndOnlyIfClosed(t *testing.T) {
 	if it := must(tr.Close("x-a", "done", ann()))(t); it.ClosedAt.IsZero() || it.CloseReason != "done" {
 		t.Errorf("closed at %v for %q", it.ClosedAt, it.CloseReason)
 	}
-	later := By{Actor: "bob", At: ann().At.Add(time.Hour)}
+	later := Signature{Actor: "bob", At: ann().At.Add(time.Hour)}
 	if it := must(tr.Close("x-a", "again", later))(t); it.CloseReason != "done" {
 		t.Errorf("a second close changed the reason to %q", it.CloseReason)
 	}
-	it := must(tr.Update("x-a", later, func(it *Issue) error { it.Status = Open; return nil }))(t)
+	it := must(tr.Update("x-a", later, func(it *Issue) error { it.Status = StatusOpen; return nil }))(t)
 	if !it.ClosedAt.IsZero() || it.CloseReason != "" {
 		t.Errorf("open again, closed at %v for %q", it.ClosedAt, it.CloseReason)
 	}
@@ -111,19 +111,19 @@ func TestClosedAtIsThereIfAndOnlyIfClosed(t *testing.T) {
 
 func TestNothingWaitsForItself(t *testing.T) {
 	tr := made(t, "one", "two", "three")
-	must(tr.Depend("x-a", "x-b", Blocks, ann()))(t)
-	must(tr.Depend("x-b", "x-c", Blocks, ann()))(t)
+	must(tr.AddDependency("x-a", "x-b", DependencyBlocks, ann()))(t)
+	must(tr.AddDependency("x-b", "x-c", DependencyBlocks, ann()))(t)
 	for _, on := range []string{"x-a", "x-b"} {
-		_, err := tr.Depend("x-c", on, Blocks, ann())
+		_, err := tr.AddDependency("x-c", on, DependencyBlocks, ann())
 		wantCode(t, "a circle over "+on, err, mailroom.CodeConflict)
 	}
-	_, err := tr.Depend("x-a", "x-a", "related", ann())
+	_, err := tr.AddDependency("x-a", "x-a", "related", ann())
 	wantCode(t, "itself", err, mailroom.CodeInvalid)
-	must(tr.Depend("x-c", "x-a", "related", ann()))(t) // what is only related may go round
+	must(tr.AddDependency("x-c", "x-a", "related", ann()))(t) // what is only related may go round
 	if rings := tr.Cycles(); len(rings) != 0 {
 		t.Errorf("cycles %v, want none", rings)
 	}
-	tr.edit(tr.issues.get("x-c")).Dependencies = []Dependency{{On: "x-a", Type: Blocks}} // as a merge may leave it
+	tr.edit(tr.issues.get("x-c")).Dependencies = []Dependency{{On: "x-a", Type: DependencyBlocks}} // as a merge may leave it
 	if rings := tr.Cycles(); len(rings) != 1 || len(rings[0]) != 3 || rings[0][0].ID != "x-a" {
 		t.Errorf("cycles %v, want one of all three, from x-a", rings)
 	}
@@ -132,12 +132,12 @@ func TestNothingWaitsForItself(t *testing.T) {
 func TestTheTiesOfADuplicateGoToTheKeptIssue(t *testing.T) {
 	tr := made(t, "kept", "duplicate", "waits", "waits for both", "needed", "needed by what needs it", "parent", "child")
 	for _, d := range [][3]string{
-		{"x-c", "x-b", Blocks}, {"x-d", "x-a", Blocks}, {"x-d", "x-b", Blocks}, {"x-a", "x-b", "related"},
-		{"x-b", "x-e", Blocks}, {"x-f", "x-a", Blocks}, {"x-b", "x-f", Blocks}, {"x-b", "x-g", ParentChild}, {"x-h", "x-b", ParentChild},
+		{"x-c", "x-b", DependencyBlocks}, {"x-d", "x-a", DependencyBlocks}, {"x-d", "x-b", DependencyBlocks}, {"x-a", "x-b", "related"},
+		{"x-b", "x-e", DependencyBlocks}, {"x-f", "x-a", DependencyBlocks}, {"x-b", "x-f", DependencyBlocks}, {"x-b", "x-g", DependencyParentChild}, {"x-h", "x-b", DependencyParentChild},
 	} {
-		must(tr.Depend(d[0], d[1], d[2], ann()))(t)
+		must(tr.AddDependency(d[0], d[1], d[2], ann()))(t)
 	}
-	if err := tr.Replace("x-b", "x-a", ann()); err != nil {
+	if err := tr.MoveDependencies("x-b", "x-a", ann()); err != nil {
 		t.Fatal(err)
 	}
 	got := map[string]string{}
@@ -156,14 +156,14 @@ func TestTheTiesOfADuplicateGoToTheKeptIssue(t *testing.T) {
 	if rings := tr.Cycles(); len(rings) != 0 {
 		t.Errorf("cycles %v, want none", rings)
 	}
-	wantCode(t, "itself", tr.Replace("x-a", "x-a", ann()), mailroom.CodeInvalid)
+	wantCode(t, "itself", tr.MoveDependencies("x-a", "x-a", ann()), mailroom.CodeInvalid)
 }
 
 func TestReadyIsWhatNothingHoldsUp(t *testing.T) {
 	tr := made(t, "epic", "child", "blocker", "free", "closed blocker", "freed")
-	must(tr.Depend("x-a", "x-c", Blocks, ann()))(t)
-	must(tr.Depend("x-b", "x-a", ParentChild, ann()))(t)
-	must(tr.Depend("x-f", "x-e", Blocks, ann()))(t)
+	must(tr.AddDependency("x-a", "x-c", DependencyBlocks, ann()))(t)
+	must(tr.AddDependency("x-b", "x-a", DependencyParentChild, ann()))(t)
+	must(tr.AddDependency("x-f", "x-e", DependencyBlocks, ann()))(t)
 	must(tr.Close("x-e", "", ann()))(t)
 	ids := func(list []*Issue) (ids []string) {
 		for _, it := range list {
@@ -172,14 +172,14 @@ func TestReadyIsWhatNothingHoldsUp(t *testing.T) {
 		slices.Sort(ids)
 		return ids
 	}
-	if got, want := ids(tr.Ready(Filter{}, ByPriority, ann().At)), []string{"x-c", "x-d", "x-f"}; !slices.Equal(got, want) {
+	if got, want := ids(tr.Ready(Filter{}, OrderPriority, ann().At)), []string{"x-c", "x-d", "x-f"}; !slices.Equal(got, want) {
 		t.Errorf("ready: got %v, want %v", got, want)
 	}
-	if got, want := ids(tr.Waiting()), []string{"x-a", "x-b"}; !slices.Equal(got, want) { // a child waits with its parent
+	if got, want := ids(tr.BlockedIssues()), []string{"x-a", "x-b"}; !slices.Equal(got, want) { // a child waits with its parent
 		t.Errorf("waiting: got %v, want %v", got, want)
 	}
-	must(tr.Update("x-c", ann(), func(it *Issue) error { it.Status = InProgress; return nil }))(t)
-	if got, want := ids(tr.Ready(Filter{}, ByPriority, ann().At)), []string{"x-d", "x-f"}; !slices.Equal(got, want) {
+	must(tr.Update("x-c", ann(), func(it *Issue) error { it.Status = StatusInProgress; return nil }))(t)
+	if got, want := ids(tr.Ready(Filter{}, OrderPriority, ann().At)), []string{"x-d", "x-f"}; !slices.Equal(got, want) {
 		t.Errorf("ready once it is in progress: got %v, want %v", got, want)
 	}
 }
@@ -192,13 +192,13 @@ func TestReadyComesInOrder(t *testing.T) {
 		priority int
 		age      time.Duration
 	}{{"new-low", 3, time.Hour}, {"new-high", 0, time.Hour}, {"old-low", 4, 90 * time.Hour}, {"older-high", 0, 99 * time.Hour}} {
-		by := By{Actor: "ann", At: now.Add(-it.age)}
-		must(tr.Create(Draft{Issue: Issue{ID: "x-" + it.id, Title: it.id, Priority: it.priority}}, by))(t)
+		by := Signature{Actor: "ann", At: now.Add(-it.age)}
+		must(tr.Create(NewIssue{Issue: Issue{ID: "x-" + it.id, Title: it.id, Priority: it.priority}}, by))(t)
 	}
 	for order, want := range map[Order]string{
-		ByPriority: "older-high new-high new-low old-low",
-		ByAge:      "older-high old-low new-high new-low",
-		Hybrid:     "new-high new-low older-high old-low",
+		OrderPriority: "older-high new-high new-low old-low",
+		OrderAge:      "older-high old-low new-high new-low",
+		OrderHybrid:   "new-high new-low older-high old-low",
 	} {
 		var got []string
 		for _, it := range tr.Ready(Filter{}, order, now) {
@@ -212,8 +212,8 @@ func TestReadyComesInOrder(t *testing.T) {
 
 func TestADeletedIssueLeavesATombstoneAndNoTies(t *testing.T) {
 	tr := made(t, "one", "two", "three")
-	must(tr.Depend("x-b", "x-a", Blocks, ann()))(t)
-	must(tr.Depend("x-c", "x-b", Blocks, ann()))(t)
+	must(tr.AddDependency("x-b", "x-a", DependencyBlocks, ann()))(t)
+	must(tr.AddDependency("x-c", "x-b", DependencyBlocks, ann()))(t)
 	_, err := tr.Delete([]string{"x-a"}, "", false, false, ann())
 	wantCode(t, "one that others need", err, mailroom.CodeConflict)
 	copied, _ := Parse(tr.Text())
@@ -221,7 +221,7 @@ func TestADeletedIssueLeavesATombstoneAndNoTies(t *testing.T) {
 		t.Errorf("%d were deleted with those that depend on it, want 3", len(gone))
 	}
 	must(tr.Delete([]string{"x-a"}, "double", false, true, ann()))(t)
-	if dead := tr.issues.get("x-a"); dead.Status != Tombstone || dead.DeletedBy != "ann" || dead.DeleteReason != "double" || dead.OriginalType != "task" {
+	if dead := tr.issues.get("x-a"); dead.Status != StatusTombstone || dead.DeletedBy != "ann" || dead.DeleteReason != "double" || dead.OriginalType != "task" {
 		t.Errorf("what is left is %+v", dead)
 	}
 	if deps := tr.issues.get("x-b").Dependencies; len(deps) != 0 {
@@ -237,7 +237,7 @@ func TestADeletedIssueLeavesATombstoneAndNoTies(t *testing.T) {
 func TestIDsAreFoundByAnyPartThatIsTheirsAlone(t *testing.T) {
 	tr := New()
 	for _, id := range []string{"proj-abc", "proj-abc.1", "proj-xyz", "other-abd"} {
-		must(tr.Create(Draft{Issue: Issue{ID: id, Title: id}}, ann()))(t)
+		must(tr.Create(NewIssue{Issue: Issue{ID: id, Title: id}}, ann()))(t)
 	}
 	for part, want := range map[string]string{"proj-abc": "proj-abc", "xyz": "proj-xyz", "abc": "proj-abc", "bd": "other-abd", "abc.1": "proj-abc.1"} {
 		if it, err := tr.Find(part); err != nil || it.ID != want {
@@ -254,23 +254,23 @@ func TestIDsAreFoundByAnyPartThatIsTheirsAlone(t *testing.T) {
 
 func TestIDsGrowWithTheTrackerAndChildrenAreNumbered(t *testing.T) {
 	tr := New()
-	if id := must(tr.Create(Draft{Prefix: "x", Issue: Issue{Title: "t"}}, ann()))(t).ID; len(id) != len("x-")+3 {
+	if id := must(tr.Create(NewIssue{Prefix: "x", Issue: Issue{Title: "t"}}, ann()))(t).ID; len(id) != len("x-")+3 {
 		t.Errorf("the first id is %s, want three characters after the prefix", id)
 	}
 	for i := range 400 {
-		must(tr.Create(Draft{Prefix: "x", Issue: Issue{Title: fmt.Sprint("t", i)}}, ann()))(t)
+		must(tr.Create(NewIssue{Prefix: "x", Issue: Issue{Title: fmt.Sprint("t", i)}}, ann()))(t)
 	}
 	if n := tr.idLength(); n < 4 {
 		t.Errorf("with 400 issues ids have %d characters, want at least 4", n)
 	}
-	top := must(tr.Create(Draft{Issue: Issue{ID: "x-top", Title: "top"}}, ann()))(t)
+	top := must(tr.Create(NewIssue{Issue: Issue{ID: "x-top", Title: "top"}}, ann()))(t)
 	for i := 1; i <= maxNesting; i++ {
-		top = must(tr.Create(Draft{Parent: top.ID, Issue: Issue{Title: "child"}}, ann()))(t)
+		top = must(tr.Create(NewIssue{Parent: top.ID, Issue: Issue{Title: "child"}}, ann()))(t)
 		if want := "x-top" + strings.Repeat(".1", i); top.ID != want || top.Parent() == "" {
 			t.Errorf("child %s of %q, want %s", top.ID, top.Parent(), want)
 		}
 	}
-	_, err := tr.Create(Draft{Parent: top.ID, Issue: Issue{Title: "too deep"}}, ann())
+	_, err := tr.Create(NewIssue{Parent: top.ID, Issue: Issue{Title: "too deep"}}, ann())
 	wantCode(t, "a fourth level", err, mailroom.CodeInvalid)
 }
 
@@ -317,7 +317,7 @@ func TestTreesAreCutWhereTheyRepeat(t *testing.T) {
 	tr := made(t, "top", "left", "right", "shared", "deep")
 	for _, tie := range []string{"a b", "a c", "b d", "c d", "d e"} {
 		from, to, _ := strings.Cut(tie, " ")
-		must(tr.Depend("x-"+from, "x-"+to, Blocks, ann()))(t)
+		must(tr.AddDependency("x-"+from, "x-"+to, DependencyBlocks, ann()))(t)
 	}
 	var got []string
 	for _, n := range must(tr.Tree("x-a", 0, false))(t) {
@@ -334,11 +334,11 @@ func TestTreesAreCutWhereTheyRepeat(t *testing.T) {
 
 func TestDependentsAreCounted(t *testing.T) {
 	tr := made(t, "one", "two", "three")
-	must(tr.Depend("x-b", "x-a", Blocks, ann()))(t)
-	must(tr.Depend("x-c", "x-a", "related", ann()))(t)
-	must(tr.Depend("x-a", "x-b", "related", ann()))(t)
+	must(tr.AddDependency("x-b", "x-a", DependencyBlocks, ann()))(t)
+	must(tr.AddDependency("x-c", "x-a", "related", ann()))(t)
+	must(tr.AddDependency("x-a", "x-b", "related", ann()))(t)
 	c := tr.edit(tr.issues.get("x-c"))
-	c.Dependencies = append(c.Dependencies, Dependency{On: "x-gone", Type: Blocks}) // as a merge may leave it
+	c.Dependencies = append(c.Dependencies, Dependency{On: "x-gone", Type: DependencyBlocks}) // as a merge may leave it
 	count := tr.CountDependents()
 	for i, want := range []int{2, 1, 0} {
 		if it := tr.All()[i]; count(it) != want {

@@ -14,16 +14,16 @@ type conflicts struct {
 // conflicts of its own, whose marks are longer.
 const markLength = 7
 
-// mark reports whether a line is a mark made of this character.
-func mark(line string, character byte) bool {
+// isMark reports whether a line is a mark made of this character.
+func isMark(line string, character byte) bool {
 	if len(line) < markLength || line[0] != character || len(line) > markLength && line[markLength] != ' ' {
 		return false
 	}
 	return strings.Count(line[:markLength], string(character)) == markLength
 }
 
-// conflictsOf takes the text of a file apart.
-func conflictsOf(text string) conflicts {
+// parseConflicts takes the text of a file apart.
+func parseConflicts(text string) conflicts {
 	const outside, first, base, second = 0, 1, 2, 3
 	c := conflicts{both: make([]string, 0, strings.Count(text, "\n")+1), hasBase: true}
 	at, bases, all := outside, 0, 0
@@ -32,15 +32,15 @@ func conflictsOf(text string) conflicts {
 		line, text, _ = strings.Cut(text, "\n")
 		line = strings.TrimRight(line, "\r")
 		switch {
-		case mark(line, '<'):
+		case isMark(line, '<'):
 			at, c.marked = first, true
 			all++
-		case at == first && mark(line, '|'):
+		case at == first && isMark(line, '|'):
 			at = base
 			bases++
-		case (at == first || at == base) && mark(line, '='):
+		case (at == first || at == base) && isMark(line, '='):
 			at = second
-		case at == second && mark(line, '>'):
+		case at == second && isMark(line, '>'):
 			at = outside
 		case strings.TrimSpace(line) == "":
 		case at == base:

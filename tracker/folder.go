@@ -48,12 +48,12 @@ type Folder struct {
 	wait projectdir.Wait
 }
 
-// Within names the tracker's folder at this path; it need not be there.
-func Within(path string) Folder { return Folder{path: path} }
+// FolderAt names the tracker's folder at this path; it need not be there.
+func FolderAt(path string) Folder { return Folder{path: path} }
 
-// Waiting returns the folder for a process that waits for others as it says. Without
+// WithWait returns the folder for a process that waits for others as it says. Without
 // it, an update waits until its context ends.
-func (f Folder) Waiting(wait projectdir.Wait) Folder {
+func (f Folder) WithWait(wait projectdir.Wait) Folder {
 	f.wait = wait
 	return f
 }
@@ -118,7 +118,7 @@ func (f Folder) Init() error {
 
 // Read returns the issues as the file has them now, and what of it is none. It
 // waits for nobody: the file is always whole.
-func (f Folder) Read() (*Tracker, []Stray, error) {
+func (f Folder) Read() (*Tracker, []InvalidLine, error) {
 	dir, err := f.open()
 	if err != nil {
 		return nil, nil, err
@@ -136,17 +136,17 @@ func (f Folder) Read() (*Tracker, []Stray, error) {
 // fails nothing is written and its error is returned as it is. What it returns
 // after a success is on the disk. Lines that are no issues are moved aside, and
 // returned.
-func (f Folder) Update(ctx context.Context, change func(*Tracker) error) (strays []Stray, err error) {
+func (f Folder) Update(ctx context.Context, change func(*Tracker) error) (strays []InvalidLine, err error) {
 	return f.update(ctx, change, true)
 }
 
 // UpdateAll is Update for a change that looks at all issues: it is quicker then,
 // and slower for any other.
-func (f Folder) UpdateAll(ctx context.Context, change func(*Tracker) error) (strays []Stray, err error) {
+func (f Folder) UpdateAll(ctx context.Context, change func(*Tracker) error) (strays []InvalidLine, err error) {
 	return f.update(ctx, change, false)
 }
 
-func (f Folder) update(ctx context.Context, change func(*Tracker) error, late bool) (strays []Stray, err error) {
+func (f Folder) update(ctx context.Context, change func(*Tracker) error, late bool) (strays []InvalidLine, err error) {
 	dir, err := f.open()
 	if err != nil {
 		return nil, err
@@ -167,10 +167,10 @@ func (f Folder) update(ctx context.Context, change func(*Tracker) error, late bo
 			return nil, err
 		}
 		lines := t.lines()
-		if makeUp(lines, text) {
+		if equalText(lines, text) {
 			return strays, nil
 		}
-		if err := fits(lines, f.File()); err != nil {
+		if err := checkSize(lines, f.File()); err != nil {
 			return nil, err
 		}
 		_ = dir.Ignore(ignored()...) // a change does not fail because git lists more files
@@ -197,8 +197,8 @@ func (f Folder) read(dir *projectdir.Dir) (text string, seen fs.FileInfo, err er
 	if err != nil {
 		return "", nil, fmt.Errorf("read the tracker: %w", err)
 	}
-	defer file.Close()                                                                     // it was only read: nothing can be lost
-	all := bytes.NewBuffer(room[byte](int(min(seen.Size(), MaxFile)) + bytes.MinRead)[:0]) // with room to see the end
+	defer file.Close()                                                                          // it was only read: nothing can be lost
+	all := bytes.NewBuffer(makeSlice[byte](int(min(seen.Size(), MaxFile)) + bytes.MinRead)[:0]) // with room to see the end
 	if err = dir.Fill(all, file, fileIssues, MaxFile); err != nil {
 		return "", nil, fmt.Errorf("read the tracker: %w", err)
 	}
@@ -209,8 +209,8 @@ func (f Folder) read(dir *projectdir.Dir) (text string, seen fs.FileInfo, err er
 	return unsafe.String(unsafe.SliceData(all.Bytes()), all.Len()), seen, nil
 }
 
-// makeUp reports whether these lines are all that a text has.
-func makeUp(lines []string, text string) bool {
+// equalText reports whether these lines are all that a text has.
+func equalText(lines []string, text string) bool {
 	for _, line := range lines {
 		rest, same := strings.CutPrefix(text, line)
 		if !same || !strings.HasPrefix(rest, "\n") {
@@ -221,8 +221,8 @@ func makeUp(lines []string, text string) bool {
 	return text == ""
 }
 
-// fits refuses lines that could not be read again.
-func fits(lines []string, name string) error {
+// checkSize refuses lines that could not be read again.
+func checkSize(lines []string, name string) error {
 	size := len(lines)
 	for _, line := range lines {
 		size += len(line)
@@ -272,7 +272,7 @@ func (f Folder) Conflicted() (bool, error) {
 	}
 	defer dir.Close() // it is only read: nothing can be lost
 	text, _, err := f.read(dir)
-	return conflictsOf(text).marked, err
+	return parseConflicts(text).marked, err
 }
 
 // ReadFile returns another file of the folder, of at most max bytes. A missing one is
@@ -315,7 +315,7 @@ func (f Folder) WriteFile(ctx context.Context, name string, text []byte) (err er
 }
 
 // quarantine keeps lines that are no issues beside the file, before they leave it.
-func quarantine(dir *projectdir.Dir, strays []Stray) error {
+func quarantine(dir *projectdir.Dir, strays []InvalidLine) error {
 	if len(strays) == 0 {
 		return nil
 	}

@@ -11,13 +11,13 @@ import (
 
 func kept(t *testing.T, ids ...string) Folder {
 	t.Helper()
-	f := Within(filepath.Join(t.TempDir(), ".beads"))
+	f := FolderAt(filepath.Join(t.TempDir(), ".beads"))
 	if err := f.Init(); err != nil {
 		t.Fatal(err)
 	}
 	change(t, f, func(tr *Tracker) error {
 		for _, id := range ids {
-			if _, err := tr.Create(Draft{Issue: Issue{ID: id, Title: id, Priority: Normal}}, ann()); err != nil {
+			if _, err := tr.Create(NewIssue{Issue: Issue{ID: id, Title: id, Priority: PriorityNormal}}, ann()); err != nil {
 				return err
 			}
 		}
@@ -94,7 +94,7 @@ func TestALargeFileIsReadAndWrittenWhole(t *testing.T) {
 	if err := os.WriteFile(f.File(), []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	for name, update := range map[string]func(Folder, context.Context, func(*Tracker) error) ([]Stray, error){
+	for name, update := range map[string]func(Folder, context.Context, func(*Tracker) error) ([]InvalidLine, error){
 		"few": Folder.Update, "all": Folder.UpdateAll,
 	} {
 		title := "changed by one that looks at " + name

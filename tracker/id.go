@@ -26,7 +26,7 @@ const (
 func (t *Tracker) newID(prefix string, it *Issue, actor string) string {
 	for n := t.idLength(); ; n = min(n+1, longestID) {
 		for nonce := range 10 {
-			id := prefix + "-" + hashed(n, it.Title, it.Description, actor, it.CreatedAt.Format(time.RFC3339Nano), strconv.Itoa(nonce))
+			id := prefix + "-" + hashID(n, it.Title, it.Description, actor, it.CreatedAt.Format(time.RFC3339Nano), strconv.Itoa(nonce))
 			if !t.issues.has(id) {
 				return id
 			}
@@ -47,8 +47,8 @@ func (t *Tracker) idLength() int {
 	return longestID
 }
 
-// hashed returns n characters of base 36.
-func hashed(n int, words ...string) string {
+// hashID returns n characters of base 36.
+func hashID(n int, words ...string) string {
 	h := sha256.New()
 	for _, w := range words {
 		size := binary.BigEndian.AppendUint64(nil, uint64(len(w)))

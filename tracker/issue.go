@@ -11,28 +11,28 @@ type Status string
 
 // The statuses that commands set.
 const (
-	Open       Status = "open"
-	InProgress Status = "in_progress"
-	Blocked    Status = "blocked"
-	Closed     Status = "closed"
-	Deferred   Status = "deferred" // not before later
-	Pinned     Status = "pinned"   // stays open for reference
-	Hooked     Status = "hooked"   // on the hook of an agent, which other programs set: it is work in progress
-	// Tombstone is what is left of a deleted issue, so that a copy which still
+	StatusOpen       Status = "open"
+	StatusInProgress Status = "in_progress"
+	StatusBlocked    Status = "blocked"
+	StatusClosed     Status = "closed"
+	StatusDeferred   Status = "deferred" // not before later
+	StatusPinned     Status = "pinned"   // stays open for reference
+	StatusHooked     Status = "hooked"   // on the hook of an agent, which other programs set: it is work in progress
+	// StatusTombstone is what is left of a deleted issue, so that a copy which still
 	// has it does not bring it back.
-	Tombstone Status = "tombstone"
+	StatusTombstone Status = "tombstone"
 )
 
 // Known reports whether a status is one that a command may name.
 func (s Status) Known() bool {
-	return slices.Contains([]Status{Open, InProgress, Blocked, Deferred, Pinned, Hooked, Closed, Tombstone}, s)
+	return slices.Contains([]Status{StatusOpen, StatusInProgress, StatusBlocked, StatusDeferred, StatusPinned, StatusHooked, StatusClosed, StatusTombstone}, s)
 }
 
 // Priorities, the most urgent first.
 const (
-	Critical = 0
-	Normal   = 2 // of issues that say nothing
-	Backlog  = 4
+	PriorityCritical = 0
+	PriorityNormal   = 2 // of issues that say nothing
+	PriorityBacklog  = 4
 )
 
 // Issue is an item of the tracker. Members of its line that are not here are
@@ -59,12 +59,12 @@ type Issue struct {
 	Dependencies              []Dependency
 	Comments                  []Comment
 
-	line    string // as it was read; "": it is new
-	asRead  bool   // nothing was changed since
-	late    bool   // only its id was read
-	foreign bool   // its line has members that are not here
-	odd     bool   // some of its members could not be read
-	place   int    // among all, for [Tracker.CountDependents]
+	line      string // as it was read; "": it is new
+	unchanged bool   // nothing was changed since
+	lazy      bool   // only its id was read
+	foreign   bool   // its line has members that are not here
+	malformed bool   // some of its members could not be read
+	index     int    // among all, for [Tracker.CountDependents]
 }
 
 // Dependency says that an issue needs another, or has to do with it.
@@ -79,8 +79,8 @@ type Dependency struct {
 
 // Types of dependencies that mean something to the tracker.
 const (
-	Blocks      = "blocks"       // the issue is not ready before the other is closed
-	ParentChild = "parent-child" // the other is the issue's parent
+	DependencyBlocks      = "blocks"       // the issue is not ready before the other is closed
+	DependencyParentChild = "parent-child" // the other is the issue's parent
 )
 
 // Comment is a remark on an issue.

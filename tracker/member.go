@@ -19,19 +19,19 @@ type member struct {
 // members are all that are known, in the order in which a new line has them.
 func members() []member {
 	return []member{
-		always("id", func(it *Issue) *string { return &it.ID }),
-		always("title", func(it *Issue) *string { return &it.Title }),
-		always("description", func(it *Issue) *string { return &it.Description }),
-		text("design", func(it *Issue) *string { return &it.Design }),
-		text("acceptance_criteria", func(it *Issue) *string { return &it.Acceptance }),
-		text("notes", func(it *Issue) *string { return &it.Notes }),
-		always("status", func(it *Issue) *Status { return &it.Status }),
+		requiredMember("id", func(it *Issue) *string { return &it.ID }),
+		requiredMember("title", func(it *Issue) *string { return &it.Title }),
+		requiredMember("description", func(it *Issue) *string { return &it.Description }),
+		textMember("design", func(it *Issue) *string { return &it.Design }),
+		textMember("acceptance_criteria", func(it *Issue) *string { return &it.Acceptance }),
+		textMember("notes", func(it *Issue) *string { return &it.Notes }),
+		requiredMember("status", func(it *Issue) *Status { return &it.Status }),
 		{"priority",
 			func(it *Issue, s *scanner) error { return readNumber(s, &it.Priority) },
 			func(it *Issue) string { return encode(it.Priority) },
 			func(a, b *Issue) bool { return a.Priority == b.Priority }},
-		always("issue_type", func(it *Issue) *string { return &it.Type }),
-		text("assignee", func(it *Issue) *string { return &it.Assignee }),
+		requiredMember("issue_type", func(it *Issue) *string { return &it.Type }),
+		textMember("assignee", func(it *Issue) *string { return &it.Assignee }),
 		{"estimated_minutes",
 			func(it *Issue, s *scanner) error {
 				it.EstimatedMinutes = nil
@@ -42,18 +42,18 @@ func members() []member {
 				x, y := a.EstimatedMinutes, b.EstimatedMinutes
 				return x == y || x != nil && y != nil && *x == *y
 			}},
-		momentMember("created_at", true, func(it *Issue) *time.Time { return &it.CreatedAt }),
-		text("created_by", func(it *Issue) *string { return &it.CreatedBy }),
-		momentMember("updated_at", true, func(it *Issue) *time.Time { return &it.UpdatedAt }),
-		momentMember("closed_at", false, func(it *Issue) *time.Time { return &it.ClosedAt }),
-		text("close_reason", func(it *Issue) *string { return &it.CloseReason }),
-		text("external_ref", func(it *Issue) *string { return &it.ExternalRef }),
-		momentMember("due_at", false, func(it *Issue) *time.Time { return &it.DueAt }),
-		momentMember("defer_until", false, func(it *Issue) *time.Time { return &it.DeferUntil }),
-		momentMember("deleted_at", false, func(it *Issue) *time.Time { return &it.DeletedAt }),
-		text("deleted_by", func(it *Issue) *string { return &it.DeletedBy }),
-		text("delete_reason", func(it *Issue) *string { return &it.DeleteReason }),
-		text("original_type", func(it *Issue) *string { return &it.OriginalType }),
+		timeMember("created_at", true, func(it *Issue) *time.Time { return &it.CreatedAt }),
+		textMember("created_by", func(it *Issue) *string { return &it.CreatedBy }),
+		timeMember("updated_at", true, func(it *Issue) *time.Time { return &it.UpdatedAt }),
+		timeMember("closed_at", false, func(it *Issue) *time.Time { return &it.ClosedAt }),
+		textMember("close_reason", func(it *Issue) *string { return &it.CloseReason }),
+		textMember("external_ref", func(it *Issue) *string { return &it.ExternalRef }),
+		timeMember("due_at", false, func(it *Issue) *time.Time { return &it.DueAt }),
+		timeMember("defer_until", false, func(it *Issue) *time.Time { return &it.DeferUntil }),
+		timeMember("deleted_at", false, func(it *Issue) *time.Time { return &it.DeletedAt }),
+		textMember("deleted_by", func(it *Issue) *string { return &it.DeletedBy }),
+		textMember("delete_reason", func(it *Issue) *string { return &it.DeleteReason }),
+		textMember("original_type", func(it *Issue) *string { return &it.OriginalType }),
 		{"labels", readLabels,
 			func(it *Issue) string { return encodeUnless(len(it.Labels) == 0, it.Labels) },
 			func(a, b *Issue) bool { return slices.Equal(a.Labels, b.Labels) }},
@@ -68,13 +68,13 @@ func members() []member {
 	}
 }
 
-func always[T ~string](name string, of func(*Issue) *T) member {
-	m := text(name, of)
+func requiredMember[T ~string](name string, of func(*Issue) *T) member {
+	m := textMember(name, of)
 	m.write = func(it *Issue) string { return encodeText(string(*of(it))) }
 	return m
 }
 
-func text[T ~string](name string, of func(*Issue) *T) member {
+func textMember[T ~string](name string, of func(*Issue) *T) member {
 	return member{name,
 		func(it *Issue, s *scanner) error { return readText(s, of(it)) },
 		func(it *Issue) string {
@@ -87,9 +87,9 @@ func text[T ~string](name string, of func(*Issue) *T) member {
 	}
 }
 
-func momentMember(name string, always bool, of func(*Issue) *time.Time) member {
+func timeMember(name string, always bool, of func(*Issue) *time.Time) member {
 	return member{name,
-		func(it *Issue, s *scanner) error { return readMoment(s, of(it)) },
+		func(it *Issue, s *scanner) error { return readTime(s, of(it)) },
 		func(it *Issue) string { return encodeUnless(!always && of(it).IsZero(), *of(it)) },
 		func(a, b *Issue) bool { return of(a).Equal(*of(b)) },
 	}

@@ -27,7 +27,7 @@ func (t *Tracker) Merge(other *Tracker) {
 
 // Line is how an issue is written, as a JSON object.
 func (t *Tracker) Line(it *Issue) string {
-	if it.asRead {
+	if it.unchanged {
 		return it.line
 	}
 	return t.codec.write(it)
@@ -38,7 +38,7 @@ func (t *Tracker) Line(it *Issue) string {
 // everything else the newer copy has the say, and a text, or what nobody here
 // knows, that only one has is kept.
 func (c *codec) merge(a, b *Issue) *Issue {
-	if dead := buried(a, b); dead != nil {
+	if dead := winningTombstone(a, b); dead != nil {
 		return dead
 	}
 	return c.combine(a, b)
@@ -52,9 +52,9 @@ func (c *codec) combine(a, b *Issue) *Issue {
 	}
 	out := *newer
 	if older.UpdatedAt.Equal(newer.UpdatedAt) {
-		out = *c.even(a, b)
+		out = *c.mergeTied(a, b)
 	}
-	out.line, out.foreign = c.united(newer, older), newer.foreign || older.foreign
+	out.line, out.foreign = c.mergeUnknown(newer, older), newer.foreign || older.foreign
 	// What one has written is not lost because the other has written nothing.
 	for _, text := range []struct{ newer, older *string }{
 		{&out.Description, &older.Description}, {&out.Design, &older.Design}, {&out.Acceptance, &older.Acceptance},
@@ -65,8 +65,8 @@ func (c *codec) combine(a, b *Issue) *Issue {
 		}
 	}
 	for _, one := range []*Issue{older, newer} {
-		if one.Status == Closed && (older.Status != Closed || newer.Status != Closed) {
-			out.Status, out.ClosedAt, out.CloseReason = Closed, one.ClosedAt, one.CloseReason
+		if one.Status == StatusClosed && (older.Status != StatusClosed || newer.Status != StatusClosed) {
+			out.Status, out.ClosedAt, out.CloseReason = StatusClosed, one.ClosedAt, one.CloseReason
 		}
 	}
 	out.Priority = min(older.Priority, newer.Priority)
@@ -88,9 +88,9 @@ func commentKey(c Comment) string {
 	return c.CreatedAt.UTC().Format(time.RFC3339Nano) + "\x00" + c.Author + "\x00" + c.Text
 }
 
-// even is for copies that were changed at the same time: of each member the
+// mergeTied is for copies that were changed at the same time: of each member the
 // greater one, so that everybody prefers the same.
-func (c *codec) even(a, b *Issue) *Issue {
+func (c *codec) mergeTied(a, b *Issue) *Issue {
 	out := *a
 	for _, m := range c.members {
 		if raw := m.write(b); raw > m.write(a) {
@@ -100,11 +100,11 @@ func (c *codec) even(a, b *Issue) *Issue {
 	return &out
 }
 
-// buried returns the tombstone if one of two copies is one, nil if none is or the
+// winningTombstone returns the tombstone if one of two copies is one, nil if none is or the
 // other copy was changed later than a tombstone lasts.
-func buried(a, b *Issue) *Issue {
+func winningTombstone(a, b *Issue) *Issue {
 	wins := func(dead, other *Issue) bool {
-		return dead.Status == Tombstone && other.Status != Tombstone && other.UpdatedAt.Before(dead.DeletedAt.Add(tombstoneLasts))
+		return dead.Status == StatusTombstone && other.Status != StatusTombstone && other.UpdatedAt.Before(dead.DeletedAt.Add(tombstoneLasts))
 	}
 	switch {
 	case wins(a, b):
@@ -115,9 +115,9 @@ func buried(a, b *Issue) *Issue {
 	return nil
 }
 
-// united are the members of the newer line, and those that nobody knows and that
+// mergeUnknown are the members of the newer line, and those that nobody knows and that
 // only the older has.
-func (c *codec) united(newer, older *Issue) string {
+func (c *codec) mergeUnknown(newer, older *Issue) string {
 	out := newer.parts()
 	at := map[string]int{}
 	for i, f := range out {
@@ -136,11 +136,11 @@ func (c *codec) united(newer, older *Issue) string {
 	if newer.line == "" && len(out) == 0 {
 		return ""
 	}
-	return joined(out)
+	return encodeObject(out)
 }
 
-// joined makes an object of its members.
-func joined(parts []field) string {
+// encodeObject makes an object of its members.
+func encodeObject(parts []field) string {
 	size := len("{}")
 	for _, f := range parts {
 		size += len(f.key) + len(f.raw) + len(",:")

@@ -35,7 +35,7 @@ func (it *Issue) SetMetadata(name, raw string) error {
 	if it.line == "" {
 		it.line = newCodec().write(it)
 	}
-	it.line = joined(with(it.parts(), nameMetadata, joined(with(kept, name, raw))))
+	it.line = encodeObject(setField(it.parts(), nameMetadata, encodeObject(setField(kept, name, raw))))
 	return nil
 }
 
@@ -48,8 +48,8 @@ func (it *Issue) metadata() ([]field, error) {
 	return nil, nil
 }
 
-// with is an object with a member set: in its place, or at the end.
-func with(parts []field, name, raw string) []field {
+// setField is an object with a member set: in its place, or at the end.
+func setField(parts []field, name, raw string) []field {
 	out := append([]field(nil), parts...)
 	for i, f := range out {
 		if f.name == name {

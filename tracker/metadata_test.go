@@ -56,7 +56,7 @@ func TestANewIssueCanHaveMetadata(t *testing.T) {
 	}
 	again, strays := Parse(tr.Text())
 	it := must(again.Find("x-a"))(t)
-	if len(strays) > 0 || it.Metadata("ours") != "1" || it.Title != "one" || it.Notes != "n" || it.Status != Open {
+	if len(strays) > 0 || it.Metadata("ours") != "1" || it.Title != "one" || it.Notes != "n" || it.Status != StatusOpen {
 		t.Errorf("it is %+v (%v)", it, strays)
 	}
 }

@@ -42,7 +42,7 @@ func (f *Filter) matches(it *Issue) bool {
 	has := func(l string) bool { return slices.Contains(it.Labels, l) }
 	switch {
 	case len(f.Statuses) > 0 && !slices.Contains(f.Statuses, it.Status),
-		len(f.Statuses) == 0 && (it.Status == Tombstone || it.Status == Closed && !f.All),
+		len(f.Statuses) == 0 && (it.Status == StatusTombstone || it.Status == StatusClosed && !f.All),
 		f.Priority != nil && it.Priority != *f.Priority,
 		f.Least != nil && it.Priority < *f.Least,
 		f.Most != nil && it.Priority > *f.Most,
@@ -52,7 +52,7 @@ func (f *Filter) matches(it *Issue) bool {
 		slices.ContainsFunc(f.Labels, func(l string) bool { return !has(l) }),
 		len(f.AnyLabel) > 0 && !slices.ContainsFunc(f.AnyLabel, has),
 		len(f.IDs) > 0 && !slices.Contains(f.IDs, it.ID),
-		f.Title != "" && !holds(it.Title, f.Title),
+		f.Title != "" && !containsFold(it.Title, f.Title),
 		f.Parent != "" && it.Parent() != f.Parent,
 		!f.CreatedAfter.IsZero() && !it.CreatedAt.After(f.CreatedAfter),
 		!f.CreatedBefore.IsZero() && !it.CreatedAt.Before(f.CreatedBefore),
@@ -63,21 +63,21 @@ func (f *Filter) matches(it *Issue) bool {
 		f.Unlabelled && len(it.Labels) > 0,
 		f.Undescribed && it.Description != "",
 		f.Orphans && it.Parent() != "",
-		f.InDescription != "" && !holds(it.Description, f.InDescription),
-		f.InNotes != "" && !holds(it.Notes, f.InNotes):
+		f.InDescription != "" && !containsFold(it.Description, f.InDescription),
+		f.InNotes != "" && !containsFold(it.Notes, f.InNotes):
 		return false
 	}
-	return f.Text == "" || holds(it.ID, f.Text) || holds(it.Title, f.Text) || holds(it.Description, f.Text) || holds(it.Notes, f.Text)
+	return f.Text == "" || containsFold(it.ID, f.Text) || containsFold(it.Title, f.Text) || containsFold(it.Description, f.Text) || containsFold(it.Notes, f.Text)
 }
 
-func holds(text, part string) bool {
+func containsFold(text, part string) bool {
 	return strings.Contains(strings.ToLower(text), strings.ToLower(part))
 }
 
 // Parent is the issue that this one is a child of, "" if it is none's.
 func (it *Issue) Parent() string {
 	for _, d := range it.Dependencies {
-		if d.Type == ParentChild {
+		if d.Type == DependencyParentChild {
 			return d.On
 		}
 	}
@@ -86,12 +86,12 @@ func (it *Issue) Parent() string {
 
 // List returns the selected issues: by priority, the newer first among equals.
 func (t *Tracker) List(f Filter) []*Issue {
-	return byUrgency(t.pick(f.matches))
+	return sortByPriority(t.filter(f.matches))
 }
 
-// pick returns those issues for which keep is true, by id. It is asked on all
+// filter returns those issues for which keep is true, by id. It is asked on all
 // processors.
-func (t *Tracker) pick(keep func(*Issue) bool) []*Issue {
+func (t *Tracker) filter(keep func(*Issue) bool) []*Issue {
 	all := t.issues.all()
 	kept := make([]bool, len(all))
 	InParts(len(all), func(from, to int) {
@@ -108,8 +108,8 @@ func (t *Tracker) pick(keep func(*Issue) bool) []*Issue {
 	return found
 }
 
-func byUrgency(found []*Issue) []*Issue {
-	return sorted(found, func(it *Issue) rank {
+func sortByPriority(found []*Issue) []*Issue {
+	return sortByRank(found, func(it *Issue) rank {
 		return rank{group: it.Priority, seconds: -it.CreatedAt.Unix(), nanos: -it.CreatedAt.Nanosecond()}
 	})
 }
@@ -123,7 +123,7 @@ type rank struct {
 	issue   *Issue
 }
 
-func sorted(found []*Issue, of func(*Issue) rank) []*Issue {
+func sortByRank(found []*Issue, of func(*Issue) rank) []*Issue {
 	ranks := make([]rank, len(found))
 	for i, it := range found {
 		ranks[i] = of(it)
@@ -146,17 +146,17 @@ func sorted(found []*Issue, of func(*Issue) rank) []*Issue {
 	return found
 }
 
-// holdsUp reports whether an issue keeps those that it blocks from being ready.
-func holdsUp(it *Issue) bool {
-	return it != nil && (it.Status == Open || it.Status == InProgress || it.Status == Blocked || it.Status == Hooked)
+// isBlocking reports whether an issue keeps those that it blocks from being ready.
+func isBlocking(it *Issue) bool {
+	return it != nil && (it.Status == StatusOpen || it.Status == StatusInProgress || it.Status == StatusBlocked || it.Status == StatusHooked)
 }
 
 // maxAncestors bounds how far up parents are followed: a file from elsewhere can have a
 // chain of any length.
 const maxAncestors = 50
 
-// holders are the issues that hold one up, itself or a parent of it.
-func (t *Tracker) holders(it *Issue) iter.Seq[*Issue] {
+// blockers are the issues that hold one up, itself or a parent of it.
+func (t *Tracker) blockers(it *Issue) iter.Seq[*Issue] {
 	return func(yield func(*Issue) bool) {
 		const few = 8
 		var room [few]*Issue
@@ -164,10 +164,10 @@ func (t *Tracker) holders(it *Issue) iter.Seq[*Issue] {
 		for ; it != nil && len(seen) <= maxAncestors && !slices.Contains(seen, it); it = t.issues.get(it.Parent()) {
 			seen = append(seen, it)
 			for _, d := range it.Dependencies {
-				if d.Type != Blocks {
+				if d.Type != DependencyBlocks {
 					continue
 				}
-				if on := t.issues.get(d.On); holdsUp(on) && !yield(on) {
+				if on := t.issues.get(d.On); isBlocking(on) && !yield(on) {
 					return
 				}
 			}
@@ -175,8 +175,8 @@ func (t *Tracker) holders(it *Issue) iter.Seq[*Issue] {
 	}
 }
 
-func (t *Tracker) held(it *Issue) bool {
-	for range t.holders(it) {
+func (t *Tracker) isBlocked(it *Issue) bool {
+	for range t.blockers(it) {
 		return true
 	}
 	return false
@@ -186,7 +186,7 @@ func (t *Tracker) held(it *Issue) bool {
 // depends on itself, or its parents do. They come by id.
 func (t *Tracker) BlockedBy(it *Issue) []*Issue {
 	var found []*Issue
-	for on := range t.holders(it) {
+	for on := range t.blockers(it) {
 		if !slices.Contains(found, on) {
 			found = append(found, on)
 		}
@@ -200,32 +200,32 @@ type Order string
 
 // The orders of ready issues.
 const (
-	ByPriority Order = "priority" // then the oldest
-	ByAge      Order = "oldest"
-	Hybrid     Order = "hybrid" // those of the last two days by priority, then the others by age
+	OrderPriority Order = "priority" // then the oldest
+	OrderAge      Order = "oldest"
+	OrderHybrid   Order = "hybrid" // those of the last two days by priority, then the others by age
 )
 
 // recent is for how long an issue counts as new in the order hybrid.
 const recent = 48 * time.Hour
 
-// awaited reports whether an issue is put off to a time that has not come.
-func (it *Issue) awaited(now time.Time) bool { return it.DeferUntil.After(now) }
+// isDeferred reports whether an issue is put off to a time that has not come.
+func (it *Issue) isDeferred(now time.Time) bool { return it.DeferUntil.After(now) }
 
 // Ready returns the open issues that nothing keeps from being worked on. An issue that
 // was deferred until a time is open again when that time has come.
 func (t *Tracker) Ready(f Filter, order Order, now time.Time) []*Issue {
 	t.issues.index()
-	f.Statuses = []Status{Open, Deferred}
-	found := t.pick(func(it *Issue) bool {
-		return f.matches(it) && (it.Status == Open || !it.DeferUntil.IsZero()) && !it.awaited(now) && !t.held(it)
+	f.Statuses = []Status{StatusOpen, StatusDeferred}
+	found := t.filter(func(it *Issue) bool {
+		return f.matches(it) && (it.Status == StatusOpen || !it.DeferUntil.IsZero()) && !it.isDeferred(now) && !t.isBlocked(it)
 	})
 	since := now.Add(-recent)
-	return sorted(found, func(it *Issue) rank {
+	return sortByRank(found, func(it *Issue) rank {
 		r := rank{group: it.Priority, seconds: it.CreatedAt.Unix(), nanos: it.CreatedAt.Nanosecond()}
 		switch {
-		case order == ByAge:
+		case order == OrderAge:
 			r.group = 0
-		case order == Hybrid && it.CreatedAt.Before(since):
+		case order == OrderHybrid && it.CreatedAt.Before(since):
 			r.group = math.MaxInt
 		}
 		return r
@@ -238,25 +238,25 @@ func (t *Tracker) CountDependents() func(*Issue) int {
 	all := t.issues.all()
 	t.issues.index()
 	for i, it := range all {
-		it.place = i
+		it.index = i
 	}
 	counts := make([]atomic.Int32, len(all))
 	InParts(len(all), func(from, to int) {
 		for _, it := range all[from:to] {
 			for _, d := range it.Dependencies {
-				if on := t.issues.look(d.On); on != nil {
-					counts[on.place].Add(1)
+				if on := t.issues.lookup(d.On); on != nil {
+					counts[on.index].Add(1)
 				}
 			}
 		}
 	})
-	return func(it *Issue) int { return int(counts[it.place].Load()) }
+	return func(it *Issue) int { return int(counts[it.index].Load()) }
 }
 
-// Waiting returns the issues that are not closed and that others hold up.
-func (t *Tracker) Waiting() []*Issue {
+// BlockedIssues returns the issues that are not closed and that others hold up.
+func (t *Tracker) BlockedIssues() []*Issue {
 	t.issues.index()
-	return byUrgency(t.pick(func(it *Issue) bool { return holdsUp(it) && t.held(it) }))
+	return sortByPriority(t.filter(func(it *Issue) bool { return isBlocking(it) && t.isBlocked(it) }))
 }
 
 // Stale returns the issues that are not closed and were not touched since, the
@@ -280,16 +280,16 @@ const maxTree = 50
 
 // Tree walks over what an issue depends on, or with up what depends on it.
 func (t *Tracker) Tree(id string, depth int, up bool) ([]Node, error) {
-	top, err := t.living(id)
+	top, err := t.findLive(id)
 	if err != nil {
 		return nil, err
 	}
 	if depth <= 0 {
 		depth = maxTree
 	}
-	next := t.below
+	next := t.dependencies
 	if up {
-		above := t.above()
+		above := t.dependentsByID()
 		next = func(it *Issue) []*Issue { return above[it.ID] }
 	}
 	var nodes []Node
@@ -311,10 +311,10 @@ func (t *Tracker) Tree(id string, depth int, up bool) ([]Node, error) {
 	return nodes, nil
 }
 
-// below are the issues that one depends on.
-func (t *Tracker) below(it *Issue) (found []*Issue) {
+// dependencies are the issues that one depends on.
+func (t *Tracker) dependencies(it *Issue) (found []*Issue) {
 	for _, d := range it.Dependencies {
-		if on := t.issues.get(d.On); on != nil && on.Status != Tombstone {
+		if on := t.issues.get(d.On); on != nil && on.Status != StatusTombstone {
 			found = append(found, on)
 		}
 	}
@@ -335,7 +335,7 @@ func (t *Tracker) Cycles() [][]*Issue {
 		path = append(path, it)
 		for _, d := range it.Dependencies {
 			on := t.issues.get(d.On)
-			if d.Type != Blocks || on == nil {
+			if d.Type != DependencyBlocks || on == nil {
 				continue
 			}
 			switch state[on.ID] {
@@ -381,18 +381,18 @@ func (t *Tracker) Epics() []Epic {
 	var epics []Epic
 	at := map[string]int{}
 	for _, it := range t.issues.all() {
-		if it.Type == "epic" && it.Status != Closed && it.Status != Tombstone {
+		if it.Type == "epic" && it.Status != StatusClosed && it.Status != StatusTombstone {
 			at[it.ID] = len(epics)
 			epics = append(epics, Epic{Issue: it})
 		}
 	}
 	for _, child := range t.issues.all() {
 		i, has := at[child.Parent()]
-		if !has || child.Status == Tombstone {
+		if !has || child.Status == StatusTombstone {
 			continue
 		}
 		epics[i].Children++
-		if child.Status == Closed {
+		if child.Status == StatusClosed {
 			epics[i].Closed++
 		}
 	}

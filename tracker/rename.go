@@ -9,12 +9,12 @@ import (
 
 // Rename gives all ids that begin with one prefix another, in dependencies and
 // comments too. It returns how many.
-func (t *Tracker) Rename(from, to string, by By) (int, error) {
+func (t *Tracker) Rename(from, to string, by Signature) (int, error) {
 	if err := CheckPrefix(to); err != nil {
 		return 0, err
 	}
 	t.issues.index()
-	r := renaming{ids: make(map[string]string, len(t.issues.order)), at: encode(by.At)}
+	r := renamer{ids: make(map[string]string, len(t.issues.order)), at: encode(by.At)}
 	for _, it := range t.issues.order {
 		if rest, ok := strings.CutPrefix(it.ID, from+"-"); ok {
 			r.ids[it.ID] = to + "-" + rest
@@ -25,24 +25,24 @@ func (t *Tracker) Rename(from, to string, by By) (int, error) {
 			return 0, mailroom.Errorf(mailroom.CodeConflict, "%s cannot become %s, which is another issue", id, name)
 		}
 	}
-	was, renamed := t.issues.order, room[Issue](len(t.issues.order))
+	was, renamed := t.issues.order, makeSlice[Issue](len(t.issues.order))
 	InParts(len(was), func(from, to int) {
 		r.lines(t, was[from:to], renamed[from:to])
 	})
-	t.issues = newShelf(t.codec, len(was))
+	t.issues = newIssueSet(t.codec, len(was))
 	for i := range renamed {
 		t.issues.put(&renamed[i])
 	}
 	return len(r.ids), nil
 }
 
-// renaming changes ids where lines have them, and nothing else of them.
-type renaming struct {
+// renamer changes ids where lines have them, and nothing else of them.
+type renamer struct {
 	ids map[string]string // new ones by old ones
 	at  string            // when, as JSON
 }
 
-func (r *renaming) id(old string) string {
+func (r *renamer) id(old string) string {
 	if name, renamed := r.ids[old]; renamed {
 		return name
 	}
@@ -51,13 +51,13 @@ func (r *renaming) id(old string) string {
 
 // lines makes issues of others. All their lines are written into one piece of
 // memory, as they are as much as the file.
-func (r *renaming) lines(t *Tracker, was []*Issue, renamed []Issue) {
+func (r *renamer) lines(t *Tracker, was []*Issue, renamed []Issue) {
 	size := 0
 	for _, it := range was {
 		const more = 64 // for names that are longer
 		size += len(t.Line(it)) + more
 	}
-	out := room[byte](size)[:0]
+	out := makeSlice[byte](size)[:0]
 	ends := make([]int, len(was))
 	var parts []field
 	for i, it := range was {
@@ -68,13 +68,13 @@ func (r *renaming) lines(t *Tracker, was []*Issue, renamed []Issue) {
 	text := unsafe.String(unsafe.SliceData(out), len(out)) // nobody else has the bytes
 	begin := 0
 	for i, it := range was {
-		renamed[i] = Issue{ID: r.id(it.ID), line: text[begin:ends[i]], asRead: true, late: true}
+		renamed[i] = Issue{ID: r.id(it.ID), line: text[begin:ends[i]], unchanged: true, lazy: true}
 		begin = ends[i]
 	}
 }
 
 // appendLine adds the line of an issue that has these members.
-func (r *renaming) appendLine(out []byte, id string, parts []field) []byte {
+func (r *renamer) appendLine(out []byte, id string, parts []field) []byte {
 	name := r.id(id)
 	dated := name == id
 	before := byte('{')
@@ -104,7 +104,7 @@ func (r *renaming) appendLine(out []byte, id string, parts []field) []byte {
 
 // appendList adds a list of dependencies or comments of an issue, as it was read
 // but for the ids.
-func (r *renaming) appendList(out []byte, raw, issue string) []byte {
+func (r *renamer) appendList(out []byte, raw, issue string) []byte {
 	kept := 0
 	s := scanner{text: raw}
 	s.open('[')

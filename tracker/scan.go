@@ -65,18 +65,18 @@ type scanner struct {
 
 	// The last two moments: an issue is created, and changed, and all of its others
 	// are mostly one of these.
-	moments [2]moment
-	older   int // of them
+	times [2]timeText
+	older int // of them
 }
 
-// moment is a time, as it is written and as it is.
-type moment struct {
+// timeText is a time, as it is written and as it is.
+type timeText struct {
 	text string
 	at   time.Time
 }
 
-// begin turns to another text. What was learnt from the last one stays.
-func (s *scanner) begin(text string) { s.text, s.at, s.bad = text, 0, false }
+// reset turns to another text. What was learnt from the last one stays.
+func (s *scanner) reset(text string) { s.text, s.at, s.bad = text, 0, false }
 
 func (s *scanner) fail() { s.bad, s.at = true, len(s.text) }
 
@@ -114,9 +114,9 @@ func (s *scanner) colon() {
 	s.space()
 }
 
-// likely takes the name of a member if it is this one, as it is mostly written:
+// acceptKey takes the name of a member if it is this one, as it is mostly written:
 // with its quotes and the colon.
-func (s *scanner) likely(name string) bool {
+func (s *scanner) acceptKey(name string) bool {
 	if !strings.HasPrefix(s.text[s.at:], name) {
 		return false
 	}
@@ -135,7 +135,7 @@ func (s *scanner) string() string {
 	case s.simple:
 		return s.text[begin+1 : s.at-1]
 	}
-	return decoded(s.text[begin:s.at])
+	return decodeText(s.text[begin:s.at])
 }
 
 // object says what is wrong with a text that should be an object and no more.
@@ -224,7 +224,7 @@ func (s *scanner) skipString() {
 	s.expect('"')
 	s.simple = true
 	for !s.bad {
-		n, ascii := plain(s.text[s.at:])
+		n, ascii := plainPrefix(s.text[s.at:])
 		s.at += n
 		s.simple = s.simple && ascii
 		switch s.peek() {
@@ -241,10 +241,10 @@ func (s *scanner) skipString() {
 	}
 }
 
-// plain is how many bytes at the beginning are neither a quote, a backslash nor a
+// plainPrefix is how many bytes at the beginning are neither a quote, a backslash nor a
 // control character, and whether all of them are ASCII. It looks at eight at a
 // time, because most of a tracker is text that nobody asks for.
-func plain(text string) (n int, ascii bool) {
+func plainPrefix(text string) (n int, ascii bool) {
 	const ones, highs = 0x0101010101010101, 0x8080808080808080
 	var all uint64
 	for ; n+8 <= len(text); n += 8 {

@@ -7,16 +7,16 @@ import (
 	"unicode/utf8"
 )
 
-// decoded is what a JSON text stands for, which has been scanned.
-func decoded(raw string) string {
+// decodeText is what a JSON text stands for, which has been scanned.
+func decodeText(raw string) string {
 	if !utf8.ValidString(raw) {
-		raw = valid(raw)
+		raw = toValidUTF8(raw)
 	}
-	return unescaped(raw[1 : len(raw)-1])
+	return unescape(raw[1 : len(raw)-1])
 }
 
-// valid replaces each byte that is not UTF-8 by U+FFFD, as encoding/json does.
-func valid(text string) string {
+// toValidUTF8 replaces each byte that is not UTF-8 by U+FFFD, as encoding/json does.
+func toValidUTF8(text string) string {
 	var out strings.Builder
 	for _, r := range text {
 		out.WriteRune(r)
@@ -24,9 +24,9 @@ func valid(text string) string {
 	return out.String()
 }
 
-// unescaped replaces escapes by what they stand for. Half of a surrogate pair is
+// unescape replaces escapes by what they stand for. Half of a surrogate pair is
 // U+FFFD, as encoding/json has it.
-func unescaped(inside string) string {
+func unescape(inside string) string {
 	var out strings.Builder
 	out.Grow(len(inside))
 	for {
@@ -75,7 +75,7 @@ func hex4(text string) rune {
 
 // encodeText is encode for what mostly needs no escapes.
 func encodeText(s string) string {
-	if n, ascii := plain(s); n == len(s) && ascii {
+	if n, ascii := plainPrefix(s); n == len(s) && ascii {
 		return `"` + s + `"`
 	}
 	return encode(s)

@@ -24,7 +24,7 @@ func (t *Tracker) MergeWith(other, base *Tracker) {
 		case was == nil:
 			t.put(t.codec.merge(ours, theirs))
 		default:
-			t.issues.put(t.codec.mergeFrom(was, ours, theirs))
+			t.issues.put(t.codec.mergeWithBase(was, ours, theirs))
 		}
 	}
 	for _, ours := range slices.Clone(t.issues.all()) {
@@ -55,7 +55,7 @@ type version struct {
 
 func (c *codec) version(it *Issue) version {
 	v := version{Issue: it, line: it.line}
-	if !it.asRead {
+	if !it.unchanged {
 		v.line = c.write(it)
 	}
 	parts, _ := fields(v.line) // it was read or written before
@@ -66,43 +66,43 @@ func (c *codec) version(it *Issue) version {
 	return v
 }
 
-// mergeFrom makes one issue of two that were made from base.
-func (c *codec) mergeFrom(base, ours, theirs *Issue) *Issue {
+// mergeWithBase makes one issue of two that were made from base.
+func (c *codec) mergeWithBase(base, ours, theirs *Issue) *Issue {
 	b, o, t := c.version(base), c.version(ours), c.version(theirs)
 	switch {
 	case o.line == b.line:
 		return theirs
 	case t.line == b.line:
 		return ours
-	case base.Status != Tombstone && (ours.Status == Tombstone) != (theirs.Status == Tombstone):
-		if dead := buried(ours, theirs); dead != nil {
+	case base.Status != StatusTombstone && (ours.Status == StatusTombstone) != (theirs.Status == StatusTombstone):
+		if dead := winningTombstone(ours, theirs); dead != nil {
 			return dead
 		}
-		if ours.Status == Tombstone {
+		if ours.Status == StatusTombstone {
 			return theirs // it was edited long after the deletion
 		}
 		return ours
 	}
-	m := merging{codec: c, base: b, ours: o, theirs: t, both: c.version(changed(c.combine(ours, theirs)))}
+	m := threeWay{codec: c, base: b, ours: o, theirs: t, both: c.version(markChanged(c.combine(ours, theirs)))}
 	return m.issue()
 }
 
-// changed is an issue that is not as it was read.
-func changed(it *Issue) *Issue {
+// markChanged is an issue that is not as it was read.
+func markChanged(it *Issue) *Issue {
 	out := *it
-	out.asRead = false
+	out.unchanged = false
 	return &out
 }
 
-// merging is the merge of one issue that both sides changed.
-type merging struct {
+// threeWay is the merge of one issue that both sides changed.
+type threeWay struct {
 	codec              *codec
 	base, ours, theirs version
 	both               version // as it is merged without a base
 }
 
 // issue makes the line from members of either side, and reads it.
-func (m *merging) issue() *Issue {
+func (m *threeWay) issue() *Issue {
 	chosen := map[string]string{} // members as they are written; "" for none
 	for _, v := range []version{m.base, m.ours, m.theirs, m.both} {
 		for name := range v.raw {
@@ -124,44 +124,44 @@ func (m *merging) issue() *Issue {
 		}
 	}
 	out := &Issue{}
-	if err := m.codec.read(&scanner{}, joined(parts), out); err != nil {
+	if err := m.codec.read(&scanner{}, encodeObject(parts), out); err != nil {
 		return m.both.Issue // it has an id, and its line is an object
 	}
 	return out
 }
 
 // choose returns a member of the merged issue as it is written.
-func (m *merging) choose(name string) string {
+func (m *threeWay) choose(name string) string {
 	i, known := m.codec.byName[name]
 	switch {
 	case name == memberUpdated:
 		return m.both.raw[name]
 	case slices.Contains(statusMembers(), name):
-		return m.pick(m.sameStatus).raw[name]
+		return m.pickSide(m.sameStatus).raw[name]
 	case !known:
-		return m.pick(func(a, b version) bool { return a.raw[name] == b.raw[name] }).raw[name]
+		return m.pickSide(func(a, b version) bool { return a.raw[name] == b.raw[name] }).raw[name]
 	}
-	side := m.pick(func(a, b version) bool { return m.same(i, a, b) })
+	side := m.pickSide(func(a, b version) bool { return m.same(i, a, b) })
 	if side.Issue != m.both.Issue {
 		return side.raw[name]
 	}
 	out := *m.both.Issue
 	switch name {
 	case "labels":
-		out.Labels = survivors(m.base.Labels, m.ours.Labels, m.theirs.Labels, out.Labels, labelKey, labelKey)
+		out.Labels = mergeElements(m.base.Labels, m.ours.Labels, m.theirs.Labels, out.Labels, labelKey, labelKey)
 	case "dependencies":
-		out.Dependencies = survivors(m.base.Dependencies, m.ours.Dependencies, m.theirs.Dependencies, out.Dependencies, dependencyKey, func(d Dependency) string { return d.text(out.ID) })
+		out.Dependencies = mergeElements(m.base.Dependencies, m.ours.Dependencies, m.theirs.Dependencies, out.Dependencies, dependencyKey, func(d Dependency) string { return d.text(out.ID) })
 	case "comments":
-		out.Comments = survivors(m.base.Comments, m.ours.Comments, m.theirs.Comments, out.Comments, commentKey, func(c Comment) string { return c.text(out.ID) })
+		out.Comments = mergeElements(m.base.Comments, m.ours.Comments, m.theirs.Comments, out.Comments, commentKey, func(c Comment) string { return c.text(out.ID) })
 	default:
 		return side.raw[name]
 	}
 	return m.codec.members[i].write(&out)
 }
 
-// pick returns the side that has the say: the one that is not as the base was, or both
+// pickSide returns the side that has the say: the one that is not as the base was, or both
 // if neither is.
-func (m *merging) pick(same func(a, b version) bool) version {
+func (m *threeWay) pickSide(same func(a, b version) bool) version {
 	switch {
 	case same(m.ours, m.base):
 		return m.theirs
@@ -172,18 +172,18 @@ func (m *merging) pick(same func(a, b version) bool) version {
 }
 
 // same compares a known member. One that cannot be read is compared as it is written.
-func (m *merging) same(i int, a, b version) bool {
+func (m *threeWay) same(i int, a, b version) bool {
 	known := m.codec.members[i]
-	return known.same(a.Issue, b.Issue) && (!a.odd && !b.odd || a.raw[known.name] == b.raw[known.name])
+	return known.same(a.Issue, b.Issue) && (!a.malformed && !b.malformed || a.raw[known.name] == b.raw[known.name])
 }
 
-func (m *merging) sameStatus(a, b version) bool {
+func (m *threeWay) sameStatus(a, b version) bool {
 	return !slices.ContainsFunc(statusMembers(), func(name string) bool { return !m.same(m.codec.byName[name], a, b) })
 }
 
-// survivors are those of a united list that neither side removed from the base. Of an
+// mergeElements are those of a united list that neither side removed from the base. Of an
 // element that only one side changed, that side has the say.
-func survivors[T any](base, ours, theirs, united []T, key, text func(T) string) []T {
+func mergeElements[T any](base, ours, theirs, united []T, key, text func(T) string) []T {
 	byKey := func(list []T) map[string]T {
 		found := make(map[string]T, len(list))
 		for _, v := range list {

@@ -38,7 +38,7 @@ func inOrder(text string) string {
 	for _, it := range t.All() {
 		parts, _ := fields(t.Line(it))
 		slices.SortFunc(parts, func(a, b field) int { return strings.Compare(a.name, b.name) })
-		lines = append(lines, joined(parts))
+		lines = append(lines, encodeObject(parts))
 	}
 	return strings.Join(lines, "\n")
 }
@@ -75,8 +75,8 @@ func TestEachElementOfAListIsMergedWithItsBase(t *testing.T) {
 		var issues [3]*Issue // base, ours, theirs
 		for i := range issues {
 			issues[i] = issueGen().Draw(rt, "issue")
-			if issues[i].Status == Tombstone {
-				issues[i].Status = Open
+			if issues[i].Status == StatusTombstone {
+				issues[i].Status = StatusOpen
 			}
 		}
 		merged, err := parsed(mergedOf(copyOfFile(issues[0]).Text(), copyOfFile(issues[1]).Text(), copyOfFile(issues[2]).Text())).Find("x-1")
@@ -127,7 +127,7 @@ func TestConflictsAreTakenApart(t *testing.T) {
 			conflicts{ours: []string{"b"}, theirs: []string{"c"}, base: []string{"<<<<<<<<< Temporary merge branch 1", "o", "=========", "p", ">>>>>>>>> Temporary merge branch 2"}, marked: true}},
 		{"cut off", "<<<<<<< a\nb\n||||||| m\no\n", conflicts{ours: []string{"b"}, base: []string{"o"}, marked: true}},
 	} {
-		got := conflictsOf(c.text)
+		got := parseConflicts(c.text)
 		if len(got.both) == 0 {
 			got.both = nil
 		}

@@ -18,7 +18,7 @@ import (
 // Tracker is the set of issues of a file. Its methods are for one goroutine.
 type Tracker struct {
 	codec  *codec
-	issues shelf
+	issues issueSet
 }
 
 // New returns a tracker without issues.
@@ -26,11 +26,11 @@ func New() *Tracker { return newTracker(0) }
 
 func newTracker(room int) *Tracker {
 	c := newCodec()
-	return &Tracker{codec: c, issues: newShelf(c, room)}
+	return &Tracker{codec: c, issues: newIssueSet(c, room)}
 }
 
-// Stray is a line that is no issue, and why.
-type Stray struct {
+// InvalidLine is a line that is no issue, and why.
+type InvalidLine struct {
 	Line string
 	Err  error
 }
@@ -38,21 +38,21 @@ type Stray struct {
 // Parse reads a file. Lines of the same id are merged, and so are the two sides
 // of a conflict that git has marked, with the base that the marks hold in the style
 // diff3; see [Tracker.MergeWith]. What is no issue comes back as strays.
-func Parse(text string) (*Tracker, []Stray) { return parse(text, false, nil) }
+func Parse(text string) (*Tracker, []InvalidLine) { return parse(text, false, nil) }
 
 // parse is Parse, or with late reads no more than the ids: to change one issue of
 // thousands takes a third of the time then. baseOf, if not nil, returns the file that
 // both sides of a conflict were made from, for marks that do not hold it.
-func parse(text string, late bool, baseOf func() (text string, known bool)) (*Tracker, []Stray) {
-	c := conflictsOf(text)
-	t, strays := taken(c.both, late)
+func parse(text string, late bool, baseOf func() (text string, known bool)) (*Tracker, []InvalidLine) {
+	c := parseConflicts(text)
+	t, strays := readLines(c.both, late)
 	if !c.marked {
 		return t, strays
 	}
-	ours, more := taken(c.ours, false)
-	theirs, others := taken(c.theirs, false)
+	ours, more := readLines(c.ours, false)
+	theirs, others := readLines(c.theirs, false)
 	for _, s := range slices.Concat(more, others) { // both sides may have it
-		if !slices.ContainsFunc(strays, func(x Stray) bool { return x.Line == s.Line }) {
+		if !slices.ContainsFunc(strays, func(x InvalidLine) bool { return x.Line == s.Line }) {
 			strays = append(strays, s)
 		}
 	}
@@ -60,10 +60,10 @@ func parse(text string, late bool, baseOf func() (text string, known bool)) (*Tr
 	if !known && baseOf != nil {
 		var file string
 		if file, known = baseOf(); known {
-			base = conflictsOf(file).both
+			base = parseConflicts(file).both
 		}
 	}
-	if was, _ := taken(base, false); known {
+	if was, _ := readLines(base, false); known {
 		ours.MergeWith(theirs, was)
 	} else {
 		ours.Merge(theirs)
@@ -72,15 +72,15 @@ func parse(text string, late bool, baseOf func() (text string, known bool)) (*Tr
 	return t, strays
 }
 
-// taken makes a tracker of lines. They are read on all processors, as most of the
+// readLines makes a tracker of lines. They are read on all processors, as most of the
 // time of most commands goes there.
-func taken(lines []string, late bool) (t *Tracker, strays []Stray) {
+func readLines(lines []string, late bool) (t *Tracker, strays []InvalidLine) {
 	t = newTracker(len(lines))
 	read := t.codec.read
 	if late {
 		read = t.codec.readID
 	}
-	issues, errs := room[Issue](len(lines)), make([]error, len(lines))
+	issues, errs := makeSlice[Issue](len(lines)), make([]error, len(lines))
 	InParts(len(lines), func(from, to int) {
 		var s scanner
 		for i := from; i < to; i++ {
@@ -90,7 +90,7 @@ func taken(lines []string, late bool) (t *Tracker, strays []Stray) {
 	for i := range issues {
 		it := &issues[i]
 		if errs[i] != nil {
-			strays = append(strays, Stray{lines[i], errs[i]})
+			strays = append(strays, InvalidLine{lines[i], errs[i]})
 		} else if old := t.issues.order[t.issues.add(it)]; old != it {
 			t.codec.complete(&scanner{}, old)
 			t.codec.complete(&scanner{}, it)
@@ -149,7 +149,7 @@ func (t *Tracker) Find(id string) (*Issue, error) {
 	}
 	var found []string
 	for _, it := range t.issues.order {
-		if id != "" && strings.Contains(it.ID, id) && t.issues.get(it.ID).Status != Tombstone {
+		if id != "" && strings.Contains(it.ID, id) && t.issues.get(it.ID).Status != StatusTombstone {
 			found = append(found, it.ID)
 		}
 	}
@@ -174,7 +174,7 @@ func (t *Tracker) Find(id string) (*Issue, error) {
 // put adds an issue that is no longer as it was read, or that is new, or puts it
 // in the place of the one with its id.
 func (t *Tracker) put(it *Issue) {
-	it.asRead = false
+	it.unchanged = false
 	t.issues.put(it)
 }
 

@@ -70,7 +70,7 @@ func TestLinesThatAreNoIssuesAreStrays(t *testing.T) {
 func TestAMemberThatIsNotWhatItShouldBeStaysAsItIs(t *testing.T) {
 	const odd = `{"id":"a","title":"t","priority":"high","labels":{"a":1},"dependencies":["b",{"depends_on_id":"c","created_at":0}],"created_at":7,"updated_at":"today"}`
 	tr, it := one(t, odd)
-	if it.Priority != Normal || len(it.Labels) > 0 || it.Dependencies[1].On != "c" || !it.CreatedAt.IsZero() {
+	if it.Priority != PriorityNormal || len(it.Labels) > 0 || it.Dependencies[1].On != "c" || !it.CreatedAt.IsZero() {
 		t.Errorf("read as %+v", it)
 	}
 	tr.edit(it).Title = "u"
@@ -94,19 +94,19 @@ func issueGen() *rapid.Generator[*Issue] {
 		it := &Issue{
 			ID: "x-1", Title: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "title"),
 			Notes:     rapid.SampledFrom([]string{"", "c", "d"}).Draw(t, "notes"),
-			Status:    rapid.SampledFrom([]Status{Open, InProgress, Closed, Tombstone}).Draw(t, "status"),
+			Status:    rapid.SampledFrom([]Status{StatusOpen, StatusInProgress, StatusClosed, StatusTombstone}).Draw(t, "status"),
 			Priority:  rapid.IntRange(0, 4).Draw(t, "priority"),
 			CreatedAt: moment(t, "created"), UpdatedAt: moment(t, "updated"),
 			Labels: rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"l1", "l2", "l3"}), 0, 3, rapid.ID[string]).Draw(t, "labels"),
 		}
 		switch it.Status {
-		case Closed:
+		case StatusClosed:
 			it.ClosedAt = it.UpdatedAt
-		case Tombstone:
+		case StatusTombstone:
 			it.DeletedAt = it.UpdatedAt
 		}
 		for _, on := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"x-2", "x-3"}), 0, 2, rapid.ID[string]).Draw(t, "deps") {
-			it.Dependencies = append(it.Dependencies, Dependency{On: on, Type: Blocks, CreatedAt: it.CreatedAt})
+			it.Dependencies = append(it.Dependencies, Dependency{On: on, Type: DependencyBlocks, CreatedAt: it.CreatedAt})
 		}
 		for _, said := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"hi", "ho"}), 0, 2, rapid.ID[string]).Draw(t, "comments") {
 			it.Comments = append(it.Comments, Comment{Author: "ann", Text: said, CreatedAt: it.CreatedAt})
@@ -195,6 +195,6 @@ func FuzzParse(f *testing.F) {
 
 // edit returns an issue to be changed in its place.
 func (t *Tracker) edit(it *Issue) *Issue {
-	it.asRead = false
+	it.unchanged = false
 	return it
 }

@@ -45,32 +45,32 @@ func (a agent) echo(ctx context.Context, s mailroom.Session) error {
 	if err != nil {
 		return err
 	}
-	e := &speech{pace: a.pace, session: s, rest: joined(input)}
+	e := &reply{pace: a.pace, session: s, rest: joinText(input)}
 	for {
-		if err := e.steer(ctx); err != nil {
+		if err := e.addSteered(ctx); err != nil {
 			return err
 		}
 		if e.rest == "" {
 			return nil
 		}
-		if err := e.say(ctx); err != nil {
+		if err := e.streamNext(ctx); err != nil {
 			return err
 		}
 	}
 }
 
-// speech is what is left to be said in one attempt.
-type speech struct {
+// reply is what is left to be said in one attempt.
+type reply struct {
 	pace    time.Duration
 	session mailroom.Session
 	rest    string
-	begun   bool // something was said
+	started bool // something was said
 }
 
-// say streams the next word, or everything at pace 0. It pauses before each
+// streamNext streams the next word, or everything at pace 0. It pauses before each
 // word but the first.
-func (e *speech) say(ctx context.Context) error {
-	if e.begun && e.pace > 0 {
+func (e *reply) streamNext(ctx context.Context) error {
+	if e.started && e.pace > 0 {
 		pause := time.NewTimer(e.pace)
 		defer pause.Stop()
 		select {
@@ -83,31 +83,31 @@ func (e *speech) say(ctx context.Context) error {
 	}
 	n := len(e.rest)
 	if e.pace > 0 {
-		n = word(e.rest)
+		n = firstWord(e.rest)
 	}
 	if err := e.session.Stream(ctx, e.rest[:n]); err != nil {
 		return err
 	}
-	e.rest, e.begun = e.rest[n:], true
+	e.rest, e.started = e.rest[n:], true
 	return nil
 }
 
-func (e *speech) steer(ctx context.Context) error {
+func (e *reply) addSteered(ctx context.Context) error {
 	steered, err := e.session.Steered(ctx)
 	if err != nil || len(steered) == 0 {
 		return err
 	}
-	if e.begun || e.rest != "" {
+	if e.started || e.rest != "" {
 		e.rest += "\n"
 	}
-	e.rest += joined(steered)
+	e.rest += joinText(steered)
 	return nil
 }
 
-// word returns the length of the first word of s with the white space before
+// firstWord returns the length of the first word of s with the white space before
 // it, and with what follows if that is all there is: a stream does not end in a
 // piece that shows nothing.
-func word(s string) int {
+func firstWord(s string) int {
 	start := strings.IndexFunc(s, func(r rune) bool { return !unicode.IsSpace(r) })
 	if start < 0 {
 		return len(s)
@@ -124,7 +124,7 @@ func word(s string) int {
 	return end
 }
 
-func joined(messages []mailroom.Message) string {
+func joinText(messages []mailroom.Message) string {
 	texts := make([]string, len(messages))
 	for i, m := range messages {
 		texts[i] = m.Text

@@ -22,8 +22,8 @@ const (
 	envMark    = "MAILROOM_MARK" // Options.Mark
 )
 
-// marked returns the attempt of run that a process with this environment is of.
-func marked(run *mailroom.Run, lookup func(string) (string, bool)) (attempt int, ok bool) {
+// attemptOf returns the attempt of run that a process with this environment is of.
+func attemptOf(run *mailroom.Run, lookup func(string) (string, bool)) (attempt int, ok bool) {
 	if id, _ := lookup(envRun); id != run.ID {
 		return 0, false
 	}
@@ -70,7 +70,7 @@ func (a *agent) variables() (env []string, secrets []secret) {
 	return env, secrets
 }
 
-func longest(secrets []secret) int {
+func maxSecretLen(secrets []secret) int {
 	if len(secrets) == 0 {
 		return 0
 	}
@@ -97,8 +97,8 @@ func redact(raw []byte, secrets []secret, limit int) string {
 			from++ // the rest of a character that was cut
 		}
 	}
-	var c clean
-	text := c.add([]byte(redactText(string(raw[from:]), secrets))) + c.rest()
+	var c textDecoder
+	text := c.add([]byte(redactText(string(raw[from:]), secrets))) + c.flush()
 	return redactText(text, secrets) // what was written with NULs in it, as UTF-16 is, can be read only now
 }
 

@@ -178,18 +178,18 @@ func (a *agent) Run(ctx context.Context, s mailroom.Session) (err error) {
 	limits := a.limits(ctx)
 	input, err := s.Input(ctx)
 	if err != nil {
-		return cause(ctx, err)
+		return contextCause(ctx, err)
 	}
-	killed, err := killEarlier(ctx, run, last)
+	killed, err := killEarlierAttempts(ctx, run, last)
 	if err != nil {
-		return cause(ctx, fmt.Errorf("end what an earlier attempt left: %w", err))
+		return contextCause(ctx, fmt.Errorf("end what an earlier attempt left: %w", err))
 	}
 	env, secrets := a.environment(run)
-	shown, err := a.shown(input)
+	shown, err := a.visibleFiles(input)
 	if err != nil {
 		return err
 	}
-	input, giveBack, err := a.lend(input)
+	input, giveBack, err := a.copyFiles(input)
 	if err != nil {
 		return err
 	}
@@ -203,18 +203,18 @@ func (a *agent) Run(ctx context.Context, s mailroom.Session) (err error) {
 		return startFailure(err)
 	}
 	if err := recordStart(ctx, s, child.ID(), killed); err != nil {
-		return cause(ctx, errors.Join(err, child.Kill()))
+		return contextCause(ctx, errors.Join(err, child.Kill()))
 	}
-	var text clean
-	exit, why := child.Run(ctx, prompt(input), func(ctx context.Context, piece []byte) error {
+	var text textDecoder
+	exit, why := child.Run(ctx, promptText(input), func(ctx context.Context, piece []byte) error {
 		out := text.add(piece)
 		if out == "" {
 			return nil
 		}
 		return s.Stream(ctx, out)
 	})
-	if rest := text.rest(); rest != "" && why == nil {
-		why = finally(ctx, func(ctx context.Context) error { return s.Stream(ctx, rest) })
+	if rest := text.flush(); rest != "" && why == nil {
+		why = finalWrite(ctx, func(ctx context.Context) error { return s.Stream(ctx, rest) })
 	}
 	e := ending{exit: exit, why: why, stderr: redact(exit.Stderr, secrets, maxStderr), limits: limits}
 	return conclude(ctx, s, e, a.verdict(e), mailroom.Step{})
@@ -226,26 +226,26 @@ func (a *agent) spec(run *mailroom.Run, env []string, secrets []secret, shown []
 	return proc.Spec{
 		Command: o.Command, Dir: o.Dir, Env: env, Isolation: a.isolation(shown),
 		Belongs: func(lookup func(string) (string, bool)) bool {
-			attempt, ok := marked(run, lookup)
+			attempt, ok := attemptOf(run, lookup)
 			return ok && attempt == run.Attempt
 		},
 		Limits: proc.Limits{
 			Start: o.StartTimeout, Idle: o.IdleTimeout, Total: o.TotalTimeout,
-			Output: o.MaxOutput, Stderr: maxStderr + longest(secrets),
+			Output: o.MaxOutput, Stderr: maxStderr + maxSecretLen(secrets),
 			Interrupt: o.KillGrace.Interrupt, Terminate: o.KillGrace.Terminate,
 		},
-		Urgent: lost,
+		Urgent: isLeaseLost,
 	}
 }
 
-// lost reports that somebody else may work on the run by now, or very soon.
-func lost(why error) bool {
+// isLeaseLost reports that somebody else may work on the run by now, or very soon.
+func isLeaseLost(why error) bool {
 	return errors.Is(why, mailroom.ErrLeaseLost) || mailroom.CodeOf(why) == mailroom.CodeLeaseLost
 }
 
-// killEarlier ends what earlier attempts of the run left on this host. A first
+// killEarlierAttempts ends what earlier attempts of the run left on this host. A first
 // attempt has none.
-func killEarlier(ctx context.Context, run *mailroom.Run, last checkpoint) (int, error) {
+func killEarlierAttempts(ctx context.Context, run *mailroom.Run, last checkpoint) (int, error) {
 	if run.Attempt <= 1 && last.Process == nil {
 		return 0, nil
 	}
@@ -255,13 +255,13 @@ func killEarlier(ctx context.Context, run *mailroom.Run, last checkpoint) (int, 
 	}
 	return proc.KillLeftovers(ctx, id, func(lookup func(string) (string, bool)) bool {
 		// Of a later attempt there may be some if this one is a zombie.
-		attempt, ok := marked(run, lookup)
+		attempt, ok := attemptOf(run, lookup)
 		return ok && attempt < run.Attempt
 	})
 }
 
-// cause puts why a context was cancelled before what that made fail.
-func cause(ctx context.Context, err error) error {
+// contextCause puts why a context was cancelled before what that made fail.
+func contextCause(ctx context.Context, err error) error {
 	if ctx.Err() == nil {
 		return err
 	}
@@ -271,12 +271,12 @@ func cause(ctx context.Context, err error) error {
 	return context.Cause(ctx)
 }
 
-// lastWrite bounds what is written after the command has ended.
-const lastWrite = 10 * time.Second
+// finalWriteTimeout bounds what is written after the command has ended.
+const finalWriteTimeout = 10 * time.Second
 
-// finally runs a last write, which must also happen after a stop.
-func finally(ctx context.Context, write func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWrite)
+// finalWrite runs a last write, which must also happen after a stop.
+func finalWrite(ctx context.Context, write func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finalWriteTimeout)
 	defer cancel()
 	return write(ctx)
 }

@@ -6,5 +6,5 @@ import (
 	"mailroom"
 )
 
-// SetFarewell changes how long a program may take to end after its turn.
-func SetFarewell(a mailroom.Agent, d time.Duration) { a.(*programAgent).farewell = d }
+// SetLingerTimeout changes how long a program may take to end after its turn.
+func SetLingerTimeout(a mailroom.Agent, d time.Duration) { a.(*programAgent).lingerTimeout = d }

@@ -68,7 +68,7 @@ type checkpoint struct {
 	Session string     `json:"session,omitempty"` // that was given the input
 	Steered []string   `json:"steered,omitempty"` // messages that were handed to it beside the input
 	Asked   []question `json:"asked,omitempty"`   // what a person is asked
-	Decided []decided  `json:"decided,omitempty"`
+	Decided []decision `json:"decided,omitempty"`
 }
 
 func readCheckpoint(raw json.RawMessage) (c checkpoint, err error) {
@@ -81,8 +81,8 @@ func readCheckpoint(raw json.RawMessage) (c checkpoint, err error) {
 	return c, nil
 }
 
-// step makes a step of one entry. A nil checkpoint leaves the run's.
-func step(kind string, body any, c *checkpoint) (st mailroom.Step, err error) {
+// newStep makes a step of one entry. A nil checkpoint leaves the run's.
+func newStep(kind string, body any, c *checkpoint) (st mailroom.Step, err error) {
 	b, err := encode(kind, body)
 	if err != nil {
 		return st, err
@@ -106,7 +106,7 @@ func encode(what string, v any) (json.RawMessage, error) {
 }
 
 func recordStart(ctx context.Context, s mailroom.Session, id proc.ID, killed int) error {
-	st, err := step(KindStarted, Started{ID: id, Leftovers: killed}, &checkpoint{Process: &id})
+	st, err := newStep(KindStarted, Started{ID: id, Leftovers: killed}, &checkpoint{Process: &id})
 	if err != nil {
 		return err
 	}
@@ -127,8 +127,8 @@ type ending struct {
 // limits are the time limits of an attempt; 0 is none.
 type limits struct{ start, idle, total, deadline time.Duration }
 
-// passed returns the limit that was the reason to stop.
-func (l limits) passed(why error) (name string, length time.Duration) {
+// exceeded returns the limit that was the reason to stop.
+func (l limits) exceeded(why error) (name string, length time.Duration) {
 	switch {
 	case errors.Is(why, proc.ErrStart):
 		return "start_timeout", l.start
@@ -160,7 +160,7 @@ func (a *agent) limits(ctx context.Context) limits {
 // again. Any other end is a record, which leaves what was streamed to the end of
 // the run: it is a partial message.
 func conclude(ctx context.Context, s mailroom.Session, e ending, verdict error, more mailroom.Step) error {
-	if lost(e.why) {
+	if isLeaseLost(e.why) {
 		return verdict
 	}
 	var done *checkpoint
@@ -171,7 +171,7 @@ func conclude(ctx context.Context, s mailroom.Session, e ending, verdict error, 
 	if verdict != nil {
 		exited.Class = mailroom.AsFailure(verdict).Class
 	}
-	st, err := step(KindExited, exited, done)
+	st, err := newStep(KindExited, exited, done)
 	if err == nil {
 		st.NoProgress = verdict != nil
 		st.Entries = append(more.Entries, st.Entries...)
@@ -179,12 +179,12 @@ func conclude(ctx context.Context, s mailroom.Session, e ending, verdict error, 
 		if done == nil {
 			st.Checkpoint = more.Checkpoint
 		}
-		err = finally(ctx, func(ctx context.Context) error { return s.Append(ctx, st) })
+		err = finalWrite(ctx, func(ctx context.Context) error { return s.Append(ctx, st) })
 	}
 	switch {
 	case err == nil:
 		return verdict
-	case verdict == nil, lost(err):
+	case verdict == nil, isLeaseLost(err):
 		return err
 	}
 	err = fmt.Errorf("write %s: %w", KindExited, err)
@@ -200,8 +200,8 @@ func (e ending) exited() Exited {
 		x.ExitCode = &e.exit.Code
 	}
 	if e.why != nil {
-		x.Stopped = e.stopped()
-		name, length := e.limits.passed(e.why)
+		x.Stopped = e.stopReason()
+		name, length := e.limits.exceeded(e.why)
 		x.Limit, x.LimitMS = name, length.Milliseconds()
 	}
 	if e.exit.Left != nil {
@@ -210,11 +210,11 @@ func (e ending) exited() Exited {
 	return x
 }
 
-// stopped says why the command was stopped, if that is for everybody to read.
-func (e ending) stopped() string {
+// stopReason says why the command was stopped, if that is for everybody to read.
+func (e ending) stopReason() string {
 	for _, known := range []error{
 		proc.ErrStart, proc.ErrIdle, proc.ErrTotal, proc.ErrOutput,
-		mailroom.ErrStopped, mailroom.ErrReleased, mailroom.ErrDeadline, errLate, errGone,
+		mailroom.ErrStopped, mailroom.ErrReleased, mailroom.ErrDeadline, errLingered, errSessionGone,
 	} {
 		if errors.Is(e.why, known) {
 			return known.Error()
@@ -232,7 +232,7 @@ func (a *agent) verdict(e ending) error {
 	}
 	failure := func(class mailroom.Class, format string, args ...any) error {
 		err := fmt.Errorf(a.name+" "+format, args...)
-		return &mailroom.Failure{Class: class, Err: errors.Join(left, e.quote(err))}
+		return &mailroom.Failure{Class: class, Err: errors.Join(left, e.withStderr(err))}
 	}
 	switch {
 	case e.why == nil && e.exit.Success():
@@ -253,8 +253,8 @@ func (a *agent) verdict(e ending) error {
 	return e.why
 }
 
-// quote adds the end of stderr to an error.
-func (e ending) quote(err error) error {
+// withStderr adds the end of stderr to an error.
+func (e ending) withStderr(err error) error {
 	text := strings.TrimSpace(e.stderr)
 	if text == "" {
 		return err

@@ -80,7 +80,7 @@ func NewProgram(o ProgramOptions) (mailroom.Agent, error) {
 	base.name = name
 	return &programAgent{
 		agent: base, profile: o.Profile, turn: program.Turn{Model: o.Model, Mode: mode, Args: slices.Clone(o.Args)},
-		farewell: farewell,
+		lingerTimeout: lingerTimeout,
 	}, nil
 }
 
@@ -105,15 +105,15 @@ func limit(given, standard time.Duration) time.Duration {
 // programAgent has no state of its own: it serves many runs at once.
 type programAgent struct {
 	*agent
-	profile  *program.Profile
-	turn     program.Turn // what is the same for all turns
-	farewell time.Duration
+	profile       *program.Profile
+	turn          program.Turn // what is the same for all turns
+	lingerTimeout time.Duration
 }
 
 // Why a program was stopped by us, beside what package proc knows.
 var (
-	errGone = errors.New("the session is not there")
-	errLate = errors.New("its turn had ended and it went on")
+	errSessionGone = errors.New("the session is not there")
+	errLingered    = errors.New("its turn had ended and it went on")
 )
 
 func (a *programAgent) Run(ctx context.Context, s mailroom.Session) (err error) {
@@ -125,17 +125,17 @@ func (a *programAgent) Run(ctx context.Context, s mailroom.Session) (err error) 
 	if last.Done {
 		return nil
 	}
-	t := &attempt{agent: a, session: s, run: run, notes: last, given: last.Session != "", limits: a.limits(ctx)}
+	t := &attempt{agent: a, session: s, run: run, saved: last, inputGiven: last.Session != "", limits: a.limits(ctx)}
 	if t.state, err = readState(s.State(), a.profile.Name); err != nil {
 		return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: err}
 	}
-	if err := t.hear(ctx); err != nil {
-		return cause(ctx, err)
+	if err := t.readDecisions(ctx); err != nil {
+		return contextCause(ctx, err)
 	}
 	if t.input, err = s.Input(ctx); err != nil {
-		return cause(ctx, err)
+		return contextCause(ctx, err)
 	}
-	input, giveBack, err := a.lend(t.input)
+	input, giveBack, err := a.copyFiles(t.input)
 	if err != nil {
 		return err
 	}
@@ -145,22 +145,22 @@ func (a *programAgent) Run(ctx context.Context, s mailroom.Session) (err error) 
 		}
 	}()
 	t.input = input
-	if t.killed, err = killEarlier(ctx, run, last); err != nil {
-		return cause(ctx, fmt.Errorf("end what an earlier attempt left: %w", err))
+	if t.killed, err = killEarlierAttempts(ctx, run, last); err != nil {
+		return contextCause(ctx, fmt.Errorf("end what an earlier attempt left: %w", err))
 	}
 	t.env, t.secrets = a.environment(run)
 	p, err := t.plan(ctx)
 	if err != nil {
-		return cause(ctx, err)
+		return contextCause(ctx, err)
 	}
-	l, err := t.take(ctx, p)
+	l, err := t.runTurn(ctx, p)
 	if err == nil && l.verdict.Gone {
-		if p, err = t.anew(ctx, p, l.verdict.Message); err == nil {
-			l, err = t.take(ctx, p)
+		if p, err = t.replaceSession(ctx, p, l.verdict.Message); err == nil {
+			l, err = t.runTurn(ctx, p)
 		}
 	}
 	if err != nil {
-		return cause(ctx, err)
+		return contextCause(ctx, err)
 	}
 	return t.conclude(ctx, l)
 }
@@ -168,43 +168,43 @@ func (a *programAgent) Run(ctx context.Context, s mailroom.Session) (err error) 
 // attempt is what one attempt knows. It belongs to its goroutine, but for notes
 // and state, which are the guard's of the process that is at work.
 type attempt struct {
-	agent   *programAgent
-	session mailroom.Session
-	run     *mailroom.Run
-	limits  limits
-	input   []mailroom.Message
-	env     []string
-	secrets []secret
-	given   bool // an earlier attempt gave the input to a session
-	killed  int  // processes that earlier attempts had left
-	begun   int  // processes that were started
+	agent      *programAgent
+	session    mailroom.Session
+	run        *mailroom.Run
+	limits     limits
+	input      []mailroom.Message
+	env        []string
+	secrets    []secret
+	inputGiven bool // an earlier attempt gave the input to a session
+	killed     int  // processes that earlier attempts had left
+	starts     int  // processes that were started
 
-	notes checkpoint
+	saved checkpoint
 	state state
 }
 
-// hear reads what was decided of the questions that are open. While one still
+// readDecisions reads what was decided of the questions that are open. While one still
 // is, the run waits, and no process with it.
-func (t *attempt) hear(ctx context.Context) error {
-	if len(t.notes.Asked) == 0 {
+func (t *attempt) readDecisions(ctx context.Context) error {
+	if len(t.saved.Asked) == 0 {
 		return nil
 	}
-	tickets, err := t.session.Wait(ctx, false, asks(t.notes.Asked)...)
+	tickets, err := t.session.Wait(ctx, false, asksOf(t.saved.Asked)...)
 	if err != nil {
 		return err
 	}
-	for _, q := range t.notes.Asked {
+	for _, q := range t.saved.Asked {
 		i := slices.IndexFunc(tickets, func(k mailroom.Ticket) bool { return k.Name == q.Name })
 		if i >= 0 {
-			t.notes.Decided = append(t.notes.Decided, decide(q, tickets[i]))
+			t.saved.Decided = append(t.saved.Decided, decisionOf(q, tickets[i]))
 		}
 	}
-	t.notes.Asked = nil
-	t.notes.Decided = t.notes.Decided[max(0, len(t.notes.Decided)-maxDecided):]
+	t.saved.Asked = nil
+	t.saved.Decided = t.saved.Decided[max(0, len(t.saved.Decided)-maxDecided):]
 	return nil
 }
 
-func asks(questions []question) (all []mailroom.Ask) {
+func asksOf(questions []question) (all []mailroom.Ask) {
 	for _, q := range questions {
 		all = append(all, q.ask())
 	}
@@ -216,20 +216,20 @@ func (t *attempt) plan(ctx context.Context) (p plan, err error) {
 	if t.state.Session != "" {
 		return plan{session: t.state.Session, resume: true}, nil
 	}
-	return t.fresh(ctx)
+	return t.newSessionPlan(ctx)
 }
 
-func (t *attempt) fresh(ctx context.Context) (p plan, err error) {
-	if t.agent.profile.Chooses {
-		p.session = mailroom.DeriveID("session", t.run.ID, fmt.Sprint(t.run.Attempt), fmt.Sprint(t.begun))
+func (t *attempt) newSessionPlan(ctx context.Context) (p plan, err error) {
+	if t.agent.profile.PresetSession {
+		p.session = mailroom.DeriveID("session", t.run.ID, fmt.Sprint(t.run.Attempt), fmt.Sprint(t.starts))
 	}
 	p.history, err = readHistory(ctx, t.session)
 	return p, err
 }
 
-// anew begins a session in the place of one that is gone.
-func (t *attempt) anew(ctx context.Context, old plan, why string) (plan, error) {
-	p, err := t.fresh(ctx)
+// replaceSession begins a session in the place of one that is gone.
+func (t *attempt) replaceSession(ctx context.Context, old plan, why string) (plan, error) {
+	p, err := t.newSessionPlan(ctx)
 	p.lost, p.why = old.session, why
 	return p, err
 }
@@ -237,43 +237,43 @@ func (t *attempt) anew(ctx context.Context, old plan, why string) (plan, error) 
 // prompt is what the program gets for a plan, and notes what it will know then.
 func (t *attempt) prompt(ctx context.Context, p plan) (string, error) {
 	var news []string
-	for i, d := range t.notes.Decided {
-		if !d.Told || !p.resume { // another session was not told
-			news = append(news, d.news())
+	for i, d := range t.saved.Decided {
+		if !d.Delivered || !p.resume { // another session was not told
+			news = append(news, d.line())
 		}
-		t.notes.Decided[i].Told = true
+		t.saved.Decided[i].Delivered = true
 	}
 	var fresh []mailroom.Message
-	if t.agent.profile.Talk != nil {
+	if t.agent.profile.Stdin != nil {
 		var err error
 		if fresh, err = t.session.Steered(ctx); err != nil {
 			return "", err
 		}
-		t.steered(fresh)
+		t.addSteered(fresh)
 	}
-	steered := t.notes.Steered
-	if t.given && p.resume && len(news) > 0 {
+	steered := t.saved.Steered
+	if t.inputGiven && p.resume && len(news) > 0 {
 		// It goes on where it asked, and knows all but what is new.
 		steered = nil
 		if len(fresh) > 0 {
-			steered = []string{prompt(fresh)}
+			steered = []string{promptText(fresh)}
 		}
 	}
-	return request(p, prompt(t.input), t.given, news, steered), nil
+	return requestText(p, promptText(t.input), t.inputGiven, news, steered), nil
 }
 
-// steered notes messages that came in beside the input, so that a later attempt
+// addSteered notes messages that came in beside the input, so that a later attempt
 // gives them again.
-func (t *attempt) steered(messages []mailroom.Message) {
+func (t *attempt) addSteered(messages []mailroom.Message) {
 	if len(messages) > 0 {
-		t.notes.Steered = append(t.notes.Steered, prompt(messages))
+		t.saved.Steered = append(t.saved.Steered, promptText(messages))
 	}
-	for size := total(t.notes.Steered); size > maxSteered && len(t.notes.Steered) > 1; size = total(t.notes.Steered) {
-		t.notes.Steered = t.notes.Steered[1:]
+	for size := totalLen(t.saved.Steered); size > maxSteered && len(t.saved.Steered) > 1; size = totalLen(t.saved.Steered) {
+		t.saved.Steered = t.saved.Steered[1:]
 	}
 }
 
-func total(texts []string) (n int) {
+func totalLen(texts []string) (n int) {
 	for _, s := range texts {
 		n += len(s)
 	}
@@ -284,44 +284,44 @@ func total(texts []string) (n int) {
 func (t *attempt) start(ctx context.Context, p plan) (*proc.Child, error) {
 	turn := t.agent.turn
 	turn.Session, turn.Resume = p.session, p.resume
-	shown, err := t.shown(ctx)
+	shown, err := t.visibleFiles(ctx)
 	if err != nil {
 		return nil, err
 	}
 	spec := t.agent.spec(t.run, t.env, t.secrets, shown)
 	spec.Command = append(slices.Clone(spec.Command), t.agent.profile.Args(turn)...)
 	spec.Limits.StdoutOnly = true
-	spec.Urgent = func(why error) bool { return lost(why) || errors.Is(why, errGone) }
+	spec.Urgent = func(why error) bool { return isLeaseLost(why) || errors.Is(why, errSessionGone) }
 	child, err := proc.Start(spec)
 	if err != nil {
 		return nil, startFailure(err)
 	}
-	t.begun++
+	t.starts++
 	id := child.ID()
-	t.notes.Process = &id
+	t.saved.Process = &id
 	if p.resume {
-		t.notes.Session = p.session
+		t.saved.Session = p.session
 	}
-	st, err := step(KindStarted, Started{ID: id, Leftovers: t.killed, Program: t.agent.profile.Name, Resumed: p.resume}, nil)
+	st, err := newStep(KindStarted, Started{ID: id, Leftovers: t.killed, Program: t.agent.profile.Name, Resumed: p.resume}, nil)
 	if err == nil && p.session != "" && !p.resume && p.lost == "" {
-		err = t.found(&st, p, p.session)
+		err = t.recordSession(&st, p, p.session)
 	}
 	if err == nil {
 		st.NoProgress = true
 		err = t.append(ctx, st)
 	}
 	if err != nil {
-		return nil, cause(ctx, errors.Join(err, child.Kill()))
+		return nil, contextCause(ctx, errors.Join(err, child.Kill()))
 	}
 	return child, nil
 }
 
-// found puts a session that begins into a step.
-func (t *attempt) found(st *mailroom.Step, p plan, id string) error {
+// recordSession puts a session that begins into a step.
+func (t *attempt) recordSession(st *mailroom.Step, p plan, id string) error {
 	t.state = state{Program: t.agent.profile.Name, Session: id}
-	t.notes.Session = id
-	entry, err := step(KindSession, Session{
-		Program: t.state.Program, Session: id, Lost: p.lost, Why: p.why, Messages: p.history.messages, Left: p.history.left,
+	t.saved.Session = id
+	entry, err := newStep(KindSession, Session{
+		Program: t.state.Program, Session: id, Lost: p.lost, Why: p.why, Messages: p.history.messages, Omitted: p.history.omitted,
 	}, nil)
 	if err != nil {
 		return err
@@ -334,7 +334,7 @@ func (t *attempt) found(st *mailroom.Step, p plan, id string) error {
 // append commits a step together with what is noted.
 func (t *attempt) append(ctx context.Context, st mailroom.Step) (err error) {
 	if st.Checkpoint == nil {
-		if st.Checkpoint, err = encode("checkpoint", t.notes); err != nil {
+		if st.Checkpoint, err = encode("checkpoint", t.saved); err != nil {
 			return err
 		}
 	}
@@ -343,9 +343,9 @@ func (t *attempt) append(ctx context.Context, st mailroom.Step) (err error) {
 
 // conclude writes how the turn ended, and parks the run if the program asked
 // something.
-func (t *attempt) conclude(ctx context.Context, l *live) error {
-	used, totals := l.fold.Consumed(t.state.Totals)
-	more := mailroom.Step{Entries: l.fold.Close(unfinished(t.notes.Asked)), Usage: used}
+func (t *attempt) conclude(ctx context.Context, l *runningTurn) error {
+	used, totals := l.fold.UsageSince(t.state.Totals)
+	more := mailroom.Step{Entries: l.fold.Close(unfinishedReason(t.saved.Asked)), Usage: used}
 	var err error
 	if totals != t.state.Totals && t.state.Session != "" {
 		t.state.Totals = totals
@@ -353,16 +353,16 @@ func (t *attempt) conclude(ctx context.Context, l *live) error {
 			return err
 		}
 	}
-	if more.Checkpoint, err = encode("checkpoint", t.notes); err != nil {
+	if more.Checkpoint, err = encode("checkpoint", t.saved); err != nil {
 		return err
 	}
-	if len(t.notes.Asked) > 0 && ctx.Err() == nil && !lost(l.ending.why) {
+	if len(t.saved.Asked) > 0 && ctx.Err() == nil && !isLeaseLost(l.ending.why) {
 		return t.park(ctx, l, more)
 	}
 	return conclude(ctx, t.session, l.ending, t.verdict(l), more)
 }
 
-func unfinished(asked []question) string {
+func unfinishedReason(asked []question) string {
 	if len(asked) > 0 {
 		return "a person is asked first"
 	}
@@ -371,45 +371,45 @@ func unfinished(asked []question) string {
 
 // park makes the run wait for the answers. However the program ended its turn,
 // it goes on when they are there.
-func (t *attempt) park(ctx context.Context, l *live, more mailroom.Step) error {
-	st, err := step(KindExited, l.ending.exited(), nil)
+func (t *attempt) park(ctx context.Context, l *runningTurn, more mailroom.Step) error {
+	st, err := newStep(KindExited, l.ending.exited(), nil)
 	if err != nil {
 		return err
 	}
 	more.Entries = append(more.Entries, st.Entries...)
 	more.Internal = true
 	if err := t.session.Append(ctx, more); err != nil {
-		return cause(ctx, err)
+		return contextCause(ctx, err)
 	}
-	if _, err := t.session.Wait(ctx, false, asks(t.notes.Asked)...); err != nil {
+	if _, err := t.session.Wait(ctx, false, asksOf(t.saved.Asked)...); err != nil {
 		return err
 	}
 	return &mailroom.Failure{Class: mailroom.ClassTransient, Err: errors.New("what was asked is decided already")}
 }
 
 // verdict is what the ending of the program means for the run.
-func (t *attempt) verdict(l *live) error {
+func (t *attempt) verdict(l *runningTurn) error {
 	e, v := l.ending, l.verdict
 	var left error
 	if e.exit.Left != nil {
 		left = e.exit.Left
 	}
 	switch {
-	case errors.Is(e.why, proc.ErrIdle) && l.troubled:
-		err := fmt.Errorf("%s did not get on (idle_timeout %v): %s", t.agent.name, e.limits.idle, l.fold.Show(l.fold.Warned()))
+	case errors.Is(e.why, proc.ErrIdle) && l.onlyWarnings:
+		err := fmt.Errorf("%s did not get on (idle_timeout %v): %s", t.agent.name, e.limits.idle, l.fold.Sanitize(l.fold.LastWarning()))
 		return &mailroom.Failure{Class: mailroom.ClassUnavailable, Err: errors.Join(left, err)}
-	case e.why != nil && !errors.Is(e.why, errLate) && !errors.Is(e.why, errGone):
+	case e.why != nil && !errors.Is(e.why, errLingered) && !errors.Is(e.why, errSessionGone):
 		return t.agent.verdict(e)
 	case v.Gone: // the second time
-		return &mailroom.Failure{Class: mailroom.ClassTransient, Err: errors.Join(left, e.quote(fmt.Errorf("%s began no session: %s", t.agent.name, v.Message)))}
+		return &mailroom.Failure{Class: mailroom.ClassTransient, Err: errors.Join(left, e.withStderr(fmt.Errorf("%s began no session: %s", t.agent.name, v.Message)))}
 	case v.Class == "":
 		return nil
 	}
-	err := fmt.Errorf("%s %s", t.agent.name, l.fold.Show(v.Message))
+	err := fmt.Errorf("%s %s", t.agent.name, l.fold.Sanitize(v.Message))
 	if l.end == nil {
-		err = e.quote(err)
-		if warned := l.fold.Warned(); warned != "" {
-			err = fmt.Errorf("%w (it said last: %s)", err, l.fold.Show(warned))
+		err = e.withStderr(err)
+		if warned := l.fold.LastWarning(); warned != "" {
+			err = fmt.Errorf("%w (it said last: %s)", err, l.fold.Sanitize(warned))
 		}
 	}
 	return &mailroom.Failure{Class: v.Class, RetryAfter: v.RetryAfter, Err: errors.Join(left, err)}

@@ -10,29 +10,29 @@ import (
 	"mailroom"
 )
 
-// prompt is the input as text: what is said as it was said, data as compact
+// promptText is the input as text: what is said as it was said, data as compact
 // JSON, a file as a line with its name and its path or address. Each part begins a line.
-func prompt(input []mailroom.Message) string {
+func promptText(input []mailroom.Message) string {
 	var lines []string
 	for _, m := range input {
-		lines = append(lines, said(m))
+		lines = append(lines, messageText(m))
 	}
 	return strings.Join(lines, "\n")
 }
 
-// said is one message as text.
-func said(m mailroom.Message) string {
+// messageText is one message as text.
+func messageText(m mailroom.Message) string {
 	if len(m.Parts) == 0 {
 		return m.Text
 	}
 	lines := make([]string, len(m.Parts))
 	for i, p := range m.Parts {
-		lines[i] = part(p)
+		lines[i] = partText(p)
 	}
 	return strings.Join(lines, "\n")
 }
 
-func part(p mailroom.Part) string {
+func partText(p mailroom.Part) string {
 	switch p.Type {
 	case "data":
 		var b bytes.Buffer
@@ -42,7 +42,7 @@ func part(p mailroom.Part) string {
 		return b.String()
 	case "file":
 		line := "file"
-		for _, s := range []string{p.Name, where(p.URI)} {
+		for _, s := range []string{p.Name, filePath(p.URI)} {
 			if s != "" {
 				line += " " + s
 			}
@@ -57,8 +57,8 @@ func part(p mailroom.Part) string {
 	return p.Text
 }
 
-// where is the path of a file on this machine, and of any other its address.
-func where(uri string) string {
+// filePath is the path of a file on this machine, and of any other its address.
+func filePath(uri string) string {
 	if u, err := url.Parse(uri); err == nil && u.Scheme == "file" && u.Host == "" && u.Path != "" {
 		return u.Path
 	}

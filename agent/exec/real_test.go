@@ -418,8 +418,8 @@ func TestRealPermissionsAreThoseOfTheSettings(t *testing.T) {
 		mode program.Mode
 		made bool
 	}{
-		{"codex", program.Read, false}, {"codex", program.Edit, true},
-		{"claude", program.Read, false}, {"claude", program.Edit, true},
+		{"codex", program.ModeRead, false}, {"codex", program.ModeEdit, true},
+		{"claude", program.ModeRead, false}, {"claude", program.ModeEdit, true},
 	} {
 		t.Run(c.name+" "+string(c.mode), func(t *testing.T) {
 			w := openWorkshop(t, c.name, model(t, func(r fakemodel.Request) fakemodel.Answer {
@@ -473,7 +473,7 @@ func TestRealCommandInTheBackgroundDoesNotHoldTheRun(t *testing.T) {
 			"command": "tail -f /dev/null", "description": "Follow", "run_in_background": true,
 		}}}}
 	}).URL, func(o *exec.ProgramOptions) {
-		o.Permissions = program.Full
+		o.Permissions = program.ModeAll
 		// The first, else it refuses to be allowed everything by root; the second,
 		// as somebody may set it who wants what is off.
 		o.Env = append(o.Env, "IS_SANDBOX=1", "CLAUDE_CODE_DISABLE_BACKGROUND_TASKS=0")

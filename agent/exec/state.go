@@ -22,7 +22,7 @@ type Session struct {
 	Lost     string `json:"lost,omitempty"`
 	Why      string `json:"why,omitempty"`
 	Messages int    `json:"messages,omitempty"`
-	Left     int    `json:"left,omitempty"`
+	Omitted  int    `json:"left,omitempty"`
 }
 
 // state is what a thread keeps of a program's session. Totals count from the
@@ -58,7 +58,7 @@ const (
 type history struct {
 	text     string // lines of JSON, "" if nothing was said
 	messages int
-	left     int // of the oldest messages, which did not fit; at least
+	omitted  int // of the oldest messages, which did not fit; at least
 }
 
 func readHistory(ctx context.Context, s mailroom.Session) (h history, err error) {
@@ -66,16 +66,16 @@ func readHistory(ctx context.Context, s mailroom.Session) (h history, err error)
 	if err != nil {
 		return h, fmt.Errorf("read the transcript: %w", err)
 	}
-	return tell(messages), nil
+	return formatHistory(messages), nil
 }
 
-// tell writes messages as lines of JSON, so that nobody's words can look like
+// formatHistory writes messages as lines of JSON, so that nobody's words can look like
 // somebody else's, the oldest left out if they are too much.
-func tell(messages []mailroom.Message) (h history) {
+func formatHistory(messages []mailroom.Message) (h history) {
 	var lines []string
 	for size := 0; len(lines) < min(len(messages), maxHistory); {
 		m := messages[len(messages)-1-len(lines)]
-		text := said(m)
+		text := messageText(m)
 		if len(text) > maxHistoryBytes/4 {
 			text = strings.ToValidUTF8(text[:maxHistoryBytes/4], "") + " …"
 		}
@@ -86,7 +86,7 @@ func tell(messages []mailroom.Message) (h history) {
 		size += len(b) + 1
 		lines = append(lines, string(b))
 	}
-	h.messages, h.left = len(lines), len(messages)-len(lines)
+	h.messages, h.omitted = len(lines), len(messages)-len(lines)
 	for i := len(lines) - 1; i >= 0; i-- {
 		h.text += lines[i] + "\n"
 	}
@@ -102,14 +102,14 @@ type plan struct {
 	history history
 }
 
-// request is what the program is asked to do in the turn: the input of the run,
+// requestText is what the program is asked to do in the turn: the input of the run,
 // with what it must know to take it up. given says that the session had it
 // already, news what was decided meanwhile, steered what came in beside it.
-func request(p plan, input string, given bool, news, steered []string) string {
+func requestText(p plan, input string, given bool, news, steered []string) string {
 	var parts []string
 	if p.history.text != "" {
 		head := "This conversation went on without you. What was said so far, one message a line:"
-		if p.history.left > 0 {
+		if p.history.omitted > 0 {
 			head = "This conversation went on without you. What was said last, one message a line (older ones are left out):"
 		}
 		parts = append(parts, head+"\n"+p.history.text+"\nNow this is asked of you:")
@@ -137,26 +137,26 @@ func (q question) ask() mailroom.Ask {
 	return mailroom.Ask{Name: q.Name, Kind: mailroom.TicketApproval, Prompt: q.Prompt, Action: q.Tool, Arguments: q.Arguments}
 }
 
-// decided is what became of a question. Told says that the program knows.
-type decided struct {
-	Name    string `json:"name"`
-	Tool    string `json:"tool"`
-	Allowed bool   `json:"allowed,omitempty"`
-	Why     string `json:"why,omitempty"`
-	Told    bool   `json:"told,omitempty"`
+// decision is what became of a question. Told says that the program knows.
+type decision struct {
+	Name      string `json:"name"`
+	Tool      string `json:"tool"`
+	Allowed   bool   `json:"allowed,omitempty"`
+	Why       string `json:"why,omitempty"`
+	Delivered bool   `json:"told,omitempty"`
 }
 
-// news is a decision in a line for the program.
-func (d decided) news() string {
+// line is a decision in a line for the program.
+func (d decision) line() string {
 	if d.Allowed {
 		return fmt.Sprintf("Your call of %s was allowed. Make it again, exactly as it was.", d.Tool)
 	}
 	return fmt.Sprintf("Your call of %s was denied: %s. Go on without it.", d.Tool, d.Why)
 }
 
-// decide reads what became of a question from its ticket.
-func decide(q question, t mailroom.Ticket) decided {
-	d := decided{Name: q.Name, Tool: q.Tool, Allowed: t.State == mailroom.TicketDecided && t.Decision == mailroom.VerdictApprove}
+// decisionOf reads what became of a question from its ticket.
+func decisionOf(q question, t mailroom.Ticket) decision {
+	d := decision{Name: q.Name, Tool: q.Tool, Allowed: t.State == mailroom.TicketDecided && t.Decision == mailroom.VerdictApprove}
 	switch {
 	case d.Allowed:
 	case t.State == mailroom.TicketExpired:
@@ -181,7 +181,7 @@ const (
 // for the same tool and arguments, so that it is asked once in a run.
 func questionOf(name string, q program.Question, f *program.Fold) question {
 	const room = 16 << 10 // for the words around them
-	tool := f.Show(q.Tool)
+	tool := f.Sanitize(q.Tool)
 	if len(tool) > maxTool {
 		tool = strings.ToValidUTF8(tool[:maxTool], "")
 	}
@@ -191,12 +191,12 @@ func questionOf(name string, q program.Question, f *program.Fold) question {
 		prompt += ": " + string(about[:min(len(about), maxReason)])
 	}
 	return question{
-		Name: "use." + mailroom.DeriveID(q.Tool, canonical(q.Arguments)), Tool: tool, Prompt: f.Show(prompt), Arguments: shown,
+		Name: "use." + mailroom.DeriveID(q.Tool, canonicalJSON(q.Arguments)), Tool: tool, Prompt: f.Sanitize(prompt), Arguments: shown,
 	}
 }
 
-// canonical is JSON with its keys in order.
-func canonical(raw json.RawMessage) string {
+// canonicalJSON is JSON with its keys in order.
+func canonicalJSON(raw json.RawMessage) string {
 	var v any
 	if json.Unmarshal(raw, &v) != nil {
 		return string(raw)

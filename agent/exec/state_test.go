@@ -12,7 +12,7 @@ import (
 
 func TestARequestSaysWhatTheSessionMustKnow(t *testing.T) {
 	const interrupted = "You were interrupted while you worked on this. See what is done already, then go on:\n\ndo it"
-	gone := plan{history: history{text: "{}\n", left: 1}}
+	gone := plan{history: history{text: "{}\n", omitted: 1}}
 	cases := []struct {
 		name          string
 		p             plan
@@ -29,7 +29,7 @@ func TestARequestSaysWhatTheSessionMustKnow(t *testing.T) {
 				"Now this is asked of you:\n\n" + interrupted + "\n\nallowed"},
 	}
 	for _, c := range cases {
-		if diff := cmp.Diff(c.want, request(c.p, "do it", c.given, c.news, c.steered)); diff != "" {
+		if diff := cmp.Diff(c.want, requestText(c.p, "do it", c.given, c.news, c.steered)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", c.name, diff)
 		}
 	}
@@ -39,23 +39,23 @@ func TestATranscriptIsBoundedAndLosesTheOldest(t *testing.T) {
 	message := func(text string) mailroom.Message {
 		return mailroom.Message{Role: mailroom.RoleUser, Text: text, Parts: mailroom.Text(text)}
 	}
-	few := tell([]mailroom.Message{message("one\n{\"role\":\"assistant\"}"), message("two")})
+	few := formatHistory([]mailroom.Message{message("one\n{\"role\":\"assistant\"}"), message("two")})
 	want := history{text: `{"role":"user","text":"one\n{\"role\":\"assistant\"}"}` + "\n" + `{"role":"user","text":"two"}` + "\n", messages: 2}
 	if few != want {
 		t.Errorf("got %+v, want %+v", few, want)
 	}
-	if none := tell(nil); none != (history{}) {
+	if none := formatHistory(nil); none != (history{}) {
 		t.Errorf("of nothing: %+v", none)
 	}
 	var many, long []mailroom.Message
 	for range maxHistory + 1 {
 		many, long = append(many, message("x")), append(long, message(strings.Repeat("世", maxHistoryBytes)))
 	}
-	if h := tell(many); h.messages != maxHistory || h.left != 1 {
-		t.Errorf("of many: %d messages, %d left out", h.messages, h.left)
+	if h := formatHistory(many); h.messages != maxHistory || h.omitted != 1 {
+		t.Errorf("of many: %d messages, %d left out", h.messages, h.omitted)
 	}
-	if h := tell(long); len(h.text) > maxHistoryBytes+100 || h.messages < 2 || h.messages+h.left != len(long) {
-		t.Errorf("of long ones: %d bytes of %d messages, %d left out", len(h.text), h.messages, h.left)
+	if h := formatHistory(long); len(h.text) > maxHistoryBytes+100 || h.messages < 2 || h.messages+h.omitted != len(long) {
+		t.Errorf("of long ones: %d bytes of %d messages, %d left out", len(h.text), h.messages, h.omitted)
 	}
 }
 
@@ -63,23 +63,23 @@ func TestOnlyAnApprovalAllows(t *testing.T) {
 	q := question{Name: "n", Tool: "Bash"}
 	cases := []struct {
 		ticket mailroom.Ticket
-		want   decided
+		want   decision
 	}{
-		{mailroom.Ticket{State: mailroom.TicketDecided, Decision: mailroom.VerdictApprove}, decided{Name: "n", Tool: "Bash", Allowed: true}},
-		{mailroom.Ticket{State: mailroom.TicketDecided, Decision: mailroom.VerdictDeny, Reason: "no"}, decided{Name: "n", Tool: "Bash", Why: "no"}},
-		{mailroom.Ticket{State: mailroom.TicketDecided, Decision: mailroom.VerdictDeny}, decided{Name: "n", Tool: "Bash", Why: "a person said no"}},
-		{mailroom.Ticket{State: mailroom.TicketExpired}, decided{Name: "n", Tool: "Bash", Why: "nobody decided in time"}},
-		{mailroom.Ticket{State: mailroom.TicketOpen, Decision: mailroom.VerdictApprove}, decided{Name: "n", Tool: "Bash", Why: "a person said no"}},
+		{mailroom.Ticket{State: mailroom.TicketDecided, Decision: mailroom.VerdictApprove}, decision{Name: "n", Tool: "Bash", Allowed: true}},
+		{mailroom.Ticket{State: mailroom.TicketDecided, Decision: mailroom.VerdictDeny, Reason: "no"}, decision{Name: "n", Tool: "Bash", Why: "no"}},
+		{mailroom.Ticket{State: mailroom.TicketDecided, Decision: mailroom.VerdictDeny}, decision{Name: "n", Tool: "Bash", Why: "a person said no"}},
+		{mailroom.Ticket{State: mailroom.TicketExpired}, decision{Name: "n", Tool: "Bash", Why: "nobody decided in time"}},
+		{mailroom.Ticket{State: mailroom.TicketOpen, Decision: mailroom.VerdictApprove}, decision{Name: "n", Tool: "Bash", Why: "a person said no"}},
 	}
 	for _, c := range cases {
-		if got := decide(q, c.ticket); got != c.want {
+		if got := decisionOf(q, c.ticket); got != c.want {
 			t.Errorf("%+v: got %+v, want %+v", c.ticket, got, c.want)
 		}
 	}
 }
 
 func TestAQuestionIsKnownByItsToolAndArguments(t *testing.T) {
-	f := &program.Fold{Hide: func(s string) string { return strings.ReplaceAll(s, "hunter22", "[KEY]") }}
+	f := &program.Fold{Redact: func(s string) string { return strings.ReplaceAll(s, "hunter22", "[KEY]") }}
 	ask := func(tool, arguments string) question {
 		return questionOf("claude", program.Question{Tool: tool, Arguments: []byte(arguments)}, f)
 	}

@@ -5,13 +5,13 @@ import (
 	"unicode/utf8"
 )
 
-// clean makes text of bytes that come in pieces: valid UTF-8 without NUL, which
+// textDecoder makes text of bytes that come in pieces: valid UTF-8 without NUL, which
 // is what a message may hold. A character that is cut by the end of a piece
 // waits for the next one. Each byte that is of no character becomes U+FFFD.
-type clean struct{ cut []byte }
+type textDecoder struct{ cut []byte }
 
 // add returns the text of a piece.
-func (c *clean) add(piece []byte) string {
+func (c *textDecoder) add(piece []byte) string {
 	b := piece
 	if len(c.cut) > 0 {
 		b = append(c.cut, piece...)
@@ -29,8 +29,8 @@ func (c *clean) add(piece []byte) string {
 	return text.String()
 }
 
-// rest returns the text of what is cut off for good.
-func (c *clean) rest() string {
+// flush returns the text of what is cut off for good.
+func (c *textDecoder) flush() string {
 	n := len(c.cut)
 	c.cut = nil
 	return strings.Repeat(string(utf8.RuneError), n)

@@ -26,12 +26,12 @@ func TestClean(t *testing.T) {
 		{nil, ""},
 	}
 	for _, c := range cases {
-		var k clean
+		var k textDecoder
 		var got strings.Builder
 		for _, p := range c.pieces {
 			got.WriteString(k.add([]byte(p)))
 		}
-		got.WriteString(k.rest())
+		got.WriteString(k.flush())
 		if got.String() != c.want {
 			t.Errorf("%q became %q, want %q", c.pieces, got.String(), c.want)
 		}
@@ -44,8 +44,8 @@ func FuzzClean(f *testing.F) {
 	f.Add("café 世界 😀", 3)
 	f.Add("\xf0\x9f\x00\xff\xe4\xb8", 1)
 	f.Fuzz(func(t *testing.T, s string, size int) {
-		var once, cut clean
-		want := once.add([]byte(s)) + once.rest()
+		var once, cut textDecoder
+		want := once.add([]byte(s)) + once.flush()
 		if valid := strings.ReplaceAll(s, "\x00", ""); utf8.ValidString(s) && want != valid {
 			t.Errorf("%q became %q, want it as it was without NULs", s, want)
 		}
@@ -59,7 +59,7 @@ func FuzzClean(f *testing.F) {
 			got.WriteString(piece)
 			b = b[n:]
 		}
-		got.WriteString(cut.rest())
+		got.WriteString(cut.flush())
 		if got.String() != want {
 			t.Errorf("%q in pieces became %q, want %q", s, got.String(), want)
 		}
@@ -115,7 +115,7 @@ func TestThePromptHasEveryPart(t *testing.T) {
 		for _, parts := range c.messages {
 			input = append(input, mailroom.Message{Text: mailroom.JoinText(parts), Parts: parts})
 		}
-		if got := prompt(input); got != c.want {
+		if got := promptText(input); got != c.want {
 			t.Errorf("%+v became %q, want %q", c.messages, got, c.want)
 		}
 	}

@@ -29,9 +29,9 @@ const (
 	Action = "inbox"
 	// Option is the member of a run's options that holds its Command.
 	Option = "inbox"
-	// Done is the kind of the entry that tells what became of a command; its
+	// KindOutcome is the kind of the entry that tells what became of a command; its
 	// body is an Outcome.
-	Done = "x.inbox"
+	KindOutcome = "x.inbox"
 )
 
 // Command is what a reader wants. One of Say, Delegate, Pop and Open is given.
@@ -93,8 +93,8 @@ func KindOf(o mailroom.Origin) string {
 	return FromPerson
 }
 
-// shownText bounds the text in a ticket, in bytes.
-const shownText = 4 << 10
+// maxHeadText bounds the text in a ticket, in bytes.
+const maxHeadText = 4 << 10
 
 // New makes the agent. What is steered into a run that waits belongs to its
 // message, and refuses the next pop: nobody may have read it yet.
@@ -115,26 +115,26 @@ type progress struct {
 }
 
 func serve(ctx context.Context, s mailroom.Session) error {
-	r := &reading{session: s}
+	r := &reader{session: s}
 	if c := s.Run().Checkpoint; c != nil {
-		if err := json.Unmarshal(c, &r.at); err != nil {
+		if err := json.Unmarshal(c, &r.progress); err != nil {
 			return permanent(fmt.Errorf("read the checkpoint: %w", err))
 		}
 	}
-	command, own, err := commandOf(s.Run().Options)
+	command, own, err := commandIn(s.Run().Options)
 	switch {
 	case err != nil:
 		return permanent(err)
 	case own:
-		return r.own(ctx, command)
+		return r.runCommand(ctx, command)
 	}
-	return r.read(ctx)
+	return r.serveMessage(ctx)
 }
 
 func permanent(err error) error { return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: err} }
 
-// commandOf reads the command in a run's options. false: it is a message.
-func commandOf(options json.RawMessage) (Command, bool, error) {
+// commandIn reads the command in a run's options. false: it is a message.
+func commandIn(options json.RawMessage) (Command, bool, error) {
 	var given map[string]json.RawMessage
 	if len(options) == 0 || json.Unmarshal(options, &given) != nil {
 		return Command{}, false, nil // options of any other form are not for this agent
@@ -156,7 +156,7 @@ func commandOf(options json.RawMessage) (Command, bool, error) {
 // IsCommand reports whether a run with these options is a command, and so no
 // message.
 func IsCommand(options json.RawMessage) bool {
-	_, own, _ := commandOf(options) // a wrong one is none either
+	_, own, _ := commandIn(options) // a wrong one is none either
 	return own
 }
 
@@ -167,12 +167,12 @@ func parse(raw json.RawMessage) (Command, error) {
 	var text string
 	if json.Unmarshal(raw, &text) == nil && text != "" {
 		if raw = json.RawMessage(text); json.Unmarshal(raw, &c) != nil {
-			return said(text)
+			return sayCommand(text)
 		}
 		c = Command{}
 	}
 	if err := json.Unmarshal(raw, &c); err != nil {
-		return Command{}, errors.New(howto)
+		return Command{}, errors.New(usage)
 	}
 	given := 0
 	for _, is := range []bool{strings.TrimSpace(c.Say) != "", c.Delegate != nil, c.Pop, c.Open} {
@@ -183,7 +183,7 @@ func parse(raw json.RawMessage) (Command, error) {
 	d := c.Delegate
 	switch {
 	case given != 1:
-		return c, errors.New(howto)
+		return c, errors.New(usage)
 	case d != nil && strings.TrimSpace(d.Task) == "":
 		return c, errors.New("a delegation needs a task")
 	case d != nil && (d.Thread == "") == (d.Agent == ""):
@@ -192,11 +192,11 @@ func parse(raw json.RawMessage) (Command, error) {
 	return c, nil
 }
 
-func said(text string) (Command, error) {
+func sayCommand(text string) (Command, error) {
 	if strings.TrimSpace(text) == "" {
-		return Command{}, errors.New(howto)
+		return Command{}, errors.New(usage)
 	}
 	return Command{Say: text}, nil
 }
 
-const howto = `give a text to say, or one of {"say":TEXT}, {"delegate":{"thread":ID,"task":TEXT}} and {"pop":true}`
+const usage = `give a text to say, or one of {"say":TEXT}, {"delegate":{"thread":ID,"task":TEXT}} and {"pop":true}`

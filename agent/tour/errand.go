@@ -25,14 +25,14 @@ func isErrand(input []mailroom.Message) bool {
 	})
 }
 
-// errand is the run of the child. It makes no step: a later attempt of it writes
+// runErrand is the run of the child. It makes no step: a later attempt of it writes
 // the verse again.
-func (t *show) errand(ctx context.Context) error {
-	return t.say(ctx, "Grey gulls, a slow tide; / the post boat rounds the light / with one letter more.")
+func (t *attempt) runErrand(ctx context.Context) error {
+	return t.streamText(ctx, "Grey gulls, a slow tide; / the post boat rounds the light / with one letter more.")
 }
 
-// verse is what the ticket of the child says.
-func verse(k mailroom.Ticket) string {
+// errandResult is what the ticket of the child says.
+func errandResult(k mailroom.Ticket) string {
 	var end struct {
 		Thread string             `json:"thread"`
 		Status mailroom.Status    `json:"status"`

@@ -11,24 +11,24 @@ import (
 )
 
 const (
-	place   = "the harbour"
-	weather = "grey, with a slow tide"
-	receipt = "postcard no. 1"
-	leave   = "postcard" // name of the ticket
+	place        = "the harbour"
+	weather      = "grey, with a slow tide"
+	receipt      = "postcard no. 1"
+	approvalName = "postcard" // name of the ticket
 )
 
-func (t *show) greet(ctx context.Context) error {
-	err := t.say(ctx, "Hello, I am the tour. I need no model and no key; I show what a run can do.\n\n"+
+func (t *attempt) greet(ctx context.Context) error {
+	err := t.streamText(ctx, "Hello, I am the tour. I need no model and no key; I show what a run can do.\n\n"+
 		"What you just read is a durable step. If this server is killed now, I go on after it.")
 	if err != nil {
 		return err
 	}
-	return t.over(ctx, mailroom.Step{Name: "greet"})
+	return t.endScene(ctx, mailroom.Step{Name: "greet"})
 }
 
-// look calls a tool that only reads, so calling it again does no harm.
-func (t *show) look(ctx context.Context) error {
-	if err := t.say(ctx, "Now I call a tool. Its result is remembered: a later attempt gets it without a call."); err != nil {
+// lookUpWeather calls a tool that only reads, so calling it again does no harm.
+func (t *attempt) lookUpWeather(ctx context.Context) error {
+	if err := t.streamText(ctx, "Now I call a tool. Its result is remembered: a later attempt gets it without a call."); err != nil {
 		return err
 	}
 	args, err := json.Marshal(map[string]string{"place": place})
@@ -36,7 +36,7 @@ func (t *show) look(ctx context.Context) error {
 		return err
 	}
 	call := tool{id: "look-1", name: "look_up_weather", arguments: args, idempotent: true}
-	value, err := t.call(ctx, call, func(ctx context.Context, _ string) (json.RawMessage, error) {
+	value, err := t.callTool(ctx, call, func(ctx context.Context, _ string) (json.RawMessage, error) {
 		if err := t.pause(ctx, 20); err != nil {
 			return nil, err
 		}
@@ -45,121 +45,121 @@ func (t *show) look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := json.Unmarshal(value, &t.at.Weather); err != nil {
+	if err := json.Unmarshal(value, &t.progress.Weather); err != nil {
 		return fmt.Errorf("read the weather: %w", err)
 	}
-	return t.over(ctx, mailroom.Step{Name: "look", Entries: []mailroom.AgentEntry{finished(call, true, t.at.Weather)}})
+	return t.endScene(ctx, mailroom.Step{Name: "look", Entries: []mailroom.AgentEntry{toolFinished(call, true, t.progress.Weather)}})
 }
 
 // ask sends the errand and opens the question in one transaction.
-func (t *show) ask(ctx context.Context) error {
-	err := t.say(ctx, "I send another run on an errand, in a thread of its own, and ask you for leave to send a postcard.\n\n"+
+func (t *attempt) ask(ctx context.Context) error {
+	err := t.streamText(ctx, "I send another run on an errand, in a thread of its own, and ask you for leave to send a postcard.\n\n"+
 		"While I wait for both I hold nothing: kill the server, and answer next week.")
 	if err != nil {
 		return err
 	}
-	step, err := t.question()
+	step, err := t.openTickets()
 	if err != nil {
 		return err
 	}
 	step.Name = "ask"
-	return t.over(ctx, step)
+	return t.endScene(ctx, step)
 }
 
-// question is the step that opens both tickets. The attempt is in the name of
+// openTickets is the step that opens both tickets. The attempt is in the name of
 // the send, because one that is sent anew must not be taken for the old one.
-func (t *show) question() (mailroom.Step, error) {
+func (t *attempt) openTickets() (mailroom.Step, error) {
 	r := t.session.Run()
-	t.at.Helper = fmt.Sprintf("helper-%d", r.Attempt)
-	errand, err := errandParts(t.at.Weather)
+	t.progress.Helper = fmt.Sprintf("helper-%d", r.Attempt)
+	errand, err := errandParts(t.progress.Weather)
 	if err != nil {
 		return mailroom.Step{}, err
 	}
-	asked, err := t.leave()
+	asked, err := t.approval()
 	return mailroom.Step{
 		Tickets: []mailroom.Ask{asked},
-		Sends:   []mailroom.Send{{Name: t.at.Helper, Agent: r.Agent, Parts: errand, Answer: mailroom.AnswerWait}},
+		Sends:   []mailroom.Send{{Name: t.progress.Helper, Agent: r.Agent, Parts: errand, Answer: mailroom.AnswerWait}},
 	}, err
 }
 
-// leave is the question whether the postcard may be sent.
-func (t *show) leave() (mailroom.Ask, error) {
-	args, err := t.postcard()
+// approvalName is the question whether the postcard may be sent.
+func (t *attempt) approval() (mailroom.Ask, error) {
+	args, err := t.postcardArguments()
 	return mailroom.Ask{
-		Name: leave, Kind: mailroom.TicketApproval, After: patience,
+		Name: approvalName, Kind: mailroom.TicketApproval, After: approvalTimeout,
 		Prompt: "May I send this postcard?", Action: "send_postcard", Arguments: args,
 	}, err
 }
 
-func (t *show) postcard() (json.RawMessage, error) {
-	return json.Marshal(map[string]string{"to": "a friend", "text": "At " + place + " it is " + t.at.Weather + "."})
+func (t *attempt) postcardArguments() (json.RawMessage, error) {
+	return json.Marshal(map[string]string{"to": "a friend", "text": "At " + place + " it is " + t.progress.Weather + "."})
 }
 
 // act waits for both, and then does what was allowed, once.
-func (t *show) act(ctx context.Context) error {
+func (t *attempt) act(ctx context.Context) error {
 	tickets, err := t.wait(ctx)
 	if err != nil {
 		return err
 	}
-	t.at.Verse = verse(tickets[1])
+	t.progress.Verse = errandResult(tickets[1])
 	step := mailroom.Step{Name: "act"}
 	asked := tickets[0]
 	switch {
 	case asked.State == mailroom.TicketExpired:
-		t.at.Postcard = "nobody answered, and silence is no leave: it was not sent"
+		t.progress.Postcard = "nobody answered, and silence is no leave: it was not sent"
 	case asked.Decision != mailroom.VerdictApprove:
-		t.at.Postcard = fmt.Sprintf("%s said no%s: it was not sent", by(asked), because(asked.Reason))
+		t.progress.Postcard = fmt.Sprintf("%s said no%s: it was not sent", decider(asked), formatReason(asked.Reason))
 	default:
 		if step.Entries, err = t.send(ctx, asked); err != nil {
 			return err
 		}
 	}
-	return t.over(ctx, step)
+	return t.endScene(ctx, step)
 }
 
 // wait returns the ticket of the question, then that of the errand. A run that
 // was cancelled while it waited, and is tried again, has to ask anew.
-func (t *show) wait(ctx context.Context) ([]mailroom.Ticket, error) {
-	asked, err := t.leave()
+func (t *attempt) wait(ctx context.Context) ([]mailroom.Ticket, error) {
+	asked, err := t.approval()
 	if err != nil {
 		return nil, err
 	}
-	tickets, err := t.session.Wait(ctx, false, asked, mailroom.Ask{Name: t.at.Helper})
+	tickets, err := t.session.Wait(ctx, false, asked, mailroom.Ask{Name: t.progress.Helper})
 	if mailroom.CodeOf(err) != mailroom.CodeInvalid {
 		return tickets, err
 	}
-	step, err := t.question()
+	step, err := t.openTickets()
 	if err != nil {
 		return nil, err
 	}
 	step.Name = "ask again"
-	if err := t.save(ctx, step, t.at); err != nil {
+	if err := t.save(ctx, step, t.progress); err != nil {
 		return nil, err
 	}
-	return t.session.Wait(ctx, false, asked, mailroom.Ask{Name: t.at.Helper})
+	return t.session.Wait(ctx, false, asked, mailroom.Ask{Name: t.progress.Helper})
 }
 
 // send sends the postcard. If a crash leaves open whether it went out, that is
 // asked, and whoever denies a repeat ends the tour as politely as ever.
-func (t *show) send(ctx context.Context, asked mailroom.Ticket) ([]mailroom.AgentEntry, error) {
+func (t *attempt) send(ctx context.Context, asked mailroom.Ticket) ([]mailroom.AgentEntry, error) {
 	call := tool{id: "send-1", name: "send_postcard", arguments: asked.Arguments}
-	value, err := t.call(ctx, call, func(context.Context, string) (json.RawMessage, error) {
+	value, err := t.callTool(ctx, call, func(context.Context, string) (json.RawMessage, error) {
 		return json.Marshal(receipt)
 	})
 	if f, ok := errors.AsType[*mailroom.Failure](err); ok && f.Class == mailroom.ClassPermanent {
-		t.at.Postcard = "nobody knows whether it went out, and it was not to be repeated"
-		return []mailroom.AgentEntry{finished(call, false, t.at.Postcard)}, nil
+		t.progress.Postcard = "nobody knows whether it went out, and it was not to be repeated"
+		return []mailroom.AgentEntry{toolFinished(call, false, t.progress.Postcard)}, nil
 	}
 	if err != nil {
 		return nil, err
 	}
 	got := strings.Trim(string(value), `"`)
-	t.at.Postcard = fmt.Sprintf("%s allowed it%s, and it was sent once: %s", by(asked), because(asked.Reason), got)
-	return []mailroom.AgentEntry{finished(call, true, got)}, nil
+	t.progress.Postcard = fmt.Sprintf("%s allowed it%s, and it was sent once: %s", decider(asked), formatReason(asked.Reason), got)
+	return []mailroom.AgentEntry{toolFinished(call, true, got)}, nil
 }
 
-// tell sums up. The state of the thread counts the tours of this conversation.
-func (t *show) tell(ctx context.Context) error {
+// summarize sums up. The state of the thread counts the tours of this conversation.
+func (t *attempt) summarize(ctx context.Context) error {
 	var memory struct {
 		Tours int `json:"tours"`
 	}
@@ -173,34 +173,34 @@ func (t *show) tell(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := t.say(ctx, t.summary(memory.Tours)); err != nil {
+	if err := t.streamText(ctx, t.summary(memory.Tours)); err != nil {
 		return err
 	}
-	return t.over(ctx, mailroom.Step{Name: "tell", State: state})
+	return t.endScene(ctx, mailroom.Step{Name: "tell", State: state})
 }
 
-func (t *show) summary(tours int) string {
+func (t *attempt) summary(tours int) string {
 	lines := []string{
 		"What happened:",
-		"- the tool said that at " + place + " it is " + t.at.Weather,
-		"- the errand: " + t.at.Verse,
-		"- the postcard: " + t.at.Postcard,
+		"- the tool said that at " + place + " it is " + t.progress.Weather,
+		"- the errand: " + t.progress.Verse,
+		"- the postcard: " + t.progress.Postcard,
 	}
-	if len(t.at.Heard) > 0 {
-		lines = append(lines, fmt.Sprintf("- said meanwhile: %d, the last of it %q", len(t.at.Heard), t.at.Heard[len(t.at.Heard)-1]))
+	if len(t.progress.Steered) > 0 {
+		lines = append(lines, fmt.Sprintf("- said meanwhile: %d, the last of it %q", len(t.progress.Steered), t.progress.Steered[len(t.progress.Steered)-1]))
 	}
 	lines = append(lines, fmt.Sprintf("- attempts of this run: %d; tours of this thread: %d", t.session.Run().Attempt, tours))
 	return strings.Join(lines, "\n")
 }
 
-func by(k mailroom.Ticket) string {
+func decider(k mailroom.Ticket) string {
 	if k.DecidedBy == "" {
 		return "somebody"
 	}
 	return k.DecidedBy
 }
 
-func because(reason string) string {
+func formatReason(reason string) string {
 	if reason == "" {
 		return ""
 	}

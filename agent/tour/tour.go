@@ -22,8 +22,8 @@ import (
 // DefaultPace is a pace at which a person can watch the words arrive.
 const DefaultPace = 30 * time.Millisecond
 
-// patience is how long the tour waits for leave. Silence is no approval.
-const patience = 7 * 24 * time.Hour
+// approvalTimeout is how long the tour waits for leave. Silence is no approval.
+const approvalTimeout = 7 * 24 * time.Hour
 
 // Options of the agent.
 type Options struct {
@@ -46,15 +46,15 @@ type progress struct {
 	Verse    string   `json:"verse,omitempty"`  // what came of the child
 	Postcard string   `json:"postcard,omitempty"`
 	Calling  string   `json:"calling,omitempty"` // the call that was shown last
-	Heard    []string `json:"heard,omitempty"`   // said to the run while it worked
+	Steered  []string `json:"heard,omitempty"`   // said to the run while it worked
 }
 
-// show is one attempt of a tour.
-type show struct {
-	pace    time.Duration
-	session mailroom.Session
-	at      progress
-	spoke   bool // since the last step
+// attempt is one attempt of a tour.
+type attempt struct {
+	pace     time.Duration
+	session  mailroom.Session
+	progress progress
+	streamed bool // since the last step
 }
 
 func (a agent) Run(ctx context.Context, s mailroom.Session) error {
@@ -70,42 +70,42 @@ func (a agent) run(ctx context.Context, s mailroom.Session) error {
 	if err != nil {
 		return err
 	}
-	t := &show{pace: a.pace, session: s}
+	t := &attempt{pace: a.pace, session: s}
 	if isErrand(input) {
-		return t.errand(ctx)
+		return t.runErrand(ctx)
 	}
 	if c := s.Run().Checkpoint; c != nil {
-		if err := json.Unmarshal(c, &t.at); err != nil {
+		if err := json.Unmarshal(c, &t.progress); err != nil {
 			return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: fmt.Errorf("read the checkpoint: %w", err)}
 		}
 	}
-	script := []func(context.Context) error{t.greet, t.look, t.ask, t.act, t.tell}
-	for t.at.Done < len(script) {
-		if err := script[t.at.Done](ctx); err != nil {
+	script := []func(context.Context) error{t.greet, t.lookUpWeather, t.ask, t.act, t.summarize}
+	for t.progress.Done < len(script) {
+		if err := script[t.progress.Done](ctx); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// over ends a scene: what was said since the last one becomes a message, and
+// endScene ends a scene: what was said since the last one becomes a message, and
 // the next attempt begins after it.
-func (t *show) over(ctx context.Context, step mailroom.Step) error {
-	if err := t.listen(ctx); err != nil {
+func (t *attempt) endScene(ctx context.Context, step mailroom.Step) error {
+	if err := t.readSteered(ctx); err != nil {
 		return err
 	}
-	next := t.at
+	next := t.progress
 	next.Done++
 	step.Progress = float64(next.Done) / 5
 	if err := t.save(ctx, step, next); err != nil {
 		return err
 	}
-	t.at = next
+	t.progress = next
 	return nil
 }
 
 // save appends a step that keeps at.
-func (t *show) save(ctx context.Context, step mailroom.Step, at progress) error {
+func (t *attempt) save(ctx context.Context, step mailroom.Step, at progress) error {
 	var err error
 	if step.Checkpoint, err = json.Marshal(at); err != nil {
 		return fmt.Errorf("encode the checkpoint: %w", err)
@@ -113,24 +113,24 @@ func (t *show) save(ctx context.Context, step mailroom.Step, at progress) error 
 	if err := t.session.Append(ctx, step); err != nil {
 		return err
 	}
-	t.spoke = false
+	t.streamed = false
 	return nil
 }
 
-// listen takes up what was said to the run since. The step that follows at once
+// readSteered takes up what was said to the run since. The step that follows at once
 // covers it; if that is not written, a later attempt hears it again.
-func (t *show) listen(ctx context.Context) error {
+func (t *attempt) readSteered(ctx context.Context) error {
 	steered, err := t.session.Steered(ctx)
 	if err != nil {
 		return err
 	}
 	for _, m := range steered {
-		t.at.Heard = append(t.at.Heard, m.Text)
+		t.progress.Steered = append(t.progress.Steered, m.Text)
 		line := fmt.Sprintf("(You say %q. I keep it in mind.)", m.Text)
-		if t.spoke {
+		if t.streamed {
 			line = "\n\n" + line
 		}
-		if err := t.say(ctx, line); err != nil {
+		if err := t.streamText(ctx, line); err != nil {
 			return err
 		}
 	}

@@ -40,7 +40,7 @@ func TestFiftyIssuesAtOnceAreEachDoneOnceWhileTheyAreEdited(t *testing.T) {
 	}
 	bd.Wait()
 	for _, id := range ids {
-		w.waitStatus(id, issues.Closed)
+		w.waitStatus(id, issues.StatusClosed)
 		w.waitDelivered(id)
 		it := w.issue(id)
 		if it.Notes != "of "+id || it.CloseReason != "done" {
@@ -69,7 +69,7 @@ func TestTwoServersOnOneTrackerClaimEachIssueOnce(t *testing.T) {
 		w.start()
 	}
 	for _, id := range ids {
-		first.waitStatus(id, issues.Closed)
+		first.waitStatus(id, issues.StatusClosed)
 		if a, b := first.agent.count(id), second.agent.count(id); a+b != 1 {
 			t.Errorf("%s was run %d and %d times", id, a, b)
 		}
@@ -88,13 +88,13 @@ func TestASecondServerLeavesTheClaimsOfAnotherAlone(t *testing.T) {
 	second := newFixtureOn(t, first.folder)
 	second.start()
 	second.create("x-b")
-	second.waitStatus("x-b", issues.Closed)
-	if second.agent.count("x-a") > 0 || second.issue("x-a").Status != issues.InProgress {
+	second.waitStatus("x-b", issues.StatusClosed)
+	if second.agent.count("x-a") > 0 || second.issue("x-a").Status != issues.StatusInProgress {
 		t.Errorf("it ran %d times for the other", second.agent.count("x-a"))
 	}
 	open()
 	first.start()
-	first.waitStatus("x-a", issues.Closed)
+	first.waitStatus("x-a", issues.StatusClosed)
 }
 
 // TestAServerThatEndsAnywhereGoesOn ends one at each step of an issue's way, and
@@ -112,7 +112,7 @@ func TestAServerThatEndsAnywhereGoesOn(t *testing.T) {
 			break_: func(w *fixture) {
 				w.ledgerFault = func(string) error { return mailroom.Errorf(mailroom.CodeUnavailable, "it ends here") }
 			},
-			until: func(w *fixture) { w.waitStatus("x-a", issues.InProgress) },
+			until: func(w *fixture) { w.waitStatus("x-a", issues.StatusInProgress) },
 			mend: func(w *fixture) {
 				w.ledgerFault = nil
 				w.set("x-a", func(it *issues.Issue) { it.Notes = "edited while nobody looked" })
@@ -150,7 +150,7 @@ func TestAServerThatEndsAnywhereGoesOn(t *testing.T) {
 			w.stop()
 			c.mend(w)
 			w.start()
-			w.waitStatus("x-a", issues.Closed)
+			w.waitStatus("x-a", issues.StatusClosed)
 			w.waitDelivered("x-a")
 			it := w.issue("x-a")
 			if got := comments(it); !slices.Equal(got, []string{"codex: done"}) || it.CloseReason != "done" {
@@ -180,12 +180,12 @@ func TestAFileThatGoesBackToBeforeTheClaimDoesNotRunItAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.start()
-	w.waitStatus("x-a", issues.Closed)
+	w.waitStatus("x-a", issues.StatusClosed)
 	w.waitDelivered("x-a")
 	if err := os.WriteFile(w.folder.File(), before, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	it := w.waitStatus("x-a", issues.Closed)
+	it := w.waitStatus("x-a", issues.StatusClosed)
 	if got := comments(it); !slices.Equal(got, []string{"codex: done"}) || w.agent.count("x-a") != 1 {
 		t.Errorf("it was run %d times and has %q", w.agent.count("x-a"), got)
 	}
@@ -195,7 +195,7 @@ func TestADeliveryThatComesAgainAddsNothing(t *testing.T) {
 	w := newFixture(t)
 	w.create("x-a")
 	w.start()
-	w.waitStatus("x-a", issues.Closed)
+	w.waitStatus("x-a", issues.StatusClosed)
 	w.waitDelivered("x-a")
 	before := w.issue("x-a")
 	run := w.runs("issue:x-a")[0]
@@ -220,7 +220,7 @@ func TestWhatIsSaidAtTheEndAndTheEndAreOneWrite(t *testing.T) {
 	w.rename(away, w.folder.File())
 	w.deliver(channel.Delivery{Run: run, Text: "done"}) // which is alone now
 	it := w.issue("x-a")
-	if it.Status != issues.Closed || len(it.Comments) != 1 || !it.Comments[0].CreatedAt.Equal(it.ClosedAt) && it.ClosedAt.Sub(it.Comments[0].CreatedAt) > time.Millisecond {
+	if it.Status != issues.StatusClosed || len(it.Comments) != 1 || !it.Comments[0].CreatedAt.Equal(it.ClosedAt) && it.ClosedAt.Sub(it.Comments[0].CreatedAt) > time.Millisecond {
 		t.Errorf("it is %s at %v, with %+v", it.Status, it.ClosedAt, it.Comments)
 	}
 }
@@ -256,7 +256,7 @@ func TestATrackerThatCannotBeReadIsAChannelInTrouble(t *testing.T) {
 	})
 	w.rename(away, w.folder.Path())
 	w.create("x-a")
-	w.waitStatus("x-a", issues.Closed)
+	w.waitStatus("x-a", issues.StatusClosed)
 	w.waitFor("it is connected", func() bool { return w.runner.State().Condition == channel.ConditionConnected })
 }
 
@@ -275,7 +275,7 @@ func TestATrackerThatIsKeptLockedIsNotWaitedForLong(t *testing.T) {
 	if err := lock.Unlock(); err != nil {
 		t.Fatal(err)
 	}
-	w.waitStatus("x-a", issues.Closed)
+	w.waitStatus("x-a", issues.StatusClosed)
 }
 
 func TestAnIssueThatCannotBeWrittenHoldsNoOtherUp(t *testing.T) {
@@ -291,14 +291,14 @@ func TestAnIssueThatCannotBeWrittenHoldsNoOtherUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.start()
-	w.waitStatus("x-good", issues.Closed)
+	w.waitStatus("x-good", issues.StatusClosed)
 	w.create("x-more")
-	w.waitStatus("x-more", issues.Closed)
+	w.waitStatus("x-more", issues.StatusClosed)
 	if s := w.runner.State(); s.LastError == "" || s.Attempts > 0 {
 		t.Errorf("nothing is said of it: %+v", s)
 	}
 	for _, id := range []string{"x-odd", "x-wrong"} {
-		if it := w.issue(id); it.Status != issues.Open || w.agent.count(id) > 0 {
+		if it := w.issue(id); it.Status != issues.StatusOpen || w.agent.count(id) > 0 {
 			t.Errorf("%s is %s", id, it.Status)
 		}
 		if n := strings.Count(w.logs.String(), "issue "+id+" is left alone"); n != 1 {
@@ -321,7 +321,7 @@ func TestAThreadThatIsSomebodyElsesBlocksItsIssue(t *testing.T) {
 	w.create("x-a")
 	w.options.Interval = 5 * time.Millisecond
 	w.start()
-	it := w.waitStatus("x-a", issues.Blocked)
+	it := w.waitStatus("x-a", issues.StatusBlocked)
 	if got := comments(it); len(got) != 1 || !strings.HasPrefix(got[0], "mailroom: It cannot be given to codex: ") {
 		t.Errorf("it has %q", got)
 	}

@@ -41,7 +41,7 @@ type fixture struct {
 
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	folder := issues.Within(filepath.Join(t.TempDir(), ".beads"))
+	folder := issues.FolderAt(filepath.Join(t.TempDir(), ".beads"))
 	if err := folder.Init(); err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +198,7 @@ func (l *logBuffer) String() string {
 	return l.text.String()
 }
 
-func ann() issues.By { return issues.By{Actor: "ann", At: time.Now()} }
+func ann() issues.Signature { return issues.Signature{Actor: "ann", At: time.Now()} }
 
 // edit changes the file as bd does.
 func (w *fixture) edit(change func(t *issues.Tracker) error) {
@@ -213,7 +213,7 @@ func (w *fixture) create(ids ...string) {
 	w.t.Helper()
 	w.edit(func(t *issues.Tracker) error {
 		for _, id := range ids {
-			if _, err := t.Create(issues.Draft{Issue: issues.Issue{ID: id, Title: "Do " + id, Priority: issues.Normal}}, ann()); err != nil {
+			if _, err := t.Create(issues.NewIssue{Issue: issues.Issue{ID: id, Title: "Do " + id, Priority: issues.PriorityNormal}}, ann()); err != nil {
 				return err
 			}
 		}

@@ -51,7 +51,7 @@ func TestAProjectsFilesLeadNowhere(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				w.waitStatus("x-a", issues.Closed)
+				w.waitStatus("x-a", issues.StatusClosed)
 				if _, err := os.Lstat(outside); err == nil {
 					t.Error("a file was made outside")
 				}

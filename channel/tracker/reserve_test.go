@@ -56,7 +56,7 @@ func TestWhatIsInProgressIsReservedForAgentsElsewhere(t *testing.T) {
 		t.Errorf("reserved are %q", got)
 	}
 	open()
-	w.waitStatus("x-a", issues.Closed)
+	w.waitStatus("x-a", issues.StatusClosed)
 	w.waitFor("it is released", func() bool { return len(w.reserved()) == 0 })
 }
 
@@ -68,10 +68,10 @@ func TestWhatAnAgentElsewhereHasReservedIsLeftToIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.create("x-a", "x-b")
-	w.waitStatus("x-b", issues.Closed)
+	w.waitStatus("x-b", issues.StatusClosed)
 	w.create("x-c")
-	w.waitStatus("x-c", issues.Closed)
-	if it := w.issue("x-a"); it.Status != issues.Open || it.Assignee != "" {
+	w.waitStatus("x-c", issues.StatusClosed)
+	if it := w.issue("x-a"); it.Status != issues.StatusOpen || it.Assignee != "" {
 		t.Errorf("what bob has is %s and %s's", it.Status, it.Assignee)
 	}
 	if _, err := w.ledger.ReleaseNames(t.Context(), "shop", "bob", []string{".beads/issues/x-a"}, bob()); err != nil {
@@ -79,7 +79,7 @@ func TestWhatAnAgentElsewhereHasReservedIsLeftToIt(t *testing.T) {
 	}
 	w.stop()
 	w.start() // or half a minute later
-	w.waitStatus("x-a", issues.Closed)
+	w.waitStatus("x-a", issues.StatusClosed)
 	w.waitFor("nothing is reserved", func() bool { return len(w.reserved()) == 0 })
 }
 
@@ -88,7 +88,7 @@ func TestAProjectThatTakesNoReservationStopsNoWork(t *testing.T) {
 	w.options.Project = "no/project"
 	w.create("x-a")
 	w.start()
-	w.waitStatus("x-a", issues.Closed)
+	w.waitStatus("x-a", issues.StatusClosed)
 	if s := w.runner.State(); s.LastError == "" {
 		t.Error("nothing is said of it")
 	}
@@ -118,8 +118,8 @@ func TestWhatComesWhileTheFileIsLockedIsReservedBeforeItIsClaimed(t *testing.T) 
 	if err := lock.Unlock(); err != nil {
 		t.Fatal(err)
 	}
-	w.waitStatus("x-b", issues.Closed)
-	if it := w.issue("x-a"); it.Status != issues.Open || w.agent.count("x-a") > 0 {
+	w.waitStatus("x-b", issues.StatusClosed)
+	if it := w.issue("x-a"); it.Status != issues.StatusOpen || w.agent.count("x-a") > 0 {
 		t.Errorf("what bob has is %s", it.Status)
 	}
 }

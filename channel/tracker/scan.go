@@ -71,7 +71,9 @@ type claim struct {
 }
 
 // inProgress reports whether the issue is in progress because of the claim.
-func (c claim) inProgress() bool { return c.issue.Status == issues.InProgress && c.Concluded.IsZero() }
+func (c claim) inProgress() bool {
+	return c.issue.Status == issues.StatusInProgress && c.Concluded.IsZero()
+}
 
 // claimedID is the id under which the issue was claimed: it may have got another since.
 func (c claim) claimedID() string {
@@ -84,7 +86,7 @@ func (c claim) claimedID() string {
 // ownClaims are those of this server that something can still come of.
 func ownClaims(t *issues.Tracker, server string) (found []claim) {
 	for _, it := range t.All() {
-		ended := it.Status == issues.Closed || it.Status == issues.Tombstone
+		ended := it.Status == issues.StatusClosed || it.Status == issues.StatusTombstone
 		if m, ours := markerOf(it, server); ours && (!ended || m.Concluded.IsZero()) {
 			found = append(found, claim{it, m})
 		}
@@ -157,7 +159,7 @@ func (r *receiver) reconcile(ctx context.Context, t *issues.Tracker, found []cla
 				return stopped, err
 			}
 			stopped, r.info = true, nil // an open one can be given again
-		case run.Status.Finished() && (!started(run) && c.issue.Status == issues.Closed || c.issue.Status == issues.Tombstone):
+		case run.Status.Finished() && (!started(run) && c.issue.Status == issues.StatusClosed || c.issue.Status == issues.StatusTombstone):
 			r.abandoned[c.Key] = true
 		}
 	}
@@ -193,7 +195,7 @@ func (r *receiver) blockRefused(ctx context.Context, c claim, why error) error {
 			at := writeTime(now.issue.UpdatedAt)
 			return updateIssue(t, now, at, func(it *issues.Issue, m *marker) {
 				addComment(it, systemAuthor, "It cannot be given to "+it.Assignee+": "+why.Error(), at, at)
-				it.Status, m.Concluded = issues.Blocked, at
+				it.Status, m.Concluded = issues.StatusBlocked, at
 			})
 		}
 		return nil // somebody was quicker

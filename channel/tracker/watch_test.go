@@ -24,10 +24,10 @@ func TestAReadyIssueIsGivenToItsAgentAndClosedWithWhatItSaid(t *testing.T) {
 			return nil
 		})
 		if err == nil {
-			_, err = t.Depend("x-roof", "x-wood", issues.Blocks, ann())
+			_, err = t.AddDependency("x-roof", "x-wood", issues.DependencyBlocks, ann())
 		}
 		if err == nil {
-			_, err = t.Say("x-roof", "red ones", ann())
+			_, err = t.AddComment("x-roof", "red ones", ann())
 		}
 		return err
 	})
@@ -35,7 +35,7 @@ func TestAReadyIssueIsGivenToItsAgentAndClosedWithWhatItSaid(t *testing.T) {
 		return s.Stream(ctx, "All dry now.\n\nIt took tiles.\n")
 	})
 	w.start()
-	it := w.waitStatus("x-roof", issues.Closed)
+	it := w.waitStatus("x-roof", issues.StatusClosed)
 	if it.CloseReason != "All dry now." || it.Assignee != "codex" || it.ClosedAt.IsZero() {
 		t.Errorf("it was closed with %q, and is %s's", it.CloseReason, it.Assignee)
 	}
@@ -70,15 +70,15 @@ func TestOnlyWhatIsWantedIsGiven(t *testing.T) {
 	} {
 		w.set(id, func(it *issues.Issue) { it.Labels = []string{"auto"}; change(it) })
 	}
-	w.edit(func(t *issues.Tracker) error { _, err := t.Depend("x-blocked", "x-bare", "", ann()); return err })
+	w.edit(func(t *issues.Tracker) error { _, err := t.AddDependency("x-blocked", "x-bare", "", ann()); return err })
 	w.start()
 	for id, agent := range map[string]string{"x-plain": "codex", "x-label": "claude", "x-mine": "claude"} {
-		if it := w.waitStatus(id, issues.Closed); it.Assignee != agent {
+		if it := w.waitStatus(id, issues.StatusClosed); it.Assignee != agent {
 			t.Errorf("%s was given to %s, want %s", id, it.Assignee, agent)
 		}
 	}
 	for _, id := range []string{"x-theirs", "x-epic", "x-bare", "x-blocked"} {
-		if it := w.issue(id); it.Status != issues.Open || w.agent.count(id) > 0 || submitKey(it) != "" {
+		if it := w.issue(id); it.Status != issues.StatusOpen || w.agent.count(id) > 0 || submitKey(it) != "" {
 			t.Errorf("%s is %s, and %d runs were made of it", id, it.Status, w.agent.count(id))
 		}
 	}
@@ -97,7 +97,7 @@ func TestARunThatFailsBlocksItsIssueAndItsRetryClosesIt(t *testing.T) {
 		return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: errors.New("no such model")}
 	})
 	w.start()
-	w.waitStatus("x-a", issues.Blocked)
+	w.waitStatus("x-a", issues.StatusBlocked)
 	run := w.waitRun("x-a", mailroom.StatusFailed)
 	w.waitDelivered("x-a")
 	it := w.issue("x-a")
@@ -117,9 +117,9 @@ func TestARunThatFailsBlocksItsIssueAndItsRetryClosesIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.set("x-a", func(it *issues.Issue) { it.Notes = "looked at again" }) // or it is seen some time later
-	w.waitStatus("x-a", issues.InProgress)
+	w.waitStatus("x-a", issues.StatusInProgress)
 	open()
-	if it := w.waitStatus("x-a", issues.Closed); it.CloseReason != "done after all" || it.Notes != "looked at again" {
+	if it := w.waitStatus("x-a", issues.StatusClosed); it.CloseReason != "done after all" || it.Notes != "looked at again" {
 		t.Errorf("it is %+v", it)
 	}
 	w.waitDelivered("x-a")
@@ -133,7 +133,7 @@ func TestARunThatEndsWithoutAWordClosesItsIssue(t *testing.T) {
 	w.agent.setWork(func(context.Context, mailroom.Session) error { return nil })
 	w.create("x-a")
 	w.start()
-	if it := w.waitStatus("x-a", issues.Closed); it.CloseReason != "codex is done and has said nothing" || len(it.Comments) > 0 {
+	if it := w.waitStatus("x-a", issues.StatusClosed); it.CloseReason != "codex is done and has said nothing" || len(it.Comments) > 0 {
 		t.Errorf("it is closed with %q, and has %q", it.CloseReason, comments(it))
 	}
 }
@@ -156,13 +156,13 @@ func TestAQuestionIsACommentAndTheIssueIsDoneAfterItsAnswer(t *testing.T) {
 	if diff := cmp.Diff([]string{"mailroom: codex asks: Which colour?"}, comments(it)); diff != "" || !strings.Contains(it.Comments[0].Text, "mailroom answer "+id) {
 		t.Errorf("%s: %q", diff, comments(it))
 	}
-	if it.Status != issues.InProgress {
+	if it.Status != issues.StatusInProgress {
 		t.Errorf("it is %s meanwhile", it.Status)
 	}
 	if _, err := w.ledger.Decide(t.Context(), mailroom.Decision{Ticket: id, Verdict: mailroom.VerdictAnswer, Answer: []byte(`"red"`), By: "ann"}); err != nil {
 		t.Fatal(err)
 	}
-	if it := w.waitStatus("x-a", issues.Closed); it.CloseReason != "It is red" {
+	if it := w.waitStatus("x-a", issues.StatusClosed); it.CloseReason != "It is red" {
 		t.Errorf("it is closed with %q", it.CloseReason)
 	}
 }
@@ -181,11 +181,11 @@ func TestWhatIsDoneCanBeLeftToAPerson(t *testing.T) {
 	for _, id := range []string{"x-a", "x-b"} { // one after the other: what is done is not claimed any more
 		w.waitComment(id)
 		w.waitDelivered(id)
-		if it := w.issue(id); it.Status != issues.InProgress || it.Assignee != "codex" {
+		if it := w.issue(id); it.Status != issues.StatusInProgress || it.Assignee != "codex" {
 			t.Errorf("%s is %s", id, it.Status)
 		}
 	}
-	w.set("x-a", func(it *issues.Issue) { it.Status, it.Assignee = issues.Open, "" })
+	w.set("x-a", func(it *issues.Issue) { it.Status, it.Assignee = issues.StatusOpen, "" })
 	w.waitFor("it is given again", func() bool { return w.agent.count("x-a") == 2 })
 }
 
@@ -193,11 +193,11 @@ func TestAnIssueThatIsOpenAgainIsGivenAgainInItsThread(t *testing.T) {
 	w := newFixture(t)
 	w.create("x-a")
 	w.start()
-	w.waitStatus("x-a", issues.Closed)
+	w.waitStatus("x-a", issues.StatusClosed)
 	w.waitDelivered("x-a")
-	w.set("x-a", func(it *issues.Issue) { it.Status, it.Description = issues.Open, "Once more." })
+	w.set("x-a", func(it *issues.Issue) { it.Status, it.Description = issues.StatusOpen, "Once more." })
 	w.waitFor("it is given again", func() bool { return w.agent.count("x-a") == 2 })
-	w.waitStatus("x-a", issues.Closed)
+	w.waitStatus("x-a", issues.StatusClosed)
 	w.waitDelivered("x-a")
 	if runs := w.runs("issue:x-a"); len(runs) != 2 || runs[0].SubmitKey == runs[1].SubmitKey || !strings.Contains(w.agent.input("x-a"), "Once more.") {
 		t.Errorf("its thread has %d runs", len(runs))
@@ -212,16 +212,16 @@ func TestAnAgentThatGivesItsIssueBackDoesNotGetItForEver(t *testing.T) {
 	w.create("x-a", "x-b")
 	w.agent.setWork(func(ctx context.Context, s mailroom.Session) error {
 		if s.Run().Metadata[tracker.Label] == "x-a" {
-			w.set("x-a", func(it *issues.Issue) { it.Status, it.Assignee = issues.Open, "" })
+			w.set("x-a", func(it *issues.Issue) { it.Status, it.Assignee = issues.StatusOpen, "" })
 		}
 		return s.Stream(ctx, "I cannot do this.")
 	})
 	w.start()
-	w.waitStatus("x-b", issues.Closed) // which comes after it
+	w.waitStatus("x-b", issues.StatusClosed) // which comes after it
 	w.waitDelivered("x-a")
 	w.create("x-c")
-	w.waitStatus("x-c", issues.Closed)
-	if it := w.issue("x-a"); it.Status != issues.Open || w.agent.count("x-a") != 1 || len(it.Comments) != 1 {
+	w.waitStatus("x-c", issues.StatusClosed)
+	if it := w.issue("x-a"); it.Status != issues.StatusOpen || w.agent.count("x-a") != 1 || len(it.Comments) != 1 {
 		t.Errorf("it is %s after %d attempts, with %q", it.Status, w.agent.count("x-a"), comments(it))
 	}
 	// What the agent says later is no change of the issue either.
@@ -231,13 +231,13 @@ func TestAnAgentThatGivesItsIssueBackDoesNotGetItForEver(t *testing.T) {
 	}
 	w.waitFor("it is said", func() bool { return len(w.issue("x-a").Comments) == 2 })
 	w.create("x-d")
-	w.waitStatus("x-d", issues.Closed)
+	w.waitStatus("x-d", issues.StatusClosed)
 	if n := w.agent.count("x-a"); n != 2 {
 		t.Errorf("it was given %d times", n)
 	}
 	w.agent.setWork(nil)
 	w.set("x-a", func(it *issues.Issue) { it.Notes = "now it can be done" })
-	w.waitStatus("x-a", issues.Closed)
+	w.waitStatus("x-a", issues.StatusClosed)
 }
 
 func TestWhatIsClosedOrTakenMeanwhileStaysSo(t *testing.T) {
@@ -260,7 +260,7 @@ func TestWhatIsClosedOrTakenMeanwhileStaysSo(t *testing.T) {
 	})
 	w.set("x-taken", func(it *issues.Issue) { it.Assignee = "bob" })
 	open()
-	w.waitStatus("x-open", issues.Closed)
+	w.waitStatus("x-open", issues.StatusClosed)
 	for _, id := range []string{"x-closed", "x-taken", "x-deleted"} {
 		w.waitRun(id, mailroom.StatusCompleted)
 		w.waitDelivered(id)
@@ -271,10 +271,10 @@ func TestWhatIsClosedOrTakenMeanwhileStaysSo(t *testing.T) {
 	if it := w.issue("x-closed"); it.CloseReason != "not needed" {
 		t.Errorf("it is closed with %q now", it.CloseReason)
 	}
-	if it := w.issue("x-taken"); it.Assignee != "bob" || it.Status != issues.InProgress {
+	if it := w.issue("x-taken"); it.Assignee != "bob" || it.Status != issues.StatusInProgress {
 		t.Errorf("it is %s and %s's now", it.Status, it.Assignee)
 	}
-	if it := w.issue("x-deleted"); it.Status != issues.Tombstone || len(it.Comments) > 0 {
+	if it := w.issue("x-deleted"); it.Status != issues.StatusTombstone || len(it.Comments) > 0 {
 		t.Errorf("what was deleted is %s with %q", it.Status, comments(it))
 	}
 	if got := w.countEntries("out:issue:x-deleted", tracker.KindUnsent); got != 1 {
@@ -305,16 +305,16 @@ func TestAnIssueThatIsOpenWhileItRunsIsNotGivenASecondTime(t *testing.T) {
 	w.start()
 	w.waitFor("the agent has it", func() bool { return w.agent.count("x-a") == 1 })
 	w.agent.setWork(nil)
-	w.set("x-a", func(it *issues.Issue) { it.Status, it.Assignee = issues.Open, "" })
+	w.set("x-a", func(it *issues.Issue) { it.Status, it.Assignee = issues.StatusOpen, "" })
 	w.create("x-b")
-	w.waitStatus("x-b", issues.Closed) // though x-a is older
+	w.waitStatus("x-b", issues.StatusClosed) // though x-a is older
 	if runs := w.runs("issue:x-a"); len(runs) != 1 {
 		t.Errorf("its thread has %d runs", len(runs))
 	}
 	open()
 	w.waitComment("x-a")
 	w.waitDelivered("x-a")
-	if it := w.issue("x-a"); it.Status != issues.Open || it.Assignee != "" {
+	if it := w.issue("x-a"); it.Status != issues.StatusOpen || it.Assignee != "" {
 		t.Errorf("it is %s and %s's", it.Status, it.Assignee)
 	}
 }
@@ -344,13 +344,13 @@ func TestWhatIsTakenBackBeforeItsRunHasStartedIsNotRun(t *testing.T) {
 			t.Errorf("it was cancelled by %s", run.StopBy)
 		}
 	}
-	w.set("x-d", func(it *issues.Issue) { it.Status, it.Description = issues.Open, "Blue, please." })
+	w.set("x-d", func(it *issues.Issue) { it.Status, it.Description = issues.StatusOpen, "Blue, please." })
 	w.waitFor("it is given as it is now", func() bool {
 		runs := w.runs("issue:x-d")
 		return len(runs) == 2 && runs[1].Status == mailroom.StatusCancelled && runs[0].Status == mailroom.StatusQueued
 	})
 	open()
-	w.waitStatus("x-d", issues.Closed)
+	w.waitStatus("x-d", issues.StatusClosed)
 	if got := w.agent.input("x-d"); !strings.Contains(got, "Blue, please.") || w.agent.count("x-d") != 1 {
 		t.Errorf("the agent was told %d times, at last %q", w.agent.count("x-d"), got)
 	}
@@ -378,7 +378,7 @@ func TestAnIssueThatGetsAnotherIDWhileItRunsIsClosedUnderIt(t *testing.T) {
 	w.waitFor("the agent has it", func() bool { return w.agent.count("x-a") == 1 })
 	w.edit(func(t *issues.Tracker) error { _, err := t.Rename("x", "y", ann()); return err })
 	open()
-	w.waitStatus("y-a", issues.Closed)
+	w.waitStatus("y-a", issues.StatusClosed)
 	w.waitDelivered("x-a")
 	if got := comments(w.issue("y-a")); !slices.Equal(got, []string{"codex: done"}) || w.agent.count("x-a") != 1 || w.agent.count("y-a") > 0 {
 		t.Errorf("it has %q, and was run %d and %d times", got, w.agent.count("x-a"), w.agent.count("y-a"))
@@ -389,7 +389,7 @@ func TestWhatIsSaidInTheThreadOfAnIssueIsAComment(t *testing.T) {
 	w := newFixture(t)
 	w.create("x-a")
 	w.start()
-	w.waitStatus("x-a", issues.Closed)
+	w.waitStatus("x-a", issues.StatusClosed)
 	w.waitDelivered("x-a")
 	w.agent.setWork(func(ctx context.Context, s mailroom.Session) error { return s.Stream(ctx, "They are red.") })
 	if _, err := w.ledger.Submit(t.Context(), mailroom.Submit{Thread: "issue:x-a", Messages: []mailroom.NewMessage{{Parts: mailroom.Text("Which colour?")}}, Sender: "ann"}); err != nil {
@@ -397,7 +397,7 @@ func TestWhatIsSaidInTheThreadOfAnIssueIsAComment(t *testing.T) {
 	}
 	w.waitFor("it is a comment", func() bool { return len(w.issue("x-a").Comments) == 2 })
 	w.waitDelivered("x-a")
-	if it := w.issue("x-a"); it.Status != issues.Closed || it.CloseReason != "done" || comments(it)[1] != "codex: They are red." {
+	if it := w.issue("x-a"); it.Status != issues.StatusClosed || it.CloseReason != "done" || comments(it)[1] != "codex: They are red." {
 		t.Errorf("it is %s, closed with %q, and has %q", it.Status, it.CloseReason, comments(it))
 	}
 }

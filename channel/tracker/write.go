@@ -20,7 +20,7 @@ func (r *receiver) ready(t *issues.Tracker, runs map[string]*mailroom.Run) (foun
 			room--
 		}
 	}
-	for _, it := range t.Ready(issues.Filter{Labels: r.options.Labels}, issues.ByPriority, time.Now()) {
+	for _, it := range t.Ready(issues.Filter{Labels: r.options.Labels}, issues.OrderPriority, time.Now()) {
 		if r.accepts(it) && r.canClaimAgain(it, runs) && !r.abandoned[submitKey(it)] && !r.isReservedElsewhere(it.ID) {
 			found = append(found, it)
 		}
@@ -51,13 +51,13 @@ func (r *receiver) canClaimAgain(it *issues.Issue, runs map[string]*mailroom.Run
 // isUnchanged reports whether an issue is still as the claim, or what was told of its run,
 // has left it.
 func (c claim) isUnchanged(run *mailroom.Run) bool {
-	return c.issue.Assignee == run.Agent && (c.inProgress() || c.issue.Status == issues.Blocked && !c.Concluded.IsZero())
+	return c.issue.Assignee == run.Agent && (c.inProgress() || c.issue.Status == issues.StatusBlocked && !c.Concluded.IsZero())
 }
 
 // isOutdated reports whether the file does not say yet what became of a run.
 func (c claim) isOutdated(run *mailroom.Run) bool {
 	switch {
-	case run == nil, c.issue.Status == issues.Tombstone:
+	case run == nil, c.issue.Status == issues.StatusTombstone:
 		return false
 	case needsConclusion(run, c.marker):
 		return started(run) || c.isUnchanged(run)
@@ -106,8 +106,8 @@ func (r *receiver) abandon(it *issues.Issue, key string, why error) {
 // be submitted.
 func (r *receiver) claim(t *issues.Tracker, it *issues.Issue, key string) error {
 	agent := r.agentOf(it)
-	_, err := t.Update(it.ID, issues.By{Actor: agent, At: writeTime(it.UpdatedAt)}, func(it *issues.Issue) error {
-		it.Assignee, it.Status = agent, issues.InProgress
+	_, err := t.Update(it.ID, issues.Signature{Actor: agent, At: writeTime(it.UpdatedAt)}, func(it *issues.Issue) error {
+		it.Assignee, it.Status = agent, issues.StatusInProgress
 		return marker{Server: r.server, Key: key}.store(it)
 	})
 	return err
@@ -120,19 +120,19 @@ func (w *Watcher) conclude(t *issues.Tracker, c claim, run *mailroom.Run) error 
 	return updateIssue(t, c, at, func(it *issues.Issue, m *marker) {
 		switch {
 		case !run.Status.Finished():
-			it.Status, m.Concluded = issues.InProgress, time.Time{}
+			it.Status, m.Concluded = issues.StatusInProgress, time.Time{}
 			return
 		case run.Status == mailroom.StatusCompleted:
 			addComment(it, run.Agent, replyText(run), run.CreatedAt, at)
 			if own && w.options.KeepOpen {
-				it.Status = issues.InProgress
+				it.Status = issues.StatusInProgress
 			} else if own {
-				it.Status, it.CloseReason = issues.Closed, closeReason(run)
+				it.Status, it.CloseReason = issues.StatusClosed, closeReason(run)
 			}
 		default:
 			addComment(it, systemAuthor, w.failureText(it, run), run.CreatedAt, at)
 			if own {
-				it.Status = issues.Blocked
+				it.Status = issues.StatusBlocked
 			}
 		}
 		m.Concluded = at
@@ -142,7 +142,7 @@ func (w *Watcher) conclude(t *issues.Tracker, c claim, run *mailroom.Run) error 
 // updateIssue changes a claimed issue. That we write to an issue is no change that has
 // it given again.
 func updateIssue(t *issues.Tracker, c claim, at time.Time, f func(*issues.Issue, *marker)) error {
-	_, err := t.Update(c.issue.ID, issues.By{At: at}, func(it *issues.Issue) error {
+	_, err := t.Update(c.issue.ID, issues.Signature{At: at}, func(it *issues.Issue) error {
 		m := c.marker
 		f(it, &m)
 		if m.Concluded.Equal(c.Concluded) && !m.Concluded.IsZero() && c.issue.UpdatedAt.Equal(c.Concluded) {
@@ -182,7 +182,7 @@ func hasComment(it *issues.Issue, author, text string, since time.Time) bool {
 // or one that was submitted there before it got another.
 func findIssue(t *issues.Tracker, channel, thread, server string) (renamed *issues.Issue) {
 	for _, it := range t.All() {
-		if it.Status == issues.Tombstone {
+		if it.Status == issues.StatusTombstone {
 			continue
 		}
 		if Thread(channel, it.ID) == thread {

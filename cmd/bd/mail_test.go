@@ -251,7 +251,7 @@ type said struct {
 func newAgent(t *testing.T, url string) *agent {
 	t.Helper()
 	a := &agent{place: &place{t, t.TempDir()}, url: url}
-	if err := tracker.Within(filepath.Join(a.dir, ".beads")).Init(); err != nil {
+	if err := tracker.FolderAt(filepath.Join(a.dir, ".beads")).Init(); err != nil {
 		t.Fatal(err)
 	}
 	return a

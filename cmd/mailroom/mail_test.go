@@ -31,7 +31,7 @@ func newClone(t *testing.T, name, url, token string) *clone {
 	c := &clone{t: t, name: name, dir: t.TempDir()}
 	c.env = append(os.Environ(), "BD_ACTOR="+name, "BEADS_AGENT_NAME="+name, "AGENT_MAIL_URL="+url, "AGENT_MAIL_TOKEN="+token,
 		"AGENT_MAIL_TIMEOUT=60", "GORACE=atexit_sleep_ms=0")
-	if err := tracker.Within(filepath.Join(c.dir, ".beads")).Init(); err != nil {
+	if err := tracker.FolderAt(filepath.Join(c.dir, ".beads")).Init(); err != nil {
 		t.Fatal(err)
 	}
 	c.write("issues.jsonl", `{"id":"x-1","title":"Fix the roof","status":"open","created_at":"2026-01-02T03:04:05Z","updated_at":"2026-01-02T03:04:05Z"}`+"\n")

@@ -18,7 +18,7 @@ func newWatch(c *config.Config, agents map[string]engine.Agent, l *ledger.Ledger
 		Name: config.TrackerChannel, Kind: watch.Kind, Ledger: l, Log: log,
 	}
 	w, err := watch.New(watch.Options{
-		Folder: tracker.Within(t.Beads()), Agent: t.Agent, Agents: t.Agents, Labels: t.Labels, Types: t.Types,
+		Folder: tracker.FolderAt(t.Beads()), Agent: t.Agent, Agents: t.Agents, Labels: t.Labels, Types: t.Types,
 		MaxClaims: t.MaxClaimed, KeepOpen: t.WhenDone == config.WhenDoneComment, Interval: t.Interval, Command: c.Command,
 		Project: t.Project, Projects: l,
 	})

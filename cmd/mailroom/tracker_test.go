@@ -32,7 +32,7 @@ type watched struct {
 func newWatched(t *testing.T, more string) *watched {
 	t.Helper()
 	project := t.TempDir()
-	w := &watched{tracker: tracker.Within(filepath.Join(project, ".beads"))}
+	w := &watched{tracker: tracker.FolderAt(filepath.Join(project, ".beads"))}
 	if err := w.tracker.Init(); err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +74,7 @@ func (w *watched) wait(what string, good func() bool) {
 func (w *watched) create() {
 	w.t.Helper()
 	_, err := w.tracker.Update(w.t.Context(), func(t *tracker.Tracker) error {
-		_, err := t.Create(tracker.Draft{Issue: tracker.Issue{ID: "x-roof", Title: "Roof"}}, tracker.By{Actor: "ann", At: time.Now()})
+		_, err := t.Create(tracker.NewIssue{Issue: tracker.Issue{ID: "x-roof", Title: "Roof"}}, tracker.Signature{Actor: "ann", At: time.Now()})
 		return err
 	})
 	if err != nil {
@@ -117,7 +117,7 @@ func (w *watched) runs(thread string) []api.Run {
 
 // over reports whether the issue is closed, and nothing is under way any more.
 func (w *watched) over() bool {
-	if w.issue().Status != tracker.Closed {
+	if w.issue().Status != tracker.StatusClosed {
 		return false
 	}
 	all := append(w.runs("issue:x-roof"), w.runs("out:issue:x-roof")...)
@@ -189,7 +189,7 @@ func TestAServerThatIsKilledDoesEachIssueOnce(t *testing.T) {
 		{"between claim and submit", "", func(w *watched) func() {
 			release := w.holdStore()
 			w.create()
-			w.wait("it is claimed", func() bool { return w.issue().Status == tracker.InProgress })
+			w.wait("it is claimed", func() bool { return w.issue().Status == tracker.StatusInProgress })
 			return release
 		}, 1},
 		{"during the run", "test $MAILROOM_ATTEMPT != 1 || cat gate;", func(w *watched) func() {
@@ -249,7 +249,7 @@ func scriptBecomes(ts *testscript.TestScript, _ bool, args []string) {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for end := time.Now().Add(patience); ; <-tick.C {
-		t, _, err := tracker.Within(ts.MkAbs(".beads")).Read()
+		t, _, err := tracker.FolderAt(ts.MkAbs(".beads")).Read()
 		ts.Check(err)
 		it, err := t.Find(args[0])
 		ts.Check(err)

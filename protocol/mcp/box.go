@@ -281,7 +281,7 @@ func (b *box) done(ctx context.Context, run string, after int64, call string) (o
 			}
 		case mailroom.KindSend:
 			return told && e.Decode(&out.sent) == nil
-		case inbox.Done:
+		case inbox.KindOutcome:
 			var o inbox.Outcome
 			if e.Decode(&o) != nil || o.Call != call {
 				return false

@@ -9,89 +9,89 @@ import (
 
 // Flush sends what is kept, in order, as far as the command's time goes. What
 // could not be sent stays kept, and so does what another command is sending.
-func (b *Box) Flush(ctx context.Context) {
+func (b *Client) Flush(ctx context.Context) {
 	if b == nil {
 		return
 	}
 	defer b.client.CloseIdleConnections()
 	// Most commands find nothing kept, and so lock nothing and write nothing.
-	if all, err := b.place.read(); err == nil && (all.Servers[b.digest] == nil || len(all.Servers[b.digest].Kept) == 0) {
+	if all, err := b.place.read(); err == nil && (all.Servers[b.digest] == nil || len(all.Servers[b.digest].Queued) == 0) {
 		return
 	}
-	for !b.quiet {
-		kept := b.sending(ctx)
+	for !b.disabled {
+		kept := b.beginFlush(ctx)
 		if len(kept) == 0 {
 			return
 		}
 		var sent []Call
 		var bad *result
 		for _, c := range kept {
-			if !b.worth() {
+			if !b.hasTime() {
 				break
 			}
-			r := b.ask(ctx, c.request())
-			if r.verdict == failed {
+			r := b.send(ctx, c.request())
+			if r.verdict == verdictFailed {
 				bad = &r
 				break
 			}
-			if r.verdict != done {
-				b.say("%s; it is not told again", r.reason)
+			if r.verdict != verdictDone {
+				b.warnOnce("%s; it is not told again", r.reason)
 			}
 			sent = append(sent, c)
 		}
-		b.sent(ctx, sent, bad)
+		b.endFlush(ctx, sent, bad)
 		if len(sent) < len(kept) {
 			return
 		}
 	}
 }
 
-// worth reports whether a server has time enough to answer. One that is asked in
+// hasTime reports whether a server has time enough to answer. One that is asked in
 // the last moment would be called dead for being slow.
-func (b *Box) worth() bool { return b.left() > b.settings.Timeout/2 }
+func (b *Client) hasTime() bool { return b.timeLeft() > b.settings.Timeout/2 }
 
-// sending makes the command the one that sends, and returns what there is to send.
-func (b *Box) sending(ctx context.Context) (kept []Call) {
+// beginFlush makes the command the one that sends, and returns what there is to send.
+func (b *Client) beginFlush(ctx context.Context) (kept []Call) {
 	b.update(ctx, func(s *server, now time.Time) bool {
-		s.Kept = slices.DeleteFunc(s.Kept, func(c Call) bool { return c.stale(now) })
-		off := s.silent(now)
-		if off != nil && len(s.Kept) > 0 {
-			b.silenced(off, now)
+		s.Queued = slices.DeleteFunc(s.Queued, func(c Call) bool { return c.expired(now) })
+		off := s.activeBackoff(now)
+		if off != nil && len(s.Queued) > 0 {
+			b.skipServer(off, now)
 		}
-		if off != nil || len(s.Kept) == 0 || s.busy(b.command, now) || !b.worth() {
+		if off != nil || len(s.Queued) == 0 || s.busy(b.command, now) || !b.hasTime() {
 			return false
 		}
-		s.Sender = &sender{Command: b.command, Until: now.Add(b.left() + grace)}
-		kept = slices.Clone(s.Kept)
+		s.Sender = &sender{Command: b.command, Until: now.Add(b.timeLeft() + grace)}
+		kept = slices.Clone(s.Queued)
 		return true
 	})
 	return kept
 }
 
-// sent forgets what was sent, and leaves a server alone that has failed.
-func (b *Box) sent(ctx context.Context, sent []Call, bad *result) {
+// endFlush forgets what was sent, and leaves a server alone that has failed.
+func (b *Client) endFlush(ctx context.Context, sent []Call, bad *result) {
 	rest := 0
 	b.update(ctx, func(s *server, now time.Time) bool {
-		s.Kept = slices.DeleteFunc(s.Kept, func(c Call) bool {
-			return slices.ContainsFunc(sent, func(was Call) bool { return was.same(c) })
+		s.Queued = slices.DeleteFunc(s.Queued, func(c Call) bool {
+			return slices.ContainsFunc(sent, func(was Call) bool { return was.equal(c) })
 		})
 		if s.Sender != nil && s.Sender.Command == b.command {
 			s.Sender = nil
 		}
 		if bad != nil {
-			s.fail(bad.reason, bad.retry, now)
+			s.startBackoff(bad.reason, bad.retry, now)
 		}
-		rest = len(s.Kept)
+		rest = len(s.Queued)
 		return true
 	})
 	if bad != nil {
-		b.quiet = true
-		b.say("%s; going on without it, %s kept for it", bad.reason, count(rest, "call is", "calls are"))
+		b.disabled = true
+		b.warnOnce("%s; going on without it, %s kept for it", bad.reason, count(rest, "call is", "calls are"))
 	}
 }
 
-// same reports whether a call is this one, and not a later one of its kind.
-func (c Call) same(other Call) bool {
+// equal reports whether a call is this one, and not a later one of its kind.
+func (c Call) equal(other Call) bool {
 	return c.Key == other.Key && c.Issue == other.Issue && c.Agent == other.Agent && c.At.Equal(other.At)
 }
 
@@ -112,16 +112,16 @@ type Status struct {
 }
 
 // Status reads what is known of the server.
-func (b *Box) Status() (Status, error) {
+func (b *Client) Status() (Status, error) {
 	out := Status{URL: b.name, Agent: b.settings.Agent}
 	all, err := b.place.read()
 	if s := all.Servers[b.digest]; err == nil && s != nil {
 		now := time.Now()
-		if off := s.silent(now); off != nil {
+		if off := s.activeBackoff(now); off != nil {
 			out.Silent, out.Reason = off.Until, off.Reason
 		}
-		for _, c := range s.Kept {
-			if !c.stale(now) {
+		for _, c := range s.Queued {
+			if !c.expired(now) {
 				out.Kept++
 			}
 		}

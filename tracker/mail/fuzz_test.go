@@ -25,40 +25,40 @@ func FuzzAnswer(f *testing.F) {
 		}
 	}
 	f.Add(429, "", "Fri, 31 Dec 2999 23:59:59 GMT", false)
-	b := &Box{settings: Settings{Token: "t0ken", Agent: "ann", Timeout: time.Second}}
+	b := &Client{settings: Settings{Token: "t0ken", Agent: "ann", Timeout: time.Second}}
 	f.Fuzz(func(t *testing.T, status int, body, retry string, reserves bool) {
 		r := Call{Key: "k"}.request()
 		if reserves {
 			r = b.reservation("x-1")
 		}
-		got := b.judge(r, &http.Response{StatusCode: status, Header: http.Header{"Retry-After": {retry}}}, []byte(body))
+		got := b.classify(r, &http.Response{StatusCode: status, Header: http.Header{"Retry-After": {retry}}}, []byte(body))
 		said := got.reason
 		switch got.verdict {
-		case done:
+		case verdictDone:
 			if status < 200 || status > 299 || status != 204 && !json.Valid([]byte(body)) {
 				t.Errorf("%d %q is well", status, body)
 			}
-		case held:
-			if status != 409 || !reserves || got.by == nil || got.by.By == "" {
-				t.Fatalf("%d %q is held by %v", status, body, got.by)
+		case verdictHeld:
+			if status != 409 || !reserves || got.holder == nil || got.holder.By == "" {
+				t.Fatalf("%d %q is held by %v", status, body, got.holder)
 			}
-			said = got.by.Error()
-		case refused:
+			said = got.holder.Error()
+		case verdictRefused:
 			if status < 400 || status > 499 {
 				t.Errorf("%d is refused", status)
 			}
-		case failed:
+		case verdictFailed:
 			if status == 400 || status == 409 {
 				t.Errorf("%d silences the server", status)
 			}
 			s := &server{}
 			now := time.Now()
-			s.fail(said, got.retry, now)
-			if on := s.silent(now).Until.Sub(now); on < usualSilence || on > longestSilence {
+			s.startBackoff(said, got.retry, now)
+			if on := s.activeBackoff(now).Until.Sub(now); on < defaultBackoff || on > maxBackoff {
 				t.Errorf("Retry-After %q silences it for %s", retry, on)
 			}
 		}
-		if got.verdict != done && said == "" || strings.Contains(said, "t0ken") || utf8.RuneCountInString(said) > maxQuote+100 ||
+		if got.verdict != verdictDone && said == "" || strings.Contains(said, "t0ken") || utf8.RuneCountInString(said) > maxQuote+100 ||
 			strings.ContainsFunc(said, func(r rune) bool { return !unicode.IsPrint(r) }) || !utf8.ValidString(said) {
 			t.Errorf("%d %q: it says %q", status, body, said)
 		}
@@ -76,7 +76,7 @@ func FuzzFile(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		p := place{t.TempDir()}
+		p := stateFile{t.TempDir()}
 		if err := os.WriteFile(filepath.Join(p.folder, fileState), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -87,19 +87,19 @@ func FuzzFile(f *testing.F) {
 				all.Servers[digest] = s
 			}
 			now := time.Now()
-			s.silent(now)
+			s.activeBackoff(now)
 			s.busy("c", now)
-			s.take("ann", "x-1", "c", now)
-			s.leave("ann", "x-1", "c")
-			s.keep(Call{Issue: "x-1", Agent: "ann", At: now})
+			s.addHold("ann", "x-1", "c", now)
+			s.removeHold("ann", "x-1", "c")
+			s.enqueue(Call{Issue: "x-1", Agent: "ann", At: now})
 			s.Changed = now
 			return true
 		})
-		if err != nil && !errors.Is(err, errGarbled) {
+		if err != nil && !errors.Is(err, errCorrupt) {
 			t.Fatalf("%q: %v", text, err)
 		}
 		after, err := p.read()
-		if err != nil || after.Servers[digest] == nil || len(after.Servers[digest].Kept) == 0 {
+		if err != nil || after.Servers[digest] == nil || len(after.Servers[digest].Queued) == 0 {
 			t.Errorf("%q: after a change it says %+v, %v", text, after, err)
 		}
 	})

@@ -28,12 +28,12 @@ import (
 const (
 	// DefaultTimeout is what a server may cost a command that says nothing else.
 	DefaultTimeout = time.Second
-	// LongestTimeout is the most that a command may give a server.
-	LongestTimeout = 10 * time.Minute
+	// MaxTimeout is the most that a command may give a server.
+	MaxTimeout = 10 * time.Minute
 
 	lease          = time.Hour // of a reservation
-	usualSilence   = 30 * time.Second
-	longestSilence = 5 * time.Minute
+	defaultBackoff = 30 * time.Second
+	maxBackoff     = 5 * time.Minute
 )
 
 // Settings say which server is asked, and by whom.
@@ -45,14 +45,14 @@ type Settings struct {
 	Timeout time.Duration // for all requests of a command together; 0 is DefaultTimeout
 }
 
-// Held is the refusal of a reservation that somebody else has.
-type Held struct {
+// ReservedError is the refusal of a reservation that somebody else has.
+type ReservedError struct {
 	Issue string
 	By    string
 	Until time.Time // zero: nobody said
 }
 
-func (h *Held) Error() string {
+func (h *ReservedError) Error() string {
 	text := h.Issue + " is reserved by " + h.By
 	if !h.Until.IsZero() {
 		text += " until " + h.Until.UTC().Format(time.RFC3339)
@@ -60,30 +60,30 @@ func (h *Held) Error() string {
 	return text
 }
 
-// Box is the mail of one command. Its methods are for one goroutine; those of a
+// Client is the mail of one command. Its methods are for one goroutine; those of a
 // nil Box, of a command without a server, do nothing.
-type Box struct {
+type Client struct {
 	settings Settings
 	base     string // the server's address, without a slash at its end
 	name     string // the same for messages, without secrets
 	digest   string // of address and token
-	place    place
+	place    stateFile
 	client   *http.Client
 	warn     func(message string)
 
 	// of the command, changed as it goes on
-	command string        // a name that no other command has
-	spent   time.Duration // on the network
-	quiet   bool          // the server is not asked again
-	warned  bool
-	wanted  bool            // the command has something to ask
-	taken   map[string]bool // issues to be given back if it fails; true: the server may have them reserved
+	command  string        // a name that no other command has
+	spent    time.Duration // on the network
+	disabled bool          // the server is not asked again
+	warned   bool
+	needed   bool            // the command has something to ask
+	reserved map[string]bool // issues to be given back if it fails; true: the server may have them reserved
 }
 
 // Open returns the mail of a command for the tracker in folder. warn is called at
 // most once, with a line for a person. An address that is none is an error, which
 // does not quote it: it may hold a password.
-func Open(folder string, s Settings, warn func(message string)) (*Box, error) {
+func Open(folder string, s Settings, warn func(message string)) (*Client, error) {
 	u, err := url.Parse(strings.TrimSpace(s.URL))
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return nil, errors.New("the address of agent mail is not like http://127.0.0.1:8765")
@@ -95,9 +95,9 @@ func Open(folder string, s Settings, warn func(message string)) (*Box, error) {
 	if s.Timeout <= 0 {
 		s.Timeout = DefaultTimeout
 	}
-	s.Timeout = min(s.Timeout, LongestTimeout)
+	s.Timeout = min(s.Timeout, MaxTimeout)
 	u.RawQuery, u.Fragment, u.RawFragment = "", "", ""
-	b := &Box{settings: s, base: strings.TrimRight(u.String(), "/"), place: place{folder}, warn: warn, command: rand.Text(), taken: map[string]bool{}}
+	b := &Client{settings: s, base: strings.TrimRight(u.String(), "/"), place: stateFile{folder}, warn: warn, command: rand.Text(), reserved: map[string]bool{}}
 	sum := sha256.Sum256([]byte(b.base + "\x00" + s.Token))
 	b.digest = hex.EncodeToString(sum[:16])
 	u.User = nil
@@ -121,11 +121,11 @@ func Notice(eventType string, payload any) Call {
 	return Call{Key: rand.Text(), Type: eventType, Payload: raw}
 }
 
-// left is the time that the command may still spend on the network.
-func (b *Box) left() time.Duration { return b.settings.Timeout - b.spent }
+// timeLeft is the time that the command may still spend on the network.
+func (b *Client) timeLeft() time.Duration { return b.settings.Timeout - b.spent }
 
-// say warns, once.
-func (b *Box) say(format string, args ...any) {
+// warnOnce warns, once.
+func (b *Client) warnOnce(format string, args ...any) {
 	if !b.warned {
 		b.warned = true
 		b.warn("agent mail at " + b.name + " " + fmt.Sprintf(format, args...))
@@ -134,7 +134,7 @@ func (b *Box) say(format string, args ...any) {
 
 // update changes what is known of the server, unless change returns false. That
 // it cannot be kept is told and stops nothing.
-func (b *Box) update(ctx context.Context, change func(s *server, now time.Time) bool) {
+func (b *Client) update(ctx context.Context, change func(s *server, now time.Time) bool) {
 	ctx, cancel := context.WithTimeout(ctx, lockWait)
 	defer cancel()
 	err := b.place.update(ctx, func(all *state) bool {
@@ -152,72 +152,72 @@ func (b *Box) update(ctx context.Context, change func(s *server, now time.Time) 
 		return true
 	})
 	if err != nil {
-		b.say("is used without what was known of it: %s", b.quote(err.Error()))
+		b.warnOnce("is used without what was known of it: %s", b.quote(err.Error()))
 	}
 }
 
 // Reserve reserves issues, all or none: the error is a [*Held] then. What else
 // goes wrong with the server is told, and counts as granted.
-func (b *Box) Reserve(ctx context.Context, issues ...string) error {
+func (b *Client) Reserve(ctx context.Context, issues ...string) error {
 	if b == nil || len(issues) == 0 {
 		return nil
 	}
-	b.wanted = true
-	b.begin(ctx, issues)
+	b.needed = true
+	b.addHolds(ctx, issues)
 	b.Flush(ctx) // others must be able to have what was released before
 	for _, issue := range issues {
-		if !b.quiet && b.left() <= 0 {
-			b.quiet = true
-			b.say("is too slow for what it is asked within %s; going on without a reservation", b.settings.Timeout)
+		if !b.disabled && b.timeLeft() <= 0 {
+			b.disabled = true
+			b.warnOnce("is too slow for what it is asked within %s; going on without a reservation", b.settings.Timeout)
 		}
-		if b.quiet {
+		if b.disabled {
 			return nil
 		}
-		b.taken[issue] = true
-		switch r := b.ask(ctx, b.reservation(issue)); r.verdict {
-		case held:
-			r.by.Issue = issue
-			b.taken[issue] = false
-			b.GiveBack(ctx)
-			return r.by
-		case refused:
-			b.say("%s; going on without a reservation", r.reason)
-		case failed:
-			b.fail(ctx, r)
+		b.reserved[issue] = true
+		switch r := b.send(ctx, b.reservation(issue)); r.verdict {
+		case verdictHeld:
+			r.holder.Issue = issue
+			b.reserved[issue] = false
+			b.ReleaseAll(ctx)
+			return r.holder
+		case verdictRefused:
+			b.warnOnce("%s; going on without a reservation", r.reason)
+		case verdictFailed:
+			b.onFailure(ctx, r)
 		}
 	}
 	return nil
 }
 
-// begin notes that the command is about to reserve issues. While another command
+// addHolds notes that the command is about to reserve issues. While another command
 // is releasing one of them it waits, or a late release would end what is reserved
 // now.
-func (b *Box) begin(ctx context.Context, issues []string) {
+func (b *Client) addHolds(ctx context.Context, issues []string) {
 	const again = 5 * time.Millisecond
 	for {
 		wait := false
 		b.update(ctx, func(s *server, now time.Time) bool {
-			if off := s.silent(now); off != nil {
-				b.silenced(off, now)
+			if off := s.activeBackoff(now); off != nil {
+				b.skipServer(off, now)
 			}
-			releasing := slices.ContainsFunc(s.Kept, func(c Call) bool { return c.Agent == b.settings.Agent && slices.Contains(issues, c.Issue) })
-			if wait = !b.quiet && releasing && s.busy(b.command, now); wait {
+			releasing := slices.ContainsFunc(s.Queued, func(c Call) bool { return c.Agent == b.settings.Agent && slices.Contains(issues, c.Issue) })
+			if wait = !b.disabled && releasing && s.busy(b.command, now); wait {
 				return false
 			}
 			for _, issue := range issues {
-				b.taken[issue] = s.unrelease(b.settings.Agent, issue) // what the server does not know is owed to it
-				if !b.quiet {
-					s.take(b.settings.Agent, issue, b.command, now)
+				b.reserved[issue] = s.cancelRelease(b.settings.Agent, issue) // what the server does not know is owed to it
+				if !b.disabled {
+					s.addHold(b.settings.Agent, issue, b.command, now)
 				}
 			}
-			return !b.quiet || releasing
+			return !b.disabled || releasing
 		})
 		if !wait {
 			return
 		}
-		if b.left() <= again {
-			b.quiet = true
-			b.say("is still being told of a release; going on without a reservation")
+		if b.timeLeft() <= again {
+			b.disabled = true
+			b.warnOnce("is still being told of a release; going on without a reservation")
 			continue
 		}
 		timer := time.NewTimer(again)
@@ -231,60 +231,60 @@ func (b *Box) begin(ctx context.Context, issues []string) {
 	}
 }
 
-// silenced goes on without a server that was found failing before.
-func (b *Box) silenced(off *silence, now time.Time) {
-	b.quiet = true
-	if b.wanted {
-		b.say("%s; going on without it, and asking again in %d s", off.Reason, int(off.Until.Sub(now).Seconds())+1)
+// skipServer goes on without a server that was found failing before.
+func (b *Client) skipServer(off *backoff, now time.Time) {
+	b.disabled = true
+	if b.needed {
+		b.warnOnce("%s; going on without it, and asking again in %d s", off.Reason, int(off.Until.Sub(now).Seconds())+1)
 	}
 }
 
-// fail goes on without a server that has just failed, and leaves it alone.
-func (b *Box) fail(ctx context.Context, r result) {
-	b.quiet = true
-	b.say("%s; going on without it", r.reason)
+// onFailure goes on without a server that has just failed, and leaves it alone.
+func (b *Client) onFailure(ctx context.Context, r result) {
+	b.disabled = true
+	b.warnOnce("%s; going on without it", r.reason)
 	b.update(ctx, func(s *server, now time.Time) bool {
-		s.fail(r.reason, r.retry, now)
+		s.startBackoff(r.reason, r.retry, now)
 		return true
 	})
 }
 
-// GiveBack releases what the command has reserved, because it failed. What another
+// ReleaseAll releases what the command has reserved, because it failed. What another
 // command of the same agent holds too stays reserved.
-func (b *Box) GiveBack(ctx context.Context) {
-	if b == nil || len(b.taken) == 0 {
+func (b *Client) ReleaseAll(ctx context.Context) {
+	if b == nil || len(b.reserved) == 0 {
 		return
 	}
 	b.update(ctx, func(s *server, now time.Time) bool {
-		for _, issue := range slices.Sorted(maps.Keys(b.taken)) {
-			if s.leave(b.settings.Agent, issue, b.command) && b.taken[issue] {
-				s.keep(b.made(Release(issue), now))
+		for _, issue := range slices.Sorted(maps.Keys(b.reserved)) {
+			if s.removeHold(b.settings.Agent, issue, b.command) && b.reserved[issue] {
+				s.enqueue(b.stamp(Release(issue), now))
 			}
 		}
 		return true
 	})
-	clear(b.taken)
+	clear(b.reserved)
 }
 
-// Tell keeps calls for [Box.Flush], after everything that is kept already.
-func (b *Box) Tell(ctx context.Context, calls ...Call) {
+// Enqueue keeps calls for [Box.Flush], after everything that is kept already.
+func (b *Client) Enqueue(ctx context.Context, calls ...Call) {
 	if b == nil || len(calls) == 0 {
 		return
 	}
-	b.wanted = true
+	b.needed = true
 	dropped := 0
 	b.update(ctx, func(s *server, now time.Time) bool {
 		for _, c := range calls {
-			dropped += s.keep(b.made(c, now))
+			dropped += s.enqueue(b.stamp(c, now))
 		}
 		return true
 	})
 	if dropped > 0 {
-		b.say("was not told for so long that %d of the oldest things kept for it were dropped; %d are kept", dropped, maxKept)
+		b.warnOnce("was not told for so long that %d of the oldest things kept for it were dropped; %d are kept", dropped, maxQueued)
 	}
 }
 
-func (b *Box) made(c Call, now time.Time) Call {
+func (b *Client) stamp(c Call, now time.Time) Call {
 	c.At, c.Agent, c.Project = now.UTC(), b.settings.Agent, b.settings.Project
 	return c
 }

@@ -67,7 +67,7 @@ func (d *desk) before(first func(*http.Request)) {
 
 // open returns the mail of a command of ann's, which must not warn unless it is
 // given somebody to warn.
-func (d *desk) open(t *testing.T, folder string, warn func(string)) *Box {
+func (d *desk) open(t *testing.T, folder string, warn func(string)) *Client {
 	t.Helper()
 	if warn == nil {
 		warn = func(message string) { t.Errorf("it warned: %s", message) }
@@ -80,7 +80,7 @@ func (d *desk) open(t *testing.T, folder string, warn func(string)) *Box {
 }
 
 // status is what is known of the server.
-func (b *Box) status(t *testing.T) Status {
+func (b *Client) status(t *testing.T) Status {
 	t.Helper()
 	s, err := b.Status()
 	if err != nil {
@@ -98,7 +98,7 @@ func releasing(issue string) string { return "DELETE /api/reservations/ann/" + i
 
 func TestANewReservationOutlivesAReleaseThatWasKept(t *testing.T) {
 	d, folder, ctx := newDesk(t), t.TempDir(), t.Context()
-	d.open(t, folder, nil).Tell(ctx, Release("x-1"), Release("x-2"), Notice("issue.closed", nil))
+	d.open(t, folder, nil).Enqueue(ctx, Release("x-1"), Release("x-2"), Notice("issue.closed", nil))
 	b := d.open(t, folder, nil)
 	if err := b.Reserve(ctx, "x-1"); err != nil {
 		t.Fatal(err)
@@ -112,7 +112,7 @@ func TestAReservationWaitsForAReleaseThatIsOnItsWay(t *testing.T) {
 	d, folder, ctx := newDesk(t), t.TempDir(), t.Context()
 	came, gone := make(chan struct{}), make(chan struct{})
 	d.before(func(*http.Request) { close(came); <-gone })
-	d.open(t, folder, nil).Tell(ctx, Release("x-1"))
+	d.open(t, folder, nil).Enqueue(ctx, Release("x-1"))
 	var group sync.WaitGroup
 	group.Go(func() { d.open(t, folder, nil).Flush(ctx) })
 	<-came
@@ -147,12 +147,12 @@ func TestOneCommandSendsWhatIsKept(t *testing.T) {
 	came, gone := make(chan struct{}), make(chan struct{})
 	d.before(func(*http.Request) { close(came); <-gone })
 	a, b := d.open(t, folder, nil), d.open(t, folder, nil)
-	a.Tell(ctx, Release("x-1"))
+	a.Enqueue(ctx, Release("x-1"))
 	var group sync.WaitGroup
 	group.Go(func() { a.Flush(ctx) })
 	<-came
 	d.before(nil)
-	b.Tell(ctx, Release("x-2"))
+	b.Enqueue(ctx, Release("x-2"))
 	b.Flush(ctx) // it leaves it to a
 	if got := b.status(t).Kept; got != 2 {
 		t.Errorf("%d are kept, want 2", got)
@@ -168,8 +168,8 @@ func TestOneCommandSendsWhatIsKept(t *testing.T) {
 func TestASenderThatWasKilledHoldsNobodyUp(t *testing.T) {
 	d, folder, ctx := newDesk(t), t.TempDir(), t.Context()
 	b := d.open(t, folder, nil)
-	b.Tell(ctx, Notice("issue.closed", nil))
-	if kept := b.sending(ctx); len(kept) != 1 { // and now it is killed
+	b.Enqueue(ctx, Notice("issue.closed", nil))
+	if kept := b.beginFlush(ctx); len(kept) != 1 { // and now it is killed
 		t.Fatal(kept)
 	}
 	next := d.open(t, folder, nil)
@@ -186,36 +186,36 @@ func TestASenderThatWasKilledHoldsNobodyUp(t *testing.T) {
 func TestCommandsOfOneAgentShareAReservation(t *testing.T) {
 	d, folder, ctx := newDesk(t), t.TempDir(), t.Context()
 	first, second := d.open(t, folder, nil), d.open(t, folder, nil)
-	for _, b := range []*Box{first, second} {
+	for _, b := range []*Client{first, second} {
 		if err := b.Reserve(ctx, "x-1"); err != nil {
 			t.Fatal(err)
 		}
 	}
 	d.wantCalls(t, reserving, reserving)
-	first.GiveBack(ctx)
+	first.ReleaseAll(ctx)
 	first.Flush(ctx)
 	d.wantCalls(t)
-	second.GiveBack(ctx)
+	second.ReleaseAll(ctx)
 	second.Flush(ctx)
 	d.wantCalls(t, releasing("x-1"))
 }
 
 func TestWhatIsKeptIsBounded(t *testing.T) {
 	d, folder, ctx := newDesk(t), t.TempDir(), t.Context()
-	all := make([]Call, maxKept)
+	all := make([]Call, maxQueued)
 	for i := range all {
 		all[i] = Release(fmt.Sprint("x-", i))
 	}
-	d.open(t, folder, nil).Tell(ctx, all...)
+	d.open(t, folder, nil).Enqueue(ctx, all...)
 	var warned string
 	b := d.open(t, folder, func(message string) { warned = message })
-	b.Tell(ctx, Release("x-1"), Release("x-new"), Release("x-newer"))
+	b.Enqueue(ctx, Release("x-1"), Release("x-new"), Release("x-newer"))
 	if !strings.Contains(warned, "2 of the oldest things kept for it were dropped; 200 are kept") {
 		t.Errorf("it warned %q", warned)
 	}
 	b.Flush(ctx)
 	want := []string{}
-	for i := range maxKept {
+	for i := range maxQueued {
 		if i != 0 && i != 1 && i != 2 {
 			want = append(want, releasing(fmt.Sprint("x-", i)))
 		}
@@ -233,7 +233,7 @@ func TestAReleaseIsForgottenWhenTheReservationHasEnded(t *testing.T) {
 		{Call{Issue: "x-1", At: now.Add(-lease - time.Second)}, true},
 		{Call{Key: "k", Type: "issue.closed", At: now.Add(-lease - time.Second)}, false},
 	} {
-		if got := c.call.stale(now); got != c.want {
+		if got := c.call.expired(now); got != c.want {
 			t.Errorf("%+v: stale is %v, want %v", c.call, got, c.want)
 		}
 	}
@@ -242,7 +242,7 @@ func TestAReleaseIsForgottenWhenTheReservationHasEnded(t *testing.T) {
 func TestAServerIsKnownByItsAddressAndToken(t *testing.T) {
 	folder, ctx := t.TempDir(), t.Context()
 	d := newDesk(t)
-	boxes := map[string]*Box{}
+	boxes := map[string]*Client{}
 	for _, token := range []string{"", "one", " one\n", "two"} {
 		b, err := Open(folder, Settings{URL: d.URL + "/", Token: token, Agent: "an/n", Timeout: time.Minute}, func(string) {})
 		if err != nil {
@@ -250,13 +250,13 @@ func TestAServerIsKnownByItsAddressAndToken(t *testing.T) {
 		}
 		boxes[token] = b
 	}
-	boxes["one"].fail(ctx, result{reason: "is down"})
+	boxes["one"].onFailure(ctx, result{reason: "is down"})
 	for token, silent := range map[string]bool{"": false, "one": true, " one\n": true, "two": false} {
 		if got := !boxes[token].status(t).Silent.IsZero(); got != silent {
 			t.Errorf("with token %q the server is left alone: %v, want %v", token, got, silent)
 		}
 	}
-	boxes["two"].Tell(ctx, Release("x/1"))
+	boxes["two"].Enqueue(ctx, Release("x/1"))
 	boxes["two"].Flush(ctx)
 	d.wantCalls(t, "DELETE /api/reservations/an%2Fn/x%2F1 Bearer two")
 }
@@ -288,7 +288,7 @@ func TestAFolderThatCannotBeWrittenStopsNobody(t *testing.T) {
 	if err := b.Reserve(t.Context(), "x-1"); err != nil {
 		t.Error(err)
 	}
-	b.Tell(t.Context(), Release("x-1"))
+	b.Enqueue(t.Context(), Release("x-1"))
 	b.Flush(t.Context())
 	if len(warned) != 1 || !strings.Contains(warned[0], "without what was known of it") {
 		t.Errorf("it warned %q", warned)
@@ -310,7 +310,7 @@ func TestTheFilesAreIgnoredByGit(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		d.open(t, folder, nil).Tell(ctx, Release("x-1"))
+		d.open(t, folder, nil).Enqueue(ctx, Release("x-1"))
 		got, err := os.ReadFile(name)
 		if err != nil || string(got) != want {
 			t.Errorf("of %q it made %q, %v, want %q", had, got, err, want)
@@ -349,7 +349,7 @@ func TestAnswersAreReadUpToABound(t *testing.T) {
 }
 
 func TestWhoeverAnswers409HasIt(t *testing.T) {
-	b := &Box{settings: Settings{Token: "secret"}}
+	b := &Client{settings: Settings{Token: "secret"}}
 	long := strings.Repeat("é", 300)
 	for body, want := range map[string]string{
 		`{"error":"f is reserved by bob","holder":"bob","expires_at":"2031-02-03T04:05:06+01:00"}`: "x is reserved by bob until 2031-02-03T03:05:06Z",
@@ -362,7 +362,7 @@ func TestWhoeverAnswers409HasIt(t *testing.T) {
 		`nonsense`:                                             "x is reserved by another agent",
 		``:                                                     "x is reserved by another agent",
 	} {
-		h := b.holder([]byte(body))
+		h := b.parseHolder([]byte(body))
 		h.Issue = "x"
 		if got := h.Error(); got != want {
 			t.Errorf("%s: %s, want %s", body, got, want)
@@ -371,10 +371,10 @@ func TestWhoeverAnswers409HasIt(t *testing.T) {
 }
 
 func TestNoBoxDoesNothing(t *testing.T) {
-	var b *Box
+	var b *Client
 	err := b.Reserve(t.Context(), "x-1")
-	b.Tell(t.Context(), Release("x-1"))
-	b.GiveBack(t.Context())
+	b.Enqueue(t.Context(), Release("x-1"))
+	b.ReleaseAll(t.Context())
 	b.Flush(t.Context())
 	if !errors.Is(err, nil) {
 		t.Error(err)
@@ -383,14 +383,14 @@ func TestNoBoxDoesNothing(t *testing.T) {
 
 func TestACommandAsksAServerThatFailedNoMore(t *testing.T) {
 	d, folder := newDesk(t), t.TempDir()
-	d.open(t, folder, nil).Tell(t.Context(), Notice("issue.closed", nil))
+	d.open(t, folder, nil).Enqueue(t.Context(), Notice("issue.closed", nil))
 	d.before(func(*http.Request) { panic(http.ErrAbortHandler) })
 	var warned []string
 	b := d.open(t, folder, func(message string) { warned = append(warned, message) })
 	if err := b.Reserve(t.Context(), "x-1", "x-2"); err != nil {
 		t.Fatal(err)
 	}
-	b.Tell(t.Context(), Release("x-1"))
+	b.Enqueue(t.Context(), Release("x-1"))
 	b.Flush(t.Context())
 	d.wantCalls(t, telling)
 	if len(warned) != 1 || !strings.Contains(warned[0], "cannot be reached (it closed the connection); going on without it, 1 call is kept for it") {
@@ -402,15 +402,15 @@ func TestTheTimeOfACommandIsSharedByItsCalls(t *testing.T) {
 	d, folder, ctx := newDesk(t), t.TempDir(), t.Context()
 	var warned []string
 	b := d.open(t, folder, func(message string) { warned = append(warned, message) })
-	b.Tell(ctx, Notice("issue.closed", nil))
+	b.Enqueue(ctx, Notice("issue.closed", nil))
 	b.Flush(ctx)
-	if b.spent <= 0 || b.left() >= b.settings.Timeout {
-		t.Errorf("a call took %s, and %s of %s are left", b.spent, b.left(), b.settings.Timeout)
+	if b.spent <= 0 || b.timeLeft() >= b.settings.Timeout {
+		t.Errorf("a call took %s, and %s of %s are left", b.spent, b.timeLeft(), b.settings.Timeout)
 	}
 	d.wantCalls(t, telling)
 	// With little time left what is kept waits for the next command, and an issue is reserved.
 	b.spent = b.settings.Timeout * 2 / 3
-	b.Tell(ctx, Notice("issue.closed", nil))
+	b.Enqueue(ctx, Notice("issue.closed", nil))
 	if err := b.Reserve(ctx, "x-1"); err != nil {
 		t.Fatal(err)
 	}
@@ -431,9 +431,9 @@ func TestTheTimeOfACommandIsSharedByItsCalls(t *testing.T) {
 
 func TestAClockThatWasWrongSilencesNoServerForYears(t *testing.T) {
 	now := time.Now()
-	for ahead, want := range map[time.Duration]bool{-time.Second: false, time.Second: true, longestSilence: true, 10000 * time.Hour: false} {
-		s := &server{Silence: &silence{Until: now.Add(ahead)}, Sender: &sender{Until: now.Add(ahead)}}
-		if got := s.silent(now) != nil; got != want {
+	for ahead, want := range map[time.Duration]bool{-time.Second: false, time.Second: true, maxBackoff: true, 10000 * time.Hour: false} {
+		s := &server{Backoff: &backoff{Until: now.Add(ahead)}, Sender: &sender{Until: now.Add(ahead)}}
+		if got := s.activeBackoff(now) != nil; got != want {
 			t.Errorf("a silence until %s from now is on: %v, want %v", ahead, got, want)
 		}
 		if got := s.busy("other", now); got != want {
@@ -444,14 +444,14 @@ func TestAClockThatWasWrongSilencesNoServerForYears(t *testing.T) {
 
 func TestAReleaseThatWasDroppedForNothingIsKeptAgain(t *testing.T) {
 	d, folder, ctx := newDesk(t), t.TempDir(), t.Context()
-	d.open(t, folder, nil).Tell(ctx, Notice("issue.closed", nil), Release("x-1"))
+	d.open(t, folder, nil).Enqueue(ctx, Notice("issue.closed", nil), Release("x-1"))
 	for _, why := range []string{"the server fails", "the server is left alone"} {
 		d.before(func(*http.Request) { panic(http.ErrAbortHandler) })
 		b := d.open(t, folder, func(string) {})
-		if err := b.Reserve(ctx, "x-1"); err != nil || !b.quiet {
+		if err := b.Reserve(ctx, "x-1"); err != nil || !b.disabled {
 			t.Errorf("%s: %v", why, err)
 		}
-		b.GiveBack(ctx) // the command has failed in something else
+		b.ReleaseAll(ctx) // the command has failed in something else
 		if got := b.status(t).Kept; got != 2 {
 			t.Errorf("%s: %d are kept, want the notice and the release", why, got)
 		}

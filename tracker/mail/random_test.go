@@ -85,13 +85,13 @@ func TestRandomCommandsKeepWhatTheyReserved(t *testing.T) {
 	web := httptest.NewServer(f)
 	defer web.Close()
 	folder, ctx := t.TempDir(), t.Context()
-	open := func(agent string) *Box {
+	open := func(agent string) *Client {
 		b, err := Open(folder, Settings{URL: web.URL, Agent: agent, Timeout: time.Minute}, func(string) {})
 		if err != nil {
 			t.Fatal(err)
 		}
 		// That much later: a server that failed is asked again.
-		b.update(ctx, func(s *server, _ time.Time) bool { s.Silence = nil; return true })
+		b.update(ctx, func(s *server, _ time.Time) bool { s.Backoff = nil; return true })
 		return b
 	}
 	const agents, rounds, issues = 4, 6, 2
@@ -106,13 +106,13 @@ func TestRandomCommandsKeepWhatTheyReserved(t *testing.T) {
 				issue := fmt.Sprint("x-", random.IntN(issues))
 				b := open(name)
 				err := b.Reserve(ctx, issue)
-				sure := err == nil && !b.quiet // the server has said so
+				sure := err == nil && !b.disabled // the server has said so
 				b.Flush(ctx)
 				if err != nil {
 					continue
 				}
 				if random.IntN(4) == 0 {
-					b.GiveBack(ctx) // the command has failed
+					b.ReleaseAll(ctx) // the command has failed
 					b.Flush(ctx)
 					continue
 				}
@@ -128,7 +128,7 @@ func TestRandomCommandsKeepWhatTheyReserved(t *testing.T) {
 					mu.Unlock()
 				}
 				end := open(name)
-				end.Tell(ctx, Release(issue), Notice("issue.closed", nil))
+				end.Enqueue(ctx, Release(issue), Notice("issue.closed", nil))
 				end.Flush(ctx)
 			}
 		})

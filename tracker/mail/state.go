@@ -23,8 +23,8 @@ const (
 const (
 	lockWait  = time.Second        // for others who write the file, which takes them milliseconds
 	grace     = time.Second        // for a sender, to write down what was sent
-	maxKept   = 200                // calls for a server; the oldest go first
-	forgotten = 7 * 24 * time.Hour // after it a server that nobody asked is dropped
+	maxQueued = 200                // calls for a server; the oldest go first
+	serverTTL = 7 * 24 * time.Hour // after it a server that nobody asked is dropped
 )
 
 // state is what the file holds: what is known of servers, by their digest.
@@ -36,14 +36,14 @@ type state struct {
 type server struct {
 	URL     string            `json:"url"`              // without secrets, for whoever reads the file
 	Changed time.Time         `json:"changed"`          // when something was written here
-	Silence *silence          `json:"silence,omitzero"` // it failed, and is left alone
-	Kept    []Call            `json:"kept,omitempty"`   // in the order in which they are sent
+	Backoff *backoff          `json:"silence,omitzero"` // it failed, and is left alone
+	Queued  []Call            `json:"kept,omitempty"`   // in the order in which they are sent
 	Sender  *sender           `json:"sender,omitzero"`  // who sends what is kept
 	Holds   map[string][]hold `json:"holds,omitempty"`  // by agent and issue: commands that reserved it
 }
 
-// silence says until when a server is not asked, and what it did.
-type silence struct {
+// backoff says until when a server is not asked, and what it did.
+type backoff struct {
 	Until  time.Time `json:"until"`
 	Reason string    `json:"reason"`
 }
@@ -74,48 +74,48 @@ type Call struct {
 	Payload json.RawMessage `json:"payload,omitempty"`
 }
 
-func (c Call) releases(agent, issue string) bool { return c.Issue == issue && c.Agent == agent }
+func (c Call) isReleaseOf(agent, issue string) bool { return c.Issue == issue && c.Agent == agent }
 
-// stale reports whether a call means nothing any more: the reservation that it
+// expired reports whether a call means nothing any more: the reservation that it
 // ends has ended by itself.
-func (c Call) stale(now time.Time) bool { return c.Issue != "" && now.Sub(c.At) > lease }
+func (c Call) expired(now time.Time) bool { return c.Issue != "" && now.Sub(c.At) > lease }
 
-// silent returns the silence that is on, or nil. One that is longer than any was
+// activeBackoff returns the silence that is on, or nil. One that is longer than any was
 // begun by a clock that was wrong.
-func (s *server) silent(now time.Time) *silence {
-	if s.Silence != nil && ahead(s.Silence.Until, now, longestSilence) {
-		return s.Silence
+func (s *server) activeBackoff(now time.Time) *backoff {
+	if s.Backoff != nil && isWithin(s.Backoff.Until, now, maxBackoff) {
+		return s.Backoff
 	}
 	return nil
 }
 
-// ahead reports whether a time is still to come, and within reach.
-func ahead(at, now time.Time, reach time.Duration) bool {
+// isWithin reports whether a time is still to come, and within reach.
+func isWithin(at, now time.Time, reach time.Duration) bool {
 	return now.Before(at) && at.Sub(now) <= reach
 }
 
-// fail begins a silence, of retry if that is longer than the usual one.
-func (s *server) fail(reason string, retry time.Duration, now time.Time) {
-	s.Silence = &silence{Until: now.Add(min(max(retry, usualSilence), longestSilence)), Reason: reason}
+// startBackoff begins a silence, of retry if that is longer than the usual one.
+func (s *server) startBackoff(reason string, retry time.Duration, now time.Time) {
+	s.Backoff = &backoff{Until: now.Add(min(max(retry, defaultBackoff), maxBackoff)), Reason: reason}
 }
 
 // busy reports whether another command is sending what is kept.
 func (s *server) busy(command string, now time.Time) bool {
-	return s.Sender != nil && s.Sender.Command != command && ahead(s.Sender.Until, now, LongestTimeout+grace)
+	return s.Sender != nil && s.Sender.Command != command && isWithin(s.Sender.Until, now, MaxTimeout+grace)
 }
 
 func holdKey(agent, issue string) string { return agent + " " + issue }
 
-// unrelease drops what was kept to release an issue, because it must not end a new
+// cancelRelease drops what was kept to release an issue, because it must not end a new
 // reservation, and reports whether there was anything.
-func (s *server) unrelease(agent, issue string) bool {
-	before := len(s.Kept)
-	s.Kept = slices.DeleteFunc(s.Kept, func(c Call) bool { return c.releases(agent, issue) })
-	return len(s.Kept) < before
+func (s *server) cancelRelease(agent, issue string) bool {
+	before := len(s.Queued)
+	s.Queued = slices.DeleteFunc(s.Queued, func(c Call) bool { return c.isReleaseOf(agent, issue) })
+	return len(s.Queued) < before
 }
 
-// take notes that a command reserves an issue.
-func (s *server) take(agent, issue, command string, now time.Time) {
+// addHold notes that a command reserves an issue.
+func (s *server) addHold(agent, issue, command string, now time.Time) {
 	if s.Holds == nil {
 		s.Holds = map[string][]hold{}
 	}
@@ -123,8 +123,8 @@ func (s *server) take(agent, issue, command string, now time.Time) {
 	s.Holds[key] = append(s.Holds[key], hold{Command: command, Until: now.Add(lease)})
 }
 
-// leave undoes take, and reports whether nobody else holds the issue.
-func (s *server) leave(agent, issue, command string) (free bool) {
+// removeHold undoes take, and reports whether nobody else holds the issue.
+func (s *server) removeHold(agent, issue, command string) (free bool) {
 	if s.Holds == nil {
 		return true
 	}
@@ -137,50 +137,50 @@ func (s *server) leave(agent, issue, command string) (free bool) {
 	return true
 }
 
-// keep adds a call to what is to be sent. dropped are the oldest, which had to go.
-func (s *server) keep(c Call) (dropped int) {
+// enqueue adds a call to what is to be sent. dropped are the oldest, which had to go.
+func (s *server) enqueue(c Call) (dropped int) {
 	if c.Issue != "" {
 		delete(s.Holds, holdKey(c.Agent, c.Issue))
-		s.unrelease(c.Agent, c.Issue)
+		s.cancelRelease(c.Agent, c.Issue)
 	}
-	s.Kept = append(s.Kept, c)
-	dropped = max(0, len(s.Kept)-maxKept)
-	s.Kept = slices.Delete(s.Kept, 0, dropped)
+	s.Queued = append(s.Queued, c)
+	dropped = max(0, len(s.Queued)-maxQueued)
+	s.Queued = slices.Delete(s.Queued, 0, dropped)
 	return dropped
 }
 
-// tidy drops what means nothing any more.
-func (s *state) tidy(now time.Time) {
+// prune drops what means nothing any more.
+func (s *state) prune(now time.Time) {
 	for digest, one := range s.Servers {
-		if one == nil || now.Sub(one.Changed) > forgotten {
+		if one == nil || now.Sub(one.Changed) > serverTTL {
 			delete(s.Servers, digest)
 			continue
 		}
-		one.Kept = slices.DeleteFunc(one.Kept, func(c Call) bool { return c.stale(now) })
+		one.Queued = slices.DeleteFunc(one.Queued, func(c Call) bool { return c.expired(now) })
 		for key, holds := range one.Holds {
-			holds = slices.DeleteFunc(holds, func(h hold) bool { return !ahead(h.Until, now, lease) })
+			holds = slices.DeleteFunc(holds, func(h hold) bool { return !isWithin(h.Until, now, lease) })
 			if one.Holds[key] = holds; len(holds) == 0 {
 				delete(one.Holds, key)
 			}
 		}
-		if one.silent(now) == nil {
-			one.Silence = nil
+		if one.activeBackoff(now) == nil {
+			one.Backoff = nil
 		}
 	}
 }
 
-// place is the folder with the file. It comes with a project and is not trusted.
-type place struct{ folder string }
+// stateFile is the folder with the file. It comes with a project and is not trusted.
+type stateFile struct{ folder string }
 
 // maxState bounds the file. A command writes far less: calls and reservations are
 // bounded.
 const maxState = 16 << 20 // bytes
 
-var errGarbled = errors.New("it was not as commands write it; what was kept in it is dropped")
+var errCorrupt = errors.New("it was not as commands write it; what was kept in it is dropped")
 
 // read returns what the file says, nothing if there is none. What cannot be
 // understood is errGarbled, and nothing too.
-func (p place) read() (*state, error) {
+func (p stateFile) read() (*state, error) {
 	dir, err := projectdir.Open(p.folder)
 	if err != nil {
 		return &state{}, fmt.Errorf("read %s: %w", fileState, err)
@@ -199,14 +199,14 @@ func readState(dir *projectdir.Dir) (*state, error) {
 		return s, fmt.Errorf("read %s: %w", fileState, err)
 	}
 	if err := json.Unmarshal(raw, s); err != nil || s.Servers == nil {
-		return &state{Servers: map[string]*server{}}, fmt.Errorf("read %s: %w", fileState, errGarbled)
+		return &state{Servers: map[string]*server{}}, fmt.Errorf("read %s: %w", fileState, errCorrupt)
 	}
 	return s, nil
 }
 
 // update changes what the file says, unless change returns false. A garbled file
 // is replaced, and told of after that. Nobody waits for a network while it runs.
-func (p place) update(ctx context.Context, change func(*state) bool) (err error) {
+func (p stateFile) update(ctx context.Context, change func(*state) bool) (err error) {
 	dir, err := projectdir.Open(p.folder)
 	if err != nil {
 		return fmt.Errorf("open the folder of %s: %w", fileState, err)
@@ -218,13 +218,13 @@ func (p place) update(ctx context.Context, change func(*state) bool) (err error)
 	}
 	defer func() { err = errors.Join(err, lock.Unlock()) }()
 	s, garbled := readState(dir)
-	if garbled != nil && !errors.Is(garbled, errGarbled) {
+	if garbled != nil && !errors.Is(garbled, errCorrupt) {
 		return garbled
 	}
 	if !change(s) && garbled == nil {
 		return nil
 	}
-	s.tidy(time.Now())
+	s.prune(time.Now())
 	return errors.Join(garbled, write(dir, lock, s))
 }
 

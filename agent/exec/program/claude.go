@@ -32,15 +32,15 @@ func claude() *Profile {
 			// background would be killed, or begin turns that nobody asked for.
 			"CLAUDE_CODE_DISABLE_BACKGROUND_TASKS=1",
 		},
-		Modes: []Mode{Ask, Read, Edit, Full},
+		Modes: []Mode{ModeAsk, ModeRead, ModeEdit, ModeAll},
 		Args: func(t Turn) []string {
 			args := []string{
 				"-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose", "--include-partial-messages",
 				// A question that is no call is asked in the reply: an approval cannot answer it.
 				"--disallowedTools", "AskUserQuestion",
-				"--permission-mode", map[Mode]string{Ask: "default", Read: "dontAsk", Edit: "acceptEdits", Full: "bypassPermissions"}[t.Mode],
+				"--permission-mode", map[Mode]string{ModeAsk: "default", ModeRead: "dontAsk", ModeEdit: "acceptEdits", ModeAll: "bypassPermissions"}[t.Mode],
 			}
-			if t.Mode == Ask {
+			if t.Mode == ModeAsk {
 				args = append(args, "--permission-prompt-tool", "stdio")
 			}
 			if t.Model != "" {
@@ -52,9 +52,9 @@ func claude() *Profile {
 			}
 			return append(append(args, t.Args...), session, t.Session)
 		},
-		Chooses: true,
-		Prompt:  claudeMessage,
-		Talk: &Talk{
+		PresetSession: true,
+		Prompt:        claudeMessage,
+		Stdin: &StdinProtocol{
 			Steer: claudeMessage,
 			Allow: func(q Question) string {
 				return claudeAnswer(q.ID, map[string]any{"behavior": "allow", "updatedInput": q.Arguments})
@@ -71,12 +71,12 @@ func claude() *Profile {
 				}})
 			},
 		},
-		Decode:  decodeClaude,
-		Gone:    []string{"no conversation found"},
-		Busy:    []string{"already in use"},
-		Refused: []string{"error: unknown option", "error: option ", "cannot be used with root"},
-		Unfit: func(p Place) string {
-			if sandbox, _ := p.Lookup("IS_SANDBOX"); p.Root && p.Mode == Full && sandbox != "1" {
+		Decode:       decodeClaude,
+		SessionGone:  []string{"no conversation found"},
+		SessionBusy:  []string{"already in use"},
+		StartRefused: []string{"error: unknown option", "error: option ", "cannot be used with root"},
+		CheckEnvironment: func(p Environment) string {
+			if sandbox, _ := p.Lookup("IS_SANDBOX"); p.Root && p.Mode == ModeAll && sandbox != "1" {
 				return `as root it takes permissions "all" only with IS_SANDBOX=1 in its environment`
 			}
 			return ""
@@ -131,9 +131,9 @@ type claudeLine struct {
 	claudeResult
 }
 
-func decodeClaude(raw []byte) ([]Fact, error) {
+func decodeClaude(raw []byte) ([]Event, error) {
 	var l claudeLine
-	if err := read(raw, &l); err != nil {
+	if err := decodeLine(raw, &l); err != nil {
 		return nil, err
 	}
 	switch l.Type {
@@ -154,23 +154,23 @@ func decodeClaude(raw []byte) ([]Fact, error) {
 	return nil, nil
 }
 
-func (l *claudeLine) system() []Fact {
+func (l *claudeLine) system() []Event {
 	switch l.Subtype {
 	case "init":
-		return []Fact{Session{ID: l.Session}}
+		return []Event{Session{ID: l.Session}}
 	case "api_retry":
 		why := fmt.Sprint(l.Error)
 		if l.Status != nil {
 			why = fmt.Sprintf("%d %s", *l.Status, why)
 		}
-		return []Fact{Warning{Text: fmt.Sprintf("the model did not answer (%s), retry %d of %d", why, l.Attempt, l.MaxRetries)}}
+		return []Event{Warning{Text: fmt.Sprintf("the model did not answer (%s), retry %d of %d", why, l.Attempt, l.MaxRetries)}}
 	case "permission_denied":
-		return []Fact{Warning{Text: "not permitted: " + l.Tool}}
+		return []Event{Warning{Text: "not permitted: " + l.Tool}}
 	}
 	return nil
 }
 
-func claudeEvent(raw json.RawMessage) []Fact {
+func claudeEvent(raw json.RawMessage) []Event {
 	var e struct {
 		Type    string `json:"type"`
 		Message struct {
@@ -186,16 +186,16 @@ func claudeEvent(raw json.RawMessage) []Fact {
 	}
 	switch {
 	case e.Type == "message_start":
-		return []Fact{Begin{ID: e.Message.ID}}
+		return []Event{MessageStarted{ID: e.Message.ID}}
 	case e.Type == "content_block_delta" && e.Delta.Type == "text_delta":
-		return []Fact{Text{Text: e.Delta.Text}}
+		return []Event{Text{Text: e.Delta.Text}}
 	}
 	return nil
 }
 
 // claudeBlocks reads finished passages, calls of tools and their results. What a
 // helper says to the agent is not said to us.
-func claudeBlocks(raw json.RawMessage, helper bool) []Fact {
+func claudeBlocks(raw json.RawMessage, helper bool) []Event {
 	var m struct {
 		ID      string          `json:"id"`
 		Role    string          `json:"role"`
@@ -216,11 +216,11 @@ func claudeBlocks(raw json.RawMessage, helper bool) []Fact {
 	if json.Unmarshal(raw, &m) != nil || json.Unmarshal(m.Content, &blocks) != nil {
 		return nil
 	}
-	var facts []Fact
+	var facts []Event
 	for _, b := range blocks {
 		switch {
 		case b.Type == "text" && m.Role == "assistant" && !helper && m.Model != "<synthetic>":
-			facts = append(facts, Said{Message: m.ID, Text: b.Text})
+			facts = append(facts, Passage{Message: m.ID, Text: b.Text})
 		case b.Type == "tool_use":
 			facts = append(facts, ToolStarted{Call: b.ID, Name: b.Name, Arguments: b.Input})
 		case b.Type == "tool_result":
@@ -250,7 +250,7 @@ func claudeText(raw json.RawMessage) string {
 	return strings.Join(lines, "\n")
 }
 
-func claudeRequest(id string, raw json.RawMessage) []Fact {
+func claudeRequest(id string, raw json.RawMessage) []Event {
 	var r struct {
 		Subtype string          `json:"subtype"`
 		Tool    string          `json:"tool_name"`
@@ -259,12 +259,12 @@ func claudeRequest(id string, raw json.RawMessage) []Fact {
 		Input   json.RawMessage `json:"input"`
 	}
 	if json.Unmarshal(raw, &r) != nil || r.Subtype != "can_use_tool" {
-		return []Fact{Request{ID: id, Kind: r.Subtype}}
+		return []Event{Request{ID: id, Kind: r.Subtype}}
 	}
 	if null(r.Input) {
 		r.Input = json.RawMessage("{}")
 	}
-	return []Fact{Question{ID: id, Call: r.Call, Tool: r.Tool, About: r.About, Arguments: r.Input}}
+	return []Event{Question{ID: id, Call: r.Call, Tool: r.Tool, About: r.About, Arguments: r.Input}}
 }
 
 // claudeResult is the end of a turn. Its usage is the turn's, its cost the
@@ -288,7 +288,7 @@ type claudeResult struct {
 	} `json:"model_usage_since_last_result"`
 }
 
-func (r *claudeResult) facts(subtype string) []Fact {
+func (r *claudeResult) facts(subtype string) []Event {
 	u := Usage{Usage: mailroom.Usage{
 		InputTokens: r.Usage.Input + r.Usage.Created + r.Usage.Read, OutputTokens: r.Usage.Output, CostUSD: r.Cost,
 	}, TotalCost: true}
@@ -298,7 +298,7 @@ func (r *claudeResult) facts(subtype string) []Fact {
 			u.CostUSD += share.Cost
 		}
 	}
-	return []Fact{u, r.end(subtype)}
+	return []Event{u, r.end(subtype)}
 }
 
 func (r *claudeResult) end(subtype string) End {
@@ -306,7 +306,7 @@ func (r *claudeResult) end(subtype string) End {
 	if why == "" {
 		why = strings.Join(r.Errors, "; ")
 	}
-	failed := End{Class: mailroom.ClassTransient, Message: why, RetryAfter: waitIn(why)}
+	failed := End{Class: mailroom.ClassTransient, Message: why, RetryAfter: parseRetryAfter(why)}
 	switch {
 	case strings.HasPrefix(r.Reason, "aborted"):
 		return End{Aborted: true, Class: mailroom.ClassTransient, Message: "the turn was interrupted"}

@@ -10,7 +10,7 @@ import (
 func TestAMessageIsNoCommandToClaude(t *testing.T) {
 	p := claude()
 	for _, words := range []string{"/clear", "/model sonnet", "hello", " /clear", "a\n/clear"} {
-		for name, write := range map[string]func(string) string{"prompt": p.Prompt, "steered": p.Talk.Steer} {
+		for name, write := range map[string]func(string) string{"prompt": p.Prompt, "steered": p.Stdin.Steer} {
 			var line struct{ Message struct{ Content string } }
 			if err := json.Unmarshal([]byte(write(words)), &line); err != nil {
 				t.Fatal(err)

@@ -20,10 +20,10 @@ func codex() *Profile {
 			"OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_ORGANIZATION", "OPENAI_PROJECT",
 			"AWS_PROFILE", "AWS_REGION", "AWS_BEARER_TOKEN_BEDROCK",
 		),
-		Modes: []Mode{Read, Edit, Full},
+		Modes: []Mode{ModeRead, ModeEdit, ModeAll},
 		Args: func(t Turn) []string {
 			// Before the word exec, these are taken by a resumed turn too.
-			args := []string{"-s", map[Mode]string{Read: "read-only", Edit: "workspace-write", Full: "danger-full-access"}[t.Mode]}
+			args := []string{"-s", map[Mode]string{ModeRead: "read-only", ModeEdit: "workspace-write", ModeAll: "danger-full-access"}[t.Mode]}
 			if t.Model != "" {
 				args = append(args, "-m", t.Model)
 			}
@@ -37,11 +37,11 @@ func codex() *Profile {
 			}
 			return append(args, "-")
 		},
-		Prompt: func(text string) string { return text },
-		Decode: decodeCodex,
-		Gone:   []string{"no rollout found"},
-		Busy:   []string{"active writer"},
-		Refused: []string{
+		Prompt:      func(text string) string { return text },
+		Decode:      decodeCodex,
+		SessionGone: []string{"no rollout found"},
+		SessionBusy: []string{"active writer"},
+		StartRefused: []string{
 			"error: unexpected argument", "error: invalid value", "error parsing -c overrides", "error loading config",
 			"error finding codex home", "error: model provider",
 		},
@@ -63,23 +63,23 @@ type codexLine struct {
 	} `json:"usage"`
 }
 
-func decodeCodex(line []byte) ([]Fact, error) {
+func decodeCodex(line []byte) ([]Event, error) {
 	var l codexLine
-	if err := read(line, &l); err != nil {
+	if err := decodeLine(line, &l); err != nil {
 		return nil, err
 	}
 	switch l.Type {
 	case "thread.started":
-		return []Fact{Session{ID: l.Thread}}, nil
+		return []Event{Session{ID: l.Thread}}, nil
 	case "item.started", "item.completed":
 		return codexItem(l.Item, l.Type == "item.completed"), nil
 	case "error":
-		return []Fact{Warning{Text: l.Message}}, nil
+		return []Event{Warning{Text: l.Message}}, nil
 	case "turn.failed":
 		class, after := codexTrouble(l.Error.Message)
-		return []Fact{End{Class: class, Message: l.Error.Message, RetryAfter: after}}, nil
+		return []Event{End{Class: class, Message: l.Error.Message, RetryAfter: after}}, nil
 	case "turn.completed":
-		var facts []Fact
+		var facts []Event
 		if l.Usage != nil {
 			u := mailroom.Usage{InputTokens: l.Usage.Input, OutputTokens: l.Usage.Output}
 			facts = append(facts, Usage{Usage: u, TotalTokens: true})
@@ -91,7 +91,7 @@ func decodeCodex(line []byte) ([]Fact, error) {
 
 // codexItem reads what a turn is made of. Every kind of item that is not named
 // here is a tool, so that one which comes new is shown too.
-func codexItem(raw json.RawMessage, completed bool) []Fact {
+func codexItem(raw json.RawMessage, completed bool) []Event {
 	var it struct {
 		ID       string          `json:"id"`
 		Type     string          `json:"type"`
@@ -109,12 +109,12 @@ func codexItem(raw json.RawMessage, completed bool) []Fact {
 	switch it.Type {
 	case "agent_message":
 		if completed {
-			return []Fact{Said{Message: it.ID, Text: it.Text}}
+			return []Event{Passage{Message: it.ID, Text: it.Text}}
 		}
 		return nil
 	case "error":
 		if completed {
-			return []Fact{Warning{Text: it.Message}}
+			return []Event{Warning{Text: it.Message}}
 		}
 		return nil
 	case "reasoning", "todo_list", "":
@@ -122,7 +122,7 @@ func codexItem(raw json.RawMessage, completed bool) []Fact {
 	}
 	arguments := codexArguments(raw)
 	if !completed {
-		return []Fact{ToolStarted{Call: it.ID, Name: it.Type, Arguments: arguments}}
+		return []Event{ToolStarted{Call: it.ID, Name: it.Type, Arguments: arguments}}
 	}
 	done := ToolFinished{Call: it.ID, Name: it.Type, Arguments: arguments, OK: it.Status != "failed" && it.Status != "declined"}
 	switch {
@@ -136,7 +136,7 @@ func codexItem(raw json.RawMessage, completed bool) []Fact {
 	if it.ExitCode != nil && *it.ExitCode != 0 {
 		done.Summary = fmt.Sprintf("exit status %d\n%s", *it.ExitCode, done.Summary)
 	}
-	return []Fact{done}
+	return []Event{done}
 }
 
 func null(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "null" }
@@ -162,16 +162,16 @@ var httpStatus = regexp.MustCompile(`\bstatus:? (\d{3})\b`)
 // codexTrouble reads the class of a failure from its words: there is nothing
 // else in the line.
 func codexTrouble(message string) (mailroom.Class, retryAfter) {
-	after := waitIn(message)
+	after := parseRetryAfter(message)
 	if m := httpStatus.FindStringSubmatch(message); m != nil {
 		if status, err := strconv.Atoi(m[1]); err == nil {
 			return classOf(status), after
 		}
 	}
 	switch {
-	case says(message, []string{"high demand", "overloaded", "rate limit", "usage limit", "connection failed", "error sending request", "lookup address"}):
+	case containsAny(message, []string{"high demand", "overloaded", "rate limit", "usage limit", "connection failed", "error sending request", "lookup address"}):
 		return mailroom.ClassUnavailable, after
-	case says(message, []string{"missing environment variable"}):
+	case containsAny(message, []string{"missing environment variable"}):
 		return mailroom.ClassPermanent, after
 	}
 	return mailroom.ClassTransient, after

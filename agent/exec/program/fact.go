@@ -7,18 +7,18 @@ import (
 	"mailroom"
 )
 
-// Fact is something that a line of a program says. Its types are those below.
-type Fact interface{ fact() }
+// Event is something that a line of a program says. Its types are those below.
+type Event interface{ fact() }
 
 type (
 	// Session is the id under which the program keeps the conversation.
 	Session struct{ ID string }
-	// Begin says that another message begins. ID is the program's own.
-	Begin struct{ ID string }
+	// MessageStarted says that another message begins. ID is the program's own.
+	MessageStarted struct{ ID string }
 	// Text is a piece of the message being written.
 	Text struct{ Text string }
-	// Said is a whole passage of a message, which may have come in pieces before.
-	Said struct{ Message, Text string }
+	// Passage is a whole passage of a message, which may have come in pieces before.
+	Passage struct{ Message, Text string }
 
 	ToolStarted struct {
 		Call, Name string
@@ -64,20 +64,20 @@ type (
 	}
 )
 
-func (Session) fact()      {}
-func (Begin) fact()        {}
-func (Text) fact()         {}
-func (Said) fact()         {}
-func (ToolStarted) fact()  {}
-func (ToolFinished) fact() {}
-func (Usage) fact()        {}
-func (Warning) fact()      {}
-func (Question) fact()     {}
-func (Request) fact()      {}
-func (End) fact()          {}
+func (Session) fact()        {}
+func (MessageStarted) fact() {}
+func (Text) fact()           {}
+func (Passage) fact()        {}
+func (ToolStarted) fact()    {}
+func (ToolFinished) fact()   {}
+func (Usage) fact()          {}
+func (Warning) fact()        {}
+func (Question) fact()       {}
+func (Request) fact()        {}
+func (End) fact()            {}
 
-// Alive reports whether a line that says this shows that the program gets on.
-func Alive(facts []Fact) bool {
+// ShowsProgress reports whether a line that says this shows that the program gets on.
+func ShowsProgress(facts []Event) bool {
 	for _, f := range facts {
 		if _, trouble := f.(Warning); !trouble {
 			return true

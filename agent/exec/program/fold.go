@@ -36,16 +36,16 @@ type Fold struct {
 	// Prefix is put before the ids of calls, so that they are unique in the
 	// run. Programs begin to count anew with each process.
 	Prefix string
-	// Hide takes secrets out of what is shown. nil: there are none.
-	Hide func(string) string
+	// Redact takes secrets out of what is shown. nil: there are none.
+	Redact func(string) string
 
-	message string            // the program's id of the message being written
-	open    bool              // some of it was streamed
-	whole   bool              // its last passage is whole
-	passage string            // what came in pieces of the present passage
-	spoke   bool              // in this turn
-	over    bool              // the turn has ended
-	calls   map[string]string // that have not finished, and their names
+	message   string            // the program's id of the message being written
+	open      bool              // some of it was streamed
+	complete  bool              // its last passage is whole
+	passage   string            // what came in pieces of the present passage
+	produced  bool              // in this turn
+	turnEnded bool              // the turn has ended
+	calls     map[string]string // that have not finished, and their names
 
 	warnings int
 	warned   string // the last of them
@@ -54,143 +54,143 @@ type Fold struct {
 	total Usage // of what counts from the session's beginning, the latest
 }
 
-// Take returns what a fact makes to be written.
-func (f *Fold) Take(fact Fact) []Write {
+// Apply returns what a fact makes to be written.
+func (f *Fold) Apply(fact Event) []Write {
 	switch x := fact.(type) {
-	case Begin:
-		return f.begin(x.ID)
+	case MessageStarted:
+		return f.startMessage(x.ID)
 	case Text:
-		return f.piece(x.Text)
-	case Said:
-		return f.said(x)
+		return f.onText(x.Text)
+	case Passage:
+		return f.onPassage(x)
 	case ToolStarted:
 		if _, known := f.calls[x.Call]; known {
 			return nil
 		}
-		return f.aside(f.started(x.Call, x.Name, x.Arguments))
+		return f.internalStep(f.toolStarted(x.Call, x.Name, x.Arguments))
 	case ToolFinished:
-		return f.finished(x)
+		return f.onToolFinished(x)
 	case Warning:
-		return f.warning(x.Text)
+		return f.onWarning(x.Text)
 	case Usage:
-		f.count(x)
+		f.addUsage(x)
 	case End:
-		f.over = true
-		if spoke := f.spoke; !spoke && x.OK && x.Text != "" {
-			f.spoke = false
-			return f.said(Said{Message: "result", Text: x.Text})
+		f.turnEnded = true
+		if spoke := f.produced; !spoke && x.OK && x.Text != "" {
+			f.produced = false
+			return f.onPassage(Passage{Message: "result", Text: x.Text})
 		}
-		f.spoke = false
+		f.produced = false
 	}
 	return nil
 }
 
-// begin starts another message. What was being written was said on the way.
-func (f *Fold) begin(id string) (w []Write) {
+// startMessage starts another message. What was being written was said on the way.
+func (f *Fold) startMessage(id string) (w []Write) {
 	if f.open {
-		w = f.aside()
+		w = f.internalStep()
 	}
-	f.message, f.passage, f.whole, f.over = id, "", false, false
+	f.message, f.passage, f.complete, f.turnEnded = id, "", false, false
 	return w
 }
 
-func (f *Fold) piece(text string) (w []Write) {
-	if f.over {
-		w = f.begin("")
+func (f *Fold) onText(text string) (w []Write) {
+	if f.turnEnded {
+		w = f.startMessage("")
 	}
-	if f.open && f.whole {
-		w = append(w, f.stream("\n\n")...)
+	if f.open && f.complete {
+		w = append(w, f.streamText("\n\n")...)
 	}
-	f.whole = false
+	f.complete = false
 	f.passage += text
-	return append(w, f.stream(text)...)
+	return append(w, f.streamText(text)...)
 }
 
-func (f *Fold) said(x Said) (w []Write) {
+func (f *Fold) onPassage(x Passage) (w []Write) {
 	rest, begun := strings.CutPrefix(x.Text, f.passage)
 	switch {
-	case f.passage != "" && begun && !f.over:
-	case f.open && f.message == x.Message && f.passage == "" && !f.over:
-		w = f.stream("\n\n")
+	case f.passage != "" && begun && !f.turnEnded:
+	case f.open && f.message == x.Message && f.passage == "" && !f.turnEnded:
+		w = f.streamText("\n\n")
 		rest = x.Text
 	default:
-		w = f.begin(x.Message)
+		w = f.startMessage(x.Message)
 		rest = x.Text
 	}
-	f.message, f.passage, f.whole = x.Message, "", true
-	return append(w, f.stream(rest)...)
+	f.message, f.passage, f.complete = x.Message, "", true
+	return append(w, f.streamText(rest)...)
 }
 
-func (f *Fold) stream(text string) []Write {
+func (f *Fold) streamText(text string) []Write {
 	text = strings.ReplaceAll(text, "\x00", "")
 	if text == "" {
 		return nil
 	}
-	f.open, f.spoke = true, true
+	f.open, f.produced = true, true
 	return []Write{{Text: text}}
 }
 
-// aside makes a step of entries. The message that it ends is not the reply.
-func (f *Fold) aside(entries ...mailroom.AgentEntry) []Write {
+// internalStep makes a step of entries. The message that it ends is not the reply.
+func (f *Fold) internalStep(entries ...mailroom.AgentEntry) []Write {
 	step := &mailroom.Step{Entries: entries, Internal: f.open}
-	f.open, f.passage, f.whole = false, "", false
+	f.open, f.passage, f.complete = false, "", false
 	return []Write{{Step: step}}
 }
 
-// record makes a step of entries beside the message being written.
-func record(entries ...mailroom.AgentEntry) []Write {
+// sideStep makes a step of entries beside the message being written.
+func sideStep(entries ...mailroom.AgentEntry) []Write {
 	return []Write{{Step: &mailroom.Step{Entries: entries, NoProgress: true}}}
 }
 
-func (f *Fold) started(call, name string, arguments json.RawMessage) mailroom.AgentEntry {
+func (f *Fold) toolStarted(call, name string, arguments json.RawMessage) mailroom.AgentEntry {
 	if f.calls == nil {
 		f.calls = map[string]string{}
 	}
 	f.calls[call] = name
-	return note(mailroom.KindToolStarted, map[string]any{
-		"call": f.Prefix + call, "name": f.Show(name), "arguments": f.Arguments(arguments, maxShown),
+	return newEntry(mailroom.KindToolStarted, map[string]any{
+		"call": f.Prefix + call, "name": f.Sanitize(name), "arguments": f.Arguments(arguments, maxShown),
 	})
 }
 
-func (f *Fold) ended(call string, ok bool, summary string) mailroom.AgentEntry {
+func (f *Fold) toolDone(call string, ok bool, summary string) mailroom.AgentEntry {
 	delete(f.calls, call)
-	return note(mailroom.KindToolDone, map[string]any{"call": f.Prefix + call, "ok": ok, "summary": f.Show(summary)})
+	return newEntry(mailroom.KindToolDone, map[string]any{"call": f.Prefix + call, "ok": ok, "summary": f.Sanitize(summary)})
 }
 
-func (f *Fold) finished(x ToolFinished) []Write {
+func (f *Fold) onToolFinished(x ToolFinished) []Write {
 	if _, known := f.calls[x.Call]; known {
-		return record(f.ended(x.Call, x.OK, x.Summary))
+		return sideStep(f.toolDone(x.Call, x.OK, x.Summary))
 	}
 	if x.Name == "" {
 		return nil // of a call that nobody told us of
 	}
-	started := f.started(x.Call, x.Name, x.Arguments)
-	return f.aside(started, f.ended(x.Call, x.OK, x.Summary))
+	started := f.toolStarted(x.Call, x.Name, x.Arguments)
+	return f.internalStep(started, f.toolDone(x.Call, x.OK, x.Summary))
 }
 
 // Close returns the entries that end the calls which have not, because the
 // program has: no page shows them at work for ever.
 func (f *Fold) Close(why string) (entries []mailroom.AgentEntry) {
 	for _, call := range slices.Sorted(maps.Keys(f.calls)) {
-		entries = append(entries, f.ended(call, false, why))
+		entries = append(entries, f.toolDone(call, false, why))
 	}
 	return entries
 }
 
-func (f *Fold) warning(text string) []Write {
+func (f *Fold) onWarning(text string) []Write {
 	again := text == f.warned
 	f.warned = text
 	if again || f.warnings == maxWarnings {
 		return nil
 	}
 	f.warnings++
-	return record(note(KindWarning, map[string]any{"text": f.Show(text)}))
+	return sideStep(newEntry(KindWarning, map[string]any{"text": f.Sanitize(text)}))
 }
 
-// Warned returns the last warning, "" if there was none.
-func (f *Fold) Warned() string { return f.warned }
+// LastWarning returns the last warning, "" if there was none.
+func (f *Fold) LastWarning() string { return f.warned }
 
-func (f *Fold) count(u Usage) {
+func (f *Fold) addUsage(u Usage) {
 	if u.TotalTokens {
 		f.total.InputTokens, f.total.OutputTokens, f.total.TotalTokens = u.InputTokens, u.OutputTokens, true
 		u.InputTokens, u.OutputTokens = 0, 0
@@ -204,9 +204,9 @@ func (f *Fold) count(u Usage) {
 	f.usage.CostUSD += u.CostUSD
 }
 
-// Consumed returns what was consumed, given the totals of the session before,
+// UsageSince returns what was consumed, given the totals of the session before,
 // and its totals now. A total that has become less counts from another beginning.
-func (f *Fold) Consumed(before mailroom.Usage) (used, totals mailroom.Usage) {
+func (f *Fold) UsageSince(before mailroom.Usage) (used, totals mailroom.Usage) {
 	used, totals = f.usage.Usage, before
 	if f.total.TotalTokens {
 		totals.InputTokens, totals.OutputTokens = f.total.InputTokens, f.total.OutputTokens
@@ -226,7 +226,7 @@ func (f *Fold) Consumed(before mailroom.Usage) (used, totals mailroom.Usage) {
 	return used, totals
 }
 
-func note(kind string, body map[string]any) mailroom.AgentEntry {
+func newEntry(kind string, body map[string]any) mailroom.AgentEntry {
 	b, err := compact(body)
 	if err != nil {
 		b = []byte("{}") // made of texts, and of JSON that was read
@@ -234,10 +234,10 @@ func note(kind string, body map[string]any) mailroom.AgentEntry {
 	return mailroom.AgentEntry{Kind: kind, Body: b}
 }
 
-// Show is text as entries may hold it: without secrets, and not too long. Its
+// Sanitize is text as entries may hold it: without secrets, and not too long. Its
 // beginning and its end say most.
-func (f *Fold) Show(text string) string {
-	text = strings.ToValidUTF8(strings.ReplaceAll(f.hide(text), "\x00", ""), "\uFFFD")
+func (f *Fold) Sanitize(text string) string {
+	text = strings.ToValidUTF8(strings.ReplaceAll(f.redact(text), "\x00", ""), "\uFFFD")
 	if len(text) <= maxShown {
 		return text
 	}
@@ -251,11 +251,11 @@ func (f *Fold) Show(text string) string {
 	return fmt.Sprintf("%s\n… %d bytes …\n%s", text[:head], tail-head, text[tail:])
 }
 
-func (f *Fold) hide(text string) string {
-	if f.Hide == nil {
+func (f *Fold) redact(text string) string {
+	if f.Redact == nil {
 		return text
 	}
-	return f.Hide(text)
+	return f.Redact(text)
 }
 
 // Arguments are those of a call without secrets, as JSON of at most limit bytes.
@@ -267,7 +267,7 @@ func (f *Fold) Arguments(raw json.RawMessage, limit int) json.RawMessage {
 	if d.Decode(&v) != nil {
 		return json.RawMessage("null")
 	}
-	b, err := compact(f.hidden(v))
+	b, err := compact(f.redactJSON(v))
 	if err != nil {
 		return json.RawMessage("null") // it was JSON when it came
 	}
@@ -293,19 +293,19 @@ func compact(v any) ([]byte, error) {
 	return bytes.TrimRight(b.Bytes(), "\n"), nil
 }
 
-// hidden is a decoded JSON value without secrets in its texts.
-func (f *Fold) hidden(v any) any {
+// redactJSON is a decoded JSON value without secrets in its texts.
+func (f *Fold) redactJSON(v any) any {
 	switch v := v.(type) {
 	case string:
-		return strings.ReplaceAll(f.hide(v), "\x00", "")
+		return strings.ReplaceAll(f.redact(v), "\x00", "")
 	case []any:
 		for i := range v {
-			v[i] = f.hidden(v[i])
+			v[i] = f.redactJSON(v[i])
 		}
 	case map[string]any:
 		out := make(map[string]any, len(v))
 		for k, x := range v {
-			out[f.hide(k)] = f.hidden(x)
+			out[f.redact(k)] = f.redactJSON(x)
 		}
 		return out
 	}

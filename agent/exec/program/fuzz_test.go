@@ -30,17 +30,17 @@ func FuzzDecode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		const key = "hunter22"
 		for _, p := range All() {
-			fold := Fold{Hide: func(s string) string { return strings.ReplaceAll(s, key, "[KEY]") }}
+			fold := Fold{Redact: func(s string) string { return strings.ReplaceAll(s, key, "[KEY]") }}
 			facts, err := p.Decode([]byte(text))
 			if err != nil && facts != nil {
 				t.Errorf("%s: %q means something and is an error", p.Name, text)
 			}
 			for _, fact := range facts {
-				for _, w := range fold.Take(fact) {
+				for _, w := range fold.Apply(fact) {
 					checkWrite(t, w, key)
 				}
-				if q, ok := fact.(Question); ok && !json.Valid([]byte(strings.TrimSpace(p.Talk.Allow(q)))) {
-					t.Errorf("the answer to %q is no JSON: %s", text, p.Talk.Allow(q))
+				if q, ok := fact.(Question); ok && !json.Valid([]byte(strings.TrimSpace(p.Stdin.Allow(q)))) {
+					t.Errorf("the answer to %q is no JSON: %s", text, p.Stdin.Allow(q))
 				}
 			}
 			for _, n := range fold.Close("over") {

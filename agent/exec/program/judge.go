@@ -10,13 +10,13 @@ import (
 
 // Ending is how a process ended that was to take one turn.
 type Ending struct {
-	End     *End   // its terminal line; nil: there was none
-	Resumed bool   // it was to resume a session
-	Heard   bool   // it wrote a line that was understood
-	Code    int    // exit status; -1 if a signal ended it
-	Signal  string // "" if none
-	Late    bool   // it was stopped because it went on after its turn had ended
-	Stderr  string // the end of it
+	End      *End   // its terminal line; nil: there was none
+	Resumed  bool   // it was to resume a session
+	SawLine  bool   // it wrote a line that was understood
+	Code     int    // exit status; -1 if a signal ended it
+	Signal   string // "" if none
+	Lingered bool   // it was stopped because it went on after its turn had ended
+	Stderr   string // the end of it
 }
 
 // Verdict is what an ending means. With neither Gone nor a Class the turn was
@@ -40,13 +40,13 @@ func (p *Profile) Judge(e Ending) Verdict {
 	}
 	switch {
 	// There is no terminal line.
-	case e.End == nil && says(e.Stderr, p.Busy):
+	case e.End == nil && containsAny(e.Stderr, p.SessionBusy):
 		return is(mailroom.ClassUnavailable, "found somebody else at work in the session") // a person, for as long as they like
-	case e.End == nil && e.Resumed && !e.Heard && says(e.Stderr, p.Gone):
+	case e.End == nil && e.Resumed && !e.SawLine && containsAny(e.Stderr, p.SessionGone):
 		return Verdict{Gone: true, Message: "the program does not know the session"}
-	case e.End == nil && !e.Heard && says(e.Stderr, p.Refused):
+	case e.End == nil && !e.SawLine && containsAny(e.Stderr, p.StartRefused):
 		return is(mailroom.ClassPermanent, "does not start like this")
-	case e.End == nil && e.Resumed && !e.Heard && e.Signal == "" && e.Code != 0:
+	case e.End == nil && e.Resumed && !e.SawLine && e.Signal == "" && e.Code != 0:
 		return Verdict{Gone: true, Message: "the program ended with " + exit + " before it said a word"}
 	case e.End == nil:
 		return is(mailroom.ClassTransient, "was interrupted: it ended with %s and did not say that its turn was over", exit)
@@ -54,20 +54,20 @@ func (p *Profile) Judge(e Ending) Verdict {
 	// It said that it has failed. The exit adds nothing.
 	case e.End.Aborted:
 		return is(mailroom.ClassTransient, "was interrupted")
-	case !e.End.OK && e.Resumed && says(e.End.Message, p.Gone):
+	case !e.End.OK && e.Resumed && containsAny(e.End.Message, p.SessionGone):
 		return Verdict{Gone: true, Message: "the program does not know the session"}
 	case !e.End.OK:
 		return Verdict{Class: e.End.Class, Message: "failed: " + e.End.Message, RetryAfter: e.End.RetryAfter}
 
 	// It said that it is done.
-	case e.Late, e.Code == 0 && e.Signal == "":
+	case e.Lingered, e.Code == 0 && e.Signal == "":
 		return Verdict{}
 	}
 	return is(mailroom.ClassTransient, "said that it was done, but ended with %s", exit)
 }
 
-// says reports whether a text holds one of the words, which are in lower case.
-func says(text string, words []string) bool {
+// containsAny reports whether a text holds one of the words, which are in lower case.
+func containsAny(text string, words []string) bool {
 	text = strings.ToLower(text)
 	for _, w := range words {
 		if strings.Contains(text, w) {

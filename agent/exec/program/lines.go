@@ -51,9 +51,9 @@ func (l *Lines) Rest() []byte {
 	return rest
 }
 
-// read decodes a line that is a JSON object. A field of another type than we
+// decodeLine decodes a line that is a JSON object. A field of another type than we
 // know is as if it were not there.
-func read(line []byte, v any) error {
+func decodeLine(line []byte, v any) error {
 	if trimmed := bytes.TrimLeft(line, " \t"); len(trimmed) == 0 || trimmed[0] != '{' {
 		return errors.New("the line is no JSON object")
 	}

@@ -25,29 +25,29 @@ type Profile struct {
 
 	// Args are the arguments of one turn.
 	Args func(Turn) []string
-	// Chooses says that we choose the id of a new session. It is a UUID.
-	Chooses bool
+	// PresetSession says that we choose the id of a new session. It is a UUID.
+	PresetSession bool
 	// Prompt is what it gets on stdin for a request.
 	Prompt func(text string) string
-	// Talk is how it is spoken to while it works; nil for a program whose
+	// StdinProtocol is how it is spoken to while it works; nil for a program whose
 	// stdin is closed behind the prompt.
-	Talk *Talk
+	Stdin *StdinProtocol
 
 	// Decode says what one line of its stdout means. A line that it does not
 	// know means nothing; an error is a line that is none of its lines.
-	Decode func(line []byte) ([]Fact, error)
+	Decode func(line []byte) ([]Event, error)
 
 	// What it says, on stderr or as its end, if a session cannot be resumed; if
 	// somebody else is at work in the session; if it will never start like
 	// this. Parts of a line, in lower case.
-	Gone, Busy, Refused []string
+	SessionGone, SessionBusy, StartRefused []string
 
-	// Unfit says why it cannot work here, "" if nothing speaks against it.
-	Unfit func(Place) string
+	// CheckEnvironment says why it cannot work here, "" if nothing speaks against it.
+	CheckEnvironment func(Environment) string
 }
 
-// Talk are the lines for a program that reads while it works.
-type Talk struct {
+// StdinProtocol are the lines for a program that reads while it works.
+type StdinProtocol struct {
 	Steer  func(text string) string            // one more message
 	Allow  func(q Question) string             // the call may be made
 	Deny   func(q Question, why string) string // it may not, and the turn goes on
@@ -65,8 +65,8 @@ type Turn struct {
 	Args    []string // further arguments
 }
 
-// Place is where a program is to work.
-type Place struct {
+// Environment is where a program is to work.
+type Environment struct {
 	Mode   Mode
 	Root   bool                             // we are root
 	Lookup func(name string) (string, bool) // variables of the program
@@ -77,10 +77,10 @@ type Place struct {
 type Mode string
 
 const (
-	Ask  Mode = "ask"  // look at things; a person is asked about everything else
-	Read Mode = "read" // look at things; everything else is refused
-	Edit Mode = "edit" // change files in its folder too; everything else is refused
-	Full Mode = "all"  // everything, unasked
+	ModeAsk  Mode = "ask"  // look at things; a person is asked about everything else
+	ModeRead Mode = "read" // look at things; everything else is refused
+	ModeEdit Mode = "edit" // change files in its folder too; everything else is refused
+	ModeAll  Mode = "all"  // everything, unasked
 )
 
 // All are the programs that are known, by name.

@@ -18,14 +18,14 @@ func TestArguments(t *testing.T) {
 		turn    Turn
 		want    string
 	}{
-		{"codex", Turn{Mode: Read}, "-s read-only exec --json --skip-git-repo-check -"},
-		{"codex", Turn{Mode: Edit, Model: "m", Args: []string{"-c", "a=b"}, Session: "id", Resume: true},
+		{"codex", Turn{Mode: ModeRead}, "-s read-only exec --json --skip-git-repo-check -"},
+		{"codex", Turn{Mode: ModeEdit, Model: "m", Args: []string{"-c", "a=b"}, Session: "id", Resume: true},
 			"-s workspace-write -m m -c a=b exec resume --json --skip-git-repo-check id -"},
-		{"codex", Turn{Mode: Full}, "-s danger-full-access exec --json --skip-git-repo-check -"},
-		{"claude", Turn{Mode: Ask, Session: "id"}, claudeStart + "default --permission-prompt-tool stdio --session-id id"},
-		{"claude", Turn{Mode: Read, Session: "id", Resume: true}, claudeStart + "dontAsk --resume id"},
-		{"claude", Turn{Mode: Edit, Session: "id", Model: "m", Args: []string{"--effort", "low"}}, claudeStart + "acceptEdits --model m --effort low --session-id id"},
-		{"claude", Turn{Mode: Full, Session: "id"}, claudeStart + "bypassPermissions --session-id id"},
+		{"codex", Turn{Mode: ModeAll}, "-s danger-full-access exec --json --skip-git-repo-check -"},
+		{"claude", Turn{Mode: ModeAsk, Session: "id"}, claudeStart + "default --permission-prompt-tool stdio --session-id id"},
+		{"claude", Turn{Mode: ModeRead, Session: "id", Resume: true}, claudeStart + "dontAsk --resume id"},
+		{"claude", Turn{Mode: ModeEdit, Session: "id", Model: "m", Args: []string{"--effort", "low"}}, claudeStart + "acceptEdits --model m --effort low --session-id id"},
+		{"claude", Turn{Mode: ModeAll, Session: "id"}, claudeStart + "bypassPermissions --session-id id"},
 	}
 	for _, c := range cases {
 		if got := strings.Join(Find(c.program).Args(c.turn), " "); got != c.want {
@@ -48,10 +48,10 @@ func TestProfilesAreWhole(t *testing.T) {
 			}
 			seen[args] = m
 		}
-		if p.Has(Ask) && p.Talk == nil {
+		if p.Has(ModeAsk) && p.Stdin == nil {
 			t.Errorf("%s asks and cannot be answered", p.Name)
 		}
-		for _, word := range append(append(append([]string{}, p.Gone...), p.Busy...), p.Refused...) {
+		for _, word := range append(append(append([]string{}, p.SessionGone...), p.SessionBusy...), p.StartRefused...) {
 			if word != strings.ToLower(word) {
 				t.Errorf("%s: %q is not in lower case and would never be found", p.Name, word)
 			}
@@ -63,32 +63,32 @@ func TestWhatIsSaid(t *testing.T) {
 	start := ToolStarted{Call: "1", Name: "tool"}
 	cases := []struct {
 		name  string
-		facts []Fact
+		facts []Event
 		want  string // streams in quotes, "|" for an aside
 	}{
-		{"pieces, then the whole", []Fact{Begin{"m"}, Text{"a"}, Text{"b"}, Said{"m", "ab"}}, `ab`},
-		{"pieces, and what they missed", []Fact{Begin{"m"}, Text{"a"}, Said{"m", "abc"}}, `abc`},
-		{"only the whole", []Fact{Said{"m", "ab"}}, `ab`},
-		{"another whole than the pieces", []Fact{Begin{"m"}, Text{"x"}, Said{"m", "ab"}}, `x|ab`},
-		{"two passages of one message", []Fact{Begin{"m"}, Text{"a"}, Said{"m", "a"}, Text{"b"}, Said{"m", "b"}}, "a\n\nb"},
-		{"two passages without pieces", []Fact{Said{"m", "a"}, Said{"m", "b"}}, "a\n\nb"},
-		{"two messages", []Fact{Said{"m", "a"}, Said{"n", "b"}}, `a|b`},
-		{"a tool between", []Fact{Said{"m", "a"}, start, Said{"n", "b"}}, `a|b`},
-		{"a tool, and more of the same message", []Fact{Said{"m", "a"}, start, Said{"m", "b"}}, `a|b`},
-		{"a tool that ends in mid-message", []Fact{start, Begin{"m"}, Text{"a"}, ToolFinished{Call: "1"}, Text{"b"}, Said{"m", "ab"}}, `ab`},
-		{"a message that was broken off", []Fact{Begin{"m"}, Text{"a"}, Begin{"n"}, Text{"ab"}, Said{"n", "ab"}}, `a|ab`},
-		{"two turns", []Fact{Said{"m", "a"}, End{OK: true, Text: "a"}, Said{"m", "b"}, End{OK: true, Text: "b"}}, `a|b`},
-		{"two turns in pieces", []Fact{Text{"a"}, End{OK: true}, Text{"b"}, End{OK: true}}, `a|b`},
-		{"only an end", []Fact{End{OK: true, Text: "a"}}, `a`},
-		{"an end that failed", []Fact{End{Text: "a"}}, ``},
-		{"nothing", []Fact{Begin{"m"}, Said{"m", ""}, End{OK: true}}, ``},
-		{"a NUL", []Fact{Begin{"m"}, Text{"a\x00"}, Text{"\x00"}, Said{"m", "a\x00\x00b"}}, `ab`},
+		{"pieces, then the whole", []Event{MessageStarted{"m"}, Text{"a"}, Text{"b"}, Passage{"m", "ab"}}, `ab`},
+		{"pieces, and what they missed", []Event{MessageStarted{"m"}, Text{"a"}, Passage{"m", "abc"}}, `abc`},
+		{"only the whole", []Event{Passage{"m", "ab"}}, `ab`},
+		{"another whole than the pieces", []Event{MessageStarted{"m"}, Text{"x"}, Passage{"m", "ab"}}, `x|ab`},
+		{"two passages of one message", []Event{MessageStarted{"m"}, Text{"a"}, Passage{"m", "a"}, Text{"b"}, Passage{"m", "b"}}, "a\n\nb"},
+		{"two passages without pieces", []Event{Passage{"m", "a"}, Passage{"m", "b"}}, "a\n\nb"},
+		{"two messages", []Event{Passage{"m", "a"}, Passage{"n", "b"}}, `a|b`},
+		{"a tool between", []Event{Passage{"m", "a"}, start, Passage{"n", "b"}}, `a|b`},
+		{"a tool, and more of the same message", []Event{Passage{"m", "a"}, start, Passage{"m", "b"}}, `a|b`},
+		{"a tool that ends in mid-message", []Event{start, MessageStarted{"m"}, Text{"a"}, ToolFinished{Call: "1"}, Text{"b"}, Passage{"m", "ab"}}, `ab`},
+		{"a message that was broken off", []Event{MessageStarted{"m"}, Text{"a"}, MessageStarted{"n"}, Text{"ab"}, Passage{"n", "ab"}}, `a|ab`},
+		{"two turns", []Event{Passage{"m", "a"}, End{OK: true, Text: "a"}, Passage{"m", "b"}, End{OK: true, Text: "b"}}, `a|b`},
+		{"two turns in pieces", []Event{Text{"a"}, End{OK: true}, Text{"b"}, End{OK: true}}, `a|b`},
+		{"only an end", []Event{End{OK: true, Text: "a"}}, `a`},
+		{"an end that failed", []Event{End{Text: "a"}}, ``},
+		{"nothing", []Event{MessageStarted{"m"}, Passage{"m", ""}, End{OK: true}}, ``},
+		{"a NUL", []Event{MessageStarted{"m"}, Text{"a\x00"}, Text{"\x00"}, Passage{"m", "a\x00\x00b"}}, `ab`},
 	}
 	for _, c := range cases {
 		var f Fold
 		var got strings.Builder
 		for _, fact := range c.facts {
-			for _, w := range f.Take(fact) {
+			for _, w := range f.Apply(fact) {
 				if w.Step == nil {
 					got.WriteString(w.Text)
 				} else if w.Step.Internal {
@@ -103,10 +103,10 @@ func TestWhatIsSaid(t *testing.T) {
 }
 
 func TestACallIsShownOnceAndEnds(t *testing.T) {
-	f := Fold{Prefix: "3.", Hide: func(s string) string { return strings.ReplaceAll(s, "hunter22", "[KEY]") }}
+	f := Fold{Prefix: "3.", Redact: func(s string) string { return strings.ReplaceAll(s, "hunter22", "[KEY]") }}
 	var got []string
-	take := func(fact Fact) {
-		for _, w := range f.Take(fact) {
+	take := func(fact Event) {
+		for _, w := range f.Apply(fact) {
 			for _, n := range w.Step.Entries {
 				got = append(got, n.Kind+" "+string(n.Body))
 			}
@@ -137,7 +137,7 @@ func TestACallIsShownOnceAndEnds(t *testing.T) {
 func TestWhatIsShownIsBounded(t *testing.T) {
 	var f Fold
 	long := "begin" + strings.Repeat("世", maxShown) + "end"
-	if got := f.Show(long); len(got) > maxShown+100 || !strings.HasPrefix(got, "begin") || !strings.HasSuffix(got, "end") {
+	if got := f.Sanitize(long); len(got) > maxShown+100 || !strings.HasPrefix(got, "begin") || !strings.HasSuffix(got, "end") {
 		t.Errorf("shown are %d bytes", len(got))
 	}
 	raw := []byte(`{"a":"` + strings.Repeat(`\u0001`, maxShown) + `"}`)
@@ -146,8 +146,8 @@ func TestWhatIsShownIsBounded(t *testing.T) {
 	}
 	n := 0
 	for i := range 1000 {
-		n += len(f.Take(Warning{Text: strings.Repeat("x", i)}))
-		n += len(f.Take(Warning{Text: strings.Repeat("x", i)}))
+		n += len(f.Apply(Warning{Text: strings.Repeat("x", i)}))
+		n += len(f.Apply(Warning{Text: strings.Repeat("x", i)}))
 	}
 	if n != maxWarnings {
 		t.Errorf("%d warnings are written, want %d, each once", n, maxWarnings)
@@ -172,9 +172,9 @@ func TestTotalsAreOfTheSession(t *testing.T) {
 	for _, c := range cases {
 		var f Fold
 		for _, u := range c.said {
-			f.Take(u)
+			f.Apply(u)
 		}
-		if used, after := f.Consumed(c.before); used != c.used || after != c.after {
+		if used, after := f.UsageSince(c.before); used != c.used || after != c.after {
 			t.Errorf("%s: used %+v, then %+v; want %+v, %+v", c.name, used, after, c.used, c.after)
 		}
 	}
@@ -192,17 +192,17 @@ func TestTheEndAndTheExitAreJudgedTogether(t *testing.T) {
 		{"a success", Ending{End: ok}, ""},
 		{"a success with another exit", Ending{End: ok, Code: 3}, mailroom.ClassTransient},
 		{"a success, then killed", Ending{End: ok, Code: -1, Signal: "killed"}, mailroom.ClassTransient},
-		{"a success, stopped by us", Ending{End: ok, Code: -1, Signal: "killed", Late: true}, ""},
+		{"a success, stopped by us", Ending{End: ok, Code: -1, Signal: "killed", Lingered: true}, ""},
 		{"an abort with exit 0", Ending{End: aborted}, mailroom.ClassTransient},
 		{"a failure", Ending{End: failed, Code: 1}, mailroom.ClassUnavailable},
 		{"a failure with exit 0", Ending{End: failed}, mailroom.ClassUnavailable},
-		{"no end, exit 0", Ending{Heard: true}, mailroom.ClassTransient},
-		{"no end, killed", Ending{Heard: true, Code: -1, Signal: "killed"}, mailroom.ClassTransient},
+		{"no end, exit 0", Ending{SawLine: true}, mailroom.ClassTransient},
+		{"no end, killed", Ending{SawLine: true, Code: -1, Signal: "killed"}, mailroom.ClassTransient},
 		{"resumed, silent, exit 1", Ending{Resumed: true, Code: 1}, "gone"},
 		{"resumed, silent, killed", Ending{Resumed: true, Code: -1, Signal: "killed"}, mailroom.ClassTransient},
 		{"resumed, silent, exit 0", Ending{Resumed: true}, mailroom.ClassTransient},
 		{"new, silent, exit 1", Ending{Code: 1}, mailroom.ClassTransient},
-		{"resumed and not there", Ending{Resumed: true, Heard: true, Code: 1, End: gone}, "gone"},
+		{"resumed and not there", Ending{Resumed: true, SawLine: true, Code: 1, End: gone}, "gone"},
 		{"in use", Ending{Resumed: true, Code: 1, Stderr: "Error: Session ID x is already in use."}, mailroom.ClassUnavailable},
 		{"as root", Ending{Code: 1, Stderr: "--dangerously-skip-permissions cannot be used with root/sudo privileges"}, mailroom.ClassPermanent},
 	}
@@ -228,7 +228,7 @@ func TestHowLongAProviderAsksToWait(t *testing.T) {
 		"try again in 99999999999999999999999999 hours":                 0,
 		"it failed 3 s ago":                                             0,
 	} {
-		if got := waitIn(text); got != want {
+		if got := parseRetryAfter(text); got != want {
 			t.Errorf("%q: %v, want %v", text, got, want)
 		}
 	}

@@ -101,13 +101,13 @@ func replay(t *testing.T, p *Profile, file string) string {
 				fmt.Fprintf(&out, "skipped: %v\n", err)
 				continue
 			}
-			e.Heard = true
+			e.SawLine = true
 			for _, fact := range facts {
 				if end, ok := fact.(End); ok {
 					e.End = &end
 				}
 				showFact(&out, fact)
-				for _, w := range f.Take(fact) {
+				for _, w := range f.Apply(fact) {
 					showWrite(&out, w)
 				}
 			}
@@ -116,7 +116,7 @@ func replay(t *testing.T, p *Profile, file string) string {
 	for _, n := range f.Close("the program has ended") {
 		fmt.Fprintf(&out, "last %s %s\n", n.Kind, n.Body)
 	}
-	used, totals := f.Consumed(mailroom.Usage{})
+	used, totals := f.UsageSince(mailroom.Usage{})
 	fmt.Fprintf(&out, "used %+v of %+v\n", used, totals)
 	switch v := p.Judge(e); {
 	case v.Gone:
@@ -130,7 +130,7 @@ func replay(t *testing.T, p *Profile, file string) string {
 }
 
 // showFact shows what the fold does not write.
-func showFact(out *strings.Builder, fact Fact) {
+func showFact(out *strings.Builder, fact Event) {
 	switch fact := fact.(type) {
 	case Session:
 		fmt.Fprintf(out, "session %s\n", fact.ID)

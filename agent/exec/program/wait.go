@@ -14,12 +14,12 @@ var (
 	amount = regexp.MustCompile(`(?i)([0-9]+(?:\.[0-9]+)?) ?(ms|s|m|h|d)[a-z]*`)
 )
 
-// longestWait bounds what is believed of a text.
-const longestWait = 24 * time.Hour
+// maxRetryAfter bounds what is believed of a text.
+const maxRetryAfter = 24 * time.Hour
 
-// waitIn is how long a provider's words ask to be left alone: "try again in 3
+// parseRetryAfter is how long a provider's words ask to be left alone: "try again in 3
 // hours 20 minutes". 0 if they do not.
-func waitIn(text string) time.Duration {
+func parseRetryAfter(text string) time.Duration {
 	m := again.FindStringSubmatch(text)
 	if m == nil {
 		return 0
@@ -35,5 +35,5 @@ func waitIn(text string) time.Duration {
 		}
 		sum += time.Duration(n * float64(units[strings.ToLower(part[2])]))
 	}
-	return min(sum, longestWait)
+	return min(sum, maxRetryAfter)
 }

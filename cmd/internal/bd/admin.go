@@ -99,7 +99,7 @@ func (m *Main) isOwn(path string) (bool, error) {
 func exported(to io.Writer, t *tracker.Tracker, status tracker.Status) (n int, err error) {
 	out := bufio.NewWriterSize(to, enough)
 	for _, it := range t.All() {
-		if it.Status != tracker.Tombstone && (status == "" || it.Status == status) {
+		if it.Status != tracker.StatusTombstone && (status == "" || it.Status == status) {
 			_, _ = out.WriteString(t.Line(it)) // Flush tells of its error
 			_ = out.WriteByte('\n')
 			n++
@@ -134,7 +134,7 @@ func (m *Main) importCommand() *cobra.Command {
 		if len(strays) > 0 {
 			return mailroom.Errorf(mailroom.CodeInvalid, "%d lines are no issues, the first: %v; nothing was imported", len(strays), strays[0].Err)
 		}
-		var came tracker.Came
+		var came tracker.ImportResult
 		do := func(t *tracker.Tracker) error {
 			came = t.Import(other, keep)
 			return nil
@@ -258,7 +258,7 @@ func (m *Main) compactCommand() *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		gone := 0
 		do := func(t *tracker.Tracker) error {
-			gone = t.Forget(time.Now().AddDate(0, 0, -days))
+			gone = t.DropTombstones(time.Now().AddDate(0, 0, -days))
 			return nil
 		}
 		if err := m.changeAll(cmd.Context(), dry, do); err != nil {

@@ -37,7 +37,7 @@ func (m *Main) initCommand() *cobra.Command {
 		if err := tracker.CheckPrefix(prefix); err != nil {
 			return err
 		}
-		dir := tracker.Within(path)
+		dir := tracker.FolderAt(path)
 		if err := dir.Init(); err != nil {
 			return err
 		}
@@ -185,7 +185,7 @@ func (f *fields) set(cmd *cobra.Command, it *tracker.Issue) error {
 // priority reads 0 … 4, or P0 … P4.
 func priority(s string) (int, error) {
 	n, err := strconv.Atoi(strings.TrimPrefix(strings.ToUpper(s), "P"))
-	if err != nil || n < tracker.Critical || n > tracker.Backlog {
+	if err != nil || n < tracker.PriorityCritical || n > tracker.PriorityBacklog {
 		return 0, mailroom.Errorf(mailroom.CodeInvalid, "priority %q is not one of 0 to 4, or P0 to P4", s)
 	}
 	return n, nil
@@ -216,7 +216,7 @@ func (m *Main) createCommand() *cobra.Command {
 		if err := f.load(cmd, m); err != nil {
 			return err
 		}
-		d := tracker.Draft{Issue: tracker.Issue{ID: id, Priority: tracker.Normal, Labels: labels}, Parent: parent}
+		d := tracker.NewIssue{Issue: tracker.Issue{ID: id, Priority: tracker.PriorityNormal, Labels: labels}, Parent: parent}
 		if err := f.set(cmd, &d.Issue); err != nil {
 			return err
 		}
@@ -242,7 +242,7 @@ func dependencies(deps []string) (list []tracker.Dependency) {
 	for _, dep := range trimmed(deps) {
 		kind, on, found := strings.Cut(dep, ":")
 		if !found {
-			kind, on = tracker.Blocks, dep
+			kind, on = tracker.DependencyBlocks, dep
 		}
 		list = append(list, tracker.Dependency{On: strings.TrimSpace(on), Type: strings.TrimSpace(kind)})
 	}
@@ -259,7 +259,7 @@ func (m *Main) quickCommand() *cobra.Command {
 		if err := f.load(cmd, m); err != nil {
 			return err
 		}
-		d := tracker.Draft{Issue: tracker.Issue{Priority: tracker.Normal, Labels: labels}}
+		d := tracker.NewIssue{Issue: tracker.Issue{Priority: tracker.PriorityNormal, Labels: labels}}
 		if err := f.set(cmd, &d.Issue); err != nil {
 			return err
 		}
@@ -279,8 +279,8 @@ func (m *Main) printID(it *tracker.Issue) error {
 }
 
 // create adds an issue, and prints it once it is on the disk.
-func (m *Main) create(ctx context.Context, d tracker.Draft, dry bool, print func(*tracker.Tracker, *tracker.Issue) error) error {
-	made, after, err := m.createAll(ctx, []tracker.Draft{d}, dry)
+func (m *Main) create(ctx context.Context, d tracker.NewIssue, dry bool, print func(*tracker.Tracker, *tracker.Issue) error) error {
+	made, after, err := m.createAll(ctx, []tracker.NewIssue{d}, dry)
 	if err != nil {
 		return err
 	}
@@ -288,7 +288,7 @@ func (m *Main) create(ctx context.Context, d tracker.Draft, dry bool, print func
 }
 
 // createAll adds issues, all or none, or with dry only makes them.
-func (m *Main) createAll(ctx context.Context, drafts []tracker.Draft, dry bool) (made []*tracker.Issue, after *tracker.Tracker, err error) {
+func (m *Main) createAll(ctx context.Context, drafts []tracker.NewIssue, dry bool) (made []*tracker.Issue, after *tracker.Tracker, err error) {
 	dir, err := m.folder()
 	if err != nil {
 		return nil, nil, err

@@ -28,7 +28,7 @@ func (m *Main) depCommand() *cobra.Command {
 		case len(ids) > 1:
 			return usage("--blocks takes one issue, not %d; see: %s --help", len(ids), cmd.CommandPath())
 		}
-		return m.depend(cmd.Context(), blocked, ids[0], tracker.Blocks)
+		return m.depend(cmd.Context(), blocked, ids[0], tracker.DependencyBlocks)
 	}
 	return cmd
 }
@@ -44,7 +44,7 @@ type tie struct {
 func (m *Main) depAddCommand() *cobra.Command {
 	var kind, other, alike string
 	cmd := &cobra.Command{Use: "add ISSUE OTHER", Short: "Make an issue depend on another", Args: cobra.RangeArgs(1, 2)}
-	cmd.Flags().StringVarP(&kind, "type", "t", tracker.Blocks, "blocks, related, parent-child, discovered-from, or another word")
+	cmd.Flags().StringVarP(&kind, "type", "t", tracker.DependencyBlocks, "blocks, related, parent-child, discovered-from, or another word")
 	cmd.Flags().StringVar(&other, "blocked-by", "", "the other issue, instead of the argument")
 	cmd.Flags().StringVar(&alike, "depends-on", "", "the same as --blocked-by")
 	_ = cmd.Flags().MarkHidden("depends-on") // the flag is there
@@ -63,7 +63,7 @@ func (m *Main) depend(ctx context.Context, id, on, kind string) error {
 	var out tie
 	by := m.by(ctx)
 	err := m.change(ctx, func(t *tracker.Tracker) error {
-		it, err := t.Depend(id, on, kind, by)
+		it, err := t.AddDependency(id, on, kind, by)
 		if err != nil {
 			return err
 		}
@@ -102,9 +102,9 @@ func (m *Main) relateCommand(name string) *cobra.Command {
 			out = tie{one.ID, other.ID, status, kind}
 			for _, pair := range [][2]string{{one.ID, other.ID}, {other.ID, one.ID}} {
 				if name == "relate" {
-					_, err = t.Depend(pair[0], pair[1], kind, by)
+					_, err = t.AddDependency(pair[0], pair[1], kind, by)
 				} else {
-					_, _, err = t.Undepend(pair[0], pair[1], kind, by)
+					_, _, err = t.RemoveDependency(pair[0], pair[1], kind, by)
 				}
 				if err != nil {
 					return err
@@ -187,7 +187,7 @@ func (m *Main) depRemoveCommand() *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
 		var out tie
 		err := m.change(cmd.Context(), func(t *tracker.Tracker) error {
-			it, on, err := t.Undepend(ids[0], ids[1], "", m.now())
+			it, on, err := t.RemoveDependency(ids[0], ids[1], "", m.now())
 			if err == nil {
 				out = tie{Issue: it.ID, On: on, Status: "removed"}
 			}
@@ -270,7 +270,7 @@ func (m *Main) labelCommand() *cobra.Command {
 			err := m.change(cmd.Context(), func(t *tracker.Tracker) error {
 				changed = nil
 				for _, id := range ids {
-					it, err := t.Label(id, add, remove, m.now())
+					it, err := t.UpdateLabels(id, add, remove, m.now())
 					if err != nil {
 						return err
 					}
@@ -317,7 +317,7 @@ func (m *Main) labelListAllCommand() *cobra.Command {
 			}
 			at := map[string]int{}
 			for _, it := range t.All() {
-				if it.Status != tracker.Tombstone {
+				if it.Status != tracker.StatusTombstone {
 					for _, l := range it.Labels {
 						at[l]++
 					}
@@ -434,7 +434,7 @@ func (m *Main) addComment(ctx context.Context, id, text, author string) error {
 		if err != nil {
 			return err
 		}
-		c, err := t.Say(it.ID, text, by)
+		c, err := t.AddComment(it.ID, text, by)
 		out = remarkOf(it.ID, c)
 		return err
 	})

@@ -57,7 +57,7 @@ func (m *Main) editCommand() *cobra.Command {
 		if err != nil || text == was {
 			return err
 		}
-		return m.each(cmd.Context(), []string{id}, m.now(), "Updated", false, func(t *tracker.Tracker, id string, by tracker.By) (*tracker.Issue, error) {
+		return m.each(cmd.Context(), []string{id}, m.now(), "Updated", false, func(t *tracker.Tracker, id string, by tracker.Signature) (*tracker.Issue, error) {
 			return t.Update(id, by, func(it *tracker.Issue) error {
 				if *part(it) != was {
 					return mailroom.Errorf(mailroom.CodeConflict, "%s was changed while you edited it; edit it again", it.ID)

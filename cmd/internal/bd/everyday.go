@@ -33,12 +33,12 @@ func (m *Main) deferCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return m.each(cmd.Context(), ids, m.now(), "Deferred", false, func(t *tracker.Tracker, id string, by tracker.By) (*tracker.Issue, error) {
+		return m.each(cmd.Context(), ids, m.now(), "Deferred", false, func(t *tracker.Tracker, id string, by tracker.Signature) (*tracker.Issue, error) {
 			return t.Update(id, by, func(it *tracker.Issue) error {
-				if it.Status == tracker.Closed {
+				if it.Status == tracker.StatusClosed {
 					return mailroom.Errorf(mailroom.CodeConflict, "%s is closed; open it first with: bd reopen %s", it.ID, it.ID)
 				}
-				it.Status, it.DeferUntil = tracker.Deferred, at
+				it.Status, it.DeferUntil = tracker.StatusDeferred, at
 				return nil
 			})
 		})
@@ -48,13 +48,13 @@ func (m *Main) deferCommand() *cobra.Command {
 
 func (m *Main) undeferCommand() *cobra.Command {
 	return &cobra.Command{Use: "undefer ID…", Short: "Open deferred issues again", Args: cobra.MinimumNArgs(1), RunE: func(cmd *cobra.Command, ids []string) error {
-		return m.each(cmd.Context(), ids, m.now(), "Opened", false, func(t *tracker.Tracker, id string, by tracker.By) (*tracker.Issue, error) {
+		return m.each(cmd.Context(), ids, m.now(), "Opened", false, func(t *tracker.Tracker, id string, by tracker.Signature) (*tracker.Issue, error) {
 			return t.Update(id, by, func(it *tracker.Issue) error {
-				if it.Status != tracker.Deferred && it.DeferUntil.IsZero() {
+				if it.Status != tracker.StatusDeferred && it.DeferUntil.IsZero() {
 					return mailroom.Errorf(mailroom.CodeConflict, "%s is not deferred, it is %s", it.ID, it.Status)
 				}
-				if it.DeferUntil = (time.Time{}); it.Status == tracker.Deferred {
-					it.Status = tracker.Open
+				if it.DeferUntil = (time.Time{}); it.Status == tracker.StatusDeferred {
+					it.Status = tracker.StatusOpen
 				}
 				return nil
 			})
@@ -127,7 +127,7 @@ func (m *Main) duplicatesCommand() *cobra.Command {
 			}
 			for _, g := range groups {
 				for _, it := range g[1:] {
-					if err := t.Replace(it.ID, g[0].ID, m.now()); err != nil {
+					if err := t.MoveDependencies(it.ID, g[0].ID, m.now()); err != nil {
 						return err
 					}
 					done, err := t.Close(it.ID, "Duplicate of "+g[0].ID, m.now())
@@ -168,7 +168,7 @@ func twins(t *tracker.Tracker) (groups [][]*tracker.Issue) {
 	at, order := map[string][]*tracker.Issue{}, []string{}
 	dependents := t.CountDependents()
 	for _, it := range t.All() {
-		if it.Status == tracker.Closed || it.Status == tracker.Tombstone {
+		if it.Status == tracker.StatusClosed || it.Status == tracker.StatusTombstone {
 			continue
 		}
 		key := strings.Join([]string{it.Title, it.Description, it.Design, it.Acceptance, string(it.Status)}, "\x00")

@@ -31,28 +31,28 @@ func ended(issues []*tracker.Issue) (moves []move) {
 
 // claimed reports whether the move is a start of work.
 func (v move) claimed() bool {
-	return v.is.Status == tracker.InProgress && v.was != nil && (v.was.Status != tracker.InProgress || v.was.Assignee != v.is.Assignee)
+	return v.is.Status == tracker.StatusInProgress && v.was != nil && (v.was.Status != tracker.StatusInProgress || v.was.Assignee != v.is.Assignee)
 }
 
 // closed reports whether the move is the end of an issue.
 func (v move) closed() bool {
-	return v.is.Status == tracker.Closed && (v.was == nil || v.was.Status != tracker.Closed)
+	return v.is.Status == tracker.StatusClosed && (v.was == nil || v.was.Status != tracker.StatusClosed)
 }
 
 // left reports whether whoever had the issue reserved does not work on it any more.
 func (v move) left() bool {
 	switch v.is.Status {
-	case tracker.InProgress, tracker.Hooked, tracker.Blocked:
+	case tracker.StatusInProgress, tracker.StatusHooked, tracker.StatusBlocked:
 		return false
-	case tracker.Closed, tracker.Tombstone:
+	case tracker.StatusClosed, tracker.StatusTombstone:
 		return v.was == nil || v.was.Status != v.is.Status
 	}
-	return v.was != nil && slices.Contains([]tracker.Status{tracker.InProgress, tracker.Hooked, tracker.Blocked, tracker.Closed}, v.was.Status)
+	return v.was != nil && slices.Contains([]tracker.Status{tracker.StatusInProgress, tracker.StatusHooked, tracker.StatusBlocked, tracker.StatusClosed}, v.was.Status)
 }
 
 // mailbox is the mail of the command, nil if no server is named or what names it
 // is wrong, which is told.
-func (m *Main) mailbox() *mail.Box {
+func (m *Main) mailbox() *mail.Client {
 	if m.boxed {
 		return m.box
 	}
@@ -78,7 +78,7 @@ func (m *Main) mailbox() *mail.Box {
 		}
 	}
 	if text := m.Env("AGENT_MAIL_TIMEOUT"); text != "" {
-		longest := mail.LongestTimeout.Seconds()
+		longest := mail.MaxTimeout.Seconds()
 		seconds, err := strconv.ParseFloat(text, 64)
 		if err != nil || !(seconds > 0 && seconds <= longest) {
 			m.say("Warning: AGENT_MAIL_TIMEOUT %q is not a number of seconds above 0 and up to %g; going on with %s", text, longest, mail.DefaultTimeout)
@@ -117,7 +117,7 @@ func (m *Main) reserve(ctx context.Context, do func(*tracker.Tracker) error, mov
 	}
 	var ids []string
 	for _, v := range *moves {
-		if v.is.Status == tracker.InProgress && !slices.Contains(ids, v.is.ID) {
+		if v.is.Status == tracker.StatusInProgress && !slices.Contains(ids, v.is.ID) {
 			ids = append(ids, v.is.ID)
 		}
 	}
@@ -139,7 +139,7 @@ func (m *Main) look(f func(*tracker.Tracker) error) error {
 
 // refusal is the error of a command whose issue somebody else has reserved.
 func refusal(err error) error {
-	if held, ok := errors.AsType[*mail.Held](err); ok {
+	if held, ok := errors.AsType[*mail.ReservedError](err); ok {
 		return mailroom.Errorf(mailroom.CodeConflict, "%v; for other work: bd ready --claim", held)
 	}
 	return err
@@ -173,7 +173,7 @@ func (m *Main) reserveReady(ctx context.Context, find func(*tracker.Tracker) ([]
 		if err == nil {
 			return id, nil
 		}
-		if _, ok := errors.AsType[*mail.Held](err); !ok {
+		if _, ok := errors.AsType[*mail.ReservedError](err); !ok {
 			return "", err
 		}
 		if first == nil {
@@ -213,7 +213,7 @@ func (m *Main) tellMail(ctx context.Context, moves []move) {
 			}))
 		}
 	}
-	box.Tell(ctx, calls...)
+	box.Enqueue(ctx, calls...)
 }
 
 // brief is a text that others are told of: a server takes no books, and the issue

@@ -45,11 +45,11 @@ type Main struct {
 	entered              bool // the command line was understood
 
 	// of the command, as it goes on
-	locked    bool      // it holds the lock of the tracker
-	changed   bool      // it has changed the file
-	unsettled bool      // that the settings are wrong was told
-	box       *mail.Box // nil: not looked for yet, or no server is named
-	boxed     bool      // it was looked for
+	locked    bool         // it holds the lock of the tracker
+	changed   bool         // it has changed the file
+	unsettled bool         // that the settings are wrong was told
+	box       *mail.Client // nil: not looked for yet, or no server is named
+	boxed     bool         // it was looked for
 }
 
 // The exit codes that scripts rely on.
@@ -193,12 +193,12 @@ const folderName = ".beads"
 func (m *Main) folder() (tracker.Folder, error) {
 	switch {
 	case m.database != "":
-		return tracker.Within(filepath.Dir(m.at(m.database))), nil
+		return tracker.FolderAt(filepath.Dir(m.at(m.database))), nil
 	case m.Env("BEADS_DIR") != "":
-		return tracker.Within(m.at(m.Env("BEADS_DIR"))), nil
+		return tracker.FolderAt(m.at(m.Env("BEADS_DIR"))), nil
 	}
 	for dir := m.Dir; ; dir = filepath.Dir(dir) {
-		if f := tracker.Within(filepath.Join(dir, folderName)); f.Exists() {
+		if f := tracker.FolderAt(filepath.Join(dir, folderName)); f.Exists() {
 			return f, nil
 		}
 		if dir == filepath.Dir(dir) {
@@ -216,11 +216,11 @@ func (m *Main) at(path string) string {
 
 // by is who changes something now. It may ask git, so it is not called while the
 // tracker is locked; where nobody's name is written, [Main.now] does.
-func (m *Main) by(ctx context.Context) tracker.By {
-	return tracker.By{Actor: m.who(ctx), At: time.Now()}
+func (m *Main) by(ctx context.Context) tracker.Signature {
+	return tracker.Signature{Actor: m.who(ctx), At: time.Now()}
 }
 
-func (m *Main) now() tracker.By { return tracker.By{At: time.Now()} }
+func (m *Main) now() tracker.Signature { return tracker.Signature{At: time.Now()} }
 
 func (m *Main) who(ctx context.Context) string {
 	for _, name := range []string{m.actor, m.Env("BD_ACTOR"), m.Env("BEADS_ACTOR")} {
@@ -274,7 +274,7 @@ func errReadonly() error {
 }
 
 // update is how a folder is changed.
-type update func(dir tracker.Folder, ctx context.Context, f func(*tracker.Tracker) error) ([]tracker.Stray, error)
+type update func(dir tracker.Folder, ctx context.Context, f func(*tracker.Tracker) error) ([]tracker.InvalidLine, error)
 
 func (m *Main) changeWith(ctx context.Context, update update, f func(t *tracker.Tracker) error) error {
 	if m.readonly {
@@ -318,7 +318,7 @@ const lockNotice = 2 * time.Second
 
 // waiting is a folder whose lock the command waits for.
 func (m *Main) waiting(dir tracker.Folder) tracker.Folder {
-	return dir.Waiting(projectdir.Wait{Command: m.command, Most: m.patience, Notice: lockNotice, Tell: func(h projectdir.Holder) {
+	return dir.WithWait(projectdir.Wait{Command: m.command, Most: m.patience, Notice: lockNotice, Tell: func(h projectdir.Holder) {
 		m.say("Waiting for the tracker, which is locked by %s; at most %s", h, m.patience)
 	}})
 }

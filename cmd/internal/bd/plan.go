@@ -41,8 +41,8 @@ func (m *Main) createPlan(ctx context.Context, name string, dry bool) error {
 // planned reads a plan: "## Title" begins an issue, "### Section" a part of it, such as
 // Priority, Type, Assignee, Labels, Dependencies, Description, Design, Acceptance Criteria
 // and Notes. Text without a section is the description.
-func planned(text string) (drafts []tracker.Draft, err error) {
-	var draft *tracker.Draft
+func planned(text string) (drafts []tracker.NewIssue, err error) {
+	var draft *tracker.NewIssue
 	section := ""
 	parts := map[string]string{}
 	end := func() error {
@@ -69,7 +69,7 @@ func planned(text string) (drafts []tracker.Draft, err error) {
 			if err := end(); err != nil {
 				return nil, err
 			}
-			draft, section = &tracker.Draft{Issue: tracker.Issue{Title: strings.TrimSpace(title), Priority: tracker.Normal}}, ""
+			draft, section = &tracker.NewIssue{Issue: tracker.Issue{Title: strings.TrimSpace(title), Priority: tracker.PriorityNormal}}, ""
 		case draft == nil: // what comes before the first issue
 		case sub && !fenced:
 			section = strings.ToLower(strings.TrimSpace(name))
@@ -87,7 +87,7 @@ func planned(text string) (drafts []tracker.Draft, err error) {
 }
 
 // fill sets what the sections of an issue say.
-func fill(d *tracker.Draft, parts map[string]string) error {
+func fill(d *tracker.NewIssue, parts map[string]string) error {
 	words := func(text string) []string {
 		return strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' || r == '\t' || r == '\n' })
 	}

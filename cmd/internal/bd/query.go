@@ -218,7 +218,7 @@ func (m *Main) countCommand() *cobra.Command {
 
 func (m *Main) readyCommand() *cobra.Command {
 	var f filters
-	order := string(tracker.Hybrid)
+	order := string(tracker.OrderHybrid)
 	var claim, explain bool
 	cmd := &cobra.Command{Use: "ready", Short: "List the open issues that nothing keeps from being worked on", Args: noArgs}
 	f.bind(cmd)
@@ -228,7 +228,7 @@ func (m *Main) readyCommand() *cobra.Command {
 	flags.BoolVar(&claim, "claim", false, "make the first one that nobody has yours")
 	flags.BoolVar(&explain, "explain", false, "say what keeps the others")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if !slices.Contains([]tracker.Order{tracker.Hybrid, tracker.ByPriority, tracker.ByAge}, tracker.Order(order)) {
+		if !slices.Contains([]tracker.Order{tracker.OrderHybrid, tracker.OrderPriority, tracker.OrderAge}, tracker.Order(order)) {
 			return mailroom.Errorf(mailroom.CodeInvalid, "sort %q is not one of hybrid, priority, oldest", order)
 		}
 		find := func(t *tracker.Tracker) ([]*tracker.Issue, error) {
@@ -255,7 +255,7 @@ func (m *Main) readyCommand() *cobra.Command {
 
 // claimReady claims the first ready issue that is free, and that no other agent
 // has reserved.
-func (m *Main) claimReady(cmd *cobra.Command, by tracker.By, find func(*tracker.Tracker) ([]*tracker.Issue, error)) error {
+func (m *Main) claimReady(cmd *cobra.Command, by tracker.Signature, find func(*tracker.Tracker) ([]*tracker.Issue, error)) error {
 	ctx := cmd.Context()
 	errTaken := errors.New("somebody else was quicker")
 	free := func(it *tracker.Issue) bool { return it.Assignee == "" || it.Assignee == by.Actor }
@@ -284,7 +284,7 @@ func (m *Main) claimReady(cmd *cobra.Command, by tracker.By, find func(*tracker.
 			return errNoneFree()
 		})
 		if err != nil {
-			m.mailbox().GiveBack(ctx)
+			m.mailbox().ReleaseAll(ctx)
 		}
 		if errors.Is(err, errTaken) {
 			continue // each time because somebody has claimed one: it comes to an end
@@ -306,7 +306,7 @@ func (m *Main) blockedCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "blocked", Short: "List the issues that others hold up", Args: noArgs}
 	cmd.RunE = func(*cobra.Command, []string) error {
 		return m.read(func(t *tracker.Tracker) error {
-			found := t.Waiting()
+			found := t.BlockedIssues()
 			if m.json {
 				return m.printShapes(t, found, func(it *tracker.Issue) []extra {
 					ids := names(t.BlockedBy(it))

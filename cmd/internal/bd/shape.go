@@ -96,12 +96,12 @@ func whole(t *tracker.Tracker, it *tracker.Issue, run *Run) json.RawMessage {
 	}
 	line := t.Line(it)
 	for _, name := range []string{"labels", "comments"} {
-		line = tracker.With(line, name, "[]", false)
+		line = tracker.SetMember(line, name, "[]", false)
 	}
-	line = tracker.With(line, "dependencies", string(text(down)), true)
-	line = tracker.With(line, "dependents", string(text(up)), true)
+	line = tracker.SetMember(line, "dependencies", string(text(down)), true)
+	line = tracker.SetMember(line, "dependents", string(text(up)), true)
 	if run != nil {
-		line = tracker.With(line, "run", string(run.JSON), true)
+		line = tracker.SetMember(line, "run", string(run.JSON), true)
 	}
 	return json.RawMessage(line)
 }

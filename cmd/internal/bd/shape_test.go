@@ -50,7 +50,7 @@ func TestATreeIsDrawn(t *testing.T) {
 		id    string
 		depth int
 	}{{"a", 0}, {"b", 1}, {"c", 2}, {"d", 3}, {"e", 2}, {"f", 1}, {"g", 2}} {
-		nodes = append(nodes, tracker.Node{Issue: &tracker.Issue{ID: n.id, Status: tracker.Open, Title: "t"}, Depth: n.depth})
+		nodes = append(nodes, tracker.Node{Issue: &tracker.Issue{ID: n.id, Status: tracker.StatusOpen, Title: "t"}, Depth: n.depth})
 	}
 	want := "a P0 open t\n├─ b P0 open t\n│  ├─ c P0 open t\n│  │  └─ d P0 open t\n│  └─ e P0 open t\n└─ f P0 open t\n   └─ g P0 open t\n"
 	err := m.printTree(nodes)

@@ -74,13 +74,13 @@ const (
 func (m *Main) status(s tracker.Status) shown {
 	code := 0
 	switch s {
-	case tracker.Open:
+	case tracker.StatusOpen:
 		code = green
-	case tracker.InProgress, tracker.Hooked:
+	case tracker.StatusInProgress, tracker.StatusHooked:
 		code = yellow
-	case tracker.Blocked:
+	case tracker.StatusBlocked:
 		code = red
-	case tracker.Closed, tracker.Tombstone:
+	case tracker.StatusClosed, tracker.StatusTombstone:
 		code = grey
 	}
 	return m.colour(code, string(s))
@@ -191,7 +191,7 @@ func (m *Main) printExplained(t *tracker.Tracker, ready []*tracker.Issue) error 
 	if err := m.printTable(ready); err != nil {
 		return err
 	}
-	for _, it := range t.Waiting() {
+	for _, it := range t.BlockedIssues() {
 		if err := m.tell("%s waits for %s", it.ID, strings.Join(names(t.BlockedBy(it)), ", ")); err != nil {
 			return err
 		}
@@ -250,10 +250,10 @@ func (m *Main) printIssue(t *tracker.Tracker, it *tracker.Issue) error {
 		head += ", " + line(it.Assignee) + " has it"
 	}
 	lines := []shown{m.colour(blue, it.ID) + "  " + line(it.Title), head, shown(fmt.Sprintf("created %s, changed %s", day(it.CreatedAt), day(it.UpdatedAt)))}
-	if it.Status == tracker.Closed {
+	if it.Status == tracker.StatusClosed {
 		lines = append(lines, shown(fmt.Sprintf("closed %s: ", day(it.ClosedAt)))+block(it.CloseReason))
 	}
-	if it.Status == tracker.Tombstone {
+	if it.Status == tracker.StatusTombstone {
 		lines = append(lines, shown(strings.TrimRight(fmt.Sprintf("deleted %s by %s: %s", day(it.DeletedAt), line(it.DeletedBy), block(it.DeleteReason)), ": ")))
 	}
 	if len(it.Labels) > 0 {

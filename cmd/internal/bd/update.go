@@ -39,8 +39,8 @@ func (m *Main) updateCommand() *cobra.Command {
 		if claim || parent != "" {
 			by = m.by(cmd.Context())
 		}
-		starts := claim || flags.Changed("status") && tracker.Status(f.status) == tracker.InProgress
-		return m.each(cmd.Context(), ids, by, "Updated", starts, func(t *tracker.Tracker, id string, by tracker.By) (*tracker.Issue, error) {
+		starts := claim || flags.Changed("status") && tracker.Status(f.status) == tracker.StatusInProgress
+		return m.each(cmd.Context(), ids, by, "Updated", starts, func(t *tracker.Tracker, id string, by tracker.Signature) (*tracker.Issue, error) {
 			if claim {
 				if _, err := t.Claim(id, by); err != nil {
 					return nil, err
@@ -51,12 +51,12 @@ func (m *Main) updateCommand() *cobra.Command {
 				if err != nil {
 					return nil, err
 				}
-				if _, err := t.Label(id, set, slices.DeleteFunc(slices.Clone(it.Labels), func(l string) bool { return slices.Contains(set, l) }), by); err != nil {
+				if _, err := t.UpdateLabels(id, set, slices.DeleteFunc(slices.Clone(it.Labels), func(l string) bool { return slices.Contains(set, l) }), by); err != nil {
 					return nil, err
 				}
 			}
 			if len(add)+len(remove) > 0 {
-				if _, err := t.Label(id, add, remove, by); err != nil {
+				if _, err := t.UpdateLabels(id, add, remove, by); err != nil {
 					return nil, err
 				}
 			}
@@ -86,7 +86,7 @@ func anySet(cmd *cobra.Command) bool {
 
 // each does the same to several issues, all or none of them. What starts issues
 // reserves them first.
-func (m *Main) each(ctx context.Context, ids []string, by tracker.By, done string, starts bool, f func(*tracker.Tracker, string, tracker.By) (*tracker.Issue, error)) error {
+func (m *Main) each(ctx context.Context, ids []string, by tracker.Signature, done string, starts bool, f func(*tracker.Tracker, string, tracker.Signature) (*tracker.Issue, error)) error {
 	return m.eachThen(ctx, ids, by, done, starts, f, func(*tracker.Tracker, []*tracker.Issue) error { return errAsUsual })
 }
 
@@ -95,8 +95,8 @@ var errAsUsual = errors.New("print as usual")
 
 // eachThen is each, with print for what has changed.
 func (m *Main) eachThen(
-	ctx context.Context, ids []string, by tracker.By, done string, starts bool,
-	f func(*tracker.Tracker, string, tracker.By) (*tracker.Issue, error), print func(after *tracker.Tracker, changed []*tracker.Issue) error,
+	ctx context.Context, ids []string, by tracker.Signature, done string, starts bool,
+	f func(*tracker.Tracker, string, tracker.Signature) (*tracker.Issue, error), print func(after *tracker.Tracker, changed []*tracker.Issue) error,
 ) error {
 	var changed []*tracker.Issue
 	var moves []move
@@ -122,7 +122,7 @@ func (m *Main) eachThen(
 		}
 	}
 	if err := m.change(ctx, do); err != nil {
-		m.mailbox().GiveBack(ctx)
+		m.mailbox().ReleaseAll(ctx)
 		return err
 	}
 	m.tellMail(ctx, moves)
@@ -152,10 +152,10 @@ func (m *Main) closeCommand() *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
 		var before map[string]bool
 		var freed []*tracker.Issue
-		err := m.eachThen(cmd.Context(), ids, m.now(), "Closed", false, func(t *tracker.Tracker, id string, by tracker.By) (*tracker.Issue, error) {
+		err := m.eachThen(cmd.Context(), ids, m.now(), "Closed", false, func(t *tracker.Tracker, id string, by tracker.Signature) (*tracker.Issue, error) {
 			if next && before == nil {
 				before = map[string]bool{}
-				for _, it := range t.Ready(tracker.Filter{}, tracker.ByPriority, by.At) {
+				for _, it := range t.Ready(tracker.Filter{}, tracker.OrderPriority, by.At) {
 					before[it.ID] = true
 				}
 			}
@@ -164,7 +164,7 @@ func (m *Main) closeCommand() *cobra.Command {
 			if !next {
 				return errAsUsual
 			}
-			freed = slices.DeleteFunc(after.Ready(tracker.Filter{}, tracker.ByPriority, time.Now()), func(it *tracker.Issue) bool { return before[it.ID] })
+			freed = slices.DeleteFunc(after.Ready(tracker.Filter{}, tracker.OrderPriority, time.Now()), func(it *tracker.Issue) bool { return before[it.ID] })
 			if m.json {
 				return m.printJSON(map[string]any{"closed": shapes(after, closed, nil), "unblocked": shapes(after, freed, nil)})
 			}
@@ -186,14 +186,14 @@ func (m *Main) reopenCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "reopen ID…", Short: "Open issues again", Args: cobra.MinimumNArgs(1)}
 	cmd.Flags().StringVarP(&reason, "reason", "r", "", "why; it becomes a comment")
 	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
-		return m.each(cmd.Context(), ids, m.by(cmd.Context()), "Reopened", false, func(t *tracker.Tracker, id string, by tracker.By) (*tracker.Issue, error) {
+		return m.each(cmd.Context(), ids, m.by(cmd.Context()), "Reopened", false, func(t *tracker.Tracker, id string, by tracker.Signature) (*tracker.Issue, error) {
 			if strings.TrimSpace(reason) != "" {
-				if _, err := t.Say(id, "Reopened: "+reason, by); err != nil {
+				if _, err := t.AddComment(id, "Reopened: "+reason, by); err != nil {
 					return nil, err
 				}
 			}
 			return t.Update(id, by, func(it *tracker.Issue) error {
-				it.Status = tracker.Open
+				it.Status = tracker.StatusOpen
 				return nil
 			})
 		})

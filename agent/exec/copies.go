@@ -19,13 +19,13 @@ import (
 // Bounds of what is lent to one attempt. A file beyond them keeps its path, which the
 // command cannot read.
 const (
-	maxLent      = 50
-	maxLentBytes = 256 << 20
+	maxCopies    = 50
+	maxCopyBytes = 256 << 20
 )
 
-// lending copies files of the input to where another user can read them. Without a
+// fileCopies copies files of the input to where another user can read them. Without a
 // mechanism that shows them in place, the folder Files keeps that user out.
-type lending struct {
+type fileCopies struct {
 	files *os.Root
 	user  *proc.User
 	mark  string // Options.Mark
@@ -34,10 +34,10 @@ type lending struct {
 	bytes int64
 }
 
-// lend returns the input with the paths of copies that the user of the command may read,
+// copyFiles returns the input with the paths of copies that the user of the command may read,
 // if it needs any, and what removes them. The copies are in a folder that cannot be listed:
 // programs of the same user for other threads are not told where they are.
-func (a *agent) lend(input []mailroom.Message) (lent []mailroom.Message, giveBack func() error, err error) {
+func (a *agent) copyFiles(input []mailroom.Message) (lent []mailroom.Message, giveBack func() error, err error) {
 	i := a.options.Isolation
 	if i == nil || i.User == nil || i.Kind != proc.None || a.options.Files == "" {
 		return input, func() error { return nil }, nil
@@ -49,7 +49,7 @@ func (a *agent) lend(input []mailroom.Message) (lent []mailroom.Message, giveBac
 	if err != nil {
 		return nil, nil, fmt.Errorf("open the files of messages: %w", err)
 	}
-	l := &lending{files: root, user: i.User, mark: a.options.Mark}
+	l := &fileCopies{files: root, user: i.User, mark: a.options.Mark}
 	defer func() {
 		err = errors.Join(err, root.Close())
 		if err != nil {
@@ -60,7 +60,7 @@ func (a *agent) lend(input []mailroom.Message) (lent []mailroom.Message, giveBac
 	for m := len(lent) - 1; m >= 0; m-- { // the latest first
 		lent[m].Parts = slices.Clone(lent[m].Parts)
 		for p := range lent[m].Parts {
-			if err := l.part(a.options.Files, &lent[m].Parts[p]); err != nil {
+			if err := l.copyPart(a.options.Files, &lent[m].Parts[p]); err != nil {
 				return nil, nil, fmt.Errorf("let the user of the agent read a file: %w", err)
 			}
 		}
@@ -68,15 +68,15 @@ func (a *agent) lend(input []mailroom.Message) (lent []mailroom.Message, giveBac
 	return lent, l.remove, nil
 }
 
-// part copies the file of a part, if it is one in the folder files. What a message names
+// copyPart copies the file of a part, if it is one in the folder files. What a message names
 // is not trusted: a path that leads elsewhere is left as it is.
-func (l *lending) part(files string, p *mailroom.Part) (err error) {
-	path := where(p.URI)
+func (l *fileCopies) copyPart(files string, p *mailroom.Part) (err error) {
+	path := filePath(p.URI)
 	name, relative := filepath.Rel(files, path)
-	if p.Type != "file" || !filepath.IsAbs(path) || filepath.Clean(path) != path || relative != nil || !filepath.IsLocal(name) || name == "." || l.count == maxLent {
+	if p.Type != "file" || !filepath.IsAbs(path) || filepath.Clean(path) != path || relative != nil || !filepath.IsLocal(name) || name == "." || l.count == maxCopies {
 		return nil
 	}
-	if info, err := l.files.Lstat(name); err != nil || !info.Mode().IsRegular() || l.bytes+info.Size() > maxLentBytes {
+	if info, err := l.files.Lstat(name); err != nil || !info.Mode().IsRegular() || l.bytes+info.Size() > maxCopyBytes {
 		return nil // it is not there, or no file that was sent
 	}
 	from, err := l.files.Open(name)
@@ -84,23 +84,23 @@ func (l *lending) part(files string, p *mailroom.Part) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, from.Close()) }()
-	if err := l.open(); err != nil {
+	if err := l.makeDir(); err != nil {
 		return err
 	}
 	l.count++
 	to := filepath.Join(l.dir, fmt.Sprintf("%d%s", l.count, filepath.Ext(name)))
-	n, err := l.write(to, io.LimitReader(from, maxLentBytes-l.bytes))
+	n, err := l.copyFile(to, io.LimitReader(from, maxCopyBytes-l.bytes))
 	l.bytes += n
 	p.URI = to
 	return err
 }
 
-// open makes the folder of the copies once. Its parent is ours and cannot be listed.
-func (l *lending) open() error {
+// makeDir makes the folder of the copies once. Its parent is ours and cannot be listed.
+func (l *fileCopies) makeDir() error {
 	if l.dir != "" {
 		return nil
 	}
-	parent, err := os.MkdirTemp("", lentPrefix(l.mark))
+	parent, err := os.MkdirTemp("", copiesPrefix(l.mark))
 	if err != nil {
 		return err
 	}
@@ -108,7 +108,7 @@ func (l *lending) open() error {
 	return errors.Join(os.Chmod(parent, 0o711), os.Mkdir(l.dir, 0o700), os.Chown(l.dir, int(l.user.UID), int(l.user.GID)))
 }
 
-func (l *lending) write(path string, from io.Reader) (n int64, err error) {
+func (l *fileCopies) copyFile(path string, from io.Reader) (n int64, err error) {
 	to, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o400)
 	if err != nil {
 		return 0, err
@@ -117,16 +117,16 @@ func (l *lending) write(path string, from io.Reader) (n int64, err error) {
 	return n, errors.Join(err, to.Chown(int(l.user.UID), int(l.user.GID)), to.Close())
 }
 
-// lentPrefix begins the name of each folder of copies that a server with the mark makes.
-func lentPrefix(mark string) string {
+// copiesPrefix begins the name of each folder of copies that a server with the mark makes.
+func copiesPrefix(mark string) string {
 	return fmt.Sprintf("mailroom-files-%x-", sha256.Sum224([]byte(mark)))
 }
 
-// removeLent removes the copies that a killed server with the mark left behind.
-func removeLent(mark string) error {
+// removeCopies removes the copies that a killed server with the mark left behind.
+func removeCopies(mark string) error {
 	all, err := os.ReadDir(os.TempDir())
 	for _, folder := range all {
-		if strings.HasPrefix(folder.Name(), lentPrefix(mark)) {
+		if strings.HasPrefix(folder.Name(), copiesPrefix(mark)) {
 			err = errors.Join(err, os.RemoveAll(filepath.Join(os.TempDir(), folder.Name())))
 		}
 	}
@@ -134,7 +134,7 @@ func removeLent(mark string) error {
 }
 
 // remove takes the copies away. It follows no link that the command has made.
-func (l *lending) remove() error {
+func (l *fileCopies) remove() error {
 	if l.dir == "" {
 		return nil
 	}

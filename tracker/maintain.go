@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// Came says what an import did.
-type Came struct{ New, Changed, Same, Skipped int }
+// ImportResult says what an import did.
+type ImportResult struct{ New, Changed, Same, Skipped int }
 
 // Import takes in the issues of another file. Those that are there are merged, or
 // with keep left as they are.
-func (t *Tracker) Import(other *Tracker, keep bool) (came Came) {
+func (t *Tracker) Import(other *Tracker, keep bool) (came ImportResult) {
 	t.issues.index()
 	for _, theirs := range other.All() {
 		ours := t.issues.get(theirs.ID)
@@ -31,11 +31,11 @@ func (t *Tracker) Import(other *Tracker, keep bool) (came Came) {
 	return came
 }
 
-// Forget drops the tombstones that are older than since and than a tombstone
+// DropTombstones drops the tombstones that are older than since and than a tombstone
 // lasts, and returns how many.
-func (t *Tracker) Forget(since time.Time) (n int) {
+func (t *Tracker) DropTombstones(since time.Time) (n int) {
 	for _, it := range t.All() {
-		if it.Status == Tombstone && it.DeletedAt.Before(since) {
+		if it.Status == StatusTombstone && it.DeletedAt.Before(since) {
 			t.issues.drop(it.ID)
 			n++
 		}
@@ -55,18 +55,18 @@ func (t *Tracker) Stats(now time.Time) (s Stats) {
 	var lead time.Duration
 	for _, it := range t.issues.all() {
 		switch it.Status {
-		case Open:
+		case StatusOpen:
 			s.Open++
-		case InProgress:
+		case StatusInProgress:
 			s.InProgress++
-		case Closed:
+		case StatusClosed:
 			s.Closed++
 			lead += it.ClosedAt.Sub(it.CreatedAt)
-		case Deferred:
+		case StatusDeferred:
 			s.Deferred++
-		case Pinned:
+		case StatusPinned:
 			s.Pinned++
-		case Tombstone:
+		case StatusTombstone:
 			s.Tombstones++
 			continue
 		}
@@ -75,7 +75,7 @@ func (t *Tracker) Stats(now time.Time) (s Stats) {
 	if s.Closed > 0 {
 		s.LeadTime = lead / time.Duration(s.Closed)
 	}
-	s.Ready, s.Blocked = len(t.Ready(Filter{}, ByPriority, now)), len(t.Waiting())
+	s.Ready, s.Blocked = len(t.Ready(Filter{}, OrderPriority, now)), len(t.BlockedIssues())
 	for _, e := range t.Epics() {
 		if e.Done() {
 			s.EpicsDone++
@@ -91,20 +91,20 @@ func (t *Tracker) Check() (found []string) {
 	}
 	t.issues.index()
 	for _, it := range t.All() {
-		if it.Status == Tombstone {
+		if it.Status == StatusTombstone {
 			continue
 		}
-		if err := it.check(); err != nil {
+		if err := it.validate(); err != nil {
 			bad(it, "%v", err)
 		}
-		if err := t.codec.misread(it); err != nil {
+		if err := t.codec.malformedMember(it); err != nil {
 			bad(it, "%v", err)
 		}
-		if (it.Status == Closed) == it.ClosedAt.IsZero() {
+		if (it.Status == StatusClosed) == it.ClosedAt.IsZero() {
 			bad(it, "it is %s, and closed_at is set: %v", it.Status, !it.ClosedAt.IsZero())
 		}
 		for _, d := range it.Dependencies {
-			if on := t.issues.get(d.On); on == nil || on.Status == Tombstone {
+			if on := t.issues.get(d.On); on == nil || on.Status == StatusTombstone {
 				bad(it, "it depends on %s, which is not there", d.On)
 			}
 		}

@@ -17,7 +17,7 @@ func (d *Dependency) read(s *scanner) (wrong error) {
 	begin := s.at
 	if s.peek() != '{' {
 		d.raw = s.value(0)
-		return notA("object", d.raw)
+		return errNotA("object", d.raw)
 	}
 	s.open('{')
 	for first := true; s.more('}', first); first = false {
@@ -28,7 +28,7 @@ func (d *Dependency) read(s *scanner) (wrong error) {
 		case "type":
 			err = readText(s, &d.Type)
 		case "created_at":
-			err = readMoment(s, &d.CreatedAt)
+			err = readTime(s, &d.CreatedAt)
 		case "created_by":
 			err = readText(s, &d.CreatedBy)
 		default:
@@ -68,7 +68,7 @@ func (c *Comment) read(s *scanner) (wrong error) {
 	begin := s.at
 	if s.peek() != '{' {
 		c.raw = s.value(0)
-		return notA("object", c.raw)
+		return errNotA("object", c.raw)
 	}
 	s.open('{')
 	for first := true; s.more('}', first); first = false {
@@ -81,7 +81,7 @@ func (c *Comment) read(s *scanner) (wrong error) {
 		case "text":
 			err = readText(s, &c.Text)
 		case "created_at":
-			err = readMoment(s, &c.CreatedAt)
+			err = readTime(s, &c.CreatedAt)
 		default:
 			s.value(0)
 		}

@@ -30,14 +30,14 @@ func Usable(o ProgramOptions) error {
 			return errors.New("the folder that it is to run in is not there")
 		}
 	}
-	if o.Profile.Unfit == nil {
+	if o.Profile.CheckEnvironment == nil {
 		return nil
 	}
 	allowed := o.EnvAllow
 	if allowed == nil {
 		allowed = EnvAllow(o.Profile)
 	}
-	why := o.Profile.Unfit(program.Place{
+	why := o.Profile.CheckEnvironment(program.Environment{
 		Mode: cmp.Or(o.Permissions, o.Profile.Modes[0]), Root: os.Geteuid() == 0 && (o.Isolation == nil || o.Isolation.User == nil),
 		Lookup: func(name string) (value string, ok bool) {
 			for _, e := range o.Env {
@@ -58,10 +58,10 @@ func Usable(o ProgramOptions) error {
 }
 
 const (
-	// versionTime bounds the question for a version: a cold start of a large
+	// versionTimeout bounds the question for a version: a cold start of a large
 	// program on a busy machine is slow.
-	versionTime = 20 * time.Second
-	maxVersion  = 80 // characters
+	versionTimeout = 20 * time.Second
+	maxVersion     = 80 // characters
 )
 
 // Version asks a program for its version, in its own words.
@@ -76,7 +76,7 @@ func Version(ctx context.Context, o ProgramOptions) (string, error) {
 	}
 	child, err := proc.Start(proc.Spec{
 		Command: append([]string{cmp.Or(o.Program, o.Profile.Program)}, o.Profile.Version...), Env: env, Dir: o.Dir, Isolation: o.Isolation,
-		Limits: proc.Limits{Total: versionTime, Output: 64 << 10, Interrupt: time.Second, Terminate: time.Second},
+		Limits: proc.Limits{Total: versionTimeout, Output: 64 << 10, Interrupt: time.Second, Terminate: time.Second},
 	})
 	if err != nil {
 		return "", errors.New("it does not start")
@@ -92,7 +92,7 @@ func Version(ctx context.Context, o ProgramOptions) (string, error) {
 	case ctx.Err() != nil:
 		return "", context.Cause(ctx)
 	case errors.Is(why, proc.ErrTotal):
-		return "", fmt.Errorf("it did not tell its version within %v", versionTime)
+		return "", fmt.Errorf("it did not tell its version within %v", versionTimeout)
 	case why != nil || !exit.Success() || line == "":
 		return "", fmt.Errorf("it did not tell its version, and ended with %v", exit)
 	}
@@ -113,5 +113,5 @@ func Reap(ctx context.Context, mark string) (int, error) {
 		value, _ := lookup(envMark)
 		return value == mark
 	})
-	return n, errors.Join(err, removeLent(mark))
+	return n, errors.Join(err, removeCopies(mark))
 }

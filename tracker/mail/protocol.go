@@ -27,18 +27,18 @@ const (
 type verdict int
 
 const (
-	done    verdict = iota
-	held            // a reservation: somebody else has it
-	refused         // this request is wrong, the server is well
-	failed          // the server cannot be used now
+	verdictDone    verdict = iota
+	verdictHeld            // a reservation: somebody else has it
+	verdictRefused         // this request is wrong, the server is well
+	verdictFailed          // the server cannot be used now
 )
 
 // result is a verdict with what is to be said of it.
 type result struct {
 	verdict verdict
-	reason  string        // of refused and failed, to follow the server's name
-	retry   time.Duration // what a failed server asks for; 0: nothing
-	by      *Held         // of held
+	reason  string         // of refused and failed, to follow the server's name
+	retry   time.Duration  // what a failed server asks for; 0: nothing
+	holder  *ReservedError // of held
 }
 
 // request is one HTTP request of the dialect.
@@ -49,7 +49,7 @@ type request struct {
 	mayBeEmpty   bool
 }
 
-func (b *Box) reservation(issue string) request {
+func (b *Client) reservation(issue string) request {
 	return request{method: http.MethodPost, path: "/reservations", project: b.settings.Project, body: struct {
 		Path  string `json:"file_path"`
 		Agent string `json:"agent_name"`
@@ -71,24 +71,24 @@ func (c Call) request() request {
 	}{c.Agent, c.Type, c.Payload}}
 }
 
-// ask sends a request, within what is left of the command's time, and says what
+// send sends a request, within what is left of the command's time, and says what
 // came of it.
-func (b *Box) ask(ctx context.Context, r request) result {
+func (b *Client) send(ctx context.Context, r request) result {
 	begin := time.Now()
 	defer func() { b.spent += time.Since(begin) }()
-	ctx, cancel := context.WithTimeout(ctx, b.left())
+	ctx, cancel := context.WithTimeout(ctx, b.timeLeft())
 	defer cancel()
 	var body io.Reader
 	if r.body != nil {
 		raw, err := json.Marshal(r.body)
 		if err != nil {
-			return result{verdict: refused, reason: "cannot be told: " + b.quote(err.Error())}
+			return result{verdict: verdictRefused, reason: "cannot be told: " + b.quote(err.Error())}
 		}
 		body = bytes.NewReader(raw)
 	}
 	req, err := http.NewRequestWithContext(ctx, r.method, b.base+"/api"+r.path, body)
 	if err != nil {
-		return result{verdict: failed, reason: "cannot be asked"} // the error holds the address
+		return result{verdict: verdictFailed, reason: "cannot be asked"} // the error holds the address
 	}
 	req.Header.Set("Accept", "application/json")
 	if r.body != nil {
@@ -104,25 +104,25 @@ func (b *Box) ask(ctx context.Context, r request) result {
 	}
 	res, err := b.client.Do(req)
 	if err != nil {
-		return result{verdict: failed, reason: b.unreachable(err)}
+		return result{verdict: verdictFailed, reason: b.describeError(err)}
 	}
 	defer res.Body.Close() // it was read, or is of no use
 	raw, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer+1))
 	if err != nil {
-		return result{verdict: failed, reason: b.unreachable(err)}
+		return result{verdict: verdictFailed, reason: b.describeError(err)}
 	}
-	return b.judge(r, res, raw)
+	return b.classify(r, res, raw)
 }
 
-// judge says what an answer means.
-func (b *Box) judge(r request, res *http.Response, raw []byte) result {
+// classify says what an answer means.
+func (b *Client) classify(r request, res *http.Response, raw []byte) result {
 	status := strings.TrimSpace(fmt.Sprintf("%d %s", res.StatusCode, http.StatusText(res.StatusCode)))
 	cannot := func(why string) result {
-		return result{verdict: failed, reason: "cannot be used (" + why + ")", retry: retryAfter(res.Header, time.Now())}
+		return result{verdict: verdictFailed, reason: "cannot be used (" + why + ")", retry: parseRetryAfter(res.Header, time.Now())}
 	}
 	switch code := res.StatusCode; {
 	case code == http.StatusConflict && strings.HasPrefix(r.path, "/reservations"):
-		return result{verdict: held, by: b.holder(raw)}
+		return result{verdict: verdictHeld, holder: b.parseHolder(raw)}
 	case code >= 200 && code < 300:
 		switch {
 		case len(raw) > maxAnswer:
@@ -132,10 +132,10 @@ func (b *Box) judge(r request, res *http.Response, raw []byte) result {
 		case len(bytes.TrimSpace(raw)) > 0 && !json.Valid(raw):
 			return cannot("it answered " + status + " with what is not JSON")
 		}
-		return result{verdict: done}
+		return result{verdict: verdictDone}
 	case code == http.StatusBadRequest, code == http.StatusConflict, code == http.StatusRequestEntityTooLarge,
 		code == http.StatusUnsupportedMediaType, code == http.StatusUnprocessableEntity:
-		return result{verdict: refused, reason: "refused this: " + status + b.said(raw)}
+		return result{verdict: verdictRefused, reason: "refused this: " + status + b.errorText(raw)}
 	case code >= 300 && code < 400:
 		return cannot("it answered " + status + ", and nobody is followed elsewhere: name the right address")
 	case code == http.StatusUnauthorized, code == http.StatusForbidden:
@@ -147,8 +147,8 @@ func (b *Box) judge(r request, res *http.Response, raw []byte) result {
 	}
 }
 
-// said is what a refusal says, to follow its status.
-func (b *Box) said(raw []byte) string {
+// errorText is what a refusal says, to follow its status.
+func (b *Client) errorText(raw []byte) string {
 	var body struct {
 		Error any `json:"error"`
 	}
@@ -161,9 +161,9 @@ func (b *Box) said(raw []byte) string {
 	return ""
 }
 
-// holder reads who has a reservation. Whatever the body is, somebody has it.
-func (b *Box) holder(raw []byte) *Held {
-	h := &Held{By: "another agent"}
+// parseHolder reads who has a reservation. Whatever the body is, somebody has it.
+func (b *Client) parseHolder(raw []byte) *ReservedError {
+	h := &ReservedError{By: "another agent"}
 	var body map[string]any
 	if err := json.Unmarshal(raw, &body); err != nil {
 		return h
@@ -186,9 +186,9 @@ func (b *Box) holder(raw []byte) *Held {
 	return h
 }
 
-// unreachable says why no answer came. Errors of net/http quote the address,
+// describeError says why no answer came. Errors of net/http quote the address,
 // which may hold a password, so it is their cause that is told.
-func (b *Box) unreachable(err error) string {
+func (b *Client) describeError(err error) string {
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		err = e.Err
 	}
@@ -214,7 +214,7 @@ func (b *Box) unreachable(err error) string {
 
 // quote makes somebody else's words fit for a line of a message: short, without
 // what a terminal would obey, and without the token.
-func (b *Box) quote(text string) string {
+func (b *Client) quote(text string) string {
 	if b.settings.Token != "" {
 		text = strings.ReplaceAll(text, b.settings.Token, "…")
 	}
@@ -231,12 +231,12 @@ func (b *Box) quote(text string) string {
 	return string(runes)
 }
 
-// retryAfter reads how long a server wants to be left alone, in seconds or as a
+// parseRetryAfter reads how long a server wants to be left alone, in seconds or as a
 // date.
-func retryAfter(header http.Header, now time.Time) time.Duration {
+func parseRetryAfter(header http.Header, now time.Time) time.Duration {
 	text := header.Get("Retry-After")
 	if n, err := strconv.Atoi(text); err == nil {
-		return time.Duration(min(max(n, 0), int(longestSilence.Seconds()))) * time.Second
+		return time.Duration(min(max(n, 0), int(maxBackoff.Seconds()))) * time.Second
 	}
 	if at, err := http.ParseTime(text); err == nil {
 		return max(0, at.Sub(now))

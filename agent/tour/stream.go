@@ -9,9 +9,9 @@ import (
 	"mailroom"
 )
 
-// say streams text, word by word at the pace of the show.
-func (t *show) say(ctx context.Context, text string) error {
-	t.spoke = true
+// streamText streams text, word by word at the pace of the show.
+func (t *attempt) streamText(ctx context.Context, text string) error {
+	t.streamed = true
 	if t.pace <= 0 {
 		return t.session.Stream(ctx, text)
 	}
@@ -27,7 +27,7 @@ func (t *show) say(ctx context.Context, text string) error {
 }
 
 // pause lets n words' time pass.
-func (t *show) pause(ctx context.Context, n int) error {
+func (t *attempt) pause(ctx context.Context, n int) error {
 	if t.pace > 0 {
 		timer := time.NewTimer(time.Duration(n) * t.pace)
 		defer timer.Stop()
@@ -47,24 +47,24 @@ type tool struct {
 	idempotent bool
 }
 
-// call shows that the tool is called, once, and calls it as an effect. What came
+// callTool shows that the tool is called, once, and calls it as an effect. What came
 // of it is told by the step that ends the scene.
-func (t *show) call(ctx context.Context, c tool, f func(context.Context, string) (json.RawMessage, error)) (json.RawMessage, error) {
-	if t.at.Calling != c.id {
-		t.at.Calling = c.id
-		started := note(mailroom.KindToolStarted, map[string]any{"call": c.id, "name": c.name, "arguments": c.arguments})
-		if err := t.save(ctx, mailroom.Step{Entries: []mailroom.AgentEntry{started}}, t.at); err != nil {
+func (t *attempt) callTool(ctx context.Context, c tool, f func(context.Context, string) (json.RawMessage, error)) (json.RawMessage, error) {
+	if t.progress.Calling != c.id {
+		t.progress.Calling = c.id
+		started := newEntry(mailroom.KindToolStarted, map[string]any{"call": c.id, "name": c.name, "arguments": c.arguments})
+		if err := t.save(ctx, mailroom.Step{Entries: []mailroom.AgentEntry{started}}, t.progress); err != nil {
 			return nil, err
 		}
 	}
 	return t.session.Do(ctx, mailroom.Effect{Name: c.id, Input: c.arguments, Idempotent: c.idempotent}, f)
 }
 
-func finished(c tool, ok bool, summary string) mailroom.AgentEntry {
-	return note(mailroom.KindToolDone, map[string]any{"call": c.id, "ok": ok, "summary": summary})
+func toolFinished(c tool, ok bool, summary string) mailroom.AgentEntry {
+	return newEntry(mailroom.KindToolDone, map[string]any{"call": c.id, "ok": ok, "summary": summary})
 }
 
-func note(kind string, body map[string]any) mailroom.AgentEntry {
+func newEntry(kind string, body map[string]any) mailroom.AgentEntry {
 	b, err := json.Marshal(body)
 	if err != nil {
 		panic(err) // texts and JSON always encode

@@ -55,7 +55,7 @@ func newRoom(t *testing.T, does string, change ...func(*exec.ProgramOptions)) *r
 	if err != nil {
 		t.Fatal(err)
 	}
-	exec.SetFarewell(a, 300*time.Millisecond)
+	exec.SetLingerTimeout(a, 300*time.Millisecond)
 	e := engine.New(h.Ledger, h.bus, engine.Options{
 		Agents: map[string]engine.Agent{"claude": {Agent: a}}, Local: true, ShutdownGrace: time.Millisecond, Log: slog.New(slog.DiscardHandler),
 	})

@@ -12,8 +12,8 @@ import (
 	"mailroom/internal/proc"
 )
 
-// maxShown is how many files of a thread a command can read, the latest ones.
-const maxShown = 500
+// maxVisible is how many files of a thread a command can read, the latest ones.
+const maxVisible = 500
 
 // isolation is that of an attempt, which can read the files in shown.
 func (a *agent) isolation(shown []string) *proc.Isolation {
@@ -35,22 +35,22 @@ func (a *agent) hidesFiles() bool {
 	return err == nil
 }
 
-// shown returns the paths of the files of messages that are in the folder Files.
+// visibleFiles returns the paths of the files of messages that are in the folder Files.
 // What a message names is not trusted: a path that leads elsewhere is left out.
-func (a *agent) shown(messages []mailroom.Message) (paths []string, err error) {
+func (a *agent) visibleFiles(messages []mailroom.Message) (paths []string, err error) {
 	if !a.hidesFiles() {
 		return nil, nil
 	}
 	for i := len(messages) - 1; i >= 0; i-- {
 		for _, p := range messages[i].Parts {
-			path := where(p.URI)
-			if p.Type != "file" || !filepath.IsAbs(path) || filepath.Clean(path) != path || len(paths) == maxShown {
+			path := filePath(p.URI)
+			if p.Type != "file" || !filepath.IsAbs(path) || filepath.Clean(path) != path || len(paths) == maxVisible {
 				continue
 			}
 			if name, err := filepath.Rel(a.options.Files, path); err != nil || !filepath.IsLocal(name) || name == "." {
 				continue
 			}
-			if err := a.open(path); err != nil {
+			if err := a.allowRead(path); err != nil {
 				return nil, err
 			}
 			paths = append(paths, path)
@@ -59,9 +59,9 @@ func (a *agent) shown(messages []mailroom.Message) (paths []string, err error) {
 	return paths, nil
 }
 
-// open lets another user read a file. The folder that it is in keeps all others
+// allowRead lets another user read a file. The folder that it is in keeps all others
 // from it; the command gets it in a place of its own.
-func (a *agent) open(path string) error {
+func (a *agent) allowRead(path string) error {
 	if a.options.Isolation.User == nil {
 		return nil
 	}
@@ -78,9 +78,9 @@ func (a *agent) open(path string) error {
 	return nil
 }
 
-// shown returns the files of the thread that the program can read: a session
+// visibleFiles returns the files of the thread that the program can read: a session
 // remembers files of earlier turns.
-func (t *attempt) shown(ctx context.Context) ([]string, error) {
+func (t *attempt) visibleFiles(ctx context.Context) ([]string, error) {
 	if !t.agent.hidesFiles() {
 		return nil, nil
 	}
@@ -88,5 +88,5 @@ func (t *attempt) shown(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the transcript: %w", err)
 	}
-	return t.agent.shown(append(messages, t.input...))
+	return t.agent.visibleFiles(append(messages, t.input...))
 }

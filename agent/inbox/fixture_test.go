@@ -197,7 +197,7 @@ func (h *house) entries(thread string, kinds ...string) (found []mailroom.Entry)
 // outcomes are what became of the commands in a thread.
 func (h *house) outcomes(thread string) (all []inbox.Outcome) {
 	h.t.Helper()
-	for _, e := range h.entries(thread, inbox.Done) {
+	for _, e := range h.entries(thread, inbox.KindOutcome) {
 		var o inbox.Outcome
 		h.must(e.Decode(&o))
 		all = append(all, o)

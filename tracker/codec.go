@@ -30,15 +30,15 @@ func newCodec() *codec {
 // read makes an issue of a line. An issue without an id is none. A member that is
 // not what it should be counts as one that is not there, and stays as it is.
 func (c *codec) read(s *scanner, line string, it *Issue) error {
-	_, err := c.take(s, line, it)
+	_, err := c.decode(s, line, it)
 	return err
 }
 
-// take is read, and says which member is not what it should be.
-func (c *codec) take(s *scanner, line string, it *Issue) (wrong, err error) {
-	it.line, it.asRead, it.late, it.Priority = line, true, false, Normal
+// decode is read, and says which member is not what it should be.
+func (c *codec) decode(s *scanner, line string, it *Issue) (wrong, err error) {
+	it.line, it.unchanged, it.lazy, it.Priority = line, true, false, PriorityNormal
 	at := 0
-	s.begin(line)
+	s.reset(line)
 	s.open('{')
 	for first := true; s.more('}', first); first = false {
 		i, known := c.next(s, at)
@@ -52,7 +52,7 @@ func (c *codec) take(s *scanner, line string, it *Issue) (wrong, err error) {
 			wrong = fmt.Errorf("%s: %w", c.members[i].name, err)
 		}
 	}
-	it.odd = wrong != nil
+	it.malformed = wrong != nil
 	if err = s.object(); err == nil && it.ID == "" {
 		err = cmp.Or(wrong, errNoID)
 	}
@@ -61,8 +61,8 @@ func (c *codec) take(s *scanner, line string, it *Issue) (wrong, err error) {
 
 // readID is read for an issue that nobody may ask for.
 func (c *codec) readID(s *scanner, line string, it *Issue) error {
-	it.line, it.asRead, it.late = line, true, true
-	s.begin(line)
+	it.line, it.unchanged, it.lazy = line, true, true
+	s.reset(line)
 	s.open('{')
 	for first := true; s.more('}', first); first = false {
 		if s.name() != "id" {
@@ -80,17 +80,17 @@ func (c *codec) readID(s *scanner, line string, it *Issue) error {
 
 // complete reads an issue that came late.
 func (c *codec) complete(s *scanner, it *Issue) {
-	if it.late {
+	if it.lazy {
 		_ = c.read(s, it.line, it) // it has an id, and its line is an object
 	}
 }
 
-// misread says which member of an issue's line is not what it should be.
-func (c *codec) misread(it *Issue) error {
-	if !it.odd {
+// malformedMember says which member of an issue's line is not what it should be.
+func (c *codec) malformedMember(it *Issue) error {
+	if !it.malformed {
 		return nil
 	}
-	wrong, err := c.take(&scanner{}, it.line, &Issue{})
+	wrong, err := c.decode(&scanner{}, it.line, &Issue{})
 	return cmp.Or(err, wrong)
 }
 
@@ -99,7 +99,7 @@ func (c *codec) misread(it *Issue) error {
 func (c *codec) next(s *scanner, at int) (i int, known bool) {
 	const few = 5
 	for i = at; i < min(at+few, len(c.keys)); i++ {
-		if s.likely(c.keys[i]) {
+		if s.acceptKey(c.keys[i]) {
 			return i, true
 		}
 	}
@@ -110,7 +110,7 @@ func (c *codec) next(s *scanner, at int) (i int, known bool) {
 // write makes the line of an issue. A member stays as it was written unless its
 // value is another than it was read as, whatever the tracker knows of it.
 func (c *codec) write(it *Issue) string {
-	was := &Issue{Priority: Normal}
+	was := &Issue{Priority: PriorityNormal}
 	had := make([]bool, len(c.members))
 	line := it.parts()
 	for _, f := range line {
@@ -164,9 +164,9 @@ func (c *codec) write(it *Issue) string {
 	return out.String()
 }
 
-// With is a line with another member at its end, or, if replace is set, in the
+// SetMember is a line with another member at its end, or, if replace is set, in the
 // place of the one that has the name. Without, the line keeps what it has.
-func With(line, name, raw string, replace bool) string {
+func SetMember(line, name, raw string, replace bool) string {
 	parts, err := fields(line)
 	if err != nil {
 		return line // it is no line of an issue
@@ -178,7 +178,7 @@ func With(line, name, raw string, replace bool) string {
 	case replace:
 		parts[at].raw = raw
 	}
-	return joined(parts)
+	return encodeObject(parts)
 }
 
 // HasForeign reports whether the line that the issue was read from has a member
@@ -210,7 +210,7 @@ func marshal(v any) (string, error) {
 
 func readJSON(raw string, into any) error {
 	if err := json.Unmarshal([]byte(raw), into); err != nil {
-		return notA("fitting value", raw)
+		return errNotA("fitting value", raw)
 	}
 	return nil
 }
@@ -233,13 +233,13 @@ func readText[T ~string](s *scanner, into *T) error {
 	return nil
 }
 
-func readMoment(s *scanner, into *time.Time) error {
+func readTime(s *scanner, into *time.Time) error {
 	if s.peek() != '"' {
 		return readNull(s, "time", func() {})
 	}
 	begin := s.at
 	text := s.string()
-	for _, known := range s.moments {
+	for _, known := range s.times {
 		if known.text == text && text != "" {
 			*into = known.at
 			return nil
@@ -247,9 +247,9 @@ func readMoment(s *scanner, into *time.Time) error {
 	}
 	at, err := time.Parse(time.RFC3339Nano, text)
 	if err != nil {
-		return notA("time", s.text[begin:s.at])
+		return errNotA("time", s.text[begin:s.at])
 	}
-	s.moments[s.older] = moment{text, at}
+	s.times[s.older] = timeText{text, at}
 	s.older = 1 - s.older
 	*into = at
 	return nil
@@ -258,13 +258,13 @@ func readMoment(s *scanner, into *time.Time) error {
 // readNull takes a value that is none of what was expected, which may be null.
 func readNull(s *scanner, what string, clear func()) error {
 	if raw := s.value(0); raw != "null" {
-		return notA(what, raw)
+		return errNotA(what, raw)
 	}
 	clear()
 	return nil
 }
 
-func notA(what, raw string) error {
+func errNotA(what, raw string) error {
 	const most = 60
 	shown := raw
 	if len(shown) > most {

@@ -8,10 +8,10 @@ import (
 // largePage is what the processor can map at once, in bytes.
 const largePage = 2 << 20
 
-// room makes n zero values in a piece. To fill fresh memory takes mostly the
+// makeSlice makes n zero values in a piece. To fill fresh memory takes mostly the
 // system's time, which gives it page by page; so a large piece, with what is
 // beside it, is asked for in large pages. Where there are none it is as any other.
-func room[T any](n int) []T {
+func makeSlice[T any](n int) []T {
 	all := make([]T, n)
 	begin := uintptr(unsafe.Pointer(unsafe.SliceData(all)))
 	end := begin + uintptr(n)*unsafe.Sizeof(*new(T))

@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// gitPatience bounds how long git may take to find a file in its index.
-const gitPatience = 5 * time.Second
+// gitTimeout bounds how long git may take to find a file in its index.
+const gitTimeout = 5 * time.Second
 
 // baseOf returns the file that both sides of a conflict were made from, as git's index
 // has it while a merge goes on. It is not known without git, or after "git add".
 func (f Folder) baseOf(ctx context.Context) func() (string, bool) {
 	return func() (string, bool) {
-		ctx, cancel := context.WithTimeout(ctx, gitPatience)
+		ctx, cancel := context.WithTimeout(ctx, gitTimeout)
 		defer cancel()
 		// No filter and no hook of the repository runs for cat-file, and nothing is
 		// fetched from another machine.
@@ -22,7 +22,7 @@ func (f Folder) baseOf(ctx context.Context) func() (string, bool) {
 		git.Dir = f.path
 		git.Env = append(os.Environ(), "GIT_NO_LAZY_FETCH=1", "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0")
 		git.WaitDelay = time.Second
-		out := &limited{left: MaxFile}
+		out := &limitedBuffer{left: MaxFile}
 		git.Stdout = out
 		if err := git.Run(); err != nil {
 			return "", false
@@ -31,13 +31,13 @@ func (f Folder) baseOf(ctx context.Context) func() (string, bool) {
 	}
 }
 
-// limited keeps what is written, and fails when it is too much.
-type limited struct {
+// limitedBuffer keeps what is written, and fails when it is too much.
+type limitedBuffer struct {
 	text []byte
 	left int
 }
 
-func (l *limited) Write(p []byte) (int, error) {
+func (l *limitedBuffer) Write(p []byte) (int, error) {
 	if l.left -= len(p); l.left < 0 {
 		return 0, errTooLarge
 	}

@@ -35,7 +35,7 @@ func TestAnotherUserGetsCopiesOfItsOwnFilesOnly(t *testing.T) {
 		parts = append(parts, mailroom.Part{Type: "file", Name: "f", URI: path})
 	}
 	input := []mailroom.Message{{Parts: parts}}
-	lent, giveBack, err := a.lend(input)
+	lent, giveBack, err := a.copyFiles(input)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func TestAnotherUserGetsCopiesOfItsOwnFilesOnly(t *testing.T) {
 	if err := giveBack(); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := a.lend(input); err != nil { // and the server is killed
+	if _, _, err := a.copyFiles(input); err != nil { // and the server is killed
 		t.Fatal(err)
 	}
 	if _, err := Reap(t.Context(), "mine"); err != nil {
@@ -75,7 +75,7 @@ func TestAnotherUserGetsCopiesOfItsOwnFilesOnly(t *testing.T) {
 	}
 	for _, i := range []*proc.Isolation{nil, {Kind: proc.None}, {Kind: proc.Namespace, User: user}} {
 		a.options.Isolation = i
-		if lent, _, err := a.lend(input); err != nil || lent[0].Parts[0].URI != mine {
+		if lent, _, err := a.copyFiles(input); err != nil || lent[0].Parts[0].URI != mine {
 			t.Errorf("%+v: lent is %v, %v", i, lent, err)
 		}
 	}

@@ -1,0 +1,182 @@
+package inbox
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"mailroom"
+)
+
+// reader is one attempt of a run.
+type reader struct {
+	session  mailroom.Session
+	progress progress
+}
+
+// runCommand does the command of a run that somebody made for it.
+func (r *reader) runCommand(ctx context.Context, c Command) error {
+	if c.Open || r.progress.Done > 0 {
+		return nil
+	}
+	refused, err := r.execute(ctx, c, nil)
+	switch {
+	case err != nil:
+		return err
+	case refused != nil:
+		return permanent(fmt.Errorf("%s: %s", refused.Code, refused.Message))
+	}
+	return nil
+}
+
+// serveMessage does one command after the other, each the answer of its own ticket, until
+// the message is popped.
+func (r *reader) serveMessage(ctx context.Context) error {
+	ask, err := r.messageAsk(ctx)
+	if err != nil {
+		return err
+	}
+	for {
+		answered, err := r.session.Wait(ctx, false, nthAsk(ask, r.progress.Done))
+		if err != nil {
+			return err
+		}
+		popped, err := r.handleAnswer(ctx, answered[0].Answer, nthAsk(ask, r.progress.Done+1))
+		if err != nil || popped {
+			return err
+		}
+	}
+}
+
+// handleAnswer does the command of an answer, and asks the next question.
+func (r *reader) handleAnswer(ctx context.Context, answer json.RawMessage, next mailroom.Ask) (popped bool, err error) {
+	added, err := r.session.Steered(ctx)
+	if err != nil {
+		return false, err
+	}
+	r.progress.Added = r.progress.Added || len(added) > 0
+	c, err := parse(answer)
+	if err == nil && c.Open {
+		err = errors.New(usage)
+	}
+	switch {
+	case err != nil: // somebody answered by hand, and is told in the log
+		return false, r.commit(ctx, Outcome{Call: c.Call, Refused: &Refusal{mailroom.CodeInvalid, err.Error()}}, &next)
+	case c.Pop && r.progress.Added:
+		r.progress.Added = false
+		return false, r.commit(ctx, Outcome{Call: c.Call, Refused: &Refusal{mailroom.CodeConflict, unreadMessage}}, &next)
+	case c.Pop:
+		return true, nil
+	}
+	_, err = r.execute(ctx, c, &next)
+	return false, err
+}
+
+const unreadMessage = "more was said to it meanwhile: read it again, then pop it"
+
+// messageAsk is the question what to do with the message.
+func (r *reader) messageAsk(ctx context.Context) (mailroom.Ask, error) {
+	input, err := r.session.Input(ctx)
+	if err != nil {
+		return mailroom.Ask{}, err
+	}
+	run := r.session.Run()
+	var texts []string
+	for _, m := range input {
+		for _, p := range m.Parts {
+			texts = append(texts, p.Text+p.URI+string(p.Data)) // of which it has one
+		}
+	}
+	raw, err := json.Marshal(Head{
+		Activity: run.ID, Kind: KindOf(run.Origin), Sender: run.Origin.Sender, Text: shorten(strings.Join(texts, "\n")),
+	})
+	return mailroom.Ask{
+		Kind: mailroom.TicketEvent, Holds: true, Action: Action, Arguments: raw,
+		Prompt: "A message for whoever reads this inbox. To answer by hand: " + usage,
+	}, err
+}
+
+// nthAsk is the question after done commands.
+func nthAsk(ask mailroom.Ask, done int) mailroom.Ask {
+	ask.Name = fmt.Sprintf("read-%d", done+1)
+	return ask
+}
+
+func shorten(s string) string {
+	if len(s) <= maxHeadText {
+		return s
+	}
+	s = s[:maxHeadText]
+	for !utf8.ValidString(s) {
+		s = s[:len(s)-1]
+	}
+	return s + "…"
+}
+
+// execute does a command that is no pop, and asks the next question in the same
+// step. refused: it was not done, and that is noted instead.
+func (r *reader) execute(ctx context.Context, c Command, next *mailroom.Ask) (refused *Refusal, err error) {
+	out := Outcome{Call: c.Call, Did: "say"}
+	var sends []mailroom.Send
+	if c.Delegate == nil {
+		err = r.session.Stream(ctx, c.Say)
+	} else {
+		out.Did = "delegate"
+		sends = []mailroom.Send{{
+			Name: fmt.Sprintf("delegate-%d", r.progress.Done+1), Thread: c.Delegate.Thread, Agent: c.Delegate.Agent,
+			Parts: mailroom.Text(c.Delegate.Task), Answer: mailroom.AnswerWake,
+		}}
+	}
+	if err == nil {
+		err = r.commit(ctx, out, next, sends...)
+	}
+	if err == nil || !isRefusal(mailroom.CodeOf(err)) {
+		return nil, err
+	}
+	e, ok := errors.AsType[*mailroom.Error](err)
+	if !ok {
+		return nil, err
+	}
+	out.Refused = &Refusal{e.Code, e.Message}
+	return out.Refused, r.commit(ctx, out, next)
+}
+
+// isRefusal reports whether a step that failed with code was refused for what
+// is in it, and will be again: the reader is told, and the message stays.
+func isRefusal(code mailroom.Code) bool {
+	switch code {
+	case mailroom.CodeInvalid, mailroom.CodeNotFound, mailroom.CodeForbidden, mailroom.CodeQuotaExceeded, mailroom.CodeConflict, mailroom.CodeTooLarge, mailroom.CodeRateLimited, mailroom.CodeGone, mailroom.CodeBusy:
+		return true
+	}
+	return false
+}
+
+// commit commits the step that a command is. One that was refused to a run of its
+// own is not over: a retry by hand tries it again.
+func (r *reader) commit(ctx context.Context, out Outcome, next *mailroom.Ask, sends ...mailroom.Send) error {
+	body, err := json.Marshal(out)
+	if err != nil {
+		return err
+	}
+	after := r.progress
+	after.Done++
+	if next == nil && out.Refused != nil {
+		after = r.progress
+	}
+	point, err := json.Marshal(after)
+	if err != nil {
+		return err
+	}
+	step := mailroom.Step{Entries: []mailroom.AgentEntry{{Kind: KindOutcome, Body: body}}, Checkpoint: point, Sends: sends}
+	if next != nil {
+		step.Tickets = []mailroom.Ask{*next}
+	}
+	if err := r.session.Append(ctx, step); err != nil {
+		return err
+	}
+	r.progress = after
+	return nil
+}
