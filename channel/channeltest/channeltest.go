@@ -1,7 +1,6 @@
-// Package channeltest holds an adapter against what package channel asks of it: a
-// platform that a test controls fails in every way that platforms do, and what was
-// said must be answered once, by one connection at a time, with nothing claimed that
-// is not so.
+// Package channeltest is a conformance suite for channel adapters. A platform that the test
+// controls fails in every way that platforms do. The suite checks that each message is answered
+// once, that at most one adapter runs at a time, and that the reported state is true.
 package channeltest
 
 import (
@@ -13,53 +12,53 @@ import (
 	"mailroom/channel"
 )
 
-// Agent is who reads what arrives: it answers with the same words.
+// Agent is the agent of the suite: it echoes each message.
 const Agent = "echo"
 
-// Platform is one that a test controls, with one chat, and how a channel connects to
-// it. Its functions may be called concurrently, and more than once.
+// Platform is a platform under a test's control, with one chat, and the channel that connects to
+// it. Its functions may be called concurrently and repeatedly.
 type Platform struct {
 	Kind    string
-	Connect channel.Connect // what arrives is for Agent
-	// Reconnect should be short: First some milliseconds, Fresh and Connect less than
-	// a second.
+	Connect channel.Connect // must address messages to Agent
+	// Reconnect should be short: InitialDelay some milliseconds, IdleTimeout and ConnectTimeout
+	// less than a second.
 	Reconnect channel.ReconnectPolicy
 
-	// Post has somebody say something, under an id that the platform gives it.
+	// Post sends a user's message with the given platform id.
 	Post func(id, text string)
-	// Sent are the texts that the platform has taken, in order.
+	// Sent returns the texts that the platform has accepted, in order.
 	Sent func() []string
-	// Down refuses connections from now on, and ends those that are open.
+	// Down refuses new connections and closes open ones.
 	Down func()
-	// Hang leaves connections open, new ones too, and answers nothing on any.
+	// Hang keeps open and new connections open but answers nothing.
 	Hang func()
-	// Restore ends what Down and Hang have begun.
+	// Restore undoes Down, Hang and RejectLogin.
 	Restore func()
-	// RejectLogin refuses the credentials from now on, and ends open connections. nil: it
-	// is not told from other failures.
+	// RejectLogin rejects the credentials and closes open connections. It is nil if the channel
+	// cannot distinguish this from other failures.
 	RejectLogin func()
-	// History says that what is said while nobody is connected can be read later.
+	// History means that messages posted during an outage can be read later.
 	History bool
-	// ExactlyOnce says that the platform shows a message once that is sent again with its
-	// key, or shows what was sent: no reply is there twice. See [RunNetfaults].
+	// ExactlyOnce means that the platform deduplicates messages by key or shows what was sent, so
+	// that no reply is shown twice. See [RunNetfaults].
 	ExactlyOnce bool
 }
 
-// Run plays all there is on a platform that make makes for each. What it makes must
-// end with the test.
+// Run runs the suite, with a new platform of make for each case. The platform must end with its
+// test.
 func Run(t *testing.T, make func(t *testing.T) *Platform) {
 	for _, play := range []struct {
 		name string
 		f    func(o *fixture)
 	}{
-		{"what is said is answered once", answeredOnce},
+		{"each message is answered once", answeredOnce},
 		{"a platform that is down at the start", downAtStart},
-		{"a platform that goes and comes back", outage},
+		{"an outage of the platform", outage},
 		{"a platform that hangs", hangs},
-		{"a platform that hangs when it is connected to", hangsAtStart},
-		{"a server that is started again", restarted},
-		{"the same thing twice", redelivered},
-		{"credentials that are refused", loginRejected},
+		{"a platform that hangs during connect", hangsAtStart},
+		{"a restart of the server", restarted},
+		{"a redelivered message", redelivered},
+		{"rejected credentials", loginRejected},
 	} {
 		t.Run(play.name, func(t *testing.T) {
 			play.f(newFixture(t, make(t)))
@@ -82,7 +81,7 @@ func answeredOnce(o *fixture) {
 func downAtStart(o *fixture) {
 	o.p.Down()
 	o.start()
-	o.await("it has failed more than once", func() bool { return o.State().Attempts > 1 })
+	o.await("two failed attempts", func() bool { return o.State().Attempts > 1 })
 	if s := o.State(); !slices.Contains([]channel.Condition{channel.ConditionQueued, channel.ConditionParked}, s.Condition) || s.Reason == "" || !s.ConnectedSince.IsZero() {
 		o.t.Errorf("the state is %+v", s)
 	}
@@ -104,7 +103,7 @@ func outage(o *fixture) {
 	o.p.Post("1", "one")
 	o.expectSent("one")
 	o.p.Down()
-	o.await("it is not called connected", func() bool { return o.State().Condition != channel.ConditionConnected })
+	o.await("the channel is not connected", func() bool { return o.State().Condition != channel.ConditionConnected })
 	if o.p.History {
 		o.p.Post("2", "two")
 	}
@@ -124,7 +123,7 @@ func hangs(o *fixture) {
 	o.start()
 	o.awaitCondition(channel.ConditionConnected)
 	o.p.Hang()
-	o.await("it is not called connected", func() bool { return o.State().Condition != channel.ConditionConnected })
+	o.await("the channel is not connected", func() bool { return o.State().Condition != channel.ConditionConnected })
 	o.p.Restore()
 	o.awaitCondition(channel.ConditionConnected)
 	o.p.Post("1", "one")
@@ -135,8 +134,8 @@ func hangs(o *fixture) {
 func hangsAtStart(o *fixture) {
 	o.p.Hang()
 	o.start()
-	o.await("it has failed", func() bool { return o.State().Attempts > 0 })
-	o.stop() // also in the middle of a try
+	o.await("a failed attempt", func() bool { return o.State().Attempts > 0 })
+	o.stop() // also during an attempt
 	o.p.Restore()
 	o.start()
 	o.awaitCondition(channel.ConditionConnected)
@@ -168,7 +167,7 @@ func redelivered(o *fixture) {
 	o.p.Post("1", "one")
 	o.expectSent("one")
 	o.p.Post("1", "one")
-	o.p.Post("2", "two") // what comes behind it
+	o.p.Post("2", "two") // posted behind the repeat
 	o.expectSent("one", "two")
 	o.stop()
 }
@@ -197,13 +196,13 @@ func loginRejected(o *fixture) {
 // awaitCondition waits for a condition.
 func (o *fixture) awaitCondition(want channel.Condition) {
 	o.t.Helper()
-	o.await("it is "+string(want), func() bool { return o.State().Condition == want })
+	o.await("the channel is "+string(want), func() bool { return o.State().Condition == want })
 }
 
-// expectSent waits until the platform has taken these texts, and no others.
+// expectSent waits until the platform has accepted exactly these texts.
 func (o *fixture) expectSent(want ...string) {
 	o.t.Helper()
-	o.await("it has sent "+strings.Join(want, ", "), func() bool { return len(o.p.Sent()) >= len(want) })
+	o.await(strings.Join(want, ", ")+" sent", func() bool { return len(o.p.Sent()) >= len(want) })
 	o.awaitSettled()
 	if got := o.p.Sent(); !slices.Equal(got, want) {
 		o.t.Fatalf("sent %q, want %q", got, want)
@@ -219,7 +218,7 @@ func (o *fixture) await(what string, good func() bool) {
 		select {
 		case <-tick.C:
 		case <-late:
-			o.t.Fatalf("never: %s; the channel is %+v; sent %q", what, o.State(), o.p.Sent())
+			o.t.Fatalf("timeout: %s; the channel is %+v; sent %q", what, o.State(), o.p.Sent())
 		}
 	}
 }

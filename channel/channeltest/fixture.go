@@ -17,18 +17,18 @@ import (
 	"mailroom/store/memory"
 )
 
-// fixture is a server with one channel, on a store that outlives its process.
+// fixture is a server with one channel. Its store survives restarts.
 type fixture struct {
 	t     *testing.T
 	p     *Platform
 	store mailroom.Store
 	log   *logBuffer
-	proxy *Proxy        // nil: there is none to be changed
-	hold  chan struct{} // nil: the agent answers at once; else when it is closed
+	proxy *Proxy        // nil without a proxy
+	hold  chan struct{} // delays the agent until closed; nil: no delay
 
 	// Set by start.
 	runner   *channel.Runner
-	shutdown func() // nil: it is not started
+	shutdown func() // nil while stopped
 
 	// Owned by mu.
 	mu   sync.Mutex
@@ -71,7 +71,7 @@ func (o *fixture) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	ledgerCtx, cancelLedger := context.WithCancel(context.Background())
 	var parts, last sync.WaitGroup
-	last.Go(func() { _ = l.Run(ledgerCtx) }) // what it cannot write, nobody waits for
+	last.Go(func() { _ = l.Run(ledgerCtx) }) // the cases check the results
 	if err := l.EndLocal(ctx, false); err != nil {
 		o.t.Fatal(err)
 	}
@@ -85,7 +85,7 @@ func (o *fixture) start() {
 	}
 }
 
-// answer says what it is told.
+// answer is the echo agent.
 func (o *fixture) answer(ctx context.Context, s mailroom.Session) error {
 	input, err := s.Input(ctx)
 	if err != nil {
@@ -101,7 +101,7 @@ func (o *fixture) answer(ctx context.Context, s mailroom.Session) error {
 	return s.Stream(ctx, input[len(input)-1].Text)
 }
 
-// stop ends the server, and wants that nothing of its channel is left.
+// stop stops the server and checks that every adapter has closed.
 func (o *fixture) stop() {
 	o.t.Helper()
 	o.shutdown()
@@ -109,28 +109,28 @@ func (o *fixture) stop() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.live != 0 || strings.Contains(o.log.String(), "did not stop in time") {
-		o.t.Errorf("%d adapters have not ended", o.live)
+		o.t.Errorf("%d adapters have not closed", o.live)
 	}
 	if strings.Contains(o.log.String(), "adapter close failed") || strings.Contains(o.log.String(), "panic") {
-		o.t.Error("something went wrong that no platform is to blame for")
+		o.t.Error("the log reports a failed close or a panic")
 	}
 }
 
-// State is what is known of the channel.
+// State returns the channel's state.
 func (o *fixture) State() channel.State { return o.runner.State() }
 
-// Resume has the channel tried now.
+// Resume retries the channel now.
 func (o *fixture) Resume() { o.runner.Resume() }
 
-// awaitSettled waits until nothing is to be run or delivered any more.
+// awaitSettled waits until no run is queued, running or waiting.
 func (o *fixture) awaitSettled() {
 	o.t.Helper()
-	o.await("everything is delivered", func() bool {
+	o.await("all runs and deliveries have finished", func() bool {
 		return o.runs(mailroom.RunQuery{Statuses: []mailroom.Status{mailroom.StatusQueued, mailroom.StatusRunning, mailroom.StatusWaiting}}) == 0
 	})
 }
 
-// runs counts some of the runs that there are.
+// runs counts the runs that match a query.
 func (o *fixture) runs(of mailroom.RunQuery) (n int) {
 	o.t.Helper()
 	err := o.store.View(o.t.Context(), func(r mailroom.Reader) (err error) {
@@ -144,7 +144,7 @@ func (o *fixture) runs(of mailroom.RunQuery) (n int) {
 	return n
 }
 
-// connect is the platform's, and notes which adapters live.
+// connect wraps the platform's Connect and counts running adapters.
 func (o *fixture) connect(ctx context.Context, l *channel.Host) (channel.Adapter, error) {
 	o.countLive(1)
 	a, err := o.p.Connect(ctx, l)
@@ -159,11 +159,11 @@ func (o *fixture) countLive(more int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.live += more; o.live > 1 {
-		o.t.Errorf("%d adapters live at once", o.live)
+		o.t.Errorf("%d adapters run at once", o.live)
 	}
 }
 
-// countedAdapter is an adapter whose end is noted.
+// countedAdapter counts its adapter's Close.
 type countedAdapter struct {
 	channel.Adapter
 	f *fixture
@@ -174,7 +174,7 @@ func (n countedAdapter) Close() error {
 	return n.Adapter.Close()
 }
 
-// logBuffer keeps what is logged.
+// logBuffer collects log output.
 type logBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer

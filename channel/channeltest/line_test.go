@@ -18,15 +18,16 @@ import (
 	"mailroom/channel/channeltest"
 )
 
-// linePlatform is a platform of lines over TCP, without a history: "HELLO" is answered with
-// "OK" or "DENIED", "PING" with "PONG"; "MSG id text" comes in, "SAY text" goes out.
+// linePlatform speaks a line protocol over TCP and has no history. It answers "HELLO" with "OK"
+// or "DENIED" and "PING" with "PONG". It sends users' messages as "MSG id text" and receives
+// replies as "SAY text".
 type linePlatform struct {
 	t    *testing.T
 	addr string
 
 	// Owned by mu.
 	mu    sync.Mutex
-	ln    net.Listener // nil: it is down
+	ln    net.Listener // nil while down
 	conns map[net.Conn]bool
 	said  []string
 	hung  bool
@@ -40,10 +41,10 @@ func newLinePlatform(t *testing.T) *linePlatform {
 	return p
 }
 
-// cut ends open connections; within mu.
+// cut closes open connections. The caller holds mu.
 func (p *linePlatform) cut() {
 	for c := range p.conns {
-		_ = c.Close() // whoever is there hears of it
+		_ = c.Close() // the peer sees the close
 		delete(p.conns, c)
 	}
 }
@@ -52,7 +53,7 @@ func (p *linePlatform) down() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.ln != nil {
-		_ = p.ln.Close() // nobody can be told
+		_ = p.ln.Close() // an error has no effect on the test
 		p.ln = nil
 	}
 	p.cut()
@@ -107,7 +108,7 @@ func (p *linePlatform) serve(c net.Conn) {
 			p.said = append(p.said, rest)
 		}
 		if answer != "" && !p.hung {
-			_, _ = fmt.Fprintln(c, answer) // whoever is gone needs none
+			_, _ = fmt.Fprintln(c, answer) // the peer may be gone
 		}
 		p.mu.Unlock()
 	}
@@ -127,7 +128,7 @@ func (p *linePlatform) sent() []string {
 	return slices.Clone(p.said)
 }
 
-// lineAdapter is the adapter.
+// lineAdapter is the adapter of a linePlatform.
 type lineAdapter struct {
 	host  *channel.Host
 	conn  net.Conn
@@ -142,14 +143,14 @@ func (p *linePlatform) connect(ctx context.Context, l *channel.Host) (channel.Ad
 	if err != nil {
 		return nil, err
 	}
-	stop := context.AfterFunc(ctx, func() { _ = conn.Close() }) // so that reading ends
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() }) // ends a blocked read
 	defer stop()
 	lines := bufio.NewScanner(conn)
 	if _, err = fmt.Fprintln(conn, "HELLO"); err == nil && !lines.Scan() {
-		err = errors.Join(errors.New("it says nothing"), lines.Err())
+		err = errors.Join(errors.New("no answer to HELLO"), lines.Err())
 	}
 	if err == nil && lines.Text() == "DENIED" {
-		err = channel.Fatal(errors.New("it is denied"))
+		err = channel.Fatal(errors.New("login denied"))
 	}
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
@@ -157,14 +158,14 @@ func (p *linePlatform) connect(ctx context.Context, l *channel.Host) (channel.Ad
 	return &lineAdapter{l, conn, lines}, nil
 }
 
-// Receive implements [channel.Adapter]. It minds no ctx: Close makes it return.
+// Receive implements [channel.Adapter]. It ignores ctx: Close makes it return.
 func (c *lineAdapter) Receive(ctx context.Context) error {
 	for c.lines.Scan() {
 		switch words := strings.SplitN(c.lines.Text(), " ", 3); words[0] {
 		case "PONG":
 			c.host.Received()
 		case "DENIED":
-			return channel.Fatal(errors.New("it is denied"))
+			return channel.Fatal(errors.New("login denied"))
 		case "MSG":
 			position, err := json.Marshal(words[1])
 			if err != nil {
@@ -179,7 +180,7 @@ func (c *lineAdapter) Receive(ctx context.Context) error {
 			}
 		}
 	}
-	return errors.Join(errors.New("the line is cut"), c.lines.Err())
+	return errors.Join(errors.New("connection closed"), c.lines.Err())
 }
 
 // Maintain implements [channel.Adapter].

@@ -11,15 +11,15 @@ import (
 	"mailroom/channel/poll"
 )
 
-// RunNetfaults plays all that networks do between a channel and a platform. What make
-// gives to through is the address of the platform, as host:port or as a URL; what it
-// gets is the address for the channel to connect to. Reconnect.IdleTimeout should be a second or
-// more: the network takes its time too.
+// RunNetfaults runs the suite of network faults between a channel and a platform. make passes the
+// platform's address, host:port or a URL, to through, and connects the channel to the address
+// that through returns. Reconnect.IdleTimeout should be at least a second, because the proxy adds
+// latency.
 //
-// Whatever happens, all that is said is answered: once if the platform is one that
-// tells, and else at least once, with a mark for each that may be there twice. A channel
-// over which nothing passes is not called connected, unless nothing has to be heard
-// from its platform (Reconnect.IdleTimeout below 0): then replies fail, and it says so.
+// Every message is answered: once if the platform is ExactlyOnce, else at least once, with a log
+// entry for each possible duplicate. A channel without traffic is not reported as connected. The
+// exception is a platform without heartbeats (Reconnect.IdleTimeout below 0): there, failed
+// replies are reported.
 func RunNetfaults(t *testing.T, make func(t *testing.T, through func(addr string) string) *Platform) {
 	for _, play := range []struct {
 		name string
@@ -27,24 +27,24 @@ func RunNetfaults(t *testing.T, make func(t *testing.T, through func(addr string
 	}{
 		{"a slow network", withFaults(Netfaults{Latency: 25 * time.Millisecond, Jitter: 20 * time.Millisecond})},
 		{"a narrow network", withFaults(Netfaults{Rate: 20})},
-		{"a network that sends all in small pieces", withFaults(Netfaults{Slice: 6})},
+		{"a network that fragments data", withFaults(Netfaults{Slice: 6})},
 		{"a network that is down at the start", netDownAtStart},
-		{"a network that goes and comes back", netOutage},
+		{"a network outage", netOutage},
 		{"half-open connections", halfOpen(Netfaults{DropUpstream: true, DropDownstream: true})},
-		{"half-open connections, nothing comes from the platform", halfOpen(Netfaults{DropDownstream: true})},
-		{"half-open connections, nothing goes to the platform", halfOpen(Netfaults{DropUpstream: true})},
-		{"a connection that is forgotten on the way", blackholed},
-		{"connections that are reset", resets},
-		{"connections that break off at the beginning of an answer", cutAfter(20)},
-		{"connections that break off in the middle of an answer", cutAfter(150)},
-		{"a receipt that is lost", receiptLost},
+		{"half-open connections, nothing from the platform", halfOpen(Netfaults{DropDownstream: true})},
+		{"half-open connections, nothing to the platform", halfOpen(Netfaults{DropUpstream: true})},
+		{"a frozen connection", blackholed},
+		{"reset connections", resets},
+		{"connections cut at the start of a response", cutAfter(20)},
+		{"connections cut in the middle of a response", cutAfter(150)},
+		{"a lost receipt", receiptLost},
 	} {
 		t.Run(play.name, func(t *testing.T) {
-			t.Parallel() // they wait most of the time
+			t.Parallel() // the cases mostly wait
 			var n *Proxy
 			p := make(t, func(addr string) string {
 				if n != nil {
-					t.Fatal("the platform has a second address: name one")
+					t.Fatal("the test names a second address")
 				}
 				to := hostPort(addr)
 				if to == "" {
@@ -54,7 +54,7 @@ func RunNetfaults(t *testing.T, make func(t *testing.T, through func(addr string
 				return n.address(addr)
 			})
 			if n == nil {
-				t.Fatal("the platform has named no address to go through")
+				t.Fatal("the test names no address")
 			}
 			o := newFixture(t, p)
 			o.proxy = n
@@ -63,7 +63,7 @@ func RunNetfaults(t *testing.T, make func(t *testing.T, through func(addr string
 	}
 }
 
-// withFaults plays a network that is bad, and passes everything on.
+// withFaults runs on a bad network that delivers everything.
 func withFaults(w Netfaults) func(o *fixture) {
 	return func(o *fixture) {
 		o.proxy.SetFaults(w)
@@ -119,15 +119,15 @@ func halfOpen(w Netfaults) func(o *fixture) {
 	}
 }
 
-// blackholed has a connection that nobody hears of any more, on a network that is well.
+// blackholed freezes open connections on a healthy network.
 func blackholed(o *fixture) {
 	o.startAnswered()
 	before := o.State()
 	o.proxy.BlackholeOpen()
 	if o.p.Reconnect.IdleTimeout > 0 {
-		// What meets the lost connection may be an acknowledgement of a platform that is
-		// polled: its failure is noted, and the adapter goes on with another connection.
-		o.await("the loss is noticed, and it is connected", func() bool {
+		// On a polled platform an acknowledgement may meet the frozen connection: the adapter
+		// reports the failure and continues with another connection.
+		o.await("the failure is noticed and the channel is connected", func() bool {
 			s := o.State()
 			return s.Condition == channel.ConditionConnected && (s.Adapter > before.Adapter || s.LastErrorAt.After(before.LastErrorAt))
 		})
@@ -144,7 +144,7 @@ func resets(o *fixture) {
 		before := o.State()
 		o.proxy.SetFaults(Netfaults{Reset: true})
 		o.postIfHistory(text, text)
-		o.await("something has failed", func() bool { return o.State().LastErrorAt.After(before.LastErrorAt) })
+		o.await("a failure is reported", func() bool { return o.State().LastErrorAt.After(before.LastErrorAt) })
 		o.proxy.SetFaults(Netfaults{})
 		o.awaitReconnect(text, text)
 		texts = append(texts, text)
@@ -153,15 +153,15 @@ func resets(o *fixture) {
 	o.stop()
 }
 
-// cutAfter has a connection bring so many bytes and no more. Where nothing has to be
-// heard the beginning of an answer may be all that matters of it.
+// cutAfter closes connections after some bytes from the platform. Without heartbeats, those bytes
+// may be a sufficient answer.
 func cutAfter(after int) func(o *fixture) {
 	return func(o *fixture) {
 		o.startAnswered()
 		o.proxy.SetFaults(Netfaults{CutAfter: after})
 		o.postIfHistory("2", "two")
 		if o.p.Reconnect.IdleTimeout > 0 {
-			o.await("two tries have failed", func() bool { return o.State().Attempts > 1 })
+			o.await("two attempts have failed", func() bool { return o.State().Attempts > 1 })
 		}
 		o.proxy.SetFaults(Netfaults{})
 		o.awaitReconnect("2", "two")
@@ -170,13 +170,13 @@ func cutAfter(after int) func(o *fixture) {
 	}
 }
 
-// receiptLost has the platform take a reply, and its receipt not arrive.
+// receiptLost lets the platform accept a reply and loses the response.
 func receiptLost(o *fixture) {
 	o.hold = make(chan struct{})
 	o.start()
 	o.awaitCondition(channel.ConditionConnected)
 	o.p.Post("1", "one")
-	o.await("it is taken", func() bool { return o.runs(mailroom.RunQuery{Agent: Agent}) == 1 })
+	o.await("the message is submitted", func() bool { return o.runs(mailroom.RunQuery{Agent: Agent}) == 1 })
 	o.proxy.SetFaults(Netfaults{DropDownstream: true})
 	close(o.hold)
 	o.await("the platform has the reply", func() bool { return len(o.p.Sent()) > 0 })
@@ -188,7 +188,7 @@ func receiptLost(o *fixture) {
 	o.stop()
 }
 
-// startAnswered has everything well, and one message answered.
+// startAnswered starts the server and has one message answered.
 func (o *fixture) startAnswered() {
 	o.t.Helper()
 	o.start()
@@ -197,14 +197,15 @@ func (o *fixture) startAnswered() {
 	o.expectAnswered("one")
 }
 
-// postIfHistory says something while nobody is connected, if that can be read later.
+// postIfHistory posts a message during an outage if the platform has a history.
 func (o *fixture) postIfHistory(id, text string) {
 	if o.p.History {
 		o.p.Post(id, text)
 	}
 }
 
-// awaitReconnect waits until it is connected, and says what could not be said meanwhile.
+// awaitReconnect waits until the channel is connected, and then posts what postIfHistory could
+// not.
 func (o *fixture) awaitReconnect(id, text string) {
 	o.t.Helper()
 	o.awaitCondition(channel.ConditionConnected)
@@ -213,16 +214,16 @@ func (o *fixture) awaitReconnect(id, text string) {
 	}
 }
 
-// awaitLeaves waits until a condition is over that is not so any more.
+// awaitLeaves waits until the channel leaves a condition, if the platform has heartbeats.
 func (o *fixture) awaitLeaves(c channel.Condition) {
 	o.t.Helper()
 	if o.p.Reconnect.IdleTimeout > 0 {
-		o.await("it is not "+string(c), func() bool { return o.State().Condition != c })
+		o.await("the channel is not "+string(c), func() bool { return o.State().Condition != c })
 	}
 }
 
-// awaitFailures waits until so many tries in a row have failed, and wants that it is not called
-// connected until then.
+// awaitFailures waits for failed attempts in a row. The channel must not be reported as connected
+// before.
 func (o *fixture) awaitFailures(tries int) {
 	o.t.Helper()
 	if o.p.Reconnect.IdleTimeout < 0 {
@@ -230,20 +231,20 @@ func (o *fixture) awaitFailures(tries int) {
 		o.await("a reply has failed", func() bool { return o.State().LastErrorAt.After(before) })
 		return
 	}
-	o.await("so many tries have failed", func() bool {
+	o.await("the attempts have failed", func() bool {
 		s := o.State()
 		if s.Condition == channel.ConditionConnected {
-			o.t.Fatalf("it is called connected after %d of %d tries that fail: %+v", s.Attempts, tries, s)
+			o.t.Fatalf("reported as connected after %d of %d failed attempts: %+v", s.Attempts, tries, s)
 		}
 		return s.Attempts >= tries
 	})
 }
 
-// expectAnswered waits until the platform has taken these texts, in this order, and wants
-// that no other is there, and none twice without a mark.
+// expectAnswered waits until the platform has accepted these texts in order. It accepts no other
+// text, and a duplicate only with a log entry.
 func (o *fixture) expectAnswered(want ...string) {
 	o.t.Helper()
-	o.await("everything is sent", func() bool { return len(dedup(o.p.Sent())) >= len(want) })
+	o.await("every text is sent", func() bool { return len(dedup(o.p.Sent())) >= len(want) })
 	o.awaitSettled()
 	sent := o.p.Sent()
 	if got := dedup(sent); !slices.Equal(got, want) {
@@ -251,13 +252,13 @@ func (o *fixture) expectAnswered(want ...string) {
 	}
 	switch again, marked := len(sent)-len(want), o.countRepeated(); {
 	case again > marked:
-		o.t.Fatalf("sent %q, and %d are marked", sent, marked)
+		o.t.Fatalf("sent %q with %d log entries of duplicates", sent, marked)
 	case again > 0 && o.p.ExactlyOnce:
 		o.t.Fatalf("sent %q, want each once", sent)
 	}
 }
 
-// dedup are texts without those that were there before.
+// dedup removes duplicate texts.
 func dedup(texts []string) (first []string) {
 	for _, text := range texts {
 		if !slices.Contains(first, text) {
@@ -267,7 +268,7 @@ func dedup(texts []string) (first []string) {
 	return first
 }
 
-// countRepeated counts the messages of which a log says that they may be there twice.
+// countRepeated counts the log entries of possible duplicates.
 func (o *fixture) countRepeated() (n int) {
 	o.t.Helper()
 	err := o.store.View(o.t.Context(), func(r mailroom.Reader) error {

@@ -9,60 +9,60 @@ import (
 	"time"
 )
 
-// Proxy is the way to a platform, on loopback. It has the weather that it is
-// given. Its methods may be called concurrently.
+// Proxy is a TCP proxy on loopback that injects faults between a channel and a platform. Its
+// methods may be called concurrently.
 type Proxy struct {
-	Addr string // host:port, the same after each Down
+	Addr string // host:port; Up keeps it
 
 	t       testing.TB
 	to      string
-	accept  sync.WaitGroup // the goroutine that accepts connections
-	running sync.WaitGroup // the goroutines of connections
+	accept  sync.WaitGroup // the accepting goroutine
+	running sync.WaitGroup // the connections' goroutines
 
 	// Owned by mu.
 	mu       sync.Mutex
-	listener net.Listener // nil: it is down
+	listener net.Listener // nil while down
 	conns    map[*conn]bool
 	faults   Netfaults
-	changed  chan struct{} // closed and replaced when the weather changes
+	changed  chan struct{} // closed and replaced when the faults change
 }
 
-// Netfaults is what becomes of what passes a network. In the zero one everything
-// arrives. Cut and Reset go with nothing else.
+// Netfaults are the faults of a [Proxy]. The zero value has none. CutAfter and Reset cannot be
+// combined with others.
 type Netfaults struct {
-	Latency, Jitter time.Duration // of each piece and way
-	Rate            int           // kilobytes a second each way; 0: any
-	Slice           int           // bytes of the pieces that everything comes in; 0: as it was sent
-	CutAfter        int           // bytes that a connection brings from the platform before it breaks off; 0: any
-	Reset           bool          // connections are reset soon, and bring nothing before
-	DropUpstream    bool          // nothing arrives at the platform, and connections stay open
-	DropDownstream  bool          // nothing arrives from it, and connections stay open
+	Latency, Jitter time.Duration // of each packet in each direction
+	Rate            int           // kilobytes per second in each direction; 0: unlimited
+	Slice           int           // fragment size in bytes; 0: no fragmentation
+	CutAfter        int           // bytes from the platform until a connection is closed; 0: never
+	Reset           bool          // connections are reset before any data
+	DropUpstream    bool          // data to the platform is lost; connections stay open
+	DropDownstream  bool          // data from the platform is lost; connections stay open
 }
 
-// resetAfter is how long a connection lasts that the weather resets.
+// resetAfter is the lifetime of a connection under Netfaults.Reset.
 const resetAfter = 5 * time.Millisecond
 
-// conn is a connection through the network: a TCP connection on each side.
+// conn is a proxied connection: a TCP connection on each side.
 type conn struct {
 	client, server *net.TCPConn
 	closed         chan struct{}
 
-	// Owned by Network.mu.
+	// Owned by Proxy.mu.
 	isClosed   bool
-	blackholed bool        // passes nothing on, not even its end
-	broken     bool        // lost something: it ends when the weather changes
-	downstream int         // bytes from the platform since the weather changed
-	reset      *time.Timer // nil: the weather does not reset it
+	blackholed bool        // drops all data and the close
+	broken     bool        // data was lost: the connection closes when the faults change
+	downstream int         // bytes from the platform since the faults changed
+	reset      *time.Timer // nil without Netfaults.Reset
 }
 
-// packet is what one read of a connection brought.
+// packet is the data of one read.
 type packet struct {
 	data   []byte
 	at     time.Time
-	jitter float64 // its share of the jitter, -1 to 1
+	jitter float64 // factor of Netfaults.Jitter, -1 to 1
 }
 
-// NewProxy makes one in front of host:port, until the test ends.
+// NewProxy starts a proxy in front of host:port until the test ends.
 func NewProxy(t testing.TB, to string) *Proxy {
 	t.Helper()
 	n := &Proxy{Addr: "127.0.0.1:0", t: t, to: to, conns: map[*conn]bool{}, changed: make(chan struct{})}
@@ -74,8 +74,8 @@ func NewProxy(t testing.TB, to string) *Proxy {
 	return n
 }
 
-// SetFaults changes the weather. It holds for connections that are open and for later
-// ones. Those to which nothing passed before, or of which something was lost, end.
+// SetFaults replaces the faults, for open and for later connections. It closes connections that
+// have lost data.
 func (n *Proxy) SetFaults(w Netfaults) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -91,8 +91,8 @@ func (n *Proxy) SetFaults(w Netfaults) {
 	n.wake()
 }
 
-// BlackholeOpen has the connections that are open pass nothing on any more, without a word to
-// either side. Later ones are as the weather has them.
+// BlackholeOpen drops all data of the connections that are open now, without closing them. Later
+// connections are not affected.
 func (n *Proxy) BlackholeOpen() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -102,13 +102,13 @@ func (n *Proxy) BlackholeOpen() {
 	n.wake()
 }
 
-// wake has every waiting piece look at the weather again. The caller holds mu.
+// wake makes every waiting packet check the faults again. The caller holds mu.
 func (n *Proxy) wake() {
 	close(n.changed)
 	n.changed = make(chan struct{})
 }
 
-// applyFaults applies what concerns a connection as a whole. The caller holds mu.
+// applyFaults applies the faults of a whole connection. The caller holds mu.
 func (n *Proxy) applyFaults(l *conn) {
 	w := n.faults
 	l.broken = w.DropUpstream || w.DropDownstream || w.Reset
@@ -116,7 +116,7 @@ func (n *Proxy) applyFaults(l *conn) {
 		return
 	}
 	for _, c := range []*net.TCPConn{l.client, l.server} {
-		_ = c.SetLinger(0) // fails when the peer has closed it
+		_ = c.SetLinger(0) // fails if the peer has closed
 	}
 	l.reset = time.AfterFunc(resetAfter, func() {
 		n.mu.Lock()
@@ -125,7 +125,7 @@ func (n *Proxy) applyFaults(l *conn) {
 	})
 }
 
-// close ends a connection. The caller holds mu.
+// close closes a connection. The caller holds mu.
 func (n *Proxy) close(l *conn) {
 	if l.isClosed {
 		return
@@ -136,15 +136,15 @@ func (n *Proxy) close(l *conn) {
 		l.reset.Stop()
 	}
 	close(l.closed)
-	_ = l.client.Close() // the first close of it
+	_ = l.client.Close() // isClosed excludes a second close
 	_ = l.server.Close()
 }
 
-// Down ends all connections and refuses others.
+// Down closes all connections and refuses new ones.
 func (n *Proxy) Down() {
 	n.mu.Lock()
 	if n.listener != nil {
-		_ = n.listener.Close() // it was listened on
+		_ = n.listener.Close() // its only close
 		n.listener = nil
 	}
 	n.mu.Unlock()
@@ -156,7 +156,7 @@ func (n *Proxy) Down() {
 	}
 }
 
-// Up ends what Down has begun.
+// Up undoes Down.
 func (n *Proxy) Up() {
 	n.t.Helper()
 	n.mu.Lock()
@@ -172,20 +172,20 @@ func (n *Proxy) Up() {
 // serve accepts connections until the listener is closed.
 func (n *Proxy) serve(ln net.Listener) {
 	for {
-		near, err := ln.Accept()
+		client, err := ln.Accept()
 		if err != nil {
 			return
 		}
-		far, err := net.Dial("tcp", n.to)
+		server, err := net.Dial("tcp", n.to)
 		if err != nil {
-			_ = near.Close() // the platform does not listen
+			_ = client.Close() // the platform does not listen
 			continue
 		}
-		n.relay(&conn{client: near.(*net.TCPConn), server: far.(*net.TCPConn), closed: make(chan struct{})})
+		n.relay(&conn{client: client.(*net.TCPConn), server: server.(*net.TCPConn), closed: make(chan struct{})})
 	}
 }
 
-// relay passes on what each side of a connection brings to the other.
+// relay forwards data in both directions.
 func (n *Proxy) relay(l *conn) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -195,8 +195,8 @@ func (n *Proxy) relay(l *conn) {
 	n.relayOneWay(l, l.server, l.client, true)
 }
 
-// relayOneWay starts one way of a connection. Reading goes on while pieces are on their
-// way, so that latency costs no throughput.
+// relayOneWay forwards data in one direction. It reads ahead, so that latency does not reduce
+// throughput.
 func (n *Proxy) relayOneWay(l *conn, from, to *net.TCPConn, down bool) {
 	pieces := make(chan packet, 1024)
 	n.running.Go(func() {
@@ -226,8 +226,7 @@ func (n *Proxy) relayOneWay(l *conn, from, to *net.TCPConn, down bool) {
 	})
 }
 
-// onClosed closes a connection when one of its sides has ended and the weather lets that end
-// pass.
+// onClosed closes a connection after one side has closed it, unless the faults hide that.
 func (n *Proxy) onClosed(l *conn) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -236,7 +235,7 @@ func (n *Proxy) onClosed(l *conn) {
 	}
 }
 
-// forward writes a piece to the other side as the weather has it, and reports whether the
+// forward writes a packet to the other side under the present faults. It reports whether the
 // connection goes on.
 func (n *Proxy) forward(l *conn, p packet, to *net.TCPConn, down bool) bool {
 	for len(p.data) > 0 {
@@ -271,15 +270,15 @@ func (n *Proxy) forward(l *conn, p packet, to *net.TCPConn, down bool) bool {
 			return false
 		}
 		p.data = p.data[size:]
-		if down && !n.countDownstream(l, size) {
+		if down && !n.countDownstream(l, size, changed) {
 			return false
 		}
 	}
 	return true
 }
 
-// wait waits, and reports whether the weather changed first and whether the connection
-// is still open.
+// wait waits for d. It reports whether the faults changed before and whether the connection is
+// open.
 func (l *conn) wait(d time.Duration, changed <-chan struct{}) (again, open bool) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -293,11 +292,14 @@ func (l *conn) wait(d time.Duration, changed <-chan struct{}) (again, open bool)
 	}
 }
 
-// countDownstream counts bytes from the platform, and reports false when the connection is cut.
-func (n *Proxy) countDownstream(l *conn, size int) bool {
+// countDownstream counts bytes from the platform that were sent before the faults changed again.
+// It reports false when the connection is cut.
+func (n *Proxy) countDownstream(l *conn, size int, changed <-chan struct{}) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	l.downstream += size
+	if changed == n.changed {
+		l.downstream += size
+	}
 	if n.faults.CutAfter > 0 && l.downstream >= n.faults.CutAfter {
 		n.close(l)
 		return false
@@ -305,8 +307,7 @@ func (n *Proxy) countDownstream(l *conn, size int) bool {
 	return true
 }
 
-// address is the address of the network in the place of that which it is in front
-// of: host:port, or the same in a URL.
+// address replaces the host of a platform's address, host:port or a URL, by the proxy's.
 func (n *Proxy) address(addr string) string {
 	if u, err := url.Parse(addr); err == nil && u.Host != "" {
 		u.Host = n.Addr
@@ -315,7 +316,7 @@ func (n *Proxy) address(addr string) string {
 	return n.Addr
 }
 
-// hostPort is that of an address, which may be a URL.
+// hostPort returns the host and port of an address or a URL.
 func hostPort(addr string) string {
 	if u, err := url.Parse(addr); err == nil && u.Host != "" {
 		addr = u.Host

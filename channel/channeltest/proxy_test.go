@@ -10,7 +10,7 @@ import (
 	"mailroom/channel/channeltest"
 )
 
-// echoServer is a server that says again what it is told.
+// echoServer starts a server that echoes its input.
 func echoServer(t *testing.T) (addr string) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -29,15 +29,15 @@ func echoServer(t *testing.T) (addr string) {
 				return
 			}
 			go func() {
-				_, _ = io.Copy(c, c) // to the end of the connection
-				_ = c.Close()        // which has ended
+				_, _ = io.Copy(c, c) // ends with the connection
+				_ = c.Close()        // the connection has ended
 			}()
 		}
 	}()
 	return ln.Addr().String()
 }
 
-// client is a connection over a network.
+// client is a connection through a proxy.
 type client struct {
 	t *testing.T
 	net.Conn
@@ -49,15 +49,14 @@ func dial(t *testing.T, n *channeltest.Proxy) client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = c.Close() }) // it may have ended
+	t.Cleanup(func() { _ = c.Close() }) // it may be closed already
 	return client{t, c}
 }
 
-// send returns what comes back of a text: all of it, or what came before the end or
-// before a while had passed.
-func (c client) send(text string, patience time.Duration) (heard string, err error) {
+// send sends a text and returns its echo, up to the end of the connection or the timeout.
+func (c client) send(text string, timeout time.Duration) (echo string, err error) {
 	c.t.Helper()
-	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(timeout)); err != nil {
 		c.t.Fatal(err)
 	}
 	if _, err := io.WriteString(c, text); err != nil {
@@ -69,14 +68,14 @@ func (c client) send(text string, patience time.Duration) (heard string, err err
 }
 
 const (
-	silence     = 100 * time.Millisecond // in which nothing comes
-	echoTimeout = 20 * time.Second       // in which something does
+	silence     = 100 * time.Millisecond // no echo arrives within it
+	echoTimeout = 20 * time.Second       // an echo arrives within it
 )
 
 func (c client) expectEcho(text string) {
 	c.t.Helper()
 	if got, err := c.send(text, echoTimeout); got != text || err != nil {
-		c.t.Errorf("of %q came %q, %v", text, got, err)
+		c.t.Errorf("echo of %q is %q, %v", text, got, err)
 	}
 }
 
@@ -84,11 +83,11 @@ func (c client) expectSilence() {
 	c.t.Helper()
 	got, err := c.send("hello", silence)
 	if wait, ok := err.(net.Error); got != "" || !ok || !wait.Timeout() {
-		c.t.Errorf("%q came, %v", got, err)
+		c.t.Errorf("echo %q, %v; want a timeout", got, err)
 	}
 }
 
-func TestANetworkHasTheWeatherThatItIsGiven(t *testing.T) {
+func TestAProxyInjectsItsFaults(t *testing.T) {
 	n := channeltest.NewProxy(t, echoServer(t))
 	c := dial(t, n)
 	c.expectEcho("hello")
@@ -101,7 +100,7 @@ func TestANetworkHasTheWeatherThatItIsGiven(t *testing.T) {
 		began := time.Now()
 		c.expectEcho(text)
 		if took := time.Since(began); took < 2*(w.Latency-w.Jitter) {
-			t.Errorf("%+v: it took %s", w, took)
+			t.Errorf("%+v: the echo took %s", w, took)
 		}
 	}
 	for _, w := range []channeltest.Netfaults{{DropUpstream: true}, {DropDownstream: true}, {DropUpstream: true, DropDownstream: true}} {
@@ -110,24 +109,24 @@ func TestANetworkHasTheWeatherThatItIsGiven(t *testing.T) {
 		dial(t, n).expectSilence()
 		n.SetFaults(channeltest.Netfaults{})
 		if got, err := c.send("hello", echoTimeout); err == nil {
-			t.Errorf("%+v: a connection that was half-open goes on: %q", w, got)
+			t.Errorf("%+v: a half-open connection goes on: %q", w, got)
 		}
 		c = dial(t, n)
 		c.expectEcho("hello")
 	}
 	n.SetFaults(channeltest.Netfaults{CutAfter: 7})
 	if got, err := c.send("hello, world", echoTimeout); got != "hello, " || err == nil {
-		t.Errorf("before it is cut comes %q, %v", got, err)
+		t.Errorf("echo before the cut: %q, %v", got, err)
 	}
 	n.SetFaults(channeltest.Netfaults{Reset: true})
 	if got, err := dial(t, n).send("hello", echoTimeout); got != "" || err == nil {
-		t.Errorf("before it is reset comes %q, %v", got, err)
+		t.Errorf("echo before the reset: %q, %v", got, err)
 	}
 	n.SetFaults(channeltest.Netfaults{})
 	dial(t, n).expectEcho("hello")
 }
 
-func TestAConnectionThatIsLostIsLostAlone(t *testing.T) {
+func TestABlackholeAffectsOpenConnectionsOnly(t *testing.T) {
 	n := channeltest.NewProxy(t, echoServer(t))
 	c := dial(t, n)
 	c.expectEcho("hello")
@@ -138,21 +137,21 @@ func TestAConnectionThatIsLostIsLostAlone(t *testing.T) {
 	c.expectSilence()
 	n.SetFaults(channeltest.Netfaults{})
 	if got, err := c.send("hello", echoTimeout); err == nil {
-		t.Errorf("it goes on: %q", got)
+		t.Errorf("the connection goes on: %q", got)
 	}
 	later.expectEcho("hello")
 }
 
-func TestANetworkThatIsDownComesUpWhereItWas(t *testing.T) {
+func TestAProxyComesUpAtItsAddress(t *testing.T) {
 	n := channeltest.NewProxy(t, echoServer(t))
 	c := dial(t, n)
 	c.expectEcho("hello")
 	n.Down()
 	if got, err := c.send("hello", echoTimeout); err == nil {
-		t.Errorf("it goes on: %q", got)
+		t.Errorf("the connection goes on: %q", got)
 	}
 	if other, err := net.Dial("tcp", n.Addr); err == nil {
-		t.Errorf("it is let in: %v", other.Close())
+		t.Errorf("a new connection is accepted: %v", other.Close())
 	}
 	n.Up()
 	dial(t, n).expectEcho("hello")

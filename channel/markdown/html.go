@@ -9,24 +9,23 @@ import (
 	"unicode/utf8"
 )
 
-// Style is what of HTML a platform reads. What all of them read is the same.
+// Style describes the HTML dialect of a platform.
 type Style struct {
-	// Lines says that the ends of lines are shown as such. Else they are marked, but
-	// where a block ends a line by itself.
+	// Lines means that the platform shows line ends as they are. Otherwise they become <br>,
+	// except where a block ends the line.
 	Lines  bool
 	Strike string // element of struck text, such as "s"
-	// Schemes begin the addresses that may be linked to, such as "https://".
+	// Schemes are the allowed beginnings of link addresses, such as "https://".
 	Schemes []string
 }
 
-// HTML renders a text. All that is no mark stays, and what is not understood is shown
-// as it is; with Lines, what is shown never has more units of UTF-16 than the text. It
-// is "" if nothing would be shown.
+// HTML renders a text. Anything that is not valid markup stays as it is. With Lines, the visible
+// text never has more UTF-16 units than the source. HTML returns "" if nothing would be visible.
 func HTML(text string, s Style) string {
 	return writer{s}.text(text)
 }
 
-// writer writes one text.
+// writer renders one text.
 type writer struct{ Style }
 
 func (w writer) text(text string) string {
@@ -47,7 +46,7 @@ func (w writer) text(text string) string {
 	return html
 }
 
-// separator ends the line of what is before.
+// separator returns the line end between two rendered blocks.
 func (w writer) separator(before, after string) string {
 	switch {
 	case w.Lines:
@@ -71,7 +70,7 @@ var (
 	tag         = regexp.MustCompile(`<[^>]*>`)
 )
 
-// block renders the first of some lines, and those that belong to it.
+// block renders the block at the start of lines and returns how many lines it used.
 func (w writer) block(lines []string) (html string, used int) {
 	line := lines[0]
 	if m := fenceLine.FindStringSubmatch(line); m != nil {
@@ -103,7 +102,7 @@ func (w writer) block(lines []string) (html string, used int) {
 	return w.inline(line, styles{}), 1
 }
 
-// indent is the space before an item.
+// indent returns the indentation of a list item.
 func (w writer) indent(space string) string {
 	if w.Lines {
 		return space
@@ -111,7 +110,7 @@ func (w writer) indent(space string) string {
 	return strings.Repeat("&nbsp;", 2*len(space))
 }
 
-// joinLines are lines within a block.
+// joinLines joins the lines of a block.
 func (w writer) joinLines(lines []string) string {
 	if w.Lines {
 		return strings.Join(lines, "\n")
@@ -119,7 +118,7 @@ func (w writer) joinLines(lines []string) string {
 	return strings.Join(lines, "<br>")
 }
 
-// renderFence renders a block of code. One that is not closed goes to the end.
+// renderFence renders a code fence. An unclosed fence ends with the text.
 func renderFence(lines []string, fence, info string) (html string, used int) {
 	var code []string
 	for used = 1; used < len(lines); used++ {
@@ -139,10 +138,10 @@ func renderFence(lines []string, fence, info string) (html string, used int) {
 	return "<pre>" + escape(strings.Join(code, "\n")) + "</pre>", used
 }
 
-// styles is what a text already is: the platform does not take it twice.
+// styles are the styles of the enclosing text, which platforms do not accept twice.
 type styles struct{ bold, italic, strike, link bool }
 
-// inline renders what is within one line.
+// inline renders the markup within a line.
 func (w writer) inline(s string, in styles) string {
 	var out strings.Builder
 	for i := 0; i < len(s); {
@@ -157,7 +156,7 @@ func (w writer) inline(s string, in styles) string {
 	return out.String()
 }
 
-// mark renders what begins at i if it is marked; used is 0 if it is not.
+// mark renders the markup at i; used is 0 if there is none.
 func (w writer) mark(s string, i int, in styles) (html string, used int) {
 	switch c := s[i]; c {
 	case '\\':
@@ -189,7 +188,7 @@ func (w writer) emphasis(s string, i int, in styles) (html string, used int) {
 	c, n := s[i], runLength(s, i)
 	before, _ := utf8.DecodeLastRuneInString(s[:i])
 	if c == '_' && i > 0 && isWordRune(before) || i+n < len(s) && s[i+n] == ' ' {
-		return s[i : i+n], n // part of a name, or on its own
+		return s[i : i+n], n // part of a word, or a single character
 	}
 	name, wide, already := "", 2, false
 	switch {
@@ -213,7 +212,7 @@ func (w writer) emphasis(s string, i int, in styles) (html string, used int) {
 	return "<" + name + ">" + html + "</" + name + ">", used
 }
 
-// findClosing finds the end of what a mark of some width begins; -1 if there is none.
+// findClosing returns the start of the mark that closes a span, -1 if there is none.
 func findClosing(s string, from, wide int, c byte) int {
 	for i := from; i < len(s); {
 		switch s[i] {
@@ -260,14 +259,14 @@ func (w writer) link(s string, i int, in styles) (html string, used int) {
 	return `<a href="` + escape(address) + `">` + w.inline(words, in) + "</a>", last + 1 - i
 }
 
-// links reports whether an address may be linked to.
+// links reports whether an address may be linked.
 func (w writer) links(address string) bool {
 	return addressForm.MatchString(address) && slices.ContainsFunc(w.Schemes, func(begin string) bool {
 		return len(address) > len(begin) && strings.HasPrefix(address, begin)
 	})
 }
 
-// findBalanced finds the sign that closes the one at i.
+// findBalanced returns the index of the bracket that closes the one at i.
 func findBalanced(s string, i int, open, shut byte) int {
 	depth := 0
 	for ; i < len(s); i++ {
@@ -285,7 +284,7 @@ func findBalanced(s string, i int, open, shut byte) int {
 	return -1
 }
 
-// runLength is how many of the same sign are at i.
+// runLength returns how often the byte at i repeats.
 func runLength(s string, i int) (n int) {
 	for i+n < len(s) && s[i+n] == s[i] {
 		n++
@@ -293,7 +292,7 @@ func runLength(s string, i int) (n int) {
 	return n
 }
 
-// closingRun finds the next run of exactly n signs; -1 if there is none.
+// closingRun returns the start of the next run of exactly n bytes c, -1 if there is none.
 func closingRun(s string, from, n int, c byte) int {
 	for i := from; i < len(s); i++ {
 		if s[i] == c {
@@ -307,7 +306,7 @@ func closingRun(s string, from, n int, c byte) int {
 	return -1
 }
 
-// trimCode takes away the space that code in backticks needs if it has some itself.
+// trimCode removes the padding that code in backticks needs if it begins or ends with a backtick.
 func trimCode(code string) string {
 	if len(code) > 2 && code[0] == ' ' && code[len(code)-1] == ' ' {
 		return code[1 : len(code)-1]

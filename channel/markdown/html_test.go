@@ -6,8 +6,8 @@ import (
 	"mailroom/channel/markdown"
 )
 
-// What is rendered as elsewhere is tested with Telegram, which has Lines.
-func TestTheEndsOfLinesAreMarkedWhereTheyAreNotShown(t *testing.T) {
+// Telegram's tests cover a style with Lines.
+func TestLineEndsBecomeBreaksWithoutLines(t *testing.T) {
 	style := markdown.Style{Strike: "del", Schemes: []string{"https://"}}
 	for in, want := range map[string]string{
 		"a\nb\n\nc":                    "a<br>b<br><br>c",

@@ -1,4 +1,4 @@
-// Package chattest has a chat platform in process, for tests of what talks to one.
+// Package chattest implements a fake chat platform.
 package chattest
 
 import (
@@ -16,16 +16,16 @@ import (
 	"mailroom/channel/chat"
 )
 
-// BotID is who a [Platform] is connected as.
+// BotID is the bot's account at a [Platform].
 const BotID = "bot-1"
 
-// BotName is how people address it in groups.
+// BotName is the name by which users address the bot in groups.
 const BotName = "mailbot"
 
-// Platform is a chat platform with a history. It outlives connections: what was said
-// while there was none is caught up with. Its methods may be called concurrently.
+// Platform is a chat platform with a history. It outlives connections, which catch up with
+// earlier events. Its methods may be called concurrently.
 type Platform struct {
-	// Capabilities are those of its connections. Set before the first one.
+	// Capabilities are those of its connections. Set them before the first one.
 	Capabilities chat.Capabilities
 
 	t *testing.T
@@ -33,38 +33,38 @@ type Platform struct {
 	// Owned by mu.
 	mu       sync.Mutex
 	events   []chat.Event
-	received int // events that the platform was told to be received
+	received int // acknowledged events
 	sent     []*Sent
 	acks     []ButtonAck
 	typed    int
 	hooks    map[CallKind]func(ctx context.Context, c CallArgs) error
 	files    map[string]func(ctx context.Context) (io.ReadCloser, error) // by URI
 	dials    int
-	changed  chan struct{} // closed and made anew on every change
+	changed  chan struct{} // closed and replaced on every change
 }
 
-// Sent is a message that the platform has.
+// Sent is a message on the platform.
 type Sent struct {
 	ID       string
 	Room     chat.Room
 	Key      string
-	Message  chat.Message   // as it is now
-	Versions []chat.Message // the first one, and after each edit
-	At       []time.Time    // of the versions
+	Message  chat.Message   // present content
+	Versions []chat.Message // the first content and each edit
+	At       []time.Time    // times of the versions
 }
 
-// PressButton is what somebody who pressed a button was told.
+// ButtonAck is the result that a user who pressed a button was shown.
 type ButtonAck struct {
 	Event chat.Event
 	Text  string
 }
 
-// CallKind is what can be made to fail.
+// CallKind is the kind of a call that a hook can replace.
 type CallKind string
 
 const (
 	CallDial      CallKind = "dial"
-	CallReceive   CallKind = "receive" // before each event is handed on
+	CallReceive   CallKind = "receive" // before each event is passed on
 	CallSend      CallKind = "send"
 	CallEdit      CallKind = "edit"
 	CallFind      CallKind = "find"
@@ -72,19 +72,18 @@ const (
 	CallAckButton CallKind = "tapped"
 )
 
-// CallArgs is a call that is made. Do carries it out: a hook that fails after it is an
-// answer that was lost.
+// CallArgs are the arguments of a call. Do carries it out: a hook that fails after Do simulates a
+// lost response.
 type CallArgs struct {
 	Room    chat.Room
 	ID      string // of Edit
 	Key     string // of Send and Find
 	Message chat.Message
-	Event   chat.Event // of Receive and Tapped
+	Event   chat.Event // of Receive and AckButton
 	Do      func()
 }
 
-// New makes a platform on which messages can be edited and have buttons, and which
-// tells what was sent under a key.
+// New returns a platform with edits, buttons, typing indicators and a searchable history.
 func New(t *testing.T) *Platform {
 	return &Platform{t: t, hooks: map[CallKind]func(context.Context, CallArgs) error{}, files: map[string]func(context.Context) (io.ReadCloser, error){}, changed: make(chan struct{}), Capabilities: chat.Capabilities{
 		Platform: "test", BotID: BotID, BotName: BotName, MaxUnits: 200, Units: utf8.RuneCountInString, Edits: true, Buttons: true, Typing: true,
@@ -92,15 +91,14 @@ func New(t *testing.T) *Platform {
 	}}
 }
 
-// Hook has f called for each call of a kind, instead of doing it: see [CallArgs]. nil
-// takes it away.
+// Hook makes f replace the calls of a kind, see [CallArgs]. nil removes the hook.
 func (p *Platform) Hook(c CallKind, f func(ctx context.Context, c CallArgs) error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.hooks[c] = f
 }
 
-// File makes a file that a message can come with. open fetches it, also for a later connection.
+// File returns a file for an event. open downloads it, for later connections too.
 func (p *Platform) File(name string, open func(ctx context.Context) (io.ReadCloser, error)) chat.File {
 	f := chat.File{Name: name, Size: -1, URI: "test:" + name}
 	p.mu.Lock()
@@ -116,7 +114,7 @@ func (p *Platform) setOpen(f *chat.File) {
 	f.Open = p.files[f.URI]
 }
 
-// CallDial implements [chat.Dialer].
+// Dial implements [chat.Dialer].
 func (p *Platform) Dial(ctx context.Context, l *channel.Host) (chat.Platform, chat.Capabilities, error) {
 	p.mu.Lock()
 	p.dials++
@@ -125,7 +123,7 @@ func (p *Platform) Dial(ctx context.Context, l *channel.Host) (chat.Platform, ch
 	return c, p.Capabilities, p.call(ctx, CallDial, CallArgs{Do: func() {}})
 }
 
-// call makes a call, or has its hook make it.
+// call makes a call, through its hook if there is one.
 func (p *Platform) call(ctx context.Context, kind CallKind, c CallArgs) error {
 	p.mu.Lock()
 	hook := p.hooks[kind]
@@ -137,13 +135,13 @@ func (p *Platform) call(ctx context.Context, kind CallKind, c CallArgs) error {
 	return ctx.Err()
 }
 
-// notify wakes who waits; within mu.
+// notify wakes waiting goroutines. The caller holds mu.
 func (p *Platform) notify() {
 	close(p.changed)
 	p.changed = make(chan struct{})
 }
 
-// AddEvent adds an event to the history. Its Position is set; a blank Key is too.
+// AddEvent adds an event to the history. It sets the Position, and the Key if that is empty.
 func (p *Platform) AddEvent(e chat.Event) chat.Event {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -156,17 +154,17 @@ func (p *Platform) AddEvent(e chat.Event) chat.Event {
 	return e
 }
 
-// SendPrivate has a user say something in private.
+// SendPrivate adds a private message of a user.
 func (p *Platform) SendPrivate(user, text string) chat.Event {
 	return p.AddEvent(chat.Event{Kind: chat.EventMessage, Room: PrivateRoom(user), User: chat.User{ID: user, Name: "Name of " + user}, Text: text})
 }
 
-// SendGroup has a user say something in a group, addressed to the bot.
+// SendGroup adds a message of a user in a group, addressed to the bot.
 func (p *Platform) SendGroup(group, user, text string) chat.Event {
 	return p.AddEvent(chat.Event{Kind: chat.EventMessage, Room: GroupRoom(group), User: chat.User{ID: user, Name: "Name of " + user}, Text: text, Addressed: true})
 }
 
-// PressButton has a user press the button with these words under the message.
+// PressButton adds a user's press of the button with this label.
 func (p *Platform) PressButton(user string, m Sent, words string) chat.Event {
 	p.t.Helper()
 	data := ""
@@ -185,13 +183,13 @@ func (p *Platform) PressButton(user string, m Sent, words string) chat.Event {
 	})
 }
 
-// PrivateRoom is the chat with a user.
+// PrivateRoom returns the private room of a user.
 func PrivateRoom(user string) chat.Room { return chat.Room{Chat: "with-" + user} }
 
-// GroupRoom is a chat with many users.
+// GroupRoom returns a group.
 func GroupRoom(name string) chat.Room { return chat.Room{Chat: name, Group: true} }
 
-// Sent are the messages that the platform has, the oldest first.
+// Sent returns the messages on the platform, the oldest first.
 func (p *Platform) Sent() []Sent {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -204,43 +202,42 @@ func (p *Platform) Sent() []Sent {
 	return all
 }
 
-// HasKey reports whether the platform has a message with a key.
+// HasKey reports whether a message was sent with a key.
 func (p *Platform) HasKey(key string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.ContainsFunc(p.sent, func(s *Sent) bool { return s.Key == key })
 }
 
-// ButtonAcks are what users who pressed buttons were told.
+// ButtonAcks returns the results that users were shown.
 func (p *Platform) ButtonAcks() []ButtonAck {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.acks)
 }
 
-// ReceivedCount is how many events the platform was told to be received.
+// ReceivedCount returns the number of acknowledged events.
 func (p *Platform) ReceivedCount() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.received
 }
 
-// DialCount is how many connections were asked for.
+// DialCount returns the number of connection attempts.
 func (p *Platform) DialCount() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.dials
 }
 
-// TypingCount is how often it showed that an answer is being written.
+// TypingCount returns the number of typing indicators.
 func (p *Platform) TypingCount() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.typed
 }
 
-// Redeliver has events from a position on handed out again, to the present connection
-// too: a platform that sends what it sent before.
+// Redeliver adds the events from an index on again, like a platform that repeats deliveries.
 func (p *Platform) Redeliver(from int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -252,7 +249,7 @@ func (p *Platform) Redeliver(from int) {
 	p.notify()
 }
 
-// Await waits until ok, which is asked after every change of the platform.
+// Await waits until ok, which it checks after every change of the platform.
 func (p *Platform) Await(what string, ok func() bool) {
 	p.t.Helper()
 	deadline := time.After(20 * time.Second)
@@ -266,25 +263,25 @@ func (p *Platform) Await(what string, ok func() bool) {
 		select {
 		case <-news:
 		case <-deadline:
-			p.t.Fatalf("waited in vain: %s\nsent: %+v", what, p.Sent())
+			p.t.Fatalf("timeout: %s\nsent: %+v", what, p.Sent())
 		}
 	}
 }
 
-// AwaitReceived waits until everything that happened was received.
+// AwaitReceived waits until every event is acknowledged.
 func (p *Platform) AwaitReceived() {
 	p.t.Helper()
-	p.Await("all that happened is received", p.AllReceived)
+	p.Await("every event is received", p.AllReceived)
 }
 
-// AllReceived reports whether everything that happened was received.
+// AllReceived reports whether every event is acknowledged.
 func (p *Platform) AllReceived() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.received >= len(p.events)
 }
 
-// AwaitSent waits for n messages, and returns all there are.
+// AwaitSent waits for n messages and returns all of them.
 func (p *Platform) AwaitSent(n int) []Sent {
 	p.t.Helper()
 	p.Await(fmt.Sprintf("%d messages are sent", n), func() bool { return len(p.Sent()) >= n })
@@ -309,7 +306,7 @@ func (c *connection) Receive(ctx context.Context, position string, take chat.Eve
 		at = n
 	}
 	p.mu.Lock()
-	p.received = max(p.received, at) // who goes on after it has it
+	p.received = max(p.received, at) // a connection at this position has received the events before
 	p.notify()
 	p.mu.Unlock()
 	for {
