@@ -20,7 +20,7 @@ import (
 	"mailroom/store/memory"
 )
 
-// serverFixture is a server with the channel "c" and the agent "echo", in a bubble.
+// serverFixture is a server with the channel "c" and the agent "echo", in a synctest bubble.
 type serverFixture struct {
 	*channel.Runner
 	t      *testing.T
@@ -32,8 +32,8 @@ type serverFixture struct {
 	sent []string
 }
 
-// withServer runs one until the test has looked at it. Nothing in it looks often for what
-// nobody announced, so that days are short, and what comes at once comes by itself.
+// withServer runs a server and calls look. The server polls rarely, so that long times pass
+// quickly and the tests see only what an event causes.
 func withServer(t *testing.T, agent mailroom.Agent, prepare func(o *serverFixture), look func(o *serverFixture)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -54,7 +54,7 @@ func withServer(t *testing.T, agent mailroom.Agent, prepare func(o *serverFixtur
 		ctx, cancel := context.WithCancel(t.Context())
 		ledgerCtx, cancelLedger := context.WithCancel(t.Context())
 		var parts, last sync.WaitGroup
-		last.Go(func() { _ = o.ledger.Run(ledgerCtx) }) // what it cannot write, nobody waits for
+		last.Go(func() { _ = o.ledger.Run(ledgerCtx) }) // the tests check the results
 		parts.Go(func() { _ = e.Run(ctx) })             // as above
 		parts.Go(func() { o.Run(ctx) })
 		synctest.Wait()
@@ -73,7 +73,7 @@ func (o *serverFixture) advance(d time.Duration) *serverFixture {
 	return o
 }
 
-// link is the present adapter's.
+// link returns the host of the current adapter.
 func (o *serverFixture) link() *channel.Host {
 	o.p.mu.Lock()
 	defer o.p.mu.Unlock()
@@ -97,7 +97,7 @@ func (o *serverFixture) submit(key, text string) mailroom.Submitted {
 	return out
 }
 
-// position is the saved one of the bot.
+// position returns the saved position of an identity.
 func (o *serverFixture) position(identity string) string {
 	o.t.Helper()
 	raw, err := o.link().Position(o.t.Context(), identity)
@@ -107,7 +107,7 @@ func (o *serverFixture) position(identity string) string {
 	return string(raw)
 }
 
-// onDeliver notes what a delivery brings, before it does what then says.
+// onDeliver records the text of each delivery and then calls then, if it is not nil.
 func (o *serverFixture) onDeliver(then func(ctx context.Context, l *channel.Host) error) {
 	o.p.delivered = func(d channel.Delivery) {
 		o.mu.Lock()
@@ -125,7 +125,7 @@ func (o *serverFixture) delivered() []string {
 	return slices.Clone(o.sent)
 }
 
-// statuses are those of the runs of a thread, the newest first, with the last error.
+// run returns the latest run of a thread.
 func (o *serverFixture) run(thread string) *mailroom.Run {
 	o.t.Helper()
 	var runs []*mailroom.Run
@@ -149,7 +149,7 @@ var echo = mailroom.AgentFunc(func(ctx context.Context, s mailroom.Session) erro
 
 const chat, out = "c:chat:1", "out:c:chat:1"
 
-func TestWhatArrivesIsTakenOnceWithItsCursorAndItsReplyIsDelivered(t *testing.T) {
+func TestAMessageIsSubmittedOnceWithItsCursorAndAnswered(t *testing.T) {
 	var up atomic.Bool
 	up.Store(true)
 	withServer(t, echo, func(o *serverFixture) {
@@ -157,7 +157,7 @@ func TestWhatArrivesIsTakenOnceWithItsCursorAndItsReplyIsDelivered(t *testing.T)
 		o.onDeliver(nil)
 	}, func(o *serverFixture) {
 		if first, second := o.submit("7", "hello"), o.submit("7", "hello"); second.Disposition != mailroom.DispositionDuplicate || second.Run != first.Run {
-			t.Errorf("the second time it is %+v, after %+v", second, first)
+			t.Errorf("the second submit returned %+v, the first %+v", second, first)
 		}
 		if diff := cmp.Diff([]string{"hello"}, o.advance(time.Second).delivered()); diff != "" || o.position("bot") != `"7"` || o.position("another") != "" {
 			t.Errorf("position %s; sent %s", o.position("bot"), diff)
@@ -168,9 +168,9 @@ func TestWhatArrivesIsTakenOnceWithItsCursorAndItsReplyIsDelivered(t *testing.T)
 	})
 }
 
-// TestADeliveryUnderWayMayEndBeforeItsAdapterIsClosed has one that takes a while, on
-// a connection that breaks meanwhile.
-func TestADeliveryUnderWayMayEndBeforeItsAdapterIsClosed(t *testing.T) {
+// TestADeliveryInProgressMayEndBeforeItsAdapterIsClosed breaks the connection during a slow
+// delivery.
+func TestADeliveryInProgressMayEndBeforeItsAdapterIsClosed(t *testing.T) {
 	for name, c := range map[string]struct {
 		takes, closed time.Duration
 	}{"soon": {2 * time.Second, 2 * time.Second}, "too long": {time.Minute, 5 * time.Second}} {
@@ -221,7 +221,7 @@ func TestADeliveryUnderWayMayEndBeforeItsAdapterIsClosed(t *testing.T) {
 	}
 }
 
-func TestWhatArrivedIsChangedWhileNobodyHasReadIt(t *testing.T) {
+func TestAnUnreadMessageCanBeEdited(t *testing.T) {
 	var up atomic.Bool
 	up.Store(true)
 	var gate chan struct{}
@@ -238,7 +238,7 @@ func TestWhatArrivedIsChangedWhileNobodyHasReadIt(t *testing.T) {
 		o.p.receive = pollWhile(&up)
 		o.onDeliver(nil)
 	}, func(o *serverFixture) {
-		o.submit("1", "one") // which is being read
+		o.submit("1", "one") // being read
 		o.submit("2", "two")
 		o.submit("3", "three")
 		amend := func(key, text, position string) bool {
@@ -256,7 +256,7 @@ func TestWhatArrivedIsChangedWhileNobodyHasReadIt(t *testing.T) {
 		for i, c := range []struct {
 			key, text string
 			want      bool
-		}{{"2", "zwei", true}, {"3", "", true}, {"1", "eins", false}, {"nobody's", "x", false}, {"3", "drei", false}} {
+		}{{"2", "zwei", true}, {"3", "", true}, {"1", "eins", false}, {"unknown", "x", false}, {"3", "drei", false}} {
 			if got := amend(c.key, c.text, `"`+string(rune('a'+i))+`"`); got != c.want {
 				t.Errorf("%s, %q: changed is %v, want %v", c.key, c.text, got, c.want)
 			}

@@ -16,7 +16,8 @@ import (
 	"mailroom/channel"
 )
 
-// submitTo has something said in a chat, as if it had arrived before a restart.
+// submitTo submits a message of a chat directly to the ledger, as if it had arrived before a
+// restart.
 func (o *serverFixture) submitTo(chat, text string) {
 	o.t.Helper()
 	thread := channel.ThreadID("c", "chat", chat)
@@ -29,7 +30,7 @@ func (o *serverFixture) submitTo(chat, text string) {
 	}
 }
 
-// kinds are those of the entries of a thread.
+// kinds returns the kinds of a thread's entries.
 func (o *serverFixture) kinds(thread string) (kinds []string) {
 	o.t.Helper()
 	err := o.store.View(o.t.Context(), func(r mailroom.Reader) error {
@@ -45,7 +46,7 @@ func (o *serverFixture) kinds(thread string) (kinds []string) {
 	return kinds
 }
 
-// dialWhile connects only while the platform is up.
+// dialWhile connects only while up is true.
 func dialWhile(up *atomic.Bool) func(context.Context, *channel.Host) error {
 	return func(context.Context, *channel.Host) error {
 		if !up.Load() {
@@ -55,7 +56,7 @@ func dialWhile(up *atomic.Bool) func(context.Context, *channel.Host) error {
 	}
 }
 
-// awaitConnected waits for the channel to connect by itself, and returns when it did.
+// awaitConnected waits until the channel has reconnected and returns when it did.
 func (o *serverFixture) awaitConnected() time.Time {
 	o.t.Helper()
 	for range 1000 {
@@ -67,7 +68,7 @@ func (o *serverFixture) awaitConnected() time.Time {
 	return time.Time{}
 }
 
-func TestDeliveriesWaitForAConnectionAsTheyAreAndGoOutWithIt(t *testing.T) {
+func TestDeliveriesStayQueuedDuringAnOutage(t *testing.T) {
 	var up atomic.Bool
 	var sent []time.Time
 	withServer(t, echo, func(o *serverFixture) {
@@ -102,7 +103,7 @@ func TestDeliveriesWaitForAConnectionAsTheyAreAndGoOutWithIt(t *testing.T) {
 		}
 		for _, when := range times {
 			if !when.Equal(at) {
-				t.Errorf("one was sent %v after the channel was connected, want at once", when.Sub(at))
+				t.Errorf("a delivery was sent %v after the reconnect, want 0", when.Sub(at))
 			}
 		}
 		for _, chat := range chats {
@@ -118,9 +119,9 @@ func TestDeliveriesWaitForAConnectionAsTheyAreAndGoOutWithIt(t *testing.T) {
 	})
 }
 
-// TestADeliveryThatBrokeWithItsConnectionGoesOutWithTheNext has the platform go away in
-// the middle of one, for longer than an outage may last, and break off once more.
-func TestADeliveryThatBrokeWithItsConnectionGoesOutWithTheNext(t *testing.T) {
+// TestADeliveryThatFailedWithItsConnectionIsSentOverTheNext fails a delivery together with its
+// connection, for longer than an outage may last, and then twice more.
+func TestADeliveryThatFailedWithItsConnectionIsSentOverTheNext(t *testing.T) {
 	var up, works atomic.Bool
 	up.Store(true)
 	withServer(t, echo, func(o *serverFixture) {
@@ -140,7 +141,7 @@ func TestADeliveryThatBrokeWithItsConnectionGoesOutWithTheNext(t *testing.T) {
 		for range 2 {
 			up.Store(true)
 			if o.awaitConnected(); len(o.delivered()) == 0 {
-				t.Fatal("it is not tried again")
+				t.Fatal("the delivery was not retried")
 			}
 			o.advance(10 * time.Minute)
 		}
@@ -152,13 +153,13 @@ func TestADeliveryThatBrokeWithItsConnectionGoesOutWithTheNext(t *testing.T) {
 			t.Errorf("sent %q: %s", o.delivered(), diff)
 		}
 		if got := o.kinds(out); slices.Contains(got, mailroom.KindFailed) || o.run(out).Status != mailroom.StatusCompleted {
-			t.Errorf("a delivery is a dead letter, or not over: %v", got)
+			t.Errorf("a delivery is a dead letter or unfinished: %v", got)
 		}
 	})
 }
 
-// TestAPlatformThatFlapsIsNoStorm connects, and breaks at the first delivery, for hours.
-func TestAPlatformThatFlapsIsNoStorm(t *testing.T) {
+// TestAFlappingPlatformGetsNoExtraRetries connects and fails at the first delivery, for hours.
+func TestAFlappingPlatformGetsNoExtraRetries(t *testing.T) {
 	var up, works atomic.Bool
 	var last time.Time
 	withServer(t, echo, func(o *serverFixture) {
@@ -184,12 +185,12 @@ func TestAPlatformThatFlapsIsNoStorm(t *testing.T) {
 		if tried < 10 || tried > connections+5 || tried > 100 {
 			t.Errorf("tried %d times over %d connections", tried, connections)
 		}
-		// Its own distance is past whenever the channel's pause is, which is no shorter.
+		// The delivery's own delay is never longer than the channel's.
 		works.Store(true)
 		o.mu.Lock()
 		failed := last
 		o.mu.Unlock()
-		o.advance(20 * time.Minute) // it is parked, and tried each 15
+		o.advance(20 * time.Minute) // parked: retries every 15 minutes
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		if d := o.run(out); d.Status != mailroom.StatusCompleted || last.Sub(failed) > 20*time.Minute {

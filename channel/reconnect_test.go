@@ -9,8 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// policyFixture is a channel in the hands of a test: events with their times, and what was
-// done after each.
+// policyFixture drives a ReconnectPolicy with events at chosen times.
 type policyFixture struct {
 	t  *testing.T
 	p  ReconnectPolicy
@@ -26,7 +25,7 @@ func newPolicyFixture(t *testing.T, p ReconnectPolicy) *policyFixture {
 	return x
 }
 
-// expect has an event of the present adapter happen, and wants it to lead to an action.
+// expect applies an event of the current adapter and checks the resulting action.
 func (x *policyFixture) expect(what eventKind, want action) {
 	x.t.Helper()
 	x.apply(event{kind: what}, want)
@@ -40,7 +39,7 @@ func (x *policyFixture) apply(e event, want action) {
 	}
 	var got action
 	if x.s, got = x.p.next(x.s, e); got != want {
-		x.t.Fatalf("event %d leads to action %d, want %d; it stands at %+v", e.kind, got, want, x.s)
+		x.t.Fatalf("event %d leads to action %d, want %d; state %+v", e.kind, got, want, x.s)
 	}
 }
 
@@ -60,7 +59,7 @@ func (x *policyFixture) advance(d time.Duration) *policyFixture {
 	return x
 }
 
-// fail has the present adapter fail and end.
+// fail makes the current adapter fail and exit.
 func (x *policyFixture) fail(e event) {
 	x.t.Helper()
 	e.kind = eventFailed
@@ -68,7 +67,7 @@ func (x *policyFixture) fail(e event) {
 	x.expect(eventExited, actionNone)
 }
 
-func TestPausesDoubleToTheMostAndThenItIsParked(t *testing.T) {
+func TestPausesDoubleUntilTheChannelIsParked(t *testing.T) {
 	x := newPolicyFixture(t, ReconnectPolicy{})
 	m := time.Minute
 	for i, pause := range []time.Duration{30 * time.Second, m, 2 * m, 4 * m, 5 * m, 5 * m} {
@@ -96,12 +95,12 @@ func TestPausesDoubleToTheMostAndThenItIsParked(t *testing.T) {
 	x.expectState(ConditionConnected, 0, 0)
 }
 
-func TestAFailureComesAgain(t *testing.T) {
+func TestWhenAFailureIsRetried(t *testing.T) {
 	second := time.Second
 	for name, c := range map[string]struct {
 		pace  ReconnectPolicy
 		event event
-		held  time.Duration // it was connected so long before; 0: not
+		held  time.Duration // duration of the connection before; 0: never connected
 		state Condition
 		tries int
 		next  time.Duration
@@ -147,13 +146,13 @@ func TestAFailureComesAgain(t *testing.T) {
 	}
 }
 
-func TestTheNextAdapterIsMadeOnceTheLastHasEndedOrWasLeftBehind(t *testing.T) {
+func TestTheNextAdapterStartsOnceTheLastHasExitedOrWasAbandoned(t *testing.T) {
 	x := newPolicyFixture(t, ReconnectPolicy{IdleTimeout: time.Hour})
 	x.expect(eventOpened, actionNone)
 	x.expect(eventHeartbeat, actionNone)
 	x.advance(time.Minute).apply(event{kind: eventFailed}, actionStop)
 	x.expectState(ConditionQueued, 0, 0)
-	x.expect(eventTick, actionNone) // it is due, and the old one is there
+	x.expect(eventTick, actionNone) // due, but the old adapter has not exited
 	x.expect(eventExited, actionStart)
 	x.expect(eventOpened, actionNone)
 	x.expect(eventHeartbeat, actionNone)
@@ -182,7 +181,7 @@ func TestReportsOfAReplacedAdapterChangeNothing(t *testing.T) {
 	}
 }
 
-func TestAChannelThatIsNotHeardIsConnectedAnew(t *testing.T) {
+func TestAChannelWithoutHeartbeatsReconnects(t *testing.T) {
 	t.Run("it does not connect", func(t *testing.T) {
 		x := newPolicyFixture(t, ReconnectPolicy{})
 		x.advance(30*time.Second-1).expect(eventTick, actionNone)
@@ -210,7 +209,7 @@ func TestAChannelThatIsNotHeardIsConnectedAnew(t *testing.T) {
 		x.expect(eventOpened, actionNone)
 		x.expect(eventHeartbeat, actionNone)
 		x.expectState(ConditionConnected, 0, 0)
-		if x.s.downtime != 31*time.Second || x.s.reconnects != 1 { // since it was heard
+		if x.s.downtime != 31*time.Second || x.s.reconnects != 1 { // since the last heartbeat
 			t.Errorf("it was down for %s, and connected again %d times", x.s.downtime, x.s.reconnects)
 		}
 	})
@@ -236,9 +235,9 @@ func TestAChannelThatIsNotHeardIsConnectedAnew(t *testing.T) {
 	})
 }
 
-// TestAPolledPlatformIsAskedEachMinuteHoweverLongItIsAway plays an outage of two hours,
-// and then says what a refusal of the token means before and after its patience.
-func TestAPolledPlatformIsAskedEachMinuteHoweverLongItIsAway(t *testing.T) {
+// TestAPolledPlatformIsRetriedEachMinute plays an outage of two hours, and then
+// rejected credentials within and beyond FatalGrace.
+func TestAPolledPlatformIsRetriedEachMinute(t *testing.T) {
 	x := newPolicyFixture(t, ReconnectPolicy{Polled: true, InitialDelay: time.Second, MaxDelay: time.Minute, FatalGrace: 5 * time.Minute, IdleTimeout: time.Hour})
 	connect := func() {
 		t.Helper()
@@ -273,11 +272,11 @@ func TestAPolledPlatformIsAskedEachMinuteHoweverLongItIsAway(t *testing.T) {
 	}
 	x.expect(eventResume, actionStart)
 	connect()
-	x.fail(event{fatal: true}) // the patience begins again
+	x.fail(event{fatal: true}) // FatalGrace starts again
 	x.expectState(ConditionQueued, 1, time.Second)
 }
 
-func TestAResumedChannelIsTriedAtOnce(t *testing.T) {
+func TestAResumedChannelRetriesAtOnce(t *testing.T) {
 	for name, c := range map[string]struct {
 		pace  ReconnectPolicy
 		event event
@@ -320,8 +319,8 @@ func TestAResumedChannelIsTriedAtOnce(t *testing.T) {
 	})
 }
 
-// FuzzChannel plays any events against the promises of the rule. A byte is what
-// happens, the next one when, in steps that grow.
+// FuzzChannel applies arbitrary events and checks the invariants of the rule. Each pair of bytes
+// is an event and a delay on a growing scale.
 func FuzzChannel(f *testing.F) {
 	f.Add(byte(0), []byte{1, 0, 2, 0, 2, 9, 3, 0, 4, 0, 6, 11, 6, 15})
 	f.Add(byte(1), []byte{3, 0, 4, 0, 7, 1, 3, 0, 7, 0, 6, 12})
@@ -343,7 +342,7 @@ func FuzzChannel(f *testing.F) {
 			p.Polled, p.FatalGrace = true, time.Minute
 		}
 		x := newPolicyFixture(t, p)
-		living := map[int]bool{1: true} // adapters that were made and have not ended
+		living := map[int]bool{1: true} // adapters that have not exited
 		for i := 0; i+1 < len(events); i += 2 {
 			b := events[i]
 			x.advance(time.Millisecond << (events[i+1] % 24) * time.Duration(1+events[i+1]/24))
@@ -352,7 +351,7 @@ func FuzzChannel(f *testing.F) {
 				retryAfter: time.Duration(b/32) * 10 * time.Minute, jitter: float64(b) / 256,
 			}
 			if e.kind == eventExited && !living[e.adapter] || e.kind == eventExited && e.adapter == x.s.adapter && x.s.phase.live() {
-				continue // an adapter ends once, after it was told to
+				continue // an adapter exits once, after it was told to stop
 			}
 			if e.kind == eventExited {
 				delete(living, e.adapter)
@@ -362,8 +361,7 @@ func FuzzChannel(f *testing.F) {
 	})
 }
 
-// play takes an event, and then the time, as the runner does, and holds what comes
-// of it against the promises.
+// play applies an event and then a tick, as the runner does, and checks the results.
 func (x *policyFixture) play(e event, living map[int]bool) {
 	for range 2 {
 		before := x.s
@@ -379,12 +377,12 @@ func (x *policyFixture) play(e event, living map[int]bool) {
 				x.t.Fatalf("adapter %d is made while %+v", after.adapter, before)
 			}
 			if !before.condition.Alive() && e.kind != eventResume && e.kind != eventConfigChanged {
-				x.t.Fatalf("one that is %s is tried again", before.condition)
+				x.t.Fatalf("a channel in state %s is retried", before.condition)
 			}
 			living[after.adapter] = true
 			for n := range living {
 				if n != after.adapter && !slices.Contains(after.stranded, n) {
-					x.t.Fatalf("adapters %d and %d live at once", n, after.adapter)
+					x.t.Fatalf("adapters %d and %d run at once", n, after.adapter)
 				}
 			}
 		case actionStop:
@@ -393,30 +391,30 @@ func (x *policyFixture) play(e event, living map[int]bool) {
 			}
 		}
 		if after.downtime < before.downtime || after.attempts < 0 || after.adapter < before.adapter {
-			x.t.Fatalf("it goes back: %+v, then %+v", before, after)
+			x.t.Fatalf("a counter decreases: %+v, then %+v", before, after)
 		}
 		e = event{kind: eventTick, at: x.at, jitter: e.jitter}
 	}
 	x.checkInvariants()
 }
 
-// checkInvariants checks what is so at any time once the time was told.
+// checkInvariants checks what must hold after every tick.
 func (x *policyFixture) checkInvariants() {
 	s, p := x.s, x.p
 	if (s.condition == ConditionConnected) != s.downSince.IsZero() || (s.condition == ConditionConnected) != !s.connectedSince.IsZero() {
-		x.t.Fatalf("what is told of being connected differs: %+v", s)
+		x.t.Fatalf("inconsistent connection times: %+v", s)
 	}
 	if s.condition == ConditionConnected && (s.phase != phaseOpen || p.IdleTimeout > 0 && x.at.Sub(s.lastHeartbeat) >= p.IdleTimeout) {
-		x.t.Fatalf("connected is claimed at %s by %+v", x.at, s)
+		x.t.Fatalf("connected at %s without a fresh success: %+v", x.at, s)
 	}
 	if w := s.nextWake(); !w.IsZero() && !w.After(x.at) {
-		x.t.Fatalf("at %s it is to be looked at again at %s: %+v", x.at, w, s)
+		x.t.Fatalf("at %s the next wake is at %s: %+v", x.at, w, s)
 	}
 	if idle := s.nextWake().IsZero(); idle && s.condition.Alive() && !(p.IdleTimeout < 0 && s.phase == phaseOpen) {
-		x.t.Fatalf("nothing will happen to it any more: %+v", s)
+		x.t.Fatalf("the channel is stuck: %+v", s)
 	}
 	if !s.condition.Alive() && (s.phase.live() || !s.nextTry.IsZero()) {
-		x.t.Fatalf("one that is %s goes on: %+v", s.condition, s)
+		x.t.Fatalf("a channel in state %s goes on: %+v", s.condition, s)
 	}
 	if s.phase.live() && !s.nextTry.IsZero() || s.nextTry.Sub(x.at) > max(p.ProbeInterval, maxRetryAfter, p.MaxDelay*6/5) {
 		x.t.Fatalf("at %s the next try is at %s: %+v", x.at, s.nextTry, s)
@@ -425,9 +423,9 @@ func (x *policyFixture) checkInvariants() {
 		x.t.Fatalf("a polled platform waits until %s at %s: %+v", s.nextTry, x.at, s)
 	}
 	if s.condition == ConditionFailed && !s.fatalSince.IsZero() && s.everConnected && x.at.Sub(s.fatalSince) < p.FatalGrace {
-		x.t.Fatalf("a refusal counts before its patience has passed: %+v", s)
+		x.t.Fatalf("a fatal error counts within FatalGrace: %+v", s)
 	}
 	if s.condition == ConditionParked && (p.ParkAfter < 0 || s.attempts < p.ParkAfter) {
-		x.t.Fatalf("parked without need: %+v", s)
+		x.t.Fatalf("parked too early: %+v", s)
 	}
 }

@@ -22,22 +22,22 @@ import (
 	"mailroom/channel"
 )
 
-// platform is one that does what a test says. Its zero value connects and hears
-// nothing.
+// platform is a fake platform that calls the test's functions. The zero value connects and sends
+// no heartbeat.
 type platform struct {
 	connect     func(ctx context.Context, l *channel.Host) error
 	receive     func(ctx context.Context, l *channel.Host) error
 	maintain    func(ctx context.Context, l *channel.Host) error
 	deliver     func(ctx context.Context, l *channel.Host) error
-	delivered   func(d channel.Delivery) // before deliver
+	delivered   func(d channel.Delivery) // called before deliver
 	close       func() error
-	appendError error       // what becomes of notes
-	panicOnce   atomic.Bool // the next step of the channel panics, once
+	appendError error       // of AppendEntry
+	panicOnce   atomic.Bool // the next event panics, once
 
 	mu      sync.Mutex
-	tries   []time.Time // of Connect
+	tries   []time.Time // times of Connect
 	live    int         // adapters between Connect and the return of Close
-	maxLive int         // of them at once
+	maxLive int         // its maximum
 	hosts   []*channel.Host
 }
 
@@ -103,7 +103,7 @@ func (a *adapter) Close() error {
 	return nil
 }
 
-// pollWhile is a Receive that asks up, each second, and hears while that is true.
+// pollWhile is a Receive that polls each second. It succeeds while up is true.
 func pollWhile(up *atomic.Bool) func(ctx context.Context, l *channel.Host) error {
 	return func(ctx context.Context, l *channel.Host) error {
 		for {
@@ -120,13 +120,13 @@ func pollWhile(up *atomic.Bool) func(ctx context.Context, l *channel.Host) error
 	}
 }
 
-// fakeLedger is a ledger that keeps what is noted, and nothing else.
+// fakeLedger records state changes and supports nothing else.
 type fakeLedger struct {
 	channel.Ledger
 	mu      sync.Mutex
 	changes []channel.Change
 	fail    error
-	hold    chan struct{} // nil: it answers at once
+	hold    chan struct{} // delays AppendEntry; nil: no delay
 	wakes   atomic.Int32
 }
 
@@ -148,7 +148,7 @@ func (n *fakeLedger) AppendEntry(_ context.Context, thread, kind string, body js
 
 func (n *fakeLedger) Wake() { n.wakes.Add(1) }
 
-// states are the states that were noted, in order.
+// states returns the recorded states in order.
 func (n *fakeLedger) states() (states []string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -158,7 +158,7 @@ func (n *fakeLedger) states() (states []string) {
 	return states
 }
 
-// fixture is a channel in a bubble.
+// fixture is a channel in a synctest bubble.
 type fixture struct {
 	*channel.Runner
 	t      *testing.T
@@ -168,7 +168,7 @@ type fixture struct {
 	stop   func()
 }
 
-// withRunner runs a channel in a bubble until the test has looked at it.
+// withRunner runs a channel in a synctest bubble and calls look.
 func withRunner(t *testing.T, pace channel.ReconnectPolicy, look func(b *fixture), prepare func(p *platform)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -205,7 +205,7 @@ func newFixture(t *testing.T, name string, pace channel.ReconnectPolicy, prepare
 	return b
 }
 
-// logBuffer keeps what is logged.
+// logBuffer collects log output.
 type logBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -234,16 +234,17 @@ func (b *fixture) expect(want channel.Condition, reason string) channel.State {
 	b.t.Helper()
 	s := b.State()
 	if s.Condition != want || !strings.Contains(s.Reason, reason) || reason == "" && s.Reason != "" {
-		b.t.Errorf("it is %s, %q, want %s, %q", s.Condition, s.Reason, want, reason)
+		b.t.Errorf("the state is %s, %q, want %s, %q", s.Condition, s.Reason, want, reason)
 	}
 	if b.Connected() != (s.Condition == channel.ConditionConnected) {
-		b.t.Errorf("it is %s, and whether deliveries may be started is %v", s.Condition, b.Connected())
+		b.t.Errorf("the state is %s, but Connected is %v", s.Condition, b.Connected())
 	}
 	return s
 }
 
-// TestATwoHourOutageEndsWithoutAnybody is what users asked for most.
-func TestATwoHourOutageEndsWithoutAnybody(t *testing.T) {
+// TestAChannelRecoversFromATwoHourOutage plays a common outage: the channel parks and reconnects
+// without an operator.
+func TestAChannelRecoversFromATwoHourOutage(t *testing.T) {
 	var up atomic.Bool
 	up.Store(true)
 	withRunner(t, channel.ReconnectPolicy{}, func(b *fixture) {
@@ -290,7 +291,7 @@ func TestTheEngineIsWokenWheneverAChannelIsConnected(t *testing.T) {
 	}, func(p *platform) { p.receive = pollWhile(&up) })
 }
 
-func TestAChannelThatGaveUpMakesNoAdapterUntilItIsResumed(t *testing.T) {
+func TestAChannelThatGaveUpRetriesOnlyOnceResumed(t *testing.T) {
 	var up atomic.Bool
 	withRunner(t, channel.ReconnectPolicy{GiveUpAfter: 3}, func(b *fixture) {
 		b.advance(24 * time.Hour)
@@ -303,13 +304,13 @@ func TestAChannelThatGaveUpMakesNoAdapterUntilItIsResumed(t *testing.T) {
 	}, func(p *platform) { p.receive = pollWhile(&up) })
 }
 
-func TestAParkedChannelIsTriedAtOnceWhenSomebodyWantsItTo(t *testing.T) {
+func TestAParkedChannelRetriesOnRequest(t *testing.T) {
 	for name, how := range map[string]func(*channel.Runner){"resumed": (*channel.Runner).Resume, "changed": (*channel.Runner).ConfigChanged} {
 		t.Run(name, func(t *testing.T) {
 			var up atomic.Bool
 			withRunner(t, channel.ReconnectPolicy{ParkAfter: 2}, func(b *fixture) {
 				b.advance(5*time.Minute).expect(channel.ConditionParked, "it is down")
-				how(b.Runner) // too early
+				how(b.Runner) // the platform is still down
 				if s := b.advance(0).expect(channel.ConditionQueued, "it is down"); s.Attempts != 1 {
 					t.Errorf("it is tried %d times", s.Attempts)
 				}
@@ -322,13 +323,13 @@ func TestAParkedChannelIsTriedAtOnceWhenSomebodyWantsItTo(t *testing.T) {
 	}
 }
 
-// TestAHalfOpenConnectionIsReplaced has one that answers nothing any more, whose
-// reader does not notice and is made to return by Close alone.
+// TestAHalfOpenConnectionIsReplaced has a connection without answers. Its reader returns only
+// after Close.
 func TestAHalfOpenConnectionIsReplaced(t *testing.T) {
 	withRunner(t, channel.ReconnectPolicy{}, func(b *fixture) {
 		b.expect(channel.ConditionConnected, "")
 		b.advance(30*time.Second-1).expect(channel.ConditionConnected, "")
-		b.advance(1) // it is replaced at once, and the next one speaks
+		b.advance(1) // replaced at once; the next adapter sends heartbeats
 		if s := b.expect(channel.ConditionConnected, ""); s.Reconnects != 1 || s.Downtime != 30*time.Second || s.Adapter != 2 || s.Stranded != 0 {
 			t.Errorf("the state is %+v", s)
 		}
@@ -352,7 +353,7 @@ func TestAHalfOpenConnectionIsReplaced(t *testing.T) {
 	})
 }
 
-func TestAnAdapterThatDoesNotEndIsLeftBehindAndItsLinkIsDead(t *testing.T) {
+func TestAnAdapterThatDoesNotStopIsAbandoned(t *testing.T) {
 	release := make(chan struct{})
 	withRunner(t, channel.ReconnectPolicy{}, func(b *fixture) {
 		b.expect(channel.ConditionConnected, "")
@@ -390,7 +391,7 @@ func TestAnAdapterThatDoesNotEndIsLeftBehindAndItsLinkIsDead(t *testing.T) {
 			t.Errorf("it has ended, and the state is %+v", s)
 		}
 	}, func(p *platform) {
-		release = make(chan struct{}) // of the bubble
+		release = make(chan struct{}) // a channel of the bubble
 		p.receive = func(ctx context.Context, l *channel.Host) error {
 			l.Received()
 			if p.count() == 1 {
@@ -404,7 +405,7 @@ func TestAnAdapterThatDoesNotEndIsLeftBehindAndItsLinkIsDead(t *testing.T) {
 	})
 }
 
-func TestAConnectThatHangsFailsAndWhatItMakesLateIsClosed(t *testing.T) {
+func TestAConnectThatHangsFailsAndItsLateAdapterIsClosed(t *testing.T) {
 	withRunner(t, channel.ReconnectPolicy{}, func(b *fixture) {
 		b.advance(30*time.Second).expect(channel.ConditionQueued, "no connection within 30s")
 		b.advance(10 * time.Second)
@@ -428,7 +429,7 @@ func TestAConnectThatHangsFailsAndWhatItMakesLateIsClosed(t *testing.T) {
 	})
 }
 
-func TestTwoChannelsThatFailHoldUpNoThird(t *testing.T) {
+func TestTwoFailingChannelsDelayNoThird(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var up atomic.Bool
 		up.Store(true)
@@ -457,7 +458,7 @@ func TestTwoChannelsThatFailHoldUpNoThird(t *testing.T) {
 	})
 }
 
-func TestAFailureSaysWhatComesOfIt(t *testing.T) {
+func TestAFailureShowsItsConsequence(t *testing.T) {
 	later := &mailroom.Failure{Class: mailroom.ClassUnavailable, RetryAfter: 90 * time.Second, Err: errors.New("later")}
 	for name, c := range map[string]struct {
 		connect, receive, tend error
@@ -465,14 +466,14 @@ func TestAFailureSaysWhatComesOfIt(t *testing.T) {
 		reason                 string
 		next                   time.Duration
 	}{
-		"connect":                {connect: errors.New("no"), want: channel.ConditionQueued, reason: "no", next: 30 * time.Second},
-		"connect, Retry-After":   {connect: fmt.Errorf("look: %w", later), want: channel.ConditionQueued, reason: "later", next: 90 * time.Second},
-		"connect, for good":      {connect: fmt.Errorf("look: %w", channel.Fatal(errors.New("bad token"))), want: channel.ConditionFailed, reason: "bad token"},
-		"receive":                {receive: errors.New("no"), want: channel.ConditionQueued, reason: "no", next: 30 * time.Second},
-		"receive, for good":      {receive: channel.Fatal(errors.New("bad token")), want: channel.ConditionFailed, reason: "bad token"},
-		"tend":                   {tend: errors.New("no heartbeat"), want: channel.ConditionQueued, reason: "no heartbeat", next: 30 * time.Second},
-		"receive without a word": {receive: errReturnNil, want: channel.ConditionQueued, reason: "stopped receiving", next: 30 * time.Second},
-		"receive, a long story":  {receive: errors.New(strings.Repeat("é", 1000)), want: channel.ConditionQueued, reason: "…", next: 30 * time.Second},
+		"connect":               {connect: errors.New("no"), want: channel.ConditionQueued, reason: "no", next: 30 * time.Second},
+		"connect, Retry-After":  {connect: fmt.Errorf("look: %w", later), want: channel.ConditionQueued, reason: "later", next: 90 * time.Second},
+		"connect, for good":     {connect: fmt.Errorf("look: %w", channel.Fatal(errors.New("bad token"))), want: channel.ConditionFailed, reason: "bad token"},
+		"receive":               {receive: errors.New("no"), want: channel.ConditionQueued, reason: "no", next: 30 * time.Second},
+		"receive, for good":     {receive: channel.Fatal(errors.New("bad token")), want: channel.ConditionFailed, reason: "bad token"},
+		"tend":                  {tend: errors.New("no heartbeat"), want: channel.ConditionQueued, reason: "no heartbeat", next: 30 * time.Second},
+		"receive returns nil":   {receive: errReturnNil, want: channel.ConditionQueued, reason: "stopped receiving", next: 30 * time.Second},
+		"receive, a long error": {receive: errors.New(strings.Repeat("é", 1000)), want: channel.ConditionQueued, reason: "…", next: 30 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			withRunner(t, channel.ReconnectPolicy{}, func(b *fixture) {
@@ -502,9 +503,9 @@ func TestAFailureSaysWhatComesOfIt(t *testing.T) {
 
 var errReturnNil = errors.New("")
 
-func TestAChannelThatPanicsIsTriedAgainAndTakesNobodyWithIt(t *testing.T) {
+func TestAChannelThatPanicsReconnectsAndAffectsNoOther(t *testing.T) {
 	withRunner(t, channel.ReconnectPolicy{InitialDelay: time.Second}, func(b *fixture) {
-		b.advance(time.Second) // at once, and after one second
+		b.advance(time.Second) // two attempts: at once, and after a second
 		if s := b.expect(channel.ConditionQueued, "bug"); s.Attempts != 2 || s.Reason != "panic: bug" || !strings.Contains(b.log.String(), "runner_test.go") {
 			t.Errorf("the state is %+v, the log %s", s, b.log)
 		}
@@ -532,7 +533,7 @@ func TestABrokenChannelSaysWhy(t *testing.T) {
 	})
 }
 
-func TestAChangeThatCannotBeKeptHoldsNothingUp(t *testing.T) {
+func TestAnUnwritableStateChangeBlocksNothing(t *testing.T) {
 	withRunner(t, channel.ReconnectPolicy{}, func(b *fixture) {
 		b.expect(channel.ConditionConnected, "")
 		hold := make(chan struct{})
@@ -540,7 +541,7 @@ func TestAChangeThatCannotBeKeptHoldsNothingUp(t *testing.T) {
 			t.Errorf("told %q, logged %s", b.ledger.states(), b.log)
 		}
 		b.ledger.mu.Lock()
-		b.ledger.hold = hold // what is told from now on waits
+		b.ledger.hold = hold // later changes wait
 		b.ledger.mu.Unlock()
 		if s := b.advance(31 * time.Second).State(); s.Adapter != 2 {
 			t.Errorf("the state is %+v", s)
@@ -556,8 +557,8 @@ func TestAChangeThatCannotBeKeptHoldsNothingUp(t *testing.T) {
 	})
 }
 
-// TestAPanicOfASupervisorRestartsIt has the supervisor of a channel panic while it notices that nothing was heard: Run goes
-// on, the channel shows as failed, and the next adapter connects after a pause.
+// TestAPanicOfASupervisorRestartsIt panics while a tick is handled. Run continues, the channel
+// shows as failed, and the next adapter connects after a pause.
 func TestAPanicOfASupervisorRestartsIt(t *testing.T) {
 	pace := channel.ReconnectPolicy{InitialDelay: time.Minute, IdleTimeout: 30 * time.Second}
 	withRunner(t, pace, func(b *fixture) {

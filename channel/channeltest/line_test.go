@@ -211,7 +211,7 @@ func (c *lineAdapter) Deliver(_ context.Context, d channel.Delivery, _ mailroom.
 // Close implements [channel.Adapter].
 func (c *lineAdapter) Close() error { return c.conn.Close() }
 
-func TestAnAdapterOfAConnectionKeepsToWhatChannelsAsk(t *testing.T) {
+func TestALineAdapterConforms(t *testing.T) {
 	channeltest.Run(t, func(t *testing.T) *channeltest.Platform {
 		p := newLinePlatform(t)
 		return &channeltest.Platform{

@@ -8,8 +8,8 @@ import (
 	"mailroom/channel/chat/chattest"
 )
 
-// TestAnApproverSeesWhatHides has an agent ask for something that reads otherwise than it is.
-func TestAnApproverSeesWhatHides(t *testing.T) {
+// TestAnApproverSeesInvisibleCharacters asks with invisible characters that disguise the action.
+func TestAnApproverSeesInvisibleCharacters(t *testing.T) {
 	w := newFixture(t).start()
 	w.platform.AddEvent(chat.Event{
 		Kind: chat.EventMessage, Room: chattest.PrivateRoom(boss), User: chat.User{ID: boss, Name: "B\u202eoss"}, Text: "ask run a\u202etxt.exe\u200b",

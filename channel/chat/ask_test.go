@@ -19,7 +19,7 @@ import (
 	"mailroom/channel/chat/chattest"
 )
 
-// askingAgent is an agent that asks, and says what was decided.
+// askingAgent waits for a ticket and replies with its decision.
 func askingAgent(ask mailroom.Ask) mailroom.AgentFunc {
 	return func(ctx context.Context, s mailroom.Session) error {
 		got, err := s.Wait(ctx, false, ask)
@@ -37,7 +37,7 @@ func payment() mailroom.Ask {
 	}
 }
 
-// withServer runs a test in a bubble, with what ann says to an agent first.
+// withServer runs a test with a server in a synctest bubble.
 func withServer(t *testing.T, agent mailroom.AgentFunc, f func(o *serverFixture)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -71,7 +71,7 @@ func TestAnApprovalShowsExactlyWhatIsAsked(t *testing.T) {
 			"Until " + k.ExpiresAt.UTC().Format("2 January 15:04 MST"), "To allow it: /approve ", "To refuse it: /deny ",
 		} {
 			if !strings.Contains(m.Text, want) {
-				o.t.Errorf("it does not say %q:\n%s", want, m.Text)
+				o.t.Errorf("%q is missing in:\n%s", want, m.Text)
 			}
 		}
 		if len(m.Buttons) != 2 || m.Buttons[0].Label != "Approve" || m.Buttons[1].Label != "Deny" {
@@ -85,11 +85,12 @@ func TestAnApprovalShowsExactlyWhatIsAsked(t *testing.T) {
 	})
 }
 
-// TestAQuestionIsRedrawnOnceItIsDecided however that came about, and not before.
+// TestAQuestionIsRedrawnOnceItIsDecided decides in every way. The question must not change
+// before.
 func TestAQuestionIsRedrawnOnceItIsDecided(t *testing.T) {
 	for name, c := range map[string]struct {
 		decide func(o *serverFixture)
-		want   string // what the question says then
+		want   string // beginning of the redrawn question
 		reply  string
 	}{
 		"by a button": {func(o *serverFixture) { o.platform.PressButton("ann", o.platform.Sent()[0], "Approve") },
@@ -118,7 +119,7 @@ func TestAQuestionIsRedrawnOnceItIsDecided(t *testing.T) {
 					t.Errorf("the question is %+v; what was said: %q", q, o.sentTexts())
 				}
 				shown, _, _ := strings.Cut(c.want, " by ")
-				for i, v := range sent[0].Versions { // who decides and who replies may both redraw it
+				for i, v := range sent[0].Versions { // the decision and the reply may both redraw it
 					if decided := strings.HasPrefix(v.Text, shown); decided != (i > 0) {
 						t.Errorf("version %d of the question is %q", i, v.Text)
 					}
@@ -142,7 +143,7 @@ func TestAQuestionIsAnsweredByTheNextMessage(t *testing.T) {
 	})
 }
 
-func TestWhatIsDecidedBeforeItIsAskedIsNotAsked(t *testing.T) {
+func TestAQuestionDecidedBeforeItsDeliveryIsNotAsked(t *testing.T) {
 	withServer(t, askingAgent(payment()), func(o *serverFixture) {
 		o.platform.Hook(chattest.CallSend, func(context.Context, chattest.CallArgs) error { return rateLimited(time.Minute) })
 		o.start()
@@ -161,18 +162,18 @@ func TestWhatIsDecidedBeforeItIsAskedIsNotAsked(t *testing.T) {
 	})
 }
 
-func TestARunThatEndsWithoutAWordSaysWhatHappened(t *testing.T) {
+func TestARunWithoutAReplyIsExplained(t *testing.T) {
 	for name, c := range map[string]struct {
 		agent mailroom.AgentFunc
-		want  []string // what it says, in this order
+		want  []string // substrings in order
 	}{
-		"it says nothing": {func(context.Context, mailroom.Session) error { return nil }, []string{"(codex ended without a reply.)"}},
-		"it fails": {func(context.Context, mailroom.Session) error { return errors.New("no such file\nat line 1") },
+		"no reply": {func(context.Context, mailroom.Session) error { return nil }, []string{"(codex ended without a reply.)"}},
+		"an error": {func(context.Context, mailroom.Session) error { return errors.New("no such file\nat line 1") },
 			[]string{"(codex failed: exhausted)", "To retry, send the message again or run on the server: mailroom run retry "}},
-		"it fails in the middle": {func(ctx context.Context, s mailroom.Session) error {
+		"an error after a part of the reply": {func(ctx context.Context, s mailroom.Session) error {
 			return errors.Join(s.Stream(ctx, "I have half of"), errors.New("no more"))
 		}, []string{"I have half of\n", "(codex failed: exhausted)"}},
-		"its program fails, with a key and a path in what it wrote": {func(context.Context, mailroom.Session) error {
+		"a program fails with a key and a path in its output": {func(context.Context, mailroom.Session) error {
 			return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: errors.New("the command ended with exit status 3: open /srv/keys: sk-12345")}
 		}, []string{"(codex failed: permanent, exit status 3)\n"}},
 	} {
@@ -195,7 +196,7 @@ func TestARunThatEndsWithoutAWordSaysWhatHappened(t *testing.T) {
 	}
 }
 
-func TestNothingIsSentWhereNobodyIsUntilSomethingArrives(t *testing.T) {
+func TestAGoneRoomGetsNothingUntilAMessageArrives(t *testing.T) {
 	withServer(t, echo, func(o *serverFixture) {
 		asked := 0
 		o.platform.Hook(chattest.CallSend, func(context.Context, chattest.CallArgs) error {
@@ -237,7 +238,7 @@ func TestNothingIsSentWhereNobodyIsUntilSomethingArrives(t *testing.T) {
 	})
 }
 
-func TestWhatIsForOneChatGoesToNoOther(t *testing.T) {
+func TestAReplyGoesToItsChatOnly(t *testing.T) {
 	withServer(t, func(ctx context.Context, s mailroom.Session) error {
 		input, err := s.Input(ctx)
 		if err != nil {
@@ -262,8 +263,8 @@ func TestWhatIsForOneChatGoesToNoOther(t *testing.T) {
 	})
 }
 
-// TestALongTextGoesOnWhereItBrokeOff also when it would be cut otherwise by then.
-func TestALongTextGoesOnWhereItBrokeOff(t *testing.T) {
+// TestALongTextResumesWhereItStopped also restarts with another message size.
+func TestALongTextResumesWhereItStopped(t *testing.T) {
 	for _, most := range []int{40, 25, 70} {
 		t.Run(fmt.Sprint(most), func(t *testing.T) {
 			withServer(t, echo, func(o *serverFixture) {

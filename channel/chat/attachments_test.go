@@ -14,7 +14,7 @@ import (
 	"mailroom"
 )
 
-// memoryFiles keeps files in memory, by name.
+// memoryFiles is a FileStore in memory, by name.
 type memoryFiles map[string]string
 
 func (s memoryFiles) Save(_ context.Context, name string, r io.Reader) (string, error) {
@@ -29,15 +29,15 @@ func contentOf(s string) func(context.Context) (io.ReadCloser, error) {
 	return func(context.Context) (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(s)), nil }
 }
 
-func TestFilesAreHandedOnAsFarAsTheyCanBe(t *testing.T) {
+func TestFilesBecomeMessageParts(t *testing.T) {
 	fails := func(context.Context) (io.ReadCloser, error) { return nil, errors.New("no") }
 	picture := File{Name: "a.png", MimeType: "image/png", Size: 2, URI: "x:1", Open: contentOf("hi")}
 	long := strings.Repeat("x", maxTextFile+1)
 	note := func(s string) mailroom.Part { return mailroom.Text(s)[0] }
 	for name, tc := range map[string]struct {
 		file     File
-		want     mailroom.Part // where files of up to 100 KiB are kept
-		unlessIt mailroom.Part // where nothing is kept; blank: the same
+		want     mailroom.Part // with a store for files of up to 100 KiB
+		unlessIt mailroom.Part // without a store; blank: the same
 	}{
 		"text":                    {File{Name: "a.md", Size: 2, Open: contentOf("hi")}, note("File a.md:\nhi"), mailroom.Part{}},
 		"text of unknown size":    {File{Name: "a", MimeType: "text/plain; charset=utf-8", Size: -1, Open: contentOf("hi")}, note("File a:\nhi"), mailroom.Part{}},
@@ -72,9 +72,8 @@ func TestFilesAreHandedOnAsFarAsTheyCanBe(t *testing.T) {
 	}
 }
 
-// TestFilesThatHangHoldNobodyUpForLong has two files that end never, and one that is
-// all there.
-func TestFilesThatHangHoldNobodyUpForLong(t *testing.T) {
+// TestHangingFilesTimeOut has two downloads that never end, and one that does.
+func TestHangingFilesTimeOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hangs := func(ctx context.Context) (io.ReadCloser, error) {
 			r, w := io.Pipe()
@@ -94,7 +93,7 @@ func TestFilesThatHangHoldNobodyUpForLong(t *testing.T) {
 	})
 }
 
-func TestAFileOfTheMostBytesIsKept(t *testing.T) {
+func TestAFileOfTheMaximumSizeIsStored(t *testing.T) {
 	for size, want := range map[int]string{10: "kept:a", 11: "x:1"} {
 		f := File{Name: "a", Size: -1, URI: "x:1", Open: contentOf(string(bytes.Repeat([]byte("x"), size)))}
 		if got := (attachments{memoryFiles{}, 10}).parts(t.Context(), "", []File{f}); got[0].URI != want {

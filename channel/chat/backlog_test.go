@@ -16,7 +16,7 @@ import (
 	"mailroom/channel/chat/chattest"
 )
 
-// slowFile is a file that comes when it is released.
+// slowFile is a file whose download blocks until release.
 type slowFile struct {
 	mu    sync.Mutex
 	opens int
@@ -45,14 +45,14 @@ func (s *slowFile) opened() int {
 
 func (s *slowFile) release() { close(s.come) }
 
-// sendFile has a user send text and files in private.
+// sendFile sends a private message with files.
 func (w *fixture) sendFile(user, text string, files ...chat.File) chat.Event {
 	return w.platform.AddEvent(chat.Event{
 		Kind: chat.EventMessage, Room: chattest.PrivateRoom(user), User: chat.User{ID: user, Name: "Name of " + user}, Text: text, Files: files,
 	})
 }
 
-func TestASlowFileConcernsItsConversationAlone(t *testing.T) {
+func TestASlowFileDelaysOnlyItsConversation(t *testing.T) {
 	w := newFixture(t)
 	w.access.AllowAll = true
 	file := newSlowFile()
@@ -62,7 +62,7 @@ func TestASlowFileConcernsItsConversationAlone(t *testing.T) {
 	for i := range 10 {
 		w.platform.SendPrivate(fmt.Sprint("person ", i), fmt.Sprint("hello ", i))
 	}
-	w.platform.AwaitReceived() // everything: what waits is durable
+	w.platform.AwaitReceived() // what waits is durable
 	for i := range 10 {
 		w.awaitText(fmt.Sprintf("hello %d!", i))
 	}
@@ -75,7 +75,7 @@ func TestASlowFileConcernsItsConversationAlone(t *testing.T) {
 	wantEqual(t, "fetches", file.opened(), 2)
 }
 
-func TestWhatWaitsForAFileOutlivesTheConnection(t *testing.T) {
+func TestTheBacklogOutlivesTheConnection(t *testing.T) {
 	w := newFixture(t)
 	file := newSlowFile()
 	w.start()
@@ -84,7 +84,7 @@ func TestWhatWaitsForAFileOutlivesTheConnection(t *testing.T) {
 	w.platform.AwaitReceived()
 	w.stop()
 	file.release()
-	w.platform.Redeliver(0) // a platform that hands out again what it has handed out
+	w.platform.Redeliver(0) // a platform that repeats deliveries
 	w.start()
 	w.awaitText("after!")
 	w.awaitSettled()
@@ -111,7 +111,7 @@ func TestAKnownMessageFetchesNothing(t *testing.T) {
 
 func TestAStopDoesNotWaitForFiles(t *testing.T) {
 	w := newFixture(t)
-	file := newSlowFile() // never comes
+	file := newSlowFile() // never downloads
 	w.start()
 	w.sendFile(boss, "look", w.platform.File("a.txt", file.open))
 	w.platform.SendPrivate(boss, "hold")
@@ -124,7 +124,7 @@ func TestAStopDoesNotWaitForFiles(t *testing.T) {
 	w.awaitText("after!")
 }
 
-func TestTooManyFilesAreLeftOutAndNoMessage(t *testing.T) {
+func TestTooManyFilesAreDroppedButNoMessage(t *testing.T) {
 	w := newFixture(t)
 	w.access.AllowAll = true
 	file := newSlowFile()
@@ -134,7 +134,7 @@ func TestTooManyFilesAreLeftOutAndNoMessage(t *testing.T) {
 		w.sendFile(boss, fmt.Sprint("mine ", i), w.platform.File("a.txt", file.open))
 		want = append(want, fmt.Sprint("mine ", i))
 	}
-	for i := range 80 { // of many
+	for i := range 80 { // of many conversations
 		w.sendFile(fmt.Sprint("person ", i), fmt.Sprint("theirs ", i), w.platform.File("a.txt", file.open))
 	}
 	w.platform.AwaitReceived()
@@ -149,8 +149,8 @@ func TestTooManyFilesAreLeftOutAndNoMessage(t *testing.T) {
 	wantEqual(t, "of one conversation, in order", mine, want)
 }
 
-// TestAKillAnywhereLosesNoMessageWithAFile kills the channel at each write of taking a
-// message with a file and one behind it.
+// TestAKillAnywhereLosesNoMessageWithAFile kills the channel at each write of a message with a
+// file and one behind it.
 func TestAKillAnywhereLosesNoMessageWithAFile(t *testing.T) {
 	for _, applied := range []bool{false, true} {
 		writes := 0
@@ -204,7 +204,7 @@ func TestAPairingCodeThatCouldNotBeSentCanBeAskedForAgain(t *testing.T) {
 	w.start()
 	w.platform.SendPrivate(stranger, "hello")
 	w.await("a failed try", func(mailroom.Reader) bool { return strings.Contains(w.logs.all(), "pairing code could not be sent") })
-	for i := 0; len(w.platform.Sent()) == 0; i++ { // until the failure is kept too
+	for i := 0; len(w.platform.Sent()) == 0; i++ { // until the failure is recorded
 		w.platform.SendPrivate(stranger, fmt.Sprint("hello? ", i))
 		w.platform.AwaitReceived()
 	}
@@ -218,7 +218,7 @@ func TestAPairingCodeThatCouldNotBeSentCanBeAskedForAgain(t *testing.T) {
 	w.awaitText("and now!")
 }
 
-func TestAStrangersSlowCodeHoldsNobodyUp(t *testing.T) {
+func TestASlowPairingCodeDelaysNoOther(t *testing.T) {
 	w := newFixture(t)
 	hang := make(chan struct{})
 	w.platform.Hook(chattest.CallSend, func(ctx context.Context, c chattest.CallArgs) error {

@@ -12,14 +12,14 @@ import (
 	"mailroom"
 )
 
-func TestALimitOfAllRoomsPutsOffWhatIsForAnyOfThem(t *testing.T) {
+func TestALimitOfAllRoomsPostponesEveryRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, x := newLimiter(), &callLog{began: time.Now()}
 		try := func(chat string, r priority, err error) error {
 			return g.do(t.Context(), Room{Chat: chat}, spacedCaps(), r, func(context.Context) error { x.note(chat); return err })
 		}
 		if err := try("1", priorityEdit, rateLimited(time.Minute, ErrEverywhere)); err == nil {
-			t.Fatal("what the platform says is not told")
+			t.Fatal("the platform's error is lost")
 		}
 		for _, chat := range []string{"1", "2"} { // 2 was never used
 			for _, r := range []priority{priorityMessage, priorityQuestion} {
@@ -43,22 +43,22 @@ func TestALimitOfAllRoomsPutsOffWhatIsForAnyOfThem(t *testing.T) {
 	})
 }
 
-// TestNothingReachesAPlatformThatTakesNothing has what goes to several rooms meet
-// limits of one room, and of all, and holds what reaches the platform against them.
-func TestNothingReachesAPlatformThatTakesNothing(t *testing.T) {
+// TestNoCallIsMadeDuringALimitOfAllRooms plays random calls to several rooms under limits of
+// one room and of all, and checks each call against them.
+func TestNoCallIsMadeDuringALimitOfAllRooms(t *testing.T) {
 	met := 0 // limits of all rooms
 	for seed := range uint64(30) {
 		synctest.Test(t, func(t *testing.T) {
 			type limit struct{ since, until time.Time }
 			var (
 				mu    sync.Mutex
-				rooms = map[string]limit{} // "" is all of them
+				rooms = map[string]limit{} // "" means all rooms
 				said  int
 			)
 			g, traits := newLimiter(), spacedCaps()
 			call := func(room string, r priority, rng *rand.Rand) error {
 				mu.Lock()
-				for _, key := range []string{room, ""} { // what comes as the answer does could not know
+				for _, key := range []string{room, ""} { // a call that starts together with the answer cannot know the limit
 					if l := rooms[key]; time.Now().After(l.since) && time.Now().Before(l.until) {
 						t.Errorf("seed %d: rank %d came to room %s %s too early", seed, r, room, time.Until(l.until))
 					}
@@ -70,7 +70,7 @@ func TestNothingReachesAPlatformThatTakesNothing(t *testing.T) {
 				defer mu.Unlock()
 				after := time.Duration(5+rng.IntN(30)) * time.Second
 				now := limit{time.Now(), time.Now().Add(after)}
-				longer := func(key string) { // a shorter one ends no longer one
+				longer := func(key string) { // a shorter limit does not end a longer one
 					if rooms[key].until.Before(now.until) {
 						rooms[key] = now
 					}

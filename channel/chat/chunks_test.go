@@ -23,7 +23,7 @@ func texts(all []chunk) (list []string) {
 	return list
 }
 
-func TestATextIsCutWhereItLosesLeast(t *testing.T) {
+func TestATextIsSplitAtTheBestPlace(t *testing.T) {
 	for name, c := range map[string]struct {
 		text string
 		most int
@@ -49,8 +49,8 @@ func TestATextIsCutWhereItLosesLeast(t *testing.T) {
 			[]string{"```go\nline 1\nline 2\n```", "```go\nline 3\nline 4\n```"}},
 		"nothing is left of a fence but its end": {
 			"```go\nline 1\nlin 2\n```\nend", 24, []string{"```go\nline 1\nlin 2\n```", "end"}},
-		"a longer fence":            {"````\nab\n```\ncd\nef\ngh\n````", 20, []string{"````\nab\n```\ncd\n````", "````\nef\ngh\n````"}},
-		"a fence that nobody ended": {"```\nab\ncd\nef\ngh\nij", 16, []string{"```\nab\ncd\nef\n```", "```\ngh\nij"}},
+		"a longer fence":    {"````\nab\n```\ncd\nef\ngh\n````", 20, []string{"````\nab\n```\ncd\n````", "````\nef\ngh\n````"}},
+		"an unclosed fence": {"```\nab\ncd\nef\ngh\nij", 16, []string{"```\nab\ncd\nef\n```", "```\ngh\nij"}},
 		"a fence within a message that is smaller than its marks": {
 			"```javascript\nab\n```", 10, []string{"```javascr", "ipt\nab\n```"}},
 		"code in a line is no fence": {"```a``` one two three four", 14, []string{"```a``` one", "two three four"}},
@@ -63,7 +63,7 @@ func TestATextIsCutWhereItLosesLeast(t *testing.T) {
 	}
 }
 
-func TestACharacterIsNotCut(t *testing.T) {
+func TestAGraphemeIsNotSplit(t *testing.T) {
 	family, flag, accent := "👨‍👩‍👧", "🇩🇪", "e\u0301"
 	for name, c := range map[string]struct {
 		text  string
@@ -111,8 +111,7 @@ func TestTheBeginningOfAnUnfinishedText(t *testing.T) {
 	}
 }
 
-// withoutFences is a text without white space, and without the lines that are marks of
-// fences.
+// withoutFences removes white space and the marker lines of fences.
 func withoutFences(text string) string {
 	var kept []string
 	for l := range strings.Lines(text) {
@@ -128,7 +127,7 @@ func withoutFences(text string) string {
 	}, strings.Join(kept, ""))
 }
 
-func FuzzPieces(f *testing.F) {
+func FuzzSplitText(f *testing.F) {
 	f.Add("one two\n\n```go\nfunc main() {}\n\n```\nthree 👨‍👩‍👧 four\n- five\n- six", uint16(20), uint8(0), uint16(3))
 	f.Add("````\n```\n~~~\n````\n```x`y\nz", uint16(12), uint8(1), uint16(0))
 	f.Add("\r\n\r\ne\u0301\u0301\u0301\u0301🇩🇪🇩🇪 \t\n", uint16(2), uint8(2), uint16(9))
@@ -144,27 +143,27 @@ func FuzzPieces(f *testing.F) {
 		said, at := "", 0
 		for i, p := range all {
 			if !utf8.ValidString(p.text) || strings.TrimSpace(p.text) == "" {
-				t.Fatalf("piece %d is %q", i, p.text)
+				t.Fatalf("chunk %d is %q", i, p.text)
 			}
 			if n := traits.Units(p.text); n > traits.MaxUnits {
-				t.Fatalf("piece %d has %d units, more than %d: %q", i, n, traits.MaxUnits, p.text)
+				t.Fatalf("chunk %d has %d units, more than %d: %q", i, n, traits.MaxUnits, p.text)
 			}
 			if p.end <= at {
-				t.Fatalf("piece %d ends at %d, the one before at %d", i, p.end, at)
+				t.Fatalf("chunk %d ends at %d, the one before at %d", i, p.end, at)
 			}
 			if traits.SingleLine && strings.Contains(p.text, "\n") {
-				t.Fatalf("piece %d is not one line: %q", i, p.text)
+				t.Fatalf("chunk %d is not one line: %q", i, p.text)
 			}
-			checkPiece(t, text[at:p.end], p.text, traits)
+			checkChunk(t, text[at:p.end], p.text, traits)
 			at, said = p.end, said+p.text
 		}
 		if strings.TrimSpace(text[at:]) != "" {
-			t.Fatalf("%q is not said", text[at:])
+			t.Fatalf("%q is not sent", text[at:])
 		}
-		if len(all) > 0 { // it goes on where it broke off
+		if len(all) > 0 { // a split resumes where it stopped
 			i := int(from) % len(all)
 			if diff := cmp.Diff(texts(all[i+1:]), texts(splitText(text, traits, all[i].end))); diff != "" {
-				t.Fatalf("after piece %d: %s", i, diff)
+				t.Fatalf("after chunk %d: %s", i, diff)
 			}
 		}
 		splitText(text, traits, min(int(from), len(text)))
@@ -174,9 +173,8 @@ func FuzzPieces(f *testing.F) {
 	})
 }
 
-// checkPiece wants a piece to say what it stands for, and nothing but marks of
-// fences more.
-func checkPiece(t *testing.T, source, sent string, traits Capabilities) {
+// checkChunk checks that a chunk holds its part of the source and adds only fence markers.
+func checkChunk(t *testing.T, source, sent string, traits Capabilities) {
 	t.Helper()
 	got := strings.TrimSpace(sent)
 	if strings.Contains(strings.TrimSpace(source), got) {

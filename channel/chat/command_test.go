@@ -14,14 +14,14 @@ import (
 	"mailroom/store/sqlite"
 )
 
-// TestWhoMayDoWhat plays each command for each kind of user, in private and in a
-// group where nobody may talk who may not elsewhere.
-func TestWhoMayDoWhat(t *testing.T) {
+// TestEachTierHasItsCommands runs each command as each kind of user, in private, in an open group and in a
+// closed one.
+func TestEachTierHasItsCommands(t *testing.T) {
 	const closed = "closed"
 	commands := []string{"hello", "/help", "/status", "/queue q", "/steer s", "/new", "/stop", "/approve", "/deny"}
 	for _, tc := range []struct {
 		user, group string // "" in private
-		want        string // of each command: a answered, t told to the agent, r refused, - nothing
+		want        string // per command: a answered, t sent to the agent, r refused, - ignored
 	}{
 		{boss, "", "taattaaaa"}, {friend, "", "taattaarr"}, {stranger, "", "---------"},
 		{boss, closed, "taattaaaa"}, {friend, closed, "taattaarr"}, {stranger, closed, "---------"},
@@ -61,7 +61,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 	}
 }
 
-func TestACommandActsHoweverBusyTheAgentIs(t *testing.T) {
+func TestACommandActsWhileTheAgentIsBusy(t *testing.T) {
 	w := newFixture(t).start()
 	w.platform.SendPrivate(boss, "hold")
 	w.awaitHeard(1)
@@ -79,7 +79,7 @@ func TestACommandActsHoweverBusyTheAgentIs(t *testing.T) {
 	wantEqual(t, "told", w.awaitHeard(2), []string{"hold", "next"})
 }
 
-func TestWhatIsSaidMeanwhileGoesWhereTheModeSays(t *testing.T) {
+func TestAMessageToABusyAgentFollowsTheMode(t *testing.T) {
 	for _, tc := range []struct {
 		busy  mailroom.Mode
 		say   string
@@ -119,13 +119,13 @@ func TestWhatIsSaidMeanwhileGoesWhereTheModeSays(t *testing.T) {
 	}
 }
 
-func TestANewConversationIsAnotherThreadInTheSamePlace(t *testing.T) {
+func TestANewConversationIsAnotherThreadInTheSameRoom(t *testing.T) {
 	w := newFixture(t).start()
 	w.platform.SendPrivate(boss, "hold")
 	w.awaitHeard(1)
 	w.platform.SendPrivate(boss, "/new")
 	w.platform.SendPrivate(boss, "fresh")
-	w.awaitText("fresh!") // although the old one still runs
+	w.awaitText("fresh!") // although the old run goes on
 	w.agent.release()
 	w.awaitText("hold!")
 	w.agent.mu.Lock()
@@ -138,7 +138,7 @@ func TestANewConversationIsAnotherThreadInTheSamePlace(t *testing.T) {
 	}
 }
 
-func TestEachUserOfAGroupHasAConversationWhereThatIsSet(t *testing.T) {
+func TestEachUserOfAGroupCanHaveAConversation(t *testing.T) {
 	w := newFixture(t)
 	w.access.PerUser = true
 	w.start()
@@ -173,14 +173,14 @@ func TestAnApprovalIsDecidedByCommandAndByButton(t *testing.T) {
 	}
 }
 
-func TestALateTapTellsWhatWasDecided(t *testing.T) {
+func TestALateButtonPressShowsTheDecision(t *testing.T) {
 	w := newFixture(t).start()
 	w.platform.SendPrivate(boss, "ask run")
 	s := w.awaitText("May I run?")
 	w.awaitSettled()
 	w.platform.PressButton(friend, s, s.Versions[0].Buttons[0].Label)
 	w.platform.AwaitReceived()
-	wantEqual(t, "the ticket after somebody's tap who may not", w.ticket().State, mailroom.TicketOpen)
+	wantEqual(t, "the ticket after an unauthorized button press", w.ticket().State, mailroom.TicketOpen)
 	w.platform.SendPrivate(boss, "/deny")
 	w.awaitText("Denied by")
 	w.platform.PressButton(boss, s, s.Versions[0].Buttons[0].Label)
@@ -192,7 +192,7 @@ func TestALateTapTellsWhatWasDecided(t *testing.T) {
 	wantEqual(t, "the decision", w.ticket().Decision, mailroom.VerdictDeny)
 }
 
-func TestAButtonOfAnotherPlaceDecidesNothing(t *testing.T) {
+func TestAButtonOfAnotherRoomDecidesNothing(t *testing.T) {
 	w := newFixture(t).start()
 	w.platform.SendPrivate(boss, "ask run")
 	s := w.awaitText("May I run?")
@@ -203,15 +203,15 @@ func TestAButtonOfAnotherPlaceDecidesNothing(t *testing.T) {
 	wantEqual(t, "the ticket", w.ticket().State, mailroom.TicketOpen)
 }
 
-// TestAKillBetweenAnyTwoWritesChangesNothing plays each command with the ledger
-// killed at each of its writes, lost or done without an answer, and started again.
+// TestAKillBetweenAnyTwoWritesChangesNothing runs each command with a kill at each write of the
+// ledger, with the write lost or applied, and restarts.
 func TestAKillBetweenAnyTwoWritesChangesNothing(t *testing.T) {
 	for name, tc := range map[string]struct {
-		before []string // said before, and settled but for what holds
+		before []string // earlier messages, settled except "hold"
 		say    string
 		tap    bool
-		told   string // in the end, with what is said after: "after"
-		words  string // the answer, once
+		told   string // all texts of the agent, with a last "after"
+		words  string // the answer, expected once
 	}{
 		"message": {say: "hello", told: "hello,after", words: "hello!"},
 		"queue":   {say: "/queue hello", told: "hello,after", words: "hello!"},
@@ -251,7 +251,7 @@ func TestAKillBetweenAnyTwoWritesChangesNothing(t *testing.T) {
 	}
 }
 
-// versions are all texts that the platform ever showed.
+// versions returns every text that the platform has shown.
 func versions(sent []chattest.Sent) (all []string) {
 	for _, s := range sent {
 		for _, v := range s.Versions {
@@ -261,8 +261,8 @@ func versions(sent []chattest.Sent) (all []string) {
 	return all
 }
 
-// runWithKill plays something with a kill at the n-th write, and starts again. It reports
-// whether it came to that write.
+// runWithKill sends a message with a kill at the n-th write and restarts. It reports whether that
+// write was reached.
 func (w *fixture) runWithKill(before []string, say string, tap bool, n int, applied bool) bool {
 	w.t.Helper()
 	w.start()
@@ -313,7 +313,7 @@ func TestADecisionOutlivesAProcessThatDiedBeforeItsAnswer(t *testing.T) {
 	w.platform.SendPrivate(boss, "ask run")
 	w.awaitText("May I run?")
 	w.awaitSettled()
-	died := w.faults.arm(2, true) // decided, and nobody knows
+	died := w.faults.arm(2, true) // decided, without an answer
 	w.platform.SendPrivate(boss, "/approve")
 	<-died
 	w.stop()
@@ -332,7 +332,7 @@ func TestADecisionOutlivesAProcessThatDiedBeforeItsAnswer(t *testing.T) {
 	}
 }
 
-func TestAFloodOfStrangersReachesNobody(t *testing.T) {
+func TestAFloodOfStrangersHasNoEffect(t *testing.T) {
 	w := newFixture(t).start()
 	const secret = "s3cr3t-words"
 	for i := range 100 {
@@ -345,14 +345,14 @@ func TestAFloodOfStrangersReachesNobody(t *testing.T) {
 	w.platform.SendPrivate(friend, "hello")
 	w.awaitText("hello!")
 	w.awaitSettled()
-	sent := w.platform.AwaitSent(chat.MaxRequests + 1) // codes are sent beside
+	sent := w.platform.AwaitSent(chat.MaxRequests + 1) // codes are sent in the background
 	code := codeIn(w.awaitText("pair approve ").Message.Text)
 	if len(sent) != chat.MaxRequests+1 {
 		t.Errorf("%d messages: %q", len(sent), texts(sent))
 	}
 	wantEqual(t, "told", w.awaitHeard(0), []string{"hello"})
 	for _, tap := range w.platform.ButtonAcks() {
-		wantEqual(t, "a stranger who pressed a button is told", tap.Text, "You may not decide this.")
+		wantEqual(t, "the result for a stranger", tap.Text, "You may not decide this.")
 	}
 	wantEqual(t, "threads", w.threads(), []string{"out:tg:bot-1:with-friend", "tg:bot-1:with-friend"})
 	if strings.Contains(w.logs.all(), secret) || strings.Contains(w.logs.all(), "evil") {
@@ -369,18 +369,18 @@ func TestAFloodOfStrangersReachesNobody(t *testing.T) {
 	})
 }
 
-// codeIn is the code in what a stranger is told.
+// codeIn returns the code in a message to a stranger.
 func codeIn(text string) string {
 	_, rest, _ := strings.Cut(text, "pair approve ")
 	return strings.Fields(rest)[0]
 }
 
-func TestAStrangerIsLetInWithTheirCode(t *testing.T) {
+func TestAStrangerIsPairedWithTheirCode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newFixture(t)
 		w.poll, w.platform.Capabilities.CommandPrefix = time.Minute, "!"
 		w.start()
-		door := chat.Pairing{Ledger: w.ledger, Channel: "tg"}
+		pairing := chat.Pairing{Ledger: w.ledger, Channel: "tg"}
 		code := func(user string, n int) string {
 			w.platform.SendPrivate(user, "let me in")
 			synctest.Wait()
@@ -391,15 +391,15 @@ func TestAStrangerIsLetInWithTheirCode(t *testing.T) {
 			return codeIn(sent[n-1].Message.Text)
 		}
 		first := code("a", 1)
-		code("a", 1)                       // not so soon again
-		<-time.After(chat.RequestInterval) // of the bubble
+		code("a", 1)                       // too soon for another
+		<-time.After(chat.RequestInterval) // in the bubble
 		second := code("a", 2)
 		code("b", 3)
 		code("c", 4)
-		code("d", 4) // too many wait
+		code("d", 4) // too many open requests
 		approve := func(code string, want mailroom.Code) {
 			t.Helper()
-			if _, err := door.Approve(t.Context(), code, false, "ann"); mailroom.CodeOf(err) != want {
+			if _, err := pairing.Approve(t.Context(), code, false, "ann"); mailroom.CodeOf(err) != want {
 				t.Errorf("%s: %v, want %q", code, err, want)
 			}
 		}
@@ -409,7 +409,7 @@ func TestAStrangerIsLetInWithTheirCode(t *testing.T) {
 		w.platform.SendPrivate("a", "hello")
 		synctest.Wait()
 		wantEqual(t, "said in the end", texts(w.platform.Sent())[4:], []string{"You have access now. !help lists the commands.", "hello!"})
-		if err := door.Revoke(t.Context(), "a"); err != nil {
+		if err := pairing.Revoke(t.Context(), "a"); err != nil {
 			t.Error(err)
 		}
 		w.platform.SendPrivate("a", "and now?")
@@ -419,15 +419,15 @@ func TestAStrangerIsLetInWithTheirCode(t *testing.T) {
 			approve("WRONGONE", mailroom.CodeNotFound)
 		}
 		approve("WRONGONE", mailroom.CodeRateLimited)
-		<-time.After(chat.LockoutDuration) // of the bubble
+		<-time.After(chat.LockoutDuration) // in the bubble
 		last := code("z", 8)
-		<-time.After(chat.CodeLifetime) // of the bubble
+		<-time.After(chat.CodeLifetime) // in the bubble
 		approve(last, mailroom.CodeNotFound)
 		w.stop()
 	})
 }
 
-func TestWhatIsChangedBeforeItIsReadIsChanged(t *testing.T) {
+func TestAnUnreadMessageIsEdited(t *testing.T) {
 	w := newFixture(t).start()
 	w.platform.SendPrivate(boss, "hold")
 	w.awaitHeard(1)
@@ -439,7 +439,7 @@ func TestWhatIsChangedBeforeItIsReadIsChanged(t *testing.T) {
 	deleted := w.platform.SendPrivate(boss, "gone")
 	foreign := w.platform.SendPrivate(boss, "mine")
 	change(chat.EventEdited, edited, boss, "first")
-	w.platform.SendPrivate(boss, "/new") // what was said before can still be changed
+	w.platform.SendPrivate(boss, "/new") // messages of the earlier conversation can still be edited
 	change(chat.EventEdited, queued, boss, "/queue second")
 	change(chat.EventDeleted, deleted, "", "")
 	change(chat.EventEdited, foreign, friend, "yours")
@@ -453,7 +453,7 @@ func TestWhatIsChangedBeforeItIsReadIsChanged(t *testing.T) {
 	wantEqual(t, "said", w.awaitHeard(4), []string{"hold", "first", "second", "mine"})
 }
 
-func TestAFullConversationSaysSo(t *testing.T) {
+func TestAMessageOverTheLimitIsRejected(t *testing.T) {
 	w := newFixture(t).start()
 	w.platform.AddEvent(chat.Event{Kind: chat.EventMessage, Room: chattest.PrivateRoom(boss), User: chat.User{ID: boss}, Text: strings.Repeat("x", mailroom.MaxText+1)})
 	w.awaitText("Message not accepted: ")

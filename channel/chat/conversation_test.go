@@ -7,7 +7,7 @@ import (
 	"mailroom/channel/chat/chattest"
 )
 
-func TestWhatIsSaidIsAnsweredInItsPlace(t *testing.T) {
+func TestAMessageIsAnsweredInItsRoom(t *testing.T) {
 	w := newFixture(t).start()
 	w.platform.SendPrivate(friend, "hello")
 	sent := w.platform.AwaitSent(1)
@@ -16,7 +16,7 @@ func TestWhatIsSaidIsAnsweredInItsPlace(t *testing.T) {
 	wantEqual(t, "threads", w.threads(), []string{"out:tg:bot-1:with-friend", "tg:bot-1:with-friend"})
 }
 
-func TestASecondTimeChangesNothing(t *testing.T) {
+func TestRepeatedEventsChangeNothing(t *testing.T) {
 	w := newFixture(t).start()
 	w.platform.SendPrivate(friend, "hello")
 	w.awaitText("hello!")
@@ -35,7 +35,7 @@ func TestASecondTimeChangesNothing(t *testing.T) {
 	wantEqual(t, "threads", w.threads(), before)
 }
 
-func TestInAGroupOnlyWhatIsToTheBotIsRead(t *testing.T) {
+func TestInAGroupOnlyAddressedMessagesAreRead(t *testing.T) {
 	w := newFixture(t).start()
 	group := func(text string, addressed bool) {
 		w.platform.AddEvent(chat.Event{Kind: chat.EventMessage, Room: chattest.GroupRoom(room), User: chat.User{ID: "x", Name: "X"}, Text: text, Addressed: addressed})

@@ -24,7 +24,7 @@ import (
 	"mailroom/store/memory"
 )
 
-// fixture is a channel "tg" at a platform, with an agent "ann" behind it.
+// fixture is a server with a channel "tg" and an agent "ann".
 type fixture struct {
 	t        *testing.T
 	platform *chattest.Platform
@@ -33,8 +33,8 @@ type fixture struct {
 	access   chat.AccessPolicy
 	faults   *faultLedger
 	logs     *logBuffer
-	poll     time.Duration // of the ledger, for what nobody announced
-	slots    int           // of the agent; 0: any number
+	poll     time.Duration // interval of the ledger
+	slots    int           // of the agent; 0: unlimited
 
 	// Set by start.
 	ledger *ledger.Ledger
@@ -42,8 +42,7 @@ type fixture struct {
 	stop   func()
 }
 
-// Who is there: ids of users, but for room, which is a group in which everybody may
-// talk.
+// User ids, and a group in which every user may talk.
 const (
 	boss     = "boss"
 	friend   = "friend"
@@ -67,7 +66,7 @@ func newFixture(t *testing.T) *fixture {
 	return w
 }
 
-// start runs the channel until stop.
+// start runs the server until stop.
 func (w *fixture) start() *fixture {
 	w.t.Helper()
 	log := slog.New(slog.NewTextHandler(w.logs, &slog.HandlerOptions{Level: slog.LevelInfo}))
@@ -89,7 +88,7 @@ func (w *fixture) start() *fixture {
 	ctx, cancel := context.WithCancel(context.Background())
 	ledgerCtx, cancelLedger := context.WithCancel(context.Background())
 	var parts, last sync.WaitGroup
-	last.Go(func() { _ = w.ledger.Run(ledgerCtx) }) // what it cannot write, nobody waits for
+	last.Go(func() { _ = w.ledger.Run(ledgerCtx) }) // the tests check the results
 	if err := w.ledger.EndLocal(ctx, false); err != nil {
 		w.t.Fatal(err)
 	}
@@ -105,7 +104,7 @@ func (w *fixture) start() *fixture {
 	return w
 }
 
-// logBuffer keeps what is logged.
+// logBuffer collects log output.
 type logBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -123,11 +122,11 @@ func (l *logBuffer) all() string {
 	return l.text.String()
 }
 
-// agent answers "TEXT!" to what it is told. Of "hold" it waits to be released or
-// stopped; of "ask X" it asks whether it may, and says what came of it.
+// agent replies "TEXT!" to a message. On "hold" it waits for release or a stop; on "ask X" it
+// asks for approval and replies with the decision.
 type agent struct {
 	mu      sync.Mutex
-	runs    map[string]bool // that were heard
+	runs    map[string]bool // recorded runs
 	texts   []string
 	parts   [][]mailroom.Part
 	threads []string
@@ -172,8 +171,7 @@ func (a *agent) Run(ctx context.Context, s mailroom.Session) error {
 	return s.Stream(ctx, text+"!")
 }
 
-// record notes what a run says, once however often the run is tried: an attempt that is
-// stopped early enough has not read it yet.
+// record records a run's message once, although an attempt that is stopped early may be repeated.
 func (a *agent) record(run *mailroom.Run, m mailroom.Message) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -188,7 +186,7 @@ func (a *agent) record(run *mailroom.Run, m mailroom.Message) {
 	}
 }
 
-// hold listens until it is released.
+// hold reads steering messages until it is released.
 func (a *agent) hold(ctx context.Context, s mailroom.Session) error {
 	turn := time.NewTicker(2 * time.Millisecond)
 	defer turn.Stop()
@@ -212,7 +210,7 @@ func (a *agent) hold(ctx context.Context, s mailroom.Session) error {
 	}
 }
 
-// awaitHeard is what the agent was told, once it was told so much.
+// awaitHeard waits for n messages to the agent and returns all.
 func (w *fixture) awaitHeard(n int) []string {
 	w.t.Helper()
 	deadline := time.After(20 * time.Second)
@@ -226,12 +224,12 @@ func (w *fixture) awaitHeard(n int) []string {
 		select {
 		case <-w.agent.changed:
 		case <-deadline:
-			w.t.Fatalf("the agent was told %q, want %d", told, n)
+			w.t.Fatalf("the agent got %q, want %d messages", told, n)
 		}
 	}
 }
 
-// texts are what the platform has, as it was said first.
+// texts returns the first text of each message.
 func texts(sent []chattest.Sent) (all []string) {
 	for _, s := range sent {
 		all = append(all, s.Versions[0].Text)
@@ -239,7 +237,7 @@ func texts(sent []chattest.Sent) (all []string) {
 	return all
 }
 
-// awaitText waits for a message that has this in it, and returns it.
+// awaitText waits for a message that contains part.
 func (w *fixture) awaitText(part string) (found chattest.Sent) {
 	w.t.Helper()
 	w.platform.Await("a message with "+part, func() bool {
@@ -256,7 +254,7 @@ func (w *fixture) awaitText(part string) (found chattest.Sent) {
 	return found
 }
 
-// awaitSettled waits until nothing runs and everything was delivered.
+// awaitSettled waits until no run is queued or running.
 func (w *fixture) awaitSettled() {
 	w.t.Helper()
 	w.platform.AwaitReceived()
@@ -266,7 +264,7 @@ func (w *fixture) awaitSettled() {
 	})
 }
 
-// await waits until the store is so.
+// await waits until ok reports true.
 func (w *fixture) await(what string, ok func(r mailroom.Reader) bool) {
 	w.t.Helper()
 	turn := time.NewTicker(2 * time.Millisecond)
@@ -287,7 +285,7 @@ func (w *fixture) await(what string, ok func(r mailroom.Reader) bool) {
 		select {
 		case <-turn.C:
 		case <-deadline:
-			w.t.Fatalf("waited in vain for %s\nsent: %q", what, texts(w.platform.Sent()))
+			w.t.Fatalf("timeout waiting for %s\nsent: %q", what, texts(w.platform.Sent()))
 		}
 	}
 }
@@ -299,7 +297,7 @@ func (w *fixture) view(f func(r mailroom.Reader) error) {
 	}
 }
 
-// threads are the ids of all there are, but for the channel's log.
+// threads returns the ids of all threads except the channel's log.
 func (w *fixture) threads() (ids []string) {
 	w.t.Helper()
 	w.view(func(r mailroom.Reader) error {
@@ -335,14 +333,14 @@ func wantEqual[T any](t *testing.T, what string, got, want T) {
 	}
 }
 
-// faultLedger is a ledger that is killed at a write: it is lost, or done without an
-// answer, and nothing more is written until it was revived.
+// faultLedger simulates a kill at a write: the write is lost, or applied without an answer, and
+// every later write fails until revive.
 type faultLedger struct {
 	channel.Ledger // set by start
 
 	mu      sync.Mutex
-	writes  int // since it was armed
-	at      int // the write to be killed at, from 1; 0: none
+	writes  int // since arm
+	at      int // number of the write to fail, from 1; 0: none
 	applied bool
 	dead    bool
 	died    chan struct{}
@@ -350,7 +348,7 @@ type faultLedger struct {
 
 var errKilled = errors.New("killed")
 
-// arm has it killed at the n-th write from now.
+// arm plans a kill at the n-th write from now.
 func (f *faultLedger) arm(n int, applied bool) <-chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()

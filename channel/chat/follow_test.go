@@ -12,7 +12,7 @@ import (
 	"mailroom/stream"
 )
 
-// editor is a platform that takes edits alone.
+// editor is a platform that supports only edits.
 type editor struct {
 	Platform
 	edits []string
@@ -35,7 +35,7 @@ func TestAPreviewThatHasBecomeTheReplyIsNotEdited(t *testing.T) {
 		}
 	}
 	look("one")
-	look("one") // that is no news
+	look("one") // unchanged
 	look("one two")
 	o.dropPreview("run")
 	look("one two three")
@@ -44,7 +44,7 @@ func TestAPreviewThatHasBecomeTheReplyIsNotEdited(t *testing.T) {
 	}
 }
 
-func TestWhatAReaderGotIsWhatIsShown(t *testing.T) {
+func TestAViewerFollowsTheStream(t *testing.T) {
 	entry := func(kind, run string) stream.Event { return stream.Event{Entry: &mailroom.Entry{Kind: kind, Run: run}} }
 	delta := func(message string, at int, text string) stream.Event {
 		return stream.Event{Delta: &mailroom.Delta{Run: "r", Message: message, Offset: at, Text: text}}
@@ -74,21 +74,21 @@ func TestWhatAReaderGotIsWhatIsShown(t *testing.T) {
 	}
 }
 
-func TestSinceWhenNobodyKnowsWhetherItWasSent(t *testing.T) {
+func TestFirstUnknown(t *testing.T) {
 	began := time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC)
 	for name, c := range map[string]struct {
-		entries []string // i: begun, f: failed, r: told that it may be there twice, o: another effect begun; one each second
-		want    int      // -1: not in doubt
+		entries []string // one per second. i: begun, f: failed, r: repeat recorded, o: another effect begun
+		want    int      // -1: no unknown outcome
 	}{
-		"it was begun":                        {[]string{"i"}, 0},
-		"it failed, and was begun again":      {[]string{"i", "f", "i"}, 2},
-		"it broke off, and was begun again":   {[]string{"i", "i"}, 0},
-		"it broke off, and failed then":       {[]string{"i", "i", "f"}, 0},
-		"it broke off after it had failed":    {[]string{"i", "f", "i", "i"}, 2},
-		"it was told":                         {[]string{"i", "r"}, -1},
-		"nothing but another one was begun":   {[]string{"o"}, -1},
-		"it failed":                           {[]string{"i", "f"}, -1},
-		"another one is in doubt, and it not": {[]string{"o", "i", "f", "o"}, -1},
+		"begun":                          {[]string{"i"}, 0},
+		"failed, then begun again":       {[]string{"i", "f", "i"}, 2},
+		"interrupted, then begun again":  {[]string{"i", "i"}, 0},
+		"interrupted, then failed":       {[]string{"i", "i", "f"}, 0},
+		"failed, then interrupted":       {[]string{"i", "f", "i", "i"}, 2},
+		"recorded":                       {[]string{"i", "r"}, -1},
+		"only another effect":            {[]string{"o"}, -1},
+		"failed":                         {[]string{"i", "f"}, -1},
+		"only another effect is unknown": {[]string{"o", "i", "f", "o"}, -1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var entries []mailroom.Entry

@@ -9,8 +9,7 @@ import (
 	"mailroom/channel/chat/chattest"
 )
 
-// TestAChatIsAnsweredWhileOthersHang has the platform take nothing for 40 chats, and not
-// say so.
+// TestAChatIsAnsweredWhileOthersHang has sends to 40 chats hang.
 func TestAChatIsAnsweredWhileOthersHang(t *testing.T) {
 	w := newFixture(t)
 	w.access.AllowAll = true

@@ -15,36 +15,35 @@ import (
 	"mailroom"
 )
 
-// spacedCaps is a platform that wants a second between two messages, and two between
-// edits.
+// spacedCaps has a second between messages and two between edits.
 func spacedCaps() Capabilities {
 	return Capabilities{RoomInterval: time.Second, EditInterval: 2 * time.Second}
 }
 
-func TestWhoMayPassAGate(t *testing.T) {
+func TestRoomLimits(t *testing.T) {
 	now := time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC)
 	second := time.Second
 	for name, c := range map[string]struct {
 		happened func(g *roomLimits)
-		closed   time.Duration // of all rooms
-		want     [5]string     // of each rank
+		closed   time.Duration // limit of all rooms
+		want     [5]string     // per priority
 	}{
-		"nothing has happened":      {func(*roomLimits) {}, 0, [5]string{"now", "now", "now", "now", "now"}},
-		"something was said":        {func(g *roomLimits) { g.record(priorityMessage, spacedCaps(), 0, now) }, 0, [5]string{"1s", "1s", "not", "not", "now"}},
-		"it was a second ago":       {func(g *roomLimits) { g.record(priorityMessage, spacedCaps(), 0, now.Add(-second)) }, 0, [5]string{"now", "now", "not", "now", "now"}},
-		"it was two seconds ago":    {func(g *roomLimits) { g.record(priorityMessage, spacedCaps(), 0, now.Add(-2*second)) }, 0, [5]string{"now", "now", "now", "now", "now"}},
-		"typing is no message":      {func(g *roomLimits) { g.record(priorityTyping, spacedCaps(), 0, now) }, 0, [5]string{"now", "now", "now", "now", "now"}},
-		"an edit met a flood limit": {func(g *roomLimits) { g.record(priorityEdit, spacedCaps(), time.Minute, now.Add(-second)) }, 0, [5]string{"59s", "59s", "not", "not", "not"}},
-		"typing met a flood limit":  {func(g *roomLimits) { g.record(priorityTyping, spacedCaps(), time.Minute, now) }, 0, [5]string{"1m0s", "1m0s", "not", "not", "not"}},
-		"a limit of all rooms":      {func(*roomLimits) {}, time.Minute, [5]string{"1m0s", "1m0s", "not", "not", "not"}},
-		"a delivery is there":       {func(g *roomLimits) { g.active++ }, 0, [5]string{"now", "now", "not", "not", "now"}},
-		"a delivery was put off":    {func(g *roomLimits) { g.postpone(10*second, now.Add(-12*second)) }, 0, [5]string{"now", "now", "not", "not", "now"}},
-		"it never came":             {func(g *roomLimits) { g.postpone(10*second, now.Add(-17*second)) }, 0, [5]string{"now", "now", "now", "now", "now"}},
-		"it came": {func(g *roomLimits) {
+		"a new room":                      {func(*roomLimits) {}, 0, [5]string{"now", "now", "now", "now", "now"}},
+		"after a message":                 {func(g *roomLimits) { g.record(priorityMessage, spacedCaps(), 0, now) }, 0, [5]string{"1s", "1s", "not", "not", "now"}},
+		"a second after a message":        {func(g *roomLimits) { g.record(priorityMessage, spacedCaps(), 0, now.Add(-second)) }, 0, [5]string{"now", "now", "not", "now", "now"}},
+		"two seconds after a message":     {func(g *roomLimits) { g.record(priorityMessage, spacedCaps(), 0, now.Add(-2*second)) }, 0, [5]string{"now", "now", "now", "now", "now"}},
+		"typing is no message":            {func(g *roomLimits) { g.record(priorityTyping, spacedCaps(), 0, now) }, 0, [5]string{"now", "now", "now", "now", "now"}},
+		"an edit met a flood limit":       {func(g *roomLimits) { g.record(priorityEdit, spacedCaps(), time.Minute, now.Add(-second)) }, 0, [5]string{"59s", "59s", "not", "not", "not"}},
+		"typing met a flood limit":        {func(g *roomLimits) { g.record(priorityTyping, spacedCaps(), time.Minute, now) }, 0, [5]string{"1m0s", "1m0s", "not", "not", "not"}},
+		"a limit of all rooms":            {func(*roomLimits) {}, time.Minute, [5]string{"1m0s", "1m0s", "not", "not", "not"}},
+		"a delivery is in progress":       {func(g *roomLimits) { g.active++ }, 0, [5]string{"now", "now", "not", "not", "now"}},
+		"a delivery was postponed":        {func(g *roomLimits) { g.postpone(10*second, now.Add(-12*second)) }, 0, [5]string{"now", "now", "not", "not", "now"}},
+		"a postponed delivery never came": {func(g *roomLimits) { g.postpone(10*second, now.Add(-17*second)) }, 0, [5]string{"now", "now", "now", "now", "now"}},
+		"a postponed delivery came": {func(g *roomLimits) {
 			g.postpone(10*second, now.Add(-12*second))
 			g.record(priorityMessage, spacedCaps(), 0, now.Add(-2*second))
 		}, 0, [5]string{"now", "now", "now", "now", "now"}},
-		"a shorter limit ends no longer one": {func(g *roomLimits) {
+		"a shorter limit does not end a longer one": {func(g *roomLimits) {
 			g.record(priorityMessage, spacedCaps(), time.Minute, now)
 			g.record(priorityMessage, spacedCaps(), second, now)
 		}, 0, [5]string{"1m0s", "1m0s", "not", "not", "not"}},
@@ -71,7 +70,7 @@ func TestWhoMayPassAGate(t *testing.T) {
 	}
 }
 
-// callLog is what a test has let go to a platform, with the time since it began.
+// callLog records calls with the time since it began.
 type callLog struct {
 	began time.Time
 	mu    sync.Mutex
@@ -95,7 +94,7 @@ func rateLimited(after time.Duration, more ...error) error {
 	return &mailroom.Failure{Class: mailroom.ClassUnavailable, RetryAfter: after, Err: errors.Join(append(more, errors.New("too many requests"))...)}
 }
 
-func TestADeliveryWaitsAMomentAndNoLonger(t *testing.T) {
+func TestADeliveryWaitsInlineOnlyBriefly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, at, x := newLimiter(), Room{Chat: "1"}, &callLog{began: time.Now()}
 		say := func(what string, err error) error {
@@ -107,7 +106,7 @@ func TestADeliveryWaitsAMomentAndNoLonger(t *testing.T) {
 			}
 		}
 		if err := say("three", rateLimited(time.Minute)); err == nil {
-			t.Fatal("what the platform says is not told")
+			t.Fatal("the platform's error is lost")
 		}
 		f := mailroom.AsFailure(say("four", nil))
 		if f.Class != mailroom.ClassUnavailable || f.RetryAfter != time.Minute {
@@ -117,14 +116,14 @@ func TestADeliveryWaitsAMomentAndNoLonger(t *testing.T) {
 	})
 }
 
-func TestNothingIsTriedWhileAPlatformWantsPatience(t *testing.T) {
+func TestNoCallIsMadeDuringARateLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, x := newLimiter(), &callLog{began: time.Now()}
 		try := func(chat string, r priority, err error) error {
 			return g.do(t.Context(), Room{Chat: chat}, spacedCaps(), r, func(context.Context) error { x.note(chat); return err })
 		}
 		if err := try("1", priorityEdit, rateLimited(time.Minute)); err == nil {
-			t.Fatal("what the platform says is not told")
+			t.Fatal("the platform's error is lost")
 		}
 		for range 100 {
 			for _, r := range []priority{priorityMessage, priorityQuestion, priorityEdit, priorityTyping, priorityAck} {
@@ -138,7 +137,7 @@ func TestNothingIsTriedWhileAPlatformWantsPatience(t *testing.T) {
 	})
 }
 
-func TestADeliveryGoesBeforeEditsAndAfterTheOneUnderWay(t *testing.T) {
+func TestADeliveryGoesBeforeEditsAndAfterTheCallInProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, at, x := newLimiter(), Room{Chat: "1"}, &callLog{began: time.Now()}
 		traits := spacedCaps()
@@ -151,7 +150,7 @@ func TestADeliveryGoesBeforeEditsAndAfterTheOneUnderWay(t *testing.T) {
 			})
 		}
 		var both sync.WaitGroup
-		both.Go(func() { _ = take(priorityEdit, "edit", 3*time.Second) }) // it can only be noted
+		both.Go(func() { _ = take(priorityEdit, "edit", 3*time.Second) }) // only recorded
 		synctest.Wait()
 		both.Go(func() {
 			if err := take(priorityMessage, "final", time.Second); err != nil {
@@ -161,10 +160,10 @@ func TestADeliveryGoesBeforeEditsAndAfterTheOneUnderWay(t *testing.T) {
 		synctest.Wait()
 		for range 9 {
 			if err := take(priorityEdit, "late edit", 0); err != errNotNow {
-				t.Errorf("got %v, want that the edit is not made", err)
+				t.Errorf("got %v, want errNotNow for an edit", err)
 			}
 			if err := take(priorityTyping, "typing", 0); err != errNotNow {
-				t.Errorf("got %v, want that typing is not shown", err)
+				t.Errorf("got %v, want errNotNow for typing", err)
 			}
 			<-time.After(500 * time.Millisecond)
 		}
@@ -173,7 +172,7 @@ func TestADeliveryGoesBeforeEditsAndAfterTheOneUnderWay(t *testing.T) {
 	})
 }
 
-func TestPlacesThatSayNothingAreForgotten(t *testing.T) {
+func TestIdleRoomsAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newLimiter()
 		for i := range 10_000 {
@@ -188,9 +187,9 @@ func TestPlacesThatSayNothingAreForgotten(t *testing.T) {
 	})
 }
 
-// TestTheGateHoldsWhatItPromises has deliveries, edits and typing come at random to
-// a platform that refuses now and then, and holds what reaches it against the rules.
-func TestTheGateHoldsWhatItPromises(t *testing.T) {
+// TestTheLimiterKeepsItsRules plays random deliveries, edits and typing indicators against a
+// platform that sometimes sets limits, and checks each call.
+func TestTheLimiterKeepsItsRules(t *testing.T) {
 	for seed := range uint64(50) {
 		synctest.Test(t, func(t *testing.T) {
 			var (
@@ -252,8 +251,7 @@ func TestTheGateHoldsWhatItPromises(t *testing.T) {
 	}
 }
 
-// TestSlowRoomsLeavePlacesForOthers has the platform hang for more rooms than may be slow at
-// once.
+// TestSlowRoomsLeavePlacesForOthers has more rooms hang than maxSlowDeliveries.
 func TestSlowRoomsLeavePlacesForOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, room := newLimiter(), func(n int) Room { return Room{Chat: fmt.Sprint(n)} }
@@ -287,7 +285,7 @@ func TestSlowRoomsLeavePlacesForOthers(t *testing.T) {
 			t.Errorf("of slow rooms %d are put off and %d fail, want %d to fail", put, failed, maxSlowDeliveries)
 		}
 		works := func(context.Context) error { return nil }
-		for range 2 { // one that has answered is slow no more
+		for range 2 { // a success ends the slow state
 			if err := g.do(t.Context(), room(0), Capabilities{}, priorityMessage, works); err != nil || g.slowActive != 0 {
 				t.Errorf("a room that answers again: %v, with %d slow", err, g.slowActive)
 			}
@@ -298,7 +296,7 @@ func TestSlowRoomsLeavePlacesForOthers(t *testing.T) {
 	})
 }
 
-func TestABotKeepsAGapBetweenAllItsMessages(t *testing.T) {
+func TestABotKeepsItsIntervalAcrossRooms(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, began := newLimiter(), time.Now()
 		var each sync.WaitGroup
@@ -317,9 +315,8 @@ func TestABotKeepsAGapBetweenAllItsMessages(t *testing.T) {
 	})
 }
 
-// TestAGroupTakesSoManyMessagesAMinute and a private chat, or another group, does not wait
-// for it. What is put off comes again in its order.
-func TestAGroupTakesSoManyMessagesAMinute(t *testing.T) {
+// TestAGroupHasALimitPerMinute also checks that other chats do not wait for the group.
+func TestAGroupHasALimitPerMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, traits := newLimiter(), Capabilities{RoomInterval: time.Second, GroupPerMinute: 20}
 		sent := map[string][]time.Time{}
@@ -343,7 +340,7 @@ func TestAGroupTakesSoManyMessagesAMinute(t *testing.T) {
 				<-time.After(f.RetryAfter)
 			}
 			at := team
-			at.Topic = "7" // which is of the same group
+			at.Topic = "7" // the same group
 			team = at
 		}
 		for range 30 {

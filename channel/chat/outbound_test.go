@@ -1,7 +1,6 @@
 package chat_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -29,15 +28,14 @@ import (
 	"mailroom/stream"
 )
 
-// serverFixture is a server whose channel "c" has an agent "codex" talk on a platform with
-// ann, who is an admin.
+// serverFixture is a server with a channel "c" and an agent "codex". The user ann is an admin.
 type serverFixture struct {
 	t        *testing.T
 	platform *chattest.Platform
 	agent    mailroom.Agent
 	options  chat.Options
 	store    mailroom.Store
-	logs     logRecorder
+	logs     logBuffer
 
 	// Set by start.
 	ledger *ledger.Ledger
@@ -77,7 +75,7 @@ func (o *serverFixture) start() *serverFixture {
 	ctx, cancel := context.WithCancel(context.Background())
 	ledgerCtx, cancelLedger := context.WithCancel(context.Background())
 	var parts, last sync.WaitGroup
-	last.Go(func() { _ = o.ledger.Run(ledgerCtx) }) // what it cannot write, nobody waits for
+	last.Go(func() { _ = o.ledger.Run(ledgerCtx) }) // the tests check the results
 	if err := o.ledger.EndLocal(ctx, false); err != nil {
 		o.t.Fatal(err)
 	}
@@ -93,28 +91,10 @@ func (o *serverFixture) start() *serverFixture {
 	return o
 }
 
-// logRecorder keeps what is logged.
-type logRecorder struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (r *logRecorder) Write(b []byte) (int, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.text.Write(b)
-}
-
-func (r *logRecorder) all() string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.text.String()
-}
-
-// out is the delivery thread of ann.
+// out is ann's delivery thread.
 const out = "out:c:" + chattest.BotID + ":with-ann"
 
-// notes are the entries of a kind in ann's delivery thread.
+// notes returns the entries of a kind in ann's delivery thread.
 func (o *serverFixture) notes(kind string) (all []mailroom.Entry) {
 	o.t.Helper()
 	err := o.store.View(o.t.Context(), func(r mailroom.Reader) (err error) {
@@ -127,7 +107,7 @@ func (o *serverFixture) notes(kind string) (all []mailroom.Entry) {
 	return all
 }
 
-// deliveries are the runs of ann's delivery thread, the oldest first.
+// deliveries returns the runs of ann's delivery thread, the oldest first.
 func (o *serverFixture) deliveries() (all []*mailroom.Run) {
 	o.t.Helper()
 	err := o.store.View(o.t.Context(), func(r mailroom.Reader) error {
@@ -143,12 +123,12 @@ func (o *serverFixture) deliveries() (all []*mailroom.Run) {
 	return all
 }
 
-// awaitSettled waits until n deliveries to ann have ended, and returns them.
+// awaitSettled waits until n deliveries to ann have ended and returns them.
 func (o *serverFixture) awaitSettled(n int) (all []*mailroom.Run) {
 	o.t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	late := time.After(time.Hour) // of a bubble; outside the test's own limit comes first
+	late := time.After(time.Hour) // in a bubble; outside, the timeout of the test comes first
 	for {
 		all = o.deliveries()
 		ended := 0
@@ -168,7 +148,7 @@ func (o *serverFixture) awaitSettled(n int) (all []*mailroom.Run) {
 	}
 }
 
-// sentTexts are the texts that the platform has now, the oldest message first.
+// sentTexts returns the present text of each message, the oldest first.
 func (o *serverFixture) sentTexts() (all []string) {
 	for _, s := range o.platform.Sent() {
 		all = append(all, s.Message.Text)
@@ -179,11 +159,11 @@ func (o *serverFixture) sentTexts() (all []string) {
 func (o *serverFixture) expectSent(want ...string) {
 	o.t.Helper()
 	if diff := cmp.Diff(want, o.sentTexts()); diff != "" {
-		o.t.Errorf("what was said (-want +got)\n%s", diff)
+		o.t.Errorf("sent (-want +got)\n%s", diff)
 	}
 }
 
-// echo answers with what it is told.
+// echo replies with the message.
 func echo(ctx context.Context, s mailroom.Session) error {
 	input, err := s.Input(ctx)
 	if err != nil {
@@ -196,13 +176,13 @@ func rateLimited(after time.Duration) error {
 	return &mailroom.Failure{Class: mailroom.ClassUnavailable, RetryAfter: after, Err: errors.New("too many requests")}
 }
 
-// TestAServerThatIsKilledWhileItSends is the table of what a chat has after that.
-func TestAServerThatIsKilledWhileItSends(t *testing.T) {
+// TestAServerIsKilledDuringASend lists what a chat shows after a kill.
+func TestAServerIsKilledDuringASend(t *testing.T) {
 	type result struct{ Arrived, Marked int }
 	for name, c := range map[string]struct {
 		history       bool
 		known         time.Duration
-		before, after result // killed before the platform has it, and after
+		before, after result // killed before or after the platform accepted the message
 	}{
 		"a platform with a history":             {history: true, before: result{1, 0}, after: result{1, 0}},
 		"a platform that recognises keys":       {known: 5 * time.Minute, before: result{1, 0}, after: result{1, 0}},
@@ -267,7 +247,7 @@ func (o *serverFixture) open(path string) {
 	o.store = store
 }
 
-// slowWriter says words, one each 300 ms.
+// slowWriter writes one word each 300 ms.
 func slowWriter(words int) mailroom.AgentFunc {
 	return func(ctx context.Context, s mailroom.Session) error {
 		for i := range words {
@@ -294,7 +274,7 @@ func words(n int) string {
 
 func TestAFloodLimitWhileAnAnswerStreams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := newServer(t, slowWriter(20)) // for six seconds
+		o := newServer(t, slowWriter(20)) // six seconds
 		o.options.Previews = true
 		o.platform.Capabilities.RoomInterval, o.platform.Capabilities.EditInterval = 500*time.Millisecond, time.Second
 		began := time.Now()
@@ -308,7 +288,7 @@ func TestAFloodLimitWhileAnAnswerStreams(t *testing.T) {
 				defer mu.Unlock()
 				calls = append(calls, fmt.Sprintf("%s at %s", kind, time.Since(began).Round(100*time.Millisecond)))
 				if time.Now().Before(until) {
-					t.Errorf("%s while the platform wants patience", kind)
+					t.Errorf("%s while the platform limits the room", kind)
 				}
 				if edits++; kind == chattest.CallEdit && edits == 3 {
 					until = time.Now().Add(time.Minute)
@@ -342,11 +322,11 @@ func TestAFloodLimitWhileAnAnswerStreams(t *testing.T) {
 	})
 }
 
-func TestHundredRepliesKeepTheirOrderThroughFailures(t *testing.T) {
+func TestAHundredRepliesKeepTheirOrderThroughFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newServer(t, echo)
 		o.platform.Capabilities.RoomInterval = 50 * time.Millisecond
-		rng := rand.New(rand.NewPCG(1, 2)) // owned by the one delivery at a time
+		rng := rand.New(rand.NewPCG(1, 2)) // deliveries run one at a time
 		o.platform.Hook(chattest.CallSend, func(_ context.Context, c chattest.CallArgs) error {
 			switch rng.IntN(8) {
 			case 0:
@@ -376,8 +356,8 @@ func TestHundredRepliesKeepTheirOrderThroughFailures(t *testing.T) {
 	})
 }
 
-// TestALimitOfABotHoldsInAllItsChats has the platform take nothing from the bot for a
-// minute, and the connection break within it.
+// TestALimitOfABotHoldsInAllItsChats limits the bot for a minute and breaks the connection
+// meanwhile.
 func TestALimitOfABotHoldsInAllItsChats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newServer(t, echo)

@@ -12,7 +12,7 @@ import (
 	"mailroom"
 )
 
-// requestFor is a request with a code that is the name of the user, eight letters long.
+// requestFor makes a request with a code derived from the user and the event.
 func requestFor(user, event string) pairRequest {
 	salt := []byte(event)
 	return pairRequest{User: user, Event: event, Salt: salt, Sum: codeSum(salt, codeOf(user, event))}
@@ -20,7 +20,7 @@ func requestFor(user, event string) pairRequest {
 
 func codeOf(user, event string) string { return strings.ToUpper((user + event + "XXXXXXXX")[:8]) }
 
-func TestACodeIsEightLettersThatLookLikeNoOther(t *testing.T) {
+func TestACodeHasEightUnambiguousCharacters(t *testing.T) {
 	if n := len(codeLetters); n != 32 || strings.ContainsAny(codeLetters, "0O1Il") {
 		t.Errorf("%d letters: %s", n, codeLetters)
 	}
@@ -35,7 +35,7 @@ func TestACodeIsEightLettersThatLookLikeNoOther(t *testing.T) {
 	}
 }
 
-func TestWhoAsksGetsACodeWithinTheLimits(t *testing.T) {
+func TestARequestGetsACodeWithinTheLimits(t *testing.T) {
 	start := time.Unix(1_800_000_000, 0)
 	type step struct {
 		after time.Duration // since the start
@@ -136,7 +136,7 @@ func TestFiveWrongCodesLockThePairing(t *testing.T) {
 	}
 }
 
-func TestOfACodeOnlyTheSumIsKept(t *testing.T) {
+func TestOnlyTheHashOfACodeIsStored(t *testing.T) {
 	p := &pairingState{}
 	p.addRequest(requestFor("a", "1"), time.Now())
 	raw, err := json.Marshal(p)
@@ -149,7 +149,7 @@ func TestOfACodeOnlyTheSumIsKept(t *testing.T) {
 	}
 }
 
-func TestWhoMay(t *testing.T) {
+func TestTiers(t *testing.T) {
 	private, group, other := Room{Chat: "p"}, Room{Chat: "g", Group: true}, Room{Chat: "o", Group: true}
 	let := &pairingState{Paired: []pairedUser{{User: "paired"}, {User: "paired admin", Admin: true}, {User: "user", Admin: true}}}
 	talk := AccessPolicy{Admins: []string{"admin"}, Users: []string{"user", "admin"}, Chats: []string{"g"}}

@@ -9,7 +9,7 @@ import (
 	"mailroom"
 )
 
-func TestWhatIsSaidIsTakenApart(t *testing.T) {
+func TestParseText(t *testing.T) {
 	for text, want := range map[string]parsedText{
 		"hello":                 {text: "hello"},
 		"":                      {},
@@ -46,7 +46,7 @@ func TestWhatIsSaidIsTakenApart(t *testing.T) {
 	}
 }
 
-func FuzzWhatIsSaidIsTakenApart(f *testing.F) {
+func FuzzParseText(f *testing.F) {
 	for _, text := range []string{"/stop", "@bot: /deny 12345678 no", "!new@bot", "bot,", "/\x00", "\u00a0/İ@BOT"} {
 		f.Add(text, "bot")
 	}
@@ -128,7 +128,7 @@ func TestACommandDecidesOnlyWhatIsMeant(t *testing.T) {
 	}
 }
 
-func TestNothingIsSaidToBeAllowedThatIsNot(t *testing.T) {
+func TestOnlyApprovedActionsAreCalledApproved(t *testing.T) {
 	who := func(by string) string { return by }
 	for _, s := range []mailroom.TicketState{mailroom.TicketOpen, mailroom.TicketExpired, mailroom.TicketVoid, mailroom.TicketDecided} {
 		for _, v := range []mailroom.Verdict{"", mailroom.VerdictApprove, mailroom.VerdictDeny} {

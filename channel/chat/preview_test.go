@@ -13,7 +13,7 @@ import (
 	"mailroom/channel/chat/chattest"
 )
 
-// withPreviews has previews, with a second between edits.
+// withPreviews enables previews with a second between edits.
 func withPreviews(o *serverFixture) *serverFixture {
 	o.options.Previews = true
 	o.platform.Capabilities.RoomInterval, o.platform.Capabilities.EditInterval = 500*time.Millisecond, time.Second
@@ -70,7 +70,7 @@ func TestWithoutPreviewsOnlyTheReplyIsSent(t *testing.T) {
 	})
 }
 
-func TestAReplyIsSentAnewWhereItsPreviewCannotBeEdited(t *testing.T) {
+func TestAReplyIsANewMessageIfItsPreviewCannotBeEdited(t *testing.T) {
 	withServer(t, slowWriter(10), func(o *serverFixture) {
 		withPreviews(o).platform.Hook(chattest.CallEdit, func(context.Context, chattest.CallArgs) error { return errCannotEdit() })
 		o.start()
@@ -104,7 +104,7 @@ func TestEachMessageOfARunHasItsOwnPreview(t *testing.T) {
 	})
 }
 
-func TestAQuestionTakesThePlaceOfAPreview(t *testing.T) {
+func TestAQuestionReplacesAPreview(t *testing.T) {
 	withServer(t, func(ctx context.Context, s mailroom.Session) error {
 		if s.Run().Attempt == 1 {
 			if err := slowWriter(10)(ctx, s); err != nil {
@@ -131,8 +131,8 @@ func TestAQuestionTakesThePlaceOfAPreview(t *testing.T) {
 	})
 }
 
-func TestAConversationThatIsShownGoesOnOverTheNextConnection(t *testing.T) {
-	withServer(t, slowWriter(200), func(o *serverFixture) { // for a minute
+func TestAPreviewContinuesOverTheNextConnection(t *testing.T) {
+	withServer(t, slowWriter(200), func(o *serverFixture) { // one minute
 		withPreviews(o).platform.Capabilities.MaxUnits = 2000
 		o.start()
 		o.platform.SendPrivate("ann", "go")
@@ -151,12 +151,12 @@ func TestAConversationThatIsShownGoesOnOverTheNextConnection(t *testing.T) {
 	})
 }
 
-func TestTwoConversationsOfOnePlaceHaveEachTheirPreview(t *testing.T) {
+func TestConversationsOfOneRoomHaveSeparatePreviews(t *testing.T) {
 	withServer(t, func(ctx context.Context, s mailroom.Session) error {
 		if err := slowWriter(10)(ctx, s); err != nil {
 			return err
 		}
-		<-time.After(20 * time.Second) // it uses a tool
+		<-time.After(20 * time.Second) // a tool call
 		return slowWriter(10)(ctx, s)
 	}, func(o *serverFixture) {
 		withPreviews(o).start()
@@ -180,9 +180,9 @@ func TestTwoConversationsOfOnePlaceHaveEachTheirPreview(t *testing.T) {
 	})
 }
 
-// TestAServerThatEndsWhileATextIsShown finds its preview again, or says that it may
-// still be there.
-func TestAServerThatEndsWhileATextIsShown(t *testing.T) {
+// TestAServerRestartsDuringAPreview restarts. The server finds its preview or records that one
+// may remain.
+func TestAServerRestartsDuringAPreview(t *testing.T) {
 	t.Run("between two edits", func(t *testing.T) {
 		withServer(t, slowWriter(20), func(o *serverFixture) {
 			withPreviews(o).start()
@@ -207,7 +207,7 @@ func TestAServerThatEndsWhileATextIsShown(t *testing.T) {
 				if err := s.Stream(ctx, words(5)); err != nil || s.Run().Attempt > 1 {
 					return err
 				}
-				<-ctx.Done() // it goes on writing until the server is killed
+				<-ctx.Done() // writes until the server is killed
 				return context.Cause(ctx)
 			}))
 			path := filepath.Join(t.TempDir(), "mailroom.db")

@@ -12,7 +12,7 @@ import (
 	"mailroom/channel/chat/chattest"
 )
 
-// askThenWork is an agent that asks, and then works for an hour without a word.
+// askThenWork asks for approval and then runs for an hour without a reply.
 func askThenWork(ctx context.Context, s mailroom.Session) error {
 	if _, err := s.Wait(ctx, false, payment()); err != nil {
 		return err
@@ -25,7 +25,7 @@ func askThenWork(ctx context.Context, s mailroom.Session) error {
 	}
 }
 
-// decideElsewhere decides the one ticket as somebody does who is not on the platform.
+// decideElsewhere decides the only ticket outside of the platform.
 func (o *serverFixture) decideElsewhere() {
 	o.t.Helper()
 	k := o.ticket()
@@ -34,7 +34,7 @@ func (o *serverFixture) decideElsewhere() {
 	}
 }
 
-// expectRedrawn waits for the first message to tell what was decided.
+// expectRedrawn waits, and checks that the first message shows the decision.
 func (o *serverFixture) expectRedrawn(within time.Duration) {
 	o.t.Helper()
 	<-time.After(within)
@@ -44,7 +44,7 @@ func (o *serverFixture) expectRedrawn(within time.Duration) {
 	}
 }
 
-func TestAQuestionThatIsDecidedElsewhereIsRedrawnThen(t *testing.T) {
+func TestAQuestionDecidedElsewhereIsRedrawn(t *testing.T) {
 	withServer(t, askThenWork, func(o *serverFixture) {
 		o.start()
 		o.platform.SendPrivate("ann", "go")
@@ -75,7 +75,7 @@ func TestAQuestionFromBeforeARestartIsRedrawnWhenItIsDecided(t *testing.T) {
 	})
 }
 
-// TestAQuestionIsRedrawnOverTheNextConnection decides one while there is none.
+// TestAQuestionIsRedrawnOverTheNextConnection decides during an outage.
 func TestAQuestionIsRedrawnOverTheNextConnection(t *testing.T) {
 	withServer(t, askThenWork, func(o *serverFixture) {
 		var mu sync.Mutex
@@ -107,9 +107,9 @@ func TestAQuestionIsRedrawnOverTheNextConnection(t *testing.T) {
 	})
 }
 
-// TestAQuestionThatCannotBeRedrawnIsTriedAgainAndNotForEver has the platform refuse the
-// edit for a while, or always.
-func TestAQuestionThatCannotBeRedrawnIsTriedAgainAndNotForEver(t *testing.T) {
+// TestAFailedRedrawIsRetriedALimitedNumberOfTimes has the platform refuse the edit for
+// a while, or always.
+func TestAFailedRedrawIsRetriedALimitedNumberOfTimes(t *testing.T) {
 	for name, c := range map[string]struct {
 		fails, tries int
 	}{"for a while": {2, 3}, "always": {1000, 5}} {
@@ -144,9 +144,9 @@ func TestAQuestionThatCannotBeRedrawnIsTriedAgainAndNotForEver(t *testing.T) {
 	}
 }
 
-// TestWhoDecidesHereRedrawsTheQuestion by a button, which needs no delivery beside its
-// own answer, also if the platform takes its time to tell who pressed it.
-func TestWhoDecidesHereRedrawsTheQuestion(t *testing.T) {
+// TestADecisionInTheChatRedrawsTheQuestion presses a button. The redraw needs no delivery besides the
+// answer, also if the acknowledgement is slow.
+func TestADecisionInTheChatRedrawsTheQuestion(t *testing.T) {
 	withServer(t, askThenWork, func(o *serverFixture) {
 		o.start()
 		o.platform.SendPrivate("ann", "go")

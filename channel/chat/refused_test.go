@@ -12,10 +12,9 @@ import (
 	"mailroom/channel/chat/chattest"
 )
 
-// TestARefusalCountsOnceItHasLasted: a platform that may refuse good messages for a while
-// is asked again for its patience, also over a restart. Then the message is a dead
-// letter, and the next one goes out.
-func TestARefusalCountsOnceItHasLasted(t *testing.T) {
+// TestARefusalIsFinalAfterTheGracePeriod has a platform with a RefusalGrace refuse messages, also over
+// a restart. After the grace period the message is a dead letter and the next one is sent.
+func TestARefusalIsFinalAfterTheGracePeriod(t *testing.T) {
 	const patience = 5 * time.Minute
 	refused := &mailroom.Failure{Class: mailroom.ClassPermanent, Err: errors.New("404 Not Found")}
 	withServer(t, echo, func(o *serverFixture) {
@@ -38,7 +37,7 @@ func TestARefusalCountsOnceItHasLasted(t *testing.T) {
 		if n := len(o.notes(chat.KindRefused)); n != 1 {
 			o.t.Errorf("the first refusal is noted %d times", n)
 		}
-		began = time.Now().Add(-time.Hour) // the platform is there again
+		began = time.Now().Add(-time.Hour) // the platform is back
 		told := time.Now()
 		o.platform.SendPrivate("ann", "poison")
 		o.platform.SendPrivate("ann", "two")
@@ -51,7 +50,7 @@ func TestARefusalCountsOnceItHasLasted(t *testing.T) {
 		if _, err := o.ledger.Retry(o.t.Context(), mailroom.Retry{Run: dead.ID, By: "ann"}); err != nil {
 			o.t.Fatal(err)
 		}
-		<-time.After(patience / 2) // a retry by hand has a patience of its own
+		<-time.After(patience / 2) // a manual retry starts a new grace period
 		for _, r := range o.deliveries() {
 			if r.ID == dead.ID && r.Status.Finished() {
 				o.t.Errorf("retried, it is %s at the first refusal", r.Status)
@@ -59,7 +58,7 @@ func TestARefusalCountsOnceItHasLasted(t *testing.T) {
 		}
 		o.awaitSettled(3)
 	})
-	withServer(t, echo, func(o *serverFixture) { // a platform whose refusals are documented
+	withServer(t, echo, func(o *serverFixture) { // a platform with documented refusals
 		o.platform.Hook(chattest.CallSend, func(context.Context, chattest.CallArgs) error { return refused })
 		o.start()
 		told := time.Now()

@@ -9,8 +9,8 @@ import (
 	"mailroom/channel/chat/chattest"
 )
 
-// TestOldRepliesAreNotSentAgain has a server started again and again behind many of
-// them, and a platform that hands out again what it has handed out.
+// TestOldRepliesAreNotSentAgain restarts a server with many old replies, on a platform that
+// repeats its events.
 func TestOldRepliesAreNotSentAgain(t *testing.T) {
 	const many = 110
 	w := newFixture(t).start()
@@ -25,7 +25,7 @@ func TestOldRepliesAreNotSentAgain(t *testing.T) {
 		if n == 1 {
 			w.platform.Redeliver(0)
 		}
-		w.platform.SendPrivate(boss, fmt.Sprint("again ", n)) // while nobody is connected
+		w.platform.SendPrivate(boss, fmt.Sprint("again ", n)) // during the outage
 		want = append(want, fmt.Sprintf("again %d!", n))
 		w.start()
 		w.awaitText(want[len(want)-1])
@@ -35,9 +35,9 @@ func TestOldRepliesAreNotSentAgain(t *testing.T) {
 	wantEqual(t, "told", len(w.awaitHeard(many+3)), many+3)
 }
 
-// TestAPositionIsOfOneBot has a channel given the token of another bot, of whose
-// messages the platform counts from the beginning, and then that of the first again.
-func TestAPositionIsOfOneBot(t *testing.T) {
+// TestAPositionBelongsToOneBot gives a channel the token of another bot, whose positions start at
+// zero, and then the first token again.
+func TestAPositionBelongsToOneBot(t *testing.T) {
 	w := newFixture(t)
 	first, other := w.platform, chattest.New(t)
 	other.Capabilities.BotID = "bot-2"
@@ -64,8 +64,8 @@ func TestAPositionIsOfOneBot(t *testing.T) {
 	wantEqual(t, "it hears", slices.Index(w.awaitHeard(7), "first 5"), 6)
 }
 
-// TestAnApprovalGetsPastABusyAgent: the run that asks is waited for by others, and no
-// other may run, when it is decided.
+// TestAnApprovalGetsPastABusyAgent decides a ticket while the agent's only slot is taken and
+// other runs wait for the asking one.
 func TestAnApprovalGetsPastABusyAgent(t *testing.T) {
 	for _, c := range []struct{ say, want string }{{"/approve", "rm: approvedecided"}, {"/deny", "rm: denydecided"}} {
 		t.Run(c.say, func(t *testing.T) {
@@ -75,7 +75,7 @@ func TestAnApprovalGetsPastABusyAgent(t *testing.T) {
 			w.start()
 			w.platform.SendPrivate(boss, "ask rm")
 			w.awaitText("May I rm?")
-			w.platform.SendPrivate(friend, "hold") // the one that may run
+			w.platform.SendPrivate(friend, "hold") // takes the only slot
 			w.awaitHeard(2)
 			w.platform.SendPrivate(boss, "later")
 			w.platform.SendPrivate(boss, "/status")

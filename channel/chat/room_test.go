@@ -33,7 +33,7 @@ func TestNoTwoConversationsHaveOneName(t *testing.T) {
 	}
 }
 
-func TestAPlaceIsReadFromItsLabelsAndItsDeliveryThread(t *testing.T) {
+func TestARoomIsParsedFromLabelsAndThreads(t *testing.T) {
 	for _, p := range []Room{{Chat: "1"}, {Chat: "!room:example.org", Topic: "$a:b"}, {Chat: "#c", Topic: "%3A"}, {Chat: "-1", Group: true}} {
 		if got, ok := roomOf(p.labels()); !ok || got != p {
 			t.Errorf("from labels: %+v, want %+v", got, p)
