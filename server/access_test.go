@@ -14,24 +14,25 @@ import (
 	"mailroom/api"
 )
 
-// access is how an operation is asked for, and who may.
-type access struct {
-	need mailroom.Permission // "" is everybody
-	// body is sent; {thread} and the like in it are those of the path.
+// accessRule is how a test calls an operation, and the permission it needs.
+type accessRule struct {
+	need mailroom.Permission // "": no token needed
+	// body is the request body; {thread} and the like stand for ids.
 	body string
-	// makes: a thread that does not exist is made.
+	// makes is set if the operation creates a missing thread.
 	makes bool
-	// shown: what it answers for a stranger is checked elsewhere.
+	// shown names the test that checks the response to another token, or the reason that there is
+	// nothing to check.
 	shown string
 }
 
-// accesses are all operations. Whoever adds one says here who may ask for it; one
-// that names a thing of somebody is then held against that by itself.
-func accesses() map[string]access {
+// accessRules has every operation. An operation that names an object is then tested against the
+// objects of another owner.
+func accessRules() map[string]accessRule {
 	const read, submit, decide, work, admin = mailroom.PermissionRead, mailroom.PermissionSubmit, mailroom.PermissionDecide, mailroom.PermissionWork, mailroom.PermissionAdmin
-	const projects = "TestAProjectIsForWhoMayEnterIt"
-	lists, everything, frames := "TestListsShowWhatIsVisible", "TestTheStreamOfEverythingTellsWhatIsVisible", "TestFramesReachWhatIsVisible"
-	return map[string]access{
+	const projects = "TestAProjectNeedsAccess"
+	lists, everything, frames := "TestListsShowWhatIsVisible", "TestTheStreamOfAllThreadsShowsWhatIsVisible", "TestFramesReachWhatIsVisible"
+	return map[string]accessRule{
 		"GET /healthz": {}, "GET /readyz": {},
 		"GET /metrics":                         {need: mailroom.PermissionMeasure, shown: "it names no thread"},
 		"GET /v1/agents":                       {need: read, shown: "it names no thread"},
@@ -99,15 +100,15 @@ func accesses() map[string]access {
 	}
 }
 
-// as is the fixture in the hands of somebody else.
-func (f *fixture) as(secret string) *fixture {
+// withToken returns the fixture with another token for its calls.
+func (f *fixture) withToken(secret string) *fixture {
 	other := *f
 	other.secret = secret
 	return &other
 }
 
-// token makes one and returns its secret.
-func (f *fixture) token(name, namespace string, scopes ...mailroom.Permission) string {
+// createToken creates a token and returns its secret.
+func (f *fixture) createToken(name, namespace string, scopes ...mailroom.Permission) string {
 	f.t.Helper()
 	made, err := f.client.CreateToken(f.t.Context(), api.NewToken{Name: name, Namespace: namespace, Scopes: scopes})
 	if err != nil {
@@ -116,42 +117,42 @@ func (f *fixture) token(name, namespace string, scopes ...mailroom.Permission) s
 	return made.Secret
 }
 
-// but is every scope but admin and p.
-func but(p mailroom.Permission) []mailroom.Permission {
+// scopesWithout returns every scope except admin and p.
+func scopesWithout(p mailroom.Permission) []mailroom.Permission {
 	return slices.DeleteFunc(mailroom.Permissions(), func(s mailroom.Permission) bool { return s == p || s == mailroom.PermissionAdmin })
 }
 
-// things makes one of each thing in a thread of f's token: a run that waits with a
-// ticket, one that is queued behind it with a message that nobody has read.
-func (f *fixture) things(thread string) map[string]string {
+// makeObjects creates one object of each kind in a thread of f's token: a run that waits for a
+// ticket, and a queued run with an unread message. It returns their ids.
+func (f *fixture) makeObjects(thread string) map[string]string {
 	f.t.Helper()
 	first := f.submit(thread, "one")
 	f.park(f.claim(), approval())
 	behind := f.submit(thread, "two")
 	return map[string]string{
-		"thread": thread, "run": first.Run, "ticket": mailroom.TicketID(first.Run, "deploy"), "message": behind.Message, "name": "nobody",
+		"thread": thread, "run": first.Run, "ticket": mailroom.TicketID(first.Run, "deploy"), "message": behind.Message, "name": "unknown",
 		"claim": first.Run + ":1", "worker": "w",
 	}
 }
 
-// reserving makes a reservation in a project of a thread's name, beside its things.
-func (f *fixture) reserving(things map[string]string) map[string]string {
+// addReservation adds a reservation in a project of the thread's name.
+func (f *fixture) addReservation(things map[string]string) map[string]string {
 	f.t.Helper()
-	held := ask[api.Reserved](f, "POST /v1/reservations", fmt.Sprintf(`{"project":%q,"names":["a"],"holder":"x"}`, things["thread"]))
+	held := mustCall[api.Reserved](f, "POST /v1/reservations", fmt.Sprintf(`{"project":%q,"names":["a"],"holder":"x"}`, things["thread"]))
 	things["reservation"] = held.Granted[0].ID
 	return things
 }
 
-// fill puts the ids of things into a route or a body.
-func fill(text string, things map[string]string) string {
+// fillIDs replaces {name} in a route or body with ids.
+func fillIDs(text string, things map[string]string) string {
 	for name, id := range things {
 		text = strings.ReplaceAll(text, "{"+name+"}", id)
 	}
 	return text
 }
 
-// blank takes the ids of things out of an answer.
-func blank(a answer, things map[string]string) string {
+// maskIDs formats a response with the ids replaced by their names.
+func maskIDs(a response, things map[string]string) string {
 	out := fmt.Sprint(a.status, " ", a.header.Get("Content-Type"), " ", a.header.Get("Retry-After"), " ", a.body)
 	for name, id := range things {
 		for _, quote := range []string{`"`, `\"`} {
@@ -161,10 +162,10 @@ func blank(a answer, things map[string]string) string {
 	return out
 }
 
-// described are the operations that the server tells of, as "METHOD /path".
-func (f *fixture) described() []string {
+// describedRoutes returns the operations in the OpenAPI description, as "METHOD /path".
+func (f *fixture) describedRoutes() []string {
 	f.t.Helper()
-	spec := ask[struct {
+	spec := mustCall[struct {
 		Paths map[string]map[string]json.RawMessage
 	}](f, "GET /openapi.json", "")
 	var all []string
@@ -177,26 +178,26 @@ func (f *fixture) described() []string {
 	return all
 }
 
-func TestEveryOperationIsForWhoMayAskForIt(t *testing.T) {
+func TestEveryOperationChecksItsPermission(t *testing.T) {
 	f := start(t)
-	table := accesses()
-	if diff := cmp.Diff(f.described(), slices.Sorted(maps.Keys(table))); diff != "" {
-		t.Fatalf("say in accesses who may ask for each operation (-described +there):\n%s", diff)
+	table := accessRules()
+	if diff := cmp.Diff(f.describedRoutes(), slices.Sorted(maps.Keys(table))); diff != "" {
+		t.Fatalf("accessRules must have every operation (-described +rules):\n%s", diff)
 	}
-	mine := f.things("mine")
-	revoked := f.token("gone", "", mailroom.Permissions()...)
+	mine := f.makeObjects("mine")
+	revoked := f.createToken("gone", "", mailroom.Permissions()...)
 	if err := f.client.RevokeToken(t.Context(), "gone"); err != nil {
 		t.Fatal(err)
 	}
 	lacking := map[mailroom.Permission]string{}
 	for _, p := range mailroom.Permissions() {
-		lacking[p] = f.token("without-"+string(p), "", but(p)...)
+		lacking[p] = f.createToken("without-"+string(p), "", scopesWithout(p)...)
 	}
-	before := f.written()
+	before := f.snapshot()
 	for route, a := range table {
-		route, body := fill(route, mine), fill(a.body, mine)
+		route, body := fillIDs(route, mine), fillIDs(a.body, mine)
 		if a.need == "" && route != "GET /v1/ws" {
-			if got := f.as("").call(route, body); got.status != 200 {
+			if got := f.withToken("").call(route, body); got.status != 200 {
 				t.Errorf("%s with no token: %d %s, want 200", route, got.status, got.body)
 			}
 			continue
@@ -206,82 +207,82 @@ func TestEveryOperationIsForWhoMayAskForIt(t *testing.T) {
 			"no token": "Authorization: ", "a blank token": "Authorization: Bearer ", "another scheme": "Authorization: Basic " + token,
 		} {
 			if route == "GET /v1/ws" && name == "no token" {
-				continue // it may come in the first frame
+				continue // the token may come in the first frame
 			}
 			f.wantCode(name+": "+route, f.call(route, body, header), 401, mailroom.CodeUnauthenticated)
 		}
 		if a.need == "" {
 			continue
 		}
-		got := f.as(lacking[a.need]).call(route, body)
+		got := f.withToken(lacking[a.need]).call(route, body)
 		f.wantCode("without the scope: "+route, got, 403, mailroom.CodeForbidden)
 		if !strings.Contains(got.body, "the scope "+string(a.need)) {
 			t.Errorf("%s: %s does not name the scope %s", route, got.body, a.need)
 		}
-		// The gate stands before the body: it is not even read.
+		// // The permission is checked before the body is read.
 		if a.body != "" {
-			f.wantCode("without the scope, and nonsense: "+route, f.as(lacking[a.need]).call(route, `{"`), 403, mailroom.CodeForbidden)
+			f.wantCode("without the scope, and nonsense: "+route, f.withToken(lacking[a.need]).call(route, `{"`), 403, mailroom.CodeForbidden)
 		}
 	}
-	if after := f.written(); after != before {
-		t.Errorf("what was refused changed\n%s to\n%s", before, after)
+	if after := f.snapshot(); after != before {
+		t.Errorf("refused requests changed\n%s to\n%s", before, after)
 	}
 }
 
-func TestWhatBelongsToSomebodyElseIsNotThere(t *testing.T) {
+func TestResourcesOfOthersAreNotFound(t *testing.T) {
 	f := start(t)
-	stranger := f.as(f.token("stranger", "", but("")...))
-	ann := f.as(f.token("ann", "", but("")...))
-	theirs, unowned := ann.reserving(ann.things("theirs")), ann.reserving(ann.things("unowned"))
-	f.disown("unowned")
-	f.disown("project:unowned")
-	nothing := map[string]string{"thread": "none", "run": "no-run", "ticket": "no-ticket", "message": "no-run.1", "name": "nobody", "claim": "no-run:1", "worker": "no-worker", "reservation": "no-reservation"}
-	before := f.written()
+	stranger := f.withToken(f.createToken("stranger", "", scopesWithout("")...))
+	ann := f.withToken(f.createToken("ann", "", scopesWithout("")...))
+	theirs, unowned := ann.addReservation(ann.makeObjects("theirs")), ann.addReservation(ann.makeObjects("unowned"))
+	f.clearOwner("unowned")
+	f.clearOwner("project:unowned")
+	nothing := map[string]string{"thread": "none", "run": "no-run", "ticket": "no-ticket", "message": "no-run.1", "name": "unknown", "claim": "no-run:1", "worker": "no-worker", "reservation": "no-reservation"}
+	before := f.snapshot()
 	n := 0
-	for route, a := range accesses() {
-		named := fill(route+a.body, theirs) != route+a.body && !strings.Contains(route, "{name}")
+	for route, a := range accessRules() {
+		named := fillIDs(route+a.body, theirs) != route+a.body && !strings.Contains(route, "{name}")
 		switch {
 		case a.shown != "" || a.need == "":
 			continue
 		case !named:
 			if a.need != mailroom.PermissionAdmin {
-				t.Errorf("%s names nothing: say in accesses where it is checked what it shows to a stranger", route)
+				t.Errorf("%s names no object: set shown in accessRules", route)
 			}
 			continue
 		}
 		n++
 		missing := route
-		if a.makes { // it would be made: then in the words for a thread that is not there
+		if a.makes { // a missing thread would be created, so compare with the response for a missing thread
 			missing, nothing["thread"] = "GET /v1/threads/{thread}", "none"
 		}
-		want := blank(stranger.call(fill(missing, nothing), fill(a.body, nothing)), nothing)
+		want := maskIDs(stranger.call(fillIDs(missing, nothing), fillIDs(a.body, nothing)), nothing)
 		if !strings.HasPrefix(want, "404 ") {
-			t.Fatalf("%s of what does not exist: %s, want 404", route, want)
+			t.Fatalf("%s of a missing object: %s, want 404", route, want)
 		}
 		for name, other := range map[string]struct {
 			f      *fixture
 			things map[string]string
 		}{
-			"a stranger, of ann's":      {stranger, theirs},
-			"ann, of nobody's":          {ann, unowned},
-			"a stranger, of nobody's":   {stranger, unowned},
-			"the operator, of nobody's": {f, unowned},
+			"a stranger, of ann's":           {stranger, theirs},
+			"ann, without an owner":          {ann, unowned},
+			"a stranger, without an owner":   {stranger, unowned},
+			"the operator, without an owner": {f, unowned},
 		} {
-			if got := blank(other.f.call(fill(route, other.things), fill(a.body, other.things)), other.things); got != want {
-				t.Errorf("%s: %s: %s\nwant, as of what does not exist: %s", name, route, got, want)
+			if got := maskIDs(other.f.call(fillIDs(route, other.things), fillIDs(a.body, other.things)), other.things); got != want {
+				t.Errorf("%s: %s: %s\nwant the response for a missing object: %s", name, route, got, want)
 			}
 		}
 	}
 	if n < 18 {
-		t.Errorf("only %d operations name a thing", n)
+		t.Errorf("only %d operations name an object", n)
 	}
-	if after := f.written(); after != before {
+	if after := f.snapshot(); after != before {
 		t.Errorf("what was refused changed\n%s to\n%s", before, after)
 	}
 }
 
-// disown takes the owner of a thread away, as no operation can.
-func (f *fixture) disown(thread string) {
+// clearOwner removes the owner of a thread. No operation of the API can.
+func (f *fixture) clearOwner(thread string) {
 	f.t.Helper()
 	err := f.store.Update(f.t.Context(), func(tx mailroom.Tx) error {
 		_, rows, err := tx.Lock(nil, []string{thread})

@@ -80,10 +80,10 @@ func TestStatsCountRows(t *testing.T) {
 		t.Errorf("empty: %v %s", err, diff)
 	}
 	f.submit("done", "x")
-	f.end(f.claim(), mailroom.OutcomeComplete, "")
+	f.settleRun(f.claim(), mailroom.OutcomeComplete, "")
 	f.submit("failed", "x")
-	f.end(f.claim(), mailroom.OutcomeFail, "")
-	f.waiting("waits", askFor(mailroom.TicketTimer)) // is due in an hour, not now
+	f.settleRun(f.claim(), mailroom.OutcomeFail, "")
+	f.waiting("waits", newAsk(mailroom.TicketTimer)) // is due in an hour, not now
 	f.submit("runs", "x")
 	f.claim()
 	f.submit("runs", "behind it") // is not due
@@ -106,10 +106,10 @@ func TestStatsCountRows(t *testing.T) {
 	}
 }
 
-func TestMetricsTellWhatHappened(t *testing.T) {
+func TestMetricsCountOperationsAndRuns(t *testing.T) {
 	f := start(t)
 	f.submit("t", "x")
-	f.end(f.claim(), mailroom.OutcomeComplete, "")
+	f.settleRun(f.claim(), mailroom.OutcomeComplete, "")
 	f.submit("t", "x")
 	f.call("POST /v1/messages", `{"thread":"t","text":"x","mode":"reject"}`)
 	f.open(200, "/v1/threads/t/stream")
@@ -137,27 +137,27 @@ func TestMetricsTellWhatHappened(t *testing.T) {
 	f.wantCode("no token", f.call("GET /metrics", "", "Authorization: "), 401, mailroom.CodeUnauthenticated)
 }
 
-// TestATokenIsNotToldAboutTheWorkOfOthers has a run of another token under way.
-func TestATokenIsNotToldAboutTheWorkOfOthers(t *testing.T) {
+// // TestATokenDoesNotSeeTheWorkOfOthers uses a running run of another token.
+func TestATokenDoesNotSeeTheWorkOfOthers(t *testing.T) {
 	f := start(t)
 	f.call("POST /v1/threads/t/messages", `{"text":"a","agent":"echo"}`)
 	f.claim()
 	running := func(f *fixture) (n int) {
-		for _, a := range ask[api.Page[api.Agent]](f, "GET /v1/agents", "").Items {
+		for _, a := range mustCall[api.Page[api.Agent]](f, "GET /v1/agents", "").Items {
 			n += a.Running
 		}
 		return n
 	}
-	workers := func(f *fixture) int { return len(ask[api.Page[api.Worker]](f, "GET /v1/workers", "").Items) }
+	workers := func(f *fixture) int { return len(mustCall[api.Page[api.Worker]](f, "GET /v1/workers", "").Items) }
 	if r, w := running(f), workers(f); r != 1 || w != 1 {
 		t.Fatalf("the operator sees %d runs and %d workers, want one of each", r, w)
 	}
-	reader := f.as(f.token("reader", "", mailroom.PermissionRead))
+	reader := f.withToken(f.createToken("reader", "", mailroom.PermissionRead))
 	if r, w := running(reader), workers(reader); r != 0 || w != 0 {
 		t.Errorf("another token sees %d runs and %d workers, want none", r, w)
 	}
 	f.wantCode("metrics for a reader", reader.call("GET /metrics", ""), 403, mailroom.CodeForbidden)
-	if a := f.as(f.token("prometheus", "", mailroom.PermissionMeasure)).call("GET /metrics", ""); a.status != 200 {
+	if a := f.withToken(f.createToken("prometheus", "", mailroom.PermissionMeasure)).call("GET /metrics", ""); a.status != 200 {
 		t.Errorf("metrics with their scope: %d %s", a.status, a.body)
 	}
 }

@@ -10,7 +10,7 @@ func TestTheSlowestReaderIsCutOffForRoom(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		share int
-		third string // who wants room when two readers of ann have 10,000 bytes each
+		third string // token of a third reader, when two readers of ann hold 10,000 bytes each
 		wait  time.Duration
 	}{
 		{"there is room", 30_000, "ann", 0},
@@ -60,7 +60,7 @@ func TestTheSlowestReaderIsCutOffForRoom(t *testing.T) {
 	}
 }
 
-func TestAReaderThatTakesMakesRoomForTheNext(t *testing.T) {
+func TestReleasedBytesMakeRoomForTheNextReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := newBacklog(10_000, 10_000)
 		first, second := &backlogEntry{cut: func() { t.Error("a reader was cut off that was not slow") }}, &backlogEntry{}
@@ -74,7 +74,7 @@ func TestAReaderThatTakesMakesRoomForTheNext(t *testing.T) {
 		gone := make(chan struct{})
 		close(gone)
 		if u.acquire(&backlogEntry{}, "ann", 10_000, gone) {
-			t.Error("a reader that has gone was given something")
+			t.Error("a reader that has gone got room")
 		}
 		u.release(second)
 		if u.bytes() != 0 || len(u.held) != 0 || len(u.entries) != 0 || u.waiting != 0 {

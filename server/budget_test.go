@@ -15,15 +15,15 @@ import (
 	"mailroom"
 )
 
-// upload is a request whose body comes in pieces.
+// upload is a request whose body arrives in pieces.
 type upload struct {
 	answer *httptest.ResponseRecorder
 	body   *io.PipeWriter
 	done   chan struct{}
 }
 
-// send begins a request of size bytes, below 0 for a size it does not name.
-func send(s *Server, path, secret string, size int64) *upload {
+// startUpload starts a request with a body of size bytes; negative means unknown.
+func startUpload(s *Server, path, secret string, size int64) *upload {
 	reader, writer := io.Pipe()
 	r := httptest.NewRequest(http.MethodPost, "http://localhost"+path, reader)
 	r.ContentLength = size
@@ -38,49 +38,49 @@ func send(s *Server, path, secret string, size int64) *upload {
 	return u
 }
 
-func (u *upload) breakOff() {
+func (u *upload) abort() {
 	u.body.CloseWithError(errors.New("gone"))
 	<-u.done
 }
 
-const operatorSecret = "a-token-that-nobody-guesses"
+const operatorSecret = "a-token-hard-to-guess"
 
-// crowded is a server on which one token's uploads, and a stranger's, have all they
-// may have.
-func crowded() (s *Server, slow []*upload) {
+// fullServer returns a server on which the uploads of one token, and of one anonymous address, fill
+// their shares.
+func fullServer() (s *Server, slow []*upload) {
 	s = New(Options{Token: operatorSecret, Protocols: map[string]Protocol{"POST /open": {
 		Via: "open", Public: true, Answer: func(*http.Request) (any, error) { return "in", nil },
 	}}})
 	other := newGrant(secretHash(sha256.Sum256([]byte("another"))), &mailroom.Token{Name: "other", Scopes: []mailroom.Permission{mailroom.PermissionSubmit}})
 	s.tokens.byHash.Store(&map[secretHash]*grant{other.hash: other})
 	for range 4 {
-		slow = append(slow, send(s, "/v1/messages", operatorSecret, 4<<20))
+		slow = append(slow, startUpload(s, "/v1/messages", operatorSecret, 4<<20))
 	}
-	slow = append(slow, send(s, "/open", "", 4<<20))
+	slow = append(slow, startUpload(s, "/open", "", 4<<20))
 	synctest.Wait()
 	return s, slow
 }
 
-func TestBodiesUnderWayAreBounded(t *testing.T) {
+func TestBodiesInMemoryAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, slow := crowded()
+		s, slow := fullServer()
 		if s.bodies.used != 16<<20 || s.publicBodies.used != 4<<20 {
-			t.Fatalf("%d bytes are held for a token and %d for a stranger", s.bodies.used, s.publicBodies.used)
+			t.Fatalf("%d bytes are held for a token and %d for an address", s.bodies.used, s.publicBodies.used)
 		}
 		for name, u := range map[string]*upload{
-			"of a size it names": send(s, "/v1/messages", operatorSecret, 4<<20), "of another size": send(s, "/v1/messages", operatorSecret, -1),
-			"of a stranger": send(s, "/open", "", 4<<20), "of a stranger that is small": send(s, "/open", "", 100),
+			"of a size it names": startUpload(s, "/v1/messages", operatorSecret, 4<<20), "of another size": startUpload(s, "/v1/messages", operatorSecret, -1),
+			"of the same address": startUpload(s, "/open", "", 4<<20), "of the same address, small": startUpload(s, "/open", "", 100),
 		} {
 			if <-u.done; u.answer.Code != http.StatusTooManyRequests || u.answer.Header().Get("Retry-After") != "1" || u.answer.Header().Get("Connection") != "close" {
 				t.Errorf("one body too many %s: %d %v %s", name, u.answer.Code, u.answer.Header(), u.answer.Body)
 			}
 		}
-		other := send(s, "/v1/messages", "another", 100)
+		other := startUpload(s, "/v1/messages", "another", 100)
 		if synctest.Wait(); s.bodies.used != 16<<20+100 {
 			t.Errorf("%d bytes are held with another token's", s.bodies.used)
 		}
 		for _, u := range append(slow, other) {
-			u.breakOff()
+			u.abort()
 		}
 		if s.bodies.used != 0 || s.publicBodies.used != 0 || len(s.bodies.held)+len(s.publicBodies.held) != 0 {
 			t.Errorf("%d and %d bytes are held when all have gone", s.bodies.used, s.publicBodies.used)
@@ -88,23 +88,23 @@ func TestBodiesUnderWayAreBounded(t *testing.T) {
 	})
 }
 
-func TestWhoWaitsForRoomGetsIt(t *testing.T) {
+func TestAWaitingBodyGetsReleasedRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, slow := crowded()
-		waits := send(s, "/v1/messages", operatorSecret, 3<<20)
+		s, slow := fullServer()
+		waits := startUpload(s, "/v1/messages", operatorSecret, 3<<20)
 		synctest.Wait()
 		<-time.After(bodyWait - time.Millisecond)
-		slow[0].breakOff()
+		slow[0].abort()
 		if synctest.Wait(); s.bodies.used != 15<<20 {
 			t.Errorf("%d bytes are held", s.bodies.used)
 		}
 		for _, u := range append(slow[1:], waits) {
-			u.breakOff()
+			u.abort()
 		}
 	})
 }
 
-// TestLargeBodiesLeaveRoomForSmallOnes has many owners, none of whom has all it may.
+// TestLargeBodiesLeaveRoomForSmallOnes has many owners below their shares.
 func TestLargeBodiesLeaveRoomForSmallOnes(t *testing.T) {
 	b := newBudget(64<<20, 4<<20)
 	for i := range 14 {

@@ -13,9 +13,9 @@ import (
 	"mailroom/api"
 )
 
-func TestSubmitAnswersWithWhatBecameOfIt(t *testing.T) {
+func TestSubmitReturnsItsDisposition(t *testing.T) {
 	f := start(t)
-	got := ask[mailroom.Submitted](f, "POST /v1/threads/%20Chat%20%E2%9C%93%20/messages", `{"text":"hello","key":"k","agent":"codex"}`)
+	got := mustCall[mailroom.Submitted](f, "POST /v1/threads/%20Chat%20%E2%9C%93%20/messages", `{"text":"hello","key":"k","agent":"codex"}`)
 	want := mailroom.Submitted{
 		Message: got.Message, Run: got.Run, Thread: "Chat ✓", Seq: 1, Place: 1,
 		Status: mailroom.StatusQueued, Disposition: mailroom.DispositionQueued, Superseded: []string{},
@@ -23,7 +23,7 @@ func TestSubmitAnswersWithWhatBecameOfIt(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	again := ask[mailroom.Submitted](f, "POST /v1/messages", `{"thread":"Chat ✓","text":"hello","key":"k","agent":"codex"}`)
+	again := mustCall[mailroom.Submitted](f, "POST /v1/messages", `{"thread":"Chat ✓","text":"hello","key":"k","agent":"codex"}`)
 	want.Disposition = mailroom.DispositionDuplicate
 	if diff := cmp.Diff(want, again); diff != "" {
 		t.Errorf("repeated: %s", diff)
@@ -41,13 +41,13 @@ func TestSubmitAnswersWithWhatBecameOfIt(t *testing.T) {
 
 func TestABlankThreadIsNewAndTheSameForTheSameKey(t *testing.T) {
 	f := start(t)
-	one := ask[mailroom.Submitted](f, "POST /v1/messages", `{"text":"a"}`)
-	two := ask[mailroom.Submitted](f, "POST /v1/messages", `{"text":"a","thread":" "}`)
+	one := mustCall[mailroom.Submitted](f, "POST /v1/messages", `{"text":"a"}`)
+	two := mustCall[mailroom.Submitted](f, "POST /v1/messages", `{"text":"a","thread":" "}`)
 	if one.Thread == two.Thread || one.Thread == "" {
 		t.Errorf("two blank submits went to %q and %q", one.Thread, two.Thread)
 	}
-	k1 := ask[mailroom.Submitted](f, "POST /v1/messages", `{"text":"a","key":"k"}`)
-	k2 := ask[mailroom.Submitted](f, "POST /v1/messages", `{"text":"a","key":"k"}`)
+	k1 := mustCall[mailroom.Submitted](f, "POST /v1/messages", `{"text":"a","key":"k"}`)
+	k2 := mustCall[mailroom.Submitted](f, "POST /v1/messages", `{"text":"a","key":"k"}`)
 	if k1.Run != k2.Run || k2.Disposition != mailroom.DispositionDuplicate {
 		t.Errorf("the same key twice gave %+v and %+v", k1, k2)
 	}
@@ -55,9 +55,9 @@ func TestABlankThreadIsNewAndTheSameForTheSameKey(t *testing.T) {
 
 func TestRunFromSubmitToEnd(t *testing.T) {
 	f := start(t)
-	sent := ask[mailroom.Submitted](f, "POST /v1/threads/t/messages", `{"messages":[{"role":"system","text":"be kind"},{"text":"hello"}],
+	sent := mustCall[mailroom.Submitted](f, "POST /v1/threads/t/messages", `{"messages":[{"role":"system","text":"be kind"},{"text":"hello"}],
 		"key":"k","priority":7,"options":{"depth":1.50},"metadata":{"team":"a"},"sender":"ada","max_attempts":2}`)
-	run := ask[api.Run](f, "GET /v1/runs/"+sent.Run, "")
+	run := mustCall[api.Run](f, "GET /v1/runs/"+sent.Run, "")
 	key, version := "k", "0123456789ab"
 	want := api.Run{
 		ID: sent.Run, Thread: "t", Agent: "echo", AgentVersion: &version, Status: mailroom.StatusQueued, Mode: mailroom.ModeQueue,
@@ -71,35 +71,35 @@ func TestRunFromSubmitToEnd(t *testing.T) {
 	}
 
 	w := f.claim()
-	run = ask[api.Run](f, "GET /v1/runs/"+sent.Run, "")
+	run = mustCall[api.Run](f, "GET /v1/runs/"+sent.Run, "")
 	if run.Status != mailroom.StatusRunning || run.Attempt != 1 || run.Worker == nil || *run.Worker != "w" ||
 		run.LeaseUntil == nil || !run.LeaseUntil.After(run.CreatedAt) || run.StartedAt == nil || run.FinishedAt != nil {
 		t.Errorf("running: %+v", run)
 	}
-	f.end(w, mailroom.OutcomeComplete, "hello yourself")
-	run = ask[api.Run](f, "GET /v1/runs/"+sent.Run+"/wait", "")
+	f.settleRun(w, mailroom.OutcomeComplete, "hello yourself")
+	run = mustCall[api.Run](f, "GET /v1/runs/"+sent.Run+"/wait", "")
 	if run.Status != mailroom.StatusCompleted || run.Reply == nil || *run.Reply != "hello yourself" || run.Worker != nil || run.FinishedAt == nil {
 		t.Errorf("completed: %+v", run)
 	}
 
-	page := ask[api.Page[mailroom.Message]](f, "GET /v1/threads/t/messages", "")
-	var said []string
+	page := mustCall[api.Page[mailroom.Message]](f, "GET /v1/threads/t/messages", "")
+	var texts []string
 	for _, m := range page.Items {
-		said = append(said, fmt.Sprintf("%s %s %s: %s", m.Role, m.Sender, m.State, m.Text))
+		texts = append(texts, fmt.Sprintf("%s %s %s: %s", m.Role, m.Sender, m.State, m.Text))
 	}
-	if diff := cmp.Diff([]string{"system ada done: be kind", "user ada done: hello", "assistant echo done: hello yourself"}, said); diff != "" {
+	if diff := cmp.Diff([]string{"system ada done: be kind", "user ada done: hello", "assistant echo done: hello yourself"}, texts); diff != "" {
 		t.Error(diff)
 	}
-	if got := ask[mailroom.Message](f, "GET /v1/threads/t/messages/"+sent.Message, ""); got.State != mailroom.MessageDone || got.Text != "hello" {
+	if got := mustCall[mailroom.Message](f, "GET /v1/threads/t/messages/"+sent.Message, ""); got.State != mailroom.MessageDone || got.Text != "hello" {
 		t.Errorf("message: %+v", got)
 	}
 }
 
-func TestThreadSaysWhatItDoes(t *testing.T) {
+func TestThreadShowsItsStatus(t *testing.T) {
 	f := start(t)
 	show := func() api.Thread {
 		t.Helper()
-		got := ask[api.Thread](f, "GET /v1/threads/t", "")
+		got := mustCall[api.Thread](f, "GET /v1/threads/t", "")
 		got.CreatedAt, got.UpdatedAt = time.Time{}, time.Time{}
 		return got
 	}
@@ -116,13 +116,13 @@ func TestThreadSaysWhatItDoes(t *testing.T) {
 	if diff := cmp.Diff(want, show()); diff != "" {
 		t.Errorf("running: %s", diff)
 	}
-	f.end(w, mailroom.OutcomeComplete, "")
-	f.end(f.claim(), mailroom.OutcomeComplete, "")
+	f.settleRun(w, mailroom.OutcomeComplete, "")
+	f.settleRun(f.claim(), mailroom.OutcomeComplete, "")
 	want.Status, want.LastSeq, want.Queued, want.ActiveRun = api.ThreadIdle, 8, 0, nil
 	if diff := cmp.Diff(want, show()); diff != "" {
 		t.Errorf("idle: %s", diff)
 	}
-	patched := ask[api.Thread](f, "PATCH /v1/threads/t", `{"agent":"codex","metadata":{"title":"x"}}`)
+	patched := mustCall[api.Thread](f, "PATCH /v1/threads/t", `{"agent":"codex","metadata":{"title":"x"}}`)
 	if patched.Agent != "codex" || string(patched.Metadata) != `{"title":"x"}` {
 		t.Errorf("patched: %+v", patched)
 	}
@@ -130,12 +130,12 @@ func TestThreadSaysWhatItDoes(t *testing.T) {
 	if a := f.call("DELETE /v1/threads/t", ""); a.problem(t).Code != mailroom.CodeConflict {
 		t.Errorf("deleting a busy thread: %d %s, want conflict", a.status, a.body)
 	}
-	f.end(f.claim(), mailroom.OutcomeComplete, "")
+	f.settleRun(f.claim(), mailroom.OutcomeComplete, "")
 	if a := f.call("DELETE /v1/threads/t", ""); a.status != 204 || a.body != "" {
 		t.Errorf("deleting an idle thread: %d %s, want 204", a.status, a.body)
 	}
-	if got := f.written(); got != "" {
-		t.Errorf("deleted, and yet there is %s", got)
+	if got := f.snapshot(); got != "" {
+		t.Errorf("deleted, but the store has %s", got)
 	}
 }
 
@@ -143,7 +143,7 @@ func TestEditAndRetractUntilRead(t *testing.T) {
 	f := start(t)
 	sent := f.submit("t", "one")
 	path := "/v1/threads/t/messages/" + sent.Message
-	if got := ask[mailroom.Message](f, "PATCH "+path, `{"text":"two"}`); got.Text != "two" || got.State != mailroom.MessageAccepted {
+	if got := mustCall[mailroom.Message](f, "PATCH "+path, `{"text":"two"}`); got.Text != "two" || got.State != mailroom.MessageAccepted {
 		t.Errorf("edited: %+v", got)
 	}
 	f.claim()
@@ -160,12 +160,12 @@ func TestEditAndRetractUntilRead(t *testing.T) {
 	if a := f.call("DELETE /v1/threads/t/messages/"+next.Message, ""); a.status != 204 {
 		t.Errorf("retract: %d %s, want 204", a.status, a.body)
 	}
-	run := ask[api.Run](f, "GET /v1/runs/"+next.Run, "")
+	run := mustCall[api.Run](f, "GET /v1/runs/"+next.Run, "")
 	if run.Status != mailroom.StatusCancelled || run.Reason == nil || *run.Reason != mailroom.ReasonRetracted {
 		t.Errorf("the run of a retracted message: %+v", run)
 	}
-	all := ask[api.Page[mailroom.Message]](f, "GET /v1/threads/t/messages?all=true", "")
-	read := ask[api.Page[mailroom.Message]](f, "GET /v1/threads/t/messages", "")
+	all := mustCall[api.Page[mailroom.Message]](f, "GET /v1/threads/t/messages?all=true", "")
+	read := mustCall[api.Page[mailroom.Message]](f, "GET /v1/threads/t/messages", "")
 	if len(all.Items) != 2 || len(read.Items) != 1 || read.Items[0].Text != "two" {
 		t.Errorf("transcript %+v, with all %+v", read.Items, all.Items)
 	}
@@ -179,7 +179,7 @@ func TestCancelStatuses(t *testing.T) {
 		if a.status > 299 {
 			return a.status, api.Run{}
 		}
-		return a.status, ask[api.Run](f, "POST /v1/runs/"+run+"/cancel", "")
+		return a.status, mustCall[api.Run](f, "POST /v1/runs/"+run+"/cancel", "")
 	}
 	running := f.submit("t", "one")
 	queued := f.submit("t", "two")
@@ -190,12 +190,12 @@ func TestCancelStatuses(t *testing.T) {
 	if status, run := cancel(running.Run); status != 202 || run.Status != mailroom.StatusRunning || !run.Stopping {
 		t.Errorf("running: %d %+v, want 202 stopping", status, run)
 	}
-	f.end(w, mailroom.OutcomeRelease, "")
+	f.settleRun(w, mailroom.OutcomeRelease, "")
 	if status, run := cancel(running.Run); status != 200 || run.Status != mailroom.StatusCancelled || run.Stopping {
 		t.Errorf("cancelled: %d %+v, want 200", status, run)
 	}
 	done := f.submit("t", "three")
-	f.end(f.claim(), mailroom.OutcomeComplete, "")
+	f.settleRun(f.claim(), mailroom.OutcomeComplete, "")
 	if status, _ := cancel(done.Run); status != 409 {
 		t.Errorf("completed: %d, want 409", status)
 	}
@@ -207,30 +207,30 @@ func TestRetryQueuesADeadLetterAgain(t *testing.T) {
 	if a := f.call("POST /v1/runs/"+sent.Run+"/retry", ""); a.problem(t).Code != mailroom.CodeConflict {
 		t.Errorf("retry of a queued run: %d %s, want conflict", a.status, a.body)
 	}
-	f.end(f.claim(), mailroom.OutcomeFail, "")
-	failed := ask[api.Run](f, "GET /v1/runs/"+sent.Run, "")
+	f.settleRun(f.claim(), mailroom.OutcomeFail, "")
+	failed := mustCall[api.Run](f, "GET /v1/runs/"+sent.Run, "")
 	if failed.Status != mailroom.StatusFailed || failed.Error == nil || failed.Error.Class != mailroom.ClassPermanent {
 		t.Fatalf("failed: %+v", failed)
 	}
-	run := ask[api.Run](f, "POST /v1/runs/"+sent.Run+"/retry", `{"fresh":true,"agent_version":"same"}`)
+	run := mustCall[api.Run](f, "POST /v1/runs/"+sent.Run+"/retry", `{"fresh":true,"agent_version":"same"}`)
 	if run.Status != mailroom.StatusQueued || run.Attempt != 1 || run.Failures != 0 || run.Place <= failed.Place {
 		t.Errorf("retried: %+v", run)
 	}
 }
 
-func TestInterruptTellsWhatItStopped(t *testing.T) {
+func TestInterruptReportsWhatItStopped(t *testing.T) {
 	f := start(t)
 	one := f.submit("t", "one")
 	f.claim()
 	two := f.submit("t", "two")
-	got := ask[api.Interrupted](f, "POST /v1/threads/t/interrupt", "")
+	got := mustCall[api.Interrupted](f, "POST /v1/threads/t/interrupt", "")
 	want := api.Interrupted{Superseded: []string{two.Run}, Stopping: &one.Run}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
 	f.submit("u", "one")
 	f.call("POST /v1/threads/u/interrupt", "{}")
-	got = ask[api.Interrupted](f, "POST /v1/threads/u/interrupt", "")
+	got = mustCall[api.Interrupted](f, "POST /v1/threads/u/interrupt", "")
 	if diff := cmp.Diff(api.Interrupted{Superseded: []string{}}, got); diff != "" {
 		t.Errorf("an idle thread: %s", diff)
 	}
@@ -241,8 +241,8 @@ func TestListsAreFilteredAndPaged(t *testing.T) {
 	for i := range 7 {
 		f.submit(fmt.Sprintf("t%d", i), "hello")
 	}
-	ask[mailroom.Submitted](f, "POST /v1/threads/t1/messages", `{"text":"again","agent":"codex","key":"k 1","mode":"latest"}`)
-	f.end(f.claim(), mailroom.OutcomeFail, "")
+	mustCall[mailroom.Submitted](f, "POST /v1/threads/t1/messages", `{"text":"again","agent":"codex","key":"k 1","mode":"latest"}`)
+	f.settleRun(f.claim(), mailroom.OutcomeFail, "")
 	for _, tc := range []struct {
 		list, q string
 		want    []string
@@ -267,7 +267,7 @@ func TestListsAreFilteredAndPaged(t *testing.T) {
 		{"runs", `-key:"" status:queued`, []string{"t1"}},
 	} {
 		for _, limit := range []int{1, 3, 7, 50} {
-			got, pages := f.pages(tc.list, tc.q, limit)
+			got, pages := f.readPages(tc.list, tc.q, limit)
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("%s %q, %d a page: %s", tc.list, tc.q, limit, diff)
 			}
@@ -276,21 +276,21 @@ func TestListsAreFilteredAndPaged(t *testing.T) {
 			}
 		}
 	}
-	runs := ask[api.Page[api.Run]](f, "GET /v1/runs?limit=1", "")
+	runs := mustCall[api.Page[api.Run]](f, "GET /v1/runs?limit=1", "")
 	if a := f.call("GET /v1/threads?cursor="+*runs.Next, ""); a.status != 422 {
 		t.Errorf("a cursor of another list: %d, want 422", a.status)
 	}
 }
 
-// pages reads a whole list, a page at a time, and returns its thread ids.
-func (f *fixture) pages(list, q string, limit int) (threads []string, pages int) {
+// readPages reads a whole list page by page and returns its thread ids.
+func (f *fixture) readPages(list, q string, limit int) (threads []string, pages int) {
 	f.t.Helper()
 	query := url.Values{"limit": {fmt.Sprint(limit)}}
 	if q != "" {
 		query.Set("q", q)
 	}
 	for {
-		page := ask[api.Page[struct{ ID, Thread string }]](f, "GET /v1/"+list+"?"+query.Encode(), "")
+		page := mustCall[api.Page[struct{ ID, Thread string }]](f, "GET /v1/"+list+"?"+query.Encode(), "")
 		pages++
 		if len(page.Items) > limit {
 			f.t.Errorf("a page of %d, asked for %d", len(page.Items), limit)
@@ -315,7 +315,7 @@ func TestEntriesForwardAndBackward(t *testing.T) {
 	}
 	read := func(query string) (seqs []int64, next string) {
 		t.Helper()
-		page := ask[api.Page[mailroom.Entry]](f, "GET /v1/threads/t/entries?"+query, "")
+		page := mustCall[api.Page[mailroom.Entry]](f, "GET /v1/threads/t/entries?"+query, "")
 		for _, e := range page.Items {
 			seqs = append(seqs, e.Seq)
 		}
@@ -351,13 +351,13 @@ func TestEntriesForwardAndBackward(t *testing.T) {
 	}
 }
 
-func TestWaitAnswersWhenTheRunIsDoneOrTheTimeIsUp(t *testing.T) {
+func TestWaitReturnsAtTheEndOfTheRunOrTheTimeout(t *testing.T) {
 	f := start(t)
 	sent := f.submit("t", "one")
-	if run := ask[api.Run](f, "GET /v1/runs/"+sent.Run+"/wait?timeout=10ms", ""); run.Status != mailroom.StatusQueued {
-		t.Errorf("at the time-out: %s, want queued", run.Status)
+	if run := mustCall[api.Run](f, "GET /v1/runs/"+sent.Run+"/wait?timeout=10ms", ""); run.Status != mailroom.StatusQueued {
+		t.Errorf("at the timeout: %s, want queued", run.Status)
 	}
-	if run := ask[api.Run](f, "GET /v1/runs/"+sent.Run+"/wait?timeout=0s", ""); run.Status != mailroom.StatusQueued {
+	if run := mustCall[api.Run](f, "GET /v1/runs/"+sent.Run+"/wait?timeout=0s", ""); run.Status != mailroom.StatusQueued {
 		t.Errorf("without waiting: %s, want queued", run.Status)
 	}
 	got := make(chan api.Run, 1)
@@ -368,12 +368,12 @@ func TestWaitAnswersWhenTheRunIsDoneOrTheTimeIsUp(t *testing.T) {
 		failed <- err
 	}()
 	begin := time.Now()
-	f.end(f.claim(), mailroom.OutcomeComplete, "done")
+	f.settleRun(f.claim(), mailroom.OutcomeComplete, "done")
 	if run, err := <-got, <-failed; err != nil || run.Status != mailroom.StatusCompleted {
 		t.Errorf("waited: %+v, %v", run, err)
 	}
 	if took := time.Since(begin); took > 10*time.Second {
-		t.Errorf("it took %s to hear of the end", took)
+		t.Errorf("it took %s to learn of the end", took)
 	}
 }
 

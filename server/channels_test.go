@@ -13,27 +13,27 @@ import (
 	"mailroom/server"
 )
 
-// channels are those of a test; resumed are the names that were.
-type channels struct {
+// fakeChannels are fixed channels. resumed has the names passed to Resume.
+type fakeChannels struct {
 	all     []api.Channel
 	resumed []string
 }
 
-func (c *channels) All() []api.Channel { return c.all }
+func (c *fakeChannels) All() []api.Channel { return c.all }
 
-func (c *channels) Resume(name string) bool {
+func (c *fakeChannels) Resume(name string) bool {
 	c.resumed = append(c.resumed, name)
 	return slices.ContainsFunc(c.all, func(ch api.Channel) bool { return ch.Name == name })
 }
 
-func TestChannelsAreToldAsTheyAre(t *testing.T) {
+func TestChannelsAreListed(t *testing.T) {
 	at := time.Date(2026, 11, 22, 1, 2, 3, 0, time.UTC)
 	why, lag := "the platform answered 500", 3
 	want := []api.Channel{
 		{Name: "a", Kind: "poll", State: api.ChannelConnected, LastSuccess: &at, ConnectedSince: &at, Since: &at, CursorLag: &lag},
 		{Name: "b", Kind: "poll", State: api.ChannelQueued, Reason: &why, LastError: &why, LastErrorAt: &at, NextTry: &at, Attempts: 2, Unhandled: 3, DowntimeMS: 1500, Adapter: 3, LeftBehind: 1, Reconnects: 4},
 	}
-	f := start(t, func(o *server.Options) { o.Channels = &channels{all: want} })
+	f := start(t, func(o *server.Options) { o.Channels = &fakeChannels{all: want} })
 	got, err := f.client.Channels(t.Context())
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("%v %s", err, diff)
@@ -48,11 +48,11 @@ func TestChannelsAreToldAsTheyAre(t *testing.T) {
 	}
 }
 
-func TestAReaderKnowsOfAChannelWhetherItWorks(t *testing.T) {
+func TestAReaderSeesOnlyTheStateOfAChannel(t *testing.T) {
 	at := time.Date(2026, 11, 22, 1, 2, 3, 0, time.UTC)
 	why, seen := "room !secret answered 500", "42"
 	full := api.Channel{Name: "a", Kind: "poll", State: api.ChannelQueued, Reason: &why, LastError: &why, LastErrorAt: &at, Cursor: &seen, Unhandled: 3}
-	f := start(t, func(o *server.Options) { o.Channels = &channels{all: []api.Channel{full}} })
+	f := start(t, func(o *server.Options) { o.Channels = &fakeChannels{all: []api.Channel{full}} })
 	for _, c := range []struct {
 		scope mailroom.Permission
 		want  api.Channel
@@ -60,7 +60,7 @@ func TestAReaderKnowsOfAChannelWhetherItWorks(t *testing.T) {
 		{mailroom.PermissionWork, api.Channel{Name: "a", Kind: "poll", State: api.ChannelQueued}},
 		{mailroom.PermissionMeasure, full},
 	} {
-		secret := f.token(string(c.scope), "", mailroom.PermissionRead, c.scope)
+		secret := f.createToken(string(c.scope), "", mailroom.PermissionRead, c.scope)
 		got, err := client.New(f.url, secret).Channels(t.Context())
 		if diff := cmp.Diff([]api.Channel{c.want}, got); diff != "" || err != nil {
 			t.Errorf("with read and %s: %v %s", c.scope, err, diff)
@@ -69,7 +69,7 @@ func TestAReaderKnowsOfAChannelWhetherItWorks(t *testing.T) {
 }
 
 func TestAChannelIsResumedByItsName(t *testing.T) {
-	c := &channels{all: []api.Channel{{Name: "a", State: api.ChannelConnected}, {Name: "b", State: api.ChannelQueued}}}
+	c := &fakeChannels{all: []api.Channel{{Name: "a", State: api.ChannelConnected}, {Name: "b", State: api.ChannelQueued}}}
 	f := start(t, func(o *server.Options) { o.Channels = c })
 	got, err := f.client.ResumeChannel(t.Context(), "b")
 	if err != nil || got.Name != "b" || got.State != api.ChannelQueued {

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// line is a listener on which connections come from given addresses.
-type line struct {
+// addrListener is a listener whose connections come from given addresses.
+type addrListener struct {
 	net.Listener
 	from []string
 }
@@ -27,7 +27,7 @@ func (c fromAddr) RemoteAddr() net.Addr {
 	return at
 }
 
-func (l *line) Accept() (net.Conn, error) {
+func (l *addrListener) Accept() (net.Conn, error) {
 	if len(l.from) == 0 {
 		return nil, errors.New("no more")
 	}
@@ -37,10 +37,10 @@ func (l *line) Accept() (net.Conn, error) {
 	return fromAddr{ours, at}, nil
 }
 
-// accepted are the connections that c takes of those from the addresses.
+// accepted returns the connections from these addresses that c accepts.
 func accepted(t *testing.T, c *connLimiter, from ...string) (open []net.Conn, who string) {
 	t.Helper()
-	l := &line{from: from}
+	l := &addrListener{from: from}
 	c.Listener = l
 	for {
 		conn, err := c.Accept()
@@ -53,40 +53,40 @@ func accepted(t *testing.T, c *connLimiter, from ...string) (open []net.Conn, wh
 	return open, strings.TrimPrefix(who, " ")
 }
 
-func TestConnectionsAreBoundedInAllAndPerAddress(t *testing.T) {
+func TestConnectionsAreBoundedInTotalAndPerAddress(t *testing.T) {
 	c := newConnLimiter(nil, 32, 2, false)
 	open, who := accepted(t, c, "1.1.1.1:1", "1.1.1.1:2", "1.1.1.1:3", "[::ffff:1.1.1.1]:4", "[2001:db8::1]:1", "[2001:db8::2]:1", "[2001:db8::3]:1",
 		"127.0.0.1:1", "127.0.0.1:2", "[::1]:3")
 	if want := "1.1.1.1:1 1.1.1.1:2 [2001:db8::1]:1 [2001:db8::2]:1 127.0.0.1:1 127.0.0.1:2 [::1]:3"; who != want {
-		t.Errorf("taken are %s, want %s", who, want)
+		t.Errorf("accepted %s, want %s", who, want)
 	}
-	for range 2 { // closing twice gives one place back
+	for range 2 { // closing twice releases one slot
 		if err := open[0].Close(); err != nil {
 			t.Error(err)
 		}
 	}
 	if _, who := accepted(t, c, "1.1.1.1:5", "1.1.1.1:6"); who != "1.1.1.1:5" {
-		t.Errorf("taken after one was closed are %q", who)
+		t.Errorf("accepted %q after one was closed", who)
 	}
 	var many []string
 	for i := range 30 {
 		many = append(many, net.JoinHostPort(net.IPv4(2, 2, 2, byte(i)).String(), "1"))
 	}
 	if open, _ := accepted(t, c, many...); len(open) != 32-2-7 {
-		t.Errorf("%d of others are taken, want all places but 2", len(open))
+		t.Errorf("accepted %d of other addresses, want all slots but 2", len(open))
 	}
 	if _, who := accepted(t, c, "3.3.3.3:1", "127.0.0.1:4", "127.0.0.1:5", "127.0.0.1:6"); who != "127.0.0.1:4 127.0.0.1:5" {
-		t.Errorf("taken of the last places are %q", who)
+		t.Errorf("accepted %q for the last slots", who)
 	}
 }
 
-func TestBehindAProxyAllConnectionsAreItsOwn(t *testing.T) {
+func TestBehindAProxyAddressesAreNotLimited(t *testing.T) {
 	if open, _ := accepted(t, newConnLimiter(nil, 32, 2, true), "1.1.1.1:1", "1.1.1.1:2", "1.1.1.1:3"); len(open) != 3 {
-		t.Errorf("%d are taken", len(open))
+		t.Errorf("accepted %d", len(open))
 	}
 }
 
-func TestAConnectionTooManyIsAnsweredAndClosed(t *testing.T) {
+func TestAnExcessConnectionIsAnsweredAndClosed(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -112,9 +112,9 @@ func TestAConnectionTooManyIsAnsweredAndClosed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	said, err := io.ReadAll(second)
-	if err != nil || !strings.HasPrefix(string(said), "HTTP/1.1 503 ") || !strings.Contains(string(said), "Retry-After: ") {
-		t.Errorf("it was told %q, %v", said, err)
+	raw, err := io.ReadAll(second)
+	if err != nil || !strings.HasPrefix(string(raw), "HTTP/1.1 503 ") || !strings.Contains(string(raw), "Retry-After: ") {
+		t.Errorf("the response is %q, %v", raw, err)
 	}
 	if err := errors.Join(first.Close(), second.Close(), held.Close(), ln.Close()); err != nil {
 		t.Error(err)

@@ -19,13 +19,13 @@ func TestPagesOfConfiguredOriginsMayReadAnswers(t *testing.T) {
 		may    string
 	}{
 		{f, "GET /v1/threads", app, 200, app},
-		{f, "GET /v1/threads/nowhere", app, 404, app}, // also what went wrong
+		{f, "GET /v1/threads/nowhere", app, 404, app}, // refusals too
 		{f, "OPTIONS /v1/messages", app, 204, app},
 		{f, "OPTIONS /v1/messages", "https://evil.example", 403, ""},
 		{f, "GET /v1/threads", "https://evil.example", 403, ""},
 		{f, "GET /v1/threads", "", 200, ""},
 		{closed, "OPTIONS /v1/messages", app, 403, ""},
-		{closed, "OPTIONS /v1/messages", "", 405, ""}, // nobody's browser
+		{closed, "OPTIONS /v1/messages", "", 405, ""}, // not from a browser
 	} {
 		headers := []string{"Access-Control-Request-Method: POST"}
 		if tc.origin != "" {
@@ -36,7 +36,7 @@ func TestPagesOfConfiguredOriginsMayReadAnswers(t *testing.T) {
 			t.Errorf("%s from %q: %d, allowed for %q, want %d and %q", tc.route, tc.origin, a.status, got, tc.want, tc.may)
 		}
 		if a.header.Get("Access-Control-Allow-Credentials") != "" {
-			t.Error("a browser may send what it keeps of this server, which has no cookies")
+			t.Error("credentials are allowed, but the server uses no cookies")
 		}
 		if tc.want == 204 && !strings.Contains(a.header.Get("Access-Control-Allow-Headers"), "Authorization") {
 			t.Errorf("the token may not be sent: %v", a.header)

@@ -25,14 +25,14 @@ import (
 	"mailroom/stream"
 )
 
-const token = "a-token-that-nobody-guesses"
+const token = "a-token-hard-to-guess"
 
-// fixture is a server on a loopback port over a memory store. Nothing runs the
-// agents: a test claims and settles runs itself.
+// // fixture is a server on a loopback port over a memory store. No engine runs agents: a test
+// claims and // settles runs itself.
 type fixture struct {
 	t       *testing.T
 	url     string
-	secret  string // of the token that calls carry
+	secret  string // token of the calls
 	store   mailroom.Store
 	ledger  *ledger.Ledger
 	bus     *bus.Bus
@@ -48,10 +48,10 @@ type fixture struct {
 
 func start(t *testing.T, change ...func(*server.Options)) *fixture {
 	t.Helper()
-	return startOn(t, func(ln net.Listener) net.Listener { return narrow{ln} }, change...)
+	return startOn(t, func(ln net.Listener) net.Listener { return smallBufferListener{ln} }, change...)
 }
 
-// startOn is start with another kind of connections.
+// startOn is start with a wrapped listener.
 func startOn(t *testing.T, line func(net.Listener) net.Listener, change ...func(*server.Options)) *fixture {
 	t.Helper()
 	wire := &http.Transport{}
@@ -97,11 +97,11 @@ func startOn(t *testing.T, line func(net.Listener) net.Listener, change ...func(
 	return f
 }
 
-// narrow gives connections small buffers, so that little is in flight to a
-// reader that does not read.
-type narrow struct{ net.Listener }
+// smallBufferListener gives connections small write buffers, so that little is in flight to a
+// client that does not read.
+type smallBufferListener struct{ net.Listener }
 
-func (n narrow) Accept() (net.Conn, error) {
+func (n smallBufferListener) Accept() (net.Conn, error) {
 	conn, err := n.Listener.Accept()
 	if tcp, ok := conn.(*net.TCPConn); ok && err == nil {
 		err = tcp.SetWriteBuffer(16 << 10)
@@ -138,7 +138,7 @@ func (l *logBuffer) wait(t *testing.T, text string) {
 		select {
 		case <-wrote:
 		case <-late:
-			t.Fatalf("the log does not come to say %q:\n%s", text, l)
+			t.Fatalf("the log never has %q:\n%s", text, l)
 		}
 	}
 }
@@ -149,14 +149,14 @@ func (l *logBuffer) String() string {
 	return l.buf.String()
 }
 
-// answer is what came back.
-type answer struct {
+// response is a response that was read.
+type response struct {
 	status int
 	header http.Header
 	body   string
 }
 
-func (a answer) problem(t *testing.T) api.Problem {
+func (a response) problem(t *testing.T) api.Problem {
 	t.Helper()
 	if got := a.header.Get("Content-Type"); got != api.ProblemType {
 		t.Errorf("content type %q, want %q (status %d, body %.200s)", got, api.ProblemType, a.status, a.body)
@@ -175,7 +175,7 @@ func (a answer) problem(t *testing.T) api.Problem {
 }
 
 // call sends "METHOD path" with the token and headers ("Name: value").
-func (f *fixture) call(route, body string, headers ...string) answer {
+func (f *fixture) call(route, body string, headers ...string) response {
 	f.t.Helper()
 	method, path, _ := strings.Cut(route, " ")
 	req, err := http.NewRequest(method, f.url+path, strings.NewReader(body))
@@ -200,17 +200,17 @@ func (f *fixture) call(route, body string, headers ...string) answer {
 	}
 	defer resp.Body.Close()
 	if strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") { // which has no end
-		return answer{resp.StatusCode, resp.Header, ""}
+		return response{resp.StatusCode, resp.Header, ""}
 	}
 	raw, err := io.ReadAll(resp.Body)
 	if err != nil {
 		f.t.Fatalf("%s: %v", route, err)
 	}
-	return answer{resp.StatusCode, resp.Header, string(raw)}
+	return response{resp.StatusCode, resp.Header, string(raw)}
 }
 
-// ask is a call that must succeed, decoded into T.
-func ask[T any](f *fixture, route, body string) T {
+// mustCall is a call that must succeed, decoded into T.
+func mustCall[T any](f *fixture, route, body string) T {
 	f.t.Helper()
 	a := f.call(route, body)
 	if a.status > 299 {
@@ -229,7 +229,7 @@ func (f *fixture) submit(thread, text string) mailroom.Submitted {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	return ask[mailroom.Submitted](f, "POST /v1/threads/"+thread+"/messages", string(body))
+	return mustCall[mailroom.Submitted](f, "POST /v1/threads/"+thread+"/messages", string(body))
 }
 
 // claim starts the run that is due next, as worker "w".
@@ -252,8 +252,8 @@ func (f *fixture) claim() ledger.Assignment {
 	return work[0]
 }
 
-// end settles a claimed run with a reply.
-func (f *fixture) end(w ledger.Assignment, outcome mailroom.Outcome, reply string) {
+// settleRun settles a claimed run, with a reply unless it is "".
+func (f *fixture) settleRun(w ledger.Assignment, outcome mailroom.Outcome, reply string) {
 	f.t.Helper()
 	s := mailroom.Settle{Claim: w.Claim, Number: w.Run.Step + 1, Outcome: outcome}
 	if reply != "" {
@@ -267,8 +267,8 @@ func (f *fixture) end(w ledger.Assignment, outcome mailroom.Outcome, reply strin
 	}
 }
 
-// written says all that the store holds, to be compared before and after.
-func (f *fixture) written() string {
+// snapshot formats all rows of the store, for comparison.
+func (f *fixture) snapshot() string {
 	f.t.Helper()
 	var out strings.Builder
 	err := f.ledger.View(f.t.Context(), func(r mailroom.Reader) error {

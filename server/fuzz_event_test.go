@@ -15,8 +15,8 @@ import (
 	"mailroom/stream"
 )
 
-// FuzzPageCursor: the next of a page is a place in its own list only, of who it
-// was given to, also after a restart.
+// FuzzPageCursor checks that a cursor is valid only for its own list and token, and survives a
+// restart.
 func FuzzPageCursor(f *testing.F) {
 	runs, threads := list[int64, int64]{name: "runs"}, list[int64, int64]{name: "threads"}
 	s, again := &Server{cursors: newCursorCipher("secret")}, &Server{cursors: newCursorCipher("secret")}
@@ -47,24 +47,23 @@ func FuzzPageCursor(f *testing.F) {
 	})
 }
 
-// written answers with bytes that were written before.
-type written struct{ raw []byte }
+// cannedTransport answers every request with raw.
+type cannedTransport struct{ raw []byte }
 
-func (w written) RoundTrip(r *http.Request) (*http.Response, error) {
+func (w cannedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(bytes.NewReader(w.raw)), Request: r}, nil
 }
 
-// FuzzEvent: a reader finds in a stream what was written to it, whatever text
-// is in it; none ends its event early or begins another.
+// FuzzEvent checks that a reader gets the events that were written, whatever text they contain.
 func FuzzEvent(f *testing.F) {
 	f.Add("t", int64(1), 2, "hello")
 	f.Add("a\nb", int64(7), 0, "x\n\nevent: gap\ndata: {}\n\n")
 	f.Add("\u2028", int64(1<<62), 1<<20, "\xff\r\r\n\x00")
 	f.Fuzz(func(t *testing.T, thread string, seq int64, attempt int, text string) {
 		if seq < 1 || attempt < 0 {
-			return // the ledger makes none
+			return // the ledger never produces these
 		}
-		thread, text = string([]rune(thread)), string([]rune(text)) // nor any text that is no UTF-8
+		thread, text = string([]rune(thread)), string([]rune(text)) // the ledger has valid UTF-8 only
 		body := map[string]string{"text": text}
 		e, err := mailroom.NewEntry(thread, seq, "x."+text, thread, attempt, time.Unix(1, 0).UTC(), body)
 		if err != nil {
@@ -86,7 +85,7 @@ func FuzzEvent(f *testing.F) {
 			b.WriteString(": still here\n\n")
 			want = append(want, eventID(ev)+" "+name+" "+string(data))
 		}
-		c := client.New("http://localhost", "", client.WithHTTPClient(&http.Client{Transport: written{b.Bytes()}}))
+		c := client.New("http://localhost", "", client.WithHTTPClient(&http.Client{Transport: cannedTransport{b.Bytes()}}))
 		for ev, err := range c.Follow(t.Context(), client.FollowQuery{Thread: "t"}) {
 			if err != nil {
 				t.Fatal(err)

@@ -9,8 +9,8 @@ import (
 	"github.com/coder/websocket"
 )
 
-// FuzzSocket: any first message of a socket, of one with a token or without, is answered or ends the socket with a close
-// frame, without a panic; and the next socket is served.
+// FuzzSocket checks that any first message, with or without a token, is answered or closes the
+// socket with a close frame and without a panic, and that the next socket works.
 func FuzzSocket(f *testing.F) {
 	for i, frame := range []string{
 		`{"op":"auth","id":1,"token":"wrong"}`, `{"op":"auth","id":1,"token":"` + token + `"}`,
@@ -34,18 +34,19 @@ func FuzzSocket(f *testing.F) {
 		if binary {
 			kind = websocket.MessageBinary
 		}
-		// The server may close the socket before it has read all of it: then the loop below reads why.
+		// // The server may close the socket before it has read everything; the loop below reads
+		// the close frame.
 		_ = p.conn.Write(p.ctx, kind, frame)
 		_ = p.conn.Write(p.ctx, websocket.MessageText, []byte(`{"op":"ping","id":"last"}`))
 		for {
 			_, raw, err := p.conn.Read(p.ctx)
 			if err != nil {
 				if end, ok := errors.AsType[websocket.CloseError](err); !ok || end.Code == websocket.StatusInternalError {
-					t.Errorf("%.200q ends the socket with %v, want a close frame that says what was wrong", frame, err)
+					t.Errorf("%.200q ends the socket with %v, want a close frame with the reason", frame, err)
 				}
 				break
 			}
-			var h heard
+			var h serverFrame
 			if err := json.Unmarshal(raw, &h); err != nil {
 				t.Fatalf("%.200q is answered with %.200q: %v", frame, raw, err)
 			}
@@ -56,19 +57,19 @@ func FuzzSocket(f *testing.F) {
 				break
 			}
 		}
-		next := s.join()
-		next.say(`{"op":"ping","id":"next"}`)
-		if got := next.hear(); string(got.ID) != `"next"` || got.Error != nil {
-			t.Errorf("after %.200q the next socket hears %v", frame, got)
+		next := s.dialWithToken()
+		next.send(`{"op":"ping","id":"next"}`)
+		if got := next.next(); string(got.ID) != `"next"` || got.Error != nil {
+			t.Errorf("after %.200q the next socket gets %v", frame, got)
 		}
 		for _, one := range []*peer{p, next} {
 			_ = one.conn.CloseNow() // it may be closed already
 		}
-		s.stop() // a subscription may panic after the last answer: the server waits for it before it ends
+		s.stop() // a subscription may panic after the last answer; Serve waits for it
 		ended := <-s.served
 		s.served <- ended // for the cleanup
-		if said := s.log.String(); strings.Contains(said, "panic recovered") || strings.Contains(said, "panic: ") {
-			t.Errorf("%.200q panics: %s", frame, said)
+		if log := s.log.String(); strings.Contains(log, "panic recovered") || strings.Contains(log, "panic: ") {
+			t.Errorf("%.200q panics: %s", frame, log)
 		}
 	})
 }

@@ -15,8 +15,8 @@ import (
 	"mailroom/stream"
 )
 
-// FuzzSubmitBody: a submit is taken as it was said, once, or refused by name,
-// and then nothing is written.
+// FuzzSubmitBody checks that a submit is stored as sent, once, or refused with a location and
+// without a write.
 func FuzzSubmitBody(f *testing.F) {
 	for i, body := range []string{
 		`{"text":"hello","mode":"queue","key":"k","priority":7,"max_attempts":3,"options":{"a":[1]},"metadata":{"team":"x"}}`,
@@ -28,12 +28,12 @@ func FuzzSubmitBody(f *testing.F) {
 	} {
 		f.Add(uint8(i), []byte(body), "")
 	}
-	in := newIndoors()
+	in := newInProcess()
 	f.Fuzz(func(t *testing.T, where uint8, body []byte, key string) {
 		if !sendable(key) {
 			return
 		}
-		s := in.scene(t)
+		s := in.newFixture(t)
 		route := "POST /v1/messages"
 		if to := []string{"", "idle", "queued", "running", "waiting", "new"}[where%6]; to != "" {
 			route = "POST /v1/threads/" + to + "/messages"
@@ -42,33 +42,33 @@ func FuzzSubmitBody(f *testing.F) {
 		if key != "" {
 			headers = append(headers, "Content-Type: application/json", "Idempotency-Key: "+key)
 		}
-		before := s.written()
+		before := s.snapshot()
 		a := s.call(route, string(body), headers...)
 		if a.status != http.StatusAccepted {
-			s.refused(a, before, mailroom.CodeInvalid, mailroom.CodeConflict, mailroom.CodeBusy, mailroom.CodeNotFound, mailroom.CodeGone)
+			s.checkRefused(a, before, mailroom.CodeInvalid, mailroom.CodeConflict, mailroom.CodeBusy, mailroom.CodeNotFound, mailroom.CodeGone)
 			return
 		}
-		s.sound()
-		first := decoded[mailroom.Submitted](t, a)
-		s.said(first, body)
-		run := ask[api.Run](s.fixture, "GET /v1/runs/"+first.Run, "")
+		s.checkStored()
+		first := decode[mailroom.Submitted](t, a)
+		s.checkText(first, body)
+		run := mustCall[api.Run](s.fixture, "GET /v1/runs/"+first.Run, "")
 		if run.Key == nil || first.Disposition != mailroom.DispositionQueued {
-			return // a key is looked at in its own thread
+			return // keys are per thread
 		}
-		before = s.written()
-		again := decoded[mailroom.Submitted](t, s.call("POST /v1/threads/"+url.PathEscape(first.Thread)+"/messages", string(body), headers...))
-		if again.Run != first.Run || again.Message != first.Message || again.Disposition != mailroom.DispositionDuplicate || s.written() != before {
+		before = s.snapshot()
+		again := decode[mailroom.Submitted](t, s.call("POST /v1/threads/"+url.PathEscape(first.Thread)+"/messages", string(body), headers...))
+		if again.Run != first.Run || again.Message != first.Message || again.Disposition != mailroom.DispositionDuplicate || s.snapshot() != before {
 			t.Errorf("a repeat is %+v, the first was %+v", again, first)
 		}
 	})
 }
 
-// sendable reports whether a header can carry a value.
+// sendable reports whether a header can carry the value.
 func sendable(value string) bool {
 	return !strings.ContainsFunc(value, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f })
 }
 
-func decoded[T any](t *testing.T, a answer) (out T) {
+func decode[T any](t *testing.T, a response) (out T) {
 	t.Helper()
 	if a.status > 299 {
 		t.Fatalf("status %d: %s", a.status, a.body)
@@ -79,8 +79,8 @@ func decoded[T any](t *testing.T, a answer) (out T) {
 	return out
 }
 
-// said checks that the text of a submit arrived as it was.
-func (s *scene) said(out mailroom.Submitted, body []byte) {
+// checkText checks that the text of a submit was stored unchanged.
+func (s *fuzzFixture) checkText(out mailroom.Submitted, body []byte) {
 	s.t.Helper()
 	var sent struct{ Text string }
 	if err := json.Unmarshal(body, &sent); err != nil || sent.Text == "" || out.Message == "" {
@@ -92,8 +92,8 @@ func (s *scene) said(out mailroom.Submitted, body []byte) {
 	}
 }
 
-// FuzzChangeBody: any other change does what it says, and again the same if it
-// is repeated, or is refused by name and writes nothing.
+// FuzzChangeBody checks that any other change takes effect, is idempotent, or is refused with a
+// location and without a write.
 func FuzzChangeBody(f *testing.F) {
 	for i, body := range []string{
 		`{"agent":"codex","metadata":{"a":1},"deliver_to":"running"}`,
@@ -108,9 +108,9 @@ func FuzzChangeBody(f *testing.F) {
 	}
 	f.Add(uint8(1), []byte(`{"parts":[{"type":"data","data":[1]}]}`))
 	f.Add(uint8(2), []byte(`{"decision":"answer","answer":{"a":null},"decided_by":"ann"}`))
-	in := newIndoors()
+	in := newInProcess()
 	f.Fuzz(func(t *testing.T, which uint8, body []byte) {
-		s := in.scene(t)
+		s := in.newFixture(t)
 		routes := []struct {
 			route string
 			same  bool // a repeat answers the same
@@ -124,21 +124,21 @@ func FuzzChangeBody(f *testing.F) {
 			{"POST /v1/threads/queued/interrupt", false},
 		}
 		c := routes[int(which)%len(routes)]
-		before := s.written()
+		before := s.snapshot()
 		a := s.call(c.route, string(body))
 		if a.status > 299 {
-			s.refused(a, before, mailroom.CodeInvalid, mailroom.CodeConflict)
+			s.checkRefused(a, before, mailroom.CodeInvalid, mailroom.CodeConflict)
 			return
 		}
-		s.sound()
+		s.checkStored()
 		if !c.same {
 			return
 		}
 		again := s.call(c.route, string(body))
-		if c.route == routes[0].route { // it says when it was changed
-			first, second := decoded[api.Thread](t, a), decoded[api.Thread](t, again)
+		if c.route == routes[0].route { // it has the time of the change
+			first, second := decode[api.Thread](t, a), decode[api.Thread](t, again)
 			second.UpdatedAt = first.UpdatedAt
-			if got, want := encoded(t, second), encoded(t, first); got != want {
+			if got, want := encode(t, second), encode(t, first); got != want {
 				t.Errorf("a repeat of %s %s gives\n%s\nwant\n%s", c.route, body, got, want)
 			}
 			return
@@ -149,7 +149,7 @@ func FuzzChangeBody(f *testing.F) {
 	})
 }
 
-func encoded(t *testing.T, v any) string {
+func encode(t *testing.T, v any) string {
 	t.Helper()
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -158,8 +158,8 @@ func encoded(t *testing.T, v any) string {
 	return string(b)
 }
 
-// FuzzListQuery: a list that can be read is read to its end in pages, with no
-// row twice and none missing; one that cannot is refused by name.
+// FuzzListQuery checks that a readable list pages to its end without repeating or missing a row,
+// and that an unreadable one is refused with a location.
 func FuzzListQuery(f *testing.F) {
 	f.Add(uint8(0), "status:queued -agent:codex", "", "1")
 	f.Add(uint8(1), "id:q* updated:2020-01-01..2030-01-01", "", "2")
@@ -167,11 +167,11 @@ func FuzzListQuery(f *testing.F) {
 	f.Add(uint8(0), `error:"model said" metadata.a:""`, "cnVuczoz", "500")
 	f.Add(uint8(1), "", "cnVuczoz", "0")
 	f.Add(uint8(2), "colour:red", "!", "+1")
-	in := newIndoors()
+	in := newInProcess()
 	f.Fuzz(func(t *testing.T, which uint8, q, cursor, limit string) {
-		s := in.scene(t)
+		s := in.newFixture(t)
 		route := "GET /v1/" + []string{"runs", "threads", "tickets"}[which%3] + "?"
-		get := func(cursor, limit string) answer {
+		get := func(cursor, limit string) response {
 			v := url.Values{"q": {q}}
 			if cursor != "" {
 				v.Set("cursor", cursor)
@@ -181,19 +181,19 @@ func FuzzListQuery(f *testing.F) {
 			}
 			return s.call(route+v.Encode(), "")
 		}
-		before := s.written()
+		before := s.snapshot()
 		a := get(cursor, limit)
 		if a.status != http.StatusOK {
-			s.refused(a, before, mailroom.CodeInvalid)
+			s.checkRefused(a, before, mailroom.CodeInvalid)
 			return
 		}
 		type row struct{ ID string }
-		whole := decoded[api.Page[row]](t, get(cursor, "500"))
+		whole := decode[api.Page[row]](t, get(cursor, "500"))
 		var ids, want []string
 		for _, r := range whole.Items {
 			want = append(want, r.ID)
 		}
-		for page := decoded[api.Page[row]](t, get(cursor, "1")); ; page = decoded[api.Page[row]](t, get(*page.Next, "1")) {
+		for page := decode[api.Page[row]](t, get(cursor, "1")); ; page = decode[api.Page[row]](t, get(*page.Next, "1")) {
 			for _, r := range page.Items {
 				ids = append(ids, r.ID)
 			}
@@ -207,8 +207,8 @@ func FuzzListQuery(f *testing.F) {
 	})
 }
 
-// FuzzPath: whatever is asked for is answered, with a problem if it is not
-// there, never with a redirect to something else.
+// FuzzPath checks that every path is answered, with a problem if nothing is there, and never with a
+// redirect.
 func FuzzPath(f *testing.F) {
 	for i, path := range []string{
 		"/", "//", "/v1/threads/%2E%2E/messages", "/v1/threads/idle/../queued", "/v1/threads/a%2Fb", "/v1/threads//entries",
@@ -219,41 +219,41 @@ func FuzzPath(f *testing.F) {
 		f.Add(uint8(i), path)
 	}
 	f.Add(uint8(0), "/v1/threads/idle/../queued")
-	in := newIndoors()
+	in := newInProcess()
 	f.Fuzz(func(t *testing.T, method uint8, path string) {
 		name := []string{"GET", "HEAD", "DELETE", "POST", "PATCH", "OPTIONS"}[method%6]
 		u, err := url.Parse("http://localhost" + path)
 		if err != nil || u.Host != "localhost" {
-			return // no client could ask for it
+			return // no client could send it
 		}
 		if name == "GET" && (strings.Contains(u.Path, "/stream") || strings.Contains(u.Path, "/wait")) {
-			name = "HEAD" // which ends
+			name = "HEAD" // a HEAD response ends
 		}
-		s := in.scene(t)
-		before := s.written()
+		s := in.newFixture(t)
+		before := s.snapshot()
 		a := s.call(name+" "+path, "")
 		if a.status >= 300 && name != "HEAD" {
-			s.refused(a, before, mailroom.CodeInvalid, mailroom.CodeNotFound, mailroom.CodeConflict, mailroom.CodeUnavailable)
+			s.checkRefused(a, before, mailroom.CodeInvalid, mailroom.CodeNotFound, mailroom.CodeConflict, mailroom.CodeUnavailable)
 		}
 		if a.status >= 300 && a.status < 400 || a.status >= 500 {
 			t.Errorf("%s %s is answered with %d %s", name, path, a.status, a.body)
 		}
 		if name == "GET" || name == "HEAD" || name == "OPTIONS" {
-			if after := s.written(); after != before {
+			if after := s.snapshot(); after != before {
 				t.Errorf("%s %s wrote %s", name, path, after)
 			}
 		}
 	})
 }
 
-// FuzzGates: only the token opens, only under the server's own names, and the
-// id of a request is one that is safe in logs.
-func FuzzGates(f *testing.F) {
+// FuzzMiddleware checks that only the token authenticates, only under the server's own host names,
+// and that a request id is safe in logs.
+func FuzzMiddleware(f *testing.F) {
 	f.Add("localhost:8420", "Bearer "+token, "req-1", "application/json")
 	f.Add("[::1]", "bearer  "+token, "a b", "application/json; charset=utf-8")
 	f.Add("127.1", "Basic x", strings.Repeat("x", 65), "text/plain")
 	f.Add("localhost.evil.example", token, "", "a/b; c")
-	in := newIndoors()
+	in := newInProcess()
 	f.Fuzz(func(t *testing.T, host, authorization, id, kind string) {
 		r := &http.Request{
 			Method: "POST", Host: host, URL: &url.URL{Scheme: "http", Host: "localhost", Path: "/v1/messages"},
@@ -269,13 +269,13 @@ func FuzzGates(f *testing.F) {
 		scheme, secret, _ := strings.Cut(strings.TrimSpace(authorization), " ")
 		known := strings.EqualFold(scheme, "Bearer") && strings.TrimSpace(secret) == token
 		if a.status != http.StatusForbidden && !own {
-			t.Errorf("host %q is let in: %d %s", host, a.status, a.body)
+			t.Errorf("host %q is accepted: %d %s", host, a.status, a.body)
 		}
 		if a.status != http.StatusForbidden && a.status != http.StatusUnauthorized && !known {
-			t.Errorf("%q is let in: %d %s", authorization, a.status, a.body)
+			t.Errorf("%q is accepted: %d %s", authorization, a.status, a.body)
 		}
 		if a.status < 400 || a.status >= 500 {
-			t.Errorf("nothing was submitted, and the answer is %d %s", a.status, a.body)
+			t.Errorf("the request has no body, but the response is %d %s", a.status, a.body)
 		}
 		got := a.header.Get("X-Request-ID")
 		if got == "" || len(got) > 64 || strings.Trim(got, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:") != "" {
@@ -284,48 +284,48 @@ func FuzzGates(f *testing.F) {
 	})
 }
 
-// send makes a request that has no body.
-func send(t *testing.T, in indoors, r *http.Request) answer {
+// send sends a request without a body.
+func send(t *testing.T, in inProcess, r *http.Request) response {
 	t.Helper()
-	s := in.scene(t)
-	before := s.written()
+	s := in.newFixture(t)
+	before := s.snapshot()
 	resp, err := in.RoundTrip(r)
 	if err != nil {
-		return answer{status: http.StatusForbidden, header: http.Header{"X-Request-Id": {"none"}}} // nor could a client send it
+		return response{status: http.StatusForbidden, header: http.Header{"X-Request-Id": {"none"}}} // no client could send it either
 	}
 	defer resp.Body.Close()
 	raw, err := io.ReadAll(resp.Body)
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := answer{resp.StatusCode, resp.Header, string(raw)}
-	if after := s.written(); after != before {
+	a := response{resp.StatusCode, resp.Header, string(raw)}
+	if after := s.snapshot(); after != before {
 		t.Errorf("it wrote %s", after)
 	}
 	return a
 }
 
-// FuzzStreamPlace: the place to go on from is the header's, else after's, and
-// what is no place is refused by name. HEAD asks the same and has an end.
-func FuzzStreamPlace(f *testing.F) {
+// FuzzStreamCursor checks that a stream resumes at Last-Event-ID, or else at after, and that an
+// invalid cursor is refused with its location. HEAD checks the same and ends.
+func FuzzStreamCursor(f *testing.F) {
 	f.Add("1", "", "settled")
 	f.Add("", "2:3", "waiting")
 	f.Add("x", "1", "")
 	f.Add(" 1", "9223372036854775808", "never")
 	f.Add("2", "", "")
-	in := newIndoors()
+	in := newInProcess()
 	f.Fuzz(func(t *testing.T, id, after, until string) {
 		if !sendable(id) {
 			return
 		}
-		s := in.scene(t)
+		s := in.newFixture(t)
 		place, where := id, "header.Last-Event-ID"
 		if place = strings.Trim(place, " \t"); place == "" {
 			place, where = after, "query.after"
 		}
 		_, err := stream.ParseCursor(place)
 		wanted := until == "" || until == "settled" || until == "waiting"
-		before := s.written()
+		before := s.snapshot()
 		a := s.call("HEAD /v1/threads/idle/stream?"+url.Values{"after": {after}, "until": {until}}.Encode(), "", "Last-Event-ID: "+id)
 		switch {
 		case !wanted:
@@ -336,24 +336,24 @@ func FuzzStreamPlace(f *testing.F) {
 			}
 			return
 		}
-		s.refused(a, before, mailroom.CodeInvalid)
+		s.checkRefused(a, before, mailroom.CodeInvalid)
 		if p := a.problem(t); len(p.Errors) == 0 || p.Errors[0].Location != where {
 			t.Errorf("from %q and %q until %q: %s, want %s named", id, after, until, a.body, where)
 		}
 	})
 }
 
-// FuzzClient: what a program hands to the client arrives at the other end as it
-// was, if the rules allow it; else it is invalid.
+// FuzzClient checks that what a program passes to the client arrives unchanged if the rules allow
+// it, and is otherwise invalid.
 func FuzzClient(f *testing.F) {
 	f.Add("new", "hello", "k", "v")
 	f.Add(" a.b ", "\u2028\x7f\"<", " k ", "é")
 	f.Add("..", "x", "a\nb", "\x00")
 	f.Add("a/b?c#d%2F", "\xff", "", "")
-	in := newIndoors()
+	in := newInProcess()
 	f.Fuzz(func(t *testing.T, thread, text, key, label string) {
-		s := in.scene(t)
-		before := s.written()
+		s := in.newFixture(t)
+		before := s.snapshot()
 		sent, err := s.client.Submit(t.Context(), api.Submit{Thread: thread, Text: text, Key: key, Metadata: map[string]string{"label": label}})
 		rules := mailroom.Submit{Thread: thread, Messages: []mailroom.NewMessage{{Parts: mailroom.Text(text)}}, Key: key, Metadata: map[string]string{"label": label}}
 		refused := rules.Check()
@@ -367,8 +367,8 @@ func FuzzClient(f *testing.F) {
 			t.Errorf("submit of %q to %q under %q: %v of code %q, want %q as of %v", text, thread, key, err, got, want, refused)
 		}
 		if err != nil {
-			if after := s.written(); after != before {
-				t.Errorf("it was refused with %v and yet wrote %s", err, after)
+			if after := s.snapshot(); after != before {
+				t.Errorf("refused with %v, but it wrote %s", err, after)
 			}
 			return
 		}

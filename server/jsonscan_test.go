@@ -8,8 +8,8 @@ import (
 	"mailroom"
 )
 
-// hostile are bodies of about n bytes that are made to be expensive.
-func hostile(n int) map[string]string {
+// hostileBodies returns bodies of about n bytes that are expensive to check.
+func hostileBodies(n int) map[string]string {
 	nested := strings.Repeat("[", maxDepth-1) + strings.Repeat("]", maxDepth-1)
 	long := `{"` + strings.Repeat("n", n/maxDepth) + `":`
 	var labels strings.Builder
@@ -35,12 +35,11 @@ func hostile(n int) map[string]string {
 	}
 }
 
-// TestAHostileBodyCostsLittle counts what the check of a body allocates: no more for a
-// large body than its limits on values and members account for, and nothing for each
-// level, value or byte.
+// TestAHostileBodyCostsLittle bounds the allocations of checkBody by the limits on values and
+// members, whatever the size and depth of the body.
 func TestAHostileBodyCostsLittle(t *testing.T) {
-	const perMember = 3 // its name, its place in a table, and decoding an escape
-	for name, body := range hostile(defaultBody) {
+	const perMember = 3 // its name, its map entry, and decoding an escape
+	for name, body := range hostileBodies(defaultBody) {
 		raw := []byte(body)
 		allocated := testing.AllocsPerRun(1, func() { _ = checkBody(raw) })
 		most := 100.0
@@ -56,7 +55,7 @@ func TestAHostileBodyCostsLittle(t *testing.T) {
 	}
 }
 
-func TestABodyHasSoManyValuesAndMembers(t *testing.T) {
+func TestBodiesAreBoundedInValuesAndMembers(t *testing.T) {
 	members := func(n int) string {
 		var b strings.Builder
 		for i := range n {
@@ -77,7 +76,7 @@ func TestABodyHasSoManyValuesAndMembers(t *testing.T) {
 	}
 }
 
-func TestARefusalNamesThePlaceInTheBody(t *testing.T) {
+func TestARefusalHasTheLocationInTheBody(t *testing.T) {
 	for body, want := range map[string]string{
 		`{"options":{"a":[1,{"b":2,"\u0062":3}]}}`: "body.options.a[1].b: duplicate field",
 		`{"parts":[{"type":1},{"Type":1}]}`:        "body.parts[1].Type: unknown field",
@@ -93,7 +92,7 @@ func TestARefusalNamesThePlaceInTheBody(t *testing.T) {
 }
 
 func BenchmarkHostileBodies(b *testing.B) {
-	for name, body := range hostile(defaultBody) {
+	for name, body := range hostileBodies(defaultBody) {
 		b.Run(name, func(b *testing.B) {
 			b.SetBytes(int64(len(body)))
 			b.ReportAllocs()

@@ -13,8 +13,8 @@ import (
 	"mailroom/ledger"
 )
 
-// park ends the attempt of a claimed run, which waits for all of what it asks.
-// For a child it sends to a thread whose agent nobody serves.
+// park ends the attempt of a claimed run, which then waits for all of asks. For a child it sends to
+// a thread whose agent has no worker.
 func (f *fixture) park(w ledger.Assignment, asks ...mailroom.Ask) {
 	f.t.Helper()
 	wait := &mailroom.Wait{}
@@ -47,7 +47,7 @@ func (f *fixture) settle(s mailroom.Settle) {
 	}
 }
 
-func askFor(kind mailroom.TicketKind) mailroom.Ask {
+func newAsk(kind mailroom.TicketKind) mailroom.Ask {
 	a := mailroom.Ask{Name: "q", Kind: kind, Prompt: "May I?"}
 	if kind == mailroom.TicketTimer {
 		a.After = time.Hour
@@ -55,20 +55,20 @@ func askFor(kind mailroom.TicketKind) mailroom.Ask {
 	return a
 }
 
-// situation is a thread before a submit. Its current run is "" if there is none,
-// and queued that of a run that has not started, or "".
-type situation struct {
+// threadState is a thread before a submit. current is its current run and queued a run that has not
+// started; either may be "".
+type threadState struct {
 	f               *fixture
 	thread          string
 	current, queued string
-	held            *ledger.Assignment // the claim of the current run while it is running
+	held            *ledger.Assignment // claim of the current run while it runs
 }
 
-// stateOf brings a new thread into a state, with or without a run in its queue.
-// No other thread may have work.
-func (f *fixture) stateOf(t *testing.T, thread, state string, queue bool) *situation {
+// newThreadIn creates a thread in a state, with or without a queued run. No other thread may have
+// due work.
+func (f *fixture) newThreadIn(t *testing.T, thread, state string, queue bool) *threadState {
 	t.Helper()
-	s := &situation{f: f, thread: thread}
+	s := &threadState{f: f, thread: thread}
 	if state != "idle" {
 		s.current = f.submit(thread, "one").Run
 	}
@@ -89,27 +89,27 @@ func (f *fixture) stateOf(t *testing.T, thread, state string, queue bool) *situa
 		}
 	}
 	if kind, ok := strings.CutPrefix(state, "waits for "); ok {
-		f.park(w, askFor(mailroom.TicketKind(kind)))
+		f.park(w, newAsk(mailroom.TicketKind(kind)))
 		s.held = nil
 	}
 	return s
 }
 
-// leave ends all work of the thread.
-func (s *situation) leave(t *testing.T) {
+// cleanUp ends all work of the thread.
+func (s *threadState) cleanUp(t *testing.T) {
 	t.Helper()
 	s.f.call("POST /v1/threads/"+s.thread+"/interrupt", "")
 	if s.held != nil {
-		s.f.end(*s.held, mailroom.OutcomeRelease, "")
+		s.f.settleRun(*s.held, mailroom.OutcomeRelease, "")
 	}
-	if got := ask[api.Thread](s.f, "GET /v1/threads/"+s.thread, ""); got.Status != api.ThreadIdle {
-		t.Errorf("interrupted, and the thread is still %s", got.Status)
+	if got := mustCall[api.Thread](s.f, "GET /v1/threads/"+s.thread, ""); got.Status != api.ThreadIdle {
+		t.Errorf("interrupted, but the thread is still %s", got.Status)
 	}
 }
 
-// send submits in a mode and says in the words of the table what happened. It
-// checks that the answer and the rows say the same.
-func (s *situation) send(t *testing.T, mode mailroom.Mode) string {
+// submit submits in a mode and describes the effect in the terms of the table. It checks that
+// response and rows agree.
+func (s *threadState) submit(t *testing.T, mode mailroom.Mode) string {
 	t.Helper()
 	a := s.f.call("POST /v1/threads/"+s.thread+"/messages", fmt.Sprintf(`{"text":"new","mode":%q}`, mode))
 	if a.status == 409 {
@@ -122,30 +122,30 @@ func (s *situation) send(t *testing.T, mode mailroom.Mode) string {
 	if err := json.Unmarshal([]byte(a.body), &out); err != nil || a.status != 202 {
 		t.Fatalf("status %d, %v: %s", a.status, err, a.body)
 	}
-	var words []string
+	var effects []string
 	if s.queued != "" {
 		gone := s.status(s.queued) == mailroom.StatusCancelled
 		if listed := slices.Equal(out.Superseded, []string{s.queued}); listed != gone {
 			t.Errorf("superseded %v, but the queued run %s is %s", out.Superseded, s.queued, s.status(s.queued))
 		}
 		if gone {
-			words = append(words, "supersedes")
+			effects = append(effects, "supersedes")
 		}
 	}
 	if out.Stopping != nil {
 		if *out.Stopping != s.current || s.status(s.current) != mailroom.StatusRunning {
 			t.Errorf("stopping %s, which is %s", *out.Stopping, s.status(*out.Stopping))
 		}
-		words = append(words, "asks to stop")
+		effects = append(effects, "asks to stop")
 	}
 	if s.current != "" && s.status(s.current) == mailroom.StatusCancelled {
-		words = append(words, "cancels it")
+		effects = append(effects, "cancels it")
 	}
-	words = append(words, s.disposition(out, len(words))...)
-	return strings.Join(append(words, s.tickets()...), ", ")
+	effects = append(effects, s.disposition(out, len(effects))...)
+	return strings.Join(append(effects, s.tickets()...), ", ")
 }
 
-func (s *situation) disposition(out mailroom.Submitted, said int) []string {
+func (s *threadState) disposition(out mailroom.Submitted, effects int) []string {
 	switch out.Disposition {
 	case mailroom.DispositionSteered, mailroom.DispositionResumed:
 		if out.Run != s.current {
@@ -161,7 +161,7 @@ func (s *situation) disposition(out mailroom.Submitted, said int) []string {
 	switch {
 	case out.Run == s.current || out.Run == s.queued || s.status(out.Run) != mailroom.StatusQueued:
 		return []string{"made no run"}
-	case said > 0:
+	case effects > 0:
 		return nil
 	case s.current == "" && s.queued == "":
 		return []string{"queued"}
@@ -169,10 +169,9 @@ func (s *situation) disposition(out mailroom.Submitted, said int) []string {
 	return []string{"behind"}
 }
 
-// tickets says what became of the ticket, unless it stays what it was while
-// nothing happens to its run.
-func (s *situation) tickets() []string {
-	page := ask[api.Page[api.Ticket]](s.f, "GET /v1/tickets?q=thread:"+s.thread, "")
+// tickets describes the ticket, unless neither it nor its run has changed.
+func (s *threadState) tickets() []string {
+	page := mustCall[api.Page[api.Ticket]](s.f, "GET /v1/tickets?q=thread:"+s.thread, "")
 	if len(page.Items) == 0 {
 		return nil
 	}
@@ -187,13 +186,13 @@ func (s *situation) tickets() []string {
 	return nil
 }
 
-func (s *situation) status(run string) mailroom.Status {
+func (s *threadState) status(run string) mailroom.Status {
 	s.f.t.Helper()
-	return ask[api.Run](s.f, "GET /v1/runs/"+run, "").Status
+	return mustCall[api.Run](s.f, "GET /v1/runs/"+run, "").Status
 }
 
-// TestSubmitModes checks every cell of the table of modes in the contract, with
-// a run in the queue behind the current one and without, and prints it.
+// TestSubmitModes checks every cell of the documented table of modes, with and without a queued
+// run, and logs the table.
 func TestSubmitModes(t *testing.T) {
 	const (
 		stop  = "asks to stop"
@@ -238,9 +237,9 @@ func TestSubmitModes(t *testing.T) {
 		fmt.Fprintf(&table, "\n| %s |", name)
 		for i, mode := range modes {
 			t.Run(fmt.Sprintf("%s/%s", name, mode), func(t *testing.T) {
-				s := f.stateOf(t, fmt.Sprintf("t%d-%s", at, mode), row.state, row.queue)
-				got := s.send(t, mode)
-				s.leave(t)
+				s := f.newThreadIn(t, fmt.Sprintf("t%d-%s", at, mode), row.state, row.queue)
+				got := s.submit(t, mode)
+				s.cleanUp(t)
 				fmt.Fprintf(&table, " %s |", got)
 				if got != row.want[i] {
 					t.Errorf("got %q, want %q", got, row.want[i])
@@ -259,27 +258,27 @@ func joinModes(modes []mailroom.Mode) string {
 	return strings.Join(names, " | ")
 }
 
-func TestAMessageSteeredIntoAWaitIsReadWhenTheRunGoesOn(t *testing.T) {
-	s := start(t).stateOf(t, "t", "waits for approval", false)
-	steered := ask[mailroom.Submitted](s.f, "POST /v1/threads/t/messages", `{"text":"mind the gap","mode":"steer"}`)
+func TestAMessageSteeredIntoAWaitIsReadOnResume(t *testing.T) {
+	s := start(t).newThreadIn(t, "t", "waits for approval", false)
+	steered := mustCall[mailroom.Submitted](s.f, "POST /v1/threads/t/messages", `{"text":"mind the gap","mode":"steer"}`)
 	path := "GET /v1/threads/t/messages/" + steered.Message
-	if got := ask[mailroom.Message](s.f, path, ""); got.State != mailroom.MessageAccepted {
+	if got := mustCall[mailroom.Message](s.f, path, ""); got.State != mailroom.MessageAccepted {
 		t.Errorf("while it waits the message is %s, want accepted", got.State)
 	}
-	ticket := ask[api.Page[api.Ticket]](s.f, "GET /v1/tickets?q=state:open", "").Items[0]
-	ask[api.Ticket](s.f, "POST /v1/tickets/"+ticket.ID, `{"decision":"approve","digest":"`+ticket.Digest+`"}`)
+	ticket := mustCall[api.Page[api.Ticket]](s.f, "GET /v1/tickets?q=state:open", "").Items[0]
+	mustCall[api.Ticket](s.f, "POST /v1/tickets/"+ticket.ID, `{"decision":"approve","digest":"`+ticket.Digest+`"}`)
 	w := s.f.claim()
 	if _, err := s.f.ledger.Steered(t.Context(), w.Claim); err != nil {
 		t.Fatal(err)
 	}
-	if got := ask[mailroom.Message](s.f, path, ""); got.State != mailroom.MessageRead || w.Claim.Run != s.current {
-		t.Errorf("once run %s goes on the message is %s, want read", w.Claim.Run, got.State)
+	if got := mustCall[mailroom.Message](s.f, path, ""); got.State != mailroom.MessageRead || w.Claim.Run != s.current {
+		t.Errorf("once run %s resumes the message is %s, want read", w.Claim.Run, got.State)
 	}
 }
 
 func TestAnUnstartedRunIsJoinedByItsOwnAgentOnly(t *testing.T) {
-	s := start(t).stateOf(t, "t", "running", true)
-	got := ask[mailroom.Submitted](s.f, "POST /v1/threads/t/messages", `{"text":"new","mode":"collect","agent":"codex"}`)
+	s := start(t).newThreadIn(t, "t", "running", true)
+	got := mustCall[mailroom.Submitted](s.f, "POST /v1/threads/t/messages", `{"text":"new","mode":"collect","agent":"codex"}`)
 	if got.Disposition != mailroom.DispositionQueued || got.Run == s.queued {
 		t.Errorf("a collect for another agent was %s, want queued", got.Disposition)
 	}

@@ -9,9 +9,9 @@ import (
 	"mailroom/server"
 )
 
-func TestPagesNeedNoTokenAndNothingElseIsOpenedByThem(t *testing.T) {
+func TestPagesNeedNoTokenAndOpenNothingElse(t *testing.T) {
 	page := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = io.WriteString(w, "a page") // a recorder takes everything
+		_, _ = io.WriteString(w, "a page") // a recorder never fails
 	})
 	s := server.New(server.Options{Token: "secret", Pages: map[string]http.Handler{"/": page, "/chat": page, "/chat/chat.js": page}})
 	for _, c := range []struct {

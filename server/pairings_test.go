@@ -12,17 +12,17 @@ import (
 	"mailroom/server"
 )
 
-// pairings are those of a test: one waits with the code "CODE".
-type pairings struct {
+// fakePairings has fixed pairings, and a pending one with the code "CODE".
+type fakePairings struct {
 	all      []api.Pairing
 	approved []api.ApprovePairing
 	by       string
 	revoked  [][2]string
 }
 
-func (p *pairings) All(context.Context) ([]api.Pairing, error) { return p.all, nil }
+func (p *fakePairings) All(context.Context) ([]api.Pairing, error) { return p.all, nil }
 
-func (p *pairings) Approve(_ context.Context, in api.ApprovePairing, by string) (api.Pairing, error) {
+func (p *fakePairings) Approve(_ context.Context, in api.ApprovePairing, by string) (api.Pairing, error) {
 	p.approved, p.by = append(p.approved, in), by
 	if in.Code != "CODE" {
 		return api.Pairing{}, mailroom.Errorf(mailroom.CodeNotFound, "no such code")
@@ -30,13 +30,13 @@ func (p *pairings) Approve(_ context.Context, in api.ApprovePairing, by string) 
 	return p.all[0], nil
 }
 
-func (p *pairings) Revoke(_ context.Context, channel, user string) error {
+func (p *fakePairings) Revoke(_ context.Context, channel, user string) error {
 	p.revoked = append(p.revoked, [2]string{channel, user})
 	return nil
 }
 
-func TestPeopleAreLetInByTheirCode(t *testing.T) {
-	p := &pairings{all: []api.Pairing{{Channel: "tg", User: "@u:example.org/x", Name: "U", State: api.PairingWaits, Tier: "stranger", Since: time.Unix(1, 0).UTC()}}}
+func TestAPairingCodeIsApproved(t *testing.T) {
+	p := &fakePairings{all: []api.Pairing{{Channel: "tg", User: "@u:example.org/x", Name: "U", State: api.PairingWaits, Tier: "stranger", Since: time.Unix(1, 0).UTC()}}}
 	f := start(t, func(o *server.Options) { o.Pairings = p })
 	all, err := f.client.Pairings(t.Context())
 	if diff := cmp.Diff(p.all, all); diff != "" || err != nil {
@@ -63,7 +63,7 @@ func TestPeopleAreLetInByTheirCode(t *testing.T) {
 	}
 }
 
-func TestAServerWithoutChatsLetsNobodyIn(t *testing.T) {
+func TestPairingWithoutChatChannelsIsNotFound(t *testing.T) {
 	f := start(t, func(o *server.Options) { o.Pairings = nil })
 	if all, err := f.client.Pairings(t.Context()); err != nil || len(all) != 0 {
 		t.Errorf("got %v, %v", all, err)

@@ -21,7 +21,7 @@ func TestReservationsOverTheWire(t *testing.T) {
 		t.Fatalf("granted %+v, %v", out, err)
 	}
 	if left := time.Until(out.Granted[0].ExpiresAt); left > 30*time.Minute || left < 29*time.Minute {
-		t.Errorf("it holds for %v", left)
+		t.Errorf("it expires in %v", left)
 	}
 	_, err = f.client.Reserve(ctx, api.Reserve{Project: "p", Names: []string{"src/main.go"}, Holder: "y"})
 	held, ok := errors.AsType[*mailroom.ReservedError](err)
@@ -83,26 +83,26 @@ func TestNotificationsOverTheWire(t *testing.T) {
 		t.Error(err)
 	}
 	if got := take("y"); len(got) != 0 {
-		t.Errorf("what was acknowledged comes again: %+v", got)
+		t.Errorf("an acknowledged notification is unread: %+v", got)
 	}
 	if err := f.client.Acknowledge(ctx, api.Acknowledge{Agent: "y", Seqs: []int64{7}}); mailroom.CodeOf(err) != mailroom.CodeInvalid {
-		t.Errorf("acknowledged what is not there: %v", err)
+		t.Errorf("acknowledged an unknown notification: %v", err)
 	}
-	// The log of the project is that of a thread.
+	// // The project's log is the log of a thread.
 	entries, err := f.client.Entries(ctx, "project:default", client.EntriesQuery{})
 	if err != nil || len(entries.Items) != 1 || entries.Items[0].Kind != mailroom.KindNotification {
 		t.Errorf("the log has %+v, %v", entries, err)
 	}
 }
 
-func TestAProjectIsForWhoMayEnterIt(t *testing.T) {
+func TestAProjectNeedsAccess(t *testing.T) {
 	f := start(t)
-	ann := f.as(f.token("ann", "", but("")...))
-	eve := f.as(f.token("eve", "", but("")...))
-	out := ask[api.Reserved](ann, "POST /v1/reservations", `{"project":"p","names":["a"],"holder":"x"}`)
-	ask[api.Notified](ann, "POST /v1/notifications", `{"project":"p","from":"x","event":"e","to":["y"]}`)
-	bob := f.as(f.token("bob", "project:p", mailroom.PermissionRead, mailroom.PermissionSubmit))
-	before := f.written()
+	ann := f.withToken(f.createToken("ann", "", scopesWithout("")...))
+	eve := f.withToken(f.createToken("eve", "", scopesWithout("")...))
+	out := mustCall[api.Reserved](ann, "POST /v1/reservations", `{"project":"p","names":["a"],"holder":"x"}`)
+	mustCall[api.Notified](ann, "POST /v1/notifications", `{"project":"p","from":"x","event":"e","to":["y"]}`)
+	bob := f.withToken(f.createToken("bob", "project:p", mailroom.PermissionRead, mailroom.PermissionSubmit))
+	before := f.snapshot()
 	for route, body := range map[string]string{
 		"POST /v1/reservations":                                 `{"project":"p","names":["b"],"holder":"e"}`,
 		"POST /v1/notifications":                                `{"project":"p","from":"e","event":"e"}`,
@@ -117,18 +117,18 @@ func TestAProjectIsForWhoMayEnterIt(t *testing.T) {
 		}
 	}
 	for _, route := range []string{"GET /v1/reservations", "GET /v1/reservations?project=p"} {
-		if got := ask[api.Page[api.Reservation]](eve, route, ""); len(got.Items) != 0 {
+		if got := mustCall[api.Page[api.Reservation]](eve, route, ""); len(got.Items) != 0 {
 			t.Errorf("a stranger sees %+v", got.Items)
 		}
-		if got := ask[api.Page[api.Reservation]](bob, route, ""); len(got.Items) != 1 {
-			t.Errorf("who has the namespace sees %+v", got.Items)
+		if got := mustCall[api.Page[api.Reservation]](bob, route, ""); len(got.Items) != 1 {
+			t.Errorf("a token with the namespace sees %+v", got.Items)
 		}
 	}
-	if got := ask[api.Released](eve, "POST /v1/reservations/release", `{"project":"p","names":["a"],"holder":"x"}`); len(got.Released) != 0 {
+	if got := mustCall[api.Released](eve, "POST /v1/reservations/release", `{"project":"p","names":["a"],"holder":"x"}`); len(got.Released) != 0 {
 		t.Errorf("a stranger ended %+v", got.Released)
 	}
-	if after := f.written(); after != before {
-		t.Errorf("what was refused changed\n%s to\n%s", before, after)
+	if after := f.snapshot(); after != before {
+		t.Errorf("refused requests changed\n%s to\n%s", before, after)
 	}
 	f.wantCode("another token's", bob.call("DELETE /v1/reservations/"+out.Granted[0].ID+"?force=true", ""), 403, mailroom.CodeForbidden)
 	f.wantCode("an admin without force", f.call("DELETE /v1/reservations/"+out.Granted[0].ID, ""), 403, mailroom.CodeForbidden)
@@ -157,18 +157,18 @@ func badProjects() []badInput {
 
 func TestUnreadNotificationsAreAQuota(t *testing.T) {
 	f := start(t)
-	ann := f.as(f.token("ann", "project:p", mailroom.PermissionRead, mailroom.PermissionSubmit))
+	ann := f.withToken(f.createToken("ann", "project:p", mailroom.PermissionRead, mailroom.PermissionSubmit))
 	if _, err := f.client.SetQuotas(t.Context(), "ann", mailroom.Quotas{mailroom.QuotaNotifications: 3}); err != nil {
 		t.Fatal(err)
 	}
-	ask[api.Notified](f, "POST /v1/notifications", `{"project":"p","from":"x","event":"e","to":["y"]}`)
-	tell := func() answer {
+	mustCall[api.Notified](f, "POST /v1/notifications", `{"project":"p","from":"x","event":"e","to":["y"]}`)
+	notify := func() response {
 		return ann.call("POST /v1/notifications", `{"project":"p","from":"a","event":"e"}`)
 	}
-	if a := tell(); a.status != 201 {
+	if a := notify(); a.status != 201 {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
-	a := tell()
+	a := notify()
 	p := a.problem(t)
 	if a.status != 403 || p.Code != mailroom.CodeQuotaExceeded || !strings.Contains(p.Detail, "ann has 2 of 3 unread notifications, and this is for 2 inboxes") {
 		t.Errorf("%d %s, want 403 with limit and use", a.status, a.body)
@@ -177,11 +177,11 @@ func TestUnreadNotificationsAreAQuota(t *testing.T) {
 	if err != nil || tokens[0].Used.Notifications != 2 || tokens[0].Quotas[mailroom.QuotaNotifications] != 3 {
 		t.Errorf("tokens: %+v, %v, want use and limit", tokens, err)
 	}
-	if told := f.call("GET /metrics", "").body; !strings.Contains(told, "\n"+`mailroom_quota_used{quota="notifications"} 2`+"\n") {
+	if metrics := f.call("GET /metrics", "").body; !strings.Contains(metrics, "\n"+`mailroom_quota_used{quota="notifications"} 2`+"\n") {
 		t.Error("metrics lack the use")
 	}
-	ask[api.Page[api.Notification]](f, "POST /v1/notifications/take", `{"project":"p","agent":"y"}`)
-	if a := tell(); a.status != 201 {
+	mustCall[api.Page[api.Notification]](f, "POST /v1/notifications/take", `{"project":"p","agent":"y"}`)
+	if a := notify(); a.status != 201 {
 		t.Errorf("after one inbox was read: %d %s", a.status, a.body)
 	}
 }

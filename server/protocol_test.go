@@ -17,9 +17,9 @@ import (
 	"mailroom/server"
 )
 
-// repeater is a face that makes the request which its body names, and answers
-// with the first line of the answer.
-func repeater(o *server.Options) {
+// repeatProtocol mounts a protocol that makes the request named in its body, and answers with the
+// first line of the response.
+func repeatProtocol(o *server.Options) {
 	o.Protocols = map[string]server.Protocol{"POST /again": {
 		Via: "again", Query: []string{"of"}, Summary: "Makes a request",
 		Serve: func(w http.ResponseWriter, r *http.Request, inside http.RoundTripper) {
@@ -27,7 +27,7 @@ func repeater(o *server.Options) {
 			if err != nil {
 				line = "failed: " + err.Error()
 			}
-			_, _ = io.WriteString(w, line) // who has gone needs no answer
+			_, _ = io.WriteString(w, line) // the client may have gone
 		},
 	}}
 }
@@ -47,7 +47,7 @@ func repeat(r *http.Request, inside http.RoundTripper) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	in.Header.Set("Authorization", "Bearer of-somebody-else")
+	in.Header.Set("Authorization", "Bearer another-token")
 	resp, err := (&http.Client{Transport: inside}).Do(in)
 	if err != nil {
 		return "", err
@@ -59,24 +59,24 @@ func repeat(r *http.Request, inside http.RoundTripper) (string, error) {
 	return line, errors.Join(err, resp.Body.Close())
 }
 
-func TestRequestsOfAFaceAreOfWhoeverAskedIt(t *testing.T) {
-	f := start(t, repeater)
+func TestProtocolRequestsHaveTheCallersIdentity(t *testing.T) {
+	f := start(t, repeatProtocol)
 	f.submit("private", "hello")
-	ann := f.as(f.token("ann", "", mailroom.PermissionRead, mailroom.PermissionSubmit))
-	reader := f.as(f.token("reader", "", mailroom.PermissionRead))
+	ann := f.withToken(f.createToken("ann", "", mailroom.PermissionRead, mailroom.PermissionSubmit))
+	reader := f.withToken(f.createToken("reader", "", mailroom.PermissionRead))
 	for name, e := range map[string]struct {
 		who        *fixture
 		ask, words string
 	}{
 		"the operator sees all":       {f, "GET /v1/threads/private", `"id":"private"`},
-		"a stranger does not":         {ann, "GET /v1/threads/private", `"code":"not_found"`},
-		"who may submit does":         {ann, "POST /v1/messages with {'thread':'anns','text':'hi'}", `"disposition":"queued"`},
-		"who may not does not":        {reader, "POST /v1/messages with {'text':'hi'}", `"code":"forbidden"`},
+		"another token does not":      {ann, "GET /v1/threads/private", `"code":"not_found"`},
+		"a token with submit can":     {ann, "POST /v1/messages with {'thread':'anns','text':'hi'}", `"disposition":"queued"`},
+		"a token without cannot":      {reader, "POST /v1/messages with {'text':'hi'}", `"code":"forbidden"`},
 		"a body has the same rules":   {ann, "POST /v1/messages with {'text':'hi','Text':'ho'}", "unknown field"},
 		"a route must be there":       {f, "GET /v1/nothing", `"code":"not_found"`},
 		"a stream begins":             {f, "GET /v1/threads/private/stream", "event: entry"},
 		"an answer may have no body":  {f, "GET /v1/threads/private/stream?until=settled&after=99", ""},
-		"a face may ask another face": {f, "POST /again", `no route`},
+		"a protocol calls a protocol": {f, "POST /again", `no route`},
 	} {
 		got := e.who.call("POST /again?of=x", `"`+e.ask+`"`)
 		if got.status != 200 || !strings.Contains(got.body, e.words) {
@@ -85,28 +85,28 @@ func TestRequestsOfAFaceAreOfWhoeverAskedIt(t *testing.T) {
 	}
 	page, err := client.New(f.url, ann.secret).Runs(t.Context(), client.ListQuery{Q: "via:again"})
 	if err != nil || len(page.Items) != 1 || page.Items[0].Thread != "anns" || page.Items[0].Origin.Sender != "ann" {
-		t.Errorf("submitted over the face: %+v, %v, want ann's one run", page.Items, err)
+		t.Errorf("submitted over the protocol: %+v, %v, want ann's one run", page.Items, err)
 	}
 }
 
-func TestAFaceStandsBehindTheGates(t *testing.T) {
-	f := start(t, repeater)
+func TestAProtocolPassesTheMiddleware(t *testing.T) {
+	f := start(t, repeatProtocol)
 	ask := `"GET /healthz"`
-	f.wantCode("no token", f.as("").call("POST /again", ask), 401, mailroom.CodeUnauthenticated)
+	f.wantCode("no token", f.withToken("").call("POST /again", ask), 401, mailroom.CodeUnauthenticated)
 	f.wantCode("an unknown parameter", f.call("POST /again?if=x", ask), 422, mailroom.CodeInvalid)
 	f.wantCode("another origin", f.call("POST /again", ask, "Origin: https://evil.example.org"), 403, mailroom.CodeForbidden)
 	f.wantCode("another method", f.call("GET /again", ""), 405, mailroom.CodeInvalid)
 	f.wantCode("no JSON", f.call("POST /again", `{`), 400, mailroom.CodeInvalid)
 	if got := f.call("POST /again", `{"Any-Name":{"_x":1}}`); got.status != 200 {
-		t.Errorf("names that are not ours: %d %s, want that the face reads them", got.status, got.body)
+		t.Errorf("field names of the protocol: %d %s, want 200", got.status, got.body)
 	}
-	if !slices.Contains(f.described(), "POST /again") {
-		t.Error("the face is not described")
+	if !slices.Contains(f.describedRoutes(), "POST /again") {
+		t.Error("the protocol is not in the description")
 	}
 }
 
-func TestWhatAFaceAsksEndsWithItsRequest(t *testing.T) {
-	f := start(t, repeater)
+func TestProtocolRequestsEndWithTheOuterRequest(t *testing.T) {
+	f := start(t, repeatProtocol)
 	f.submit("t", "hello")
 	ctx, leave := context.WithCancel(t.Context())
 	ended := make(chan error)
@@ -139,7 +139,7 @@ func TestWhatAFaceAsksEndsWithItsRequest(t *testing.T) {
 	}
 }
 
-// metricOf is the value of a metric without labels.
+// metricOf returns the value of a metric without labels.
 func (f *fixture) metricOf(name string) string {
 	f.t.Helper()
 	_, after, _ := strings.Cut(f.call("GET /metrics", "").body, "\n"+name+" ")
@@ -147,15 +147,15 @@ func (f *fixture) metricOf(name string) string {
 	return value
 }
 
-// TestAFaceThatOnlyAnswersIsForAnybodyAndRefusesLikeTheRest has one that answers with
-// the length of its body, which is as it was sent.
-func TestAFaceThatOnlyAnswersIsForAnybodyAndRefusesLikeTheRest(t *testing.T) {
+// TestAPublicProtocolNeedsNoTokenAndRefusesLikeTheAPI mounts one that answers with the length of
+// its unchanged body.
+func TestAPublicProtocolNeedsNoTokenAndRefusesLikeTheAPI(t *testing.T) {
 	type length struct {
 		Bytes int `json:"bytes"`
 	}
 	f := start(t, func(o *server.Options) {
 		o.Protocols = map[string]server.Protocol{"POST /length/{of}": {
-			Via: "length", Summary: "Tells a length", Public: true, Status: http.StatusAccepted, ResponseType: reflect.TypeFor[length](),
+			Via: "length", Summary: "Returns a length", Public: true, Status: http.StatusAccepted, ResponseType: reflect.TypeFor[length](),
 			Answer: func(r *http.Request) (any, error) {
 				raw, err := io.ReadAll(r.Body)
 				if err == nil {
@@ -173,13 +173,13 @@ func TestAFaceThatOnlyAnswersIsForAnybodyAndRefusesLikeTheRest(t *testing.T) {
 			},
 		}}
 	})
-	anybody := f.as("")
+	anybody := f.withToken("")
 	if got := anybody.call("POST /length/it", " {\"a\": 1}\r\n"); got.status != 202 || got.body != `{"bytes":11}` || got.header.Get("Content-Type") != "application/json" {
 		t.Errorf("%d %v %s", got.status, got.header, got.body)
 	}
 	got := anybody.call("POST /length/nothing", `{}`)
 	if f.wantCode("not now", got, 503, mailroom.CodeUnavailable); got.header.Get("Retry-After") != "3" {
-		t.Errorf("to be asked again after %q", got.header.Get("Retry-After"))
+		t.Errorf("Retry-After %q", got.header.Get("Retry-After"))
 	}
 	for _, path := range []string{"secrets", "dreams"} {
 		got := anybody.call("POST /length/"+path, `{}`)

@@ -9,7 +9,7 @@ import (
 	"mailroom/server"
 )
 
-func TestSubmitsArePacedByTheirTokenOverEveryFace(t *testing.T) {
+func TestSubmitsAreRateLimitedPerTokenOnEveryProtocol(t *testing.T) {
 	f := start(t, func(o *server.Options) { o.Submits, o.SubmitBurst = 0.001, 3 })
 	submits := []string{"POST /v1/messages", "POST /v1/threads/t/messages"}
 	for _, route := range submits {
@@ -17,16 +17,16 @@ func TestSubmitsArePacedByTheirTokenOverEveryFace(t *testing.T) {
 			t.Fatalf("%s: %d %s", route, a.status, a.body)
 		}
 	}
-	p := f.join()
-	p.say(`{"op":"submit","id":1,"thread":"t","text":"a"}`)
-	if got := p.hear(); got.Op != "ack" {
+	p := f.dialWithToken()
+	p.send(`{"op":"submit","id":1,"thread":"t","text":"a"}`)
+	if got := p.next(); got.Op != "ack" {
 		t.Fatalf("the third one, in a frame: %s", got)
 	}
-	p.say(`{"op":"submit","id":2,"thread":"t","text":"a"}`)
-	if got := p.hear(); got.Op != "error" || got.Error.Code != mailroom.CodeRateLimited || got.RetryAfter < 900 || got.RetryAfter > 1000 {
+	p.send(`{"op":"submit","id":2,"thread":"t","text":"a"}`)
+	if got := p.next(); got.Op != "error" || got.Error.Code != mailroom.CodeRateLimited || got.RetryAfter < 900 || got.RetryAfter > 1000 {
 		t.Errorf("one too many, in a frame: %s, after %d s; want rate_limited and almost 1,000 s", got, got.RetryAfter)
 	}
-	before := f.written()
+	before := f.snapshot()
 	for _, route := range submits {
 		a := f.call(route, `{"text":"a"}`)
 		f.wantCode(route, a, 429, mailroom.CodeRateLimited)
@@ -34,7 +34,7 @@ func TestSubmitsArePacedByTheirTokenOverEveryFace(t *testing.T) {
 			t.Errorf("%s: Retry-After %q, want almost 1,000", route, got)
 		}
 	}
-	if after := f.written(); after != before {
+	if after := f.snapshot(); after != before {
 		t.Errorf("refused submits wrote %s", after)
 	}
 	for _, route := range []string{
@@ -44,40 +44,40 @@ func TestSubmitsArePacedByTheirTokenOverEveryFace(t *testing.T) {
 		f.wantCode(route, f.call(route, `{}`), 429, mailroom.CodeRateLimited)
 	}
 	for _, frame := range []string{`{"op":"interrupt","id":3,"thread":"t"}`, `{"op":"cancel","id":4,"run":"x"}`} {
-		p.say("%s", frame)
-		if got := p.hear(); got.Op != "error" || got.Error.Code != mailroom.CodeRateLimited {
+		p.send("%s", frame)
+		if got := p.next(); got.Op != "error" || got.Error.Code != mailroom.CodeRateLimited {
 			t.Errorf("%s: %s, want rate_limited", frame, got)
 		}
 	}
 	if a := f.call("GET /v1/threads/t/messages", ""); a.status != 200 {
-		t.Errorf("a read: %d %s, want 200: it writes nothing", a.status, a.body)
+		t.Errorf("a read: %d %s, want 200: reads are not limited", a.status, a.body)
 	}
 	f.wantCode("a worker's call", f.call("POST /v1/claims/x/settle", `{}`), 422, mailroom.CodeInvalid)
 }
 
 func TestSocketsOfATokenAreCounted(t *testing.T) {
 	f := start(t, func(o *server.Options) { o.MaxStreams = 1 })
-	first := f.join()
-	first.say(`{"op":"ping","id":1}`)
+	first := f.dialWithToken()
+	first.send(`{"op":"ping","id":1}`)
 	first.want("pong 1")
-	for _, p := range []*peer{f.join(), f.dial()} { // whichever way the token comes
-		p.say(`{"op":"auth","id":2,"token":%q}`, token)
-		if got := p.hear(); got.Op != "error" || got.Error.Code != mailroom.CodeRateLimited || got.RetryAfter == 0 {
+	for _, p := range []*peer{f.dialWithToken(), f.dial()} { // with the token in the header and in a frame
+		p.send(`{"op":"auth","id":2,"token":%q}`, token)
+		if got := p.next(); got.Op != "error" || got.Error.Code != mailroom.CodeRateLimited || got.RetryAfter == 0 {
 			t.Errorf("one too many: %s, want rate_limited", got)
 		}
 		if end := p.closed(); end.Code != websocket.StatusTryAgainLater {
 			t.Errorf("one too many was closed with %d %s, want %d", end.Code, end.Reason, websocket.StatusTryAgainLater)
 		}
 	}
-	first.say(`{"op":"ping","id":3}`)
+	first.send(`{"op":"ping","id":3}`)
 	first.want("pong 3")
 	if err := first.conn.Close(websocket.StatusNormalClosure, ""); err != nil {
 		t.Fatal(err)
 	}
-	for { // the server sees soon that there is room again
-		again := f.join()
-		again.say(`{"op":"ping","id":4}`)
-		if got := again.hear(); got.Op == "pong" {
+	for { // until the server has released the slot
+		again := f.dialWithToken()
+		again.send(`{"op":"ping","id":4}`)
+		if got := again.next(); got.Op == "pong" {
 			return
 		}
 		again.closed()

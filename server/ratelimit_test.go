@@ -8,18 +8,18 @@ import (
 	"golang.org/x/time/rate"
 )
 
-func newPaces(every rate.Limit, burst int) *rateLimiter {
+func newTestLimiter(every rate.Limit, burst int) *rateLimiter {
 	return &rateLimiter{rate: every, burst: burst, buckets: map[string]*rate.Limiter{}}
 }
 
-func TestASubmitIsTakenAgainWhenItsRefusalSaid(t *testing.T) {
-	p, now := newPaces(0.5, 3), time.Unix(1000, 0)
+func TestASubmitIsAcceptedAfterItsRetryAfter(t *testing.T) {
+	p, now := newTestLimiter(0.5, 3), time.Unix(1000, 0)
 	for i := range 3 {
 		if wait := p.allow("anna", now); wait != 0 {
 			t.Fatalf("submit %d: wait %s", i+1, wait)
 		}
 	}
-	for range 5 { // refusals put nothing off
+	for range 5 { // refusals cost nothing
 		if wait := p.allow("anna", now); wait != 2*time.Second {
 			t.Fatalf("one too many: wait %s, want 2 s", wait)
 		}
@@ -35,8 +35,8 @@ func TestASubmitIsTakenAgainWhenItsRefusalSaid(t *testing.T) {
 	}
 }
 
-func TestBucketsOfTokensThatRestAreDropped(t *testing.T) {
-	p, now := newPaces(1, 2), time.Unix(1000, 0)
+func TestFullBucketsAreEvicted(t *testing.T) {
+	p, now := newTestLimiter(1, 2), time.Unix(1000, 0)
 	take := func(who string, at time.Time) {
 		t.Helper()
 		if wait := p.allow(who, at); wait != 0 {

@@ -21,7 +21,7 @@ import (
 type badInput struct {
 	route, body string
 	status      int
-	location    string // of the first of the problem's errors, "" for none
+	location    string // of the problem's first error; "" for none
 	header      string
 }
 
@@ -64,8 +64,8 @@ func badSubmits() []badInput {
 		{"POST /v1/messages", `{"text":"a","not_before":"tomorrow"}`, 422, "body.not_before", ""},
 		{"POST /v1/messages", `{"text":"a","mode":"steer","not_before":"2030-01-01T00:00:00Z"}`, 422, "body.not_before", ""},
 		{"POST /v1/messages", `{"text":"a","expect_run":"r"}`, 422, "body.expect_run", ""},
-		{"POST /v1/messages", `{"text":"a","agent":"nobody"}`, 422, "body.agent", ""},
-		{"POST /v1/messages", `{"text":"a","parent":"nobody"}`, 422, "body.parent", ""},
+		{"POST /v1/messages", `{"text":"a","agent":"unknown"}`, 422, "body.agent", ""},
+		{"POST /v1/messages", `{"text":"a","parent":"unknown"}`, 422, "body.parent", ""},
 		{"POST /v1/messages", `{"text":"a","thread":"a/b"}`, 422, "body.thread", ""},
 		{"POST /v1/messages", `{"text":"a","thread":".."}`, 422, "body.thread", ""},
 		{"POST /v1/messages", `{"text":"a","thread":"` + long + `"}`, 422, "body.thread", ""},
@@ -93,7 +93,7 @@ func badChanges(run, message string) []badInput {
 		{"POST /v1/threads/a%00b/messages", `{"text":"a"}`, 422, "path.thread", ""},
 		{"POST /v1/threads/a%FFb/messages", `{"text":"a"}`, 422, "path.thread", ""},
 		{"POST /v1/threads/" + long + "/messages", `{"text":"a"}`, 422, "path.thread", ""},
-		{"PATCH /v1/threads/t", `{"agent":"nobody"}`, 422, "body.agent", ""},
+		{"PATCH /v1/threads/t", `{"agent":"unknown"}`, 422, "body.agent", ""},
 		{"PATCH /v1/threads/t", `{"metadata":[]}`, 422, "body.metadata", ""},
 		{"PATCH /v1/threads/t", `{"owner":"me"}`, 422, "body.owner", ""},
 		{"PATCH /v1/threads/t/messages/" + message, `{}`, 422, "body.text", ""},
@@ -157,11 +157,11 @@ func badQueries(run string) []badInput {
 	}
 }
 
-func TestBadInputIsRefusedByNameAndWritesNothing(t *testing.T) {
+func TestBadInputIsRefusedWithItsLocation(t *testing.T) {
 	f := start(t)
 	sent := f.submit("t", "hello")
 	for _, tc := range slices.Concat(badSubmits(), badChanges(sent.Run, sent.Message), badQueries(sent.Run), badProjects()) {
-		before := f.written()
+		before := f.snapshot()
 		var headers []string
 		if tc.header != "" {
 			headers = append(headers, tc.header)
@@ -183,11 +183,11 @@ func TestBadInputIsRefusedByNameAndWritesNothing(t *testing.T) {
 		if got != tc.location {
 			t.Errorf("%s: location %q, want %q: %s", name, got, tc.location, a.body)
 		}
-		if after := f.written(); after != before {
-			t.Errorf("%s: it was refused and yet wrote:\n%s\nbefore:\n%s", name, after, before)
+		if after := f.snapshot(); after != before {
+			t.Errorf("%s: refused, but it wrote:\n%s\nbefore:\n%s", name, after, before)
 		}
 		if strings.Contains(a.body, token) || len(a.body) > 1500 {
-			t.Errorf("%s: the problem says too much: %s", name, a.body)
+			t.Errorf("%s: the problem has the token or is too long: %s", name, a.body)
 		}
 	}
 }
@@ -212,7 +212,7 @@ func TestValuesAreCutAndUnknownFieldsNotEchoed(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotThereIsNotFound(t *testing.T) {
+func TestMissingResourcesAreNotFound(t *testing.T) {
 	f := start(t)
 	sent := f.submit("t", "hello")
 	other := f.submit("u", "hello")
@@ -241,11 +241,11 @@ func TestWhatIsNotThereIsNotFound(t *testing.T) {
 		}
 	}
 	if got := f.call("GET /v1/runs/"+sent.Run, "").status; got != 200 {
-		t.Errorf("a run that is there: status %d", got)
+		t.Errorf("an existing run: status %d", got)
 	}
 }
 
-func TestWrongMethodIsAProblemThatNamesTheRightOnes(t *testing.T) {
+func TestAWrongMethodNamesTheAllowedOnes(t *testing.T) {
 	f := start(t)
 	for route, allow := range map[string]string{
 		"PUT /v1/threads/t":         "DELETE, GET, HEAD, PATCH",
@@ -261,7 +261,7 @@ func TestWrongMethodIsAProblemThatNamesTheRightOnes(t *testing.T) {
 	}
 }
 
-func TestOnlyTheTokenInItsHeaderOpens(t *testing.T) {
+func TestOnlyTheTokenInTheHeaderAuthenticates(t *testing.T) {
 	f := start(t)
 	for _, auth := range []string{
 		"", "Bearer", "Bearer ", "Bearer " + token + "x", "Bearer " + token[1:], "Basic " + token, token, "Bearer x " + token,
@@ -333,12 +333,12 @@ func TestBodyLimit(t *testing.T) {
 	if a := f.call("POST /v1/messages", fits); a.status != 202 {
 		t.Errorf("4 MiB: %d %s, want 202", a.status, a.body)
 	}
-	before := f.written()
+	before := f.snapshot()
 	a := f.call("POST /v1/messages", fits+" ")
 	if p := a.problem(t); a.status != 413 || p.Code != mailroom.CodeTooLarge {
 		t.Errorf("one byte more: %d %s, want 413 too_large", a.status, a.body)
 	}
-	// Without a length, the server finds out while it reads.
+	// // Without Content-Length the server detects the excess while reading.
 	req, err := http.NewRequest("POST", f.url+"/v1/messages", struct{ io.Reader }{strings.NewReader(fits + " ")})
 	if err != nil {
 		t.Fatal(err)
@@ -352,27 +352,27 @@ func TestBodyLimit(t *testing.T) {
 	if resp.StatusCode != 413 {
 		t.Errorf("one byte more, of no length: %d, want 413", resp.StatusCode)
 	}
-	if after := f.written(); after != before {
+	if after := f.snapshot(); after != before {
 		t.Errorf("refused bodies wrote %s", after)
 	}
 }
 
-// stub answers every submit with an error, or panics with one.
-type stub struct {
+// stubLedger answers every submit with an error, or panics with it.
+type stubLedger struct {
 	server.Ledger
 	err   error
 	panic bool
 }
 
-func (s *stub) Submit(context.Context, mailroom.Submit) (mailroom.Submitted, error) {
+func (s *stubLedger) Submit(context.Context, mailroom.Submit) (mailroom.Submitted, error) {
 	if s.panic {
 		panic(s.err)
 	}
 	return mailroom.Submitted{}, s.err
 }
 
-func TestEveryCodeHasItsStatusAndComesBackAsItself(t *testing.T) {
-	s := &stub{}
+func TestEveryCodeHasItsStatusAndSurvivesTheClient(t *testing.T) {
+	s := &stubLedger{}
 	f := start(t, func(o *server.Options) { s.Ledger = o.Ledger; o.Ledger = s })
 	once := client.New(f.url, token, client.WithMaxAttempts(1), client.WithHTTPClient(&http.Client{Transport: f.http}))
 	for code, want := range map[mailroom.Code]int{
@@ -390,7 +390,7 @@ func TestEveryCodeHasItsStatusAndComesBackAsItself(t *testing.T) {
 			t.Errorf("%s: %d %s, want status %d", code, a.status, a.body, want)
 		}
 		if strings.Contains(a.body, "secret") {
-			t.Errorf("%s: the cause came out: %s", code, a.body)
+			t.Errorf("%s: the response has the cause: %s", code, a.body)
 		}
 		retry := ""
 		if code == mailroom.CodeRateLimited || code == mailroom.CodeUnavailable {
@@ -401,7 +401,7 @@ func TestEveryCodeHasItsStatusAndComesBackAsItself(t *testing.T) {
 		}
 		_, err := once.Submit(t.Context(), api.Submit{Text: "a"})
 		if got := mailroom.CodeOf(err); got != code {
-			t.Errorf("%s came back from the client as %s: %v", code, got, err)
+			t.Errorf("%s is %s in the client: %v", code, got, err)
 		}
 		if code != mailroom.CodeInternal && (p.Detail != "because of" || p.Errors[0].Location != "body.text") {
 			t.Errorf("%s: %s", code, a.body)
@@ -412,29 +412,30 @@ func TestEveryCodeHasItsStatusAndComesBackAsItself(t *testing.T) {
 		t.Errorf("an unknown error: %d %s, want a plain 500", a.status, a.body)
 	}
 	if !strings.Contains(f.log.String(), "on fire") {
-		t.Error("the log does not have the reason of an internal error")
+		t.Error("the log lacks the cause of an internal error")
 	}
 	s.err = context.DeadlineExceeded
 	if a := f.call("POST /v1/messages", `{"text":"a"}`); a.status != 503 || a.header.Get("Retry-After") == "" {
-		t.Errorf("an operation that was not waited for: %d %s, want 503 with Retry-After", a.status, a.body)
+		t.Errorf("an operation that timed out: %d %s, want 503 with Retry-After", a.status, a.body)
 	}
 }
 
 func TestAPanicIsInternalAndItsStackIsLogged(t *testing.T) {
-	s := &stub{panic: true, err: fmt.Errorf("index out of luck")}
+	s := &stubLedger{panic: true, err: fmt.Errorf("index out of luck")}
 	f := start(t, func(o *server.Options) { s.Ledger = o.Ledger; o.Ledger = s })
 	a := f.call("POST /v1/messages", `{"text":"a"}`)
 	if p := a.problem(t); a.status != 500 || p.Code != mailroom.CodeInternal || strings.Contains(a.body, "luck") {
 		t.Errorf("got %d %s, want a plain 500", a.status, a.body)
 	}
-	f.stopped()
+	f.waitStopped()
 	if log := f.log.String(); !strings.Contains(log, "out of luck") || !strings.Contains(log, "refuse_test.go") {
-		t.Errorf("the log has not the panic and its stack: %s", log)
+		t.Errorf("the log lacks the panic and its stack: %s", log)
 	}
 }
 
-// stopped waits until the server has ended in order, so that its log is whole.
-func (f *fixture) stopped() {
+// waitStopped stops the server and waits until it has ended without an error, so that its log is
+// complete.
+func (f *fixture) waitStopped() {
 	f.t.Helper()
 	f.stop()
 	err := <-f.served
@@ -444,12 +445,12 @@ func (f *fixture) stopped() {
 	}
 }
 
-func TestOneLineOfLogPerRequestWithoutContent(t *testing.T) {
+func TestEachRequestLogsOneLineWithoutContent(t *testing.T) {
 	f := start(t)
 	f.call("POST /v1/threads/private-thread/messages", `{"text":"my secret diary"}`, "X-Request-ID: req-1")
 	f.call("GET /v1/threads/private-thread?token="+token, "", "X-Request-ID: req-2")
 	f.call("GET /v1/threads", "", "X-Request-ID: bad id\t")
-	f.stopped()
+	f.waitStopped()
 	log := f.log.String()
 	for _, never := range []string{"secret diary", token, "private-thread", "bad id"} {
 		if strings.Contains(log, never) {
@@ -476,7 +477,7 @@ func TestOneLineOfLogPerRequestWithoutContent(t *testing.T) {
 	}
 }
 
-func TestRequestIDIsTakenEchoedAndKept(t *testing.T) {
+func TestRequestIDIsAcceptedEchoedAndStored(t *testing.T) {
 	f := start(t)
 	a := f.call("POST /v1/messages", `{"text":"a"}`, "X-Request-ID: req:1.a_b-C")
 	if got := a.header.Get("X-Request-ID"); got != "req:1.a_b-C" {
@@ -486,7 +487,7 @@ func TestRequestIDIsTakenEchoedAndKept(t *testing.T) {
 	if err := json.Unmarshal([]byte(a.body), &sent); err != nil {
 		t.Fatal(err)
 	}
-	run := ask[api.Run](f, "GET /v1/runs/"+sent.Run, "")
+	run := mustCall[api.Run](f, "GET /v1/runs/"+sent.Run, "")
 	if want := (mailroom.Origin{Via: "user", Sender: "admin", RequestID: "req:1.a_b-C"}); run.Origin != want {
 		t.Errorf("origin %+v, want %+v", run.Origin, want)
 	}
@@ -498,7 +499,7 @@ func TestRequestIDIsTakenEchoedAndKept(t *testing.T) {
 	}
 }
 
-func TestReadyTellsWhyNot(t *testing.T) {
+func TestReadyReportsTheReason(t *testing.T) {
 	var reason error
 	f := start(t, func(o *server.Options) { o.Ready = func() error { return reason } })
 	if a := f.call("GET /readyz", ""); a.status != 200 {
@@ -516,7 +517,7 @@ func TestReadyTellsWhyNot(t *testing.T) {
 
 func TestTheDescriptionKnowsEveryRoute(t *testing.T) {
 	f := start(t)
-	spec := ask[struct {
+	spec := mustCall[struct {
 		OpenAPI string
 		Paths   map[string]map[string]any
 	}](f, "GET /openapi.json", "")

@@ -16,10 +16,10 @@ import (
 	"mailroom/server"
 )
 
-// fail makes a dead letter of a run that is submitted to thread.
-func (f *fixture) fail(thread, submit, why string) string {
+// failRun submits to thread and fails the run for good.
+func (f *fixture) failRun(thread, submit, why string) string {
 	f.t.Helper()
-	run := ask[mailroom.Submitted](f, "POST /v1/threads/"+thread+"/messages", submit).Run
+	run := mustCall[mailroom.Submitted](f, "POST /v1/threads/"+thread+"/messages", submit).Run
 	w := f.claim()
 	f.settle(mailroom.Settle{
 		Claim: w.Claim, Number: w.Run.Step + 1, Outcome: mailroom.OutcomeFail,
@@ -30,9 +30,9 @@ func (f *fixture) fail(thread, submit, why string) string {
 
 func TestRunsAreFoundByEveryKey(t *testing.T) {
 	f := start(t)
-	parent := f.fail("a", `{"text":"x","key":"order 7","metadata":{"team":"red","x.y":"1"}}`, `429: "rate limit" was met`)
-	child := ask[mailroom.Submitted](f, "POST /v1/threads/b/messages", `{"text":"x","agent":"codex","parent":"`+parent+`","mode":"latest"}`).Run
-	gone := ask[mailroom.Submitted](f, "POST /v1/threads/b/messages", `{"text":"x","metadata":{"team":"blue"}}`).Run
+	parent := f.failRun("a", `{"text":"x","key":"order 7","metadata":{"team":"red","x.y":"1"}}`, `429: "rate limit" was met`)
+	child := mustCall[mailroom.Submitted](f, "POST /v1/threads/b/messages", `{"text":"x","agent":"codex","parent":"`+parent+`","mode":"latest"}`).Run
+	gone := mustCall[mailroom.Submitted](f, "POST /v1/threads/b/messages", `{"text":"x","metadata":{"team":"blue"}}`).Run
 	f.call("POST /v1/runs/"+gone+"/cancel", "")
 	today, tomorrow := time.Now().UTC().Format(time.DateOnly), time.Now().UTC().AddDate(0, 0, 1).Format(time.DateOnly)
 	for _, tc := range []struct {
@@ -87,17 +87,17 @@ func TestDeadLettersAreRetriedByAFilterAfterADryRun(t *testing.T) {
 	f := start(t)
 	var want []string
 	for i := range 50 {
-		want = append(want, f.fail(fmt.Sprintf("t%d", i%5), `{"text":"x"}`, "429: rate limit"))
+		want = append(want, f.failRun(fmt.Sprintf("t%d", i%5), `{"text":"x"}`, "429: rate limit"))
 	}
-	other := f.fail("t0", `{"text":"x"}`, "no such model")
+	other := f.failRun("t0", `{"text":"x"}`, "no such model")
 	queued := f.submit("t0", "x").Run
-	before := f.written()
+	before := f.snapshot()
 	q := api.RetryMany{Q: `error:"rate limit"`, DryRun: true}
 	got, err := f.client.RetryRuns(t.Context(), q)
 	if diff := cmp.Diff(api.Retried{Matched: 50}, got); diff != "" || err != nil {
 		t.Errorf("dry: %v %s", err, diff)
 	}
-	if after := f.written(); after != before {
+	if after := f.snapshot(); after != before {
 		t.Errorf("a dry run wrote %s", after)
 	}
 	q.DryRun = false
@@ -107,7 +107,7 @@ func TestDeadLettersAreRetriedByAFilterAfterADryRun(t *testing.T) {
 	}
 	places := map[string][]int64{}
 	for _, id := range want {
-		r := ask[api.Run](f, "GET /v1/runs/"+id, "")
+		r := mustCall[api.Run](f, "GET /v1/runs/"+id, "")
 		if r.Status != mailroom.StatusQueued || r.Attempt != 1 || r.Failures != 0 {
 			t.Errorf("retried: %+v", r)
 		}
@@ -118,41 +118,41 @@ func TestDeadLettersAreRetriedByAFilterAfterADryRun(t *testing.T) {
 			t.Errorf("the runs of %s were retried out of their order: places %v", thread, p)
 		}
 	}
-	if r := ask[api.Run](f, "GET /v1/runs/"+other, ""); r.Status != mailroom.StatusFailed {
+	if r := mustCall[api.Run](f, "GET /v1/runs/"+other, ""); r.Status != mailroom.StatusFailed {
 		t.Errorf("a run with another error is %s, want failed", r.Status)
 	}
 	for _, all := range []string{"thread:*", "status:failed"} {
 		got, err = f.client.RetryRuns(t.Context(), api.RetryMany{Q: all, DryRun: true})
 		if diff := cmp.Diff(api.Retried{Matched: 1}, got); diff != "" || err != nil {
-			t.Errorf("%s finds more than the run that has failed (%s is queued): %v %s", all, queued, err, diff)
+			t.Errorf("%s finds more than the failed run (%s is queued): %v %s", all, queued, err, diff)
 		}
 	}
 	got, err = f.client.RetryRuns(t.Context(), api.RetryMany{Q: "status:queued"})
 	if diff := cmp.Diff(api.Retried{}, got); diff != "" || err != nil {
-		t.Errorf("runs that are queued anyway: %v %s", err, diff)
+		t.Errorf("queued runs: %v %s", err, diff)
 	}
 }
 
-// changed refuses the retry of one run, as if it had changed meanwhile.
-type changed struct {
+// changedLedger refuses the retry of one run, as if the run had changed since the scan.
+type changedLedger struct {
 	server.Ledger
 	run  *string
 	code mailroom.Code
 }
 
-func (c changed) Retry(ctx context.Context, in mailroom.Retry) (*mailroom.Run, error) {
+func (c changedLedger) Retry(ctx context.Context, in mailroom.Retry) (*mailroom.Run, error) {
 	if in.Run == *c.run {
 		return nil, mailroom.Errorf(c.code, "refused")
 	}
 	return c.Ledger.Retry(ctx, in)
 }
 
-func TestARetryOfManyGoesOnBehindWhatHasChanged(t *testing.T) {
+func TestARetryByFilterSkipsRunsThatHaveChanged(t *testing.T) {
 	var run string
 	for code, status := range map[mailroom.Code]int{mailroom.CodeConflict: 200, mailroom.CodeNotFound: 200, mailroom.CodeUnavailable: 503} {
-		f := start(t, func(o *server.Options) { o.Ledger = changed{o.Ledger, &run, code} })
-		run = f.fail("t", `{"text":"x"}`, "no")
-		f.fail("t", `{"text":"x"}`, "no")
+		f := start(t, func(o *server.Options) { o.Ledger = changedLedger{o.Ledger, &run, code} })
+		run = f.failRun("t", `{"text":"x"}`, "no")
+		f.failRun("t", `{"text":"x"}`, "no")
 		a := f.call("POST /v1/runs/retry", `{"q":"status:failed"}`)
 		if a.status != status {
 			t.Errorf("%s: %d %s, want %d", code, a.status, a.body, status)
@@ -168,12 +168,12 @@ func TestCancelWithChildrenEndsOpenDescendants(t *testing.T) {
 	parent := f.submit("a", "x").Run
 	send := func(thread, from string) string {
 		t.Helper()
-		return ask[mailroom.Submitted](f, "POST /v1/threads/"+thread+"/messages", `{"text":"x","parent":"`+from+`"}`).Run
+		return mustCall[mailroom.Submitted](f, "POST /v1/threads/"+thread+"/messages", `{"text":"x","parent":"`+from+`"}`).Run
 	}
 	child := send("b", parent)
 	grandchild := send("c", child)
 	other := f.submit("b", "x").Run
-	status := func(run string) mailroom.Status { return ask[api.Run](f, "GET /v1/runs/"+run, "").Status }
+	status := func(run string) mailroom.Status { return mustCall[api.Run](f, "GET /v1/runs/"+run, "").Status }
 
 	lone := send("d", child)
 	f.call("POST /v1/runs/"+child+"/cancel", `{"children":false}`)
@@ -191,7 +191,7 @@ func TestCancelWithChildrenEndsOpenDescendants(t *testing.T) {
 		}
 	}
 	if status(other) != mailroom.StatusQueued {
-		t.Errorf("a run that descends from nobody is %s", status(other))
+		t.Errorf("an unrelated run is %s", status(other))
 	}
 }
 
@@ -199,7 +199,7 @@ func TestUsageAndProgressAreShown(t *testing.T) {
 	f := start(t)
 	run := f.submit("t", "x").Run
 	w := f.claim()
-	if got := ask[api.Run](f, "GET /v1/runs/"+run, ""); got.Usage != nil || got.Progress != 0 {
+	if got := mustCall[api.Run](f, "GET /v1/runs/"+run, ""); got.Usage != nil || got.Progress != 0 {
 		t.Errorf("before a step: %+v, %v", got.Usage, got.Progress)
 	}
 	_, err := f.ledger.Append(t.Context(), mailroom.StepCommit{Claim: w.Claim, Number: 1, Step: mailroom.Step{
@@ -208,7 +208,7 @@ func TestUsageAndProgressAreShown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := ask[api.Run](f, "GET /v1/runs/"+run, "")
+	got := mustCall[api.Run](f, "GET /v1/runs/"+run, "")
 	if diff := cmp.Diff(&api.Usage{InputTokens: 7, CostUSD: 0.5}, got.Usage); diff != "" || got.Progress != 0.5 {
 		t.Errorf("progress %v, usage %s", got.Progress, diff)
 	}
@@ -219,26 +219,28 @@ func TestADeliveryThreadHasNoDeliverTo(t *testing.T) {
 	for _, thread := range []string{"chat", "out", "other", "far"} {
 		f.submit(thread, "x")
 	}
-	patch := func(thread, to string) answer { return f.call("PATCH /v1/threads/"+thread, `{"deliver_to":"`+to+`"}`) }
-	if got := ask[api.Thread](f, "PATCH /v1/threads/chat", `{"deliver_to":" out "}`); got.DeliverTo == nil || *got.DeliverTo != "out" {
+	patch := func(thread, to string) response {
+		return f.call("PATCH /v1/threads/"+thread, `{"deliver_to":"`+to+`"}`)
+	}
+	if got := mustCall[api.Thread](f, "PATCH /v1/threads/chat", `{"deliver_to":" out "}`); got.DeliverTo == nil || *got.DeliverTo != "out" {
 		t.Errorf("delivers to %v, want out", got.DeliverTo)
 	}
 	if a := patch("other", "new"); a.status != 200 {
-		t.Errorf("to a thread that is not there yet: %d %s", a.status, a.body)
+		t.Errorf("to a thread that does not exist yet: %d %s", a.status, a.body)
 	}
 	f.wantCode("to itself", patch("far", "far"), 422, mailroom.CodeInvalid)
 	f.wantCode("to no id", patch("far", "a/b"), 422, mailroom.CodeInvalid)
 	f.wantCode("of a delivery thread", patch("out", "far"), 409, mailroom.CodeConflict)
 	f.wantCode("to one that delivers itself", patch("far", "chat"), 409, mailroom.CodeConflict)
 	f.wantCode("of no thread", patch("none", "far"), 404, mailroom.CodeNotFound)
-	if got := ask[api.Thread](f, "PATCH /v1/threads/chat", `{"deliver_to":""}`); got.DeliverTo != nil {
-		t.Errorf("taken back, and it delivers to %s", *got.DeliverTo)
+	if got := mustCall[api.Thread](f, "PATCH /v1/threads/chat", `{"deliver_to":""}`); got.DeliverTo != nil {
+		t.Errorf("cleared, but it delivers to %s", *got.DeliverTo)
 	}
 	if a := patch("out", "far"); a.status != 200 {
-		t.Errorf("once nobody delivers to it: %d %s", a.status, a.body)
+		t.Errorf("once no thread delivers to it: %d %s", a.status, a.body)
 	}
 	for range 3 {
-		f.end(f.claim(), mailroom.OutcomeComplete, "a reply")
+		f.settleRun(f.claim(), mailroom.OutcomeComplete, "a reply")
 	}
 	page, err := f.client.Messages(t.Context(), "far", client.MessagesQuery{All: true})
 	if err != nil || len(page.Items) < 2 {

@@ -8,14 +8,14 @@ import (
 	"mailroom"
 )
 
-func TestARouteThatNamesNoScopeKeepsTheServerFromStarting(t *testing.T) {
+func TestARouteWithoutAPermissionPanicsAtStart(t *testing.T) {
 	serve := func(http.ResponseWriter, *http.Request) {}
 	m := newRouteTable()
 	m.require("GET /named", mailroom.PermissionRead)
 	m.HandleFunc("GET /named", serve)
 	defer func() {
 		if p, _ := recover().(string); !strings.Contains(p, "GET /forgotten declares no permission") {
-			t.Errorf("a route without a scope: %q, want a panic that names it", p)
+			t.Errorf("a route without a permission: %q, want a panic with its name", p)
 		}
 	}()
 	m.HandleFunc("GET /forgotten", serve)

@@ -14,7 +14,7 @@ import (
 	"mailroom/server"
 )
 
-func TestASocketIsRefusedBeforeItBegins(t *testing.T) {
+func TestAHandshakeIsRefusedBeforeTheUpgrade(t *testing.T) {
 	f := start(t, func(o *server.Options) { o.Origins = []string{"https://mail.example.org"} })
 	for _, e := range []struct {
 		name   string
@@ -23,9 +23,9 @@ func TestASocketIsRefusedBeforeItBegins(t *testing.T) {
 		code   mailroom.Code
 	}{
 		{"another origin", []string{"Origin: https://evil.example"}, 403, mailroom.CodeForbidden},
-		{"an origin that hides", []string{"Origin: null"}, 403, mailroom.CodeForbidden},
+		{"an opaque origin", []string{"Origin: null"}, 403, mailroom.CodeForbidden},
 		{"the page of another port", []string{"Origin: http://127.0.0.1:1"}, 403, mailroom.CodeForbidden},
-		{"a name that somebody points here", []string{"Host: evil.example", "Origin: http://evil.example"}, 403, mailroom.CodeForbidden},
+		{"a foreign name for this address", []string{"Host: evil.example", "Origin: http://evil.example"}, 403, mailroom.CodeForbidden},
 		{"a wrong token", []string{"Authorization: Bearer wrong"}, 401, mailroom.CodeUnauthenticated},
 	} {
 		p, resp, err := f.tryDial(e.header...)
@@ -38,7 +38,7 @@ func TestASocketIsRefusedBeforeItBegins(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		a := answer{resp.StatusCode, resp.Header, string(raw)}
+		a := response{resp.StatusCode, resp.Header, string(raw)}
 		if p := a.problem(t); a.status != e.status || p.Code != e.code {
 			t.Errorf("%s: %d %s, want %d %s", e.name, a.status, p.Code, e.status, e.code)
 		}
@@ -72,21 +72,21 @@ func TestASocketWithoutATokenIsClosed(t *testing.T) {
 		`[]`:                                   "error invalid body",
 	} {
 		p := f.dial()
-		p.say("%s", frame)
+		p.send("%s", frame)
 		p.want(want)
 		if got := p.closed(); got.Code != 4401 {
 			t.Errorf("%s: closed with %v, want 4401", frame, got)
 		}
 	}
 	p := f.dial()
-	p.say(`{"op":"auth","id":1,"token":%q}`, strings.Repeat("x", 64<<10))
+	p.send(`{"op":"auth","id":1,"token":%q}`, strings.Repeat("x", 64<<10))
 	if got := p.closed(); got.Code != 4413 {
 		t.Errorf("a first frame of 64 KiB: %v, want 4413", got)
 	}
-	p = f.join()
-	p.say(`{"op":"auth","id":2,"token":%q}`, token)
+	p = f.dialWithToken()
+	p.send(`{"op":"auth","id":2,"token":%q}`, token)
 	p.want("ack 2")
-	p.say(`{"op":"auth","id":3,"token":"wrong"}`)
+	p.send(`{"op":"auth","id":3,"token":"wrong"}`)
 	p.want("error 3 unauthenticated")
 	if got := p.closed(); got.Code != 4401 {
 		t.Errorf("a wrong token later: %v, want 4401", got)
@@ -95,10 +95,10 @@ func TestASocketWithoutATokenIsClosed(t *testing.T) {
 
 func TestAFrameThatIsTooLargeClosesTheSocket(t *testing.T) {
 	f := start(t)
-	p := f.join()
-	p.say(`{"op":"submit","id":1,"thread":"t","text":"%s"}`, strings.Repeat("x", 1<<20+1))
-	p.want("error 1 too_large body.text") // it is read, and longer than a message may be
-	p.say(`{"op":"submit","id":1,"thread":"t","text":"%s"}`, strings.Repeat("x", 5<<20))
+	p := f.dialWithToken()
+	p.send(`{"op":"submit","id":1,"thread":"t","text":"%s"}`, strings.Repeat("x", 1<<20+1))
+	p.want("error 1 too_large body.text") // read, and refused by the limit of a message
+	p.send(`{"op":"submit","id":1,"thread":"t","text":"%s"}`, strings.Repeat("x", 5<<20))
 	if got := p.closed(); got.Code != 4413 {
 		t.Errorf("a frame of 5 MiB: %v, want 4413", got)
 	}
@@ -108,7 +108,7 @@ func TestFramesThatAreWrongAreRefusedAndTheSocketGoesOn(t *testing.T) {
 	f := start(t)
 	run := f.submit("t", "one").Run
 	f.submit("u", "two")
-	p := f.join()
+	p := f.dialWithToken()
 	deep := strings.Repeat("[", 10000) + strings.Repeat("]", 10000)
 	for _, e := range [][2]string{
 		{``, "error invalid body"},
@@ -162,8 +162,8 @@ func TestFramesThatAreWrongAreRefusedAndTheSocketGoesOn(t *testing.T) {
 		{`{"id":1,"op":"decide","ticket":"none","decision":"approve"}`, "error 1 not_found"},
 		{`{"id":1,"op":"decide","ticket":"none","decision":"maybe"}`, "error 1 invalid body.decision"},
 	} {
-		p.say("%s", e[0])
-		if got := p.hear().String(); got != e[1] {
+		p.send("%s", e[0])
+		if got := p.next().String(); got != e[1] {
 			t.Errorf("%.200s: %q, want %q", e[0], got, e[1])
 		}
 	}
@@ -171,44 +171,44 @@ func TestFramesThatAreWrongAreRefusedAndTheSocketGoesOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.want("error invalid body")
-	p.say(`{"op":"ping","id":"still here"}`)
+	p.send(`{"op":"ping","id":"still here"}`)
 	p.want("pong still here")
-	p.say(`{"op":"subscribe","id":7,"run":%q}`, run)
-	p.want("ack 7 1") // what was refused took no number and no room
+	p.send(`{"op":"subscribe","id":7,"run":%q}`, run)
+	p.want("ack 7 1") // refused subscriptions took no id and no slot
 }
 
 func TestSubscriptionsCountAmongTheStreamsOfAToken(t *testing.T) {
 	f := start(t, func(o *server.Options) { o.MaxStreams = 2 })
 	f.submit("t", "one")
-	p, other := f.join(), f.join()
-	p.say(`{"op":"subscribe","id":1,"thread":"t","after":"2"}`)
+	p, other := f.dialWithToken(), f.dialWithToken()
+	p.send(`{"op":"subscribe","id":1,"thread":"t","after":"2"}`)
 	p.want("ack 1 1")
-	p.say(`{"op":"subscribe","id":2}`)
+	p.send(`{"op":"subscribe","id":2}`)
 	p.want("ack 2 2")
-	other.say(`{"op":"subscribe","id":3,"thread":"t"}`)
-	if h := other.hear(); h.String() != "error 3 rate_limited" || h.RetryAfter == 0 {
+	other.send(`{"op":"subscribe","id":3,"thread":"t"}`)
+	if h := other.next(); h.String() != "error 3 rate_limited" || h.RetryAfter == 0 {
 		t.Errorf("one too many: %s, retry after %d", h, h.RetryAfter)
 	}
 	f.wantCode("one too many", f.call("GET /v1/threads/t/stream", ""), 429, mailroom.CodeRateLimited)
-	p.say(`{"op":"unsubscribe","id":4,"sub":"2"}`)
+	p.send(`{"op":"unsubscribe","id":4,"sub":"2"}`)
 	p.want("ack 4 2")
-	other.say(`{"op":"subscribe","id":5,"thread":"t","after":"2"}`)
+	other.send(`{"op":"subscribe","id":5,"thread":"t","after":"2"}`)
 	other.want("ack 5 1")
 }
 
-func TestAFrameKeepsWhatItsSubmitSays(t *testing.T) {
+func TestASubmitInAFrameKeepsItsDigest(t *testing.T) {
 	f := start(t)
 	const body = `"thread":"t","text":"a < b","key":"k","options":{"b": 1.0, "a":"<é>"}`
-	first := ask[mailroom.Submitted](f, "POST /v1/messages", "{"+body+"}")
-	again := result[mailroom.Submitted](f.join(), `{"op":"submit","id":1,%s}`, body)
+	first := mustCall[mailroom.Submitted](f, "POST /v1/messages", "{"+body+"}")
+	again := result[mailroom.Submitted](f.dialWithToken(), `{"op":"submit","id":1,%s}`, body)
 	if again.Disposition != "duplicate" || again.Run != first.Run {
 		t.Errorf("the same submit in a frame: %+v, want a duplicate of %s", again, first.Run)
 	}
 }
 
-func TestAFrameThatDoesNotEndIsNotWaitedFor(t *testing.T) {
+func TestAnUnfinishedFrameTimesOut(t *testing.T) {
 	f := start(t, func(o *server.Options) { o.BodyTimeout = 50 * time.Millisecond })
-	p := f.join()
+	p := f.dialWithToken()
 	w, err := p.conn.Writer(p.ctx, websocket.MessageText)
 	if err != nil {
 		t.Fatal(err)
@@ -237,14 +237,14 @@ func TestASocketThatFloodsWithFramesIsClosed(t *testing.T) {
 			}
 		},
 	} {
-		p, other := f.join(), f.join()
+		p, other := f.dialWithToken(), f.dialWithToken()
 		var flooding sync.WaitGroup
 		flooding.Go(func() { flood(p) })
 		if got := p.closed(); got.Code != websocket.StatusPolicyViolation || !strings.Contains(got.Reason, "too many") {
-			t.Errorf("%s: %v, want 1008 that says why", name, got)
+			t.Errorf("%s: %v, want 1008 with the reason", name, got)
 		}
 		flooding.Wait()
-		other.say(`{"op":"ping","id":1}`)
+		other.send(`{"op":"ping","id":1}`)
 		other.want("pong 1")
 	}
 }

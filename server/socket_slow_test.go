@@ -17,30 +17,29 @@ import (
 	"mailroom/server"
 )
 
-// slowLine is a listener whose connections take a long time for one write, once
-// each since they were told to.
-type slowLine struct {
+// stallListener is a listener whose connections delay one write each after stall.
+type stallListener struct {
 	net.Listener
 	late time.Duration
 
 	mu    sync.Mutex
-	conns []*slowConn // owned by mu
+	conns []*stallConn // owned by mu
 }
 
-func (l *slowLine) Accept() (net.Conn, error) {
+func (l *stallListener) Accept() (net.Conn, error) {
 	conn, err := l.Listener.Accept()
 	if err != nil {
 		return nil, err
 	}
-	c := &slowConn{Conn: conn, late: l.late}
+	c := &stallConn{Conn: conn, late: l.late}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.conns = append(l.conns, c)
 	return c, nil
 }
 
-// stall makes the next write of each connection late.
-func (l *slowLine) stall() {
+// stall delays the next write of each connection.
+func (l *stallListener) stall() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, c := range l.conns {
@@ -50,7 +49,7 @@ func (l *slowLine) stall() {
 	}
 }
 
-type slowConn struct {
+type stallConn struct {
 	net.Conn
 	late time.Duration
 
@@ -58,10 +57,10 @@ type slowConn struct {
 	stalled bool // owned by mu
 }
 
-// SetWriteDeadline does nothing: a write that is late gets through in the end.
-func (c *slowConn) SetWriteDeadline(time.Time) error { return nil }
+// SetWriteDeadline does nothing, so that a delayed write succeeds in the end.
+func (c *stallConn) SetWriteDeadline(time.Time) error { return nil }
 
-func (c *slowConn) Write(b []byte) (int, error) {
+func (c *stallConn) Write(b []byte) (int, error) {
 	c.mu.Lock()
 	stalled := c.stalled
 	c.stalled = false
@@ -74,11 +73,10 @@ func (c *slowConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// slowStart is start with a line that can stall, for longer than the server has
-// patience.
-func slowStart(t *testing.T) (*fixture, *slowLine) {
+// startStalling is start with a listener that can stall writes for longer than WriteTimeout.
+func startStalling(t *testing.T) (*fixture, *stallListener) {
 	t.Helper()
-	line := &slowLine{late: 150 * time.Millisecond}
+	line := &stallListener{late: 150 * time.Millisecond}
 	f := startOn(t, func(ln net.Listener) net.Listener { line.Listener = ln; return line }, func(o *server.Options) {
 		o.WriteTimeout = 100 * time.Millisecond
 	})
@@ -86,17 +84,17 @@ func slowStart(t *testing.T) (*fixture, *slowLine) {
 }
 
 func TestASlowSocketIsClosedWithTheCursorsOfItsSubscriptions(t *testing.T) {
-	f, line := slowStart(t)
+	f, line := startStalling(t)
 	f.submit("t", "one")
 	f.submit("u", "two")
-	p := f.join()
-	p.say(`{"op":"subscribe","id":1,"thread":"t","after":"1"}`)
+	p := f.dialWithToken()
+	p.send(`{"op":"subscribe","id":1,"thread":"t","after":"1"}`)
 	p.want("ack 1 1", "entry 1 2 run.queued")
-	p.say(`{"op":"subscribe","id":2,"thread":"u","after":"1"}`)
+	p.send(`{"op":"subscribe","id":2,"thread":"u","after":"1"}`)
 	p.want("ack 2 2", "entry 2 2 run.queued")
-	p.say(`{"op":"subscribe","id":3}`)
+	p.send(`{"op":"subscribe","id":3}`)
 	p.want("ack 3 3")
-	p.say(`{"op":"unsubscribe","id":4,"sub":"3"}`)
+	p.send(`{"op":"unsubscribe","id":4,"sub":"3"}`)
 	p.want("ack 4 3")
 	line.stall()
 	if _, err := f.ledger.Submit(t.Context(), mailroom.Submit{
@@ -104,21 +102,21 @@ func TestASlowSocketIsClosedWithTheCursorsOfItsSubscriptions(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	p.want("entry 2 3 message") // what was late arrives all the same
+	p.want("entry 2 3 message") // the delayed frame still arrives
 	if got, want := p.closed(), (websocket.CloseError{Code: 4408, Reason: "2=3 1=2"}); got != want {
 		t.Errorf("closed with %v, want %v", got, want)
 	}
 	f.log.wait(t, `"status":101`)
 	if !strings.Contains(f.log.String(), `"cut":true`) {
-		t.Errorf("the log does not say that it was cut off: %s", f.log)
+		t.Errorf("the log line lacks cut: %s", f.log)
 	}
-	again := f.join()
-	again.say(`{"op":"subscribe","id":1,"thread":"u","after":"3"}`)
+	again := f.dialWithToken()
+	again.send(`{"op":"subscribe","id":1,"thread":"u","after":"3"}`)
 	again.want("ack 1 1", "entry 1 4 run.queued")
 }
 
-func TestASlowReaderOfEventsIsToldWhyItsStreamEnds(t *testing.T) {
-	f, line := slowStart(t)
+func TestASlowEventReaderLearnsWhyItsStreamEnds(t *testing.T) {
+	f, line := startStalling(t)
 	f.submit("t", "one")
 	r := f.open(200, "/v1/threads/t/stream")
 	r.want("entry 1 message", "entry 2 run.queued")
@@ -126,7 +124,7 @@ func TestASlowReaderOfEventsIsToldWhyItsStreamEnds(t *testing.T) {
 	f.claim()
 	r.want("entry 3 run.started")
 	if got := r.block(); !strings.HasPrefix(got, ": cut off: reader too slow") {
-		t.Errorf("got %q, want a comment that says why", got)
+		t.Errorf("got %q, want a comment with the reason", got)
 	}
 	if got := r.block(); got != "" {
 		t.Errorf("got %q after that, want the end", got)
@@ -134,13 +132,13 @@ func TestASlowReaderOfEventsIsToldWhyItsStreamEnds(t *testing.T) {
 	f.log.wait(t, `"cut":true`)
 }
 
-func TestManyCursorsOfASlowSocketAreToldAsFarAsTheyFit(t *testing.T) {
-	f, line := slowStart(t)
-	p := f.join()
+func TestCursorsOfASlowSocketFitIntoTheCloseFrame(t *testing.T) {
+	f, line := startStalling(t)
+	p := f.dialWithToken()
 	const many = 40
 	for i := range many {
 		f.submit(fmt.Sprintf("t%d", i), "one")
-		p.say(`{"op":"subscribe","id":1,"thread":"t%d","after":"2"}`, i)
+		p.send(`{"op":"subscribe","id":1,"thread":"t%d","after":"2"}`, i)
 		p.want(fmt.Sprintf("ack 1 %d", i+1))
 	}
 	line.stall()
@@ -151,10 +149,10 @@ func TestManyCursorsOfASlowSocketAreToldAsFarAsTheyFit(t *testing.T) {
 	}
 }
 
-func TestASocketThatTakesNothingIsCutOffAndHoldsUpNobody(t *testing.T) {
+func TestASocketThatDoesNotReadIsCutOffAndBlocksNoOther(t *testing.T) {
 	f := start(t, func(o *server.Options) { o.WriteTimeout = 300 * time.Millisecond })
 	f.submit("t", "one")
-	other := f.join()
+	other := f.dialWithToken()
 	roomy := f.http
 	tight := &http.Transport{DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := new(net.Dialer).DialContext(ctx, network, addr)
@@ -165,10 +163,10 @@ func TestASocketThatTakesNothingIsCutOffAndHoldsUpNobody(t *testing.T) {
 	}}
 	defer tight.CloseIdleConnections()
 	f.http = tight
-	stuck := f.join()
+	stuck := f.dialWithToken()
 	f.http = roomy
 	for _, p := range []*peer{stuck, other} {
-		p.say(`{"op":"subscribe","id":1,"thread":"t","after":"2"}`)
+		p.send(`{"op":"subscribe","id":1,"thread":"t","after":"2"}`)
 		p.want("ack 1 1")
 	}
 	text := strings.Repeat("x", 64<<10)
@@ -177,18 +175,17 @@ func TestASocketThatTakesNothingIsCutOffAndHoldsUpNobody(t *testing.T) {
 		other.want(fmt.Sprintf("entry 1 %d message", 2*i+3), fmt.Sprintf("entry 1 %d run.queued", 2*i+4))
 	}
 	f.log.wait(t, `"cut":true`) // stuck is never read
-	other.say(`{"op":"ping","id":1}`)
+	other.send(`{"op":"ping","id":1}`)
 	other.want("pong 1")
 }
 
-// TestReadersThatTakeNothingStayUnderTheBound has many sockets of one token that read
-// nothing, beside one of another token that reads: their share is full long before they
-// would be cut off for their time.
-func TestReadersThatTakeNothingStayUnderTheBound(t *testing.T) {
+// TestReadersThatDoNotReadStayWithinTheBacklog has several sockets of one token that do not read,
+// and one of another token that does. The share of the first is full long before WriteTimeout.
+func TestReadersThatDoNotReadStayWithinTheBacklog(t *testing.T) {
 	const share = 512 << 10
 	f := start(t, func(o *server.Options) { o.WriteTimeout, o.Unread, o.TokenUnread = time.Minute, 4*share, share })
 	f.submit("t", "one")
-	other := f.dial("Authorization: Bearer " + f.token("ann", "t", mailroom.PermissionRead))
+	other := f.dial("Authorization: Bearer " + f.createToken("ann", "t", mailroom.PermissionRead))
 	tight := &http.Transport{DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := new(net.Dialer).DialContext(ctx, network, addr)
 		if err == nil {
@@ -199,10 +196,10 @@ func TestReadersThatTakeNothingStayUnderTheBound(t *testing.T) {
 	defer tight.CloseIdleConnections()
 	roomy := f.http
 	f.http = tight
-	stuck := []*peer{f.join(), f.join(), f.join(), f.join()}
+	stuck := []*peer{f.dialWithToken(), f.dialWithToken(), f.dialWithToken(), f.dialWithToken()}
 	f.http = roomy
 	for _, p := range append(stuck, other) {
-		p.say(`{"op":"subscribe","id":1,"thread":"t","after":"2"}`)
+		p.send(`{"op":"subscribe","id":1,"thread":"t","after":"2"}`)
 		p.want("ack 1 1")
 	}
 	text := strings.Repeat("x", 400<<10)
@@ -214,28 +211,28 @@ func TestReadersThatTakeNothingStayUnderTheBound(t *testing.T) {
 		}
 	}
 	f.log.wait(t, `"cut":true`)
-	again := f.join() // who was cut off goes on from where it was
-	again.say(`{"op":"subscribe","id":1,"thread":"t","after":"4"}`)
+	again := f.dialWithToken() // a reader that was cut off can resume
+	again.send(`{"op":"subscribe","id":1,"thread":"t","after":"4"}`)
 	again.want("ack 1 1", "entry 1 5 message", "entry 1 6 run.queued")
 }
 
-func TestASilentPeerIsFound(t *testing.T) {
-	f := start(t, func(o *server.Options) { o.Heartbeat = 250 * time.Millisecond }) // three of them are longer than the lively one is ever kept from reading
+func TestASilentPeerIsDisconnected(t *testing.T) {
+	f := start(t, func(o *server.Options) { o.Heartbeat = 250 * time.Millisecond }) // three intervals are longer than the live peer is ever kept from reading
 	f.submit("t", "one")
-	silent, lively := f.join(), f.join()
-	lively.say(`{"op":"subscribe","id":1,"thread":"t","after":"2"}`)
+	silent, lively := f.dialWithToken(), f.dialWithToken()
+	lively.send(`{"op":"subscribe","id":1,"thread":"t","after":"2"}`)
 	lively.want("ack 1 1")
 	done := make(chan string)
 	go func() {
-		defer close(done) // also if it hears nothing
-		done <- lively.hear().String()
-	}() // it answers pings only while it reads
-	f.log.wait(t, `"status":101`) // of the silent one
+		defer close(done) // even if next fails
+		done <- lively.next().String()
+	}() // a peer answers pings only while it reads
+	f.log.wait(t, `"status":101`) // of the silent peer
 	f.submit("t", "two")
 	if got := <-done; got != "entry 1 3 message" {
-		t.Errorf("the lively one heard %q", got)
+		t.Errorf("the live peer got %q", got)
 	}
 	if _, _, err := silent.conn.Read(silent.ctx); err == nil || websocket.CloseStatus(err) != -1 {
-		t.Errorf("the silent one: %v, want a connection that broke", err)
+		t.Errorf("the silent peer: %v, want a broken connection", err)
 	}
 }

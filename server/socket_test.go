@@ -23,8 +23,8 @@ type peer struct {
 	conn *websocket.Conn
 }
 
-// heard is a frame from the server.
-type heard struct {
+// serverFrame is a frame from the server.
+type serverFrame struct {
 	Op         string          `json:"op"`
 	ID         json.RawMessage `json:"id"`
 	Sub        string          `json:"sub"`
@@ -40,8 +40,8 @@ type heard struct {
 	RetryAfter int             `json:"retry_after"`
 }
 
-// String is the frame in one line: what it is, whose, where, and what it says.
-func (h heard) String() string {
+// String formats the frame in one line: op, ids, cursor, thread, status and content.
+func (h serverFrame) String() string {
 	words := []string{h.Op, strings.Trim(string(h.ID), `"`), h.Sub, h.Cursor, h.Thread, h.Status}
 	switch {
 	case h.Error != nil:
@@ -88,38 +88,38 @@ func (f *fixture) tryDial(headers ...string) (*peer, *http.Response, error) {
 	return &peer{t: f.t, ctx: ctx, conn: conn}, resp, nil
 }
 
-// join opens a socket that is authenticated.
-func (f *fixture) join() *peer {
+// dialWithToken opens an authenticated socket.
+func (f *fixture) dialWithToken() *peer {
 	f.t.Helper()
 	return f.dial("Authorization: Bearer " + f.secret)
 }
 
-func (p *peer) say(frame string, args ...any) {
+func (p *peer) send(frame string, args ...any) {
 	p.t.Helper()
 	if err := p.conn.Write(p.ctx, websocket.MessageText, fmt.Appendf(nil, frame, args...)); err != nil {
 		p.t.Fatal(err)
 	}
 }
 
-func (p *peer) hear() heard {
+func (p *peer) next() serverFrame {
 	p.t.Helper()
 	_, raw, err := p.conn.Read(p.ctx)
 	if err != nil {
 		p.t.Fatalf("the socket ended: %v", err)
 	}
-	var h heard
+	var h serverFrame
 	if err := json.Unmarshal(raw, &h); err != nil {
 		p.t.Fatalf("%v in %.200s", err, raw)
 	}
 	return h
 }
 
-// want hears frames that read like these.
+// want reads frames and compares them, formatted, with these.
 func (p *peer) want(frames ...string) {
 	p.t.Helper()
 	for _, want := range frames {
-		if got := p.hear().String(); got != want {
-			p.t.Fatalf("heard %q, want %q", got, want)
+		if got := p.next().String(); got != want {
+			p.t.Fatalf("got %q, want %q", got, want)
 		}
 	}
 }
@@ -138,11 +138,11 @@ func (p *peer) closed() websocket.CloseError {
 	}
 }
 
-// result asks for something that must succeed.
+// result sends a frame that must be acknowledged, and returns its result.
 func result[T any](p *peer, frame string, args ...any) T {
 	p.t.Helper()
-	p.say(frame, args...)
-	h := p.hear()
+	p.send(frame, args...)
+	h := p.next()
 	var out T
 	if h.Op != "ack" {
 		p.t.Fatalf("%s: %s %+v", frame, h, h.Error)
@@ -161,32 +161,32 @@ func TestASocketSubmitsFollowsAndAnswers(t *testing.T) {
 		t.Errorf("auth: %+v", who)
 	}
 	sent := result[mailroom.Submitted](p, `{"op":"submit","id":1.0,"thread":"t","text":"one","options":{"a": "<"}}`)
-	p.say(`{"op":"subscribe","id":2,"thread":"t"}`)
+	p.send(`{"op":"subscribe","id":2,"thread":"t"}`)
 	p.want("ack 2 1", "entry 1 1 message", "entry 1 2 run.queued")
 	w := f.claim()
 	p.want("entry 1 3 run.started")
-	f.say(w.Claim, 0, "hél")
+	f.publishText(w.Claim, 0, "hél")
 	p.want("delta 1 3:4 hél")
 
-	other := f.join()
+	other := f.dialWithToken()
 	run := result[api.Subscribed](other, `{"op":"resume","id":"r","thread":"t","run":%q,"after":"3"}`, sent.Run)
 	if run != (api.Subscribed{Run: sent.Run, Thread: "t", Status: mailroom.StatusRunning}) {
 		t.Errorf("resume: %+v", run)
 	}
-	f.end(w, mailroom.OutcomeComplete, "héllo")
+	f.settleRun(w, mailroom.OutcomeComplete, "héllo")
 	other.want("entry 1 4 message", "entry 1 5 run.completed", "settled 1 completed")
 	p.want("entry 1 4 message", "entry 1 5 run.completed", "settled 1 completed")
 
-	// A finished run tells its whole story and ends, from wherever it is asked for.
-	other.say(`{"op":"subscribe","id":3,"run":%q}`, sent.Run)
+	// // The stream of a finished run replays its entries after the cursor and ends.
+	other.send(`{"op":"subscribe","id":3,"run":%q}`, sent.Run)
 	other.want("ack 3 2", "entry 2 1 message", "entry 2 2 run.queued", "entry 2 3 run.started",
 		"entry 2 4 message", "entry 2 5 run.completed", "settled 2 completed")
-	other.say(`{"op":"subscribe","id":4,"run":%q,"after":"5"}`, sent.Run)
+	other.send(`{"op":"subscribe","id":4,"run":%q,"after":"5"}`, sent.Run)
 	other.want("ack 4 3", "settled 3 completed")
 
-	p.say(`{"op":"unsubscribe","id":5,"sub":"1"}`)
+	p.send(`{"op":"unsubscribe","id":5,"sub":"1"}`)
 	p.want("ack 5 1")
 	f.submit("t", "two")
-	p.say(`{"op":"ping","id":"p"}`)
+	p.send(`{"op":"ping","id":"p"}`)
 	p.want("pong p")
 }

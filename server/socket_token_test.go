@@ -10,25 +10,25 @@ import (
 	"mailroom/api"
 )
 
-// account makes a token and returns its secret.
-func (f *fixture) account(name, scopes string) string {
+// createScopedToken creates a token with scopes, as JSON strings, and returns its secret.
+func (f *fixture) createScopedToken(name, scopes string) string {
 	f.t.Helper()
-	return ask[api.CreatedToken](f, "POST /v1/tokens", fmt.Sprintf(`{"name":%q,"scopes":[%s]}`, name, scopes)).Secret
+	return mustCall[api.CreatedToken](f, "POST /v1/tokens", fmt.Sprintf(`{"name":%q,"scopes":[%s]}`, name, scopes)).Secret
 }
 
 func TestARevokedTokenEndsItsSockets(t *testing.T) {
 	f := start(t)
-	secret := f.account("ann", `"read","submit"`)
-	idle, busy, operator := f.dial(), f.dial("Authorization: Bearer "+secret), f.join()
+	secret := f.createScopedToken("ann", `"read","submit"`)
+	idle, busy, operator := f.dial(), f.dial("Authorization: Bearer "+secret), f.dialWithToken()
 	who := result[api.Identity](idle, `{"op":"auth","id":1,"token":%q}`, secret)
 	if who.Name != "ann" || fmt.Sprint(who.Scopes) != "[read submit]" {
 		t.Errorf("auth: %+v", who)
 	}
 	result[mailroom.Submitted](busy, `{"op":"submit","id":1,"thread":"t","text":"one"}`)
-	busy.say(`{"op":"subscribe","id":2,"thread":"t","after":"2"}`)
+	busy.send(`{"op":"subscribe","id":2,"thread":"t","after":"2"}`)
 	busy.want("ack 2 1")
-	idle.say(`{"op":"auth","id":2,"token":%q}`, token)
-	idle.want("error 2 conflict") // a socket is one client's
+	idle.send(`{"op":"auth","id":2,"token":%q}`, token)
+	idle.want("error 2 conflict") // a socket belongs to one client
 
 	begin := time.Now()
 	if a := f.call("DELETE /v1/tokens/ann", ""); a.status != 204 {
@@ -42,55 +42,55 @@ func TestARevokedTokenEndsItsSockets(t *testing.T) {
 	if took := time.Since(begin); took > time.Second {
 		t.Errorf("it took %s", took)
 	}
-	operator.say(`{"op":"ping","id":1}`)
+	operator.send(`{"op":"ping","id":1}`)
 	operator.want("pong 1")
 	late := f.dial()
-	late.say(`{"op":"auth","id":1,"token":%q}`, secret)
+	late.send(`{"op":"auth","id":1,"token":%q}`, secret)
 	late.want("error 1 unauthenticated")
 	if got := late.closed(); got.Code != 4401 {
 		t.Errorf("a revoked token: %v, want 4401", got)
 	}
 }
 
-func TestASocketReachesWhatItsTokenMay(t *testing.T) {
+func TestASocketHasThePermissionsOfItsToken(t *testing.T) {
 	f := start(t)
-	ann, bob := f.account("ann", `"read","submit"`), f.account("bob", `"read"`)
+	ann, bob := f.createScopedToken("ann", `"read","submit"`), f.createScopedToken("bob", `"read"`)
 	run := f.submit("operators", "one").Run
 	work := f.claim()
 	f.park(work, approval())
 	ticket := mailroom.TicketID(run, "deploy")
 	p := f.dial("Authorization: Bearer " + ann)
 	all := f.dial("Authorization: Bearer " + ann)
-	all.say(`{"op":"subscribe","id":1}`)
+	all.send(`{"op":"subscribe","id":1}`)
 	all.want("ack 1 1")
-	before := f.written()
+	before := f.snapshot()
 	for frame, want := range map[string]string{
-		`{"id":1,"op":"subscribe","thread":"operators"}`:                             "error 1 not_found",
-		`{"id":1,"op":"subscribe","run":"` + run + `"}`:                              "error 1 not_found",
-		`{"id":1,"op":"resume","thread":"operators","run":"` + run + `"}`:            "error 1 not_found",
-		`{"id":1,"op":"submit","thread":"operators","text":"x"}`:                     "error 1 not_found",
-		`{"id":1,"op":"submit","thread":"mine","text":"x","sender":"somebody else"}`: "error 1 forbidden",
-		`{"id":1,"op":"cancel","run":"` + run + `"}`:                                 "error 1 not_found",
-		`{"id":1,"op":"interrupt","thread":"operators"}`:                             "error 1 not_found",
-		`{"id":1,"op":"decide","ticket":"` + ticket + `","decision":"deny"}`:         "error 1 forbidden",
+		`{"id":1,"op":"subscribe","thread":"operators"}`:                            "error 1 not_found",
+		`{"id":1,"op":"subscribe","run":"` + run + `"}`:                             "error 1 not_found",
+		`{"id":1,"op":"resume","thread":"operators","run":"` + run + `"}`:           "error 1 not_found",
+		`{"id":1,"op":"submit","thread":"operators","text":"x"}`:                    "error 1 not_found",
+		`{"id":1,"op":"submit","thread":"mine","text":"x","sender":"another name"}`: "error 1 forbidden",
+		`{"id":1,"op":"cancel","run":"` + run + `"}`:                                "error 1 not_found",
+		`{"id":1,"op":"interrupt","thread":"operators"}`:                            "error 1 not_found",
+		`{"id":1,"op":"decide","ticket":"` + ticket + `","decision":"deny"}`:        "error 1 forbidden",
 	} {
-		p.say("%s", frame)
-		if got := p.hear().String(); got != want {
+		p.send("%s", frame)
+		if got := p.next().String(); got != want {
 			t.Errorf("%s: %q, want %q", frame, got, want)
 		}
 	}
-	if after := f.written(); after != before {
+	if after := f.snapshot(); after != before {
 		t.Errorf("something was written:\n%s, before:\n%s", after, before)
 	}
 	reader := f.dial("Authorization: Bearer " + bob)
-	reader.say(`{"op":"submit","id":1,"text":"x"}`)
+	reader.send(`{"op":"submit","id":1,"text":"x"}`)
 	reader.want("error 1 forbidden")
 
 	f.submit("operators", "two")
 	mine := result[mailroom.Submitted](p, `{"op":"submit","id":2,"text":"x"}`)
-	h := all.hear() // nothing of the operator's came before
+	h := all.next() // no frame of the operator's thread came before
 	if h.Entry == nil || h.Entry.Thread != mine.Thread {
-		t.Errorf("the stream of everything tells %s, want what happened in %s", h, mine.Thread)
+		t.Errorf("the stream of all threads has %s, want an entry of %s", h, mine.Thread)
 	}
 	if !strings.Contains(string(h.Entry.Body), `"ann"`) {
 		t.Errorf("its sender is not the token: %s", h.Entry.Body)

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// FuzzFrame: a frame is read as it was written, or refused with its id; and what
-// is left of it is a body that passes the gate.
+// FuzzFrame checks that a frame is read as written, or refused with its id, and that its remaining
+// members are a valid body.
 func FuzzFrame(f *testing.F) {
 	for _, frame := range []string{
 		`{"op":"auth","id":1,"token":"secret"}`,
@@ -41,16 +41,16 @@ func FuzzFrame(f *testing.F) {
 		if err != nil {
 			return
 		}
-		var said map[string]json.RawMessage
-		if e := json.Unmarshal(raw, &said); e != nil || !bytes.Equal(said["id"], got.id) {
+		var sent map[string]json.RawMessage
+		if e := json.Unmarshal(raw, &sent); e != nil || !bytes.Equal(sent["id"], got.id) {
 			t.Fatalf("%q was read: %v", raw, e)
 		}
 		var op string
-		if e := json.Unmarshal(said["op"], &op); e != nil || op != got.op {
+		if e := json.Unmarshal(sent["op"], &op); e != nil || op != got.op {
 			t.Errorf("op %q of %q, %v", got.op, raw, e)
 		}
-		delete(said, "id")
-		delete(said, "op")
+		delete(sent, "id")
+		delete(sent, "op")
 		left := map[string]json.RawMessage{}
 		if body := got.body(); body != nil {
 			if e := checkBody(body); e != nil {
@@ -60,7 +60,7 @@ func FuzzFrame(f *testing.F) {
 				t.Fatalf("the body %q: %v", body, e)
 			}
 		}
-		if !reflect.DeepEqual(left, said) {
+		if !reflect.DeepEqual(left, sent) {
 			t.Errorf("%q is left of %q", left, raw)
 		}
 	})

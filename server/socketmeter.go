@@ -89,7 +89,7 @@ func (m *frameMeter) count(b []byte) {
 	}
 }
 
-// headerSize is the length of the header, as far as its first bytes tell.
+// headerSize is the length of the header, as far as the bytes read so far determine it.
 func (m *frameMeter) headerSize() int {
 	if m.have < 2 {
 		return 2

@@ -10,15 +10,15 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// said is a connection whose peer has said something.
-type said struct {
+// scriptedConn is a connection that reads from Reader.
+type scriptedConn struct {
 	net.Conn
 	io.Reader
 }
 
-func (s said) Read(b []byte) (int, error) { return s.Reader.Read(b) }
+func (s scriptedConn) Read(b []byte) (int, error) { return s.Reader.Read(b) }
 
-func TestControlFramesAndSmallFragmentsWeigh(t *testing.T) {
+func TestControlFramesAndSmallFragmentsAreCounted(t *testing.T) {
 	const mask = "\x00\x00\x00\x00"
 	large := strings.Repeat("x", 0x10400)
 	for name, c := range map[string]struct {
@@ -35,7 +35,7 @@ func TestControlFramesAndSmallFragmentsWeigh(t *testing.T) {
 		"a payload that looks like a ping": {"\x82\x86" + mask + "\x89\x80" + mask, 0},
 	} {
 		for _, piece := range []int{1, 3, 1 << 20} {
-			m := newFrameMeter(nil, newPaces(1, socketBurst))
+			m := newFrameMeter(nil, newTestLimiter(1, socketBurst))
 			m.socketLimit = rate.NewLimiter(1e-9, socketBurst)
 			begin := time.Now()
 			for b := c.frames + c.frames; b != ""; {
@@ -44,38 +44,38 @@ func TestControlFramesAndSmallFragmentsWeigh(t *testing.T) {
 				b = b[n:]
 			}
 			if got := socketBurst - int(m.socketLimit.TokensAt(begin)); got != 2*c.weigh {
-				t.Errorf("%s, %d bytes at a time: two of them took %d of the pace, want %d", name, piece, got, 2*c.weigh)
+				t.Errorf("%s, %d bytes at a time: two of them cost %d, want %d", name, piece, got, 2*c.weigh)
 			}
 			if m.payload != 0 || m.have != 0 {
-				t.Errorf("%s, %d bytes at a time: the meter is within a frame after it", name, piece)
+				t.Errorf("%s, %d bytes at a time: the meter expects more of the frame", name, piece)
 			}
 		}
 	}
 }
 
-func TestASocketThatFloodsHandsOverNothingMore(t *testing.T) {
+func TestAFloodingSocketIsReadNoFurther(t *testing.T) {
 	ping := "\x89\x80\x00\x00\x00\x00"
-	m := newFrameMeter(said{Reader: strings.NewReader(strings.Repeat(ping, 100*socketBurst))}, newPaces(1, 1e6))
+	m := newFrameMeter(scriptedConn{Reader: strings.NewReader(strings.Repeat(ping, 100*socketBurst))}, newTestLimiter(1, 1e6))
 	got, err := io.ReadAll(m)
 	if err != errFlood || len(got) > 2*socketBurst*len(ping) {
-		t.Fatalf("%d bytes were handed over and then %v, want about %d and %v", len(got), err, socketBurst*len(ping), errFlood)
+		t.Fatalf("%d bytes were read and then %v, want about %d and %v", len(got), err, socketBurst*len(ping), errFlood)
 	}
 	if more, err := io.ReadAll(m); len(more) > 0 || err != io.ErrUnexpectedEOF {
-		t.Errorf("after the flood: %d bytes and %v, want none and %v", len(more), err, io.ErrUnexpectedEOF)
+		t.Errorf("after the flood: %d bytes and %v, want 0 and %v", len(more), err, io.ErrUnexpectedEOF)
 	}
 	if m.dropped < maxFlood || m.dropped > maxFlood+bytesMinRead {
 		t.Errorf("%d bytes were dropped, want %d", m.dropped, maxFlood)
 	}
 }
 
-// bytesMinRead is the most that io.ReadAll asks for at first.
+// bytesMinRead is the size of io.ReadAll's first read.
 const bytesMinRead = 512
 
-func TestTheSocketsOfATokenHaveOnePace(t *testing.T) {
-	tokens, who := newPaces(1, socketBurst), "mallory"
+func TestSocketsOfATokenShareARateLimit(t *testing.T) {
+	tokens, who := newTestLimiter(1, socketBurst), "mallory"
 	left := socketBurst
 	for range 2 {
-		m := newFrameMeter(said{Reader: strings.NewReader(strings.Repeat("\x89\x80\x00\x00\x00\x00", socketBurst*3/4))}, tokens)
+		m := newFrameMeter(scriptedConn{Reader: strings.NewReader(strings.Repeat("\x89\x80\x00\x00\x00\x00", socketBurst*3/4))}, tokens)
 		m.who.Store(&who)
 		_, err := io.ReadAll(m)
 		if left -= socketBurst * 3 / 4; (err != nil) != (left < 0) {
@@ -83,7 +83,7 @@ func TestTheSocketsOfATokenHaveOnePace(t *testing.T) {
 		}
 	}
 	other := "ann"
-	m := newFrameMeter(said{Reader: strings.NewReader("\x89\x80\x00\x00\x00\x00")}, tokens)
+	m := newFrameMeter(scriptedConn{Reader: strings.NewReader("\x89\x80\x00\x00\x00\x00")}, tokens)
 	m.who.Store(&other)
 	if _, err := io.ReadAll(m); err != nil {
 		t.Errorf("a socket of another token: %v", err)

@@ -12,17 +12,17 @@ import (
 	"mailroom/store/memory"
 )
 
-// hurried is a ledger that looks nothing up for whoever has gone, as SQLite does.
-type hurried struct {
+// cancelledLedger fails a lookup whose context has ended, as SQLite does.
+type cancelledLedger struct {
 	server.Ledger
 	broken error
 }
 
-func (h hurried) Tokens(ctx context.Context) ([]*mailroom.Token, error) {
+func (h cancelledLedger) Tokens(ctx context.Context) ([]*mailroom.Token, error) {
 	return nil, errors.Join(h.broken, context.Cause(ctx))
 }
 
-func TestAServerThatIsStoppedBeforeItServesHasNotFailed(t *testing.T) {
+func TestAStopBeforeServingIsNoFailure(t *testing.T) {
 	gone, stop := context.WithCancel(t.Context())
 	stop()
 	for _, tc := range []struct {
@@ -37,13 +37,13 @@ func TestAServerThatIsStoppedBeforeItServesHasNotFailed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := server.New(server.Options{Ledger: hurried{ledger.New(memory.New(), ledger.Options{}), tc.broken}, Token: token})
+		s := server.New(server.Options{Ledger: cancelledLedger{ledger.New(memory.New(), ledger.Options{}), tc.broken}, Token: token})
 		if err := s.Serve(tc.ctx, ln); !errors.Is(err, tc.broken) {
 			t.Errorf("%s: %v, want %v", tc.name, err, tc.broken)
 		}
 		if conn, err := net.Dial("tcp", ln.Addr().String()); err == nil {
-			t.Errorf("%s: it listens on", tc.name)
-			_ = conn.Close() // the error is said
+			t.Errorf("%s: it still listens", tc.name)
+			_ = conn.Close() // the test has failed already
 		}
 	}
 }

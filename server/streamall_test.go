@@ -14,14 +14,14 @@ import (
 	"mailroom/server"
 )
 
-func TestTheStreamOfEverythingTellsWhatHappensFromNowOn(t *testing.T) {
+func TestTheStreamOfAllThreadsStartsNow(t *testing.T) {
 	f := start(t)
 	f.submit("before", "one")
 	r := f.open(200, "/v1/stream", "Last-Event-ID: 1")
 	f.claim()
 	f.submit("é", "two")
 	w := f.claim()
-	f.say(w.Claim, 0, "hél")
+	f.publishText(w.Claim, 0, "hél")
 	want := []string{"before 3 run.started", "é 1 message", "é 2 run.queued", "é 3 run.started"}
 	for _, want := range want {
 		lines := strings.Split(r.block(), "\n")
@@ -47,12 +47,12 @@ func TestTheStreamOfEverythingTellsWhatHappensFromNowOn(t *testing.T) {
 	}
 }
 
-func TestAReaderOfEverythingThatIsTooSlowIsCutOff(t *testing.T) {
+func TestASlowReaderOfAllThreadsIsCutOff(t *testing.T) {
 	f := start(t)
 	sent := f.submit("t", "x")
 	r := f.open(200, "/v1/stream")
 	text := strings.Repeat("x", 64<<10)
-	for i := range 3000 { // more than its buffer and the socket hold, while nothing is read
+	for i := range 3000 { // more than the buffers hold, while nothing is read
 		f.bus.Publish(bus.Notice{Thread: "t", Delta: &mailroom.Delta{Run: sent.Run, Offset: i * len(text), Channel: "text", Text: text}})
 	}
 	events, last := 0, ""
@@ -66,7 +66,7 @@ func TestAReaderOfEverythingThatIsTooSlowIsCutOff(t *testing.T) {
 	}
 }
 
-func TestReadersOfEverythingAreBounded(t *testing.T) {
+func TestStreamsOfAllThreadsAreBounded(t *testing.T) {
 	f := start(t, func(o *server.Options) { o.MaxStreams = 1 })
 	f.open(200, "/v1/stream")
 	f.wantCode("one too many", f.call("GET /v1/stream", ""), 429, mailroom.CodeRateLimited)
@@ -74,22 +74,22 @@ func TestReadersOfEverythingAreBounded(t *testing.T) {
 	without.wantCode("no bus", without.call("GET /v1/stream", ""), 404, mailroom.CodeNotFound)
 }
 
-// answered tells when the header of an answer has come.
-type answered struct {
+// signalTransport signals when the header of a response has arrived.
+type signalTransport struct {
 	http.RoundTripper
 	came chan struct{}
 }
 
-func (a answered) RoundTrip(r *http.Request) (*http.Response, error) {
+func (a signalTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := a.RoundTripper.RoundTrip(r)
 	a.came <- struct{}{}
 	return resp, err
 }
 
-func TestClientStreamsEverythingUntilItsCallerHasEnough(t *testing.T) {
+func TestClientStreamsAllThreadsUntilTheCallerStops(t *testing.T) {
 	f := start(t)
 	came := make(chan struct{}, 1)
-	c := client.New(f.url, token, client.WithHTTPClient(&http.Client{Transport: answered{f.http, came}}))
+	c := client.New(f.url, token, client.WithHTTPClient(&http.Client{Transport: signalTransport{f.http, came}}))
 	var got []string
 	listening := make(chan error, 1)
 	go func() {
@@ -111,7 +111,7 @@ func TestClientStreamsEverythingUntilItsCallerHasEnough(t *testing.T) {
 	sent := f.submit("u", "one")
 	f.bus.Publish(bus.Notice{Thread: "u", Delta: &mailroom.Delta{Run: sent.Run, Text: "hello"}})
 	if err := <-listening; err != nil {
-		t.Errorf("it ended with %v, and not when its caller had enough", err)
+		t.Errorf("it ended with %v, not when the caller stopped", err)
 	}
 	if diff := cmp.Diff([]string{"u message", "u run.queued", "u: hello"}, got); diff != "" {
 		t.Error(diff)

@@ -22,14 +22,14 @@ import (
 	"mailroom/stream"
 )
 
-// reader reads a stream as it is on the wire.
+// reader reads a stream from the wire.
 type reader struct {
 	t    *testing.T
 	resp *http.Response
 	in   *bufio.Reader
 }
 
-// open starts a stream. It fails the test unless the answer has that status.
+// open starts a stream. It fails the test unless the response has this status.
 func (f *fixture) open(status int, path string, headers ...string) *reader {
 	f.t.Helper()
 	ctx, cancel := context.WithTimeout(f.t.Context(), 20*time.Second)
@@ -55,7 +55,7 @@ func (f *fixture) open(status int, path string, headers ...string) *reader {
 	return &reader{f.t, resp, bufio.NewReader(resp.Body)}
 }
 
-// block returns the lines up to the next empty one; "" at the end.
+// block returns the lines up to the next empty line, "" at the end.
 func (r *reader) block() string {
 	r.t.Helper()
 	var lines []string
@@ -74,7 +74,7 @@ func (r *reader) block() string {
 	}
 }
 
-// event skips heartbeats and returns "name id what".
+// event skips comments and returns "name id content".
 func (r *reader) event() string {
 	r.t.Helper()
 	for {
@@ -109,8 +109,8 @@ func (r *reader) want(events ...string) {
 	}
 }
 
-// say publishes live text of a claimed run.
-func (f *fixture) say(run mailroom.Claim, offset int, text string) {
+// publishText publishes live text of a claimed run.
+func (f *fixture) publishText(run mailroom.Claim, offset int, text string) {
 	f.bus.Publish(bus.Notice{Thread: run.Thread, Delta: &mailroom.Delta{
 		Run: run.Run, Attempt: run.Attempt, Message: fmt.Sprintf("%s.%d-1", run.Run, run.Attempt),
 		Offset: offset, Channel: "text", Text: text,
@@ -127,18 +127,18 @@ func TestStreamReplaysThenFollowsThenEnds(t *testing.T) {
 	r.want("entry 1 message", "entry 2 run.queued")
 	w := f.claim()
 	r.want("entry 3 run.started")
-	f.say(w.Claim, 0, "hél")
+	f.publishText(w.Claim, 0, "hél")
 	r.want("delta 3:4 hél")
-	f.say(w.Claim, 4, "lo")
+	f.publishText(w.Claim, 4, "lo")
 	r.want("delta 3:6 lo")
-	f.end(w, mailroom.OutcomeComplete, "héllo")
+	f.settleRun(w, mailroom.OutcomeComplete, "héllo")
 	r.want("entry 4 message", "entry 5 run.completed", "end")
 }
 
-func TestStreamResumesBehindTheEventThatIsKnown(t *testing.T) {
+func TestStreamResumesAfterTheLastEvent(t *testing.T) {
 	f := start(t)
 	run := f.submit("t", "one").Run
-	f.end(f.claim(), mailroom.OutcomeComplete, "reply")
+	f.settleRun(f.claim(), mailroom.OutcomeComplete, "reply")
 	f.open(200, "/v1/threads/t/stream?after=3").want("entry 4 message", "entry 5 run.completed")
 	f.open(200, "/v1/threads/t/stream?after=1", "Last-Event-ID: 3").want("entry 4 message")
 	f.open(200, "/v1/threads/t/stream?after=3:17").want("entry 4 message")
@@ -157,7 +157,7 @@ func TestStreamResumesBehindTheEventThatIsKnown(t *testing.T) {
 		"entry 1 message", "entry 2 run.queued", "entry 3 run.started", "entry 4 message", "entry 5 run.completed", "end")
 }
 
-func TestQuietStreamsBeat(t *testing.T) {
+func TestIdleStreamsSendHeartbeats(t *testing.T) {
 	f := start(t, func(o *server.Options) { o.Heartbeat = 5 * time.Millisecond })
 	f.submit("t", "one")
 	r := f.open(200, "/v1/threads/t/stream?after=2")
@@ -182,16 +182,16 @@ func TestStreamsOfOneTokenAreBounded(t *testing.T) {
 		}
 	}
 	one.resp.Body.Close()
-	f.log.wait(t, `"status":200,"duration"`) // of a stream: its line comes when it has ended
+	f.log.wait(t, `"status":200,"duration"`) // the log line of a stream is written at its end
 	if a := f.call("GET /v1/runs/"+run+"/wait?timeout=0s", ""); a.status != 200 {
 		t.Errorf("after one was closed: %d %s, want 200", a.status, a.body)
 	}
 }
 
-func TestATokenHasSoManyStreamsAsItsQuotaSays(t *testing.T) {
+func TestTheStreamsQuotaBoundsAToken(t *testing.T) {
 	f := start(t, func(o *server.Options) { o.MaxStreams = 1 })
-	f.token("ann", "", mailroom.PermissionRead, mailroom.PermissionSubmit)
-	bob := f.as(f.token("bob", "", mailroom.PermissionRead, mailroom.PermissionSubmit))
+	f.createToken("ann", "", mailroom.PermissionRead, mailroom.PermissionSubmit)
+	bob := f.withToken(f.createToken("bob", "", mailroom.PermissionRead, mailroom.PermissionSubmit))
 	if _, err := f.client.SetQuotas(t.Context(), "bob", mailroom.Quotas{mailroom.QuotaStreams: 2}); err != nil {
 		t.Fatal(err)
 	}
@@ -206,9 +206,9 @@ func TestATokenHasSoManyStreamsAsItsQuotaSays(t *testing.T) {
 	if err != nil || tokens[1].Used.Streams != 2 || tokens[1].Quotas[mailroom.QuotaStreams] != 2 || tokens[0].Quotas[mailroom.QuotaStreams] != 1 {
 		t.Errorf("tokens: %+v, %v, want use and limits of streams", tokens, err)
 	}
-	told := f.call("GET /metrics", "").body
+	metrics := f.call("GET /metrics", "").body
 	for _, want := range []string{`mailroom_quota_used{quota="threads"} 1`, `mailroom_quota_used{quota="streams"} 2`, `mailroom_quota_fullest_ratio{quota="streams"} 1`} {
-		if !strings.Contains(told, "\n"+want+"\n") {
+		if !strings.Contains(metrics, "\n"+want+"\n") {
 			t.Errorf("metrics lack %s", want)
 		}
 	}
@@ -243,18 +243,18 @@ func TestClientFollowsLiveTextToTheEnd(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		said := e.ID + " "
+		event := e.ID + " "
 		if e.Entry != nil {
-			said += e.Entry.Kind
+			event += e.Entry.Kind
 		} else {
-			said += e.Delta.Text
+			event += e.Delta.Text
 		}
-		events = append(events, said)
-		switch said {
+		events = append(events, event)
+		switch event {
 		case "3 run.started":
-			f.say(w.Claim, 0, "hello")
+			f.publishText(w.Claim, 0, "hello")
 		case "3:5 hello":
-			f.end(w, mailroom.OutcomeComplete, "hello")
+			f.settleRun(w, mailroom.OutcomeComplete, "hello")
 		}
 	}
 	want := []string{"1 message", "2 run.queued", "3 run.started", "3:5 hello", "4 message", "5 run.completed"}
@@ -278,7 +278,7 @@ func TestDribblingHeadersAreRefused(t *testing.T) {
 	}
 	ticker := time.NewTicker(10 * time.Millisecond)
 	defer ticker.Stop()
-	for range ticker.C { // one byte at a time, for ever, if the server lets it
+	for range ticker.C { // one byte at a time, until the server closes the connection
 		if _, err := io.WriteString(conn, "a"); err != nil {
 			if errors.Is(err, context.DeadlineExceeded) {
 				t.Fatal("the server still reads a header that does not end")
@@ -290,7 +290,7 @@ func TestDribblingHeadersAreRefused(t *testing.T) {
 
 func TestDribblingBodiesAreRefused(t *testing.T) {
 	f := start(t, func(o *server.Options) { o.BodyTimeout = 50 * time.Millisecond })
-	for auth, want := range map[string]int{"Bearer " + token: 400, "": 401} { // also one that nobody reads
+	for auth, want := range map[string]int{"Bearer " + token: 400, "": 401} { // including one that no handler reads
 		body, keepOpen := io.Pipe()
 		defer keepOpen.Close()
 		req, err := http.NewRequest("POST", f.url+"/v1/messages", body)
@@ -304,7 +304,7 @@ func TestDribblingBodiesAreRefused(t *testing.T) {
 		}
 		defer resp.Body.Close()
 		if resp.StatusCode != want || !resp.Close {
-			t.Errorf("a body that does not come, with authorization %.6q: %d, want %d", auth, resp.StatusCode, want)
+			t.Errorf("a body that does not arrive, with authorization %.6q: %d, want %d", auth, resp.StatusCode, want)
 		}
 	}
 }
@@ -319,9 +319,9 @@ func TestHugeHeadersAreRefused(t *testing.T) {
 func TestShutdownEndsStreamsAndLetsRequestsFinish(t *testing.T) {
 	entered, leave := make(chan struct{}), make(chan struct{})
 	f := start(t, func(o *server.Options) {
-		o.Ledger = &slow{Ledger: o.Ledger, entered: entered, leave: leave}
+		o.Ledger = &slowMessages{Ledger: o.Ledger, entered: entered, leave: leave}
 	})
-	run := ask[mailroom.Submitted](f, "POST /v1/threads/t/messages", `{"text":"one"}`).Run
+	run := mustCall[mailroom.Submitted](f, "POST /v1/threads/t/messages", `{"text":"one"}`).Run
 	r := f.open(200, "/v1/threads/t/stream")
 	r.want("entry 1 message", "entry 2 run.queued")
 
@@ -352,7 +352,7 @@ func TestShutdownEndsStreamsAndLetsRequestsFinish(t *testing.T) {
 	working := get("/v1/threads/t/messages/" + run + ".1")
 	<-entered
 	f.stop()
-	r.want("end") // first the streams
+	r.want("end") // streams end first
 	select {
 	case err := <-f.served:
 		t.Fatalf("Serve returned %v while a request was working", err)
@@ -360,18 +360,18 @@ func TestShutdownEndsStreamsAndLetsRequestsFinish(t *testing.T) {
 	}
 	close(leave)
 	if got := <-working; got.err != nil || got.status != 200 {
-		t.Errorf("a request at work while the server shuts down: %+v, want 200", got)
+		t.Errorf("a running request during shutdown: %+v, want 200", got)
 	}
-	f.stopped()
+	f.waitStopped()
 }
 
-// slow holds back the answer to one call.
-type slow struct {
+// slowMessages delays the answer to one call.
+type slowMessages struct {
 	server.Ledger
 	entered, leave chan struct{}
 }
 
-func (s *slow) Message(ctx context.Context, thread, message string) (mailroom.Message, error) {
+func (s *slowMessages) Message(ctx context.Context, thread, message string) (mailroom.Message, error) {
 	close(s.entered)
 	<-s.leave
 	return s.Ledger.Message(ctx, thread, message)
@@ -379,9 +379,9 @@ func (s *slow) Message(ctx context.Context, thread, message string) (mailroom.Me
 
 func TestShutdownAnswersWaits(t *testing.T) {
 	following := make(chan struct{})
-	f := start(t, func(o *server.Options) { o.Streams = &noticed{Streams: o.Streams, following: following} })
+	f := start(t, func(o *server.Options) { o.Streams = &signalStreams{Streams: o.Streams, following: following} })
 	run := f.submit("t", "one").Run
-	waited := make(chan answer, 1)
+	waited := make(chan response, 1)
 	go func() { waited <- f.call("GET /v1/runs/"+run+"/wait?timeout=5m", "") }()
 	<-following
 	f.stop()
@@ -390,13 +390,13 @@ func TestShutdownAnswersWaits(t *testing.T) {
 	}
 }
 
-// noticed tells when a reader begins to follow.
-type noticed struct {
+// signalStreams signals when a reader starts to follow.
+type signalStreams struct {
 	server.Streams
 	following chan struct{}
 }
 
-func (n *noticed) Follow(ctx context.Context, q stream.Query, emit func(stream.Event) error) error {
+func (n *signalStreams) Follow(ctx context.Context, q stream.Query, emit func(stream.Event) error) error {
 	close(n.following)
 	return n.Streams.Follow(ctx, q, emit)
 }

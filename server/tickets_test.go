@@ -14,13 +14,12 @@ import (
 	"mailroom/client"
 )
 
-// waiting parks a run of thread with a question each and returns the run and its
-// tickets, by name.
+// waiting parks a run of thread with tickets, and returns the run and the tickets by name.
 func (f *fixture) waiting(thread string, asks ...mailroom.Ask) (run string, tickets map[string]api.Ticket) {
 	f.t.Helper()
 	run = f.submit(thread, "one").Run
 	f.park(f.claim(), asks...)
-	page := ask[api.Page[api.Ticket]](f, "GET /v1/tickets?q=run:"+run, "")
+	page := mustCall[api.Page[api.Ticket]](f, "GET /v1/tickets?q=run:"+run, "")
 	tickets = map[string]api.Ticket{}
 	for _, k := range page.Items {
 		tickets[k.Name] = k
@@ -28,12 +27,12 @@ func (f *fixture) waiting(thread string, asks ...mailroom.Ask) (run string, tick
 	return run, tickets
 }
 
-func (f *fixture) decide(ticket, body string) answer {
+func (f *fixture) decide(ticket, body string) response {
 	f.t.Helper()
 	return f.call("POST /v1/tickets/"+ticket, body)
 }
 
-func (f *fixture) wantCode(what string, a answer, status int, code mailroom.Code) {
+func (f *fixture) wantCode(what string, a response, status int, code mailroom.Code) {
 	f.t.Helper()
 	if p := a.problem(f.t); a.status != status || p.Code != code {
 		f.t.Errorf("%s: %d %s, want %d %s", what, a.status, a.body, status, code)
@@ -65,7 +64,7 @@ func TestATicketFromQuestionToAnswer(t *testing.T) {
 			t.Errorf("%s is not null in %s", absent, raw)
 		}
 	}
-	shown := ask[api.Run](f, "GET /v1/runs/"+run, "")
+	shown := mustCall[api.Run](f, "GET /v1/runs/"+run, "")
 	wait := &api.Wait{Tickets: []string{k.ID, tickets["colour"].ID}, Until: "all"}
 	if diff := cmp.Diff(wait, shown.Wait); diff != "" || shown.Status != mailroom.StatusWaiting {
 		t.Errorf("the run is %s and waits for: %s", shown.Status, diff)
@@ -74,19 +73,19 @@ func TestATicketFromQuestionToAnswer(t *testing.T) {
 		t.Errorf("expires at %v, want a time to come", at)
 	}
 
-	k = ask[api.Ticket](f, "POST /v1/tickets/"+k.ID, `{"decision":"approve","digest":"`+k.Digest[:16]+`","reason":"looks fine"}`)
+	k = mustCall[api.Ticket](f, "POST /v1/tickets/"+k.ID, `{"decision":"approve","digest":"`+k.Digest[:16]+`","reason":"looks fine"}`)
 	if k.State != mailroom.TicketDecided || k.Decision == nil || *k.Decision != mailroom.VerdictApprove || *k.DecidedBy != "admin" || *k.Reason != "looks fine" || k.DecidedAt == nil {
 		t.Errorf("approved: %+v", k)
 	}
-	if got := ask[api.Run](f, "GET /v1/runs/"+run, ""); got.Status != mailroom.StatusWaiting {
+	if got := mustCall[api.Run](f, "GET /v1/runs/"+run, ""); got.Status != mailroom.StatusWaiting {
 		t.Errorf("with one of two decided the run is %s, want waiting", got.Status)
 	}
-	k = ask[api.Ticket](f, "POST /v1/tickets/"+tickets["colour"].ID, `{"decision":"answer","answer":{"Colour": [1.50]},"decided_by":"ada"}`)
+	k = mustCall[api.Ticket](f, "POST /v1/tickets/"+tickets["colour"].ID, `{"decision":"answer","answer":{"Colour": [1.50]},"decided_by":"ada"}`)
 	if string(k.Answer) != `{"Colour":[1.50]}` || *k.DecidedBy != "ada" {
 		t.Errorf("answered: %+v", k)
 	}
 	w := f.claim()
-	shown = ask[api.Run](f, "GET /v1/runs/"+run, "")
+	shown = mustCall[api.Run](f, "GET /v1/runs/"+run, "")
 	if w.Claim.Run != run || w.Claim.Attempt != 2 || shown.Wait != nil {
 		t.Errorf("resumed %+v, waiting for %+v", w.Claim, shown.Wait)
 	}
@@ -100,13 +99,13 @@ func TestADecisionIsMadeOnce(t *testing.T) {
 	f.wantCode("a digest of something else", f.decide(k.ID, `{"decision":"approve","digest":"0123456789abcdef"}`), 409, mailroom.CodeConflict)
 	f.wantCode("half a digest", f.decide(k.ID, `{"decision":"approve","digest":"`+k.Digest[:15]+`"}`), 409, mailroom.CodeConflict)
 	for range 2 {
-		if got := ask[api.Ticket](f, "POST /v1/tickets/"+k.ID, yes); got.State != mailroom.TicketDecided {
+		if got := mustCall[api.Ticket](f, "POST /v1/tickets/"+k.ID, yes); got.State != mailroom.TicketDecided {
 			t.Errorf("approved, and it is %s", got.State)
 		}
 	}
 	f.wantCode("another decision", f.decide(k.ID, `{"decision":"deny"}`), 409, mailroom.CodeConflict)
 	var decided int
-	for _, e := range ask[api.Page[mailroom.Entry]](f, "GET /v1/threads/t/entries?kind=ticket.decided", "").Items {
+	for _, e := range mustCall[api.Page[mailroom.Entry]](f, "GET /v1/threads/t/entries?kind=ticket.decided", "").Items {
 		if e.Run == run {
 			decided++
 		}
@@ -126,13 +125,13 @@ func TestAnExpiredTicketIsGone(t *testing.T) {
 	late := approval()
 	late.After = time.Microsecond
 	run, tickets := f.waiting("t", late)
-	w := f.claim() // its expiry is what makes the thread due
+	w := f.claim() // the expiry makes the thread due
 	if w.Claim.Run != run {
 		t.Fatalf("claimed %s, want %s", w.Claim.Run, run)
 	}
 	k := tickets["deploy"]
 	f.wantCode("after its expiry", f.decide(k.ID, `{"decision":"approve","digest":"`+k.Digest+`"}`), 410, mailroom.CodeGone)
-	if got := ask[api.Ticket](f, "GET /v1/tickets/"+k.ID, ""); got.State != mailroom.TicketExpired || got.Decision != nil {
+	if got := mustCall[api.Ticket](f, "GET /v1/tickets/"+k.ID, ""); got.State != mailroom.TicketExpired || got.Decision != nil {
 		t.Errorf("expired: %+v", got)
 	}
 }
@@ -141,7 +140,7 @@ func TestADecisionFitsItsTicket(t *testing.T) {
 	f := start(t)
 	asks := []mailroom.Ask{approval()}
 	for _, kind := range []mailroom.TicketKind{mailroom.TicketInput, mailroom.TicketEvent, mailroom.TicketChildren, mailroom.TicketTimer} {
-		a := askFor(kind)
+		a := newAsk(kind)
 		a.Name = string(kind)
 		asks = append(asks, a)
 	}
@@ -177,31 +176,31 @@ func TestADecisionFitsItsTicket(t *testing.T) {
 		}
 	}
 	for name, k := range tickets {
-		if got := ask[api.Ticket](f, "GET /v1/tickets/"+k.ID, ""); got.State != mailroom.TicketOpen {
-			t.Errorf("refused, and yet ticket %s is %s", name, got.State)
+		if got := mustCall[api.Ticket](f, "GET /v1/tickets/"+k.ID, ""); got.State != mailroom.TicketOpen {
+			t.Errorf("refused, but ticket %s is %s", name, got.State)
 		}
 	}
 }
 
 func TestDecisionsComeWithASubmit(t *testing.T) {
 	f := start(t)
-	run, tickets := f.waiting("t", approval(), askFor(mailroom.TicketInput))
+	run, tickets := f.waiting("t", approval(), newAsk(mailroom.TicketInput))
 	k := tickets["deploy"]
 	body := func(digest, more string) string {
 		return `{"decisions":[{"ticket":"` + k.ID + `","decision":"approve","digest":"` + digest + `"}]` + more + `}`
 	}
 	const to = "POST /v1/threads/t/messages"
-	before := f.written()
+	before := f.snapshot()
 	f.wantCode("one that does not fit", f.call(to, body("0123456789abcdef", `,"text":"go"`)), 409, mailroom.CodeConflict)
 	f.wantCode("of no ticket", f.call(to, `{"text":"go","decisions":[{"ticket":"none","decision":"deny"}]}`), 404, mailroom.CodeNotFound)
 	f.wantCode("of another thread", f.call("POST /v1/threads/u/messages", body(k.Digest, "")), 404, mailroom.CodeNotFound)
-	f.wantCode("not said what", f.call(to, `{"decisions":[{"ticket":"`+k.ID+`"}]}`), 422, mailroom.CodeInvalid)
+	f.wantCode("without a decision", f.call(to, `{"decisions":[{"ticket":"`+k.ID+`"}]}`), 422, mailroom.CodeInvalid)
 	f.wantCode("none", f.call(to, `{"decisions":[]}`), 422, mailroom.CodeInvalid)
-	if after := f.written(); after != before {
-		t.Errorf("refused, and yet it wrote:\n%s\nbefore:\n%s", after, before)
+	if after := f.snapshot(); after != before {
+		t.Errorf("refused, but it wrote:\n%s\nbefore:\n%s", after, before)
 	}
 	for i := range 2 {
-		got := ask[mailroom.Submitted](f, to, body(k.Digest, `,"key":"k","text":" "`))
+		got := mustCall[mailroom.Submitted](f, to, body(k.Digest, `,"key":"k","text":" "`))
 		want := mailroom.DispositionResumed
 		if i > 0 {
 			want = mailroom.DispositionDuplicate
@@ -212,14 +211,14 @@ func TestDecisionsComeWithASubmit(t *testing.T) {
 	}
 	f.wantCode("the key with another decision", f.call(to,
 		`{"key":"k","decisions":[{"ticket":"`+k.ID+`","decision":"deny"}]}`), 409, mailroom.CodeConflict)
-	if got := ask[api.Ticket](f, "GET /v1/tickets/"+k.ID, ""); *got.Decision != mailroom.VerdictApprove || *got.DecidedBy != "admin" {
+	if got := mustCall[api.Ticket](f, "GET /v1/tickets/"+k.ID, ""); *got.Decision != mailroom.VerdictApprove || *got.DecidedBy != "admin" {
 		t.Errorf("decided: %+v", got)
 	}
-	got := ask[mailroom.Submitted](f, to, `{"text":"blue, and hurry"}`)
+	got := mustCall[mailroom.Submitted](f, to, `{"text":"blue, and hurry"}`)
 	if got.Run != run || got.Disposition != mailroom.DispositionResumed || got.Status != mailroom.StatusQueued {
 		t.Errorf("a message to a run that waits for input: %+v", got)
 	}
-	k = ask[api.Ticket](f, "GET /v1/tickets/"+tickets["q"].ID, "")
+	k = mustCall[api.Ticket](f, "GET /v1/tickets/"+tickets["q"].ID, "")
 	if string(k.Answer) != `"blue, and hurry"` {
 		t.Errorf("the answer is %s", k.Answer)
 	}
@@ -229,7 +228,7 @@ func TestDecisionsComeWithASubmit(t *testing.T) {
 func TestTicketsAreFilteredAndPaged(t *testing.T) {
 	f := start(t)
 	one, _ := f.waiting("a", approval())
-	f.waiting("b", askFor(mailroom.TicketInput), askFor2("timer", mailroom.TicketTimer))
+	f.waiting("b", newAsk(mailroom.TicketInput), newNamedAsk("timer", mailroom.TicketTimer))
 	f.waiting("c", approval())
 	f.call("POST /v1/threads/a/interrupt", "")
 	for _, tc := range []struct {
@@ -249,7 +248,7 @@ func TestTicketsAreFilteredAndPaged(t *testing.T) {
 		for _, limit := range []int{1, 2, 50} {
 			got := f.ticketNames(tc.q, limit)
 			want := slices.Clone(tc.want)
-			slices.Sort(got) // tickets of one commit have no order that a user knows
+			slices.Sort(got) // tickets of one commit have no defined order
 			slices.Sort(want)
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("%q, %d a page: %s", tc.q, limit, diff)
@@ -261,13 +260,13 @@ func TestTicketsAreFilteredAndPaged(t *testing.T) {
 	}
 }
 
-func askFor2(name string, kind mailroom.TicketKind) mailroom.Ask {
-	a := askFor(kind)
+func newNamedAsk(name string, kind mailroom.TicketKind) mailroom.Ask {
+	a := newAsk(kind)
 	a.Name = name
 	return a
 }
 
-// ticketNames reads the whole list, a page at a time, as "thread name".
+// ticketNames reads the whole list page by page, as "thread name".
 func (f *fixture) ticketNames(q string, limit int) (names []string) {
 	f.t.Helper()
 	lq := client.ListQuery{Q: q, Limit: limit}

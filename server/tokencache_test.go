@@ -15,25 +15,25 @@ import (
 	"mailroom"
 )
 
-// rows are accounts as a keyring sees them.
-type rows struct {
+// fakeAccounts are the accounts that a tokenCache reads.
+type fakeAccounts struct {
 	Accounts
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	list   []*mailroom.Token
 	reads  int
 	writes []map[string]time.Time
 	fails  bool
 }
 
-// set changes what is read next.
-func (r *rows) set(list []*mailroom.Token, fails bool) {
+// set changes the next result of Tokens.
+func (r *fakeAccounts) set(list []*mailroom.Token, fails bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.list, r.fails = list, fails
 }
 
-func (r *rows) Tokens(context.Context) ([]*mailroom.Token, error) {
+func (r *fakeAccounts) Tokens(context.Context) ([]*mailroom.Token, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.reads++
@@ -43,19 +43,19 @@ func (r *rows) Tokens(context.Context) ([]*mailroom.Token, error) {
 	return r.list, nil
 }
 
-func (r *rows) TokensUsed(_ context.Context, used map[string]time.Time) error {
+func (r *fakeAccounts) TokensUsed(_ context.Context, used map[string]time.Time) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.writes = append(r.writes, maps.Clone(used))
 	return nil
 }
 
-func row(name, secret string, scopes ...mailroom.Permission) *mailroom.Token {
+func tokenRow(name, secret string, scopes ...mailroom.Permission) *mailroom.Token {
 	hash := sha256.Sum256([]byte(secret))
 	return &mailroom.Token{Key: 1, Name: name, Sum: hex.EncodeToString(hash[:]), Scopes: scopes}
 }
 
-func (r *rows) ring(t *testing.T) *tokenCache {
+func (r *fakeAccounts) newCache(t *testing.T) *tokenCache {
 	t.Helper()
 	k := newTokenCache(r, "the operator's", slog.New(slog.DiscardHandler))
 	if err := k.refresh(t.Context()); err != nil {
@@ -64,9 +64,9 @@ func (r *rows) ring(t *testing.T) *tokenCache {
 	return k
 }
 
-func TestASecretThatIsNotKnownMakesNobodyRead(t *testing.T) {
-	r := &rows{list: []*mailroom.Token{row("ann", "hers", mailroom.PermissionRead)}}
-	k := r.ring(t)
+func TestAnUnknownSecretReadsNoRows(t *testing.T) {
+	r := &fakeAccounts{list: []*mailroom.Token{tokenRow("ann", "hers", mailroom.PermissionRead)}}
+	k := r.newCache(t)
 	for _, secret := range []string{"", "wrong", "hers ", "the operator's ", r.list[0].Sum} {
 		if g := k.lookup(secret); g != nil {
 			t.Errorf("%q is %q's", secret, g.token.Name)
@@ -81,7 +81,7 @@ func TestASecretThatIsNotKnownMakesNobodyRead(t *testing.T) {
 		t.Errorf("the rows were read %d times, want once", r.reads)
 	}
 	if none := newTokenCache(r, "", k.log); none.lookup("") != nil {
-		t.Error("without a secret of the operator the empty one is good")
+		t.Error("without an operator's secret the empty secret is valid")
 	}
 }
 
@@ -94,14 +94,14 @@ func TestAGrantEndsWhenItsTokenIsRevokedOrChanged(t *testing.T) {
 		"nothing":   {func(t *mailroom.Token) *mailroom.Token { return t }, false, true},
 		"used":      {func(t *mailroom.Token) *mailroom.Token { t.UsedAt = time.Now(); return t }, false, true},
 		"revoked":   {func(t *mailroom.Token) *mailroom.Token { t.RevokedAt = time.Now(); return t }, true, false},
-		"gone":      {func(*mailroom.Token) *mailroom.Token { return row("bob", "his") }, true, false},
+		"gone":      {func(*mailroom.Token) *mailroom.Token { return tokenRow("bob", "his") }, true, false},
 		"scopes":    {func(t *mailroom.Token) *mailroom.Token { t.Scopes = nil; return t }, true, true},
 		"namespace": {func(t *mailroom.Token) *mailroom.Token { t.Namespace = "x"; return t }, true, true},
 		"agents":    {func(t *mailroom.Token) *mailroom.Token { t.Agents = []string{"x"}; return t }, true, true},
 		"name":      {func(t *mailroom.Token) *mailroom.Token { t.Name = "x"; return t }, true, true},
 	} {
-		r := &rows{list: []*mailroom.Token{row("ann", "hers", mailroom.PermissionRead)}}
-		k := r.ring(t)
+		r := &fakeAccounts{list: []*mailroom.Token{tokenRow("ann", "hers", mailroom.PermissionRead)}}
+		k := r.newCache(t)
 		g := k.lookup("hers")
 		changed := *r.list[0]
 		r.list = []*mailroom.Token{change.to(&changed)}
@@ -112,15 +112,15 @@ func TestAGrantEndsWhenItsTokenIsRevokedOrChanged(t *testing.T) {
 			t.Errorf("%s: the grant has ended: %t (%v), want %t", name, ended, context.Cause(g.ctx), change.ends)
 		}
 		if good := k.lookup("hers") != nil; good != change.good {
-			t.Errorf("%s: the secret is good: %t, want %t", name, good, change.good)
+			t.Errorf("%s: the secret is valid: %t, want %t", name, good, change.good)
 		}
 	}
 }
 
-func TestTheRowsAreReadAgainAndWhatCannotBeReadStays(t *testing.T) {
+func TestTokensAreRefreshedAndKeptAfterAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &rows{list: []*mailroom.Token{row("ann", "hers", mailroom.PermissionRead)}}
-		k := r.ring(t)
+		r := &fakeAccounts{list: []*mailroom.Token{tokenRow("ann", "hers", mailroom.PermissionRead)}}
+		k := r.newCache(t)
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() {
@@ -132,13 +132,13 @@ func TestTheRowsAreReadAgainAndWhatCannotBeReadStays(t *testing.T) {
 		<-time.After(10 * refreshInterval)
 		synctest.Wait()
 		if k.lookup("hers") != g {
-			t.Error("what could not be read again is not good any more")
+			t.Error("a failed refresh invalidated a token")
 		}
 		r.set(nil, false)
 		<-time.After(refreshInterval)
 		synctest.Wait()
 		if g.ctx.Err() == nil || k.lookup("hers") != nil {
-			t.Error("a token that has gone is good after it was read again")
+			t.Error("a removed token is valid after a refresh")
 		}
 		stop()
 		<-ended
@@ -147,8 +147,8 @@ func TestTheRowsAreReadAgainAndWhatCannotBeReadStays(t *testing.T) {
 
 func TestAUseIsWrittenOncePerMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &rows{list: []*mailroom.Token{row("ann", "hers", mailroom.PermissionRead), row("bob", "his", mailroom.PermissionRead)}}
-		k := r.ring(t)
+		r := &fakeAccounts{list: []*mailroom.Token{tokenRow("ann", "hers", mailroom.PermissionRead), tokenRow("bob", "his", mailroom.PermissionRead)}}
+		k := r.newCache(t)
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() {

@@ -15,34 +15,33 @@ import (
 	"mailroom/api"
 )
 
-// elsewhere registers a worker of an agent and claims what is due, at most so
-// many runs.
-func (f *fixture) elsewhere(agent string, most int) api.Claims {
+// registerRemote registers a remote worker of an agent and claims at most that many due runs.
+func (f *fixture) registerRemote(agent string, most int) api.Claims {
 	f.t.Helper()
-	return ask[api.Claims](f, "POST /v1/claims", fmt.Sprintf(`{"agents":[%q],"max":%d,"round":1}`, agent, most))
+	return mustCall[api.Claims](f, "POST /v1/claims", fmt.Sprintf(`{"agents":[%q],"max":%d,"round":1}`, agent, most))
 }
 
-// sendFar submits to an agent that a worker elsewhere has registered for.
-func (f *fixture) sendFar(thread, text string) mailroom.Submitted {
+// submitRemote submits to the agent "far", which a remote worker serves.
+func (f *fixture) submitRemote(thread, text string) mailroom.Submitted {
 	f.t.Helper()
-	return ask[mailroom.Submitted](f, "POST /v1/threads/"+thread+"/messages", fmt.Sprintf(`{"text":%q,"agent":"far"}`, text))
+	return mustCall[mailroom.Submitted](f, "POST /v1/threads/"+thread+"/messages", fmt.Sprintf(`{"text":%q,"agent":"far"}`, text))
 }
 
-// far is a worker of agent "far" with one claimed run of thread t.
-func (f *fixture) far() (worker string, c api.Claim) {
+// claimRemote returns a worker of the agent "far" and its claim of one run of thread t.
+func (f *fixture) claimRemote() (worker string, c api.Claim) {
 	f.t.Helper()
-	worker = f.elsewhere("far", 0).Worker
-	f.sendFar("t", "hello")
-	claims := f.claims(worker, 1)
+	worker = f.registerRemote("far", 0).Worker
+	f.submitRemote("t", "hello")
+	claims := f.claimRound(worker, 1)
 	if len(claims) != 1 {
 		f.t.Fatalf("claimed %d runs", len(claims))
 	}
 	return worker, claims[0]
 }
 
-func (f *fixture) claims(worker string, round int) []api.Claim {
+func (f *fixture) claimRound(worker string, round int) []api.Claim {
 	f.t.Helper()
-	return ask[api.Claims](f, "POST /v1/claims", fmt.Sprintf(`{"worker":%q,"round":%d,"max":10}`, worker, round)).Claims
+	return mustCall[api.Claims](f, "POST /v1/claims", fmt.Sprintf(`{"worker":%q,"round":%d,"max":10}`, worker, round)).Claims
 }
 
 func (f *fixture) renew(worker string, round int, held ...string) api.Renewed {
@@ -51,19 +50,19 @@ func (f *fixture) renew(worker string, round int, held ...string) api.Renewed {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	return ask[api.Renewed](f, "POST /v1/workers/"+worker+"/renew", string(raw))
+	return mustCall[api.Renewed](f, "POST /v1/workers/"+worker+"/renew", string(raw))
 }
 
-// on calls what is under a claim.
-func (f *fixture) on(claim, what, body string, headers ...string) answer {
+// callClaim calls an operation under a claim.
+func (f *fixture) callClaim(claim, what, body string, headers ...string) response {
 	f.t.Helper()
 	return f.call("POST /v1/claims/"+claim+"/"+what, body, headers...)
 }
 
-// texts are what was said in a thread, in order of the log.
+// texts returns the messages of a thread in log order.
 func (f *fixture) texts(thread string) (texts []string) {
 	f.t.Helper()
-	page := ask[api.Page[mailroom.Entry]](f, "GET /v1/threads/"+thread+"/entries?kind=message&limit=500", "")
+	page := mustCall[api.Page[mailroom.Entry]](f, "GET /v1/threads/"+thread+"/entries?kind=message&limit=500", "")
 	for _, e := range page.Items {
 		var m mailroom.Message
 		if err := e.Decode(&m); err != nil {
@@ -77,8 +76,8 @@ func (f *fixture) texts(thread string) (texts []string) {
 	return texts
 }
 
-// askAs is ask with the token of an account.
-func askAs[T any](f *fixture, route, body, account string) (out T) {
+// mustCallAs is mustCall with another Authorization header.
+func mustCallAs[T any](f *fixture, route, body, account string) (out T) {
 	f.t.Helper()
 	a := f.call(route, body, account)
 	if err := json.Unmarshal([]byte(a.body), &out); a.status > 299 || err != nil {
@@ -87,18 +86,18 @@ func askAs[T any](f *fixture, route, body, account string) (out T) {
 	return out
 }
 
-// worksAs makes a token and returns the header that it is sent in.
-func (f *fixture) worksAs(body string) string {
+// createTokenHeader creates a token and returns its Authorization header.
+func (f *fixture) createTokenHeader(body string) string {
 	f.t.Helper()
-	made := ask[struct {
+	made := mustCall[struct {
 		Secret string `json:"token"`
 	}](f, "POST /v1/tokens", body)
 	return "Authorization: Bearer " + made.Secret
 }
 
-func TestARunIsServedFromElsewhere(t *testing.T) {
+func TestARemoteWorkerServesARun(t *testing.T) {
 	f := start(t)
-	worker, c := f.far()
+	worker, c := f.claimRemote()
 	if len(c.Messages) != 1 || c.Messages[0].Text != "hello" || c.Run.Status != mailroom.StatusRunning || *c.Run.Worker != worker || c.Claim != c.Run.ID+":1" {
 		t.Errorf("claimed %+v", c)
 	}
@@ -109,65 +108,65 @@ func TestARunIsServedFromElsewhere(t *testing.T) {
 		{"deltas", `{"offset":0,"text":"It is"}`, `"message":"` + c.Run.ID + `.1-2"`},
 		{"settle", `{"number":2,"outcome":"complete","text":"It is green."}`, `"status":"completed"`},
 	} {
-		if a := f.on(c.Claim, step.what, step.body); a.status != 200 || !strings.Contains(a.body, step.want) {
+		if a := f.callClaim(c.Claim, step.what, step.body); a.status != 200 || !strings.Contains(a.body, step.want) {
 			t.Fatalf("%s %s: %d %s, want %s", step.what, step.body, a.status, a.body, step.want)
 		}
 	}
-	r := ask[api.Run](f, "GET /v1/runs/"+c.Run.ID, "")
+	r := mustCall[api.Run](f, "GET /v1/runs/"+c.Run.ID, "")
 	if *r.Reply != "It is green." || r.Steps != 1 || r.Progress != 1 || r.Usage.OutputTokens != 4 {
 		t.Errorf("the run became %+v", r)
 	}
 	if diff := cmp.Diff([]string{"hello", "Let me see.", "It is green."}, f.texts("t")); diff != "" {
 		t.Error(diff)
 	}
-	f.sendFar("t", "more")
-	next := f.claims(worker, 2)
+	f.submitRemote("t", "more")
+	next := f.claimRound(worker, 2)
 	if len(next) != 1 || string(next[0].State) != `{"seen":true}` || string(next[0].Checkpoint) != "null" {
 		t.Errorf("the next claim is %+v, want the state of the thread", next)
 	}
 }
 
-func TestAClaimWhoseAnswerWasLostIsAskedForAgain(t *testing.T) {
+func TestARepeatedClaimRoundReturnsTheSameClaims(t *testing.T) {
 	f := start(t)
-	worker, c := f.far()
-	if again := f.claims(worker, 1); len(again) != 1 || again[0].Claim != c.Claim || again[0].Messages[0].Text != "hello" {
-		t.Errorf("the same round again is answered with %+v, want what it has claimed", again)
+	worker, c := f.claimRemote()
+	if again := f.claimRound(worker, 1); len(again) != 1 || again[0].Claim != c.Claim || again[0].Messages[0].Text != "hello" {
+		t.Errorf("the repeated round is answered with %+v, want its claims", again)
 	}
-	f.sendFar("u", "two")
-	if next := f.claims(worker, 2); len(next) != 1 || next[0].Run.Thread != "u" {
+	f.submitRemote("u", "two")
+	if next := f.claimRound(worker, 2); len(next) != 1 || next[0].Run.Thread != "u" {
 		t.Errorf("the next round is answered with %+v", next)
 	}
 	f.wantCode("a round before", f.call("POST /v1/claims", fmt.Sprintf(`{"worker":%q,"round":1}`, worker)), 409, mailroom.CodeConflict)
 }
 
-func TestAClaimThatNobodyHeardOfIsGivenBackByTheNextRenewal(t *testing.T) {
+func TestAnUnacknowledgedClaimIsReleasedByTheNextRenewal(t *testing.T) {
 	f := start(t)
-	worker, c := f.far() // suppose that this was not heard
-	kept := f.renew(worker, 0)
-	if run := ask[api.Run](f, "GET /v1/runs/"+c.Run.ID, ""); run.Status != mailroom.StatusRunning || kept.LeaseMS != 15000 {
-		t.Errorf("a renewal that knows of no round has left it %s, %+v", run.Status, kept)
+	worker, c := f.claimRemote() // as if this response was lost
+	renewed := f.renew(worker, 0)
+	if run := mustCall[api.Run](f, "GET /v1/runs/"+c.Run.ID, ""); run.Status != mailroom.StatusRunning || renewed.LeaseMS != 15000 {
+		t.Errorf("a renewal without a round left the run %s, %+v", run.Status, renewed)
 	}
 	if out := f.renew(worker, 1, c.Claim); len(out.Lost) != 0 {
 		t.Errorf("a claim that is held was lost: %+v", out)
 	}
 	f.renew(worker, 1)
-	run := ask[api.Run](f, "GET /v1/runs/"+c.Run.ID, "")
+	run := mustCall[api.Run](f, "GET /v1/runs/"+c.Run.ID, "")
 	if run.Status != mailroom.StatusQueued || run.Crashes != 0 || run.Failures != 0 {
-		t.Errorf("the run is %s with %d crashes, want it given back", run.Status, run.Crashes)
+		t.Errorf("the run is %s with %d crashes, want it released", run.Status, run.Crashes)
 	}
-	f.wantCode("a step under it", f.on(c.Claim, "entries", `{"number":1}`), 409, mailroom.CodeLeaseLost)
+	f.wantCode("a step under it", f.callClaim(c.Claim, "entries", `{"number":1}`), 409, mailroom.CodeLeaseLost)
 	if out := f.renew(worker, 1, c.Claim); !cmp.Equal(out.Lost, []string{c.Claim}) {
 		t.Errorf("got lost %v", out.Lost)
 	}
-	if next := f.claims(worker, 2); len(next) != 1 || next[0].Run.Attempt != 2 {
+	if next := f.claimRound(worker, 2); len(next) != 1 || next[0].Run.Attempt != 2 {
 		t.Errorf("it is claimed again as %+v", next)
 	}
 }
 
-func TestAStandingClaimIsServedAndEndsWithItsCaller(t *testing.T) {
+func TestAWaitingClaimIsServedAndEndsWithItsCaller(t *testing.T) {
 	f := start(t)
-	worker := f.elsewhere("far", 0).Worker
-	stand := func(ctx context.Context, round int64) <-chan api.Claims {
+	worker := f.registerRemote("far", 0).Worker
+	waitClaim := func(ctx context.Context, round int64) <-chan api.Claims {
 		out := make(chan api.Claims, 1)
 		go func() {
 			defer close(out)
@@ -179,21 +178,21 @@ func TestAStandingClaimIsServedAndEndsWithItsCaller(t *testing.T) {
 		return out
 	}
 	gone, leave := context.WithCancel(t.Context())
-	first := stand(gone, 1)
+	first := waitClaim(gone, 1)
 	leave()
 	if got, ok := <-first; ok {
-		t.Errorf("who went got %+v", got)
+		t.Errorf("the cancelled caller got %+v", got)
 	}
 	briefly := func(round int) []api.Claim {
-		return ask[api.Claims](f, "POST /v1/claims", fmt.Sprintf(`{"worker":%q,"round":%d,"wait":"10ms"}`, worker, round)).Claims
+		return mustCall[api.Claims](f, "POST /v1/claims", fmt.Sprintf(`{"worker":%q,"round":%d,"wait":"10ms"}`, worker, round)).Claims
 	}
-	second := stand(t.Context(), 2)
+	second := waitClaim(t.Context(), 2)
 	if got := briefly(3); len(got) != 0 || got == nil {
-		t.Errorf("after its time a claim got %+v, want an empty list", got)
+		t.Errorf("after its timeout a claim got %+v, want an empty list", got)
 	}
-	f.sendFar("t", "hello")
-	claimed, round := len(briefly(4))+len((<-second).Claims), 5 // a later round has ended the second
-	for ; claimed == 0 && round < 2000; round++ {               // a busy machine may take longer than a round lasts
+	f.submitRemote("t", "hello")
+	claimed, round := len(briefly(4))+len((<-second).Claims), 5 // the later round ended the second
+	for ; claimed == 0 && round < 2000; round++ {               // on a busy machine a claim may take longer than a round
 		claimed = len(briefly(round))
 	}
 	if claimed != 1 {
@@ -212,30 +211,30 @@ func TestAStandingClaimIsServedAndEndsWithItsCaller(t *testing.T) {
 
 func TestStepsAndSettlesAreRepeatedByTheirNumber(t *testing.T) {
 	f := start(t)
-	_, c := f.far()
+	_, c := f.claimRemote()
 	step := `{"number":1,"step":{"name":"one"},"message":{"text":"said"}}`
-	first := f.on(c.Claim, "entries", step)
-	if again := f.on(c.Claim, "entries", step); again.status != 200 || again.body != first.body {
+	first := f.callClaim(c.Claim, "entries", step)
+	if again := f.callClaim(c.Claim, "entries", step); again.status != 200 || again.body != first.body {
 		t.Errorf("the same step again: %d %s, want %s", again.status, again.body, first.body)
 	}
-	f.wantCode("other content", f.on(c.Claim, "entries", `{"number":1,"step":{"name":"two"}}`), 409, mailroom.CodeConflict)
-	f.wantCode("a hole", f.on(c.Claim, "entries", `{"number":3,"step":{"name":"three"}}`), 409, mailroom.CodeConflict)
+	f.wantCode("other content", f.callClaim(c.Claim, "entries", `{"number":1,"step":{"name":"two"}}`), 409, mailroom.CodeConflict)
+	f.wantCode("a hole", f.callClaim(c.Claim, "entries", `{"number":3,"step":{"name":"three"}}`), 409, mailroom.CodeConflict)
 	for _, settle := range []string{
 		`{"number":2,"outcome":"complete","text":"done"}`, `{"number":2,"outcome":"complete","text":"done"}`,
 	} {
-		if a := f.on(c.Claim, "settle", settle); a.status != 200 || !strings.Contains(a.body, `"status":"completed"`) {
+		if a := f.callClaim(c.Claim, "settle", settle); a.status != 200 || !strings.Contains(a.body, `"status":"completed"`) {
 			t.Errorf("%s: %d %s", settle, a.status, a.body)
 		}
 	}
-	f.wantCode("another end", f.on(c.Claim, "settle", `{"number":2,"outcome":"fail","failure":{"message":"no"}}`), 409, mailroom.CodeLeaseLost)
+	f.wantCode("another end", f.callClaim(c.Claim, "settle", `{"number":2,"outcome":"fail","failure":{"message":"no"}}`), 409, mailroom.CodeLeaseLost)
 	if diff := cmp.Diff([]string{"hello", "said", "done"}, f.texts("t")); diff != "" {
 		t.Error(diff)
 	}
 }
 
-func TestTextIsKeptOnceAndWithoutAHole(t *testing.T) {
+func TestTextIsStoredOnceWithoutGaps(t *testing.T) {
 	f := start(t)
-	_, c := f.far()
+	_, c := f.claimRemote()
 	for _, p := range []struct {
 		body   string
 		status int
@@ -243,22 +242,22 @@ func TestTextIsKeptOnceAndWithoutAHole(t *testing.T) {
 	}{
 		{`{"offset":0,"text":"grü"}`, 200, `"offset":4`},
 		{`{"offset":0,"text":"grü"}`, 200, `"offset":4`},    // a repeat
-		{`{"offset":2,"text":"üße"}`, 200, `"offset":7`},    // that goes on
+		{`{"offset":2,"text":"üße"}`, 200, `"offset":7`},    // continues the text
 		{`{"offset":3,"text":"x"}`, 422, "splits a char"},   // half of the ü
 		{`{"offset":2,"text":"u"}`, 409, "different text"},  // than is stored
 		{`{"offset":9,"text":"x"}`, 422, "leaves a gap"},    // of two bytes
-		{`{"offset":7,"text":"a\u0000"}`, 422, "NUL"},       // is no text
-		{`{"offset":50,"text":"x","live":true}`, 200, "51"}, // only shown: the flush comes
+		{`{"offset":7,"text":"a\u0000"}`, 422, "NUL"},       // NUL is not text
+		{`{"offset":50,"text":"x","live":true}`, 200, "51"}, // live text is not stored
 		{`{"offset":7,"text":"!","message":"` + c.Run.ID + `.1-1"}`, 200, `"offset":8`},
 		{`{"offset":0,"text":"x","message":"` + c.Run.ID + `.1-3"}`, 422, "comes after"},
 		{`{"offset":0,"text":"x","message":"elsewhere"}`, 422, "not belong to this attempt"},
 		{`{"offset":1048576,"text":"x"}`, 413, "exceeds the limit"},
 	} {
-		if a := f.on(c.Claim, "deltas", p.body); a.status != p.status || !strings.Contains(a.body, p.want) {
+		if a := f.callClaim(c.Claim, "deltas", p.body); a.status != p.status || !strings.Contains(a.body, p.want) {
 			t.Errorf("%s: %d %s, want %d %s", p.body, a.status, a.body, p.status, p.want)
 		}
 	}
-	if a := f.on(c.Claim, "settle", `{"number":1,"outcome":"release"}`); a.status != 200 {
+	if a := f.callClaim(c.Claim, "settle", `{"number":1,"outcome":"release"}`); a.status != 200 {
 		t.Fatal(a.body)
 	}
 	if diff := cmp.Diff([]string{"hello", "grüße! (partial)"}, f.texts("t")); diff != "" {
@@ -266,37 +265,37 @@ func TestTextIsKeptOnceAndWithoutAHole(t *testing.T) {
 	}
 }
 
-func TestOrdersComeWithEveryAnswer(t *testing.T) {
+func TestOrdersComeWithEveryClaimResponse(t *testing.T) {
 	f := start(t)
-	worker, c := f.far()
-	ask[mailroom.Submitted](f, "POST /v1/threads/t/messages", `{"text":"and this","mode":"steer"}`)
-	if a := f.on(c.Claim, "deltas", `{"offset":0,"text":""}`); !strings.Contains(a.body, `"steered":true`) {
-		t.Errorf("told %s", a.body)
+	worker, c := f.claimRemote()
+	mustCall[mailroom.Submitted](f, "POST /v1/threads/t/messages", `{"text":"and this","mode":"steer"}`)
+	if a := f.callClaim(c.Claim, "deltas", `{"offset":0,"text":""}`); !strings.Contains(a.body, `"steered":true`) {
+		t.Errorf("response %s", a.body)
 	}
 	if out := f.renew(worker, 1, c.Claim); !cmp.Equal(out.Steered, []string{c.Claim}) {
 		t.Errorf("renewed: %+v", out)
 	}
-	handed := f.on(c.Claim, "steered", `{"after":0}`)
+	handed := f.callClaim(c.Claim, "steered", `{"after":0}`)
 	var got api.HandedOver
 	if err := json.Unmarshal([]byte(handed.body), &got); err != nil || len(got.Messages) != 1 || got.Messages[0].Text != "and this" {
 		t.Fatalf("handed over %s, %v", handed.body, err)
 	}
-	if a := f.on(c.Claim, "entries", fmt.Sprintf(`{"number":1,"step":{"name":"x"},"covers":%d}`, got.Last)); !strings.Contains(a.body, `"steered":false`) {
-		t.Errorf("told %s", a.body)
+	if a := f.callClaim(c.Claim, "entries", fmt.Sprintf(`{"number":1,"step":{"name":"x"},"covers":%d}`, got.Last)); !strings.Contains(a.body, `"steered":false`) {
+		t.Errorf("response %s", a.body)
 	}
 	f.call("POST /v1/runs/"+c.Run.ID+"/cancel", "")
-	for _, a := range []answer{
-		f.on(c.Claim, "deltas", `{"offset":0,"text":"so far","live":true}`), f.on(c.Claim, "deltas", `{"offset":0,"text":"so far"}`),
-		f.on(c.Claim, "entries", `{"number":2,"step":{"record":true}}`), f.call("GET /v1/claims/"+c.Claim+"/run", ""),
+	for _, a := range []response{
+		f.callClaim(c.Claim, "deltas", `{"offset":0,"text":"so far","live":true}`), f.callClaim(c.Claim, "deltas", `{"offset":0,"text":"so far"}`),
+		f.callClaim(c.Claim, "entries", `{"number":2,"step":{"record":true}}`), f.call("GET /v1/claims/"+c.Claim+"/run", ""),
 	} {
 		if !strings.Contains(a.body, `"stop":"cancelled"`) {
-			t.Errorf("told %s", a.body)
+			t.Errorf("response %s", a.body)
 		}
 	}
 	if out := f.renew(worker, 1, c.Claim); !cmp.Equal(out.Stop, []api.StopOrder{{Claim: c.Claim, Reason: mailroom.ReasonCancelled}}) {
 		t.Errorf("renewed: %+v", out)
 	}
-	if a := f.on(c.Claim, "settle", `{"number":3,"outcome":"release"}`); !strings.Contains(a.body, `"status":"cancelled"`) {
+	if a := f.callClaim(c.Claim, "settle", `{"number":3,"outcome":"release"}`); !strings.Contains(a.body, `"status":"cancelled"`) {
 		t.Errorf("settled: %s", a.body)
 	}
 	if diff := cmp.Diff([]string{"hello", "and this", "so far (partial)"}, f.texts("t")); diff != "" {
@@ -304,56 +303,56 @@ func TestOrdersComeWithEveryAnswer(t *testing.T) {
 	}
 }
 
-func TestARunWaitsAndGoesOnElsewhere(t *testing.T) {
+func TestARemoteRunWaitsAndContinues(t *testing.T) {
 	f := start(t)
-	worker, c := f.far()
-	a := f.on(c.Claim, "settle", `{"number":1,"outcome":"wait","wait":{"names":["deploy"]},`+
+	worker, c := f.claimRemote()
+	a := f.callClaim(c.Claim, "settle", `{"number":1,"outcome":"wait","wait":{"names":["deploy"]},`+
 		`"tickets":[{"name":"deploy","kind":"approval","prompt":"Deploy?","action":"deploy","arguments":{"Path":"<b>"}}]}`)
 	if a.status != 200 || !strings.Contains(a.body, `"status":"waiting"`) {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
-	open := ask[api.Page[api.Ticket]](f, "GET /v1/tickets?q=run:"+c.Run.ID, "").Items[0]
+	open := mustCall[api.Page[api.Ticket]](f, "GET /v1/tickets?q=run:"+c.Run.ID, "").Items[0]
 	if d := f.decide(open.ID, fmt.Sprintf(`{"decision":"approve","digest":%q}`, open.Digest)); d.status != 200 {
 		t.Fatal(d.body)
 	}
-	next := f.claims(worker, 2)
+	next := f.claimRound(worker, 2)
 	if len(next) != 1 || next[0].Run.Attempt != 2 || len(next[0].Tickets) != 1 || *next[0].Tickets[0].Decision != mailroom.VerdictApprove {
-		t.Fatalf("it goes on with %+v", next)
+		t.Fatalf("it resumes with %+v", next)
 	}
-	seen := ask[api.Page[api.Ticket]](f, "GET /v1/claims/"+next[0].Claim+"/tickets", "")
+	seen := mustCall[api.Page[api.Ticket]](f, "GET /v1/claims/"+next[0].Claim+"/tickets", "")
 	want := mailroom.Ask{Name: "deploy", Kind: mailroom.TicketApproval, Prompt: "Deploy?", Action: "deploy", Arguments: []byte(`{"Path":"<b>"}`)}
 	if k := seen.Items[0].Ticket(); k.Digest != want.Digest() {
-		t.Errorf("the digest of %+v is not that of what was asked", k)
+		t.Errorf("the digest of %+v is not that of the question", k)
 	}
 }
 
 func TestAnEffectIsIntendedAndSettledOnce(t *testing.T) {
 	f := start(t)
-	_, c := f.far()
-	note := func(number int, kind, rest string) answer {
-		return f.on(c.Claim, "entries", fmt.Sprintf(`{"number":%d,"step":{"record":true},"effects":[{"kind":"effect.%s","body":{"name":"pay","input":"12"%s}}]}`, number, kind, rest))
+	_, c := f.claimRemote()
+	record := func(number int, kind, rest string) response {
+		return f.callClaim(c.Claim, "entries", fmt.Sprintf(`{"number":%d,"step":{"record":true},"effects":[{"kind":"effect.%s","body":{"name":"pay","input":"12"%s}}]}`, number, kind, rest))
 	}
-	for _, a := range []answer{note(1, "intended", ""), note(1, "intended", ""), note(2, "settled", `,"result":{"ok":true}`), note(2, "settled", `,"result":{"ok":true}`)} {
+	for _, a := range []response{record(1, "intended", ""), record(1, "intended", ""), record(2, "settled", `,"result":{"ok":true}`), record(2, "settled", `,"result":{"ok":true}`)} {
 		if a.status != 200 {
 			t.Errorf("%d %s", a.status, a.body)
 		}
 	}
-	f.wantCode("once more", note(3, "intended", ""), 409, mailroom.CodeConflict)
-	f.wantCode("no such kind", f.on(c.Claim, "entries", `{"number":3,"effects":[{"kind":"run.completed","body":{"name":"pay"}}]}`), 422, mailroom.CodeInvalid)
-	f.wantCode("not its key", note(3, "intended", `,"key":"other"`), 422, mailroom.CodeInvalid)
-	f.wantCode("no name", f.on(c.Claim, "entries", `{"number":3,"effects":[{"kind":"effect.intended","body":{}}]}`), 422, mailroom.CodeInvalid)
-	got := ask[api.Page[api.Effect]](f, "GET /v1/claims/"+c.Claim+"/effects", "").Items
+	f.wantCode("once more", record(3, "intended", ""), 409, mailroom.CodeConflict)
+	f.wantCode("no such kind", f.callClaim(c.Claim, "entries", `{"number":3,"effects":[{"kind":"run.completed","body":{"name":"pay"}}]}`), 422, mailroom.CodeInvalid)
+	f.wantCode("not its key", record(3, "intended", `,"key":"other"`), 422, mailroom.CodeInvalid)
+	f.wantCode("no name", f.callClaim(c.Claim, "entries", `{"number":3,"effects":[{"kind":"effect.intended","body":{}}]}`), 422, mailroom.CodeInvalid)
+	got := mustCall[api.Page[api.Effect]](f, "GET /v1/claims/"+c.Claim+"/effects", "").Items
 	if len(got) != 1 || got[0].Last != mailroom.KindEffectSettled || string(got[0].Result) != `{"ok":true}` || got[0].Key != c.Run.ID+"/pay" || got[0].Tries != 1 {
 		t.Errorf("got %+v", got)
 	}
 }
 
-func TestAnotherTokensWorkersAndClaimsAreNotThere(t *testing.T) {
+func TestWorkersAndClaimsOfOtherTokensAreNotFound(t *testing.T) {
 	f := start(t)
-	worker, c := f.far()
-	stranger := f.worksAs(`{"name":"stranger","scopes":["work"]}`)
-	reader := f.worksAs(`{"name":"reader","scopes":["read","submit","decide"]}`)
-	before := f.written()
+	worker, c := f.claimRemote()
+	stranger := f.createTokenHeader(`{"name":"stranger","scopes":["work"]}`)
+	reader := f.createTokenHeader(`{"name":"reader","scopes":["read","submit","decide"]}`)
+	before := f.snapshot()
 	for _, route := range []string{
 		"POST /v1/workers/" + worker + "/renew", "POST /v1/workers/" + worker + "/leave", "POST /v1/claims",
 		"POST /v1/claims/" + c.Claim + "/entries", "POST /v1/claims/" + c.Claim + "/deltas", "POST /v1/claims/" + c.Claim + "/settle",
@@ -367,32 +366,32 @@ func TestAnotherTokensWorkersAndClaimsAreNotThere(t *testing.T) {
 		f.wantCode(route, f.call(route, body, stranger), 404, mailroom.CodeNotFound)
 		f.wantCode(route, f.call(route, body, reader), 403, mailroom.CodeForbidden)
 	}
-	if out := ask[api.Renewed](f, "POST /v1/workers/"+worker+"/renew", fmt.Sprintf(`{"round":1,"held":[%q]}`, c.Claim)); len(out.Lost) != 0 {
-		t.Errorf("its own worker has lost it: %+v", out)
+	if out := mustCall[api.Renewed](f, "POST /v1/workers/"+worker+"/renew", fmt.Sprintf(`{"round":1,"held":[%q]}`, c.Claim)); len(out.Lost) != 0 {
+		t.Errorf("its own worker lost the claim: %+v", out)
 	}
-	// A worker of the stranger cannot say that it holds what is not its own.
-	other := askAs[api.Claims](f, "POST /v1/claims", `{"agents":["far"],"max":0}`, stranger)
+	// // A worker of another token cannot renew a foreign claim.
+	other := mustCallAs[api.Claims](f, "POST /v1/claims", `{"agents":["far"],"max":0}`, stranger)
 	if a := f.call("POST /v1/workers/"+other.Worker+"/renew", fmt.Sprintf(`{"round":1,"held":[%q]}`, c.Claim), stranger); !strings.Contains(a.body, `"lost":["`+c.Claim+`"]`) {
 		t.Errorf("%d %s", a.status, a.body)
 	}
-	if after := f.written(); after != before {
+	if after := f.snapshot(); after != before {
 		t.Errorf("it has changed:\n%s\nbefore:\n%s", after, before)
 	}
-	// The settle of the one whose claim it was is answered again later on.
+	// A settle by the claim's own worker can be repeated.
 	settle := `{"number":1,"outcome":"complete","text":"done"}`
-	f.on(c.Claim, "settle", settle)
-	f.wantCode("a settle of a claim that has ended", f.on(c.Claim, "settle", settle, stranger), 404, mailroom.CodeNotFound)
-	if a := f.on(c.Claim, "settle", settle); a.status != 200 {
+	f.callClaim(c.Claim, "settle", settle)
+	f.wantCode("a settle of a claim that has ended", f.callClaim(c.Claim, "settle", settle, stranger), 404, mailroom.CodeNotFound)
+	if a := f.callClaim(c.Claim, "settle", settle); a.status != 200 {
 		t.Errorf("%d %s", a.status, a.body)
 	}
 }
 
-func TestATokenWorksForItsAgentsAlone(t *testing.T) {
+func TestATokenServesItsAgentsOnly(t *testing.T) {
 	f := start(t)
-	coder := f.worksAs(`{"name":"laptop","scopes":["work"],"agents":["coder"]}`)
+	coder := f.createTokenHeader(`{"name":"laptop","scopes":["work"],"agents":["coder"]}`)
 	f.wantCode("another agent", f.call("POST /v1/claims", `{"agents":["far"],"max":0}`, coder), 403, mailroom.CodeForbidden)
 	f.wantCode("the server's own", f.call("POST /v1/claims", `{"agents":["echo"],"max":0}`), 409, mailroom.CodeConflict)
-	claims := askAs[api.Claims](f, "POST /v1/claims", `{"agents":{"coder":2},"max":2,"round":1,"host":"desk","pid":7}`, coder)
+	claims := mustCallAs[api.Claims](f, "POST /v1/claims", `{"agents":{"coder":2},"max":2,"round":1,"host":"desk","pid":7}`, coder)
 	if a := f.call("POST /v1/messages", `{"text":"x","agent":"coder","thread":"t"}`); a.status != 202 {
 		t.Errorf("%d %s, want that the agent is known", a.status, a.body)
 	}
@@ -406,35 +405,35 @@ func TestATokenWorksForItsAgentsAlone(t *testing.T) {
 	}
 }
 
-func TestRunsOfAnAgentElsewhereWaitForItADay(t *testing.T) {
+func TestRunsOfARemoteAgentWaitADay(t *testing.T) {
 	f := start(t)
-	worker := f.elsewhere("far", 0).Worker
+	worker := f.registerRemote("far", 0).Worker
 	f.call("POST /v1/workers/"+worker+"/leave", "")
-	run := f.sendFar("t", "hello").Run
-	judge := func() {
+	run := f.submitRemote("t", "hello").Run
+	failOrphans := func() {
 		if err := f.ledger.Orphans(t.Context(), []string{"echo"}, time.Nanosecond); err != nil {
 			t.Fatal(err)
 		}
 	}
-	judge()
-	if r := ask[api.Run](f, "GET /v1/runs/"+run, ""); r.Status != mailroom.StatusQueued {
-		t.Errorf("the run is %s, want that it waits", r.Status)
+	failOrphans()
+	if r := mustCall[api.Run](f, "GET /v1/runs/"+run, ""); r.Status != mailroom.StatusQueued {
+		t.Errorf("the run is %s, want queued", r.Status)
 	}
-	_, err := f.ledger.Submit(t.Context(), mailroom.Submit{Thread: "u", Agent: "nobody", SetAgent: true, Messages: []mailroom.NewMessage{{Parts: mailroom.Text("x")}}})
+	_, err := f.ledger.Submit(t.Context(), mailroom.Submit{Thread: "u", Agent: "unknown", SetAgent: true, Messages: []mailroom.NewMessage{{Parts: mailroom.Text("x")}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	judge()
-	if page := ask[api.Page[api.Run]](f, "GET /v1/runs?q=agent:nobody", ""); page.Items[0].Status != mailroom.StatusFailed {
-		t.Errorf("a run for nobody is %s", page.Items[0].Status)
+	failOrphans()
+	if page := mustCall[api.Page[api.Run]](f, "GET /v1/runs?q=agent:unknown", ""); page.Items[0].Status != mailroom.StatusFailed {
+		t.Errorf("a run of an unknown agent is %s", page.Items[0].Status)
 	}
 }
 
 func TestBadRequestsOfWorkersAreRefused(t *testing.T) {
 	f := start(t)
-	worker, c := f.far()
+	worker, c := f.claimRemote()
 	own := "POST /v1/claims/" + c.Claim
-	before := f.written()
+	before := f.snapshot()
 	for _, r := range []struct {
 		route, body string
 		status      int
@@ -450,7 +449,7 @@ func TestBadRequestsOfWorkersAreRefused(t *testing.T) {
 		{"POST /v1/claims", `{"agents":["far"],"round":1,"wait":"61s"}`, 422, "body.wait"},
 		{"POST /v1/claims", `{"agents":["far"],"round":1,"wait":"soon"}`, 422, "body.wait"},
 		{"POST /v1/claims", `{"agents":["far"],"round":1,"Slots":1}`, 422, "body.Slots"},
-		{"POST /v1/claims", `{"worker":"nobody","round":1}`, 404, "nobody"},
+		{"POST /v1/claims", `{"worker":"unknown","round":1}`, 404, "unknown"},
 		{"POST /v1/workers/" + worker + "/renew", `{"round":1}`, 422, "held"},
 		{"POST /v1/workers/" + worker + "/renew", `{"round":1,"held":["x"]}`, 422, "body.held[0]"},
 		{"POST /v1/claims/nothing/settle", `{"number":1,"outcome":"release"}`, 404, "nothing"},
@@ -479,16 +478,16 @@ func TestBadRequestsOfWorkersAreRefused(t *testing.T) {
 			t.Errorf("%s %s: %d %s, want %d and %s", r.route, r.body, a.status, a.body, r.status, r.want)
 		}
 	}
-	if after := f.written(); after != before {
+	if after := f.snapshot(); after != before {
 		t.Errorf("it has changed:\n%s\nbefore:\n%s", after, before)
 	}
 }
 
-func TestAnAgentThatATokenNamesIsKnownBeforeItsWorkerComes(t *testing.T) {
+func TestAnAgentOfATokenIsKnownBeforeItsWorkerRegisters(t *testing.T) {
 	f := start(t)
 	f.wantCode("before the token", f.call("POST /v1/threads/t/messages", `{"text":"hi","agent":"far"}`), 422, mailroom.CodeInvalid)
-	f.worksAs(`{"name":"laptop","scopes":["work"],"agents":["far"]}`)
-	f.sendFar("t", "hi")
+	f.createTokenHeader(`{"name":"laptop","scopes":["work"],"agents":["far"]}`)
+	f.submitRemote("t", "hi")
 	if a := f.call("DELETE /v1/tokens/laptop", ""); a.status != 204 {
 		t.Fatalf("revoke: %d %s", a.status, a.body)
 	}

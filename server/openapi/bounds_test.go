@@ -17,15 +17,15 @@ import (
 	"mailroom"
 )
 
-// field is one place of a request that has a bound of its own.
+// // field is one place of a request body with a bound of its own.
 type field struct {
 	name   string
 	schema *schema
-	with   func(any) any // the whole body with this value there
+	with   func(any) any // returns a whole body with this value in the field
 }
 
-// fields are those of a body, each within a body that is otherwise as an example. A
-// schema that stands in several places counts once.
+// fields returns the fields of a body, each within an example body. A schema in several places is
+// returned once.
 func (d *description) fields(name string, s *schema, with func(any) any, seen map[*schema]bool) (all []field) {
 	s = d.resolve(s)
 	if seen[s] {
@@ -45,7 +45,7 @@ func (d *description) fields(name string, s *schema, with func(any) any, seen ma
 			}
 			whole[p] = v
 			for _, alone := range [][2]string{{"text", "parts"}, {"text", "messages"}, {"parts", "messages"}, {"text", "message"}} {
-				for i, one := range alone { // those that exclude each other
+				for i, one := range alone { // exclusive fields
 					if p == one {
 						delete(whole, alone[1-i])
 					}
@@ -57,7 +57,7 @@ func (d *description) fields(name string, s *schema, with func(any) any, seen ma
 	return all
 }
 
-// unbounded says what of a schema has no bound.
+// unbounded names the bound that a schema lacks, or "".
 func (s *schema) unbounded() (what string) {
 	for _, kind := range s.kinds() {
 		switch {
@@ -77,7 +77,7 @@ func (s *schema) unbounded() (what string) {
 	return ""
 }
 
-// TestEveryPartOfARequestHasABound looks at each parameter and each field of each body.
+// TestEveryPartOfARequestHasABound checks every parameter and every field of every body.
 func TestEveryPartOfARequestHasABound(t *testing.T) {
 	d := start(t).describe()
 	for _, op := range d.operations() {
@@ -118,13 +118,13 @@ func mustJSON(t *testing.T, v any) []byte {
 	return raw
 }
 
-// highest is the largest number that a schema allows.
+// highest is the schema's maximum.
 func (s *schema) highest() float64 {
-	n, _ := s.Maximum.(float64) // that there is one is a test of its own
+	n, _ := s.Maximum.(float64) // another test checks that it exists
 	return n
 }
 
-// largest makes the largest value that a schema allows and whose JSON has about room bytes.
+// largest makes the largest value that a schema allows within about room bytes of JSON.
 func (d *description) largest(s *schema, room int) any {
 	s = d.resolve(s)
 	kinds := s.kinds()
@@ -148,7 +148,7 @@ func (d *description) largest(s *schema, room int) any {
 				break
 			}
 			out[name] = d.largest(s.Properties[name], share-len(name)-4)
-			raw, _ := json.Marshal(out[name]) // of texts, numbers and lists
+			raw, _ := json.Marshal(out[name]) // cannot fail: the value has strings, numbers and lists only
 			room -= len(raw) + len(name) + 4
 		}
 		return out
@@ -169,7 +169,7 @@ func (d *description) largest(s *schema, room int) any {
 	return strings.Repeat("x", max(0, room-2))
 }
 
-// beyond is a value that is just over a schema's bound; ok is false where it has none.
+// beyond makes a value just above a schema's bound; ok is false without a bound.
 func (d *description) beyond(s *schema) (v any, ok bool) {
 	kinds := s.kinds()
 	switch {
@@ -187,14 +187,14 @@ func (d *description) beyond(s *schema) (v any, ok bool) {
 	return nil, false
 }
 
-// ask sends the request of an operation with a body, or with a parameter that is value.
-func (f *fixture) sized(ctx context.Context, d *description, op operation, world map[string]string, body any, p *parameter, value string) (int, []byte) {
+// sized sends an operation's request with this body, or if p is set with this parameter value.
+func (f *fixture) sized(ctx context.Context, d *description, op operation, ids map[string]string, body any, p *parameter, value string) (int, []byte) {
 	f.t.Helper()
-	req := f.request(ctx, d, op, world)
+	req := f.request(ctx, d, op, ids)
 	if p != nil {
 		switch p.In {
 		case "path":
-			changed := maps.Clone(world)
+			changed := maps.Clone(ids)
 			changed[p.Name] = value
 			body := req.Body
 			req = f.request(ctx, d, op, changed)
@@ -220,26 +220,26 @@ func (f *fixture) sized(ctx context.Context, d *description, op operation, world
 	return resp.StatusCode, raw
 }
 
-// TestTheLargestInputsAreAnswered sends for each operation the largest body and the
-// largest parameters that its description allows, and values just over each bound. None
-// may fail the server, what is over a bound is refused, and no answer is larger than a page.
+// TestTheLargestInputsAreAnswered sends the largest body and parameters that the description
+// allows, and values just above each bound. No request may fail the server, values above a bound
+// are refused, and no response exceeds a page.
 func TestTheLargestInputsAreAnswered(t *testing.T) {
 	f := start(t)
 	d := f.describe()
 	sent := 0
 	for n, op := range d.operations() {
 		if strings.HasPrefix(op.ID, "stream") || op.ID == "socket" {
-			continue // their largest parameters are refused or followed for ever
+			continue // streams do not end
 		}
-		world := f.world(op.ID, n)
+		ids := f.makeObjects(op.ID, n)
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		try := func(what string, body any, p *parameter, value string, over bool) {
 			sent++
-			status, raw := f.sized(ctx, d, op, world, body, p, value)
+			status, raw := f.sized(ctx, d, op, ids, body, p, value)
 			switch {
 			case status >= 500 && status != http.StatusServiceUnavailable:
 				t.Errorf("%s with %s: %d %.300s", op.ID, what, status, raw)
-			case over && status < 400 && op.ID != "post-hook": // whose face is a fake here; see webhook.TestAnInboundKeepsItsBounds
+			case over && status < 400 && op.ID != "post-hook": // a fake here; webhook.TestAnInboundKeepsItsBounds checks it
 				t.Errorf("%s with more than the bound of %s: %d %.300s, want a refusal", op.ID, what, status, raw)
 			case len(raw) > mailroom.MaxPage+mailroom.MaxText:
 				t.Errorf("%s with %s is answered with %d bytes", op.ID, what, len(raw))
@@ -276,7 +276,7 @@ func TestTheLargestInputsAreAnswered(t *testing.T) {
 	}
 }
 
-// inText is a value as a parameter has it.
+// inText formats a value as a parameter.
 func inText(v any) string {
 	if number, ok := v.(float64); ok {
 		return fmt.Sprintf("%.0f", number)

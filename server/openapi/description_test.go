@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	here     = "http://mailroom.invalid/openapi.json"                // by which the validator knows the document
-	official = "https://spec.openapis.org/oas/3.1/schema/2022-10-07" // of documents
+	here     = "http://mailroom.invalid/openapi.json"                // the document's URL in the validator
+	official = "https://spec.openapis.org/oas/3.1/schema/2022-10-07" // schema of OpenAPI documents
 )
 
-// description is what the server says of itself, as far as a client needs it.
+// description is the OpenAPI document as far as a client needs it.
 type description struct {
 	OpenAPI    string                          `json:"openapi"`
 	Paths      map[string]map[string]operation `json:"paths"`
@@ -27,8 +27,8 @@ type description struct {
 		Schemas map[string]*schema `json:"schemas"`
 	} `json:"components"`
 
-	judge *jsonschema.Compiler
-	whole any // the document, decoded
+	compiler *jsonschema.Compiler
+	whole    any // the document, decoded
 }
 
 type operation struct {
@@ -37,7 +37,7 @@ type operation struct {
 	Parameters  []parameter            `json:"parameters"`
 	RequestBody *body                  `json:"requestBody"`
 	Responses   map[string]response    `json:"responses"`
-	Security    *[]map[string][]string `json:"security"` // nil: that of the document
+	Security    *[]map[string][]string `json:"security"` // nil: the document's
 	Path        string                 `json:"-"`
 	Method      string                 `json:"-"`
 }
@@ -67,7 +67,7 @@ type response struct {
 
 type schema struct {
 	Ref        string             `json:"$ref"`
-	Type       any                `json:"type"` // a word, or several
+	Type       any                `json:"type"` // a string or a list
 	Examples   []any              `json:"examples"`
 	Enum       []any              `json:"enum"`
 	Required   []string           `json:"required"`
@@ -84,10 +84,10 @@ type schema struct {
 	Additional any                `json:"additionalProperties"` // false, or a schema
 }
 
-// describe reads a description.
+// describe parses a description.
 func describe(raw []byte) (*description, error) {
-	d := &description{judge: jsonschema.NewCompiler()}
-	d.judge.AssertFormat()
+	d := &description{compiler: jsonschema.NewCompiler()}
+	d.compiler.AssertFormat()
 	if err := json.Unmarshal(raw, d); err != nil {
 		return nil, err
 	}
@@ -99,10 +99,10 @@ func describe(raw []byte) (*description, error) {
 	if err != nil {
 		return nil, err
 	}
-	return d, errors.Join(d.judge.AddResource(here, d.whole), d.judge.AddResource(official, rules))
+	return d, errors.Join(d.compiler.AddResource(here, d.whole), d.compiler.AddResource(official, rules))
 }
 
-// operations are all, in an order that stays.
+// operations returns all operations in a stable order.
 func (d *description) operations() (all []operation) {
 	for _, path := range slices.Sorted(maps.Keys(d.Paths)) {
 		for _, method := range slices.Sorted(maps.Keys(d.Paths[path])) {
@@ -114,7 +114,7 @@ func (d *description) operations() (all []operation) {
 	return all
 }
 
-// at names a place in the document.
+// at returns the URL of a place in the document.
 func at(keys ...string) string {
 	place := strings.NewReplacer("~", "~0", "/", "~1")
 	var out strings.Builder
@@ -128,7 +128,7 @@ func (op operation) at(keys ...string) string {
 	return at(append([]string{"paths", op.Path, op.Method}, keys...)...)
 }
 
-// resolve follows a reference; a schema that is not there is an empty one.
+// resolve follows references. It returns an empty schema for a missing one.
 func (d *description) resolve(s *schema) *schema {
 	for s != nil && s.Ref != "" {
 		s = d.Components.Schemas[strings.TrimPrefix(s.Ref, "#/components/schemas/")]

@@ -1,9 +1,8 @@
-// Package openapi checks that /openapi.json describes the server as it is: by the
-// official schema of OpenAPI 3.1, and by a client that knows nothing else.
+// Package openapi checks that /openapi.json describes the server correctly: against the official
+// OpenAPI 3.1 schema, and with a client that knows only the description.
 //
-// It has tests only. They are a module of their own, because what they judge with
-// is needed for nothing else: the official schema out of
-// github.com/pb33f/libopenapi, of which they use no more, because all of it takes
-// minutes to compile, and a validator of JSON Schema. When the requirements of the
-// outer module change, go mod tidy -e in here follows.
+// It has tests only. They are a module of their own because of their dependencies: the official
+// schema in github.com/pb33f/libopenapi (only the schema is used: compiling the rest takes
+// minutes), and a JSON Schema validator. After a change of the outer module's requirements run go
+// mod tidy -e here.
 package openapi

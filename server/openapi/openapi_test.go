@@ -32,8 +32,8 @@ func TestTheDescriptionIsOpenAPI31(t *testing.T) {
 	}
 }
 
-// world makes what the parameters of an operation name.
-func (f *fixture) world(operation string, n int) map[string]string {
+// makeObjects creates the objects that the parameters of an operation name, and returns their ids.
+func (f *fixture) makeObjects(operation string, n int) map[string]string {
 	f.t.Helper()
 	thread := fmt.Sprintf("t%d", n)
 	sent := f.submit(thread, `{"text":"one"}`)
@@ -44,7 +44,7 @@ func (f *fixture) world(operation string, n int) map[string]string {
 		w["worker"], w["claim"] = f.elsewhere(fmt.Sprintf("elsewhere-%d", n), thread)
 	case "get-ticket", "decide":
 		work := f.claim()
-		for work.Claim.Run != sent.Run { // left by an operation before
+		for work.Claim.Run != sent.Run { // left over from another operation
 			f.settle(work, mailroom.Settle{Outcome: mailroom.OutcomeComplete})
 			work = f.claim()
 		}
@@ -78,14 +78,14 @@ func (f *fixture) world(operation string, n int) map[string]string {
 
 // request builds a request from the description of an operation: what it
 // requires, and what it gives an example of.
-func (f *fixture) request(ctx context.Context, d *description, op operation, world map[string]string) *http.Request {
+func (f *fixture) request(ctx context.Context, d *description, op operation, ids map[string]string) *http.Request {
 	f.t.Helper()
 	query := url.Values{}
 	path := op.Path
 	for _, p := range op.Parameters {
 		switch {
 		case p.In == "path":
-			path = strings.ReplaceAll(path, "{"+p.Name+"}", url.PathEscape(world[p.Name]))
+			path = strings.ReplaceAll(path, "{"+p.Name+"}", url.PathEscape(ids[p.Name]))
 		case p.Required:
 			query.Set(p.Name, fmt.Sprint(d.value(p.Schema)))
 		}
@@ -94,7 +94,7 @@ func (f *fixture) request(ctx context.Context, d *description, op operation, wor
 	if op.RequestBody != nil {
 		media, ok := op.RequestBody.Content["application/json"]
 		if !ok {
-			f.t.Fatalf("%s takes no JSON", op.ID)
+			f.t.Fatalf("%s does not accept JSON", op.ID)
 		}
 		raw, err := json.Marshal(d.value(media.Schema))
 		if err != nil {
@@ -113,9 +113,8 @@ func (f *fixture) request(ctx context.Context, d *description, op operation, wor
 	return req
 }
 
-// TestEveryOperationAnswersAsDescribed asks for each operation what its
-// description says, with a client that knows nothing else, and holds request
-// and answer against the description.
+// TestEveryOperationAnswersAsDescribed calls each operation with a client that knows only the
+// description, and checks request and response against it.
 func TestEveryOperationAnswersAsDescribed(t *testing.T) {
 	f := start(t)
 	d := f.describe()
@@ -131,13 +130,13 @@ func TestEveryOperationAnswersAsDescribed(t *testing.T) {
 	f.claim()
 	operations := d.operations()
 	for n, op := range operations {
-		world := f.world(op.ID, n)
+		ids := f.makeObjects(op.ID, n)
 		t.Run(op.ID, func(t *testing.T) {
 			f.t = t
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 			defer cancel()
-			report(t, "request", d.request(op, f.request(ctx, d, op, world)))
-			resp, raw := f.exchange(f.request(ctx, d, op, world))
+			report(t, "request", d.request(op, f.request(ctx, d, op, ids)))
+			resp, raw := f.exchange(f.request(ctx, d, op, ids))
 			if upgrade := op.ID == "socket" && resp.StatusCode == http.StatusUpgradeRequired; resp.StatusCode > 299 && !upgrade {
 				t.Errorf("status %d: %s", resp.StatusCode, raw)
 			}
@@ -150,7 +149,7 @@ func TestEveryOperationAnswersAsDescribed(t *testing.T) {
 	}
 }
 
-// TestRefusalsAreAsDescribed does the same for problems.
+// TestRefusalsAreAsDescribed checks problems against the description.
 func TestRefusalsAreAsDescribed(t *testing.T) {
 	f := start(t)
 	d := f.describe()

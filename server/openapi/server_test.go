@@ -23,10 +23,10 @@ import (
 	"mailroom/stream"
 )
 
-const token = "a-token-that-nobody-guesses"
+const token = "a-token-hard-to-guess"
 
-// fixture is a server on a loopback port over a memory store, as started for its
-// own tests. Nothing runs the agents: a test claims and settles runs itself.
+// fixture is a server on a loopback port over a memory store. No engine runs agents: a test claims
+// and settles runs itself.
 type fixture struct {
 	t      *testing.T
 	url    string
@@ -47,7 +47,7 @@ func start(t *testing.T) *fixture {
 	})
 	hook := webhook.NewHooks().Protocol()
 	hook.Admit = nil
-	hook.Answer = func(*http.Request) (any, error) { return webhook.Accepted{Message: "m"}, nil } // of whoever asks
+	hook.Answer = func(*http.Request) (any, error) { return webhook.Accepted{Message: "m"}, nil } // accepts every request
 	served := server.New(server.Options{
 		Protocols: map[string]server.Protocol{webhook.Route: hook},
 		Ledger:    f.ledger, Streams: stream.New(f.ledger, notices), Token: token, Version: "1.2.3",
@@ -76,7 +76,7 @@ func start(t *testing.T) *fixture {
 	return f
 }
 
-// describe reads what the server says of itself.
+// describe reads the server's description.
 func (f *fixture) describe() *description {
 	f.t.Helper()
 	d, err := describe(f.call("GET /openapi.json", ""))
@@ -86,8 +86,8 @@ func (f *fixture) describe() *description {
 	return d
 }
 
-// exchange sends a request and reads the answer, but of a stream, which has no
-// end, only the header.
+// exchange sends a request and reads the response, or only the header of a stream, which does not
+// end.
 func (f *fixture) exchange(req *http.Request) (*http.Response, []byte) {
 	f.t.Helper()
 	resp, err := f.http.RoundTrip(req)
@@ -124,7 +124,7 @@ func (f *fixture) call(route, body string) []byte {
 	return raw
 }
 
-// ask is a call whose answer is decoded into T.
+// ask is a call whose response is decoded into T.
 func ask[T any](f *fixture, route, body string) (out T) {
 	f.t.Helper()
 	if err := json.Unmarshal(f.call(route, body), &out); err != nil {
@@ -138,7 +138,7 @@ func (f *fixture) submit(thread, body string) mailroom.Submitted {
 	return ask[mailroom.Submitted](f, "POST /v1/threads/"+thread+"/messages", body)
 }
 
-// claim starts the run that is due next, as worker "w".
+// claim starts the next due run, as worker "w".
 func (f *fixture) claim() ledger.Assignment {
 	f.t.Helper()
 	ctx, cancel := context.WithTimeout(f.t.Context(), 10*time.Second)
@@ -167,7 +167,7 @@ func (f *fixture) settle(w ledger.Assignment, s mailroom.Settle) {
 	}
 }
 
-// elsewhere is the claim of a run on thread by a worker that claims over HTTP.
+// elsewhere registers a remote worker of agent and returns its claim of a run on thread.
 func (f *fixture) elsewhere(agent, thread string) (worker, claim string) {
 	f.t.Helper()
 	worker = ask[api.Claims](f, "POST /v1/claims", fmt.Sprintf(`{"agents":[%q],"max":1,"round":1}`, agent)).Worker
@@ -179,7 +179,7 @@ func (f *fixture) elsewhere(agent, thread string) (worker, claim string) {
 	return worker, claimed[0].Claim
 }
 
-// channels are one that is tried again.
+// channels has one channel, which is reconnecting.
 type channels struct{}
 
 func (channels) All() []api.Channel {
@@ -188,7 +188,7 @@ func (channels) All() []api.Channel {
 
 func (channels) Resume(string) bool { return true }
 
-// pairings let in whoever has a code.
+// pairings accepts every code.
 type pairings struct{}
 
 func (pairings) All(context.Context) ([]api.Pairing, error) {

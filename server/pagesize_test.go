@@ -13,9 +13,9 @@ import (
 	"mailroom/server"
 )
 
-// everyPage follows the next of a list to its end. Each page must be as small as said,
-// and each item, known by what name returns, must come once.
-func (f *fixture) everyPage(path, param string, name func(item json.RawMessage) string) (items []string, pages int) {
+// readAllPages follows a list's cursors to its end. It fails the test if a page is too large or an
+// item, identified by name, repeats.
+func (f *fixture) readAllPages(path, param string, name func(item json.RawMessage) string) (items []string, pages int) {
 	f.t.Helper()
 	seen := map[string]bool{}
 	for next := ""; ; pages++ {
@@ -34,7 +34,7 @@ func (f *fixture) everyPage(path, param string, name func(item json.RawMessage) 
 		for _, item := range page.Items {
 			n := name(item)
 			if seen[n] {
-				f.t.Fatalf("%s: %s comes again", route, n)
+				f.t.Fatalf("%s: %s repeats", route, n)
 			}
 			seen[n] = true
 			items = append(items, n)
@@ -46,7 +46,8 @@ func (f *fixture) everyPage(path, param string, name func(item json.RawMessage) 
 	}
 }
 
-func named(field string) func(json.RawMessage) string {
+// fieldOf returns the JSON value of a field of an item.
+func fieldOf(field string) func(json.RawMessage) string {
 	return func(item json.RawMessage) string {
 		var fields map[string]json.RawMessage
 		if json.Unmarshal(item, &fields) != nil || fields[field] == nil {
@@ -56,19 +57,19 @@ func named(field string) func(json.RawMessage) string {
 	}
 }
 
-// TestPagesEndAtTheirBytes has lists of large items: no page has more than it may, and
-// its next leads to the others.
+// TestPagesEndAtTheirBytes reads lists of large items: no page exceeds its limit, and the cursors
+// lead through all items.
 func TestPagesEndAtTheirBytes(t *testing.T) {
 	const page = 256 << 10
-	f := startOn(t, func(ln net.Listener) net.Listener { return ln }, func(o *server.Options) { o.MaxPage = page }) // of usual buffers
+	f := startOn(t, func(ln net.Listener) net.Listener { return ln }, func(o *server.Options) { o.MaxPage = page }) // default buffers
 	f.page = page
 	large := strings.Repeat("x", 56<<10)
 	for i := range 6 {
 		f.call("POST /v1/threads/t/messages", fmt.Sprintf(`{"text":%q,"key":"%d"}`, large, i))
 	}
-	four := strings.Repeat(fmt.Sprintf(`,{"role":"user","text":%q}`, large), 4)[1:] // one commit, one row of the store, and more than a page
+	four := strings.Repeat(fmt.Sprintf(`,{"role":"user","text":%q}`, large), 4)[1:] // one commit and one row, larger than a page
 	f.call("POST /v1/threads/u/messages", `{"mode":"collect","messages":[`+four+`]}`)
-	f.claim() // reads all of a run, or the first message
+	f.claim() // reads all messages of a run, or the first one
 	f.claim()
 	for i := range 70 {
 		f.call("POST /v1/threads/v/messages", fmt.Sprintf(`{"text":"a","key":"%d","options":%q}`, i, large[:4<<10]))
@@ -85,14 +86,14 @@ func TestPagesEndAtTheirBytes(t *testing.T) {
 		{"/v1/runs?limit=500", "cursor", "id", 77, 2},
 		{"/v1/runs?limit=500&q=mode:queue", "cursor", "id", 76, 2},
 	} {
-		items, pages := f.everyPage(c.path, c.param, named(c.field))
+		items, pages := f.readAllPages(c.path, c.param, fieldOf(c.field))
 		if len(items) != c.items || pages < c.pages {
 			t.Errorf("%s: %d items on %d pages, want %d on at least %d: %v", c.path, len(items), pages, c.items, c.pages, items)
 		}
 	}
 	var back []string
 	for before := "1000"; ; {
-		page := ask[api.Page[mailroom.Entry]](f, "GET /v1/threads/t/entries?limit=500&before="+before, "")
+		page := mustCall[api.Page[mailroom.Entry]](f, "GET /v1/threads/t/entries?limit=500&before="+before, "")
 		for i := len(page.Items) - 1; i >= 0; i-- {
 			back = append(back, fmt.Sprint(page.Items[i].Seq))
 		}
@@ -106,21 +107,21 @@ func TestPagesEndAtTheirBytes(t *testing.T) {
 	}
 }
 
-// TestAPageEndsAtTheRealBytes has one list at the bound that servers have.
+// TestAPageEndsAtTheRealBytes uses the default page size.
 func TestAPageEndsAtTheRealBytes(t *testing.T) {
-	f := startOn(t, func(ln net.Listener) net.Listener { return ln }) // of usual buffers
+	f := startOn(t, func(ln net.Listener) net.Listener { return ln }) // default buffers
 	large := strings.Repeat("x", 1000<<10)
 	for i := range 5 {
 		f.call("POST /v1/threads/t/messages", fmt.Sprintf(`{"text":%q,"key":"%d"}`, large, i))
 	}
-	if items, pages := f.everyPage("/v1/threads/t/messages?limit=500&all=true", "before", named("id")); len(items) != 5 || pages < 2 {
+	if items, pages := f.readAllPages("/v1/threads/t/messages?limit=500&all=true", "before", fieldOf("id")); len(items) != 5 || pages < 2 {
 		t.Errorf("%d messages on %d pages, want 5 on 2 or more", len(items), pages)
 	}
 }
 
 func TestAnInboxEndsAtItsBytes(t *testing.T) {
 	const page = 256 << 10
-	f := startOn(t, func(ln net.Listener) net.Listener { return ln }, func(o *server.Options) { o.MaxPage = page }) // of usual buffers
+	f := startOn(t, func(ln net.Listener) net.Listener { return ln }, func(o *server.Options) { o.MaxPage = page }) // default buffers
 	f.page = page
 	f.call("POST /v1/notifications/take", `{"agent":"ann"}`)
 	data := strings.Repeat("x", 4<<10)
@@ -130,11 +131,11 @@ func TestAnInboxEndsAtItsBytes(t *testing.T) {
 	if a := f.call("GET /v1/notifications?agent=ann&limit=500", ""); a.status != 200 || len(a.body) > f.page+200 {
 		t.Errorf("%d, %d bytes", a.status, len(a.body))
 	}
-	items, pages := f.everyPage("/v1/notifications?agent=ann&limit=500", "after", named("seq"))
+	items, pages := f.readAllPages("/v1/notifications?agent=ann&limit=500", "after", fieldOf("seq"))
 	if len(items) != 80 || pages != 2 {
 		t.Errorf("%d notifications on %d pages, want 80 on 2", len(items), pages)
 	}
-	if items, pages = f.everyPage("/v1/notifications?agent=ann&limit=30", "after", named("seq")); len(items) != 80 || pages != 3 {
+	if items, pages = f.readAllPages("/v1/notifications?agent=ann&limit=30", "after", fieldOf("seq")); len(items) != 80 || pages != 3 {
 		t.Errorf("%d notifications on %d pages of 30, want 80 on 3", len(items), pages)
 	}
 	if all, err := f.client.Notifications(t.Context(), "", "ann", 500); err != nil || len(all) != 80 {
@@ -160,7 +161,7 @@ func TestAnInboxEndsAtItsBytes(t *testing.T) {
 func TestReservationsComeInPages(t *testing.T) {
 	f := start(t)
 	f.call("POST /v1/reservations", `{"names":["a","b","c","d","e"],"holder":"x"}`)
-	if items, pages := f.everyPage("/v1/reservations?limit=2", "cursor", named("id")); len(items) != 5 || pages != 3 {
+	if items, pages := f.readAllPages("/v1/reservations?limit=2", "cursor", fieldOf("id")); len(items) != 5 || pages != 3 {
 		t.Errorf("%d reservations on %d pages, want 5 on 3", len(items), pages)
 	}
 }

@@ -17,9 +17,9 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// holds asks the validator whether a value fits the schema at a place.
+// holds validates a value against the schema at place and returns what it finds.
 func (d *description) holds(what, place string, value any) (found []string) {
-	s, err := d.judge.Compile(place)
+	s, err := d.compiler.Compile(place)
 	if err == nil {
 		err = s.Validate(value)
 	}
@@ -29,8 +29,8 @@ func (d *description) holds(what, place string, value any) (found []string) {
 	return nil
 }
 
-// document holds the document against the official schema, and each schema in it
-// against that of schemas. References that lead nowhere are found with them.
+// document validates the document against the official schema, and compiles every schema in it,
+// which also finds broken references.
 func (d *description) document() (found []string) {
 	found = d.holds("the document", official, d.whole)
 	places := map[string]bool{}
@@ -55,14 +55,14 @@ func (d *description) document() (found []string) {
 		}
 	}
 	for _, place := range slices.Sorted(maps.Keys(places)) {
-		if _, err := d.judge.Compile(place); err != nil {
+		if _, err := d.compiler.Compile(place); err != nil {
 			found = append(found, fmt.Sprintf("%s: %v", place, err))
 		}
 	}
 	return found
 }
 
-// request holds a request against what the description says of an operation.
+// request checks a request against the description of op.
 func (d *description) request(op operation, req *http.Request) (found []string) {
 	if asked := d.security(op); len(asked) > 0 && !strings.HasPrefix(req.Header.Get("Authorization"), "Bearer ") {
 		found = append(found, "the request carries no token")
@@ -113,7 +113,7 @@ func (d *description) request(op operation, req *http.Request) (found []string) 
 	return append(found, d.content(op.RequestBody.Content, req.Header, raw, op, "requestBody")...)
 }
 
-// security says what an operation asks for.
+// security returns the security requirements of an operation.
 func (d *description) security(op operation) []map[string][]string {
 	if op.Security != nil {
 		return *op.Security
@@ -121,7 +121,7 @@ func (d *description) security(op operation) []map[string][]string {
 	return d.Security
 }
 
-// sent holds the texts of a parameter or a header against its description.
+// sent checks the values of a parameter or header against its description.
 func (d *description) sent(p parameter, place string, texts []string) []string {
 	switch {
 	case len(texts) == 0 && p.Required:
@@ -143,7 +143,7 @@ func (d *description) sent(p parameter, place string, texts []string) []string {
 	return d.holds(p.Name, place, list)
 }
 
-// read takes a text for a number or a truth value where one is expected.
+// read parses a text as a number or boolean if the schema expects one.
 func read(text string, kinds []string) any {
 	v, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
 	for _, kind := range kinds {
@@ -161,7 +161,7 @@ func read(text string, kinds []string) any {
 	return text
 }
 
-// response holds an answer against what the description says of an operation.
+// response checks a response against the description of op.
 func (d *description) response(op operation, status int, header http.Header, raw []byte) (found []string) {
 	code := strconv.Itoa(status)
 	r, ok := op.Responses[code]
@@ -189,8 +189,8 @@ func (d *description) response(op operation, status int, header http.Header, raw
 	return append(found, d.content(r.Content, header, raw, op, "responses", code)...)
 }
 
-// content holds a body against what is described for its type. The place is that
-// of what has the content, in op.
+// content checks a body against the description of its media type. place is the path, in op, to the
+// element that has content.
 func (d *description) content(described map[string]media, header http.Header, raw []byte, op operation, place ...string) []string {
 	kind, _, err := mime.ParseMediaType(header.Get("Content-Type"))
 	if err != nil {
@@ -210,7 +210,7 @@ func (d *description) content(described map[string]media, header http.Header, ra
 	return d.holds("the body", op.at(append(place, "content", kind, "schema")...), value)
 }
 
-// report makes an error of everything that was found.
+// report reports everything that was found.
 func report(t *testing.T, what string, found []string) {
 	t.Helper()
 	for _, f := range found {

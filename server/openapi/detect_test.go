@@ -7,11 +7,11 @@ import (
 	"testing"
 )
 
-// changed is the server's description with one text in it replaced.
+// changed returns the server's description with one text replaced.
 func changed(t *testing.T, raw []byte, old, now string) *description {
 	t.Helper()
 	if !strings.Contains(string(raw), old) {
-		t.Fatalf("the description does not say %s", old)
+		t.Fatalf("the description lacks %s", old)
 	}
 	d, err := describe([]byte(strings.Replace(string(raw), old, now, 1)))
 	if err != nil {
@@ -31,7 +31,7 @@ func (d *description) operation(t *testing.T, id string) operation {
 	return operation{}
 }
 
-func TestADocumentThatIsNotOpenAPIIsSeen(t *testing.T) {
+func TestAnInvalidDocumentIsDetected(t *testing.T) {
 	raw := start(t).call("GET /openapi.json", "")
 	for _, e := range []struct{ name, old, now string }{
 		{"another version", `"openapi":"3.1.0"`, `"openapi":"3.0.3"`},
@@ -44,12 +44,12 @@ func TestADocumentThatIsNotOpenAPIIsSeen(t *testing.T) {
 		{"a bound that is no number", `"minimum":1`, `"minimum":"one"`},
 	} {
 		if found := changed(t, raw, e.old, e.now).document(); len(found) == 0 {
-			t.Errorf("%s is not seen", e.name)
+			t.Errorf("%s is not detected", e.name)
 		}
 	}
 }
 
-func TestARequestThatIsNotAsDescribedIsSeen(t *testing.T) {
+func TestAnUndescribedRequestIsDetected(t *testing.T) {
 	f := start(t)
 	d := f.describe()
 	const (
@@ -60,7 +60,7 @@ func TestARequestThatIsNotAsDescribedIsSeen(t *testing.T) {
 		retry    = "cancel-run POST /v1/runs/r/cancel"
 	)
 	for _, e := range []struct {
-		name, route, body, header string // the header beside the usual ones, or instead of one
+		name, route, body, header string // added to the usual headers, or replaces one
 		want                      int
 	}{
 		{"a list", runs, "", "", 0},
@@ -103,7 +103,7 @@ func TestARequestThatIsNotAsDescribedIsSeen(t *testing.T) {
 	}
 }
 
-func TestAnAnswerThatIsNotAsDescribedIsSeen(t *testing.T) {
+func TestAnUndescribedResponseIsDetected(t *testing.T) {
 	f := start(t)
 	raw := f.call("GET /openapi.json", "")
 	problem := `{"type":"about:blank","title":"t","status":404,"detail":"d","code":"not_found","errors":[]}`

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestLargeBodiesAreParsedInTurn(t *testing.T) {
+func TestParseSlotsAreBounded(t *testing.T) {
 	turns, held := make(parseSlots, 1), parseSlot{}
 	if err := turns.acquire(t.Context(), &held); err != nil {
 		t.Fatal(err)
@@ -19,7 +19,7 @@ func TestLargeBodiesAreParsedInTurn(t *testing.T) {
 	if err := turns.acquire(gone, &second); !errors.Is(err, context.Canceled) {
 		t.Errorf("a second one entered: %v", err)
 	}
-	second.release() // has none to give back
+	second.release() // has nothing to release
 	held.release()
 	held.release()
 	if err := turns.acquire(t.Context(), &second); err != nil || len(turns) != 1 {
@@ -27,7 +27,7 @@ func TestLargeBodiesAreParsedInTurn(t *testing.T) {
 	}
 }
 
-func TestABodyThatWasCopiedIsForgotten(t *testing.T) {
+func TestACopiedBodyIsDropped(t *testing.T) {
 	b, out := newBodyReader([]byte("hello")), &strings.Builder{}
 	if n, err := io.Copy(out, b); n != 5 || err != nil || out.String() != "hello" {
 		t.Fatalf("copied %d bytes, %q, %v", n, out, err)

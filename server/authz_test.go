@@ -15,12 +15,12 @@ import (
 	"mailroom/bus"
 )
 
-// names reads the whole list of a kind, a page at a time: the threads of its rows.
-func (f *fixture) names(list, q string, limit int) (threads []string) {
+// listThreads reads a whole list page by page and returns the threads of its rows.
+func (f *fixture) listThreads(list, q string, limit int) (threads []string) {
 	f.t.Helper()
 	cursor := ""
 	for {
-		page := ask[api.Page[struct{ ID, Thread string }]](f, fmt.Sprintf("GET /v1/%s?limit=%d&q=%s&cursor=%s", list, limit, q, cursor), "")
+		page := mustCall[api.Page[struct{ ID, Thread string }]](f, fmt.Sprintf("GET /v1/%s?limit=%d&q=%s&cursor=%s", list, limit, q, cursor), "")
 		for _, row := range page.Items {
 			if row.Thread == "" {
 				row.Thread = row.ID
@@ -36,15 +36,15 @@ func (f *fixture) names(list, q string, limit int) (threads []string) {
 
 func TestListsShowWhatIsVisible(t *testing.T) {
 	f := start(t)
-	ann, bob := f.as(f.token("ann", "", but("")...)), f.as(f.token("bob", "", but("")...))
+	ann, bob := f.withToken(f.createToken("ann", "", scopesWithout("")...)), f.withToken(f.createToken("bob", "", scopesWithout("")...))
 	for _, thread := range []string{"a1", "team-a", "a2"} {
-		ann.things(thread)
+		ann.makeObjects(thread)
 	}
-	ann.things("unowned")
-	f.disown("unowned")
+	ann.makeObjects("unowned")
+	f.clearOwner("unowned")
 	f.submit("b1", "x") // the operator's
 	bob.submit("team-b", "x")
-	team := f.as(f.token("lead", "team-", but(mailroom.PermissionWork)...))
+	team := f.withToken(f.createToken("lead", "team-", scopesWithout(mailroom.PermissionWork)...))
 	for _, e := range []struct {
 		who                    string
 		f                      *fixture
@@ -57,12 +57,12 @@ func TestListsShowWhatIsVisible(t *testing.T) {
 	} {
 		for _, limit := range []int{1, 2, 500} {
 			for list, want := range map[string][]string{"threads": e.threads, "runs": e.runs, "tickets": e.tickets} {
-				if got := e.f.names(list, "", limit); !slices.Equal(got, want) {
+				if got := e.f.listThreads(list, "", limit); !slices.Equal(got, want) {
 					t.Errorf("%s of %s, %d at a time: %q, want %q", list, e.who, limit, got, want)
 				}
 			}
 		}
-		stats := ask[api.Stats](e.f, "GET /v1/stats", "")
+		stats := mustCall[api.Stats](e.f, "GET /v1/stats", "")
 		runs := 0
 		for _, n := range stats.Runs {
 			runs += n
@@ -73,34 +73,34 @@ func TestListsShowWhatIsVisible(t *testing.T) {
 	}
 	for _, q := range []string{"threads id:a1", "threads owner:ann", "runs thread:a1", "runs agent:echo thread:a2", "tickets thread:a1", "threads id:unowned", "runs thread:unowned"} {
 		list, q, _ := strings.Cut(q, " ")
-		if got := bob.names(list, strings.ReplaceAll(q, " ", "%20"), 500); len(got) > 0 {
+		if got := bob.listThreads(list, strings.ReplaceAll(q, " ", "%20"), 500); len(got) > 0 {
 			t.Errorf("bob finds %q among the %s with %s", got, list, q)
 		}
 	}
 }
 
-func TestACursorIsGoodForWhoItWasGivenTo(t *testing.T) {
+func TestACursorIsBoundToItsToken(t *testing.T) {
 	f := start(t)
-	ann, bob := f.as(f.token("ann", "", mailroom.PermissionRead, mailroom.PermissionSubmit)), f.as(f.token("bob", "", mailroom.PermissionRead))
+	ann, bob := f.withToken(f.createToken("ann", "", mailroom.PermissionRead, mailroom.PermissionSubmit)), f.withToken(f.createToken("bob", "", mailroom.PermissionRead))
 	ann.submit("t", "one")
 	ann.submit("t", "two")
-	next := *ask[api.Page[api.Run]](ann, "GET /v1/runs?limit=1", "").Next
-	if got := ask[api.Page[api.Run]](ann, "GET /v1/runs?cursor="+next, ""); len(got.Items) != 1 {
-		t.Errorf("ann goes on with %d runs, want 1", len(got.Items))
+	next := *mustCall[api.Page[api.Run]](ann, "GET /v1/runs?limit=1", "").Next
+	if got := mustCall[api.Page[api.Run]](ann, "GET /v1/runs?cursor="+next, ""); len(got.Items) != 1 {
+		t.Errorf("ann's next page has %d runs, want 1", len(got.Items))
 	}
-	foreign := blank(bob.call("GET /v1/runs?cursor="+next, ""), map[string]string{"cursor": next})
-	nonsense := blank(bob.call("GET /v1/runs?cursor=nonsense", ""), map[string]string{"cursor": "nonsense"})
+	foreign := maskIDs(bob.call("GET /v1/runs?cursor="+next, ""), map[string]string{"cursor": next})
+	nonsense := maskIDs(bob.call("GET /v1/runs?cursor=nonsense", ""), map[string]string{"cursor": "nonsense"})
 	if foreign != nonsense || !strings.HasPrefix(foreign, "422 ") {
 		t.Errorf("ann's cursor: %s\nno cursor at all: %s", foreign, nonsense)
 	}
 }
 
-// TestABodyReachesWhatIsVisible: what a body or a query names is held against its
-// sender as what a path names.
+// TestABodyReachesWhatIsVisible checks that ids in bodies and queries are authorized like ids in
+// paths.
 func TestABodyReachesWhatIsVisible(t *testing.T) {
 	f := start(t)
-	ann, bob := f.as(f.token("ann", "", but("")...)), f.as(f.token("bob", "", but("")...))
-	theirs := ann.things("theirs")
+	ann, bob := f.withToken(f.createToken("ann", "", scopesWithout("")...)), f.withToken(f.createToken("bob", "", scopesWithout("")...))
+	theirs := ann.makeObjects("theirs")
 	own := bob.submit("own", "x").Run
 	theirs["own"] = own
 	nothing := map[string]string{"thread": "none", "run": "no-run", "ticket": "no-ticket", "message": "no-run.1", "own": own}
@@ -118,13 +118,13 @@ func TestABodyReachesWhatIsVisible(t *testing.T) {
 		{"GET /v1/runs?q=parent:{run}", ``, 200},
 		{"GET /v1/tickets?q=run:{run}", ``, 200},
 	} {
-		before := ann.written()
-		want := blank(bob.call(fill(e.route, nothing), fill(e.body, nothing)), nothing)
-		got := blank(bob.call(fill(e.route, theirs), fill(e.body, theirs)), theirs)
+		before := ann.snapshot()
+		want := maskIDs(bob.call(fillIDs(e.route, nothing), fillIDs(e.body, nothing)), nothing)
+		got := maskIDs(bob.call(fillIDs(e.route, theirs), fillIDs(e.body, theirs)), theirs)
 		if got != want || !strings.HasPrefix(want, fmt.Sprint(e.status, " ")) {
-			t.Errorf("%s %s: %s\nof what does not exist: %s\nwant both the same, with status %d", e.route, e.body, got, want, e.status)
+			t.Errorf("%s %s: %s\nof a missing object: %s\nwant both the same, with status %d", e.route, e.body, got, want, e.status)
 		}
-		if after := ann.written(); after != before && e.status != 200 {
+		if after := ann.snapshot(); after != before && e.status != 200 {
 			t.Errorf("%s %s changed %s to %s", e.route, e.body, before, after)
 		}
 	}
@@ -135,7 +135,7 @@ func TestABodyReachesWhatIsVisible(t *testing.T) {
 	if a := bob.call("PATCH /v1/threads/own", `{"deliver_to":""}`); a.status != 200 {
 		t.Fatal(a.body)
 	}
-	// What delivers to a thread is not named to who may not know of it.
+	// // A refusal does not name a thread that the caller may not see.
 	if a := f.call("PATCH /v1/threads/theirs", `{"deliver_to":"own"}`); a.status != 200 {
 		t.Fatal(a.body)
 	}
@@ -144,68 +144,68 @@ func TestABodyReachesWhatIsVisible(t *testing.T) {
 	}
 }
 
-func TestNobodySpeaksInAnothersName(t *testing.T) {
+func TestATokenCannotActUnderAnotherName(t *testing.T) {
 	f := start(t)
-	ann := f.as(f.token("ann", "", but("")...))
-	boss := f.as(f.token("boss", "", mailroom.PermissionAdmin))
+	ann := f.withToken(f.createToken("ann", "", scopesWithout("")...))
+	boss := f.withToken(f.createToken("boss", "", mailroom.PermissionAdmin))
 	for who, f := range map[string]*fixture{"bob": ann, "admin": ann} {
 		f.wantCode("sender", f.call("POST /v1/messages", `{"text":"x","sender":"`+who+`"}`), 403, mailroom.CodeForbidden)
 		f.wantCode("decided_by", f.call("POST /v1/tickets/none", `{"decision":"deny","decided_by":"`+who+`"}`), 403, mailroom.CodeForbidden)
 	}
 	sent := ann.submit("t", "x")
-	m := ask[mailroom.Message](ann, "GET /v1/threads/t/messages/"+sent.Message, "")
-	run := ask[api.Run](ann, "GET /v1/runs/"+sent.Run, "")
-	thread := ask[api.Thread](ann, "GET /v1/threads/t", "")
+	m := mustCall[mailroom.Message](ann, "GET /v1/threads/t/messages/"+sent.Message, "")
+	run := mustCall[api.Run](ann, "GET /v1/runs/"+sent.Run, "")
+	thread := mustCall[api.Thread](ann, "GET /v1/threads/t", "")
 	if m.Sender != "ann" || run.Origin.Sender != "ann" || thread.Owner != "ann" {
 		t.Errorf("sender %q, origin %q, owner %q, want ann's", m.Sender, run.Origin.Sender, thread.Owner)
 	}
-	sent = ask[mailroom.Submitted](boss, "POST /v1/messages", `{"thread":"t","text":"x","sender":"carol"}`)
-	if m := ask[mailroom.Message](ann, "GET /v1/threads/t/messages/"+sent.Message, ""); m.Sender != "carol" {
+	sent = mustCall[mailroom.Submitted](boss, "POST /v1/messages", `{"thread":"t","text":"x","sender":"carol"}`)
+	if m := mustCall[mailroom.Message](ann, "GET /v1/threads/t/messages/"+sent.Message, ""); m.Sender != "carol" {
 		t.Errorf("an admin speaks for carol: %q", m.Sender)
 	}
-	// decisions in a submit are decisions.
-	limited := f.as(f.token("limited", "", mailroom.PermissionRead, mailroom.PermissionSubmit))
+	// // Decisions in a submit need the scope decide.
+	limited := f.withToken(f.createToken("limited", "", mailroom.PermissionRead, mailroom.PermissionSubmit))
 	f.wantCode("a decision without the scope", limited.call("POST /v1/messages", `{"thread":"t","decisions":[{"ticket":"x","decision":"deny"}]}`), 403, mailroom.CodeForbidden)
 }
 
 func TestARetryByFilterFindsWhatIsVisible(t *testing.T) {
 	f := start(t)
-	ann, bob := f.as(f.token("ann", "", but("")...)), f.as(f.token("bob", "", but("")...))
+	ann, bob := f.withToken(f.createToken("ann", "", scopesWithout("")...)), f.withToken(f.createToken("bob", "", scopesWithout("")...))
 	for who, f := range map[string]*fixture{"ann": ann, "bob": bob} {
-		ask[api.Run](f, "POST /v1/runs/"+f.submit("of-"+who, "x").Run+"/cancel", "")
+		mustCall[api.Run](f, "POST /v1/runs/"+f.submit("of-"+who, "x").Run+"/cancel", "")
 	}
 	for _, dry := range []string{"true", "false"} {
-		got := ask[api.Retried](bob, "POST /v1/runs/retry", `{"q":"status:cancelled","dry_run":`+dry+`}`)
+		got := mustCall[api.Retried](bob, "POST /v1/runs/retry", `{"q":"status:cancelled","dry_run":`+dry+`}`)
 		if got.Matched != 1 {
 			t.Errorf("bob finds %d runs to retry, want 1", got.Matched)
 		}
 	}
-	if got := ann.names("runs", "status:cancelled", 50); !slices.Equal(got, []string{"of-ann"}) {
+	if got := ann.listThreads("runs", "status:cancelled", 50); !slices.Equal(got, []string{"of-ann"}) {
 		t.Errorf("cancelled runs of ann: %q, want hers as it was", got)
 	}
 }
 
 func TestACancelWithChildrenEndsWhatIsVisible(t *testing.T) {
 	f := start(t)
-	ann := f.as(f.token("ann", "", but("")...))
+	ann := f.withToken(f.createToken("ann", "", scopesWithout("")...))
 	parent := ann.submit("team-a", "x").Run
-	lead := f.as(f.token("lead", "team-", but(mailroom.PermissionWork)...))
-	child := ask[mailroom.Submitted](lead, "POST /v1/messages", `{"thread":"hers","text":"x","parent":"`+parent+`"}`).Run
-	own := ask[mailroom.Submitted](ann, "POST /v1/messages", `{"thread":"own","text":"x","parent":"`+parent+`"}`).Run
-	ask[api.Run](ann, "POST /v1/runs/"+parent+"/cancel", `{"children":true}`)
-	if got := ask[api.Run](lead, "GET /v1/runs/"+child, "").Status; got != mailroom.StatusQueued {
-		t.Errorf("a run of somebody else that named ann's as its parent is %s, want queued", got)
+	lead := f.withToken(f.createToken("lead", "team-", scopesWithout(mailroom.PermissionWork)...))
+	child := mustCall[mailroom.Submitted](lead, "POST /v1/messages", `{"thread":"hers","text":"x","parent":"`+parent+`"}`).Run
+	own := mustCall[mailroom.Submitted](ann, "POST /v1/messages", `{"thread":"own","text":"x","parent":"`+parent+`"}`).Run
+	mustCall[api.Run](ann, "POST /v1/runs/"+parent+"/cancel", `{"children":true}`)
+	if got := mustCall[api.Run](lead, "GET /v1/runs/"+child, "").Status; got != mailroom.StatusQueued {
+		t.Errorf("another token's child of ann's run is %s, want queued", got)
 	}
-	if got := ask[api.Run](ann, "GET /v1/runs/"+own, "").Status; got != mailroom.StatusCancelled {
+	if got := mustCall[api.Run](ann, "GET /v1/runs/"+own, "").Status; got != mailroom.StatusCancelled {
 		t.Errorf("her own is %s, want cancelled", got)
 	}
 }
 
 func TestANamespaceIsSharedAndNoMore(t *testing.T) {
 	f := start(t)
-	ann := f.as(f.token("ann", "", but("")...))
+	ann := f.withToken(f.createToken("ann", "", scopesWithout("")...))
 	ann.submit("team-1", "from ann")
-	team := f.as(f.token("team", "team-", but(mailroom.PermissionWork)...))
+	team := f.withToken(f.createToken("team", "team-", scopesWithout(mailroom.PermissionWork)...))
 	f.wantCode("a new thread within the namespace of others", ann.call("POST /v1/threads/team-2/messages", `{"text":"mine"}`), 404, mailroom.CodeNotFound)
 	ann.submit("teams", "not theirs")
 	if a := team.call("POST /v1/threads/team-1/messages", `{"text":"from the team"}`); a.status != 202 {
@@ -216,14 +216,14 @@ func TestANamespaceIsSharedAndNoMore(t *testing.T) {
 		t.Errorf("its own thread outside of the namespace: %d %s", a.status, a.body)
 	}
 	f.wantCode("beside the namespace", team.call("GET /v1/threads/teams", ""), 404, mailroom.CodeNotFound)
-	if owner := ask[api.Thread](ann, "GET /v1/threads/team-1", "").Owner; owner != "ann" {
+	if owner := mustCall[api.Thread](ann, "GET /v1/threads/team-1", "").Owner; owner != "ann" {
 		t.Errorf("the thread went to %q", owner)
 	}
 }
 
-func TestAThreadThatARunMakesIsItsOwners(t *testing.T) {
+func TestAThreadMadeByARunHasTheRunsOwner(t *testing.T) {
 	f := start(t)
-	ann, bob := f.as(f.token("ann", "", but("")...)), f.as(f.token("bob", "", but("")...))
+	ann, bob := f.withToken(f.createToken("ann", "", scopesWithout("")...)), f.withToken(f.createToken("bob", "", scopesWithout("")...))
 	ann.submit("t", "go")
 	w := f.claim()
 	_, err := f.ledger.Append(t.Context(), mailroom.StepCommit{Claim: w.Claim, Number: 1, Step: mailroom.Step{
@@ -232,17 +232,17 @@ func TestAThreadThatARunMakesIsItsOwners(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := ask[api.Thread](ann, "GET /v1/threads/helper", ""); got.Owner != "ann" || *got.Parent != "t" {
+	if got := mustCall[api.Thread](ann, "GET /v1/threads/helper", ""); got.Owner != "ann" || *got.Parent != "t" {
 		t.Errorf("the thread that her run made is of %q", got.Owner)
 	}
 	f.wantCode("bob", bob.call("GET /v1/threads/helper", ""), 404, mailroom.CodeNotFound)
 }
 
-func TestOfTwoStrangersWhoMakeOneThreadOneIsTold(t *testing.T) {
+func TestOneOfTwoConcurrentCreatorsOwnsAThread(t *testing.T) {
 	f := start(t)
-	both := []*fixture{f.as(f.token("ann", "", but("")...)), f.as(f.token("bob", "", but("")...))}
+	both := []*fixture{f.withToken(f.createToken("ann", "", scopesWithout("")...)), f.withToken(f.createToken("bob", "", scopesWithout("")...))}
 	for n := range 20 {
-		answers := make(chan answer, 2)
+		answers := make(chan response, 2)
 		for _, f := range both {
 			go func() { answers <- f.call("POST /v1/messages", fmt.Sprintf(`{"thread":"t%d","text":"me first"}`, n)) }()
 		}
@@ -251,70 +251,70 @@ func TestOfTwoStrangersWhoMakeOneThreadOneIsTold(t *testing.T) {
 			one, two = two, one
 		}
 		if one.status != 202 || two.status != 404 || two.problem(t).Detail != fmt.Sprintf(`no thread "t%d"`, n) {
-			t.Fatalf("%d %s\n%d %s\nwant one accepted, and one told of nothing", one.status, one.body, two.status, two.body)
+			t.Fatalf("%d %s\n%d %s\nwant one accepted and one not found", one.status, one.body, two.status, two.body)
 		}
 	}
 }
 
-func TestTheStreamOfEverythingTellsWhatIsVisible(t *testing.T) {
+func TestTheStreamOfAllThreadsShowsWhatIsVisible(t *testing.T) {
 	f := start(t)
-	ann, bob := f.as(f.token("ann", "", but("")...)), f.as(f.token("bob", "", but("")...))
+	ann, bob := f.withToken(f.createToken("ann", "", scopesWithout("")...)), f.withToken(f.createToken("bob", "", scopesWithout("")...))
 	r, everything := ann.open(200, "/v1/stream"), f.open(200, "/v1/stream")
-	tell := func(who *fixture, thread string) mailroom.Submitted { return who.submit(thread, "x") }
-	heard := func(r *reader, want ...string) {
+	submit := func(who *fixture, thread string) mailroom.Submitted { return who.submit(thread, "x") }
+	wantThreads := func(r *reader, want ...string) {
 		t.Helper()
 		for _, want := range want {
 			lines := r.block()
 			if thread, _, _ := strings.Cut(strings.SplitN(lines, `"thread":"`, 2)[1], `"`); thread != want {
-				t.Errorf("heard of %q, want %q: %s", thread, want, lines)
+				t.Errorf("thread %q, want %q: %s", thread, want, lines)
 			}
 		}
 	}
-	tell(bob, "b")
-	mine := tell(ann, "a")
+	submit(bob, "b")
+	mine := submit(ann, "a")
 	f.bus.Publish(bus.Notice{Thread: "b", Delta: &mailroom.Delta{Run: mine.Run, Text: "of another thread"}})
 	f.bus.Publish(bus.Notice{Thread: "a", Delta: &mailroom.Delta{Run: mine.Run, Text: "hers"}})
-	heard(r, "a", "a", "a")
-	heard(everything, "b", "b", "a", "a", "b", "a")
+	wantThreads(r, "a", "a", "a")
+	wantThreads(everything, "b", "b", "a", "a", "b", "a")
 
-	// A thread that is made anew under its id is judged anew.
+	// // A new thread under a used id is authorized again.
 	drop := func(who *fixture, thread string, sent mailroom.Submitted) {
 		t.Helper()
-		ask[api.Run](who, "POST /v1/runs/"+sent.Run+"/cancel", "")
+		mustCall[api.Run](who, "POST /v1/runs/"+sent.Run+"/cancel", "")
 		if a := who.call("DELETE /v1/threads/"+thread, ""); a.status != 204 {
 			t.Fatal(a.body)
 		}
 	}
 	drop(ann, "a", mine)
-	theirs := tell(bob, "a")
+	theirs := submit(bob, "a")
 	drop(bob, "a", theirs)
-	tell(ann, "a")
-	heard(r, "a", "a", "a") // her cancel, and the new thread of hers
+	submit(ann, "a")
+	wantThreads(r, "a", "a", "a") // the cancel, and ann's new thread
 	if a := ann.call("GET /v1/threads/a/entries", ""); strings.Contains(a.body, "bob") {
 		t.Errorf("%s tells of bob", a.body)
 	}
 }
 
-// TestRevocationEndsWhatIsOpen: streams, waits and sockets end, whoever revoked.
-func TestRevocationEndsWhatIsOpen(t *testing.T) {
+// TestRevocationEndsOpenStreamsAndSockets revokes over the same server and in another process.
+func TestRevocationEndsOpenStreamsAndSockets(t *testing.T) {
 	for name, revoke := range map[string]func(*fixture) error{
 		"over this server":   func(f *fixture) error { return f.client.RevokeToken(f.t.Context(), "ann") },
 		"by another process": func(f *fixture) error { return f.ledger.RevokeToken(f.t.Context(), "ann") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := start(t)
-			ann := f.as(f.token("ann", "", but("")...))
+			ann := f.withToken(f.createToken("ann", "", scopesWithout("")...))
 			run := ann.submit("t", "x").Run
 			streams := []*reader{
 				ann.open(200, "/v1/threads/t/stream?after=2"), ann.open(200, "/v1/runs/"+run+"/stream?after=2"), ann.open(200, "/v1/stream"),
 			}
 			other := f.open(200, "/v1/threads/t/stream?after=2")
-			socket, follower := ann.join(), ann.join()
-			follower.say(`{"op":"subscribe","id":1,"thread":"t","after":"2"}`)
+			socket, follower := ann.dialWithToken(), ann.dialWithToken()
+			follower.send(`{"op":"subscribe","id":1,"thread":"t","after":"2"}`)
 			follower.want("ack 1 1")
-			waits := make(chan answer, 1)
+			waits := make(chan response, 1)
 			go func() { waits <- ann.call("GET /v1/runs/"+run+"/wait?timeout=15s", "") }()
-			f.subscribed(6) // the streams, the wait, the other and the subscription
+			f.waitSubscribers(6) // the streams, the wait, the other and the subscription
 
 			begin := time.Now()
 			if err := revoke(f); err != nil {
@@ -334,20 +334,20 @@ func TestRevocationEndsWhatIsOpen(t *testing.T) {
 			t.Logf("all had ended after %s", time.Since(begin))
 			f.wantCode("from then on", ann.call("GET /v1/threads", ""), 401, mailroom.CodeUnauthenticated)
 			f.submit("t", "y")
-			other.want("entry 3 message") // nobody else was cut off
+			other.want("entry 3 message") // other tokens are not affected
 
-			// The name is free for another secret, not for this one.
-			next := f.as(f.token("ann", "", mailroom.PermissionRead))
+			// // A new token of the same name does not revive the old secret.
+			next := f.withToken(f.createToken("ann", "", mailroom.PermissionRead))
 			f.wantCode("the old secret", ann.call("GET /v1/threads", ""), 401, mailroom.CodeUnauthenticated)
-			if got := next.names("threads", "", 50); !slices.Equal(got, []string{"t"}) {
+			if got := next.listThreads("threads", "", 50); !slices.Equal(got, []string{"t"}) {
 				t.Errorf("the next token of that name sees %q, want t", got)
 			}
 		})
 	}
 }
 
-// subscribed returns once so many streams and waits are open.
-func (f *fixture) subscribed(n int) {
+// waitSubscribers waits until n streams and waits are open.
+func (f *fixture) waitSubscribers(n int) {
 	f.t.Helper()
 	ctx, cancel := context.WithTimeout(f.t.Context(), 20*time.Second)
 	defer cancel()
@@ -366,7 +366,7 @@ func TestTokensAreListedWithoutTheirSecrets(t *testing.T) {
 	if err != nil || !strings.HasPrefix(made.Secret, "mr_") || len(made.Secret) < 50 {
 		t.Fatalf("%+v, %v", made, err)
 	}
-	f.token("worker", "", mailroom.PermissionWork)
+	f.createToken("worker", "", mailroom.PermissionWork)
 	if err := f.client.RevokeToken(t.Context(), "worker"); err != nil {
 		t.Fatal(err)
 	}
@@ -378,8 +378,8 @@ func TestTokensAreListedWithoutTheirSecrets(t *testing.T) {
 	if diff := cmp.Diff(want, got[0]); diff != "" {
 		t.Error(diff)
 	}
-	// Its use is noted, to the minute.
-	ann := f.as(made.Secret)
+	// // Its last use is recorded to the minute.
+	ann := f.withToken(made.Secret)
 	for end := time.Now().Add(20 * time.Second); got[0].UsedAt == nil && time.Now().Before(end) && err == nil; got, err = f.client.Tokens(t.Context()) {
 		ann.call("GET /v1/threads", "")
 	}
@@ -404,7 +404,7 @@ func TestTokensAreListedWithoutTheirSecrets(t *testing.T) {
 	} {
 		f.wantCode(e.body, f.call("POST /v1/tokens", e.body), e.status, e.code)
 	}
-	f.wantCode("nobody", f.call("DELETE /v1/tokens/nobody", ""), 404, mailroom.CodeNotFound)
+	f.wantCode("an unknown token", f.call("DELETE /v1/tokens/unknown", ""), 404, mailroom.CodeNotFound)
 	if a := f.call("DELETE /v1/tokens/worker", ""); a.status != 204 {
 		t.Errorf("revoked again: %d %s", a.status, a.body)
 	}
@@ -412,18 +412,18 @@ func TestTokensAreListedWithoutTheirSecrets(t *testing.T) {
 
 func TestFramesReachWhatIsVisible(t *testing.T) {
 	f := start(t)
-	ann, bob := f.as(f.token("ann", "", but("")...)), f.as(f.token("bob", "", but("")...))
-	theirs := ann.things("theirs")
+	ann, bob := f.withToken(f.createToken("ann", "", scopesWithout("")...)), f.withToken(f.createToken("bob", "", scopesWithout("")...))
+	theirs := ann.makeObjects("theirs")
 	nothing := map[string]string{"thread": "none", "run": "no-run", "ticket": "no-ticket"}
-	p := bob.join()
-	before := f.written()
-	said := func(frame string, things map[string]string) string {
-		p.say("%s", fill(frame, things))
-		h := p.hear()
+	p := bob.dialWithToken()
+	before := f.snapshot()
+	exchange := func(frame string, things map[string]string) string {
+		p.send("%s", fillIDs(frame, things))
+		h := p.next()
 		if h.Error == nil {
 			return h.String()
 		}
-		return blank(answer{status: h.Error.Status, body: fmt.Sprintf("%q %s %v", h.Error.Detail, h.Error.Code, h.Error.Errors)}, things)
+		return maskIDs(response{status: h.Error.Status, body: fmt.Sprintf("%q %s %v", h.Error.Detail, h.Error.Code, h.Error.Errors)}, things)
 	}
 	for _, frame := range []string{
 		`{"op":"subscribe","id":1,"thread":"{thread}"}`, `{"op":"subscribe","id":1,"run":"{run}"}`,
@@ -431,18 +431,18 @@ func TestFramesReachWhatIsVisible(t *testing.T) {
 		`{"op":"cancel","id":1,"run":"{run}"}`, `{"op":"interrupt","id":1,"thread":"{thread}"}`,
 		`{"op":"decide","id":1,"ticket":"{ticket}","decision":"deny"}`,
 	} {
-		want, got := said(frame, nothing), said(frame, theirs)
+		want, got := exchange(frame, nothing), exchange(frame, theirs)
 		if got != want || !strings.HasPrefix(want, "404 ") {
-			t.Errorf("%s: %s\nof what does not exist: %s\nwant both the same, with status 404", frame, got, want)
+			t.Errorf("%s: %s\nof a missing object: %s\nwant both the same, with status 404", frame, got, want)
 		}
 	}
-	if got := said(`{"op":"submit","id":1,"thread":"{thread}","text":"x"}`, theirs); !strings.Contains(got, "not_found") {
+	if got := exchange(`{"op":"submit","id":1,"thread":"{thread}","text":"x"}`, theirs); !strings.Contains(got, "not_found") {
 		t.Errorf("a submit: %s, want not_found", got)
 	}
-	if after := f.written(); after != before {
-		t.Errorf("what was refused changed\n%s to\n%s", before, after)
+	if after := f.snapshot(); after != before {
+		t.Errorf("refused frames changed\n%s to\n%s", before, after)
 	}
-	reader := f.as(f.token("reader", "", mailroom.PermissionRead)).join()
-	reader.say(`{"op":"submit","id":1,"text":"x"}`)
+	reader := f.withToken(f.createToken("reader", "", mailroom.PermissionRead)).dialWithToken()
+	reader.send(`{"op":"submit","id":1,"text":"x"}`)
 	reader.want("error 1 forbidden")
 }

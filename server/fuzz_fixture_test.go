@@ -23,26 +23,26 @@ import (
 	"mailroom/stream"
 )
 
-// swapped is the ledger of the present input.
-type swapped struct{ server.Ledger }
+// swappableLedger delegates to the ledger of the current fuzz input.
+type swappableLedger struct{ server.Ledger }
 
-// indoors makes fixtures without sockets: fuzzing makes thousands of them, and
-// describing the API, which New does, takes longer than a request.
-type indoors struct {
-	ledger  *swapped
+// inProcess makes fixtures without sockets and with one server: fuzzing makes thousands of them,
+// and New, which describes the API, takes longer than a request.
+type inProcess struct {
+	ledger  *swappableLedger
 	handler http.Handler
 }
 
-func newIndoors() indoors {
-	l := &swapped{}
-	return indoors{ledger: l, handler: server.New(server.Options{
+func newInProcess() inProcess {
+	l := &swappableLedger{}
+	return inProcess{ledger: l, handler: server.New(server.Options{
 		Ledger: l, Streams: stream.New(l, bus.New()), Token: token, Hosts: []string{"mail.example"}, Submits: -1,
 		Agents: func() []string { return []string{"echo", "codex"} },
 	})}
 }
 
-// RoundTrip answers a request as it comes over a wire.
-func (in indoors) RoundTrip(r *http.Request) (*http.Response, error) {
+// RoundTrip serves a request as parsed from its wire format.
+func (in inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
 	var wire bytes.Buffer
 	if err := r.Write(&wire); err != nil {
 		return nil, fmt.Errorf("write the request: %w", err)
@@ -56,16 +56,16 @@ func (in indoors) RoundTrip(r *http.Request) (*http.Response, error) {
 	return out.Result(), nil
 }
 
-// scene is a store with a bit of everything: a thread "idle" with a failed run,
-// "queued" with a queue, "running" and "waiting" with a current run.
-type scene struct {
+// fuzzFixture is a store with threads in every state: "idle" with a failed run, "queued" with a
+// queue, "running" and "waiting" with a current run.
+type fuzzFixture struct {
 	*fixture
 	failed, running, waiting string // runs
-	message                  string // of thread "queued", not read
+	message                  string // unread, in thread "queued"
 	ticket                   api.Ticket
 }
 
-func (in indoors) scene(t *testing.T) *scene {
+func (in inProcess) newFixture(t *testing.T) *fuzzFixture {
 	f := &fixture{t: t, url: "http://localhost", secret: token, http: in}
 	f.ledger = ledger.New(memory.New(), ledger.Options{Version: func(string) string { return "0123456789ab" }})
 	in.ledger.Ledger = f.ledger
@@ -79,9 +79,9 @@ func (in indoors) scene(t *testing.T) *scene {
 			t.Errorf("ledger: %v", err)
 		}
 	})
-	s := &scene{fixture: f}
+	s := &fuzzFixture{fixture: f}
 	s.failed = f.submit("idle", "one").Run
-	f.end(f.claim(), mailroom.OutcomeFail, "")
+	f.settleRun(f.claim(), mailroom.OutcomeFail, "")
 	var asked map[string]api.Ticket
 	s.waiting, asked = f.waiting("waiting", approval(), mailroom.Ask{Name: "colour", Kind: mailroom.TicketInput, After: time.Hour})
 	s.ticket = asked["deploy"]
@@ -92,29 +92,29 @@ func (in indoors) scene(t *testing.T) *scene {
 	return s
 }
 
-// refused checks a refusal: it is a problem of one of the codes, an invalid one
-// says where, and nothing was written.
-func (s *scene) refused(a answer, before string, codes ...mailroom.Code) {
+// checkRefused checks that a refusal is a problem with one of the codes, that an invalid one has a
+// location, and that nothing was written.
+func (s *fuzzFixture) checkRefused(a response, before string, codes ...mailroom.Code) {
 	s.t.Helper()
 	p := a.problem(s.t)
 	if !slices.Contains(codes, p.Code) {
 		s.t.Errorf("refused with %d %s, want one of %v", a.status, a.body, codes)
 	}
 	if p.Code == mailroom.CodeInvalid && a.status != http.StatusMethodNotAllowed && (len(p.Errors) == 0 || !strings.ContainsAny(p.Errors[0].Location[:1], "bqph")) {
-		s.t.Errorf("%s does not say where", a.body)
+		s.t.Errorf("%s has no location", a.body)
 	}
 	if strings.Contains(a.body, token) || len(a.body) > 4<<10 {
-		s.t.Errorf("the problem says too much: %s", a.body)
+		s.t.Errorf("the problem has a secret or is too long: %s", a.body)
 	}
-	if after := s.written(); after != before {
-		s.t.Errorf("it was refused with %s and yet wrote:\n%s\nbefore:\n%s", a.body, after, before)
+	if after := s.snapshot(); after != before {
+		s.t.Errorf("refused with %s, but it wrote:\n%s\nbefore:\n%s", a.body, after, before)
 	}
 }
 
-// sound checks that all that is kept can be shown and is within its limits.
-func (s *scene) sound() {
+// checkStored checks that all stored objects can be read and are within their limits.
+func (s *fuzzFixture) checkStored() {
 	s.t.Helper()
-	for _, th := range ask[api.Page[api.Thread]](s.fixture, "GET /v1/threads", "").Items {
+	for _, th := range mustCall[api.Page[api.Thread]](s.fixture, "GET /v1/threads", "").Items {
 		if id, err := mailroom.CheckThreadID(th.ID); err != nil || id != th.ID {
 			s.t.Errorf("there is a thread %q: %v", th.ID, err)
 		}
@@ -128,7 +128,7 @@ func (s *scene) sound() {
 			}
 		}
 	}
-	for _, r := range ask[api.Page[api.Run]](s.fixture, "GET /v1/runs", "").Items {
+	for _, r := range mustCall[api.Page[api.Run]](s.fixture, "GET /v1/runs", "").Items {
 		key := ""
 		if r.Key != nil {
 			key = *r.Key

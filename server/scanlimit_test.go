@@ -14,8 +14,8 @@ import (
 	"mailroom/server"
 )
 
-// failed writes a thread with so many dead letters; every third has another error.
-func (f *fixture) failed(thread string, runs int) {
+// addFailedRuns writes a thread with failed runs; every third has another error.
+func (f *fixture) addFailedRuns(thread string, runs int) {
 	f.t.Helper()
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	row := &mailroom.Thread{ID: thread, Agent: "echo", Owner: mailroom.Operator, FirstSeq: 1, NextPlace: 1, CreatedAt: at, UpdatedAt: at}
@@ -35,10 +35,10 @@ func (f *fixture) failed(thread string, runs int) {
 	}
 }
 
-func TestARetryLooksAtABoundedPartAndTellsWhereItGoesOn(t *testing.T) {
+func TestARetryScansABoundedPartAndReturnsACursor(t *testing.T) {
 	const runs, most = 6000, 5000
 	f := start(t)
-	f.failed("t", runs)
+	f.addFailedRuns("t", runs)
 	q := api.RetryMany{Q: `error:"no model"`, DryRun: true}
 	matched, requests := 0, 0
 	for end := false; !end; requests++ {
@@ -47,7 +47,7 @@ func TestARetryLooksAtABoundedPartAndTellsWhereItGoesOn(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got.Matched > most/3+1 {
-			t.Errorf("one request found %d runs, more than a third of the %d that it may look at", got.Matched, most)
+			t.Errorf("one request found %d runs, more than a third of the %d that it may scan", got.Matched, most)
 		}
 		matched += got.Matched
 		if end = got.Next == nil; !end {
@@ -61,30 +61,31 @@ func TestARetryLooksAtABoundedPartAndTellsWhereItGoesOn(t *testing.T) {
 	f.wantCode("a made up cursor", a, 422, mailroom.CodeInvalid)
 }
 
-// asking notes the queries of runs that views make.
-type asking struct {
+// recordingLedger records the run queries of views.
+type recordingLedger struct {
 	server.Ledger
 	runs *[]mailroom.RunQuery
 }
 
-type askingReader struct {
+type recordingReader struct {
 	mailroom.Reader
 	runs *[]mailroom.RunQuery
 }
 
-func (a asking) View(ctx context.Context, f func(mailroom.Reader) error) error {
-	return a.Ledger.View(ctx, func(r mailroom.Reader) error { return f(askingReader{r, a.runs}) })
+func (a recordingLedger) View(ctx context.Context, f func(mailroom.Reader) error) error {
+	return a.Ledger.View(ctx, func(r mailroom.Reader) error { return f(recordingReader{r, a.runs}) })
 }
 
-func (r askingReader) Runs(q mailroom.RunQuery) ([]*mailroom.Run, error) {
+func (r recordingReader) Runs(q mailroom.RunQuery) ([]*mailroom.Run, error) {
 	*r.runs = append(*r.runs, q)
 	return r.Reader.Runs(q)
 }
 
-// A second condition would have the store pass over rows without counting them.
-func TestAFilterOfRunsAsksAStoreForOneIndex(t *testing.T) {
+// // TestARunFilterQueriesOneIndex: with a second condition the store would skip rows without
+// counting them.
+func TestARunFilterQueriesOneIndex(t *testing.T) {
 	var asked []mailroom.RunQuery
-	f := start(t, func(o *server.Options) { o.Ledger = asking{o.Ledger, &asked} })
+	f := start(t, func(o *server.Options) { o.Ledger = recordingLedger{o.Ledger, &asked} })
 	status := func(s mailroom.Status) []mailroom.Status { return []mailroom.Status{s} }
 	for q, want := range map[string]mailroom.RunQuery{
 		"":                                    {},
@@ -102,7 +103,7 @@ func TestAFilterOfRunsAsksAStoreForOneIndex(t *testing.T) {
 		}
 		got := asked[0]
 		if got.Limit == 0 || got.Bytes == 0 {
-			t.Errorf("%q: asked for any number of rows: %+v", q, got)
+			t.Errorf("%q: the query has no limit: %+v", q, got)
 		}
 		got.Limit, got.Bytes = 0, 0
 		if diff := cmp.Diff(want, got); diff != "" {
