@@ -62,7 +62,7 @@ func (p *process) listen(out io.Reader, ready string) {
 		if n := len(p.lines) - 200; n > 0 {
 			p.lines = p.lines[n:]
 		}
-		if point, ok := strings.CutPrefix(line, "doom: "); ok {
+		if point, ok := strings.CutPrefix(line, "killpoint: "); ok {
 			p.doom = point
 		}
 		p.mu.Unlock()

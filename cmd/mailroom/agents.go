@@ -17,9 +17,9 @@ import (
 	"mailroom/engine"
 )
 
-// roster are the agents of a configuration, with their present definitions and
+// agentSet are the agents of a configuration, with their present definitions and
 // the older versions of them that could be rebuilt.
-type roster struct {
+type agentSet struct {
 	agents   map[string]engine.Agent
 	kinds    map[string]string
 	programs *programs
@@ -28,18 +28,18 @@ type roster struct {
 	old      []mailroom.Definition // kept, but not present
 }
 
-// newRoster builds the agents of c, and of the definitions that were kept the
+// newAgentSet builds the agents of c, and of the definitions that were kept the
 // versions that runs may still be pinned to. One that cannot be rebuilt is left
 // out: its runs fail for good, naming it.
-func newRoster(c *config.Config, kept []mailroom.Definition, log *slog.Logger) (*roster, error) {
-	r := &roster{agents: map[string]engine.Agent{}, kinds: map[string]string{}, programs: newPrograms(log), sandbox: newSandbox(c, log)}
+func newAgentSet(c *config.Config, kept []mailroom.Definition, log *slog.Logger) (*agentSet, error) {
+	r := &agentSet{agents: map[string]engine.Agent{}, kinds: map[string]string{}, programs: newPrograms(log), sandbox: newSandbox(c, log)}
 	configured := maps.Clone(c.Agents)
 	for _, p := range program.All() {
 		if configured[p.Name] != nil {
 			continue // whatever it is there
 		}
-		offered := c.Offered(p)
-		if r.programs.offer(p.Name, programOptions(p, offered, c.Mark, confined{})) {
+		offered := c.ProgramAgent(p)
+		if r.programs.addIfFound(p.Name, programOptions(p, offered, c.Mark, launchOptions{})) {
 			configured[p.Name] = offered
 		}
 	}
@@ -58,7 +58,7 @@ func newRoster(c *config.Config, kept []mailroom.Definition, log *slog.Logger) (
 		}
 		r.present = append(r.present, mailroom.Definition{Agent: name, Version: version, Body: body})
 	}
-	r.sandbox.warn()
+	r.sandbox.warnUnisolated()
 	for _, d := range kept {
 		a, present := r.agents[d.Agent]
 		if present && a.Version == d.Version {
@@ -79,8 +79,8 @@ func newRoster(c *config.Config, kept []mailroom.Definition, log *slog.Logger) (
 }
 
 // build adds a present agent.
-func (r *roster) build(name string, a *config.Agent, mark, version string) error {
-	var around confined
+func (r *agentSet) build(name string, a *config.Agent, mark, version string) error {
+	var around launchOptions
 	if a.IsProgram() {
 		var err error
 		if around, err = r.sandbox.confine(name, a); err != nil {
@@ -102,12 +102,12 @@ func (r *roster) build(name string, a *config.Agent, mark, version string) error
 }
 
 // rebuild makes an agent of a kept definition.
-func (r *roster) rebuild(d mailroom.Definition, present *config.Agent, mark string) (mailroom.Agent, error) {
+func (r *agentSet) rebuild(d mailroom.Definition, present *config.Agent, mark string) (mailroom.Agent, error) {
 	a, err := config.Rebuild(d.Body, present)
 	if err != nil {
 		return nil, err
 	}
-	var around confined
+	var around launchOptions
 	if a.IsProgram() {
 		if around, err = r.sandbox.confine("", a); err != nil {
 			return nil, err
@@ -116,7 +116,7 @@ func (r *roster) rebuild(d mailroom.Definition, present *config.Agent, mark stri
 	return buildAgent(a, mark, around)
 }
 
-func buildAgent(a *config.Agent, mark string, around confined) (mailroom.Agent, error) {
+func buildAgent(a *config.Agent, mark string, around launchOptions) (mailroom.Agent, error) {
 	if p := program.Find(a.Kind); p != nil {
 		return exec.NewProgram(programOptions(p, a, mark, around))
 	}
@@ -138,7 +138,7 @@ func buildAgent(a *config.Agent, mark string, around confined) (mailroom.Agent, 
 }
 
 // programOptions are the settings of a program. A time of 0s is no limit.
-func programOptions(p *program.Profile, a *config.Agent, mark string, around confined) exec.ProgramOptions {
+func programOptions(p *program.Profile, a *config.Agent, mark string, around launchOptions) exec.ProgramOptions {
 	noneIfZero := func(d time.Duration) time.Duration {
 		if d == 0 {
 			return -1

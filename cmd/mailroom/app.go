@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"mailroom/client"
-	"mailroom/cmd/mailroom/internal/folder"
+	"mailroom/cmd/mailroom/internal/datadir"
 )
 
 // Main is one invocation of the program. Data goes to Stdout, talk to Stderr.
@@ -21,16 +21,16 @@ type Main struct {
 	Stdout io.Writer
 	Stderr io.Writer
 	Env    func(string) string // as os.Getenv
-	// Forget removes a variable that Env has read from the environment of the
+	// Unsetenv removes a variable that Env has read from the environment of the
 	// process, so that no program that it starts gets it. nil: does nothing.
-	Forget func(name string) error
-	Name   string // how the program was called, for hints; "" is mailroom
+	Unsetenv func(name string) error
+	Name     string // how the program was called, for hints; "" is mailroom
 
 	// set by Run, from the flags
 	data    string
 	url     string // of the server that connect found
-	entered bool   // the command line was understood
-	within  bool   // Stdout is within a line
+	parsed  bool   // the command line was understood
+	midLine bool   // Stdout is within a line
 }
 
 // Run runs the command that args name and returns its exit code. The end of
@@ -42,11 +42,11 @@ func (m *Main) Run(ctx context.Context, args []string) int {
 	root.SetOut(m.Stdout)
 	root.SetErr(m.Stderr)
 	cmd, err := root.ExecuteContextC(ctx)
-	if err != nil && !m.entered {
+	if err != nil && !m.parsed {
 		err = &usageError{command: cmd.CommandPath(), err: err}
 	}
 	if err != nil {
-		return m.refuse(ctx, err)
+		return m.reportError(ctx, err)
 	}
 	return exitDone
 }
@@ -59,7 +59,7 @@ func (m *Main) rootCommand() *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		PersistentPreRun: func(*cobra.Command, []string) {
-			m.entered = true
+			m.parsed = true
 		},
 	}
 	root.PersistentFlags().StringVar(&m.data, "data", "", "data folder of the server (default $MAILROOM_DATA, else mailroom in $XDG_DATA_HOME)")
@@ -83,53 +83,53 @@ Exit codes: 0 done, 1 failed or cancelled, 2 usage or invalid, 3 waits for a
 decision, 4 no server or not allowed, 130 Ctrl-C; of a server whose channels are all
 down 75 start it again, 78 mend its configuration.`
 
-// door is where a server is, and how to get in.
-type door struct {
+// findEndpoint is where a server is, and how to get in.
+type endpoint struct {
 	url, token string
 	web        *http.Client
 }
 
 // connect finds the server.
 func (m *Main) connect() (*client.Client, error) {
-	d, err := m.door()
+	d, err := m.findEndpoint()
 	if err != nil {
 		return nil, err
 	}
-	return client.New(d.url, d.token, client.WithHTTPClient(d.web), client.WithOutage(m.printAway)), nil
+	return client.New(d.url, d.token, client.WithHTTPClient(d.web), client.WithOutage(m.printConnectionState)), nil
 }
 
-// door finds the server. What --data names comes before MAILROOM_URL and
+// findEndpoint finds the server. What --data names comes before MAILROOM_URL and
 // MAILROOM_TOKEN, and these before the usual folder. The token of a folder
 // goes to the server of that folder only.
-func (m *Main) door() (d door, err error) {
+func (m *Main) findEndpoint() (d endpoint, err error) {
 	if m.data == "" {
 		d.url, d.token = m.Env("MAILROOM_URL"), m.Env("MAILROOM_TOKEN")
 	}
 	if d.url != "" {
 		if !isAddress(d.url) {
-			return d, refusal(exitUsage, "set it to an address such as http://127.0.0.1:8420", "MAILROOM_URL is %q, which is no address of a server", d.url)
+			return d, exitErrorf(exitUsage, "set it to an address such as http://127.0.0.1:8420", "MAILROOM_URL is %q, which is no address of a server", d.url)
 		}
 		if d.token == "" {
-			return d, refusal(exitServer, "set it to the token of that server", "MAILROOM_URL is set, but MAILROOM_TOKEN is not")
+			return d, exitErrorf(exitServer, "set it to the token of that server", "MAILROOM_URL is set, but MAILROOM_TOKEN is not")
 		}
 		m.url = d.url
-		d.web, err = trusting(m.Env("MAILROOM_CA"))
+		d.web, err = clientTrusting(m.Env("MAILROOM_CA"))
 		return d, err
 	}
-	dir, err := folder.Find(m.data, m.Env)
+	dir, err := datadir.Find(m.data, m.Env)
 	if err != nil {
-		return d, refusal(exitUsage, "", "%w", err)
+		return d, exitErrorf(exitUsage, "", "%w", err)
 	}
 	address, err := dir.Address()
 	if err != nil {
-		return d, noServer(err, dir, m.again("serve"))
+		return d, noServer(err, dir, m.commandLine("serve"))
 	}
 	if d.token == "" {
 		if d.token, err = dir.Token(); err != nil {
-			return d, refusal(exitServer, "", "%w", err)
+			return d, exitErrorf(exitServer, "", "%w", err)
 		}
 	}
-	m.url, d.url, d.web = address.URL, address.URL, pinnedTo(address.Cert)
+	m.url, d.url, d.web = address.URL, address.URL, pinnedClient(address.Cert)
 	return d, nil
 }
 
@@ -138,9 +138,9 @@ func isAddress(at string) bool {
 	return err == nil && u.Host != "" && (u.Scheme == "http" || u.Scheme == "https")
 }
 
-// again is a command line of the same data folder, to be shown as a hint.
-func (m *Main) again(words ...string) string {
-	line := []string{m.program(), words[0]}
+// commandLine is a command line of the same data folder, to be shown as a hint.
+func (m *Main) commandLine(words ...string) string {
+	line := []string{m.programName(), words[0]}
 	if m.data != "" {
 		line = append(line, "--data", quote(m.data))
 	}
@@ -150,8 +150,8 @@ func (m *Main) again(words ...string) string {
 	return strings.Join(line, " ")
 }
 
-// program is how this program is called.
-func (m *Main) program() string {
+// programName is how this program is called.
+func (m *Main) programName() string {
 	if strings.ContainsRune(m.Name, os.PathSeparator) {
 		return quote(m.Name) // not found by its name alone
 	}

@@ -31,7 +31,7 @@ shown.`,
 	cmd.Flags().Int64Var(&after, "after", 0, "show what comes after this entry of the thread")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if cmd.Flags().Changed("after") && after < 0 {
-			return refusal(exitUsage, "", "--after is %d; entries are numbered from 1", after)
+			return exitErrorf(exitUsage, "", "--after is %d; entries are numbered from 1", after)
 		}
 		from := strconv.FormatInt(after, 10)
 		if !cmd.Flags().Changed("after") {
@@ -48,21 +48,21 @@ func (m *Main) attach(ctx context.Context, id, after string, output format) erro
 	if err != nil {
 		return err
 	}
-	q, err := toFollow(ctx, c, id, after)
+	q, err := findTarget(ctx, c, id, after)
 	if err != nil {
 		return err
 	}
-	return m.follow(ctx, c, q, m.newReplyPrinter(output), m.again("attach", id))
+	return m.follow(ctx, c, q, m.newReplyPrinter(output), m.commandLine("attach", id))
 }
 
-// toFollow finds the thread, or else the run, that id names.
-func toFollow(ctx context.Context, c *client.Client, id, after string) (client.FollowQuery, error) {
+// findTarget finds the thread, or else the run, that id names.
+func findTarget(ctx context.Context, c *client.Client, id, after string) (client.FollowQuery, error) {
 	q := client.FollowQuery{After: after}
 	t, err := c.Thread(ctx, id)
 	if mailroom.CodeOf(err) == mailroom.CodeNotFound {
 		r, err := c.Run(ctx, id)
 		if mailroom.CodeOf(err) == mailroom.CodeNotFound {
-			return q, refusal(exitFailed, "", "no thread and no run is named %q", id)
+			return q, exitErrorf(exitFailed, "", "no thread and no run is named %q", id)
 		}
 		q.Run = r.ID
 		return q, err
@@ -72,14 +72,14 @@ func toFollow(ctx context.Context, c *client.Client, id, after string) (client.F
 	}
 	q.Thread = t.ID
 	if after == "" {
-		q.After, err = beginning(ctx, c, t)
+		q.After, err = startCursor(ctx, c, t)
 	}
 	return q, err
 }
 
-// beginning returns the place from which the reply of t's current run, else of
+// startCursor returns the place from which the reply of t's current run, else of
 // its latest, is seen whole.
-func beginning(ctx context.Context, c *client.Client, t api.Thread) (string, error) {
+func startCursor(ctx context.Context, c *client.Client, t api.Thread) (string, error) {
 	run := t.ActiveRun
 	if run == nil {
 		run = t.WaitingRun

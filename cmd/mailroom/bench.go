@@ -62,7 +62,7 @@ is meant. Parts, all by default:
 		if err := m.prepareBench(&o); err != nil {
 			return err
 		}
-		result, err := profiled(cmd.Context(), profile, func(ctx context.Context) (*bench.Result, error) {
+		result, err := withProfile(cmd.Context(), profile, func(ctx context.Context) (*bench.Result, error) {
 			return bench.Run(ctx, o, parts)
 		})
 		if err != nil {
@@ -74,20 +74,20 @@ is meant. Parts, all by default:
 	return cmd
 }
 
-// unpaced is the configuration of the servers that are measured.
-const unpaced = "[agents.echo]\npace = \"0s\"\nkind = \"echo\"\n"
+// benchConfig is the configuration of the servers that are measured.
+const benchConfig = "[agents.echo]\npace = \"0s\"\nkind = \"echo\"\n"
 
 // prepareBench fills in what a measurement needs to know of this program.
 func (m *Main) prepareBench(o *bench.Options) error {
-	o.Folder, o.Version, o.Tell, o.Config = m.data, version().Version, m.say, unpaced
-	c, err := config.Parse("bench.toml", []byte(unpaced))
+	o.Dir, o.Version, o.Progress, o.Config = m.data, version().Version, m.infof, benchConfig
+	c, err := config.Parse("bench.toml", []byte(benchConfig))
 	if err != nil {
 		return err
 	}
 	if o.AgentVersion, err = c.Agents["echo"].Version(); err != nil {
 		return err
 	}
-	if o.Program, err = os.Executable(); err != nil {
+	if o.Executable, err = os.Executable(); err != nil {
 		return fmt.Errorf("find this program: %w", err)
 	}
 	return nil
@@ -96,7 +96,7 @@ func (m *Main) prepareBench(o *bench.Options) error {
 // benchReadersCommand is the process of its own that the readers of a
 // measurement are. Only bench starts it.
 func (m *Main) benchReadersCommand() *cobra.Command {
-	reading := bench.Reading{}
+	reading := bench.ReaderOptions{}
 	cmd := &cobra.Command{
 		Use:    "readers COUNT THREAD",
 		Short:  "Follow a thread many times (used by bench itself)",
@@ -109,7 +109,7 @@ func (m *Main) benchReadersCommand() *cobra.Command {
 			}
 			reading.URL, reading.Token = m.Env("MAILROOM_URL"), m.Env("MAILROOM_TOKEN")
 			reading.Readers, reading.Thread = n, args[1]
-			return bench.Read(cmd.Context(), m.Stdin, m.Stdout, reading)
+			return bench.RunReaders(cmd.Context(), m.Stdin, m.Stdout, reading)
 		},
 	}
 	cmd.Flags().BoolVar(&reading.Sockets, "sockets", false, "read over WebSockets")
@@ -117,14 +117,14 @@ func (m *Main) benchReadersCommand() *cobra.Command {
 	return cmd
 }
 
-// profiled measures with a CPU profile, if a file is named for it.
-func profiled(ctx context.Context, file string, measure func(context.Context) (*bench.Result, error)) (result *bench.Result, err error) {
+// withProfile measures with a CPU profile, if a file is named for it.
+func withProfile(ctx context.Context, file string, measure func(context.Context) (*bench.Result, error)) (result *bench.Result, err error) {
 	if file == "" {
 		return measure(ctx)
 	}
 	f, err := os.Create(file)
 	if err != nil {
-		return nil, refusal(exitUsage, "", "write the profile: %w", err)
+		return nil, exitErrorf(exitUsage, "", "write the profile: %w", err)
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	if err := pprof.StartCPUProfile(f); err != nil {

@@ -39,7 +39,7 @@ func (m *Main) printBench(r *bench.Result, output format) error {
 	for i, rows := range tables {
 		if i > 0 {
 			if _, err := fmt.Fprintln(m.Stdout); err != nil {
-				return printed(err)
+				return wrapPrintError(err)
 			}
 		}
 		if err := m.printTable(rows); err != nil {
@@ -84,7 +84,7 @@ func latencyRows(loads []bench.Load) [][]string {
 
 func logRows(g *bench.Growth) [][]string {
 	rows := [][]string{{"LONG LOG (ms, p50/p99)", "ONE RUN", "READ 20 MESSAGES", "PROCESSOR MS/RUN"}}
-	for _, t := range []bench.OnThread{g.Short, g.Long} {
+	for _, t := range []bench.ThreadLoad{g.Short, g.Long} {
 		rows = append(rows, []string{count(t.Entries) + " entries", pair(t.Run), pair(t.Page), fmt.Sprintf("%.3f", t.CPUPerRun)})
 	}
 	return append(rows, []string{"ratio", fmt.Sprintf("%.2f", g.LogRatio), "", fmt.Sprintf("%.2f", g.LogCPURatio)})
@@ -127,7 +127,7 @@ func fanoutRows(f *bench.Fanout) [][]string {
 
 func stalledRows(s *bench.Stalled) [][]string {
 	rows := [][]string{{"STALLED", "PIECES/S", "A RUN (ms, p50/p99)", "PROCESSOR MS/RUN", "HEAP (MB)"}}
-	row := func(name string, of bench.Speech) {
+	row := func(name string, of bench.StreamLoad) {
 		rows = append(rows, []string{name, round(of.PiecesPerSecond), pair(of.Run), fmt.Sprintf("%.1f", of.CPUPerRun), fmt.Sprintf("%.2f", of.Heap/1e6)})
 	}
 	row(count(int64(s.Readers))+" readers", s.Without)

@@ -14,12 +14,12 @@ import (
 
 	"mailroom/channel/poll"
 	"mailroom/cmd/mailroom/internal/config"
-	"mailroom/cmd/mailroom/internal/folder"
+	"mailroom/cmd/mailroom/internal/datadir"
 	"mailroom/server"
 )
 
-// bridging is what mailroom bridge was asked to do.
-type bridging struct {
+// bridgeOptions is what mailroom bridge was asked to do.
+type bridgeOptions struct {
 	platform, workspace string
 	agent               string
 	command             []string
@@ -40,7 +40,7 @@ const (
 )
 
 func (m *Main) bridgeCommand() *cobra.Command {
-	var b bridging
+	var b bridgeOptions
 	cmd := &cobra.Command{
 		Use:   "bridge --platform URL --workspace ID --agent NAME [flags] [-- COMMAND [ARG…]]",
 		Short: "Connect an agent to a workspace of an agent platform",
@@ -71,7 +71,7 @@ PLATFORM_URL and WORKSPACE_ID stand for the flags.
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		b.command = args
 		if len(args) > 0 && cmd.ArgsLenAtDash() != 0 {
-			return refusal(exitUsage, "write it behind --", "%q is no flag", args[0])
+			return exitErrorf(exitUsage, "write it behind --", "%q is no flag", args[0])
 		}
 		return m.bridge(cmd.Context(), b)
 	}
@@ -79,11 +79,11 @@ PLATFORM_URL and WORKSPACE_ID stand for the flags.
 }
 
 // bridge serves one channel until ctx ends.
-func (m *Main) bridge(ctx context.Context, b bridging) error {
-	if err := b.complete(m.Env); err != nil {
+func (m *Main) bridge(ctx context.Context, b bridgeOptions) error {
+	if err := b.applyEnv(m.Env); err != nil {
 		return err
 	}
-	dir, err := m.bridgeFolder(b.workspace)
+	dir, err := m.bridgeDir(b.workspace)
 	if err != nil {
 		return err
 	}
@@ -91,18 +91,18 @@ func (m *Main) bridge(ctx context.Context, b bridging) error {
 	if err != nil {
 		return err
 	}
-	c.ListenUnlessSet("127.0.0.1:0")
+	c.DefaultListen("127.0.0.1:0")
 	if b.listen != "" {
 		if err := c.SetListen(b.listen); err != nil {
-			return refusal(exitUsage, "", "%w", err)
+			return exitErrorf(exitUsage, "", "%w", err)
 		}
 	}
 	if len(b.command) > 0 {
 		if err := c.AddCommand(b.agent, b.command); err != nil {
-			return refusal(exitUsage, "name it with --agent", "%w", err)
+			return exitErrorf(exitUsage, "name it with --agent", "%w", err)
 		}
 	}
-	if err := usable(c, b.agent); err != nil {
+	if err := checkAgent(c, b.agent); err != nil {
 		return err
 	}
 	ch := config.NewChannel(config.KindPoll)
@@ -110,44 +110,44 @@ func (m *Main) bridge(ctx context.Context, b bridging) error {
 	ch.Platform = &config.Poll{URL: b.platform, Workspace: b.workspace, Interval: b.interval}
 	c.AddChannel(bridgeChannel, ch)
 	for _, warning := range c.ReadTokens(m.Env) {
-		m.say("%s", warning)
+		m.infof("%s", warning)
 	}
-	c.WhenAllDownUnlessSet(config.Exit)
+	c.DefaultWhenAllDown(config.AllDownExit)
 	if _, err := openPoll(poll.Options{URL: b.platform, Workspace: b.workspace, Agent: b.agent}, ch); err != nil {
-		return refusal(exitUsage, "set "+envWorkToken+", or name a file that holds the token with --token-file", "%w", err)
+		return exitErrorf(exitUsage, "set "+envWorkToken+", or name a file that holds the token with --token-file", "%w", err)
 	}
 	if u, err := url.Parse(b.platform); err == nil && u.Scheme == "http" && !loopback(u.Hostname()) {
-		m.say("nothing encrypts what goes to %s, the token neither", b.platform)
+		m.infof("nothing encrypts what goes to %s, the token neither", b.platform)
 	}
-	c.Command = m.program() + " --data " + quote(string(dir))
+	c.Command = m.programName() + " --data " + quote(string(dir))
 	m.data = string(dir) // so do the hints
-	m.say("connecting workspace %s of %s to agent %s", b.workspace, b.platform, b.agent)
+	m.infof("connecting workspace %s of %s to agent %s", b.workspace, b.platform, b.agent)
 	if err := m.serve(ctx, dir, c); err != nil {
-		return m.unserved(err)
+		return m.explainServeError(err)
 	}
 	return nil
 }
 
-// usable refuses an agent that cannot run here.
-func usable(c *config.Config, agent string) error {
-	r, err := newRoster(c, nil, slog.New(slog.DiscardHandler))
+// checkAgent refuses an agent that cannot run here.
+func checkAgent(c *config.Config, agent string) error {
+	r, err := newAgentSet(c, nil, slog.New(slog.DiscardHandler))
 	if err != nil {
-		return refusal(exitUsage, "", "%w", err)
+		return exitErrorf(exitUsage, "", "%w", err)
 	}
 	d := r.programs.describe(agent, server.AgentInfo{})
 	known := "choose one of " + strings.Join(slices.Sorted(maps.Keys(r.agents)), ", ") + ", or give a command behind --"
 	switch {
 	case d.Disabled:
-		return refusal(exitUsage, known, "agent %s cannot be used: %s", agent, d.Problem)
+		return exitErrorf(exitUsage, known, "agent %s cannot be used: %s", agent, d.Problem)
 	case r.agents[agent].Agent == nil:
-		return refusal(exitUsage, known, "there is no agent %q", agent)
+		return exitErrorf(exitUsage, known, "there is no agent %q", agent)
 	}
 	return nil
 }
 
-// complete takes what no flag says from the environment, and refuses what is
+// applyEnv takes what no flag says from the environment, and refuses what is
 // missing.
-func (b *bridging) complete(env func(string) string) error {
+func (b *bridgeOptions) applyEnv(env func(string) string) error {
 	for _, from := range []struct {
 		value     *string
 		flag, env string
@@ -159,37 +159,37 @@ func (b *bridging) complete(env func(string) string) error {
 			*from.value = strings.TrimSpace(env(from.env))
 		}
 		if *from.value == "" {
-			return refusal(exitUsage, "give "+from.flag+", or set "+from.env, "it is not said which %s", strings.TrimPrefix(from.flag, "--"))
+			return exitErrorf(exitUsage, "give "+from.flag+", or set "+from.env, "it is not said which %s", strings.TrimPrefix(from.flag, "--"))
 		}
 	}
 	if _, err := poll.CheckURL(b.platform); err != nil {
-		return refusal(exitUsage, "", "--platform: %w", err)
+		return exitErrorf(exitUsage, "", "--platform: %w", err)
 	}
 	if b.agent == "" && len(b.command) > 0 {
 		b.agent = filepath.Base(b.command[0])
 	}
 	if b.agent == "" {
-		return refusal(exitUsage, "name one with --agent, or give a command behind --", "no agent is named")
+		return exitErrorf(exitUsage, "name one with --agent, or give a command behind --", "no agent is named")
 	}
 	if b.interval <= 0 {
-		return refusal(exitUsage, "give a time such as 2s", "--interval is %s", b.interval)
+		return exitErrorf(exitUsage, "give a time such as 2s", "--interval is %s", b.interval)
 	}
 	return nil
 }
 
-// bridgeFolder is the data folder of a bridge: the one that is named, or one beside
+// bridgeDir is the data folder of a bridge: the one that is named, or one beside
 // the usual one, for this workspace alone.
-func (m *Main) bridgeFolder(workspace string) (folder.Folder, error) {
+func (m *Main) bridgeDir(workspace string) (datadir.Dir, error) {
 	if m.data != "" || m.Env("MAILROOM_DATA") != "" {
-		dir, err := folder.Find(m.data, m.Env)
+		dir, err := datadir.Find(m.data, m.Env)
 		if err != nil {
-			return "", refusal(exitUsage, "", "%w", err)
+			return "", exitErrorf(exitUsage, "", "%w", err)
 		}
 		return dir, nil
 	}
-	usual, err := folder.Default(m.Env)
+	usual, err := datadir.Default(m.Env)
 	if err != nil {
-		return "", refusal(exitUsage, "", "%w", err)
+		return "", exitErrorf(exitUsage, "", "%w", err)
 	}
-	return folder.Folder(string(usual) + "-bridge-" + url.QueryEscape(workspace)), nil
+	return datadir.Dir(string(usual) + "-bridge-" + url.QueryEscape(workspace)), nil
 }

@@ -18,26 +18,26 @@ import (
 	"mailroom/channel/poll"
 	"mailroom/channel/poll/polltest"
 	"mailroom/client"
-	"mailroom/cmd/mailroom/internal/folder"
+	"mailroom/cmd/mailroom/internal/datadir"
 )
 
-// bridged is a bridge in a process of its own, at a platform, whose agent is a
+// bridgeFixture is a bridge in a process of its own, at a platform, whose agent is a
 // command that notes what it was told and answers in capitals.
-type bridged struct {
-	*home
+type bridgeFixture struct {
+	*fixture
 	platform *polltest.Platform
 	process  *process
 }
 
-func newBridged(t *testing.T, settings string) *bridged {
+func newBridgeFixture(t *testing.T, settings string) *bridgeFixture {
 	t.Helper()
-	return &bridged{home: newHome(t, "isolation = \"none\"\n"+settings), platform: polltest.New(t)}
+	return &bridgeFixture{fixture: newFixture(t, "isolation = \"none\"\n"+settings), platform: polltest.New(t)}
 }
 
-// told is the file in which the agent notes what it was told, a line each.
-func (b *bridged) told() []string {
+// agentInputs is the file in which the agent notes what it was told, a line each.
+func (b *bridgeFixture) agentInputs() []string {
 	b.t.Helper()
-	raw, err := os.ReadFile(filepath.Join(string(b.folder), "told"))
+	raw, err := os.ReadFile(filepath.Join(string(b.dir), "told"))
 	if err != nil && !os.IsNotExist(err) {
 		b.t.Fatal(err)
 	}
@@ -45,25 +45,25 @@ func (b *bridged) told() []string {
 }
 
 // command notes, does what more says, and answers.
-func (b *bridged) command(more string) []string {
-	return []string{"sh", "-c", fmt.Sprintf("cd %q; read -r text; echo \"$text\" >>told; %s echo \"$text\" | tr a-z A-Z", string(b.folder), more)}
+func (b *bridgeFixture) command(more string) []string {
+	return []string{"sh", "-c", fmt.Sprintf("cd %q; read -r text; echo \"$text\" >>told; %s echo \"$text\" | tr a-z A-Z", string(b.dir), more)}
 }
 
 // start runs the bridge until it listens.
-func (b *bridged) start(command []string) {
+func (b *bridgeFixture) start(command []string) {
 	b.t.Helper()
 	args := []string{
 		"bridge", "--platform", b.platform.URL, "--workspace", polltest.Workspace, "--agent", "shout", "--interval", "20ms", "--",
 	}
 	cmd := exec.Command("mailroom", append(args, command...)...)
-	b.process = b.other(cmd, "MAILROOM_DATA="+string(b.folder), "MOLECULE_WORKSPACE_TOKEN="+polltest.Token)
+	b.process = b.startProcess(cmd, "MAILROOM_DATA="+string(b.dir), "MOLECULE_WORKSPACE_TOKEN="+polltest.Token)
 	if _, err := b.process.until("listening on "); err != nil {
 		b.t.Fatal(err)
 	}
 }
 
 // repeats counts the replies of which the log says that they may be there twice.
-func (b *bridged) repeats(threads ...string) int {
+func (b *bridgeFixture) repeats(threads ...string) int {
 	b.t.Helper()
 	n := 0
 	for _, thread := range threads {
@@ -80,20 +80,20 @@ func (b *bridged) repeats(threads ...string) int {
 	return n
 }
 
-// blow is a place to kill a bridge at.
-type blow struct {
+// killCase is a place to kill a bridge at.
+type killCase struct {
 	when              string
 	rows              []polltest.Row // nil: one of a person, one of an agent
 	more              string         // of the command
-	prepare           func(b *bridged) (release func())
-	until             func(b *bridged)
+	prepare           func(b *bridgeFixture) (release func())
+	until             func(b *bridgeFixture)
 	runs              int // of the agent
 	replies, repeated int
 }
 
-func blows() []blow {
-	fails := func(ack bool, fault polltest.Fault) func(b *bridged) func() {
-		return func(b *bridged) func() {
+func killCases() []killCase {
+	fails := func(ack bool, fault polltest.Fault) func(b *bridgeFixture) func() {
+		return func(b *bridgeFixture) func() {
 			for _, endpoint := range []string{polltest.Notify, polltest.Delegate} {
 				if !ack {
 					b.platform.Fail(endpoint, fault)
@@ -105,28 +105,28 @@ func blows() []blow {
 			return func() {}
 		}
 	}
-	return []blow{
+	return []killCase{
 		{when: "while the agent runs, with a message behind", rows: []polltest.Row{polltest.Canvas("c-1", "one"), polltest.Canvas("c-2", "two")},
-			more: "test $MAILROOM_ATTEMPT != 1 || test $text = two || cat gate;", until: func(b *bridged) {
-				b.taken("bridge:canvas:ws-1", mailroom.KindQueued, 2)
-				b.waitTold(1)
+			more: "test $MAILROOM_ATTEMPT != 1 || test $text = two || cat gate;", until: func(b *bridgeFixture) {
+				b.waitEntries("bridge:canvas:ws-1", mailroom.KindQueued, 2)
+				b.waitReplyCount(1)
 			}, runs: 3, replies: 2}, // the one that was killed is run again
-		{when: "after the run, before the reply is taken", prepare: fails(false, polltest.Fault{Status: 503, RetryAfter: "1"}), until: func(b *bridged) {
+		{when: "after the run, before the reply is taken", prepare: fails(false, polltest.Fault{Status: 503, RetryAfter: "1"}), until: func(b *bridgeFixture) {
 			for _, thread := range outThreads() {
-				b.taken(thread, mailroom.KindRescheduled, 1)
+				b.waitEntries(thread, mailroom.KindRescheduled, 1)
 			}
 		}, runs: 2, replies: 2},
-		{when: "while the replies are sent and taken", prepare: func(b *bridged) func() {
+		{when: "while the replies are sent and taken", prepare: func(b *bridgeFixture) func() {
 			hold := make(chan struct{})
 			fails(false, polltest.Fault{Hold: hold})(b)
 			return func() { close(hold) }
-		}, until: func(b *bridged) {
+		}, until: func(b *bridgeFixture) {
 			b.platform.WaitFor(b.t, "two replies", func(s polltest.Traffic) bool { return len(s.Replies) == 2 })
 		}, runs: 2, replies: 3, repeated: 1}, // the delegation has a key
-		{when: "after the replies, before the acknowledgement", prepare: fails(true, polltest.Fault{Status: 500}), until: func(b *bridged) {
+		{when: "after the replies, before the acknowledgement", prepare: fails(true, polltest.Fault{Status: 500}), until: func(b *bridgeFixture) {
 			b.platform.WaitFor(b.t, "two replies", func(s polltest.Traffic) bool { return len(s.Replies) == 2 && s.Calls[polltest.Ack] > 0 })
 		}, runs: 2, replies: 2},
-		{when: "after everything", until: func(b *bridged) { b.platform.WaitAcked(b.t, 2) }, runs: 2, replies: 2},
+		{when: "after everything", until: func(b *bridgeFixture) { b.platform.WaitAcked(b.t, 2) }, runs: 2, replies: 2},
 	}
 }
 
@@ -138,8 +138,8 @@ func TestABridgeThatIsKilledRunsEachMessageOnce(t *testing.T) {
 	var table strings.Builder
 	tab := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tab, "KILLED\tAGENT RUNS OF 2 MESSAGES\tREPLIES\tMARKED AS REPEATED\tACKNOWLEDGED")
-	for _, c := range blows() {
-		t.Run(c.when, func(t *testing.T) { fmt.Fprintln(tab, c.strike(t)) })
+	for _, c := range killCases() {
+		t.Run(c.when, func(t *testing.T) { fmt.Fprintln(tab, c.run(t)) })
 	}
 	if err := tab.Flush(); err != nil {
 		t.Fatal(err)
@@ -147,9 +147,9 @@ func TestABridgeThatIsKilledRunsEachMessageOnce(t *testing.T) {
 	t.Logf("\n%s", table.String())
 }
 
-// strike kills a bridge there, starts it again, and returns the line of the table.
-func (c blow) strike(t *testing.T) string {
-	b := newBridged(t, "")
+// run kills a bridge there, starts it again, and returns the line of the table.
+func (c killCase) run(t *testing.T) string {
+	b := newBridgeFixture(t, "")
 	release := func() {}
 	if c.prepare != nil {
 		release = c.prepare(b)
@@ -167,7 +167,7 @@ func (c blow) strike(t *testing.T) string {
 	release()
 	b.start(b.command(c.more))
 	seen := b.platform.WaitFor(t, "everything", func(s polltest.Traffic) bool { return s.Acked() == 2 && len(s.Replies) >= c.replies })
-	told, repeated := b.told(), b.repeats(from...)
+	told, repeated := b.agentInputs(), b.repeats(from...)
 	if len(told) != c.runs || len(seen.Replies) != c.replies || repeated != c.repeated {
 		t.Errorf("the agent was told %q, the platform has %q, %d marked", told, seen.Texts(), repeated)
 	}
@@ -179,12 +179,12 @@ func (c blow) strike(t *testing.T) string {
 	return fmt.Sprintf("%s\t%d\t%d\t%d\t%d", c.when, len(told), len(seen.Replies), repeated, seen.Acked())
 }
 
-// taken waits until the log of a thread has so many entries of a kind.
-func (b *bridged) taken(thread, kind string, n int) {
+// waitEntries waits until the log of a thread has so many entries of a kind.
+func (b *bridgeFixture) waitEntries(thread, kind string, n int) {
 	b.t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for end := time.Now().Add(patience); ; <-tick.C {
+	for end := time.Now().Add(waitTimeout); ; <-tick.C {
 		page, err := b.client().Entries(b.t.Context(), thread, client.EntriesQuery{Limit: 500})
 		if err != nil && mailroom.CodeOf(err) != mailroom.CodeNotFound {
 			b.t.Fatal(err)
@@ -204,31 +204,31 @@ func (b *bridged) taken(thread, kind string, n int) {
 	}
 }
 
-// waitTold waits until the agent was told so many messages.
-func (b *bridged) waitTold(n int) {
+// waitReplyCount waits until the agent was told so many messages.
+func (b *bridgeFixture) waitReplyCount(n int) {
 	b.t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for end := time.Now().Add(patience); len(b.told()) < n; <-tick.C {
+	for end := time.Now().Add(waitTimeout); len(b.agentInputs()) < n; <-tick.C {
 		if time.Now().After(end) {
-			b.t.Fatalf("the agent was told %q", b.told())
+			b.t.Fatalf("the agent was told %q", b.agentInputs())
 		}
 	}
 }
 
 func TestAReplyGoesOutWhileAgentsHaveAllTheRoom(t *testing.T) {
-	b := newBridged(t, "runs = 1\n")
+	b := newBridgeFixture(t, "runs = 1\n")
 	b.platform.Fail(polltest.Notify, polltest.Fault{Status: 503, RetryAfter: "1"}) // by then the second run has the room
 	b.platform.Add(polltest.Canvas("c-1", "one"), polltest.Canvas("c-2", "two"))
 	b.start(b.command("test $text != two || cat gate;"))
-	b.waitTold(2)
+	b.waitReplyCount(2)
 	b.platform.WaitFor(t, "the first reply", func(s polltest.Traffic) bool { return len(s.Replies) == 1 })
 	b.openGate("")
 	b.platform.WaitAcked(t, 2)
 }
 
 func TestABridgeSaysHowItIs(t *testing.T) {
-	b := newBridged(t, "")
+	b := newBridgeFixture(t, "")
 	b.start(b.command(""))
 	b.platform.Add(polltest.Canvas("c-1", "one"))
 	b.platform.WaitAcked(t, 1)
@@ -237,9 +237,9 @@ func TestABridgeSaysHowItIs(t *testing.T) {
 		t.Errorf("channels: exit code %d, %s%s", code, out.String(), stderr)
 	}
 	b.platform.Down()
-	b.until(api.ChannelQueued)
+	b.waitState(api.ChannelQueued)
 	b.platform.Up(t)
-	b.until(api.ChannelConnected)
+	b.waitState(api.ChannelConnected)
 	if err := b.process.shutdown(); err != nil {
 		t.Errorf("it ended with %v", err)
 	}
@@ -248,11 +248,11 @@ func TestABridgeSaysHowItIs(t *testing.T) {
 	}
 }
 
-// until waits for a state of the channel.
-func (b *bridged) until(state string) {
+// waitState waits for a state of the channel.
+func (b *bridgeFixture) waitState(state string) {
 	b.t.Helper()
 	var channels []api.Channel
-	for end := time.Now().Add(patience); time.Now().Before(end); {
+	for end := time.Now().Add(waitTimeout); time.Now().Before(end); {
 		var err error
 		if channels, err = b.client().Channels(b.t.Context()); err != nil {
 			b.t.Fatal(err)
@@ -265,7 +265,7 @@ func (b *bridged) until(state string) {
 }
 
 func TestABridgeSaysWhatIsInItsWay(t *testing.T) {
-	h := newHome(t, "")
+	h := newFixture(t, "")
 	url := []string{"--platform", "http://127.0.0.1:1"}
 	all := append(url, "--workspace", "ws", "--agent", "echo")
 	for _, c := range []struct {
@@ -288,7 +288,7 @@ func TestABridgeSaysWhatIsInItsWay(t *testing.T) {
 			t.Errorf("%q: exit code %d, %s; want %d and %q", c.args, code, stderr, exitUsage, c.want)
 		}
 	}
-	if _, err := os.Stat(h.folder.Database()); !os.IsNotExist(err) {
+	if _, err := os.Stat(h.dir.Database()); !os.IsNotExist(err) {
 		t.Errorf("a bridge that did not start has made a store: %v", err)
 	}
 }
@@ -302,7 +302,7 @@ func TestAChannelOfTheConfigurationIsServed(t *testing.T) {
 		t.Fatal(err)
 	}
 	table := "[channels.%s]\nkind = \"poll\"\nagent = \"echo\"\nurl = %q\nworkspace = %q\n%s\ninterval = \"20ms\"\n"
-	h := newHome(t, "[agents.echo]\npace = \"0s\"\n"+
+	h := newFixture(t, "[agents.echo]\npace = \"0s\"\n"+
 		fmt.Sprintf(table, "good", p.URL, polltest.Workspace, "token_file = \""+secret+"\"")+
 		fmt.Sprintf(table, "poor", p.URL, "ws-2", "token_env = \"NOBODY_SETS_THIS\""))
 	h.process(&process{})
@@ -329,8 +329,8 @@ func TestAChannelOfTheConfigurationIsServed(t *testing.T) {
 
 func TestABridgeHasAFolderOfItsOwnBesideTheUsualOne(t *testing.T) {
 	m := Main{Env: func(name string) string { return map[string]string{"XDG_DATA_HOME": "/xdg"}[name] }}
-	for workspace, want := range map[string]folder.Folder{"ws-1": "/xdg/mailroom-bridge-ws-1", "../x": "/xdg/mailroom-bridge-..%2Fx"} {
-		if got, err := m.bridgeFolder(workspace); got != want || err != nil {
+	for workspace, want := range map[string]datadir.Dir{"ws-1": "/xdg/mailroom-bridge-ws-1", "../x": "/xdg/mailroom-bridge-..%2Fx"} {
+		if got, err := m.bridgeDir(workspace); got != want || err != nil {
 			t.Errorf("%s: %s, %v, want %s", workspace, got, err, want)
 		}
 	}

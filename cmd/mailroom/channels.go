@@ -40,7 +40,7 @@ reply is under way. Each change of the state is an entry in the thread channel:N
 	}
 	cmd.AddCommand(m.addChannelCommand(), m.resumeChannelCommand())
 	output := formatFlag(cmd)
-	return m.calling(cmd, func(c *client.Client, _ []string) error {
+	return m.withClient(cmd, func(c *client.Client, _ []string) error {
 		channels, err := c.Channels(cmd.Context())
 		if err != nil {
 			return err
@@ -73,7 +73,7 @@ that gave up or failed for good. A connected one is left alone.`,
 		Args:    cobra.ExactArgs(1),
 	}
 	output := formatFlag(cmd)
-	return m.calling(cmd, func(c *client.Client, args []string) error {
+	return m.withClient(cmd, func(c *client.Client, args []string) error {
 		ch, err := c.ResumeChannel(cmd.Context(), args[0])
 		if err != nil {
 			return err
@@ -81,7 +81,7 @@ that gave up or failed for good. A connected one is left alone.`,
 		if *output == asJSON {
 			return m.printJSON(ch)
 		}
-		m.say("channel %s is %s; see how it goes with `%s`", ch.Name, ch.State, m.again("channels"))
+		m.infof("channel %s is %s; see how it goes with `%s`", ch.Name, ch.State, m.commandLine("channels"))
 		return nil
 	})
 }
@@ -107,7 +107,7 @@ func (m *Main) printChannels(channels []api.Channel, output format) error {
 	for _, c := range channels {
 		switch c.State {
 		case api.ChannelParked, api.ChannelGaveUp, api.ChannelFailed:
-			m.say("channel %s needs attention; to retry it now: %s", c.Name, m.again("channels", "resume", c.Name))
+			m.infof("channel %s needs attention; to retry it now: %s", c.Name, m.commandLine("channels", "resume", c.Name))
 		}
 	}
 	return nil
@@ -122,7 +122,7 @@ func (m *Main) stateOf(c api.Channel) string {
 		return state
 	}
 	if c.Attempts > 0 {
-		state += " after " + failedTries(c.Attempts)
+		state += " after " + failedAttempts(c.Attempts)
 	}
 	if c.NextTry != nil {
 		state += ", next try " + m.when(c.NextTry)
@@ -133,7 +133,7 @@ func (m *Main) stateOf(c api.Channel) string {
 	return state
 }
 
-func failedTries(n int) string {
+func failedAttempts(n int) string {
 	if n == 1 {
 		return "1 failed try"
 	}
@@ -148,8 +148,8 @@ func cursorOf(c api.Channel) string {
 	return cursor
 }
 
-// secretsOf are the files of a configuration with the secrets of its channels.
-func secretsOf(c *config.Config, all connections) (files []*secret) {
+// secretFiles are the files of a configuration with the secrets of its channels.
+func secretFiles(c *config.Config, all channelSet) (files []*secretFile) {
 	for _, r := range all {
 		ch := c.Channels[r.Name()]
 		if ch == nil {
@@ -157,15 +157,15 @@ func secretsOf(c *config.Config, all connections) (files []*secret) {
 		}
 		for _, s := range ch.Secrets() {
 			if s.File != "" {
-				files = append(files, &secret{channel: r, file: s.File})
+				files = append(files, &secretFile{channel: r, file: s.File})
 			}
 		}
 	}
 	return files
 }
 
-// reserved are the threads that only channels make.
-func reserved(c *config.Config) (beginnings []string) {
+// reservedPrefixes are the threads that only channels make.
+func reservedPrefixes(c *config.Config) (beginnings []string) {
 	for _, name := range c.ChannelNames() {
 		beginnings = append(beginnings, channel.Reserved(name)...)
 	}
@@ -176,8 +176,8 @@ func reserved(c *config.Config) (beginnings []string) {
 }
 
 // newChannels makes the runners of a configuration's channels.
-func newChannels(c *config.Config, agents map[string]engine.Agent, l *ledger.Ledger, files chat.FileStore, streams *stream.Streams, log *slog.Logger) connections {
-	var runners connections
+func newChannels(c *config.Config, agents map[string]engine.Agent, l *ledger.Ledger, files chat.FileStore, streams *stream.Streams, log *slog.Logger) channelSet {
+	var runners channelSet
 	for _, name := range c.ChannelNames() {
 		ch := c.Channels[name]
 		if agents[ch.Agent].Agent == nil {
@@ -190,11 +190,11 @@ func newChannels(c *config.Config, agents map[string]engine.Agent, l *ledger.Led
 			o.Connect, o.Reconnect = newPoll(ch, c.Command)
 		}
 		o.Reconnect.InitialDelay, o.Reconnect.MaxDelay, o.Reconnect.ProbeInterval = ch.RetryFirst, ch.RetryMost, ch.ProbeEvery
-		o.Reconnect.ParkAfter, o.Reconnect.GiveUpAfter = anyIfZero(ch.Attempts), ch.GiveUpAfter
+		o.Reconnect.ParkAfter, o.Reconnect.GiveUpAfter = unlimitedIfZero(ch.Attempts), ch.GiveUpAfter
 		runners = append(runners, channel.New(o))
 	}
 	if c.Tracker != nil {
-		runners = append(runners, newWatch(c, agents, l, log))
+		runners = append(runners, newTrackerChannel(c, agents, l, log))
 	}
 	return runners
 }
@@ -224,10 +224,10 @@ func openPoll(o poll.Options, ch *config.Channel) (*poll.Bridge, error) {
 	return poll.New(o)
 }
 
-// couriers are the agents that deliver for channels. Nobody is offered these: they
+// deliveryAgents are the agents that deliver for channels. Nobody is offered these: they
 // send what a conversation says, and nothing else. Each has room of its own, so that
 // a platform which takes its time holds up no other.
-func couriers(channels connections) map[string]engine.Agent {
+func deliveryAgents(channels channelSet) map[string]engine.Agent {
 	all := map[string]engine.Agent{}
 	for _, c := range channels {
 		all[channel.AgentName(c.Name())] = engine.Agent{Agent: c.Agent(), Ready: c.Connected, Deadline: deliveryDeadline, Limit: channel.MaxDeliveries}
@@ -238,28 +238,28 @@ func couriers(channels connections) map[string]engine.Agent {
 // deliveryDeadline is for one attempt of a delivery, whose calls end sooner.
 const deliveryDeadline = 5 * time.Minute
 
-// connections are the channels of a server, by name.
-type connections []*channel.Runner
+// channelSet are the channels of a server, by name.
+type channelSet []*channel.Runner
 
 // All implements [server.Channels].
-func (all connections) All() []api.Channel {
+func (all channelSet) All() []api.Channel {
 	var out []api.Channel
 	for _, c := range all {
 		s := c.State()
 		out = append(out, api.Channel{
-			Name: s.Name, Kind: s.Kind, State: string(s.Condition), Since: moment(s.Since), Reason: textOf(s.Reason),
-			Attempts: s.Attempts, NextTry: moment(s.NextTry), Adapter: s.Adapter, LeftBehind: s.Stranded, Reconnects: s.Reconnects,
-			ConnectedSince: moment(s.ConnectedSince), DowntimeMS: s.Downtime.Milliseconds(),
-			LastSuccess: moment(s.LastSuccess), LastError: textOf(s.LastError), LastErrorAt: moment(s.LastErrorAt),
-			LastInbound: moment(s.LastInbound), LastOutbound: moment(s.LastOutbound),
-			Cursor: textOf(s.Cursor), CursorLag: s.Lag, Unhandled: s.Unacked,
+			Name: s.Name, Kind: s.Kind, State: string(s.Condition), Since: timeOrNil(s.Since), Reason: stringOrNil(s.Reason),
+			Attempts: s.Attempts, NextTry: timeOrNil(s.NextTry), Adapter: s.Adapter, LeftBehind: s.Stranded, Reconnects: s.Reconnects,
+			ConnectedSince: timeOrNil(s.ConnectedSince), DowntimeMS: s.Downtime.Milliseconds(),
+			LastSuccess: timeOrNil(s.LastSuccess), LastError: stringOrNil(s.LastError), LastErrorAt: timeOrNil(s.LastErrorAt),
+			LastInbound: timeOrNil(s.LastInbound), LastOutbound: timeOrNil(s.LastOutbound),
+			Cursor: stringOrNil(s.Cursor), CursorLag: s.Lag, Unhandled: s.Unacked,
 		})
 	}
 	return out
 }
 
 // Resume implements [server.Channels].
-func (all connections) Resume(name string) bool {
+func (all channelSet) Resume(name string) bool {
 	for _, c := range all {
 		if c.Name() == name {
 			c.Resume()
@@ -269,8 +269,8 @@ func (all connections) Resume(name string) bool {
 	return false
 }
 
-// numbers are what metrics tell of the channels.
-func (all connections) numbers() []metrics.Channel {
+// metrics are what metrics tell of the channels.
+func (all channelSet) metrics() []metrics.Channel {
 	var out []metrics.Channel
 	for _, c := range all {
 		s := c.State()
@@ -282,22 +282,22 @@ func (all connections) numbers() []metrics.Channel {
 	return out
 }
 
-// conditions are all states of a channel, as metrics name them.
-func conditions() (names []string) {
+// conditionNames are all states of a channel, as metrics name them.
+func conditionNames() (names []string) {
 	for _, c := range channel.Conditions() {
 		names = append(names, string(c))
 	}
 	return names
 }
 
-func textOf(s string) *string {
+func stringOrNil(s string) *string {
 	if s == "" {
 		return nil
 	}
 	return &s
 }
 
-func moment(t time.Time) *time.Time {
+func timeOrNil(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
 	}

@@ -14,11 +14,11 @@ import (
 
 	"mailroom/channel/telegram"
 	"mailroom/cmd/mailroom/internal/config"
-	"mailroom/cmd/mailroom/internal/folder"
+	"mailroom/cmd/mailroom/internal/datadir"
 )
 
-// addition is what mailroom channels add was asked for.
-type addition struct {
+// channelFlags is what mailroom channels add was asked for.
+type channelFlags struct {
 	name, agent, api, tokenFile string
 }
 
@@ -32,7 +32,7 @@ func (m *Main) addChannelCommand() *cobra.Command {
 			for _, c := range cmd.Commands() {
 				kinds = append(kinds, c.Name())
 			}
-			return refusal(exitUsage, m.again("channels", "add")+" "+strings.Join(kinds, ", or "), "it is not said what to add")
+			return exitErrorf(exitUsage, m.commandLine("channels", "add")+" "+strings.Join(kinds, ", or "), "it is not said what to add")
 		},
 	}
 	cmd.AddCommand(
@@ -47,7 +47,7 @@ func (m *Main) addChannelCommand() *cobra.Command {
 }
 
 func (m *Main) addTelegramCommand() *cobra.Command {
-	var a addition
+	var a channelFlags
 	cmd := &cobra.Command{
 		Use:   "telegram",
 		Short: "Connect a bot of Telegram to an agent",
@@ -75,38 +75,38 @@ lets in.`,
 }
 
 // addTelegram asks for what is missing, tries the token, and writes both files.
-func (m *Main) addTelegram(ctx context.Context, a addition) error {
-	x, err := m.begin(a)
+func (m *Main) addTelegram(ctx context.Context, a channelFlags) error {
+	x, err := m.newChannelWizard(a)
 	if err != nil {
 		return err
 	}
-	if err := x.secret("Token of the bot, from @BotFather: "); err != nil {
+	if err := x.readSecret("Token of the bot, from @BotFather: "); err != nil {
 		return err
 	}
 	more := ""
 	if a.api != telegram.DefaultAPI {
 		more = fmt.Sprintf("api = %q\n", a.api)
 	}
-	if _, err := x.table(telegram.Kind, more); err != nil {
+	if _, err := x.buildConfig(telegram.Kind, more); err != nil {
 		return err
 	}
 	bot, err := telegram.Identify(ctx, telegram.Options{API: a.api, Token: func() (string, error) { return x.token, nil }})
 	if err != nil {
-		return refusal(exitFailed, "nothing was written", "%w", err)
+		return exitErrorf(exitFailed, "nothing was written", "%w", err)
 	}
 	if err := x.write(); err != nil {
 		return err
 	}
-	m.added(x.dir, a, bot, x.file)
+	m.printTelegramAdded(x.dir, a, bot, x.file)
 	return nil
 }
 
-// adding is a channel on its way into the configuration.
-type adding struct {
+// channelWizard is a channel on its way into the configuration.
+type channelWizard struct {
 	m      *Main
-	dir    folder.Folder
+	dir    datadir.Dir
 	in     *bufio.Reader
-	asked  addition
+	flags  channelFlags
 	before []byte // the configuration as it is
 	after  []byte // and as it will be; set by table
 
@@ -114,11 +114,11 @@ type adding struct {
 	token, file string
 }
 
-// begin asks which agent it is, if no flag says so.
-func (m *Main) begin(a addition) (*adding, error) {
-	dir, err := folder.Find(m.data, m.Env)
+// newChannelWizard asks which agent it is, if no flag says so.
+func (m *Main) newChannelWizard(a channelFlags) (*channelWizard, error) {
+	dir, err := datadir.Find(m.data, m.Env)
 	if err != nil {
-		return nil, refusal(exitUsage, "", "%w", err)
+		return nil, exitErrorf(exitUsage, "", "%w", err)
 	}
 	before, err := os.ReadFile(dir.Config())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -129,42 +129,42 @@ func (m *Main) begin(a addition) (*adding, error) {
 		return nil, &exitError{code: exitUsage, err: err}
 	}
 	if now.Channels[a.name] != nil {
-		return nil, refusal(exitUsage, "choose another with --name, or edit "+dir.Config(), "there is a channel %s already", a.name)
+		return nil, exitErrorf(exitUsage, "choose another with --name, or edit "+dir.Config(), "there is a channel %s already", a.name)
 	}
-	x := &adding{m: m, dir: dir, in: bufio.NewReader(m.Stdin), asked: a, before: before}
-	if x.asked.agent == "" {
-		if x.asked.agent, err = m.ask(x.in, fmt.Sprintf("Agent that reads what is said [%s]: ", now.DefaultAgent)); err != nil {
+	x := &channelWizard{m: m, dir: dir, in: bufio.NewReader(m.Stdin), flags: a, before: before}
+	if x.flags.agent == "" {
+		if x.flags.agent, err = m.prompt(x.in, fmt.Sprintf("Agent that reads what is said [%s]: ", now.DefaultAgent)); err != nil {
 			return nil, err
 		}
 	}
-	if x.asked.agent == "" {
-		x.asked.agent = now.DefaultAgent
+	if x.flags.agent == "" {
+		x.flags.agent = now.DefaultAgent
 	}
-	return x, usable(now, x.asked.agent)
+	return x, checkAgent(now, x.flags.agent)
 }
 
-// secret reads the token from its file, or asks for it.
-func (x *adding) secret(question string) (err error) {
-	x.file = x.dir.ChannelToken(x.asked.name)
-	if x.asked.tokenFile == "" {
-		x.token, err = x.m.ask(x.in, question)
+// readSecret reads the token from its file, or asks for it.
+func (x *channelWizard) readSecret(question string) (err error) {
+	x.file = x.dir.ChannelToken(x.flags.name)
+	if x.flags.tokenFile == "" {
+		x.token, err = x.m.prompt(x.in, question)
 		return err
 	}
-	if x.file, err = filepath.Abs(x.asked.tokenFile); err != nil {
+	if x.file, err = filepath.Abs(x.flags.tokenFile); err != nil {
 		return fmt.Errorf("find the file of the token: %w", err)
 	}
 	raw, err := os.ReadFile(x.file)
 	if err != nil {
-		return refusal(exitUsage, "", "there is no token: %w", err)
+		return exitErrorf(exitUsage, "", "there is no token: %w", err)
 	}
 	x.token = strings.TrimSpace(string(raw))
 	return nil
 }
 
-// table makes the configuration with the channel. The whole is checked before a
+// buildConfig makes the configuration with the channel. The whole is checked before a
 // token goes anywhere.
-func (x *adding) table(kind, more string) (*config.Channel, error) {
-	table := fmt.Sprintf("[channels.%q]\nkind = %q\nagent = %q\n", x.asked.name, kind, x.asked.agent)
+func (x *channelWizard) buildConfig(kind, more string) (*config.Channel, error) {
+	table := fmt.Sprintf("[channels.%q]\nkind = %q\nagent = %q\n", x.flags.name, kind, x.flags.agent)
 	if x.file != "" {
 		table += fmt.Sprintf("token_file = %q\n", x.file)
 	}
@@ -176,13 +176,13 @@ func (x *adding) table(kind, more string) (*config.Channel, error) {
 	if err != nil {
 		return nil, &exitError{code: exitUsage, err: err}
 	}
-	return c.Channels[x.asked.name], nil
+	return c.Channels[x.flags.name], nil
 }
 
 // write keeps the token, unless it is in a file already, and the configuration.
-func (x *adding) write() error {
-	if x.asked.tokenFile == "" && x.file != "" {
-		if err := x.dir.Keep(x.file, []byte(x.token+"\n")); err != nil {
+func (x *channelWizard) write() error {
+	if x.flags.tokenFile == "" && x.file != "" {
+		if err := x.dir.WriteFile(x.file, []byte(x.token+"\n")); err != nil {
 			return err
 		}
 	}
@@ -190,36 +190,36 @@ func (x *adding) write() error {
 	if real, err := filepath.EvalSymlinks(at); err == nil {
 		at = real // a link stays one
 	}
-	return x.dir.Keep(at, x.after)
+	return x.dir.WriteFile(at, x.after)
 }
 
-// added says what is there now, and what comes next.
-func (m *Main) added(dir folder.Folder, a addition, bot telegram.Bot, file string) {
-	m.say("the token is that of @%s (%s); it is in %s", bot.Username, bot.Name, file)
-	m.written(dir, a.name)
-	m.say("write to https://t.me/%s, and let yourself in with the code that it answers: `%s`", bot.Username, m.again("pair", "approve", "--admin", "CODE"))
+// printTelegramAdded says what is there now, and what comes next.
+func (m *Main) printTelegramAdded(dir datadir.Dir, a channelFlags, bot telegram.Bot, file string) {
+	m.infof("the token is that of @%s (%s); it is in %s", bot.Username, bot.Name, file)
+	m.printChannelAdded(dir, a.name)
+	m.infof("write to https://t.me/%s, and let yourself in with the code that it answers: `%s`", bot.Username, m.commandLine("pair", "approve", "--admin", "CODE"))
 	if !bot.ReadsAll {
-		m.say("in groups it is handed what is said to it and what answers it: @BotFather can turn its privacy mode off with /setprivacy")
+		m.infof("in groups it is handed what is said to it and what answers it: @BotFather can turn its privacy mode off with /setprivacy")
 	}
 }
 
-// written says how a channel comes to be there.
-func (m *Main) written(dir folder.Folder, name string) {
-	m.say("channel %s is in %s", name, dir.Config())
+// printChannelAdded says how a channel comes to be there.
+func (m *Main) printChannelAdded(dir datadir.Dir, name string) {
+	m.infof("channel %s is in %s", name, dir.Config())
 	next := "start the server with `%s`"
 	if _, err := dir.Address(); err == nil {
 		next = "start the server again, so that it has the channel: stop it, then `%s`"
 	}
-	m.say(next, m.again("serve"))
+	m.infof(next, m.commandLine("serve"))
 }
 
-// ask asks for a line.
-func (m *Main) ask(in *bufio.Reader, question string) (string, error) {
+// prompt asks for a line.
+func (m *Main) prompt(in *bufio.Reader, question string) (string, error) {
 	fmt.Fprint(m.Stderr, question)
 	line, err := in.ReadString('\n')
 	if err != nil && line == "" {
 		fmt.Fprintln(m.Stderr)
-		return "", refusal(exitUsage, "say it with a flag, or on standard input", "there is no answer to %q", strings.TrimSpace(question))
+		return "", exitErrorf(exitUsage, "say it with a flag, or on standard input", "there is no answer to %q", strings.TrimSpace(question))
 	}
 	return strings.TrimSpace(line), nil
 }

@@ -10,7 +10,7 @@ import (
 )
 
 func (m *Main) addDiscordCommand() *cobra.Command {
-	var a addition
+	var a channelFlags
 	cmd := &cobra.Command{
 		Use:   "discord",
 		Short: "Connect a bot of Discord to an agent",
@@ -40,35 +40,35 @@ lets in.`,
 }
 
 // addDiscord asks for what is missing, tries the token, and writes both files.
-func (m *Main) addDiscord(ctx context.Context, a addition) error {
-	x, err := m.begin(a)
+func (m *Main) addDiscord(ctx context.Context, a channelFlags) error {
+	x, err := m.newChannelWizard(a)
 	if err != nil {
 		return err
 	}
-	if err := x.secret("Token of the bot, from the Developer Portal, under Bot: "); err != nil {
+	if err := x.readSecret("Token of the bot, from the Developer Portal, under Bot: "); err != nil {
 		return err
 	}
 	more := ""
 	if a.api != discord.DefaultAPI {
 		more = fmt.Sprintf("api = %q\n", a.api)
 	}
-	if _, err := x.table(discord.Kind, more); err != nil {
+	if _, err := x.buildConfig(discord.Kind, more); err != nil {
 		return err
 	}
 	bot, err := discord.Identify(ctx, discord.Options{API: a.api, Token: func() (string, error) { return x.token, nil }})
 	if err != nil {
-		return refusal(exitFailed, "nothing was written", "%w", err)
+		return exitErrorf(exitFailed, "nothing was written", "%w", err)
 	}
 	if !bot.ReadsContent {
-		return refusal(exitFailed, "turn the Message Content intent on in the Developer Portal, under Bot; nothing was written",
+		return exitErrorf(exitFailed, "turn the Message Content intent on in the Developer Portal, under Bot; nothing was written",
 			"the bot %s may not read what people write", bot.Username)
 	}
 	if err := x.write(); err != nil {
 		return err
 	}
-	m.say("the token is that of %s; it is in %s", bot.Username, x.file)
-	m.written(x.dir, a.name)
-	m.say("let the bot into a server of yours: %s", bot.Invite())
-	m.say("then write to it in private, and let yourself in with the code that it answers: `%s`", m.again("pair", "approve", "--admin", "CODE"))
+	m.infof("the token is that of %s; it is in %s", bot.Username, x.file)
+	m.printChannelAdded(x.dir, a.name)
+	m.infof("let the bot into a server of yours: %s", bot.Invite())
+	m.infof("then write to it in private, and let yourself in with the code that it answers: `%s`", m.commandLine("pair", "approve", "--admin", "CODE"))
 	return nil
 }

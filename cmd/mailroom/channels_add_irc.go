@@ -11,16 +11,16 @@ import (
 	"mailroom/cmd/mailroom/internal/config"
 )
 
-// ircAddition is a network that is to be added.
-type ircAddition struct {
-	addition
+// ircFlags is a network that is to be added.
+type ircFlags struct {
+	channelFlags
 	server, nick, account string
 	join                  []string
 	plain                 bool
 }
 
 func (m *Main) addIRCCommand() *cobra.Command {
-	var a ircAddition
+	var a ircFlags
 	cmd := &cobra.Command{
 		Use:   "irc",
 		Short: "Connect a network of IRC to an agent",
@@ -52,8 +52,8 @@ lets in. A channel's name has to be quoted: a shell takes # for the beginning of
 }
 
 // addIRC asks for what is missing, signs in once, and writes.
-func (m *Main) addIRC(ctx context.Context, a ircAddition) error {
-	x, err := m.begin(a.addition)
+func (m *Main) addIRC(ctx context.Context, a ircFlags) error {
+	x, err := m.newChannelWizard(a.channelFlags)
 	if err != nil {
 		return err
 	}
@@ -62,17 +62,17 @@ func (m *Main) addIRC(ctx context.Context, a ircAddition) error {
 		what string
 	}{{&a.server, "Server, HOST or HOST:PORT: "}, {&a.nick, "Nick of the bot: "}} {
 		if *q.into == "" {
-			if *q.into, err = m.ask(x.in, q.what); err != nil {
+			if *q.into, err = m.prompt(x.in, q.what); err != nil {
 				return err
 			}
 		}
 	}
 	if a.account != "" || a.tokenFile != "" {
-		if err := x.secret(fmt.Sprintf("Password of the account %s: ", a.account)); err != nil {
+		if err := x.readSecret(fmt.Sprintf("Password of the account %s: ", a.account)); err != nil {
 			return err
 		}
 	}
-	ch, err := x.table(irc.Kind, a.settings())
+	ch, err := x.buildConfig(irc.Kind, a.settings())
 	if err != nil {
 		return err
 	}
@@ -85,19 +85,19 @@ func (m *Main) addIRC(ctx context.Context, a ircAddition) error {
 	}
 	nick, err := irc.Probe(ctx, o)
 	if err != nil {
-		return refusal(exitFailed, "nothing was written", "%w", err)
+		return exitErrorf(exitFailed, "nothing was written", "%w", err)
 	}
 	if err := x.write(); err != nil {
 		return err
 	}
-	m.say("%s lets the bot in as %s", a.server, nick)
-	m.written(x.dir, a.name)
-	m.say("write to %s there, and let yourself in with the code that it answers: `%s`", a.nick, m.again("pair", "approve", "--admin", "CODE"))
+	m.infof("%s lets the bot in as %s", a.server, nick)
+	m.printChannelAdded(x.dir, a.name)
+	m.infof("write to %s there, and let yourself in with the code that it answers: `%s`", a.nick, m.commandLine("pair", "approve", "--admin", "CODE"))
 	return nil
 }
 
 // settings are the lines of the table that are IRC's.
-func (a ircAddition) settings() string {
+func (a ircFlags) settings() string {
 	lines := fmt.Sprintf("server = %q\nnick = %q\n", a.server, a.nick)
 	if a.plain {
 		lines += "tls = false\n"

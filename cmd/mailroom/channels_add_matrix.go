@@ -10,14 +10,14 @@ import (
 	"mailroom/channel/matrix"
 )
 
-// matrixAddition is an account that is to be added.
-type matrixAddition struct {
-	addition
+// matrixFlags is an account that is to be added.
+type matrixFlags struct {
+	channelFlags
 	homeserver, user string
 }
 
 func (m *Main) addMatrixCommand() *cobra.Command {
-	var a matrixAddition
+	var a matrixFlags
 	cmd := &cobra.Command{
 		Use:   "matrix",
 		Short: "Connect an account of Matrix to an agent",
@@ -48,33 +48,33 @@ lets in. It reads rooms without encryption only.`,
 
 // addMatrix asks for what is missing, logs in or tries the token, and writes. Whoever
 // was logged in for nothing is logged out.
-func (m *Main) addMatrix(ctx context.Context, a matrixAddition) error {
-	x, err := m.begin(a.addition)
+func (m *Main) addMatrix(ctx context.Context, a matrixFlags) error {
+	x, err := m.newChannelWizard(a.channelFlags)
 	if err != nil {
 		return err
 	}
 	if a.homeserver == "" {
-		if a.homeserver, err = m.ask(x.in, "Homeserver, or the name of one: "); err != nil {
+		if a.homeserver, err = m.prompt(x.in, "Homeserver, or the name of one: "); err != nil {
 			return err
 		}
 	}
 	at, err := matrix.Discover(ctx, a.homeserver)
 	if err != nil {
-		return refusal(exitFailed, "nothing was written", "%w", err)
+		return exitErrorf(exitFailed, "nothing was written", "%w", err)
 	}
 	question := "Access token: "
 	if a.user == "" && a.tokenFile == "" {
-		if a.user, err = m.ask(x.in, "User that is the bot, or nothing for an access token: "); err != nil {
+		if a.user, err = m.prompt(x.in, "User that is the bot, or nothing for an access token: "); err != nil {
 			return err
 		}
 	}
 	if a.user != "" && a.tokenFile == "" {
 		question = fmt.Sprintf("Password of %s: ", a.user)
 	}
-	if err := x.secret(question); err != nil {
+	if err := x.readSecret(question); err != nil {
 		return err
 	}
-	if _, err := x.table(matrix.Kind, fmt.Sprintf("homeserver = %q\n", at)); err != nil {
+	if _, err := x.buildConfig(matrix.Kind, fmt.Sprintf("homeserver = %q\n", at)); err != nil {
 		return err
 	}
 	session := matrix.Session{Homeserver: at, Token: x.token}
@@ -85,7 +85,7 @@ func (m *Main) addMatrix(ctx context.Context, a matrixAddition) error {
 		session.Bot, err = session.Identify(ctx)
 	}
 	if err != nil {
-		return refusal(exitFailed, "nothing was written", "%w", err)
+		return exitErrorf(exitFailed, "nothing was written", "%w", err)
 	}
 	x.token = session.Token
 	if err := x.write(); err != nil {
@@ -94,9 +94,9 @@ func (m *Main) addMatrix(ctx context.Context, a matrixAddition) error {
 		}
 		return err
 	}
-	m.say("the access token is that of %s (%s), device %s; it is in %s", session.Bot.ID, session.Bot.Name, session.Bot.Device, x.file)
-	m.written(x.dir, a.name)
-	m.say("invite %s to a room without encryption, say something there, and let yourself in with the code that it answers: `%s`",
-		session.Bot.ID, m.again("pair", "approve", "--admin", "CODE"))
+	m.infof("the access token is that of %s (%s), device %s; it is in %s", session.Bot.ID, session.Bot.Name, session.Bot.Device, x.file)
+	m.printChannelAdded(x.dir, a.name)
+	m.infof("invite %s to a room without encryption, say something there, and let yourself in with the code that it answers: `%s`",
+		session.Bot.ID, m.commandLine("pair", "approve", "--admin", "CODE"))
 	return nil
 }

@@ -12,14 +12,14 @@ import (
 	"mailroom/channel/slack"
 )
 
-// slackAddition is an app that is to be added.
-type slackAddition struct {
-	addition
+// slackFlags is an app that is to be added.
+type slackFlags struct {
+	channelFlags
 	appTokenFile string
 }
 
 func (m *Main) addSlackCommand() *cobra.Command {
-	var a slackAddition
+	var a slackFlags
 	cmd := &cobra.Command{
 		Use:   "slack",
 		Short: "Connect an app of Slack to an agent",
@@ -50,15 +50,15 @@ lets in.`,
 }
 
 // addSlack asks for what is missing, tries both tokens, and writes.
-func (m *Main) addSlack(ctx context.Context, a slackAddition) error {
-	x, err := m.begin(a.addition)
+func (m *Main) addSlack(ctx context.Context, a slackFlags) error {
+	x, err := m.newChannelWizard(a.channelFlags)
 	if err != nil {
 		return err
 	}
-	if err := x.secret("Token of the bot, xoxb-…: "); err != nil {
+	if err := x.readSecret("Token of the bot, xoxb-…: "); err != nil {
 		return err
 	}
-	token, file, err := x.appToken(a.appTokenFile)
+	token, file, err := x.readAppToken(a.appTokenFile)
 	if err != nil {
 		return err
 	}
@@ -66,44 +66,44 @@ func (m *Main) addSlack(ctx context.Context, a slackAddition) error {
 	if a.api != slack.DefaultAPI {
 		more += fmt.Sprintf("api = %q\n", a.api)
 	}
-	if _, err := x.table(slack.Kind, more); err != nil {
+	if _, err := x.buildConfig(slack.Kind, more); err != nil {
 		return err
 	}
 	bot, err := slack.Identify(ctx, slack.Options{
 		API: a.api, Token: func() (string, error) { return x.token, nil }, AppToken: func() (string, error) { return token, nil },
 	})
 	if err != nil {
-		return refusal(exitFailed, "nothing was written", "%w", err)
+		return exitErrorf(exitFailed, "nothing was written", "%w", err)
 	}
 	if a.appTokenFile == "" {
-		if err := x.dir.Keep(file, []byte(token+"\n")); err != nil {
+		if err := x.dir.WriteFile(file, []byte(token+"\n")); err != nil {
 			return err
 		}
 	}
 	if err := x.write(); err != nil {
 		return err
 	}
-	m.say("the tokens are those of @%s in %s (%s); they are in %s and %s", bot.Name, bot.Team, bot.URL, x.file, file)
+	m.infof("the tokens are those of @%s in %s (%s); they are in %s and %s", bot.Name, bot.Team, bot.URL, x.file, file)
 	if len(bot.MissingScopes) > 0 {
-		m.say("the bot may not do everything that it should; add these scopes and install the app again: %s", strings.Join(bot.MissingScopes, ", "))
+		m.infof("the bot may not do everything that it should; add these scopes and install the app again: %s", strings.Join(bot.MissingScopes, ", "))
 	}
-	m.written(x.dir, a.name)
-	m.say("write to @%s in Slack, and let yourself in with the code that it answers: `%s`", bot.Name, m.again("pair", "approve", "--admin", "CODE"))
+	m.printChannelAdded(x.dir, a.name)
+	m.infof("write to @%s in Slack, and let yourself in with the code that it answers: `%s`", bot.Name, m.commandLine("pair", "approve", "--admin", "CODE"))
 	return nil
 }
 
-// appToken reads the app-level token from a file, or asks for it.
-func (x *adding) appToken(from string) (token, file string, err error) {
+// readAppToken reads the app-level token from a file, or asks for it.
+func (x *channelWizard) readAppToken(from string) (token, file string, err error) {
 	if from == "" {
-		token, err = x.m.ask(x.in, "App-level token, xapp-…: ")
-		return token, x.dir.ChannelAppToken(x.asked.name), err
+		token, err = x.m.prompt(x.in, "App-level token, xapp-…: ")
+		return token, x.dir.ChannelAppToken(x.flags.name), err
 	}
 	if file, err = filepath.Abs(from); err != nil {
 		return "", "", fmt.Errorf("find the file of the app-level token: %w", err)
 	}
 	raw, err := os.ReadFile(file)
 	if err != nil {
-		return "", "", refusal(exitUsage, "", "there is no app-level token: %w", err)
+		return "", "", exitErrorf(exitUsage, "", "there is no app-level token: %w", err)
 	}
 	return strings.TrimSpace(string(raw)), file, nil
 }

@@ -10,19 +10,19 @@ import (
 
 	"mailroom/channel/webhook"
 	"mailroom/cmd/mailroom/internal/config"
-	"mailroom/cmd/mailroom/internal/folder"
+	"mailroom/cmd/mailroom/internal/datadir"
 )
 
-// webhookAddition is a program that is to be added.
-type webhookAddition struct {
-	addition
+// webhookFlags is a program that is to be added.
+type webhookFlags struct {
+	channelFlags
 	url             string
 	allow           []string
 	insecure, edits bool
 }
 
 func (m *Main) addWebhookCommand() *cobra.Command {
-	var a webhookAddition
+	var a webhookFlags
 	cmd := &cobra.Command{
 		Use:   "webhook",
 		Short: "Connect a program that can POST to an agent",
@@ -52,20 +52,20 @@ Who may talk: whoever a signed request names, unless the table says anybody = fa
 }
 
 // addWebhook makes what is missing, and writes.
-func (m *Main) addWebhook(a webhookAddition) error {
-	x, err := m.begin(a.addition)
+func (m *Main) addWebhook(a webhookFlags) error {
+	x, err := m.newChannelWizard(a.channelFlags)
 	if err != nil {
 		return err
 	}
 	if x.file = x.dir.ChannelToken(a.name); a.tokenFile == "" {
 		x.token = webhook.NewSecret()
-	} else if err := x.secret(""); err != nil {
+	} else if err := x.readSecret(""); err != nil {
 		return err
 	}
 	if err := webhook.CheckSecret(x.token); err != nil {
-		return refusal(exitUsage, "nothing was written", "%w", err)
+		return exitErrorf(exitUsage, "nothing was written", "%w", err)
 	}
-	if _, err := x.table(webhook.Kind, a.settings()); err != nil {
+	if _, err := x.buildConfig(webhook.Kind, a.settings()); err != nil {
 		return err
 	}
 	c, err := config.Parse(x.dir.Config(), x.after)
@@ -75,18 +75,18 @@ func (m *Main) addWebhook(a webhookAddition) error {
 	if err := x.write(); err != nil {
 		return err
 	}
-	m.say("the secret is in %s", x.file)
-	m.written(x.dir, a.name)
-	m.say("this says something to %s there, from a shell on this machine; nobody else can without the secret:\n", x.asked.agent)
-	m.say("%s", posting(base(x.dir, c), a.name, x.file, webhook.IsBase64(x.token)))
+	m.infof("the secret is in %s", x.file)
+	m.printChannelAdded(x.dir, a.name)
+	m.infof("this says something to %s there, from a shell on this machine; nobody else can without the secret:\n", x.flags.agent)
+	m.infof("%s", curlExample(serverURL(x.dir, c), a.name, x.file, webhook.IsBase64(x.token)))
 	if a.url == "" {
-		m.say("no url is set: replies are in the log, and sent nowhere")
+		m.infof("no url is set: replies are in the log, and sent nowhere")
 	}
 	return nil
 }
 
 // settings are the lines of the table that are a webhook's.
-func (a webhookAddition) settings() (lines string) {
+func (a webhookFlags) settings() (lines string) {
 	if a.url != "" {
 		lines += fmt.Sprintf("url = %q\n", a.url)
 	}
@@ -106,8 +106,8 @@ func (a webhookAddition) settings() (lines string) {
 	return lines
 }
 
-// base is the address of the server: where it is, or will be as far as that is known.
-func base(dir folder.Folder, c *config.Config) string {
+// serverURL is the address of the server: where it is, or will be as far as that is known.
+func serverURL(dir datadir.Dir, c *config.Config) string {
 	if at, err := dir.Address(); err == nil {
 		return at.URL
 	}
@@ -123,9 +123,9 @@ func base(dir folder.Folder, c *config.Config) string {
 	return (&url.URL{Scheme: scheme, Host: host}).String()
 }
 
-// posting is a request that a shell signs and sends. It names the file of the secret,
+// curlExample is a request that a shell signs and sends. It names the file of the secret,
 // and not the secret; coded is whether that is in Base64.
-func posting(at, channel, file string, coded bool) string {
+func curlExample(at, channel, file string, coded bool) string {
 	key := `head -n 1 FILE | tr -d '\n'`
 	if coded {
 		key += ` | sed s/^whsec_// | base64 -d`

@@ -16,16 +16,16 @@ import (
 // newChat connects to the chat platform of a channel's kind. What agents do is shown
 // from the streams; what people send along is put among the files.
 func newChat(ch *config.Channel, command string, files chat.FileStore, streams *stream.Streams) (channel.Connect, channel.ReconnectPolicy) {
-	o := chat.Options{Agent: ch.Agent, Access: ch.Talk(), Command: command, Files: files, Follow: streams, Previews: ch.Previews}
+	o := chat.Options{Agent: ch.Agent, Access: ch.AccessPolicy(), Command: command, Files: files, Follow: streams, Previews: ch.Previews}
 	dial, pace := ch.Dial()
 	return chat.Connect(o, dial), pace
 }
 
-// doors are who is let in to talk on the channels of a server, by name of the
+// pairings are who is let in to talk on the channels of a server, by name of the
 // channel; it implements [server.Pairings].
-type doors []chat.Pairing
+type pairings []chat.Pairing
 
-func newDoors(c *config.Config, l *ledger.Ledger) (all doors) {
+func newPairings(c *config.Config, l *ledger.Ledger) (all pairings) {
 	for _, name := range c.ChannelNames() {
 		if c.Channels[name].IsChat() {
 			all = append(all, chat.Pairing{Ledger: l, Channel: name})
@@ -35,7 +35,7 @@ func newDoors(c *config.Config, l *ledger.Ledger) (all doors) {
 }
 
 // All implements [server.Pairings].
-func (d doors) All(ctx context.Context) ([]api.Pairing, error) {
+func (d pairings) All(ctx context.Context) ([]api.Pairing, error) {
 	var out []api.Pairing
 	for _, door := range d {
 		people, err := door.List(ctx)
@@ -51,7 +51,7 @@ func (d doors) All(ctx context.Context) ([]api.Pairing, error) {
 
 // Approve implements [server.Pairings]. A code that nobody has counts as a wrong one
 // in each channel that it may be of; one that somebody has, in none.
-func (d doors) Approve(ctx context.Context, in api.ApprovePairing, by string) (api.Pairing, error) {
+func (d pairings) Approve(ctx context.Context, in api.ApprovePairing, by string) (api.Pairing, error) {
 	err := error(mailroom.Errorf(mailroom.CodeNotFound, "no channel of a chat platform is called %q", in.Channel))
 	if in.Channel == "" {
 		err = mailroom.Errorf(mailroom.CodeNotFound, "this server has no channel of a chat platform")
@@ -63,7 +63,7 @@ func (d doors) Approve(ctx context.Context, in api.ApprovePairing, by string) (a
 			return api.Pairing{}, err
 		}
 		if has {
-			asked = doors{door}
+			asked = pairings{door}
 			break
 		}
 	}
@@ -77,7 +77,7 @@ func (d doors) Approve(ctx context.Context, in api.ApprovePairing, by string) (a
 }
 
 // Revoke implements [server.Pairings].
-func (d doors) Revoke(ctx context.Context, channel, user string) error {
+func (d pairings) Revoke(ctx context.Context, channel, user string) error {
 	for _, door := range d {
 		if door.Channel == channel {
 			return door.Revoke(ctx, user)
@@ -89,7 +89,7 @@ func (d doors) Revoke(ctx context.Context, channel, user string) error {
 func showPairing(p chat.Person) api.Pairing {
 	out := api.Pairing{
 		Channel: p.Channel, User: p.User, Name: p.Name, State: api.Paired, Tier: chat.TierGuest.String(),
-		Since: p.Since, Until: moment(p.Until), By: textOf(p.By),
+		Since: p.Since, Until: timeOrNil(p.Until), By: stringOrNil(p.By),
 	}
 	if p.Admin {
 		out.Tier = chat.TierAdmin.String()

@@ -4,7 +4,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"mailroom/cmd/mailroom/internal/config"
-	"mailroom/cmd/mailroom/internal/folder"
+	"mailroom/cmd/mailroom/internal/datadir"
 )
 
 func (m *Main) configCommand() *cobra.Command {
@@ -19,9 +19,9 @@ func (m *Main) configCommand() *cobra.Command {
 	cmd.Flags().StringVar(&file, "config", "", "configuration file (default mailroom.toml in the data folder)")
 	cmd.Flags().BoolVar(&reveal, "reveal", false, "print the values of env too")
 	cmd.RunE = func(*cobra.Command, []string) error {
-		dir, err := folder.Find(m.data, m.Env)
+		dir, err := datadir.Find(m.data, m.Env)
 		if err != nil {
-			return refusal(exitUsage, "", "%w", err)
+			return exitErrorf(exitUsage, "", "%w", err)
 		}
 		c, err := loadConfig(dir, file)
 		if err != nil {
@@ -34,7 +34,7 @@ func (m *Main) configCommand() *cobra.Command {
 
 // loadConfig reads the file that was named, which must be there, or the one in
 // the data folder, which need not.
-func loadConfig(dir folder.Folder, file string) (*config.Config, error) {
+func loadConfig(dir datadir.Dir, file string) (*config.Config, error) {
 	if file != "" {
 		c, err := config.Load(file, true)
 		if err != nil {

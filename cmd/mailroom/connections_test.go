@@ -21,18 +21,18 @@ import (
 	"mailroom/channel"
 	"mailroom/channel/poll/polltest"
 	"mailroom/client"
-	"mailroom/cmd/mailroom/internal/folder"
+	"mailroom/cmd/mailroom/internal/datadir"
 )
 
 // platformTable is a channel of a configuration.
 const platformTable = "[channels.%s]\nkind = \"poll\"\nagent = \"echo\"\nurl = %q\nworkspace = %q\ninterval = \"20ms\"\n%s\n"
 
-// ends waits until a server has ended by itself, and returns its exit code.
-func (p *process) ends(t *testing.T) int {
+// waitExit waits until a server has ended by itself, and returns its exit code.
+func (p *process) waitExit(t *testing.T) int {
 	t.Helper()
 	select {
 	case <-p.exited:
-	case <-time.After(patience):
+	case <-time.After(waitTimeout):
 		t.Fatalf("it goes on: %s", p.talk.all())
 	}
 	if exit, ok := errors.AsType[*exec.ExitError](p.exit); ok {
@@ -50,8 +50,8 @@ func TestAServerWhoseChannelsAreAllDownEndsIfItIsTo(t *testing.T) {
 		code     int
 		says     string
 	}{
-		"all failed":         {[]string{secretless, secretless}, exitMend, "NOBODY_SETS_THIS is not set"},
-		"one gave up":        {[]string{secretless, gone}, exitAgain, "b gave up"},
+		"all failed":         {[]string{secretless, secretless}, exitConfig, "NOBODY_SETS_THIS is not set"},
+		"one gave up":        {[]string{secretless, gone}, exitRestart, "b gave up"},
 		"one is tried again": {[]string{secretless, "token_env = \"HOME\"\nretry_first = \"10ms\"\nattempts = 1"}, -1, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -59,17 +59,17 @@ func TestAServerWhoseChannelsAreAllDownEndsIfItIsTo(t *testing.T) {
 			for i, more := range c.channels {
 				settings += fmt.Sprintf(platformTable, string(rune('a'+i)), down.URL, "ws", more)
 			}
-			h, p := newHome(t, settings), &process{}
+			h, p := newFixture(t, settings), &process{}
 			h.process(p)
 			if c.code < 0 {
-				b := &bridged{home: h}
-				b.becomes("b", api.ChannelParked)
+				b := &bridgeFixture{fixture: h}
+				b.waitChannel("b", api.ChannelParked)
 				if err := p.shutdown(); err != nil {
 					t.Error(err)
 				}
 				return
 			}
-			if code := p.ends(t); code != c.code || !strings.Contains(p.talk.all(), c.says) {
+			if code := p.waitExit(t); code != c.code || !strings.Contains(p.talk.all(), c.says) {
 				t.Errorf("exit code %d, want %d: %s", code, c.code, p.talk.all())
 			}
 		})
@@ -78,26 +78,26 @@ func TestAServerWhoseChannelsAreAllDownEndsIfItIsTo(t *testing.T) {
 
 func TestABridgeEndsWhenItGivesUpUnlessItIsToStay(t *testing.T) {
 	const impatient = "[channels]\nretry_first = \"10ms\"\nretry_most = \"10ms\"\ngive_up_after = 2\n"
-	b := newBridged(t, impatient)
+	b := newBridgeFixture(t, impatient)
 	b.platform.Down()
 	b.start(b.command(""))
-	if code := b.process.ends(t); code != exitAgain || !strings.Contains(b.process.talk.all(), "bridge gave up") {
+	if code := b.process.waitExit(t); code != exitRestart || !strings.Contains(b.process.talk.all(), "bridge gave up") {
 		t.Errorf("exit code %d: %s", code, b.process.talk.all())
 	}
-	b = newBridged(t, impatient+"when_all_down = \"stay\"\n")
+	b = newBridgeFixture(t, impatient+"when_all_down = \"stay\"\n")
 	b.platform.Down()
 	b.start(b.command(""))
-	b.becomes(bridgeChannel, api.ChannelGaveUp)
+	b.waitChannel(bridgeChannel, api.ChannelGaveUp)
 	if err := b.process.shutdown(); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestABridgeWhoseTokenIsRefusedEndsToBeMended(t *testing.T) {
-	b := newBridged(t, "")
+	b := newBridgeFixture(t, "")
 	b.platform.Fail(polltest.Activity, polltest.Fault{Status: http.StatusUnauthorized})
 	b.start(b.command(""))
-	if code := b.process.ends(t); code != exitMend || !strings.Contains(b.process.talk.all(), "the token of the workspace is refused") {
+	if code := b.process.waitExit(t); code != exitConfig || !strings.Contains(b.process.talk.all(), "the token of the workspace is refused") {
 		t.Errorf("exit code %d: %s", code, b.process.talk.all())
 	}
 }
@@ -117,7 +117,7 @@ func TestAPlatformThatTakesItsTimeHoldsUpNoOther(t *testing.T) {
 	for name, p := range map[string]*polltest.Platform{"slow": slow, "quick": quick} {
 		settings += fmt.Sprintf(platformTable, name, p.URL, polltest.Workspace, fmt.Sprintf("token_file = %q", secret))
 	}
-	newHome(t, settings).process(&process{})
+	newFixture(t, settings).process(&process{})
 	slow.WaitFor(t, "as many replies as may be sent at once", func(s polltest.Traffic) bool { return s.Calls[polltest.Delegate] == channel.MaxDeliveries })
 	quick.Add(polltest.Canvas("c-1", "hello"))
 	quick.WaitAcked(t, 1)
@@ -128,12 +128,12 @@ func TestAPlatformThatTakesItsTimeHoldsUpNoOther(t *testing.T) {
 	slow.WaitFor(t, "the last reply", func(s polltest.Traffic) bool { return len(s.Replies) == channel.MaxDeliveries+1 })
 }
 
-// becomes waits until a channel has a state.
-func (b *bridged) becomes(name, state string) api.Channel {
+// waitChannel waits until a channel has a state.
+func (b *bridgeFixture) waitChannel(name, state string) api.Channel {
 	b.t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for end := time.Now().Add(patience); ; <-tick.C {
+	for end := time.Now().Add(waitTimeout); ; <-tick.C {
 		all, err := b.client().Channels(b.t.Context())
 		if err != nil {
 			b.t.Fatal(err)
@@ -155,10 +155,10 @@ func TestAChannelIsResumedByItsOwner(t *testing.T) {
 	p := polltest.New(t)
 	p.Down()
 	secret := filepath.Join(t.TempDir(), "secret")
-	h := newHome(t, fmt.Sprintf(platformTable, "mol", p.URL, polltest.Workspace, "token_file = "+fmt.Sprintf("%q", secret)+"\nretry_first = \"10ms\"\ngive_up_after = 1"))
+	h := newFixture(t, fmt.Sprintf(platformTable, "mol", p.URL, polltest.Workspace, "token_file = "+fmt.Sprintf("%q", secret)+"\nretry_first = \"10ms\"\ngive_up_after = 1"))
 	h.process(&process{})
-	b := &bridged{home: h, platform: p}
-	b.becomes("mol", api.ChannelFailed)
+	b := &bridgeFixture{fixture: h, platform: p}
+	b.waitChannel("mol", api.ChannelFailed)
 	if err := os.WriteFile(secret, []byte(polltest.Token+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -170,16 +170,16 @@ func TestAChannelIsResumedByItsOwner(t *testing.T) {
 	if code, talk := resume("mol"); code != exitDone || !strings.Contains(talk, "channel mol is ") {
 		t.Errorf("exit code %d: %s", code, talk)
 	}
-	b.becomes("mol", api.ChannelGaveUp)
+	b.waitChannel("mol", api.ChannelGaveUp)
 	p.Up(t)
 	if code, talk := resume("mol"); code != exitDone {
 		t.Errorf("exit code %d: %s", code, talk)
 	}
-	b.becomes("mol", api.ChannelConnected)
+	b.waitChannel("mol", api.ChannelConnected)
 	if code, talk := resume("nobody"); code != exitFailed || !strings.Contains(talk, `no channel "nobody"`) {
 		t.Errorf("exit code %d: %s", code, talk)
 	}
-	b.taken(channel.LogThreadID("mol"), mailroom.KindChannel, 6) // told a moment later
+	b.waitEntries(channel.LogThreadID("mol"), mailroom.KindChannel, 6) // told a moment later
 	var states []string
 	page, err := b.client().Entries(t.Context(), "channel:mol", client.EntriesQuery{})
 	if err != nil {
@@ -195,17 +195,17 @@ func TestAChannelIsResumedByItsOwner(t *testing.T) {
 	if got := strings.Join(states, " "); got != "starting failed queued gave_up queued connected" {
 		t.Errorf("its log tells %s", got)
 	}
-	b.measured(`mailroom_channel_state{channel="mol",state="connected"} 1`, `mailroom_channel_state{channel="mol",state="parked"} 0`, `mailroom_channel_adapters_total{channel="mol"} 3`)
+	b.wantMetrics(`mailroom_channel_state{channel="mol",state="connected"} 1`, `mailroom_channel_state{channel="mol",state="parked"} 0`, `mailroom_channel_adapters_total{channel="mol"} 3`)
 }
 
-// measured wants lines among the metrics.
-func (b *bridged) measured(lines ...string) {
+// wantMetrics wants lines among the metrics.
+func (b *bridgeFixture) wantMetrics(lines ...string) {
 	b.t.Helper()
-	at, err := b.folder.Address()
+	at, err := b.dir.Address()
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	token, err := b.folder.Token()
+	token, err := b.dir.Token()
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -234,7 +234,7 @@ func (b *bridged) measured(lines ...string) {
 
 func TestAChannelIsTriedWhenTheFileOfItsTokenHasChanged(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "secret")
-	s := &secret{file: file}
+	s := &secretFile{file: file}
 	write := func(text string) {
 		t.Helper()
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
@@ -249,23 +249,23 @@ func TestAChannelIsTriedWhenTheFileOfItsTokenHasChanged(t *testing.T) {
 		{func() { _ = os.Remove(file) }, true}, {func() {}, false}, // that it is there is checked above
 	} {
 		step.do()
-		if got := s.look(); got != step.want {
+		if got := s.changed(); got != step.want {
 			t.Errorf("look %d: %v, want %v", i, got, step.want)
 		}
 	}
 	synctest.Test(t, func(t *testing.T) {
-		c := channel.New(channel.Options{Name: "c", Connect: channel.Broken(errors.New("no token")), Ledger: forgetful{}})
-		s := &secret{file: file, channel: c}
-		all := connections{c}
+		c := channel.New(channel.Options{Name: "c", Connect: channel.Broken(errors.New("no token")), Ledger: entrylessLedger{}})
+		s := &secretFile{file: file, channel: c}
+		all := channelSet{c}
 		done := make(chan error, 1)
 		ctx, stop := context.WithCancel(t.Context())
-		go func() { done <- all.run(ctx, []*secret{s}, false) }()
-		<-time.After(time.Minute + lookAtSecrets/2) // between two looks
+		go func() { done <- all.run(ctx, []*secretFile{s}, false) }()
+		<-time.After(time.Minute + secretCheckInterval/2) // between two looks
 		if n := c.State().Adapter; n != 1 {
 			t.Errorf("it is tried %d times", n)
 		}
 		write("c")
-		<-time.After(lookAtSecrets)
+		<-time.After(secretCheckInterval)
 		synctest.Wait()
 		if n := c.State().Adapter; n != 2 {
 			t.Errorf("after the change it was tried %d times", n)
@@ -277,16 +277,16 @@ func TestAChannelIsTriedWhenTheFileOfItsTokenHasChanged(t *testing.T) {
 	})
 }
 
-// forgetful is a ledger that keeps no notes.
-type forgetful struct{ channel.Ledger }
+// entrylessLedger is a ledger that keeps no notes.
+type entrylessLedger struct{ channel.Ledger }
 
-func (forgetful) AppendEntry(context.Context, string, string, json.RawMessage) (int64, error) {
+func (entrylessLedger) AppendEntry(context.Context, string, string, json.RawMessage) (int64, error) {
 	return 0, nil
 }
 
 func TestAServerThatKeepsEndingWaitsBeforeItGoesOn(t *testing.T) {
-	dir := folder.Folder(t.TempDir())
-	held, err := dir.Hold(t.Context())
+	dir := datadir.Dir(t.TempDir())
+	held, err := dir.Acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -294,18 +294,18 @@ func TestAServerThatKeepsEndingWaitsBeforeItGoesOn(t *testing.T) {
 		var talk bytes.Buffer
 		m := &Main{Stderr: &talk}
 		for range 5 {
-			if err := m.brake(t.Context(), held); err != nil {
+			if err := m.waitRestartBackoff(t.Context(), held); err != nil {
 				t.Fatal(err)
 			}
 		}
 		began := time.Now()
-		if err := m.brake(t.Context(), held); err != nil || time.Since(began) != 10*time.Second || !strings.Contains(talk.String(), "goes on in 10s") {
+		if err := m.waitRestartBackoff(t.Context(), held); err != nil || time.Since(began) != 10*time.Second || !strings.Contains(talk.String(), "goes on in 10s") {
 			t.Errorf("it waits %s, %v: %s", time.Since(began), err, talk.String())
 		}
 		ctx, stop := context.WithTimeout(t.Context(), time.Second)
 		defer stop()
 		began = time.Now()
-		if err := m.brake(ctx, held); err != nil || time.Since(began) != time.Second {
+		if err := m.waitRestartBackoff(ctx, held); err != nil || time.Since(began) != time.Second {
 			t.Errorf("told to end, it waits %s, %v", time.Since(began), err)
 		}
 	})

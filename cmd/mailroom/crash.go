@@ -12,7 +12,7 @@ import (
 // no worker is left to judge.
 func (n *node) keepCrash(report []byte, uncharged bool) error {
 	if len(report) > 0 {
-		path, err := n.held.KeepCrash()
+		path, err := n.lock.KeepCrash()
 		if err != nil {
 			return err // the next start must not judge by it again
 		}
@@ -29,7 +29,7 @@ func (n *node) reportCrashes() error {
 	if err := recovery.PrintLabels(); err != nil {
 		return err
 	}
-	f, err := n.held.CrashOutput()
+	f, err := n.lock.CrashOutput()
 	if err != nil {
 		return err
 	}

@@ -17,14 +17,14 @@ import (
 // "server" in one of no run.
 const crashVariable = "MAILROOM_TEST_CRASH"
 
-// fallible is the program of the tests.
-func fallible() {
+// crashingChild is the program of the tests.
+func crashingChild() {
 	of := os.Getenv(crashVariable)
 	if of == "" {
 		main()
 		return
 	}
-	said := &crasher{Writer: os.Stderr, ended: make(chan struct{})}
+	said := &crashWriter{Writer: os.Stderr, ended: make(chan struct{})}
 	if of == "run" {
 		// It is named like a goroutine of no run.
 		said.crash = func() { panic("broken\n\ngoroutine 1 [running]:\nmain.main()\n") }
@@ -34,19 +34,19 @@ func fallible() {
 			panic("broken\n\ngoroutine 1 [running, labels:{\"run\": \"r1\"}]:\nmain.main()\n")
 		}()
 	}
-	m := Main{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: said, Env: os.Getenv, Forget: os.Unsetenv, Name: "mailroom"}
+	m := Main{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: said, Env: os.Getenv, Unsetenv: os.Unsetenv, Name: "mailroom"}
 	os.Exit(m.Run(context.Background(), os.Args[1:]))
 }
 
-// crasher is a standard error that crashes the process when the log says that a run has ended, which the engine writes in the
+// crashWriter is a standard error that crashes the process when the log says that a run has ended, which the engine writes in the
 // goroutine of the run.
-type crasher struct {
+type crashWriter struct {
 	io.Writer
 	ended chan struct{}
 	crash func() // in a goroutine that the one which logs starts; nil: ended is closed
 }
 
-func (c *crasher) Write(b []byte) (int, error) {
+func (c *crashWriter) Write(b []byte) (int, error) {
 	n, err := c.Writer.Write(b)
 	if strings.Contains(string(b), "attempt ended") {
 		if c.crash != nil {
@@ -60,7 +60,7 @@ func (c *crasher) Write(b []byte) (int, error) {
 }
 
 func TestACrashThatNoRunCausedIsChargedToNone(t *testing.T) {
-	h := newHome(t, gated+"[agents.echo]\nkind = \"echo\"\n")
+	h := newFixture(t, gatedConfig+"[agents.echo]\nkind = \"echo\"\n")
 	t.Setenv("GODEBUG", "tracebacklabels=0") // the server needs them all the same
 	var bystander string
 	attempt := 0
@@ -68,7 +68,7 @@ func TestACrashThatNoRunCausedIsChargedToNone(t *testing.T) {
 	running := func() api.Run {
 		t.Helper()
 		attempt++
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 		defer cancel()
 		for ev, err := range h.client().Follow(ctx, client.FollowQuery{Thread: "held"}) {
 			h.must(err)
@@ -89,7 +89,7 @@ func TestACrashThatNoRunCausedIsChargedToNone(t *testing.T) {
 		p := &process{}
 		h.process(p)
 		if bystander == "" {
-			bystander = h.begunBy("gated", "held", "hello", mailroom.KindStarted)
+			bystander = h.startRunOf("gated", "held", "hello", mailroom.KindStarted)
 		}
 		running()
 		ctx, cancel := context.WithCancel(t.Context())
@@ -122,9 +122,9 @@ func TestACrashThatNoRunCausedIsChargedToNone(t *testing.T) {
 }
 
 // wantReports checks the crash reports in the folder and what the server p said of the last one.
-func (h *home) wantReports(p *process) {
+func (h *fixture) wantReports(p *process) {
 	h.t.Helper()
-	reports, err := filepath.Glob(filepath.Join(string(h.folder), "crash-*.txt"))
+	reports, err := filepath.Glob(filepath.Join(string(h.dir), "crash-*.txt"))
 	h.must(err)
 	if len(reports) != 3 {
 		h.t.Fatalf("reports %q, want the last three", reports)
@@ -140,7 +140,7 @@ func (h *home) wantReports(p *process) {
 	if !strings.HasPrefix(string(text), "panic: broken\n") {
 		h.t.Errorf("the report is %q", text)
 	}
-	for _, name := range append(reports, filepath.Join(string(h.folder), "crash.txt")) {
+	for _, name := range append(reports, filepath.Join(string(h.dir), "crash.txt")) {
 		if info, err := os.Stat(name); err != nil || info.Mode() != 0o600 {
 			h.t.Errorf("%s: %v, %v; want mode 0600", name, info, err)
 		}

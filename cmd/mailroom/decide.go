@@ -13,11 +13,11 @@ import (
 // decide makes a decision on the ticket that id names, or that the run or the
 // thread of that name waits for.
 func (m *Main) decide(ctx context.Context, c *client.Client, id string, d api.Decision, output format) error {
-	k, err := m.toDecide(ctx, c, id, d.Decision)
+	k, err := m.findTicket(ctx, c, id, d.Decision)
 	if err != nil {
 		return err
 	}
-	m.printAsked(k)
+	m.printTicketPrompt(k)
 	if d.Digest == "" {
 		d.Digest = k.Digest
 	}
@@ -28,13 +28,13 @@ func (m *Main) decide(ctx context.Context, c *client.Client, id string, d api.De
 	if err := m.printTicket(done, output); err != nil {
 		return err
 	}
-	m.say("the run goes on; show it with:\n  %s", m.again("attach", k.Run))
+	m.infof("the run goes on; show it with:\n  %s", m.commandLine("attach", k.Run))
 	return nil
 }
 
-// toDecide finds a ticket by its id, or as the one that is open for this
+// findTicket finds a ticket by its id, or as the one that is open for this
 // decision in a run or a thread.
-func (m *Main) toDecide(ctx context.Context, c *client.Client, id string, v mailroom.Verdict) (api.Ticket, error) {
+func (m *Main) findTicket(ctx context.Context, c *client.Client, id string, v mailroom.Verdict) (api.Ticket, error) {
 	k, err := c.Ticket(ctx, id)
 	if mailroom.CodeOf(err) != mailroom.CodeNotFound {
 		return k, err
@@ -44,26 +44,26 @@ func (m *Main) toDecide(ctx context.Context, c *client.Client, id string, v mail
 		if err != nil {
 			return k, err
 		}
-		open := slices.DeleteFunc(all, func(k api.Ticket) bool { return !takes(k, v) })
+		open := slices.DeleteFunc(all, func(k api.Ticket) bool { return !acceptsVerdict(k, v) })
 		switch len(open) {
 		case 0:
 		case 1:
 			return open[0], nil
 		default:
 			for _, k := range open {
-				m.printAsked(k)
+				m.printTicketPrompt(k)
 			}
-			return k, refusal(exitUsage, "name one of them", "%s %s has %d open tickets to %s", key, id, len(open), v)
+			return k, exitErrorf(exitUsage, "name one of them", "%s %s has %d open tickets to %s", key, id, len(open), v)
 		}
 	}
-	if _, err := toFollow(ctx, c, id, "0"); err != nil {
+	if _, err := findTarget(ctx, c, id, "0"); err != nil {
 		return k, err
 	}
-	return k, refusal(exitFailed, "", "%s has no open ticket to %s", id, v)
+	return k, exitErrorf(exitFailed, "", "%s has no open ticket to %s", id, v)
 }
 
-// takes says whether a person can decide a ticket so.
-func takes(k api.Ticket, v mailroom.Verdict) bool {
+// acceptsVerdict says whether a person can decide a ticket so.
+func acceptsVerdict(k api.Ticket, v mailroom.Verdict) bool {
 	switch k.Kind {
 	case mailroom.TicketApproval:
 		return v != mailroom.VerdictAnswer || k.Answers
@@ -73,32 +73,32 @@ func takes(k api.Ticket, v mailroom.Verdict) bool {
 	return false
 }
 
-// verdicts are the decisions that a ticket takes.
-func verdicts(k api.Ticket) []mailroom.Verdict {
-	return slices.DeleteFunc([]mailroom.Verdict{mailroom.VerdictApprove, mailroom.VerdictDeny, mailroom.VerdictAnswer}, func(v mailroom.Verdict) bool { return !takes(k, v) })
+// acceptedVerdicts are the decisions that a ticket takes.
+func acceptedVerdicts(k api.Ticket) []mailroom.Verdict {
+	return slices.DeleteFunc([]mailroom.Verdict{mailroom.VerdictApprove, mailroom.VerdictDeny, mailroom.VerdictAnswer}, func(v mailroom.Verdict) bool { return !acceptsVerdict(k, v) })
 }
 
-// waitsError ends a command whose run waits for a decision. How to give it has
+// waitingError ends a command whose run waits for a decision. How to give it has
 // been said by then.
-type waitsError struct{ run string }
+type waitingError struct{ run string }
 
-func (e *waitsError) Error() string { return "run " + e.run + " waits for a decision" }
+func (e *waitingError) Error() string { return "run " + e.run + " waits for a decision" }
 
-// undecided returns the error that says that a run waits for somebody, after it
+// reportWaiting returns the error that says that a run waits for somebody, after it
 // has said how to decide; nil if nobody can do anything for the run, or for the
 // runs that it waits for.
-func (m *Main) undecided(ctx context.Context, c *client.Client, run string) error {
+func (m *Main) reportWaiting(ctx context.Context, c *client.Client, run string) error {
 	open, err := client.Collect(ctx, c.Tickets, client.ListQuery{Q: "state:open run:" + client.Quote(run), Limit: 500})
 	if err != nil {
 		return err
 	}
-	mine := slices.DeleteFunc(slices.Clone(open), func(k api.Ticket) bool { return len(verdicts(k)) == 0 || k.Holds })
+	mine := slices.DeleteFunc(slices.Clone(open), func(k api.Ticket) bool { return len(acceptedVerdicts(k)) == 0 || k.Holds })
 	if len(mine) > 0 {
-		m.say("run %s waits for a decision:", run)
+		m.infof("run %s waits for a decision:", run)
 		for _, k := range mine {
-			m.printUndecided(k)
+			m.printDecisionCommands(k)
 		}
-		return &waitsError{run: run}
+		return &waitingError{run: run}
 	}
 	if !slices.ContainsFunc(open, func(k api.Ticket) bool { return k.Kind == mailroom.TicketChildren }) {
 		return nil
@@ -107,21 +107,21 @@ func (m *Main) undecided(ctx context.Context, c *client.Client, run string) erro
 		if err != nil {
 			return err
 		}
-		if err := m.undecided(ctx, c, child.ID); err != nil {
+		if err := m.reportWaiting(ctx, c, child.ID); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// printUndecided shows what is asked, and the commands that decide it.
-func (m *Main) printUndecided(k api.Ticket) {
-	m.printAsked(k)
-	for _, v := range verdicts(k) {
+// printDecisionCommands shows what is asked, and the commands that decide it.
+func (m *Main) printDecisionCommands(k api.Ticket) {
+	m.printTicketPrompt(k)
+	for _, v := range acceptedVerdicts(k) {
 		words := []string{string(v), k.ID, "--digest", k.Digest[:min(16, len(k.Digest))]}
 		if v == mailroom.VerdictAnswer {
 			words = append(words, "TEXT")
 		}
-		m.say("  %s", m.again(words...))
+		m.infof("  %s", m.commandLine(words...))
 	}
 }

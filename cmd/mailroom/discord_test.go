@@ -18,22 +18,22 @@ import (
 	"mailroom/channel/discord/discordtest"
 )
 
-// community is a server in a process of its own with a channel "dc" at Discord, whose
+// discordFixture is a server in a process of its own with a channel "dc" at Discord, whose
 // agent is a command that notes what it was told and answers in capitals. Ann may talk.
-type community struct {
-	*bridged
+type discordFixture struct {
+	*bridgeFixture
 	dc      *discordtest.Platform
 	ann     *discordtest.Person
 	private *discordtest.Channel
 }
 
-// newCommunity makes one at a Discord that is down.
-func newCommunity(t *testing.T, more string) *community {
+// newDiscordFixture makes one at a Discord that is down.
+func newDiscordFixture(t *testing.T, more string) *discordFixture {
 	t.Helper()
-	c := &community{bridged: &bridged{home: newHome(t, "")}, dc: discordtest.NewDown(t)}
+	c := &discordFixture{bridgeFixture: &bridgeFixture{fixture: newFixture(t, "")}, dc: discordtest.NewDown(t)}
 	c.ann = c.dc.Person("Ann")
 	c.private = c.ann.Private()
-	c.token(discordtest.Token)
+	c.setToken(discordtest.Token)
 	command, err := json.Marshal(c.command(more))
 	if err != nil {
 		t.Fatal(err)
@@ -51,36 +51,36 @@ retry_first = "100ms"
 retry_most = "400ms"
 previews = false
 users = [%q]
-`, command, c.folder.ChannelToken("dc"), c.dc.URL, c.ann.ID)
-	if err := os.WriteFile(c.folder.Config(), []byte(settings), 0o600); err != nil {
+`, command, c.dir.ChannelToken("dc"), c.dc.URL, c.ann.ID)
+	if err := os.WriteFile(c.dir.Config(), []byte(settings), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return c
 }
 
-// token puts one into the channel's file.
-func (c *community) token(token string) {
+// setToken puts one into the channel's file.
+func (c *discordFixture) setToken(token string) {
 	c.t.Helper()
-	if err := os.WriteFile(c.folder.ChannelToken("dc"), []byte(token), 0o600); err != nil {
+	if err := os.WriteFile(c.dir.ChannelToken("dc"), []byte(token), 0o600); err != nil {
 		c.t.Fatal(err)
 	}
 }
 
 // serve starts the server until it is killed.
-func (c *community) serve() {
+func (c *discordFixture) serve() {
 	c.t.Helper()
 	c.process = &process{}
-	c.home.process(c.process)
-	c.becomes("dc", api.ChannelConnected)
+	c.fixture.process(c.process)
+	c.waitChannel("dc", api.ChannelConnected)
 }
 
 // thread and out are those of Ann.
-func (c *community) thread() string { return "dc:" + discordtest.BotID + ":" + c.private.ID }
+func (c *discordFixture) thread() string { return "dc:" + discordtest.BotID + ":" + c.private.ID }
 
-func (c *community) out() string { return "out:" + c.thread() }
+func (c *discordFixture) out() string { return "out:" + c.thread() }
 
-// reads waits until these are all replies.
-func (c *community) reads(want ...string) {
+// waitReplies waits until these are all replies.
+func (c *discordFixture) waitReplies(want ...string) {
 	c.t.Helper()
 	c.dc.WaitFor(c.t, fmt.Sprintf("Ann read %q", want), func() bool { return slices.Equal(c.private.Texts(), want) })
 }
@@ -96,29 +96,29 @@ func TestAServerThatIsKilledAnswersEachMessageOfDiscord(t *testing.T) {
 		when  string
 		more  string // of the agent's command
 		fault discordtest.Fault
-		until func(c *community)
+		until func(c *discordFixture)
 		told  int
 		in    []string // that Ann says while nobody is there
 	}{
 		{
 			when: "after the inbound commit, while the agent runs", more: "test $text != one || test $MAILROOM_ATTEMPT != 1 || cat gate;", told: 2,
-			until: func(c *community) { c.waitTold(1) },
+			until: func(c *discordFixture) { c.waitReplyCount(1) },
 		},
 		{
 			when: "after the run, before the send", fault: discordtest.Fault{Status: 429, Message: "You are being rate limited.", RetryAfter: 1}, told: 1,
-			until: func(c *community) { c.taken(c.out(), mailroom.KindRescheduled, 1) },
+			until: func(c *discordFixture) { c.waitEntries(c.out(), mailroom.KindRescheduled, 1) },
 		},
 		{
 			when: "after the send, before its receipt", fault: discordtest.Fault{Hold: hold}, told: 1,
-			until: func(c *community) { c.reads("ONE") },
+			until: func(c *discordFixture) { c.waitReplies("ONE") },
 		},
 		{
 			when: "before two more messages", in: []string{"two", "three"}, told: 3,
-			until: func(c *community) { c.taken(c.out(), mailroom.KindCompleted, 1) },
+			until: func(c *discordFixture) { c.waitEntries(c.out(), mailroom.KindCompleted, 1) },
 		},
 	} {
 		t.Run(k.when, func(t *testing.T) {
-			c := newCommunity(t, k.more)
+			c := newDiscordFixture(t, k.more)
 			c.dc.Up(t)
 			if k.fault.Status != 0 || k.fault.Hold != nil {
 				c.dc.Fail(discordtest.Send, k.fault)
@@ -135,9 +135,9 @@ func TestAServerThatIsKilledAnswersEachMessageOfDiscord(t *testing.T) {
 			}
 			c.serve()
 			c.ann.Sends(c.private, "last") // behind everything
-			c.reads(append(want, "LAST")...)
-			c.taken(c.out(), mailroom.KindCompleted, len(want)+1)
-			told, marked, runs := len(c.told())-1, c.count(c.out(), chat.KindRepeated), c.count(c.thread(), mailroom.KindQueued)-1
+			c.waitReplies(append(want, "LAST")...)
+			c.waitEntries(c.out(), mailroom.KindCompleted, len(want)+1)
+			told, marked, runs := len(c.agentInputs())-1, c.count(c.out(), chat.KindRepeated), c.count(c.thread(), mailroom.KindQueued)-1
 			if told != k.told || marked != 0 || runs != len(want) {
 				t.Errorf("%d runs, started %d times, replies %q, %d marked", runs, told, c.private.Texts(), marked)
 			}
@@ -154,45 +154,45 @@ func TestAServerThatIsKilledAnswersEachMessageOfDiscord(t *testing.T) {
 // TestABotOfDiscordInABadWeek answers each message once, and is said to be what it is.
 func TestABotOfDiscordInABadWeek(t *testing.T) {
 	t.Parallel()
-	c := newCommunity(t, "")
+	c := newDiscordFixture(t, "")
 	c.process = &process{}
-	c.home.process(c.process)
-	c.becomes("dc", api.ChannelQueued)
+	c.fixture.process(c.process)
+	c.waitChannel("dc", api.ChannelQueued)
 	c.dc.Up(t)
-	c.becomes("dc", api.ChannelConnected)
+	c.waitChannel("dc", api.ChannelConnected)
 	c.ann.Sends(c.private, "one")
-	c.reads("ONE")
+	c.waitReplies("ONE")
 	c.dc.Down() // which a session outlives
-	c.becomes("dc", api.ChannelQueued)
+	c.waitChannel("dc", api.ChannelQueued)
 	c.ann.Sends(c.private, "two")
 	c.dc.Up(t)
-	c.reads("ONE", "TWO")
+	c.waitReplies("ONE", "TWO")
 	if began, resumed := c.dc.Sessions(); began != 1 || resumed != 1 {
 		t.Errorf("%d sessions were begun, and %d resumed", began, resumed)
 	}
 	c.dc.Down() // which this one does not
 	c.dc.Forget()
-	c.becomes("dc", api.ChannelQueued)
+	c.waitChannel("dc", api.ChannelQueued)
 	c.ann.Sends(c.private, "three")
 	c.dc.Up(t)
-	c.reads("ONE", "TWO", "THREE")
+	c.waitReplies("ONE", "TWO", "THREE")
 	c.dc.SetMessageContent(false)
 	c.dc.CloseWith(4014, "Disallowed intent(s).")
-	if s := c.becomes("dc", api.ChannelFailed); !strings.Contains(*s.Reason, "Message Content intent") {
+	if s := c.waitChannel("dc", api.ChannelFailed); !strings.Contains(*s.Reason, "Message Content intent") {
 		t.Errorf("the reason is %s", *s.Reason)
 	}
 	c.dc.SetMessageContent(true)
 	if code, stderr := c.run(t.Context(), io.Discard, "channels", "resume", "dc"); code != exitDone {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
-	c.becomes("dc", api.ChannelConnected)
+	c.waitChannel("dc", api.ChannelConnected)
 	other := strings.Replace(discordtest.Token, "GfAkEt", "ZzZzZz", 1)
 	c.dc.SetToken(other)
-	c.becomes("dc", api.ChannelFailed)
+	c.waitChannel("dc", api.ChannelFailed)
 	c.ann.Sends(c.private, "four")
-	c.token(other)
-	c.reads("ONE", "TWO", "THREE", "FOUR")
-	if told := c.told(); len(told) != 4 {
+	c.setToken(other)
+	c.waitReplies("ONE", "TWO", "THREE", "FOUR")
+	if told := c.agentInputs(); len(told) != 4 {
 		t.Errorf("the agent was told %q", told)
 	}
 	if talk := c.process.talk.all(); strings.Contains(talk, "TheSecretOfTheBot") {
@@ -205,7 +205,7 @@ func TestDiscordIsAddedOnceItsTokenWasTried(t *testing.T) {
 	t.Parallel()
 	dc := discordtest.New(t)
 	ann := dc.Person("Ann")
-	h := newHome(t, "[agents.echo]\npace = \"0s\"")
+	h := newFixture(t, "[agents.echo]\npace = \"0s\"")
 	add := func(stdin string, more ...string) (int, string) {
 		var talk bytes.Buffer
 		m := Main{Stdin: strings.NewReader(stdin), Stdout: io.Discard, Stderr: &talk, Env: h.env}
@@ -226,7 +226,7 @@ func TestDiscordIsAddedOnceItsTokenWasTried(t *testing.T) {
 		t.Errorf("an intent that is off: exit code %d, %s", code, talk)
 	}
 	dc.SetMessageContent(true)
-	if files, err := os.ReadDir(string(h.folder)); err != nil || len(files) != 2 { // mailroom.toml, gate
+	if files, err := os.ReadDir(string(h.dir)); err != nil || len(files) != 2 { // mailroom.toml, gate
 		t.Errorf("what was refused has left %v, %v", files, err)
 	}
 	code, talk := add("\n" + discordtest.Token + "\n")
@@ -235,7 +235,7 @@ func TestDiscordIsAddedOnceItsTokenWasTried(t *testing.T) {
 		t.Fatalf("exit code %d: %s", code, talk)
 	}
 	t.Logf("\n%s", talk)
-	info, err := os.Stat(h.folder.ChannelToken("discord"))
+	info, err := os.Stat(h.dir.ChannelToken("discord"))
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the token is kept as %v, %v", info, err)
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"mailroom/cmd/mailroom/internal/folder"
+	"mailroom/cmd/mailroom/internal/datadir"
 	"mailroom/doctor"
 	"mailroom/store/sqlite"
 )
@@ -34,9 +34,9 @@ Exit codes: 0 nothing found, 1 findings, 2 usage, 4 cannot be read or written.`,
 	output := formatFlag(cmd)
 	cmd.Flags().StringVar(&backup, "backup", "", "write a copy of the store to this file, which must not exist")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		dir, err := folder.Find(m.data, m.Env)
+		dir, err := datadir.Find(m.data, m.Env)
 		if err != nil {
-			return refusal(exitUsage, "", "%w", err)
+			return exitErrorf(exitUsage, "", "%w", err)
 		}
 		d := diagnosis{Store: dir.Database()}
 		if cmd.Flags().Changed("backup") {
@@ -71,23 +71,23 @@ type findingsError struct{}
 func (*findingsError) Error() string { return "the store has findings" }
 
 // examine checks the store of a folder.
-func (m *Main) examine(ctx context.Context, dir folder.Folder, d *diagnosis) error {
+func (m *Main) examine(ctx context.Context, dir datadir.Dir, d *diagnosis) error {
 	file, err := sqlite.OpenFile(ctx, d.Store)
 	if err != nil {
-		return m.unreadable(ctx, dir, err)
+		return m.explainStoreError(ctx, dir, err)
 	}
-	if err = diagnose(ctx, file, d); err == nil {
+	if err = checkFile(ctx, file, d); err == nil {
 		err = findLoss(ctx, file, d)
 	}
 	if err = errors.Join(err, file.Close()); err != nil {
 		m.printFindings(d.Report)
-		return m.unreadable(ctx, dir, err)
+		return m.explainStoreError(ctx, dir, err)
 	}
 	return nil
 }
 
-// diagnose checks the file itself and what is in it.
-func diagnose(ctx context.Context, file *sqlite.File, d *diagnosis) error {
+// checkFile checks the file itself and what is in it.
+func checkFile(ctx context.Context, file *sqlite.File, d *diagnosis) error {
 	faults, err := file.Faults(ctx)
 	if err == nil {
 		d.Report, err = doctor.Check(ctx, file)
@@ -111,18 +111,18 @@ func findLoss(ctx context.Context, file *sqlite.File, d *diagnosis) error {
 
 // backup writes a copy of the store and checks it before it gets its name.
 // Findings are no reason to have no copy.
-func (m *Main) backup(ctx context.Context, dir folder.Folder, target string, d *diagnosis) error {
+func (m *Main) backup(ctx context.Context, dir datadir.Dir, target string, d *diagnosis) error {
 	if target == "" {
-		return refusal(exitUsage, "name a file that does not exist yet", "--backup is empty")
+		return exitErrorf(exitUsage, "name a file that does not exist yet", "--backup is empty")
 	}
 	to, err := filepath.Abs(target)
 	if err != nil {
-		return refusal(exitUsage, "", "--backup: %w", err)
+		return exitErrorf(exitUsage, "", "--backup: %w", err)
 	}
 	d.Backup = to
 	file, err := sqlite.OpenFile(ctx, d.Store)
 	if err != nil {
-		return m.unreadable(ctx, dir, err)
+		return m.explainStoreError(ctx, dir, err)
 	}
 	err = file.Backup(ctx, to, func(path string) (err error) {
 		made, err := sqlite.OpenFile(ctx, path)
@@ -130,31 +130,31 @@ func (m *Main) backup(ctx context.Context, dir folder.Folder, target string, d *
 			return err
 		}
 		defer func() { err = errors.Join(err, made.Close()) }()
-		return diagnose(ctx, made, d)
+		return checkFile(ctx, made, d)
 	})
 	err = errors.Join(err, file.Close())
 	switch {
 	case errors.Is(err, fs.ErrExist):
-		return refusal(exitUsage, "a backup replaces nothing; name a file that does not exist yet", "%s is there already", to)
+		return exitErrorf(exitUsage, "a backup replaces nothing; name a file that does not exist yet", "%s is there already", to)
 	case errors.Is(err, fs.ErrNotExist):
-		return refusal(exitUsage, "make it first, or name another", "the folder %s does not exist", filepath.Dir(to))
+		return exitErrorf(exitUsage, "make it first, or name another", "the folder %s does not exist", filepath.Dir(to))
 	case err != nil:
-		return m.unreadable(ctx, dir, err)
+		return m.explainStoreError(ctx, dir, err)
 	}
 	return nil
 }
 
-// unreadable is a store that could not be read to its end.
-func (m *Main) unreadable(ctx context.Context, dir folder.Folder, err error) error {
+// explainStoreError is a store that could not be read to its end.
+func (m *Main) explainStoreError(ctx context.Context, dir datadir.Dir, err error) error {
 	const elsewhere = "name the data folder of the server with --data"
 	_, there := os.Stat(string(dir))
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case errors.Is(there, fs.ErrNotExist):
-		return refusal(exitServer, elsewhere, "the data folder %s does not exist", dir)
+		return exitErrorf(exitServer, elsewhere, "the data folder %s does not exist", dir)
 	case errors.Is(err, sqlite.ErrNoStore):
-		return refusal(exitServer, elsewhere, "%w", err)
+		return exitErrorf(exitServer, elsewhere, "%w", err)
 	}
-	return refusal(exitServer, "", "%w", err)
+	return exitErrorf(exitServer, "", "%w", err)
 }

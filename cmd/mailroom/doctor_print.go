@@ -12,13 +12,13 @@ func (m *Main) printDiagnosis(d diagnosis, output format) error {
 		return m.printJSON(d)
 	}
 	if d.Backup != "" {
-		m.say("wrote %s and checked it", d.Backup)
+		m.infof("wrote %s and checked it", d.Backup)
 	}
 	if err := m.printReport(d.Report); err != nil {
 		return err
 	}
 	if !d.Sound() {
-		m.say("what each name means is in docs/operations.md; the store was not changed")
+		m.infof("what each name means is in docs/operations.md; the store was not changed")
 	}
 	return nil
 }
@@ -42,14 +42,14 @@ func (m *Main) printReport(r doctor.Report) error {
 		said = fmt.Sprintf("%d findings", n)
 	}
 	_, err := fmt.Fprintf(m.Stdout, "%s in %s\n", said, counts(r))
-	return printed(err)
+	return wrapPrintError(err)
 }
 
 // printFindings prints what was found before the check broke off, as talk: its
 // result is the error.
 func (m *Main) printFindings(r doctor.Report) {
 	for _, f := range r.Findings {
-		m.say("%s  %s", f.Invariant, oneLine(f.String()))
+		m.infof("%s  %s", f.Invariant, oneLine(f.String()))
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 
 	"mailroom"
 	"mailroom/cmd/mailroom/internal/config"
-	"mailroom/cmd/mailroom/internal/folder"
+	"mailroom/cmd/mailroom/internal/datadir"
 )
 
 // Exit codes.
@@ -19,10 +19,10 @@ const (
 	exitDone        = 0
 	exitFailed      = 1  // also: cancelled
 	exitUsage       = 2  // or invalid input
-	exitWaits       = 3  // for a decision
+	exitWaiting     = 3  // for a decision
 	exitServer      = 4  // none, or not allowed
-	exitAgain       = 75 // of a server: start it again
-	exitMend        = 78 // of a server: mend its configuration first
+	exitRestart     = 75 // of a server: start it again
+	exitConfig      = 78 // of a server: mend its configuration first
 	exitInterrupted = 130
 )
 
@@ -36,15 +36,15 @@ type exitError struct {
 func (e *exitError) Error() string { return e.err.Error() }
 func (e *exitError) Unwrap() error { return e.err }
 
-func refusal(code int, hint, format string, args ...any) error {
+func exitErrorf(code int, hint, format string, args ...any) error {
 	return &exitError{code: code, hint: hint, err: fmt.Errorf(format, args...)}
 }
 
-// settledError ends a command whose run did not complete. What there is to say
+// unsuccessfulError ends a command whose run did not complete. What there is to say
 // has been said by then.
-type settledError struct{ status mailroom.Status }
+type unsuccessfulError struct{ status mailroom.Status }
 
-func (e *settledError) Error() string { return "the run is " + string(e.status) }
+func (e *unsuccessfulError) Error() string { return "the run is " + string(e.status) }
 
 // usageError is a command line that was not understood.
 type usageError struct {
@@ -54,41 +54,41 @@ type usageError struct {
 
 func (e *usageError) Error() string { return e.err.Error() }
 
-func noServer(err error, dir folder.Folder, start string) error {
+func noServer(err error, dir datadir.Dir, start string) error {
 	hint := "start one with `" + start + "`"
 	if errors.Is(err, fs.ErrNotExist) {
-		return refusal(exitServer, hint, "no server on %s", dir)
+		return exitErrorf(exitServer, hint, "no server on %s", dir)
 	}
-	return refusal(exitServer, hint, "%w", err)
+	return exitErrorf(exitServer, hint, "%w", err)
 }
 
-// refuse prints err and returns its exit code.
-func (m *Main) refuse(ctx context.Context, err error) int {
+// reportError prints err and returns its exit code.
+func (m *Main) reportError(ctx context.Context, err error) int {
 	code, hint := exitFailed, ""
 	message := err.Error()
 	if e, ok := errors.AsType[*usageError](err); ok {
 		code, hint = exitUsage, "see `"+e.command+" --help`"
 	} else if e, ok := errors.AsType[*exitError](err); ok {
 		code, hint = e.code, e.hint
-	} else if _, ok := errors.AsType[*settledError](err); ok {
+	} else if _, ok := errors.AsType[*unsuccessfulError](err); ok {
 		return exitFailed
 	} else if _, ok := errors.AsType[*findingsError](err); ok {
 		return exitFailed
-	} else if _, ok := errors.AsType[*waitsError](err); ok {
-		return exitWaits
+	} else if _, ok := errors.AsType[*waitingError](err); ok {
+		return exitWaiting
 	} else if _, ok := errors.AsType[*config.Error](err); ok {
 		code = exitUsage
 	} else if ctx.Err() != nil {
 		return exitInterrupted
 	} else if e, ok := errors.AsType[*mailroom.Error](err); ok {
-		code, message, hint = m.explain(e)
+		code, message, hint = m.explainServerError(e)
 	}
-	m.printRefusal(message, hint)
+	m.printError(message, hint)
 	return code
 }
 
-// explain turns the refusal of a server into what a person can act on.
-func (m *Main) explain(e *mailroom.Error) (code int, message, hint string) {
+// explainServerError turns the refusal of a server into what a person can act on.
+func (m *Main) explainServerError(e *mailroom.Error) (code int, message, hint string) {
 	message = e.Error()
 	switch e.Code {
 	case mailroom.CodeInvalid, mailroom.CodeTooLarge:
@@ -106,7 +106,7 @@ func (m *Main) explain(e *mailroom.Error) (code int, message, hint string) {
 	case mailroom.CodeUnavailable:
 		code = exitServer
 		if errors.Is(e, syscall.ECONNREFUSED) {
-			message, hint = "no server at "+m.url, "start one with `"+m.again("serve")+"`"
+			message, hint = "no server at "+m.url, "start one with `"+m.commandLine("serve")+"`"
 		} else if _, ok := errors.AsType[*tls.CertificateVerificationError](e); ok && m.data == "" {
 			hint = "if it is the right server, MAILROOM_CA names a file with its certificate or its authority's"
 		}

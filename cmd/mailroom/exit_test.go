@@ -23,7 +23,7 @@ func TestNoRefusalShowsThePlaceOfAFieldInARequest(t *testing.T) {
 		{"the request is invalid", mailroom.Field{Location: "body", Message: "is no JSON"}, "the request is invalid\n  is no JSON"},
 	} {
 		for _, code := range []mailroom.Code{mailroom.CodeInvalid, mailroom.CodeTooLarge} {
-			exit, message, hint := m.explain(&mailroom.Error{Code: code, Message: c.message, Fields: []mailroom.Field{c.field}})
+			exit, message, hint := m.explainServerError(&mailroom.Error{Code: code, Message: c.message, Fields: []mailroom.Field{c.field}})
 			if got := message + hint; exit != exitUsage || got != c.want || strings.Contains(got, "body.") {
 				t.Errorf("%s: exit code %d and %q, want %q", c.message, exit, got, c.want)
 			}

@@ -14,14 +14,14 @@ import (
 // for somebody's decision. again is the command that shows the rest of it after
 // Ctrl-C.
 func (m *Main) follow(ctx context.Context, c *client.Client, q client.FollowQuery, p *replyPrinter, again string) error {
-	err := m.followOn(ctx, c, q, p)
+	err := m.followUntilDone(ctx, c, q, p)
 	if err != nil && (ctx.Err() != nil || mailroom.CodeOf(err) == mailroom.CodeUnavailable) {
 		m.printDetached(again)
 	}
 	return err
 }
 
-func (m *Main) followOn(ctx context.Context, c *client.Client, q client.FollowQuery, p *replyPrinter) error {
+func (m *Main) followUntilDone(ctx context.Context, c *client.Client, q client.FollowQuery, p *replyPrinter) error {
 	q.Until = client.UntilWaiting
 	look := time.Second
 	for {
@@ -30,62 +30,62 @@ func (m *Main) followOn(ctx context.Context, c *client.Client, q client.FollowQu
 			return err
 		}
 		q.After = p.after(q.After)
-		at, err := standing(ctx, c, q)
+		at, err := fetchFollowState(ctx, c, q)
 		switch {
 		case err != nil:
 			return err
 		case at.waiting != "":
-			if err := m.undecided(ctx, c, at.waiting); err != nil {
+			if err := m.reportWaiting(ctx, c, at.waiting); err != nil {
 				return err
 			}
-			if err := untilResumed(ctx, c, q, p, look); err != nil {
+			if err := followUntilResumed(ctx, c, q, p, look); err != nil {
 				return err
 			}
 			q.After = p.after(q.After)
 			look = min(2*look, 30*time.Second)
-		case at.over:
-			return p.end(at.last)
+		case at.done:
+			return p.result(at.last)
 		}
 	}
 }
 
-// stand is how what is followed stands.
-type stand struct {
+// followState is how what is followed stands.
+type followState struct {
 	waiting string // the run that waits, or ""
-	over    bool   // nothing is left to be done
+	done    bool   // nothing is left to be done
 	last    mailroom.Status
 }
 
-func standing(ctx context.Context, c *client.Client, q client.FollowQuery) (stand, error) {
+func fetchFollowState(ctx context.Context, c *client.Client, q client.FollowQuery) (followState, error) {
 	id := q.Run
 	if id == "" {
 		t, err := c.Thread(ctx, q.Thread)
 		switch {
 		case err != nil:
-			return stand{}, err
+			return followState{}, err
 		case t.WaitingRun != nil:
-			return stand{waiting: *t.WaitingRun}, nil
+			return followState{waiting: *t.WaitingRun}, nil
 		case t.Status != api.ThreadIdle:
-			return stand{}, nil
+			return followState{}, nil
 		case t.LatestRun == nil:
-			return stand{over: true}, nil
+			return followState{done: true}, nil
 		}
 		id = *t.LatestRun
 	}
 	r, err := c.Run(ctx, id)
 	switch {
 	case err != nil:
-		return stand{}, err
+		return followState{}, err
 	case r.Status == mailroom.StatusWaiting:
-		return stand{waiting: r.ID}, nil
+		return followState{waiting: r.ID}, nil
 	}
-	return stand{over: r.Status.Finished(), last: r.Status}, nil
+	return followState{done: r.Status.Finished(), last: r.Status}, nil
 }
 
-// untilResumed prints what comes while the run waits for what nobody decides,
+// followUntilResumed prints what comes while the run waits for what nobody decides,
 // such as the end of another run. It returns in time to look whether that one
 // has a question by now.
-func untilResumed(ctx context.Context, c *client.Client, q client.FollowQuery, p *replyPrinter, look time.Duration) error {
+func followUntilResumed(ctx context.Context, c *client.Client, q client.FollowQuery, p *replyPrinter, look time.Duration) error {
 	q.Until = client.UntilForever
 	enough := errors.New("enough")
 	ctx, cancel := context.WithTimeoutCause(ctx, look, enough)
@@ -112,7 +112,7 @@ func (p *replyPrinter) follow(ctx context.Context, c *client.Client, q client.Fo
 		if err != nil {
 			return err
 		}
-		if err := p.event(ev); err != nil {
+		if err := p.printEvent(ev); err != nil {
 			return err
 		}
 		if last(ev) {
@@ -130,14 +130,14 @@ func (p *replyPrinter) after(from string) string {
 	return p.cursor
 }
 
-// end is the outcome of what was followed to its end. last is how the latest run
+// result is the outcome of what was followed to its end. last is how the latest run
 // of it stands, in case that no end was seen.
-func (p *replyPrinter) end(last mailroom.Status) error {
+func (p *replyPrinter) result(last mailroom.Status) error {
 	if p.last != "" {
 		last = p.last
 	}
 	if last == mailroom.StatusFailed || last == mailroom.StatusCancelled {
-		return &settledError{status: last}
+		return &unsuccessfulError{status: last}
 	}
 	return nil
 }

@@ -41,7 +41,7 @@ func FuzzTalk(f *testing.F) {
 		}
 		var out, talk bytes.Buffer
 		p := (&Main{Stdout: &out, Stderr: &talk}).newReplyPrinter(asText)
-		err = p.event(client.Event{Entry: &e})
+		err = p.printEvent(client.Event{Entry: &e})
 		if err != nil && slices.Contains(kinds[:3], kind) {
 			t.Errorf("%s %s cannot be told: %v", kind, body, err)
 		}
@@ -63,10 +63,10 @@ func FuzzReply(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string, a, b, wild int) {
 		a, b = min(max(a, 0), len(text)), min(max(b, 0), len(text))
 		pieces := []client.Event{delta(1, "m", 0, text[:a]), delta(1, "m", min(a, b), text[min(a, b):]), reply(t, 1, 1, "m", text, false)}
-		if got, _, _ := told(t, asText, pieces...); utf8.ValidString(text) && strings.TrimSuffix(got, "\n") != strings.TrimSuffix(text, "\n") {
+		if got, _, _ := printEvents(t, asText, pieces...); utf8.ValidString(text) && strings.TrimSuffix(got, "\n") != strings.TrimSuffix(text, "\n") {
 			t.Errorf("%q in pieces at %d and %d is printed as %q", text, a, b, got)
 		}
 		// A place that makes no sense is no reason to fall.
-		told(t, asText, delta(1, "m", wild, "x"), delta(1, "m", a, text), reply(t, 1, 1, "m", text, false))
+		printEvents(t, asText, delta(1, "m", wild, "x"), delta(1, "m", a, text), reply(t, 1, 1, "m", text, false))
 	})
 }

@@ -18,22 +18,22 @@ import (
 	"mailroom/cmd/mailroom/internal/config"
 )
 
-// network is a real server of IRC, on which al talks with the bot of a Mailroom in a
+// ircFixture is a real server of IRC, on which al talks with the bot of a Mailroom in a
 // process of its own.
-type network struct {
-	*home
+type ircFixture struct {
+	*fixture
 	irc     *irctest.Server
 	way     *channeltest.Proxy // of the bot
 	al      *irctest.Person
 	process process
 }
 
-// newNetwork has an agent in #dev; more is TOML before the channel's table.
-func newNetwork(t *testing.T, agent, more string) *network {
+// newIRCFixture has an agent in #dev; more is TOML before the channel's table.
+func newIRCFixture(t *testing.T, agent, more string) *ircFixture {
 	t.Helper()
-	n := &network{irc: irctest.Start(t)}
+	n := &ircFixture{irc: irctest.Start(t)}
 	n.way = channeltest.NewProxy(t, n.irc.Addr)
-	n.home = newHome(t, more+fmt.Sprintf(`
+	n.fixture = newFixture(t, more+fmt.Sprintf(`
 [channels]
 retry_first = "50ms"
 retry_most = "200ms"
@@ -55,14 +55,14 @@ admins = ["root!~root@127.0.0.1"]
 }
 
 // start starts the server, and returns when its bot is in the channel.
-func (n *network) start() {
+func (n *ircFixture) start() {
 	n.t.Helper()
-	n.home.process(&n.process)
+	n.fixture.process(&n.process)
 	n.al.Wait(" JOIN :#dev")
 }
 
-// killed kills the server, and returns when IRC has noticed.
-func (n *network) killed() {
+// restartAfterKill kills the server, and returns when IRC has noticed.
+func (n *ircFixture) restartAfterKill() {
 	n.t.Helper()
 	n.process.kill()
 	for on := true; on; {
@@ -72,7 +72,7 @@ func (n *network) killed() {
 }
 
 // entries are those of a kind in a thread.
-func (n *network) entries(thread, kind string) int {
+func (n *ircFixture) entries(thread, kind string) int {
 	n.t.Helper()
 	page, err := n.client().Entries(n.t.Context(), thread, client.EntriesQuery{Limit: 500})
 	if err != nil && mailroom.CodeOf(err) != mailroom.CodeNotFound {
@@ -87,43 +87,43 @@ func (n *network) entries(thread, kind string) int {
 	return found
 }
 
-// quiet waits until nothing is under way to #dev.
-func (n *network) quiet() {
+// waitIdle waits until nothing is under way to #dev.
+func (n *ircFixture) waitIdle() {
 	n.t.Helper()
-	n.wants("nothing is under way", func() bool {
+	n.waitFor("nothing is under way", func() bool {
 		return n.entries(devOut, mailroom.KindCompleted) == n.entries(devOut, mailroom.KindQueued)
 	})
 }
 
-func (n *network) wait(thread, kind string) {
+func (n *ircFixture) wait(thread, kind string) {
 	n.t.Helper()
-	n.wants("a "+kind+" in "+thread, func() bool { return n.entries(thread, kind) > 0 })
+	n.waitFor("a "+kind+" in "+thread, func() bool { return n.entries(thread, kind) > 0 })
 }
 
-func (n *network) wants(what string, good func() bool) {
+func (n *ircFixture) waitFor(what string, good func() bool) {
 	n.t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for end := time.Now().Add(patience); !good(); <-tick.C {
+	for end := time.Now().Add(waitTimeout); !good(); <-tick.C {
 		if time.Now().After(end) {
 			n.t.Fatalf("never: %s; al got %q", what, n.al.Lines())
 		}
 	}
 }
 
-// told is what the agent noted that it was told.
-func (n *network) told() []string {
+// agentInputs is what the agent noted that it was told.
+func (n *ircFixture) agentInputs() []string {
 	n.t.Helper()
-	raw, err := os.ReadFile(filepath.Join(string(n.folder), "told"))
+	raw, err := os.ReadFile(filepath.Join(string(n.dir), "told"))
 	if err != nil && !os.IsNotExist(err) {
 		n.t.Fatal(err)
 	}
 	return strings.Fields(string(raw))
 }
 
-// shout is an agent that reads who speaks and what, notes that it began, waits at its gate in its first
+// shoutConfig is an agent that reads who speaks and what, notes that it began, waits at its gate in its first
 // attempt, and answers in capitals.
-const shout = `
+const shoutConfig = `
 [agents.shout]
 kind = "exec"
 command = ["sh", "-c", "read -r from; read -r text; text=${text#> }; echo begun >>told; test $MAILROOM_ATTEMPT != 1 || cat gate >/dev/null; echo \"$text\" | tr a-z A-Z"]
@@ -143,44 +143,44 @@ func TestAServerOnIRCThatIsKilledAnswersWhatItHasTaken(t *testing.T) {
 	fmt.Fprintln(tab, "KILLED\tMESSAGES IN\tATTEMPTS OF THE AGENT\tREPLIES OUT\tMARKED AS REPEATED")
 	for _, c := range []struct {
 		when    string
-		prepare func(n *network) // the agent stands at its gate
-		before  func(n *network) // the kill
-		mended  func(n *network)
+		prepare func(n *ircFixture) // the agent stands at its gate
+		before  func(n *ircFixture) // the kill
+		mended  func(n *ircFixture)
 		told    int
 		replies int
 		marked  int
 	}{
 		{when: "after the inbound commit", told: 2, replies: 1},
 		{when: "after the run, before the send",
-			prepare: func(n *network) {
+			prepare: func(n *ircFixture) {
 				n.al.Line("MODE #dev +i")
 				n.al.Line("KICK #dev bot :wait")
 				n.al.Wait(" KICK #dev bot")
 				n.openGate("go\n")
 			},
-			before: func(n *network) { n.wait(devOut, mailroom.KindRescheduled) },
-			mended: func(n *network) { n.al.Line("MODE #dev -i") }, told: 1, replies: 1},
+			before: func(n *ircFixture) { n.wait(devOut, mailroom.KindRescheduled) },
+			mended: func(n *ircFixture) { n.al.Line("MODE #dev -i") }, told: 1, replies: 1},
 		{when: "after the send, before its receipt",
-			prepare: func(n *network) {
+			prepare: func(n *ircFixture) {
 				n.way.SetFaults(channeltest.Netfaults{DropDownstream: true})
 				n.openGate("go\n")
 			},
-			before: func(n *network) { n.al.WaitMessage("bot", "HELLO") },
-			mended: func(n *network) { n.way.SetFaults(channeltest.Netfaults{}) }, told: 1, replies: 2, marked: 1},
+			before: func(n *ircFixture) { n.al.WaitMessage("bot", "HELLO") },
+			mended: func(n *ircFixture) { n.way.SetFaults(channeltest.Netfaults{}) }, told: 1, replies: 2, marked: 1},
 		{when: "after everything",
-			prepare: func(n *network) { n.openGate("go\n") },
-			before:  func(n *network) { n.wait(devOut, mailroom.KindCompleted) }, told: 1, replies: 1},
+			prepare: func(n *ircFixture) { n.openGate("go\n") },
+			before:  func(n *ircFixture) { n.wait(devOut, mailroom.KindCompleted) }, told: 1, replies: 1},
 	} {
 		t.Run(c.when, func(t *testing.T) {
-			n := newNetwork(t, "shout", shout)
+			n := newIRCFixture(t, "shout", shoutConfig)
 			n.start()
 			n.al.Say("#dev", "bot: hello")
-			n.wants("the agent begins", func() bool { return len(n.told()) == 1 })
+			n.waitFor("the agent begins", func() bool { return len(n.agentInputs()) == 1 })
 			if c.prepare != nil {
 				c.prepare(n)
 				c.before(n)
 			}
-			n.killed()
+			n.restartAfterKill()
 			if c.mended != nil {
 				c.mended(n)
 			}
@@ -188,10 +188,10 @@ func TestAServerOnIRCThatIsKilledAnswersWhatItHasTaken(t *testing.T) {
 			n.wait(devOut, mailroom.KindCompleted)
 			n.al.Sync()
 			replies, marked := n.al.Messages("bot"), n.entries(devOut, chat.KindRepeated)
-			if len(n.told()) != c.told || len(replies) != c.replies || marked != c.marked {
-				t.Errorf("the agent began %d times, al reads %q, %d are marked", len(n.told()), replies, marked)
+			if len(n.agentInputs()) != c.told || len(replies) != c.replies || marked != c.marked {
+				t.Errorf("the agent began %d times, al reads %q, %d are marked", len(n.agentInputs()), replies, marked)
 			}
-			fmt.Fprintf(tab, "%s\t%d\t%d\t%d\t%d\n", c.when, n.entries(devThread, mailroom.KindQueued), len(n.told()), len(replies), marked)
+			fmt.Fprintf(tab, "%s\t%d\t%d\t%d\t%d\n", c.when, n.entries(devThread, mailroom.KindQueued), len(n.agentInputs()), len(replies), marked)
 		})
 	}
 	if err := tab.Flush(); err != nil {
@@ -205,7 +205,7 @@ func TestAServerOnIRCThatIsKilledAnswersWhatItHasTaken(t *testing.T) {
 // between, and a run is stopped.
 func TestAConversationOnIRC(t *testing.T) {
 	t.Parallel()
-	n := newNetwork(t, "tour", "[agents.tour]\nkind = \"tour\"\npace = \"1ms\"\n")
+	n := newIRCFixture(t, "tour", "[agents.tour]\nkind = \"tour\"\npace = \"1ms\"\n")
 	n.start()
 	mallory, root := n.irc.Connect("mallory", "JOIN #dev"), n.irc.Connect("root", "JOIN #dev")
 	n.al.Say("#dev", "bot: show me")
@@ -215,8 +215,8 @@ func TestAConversationOnIRC(t *testing.T) {
 	mallory.Say("#dev", approve) // a stranger: nothing comes of it
 	n.al.Say("#dev", approve)
 	n.al.WaitMessage("bot", "Only an admin may")
-	n.quiet()
-	n.killed()
+	n.waitIdle()
+	n.restartAfterKill()
 	n.start()
 	n.al.Say("#dev", "bot: !status")
 	n.al.WaitMessage("bot", "It asks: May I send this postcard?")
@@ -251,7 +251,7 @@ func TestAConversationOnIRC(t *testing.T) {
 func TestANetworkOfIRCIsAddedOnceItWasTried(t *testing.T) {
 	t.Parallel()
 	server := irctest.Start(t, "[Global]", "Password = sesame")
-	h := newHome(t, "# mine\n")
+	h := newFixture(t, "# mine\n")
 	password := filepath.Join(t.TempDir(), "password")
 	add := func(secret, answers string, more ...string) (int, string) {
 		t.Helper()
@@ -267,14 +267,14 @@ func TestANetworkOfIRCIsAddedOnceItWasTried(t *testing.T) {
 	if code != exitFailed || !strings.Contains(said, "rejected its password") || strings.Contains(said, "wrong") {
 		t.Errorf("a bad password: code %d, %s", code, said)
 	}
-	if raw, err := os.ReadFile(h.folder.Config()); err != nil || string(raw) != "# mine\n" {
+	if raw, err := os.ReadFile(h.dir.Config()); err != nil || string(raw) != "# mine\n" {
 		t.Errorf("then the configuration is %s, %v", raw, err)
 	}
 	code, said = add("sesame", "echo\n"+server.Addr+"\nbot\n", "--join", "#dev", "--join", "#ops key")
 	if code != exitDone || !strings.Contains(said, "lets the bot in as bot") || !strings.Contains(said, "pair approve --admin CODE") {
 		t.Errorf("a good one: code %d, %s", code, said)
 	}
-	c, err := config.Load(h.folder.Config(), true)
+	c, err := config.Load(h.dir.Config(), true)
 	if err != nil {
 		t.Fatal(err)
 	}

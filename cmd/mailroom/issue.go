@@ -46,9 +46,9 @@ gave the issue to an agent, "mailroom issue show" tells of the run too.`,
 	}
 }
 
-// askedFor is how long a server may take to tell of a run. Nobody waits for one
+// issueRunTimeout is how long a server may take to tell of a run. Nobody waits for one
 // that is not there.
-const askedFor = time.Second
+const issueRunTimeout = time.Second
 
 // runOfIssue asks the server for the run of an issue that was given to an agent.
 // It is an addition: whatever is in its way, there is none.
@@ -57,11 +57,11 @@ func (m *Main) runOfIssue(ctx context.Context, it *tracker.Issue) *bd.Run {
 	if key == "" {
 		return nil
 	}
-	d, err := m.door()
+	d, err := m.findEndpoint()
 	if err != nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, askedFor)
+	ctx, cancel := context.WithTimeout(ctx, issueRunTimeout)
 	defer cancel()
 	page, err := client.New(d.url, d.token, client.WithHTTPClient(d.web)).Runs(ctx, client.ListQuery{Q: "thread:" + client.Quote(thread) + " key:" + client.Quote(key), Limit: 1})
 	if err != nil || len(page.Items) == 0 {
@@ -72,13 +72,13 @@ func (m *Main) runOfIssue(ctx context.Context, it *tracker.Issue) *bd.Run {
 	if err != nil {
 		return nil
 	}
-	return &bd.Run{Lines: m.linesOfRun(run), JSON: raw}
+	return &bd.Run{Lines: m.runLines(run), JSON: raw}
 }
 
-// linesOfRun tells people of the run of an issue, and how to see more.
-func (m *Main) linesOfRun(run api.Run) []string {
+// runLines tells people of the run of an issue, and how to see more.
+func (m *Main) runLines(run api.Run) []string {
 	lines := []string{fmt.Sprintf("Run %s of %s: %s, attempt %d", run.ID, run.Agent, run.Status, run.Attempt)}
-	if first, _, _ := strings.Cut(strings.TrimSpace(text(run.Reply)), "\n"); first != "" {
+	if first, _, _ := strings.Cut(strings.TrimSpace(deref(run.Reply)), "\n"); first != "" {
 		lines = append(lines, "  said: "+cut(first, 100))
 	}
 	if run.Error != nil {
@@ -86,9 +86,9 @@ func (m *Main) linesOfRun(run api.Run) []string {
 	}
 	switch run.Status {
 	case mailroom.StatusWaiting:
-		lines = append(lines, "  waits for a decision: "+m.again("tickets"))
+		lines = append(lines, "  waits for a decision: "+m.commandLine("tickets"))
 	case mailroom.StatusFailed, mailroom.StatusCancelled:
-		lines = append(lines, "  try it again: "+m.again("run", "retry", run.ID))
+		lines = append(lines, "  try it again: "+m.commandLine("run", "retry", run.ID))
 	}
-	return append(lines, "  see all of it: "+m.again("attach", run.Thread))
+	return append(lines, "  see all of it: "+m.commandLine("attach", run.Thread))
 }

@@ -35,11 +35,11 @@ submits = 1
 submit_burst = 12
 `
 
-// asks sends a request to a server and returns the status and the problem, if
+// request sends a request to a server and returns the status and the problem, if
 // it is one. Headers are "Name: value".
-func (p *process) asks(t *testing.T, web *http.Client, method, path, body string, headers ...string) (*http.Response, api.Problem) {
+func (p *process) request(t *testing.T, web *http.Client, method, path, body string, headers ...string) (*http.Response, api.Problem) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 	t.Cleanup(cancel)
 	req, err := http.NewRequestWithContext(ctx, method, p.url+path, strings.NewReader(body))
 	if err != nil {
@@ -65,18 +65,18 @@ func (p *process) asks(t *testing.T, web *http.Client, method, path, body string
 	return resp, problem
 }
 
-// bearer is the header with the server's token.
-func (h *home) bearer() string {
+// authorization is the header with the server's token.
+func (h *fixture) authorization() string {
 	h.t.Helper()
-	token, err := h.folder.Token()
+	token, err := h.dir.Token()
 	h.must(err)
 	return "Authorization: Bearer " + token
 }
 
 func TestAServerKeepsToItsLimits(t *testing.T) {
-	h, p := newHome(t, tight), &process{}
+	h, p := newFixture(t, tight), &process{}
 	h.process(p)
-	auth := h.bearer()
+	auth := h.authorization()
 	web := &http.Client{}
 	defer web.CloseIdleConnections()
 	for _, tc := range []struct {
@@ -99,19 +99,19 @@ func TestAServerKeepsToItsLimits(t *testing.T) {
 		{"the origin null", "POST /v1/messages", `{"text":"a"}`, []string{auth, "Origin: null"}, 403, mailroom.CodeForbidden},
 	} {
 		method, path, _ := strings.Cut(tc.route, " ")
-		resp, problem := p.asks(t, web, method, path, tc.body, tc.headers...)
+		resp, problem := p.request(t, web, method, path, tc.body, tc.headers...)
 		if resp.StatusCode != tc.status || problem.Code != tc.code {
 			t.Errorf("%s: %d %q (%s), want %d %q", tc.name, resp.StatusCode, problem.Code, problem.Detail, tc.status, tc.code)
 		}
 	}
-	t.Run("frames", func(t *testing.T) { framesAreBounded(t, p, web, auth) })
-	t.Run("slow", func(t *testing.T) { slowOnesAreCutOff(t, p, auth) })
-	t.Run("submits", func(t *testing.T) { submitsArePaced(t, p, web, auth) })
-	t.Run("streams", func(t *testing.T) { streamsAreCounted(t, p, web, auth) })
+	t.Run("frames", func(t *testing.T) { checkFrameLimit(t, p, web, auth) })
+	t.Run("slow", func(t *testing.T) { checkSlowClients(t, p, auth) })
+	t.Run("submits", func(t *testing.T) { checkSubmitRate(t, p, web, auth) })
+	t.Run("streams", func(t *testing.T) { checkStreamLimit(t, p, web, auth) })
 }
 
-// slowOnesAreCutOff writes what never ends, and waits for the server to hang up.
-func slowOnesAreCutOff(t *testing.T, p *process, auth string) {
+// checkSlowClients writes what never ends, and waits for the server to hang up.
+func checkSlowClients(t *testing.T, p *process, auth string) {
 	for name, tc := range map[string]struct{ first, then, answer string }{
 		"a dribbling header":    {"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-A: ", "a", ""},
 		"a slow body":           {"POST /v1/messages HTTP/1.1\r\nHost: localhost\r\n" + auth + "\r\nContent-Length: 200000\r\n\r\n{", " ", "HTTP/1.1 400 Bad Request"},
@@ -124,7 +124,7 @@ func slowOnesAreCutOff(t *testing.T, p *process, auth string) {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+		if err := conn.SetDeadline(time.Now().Add(waitTimeout)); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := io.WriteString(conn, tc.first); err != nil {
@@ -163,7 +163,7 @@ func slowOnesAreCutOff(t *testing.T, p *process, auth string) {
 // socket opens a WebSocket at base, with headers "Name: value".
 func socket(t *testing.T, web *http.Client, base string, headers ...string) (*websocket.Conn, *http.Response, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 	t.Cleanup(cancel)
 	o := &websocket.DialOptions{HTTPClient: web, HTTPHeader: http.Header{}}
 	for _, h := range headers {
@@ -179,7 +179,7 @@ func socket(t *testing.T, web *http.Client, base string, headers ...string) (*we
 	return conn, resp, err
 }
 
-func framesAreBounded(t *testing.T, p *process, web *http.Client, auth string) {
+func checkFrameLimit(t *testing.T, p *process, web *http.Client, auth string) {
 	conn, _, err := socket(t, web, p.url, auth)
 	if err != nil {
 		t.Fatal(err)
@@ -199,9 +199,9 @@ func framesAreBounded(t *testing.T, p *process, web *http.Client, auth string) {
 	}
 }
 
-func submitsArePaced(t *testing.T, p *process, web *http.Client, auth string) {
+func checkSubmitRate(t *testing.T, p *process, web *http.Client, auth string) {
 	for n := range 100 {
-		resp, problem := p.asks(t, web, "POST", "/v1/threads/paced/messages", `{"text":"a"}`, auth)
+		resp, problem := p.request(t, web, "POST", "/v1/threads/paced/messages", `{"text":"a"}`, auth)
 		if n < 3 && resp.StatusCode != 202 { // the other writes of this test take from the same twelve
 			t.Fatalf("submit %d: %d %s", n+1, resp.StatusCode, problem.Detail)
 		}
@@ -220,16 +220,16 @@ func submitsArePaced(t *testing.T, p *process, web *http.Client, auth string) {
 	t.Error("a hundred submits at once were taken")
 }
 
-func streamsAreCounted(t *testing.T, p *process, web *http.Client, auth string) {
+func checkStreamLimit(t *testing.T, p *process, web *http.Client, auth string) {
 	var open []*http.Response
 	for range 2 {
-		resp, problem := p.asks(t, web, "GET", "/v1/stream", "", auth)
+		resp, problem := p.request(t, web, "GET", "/v1/stream", "", auth)
 		if resp.StatusCode != 200 {
 			t.Fatalf("a stream: %d %s", resp.StatusCode, problem.Detail)
 		}
 		open = append(open, resp)
 	}
-	resp, problem := p.asks(t, web, "GET", "/v1/threads/paced/stream", "", auth)
+	resp, problem := p.request(t, web, "GET", "/v1/threads/paced/stream", "", auth)
 	if resp.StatusCode != 429 || problem.Code != mailroom.CodeRateLimited || resp.Header.Get("Retry-After") == "" {
 		t.Errorf("one too many: %d %q, want 429 rate_limited", resp.StatusCode, problem.Code)
 	}
@@ -249,15 +249,15 @@ func streamsAreCounted(t *testing.T, p *process, web *http.Client, auth string) 
 // TestNoCommandComesOverTheAPI: what an agent runs is in the configuration, and
 // nothing that a caller says changes it or adds to it.
 func TestNoCommandComesOverTheAPI(t *testing.T) {
-	h, p := newHome(t, "default_agent = \"cat\"\n[agents.cat]\nkind = \"exec\"\ncommand = [\"cat\"]\n"), &process{}
+	h, p := newFixture(t, "default_agent = \"cat\"\n[agents.cat]\nkind = \"exec\"\ncommand = [\"cat\"]\n"), &process{}
 	h.process(p)
-	auth, web := h.bearer(), &http.Client{}
+	auth, web := h.authorization(), &http.Client{}
 	defer web.CloseIdleConnections()
 	for body, want := range map[string]int{
 		`{"text":"a","agent":"/bin/sh"}`: 422, `{"text":"a","agent":"sh -c true"}`: 422, `{"text":"a","agent":"../cat"}`: 422,
 		`{"text":"a","command":["sh"]}`: 422, `{"text":"a","env":{"PATH":"/tmp"}}`: 422,
 	} {
-		if resp, problem := p.asks(t, web, "POST", "/v1/threads/t/messages", body, auth); resp.StatusCode != want {
+		if resp, problem := p.request(t, web, "POST", "/v1/threads/t/messages", body, auth); resp.StatusCode != want {
 			t.Errorf("%s: %d %s, want %d", body, resp.StatusCode, problem.Detail, want)
 		}
 	}
@@ -267,12 +267,12 @@ func TestNoCommandComesOverTheAPI(t *testing.T) {
 		Options: json.RawMessage(`{"command":["touch","pwned"],"dir":"/","env":{"PATH":"/tmp"}}`),
 	})
 	h.must(err)
-	run, err := c.WaitRun(t.Context(), sent.Run, patience)
+	run, err := c.WaitRun(t.Context(), sent.Run, waitTimeout)
 	h.must(err)
 	if run.Reply == nil || *run.Reply != "$(touch pwned); `touch pwned`" {
 		t.Errorf("the run is %s with the reply %v, want that cat said what it read", run.Status, run.Reply)
 	}
-	if _, err := os.Stat(filepath.Join(string(h.folder), "pwned")); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(filepath.Join(string(h.dir), "pwned")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a caller ran a command: %v", err)
 	}
 }

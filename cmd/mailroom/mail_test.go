@@ -19,16 +19,16 @@ import (
 	"mailroom/tracker"
 )
 
-// clone is somebody's copy of a tracker, and bd in processes of its own.
-type clone struct {
+// bdClone is somebody's copy of a tracker, and bd in processes of its own.
+type bdClone struct {
 	t         *testing.T
 	name, dir string
 	env       []string
 }
 
-func newClone(t *testing.T, name, url, token string) *clone {
+func newBdClone(t *testing.T, name, url, token string) *bdClone {
 	t.Helper()
-	c := &clone{t: t, name: name, dir: t.TempDir()}
+	c := &bdClone{t: t, name: name, dir: t.TempDir()}
 	c.env = append(os.Environ(), "BD_ACTOR="+name, "BEADS_AGENT_NAME="+name, "AGENT_MAIL_URL="+url, "AGENT_MAIL_TOKEN="+token,
 		"AGENT_MAIL_TIMEOUT=60", "GORACE=atexit_sleep_ms=0")
 	if err := tracker.FolderAt(filepath.Join(c.dir, ".beads")).Init(); err != nil {
@@ -38,7 +38,7 @@ func newClone(t *testing.T, name, url, token string) *clone {
 	return c
 }
 
-func (c *clone) bd(args ...string) (code int, talk string) {
+func (c *bdClone) bd(args ...string) (code int, talk string) {
 	c.t.Helper()
 	var out bytes.Buffer
 	cmd := exec.Command("bd", args...)
@@ -50,14 +50,14 @@ func (c *clone) bd(args ...string) (code int, talk string) {
 }
 
 // must runs a command that succeeds and warns of nothing.
-func (c *clone) must(args ...string) {
+func (c *bdClone) must(args ...string) {
 	c.t.Helper()
 	if code, talk := c.bd(args...); code != 0 || talk != "" {
 		c.t.Fatalf("%s: bd %v: exit code %d, %s", c.name, args, code, talk)
 	}
 }
 
-func (c *clone) read(name string) string {
+func (c *bdClone) read(name string) string {
 	c.t.Helper()
 	raw, err := os.ReadFile(filepath.Join(c.dir, ".beads", name))
 	if err != nil {
@@ -66,15 +66,15 @@ func (c *clone) read(name string) string {
 	return string(raw)
 }
 
-func (c *clone) write(name, text string) {
+func (c *bdClone) write(name, text string) {
 	c.t.Helper()
 	if err := os.WriteFile(filepath.Join(c.dir, ".beads", name), []byte(text), 0o600); err != nil {
 		c.t.Fatal(err)
 	}
 }
 
-// heard is what an agent was told, as the dialect has it.
-func heard(t *testing.T, url, token, agent string) (found []string) {
+// readInbox is what an agent was told, as the dialect has it.
+func readInbox(t *testing.T, url, token, agent string) (found []string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/api/notifications/"+agent, nil)
 	if err != nil {
@@ -104,24 +104,24 @@ func heard(t *testing.T, url, token, agent string) (found []string) {
 }
 
 func TestAgentsInClonesShareIssuesThroughTheServerAndItsDeath(t *testing.T) {
-	h := newHome(t, "")
+	h := newFixture(t, "")
 	var first process
 	h.process(&first)
 	url := first.url
-	token, err := h.folder.Token()
+	token, err := h.dir.Token()
 	if err != nil {
 		t.Fatal(err)
 	}
-	ann, bob := newClone(t, "ann", url, token), newClone(t, "bob", url, token)
-	for _, c := range []*clone{ann, bob} {
-		heard(t, url, token, c.name) // who has one is told
+	ann, bob := newBdClone(t, "ann", url, token), newBdClone(t, "bob", url, token)
+	for _, c := range []*bdClone{ann, bob} {
+		readInbox(t, url, token, c.name) // who has one is told
 	}
 
 	// Both claim at the same time.
 	var group sync.WaitGroup
 	var codes [2]int
 	var talks [2]string
-	for i, c := range []*clone{ann, bob} {
+	for i, c := range []*bdClone{ann, bob} {
 		group.Go(func() { codes[i], talks[i] = c.bd("update", "x-1", "--claim") })
 	}
 	group.Wait()
@@ -163,7 +163,7 @@ func TestAgentsInClonesShareIssuesThroughTheServerAndItsDeath(t *testing.T) {
 	}
 	loser.must("update", "x-1", "--claim")
 	want := []string{winner.name + " issue.claimed x-1", winner.name + " issue.closed x-1"}
-	if diff := cmp.Diff(want, heard(t, url, token, loser.name)); diff != "" {
+	if diff := cmp.Diff(want, readInbox(t, url, token, loser.name)); diff != "" {
 		t.Errorf("%s's inbox (-want +got):\n%s", loser.name, diff)
 	}
 }

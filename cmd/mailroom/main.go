@@ -19,7 +19,7 @@ func main() { os.Exit(run()) }
 func run() int {
 	slog.SetDefault(slog.New(slog.NewTextHandler(os.Stderr, nil)))
 	if os.Getenv("GOGC") == "" {
-		paceCollections()
+		tuneGC()
 	}
 	signalled, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
@@ -30,6 +30,6 @@ func run() int {
 		stop()
 		cancel()
 	})()
-	m := Main{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Env: os.Getenv, Forget: os.Unsetenv, Name: os.Args[0]}
+	m := Main{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Env: os.Getenv, Unsetenv: os.Unsetenv, Name: os.Args[0]}
 	return m.Run(ctx, os.Args[1:])
 }

@@ -17,40 +17,40 @@ import (
 
 	"mailroom"
 	"mailroom/cmd/mailroom/internal/config"
-	"mailroom/cmd/mailroom/internal/folder"
+	"mailroom/cmd/mailroom/internal/datadir"
 	"mailroom/store/memory"
 )
 
-// home is a data folder of a test, with a configuration.
-type home struct {
-	t      *testing.T
-	folder folder.Folder
+// fixture is a data folder of a test, with a configuration.
+type fixture struct {
+	t   *testing.T
+	dir datadir.Dir
 }
 
-func newHome(t *testing.T, settings string) *home {
+func newFixture(t *testing.T, settings string) *fixture {
 	t.Helper()
-	h := &home{t: t, folder: folder.Folder(t.TempDir())}
+	h := &fixture{t: t, dir: datadir.Dir(t.TempDir())}
 	if strings.Contains(settings, `kind = "exec"`) {
 		settings = "isolation = \"none\"\n" + settings // they wait for the pipe in the folder
 	}
-	if err := os.WriteFile(h.folder.Config(), []byte(settings), 0o600); err != nil {
+	if err := os.WriteFile(h.dir.Config(), []byte(settings), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := syscall.Mkfifo(filepath.Join(string(h.folder), "gate"), 0o600); err != nil {
+	if err := syscall.Mkfifo(filepath.Join(string(h.dir), "gate"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return h
 }
 
-func (h *home) env(name string) string {
+func (h *fixture) env(name string) string {
 	if name == "MAILROOM_DATA" {
-		return string(h.folder)
+		return string(h.dir)
 	}
 	return ""
 }
 
 // run runs a command of the program in this process.
-func (h *home) run(ctx context.Context, stdout io.Writer, args ...string) (code int, stderr string) {
+func (h *fixture) run(ctx context.Context, stdout io.Writer, args ...string) (code int, stderr string) {
 	var talk bytes.Buffer
 	m := Main{Stdin: strings.NewReader(""), Stdout: stdout, Stderr: &talk, Env: h.env}
 	code = m.Run(ctx, args)
@@ -58,9 +58,9 @@ func (h *home) run(ctx context.Context, stdout io.Writer, args ...string) (code 
 }
 
 // process starts a server in a process of its own.
-func (h *home) process(p *process, args ...string) {
+func (h *fixture) process(p *process, args ...string) {
 	h.t.Helper()
-	if err := p.start(string(h.folder), append(os.Environ(), "MAILROOM_DATA="+string(h.folder)), args...); err != nil {
+	if err := p.start(string(h.dir), append(os.Environ(), "MAILROOM_DATA="+string(h.dir)), args...); err != nil {
 		h.t.Fatal(err)
 	}
 	h.t.Cleanup(func() {
@@ -71,13 +71,13 @@ func (h *home) process(p *process, args ...string) {
 	})
 }
 
-// watcher is a Stdout that does something when the first text is printed.
-type watcher struct {
+// waitWriter is a Stdout that does something when the first text is printed.
+type waitWriter struct {
 	text  strings.Builder
 	first func()
 }
 
-func (w *watcher) Write(b []byte) (int, error) {
+func (w *waitWriter) Write(b []byte) (int, error) {
 	w.text.Write(b)
 	if w.first != nil {
 		w.first()
@@ -86,22 +86,22 @@ func (w *watcher) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// stuck says what it is told; its first attempt then hangs.
-const stuck = `default_agent = "stuck"
+// stuckConfig says what it is told; its first attempt then hangs.
+const stuckConfig = `default_agent = "stuck"
 [agents.stuck]
 kind = "exec"
 command = ["sh", "-c", "cat; test $MAILROOM_ATTEMPT != 1 || cat gate"]
 `
 
-// gated says what it is told, and ends when somebody writes into the gate.
-const gated = `default_agent = "gated"
+// gatedConfig says what it is told, and ends when somebody writes into the gate.
+const gatedConfig = `default_agent = "gated"
 [agents.gated]
 kind = "exec"
 command = ["sh", "-c", "cat; cat gate"]
 `
 
 func TestServeRunsUntilItsContextEnds(t *testing.T) {
-	h := newHome(t, "")
+	h := newFixture(t, "")
 	ctx, stop := context.WithCancel(t.Context())
 	talk := &transcript{log: io.Discard, grown: make(chan struct{}, 1)}
 	m := Main{Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: talk, Env: h.env}
@@ -122,17 +122,17 @@ func TestServeRunsUntilItsContextEnds(t *testing.T) {
 	if got := <-code; got != exitDone {
 		t.Errorf("serve: exit code %d, want %d: %s", got, exitDone, talk.text.String())
 	}
-	if _, err := os.Stat(filepath.Join(string(h.folder), "server.json")); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(filepath.Join(string(h.dir), "server.json")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the address of a server that has ended: %v, want none", err)
 	}
 }
 
 func TestCtrlCDetachesAndCancelsNothing(t *testing.T) {
-	h := newHome(t, gated)
+	h := newFixture(t, gatedConfig)
 	h.process(&process{})
 	ctx, interrupt := context.WithCancel(t.Context())
 	defer interrupt()
-	out := &watcher{first: interrupt}
+	out := &waitWriter{first: interrupt}
 	code, stderr := h.run(ctx, out, "send", "--thread", "t", "one two")
 	if code != exitInterrupted || !strings.Contains(stderr, "\n  mailroom attach t\n") {
 		t.Errorf("send: exit code %d, want %d, and how to attach again: %s", code, exitInterrupted, stderr)
@@ -140,8 +140,8 @@ func TestCtrlCDetachesAndCancelsNothing(t *testing.T) {
 	if got := out.text.String(); got != "one two\n" {
 		t.Errorf("printed %q, want the reply so far, and its line ended", got)
 	}
-	again := &watcher{first: func() {
-		if err := open(filepath.Join(string(h.folder), "gate"), ", done"); err != nil {
+	again := &waitWriter{first: func() {
+		if err := openGate(filepath.Join(string(h.dir), "gate"), ", done"); err != nil {
 			t.Error(err)
 		}
 	}}
@@ -152,10 +152,10 @@ func TestCtrlCDetachesAndCancelsNothing(t *testing.T) {
 }
 
 func TestSendGoesOnWhenItsServerIsKilled(t *testing.T) {
-	h := newHome(t, stuck)
+	h := newFixture(t, stuckConfig)
 	p := &process{}
 	h.process(p)
-	out := &watcher{first: func() {
+	out := &waitWriter{first: func() {
 		p.kill()
 		h.process(p, "--listen", strings.TrimPrefix(p.url, "http://"))
 	}}
@@ -173,13 +173,13 @@ func TestSendGoesOnWhenItsServerIsKilled(t *testing.T) {
 }
 
 func TestSecondSignalEndsTheServerAtOnce(t *testing.T) {
-	h := newHome(t, "[agents.echo]\npace = \"30s\"\n")
+	h := newFixture(t, "[agents.echo]\npace = \"30s\"\n")
 	p := &process{}
 	h.process(p)
 	if code, stderr := h.run(t.Context(), io.Discard, "send", "--thread", "t", "--detach", "a b"); code != exitDone {
 		t.Fatalf("send: exit code %d: %s", code, stderr)
 	}
-	if err := await(h.folder, "t", "delta"); err != nil {
+	if err := awaitEntry(h.dir, "t", "delta"); err != nil {
 		t.Fatal(err)
 	}
 	for _, until := range []func() error{
@@ -199,14 +199,14 @@ func TestSecondSignalEndsTheServerAtOnce(t *testing.T) {
 	}
 }
 
-// brittle is a store that closes at its first write after broken is set, as one
+// failingStore is a store that closes at its first write after broken is set, as one
 // does whose disk fails.
-type brittle struct {
+type failingStore struct {
 	mailroom.Store
 	broken atomic.Bool
 }
 
-func (b *brittle) Update(ctx context.Context, f func(mailroom.Tx) error) error {
+func (b *failingStore) Update(ctx context.Context, f func(mailroom.Tx) error) error {
 	if b.broken.Load() {
 		return mailroom.Errorf(mailroom.CodeUnavailable, "write: %w", mailroom.ErrStoreClosed)
 	}
@@ -218,8 +218,8 @@ func TestNodeEndsWithAnErrorWhenItsStoreCloses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	store := &brittle{Store: memory.New()}
-	n, err := newNode(t.Context(), store, folder.Folder(t.TempDir()).Files(), settings, "token", nil, slog.New(slog.DiscardHandler))
+	store := &failingStore{Store: memory.New()}
+	n, err := newNode(t.Context(), store, datadir.Dir(t.TempDir()).Files(), settings, "token", nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

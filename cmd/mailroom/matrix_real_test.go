@@ -22,9 +22,9 @@ import (
 )
 
 func init() {
-	matrixHomes["Dendrite"] = func(t *testing.T) matrixHome {
+	matrixHomes["Dendrite"] = func(t *testing.T) matrixServer {
 		d := matrixtest.StartDendrite(t)
-		return matrixHome{d.URL, func() {
+		return matrixServer{d.URL, func() {
 			d.Kill()
 			d.Up()
 		}}
@@ -166,15 +166,15 @@ func TestAConversationOnMatrix(t *testing.T) {
 	d := matrixtest.StartDendrite(t)
 	bot := matrixtest.NewPerson(t, d.URL, "mybot", "My Bot")
 	matrixtest.NewPerson(t, d.URL, "ann", "Ann")
-	h := newHome(t, "[agents.tour]\nkind = \"tour\"\npace = \"1ms\"\n")
+	h := newFixture(t, "[agents.tour]\nkind = \"tour\"\npace = \"1ms\"\n")
 	if code, talk := h.addMatrix("tour\n" + d.URL + "\nmybot\n" + matrixtest.Password + "\n"); code != exitDone {
 		t.Fatalf("exit code %d: %s", code, talk)
 	}
-	settings, err := os.ReadFile(h.folder.Config())
+	settings, err := os.ReadFile(h.dir.Config())
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bridged{home: h}
+	b := &bridgeFixture{fixture: h}
 	b.configure(string(settings) + "poll = \"3s\"\ngap = \"10ms\"\nedit_gap = \"200ms\"\nretry_first = \"100ms\"\nretry_most = \"400ms\"\n")
 	b.serve()
 
@@ -190,7 +190,7 @@ func TestAConversationOnMatrix(t *testing.T) {
 	asked := ann.hears(bot.ID, "To allow it: ").Said
 	approve := regexp.MustCompile(`To allow it: (.*)`).FindStringSubmatch(asked)[1]
 	in := "matrix:" + url.QueryEscape(bot.ID) + ":" + url.QueryEscape(room)
-	b.taken("out:"+in, mailroom.KindCompleted, 2)
+	b.waitEntries("out:"+in, mailroom.KindCompleted, 2)
 
 	b.process.kill()
 	d.Kill()

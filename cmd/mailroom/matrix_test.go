@@ -18,8 +18,8 @@ import (
 	"mailroom/channel/matrix/matrixtest"
 )
 
-// matrixHome is a homeserver.
-type matrixHome struct {
+// matrixServer is a homeserver.
+type matrixServer struct {
 	url string
 	// again starts it again after a crash, so that it has forgotten all transactions.
 	again func()
@@ -27,45 +27,45 @@ type matrixHome struct {
 
 // matrixHomes are those that these tests are played on. The build tag realchannels
 // adds Dendrite.
-var matrixHomes = map[string]func(t *testing.T) matrixHome{
-	"made here": func(t *testing.T) matrixHome {
+var matrixHomes = map[string]func(t *testing.T) matrixServer{
+	"made here": func(t *testing.T) matrixServer {
 		h := matrixtest.Start(t)
-		return matrixHome{h.URL, h.ForgetTransactions}
+		return matrixServer{h.URL, h.ForgetTransactions}
 	},
 }
 
-// everyMatrix plays a test on all of them.
-func everyMatrix(t *testing.T, play func(t *testing.T, h matrixHome)) {
+// eachMatrixServer plays a test on all of them.
+func eachMatrixServer(t *testing.T, play func(t *testing.T, h matrixServer)) {
 	for name, start := range matrixHomes {
 		t.Run(name, func(t *testing.T) { play(t, start(t)) })
 	}
 }
 
-// matrixBot is a server in a process of its own with a channel "mx" on Matrix, whose
+// matrixFixture is a server in a process of its own with a channel "mx" on Matrix, whose
 // agent is a command. Ann may talk.
-type matrixBot struct {
-	*bridged
+type matrixFixture struct {
+	*bridgeFixture
 	way      *matrixtest.Proxy
 	bot, ann *matrixtest.Person
 	room     string
 }
 
-// newMatrixBot makes one whose agent notes what it is told and answers in capitals,
+// newMatrixFixture makes one whose agent notes what it is told and answers in capitals,
 // under a name that nobody else has on the homeserver.
-func newMatrixBot(t *testing.T, h matrixHome, name, more string) *matrixBot {
+func newMatrixFixture(t *testing.T, h matrixServer, name, more string) *matrixFixture {
 	t.Helper()
-	b := &matrixBot{bridged: &bridged{home: newHome(t, "")}, way: matrixtest.NewProxy(t, h.url)}
+	b := &matrixFixture{bridgeFixture: &bridgeFixture{fixture: newFixture(t, "")}, way: matrixtest.NewProxy(t, h.url)}
 	b.bot, b.ann = matrixtest.NewPerson(t, h.url, name, "Mailroom"), matrixtest.NewPerson(t, h.url, name+"-ann", "Ann")
 	b.room = b.ann.NewRoom(true, b.bot)
 	b.bot.Joins(b.room)
-	b.has(b.command(more), "previews = false")
+	b.writeSettings(b.command(more), "previews = false")
 	return b
 }
 
-// has configures the agent's command, and more of the channel.
-func (b *matrixBot) has(command []string, more string) {
+// writeSettings configures the agent's command, and more of the channel.
+func (b *matrixFixture) writeSettings(command []string, more string) {
 	b.t.Helper()
-	if err := os.WriteFile(b.folder.ChannelToken("mx"), []byte(b.bot.Token), 0o600); err != nil {
+	if err := os.WriteFile(b.dir.ChannelToken("mx"), []byte(b.bot.Token), 0o600); err != nil {
 		b.t.Fatal(err)
 	}
 	raw, err := json.Marshal(command)
@@ -87,24 +87,24 @@ retry_first = "100ms"
 retry_most = "400ms"
 admins = [%q]
 %s
-`, raw, b.folder.ChannelToken("mx"), b.way.URL, b.ann.ID, more))
+`, raw, b.dir.ChannelToken("mx"), b.way.URL, b.ann.ID, more))
 }
 
 // in is the conversation thread of Ann's room, and out its delivery thread.
-func (b *matrixBot) in() string {
+func (b *matrixFixture) in() string {
 	return "mx:" + url.QueryEscape(b.bot.ID) + ":" + url.QueryEscape(b.room)
 }
 
-func (b *matrixBot) out() string { return "out:" + b.in() }
+func (b *matrixFixture) out() string { return "out:" + b.in() }
 
 // replies are the texts of the bot in Ann's room.
-func (b *matrixBot) replies() []string { return b.ann.Texts(b.room, b.bot) }
+func (b *matrixFixture) replies() []string { return b.ann.Texts(b.room, b.bot) }
 
 // TestAServerThatIsKilledAnswersEachMessageOfMatrixOnce kills the server where it
 // hurts, and the homeserver with it.
 func TestAServerThatIsKilledAnswersEachMessageOfMatrixOnce(t *testing.T) {
 	t.Parallel()
-	everyMatrix(t, func(t *testing.T, h matrixHome) {
+	eachMatrixServer(t, func(t *testing.T, h matrixServer) {
 		var table strings.Builder
 		tab := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
 		fmt.Fprintln(tab, "KILLED\tHOMESERVER STARTED AGAIN\tMESSAGES IN\tRUNS IN THE THREAD\tAGENT STARTED\tREPLIES OUT\tMARKED AS REPEATED")
@@ -114,36 +114,36 @@ func TestAServerThatIsKilledAnswersEachMessageOfMatrixOnce(t *testing.T) {
 			when  string
 			more  string // of the agent's command
 			fault matrixtest.Fault
-			until func(b *matrixBot)
+			until func(b *matrixFixture)
 			told  int
 		}{
 			{
 				when: "after the inbound commit", more: "test $text = last || test $MAILROOM_ATTEMPT != 1 || cat gate;", told: 2,
-				until: func(b *matrixBot) { b.waitTold(1) },
+				until: func(b *matrixFixture) { b.waitReplyCount(1) },
 			},
 			{
 				when: "after the run, before the send", fault: matrixtest.Fault{Code: 429, Name: "M_LIMIT_EXCEEDED", Message: "Too Many Requests", RetryAfterMS: 1000}, told: 1,
-				until: func(b *matrixBot) { b.taken(b.out(), mailroom.KindRescheduled, 1) },
+				until: func(b *matrixFixture) { b.waitEntries(b.out(), mailroom.KindRescheduled, 1) },
 			},
 			{
 				when: "in the send, before the homeserver has it", fault: matrixtest.Fault{Hang: true}, told: 1,
-				until: func(b *matrixBot) {
+				until: func(b *matrixFixture) {
 					matrixtest.WaitFor(b.t, "the send", func() bool { return len(b.way.Calls("send")) == 1 })
 				},
 			},
 			{
 				when: "after the send, before its receipt", fault: matrixtest.Fault{Hold: hold}, told: 1,
-				until: func(b *matrixBot) {
+				until: func(b *matrixFixture) {
 					matrixtest.WaitFor(b.t, "the reply", func() bool { return len(b.replies()) == 1 })
 				},
 			},
 			{
-				when: "after everything", told: 1, until: func(b *matrixBot) { b.taken(b.out(), mailroom.KindCompleted, 1) },
+				when: "after everything", told: 1, until: func(b *matrixFixture) { b.waitEntries(b.out(), mailroom.KindCompleted, 1) },
 			},
 		} {
 			for again, f := range map[string]func(){"no": func() {}, "yes": h.again} {
 				n++
-				b := newMatrixBot(t, h, fmt.Sprintf("bot%d", n), c.more)
+				b := newMatrixFixture(t, h, fmt.Sprintf("bot%d", n), c.more)
 				b.ann.Says(b.room, "one")
 				if c.fault != (matrixtest.Fault{}) {
 					b.way.Fail("send", c.fault)
@@ -155,8 +155,8 @@ func TestAServerThatIsKilledAnswersEachMessageOfMatrixOnce(t *testing.T) {
 				b.serve()
 				b.ann.Says(b.room, "last") // behind everything
 				matrixtest.WaitFor(t, "the last reply", func() bool { return slices.Contains(b.replies(), "LAST") })
-				b.taken(b.out(), mailroom.KindCompleted, 2)
-				told, replies := len(b.told())-1, len(b.replies())-1
+				b.waitEntries(b.out(), mailroom.KindCompleted, 2)
+				told, replies := len(b.agentInputs())-1, len(b.replies())-1
 				repeated, runs := b.count(b.out(), chat.KindRepeated), b.count(b.in(), mailroom.KindQueued)-1
 				if told != c.told || replies != 1 || repeated != 0 || runs != 1 {
 					t.Errorf("%s, homeserver again %s: %d runs, started %d times, replies %q, %d marked", c.when, again, runs, told, b.replies(), repeated)
@@ -174,7 +174,7 @@ func TestAServerThatIsKilledAnswersEachMessageOfMatrixOnce(t *testing.T) {
 }
 
 // addMatrix adds an account with what somebody types.
-func (h *home) addMatrix(stdin string, more ...string) (int, string) {
+func (h *fixture) addMatrix(stdin string, more ...string) (int, string) {
 	h.t.Helper()
 	var talk bytes.Buffer
 	m := Main{Stdin: strings.NewReader(stdin), Stdout: io.Discard, Stderr: &talk, Env: h.env}
@@ -185,9 +185,9 @@ func (h *home) addMatrix(stdin string, more ...string) (int, string) {
 // TestAnAccountOfMatrixIsAddedOnceItWasTried is what somebody does who begins.
 func TestAnAccountOfMatrixIsAddedOnceItWasTried(t *testing.T) {
 	t.Parallel()
-	everyMatrix(t, func(t *testing.T, at matrixHome) {
+	eachMatrixServer(t, func(t *testing.T, at matrixServer) {
 		bot, ann := matrixtest.NewPerson(t, at.url, "mybot", "My Bot"), matrixtest.NewPerson(t, at.url, "ann", "Ann")
-		h := newHome(t, "# mine\n[agents.echo]\npace = \"0s\"")
+		h := newFixture(t, "# mine\n[agents.echo]\npace = \"0s\"")
 		add := h.addMatrix
 		for name, c := range map[string]struct {
 			stdin string
@@ -210,7 +210,7 @@ func TestAnAccountOfMatrixIsAddedOnceItWasTried(t *testing.T) {
 				t.Errorf("%s: exit code %d, %s; want %d and %q", name, code, talk, c.code, c.want)
 			}
 		}
-		if files, err := os.ReadDir(string(h.folder)); err != nil || len(files) != 2 { // mailroom.toml, gate
+		if files, err := os.ReadDir(string(h.dir)); err != nil || len(files) != 2 { // mailroom.toml, gate
 			t.Errorf("what was refused has left %v, %v", files, err)
 		}
 		code, talk := add("\n"+at.url+"/\nmybot\n"+matrixtest.Password+"\n", "--name", "mx")
@@ -218,22 +218,22 @@ func TestAnAccountOfMatrixIsAddedOnceItWasTried(t *testing.T) {
 			t.Fatalf("exit code %d: %s", code, talk)
 		}
 		t.Logf("\n%s", talk)
-		info, err := os.Stat(h.folder.ChannelToken("mx"))
+		info, err := os.Stat(h.dir.ChannelToken("mx"))
 		if err != nil || info.Mode().Perm() != 0o600 {
 			t.Errorf("the token is kept as %v, %v", info, err)
 		}
-		token, err := os.ReadFile(h.folder.ChannelToken("mx"))
+		token, err := os.ReadFile(h.dir.ChannelToken("mx"))
 		if err != nil || strings.Contains(string(token), matrixtest.Password) || strings.Contains(talk, strings.TrimSpace(string(token))) {
 			t.Errorf("the token is told, or is the password, %v", err)
 		}
-		settings, err := os.ReadFile(h.folder.Config())
+		settings, err := os.ReadFile(h.dir.Config())
 		if err != nil || !strings.HasPrefix(string(settings), "# mine\n[agents.echo]\npace = \"0s\"\n\n[channels.\"mx\"]\n") || !strings.Contains(string(settings), fmt.Sprintf("homeserver = %q\n", at.url)) {
 			t.Errorf("the settings are\n%s%v", settings, err)
 		}
 		if code, talk := add("\n"+at.url+"\n\n"+bot.Token+"\n", "--name", "mx2"); code != exitDone || strings.Contains(talk, bot.Token) {
 			t.Errorf("with a token: exit code %d, %s", code, talk)
 		}
-		if err := os.WriteFile(h.folder.Config(), settings, 0o600); err != nil { // one is enough for what follows
+		if err := os.WriteFile(h.dir.Config(), settings, 0o600); err != nil { // one is enough for what follows
 			t.Fatal(err)
 		}
 

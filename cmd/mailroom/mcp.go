@@ -36,7 +36,7 @@ the tools say so. The same tools are at /mcp of the server itself.`,
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		id, err := mailroom.CheckThreadID(thread)
 		if err != nil {
-			return refusal(exitUsage, "", "--thread: %w", err)
+			return exitErrorf(exitUsage, "", "--thread: %w", err)
 		}
 		return m.mcp(cmd.Context(), id)
 	}
@@ -45,44 +45,44 @@ the tools say so. The same tools are at /mcp of the server itself.`,
 
 // mcp serves the tools until the other side closes standard input, or ctx ends.
 func (m *Main) mcp(ctx context.Context, thread string) error {
-	o := operator{main: *m}
+	o := clientDialer{main: *m}
 	s := mcp.New(mcp.Options{
 		Thread: thread, Version: version().Version, Dial: o.dial, Patient: true,
 		Log: slog.New(slog.NewTextHandler(m.Stderr, nil)),
 	})
-	err := s.Run(ctx, &sdk.IOTransport{Reader: io.NopCloser(m.Stdin), Writer: unclosed{m.Stdout}})
+	err := s.Run(ctx, &sdk.IOTransport{Reader: io.NopCloser(m.Stdin), Writer: nopCloser{m.Stdout}})
 	if ctx.Err() != nil || errors.Is(err, io.EOF) {
 		return nil // it was told to end
 	}
 	return err
 }
 
-// operator finds the server for each call: it may have come, or moved, since the
+// clientDialer finds the server for each call: it may have come, or moved, since the
 // last.
-type operator struct {
-	mu    sync.Mutex
-	main  Main           // owned by mu
-	found door           // owned by mu; where the last call went
-	line  *client.Client // owned by mu; to found, nil before the first call
+type clientDialer struct {
+	mu     sync.Mutex
+	main   Main           // owned by mu
+	found  endpoint       // owned by mu; where the last call went
+	client *client.Client // owned by mu; to found, nil before the first call
 }
 
-func (o *operator) dial() (*client.Client, error) {
+func (o *clientDialer) dial() (*client.Client, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	d, err := o.main.door()
+	d, err := o.main.findEndpoint()
 	if e, ok := errors.AsType[*exitError](err); ok && e.hint != "" {
 		return nil, errors.New(e.Error() + ": " + e.hint)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if o.line == nil || d.url != o.found.url || d.token != o.found.token {
-		o.found, o.line = d, client.New(d.url, d.token, client.WithHTTPClient(d.web))
+	if o.client == nil || d.url != o.found.url || d.token != o.found.token {
+		o.found, o.client = d, client.New(d.url, d.token, client.WithHTTPClient(d.web))
 	}
-	return o.line, nil
+	return o.client, nil
 }
 
-// unclosed is a writer that belongs to somebody else.
-type unclosed struct{ io.Writer }
+// nopCloser is a writer that belongs to somebody else.
+type nopCloser struct{ io.Writer }
 
-func (unclosed) Close() error { return nil }
+func (nopCloser) Close() error { return nil }

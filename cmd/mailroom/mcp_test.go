@@ -17,16 +17,16 @@ import (
 	"mailroom/protocol/mcp"
 )
 
-// tools is an MCP client of the command in a process of its own.
-type tools struct {
+// mcpClient is an MCP client of the command in a process of its own.
+type mcpClient struct {
 	t       *testing.T
 	session *sdk.ClientSession
 }
 
-func (h *home) tools(thread string) *tools {
+func (h *fixture) mcpClient(thread string) *mcpClient {
 	h.t.Helper()
 	cmd := exec.Command("mailroom", "mcp", "--thread", thread)
-	cmd.Env, cmd.Stderr = append(os.Environ(), "MAILROOM_DATA="+string(h.folder)), h.t.Output()
+	cmd.Env, cmd.Stderr = append(os.Environ(), "MAILROOM_DATA="+string(h.dir)), h.t.Output()
 	s, err := sdk.NewClient(&sdk.Implementation{Name: "test"}, nil).Connect(h.t.Context(), &sdk.CommandTransport{Command: cmd}, nil)
 	if err != nil {
 		h.t.Fatal(err)
@@ -36,11 +36,11 @@ func (h *home) tools(thread string) *tools {
 			h.t.Errorf("the command ended: %v", err)
 		}
 	})
-	return &tools{h.t, s}
+	return &mcpClient{h.t, s}
 }
 
 // call calls a tool. refused is its refusal, "" if it answered.
-func (c *tools) call(name string, in map[string]any, answer any) (refused string) {
+func (c *mcpClient) call(name string, in map[string]any, answer any) (refused string) {
 	c.t.Helper()
 	out, err := c.session.CallTool(c.t.Context(), &sdk.CallToolParams{Name: name, Arguments: in})
 	if err != nil {
@@ -58,21 +58,21 @@ func (c *tools) call(name string, in map[string]any, answer any) (refused string
 }
 
 // must is call for a tool that answers.
-func (c *tools) must(name string, in map[string]any, answer any) {
+func (c *mcpClient) must(name string, in map[string]any, answer any) {
 	c.t.Helper()
 	if refused := c.call(name, in, answer); refused != "" {
 		c.t.Fatalf("%s: %s", name, refused)
 	}
 }
 
-// said are the messages of an inbox that its reader has written.
-func (h *home) said(thread string) []string {
+// replies are the messages of an inbox that its reader has written.
+func (h *fixture) replies(thread string) []string {
 	h.t.Helper()
-	at, err := h.folder.Address()
+	at, err := h.dir.Address()
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	token, err := h.folder.Token()
+	token, err := h.dir.Token()
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -90,8 +90,8 @@ func (h *home) said(thread string) []string {
 }
 
 func TestAnInboxIsReadOverTheKillOfItsServer(t *testing.T) {
-	h := newHome(t, "")
-	me := h.tools("mine")
+	h := newFixture(t, "")
+	me := h.mcpClient("mine")
 	if refused := me.call("inbox_peek", nil, nil); !strings.HasPrefix(refused, "unavailable: no server on ") {
 		t.Errorf("before there is a server: %q, want that there is none", refused)
 	}
@@ -129,7 +129,7 @@ func TestAnInboxIsReadOverTheKillOfItsServer(t *testing.T) {
 	again()
 	var popped mcp.Popped
 	me.must("inbox_pop", map[string]any{"activity_id": first.Activity}, &popped)
-	if got := h.said("mine"); !popped.Removed || len(got) != 1 || got[0] != "done" {
+	if got := h.replies("mine"); !popped.Removed || len(got) != 1 || got[0] != "done" {
 		t.Errorf("popped: %+v, said: %q, want done, once", popped, got)
 	}
 	me.must("wait_for_message", map[string]any{"timeout_secs": 0.1}, &timeout)
@@ -139,10 +139,10 @@ func TestAnInboxIsReadOverTheKillOfItsServer(t *testing.T) {
 }
 
 func TestWhatIsSaidWhileTheServerIsKilledIsSaidOnce(t *testing.T) {
-	h := newHome(t, "")
+	h := newFixture(t, "")
 	p := &process{}
 	h.process(p)
-	me := h.tools("mine")
+	me := h.mcpClient("mine")
 	var row mcp.Row
 	if code, stderr := h.run(t.Context(), io.Discard, "send", "--thread", "mine", "--agent", "inbox", "--detach", "one"); code != exitDone {
 		t.Fatalf("send: exit code %d: %s", code, stderr)
@@ -161,15 +161,15 @@ func TestWhatIsSaidWhileTheServerIsKilledIsSaidOnce(t *testing.T) {
 	}
 	var popped mcp.Popped
 	me.must("inbox_pop", map[string]any{"activity_id": row.Activity}, &popped)
-	if got := h.said("mine"); len(got) > 1 || why == "" && len(got) != 1 || !popped.Removed {
+	if got := h.replies("mine"); len(got) > 1 || why == "" && len(got) != 1 || !popped.Removed {
 		t.Errorf("refused: %q, said: %q, popped: %+v, want it said once if that was not refused, and never twice", why, got, popped)
 	}
 }
 
 func TestWhoWritesToAnInboxWaitsForItsReader(t *testing.T) {
-	h := newHome(t, "")
+	h := newFixture(t, "")
 	h.process(&process{})
-	me := h.tools("mine")
+	me := h.mcpClient("mine")
 	var timeout struct{ Timeout bool }
 	me.must("wait_for_message", map[string]any{"timeout_secs": 0}, &timeout)
 	type end struct {
@@ -194,9 +194,9 @@ func TestWhoWritesToAnInboxWaitsForItsReader(t *testing.T) {
 }
 
 func TestTheToolsEndWhenTheyAreTold(t *testing.T) {
-	h := newHome(t, "")
+	h := newFixture(t, "")
 	cmd := exec.Command("mailroom", "mcp")
-	cmd.Env = append(os.Environ(), "MAILROOM_DATA="+string(h.folder))
+	cmd.Env = append(os.Environ(), "MAILROOM_DATA="+string(h.dir))
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -225,16 +225,16 @@ func TestTheToolsEndWhenTheyAreTold(t *testing.T) {
 }
 
 func TestACallOfAnUnknownToolEndsNoProcess(t *testing.T) {
-	h := newHome(t, "")
+	h := newFixture(t, "")
 	p := &process{}
 	h.process(p)
-	over := map[string]*sdk.ClientSession{"over standard streams": h.tools("mine").session}
-	token, err := h.folder.Token()
+	over := map[string]*sdk.ClientSession{"over standard streams": h.mcpClient("mine").session}
+	token, err := h.dir.Token()
 	if err != nil {
 		t.Fatal(err)
 	}
 	over["over HTTP"], err = sdk.NewClient(&sdk.Implementation{Name: "test"}, nil).Connect(t.Context(), &sdk.StreamableClientTransport{
-		Endpoint: p.url + "/mcp", HTTPClient: &http.Client{Transport: bearer(token)}, MaxRetries: -1,
+		Endpoint: p.url + "/mcp", HTTPClient: &http.Client{Transport: bearerTransport(token)}, MaxRetries: -1,
 	}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -252,10 +252,10 @@ func TestACallOfAnUnknownToolEndsNoProcess(t *testing.T) {
 	}
 }
 
-// bearer sends a token with each request.
-type bearer string
+// bearerTransport sends a token with each request.
+type bearerTransport string
 
-func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
+func (b bearerTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
 	r.Header.Set("Authorization", "Bearer "+string(b))
 	return http.DefaultTransport.RoundTrip(r)

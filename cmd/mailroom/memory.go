@@ -15,38 +15,38 @@ import (
 // what is kept.
 const (
 	gcPercent    = 400
-	leastPercent = 50
-	heapGoal     = 128 << 20
+	minGCPercent = 50
+	maxHeapGoal  = 128 << 20
 )
 
-// percentFor returns how much garbage, in percent of live bytes, there may be beside
+// gcPercentFor returns how much garbage, in percent of live bytes, there may be beside
 // them.
-func percentFor(live uint64) int {
+func gcPercentFor(live uint64) int {
 	if live == 0 {
 		return gcPercent
 	}
-	room := int64(heapGoal) - int64(live)
-	return int(min(max(room*100/int64(live), leastPercent), gcPercent))
+	room := int64(maxHeapGoal) - int64(live)
+	return int(min(max(room*100/int64(live), minGCPercent), gcPercent))
 }
 
-// paceCollections sets the percentage after each collection by what was kept. An object
+// tuneGC sets the percentage after each collection by what was kept. An object
 // without a reference tells that there was one, so nothing runs in between.
-func paceCollections() {
+func tuneGC() {
 	debug.SetGCPercent(gcPercent)
-	watchCollection(gcPercent)
+	retuneAfterGC(gcPercent)
 }
 
-// watchCollection has the percentage, which is now, set after the next collection.
-func watchCollection(now int) {
+// retuneAfterGC has the percentage, which is now, set after the next collection.
+func retuneAfterGC(now int) {
 	type sentinel struct{ _ *byte } // a pointer keeps it apart from other small objects
 	runtime.AddCleanup(&sentinel{}, func(now int) {
 		defer recovery.Log(nil, "the pace of collections")
 		kept := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 		metrics.Read(kept)
-		if percent := percentFor(kept[0].Value.Uint64()); percent != now {
+		if percent := gcPercentFor(kept[0].Value.Uint64()); percent != now {
 			debug.SetGCPercent(percent)
 			now = percent
 		}
-		watchCollection(now)
+		retuneAfterGC(now)
 	}, now)
 }

@@ -12,7 +12,7 @@ func TestGarbageIsBoundedWhenMuchIsKept(t *testing.T) {
 		{32 * mib, 300}, {64 * mib, 100}, {80 * mib, 60},
 		{86 * mib, 50}, {128 * mib, 50}, {10_000 * mib, 50}, // beyond the goal collections do not follow on each other
 	} {
-		if got := percentFor(c.live); got != c.want {
+		if got := gcPercentFor(c.live); got != c.want {
 			t.Errorf("with %d MiB kept: %d percent, want %d", c.live/mib, got, c.want)
 		}
 	}

@@ -17,7 +17,7 @@ import (
 	"mailroom/bus"
 	"mailroom/channel"
 	"mailroom/cmd/mailroom/internal/config"
-	"mailroom/cmd/mailroom/internal/folder"
+	"mailroom/cmd/mailroom/internal/datadir"
 	"mailroom/engine"
 	"mailroom/internal/metrics"
 	"mailroom/internal/recovery"
@@ -29,41 +29,41 @@ import (
 
 // node is one server: the parts over one store.
 type node struct {
-	ledger *ledger.Ledger
-	engine *engine.Engine
-	server *server.Server
-	keeper *keeper
-	roster *roster
-	log    *slog.Logger
-	held   *folder.Held // keeps the crash reports; nil: none are kept
+	ledger  *ledger.Ledger
+	engine  *engine.Engine
+	server  *server.Server
+	janitor *janitor
+	agents  *agentSet
+	log     *slog.Logger
+	lock    *datadir.Lock // keeps the crash reports; nil: none are kept
 
-	channels connections
-	secrets  []*secret
-	exits    bool             // when no channel is connected or may be again by itself
-	engines  []*engine.Engine // engine, and the one that delivers for channels
+	channels     channelSet
+	secretFiles  []*secretFile
+	exitWhenDown bool             // when no channel is connected or may be again by itself
+	engines      []*engine.Engine // engine, and the one that delivers for channels
 }
 
 // newNode puts the parts together. secure is nil for a server without TLS. It reads which versions of agents are kept,
 // and starts nothing.
-func newNode(ctx context.Context, store mailroom.Store, files folder.Files, c *config.Config, token string, secure *tls.Config, log *slog.Logger) (*node, error) {
-	kept, err := definitions(ctx, store)
+func newNode(ctx context.Context, store mailroom.Store, files datadir.Files, c *config.Config, token string, secure *tls.Config, log *slog.Logger) (*node, error) {
+	kept, err := readDefinitions(ctx, store)
 	if err != nil {
 		return nil, fmt.Errorf("read the kept versions of agents: %w", err)
 	}
-	roster, err := newRoster(c, kept, log)
+	roster, err := newAgentSet(c, kept, log)
 	if err != nil {
 		return nil, err
 	}
-	if store, err = equip(store, roster); err != nil {
+	if store, err = addTorture(store, roster); err != nil {
 		return nil, err
 	}
 	return assemble(store, files, c, roster, token, secure, log), nil
 }
 
 // assemble puts the parts together around the agents of a roster.
-func assemble(store mailroom.Store, files folder.Files, c *config.Config, roster *roster, token string, secure *tls.Config, log *slog.Logger) *node {
+func assemble(store mailroom.Store, files datadir.Files, c *config.Config, roster *agentSet, token string, secure *tls.Config, log *slog.Logger) *node {
 	agents := roster.agents
-	n := &node{roster: roster, log: log, exits: c.WhenAllDown == config.Exit}
+	n := &node{agents: roster, log: log, exitWhenDown: c.WhenAllDown == config.AllDownExit}
 	b, numbers := bus.New(), metrics.New()
 	n.ledger = ledger.New(store, ledger.Options{
 		DefaultAgent: c.DefaultAgent,
@@ -74,25 +74,25 @@ func assemble(store mailroom.Store, files folder.Files, c *config.Config, roster
 		Lease:     c.Lease,
 		Deadline:  func(agent string) time.Duration { return cmp.Or(agents[agent].Deadline, c.RunDeadline) },
 		StopGrace: c.StopGrace,
-		Quotas:    quotas(c),
-		MaxQueued: anyIfZero(c.MaxQueued),
-		Reserved:  reserved(c),
+		Quotas:    defaultQuotas(c),
+		MaxQueued: unlimitedIfZero(c.MaxQueued),
+		Reserved:  reservedPrefixes(c),
 		Observe:   ledger.Observe{Operation: numbers.Operation, Commit: numbers.Commit, RunFinished: numbers.Ended},
 		Log:       log,
 	})
 	streams := stream.New(n.ledger, b)
 	hooks := newHooks(c)
 	n.channels = newChannels(c, agents, n.ledger, files, streams, log)
-	n.secrets = secretsOf(c, n.channels)
-	numbers.Channels(conditions(), n.channels.numbers)
+	n.secretFiles = secretFiles(c, n.channels)
+	numbers.Channels(conditionNames(), n.channels.metrics)
 	names := slices.Sorted(maps.Keys(agents))
-	n.keeper = &keeper{ledger: n.ledger, files: files, old: roster.old, retention: c.Retention, log: log}
+	n.janitor = &janitor{ledger: n.ledger, files: files, oldDefinitions: roster.old, retention: c.Retention, log: log}
 	n.engine = engine.New(n.ledger, b, engineOptions(c, agents, c.Runs, numbers, log))
 	n.engines = []*engine.Engine{n.engine}
 	if len(n.channels) > 0 {
 		// Deliveries have room of their own: agents that work for hours must not
 		// keep what was said from going out.
-		n.engines = append(n.engines, engine.New(n.ledger, b, engineOptions(c, couriers(n.channels), channel.MaxDeliveries*len(n.channels), numbers, log)))
+		n.engines = append(n.engines, engine.New(n.ledger, b, engineOptions(c, deliveryAgents(n.channels), channel.MaxDeliveries*len(n.channels), numbers, log)))
 	}
 	n.server = server.New(server.Options{
 		Ledger: n.ledger, Streams: streams, Token: token, Hosts: c.AllHosts(), Origins: c.Origins,
@@ -100,19 +100,19 @@ func assemble(store mailroom.Store, files folder.Files, c *config.Config, roster
 		MissingAgents: roster.programs.missing,
 		DescribeAgent: func(name string) server.AgentInfo {
 			return roster.programs.describe(name, server.AgentInfo{
-				Kind: roster.kinds[name], Version: agents[name].Version, Isolation: roster.sandbox.of(name),
+				Kind: roster.kinds[name], Version: agents[name].Version, Isolation: roster.sandbox.isolationOf(name),
 			})
 		},
-		Protocols: faces(hooks, log),
-		Channels:  n.channels, Pairings: newDoors(c, n.ledger),
+		Protocols: protocols(hooks, log),
+		Channels:  n.channels, Pairings: newPairings(c, n.ledger),
 		Pages: web.Pages(), Bus: b, Metrics: numbers, Ready: n.engine.Ready, Version: version().Version, Log: log,
 		TLS: secure, BehindProxy: c.BehindProxy,
 		HeaderTimeout: c.Limits.HeaderTimeout, BodyTimeout: c.Limits.BodyTimeout,
 		WriteTimeout: c.Limits.WriteTimeout, IdleTimeout: c.Limits.IdleTimeout,
 		Connections: c.Limits.Connections, PerAddress: c.Limits.PerAddress, Bodies: c.Limits.Bodies,
-		MaxHeader: c.Limits.Header, MaxBody: c.Limits.Body, MaxFrame: c.Limits.Frame, MaxStreams: c.Limits.Streams, Quotas: quotas(c),
+		MaxHeader: c.Limits.Header, MaxBody: c.Limits.Body, MaxFrame: c.Limits.Frame, MaxStreams: c.Limits.Streams, Quotas: defaultQuotas(c),
 		Unread: c.Limits.Unread, TokenUnread: c.Limits.TokenUnread,
-		Submits: float64(anyIfZero(c.Limits.Submits)), SubmitBurst: c.Limits.SubmitBurst,
+		Submits: float64(unlimitedIfZero(c.Limits.Submits)), SubmitBurst: c.Limits.SubmitBurst,
 	})
 	return n
 }
@@ -141,8 +141,8 @@ func (n *node) work(ctx context.Context) error {
 	return all.Wait()
 }
 
-// definitions are the versions of agents that store keeps.
-func definitions(ctx context.Context, store mailroom.Store) (kept []mailroom.Definition, err error) {
+// readDefinitions are the versions of agents that store keeps.
+func readDefinitions(ctx context.Context, store mailroom.Store) (kept []mailroom.Definition, err error) {
 	err = store.View(ctx, func(r mailroom.Reader) error {
 		kept, err = r.Definitions()
 		return err
@@ -150,16 +150,16 @@ func definitions(ctx context.Context, store mailroom.Store) (kept []mailroom.Def
 	return kept, err
 }
 
-// quotas are those of tokens that say nothing else.
-func quotas(c *config.Config) mailroom.Quotas {
+// defaultQuotas are those of tokens that say nothing else.
+func defaultQuotas(c *config.Config) mailroom.Quotas {
 	return mailroom.Quotas{
 		mailroom.QuotaThreads: int64(c.Limits.Threads), mailroom.QuotaBytes: int64(c.Limits.Stored),
 		mailroom.QuotaWorkers: int64(c.Limits.Workers), mailroom.QuotaNotifications: int64(c.Limits.Notifications),
 	}
 }
 
-// anyIfZero is the bound of the ledger, to which 0 is its default.
-func anyIfZero(n int) int {
+// unlimitedIfZero is the bound of the ledger, to which 0 is its default.
+func unlimitedIfZero(n int) int {
 	if n == 0 {
 		return -1
 	}
@@ -200,8 +200,8 @@ func (n *node) run(ctx context.Context, ln net.Listener, lost <-chan error) erro
 		defer recovery.Log(n.log, "the keeper") // what it throws away can wait for the next start
 		select {
 		case <-prepared:
-			n.roster.programs.ask(ctx)
-			n.keeper.run(ctx)
+			n.agents.programs.queryVersions(ctx)
+			n.janitor.run(ctx)
 		case <-ctx.Done():
 		}
 		return nil
@@ -210,7 +210,7 @@ func (n *node) run(ctx context.Context, ln net.Listener, lost <-chan error) erro
 		defer recovery.Error(n.log, "the channels", &err)
 		select {
 		case <-prepared:
-			return n.channels.run(ctx, n.secrets, n.exits)
+			return n.channels.run(ctx, n.secretFiles, n.exitWhenDown)
 		case <-ctx.Done():
 			return nil
 		}
@@ -235,9 +235,9 @@ func (n *node) run(ctx context.Context, ln net.Listener, lost <-chan error) erro
 // versions of agents before a run can be pinned to them.
 func (n *node) prepare(ctx context.Context) error {
 	var report []byte
-	if n.held != nil {
+	if n.lock != nil {
 		var err error
-		if report, err = n.held.CrashReport(); err != nil {
+		if report, err = n.lock.CrashReport(); err != nil {
 			return err
 		}
 	}
@@ -245,12 +245,12 @@ func (n *node) prepare(ctx context.Context) error {
 	if err := n.ledger.EndLocal(ctx, uncharged); err != nil {
 		return fmt.Errorf("end the leases of the process before: %w", err)
 	}
-	if n.held != nil {
+	if n.lock != nil {
 		if err := n.keepCrash(report, uncharged); err != nil {
 			return err
 		}
 	}
-	if err := n.ledger.Define(ctx, n.roster.present); err != nil {
+	if err := n.ledger.Define(ctx, n.agents.present); err != nil {
 		return fmt.Errorf("keep the present versions of agents: %w", err)
 	}
 	return nil

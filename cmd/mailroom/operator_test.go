@@ -18,14 +18,14 @@ import (
 	"mailroom"
 	"mailroom/api"
 	"mailroom/client"
-	"mailroom/cmd/mailroom/internal/folder"
+	"mailroom/cmd/mailroom/internal/datadir"
 	"mailroom/internal/proc"
 )
 
-// attempts are what an agent tries that wants to be the operator, each a shell
+// readAttempts are what an agent tries that wants to be the operator, each a shell
 // command that succeeds if it gets there. A command that is missing here gets
 // nowhere. The last one is what every agent may do.
-func attempts() [][2]string {
+func readAttempts() [][2]string {
 	return [][2]string{
 		{"read the token", `grep -q . "$DATA/token"`},
 		{"read the store", `grep -q . "$DATA/mailroom.db"`},
@@ -39,9 +39,9 @@ func attempts() [][2]string {
 	}
 }
 
-// stage is a machine's user, as whom a server runs, and an isolation of its
+// isolationCase is a machine's user, as whom a server runs, and an isolation of its
 // agent, with what the agent gets.
-type stage struct {
+type isolationCase struct {
 	server    string // "root" or "ordinary"
 	isolation string
 	user      string // of the agent
@@ -63,15 +63,15 @@ func TestAnAgentIsNotTheOperator(t *testing.T) {
 	var table bytes.Buffer
 	out := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(out, "SERVER\tISOLATION\tTHE AGENT TRIES TO\tOUTCOME")
-	for _, s := range stages(t) {
-		got := s.play(t)
-		for i, a := range attempts() {
+	for _, s := range isolationCases(t) {
+		got := s.run(t)
+		for i, a := range readAttempts() {
 			outcome := "refused"
 			if got[a[0]] {
 				outcome = "POSSIBLE"
 			}
 			fmt.Fprintf(out, "%s\t%s\t%s\t%s\n", s.server, s.shown, a[0], outcome)
-			last := i == len(attempts())-1
+			last := i == len(readAttempts())-1
 			switch {
 			case last && got[a[0]] != (s.own || s.open):
 				t.Errorf("server of %s, %s: the agent reads its own file: %v", s.server, s.shown, got[a[0]])
@@ -90,33 +90,33 @@ func TestAnAgentIsNotTheOperator(t *testing.T) {
 	t.Logf("what an agent gets that wants to be the operator:\n%s", table.String())
 }
 
-// stages are those that this machine has.
-func stages(t *testing.T) (all []stage) {
+// isolationCases are those that this machine has.
+func isolationCases(t *testing.T) (all []isolationCase) {
 	servers := []string{"ordinary"}
 	if os.Geteuid() == 0 {
 		servers = append(servers, "root")
 	}
 	for _, server := range servers {
-		all = append(all, stage{server: server, isolation: "none", shown: "none", open: true})
+		all = append(all, isolationCase{server: server, isolation: "none", shown: "none", open: true})
 		for _, kind := range []proc.Kind{proc.Landlock, proc.Namespace} {
 			if why := proc.Try(t.Context(), kind); why != nil {
 				t.Logf("this machine has no %s: %v", kind, why)
 				continue
 			}
-			all = append(all, stage{server: server, isolation: string(kind), shown: string(kind), own: true})
+			all = append(all, isolationCase{server: server, isolation: string(kind), shown: string(kind), own: true})
 			if server == "root" && kind == proc.Namespace {
-				all = append(all, stage{server: server, isolation: string(kind), user: "nobody", shown: "namespace, user nobody", own: true})
+				all = append(all, isolationCase{server: server, isolation: string(kind), user: "nobody", shown: "namespace, user nobody", own: true})
 			}
 		}
 		if server == "root" {
-			all = append(all, stage{server: server, isolation: "none", user: "nobody", shown: "user nobody", own: true})
+			all = append(all, isolationCase{server: server, isolation: "none", user: "nobody", shown: "user nobody", own: true})
 		}
 	}
 	return all
 }
 
-// play starts a server and lets its agent try everything.
-func (s stage) play(t *testing.T) map[string]bool {
+// run starts a server and lets its agent try everything.
+func (s isolationCase) run(t *testing.T) map[string]bool {
 	t.Helper()
 	base := t.TempDir()
 	data := filepath.Join(base, "data")
@@ -124,7 +124,7 @@ func (s stage) play(t *testing.T) map[string]bool {
 	mine, theirs := filepath.Join(data, "files", "ab", "mine.txt"), filepath.Join(data, "files", "cd", "theirs.txt")
 	var script strings.Builder
 	script.WriteString("#!/bin/sh\nexec 2>/dev/null\nSAID=$(cat)\n")
-	for i, a := range attempts() {
+	for i, a := range readAttempts() {
 		fmt.Fprintf(&script, "if (%s) >/dev/null; then echo %d; fi\n", a[1], i)
 	}
 	script.WriteString("echo done\n")
@@ -166,7 +166,7 @@ func (s stage) play(t *testing.T) map[string]bool {
 		t.Fatal(err)
 	}
 	defer p.kill()
-	said, shown := s.ask(t, folder.Folder(data), p.url, mine)
+	said, shown := s.runAgent(t, datadir.Dir(data), p.url, mine)
 	if left, err := filepath.Glob(filepath.Join(base, "mailroom-files-*")); err != nil || len(left) > 0 {
 		t.Errorf("server of %s, %s: copies of files are left: %q, %v", s.server, s.shown, left, err)
 	}
@@ -174,7 +174,7 @@ func (s stage) play(t *testing.T) map[string]bool {
 		t.Errorf("server of %s: the isolation is shown as %q, want %q", s.server, shown, s.shown)
 	}
 	got := map[string]bool{}
-	for i, a := range attempts() {
+	for i, a := range readAttempts() {
 		got[a[0]] = strings.Contains(said, fmt.Sprintf("%d\n", i))
 	}
 	if !strings.HasSuffix(said, "done\n") {
@@ -183,21 +183,21 @@ func (s stage) play(t *testing.T) map[string]bool {
 	return got
 }
 
-// ask makes a ticket, and has the agent work with a file that was sent to its
+// runAgent makes a ticket, and has the agent work with a file that was sent to its
 // thread. It returns what the agent said, and how its isolation is shown.
-func (s stage) ask(t *testing.T, data folder.Folder, url, mine string) (said, shown string) {
+func (s isolationCase) runAgent(t *testing.T, data datadir.Dir, url, mine string) (said, shown string) {
 	t.Helper()
 	token, err := data.Token()
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 	defer cancel()
 	c := client.New(url, token)
 	if _, err := c.Submit(ctx, api.Submit{Thread: "asks", Agent: "tour", Text: "go"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := await(data, "asks", "run.waiting"); err != nil {
+	if err := awaitEntry(data, "asks", "run.waiting"); err != nil {
 		t.Fatal(err)
 	}
 	sent, err := c.Submit(ctx, api.Submit{Thread: "probing", Agent: "probe", Parts: []mailroom.Part{

@@ -18,29 +18,29 @@ import (
 	"mailroom/client"
 )
 
-// twoBots is a server with two channels for one agent: "tg" at a Telegram that fails, and
+// outageFixture is a server with two channels for one agent: "tg" at a Telegram that fails, and
 // "net" on an IRC that does not.
-type twoBots struct {
-	*bot
+type outageFixture struct {
+	*telegramFixture
 	al *irctest.Person
 
-	rows  []row
+	rows  []observation
 	shown map[string]string   // by channel, what was shown last
 	seen  map[string][]string // by channel, the states that were shown
 	asked int                 // of IRC
 }
 
-// row is something that was done, or is said of a channel.
-type row struct {
+// observation is something that was done, or is said of a channel.
+type observation struct {
 	at                time.Time
 	did, tg, net, log string
 }
 
-func newTwoBots(t *testing.T) *twoBots {
+func newOutageFixture(t *testing.T) *outageFixture {
 	t.Helper()
-	p := &twoBots{bot: newBot(t, ""), shown: map[string]string{}, seen: map[string][]string{}}
+	p := &outageFixture{telegramFixture: newTelegramFixture(t, ""), shown: map[string]string{}, seen: map[string][]string{}}
 	irc := irctest.Start(t)
-	settings, err := os.ReadFile(p.folder.Config())
+	settings, err := os.ReadFile(p.dir.Config())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,10 +60,12 @@ users = ["al!~al@127.0.0.1"]
 	return p
 }
 
-func (p *twoBots) does(what string) { p.rows = append(p.rows, row{at: time.Now(), did: what}) }
+func (p *outageFixture) logAction(what string) {
+	p.rows = append(p.rows, observation{at: time.Now(), did: what})
+}
 
-// look notes what GET /v1/channels shows, where it is something else than before.
-func (p *twoBots) look() {
+// observe notes what GET /v1/channels shows, where it is something else than before.
+func (p *outageFixture) observe() {
 	p.t.Helper()
 	all, err := p.client().Channels(p.t.Context())
 	if err != nil {
@@ -79,7 +81,7 @@ func (p *twoBots) look() {
 		}
 		p.shown[c.Name] = line
 		p.seen[c.Name] = append(p.seen[c.Name], c.State)
-		r := row{at: time.Now(), tg: line}
+		r := observation{at: time.Now(), tg: line}
 		if c.Name == "net" {
 			r.tg, r.net = "", line
 		}
@@ -87,65 +89,65 @@ func (p *twoBots) look() {
 	}
 }
 
-// shows waits until the channel at Telegram is shown to be in a state.
-func (p *twoBots) shows(state string) {
+// waitState waits until the channel at Telegram is shown to be in a state.
+func (p *outageFixture) waitState(state string) {
 	p.t.Helper()
-	p.wants("the state of the channel", func() string {
+	p.waitFor("the state of the channel", func() string {
 		now, _, _ := strings.Cut(p.shown["tg"], ":")
 		return now
 	}, state)
 }
 
-// wants looks until something is what it should be.
-func (p *twoBots) wants(what string, get func() string, want string) {
+// waitFor looks until something is what it should be.
+func (p *outageFixture) waitFor(what string, get func() string, want string) {
 	p.t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	for end := time.Now().Add(patience); ; <-tick.C {
-		if p.look(); get() == want {
+	for end := time.Now().Add(waitTimeout); ; <-tick.C {
+		if p.observe(); get() == want {
 			return
 		}
 		if time.Now().After(end) {
-			p.t.Fatalf("never: %s, want %q; it is %q\n%s", what, want, get(), p.table())
+			p.t.Fatalf("never: %s, want %q; it is %q\n%s", what, want, get(), p.observations())
 		}
 	}
 }
 
-// reads waits until these are all replies at Telegram.
-func (p *twoBots) reads(want ...string) {
+// waitReplies waits until these are all replies at Telegram.
+func (p *outageFixture) waitReplies(want ...string) {
 	p.t.Helper()
-	p.wants("Ann reads", func() string { return fmt.Sprint(p.ann.Private().Texts()) }, fmt.Sprint(want))
+	p.waitFor("Ann reads", func() string { return fmt.Sprint(p.ann.Private().Texts()) }, fmt.Sprint(want))
 }
 
-// talksOnIRC has a word answered there.
-func (p *twoBots) talksOnIRC() {
+// checkIRC has a word answered there.
+func (p *outageFixture) checkIRC() {
 	p.t.Helper()
 	p.asked++
 	p.al.Say("#dev", fmt.Sprintf("bot: irc-%d", p.asked))
 	p.al.WaitMessage("bot", fmt.Sprintf("IRC-%d", p.asked))
 }
 
-// killed has Telegram killed in mid-poll.
-func (p *twoBots) killed() {
+// restartAfterKill has Telegram killed in mid-poll.
+func (p *outageFixture) restartAfterKill() {
 	p.t.Helper()
 	polls := len(p.tg.Calls("getUpdates"))
 	p.tg.WaitFor(p.t, "a poll", func() bool { return len(p.tg.Calls("getUpdates")) > polls })
-	p.does("Telegram is killed in mid-poll")
+	p.logAction("Telegram is killed in mid-poll")
 	p.tg.Down()
-	p.shows(api.ChannelQueued)
+	p.waitState(api.ChannelQueued)
 }
 
-// table is all that was done and said, in order.
-func (p *twoBots) table() string {
+// observations is all that was done and said, in order.
+func (p *outageFixture) observations() string {
 	rows := slices.Clone(p.rows)
 	for _, c := range p.changes() {
 		line := string(c.State)
 		if c.Reason != "" {
 			line += ": " + c.Reason
 		}
-		rows = append(rows, row{at: c.At, log: line})
+		rows = append(rows, observation{at: c.At, log: line})
 	}
-	slices.SortStableFunc(rows, func(a, b row) int { return a.at.Compare(b.at) })
+	slices.SortStableFunc(rows, func(a, b observation) int { return a.at.Compare(b.at) })
 	var text strings.Builder
 	tab := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tab, "TIME\tWHAT HAPPENS\tIRC, GET /v1/channels\tTELEGRAM, GET /v1/channels\tTHREAD channel:tg")
@@ -172,62 +174,62 @@ func inOrder(got, want []string) bool {
 // bot in a bad week, and prints what was said of it. A bot on another platform answers
 // all the while, and each message is answered once.
 func TestAPlatformThatFailsIsSaidToBeWhatItIsAndTakesNoOtherWithIt(t *testing.T) {
-	p := newTwoBots(t)
+	p := newOutageFixture(t)
 	private := p.ann.Private()
 	p.ann.Sends(private, "one")
-	p.does("the server starts; Telegram is down, and a message waits there")
+	p.logAction("the server starts; Telegram is down, and a message waits there")
 	p.serve()
-	p.shows(api.ChannelQueued)
+	p.waitState(api.ChannelQueued)
 	p.al.Wait(" JOIN :#dev")
-	p.talksOnIRC()
-	p.does("IRC has answered")
-	p.shows(api.ChannelQueued)
-	p.does("Telegram comes up")
+	p.checkIRC()
+	p.logAction("IRC has answered")
+	p.waitState(api.ChannelQueued)
+	p.logAction("Telegram comes up")
 	p.tg.Up(t)
-	p.shows(api.ChannelConnected)
-	p.reads("ONE")
-	p.does("the message that waited was answered")
+	p.waitState(api.ChannelConnected)
+	p.waitReplies("ONE")
+	p.logAction("the message that waited was answered")
 
-	p.killed()
-	p.talksOnIRC()
+	p.restartAfterKill()
+	p.checkIRC()
 	p.ann.Sends(private, "two")
-	p.does("and started again, with another message")
+	p.logAction("and started again, with another message")
 	p.tg.Up(t)
-	p.shows(api.ChannelConnected)
-	p.reads("ONE", "TWO")
+	p.waitState(api.ChannelConnected)
+	p.waitReplies("ONE", "TWO")
 
-	p.does("its connections are half-open: nothing is answered")
+	p.logAction("its connections are half-open: nothing is answered")
 	p.tg.Freeze()
-	p.shows(api.ChannelSilent)
-	p.talksOnIRC()
+	p.waitState(api.ChannelSilent)
+	p.checkIRC()
 	p.ann.Sends(private, "three")
-	p.does("it answers again")
+	p.logAction("it answers again")
 	p.tg.Thaw()
-	p.shows(api.ChannelConnected)
-	p.reads("ONE", "TWO", "THREE")
+	p.waitState(api.ChannelConnected)
+	p.waitReplies("ONE", "TWO", "THREE")
 
 	wrong := "700100200:" + strings.Repeat("x", 35)
-	p.does("a bad token is put into the file")
-	p.puts(wrong)
-	p.killed()
-	p.does("and started again")
+	p.logAction("a bad token is put into the file")
+	p.writeToken(wrong)
+	p.restartAfterKill()
+	p.logAction("and started again")
 	p.tg.Up(t)
-	p.shows(api.ChannelFailed)
-	p.talksOnIRC()
+	p.waitState(api.ChannelFailed)
+	p.checkIRC()
 	p.ann.Sends(private, "four")
 	other := "700100200:" + strings.Repeat("z", 35)
 	p.tg.AddBot(other, telegramtest.BotID, telegramtest.Username)
-	p.does("a new token of the same bot is put into the file")
-	p.puts(other)
-	p.shows(api.ChannelConnected)
-	p.reads("ONE", "TWO", "THREE", "FOUR")
-	p.talksOnIRC()
+	p.logAction("a new token of the same bot is put into the file")
+	p.writeToken(other)
+	p.waitState(api.ChannelConnected)
+	p.waitReplies("ONE", "TWO", "THREE", "FOUR")
+	p.checkIRC()
 
 	want := []string{
 		api.ChannelQueued, api.ChannelConnected, api.ChannelQueued, api.ChannelConnected,
 		api.ChannelSilent, api.ChannelConnected, api.ChannelQueued, api.ChannelFailed, api.ChannelConnected,
 	}
-	t.Logf("\n%s", p.table())
+	t.Logf("\n%s", p.observations())
 	if got := p.seen["tg"]; !inOrder(got, want) {
 		t.Errorf("of Telegram was shown %q, want %q", got, want)
 	}
@@ -238,7 +240,7 @@ func TestAPlatformThatFailsIsSaidToBeWhatItIsAndTakesNoOtherWithIt(t *testing.T)
 	if i := slices.Index(net, api.ChannelConnected); i < 0 || i < len(net)-1 {
 		t.Errorf("of IRC was shown %q", net)
 	}
-	if told := p.told(); len(told) != 4+p.asked || len(p.al.Messages("bot")) != p.asked {
+	if told := p.agentInputs(); len(told) != 4+p.asked || len(p.al.Messages("bot")) != p.asked {
 		t.Errorf("the agent was told %q, al reads %q", told, p.al.Messages("bot"))
 	}
 	talk := p.process.talk.all()
@@ -249,10 +251,10 @@ func TestAPlatformThatFailsIsSaidToBeWhatItIsAndTakesNoOtherWithIt(t *testing.T)
 	}
 }
 
-// puts writes the file of the token.
-func (p *twoBots) puts(token string) {
+// writeToken writes the file of the token.
+func (p *outageFixture) writeToken(token string) {
 	p.t.Helper()
-	if err := os.WriteFile(p.folder.ChannelToken("tg"), []byte(token), 0o600); err != nil {
+	if err := os.WriteFile(p.dir.ChannelToken("tg"), []byte(token), 0o600); err != nil {
 		p.t.Fatal(err)
 	}
 }
@@ -260,16 +262,16 @@ func (p *twoBots) puts(token string) {
 // TestABotWhosePollOutlivesItsServerIsConnectedOnceItsNextIsAnswered kills the server on
 // a network that does not tell Telegram: for a while nobody else may poll.
 func TestABotWhosePollOutlivesItsServerIsConnectedOnceItsNextIsAnswered(t *testing.T) {
-	b := newBot(t, "")
+	b := newTelegramFixture(t, "")
 	way := channeltest.NewProxy(t, strings.TrimPrefix(b.tg.URL, "http://"))
-	settings, err := os.ReadFile(b.folder.Config())
+	settings, err := os.ReadFile(b.dir.Config())
 	if err != nil {
 		t.Fatal(err)
 	}
 	b.configure(strings.ReplaceAll(string(settings), b.tg.URL, "http://"+way.Addr))
 	b.tg.Up(t)
 	b.serve()
-	b.becomes("tg", api.ChannelConnected)
+	b.waitChannel("tg", api.ChannelConnected)
 	polls := len(b.tg.Calls("getUpdates"))
 	b.tg.WaitFor(t, "a poll", func() bool { return len(b.tg.Calls("getUpdates")) > polls })
 	way.BlackholeOpen()
@@ -284,13 +286,13 @@ func TestABotWhosePollOutlivesItsServerIsConnectedOnceItsNextIsAnswered(t *testi
 	if want := []string{api.ChannelStarting, api.ChannelQueued, api.ChannelConnected}; !slices.Equal(got[:min(len(got), len(want))], want) {
 		t.Errorf("it was %q, want %q", got, want)
 	}
-	if told := b.told(); len(told) != 1 || b.tg.Pending() > 1 {
+	if told := b.agentInputs(); len(told) != 1 || b.tg.Pending() > 1 {
 		t.Errorf("the agent was told %q, %d updates wait", told, b.tg.Pending())
 	}
 }
 
 // changes are those that the thread of the channel tells of, in order.
-func (b *bot) changes() (all []channel.Change) {
+func (b *telegramFixture) changes() (all []channel.Change) {
 	b.t.Helper()
 	page, err := b.client().Entries(b.t.Context(), channel.LogThreadID("tg"), client.EntriesQuery{Limit: 500})
 	if err != nil {

@@ -28,7 +28,7 @@ that they are who you think.`,
 	}
 	cmd.AddCommand(m.pairApproveCommand(), m.pairRevokeCommand())
 	output := formatFlag(cmd)
-	return m.calling(cmd, func(c *client.Client, _ []string) error {
+	return m.withClient(cmd, func(c *client.Client, _ []string) error {
 		all, err := c.Pairings(cmd.Context())
 		if err != nil {
 			return err
@@ -67,7 +67,7 @@ After %d wrong codes in a row the channel lets nobody in, and gives no codes, fo
 	output := formatFlag(cmd)
 	cmd.Flags().BoolVar(&in.Admin, "admin", false, "they may also decide what the agent asks to do")
 	cmd.Flags().StringVar(&in.Channel, "channel", "", "the channel that gave the code (default any)")
-	return m.calling(cmd, func(c *client.Client, args []string) error {
+	return m.withClient(cmd, func(c *client.Client, args []string) error {
 		in.Code = args[0]
 		p, err := c.ApprovePairing(cmd.Context(), in)
 		if err != nil {
@@ -76,7 +76,7 @@ After %d wrong codes in a row the channel lets nobody in, and gives no codes, fo
 		if *output == asJSON {
 			return m.printJSON(p)
 		}
-		m.say("%s (%s) may talk on channel %s now, as %s; to end that: %s", p.User, orDash(&p.Name), p.Channel, p.Tier, m.again("pair", "revoke", p.Channel, p.User))
+		m.infof("%s (%s) may talk on channel %s now, as %s; to end that: %s", p.User, orDash(&p.Name), p.Channel, p.Tier, m.commandLine("pair", "revoke", p.Channel, p.User))
 		return nil
 	})
 }
@@ -91,11 +91,11 @@ on talking.`,
 		Example: `  mailroom pair revoke tg 123456789`,
 		Args:    cobra.ExactArgs(2),
 	}
-	return m.calling(cmd, func(c *client.Client, args []string) error {
+	return m.withClient(cmd, func(c *client.Client, args []string) error {
 		if err := c.RevokePairing(cmd.Context(), args[0], args[1]); err != nil {
 			return err
 		}
-		m.say("%s may not talk on channel %s any more", args[1], args[0])
+		m.infof("%s may not talk on channel %s any more", args[1], args[0])
 		return nil
 	})
 }

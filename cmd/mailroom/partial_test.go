@@ -42,19 +42,19 @@ kind = "exec"
 command = ["sh", "-c", "test $MAILROOM_ATTEMPT != 1 || sleep 1000; printf whole"]
 `
 
-// forwarded sends requests to where the server is by now.
-type forwarded struct{ host atomic.Pointer[string] }
+// redirectTransport sends requests to where the server is by now.
+type redirectTransport struct{ host atomic.Pointer[string] }
 
-func (f *forwarded) RoundTrip(r *http.Request) (*http.Response, error) {
+func (f *redirectTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
 	r.URL.Host = *f.host.Load()
 	r.Host = r.URL.Host
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-// reading is what one reader got of a run, over every restart: "TEXT" for a
+// streamReader is what one reader got of a run, over every restart: "TEXT" for a
 // message, "TEXT…" for one that is marked partial.
-type reading struct {
+type streamReader struct {
 	t     *testing.T
 	run   string
 	got   []string
@@ -64,10 +64,10 @@ type reading struct {
 	ended chan struct{}
 }
 
-// read follows a run until it has ended.
-func read(t *testing.T, c *client.Client, run string) *reading {
-	r := &reading{t: t, run: run, seen: map[string]bool{}, live: make(chan string, 100), ended: make(chan struct{})}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+// newStreamReader follows a run until it has ended.
+func newStreamReader(t *testing.T, c *client.Client, run string) *streamReader {
+	r := &streamReader{t: t, run: run, seen: map[string]bool{}, live: make(chan string, 100), ended: make(chan struct{})}
+	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 	go func() { // ends with its run; wait waits for it
 		defer cancel()
 		defer close(r.ended)
@@ -92,7 +92,7 @@ func read(t *testing.T, c *client.Client, run string) *reading {
 	return r
 }
 
-func (r *reading) message(e *mailroom.Entry) {
+func (r *streamReader) message(e *mailroom.Entry) {
 	var m mailroom.Message
 	if err := e.Decode(&m); err != nil {
 		r.t.Error(err)
@@ -108,10 +108,10 @@ func (r *reading) message(e *mailroom.Entry) {
 	r.kinds = append(r.kinds, "said")
 }
 
-// until waits for live text, or for the start of a command.
-func (r *reading) until(text string) {
+// waitText waits for live text, or for the start of a command.
+func (r *streamReader) waitText(text string) {
 	r.t.Helper()
-	late := time.After(patience)
+	late := time.After(waitTimeout)
 	for {
 		select {
 		case got := <-r.live:
@@ -126,7 +126,7 @@ func (r *reading) until(text string) {
 
 // want checks what was read, and what the server says of the run in the end.
 // Messages are allowed to be any of the alternatives, which are apart by "|".
-func (r *reading) want(c *client.Client, status mailroom.Status, reply string, messages ...string) {
+func (r *streamReader) want(c *client.Client, status mailroom.Status, reply string, messages ...string) {
 	r.t.Helper()
 	<-r.ended
 	for i, m := range messages {
@@ -160,36 +160,36 @@ func (r *reading) want(c *client.Client, status mailroom.Status, reply string, m
 }
 
 func TestTextOfAnAttemptThatBreaksOffIsKeptAndNotRepeated(t *testing.T) {
-	h, p, where := newHome(t, breaking), &process{}, &forwarded{}
+	h, p, where := newFixture(t, breaking), &process{}, &redirectTransport{}
 	begin := func() {
 		h.process(p)
 		host := strings.TrimPrefix(p.url, "http://")
 		where.host.Store(&host)
 	}
 	begin()
-	token, err := h.folder.Token()
+	token, err := h.dir.Token()
 	h.must(err)
 	c := client.New("http://mailroom", token, client.WithHTTPClient(&http.Client{Transport: where}), client.WithBackoff(10*time.Millisecond, 100*time.Millisecond))
-	send := func(agent string, attempts int) *reading {
+	send := func(agent string, attempts int) *streamReader {
 		t.Helper()
 		sent, err := c.Submit(t.Context(), api.Submit{Thread: fmt.Sprintf("%s-%d", agent, time.Now().UnixNano()), Agent: agent, Text: "hello", MaxAttempts: &attempts})
 		h.must(err)
-		return read(t, c, sent.Run)
+		return newStreamReader(t, c, sent.Run)
 	}
 	slow, mute, stuck := send("slow", 5), send("mute", 5), send("stuck", 5)
 	send("flaky", 5).want(c, mailroom.StatusCompleted, "whole", "half …", "whole")
 	send("broken", 2).want(c, mailroom.StatusFailed, "", "half …", "half …")
 	send("useless", 1).want(c, mailroom.StatusFailed, "")
 	send("silent", 1).want(c, mailroom.StatusCompleted, "")
-	stuck.until("so far ")
+	stuck.waitText("so far ")
 	if _, err := c.CancelRun(t.Context(), stuck.run); err != nil {
 		t.Fatal(err)
 	}
 	stuck.want(c, mailroom.StatusCancelled, "", "so far …")
 
 	// The server is killed: what was said more than a second before is there.
-	mute.until("started")
-	slow.until("early late ")
+	mute.waitText("started")
+	slow.waitText("early late ")
 	p.kill()
 	begin()
 	slow.want(c, mailroom.StatusCompleted, "whole", "early …|early late …", "whole")
@@ -197,8 +197,8 @@ func TestTextOfAnAttemptThatBreaksOffIsKeptAndNotRepeated(t *testing.T) {
 
 	// It is shut down, and releases its runs: everything is there.
 	stuck, mute = send("stuck", 5), send("mute", 5)
-	stuck.until("so far ")
-	mute.until("started")
+	stuck.waitText("so far ")
+	mute.waitText("started")
 	h.must(p.shutdown())
 	begin()
 	stuck.want(c, mailroom.StatusCompleted, "whole", "so far …", "whole")

@@ -13,21 +13,21 @@ import (
 	"mailroom"
 	"mailroom/api"
 	"mailroom/cmd/mailroom/internal/config"
-	"mailroom/cmd/mailroom/internal/folder"
+	"mailroom/cmd/mailroom/internal/datadir"
 	"mailroom/internal/display"
 )
 
-// say prints a line of talk, rendered for a person: see [display.Text]. That it cannot be
+// infof prints a line of talk, rendered for a person: see [display.Text]. That it cannot be
 // printed changes no outcome, so its error is dropped here and nowhere else.
-func (m *Main) say(format string, args ...any) {
+func (m *Main) infof(format string, args ...any) {
 	_, _ = io.WriteString(m.Stderr, display.Text(fmt.Sprintf(format, args...))+"\n")
 }
 
-func (m *Main) printRefusal(message, hint string) {
+func (m *Main) printError(message, hint string) {
 	if hint != "" && !strings.HasPrefix(hint, "\n") {
 		hint = ": " + hint
 	}
-	m.say("mailroom: %s%s", message, hint)
+	m.infof("mailroom: %s%s", message, hint)
 }
 
 // fieldText is what is wrong with a field of a request. It names the field and not the place of it in the JSON of the request,
@@ -40,45 +40,45 @@ func fieldText(f mailroom.Field) string {
 	return name + ": " + f.Message
 }
 
-func (m *Main) printUnanswered(key string) {
-	m.say("the message may have been accepted: sending it again with --key %s sends nothing twice", key)
+func (m *Main) printRetryHint(key string) {
+	m.infof("the message may have been accepted: sending it again with --key %s sends nothing twice", key)
 }
 
 func (m *Main) printDetached(again string) {
-	m.say("detached; nothing was cancelled. Show it again with:\n  %s", again)
+	m.infof("detached; nothing was cancelled. Show it again with:\n  %s", again)
 }
 
 // printListening says where the server is, and what to type next.
-func (m *Main) printListening(url string, dir folder.Folder) {
-	m.say("listening on %s, keeping everything in %s\nnow type, in another terminal:\n  %s", url, dir, m.again("send", "hello"))
-	m.say("or open %s/chat in a browser, and paste the token from %s", url, dir.TokenFile())
+func (m *Main) printListening(url string, dir datadir.Dir) {
+	m.infof("listening on %s, keeping everything in %s\nnow type, in another terminal:\n  %s", url, dir, m.commandLine("send", "hello"))
+	m.infof("or open %s/chat in a browser, and paste the token from %s", url, dir.TokenFile())
 }
 
 // printBridging says where the server of a bridge is, and how to look at it.
-func (m *Main) printBridging(url string, dir folder.Folder) {
-	m.say("listening on %s, keeping everything in %s\nhow it is, in another terminal:\n  %s", url, dir, m.again("channels"))
+func (m *Main) printBridging(url string, dir datadir.Dir) {
+	m.infof("listening on %s, keeping everything in %s\nhow it is, in another terminal:\n  %s", url, dir, m.commandLine("channels"))
 }
 
 func (m *Main) printExposed() {
-	m.say("other machines may reach this address without encryption: let nobody but the proxy do so")
+	m.infof("other machines may reach this address without encryption: let nobody but the proxy do so")
 }
 
-// printAway says that the server does not answer, or does again. What is being
+// printConnectionState says that the server does not answer, or does again. What is being
 // written goes on below.
-func (m *Main) printAway(err error) {
-	if m.within && terminal(m.Stdout) && terminal(m.Stderr) {
-		m.say("")
-		m.within = false
+func (m *Main) printConnectionState(err error) {
+	if m.midLine && terminal(m.Stdout) && terminal(m.Stderr) {
+		m.infof("")
+		m.midLine = false
 	}
 	if err != nil {
-		m.say("the server does not answer; trying again until it does (Ctrl-C ends this, and cancels nothing)")
+		m.infof("the server does not answer; trying again until it does (Ctrl-C ends this, and cancels nothing)")
 		return
 	}
-	m.say("the server is back")
+	m.infof("the server is back")
 }
 
 func (m *Main) printStopping() {
-	m.say("shutting down; a second signal ends it at once")
+	m.infof("shutting down; a second signal ends it at once")
 }
 
 func (m *Main) printSubmitted(s mailroom.Submitted, output format) error {
@@ -105,14 +105,14 @@ func (m *Main) printThreads(page api.Page[api.Thread], output format) error {
 	return m.printList(rows, page.Next, `no threads yet: mailroom send "hello" makes one`)
 }
 
-// threadShown is what -o json of threads show prints: the thread's fields, and
+// threadView is what -o json of threads show prints: the thread's fields, and
 // the last messages of its transcript in order of reading.
-type threadShown struct {
+type threadView struct {
 	api.Thread
 	Messages []mailroom.Message `json:"messages"`
 }
 
-func (m *Main) printThread(t threadShown, output format) error {
+func (m *Main) printThread(t threadView, output format) error {
 	if output == asJSON {
 		return m.printJSON(t)
 	}
@@ -132,9 +132,9 @@ func (m *Main) printThread(t threadShown, output format) error {
 		} else if msg.State != mailroom.MessageDone {
 			note = ", " + msg.State
 		}
-		_, err := fmt.Fprintf(m.Stdout, "\n%s (%d, %s%s)\n%s\n", msg.Role, msg.Seq, m.when(&msg.CreatedAt), note, m.shown(content(msg)))
+		_, err := fmt.Fprintf(m.Stdout, "\n%s (%d, %s%s)\n%s\n", msg.Role, msg.Seq, m.when(&msg.CreatedAt), note, m.display(content(msg)))
 		if err != nil {
-			return printed(err)
+			return wrapPrintError(err)
 		}
 	}
 	return nil
@@ -158,7 +158,7 @@ func (m *Main) printRun(r api.Run, output format) error {
 		return m.printJSON(r)
 	}
 	return m.printTable([][]string{
-		{"run", r.ID}, {"thread", r.Thread}, {"agent", named(r.Agent, r.AgentVersion)}, {"status", status(r)},
+		{"run", r.ID}, {"thread", r.Thread}, {"agent", agentLabel(r.Agent, r.AgentVersion)}, {"status", status(r)},
 		{"attempt", fmt.Sprint(r.Attempt)}, {"failures", fmt.Sprintf("%d of %d", r.Failures, r.MaxAttempts)}, {"crashes", fmt.Sprint(r.Crashes)},
 		{"worker", orDash(r.Worker)}, {"key", orDash(r.Key)}, {"parent", orDash(r.Parent)}, {"via", r.Origin.Via},
 		{"steps", fmt.Sprint(r.Steps)}, {"progress", percent(r.Progress)}, {"waits for", waitsFor(r)}, {"usage", usage(r.Usage)},
@@ -187,7 +187,7 @@ func (m *Main) printInterrupted(i api.Interrupted, output format) error {
 		rows = append(rows, []string{*i.Stopping, "stopping"})
 	}
 	if len(rows) == 0 {
-		m.say("nothing was queued or running")
+		m.infof("nothing was queued or running")
 	}
 	return m.printTable(rows)
 }
@@ -201,7 +201,7 @@ func (m *Main) printConfig(c *config.Config, reveal bool, output format) error {
 		}
 	}
 	_, err := m.Stdout.Write(text)
-	return printed(err)
+	return wrapPrintError(err)
 }
 
 func (m *Main) printVersion(v versionInfo, output format) error {
@@ -213,27 +213,27 @@ func (m *Main) printVersion(v versionInfo, output format) error {
 		line += " (" + v.Revision + ")"
 	}
 	_, err := fmt.Fprintf(m.Stdout, "%s %s\n", line, v.Go)
-	return printed(err)
+	return wrapPrintError(err)
 }
 
 // printJSON prints v as one line.
 func (m *Main) printJSON(v any) error {
 	enc := json.NewEncoder(m.Stdout)
 	enc.SetEscapeHTML(false)
-	return printed(enc.Encode(v))
+	return wrapPrintError(enc.Encode(v))
 }
 
 // printList prints rows below their head, and on Stderr how to see the rest.
 func (m *Main) printList(rows [][]string, next *string, none string) error {
 	if len(rows) == 1 {
-		m.say("%s", none)
+		m.infof("%s", none)
 		return nil
 	}
 	if err := m.printTable(rows); err != nil {
 		return err
 	}
 	if next != nil {
-		m.say("there are more: --cursor %s", quote(*next))
+		m.infof("there are more: --cursor %s", quote(*next))
 	}
 	return nil
 }
@@ -246,13 +246,13 @@ func (m *Main) printTable(rows [][]string) error {
 			cells[i] = oneLine(cell)
 		}
 		if _, err := io.WriteString(w, strings.Join(cells, "\t")+"\n"); err != nil {
-			return printed(err)
+			return wrapPrintError(err)
 		}
 	}
-	return printed(w.Flush())
+	return wrapPrintError(w.Flush())
 }
 
-func printed(err error) error {
+func wrapPrintError(err error) error {
 	if err != nil {
 		return fmt.Errorf("print: %w", err)
 	}
@@ -270,9 +270,9 @@ func (m *Main) when(t *time.Time) string {
 	return t.UTC().Format(time.RFC3339)
 }
 
-// shown is text as it may go to Stdout: rendered for a person in a terminal, unchanged for a
+// display is text as it may go to Stdout: rendered for a person in a terminal, unchanged for a
 // program. See [display.Text].
-func (m *Main) shown(text string) string {
+func (m *Main) display(text string) string {
 	if !terminal(m.Stdout) {
 		return text
 	}
@@ -352,8 +352,8 @@ func content(msg mailroom.Message) string {
 	return strings.Join(lines, "\n")
 }
 
-// named is an agent with its version, if that is known.
-func named(agent string, version *string) string {
+// agentLabel is an agent with its version, if that is known.
+func agentLabel(agent string, version *string) string {
 	if version == nil {
 		return agent
 	}

@@ -16,26 +16,26 @@ import (
 // found among them, and what is known of each.
 type programs struct {
 	// Set before anything is asked.
-	log     *slog.Logger
-	present map[string]exec.ProgramOptions // by agent
-	absent  map[string]exec.ProgramOptions
+	log      *slog.Logger
+	present  map[string]exec.ProgramOptions // by agent
+	notFound map[string]exec.ProgramOptions
 
-	mu       sync.Mutex // guards what follows
-	versions map[string]string
-	silent   map[string]string // why there is no version
+	mu            sync.Mutex // guards what follows
+	versions      map[string]string
+	versionErrors map[string]string // why there is no version
 }
 
 func newPrograms(log *slog.Logger) *programs {
 	return &programs{
-		log: log, present: map[string]exec.ProgramOptions{}, absent: map[string]exec.ProgramOptions{},
-		versions: map[string]string{}, silent: map[string]string{},
+		log: log, present: map[string]exec.ProgramOptions{}, notFound: map[string]exec.ProgramOptions{},
+		versions: map[string]string{}, versionErrors: map[string]string{},
 	}
 }
 
-// offer reports whether a program that nobody has configured was found.
-func (p *programs) offer(name string, o exec.ProgramOptions) bool {
+// addIfFound reports whether a program that nobody has configured was found.
+func (p *programs) addIfFound(name string, o exec.ProgramOptions) bool {
 	if exec.Usable(o) != nil {
-		p.absent[name] = o
+		p.notFound[name] = o
 		return false
 	}
 	return true
@@ -44,13 +44,13 @@ func (p *programs) offer(name string, o exec.ProgramOptions) bool {
 func (p *programs) add(name string, o exec.ProgramOptions) { p.present[name] = o }
 
 // missing names the agents that could be offered.
-func (p *programs) missing() []string { return slices.Sorted(maps.Keys(p.absent)) }
+func (p *programs) missing() []string { return slices.Sorted(maps.Keys(p.notFound)) }
 
 // describe says of an agent how its program is, as it is now.
 func (p *programs) describe(name string, d server.AgentInfo) server.AgentInfo {
 	o, ok := p.present[name]
 	if !ok {
-		if o, ok = p.absent[name]; !ok {
+		if o, ok = p.notFound[name]; !ok {
 			return d
 		}
 		d.Kind, d.Problem, d.Disabled = o.Profile.Name, "it was found after the server had started; start that anew", true
@@ -58,7 +58,7 @@ func (p *programs) describe(name string, d server.AgentInfo) server.AgentInfo {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	d.Program = p.versions[name]
-	if why := p.silent[name]; why != "" {
+	if why := p.versionErrors[name]; why != "" {
 		d.Problem = why
 	}
 	if err := exec.Usable(o); err != nil {
@@ -67,8 +67,8 @@ func (p *programs) describe(name string, d server.AgentInfo) server.AgentInfo {
 	return d
 }
 
-// ask asks each program once for its version, until ctx ends.
-func (p *programs) ask(ctx context.Context) {
+// queryVersions asks each program once for its version, until ctx ends.
+func (p *programs) queryVersions(ctx context.Context) {
 	var all sync.WaitGroup
 	for name, o := range p.present {
 		if exec.Usable(o) != nil {
@@ -84,7 +84,7 @@ func (p *programs) ask(ctx context.Context) {
 			defer p.mu.Unlock()
 			p.versions[name] = version
 			if err != nil {
-				p.silent[name] = err.Error()
+				p.versionErrors[name] = err.Error()
 				p.log.Warn("a program does not answer", "agent", name, "error", err)
 			}
 		})

@@ -70,14 +70,14 @@ holds the name and until when.`,
 	cmd.Flags().StringVar(&in.Reason, "reason", "", "what for")
 	cmd.Flags().BoolVar(&in.Shared, "shared", false, "goes with others that are shared")
 	cmd.Flags().BoolVar(&in.Advisory, "advisory", false, "refuse nobody, and be refused by nobody: only tell")
-	return m.calling(cmd, func(c *client.Client, args []string) error {
+	return m.withClient(cmd, func(c *client.Client, args []string) error {
 		in.Names, in.Holder, in.Project = args, *agent, *project
 		out, err := c.Reserve(cmd.Context(), in)
 		if err != nil {
 			return err
 		}
 		for _, r := range out.Conflicts {
-			m.say("%s is reserved by %s until %s", r.Name, r.Holder, m.when(&r.ExpiresAt))
+			m.infof("%s is reserved by %s until %s", r.Name, r.Holder, m.when(&r.ExpiresAt))
 		}
 		if *output == asJSON {
 			return m.printJSON(out)
@@ -96,7 +96,7 @@ func (m *Main) reservationsCommand() *cobra.Command {
 	}
 	output := formatFlag(cmd)
 	project := cmd.Flags().String("project", "", "of this project (default of all that are visible)")
-	return m.calling(cmd, func(c *client.Client, _ []string) error {
+	return m.withClient(cmd, func(c *client.Client, _ []string) error {
 		rows, err := c.Reservations(cmd.Context(), *project)
 		if err != nil {
 			return err
@@ -116,14 +116,14 @@ func (m *Main) releaseCommand() *cobra.Command {
 	}
 	agent, project := m.agentFlag(cmd), projectFlag(cmd)
 	cmd.Flags().BoolVar(&force, "force", false, "also those of others; needs a token with the scope admin, and ids")
-	return m.calling(cmd, func(c *client.Client, args []string) error {
+	return m.withClient(cmd, func(c *client.Client, args []string) error {
 		if !force {
 			ended, err := c.ReleaseNames(cmd.Context(), api.ReleaseNames{Project: *project, Holder: *agent, Names: args})
 			if err != nil {
 				return err
 			}
 			for _, r := range ended {
-				m.say("%s is free", r.Name)
+				m.infof("%s is free", r.Name)
 			}
 			args = withoutNames(args, ended)
 		}
@@ -131,7 +131,7 @@ func (m *Main) releaseCommand() *cobra.Command {
 			if err := c.Release(cmd.Context(), id, force); err != nil {
 				return err
 			}
-			m.say("reservation %s has ended", id)
+			m.infof("reservation %s has ended", id)
 		}
 		return nil
 	})
@@ -187,11 +187,11 @@ who has reserved, notified or looked into an inbox there, or those that --to nam
 	cmd.Flags().StringSliceVar(&in.To, "to", nil, "only these agents")
 	cmd.Flags().StringVar(&data, "data", "", "JSON that goes with it")
 	cmd.Flags().StringVar(&in.Key, "key", "", "the same under the same key is told once")
-	return m.calling(cmd, func(c *client.Client, args []string) error {
+	return m.withClient(cmd, func(c *client.Client, args []string) error {
 		in.Event, in.From, in.Project = args[0], *agent, *project
 		if data != "" {
 			if in.Data = json.RawMessage(data); !json.Valid(in.Data) {
-				return refusal(exitUsage, `such as --data '{"commit":"3f1c"}'`, "--data is not JSON")
+				return exitErrorf(exitUsage, `such as --data '{"commit":"3f1c"}'`, "--data is not JSON")
 			}
 		}
 		out, err := c.Notify(cmd.Context(), in)
@@ -201,9 +201,9 @@ who has reserved, notified or looked into an inbox there, or those that --to nam
 		case *output == asJSON:
 			return m.printJSON(out)
 		case len(out.To) == 0:
-			m.say("nobody else is known in project %s yet", out.Project)
+			m.infof("nobody else is known in project %s yet", out.Project)
 		default:
-			m.say("told %s", strings.Join(out.To, ", "))
+			m.infof("told %s", strings.Join(out.To, ", "))
 		}
 		return nil
 	})
@@ -225,7 +225,7 @@ looks into it, reserves or notifies.`,
 	output, agent, project := formatFlag(cmd), m.agentFlag(cmd), projectFlag(cmd)
 	cmd.Flags().BoolVar(&keep, "keep", false, "leave it unread")
 	cmd.Flags().IntVar(&limit, "limit", 50, "how many at most, up to 500")
-	return m.calling(cmd, func(c *client.Client, _ []string) error {
+	return m.withClient(cmd, func(c *client.Client, _ []string) error {
 		read := func() ([]api.Notification, error) {
 			return c.TakeNotifications(cmd.Context(), api.Take{Project: *project, Agent: *agent, Limit: limit})
 		}

@@ -49,8 +49,8 @@ func realPrograms(t *testing.T, play func(fakemodel.Request) fakemodel.Answer) *
 	return model
 }
 
-// recall answers with all that the user has said so far.
-func recall(r fakemodel.Request) fakemodel.Answer {
+// recallAnswer answers with all that the user has said so far.
+func recallAnswer(r fakemodel.Request) fakemodel.Answer {
 	var said []string
 	for _, turn := range r.Turns {
 		if turn.Role == "user" && !strings.HasPrefix(turn.Text, "<") {
@@ -60,8 +60,8 @@ func recall(r fakemodel.Request) fakemodel.Answer {
 	return fakemodel.Say("You said: ", strings.Join(said, " | "))
 }
 
-// shown runs a command as a user does, and shows both.
-func (h *home) shown(args ...string) string {
+// output runs a command as a user does, and shows both.
+func (h *fixture) output(args ...string) string {
 	h.t.Helper()
 	var out bytes.Buffer
 	code, stderr := h.run(h.t.Context(), &out, args...)
@@ -82,23 +82,23 @@ func (h *home) shown(args ...string) string {
 func TestRealAgentGoesOnInItsSessionAfterItsServerWasKilled(t *testing.T) {
 	for _, name := range []string{"codex", "claude"} {
 		t.Run(name, func(t *testing.T) {
-			realPrograms(t, recall)
-			h := newHome(t, "")
+			realPrograms(t, recallAnswer)
+			h := newFixture(t, "")
 			p := &process{}
 			h.process(p)
 			want := "You said: My word is lemon.\n"
-			if got := h.shown("send", "--thread", "demo", "--agent", name, "My word is lemon."); got != want {
+			if got := h.output("send", "--thread", "demo", "--agent", name, "My word is lemon."); got != want {
 				t.Errorf("the first reply is %q, want %q", got, want)
 			}
 			t.Log("$ kill -9 the server; mailroom serve")
 			p.kill()
 			h.process(p)
 			want = "You said: My word is lemon. | What was it?\n"
-			if got := h.shown("send", "--thread", "demo", "--agent", name, "What was it?"); got != want {
+			if got := h.output("send", "--thread", "demo", "--agent", name, "What was it?"); got != want {
 				t.Errorf("the second reply is %q, want %q: the same session", got, want)
 			}
-			h.shown("threads", "show", "demo")
-			h.shown("agents")
+			h.output("threads", "show", "demo")
+			h.output("agents")
 		})
 	}
 }
@@ -114,32 +114,32 @@ func TestRealAgentLeftByAKilledServerIsEndedAndItsRunGoesOn(t *testing.T) {
 				if asked.Add(1) == 1 {
 					return fakemodel.Answer{Say: []string{"I wait."}, Calls: []fakemodel.Call{tool}}
 				}
-				return recall(r)
+				return recallAnswer(r)
 			})
 			t.Setenv("IS_SANDBOX", "1") // else claude refuses to be allowed everything by root
-			h := newHome(t, fmt.Sprintf("[agents.%s]\nkind = %q\npermissions = \"all\"\n", name, name))
+			h := newFixture(t, fmt.Sprintf("[agents.%s]\nkind = %q\npermissions = \"all\"\n", name, name))
 			p := &process{}
 			h.process(p)
-			h.shown("send", "--thread", "demo", "--agent", name, "--detach", "My word is lemon.")
-			left := h.until("tail", func(words []string) bool { return slices.Contains(words, "tail -f /dev/null") })
+			h.output("send", "--thread", "demo", "--agent", name, "--detach", "My word is lemon.")
+			left := h.waitProcesses("tail", func(words []string) bool { return slices.Contains(words, "tail -f /dev/null") })
 			t.Logf("$ kill -9 the server, in the middle of the turn\n$ ps\n%s", strings.Join(left, "\n"))
 			p.kill()
 			h.process(p)
-			if got := h.shown("attach", "demo"); !strings.Contains(got, "My word is lemon.") {
+			if got := h.output("attach", "demo"); !strings.Contains(got, "My word is lemon.") {
 				t.Errorf("the reply is %q, want it to know the word", got)
 			}
-			left = h.until("end of all", func(words []string) bool { return len(words) == 0 })
+			left = h.waitProcesses("end of all", func(words []string) bool { return len(words) == 0 })
 			t.Logf("$ ps\n%s", strings.Join(left, "\n"))
-			h.shown("threads", "show", "demo")
+			h.output("threads", "show", "demo")
 		})
 	}
 }
 
-// until waits until the commands that are at work for the test fit.
-func (h *home) until(what string, fit func(commands []string) bool) []string {
+// waitProcesses waits until the commands that are at work for the test fit.
+func (h *fixture) waitProcesses(what string, fit func(commands []string) bool) []string {
 	h.t.Helper()
-	for late := time.Now().Add(patience); ; <-time.After(10 * time.Millisecond) { // nothing tells when others come and go
-		commands := atWork(h.t)
+	for late := time.Now().Add(waitTimeout); ; <-time.After(10 * time.Millisecond) { // nothing tells when others come and go
+		commands := agentProcesses(h.t)
 		if fit(commands) {
 			return commands
 		}
@@ -149,9 +149,9 @@ func (h *home) until(what string, fit func(commands []string) bool) []string {
 	}
 }
 
-// atWork are the commands of the living processes with this test's home,
+// agentProcesses are the commands of the living processes with this test's home,
 // but for servers.
-func atWork(t *testing.T) (commands []string) {
+func agentProcesses(t *testing.T) (commands []string) {
 	t.Helper()
 	found, err := filepath.Glob("/proc/[0-9]*/environ")
 	if err != nil {
@@ -181,23 +181,23 @@ func TestRealQuestionOfClaudeIsApprovedInTheTerminal(t *testing.T) {
 			"command": "touch made && echo made", "description": "Make the file",
 		}}}}
 	})
-	h := newHome(t, fmt.Sprintf("[agents.claude]\nkind = \"claude\"\ndir = %q\n", folder))
+	h := newFixture(t, fmt.Sprintf("[agents.claude]\nkind = \"claude\"\ndir = %q\n", folder))
 	p := &process{}
 	h.process(p)
-	h.shown("send", "--thread", "demo", "--agent", "claude", "--detach", "Make the file.")
-	if err := await(h.folder, "demo", "run.waiting"); err != nil {
+	h.output("send", "--thread", "demo", "--agent", "claude", "--detach", "Make the file.")
+	if err := awaitEntry(h.dir, "demo", "run.waiting"); err != nil {
 		t.Fatal(err)
 	}
-	h.shown("tickets")
+	h.output("tickets")
 	t.Log("$ kill -9 the server; mailroom serve")
 	p.kill()
 	h.process(p)
-	h.shown("approve", "demo")
-	if got, want := h.shown("attach", "demo"), "It says: made\n"; got != want {
+	h.output("approve", "demo")
+	if got, want := h.output("attach", "demo"), "It says: made\n"; got != want {
 		t.Errorf("the reply is %q, want %q", got, want)
 	}
 	if _, err := os.Stat(filepath.Join(folder, "made")); err != nil {
 		t.Error(err)
 	}
-	h.shown("threads", "show", "demo")
+	h.output("threads", "show", "demo")
 }

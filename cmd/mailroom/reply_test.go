@@ -14,13 +14,13 @@ import (
 	"mailroom/client"
 )
 
-// told prints events and returns what came out.
-func told(t *testing.T, output format, events ...client.Event) (stdout, stderr string, p *replyPrinter) {
+// printEvents prints events and returns what came out.
+func printEvents(t *testing.T, output format, events ...client.Event) (stdout, stderr string, p *replyPrinter) {
 	t.Helper()
 	var out, talk bytes.Buffer
 	p = (&Main{Stdout: &out, Stderr: &talk}).newReplyPrinter(output)
 	for _, ev := range events {
-		if err := p.event(ev); err != nil {
+		if err := p.printEvent(ev); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -50,7 +50,7 @@ func reply(t *testing.T, seq int64, attempt int, id, text string, partial bool) 
 	})
 }
 
-func aside(t *testing.T, seq int64, id, text string) client.Event {
+func internalMessage(t *testing.T, seq int64, id, text string) client.Event {
 	t.Helper()
 	return entry(t, seq, mailroom.KindMessage, 1, mailroom.Message{
 		ID: id, Role: mailroom.RoleAssistant, Text: text, Parts: mailroom.Text(text), Visibility: mailroom.VisibleInternal,
@@ -66,7 +66,7 @@ func TestReplyIsPrintedOnceHoweverItComes(t *testing.T) {
 			[]client.Event{reply(t, 1, 1, "m", "hello", false)}, "hello\n",
 		},
 		"what is said on the way, as an entry and as live text": {
-			[]client.Event{aside(t, 1, "a", "let me look"), delta(1, "b", 0, "and "), aside(t, 2, "b", "and there"), reply(t, 3, 1, "m", "found", false)},
+			[]client.Event{internalMessage(t, 1, "a", "let me look"), delta(1, "b", 0, "and "), internalMessage(t, 2, "b", "and there"), reply(t, 3, 1, "m", "found", false)},
 			"let me look\nand there\nfound\n",
 		},
 		"while it is written, then as an entry": {
@@ -98,7 +98,7 @@ func TestReplyIsPrintedOnceHoweverItComes(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, _, _ := told(t, asText, test.events...)
+			got, _, _ := printEvents(t, asText, test.events...)
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("stdout (-want +got):\n%s", diff)
 			}
@@ -109,7 +109,7 @@ func TestReplyIsPrintedOnceHoweverItComes(t *testing.T) {
 func TestWhatIsNotTheReplyIsTalk(t *testing.T) {
 	question := mailroom.Message{ID: "u", Role: mailroom.RoleUser, Text: "two\nlines\x1b[2J", Visibility: mailroom.VisibleAll}
 	hidden := mailroom.Message{ID: "i", Role: mailroom.RoleUser, Text: "not for you", Visibility: mailroom.VisibleInternal}
-	stdout, stderr, p := told(t, asText,
+	stdout, stderr, p := printEvents(t, asText,
 		entry(t, 1, mailroom.KindMessage, 0, question),
 		entry(t, 2, mailroom.KindMessage, 1, hidden),
 		entry(t, 3, mailroom.KindRescheduled, 1, mailroom.RunRescheduled{
@@ -140,7 +140,7 @@ entries after 1 are gone or were never written; going on with 3 to 9
 
 func TestEntriesAsJSONAreTheBytesOfTheLog(t *testing.T) {
 	ev := reply(t, 1, 1, "m", "a < b", false)
-	stdout, stderr, _ := told(t, asJSON, delta(1, "m", 0, "a"), ev)
+	stdout, stderr, _ := printEvents(t, asJSON, delta(1, "m", 0, "a"), ev)
 	if want := fmt.Sprintf("%s\n", ev.Entry.JSON()); stdout != want || stderr != "" {
 		t.Errorf("stdout %q, stderr %q, want %q and nothing", stdout, stderr, want)
 	}
@@ -156,21 +156,21 @@ func TestTalkShowsWhatHides(t *testing.T) {
 			t.Errorf("%q is in a line as %q, want %q", text, got, want)
 		}
 		var stderr strings.Builder
-		(&Main{Stderr: &stderr}).say("it asks: %s", text)
+		(&Main{Stderr: &stderr}).infof("it asks: %s", text)
 		if got := stderr.String(); got != "it asks: "+want+"\n" {
 			t.Errorf("%q is talk as %q, want %q", text, got, want)
 		}
 	}
 	// What is piped is what was said.
 	said := "a\u202eb\x1b[1m"
-	if got, _, _ := told(t, asText, reply(t, 1, 1, "m", said, false)); got != said+"\n" {
+	if got, _, _ := printEvents(t, asText, reply(t, 1, 1, "m", said, false)); got != said+"\n" {
 		t.Errorf("a pipe got %q, want %q", got, said)
 	}
 }
 
 func TestHintsCanBeTyped(t *testing.T) {
 	m := &Main{data: "my data"}
-	if got, want := m.again("attach", "it's; rm"), `mailroom attach --data 'my data' 'it'\''s; rm'`; got != want {
+	if got, want := m.commandLine("attach", "it's; rm"), `mailroom attach --data 'my data' 'it'\''s; rm'`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"mailroom/cmd/mailroom/internal/folder"
+	"mailroom/cmd/mailroom/internal/datadir"
 	"mailroom/store/sqlite"
 )
 
@@ -32,15 +32,15 @@ read or written.`,
 	cmd.Flags().BoolVar(&accept, "accept-loss", false, "keep the store that is there, without the commits it has lost")
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		if accept == (len(args) == 1) {
-			return refusal(exitUsage, "", "name the file of a backup, or use --accept-loss")
+			return exitErrorf(exitUsage, "", "name the file of a backup, or use --accept-loss")
 		}
-		dir, err := folder.Find(m.data, m.Env)
+		dir, err := datadir.Find(m.data, m.Env)
 		if err != nil {
-			return refusal(exitUsage, "", "%w", err)
+			return exitErrorf(exitUsage, "", "%w", err)
 		}
-		held, err := dir.Hold(cmd.Context())
+		held, err := dir.Acquire(cmd.Context())
 		if err != nil {
-			return m.unserved(err)
+			return m.explainServeError(err)
 		}
 		defer func() { err = errors.Join(err, held.Release()) }()
 		if accept {
@@ -52,42 +52,42 @@ read or written.`,
 }
 
 // restore checks a copy and puts it in place.
-func (m *Main) restore(ctx context.Context, held *folder.Held, from string) error {
+func (m *Main) restore(ctx context.Context, held *datadir.Lock, from string) error {
 	if wal, err := os.Stat(from + "-wal"); err == nil && wal.Size() > 0 {
-		return refusal(exitUsage, "write a backup of it with `mailroom doctor --backup FILE`", "%s has a WAL beside it, so it is the store of a server and no backup", from)
+		return exitErrorf(exitUsage, "write a backup of it with `mailroom doctor --backup FILE`", "%s has a WAL beside it, so it is the store of a server and no backup", from)
 	}
-	commits, err := m.checked(ctx, held.Folder, from)
+	commits, err := m.checkBackup(ctx, held.Dir, from)
 	if err != nil {
 		return err
 	}
 	kept, err := held.ReplaceStore(from, commits)
 	if err != nil {
-		return refusal(exitServer, "run the same command again when the cause is mended; a server refuses the folder until then", "%w", err)
+		return exitErrorf(exitServer, "run the same command again when the cause is mended; a server refuses the folder until then", "%w", err)
 	}
 	if kept != "" {
-		m.say("the files of the store that was there are in %s", kept)
+		m.infof("the files of the store that was there are in %s", kept)
 	}
-	m.say("restored %s from %s, at revision %d", held.Folder.Database(), from, commits)
+	m.infof("restored %s from %s, at revision %d", held.Dir.Database(), from, commits)
 	return nil
 }
 
-// checked refuses a database with findings, and returns its revision, 0 for one
+// checkBackup refuses a database with findings, and returns its revision, 0 for one
 // whose tables an older version made: the next server migrates those.
-func (m *Main) checked(ctx context.Context, dir folder.Folder, path string) (commits int64, err error) {
+func (m *Main) checkBackup(ctx context.Context, dir datadir.Dir, path string) (commits int64, err error) {
 	file, err := sqlite.OpenFile(ctx, path)
 	if version, ok := errors.AsType[*sqlite.VersionError](err); ok && version.CanMigrate() {
-		m.say("%s was made by an older mailroom and is not checked; the next start of the server migrates it", path)
+		m.infof("%s was made by an older mailroom and is not checked; the next start of the server migrates it", path)
 		return 0, nil
 	}
 	if err != nil {
-		return 0, m.unreadable(ctx, dir, err)
+		return 0, m.explainStoreError(ctx, dir, err)
 	}
 	d := diagnosis{Store: path}
-	if err = diagnose(ctx, file, &d); err == nil {
+	if err = checkFile(ctx, file, &d); err == nil {
 		commits, _, err = file.Commits(ctx)
 	}
 	if err = errors.Join(err, file.Close()); err != nil {
-		return 0, m.unreadable(ctx, dir, err)
+		return 0, m.explainStoreError(ctx, dir, err)
 	}
 	if !d.Sound() {
 		return 0, errors.Join(m.printReport(d.Report), &findingsError{})
@@ -96,22 +96,22 @@ func (m *Main) checked(ctx context.Context, dir folder.Folder, path string) (com
 }
 
 // acceptLoss takes the store as it is for the newest.
-func (m *Main) acceptLoss(ctx context.Context, dir folder.Folder) error {
+func (m *Main) acceptLoss(ctx context.Context, dir datadir.Dir) error {
 	last, known, err := sqlite.ReadRevision(dir.Database())
 	if err != nil {
-		return refusal(exitServer, "", "%w", err)
+		return exitErrorf(exitServer, "", "%w", err)
 	}
-	commits, err := m.checked(ctx, dir, dir.Database())
+	commits, err := m.checkBackup(ctx, dir, dir.Database())
 	if err != nil {
 		return err
 	}
 	if !known || commits >= last.Commits {
-		m.say("%s lacks no commits", dir.Database())
+		m.infof("%s lacks no commits", dir.Database())
 		return nil
 	}
 	if err := sqlite.WriteRevision(dir.Database(), sqlite.Revision{Commits: commits}); err != nil {
-		return refusal(exitServer, "", "%w", err)
+		return exitErrorf(exitServer, "", "%w", err)
 	}
-	m.say("%s goes on at revision %d, without %d commits", dir.Database(), commits, last.Commits-commits)
+	m.infof("%s goes on at revision %d, without %d commits", dir.Database(), commits, last.Commits-commits)
 	return nil
 }

@@ -24,7 +24,7 @@ reason, error, key, mode, via, created, finished and metadata.NAME.`,
 	}
 	output := formatFlag(cmd)
 	listFlags(cmd, &q, "")
-	return m.calling(cmd, func(c *client.Client, _ []string) error {
+	return m.withClient(cmd, func(c *client.Client, _ []string) error {
 		page, err := c.Runs(cmd.Context(), q)
 		if err != nil {
 			return err
@@ -54,7 +54,7 @@ func (m *Main) runShowCommand() *cobra.Command {
 		Args:    cobra.ExactArgs(1),
 	}
 	output := formatFlag(cmd)
-	return m.calling(cmd, func(c *client.Client, args []string) error {
+	return m.withClient(cmd, func(c *client.Client, args []string) error {
 		r, err := c.Run(cmd.Context(), args[0])
 		if err != nil {
 			return err
@@ -75,7 +75,7 @@ other threads go on, unless --children cancels them too.`,
 	}
 	output := formatFlag(cmd)
 	cmd.Flags().BoolVar(&children, "children", false, "cancel the open runs that descend from it too")
-	return m.calling(cmd, func(c *client.Client, args []string) error {
+	return m.withClient(cmd, func(c *client.Client, args []string) error {
 		cancel := c.CancelRun
 		if children {
 			cancel = c.CancelTree
@@ -106,7 +106,7 @@ func (m *Main) runRetryCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&same, "same-version", false, "keep the agent version it had (default: the current one)")
 	cmd.Flags().StringVar(&q, "filter", "", "retry all failed or cancelled runs that match")
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "with --filter: count them only")
-	return m.calling(cmd, func(c *client.Client, args []string) error {
+	return m.withClient(cmd, func(c *client.Client, args []string) error {
 		many := cmd.Flags().Changed("filter")
 		switch {
 		case many == (len(args) == 1):

@@ -13,28 +13,28 @@ import (
 	"strings"
 
 	"mailroom/cmd/mailroom/internal/config"
-	"mailroom/cmd/mailroom/internal/folder"
+	"mailroom/cmd/mailroom/internal/datadir"
 	"mailroom/internal/proc"
 )
 
 // sandbox decides what keeps the programs of agents from what is the server's:
 // its data folder, and the files with its secrets.
 type sandbox struct {
-	off     bool     // programs are started as they are
-	data    string   // the data folder; "": there is none
-	hide    []string // it and the other files
-	secrets []string // variables that programs do not get
-	log     *slog.Logger
+	disabled bool     // programs are started as they are
+	data     string   // the data folder; "": there is none
+	hide     []string // it and the other files
+	secrets  []string // variables that programs do not get
+	log      *slog.Logger
 
 	// Filled while agents are built.
-	tried  map[proc.Kind]error
-	chosen map[string]string // by agent, as it is shown
-	open   []string          // agents with nothing that keeps them away
-	reason error             // why, of the last one that did not choose it
+	tried      map[proc.Kind]error
+	chosen     map[string]string // by agent, as it is shown
+	unisolated []string          // agents with nothing that keeps them away
+	reason     error             // why, of the last one that did not choose it
 }
 
-// confined is how the programs of one agent are started.
-type confined struct {
+// launchOptions is how the programs of one agent are started.
+type launchOptions struct {
 	isolation *proc.Isolation
 	files     string
 	dir       string
@@ -45,34 +45,34 @@ type confined struct {
 func newSandbox(c *config.Config, log *slog.Logger) *sandbox {
 	s := &sandbox{log: log, tried: map[proc.Kind]error{}, chosen: map[string]string{}, secrets: secretVariables(c)}
 	if c.Data == "" { // it is not served
-		s.off = true
+		s.disabled = true
 		return s
 	}
-	s.data = resolved(c.Data)
+	s.data = resolvePath(c.Data)
 	s.hide = []string{s.data}
-	s.conceal(c.File(), c.TLSKey)
+	s.addHidden(c.File(), c.TLSKey)
 	for _, channel := range c.ChannelNames() {
 		for _, secret := range c.Channels[channel].Secrets() {
-			s.conceal(secret.File)
+			s.addHidden(secret.File)
 		}
 	}
 	return s
 }
 
-// conceal adds files that are not in the data folder.
-func (s *sandbox) conceal(paths ...string) {
+// addHidden adds files that are not in the data folder.
+func (s *sandbox) addHidden(paths ...string) {
 	for _, path := range paths {
 		if path == "" {
 			continue
 		}
-		if path = resolved(path); (s.data == "" || !inside(path, s.data)) && !slices.Contains(s.hide, path) {
+		if path = resolvePath(path); (s.data == "" || !isWithin(path, s.data)) && !slices.Contains(s.hide, path) {
 			s.hide = append(s.hide, path)
 		}
 	}
 }
 
-// resolved is a path without links, as far as it is there.
-func resolved(path string) string {
+// resolvePath is a path without links, as far as it is there.
+func resolvePath(path string) string {
 	if abs, err := filepath.Abs(path); err == nil {
 		path = abs
 	}
@@ -82,14 +82,14 @@ func resolved(path string) string {
 	return path
 }
 
-func inside(path, folder string) bool {
+func isWithin(path, folder string) bool {
 	return path == folder || strings.HasPrefix(path, strings.TrimSuffix(folder, "/")+"/")
 }
 
 // confine decides for an agent, and refuses what it asks for and cannot have.
-func (s *sandbox) confine(name string, a *config.Agent) (confined, error) {
-	c := confined{dir: a.Dir}
-	if s.off {
+func (s *sandbox) confine(name string, a *config.Agent) (launchOptions, error) {
+	c := launchOptions{dir: a.Dir}
+	if s.disabled {
 		return c, nil
 	}
 	if s.data != "" {
@@ -100,7 +100,7 @@ func (s *sandbox) confine(name string, a *config.Agent) (confined, error) {
 	}}
 	home := os.Getenv("HOME")
 	if a.User != "" {
-		u, err := s.become(&c, a.User)
+		u, err := s.setUser(&c, a.User)
 		if err != nil {
 			return c, err
 		}
@@ -109,21 +109,21 @@ func (s *sandbox) confine(name string, a *config.Agent) (confined, error) {
 	if h, ok := a.Env["HOME"]; ok {
 		home = h
 	}
-	unfit := s.keep(&c, home)
-	kind, why := s.kind(a.Isolation, unfit)
-	private := kind == proc.None && a.User != "" && s.private() == nil
+	unfit := s.keepVisible(&c, home)
+	kind, why := s.chooseKind(a.Isolation, unfit)
+	private := kind == proc.None && a.User != "" && s.checkPrivate() == nil
 	switch {
 	case kind != proc.None, private, a.Isolation == config.IsolationAuto, a.Isolation == string(proc.None):
 	default:
 		return c, fmt.Errorf("isolation is %q, and it cannot be had: %w", a.Isolation, why)
 	}
 	c.isolation.Kind = kind
-	s.note(name, a, kind, private, why)
+	s.record(name, a, kind, private, why)
 	return c, nil
 }
 
-// become makes another user of the system run the program.
-func (s *sandbox) become(c *confined, name string) (*user.User, error) {
+// setUser makes another user of the system run the program.
+func (s *sandbox) setUser(c *launchOptions, name string) (*user.User, error) {
 	u, err := user.Lookup(name)
 	if err != nil {
 		return nil, fmt.Errorf("user %q: %w", name, err)
@@ -154,10 +154,10 @@ func (s *sandbox) become(c *confined, name string) (*user.User, error) {
 	return u, nil
 }
 
-// keep leaves the folder in which a program works, and its home, as they are
+// keepVisible leaves the folder in which a program works, and its home, as they are
 // where they are inside the data folder. One that is the data folder cannot be
 // hidden from it, which is the error.
-func (s *sandbox) keep(c *confined, home string) error {
+func (s *sandbox) keepVisible(c *launchOptions, home string) error {
 	if s.data == "" {
 		return nil
 	}
@@ -165,11 +165,11 @@ func (s *sandbox) keep(c *confined, home string) error {
 		if path == "" && what != "works in" {
 			continue
 		}
-		path = resolved(path)
+		path = resolvePath(path)
 		switch {
 		case path == s.data:
 			return fmt.Errorf("it %s the data folder itself", what)
-		case inside(path, s.data):
+		case isWithin(path, s.data):
 			c.isolation.Keep = append(c.isolation.Keep, path)
 		}
 	}
@@ -177,9 +177,9 @@ func (s *sandbox) keep(c *confined, home string) error {
 	return nil
 }
 
-// kind returns what a value of isolation means on this machine, and why that is
+// chooseKind returns what a value of isolation means on this machine, and why that is
 // None although something else was asked for.
-func (s *sandbox) kind(asked string, unfit error) (proc.Kind, error) {
+func (s *sandbox) chooseKind(asked string, unfit error) (proc.Kind, error) {
 	kinds := []proc.Kind{proc.Namespace, proc.Landlock}
 	switch asked {
 	case string(proc.None):
@@ -206,9 +206,9 @@ func (s *sandbox) kind(asked string, unfit error) (proc.Kind, error) {
 	return proc.None, why
 }
 
-// private reports, as an error, whom the mode of the data folder lets in; without one,
+// checkPrivate reports, as an error, whom the mode of the data folder lets in; without one,
 // that of the files that are hidden.
-func (s *sandbox) private() error {
+func (s *sandbox) checkPrivate() error {
 	if s.data == "" {
 		for _, path := range s.hide {
 			info, err := os.Stat(path)
@@ -228,9 +228,9 @@ func (s *sandbox) private() error {
 	return err
 }
 
-// note keeps what was chosen for a present agent, for those who ask and for the
+// record keeps what was chosen for a present agent, for those who ask and for the
 // log.
-func (s *sandbox) note(name string, a *config.Agent, kind proc.Kind, private bool, why error) {
+func (s *sandbox) record(name string, a *config.Agent, kind proc.Kind, private bool, why error) {
 	if name == "" {
 		return
 	}
@@ -249,43 +249,43 @@ func (s *sandbox) note(name string, a *config.Agent, kind proc.Kind, private boo
 	}
 	if kind == proc.None && !private {
 		s.chosen[name] = string(proc.None)
-		s.open = append(s.open, name)
+		s.unisolated = append(s.unisolated, name)
 		if why != nil {
 			s.reason = why
 		}
 	}
 }
 
-// of returns what keeps the programs of an agent away, as it is shown; "" for one
+// isolationOf returns what keeps the programs of an agent away, as it is shown; "" for one
 // that has none.
-func (s *sandbox) of(agent string) string {
+func (s *sandbox) isolationOf(agent string) string {
 	if s == nil {
 		return ""
 	}
 	return s.chosen[agent]
 }
 
-// warn says which agents are not kept away, once.
-func (s *sandbox) warn() {
-	if len(s.open) == 0 {
+// warnUnisolated says which agents are not kept away, once.
+func (s *sandbox) warnUnisolated() {
+	if len(s.unisolated) == 0 {
 		return
 	}
-	args := []any{"agents", strings.Join(s.open, ", ")}
+	args := []any{"agents", strings.Join(s.unisolated, ", ")}
 	if s.reason != nil {
 		args = append(args, "reason", strings.ReplaceAll(s.reason.Error(), "\n", "; "))
 	}
 	s.log.Warn("nothing keeps the programs of agents from the server's data and tokens", args...)
 }
 
-// sandboxOfWork is that of mailroom work, whose machine may have a data folder too.
-func (m *Main) sandboxOfWork(tokenFile string, log *slog.Logger) *sandbox {
+// newWorkSandbox is that of mailroom work, whose machine may have a data folder too.
+func (m *Main) newWorkSandbox(tokenFile string, log *slog.Logger) *sandbox {
 	s := &sandbox{log: log, tried: map[proc.Kind]error{}, chosen: map[string]string{}, secrets: []string{"MAILROOM_TOKEN"}}
-	if dir, err := folder.Find(m.data, m.Env); err == nil {
+	if dir, err := datadir.Find(m.data, m.Env); err == nil {
 		if _, err := os.Stat(string(dir)); err == nil {
-			s.data = resolved(string(dir))
+			s.data = resolvePath(string(dir))
 			s.hide = []string{s.data}
 		}
 	}
-	s.conceal(tokenFile)
+	s.addHidden(tokenFile)
 	return s
 }

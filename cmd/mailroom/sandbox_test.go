@@ -13,8 +13,8 @@ import (
 	"mailroom/internal/proc"
 )
 
-// sandboxed parses settings of a server whose data folder is data.
-func sandboxed(t *testing.T, data, settings string) (*config.Config, *roster, string, error) {
+// newTestAgents parses settings of a server whose data folder is data.
+func newTestAgents(t *testing.T, data, settings string) (*config.Config, *agentSet, string, error) {
 	t.Helper()
 	c, err := config.Parse("mailroom.toml", []byte(settings))
 	if err != nil {
@@ -23,7 +23,7 @@ func sandboxed(t *testing.T, data, settings string) (*config.Config, *roster, st
 	c.Data = data
 	var log bytes.Buffer
 	t.Setenv("PATH", t.TempDir()) // no programs are found
-	r, err := newRoster(c, nil, slog.New(slog.NewTextHandler(&log, nil)))
+	r, err := newAgentSet(c, nil, slog.New(slog.NewTextHandler(&log, nil)))
 	return c, r, log.String(), err
 }
 
@@ -36,24 +36,24 @@ func TestRequiredIsolationRefusesToStartWithoutAny(t *testing.T) {
 		"isolation = \"required\"\n" + works, works + "isolation = \"required\"", works + "isolation = \"namespace\"",
 		works + "isolation = \"landlock\"",
 	} {
-		_, _, _, err := sandboxed(t, data, settings)
+		_, _, _, err := newTestAgents(t, data, settings)
 		if err == nil || !strings.Contains(err.Error(), "agent a: isolation is ") || !strings.Contains(err.Error(), "it works in the data folder itself") {
 			t.Errorf("%s: error %v", settings, err)
 		}
 	}
 	best, why := proc.Probe(t.Context())
-	_, r, _, err := sandboxed(t, data, agent+"isolation = \"required\"")
+	_, r, _, err := newTestAgents(t, data, agent+"isolation = \"required\"")
 	if (err == nil) != (why == nil) {
 		t.Errorf("required where the best is %s: error %v", best, err)
 	}
-	if err == nil && r.sandbox.of("a") != string(best) {
-		t.Errorf("isolation %q, want %s", r.sandbox.of("a"), best)
+	if err == nil && r.sandbox.isolationOf("a") != string(best) {
+		t.Errorf("isolation %q, want %s", r.sandbox.isolationOf("a"), best)
 	}
 }
 
 func TestAgentsWithoutIsolationAreOneWarning(t *testing.T) {
 	data := t.TempDir()
-	_, r, log, err := sandboxed(t, data, "isolation = \"none\"\n[agents.a]\nkind = \"exec\"\ncommand = [\"cat\"]\n"+
+	_, r, log, err := newTestAgents(t, data, "isolation = \"none\"\n[agents.a]\nkind = \"exec\"\ncommand = [\"cat\"]\n"+
 		"[agents.b]\nkind = \"exec\"\ncommand = [\"cat\"]\nisolation = \"auto\"\ndir = \""+data+"\"\n")
 	if err != nil {
 		t.Fatal(err)
@@ -61,13 +61,13 @@ func TestAgentsWithoutIsolationAreOneWarning(t *testing.T) {
 	if strings.Count(log, "level=WARN") != 1 || !strings.Contains(log, `agents="a, b" reason="it works in the data folder itself"`) {
 		t.Errorf("the log is %s", log)
 	}
-	if a, b, echo := r.sandbox.of("a"), r.sandbox.of("b"), r.sandbox.of("echo"); a != "none" || b != "none" || echo != "" {
+	if a, b, echo := r.sandbox.isolationOf("a"), r.sandbox.isolationOf("b"), r.sandbox.isolationOf("echo"); a != "none" || b != "none" || echo != "" {
 		t.Errorf("shown as %q, %q, %q; want none, none and nothing", a, b, echo)
 	}
 }
 
 func TestSecretsBesideTheDataFolderAreHidden(t *testing.T) {
-	base := resolved(t.TempDir())
+	base := resolvePath(t.TempDir())
 	data, token := filepath.Join(base, "data"), filepath.Join(base, "token")
 	if err := os.MkdirAll(filepath.Join(data, "work"), 0o700); err != nil {
 		t.Fatal(err)
@@ -78,7 +78,7 @@ func TestSecretsBesideTheDataFolderAreHidden(t *testing.T) {
 	if err := os.Symlink(token, filepath.Join(base, "link")); err != nil {
 		t.Fatal(err)
 	}
-	c, r, log, err := sandboxed(t, data, "[agents.a]\nkind = \"exec\"\ncommand = [\"cat\"]\ndir = \""+data+"/work\"\nenv_allow = [\"PLATFORM_TOKEN\"]\n"+
+	c, r, log, err := newTestAgents(t, data, "[agents.a]\nkind = \"exec\"\ncommand = [\"cat\"]\ndir = \""+data+"/work\"\nenv_allow = [\"PLATFORM_TOKEN\"]\n"+
 		"[channels.tg]\nkind = \"telegram\"\nagent = \"a\"\ntoken_file = \""+base+"/link\"\n"+
 		"[channels.dc]\nkind = \"discord\"\nagent = \"a\"\ntoken_env = \"PLATFORM_TOKEN\"\n")
 	if err != nil {
@@ -107,7 +107,7 @@ func TestUserOfAnAgentIsChecked(t *testing.T) {
 		if os.Geteuid() != 0 && user == "root" {
 			want = `agent a: user is "root", but only a server that runs as root can start programs as another user`
 		}
-		_, _, _, err := sandboxed(t, t.TempDir(), "[agents.a]\nkind = \"exec\"\ncommand = [\"cat\"]\nuser = \""+user+"\"\n")
+		_, _, _, err := newTestAgents(t, t.TempDir(), "[agents.a]\nkind = \"exec\"\ncommand = [\"cat\"]\nuser = \""+user+"\"\n")
 		if err == nil || err.Error() != want {
 			t.Errorf("error %v, want %s", err, want)
 		}
@@ -116,7 +116,7 @@ func TestUserOfAnAgentIsChecked(t *testing.T) {
 
 // TestAWorkerElsewhereHasTheIsolationOfAnAgent also where its machine has no data folder.
 func TestAWorkerElsewhereHasTheIsolationOfAnAgent(t *testing.T) {
-	base := resolved(t.TempDir())
+	base := resolvePath(t.TempDir())
 	token := filepath.Join(base, "token")
 	if err := os.WriteFile(token, []byte("hush"), 0o600); err != nil {
 		t.Fatal(err)
@@ -125,9 +125,9 @@ func TestAWorkerElsewhereHasTheIsolationOfAnAgent(t *testing.T) {
 	build := func(isolation, data string) (shown, log string, err error) {
 		var said bytes.Buffer
 		m := &Main{data: data, Env: func(string) string { return "" }}
-		s := m.sandboxOfWork(token, slog.New(slog.NewTextHandler(&said, nil)))
-		_, err = working{agent: "a", command: []string{"cat"}, isolation: isolation}.build(s)
-		return s.of("a"), said.String(), err
+		s := m.newWorkSandbox(token, slog.New(slog.NewTextHandler(&said, nil)))
+		_, err = workOptions{agent: "a", command: []string{"cat"}, isolation: isolation}.build(s)
+		return s.isolationOf("a"), said.String(), err
 	}
 	if shown, log, err := build("none", base); err != nil || shown != "none" || strings.Count(log, "level=WARN") != 1 || !strings.Contains(log, "agents=a") {
 		t.Errorf("none is shown as %q, %v, and logs %q", shown, err, log)

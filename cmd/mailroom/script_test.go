@@ -20,11 +20,11 @@ import (
 
 	"mailroom/client"
 	"mailroom/cmd/internal/bd"
-	"mailroom/cmd/mailroom/internal/folder"
+	"mailroom/cmd/mailroom/internal/datadir"
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"mailroom": fallible, "bd": func() { os.Exit(bd.Started(context.Background(), "bd", "")) }})
+	testscript.Main(m, map[string]func(){"mailroom": crashingChild, "bd": func() { os.Exit(bd.Started(context.Background(), "bd", "")) }})
 }
 
 // Sessions of a user: each file of testdata is one. Beside the commands of
@@ -79,7 +79,7 @@ func TestSessions(t *testing.T) {
 			"becomes":   scriptBecomes,
 			"field":     scriptField,
 			"open": func(ts *testscript.TestScript, _ bool, args []string) {
-				ts.Check(open(ts.MkAbs("gate"), strings.Join(args, " ")))
+				ts.Check(openGate(ts.MkAbs("gate"), strings.Join(args, " ")))
 			},
 		},
 	})
@@ -120,11 +120,11 @@ func scriptAwait(ts *testscript.TestScript, _ bool, args []string) {
 	if len(args) != 2 {
 		ts.Fatalf("usage: await THREAD KIND")
 	}
-	ts.Check(await(folder.Folder(ts.Getenv("MAILROOM_DATA")), args[0], args[1]))
+	ts.Check(awaitEntry(datadir.Dir(ts.Getenv("MAILROOM_DATA")), args[0], args[1]))
 }
 
-// await follows a thread until it has an entry of this kind, or a delta.
-func await(dir folder.Folder, thread, kind string) error {
+// awaitEntry follows a thread until it has an entry of this kind, or a delta.
+func awaitEntry(dir datadir.Dir, thread, kind string) error {
 	at, err := dir.Address()
 	if err != nil {
 		return err
@@ -133,7 +133,7 @@ func await(dir folder.Folder, thread, kind string) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), waitTimeout)
 	defer cancel()
 	for ev, err := range client.New(at.URL, token).Follow(ctx, client.FollowQuery{Thread: thread}) {
 		switch {
@@ -146,8 +146,8 @@ func await(dir folder.Folder, thread, kind string) error {
 	return fmt.Errorf("no %s in %s, whose stream ended", kind, thread)
 }
 
-// open lets through who waits for the gate.
-func open(gate, text string) error {
+// openGate lets through who waits for the gate.
+func openGate(gate, text string) error {
 	f, err := os.OpenFile(gate, os.O_WRONLY, 0)
 	if err != nil {
 		return err
@@ -156,8 +156,8 @@ func open(gate, text string) error {
 	return errors.Join(err, f.Close())
 }
 
-// patience bounds waits of tests that hang only when they fail.
-const patience = 30 * time.Second
+// waitTimeout bounds waits of tests that hang only when they fail.
+const waitTimeout = 30 * time.Second
 
 func scriptField(ts *testscript.TestScript, _ bool, args []string) {
 	if len(args) != 2 {
@@ -230,7 +230,7 @@ func (p *process) start(dir string, env []string, args ...string) error {
 
 // until waits for a line of the server's talk with these words.
 func (p *process) until(words string) (string, error) {
-	late := time.After(patience)
+	late := time.After(waitTimeout)
 	for {
 		if line := p.talk.line(words); line != "" {
 			return line, nil
@@ -257,7 +257,7 @@ func (p *process) shutdown() error {
 func (p *process) wait() error {
 	select {
 	case <-p.exited:
-	case <-time.After(patience):
+	case <-time.After(waitTimeout):
 		return errors.New("the server does not end")
 	}
 	p.cmd = nil

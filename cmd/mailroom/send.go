@@ -64,7 +64,7 @@ func (m *Main) text(args []string) (string, error) {
 		return "", fmt.Errorf("read standard input: %w", err)
 	}
 	if len(b) > maxStdin {
-		return "", refusal(exitUsage, "", "standard input is larger than %d bytes", maxStdin)
+		return "", exitErrorf(exitUsage, "", "standard input is larger than %d bytes", maxStdin)
 	}
 	return strings.TrimSuffix(strings.TrimSuffix(string(b), "\n"), "\r"), nil
 }
@@ -81,7 +81,7 @@ func (m *Main) send(ctx context.Context, in api.Submit, detach bool, output form
 	done, err := c.Submit(ctx, in)
 	if err != nil {
 		if made && mailroom.CodeOf(err) == mailroom.CodeUnavailable {
-			m.printUnanswered(in.Key)
+			m.printRetryHint(in.Key)
 		}
 		return err
 	}
@@ -89,23 +89,23 @@ func (m *Main) send(ctx context.Context, in api.Submit, detach bool, output form
 		return m.printSubmitted(done, output)
 	}
 	p := m.newReplyPrinter(output)
-	if err := p.submitted(in.Thread, done); err != nil {
+	if err := p.printSubmitted(in.Thread, done); err != nil {
 		return err
 	}
 	if done.Disposition == mailroom.DispositionQueued {
-		if err := m.blocked(ctx, c, done); err != nil {
+		if err := m.reportBlocking(ctx, c, done); err != nil {
 			return err
 		}
 	}
 	q := client.FollowQuery{Run: done.Run, After: fmt.Sprint(done.Seq)}
-	return m.follow(ctx, c, q, p, m.again("attach", done.Thread))
+	return m.follow(ctx, c, q, p, m.commandLine("attach", done.Thread))
 }
 
-// blocked says how to decide what the run before waits for, if it does.
-func (m *Main) blocked(ctx context.Context, c *client.Client, done mailroom.Submitted) error {
+// reportBlocking says how to decide what the run before waits for, if it does.
+func (m *Main) reportBlocking(ctx context.Context, c *client.Client, done mailroom.Submitted) error {
 	t, err := c.Thread(ctx, done.Thread)
 	if err != nil || t.WaitingRun == nil || *t.WaitingRun == done.Run {
 		return err
 	}
-	return m.undecided(ctx, c, *t.WaitingRun)
+	return m.reportWaiting(ctx, c, *t.WaitingRun)
 }

@@ -11,7 +11,7 @@ import (
 
 	"mailroom/agent/exec"
 	"mailroom/cmd/mailroom/internal/config"
-	"mailroom/cmd/mailroom/internal/folder"
+	"mailroom/cmd/mailroom/internal/datadir"
 	"mailroom/internal/recovery"
 	"mailroom/store/sqlite"
 )
@@ -28,9 +28,9 @@ at a time. SIGINT and SIGTERM shut it down in order, a second one at once.`,
 	cmd.Flags().StringVar(&listen, "listen", "", "address to listen on; port 0 picks a free one (default 127.0.0.1:8420)")
 	cmd.Flags().StringVar(&file, "config", "", "configuration file (default mailroom.toml in the data folder)")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		dir, err := folder.Find(m.data, m.Env)
+		dir, err := datadir.Find(m.data, m.Env)
 		if err != nil {
-			return refusal(exitUsage, "", "%w", err)
+			return exitErrorf(exitUsage, "", "%w", err)
 		}
 		c, err := loadConfig(dir, file)
 		if err != nil {
@@ -38,39 +38,39 @@ at a time. SIGINT and SIGTERM shut it down in order, a second one at once.`,
 		}
 		if listen != "" {
 			if err := c.SetListen(listen); err != nil {
-				return refusal(exitUsage, "", "%w", err)
+				return exitErrorf(exitUsage, "", "%w", err)
 			}
 		}
 		if err := m.serve(cmd.Context(), dir, c); err != nil {
-			return m.unserved(err)
+			return m.explainServeError(err)
 		}
 		return nil
 	}
 	return cmd
 }
 
-// unserved is why there is no server, or no longer. It is an error also when
+// explainServeError is why there is no server, or no longer. It is an error also when
 // the context ended meanwhile.
-func (m *Main) unserved(err error) error {
-	if held, ok := errors.AsType[*folder.HeldError](err); ok && held.PID != 0 {
-		return refusal(exitFailed, "use that one, or another folder with --data", "%w", err)
+func (m *Main) explainServeError(err error) error {
+	if held, ok := errors.AsType[*datadir.InUseError](err); ok && held.PID != 0 {
+		return exitErrorf(exitFailed, "use that one, or another folder with --data", "%w", err)
 	}
 	if _, ok := errors.AsType[*exitError](err); ok {
 		return err
 	}
-	if _, ok := errors.AsType[*folder.LostStoreError](err); ok {
-		return refusal(exitFailed, "put a backup in place with `mailroom restore FILE`, or remove that file to begin with an empty store", "%w", err)
+	if _, ok := errors.AsType[*datadir.LostStoreError](err); ok {
+		return exitErrorf(exitFailed, "put a backup in place with `mailroom restore FILE`, or remove that file to begin with an empty store", "%w", err)
 	}
 	if _, ok := errors.AsType[*sqlite.LostCommitsError](err); ok {
-		return refusal(exitFailed, "put a newer copy in place with `mailroom restore FILE`, or go on without them with `mailroom restore --accept-loss`", "%w", err)
+		return exitErrorf(exitFailed, "put a newer copy in place with `mailroom restore FILE`, or go on without them with `mailroom restore --accept-loss`", "%w", err)
 	}
-	return refusal(exitFailed, "", "%w", err)
+	return exitErrorf(exitFailed, "", "%w", err)
 }
 
 // serve holds the folder and runs a node on it until ctx ends.
-func (m *Main) serve(ctx context.Context, dir folder.Folder, c *config.Config) (err error) {
+func (m *Main) serve(ctx context.Context, dir datadir.Dir, c *config.Config) (err error) {
 	log := slog.New(slog.NewTextHandler(m.Stderr, &slog.HandlerOptions{Level: c.LogLevel}))
-	cert, secure, err := guard(c, log)
+	cert, secure, err := loadTLS(c, log)
 	if err != nil {
 		return err
 	}
@@ -78,40 +78,40 @@ func (m *Main) serve(ctx context.Context, dir folder.Folder, c *config.Config) (
 		log.Warn(warning)
 	}
 	if err := c.CheckTokens(); err != nil {
-		return refusal(exitMend, "", "%w", err)
+		return exitErrorf(exitConfig, "", "%w", err)
 	}
-	if err := m.keepSecrets(secretVariables(c)); err != nil {
+	if err := m.hideSecrets(secretVariables(c)); err != nil {
 		return err
 	}
 	bridge := c.Command != ""
 	if !bridge {
-		c.Command = m.program()
+		c.Command = m.programName()
 	}
-	held, err := dir.Hold(ctx)
+	held, err := dir.Acquire(ctx)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, held.Release()) }()
-	if err := held.Serve(ctx); err != nil {
+	if err := held.MarkServer(ctx); err != nil {
 		return err
 	}
 	if err := held.PrepareStore(); err != nil {
 		return err
 	}
-	if c.Mark, err = held.MakeMark(); err != nil {
+	if c.Mark, err = held.EnsureProcessMark(); err != nil {
 		return err
 	}
 	c.Data = string(dir)
-	if err := reap(ctx, c.Mark, log); err != nil {
+	if err := killOrphans(ctx, c.Mark, log); err != nil {
 		return err
 	}
-	if c.WhenAllDown == config.Exit { // and whoever keeps it running starts it again
-		if err := m.brake(ctx, held); err != nil || ctx.Err() != nil {
+	if c.WhenAllDown == config.AllDownExit { // and whoever keeps it running starts it again
+		if err := m.waitRestartBackoff(ctx, held); err != nil || ctx.Err() != nil {
 			return err
 		}
 		defer func() {
 			if ctx.Err() != nil {
-				err = errors.Join(err, held.Stopped())
+				err = errors.Join(err, held.ClearStarts())
 			}
 		}()
 	}
@@ -121,7 +121,7 @@ func (m *Main) serve(ctx context.Context, dir folder.Folder, c *config.Config) (
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 	// After the store: a token beside an empty store is the sign of a lost one.
-	token, err := held.MakeToken()
+	token, err := held.EnsureToken()
 	if err != nil {
 		return err
 	}
@@ -129,13 +129,13 @@ func (m *Main) serve(ctx context.Context, dir folder.Folder, c *config.Config) (
 	if err != nil {
 		return err
 	}
-	n.held = held
+	n.lock = held
 	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", c.Listen)
 	if err != nil {
-		return refusal(exitFailed, "choose another address with --listen", "%w", err)
+		return exitErrorf(exitFailed, "choose another address with --listen", "%w", err)
 	}
 	url := address(ln.Addr(), c)
-	if err := held.Announce(url, cert); err != nil {
+	if err := held.WriteAddress(url, cert); err != nil {
 		return errors.Join(err, ln.Close())
 	}
 	m.printStarted(url, dir, c, bridge)
@@ -147,7 +147,7 @@ func (m *Main) serve(ctx context.Context, dir folder.Folder, c *config.Config) (
 }
 
 // printStarted says where the server is, and warns if others can reach it without TLS.
-func (m *Main) printStarted(url string, dir folder.Folder, c *config.Config, bridge bool) {
+func (m *Main) printStarted(url string, dir datadir.Dir, c *config.Config, bridge bool) {
 	if bridge {
 		m.printBridging(url, dir)
 	} else {
@@ -158,24 +158,24 @@ func (m *Main) printStarted(url string, dir folder.Folder, c *config.Config, bri
 	}
 }
 
-// brake waits before a server goes on of which too many have ended just now.
-func (m *Main) brake(ctx context.Context, held *folder.Held) error {
-	pause, err := held.Start(time.Now())
+// waitRestartBackoff waits before a server goes on of which too many have ended just now.
+func (m *Main) waitRestartBackoff(ctx context.Context, held *datadir.Lock) error {
+	pause, err := held.RecordStart(time.Now())
 	if err != nil || pause == 0 {
 		return err
 	}
-	m.say("it was started too often within two minutes: it goes on in %s", pause)
+	m.infof("it was started too often within two minutes: it goes on in %s", pause)
 	select {
 	case <-time.After(pause):
 		return nil
 	case <-ctx.Done():
-		return held.Stopped()
+		return held.ClearStarts()
 	}
 }
 
-// reap ends what a killed server of the same folder left running: nobody reads
+// killOrphans ends what a killed server of the same folder left running: nobody reads
 // what it says any more, and its runs are started anew.
-func reap(ctx context.Context, mark string, log *slog.Logger) error {
+func killOrphans(ctx context.Context, mark string, log *slog.Logger) error {
 	n, err := exec.Reap(ctx, mark)
 	if n > 0 {
 		log.Warn("killed processes that a server which was killed had left", "processes", n)

@@ -14,9 +14,9 @@ import (
 // One token fills all slots with long messages that are echoed slowly; a run of
 // another token starts all the same.
 func TestOneTokenTakesNotEverySlot(t *testing.T) {
-	h, p := newHome(t, "runs = 4\n[limits]\nsubmits = 0\n[agents.echo]\npace = \"1m\"\n"), &process{}
+	h, p := newFixture(t, "runs = 4\n[limits]\nsubmits = 0\n[agents.echo]\npace = \"1m\"\n"), &process{}
 	h.process(p)
-	_, secret, _ := strings.Cut(h.bearer(), "Bearer ")
+	_, secret, _ := strings.Cut(h.authorization(), "Bearer ")
 	admin := client.New(p.url, secret)
 	t.Cleanup(admin.CloseIdle)
 	as := func(name string) *client.Client {
@@ -34,7 +34,7 @@ func TestOneTokenTakesNotEverySlot(t *testing.T) {
 	}
 	sent, err := other.Submit(t.Context(), api.Submit{Thread: "mine", Text: "is there room for me"})
 	h.must(err)
-	late := time.After(patience)
+	late := time.After(waitTimeout)
 	for {
 		run, err := other.Run(t.Context(), sent.Run)
 		h.must(err)

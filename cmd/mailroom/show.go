@@ -18,20 +18,20 @@ func (m *Main) printTickets(page api.Page[api.Ticket], output format) error {
 		if k.ExpiresAt != nil {
 			expires = m.when(k.ExpiresAt)
 		}
-		rows = append(rows, []string{k.ID, k.Thread, string(k.Kind), state(k), expires, cut(asks(k), 60)})
+		rows = append(rows, []string{k.ID, k.Thread, string(k.Kind), ticketState(k), expires, cut(ticketSummary(k), 60)})
 	}
 	return m.printList(rows, page.Next, "no tickets match")
 }
 
-// printAsked shows exactly what a ticket asks, as talk: Stdout is for what
+// printTicketPrompt shows exactly what a ticket asks, as talk: Stdout is for what
 // became of it.
-func (m *Main) printAsked(k api.Ticket) {
-	m.say("%s %s of run %s in thread %s: %s", k.Kind, oneLine(k.Name), k.Run, oneLine(k.Thread), oneLine(text(k.Prompt)))
-	if text(k.Action) != "" || len(k.Arguments) > 0 {
-		m.say("  %s", oneLine(strings.TrimSpace(text(k.Action)+" "+string(k.Arguments))))
+func (m *Main) printTicketPrompt(k api.Ticket) {
+	m.infof("%s %s of run %s in thread %s: %s", k.Kind, oneLine(k.Name), k.Run, oneLine(k.Thread), oneLine(deref(k.Prompt)))
+	if deref(k.Action) != "" || len(k.Arguments) > 0 {
+		m.infof("  %s", oneLine(strings.TrimSpace(deref(k.Action)+" "+string(k.Arguments))))
 	}
 	if k.ExpiresAt != nil && k.State == mailroom.TicketOpen {
-		m.say("  expires %s", m.when(k.ExpiresAt))
+		m.infof("  expires %s", m.when(k.ExpiresAt))
 	}
 }
 
@@ -39,24 +39,24 @@ func (m *Main) printTicket(k api.Ticket, output format) error {
 	if output == asJSON {
 		return m.printJSON(k)
 	}
-	return m.printTable([][]string{{k.ID, state(k)}})
+	return m.printTable([][]string{{k.ID, ticketState(k)}})
 }
 
-// state is where a ticket stands, with what was decided.
-func state(k api.Ticket) string {
+// ticketState is where a ticket stands, with what was decided.
+func ticketState(k api.Ticket) string {
 	if k.Decision == nil {
 		return string(k.State)
 	}
-	return past(*k.Decision)
+	return verdictText(*k.Decision)
 }
 
-// asks is what a ticket wants, in a cell of a table.
-func asks(k api.Ticket) string {
-	line := text(k.Prompt)
+// ticketSummary is what a ticket wants, in a cell of a table.
+func ticketSummary(k api.Ticket) string {
+	line := deref(k.Prompt)
 	if line == "" {
 		line = k.Name
 	}
-	if a := text(k.Action); a != "" {
+	if a := deref(k.Action); a != "" {
 		line += " (" + a + ")"
 	}
 	return line
@@ -70,7 +70,7 @@ func (m *Main) printAgents(agents []api.Agent, output format) error {
 	for _, a := range agents {
 		available := "yes"
 		if !a.Available {
-			available = "no: " + text(a.Reason)
+			available = "no: " + deref(a.Reason)
 		}
 		rows = append(rows, []string{a.Name, orDash(a.Kind), orDash(a.Version), orDash(a.Program), available, fmt.Sprint(a.Workers), fmt.Sprint(a.Running), orDash(a.Isolation)})
 	}
@@ -96,20 +96,20 @@ func (m *Main) printRetried(r api.Retried, dry bool, output format) error {
 	}
 	rows := [][]string{{"matched", fmt.Sprint(r.Matched)}, {"retried", fmt.Sprint(r.Retried)}}
 	if dry {
-		m.say("nothing was done: without --dry-run they are queued again")
+		m.infof("nothing was done: without --dry-run they are queued again")
 	}
 	return m.printTable(rows)
 }
 
-func text(s *string) string {
+func deref(s *string) string {
 	if s == nil {
 		return ""
 	}
 	return *s
 }
 
-// counted is a number of things in words.
-func counted(n int, what string) string {
+// pluralize is a number of things in words.
+func pluralize(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
 	}

@@ -18,20 +18,20 @@ import (
 	"mailroom/client"
 )
 
-// slacking is a server in a process of its own with a channel "sl" at Slack, whose
+// slackFixture is a server in a process of its own with a channel "sl" at Slack, whose
 // agent is a command that notes what it was told and answers in capitals. Ann may talk.
-type slacking struct {
-	*bridged
+type slackFixture struct {
+	*bridgeFixture
 	sl  *slacktest.Platform
 	ann *slacktest.Person
 }
 
-// newSlacking makes one. more is of the agent's command.
-func newSlacking(t *testing.T, more string) *slacking {
+// newSlackFixture makes one. more is of the agent's command.
+func newSlackFixture(t *testing.T, more string) *slackFixture {
 	t.Helper()
-	b := &slacking{bridged: &bridged{home: newHome(t, "")}, sl: slacktest.New(t)}
+	b := &slackFixture{bridgeFixture: &bridgeFixture{fixture: newFixture(t, "")}, sl: slacktest.New(t)}
 	b.ann = b.sl.Person("Ann")
-	for file, token := range map[string]string{b.folder.ChannelToken("sl"): slacktest.Token, b.folder.ChannelAppToken("sl"): slacktest.AppToken} {
+	for file, token := range map[string]string{b.dir.ChannelToken("sl"): slacktest.Token, b.dir.ChannelAppToken("sl"): slacktest.AppToken} {
 		if err := os.WriteFile(file, []byte(token), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -53,27 +53,27 @@ retry_first = "100ms"
 retry_most = "400ms"
 previews = false
 users = [%q]
-`, command, b.folder.ChannelToken("sl"), b.folder.ChannelAppToken("sl"), b.sl.URL, b.ann.ID)
-	if err := os.WriteFile(b.folder.Config(), []byte(settings), 0o600); err != nil {
+`, command, b.dir.ChannelToken("sl"), b.dir.ChannelAppToken("sl"), b.sl.URL, b.ann.ID)
+	if err := os.WriteFile(b.dir.Config(), []byte(settings), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return b
 }
 
 // serve starts the server until it is killed.
-func (b *slacking) serve() {
+func (b *slackFixture) serve() {
 	b.t.Helper()
 	b.process = &process{}
-	b.home.process(b.process)
+	b.fixture.process(b.process)
 }
 
 // thread is the conversation of Ann.
-func (b *slacking) thread() string {
+func (b *slackFixture) thread() string {
 	return "sl:" + slacktest.TeamID + "." + slacktest.BotID + ":" + b.ann.Private().ID
 }
 
 // count is how many entries of a kind a thread has.
-func (b *slacking) count(thread, kind string) (n int) {
+func (b *slackFixture) count(thread, kind string) (n int) {
 	b.t.Helper()
 	page, err := b.client().Entries(b.t.Context(), thread, client.EntriesQuery{Limit: 500})
 	if err != nil {
@@ -94,7 +94,7 @@ func TestAServerThatIsKilledAnswersEachMessageOfSlack(t *testing.T) {
 	tab := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tab, "KILLED\tMESSAGES IN\tRUNS IN THE THREAD\tAGENT STARTED\tREPLIES OUT\tMARKED AS REPEATED")
 	hold := make(chan struct{})
-	replied := func(b *slacking) {
+	replied := func(b *slackFixture) {
 		b.sl.WaitFor(b.t, "the reply", func() bool { return len(b.ann.Private().Texts()) == 1 })
 	}
 	for _, c := range []struct {
@@ -102,29 +102,29 @@ func TestAServerThatIsKilledAnswersEachMessageOfSlack(t *testing.T) {
 		more     string // of the agent's command
 		deaf     bool   // acknowledgements are lost
 		fault    slacktest.Fault
-		until    func(b *slacking)
+		until    func(b *slackFixture)
 		away     bool // while nobody is connected another one is said, and sent by nobody
 		told, in int
 	}{
 		{
 			when: "after the inbound commit, before Slack is told", more: "test $text = last || test $MAILROOM_ATTEMPT != 1 || cat gate;", deaf: true,
-			until: func(b *slacking) { b.waitTold(1) }, told: 2, in: 1,
+			until: func(b *slackFixture) { b.waitReplyCount(1) }, told: 2, in: 1,
 		},
 		{
 			when: "after the run, before the send", fault: slacktest.Fault{Error: "ratelimited", RetryAfter: 1},
-			until: func(b *slacking) { b.taken("out:"+b.thread(), mailroom.KindRescheduled, 1) }, told: 1, in: 1,
+			until: func(b *slackFixture) { b.waitEntries("out:"+b.thread(), mailroom.KindRescheduled, 1) }, told: 1, in: 1,
 		},
 		{when: "after the send, before its receipt", fault: slacktest.Fault{Hold: hold}, until: replied, told: 1, in: 1},
 		{when: "and a message is said while nobody is connected", until: replied, away: true, told: 2, in: 2},
 		{
-			when: "after everything", until: func(b *slacking) {
-				b.taken("out:"+b.thread(), mailroom.KindCompleted, 1)
+			when: "after everything", until: func(b *slackFixture) {
+				b.waitEntries("out:"+b.thread(), mailroom.KindCompleted, 1)
 				b.sl.WaitFor(b.t, "all acknowledged", func() bool { return b.sl.Pending() == 0 })
 			}, told: 1, in: 1,
 		},
 	} {
 		t.Run(c.when, func(t *testing.T) {
-			b := newSlacking(t, c.more)
+			b := newSlackFixture(t, c.more)
 			b.ann.Sends(b.ann.Private(), "one")
 			b.sl.LoseAcks(c.deaf)
 			if c.fault != (slacktest.Fault{}) {
@@ -146,9 +146,9 @@ func TestAServerThatIsKilledAnswersEachMessageOfSlack(t *testing.T) {
 			b.sl.WaitFor(t, "the last reply", func() bool {
 				return slices.Contains(b.ann.Private().Texts(), "LAST") && b.sl.Pending() == 0
 			})
-			b.taken("out:"+b.thread(), mailroom.KindCompleted, c.in+1)
+			b.waitEntries("out:"+b.thread(), mailroom.KindCompleted, c.in+1)
 			replies := len(b.ann.Private().Texts()) - 1
-			told := len(b.told()) - 1
+			told := len(b.agentInputs()) - 1
 			repeated, runs := b.count("out:"+b.thread(), chat.KindRepeated), b.count(b.thread(), mailroom.KindQueued)-1
 			if told != c.told || replies != c.in || repeated != 0 || runs != c.in {
 				t.Errorf("%d runs, started %d times, replies %q, %d marked", runs, told, b.ann.Private().Texts(), repeated)
@@ -172,7 +172,7 @@ func TestSlackIsAddedOnceItsTokensWereTried(t *testing.T) {
 	sl := slacktest.New(t)
 	sl.RemoveScopes("files:read")
 	ann := sl.Person("Ann")
-	h := newHome(t, "# mine\n[agents.echo]\npace = \"0s\"")
+	h := newFixture(t, "# mine\n[agents.echo]\npace = \"0s\"")
 	add := func(stdin string, more ...string) (int, string) {
 		var talk bytes.Buffer
 		m := Main{Stdin: strings.NewReader(stdin), Stdout: io.Discard, Stderr: &talk, Env: h.env}
@@ -201,7 +201,7 @@ func TestSlackIsAddedOnceItsTokensWereTried(t *testing.T) {
 			t.Errorf("%s: exit code %d, %s; want %d and %q", name, code, talk, c.code, c.want)
 		}
 	}
-	if files, err := os.ReadDir(string(h.folder)); err != nil || len(files) != 2 { // mailroom.toml, gate
+	if files, err := os.ReadDir(string(h.dir)); err != nil || len(files) != 2 { // mailroom.toml, gate
 		t.Errorf("what was refused has left %v, %v", files, err)
 	}
 	code, talk := add(both, "--name", "work")
@@ -209,12 +209,12 @@ func TestSlackIsAddedOnceItsTokensWereTried(t *testing.T) {
 		t.Fatalf("exit code %d: %s", code, talk)
 	}
 	t.Logf("\n%s", talk)
-	for _, file := range []string{h.folder.ChannelToken("work"), h.folder.ChannelAppToken("work")} {
+	for _, file := range []string{h.dir.ChannelToken("work"), h.dir.ChannelAppToken("work")} {
 		if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
 			t.Errorf("a token is kept as %v, %v", info, err)
 		}
 	}
-	settings, err := os.ReadFile(h.folder.Config())
+	settings, err := os.ReadFile(h.dir.Config())
 	if err != nil || !strings.HasPrefix(string(settings), "# mine\n[agents.echo]\npace = \"0s\"\n\n[channels.\"work\"]\n") || strings.Contains(string(settings), slacktest.Token) {
 		t.Errorf("the settings are\n%s%v", settings, err)
 	}

@@ -12,11 +12,11 @@ import (
 	"mailroom"
 	"mailroom/api"
 	"mailroom/client"
-	"mailroom/cmd/mailroom/internal/folder"
+	"mailroom/cmd/mailroom/internal/datadir"
 )
 
-// answerWait is how long status waits for the answers of a server.
-const answerWait = 10 * time.Second
+// statusTimeout is how long status waits for the answers of a server.
+const statusTimeout = 10 * time.Second
 
 // serverStatus is what -o json of status prints. PID and Data are null for a server that MAILROOM_URL names.
 type serverStatus struct {
@@ -64,22 +64,22 @@ version, address, runs, agents and channels. The exit code is 4 if none runs.`,
 func (m *Main) remote() bool { return m.data == "" && m.Env("MAILROOM_URL") != "" }
 
 // localServer finds the process of the data folder's server.
-func (m *Main) localServer() (*folder.Process, folder.Folder, error) {
+func (m *Main) localServer() (*datadir.Process, datadir.Dir, error) {
 	if m.remote() {
-		return nil, "", refusal(exitUsage, "name its data folder with --data, on its machine", "MAILROOM_URL names a server by its address, which does not give its process")
+		return nil, "", exitErrorf(exitUsage, "name its data folder with --data, on its machine", "MAILROOM_URL names a server by its address, which does not give its process")
 	}
-	dir, err := folder.Find(m.data, m.Env)
+	dir, err := datadir.Find(m.data, m.Env)
 	if err != nil {
-		return nil, "", refusal(exitUsage, "", "%w", err)
+		return nil, "", exitErrorf(exitUsage, "", "%w", err)
 	}
 	p, err := dir.Process()
 	switch {
 	case errors.Is(err, errors.ErrUnsupported):
-		return nil, dir, refusal(exitFailed, "", "this system does not tell which process holds %s", dir)
+		return nil, dir, exitErrorf(exitFailed, "", "this system does not tell which process holds %s", dir)
 	case err != nil:
-		return nil, dir, refusal(exitServer, "", "%w", err)
+		return nil, dir, exitErrorf(exitServer, "", "%w", err)
 	case p == nil:
-		return nil, dir, refusal(exitServer, "start one with `"+m.again("serve")+"`", "no server on %s", dir)
+		return nil, dir, exitErrorf(exitServer, "start one with `"+m.commandLine("serve")+"`", "no server on %s", dir)
 	}
 	return p, dir, nil
 }
@@ -90,7 +90,7 @@ func (m *Main) printPID() error {
 		return err
 	}
 	_, err = fmt.Fprintln(m.Stdout, p.PID)
-	return errors.Join(printed(err), p.Release())
+	return errors.Join(wrapPrintError(err), p.Release())
 }
 
 // status asks the server how it is. A server of a folder is asked only while its process runs: the address of a killed one may be
@@ -107,7 +107,7 @@ func (m *Main) status(ctx context.Context) (s serverStatus, err error) {
 			return s, err
 		}
 		if _, err := dir.Address(); err != nil {
-			return s, refusal(exitServer, "try again in a moment", "a server with process id %d is starting or stopping on %s", pid, dir)
+			return s, exitErrorf(exitServer, "try again in a moment", "a server with process id %d is starting or stopping on %s", pid, dir)
 		}
 	}
 	c, err := m.connect()
@@ -115,13 +115,13 @@ func (m *Main) status(ctx context.Context) (s serverStatus, err error) {
 		return s, err
 	}
 	s.URL = m.url
-	ctx, cancel := context.WithTimeoutCause(ctx, answerWait, fmt.Errorf("waited %s", answerWait))
+	ctx, cancel := context.WithTimeoutCause(ctx, statusTimeout, fmt.Errorf("waited %s", statusTimeout))
 	defer cancel()
-	return s, s.ask(ctx, c)
+	return s, s.fetch(ctx, c)
 }
 
-// ask fills in what the server says of itself.
-func (s *serverStatus) ask(ctx context.Context, c *client.Client) error {
+// fetch fills in what the server says of itself.
+func (s *serverStatus) fetch(ctx context.Context, c *client.Client) error {
 	health, err := c.Health(ctx)
 	if err != nil {
 		return err
@@ -149,11 +149,11 @@ func (m *Main) printStatus(s serverStatus, output format) error {
 	}
 	state := "ready"
 	if !s.Ready {
-		state = "not ready: " + text(s.Problem)
+		state = "not ready: " + deref(s.Problem)
 	}
 	rows := [][]string{{"server", s.URL}, {"state", state}}
 	if s.PID != nil {
-		rows = append(rows, []string{"process", fmt.Sprint(*s.PID)}, []string{"data", text(s.Data)})
+		rows = append(rows, []string{"process", fmt.Sprint(*s.PID)}, []string{"data", deref(s.Data)})
 	}
 	return m.printTable(append(rows,
 		[]string{"version", s.Version}, []string{"started", m.when(&s.StartedAt)}, []string{"threads", fmt.Sprint(s.Threads)},
@@ -169,7 +169,7 @@ func runCounts(runs map[mailroom.Status]int) string {
 			counts = append(counts, fmt.Sprintf("%d %s", n, status))
 		}
 	}
-	return listed(counts)
+	return joinItems(counts)
 }
 
 func agentNames(agents []api.Agent) string {
@@ -181,7 +181,7 @@ func agentNames(agents []api.Agent) string {
 		}
 		names = append(names, name)
 	}
-	return listed(names)
+	return joinItems(names)
 }
 
 func channelStates(channels []api.Channel) string {
@@ -189,11 +189,11 @@ func channelStates(channels []api.Channel) string {
 	for _, c := range channels {
 		states = append(states, c.Name+" "+c.State)
 	}
-	return listed(states)
+	return joinItems(states)
 }
 
-// listed joins items to one cell that fits on a screen.
-func listed(items []string) string {
+// joinItems joins items to one cell that fits on a screen.
+func joinItems(items []string) string {
 	const most = 12
 	if len(items) == 0 {
 		return "none"

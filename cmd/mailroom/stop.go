@@ -10,14 +10,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"mailroom"
-	"mailroom/cmd/mailroom/internal/folder"
+	"mailroom/cmd/mailroom/internal/datadir"
 )
 
 const (
-	// stopLook is how often stop looks whether the server has ended.
-	stopLook = 20 * time.Millisecond
-	// stopSay is how often stop says that it still waits.
-	stopSay = 5 * time.Second
+	// stopPollInterval is how often stop looks whether the server has ended.
+	stopPollInterval = 20 * time.Millisecond
+	// stopReportInterval is how often stop says that it still waits.
+	stopReportInterval = 5 * time.Second
 )
 
 func (m *Main) stopCommand() *cobra.Command {
@@ -39,7 +39,7 @@ signal.`,
 	cmd.Flags().DurationVar(&timeout, "timeout", time.Minute, "how long to wait for its end")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
 		if timeout <= 0 {
-			return refusal(exitUsage, "give a time such as 1m", "--timeout is %s, which leaves no time to wait", timeout)
+			return exitErrorf(exitUsage, "give a time such as 1m", "--timeout is %s, which leaves no time to wait", timeout)
 		}
 		p, dir, err := m.localServer()
 		if err != nil {
@@ -51,27 +51,27 @@ signal.`,
 	return cmd
 }
 
-func (m *Main) stop(ctx context.Context, p *folder.Process, dir folder.Folder, now bool, timeout time.Duration) error {
+func (m *Main) stop(ctx context.Context, p *datadir.Process, dir datadir.Dir, now bool, timeout time.Duration) error {
 	var sig os.Signal = syscall.SIGTERM
 	if now {
 		sig = os.Kill
-		m.say("killing the server with process id %d on %s", p.PID, dir)
+		m.infof("killing the server with process id %d on %s", p.PID, dir)
 	} else {
-		m.say("stopping the server with process id %d on %s", p.PID, dir)
-		m.sayRunning(ctx)
+		m.infof("stopping the server with process id %d on %s", p.PID, dir)
+		m.printRunning(ctx)
 	}
 	if err := p.Signal(sig); err != nil {
-		return refusal(exitFailed, "", "%w", err)
+		return exitErrorf(exitFailed, "", "%w", err)
 	}
-	if err := m.untilEnded(ctx, p, timeout); err != nil {
+	if err := m.waitEnded(ctx, p, timeout); err != nil {
 		return err
 	}
-	m.say("the server has ended")
+	m.infof("the server has ended")
 	return nil
 }
 
-// sayRunning says for how many runs the server waits before it ends. A server that does not answer is stopped all the same.
-func (m *Main) sayRunning(ctx context.Context) {
+// printRunning says for how many runs the server waits before it ends. A server that does not answer is stopped all the same.
+func (m *Main) printRunning(ctx context.Context) {
 	c, err := m.connect()
 	if err != nil {
 		return
@@ -80,14 +80,14 @@ func (m *Main) sayRunning(ctx context.Context) {
 	defer cancel()
 	stats, err := c.Stats(ctx)
 	if n := stats.Runs[mailroom.StatusRunning]; err == nil && n > 0 {
-		m.say("waiting for its %s to end or to be given back", counted(n, "run"))
+		m.infof("waiting for its %s to end or to be given back", pluralize(n, "run"))
 	}
 }
 
-// untilEnded waits until the server has ended.
-func (m *Main) untilEnded(ctx context.Context, p *folder.Process, timeout time.Duration) error {
+// waitEnded waits until the server has ended.
+func (m *Main) waitEnded(ctx context.Context, p *datadir.Process, timeout time.Duration) error {
 	begin := time.Now()
-	look, say := time.NewTicker(stopLook), time.NewTicker(stopSay)
+	look, say := time.NewTicker(stopPollInterval), time.NewTicker(stopReportInterval)
 	defer look.Stop()
 	defer say.Stop()
 	late := time.NewTimer(timeout)
@@ -99,12 +99,12 @@ func (m *Main) untilEnded(ctx context.Context, p *folder.Process, timeout time.D
 		select {
 		case <-look.C:
 		case <-say.C:
-			m.say("still waiting after %s", time.Since(begin).Round(time.Second))
+			m.infof("still waiting after %s", time.Since(begin).Round(time.Second))
 		case <-late.C:
-			return refusal(exitFailed, "wait longer with --timeout, or kill it with `"+m.again("stop", "--now")+"`",
+			return exitErrorf(exitFailed, "wait longer with --timeout, or kill it with `"+m.commandLine("stop", "--now")+"`",
 				"the server with process id %d has not ended within %s", p.PID, timeout)
 		case <-ctx.Done():
-			m.say("the server with process id %d goes on shutting down", p.PID)
+			m.infof("the server with process id %d goes on shutting down", p.PID)
 			return context.Cause(ctx)
 		}
 	}

@@ -19,20 +19,20 @@ import (
 	"mailroom/client"
 )
 
-// bot is a server in a process of its own with a channel "tg" at Telegram, whose agent
+// telegramFixture is a server in a process of its own with a channel "tg" at Telegram, whose agent
 // is a command that notes what it was told and answers in capitals. Ann may talk.
-type bot struct {
-	*bridged
+type telegramFixture struct {
+	*bridgeFixture
 	tg  *telegramtest.Platform
 	ann *telegramtest.Person
 }
 
-// newBot makes one at a Telegram that is down.
-func newBot(t *testing.T, more string) *bot {
+// newTelegramFixture makes one at a Telegram that is down.
+func newTelegramFixture(t *testing.T, more string) *telegramFixture {
 	t.Helper()
-	b := &bot{bridged: &bridged{home: newHome(t, "")}, tg: telegramtest.NewDown(t)}
+	b := &telegramFixture{bridgeFixture: &bridgeFixture{fixture: newFixture(t, "")}, tg: telegramtest.NewDown(t)}
 	b.ann = b.tg.Person("Ann")
-	if err := os.WriteFile(b.folder.ChannelToken("tg"), []byte(telegramtest.Token), 0o600); err != nil {
+	if err := os.WriteFile(b.dir.ChannelToken("tg"), []byte(telegramtest.Token), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	command, err := json.Marshal(b.command(more))
@@ -52,33 +52,33 @@ retry_first = "100ms"
 retry_most = "400ms"
 previews = false
 users = ["%d"]
-`, command, b.folder.ChannelToken("tg"), b.tg.URL, b.ann.ID))
+`, command, b.dir.ChannelToken("tg"), b.tg.URL, b.ann.ID))
 	return b
 }
 
-func (b *bridged) configure(settings string) {
+func (b *bridgeFixture) configure(settings string) {
 	b.t.Helper()
-	if err := os.WriteFile(b.folder.Config(), []byte(settings), 0o600); err != nil {
+	if err := os.WriteFile(b.dir.Config(), []byte(settings), 0o600); err != nil {
 		b.t.Fatal(err)
 	}
 }
 
 // serve starts the server until it is killed.
-func (b *bridged) serve() {
+func (b *bridgeFixture) serve() {
 	b.t.Helper()
 	b.process = &process{}
-	b.home.process(b.process)
+	b.fixture.process(b.process)
 }
 
 // TestAPictureIsAFileThatTheAgentCanRead has it copied by the agent's command.
 func TestAPictureIsAFileThatTheAgentCanRead(t *testing.T) {
 	t.Parallel()
-	b := newBot(t, `read -r word name path; test "$word $name" = "file photo.jpg" && cat "$path" >seen;`)
+	b := newTelegramFixture(t, `read -r word name path; test "$word $name" = "file photo.jpg" && cat "$path" >seen;`)
 	b.tg.Up(t)
 	b.serve()
 	b.ann.Sends(b.ann.Private(), "what is this?", telegramtest.MessageOptions{File: "photo.jpg", Photo: true, Content: []byte("a cat")})
 	b.tg.WaitFor(t, "the answer", func() bool { return slices.Equal(b.ann.Private().Texts(), []string{"WHAT IS THIS?"}) })
-	if seen, err := os.ReadFile(filepath.Join(string(b.folder), "seen")); string(seen) != "a cat" || err != nil {
+	if seen, err := os.ReadFile(filepath.Join(string(b.dir), "seen")); string(seen) != "a cat" || err != nil {
 		t.Errorf("the agent saw %q, %v", seen, err)
 	}
 }
@@ -95,34 +95,34 @@ func TestAServerThatIsKilledAnswersEachMessageOfTelegram(t *testing.T) {
 		more          string // of the agent's command
 		method        string // that fails
 		fault         telegramtest.Fault
-		until         func(b *bot)
+		until         func(b *telegramFixture)
 		told, replies int
 		repeated      int
 	}{
 		{
 			when: "after the inbound commit, before Telegram is told", more: "test $text = last || test $MAILROOM_ATTEMPT != 1 || cat gate;",
 			method: "getUpdates", fault: telegramtest.Fault{Hang: true}, told: 2, replies: 1,
-			until: func(b *bot) { b.waitTold(1) },
+			until: func(b *telegramFixture) { b.waitReplyCount(1) },
 		},
 		{
 			when: "after the run, before the send", method: "sendMessage", fault: telegramtest.Fault{Code: 429, Message: "Too Many Requests: retry after 1", RetryAfter: 1},
-			until: func(b *bot) { b.taken(b.out(), mailroom.KindRescheduled, 1) }, told: 1, replies: 1,
+			until: func(b *telegramFixture) { b.waitEntries(b.out(), mailroom.KindRescheduled, 1) }, told: 1, replies: 1,
 		},
 		{
 			when: "after the send, before its receipt", method: "sendMessage", fault: telegramtest.Fault{Hold: hold},
-			until: func(b *bot) {
+			until: func(b *telegramFixture) {
 				b.tg.WaitFor(b.t, "the reply", func() bool { return len(b.ann.Private().Texts()) == 1 })
 			}, told: 1, replies: 2, repeated: 1,
 		},
 		{
-			when: "after everything", until: func(b *bot) {
-				b.taken(b.out(), mailroom.KindCompleted, 1)
+			when: "after everything", until: func(b *telegramFixture) {
+				b.waitEntries(b.out(), mailroom.KindCompleted, 1)
 				b.tg.WaitFor(b.t, "all confirmed", func() bool { return b.tg.Pending() == 0 })
 			}, told: 1, replies: 1,
 		},
 	} {
 		t.Run(c.when, func(t *testing.T) {
-			b := newBot(t, c.more)
+			b := newTelegramFixture(t, c.more)
 			b.tg.Up(t)
 			b.ann.Sends(b.ann.Private(), "one")
 			if c.method == "getUpdates" {
@@ -141,10 +141,10 @@ func TestAServerThatIsKilledAnswersEachMessageOfTelegram(t *testing.T) {
 			b.tg.WaitFor(t, "the last reply", func() bool {
 				return slices.Contains(b.ann.Private().Texts(), "LAST") && b.tg.Pending() == 0
 			})
-			b.taken(b.out(), mailroom.KindCompleted, 2)
+			b.waitEntries(b.out(), mailroom.KindCompleted, 2)
 			replies := len(b.ann.Private().Texts()) - 1
-			told := len(b.told()) - 1
-			repeated, runs := b.marked(), b.count("tg:700100200:"+fmt.Sprint(b.ann.ID), mailroom.KindQueued)-1
+			told := len(b.agentInputs()) - 1
+			repeated, runs := b.repeatedSends(), b.count("tg:700100200:"+fmt.Sprint(b.ann.ID), mailroom.KindQueued)-1
 			if told != c.told || replies != c.replies || repeated != c.repeated || runs != 1 {
 				t.Errorf("%d runs, started %d times, replies %q, %d marked", runs, told, b.ann.Private().Texts(), repeated)
 			}
@@ -159,13 +159,15 @@ func TestAServerThatIsKilledAnswersEachMessageOfTelegram(t *testing.T) {
 }
 
 // out is the delivery thread of Ann.
-func (b *bot) out() string { return fmt.Sprintf("out:tg:%d:%d", telegramtest.BotID, b.ann.ID) }
+func (b *telegramFixture) out() string {
+	return fmt.Sprintf("out:tg:%d:%d", telegramtest.BotID, b.ann.ID)
+}
 
-// marked counts the messages of which the log says that they may be there twice.
-func (b *bot) marked() int { return b.count(b.out(), chat.KindRepeated) }
+// repeatedSends counts the messages of which the log says that they may be there twice.
+func (b *telegramFixture) repeatedSends() int { return b.count(b.out(), chat.KindRepeated) }
 
 // count is how many entries of a kind a thread has.
-func (b *bridged) count(thread, kind string) (n int) {
+func (b *bridgeFixture) count(thread, kind string) (n int) {
 	b.t.Helper()
 	page, err := b.client().Entries(b.t.Context(), thread, client.EntriesQuery{Limit: 500})
 	if err != nil {
@@ -184,7 +186,7 @@ func TestTelegramIsAddedOnceItsTokenWasTried(t *testing.T) {
 	t.Parallel()
 	tg := telegramtest.New(t)
 	ann := tg.Person("Ann")
-	h := newHome(t, "# mine\n[agents.echo]\npace = \"0s\"")
+	h := newFixture(t, "# mine\n[agents.echo]\npace = \"0s\"")
 	add := func(stdin string, more ...string) (int, string) {
 		var talk bytes.Buffer
 		m := Main{Stdin: strings.NewReader(stdin), Stdout: io.Discard, Stderr: &talk, Env: h.env}
@@ -213,7 +215,7 @@ func TestTelegramIsAddedOnceItsTokenWasTried(t *testing.T) {
 			t.Errorf("%s: exit code %d, %s; want %d and %q", name, code, talk, c.code, c.want)
 		}
 	}
-	if files, err := os.ReadDir(string(h.folder)); err != nil || len(files) != 2 { // mailroom.toml, gate
+	if files, err := os.ReadDir(string(h.dir)); err != nil || len(files) != 2 { // mailroom.toml, gate
 		t.Errorf("what was refused has left %v, %v", files, err)
 	}
 	code, talk := add("\n"+telegramtest.Token+"\n", "--name", "tg")
@@ -221,11 +223,11 @@ func TestTelegramIsAddedOnceItsTokenWasTried(t *testing.T) {
 		t.Fatalf("exit code %d: %s", code, talk)
 	}
 	t.Logf("\n%s", talk)
-	info, err := os.Stat(h.folder.ChannelToken("tg"))
+	info, err := os.Stat(h.dir.ChannelToken("tg"))
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the token is kept as %v, %v", info, err)
 	}
-	settings, err := os.ReadFile(h.folder.Config())
+	settings, err := os.ReadFile(h.dir.Config())
 	if err != nil || !strings.HasPrefix(string(settings), "# mine\n[agents.echo]\npace = \"0s\"\n\n[channels.\"tg\"]\n") || strings.Contains(string(settings), secret) {
 		t.Errorf("the settings are\n%s%v", settings, err)
 	}

@@ -20,7 +20,7 @@ func (m *Main) threadsCommand() *cobra.Command {
 	output := formatFlag(cmd)
 	listFlags(cmd, &q, "")
 	cmd.AddCommand(m.threadsShowCommand())
-	return m.calling(cmd, func(c *client.Client, _ []string) error {
+	return m.withClient(cmd, func(c *client.Client, _ []string) error {
 		page, err := c.Threads(cmd.Context(), q)
 		if err != nil {
 			return err
@@ -61,7 +61,7 @@ func (m *Main) threadsShowCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return m.printThread(threadShown{Thread: t, Messages: page.Items}, *output)
+		return m.printThread(threadView{Thread: t, Messages: page.Items}, *output)
 	}
 	return cmd
 }

@@ -25,7 +25,7 @@ the ends of other runs. A filter knows state, kind, thread and run.`,
 	}
 	output := formatFlag(cmd)
 	listFlags(cmd, &q, "state:open")
-	return m.calling(cmd, func(c *client.Client, _ []string) error {
+	return m.withClient(cmd, func(c *client.Client, _ []string) error {
 		page, err := c.Tickets(cmd.Context(), q)
 		if err != nil {
 			return err
@@ -64,7 +64,7 @@ func (m *Main) decideCommand(cmd *cobra.Command, v mailroom.Verdict) *cobra.Comm
 	d := api.Decision{Decision: v}
 	output := formatFlag(cmd)
 	decideFlags(cmd, &d)
-	return m.calling(cmd, func(c *client.Client, args []string) error {
+	return m.withClient(cmd, func(c *client.Client, args []string) error {
 		return m.decide(cmd.Context(), c, args[0], d, *output)
 	})
 }
@@ -89,7 +89,7 @@ func (m *Main) answerCommand() *cobra.Command {
 	output := formatFlag(cmd)
 	decideFlags(cmd, &d)
 	cmd.Flags().BoolVar(&raw, "json", false, "the answer is JSON")
-	return m.calling(cmd, func(c *client.Client, args []string) error {
+	return m.withClient(cmd, func(c *client.Client, args []string) error {
 		text, err := m.text(args[1:])
 		if err != nil {
 			return err
@@ -106,13 +106,13 @@ func answer(text string, raw bool) (json.RawMessage, error) {
 		return json.Marshal(text)
 	}
 	if !json.Valid([]byte(text)) {
-		return nil, refusal(exitUsage, "", "%s is not JSON", cut(oneLine(text), 60))
+		return nil, exitErrorf(exitUsage, "", "%s is not JSON", cut(oneLine(text), 60))
 	}
 	return json.RawMessage(strings.TrimSpace(text)), nil
 }
 
-// calling makes run the action of a command that talks to the server.
-func (m *Main) calling(cmd *cobra.Command, run func(c *client.Client, args []string) error) *cobra.Command {
+// withClient makes run the action of a command that talks to the server.
+func (m *Main) withClient(cmd *cobra.Command, run func(c *client.Client, args []string) error) *cobra.Command {
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		c, err := m.connect()
 		if err != nil {

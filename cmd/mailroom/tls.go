@@ -17,13 +17,13 @@ import (
 	"mailroom/internal/recovery"
 )
 
-// guard refuses an address that others could reach without anything that
+// loadTLS refuses an address that others could reach without anything that
 // encrypts. It returns the absolute path of the certificate and what serves it,
 // "" and nil without TLS.
-func guard(c *config.Config, log *slog.Logger) (file string, secure *tls.Config, err error) {
+func loadTLS(c *config.Config, log *slog.Logger) (file string, secure *tls.Config, err error) {
 	if !c.TLS() {
 		if c.Exposed() && !c.BehindProxy {
-			return "", nil, refusal(exitUsage,
+			return "", nil, exitErrorf(exitUsage,
 				"set tls_cert and tls_key in the configuration, or behind_proxy = true if a proxy in front of it encrypts",
 				"other machines could reach %s, and nothing would encrypt what is sent", c.Listen)
 		}
@@ -33,10 +33,10 @@ func guard(c *config.Config, log *slog.Logger) (file string, secure *tls.Config,
 		return "", nil, fmt.Errorf("find the certificate %s: %w", c.TLSCert, err)
 	}
 	renewed := &certificate{file: file, key: c.TLSKey, log: log}
-	if err := renewed.read(); err != nil {
-		return "", nil, refusal(exitUsage, "see tls_cert and tls_key in the configuration", "%w", err)
+	if err := renewed.reload(); err != nil {
+		return "", nil, exitErrorf(exitUsage, "see tls_cert and tls_key in the configuration", "%w", err)
 	}
-	return file, &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: renewed.get}, nil
+	return file, &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: renewed.getCertificate}, nil
 }
 
 // certificate is read from its files again when they change, so that one that is
@@ -51,10 +51,10 @@ type certificate struct {
 	changed [2]time.Time     // owned by mu: of the files when they were last looked at
 }
 
-// get keeps to the certificate it has while the new files cannot be read: they
+// getCertificate keeps to the certificate it has while the new files cannot be read: they
 // are written one after the other.
-func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-	if err := c.read(); err != nil {
+func (c *certificate) getCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	if err := c.reload(); err != nil {
 		c.log.Warn("the certificate was not renewed", "error", err)
 	}
 	c.mu.Lock()
@@ -62,11 +62,11 @@ func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return c.now, nil
 }
 
-// read reads files that have changed, once.
-func (c *certificate) read() error {
+// reload reads files that have changed, once.
+func (c *certificate) reload() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	changed, err := c.look()
+	changed, err := c.modTimes()
 	if c.now != nil && changed == c.changed {
 		return nil // also if they are still missing, which was said
 	}
@@ -82,8 +82,8 @@ func (c *certificate) read() error {
 	return nil
 }
 
-// look returns when the files were changed, a zero time for one that is missing.
-func (c *certificate) look() (changed [2]time.Time, err error) {
+// modTimes returns when the files were changed, a zero time for one that is missing.
+func (c *certificate) modTimes() (changed [2]time.Time, err error) {
 	for i, path := range []string{c.file, c.key} {
 		info, statErr := os.Stat(path)
 		if statErr != nil {
@@ -95,13 +95,13 @@ func (c *certificate) look() (changed [2]time.Time, err error) {
 	return changed, err
 }
 
-// pinnedTo trusts exactly the certificate in file, whatever its names and its
+// pinnedClient trusts exactly the certificate in file, whatever its names and its
 // issuer: a server's own folder says which one it has. "" trusts as usual.
-func pinnedTo(file string) *http.Client {
+func pinnedClient(file string) *http.Client {
 	if file == "" {
 		return &http.Client{}
 	}
-	return over(&tls.Config{
+	return clientWithTLS(&tls.Config{
 		InsecureSkipVerify: true, // VerifyConnection is stricter
 		VerifyConnection: func(state tls.ConnectionState) (err error) {
 			defer recovery.Error(nil, "the check of a certificate", &err) // a transport dials on goroutines of its own
@@ -122,27 +122,27 @@ func pinnedTo(file string) *http.Client {
 	})
 }
 
-// trusting trusts the authorities in file beside those of the system. "" trusts
+// clientTrusting trusts the authorities in file beside those of the system. "" trusts
 // as usual.
-func trusting(file string) (*http.Client, error) {
+func clientTrusting(file string) (*http.Client, error) {
 	if file == "" {
 		return &http.Client{}, nil
 	}
 	data, err := os.ReadFile(file)
 	if err != nil {
-		return nil, refusal(exitUsage, "set MAILROOM_CA to a file with certificates", "%w", err)
+		return nil, exitErrorf(exitUsage, "set MAILROOM_CA to a file with certificates", "%w", err)
 	}
 	roots, err := x509.SystemCertPool()
 	if err != nil {
 		roots = x509.NewCertPool() // a system without any
 	}
 	if !roots.AppendCertsFromPEM(data) {
-		return nil, refusal(exitUsage, "set MAILROOM_CA to a file with certificates in PEM form", "there is no certificate in %s", file)
+		return nil, exitErrorf(exitUsage, "set MAILROOM_CA to a file with certificates in PEM form", "there is no certificate in %s", file)
 	}
-	return over(&tls.Config{RootCAs: roots}), nil
+	return clientWithTLS(&tls.Config{RootCAs: roots}), nil
 }
 
-func over(secure *tls.Config) *http.Client {
+func clientWithTLS(secure *tls.Config) *http.Client {
 	transport := http.DefaultTransport.(*http.Transport).Clone() // the standard library's own
 	transport.TLSClientConfig = secure
 	return &http.Client{Transport: transport}

@@ -32,9 +32,9 @@ import (
 	"mailroom/client"
 )
 
-// certify writes a certificate that nobody else has signed, and its key, into
+// writeCertificate writes a certificate that nobody else has signed, and its key, into
 // the data folder.
-func (h *home) certify(serial int64, names ...string) (cert, key string) {
+func (h *fixture) writeCertificate(serial int64, names ...string) (cert, key string) {
 	h.t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	h.must(err)
@@ -45,7 +45,7 @@ func (h *home) certify(serial int64, names ...string) (cert, key string) {
 	h.must(err)
 	encoded, err := x509.MarshalPKCS8PrivateKey(private)
 	h.must(err)
-	cert, key = filepath.Join(string(h.folder), "cert.pem"), filepath.Join(string(h.folder), "key.pem")
+	cert, key = filepath.Join(string(h.dir), "cert.pem"), filepath.Join(string(h.dir), "key.pem")
 	for path, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: signed}, key: {Type: "PRIVATE KEY", Bytes: encoded}} {
 		h.must(os.WriteFile(path, pem.EncodeToMemory(block), 0o600))
 		// The next one is written at another time, whatever the clock of the disk.
@@ -54,19 +54,19 @@ func (h *home) certify(serial int64, names ...string) (cert, key string) {
 	return cert, key
 }
 
-// secured is a data folder whose server speaks https.
-func secured(t *testing.T, settings string, names ...string) *home {
-	h := newHome(t, "")
-	cert, key := h.certify(1, names...)
+// newTLSFixture is a data folder whose server speaks https.
+func newTLSFixture(t *testing.T, settings string, names ...string) *fixture {
+	h := newFixture(t, "")
+	cert, key := h.writeCertificate(1, names...)
 	text := "tls_cert = '" + cert + "'\ntls_key = '" + key + "'\n" + settings
-	h.must(os.WriteFile(h.folder.Config(), []byte(text), 0o600))
+	h.must(os.WriteFile(h.dir.Config(), []byte(text), 0o600))
 	return h
 }
 
 func TestAServerSpeaksHTTPSAndTakesUpARenewedCertificate(t *testing.T) {
-	h, p := secured(t, "[limits]\nbody_timeout = \"200ms\""), &process{}
+	h, p := newTLSFixture(t, "[limits]\nbody_timeout = \"200ms\""), &process{}
 	h.process(p, "--listen", "127.0.0.1:0")
-	if at, err := h.folder.Address(); err != nil || at.URL != p.url || !strings.HasPrefix(p.url, "https://127.0.0.1:") {
+	if at, err := h.dir.Address(); err != nil || at.URL != p.url || !strings.HasPrefix(p.url, "https://127.0.0.1:") {
 		t.Fatalf("it listens on %s, and server.json says %+v (%v)", p.url, at, err)
 	}
 	send := func(text string) {
@@ -85,7 +85,7 @@ func TestAServerSpeaksHTTPSAndTakesUpARenewedCertificate(t *testing.T) {
 	}
 	shown := func(when string, want int64) { // to a new connection
 		t.Helper()
-		resp, _ := p.asks(t, trustful(), "GET", "/healthz", "")
+		resp, _ := p.request(t, trustful(), "GET", "/healthz", "")
 		if got := resp.TLS.PeerCertificates[0].SerialNumber.Int64(); resp.Proto != "HTTP/2.0" || got != want {
 			t.Errorf("%s: %s with certificate %d, want HTTP/2.0 with %d", when, resp.Proto, got, want)
 		}
@@ -96,39 +96,39 @@ func TestAServerSpeaksHTTPSAndTakesUpARenewedCertificate(t *testing.T) {
 	defer keepOpen.Close()
 	slow, err := http.NewRequestWithContext(t.Context(), "POST", p.url+"/v1/messages", body)
 	h.must(err)
-	slow.Header.Set("Authorization", strings.TrimPrefix(h.bearer(), "Authorization: "))
+	slow.Header.Set("Authorization", strings.TrimPrefix(h.authorization(), "Authorization: "))
 	resp, err := anyway.Do(slow)
 	h.must(err)
 	if err := resp.Body.Close(); resp.StatusCode != 400 || err != nil {
 		t.Errorf("a slow body over HTTP/2: %d, %v, want 400", resp.StatusCode, err)
 	}
-	plain, _ := p.asks(t, &http.Client{Transport: unencrypted{}}, "GET", "/healthz", "")
+	plain, _ := p.request(t, &http.Client{Transport: plaintextTransport{}}, "GET", "/healthz", "")
 	if plain.StatusCode != 400 {
 		t.Errorf("without TLS: %d, want 400", plain.StatusCode)
 	}
 
-	h.must(os.WriteFile(filepath.Join(string(h.folder), "cert.pem"), []byte("half a cert"), 0o600))
+	h.must(os.WriteFile(filepath.Join(string(h.dir), "cert.pem"), []byte("half a cert"), 0o600))
 	shown("while the new one is being written", 1)
-	h.certify(2)
+	h.writeCertificate(2)
 	shown("after the renewal", 2)
 	send("with the renewed one")
-	if conn, resp, err := socket(t, trustful(), p.url, h.bearer()); err != nil {
+	if conn, resp, err := socket(t, trustful(), p.url, h.authorization()); err != nil {
 		t.Errorf("a socket over TLS: %v %v", err, resp)
 	} else if err := conn.Close(websocket.StatusNormalClosure, ""); err != nil {
 		t.Errorf("the socket: %v", err)
 	}
 }
 
-// stalling is a connection that stops reading after some bytes, so that nothing
+// stallingReader is a connection that stops reading after some bytes, so that nothing
 // more gets through to it.
-type stalling struct {
+type stallingReader struct {
 	net.Conn
 	left   int
 	closed chan struct{}
 	once   sync.Once
 }
 
-func (s *stalling) Read(b []byte) (int, error) {
+func (s *stallingReader) Read(b []byte) (int, error) {
 	if s.left <= 0 {
 		<-s.closed
 		return 0, net.ErrClosed
@@ -138,7 +138,7 @@ func (s *stalling) Read(b []byte) (int, error) {
 	return n, err
 }
 
-func (s *stalling) Close() error {
+func (s *stallingReader) Close() error {
 	s.once.Do(func() { close(s.closed) })
 	return s.Conn.Close()
 }
@@ -146,11 +146,11 @@ func (s *stalling) Close() error {
 // TestReadersThatStopReadingAreCutOffOverHTTP2: whether only a stream is not
 // read, or nothing of the connection at all.
 func TestReadersThatStopReadingAreCutOffOverHTTP2(t *testing.T) {
-	h, p := secured(t, "log_level = \"debug\"\ndefault_agent = \"silent\"\n[agents.silent]\nkind = \"exec\"\ncommand = [\"true\"]\n[limits]\nwrite_timeout = \"300ms\""), &process{}
+	h, p := newTLSFixture(t, "log_level = \"debug\"\ndefault_agent = \"silent\"\n[agents.silent]\nkind = \"exec\"\ncommand = [\"true\"]\n[limits]\nwrite_timeout = \"300ms\""), &process{}
 	h.process(p, "--listen", "127.0.0.1:0")
-	token, err := h.folder.Token()
+	token, err := h.dir.Token()
 	h.must(err)
-	c := client.New(p.url, token, client.WithHTTPClient(pinnedTo(filepath.Join(string(h.folder), "cert.pem"))))
+	c := client.New(p.url, token, client.WithHTTPClient(pinnedClient(filepath.Join(string(h.dir), "cert.pem"))))
 	for range 4 { // more than is in flight to anybody
 		_, err := c.Submit(t.Context(), api.Submit{Thread: "long", Text: strings.Repeat("x", mailroom.MaxText)})
 		h.must(err)
@@ -161,7 +161,7 @@ func TestReadersThatStopReadingAreCutOffOverHTTP2(t *testing.T) {
 	h.must(err)
 	anyway := &http.Client{Transport: &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	defer anyway.CloseIdleConnections()
-	if resp, problem := p.asks(t, anyway, "GET", "/v1/runs/"+queued.Run+"/wait?timeout=600ms", "", h.bearer()); resp.StatusCode != 200 {
+	if resp, problem := p.request(t, anyway, "GET", "/v1/runs/"+queued.Run+"/wait?timeout=600ms", "", h.authorization()); resp.StatusCode != 200 {
 		t.Errorf("a wait: %d %s", resp.StatusCode, problem.Detail)
 	}
 	for name, most := range map[string]int{"a stream": 1 << 40, "a connection": 64 << 10} {
@@ -174,13 +174,13 @@ func TestReadersThatStopReadingAreCutOffOverHTTP2(t *testing.T) {
 			if tcp, ok := conn.(*net.TCPConn); ok && err == nil {
 				err = tcp.SetReadBuffer(16 << 10)
 			}
-			return &stalling{Conn: conn, left: most, closed: make(chan struct{})}, err
+			return &stallingReader{Conn: conn, left: most, closed: make(chan struct{})}, err
 		}
 		web := &http.Client{Transport: &http.Transport{
 			DialContext: dial, ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
 			HTTP2: &http.HTTP2Config{MaxReceiveBufferPerStream: window},
 		}}
-		resp, problem := p.asks(t, web, "GET", "/v1/threads/long/stream", "", h.bearer(), "X-Request-ID: "+strings.ReplaceAll(name, " ", "-"))
+		resp, problem := p.request(t, web, "GET", "/v1/threads/long/stream", "", h.authorization(), "X-Request-ID: "+strings.ReplaceAll(name, " ", "-"))
 		if resp.StatusCode != 200 || resp.Proto != "HTTP/2.0" {
 			t.Fatalf("%s: %d %s over %s", name, resp.StatusCode, problem.Detail, resp.Proto)
 		}
@@ -192,19 +192,19 @@ func TestReadersThatStopReadingAreCutOffOverHTTP2(t *testing.T) {
 	}
 }
 
-// unencrypted sends to an https address without TLS.
-type unencrypted struct{}
+// plaintextTransport sends to an https address without TLS.
+type plaintextTransport struct{}
 
-func (unencrypted) RoundTrip(r *http.Request) (*http.Response, error) {
+func (plaintextTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
 	r.URL.Scheme = "http"
 	return http.DefaultTransport.RoundTrip(r)
 }
 
 func TestCommandsTrustNoOtherCertificate(t *testing.T) {
-	h, p := secured(t, "", "localhost"), &process{}
+	h, p := newTLSFixture(t, "", "localhost"), &process{}
 	h.process(p, "--listen", "localhost:0")
-	token, err := h.folder.Token()
+	token, err := h.dir.Token()
 	h.must(err)
 	health := func(ca string) (code int, stderr string) {
 		var talk bytes.Buffer
@@ -215,10 +215,10 @@ func TestCommandsTrustNoOtherCertificate(t *testing.T) {
 	if code, stderr := health(""); code != exitServer || !strings.Contains(stderr, "MAILROOM_CA") {
 		t.Errorf("signed by nobody: exit code %d, %s, want %d", code, stderr, exitServer)
 	}
-	if code, stderr := health(filepath.Join(string(h.folder), "cert.pem")); code != exitDone {
+	if code, stderr := health(filepath.Join(string(h.dir), "cert.pem")); code != exitDone {
 		t.Errorf("with MAILROOM_CA: exit code %d, %s", code, stderr)
 	}
-	for ca, want := range map[string]string{h.folder.Config(): "there is no certificate in", "/nowhere.pem": "set MAILROOM_CA to a file with certificates"} {
+	for ca, want := range map[string]string{h.dir.Config(): "there is no certificate in", "/nowhere.pem": "set MAILROOM_CA to a file with certificates"} {
 		if code, stderr := health(ca); code != exitUsage || !strings.Contains(stderr, want) {
 			t.Errorf("MAILROOM_CA=%s: exit code %d, %s", ca, code, stderr)
 		}
@@ -228,10 +228,10 @@ func TestCommandsTrustNoOtherCertificate(t *testing.T) {
 	other.Config.ErrorLog = log.New(io.Discard, "", 0)
 	other.StartTLS()
 	defer other.Close()
-	address, err := os.ReadFile(filepath.Join(string(h.folder), "server.json"))
+	address, err := os.ReadFile(filepath.Join(string(h.dir), "server.json"))
 	h.must(err)
 	address = bytes.Replace(address, []byte(p.url), []byte(other.URL), 1)
-	h.must(os.WriteFile(filepath.Join(string(h.folder), "server.json"), address, 0o600))
+	h.must(os.WriteFile(filepath.Join(string(h.dir), "server.json"), address, 0o600))
 	if code, stderr := h.run(t.Context(), io.Discard, "threads"); code != exitServer || !strings.Contains(stderr, "has another certificate than") {
 		t.Errorf("an impostor: exit code %d, %s, want %d", code, stderr, exitServer)
 	}
@@ -240,7 +240,7 @@ func TestCommandsTrustNoOtherCertificate(t *testing.T) {
 // TestTheAPIWorksThroughAProxyThatEndsTLS: a page of https://mail.example.org,
 // whose requests a proxy hands over without TLS.
 func TestTheAPIWorksThroughAProxyThatEndsTLS(t *testing.T) {
-	h, p := newHome(t, "log_level = \"debug\"\nbehind_proxy = true\nhosts = [\"mail.example.org\"]"), &process{}
+	h, p := newFixture(t, "log_level = \"debug\"\nbehind_proxy = true\nhosts = [\"mail.example.org\"]"), &process{}
 	h.process(p, "--listen", "0.0.0.0:0")
 	inside, err := url.Parse(p.url)
 	h.must(err)
@@ -253,25 +253,25 @@ func TestTheAPIWorksThroughAProxyThatEndsTLS(t *testing.T) {
 	}})
 	defer proxy.Close()
 	outside := &process{url: proxy.URL}
-	auth := h.bearer()
+	auth := h.authorization()
 	page := []string{auth, "Host: mail.example.org", "Origin: https://mail.example.org", "Sec-Fetch-Site: same-origin"}
-	resp, problem := outside.asks(t, proxy.Client(), "POST", "/v1/threads/t/messages", `{"text":"through"}`, page...)
+	resp, problem := outside.request(t, proxy.Client(), "POST", "/v1/threads/t/messages", `{"text":"through"}`, page...)
 	if resp.StatusCode != 202 {
 		t.Fatalf("a submit: %d %s", resp.StatusCode, problem.Detail)
 	}
-	resp, problem = outside.asks(t, proxy.Client(), "GET", "/v1/threads/t/stream?until=settled", "", page...)
+	resp, problem = outside.request(t, proxy.Client(), "GET", "/v1/threads/t/stream?until=settled", "", page...)
 	got, err := io.ReadAll(resp.Body)
 	if resp.StatusCode != 200 || err != nil || !bytes.Contains(got, []byte("run.completed")) {
 		t.Errorf("the stream: %d %s, %v, %s", resp.StatusCode, problem.Detail, err, got)
 	}
 	evil := []string{auth, "Host: mail.example.org", "Origin: https://evil.example"}
-	if resp, problem = outside.asks(t, proxy.Client(), "POST", "/v1/messages", `{"text":"a"}`, evil...); problem.Code != mailroom.CodeForbidden {
+	if resp, problem = outside.request(t, proxy.Client(), "POST", "/v1/messages", `{"text":"a"}`, evil...); problem.Code != mailroom.CodeForbidden {
 		t.Errorf("from another page: %d %q, want forbidden", resp.StatusCode, problem.Code)
 	}
-	if resp, problem = outside.asks(t, proxy.Client(), "GET", "/v1/threads", "", auth, "Host: other.example.org"); problem.Code != mailroom.CodeForbidden {
+	if resp, problem = outside.request(t, proxy.Client(), "GET", "/v1/threads", "", auth, "Host: other.example.org"); problem.Code != mailroom.CodeForbidden {
 		t.Errorf("to another name: %d %q, want forbidden", resp.StatusCode, problem.Code)
 	}
-	if resp, _ = outside.asks(t, proxy.Client(), "GET", "/chat", "", "Host: mail.example.org"); resp.StatusCode != 200 || !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/html") {
+	if resp, _ = outside.request(t, proxy.Client(), "GET", "/chat", "", "Host: mail.example.org"); resp.StatusCode != 200 || !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/html") {
 		t.Errorf("the chat page: %d %s, want a page", resp.StatusCode, resp.Header.Get("Content-Type"))
 	}
 	if conn, resp, err := socket(t, proxy.Client(), proxy.URL, page[:3]...); err != nil {

@@ -48,7 +48,7 @@ whose id begins so, and with admin all.`,
 	cmd.Flags().StringVar(&in.Namespace, "namespace", "", "also see the threads whose id begins with this")
 	cmd.Flags().StringSliceVar(&in.Agents, "agent", nil, "with the scope work: the agents that it may run (default all that the server does not run)")
 	quotas := quotaFlag(cmd)
-	return m.calling(cmd, func(c *client.Client, args []string) error {
+	return m.withClient(cmd, func(c *client.Client, args []string) error {
 		var err error
 		if in.Quotas, err = quotas(); err != nil {
 			return err
@@ -58,7 +58,7 @@ whose id begins so, and with admin all.`,
 			in.Scopes = append(in.Scopes, mailroom.Permission(strings.TrimSpace(s)))
 		}
 		if len(in.Scopes) == 0 {
-			return refusal(exitUsage, "add --scope read,submit,decide, or what it needs of read, submit, decide, work, metrics and admin", "a token without scopes may do nothing")
+			return exitErrorf(exitUsage, "add --scope read,submit,decide, or what it needs of read, submit, decide, work, metrics and admin", "a token without scopes may do nothing")
 		}
 		t, err := c.CreateToken(cmd.Context(), in)
 		if err != nil {
@@ -77,7 +77,7 @@ func (m *Main) tokenListCommand() *cobra.Command {
 		Args: cobra.NoArgs,
 	}
 	output := formatFlag(cmd)
-	return m.calling(cmd, func(c *client.Client, _ []string) error {
+	return m.withClient(cmd, func(c *client.Client, _ []string) error {
 		tokens, err := c.Tokens(cmd.Context())
 		if err != nil {
 			return err
@@ -95,11 +95,11 @@ threads of its name stay, for admins and for the next token of that name.`,
 		Example: `  mailroom token revoke laptop`,
 		Args:    cobra.ExactArgs(1),
 	}
-	return m.calling(cmd, func(c *client.Client, args []string) error {
+	return m.withClient(cmd, func(c *client.Client, args []string) error {
 		if err := c.RevokeToken(cmd.Context(), args[0]); err != nil {
 			return err
 		}
-		m.say("token %s is revoked", args[0])
+		m.infof("token %s is revoked", args[0])
 		return nil
 	})
 }
@@ -109,9 +109,9 @@ func (m *Main) printCreatedToken(t api.CreatedToken, f format) error {
 	if f == asJSON {
 		return m.printJSON(t)
 	}
-	m.say("token %s may %s; it is shown this once:", t.Name, joined(t.Scopes))
+	m.infof("token %s may %s; it is shown this once:", t.Name, joinScopes(t.Scopes))
 	_, err := fmt.Fprintln(m.Stdout, t.Secret)
-	return printed(err)
+	return wrapPrintError(err)
 }
 
 func (m *Main) printTokens(tokens []api.Token, f format) error {
@@ -121,15 +121,15 @@ func (m *Main) printTokens(tokens []api.Token, f format) error {
 	rows := [][]string{{"NAME", "SCOPES", "NAMESPACE", "AGENTS", "THREADS", "STORED", "WORKERS", "STREAMS", "UNREAD", "CREATED", "USED", "REVOKED"}}
 	for _, t := range tokens {
 		rows = append(rows, []string{
-			t.Name, joined(t.Scopes), orDash(t.Namespace), words(t.Agents),
-			usedOf(t, mailroom.QuotaThreads), usedOf(t, mailroom.QuotaBytes), usedOf(t, mailroom.QuotaWorkers), usedOf(t, mailroom.QuotaStreams), usedOf(t, mailroom.QuotaNotifications),
+			t.Name, joinScopes(t.Scopes), orDash(t.Namespace), joinOrDash(t.Agents),
+			quotaUsage(t, mailroom.QuotaThreads), quotaUsage(t, mailroom.QuotaBytes), quotaUsage(t, mailroom.QuotaWorkers), quotaUsage(t, mailroom.QuotaStreams), quotaUsage(t, mailroom.QuotaNotifications),
 			m.when(&t.CreatedAt), m.when(t.UsedAt), m.when(t.RevokedAt),
 		})
 	}
 	return m.printList(rows, nil, "there are no tokens beside the operator's, which is in the data folder")
 }
 
-func joined(scopes []mailroom.Permission) string {
+func joinScopes(scopes []mailroom.Permission) string {
 	var list []string
 	for _, s := range scopes {
 		list = append(list, string(s))
@@ -137,7 +137,7 @@ func joined(scopes []mailroom.Permission) string {
 	return strings.Join(list, ",")
 }
 
-func words(list []string) string {
+func joinOrDash(list []string) string {
 	if len(list) == 0 {
 		return "-"
 	}

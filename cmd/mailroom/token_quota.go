@@ -24,7 +24,7 @@ number. What is there stays when a quota is lowered below it.`,
 	}
 	output := formatFlag(cmd)
 	quotas := quotaFlag(cmd)
-	return m.calling(cmd, func(c *client.Client, args []string) error {
+	return m.withClient(cmd, func(c *client.Client, args []string) error {
 		q, err := quotas()
 		if err != nil {
 			return err
@@ -45,7 +45,7 @@ func quotaFlag(cmd *cobra.Command) func() (mailroom.Quotas, error) {
 		for name, text := range *given {
 			n, err := strconv.ParseInt(text, 10, 64)
 			if err != nil {
-				return nil, refusal(exitUsage, "give whole numbers, such as --quota threads=500", "the quota %s cannot be %q", name, text)
+				return nil, exitErrorf(exitUsage, "give whole numbers, such as --quota threads=500", "the quota %s cannot be %q", name, text)
 			}
 			q[mailroom.Quota(name)] = n
 		}
@@ -53,8 +53,8 @@ func quotaFlag(cmd *cobra.Command) func() (mailroom.Quotas, error) {
 	}
 }
 
-// usedOf is what a token has of what it may have.
-func usedOf(t api.Token, q mailroom.Quota) string {
+// quotaUsage is what a token has of what it may have.
+func quotaUsage(t api.Token, q mailroom.Quota) string {
 	used := t.Used.Of(q)
 	if limit := t.Quotas[q]; limit > 0 {
 		return fmt.Sprintf("%d/%d", used, limit)

@@ -11,14 +11,14 @@ import (
 	"mailroom/tracker"
 )
 
-// newWatch makes the runner of the tracker's channel.
-func newWatch(c *config.Config, agents map[string]engine.Agent, l *ledger.Ledger, log *slog.Logger) *channel.Runner {
+// newTrackerChannel makes the runner of the tracker's channel.
+func newTrackerChannel(c *config.Config, agents map[string]engine.Agent, l *ledger.Ledger, log *slog.Logger) *channel.Runner {
 	t := c.Tracker
 	o := channel.Options{
 		Name: config.TrackerChannel, Kind: watch.Kind, Ledger: l, Log: log,
 	}
 	w, err := watch.New(watch.Options{
-		Folder: tracker.FolderAt(t.Beads()), Agent: t.Agent, Agents: t.Agents, Labels: t.Labels, Types: t.Types,
+		Folder: tracker.FolderAt(t.Dir()), Agent: t.Agent, Agents: t.Agents, Labels: t.Labels, Types: t.Types,
 		MaxClaims: t.MaxClaimed, KeepOpen: t.WhenDone == config.WhenDoneComment, Interval: t.Interval, Command: c.Command,
 		Project: t.Project, Projects: l,
 	})

@@ -20,37 +20,37 @@ import (
 	"mailroom/tracker"
 )
 
-// watched is a server that watches a tracker and gives its issues to a command,
+// trackerFixture is a server that watches a tracker and gives its issues to a command,
 // which notes what it was told.
-type watched struct {
-	*home
+type trackerFixture struct {
+	*fixture
 	tracker tracker.Folder
 	server  process
 }
 
-// newWatched makes one whose command does what more says before it answers.
-func newWatched(t *testing.T, more string) *watched {
+// newTrackerFixture makes one whose command does what more says before it answers.
+func newTrackerFixture(t *testing.T, more string) *trackerFixture {
 	t.Helper()
 	project := t.TempDir()
-	w := &watched{tracker: tracker.FolderAt(filepath.Join(project, ".beads"))}
+	w := &trackerFixture{tracker: tracker.FolderAt(filepath.Join(project, ".beads"))}
 	if err := w.tracker.Init(); err != nil {
 		t.Fatal(err)
 	}
-	w.home = newHome(t, fmt.Sprintf("[agents.fix]\nkind = \"exec\"\nenv_allow = [\"PATH\"]\ncommand = [\"sh\", \"-c\", %q]\n"+
+	w.fixture = newFixture(t, fmt.Sprintf("[agents.fix]\nkind = \"exec\"\nenv_allow = [\"PATH\"]\ncommand = [\"sh\", \"-c\", %q]\n"+
 		"[tracker]\nfolder = %q\nagent = \"fix\"\ninterval = \"20ms\"\n", "read -r _ title; echo \"$title\" >>told; "+more+" echo \"$title is done\"", project))
-	settings, err := os.ReadFile(w.folder.Config())
+	settings, err := os.ReadFile(w.dir.Config())
 	if err != nil {
 		t.Fatal(err)
 	}
-	in := strings.Replace(string(settings), "[tracker]", fmt.Sprintf("dir = %q\n[tracker]", string(w.folder)), 1)
-	if err := os.WriteFile(w.folder.Config(), []byte(in), 0o600); err != nil {
+	in := strings.Replace(string(settings), "[tracker]", fmt.Sprintf("dir = %q\n[tracker]", string(w.dir)), 1)
+	if err := os.WriteFile(w.dir.Config(), []byte(in), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return w
 }
 
 // start starts the server, until it watches.
-func (w *watched) start() {
+func (w *trackerFixture) start() {
 	w.t.Helper()
 	w.process(&w.server)
 	w.wait("it watches", func() bool {
@@ -59,11 +59,11 @@ func (w *watched) start() {
 	})
 }
 
-func (w *watched) wait(what string, good func() bool) {
+func (w *trackerFixture) wait(what string, good func() bool) {
 	w.t.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
-	for end := time.Now().Add(patience); !good(); <-tick.C {
+	for end := time.Now().Add(waitTimeout); !good(); <-tick.C {
 		if time.Now().After(end) {
 			w.t.Fatalf("never: %s", what)
 		}
@@ -71,7 +71,7 @@ func (w *watched) wait(what string, good func() bool) {
 }
 
 // create adds the issue that is given to the agent.
-func (w *watched) create() {
+func (w *trackerFixture) create() {
 	w.t.Helper()
 	_, err := w.tracker.Update(w.t.Context(), func(t *tracker.Tracker) error {
 		_, err := t.Create(tracker.NewIssue{Issue: tracker.Issue{ID: "x-roof", Title: "Roof"}}, tracker.Signature{Actor: "ann", At: time.Now()})
@@ -82,7 +82,7 @@ func (w *watched) create() {
 	}
 }
 
-func (w *watched) issue() *tracker.Issue {
+func (w *trackerFixture) issue() *tracker.Issue {
 	w.t.Helper()
 	t, _, err := w.tracker.Read()
 	if err != nil {
@@ -95,10 +95,10 @@ func (w *watched) issue() *tracker.Issue {
 	return it
 }
 
-// told are the attempts of the agent.
-func (w *watched) told() int {
+// agentCalls are the attempts of the agent.
+func (w *trackerFixture) agentCalls() int {
 	w.t.Helper()
-	raw, err := os.ReadFile(filepath.Join(string(w.folder), "told"))
+	raw, err := os.ReadFile(filepath.Join(string(w.dir), "told"))
 	if err != nil && !os.IsNotExist(err) {
 		w.t.Fatal(err)
 	}
@@ -106,7 +106,7 @@ func (w *watched) told() int {
 }
 
 // runs are those of the issue, or with out the deliveries of what they said.
-func (w *watched) runs(thread string) []api.Run {
+func (w *trackerFixture) runs(thread string) []api.Run {
 	w.t.Helper()
 	page, err := w.client().Runs(w.t.Context(), client.ListQuery{Q: "thread:" + client.Quote(thread)})
 	if err != nil {
@@ -115,8 +115,8 @@ func (w *watched) runs(thread string) []api.Run {
 	return page.Items
 }
 
-// over reports whether the issue is closed, and nothing is under way any more.
-func (w *watched) over() bool {
+// done reports whether the issue is closed, and nothing is under way any more.
+func (w *trackerFixture) done() bool {
 	if w.issue().Status != tracker.StatusClosed {
 		return false
 	}
@@ -130,9 +130,9 @@ func (w *watched) over() bool {
 }
 
 // holdStore keeps the server from committing anything, until release.
-func (w *watched) holdStore() (release func()) {
+func (w *trackerFixture) holdStore() (release func()) {
 	w.t.Helper()
-	db, err := sql.Open("sqlite", w.folder.Database()+"?_pragma=busy_timeout(5000)")
+	db, err := sql.Open("sqlite", w.dir.Database()+"?_pragma=busy_timeout(5000)")
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -154,7 +154,7 @@ func (w *watched) holdStore() (release func()) {
 }
 
 // holdTracker keeps everybody from writing the file, until release.
-func (w *watched) holdTracker() (release func()) {
+func (w *trackerFixture) holdTracker() (release func()) {
 	w.t.Helper()
 	lock := flock.New(filepath.Join(w.tracker.Path(), "issues.lock"))
 	if err := lock.Lock(); err != nil {
@@ -171,7 +171,7 @@ func (w *watched) holdTracker() (release func()) {
 // issue's way.
 func TestAServerThatIsKilledDoesEachIssueOnce(t *testing.T) {
 	const wait = "cat gate;"
-	completed := func(w *watched) {
+	completed := func(w *trackerFixture) {
 		w.wait("the run has completed", func() bool {
 			runs := w.runs("issue:x-roof")
 			return len(runs) == 1 && runs[0].Status == mailroom.StatusCompleted
@@ -183,35 +183,35 @@ func TestAServerThatIsKilledDoesEachIssueOnce(t *testing.T) {
 	for _, c := range []struct {
 		when     string
 		more     string
-		until    func(w *watched) (release func())
+		until    func(w *trackerFixture) (release func())
 		attempts int
 	}{
-		{"between claim and submit", "", func(w *watched) func() {
+		{"between claim and submit", "", func(w *trackerFixture) func() {
 			release := w.holdStore()
 			w.create()
 			w.wait("it is claimed", func() bool { return w.issue().Status == tracker.StatusInProgress })
 			return release
 		}, 1},
-		{"during the run", "test $MAILROOM_ATTEMPT != 1 || cat gate;", func(w *watched) func() {
+		{"during the run", "test $MAILROOM_ATTEMPT != 1 || cat gate;", func(w *trackerFixture) func() {
 			w.create()
-			w.wait("the agent works", func() bool { return w.told() == 1 })
+			w.wait("the agent works", func() bool { return w.agentCalls() == 1 })
 			return func() {}
 		}, 2},
-		{"between the run and its delivery", wait, func(w *watched) func() {
+		{"between the run and its delivery", wait, func(w *trackerFixture) func() {
 			w.create()
-			w.wait("the agent works", func() bool { return w.told() == 1 })
+			w.wait("the agent works", func() bool { return w.agentCalls() == 1 })
 			release := w.holdTracker()
 			w.openGate("")
 			completed(w)
 			return release
 		}, 1},
-		{"after the comment, before its receipt", wait, func(w *watched) func() {
+		{"after the comment, before its receipt", wait, func(w *trackerFixture) func() {
 			w.create()
-			w.wait("the agent works", func() bool { return w.told() == 1 })
+			w.wait("the agent works", func() bool { return w.agentCalls() == 1 })
 			release := w.holdTracker()
 			w.openGate("")
 			completed(w)
-			if err := await(w.folder, "out:issue:x-roof", mailroom.KindStarted); err != nil {
+			if err := awaitEntry(w.dir, "out:issue:x-roof", mailroom.KindStarted); err != nil {
 				t.Fatal(err)
 			}
 			restore := w.holdStore()
@@ -221,14 +221,14 @@ func TestAServerThatIsKilledDoesEachIssueOnce(t *testing.T) {
 		}, 1},
 	} {
 		t.Run(c.when, func(t *testing.T) {
-			w := newWatched(t, c.more)
+			w := newTrackerFixture(t, c.more)
 			w.start()
 			release := c.until(w)
 			w.server.kill()
 			release()
 			w.start()
-			w.wait("it is over", w.over)
-			it, runs, attempts := w.issue(), w.runs("issue:x-roof"), w.told()
+			w.wait("it is over", w.done)
+			it, runs, attempts := w.issue(), w.runs("issue:x-roof"), w.agentCalls()
 			if len(runs) != 1 || attempts != c.attempts || len(it.Comments) != 1 || it.Comments[0].Text != "Roof is done" || it.CloseReason != "Roof is done" {
 				t.Errorf("%d runs, %d attempts, want 1 and %d; closed with %q, %d comments", len(runs), attempts, c.attempts, it.CloseReason, len(it.Comments))
 			}
@@ -248,7 +248,7 @@ func scriptBecomes(ts *testscript.TestScript, _ bool, args []string) {
 	}
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for end := time.Now().Add(patience); ; <-tick.C {
+	for end := time.Now().Add(waitTimeout); ; <-tick.C {
 		t, _, err := tracker.FolderAt(ts.MkAbs(".beads")).Read()
 		ts.Check(err)
 		it, err := t.Find(args[0])

@@ -18,23 +18,23 @@ import (
 	"mailroom/store/memory"
 )
 
-// serving runs a node with these agents in this process, for the commands of h.
-func (h *home) serving(agents map[string]mailroom.AgentFunc) {
+// serveAgents runs a node with these agents in this process, for the commands of h.
+func (h *fixture) serveAgents(agents map[string]mailroom.AgentFunc) {
 	h.t.Helper()
-	held, err := h.folder.Hold(h.t.Context())
+	held, err := h.dir.Acquire(h.t.Context())
 	h.must(err)
-	token, err := held.MakeToken()
+	token, err := held.EnsureToken()
 	h.must(err)
-	r := &roster{agents: map[string]engine.Agent{}, programs: newPrograms(slog.New(slog.DiscardHandler))}
+	r := &agentSet{agents: map[string]engine.Agent{}, programs: newPrograms(slog.New(slog.DiscardHandler))}
 	for name, f := range agents {
 		r.agents[name] = engine.Agent{Agent: f}
 	}
 	settings := config.Default()
 	settings.DefaultAgent = "asker"
-	n := assemble(memory.New(), h.folder.Files(), settings, r, token, nil, slog.New(slog.NewTextHandler(h.t.Output(), nil)))
+	n := assemble(memory.New(), h.dir.Files(), settings, r, token, nil, slog.New(slog.NewTextHandler(h.t.Output(), nil)))
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	h.must(err)
-	h.must(held.Announce("http://"+ln.Addr().String(), ""))
+	h.must(held.WriteAddress("http://"+ln.Addr().String(), ""))
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- n.run(ctx, ln, nil) }()
@@ -49,15 +49,15 @@ func (h *home) serving(agents map[string]mailroom.AgentFunc) {
 	})
 }
 
-func (h *home) must(err error) {
+func (h *fixture) must(err error) {
 	h.t.Helper()
 	if err != nil {
 		h.t.Fatal(err)
 	}
 }
 
-// asking is an agent that asks one thing and says what it is told.
-func asking(a mailroom.Ask) mailroom.AgentFunc {
+// askingAgent is an agent that asks one thing and says what it is told.
+func askingAgent(a mailroom.Ask) mailroom.AgentFunc {
 	return func(ctx context.Context, s mailroom.Session) error {
 		got, err := s.Wait(ctx, false, a)
 		if err != nil {
@@ -68,10 +68,10 @@ func asking(a mailroom.Ask) mailroom.AgentFunc {
 }
 
 func TestAnswersReachTheRunThatAsks(t *testing.T) {
-	h := newHome(t, "")
-	h.serving(map[string]mailroom.AgentFunc{
-		"asker":   asking(mailroom.Ask{Name: "when", Kind: mailroom.TicketInput, Prompt: "When?"}),
-		"watcher": asking(mailroom.Ask{Name: "build", Kind: mailroom.TicketEvent, Prompt: "the build"}),
+	h := newFixture(t, "")
+	h.serveAgents(map[string]mailroom.AgentFunc{
+		"asker":   askingAgent(mailroom.Ask{Name: "when", Kind: mailroom.TicketInput, Prompt: "When?"}),
+		"watcher": askingAgent(mailroom.Ask{Name: "build", Kind: mailroom.TicketEvent, Prompt: "the build"}),
 	})
 	var out bytes.Buffer
 	for _, test := range []struct {
@@ -79,13 +79,13 @@ func TestAnswersReachTheRunThatAsks(t *testing.T) {
 		code int
 		want string // in what is printed
 	}{
-		{[]string{"send", "--thread", "t", "hello"}, exitWaits, "mailroom answer "},
+		{[]string{"send", "--thread", "t", "hello"}, exitWaiting, "mailroom answer "},
 		{[]string{"answer", "t", "on", "Friday"}, exitDone, "answered"},
 		{[]string{"attach", "t"}, exitDone, `decided "on Friday"`},
-		{[]string{"send", "--thread", "u", "--agent", "watcher", "hello"}, exitWaits, "event build of run"},
+		{[]string{"send", "--thread", "u", "--agent", "watcher", "hello"}, exitWaiting, "event build of run"},
 		{[]string{"answer", "u", "--json", ` {"ok": true} `}, exitDone, "answered"},
 		{[]string{"attach", "u"}, exitDone, `decided {"ok":true}`},
-		{[]string{"send", "--thread", "v", "hello"}, exitWaits, "When?"},
+		{[]string{"send", "--thread", "v", "hello"}, exitWaiting, "When?"},
 		{[]string{"send", "--thread", "v", "on Monday"}, exitDone, "on Monday"},
 	} {
 		out.Reset()
@@ -97,9 +97,9 @@ func TestAnswersReachTheRunThatAsks(t *testing.T) {
 }
 
 func TestAWaitThatNobodyDecidesIsFollowedToItsEnd(t *testing.T) {
-	h := newHome(t, "")
-	h.serving(map[string]mailroom.AgentFunc{
-		"asker":  asking(mailroom.Ask{Name: "soon", Kind: mailroom.TicketTimer, After: 50 * time.Millisecond}),
+	h := newFixture(t, "")
+	h.serveAgents(map[string]mailroom.AgentFunc{
+		"asker":  askingAgent(mailroom.Ask{Name: "soon", Kind: mailroom.TicketTimer, After: 50 * time.Millisecond}),
 		"parent": parent,
 	})
 	for agent, want := range map[string]string{"asker": "expired \n", "parent": "the child: expired \n"} {
@@ -131,15 +131,15 @@ func parent(ctx context.Context, s mailroom.Session) error {
 }
 
 func TestAQuestionOfAChildIsShown(t *testing.T) {
-	h := newHome(t, "")
-	h.serving(map[string]mailroom.AgentFunc{
-		"asker":  asking(mailroom.Ask{Name: "when", Kind: mailroom.TicketInput, Prompt: "When?"}),
+	h := newFixture(t, "")
+	h.serveAgents(map[string]mailroom.AgentFunc{
+		"asker":  askingAgent(mailroom.Ask{Name: "when", Kind: mailroom.TicketInput, Prompt: "When?"}),
 		"parent": parent,
 	})
 	for _, thread := range []string{"t", "u"} {
 		code, stderr := h.run(t.Context(), io.Discard, "send", "--thread", thread, "--agent", "parent", "hello")
-		if code != exitWaits || !strings.Contains(stderr, "input when of run") {
-			t.Fatalf("send: exit code %d, want %d and the question:\n%s", code, exitWaits, stderr)
+		if code != exitWaiting || !strings.Contains(stderr, "input when of run") {
+			t.Fatalf("send: exit code %d, want %d and the question:\n%s", code, exitWaiting, stderr)
 		}
 	}
 	var out bytes.Buffer

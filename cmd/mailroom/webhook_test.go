@@ -17,19 +17,19 @@ import (
 	"mailroom/channel/webhook/webhooktest"
 )
 
-// hooked is a server in a process of its own with a channel "ops" of a program, whose
+// webhookFixture is a server in a process of its own with a channel "ops" of a program, whose
 // agent is a command that notes what it was told and answers in capitals.
-type hooked struct {
-	*bot
+type webhookFixture struct {
+	*telegramFixture
 	program  webhooktest.Program
 	receiver *webhooktest.Receiver
 }
 
-func newHooked(t *testing.T, more string) *hooked {
+func newWebhookFixture(t *testing.T, more string) *webhookFixture {
 	t.Helper()
-	h := &hooked{bot: &bot{bridged: &bridged{home: newHome(t, "")}}, receiver: webhooktest.NewReceiver(t)}
+	h := &webhookFixture{telegramFixture: &telegramFixture{bridgeFixture: &bridgeFixture{fixture: newFixture(t, "")}}, receiver: webhooktest.NewReceiver(t)}
 	h.program.Key = webhooktest.Key
-	if err := os.WriteFile(h.folder.ChannelToken("ops"), []byte(webhooktest.Secret), 0o600); err != nil {
+	if err := os.WriteFile(h.dir.ChannelToken("ops"), []byte(webhooktest.Secret), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	command, err := json.Marshal(h.command(more))
@@ -45,24 +45,24 @@ agent = "shout"
 token_file = %q
 url = %q
 allow = ["127.0.0.1"]
-`, command, h.folder.ChannelToken("ops"), h.receiver.URL))
+`, command, h.dir.ChannelToken("ops"), h.receiver.URL))
 	return h
 }
 
 // serve starts the server, and returns when the channel is connected.
-func (h *hooked) serve() {
+func (h *webhookFixture) serve() {
 	h.t.Helper()
-	h.bot.serve()
-	h.becomes("ops", api.ChannelConnected)
-	at, err := h.folder.Address()
+	h.telegramFixture.serve()
+	h.waitChannel("ops", api.ChannelConnected)
+	at, err := h.dir.Address()
 	if err != nil {
 		h.t.Fatal(err)
 	}
 	h.program.URL = at.URL
 }
 
-// says posts until it was taken, as a program does.
-func (h *hooked) says(id, text string) {
+// post posts until it was taken, as a program does.
+func (h *webhookFixture) post(id, text string) {
 	h.t.Helper()
 	var last any
 	h.receiver.WaitFor(h.t, "the post "+id+" taken", func() bool {
@@ -93,30 +93,30 @@ func TestAServerThatIsKilledAnswersEachWebhook(t *testing.T) {
 		when  string
 		more  string // of the agent's command
 		fault *webhooktest.Fault
-		until func(h *hooked)
+		until func(h *webhookFixture)
 		told  int
 		posts int
 	}{
 		{
 			when: "after the inbound commit, the program has read no answer", more: "test $text = last || test $MAILROOM_ATTEMPT != 1 || cat gate;",
-			until: func(h *hooked) { h.waitTold(1) }, told: 2, posts: 1,
+			until: func(h *webhookFixture) { h.waitReplyCount(1) }, told: 2, posts: 1,
 		},
 		{
 			when: "after the run, before the send", fault: &webhooktest.Fault{Code: 429, RetryAfter: "1"},
-			until: func(h *hooked) { h.taken(lobbyOut, mailroom.KindRescheduled, 1) }, told: 1, posts: 2,
+			until: func(h *webhookFixture) { h.waitEntries(lobbyOut, mailroom.KindRescheduled, 1) }, told: 1, posts: 2,
 		},
 		{
 			when: "after the send, before its receipt", fault: &webhooktest.Fault{Hold: hold},
-			until: func(h *hooked) {
+			until: func(h *webhookFixture) {
 				h.receiver.WaitFor(h.t, "the reply", func() bool { return len(h.receiver.Texts()) == 1 })
 			}, told: 1, posts: 2,
 		},
 		{
-			when: "after everything", until: func(h *hooked) { h.taken(lobbyOut, mailroom.KindCompleted, 1) }, told: 1, posts: 1,
+			when: "after everything", until: func(h *webhookFixture) { h.waitEntries(lobbyOut, mailroom.KindCompleted, 1) }, told: 1, posts: 1,
 		},
 	} {
 		t.Run(c.when, func(t *testing.T) {
-			h := newHooked(t, c.more)
+			h := newWebhookFixture(t, c.more)
 			if c.fault != nil {
 				h.receiver.Fail(*c.fault)
 			}
@@ -131,11 +131,11 @@ func TestAServerThatIsKilledAnswersEachWebhook(t *testing.T) {
 				t.Error(err)
 			}
 			h.serve()
-			h.says("msg-1", "one") // it does not know that it was taken
-			h.says("msg-2", "last")
-			h.taken(lobbyOut, mailroom.KindCompleted, 2)
+			h.post("msg-1", "one") // it does not know that it was taken
+			h.post("msg-2", "last")
+			h.waitEntries(lobbyOut, mailroom.KindCompleted, 2)
 			texts, runs := h.receiver.Texts(), h.count(lobby, mailroom.KindQueued)-1
-			posts, told := len(h.receiver.Posts())-1, len(h.told())-1
+			posts, told := len(h.receiver.Posts())-1, len(h.agentInputs())-1
 			if strings.Join(texts, "|") != "ONE|LAST" || runs != 1 || told != c.told || posts != c.posts {
 				t.Errorf("%d runs, started %d times, %d requests: %q", runs, told, posts, texts)
 			}
@@ -155,7 +155,7 @@ func TestAServerThatIsKilledAnswersEachWebhook(t *testing.T) {
 // TestAWebhookIsAddedAndWhatIsPrintedWorks is what somebody does who begins.
 func TestAWebhookIsAddedAndWhatIsPrintedWorks(t *testing.T) {
 	t.Parallel()
-	h := newHome(t, "# mine\n[agents.echo]\npace = \"0s\"")
+	h := newFixture(t, "# mine\n[agents.echo]\npace = \"0s\"")
 	r := webhooktest.NewReceiver(t)
 	add := func(more ...string) (int, string) {
 		var talk bytes.Buffer
@@ -184,7 +184,7 @@ func TestAWebhookIsAddedAndWhatIsPrintedWorks(t *testing.T) {
 			t.Errorf("%s: exit code %d, %s; want %q", name, code, talk, c.want)
 		}
 	}
-	if files, err := os.ReadDir(string(h.folder)); err != nil || len(files) != 2 { // mailroom.toml, gate
+	if files, err := os.ReadDir(string(h.dir)); err != nil || len(files) != 2 { // mailroom.toml, gate
 		t.Errorf("what was refused has left %v, %v", files, err)
 	}
 	server := &process{} // its address is known by then
@@ -194,8 +194,8 @@ func TestAWebhookIsAddedAndWhatIsPrintedWorks(t *testing.T) {
 		t.Fatalf("exit code %d: %s", code, talk)
 	}
 	t.Logf("\n%s", talk)
-	secret, err := os.ReadFile(h.folder.ChannelToken("ops"))
-	if info, err2 := os.Stat(h.folder.ChannelToken("ops")); err != nil || err2 != nil || info.Mode().Perm() != 0o600 {
+	secret, err := os.ReadFile(h.dir.ChannelToken("ops"))
+	if info, err2 := os.Stat(h.dir.ChannelToken("ops")); err != nil || err2 != nil || info.Mode().Perm() != 0o600 {
 		t.Fatalf("the secret is kept as %v, %v, %v", info, err, err2)
 	}
 	if strings.Contains(talk, strings.TrimSpace(string(secret))) || !strings.HasPrefix(string(secret), "whsec_") {
@@ -223,7 +223,7 @@ func TestAWebhookIsAddedAndWhatIsPrintedWorks(t *testing.T) {
 		}
 	}
 	for n, talk := range []string{talk, more} {
-		tryPrinted(t, talk, before, server.url)
+		runPrintedExample(t, talk, before, server.url)
 		r.WaitFor(t, "the answer", func() bool { return len(r.Texts()) == n+1 })
 		if p := r.Posts()[n].Body; p.Text != "hello" || p.Room != "test" {
 			t.Errorf("the answer is %+v", p)
@@ -231,8 +231,8 @@ func TestAWebhookIsAddedAndWhatIsPrintedWorks(t *testing.T) {
 	}
 }
 
-// tryPrinted runs the script that is in a talk, at another server.
-func tryPrinted(t *testing.T, talk, before, now string) {
+// runPrintedExample runs the script that is in a talk, at another server.
+func runPrintedExample(t *testing.T, talk, before, now string) {
 	t.Helper()
 	_, script, found := strings.Cut(talk, "body=")
 	if !found || !strings.Contains(script, before) {

@@ -26,17 +26,17 @@ import (
 )
 
 const (
-	// workTry bounds one call of a worker, so that there is time for another
+	// workCallTimeout bounds one call of a worker, so that there is time for another
 	// within a lease.
-	workTry = 10 * time.Second
-	// workRenew is how soon a command that says nothing hears of a stop.
-	workRenew = 2 * time.Second
-	// workLines is how many connections to the server are kept.
-	workLines = 32
+	workCallTimeout = 10 * time.Second
+	// workRenewInterval is how soon a command that says nothing hears of a stop.
+	workRenewInterval = 2 * time.Second
+	// workMaxIdleConns is how many connections to the server are kept.
+	workMaxIdleConns = 32
 )
 
-// working is what mailroom work was asked to do.
-type working struct {
+// workOptions is what mailroom work was asked to do.
+type workOptions struct {
 	url, tokenFile string
 	agent          string
 	runs           int
@@ -49,7 +49,7 @@ type working struct {
 }
 
 func (m *Main) workCommand() *cobra.Command {
-	var w working
+	var w workOptions
 	cmd := &cobra.Command{
 		Use:   "work --agent NAME [flags] [--profile PROGRAM] -- COMMAND [ARG…]",
 		Short: "Run an agent of a server elsewhere, with a command on this machine",
@@ -88,13 +88,13 @@ rest; a second one ends it at once.`,
 		w.command = args
 		switch {
 		case w.agent == "":
-			return refusal(exitUsage, "name one with --agent", "no agent is named")
+			return exitErrorf(exitUsage, "name one with --agent", "no agent is named")
 		case w.runs < 1:
-			return refusal(exitUsage, "give 1 or more", "--runs is %d", w.runs)
+			return exitErrorf(exitUsage, "give 1 or more", "--runs is %d", w.runs)
 		case w.profile == "" && len(args) == 0:
-			return refusal(exitUsage, "write it behind --, or name a program with --profile", "there is no command")
+			return exitErrorf(exitUsage, "write it behind --, or name a program with --profile", "there is no command")
 		case w.profile == "" && w.permissions != "":
-			return refusal(exitUsage, "", "--permissions goes with --profile")
+			return exitErrorf(exitUsage, "", "--permissions goes with --profile")
 		}
 		return m.work(cmd.Context(), w)
 	}
@@ -102,7 +102,7 @@ rest; a second one ends it at once.`,
 }
 
 // confinement reads --isolation: the same settings as those of an agent of the server.
-func (w working) confinement() (config.Confinement, error) {
+func (w workOptions) confinement() (config.Confinement, error) {
 	kind, name, user := strings.Cut(w.isolation, ",user=")
 	c := config.Confinement{Isolation: kind, User: name}
 	if user && name == "" {
@@ -112,7 +112,7 @@ func (w working) confinement() (config.Confinement, error) {
 }
 
 // build makes the agent that is served.
-func (w working) build(s *sandbox) (mailroom.Agent, error) {
+func (w workOptions) build(s *sandbox) (mailroom.Agent, error) {
 	how, err := w.confinement()
 	if err != nil {
 		return nil, err
@@ -121,7 +121,7 @@ func (w working) build(s *sandbox) (mailroom.Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.warn()
+	s.warnUnisolated()
 	if w.profile == "" {
 		return exec.New(exec.Options{
 			Command: w.command, EnvAllow: append(exec.DefaultEnvAllow(), w.env...), Isolation: around.isolation, Files: around.files,
@@ -147,45 +147,45 @@ func (w working) build(s *sandbox) (mailroom.Agent, error) {
 }
 
 // work serves an agent until ctx ends.
-func (m *Main) work(ctx context.Context, w working) error {
+func (m *Main) work(ctx context.Context, w workOptions) error {
 	log := slog.New(slog.NewTextHandler(m.Stderr, nil))
-	agent, err := w.build(m.sandboxOfWork(w.tokenFile, log))
+	agent, err := w.build(m.newWorkSandbox(w.tokenFile, log))
 	if err != nil {
-		return refusal(exitUsage, "", "%w", err)
+		return exitErrorf(exitUsage, "", "%w", err)
 	}
-	d, err := m.doorOfWork(w)
+	d, err := m.findWorkEndpoint(w)
 	if err != nil {
 		return err
 	}
-	if err := m.keepSecrets([]string{"MAILROOM_TOKEN"}); err != nil {
-		return refusal(exitFailed, "", "%w", err)
+	if err := m.hideSecrets([]string{"MAILROOM_TOKEN"}); err != nil {
+		return exitErrorf(exitFailed, "", "%w", err)
 	}
 	if w.name == "" {
 		w.name, _ = os.Hostname() // only shown; "" if the system does not know
 	}
 	if u, err := url.Parse(d.url); err == nil && u.Scheme == "http" && !loopback(u.Hostname()) {
-		m.say("nothing encrypts what goes to %s, the token neither", d.url)
+		m.infof("nothing encrypts what goes to %s, the token neither", d.url)
 	}
 	b := bus.New()
-	l, err := remote.Dial(ctx, client.New(d.url, d.token, client.WithHTTPClient(keptAlive(d.web)), client.WithTimeout(workTry)), b, remote.Options{
+	l, err := remote.Dial(ctx, client.New(d.url, d.token, client.WithHTTPClient(workClient(d.web)), client.WithTimeout(workCallTimeout)), b, remote.Options{
 		Agents: []string{w.agent}, Host: w.name, PID: os.Getpid(), Log: log,
-		OnOutage: func(err error) { m.say("no server at %s yet, trying until it is there: %v", d.url, err) },
+		OnOutage: func(err error) { m.infof("no server at %s yet, trying until it is there: %v", d.url, err) },
 	})
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil // it was told to end before there was anything to do
 		}
-		return refusedWork(err)
+		return explainWorkError(err)
 	}
 	e := engine.New(l, b, engine.Options{
 		Agents: map[string]engine.Agent{w.agent: {Agent: agent}}, Runs: w.runs, Host: w.name, Log: log,
-		Lease: l.LeaseTime(), Renew: min(workRenew, l.LeaseTime()/3),
+		Lease: l.LeaseTime(), Renew: min(workRenewInterval, l.LeaseTime()/3),
 	})
 	defer context.AfterFunc(ctx, func() {
 		defer recovery.Log(log, "the end of a command")
 		m.printStopping()
 	})()
-	m.say("serving agent %s of %s", w.agent, d.url)
+	m.infof("serving agent %s of %s", w.agent, d.url)
 	live, quit := context.WithCancel(context.WithoutCancel(ctx))
 	var showing sync.WaitGroup
 	showing.Go(func() {
@@ -196,23 +196,23 @@ func (m *Main) work(ctx context.Context, w working) error {
 	quit()
 	showing.Wait()
 	if why := l.Refused(); why != nil {
-		return refusedWork(why)
+		return explainWorkError(why)
 	}
 	if err != nil {
-		return refusal(exitFailed, "", "%w", err)
+		return exitErrorf(exitFailed, "", "%w", err)
 	}
 	return nil
 }
 
-// doorOfWork finds the server, and a token that is not on the command line.
-func (m *Main) doorOfWork(w working) (d door, err error) {
+// findWorkEndpoint finds the server, and a token that is not on the command line.
+func (m *Main) findWorkEndpoint(w workOptions) (d endpoint, err error) {
 	if w.url == "" {
-		d, err = m.door()
+		d, err = m.findEndpoint()
 	} else if d.url = w.url; !isAddress(w.url) {
-		return d, refusal(exitUsage, "give an address such as https://mail.example.org", "--url is %q, which is no address of a server", w.url)
+		return d, exitErrorf(exitUsage, "give an address such as https://mail.example.org", "--url is %q, which is no address of a server", w.url)
 	} else {
 		m.url, d.token = w.url, m.Env("MAILROOM_TOKEN")
-		d.web, err = trusting(m.Env("MAILROOM_CA"))
+		d.web, err = clientTrusting(m.Env("MAILROOM_CA"))
 	}
 	if err != nil {
 		return d, err
@@ -220,35 +220,35 @@ func (m *Main) doorOfWork(w working) (d door, err error) {
 	if w.tokenFile != "" {
 		raw, err := os.ReadFile(w.tokenFile)
 		if err != nil {
-			return d, refusal(exitUsage, "", "read the token: %w", err)
+			return d, exitErrorf(exitUsage, "", "read the token: %w", err)
 		}
 		d.token = strings.TrimSpace(string(raw))
 	}
 	if d.token == "" {
-		return d, refusal(exitServer, "set MAILROOM_TOKEN, or name a file that holds it with --token-file", "there is no token for %s", d.url)
+		return d, exitErrorf(exitServer, "set MAILROOM_TOKEN, or name a file that holds it with --token-file", "there is no token for %s", d.url)
 	}
 	return d, nil
 }
 
-// refusedWork says what to do about a server that does not want this worker.
-func refusedWork(err error) error {
+// explainWorkError says what to do about a server that does not want this worker.
+func explainWorkError(err error) error {
 	switch mailroom.CodeOf(err) {
 	case mailroom.CodeForbidden:
-		return refusal(exitServer, "it needs the scope work, and the agent among those that it may work for", "this token may not do that: %w", err)
+		return exitErrorf(exitServer, "it needs the scope work, and the agent among those that it may work for", "this token may not do that: %w", err)
 	case mailroom.CodeConflict, mailroom.CodeInvalid:
-		return refusal(exitUsage, "", "%w", err)
+		return exitErrorf(exitUsage, "", "%w", err)
 	}
 	return err
 }
 
-// keptAlive gives a worker connections that it can keep: as many as it has calls
+// workClient gives a worker connections that it can keep: as many as it has calls
 // at a time, and one call each, so that a dead one takes no other with it.
-func keptAlive(web *http.Client) *http.Client {
+func workClient(web *http.Client) *http.Client {
 	transport, ok := web.Transport.(*http.Transport)
 	if !ok {
 		transport = http.DefaultTransport.(*http.Transport).Clone() // the standard library's own
 	}
-	transport.MaxIdleConnsPerHost = workLines
+	transport.MaxIdleConnsPerHost = workMaxIdleConns
 	transport.Protocols = new(http.Protocols)
 	transport.Protocols.SetHTTP1(true)
 	return &http.Client{Transport: transport}

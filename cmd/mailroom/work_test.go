@@ -19,24 +19,24 @@ import (
 	"mailroom/client"
 )
 
-// brief leases, so that a worker that is gone is known to be gone soon.
-const brief = "lease = \"2s\"\nrenew = \"500ms\"\nsweep = \"100ms\"\n"
+// shortLeaseConfig leases, so that a worker that is gone is known to be gone soon.
+const shortLeaseConfig = "lease = \"2s\"\nrenew = \"500ms\"\nsweep = \"100ms\"\n"
 
-// far starts mailroom work in a process of its own, for the agent "far". Its
+// startWorker starts mailroom work in a process of its own, for the agent "far". Its
 // command runs in the data folder, where the gate is.
-func (h *home) far(command ...string) *process {
+func (h *fixture) startWorker(command ...string) *process {
 	h.t.Helper()
 	cmd := exec.Command("mailroom", append([]string{"work", "--agent", "far", "--"}, command...)...)
-	cmd.Dir = string(h.folder)
-	w := h.other(cmd, "MAILROOM_DATA="+string(h.folder))
+	cmd.Dir = string(h.dir)
+	w := h.startProcess(cmd, "MAILROOM_DATA="+string(h.dir))
 	if _, err := w.until("msg=working"); err != nil {
 		h.t.Fatal(err)
 	}
 	return w
 }
 
-// other starts a process that is ended with the test.
-func (h *home) other(cmd *exec.Cmd, env ...string) *process {
+// startProcess starts a process that is ended with the test.
+func (h *fixture) startProcess(cmd *exec.Cmd, env ...string) *process {
 	h.t.Helper()
 	w := &process{talk: &transcript{log: io.Discard, grown: make(chan struct{}, 1)}, exited: make(chan struct{})}
 	cmd.Stdout, cmd.Stderr, cmd.Env = w.talk, w.talk, append(os.Environ(), env...)
@@ -57,19 +57,19 @@ func (h *home) other(cmd *exec.Cmd, env ...string) *process {
 	return w
 }
 
-// begun sends a message to the agent "far" and returns the run once an entry of
+// startRun sends a message to the agent "far" and returns the run once an entry of
 // this kind, or a delta, was seen.
-func (h *home) begun(text, seen string) (run string) {
+func (h *fixture) startRun(text, seen string) (run string) {
 	h.t.Helper()
-	return h.begunIn("t", text, seen)
+	return h.startRunIn("t", text, seen)
 }
 
-func (h *home) begunIn(thread, text, seen string) (run string) {
+func (h *fixture) startRunIn(thread, text, seen string) (run string) {
 	h.t.Helper()
-	return h.begunBy("far", thread, text, seen)
+	return h.startRunOf("far", thread, text, seen)
 }
 
-func (h *home) begunBy(agent, thread, text, seen string) (run string) {
+func (h *fixture) startRunOf(agent, thread, text, seen string) (run string) {
 	h.t.Helper()
 	var out bytes.Buffer
 	code, stderr := h.run(h.t.Context(), &out, "send", "--thread", thread, "--agent", agent, "--detach", "-o", "json", text)
@@ -77,44 +77,44 @@ func (h *home) begunBy(agent, thread, text, seen string) (run string) {
 	if err := json.Unmarshal(out.Bytes(), &sent); code != exitDone || err != nil {
 		h.t.Fatalf("send: exit code %d, %v: %s", code, err, stderr)
 	}
-	if err := await(h.folder, thread, seen); err != nil {
+	if err := awaitEntry(h.dir, thread, seen); err != nil {
 		h.t.Fatal(err)
 	}
 	return sent.Run
 }
 
-func (h *home) openGate(text string) {
+func (h *fixture) openGate(text string) {
 	h.t.Helper()
-	if err := open(filepath.Join(string(h.folder), "gate"), text); err != nil {
+	if err := openGate(filepath.Join(string(h.dir), "gate"), text); err != nil {
 		h.t.Fatal(err)
 	}
 }
 
-// ended waits for the end of a run and returns it.
-func (h *home) ended(run string) api.Run {
+// waitRun waits for the end of a run and returns it.
+func (h *fixture) waitRun(run string) api.Run {
 	h.t.Helper()
-	r, err := h.client().WaitRun(h.t.Context(), run, patience)
+	r, err := h.client().WaitRun(h.t.Context(), run, waitTimeout)
 	if err != nil {
 		h.t.Fatal(err)
 	}
 	return r
 }
 
-func (h *home) client() *client.Client {
+func (h *fixture) client() *client.Client {
 	h.t.Helper()
-	at, err := h.folder.Address()
+	at, err := h.dir.Address()
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	token, err := h.folder.Token()
+	token, err := h.dir.Token()
 	if err != nil {
 		h.t.Fatal(err)
 	}
 	return client.New(at.URL, token)
 }
 
-// story is what the log says of the thread, a line per entry.
-func (h *home) story() []string {
+// entryKinds is what the log says of the thread, a line per entry.
+func (h *fixture) entryKinds() []string {
 	h.t.Helper()
 	page, err := h.client().Entries(h.t.Context(), "t", client.EntriesQuery{Limit: 500})
 	if err != nil {
@@ -146,41 +146,41 @@ func (h *home) story() []string {
 }
 
 func TestARunGoesOnElsewhereWhileItsServerIsKilled(t *testing.T) {
-	h := newHome(t, "")
+	h := newFixture(t, "")
 	p := &process{}
 	h.process(p)
 	at := strings.TrimPrefix(p.url, "http://")
-	h.far("sh", "-c", "cat; cat gate; cat gate")
-	run := h.begun("one two", "delta")
+	h.startWorker("sh", "-c", "cat; cat gate; cat gate")
+	run := h.startRun("one two", "delta")
 	p.kill()
 	h.openGate(", three") // it is said while nobody hears it
 	h.process(p, "--listen", at)
 	h.openGate(", four")
-	r := h.ended(run)
+	r := h.waitRun(run)
 	if r.Status != mailroom.StatusCompleted || r.Attempt != 1 || r.Reply == nil || *r.Reply != "one two, three, four" {
 		t.Errorf("got %s in attempt %d with reply %v, want the whole text in the first one", r.Status, r.Attempt, r.Reply)
 	}
 	want := []string{"message one two", "run.queued", "run.started", "message one two, three, four", "run.completed"}
-	if diff := cmp.Diff(want, h.story()); diff != "" {
+	if diff := cmp.Diff(want, h.entryKinds()); diff != "" {
 		t.Error(diff)
 	}
 }
 
 func TestAWorkerElsewhereThatSleptIsFenced(t *testing.T) {
-	h := newHome(t, "log_level = \"debug\"\n"+brief) // requests are logged
+	h := newFixture(t, "log_level = \"debug\"\n"+shortLeaseConfig) // requests are logged
 	p := &process{}
 	h.process(p)
-	first := h.far("cat", "gate")
-	run := h.begun("one", agent.KindStarted)
+	first := h.startWorker("cat", "gate")
+	run := h.startRun("one", agent.KindStarted)
 	if err := first.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	h.far("sh", "-c", "cat; echo , again")
-	r := h.ended(run)
+	h.startWorker("sh", "-c", "cat; echo , again")
+	r := h.waitRun(run)
 	if r.Status != mailroom.StatusCompleted || r.Attempt != 2 || r.Reply == nil || *r.Reply != "one, again\n" {
 		t.Errorf("got %s in attempt %d with reply %v, want that of the second worker", r.Status, r.Attempt, r.Reply)
 	}
-	told := h.story()
+	told := h.entryKinds()
 	want := []string{
 		"message one", "run.queued", "run.started", "run.rescheduled",
 		"run.started", "message one, again\n", "run.completed",
@@ -200,27 +200,27 @@ func TestAWorkerElsewhereThatSleptIsFenced(t *testing.T) {
 	if line, err := p.until("/settle status=409"); err != nil || !strings.Contains(line, "code=lease_lost") {
 		t.Errorf("the server said %q (%v), want that the claim was lost", line, err)
 	}
-	if diff := cmp.Diff(told, h.story()); diff != "" {
+	if diff := cmp.Diff(told, h.entryKinds()); diff != "" {
 		t.Errorf("a worker without its claim has written: %s", diff)
 	}
-	if r := h.ended(run); *r.Reply != "one, again\n" {
+	if r := h.waitRun(run); *r.Reply != "one, again\n" {
 		t.Errorf("the reply has become %q", *r.Reply)
 	}
 }
 
 func TestAStopReachesASilentCommandElsewhere(t *testing.T) {
-	h := newHome(t, brief)
+	h := newFixture(t, shortLeaseConfig)
 	h.process(&process{})
-	w := h.far("sh", "-c", "cat; cat gate")
-	run := h.begun("so far", "delta")
+	w := h.startWorker("sh", "-c", "cat; cat gate")
+	run := h.startRun("so far", "delta")
 	if code, stderr := h.run(t.Context(), io.Discard, "run", "cancel", run); code != exitDone {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
-	if r := h.ended(run); r.Status != mailroom.StatusCancelled || r.Attempt != 1 {
+	if r := h.waitRun(run); r.Status != mailroom.StatusCancelled || r.Attempt != 1 {
 		t.Errorf("got %s in attempt %d", r.Status, r.Attempt)
 	}
 	want := []string{"message so far", "run.queued", "run.started", "run.stop_requested", "message so far (partial)", "run.cancelled"}
-	if diff := cmp.Diff(want, h.story()); diff != "" {
+	if diff := cmp.Diff(want, h.entryKinds()); diff != "" {
 		t.Error(diff)
 	}
 	if err := w.shutdown(); err != nil {
@@ -229,11 +229,11 @@ func TestAStopReachesASilentCommandElsewhere(t *testing.T) {
 }
 
 func TestAWorkerElsewhereGivesItsRunsBackWhenItIsShutDown(t *testing.T) {
-	h := newHome(t, "")
+	h := newFixture(t, "")
 	h.process(&process{})
-	w := h.far("cat")
-	run := h.begun("hello", agent.KindStarted)
-	if r := h.ended(run); r.Status != mailroom.StatusCompleted {
+	w := h.startWorker("cat")
+	run := h.startRun("hello", agent.KindStarted)
+	if r := h.waitRun(run); r.Status != mailroom.StatusCompleted {
 		t.Errorf("got %s", r.Status)
 	}
 	if err := w.shutdown(); err != nil {
@@ -256,19 +256,19 @@ func TestAWorkerElsewhereGivesItsRunsBackWhenItIsShutDown(t *testing.T) {
 
 // TestAWorkerInAnotherLanguage runs the worker that docs/examples shows.
 func TestAWorkerInAnotherLanguage(t *testing.T) {
-	h := newHome(t, "")
+	h := newFixture(t, "")
 	p := &process{}
 	h.process(p)
-	token, err := h.folder.Token()
+	token, err := h.dir.Token()
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := h.other(exec.Command("node", "../../docs/examples/worker.mjs"), "MAILROOM_URL="+p.url, "MAILROOM_TOKEN="+token)
+	w := h.startProcess(exec.Command("node", "../../docs/examples/worker.mjs"), "MAILROOM_URL="+p.url, "MAILROOM_TOKEN="+token)
 	if _, err := w.until("serving js"); err != nil {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	if code, stderr := h.run(t.Context(), &out, "send", "--thread", "t", "--agent", "js", "hello"); code != exitWaits || !strings.Contains(out.String(), "You said hello.") {
+	if code, stderr := h.run(t.Context(), &out, "send", "--thread", "t", "--agent", "js", "hello"); code != exitWaiting || !strings.Contains(out.String(), "You said hello.") {
 		t.Fatalf("send: exit code %d, %q: %s", code, out.String(), stderr)
 	}
 	if code, stderr := h.run(t.Context(), io.Discard, "approve", "t"); code != exitDone {
@@ -282,20 +282,20 @@ func TestAWorkerInAnotherLanguage(t *testing.T) {
 		"message hello", "run.queued", "run.started", "step", "message You said hello.", "ticket.opened", "run.waiting",
 		"ticket.decided", "run.resumed", "message HELLO", "run.completed",
 	}
-	if diff := cmp.Diff(want, h.story()); diff != "" {
+	if diff := cmp.Diff(want, h.entryKinds()); diff != "" {
 		t.Error(diff)
 	}
 }
 
 func TestTwoWorkersElsewhereShareTheRuns(t *testing.T) {
-	h := newHome(t, "")
+	h := newFixture(t, "")
 	h.process(&process{})
 	command := []string{"sh", "-c", "cat; cat gate"}
-	h.far(command...)
-	h.far(command...)
+	h.startWorker(command...)
+	h.startWorker(command...)
 	var runs []string
 	for _, thread := range []string{"t", "u"} {
-		runs = append(runs, h.begunIn(thread, thread, agent.KindStarted))
+		runs = append(runs, h.startRunIn(thread, thread, agent.KindStarted))
 	}
 	holders := map[string]bool{}
 	for _, id := range runs {
@@ -314,21 +314,21 @@ func TestTwoWorkersElsewhereShareTheRuns(t *testing.T) {
 		}
 	}
 	for _, id := range runs {
-		if r := h.ended(id); r.Status != mailroom.StatusCancelled || r.Attempt != 1 {
+		if r := h.waitRun(id); r.Status != mailroom.StatusCancelled || r.Attempt != 1 {
 			t.Errorf("run %s is %s in attempt %d", id, r.Status, r.Attempt)
 		}
 	}
 }
 
 func TestWorkSaysWhatIsInItsWay(t *testing.T) {
-	h := newHome(t, "")
+	h := newFixture(t, "")
 	p := &process{}
 	h.process(p)
 	var made bytes.Buffer
 	if code, stderr := h.run(t.Context(), &made, "token", "create", "reader", "--scope", "read"); code != exitDone {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
-	secret := filepath.Join(string(h.folder), "secret")
+	secret := filepath.Join(string(h.dir), "secret")
 	if err := os.WriteFile(secret, made.Bytes(), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -29,10 +29,10 @@ func Parts() []string {
 
 // Options of a measurement.
 type Options struct {
-	// Folder is where the measured files are made, in a folder of their own
+	// Dir is where the measured files are made, in a folder of their own
 	// that is removed at the end; "" is the system's for temporary files.
-	Folder string
-	For    time.Duration // how long each rate is measured
+	Dir string
+	For time.Duration // how long each rate is measured
 	// Scale is the fraction of the full sizes (10,000 threads, 100,000
 	// entries, 1,000,000 queued runs, 1,000 readers, …): 1 for figures, less
 	// for a trial.
@@ -40,14 +40,14 @@ type Options struct {
 	Producers int // that submit at the same time
 	Slots     int // runs at the same time
 	Version   string
-	// Program is the path of this program, which is started as a server and
+	// Executable is the path of this program, which is started as a server and
 	// as readers.
-	Program string
+	Executable string
 	// Config is a configuration in which the agent echo has no pace, and
 	// AgentVersion the version it then has.
 	Config       string
 	AgentVersion string
-	Tell         func(format string, args ...any) // progress
+	Progress     func(format string, args ...any) // progress
 }
 
 // Limits of the options: beyond them a measurement would measure the machine's
@@ -112,7 +112,7 @@ const threads = 10_000
 // bench is one measurement.
 type bench struct {
 	Options
-	folder string
+	dir    string
 	result *Result
 }
 
@@ -122,16 +122,16 @@ func Run(ctx context.Context, o Options, parts []string) (result *Result, err er
 	if err := o.Check(); err != nil {
 		return nil, err
 	}
-	folder, err := os.MkdirTemp(o.Folder, "mailroom-bench-*")
+	folder, err := os.MkdirTemp(o.Dir, "mailroom-bench-*")
 	if err != nil {
 		return nil, fmt.Errorf("make a folder to measure in: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
-	b := &bench{Options: o, folder: folder, result: &Result{Settings: Settings{
+	b := &bench{Options: o, dir: folder, result: &Result{Settings: Settings{
 		Seconds: o.For.Seconds(), WarmupSeconds: o.warmup().Seconds(), Scale: o.Scale,
 		Producers: o.Producers, Slots: o.Slots, Threads: o.scaled(threads, 100),
 	}}}
-	if b.result.Machine, err = machine(ctx, folder, o.Version); err != nil {
+	if b.result.Machine, err = describeMachine(ctx, folder, o.Version); err != nil {
 		return nil, err
 	}
 	for _, part := range []struct {
@@ -145,16 +145,16 @@ func Run(ctx context.Context, o Options, parts []string) (result *Result, err er
 		if !slices.Contains(parts, part.name) {
 			continue
 		}
-		if err := b.inFolder(part.name, func(dir string) error { return part.measure(ctx, dir) }); err != nil {
+		if err := b.inTempDir(part.name, func(dir string) error { return part.measure(ctx, dir) }); err != nil {
 			return nil, fmt.Errorf("measure %s: %w", part.name, err)
 		}
 	}
 	return b.result, nil
 }
 
-// inFolder gives f a folder of its own and removes it.
-func (b *bench) inFolder(name string, f func(dir string) error) error {
-	dir := filepath.Join(b.folder, name)
+// inTempDir gives f a folder of its own and removes it.
+func (b *bench) inTempDir(name string, f func(dir string) error) error {
+	dir := filepath.Join(b.dir, name)
 	if err := mkdir(dir); err != nil {
 		return err
 	}
@@ -165,7 +165,7 @@ func mkdir(dir string) error { return os.Mkdir(dir, 0o700) }
 
 // runs measures how many complete runs a second go.
 func (b *bench) runs(ctx context.Context, dir string) error {
-	b.Tell("runs: %d producers, %d threads, %s after %s of warm-up", b.Producers, b.result.Settings.Threads, b.For, b.warmup())
+	b.Progress("runs: %d producers, %d threads, %s after %s of warm-up", b.Producers, b.result.Settings.Threads, b.For, b.warmup())
 	r, err := b.measureLoad(ctx, dir, load{})
 	b.result.Runs = r
 	return err
@@ -178,8 +178,8 @@ func (b *bench) latency(ctx context.Context, dir string) error {
 			b.result.Latency = append(b.result.Latency, *b.result.Runs)
 			continue
 		}
-		b.Tell("latency: %s", Rate(rate))
-		err := b.inFolder(filepath.Join(PartLatency, strconv.Itoa(rate)), func(dir string) error {
+		b.Progress("latency: %s", Rate(rate))
+		err := b.inTempDir(filepath.Join(PartLatency, strconv.Itoa(rate)), func(dir string) error {
 			l, err := b.measureLoad(ctx, dir, load{rate: rate})
 			if err == nil {
 				b.result.Latency = append(b.result.Latency, *l)

@@ -22,10 +22,10 @@ type child struct {
 	err  error
 }
 
-// start starts this program. Its talk is what it writes to standard error, its
+// startChild starts this program. Its talk is what it writes to standard error, its
 // data what it writes to standard output; lines has the one that is wanted.
-func (b *bench) start(ctx context.Context, env []string, talk bool, args ...string) (*child, error) {
-	cmd := exec.CommandContext(ctx, b.Program, args...)
+func (b *bench) startChild(ctx context.Context, env []string, talk bool, args ...string) (*child, error) {
+	cmd := exec.CommandContext(ctx, b.Executable, args...)
 	cmd.Env = append(os.Environ(), env...)
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
@@ -45,8 +45,8 @@ func (b *bench) start(ctx context.Context, env []string, talk bool, args ...stri
 	return &child{cmd: cmd, stdin: stdin, lines: bufio.NewReader(out)}, nil
 }
 
-// line waits for a line that begins with words.
-func (c *child) line(words string) (string, error) {
+// waitLine waits for a line that begins with words.
+func (c *child) waitLine(words string) (string, error) {
 	said := ""
 	for {
 		line, err := c.lines.ReadString('\n')

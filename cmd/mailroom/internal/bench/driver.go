@@ -17,12 +17,12 @@ import (
 // driver submits a load and hears of its runs.
 type driver struct {
 	load
-	house     *house
-	producers int
-	threads   int
-	made      time.Time
-	marks     []mark // by number, in turn
-	room      chan struct{}
+	fixture     *fixture
+	producers   int
+	threads     int
+	created     time.Time
+	submitTimes []submitTime // by number, in turn
+	slots       chan struct{}
 
 	next      atomic.Int64  // number of the next submit
 	submitted atomic.Int64  // answered
@@ -33,15 +33,15 @@ type driver struct {
 	submits, starts, dones, urgents histogram
 }
 
-// mark says when a run was submitted. Numbers come around, so it also says
+// submitTime says when a run was submitted. Numbers come around, so it also says
 // which one it was.
-type mark struct {
+type submitTime struct {
 	number atomic.Int64
 	at     atomic.Int64 // since the driver was made, in ns
 }
 
-// urgentMark is what the request ids of urgent submits begin with.
-const urgentMark = "urgent-"
+// urgentPrefix is what the request ids of urgent submits begin with.
+const urgentPrefix = "urgent-"
 
 // urgentProducers are few: what they submit is a small part of a load.
 const urgentProducers = 4
@@ -59,26 +59,26 @@ func (s *schedule) wait(ctx context.Context) error {
 		return context.Cause(ctx)
 	}
 	turn := float64(s.taken.Add(1)) / float64(s.rate)
-	return until(ctx, s.began.Add(time.Duration(turn*float64(time.Second))))
+	return sleepUntil(ctx, s.began.Add(time.Duration(turn*float64(time.Second))))
 }
 
-// drive opens a file in dir for a load.
-func (b *bench) drive(ctx context.Context, dir string, l load) (*driver, error) {
+// newDriver opens a file in dir for a load.
+func (b *bench) newDriver(ctx context.Context, dir string, l load) (*driver, error) {
 	room := l.backlog
 	if room == 0 {
-		room = outstanding
+		room = maxOutstanding
 	}
 	d := &driver{
-		load: l, producers: b.Producers, threads: b.result.Settings.Threads, made: time.Now(),
-		marks: make([]mark, 64*outstanding), room: make(chan struct{}, room), first: make(chan struct{}),
+		load: l, producers: b.Producers, threads: b.result.Settings.Threads, created: time.Now(),
+		submitTimes: make([]submitTime, 64*maxOutstanding), slots: make(chan struct{}, room), first: make(chan struct{}),
 	}
 	var err error
-	d.house, err = open(ctx, dir, b.AgentVersion, d.end)
+	d.fixture, err = newFixture(ctx, dir, b.AgentVersion, d.onRunEnd)
 	return d, err
 }
 
-// errEnough ends the producers when all is measured.
-var errEnough = errors.New("measured")
+// errMeasured ends the producers when all is measured.
+var errMeasured = errors.New("measured")
 
 // produce submits, one run after another, until ctx ends.
 func (d *driver) produce(ctx context.Context, when *schedule, urgent bool) error {
@@ -87,7 +87,7 @@ func (d *driver) produce(ctx context.Context, when *schedule, urgent bool) error
 		if err == nil {
 			err = d.submit(ctx, urgent)
 		}
-		if errors.Is(err, errEnough) {
+		if errors.Is(err, errMeasured) {
 			return nil
 		}
 		if err != nil {
@@ -121,34 +121,34 @@ func (d *driver) fill(ctx context.Context, runs int) error {
 // submit submits one run, when there is room for it.
 func (d *driver) submit(ctx context.Context, urgent bool) error {
 	select {
-	case d.room <- struct{}{}:
+	case d.slots <- struct{}{}:
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 	n := d.next.Add(1)
-	called := time.Since(d.made)
-	m := &d.marks[n%int64(len(d.marks))]
+	called := time.Since(d.created)
+	m := &d.submitTimes[n%int64(len(d.submitTimes))]
 	m.number.Store(n)
 	m.at.Store(int64(called))
-	in := d.submitOf(n)
+	in := d.newSubmit(n)
 	if urgent {
 		now := 0
-		in.Priority, in.Thread, in.Origin.RequestID = &now, "urgent-"+in.Thread, urgentMark+in.Origin.RequestID
+		in.Priority, in.Thread, in.Origin.RequestID = &now, "urgent-"+in.Thread, urgentPrefix+in.Origin.RequestID
 	}
 	// Not ctx: a submit that began is waited for, so that all are counted.
-	if _, err := d.house.ledger.Submit(context.WithoutCancel(ctx), in); err != nil {
+	if _, err := d.fixture.ledger.Submit(context.WithoutCancel(ctx), in); err != nil {
 		return fmt.Errorf("submit run %d: %w", n, err)
 	}
 	d.submitted.Add(1)
 	if d.recording.Load() {
-		d.submits.add(time.Since(d.made) - called)
+		d.submits.add(time.Since(d.created) - called)
 	}
 	return nil
 }
 
-// submitOf is the n-th submit of a load. Its number travels as the request id,
+// newSubmit is the n-th submit of a load. Its number travels as the request id,
 // as one that came over HTTP has it.
-func (d *driver) submitOf(n int64) mailroom.Submit {
+func (d *driver) newSubmit(n int64) mailroom.Submit {
 	number := strconv.FormatInt(n, 10)
 	return mailroom.Submit{
 		Thread:   "bench-" + strconv.FormatInt(n%int64(d.threads), 10),
@@ -158,22 +158,22 @@ func (d *driver) submitOf(n int64) mailroom.Submit {
 	}
 }
 
-// since is how long ago the run was submitted. It is not known of runs that
+// latency is how long ago the run was submitted. It is not known of runs that
 // waited for so long that others took their marks.
-func (d *driver) since(r *mailroom.Run) (took time.Duration, urgent, ok bool) {
-	number, urgent := strings.CutPrefix(r.Origin.RequestID, urgentMark)
+func (d *driver) latency(r *mailroom.Run) (took time.Duration, urgent, ok bool) {
+	number, urgent := strings.CutPrefix(r.Origin.RequestID, urgentPrefix)
 	n, err := strconv.ParseInt(number, 10, 64)
 	if err != nil {
 		return 0, urgent, false
 	}
-	m := &d.marks[n%int64(len(d.marks))]
+	m := &d.submitTimes[n%int64(len(d.submitTimes))]
 	at := m.at.Load()
-	return time.Since(d.made) - time.Duration(at), urgent, m.number.Load() == n
+	return time.Since(d.created) - time.Duration(at), urgent, m.number.Load() == n
 }
 
-// entered hears that an agent begins.
-func (d *driver) entered(r *mailroom.Run) {
-	took, urgent, ok := d.since(r)
+// onAgentStart hears that an agent begins.
+func (d *driver) onAgentStart(r *mailroom.Run) {
+	took, urgent, ok := d.latency(r)
 	switch {
 	case !ok || !d.recording.Load():
 	case urgent:
@@ -183,32 +183,32 @@ func (d *driver) entered(r *mailroom.Run) {
 	}
 }
 
-// end hears that a run is durably over.
-func (d *driver) end(r *mailroom.Run) {
-	if took, urgent, ok := d.since(r); ok && !urgent && d.recording.Load() {
+// onRunEnd hears that a run is durably over.
+func (d *driver) onRunEnd(r *mailroom.Run) {
+	if took, urgent, ok := d.latency(r); ok && !urgent && d.recording.Load() {
 		d.dones.add(took)
 	}
 	if d.ended.Add(1) == 1 {
 		close(d.first)
 	}
-	<-d.room // there is one for each run that has not ended
+	<-d.slots // there is one for each run that has not ended
 }
 
 // drain waits until every run has ended, and looks whether the store says the
 // same of them.
 func (d *driver) drain(ctx context.Context) error {
-	for range cap(d.room) { // all the room there is, when nobody else has any
+	for range cap(d.slots) { // all the room there is, when nobody else has any
 		select {
-		case d.room <- struct{}{}:
+		case d.slots <- struct{}{}:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
-	for range cap(d.room) {
-		<-d.room
+	for range cap(d.slots) {
+		<-d.slots
 	}
 	completed := 0
-	err := d.house.store.View(ctx, func(r mailroom.Reader) (err error) {
+	err := d.fixture.store.View(ctx, func(r mailroom.Reader) (err error) {
 		counts, err := r.Count(mailroom.CountQuery{Statuses: []mailroom.Status{mailroom.StatusCompleted}})
 		completed = counts.Sum()
 		return err
@@ -219,8 +219,8 @@ func (d *driver) drain(ctx context.Context) error {
 	return err
 }
 
-// until waits for a time, and fails when ctx ends before.
-func until(ctx context.Context, at time.Time) error {
+// sleepUntil waits for a time, and fails when ctx ends before.
+func sleepUntil(ctx context.Context, at time.Time) error {
 	timer := time.NewTimer(time.Until(at)) // one that has passed fires at once
 	defer timer.Stop()
 	select {

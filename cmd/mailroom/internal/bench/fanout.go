@@ -39,18 +39,18 @@ const (
 	fanoutReaders = 1000
 	pieceEvery    = 20 * time.Millisecond
 	pieceLength   = 20 // digits of the time in ns, and a space
-	longestSpeech = 10 * time.Minute
+	maxFanoutTime = 10 * time.Minute
 	fanoutThread  = "fanout"
 )
 
-// speaker is the agent of the fanout: it writes a piece every 20 ms, each with
+// pacedAgent is the agent of the fanout: it writes a piece every 20 ms, each with
 // the time at which it was written.
-type speaker struct {
+type pacedAgent struct {
 	begin chan struct{}
 	last  time.Duration
 }
 
-func (s speaker) Run(ctx context.Context, session mailroom.Session) error {
+func (s pacedAgent) Run(ctx context.Context, session mailroom.Session) error {
 	select {
 	case <-s.begin:
 	case <-ctx.Done():
@@ -60,7 +60,7 @@ func (s speaker) Run(ctx context.Context, session mailroom.Session) error {
 	for i := range s.pieces() {
 		// By a schedule, so that a moment in which the machine was busy is
 		// made up for.
-		if err := until(ctx, began.Add(time.Duration(i+1)*pieceEvery)); err != nil {
+		if err := sleepUntil(ctx, began.Add(time.Duration(i+1)*pieceEvery)); err != nil {
 			return err
 		}
 		if err := session.Stream(ctx, strconv.FormatInt(time.Now().UnixNano(), 10)+" "); err != nil {
@@ -70,14 +70,14 @@ func (s speaker) Run(ctx context.Context, session mailroom.Session) error {
 	return nil
 }
 
-func (s speaker) pieces() int { return int(s.last / pieceEvery) }
+func (s pacedAgent) pieces() int { return int(s.last / pieceEvery) }
 
 // fanout measures one run with many readers, of streams of events and over
 // WebSockets.
 func (b *bench) fanout(ctx context.Context, dir string) error {
 	for _, sockets := range []bool{false, true} {
 		name := map[bool]string{false: "events", true: "sockets"}[sockets]
-		err := b.inFolder(filepath.Join(PartFanout, name), func(dir string) error { return b.fanoutTo(ctx, dir, sockets) })
+		err := b.inTempDir(filepath.Join(PartFanout, name), func(dir string) error { return b.measureFanout(ctx, dir, sockets) })
 		if err != nil {
 			return err
 		}
@@ -85,17 +85,17 @@ func (b *bench) fanout(ctx context.Context, dir string) error {
 	return nil
 }
 
-func (b *bench) fanoutTo(ctx context.Context, dir string, sockets bool) (err error) {
+func (b *bench) measureFanout(ctx context.Context, dir string, sockets bool) (err error) {
 	n := b.scaled(fanoutReaders, 10)
-	b.Tell("fanout: %d readers %s of a run that writes 50 pieces a second", n, readersOver(sockets))
-	a := speaker{begin: make(chan struct{}), last: min(b.For, longestSpeech)}
+	b.Progress("fanout: %d readers %s of a run that writes 50 pieces a second", n, readerTransport(sockets))
+	a := pacedAgent{begin: make(chan struct{}), last: min(b.For, maxFanoutTime)}
 	ended := make(chan struct{}, 1)
-	h, err := open(ctx, dir, b.AgentVersion, func(*mailroom.Run) { ended <- struct{}{} })
+	h, err := newFixture(ctx, dir, b.AgentVersion, func(*mailroom.Run) { ended <- struct{}{} })
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, h.close()) }()
-	h.work(a, b.Slots)
+	h.startEngine(a, b.Slots)
 	in := mailroom.Submit{Thread: fanoutThread, Sender: "bench", Owner: "bench", Messages: []mailroom.NewMessage{{Parts: mailroom.Text("Speak.")}}}
 	if _, err := h.ledger.Submit(ctx, in); err != nil {
 		return err
@@ -118,7 +118,7 @@ func (b *bench) fanoutTo(ctx context.Context, dir string, sockets bool) (err err
 		return context.Cause(ctx)
 	}
 	took, cpu := time.Since(began), cpuTime()-cpu
-	got, err := readers.readings()
+	got, err := readers.readResults()
 	if err != nil {
 		return err
 	}
@@ -132,55 +132,55 @@ func (b *bench) fanoutTo(ctx context.Context, dir string, sockets bool) (err err
 	return nil
 }
 
-// readersOver says what the readers read.
-func readersOver(sockets bool) string {
+// readerTransport says what the readers read.
+func readerTransport(sockets bool) string {
 	if sockets {
 		return "over WebSockets"
 	}
 	return "of streams of events"
 }
 
-// face is the HTTP server of a house.
-type face struct {
+// httpServer is the HTTP server of a house.
+type httpServer struct {
 	url, token string
 	stop       context.CancelFunc
 	done       chan error
 }
 
 // serve starts a server that lets so many readers in.
-func (h *house) serve(readers int) (*face, error) {
+func (h *fixture) serve(readers int) (*httpServer, error) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	f := &face{url: "http://" + ln.Addr().String(), token: "bench", stop: stop, done: make(chan error, 1)}
+	f := &httpServer{url: "http://" + ln.Addr().String(), token: "bench", stop: stop, done: make(chan error, 1)}
 	s := server.New(server.Options{
-		Ledger: h.ledger, Streams: stream.New(h.ledger, h.bus), Token: f.token, Bus: h.bus, Metrics: h.numbers,
+		Ledger: h.ledger, Streams: stream.New(h.ledger, h.bus), Token: f.token, Bus: h.bus, Metrics: h.metrics,
 		MaxStreams: readers + 1, Log: slog.New(slog.DiscardHandler),
 	})
 	go func() { f.done <- s.Serve(ctx, ln) }() // close waits for it
 	return f, nil
 }
 
-func (f *face) close() error {
+func (f *httpServer) close() error {
 	f.stop()
 	return <-f.done
 }
 
 // startReaders returns when so many readers of the thread are connected. Over
 // WebSockets they read until so many runs have ended.
-func (b *bench) startReaders(ctx context.Context, f *face, n int, sockets bool, runs int) (*child, error) {
+func (b *bench) startReaders(ctx context.Context, f *httpServer, n int, sockets bool, runs int) (*child, error) {
 	env := []string{"MAILROOM_URL=" + f.url, "MAILROOM_TOKEN=" + f.token}
 	args := []string{"bench", "readers", strconv.Itoa(n), fanoutThread}
 	if sockets {
 		args = append(args, "--sockets", "--runs", strconv.Itoa(runs))
 	}
-	c, err := b.start(ctx, env, false, args...)
+	c, err := b.startChild(ctx, env, false, args...)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := c.line(readersReady); err != nil {
+	if _, err := c.waitLine(readersReady); err != nil {
 		return nil, fmt.Errorf("connect %d readers: %w", n, errors.Join(err, c.kill()))
 	}
 	return c, nil

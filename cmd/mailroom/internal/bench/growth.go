@@ -18,8 +18,8 @@ import (
 // Growth is what the length of a log and of the queues costs.
 type Growth struct {
 	// Short and Long are threads of one store, measured in turn.
-	Short OnThread `json:"short_log"`
-	Long  OnThread `json:"long_log"`
+	Short ThreadLoad `json:"short_log"`
+	Long  ThreadLoad `json:"long_log"`
 	// LogRatio is how much longer the median run on the long log takes: 1 is
 	// nothing. LogCPURatio is the same of the processor's time.
 	LogRatio    float64 `json:"log_ratio"`
@@ -36,8 +36,8 @@ type Growth struct {
 	UrgentRatio float64 `json:"urgent_ratio"`
 }
 
-// OnThread is what one run at a time takes on threads with logs of one length.
-type OnThread struct {
+// ThreadLoad is what one run at a time takes on threads with logs of one length.
+type ThreadLoad struct {
 	Entries int64 `json:"entries"` // of one thread, when it was first measured
 	Run     Times `json:"run"`     // from submit to end
 	// Page is the time to read the last 20 messages of the transcript, as an
@@ -74,8 +74,8 @@ func (b *bench) growth(ctx context.Context, dir string) error {
 		queued int
 		load   *QueueLoad
 	}{{b.scaled(fewQueued, 20), &g.Few}, {b.scaled(manyQueued, 40), &g.Many}} {
-		err := b.inFolder(filepath.Join("growth", strconv.Itoa(level.queued)), func(dir string) error {
-			b.Tell("growth: %d queued runs", level.queued)
+		err := b.inTempDir(filepath.Join("growth", strconv.Itoa(level.queued)), func(dir string) error {
+			b.Progress("growth: %d queued runs", level.queued)
 			l, err := b.measureLoad(ctx, dir, load{backlog: level.queued, urgent: urgentRate})
 			if err != nil {
 				return err
@@ -108,19 +108,19 @@ func (b *bench) logGrowth(ctx context.Context, dir string, g *Growth) (err error
 	if err := mkdir(dir); err != nil {
 		return err
 	}
-	a := &asker{waiting: map[string]chan struct{}{}}
-	a.house, err = open(ctx, dir, b.AgentVersion, a.end)
+	a := &submitter{waiting: map[string]chan struct{}{}}
+	a.fixture, err = newFixture(ctx, dir, b.AgentVersion, a.onRunEnd)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, a.house.close()) }()
-	a.house.work(newTimed(func(*mailroom.Run) {}), b.Slots)
+	defer func() { err = errors.Join(err, a.fixture.close()) }()
+	a.fixture.startEngine(newTimedAgent(func(*mailroom.Run) {}), b.Slots)
 	short, long := b.scaled(shortLog, 10), b.scaled(longLog, 20)
-	b.Tell("growth: logs of %d and of %d entries", short, long)
+	b.Progress("growth: logs of %d and of %d entries", short, long)
 	if err := b.growLogs(ctx, a, short, long); err != nil {
 		return err
 	}
-	var shortTurns, longTurns onThread
+	var shortTurns, longTurns threadMeasurement
 	began := time.Now()
 	for turn := range longestTurn {
 		if turn > 0 && time.Since(began) > b.For {
@@ -143,14 +143,14 @@ func shortThread(i int) string { return "short-" + strconv.Itoa(i) }
 
 // growLogs makes the threads. Most of a log are its messages, because many of
 // them fit into one submit.
-func (b *bench) growLogs(ctx context.Context, a *asker, short, long int) error {
+func (b *bench) growLogs(ctx context.Context, a *submitter, short, long int) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(b.Producers)
 	grow := func(thread string, entries int) {
 		const perRun = mailroom.MaxMessages + 4 // its queueing, its start, its reply and its end
 		for left := entries; left > 0; left -= perRun {
 			n := min(mailroom.MaxMessages, left)
-			group.Go(func() error { return a.ask(ctx, thread, n) })
+			group.Go(func() error { return a.submitAndWait(ctx, thread, n) })
 		}
 	}
 	for i := range b.scaled(shortCount, 1) {
@@ -160,8 +160,8 @@ func (b *bench) growLogs(ctx context.Context, a *asker, short, long int) error {
 	return group.Wait()
 }
 
-// onThread adds up turns on threads of one kind.
-type onThread struct {
+// threadMeasurement adds up turns on threads of one kind.
+type threadMeasurement struct {
 	entries   int64
 	runs      int
 	cpu       time.Duration
@@ -169,9 +169,9 @@ type onThread struct {
 }
 
 // measure makes so many runs on a thread, one after another.
-func (o *onThread) measure(ctx context.Context, a *asker, thread string, runs int) error {
+func (o *threadMeasurement) measure(ctx context.Context, a *submitter, thread string, runs int) error {
 	if o.entries == 0 {
-		err := a.house.store.View(ctx, func(r mailroom.Reader) error {
+		err := a.fixture.store.View(ctx, func(r mailroom.Reader) error {
 			found, err := r.Threads(mailroom.ThreadQuery{IDs: []string{thread}})
 			for _, t := range found {
 				o.entries = t.LastSeq
@@ -185,7 +185,7 @@ func (o *onThread) measure(ctx context.Context, a *asker, thread string, runs in
 	cpu := cpuTime()
 	for range runs {
 		began := time.Now()
-		if err := a.ask(ctx, thread, 1); err != nil {
+		if err := a.submitAndWait(ctx, thread, 1); err != nil {
 			return err
 		}
 		o.run.add(time.Since(began))
@@ -194,7 +194,7 @@ func (o *onThread) measure(ctx context.Context, a *asker, thread string, runs in
 	o.runs += runs
 	for range runs {
 		began := time.Now()
-		if _, _, err := a.house.ledger.Transcript(ctx, ledger.TranscriptQuery{Thread: thread, Limit: 20}); err != nil {
+		if _, _, err := a.fixture.ledger.Transcript(ctx, ledger.TranscriptQuery{Thread: thread, Limit: 20}); err != nil {
 			return err
 		}
 		o.page.add(time.Since(began))
@@ -202,24 +202,24 @@ func (o *onThread) measure(ctx context.Context, a *asker, thread string, runs in
 	return nil
 }
 
-func (o *onThread) result() OnThread {
-	return OnThread{
+func (o *threadMeasurement) result() ThreadLoad {
+	return ThreadLoad{
 		Entries: o.entries, Run: o.run.times(), Page: o.page.times(),
 		CPUPerRun: float64(o.cpu.Microseconds()) / 1000 / float64(o.runs),
 	}
 }
 
-// asker submits runs and waits for their ends.
-type asker struct {
-	house *house
+// submitter submits runs and waits for their ends.
+type submitter struct {
+	fixture *fixture
 
 	mu      sync.Mutex
 	next    int
 	waiting map[string]chan struct{} // owned by mu; by request id
 }
 
-// ask submits so many messages as one run, and waits until it has ended.
-func (a *asker) ask(ctx context.Context, thread string, messages int) error {
+// submitAndWait submits so many messages as one run, and waits until it has ended.
+func (a *submitter) submitAndWait(ctx context.Context, thread string, messages int) error {
 	ended := make(chan struct{})
 	a.mu.Lock()
 	a.next++
@@ -233,7 +233,7 @@ func (a *asker) ask(ctx context.Context, thread string, messages int) error {
 	for i := range messages {
 		in.Messages = append(in.Messages, mailroom.NewMessage{Parts: mailroom.Text(fmt.Sprintf("What is the answer to question %s.%d?", id, i))})
 	}
-	if _, err := a.house.ledger.Submit(ctx, in); err != nil {
+	if _, err := a.fixture.ledger.Submit(ctx, in); err != nil {
 		return fmt.Errorf("submit to %s: %w", thread, err)
 	}
 	select {
@@ -244,8 +244,8 @@ func (a *asker) ask(ctx context.Context, thread string, messages int) error {
 	}
 }
 
-// end hears that a run is durably over.
-func (a *asker) end(r *mailroom.Run) {
+// onRunEnd hears that a run is durably over.
+func (a *submitter) onRunEnd(r *mailroom.Run) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if ended, ok := a.waiting[r.Origin.RequestID]; ok {

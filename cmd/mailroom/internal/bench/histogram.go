@@ -15,8 +15,8 @@ type histogram struct {
 }
 
 const (
-	fine    = 7 // bits of a time that are kept below its highest
-	buckets = (64 - fine) << fine
+	subBucketBits = 7 // bits of a time that are kept below its highest
+	buckets       = (64 - subBucketBits) << subBucketBits
 )
 
 func (h *histogram) add(d time.Duration) {
@@ -32,20 +32,20 @@ func (h *histogram) add(d time.Duration) {
 }
 
 func bucket(ns int64) int {
-	exponent := bits.Len64(uint64(ns)) - fine - 1
+	exponent := bits.Len64(uint64(ns)) - subBucketBits - 1
 	if exponent <= 0 {
 		return int(ns) // below 2^(fine+1) every number has its own
 	}
-	return exponent<<fine + int(ns>>exponent)
+	return exponent<<subBucketBits + int(ns>>exponent)
 }
 
 // middle of a bucket, in ns.
 func middle(i int) int64 {
-	exponent := i>>fine - 1
+	exponent := i>>subBucketBits - 1
 	if exponent <= 0 {
 		return int64(i)
 	}
-	low := int64(i-exponent<<fine) << exponent
+	low := int64(i-exponent<<subBucketBits) << exponent
 	return low + int64(1)<<exponent/2
 }
 

@@ -15,11 +15,11 @@ type load struct {
 	urgent  int // submits a second that go before the others, each on a thread of its own
 }
 
-// outstanding bounds the runs that were submitted and have not ended, so that a
+// maxOutstanding bounds the runs that were submitted and have not ended, so that a
 // machine on which submits outrun the runs shows the rate it can sustain, not
 // the length of the queue it can build. It is small enough to be met within the
 // warm-up.
-const outstanding = 1_000
+const maxOutstanding = 1_000
 
 // Load is what a load of complete runs measured. Of a run are counted a submit,
 // a claim, the agent's entering, its reply, and its completion.
@@ -54,42 +54,42 @@ type Load struct {
 
 // measureLoad measures one load on a file of its own.
 func (b *bench) measureLoad(ctx context.Context, dir string, l load) (result *Load, err error) {
-	d, err := b.drive(ctx, dir, l)
+	d, err := b.newDriver(ctx, dir, l)
 	if err != nil {
 		return nil, err
 	}
-	if result, err = b.measured(ctx, d); err != nil {
-		return nil, errors.Join(err, d.house.close())
+	if result, err = b.runLoad(ctx, d); err != nil {
+		return nil, errors.Join(err, d.fixture.close())
 	}
-	if err := d.house.close(); err != nil {
+	if err := d.fixture.close(); err != nil {
 		return nil, err
 	}
-	size, err := onDisk(dir)
+	size, err := diskUsage(dir)
 	result.FileBytes = size
 	result.BytesPerRun = float64(size) / float64(d.submitted.Load())
 	return result, err
 }
 
-// measured measures a load, and looks whether all its runs have completed,
+// runLoad measures a load, and looks whether all its runs have completed,
 // unless they are too many to wait for.
-func (b *bench) measured(ctx context.Context, d *driver) (*Load, error) {
+func (b *bench) runLoad(ctx context.Context, d *driver) (*Load, error) {
 	if d.backlog > 0 {
-		b.Tell("  queueing %d runs", d.backlog)
+		b.Progress("  queueing %d runs", d.backlog)
 		if err := d.fill(ctx, d.backlog); err != nil {
 			return nil, err
 		}
 	}
-	d.house.work(newTimed(d.entered), b.Slots)
-	result, err := b.watch(ctx, d)
+	d.fixture.startEngine(newTimedAgent(d.onAgentStart), b.Slots)
+	result, err := b.produceAndRecord(ctx, d)
 	if err != nil || d.backlog > 0 {
 		return result, err
 	}
 	return result, d.drain(ctx)
 }
 
-// watch runs the producers for the warm-up and the time that is measured. It
+// produceAndRecord runs the producers for the warm-up and the time that is measured. It
 // returns when no producer submits any more.
-func (b *bench) watch(ctx context.Context, d *driver) (result *Load, err error) {
+func (b *bench) produceAndRecord(ctx context.Context, d *driver) (result *Load, err error) {
 	group, ctx := errgroup.WithContext(ctx)
 	producing, stop := context.WithCancelCause(ctx)
 	began := time.Now()
@@ -107,7 +107,7 @@ func (b *bench) watch(ctx context.Context, d *driver) (result *Load, err error) 
 		}
 	}
 	group.Go(func() error {
-		defer stop(errEnough)
+		defer stop(errMeasured)
 		var err error
 		result, err = b.record(ctx, d)
 		return err
@@ -118,19 +118,19 @@ func (b *bench) watch(ctx context.Context, d *driver) (result *Load, err error) 
 	return result, nil
 }
 
-// reading is where the counters of a load stand.
-type reading struct {
+// snapshot is where the counters of a load stand.
+type snapshot struct {
 	at                              time.Time
 	ended                           int64
 	cpu                             time.Duration
 	commits, operations, committing int64
 }
 
-func (d *driver) read() reading {
-	h := d.house
-	return reading{
+func (d *driver) snapshot() snapshot {
+	h := d.fixture
+	return snapshot{
 		at: time.Now(), ended: d.ended.Load(), cpu: cpuTime(),
-		commits: h.commits.Load(), operations: h.operations.Load(), committing: h.committing.Load(),
+		commits: h.commits.Load(), operations: h.operations.Load(), committing: h.commitNanos.Load(),
 	}
 }
 
@@ -141,20 +141,20 @@ func (b *bench) record(ctx context.Context, d *driver) (*Load, error) {
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	if err := until(ctx, time.Now().Add(b.warmup())); err != nil {
+	if err := sleepUntil(ctx, time.Now().Add(b.warmup())); err != nil {
 		return nil, err
 	}
 	d.recording.Store(true)
 	defer d.recording.Store(false)
 	// Slices of about a second, the same number in both halves.
 	slices := 2 * max(1, int(b.For/(2*time.Second)))
-	readings := []reading{d.read()}
+	readings := []snapshot{d.snapshot()}
 	for i := range slices {
-		if err := until(ctx, readings[0].at.Add(b.For*time.Duration(i+1)/time.Duration(slices))); err != nil {
+		if err := sleepUntil(ctx, readings[0].at.Add(b.For*time.Duration(i+1)/time.Duration(slices))); err != nil {
 			return nil, err
 		}
-		readings = append(readings, d.read())
-		b.Tell("  %s of %s: %.0f runs/s", time.Since(readings[0].at).Round(time.Second/10), b.For, rate(readings[i], readings[i+1]))
+		readings = append(readings, d.snapshot())
+		b.Progress("  %s of %s: %.0f runs/s", time.Since(readings[0].at).Round(time.Second/10), b.For, rate(readings[i], readings[i+1]))
 	}
 	first, half, last := readings[0], readings[slices/2], readings[slices]
 	r := &Load{
@@ -177,6 +177,6 @@ func (b *bench) record(ctx context.Context, d *driver) (*Load, error) {
 }
 
 // rate is the runs a second between two readings.
-func rate(from, to reading) float64 {
+func rate(from, to snapshot) float64 {
 	return float64(to.ended-from.ended) / to.at.Sub(from.at).Seconds()
 }

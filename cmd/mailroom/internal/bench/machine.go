@@ -26,7 +26,7 @@ type Machine struct {
 	Fsync Times `json:"fsync"`
 }
 
-func machine(ctx context.Context, folder, version string) (Machine, error) {
+func describeMachine(ctx context.Context, folder, version string) (Machine, error) {
 	m := Machine{
 		OS: runtime.GOOS, Arch: runtime.GOARCH, CPU: cpuModel(), Cores: runtime.GOMAXPROCS(0),
 		Go: runtime.Version(), Version: version,

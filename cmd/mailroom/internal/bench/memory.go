@@ -37,20 +37,20 @@ const (
 	memoryFew     = 1000 // that are there already, so that what is made once is not counted
 )
 
-// inUse is the memory of this process.
-type inUse struct{ heap, resident int64 }
+// memoryUse is the memory of this process.
+type memoryUse struct{ heap, resident int64 }
 
-func memoryNow() inUse {
+func measureMemory() memoryUse {
 	runtime.GC()
 	debug.FreeOSMemory()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	return inUse{heap: int64(m.HeapAlloc), resident: resident()}
+	return memoryUse{heap: int64(m.HeapAlloc), resident: resident()}
 }
 
 // footprint is the share of one of n in what was used since before.
-func (before inUse) footprint(n int) Footprint {
-	now := memoryNow()
+func (before memoryUse) footprint(n int) Footprint {
+	now := measureMemory()
 	f := Footprint{Count: n, Heap: float64(now.heap-before.heap) / float64(n)}
 	if before.resident > 0 {
 		f.Resident = float64(now.resident-before.resident) / float64(n)
@@ -70,9 +70,9 @@ func (b *bench) memory(ctx context.Context, dir string) error {
 		{"queued runs", b.queueMemory, &m.Run},
 		{"idle readers", b.readerMemory, &m.Reader},
 	} {
-		b.Tell("memory: of %s", kind.name)
+		b.Progress("memory: of %s", kind.name)
 		sub := filepath.Join(dir, "of")
-		err := b.inFolder(filepath.Join("memory", "of"), func(string) (err error) {
+		err := b.inTempDir(filepath.Join("memory", "of"), func(string) (err error) {
 			*kind.into, err = kind.measure(ctx, sub)
 			return err
 		})
@@ -87,13 +87,13 @@ func (b *bench) memory(ctx context.Context, dir string) error {
 // threadMemory makes threads that had one run each.
 func (b *bench) threadMemory(ctx context.Context, dir string) (f Footprint, err error) {
 	n, few := b.scaled(memoryThreads, 20), b.scaled(memoryFew, 10)
-	d, err := b.drive(ctx, dir, load{})
+	d, err := b.newDriver(ctx, dir, load{})
 	if err != nil {
 		return f, err
 	}
-	defer func() { err = errors.Join(err, d.house.close()) }()
+	defer func() { err = errors.Join(err, d.fixture.close()) }()
 	d.threads = n + few
-	d.house.work(newTimed(d.entered), b.Slots)
+	d.fixture.startEngine(newTimedAgent(d.onAgentStart), b.Slots)
 	return d.footprint(ctx, n, few, func() error { return d.drain(ctx) })
 }
 
@@ -102,16 +102,16 @@ func (d *driver) footprint(ctx context.Context, n, few int, settle func() error)
 	if err := errors.Join(d.fill(ctx, few), settle()); err != nil {
 		return f, err
 	}
-	pages, err := d.house.pages(ctx)
+	pages, err := d.fixture.databaseSize(ctx)
 	if err != nil {
 		return f, err
 	}
-	before := memoryNow()
+	before := measureMemory()
 	if err := errors.Join(d.fill(ctx, n), settle()); err != nil {
 		return f, err
 	}
 	f = before.footprint(n)
-	more, err := d.house.pages(ctx)
+	more, err := d.fixture.databaseSize(ctx)
 	f.Disk = float64(more-pages) / float64(n)
 	return f, err
 }
@@ -119,18 +119,18 @@ func (d *driver) footprint(ctx context.Context, n, few int, settle func() error)
 // queueMemory makes runs that stay queued.
 func (b *bench) queueMemory(ctx context.Context, dir string) (f Footprint, err error) {
 	n, few := b.scaled(memoryRuns, 20), b.scaled(memoryFew, 10)
-	d, err := b.drive(ctx, dir, load{backlog: n + few})
+	d, err := b.newDriver(ctx, dir, load{backlog: n + few})
 	if err != nil {
 		return f, err
 	}
-	defer func() { err = errors.Join(err, d.house.close()) }()
+	defer func() { err = errors.Join(err, d.fixture.close()) }()
 	return d.footprint(ctx, n, few, func() error { return nil })
 }
 
 // readerMemory connects readers to a thread that stays as it is.
 func (b *bench) readerMemory(ctx context.Context, dir string) (f Footprint, err error) {
 	n, few := b.scaled(memoryReaders, 10), b.scaled(memoryFew, 10)/10
-	h, err := open(ctx, dir, b.AgentVersion, func(*mailroom.Run) {})
+	h, err := newFixture(ctx, dir, b.AgentVersion, func(*mailroom.Run) {})
 	if err != nil {
 		return f, err
 	}
@@ -149,7 +149,7 @@ func (b *bench) readerMemory(ctx context.Context, dir string) (f Footprint, err 
 		return f, err
 	}
 	defer func() { err = errors.Join(err, first.finish()) }()
-	before := memoryNow()
+	before := measureMemory()
 	readers, err := b.startReaders(ctx, s, n, false, 0)
 	if err != nil {
 		return f, err

@@ -20,8 +20,8 @@ import (
 	"mailroom"
 )
 
-// Readings are what the readers of one process got.
-type Readings struct {
+// ReaderResult are what the readers of one process got.
+type ReaderResult struct {
 	Deltas     int64   `json:"deltas"`
 	Bytes      int64   `json:"bytes"`   // of text, each once
 	CutOff     int     `json:"cut_off"` // connections that ended before the run
@@ -48,9 +48,9 @@ type readers struct {
 	w  io.Writer // owned by mu, from the first end of a run on
 }
 
-// ended notes that one reader has read the end of a run. When all have read the
+// onRunEnd notes that one reader has read the end of a run. When all have read the
 // same number of them, it says how many.
-func (r *readers) ended() error {
+func (r *readers) onRunEnd() error {
 	n := r.ends.Add(1)
 	if n%r.count != 0 {
 		return nil
@@ -61,8 +61,8 @@ func (r *readers) ended() error {
 	return err
 }
 
-// Reading says what the readers of one process do.
-type Reading struct {
+// ReaderOptions says what the readers of one process do.
+type ReaderOptions struct {
 	URL, Token, Thread string
 	Readers            int
 	Sockets            bool // over WebSockets, not streams of events
@@ -71,10 +71,10 @@ type Reading struct {
 	Runs int
 }
 
-// Read connects readers to a thread. When all are connected it says so on w; when
+// RunReaders connects readers to a thread. When all are connected it says so on w; when
 // they have come to their end it writes their [Readings] there. It returns then,
 // or when stdin ends.
-func Read(ctx context.Context, stdin io.Reader, w io.Writer, what Reading) error {
+func RunReaders(ctx context.Context, stdin io.Reader, w io.Writer, what ReaderOptions) error {
 	n := what.Readers
 	if n < 1 || n > MaxReaders {
 		return fmt.Errorf("%d readers: choose 1 to %d", n, MaxReaders)
@@ -102,9 +102,9 @@ func Read(ctx context.Context, stdin io.Reader, w io.Writer, what Reading) error
 			}
 			connecting <- struct{}{}
 			if what.Sockets {
-				return r.overSocket(connected, what, begun)
+				return r.readSocket(connected, what, begun)
 			}
-			return r.overEvents(connected, web, what, begun)
+			return r.readEvents(connected, web, what, begun)
 		})
 	}
 	var cpu time.Duration
@@ -121,25 +121,25 @@ func Read(ctx context.Context, stdin io.Reader, w io.Writer, what Reading) error
 	if err := group.Wait(); err != nil && ctx.Err() == nil {
 		return err
 	}
-	return json.NewEncoder(w).Encode(Readings{
+	return json.NewEncoder(w).Encode(ReaderResult{
 		Deltas: r.deltas.Load(), Bytes: r.bytes.Load(), CutOff: int(r.cutOff.Load()),
 		CPUSeconds: (cpuTime() - cpu).Seconds(), Delay: r.delay.times(),
 	})
 }
 
-// overEvents is one reader of a stream of events. begun is called once it is
+// readEvents is one reader of a stream of events. begun is called once it is
 // connected.
-func (r *readers) overEvents(ctx context.Context, web *http.Client, what Reading, begun func()) error {
+func (r *readers) readEvents(ctx context.Context, web *http.Client, what ReaderOptions, begun func()) error {
 	body, err := connect(ctx, web, what)
 	if err != nil {
 		return err
 	}
 	defer body.Close() // nothing depends on how the reading side is closed
 	begun()
-	return r.read(body)
+	return r.parseEvents(body)
 }
 
-func connect(ctx context.Context, web *http.Client, what Reading) (io.ReadCloser, error) {
+func connect(ctx context.Context, web *http.Client, what ReaderOptions) (io.ReadCloser, error) {
 	target := what.URL + "/v1/threads/" + url.PathEscape(what.Thread) + "/stream?until=settled"
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
 	if err != nil {
@@ -157,12 +157,12 @@ func connect(ctx context.Context, web *http.Client, what Reading) (io.ReadCloser
 	return resp.Body, nil
 }
 
-// read reads events until the stream ends.
-func (r *readers) read(body io.Reader) error {
+// parseEvents reads events until the stream ends.
+func (r *readers) parseEvents(body io.Reader) error {
 	lines := bufio.NewReader(body)
 	event, upto, settled := "", 0, false
 	for {
-		line, err := line(lines)
+		line, err := readLine(lines)
 		if err != nil {
 			if !settled {
 				r.cutOff.Add(1)
@@ -189,15 +189,15 @@ func (r *readers) read(body io.Reader) error {
 			if e.Kind != mailroom.KindCompleted {
 				continue
 			}
-			if settled = true; r.ended() != nil {
+			if settled = true; r.onRunEnd() != nil {
 				return nil // nobody listens any more
 			}
 		}
 	}
 }
 
-// line reads a line of any length; it is good until the next.
-func line(r *bufio.Reader) ([]byte, error) {
+// readLine reads a line of any length; it is good until the next.
+func readLine(r *bufio.Reader) ([]byte, error) {
 	part, err := r.ReadSlice('\n')
 	if !errors.Is(err, bufio.ErrBufferFull) {
 		return bytes.TrimSuffix(part, []byte("\n")), err

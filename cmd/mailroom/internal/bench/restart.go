@@ -41,12 +41,12 @@ const (
 // restart queues runs, and starts the real server on them.
 func (b *bench) restart(ctx context.Context, dir string) error {
 	r := &Restart{Queued: b.scaled(restartQueued, 200)}
-	b.Tell("restart: queueing %d runs", r.Queued)
-	d, err := b.drive(ctx, dir, load{backlog: r.Queued})
+	b.Progress("restart: queueing %d runs", r.Queued)
+	d, err := b.newDriver(ctx, dir, load{backlog: r.Queued})
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(d.fill(ctx, r.Queued), d.house.close()); err != nil {
+	if err := errors.Join(d.fill(ctx, r.Queued), d.fixture.close()); err != nil {
 		return err
 	}
 	if err := os.WriteFile(filepath.Join(dir, "mailroom.toml"), []byte(b.Config), 0o600); err != nil {
@@ -69,7 +69,7 @@ func (b *bench) restart(ctx context.Context, dir string) error {
 // restartOnce starts a server, waits for the end of a run, and kills it.
 func (b *bench) restartOnce(ctx context.Context, dir string) (r Restarted, err error) {
 	began := time.Now()
-	s, err := b.start(ctx, nil, true, "serve", "--data", dir, "--listen", "127.0.0.1:0")
+	s, err := b.startChild(ctx, nil, true, "serve", "--data", dir, "--listen", "127.0.0.1:0")
 	if err != nil {
 		return r, err
 	}
@@ -78,7 +78,7 @@ func (b *bench) restartOnce(ctx context.Context, dir string) (r Restarted, err e
 		err = errors.Join(err, s.kill())
 		<-talk
 	}()
-	line, err := s.line("listening on ")
+	line, err := s.waitLine("listening on ")
 	if err != nil {
 		close(talk)
 		return r, fmt.Errorf("start a server: %w", err)
@@ -95,23 +95,23 @@ func (b *bench) restartOnce(ctx context.Context, dir string) (r Restarted, err e
 	if err != nil {
 		return r, fmt.Errorf("read the token: %w", err)
 	}
-	at, err := served(ctx, client.New(url, strings.TrimSpace(string(token))))
+	at, err := waitRunEnd(ctx, client.New(url, strings.TrimSpace(string(token))))
 	if err != nil {
 		return r, fmt.Errorf("wait for a run: %w", err)
 	}
 	r.Served = milliseconds(int64(at.Sub(began)))
-	b.Tell("  listening after %.0f ms, a run has ended after %.0f ms", r.Listening, r.Served)
+	b.Progress("  listening after %.0f ms, a run has ended after %.0f ms", r.Listening, r.Served)
 	return r, nil
 }
 
-// served waits for the end of a run. Now and then it submits one more, in case
+// waitRunEnd waits for the end of a run. Now and then it submits one more, in case
 // that all that were queued had ended before it looked.
-func served(ctx context.Context, c *client.Client) (at time.Time, err error) {
+func waitRunEnd(ctx context.Context, c *client.Client) (at time.Time, err error) {
 	seen := errors.New("seen")
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
 		for {
-			if err := until(ctx, time.Now().Add(probeEvery)); err != nil {
+			if err := sleepUntil(ctx, time.Now().Add(probeEvery)); err != nil {
 				return nil // it was seen, or the other one says why not
 			}
 			if _, err := c.Submit(ctx, api.Submit{Text: "Is anybody there?"}); err != nil && ctx.Err() == nil {

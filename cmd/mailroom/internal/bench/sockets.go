@@ -9,9 +9,9 @@ import (
 	"github.com/coder/websocket"
 )
 
-// overSocket is one reader over a WebSocket. begun is called once it has
+// readSocket is one reader over a WebSocket. begun is called once it has
 // subscribed.
-func (r *readers) overSocket(ctx context.Context, what Reading, begun func()) error {
+func (r *readers) readSocket(ctx context.Context, what ReaderOptions, begun func()) error {
 	conn, err := subscribe(ctx, http.DefaultClient, what)
 	if err != nil {
 		return err
@@ -41,7 +41,7 @@ func (r *readers) overSocket(ctx context.Context, what Reading, begun func()) er
 		case "delta":
 			upto = r.delta(f.Delta, upto)
 		case "settled":
-			if upto, left = 0, left-1; r.ended() != nil {
+			if upto, left = 0, left-1; r.onRunEnd() != nil {
 				return nil // nobody listens any more
 			}
 		case "error":
@@ -52,7 +52,7 @@ func (r *readers) overSocket(ctx context.Context, what Reading, begun func()) er
 }
 
 // subscribe opens a WebSocket and asks for the thread.
-func subscribe(ctx context.Context, web *http.Client, what Reading) (*websocket.Conn, error) {
+func subscribe(ctx context.Context, web *http.Client, what ReaderOptions) (*websocket.Conn, error) {
 	header := http.Header{"Authorization": {"Bearer " + what.Token}}
 	conn, _, err := websocket.Dial(ctx, what.URL+"/v1/ws", &websocket.DialOptions{HTTPClient: web, HTTPHeader: header})
 	if err != nil {

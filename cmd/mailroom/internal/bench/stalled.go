@@ -19,10 +19,10 @@ import (
 // Stalled is what readers that are connected and take nothing cost a run and the
 // readers beside them. Both kinds of rounds are measured in turn.
 type Stalled struct {
-	Readers int    `json:"readers"` // that read; half of them over WebSockets
-	Stalled int    `json:"stalled"` // beside them in every second round
-	Without Speech `json:"without"`
-	With    Speech `json:"with"`
+	Readers int        `json:"readers"` // that read; half of them over WebSockets
+	Stalled int        `json:"stalled"` // beside them in every second round
+	Without StreamLoad `json:"without"`
+	With    StreamLoad `json:"with"`
 	// The second divided by the first.
 	SpeedRatio float64 `json:"speed_ratio"`
 	CPURatio   float64 `json:"cpu_ratio"`
@@ -30,8 +30,8 @@ type Stalled struct {
 	CutOff     int     `json:"cut_off"` // of those that read
 }
 
-// Speech is a run that writes as fast as it can.
-type Speech struct {
+// StreamLoad is a run that writes as fast as it can.
+type StreamLoad struct {
 	PiecesPerSecond float64 `json:"pieces_per_second"` // of the run of middle length
 	Run             Times   `json:"run"`
 	// CPUPerRun is the processor's time of the server for a run, until all
@@ -51,14 +51,14 @@ const (
 	stalledPiece   = "fifty bytes of text, which is a line or so of it. "
 )
 
-// rusher is the agent: it writes without a pause, once it may begin.
-type rusher struct {
+// unpacedAgent is the agent: it writes without a pause, once it may begin.
+type unpacedAgent struct {
 	pieces int // of a run
 	begin  chan struct{}
 	took   chan time.Duration
 }
 
-func (a rusher) Run(ctx context.Context, session mailroom.Session) error {
+func (a unpacedAgent) Run(ctx context.Context, session mailroom.Session) error {
 	select {
 	case <-a.begin:
 	case <-ctx.Done():
@@ -79,15 +79,15 @@ func (b *bench) stalled(ctx context.Context, dir string) (err error) {
 	n := b.scaled(stalledReaders, 4)
 	rounds, each := 2*b.scaled(stalledPairs, 1), stalledWarmup+b.scaled(stalledRuns, 1)
 	runs := rounds * each
-	b.Tell("stalled: a run that writes as fast as it can, with %d readers and in turn with 2 more that take nothing", n)
-	a := rusher{pieces: b.scaled(stalledPieces, 500), begin: make(chan struct{}), took: make(chan time.Duration, 1)}
+	b.Progress("stalled: a run that writes as fast as it can, with %d readers and in turn with 2 more that take nothing", n)
+	a := unpacedAgent{pieces: b.scaled(stalledPieces, 500), begin: make(chan struct{}), took: make(chan time.Duration, 1)}
 	ended := make(chan struct{}, 1)
-	h, err := open(ctx, dir, b.AgentVersion, func(*mailroom.Run) { ended <- struct{}{} })
+	h, err := newFixture(ctx, dir, b.AgentVersion, func(*mailroom.Run) { ended <- struct{}{} })
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, h.close()) }()
-	h.work(a, 1)
+	h.startEngine(a, 1)
 	for range runs + 1 { // the last keeps the thread from settling before the end
 		in := mailroom.Submit{Thread: fanoutThread, Sender: "bench", Owner: "bench", Messages: []mailroom.NewMessage{{Parts: mailroom.Text("Speak.")}}}
 		if _, err := h.ledger.Submit(ctx, in); err != nil {
@@ -108,18 +108,18 @@ func (b *bench) stalled(ctx context.Context, dir string) (err error) {
 		defer func() { err = errors.Join(err, c.kill()) }()
 		live = append(live, c)
 	}
-	m := &stalling{face: f, agent: a, ended: ended, live: live}
+	m := &stalledRounds{server: f, agent: a, ended: ended, readers: live}
 	for i := range rounds {
 		if err := m.round(ctx, each, i%2 == 1); err != nil {
 			return err
 		}
 	}
-	if _, err := m.speak(ctx); err != nil { // the last one, with which those that read end
+	if _, err := m.runOnce(ctx); err != nil { // the last one, with which those that read end
 		return err
 	}
 	b.result.Stalled = m.result(n)
 	for _, c := range live {
-		got, err := c.readings()
+		got, err := c.readResults()
 		if err != nil {
 			return err
 		}
@@ -128,9 +128,9 @@ func (b *bench) stalled(ctx context.Context, dir string) (err error) {
 	return nil
 }
 
-// readings waits for the end of readers, and returns what they got.
-func (c *child) readings() (got Readings, err error) {
-	line, err := c.line("{")
+// readResults waits for the end of readers, and returns what they got.
+func (c *child) readResults() (got ReaderResult, err error) {
+	line, err := c.waitLine("{")
 	if err == nil {
 		err = json.Unmarshal([]byte(line), &got)
 	}
@@ -140,13 +140,13 @@ func (c *child) readings() (got Readings, err error) {
 	return got, c.finish()
 }
 
-// stalling measures the rounds.
-type stalling struct {
-	face  *face
-	agent rusher
-	ended chan struct{}
-	live  []*child // those that read
-	runs  int      // that have written
+// stalledRounds measures the rounds.
+type stalledRounds struct {
+	server  *httpServer
+	agent   unpacedAgent
+	ended   chan struct{}
+	readers []*child // those that read
+	runs    int      // that have written
 
 	took  [2]histogram // of runs, without and with readers that stall
 	cpu   [2]histogram
@@ -154,11 +154,11 @@ type stalling struct {
 }
 
 // round has some runs write, one after the other.
-func (m *stalling) round(ctx context.Context, runs int, stall bool) error {
+func (m *stalledRounds) round(ctx context.Context, runs int, stall bool) error {
 	kind := 0
 	if stall {
 		kind = 1
-		for _, begin := range []func(context.Context) (io.Closer, error){m.stuckEvents, m.stuckSocket} {
+		for _, begin := range []func(context.Context) (io.Closer, error){m.openStalledEvents, m.openStalledSocket} {
 			stuck, err := begin(ctx)
 			if err != nil {
 				return fmt.Errorf("connect a reader that stalls: %w", err)
@@ -168,7 +168,7 @@ func (m *stalling) round(ctx context.Context, runs int, stall bool) error {
 	}
 	for i := range runs {
 		cpu := cpuTime()
-		took, err := m.speak(ctx)
+		took, err := m.runOnce(ctx)
 		if err != nil {
 			return err
 		}
@@ -177,13 +177,13 @@ func (m *stalling) round(ctx context.Context, runs int, stall bool) error {
 			m.cpu[kind].add(cpuTime() - cpu)
 		}
 	}
-	m.heaps[kind] = append(m.heaps[kind], float64(memoryNow().heap))
+	m.heaps[kind] = append(m.heaps[kind], float64(measureMemory().heap))
 	return nil
 }
 
-// speak lets the next run write, and those that read come to its end, so that
+// runOnce lets the next run write, and those that read come to its end, so that
 // every run finds them at rest.
-func (m *stalling) speak(ctx context.Context) (took time.Duration, err error) {
+func (m *stalledRounds) runOnce(ctx context.Context) (took time.Duration, err error) {
 	select {
 	case m.agent.begin <- struct{}{}:
 	case <-ctx.Done():
@@ -192,17 +192,17 @@ func (m *stalling) speak(ctx context.Context) (took time.Duration, err error) {
 	took = <-m.agent.took
 	<-m.ended
 	m.runs++
-	for _, c := range m.live {
-		if _, err := c.line(fmt.Sprintf(readersRead, m.runs)); err != nil {
+	for _, c := range m.readers {
+		if _, err := c.waitLine(fmt.Sprintf(readersRead, m.runs)); err != nil {
 			return 0, fmt.Errorf("hear from the readers: %w", err)
 		}
 	}
 	return took, nil
 }
 
-func (m *stalling) result(readers int) *Stalled {
+func (m *stalledRounds) result(readers int) *Stalled {
 	out := &Stalled{Readers: readers, Stalled: 2}
-	for i, s := range []*Speech{&out.Without, &out.With} {
+	for i, s := range []*StreamLoad{&out.Without, &out.With} {
 		for _, heap := range m.heaps[i] {
 			s.Heap += heap / float64(len(m.heaps[i]))
 		}
@@ -215,8 +215,8 @@ func (m *stalling) result(readers int) *Stalled {
 	return out
 }
 
-// tight connects with room for next to nothing that is not read.
-func tight(ctx context.Context, network, address string) (net.Conn, error) {
+// dialSmallBuffer connects with room for next to nothing that is not read.
+func dialSmallBuffer(ctx context.Context, network, address string) (net.Conn, error) {
 	conn, err := new(net.Dialer).DialContext(ctx, network, address)
 	if err == nil {
 		err = conn.(*net.TCPConn).SetReadBuffer(4096) // the only kind that this network makes
@@ -224,27 +224,27 @@ func tight(ctx context.Context, network, address string) (net.Conn, error) {
 	return conn, err
 }
 
-// stuckEvents asks for a stream of events and reads nothing of it.
-func (m *stalling) stuckEvents(ctx context.Context) (io.Closer, error) {
-	conn, err := tight(ctx, "tcp", strings.TrimPrefix(m.face.url, "http://"))
+// openStalledEvents asks for a stream of events and reads nothing of it.
+func (m *stalledRounds) openStalledEvents(ctx context.Context) (io.Closer, error) {
+	conn, err := dialSmallBuffer(ctx, "tcp", strings.TrimPrefix(m.server.url, "http://"))
 	if err != nil {
 		return nil, err
 	}
-	_, err = fmt.Fprintf(conn, "GET /v1/threads/%s/stream HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n\r\n", fanoutThread, m.face.token)
+	_, err = fmt.Fprintf(conn, "GET /v1/threads/%s/stream HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n\r\n", fanoutThread, m.server.token)
 	return conn, err
 }
 
-// stuckSocket subscribes over a WebSocket and reads nothing of it.
-func (m *stalling) stuckSocket(ctx context.Context) (io.Closer, error) {
-	web := &http.Client{Transport: &http.Transport{DialContext: tight}}
-	conn, err := subscribe(ctx, web, Reading{URL: m.face.url, Token: m.face.token, Thread: fanoutThread})
+// openStalledSocket subscribes over a WebSocket and reads nothing of it.
+func (m *stalledRounds) openStalledSocket(ctx context.Context) (io.Closer, error) {
+	web := &http.Client{Transport: &http.Transport{DialContext: dialSmallBuffer}}
+	conn, err := subscribe(ctx, web, ReaderOptions{URL: m.server.url, Token: m.server.token, Thread: fanoutThread})
 	if err != nil {
 		return nil, err
 	}
-	return hangUp{conn}, nil
+	return abruptCloser{conn}, nil
 }
 
-// hangUp closes a WebSocket without a word.
-type hangUp struct{ conn *websocket.Conn }
+// abruptCloser closes a WebSocket without a word.
+type abruptCloser struct{ conn *websocket.Conn }
 
-func (h hangUp) Close() error { return h.conn.CloseNow() }
+func (h abruptCloser) Close() error { return h.conn.CloseNow() }

@@ -18,13 +18,13 @@ type Channel struct {
 	Kind  string // one of ChannelKinds
 	Agent string // that reads its messages
 	Token Secret
-	Pace
+	ReconnectSettings
 	Chat     // of kinds on which people talk
 	Platform // of its kind
 }
 
-// Pace is how a channel is kept going.
-type Pace struct {
+// ReconnectSettings is how a channel is kept going.
+type ReconnectSettings struct {
 	RetryFirst  time.Duration
 	RetryMost   time.Duration
 	Attempts    int // 0: it is never parked
@@ -34,15 +34,15 @@ type Pace struct {
 
 // What a server does when no channel is connected or may be again by itself.
 const (
-	Stay = "stay"
-	Exit = "exit"
+	AllDownStay = "stay"
+	AllDownExit = "exit"
 )
 
-func defaultPace() Pace {
-	return Pace{RetryFirst: 30 * time.Second, RetryMost: 5 * time.Minute, Attempts: 20, ProbeEvery: 15 * time.Minute}
+func defaultReconnect() ReconnectSettings {
+	return ReconnectSettings{RetryFirst: 30 * time.Second, RetryMost: 5 * time.Minute, Attempts: 20, ProbeEvery: 15 * time.Minute}
 }
 
-func (p *Pace) settings() []setting {
+func (p *ReconnectSettings) settings() []setting {
 	const day = 24 * time.Hour
 	return []setting{
 		{"retry_first", "Pause after a try to connect that failed, doubled after each further one.", duration(&p.RetryFirst, 10*time.Millisecond, day)},
@@ -53,18 +53,18 @@ func (p *Pace) settings() []setting {
 	}
 }
 
-// pace are the settings of the table of all channels.
-func (c *Config) pace() []setting {
+// channelDefaults are the settings of the table of all channels.
+func (c *Config) channelDefaults() []setting {
 	return append([]setting{
-		{"when_all_down", "What the server does when no channel is connected or may be again by itself: stay, or exit with code 75 (start it again) or 78 (mend the configuration).", oneOf(&c.WhenAllDown, Stay, Exit)},
-	}, c.Pace.settings()...)
+		{"when_all_down", "What the server does when no channel is connected or may be again by itself: stay, or exit with code 75 (start it again) or 78 (mend the configuration).", oneOf(&c.WhenAllDown, AllDownStay, AllDownExit)},
+	}, c.ReconnectSettings.settings()...)
 }
 
-// pauses gives a channel what its table does not set: what the table of all channels
+// inheritReconnect gives a channel what its table does not set: what the table of all channels
 // sets, else what its platform is best asked with.
-func (c *Config) pauses(name string, ch *Channel) {
-	all, own := c.Pace, ch.Pace
-	ch.Pace = all
+func (c *Config) inheritReconnect(name string, ch *Channel) {
+	all, own := c.ReconnectSettings, ch.ReconnectSettings
+	ch.ReconnectSettings = all
 	if platform := (poll.Options{}).ReconnectPolicy(); ch.Kind == KindPoll {
 		if !c.set["channels.retry_first"] {
 			ch.RetryFirst = platform.InitialDelay
@@ -87,22 +87,22 @@ func (c *Config) pauses(name string, ch *Channel) {
 	}
 }
 
-// checkPaces returns what is wrong with two numbers together.
-func (c *Config) checkPaces() (found []problem) {
-	check := func(key string, p Pace) {
+// checkReconnect returns what is wrong with two numbers together.
+func (c *Config) checkReconnect() (found []problem) {
+	check := func(key string, p ReconnectSettings) {
 		if p.RetryMost < p.RetryFirst {
-			found = append(found, problem{key: key, what: fmt.Sprintf("%s is shorter than retry_first, %s", short(p.RetryMost), short(p.RetryFirst))})
+			found = append(found, problem{key: key, what: fmt.Sprintf("%s is shorter than retry_first, %s", formatDuration(p.RetryMost), formatDuration(p.RetryFirst))})
 		}
 	}
-	check("channels.retry_most", c.Pace)
+	check("channels.retry_most", c.ReconnectSettings)
 	for _, name := range c.ChannelNames() {
-		check("channels."+name+".retry_most", c.Channels[name].Pace)
+		check("channels."+name+".retry_most", c.Channels[name].ReconnectSettings)
 	}
 	return found
 }
 
-// WhenAllDownUnlessSet sets what a configuration that says nothing of it wants.
-func (c *Config) WhenAllDownUnlessSet(what string) {
+// DefaultWhenAllDown sets what a configuration that says nothing of it wants.
+func (c *Config) DefaultWhenAllDown(what string) {
 	if !c.set["channels.when_all_down"] {
 		c.WhenAllDown = what
 	}
@@ -134,7 +134,7 @@ func (c *Channel) Dial() (chat.Dialer, channel.ReconnectPolicy) {
 // Secrets are all that it has.
 func (c *Channel) Secrets() []*Secret {
 	all := []*Secret{&c.Token}
-	if g, is := c.Platform.(Guarded); is {
+	if g, is := c.Platform.(SecretHolder); is {
 		all = append(all, g.Secrets()...)
 	}
 	return all
@@ -153,11 +153,11 @@ func (c *Channel) settings() []setting {
 	if c.IsChat() {
 		all = append(all, c.Chat.settings()...)
 	}
-	return append(all, c.Pace.settings()...)
+	return append(all, c.ReconnectSettings.settings()...)
 }
 
-// lacks says what a channel cannot do without; "" if it is all there.
-func (c *Channel) lacks() string {
+// missing says what a channel cannot do without; "" if it is all there.
+func (c *Channel) missing() string {
 	if c.Agent == "" {
 		return `it needs an agent, such as agent = "codex"`
 	}
@@ -209,7 +209,7 @@ func (r *reader) channels(v any) {
 		return
 	}
 	all, known := map[string]any{}, []string{}
-	for _, s := range r.config.pace() {
+	for _, s := range r.config.channelDefaults() {
 		known = append(known, s.key)
 	}
 	for _, name := range sorted(tables) {
@@ -243,13 +243,13 @@ func (r *reader) channels(v any) {
 		if len(r.problems) > before {
 			continue
 		}
-		if what := c.lacks(); what != "" {
+		if what := c.missing(); what != "" {
 			r.report(key, what)
 			continue
 		}
 		r.config.Channels[name] = c
 	}
-	r.table("channels.", all, r.config.pace())
+	r.table("channels.", all, r.config.channelDefaults())
 }
 
 // ChannelNames are the names of the channels, in order.
@@ -258,7 +258,7 @@ func (c *Config) ChannelNames() []string { return slices.Sorted(maps.Keys(c.Chan
 // AddChannel adds a channel, as flags do.
 func (c *Config) AddChannel(name string, ch *Channel) {
 	c.Channels[name] = ch
-	c.pauses(name, ch)
+	c.inheritReconnect(name, ch)
 }
 
 // AddCommand makes a command an agent, as flags do.
@@ -273,8 +273,8 @@ func (c *Config) AddCommand(name string, command []string) error {
 	return nil
 }
 
-// ListenUnlessSet sets the address for a configuration that names none.
-func (c *Config) ListenUnlessSet(addr string) {
+// DefaultListen sets the address for a configuration that names none.
+func (c *Config) DefaultListen(addr string) {
 	if !c.set["listen"] {
 		c.Listen = addr
 	}

@@ -29,8 +29,8 @@ func TestAChannelIsReadAndItsTokenIsNowhere(t *testing.T) {
 	}
 	want := map[string]*Channel{"mol": {
 		Kind: KindPoll, Agent: "echo", Token: Secret{File: file},
-		Platform: &Poll{URL: "https://platform.example.org", Workspace: "ws-1", Interval: 5 * time.Second},
-		Pace:     Pace{RetryFirst: time.Second, RetryMost: time.Minute, Attempts: 20, ProbeEvery: 15 * time.Minute},
+		Platform:          &Poll{URL: "https://platform.example.org", Workspace: "ws-1", Interval: 5 * time.Second},
+		ReconnectSettings: ReconnectSettings{RetryFirst: time.Second, RetryMost: time.Minute, Attempts: 20, ProbeEvery: 15 * time.Minute},
 	}}
 	if diff := cmp.Diff(want, c.Channels, cmpopts.IgnoreUnexported(Secret{})); diff != "" {
 		t.Error(diff)
@@ -94,35 +94,35 @@ func TestWhatIsWrongWithAChannelIsNamed(t *testing.T) {
 }
 
 func TestAChannelIsKeptGoingAsItsTableSaysElseAsThatOfAllElseAsItsKindIsBest(t *testing.T) {
-	first := func(d time.Duration) Pace {
-		return Pace{RetryFirst: d, RetryMost: time.Minute, Attempts: 20, ProbeEvery: 15 * time.Minute}
+	first := func(d time.Duration) ReconnectSettings {
+		return ReconnectSettings{RetryFirst: d, RetryMost: time.Minute, Attempts: 20, ProbeEvery: 15 * time.Minute}
 	}
-	all := Pace{RetryFirst: 2 * time.Second, RetryMost: 4 * time.Second, Attempts: 3, ProbeEvery: time.Minute, GiveUpAfter: 5}
+	all := ReconnectSettings{RetryFirst: 2 * time.Second, RetryMost: 4 * time.Second, Attempts: 3, ProbeEvery: time.Minute, GiveUpAfter: 5}
 	const ofAll = "[channels]\nwhen_all_down = \"exit\"\nretry_first = \"2s\"\nretry_most = \"4s\"\nattempts = 3\nprobe_every = \"1m\"\ngive_up_after = 5\n"
 	own := all
 	own.RetryMost, own.Attempts, own.GiveUpAfter = time.Hour, 0, 0
 	for name, c := range map[string]struct {
 		before, after string
-		want          Pace
+		want          ReconnectSettings
 	}{
 		"as its kind":        {"", "", first(time.Second)},
 		"as all":             {ofAll, "", all},
 		"as it says":         {"", "retry_first = \"3s\"", first(3 * time.Second)},
 		"some as it says":    {ofAll, "retry_most = \"1h\"\nattempts = 0\ngive_up_after = 0", own},
-		"a long first pause": {"", "retry_first = \"2h\"", func() Pace { p := first(2 * time.Hour); p.RetryMost = 2 * time.Hour; return p }()},
+		"a long first pause": {"", "retry_first = \"2h\"", func() ReconnectSettings { p := first(2 * time.Hour); p.RetryMost = 2 * time.Hour; return p }()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := Parse("f.toml", []byte(c.before+good+"token_env = \"X\"\n"+c.after))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(c.want, got.Channels["mol"].Pace); diff != "" {
+			if diff := cmp.Diff(c.want, got.Channels["mol"].ReconnectSettings); diff != "" {
 				t.Error(diff)
 			}
-			if again, err := Parse("g.toml", []byte(got.TOML(true))); err != nil || again.Channels["mol"].Pace != c.want || again.WhenAllDown != got.WhenAllDown {
+			if again, err := Parse("g.toml", []byte(got.TOML(true))); err != nil || again.Channels["mol"].ReconnectSettings != c.want || again.WhenAllDown != got.WhenAllDown {
 				t.Errorf("what is shown is read as %+v, %v", again, err)
 			}
-			if want := map[bool]string{true: Exit, false: Stay}[c.before != ""]; got.WhenAllDown != want {
+			if want := map[bool]string{true: AllDownExit, false: AllDownStay}[c.before != ""]; got.WhenAllDown != want {
 				t.Errorf("when all are down: %s", got.WhenAllDown)
 			}
 		})

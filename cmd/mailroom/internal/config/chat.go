@@ -22,12 +22,12 @@ type Chat struct {
 
 // What is read in groups.
 const (
-	Addressed  = "addressed"
-	Everything = "everything"
+	GroupsAddressed  = "addressed"
+	GroupsEverything = "everything"
 )
 
 func defaultChat() Chat {
-	return Chat{Pairing: true, Busy: string(mailroom.ModeQueue), Groups: Addressed, Previews: true, MaxFile: chat.DefaultMaxFileSize}
+	return Chat{Pairing: true, Busy: string(mailroom.ModeQueue), Groups: GroupsAddressed, Previews: true, MaxFile: chat.DefaultMaxFileSize}
 }
 
 func (c *Chat) settings() []setting {
@@ -41,17 +41,17 @@ func (c *Chat) settings() []setting {
 		{"chats", "Ids of chats in which everybody may talk.", list(&c.Chats)},
 		{"pairing", "Give a stranger in private a code, for mailroom pair approve.", flag(&c.Pairing)},
 		{"busy", "What a message does while the agent works: queue, steer, interrupt or collect.", oneOf(&c.Busy, busy...)},
-		{"groups", "What is read in groups: addressed is what is said to the bot, everything is all.", oneOf(&c.Groups, Addressed, Everything)},
+		{"groups", "What is read in groups: addressed is what is said to the bot, everything is all.", oneOf(&c.Groups, GroupsAddressed, GroupsEverything)},
 		{"previews", "Show what the agent writes while it writes it, where messages can be edited.", flag(&c.Previews)},
 		{"per_user", "Each user in a group has a conversation of their own.", flag(&c.PerUser)},
 		{"max_file", "Largest file sent along that is kept for the agent, in the folder files of the data folder.", size(&c.MaxFile, 1<<10, 1<<30)},
 	}
 }
 
-// Talk is what the settings say to a platform.
-func (c *Chat) Talk() chat.AccessPolicy {
+// AccessPolicy is what the settings say to a platform.
+func (c *Chat) AccessPolicy() chat.AccessPolicy {
 	return chat.AccessPolicy{
 		Admins: c.Admins, Users: c.Users, Chats: c.Chats, Pairing: c.Pairing, BusyMode: mailroom.Mode(c.Busy),
-		AllGroupMessages: c.Groups == Everything, PerUser: c.PerUser, MaxFileSize: int64(c.MaxFile),
+		AllGroupMessages: c.Groups == GroupsEverything, PerUser: c.PerUser, MaxFileSize: int64(c.MaxFile),
 	}
 }

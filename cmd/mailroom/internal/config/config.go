@@ -48,8 +48,8 @@ type Config struct {
 	Channels map[string]*Channel
 	Tracker  *Tracker // nil: none is watched
 
-	Pace               // of channels that say nothing else
-	WhenAllDown string // Stay or Exit
+	ReconnectSettings        // of channels that say nothing else
+	WhenAllDown       string // Stay or Exit
 
 	// Command is how the commands for this server are begun, in hints.
 	Command string
@@ -163,9 +163,9 @@ func newAgent(kind string) *Agent {
 // IsProgram reports whether the agent starts a program of the system.
 func (a *Agent) IsProgram() bool { return a.Kind == KindExec || program.Find(a.Kind) != nil }
 
-// Offered returns the settings of an agent that nobody has configured: of a
+// ProgramAgent returns the settings of an agent that nobody has configured: of a
 // program that was found.
-func (c *Config) Offered(p *program.Profile) *Agent {
+func (c *Config) ProgramAgent(p *program.Profile) *Agent {
 	a := newAgent(p.Name)
 	a.Limit, a.Deadline, a.Isolation = c.Runs, c.RunDeadline, c.Isolation
 	return a
@@ -183,25 +183,25 @@ func kinds() []string {
 // Default returns the settings of an empty file.
 func Default() *Config {
 	c := &Config{
-		Listen:        "127.0.0.1:8420",
-		DefaultAgent:  KindEcho,
-		LogLevel:      slog.LevelInfo,
-		Runs:          64,
-		Lease:         15 * time.Second,
-		Renew:         5 * time.Second,
-		Sweep:         time.Second,
-		StopGrace:     10 * time.Second,
-		ShutdownGrace: 30 * time.Second,
-		RunDeadline:   time.Hour,
-		AgentGrace:    time.Minute,
-		MaxQueued:     mailroom.MaxQueued,
-		Limits:        defaultLimits(),
-		Agents:        map[string]*Agent{KindEcho: newAgent(KindEcho), KindInbox: newAgent(KindInbox), KindTour: newAgent(KindTour)},
-		Channels:      map[string]*Channel{},
-		Pace:          defaultPace(),
-		WhenAllDown:   Stay,
-		Isolation:     IsolationAuto,
-		set:           map[string]bool{},
+		Listen:            "127.0.0.1:8420",
+		DefaultAgent:      KindEcho,
+		LogLevel:          slog.LevelInfo,
+		Runs:              64,
+		Lease:             15 * time.Second,
+		Renew:             5 * time.Second,
+		Sweep:             time.Second,
+		StopGrace:         10 * time.Second,
+		ShutdownGrace:     30 * time.Second,
+		RunDeadline:       time.Hour,
+		AgentGrace:        time.Minute,
+		MaxQueued:         mailroom.MaxQueued,
+		Limits:            defaultLimits(),
+		Agents:            map[string]*Agent{KindEcho: newAgent(KindEcho), KindInbox: newAgent(KindInbox), KindTour: newAgent(KindTour)},
+		Channels:          map[string]*Channel{},
+		ReconnectSettings: defaultReconnect(),
+		WhenAllDown:       AllDownStay,
+		Isolation:         IsolationAuto,
+		set:               map[string]bool{},
 	}
 	c.inherit()
 	return c
@@ -282,7 +282,7 @@ func (c *Config) check() []problem {
 	var found []problem
 	if c.Renew > c.Lease/2 { // a worker gives its lease up before its end, and a renewal may come late
 		found = append(found, problem{key: "renew", what: fmt.Sprintf(
-			"%s is too long for a lease of %s: at most half of it, %s", short(c.Renew), short(c.Lease), short(c.Lease/2))})
+			"%s is too long for a lease of %s: at most half of it, %s", formatDuration(c.Renew), formatDuration(c.Lease), formatDuration(c.Lease/2))})
 	}
 	if (c.TLSCert == "") != (c.TLSKey == "") {
 		there, missing := "tls_cert", "tls_key"
@@ -298,7 +298,7 @@ func (c *Config) check() []problem {
 		}
 		found = append(found, problem{key: "default_agent", what: what})
 	}
-	found = append(found, c.checkPaces()...)
+	found = append(found, c.checkReconnect()...)
 	for _, name := range sorted(c.Agents) {
 		a := c.Agents[name]
 		if a.Kind == KindExec && (len(a.Command) == 0 || a.Command[0] == "") {

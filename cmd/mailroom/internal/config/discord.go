@@ -22,14 +22,14 @@ func newDiscord() *Discord { return &Discord{API: discord.DefaultAPI, Beat: disc
 
 func (d *Discord) settings() []setting {
 	return []setting{
-		{"api", "Address of the HTTP API, with its version. The gateway is where it says.", platform(&d.API)},
-		{"about", "Address of a page about your bot, for the User-Agent that Discord asks of bots; empty is one that says that there is none.", about(&d.About)},
+		{"api", "Address of the HTTP API, with its version. The gateway is where it says.", serviceURL(&d.API)},
+		{"about", "Address of a page about your bot, for the User-Agent that Discord asks of bots; empty is one that says that there is none.", aboutURL(&d.About)},
 		{"beat", "Longest time between two heartbeats; the platform asks for one about every 41s. An acknowledgement is evidence for that long and up to 15s more.", duration(&d.Beat, 100*time.Millisecond, 10*time.Minute)},
 	}
 }
 
-// about is an address for a User-Agent, or empty.
-func about(p *string) value {
+// aboutURL is an address for a User-Agent, or empty.
+func aboutURL(p *string) value {
 	return checked(p, `an address, such as "https://example.org/our-bot", or ""`, func(s string) bool { return s == "" || discord.CheckAbout(s) == nil })
 }
 

@@ -53,7 +53,7 @@ func (c *IRC) Dial(ch *Channel) (chat.Dialer, channel.ReconnectPolicy) {
 // Options are what the settings say to the platform, with the password that token is.
 func (c *IRC) Options(token *Secret) irc.Options {
 	o := c.options()
-	if token.Named() {
+	if token.IsSet() {
 		o.Secrets = func() (s irc.Secrets, err error) {
 			password, err := token.Get()
 			if c.Account != "" {
@@ -73,9 +73,9 @@ func (c *IRC) missing(ch *Channel) string {
 		return `it needs a server, such as server = "irc.example.org"`
 	case c.Nick == "":
 		return `it needs a nick, such as nick = "mybot"`
-	case ch.Token.twice():
+	case ch.Token.ambiguous():
 		return "it has token_env and token_file; one of them holds the password"
-	case c.Account != "" && !ch.Token.Named():
+	case c.Account != "" && !ch.Token.IsSet():
 		return "the account needs token_env or token_file with its password"
 	}
 	if err := c.options().Check(); err != nil {

@@ -23,8 +23,8 @@ type ChatPlatform interface {
 	Dial(c *Channel) (chat.Dialer, channel.ReconnectPolicy)
 }
 
-// Guarded is a Platform with secrets beside the channel's token.
-type Guarded interface {
+// SecretHolder is a Platform with secrets beside the channel's token.
+type SecretHolder interface {
 	Platform
 	// Secrets are those.
 	Secrets() []*Secret
@@ -48,7 +48,7 @@ func ChannelKinds() []string { return slices.Sorted(maps.Keys(platforms())) }
 
 // missingToken is what nearly every kind misses without a token.
 func missingToken(c *Channel) string {
-	if !c.Token.Named() || c.Token.twice() {
+	if !c.Token.IsSet() || c.Token.ambiguous() {
 		return `it needs token_env or token_file, one of them: the token itself is in no configuration`
 	}
 	return ""

@@ -71,33 +71,35 @@ func (l *Limits) settings() []setting {
 	}
 }
 
-// units of a size, the largest first.
-func units() []unit { return []unit{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"B", 1}} }
+// sizeUnits of a size, the largest first.
+func sizeUnits() []sizeUnit {
+	return []sizeUnit{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"B", 1}}
+}
 
-type unit struct {
+type sizeUnit struct {
 	name  string
 	bytes int
 }
 
 // size is a number of bytes with its unit.
 func size(p *int, least, most int) value {
-	allowed := fmt.Sprintf("a size from %s to %s, such as %q", sized(least), sized(most), "64KiB")
+	allowed := fmt.Sprintf("a size from %s to %s, such as %q", formatSize(least), formatSize(most), "64KiB")
 	return value{
 		set: func(v any) error {
 			s, ok := v.(string)
-			n, known := bytesOf(s)
+			n, known := parseSize(s)
 			if !ok || !known || n < least || n > most {
-				return wrong(v, allowed)
+				return invalidValue(v, allowed)
 			}
 			*p = n
 			return nil
 		},
-		get: func() any { return sized(*p) },
+		get: func() any { return formatSize(*p) },
 	}
 }
 
-func bytesOf(s string) (n int, ok bool) {
-	for _, u := range units() {
+func parseSize(s string) (n int, ok bool) {
+	for _, u := range sizeUnits() {
 		if digits, found := strings.CutSuffix(s, u.name); found {
 			n, err := strconv.ParseUint(digits, 10, 63)
 			return int(n) * u.bytes, err == nil && n <= 1<<50/uint64(u.bytes)
@@ -106,11 +108,11 @@ func bytesOf(s string) (n int, ok bool) {
 	return 0, false
 }
 
-func sized(n int) string {
+func formatSize(n int) string {
 	if n == 0 {
 		return "0B"
 	}
-	for _, u := range units() {
+	for _, u := range sizeUnits() {
 		if n%u.bytes == 0 {
 			return strconv.Itoa(n/u.bytes) + u.name
 		}
@@ -120,7 +122,7 @@ func sized(n int) string {
 
 // hosts are names or addresses without a port.
 func hosts(p *[]string) value {
-	return every(p, `a name or address without port, such as "mail.example.org"`, func(s string) bool {
+	return eachOf(p, `a name or address without port, such as "mail.example.org"`, func(s string) bool {
 		if _, err := netip.ParseAddr(s); err == nil {
 			return true
 		}
@@ -132,13 +134,13 @@ func hosts(p *[]string) value {
 
 // origins are what a browser sends as the origin of a page.
 func origins(p *[]string) value {
-	return every(p, `an origin, such as "https://app.example.org"`, func(s string) bool {
+	return eachOf(p, `an origin, such as "https://app.example.org"`, func(s string) bool {
 		u, err := url.Parse(s)
 		return err == nil && (u.Scheme == "https" || u.Scheme == "http") && u.Host != "" && s == u.Scheme+"://"+u.Host
 	})
 }
 
-func every(p *[]string, allowed string, good func(string) bool) value {
+func eachOf(p *[]string, allowed string, good func(string) bool) value {
 	v := list(p)
 	set := v.set
 	v.set = func(given any) error {
@@ -149,7 +151,7 @@ func every(p *[]string, allowed string, good func(string) bool) value {
 		for _, s := range *p {
 			if !good(s) {
 				*p = before
-				return wrong(s, allowed)
+				return invalidValue(s, allowed)
 			}
 		}
 		return nil
@@ -162,7 +164,7 @@ func flag(p *bool) value {
 		set: func(v any) error {
 			given, ok := v.(bool)
 			if !ok {
-				return wrong(v, "true or false")
+				return invalidValue(v, "true or false")
 			}
 			*p = given
 			return nil

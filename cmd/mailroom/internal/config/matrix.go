@@ -25,7 +25,7 @@ func newMatrix() *Matrix {
 
 func (x *Matrix) settings() []setting {
 	return []setting{
-		{"homeserver", "Address of the homeserver of the bot's account.", platform(&x.Homeserver)},
+		{"homeserver", "Address of the homeserver of the bot's account.", serviceURL(&x.Homeserver)},
 		{"poll", "How long the homeserver is to wait with its answer for something to happen. An answer is evidence for that long and up to 15s more.", duration(&x.Poll, time.Second, 50*time.Second)},
 		{"gap", "Least time between two messages to one room.", duration(&x.Gap, 10*time.Millisecond, time.Minute)},
 		{"edit_gap", "Least time between two edits of the message that shows what is being written.", duration(&x.EditGap, 10*time.Millisecond, 10*time.Minute)},

@@ -78,7 +78,7 @@ func Parse(file string, data []byte) (*Config, error) {
 	}
 	c := Default()
 	c.file = file
-	r := reader{config: c, lines: lines(data)}
+	r := reader{config: c, lines: keyLines(data)}
 	r.top(doc)
 	if len(r.problems) == 0 {
 		c.inherit()
@@ -217,14 +217,14 @@ func (c *Config) inherit() {
 		}
 	}
 	for name, ch := range c.Channels {
-		c.pauses(name, ch)
+		c.inheritReconnect(name, ch)
 	}
 }
 
-// lines maps the dotted keys of a valid document, and the tables they are in,
+// keyLines maps the dotted keys of a valid document, and the tables they are in,
 // to the lines where they come first. Keys within inline tables are left out:
 // their table's line is near enough.
-func lines(data []byte) map[string]int {
+func keyLines(data []byte) map[string]int {
 	at := map[string]int{}
 	var p unstable.Parser
 	p.Reset(data)

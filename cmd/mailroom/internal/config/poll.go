@@ -21,7 +21,7 @@ func newPoll() *Poll { return &Poll{Interval: poll.DefaultInterval} }
 
 func (p *Poll) settings() []setting {
 	return []setting{
-		{"url", "Address of the platform.", platform(&p.URL)},
+		{"url", "Address of the platform.", serviceURL(&p.URL)},
 		{"workspace", "Id of the workspace.", text(&p.Workspace)},
 		{"interval", "How often the platform is asked for messages.", duration(&p.Interval, 10*time.Millisecond, 10*time.Minute)},
 	}
@@ -37,8 +37,8 @@ func (p *Poll) missing(c *Channel) string {
 	return missingToken(c)
 }
 
-// platform is an address. One with a password in it is not shown in an error.
-func platform(p *string) value {
+// serviceURL is an address. One with a password in it is not shown in an error.
+func serviceURL(p *string) value {
 	v := checked(p, `an address, such as "https://platform.example.org"`, func(s string) bool {
 		_, err := poll.CheckURL(s)
 		return err == nil

@@ -23,11 +23,11 @@ func (s *Secret) settings(name, what string) []setting {
 	}
 }
 
-// Named reports whether it is said where the secret is.
-func (s *Secret) Named() bool { return s.Env != "" || s.File != "" }
+// IsSet reports whether it is said where the secret is.
+func (s *Secret) IsSet() bool { return s.Env != "" || s.File != "" }
 
-// twice reports whether it is said to be in two places.
-func (s *Secret) twice() bool { return s.Env != "" && s.File != "" }
+// ambiguous reports whether it is said to be in two places.
+func (s *Secret) ambiguous() bool { return s.Env != "" && s.File != "" }
 
 // read takes it from the environment, and returns what is to be warned of.
 func (s *Secret) read(env func(string) string) (warning string) {

@@ -28,7 +28,7 @@ type value struct {
 	get func() any
 }
 
-func wrong(v any, allowed string) error {
+func invalidValue(v any, allowed string) error {
 	shown := fmt.Sprintf("%v", v)
 	if s, ok := v.(string); ok {
 		shown = strconv.Quote(s)
@@ -40,21 +40,21 @@ func wrong(v any, allowed string) error {
 }
 
 func duration(p *time.Duration, least, most time.Duration) value {
-	allowed := fmt.Sprintf("a duration from %s to %s, such as %q", short(least), short(most), "1m30s")
+	allowed := fmt.Sprintf("a duration from %s to %s, such as %q", formatDuration(least), formatDuration(most), "1m30s")
 	return value{
 		set: func(v any) error {
 			s, ok := v.(string)
 			if !ok {
-				return wrong(v, allowed)
+				return invalidValue(v, allowed)
 			}
 			d, err := time.ParseDuration(s)
 			if err != nil || d < least || d > most {
-				return wrong(v, allowed)
+				return invalidValue(v, allowed)
 			}
 			*p = d
 			return nil
 		},
-		get: func() any { return short(*p) },
+		get: func() any { return formatDuration(*p) },
 	}
 }
 
@@ -63,7 +63,7 @@ func number(p *int, least, most int) value {
 		set: func(v any) error {
 			n, ok := v.(int64)
 			if !ok || n < int64(least) || n > int64(most) {
-				return wrong(v, fmt.Sprintf("a whole number from %d to %d", least, most))
+				return invalidValue(v, fmt.Sprintf("a whole number from %d to %d", least, most))
 			}
 			*p = int(n)
 			return nil
@@ -111,7 +111,7 @@ func checked(p *string, allowed string, ok func(string) bool) value {
 		set: func(v any) error {
 			s, isText := v.(string)
 			if !isText || !ok(s) {
-				return wrong(v, allowed)
+				return invalidValue(v, allowed)
 			}
 			*p = s
 			return nil
@@ -129,7 +129,7 @@ func level(p *slog.Level) value {
 			s, isText := v.(string)
 			l, ok := known[s]
 			if !isText || !ok {
-				return wrong(v, "one of debug, info, warn, error")
+				return invalidValue(v, "one of debug, info, warn, error")
 			}
 			*p = l
 			return nil
@@ -144,12 +144,12 @@ func list(p *[]string) value {
 		set: func(v any) error {
 			items, ok := v.([]any)
 			if !ok {
-				return wrong(v, allowed)
+				return invalidValue(v, allowed)
 			}
 			texts := make([]string, len(items))
 			for i, item := range items {
 				if texts[i], ok = item.(string); !ok || strings.ContainsRune(texts[i], 0) {
-					return wrong(item, allowed)
+					return invalidValue(item, allowed)
 				}
 			}
 			*p = texts
@@ -186,8 +186,8 @@ func pairs(p *map[string]string) value {
 	}
 }
 
-// short prints a duration as one would type it: 1h, not 1h0m0s.
-func short(d time.Duration) string {
+// formatDuration prints a duration as one would type it: 1h, not 1h0m0s.
+func formatDuration(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {
 		s = strings.TrimSuffix(s, "0s")

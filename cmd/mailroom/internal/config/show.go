@@ -28,7 +28,7 @@ func (c *Config) TOML(reveal bool) string {
 		c.table(&b, "agents."+name+".", c.Agents[name].settings(), reveal)
 	}
 	b.WriteString("\n[channels]\n")
-	c.table(&b, "channels.", c.pace(), reveal)
+	c.table(&b, "channels.", c.channelDefaults(), reveal)
 	for _, name := range c.ChannelNames() {
 		fmt.Fprintf(&b, "\n[channels.%s]\n", tomlKey(name))
 		c.table(&b, "channels."+name+".", c.Channels[name].settings(), reveal)
@@ -43,7 +43,7 @@ func (c *Config) table(b *strings.Builder, prefix string, settings []setting, re
 		if c.set[prefix+s.key] {
 			from = "set"
 		}
-		fmt.Fprintf(b, "\n# %s (%s)\n%s = %s\n", s.doc, from, s.key, tomlValue(shown(s.value, reveal)))
+		fmt.Fprintf(b, "\n# %s (%s)\n%s = %s\n", s.doc, from, s.key, tomlValue(displayValue(s.value, reveal)))
 	}
 }
 
@@ -55,7 +55,7 @@ func (c *Config) JSON(reveal bool) ([]byte, error) {
 		object["file"] = c.file
 	}
 	for _, s := range c.settings() {
-		object[s.key] = shown(s.value, reveal)
+		object[s.key] = displayValue(s.value, reveal)
 	}
 	limits := map[string]any{}
 	for _, s := range c.Limits.settings() {
@@ -66,19 +66,19 @@ func (c *Config) JSON(reveal bool) ([]byte, error) {
 	for name, a := range c.Agents {
 		table := map[string]any{}
 		for _, s := range a.settings() {
-			table[s.key] = shown(s.value, reveal)
+			table[s.key] = displayValue(s.value, reveal)
 		}
 		agents[name] = table
 	}
 	object["agents"] = agents
 	channels := map[string]any{}
-	for _, s := range c.pace() {
+	for _, s := range c.channelDefaults() {
 		channels[s.key] = s.value.get()
 	}
 	for name, ch := range c.Channels {
 		table := map[string]any{}
 		for _, s := range ch.settings() {
-			table[s.key] = shown(s.value, reveal)
+			table[s.key] = displayValue(s.value, reveal)
 		}
 		channels[name] = table
 	}
@@ -95,7 +95,7 @@ func (c *Config) JSON(reveal bool) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-func shown(v value, reveal bool) any {
+func displayValue(v value, reveal bool) any {
 	got := v.get()
 	if table, ok := got.(map[string]string); ok {
 		for k := range table {

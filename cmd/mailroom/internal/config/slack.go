@@ -26,7 +26,7 @@ func newSlack() *Slack {
 func (s *Slack) settings() []setting {
 	return append(s.AppToken.settings("app_token", "the app-level token, with connections:write"), []setting{
 		{"threads", "Answer what is said in a channel in a thread of its own; false answers in the channel, which is one conversation then.", flag(&s.Threads)},
-		{"api", "Address of the Web API.", platform(&s.API)},
+		{"api", "Address of the Web API.", serviceURL(&s.API)},
 		{"fresh", "How long an answer of the socket proves that it is there; it is asked three times in that.", duration(&s.Fresh, 300*time.Millisecond, 10*time.Minute)},
 	}...)
 }
@@ -35,7 +35,7 @@ func (s *Slack) missing(c *Channel) string {
 	if what := missingToken(c); what != "" {
 		return what
 	}
-	if !s.AppToken.Named() || s.AppToken.twice() {
+	if !s.AppToken.IsSet() || s.AppToken.ambiguous() {
 		return `it needs app_token_env or app_token_file, one of them, for the app-level token beside the bot's`
 	}
 	return ""

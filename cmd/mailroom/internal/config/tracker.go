@@ -64,7 +64,7 @@ func names(p *[]string) value {
 		for _, s := range *p {
 			if !validName(s) {
 				*p = before
-				return wrong(s, "a name of an agent")
+				return invalidValue(s, "a name of an agent")
 			}
 		}
 		return nil
@@ -80,15 +80,15 @@ func project(p *string) value {
 	})
 }
 
-// Beads is the folder in which the file is.
-func (t *Tracker) Beads() string {
-	if filepath.Base(t.Folder) == beads {
+// Dir is the folder in which the file is.
+func (t *Tracker) Dir() string {
+	if filepath.Base(t.Folder) == beadsDir {
 		return filepath.Clean(t.Folder)
 	}
-	return filepath.Join(t.Folder, beads)
+	return filepath.Join(t.Folder, beadsDir)
 }
 
-const beads = ".beads"
+const beadsDir = ".beads"
 
 // tracker reads the table.
 func (r *reader) tracker(v any) {

@@ -52,7 +52,7 @@ func TestWithoutATrackerNoneIsShown(t *testing.T) {
 
 func TestTheFolderOfATrackerIsTheProjectsOrItsOwn(t *testing.T) {
 	for folder, want := range map[string]string{"/roof": "/roof/.beads", "/roof/.beads": "/roof/.beads", "/roof/.beads/": "/roof/.beads", ".": ".beads"} {
-		if got := (&Tracker{Folder: folder}).Beads(); got != want {
+		if got := (&Tracker{Folder: folder}).Dir(); got != want {
 			t.Errorf("%s: %s, want %s", folder, got, want)
 		}
 	}

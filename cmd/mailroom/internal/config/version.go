@@ -87,7 +87,7 @@ func Rebuild(definition json.RawMessage, present *Agent) (*Agent, error) {
 		}
 		v := given[key]
 		if key == "env" {
-			found, err := values(v, present.Env)
+			found, err := resolveEnv(v, present.Env)
 			if err != nil {
 				return nil, err
 			}
@@ -103,8 +103,8 @@ func Rebuild(definition json.RawMessage, present *Agent) (*Agent, error) {
 	return a, nil
 }
 
-// values finds the values of digests among the present variables.
-func values(digests any, present map[string]string) (map[string]any, error) {
+// resolveEnv finds the values of digests among the present variables.
+func resolveEnv(digests any, present map[string]string) (map[string]any, error) {
 	table, ok := digests.(map[string]any)
 	if !ok {
 		return nil, fmt.Errorf("env is not a table")

@@ -27,7 +27,7 @@ func newWebhook() *Webhook { return &Webhook{Anybody: true} }
 
 func (w *Webhook) settings() []setting {
 	return []setting{
-		{"url", "Address of https that messages are posted to; empty is none, and replies are in the log only.", posted(&w.URL)},
+		{"url", "Address of https that messages are posted to; empty is none, and replies are in the log only.", webhookURL(&w.URL)},
 		{"insecure", "Post to an address of http too that is not of this machine.", flag(&w.Insecure)},
 		{"allow", "Networks and addresses that url may be in, such as \"10.0.0.0/8\", beside public ones.", networks(&w.Allow)},
 		{"edits", "The program can change messages that it has got: it is shown what the agent writes, and what became of a question.", flag(&w.Edits)},
@@ -70,22 +70,22 @@ func (w *Webhook) Dial(c *Channel) (chat.Dialer, channel.ReconnectPolicy) {
 	return o.Dial, o.ReconnectPolicy()
 }
 
-// Talk is what the settings say to a platform.
-func (c *Channel) Talk() chat.AccessPolicy {
-	t := c.Chat.Talk()
+// AccessPolicy is what the settings say to a platform.
+func (c *Channel) AccessPolicy() chat.AccessPolicy {
+	t := c.Chat.AccessPolicy()
 	if w, is := c.Platform.(*Webhook); is {
 		t.AllowAll = w.Anybody
 	}
 	return t
 }
 
-// posted is an address to post to. It is in no error: there may be a secret in it.
-func posted(p *string) value {
+// webhookURL is an address to post to. It is in no error: there may be a secret in it.
+func webhookURL(p *string) value {
 	return value{
 		set: func(v any) error {
 			s, isText := v.(string)
 			if !isText {
-				return wrong(v, `an address, such as "https://example.org/hook"`)
+				return invalidValue(v, `an address, such as "https://example.org/hook"`)
 			}
 			if _, err := vet.URL(s, true); s != "" && err != nil {
 				return err

@@ -44,8 +44,8 @@ func TestAWebhookIsReadAndItsSecretIsNowhere(t *testing.T) {
 				if diff := cmp.Diff(&c.want, ch.Platform, cmpopts.EquateEmpty()); diff != "" {
 					t.Error(diff)
 				}
-				if ch.Talk().AllowAll != c.anybody || !ch.IsChat() {
-					t.Errorf("who may talk: %+v", ch.Talk())
+				if ch.AccessPolicy().AllowAll != c.anybody || !ch.IsChat() {
+					t.Errorf("who may talk: %+v", ch.AccessPolicy())
 				}
 				if secret, err := ch.Token.Get(); secret != "hush hush" || err != nil {
 					t.Errorf("the secrets are %q, %v", secret, err)
@@ -65,7 +65,7 @@ func TestAWebhookIsReadAndItsSecretIsNowhere(t *testing.T) {
 		})
 	}
 	c, err := Parse("f.toml", []byte(chatting))
-	if err != nil || c.Channels["net"].Talk().AllowAll {
+	if err != nil || c.Channels["net"].AccessPolicy().AllowAll {
 		t.Errorf("elsewhere anybody may talk: %v", err)
 	}
 }

@@ -1,4 +1,4 @@
-package folder
+package datadir
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-func keep(t *testing.T, f Files, name, content string) (path string) {
+func saveFile(t *testing.T, f Files, name, content string) (path string) {
 	t.Helper()
 	uri, err := f.Save(t.Context(), name, strings.NewReader(content))
 	if err != nil {
@@ -27,8 +27,8 @@ func keep(t *testing.T, f Files, name, content string) (path string) {
 	return u.Path
 }
 
-// all are the files below a folder.
-func all(t *testing.T, f Files) (paths []string) {
+// listFiles are the files below a folder.
+func listFiles(t *testing.T, f Files) (paths []string) {
 	t.Helper()
 	err := filepath.WalkDir(string(f), func(path string, at fs.DirEntry, err error) error {
 		if err == nil && !at.IsDir() {
@@ -43,25 +43,25 @@ func all(t *testing.T, f Files) (paths []string) {
 }
 
 func TestAFileIsKeptUnderItsContentForItsOwner(t *testing.T) {
-	f := Folder(filepath.Join(t.TempDir(), "da ta")).Files()
-	one := keep(t, f, "../../Holiday.PNG", "picture")
+	f := Dir(filepath.Join(t.TempDir(), "da ta")).Files()
+	one := saveFile(t, f, "../../Holiday.PNG", "picture")
 	raw, err := os.ReadFile(one)
 	info, statErr := os.Stat(one)
 	if err != nil || statErr != nil || string(raw) != "picture" || info.Mode().Perm() != 0o600 || filepath.Ext(one) != ".png" {
 		t.Errorf("%s holds %q (%v, %v)", one, raw, err, info.Mode())
 	}
-	if again := keep(t, f, "other.png", "picture"); again != one {
+	if again := saveFile(t, f, "other.png", "picture"); again != one {
 		t.Errorf("the same content is at %s and %s", one, again)
 	}
 	for name, want := range map[string]string{"a.tar.gz": ".gz", "a": "", "a.": "", "a.b/c": "", "a.Ä": "", "a.averylongone": ""} {
-		if got := filepath.Ext(keep(t, f, name, "of "+name)); got != want {
+		if got := filepath.Ext(saveFile(t, f, name, "of "+name)); got != want {
 			t.Errorf("%q ends in %q, want %q", name, got, want)
 		}
 	}
 }
 
 func TestAFileThatBreaksOffIsNotKept(t *testing.T) {
-	f := Folder(t.TempDir()).Files()
+	f := Dir(t.TempDir()).Files()
 	broken := io.MultiReader(strings.NewReader("half"), iotest.ErrReader(errors.New("gone")))
 	if uri, err := f.Save(t.Context(), "a.png", broken); err == nil || !strings.Contains(err.Error(), "gone") {
 		t.Errorf("it is at %s, %v", uri, err)
@@ -71,29 +71,29 @@ func TestAFileThatBreaksOffIsNotKept(t *testing.T) {
 	if uri, err := f.Save(ctx, "a.png", strings.NewReader("late")); !errors.Is(err, context.Canceled) {
 		t.Errorf("it is at %s, %v", uri, err)
 	}
-	if left := all(t, f); len(left) > 0 {
+	if left := listFiles(t, f); len(left) > 0 {
 		t.Errorf("left are %q", left)
 	}
 }
 
 func TestOldFilesAreDroppedUnlessTheyCameAgain(t *testing.T) {
-	f := Folder(t.TempDir()).Files()
-	if n, err := f.Drop(t.Context(), time.Now()); n != 0 || err != nil {
+	f := Dir(t.TempDir()).Files()
+	if n, err := f.RemoveBefore(t.Context(), time.Now()); n != 0 || err != nil {
 		t.Errorf("of no files %d were dropped, %v", n, err)
 	}
-	old, again, young := keep(t, f, "a", "old"), keep(t, f, "b", "again"), keep(t, f, "c", "young")
+	old, again, young := saveFile(t, f, "a", "old"), saveFile(t, f, "b", "again"), saveFile(t, f, "c", "young")
 	long := time.Now().Add(-time.Hour)
 	for _, path := range []string{old, again} {
 		if err := os.Chtimes(path, long, long); err != nil {
 			t.Fatal(err)
 		}
 	}
-	killed := filepath.Join(string(f), unfinished+"1")
+	killed := filepath.Join(string(f), tempPrefix+"1")
 	if err := errors.Join(os.WriteFile(killed, []byte("half"), 0o600), os.Chtimes(killed, long, long)); err != nil {
 		t.Fatal(err)
 	}
-	keep(t, f, "b", "again")
-	if n, err := f.Drop(t.Context(), time.Now().Add(-time.Minute)); n != 2 || err != nil {
+	saveFile(t, f, "b", "again")
+	if n, err := f.RemoveBefore(t.Context(), time.Now().Add(-time.Minute)); n != 2 || err != nil {
 		t.Errorf("%d were dropped, %v", n, err)
 	}
 	for path, want := range map[string]bool{old: false, again: true, young: true, killed: false} {

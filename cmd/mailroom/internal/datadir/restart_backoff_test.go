@@ -1,4 +1,4 @@
-package folder
+package datadir
 
 import (
 	"os"
@@ -21,11 +21,11 @@ func TestStartsThatFollowEachOtherTooSoonWaitLongerAndLonger(t *testing.T) {
 		"the clock is back": {[]time.Duration{0, 0, 0, 0, -time.Hour, 0}, make([]time.Duration, 6)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			now, s := time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC), storm{}
+			now, s := time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC), startHistory{}
 			var got []time.Duration
 			for _, lived := range c.lived {
 				var pause time.Duration
-				s, pause = s.start(now)
+				s, pause = s.add(now)
 				got = append(got, pause)
 				now = now.Add(pause + lived)
 			}
@@ -37,8 +37,8 @@ func TestStartsThatFollowEachOtherTooSoonWaitLongerAndLonger(t *testing.T) {
 }
 
 func TestStartsAreKeptInTheFolderUntilOneWasToldToEnd(t *testing.T) {
-	dir := Folder(t.TempDir())
-	held, err := dir.Hold(t.Context())
+	dir := Dir(t.TempDir())
+	held, err := dir.Acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func TestStartsAreKeptInTheFolderUntilOneWasToldToEnd(t *testing.T) {
 	}()
 	start := func() time.Duration {
 		t.Helper()
-		pause, err := held.Start(time.Now())
+		pause, err := held.RecordStart(time.Now())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -60,11 +60,11 @@ func TestStartsAreKeptInTheFolderUntilOneWasToldToEnd(t *testing.T) {
 			t.Errorf("it waits %s", pause)
 		}
 	}
-	if pause := start(); pause != firstBrake {
+	if pause := start(); pause != minRestartPause {
 		t.Errorf("the sixth waits %s", pause)
 	}
 	for range 2 {
-		if err := held.Stopped(); err != nil {
+		if err := held.ClearStarts(); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -1,6 +1,6 @@
 // Package doom makes a server die at a named point, as SIGKILL would: it is what
 // the build for the torture adds to the command. Nothing else links it.
-package doom
+package killpoint
 
 import (
 	"context"
@@ -14,10 +14,10 @@ import (
 	"mailroom"
 )
 
-// Doom is an armed point. The zero Doom never comes.
-type Doom struct {
+// KillPoint is an armed point. The zero Doom never comes.
+type KillPoint struct {
 	when, what string
-	left       atomic.Int64
+	remaining  atomic.Int64
 }
 
 // Parse reads "WHEN WHAT COUNT": the process dies when the point is reached for
@@ -26,8 +26,8 @@ type Doom struct {
 // any, renewal, burial, definition, flush, purge, deletion. Before means that
 // the write was made and not committed, after that it was committed and not
 // answered. "" is the zero Doom.
-func Parse(s string) (*Doom, error) {
-	d := &Doom{}
+func Parse(s string) (*KillPoint, error) {
+	d := &KillPoint{}
 	if s == "" {
 		return d, nil
 	}
@@ -45,20 +45,20 @@ func Parse(s string) (*Doom, error) {
 		return nil, fmt.Errorf("%q is no point to die at: it begins with at, before or after", s)
 	}
 	d.when, d.what = words[0], words[1]
-	d.left.Store(n)
+	d.remaining.Store(n)
 	return d, nil
 }
 
-// at dies at a place of the agent.
-func (d *Doom) at(place string) {
-	if d.when == "at" && d.what == place && d.left.Add(-1) == 0 {
-		d.die()
+// reach dies at a place of the agent.
+func (d *KillPoint) reach(place string) {
+	if d.when == "at" && d.what == place && d.remaining.Add(-1) == 0 {
+		d.kill()
 	}
 }
 
-// die ends the process at once. What it says is written before.
-func (d *Doom) die() {
-	_, _ = fmt.Fprintf(os.Stderr, "doom: %s %s\n", d.when, d.what) // it dies also unheard
+// kill ends the process at once. What it says is written before.
+func (d *KillPoint) kill() {
+	_, _ = fmt.Fprintf(os.Stderr, "killpoint: %s %s\n", d.when, d.what) // it dies also unheard
 	if p, err := os.FindProcess(os.Getpid()); err == nil {
 		_ = p.Kill() // a process can always kill itself
 	}
@@ -66,55 +66,55 @@ func (d *Doom) die() {
 }
 
 // Store dies around a commit of s.
-func (d *Doom) Store(s mailroom.Store) mailroom.Store {
+func (d *KillPoint) Store(s mailroom.Store) mailroom.Store {
 	if d.when != "before" && d.when != "after" {
 		return s
 	}
-	return &store{Store: s, doom: d}
+	return &store{Store: s, point: d}
 }
 
 type store struct {
 	mailroom.Store
-	doom *Doom
+	point *KillPoint
 }
 
-// early is how long an answer that did not wait for its commit has to get out
+// replyGrace is how long an answer that did not wait for its commit has to get out
 // and be believed.
-const early = 20 * time.Millisecond
+const replyGrace = 20 * time.Millisecond
 
 func (s *store) Update(ctx context.Context, f func(mailroom.Tx) error) error {
 	hit := false
 	err := s.Store.Update(ctx, func(tx mailroom.Tx) error {
-		w := &watched{Tx: tx, what: s.doom.what}
+		w := &watchedTx{Tx: tx, what: s.point.what}
 		if err := f(w); err != nil {
 			return err
 		}
-		hit = w.seen && s.doom.left.Add(-1) == 0
-		if hit && s.doom.when == "before" {
-			time.Sleep(early)
-			s.doom.die()
+		hit = w.seen && s.point.remaining.Add(-1) == 0
+		if hit && s.point.when == "before" {
+			time.Sleep(replyGrace)
+			s.point.kill()
 		}
 		return nil
 	})
 	if hit && err == nil {
-		s.doom.die()
+		s.point.kill()
 	}
 	return err
 }
 
-// watched is a transaction in which somebody looks for writes of a kind.
-type watched struct {
+// watchedTx is a transaction in which somebody looks for writes of a kind.
+type watchedTx struct {
 	mailroom.Tx
 	what string
 	seen bool
 }
 
-func (w *watched) Write(c *mailroom.Changes) error {
-	w.seen = w.seen || holds(c, w.what)
+func (w *watchedTx) Write(c *mailroom.Changes) error {
+	w.seen = w.seen || containsKind(c, w.what)
 	return w.Tx.Write(c)
 }
 
-func holds(c *mailroom.Changes, what string) bool {
+func containsKind(c *mailroom.Changes, what string) bool {
 	switch what {
 	case "any":
 		return len(c.Entries)+len(c.Workers)+len(c.Partials)+len(c.DropEntries)+len(c.Kept) > 0

@@ -62,7 +62,7 @@ func TestWhatARunDoesIsToldInALineEach(t *testing.T) {
 		{"x.note", json.RawMessage(`{}`), ""},
 	} {
 		talked.Reset()
-		if err := p.event(entry(t, 1, test.kind, 2, test.body)); err != nil {
+		if err := p.printEvent(entry(t, 1, test.kind, 2, test.body)); err != nil {
 			t.Fatal(err)
 		}
 		if got := talked.String(); got != test.want {
@@ -82,7 +82,7 @@ func TestAStepIsToldAfterTheMessageThatItWrites(t *testing.T) {
 		delta(1, "n", 0, "by"),
 		entry(t, 4, mailroom.KindStep, 1, mailroom.StepNamed{Name: "leave"}),
 	} {
-		if err := p.event(ev); err != nil {
+		if err := p.printEvent(ev); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -14,23 +14,23 @@ import (
 
 	"mailroom"
 	"mailroom/cmd/mailroom/internal/config"
-	"mailroom/cmd/mailroom/internal/folder"
+	"mailroom/cmd/mailroom/internal/datadir"
 	"mailroom/ledger"
 	"mailroom/store/memory"
 	"mailroom/store/storetest"
 )
 
-// desk is a ledger over a memory store, within a bubble.
-type desk struct {
+// janitorFixture is a ledger over a memory store, within a bubble.
+type janitorFixture struct {
 	*ledger.Ledger
 	t     *testing.T
 	store mailroom.Store
 }
 
-func atDesk(t *testing.T, f func(d *desk)) {
+func withJanitorFixture(t *testing.T, f func(d *janitorFixture)) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
-		d := &desk{Ledger: ledger.New(store, ledger.Options{Poll: time.Hour, MaxQueued: 100}), t: t, store: store}
+		d := &janitorFixture{Ledger: ledger.New(store, ledger.Options{Poll: time.Hour, MaxQueued: 100}), t: t, store: store}
 		ctx, end := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- d.Run(ctx) }()
@@ -45,14 +45,14 @@ func atDesk(t *testing.T, f func(d *desk)) {
 	})
 }
 
-func (d *desk) must(err error) {
+func (d *janitorFixture) must(err error) {
 	d.t.Helper()
 	if err != nil {
 		d.t.Fatal(err)
 	}
 }
 
-func (d *desk) submit(thread, version string) mailroom.Submitted {
+func (d *janitorFixture) submit(thread, version string) mailroom.Submitted {
 	d.t.Helper()
 	out, err := d.Submit(d.t.Context(), mailroom.Submit{
 		Thread: thread, Agent: "a", SetAgent: true, AgentVersion: version, Messages: []mailroom.NewMessage{{Parts: mailroom.Text("hello")}},
@@ -61,14 +61,14 @@ func (d *desk) submit(thread, version string) mailroom.Submitted {
 	return out
 }
 
-func (d *desk) cancel(out mailroom.Submitted) {
+func (d *janitorFixture) cancel(out mailroom.Submitted) {
 	d.t.Helper()
 	_, err := d.Cancel(d.t.Context(), out.Run, "anna")
 	d.must(err)
 }
 
 // firstSeq is the first entry that is kept of a thread.
-func (d *desk) firstSeq(thread string) int64 {
+func (d *janitorFixture) firstSeq(thread string) int64 {
 	d.t.Helper()
 	var rows []*mailroom.Thread
 	d.must(d.View(d.t.Context(), func(r mailroom.Reader) (err error) {
@@ -81,8 +81,8 @@ func (d *desk) firstSeq(thread string) int64 {
 	return rows[0].FirstSeq
 }
 
-// keep runs a keeper for a while.
-func (d *desk) keep(k keeper, while time.Duration) {
+// runJanitor runs a keeper for a while.
+func (d *janitorFixture) runJanitor(k janitor, while time.Duration) {
 	k.ledger, k.log = d.Ledger, slog.New(slog.NewTextHandler(d.t.Output(), nil))
 	ctx, stop := context.WithTimeout(d.t.Context(), while)
 	defer stop()
@@ -91,27 +91,27 @@ func (d *desk) keep(k keeper, while time.Duration) {
 
 func TestRetentionPurgesWhatEndedLongAgo(t *testing.T) {
 	const day = 24 * time.Hour
-	atDesk(t, func(d *desk) {
+	withJanitorFixture(t, func(d *janitorFixture) {
 		for range 3 {
 			d.cancel(d.submit("ended", "1"))
 		}
 		d.cancel(d.submit("open", "1"))
 		d.submit("open", "1")
-		d.keep(keeper{retention: 2 * day}, day)
+		d.runJanitor(janitor{retention: 2 * day}, day)
 		for _, thread := range []string{"ended", "open"} {
 			if got := d.firstSeq(thread); got != 1 {
 				d.t.Errorf("thread %s is kept from %d after one of two days, want 1", thread, got)
 			}
 		}
 		d.cancel(d.submit("ended", "1"))
-		d.keep(keeper{retention: 2 * day}, day+2*time.Hour)
+		d.runJanitor(janitor{retention: 2 * day}, day+2*time.Hour)
 		if got, want := d.firstSeq("ended"), int64(10); got != want {
 			d.t.Errorf("thread ended is kept from %d, want %d, where the run of yesterday begins", got, want)
 		}
 		if got, want := d.firstSeq("open"), int64(4); got != want {
 			d.t.Errorf("thread open is kept from %d, want %d, where its open run begins", got, want)
 		}
-		d.keep(keeper{}, 100*day)
+		d.runJanitor(janitor{}, 100*day)
 		if got, want := d.firstSeq("ended"), int64(10); got != want {
 			d.t.Errorf("without a retention, thread ended is kept from %d, want %d as before", got, want)
 		}
@@ -120,7 +120,7 @@ func TestRetentionPurgesWhatEndedLongAgo(t *testing.T) {
 
 func TestNotificationsLapseWithoutARetention(t *testing.T) {
 	const day = 24 * time.Hour
-	atDesk(t, func(d *desk) {
+	withJanitorFixture(t, func(d *janitorFixture) {
 		by := &mailroom.Token{Name: "ann", Scopes: mailroom.Permissions()}
 		_, err := d.Notify(d.t.Context(), mailroom.Notify{Project: "p", By: by, Notification: mailroom.Notification{From: "a", To: []string{"b"}, Event: "e"}})
 		d.must(err)
@@ -128,7 +128,7 @@ func TestNotificationsLapseWithoutARetention(t *testing.T) {
 			after time.Duration
 			found int
 		}{{29 * day, 1}, {2 * day, 0}} {
-			d.keep(keeper{}, at.after)
+			d.runJanitor(janitor{}, at.after)
 			in, err := d.Inbox(d.t.Context(), ledger.ReadInbox{Project: "p", Agent: "b", By: by, Limit: 9})
 			d.must(err)
 			if len(in.Found) != at.found {
@@ -142,8 +142,8 @@ func TestNotificationsLapseWithoutARetention(t *testing.T) {
 }
 
 func TestRetentionDropsTheFilesThatCameBefore(t *testing.T) {
-	atDesk(t, func(d *desk) {
-		files := folder.Folder(t.TempDir()).Files()
+	withJanitorFixture(t, func(d *janitorFixture) {
+		files := datadir.Dir(t.TempDir()).Files()
 		uri, err := files.Save(t.Context(), "a.png", strings.NewReader("picture"))
 		d.must(err)
 		path := strings.TrimPrefix(uri, "file://")
@@ -152,7 +152,7 @@ func TestRetentionDropsTheFilesThatCameBefore(t *testing.T) {
 			after time.Duration
 			there bool
 		}{{time.Hour, true}, {2 * time.Hour, false}} {
-			d.keep(keeper{retention: 2 * time.Hour, files: files}, at.after)
+			d.runJanitor(janitor{retention: 2 * time.Hour, files: files}, at.after)
 			if _, err := os.Stat(path); (err == nil) != at.there {
 				d.t.Errorf("%s later: %v", at.after, err)
 			}
@@ -161,7 +161,7 @@ func TestRetentionDropsTheFilesThatCameBefore(t *testing.T) {
 }
 
 func TestDefinitionsInUseAreKept(t *testing.T) {
-	atDesk(t, func(d *desk) {
+	withJanitorFixture(t, func(d *janitorFixture) {
 		definition := func(agent, version string) mailroom.Definition {
 			return mailroom.Definition{Agent: agent, Version: version, Body: json.RawMessage(`{}`)}
 		}
@@ -170,7 +170,7 @@ func TestDefinitionsInUseAreKept(t *testing.T) {
 		d.must(d.Define(d.t.Context(), append([]mailroom.Definition{present}, old...)))
 		d.cancel(d.submit("t", "2"))
 		d.submit("t", "1")
-		d.keep(keeper{old: old}, time.Second)
+		d.runJanitor(janitor{oldDefinitions: old}, time.Second)
 		got, err := d.Definitions(d.t.Context())
 		d.must(err)
 		if diff := cmp.Diff([]mailroom.Definition{old[0], present}, got); diff != "" {
@@ -188,7 +188,7 @@ func TestRosterHasTheVersionsThatAreKept(t *testing.T) {
 		return c
 	}
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
-	first, err := newRoster(configured("[agents.a]\nkind = \"echo\"\npace = \"1ms\"\n[agents.gone]\nkind = \"echo\""), nil, log)
+	first, err := newAgentSet(configured("[agents.a]\nkind = \"echo\"\npace = \"1ms\"\n[agents.gone]\nkind = \"echo\""), nil, log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,7 +196,7 @@ func TestRosterHasTheVersionsThatAreKept(t *testing.T) {
 		t.Fatalf("present %d, old %d definitions, want 5 and none", len(first.present), len(first.old))
 	}
 	kept := append(first.present, mailroom.Definition{Agent: "a", Version: "broken", Body: json.RawMessage(`{}`)})
-	second, err := newRoster(configured("[agents.a]\nkind = \"exec\"\ncommand = [\"cat\"]"), kept, log)
+	second, err := newAgentSet(configured("[agents.a]\nkind = \"exec\"\ncommand = [\"cat\"]"), kept, log)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,36 +23,36 @@ import (
 // agentName is the agent of the loads.
 const agentName = "echo"
 
-// house is a server's worth of parts over one file. It is wired as a server is,
+// fixture is a server's worth of parts over one file. It is wired as a server is,
 // with its metrics.
-type house struct {
+type fixture struct {
 	store   *sqlite.Store
 	path    string
 	bus     *bus.Bus
-	numbers *metrics.Metrics
+	metrics *metrics.Metrics
 	ledger  *ledger.Ledger
 	version string // of the agent
 
-	stopLedger context.CancelFunc
-	ledgerDone chan error
+	cancelLedger context.CancelFunc
+	ledgerDone   chan error
 
 	// set while there is an engine
-	stopEngine context.CancelFunc
-	engineDone chan error
+	cancelEngine context.CancelFunc
+	engineDone   chan error
 
 	// counted since the last look
-	commits, operations, committing atomic.Int64 // the last in ns
+	commits, operations, commitNanos atomic.Int64 // the last in ns
 }
 
-// open opens the file in dir and starts the ledger. ended hears of every run
+// newFixture opens the file in dir and starts the ledger. ended hears of every run
 // that has ended.
-func open(ctx context.Context, dir, version string, ended func(*mailroom.Run)) (*house, error) {
+func newFixture(ctx context.Context, dir, version string, ended func(*mailroom.Run)) (*fixture, error) {
 	path := filepath.Join(dir, "mailroom.db")
 	store, err := sqlite.Open(ctx, path, sqlite.Options{})
 	if err != nil {
 		return nil, err
 	}
-	h := &house{store: store, path: path, bus: bus.New(), numbers: metrics.New(), version: version, ledgerDone: make(chan error, 1)}
+	h := &fixture{store: store, path: path, bus: bus.New(), metrics: metrics.New(), version: version, ledgerDone: make(chan error, 1)}
 	h.ledger = ledger.New(store, ledger.Options{
 		DefaultAgent: agentName,
 		Version:      func(string) string { return version },
@@ -60,15 +60,15 @@ func open(ctx context.Context, dir, version string, ended func(*mailroom.Run)) (
 			h.bus.Publish(bus.Notice{Thread: thread, Entries: entries})
 		},
 		Observe: ledger.Observe{
-			Operation: h.numbers.Operation,
+			Operation: h.metrics.Operation,
 			Commit: func(operations int, took time.Duration) {
-				h.numbers.Commit(operations, took)
+				h.metrics.Commit(operations, took)
 				h.commits.Add(1)
 				h.operations.Add(int64(operations))
-				h.committing.Add(int64(took))
+				h.commitNanos.Add(int64(took))
 			},
 			RunFinished: func(r *mailroom.Run) {
-				h.numbers.Ended(r)
+				h.metrics.Ended(r)
 				ended(r)
 			},
 		},
@@ -76,60 +76,60 @@ func open(ctx context.Context, dir, version string, ended func(*mailroom.Run)) (
 	})
 	// Not ctx: what ends the parts is close, in their order.
 	ledgerCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
-	h.stopLedger = stop
+	h.cancelLedger = stop
 	go func() { h.ledgerDone <- h.ledger.Run(ledgerCtx) }() // close waits for it
 	return h, nil
 }
 
-// work starts an engine that runs agent in so many slots.
-func (h *house) work(agent mailroom.Agent, slots int) {
+// startEngine starts an engine that runs agent in so many slots.
+func (h *fixture) startEngine(agent mailroom.Agent, slots int) {
 	e := engine.New(h.ledger, h.bus, engine.Options{
 		Agents: map[string]engine.Agent{agentName: {Agent: agent, Version: h.version}},
 		Runs:   slots, Local: true, Log: slog.New(slog.DiscardHandler),
 		Observe: engine.Observe{
-			Started: func(s engine.Start) { h.numbers.Started(s.Run, s.Due, s.Claimed, s.Entered) },
-			Attempt: h.numbers.Attempt, Renewal: h.numbers.Renewal,
+			Started: func(s engine.Start) { h.metrics.Started(s.Run, s.Due, s.Claimed, s.Entered) },
+			Attempt: h.metrics.Attempt, Renewal: h.metrics.Renewal,
 		},
 	})
 	ctx, stop := context.WithCancel(context.Background())
-	h.stopEngine, h.engineDone = stop, make(chan error, 1)
+	h.cancelEngine, h.engineDone = stop, make(chan error, 1)
 	go func() { h.engineDone <- e.Run(ctx) }() // rest waits for it
 }
 
-// rest ends the engine, if there is one.
-func (h *house) rest() error {
-	if h.stopEngine == nil {
+// stopEngine ends the engine, if there is one.
+func (h *fixture) stopEngine() error {
+	if h.cancelEngine == nil {
 		return nil
 	}
-	h.stopEngine()
-	h.stopEngine = nil
+	h.cancelEngine()
+	h.cancelEngine = nil
 	return <-h.engineDone
 }
 
 // close ends the parts in their order, and closes the file.
-func (h *house) close() error {
-	err := h.rest()
-	h.stopLedger()
+func (h *fixture) close() error {
+	err := h.stopEngine()
+	h.cancelLedger()
 	return errors.Join(err, <-h.ledgerDone, h.store.Close())
 }
 
-// timed is the echo agent at zero pace, which says when it is entered.
-type timed struct {
+// timedAgent is the echo agent at zero pace, which says when it is entered.
+type timedAgent struct {
 	echo    mailroom.Agent
 	entered func(*mailroom.Run)
 }
 
-func newTimed(entered func(*mailroom.Run)) mailroom.Agent {
-	return timed{echo: echo.New(echo.Options{Pace: 0}), entered: entered}
+func newTimedAgent(entered func(*mailroom.Run)) mailroom.Agent {
+	return timedAgent{echo: echo.New(echo.Options{Pace: 0}), entered: entered}
 }
 
-func (t timed) Run(ctx context.Context, s mailroom.Session) error {
+func (t timedAgent) Run(ctx context.Context, s mailroom.Session) error {
 	t.entered(s.Run())
 	return t.echo.Run(ctx, s)
 }
 
-// pages is how many bytes the pages of the database have, wherever they are.
-func (h *house) pages(ctx context.Context) (bytes int64, err error) {
+// databaseSize is how many bytes the pages of the database have, wherever they are.
+func (h *fixture) databaseSize(ctx context.Context) (bytes int64, err error) {
 	db, err := sql.Open("sqlite", h.path)
 	if err != nil {
 		return 0, fmt.Errorf("count the pages of the database: %w", err)
@@ -141,8 +141,8 @@ func (h *house) pages(ctx context.Context) (bytes int64, err error) {
 	return bytes, nil
 }
 
-// onDisk is how many bytes the files in dir have.
-func onDisk(dir string) (int64, error) {
+// diskUsage is how many bytes the files in dir have.
+func diskUsage(dir string) (int64, error) {
 	var sum int64
 	err := filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {

@@ -1,4 +1,4 @@
-package folder
+package datadir
 
 import (
 	"errors"
@@ -13,23 +13,23 @@ import (
 const (
 	// crashFile takes the crash report of the running server. It is empty unless that server crashed.
 	crashFile = "crash.txt"
-	// keptCrash is the name of a report that is kept, with the time of the crash.
-	keptCrash = "crash-%s.txt"
-	// keptCrashes is how many reports are kept.
-	keptCrashes = 3
-	// maxCrash bounds a report, in bytes.
-	maxCrash = 256 << 10
+	// crashReportName is the name of a report that is kept, with the time of the crash.
+	crashReportName = "crash-%s.txt"
+	// maxCrashReports is how many reports are kept.
+	maxCrashReports = 3
+	// maxCrashReportSize bounds a report, in bytes.
+	maxCrashReportSize = 256 << 10
 )
 
 // CrashReport reads the report of the folder's last server, at most 256 KiB. It is empty if that server did not crash. The
 // answer stays the same until KeepCrash is called.
-func (h *Held) CrashReport() (report []byte, err error) {
-	f, err := os.Open(h.Folder.path(crashFile))
+func (h *Lock) CrashReport() (report []byte, err error) {
+	f, err := os.Open(h.Dir.path(crashFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err == nil {
-		report, err = io.ReadAll(io.LimitReader(f, maxCrash))
+		report, err = io.ReadAll(io.LimitReader(f, maxCrashReportSize))
 		err = errors.Join(err, f.Close())
 	}
 	if err != nil {
@@ -40,7 +40,7 @@ func (h *Held) CrashReport() (report []byte, err error) {
 
 // KeepCrash gives the report of the last server a name of its own, cuts it to 256 KiB and removes all but the last three
 // reports. It returns the report's path.
-func (h *Held) KeepCrash() (path string, err error) {
+func (h *Lock) KeepCrash() (path string, err error) {
 	path, err = h.keepCrash()
 	if err != nil {
 		return "", fmt.Errorf("keep the crash report of the last server: %w", err)
@@ -48,27 +48,27 @@ func (h *Held) KeepCrash() (path string, err error) {
 	return path, nil
 }
 
-func (h *Held) keepCrash() (string, error) {
-	from := h.Folder.path(crashFile)
+func (h *Lock) keepCrash() (string, error) {
+	from := h.Dir.path(crashFile)
 	info, err := os.Stat(from)
 	if err != nil {
 		return "", err
 	}
-	if info.Size() > maxCrash {
-		if err := os.Truncate(from, maxCrash); err != nil {
+	if info.Size() > maxCrashReportSize {
+		if err := os.Truncate(from, maxCrashReportSize); err != nil {
 			return "", err
 		}
 	}
-	path := h.Folder.path(fmt.Sprintf(keptCrash, info.ModTime().UTC().Format("20060102T150405.000000000Z")))
+	path := h.Dir.path(fmt.Sprintf(crashReportName, info.ModTime().UTC().Format("20060102T150405.000000000Z")))
 	if err := os.Rename(from, path); err != nil {
 		return "", err
 	}
-	kept, err := filepath.Glob(h.Folder.path(fmt.Sprintf(keptCrash, "*")))
+	kept, err := filepath.Glob(h.Dir.path(fmt.Sprintf(crashReportName, "*")))
 	if err != nil {
 		return "", err
 	}
 	slices.Sort(kept)
-	for _, old := range kept[:max(0, len(kept)-keptCrashes)] {
+	for _, old := range kept[:max(0, len(kept)-maxCrashReports)] {
 		if err := os.Remove(old); err != nil {
 			return "", err
 		}
@@ -78,6 +78,6 @@ func (h *Held) keepCrash() (string, error) {
 
 // CrashOutput opens the empty file that takes the report of this process if it crashes. The report of the last server must
 // have been kept. Only the owner of the folder may read the file.
-func (h *Held) CrashOutput() (*os.File, error) {
-	return os.OpenFile(h.Folder.path(crashFile), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+func (h *Lock) CrashOutput() (*os.File, error) {
+	return os.OpenFile(h.Dir.path(crashFile), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 }

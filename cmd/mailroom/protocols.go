@@ -10,8 +10,8 @@ import (
 	"mailroom/server"
 )
 
-// faces are the other protocols that the server speaks. log gets what goes wrong inside of them.
-func faces(hooks *webhook.Hooks, log *slog.Logger) map[string]server.Protocol {
+// protocols are the other protocols that the server speaks. log gets what goes wrong inside of them.
+func protocols(hooks *webhook.Hooks, log *slog.Logger) map[string]server.Protocol {
 	all := map[string]server.Protocol{"POST /mcp": {
 		Via: "mcp", Query: []string{mcp.ThreadParam}, Headers: mcp.Headers(), Summary: "The tools of the Model Context Protocol, over streamable HTTP",
 		Serve: mcp.Handler(version().Version, log),

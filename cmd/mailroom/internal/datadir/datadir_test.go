@@ -1,4 +1,4 @@
-package folder
+package datadir
 
 import (
 	"errors"
@@ -12,7 +12,7 @@ func TestFindTakesTheFirstThatIsNamed(t *testing.T) {
 	for name, test := range map[string]struct {
 		flag string
 		env  map[string]string
-		want Folder
+		want Dir
 	}{
 		"the flag":               {"/flag", map[string]string{"MAILROOM_DATA": "/env"}, "/flag"},
 		"MAILROOM_DATA":          {"", map[string]string{"MAILROOM_DATA": "/env", "XDG_DATA_HOME": "/xdg"}, "/env"},
@@ -30,9 +30,9 @@ func TestFindTakesTheFirstThatIsNamed(t *testing.T) {
 	}
 }
 
-func hold(t *testing.T, f Folder) *Held {
+func acquire(t *testing.T, f Dir) *Lock {
 	t.Helper()
-	h, err := f.Hold(t.Context())
+	h, err := f.Acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,18 +40,18 @@ func hold(t *testing.T, f Folder) *Held {
 }
 
 func TestOneServerHoldsAFolderAndTheNextHearsWho(t *testing.T) {
-	f := Folder(filepath.Join(t.TempDir(), "data"))
-	h := hold(t, f)
+	f := Dir(filepath.Join(t.TempDir(), "data"))
+	h := acquire(t, f)
 
-	_, err := f.Hold(t.Context())
-	if held, ok := errors.AsType[*HeldError](err); !ok || held.PID != 0 {
+	_, err := f.Acquire(t.Context())
+	if held, ok := errors.AsType[*InUseError](err); !ok || held.PID != 0 {
 		t.Errorf("before it is announced: got %v, want a HeldError without a process id", err)
 	}
-	if err := h.Announce("http://127.0.0.1:1234", ""); err != nil {
+	if err := h.WriteAddress("http://127.0.0.1:1234", ""); err != nil {
 		t.Fatal(err)
 	}
-	_, err = f.Hold(t.Context())
-	if held, ok := errors.AsType[*HeldError](err); !ok || held.PID != os.Getpid() || held.URL != "http://127.0.0.1:1234" {
+	_, err = f.Acquire(t.Context())
+	if held, ok := errors.AsType[*InUseError](err); !ok || held.PID != os.Getpid() || held.URL != "http://127.0.0.1:1234" {
 		t.Errorf("after: got %v, want a HeldError with this process and its address", err)
 	}
 
@@ -61,20 +61,20 @@ func TestOneServerHoldsAFolderAndTheNextHearsWho(t *testing.T) {
 	if _, err := f.Address(); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the address after the release: %v, want none", err)
 	}
-	if err := hold(t, f).Release(); err != nil {
+	if err := acquire(t, f).Release(); err != nil {
 		t.Fatal(err)
 	}
 }
 
 func TestAddressOfAKilledServerGoesWithTheNextOne(t *testing.T) {
-	f := Folder(t.TempDir())
+	f := Dir(t.TempDir())
 	if err := os.WriteFile(f.path("server.json"), []byte(`{"url":"http://127.0.0.1:9","pid":1}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(f.Database(), []byte("a store"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	h := hold(t, f)
+	h := acquire(t, f)
 	if err := h.PrepareStore(); err != nil {
 		t.Fatal(err)
 	}
@@ -87,19 +87,19 @@ func TestAddressOfAKilledServerGoesWithTheNextOne(t *testing.T) {
 }
 
 func TestTokenIsMadeOnceAndForItsOwnerOnly(t *testing.T) {
-	f := Folder(filepath.Join(t.TempDir(), "data"))
-	h := hold(t, f)
+	f := Dir(filepath.Join(t.TempDir(), "data"))
+	h := acquire(t, f)
 	if err := h.PrepareStore(); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := f.Token(); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("before the first start: %v, want no token", err)
 	}
-	first, err := h.MakeToken()
+	first, err := h.EnsureToken()
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := h.MakeToken()
+	again, err := h.EnsureToken()
 	if err != nil || again != first || len(first) < 26 {
 		t.Errorf("made %q, then %q, %v; want the same, at least 26 characters", first, again, err)
 	}
@@ -117,12 +117,12 @@ func TestTokenIsMadeOnceAndForItsOwnerOnly(t *testing.T) {
 }
 
 func TestEmptyTokenIsRefused(t *testing.T) {
-	f := Folder(t.TempDir())
+	f := Dir(t.TempDir())
 	if err := os.WriteFile(f.path("token"), []byte("\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	h := hold(t, f)
-	if token, err := h.MakeToken(); err == nil {
+	h := acquire(t, f)
+	if token, err := h.EnsureToken(); err == nil {
 		t.Errorf("an empty token file gave the token %q", token)
 	}
 	if err := h.Release(); err != nil {

@@ -1,6 +1,6 @@
 //go:build unix
 
-package folder
+package datadir
 
 import (
 	"context"
@@ -12,12 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Serve marks this process as the folder's server until Release. It waits for lockWait at most for the mark of a server that has
+// MarkServer marks this process as the folder's server until Release. It waits for lockWait at most for the mark of a server that has
 // just ended. The mark ends with the process.
-func (h *Held) Serve(ctx context.Context) error {
-	file, err := os.OpenFile(h.Folder.path(serverLock), os.O_RDWR|os.O_CREATE, 0o600)
+func (h *Lock) MarkServer(ctx context.Context) error {
+	file, err := os.OpenFile(h.Dir.path(serverLockFile), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return fmt.Errorf("mark the server of %s: %w", h.Folder, err)
+		return fmt.Errorf("mark the server of %s: %w", h.Dir, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, lockWait)
 	defer cancel()
@@ -25,22 +25,22 @@ func (h *Held) Serve(ctx context.Context) error {
 		lock := unix.Flock_t{Type: unix.F_WRLCK}
 		err := unix.FcntlFlock(file.Fd(), unix.F_SETLK, &lock)
 		if err == nil {
-			h.mark = file
+			h.serverLock = file
 			return nil
 		}
 		if !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EACCES) {
-			return errors.Join(fmt.Errorf("mark the server of %s: %w", h.Folder, err), file.Close())
+			return errors.Join(fmt.Errorf("mark the server of %s: %w", h.Dir, err), file.Close())
 		}
 		select {
 		case <-time.After(10 * time.Millisecond):
 		case <-ctx.Done():
-			return errors.Join(h.Folder.heldError(), file.Close())
+			return errors.Join(h.Dir.inUseError(), file.Close())
 		}
 	}
 }
 
-// holder is the id of the process that marked itself as the folder's server, 0 if none has.
-func (f Folder) holder() (pid int, err error) {
+// serverPID is the id of the process that marked itself as the folder's server, 0 if none has.
+func (f Dir) serverPID() (pid int, err error) {
 	file, err := f.openServerLock()
 	if file == nil || err != nil {
 		return 0, err
@@ -54,7 +54,7 @@ func (f Folder) holder() (pid int, err error) {
 	case lock.Type == unix.F_UNLCK:
 		return 0, nil
 	case lock.Pid <= 0:
-		return 0, &HiddenError{Folder: f}
+		return 0, &HiddenError{Dir: f}
 	}
 	return int(lock.Pid), nil
 }

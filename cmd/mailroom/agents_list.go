@@ -15,7 +15,7 @@ func (m *Main) agentsCommand() *cobra.Command {
 		Args: cobra.NoArgs,
 	}
 	output := formatFlag(cmd)
-	return m.calling(cmd, func(c *client.Client, _ []string) error {
+	return m.withClient(cmd, func(c *client.Client, _ []string) error {
 		agents, err := c.Agents(cmd.Context())
 		if err != nil {
 			return err
@@ -33,7 +33,7 @@ func (m *Main) workersCommand() *cobra.Command {
 		Args: cobra.NoArgs,
 	}
 	output := formatFlag(cmd)
-	return m.calling(cmd, func(c *client.Client, _ []string) error {
+	return m.withClient(cmd, func(c *client.Client, _ []string) error {
 		workers, err := c.Workers(cmd.Context())
 		if err != nil {
 			return err

@@ -1,6 +1,6 @@
 //go:build unix
 
-package folder
+package datadir
 
 import (
 	"bufio"
@@ -16,16 +16,16 @@ import (
 // TestMain is the test, or a process that holds a folder until its standard input ends.
 func TestMain(m *testing.M) {
 	if dir := os.Getenv("MAILROOM_TEST_HOLD"); dir != "" {
-		os.Exit(holdUntilEOF(Folder(dir), os.Getenv("MAILROOM_TEST_SERVE") != ""))
+		os.Exit(holdUntilEOF(Dir(dir), os.Getenv("MAILROOM_TEST_SERVE") != ""))
 	}
 	os.Exit(m.Run())
 }
 
-func holdUntilEOF(f Folder, serve bool) int {
+func holdUntilEOF(f Dir, serve bool) int {
 	ctx := context.Background()
-	h, err := f.Hold(ctx)
+	h, err := f.Acquire(ctx)
 	if err == nil && serve {
-		err = h.Serve(ctx)
+		err = h.MarkServer(ctx)
 	}
 	fmt.Println("held", err)
 	if err != nil {
@@ -49,7 +49,7 @@ type holder struct {
 func (h *holder) pid() int { return h.cmd.Process.Pid }
 
 // start returns when the process holds the folder.
-func start(t *testing.T, f Folder, serve string) *holder {
+func start(t *testing.T, f Dir, serve string) *holder {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), "MAILROOM_TEST_HOLD="+string(f), "MAILROOM_TEST_SERVE="+serve)
@@ -71,7 +71,7 @@ func start(t *testing.T, f Folder, serve string) *holder {
 }
 
 // find returns the server of the folder.
-func find(t *testing.T, f Folder) *Process {
+func find(t *testing.T, f Dir) *Process {
 	t.Helper()
 	p, err := f.Process()
 	if err != nil {
@@ -81,7 +81,7 @@ func find(t *testing.T, f Folder) *Process {
 }
 
 func TestTheServerOfAFolderIsTheProcessThatHoldsItsLock(t *testing.T) {
-	f := Folder(t.TempDir())
+	f := Dir(t.TempDir())
 	if p := find(t, f); p != nil {
 		t.Errorf("an empty folder has the server %d", p.PID)
 	}
@@ -105,7 +105,7 @@ func TestTheServerOfAFolderIsTheProcessThatHoldsItsLock(t *testing.T) {
 }
 
 func TestAServerThatHasEndedGetsNoSignalAndNeitherDoesTheNext(t *testing.T) {
-	f := Folder(t.TempDir())
+	f := Dir(t.TempDir())
 	first := start(t, f, "yes")
 	p := find(t, f)
 	if err := first.in.Close(); err != nil {
@@ -127,7 +127,7 @@ func TestAServerThatHasEndedGetsNoSignalAndNeitherDoesTheNext(t *testing.T) {
 }
 
 func TestACommandThatHoldsAFolderIsNoServer(t *testing.T) {
-	f := Folder(t.TempDir())
+	f := Dir(t.TempDir())
 	h := start(t, f, "")
 	if p := find(t, f); p != nil {
 		t.Errorf("a folder that a command holds has the server %d", p.PID)

@@ -8,29 +8,29 @@ import (
 	"time"
 
 	"mailroom"
-	"mailroom/cmd/mailroom/internal/folder"
+	"mailroom/cmd/mailroom/internal/datadir"
 	"mailroom/internal/recovery"
 	"mailroom/ledger"
 )
 
-// keeper throws away what need not be kept: definitions that nothing is pinned
+// janitor throws away what need not be kept: definitions that nothing is pinned
 // to, once, and in turn notifications that were not read for long, entries that are older
 // than the retention, and the files that people sent along before that.
-type keeper struct {
-	ledger    *ledger.Ledger
-	files     folder.Files
-	old       []mailroom.Definition // those that are not present
-	retention time.Duration         // 0: entries are kept for ever
-	log       *slog.Logger
+type janitor struct {
+	ledger         *ledger.Ledger
+	files          datadir.Files
+	oldDefinitions []mailroom.Definition // those that are not present
+	retention      time.Duration         // 0: entries are kept for ever
+	log            *slog.Logger
 }
 
-// keepPage is how many rows are read at a time.
-const keepPage = 500
+// janitorPageSize is how many rows are read at a time.
+const janitorPageSize = 500
 
 // run works until ctx ends. What fails is tried again in the next turn: nothing
 // depends on it.
-func (k *keeper) run(ctx context.Context) {
-	if err := k.forget(ctx); err != nil && ctx.Err() == nil {
+func (k *janitor) run(ctx context.Context) {
+	if err := k.dropUnusedDefinitions(ctx); err != nil && ctx.Err() == nil {
 		k.log.Warn("older versions of agents were not dropped; the next start tries again", "error", err)
 	}
 	every := time.Hour
@@ -40,10 +40,10 @@ func (k *keeper) run(ctx context.Context) {
 	turn := time.NewTicker(every)
 	defer turn.Stop()
 	for {
-		if err := recovery.Call(k.log, "the keeper", func() error { return k.lapse(ctx) }); err != nil && ctx.Err() == nil {
+		if err := recovery.Call(k.log, "the keeper", func() error { return k.expireNotifications(ctx) }); err != nil && ctx.Err() == nil {
 			k.log.Warn("old notifications were not taken out of inboxes", "error", err)
 		}
-		k.drop(ctx)
+		k.applyRetention(ctx)
 		select {
 		case <-turn.C:
 		case <-ctx.Done():
@@ -52,22 +52,22 @@ func (k *keeper) run(ctx context.Context) {
 	}
 }
 
-// drop throws away what is older than the retention.
-func (k *keeper) drop(ctx context.Context) {
+// applyRetention throws away what is older than the retention.
+func (k *janitor) applyRetention(ctx context.Context) {
 	if k.retention == 0 {
 		return
 	}
-	if err := recovery.Call(k.log, "the keeper", func() error { return k.purge(ctx) }); err != nil && ctx.Err() == nil {
+	if err := recovery.Call(k.log, "the keeper", func() error { return k.purgeEntries(ctx) }); err != nil && ctx.Err() == nil {
 		k.log.Warn("old entries were not purged", "error", err)
 	}
-	if _, err := k.files.Drop(ctx, time.Now().Add(-k.retention)); err != nil && ctx.Err() == nil {
+	if _, err := k.files.RemoveBefore(ctx, time.Now().Add(-k.retention)); err != nil && ctx.Err() == nil {
 		k.log.Warn("old files were not dropped", "error", err)
 	}
 }
 
-// lapse goes through all projects, by their names.
-func (k *keeper) lapse(ctx context.Context) error {
-	q := mailroom.ThreadQuery{Prefix: mailroom.ProjectPrefix, Limit: keepPage}
+// expireNotifications goes through all projects, by their names.
+func (k *janitor) expireNotifications(ctx context.Context) error {
+	q := mailroom.ThreadQuery{Prefix: mailroom.ProjectPrefix, Limit: janitorPageSize}
 	for {
 		var page []*mailroom.Thread
 		err := k.ledger.View(ctx, func(r mailroom.Reader) (err error) {
@@ -86,22 +86,22 @@ func (k *keeper) lapse(ctx context.Context) error {
 				return fmt.Errorf("thread %s: %w", t.ID, err)
 			}
 		}
-		if len(page) < keepPage {
+		if len(page) < janitorPageSize {
 			return nil
 		}
 	}
 }
 
-// forget drops the older definitions that no open run is pinned to.
-func (k *keeper) forget(ctx context.Context) error {
-	if len(k.old) == 0 {
+// dropUnusedDefinitions drops the older definitions that no open run is pinned to.
+func (k *janitor) dropUnusedDefinitions(ctx context.Context) error {
+	if len(k.oldDefinitions) == 0 {
 		return nil
 	}
-	used, err := pinned(ctx, k.ledger)
+	used, err := pinnedVersions(ctx, k.ledger)
 	if err != nil {
 		return fmt.Errorf("find the versions of agents that are in use: %w", err)
 	}
-	unused := slices.DeleteFunc(slices.Clone(k.old), func(d mailroom.Definition) bool {
+	unused := slices.DeleteFunc(slices.Clone(k.oldDefinitions), func(d mailroom.Definition) bool {
 		return used[agentVersion{d.Agent, d.Version}]
 	})
 	if len(unused) == 0 {
@@ -113,11 +113,11 @@ func (k *keeper) forget(ctx context.Context) error {
 // agentVersion is one version of an agent.
 type agentVersion struct{ agent, version string }
 
-// pinned are the versions that open runs are pinned to.
-func pinned(ctx context.Context, l *ledger.Ledger) (map[agentVersion]bool, error) {
+// pinnedVersions are the versions that open runs are pinned to.
+func pinnedVersions(ctx context.Context, l *ledger.Ledger) (map[agentVersion]bool, error) {
 	used := map[agentVersion]bool{}
 	q := mailroom.RunQuery{
-		Statuses: []mailroom.Status{mailroom.StatusQueued, mailroom.StatusRunning, mailroom.StatusWaiting}, Limit: keepPage,
+		Statuses: []mailroom.Status{mailroom.StatusQueued, mailroom.StatusRunning, mailroom.StatusWaiting}, Limit: janitorPageSize,
 	}
 	for {
 		var page []*mailroom.Run
@@ -132,16 +132,16 @@ func pinned(ctx context.Context, l *ledger.Ledger) (map[agentVersion]bool, error
 			used[agentVersion{r.Agent, r.AgentVersion}] = true
 			q.From = r.Key
 		}
-		if len(page) < keepPage {
+		if len(page) < janitorPageSize {
 			return used, nil
 		}
 	}
 }
 
-// purge goes through all threads, the oldest first. The ledger lets everything
+// purgeEntries goes through all threads, the oldest first. The ledger lets everything
 // else go before it.
-func (k *keeper) purge(ctx context.Context) error {
-	q := mailroom.ThreadQuery{Oldest: true, Limit: keepPage}
+func (k *janitor) purgeEntries(ctx context.Context) error {
+	q := mailroom.ThreadQuery{Oldest: true, Limit: janitorPageSize}
 	for {
 		var page []*mailroom.Thread
 		err := k.ledger.View(ctx, func(r mailroom.Reader) (err error) {
@@ -160,7 +160,7 @@ func (k *keeper) purge(ctx context.Context) error {
 				return fmt.Errorf("thread %s: %w", t.ID, err)
 			}
 		}
-		if len(page) < keepPage {
+		if len(page) < janitorPageSize {
 			return nil
 		}
 	}

@@ -1,4 +1,4 @@
-package doom
+package killpoint
 
 import (
 	"context"
@@ -12,35 +12,35 @@ import (
 	"mailroom"
 )
 
-// effect does the scene's effect: a line "KEY NONCE" outside of the server.
-func (p *play) effect(ctx context.Context, kind string) error {
-	e := mailroom.Effect{Name: p.named(kind), Idempotent: kind == "sure"}
+// runEffect does the scene's effect: a line "KEY NONCE" outside of the server.
+func (p *scriptRun) runEffect(ctx context.Context, kind string) error {
+	e := mailroom.Effect{Name: p.sceneName(kind), Idempotent: kind == "sure"}
 	if kind == "look" {
-		e.Reconcile = p.find
+		e.Reconcile = p.findEffect
 	}
 	value, err := p.session.Do(ctx, e, func(_ context.Context, key string) (json.RawMessage, error) {
-		p.doom.at("effect")
+		p.point.reach("effect")
 		nonce := rand.Text()
-		if err := p.write(key + " " + nonce + "\n"); err != nil {
+		if err := p.appendLine(key + " " + nonce + "\n"); err != nil {
 			return nil, err
 		}
-		p.doom.at("effected")
+		p.point.reach("effected")
 		return json.Marshal(nonce)
 	})
 	if err != nil {
 		return err
 	}
-	p.doom.at("result")
+	p.point.reach("result")
 	body, err := json.Marshal(map[string]any{"effect": e.Name, "value": value})
 	if err != nil {
 		return err
 	}
-	return p.over(ctx, mailroom.Step{Entries: []mailroom.AgentEntry{{Kind: "x.effect", Body: body}}})
+	return p.finishScene(ctx, mailroom.Step{Entries: []mailroom.AgentEntry{{Kind: "x.effect", Body: body}}})
 }
 
-// write adds a line in one call, so that a killed process leaves it whole or not
+// appendLine adds a line in one call, so that a killed process leaves it whole or not
 // at all.
-func (p *play) write(line string) error {
+func (p *scriptRun) appendLine(line string) error {
 	f, err := os.OpenFile(p.file, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
 	if err != nil {
 		return fmt.Errorf("open the file of effects: %w", err)
@@ -49,8 +49,8 @@ func (p *play) write(line string) error {
 	return errors.Join(err, f.Close())
 }
 
-// find says whether the effect of a key happened, and with which nonce.
-func (p *play) find(_ context.Context, key string) (json.RawMessage, bool, error) {
+// findEffect says whether the effect of a key happened, and with which nonce.
+func (p *scriptRun) findEffect(_ context.Context, key string) (json.RawMessage, bool, error) {
 	text, err := os.ReadFile(p.file)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, false, fmt.Errorf("read the file of effects: %w", err)

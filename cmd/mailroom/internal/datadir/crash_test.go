@@ -1,4 +1,4 @@
-package folder
+package datadir
 
 import (
 	"bytes"
@@ -9,8 +9,8 @@ import (
 )
 
 func TestTheLastThreeCrashReportsAreKept(t *testing.T) {
-	dir := Folder(t.TempDir())
-	h := &Held{Folder: dir}
+	dir := Dir(t.TempDir())
+	h := &Lock{Dir: dir}
 	report := func() []byte {
 		t.Helper()
 		report, err := h.CrashReport()
@@ -29,7 +29,7 @@ func TestTheLastThreeCrashReportsAreKept(t *testing.T) {
 		if got := report(); len(got) != 0 {
 			t.Errorf("the report of a server that runs: %.20q", got)
 		}
-		long := bytes.Repeat([]byte{byte('a' + n)}, maxCrash+1)
+		long := bytes.Repeat([]byte{byte('a' + n)}, maxCrashReportSize+1)
 		if _, err := f.Write(long); err != nil {
 			t.Fatal(err)
 		}
@@ -40,8 +40,8 @@ func TestTheLastThreeCrashReportsAreKept(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 2 { // reading changes nothing
-			if got := report(); !bytes.Equal(got, long[:maxCrash]) {
-				t.Errorf("report %d has %d bytes, want the first %d", n, len(got), maxCrash)
+			if got := report(); !bytes.Equal(got, long[:maxCrashReportSize]) {
+				t.Errorf("report %d has %d bytes, want the first %d", n, len(got), maxCrashReportSize)
 			}
 		}
 		if last, err = h.KeepCrash(); err != nil {
@@ -62,8 +62,8 @@ func TestTheLastThreeCrashReportsAreKept(t *testing.T) {
 		t.Errorf("kept %q, want the last three reports", kept)
 	}
 	for _, path := range kept {
-		if info, err := os.Stat(path); err != nil || info.Size() != maxCrash || info.Mode() != 0o600 {
-			t.Errorf("%s: %v, %v; want %d bytes with mode 0600", path, info, err, maxCrash)
+		if info, err := os.Stat(path); err != nil || info.Size() != maxCrashReportSize || info.Mode() != 0o600 {
+			t.Errorf("%s: %v, %v; want %d bytes with mode 0600", path, info, err, maxCrashReportSize)
 		}
 	}
 }

@@ -15,18 +15,18 @@ import (
 // How often it is looked whether all channels are down, and whether a secret has
 // changed.
 const (
-	lookAtChannels = 250 * time.Millisecond
-	lookAtSecrets  = 5 * time.Second
+	channelCheckInterval = 250 * time.Millisecond
+	secretCheckInterval  = 5 * time.Second
 )
 
 // run keeps the channels going until ctx ends, or, if it exits, until none of them is
 // connected or may be again by itself.
-func (all connections) run(ctx context.Context, watched []*secret, exits bool) error {
+func (all channelSet) run(ctx context.Context, watched []*secretFile, exits bool) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, s := range watched {
 		group.Go(func() error {
 			defer recovery.Log(nil, "what watches a secret")
-			s.watch(ctx, lookAtSecrets)
+			s.watch(ctx, secretCheckInterval)
 			return nil
 		})
 	}
@@ -40,15 +40,15 @@ func (all connections) run(ctx context.Context, watched []*secret, exits bool) e
 	if exits && len(all) > 0 {
 		group.Go(func() (err error) {
 			defer recovery.Error(nil, "what looks at the channels", &err)
-			return all.untilDown(ctx)
+			return all.waitAllDown(ctx)
 		})
 	}
 	return group.Wait()
 }
 
-// untilDown returns when ctx has ended, or with an error when all are down.
-func (all connections) untilDown(ctx context.Context) error {
-	turn := time.NewTicker(lookAtChannels)
+// waitAllDown returns when ctx has ended, or with an error when all are down.
+func (all channelSet) waitAllDown(ctx context.Context) error {
+	turn := time.NewTicker(channelCheckInterval)
 	defer turn.Stop()
 	for {
 		select {
@@ -56,16 +56,16 @@ func (all connections) untilDown(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		}
-		if err := all.down(); err != nil {
+		if err := all.allDown(); err != nil {
 			return err
 		}
 	}
 }
 
-// down is an error if none is connected or may be again by itself. If trying again
+// allDown is an error if none is connected or may be again by itself. If trying again
 // may help, so does starting this server again.
-func (all connections) down() error {
-	code, hint := exitMend, "mend what it says, then start it again"
+func (all channelSet) allDown() error {
+	code, hint := exitConfig, "mend what it says, then start it again"
 	var why []string
 	for _, c := range all {
 		s := c.State()
@@ -73,16 +73,16 @@ func (all connections) down() error {
 			return nil
 		}
 		if s.Condition == channel.ConditionGaveUp {
-			code, hint = exitAgain, "start it again"
+			code, hint = exitRestart, "start it again"
 		}
 		why = append(why, s.Name+" "+strings.ReplaceAll(string(s.Condition), "_", " ")+": "+s.Reason)
 	}
-	return refusal(code, hint, "no channel is connected, and none is tried any more: %s", strings.Join(why, "; "))
+	return exitErrorf(code, hint, "no channel is connected, and none is tried any more: %s", strings.Join(why, "; "))
 }
 
-// secret is a file with the token of a channel, which is tried when that has changed,
+// secretFile is a file with the token of a channel, which is tried when that has changed,
 // unless it is connected.
-type secret struct {
+type secretFile struct {
 	channel *channel.Runner
 	file    string
 
@@ -91,8 +91,8 @@ type secret struct {
 }
 
 // watch looks at the file until ctx ends.
-func (s *secret) watch(ctx context.Context, every time.Duration) {
-	s.look()
+func (s *secretFile) watch(ctx context.Context, every time.Duration) {
+	s.changed()
 	turn := time.NewTicker(every)
 	defer turn.Stop()
 	for {
@@ -101,14 +101,14 @@ func (s *secret) watch(ctx context.Context, every time.Duration) {
 		case <-ctx.Done():
 			return
 		}
-		if s.look() && s.channel.State().Condition != channel.ConditionConnected {
+		if s.changed() && s.channel.State().Condition != channel.ConditionConnected {
 			s.channel.ConfigChanged()
 		}
 	}
 }
 
-// look reports whether the file is another than at the last look.
-func (s *secret) look() bool {
+// changed reports whether the file is another than at the last look.
+func (s *secretFile) changed() bool {
 	before := s.seen
 	now, err := os.Stat(s.file)
 	if err != nil {

@@ -1,4 +1,4 @@
-package folder
+package datadir
 
 import (
 	"errors"
@@ -16,9 +16,9 @@ import (
 // whose revision is commits. The files of the store that was there are moved to
 // the folder kept, "" if there was none. After a crash in between, PrepareStore
 // refuses the folder until ReplaceStore has succeeded.
-func (h *Held) ReplaceStore(from string, commits int64) (kept string, err error) {
-	database := h.Folder.Database()
-	copied, err := copyBeside(from, database)
+func (h *Lock) ReplaceStore(from string, commits int64) (kept string, err error) {
+	database := h.Dir.Database()
+	copied, err := copyNextTo(from, database)
 	if err != nil {
 		return "", err
 	}
@@ -27,7 +27,7 @@ func (h *Held) ReplaceStore(from string, commits int64) (kept string, err error)
 			err = errors.Join(err, e)
 		}
 	}()
-	if kept, err = h.setAside(); err != nil {
+	if kept, err = h.moveStoreAside(); err != nil {
 		return kept, err
 	}
 	if err := sqlite.WriteRevision(database, sqlite.Revision{Commits: commits}); err != nil {
@@ -36,12 +36,12 @@ func (h *Held) ReplaceStore(from string, commits int64) (kept string, err error)
 	if err := os.Rename(copied, database); err != nil {
 		return kept, fmt.Errorf("name the store: %w", err)
 	}
-	return kept, syncFolder(string(h.Folder))
+	return kept, syncDir(string(h.Dir))
 }
 
-// copyBeside copies a file to a new one in the folder of target, readable by its
+// copyNextTo copies a file to a new one in the folder of target, readable by its
 // owner only and on stable storage.
-func copyBeside(from, target string) (path string, err error) {
+func copyNextTo(from, target string) (path string, err error) {
 	in, err := os.Open(from)
 	if err != nil {
 		return "", err
@@ -58,10 +58,10 @@ func copyBeside(from, target string) (path string, err error) {
 	return out.Name(), nil
 }
 
-// setAside moves the files of the store to a new folder, the database first: what
+// moveStoreAside moves the files of the store to a new folder, the database first: what
 // is left without it is refused.
-func (h *Held) setAside() (kept string, err error) {
-	database := h.Folder.Database()
+func (h *Lock) moveStoreAside() (kept string, err error) {
+	database := h.Dir.Database()
 	for _, suffix := range []string{"", "-wal", "-shm", sqlite.RevisionSuffix} {
 		if _, err := os.Lstat(database + suffix); errors.Is(err, fs.ErrNotExist) {
 			continue
@@ -70,7 +70,7 @@ func (h *Held) setAside() (kept string, err error) {
 		}
 		if kept == "" {
 			pattern := "replaced-" + time.Now().UTC().Format("20060102T150405Z") + "-*"
-			if kept, err = os.MkdirTemp(string(h.Folder), pattern); err != nil {
+			if kept, err = os.MkdirTemp(string(h.Dir), pattern); err != nil {
 				return "", fmt.Errorf("set the store aside: %w", err)
 			}
 		}
@@ -81,5 +81,5 @@ func (h *Held) setAside() (kept string, err error) {
 	if kept == "" {
 		return "", nil
 	}
-	return kept, errors.Join(syncFolder(kept), syncFolder(string(h.Folder)))
+	return kept, errors.Join(syncDir(kept), syncDir(string(h.Dir)))
 }

@@ -1,7 +1,7 @@
 // Package folder is the data folder of a server: the one place where everything
 // it keeps lives, and where commands on the same machine find its address and
 // its token.
-package folder
+package datadir
 
 import (
 	"bytes"
@@ -16,8 +16,8 @@ import (
 	"path/filepath"
 )
 
-// Folder is the path of a data folder. It need not exist.
-type Folder string
+// Dir is the path of a data folder. It need not exist.
+type Dir string
 
 // Address is the content of server.json, there while a server runs.
 type Address struct {
@@ -28,7 +28,7 @@ type Address struct {
 
 // Find returns the folder that flag names, else MAILROOM_DATA, else the
 // mailroom folder in XDG_DATA_HOME, else the one in the home folder.
-func Find(flag string, env func(string) string) (Folder, error) {
+func Find(flag string, env func(string) string) (Dir, error) {
 	dir := flag
 	if dir == "" {
 		dir = env("MAILROOM_DATA")
@@ -40,52 +40,52 @@ func Find(flag string, env func(string) string) (Folder, error) {
 	if err != nil {
 		return "", fmt.Errorf("find the data folder %s: %w", dir, err)
 	}
-	return Folder(abs), nil
+	return Dir(abs), nil
 }
 
 // Default returns the folder that is meant when nothing names one. A relative
 // XDG_DATA_HOME is ignored, as its specification asks.
-func Default(env func(string) string) (Folder, error) {
+func Default(env func(string) string) (Dir, error) {
 	if data := env("XDG_DATA_HOME"); filepath.IsAbs(data) {
-		return Folder(filepath.Join(data, "mailroom")), nil
+		return Dir(filepath.Join(data, "mailroom")), nil
 	}
 	home := env("HOME")
 	if home == "" {
 		return "", errors.New("find the data folder: HOME is not set; name one with --data or MAILROOM_DATA")
 	}
-	return Folder(filepath.Join(home, ".local", "share", "mailroom")), nil
+	return Dir(filepath.Join(home, ".local", "share", "mailroom")), nil
 }
 
 // Database returns the path of the store.
-func (f Folder) Database() string { return f.path("mailroom.db") }
+func (f Dir) Database() string { return f.path("mailroom.db") }
 
 // Config returns the path of the configuration that is read by default.
-func (f Folder) Config() string { return f.path("mailroom.toml") }
+func (f Dir) Config() string { return f.path("mailroom.toml") }
 
 // TokenFile returns the path of the file with the server's own token.
-func (f Folder) TokenFile() string { return f.path("token") }
+func (f Dir) TokenFile() string { return f.path("token") }
 
 // ChannelToken is the file of a channel's token, where none is named.
-func (f Folder) ChannelToken(channel string) string { return f.path("channel-" + channel + ".token") }
+func (f Dir) ChannelToken(channel string) string { return f.path("channel-" + channel + ".token") }
 
 // ChannelAppToken is the file of the other token of a channel that has two.
-func (f Folder) ChannelAppToken(channel string) string {
+func (f Dir) ChannelAppToken(channel string) string {
 	return f.path("channel-" + channel + ".app-token")
 }
 
-// Keep puts a file of the folder in its place at once, for its owner only. It makes
+// WriteFile puts a file of the folder in its place at once, for its owner only. It makes
 // the folder if it is not there.
-func (f Folder) Keep(path string, data []byte) error {
+func (f Dir) WriteFile(path string, data []byte) error {
 	if err := os.MkdirAll(string(f), 0o700); err != nil {
 		return fmt.Errorf("make the data folder: %w", err)
 	}
-	return write(path, data)
+	return writeFileAtomic(path, data)
 }
 
-func (f Folder) path(name string) string { return filepath.Join(string(f), name) }
+func (f Dir) path(name string) string { return filepath.Join(string(f), name) }
 
 // Token reads the token. Without one the error is [fs.ErrNotExist].
-func (f Folder) Token() (string, error) {
+func (f Dir) Token() (string, error) {
 	b, err := os.ReadFile(f.TokenFile())
 	if err != nil {
 		return "", fmt.Errorf("read the token: %w", err)
@@ -99,7 +99,7 @@ func (f Folder) Token() (string, error) {
 
 // Address reads where the server of the folder is. Without one the error is
 // [fs.ErrNotExist]; one that was killed leaves its last address.
-func (f Folder) Address() (Address, error) {
+func (f Dir) Address() (Address, error) {
 	var a Address
 	b, err := os.ReadFile(f.path("server.json"))
 	if err != nil {
@@ -111,25 +111,25 @@ func (f Folder) Address() (Address, error) {
 	return a, nil
 }
 
-// MakeToken reads the token, and makes one first if there is none. Only the
+// EnsureToken reads the token, and makes one first if there is none. Only the
 // holder of the folder's lock calls it.
-func (h *Held) MakeToken() (string, error) {
-	token, err := h.Folder.Token()
+func (h *Lock) EnsureToken() (string, error) {
+	token, err := h.Dir.Token()
 	if !errors.Is(err, fs.ErrNotExist) {
 		return token, err
 	}
 	token = rand.Text()
-	return token, write(h.Folder.path("token"), []byte(token+"\n"))
+	return token, writeFileAtomic(h.Dir.path("token"), []byte(token+"\n"))
 }
 
-// MakeMark returns what the processes of the folder's agents are marked with, the
+// EnsureProcessMark returns what the processes of the folder's agents are marked with, the
 // same from one server to the next. Of the folder it tells nothing.
-func (h *Held) MakeMark() (string, error) {
-	path := h.Folder.path("id")
+func (h *Lock) EnsureProcessMark() (string, error) {
+	path := h.Dir.path("id")
 	id, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		id = []byte(rand.Text() + "\n")
-		err = write(path, id)
+		err = writeFileAtomic(path, id)
 	}
 	if err != nil {
 		return "", fmt.Errorf("read the id of the data folder: %w", err)
@@ -141,20 +141,20 @@ func (h *Held) MakeMark() (string, error) {
 	return hex.EncodeToString(sum[:16]), nil
 }
 
-// Announce writes the address of the holder's server. cert is the file with its
+// WriteAddress writes the address of the holder's server. cert is the file with its
 // certificate, "" without TLS.
-func (h *Held) Announce(url, cert string) error {
+func (h *Lock) WriteAddress(url, cert string) error {
 	b, err := json.Marshal(Address{URL: url, PID: os.Getpid(), Cert: cert})
 	if err != nil {
 		return fmt.Errorf("encode the address of the server: %w", err)
 	}
-	h.server = true
-	return write(h.Folder.path("server.json"), append(b, '\n'))
+	h.isServer = true
+	return writeFileAtomic(h.Dir.path("server.json"), append(b, '\n'))
 }
 
-// write puts a file that only its owner may read in its place at once: nobody
+// writeFileAtomic puts a file that only its owner may read in its place at once: nobody
 // sees a half of it, and after a crash it is there or not.
-func write(path string, data []byte) (err error) {
+func writeFileAtomic(path string, data []byte) (err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("write %s: %w", path, err)

@@ -1,4 +1,4 @@
-package folder
+package datadir
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 	"mailroom/store/sqlite"
 )
 
-func release(t *testing.T, h *Held) {
+func release(t *testing.T, h *Lock) {
 	t.Helper()
 	if err := h.Release(); err != nil {
 		t.Error(err)
@@ -20,24 +20,24 @@ func release(t *testing.T, h *Held) {
 }
 
 func TestAFolderWhoseLockFileWasRemovedIsStillHeld(t *testing.T) {
-	f := Folder(t.TempDir())
-	h := hold(t, f)
+	f := Dir(t.TempDir())
+	h := acquire(t, f)
 	defer release(t, h)
 	if err := os.Remove(f.path("lock")); err != nil {
 		t.Fatal(err)
 	}
-	_, err := f.Hold(t.Context())
-	if _, ok := errors.AsType[*HeldError](err); !ok {
+	_, err := f.Acquire(t.Context())
+	if _, ok := errors.AsType[*InUseError](err); !ok {
 		t.Errorf("got %v, want a HeldError", err)
 	}
 }
 
 func TestAServerWaitsForOneThatIsAboutToEnd(t *testing.T) {
-	f := Folder(t.TempDir())
-	first := hold(t, f)
+	f := Dir(t.TempDir())
+	first := acquire(t, f)
 	ended := make(chan error, 1)
 	time.AfterFunc(lockWait/20, func() { ended <- first.Release() })
-	next, err := f.Hold(t.Context())
+	next, err := f.Acquire(t.Context())
 	if err != nil {
 		t.Fatalf("got %v, want the lock once the first has released it", err)
 	}
@@ -48,11 +48,11 @@ func TestAServerWaitsForOneThatIsAboutToEnd(t *testing.T) {
 }
 
 func TestAContextEndsTheWaitForALock(t *testing.T) {
-	f := Folder(t.TempDir())
-	defer release(t, hold(t, f))
+	f := Dir(t.TempDir())
+	defer release(t, acquire(t, f))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := f.Hold(ctx); !errors.Is(err, context.Canceled) {
+	if _, err := f.Acquire(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want that the context was cancelled", err)
 	}
 }
@@ -61,7 +61,7 @@ func TestAFolderThatHasLostItsStoreIsRefused(t *testing.T) {
 	for _, sign := range []string{"mailroom.db-wal", "mailroom.db" + sqlite.RevisionSuffix, "token", "server.json"} {
 		for _, how := range []string{"missing", "empty"} {
 			t.Run(sign+", "+how, func(t *testing.T) {
-				f := Folder(t.TempDir())
+				f := Dir(t.TempDir())
 				if err := os.WriteFile(f.path(sign), []byte("x"), 0o600); err != nil {
 					t.Fatal(err)
 				}
@@ -71,10 +71,10 @@ func TestAFolderThatHasLostItsStoreIsRefused(t *testing.T) {
 					}
 				}
 				for range 2 { // a refusal leaves the sign for the next start
-					h := hold(t, f)
+					h := acquire(t, f)
 					err := h.PrepareStore()
 					release(t, h)
-					if lost, ok := errors.AsType[*LostStoreError](err); !ok || filepath.Base(lost.Sign) != sign {
+					if lost, ok := errors.AsType[*LostStoreError](err); !ok || filepath.Base(lost.Evidence) != sign {
 						t.Errorf("got %v, want that the store was lost", err)
 					}
 				}
@@ -84,7 +84,7 @@ func TestAFolderThatHasLostItsStoreIsRefused(t *testing.T) {
 }
 
 func TestAReplacedStoreIsKeptBesideTheNewOne(t *testing.T) {
-	f := Folder(t.TempDir())
+	f := Dir(t.TempDir())
 	backup := filepath.Join(t.TempDir(), "backup.db")
 	for path, content := range map[string]string{
 		backup: "new", f.Database(): "old", f.Database() + "-wal": "old wal", f.TokenFile(): "token",
@@ -93,7 +93,7 @@ func TestAReplacedStoreIsKeptBesideTheNewOne(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	h := hold(t, f)
+	h := acquire(t, f)
 	defer release(t, h)
 	kept, err := h.ReplaceStore(backup, 7)
 	if err != nil {

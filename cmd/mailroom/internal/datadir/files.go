@@ -1,4 +1,4 @@
-package folder
+package datadir
 
 import (
 	"context"
@@ -20,10 +20,10 @@ import (
 type Files string
 
 // Files are those of the folder.
-func (f Folder) Files() Files { return Files(f.path("files")) }
+func (f Dir) Files() Files { return Files(f.path("files")) }
 
-// unfinished is how the name of a file begins that is still being written.
-const unfinished = ".arriving-"
+// tempPrefix is how the name of a file begins that is still being written.
+const tempPrefix = ".arriving-"
 
 // Save reads r to its end and returns the URI of the file that holds it, which is on
 // disk by then. Of name only the ending is kept. A file that is there already counts
@@ -37,7 +37,7 @@ func (f Files) Save(ctx context.Context, name string, r io.Reader) (uri string, 
 	if err := os.MkdirAll(string(f), 0o700); err != nil {
 		return "", err
 	}
-	temp, err := os.CreateTemp(string(f), unfinished+"*") // mode 0600
+	temp, err := os.CreateTemp(string(f), tempPrefix+"*") // mode 0600
 	if err != nil {
 		return "", err
 	}
@@ -49,15 +49,15 @@ func (f Files) Save(ctx context.Context, name string, r io.Reader) (uri string, 
 	}
 	sum := hex.EncodeToString(hash.Sum(nil))
 	dir := filepath.Join(string(f), sum[:2])
-	path := filepath.Join(dir, sum+ending(name))
+	path := filepath.Join(dir, sum+extension(name))
 	if err := errors.Join(os.MkdirAll(dir, 0o700), os.Rename(temp.Name(), path)); err != nil {
 		return "", errors.Join(err, os.Remove(temp.Name()))
 	}
-	return (&url.URL{Scheme: "file", Path: path}).String(), errors.Join(syncFolder(dir), syncFolder(string(f)))
+	return (&url.URL{Scheme: "file", Path: path}).String(), errors.Join(syncDir(dir), syncDir(string(f)))
 }
 
-// ending is that of a name by which programs know what a file is, if it is plain.
-func ending(name string) string {
+// extension is that of a name by which programs know what a file is, if it is plain.
+func extension(name string) string {
 	end := strings.ToLower(filepath.Ext(name))
 	if len(end) < 2 || len(end) > 9 || strings.ContainsFunc(end[1:], func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < '0' || r > '9')
@@ -67,8 +67,8 @@ func ending(name string) string {
 	return end
 }
 
-// syncFolder makes the names in a folder outlive a power cut.
-func syncFolder(dir string) error {
+// syncDir makes the names in a folder outlive a power cut.
+func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
 		return err
@@ -76,9 +76,9 @@ func syncFolder(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// Drop removes the files that were kept last before then, and returns how many these
+// RemoveBefore removes the files that were kept last before then, and returns how many these
 // were.
-func (f Files) Drop(ctx context.Context, before time.Time) (dropped int, err error) {
+func (f Files) RemoveBefore(ctx context.Context, before time.Time) (dropped int, err error) {
 	err = filepath.WalkDir(string(f), func(path string, at fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil // nothing was kept yet, or somebody else was faster

@@ -13,33 +13,33 @@ import (
 	"mailroom/channel"
 )
 
-// talk says in one line what an entry means for who waits for a reply. It
+// entryFormatter says in one line what an entry means for who waits for a reply. It
 // remembers how tools and tickets were called when they were first named.
-type talk struct {
+type entryFormatter struct {
 	names map[string]string // by call or ticket
 }
 
-// line returns "" for an entry of which nothing needs to be said.
-func (t talk) line(e mailroom.Entry) (string, error) {
+// format returns "" for an entry of which nothing needs to be said.
+func (t entryFormatter) format(e mailroom.Entry) (string, error) {
 	switch e.Kind {
 	case mailroom.KindStep, mailroom.KindToolStarted, mailroom.KindToolDone, mailroom.KindSend,
 		mailroom.KindEffectSettled, mailroom.KindEffectUnknown:
-		return t.done(e)
+		return t.activityLine(e)
 	case mailroom.KindTicketOpened, mailroom.KindTicketDecided, mailroom.KindTicketExpired:
-		return t.ticket(e)
+		return t.ticketLine(e)
 	case program.KindWarning, exec.KindSession:
-		return ofProgram(e), nil
+		return programLine(e), nil
 	case mailroom.KindNotification, mailroom.KindReserved, mailroom.KindReleased, mailroom.KindLapsed:
-		return ofProject(e)
+		return projectLine(e)
 	case mailroom.KindChannel:
-		return ofChannel(e)
+		return channelLine(e)
 	}
-	return t.run(e)
+	return t.runLine(e)
 }
 
-// ofProgram is what somebody who waits for a program must know. What cannot be
+// programLine is what somebody who waits for a program must know. What cannot be
 // read of an agent's own entries is not told.
-func ofProgram(e mailroom.Entry) string {
+func programLine(e mailroom.Entry) string {
 	if e.Kind == program.KindWarning {
 		var b struct{ Text string }
 		if e.Decode(&b) != nil || b.Text == "" {
@@ -54,8 +54,8 @@ func ofProgram(e mailroom.Entry) string {
 	return fmt.Sprintf("%s begins a new session and was given %d messages of this thread: %s", b.Program, b.Messages, b.Why)
 }
 
-// ofProject is what happened in a project.
-func ofProject(e mailroom.Entry) (string, error) {
+// projectLine is what happened in a project.
+func projectLine(e mailroom.Entry) (string, error) {
 	switch e.Kind {
 	case mailroom.KindNotification:
 		var b mailroom.Notification
@@ -64,7 +64,7 @@ func ofProject(e mailroom.Entry) (string, error) {
 		if len(b.To) > 0 {
 			to = strings.Join(b.To, ", ")
 		}
-		return fmt.Sprintf("%s tells %s: %s %s", b.From, to, b.Event, unescaped(b.Data)), err
+		return fmt.Sprintf("%s tells %s: %s %s", b.From, to, b.Event, formatJSON(b.Data)), err
 	case mailroom.KindReserved:
 		var b mailroom.Reservation
 		err := e.Decode(&b)
@@ -78,13 +78,13 @@ func ofProject(e mailroom.Entry) (string, error) {
 	return fmt.Sprintf("%s of %s is released by %s", b.Name, b.Holder, b.By), err
 }
 
-// ofChannel is how a channel fares.
-func ofChannel(e mailroom.Entry) (string, error) {
+// channelLine is how a channel fares.
+func channelLine(e mailroom.Entry) (string, error) {
 	var b channel.Change
 	err := e.Decode(&b)
 	line := fmt.Sprintf("channel %s: %s", b.Channel, b.State)
 	if b.Attempts > 0 {
-		line += " after " + failedTries(b.Attempts)
+		line += " after " + failedAttempts(b.Attempts)
 	}
 	if b.Reason != "" {
 		line += ": " + b.Reason
@@ -92,8 +92,8 @@ func ofChannel(e mailroom.Entry) (string, error) {
 	return line, err
 }
 
-// unescaped is JSON as people write it, without escapes for HTML.
-func unescaped(raw json.RawMessage) string {
+// formatJSON is JSON as people write it, without escapes for HTML.
+func formatJSON(raw json.RawMessage) string {
 	var v any
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
@@ -109,12 +109,12 @@ func unescaped(raw json.RawMessage) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-func (t talk) run(e mailroom.Entry) (string, error) {
+func (t entryFormatter) runLine(e mailroom.Entry) (string, error) {
 	switch e.Kind {
 	case mailroom.KindRescheduled:
 		var b mailroom.RunRescheduled
 		err := e.Decode(&b)
-		return rescheduled(e, b), err
+		return rescheduledLine(e, b), err
 	case mailroom.KindStop:
 		return fmt.Sprintf("run %s was asked to stop", e.Run), nil
 	case mailroom.KindFailed:
@@ -124,7 +124,7 @@ func (t talk) run(e mailroom.Entry) (string, error) {
 	case mailroom.KindCancelled:
 		var b mailroom.RunStop
 		err := e.Decode(&b)
-		return fmt.Sprintf("run %s %s", e.Run, ended(b.Reason)), err
+		return fmt.Sprintf("run %s %s", e.Run, cancelText(b.Reason)), err
 	case mailroom.KindWaiting:
 		var b mailroom.RunWaiting
 		err := e.Decode(&b)
@@ -139,8 +139,8 @@ func (t talk) run(e mailroom.Entry) (string, error) {
 	return "", nil
 }
 
-// done is what an agent tells of what it did.
-func (t talk) done(e mailroom.Entry) (string, error) {
+// activityLine is what an agent tells of what it did.
+func (t entryFormatter) activityLine(e mailroom.Entry) (string, error) {
 	switch e.Kind {
 	case mailroom.KindStep:
 		var b mailroom.StepNamed
@@ -153,7 +153,7 @@ func (t talk) done(e mailroom.Entry) (string, error) {
 		}
 		_ = e.Decode(&b) // an agent wrote it: what can be read of it is told
 		t.names[b.Call] = b.Name
-		return fmt.Sprintf("tool %s %s", b.Name, unescaped(b.Arguments)), nil
+		return fmt.Sprintf("tool %s %s", b.Name, formatJSON(b.Arguments)), nil
 	case mailroom.KindToolDone:
 		var b struct {
 			Call, Summary string
@@ -183,8 +183,8 @@ func (t talk) done(e mailroom.Entry) (string, error) {
 	return fmt.Sprintf("effect %s is done", b.Name), err
 }
 
-// ticket is what a run asks, and what it is told.
-func (t talk) ticket(e mailroom.Entry) (string, error) {
+// ticketLine is what a run asks, and what it is told.
+func (t entryFormatter) ticketLine(e mailroom.Entry) (string, error) {
 	switch e.Kind {
 	case mailroom.KindTicketOpened:
 		var k mailroom.Ticket
@@ -209,15 +209,15 @@ func (t talk) ticket(e mailroom.Entry) (string, error) {
 	if err := e.Decode(&b); err != nil {
 		return "", err
 	}
-	return t.decided(b), nil
+	return t.decisionLine(b), nil
 }
 
-func (t talk) decided(b mailroom.TicketDecision) string {
+func (t entryFormatter) decisionLine(b mailroom.TicketDecision) string {
 	var child struct{ Run, Status, Reply string }
 	if json.Unmarshal(b.Answer, &child) == nil && child.Run != "" && b.DecidedBy == "run:"+child.Run {
 		return fmt.Sprintf("child run %s %s: %s", child.Run, child.Status, cut(child.Reply, 120))
 	}
-	line := fmt.Sprintf("%s: %s by %s", t.name(b.Ticket), past(b.Decision), b.DecidedBy)
+	line := fmt.Sprintf("%s: %s by %s", t.name(b.Ticket), verdictText(b.Decision), b.DecidedBy)
 	if b.Decision == mailroom.VerdictAnswer {
 		line += ": " + cut(string(b.Answer), 120)
 	}
@@ -227,7 +227,7 @@ func (t talk) decided(b mailroom.TicketDecision) string {
 	return line
 }
 
-func past(v mailroom.Verdict) string {
+func verdictText(v mailroom.Verdict) string {
 	switch v {
 	case mailroom.VerdictApprove:
 		return "approved"
@@ -238,21 +238,21 @@ func past(v mailroom.Verdict) string {
 }
 
 // name is what a call or a ticket was called, or its id if that was not seen.
-func (t talk) name(id string) string {
+func (t entryFormatter) name(id string) string {
 	if name, ok := t.names[id]; ok {
 		return name
 	}
 	return id
 }
 
-func ended(reason mailroom.Reason) string {
+func cancelText(reason mailroom.Reason) string {
 	if reason == mailroom.ReasonCancelled {
 		return "cancelled"
 	}
 	return "cancelled: " + string(reason)
 }
 
-func rescheduled(e mailroom.Entry, b mailroom.RunRescheduled) string {
+func rescheduledLine(e mailroom.Entry, b mailroom.RunRescheduled) string {
 	line := fmt.Sprintf("run %s: attempt %d ", e.Run, b.Attempt)
 	switch b.Reason {
 	case "lease_lost":

@@ -19,8 +19,8 @@ import (
 	"mailroom"
 	"mailroom/bus"
 	"mailroom/cmd/mailroom/internal/config"
-	"mailroom/cmd/mailroom/internal/doom"
-	"mailroom/cmd/mailroom/internal/folder"
+	"mailroom/cmd/mailroom/internal/datadir"
+	"mailroom/cmd/mailroom/internal/killpoint"
 	"mailroom/engine"
 	"mailroom/internal/recovery"
 	"mailroom/ledger"
@@ -32,12 +32,12 @@ const (
 	tortureVersion = "746f72747572"
 )
 
-// equip adds the agent that walks through all points, and dies at the one that
+// addTorture adds the agent that walks through all points, and dies at the one that
 // MAILROOM_TORTURE names. Its effects go to the file MAILROOM_TORTURE_FILE, and
 // MAILROOM_TORTURE_LIMIT says how many runs of it there are at a time, so that
 // another worker gets some.
-func equip(store mailroom.Store, r *roster) (mailroom.Store, error) {
-	d, err := doom.Parse(os.Getenv("MAILROOM_TORTURE"))
+func addTorture(store mailroom.Store, r *agentSet) (mailroom.Store, error) {
+	d, err := killpoint.Parse(os.Getenv("MAILROOM_TORTURE"))
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +63,7 @@ func equip(store mailroom.Store, r *roster) (mailroom.Store, error) {
 func (m *Main) moreCommands() []*cobra.Command {
 	cmd := &cobra.Command{Use: "torture-worker", Hidden: true, Args: cobra.NoArgs}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		dir, err := folder.Find(m.data, m.Env)
+		dir, err := datadir.Find(m.data, m.Env)
 		if err != nil {
 			return err
 		}
@@ -76,30 +76,30 @@ func (m *Main) moreCommands() []*cobra.Command {
 	return []*cobra.Command{cmd}
 }
 
-func (m *Main) besideServer(ctx context.Context, dir folder.Folder, c *config.Config) (err error) {
+func (m *Main) besideServer(ctx context.Context, dir datadir.Dir, c *config.Config) (err error) {
 	log := slog.New(slog.NewTextHandler(m.Stderr, &slog.HandlerOptions{Level: c.LogLevel}))
 	file, err := sqlite.Open(ctx, dir.Database(), sqlite.Options{})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
-	r, err := newRoster(c, nil, log)
+	r, err := newAgentSet(c, nil, log)
 	if err != nil {
 		return err
 	}
-	store, err := equip(file, r)
+	store, err := addTorture(file, r)
 	if err != nil {
 		return err
 	}
 	l := ledger.New(store, ledger.Options{
 		DefaultAgent: c.DefaultAgent, Version: func(agent string) string { return r.agents[agent].Version },
-		Lease: c.Lease, Deadline: func(string) time.Duration { return c.RunDeadline }, StopGrace: c.StopGrace, MaxQueued: anyIfZero(c.MaxQueued), Log: log,
+		Lease: c.Lease, Deadline: func(string) time.Duration { return c.RunDeadline }, StopGrace: c.StopGrace, MaxQueued: unlimitedIfZero(c.MaxQueued), Log: log,
 	})
 	e := engine.New(l, bus.New(), engine.Options{
 		Agents: r.agents, Runs: c.Runs, Lease: c.Lease, Renew: c.Renew, Sweep: c.Sweep, Deadline: c.RunDeadline,
 		StopGrace: c.StopGrace, ShutdownGrace: c.ShutdownGrace, AgentGrace: c.AgentGrace, Log: log,
 	})
-	m.say("working as process %d", os.Getpid())
+	m.infof("working as process %d", os.Getpid())
 	group := &errgroup.Group{}
 	ledgerCtx, end := context.WithCancel(context.WithoutCancel(ctx))
 	group.Go(func() (err error) {

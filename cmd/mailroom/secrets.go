@@ -7,19 +7,19 @@ import (
 	"mailroom/internal/proc"
 )
 
-// keepSecrets keeps what this process knows from the programs that it starts: they
+// hideSecrets keeps what this process knows from the programs that it starts: they
 // may not read its memory and environment, and its environment loses the tokens
 // that were read from it. Linux shows the environment that a process was started
 // with in /proc as long as it lives, so the first protects the second.
-func (m *Main) keepSecrets(variables []string) error {
+func (m *Main) hideSecrets(variables []string) error {
 	if err := proc.HideSelf(); err != nil {
 		return err
 	}
-	if m.Forget == nil {
+	if m.Unsetenv == nil {
 		return nil
 	}
 	for _, name := range variables {
-		if err := m.Forget(name); err != nil {
+		if err := m.Unsetenv(name); err != nil {
 			return fmt.Errorf("remove %s from the environment: %w", name, err)
 		}
 	}

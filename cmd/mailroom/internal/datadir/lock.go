@@ -1,4 +1,4 @@
-package folder
+package datadir
 
 import (
 	"context"
@@ -13,40 +13,40 @@ import (
 	"mailroom/store/sqlite"
 )
 
-// Held is a folder whose lock this process holds.
-type Held struct {
-	Folder Folder
-	locks  []*flock.Flock // in the order taken
-	server bool           // this process is the folder's server: server.json is its own
-	mark   *os.File       // with the record lock of Serve; nil: none. Closing any other file of this name in this process drops the lock
+// Lock is a folder whose lock this process holds.
+type Lock struct {
+	Dir        Dir
+	locks      []*flock.Flock // in the order taken
+	isServer   bool           // this process is the folder's server: server.json is its own
+	serverLock *os.File       // with the record lock of Serve; nil: none. Closing any other file of this name in this process drops the lock
 }
 
-// HeldError says that another server holds a folder. PID and URL are zero if it
+// InUseError says that another server holds a folder. PID and URL are zero if it
 // has not said yet where it is.
-type HeldError struct {
-	Folder Folder
+type InUseError struct {
+	Dir Dir
 	Address
 }
 
-func (e *HeldError) Error() string {
+func (e *InUseError) Error() string {
 	if e.URL == "" {
-		return fmt.Sprintf("another server is starting or stopping on %s", e.Folder)
+		return fmt.Sprintf("another server is starting or stopping on %s", e.Dir)
 	}
-	return fmt.Sprintf("a server with process id %d at %s already holds %s", e.PID, e.URL, e.Folder)
+	return fmt.Sprintf("a server with process id %d at %s already holds %s", e.PID, e.URL, e.Dir)
 }
 
 // lockWait is how long Hold waits for a server that is about to end. The kernel
 // releases the locks of a killed process only after its last write has ended.
 const lockWait = time.Second
 
-// Hold makes the folder if need be, readable by its owner only, and takes its
+// Acquire makes the folder if need be, readable by its owner only, and takes its
 // lock, waiting for lockWait at most. A [*HeldError] says who holds it. The lock
 // ends with the process, so a crash leaves nothing to clean up.
-func (f Folder) Hold(ctx context.Context) (*Held, error) {
+func (f Dir) Acquire(ctx context.Context) (*Lock, error) {
 	if err := os.MkdirAll(string(f), 0o700); err != nil {
 		return nil, fmt.Errorf("make the data folder: %w", err)
 	}
-	h := &Held{Folder: f}
+	h := &Lock{Dir: f}
 	locks := []*flock.Flock{
 		flock.New(f.path("lock"), flock.SetPermissions(0o600)),
 		flock.New(string(f), flock.SetFlag(os.O_RDONLY)), // the lock file may be removed by hand
@@ -60,17 +60,17 @@ func (f Folder) Hold(ctx context.Context) (*Held, error) {
 			continue
 		}
 		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-			err = f.heldError()
+			err = f.inUseError()
 		} else {
 			err = fmt.Errorf("lock the data folder %s: %w", f, err)
 		}
-		return nil, errors.Join(err, h.unlock())
+		return nil, errors.Join(err, h.releaseLocks())
 	}
 	return h, nil
 }
 
-func (f Folder) heldError() *HeldError {
-	held := &HeldError{Folder: f}
+func (f Dir) inUseError() *InUseError {
+	held := &InUseError{Dir: f}
 	var err error
 	if held.Address, err = f.Address(); err != nil {
 		held.Address = Address{} // it holds the lock and has not announced itself
@@ -80,42 +80,42 @@ func (f Folder) heldError() *HeldError {
 
 // LostStoreError says that a folder has no store, although it had one.
 type LostStoreError struct {
-	Folder Folder
-	Sign   string // the file that only a folder with a store has
+	Dir      Dir
+	Evidence string // the file that only a folder with a store has
 }
 
 func (e *LostStoreError) Error() string {
-	return fmt.Sprintf("%s is missing or empty, but %s is there", e.Folder.Database(), e.Sign)
+	return fmt.Sprintf("%s is missing or empty, but %s is there", e.Dir.Database(), e.Evidence)
 }
 
 // PrepareStore readies the folder for a server: it refuses with a
 // [*LostStoreError] a folder that has lost its store, makes an empty database
 // file where there is none, and removes the address of a killed server.
-func (h *Held) PrepareStore() error {
-	info, err := os.Stat(h.Folder.Database())
+func (h *Lock) PrepareStore() error {
+	info, err := os.Stat(h.Dir.Database())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("look at the store: %w", err)
 	}
 	if err != nil || info.Size() == 0 {
 		for _, sign := range []string{
-			h.Folder.Database() + "-wal", h.Folder.Database() + sqlite.RevisionSuffix, h.Folder.TokenFile(), h.Folder.path("server.json"),
+			h.Dir.Database() + "-wal", h.Dir.Database() + sqlite.RevisionSuffix, h.Dir.TokenFile(), h.Dir.path("server.json"),
 		} {
 			if info, err := os.Stat(sign); err == nil && info.Size() > 0 {
-				return &LostStoreError{Folder: h.Folder, Sign: sign}
+				return &LostStoreError{Dir: h.Dir, Evidence: sign}
 			}
 		}
 	}
 	// The store's files take their mode from the first of them: other users do not
 	// read the messages, also where the folder is open to them.
-	if err := touch(h.Folder.Database()); err != nil {
+	if err := createIfMissing(h.Dir.Database()); err != nil {
 		return err
 	}
-	h.server = true
-	return h.Folder.withdraw()
+	h.isServer = true
+	return h.Dir.removeAddress()
 }
 
-// touch makes an empty file for its owner unless there is one.
-func touch(path string) error {
+// createIfMissing makes an empty file for its owner unless there is one.
+func createIfMissing(path string) error {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o600)
 	if err != nil {
 		return fmt.Errorf("open the store: %w", err)
@@ -125,19 +125,19 @@ func touch(path string) error {
 
 // Release removes the address, so that no token is sent to whoever gets the
 // port next, and gives the lock up.
-func (h *Held) Release() error {
+func (h *Lock) Release() error {
 	var err error
-	if h.server {
-		err = h.Folder.withdraw()
+	if h.isServer {
+		err = h.Dir.removeAddress()
 	}
-	err = errors.Join(err, h.unlock())
-	if h.mark != nil { // last: a command that stops the server waits for it
-		err = errors.Join(err, h.mark.Close())
+	err = errors.Join(err, h.releaseLocks())
+	if h.serverLock != nil { // last: a command that stops the server waits for it
+		err = errors.Join(err, h.serverLock.Close())
 	}
 	return err
 }
 
-func (h *Held) unlock() error {
+func (h *Lock) releaseLocks() error {
 	var err error
 	for _, lock := range h.locks {
 		err = errors.Join(err, lock.Unlock())
@@ -145,7 +145,7 @@ func (h *Held) unlock() error {
 	return err
 }
 
-func (f Folder) withdraw() error {
+func (f Dir) removeAddress() error {
 	if err := os.Remove(f.path("server.json")); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove the address of the server: %w", err)
 	}
