@@ -26,13 +26,13 @@ func operatorToken() *mailroom.Token {
 
 // Answer sends an answer ahead of the room's queued deliveries. A key that was used before sends
 // nothing, whatever the text, and only moves the cursor.
-func (l *Host) Answer(ctx context.Context, a Answer) error {
-	ctx, done, err := l.operationContext(ctx)
+func (h *Host) Answer(ctx context.Context, a Answer) error {
+	ctx, done, err := h.operationContext(ctx)
 	if err != nil {
 		return err
 	}
 	defer done()
-	return SendAnswer(ctx, l.runner.options.Ledger, l.Name(), a)
+	return SendAnswer(ctx, h.runner.options.Ledger, h.Name(), a)
 }
 
 // SendAnswer is [Host.Answer] for a channel that need not be running.
@@ -61,39 +61,39 @@ func SendAnswer(ctx context.Context, l Ledger, channel string, a Answer) error {
 }
 
 // Decide decides a ticket. Repeating the same decision returns the ticket.
-func (l *Host) Decide(ctx context.Context, d mailroom.Decision) (*mailroom.Ticket, error) {
-	ctx, done, err := l.operationContext(ctx)
+func (h *Host) Decide(ctx context.Context, d mailroom.Decision) (*mailroom.Ticket, error) {
+	ctx, done, err := h.operationContext(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	return l.runner.options.Ledger.Decide(ctx, d)
+	return h.runner.options.Ledger.Decide(ctx, d)
 }
 
 // Interrupt supersedes a thread's queued runs and stops its current run, as far as their places
 // are below place. So a repeated call stops no later run.
-func (l *Host) Interrupt(ctx context.Context, thread string, place int64) (mailroom.Interrupted, error) {
-	ctx, done, err := l.operationContext(ctx)
+func (h *Host) Interrupt(ctx context.Context, thread string, place int64) (mailroom.Interrupted, error) {
+	ctx, done, err := h.operationContext(ctx)
 	if err != nil {
 		return mailroom.Interrupted{}, err
 	}
 	defer done()
-	return l.runner.options.Ledger.InterruptBefore(ctx, thread, place, operatorToken())
+	return h.runner.options.Ledger.InterruptBefore(ctx, thread, place, operatorToken())
 }
 
 // UpdateValue updates a stored value of the channel, see [UpdateValue].
-func (l *Host) UpdateValue(ctx context.Context, what string, f func(kept json.RawMessage, now time.Time) (json.RawMessage, error)) error {
-	ctx, done, err := l.operationContext(ctx)
+func (h *Host) UpdateValue(ctx context.Context, what string, f func(kept json.RawMessage, now time.Time) (json.RawMessage, error)) error {
+	ctx, done, err := h.operationContext(ctx)
 	if err != nil {
 		return err
 	}
 	defer done()
-	return UpdateValue(ctx, l.runner.options.Ledger, l.Name(), what, f)
+	return UpdateValue(ctx, h.runner.options.Ledger, h.Name(), what, f)
 }
 
 // ReadValue reads a stored value of the channel, see [ReadValue].
-func (l *Host) ReadValue(ctx context.Context, what string) (json.RawMessage, error) {
-	return ReadValue(ctx, l.runner.options.Ledger, l.Name(), what)
+func (h *Host) ReadValue(ctx context.Context, what string) (json.RawMessage, error) {
+	return ReadValue(ctx, h.runner.options.Ledger, h.Name(), what)
 }
 
 // CursorChanger is the part of a [Ledger] that updates stored values.

@@ -24,21 +24,21 @@ type Host struct {
 var ErrReplaced = errors.New("this connection was replaced")
 
 // Log returns the adapter's logger.
-func (l *Host) Log() *slog.Logger { return l.log }
+func (h *Host) Log() *slog.Logger { return h.log }
 
 // Name returns the name of the channel.
-func (l *Host) Name() string { return l.runner.options.Name }
+func (h *Host) Name() string { return h.runner.options.Name }
 
 // Done is closed when the host is closed.
-func (l *Host) Done() <-chan struct{} { return l.alive.Done() }
+func (h *Host) Done() <-chan struct{} { return h.alive.Done() }
 
 // operationContext derives the context of one operation. It ends when the host is closed.
-func (l *Host) operationContext(ctx context.Context) (context.Context, context.CancelFunc, error) {
-	if l.alive.Err() != nil {
+func (h *Host) operationContext(ctx context.Context) (context.Context, context.CancelFunc, error) {
+	if h.alive.Err() != nil {
 		return nil, nil, ErrReplaced
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(l.alive, func() { cancel(ErrReplaced) })
+	stop := context.AfterFunc(h.alive, func() { cancel(ErrReplaced) })
 	return ctx, func() {
 		stop()
 		cancel(nil)
@@ -47,17 +47,17 @@ func (l *Host) operationContext(ctx context.Context) (context.Context, context.C
 
 // View reads one consistent snapshot. It works on a closed host too, because a delivery may end
 // after its adapter was stopped.
-func (l *Host) View(ctx context.Context, f func(mailroom.Reader) error) error {
-	return l.runner.options.Ledger.View(ctx, f)
+func (h *Host) View(ctx context.Context, f func(mailroom.Reader) error) error {
+	return h.runner.options.Ledger.View(ctx, f)
 }
 
 // Position returns the saved position of an identity, nil if there is none. The identity is the
 // account that reads, such as the bot's id. The adapter must ask the platform for it, because
 // another token may belong to another account.
-func (l *Host) Position(ctx context.Context, identity string) (json.RawMessage, error) {
+func (h *Host) Position(ctx context.Context, identity string) (json.RawMessage, error) {
 	var saved json.RawMessage
-	err := l.View(ctx, func(r mailroom.Reader) error {
-		rows, err := r.Cursors(mailroom.CursorQuery{Channel: l.Name(), Identities: []string{identity}})
+	err := h.View(ctx, func(r mailroom.Reader) error {
+		rows, err := r.Cursors(mailroom.CursorQuery{Channel: h.Name(), Identities: []string{identity}})
 		for _, c := range rows {
 			if c.Identity == identity {
 				saved = c.Position
@@ -71,27 +71,27 @@ func (l *Host) Position(ctx context.Context, identity string) (json.RawMessage, 
 // Submit submits an inbound message and moves the cursor in the same transaction. A second submit
 // with the same key returns the first result. A thread that belongs to another owner, from before
 // the channel existed, is a NotFound error.
-func (l *Host) Submit(ctx context.Context, a Inbound) (mailroom.Submitted, error) {
-	ctx, done, err := l.operationContext(ctx)
+func (h *Host) Submit(ctx context.Context, a Inbound) (mailroom.Submitted, error) {
+	ctx, done, err := h.operationContext(ctx)
 	if err != nil {
 		return mailroom.Submitted{}, err
 	}
 	defer done()
-	name := l.Name()
+	name := h.Name()
 	thread := ThreadID(name, a.Chat...)
 	room := DeliveryThreadID(thread)
 	if a.Room != nil {
 		room = DeliveryThreadID(ThreadID(name, a.Room...))
 	}
-	out, err := l.runner.options.Ledger.Submit(ctx, mailroom.Submit{
+	out, err := h.runner.options.Ledger.Submit(ctx, mailroom.Submit{
 		By:     operatorToken(),
 		Thread: thread, Key: a.Key, Messages: []mailroom.NewMessage{{Parts: a.Parts}}, Sender: a.Sender,
 		Origin: mailroom.Origin{Via: Via(name), Sender: a.Sender, RequestID: a.Key},
 		Agent:  a.Agent, SetAgent: true, Mode: a.Mode, NoRetry: a.NoRetry, Metadata: a.Metadata,
-		DeliverTo: room, DeliverAgent: AgentName(name), Cursor: l.cursorRow(a.Cursor),
+		DeliverTo: room, DeliverAgent: AgentName(name), Cursor: h.cursorRow(a.Cursor),
 	})
 	if err == nil && out.Disposition != mailroom.DispositionDuplicate {
-		l.runner.updateReported(l.number, func(s *State) { s.LastInbound = time.Now() })
+		h.runner.updateReported(h.number, func(s *State) { s.LastInbound = time.Now() })
 	}
 	return out, err
 }
@@ -99,15 +99,15 @@ func (l *Host) Submit(ctx context.Context, a Inbound) (mailroom.Submitted, error
 // Edit changes or deletes a message that no run has read yet, and then moves the cursor. It
 // reports whether the message changed: one that was read, deleted or never submitted stays as it
 // is.
-func (l *Host) Edit(ctx context.Context, e Edit) (changed bool, err error) {
-	ctx, done, err := l.operationContext(ctx)
+func (h *Host) Edit(ctx context.Context, e Edit) (changed bool, err error) {
+	ctx, done, err := h.operationContext(ctx)
 	if err != nil {
 		return false, err
 	}
 	defer done()
-	thread := ThreadID(l.Name(), e.Chat...)
+	thread := ThreadID(h.Name(), e.Chat...)
 	var known []mailroom.SubmitKey
-	err = l.View(ctx, func(r mailroom.Reader) (err error) {
+	err = h.View(ctx, func(r mailroom.Reader) (err error) {
 		known, err = r.Keys(thread, []string{e.Key})
 		return err
 	})
@@ -116,9 +116,9 @@ func (l *Host) Edit(ctx context.Context, e Edit) (changed bool, err error) {
 	}
 	if len(known) > 0 {
 		if len(e.Parts) > 0 {
-			_, err = l.runner.options.Ledger.Edit(ctx, thread, known[0].Result.Message, e.Parts)
+			_, err = h.runner.options.Ledger.Edit(ctx, thread, known[0].Result.Message, e.Parts)
 		} else {
-			err = l.runner.options.Ledger.Retract(ctx, thread, known[0].Result.Message)
+			err = h.runner.options.Ledger.Retract(ctx, thread, known[0].Result.Message)
 		}
 		switch mailroom.CodeOf(err) {
 		case "":
@@ -128,75 +128,75 @@ func (l *Host) Edit(ctx context.Context, e Edit) (changed bool, err error) {
 			return false, err
 		}
 	}
-	return changed, l.moveCursor(ctx, e.Cursor)
+	return changed, h.moveCursor(ctx, e.Cursor)
 }
 
 // MoveCursor moves the cursor past an event that submits nothing.
-func (l *Host) MoveCursor(ctx context.Context, c Cursor) error {
-	ctx, done, err := l.operationContext(ctx)
+func (h *Host) MoveCursor(ctx context.Context, c Cursor) error {
+	ctx, done, err := h.operationContext(ctx)
 	if err != nil {
 		return err
 	}
 	defer done()
-	return l.moveCursor(ctx, c)
+	return h.moveCursor(ctx, c)
 }
 
-func (l *Host) moveCursor(ctx context.Context, c Cursor) error {
-	if row := l.cursorRow(c); row != nil {
-		return l.runner.options.Ledger.MoveCursor(ctx, *row)
+func (h *Host) moveCursor(ctx context.Context, c Cursor) error {
+	if row := h.cursorRow(c); row != nil {
+		return h.runner.options.Ledger.MoveCursor(ctx, *row)
 	}
 	return nil
 }
 
 // cursorRow converts a cursor to its row, nil if it has no position.
-func (l *Host) cursorRow(c Cursor) *mailroom.Cursor {
+func (h *Host) cursorRow(c Cursor) *mailroom.Cursor {
 	if c.Position == nil {
 		return nil
 	}
-	return &mailroom.Cursor{Channel: l.Name(), Identity: c.Identity, Position: c.Position}
+	return &mailroom.Cursor{Channel: h.Name(), Identity: c.Identity, Position: c.Position}
 }
 
 // Retry retries a dead letter.
-func (l *Host) Retry(ctx context.Context, run string) error {
-	ctx, done, err := l.operationContext(ctx)
+func (h *Host) Retry(ctx context.Context, run string) error {
+	ctx, done, err := h.operationContext(ctx)
 	if err != nil {
 		return err
 	}
 	defer done()
-	_, err = l.runner.options.Ledger.Retry(ctx, mailroom.Retry{Run: run, By: Via(l.Name())})
+	_, err = h.runner.options.Ledger.Retry(ctx, mailroom.Retry{Run: run, By: Via(h.Name())})
 	return err
 }
 
 // Cancel cancels a run.
-func (l *Host) Cancel(ctx context.Context, run string) error {
-	ctx, done, err := l.operationContext(ctx)
+func (h *Host) Cancel(ctx context.Context, run string) error {
+	ctx, done, err := h.operationContext(ctx)
 	if err != nil {
 		return err
 	}
 	defer done()
-	_, err = l.runner.options.Ledger.Cancel(ctx, run, Via(l.Name()))
+	_, err = h.runner.options.Ledger.Cancel(ctx, run, Via(h.Name()))
 	return err
 }
 
 // Received records proof that the channel receives. A call during Connect counts once Connect has
 // returned.
-func (l *Host) Received() { l.runner.onHeartbeat(l.number) }
+func (h *Host) Received() { h.runner.onHeartbeat(h.number) }
 
 // Sent records that the platform accepted a message. It counts on a closed host too.
-func (l *Host) Sent() {
-	l.runner.mu.Lock()
-	defer l.runner.mu.Unlock()
-	l.runner.reported.LastOutbound = time.Now()
+func (h *Host) Sent() {
+	h.runner.mu.Lock()
+	defer h.runner.mu.Unlock()
+	h.runner.reported.LastOutbound = time.Now()
 }
 
 // ReportError reports an error that does not close the connection.
-func (l *Host) ReportError(err error) {
-	if l.runner.updateReported(l.number, func(s *State) { s.LastError, s.LastErrorAt = truncateError(err), time.Now() }) {
-		l.log.Warn("channel error", "error", truncateError(err))
+func (h *Host) ReportError(err error) {
+	if h.runner.updateReported(h.number, func(s *State) { s.LastError, s.LastErrorAt = truncateError(err), time.Now() }) {
+		h.log.Warn("channel error", "error", truncateError(err))
 	}
 }
 
 // ReportProgress replaces the adapter's reported progress.
-func (l *Host) ReportProgress(p Progress) {
-	l.runner.updateReported(l.number, func(s *State) { s.Progress = p })
+func (h *Host) ReportProgress(p Progress) {
+	h.runner.updateReported(h.number, func(s *State) { s.Progress = p })
 }

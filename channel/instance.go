@@ -28,29 +28,29 @@ type instance struct {
 // Reconnect.CloseTimeout. The caller holds mu.
 func (r *Runner) startInstance(ctx context.Context, adapter int) *instance {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // canceled only after new deliveries are refused
-	l := &instance{number: adapter, cancel: cancel, done: make(chan struct{})}
-	l.host = &Host{runner: r, number: adapter, alive: ctx, log: r.log.With("adapter", adapter)}
+	inst := &instance{number: adapter, cancel: cancel, done: make(chan struct{})}
+	inst.host = &Host{runner: r, number: adapter, alive: ctx, log: r.log.With("adapter", adapter)}
 	go func() {
 		defer recovery.Log(r.log, "channel adapter exit")
-		defer close(l.done)
-		if err := recovery.Call(r.log, "channel adapter", func() error { r.runInstance(ctx, l); return nil }); err != nil {
+		defer close(inst.done)
+		if err := recovery.Call(r.log, "channel adapter", func() error { r.runInstance(ctx, inst); return nil }); err != nil {
 			r.onFailure(adapter, err)
 		}
 		r.handle(event{kind: eventExited, adapter: adapter})
 	}()
-	return l
+	return inst
 }
 
 // runInstance runs an adapter until ctx ends and closes it.
-func (r *Runner) runInstance(ctx context.Context, l *instance) {
-	a, err := r.connect(ctx, l.host)
+func (r *Runner) runInstance(ctx context.Context, inst *instance) {
+	a, err := r.connect(ctx, inst.host)
 	if err != nil {
 		if ctx.Err() == nil {
-			r.onFailure(l.number, err)
+			r.onFailure(inst.number, err)
 		}
 		return
 	}
-	r.onConnected(l, a)
+	r.onConnected(inst, a)
 	var both sync.WaitGroup
 	both.Go(func() {
 		defer recovery.Log(r.log, "channel receive")
@@ -58,26 +58,26 @@ func (r *Runner) runInstance(ctx context.Context, l *instance) {
 		if err == nil {
 			err = errors.New("adapter stopped receiving")
 		}
-		r.onError(ctx, l, err)
+		r.onError(ctx, inst, err)
 	})
 	both.Go(func() {
 		defer recovery.Log(r.log, "channel maintain")
 		if err := catchPanic(func() error { return a.Maintain(ctx) }); err != nil {
-			r.onError(ctx, l, err)
+			r.onError(ctx, inst, err)
 		}
 	})
 	<-ctx.Done()
-	r.drainDeliveries(l, r.options.Reconnect.CloseTimeout/2)
+	r.drainDeliveries(inst, r.options.Reconnect.CloseTimeout/2)
 	if err := catchPanic(a.Close); err != nil {
-		r.log.Warn("adapter close failed", "adapter", l.number, "error", truncateError(err))
+		r.log.Warn("adapter close failed", "adapter", inst.number, "error", truncateError(err))
 	}
 	both.Wait()
 }
 
 // connect calls Connect. runInstance also closes an adapter that Connect returns too late.
-func (r *Runner) connect(ctx context.Context, l *Host) (a Adapter, err error) {
+func (r *Runner) connect(ctx context.Context, h *Host) (a Adapter, err error) {
 	err = catchPanic(func() (err error) {
-		a, err = r.options.Connect(ctx, l)
+		a, err = r.options.Connect(ctx, h)
 		return err
 	})
 	if err == nil && a == nil {
@@ -87,26 +87,26 @@ func (r *Runner) connect(ctx context.Context, l *Host) (a Adapter, err error) {
 }
 
 // onConnected stores the connected adapter.
-func (r *Runner) onConnected(l *instance, a Adapter) {
+func (r *Runner) onConnected(inst *instance, a Adapter) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	l.adapter = a
-	r.apply(event{kind: eventOpened, at: time.Now(), adapter: l.number})
+	inst.adapter = a
+	r.apply(event{kind: eventOpened, at: time.Now(), adapter: inst.number})
 }
 
 // onError reports an error of an adapter, unless the runner has stopped it.
-func (r *Runner) onError(ctx context.Context, l *instance, err error) {
+func (r *Runner) onError(ctx context.Context, inst *instance, err error) {
 	if ctx.Err() == nil {
-		r.onFailure(l.number, err)
+		r.onFailure(inst.number, err)
 	}
 }
 
 // drainDeliveries waits for the deliveries in progress, at most within.
-func (r *Runner) drainDeliveries(l *instance, within time.Duration) {
+func (r *Runner) drainDeliveries(inst *instance, within time.Duration) {
 	done := make(chan struct{})
 	go func() { // ends with the deliveries, which the engine ends
 		defer recovery.Log(r.log, "channel delivery drain")
-		l.deliveries.Wait()
+		inst.deliveries.Wait()
 		close(done)
 	}()
 	select {
@@ -125,12 +125,12 @@ func (r *Runner) Agent() mailroom.Agent {
 		if err != nil {
 			return err
 		}
-		l, err := r.acquireInstance()
+		inst, err := r.acquireInstance()
 		if err != nil {
 			return err
 		}
-		defer l.deliveries.Done()
-		return l.adapter.Deliver(ctx, d, s)
+		defer inst.deliveries.Done()
+		return inst.adapter.Deliver(ctx, d, s)
 	})
 }
 

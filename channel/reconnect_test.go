@@ -227,7 +227,7 @@ func TestAChannelWithoutHeartbeatsReconnects(t *testing.T) {
 			x.expect(eventTick, actionStart)
 		}
 	})
-	t.Run("nothing need be heard", func(t *testing.T) {
+	t.Run("no heartbeat is needed", func(t *testing.T) {
 		x := newPolicyFixture(t, ReconnectPolicy{IdleTimeout: -1})
 		x.expect(eventOpened, actionNone)
 		x.advance(1000*time.Hour).expect(eventTick, actionNone)

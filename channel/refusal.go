@@ -18,10 +18,10 @@ type Refusal struct {
 // patience has passed since the first one, because a platform may refuse good requests (404, 400,
 // 401) while it is redeployed. The first refusal is an entry of the given kind in the delivery's
 // log, so that a restart does not reset the clock. A manual retry does reset it.
-func (l *Host) HandleRefusal(ctx context.Context, s mailroom.Session, kind string, patience time.Duration, refusal error) error {
+func (h *Host) HandleRefusal(ctx context.Context, s mailroom.Session, kind string, patience time.Duration, refusal error) error {
 	run := s.Run()
 	var first time.Time
-	err := l.View(ctx, func(r mailroom.Reader) error {
+	err := h.View(ctx, func(r mailroom.Reader) error {
 		entries, err := r.Entries(mailroom.EntryQuery{
 			Thread: run.Thread, Run: run.ID, After: run.FirstSeq - 1, Backward: true, Limit: 1,
 			Kinds: []string{kind, mailroom.KindRetried},

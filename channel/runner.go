@@ -125,7 +125,7 @@ func (r *Runner) apply(e event) {
 	}
 	after := r.state
 	if len(after.stranded) > len(before.stranded) {
-		r.log.Error("adapter did not stop in time; abandoned", "adapter", before.adapter, "abandoned", len(after.stranded))
+		r.log.Error("adapter did not stop in time; abandoned", "adapter", before.adapter, "left_behind", len(after.stranded))
 	}
 	if after.condition != before.condition {
 		r.recordChange(before, after, e.at)

@@ -373,7 +373,7 @@ func TestAnAdapterThatDoesNotStopIsAbandoned(t *testing.T) {
 		dead.ReportProgress(channel.Progress{Cursor: "old"})
 		dead.ReportError(errors.New("old"))
 		if _, err := dead.Submit(t.Context(), channel.Inbound{}); !errors.Is(err, channel.ErrReplaced) {
-			t.Errorf("it takes: %v", err)
+			t.Errorf("submit: %v", err)
 		}
 		for what, err := range map[string]error{
 			"moves": dead.MoveCursor(t.Context(), channel.Cursor{}), "retries": dead.Retry(t.Context(), "r"),
@@ -538,7 +538,7 @@ func TestAnUnwritableStateChangeBlocksNothing(t *testing.T) {
 		b.expect(channel.ConditionConnected, "")
 		hold := make(chan struct{})
 		if want := []string{"starting", "connected"}; !slices.Equal(b.ledger.states(), want) || !strings.Contains(b.log.String(), "could not record") {
-			t.Errorf("told %q, logged %s", b.ledger.states(), b.log)
+			t.Errorf("states %q, logged %s", b.ledger.states(), b.log)
 		}
 		b.ledger.mu.Lock()
 		b.ledger.hold = hold // later changes wait

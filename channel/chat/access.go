@@ -64,7 +64,7 @@ func (t Tier) String() string {
 }
 
 // tier returns the tier of a user in a room, by the policy and by pairing.
-func (t *AccessPolicy) tier(user string, p Room, let *pairingState) Tier {
+func (t *AccessPolicy) tier(user string, p Room, paired *pairingState) Tier {
 	if user == "" {
 		return TierStranger // an event without an author has no permission
 	}
@@ -75,7 +75,7 @@ func (t *AccessPolicy) tier(user string, p Room, let *pairingState) Tier {
 	if slices.Contains(t.Admins, user) {
 		best = TierAdmin
 	}
-	if one := let.findUser(user); one != nil {
+	if one := paired.findUser(user); one != nil {
 		best = max(best, one.tier())
 	}
 	return best

@@ -27,7 +27,7 @@ func TestAnApproverSeesInvisibleCharacters(t *testing.T) {
 	for _, s := range w.platform.Sent() {
 		for _, v := range s.Versions {
 			if strings.ContainsAny(v.Text, "\u202e\u200b") {
-				t.Errorf("said: %+q", v.Text)
+				t.Errorf("sent: %+q", v.Text)
 			}
 		}
 	}

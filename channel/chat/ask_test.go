@@ -116,7 +116,7 @@ func TestAQuestionIsRedrawnOnceItIsDecided(t *testing.T) {
 				sent := o.platform.Sent()
 				replied := slices.ContainsFunc(sent, func(m chattest.Sent) bool { return strings.TrimSpace(m.Message.Text) == strings.TrimSpace(c.reply) })
 				if q := sent[0].Message; !strings.HasPrefix(q.Text, c.want) || len(q.Buttons) > 0 || !replied {
-					t.Errorf("the question is %+v; what was said: %q", q, o.sentTexts())
+					t.Errorf("the question is %+v; sent: %q", q, o.sentTexts())
 				}
 				shown, _, _ := strings.Cut(c.want, " by ")
 				for i, v := range sent[0].Versions { // the decision and the reply may both redraw it
@@ -257,7 +257,7 @@ func TestAReplyGoesToItsChatOnly(t *testing.T) {
 		sent := o.platform.AwaitSent(3)
 		for _, s := range sent {
 			if s.Message.Text == "for bob" && s.Room.Chat != "with-bob" {
-				o.t.Errorf("%q was said in %q", s.Message.Text, s.Room.Chat)
+				o.t.Errorf("%q was sent to %q", s.Message.Text, s.Room.Chat)
 			}
 		}
 	})
@@ -290,7 +290,7 @@ func TestALongTextResumesWhereItStopped(t *testing.T) {
 					return strings.Join(strings.Fields(strings.NewReplacer("```go", "", "```", "").Replace(s)), "")
 				}
 				if diff := cmp.Diff(strip(text), strip(strings.Join(o.sentTexts(), ""))); diff != "" {
-					t.Errorf("what was said (-want +got)\n%s\n%q", diff, o.sentTexts())
+					t.Errorf("sent (-want +got)\n%s\n%q", diff, o.sentTexts())
 				}
 			})
 		})

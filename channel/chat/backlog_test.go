@@ -66,12 +66,12 @@ func TestASlowFileDelaysOnlyItsConversation(t *testing.T) {
 	for i := range 10 {
 		w.awaitText(fmt.Sprintf("hello %d!", i))
 	}
-	if told := w.awaitHeard(10); slices.Contains(told, "look") || slices.Contains(told, "after") {
-		t.Errorf("the agent was told %q before the file was there", told)
+	if heard := w.awaitHeard(10); slices.Contains(heard, "look") || slices.Contains(heard, "after") {
+		t.Errorf("the agent got %q before the download", heard)
 	}
 	file.release()
-	told := w.awaitHeard(12)
-	wantEqual(t, "at last told", told[10:], []string{"look\nFile a.txt:\ncontent\nFile b.txt:\ncontent", "after"})
+	heard := w.awaitHeard(12)
+	wantEqual(t, "messages in the end", heard[10:], []string{"look\nFile a.txt:\ncontent\nFile b.txt:\ncontent", "after"})
 	wantEqual(t, "fetches", file.opened(), 2)
 }
 
@@ -88,7 +88,7 @@ func TestTheBacklogOutlivesTheConnection(t *testing.T) {
 	w.start()
 	w.awaitText("after!")
 	w.awaitSettled()
-	wantEqual(t, "told", w.awaitHeard(2), []string{"look\nFile a.txt:\ncontent", "after"})
+	wantEqual(t, "messages to the agent", w.awaitHeard(2), []string{"look\nFile a.txt:\ncontent", "after"})
 	if n := file.opened(); n > 2 {
 		t.Errorf("the file was fetched %d times", n)
 	}
@@ -106,7 +106,7 @@ func TestAKnownMessageFetchesNothing(t *testing.T) {
 	w.platform.SendPrivate(boss, "after")
 	w.awaitText("after!")
 	wantEqual(t, "fetches", file.opened(), 1)
-	wantEqual(t, "told", len(w.awaitHeard(2)), 2)
+	wantEqual(t, "messages to the agent", len(w.awaitHeard(2)), 2)
 }
 
 func TestAStopDoesNotWaitForFiles(t *testing.T) {
@@ -178,7 +178,7 @@ func TestAKillAnywhereLosesNoMessageWithAFile(t *testing.T) {
 			}
 			w.awaitText("after!")
 			w.awaitSettled()
-			wantEqual(t, fmt.Sprintf("told when killed at write %d (applied: %v)", writes+1, applied), w.awaitHeard(2), []string{"look\nFile a.txt:\ncontent", "after"})
+			wantEqual(t, fmt.Sprintf("messages to the agent when killed at write %d (applied: %v)", writes+1, applied), w.awaitHeard(2), []string{"look\nFile a.txt:\ncontent", "after"})
 			w.stop()
 		}
 		if writes < 6 {

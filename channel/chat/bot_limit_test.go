@@ -53,7 +53,7 @@ func TestNoCallIsMadeDuringALimitOfAllRooms(t *testing.T) {
 			var (
 				mu    sync.Mutex
 				rooms = map[string]limit{} // "" means all rooms
-				said  int
+				sent  int
 			)
 			g, traits := newLimiter(), spacedCaps()
 			call := func(room string, r priority, rng *rand.Rand) error {
@@ -85,7 +85,7 @@ func TestNoCallIsMadeDuringALimitOfAllRooms(t *testing.T) {
 					return rateLimited(after)
 				}
 				if r == priorityMessage {
-					said++
+					sent++
 				}
 				return nil
 			}
@@ -101,8 +101,8 @@ func TestNoCallIsMadeDuringALimitOfAllRooms(t *testing.T) {
 				})
 			}
 			all.Wait()
-			if said == 0 {
-				t.Errorf("seed %d: nothing was ever said", seed)
+			if sent == 0 {
+				t.Errorf("seed %d: nothing was sent", seed)
 			}
 		})
 	}

@@ -32,12 +32,12 @@ type Dialer func(ctx context.Context, l *channel.Host) (Platform, Capabilities, 
 // accept the call, ClassUnavailable if it accepts none now, ErrGone if the room accepts nothing
 // any more, and [mailroom.ErrUnknown] in the tree if the outcome is unknown.
 type Platform interface {
-	// Receive passes each event to take, in the platform's order, until ctx ends. It starts after
+	// Receive passes each event to handle, in the platform's order, until ctx ends. It starts after
 	// position, which is "" at first, and catches up where the platform has a history. It
-	// acknowledges an event to the platform only after take has returned nil, and returns an
-	// error of take unchanged. It calls [channel.Host.Received] for each proof that the
+	// acknowledges an event to the platform only after handle has returned nil, and returns an
+	// error of handle unchanged. It calls [channel.Host.Received] for each proof that the
 	// connection works.
-	Receive(ctx context.Context, position string, take EventHandler) error
+	Receive(ctx context.Context, position string, handle EventHandler) error
 	// SetOpen sets f.Open from f.URI and f.Ref, for a file of an event that this platform
 	// delivered, perhaps before a restart.
 	SetOpen(f *File)
@@ -57,7 +57,7 @@ type Platform interface {
 	Typing(ctx context.Context, to Room) error
 	// AckButton shows the result of a button press to the user who pressed it. It is called only
 	// with Capabilities.Buttons.
-	AckButton(ctx context.Context, tap Event, words string) error
+	AckButton(ctx context.Context, press Event, text string) error
 	// Close releases the platform's resources and makes Receive and Maintain return.
 	Close() error
 }
@@ -88,9 +88,9 @@ type Capabilities struct {
 	MaxUnits      int    // size limit of a message, in Units
 	Units         func(text string) int
 	SingleLine    bool          // a message is one line; a text is sent line by line
-	Edits         bool          // it shows typing indicators
+	Edits         bool          // messages can be edited
 	Buttons       bool          // messages can have buttons
-	Typing        bool          // it shows who is typing
+	Typing        bool          // typing indicators
 	CommandPrefix string        // how users start a command; "" means a slash
 	RoomInterval  time.Duration // minimum between two messages to one room
 	EditInterval  time.Duration // minimum between two edits of a preview
@@ -164,7 +164,7 @@ type Event struct {
 	// AckInline receives the result of a button press before the handler returns, for a platform
 	// that sends it in the response to the request of the press. If it is nil,
 	// [Platform].AckButton is called instead.
-	AckInline func(words string)
+	AckInline func(text string)
 	Position  string // resume after it
 }
 

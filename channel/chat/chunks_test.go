@@ -140,7 +140,7 @@ func FuzzSplitText(f *testing.F) {
 			Units: []func(string) int{runes, byteLen, utf16Units}[how%3],
 		}
 		all := splitText(text, traits, 0)
-		said, at := "", 0
+		sent, at := "", 0
 		for i, p := range all {
 			if !utf8.ValidString(p.text) || strings.TrimSpace(p.text) == "" {
 				t.Fatalf("chunk %d is %q", i, p.text)
@@ -155,7 +155,7 @@ func FuzzSplitText(f *testing.F) {
 				t.Fatalf("chunk %d is not one line: %q", i, p.text)
 			}
 			checkChunk(t, text[at:p.end], p.text, traits)
-			at, said = p.end, said+p.text
+			at, sent = p.end, sent+p.text
 		}
 		if strings.TrimSpace(text[at:]) != "" {
 			t.Fatalf("%q is not sent", text[at:])

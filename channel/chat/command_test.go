@@ -34,7 +34,7 @@ func TestEachTierHasItsCommands(t *testing.T) {
 			w.start()
 			got := ""
 			for _, c := range commands {
-				before, told := len(w.platform.Sent()), len(w.awaitHeard(0))
+				before, heard := len(w.platform.Sent()), len(w.awaitHeard(0))
 				if tc.group == "" {
 					w.platform.SendPrivate(tc.user, c)
 				} else {
@@ -43,7 +43,7 @@ func TestEachTierHasItsCommands(t *testing.T) {
 				w.awaitSettled()
 				after := texts(w.platform.Sent())[before:]
 				switch {
-				case len(w.awaitHeard(0)) > told:
+				case len(w.awaitHeard(0)) > heard:
 					got += "t"
 				case len(after) == 0:
 					got += "-"
@@ -76,14 +76,14 @@ func TestACommandActsWhileTheAgentIsBusy(t *testing.T) {
 	w.awaitSettled()
 	w.platform.SendPrivate(boss, "next")
 	w.awaitText("next!")
-	wantEqual(t, "told", w.awaitHeard(2), []string{"hold", "next"})
+	wantEqual(t, "messages to the agent", w.awaitHeard(2), []string{"hold", "next"})
 }
 
 func TestAMessageToABusyAgentFollowsTheMode(t *testing.T) {
 	for _, tc := range []struct {
 		busy  mailroom.Mode
 		say   string
-		told  string
+		heard string
 		steer string
 	}{
 		{"", "more", "hold,more", ""}, {mailroom.ModeQueue, "/steer more", "hold", "more"},
@@ -111,7 +111,7 @@ func TestAMessageToABusyAgentFollowsTheMode(t *testing.T) {
 			}
 			w.agent.release()
 			w.awaitSettled()
-			wantEqual(t, "told", strings.Join(w.awaitHeard(1), ","), tc.told)
+			wantEqual(t, "messages to the agent", strings.Join(w.awaitHeard(1), ","), tc.heard)
 			w.agent.mu.Lock()
 			defer w.agent.mu.Unlock()
 			wantEqual(t, "steered", strings.Join(w.agent.steered, ","), tc.steer)
@@ -185,9 +185,9 @@ func TestALateButtonPressShowsTheDecision(t *testing.T) {
 	w.awaitText("Denied by")
 	w.platform.PressButton(boss, s, s.Versions[0].Buttons[0].Label)
 	w.awaitSettled()
-	taps := w.platform.ButtonAcks()
-	if len(taps) != 2 || !strings.Contains(taps[0].Text, "Only an admin") || !strings.HasPrefix(taps[1].Text, "Denied by") {
-		t.Errorf("who tapped was told %+v", taps)
+	acks := w.platform.ButtonAcks()
+	if len(acks) != 2 || !strings.Contains(acks[0].Text, "Only an admin") || !strings.HasPrefix(acks[1].Text, "Denied by") {
+		t.Errorf("button results %+v", acks)
 	}
 	wantEqual(t, "the decision", w.ticket().Decision, mailroom.VerdictDeny)
 }
@@ -209,19 +209,19 @@ func TestAKillBetweenAnyTwoWritesChangesNothing(t *testing.T) {
 	for name, tc := range map[string]struct {
 		before []string // earlier messages, settled except "hold"
 		say    string
-		tap    bool
-		told   string // all texts of the agent, with a last "after"
+		press  bool
+		heard  string // all texts of the agent, with a last "after"
 		words  string // the answer, expected once
 	}{
-		"message": {say: "hello", told: "hello,after", words: "hello!"},
-		"queue":   {say: "/queue hello", told: "hello,after", words: "hello!"},
-		"help":    {say: "/help", told: "after", words: "act at once"},
-		"status":  {say: "/status", told: "after", words: "no messages yet"},
-		"new":     {before: []string{"one"}, say: "/new", told: "one,after", words: "A new conversation"},
-		"stop":    {before: []string{"hold"}, say: "/stop", told: "hold,after", words: "Stopping."},
-		"approve": {before: []string{"ask run"}, say: "/approve", told: "ask run,after", words: "Approved by Name of"},
-		"deny":    {before: []string{"ask run"}, say: "/deny no", told: "ask run,after", words: "Denied by Name of"},
-		"tap":     {before: []string{"ask run"}, tap: true, told: "ask run,after", words: "Approved by Name of"},
+		"message": {say: "hello", heard: "hello,after", words: "hello!"},
+		"queue":   {say: "/queue hello", heard: "hello,after", words: "hello!"},
+		"help":    {say: "/help", heard: "after", words: "act at once"},
+		"status":  {say: "/status", heard: "after", words: "no messages yet"},
+		"new":     {before: []string{"one"}, say: "/new", heard: "one,after", words: "A new conversation"},
+		"stop":    {before: []string{"hold"}, say: "/stop", heard: "hold,after", words: "Stopping."},
+		"approve": {before: []string{"ask run"}, say: "/approve", heard: "ask run,after", words: "Approved by Name of"},
+		"deny":    {before: []string{"ask run"}, say: "/deny no", heard: "ask run,after", words: "Denied by Name of"},
+		"tap":     {before: []string{"ask run"}, press: true, heard: "ask run,after", words: "Approved by Name of"},
 	} {
 		for _, applied := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s applied=%v", name, applied), func(t *testing.T) {
@@ -229,7 +229,7 @@ func TestAKillBetweenAnyTwoWritesChangesNothing(t *testing.T) {
 				writes := 0
 				for n := 1; ; n++ {
 					w := newFixture(t)
-					if !w.runWithKill(tc.before, tc.say, tc.tap, n, applied) {
+					if !w.runWithKill(tc.before, tc.say, tc.press, n, applied) {
 						w.stop()
 						break
 					}
@@ -237,9 +237,9 @@ func TestAKillBetweenAnyTwoWritesChangesNothing(t *testing.T) {
 					w.platform.SendPrivate(boss, "after")
 					w.awaitText("after!")
 					w.awaitSettled()
-					wantEqual(t, fmt.Sprintf("told, killed at write %d", n), strings.Join(w.awaitHeard(0), ","), tc.told)
+					wantEqual(t, fmt.Sprintf("messages to the agent, killed at write %d", n), strings.Join(w.awaitHeard(0), ","), tc.heard)
 					if got := strings.Count(strings.Join(versions(w.platform.Sent()), "\n"), tc.words); got != 1 {
-						t.Errorf("killed at write %d: %q is said %d times: %q", n, tc.words, got, versions(w.platform.Sent()))
+						t.Errorf("killed at write %d: %q is sent %d times: %q", n, tc.words, got, versions(w.platform.Sent()))
 					}
 					w.stop()
 				}
@@ -263,7 +263,7 @@ func versions(sent []chattest.Sent) (all []string) {
 
 // runWithKill sends a message with a kill at the n-th write and restarts. It reports whether that
 // write was reached.
-func (w *fixture) runWithKill(before []string, say string, tap bool, n int, applied bool) bool {
+func (w *fixture) runWithKill(before []string, say string, press bool, n int, applied bool) bool {
 	w.t.Helper()
 	w.start()
 	for i, text := range before {
@@ -276,7 +276,7 @@ func (w *fixture) runWithKill(before []string, say string, tap bool, n int, appl
 		w.awaitSettled()
 	}
 	died := w.faults.arm(n, applied)
-	if tap {
+	if press {
 		w.platform.PressButton(boss, asked, asked.Versions[0].Buttons[0].Label)
 	} else {
 		w.platform.SendPrivate(boss, say)
@@ -320,7 +320,7 @@ func TestADecisionOutlivesAProcessThatDiedBeforeItsAnswer(t *testing.T) {
 	if err := w.store.Close(); err != nil {
 		t.Fatal(err)
 	}
-	wantEqual(t, "said before it died", strings.Count(strings.Join(versions(w.platform.Sent()), "\n"), "Approved"), 0)
+	wantEqual(t, "answers before the kill", strings.Count(strings.Join(versions(w.platform.Sent()), "\n"), "Approved"), 0)
 	w.faults.revive()
 	w.store = open()
 	w.start()
@@ -350,9 +350,9 @@ func TestAFloodOfStrangersHasNoEffect(t *testing.T) {
 	if len(sent) != chat.MaxRequests+1 {
 		t.Errorf("%d messages: %q", len(sent), texts(sent))
 	}
-	wantEqual(t, "told", w.awaitHeard(0), []string{"hello"})
-	for _, tap := range w.platform.ButtonAcks() {
-		wantEqual(t, "the result for a stranger", tap.Text, "You may not decide this.")
+	wantEqual(t, "messages to the agent", w.awaitHeard(0), []string{"hello"})
+	for _, ack := range w.platform.ButtonAcks() {
+		wantEqual(t, "the result for a stranger", ack.Text, "You may not decide this.")
 	}
 	wantEqual(t, "threads", w.threads(), []string{"out:tg:bot-1:with-friend", "tg:bot-1:with-friend"})
 	if strings.Contains(w.logs.all(), secret) || strings.Contains(w.logs.all(), "evil") {
@@ -408,13 +408,13 @@ func TestAStrangerIsPairedWithTheirCode(t *testing.T) {
 		synctest.Wait()
 		w.platform.SendPrivate("a", "hello")
 		synctest.Wait()
-		wantEqual(t, "said in the end", texts(w.platform.Sent())[4:], []string{"You have access now. !help lists the commands.", "hello!"})
+		wantEqual(t, "sent in the end", texts(w.platform.Sent())[4:], []string{"You have access now. !help lists the commands.", "hello!"})
 		if err := pairing.Revoke(t.Context(), "a"); err != nil {
 			t.Error(err)
 		}
 		w.platform.SendPrivate("a", "and now?")
 		synctest.Wait()
-		wantEqual(t, "told", w.awaitHeard(0), []string{"hello"})
+		wantEqual(t, "messages to the agent", w.awaitHeard(0), []string{"hello"})
 		for range chat.MaxBadCodes {
 			approve("WRONGONE", mailroom.CodeNotFound)
 		}
@@ -446,11 +446,11 @@ func TestAnUnreadMessageIsEdited(t *testing.T) {
 	w.platform.AwaitReceived()
 	w.agent.release()
 	w.awaitSettled()
-	wantEqual(t, "told", w.awaitHeard(4), []string{"hold", "first", "second", "mine"})
+	wantEqual(t, "messages to the agent", w.awaitHeard(4), []string{"hold", "first", "second", "mine"})
 	change(chat.EventEdited, edited, boss, "too late")
 	change(chat.EventDeleted, edited, boss, "")
 	w.awaitSettled()
-	wantEqual(t, "said", w.awaitHeard(4), []string{"hold", "first", "second", "mine"})
+	wantEqual(t, "messages to the agent", w.awaitHeard(4), []string{"hold", "first", "second", "mine"})
 }
 
 func TestAMessageOverTheLimitIsRejected(t *testing.T) {

@@ -11,7 +11,7 @@ func TestAMessageIsAnsweredInItsRoom(t *testing.T) {
 	w := newFixture(t).start()
 	w.platform.SendPrivate(friend, "hello")
 	sent := w.platform.AwaitSent(1)
-	wantEqual(t, "said", texts(sent), []string{"hello!"})
+	wantEqual(t, "sent", texts(sent), []string{"hello!"})
 	wantEqual(t, "where", sent[0].Room, chattest.PrivateRoom(friend))
 	wantEqual(t, "threads", w.threads(), []string{"out:tg:bot-1:with-friend", "tg:bot-1:with-friend"})
 }
@@ -30,7 +30,7 @@ func TestRepeatedEventsChangeNothing(t *testing.T) {
 	n := len(w.platform.Sent())
 	w.platform.Redeliver(0)
 	w.awaitSettled()
-	wantEqual(t, "what the agent was told", w.awaitHeard(2), []string{"hello", "again"})
+	wantEqual(t, "messages to the agent", w.awaitHeard(2), []string{"hello", "again"})
 	wantEqual(t, "messages", len(w.platform.Sent()), n)
 	wantEqual(t, "threads", w.threads(), before)
 }
@@ -49,6 +49,6 @@ func TestInAGroupOnlyAddressedMessagesAreRead(t *testing.T) {
 	group("/status@otherbot", true)
 	group("/status@mailbot", false)
 	w.awaitSettled()
-	wantEqual(t, "told", w.awaitHeard(3), []string{"From tg:x (calls themselves \"X\"):\n> one", "From tg:x (calls themselves \"X\"):\n> two", "From tg:x (calls themselves \"X\"):\n> three"})
+	wantEqual(t, "messages to the agent", w.awaitHeard(3), []string{"From tg:x (calls themselves \"X\"):\n> one", "From tg:x (calls themselves \"X\"):\n> two", "From tg:x (calls themselves \"X\"):\n> three"})
 	wantEqual(t, "sent", len(w.platform.Sent()), 4)
 }

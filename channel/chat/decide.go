@@ -58,9 +58,9 @@ func (in *inbound) ackButton(e *Event, words string) {
 		e.AckInline(display.Text(words))
 		return
 	}
-	tap := *e
+	press := *e
 	told := in.runBackground(backgroundTimeout, func(ctx context.Context) {
-		err := in.out.limiter.do(ctx, tap.Room, in.caps, priorityAck, func(ctx context.Context) error { return in.platform.AckButton(ctx, tap, display.Line(words)) })
+		err := in.out.limiter.do(ctx, press.Room, in.caps, priorityAck, func(ctx context.Context) error { return in.platform.AckButton(ctx, press, display.Line(words)) })
 		if err != nil {
 			in.host.Log().Debug("could not acknowledge button press", "error", err)
 		}

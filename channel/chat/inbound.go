@@ -90,11 +90,11 @@ func (in *inbound) loadTier(ctx context.Context, e *Event) (Tier, error) {
 	if err != nil {
 		return TierStranger, err
 	}
-	let, err := decodePairing(kept)
+	pairing, err := decodePairing(kept)
 	if err != nil {
 		return TierStranger, channel.Fatal(err)
 	}
-	return in.options.Access.tier(e.User.ID, e.Room, let), nil
+	return in.options.Access.tier(e.User.ID, e.Room, pairing), nil
 }
 
 // handle dispatches an event by its kind and the user's tier.

@@ -196,7 +196,7 @@ func TestTheLimiterKeepsItsRules(t *testing.T) {
 				mu                   sync.Mutex
 				open, edits, refused time.Time
 				inside               int
-				said                 int
+				sent                 int
 			)
 			g, traits := newLimiter(), spacedCaps()
 			call := func(r priority, rng *rand.Rand) error {
@@ -224,7 +224,7 @@ func TestTheLimiterKeepsItsRules(t *testing.T) {
 					open, edits = now.Add(traits.RoomInterval), now.Add(traits.EditInterval)
 				}
 				if r == priorityMessage {
-					said++
+					sent++
 				}
 				if bad && r != priorityTyping {
 					refused = now.Add(30 * time.Second)
@@ -244,8 +244,8 @@ func TestTheLimiterKeepsItsRules(t *testing.T) {
 				})
 			}
 			all.Wait()
-			if said == 0 {
-				t.Errorf("seed %d: nothing was ever said", seed)
+			if sent == 0 {
+				t.Errorf("seed %d: nothing was sent", seed)
 			}
 		})
 	}
@@ -279,10 +279,10 @@ func TestSlowRoomsLeavePlacesForOthers(t *testing.T) {
 			return put, failed
 		}
 		if put, failed := all(); put != 0 || failed != rooms {
-			t.Errorf("at first %d are put off and %d fail", put, failed)
+			t.Errorf("at first %d are postponed and %d fail", put, failed)
 		}
 		if put, failed := all(); put != rooms-maxSlowDeliveries || failed != maxSlowDeliveries {
-			t.Errorf("of slow rooms %d are put off and %d fail, want %d to fail", put, failed, maxSlowDeliveries)
+			t.Errorf("of slow rooms %d are postponed and %d fail, want %d to fail", put, failed, maxSlowDeliveries)
 		}
 		works := func(context.Context) error { return nil }
 		for range 2 { // a success ends the slow state
@@ -355,7 +355,7 @@ func TestAGroupHasALimitPerMinute(t *testing.T) {
 			}
 		}
 		if len(all) != 50 || len(put) != 2 || all[19].Sub(all[0]) != 19*time.Second {
-			t.Errorf("%d went, and were put off for %s; the first 20 took %s", len(all), put, all[19].Sub(all[0]))
+			t.Errorf("%d sent, postponed for %s; the first 20 took %s", len(all), put, all[19].Sub(all[0]))
 		}
 	})
 }

@@ -144,8 +144,8 @@ func (x *attempt) compose(ctx context.Context) (text string, buttons []Button, w
 	d := x.delivery
 	switch {
 	case d.Ended:
-		said, err := x.partialText(ctx)
-		return display.Text(x.renderEnding(d.Run, said)), nil, "", err
+		partial, err := x.partialText(ctx)
+		return display.Text(x.renderEnding(d.Run, partial)), nil, "", err
 	case d.Ticket == nil:
 		return display.Text(d.Text), nil, "", nil
 	case d.Ticket.Kind != mailroom.TicketApproval && d.Ticket.Kind != mailroom.TicketInput:
@@ -163,7 +163,7 @@ func (x *attempt) compose(ctx context.Context) (text string, buttons []Button, w
 }
 
 // partialText returns the unfinished reply of a run's last attempt.
-func (x *attempt) partialText(ctx context.Context) (said string, err error) {
+func (x *attempt) partialText(ctx context.Context) (partial string, err error) {
 	run := x.delivery.Run
 	var entries []mailroom.Entry
 	err = x.host.View(ctx, func(r mailroom.Reader) (err error) {

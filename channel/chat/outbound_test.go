@@ -356,8 +356,8 @@ func TestAHundredRepliesKeepTheirOrderThroughFailures(t *testing.T) {
 	})
 }
 
-// TestALimitOfABotHoldsInAllItsChats limits the bot for a minute and breaks the connection
-// meanwhile.
+// TestALimitOfABotHoldsInAllItsChats limits the bot for a minute. The connection breaks during the
+// limit.
 func TestALimitOfABotHoldsInAllItsChats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newServer(t, echo)

@@ -97,7 +97,7 @@ func TestACodeIsGoodOnceAndForAnHour(t *testing.T) {
 		t.Errorf("a good code: %v", err)
 	}
 	if one := p.findUser("a"); one == nil || one.tier() != TierAdmin || one.By != "ann" || p.Bad != 0 {
-		t.Errorf("let in: %+v, %d wrong codes", one, p.Bad)
+		t.Errorf("paired: %+v, %d wrong codes", one, p.Bad)
 	}
 	if _, err := p.approve(codeOf("a", "2"), true, "ann", now.Add(RequestInterval+CodeLifetime-1)); mailroom.CodeOf(err) != mailroom.CodeNotFound {
 		t.Errorf("the same code again: %v", err)
@@ -107,7 +107,7 @@ func TestACodeIsGoodOnceAndForAnHour(t *testing.T) {
 		t.Errorf("a code after its hour: %v", err)
 	}
 	if !p.revoke("a") || p.revoke("a") || p.findUser("a") != nil {
-		t.Error("somebody who was taken out is there, or can be taken out twice")
+		t.Error("a revoked user is still paired, or can be revoked twice")
 	}
 }
 
@@ -159,7 +159,7 @@ func TestTiers(t *testing.T) {
 		want Tier
 	}{
 		{"admin", private, TierAdmin}, {"admin", other, TierAdmin}, {"user", private, TierAdmin}, {"paired", other, TierGuest}, {"paired admin", group, TierAdmin},
-		{"nobody", private, TierStranger}, {"nobody", group, TierGuest}, {"nobody", other, TierStranger}, {"", group, TierStranger}, {"", private, TierStranger},
+		{"unknown", private, TierStranger}, {"unknown", group, TierGuest}, {"unknown", other, TierStranger}, {"", group, TierStranger}, {"", private, TierStranger},
 		{"Admin", private, TierStranger}, {"admin ", private, TierStranger}, {"p", private, TierStranger},
 	} {
 		if got := talk.tier(tc.user, tc.room, let); got != tc.want {
@@ -167,7 +167,7 @@ func TestTiers(t *testing.T) {
 		}
 	}
 	if got := (&AccessPolicy{}).tier("admin", private, nil); got != TierStranger {
-		t.Errorf("without settings somebody is %s", got)
+		t.Errorf("the zero policy gives tier %s", got)
 	}
 }
 

@@ -101,23 +101,23 @@ type parsedText struct {
 func parseText(text, bot string) parsedText {
 	p := parsedText{}
 	p.text, p.namesBot = cutBotName(text, bot)
-	said := strings.TrimSpace(p.text)
-	if said == "" || said[0] != '/' && said[0] != '!' {
+	trimmed := strings.TrimSpace(p.text)
+	if trimmed == "" || trimmed[0] != '/' && trimmed[0] != '!' {
 		return p
 	}
-	end := strings.IndexFunc(said, unicode.IsSpace)
+	end := strings.IndexFunc(trimmed, unicode.IsSpace)
 	if end < 0 {
-		end = len(said)
+		end = len(trimmed)
 	}
-	word, to, addressed := strings.Cut(strings.ToLower(said[1:end]), "@")
+	word, to, addressed := strings.Cut(strings.ToLower(trimmed[1:end]), "@")
 	known := word == cmdStart || slices.Contains(commands(), word)
 	switch {
 	case addressed && !strings.EqualFold(to, bot):
 		p.forOtherBot = isCommandName(word)
 	case known:
-		p.command, p.rest = word, strings.TrimSpace(said[end:])
+		p.command, p.rest = word, strings.TrimSpace(trimmed[end:])
 		p.namesBot = p.namesBot || addressed
-	case said[0] == '/' && isCommandName(word):
+	case trimmed[0] == '/' && isCommandName(word):
 		p.suggestion = nearest.Word(word, commands())
 	}
 	return p
@@ -130,8 +130,8 @@ func isCommandName(word string) bool {
 
 // cutBotName cuts the bot's name off the beginning of a text: "@bot …", "bot: …" or "bot, …".
 func cutBotName(text, bot string) (rest string, named bool) {
-	said := strings.TrimLeftFunc(text, unicode.IsSpace)
-	at := strings.TrimPrefix(said, "@")
+	trimmed := strings.TrimLeftFunc(text, unicode.IsSpace)
+	at := strings.TrimPrefix(trimmed, "@")
 	if bot == "" || len(at) < len(bot) || !strings.EqualFold(at[:len(bot)], bot) {
 		return text, false
 	}
@@ -140,7 +140,7 @@ func cutBotName(text, bot string) (rest string, named bool) {
 	switch {
 	case next == ':' || next == ',':
 		rest = rest[1:]
-	case at == said || rest != "" && !unicode.IsSpace(next):
+	case at == trimmed || rest != "" && !unicode.IsSpace(next):
 		return text, false // a longer word, or a sentence about the bot
 	}
 	return strings.TrimLeftFunc(rest, unicode.IsSpace), true

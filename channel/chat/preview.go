@@ -93,10 +93,10 @@ func (x *attempt) previewText(ctx context.Context, run string, doubt bool) strin
 			over = true
 			return err
 		}
-		said, err := r.Entries(mailroom.EntryQuery{
+		entries, err := r.Entries(mailroom.EntryQuery{
 			Thread: rows[0].Thread, Run: run, After: rows[0].FirstSeq - 1, Kinds: []string{mailroom.KindMessage}, Backward: true, Limit: 20,
 		})
-		for _, e := range said {
+		for _, e := range entries {
 			var m mailroom.Message
 			if err := e.Decode(&m); err != nil {
 				return err

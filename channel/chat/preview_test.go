@@ -31,8 +31,8 @@ func TestAPreviewBecomesTheReply(t *testing.T) {
 		o.platform.SendPrivate("ann", "go")
 		o.awaitSettled(2)
 		<-time.After(time.Minute)
-		said := o.sentTexts()
-		if got := strings.Join(said, " "); got != words(40) {
+		texts := o.sentTexts()
+		if got := strings.Join(texts, " "); got != words(40) {
 			t.Errorf("got %q", got)
 		}
 		sent := o.platform.Sent()
@@ -76,8 +76,8 @@ func TestAReplyIsANewMessageIfItsPreviewCannotBeEdited(t *testing.T) {
 		o.start()
 		o.platform.SendPrivate("ann", "go")
 		o.awaitSettled(2)
-		if said := o.sentTexts(); len(said) != 2 || said[1] != words(10) {
-			t.Errorf("got %q", said)
+		if texts := o.sentTexts(); len(texts) != 2 || texts[1] != words(10) {
+			t.Errorf("got %q", texts)
 		}
 	})
 }
@@ -141,7 +141,7 @@ func TestAPreviewContinuesOverTheNextConnection(t *testing.T) {
 			o.platform.Hook(chattest.CallReceive, nil)
 			return errors.New("the connection was lost")
 		})
-		o.platform.SendPrivate("eve", "who is nobody here")
+		o.platform.SendPrivate("eve", "I have no access")
 		<-time.After(50 * time.Second)
 		if n := len(o.platform.Sent()[0].Versions); o.platform.DialCount() != 2 || n < 10 {
 			t.Errorf("after %d connections it was shown %d times", o.platform.DialCount(), n)
@@ -196,7 +196,7 @@ func TestAServerRestartsDuringAPreview(t *testing.T) {
 	})
 	for name, c := range map[string]struct {
 		history bool
-		said    int
+		texts   int
 		noted   int
 	}{
 		"while it is sent, with a history": {true, 1, 0},
@@ -231,8 +231,8 @@ func TestAServerRestartsDuringAPreview(t *testing.T) {
 			o.open(path)
 			o.start()
 			o.awaitSettled(2)
-			if said := o.sentTexts(); len(said) != c.said || said[len(said)-1] != words(5) {
-				t.Errorf("got %q", said)
+			if texts := o.sentTexts(); len(texts) != c.texts || texts[len(texts)-1] != words(5) {
+				t.Errorf("got %q", texts)
 			}
 			if n := len(o.notes(chat.KindUnsent)); n != c.noted {
 				t.Errorf("%d times it is noted that a preview may be there", n)

@@ -83,21 +83,21 @@ func (o *outbound) renderDetails(k *mailroom.Ticket) string {
 }
 
 // renderEnding describes a run that ended without a reply, after its unfinished text.
-func (o *outbound) renderEnding(run *mailroom.Run, said string) string {
-	again := "To retry, send the message again or run on the server: " + o.options.Command + " run retry " + run.ID
+func (o *outbound) renderEnding(run *mailroom.Run, partial string) string {
+	retry := "To retry, send the message again or run on the server: " + o.options.Command + " run retry " + run.ID
 	var why string
 	switch {
 	case run.Status == mailroom.StatusCompleted:
-		why, again = fmt.Sprintf("(%s ended without a reply.)", run.Agent), ""
+		why, retry = fmt.Sprintf("(%s ended without a reply.)", run.Agent), ""
 	case run.Status == mailroom.StatusCancelled && run.Reason == mailroom.ReasonInterrupted:
-		why, again = fmt.Sprintf("(%s was interrupted by a later message.)", run.Agent), ""
+		why, retry = fmt.Sprintf("(%s was interrupted by a later message.)", run.Agent), ""
 	case run.Status == mailroom.StatusCancelled:
 		why = fmt.Sprintf("(%s was stopped.)", run.Agent)
 	default:
 		why = fmt.Sprintf("(%s failed: %s)", run.Agent, failureText(run.Error))
 	}
 	var lines []string
-	for _, l := range []string{strings.TrimRight(said, " \t\r\n"), why, again} {
+	for _, l := range []string{strings.TrimRight(partial, " \t\r\n"), why, retry} {
 		if l != "" {
 			lines = append(lines, l)
 		}

@@ -32,7 +32,7 @@ func TestOldRepliesAreNotSentAgain(t *testing.T) {
 		w.awaitSettled()
 	}
 	wantEqual(t, "sent", texts(w.platform.Sent()), want)
-	wantEqual(t, "told", len(w.awaitHeard(many+3)), many+3)
+	wantEqual(t, "messages to the agent", len(w.awaitHeard(many+3)), many+3)
 }
 
 // TestAPositionBelongsToOneBot gives a channel the token of another bot, whose positions start at
@@ -50,7 +50,7 @@ func TestAPositionBelongsToOneBot(t *testing.T) {
 	w.platform = other
 	other.SendPrivate(boss, "other")
 	w.start().awaitSettled()
-	wantEqual(t, "the other bot says", texts(other.Sent()), []string{"other!"})
+	wantEqual(t, "sent by the other bot", texts(other.Sent()), []string{"other!"})
 	w.stop()
 
 	w.platform = first
@@ -60,8 +60,8 @@ func TestAPositionBelongsToOneBot(t *testing.T) {
 	for i := range 6 {
 		want = append(want, fmt.Sprintf("first %d!", i))
 	}
-	wantEqual(t, "the first bot says", texts(first.Sent()), want)
-	wantEqual(t, "it hears", slices.Index(w.awaitHeard(7), "first 5"), 6)
+	wantEqual(t, "sent by the first bot", texts(first.Sent()), want)
+	wantEqual(t, "position of the new message", slices.Index(w.awaitHeard(7), "first 5"), 6)
 }
 
 // TestAnApprovalGetsPastABusyAgent decides a ticket while the agent's only slot is taken and
@@ -87,7 +87,7 @@ func TestAnApprovalGetsPastABusyAgent(t *testing.T) {
 			w.awaitText(c.want)
 			w.awaitText("later!")
 			w.awaitSettled()
-			wantEqual(t, "told", w.awaitHeard(3), []string{"ask rm", "hold", "later"})
+			wantEqual(t, "messages to the agent", w.awaitHeard(3), []string{"ask rm", "hold", "later"})
 		})
 	}
 }

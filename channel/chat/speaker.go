@@ -21,18 +21,18 @@ func withSpeaker(sender, name string, parts []mailroom.Part) []mailroom.Part {
 	if len(parts) == 0 {
 		return nil
 	}
-	said := mailroom.Text(speaker(sender, name))
+	out := mailroom.Text(speaker(sender, name))
 	for i, p := range parts {
 		if p.Type == "text" {
 			p.Text = quote(p.Text)
 			if i == 0 {
-				said[0].Text += "\n" + p.Text
+				out[0].Text += "\n" + p.Text
 				continue
 			}
 		}
-		said = append(said, p)
+		out = append(out, p)
 	}
-	return said
+	return out
 }
 
 // speaker returns the line that names the author.

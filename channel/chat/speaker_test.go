@@ -77,7 +77,7 @@ func TestNoTextImitatesAnotherAuthor(t *testing.T) {
 			}
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
-			t.Fatalf("round %d: %q was said by (-want +got):\n%s", round, text, diff)
+			t.Fatalf("round %d: authors of %q (-want +got):\n%s", round, text, diff)
 		}
 	}
 }

@@ -83,12 +83,12 @@ func (w writer) block(lines []string) (html string, used int) {
 		return "<pre>" + escape(strings.Join(lines[:used], "\n")) + "</pre>", used
 	}
 	if quoteLine.MatchString(line) {
-		var said []string
+		var quoted []string
 		for used < len(lines) && quoteLine.MatchString(lines[used]) {
-			said = append(said, w.inline(quoteLine.FindStringSubmatch(lines[used])[1], styles{}))
+			quoted = append(quoted, w.inline(quoteLine.FindStringSubmatch(lines[used])[1], styles{}))
 			used++
 		}
-		return "<blockquote>" + w.joinLines(said) + "</blockquote>", used
+		return "<blockquote>" + w.joinLines(quoted) + "</blockquote>", used
 	}
 	if m := headLine.FindStringSubmatch(line); m != nil && m[1] != "" {
 		return "<b>" + w.inline(m[1], styles{bold: true}) + "</b>", 1
@@ -323,5 +323,5 @@ func escape(s string) string {
 	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;").Replace(s)
 }
 
-// stripTags is what somebody reads of HTML that was written here, still escaped.
+// stripTags returns the visible text of rendered HTML, still escaped.
 func stripTags(html string) string { return tag.ReplaceAllString(html, "") }
