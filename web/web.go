@@ -1,6 +1,6 @@
-// Package web is the pages that the server serves to browsers: plain files in
-// the binary, without a build step. They use the API like any other client, with
-// a token that their reader pastes; the files themselves are no secret.
+// Package web has the pages that the server serves to browsers: plain files in the
+// binary, without a build step. They use the API like any other client, with a token
+// that the user pastes; the files contain no secrets.
 package web
 
 import (
@@ -20,20 +20,19 @@ import (
 //go:embed chat
 var files embed.FS
 
-// policy allows a page its own scripts and styles, and calls to the server it
-// came from; nothing inline, nothing from elsewhere, and no page around it. With
-// trusted types, text cannot become HTML by mistake either.
+// policy is the Content-Security-Policy: scripts, styles and calls of the same origin
+// only, nothing inline, no framing. With trusted types, text cannot become HTML by
+// mistake.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
-// Pages are the handlers of GET and HEAD by path. No path has a prefix in it, and
-// pages refer to each other by relative URLs, so that they also work behind a
-// proxy that serves them below a path of its own.
+// Pages returns the handlers of GET and HEAD by path. Pages use relative URLs, so that a
+// proxy can serve them below a path prefix.
 func Pages() map[string]http.Handler {
 	pages := map[string]http.Handler{"/": http.HandlerFunc(toChat)}
 	for _, from := range []struct {
 		files fs.FS
-		below string // where they are served
+		below string // path prefix
 	}{{files, "/"}, {js.Modules, "/chat/client/"}} {
 		err := fs.WalkDir(from.files, ".", func(name string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() {
@@ -48,15 +47,15 @@ func Pages() map[string]http.Handler {
 			return err
 		})
 		if err != nil {
-			panic("read the pages: " + err.Error()) // what is in the binary is this package's own
+			panic("read the pages: " + err.Error()) // the files are embedded: a bug
 		}
 	}
 	return pages
 }
 
-// toChat leads who opens the bare address to the one page there is.
+// toChat redirects the root path to the chat page.
 func toChat(w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("Location", "chat") // relative, as all references are
+	w.Header().Set("Location", "chat") // relative, for path prefixes
 	w.WriteHeader(http.StatusFound)
 }
 
@@ -74,7 +73,7 @@ func newFile(at string, body []byte) (string, file, error) {
 	}
 	ext := path.Ext(at)
 	if kinds[ext] == "" {
-		return "", file{}, fmt.Errorf("%s: no media type is known for %q", at, ext)
+		return "", file{}, fmt.Errorf("%s: unknown media type of extension %q", at, ext)
 	}
 	if ext == ".html" {
 		at = path.Dir(at) // /chat/index.html is /chat
@@ -91,7 +90,7 @@ func (f file) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
-	h.Set("Cache-Control", "no-cache") // asked for each time, so that no page outlives its server's version
+	h.Set("Cache-Control", "no-cache") // revalidated each time: pages follow the server's version
 	h.Set("ETag", f.tag)
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(f.body))
 }

@@ -4,7 +4,7 @@
  * Why a call or a stream failed. code is one of the server's: invalid,
  * unauthenticated, forbidden, not_found, conflict, busy, lease_lost, gone,
  * quota, too_large, rate_limited, internal, unavailable. "unavailable" means that the
- * outcome is not known, "internal" also stands for an answer nobody expected.
+ * outcome is unknown; "internal" also stands for an unexpected answer.
  */
 export class MailroomError extends Error {
   constructor(code, detail, { fields = [], retryAfter = 0, status = 0, cause } = {}) {
@@ -17,13 +17,13 @@ export class MailroomError extends Error {
     this.status = status;
   }
 
-  /** Whether trying again later can help: no answer came, or too much was asked at once. */
+  /** Whether a later retry can succeed: no answer came, or the rate limit was exceeded. */
   get passing() {
     return this.code === 'unavailable' || this.code === 'rate_limited';
   }
 }
 
-/** For whatever was thrown while no answer came. */
+/** The error of a call without an answer. */
 export function unanswered(cause, url) {
   return new MailroomError('unavailable', `no answer from the server at ${url}`, { cause });
 }
@@ -36,7 +36,7 @@ export function refusal(problem, { status = problem?.status ?? 0, retryAfter = 0
   return new MailroomError(code, detail, { fields, retryAfter, status });
 }
 
-// What a status stands for when something on the way answered, not a Mailroom.
+// The code of a status whose answer did not come from a Mailroom server.
 function codeOf(status) {
   const known = {
     401: 'unauthenticated', 403: 'forbidden', 404: 'not_found', 408: 'unavailable', 409: 'conflict', 410: 'gone',

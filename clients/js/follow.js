@@ -1,33 +1,33 @@
-// Following a thread or a run over whatever connections it takes.
+// Follows a thread or a run across reconnects.
 
 import { MailroomError, unanswered } from './errors.js';
 import { Pauses } from './pause.js';
 
-// A stream without a byte for that long is dead: three heartbeats of the server.
-const SILENCE = 35_000;
+// A stream without a byte for this long is dead: three heartbeats of the server.
+const IDLE_TIMEOUT = 35_000;
 
 const ENDS = { 'run.completed': 'completed', 'run.failed': 'failed', 'run.cancelled': 'cancelled' };
 
-/** See Mailroom.follow. One call is one reader; a connection is one call of a source's frames. */
+/** Implements Mailroom.follow. One call is one reader; each connection is one call of frames(). */
 export async function* followed({ client, socket, open, alarm, query, after, signal, onState }) {
-  const place = new Place(after);
+  const position = new Position(after);
   const pauses = new Pauses();
   while (!signal?.aborted) {
     onState('connecting');
-    const source = socket(); // asked each time: a socket that nothing lets through is given up
-    const before = place.cursor;
+    const source = socket(); // looked up each time: sockets are disabled if a proxy blocks them
+    const before = position.cursor;
     let error = new MailroomError('unavailable', 'the server closed the stream');
     try {
-      const frames = source ? source.frames(query, place.cursor, signal) : serverSent(open, place.cursor, signal);
+      const frames = source ? source.frames(query, position.cursor, signal) : serverSent(open, position.cursor, signal);
       for await (const frame of frames) {
         if (signal?.aborted || frame.kind === 'end') return;
         if (frame.kind !== 'live') pauses.reset();
         if (frame.kind === 'live') onState('live');
-        else yield* place.take(frame);
-        if (source && query.until && decisive(frame) && await over(client, query, place.seq, signal)) return;
+        else yield* position.take(frame);
+        if (source && query.until && decisive(frame) && await reached(client, query, position.seq, signal)) return;
       }
       if (signal?.aborted) return;
-      if (place.cursor !== before) continue; // closed in order: what is left, if anything, is there at once
+      if (position.cursor !== before) continue; // a clean close after progress: reconnect at once
     } catch (thrown) {
       if (signal?.aborted) return;
       if (!(thrown instanceof MailroomError) || !(thrown.passing || thrown.code === 'internal')) throw thrown;
@@ -40,11 +40,11 @@ export async function* followed({ client, socket, open, alarm, query, after, sig
   }
 }
 
-// Place is where a reader is: it drops what it had, and says when a run ended.
-class Place {
+// Position tracks a reader's position: it drops repeated entries and reports the end of runs.
+class Position {
   constructor(after) {
     const [whole, seq] = /^(\d+)(?::\d+)?$/.exec(after) ?? [];
-    if (whole === undefined) throw new MailroomError('invalid', `"${after}" is no place in a stream: give a seq, or a cursor`);
+    if (whole === undefined) throw new MailroomError('invalid', `"${after}" is not a position in a stream: give a seq, or a cursor`);
     this.cursor = after;
     this.seq = Number(seq);
   }
@@ -59,17 +59,17 @@ class Place {
     } else if (kind === 'delta') {
       yield { kind, cursor, delta };
     } else if (kind === 'gap') {
-      if (gap.after > gap.last) this.seq = gap.last; // it was ahead of the log: seqs below it are new
+      if (gap.after > gap.last) this.seq = gap.last; // the cursor was ahead of the log: smaller seqs are new
       yield { kind, cursor, gap };
     }
   }
 }
 
-// The socket knows no until, so what may satisfy it is a reason to look.
+// A socket has no until parameter, so events that may satisfy it trigger a check.
 const decisive = ({ kind, entry }) => kind === 'live' || kind === 'entry' && (entry.kind in ENDS || entry.kind === 'run.waiting');
 
-// Whether a reader that has everything up to seq has seen enough.
-async function over(client, { thread, run, until }, seq, signal) {
+// Whether a reader that has everything up to seq has reached until.
+async function reached(client, { thread, run, until }, seq, signal) {
   if (run) {
     if (until === 'settled') return false; // the server ends the subscription
     const { status } = await client.run(run, { signal });
@@ -84,7 +84,7 @@ async function* serverSent(open, cursor, signal) {
   const stop = new AbortController();
   const abort = () => stop.abort();
   signal?.addEventListener('abort', abort);
-  let silence = setTimeout(abort, SILENCE);
+  let idle = setTimeout(abort, IDLE_TIMEOUT);
   let reader;
   try {
     const response = await open({ Accept: 'text/event-stream', 'Last-Event-ID': cursor }, stop.signal);
@@ -102,23 +102,23 @@ async function* serverSent(open, cursor, signal) {
       } catch (cause) {
         throw unanswered(cause, 'the other end of the stream');
       }
-      clearTimeout(silence); // the caller may take its time with what came
+      clearTimeout(idle); // the time that the caller needs does not count
       if (piece.done) return;
       yield* parser.take(piece.value);
-      silence = setTimeout(abort, SILENCE);
+      idle = setTimeout(abort, IDLE_TIMEOUT);
     }
   } finally {
-    clearTimeout(silence);
+    clearTimeout(idle);
     signal?.removeEventListener('abort', abort);
     stop.abort();
-    reader?.cancel().catch(() => {}); // it may have failed before: it is over either way
+    reader?.cancel().catch(() => {}); // it may have failed already
   }
 }
 
-/** Takes the bytes of a stream in whatever pieces they come and gives frames. */
+/** Parses server-sent events from chunks of bytes. */
 export class Parser {
   #decoder = new TextDecoder();
-  #rest = ''; // of a line that has not ended
+  #rest = ''; // an incomplete line
   #name = '';
   #id = '';
   #data = null;
@@ -146,7 +146,7 @@ export class Parser {
     const [name, cursor, data] = [this.#name, this.#id, this.#data];
     this.#name = this.#id = '';
     this.#data = null;
-    // What a newer server says beside these is not for us.
+    // Ignore events that a newer server adds.
     if (data !== null && (name === 'entry' || name === 'delta' || name === 'gap')) yield { kind: name, cursor, [name]: JSON.parse(data) };
   }
 }

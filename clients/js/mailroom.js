@@ -10,8 +10,8 @@ export { MailroomError } from './errors.js';
 export { Transcript } from './transcript.js';
 
 /**
- * Calls answer with what the HTTP API answers with, and throw MailroomError. All
- * of them take `{ signal }` last; once that is aborted they throw its reason.
+ * Calls return the answers of the HTTP API and throw MailroomError. All of them accept
+ * `{ signal }` in their last argument; once it is aborted they throw its reason.
  */
 export class Mailroom {
   #token;
@@ -20,9 +20,9 @@ export class Mailroom {
   #alarm = new Alarm();
 
   /**
-   * url is where the server is ("http://127.0.0.1:8420"); a path before the API's
-   * own, as behind a proxy, is kept. timeout bounds one try of a call, tries is
-   * how often a call is made that can be repeated while no answer comes.
+   * url is the server's base URL ("http://127.0.0.1:8420"), with its path prefix behind a
+   * proxy. timeout bounds one attempt of a call, in milliseconds; tries bounds the
+   * attempts of a call that is safe to repeat.
    */
   constructor({ url, token, fetch = globalThis.fetch, WebSocket = globalThis.WebSocket, timeout = 30_000, tries = 6 }) {
     this.url = new URL(url);
@@ -31,13 +31,13 @@ export class Mailroom {
     this.timeout = timeout;
     this.tries = tries;
     this.#token = token;
-    this.#fetch = (...given) => fetch(...given); // browsers want it called on the window, or on nothing
+    this.#fetch = (...given) => fetch(...given); // fetch must not be called as a method of this
     this.#socket = WebSocket ? new Socket({ url: this.url, token, WebSocket, alarm: this.#alarm, reachable: () => this.#reachable() }) : null;
   }
 
   /**
-   * Hands in a message: a text, or the body of a submit. Without options.key it
-   * makes one, so a submit whose answer was lost is repeated and yet done once.
+   * Submits a message: a text, or the body of a submit. It generates a key unless
+   * options.key is given, so a repeat after a lost answer is not a second submit.
    */
   send(message, { key, signal, ...options } = {}) {
     const body = { ...(typeof message === 'string' ? { text: message } : message), ...options };
@@ -46,20 +46,19 @@ export class Mailroom {
   }
 
   /**
-   * What is in a thread or a run after a cursor, then what comes, for ever: an
-   * async iterator of `{ kind: "entry" | "delta" | "gap" | "settled", cursor, … }`.
+   * Follows a thread or a run after a cursor: an async iterator of
+   * `{ kind: "entry" | "delta" | "gap" | "settled", cursor, … }`.
    *
-   * Lost connections are made again from where it was: each entry comes exactly
-   * once, and `after: cursor` of anything it gave goes on right behind that. The
-   * text of a message so far can come again; a delta says where it belongs.
+   * It reconnects after a lost connection and resumes at its cursor, so each entry
+   * comes exactly once; `after: cursor` resumes right after that event. The text of a
+   * message can come again; a delta has its offset.
    *
-   * It ends when signal is aborted, or as until says: "settled" after completed,
-   * failed or cancelled (a thread: when nothing is left to do), "waiting" also
-   * when a decision is waited for. That is "settled" for a run and never for a
-   * thread unless it is given. It throws at once what the server refuses.
+   * It ends when signal is aborted, or as until says: "settled" when the run has
+   * finished (a thread: when it is idle), "waiting" also when it waits for a decision.
+   * The default is "settled" for a run and no end for a thread. It throws at once if
+   * the server rejects the request.
    *
-   * onState is told "connecting", "live", and "waiting" with the error and the
-   * pause in milliseconds before the next try.
+   * onState is called with "connecting", "live", or "waiting" and the error.
    */
   follow({ thread, run, after = '0', until = run ? 'settled' : undefined, signal, onState = () => {} }) {
     if (!thread && !run) throw new MailroomError('invalid', 'nothing to follow: name a thread or a run');
@@ -70,7 +69,7 @@ export class Mailroom {
     return followed({ client: this, socket, open, alarm: this.#alarm, query, after: String(after), signal, onState });
   }
 
-  /** Makes what waits for its next try try now, and see whether what is open still lives. */
+  /** Ends all backoff pauses and checks open connections. */
   nudge() {
     this.#alarm.ring();
     this.#socket?.probe();
@@ -81,17 +80,17 @@ export class Mailroom {
     return this.#call('POST', at('v1', 'runs', run, 'cancel'), { body: children ? { children } : {}, signal });
   }
 
-  /** Drops what is queued in a thread and asks what runs to stop. Not repeated: it would meet what came since. */
+  /** Cancels the queued runs of a thread and stops the current one. Not repeated: a repeat would affect newer messages. */
   interrupt(thread, { signal } = {}) {
     return this.#call('POST', at('v1', 'threads', thread, 'interrupt'), { body: {}, signal, repeat: false });
   }
 
-  /** Queues a failed or cancelled run again. Not repeated: a second one would be refused. */
+  /** Queues a failed or cancelled run again. Not repeated: the server rejects a second retry. */
   retry(run, { signal } = {}) {
     return this.#call('POST', at('v1', 'runs', run, 'retry'), { body: {}, signal, repeat: false });
   }
 
-  /** Answers a ticket, once; approve needs the digest of what was shown. */
+  /** Decides a ticket, once; approve needs the digest of the ticket that was shown. */
   decide(ticket, { decision, answer, reason, digest, signal }) {
     return this.#call('POST', at('v1', 'tickets', ticket), { body: { decision, answer, reason, digest }, signal });
   }
@@ -104,7 +103,7 @@ export class Mailroom {
     return this.#call('GET', at('v1', 'threads', id), { signal });
   }
 
-  /** Changes a thread's agent or metadata; what is absent stays. */
+  /** Changes a thread's agent or metadata; absent fields stay as they are. */
   patchThread(id, { agent, metadata, signal }) {
     return this.#call('PATCH', at('v1', 'threads', id), { body: { agent, metadata }, signal });
   }
@@ -119,7 +118,7 @@ export class Mailroom {
     return this.#call('GET', at('v1', 'threads', thread, 'entries'), { query: { after, before, limit, run, kind }, signal });
   }
 
-  /** A page of the transcript in order of reading, from its end; next is for before. */
+  /** A page of the transcript in the order in which the agent read it, from its end; next is the before of older messages. */
   messages(thread, { before, limit, visibility, all, signal } = {}) {
     return this.#call('GET', at('v1', 'threads', thread, 'messages'), { query: { before, limit, visibility, all }, signal });
   }
@@ -134,8 +133,8 @@ export class Mailroom {
     return (await this.#call('GET', 'v1/agents', { signal })).items;
   }
 
-  // What is asked again after a lost answer must be safe to repeat: reads, and
-  // changes that the server recognises (by key, or because they are done).
+  // Only calls that are safe to repeat are retried: reads, and changes whose repeat the
+  // server recognizes.
   async #call(method, path, { query, body, signal, repeat = true } = {}) {
     const pauses = new Pauses();
     for (let tries = 1; ; tries++) {
@@ -158,11 +157,11 @@ export class Mailroom {
     try {
       return await response.json();
     } catch (cause) {
-      throw unanswered(cause, this.url.origin); // it broke off, so nobody knows what it said
+      throw unanswered(cause, this.url.origin); // a truncated answer
     }
   }
 
-  // The answer if it is a good one.
+  // Returns the response if its status is 2xx.
   async #request(method, path, { query = {}, headers = {}, body, signal }) {
     const url = new URL(path, this.url);
     for (const [name, value] of Object.entries(query)) {
@@ -181,7 +180,7 @@ export class Mailroom {
       throw unanswered(cause, this.url.origin);
     }
     if (response.ok) return response;
-    const problem = await response.json().catch(() => null); // not from a Mailroom: the status is what is left
+    const problem = await response.json().catch(() => null); // not from a Mailroom server: only the status is known
     const seconds = Number(response.headers.get('Retry-After'));
     throw refusal(problem, { status: response.status, retryAfter: seconds > 0 ? Math.min(seconds, 86_400) * 1000 : 0 });
   }
@@ -205,8 +204,8 @@ function at(...segments) {
   }).join('/');
 }
 
-/** A key for a submit that may have to be repeated. */
+/** An idempotency key for a submit. */
 export function newKey() {
-  // Not crypto.randomUUID, which browsers keep from pages that came over plain HTTP.
+  // Browsers offer crypto.randomUUID only to pages over HTTPS.
   return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, '0')).join('');
 }

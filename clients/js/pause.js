@@ -1,9 +1,9 @@
-// Waiting between tries.
+// Backoff between attempts.
 
 /**
- * Pauses grow from first to longest (milliseconds) while nothing works. Each is
- * random between nothing and the present bound ("full jitter"), so that many
- * clients which lost one server do not all come back at the same moment.
+ * Exponential backoff from first to longest, in milliseconds, with full jitter: each
+ * pause is random between zero and the current bound, so that the clients of one
+ * server do not all reconnect at the same moment.
  */
 export class Pauses {
   constructor(first = 200, longest = 10_000) {
@@ -14,7 +14,7 @@ export class Pauses {
 
   reset() { this.failures = 0; }
 
-  /** The next pause, never shorter than what the server asked for. */
+  /** The next pause, at least the server's Retry-After. */
   next(retryAfter = 0) {
     const bound = Math.min(this.longest, this.first * 2 ** this.failures);
     this.failures = Math.min(this.failures + 1, 30);
@@ -22,7 +22,7 @@ export class Pauses {
   }
 }
 
-/** Ends every pause that is under way: something says that trying now makes sense. */
+/** Ends all current pauses, for example when the machine is online again. */
 export class Alarm {
   #sleepers = new Set();
 
@@ -45,7 +45,7 @@ export class Alarm {
   }
 }
 
-/** What promise comes to, or a rejection with signal's reason if that is aborted first. */
+/** Settles like promise, or rejects with signal's reason if that is aborted first. */
 export function unlessAborted(promise, signal) {
   if (!signal) return promise;
   return new Promise((resolve, reject) => {

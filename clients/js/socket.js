@@ -1,16 +1,16 @@
-// One WebSocket for all that one client follows: browsers open few connections
-// to a host, and each stream over HTTP would take one of them for good.
+// One WebSocket for all streams of a client: browsers limit the connections per host,
+// and each stream over HTTP would occupy one.
 
 import { MailroomError, refusal } from './errors.js';
 import { Pauses, unlessAborted } from './pause.js';
 
-const PING = 10_000; // a ping that is not answered by the next one: the connection is dead
-const PROBE = 3_000; // the same, when there is reason for doubt
-const LINGER = 1_000; // an unused socket stays open for whoever follows the next thread
-const MOST = 10_000; // frames that a reader may be behind before its subscription is given back
+const PING = 10_000; // interval of pings; a ping without an answer until the next one means a dead connection
+const PROBE = 3_000; // the same interval when the connection is in doubt
+const LINGER = 1_000; // an unused socket stays open for the next stream
+const MAX_FRAMES = 10_000; // buffered frames of a slow reader before its subscription ends
 
 export class Socket {
-  usable = true; // false: nothing on the way lets sockets through
+  usable = true; // false: a proxy blocks sockets
 
   #url;
   #token;
@@ -19,17 +19,17 @@ export class Socket {
   #reachable;
   #pauses = new Pauses();
 
-  #socket = null; // that let us in
+  #socket = null; // authenticated
   #dialling = null; // promise of the next one
   #pausing = null; // promise of the end of the pause before it
-  #asked = new Map(); // id → what to do with the answer
+  #asked = new Map(); // id → handlers of the answer
   #inboxes = new Map(); // sub → Inbox
   #id = 0;
   #users = 0;
   #heard = true; // since the last ping
   #beat;
   #linger;
-  #opened = false; // one was let in, once
+  #opened = false; // a socket has been authenticated before
   #doubt = false; // the server answered after a socket failed
 
   constructor({ url, token, WebSocket, alarm, reachable }) {
@@ -53,17 +53,17 @@ export class Socket {
     } finally {
       this.#leave(inbox);
       this.#users--;
-      this.#rest();
+      this.#closeWhenIdle();
     }
   }
 
-  /** Waits before the next try. Those who lost the same socket wait together. */
+  /** Waits before the next attempt. All readers of a lost socket share the pause. */
   pause(signal) {
     this.#pausing ??= this.#alarm.sleep(this.#pauses.next()).then(() => { this.#pausing = null; });
-    return unlessAborted(this.#pausing, signal).catch(() => {}); // aborted: the caller looks
+    return unlessAborted(this.#pausing, signal).catch(() => {}); // the caller checks for the abort
   }
 
-  /** Looks whether the open socket still lives, for example after the machine slept. */
+  /** Checks the open socket, for example after the machine slept. */
   probe() {
     if (!this.#socket) return;
     this.#ping();
@@ -81,8 +81,8 @@ export class Socket {
     const socket = new this.#WebSocket(this.#url);
     try {
       await new Promise((resolve, reject) => {
-        const patience = setTimeout(() => reject(lost('the server did not let the socket in')), PING);
-        const settle = (f) => (value) => { clearTimeout(patience); f(value); };
+        const timeout = setTimeout(() => reject(lost('the server did not authenticate the socket in time')), PING);
+        const settle = (f) => (value) => { clearTimeout(timeout); f(value); };
         socket.onopen = () => this.#send(socket, { op: 'auth', id: 'auth', token: this.#token ?? '' });
         socket.onmessage = ({ data }) => {
           const frame = JSON.parse(data);
@@ -91,27 +91,26 @@ export class Socket {
           else settle(reject)(refused(frame));
         };
         socket.onclose = ({ code, reason }) => settle(reject)(closed(code, reason));
-        socket.onerror = () => settle(reject)(lost('no connection to the server')); // Node tells of no close then
+        socket.onerror = () => settle(reject)(lost('no connection to the server')); // Node emits no close event then
       });
     } catch (error) {
       discard(socket);
-      if (error.lost && !this.#opened) await this.#wonder();
+      if (error.lost && !this.#opened) await this.#checkProxy();
       throw error;
     }
     this.#opened = true;
     this.#pauses.reset();
     this.#socket = socket;
     socket.onmessage = ({ data }) => this.#frame(JSON.parse(data));
-    socket.onclose = ({ code, reason }) => this.#gone(closed(code, reason));
-    socket.onerror = () => this.#gone(lost('the connection broke'));
+    socket.onclose = ({ code, reason }) => this.#onClose(closed(code, reason));
+    socket.onerror = () => this.#onClose(lost('the connection broke'));
     this.#heard = true;
     this.#tick();
-    this.#rest(); // whoever asked for it may have gone
+    this.#closeWhenIdle(); // its first reader may be gone already
   }
 
-  // A server that answers before and after a socket failed, twice, is behind
-  // something that lets no socket through.
-  async #wonder() {
+  // If the server answers HTTP requests while sockets fail twice, a proxy blocks sockets.
+  async #checkProxy() {
     const reachable = await this.#reachable();
     if (reachable && this.#doubt) this.usable = false;
     this.#doubt = reachable;
@@ -119,7 +118,7 @@ export class Socket {
 
   #tick() {
     if (!this.#heard) {
-      this.#gone(lost('the server fell silent'));
+      this.#onClose(lost('the server did not answer a ping'));
       return;
     }
     this.#ping();
@@ -132,7 +131,7 @@ export class Socket {
   }
 
   #send(socket, frame) {
-    if (socket.readyState === 1) socket.send(JSON.stringify(frame)); // else its close is on the way
+    if (socket.readyState === 1) socket.send(JSON.stringify(frame)); // else its close event follows
   }
 
   #ask(frame, inbox) {
@@ -174,7 +173,7 @@ export class Socket {
   }
 
   #subscribed(sub, inbox) {
-    if (inbox.left) { // its reader went while the answer was on the way
+    if (inbox.left) { // the reader left before the answer came
       this.#send(this.#socket, { op: 'unsubscribe', id: ++this.#id, sub });
       return;
     }
@@ -192,16 +191,15 @@ export class Socket {
     if (this.#inboxes.get(inbox.sub) === inbox) this.#unsubscribe(inbox.sub);
   }
 
-  // An unused socket is closed after a while.
-  #rest() {
+  #closeWhenIdle() {
     clearTimeout(this.#linger);
     this.#linger = setTimeout(() => {
-      if (this.#users === 0) this.#gone(lost('nobody follows anything'));
+      if (this.#users === 0) this.#onClose(lost('no stream uses the socket'));
     }, LINGER);
   }
 
-  // The socket is over: whoever uses it has to make the next one.
-  #gone(error) {
+  // Fails all streams of the socket; each of them reconnects.
+  #onClose(error) {
     const socket = this.#socket;
     if (!socket) return;
     this.#socket = null;
@@ -215,10 +213,10 @@ export class Socket {
   }
 }
 
-/** Inbox holds the frames of one subscription until its reader takes them. */
+/** Inbox buffers the frames of one subscription. */
 class Inbox {
   sub;
-  left = false; // its reader went
+  left = false; // the reader left
 
   #frames = [];
   #wake = () => {};
@@ -226,10 +224,10 @@ class Inbox {
 
   constructor(ofRun) { this.ofRun = ofRun; }
 
-  /** Takes a frame, unless the reader is too far behind; then it gets what is here and must subscribe again. */
+  /** Buffers a frame. False: the buffer is full, and the reader must subscribe again after it. */
   put(frame) {
     this.#frames.push(frame);
-    if (this.#frames.length >= MOST) this.#error = behind();
+    if (this.#frames.length >= MAX_FRAMES) this.#error = behind();
     this.#wake();
     return this.#error === null;
   }
@@ -248,7 +246,7 @@ class Inbox {
   }
 }
 
-// discard closes a socket of which nothing more is wanted to be heard.
+// discard closes a socket and ignores its further events.
 function discard(socket) {
   socket.onopen = socket.onmessage = socket.onclose = socket.onerror = null;
   socket.close();
@@ -258,9 +256,9 @@ function lost(detail) {
   return Object.assign(new MailroomError('unavailable', detail), { lost: true });
 }
 
-// behind: it can go on at once, from where it was.
+// behind is the error of a slow reader, which resumes at once from its cursor.
 function behind() {
-  return Object.assign(new MailroomError('unavailable', 'the reader was too slow and goes on from its cursor'), { behind: true });
+  return Object.assign(new MailroomError('unavailable', 'the reader was too slow and resumes from its cursor'), { behind: true });
 }
 
 function refused({ error, retry_after: seconds = 0 }) {
@@ -268,7 +266,7 @@ function refused({ error, retry_after: seconds = 0 }) {
 }
 
 function closed(code, reason) {
-  if (code === 4401) return new MailroomError('unauthenticated', reason || 'the server does not accept this token (any more)', { status: 401 });
+  if (code === 4401) return new MailroomError('unauthenticated', reason || 'the server does not accept this token', { status: 401 });
   if (code === 4408) return behind();
   return lost(`the connection was lost (${code}${reason && `, ${reason}`})`);
 }

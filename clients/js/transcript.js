@@ -1,29 +1,28 @@
-// What a page shows of a thread, folded from what Mailroom.follow gives.
+// The view of a thread, folded from the events of Mailroom.follow.
 
 const FINISHED = ['completed', 'failed', 'cancelled'];
-// The tickets that somebody has to decide: an event that holds the queue is one
-// that a program waits for.
+// The tickets that people decide. A program, not a person, ends an event that holds the queue.
 const asks = ({ kind, holds }) => ['approval', 'input'].includes(kind) || (kind === 'event' && !holds);
 
 /**
- * Transcript folds entries and live text into items, in order of reading. Every
- * item has a kind, a key that is unique and stays, and the run it belongs to:
+ * Transcript folds entries and live text into items, in the order in which the agent
+ * read them. Every item has a kind, a unique and stable key, and a run:
  *
  * - message: id, role, sender, text, parts, at, state (accepted, read, superseded),
- *   partial, again (it broke off and its run began anew), live (being written),
- *   aside (an agent says it on the way; it is not its reply).
- *   Messages that no run has read yet come last.
- * - ticket: ticket, what a run asks and what became of that.
- * - note: what a run tells of what it does: about (step, tool, effect, send,
- *   timer), name, detail, and ok (undefined: not known yet).
+ *   partial, again (cut off by an attempt that was repeated), live (being written),
+ *   aside (written before the reply, such as before a tool call).
+ *   Unread messages come last.
+ * - ticket: ticket, a question of a run with its outcome.
+ * - note: an activity of a run: about (step, tool, effect, send, timer), name, detail,
+ *   and ok (undefined: not known yet).
  * - retry: an attempt will be repeated at until: reason, error.
  * - end: its run failed or was cancelled: status, reason, error, forced.
  * - gap: gap, entries that are no longer kept.
  *
- * Items are changed in place; changed() tells which.
+ * Items change in place; changed() returns those that did.
  */
 export class Transcript {
-  #entries = []; // as they came, to be folded again when older ones come before them
+  #entries = []; // as received, to fold again after older ones are prepended
   #known = { runs: [], tickets: [], entries: [] };
   #changed = new Set();
 
@@ -32,15 +31,15 @@ export class Transcript {
   #reset() {
     /** Runs by id: `{ id, agent, status, attempt, started, stopping, until }`. */
     this.runs = new Map();
-    /** The entries that are folded; 0 for none. */
+    /** First and last seq of the folded entries; 0 for none. */
     this.firstSeq = this.lastSeq = 0;
     this.read = []; // items in order of reading
     this.unread = []; // messages that no run has taken
-    this.asked = []; // tickets whose entries are not here
+    this.asked = []; // tickets whose entries are not loaded
     this.live = null; // { item, bytes } of the message being written
     this.messages = new Map(); // id → item
     this.bySeq = new Map(); // seq of a message or its edit → item
-    /** Seqs, older than what is here, of messages that were read here: know their entries to show them. */
+    /** Seqs of older messages, not loaded, that were read within the loaded entries; pass them to know(). */
     this.missing = new Set();
     this.tickets = new Map(); // id → item
     this.calls = new Map(); // call or effect → item
@@ -50,7 +49,7 @@ export class Transcript {
     return [...this.read, ...(this.live ? [this.live.item] : []), ...this.asked, ...this.unread];
   }
 
-  /** The items that are new or not as they were at the last call. */
+  /** The items that are new or have changed since the last call. */
   changed() {
     const out = this.#changed;
     this.#changed = new Set();
@@ -68,21 +67,21 @@ export class Transcript {
     return [...this.runs.values()].filter(({ status, started }) => status === 'queued' && !started).length;
   }
 
-  /** Takes what follow gives. What came before changes nothing. */
+  /** Adds an event of follow. A repeat changes nothing. */
   take({ kind, entry, delta, gap }) {
     if (kind === 'entry') this.#append(entry);
     else if (kind === 'delta') this.#write(delta);
     else if (kind === 'gap') this.#put(this.read, { kind: 'gap', key: `gap:${gap.after}`, gap });
   }
 
-  /** Puts older entries, in order of seq, before those that are there. */
+  /** Prepends older entries, in order of seq. */
   prepend(older) {
     const { live, firstSeq } = this;
     const entries = [...older.filter(({ seq }) => !firstSeq || seq < firstSeq), ...this.#entries];
     this.#reset();
     this.#entries = [];
     this.#recall(this.#known);
-    this.unread = []; // what was read here gets its place when that is folded
+    this.unread = []; // messages that were read are placed while folding
     for (const entry of entries) this.#append(entry);
     if (!live || this.messages.has(live.item.id)) return;
     this.live = live;
@@ -90,9 +89,8 @@ export class Transcript {
   }
 
   /**
-   * Tells of what is older than the entries that are here, and matters to them:
-   * runs and tickets as the API shows them, and entries of messages (missing).
-   * Entries that are here say more.
+   * Adds facts that are older than the loaded entries: runs and tickets of the API, and
+   * the entries in missing. Loaded entries take precedence.
    */
   know({ runs = [], tickets = [], entries = [] }) {
     this.#known.runs.push(...runs);
@@ -123,7 +121,7 @@ export class Transcript {
     if (run && entry.attempt > 0) {
       run.attempt = Math.max(run.attempt, entry.attempt);
       if (family !== 'message') run.started = true;
-      run.status ||= 'running'; // its beginning is older than what is here
+      run.status ||= 'running'; // its start is older than the loaded entries
     }
     if (family === 'message') this.#said(what, entry);
     else if (family === 'run') this.#ran(what, entry, run);
@@ -146,7 +144,7 @@ export class Transcript {
       return;
     }
     const item = this.messages.get(body.message);
-    if (!item) return; // older than what is here, or internal
+    if (!item) return; // older than the loaded entries, or internal
     if (what === 'retracted') {
       this.#remove(item);
       this.messages.delete(item.id);
@@ -224,12 +222,12 @@ export class Transcript {
       this.#put(this.read, {
         kind: 'end', key: `end:${seq}`, run: run.id, at, status, reason: body.reason ?? null, error: body.error ?? null, forced: Boolean(body.forced),
       });
-    } else if (body.reason !== 'merged') { // else the run that takes its messages says so
+    } else if (body.reason !== 'merged') { // else the run that took over its messages shows them
       for (const item of this.unread.filter((one) => one.run === run.id)) this.#place(item, 'superseded');
     }
   }
 
-  // What a run was writing when an attempt broke off is not part of its answer.
+  // Text of an attempt that broke off is not part of the reply.
   #again(run) {
     const item = this.read.findLast(({ kind, run: id }) => kind === 'message' && id === run.id);
     if (!item?.partial) return;
@@ -276,7 +274,7 @@ export class Transcript {
       Object.assign(item, { ok: body.ok, result: body.summary });
       this.#changed.add(item);
     } else if (family === 'effect' && what === 'unknown') {
-      this.#note(seq, { run, about: 'effect', name: body.name, detail: 'nobody knows whether it happened', ok: false });
+      this.#note(seq, { run, about: 'effect', name: body.name, detail: 'outcome unknown', ok: false });
     } else if (family === 'effect' && what === 'settled' && body.error) {
       this.#note(seq, { run, about: 'effect', name: body.name, detail: body.error, ok: false });
     }
@@ -286,8 +284,8 @@ export class Transcript {
     return this.#put(this.read, { kind: 'note', key: `note:${seq}`, ...fields });
   }
 
-  // Live text. It is positional, so what came twice is cut off, and what follows a
-  // hole is left to come again, or to the message's entry.
+  // Live text is positional: a repeated part is cut off, and text after a hole is dropped
+  // until it comes again or the message's entry arrives.
   #write({ run: id, attempt, message, offset, channel, text }) {
     const run = this.#run(id);
     if (channel !== 'text' || attempt < run.attempt || FINISHED.includes(run.status) || this.messages.has(message)) return;
@@ -317,7 +315,7 @@ export class Transcript {
 
   #readAt(seq) {
     const item = this.bySeq.get(seq);
-    if (item) this.#place(item, 'read'); // else it is internal, or
+    if (item) this.#place(item, 'read'); // else it is internal, or older
     else if (seq < this.firstSeq) this.missing.add(seq);
   }
 

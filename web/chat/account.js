@@ -1,8 +1,8 @@
-// The token: in this tab's session storage, and handed from an open tab to a new
-// one. It is never in a URL, a cookie, or storage that outlives the browser.
+// Keeps the token in the tab's session storage and passes it to new tabs. It is never in
+// a URL, a cookie, or storage that outlives the browser.
 
 const KEY = 'mailroom.token';
-const HANDOVER = 250; // milliseconds that an open tab has to answer
+const HANDOVER = 250; // milliseconds to wait for another tab
 
 export class Account {
   onForgotten = () => {}; // another tab forgot it
@@ -31,10 +31,10 @@ export class Account {
 
   keep(token) { sessionStorage.setItem(KEY, token); }
 
-  /** Forgets a token that is of no use, here. */
+  /** Removes the token from this tab. */
   drop() { sessionStorage.removeItem(KEY); }
 
-  /** Forgets the token in all tabs. */
+  /** Removes the token from all tabs. */
   forget() {
     this.drop();
     this.#channel.postMessage({ forget: true });

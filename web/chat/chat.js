@@ -9,17 +9,17 @@ import { cut, tell } from './text.js';
 import { View } from './view.js';
 
 const PAGE = 200; // entries that are loaded at once
-const AGAIN = 2_000; // milliseconds before something that failed is tried again
-const ABSENT = 5_000; // before a thread that is not there is looked for again
+const RETRY = 2_000; // milliseconds before a failed call is retried
+const ABSENT = 5_000; // before a missing thread is looked up again
 
-const base = new URL('.', location.href); // the page lies beside the API
+const base = new URL('.', location.href); // the API has the same base
 const $ = (id) => document.getElementById(id);
 const sleep = (milliseconds) => new Promise((resolve) => { setTimeout(resolve, milliseconds); });
 const inHash = () => {
   try {
     return decodeURIComponent(location.hash.slice(1)).trim() || null;
   } catch {
-    return null; // no id that anything was made with
+    return null; // not a thread id
   }
 };
 
@@ -28,7 +28,7 @@ class Page {
   #outbox = new Outbox();
   #client = null;
   #id = null; // of the thread; null: the next message makes one
-  #row = null; // the thread as the server last told; null: it is not there
+  #row = null; // the thread as last loaded; null: it does not exist
   #transcript = new Transcript();
   #reading = new AbortController(); // of the thread that is open
   #view;
@@ -54,7 +54,7 @@ class Page {
     this.#composer = new Composer({
       send: (message) => this.#send(message),
       stop: () => this.#try(() => this.#client.cancel(this.#transcript.current.id)),
-      // Until it is known which thread the first message has made, a second one would make another.
+      // A second message before the answer to the first would create another thread.
       ready: () => this.#id !== null || !this.#outbox.unanswered.some(({ thread }) => thread === null),
     });
     this.#listen();
@@ -81,13 +81,13 @@ class Page {
     };
     $('menu').onclick = () => drawer(!document.body.classList.contains('drawn'));
     $('shade').onclick = () => drawer(false);
-    $('drawer').addEventListener('keydown', ({ key }) => key === 'Escape' && drawer(false)); // not onkeydown, which false cancels
+    $('drawer').addEventListener('keydown', ({ key }) => key === 'Escape' && drawer(false)); // onkeydown would cancel the event on false
     $('forget').onclick = () => {
       this.#account.forget();
       this.#ask('The token is forgotten, in all tabs.');
     };
     this.#account.onForgotten = () => this.#ask('The token was forgotten in another tab.');
-    $('door').oncancel = (event) => event.preventDefault(); // there is nothing behind it
+    $('door').oncancel = (event) => event.preventDefault(); // the page is useless without a token
     $('door-form').onsubmit = (event) => {
       event.preventDefault();
       this.#enter($('token').value.trim());
@@ -100,13 +100,13 @@ class Page {
     else this.#ask();
   }
 
-  // Who is at the door.
+  // The token.
 
   #ask(why = '') {
     this.#reading.abort();
     this.#client = null;
     this.#drawer(false);
-    // Whoever comes next must not send in their name what somebody else has written.
+    // The next user must not send what another one has written.
     for (const { thread, body } of this.#outbox.clear()) if (thread === this.#id) this.#composer.giveBack(body.text);
     this.#recent.stop();
     this.#transcript = new Transcript();
@@ -118,15 +118,15 @@ class Page {
     $('token').focus();
   }
 
-  /** Looks whether the server takes the token before it is kept. */
+  /** Checks the token with the server before it is stored. */
   async #enter(token) {
     try {
       await new Mailroom({ url: base, token, tries: 1 }).threads({ limit: 1 });
     } catch (error) {
       this.#ask({
-        unauthenticated: 'The server does not know this token. Is it whole, and was it not revoked?',
-        forbidden: 'This token may not read: the page needs one with the scopes read, submit and decide.',
-      }[error.code] ?? `The server cannot be asked now: ${error.detail ?? error.message}`);
+        unauthenticated: 'The server does not accept this token. Check that it is complete and was not revoked.',
+        forbidden: 'This token may not read threads. The page needs a token with the scopes read, submit and decide.',
+      }[error.code] ?? `Cannot reach the server: ${error.detail ?? error.message}`);
       return;
     }
     this.#account.keep(token);
@@ -139,7 +139,7 @@ class Page {
     this.#loadAgents();
     this.#recent.soon(0);
     this.#open(inHash());
-    for (const one of this.#outbox.unanswered) this.#deliver(one); // that a reload interrupted
+    for (const one of this.#outbox.unanswered) this.#deliver(one); // interrupted by a reload
     this.#composer.focus();
   }
 
@@ -173,15 +173,15 @@ class Page {
       this.#row = null;
       this.#view.show(transcript, () => this.#outbox.items(this.#id, transcript));
       try {
-        if (id === null) return this.#link('none'); // nothing to be connected to
+        if (id === null) return this.#link('none'); // no thread to connect to
         this.#link('connecting');
         await this.#read(id, transcript, signal);
       } catch (error) {
         if (signal.aborted) return;
         if (!error.passing && error.code !== 'not_found') return this.#refused(error);
-        this.#link(error.passing ? 'waiting' : 'none', error); // nobody answers; or it is not there yet, or any more
+        this.#link(error.passing ? 'waiting' : 'none', error); // no answer, or the thread does not exist
       }
-      await sleep(this.#row === null && $('link').dataset.state !== 'waiting' ? ABSENT : AGAIN);
+      await sleep(this.#row === null && $('link').dataset.state !== 'waiting' ? ABSENT : RETRY);
     }
   }
 
@@ -207,21 +207,21 @@ class Page {
     }
   }
 
-  // Says aloud what is new, once it is whole.
+  // Announces new messages and questions to screen readers.
   #heard({ kind, body }) {
     if (/^(run|ticket)\./.test(kind)) this.#recent.soon();
     if (kind === 'message' && body.role === 'assistant' && body.visibility !== 'internal') tell($('said'), `${body.sender}: ${body.text}`);
     if (kind === 'ticket.opened' && body.prompt) tell($('said'), `It asks: ${body.prompt}`);
   }
 
-  // A message can have waited so long that it is older than what is loaded.
+  // Loads messages that were read within the loaded entries but are older than them.
   async #complete(transcript, signal) {
     const missing = new Set(transcript.missing);
     for (let after = Math.min(...missing) - 1; missing.size > 0;) {
       const { items, next } = await this.#client.entries(this.#id, { after, before: transcript.firstSeq, kind: 'message,message.edited', limit: 500, signal });
       const found = items.filter(({ seq }) => missing.delete(seq));
       if (found.length > 0) transcript.know({ entries: found });
-      if (next === null) break; // the rest is no longer kept
+      if (next === null) break; // the others were purged
       after = next;
     }
     transcript.missing.clear();
@@ -262,13 +262,13 @@ class Page {
         if (made) await this.#entitle(client, out.thread, one.body.text);
         if (client !== this.#client) return;
         if (made && this.#id === null) this.#go(out.thread);
-        else if (this.#id === out.thread && this.#row === null) this.#open(out.thread); // it is there now
+        else if (this.#id === out.thread && this.#row === null) this.#open(out.thread); // it exists now
         this.#recent.soon();
         return;
       } catch (error) {
         if (client !== this.#client) return;
         if (error.passing) {
-          await sleep(AGAIN);
+          await sleep(RETRY);
           continue;
         }
         if (error.code !== 'unauthenticated') {
@@ -282,12 +282,12 @@ class Page {
     }
   }
 
-  // A thread with a made id is called by how it began; without that it still works.
+  // Gives a new thread a title: its first words. A failure only costs the title.
   async #entitle(client, id, text) {
     await client.patchThread(id, { metadata: { title: cut(text.replace(/[*_`#>]/g, ''), 60) } }).catch(() => {});
   }
 
-  /** Does what somebody pressed, and says why if it is refused. */
+  /** Runs a user's action and shows the reason if the server rejects it. */
   async #try(what) {
     try {
       await what();
@@ -297,17 +297,17 @@ class Page {
   }
 
   #refused(error) {
-    if (!this.#client) return; // whoever asked has gone
+    if (!this.#client) return; // the user has left
     if (error.code === 'unauthenticated') {
       this.#account.drop();
-      this.#ask('The server does not take this token any more. Was it revoked? Give another one.');
+      this.#ask('The server no longer accepts this token. It may have been revoked: give another one.');
       return;
     }
     console.error(error);
     this.#composer.refuse(error.detail ?? error.message);
   }
 
-  // What is shown beside the transcript.
+  // Around the transcript.
 
   #link(state, error) {
     const words = { none: '', connecting: 'Connecting', live: 'Live', waiting: navigator.onLine === false ? 'Offline' : 'Reconnecting' };
@@ -328,12 +328,12 @@ class Page {
     $('older').hidden = !this.#row || transcript.firstSeq === 0 || transcript.firstSeq <= this.#row.oldest_seq;
     const empty = transcript.items.length === 0 && this.#outbox.items(this.#id, transcript).length === 0;
     $('empty').hidden = !empty || !this.#client;
-    $('empty').textContent = this.#id === null || this.#row === null ? 'Write a message, and a thread begins.' : 'Nothing was said here yet.';
+    $('empty').textContent = this.#id === null || this.#row === null ? 'Write a message to start a thread.' : 'No messages yet.';
     this.#composer.tell(transcript, $('link').dataset.state !== 'waiting');
   }
 }
 
-// A value in a filter: what is not a plain word goes into quotes.
+// Quotes a value for a filter.
 const quoted = (text) => `"${text.replaceAll('\\', '\\\\').replaceAll('"', '\\"')}"`;
 
 new Page().start();

@@ -1,4 +1,4 @@
-// Where messages are written, and what is said about what is under way.
+// The input form and the status line of the current run.
 
 import { el, tell, when } from './text.js';
 
@@ -8,9 +8,9 @@ const draft = (id) => `mailroom.draft ${id ?? ''}`;
 export class Composer {
   #id = null;
   #agents = [];
-  #current = null; // the run that is under way
-  #stopping = null; // the run that was asked to stop here
-  #asked = false; // it waits for an answer in words
+  #current = null; // the current run
+  #stopping = null; // the run that this page asked to stop
+  #asked = false; // the run waits for a text answer
 
   constructor({ send, stop, ready }) {
     const text = $('text');
@@ -42,12 +42,12 @@ export class Composer {
       this.#stopping = this.#current?.id;
       $('stop').disabled = true;
       await stop();
-      this.#stopping = null; // if it was taken, the run itself says so
+      this.#stopping = null; // the run's own state shows the stop
       $('stop').disabled = Boolean(this.#current?.stopping);
     };
   }
 
-  /** Another thread is open; its agent is not known yet. */
+  /** Another thread is open; its agent is still unknown. */
   enter(id) {
     this.#id = id;
     $('text').value = sessionStorage.getItem(draft(id)) ?? '';
@@ -56,10 +56,10 @@ export class Composer {
     this.#choose('');
   }
 
-  /** The thread as the server knows it. */
+  /** Sets the agent of the loaded thread. */
   of({ agent }) { this.#choose(agent); }
 
-  /** The agents there are. */
+  /** Sets the available agents. */
   offer(agents) {
     this.#agents = agents;
     this.#choose($('agent').value);
@@ -78,7 +78,7 @@ export class Composer {
     if (matchMedia('(hover: hover)').matches) $('text').focus(); // on a phone the keyboard would cover the page
   }
 
-  /** A message that was refused comes back, unless something else is being written. */
+  /** Restores a rejected message, unless the user is writing another one. */
   giveBack(text) {
     if (!$('text').value) $('text').value = text;
     this.#fit();
@@ -89,13 +89,13 @@ export class Composer {
     $('refused').hidden = !why;
   }
 
-  /** Says what the thread does, or did when the connection was lost. */
+  /** Shows the status of the thread, the last known one while the connection is lost. */
   tell(transcript, live) {
     const run = this.#current = transcript.current;
     const asks = [...transcript.tickets.values()].filter(({ ticket }) => ticket.state === 'open');
     this.#asked = run?.status === 'waiting' && asks.some(({ ticket }) => ticket.kind === 'input');
     const behind = transcript.queued - (run && !run.started ? 1 : 0);
-    let words = [run ? doing(run, asks.length > 0) : '', behind > 0 ? `${behind} more in line` : ''].filter(Boolean).join(' · ');
+    let words = [run ? doing(run, asks.length > 0) : '', behind > 0 ? `${behind} more queued` : ''].filter(Boolean).join(' · ');
     if (words && !live) words = `Last seen: ${words}`;
     if ($('doing').textContent !== words) $('doing').textContent = words;
     $('doing').classList.toggle('busy', live && run?.status === 'running' && !run.stopping);
@@ -105,8 +105,8 @@ export class Composer {
     $('stop').disabled = Boolean(run && (run.stopping || run.id === this.#stopping));
   }
 
-  // Only who writes has to choose, and only while something is under way. What is
-  // written while a run asks for input is the answer, whatever the mode.
+  // The mode matters only while the user writes and a run is active. A message to a run
+  // that asks for input is its answer in every mode.
   #offerModes() {
     $('modes').hidden = !this.#current || this.#asked || !$('text').value.trim();
   }
@@ -123,9 +123,9 @@ export class Composer {
 function doing({ agent, status, started, stopping, until }, asks) {
   const who = agent ?? 'The agent';
   if (stopping) return `${who} was asked to stop`;
-  if (status === 'running') return `${who} is at work`;
-  if (status === 'waiting' && asks) return `${who} waits for you`;
-  if (status === 'waiting') return until ? `${who} waits, until ${when(until)} at most` : `${who} waits for something else to end`;
-  if (started) return `${who} tries again${until && new Date(until) - Date.now() > 5_000 ? ` at ${when(until)}` : ' shortly'}`;
-  return `Waits for ${who} to begin`;
+  if (status === 'running') return `${who} is working`;
+  if (status === 'waiting' && asks) return `${who} is waiting for you`;
+  if (status === 'waiting') return until ? `${who} is waiting until ${when(until)} at most` : `${who} is waiting for another run`;
+  if (started) return `${who} retries${until && new Date(until) - Date.now() > 5_000 ? ` at ${when(until)}` : ' shortly'}`;
+  return `Waiting for ${who} to start`;
 }

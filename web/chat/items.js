@@ -1,9 +1,9 @@
-// How each kind of item of a transcript looks. An item's element is made once and
-// brought up to date when the item changes, so that nothing jumps or loses focus.
+// Renders each kind of transcript item. The element of an item is created once and
+// updated in place, so that it keeps its position and focus.
 
 import { cut, el, plain, showText, tell, when } from './text.js';
 
-/** The element of an item. act has what its buttons do: retry(run), decide(ticket, decision), open(thread). */
+/** Creates the element of an item. act has the actions of its buttons: retry(run), decide(ticket, decision), open(thread). */
 export function make(item, act) {
   const node = el(item.kind === 'message' ? 'article' : 'div', { class: `item ${item.kind}`, 'data-key': item.key });
   node.bring = KINDS[item.kind](node, item, act);
@@ -35,14 +35,14 @@ function message(node, first) {
 
 function remarkOn({ state, partial, again, live, role }) {
   if (state === 'sending') return 'Sending';
-  if (state === 'accepted') return 'Waits for its turn';
-  if (state === 'superseded') return 'Dropped before it was read';
-  if (again) return 'Broke off here; it was begun again';
-  if (partial && !live && role === 'assistant') return 'Breaks off here';
+  if (state === 'accepted') return 'Queued';
+  if (state === 'superseded') return 'Superseded before it was read';
+  if (again) return 'Cut off here, then retried';
+  if (partial && !live && role === 'assistant') return 'Cut off here';
   return '';
 }
 
-// Parts that are no text are named, not loaded: a file's address may be anything.
+// Other parts are named but not loaded: the URI of a file is untrusted.
 function attach(body, parts = []) {
   body.querySelector('.parts')?.remove();
   const others = parts.filter(({ type }) => type !== 'text');
@@ -62,8 +62,8 @@ function note(node, first, { open }) {
       step: [`step ${name}`],
       tool: [el('b', {}, name), ' ', detail === undefined ? '' : el('code', {}, cut(plain(detail), 120)), result ? ` → ${cut(result, 160)}` : ''],
       effect: [el('b', {}, name), `: ${cut(detail, 200)}`],
-      timer: [`waits until ${when(detail)}`],
-      send: ['asked ', el('button', { type: 'button', class: 'link', onclick: () => open(name) }, 'another thread'), detail ? ' and waits for the answer' : ''],
+      timer: [`waiting until ${when(detail)}`],
+      send: ['asked ', el('button', { type: 'button', class: 'link', onclick: () => open(name) }, 'another thread'), detail ? ' and is waiting for the answer' : ''],
     }[about];
     words.replaceChildren(...parts.filter((part) => part !== ''));
   };
@@ -74,8 +74,8 @@ function retry(node) {
   node.append(words);
   return ({ reason, error, attempt, until, at }) => {
     const why = reason === 'lease_lost' ? 'the worker was lost' : error?.message ?? 'it failed';
-    const later = new Date(until) - new Date(at) > 1000 ? ` Tried again at ${when(until)}.` : '';
-    words.textContent = `Attempt ${attempt} broke off: ${cut(why, 300)}.${later}`;
+    const later = new Date(until) - new Date(at) > 1000 ? ` Retry at ${when(until)}.` : '';
+    words.textContent = `Attempt ${attempt} failed: ${cut(why, 300)}.${later}`;
   };
 }
 
@@ -86,19 +86,19 @@ function end(node, first, act) {
   node.append(el('div', {}, words, detail), again);
   return ({ run, status, reason, error, forced }) => {
     node.dataset.status = status;
-    words.textContent = status === 'failed' ? 'This failed' : { interrupted: 'Interrupted by a newer message', cancelled: 'Stopped' }[reason] ?? `Stopped (${reason})`;
-    if (forced) words.textContent += ', by force';
+    words.textContent = status === 'failed' ? 'Failed' : { interrupted: 'Interrupted by a newer message', cancelled: 'Stopped' }[reason] ?? `Stopped (${reason})`;
+    if (forced) words.textContent += ', killed';
     detail.textContent = error ? cut(error.message, 600) : '';
     again.hidden = act.statusOf(run) !== status;
   };
 }
 
 function gap(node) {
-  node.append(el('p', {}, 'What was here is no longer kept.'));
+  node.append(el('p', {}, 'Older entries were purged.'));
   return () => {};
 }
 
-const TITLES = { approval: 'May it do this?', input: 'It asks you', event: 'It waits to be told' };
+const TITLES = { approval: 'Approval needed', input: 'Question', event: 'Waiting for an event' };
 const DONE = { approve: 'Approved', deny: 'Denied', answer: 'Answered' };
 
 function ticket(node, first, act) {
@@ -112,7 +112,7 @@ function ticket(node, first, act) {
   }
   const outcome = el('p', { class: 'outcome', role: 'status' });
   const form = kind === 'approval' ? approval(first.ticket, act) : question(first.ticket, act);
-  const small = el('p', { class: 'small' }, expires ? `Silence until ${when(expires)} is a no. ` : '', el('span', { title: digest }, `Fingerprint ${digest.slice(0, 16)}`));
+  const small = el('p', { class: 'small' }, expires ? `Expires ${when(expires)} without an approval. ` : '', el('span', { title: digest }, `Fingerprint ${digest.slice(0, 16)}`));
   card.append(form, small, outcome);
   node.append(card);
   return ({ ticket: now }) => {
@@ -123,17 +123,17 @@ function ticket(node, first, act) {
 }
 
 function outcomeOf({ state, decision, answer, reason, decided_by: by }) {
-  if (state === 'expired') return 'Nobody answered in time.';
-  if (state === 'void') return 'No longer asked: its run has ended.';
+  if (state === 'expired') return 'Expired without a decision.';
+  if (state === 'void') return 'Void: its run has ended.';
   if (state !== 'decided') return '';
   const said = decision === 'answer' ? `: ${cut(plain(answer), 300)}` : '';
   return `${DONE[decision]}${by ? ` by ${by}` : ''}${said}${reason ? ` (${reason})` : ''}`;
 }
 
-// approval sends the digest of what this card shows, so that nothing else can be
-// approved with it.
+// approval sends the digest of the ticket that this card shows, so that the decision
+// cannot apply to another question.
 function approval({ id, digest, answers }, act) {
-  const reason = el('input', { class: 'reason', placeholder: answers ? 'What came of it, or why not' : 'Reason, if you like', 'aria-label': 'Reason', autocomplete: 'off', maxlength: '1000' });
+  const reason = el('input', { class: 'reason', placeholder: answers ? 'Result, or reason' : 'Reason (optional)', 'aria-label': 'Reason', autocomplete: 'off', maxlength: '1000' });
   const send = (decision, more = {}) => busy(form, act.decide(id, { decision, digest, reason: reason.value.trim() || undefined, ...more }));
   const button = (label, kind, onclick) => el('button', { type: 'button', class: kind, onclick }, label);
   const form = el('div', { class: 'decide' }, reason,
@@ -152,7 +152,7 @@ function question({ id, digest }, act) {
   return form;
 }
 
-// busy keeps what was pressed from being pressed again until that is done.
+// busy disables the controls until done settles.
 async function busy(node, done) {
   const controls = node.matches('button') ? [node] : [...node.querySelectorAll('button, input, textarea')];
   for (const control of controls) control.disabled = true;

@@ -1,5 +1,5 @@
-// Messages that are on their way. They are kept with their keys until the server
-// has answered, so that one which a reload interrupts is sent again, and yet once.
+// Unanswered messages, stored with their idempotency keys until the server answers: a
+// message interrupted by a reload is sent again and submitted once.
 
 import { newKey } from './client/mailroom.js';
 
@@ -8,10 +8,10 @@ const KEY = 'mailroom.outbox';
 export class Outbox {
   #all = read();
 
-  /** What the server has not answered. */
+  /** Messages without an answer of the server. */
   get unanswered() { return this.#all.filter(({ message }) => !message); }
 
-  /** after is the seq of the newest entry that its sender saw. */
+  /** after is the seq of the newest entry on the page when it was sent. */
   add({ thread, body, after }) {
     const one = { key: newKey(), thread, body, after, message: null };
     this.#all.push(one);
@@ -19,7 +19,7 @@ export class Outbox {
     return one;
   }
 
-  /** The server took it: into that thread, as that message. */
+  /** Records the server's answer: the thread and the id of the message. */
   answered(one, { thread, message }) {
     Object.assign(one, { thread, message });
     this.#write();
@@ -30,7 +30,7 @@ export class Outbox {
     this.#write();
   }
 
-  /** Drops everything, and returns what was not answered. */
+  /** Removes all messages and returns the unanswered ones. */
   clear() {
     const left = this.unanswered;
     this.#all = [];
@@ -39,8 +39,8 @@ export class Outbox {
   }
 
   /**
-   * Items, as a transcript has them, for what is not in the thread's log yet. A
-   * message can be there before its answer is here; it is known by its text then.
+   * Transcript items for messages that are not in the thread's log yet. A message can be
+   * in the log before its answer arrives; it is recognized by its text then.
    */
   items(thread, { messages }) {
     const taken = new Set();
@@ -70,6 +70,6 @@ function read() {
   try {
     return JSON.parse(sessionStorage.getItem(KEY)) ?? [];
   } catch {
-    return []; // not ours: nothing can be sent from it
+    return []; // not written by this page
   }
 }

@@ -2,7 +2,7 @@
 
 import { cut, el, when } from './text.js';
 
-const EVERY = 20_000; // milliseconds between looks, while the page is seen
+const EVERY = 20_000; // milliseconds between refreshes while the page is visible
 const SOON = 400;
 
 export class Recent {
@@ -10,12 +10,12 @@ export class Recent {
   #load;
   #open;
   #timer;
-  #due = Infinity; // when it looks next
+  #due = Infinity; // time of the next refresh
   #round = 0; // ends with stop
   #now = null; // id of the thread that is open
   #threads = [];
 
-  /** load gives threads, open is called with the id of the one that is chosen. */
+  /** load returns threads; open is called with the id of the chosen one. */
   constructor(list, { load, open }) {
     [this.#list, this.#load, this.#open] = [list, load, open];
     document.addEventListener('visibilitychange', () => this.soon());
@@ -29,10 +29,10 @@ export class Recent {
 
   thread(id) { return this.#threads.find((thread) => thread.id === id); }
 
-  /** Looks again shortly: something has happened. */
+  /** Refreshes the list shortly after an event. */
   soon(after = SOON) {
     const due = Date.now() + after;
-    if (this.#due <= due) return; // what goes on happening must not put it off
+    if (this.#due <= due) return; // frequent events must not postpone it
     clearTimeout(this.#timer);
     this.#due = due;
     this.#timer = setTimeout(() => this.#look(), after);
@@ -54,10 +54,10 @@ export class Recent {
       try {
         threads = await this.#load();
       } catch {
-        // The open thread's own connection says what is wrong; this is looked at again.
+        // The stream of the open thread shows the error; the list refreshes later.
       }
     }
-    if (round !== this.#round) return; // it was for somebody else
+    if (round !== this.#round) return; // stopped, or another user
     this.#threads = threads;
     this.#draw();
     this.soon(EVERY);
@@ -70,7 +70,7 @@ export class Recent {
   }
 
   #row({ id, agent, status, metadata, updated_at: at }) {
-    const does = { running: 'working', queued: 'in line', waiting: 'waits for a decision' }[status];
+    const does = { running: 'working', queued: 'queued', waiting: 'waits for a decision' }[status];
     return el('li', {}, el('button', {
       type: 'button', 'data-thread': id, title: id, 'aria-current': id === this.#now ? 'page' : null, onclick: () => this.#open(id),
     },
@@ -79,7 +79,7 @@ export class Recent {
   }
 }
 
-/** What a thread is called: its title, or its id, of which the made ones say little. */
+/** The display name of a thread: its title, else its id, shortened if it is generated. */
 export function nameOf({ id, metadata }) {
   const title = metadata && typeof metadata.title === 'string' ? metadata.title.trim() : '';
   if (title) return cut(title, 60);

@@ -1,12 +1,11 @@
-// Text as nodes. Nothing of it is ever read as HTML: what somebody wrote becomes
-// text nodes, in elements that are chosen here.
+// Renders text as nodes. Untrusted text only becomes text nodes, never HTML.
 
 import { displayLine, displayText } from './client/mailroom.js';
 
-// Attributes that people read.
+// Attributes with text for people.
 const SEEN = new Set(['title', 'aria-label', 'alt', 'placeholder']);
 
-/** Puts text into an element, rendered so that nothing in it hides or deceives. */
+/** Sets the text of an element, with invisible and misleading characters marked. */
 export function tell(node, text) { node.textContent = displayText(text); }
 
 /** Makes an element with attributes, properties that begin with "on", and children. */
@@ -22,9 +21,9 @@ export function el(name, attributes = {}, ...children) {
 }
 
 /**
- * Shows text in node: paragraphs, headings, fenced code; within them code, bold,
- * emphasis and links. The rest of a Markdown text reads well as it is.
- * Called again with a longer text it touches only what is new.
+ * Shows Markdown in node: paragraphs, headings and fenced code, with inline code, bold,
+ * emphasis and links. Other syntax stays as it is. A call with a longer text only
+ * changes the new blocks.
  */
 export function showText(node, text) {
   const blocks = split(displayText(text));
@@ -40,8 +39,8 @@ export function showText(node, text) {
   for (const { node: extra } of shown.splice(blocks.length)) extra.remove();
 }
 
-// split cuts text into paragraphs and blocks of fenced code. A block that has not
-// ended goes to the end of the text.
+// split splits text into paragraphs and blocks of fenced code. An unclosed block extends
+// to the end of the text.
 function split(text) {
   const blocks = [];
   let lines = [];
@@ -109,14 +108,14 @@ function prose(text) {
 const clock = new Intl.DateTimeFormat(undefined, { hour: '2-digit', minute: '2-digit' });
 const day = new Intl.DateTimeFormat(undefined, { day: 'numeric', month: 'short', hour: '2-digit', minute: '2-digit' });
 
-/** A time, with its day unless that is today. */
+/** Formats a time, with its day unless that is today. */
 export function when(at) {
   const time = new Date(at);
   if (Number.isNaN(time.valueOf())) return '';
   return (time.toDateString() === new Date().toDateString() ? clock : day).format(time);
 }
 
-/** A value as people read JSON; a plain text as it is. */
+/** Formats a value as indented JSON; a string stays as it is. */
 export function plain(value) {
   if (value === null || value === undefined) return '';
   return typeof value === 'string' ? value : JSON.stringify(value, null, 2);

@@ -1,9 +1,8 @@
-// The transcript on the page: elements in the order of the items, and the place
-// that its reader looks at.
+// Renders the transcript and keeps the reader's scroll position.
 
 import { make } from './items.js';
 
-const NEAR = 80; // pixels from the end that count as being there
+const NEAR = 80; // pixels from the end that still count as the end
 
 export class View {
   #list;
@@ -14,7 +13,7 @@ export class View {
   #transcript = null;
   #sending = () => [];
   #due = false;
-  #follows = true; // the reader is at the end, and stays there
+  #follows = true; // the view scrolls with new items
   onShown = () => {};
 
   constructor({ list, scroll, down, act }) {
@@ -24,11 +23,11 @@ export class View {
       if (this.#follows) down.hidden = true;
     }, { passive: true });
     down.addEventListener('click', () => this.toEnd());
-    // The composer and the keyboard of a phone change how much is seen.
+    // The composer and an on-screen keyboard change the visible height.
     new ResizeObserver(() => this.#follows && this.#jump()).observe(scroll);
   }
 
-  /** Shows another transcript from now on. sending gives the messages that are on their way. */
+  /** Shows another transcript. sending returns the unanswered messages. */
   show(transcript, sending) {
     [this.#transcript, this.#sending] = [transcript, sending];
     this.#nodes.clear();
@@ -38,7 +37,7 @@ export class View {
     this.later();
   }
 
-  /** Draws before the next frame, however often it is asked for until then. */
+  /** Draws once before the next frame. */
   later() {
     if (this.#due) return;
     this.#due = true;
@@ -54,7 +53,7 @@ export class View {
     this.#jump();
   }
 
-  /** Draws what came above what is seen, which stays where it is. */
+  /** Draws prepended items and keeps the scroll position. */
   keeping() {
     const before = this.#scroll.scrollHeight - this.#scroll.scrollTop;
     this.#follows = false;
@@ -80,7 +79,7 @@ export class View {
     let place = this.#list.firstChild;
     for (const item of items) {
       const node = this.#nodes.get(item.key) ?? make(item, this.#act);
-      if (node.item !== item || changed.has(item)) { // another one under its key: folded again
+      if (node.item !== item || changed.has(item)) { // replaced when the transcript was folded again
         node.item = item;
         node.bring(item);
         this.#nodes.set(item.key, node);

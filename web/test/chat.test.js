@@ -160,12 +160,12 @@ describe('the chat page', () => {
     assert.ok(items.at(-1).partial && items.at(-1).text.startsWith('word0 word1'), items.at(-1).text);
     assert.deepEqual([one, two], [items.at(-1).text, items.at(-1).text]);
     for (const { page } of [person, second]) {
-      await page.getByText('Breaks off here').waitFor();
+      await page.getByText('Cut off here').waitFor();
       await page.getByText('Stopped', { exact: true }).waitFor();
     }
     await second.shot('stopped');
     await person.press('Try again');
-    await second.see(() => document.querySelector('#doing').textContent === 'echo is at work');
+    await second.see(() => document.querySelector('#doing').textContent === 'echo is working');
     await second.press('Stop');
     await person.rest();
   });
@@ -175,10 +175,10 @@ describe('the chat page', () => {
     await person.enter();
     await person.page.getByLabel('Agent').selectOption('tour');
     await person.say('show me');
-    const card = person.page.getByRole('region', { name: 'May it do this?' });
+    const card = person.page.getByRole('region', { name: 'Approval needed' });
     await card.getByText('send_postcard').waitFor();
     assert.match(await card.locator('pre').textContent(), /"text": "At the harbour it is grey, with a slow tide\."/);
-    await person.see(() => document.querySelector('#doing').textContent === 'tour waits for you');
+    await person.see(() => document.querySelector('#doing').textContent === 'tour is waiting for you');
     await person.shot('asks');
     const second = await (await visit(t, house)).come(new URL(person.page.url()).hash.slice(1));
     await card.getByLabel('Reason').fill('it is pretty there');
@@ -198,7 +198,7 @@ describe('the chat page', () => {
     await house.kill();
     await person.see(() => document.querySelector('#link').dataset.state === 'waiting');
     assert.equal(await person.answer(20), half, 'what was there is still there');
-    await person.page.getByText('Last seen: halting is at work').waitFor();
+    await person.page.getByText('Last seen: halting is working').waitFor();
     await person.shot('reconnecting');
     await house.start();
     await person.live();
@@ -212,7 +212,7 @@ describe('the chat page', () => {
     const { house, person } = await arrive(t);
     await person.come();
     await person.paste('wrong');
-    await person.page.getByText('The server does not know this token.').waitFor();
+    await person.page.getByText('The server does not accept this token.').waitFor();
     await person.shot('door');
     await person.paste(house.token);
     await person.page.locator('#door').waitFor({ state: 'hidden' });
@@ -228,7 +228,7 @@ describe('the chat page', () => {
     await person.page.getByLabel('Token').waitFor();
   });
 
-  test('a revoked token is asked for anew, saying so, and sees nothing more', async (t) => {
+  test('a revoked token is rejected with a reason, and the page asks for another', async (t) => {
     const { house, person } = await arrive(t);
     const token = (await house.command('token', 'create', 'web', '--scope', 'read,submit,decide')).trim();
     await person.come('mine');
@@ -238,18 +238,18 @@ describe('the chat page', () => {
     await person.answer(3);
     await person.live();
     await house.command('token', 'revoke', 'web');
-    await person.page.getByText('The server does not take this token any more.').waitFor();
+    await person.page.getByText('The server no longer accepts this token.').waitFor();
     await person.shot('revoked');
     assert.deepEqual(await person.shown(), []);
     const other = (await house.command('token', 'create', 'other', '--scope', 'read,submit,decide')).trim();
     await person.paste(other);
-    await person.page.getByText('Write a message, and a thread begins.').waitFor(); // it is as if it were not there
+    await person.page.getByText('Write a message to start a thread.').waitFor(); // like a missing thread
     await person.page.reload();
-    await person.page.getByText('Write a message, and a thread begins.').waitFor();
+    await person.page.getByText('Write a message to start a thread.').waitFor();
     assert.deepEqual(await person.shown(), []);
   });
 
-  test('what somebody writes stays text', async (t) => {
+  test('markup in messages stays text', async (t) => {
     const { house, person } = await arrive(t);
     const text = '<script>window.bad = 1</script><img src=x onerror="window.bad = 2"> <b>bold?</b> javascript:alert(1)';
     await person.enter('<i>t');
@@ -273,14 +273,14 @@ describe('the chat page', () => {
     assert.equal(answer, `${seen}b⟦U+2066⟧c 👩\u200d👧 می\u200cخواهم`);
   });
 
-  test('messages wait in line, join what runs, or take its place', async (t) => {
+  test('messages queue, steer the current run, or interrupt it', async (t) => {
     const { person, client } = await arrive(t);
     await person.enter('line');
     await person.say(words(300));
     await person.answer(3);
     await person.say('next please');
-    await person.page.getByText('Waits for its turn').waitFor();
-    await person.see(() => document.querySelector('#doing').textContent.includes('1 more in line'));
+    await person.page.getByText('Queued', { exact: true }).waitFor();
+    await person.see(() => document.querySelector('#doing').textContent.includes('1 more queued'));
     await person.page.getByLabel('Message', { exact: true }).fill('and this too');
     await person.page.getByText('Add to this').click();
     await person.press('Send');
@@ -289,7 +289,7 @@ describe('the chat page', () => {
     await person.page.getByText('Instead').click();
     await person.shot('modes');
     await person.press('Send');
-    await person.page.getByText('Dropped before it was read').waitFor();
+    await person.page.getByText('Superseded before it was read').waitFor();
     assert.equal(await person.rest(), 'no, this');
     const { items } = await client.messages('line');
     assert.deepEqual(items.filter(({ role }) => role === 'user').map(({ text }) => text), [words(300), 'and this too', 'no, this']);
@@ -299,7 +299,7 @@ describe('the chat page', () => {
     const { person, client } = await arrive(t);
     await client.send('fail', { thread: 'bad', agent: 'broken', max_attempts: 1 });
     await person.enter('bad');
-    await person.page.getByText('This failed').waitFor();
+    await person.page.getByText('Failed', { exact: true }).waitFor();
     await person.page.getByText('exit status 1').first().waitFor();
     await person.shot('failed');
     await person.press('Try again');
@@ -329,7 +329,7 @@ describe('the chat page', () => {
     let hold = true;
     await person.page.route('**/v1/messages', async (route) => {
       requests.push(route.request().postDataJSON());
-      if (hold) await route.fetch().then(() => route.abort(), () => {}); // it is done, but nobody hears of it
+      if (hold) await route.fetch().then(() => route.abort(), () => {}); // the request succeeds, but its answer is lost
       else await route.continue();
     });
     await person.say('once');
@@ -368,7 +368,7 @@ describe('the chat page', () => {
     await person.see(() => document.querySelectorAll('.message.assistant:not(.live)').length === 2);
     assert.deepEqual(await person.shown(), ['hello', 'hello', 'and more', 'and more']);
     await person.page.goBack();
-    await person.page.getByText('Write a message, and a thread begins.').waitFor();
+    await person.page.getByText('Write a message to start a thread.').waitFor();
   });
 
   test('it works below the path of a proxy, over the socket', async (t) => {

@@ -40,7 +40,7 @@ const live = (transcript, run, attempt, message, offset, text) => transcript.tak
 
 const texts = ({ items }) => items.filter(({ kind }) => kind === 'message').map(({ text }) => text);
 
-test('messages stand in order of reading, and what nobody has read comes last', () => {
+test('messages are in order of reading, and unread ones come last', () => {
   const l = log();
   const one = l.asks('r1', 'one');
   l.started('r1', 1, one);
@@ -139,7 +139,7 @@ for (const { name, entries, read } of JSON.parse(readFileSync(new URL('../../../
   });
 }
 
-test('what an attempt left behind is marked when another one begins anew', () => {
+test('text of an attempt that broke off is marked when the next one starts', () => {
   const l = log();
   l.started('r1', 1, l.asks('r1', 'one'));
   l.answers('r1.1-1', 'r1', 1, 'hal', { partial: true });
