@@ -27,7 +27,6 @@ var phraseCeilings = map[string]int{
 	"bench":    8,
 	"bus":      3,
 	"channel":  393,
-	"clients":  11,
 	"cmd":      128,
 	"docs":     91,
 	"doctor":   22,
@@ -40,7 +39,6 @@ var phraseCeilings = map[string]int{
 	"stream":   13,
 	"torture":  27,
 	"tracker":  38,
-	"web":      11,
 }
 
 // phrases returns the vague phrases in a text, each with its line.

@@ -219,7 +219,7 @@ describe('the chat page', () => {
     const second = await (await visit(t, house)).come();
     await second.see(() => document.querySelector('#agent option[value="echo"]'));
     assert.equal(await second.page.locator('#door').isVisible(), false);
-    await second.press('Forget it');
+    await second.press('Forget the token');
     for (const { page } of [person, second]) {
       await page.getByText(/The token (is|was) forgotten/).waitFor();
       assert.deepEqual(await page.evaluate(() => [sessionStorage.getItem('mailroom.token'), localStorage.length, document.cookie]), [null, 0, '']);
