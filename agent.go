@@ -87,7 +87,7 @@ type Step struct {
 // AgentEntry is an entry written by an agent.
 type AgentEntry struct {
 	Kind string
-	Body json.RawMessage // a JSON object, at most MaxNote bytes
+	Body json.RawMessage // a JSON object, at most MaxAgentEntry bytes
 }
 
 // Send is a message to another thread. A later attempt that repeats the name

@@ -44,7 +44,7 @@ func (in *Submit) Check() error {
 	}
 	in.NotBefore = in.NotBefore.UTC().Truncate(time.Microsecond)
 	in.Messages = slices.Clone(in.Messages) // the caller's own stay as they are
-	for _, check := range []func() error{in.checkNames, in.checkOptions, in.checkMode, in.checkDrafts, in.checkChannel} {
+	for _, check := range []func() error{in.checkNames, in.checkOptions, in.checkMode, in.checkMessages, in.checkChannel} {
 		if err := check(); err != nil {
 			return err
 		}
@@ -130,7 +130,7 @@ func (in *Submit) checkMode() error {
 	return nil
 }
 
-func (in *Submit) checkDrafts() error {
+func (in *Submit) checkMessages() error {
 	if len(in.Messages) == 0 && len(in.Decisions) > 0 {
 		return nil
 	}
@@ -248,8 +248,8 @@ func (in *Submit) priority() int {
 	return *in.Priority
 }
 
-// digested is what the digest of a submit is made of.
-type digested struct {
+// submitDigest is what the digest of a submit is made of.
+type submitDigest struct {
 	Messages  []NewMessage
 	Agent     string
 	Mode      Mode
@@ -261,12 +261,12 @@ type digested struct {
 
 // digest covers what makes two submits of one key the same submit.
 func (in *Submit) digest() string {
-	d := digested{Messages: in.Messages, Mode: in.Mode, Priority: in.priority(), NotBefore: in.NotBefore, Options: in.Options, Decisions: in.Decisions}
+	d := submitDigest{Messages: in.Messages, Mode: in.Mode, Priority: in.priority(), NotBefore: in.NotBefore, Options: in.Options, Decisions: in.Decisions}
 	if in.SetAgent {
 		d.Agent = in.Agent
 	}
 	if in.Size() > maxAppended {
-		type streamed digested // encoding/json has a buffer for a long text, which it uses again
+		type streamed submitDigest // encoding/json has a buffer for a long text, which it uses again
 		return digest(streamed(d))
 	}
 	return digest(d)

@@ -20,16 +20,16 @@ type Claimant struct {
 // and sets Due right, if nothing that fits is due.
 func (t *ThreadState) Claim(by Claimant, agent string, alone bool, now time.Time) *Run {
 	t.promote(now)
-	t.fire(now)
-	r := t.next(now)
-	if r == nil || r.Agent != agent || r.LastChance() != alone {
+	t.expireTickets(now)
+	r := t.nextRun(now)
+	if r == nil || r.Agent != agent || r.OnLastAttempt() != alone {
 		t.schedule(now)
 		return nil
 	}
-	kind, body := KindStarted, RunStarted{Worker: by.Worker, Messages: r.reads()}
+	kind, body := KindStarted, RunStarted{Worker: by.Worker, Messages: r.markRead()}
 	if r.Resumes {
 		kind = KindResumed
-		body.Tickets = t.answered(r)
+		body.Tickets = t.answeredTickets(r)
 	}
 	if r.Outages > 0 { // time in which nobody would take it is none of the outage
 		r.OutageSince = r.OutageSince.Add(now.Sub(r.AvailableAt))
@@ -44,7 +44,7 @@ func (t *ThreadState) Claim(by Claimant, agent string, alone bool, now time.Time
 	}
 	r.StopGrace = by.StopGrace.Truncate(time.Microsecond)
 	t.Current, t.Worker, t.Round = r.ID, by.Worker, by.Round
-	t.touch(r)
+	t.touchRun(r)
 	t.append(kind, r, now, body)
 	t.schedule(now)
 	return r
@@ -55,14 +55,14 @@ func (t *ThreadState) Claim(by Claimant, agent string, alone bool, now time.Time
 func (t *ThreadState) Input(r *Run) []Message {
 	var input []Message
 	for _, in := range r.Inputs {
-		i := slices.IndexFunc(t.said, func(m Message) bool { return m.Seq == in.Seq })
+		i := slices.IndexFunc(t.submitted, func(m Message) bool { return m.Seq == in.Seq })
 		if in.Retracted {
 			continue
 		}
 		if i < 0 {
 			return nil
 		}
-		m := t.said[i]
+		m := t.submitted[i]
 		m.Parts = slices.Clone(m.Parts)
 		for j := range m.Parts {
 			m.Parts[j].Data = bytes.Clone(m.Parts[j].Data) // they are the submitter's
@@ -72,9 +72,9 @@ func (t *ThreadState) Input(r *Run) []Message {
 	return input
 }
 
-// reads marks what the run reads by being claimed, and returns the seqs: its
+// markRead marks what the run reads by being claimed, and returns the seqs: its
 // inputs at its first start, and after a wait the messages that came meanwhile.
-func (r *Run) reads() []int64 {
+func (r *Run) markRead() []int64 {
 	seqs := []int64{}
 	if !r.Started {
 		for _, in := range r.Inputs {
@@ -94,8 +94,8 @@ func (r *Run) reads() []int64 {
 	return seqs
 }
 
-// answered are the tickets of a wait that are no longer open.
-func (t *ThreadState) answered(r *Run) []string {
+// answeredTickets are the tickets of a wait that are no longer open.
+func (t *ThreadState) answeredTickets(r *Run) []string {
 	var ids []string
 	if r.Wait == nil {
 		return nil
@@ -108,8 +108,8 @@ func (t *ThreadState) answered(r *Run) []string {
 	return ids
 }
 
-// next is what a claim at now would start.
-func (t *ThreadState) next(now time.Time) *Run {
+// nextRun is what a claim at now would start.
+func (t *ThreadState) nextRun(now time.Time) *Run {
 	if c := t.current(); c != nil {
 		if c.Status == StatusQueued && !c.AvailableAt.After(now) {
 			return c
@@ -122,8 +122,8 @@ func (t *ThreadState) next(now time.Time) *Run {
 	return t.queue.runs[0]
 }
 
-// fence returns the run of a claim that still holds.
-func (t *ThreadState) fence(c Claim) (*Run, error) {
+// claimedRun returns the run of a claim that still holds.
+func (t *ThreadState) claimedRun(c Claim) (*Run, error) {
 	r := t.runs[c.Run]
 	if r == nil || t.Current != c.Run || r.Status != StatusRunning || r.Attempt != c.Attempt {
 		return nil, Errorf(CodeLeaseLost, "attempt %d no longer holds run %s", c.Attempt, c.Run)
@@ -131,9 +131,9 @@ func (t *ThreadState) fence(c Claim) (*Run, error) {
 	return r, nil
 }
 
-// numbered recognises the number of a durable step: the next one, or a repeat
+// checkNumber recognises the number of a durable step: the next one, or a repeat
 // of the last one with the same content.
-func (r *Run) numbered(c Claim, number int, sum string) (repeat bool, err error) {
+func (r *Run) checkNumber(c Claim, number int, sum string) (repeat bool, err error) {
 	last := r.LastStep
 	if last.Attempt == c.Attempt && last.Step == number {
 		if last.Digest != sum {
@@ -149,6 +149,6 @@ func (r *Run) numbered(c Claim, number int, sum string) (repeat bool, err error)
 
 // Holds reports whether the worker has the claim.
 func (t *ThreadState) Holds(worker string, c Claim) bool {
-	_, err := t.fence(c)
+	_, err := t.claimedRun(c)
 	return err == nil && t.Worker == worker
 }

@@ -34,14 +34,14 @@ func (t *ThreadState) ReplanAfterClockStep(now time.Time) {
 	case c.Status == StatusQueued:
 		c.AvailableAt = replan(c.AvailableAt, last, now)
 		t.Due.At = c.AvailableAt
-		t.touch(c)
+		t.touchRun(c)
 	case c.Status == StatusRunning:
 		c.ClaimEnds = replan(c.ClaimEnds, last, now)
 		t.Due.At = c.ClaimEnds
-		t.touch(c)
+		t.touchRun(c)
 	default:
 		return
 	}
 	t.UpdatedAt = now
-	t.change()
+	t.touchRow()
 }

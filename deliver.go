@@ -33,16 +33,16 @@ func (t *ThreadState) deliver(r *Run, seq int64, parts []Part, now time.Time) {
 	at := strconv.FormatInt(seq, 10)
 	t.outgoing = append(t.outgoing, Submit{
 		Thread: t.DeliverTo, Run: DeriveID("deliver", r.ID, at), Key: r.ID + "/" + at,
-		Messages: []NewMessage{{Parts: parts}}, Sender: r.Agent, Owner: t.Owner, By: Acting(t.Owner),
+		Messages: []NewMessage{{Parts: parts}}, Sender: r.Agent, Owner: t.Owner, By: RunToken(t.Owner),
 		Origin: Origin{Via: "run", Sender: r.Agent}, Parent: r.ID, ParentThread: t.ID,
 		Lineage: append(slices.Clone(r.Lineage), t.ID),
 	})
 }
 
-// Delivery reports whether the run brings a message of its parent to a chat, or
+// IsDelivery reports whether the run brings a message of its parent to a chat, or
 // one of a child to its parent's thread. It goes on whatever becomes of the
 // parent.
-func (r *Run) Delivery() bool {
+func (r *Run) IsDelivery() bool {
 	if r.Origin.Via == "wake" {
 		return true
 	}
@@ -54,33 +54,33 @@ func ticketParts(k *Ticket) []Part {
 	return []Part{{Type: "data", Data: mustJSON(map[string]any{"ticket": k})}}
 }
 
-// report tells the caller of a run, and the thread it delivers to, that it has
+// reportEnd tells the caller of a run, and the thread it delivers to, that it has
 // ended. Who was given a reply sees the end of a run that completed; that one failed
 // is told also after words that it said on the way. What was superseded or retracted
 // is nobody's news.
-func (t *ThreadState) report(r *Run, seq int64, now time.Time) {
+func (t *ThreadState) reportEnd(r *Run, seq int64, now time.Time) {
 	untold := r.Reply == nil || strings.TrimSpace(*r.Reply) == "" || r.Status == StatusFailed
 	if untold && r.Reason != ReasonSuperseded && r.Reason != ReasonRetracted {
-		t.deliver(r, seq, []Part{{Type: "data", Data: r.ending()}}, now)
+		t.deliver(r, seq, []Part{{Type: "data", Data: r.endReport()}}, now)
 	}
 	c := r.Caller
 	switch {
 	case c == nil:
 	case c.Answer == AnswerWait:
-		t.ended = append(t.ended, ChildEnd{Thread: c.Thread, Run: c.Run, Name: c.Name, Child: r.ID, Answer: r.ending()})
+		t.ended = append(t.ended, ChildEnd{Thread: c.Thread, Run: c.Run, Name: c.Name, Child: r.ID, Answer: r.endReport()})
 	case c.Answer == AnswerWake:
 		at := strconv.FormatInt(seq, 10) // a run that is retried ends again, with the same attempt if it never starts
 		t.outgoing = append(t.outgoing, Submit{
 			Thread: c.Thread, Run: DeriveID("answer", r.ID, at), Key: r.ID + "/answer/" + at,
-			Messages: []NewMessage{{Parts: []Part{{Type: "data", Data: r.ending()}}, Visibility: VisibleInternal}},
+			Messages: []NewMessage{{Parts: []Part{{Type: "data", Data: r.endReport()}}, Visibility: VisibleInternal}},
 			Sender:   r.Agent, Owner: t.Owner, Origin: Origin{Via: "wake", Sender: r.Agent}, Parent: c.Run,
 		})
 	}
 }
 
-// ending is how a run ended, as its caller is told. A reply that is too long is
+// endReport is how a run ended, as its caller is told. A reply that is too long is
 // left to be read where it is.
-func (r *Run) ending() json.RawMessage {
+func (r *Run) endReport() json.RawMessage {
 	out := struct {
 		Run    string    `json:"run"`
 		Thread string    `json:"thread"`
@@ -98,9 +98,9 @@ func (r *Run) ending() json.RawMessage {
 	return b
 }
 
-// ChildOf finds the child that a repeated send of run made before, and its end,
+// FindChild finds the child that a repeated send of run made before, and its end,
 // nil while it goes on: a ticket that is asked anew must not wait for what was.
-func (t *ThreadState) ChildOf(run, name, child string) (*ChildEnd, error) {
+func (t *ThreadState) FindChild(run, name, child string) (*ChildEnd, error) {
 	r := t.runs[child]
 	if r == nil || r.Caller == nil || r.Caller.Answer != AnswerWait {
 		return nil, Errorf(CodeConflict, "send %q of run %s was made before, without waiting for its end", name, run)
@@ -109,12 +109,12 @@ func (t *ThreadState) ChildOf(run, name, child string) (*ChildEnd, error) {
 		return nil, nil
 	}
 	c := r.Caller
-	return &ChildEnd{Thread: c.Thread, Run: c.Run, Name: c.Name, Child: r.ID, Answer: r.ending()}, nil
+	return &ChildEnd{Thread: c.Thread, Run: c.Run, Name: c.Name, Child: r.ID, Answer: r.endReport()}, nil
 }
 
-// ChildEnded decides the ticket of a child that has ended, if anybody still
+// OnChildEnd decides the ticket of a child that has ended, if anybody still
 // waits for it.
-func (t *ThreadState) ChildEnded(e ChildEnd, now time.Time) {
+func (t *ThreadState) OnChildEnd(e ChildEnd, now time.Time) {
 	k := t.tickets[TicketID(e.Run, e.Name)]
 	if k == nil || k.State != TicketOpen || t.runs[k.Run] == nil {
 		return

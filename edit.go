@@ -37,7 +37,7 @@ func (t *ThreadState) Retry(in Retry, now time.Time) (*Run, error) {
 	if r.Status != StatusFailed && r.Status != StatusCancelled {
 		return nil, Errorf(CodeConflict, "run %s is %s; only a failed or cancelled run can be retried", r.ID, r.Status)
 	}
-	if r.live() == 0 {
+	if r.countInputs() == 0 {
 		return nil, Errorf(CodeConflict, "all messages of run %s were retracted", r.ID)
 	}
 	t.promote(now)
@@ -57,7 +57,7 @@ func (t *ThreadState) Retry(in Retry, now time.Time) (*Run, error) {
 	if !in.SameVersion {
 		r.AgentVersion = in.AgentVersion
 	}
-	t.touch(r)
+	t.touchRun(r)
 	t.append(KindRetried, r, now, RunRetried{By: in.By, Fresh: in.Fresh})
 	t.schedule(now)
 	return r, nil
@@ -69,13 +69,13 @@ func (t *ThreadState) Edit(message string, parts []Part, now time.Time) error {
 	if err := checkParts("", parts); err != nil {
 		return err
 	}
-	r, in, err := t.unread(message)
+	r, in, err := t.findUnread(message)
 	if err != nil {
 		return err
 	}
 	t.promote(now)
 	in.Seq = t.append(KindEdited, r, now, Edited{Message: message, Text: JoinText(parts), Parts: parts})
-	t.touch(r)
+	t.touchRun(r)
 	t.schedule(now)
 	return nil
 }
@@ -83,15 +83,15 @@ func (t *ThreadState) Edit(message string, parts []Part, now time.Time) error {
 // Retract takes a message back that nobody has read. A run whose last message
 // goes is cancelled.
 func (t *ThreadState) Retract(message string, now time.Time) error {
-	r, in, err := t.unread(message)
+	r, in, err := t.findUnread(message)
 	if err != nil {
 		return err
 	}
 	t.promote(now)
 	in.Retracted = true
 	t.append(KindRetracted, r, now, MessageRef{Message: message})
-	t.touch(r)
-	if r.NeverStarted() && r.live() == 0 {
+	t.touchRun(r)
+	if r.NeverStarted() && r.countInputs() == 0 {
 		r.Reason = ReasonRetracted
 		t.finish(r, StatusCancelled, now, KindCancelled, RunStop{Reason: ReasonRetracted})
 	}
@@ -99,8 +99,8 @@ func (t *ThreadState) Retract(message string, now time.Time) error {
 	return nil
 }
 
-// live counts the inputs that were not retracted.
-func (r *Run) live() int {
+// countInputs counts the inputs that were not retracted.
+func (r *Run) countInputs() int {
 	n := 0
 	for _, in := range r.Inputs {
 		if !in.Retracted {
@@ -110,16 +110,16 @@ func (r *Run) live() int {
 	return n
 }
 
-// unread finds a message that may still be changed: of a run that was never
+// findUnread finds a message that may still be changed: of a run that was never
 // claimed, or steered and not yet taken.
-func (t *ThreadState) unread(message string) (*Run, *Input, error) {
+func (t *ThreadState) findUnread(message string) (*Run, *Input, error) {
 	for _, r := range t.runs {
 		state, ok := r.MessageState(message)
 		if !ok {
 			continue
 		}
 		if state != MessageAccepted {
-			return nil, nil, tooLate(message, state)
+			return nil, nil, errTooLate(message, state)
 		}
 		if slices.Contains(r.Spent, message) {
 			return nil, nil, Errorf(CodeConflict, "message %s has answered a ticket; send another message instead of changing it", message)
@@ -135,12 +135,12 @@ func (t *ThreadState) unread(message string) (*Run, *Input, error) {
 			}
 		}
 	}
-	return nil, nil, tooLate(message, MessageRead)
+	return nil, nil, errTooLate(message, MessageRead)
 }
 
 // Patch changes the agent, the metadata or the delivery of the thread.
 func (t *ThreadState) Patch(p ThreadPatch, now time.Time) error {
-	if err := t.SeenBy(p.By); err != nil {
+	if err := t.CheckVisibleTo(p.By); err != nil {
 		return err
 	}
 	if p.Metadata != nil {
@@ -148,13 +148,13 @@ func (t *ThreadState) Patch(p ThreadPatch, now time.Time) error {
 			return err
 		}
 		if !isObject(p.Metadata) {
-			return invalid("metadata", "must be a JSON object", cut(string(p.Metadata), 80))
+			return invalid("metadata", "must be a JSON object", truncate(string(p.Metadata), 80))
 		}
 	}
 	if p.Agent != nil && !cleanText(*p.Agent) {
 		return invalid("agent", "must be valid UTF-8 without NUL", *p.Agent)
 	}
-	if err := t.mayDeliver(p); err != nil {
+	if err := t.checkDelivery(p); err != nil {
 		return err
 	}
 	if p.Metadata != nil {
@@ -167,23 +167,23 @@ func (t *ThreadState) Patch(p ThreadPatch, now time.Time) error {
 		t.DeliverTo = *p.DeliverTo
 	}
 	t.UpdatedAt = now
-	t.change()
+	t.touchRow()
 	return nil
 }
 
-// mayDeliver refuses what may not be reached, and chains: a delivery thread has
+// checkDelivery refuses what may not be reached, and chains: a delivery thread has
 // no DeliverTo, or a reply would be delivered on and on.
-func (t *ThreadState) mayDeliver(p ThreadPatch) error {
+func (t *ThreadState) checkDelivery(p ThreadPatch) error {
 	switch {
 	case p.DeliverTo == nil || *p.DeliverTo == "":
 		return nil
 	case *p.DeliverTo == t.ID:
 		return invalid("deliver_to", "is the thread itself", *p.DeliverTo)
-	case p.Target != nil && !p.Target.CreatedAt.IsZero() && p.By != nil && !p.By.Sees(p.Target):
-		return noThread(p.Target.ID)
+	case p.Target != nil && !p.Target.CreatedAt.IsZero() && p.By != nil && !p.By.CanSee(p.Target):
+		return errNoThread(p.Target.ID)
 	case p.Target != nil && p.Target.DeliverTo != "":
 		return Errorf(CodeConflict, "thread %q delivers to %q itself; a delivery thread has no deliver_to", p.Target.ID, p.Target.DeliverTo)
-	case p.Source != nil && p.By != nil && !p.By.Sees(p.Source):
+	case p.Source != nil && p.By != nil && !p.By.CanSee(p.Source):
 		return Errorf(CodeConflict, "another thread delivers to this one; a delivery thread has no deliver_to")
 	case p.Source != nil:
 		return Errorf(CodeConflict, "thread %q delivers to this one; a delivery thread has no deliver_to", p.Source.ID)
@@ -191,8 +191,8 @@ func (t *ThreadState) mayDeliver(p ThreadPatch) error {
 	return nil
 }
 
-// Deletable refuses unless the thread exists and is idle.
-func (t *ThreadState) Deletable() error {
+// CheckDeletable refuses unless the thread exists and is idle.
+func (t *ThreadState) CheckDeletable() error {
 	switch {
 	case t.CreatedAt.IsZero():
 		return Errorf(CodeNotFound, "no thread %q", t.ID)
@@ -206,18 +206,18 @@ func (t *ThreadState) Deletable() error {
 func (t *ThreadState) Purge(seq, bytes int64) {
 	t.FirstSeq = seq
 	t.Bytes -= bytes
-	t.change()
+	t.touchRow()
 }
 
 // MarkDeleted makes the thread one that is gone for every caller, before its rows are
 // dropped.
 func (t *ThreadState) MarkDeleted(now time.Time) {
 	t.DeletedAt = now
-	t.change()
+	t.touchRow()
 }
 
-// tooLate refuses a change in the same words, whether the run that read the
+// errTooLate refuses a change in the same words, whether the run that read the
 // message still holds it or has ended.
-func tooLate(message, state string) error {
+func errTooLate(message, state string) error {
 	return Errorf(CodeConflict, "message %s is %s; only an unread message can be changed", message, state)
 }

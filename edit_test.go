@@ -248,13 +248,13 @@ func TestOnlyAnIdleThreadCanBeDeleted(t *testing.T) {
 		w := newWorld(t)
 		if state != "idle" {
 			begin(w)
-			wantCode(t, w.load(mailroom.ScopeRow, "").Deletable(), mailroom.CodeConflict)
+			wantCode(t, w.load(mailroom.ScopeRow, "").CheckDeletable(), mailroom.CodeConflict)
 			continue
 		}
-		wantCode(t, w.load(mailroom.ScopeRow, "").Deletable(), mailroom.CodeNotFound)
+		wantCode(t, w.load(mailroom.ScopeRow, "").CheckDeletable(), mailroom.CodeNotFound)
 		w.must(in("", "a"))
 		w.mustStart("a")
 		w.end(completed("ok"))
-		wantCode(t, w.load(mailroom.ScopeRow, "").Deletable(), "")
+		wantCode(t, w.load(mailroom.ScopeRow, "").CheckDeletable(), "")
 	}
 }

@@ -76,9 +76,9 @@ func FoldEffects(entries []Entry) (map[string]*EffectState, error) {
 	return states, nil
 }
 
-// Doubt is the question that an unknown effect asks by default: call it again
+// AskOutcome is the question that an unknown effect asks by default: call it again
 // (approve), take this value (answer), or fail (deny).
-func (s *EffectState) Doubt(input json.RawMessage) Ask {
+func (s *EffectState) AskOutcome(input json.RawMessage) Ask {
 	if len(input) > MaxAnswer {
 		input = mustJSON(map[string]any{"digest": s.Input, "bytes": len(input)})
 	}

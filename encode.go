@@ -10,14 +10,14 @@ import (
 // The entries that every run writes are encoded by hand, because the one writer
 // does it on everybody's behalf. The bytes are those of encoding/json.
 
-// appender is a body that encodes itself.
-type appender interface {
+// jsonAppender is a body that encodes itself.
+type jsonAppender interface {
 	appendJSON(b []byte) []byte
 }
 
 // appendBody appends the JSON of an entry's body.
 func appendBody(b []byte, body any) ([]byte, error) {
-	if a, ok := body.(appender); ok {
+	if a, ok := body.(jsonAppender); ok {
 		return a.appendJSON(b), nil
 	}
 	raw, err := json.Marshal(body)
@@ -56,13 +56,13 @@ func (m Message) appendJSON(b []byte) []byte {
 
 func (p Part) appendJSON(b []byte) []byte {
 	b = appendString(appendName(append(b, '{'), "type"), p.Type)
-	b = appendFilled(b, "text", p.Text)
+	b = appendNonEmpty(b, "text", p.Text)
 	if len(p.Data) > 0 {
 		b = appendAny(appendName(b, "data"), p.Data)
 	}
-	b = appendFilled(b, "uri", p.URI)
-	b = appendFilled(b, "mime_type", p.MimeType)
-	b = appendFilled(b, "name", p.Name)
+	b = appendNonEmpty(b, "uri", p.URI)
+	b = appendNonEmpty(b, "mime_type", p.MimeType)
+	b = appendNonEmpty(b, "name", p.Name)
 	return append(b, '}')
 }
 
@@ -80,7 +80,7 @@ func (q RunQueued) appendJSON(b []byte) []byte {
 	b = appendName(b, "origin")
 	b = appendString(appendName(append(b, '{'), "via"), q.Origin.Via)
 	b = appendString(appendName(b, "sender"), q.Origin.Sender)
-	b = appendFilled(b, "request_id", q.Origin.RequestID)
+	b = appendNonEmpty(b, "request_id", q.Origin.RequestID)
 	return append(b, '}', '}')
 }
 
@@ -118,7 +118,7 @@ func (c RunCompleted) appendJSON(b []byte) []byte {
 // MarshalJSON returns the body as entries have it.
 func (c RunCompleted) MarshalJSON() ([]byte, error) { return c.appendJSON(nil), nil }
 
-func (s settled) appendJSON(b []byte) []byte {
+func (s settleDigest) appendJSON(b []byte) []byte {
 	b = appendString(appendName(append(b, '{'), "Outcome"), string(s.Outcome))
 	b = appendName(b, "Message")
 	if m := s.Message; m == nil {
@@ -144,7 +144,7 @@ func (s settled) appendJSON(b []byte) []byte {
 // maxAppended bounds, in bytes, the submits whose digest is made by hand.
 const maxAppended = 16 << 10
 
-func (d digested) appendJSON(b []byte) []byte {
+func (d submitDigest) appendJSON(b []byte) []byte {
 	b = appendList(appendName(append(b, '{'), "Messages"), d.Messages, func(b []byte, m NewMessage) []byte {
 		b = appendString(appendName(append(b, '{'), "Role"), string(m.Role))
 		b = appendList(appendName(b, "Parts"), m.Parts, func(b []byte, p Part) []byte { return p.appendJSON(b) })
@@ -172,8 +172,8 @@ func appendName(b []byte, name string) []byte {
 	return append(b, '"', ':')
 }
 
-// appendFilled appends a field unless it is empty.
-func appendFilled(b []byte, name, value string) []byte {
+// appendNonEmpty appends a field unless it is empty.
+func appendNonEmpty(b []byte, name, value string) []byte {
 	if value == "" {
 		return b
 	}

@@ -49,14 +49,14 @@ func TestBodiesAreEncodedAsEncodingJSONDoes(t *testing.T) {
 		case 2:
 			return RunStarted{Worker: s(), Tickets: list(t, "tickets"), Messages: rapid.SliceOfN(rapid.Int64(), 0, 3).Draw(t, "seqs")}
 		case 3:
-			return digested{
+			return submitDigest{
 				Messages: rapid.SliceOfN(draft, 0, 2).Draw(t, "messages"), Agent: s(), Mode: Mode(s()), Priority: n(),
 				NotBefore: moment.Draw(t, "not before"), Options: data.Draw(t, "options"),
 				Decisions: rapid.SampledFrom([][]Decision{nil, {}, {{Ticket: s(), Verdict: Verdict(s()), Answer: data.Draw(t, "answer"), Reason: s()}}}).Draw(t, "decisions"),
 			}
 		}
 		if rapid.Bool().Draw(t, "settled") {
-			s := settled{Outcome: OutcomeComplete, Failure: s()}
+			s := settleDigest{Outcome: OutcomeComplete, Failure: s()}
 			if rapid.Bool().Draw(t, "said") {
 				s.Message = &PartialText{ID: text.Draw(t, "id"), Text: text.Draw(t, "text"), Truncated: rapid.Bool().Draw(t, "cut")}
 				s.Wait = &Wait{Names: list(t, "names")}

@@ -145,7 +145,7 @@ type (
 // raw JSON for the kinds of agents.
 func NewEntry(thread string, seq int64, kind, run string, attempt int, at time.Time, body any) (Entry, error) {
 	e := Entry{Thread: thread, Seq: seq, Kind: kind, Run: run, Attempt: attempt, At: at}
-	head := e.appendHead(make([]byte, 0, 512+textOf(body)))
+	head := e.appendHead(make([]byte, 0, 512+textSize(body)))
 	raw, err := appendBody(head, body)
 	if err != nil {
 		return Entry{}, fmt.Errorf("encode %s entry: %w", kind, err)
@@ -155,9 +155,9 @@ func NewEntry(thread string, seq int64, kind, run string, attempt int, at time.T
 	return e, nil
 }
 
-// textOf is how long the texts of a body are that can be long, so that the entry need not
+// textSize is how long the texts of a body are that can be long, so that the entry need not
 // grow.
-func textOf(body any) int {
+func textSize(body any) int {
 	switch b := body.(type) {
 	case Message:
 		return len(b.Text) + PartsSize(b.Parts)
@@ -220,8 +220,8 @@ func (e *Entry) UnmarshalJSON(b []byte) error {
 	return err
 }
 
-// once returns text, and does not keep it beside a part that is the same.
-func once(text string, parts []Part) string {
+// shareText returns text, and does not keep it beside a part that is the same.
+func shareText(text string, parts []Part) string {
 	if len(parts) == 1 && parts[0].Text == text {
 		return parts[0].Text
 	}
@@ -235,9 +235,9 @@ func (e Entry) Decode(v any) error {
 	}
 	switch m := v.(type) {
 	case *Message:
-		m.Text = once(m.Text, m.Parts)
+		m.Text = shareText(m.Text, m.Parts)
 	case *Edited:
-		m.Text = once(m.Text, m.Parts)
+		m.Text = shareText(m.Text, m.Parts)
 	}
 	return nil
 }

@@ -17,7 +17,7 @@ func FuzzProject(f *testing.F) {
 	holders, tokens := []string{"x", "y"}, []*Token{tokenOf("ann", PermissionSubmit), tokenOf("bob", PermissionAdmin)}
 	f.Fuzz(func(t *testing.T, script []byte) {
 		a := agree(t)
-		a.Enter(tokens[0], a.now)
+		a.Create(tokens[0], a.now)
 		a.Key = 1
 		var seen []Reservation // by a look that may be old
 		for len(script) > 1 {
@@ -94,7 +94,7 @@ func (a *agreed) sound() {
 			a.t.Fatalf("%s is there; told %v, written %v", r.ID, told[r.ID], written[r.ID])
 		}
 		for _, other := range a.rows()[:i] {
-			if r.AtOdds(&other, a.now) {
+			if r.ConflictsWith(&other, a.now) {
 				a.t.Fatalf("both hold: %+v and %+v", r, other)
 			}
 		}

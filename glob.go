@@ -12,18 +12,18 @@ import (
 // nothing at all, and so may "/**" at the end. All else is itself.
 func Overlap(a, b string) bool {
 	switch {
-	case !wild(a) && !wild(b):
+	case !hasWildcard(a) && !hasWildcard(b):
 		return a == b
-	case !strings.HasPrefix(plainStart(a), plainStart(b)) && !strings.HasPrefix(plainStart(b), plainStart(a)):
+	case !strings.HasPrefix(literalPrefix(a), literalPrefix(b)) && !strings.HasPrefix(literalPrefix(b), literalPrefix(a)):
 		return false // they part ways before either is wild
 	}
 	return newGlobs(b).overlap(a)
 }
 
-func wild(glob string) bool { return strings.ContainsAny(glob, "*?") }
+func hasWildcard(glob string) bool { return strings.ContainsAny(glob, "*?") }
 
-// plainStart is what every name of a glob begins with.
-func plainStart(glob string) string {
+// literalPrefix is what every name of a glob begins with.
+func literalPrefix(glob string) string {
 	i := strings.IndexAny(glob, "*?")
 	if i < 0 {
 		return glob
@@ -31,20 +31,20 @@ func plainStart(glob string) string {
 	return strings.TrimSuffix(glob[:i], "/") // of "/**", also the slash may be absent
 }
 
-// glyph is a part of a glob: what it takes of a name, and how often.
-type glyph struct {
+// globPart is a part of a glob: what it takes of a name, and how often.
+type globPart struct {
 	char rune // 0: any
 	deep bool // any takes slashes too
 	many bool // any number of them, also none
 	gate bool // takes nothing: the next part, or the one after the next two
 }
 
-// gateWidth is how many parts a gate and what it may skip are.
-const gateWidth = 3
+// optionalWidth is how many parts a gate and what it may skip are.
+const optionalWidth = 3
 
-// parts takes a glob apart.
-func parts(glob string) []glyph {
-	list := make([]glyph, 0, len(glob)+1)
+// parseGlob takes a glob apart.
+func parseGlob(glob string) []globPart {
+	list := make([]globPart, 0, len(glob)+1)
 	for i := 0; i < len(glob); {
 		rest := glob[i:]
 		segment := i == 0 || glob[i-1] == '/'
@@ -55,19 +55,19 @@ func parts(glob string) []glyph {
 			if strings.HasPrefix(glob[i:], "**/") {
 				continue // the same twice is the same once
 			}
-			list = append(list, glyph{gate: true}, glyph{deep: true, many: true}, glyph{char: '/'})
+			list = append(list, globPart{gate: true}, globPart{deep: true, many: true}, globPart{char: '/'})
 		case rest == "/**":
-			return append(list, glyph{gate: true}, glyph{char: '/'}, glyph{deep: true, many: true})
+			return append(list, globPart{gate: true}, globPart{char: '/'}, globPart{deep: true, many: true})
 		case strings.HasPrefix(rest, "**"):
-			list = append(list, glyph{deep: true, many: true})
+			list = append(list, globPart{deep: true, many: true})
 			i++
 		case rest[0] == '*':
-			list = append(list, glyph{many: true})
+			list = append(list, globPart{many: true})
 		case rest[0] == '?':
-			list = append(list, glyph{})
+			list = append(list, globPart{})
 		default:
 			c, n := utf8.DecodeRuneInString(rest)
-			list = append(list, glyph{char: c})
+			list = append(list, globPart{char: c})
 			i += n - 1
 		}
 	}
@@ -83,12 +83,12 @@ type globs struct {
 	starts, lasts set // the states before and behind each glob
 
 	// Sets of states, by the part that follows.
-	gates, many, deep set // deep ones are among many
-	letter, single    set // any letter but a slash, and ?
-	slash             set
-	letters           map[rune]set
+	optionals, many, deep set // deep ones are among many
+	letter, single        set // any letter but a slash, and ?
+	slash                 set
+	letters               map[rune]set
 
-	rows [gateWidth + 1]set // of the walk that goes on
+	rows [optionalWidth + 1]set // of the walk that goes on
 }
 
 // set is a set of states.
@@ -97,21 +97,21 @@ type set []uint64
 func (s set) add(i int) { s[i/64] |= 1 << (i % 64) }
 
 func newGlobs(names ...string) *globs {
-	var lists [][]glyph
+	var lists [][]globPart
 	states := 0
 	for _, name := range names {
-		list := parts(name)
+		list := parseGlob(name)
 		lists, states = append(lists, list), states+len(list)+1
 	}
 	g := &globs{words: (states + 63) / 64, letters: map[rune]set{}}
-	for _, s := range []*set{&g.starts, &g.lasts, &g.gates, &g.many, &g.deep, &g.letter, &g.single, &g.slash, &g.rows[0], &g.rows[1], &g.rows[2], &g.rows[3]} {
+	for _, s := range []*set{&g.starts, &g.lasts, &g.optionals, &g.many, &g.deep, &g.letter, &g.single, &g.slash, &g.rows[0], &g.rows[1], &g.rows[2], &g.rows[3]} {
 		*s = make(set, g.words)
 	}
 	at := 0
 	for _, list := range lists {
 		g.starts.add(at)
 		for _, p := range list {
-			g.part(at, p)
+			g.addPart(at, p)
 			at++
 		}
 		g.lasts.add(at)
@@ -120,11 +120,11 @@ func newGlobs(names ...string) *globs {
 	return g
 }
 
-// part notes which part follows a state.
-func (g *globs) part(at int, p glyph) {
+// addPart notes which part follows a state.
+func (g *globs) addPart(at int, p globPart) {
 	switch {
 	case p.gate:
-		g.gates.add(at)
+		g.optionals.add(at)
 	case p.many:
 		if g.many.add(at); p.deep {
 			g.deep.add(at)
@@ -152,24 +152,24 @@ func (g *globs) overlap(other string) bool {
 		clear(rows[i])
 	}
 	rows[0].join(g.starts)
-	for _, p := range parts(other) {
-		g.close(rows[0], p)
+	for _, p := range parseGlob(other) {
+		g.closure(rows[0], p)
 		switch {
 		case p.gate:
 			rows[1].join(rows[0])
-			rows[gateWidth].join(rows[0])
+			rows[optionalWidth].join(rows[0])
 		case p.many:
 			rows[1].join(rows[0])
 		default:
-			g.take(rows[1], rows[0], p)
+			g.step(rows[1], rows[0], p)
 		}
-		if !rows[1].any() && !rows[2].any() && !rows[gateWidth].any() {
+		if !rows[1].any() && !rows[2].any() && !rows[optionalWidth].any() {
 			return false
 		}
 		clear(rows[0])
 		rows[0], rows[1], rows[2], rows[3] = rows[1], rows[2], rows[3], rows[0]
 	}
-	g.close(rows[0], glyph{gate: true})
+	g.closure(rows[0], globPart{gate: true})
 	for i, w := range rows[0] {
 		if w&g.lasts[i] != 0 {
 			return true
@@ -178,15 +178,15 @@ func (g *globs) overlap(other string) bool {
 	return false
 }
 
-// close adds the states that can be reached while the other glob stays at its part
+// closure adds the states that can be reached while the other glob stays at its part
 // p: with nothing taken, and by what p takes if it takes any number. A gate is
 // reached over at most one other, because each begins a segment or ends the glob.
-func (g *globs) close(row set, p glyph) {
+func (g *globs) closure(row set, p globPart) {
 	for again := true; again; {
 		var carry, jumped uint64
 		again = false
 		for i, s := range row {
-			free := g.gates[i] | g.many[i]
+			free := g.optionals[i] | g.many[i]
 			if p.many {
 				free |= g.letter[i] | g.single[i]
 				if p.deep {
@@ -196,8 +196,8 @@ func (g *globs) close(row set, p glyph) {
 			var sum uint64
 			sum, carry = bits.Add64(s&free, free, carry) // the carry runs over states that follow each other
 			s |= sum ^ free
-			jump := s & g.gates[i]
-			more := jump<<gateWidth | jumped>>(64-gateWidth)
+			jump := s & g.optionals[i]
+			more := jump<<optionalWidth | jumped>>(64-optionalWidth)
 			jumped = jump
 			row[i] = s | more
 			again = again || more&^s != 0
@@ -205,8 +205,8 @@ func (g *globs) close(row set, p glyph) {
 	}
 }
 
-// take adds to next the states after one character that p takes too.
-func (g *globs) take(next, row set, p glyph) {
+// step adds to next the states after one character that p takes too.
+func (g *globs) step(next, row set, p globPart) {
 	one := g.letters[p.char]
 	var before uint64
 	for i, s := range row {

@@ -103,10 +103,10 @@ func names(chars string, longest int) []string {
 // A table of all pairs of parts is the definition of Overlap, in plain words.
 
 // free are the numbers of parts that one may go on at this one with nothing taken.
-func (g glyph) free() []int {
+func (g globPart) free() []int {
 	switch {
 	case g.gate:
-		return []int{1, gateWidth}
+		return []int{1, optionalWidth}
 	case g.many:
 		return []int{1}
 	}
@@ -115,7 +115,7 @@ func (g glyph) free() []int {
 
 // meet walks over both globs at once: there[i][j] says that some text takes a to
 // its i-th part and b to its j-th.
-func naive(a, b []glyph) bool {
+func naive(a, b []globPart) bool {
 	there := make([][]bool, len(a)+1)
 	for i := range there {
 		there[i] = make([]bool, len(b)+1)
@@ -154,7 +154,7 @@ func naive(a, b []glyph) bool {
 }
 
 // takes reports whether there is a character that both take.
-func (g glyph) takes(h glyph) bool {
+func (g globPart) takes(h globPart) bool {
 	switch {
 	case g.gate || h.gate:
 		return false
@@ -168,7 +168,7 @@ func (g glyph) takes(h glyph) bool {
 	return h.deep || g.char != '/'
 }
 
-func naiveOverlap(a, b string) bool { return naive(parts(a), parts(b)) }
+func naiveOverlap(a, b string) bool { return naive(parseGlob(a), parseGlob(b)) }
 
 // Random globs of one to five words of states each, of few letters so that they meet often.
 func TestOverlapIsWhatTheTableOfAllPairsSays(t *testing.T) {
@@ -229,7 +229,7 @@ func FuzzOverlap(f *testing.F) {
 			if one.MatchString(s) && other.MatchString(s) {
 				want = true
 			}
-			if !wild(b) && s == b && Overlap(a, s) != one.MatchString(s) {
+			if !hasWildcard(b) && s == b && Overlap(a, s) != one.MatchString(s) {
 				t.Fatalf("%q and the name %q: got %v", a, s, !one.MatchString(s))
 			}
 		}

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// Holdings are the reservations of one project by what transitions look them up
+// ReservationIndex are the reservations of one project by what transitions look them up
 // with. They are a Project's, one at a time.
-type Holdings struct {
+type ReservationIndex struct {
 	rows  []*Reservation // by Fence
 	ids   map[string]*Reservation
 	names map[string][]*Reservation
@@ -15,9 +15,9 @@ type Holdings struct {
 	size, wildSize int // of all names, and of those with * or ?
 }
 
-// NewHoldings takes the rows of a project, all of them and by Fence.
-func NewHoldings(rows []Reservation) *Holdings {
-	h := &Holdings{ids: make(map[string]*Reservation, len(rows)), names: make(map[string][]*Reservation, len(rows))}
+// NewReservationIndex takes the rows of a project, all of them and by Fence.
+func NewReservationIndex(rows []Reservation) *ReservationIndex {
+	h := &ReservationIndex{ids: make(map[string]*Reservation, len(rows)), names: make(map[string][]*Reservation, len(rows))}
 	for _, row := range rows {
 		h.add(&row)
 	}
@@ -25,29 +25,29 @@ func NewHoldings(rows []Reservation) *Holdings {
 }
 
 // Len is how many there are, with those that have ended by themselves.
-func (h *Holdings) Len() int { return len(h.rows) }
+func (h *ReservationIndex) Len() int { return len(h.rows) }
 
-func (h *Holdings) add(r *Reservation) {
+func (h *ReservationIndex) add(r *Reservation) {
 	h.rows = append(h.rows, r)
 	h.ids[r.ID] = r
 	h.names[r.Name] = append(h.names[r.Name], r)
-	h.weigh(r, 1)
+	h.addSize(r, 1)
 }
 
-func (h *Holdings) weigh(r *Reservation, sign int) {
+func (h *ReservationIndex) addSize(r *Reservation, sign int) {
 	h.size += sign * len(r.Name)
-	if wild(r.Name) {
+	if hasWildcard(r.Name) {
 		h.wildSize += sign * len(r.Name)
 	}
 }
 
 // remove forgets some at once: one by one costs the square of them.
-func (h *Holdings) remove(ended []*Reservation) {
+func (h *ReservationIndex) remove(ended []*Reservation) {
 	gone := make(map[*Reservation]bool, len(ended))
 	for _, r := range ended {
 		gone[r] = true
 		delete(h.ids, r.ID)
-		h.weigh(r, -1)
+		h.addSize(r, -1)
 	}
 	isGone := func(r *Reservation) bool { return gone[r] }
 	h.rows = slices.DeleteFunc(h.rows, isGone)
@@ -60,10 +60,10 @@ func (h *Holdings) remove(ended []*Reservation) {
 	}
 }
 
-// held is what an agent of a token holds under a name, or nil.
-func (h *Holdings) held(name, holder, owner string) *Reservation {
+// find is what an agent of a token holds under a name, or nil.
+func (h *ReservationIndex) find(name, holder, owner string) *Reservation {
 	for _, r := range h.names[name] {
-		if r.of(holder, owner) {
+		if r.belongsTo(holder, owner) {
 			return r
 		}
 	}
@@ -83,9 +83,9 @@ type comparison struct {
 // words of sets: some milliseconds.
 const maxCompare = 1 << 20
 
-// Heavy reports whether comparing the names with the project's reservations would
+// NeedsCompare reports whether comparing the names with the project's reservations would
 // keep other writes waiting: Compare it before.
-func (p *Project) Heavy(in *Reserve) bool {
+func (p *Project) NeedsCompare(in *Reserve) bool {
 	h := p.held
 	work := (h.size-h.wildSize)*in.wilds.words + h.wildSize*in.all.words
 	return work > maxCompare
@@ -107,20 +107,20 @@ func (in *Reserve) Compare(project *Thread, rows []Reservation) {
 
 // overlap reports whether one of the names overlaps another.
 func (in *Reserve) overlap(name string) bool {
-	if wild(name) {
+	if hasWildcard(name) {
 		return in.all.overlap(name)
 	}
 	return in.plain[name] || in.wilds.words > 0 && in.wilds.overlap(name)
 }
 
-// others are the reservations of others that hold and cannot do so beside in, and
+// conflicts are the reservations of others that hold and cannot do so beside in, and
 // those of them that refuse it: the first MaxConflicts of each.
-func (p *Project) others(in *Reserve, now time.Time) (found, refusing []Reservation) {
+func (p *Project) conflicts(in *Reserve, now time.Time) (found, refusing []Reservation) {
 	for _, r := range p.held.rows {
 		if len(refusing) == MaxConflicts || in.Advisory && len(found) == MaxConflicts {
 			break
 		}
-		if !r.Live(now) || r.of(in.Holder, in.By.Name) || r.Shared && in.Shared {
+		if !r.Live(now) || r.belongsTo(in.Holder, in.By.Name) || r.Shared && in.Shared {
 			continue
 		}
 		known := in.compared.project == p.Key && p.Key != 0 && r.Fence <= in.compared.through
@@ -143,26 +143,26 @@ type tally struct{ all, size, wilds, wildSize int }
 func (t *tally) add(name, reason string) {
 	t.all++
 	t.size += len(name) + len(reason)
-	if wild(name) {
+	if hasWildcard(name) {
 		t.wilds++
 		t.wildSize += len(name)
 	}
 }
 
-// Adds is how many bytes the names have that in takes and the agent does not hold:
+// AddedBytes is how many bytes the names have that in takes and the agent does not hold:
 // 0 if all of them are renewed.
-func (p *Project) Adds(in *Reserve, now time.Time) (bytes int) {
+func (p *Project) AddedBytes(in *Reserve, now time.Time) (bytes int) {
 	for _, name := range in.Names {
-		if r := p.held.held(name, in.Holder, in.By.Name); r == nil || !r.Live(now) {
+		if r := p.held.find(name, in.Holder, in.By.Name); r == nil || !r.Live(now) {
 			bytes += len(name) + len(in.Reason)
 		}
 	}
 	return bytes
 }
 
-// room refuses more than a project can have: a new name is compared with all that
+// checkLimits refuses more than a project can have: a new name is compared with all that
 // there are.
-func (p *Project) room(in *Reserve, now time.Time) error {
+func (p *Project) checkLimits(in *Reserve, now time.Time) error {
 	var t tally
 	for _, r := range p.held.rows {
 		if r.Live(now) {
@@ -171,7 +171,7 @@ func (p *Project) room(in *Reserve, now time.Time) error {
 	}
 	before := t
 	for _, name := range in.Names {
-		if r := p.held.held(name, in.Holder, in.By.Name); r == nil || !r.Live(now) {
+		if r := p.held.find(name, in.Holder, in.By.Name); r == nil || !r.Live(now) {
 			t.add(name, in.Reason)
 		}
 	}

@@ -15,7 +15,7 @@ const (
 	MaxOptions    = 64 << 10
 	MaxMetadata   = 16 << 10
 	MaxCheckpoint = 256 << 10
-	MaxNote       = 256 << 10
+	MaxAgentEntry = 256 << 10
 	MaxSends      = 100 // in one step
 	MaxHops       = 16  // threads that a run was sent through
 	MaxState      = 16 << 10

@@ -23,14 +23,14 @@ import (
 type ThreadState struct {
 	Thread
 
-	runs    map[string]*Run // all that is loaded or made, one value per run
-	queue   window          // ready runs that never started, by (Priority, Place)
-	held    window          // held runs, by (NotBefore, Place)
-	known   map[string]SubmitKey
-	tickets map[string]*Ticket // of the current run, and those an operation names
+	runs      map[string]*Run // all that is loaded or made, one value per run
+	queue     window          // ready runs that never started, by (Priority, Place)
+	scheduled window          // held runs, by (NotBefore, Place)
+	known     map[string]SubmitKey
+	tickets   map[string]*Ticket // of the current run, and those an operation names
 
-	said []Message // submitted in this transaction
-	head Due       // of the head of the queue, while the row alone tells who that is
+	submitted []Message // submitted in this transaction
+	head      Due       // of the head of the queue, while the row alone tells who that is
 
 	touched bool
 	dirty   []*Run // changed runs, in order of their first change
@@ -48,20 +48,20 @@ type ThreadState struct {
 // NewThreadState begins with a row as [Tx.Lock] or [Tx.Due] returned it.
 func NewThreadState(row *Thread) *ThreadState {
 	t := &ThreadState{
-		Thread:  *row,
-		runs:    map[string]*Run{},
-		known:   map[string]SubmitKey{},
-		tickets: map[string]*Ticket{},
-		isDirty: map[string]bool{},
-		queue:   window{less: byPlace, member: inQueue},
-		held:    window{less: byNotBefore, member: isHeld},
+		Thread:    *row,
+		runs:      map[string]*Run{},
+		known:     map[string]SubmitKey{},
+		tickets:   map[string]*Ticket{},
+		isDirty:   map[string]bool{},
+		queue:     window{less: byPlace, contains: inQueue},
+		scheduled: window{less: byNotBefore, contains: isScheduled},
 	}
 	if t.Current == "" && t.HeldAt.IsZero() {
 		t.head = t.Due
 	}
 	idle := t.Current == "" && t.Due.At.IsZero()
 	t.queue.whole = idle
-	t.held.whole = idle || t.HeldAt.IsZero()
+	t.scheduled.whole = idle || t.HeldAt.IsZero()
 	return t
 }
 
@@ -81,16 +81,16 @@ const firstPage, allRows = 3, 1 << 40
 // after Fill.
 func (t *ThreadState) RowsNeeded(s Scope, now time.Time) (queue, held int) {
 	// Held runs whose time has come enter the queue before anything else happens.
-	if !t.held.enough(2) || s == ScopeAll && !t.held.whole {
+	if !t.scheduled.loaded(2) || s == ScopeAll && !t.scheduled.whole {
 		due := !t.HeldAt.After(now)
 		if due || s != ScopeRow {
-			held = t.held.page(s)
+			held = t.scheduled.nextPage(s)
 		}
-	} else if n := len(t.held.runs); !t.held.whole && !t.held.runs[n-1].NotBefore.After(now) {
-		held = t.held.page(s)
+	} else if n := len(t.scheduled.runs); !t.scheduled.whole && !t.scheduled.runs[n-1].NotBefore.After(now) {
+		held = t.scheduled.nextPage(s)
 	}
-	if s == ScopeAll && !t.queue.whole || s == ScopeHead && !t.queue.enough(2) {
-		queue = t.queue.page(s)
+	if s == ScopeAll && !t.queue.whole || s == ScopeHead && !t.queue.loaded(2) {
+		queue = t.queue.nextPage(s)
 	}
 	return queue, held
 }
@@ -100,7 +100,7 @@ func (t *ThreadState) RowsNeeded(s Scope, now time.Time) (queue, held int) {
 func (t *ThreadState) SetQueue(set RunSet, rows []*Run, whole bool) {
 	w := &t.queue
 	if set == RunsScheduled {
-		w = &t.held
+		w = &t.scheduled
 	}
 	w.whole, w.runs = whole, w.runs[:0]
 	var last *Run
@@ -109,7 +109,7 @@ func (t *ThreadState) SetQueue(set RunSet, rows []*Run, whole bool) {
 		t.AddRun(row)
 	}
 	for _, r := range t.runs {
-		if w.member(r) && (whole || last != nil && !w.less(last, r)) {
+		if w.contains(r) && (whole || last != nil && !w.less(last, r)) {
 			w.runs = append(w.runs, r)
 		}
 	}
@@ -176,24 +176,24 @@ func (t *ThreadState) Collect(c *Changes) {
 	c.Partials = append(c.Partials, t.pieces...)
 }
 
-// restingRuns bounds how much of a queue a resting thread remembers.
-const restingRuns = 4
+// cachedRuns bounds how much of a queue a resting thread remembers.
+const cachedRuns = 4
 
 // Trim makes t, whose changes were written, fit for another transaction: it
 // forgets them and remembers the current run and who is next. It reports false
 // if that saves the next loader nothing, or would not be all it must load.
 func (t *ThreadState) Trim() bool {
 	t.touched, t.dirty, t.entries, t.keys = false, nil, nil, nil
-	t.dropped, t.pieces, t.dirtyTickets, t.outgoing, t.ended, t.said = nil, nil, nil, nil, nil, nil
+	t.dropped, t.pieces, t.dirtyTickets, t.outgoing, t.ended, t.submitted = nil, nil, nil, nil, nil, nil
 	t.head = Due{}
 	clear(t.isDirty)
 	clear(t.known)
 	if len(t.tickets) > 0 || t.idle() {
 		return false // tickets are asked for with their runs
 	}
-	t.queue.rest()
-	t.held.rest()
-	known := slices.Concat(t.queue.runs, t.held.runs)
+	t.queue.trim()
+	t.scheduled.trim()
+	known := slices.Concat(t.queue.runs, t.scheduled.runs)
 	if c := t.current(); c != nil {
 		known = append(known, c)
 	}
@@ -222,37 +222,37 @@ func (t *ThreadState) current() *Run {
 	return r
 }
 
-// change notes that the row is to be written. All that belongs to a thread is
+// touchRow notes that the row is to be written. All that belongs to a thread is
 // written with its row, so who has loaded a revision has what the store has for
 // as long as the row says the same.
-func (t *ThreadState) change() {
+func (t *ThreadState) touchRow() {
 	if !t.touched {
 		t.touched = true
 		t.Revision++
 	}
 }
 
-// touch notes that r changed and puts it where it now belongs.
-func (t *ThreadState) touch(r *Run) {
-	t.change()
+// touchRun notes that r changed and puts it where it now belongs.
+func (t *ThreadState) touchRun(r *Run) {
+	t.touchRow()
 	t.runs[r.ID] = r
 	t.queue.place(r)
-	t.held.place(r)
-	t.precede(r)
+	t.scheduled.place(r)
+	t.updateHead(r)
 	if !t.isDirty[r.ID] {
 		t.isDirty[r.ID] = true
 		t.dirty = append(t.dirty, r)
 	}
 }
 
-// precede notes what the change of r means for who is next, as far as that is
+// updateHead notes what the change of r means for who is next, as far as that is
 // known without the queue: a new run goes before the head by its priority only.
-func (t *ThreadState) precede(r *Run) {
+func (t *ThreadState) updateHead(r *Run) {
 	switch {
 	case r.Key != 0 || !inQueue(r):
 		t.head = Due{}
 	case !t.head.At.IsZero() && r.Priority < t.head.Priority:
-		t.head = Due{At: t.head.At, Agent: r.Agent, Priority: r.Priority, LastAttempt: r.LastChance()}
+		t.head = Due{At: t.head.At, Agent: r.Agent, Priority: r.Priority, LastAttempt: r.OnLastAttempt()}
 	}
 }
 
@@ -265,7 +265,7 @@ func (t *ThreadState) append(kind string, r *Run, now time.Time, body any) int64
 	t.LastSeq++
 	t.Bytes += int64(len(e.JSON()))
 	t.UpdatedAt = now
-	t.change()
+	t.touchRow()
 	t.entries = append(t.entries, e)
 	return t.LastSeq
 }
@@ -281,11 +281,11 @@ func (t *ThreadState) AppendEntry(agent, owner, kind string, body any, now time.
 // promote gives the held runs whose time has come their place in the queue, as
 // if they were submitted then.
 func (t *ThreadState) promote(now time.Time) {
-	for len(t.held.runs) > 0 && !t.held.runs[0].NotBefore.After(now) {
-		r := t.held.runs[0]
+	for len(t.scheduled.runs) > 0 && !t.scheduled.runs[0].NotBefore.After(now) {
+		r := t.scheduled.runs[0]
 		r.Scheduled = false
 		r.Place = t.nextPlace()
-		t.touch(r)
+		t.touchRun(r)
 	}
 }
 
@@ -300,14 +300,14 @@ func (t *ThreadState) nextPlace() int64 {
 // schedule is the last act of every transition: the one function that sets the
 // due columns.
 func (t *ThreadState) schedule(now time.Time) {
-	t.change()
-	if t.held.whole || len(t.held.runs) > 0 {
-		t.HeldAt = t.held.first().NotBefore
+	t.touchRow()
+	if t.scheduled.whole || len(t.scheduled.runs) > 0 {
+		t.HeldAt = t.scheduled.first().NotBefore
 	}
-	t.Due = t.due(now)
+	t.Due = t.nextDue(now)
 }
 
-func (t *ThreadState) due(now time.Time) Due {
+func (t *ThreadState) nextDue(now time.Time) Due {
 	if c := t.current(); c != nil {
 		at := c.AvailableAt
 		switch c.Status {
@@ -319,7 +319,7 @@ func (t *ThreadState) due(now time.Time) Due {
 		if at.IsZero() {
 			return Due{}
 		}
-		return Due{At: at, Agent: c.Agent, Priority: c.Priority, LastAttempt: c.LastChance()}
+		return Due{At: at, Agent: c.Agent, Priority: c.Priority, LastAttempt: c.OnLastAttempt()}
 	}
 	if len(t.queue.runs) > 0 {
 		at := now
@@ -327,7 +327,7 @@ func (t *ThreadState) due(now time.Time) Due {
 			at = t.Due.At // threads with a backlog take turns
 		}
 		h := t.queue.runs[0]
-		return Due{At: at, Agent: h.Agent, Priority: h.Priority, LastAttempt: h.LastChance()}
+		return Due{At: at, Agent: h.Agent, Priority: h.Priority, LastAttempt: h.OnLastAttempt()}
 	}
 	if !t.queue.whole && !t.head.At.IsZero() {
 		return t.head
@@ -335,33 +335,33 @@ func (t *ThreadState) due(now time.Time) Due {
 	if !t.queue.whole {
 		panic("mailroom: the queue of thread " + t.ID + " is not loaded")
 	}
-	if len(t.held.runs) > 0 {
-		h := t.held.runs[0]
-		return Due{At: h.NotBefore, Agent: h.Agent, Priority: h.Priority, LastAttempt: h.LastChance()}
+	if len(t.scheduled.runs) > 0 {
+		h := t.scheduled.runs[0]
+		return Due{At: h.NotBefore, Agent: h.Agent, Priority: h.Priority, LastAttempt: h.OnLastAttempt()}
 	}
 	return Due{}
 }
 
 // window is the loaded beginning of an ordered set of runs.
 type window struct {
-	runs   []*Run
-	whole  bool // runs is the whole set
-	asked  int
-	less   func(a, b *Run) bool
-	member func(*Run) bool
+	runs     []*Run
+	whole    bool // runs is the whole set
+	asked    int
+	less     func(a, b *Run) bool
+	contains func(*Run) bool
 }
 
-// rest forgets all but the beginning.
-func (w *window) rest() {
+// trim forgets all but the beginning.
+func (w *window) trim() {
 	w.asked = 0
-	if len(w.runs) > restingRuns {
-		w.runs, w.whole = slices.Clone(w.runs[:restingRuns]), false
+	if len(w.runs) > cachedRuns {
+		w.runs, w.whole = slices.Clone(w.runs[:cachedRuns]), false
 	}
 }
 
-func (w *window) enough(n int) bool { return w.whole || len(w.runs) >= n }
+func (w *window) loaded(n int) bool { return w.whole || len(w.runs) >= n }
 
-func (w *window) page(s Scope) int {
+func (w *window) nextPage(s Scope) int {
 	if s == ScopeAll {
 		return allRows
 	}
@@ -390,15 +390,15 @@ func (w *window) place(r *Run) {
 		w.runs = slices.Delete(w.runs, i, i+1)
 	}
 	n := len(w.runs)
-	if !w.member(r) || !w.whole && (n == 0 || w.less(w.runs[n-1], r)) {
+	if !w.contains(r) || !w.whole && (n == 0 || w.less(w.runs[n-1], r)) {
 		return
 	}
 	i, _ := slices.BinarySearchFunc(w.runs, r, w.compare)
 	w.runs = slices.Insert(w.runs, i, r)
 }
 
-func inQueue(r *Run) bool { return r.NeverStarted() && !r.Scheduled }
-func isHeld(r *Run) bool  { return r.NeverStarted() && r.Scheduled }
+func inQueue(r *Run) bool     { return r.NeverStarted() && !r.Scheduled }
+func isScheduled(r *Run) bool { return r.NeverStarted() && r.Scheduled }
 
 func byPlace(a, b *Run) bool {
 	if a.Priority != b.Priority {
@@ -418,21 +418,21 @@ func byNotBefore(a, b *Run) bool {
 func digest(v any) string { return longDigest(v)[:32] }
 
 func longDigest(v any) string {
-	if a, ok := v.(appender); ok {
+	if a, ok := v.(jsonAppender); ok {
 		sum := sha256.Sum256(a.appendJSON(make([]byte, 0, 512)))
 		return hex.EncodeToString(sum[:])
 	}
 	h := sha256.New()
-	if err := json.NewEncoder(line{h}).Encode(v); err != nil { // Marshal would copy it
+	if err := json.NewEncoder(lineTrimmer{h}).Encode(v); err != nil { // Marshal would copy it
 		panic(err) // only plain data and checked JSON is digested
 	}
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// line takes an encoder's line, without its end.
-type line struct{ io.Writer }
+// lineTrimmer takes an encoder's line, without its end.
+type lineTrimmer struct{ io.Writer }
 
-func (l line) Write(b []byte) (int, error) {
+func (l lineTrimmer) Write(b []byte) (int, error) {
 	n, err := l.Writer.Write(bytes.TrimSuffix(b, []byte{'\n'}))
 	return n + 1, err
 }
@@ -450,9 +450,9 @@ func DeriveID(names ...string) string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-// Expected recomputes the scheduling columns at now, for checks: all runs that
+// ExpectedDue recomputes the scheduling columns at now, for checks: all runs that
 // never started must be loaded. A due time that was set once stays, so At is
 // only as good as the row's own.
-func (t *ThreadState) Expected(now time.Time) (due Due, heldAt time.Time) {
-	return t.due(now), t.held.first().NotBefore
+func (t *ThreadState) ExpectedDue(now time.Time) (due Due, heldAt time.Time) {
+	return t.nextDue(now), t.scheduled.first().NotBefore
 }

@@ -68,7 +68,7 @@ func (p *Project) Notify(in Notify, now time.Time) (seq int64, err error) {
 	if err := in.Check(); err != nil {
 		return 0, err
 	}
-	if err := p.MayEnter(in.By, "from", in.From); err != nil {
+	if err := p.CheckAccess(in.By, "from", in.From); err != nil {
 		return 0, err
 	}
 	told := in.Notification
@@ -76,10 +76,10 @@ func (p *Project) Notify(in Notify, now time.Time) (seq int64, err error) {
 	sum := digest(told)
 	told.By = in.By.Name
 	if k, ok := p.known[in.Key]; ok && in.Key != "" {
-		out, err := p.repeat(k, sum)
+		out, err := p.answerRepeat(k, sum)
 		return out.Seq, err
 	}
-	seq = p.tell(in.By, KindNotification, told, now)
+	seq = p.appendEvent(in.By, KindNotification, told, now)
 	if in.Key != "" {
 		k := SubmitKey{Thread: p.ID, Key: in.Key, Digest: sum, Result: Submitted{Thread: p.ID, Seq: seq, Disposition: DispositionNotified}}
 		p.known[in.Key] = k
@@ -99,8 +99,8 @@ type Inbox struct {
 	Done []int64 `json:"done,omitempty"`
 }
 
-// MayRead refuses who is not the inbox's reader.
-func (b *Inbox) MayRead(by *Token) error {
+// CheckReader refuses who is not the inbox's reader.
+func (b *Inbox) CheckReader(by *Token) error {
 	if b.Owner == "" || b.Owner == by.Name || by.Has(PermissionAdmin) {
 		return nil
 	}
@@ -146,7 +146,7 @@ func (t *Thread) Inbox(c Cursor) (box Inbox, err error) {
 // Lapse notes that no inbox of the project holds anything up to the entry seq.
 func (t *ThreadState) Lapse(seq int64) {
 	t.Lapsed = max(t.Lapsed, seq)
-	t.change()
+	t.touchRow()
 }
 
 // UnreadIn is how many of these inboxes, by agent, hold n, the entry seq, unread.
@@ -182,11 +182,11 @@ func (t *ThreadState) CountUnread(by string, more int64) {
 	if len(t.Unread) == 0 {
 		t.Unread = nil
 	}
-	t.change()
+	t.touchRow()
 }
 
-// RoomFor refuses more inboxes than a project may have.
-func (p *Project) RoomFor(inboxes int64) error {
+// CheckInboxLimit refuses more inboxes than a project may have.
+func (p *Project) CheckInboxLimit(inboxes int64) error {
 	if inboxes > 0 && p.Inboxes+inboxes > MaxInboxes {
 		return Errorf(CodeTooLarge, "a project has at most %d inboxes, one for each name of an agent: use names again, or another project", MaxInboxes)
 	}
@@ -196,5 +196,5 @@ func (p *Project) RoomFor(inboxes int64) error {
 // AddInbox counts an inbox that the project did not have.
 func (p *Project) AddInbox() {
 	p.Inboxes++
-	p.change()
+	p.touchRow()
 }

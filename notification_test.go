@@ -101,7 +101,7 @@ func TestAnInboxRemembersWhatWasRead(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	for by, want := range map[*Token]Code{owner(): "", tokenOf("bob", PermissionSubmit): CodeForbidden, tokenOf("root", PermissionAdmin): ""} {
-		if err := box.MayRead(by); CodeOf(err) != want {
+		if err := box.CheckReader(by); CodeOf(err) != want {
 			t.Errorf("%s: got %v, want %q", by.Name, err, want)
 		}
 	}

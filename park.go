@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// mayPark refuses a wait that names what is not asked.
-func (t *ThreadState) mayPark(r *Run, s *Settle) error {
+// checkPark refuses a wait that names what is not asked.
+func (t *ThreadState) checkPark(r *Run, s *Settle) error {
 	if s.Wait == nil || len(s.Wait.Names) == 0 {
 		return invalid("wait", "names no ticket", "")
 	}
@@ -18,17 +18,17 @@ func (t *ThreadState) mayPark(r *Run, s *Settle) error {
 			return invalid("wait", "names a ticket that was not asked", name)
 		}
 	}
-	return t.mayAsk(r, s.Asks)
+	return t.checkAsks(r, s.Asks)
 }
 
 // park ends an attempt that has to wait. If what it waits for is there already,
 // or a steered message that answers a question, it goes on at once.
 func (t *ThreadState) park(r *Run, s *Settle, now time.Time) {
-	t.ask(r, s.Asks, now)
+	t.openTickets(r, s.Asks, now)
 	r.Status, r.Wait = StatusWaiting, s.Wait
-	t.unclaim(r)
-	t.drop(r)
-	t.touch(r)
+	t.clearClaim(r)
+	t.dropPartials(r)
+	t.touchRun(r)
 	body := RunWaiting{Tickets: []string{}, Any: s.Wait.Any}
 	for _, name := range s.Wait.Names {
 		body.Tickets = append(body.Tickets, TicketID(r.ID, name))
@@ -38,25 +38,25 @@ func (t *ThreadState) park(r *Run, s *Settle, now time.Time) {
 	}
 	t.append(KindWaiting, r, now, body)
 	unread := slices.ContainsFunc(r.Steers, func(s Steer) bool { return !s.Read && !s.Retracted })
-	if t.satisfied(r) || unread && t.waitsFor(r, now) == TicketInput {
+	if t.waitSatisfied(r) || unread && t.waitKind(r, now) == TicketInput {
 		t.requeue(r, now)
 	}
 }
 
-// resumedBy says as what a message goes to a parked run instead of the queue:
+// resumeKind says as what a message goes to a parked run instead of the queue:
 // as the answer to a question, or to a run that waits for nothing that a message
 // concerns. It returns "" if it does not. What a run says answers no question.
 // What is for later, and a child, whose own end is waited for, need a run of
 // their own. A question that has expired takes no answer any more.
-func (t *ThreadState) resumedBy(in *Submit, now time.Time) TicketKind {
+func (t *ThreadState) resumeKind(in *Submit, now time.Time) TicketKind {
 	c := t.current()
 	if c == nil || c.Status != StatusWaiting || c.Stop != "" || in.Mode == ModeInterrupt ||
 		in.SetAgent && in.Agent != c.Agent || len(in.Messages) == 0 ||
-		in.NotBefore.After(now) || in.Caller != nil || t.lapsed(c, now) {
+		in.NotBefore.After(now) || in.Caller != nil || t.waitExpired(c, now) {
 		return ""
 	}
 	fromRun := in.Origin.Via == "run" || in.Origin.Via == "wake"
-	switch kind := t.waitsFor(c, now); {
+	switch kind := t.waitKind(c, now); {
 	case kind == TicketInput && !fromRun, kind == TicketEvent && in.Mode != ModeReject:
 		return kind
 	}
@@ -88,7 +88,7 @@ func (t *ThreadState) resume(kind TicketKind, in *Submit, now time.Time) Submitt
 
 func (t *ThreadState) firstQuestion(r *Run, now time.Time) *Ticket {
 	for _, name := range r.Wait.Names {
-		if k := t.tickets[TicketID(r.ID, name)]; k.takesAt(now) && k.Kind == TicketInput {
+		if k := t.tickets[TicketID(r.ID, name)]; k.openAt(now) && k.Kind == TicketInput {
 			return k
 		}
 	}
@@ -105,41 +105,41 @@ func messageAnswer(in *Submit) json.RawMessage {
 	if len(in.Messages) == 1 {
 		text = JoinText(in.Messages[0].Parts)
 	}
-	return mustJSON(cut(text, MaxAnswer/2))
+	return mustJSON(truncate(text, MaxAnswer/2))
 }
 
-// mayTake refuses a submit whose decisions do not fit, or that finds no room.
-func (t *ThreadState) mayTake(in *Submit, now time.Time) error {
+// checkSubmit refuses a submit whose decisions do not fit, or that finds no room.
+func (t *ThreadState) checkSubmit(in *Submit, now time.Time) error {
 	for i := range in.Decisions {
 		d := &in.Decisions[i]
-		if _, _, err := t.mayDecide(d, now); err != nil {
+		if _, _, err := t.checkDecision(d, now); err != nil {
 			return err
 		}
 		for _, other := range in.Decisions[:i] {
-			if other.Ticket == d.Ticket && !other.same(d) {
+			if other.Ticket == d.Ticket && !other.equal(d) {
 				return Errorf(CodeConflict, "ticket %s is decided in two ways at once", d.Ticket)
 			}
 		}
 	}
-	if n := in.Queued + t.unreadSteers(); in.MaxQueued > 0 && n >= in.MaxQueued && t.lengthens(in, now) {
-		return tooMany("thread %q has %d runs in its queue, which is the most", t.ID, n)
+	if n := in.Queued + t.unreadSteers(); in.MaxQueued > 0 && n >= in.MaxQueued && t.growsQueue(in, now) {
+		return errRateLimited("thread %q has %d runs in its queue, which is the most", t.ID, n)
 	}
-	if t.steers(in, now) {
-		return t.current().maySteer(in)
+	if t.willSteer(in, now) {
+		return t.current().checkSteer(in)
 	}
 	return nil
 }
 
-func tooMany(format string, args ...any) error {
+func errRateLimited(format string, args ...any) error {
 	return &Error{Code: CodeRateLimited, RetryAfter: time.Second, Message: fmt.Sprintf(format, args...)}
 }
 
-// lengthens reports whether the submit makes the queue longer, or what a current run
+// growsQueue reports whether the submit makes the queue longer, or what a current run
 // has not read, which becomes runs of the queue if it ends. One that clears the
 // queue, or resumes a run, does not.
-func (t *ThreadState) lengthens(in *Submit, now time.Time) bool {
+func (t *ThreadState) growsQueue(in *Submit, now time.Time) bool {
 	switch {
-	case len(in.Messages) == 0, t.resumedBy(in, now) != "":
+	case len(in.Messages) == 0, t.resumeKind(in, now) != "":
 		return false
 	case in.Mode == ModeInterrupt, in.Mode == ModeLatest:
 		return false
@@ -154,7 +154,7 @@ func (t *ThreadState) lengthens(in *Submit, now time.Time) bool {
 func (t *ThreadState) decideAll(all []Decision, now time.Time) *Ticket {
 	var last *Ticket
 	for _, d := range all {
-		k, repeat, err := t.mayDecide(&d, now)
+		k, repeat, err := t.checkDecision(&d, now)
 		if err == nil && !repeat {
 			t.decide(k, d, now)
 		}

@@ -42,20 +42,20 @@ func ProjectOf(thread string) (name string, ok bool) { return strings.CutPrefix(
 type Project struct {
 	*ThreadState
 	agent   string // of the thread, if it is made
-	held    *Holdings
+	held    *ReservationIndex
 	changed map[string]*Reservation // those to be written, by id
 	dropped []string                // ids of those that go
 }
 
 // LoadProject takes the thread of a project with its reservations, which become its
 // own. agent becomes the thread's if there is none yet.
-func LoadProject(t *ThreadState, agent string, held *Holdings) *Project {
+func LoadProject(t *ThreadState, agent string, held *ReservationIndex) *Project {
 	return &Project{ThreadState: t, agent: agent, held: held, changed: map[string]*Reservation{}}
 }
 
-// Holdings are the project's reservations as the transitions left them, for another
+// Reservations are the project's reservations as the transitions left them, for another
 // transaction that finds the thread at the same revision.
-func (p *Project) Holdings() *Holdings { return p.held }
+func (p *Project) Reservations() *ReservationIndex { return p.held }
 
 // Collect adds the rows that the transitions changed to c, but for those of the
 // thread, which its own Collect adds.
@@ -66,30 +66,30 @@ func (p *Project) Collect(c *Changes) {
 	c.DropReservations = append(c.DropReservations, p.dropped...)
 }
 
-// Free refuses while a reservation holds: a project goes when nobody counts on it.
-func (p *Project) Free(now time.Time) error {
+// CheckUnreserved refuses while a reservation holds: a project goes when nobody counts on it.
+func (p *Project) CheckUnreserved(now time.Time) error {
 	for _, r := range p.held.rows {
 		if r.Live(now) {
-			return Errorf(CodeConflict, "%s: release it first", r.said())
+			return Errorf(CodeConflict, "%s: release it first", r.describe())
 		}
 	}
 	return nil
 }
 
-// Enter makes the project, for who takes part in it, if there is none.
-func (p *Project) Enter(by *Token, now time.Time) { p.Open(p.agent, by.Name, now) }
+// Create makes the project, for who takes part in it, if there is none.
+func (p *Project) Create(by *Token, now time.Time) { p.Open(p.agent, by.Name, now) }
 
-// MayEnter refuses who may not take part. That there is such a project is said:
+// CheckAccess refuses who may not take part. That there is such a project is said:
 // its name was chosen, and is no secret. location is where the agent's name was given.
-func (p *Project) MayEnter(by *Token, location, agent string) error {
-	if p.exists() && !by.Sees(&p.Thread) {
-		return p.Closed()
+func (p *Project) CheckAccess(by *Token, location, agent string) error {
+	if p.exists() && !by.CanSee(&p.Thread) {
+		return p.AccessError()
 	}
 	return checkAgentName(location, agent)
 }
 
-// Closed is the refusal of who may not take part in the project, or make it.
-func (p *Project) Closed() error {
+// AccessError is the refusal of who may not take part in the project, or make it.
+func (p *Project) AccessError() error {
 	name, _ := ProjectOf(p.ID)
 	return Errorf(CodeForbidden, "project %q is not open to this token: use one with the namespace %q, or another project", name, p.ID)
 }
@@ -101,7 +101,7 @@ func checkAgentName(location, name string) error {
 	return nil
 }
 
-// tell appends an entry of the project's own.
-func (p *Project) tell(by *Token, kind string, body any, now time.Time) int64 {
+// appendEvent appends an entry of the project's own.
+func (p *Project) appendEvent(by *Token, kind string, body any, now time.Time) int64 {
 	return p.AppendEntry(p.agent, by.Name, kind, body, now)
 }

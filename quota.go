@@ -64,8 +64,8 @@ func (u Use) Of(q Quota) int64 {
 // bound.
 type Quotas map[Quota]int64
 
-// Over returns q with the defaults for what is not in it.
-func (q Quotas) Over(defaults Quotas) Quotas {
+// WithDefaults returns q with the defaults for what is not in it.
+func (q Quotas) WithDefaults(defaults Quotas) Quotas {
 	all := Quotas{}
 	for _, name := range AllQuotas() {
 		all[name] = defaults[name]
@@ -96,9 +96,9 @@ func (q Quota) remedy(add int64) string {
 	return string(q) + ": remove some, or ask the operator for more"
 }
 
-// Admit refuses what would make more of a Use than q allows. What is there already
+// CheckUse refuses what would make more of a Use than q allows. What is there already
 // stays, also if a quota was lowered below it.
-func (q Quotas) Admit(owner string, have, more Use) error {
+func (q Quotas) CheckUse(owner string, have, more Use) error {
 	for _, name := range AllQuotas() {
 		limit, used, add := q[name], have.Of(name), more.Of(name)
 		if limit == 0 || add <= 0 || used+add <= limit {

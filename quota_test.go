@@ -28,7 +28,7 @@ func TestAQuotaRefusesWhatIsMore(t *testing.T) {
 		{"a worker", mailroom.Quotas{"workers": 1}, use{Workers: 1}, use{Workers: 1}, "1 of 1 workers"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			err := c.quotas.Admit("ann", c.have, c.add)
+			err := c.quotas.CheckUse("ann", c.have, c.add)
 			if c.want == "" {
 				if err != nil {
 					t.Errorf("refused: %v", err)
@@ -44,7 +44,7 @@ func TestAQuotaRefusesWhatIsMore(t *testing.T) {
 }
 
 func TestQuotasOfATokenGoBeforeTheDefaults(t *testing.T) {
-	got := mailroom.Quotas{"threads": 0, "bytes": 7}.Over(mailroom.Quotas{"threads": 5, "workers": 2})
+	got := mailroom.Quotas{"threads": 0, "bytes": 7}.WithDefaults(mailroom.Quotas{"threads": 5, "workers": 2})
 	wantEqual(t, "quotas", got, mailroom.Quotas{"threads": 0, "bytes": 7, "workers": 2, "streams": 0, "notifications": 0})
 	for name, q := range map[string]mailroom.Quotas{"another name": {"cpus": 1}, "below 0": {"threads": -1}} {
 		if err := q.Check(); mailroom.CodeOf(err) != mailroom.CodeInvalid {

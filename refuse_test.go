@@ -167,7 +167,7 @@ func TestABadStepIsRefused(t *testing.T) {
 		"no body":                {Step: note("x.a", ``)},
 		"body that is not JSON":  {Step: note("x.a", `{`)},
 		"body that is a list":    {Step: note("x.a", `[]`)},
-		"large body":             {Step: note("x.a", `{"a":"`+strings.Repeat("a", mailroom.MaxNote)+`"}`)},
+		"large body":             {Step: note("x.a", `{"a":"`+strings.Repeat("a", mailroom.MaxAgentEntry)+`"}`)},
 		"checkpoint that is not": {Step: mailroom.Step{Checkpoint: json.RawMessage(`{`)}},
 		"large checkpoint":       {Step: mailroom.Step{Checkpoint: json.RawMessage(`"` + strings.Repeat("a", mailroom.MaxCheckpoint) + `"`)}},
 		"too many sends":         {Step: many},

@@ -62,24 +62,26 @@ const (
 	DefaultTTL = time.Hour
 )
 
-func (r *Reservation) said() string {
+func (r *Reservation) describe() string {
 	return fmt.Sprintf("%s is reserved by %s until %s", r.Name, r.Holder, r.ExpiresAt.UTC().Format(time.RFC3339))
 }
 
 // Live reports whether the reservation holds at now.
 func (r *Reservation) Live(now time.Time) bool { return r.ExpiresAt.After(now) }
 
-// of reports whether it is of this agent of this token.
-func (r *Reservation) of(holder, owner string) bool { return r.Holder == holder && r.Owner == owner }
-
-// against reports whether two agents want what only one can have.
-func (r *Reservation) against(n *Reservation) bool {
-	return !r.of(n.Holder, n.Owner) && !(r.Shared && n.Shared) && Overlap(r.Name, n.Name)
+// belongsTo reports whether it is of this agent of this token.
+func (r *Reservation) belongsTo(holder, owner string) bool {
+	return r.Holder == holder && r.Owner == owner
 }
 
-// AtOdds reports whether two reservations hold at now that cannot both do so.
-func (r *Reservation) AtOdds(n *Reservation, now time.Time) bool {
-	return r.Live(now) && n.Live(now) && !r.Advisory && !n.Advisory && r.against(n)
+// overlaps reports whether two agents want what only one can have.
+func (r *Reservation) overlaps(n *Reservation) bool {
+	return !r.belongsTo(n.Holder, n.Owner) && !(r.Shared && n.Shared) && Overlap(r.Name, n.Name)
+}
+
+// ConflictsWith reports whether two reservations hold at now that cannot both do so.
+func (r *Reservation) ConflictsWith(n *Reservation, now time.Time) bool {
+	return r.Live(now) && n.Live(now) && !r.Advisory && !n.Advisory && r.overlaps(n)
 }
 
 // ReservedError is the cause of a Conflict: others hold what was asked for.
@@ -144,7 +146,7 @@ func (in *Reserve) checkNames() error {
 		case slices.Contains(names[:i], names[i]):
 			return invalid("names", "must not have the same one twice", name)
 		}
-		if wild(names[i]) {
+		if hasWildcard(names[i]) {
 			wilds = append(wilds, names[i])
 		} else {
 			plain[names[i]] = true
@@ -177,37 +179,37 @@ func (p *Project) Reserve(in Reserve, now time.Time) (out Reserved, err error) {
 			return out, err
 		}
 	}
-	if err := p.MayEnter(in.By, "holder", in.Holder); err != nil {
+	if err := p.CheckAccess(in.By, "holder", in.Holder); err != nil {
 		return out, err
 	}
-	conflicts, refusing := p.others(&in, now)
+	conflicts, refusing := p.conflicts(&in, now)
 	if len(refusing) > 0 {
-		return out, &Error{Code: CodeConflict, Message: refusing[0].said(), Cause: &ReservedError{refusing}}
+		return out, &Error{Code: CodeConflict, Message: refusing[0].describe(), Cause: &ReservedError{refusing}}
 	}
-	if err := p.room(&in, now); err != nil {
+	if err := p.checkLimits(&in, now); err != nil {
 		return out, err
 	}
-	p.endLapsed(in.By, now, p.own(&in)...)
+	p.endLapsed(in.By, now, p.ownReservations(&in)...)
 	out.Conflicts = conflicts
 	for _, name := range in.Names {
-		out.Granted = append(out.Granted, p.hold(&in, name, now))
+		out.Granted = append(out.Granted, p.grant(&in, name, now))
 	}
 	return out, nil
 }
 
-// own are the reservations that the agent has under the names already.
-func (p *Project) own(in *Reserve) (own []*Reservation) {
+// ownReservations are the reservations that the agent has under the names already.
+func (p *Project) ownReservations(in *Reserve) (own []*Reservation) {
 	for _, name := range in.Names {
-		if r := p.held.held(name, in.Holder, in.By.Name); r != nil {
+		if r := p.held.find(name, in.Holder, in.By.Name); r != nil {
 			own = append(own, r)
 		}
 	}
 	return own
 }
 
-// hold renews the agent's reservation of a name, or makes one.
-func (p *Project) hold(in *Reserve, name string, now time.Time) Reservation {
-	r := p.held.held(name, in.Holder, in.By.Name)
+// grant renews the agent's reservation of a name, or makes one.
+func (p *Project) grant(in *Reserve, name string, now time.Time) Reservation {
+	r := p.held.find(name, in.Holder, in.By.Name)
 	taken := r == nil
 	if taken {
 		fence := p.LastSeq + 1
@@ -219,9 +221,9 @@ func (p *Project) hold(in *Reserve, name string, now time.Time) Reservation {
 	}
 	r.Shared, r.Advisory, r.Reason, r.ExpiresAt = in.Shared, in.Advisory, in.Reason, now.Add(in.TTL)
 	if taken {
-		p.tell(in.By, KindReserved, *r, now)
+		p.appendEvent(in.By, KindReserved, *r, now)
 	}
-	p.put(r)
+	p.save(r)
 	return *r
 }
 
@@ -242,7 +244,7 @@ func (p *Project) Renew(id string, by *Token, ttl time.Duration, now time.Time) 
 		return *r, Errorf(CodeForbidden, "reservation %s was made with another token, which alone can renew it", id)
 	}
 	r.ExpiresAt = now.Add(ttl)
-	p.put(r)
+	p.save(r)
 	return *r, nil
 }
 
@@ -258,7 +260,7 @@ func (p *Project) Release(id string, by *Token, force bool, now time.Time) (Rese
 		return *r, Errorf(CodeForbidden, "reservation %s was made with another token: that one ends it, or an admin with force", id)
 	}
 	p.endLapsed(by, now)
-	p.end(KindReleased, by, now, r)
+	p.endReservations(KindReleased, by, now, r)
 	return *r, nil
 }
 
@@ -270,12 +272,12 @@ func (p *Project) ReleaseNames(holder string, names []string, by *Token, now tim
 	}
 	var rows []*Reservation
 	for _, name := range names {
-		r := p.held.held(strings.TrimPrefix(name, "./"), holder, by.Name)
+		r := p.held.find(strings.TrimPrefix(name, "./"), holder, by.Name)
 		if r != nil && r.Live(now) && !slices.Contains(rows, r) {
 			rows = append(rows, r)
 		}
 	}
-	p.end(KindReleased, by, now, rows...)
+	p.endReservations(KindReleased, by, now, rows...)
 	ended := make([]Reservation, 0, len(rows))
 	for _, r := range rows {
 		ended = append(ended, *r)
@@ -286,14 +288,14 @@ func (p *Project) ReleaseNames(holder string, names []string, by *Token, now tim
 // find returns a reservation that holds, if by may know of it.
 func (p *Project) find(id string, by *Token, now time.Time) (*Reservation, error) {
 	r := p.held.ids[id]
-	if r == nil || !r.Live(now) || !by.Sees(&p.Thread) {
-		return nil, NoReservation(id)
+	if r == nil || !r.Live(now) || !by.CanSee(&p.Thread) {
+		return nil, ReservationNotFound(id)
 	}
 	return r, nil
 }
 
-// NoReservation is the refusal of what can only be done while a reservation holds.
-func NoReservation(id string) error {
+// ReservationNotFound is the refusal of what can only be done while a reservation holds.
+func ReservationNotFound(id string) error {
 	return Errorf(CodeNotFound, "no reservation %q: it has ended, or never was", id)
 }
 
@@ -307,10 +309,10 @@ func (p *Project) endLapsed(by *Token, now time.Time, again ...*Reservation) {
 			lapsed = append(lapsed, r)
 		}
 	}
-	p.end(KindLapsed, by, now, lapsed...)
+	p.endReservations(KindLapsed, by, now, lapsed...)
 }
 
-func (p *Project) end(kind string, by *Token, now time.Time, ended ...*Reservation) {
+func (p *Project) endReservations(kind string, by *Token, now time.Time, ended ...*Reservation) {
 	if len(ended) == 0 {
 		return
 	}
@@ -319,15 +321,15 @@ func (p *Project) end(kind string, by *Token, now time.Time, ended ...*Reservati
 		if kind == KindReleased {
 			body.By = by.Name
 		}
-		p.tell(by, kind, body, now)
+		p.appendEvent(by, kind, body, now)
 		delete(p.changed, r.ID)
 		p.dropped = append(p.dropped, r.ID)
 	}
 	p.held.remove(ended)
 }
 
-// put has r written as it is now.
-func (p *Project) put(r *Reservation) {
+// save has r written as it is now.
+func (p *Project) save(r *Reservation) {
 	p.changed[r.ID] = r
-	p.change()
+	p.touchRow()
 }

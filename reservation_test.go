@@ -16,7 +16,7 @@ type agreed struct {
 }
 
 func agree(t *testing.T) *agreed {
-	p := LoadProject(NewThreadState(&Thread{ID: "project:p"}), "echo", NewHoldings(nil))
+	p := LoadProject(NewThreadState(&Thread{ID: "project:p"}), "echo", NewReservationIndex(nil))
 	return &agreed{p, t, time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)}
 }
 
@@ -123,7 +123,7 @@ func TestAReservationEndsByItself(t *testing.T) {
 	if _, err := a.Release(first.ID, owner(), false, a.now); CodeOf(err) != CodeNotFound {
 		t.Errorf("released after its end: %v", err)
 	}
-	if err := a.Free(a.now); err != nil {
+	if err := a.CheckUnreserved(a.now); err != nil {
 		t.Errorf("it holds up the project: %v", err)
 	}
 	next := a.must(a.ask("y", "n")).Granted[0]
@@ -278,8 +278,8 @@ func TestARequestHasSoManyNamesAndBytes(t *testing.T) {
 		t.Errorf("ended %v", got)
 	}
 	for _, name := range []string{strings.Repeat("*a", 250), strings.Repeat("?", 500), strings.Repeat("**/", 166)} {
-		if g := newGlobs(name); g.words > 500/64+1 || len(parts(name)) > 500 {
-			t.Errorf("%q has %d parts in %d words", name, len(parts(name)), g.words)
+		if g := newGlobs(name); g.words > 500/64+1 || len(parseGlob(name)) > 500 {
+			t.Errorf("%q has %d parts in %d words", name, len(parseGlob(name)), g.words)
 		}
 	}
 }
@@ -321,7 +321,7 @@ func TestThousandsThatEndAreToldOfInSteps(t *testing.T) {
 	a := agree(t)
 	a.stand(5000, time.Second, func(i int) string { return fmt.Sprint("n", i) })
 	a.now = a.now.Add(time.Hour)
-	if err := a.Free(a.now); err != nil {
+	if err := a.CheckUnreserved(a.now); err != nil {
 		t.Error(err)
 	}
 	a.must(a.ask("y", "n4999", "n1"))
@@ -332,7 +332,7 @@ func TestThousandsThatEndAreToldOfInSteps(t *testing.T) {
 	for a.held.Len() > 3 {
 		before := a.held.Len()
 		out := a.must(a.ask("y", "n1"))
-		if a.held.Len() >= before || out.Granted[0].Fence != a.held.held("n1", "y", "ann").Fence {
+		if a.held.Len() >= before || out.Granted[0].Fence != a.held.find("n1", "y", "ann").Fence {
 			t.Fatalf("%d reservations after %d", a.held.Len(), before)
 		}
 	}

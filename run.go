@@ -181,9 +181,9 @@ type StepMark struct {
 // NeverStarted reports whether the run waits in the queue for its first start.
 func (r *Run) NeverStarted() bool { return r.Status == StatusQueued && r.StartedAt.IsZero() }
 
-// LastChance reports whether losing the present claim, or the next, makes the
+// OnLastAttempt reports whether losing the present claim, or the next, makes the
 // run a dead letter. Such a run starts alone of its kind in a worker.
-func (r *Run) LastChance() bool { return r.Crashes >= MaxCrashes-1 || r.Lost >= MaxLost-1 }
+func (r *Run) OnLastAttempt() bool { return r.Crashes >= MaxCrashes-1 || r.Lost >= MaxLost-1 }
 
 // MessageState derives the present state of an input or steered message of r.
 // It reports false for a message that r does not hold.

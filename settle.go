@@ -31,9 +31,9 @@ type Settle struct {
 	Forced  bool         // the agent did not stop in time and is cut off
 
 	sum string // digest, once checked
-	// old is the digest that did not cover Asks: a settle stored under it may still
+	// legacySum is the digest that did not cover Asks: a settle stored under it may still
 	// be repeated. It is not written any more.
-	old string
+	legacySum string
 }
 
 // Check refuses a Settle that breaks a rule by itself.
@@ -59,16 +59,16 @@ func (s *Settle) Check() error {
 	if err := s.Message.check(); err != nil {
 		return err
 	}
-	if s.old = s.digest(nil); len(s.Asks) == 0 {
-		s.sum = s.old
+	if s.legacySum = s.digest(nil); len(s.Asks) == 0 {
+		s.sum = s.legacySum
 	} else {
 		s.sum = s.digest(s.Asks)
 	}
 	return nil
 }
 
-// settled is what the digest of a settle is made of.
-type settled struct {
+// settleDigest is what the digest of a settle is made of.
+type settleDigest struct {
 	Outcome Outcome
 	Message *PartialText
 	Failure string
@@ -81,7 +81,7 @@ func (s *Settle) digest(asks []Ask) string {
 	if s.Failure != nil {
 		why = s.Failure.Error()
 	}
-	return digest(settled{s.Outcome, s.Message, why, s.Wait, asks})
+	return digest(settleDigest{s.Outcome, s.Message, why, s.Wait, asks})
 }
 
 // Settle ends an attempt and returns the run as it is then. A repeat of the
@@ -95,39 +95,39 @@ func (t *ThreadState) Settle(s *Settle, now time.Time) (*Run, error) {
 	}
 	if r := t.runs[s.Run]; r != nil {
 		sum := s.sum
-		if r.LastStep.Digest == s.old {
-			sum = s.old
+		if r.LastStep.Digest == s.legacySum {
+			sum = s.legacySum
 		}
-		repeat, err := r.numbered(s.Claim, s.Number, sum)
+		repeat, err := r.checkNumber(s.Claim, s.Number, sum)
 		if repeat {
 			return r, nil
 		}
-		if _, lost := t.fence(s.Claim); lost != nil {
+		if _, lost := t.claimedRun(s.Claim); lost != nil {
 			return nil, lost
 		}
 		if err != nil {
 			return nil, err
 		}
 	}
-	r, err := t.fence(s.Claim)
+	r, err := t.claimedRun(s.Claim)
 	if err != nil {
 		return nil, err
 	}
 	if s.Outcome == OutcomePark {
-		if err := t.mayPark(r, s); err != nil {
+		if err := t.checkPark(r, s); err != nil {
 			return nil, err
 		}
 	}
 	t.promote(now)
 	t.settle(r, s, now)
 	r.LastStep = StepMark{Attempt: s.Attempt, Step: s.Number, Digest: s.sum, Seq: t.LastSeq}
-	t.touch(r)
+	t.touchRun(r)
 	t.schedule(now)
 	return r, nil
 }
 
 func (t *ThreadState) settle(r *Run, s *Settle, now time.Time) {
-	t.write(r, s.Message, VisibleAll, s.Outcome != OutcomeComplete && s.Outcome != OutcomePark, now)
+	t.appendMessage(r, s.Message, VisibleAll, s.Outcome != OutcomeComplete && s.Outcome != OutcomePark, now)
 	switch {
 	case s.Outcome == OutcomeComplete:
 		r.Progress = 1
@@ -145,22 +145,22 @@ func (t *ThreadState) settle(r *Run, s *Settle, now time.Time) {
 
 // fail decides what an error means for the run.
 func (t *ThreadState) fail(r *Run, f *Failure, jitter float64, now time.Time) {
-	e := RunError{Class: f.Class, Message: cut(readable(fmt.Sprint(f.Err)), maxErrorLen)}
+	e := RunError{Class: f.Class, Message: truncate(validText(fmt.Sprint(f.Err)), maxErrorLen)}
 	switch {
 	case f.Class == ClassPermanent:
-		t.die(r, e, now)
+		t.deadLetter(r, e, now)
 	case r.NoRetry:
 		e.Class = ClassExhausted
-		t.die(r, e, now)
+		t.deadLetter(r, e, now)
 	case f.Class == ClassUnavailable:
-		t.outage(r, e, f.RetryAfter, jitter, now)
+		t.retryOutage(r, e, f.RetryAfter, jitter, now)
 	default:
 		e.Class = ClassTransient
 		r.Failures++
 		r.Outages, r.OutageSince = 0, time.Time{}
 		if r.Failures >= r.MaxAttempts {
 			e.Class = ClassExhausted
-			t.die(r, e, now)
+			t.deadLetter(r, e, now)
 			return
 		}
 		at := now.Add(retryDelay(r.Failures, retryCap, f.RetryAfter, jitter))
@@ -168,17 +168,17 @@ func (t *ThreadState) fail(r *Run, f *Failure, jitter float64, now time.Time) {
 	}
 }
 
-// outage puts the run off without a failure, until GiveUpAfter has passed since
+// retryOutage puts the run off without a failure, until GiveUpAfter has passed since
 // the first attempt in a row that met it. Time in which the run was due, and nobody
 // took it, is not counted: a server that was off for days has not tried.
-func (t *ThreadState) outage(r *Run, e RunError, after time.Duration, jitter float64, now time.Time) {
+func (t *ThreadState) retryOutage(r *Run, e RunError, after time.Duration, jitter float64, now time.Time) {
 	r.Outages++
 	if r.OutageSince.IsZero() {
 		r.OutageSince = now
 	}
 	if now.Sub(r.OutageSince) >= GiveUpAfter {
 		e.Class = ClassExhausted
-		t.die(r, e, now)
+		t.deadLetter(r, e, now)
 		return
 	}
 	at := now.Add(retryDelay(r.Outages, outageCap, after, jitter))
@@ -199,14 +199,14 @@ func retryDelay(n int, limit, after time.Duration, jitter float64) time.Duration
 // reschedule gives the claim back; the run stays the thread's current one.
 func (t *ThreadState) reschedule(r *Run, reason string, at time.Time, e *RunError, now time.Time) {
 	r.Status, r.AvailableAt = StatusQueued, at
-	t.unclaim(r)
-	t.drop(r)
-	t.touch(r)
+	t.clearClaim(r)
+	t.dropPartials(r)
+	t.touchRun(r)
 	t.append(KindRescheduled, r, now, RunRescheduled{Reason: reason, Attempt: r.Attempt, AvailableAt: at, Error: e})
 }
 
-// die makes the run a dead letter.
-func (t *ThreadState) die(r *Run, e RunError, now time.Time) {
+// deadLetter makes the run a dead letter.
+func (t *ThreadState) deadLetter(r *Run, e RunError, now time.Time) {
 	r.Error = &e
 	t.finish(r, StatusFailed, now, KindFailed, RunFailed{Error: e, Failures: r.Failures, Crashes: r.Crashes})
 }
@@ -223,22 +223,22 @@ func (t *ThreadState) finish(r *Run, status Status, now time.Time, kind string, 
 	r.Status, r.FinishedAt = status, now
 	if t.Current == r.ID {
 		t.Current = ""
-		t.unclaim(r)
-		t.drop(r)
+		t.clearClaim(r)
+		t.dropPartials(r)
 	}
 	seq := t.append(kind, r, now, body)
 	t.voidTickets(r)
-	t.report(r, seq, now)
+	t.reportEnd(r, seq, now)
 	r.Wait, r.Resumes = nil, false
-	for _, own := range r.disinherit(func(*Run) bool { return true }) {
-		t.touch(own)
+	for _, own := range r.detachSteers(func(*Run) bool { return true }) {
+		t.touchRun(own)
 		t.append(KindQueued, own, now, own.queuedBody())
 	}
 	r.Steers = slices.DeleteFunc(slices.Clone(r.Steers), func(s Steer) bool {
 		return s.Read && status == StatusCompleted // else a retry by hand gets it again
 	})
-	r.forgetSpent()
-	t.touch(r)
+	r.trimSpent()
+	t.touchRun(r)
 }
 
 // Expire takes the claim of a lost worker away. said is the flushed text of the
@@ -249,11 +249,11 @@ func (t *ThreadState) Expire(worker *Worker, said *PartialText, now time.Time) {
 		return
 	}
 	t.promote(now)
-	t.write(r, said, VisibleAll, true, now)
+	t.appendMessage(r, said, VisibleAll, true, now)
 	if r.Stop != "" {
 		t.endStopped(r, false, now) // the loss counts for nothing any more
 	} else {
-		t.lose(r, !worker.Uncharged, now)
+		t.loseClaim(r, !worker.Uncharged, now)
 	}
 	t.schedule(now)
 }
@@ -267,7 +267,7 @@ func (t *ThreadState) EndOverdue(said *PartialText, now time.Time) bool {
 		return false
 	}
 	t.promote(now)
-	t.write(r, said, VisibleAll, true, now)
+	t.appendMessage(r, said, VisibleAll, true, now)
 	if r.Stop != "" {
 		t.endStopped(r, true, now)
 	} else {
@@ -286,27 +286,27 @@ func (t *ThreadState) Extend(until, now time.Time) {
 	}
 	t.promote(now)
 	r.ClaimEnds = until
-	t.touch(r)
+	t.touchRun(r)
 	t.schedule(now)
 }
 
 var errOverrun = errors.New("the run deadline has passed, and the worker did not end the attempt")
 
-// unclaim takes the claim from the row, and what bounded it from the run.
-func (t *ThreadState) unclaim(r *Run) {
+// clearClaim takes the claim from the row, and what bounded it from the run.
+func (t *ThreadState) clearClaim(r *Run) {
 	t.Worker, t.Round = "", 0
 	r.ClaimEnds, r.StopGrace = time.Time{}, 0
 }
 
-// lose counts a lost claim, and a crash if the run is charged with one, and decides
+// loseClaim counts a lost claim, and a crash if the run is charged with one, and decides
 // what that means for the run.
-func (t *ThreadState) lose(r *Run, charged bool, now time.Time) {
+func (t *ThreadState) loseClaim(r *Run, charged bool, now time.Time) {
 	if charged {
 		r.Crashes++
 	}
 	r.Lost++
 	if r.Crashes >= MaxCrashes || r.Lost >= MaxLost {
-		t.die(r, RunError{Class: ClassCrashed, Message: fmt.Sprintf("its worker was lost %d times in a row, %d times in all", r.Crashes, r.Lost)}, now)
+		t.deadLetter(r, RunError{Class: ClassCrashed, Message: fmt.Sprintf("its worker was lost %d times in a row, %d times in all", r.Crashes, r.Lost)}, now)
 		return
 	}
 	at := now
@@ -336,24 +336,24 @@ func (t *ThreadState) ReleaseUnheld(worker string, round int64, now time.Time) b
 // FailOrphaned fails what is due for an agent that exists nowhere.
 func (t *ThreadState) FailOrphaned(agent string, now time.Time) bool {
 	t.promote(now)
-	t.fire(now)
-	r := t.next(now)
+	t.expireTickets(now)
+	r := t.nextRun(now)
 	if r == nil || r.Agent != agent {
 		t.schedule(now)
 		return false
 	}
-	t.die(r, RunError{Class: ClassPermanent, Message: fmt.Sprintf("no worker serves agent %q", agent)}, now)
+	t.deadLetter(r, RunError{Class: ClassPermanent, Message: fmt.Sprintf("no worker serves agent %q", agent)}, now)
 	t.schedule(now)
 	return true
 }
 
-// readable makes text of what an agent's error says: a program's last output may
+// validText makes text of what an agent's error says: a program's last output may
 // hold any bytes.
-func readable(s string) string {
+func validText(s string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 }
 
-func cut(s string, n int) string {
+func truncate(s string, n int) string {
 	if len(s) <= n {
 		return s
 	}

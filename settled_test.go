@@ -16,11 +16,11 @@ func TestASettleStoredByAnOlderVersionIsRecognised(t *testing.T) {
 	if err := s.Check(); err != nil {
 		t.Fatal(err)
 	}
-	if s.old != digest(rawBody(old)) || s.old == s.sum {
-		t.Fatalf("digests %s and %s, want %s for the old one", s.old, s.sum, digest(rawBody(old)))
+	if s.legacySum != digest(rawBody(old)) || s.legacySum == s.sum {
+		t.Fatalf("digests %s and %s, want %s for the old one", s.legacySum, s.sum, digest(rawBody(old)))
 	}
 	l := NewThreadState(&Thread{ID: "t", Key: 1, Current: "r"})
-	l.AddRun(&Run{Key: 1, ID: "r", Thread: "t", Status: StatusWaiting, Attempt: 1, LastStep: StepMark{Attempt: 1, Step: 1, Digest: s.old}})
+	l.AddRun(&Run{Key: 1, ID: "r", Thread: "t", Status: StatusWaiting, Attempt: 1, LastStep: StepMark{Attempt: 1, Step: 1, Digest: s.legacySum}})
 	if r, err := l.Settle(&s, now); err != nil || r.ID != "r" || l.Changed() {
 		t.Errorf("got %v, %v", r, err)
 	}

@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// steerable: the current run can still take the message in.
-func (t *ThreadState) steerable(in *Submit, now time.Time) bool {
+// canSteer: the current run can still take the message in.
+func (t *ThreadState) canSteer(in *Submit, now time.Time) bool {
 	c := t.current()
-	return c != nil && c.Stop == "" && (c.Status != StatusWaiting || t.lapsed(c, now) || t.waitsFor(c, now) == TicketApproval) && c.Agent == in.Agent && (in.ExpectRun == "" || in.ExpectRun == c.ID)
+	return c != nil && c.Stop == "" && (c.Status != StatusWaiting || t.waitExpired(c, now) || t.waitKind(c, now) == TicketApproval) && c.Agent == in.Agent && (in.ExpectRun == "" || in.ExpectRun == c.ID)
 }
 
-// steers reports whether the submit is handed to the current run.
-func (t *ThreadState) steers(in *Submit, now time.Time) bool {
-	return in.Mode == ModeSteer && len(in.Messages) > 0 && t.resumedBy(in, now) == "" && t.steerable(in, now)
+// willSteer reports whether the submit is handed to the current run.
+func (t *ThreadState) willSteer(in *Submit, now time.Time) bool {
+	return in.Mode == ModeSteer && len(in.Messages) > 0 && t.resumeKind(in, now) == "" && t.canSteer(in, now)
 }
 
 // unreadSteers counts the runs that unread steered messages would become.
@@ -29,9 +29,9 @@ func (t *ThreadState) unreadSteers() int {
 	return n
 }
 
-// maySteer refuses more messages than a run can hold: all of them are written again
+// checkSteer refuses more messages than a run can hold: all of them are written again
 // with each one. One that answers a question is always taken: it is read next.
-func (r *Run) maySteer(in *Submit) error {
+func (r *Run) checkSteer(in *Submit) error {
 	size := len(in.Options)
 	for k, v := range in.Metadata {
 		size += len(k) + len(v)
@@ -46,7 +46,7 @@ func (r *Run) maySteer(in *Submit) error {
 		}
 	}
 	if len(r.Steers)+len(in.Messages) > MaxSteers || size > MaxSteersSize {
-		return tooMany("run %s has %d steered messages that it has not worked into a step, which is the most: submit with mode queue, or wait", r.ID, len(r.Steers))
+		return errRateLimited("run %s has %d steered messages that it has not worked into a step, which is the most: submit with mode queue, or wait", r.ID, len(r.Steers))
 	}
 	return nil
 }
@@ -56,7 +56,7 @@ func (r *Run) maySteer(in *Submit) error {
 func (t *ThreadState) steer(in *Submit, now time.Time) Submitted {
 	c := t.current()
 	own := t.newRun(in.Run, in, now)
-	t.say(own, c.ID, in, now)
+	t.appendMessages(own, c.ID, in, now)
 	last := own.Inputs[len(own.Inputs)-1]
 	for i, input := range own.Inputs {
 		s := Steer{Input: input}
@@ -66,7 +66,7 @@ func (t *ThreadState) steer(in *Submit, now time.Time) Submitted {
 		c.Steers = append(c.Steers, s)
 	}
 	own.Inputs = nil // they may be edited where they are
-	t.touch(c)
+	t.touchRun(c)
 	return Submitted{
 		Message: last.Message, Seq: last.Seq, Run: c.ID, Thread: t.ID, Place: own.Place,
 		Status: c.Status, Disposition: DispositionSteered, Superseded: []string{},
@@ -76,7 +76,7 @@ func (t *ThreadState) steer(in *Submit, now time.Time) Submitted {
 // ReadSteers marks the unread steered messages as read. It returns all that no
 // step covers yet, so a repeat returns them again.
 func (t *ThreadState) ReadSteers(c Claim, now time.Time) ([]Input, error) {
-	r, err := t.fence(c)
+	r, err := t.claimedRun(c)
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +85,7 @@ func (t *ThreadState) ReadSteers(c Claim, now time.Time) ([]Input, error) {
 		s := &r.Steers[i]
 		if s.Own != nil {
 			s.Own = nil
-			t.touch(r)
+			t.touchRun(r)
 		}
 		if s.Retracted {
 			continue
@@ -93,16 +93,16 @@ func (t *ThreadState) ReadSteers(c Claim, now time.Time) ([]Input, error) {
 		if !s.Read {
 			s.Read = true
 			t.append(KindMessageRead, r, now, MessageRef{Message: s.Message, Seq: s.Seq})
-			t.touch(r)
+			t.touchRun(r)
 		}
 		all = append(all, s.Input)
 	}
 	return all, nil
 }
 
-// cover forgets the steered messages up to seq: a step has made them part of
+// dropCovered forgets the steered messages up to seq: a step has made them part of
 // what the run did.
-func (r *Run) cover(seq int64) {
+func (r *Run) dropCovered(seq int64) {
 	kept := r.Steers[:0:0]
 	for _, s := range r.Steers {
 		if !s.Read || s.Seq > seq {
@@ -110,11 +110,11 @@ func (r *Run) cover(seq int64) {
 		}
 	}
 	r.Steers = kept
-	r.forgetSpent()
+	r.trimSpent()
 }
 
-// forgetSpent keeps in Spent what is among Steers.
-func (r *Run) forgetSpent() {
+// trimSpent keeps in Spent what is among Steers.
+func (r *Run) trimSpent() {
 	if len(r.Spent) == 0 {
 		return
 	}
@@ -127,9 +127,9 @@ func (r *Run) forgetSpent() {
 	r.Spent = spent
 }
 
-// disinherit takes unread steered messages away from r and returns the runs
+// detachSteers takes unread steered messages away from r and returns the runs
 // that they become, with their present content, where take says so.
-func (r *Run) disinherit(take func(own *Run) bool) []*Run {
+func (r *Run) detachSteers(take func(own *Run) bool) []*Run {
 	var runs []*Run
 	kept := r.Steers[:0:0]
 	for i, n := 0, 0; i < len(r.Steers); i += n {
@@ -147,7 +147,7 @@ func (r *Run) disinherit(take func(own *Run) bool) []*Run {
 		for _, s := range group {
 			own.Inputs = append(own.Inputs, s.Input)
 		}
-		if own.live() > 0 && take(own) {
+		if own.countInputs() > 0 && take(own) {
 			runs = append(runs, own)
 		} else {
 			kept = append(kept, group...)
@@ -165,12 +165,12 @@ func (t *ThreadState) supersedeSteers(these func(*Run) bool, by string, now time
 	if c == nil {
 		return ids
 	}
-	for _, own := range c.disinherit(func(own *Run) bool { return own.Parent == "" && these(own) }) {
+	for _, own := range c.detachSteers(func(own *Run) bool { return own.Parent == "" && these(own) }) {
 		t.append(KindQueued, own, now, own.queuedBody()) // so that the log names it before its end
 		own.Reason = ReasonSuperseded
 		t.finish(own, StatusCancelled, now, KindCancelled, RunStop{Reason: ReasonSuperseded, By: by})
 		ids = append(ids, own.ID)
 	}
-	t.touch(c)
+	t.touchRun(c)
 	return ids
 }

@@ -38,11 +38,11 @@ func (a *StepCommit) Check() error {
 		if !cleanText(n.Kind) || n.Kind != KindToolStarted && n.Kind != KindToolDone && !strings.HasPrefix(n.Kind, "x.") {
 			return invalid("kind", "must be tool.started, tool.finished, or begin with x.", n.Kind)
 		}
-		if err := checkJSON("body", n.Body, MaxNote); err != nil {
+		if err := checkJSON("body", n.Body, MaxAgentEntry); err != nil {
 			return err
 		}
 		if !isObject(n.Body) {
-			return invalid("body", "must be a JSON object", cut(string(n.Body), 80))
+			return invalid("body", "must be a JSON object", truncate(string(n.Body), 80))
 		}
 	}
 	if len(a.Step.State) == 0 {
@@ -138,24 +138,24 @@ func (a *StepCommit) digest() string {
 func (t *ThreadState) CheckStep(a *StepCommit) (seq int64, repeat bool, err error) {
 	if r := t.runs[a.Run]; r != nil {
 		a.sum = a.digest()
-		repeat, err := r.numbered(a.Claim, a.Number, a.sum)
+		repeat, err := r.checkNumber(a.Claim, a.Number, a.sum)
 		if repeat {
 			return r.LastStep.Seq, true, nil
 		}
-		if _, lost := t.fence(a.Claim); lost != nil {
+		if _, lost := t.claimedRun(a.Claim); lost != nil {
 			return 0, false, lost
 		}
 		if err != nil {
 			return 0, false, err
 		}
-		return 0, false, t.mayStep(r, a)
+		return 0, false, t.checkTargets(r, a)
 	}
-	_, err = t.fence(a.Claim)
+	_, err = t.claimedRun(a.Claim)
 	return 0, false, err
 }
 
-// mayStep refuses questions and sends that could never be answered.
-func (t *ThreadState) mayStep(r *Run, a *StepCommit) error {
+// checkTargets refuses questions and sends that could never be answered.
+func (t *ThreadState) checkTargets(r *Run, a *StepCommit) error {
 	for _, s := range a.Step.Sends {
 		if len(r.Lineage) >= MaxHops {
 			return invalid("sends", fmt.Sprintf("went through %d threads already", MaxHops), s.Name)
@@ -165,11 +165,11 @@ func (t *ThreadState) mayStep(r *Run, a *StepCommit) error {
 			return invalid("sends", "cannot wait for the run's own thread or one that waits for it", target)
 		}
 	}
-	return t.mayAsk(r, a.asks(r.ID))
+	return t.checkAsks(r, a.allAsks(r.ID))
 }
 
-// asks are the tickets of a step: its own, and one per send that is waited for.
-func (a *StepCommit) asks(run string) []Ask {
+// allAsks are the tickets of a step: its own, and one per send that is waited for.
+func (a *StepCommit) allAsks(run string) []Ask {
 	asks := slices.Clone(a.Step.Tickets)
 	for _, s := range a.Step.Sends {
 		if s.Answer == AnswerWait {
@@ -186,7 +186,7 @@ func (a *StepCommit) asks(run string) []Ask {
 // StepCommit commits a step that Admit let in; sent are the answers of its sends,
 // which were submitted to their threads before. It returns the last seq.
 func (t *ThreadState) Append(a *StepCommit, sent []Submitted, now time.Time) (int64, error) {
-	r, err := t.fence(a.Claim)
+	r, err := t.claimedRun(a.Claim)
 	if err != nil {
 		return 0, err
 	}
@@ -194,28 +194,28 @@ func (t *ThreadState) Append(a *StepCommit, sent []Submitted, now time.Time) (in
 	if a.Step.Name != "" {
 		t.append(KindStep, r, now, StepNamed{Name: a.Step.Name})
 	}
-	t.write(r, a.Message, a.visibility(), false, now)
+	t.appendMessage(r, a.Message, a.visibility(), false, now)
 	for _, n := range append(slices.Clone(a.Step.Entries), a.Effects...) {
 		t.append(n.Kind, r, now, n.Body)
 	}
-	t.ask(r, a.asks(r.ID), now)
+	t.openTickets(r, a.allAsks(r.ID), now)
 	for i, s := range sent {
-		r.sent(a.Step.Sends[i].Name, s)
+		r.recordSend(a.Step.Sends[i].Name, s)
 		t.append(KindSend, r, now, Sent{Thread: s.Thread, Message: s.Message, Run: s.Run, Answer: a.Step.Sends[i].Answer != AnswerNone})
 	}
-	t.keep(r, &a.Step)
+	t.applyStep(r, &a.Step)
 	if !a.Step.NoProgress {
 		r.Crashes, r.Outages, r.OutageSince = 0, 0, time.Time{}
 	}
-	r.cover(a.Covers)
+	r.dropCovered(a.Covers)
 	r.LastStep = StepMark{Attempt: a.Attempt, Step: a.Number, Digest: a.sum, Seq: t.LastSeq}
-	t.touch(r)
+	t.touchRun(r)
 	t.schedule(now)
 	return t.LastSeq, nil
 }
 
-// sent remembers where a named send went, if no run of its own says it.
-func (r *Run) sent(name string, s Submitted) {
+// recordSend remembers where a named send went, if no run of its own says it.
+func (r *Run) recordSend(name string, s Submitted) {
 	if s.Disposition != DispositionResumed && s.Disposition != DispositionSteered {
 		return
 	}
@@ -227,8 +227,8 @@ func (r *Run) sent(name string, s Submitted) {
 	r.Joined = joined
 }
 
-// keep stores what a step says of the run and the conversation.
-func (t *ThreadState) keep(r *Run, s *Step) {
+// applyStep stores what a step says of the run and the conversation.
+func (t *ThreadState) applyStep(r *Run, s *Step) {
 	if s.Checkpoint != nil {
 		r.Checkpoint = s.Checkpoint
 	}
@@ -256,9 +256,9 @@ func (a *StepCommit) visibility() string {
 	return VisibleAll
 }
 
-// write appends a message of the agent and drops its flushed pieces. Nothing
+// appendMessage appends a message of the agent and drops its flushed pieces. Nothing
 // said writes nothing. A whole one that is for all is the run's reply so far.
-func (t *ThreadState) write(r *Run, s *PartialText, visibility string, partial bool, now time.Time) {
+func (t *ThreadState) appendMessage(r *Run, s *PartialText, visibility string, partial bool, now time.Time) {
 	if s == nil || s.Text == "" {
 		return
 	}
@@ -274,13 +274,13 @@ func (t *ThreadState) write(r *Run, s *PartialText, visibility string, partial b
 			t.deliver(r, seq, Text(s.Text), now)
 		}
 	}
-	t.drop(r)
+	t.dropPartials(r)
 }
 
 // Flush keeps a piece of the message that a run is writing. A repeat, at the
 // same offset, replaces it.
 func (t *ThreadState) Flush(c Claim, p Partial) error {
-	r, err := t.fence(c)
+	r, err := t.claimedRun(c)
 	if err != nil {
 		return err
 	}
@@ -292,10 +292,10 @@ func (t *ThreadState) Flush(c Claim, p Partial) error {
 	}
 	t.pieces = slices.DeleteFunc(t.pieces, func(old Partial) bool { return old.Run == p.Run && old.Offset == p.Offset })
 	t.pieces = append(t.pieces, p)
-	t.change()
+	t.touchRow()
 	if !r.Flushed {
 		r.Flushed = true
-		t.touch(r)
+		t.touchRun(r)
 	}
 	return nil
 }
@@ -320,13 +320,13 @@ func (t *ThreadState) PartialText(run string, stored []Partial) *PartialText {
 	return s
 }
 
-// drop forgets the flushed pieces of a run: the message is in the log now.
-func (t *ThreadState) drop(r *Run) {
+// dropPartials forgets the flushed pieces of a run: the message is in the log now.
+func (t *ThreadState) dropPartials(r *Run) {
 	if !r.Flushed {
 		return
 	}
 	r.Flushed = false
-	t.touch(r)
+	t.touchRun(r)
 	t.pieces = slices.DeleteFunc(t.pieces, func(p Partial) bool { return p.Run == r.ID })
 	if !slices.Contains(t.dropped, r.ID) {
 		t.dropped = append(t.dropped, r.ID)
@@ -338,7 +338,7 @@ func (t *ThreadState) drop(r *Run) {
 func (s Send) Submit(r *Run, from *Thread) Submit {
 	in := Submit{
 		Thread: s.Target(r.ID), Run: DeriveID("send", r.ID, s.Name),
-		Messages: []NewMessage{{Parts: s.Parts}}, Sender: r.Agent, Owner: from.Owner, By: Acting(from.Owner),
+		Messages: []NewMessage{{Parts: s.Parts}}, Sender: r.Agent, Owner: from.Owner, By: RunToken(from.Owner),
 		Origin: Origin{Via: "run", Sender: r.Agent}, Agent: s.Agent, SetAgent: s.Agent != "",
 		Key: r.ID + "/" + s.Name, Parent: r.ID, ParentThread: from.ID,
 		Lineage: append(slices.Clone(r.Lineage), from.ID),

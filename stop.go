@@ -64,7 +64,7 @@ func (t *ThreadState) stopCurrent(why Reason, by string, now time.Time) *string 
 		if ends := now.Add(r.StopGrace); r.StopGrace > 0 && (r.ClaimEnds.IsZero() || ends.Before(r.ClaimEnds)) {
 			r.ClaimEnds = ends
 		}
-		t.touch(r)
+		t.touchRun(r)
 		t.append(KindStop, r, now, RunStop{Reason: why, By: by})
 	}
 	id := r.ID
@@ -76,7 +76,7 @@ func (t *ThreadState) stopCurrent(why Reason, by string, now time.Time) *string 
 func (t *ThreadState) supersede(these func(*Run) bool, by string, now time.Time) []string {
 	ids := []string{}
 	var old []*Run
-	for _, w := range []*window{&t.queue, &t.held} {
+	for _, w := range []*window{&t.queue, &t.scheduled} {
 		var kept []*Run // taken out at once: one by one costs the square of a backlog
 		for _, r := range w.runs {
 			if r.Parent != "" || !these(r) {

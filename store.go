@@ -107,13 +107,13 @@ type ThreadQuery struct {
 	DeliverTo string // delivers to this thread
 	// Prefix asks for the threads whose ID begins with it, in the order of their IDs,
 	// after the ID After; not with others but Limit and Bytes.
-	Prefix string
-	After  string
-	Each   bool  // of each name in Due.Agent one due or later due thread, by that name; not with others
-	From   int64 // only Keys below it, or above it with Oldest; 0: from the start
-	Oldest bool
-	Limit  int // 0: all
-	Bytes  int // see RunQuery
+	Prefix      string
+	After       string
+	OnePerAgent bool  // of each name in Due.Agent one due or later due thread, by that name; not with others
+	From        int64 // only Keys below it, or above it with Oldest; 0: from the start
+	Oldest      bool
+	Limit       int // 0: all
+	Bytes       int // see RunQuery
 }
 
 // RunQuery selects runs: all fields that are set must hold. The order is newest
@@ -238,16 +238,16 @@ type Prefix struct {
 // the thread's LastSeq of then. No two tokens have the same Name. What is dropped is dropped before anything is
 // written, and must cost by what it is, not by what stays.
 type Changes struct {
-	Threads  []*Thread // the Owner of one that is there stays as it is
-	Runs     []*Run
-	Entries  [][]Entry // one slice per thread
-	Keys     []SubmitKey
-	Partials []Partial // one at the Offset of an older one replaces it
-	Workers  []*Worker
-	Tickets  []*Ticket // of a run of their thread, there or written with them
-	Tokens   []*Token
-	Kept     []Definition // one of the same Agent and Version stays as it is
-	Cursors  []Cursor     // one of the same Channel and Identity is replaced
+	Threads     []*Thread // the Owner of one that is there stays as it is
+	Runs        []*Run
+	Entries     [][]Entry // one slice per thread
+	Keys        []SubmitKey
+	Partials    []Partial // one at the Offset of an older one replaces it
+	Workers     []*Worker
+	Tickets     []*Ticket // of a run of their thread, there or written with them
+	Tokens      []*Token
+	Definitions []Definition // one of the same Agent and Version stays as it is
+	Cursors     []Cursor     // one of the same Channel and Identity is replaced
 	// Reservations are of threads that are there or written with them; one of the
 	// same ID is replaced.
 	Reservations []Reservation
@@ -259,9 +259,9 @@ type Changes struct {
 	// below it with their tickets, partials and SubmitKeys. A key whose
 	// Result is not WasQueued, and so has no run of its own, goes when the
 	// LastSeq that its thread was written with is below Seq.
-	DropEntries []Prefix
-	DropKept    []Definition // by Agent and Version
-	DropCursors []Cursor     // by Channel and Identity
+	DropEntries     []Prefix
+	DropDefinitions []Definition // by Agent and Version
+	DropCursors     []Cursor     // by Channel and Identity
 	// DropReservations are ids.
 	DropReservations []string
 }

@@ -37,14 +37,14 @@ type Submit struct {
 	Lineage      []string
 	// DeliverTo is the thread that this one delivers to from now on, unless it
 	// delivers to one already. If this submit makes it, it is DeliverAgent's.
-	DeliverTo    string
-	DeliverAgent string
-	Target       *Thread  // the row of DeliverTo, there or not
-	Cursor       *Cursor  // moves with the submit, also if its key is known
-	Queued       int      // runs in the thread's queue now
-	MaxQueued    int      // 0: any
-	Squats       bool     // the id of a new thread lies in a namespace of others, see [Token.InForeignNamespace]
-	Reserved     []string // beginnings of thread ids that only the operator makes
+	DeliverTo        string
+	DeliverAgent     string
+	Target           *Thread  // the row of DeliverTo, there or not
+	Cursor           *Cursor  // moves with the submit, also if its key is known
+	Queued           int      // runs in the thread's queue now
+	MaxQueued        int      // 0: any
+	ForeignNamespace bool     // the id of a new thread lies in a namespace of others, see [Token.InForeignNamespace]
+	Reserved         []string // beginnings of thread ids that only the operator makes
 
 	sum string // digest, once checked
 }
@@ -99,8 +99,8 @@ func PartsSize(parts []Part) (n int) {
 	return n
 }
 
-// collectFor is how long a run can be put off by messages that join it.
-const collectFor = 10 * time.Second
+// maxCollectDelay is how long a run can be put off by messages that join it.
+const maxCollectDelay = 10 * time.Second
 
 // Scope says what Submit looks at on t.
 func (in *Submit) Scope(t *Thread) Scope {
@@ -123,24 +123,24 @@ func (t *ThreadState) Submit(in Submit, now time.Time) (Submitted, error) {
 			return Submitted{}, err
 		}
 	}
-	if err := t.reachedBy(&in); err != nil {
+	if err := t.checkReachable(&in); err != nil {
 		return Submitted{}, err
 	}
 	if k, ok := t.known[in.Key]; ok && in.Key != "" {
-		return t.repeat(k, in.sum)
+		return t.answerRepeat(k, in.sum)
 	}
-	if err := t.mayTake(&in, now); err != nil {
+	if err := t.checkSubmit(&in, now); err != nil {
 		return Submitted{}, err
 	}
-	if err := t.mayDeliver(in.delivery()); err != nil {
+	if err := t.checkDelivery(in.deliveryPatch()); err != nil {
 		return Submitted{}, err
 	}
-	if in.Mode == ModeReject && !t.idle() && t.resumedBy(&in, now) == "" {
+	if in.Mode == ModeReject && !t.idle() && t.resumeKind(&in, now) == "" {
 		return Submitted{}, Errorf(CodeBusy, "thread %q is busy; submit without mode reject to queue behind it", t.ID)
 	}
 	t.promote(now)
-	t.open(&in, now)
-	out := t.take(&in, now)
+	t.ensureThread(&in, now)
+	out := t.apply(&in, now)
 	t.schedule(now)
 	if in.Key != "" {
 		k := SubmitKey{Thread: t.ID, Key: in.Key, Digest: in.sum, Result: out}
@@ -150,7 +150,7 @@ func (t *ThreadState) Submit(in Submit, now time.Time) (Submitted, error) {
 	return out, nil
 }
 
-func (t *ThreadState) take(in *Submit, now time.Time) Submitted {
+func (t *ThreadState) apply(in *Submit, now time.Time) Submitted {
 	if len(in.Decisions) > 0 {
 		k := t.decideAll(in.Decisions, now)
 		if len(in.Messages) == 0 {
@@ -158,12 +158,12 @@ func (t *ThreadState) take(in *Submit, now time.Time) Submitted {
 			return Submitted{Run: r.ID, Thread: t.ID, Place: r.Place, Status: r.Status, Disposition: DispositionResumed, Superseded: []string{}}
 		}
 	}
-	if kind := t.resumedBy(in, now); kind != "" {
+	if kind := t.resumeKind(in, now); kind != "" {
 		return t.resume(kind, in, now)
 	}
 	switch in.Mode {
 	case ModeSteer:
-		if t.steerable(in, now) {
+		if t.canSteer(in, now) {
 			return t.steer(in, now)
 		}
 	case ModeCollect:
@@ -186,8 +186,8 @@ func (t *ThreadState) take(in *Submit, now time.Time) Submitted {
 	return out
 }
 
-// repeat answers a submit whose key is known.
-func (t *ThreadState) repeat(k SubmitKey, sum string) (Submitted, error) {
+// answerRepeat answers a submit whose key is known.
+func (t *ThreadState) answerRepeat(k SubmitKey, sum string) (Submitted, error) {
 	if k.Digest != sum {
 		return Submitted{}, Errorf(CodeConflict, "key %q was used in thread %q for another submit; use a new key for new content", k.Key, t.ID)
 	}
@@ -201,8 +201,8 @@ func (t *ThreadState) repeat(k SubmitKey, sum string) (Submitted, error) {
 
 func (t *ThreadState) idle() bool { return t.Current == "" && t.Due.At.IsZero() }
 
-// open makes the thread if it is new, and gives it the agent that was asked for.
-func (t *ThreadState) open(in *Submit, now time.Time) {
+// ensureThread makes the thread if it is new, and gives it the agent that was asked for.
+func (t *ThreadState) ensureThread(in *Submit, now time.Time) {
 	if !t.exists() {
 		t.Open(in.Agent, in.Owner, now)
 		t.Parent = in.ParentThread
@@ -224,11 +224,11 @@ func (t *ThreadState) Open(agent, owner string, now time.Time) {
 	t.CreatedAt, t.UpdatedAt = now, now
 	t.Owner, t.Agent = owner, agent
 	t.FirstSeq, t.NextPlace = 1, 1
-	t.change()
+	t.touchRow()
 }
 
-// delivery is what the submit changes of where its thread delivers.
-func (in *Submit) delivery() ThreadPatch {
+// deliveryPatch is what the submit changes of where its thread delivers.
+func (in *Submit) deliveryPatch() ThreadPatch {
 	if in.DeliverTo == "" {
 		return ThreadPatch{}
 	}
@@ -238,8 +238,8 @@ func (in *Submit) delivery() ThreadPatch {
 // enqueue makes a run for the messages of in.
 func (t *ThreadState) enqueue(in *Submit, now time.Time) *Run {
 	r := t.newRun(in.Run, in, now)
-	t.say(r, r.ID, in, now)
-	t.touch(r)
+	t.appendMessages(r, r.ID, in, now)
+	t.touchRun(r)
 	t.append(KindQueued, r, now, r.queuedBody())
 	return r
 }
@@ -261,10 +261,10 @@ func (t *ThreadState) newRun(id string, in *Submit, now time.Time) *Run {
 	return r
 }
 
-// say appends the messages of in and makes them the inputs of r; run is the one
+// appendMessages appends the messages of in and makes them the inputs of r; run is the one
 // that they are for, r or the current one. Message ids are "<r>.<seq>", so that
 // an id alone finds its entry.
-func (t *ThreadState) say(r *Run, run string, in *Submit, now time.Time) {
+func (t *ThreadState) appendMessages(r *Run, run string, in *Submit, now time.Time) {
 	for _, d := range in.Messages {
 		m := Message{
 			ID: fmt.Sprintf("%s.%d", r.ID, t.LastSeq+1), Thread: t.ID, Seq: t.LastSeq + 1,
@@ -275,7 +275,7 @@ func (t *ThreadState) say(r *Run, run string, in *Submit, now time.Time) {
 		if run == r.ID {
 			r.InputBytes += int64(len(t.entries[len(t.entries)-1].JSON()))
 		}
-		t.said = append(t.said, m)
+		t.submitted = append(t.submitted, m)
 		r.Inputs = append(r.Inputs, Input{Message: m.ID, Seq: seq})
 	}
 }
@@ -297,7 +297,7 @@ func (r *Run) queuedBody() RunQueued {
 // nothing more, and older ones are passed over: the messages keep their order.
 func (t *ThreadState) collectable(in *Submit) *Run {
 	var newest *Run
-	for _, w := range []*window{&t.queue, &t.held} {
+	for _, w := range []*window{&t.queue, &t.scheduled} {
 		for _, r := range w.runs {
 			if !r.Started && r.Agent == in.Agent && r.Origin.Sender == in.Origin.Sender && r.Parent == "" &&
 				(newest == nil || r.Place > newest.Place) {
@@ -314,16 +314,16 @@ func (t *ThreadState) collectable(in *Submit) *Run {
 // collect adds the messages to r. With NotBefore it puts a held run off, but
 // not for longer than collectFor after it was made.
 func (t *ThreadState) collect(r *Run, in *Submit, now time.Time) Submitted {
-	t.say(r, r.ID, in, now)
+	t.appendMessages(r, r.ID, in, now)
 	if at := in.NotBefore; r.Scheduled && at.After(r.NotBefore) {
-		if limit := r.CreatedAt.Add(collectFor); at.After(limit) {
+		if limit := r.CreatedAt.Add(maxCollectDelay); at.After(limit) {
 			at = limit
 		}
 		if at.After(r.NotBefore) {
 			r.NotBefore, r.AvailableAt = at, at
 		}
 	}
-	t.touch(r)
+	t.touchRun(r)
 	last := r.Inputs[len(r.Inputs)-1]
 	return Submitted{
 		Message: last.Message, Seq: last.Seq, Run: r.ID, Thread: t.ID, Place: r.Place,

@@ -54,7 +54,7 @@ type Due struct {
 	At          time.Time
 	Agent       string
 	Priority    int
-	LastAttempt bool // the run is on its last chance, see Run.LastChance
+	LastAttempt bool // the run is on its last chance, see Run.OnLastAttempt
 }
 
 // SubmitKey is the row that makes a submit repeatable: one per (thread, key),

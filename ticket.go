@@ -113,8 +113,8 @@ func (a *Ask) Digest() string {
 	}{a.Kind, a.Prompt, a.Action, a.Arguments, a.Answers})
 }
 
-// same reports whether d decides what the other does.
-func (d *Decision) same(other *Decision) bool {
+// equal reports whether d decides what the other does.
+func (d *Decision) equal(other *Decision) bool {
 	return d.Verdict == other.Verdict && (d.Answer == nil) == (other.Answer == nil) && digest(d.Answer) == digest(other.Answer)
 }
 
@@ -175,8 +175,8 @@ func (t *ThreadState) AddTicket(row *Ticket) *Ticket {
 	return row
 }
 
-// mayAsk refuses questions that contradict ones asked before.
-func (t *ThreadState) mayAsk(r *Run, asks []Ask) error {
+// checkAsks refuses questions that contradict ones asked before.
+func (t *ThreadState) checkAsks(r *Run, asks []Ask) error {
 	for i := range asks {
 		if err := asks[i].Check(); err != nil {
 			return err
@@ -193,8 +193,8 @@ func (t *ThreadState) mayAsk(r *Run, asks []Ask) error {
 	return nil
 }
 
-// ask opens the tickets that are not there yet.
-func (t *ThreadState) ask(r *Run, asks []Ask, now time.Time) {
+// openTickets opens the tickets that are not there yet.
+func (t *ThreadState) openTickets(r *Run, asks []Ask, now time.Time) {
 	for i := range asks {
 		a := &asks[i]
 		id := TicketID(r.ID, a.Name)
@@ -224,7 +224,7 @@ func (t *ThreadState) ask(r *Run, asks []Ask, now time.Time) {
 }
 
 func (t *ThreadState) touchTicket(k *Ticket) {
-	t.change()
+	t.touchRow()
 	t.tickets[k.ID] = k
 	if !slices.Contains(t.dirtyTickets, k.ID) {
 		t.dirtyTickets = append(t.dirtyTickets, k.ID)
@@ -243,19 +243,19 @@ func (t *ThreadState) ticketsOf(r *Run) []*Ticket {
 	return of
 }
 
-// satisfied reports whether a run that waits may go on.
-func (t *ThreadState) satisfied(r *Run) bool {
+// waitSatisfied reports whether a run that waits may go on.
+func (t *ThreadState) waitSatisfied(r *Run) bool {
 	if r.Wait == nil {
 		return true
 	}
-	return r.Wait.Over(func(name string) bool {
+	return r.Wait.Ended(func(name string) bool {
 		k := t.tickets[TicketID(r.ID, name)]
 		return k != nil && k.State == TicketOpen
 	})
 }
 
-// Over reports whether the wait has ended, given which of its tickets are open.
-func (w *Wait) Over(open func(name string) bool) bool {
+// Ended reports whether the wait has ended, given which of its tickets are open.
+func (w *Wait) Ended(open func(name string) bool) bool {
 	left := 0
 	for _, name := range w.Names {
 		if open(name) {
@@ -265,10 +265,10 @@ func (w *Wait) Over(open func(name string) bool) bool {
 	return left == 0 || w.Any && left < len(w.Names)
 }
 
-// lapsed reports whether a parked run is about to go on because what it waits
+// waitExpired reports whether a parked run is about to go on because what it waits
 // for has expired, although no claim has come by to say so.
-func (t *ThreadState) lapsed(r *Run, now time.Time) bool {
-	return r.Wait.Over(func(name string) bool { return t.tickets[TicketID(r.ID, name)].takesAt(now) })
+func (t *ThreadState) waitExpired(r *Run, now time.Time) bool {
+	return r.Wait.Ended(func(name string) bool { return t.tickets[TicketID(r.ID, name)].openAt(now) })
 }
 
 // StateAt is what the ticket's state is at now: an open one whose time has passed has
@@ -280,20 +280,20 @@ func (k *Ticket) StateAt(now time.Time) TicketState {
 	return k.State
 }
 
-// takesAt reports whether the ticket is open and may still be decided at now.
-func (k *Ticket) takesAt(now time.Time) bool {
+// openAt reports whether the ticket is open and may still be decided at now.
+func (k *Ticket) openAt(now time.Time) bool {
 	return k != nil && k.StateAt(now) == TicketOpen
 }
 
-// waitsFor is what a parked run's open tickets make it: Question if it can be
+// waitKind is what a parked run's open tickets make it: Question if it can be
 // answered by a message, Approval if messages queue behind it, or Event for
 // everything that no message concerns.
-func (t *ThreadState) waitsFor(r *Run, now time.Time) TicketKind {
+func (t *ThreadState) waitKind(r *Run, now time.Time) TicketKind {
 	kind := TicketEvent
 	for _, name := range r.Wait.Names {
 		k := t.tickets[TicketID(r.ID, name)]
 		switch {
-		case !k.takesAt(now):
+		case !k.openAt(now):
 		case k.Kind == TicketInput:
 			return TicketInput
 		case k.Kind == TicketApproval, k.Holds:
@@ -307,7 +307,7 @@ func (t *ThreadState) waitsFor(r *Run, now time.Time) TicketKind {
 func (t *ThreadState) requeue(r *Run, now time.Time) {
 	r.Status, r.Resumes, r.AvailableAt, r.Failures = StatusQueued, true, now, 0
 	r.Outages, r.OutageSince = 0, time.Time{}
-	t.touch(r)
+	t.touchRun(r)
 }
 
 // expiry is the earliest time at which an open ticket of r expires or fires.
@@ -321,9 +321,9 @@ func (t *ThreadState) expiry(r *Run) time.Time {
 	return first
 }
 
-// fire expires what is due of a parked run, and makes it due if its wait is
+// expireTickets expires what is due of a parked run, and makes it due if its wait is
 // satisfied then.
-func (t *ThreadState) fire(now time.Time) {
+func (t *ThreadState) expireTickets(now time.Time) {
 	r := t.current()
 	if r == nil || r.Status != StatusWaiting {
 		return
@@ -335,7 +335,7 @@ func (t *ThreadState) fire(now time.Time) {
 			t.append(KindTicketExpired, r, now, TicketRef{Ticket: k.ID})
 		}
 	}
-	if t.satisfied(r) {
+	if t.waitSatisfied(r) {
 		t.requeue(r, now)
 	}
 }
@@ -352,7 +352,7 @@ func (t *ThreadState) voidTickets(r *Run) {
 
 // Decide answers a ticket, once. The same decision again returns the ticket.
 func (t *ThreadState) Decide(d Decision, now time.Time) (*Ticket, error) {
-	k, repeat, err := t.mayDecide(&d, now)
+	k, repeat, err := t.checkDecision(&d, now)
 	if err != nil || repeat {
 		return k, err
 	}
@@ -371,13 +371,13 @@ func (t *ThreadState) decide(k *Ticket, d Decision, now time.Time) {
 	t.append(KindTicketDecided, r, now, TicketDecision{
 		Ticket: k.ID, Decision: k.Decision, Answer: k.Answer, Reason: k.Reason, DecidedBy: k.DecidedBy,
 	})
-	if r.Status == StatusWaiting && t.satisfied(r) {
+	if r.Status == StatusWaiting && t.waitSatisfied(r) {
 		t.requeue(r, now)
 	}
 }
 
-// mayDecide refuses a decision that does not fit its ticket.
-func (t *ThreadState) mayDecide(d *Decision, now time.Time) (k *Ticket, repeat bool, err error) {
+// checkDecision refuses a decision that does not fit its ticket.
+func (t *ThreadState) checkDecision(d *Decision, now time.Time) (k *Ticket, repeat bool, err error) {
 	k = t.tickets[d.Ticket]
 	if k == nil || t.runs[k.Run] == nil {
 		return nil, false, Errorf(CodeNotFound, "no ticket %q in thread %q", d.Ticket, t.ID)
@@ -393,11 +393,11 @@ func (t *ThreadState) mayDecide(d *Decision, now time.Time) (k *Ticket, repeat b
 	if !cleanText(d.Reason) {
 		return nil, false, invalid("reason", "must be valid UTF-8 without NUL", "")
 	}
-	if err := k.takes(d); err != nil {
+	if err := k.accepts(d); err != nil {
 		return nil, false, err
 	}
 	switch {
-	case k.State == TicketDecided && d.same(&Decision{Verdict: k.Decision, Answer: k.Answer}):
+	case k.State == TicketDecided && d.equal(&Decision{Verdict: k.Decision, Answer: k.Answer}):
 		return k, true, nil
 	case k.State == TicketDecided:
 		return nil, false, Errorf(CodeConflict, "ticket %s was decided already: %s by %s", k.ID, k.Decision, k.DecidedBy)
@@ -409,9 +409,9 @@ func (t *ThreadState) mayDecide(d *Decision, now time.Time) (k *Ticket, repeat b
 	return k, false, nil
 }
 
-// takes says whether the kind of ticket takes the decision, and whether what was
+// accepts says whether the kind of ticket takes the decision, and whether what was
 // shown is what is asked.
-func (k *Ticket) takes(d *Decision) error {
+func (k *Ticket) accepts(d *Decision) error {
 	ok := false
 	switch k.Kind {
 	case TicketApproval:

@@ -83,9 +83,9 @@ func (t *Token) Check() error {
 	return nil
 }
 
-// Declared are the agents that tokens which are good name for their workers: runs
+// DeclaredAgents are the agents that tokens which are good name for their workers: runs
 // for them wait until such a worker comes.
-func Declared(tokens []*Token) (agents []string) {
+func DeclaredAgents(tokens []*Token) (agents []string) {
 	for _, t := range tokens {
 		if t.RevokedAt.IsZero() && t.Has(PermissionWork) {
 			agents = append(agents, t.Agents...)
@@ -94,9 +94,9 @@ func Declared(tokens []*Token) (agents []string) {
 	return agents
 }
 
-// Acting is the token that what a thread's runs do is judged by: they may do
+// RunToken is the token that what a thread's runs do is judged by: they may do
 // what its owner may in threads of its own.
-func Acting(owner string) *Token {
+func RunToken(owner string) *Token {
 	t := &Token{Name: owner, Scopes: []Permission{PermissionSubmit}}
 	if owner == Operator {
 		t.Scopes = []Permission{PermissionAdmin}
@@ -109,17 +109,17 @@ func (t *Token) Has(p Permission) bool {
 	return slices.Contains(t.Scopes, p) || slices.Contains(t.Scopes, PermissionAdmin)
 }
 
-// Need refuses with Forbidden unless the token has the scope p.
-func (t *Token) Need(p Permission) error {
+// Require refuses with Forbidden unless the token has the scope p.
+func (t *Token) Require(p Permission) error {
 	if t.Has(p) {
 		return nil
 	}
 	return Errorf(CodeForbidden, "this needs a token with the scope %s", p)
 }
 
-// Sees reports whether the thread is visible to the token: to its owner, in its
+// CanSee reports whether the thread is visible to the token: to its owner, in its
 // namespace, and to admins. A thread whose owner is unknown is visible to nobody.
-func (t *Token) Sees(thread *Thread) bool {
+func (t *Token) CanSee(thread *Thread) bool {
 	switch {
 	case thread.Owner == "" || !thread.DeletedAt.IsZero():
 		return false
@@ -133,34 +133,34 @@ func (t *Token) Sees(thread *Thread) bool {
 // transaction.
 func (t *ThreadState) exists() bool { return t.Key != 0 || !t.CreatedAt.IsZero() }
 
-// SeenBy refuses who may not know of the thread, in the words for one that is not
+// CheckVisibleTo refuses who may not know of the thread, in the words for one that is not
 // there. nil is the server itself.
-func (t *ThreadState) SeenBy(who *Token) error {
-	if t.CreatedAt.IsZero() || !t.DeletedAt.IsZero() || who != nil && !who.Sees(&t.Thread) {
-		return noThread(t.ID)
+func (t *ThreadState) CheckVisibleTo(who *Token) error {
+	if t.CreatedAt.IsZero() || !t.DeletedAt.IsZero() || who != nil && !who.CanSee(&t.Thread) {
+		return errNoThread(t.ID)
 	}
 	return nil
 }
 
-func noThread(id string) error { return Errorf(CodeNotFound, "no thread %q", id) }
+func errNoThread(id string) error { return Errorf(CodeNotFound, "no thread %q", id) }
 
-// reachedBy refuses a submit to a thread that its sender may not know of, as if
+// checkReachable refuses a submit to a thread that its sender may not know of, as if
 // there were none. The end of a run is told to its own owner's threads and, as
 // only the operator's runs go to the threads of others, to the operator's: a
 // thread that somebody else made under the id of one that was deleted is neither.
 // A thread that is not there may be reserved.
-func (t *ThreadState) reachedBy(in *Submit) error {
+func (t *ThreadState) checkReachable(in *Submit) error {
 	if !t.exists() {
-		return in.mayMake(t.ID)
+		return in.checkCreate(t.ID)
 	}
-	seen := in.By == nil || in.By.Sees(&t.Thread)
+	seen := in.By == nil || in.By.CanSee(&t.Thread)
 	if in.Origin.Via == "wake" {
 		seen = t.Owner == in.Owner || t.Owner == Operator
 	}
 	if seen {
 		return nil
 	}
-	return noThread(t.ID)
+	return errNoThread(t.ID)
 }
 
 // InForeignNamespace reports whether a thread made by this token under this id would lie in a
@@ -198,13 +198,13 @@ func isServerID(id string) bool {
 	return true
 }
 
-// mayMake refuses a thread that is for the operator to make, or for others.
-func (in *Submit) mayMake(id string) error {
+// checkCreate refuses a thread that is for the operator to make, or for others.
+func (in *Submit) checkCreate(id string) error {
 	if in.By == nil || in.By.Name == Operator || in.By.Has(PermissionAdmin) {
 		return nil
 	}
-	if in.Squats {
-		return noThread(id)
+	if in.ForeignNamespace {
+		return errNoThread(id)
 	}
 	for _, begin := range in.Reserved {
 		if strings.HasPrefix(id, begin) {

@@ -35,7 +35,7 @@ func TestATokenSeesItsOwnItsNamespaceAndAsAdminAll(t *testing.T) {
 			for _, s := range c.sees {
 				want = want || s == who
 			}
-			if got := who.Sees(row); got != want {
+			if got := who.CanSee(row); got != want {
 				t.Errorf("%q sees thread %q of %q: %t, want %t", who.Name, c.id, c.owner, got, want)
 			}
 		}
@@ -44,10 +44,10 @@ func TestATokenSeesItsOwnItsNamespaceAndAsAdminAll(t *testing.T) {
 
 func TestAScopeIsNeededUnlessTheTokenIsAdmins(t *testing.T) {
 	for _, p := range mailroom.Permissions() {
-		if err := token("x", "", p).Need(p); err != nil {
+		if err := token("x", "", p).Require(p); err != nil {
 			t.Errorf("%s: %v", p, err)
 		}
-		if err := token("x", "", mailroom.PermissionAdmin).Need(p); err != nil {
+		if err := token("x", "", mailroom.PermissionAdmin).Require(p); err != nil {
 			t.Errorf("admin, asked for %s: %v", p, err)
 		}
 		var others []mailroom.Permission
@@ -56,7 +56,7 @@ func TestAScopeIsNeededUnlessTheTokenIsAdmins(t *testing.T) {
 				others = append(others, o)
 			}
 		}
-		if err := token("x", "", others...).Need(p); mailroom.CodeOf(err) != mailroom.CodeForbidden || !strings.Contains(err.Error(), string(p)) {
+		if err := token("x", "", others...).Require(p); mailroom.CodeOf(err) != mailroom.CodeForbidden || !strings.Contains(err.Error(), string(p)) {
 			t.Errorf("all but %s: %v, want forbidden, naming it", p, err)
 		}
 	}
@@ -124,11 +124,11 @@ func TestAThreadInANamespaceOfOthersIsSquatted(t *testing.T) {
 		{team, "team-m1", false},
 		{mate, "team-m1", false},
 		{mate, "team-1", true},
-		{mailroom.Acting("team"), "team-1", false}, // its runs
-		{mailroom.Acting("ann"), "team-1", true},
-		{mailroom.Acting("ops"), "team-1", false},
+		{mailroom.RunToken("team"), "team-1", false}, // its runs
+		{mailroom.RunToken("ann"), "team-1", true},
+		{mailroom.RunToken("ops"), "team-1", false},
 		{ops, "team-1", false},
-		{mailroom.Acting(mailroom.Operator), "team-1", false},
+		{mailroom.RunToken(mailroom.Operator), "team-1", false},
 	} {
 		if got := c.who.InForeignNamespace(c.id, all); got != c.want {
 			t.Errorf("%s squats %q: %t, want %t", c.who.Name, c.id, got, c.want)

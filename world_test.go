@@ -170,7 +170,7 @@ func (w *world) check() {
 		w.t.Fatalf("last seq is %d after %d entries", w.row.LastSeq, len(w.log))
 	}
 	l := w.load(mailroom.ScopeAll, "")
-	due, held := l.Expected(w.now)
+	due, held := l.ExpectedDue(w.now)
 	got := w.row.Due
 	if w.row.Current == "" && len(w.set(mailroom.RunsQueued)) > 0 && !got.At.IsZero() && !got.At.After(w.now) {
 		due.At = got.At // any time since the queue began

@@ -1,12 +1,12 @@
 package bus
 
-// SubscribeTickets says that a reader of the thread wants the text so far of the message
+// RequestFlush says that a reader of the thread wants the text so far of the message
 // being written: whoever writes it flushes it at once. It never waits, and like
 // a notice it may be lost; the regular flush comes anyway.
-func (b *Bus) SubscribeTickets(thread string) {
+func (b *Bus) RequestFlush(thread string) {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
-	for s := range b.asks {
+	for s := range b.flushRequests {
 		select {
 		case s.c <- thread:
 		default: // its reader is behind, and the text is flushed each second
@@ -14,20 +14,20 @@ func (b *Bus) SubscribeTickets(thread string) {
 	}
 }
 
-// TicketsChanged returns a subscription to what readers ask for. It buffers depth thread
+// SubscribeFlushRequests returns a subscription to what readers ask for. It buffers depth thread
 // ids, at least one; the same thread may be asked for many times in a row. The
 // caller must close it.
-func (b *Bus) TicketsChanged(depth int) *TicketSubscription {
+func (b *Bus) SubscribeFlushRequests(depth int) *FlushRequests {
 	c := make(chan string, max(depth, 1))
-	s := &TicketSubscription{C: c, bus: b, c: c}
+	s := &FlushRequests{C: c, bus: b, c: c}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.asks[s] = struct{}{}
+	b.flushRequests[s] = struct{}{}
 	return s
 }
 
-// TicketSubscription receives thread ids on C, which is closed by Close.
-type TicketSubscription struct {
+// FlushRequests receives thread ids on C, which is closed by Close.
+type FlushRequests struct {
 	C <-chan string
 
 	// Set once by Asks.
@@ -36,12 +36,12 @@ type TicketSubscription struct {
 }
 
 // Close ends the subscription and closes C. It may be called more than once.
-func (s *TicketSubscription) Close() {
+func (s *FlushRequests) Close() {
 	s.bus.mu.Lock()
 	defer s.bus.mu.Unlock()
-	if _, open := s.bus.asks[s]; !open {
+	if _, open := s.bus.flushRequests[s]; !open {
 		return
 	}
-	delete(s.bus.asks, s)
+	delete(s.bus.flushRequests, s)
 	close(s.c)
 }

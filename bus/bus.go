@@ -12,9 +12,9 @@ import (
 	"mailroom"
 )
 
-// heavy is the size, in bytes, from which on a notice is not kept for a reader
+// largeNotice is the size, in bytes, from which on a notice is not kept for a reader
 // that is behind: it will find the entries in the store.
-const heavy = 64 << 10
+const largeNotice = 64 << 10
 
 // Notice tells that something happened in a thread. Everything in it is shared
 // by all readers and must not be changed.
@@ -37,16 +37,16 @@ type Flushed struct {
 type Bus struct {
 	// mu guards the sets. It is held for reading while a notice is handed
 	// out, so that a subscription is never closed under a send.
-	mu      sync.RWMutex
-	threads map[string]map[*Subscription]struct{} // "" holds those of every thread
-	asks    map[*TicketSubscription]struct{}
+	mu            sync.RWMutex
+	threads       map[string]map[*Subscription]struct{} // "" holds those of every thread
+	flushRequests map[*FlushRequests]struct{}
 }
 
 // New makes an empty bus.
 func New() *Bus {
 	return &Bus{
-		threads: make(map[string]map[*Subscription]struct{}),
-		asks:    make(map[*TicketSubscription]struct{}),
+		threads:       make(map[string]map[*Subscription]struct{}),
+		flushRequests: make(map[*FlushRequests]struct{}),
 	}
 }
 
@@ -114,7 +114,7 @@ func (s *Subscription) offer(n Notice, size int) {
 	if s.entries && len(n.Entries) == 0 {
 		return
 	}
-	if size >= heavy && len(s.c) > 0 {
+	if size >= largeNotice && len(s.c) > 0 {
 		s.lost.Store(true)
 		return
 	}

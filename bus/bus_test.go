@@ -106,12 +106,12 @@ func TestReaderOfEntriesHasRoomForThemAlone(t *testing.T) {
 
 func TestDepthIsAtLeastOne(t *testing.T) {
 	b := bus.New()
-	sub, asks := b.Subscribe("a", 0), b.TicketsChanged(-1)
+	sub, asks := b.Subscribe("a", 0), b.SubscribeFlushRequests(-1)
 	defer sub.Close()
 	defer asks.Close()
 
 	b.Publish(delta("a", 7))
-	b.SubscribeTickets("a")
+	b.RequestFlush("a")
 
 	if diff := cmp.Diff([]int{7}, drain(sub)); diff != "" {
 		t.Errorf("notices (-want +got):\n%s", diff)
@@ -154,7 +154,7 @@ func TestOrderOfEachPublisherIsKeptWhileReadersComeAndGo(t *testing.T) {
 		work.Go(func() {
 			for range each {
 				s := b.Subscribe("a", 1)
-				b.SubscribeTickets("a")
+				b.RequestFlush("a")
 				s.Close()
 			}
 		})
@@ -176,16 +176,16 @@ func TestOrderOfEachPublisherIsKeptWhileReadersComeAndGo(t *testing.T) {
 
 func TestAskReachesEveryWriterAndNeverWaits(t *testing.T) {
 	b := bus.New()
-	b.SubscribeTickets("nobody listens")
-	one, two := b.TicketsChanged(2), b.TicketsChanged(1)
+	b.RequestFlush("nobody listens")
+	one, two := b.SubscribeFlushRequests(2), b.SubscribeFlushRequests(1)
 	defer two.Close()
 
 	for _, thread := range []string{"a", "b", "c"} {
-		b.SubscribeTickets(thread)
+		b.RequestFlush(thread)
 	}
 	one.Close()
 	one.Close()
-	b.SubscribeTickets("d")
+	b.RequestFlush("d")
 
 	var got []string
 	for thread := range one.C {

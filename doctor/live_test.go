@@ -115,7 +115,7 @@ func submitSomething(ctx context.Context, l *ledger.Ledger, id string) error {
 func runSomething(ctx context.Context, l *ledger.Ledger, round int64) error {
 	work, err := l.Claim(ctx, ledger.ClaimRequest{Worker: "w", Round: round, Slots: 3, Agents: map[string]int{"a": 3}})
 	for _, w := range work {
-		_, e := l.Steered(ctx, w.Claim)
+		_, e := l.MarkSteersRead(ctx, w.Claim)
 		_, e2 := l.Append(ctx, mailroom.StepCommit{Claim: w.Claim, Number: w.Run.Step + 1, Step: mailroom.Step{
 			Name: "step", Sends: []mailroom.Send{{Name: fmt.Sprint("s", w.Claim.Attempt), Thread: "far", Agent: "b", Parts: mailroom.Text("hi")}},
 		}})

@@ -39,7 +39,7 @@ func (p *patient) reservations() error {
 		}
 		delete(p.story.holds, row.ID)
 		for _, other := range rows[:i] {
-			if row.AtOdds(&other, p.now) {
+			if row.ConflictsWith(&other, p.now) {
 				p.bad(Reserve, "reservations %s of %s and %s of %s hold what both name", other.ID, other.Holder, row.ID, row.Holder)
 			}
 		}

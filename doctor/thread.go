@@ -151,7 +151,7 @@ func (p *patient) due(current *mailroom.Run) error {
 		loaded.SetQueue(set, rows, true) // the function looks at the first ones only
 		queue = queue || set == mailroom.RunsQueued && len(rows) > 0
 	}
-	want, heldAt := loaded.Expected(p.now)
+	want, heldAt := loaded.ExpectedDue(p.now)
 	if !p.t.HeldAt.Equal(heldAt) {
 		p.bad(Due, "the first of its held runs is due at %s by its row, at %s by the runs", at(p.t.HeldAt), at(heldAt))
 	}

@@ -144,7 +144,7 @@ func (p *patient) parked(r *mailroom.Run, states map[string]mailroom.TicketState
 			return
 		}
 	}
-	if r.Wait.Over(func(name string) bool { return states[name] == mailroom.TicketOpen }) {
+	if r.Wait.Ended(func(name string) bool { return states[name] == mailroom.TicketOpen }) {
 		p.badRun(Wait, r.ID, "run %s is waiting for %q, which has come", r.ID, r.Wait.Names)
 	}
 }

@@ -116,7 +116,7 @@ func (w *ward) reserve() {
 	w.must(err)
 	_, err = w.Release(ctx, out.Granted[1].ID, by, false)
 	w.must(err)
-	_, err = w.Inbox(ctx, ledger.ReadInbox{Project: "p", Agent: "y", By: by, Limit: 1})
+	_, err = w.Inbox(ctx, ledger.InboxQuery{Project: "p", Agent: "y", By: by, Limit: 1})
 	w.must(err)
 	_, err = w.Notify(ctx, mailroom.Notify{Project: "p", By: by, Notification: mailroom.Notification{From: "x", Event: "e"}})
 	w.must(err)

@@ -119,7 +119,7 @@ func TestRestartAfterAKillDoesNotWaitForTheLease(t *testing.T) {
 		h.others = append(h.others, next)
 		started := make(chan time.Duration, 1)
 		begin := time.Now()
-		h.must(next.ledger.EndLocal(context.Background(), false))
+		h.must(next.ledger.EndLocalWorkers(context.Background(), false))
 		next.start(serving(func(ctx context.Context, s mailroom.Session) error {
 			started <- time.Since(begin)
 			return nil
@@ -155,7 +155,7 @@ func TestClosedStoreEndsTheEngineAtOnce(t *testing.T) {
 		if p.engines[0].Ready() == nil {
 			t.Error("ready with a closed store")
 		}
-		h.must(h.ledger.EndLocal(context.Background(), false))
+		h.must(h.ledger.EndLocalWorkers(context.Background(), false))
 		h.wait(20 * time.Second)
 		h.must(h.ledger.Sweep(context.Background(), ""))
 	})

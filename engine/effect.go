@@ -103,7 +103,7 @@ func (s *session) resolve(ctx context.Context, e mailroom.Effect, eff *effect) (
 
 // askAbout asks what became of an unknown effect.
 func (s *session) askAbout(ctx context.Context, e mailroom.Effect, eff *effect) (again bool, err error) {
-	tickets, err := s.waitInTurn(ctx, eff.state.Doubt(e.Input))
+	tickets, err := s.waitInTurn(ctx, eff.state.AskOutcome(e.Input))
 	if err != nil {
 		return false, err
 	}

@@ -172,7 +172,7 @@ func (e *Engine) Run(ctx context.Context) error {
 // loop returns when nothing is active any more after ctx ended, or when what is
 // has had its time.
 func (e *Engine) loop(ctx, life context.Context) {
-	asks := e.bus.TicketsChanged(256)
+	asks := e.bus.SubscribeFlushRequests(256)
 	defer asks.Close()
 	renew := time.NewTicker(e.options.Renew)
 	defer renew.Stop()

@@ -269,7 +269,7 @@ func TestRunThatKillsItsWorkerTakesNobodyWithIt(t *testing.T) {
 		all := time.After(15 * time.Minute)
 		for running := true; running; {
 			p := h.newProcess()
-			h.must(p.ledger.EndLocal(context.Background(), false))
+			h.must(p.ledger.EndLocalWorkers(context.Background(), false))
 			p.start(o)
 			select {
 			case <-killed:

@@ -72,7 +72,7 @@ func TestASettledEffectIsNeverCalledAgainOverAThousandKills(t *testing.T) {
 			h.wait(c.within(100))
 			kills += len(h.runsIn(mailroom.StatusRunning))
 			victim.kill()
-			h.must(h.ledger.EndLocal(context.Background(), false))
+			h.must(h.ledger.EndLocalWorkers(context.Background(), false))
 			h.wait(6 * time.Second) // all that was lost may be claimed again
 		}
 		h.start(o)

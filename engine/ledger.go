@@ -30,8 +30,8 @@ type Leases interface {
 	Deregister(ctx context.Context, worker string) error
 	// Sweep frees what lost workers held, except self.
 	Sweep(ctx context.Context, self string) error
-	// Orphans fails what is due for agents that nobody has served for grace.
-	Orphans(ctx context.Context, configured []string, grace time.Duration) error
+	// FailOrphans fails what is due for agents that nobody has served for grace.
+	FailOrphans(ctx context.Context, configured []string, grace time.Duration) error
 	// Subscribe serves t until ctx ends; it must return only after the last Take.
 	Subscribe(ctx context.Context, t ledger.Claimer) error
 	// Wake has the takers asked again.
@@ -42,21 +42,21 @@ type Leases interface {
 type Runs interface {
 	// Inputs returns the messages that each of the runs is for.
 	Inputs(ctx context.Context, runs []*mailroom.Run) ([][]mailroom.Message, error)
-	// Claimed returns the run of a claim as it is now.
-	Claimed(ctx context.Context, c mailroom.Claim) (*mailroom.Run, error)
-	// Before returns the last messages, at most limit, that were read before
+	// ClaimedRun returns the run of a claim as it is now.
+	ClaimedRun(ctx context.Context, c mailroom.Claim) (*mailroom.Run, error)
+	// TranscriptBefore returns the last messages, at most limit, that were read before
 	// the run's input.
-	Before(ctx context.Context, run *mailroom.Run, limit int) ([]mailroom.Message, error)
+	TranscriptBefore(ctx context.Context, run *mailroom.Run, limit int) ([]mailroom.Message, error)
 	Tickets(ctx context.Context, q mailroom.TicketQuery) ([]*mailroom.Ticket, error)
 	Effects(ctx context.Context, run *mailroom.Run) (map[string]*mailroom.EffectState, error)
-	// HandOver marks the steered messages as read that no step covers, and
+	// ReadSteered marks the steered messages as read that no step covers, and
 	// returns those behind the entry after, with the seq of the last of them.
-	HandOver(ctx context.Context, c mailroom.Claim, after int64) ([]mailroom.Message, int64, error)
+	ReadSteered(ctx context.Context, c mailroom.Claim, after int64) ([]mailroom.Message, int64, error)
 	Append(ctx context.Context, a mailroom.StepCommit) (seq int64, err error)
 	Flush(ctx context.Context, c mailroom.Claim, p mailroom.Partial) error
-	// SettleFreeing calls begun, unless it is nil, when nothing can keep the
+	// SettleWith calls begun, unless it is nil, when nothing can keep the
 	// settle from being tried, and before anything more is claimed.
-	SettleFreeing(ctx context.Context, s mailroom.Settle, begun func()) (*mailroom.Run, error)
+	SettleWith(ctx context.Context, s mailroom.Settle, begun func()) (*mailroom.Run, error)
 }
 
 var _ Ledger = (*ledger.Ledger)(nil)

@@ -82,11 +82,11 @@ func TestAPanicOfASettleCountsAsAFailure(t *testing.T) {
 // unsettled is a ledger that panics over the message "bad" of a settle.
 type unsettled struct{ engine.Ledger }
 
-func (l unsettled) SettleFreeing(ctx context.Context, in mailroom.Settle, free func()) (*mailroom.Run, error) {
+func (l unsettled) SettleWith(ctx context.Context, in mailroom.Settle, free func()) (*mailroom.Run, error) {
 	if in.Message != nil && in.Message.Text == "bad" {
 		panic("bomb")
 	}
-	return l.Ledger.SettleFreeing(ctx, in, free)
+	return l.Ledger.SettleWith(ctx, in, free)
 }
 
 // TestAPanicBesideAnAgentKeepsItsSlot has the engine panic while the agent works: its context ends, the attempt fails,
@@ -130,7 +130,7 @@ func TestAPanicBesideAnAgentKeepsItsSlot(t *testing.T) {
 // bombed is a ledger that panics when a run is looked up.
 type bombed struct{ engine.Ledger }
 
-func (bombed) Claimed(context.Context, mailroom.Claim) (*mailroom.Run, error) { panic("bomb") }
+func (bombed) ClaimedRun(context.Context, mailroom.Claim) (*mailroom.Run, error) { panic("bomb") }
 
 // TestAPanicOfTheLoopEndsTheEngineInOrder has what is told of renewals panic: Run returns an error, and another engine
 // finishes what was running.

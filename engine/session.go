@@ -97,7 +97,7 @@ func (s *session) Transcript(ctx context.Context, limit int) ([]mailroom.Message
 	if limit <= 0 {
 		return nil, nil
 	}
-	return s.engine.ledger.Before(ctx, s.Run(), limit)
+	return s.engine.ledger.TranscriptBefore(ctx, s.Run(), limit)
 }
 
 func (s *session) Stream(ctx context.Context, text string) error {
@@ -192,7 +192,7 @@ func (s *session) Steered(ctx context.Context) ([]mailroom.Message, error) {
 // handOver takes the steered messages that this attempt has not had yet. It is
 // within turn.
 func (s *session) handOver(ctx context.Context) ([]mailroom.Message, error) {
-	messages, last, err := s.engine.ledger.HandOver(ctx, s.claim, s.handed)
+	messages, last, err := s.engine.ledger.ReadSteered(ctx, s.claim, s.handed)
 	if err != nil {
 		return nil, err
 	}

@@ -69,7 +69,7 @@ func (s *slots) Capacity() ledger.ClaimRequest {
 	s.round++
 	c := ledger.ClaimRequest{
 		Worker: s.worker, Round: s.round, Slots: free, LastAttempt: s.alone == 0, Agents: make(map[string]int, len(s.agents)),
-		Held: maps.Clone(s.held), Guests: guests,
+		Held: maps.Clone(s.held), FairSlots: guests,
 	}
 	for name, n := range s.agents {
 		if ready := s.admit[name]; n > 0 && (ready == nil || ready()) {
@@ -110,7 +110,7 @@ func (s *slots) use(w ledger.Assignment, by int) {
 	if s.held[owner] -= by; s.held[owner] == 0 {
 		delete(s.held, owner)
 	}
-	if w.Run.LastChance() {
+	if w.Run.OnLastAttempt() {
 		s.alone -= by
 	}
 }

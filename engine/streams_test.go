@@ -85,7 +85,7 @@ func TestFlushComesAtOnceWhenAReaderAsks(t *testing.T) {
 		sub := h.bus.Subscribe("t", 10)
 		defer sub.Close()
 		for range 2 { // also when there is nothing new
-			h.bus.SubscribeTickets("t")
+			h.bus.RequestFlush("t")
 			asked := time.Now()
 			n := <-sub.C
 			if took := time.Since(asked); took > 10*time.Millisecond {

@@ -25,7 +25,7 @@ func (e *Engine) sweep(ctx context.Context) {
 		defer recovery.Handle(e.options.Log, "a sweep", func(p *recovery.Panic) { e.swept <- p })
 		err := e.ledger.Sweep(ctx, worker)
 		if err == nil && orphans {
-			err = e.ledger.Orphans(ctx, agents, grace)
+			err = e.ledger.FailOrphans(ctx, agents, grace)
 		}
 		e.swept <- err
 	})

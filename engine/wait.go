@@ -46,7 +46,7 @@ func (s *session) wait(ctx context.Context, any bool, asks []mailroom.Ask) ([]ma
 		k, ok := known[name]
 		return !ok || k.State == mailroom.TicketOpen
 	}
-	if len(w.Names) == 0 || !w.Over(open) {
+	if len(w.Names) == 0 || !w.Ended(open) {
 		if len(w.Names) == 0 {
 			return nil, mailroom.Errorf(mailroom.CodeInvalid, "a wait needs a ticket")
 		}

@@ -94,7 +94,7 @@ func (s *session) free() {
 
 // look reads what became of the run since it was claimed.
 func (s *session) look() error {
-	r, err := s.engine.ledger.Claimed(s.life, s.claim)
+	r, err := s.engine.ledger.ClaimedRun(s.life, s.claim)
 	if err != nil {
 		return fmt.Errorf("look at run %s again: %w", s.claim.Run, err)
 	}
@@ -286,7 +286,7 @@ func (s *session) end(in mailroom.Settle) (run *mailroom.Run, err error) {
 		free = nil // its agent has not returned
 	}
 	err = s.repeat(func(ctx context.Context) error {
-		run, err = s.engine.ledger.SettleFreeing(ctx, in, free)
+		run, err = s.engine.ledger.SettleWith(ctx, in, free)
 		return err
 	})
 	return run, err

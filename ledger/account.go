@@ -93,9 +93,9 @@ func (l *Ledger) RevokeToken(ctx context.Context, name string) error {
 	return err
 }
 
-// TokensUsed notes when secrets were used last, by their SHA-256. Those that are
+// RecordTokenUse notes when secrets were used last, by their SHA-256. Those that are
 // gone meanwhile are nobody's.
-func (l *Ledger) TokensUsed(ctx context.Context, used map[string]time.Time) error {
+func (l *Ledger) RecordTokenUse(ctx context.Context, used map[string]time.Time) error {
 	o := op{name: "tokens used", rank: rankPlain}
 	_, err := run(ctx, l, o, func(b *batch) (struct{}, error) {
 		rows, err := b.accounts()
@@ -119,11 +119,11 @@ func (b *batch) accounts() ([]*mailroom.Token, error) {
 		}
 		b.tokens = []*mailroom.Token{}
 		for _, t := range rows {
-			if b.some[t.Name] == nil {
+			if b.tokensByName[t.Name] == nil {
 				b.tokens = append(b.tokens, t)
 			}
 		}
-		for _, t := range b.some {
+		for _, t := range b.tokensByName {
 			if t != nil {
 				b.tokens = append(b.tokens, t)
 			}
@@ -138,22 +138,22 @@ func (b *batch) token(name string) (*mailroom.Token, error) {
 	if i := slices.IndexFunc(b.tokens, func(t *mailroom.Token) bool { return t.Name == name }); i >= 0 {
 		return b.tokens[i], nil
 	}
-	if t, ok := b.some[name]; ok || b.tokens != nil {
+	if t, ok := b.tokensByName[name]; ok || b.tokens != nil {
 		return t, nil
 	}
 	rows, err := b.tx.Tokens(name)
 	if err != nil {
 		return nil, err
 	}
-	b.some[name] = nil
+	b.tokensByName[name] = nil
 	if len(rows) > 0 {
-		b.some[name] = rows[0]
+		b.tokensByName[name] = rows[0]
 	}
-	return b.some[name], nil
+	return b.tokensByName[name], nil
 }
 
 func (b *batch) saveToken(row *mailroom.Token) {
-	b.some[row.Name] = row
+	b.tokensByName[row.Name] = row
 	lists := []*[]*mailroom.Token{&b.changes.Tokens}
 	if b.tokens != nil {
 		lists = append(lists, &b.tokens)

@@ -35,7 +35,7 @@ func (m *model) account(t *rapid.T) {
 	case 2:
 		at := m.clock.read().Truncate(time.Minute)
 		_ = m.do(t, "tokens used", func(l *ledger.Ledger) error { // it is never refused: twice would say so
-			return l.TokensUsed(m.ctx, map[string]time.Time{known.Sum: at, "of nobody": at})
+			return l.RecordTokenUse(m.ctx, map[string]time.Time{known.Sum: at, "of nobody": at})
 		})
 	}
 	found := map[string]string{}
@@ -87,7 +87,7 @@ func TestANameHasOneTokenAtATime(t *testing.T) {
 	want.Key, want.CreatedAt = key, got.CreatedAt
 	wantEqual(t, "the next one", d.tokens(), []*mailroom.Token{&want})
 	// The secret that was revoked is nobody's, also when it comes late.
-	if err := d.TokensUsed(d.ctx, map[string]time.Time{"one": time.Now()}); err != nil || !d.tokens()[0].UsedAt.IsZero() {
+	if err := d.RecordTokenUse(d.ctx, map[string]time.Time{"one": time.Now()}); err != nil || !d.tokens()[0].UsedAt.IsZero() {
 		t.Errorf("used at %v, %v, want never", d.tokens()[0].UsedAt, err)
 	}
 }
@@ -112,7 +112,7 @@ func TestTheLastUseOfATokenOnlyGrows(t *testing.T) {
 	must(d.CreateToken(d.ctx, account("ann", "sum")))(t)
 	early, late := time.Date(2030, 1, 2, 3, 4, 0, 0, time.UTC), time.Date(2030, 1, 2, 3, 5, 0, 0, time.UTC)
 	for _, at := range []time.Time{late, early} {
-		if err := d.TokensUsed(d.ctx, map[string]time.Time{"sum": at}); err != nil {
+		if err := d.RecordTokenUse(d.ctx, map[string]time.Time{"sum": at}); err != nil {
 			t.Fatal(err)
 		}
 		if got := d.tokens()[0].UsedAt; !got.Equal(late) {
@@ -132,7 +132,7 @@ func TestOperationsOnTokensOfOneBatchSeeEachOther(t *testing.T) {
 			func() error { return d.RevokeToken(d.ctx, "amy") },
 			create("amy", "three"), create("bob", "four"),
 			func() error {
-				return d.TokensUsed(d.ctx, map[string]time.Time{"three": time.Unix(60, 0), "four": time.Unix(120, 0)})
+				return d.RecordTokenUse(d.ctx, map[string]time.Time{"three": time.Unix(60, 0), "four": time.Unix(120, 0)})
 			},
 		)
 		wantEqual(t, "codes", codes(errs), []mailroom.Code{"", mailroom.CodeConflict, "", "", "", ""})

@@ -22,8 +22,8 @@ const (
 	maxLarge = 2 << 20 // bytes of the large operations in one batch, unless the first has more
 )
 
-// load is what a batch carries while it gathers.
-type load struct {
+// batchLoad is what a batch carries while it gathers.
+type batchLoad struct {
 	count, bytes, large int
 	noLarge             bool
 	behind              map[string]bool // threads with an operation that waits for a later batch
@@ -31,7 +31,7 @@ type load struct {
 
 // takes reports whether an operation goes into the batch. One that does not keeps the
 // others of its threads behind it.
-func (n *load) takes(o *op) bool {
+func (n *batchLoad) takes(o *op) bool {
 	fits := n.count < maxBatch && (n.count == 0 || n.bytes+o.size <= maxBytes)
 	if o.size >= largeOp {
 		fits = fits && !n.noLarge && (n.large == 0 || n.large+o.size <= maxLarge)
@@ -56,38 +56,38 @@ func (n *load) takes(o *op) bool {
 	return true
 }
 
-// take moves what has gathered into a batch: renewals before anything else, the
+// nextBatch moves what has gathered into a batch: renewals before anything else, the
 // others as they came, and then by rank; a purge when nothing else waits, and
 // alone; and the standing claims for which
 // something may be due. Claims alone make a batch only when their time has come.
 // Large operations wait while small ones pass, and after a batch with large ones comes
 // one without, if there are others: so a small one waits for one large batch at most.
-func (l *Ledger) take(now time.Time) (ops, claims []*op) {
+func (l *Ledger) nextBatch(now time.Time) (ops, claims []*op) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	slices.SortStableFunc(l.queue, func(a, b *op) int { return cmp.Compare(a.place(), b.place()) })
-	if ops = l.gather(l.wasLarge); len(ops) == 0 {
-		ops = l.gather(false)
+	slices.SortStableFunc(l.queue, func(a, b *op) int { return cmp.Compare(a.queueRank(), b.queueRank()) })
+	if ops = l.gatherBatch(l.wasLarge); len(ops) == 0 {
+		ops = l.gatherBatch(false)
 	}
-	l.hand = ops
+	l.inFlight = ops
 	slices.SortStableFunc(ops, func(a, b *op) int { return cmp.Compare(a.rank, b.rank) })
 	for _, o := range ops {
-		if o.begun != nil {
-			o.begun()
+		if o.onBatch != nil {
+			o.onBatch()
 		}
 	}
-	if l.ask(); len(ops) > 0 || !l.due(now).After(now) {
-		claims, l.claims = l.hungry()
+	if l.refreshCapacity(); len(ops) > 0 || !l.nextDue(now).After(now) {
+		claims, l.claims = l.readyClaims()
 	}
 	for _, o := range append(slices.Clone(ops), claims...) {
-		o.taken = true
+		o.inBatch = true
 	}
 	return ops, claims
 }
 
-// gather moves operations from the queue into a batch. It is within mu.
-func (l *Ledger) gather(noLarge bool) (ops []*op) {
-	n, rest := load{noLarge: noLarge}, l.queue[:0]
+// gatherBatch moves operations from the queue into a batch. It is within mu.
+func (l *Ledger) gatherBatch(noLarge bool) (ops []*op) {
+	n, rest := batchLoad{noLarge: noLarge}, l.queue[:0]
 	for i, o := range l.queue {
 		if o.rank == rankPurge && i > 0 || n.count == maxBatch || n.count > 0 && ops[0].rank == rankPurge {
 			rest = append(rest, l.queue[i:]...)
@@ -104,17 +104,17 @@ func (l *Ledger) gather(noLarge bool) (ops []*op) {
 	return ops
 }
 
-// place of an operation in the queue: renewals before anything else, a purge
+// queueRank of an operation in the queue: renewals before anything else, a purge
 // behind all that waits.
-func (o *op) place() int {
+func (o *op) queueRank() int {
 	if o.rank == rankClaim {
 		return rankPlain
 	}
 	return o.rank
 }
 
-// due is when the standing claims may find something next, as far as is known.
-func (l *Ledger) due(now time.Time) time.Time {
+// nextDue is when the standing claims may find something next, as far as is known.
+func (l *Ledger) nextDue(now time.Time) time.Time {
 	at := now.Add(l.options.Poll)
 	if len(l.claims) == 0 {
 		return at
@@ -126,12 +126,12 @@ func (l *Ledger) due(now time.Time) time.Time {
 	at = l.poll
 	for _, o := range l.claims {
 		if o.claim.Slots <= 0 {
-			if o.claim.Guests > 0 && l.guests.Before(at) {
-				at = l.guests
+			if o.claim.FairSlots > 0 && l.nextFair.Before(at) {
+				at = l.nextFair
 			}
 			continue
 		}
-		for _, w := range o.claim.wants() {
+		for _, w := range o.claim.capacities() {
 			known, ok := l.idle[w]
 			if !ok {
 				return now
@@ -144,11 +144,11 @@ func (l *Ledger) due(now time.Time) time.Time {
 	return at
 }
 
-func (l *Ledger) nap(now time.Time) time.Duration {
+func (l *Ledger) idleTime(now time.Time) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.ask()
-	return max(l.due(now).Sub(now), 0)
+	l.refreshCapacity()
+	return max(l.nextDue(now).Sub(now), 0)
 }
 
 // commit makes one transaction of a batch. An operation that the rules refuse
@@ -165,24 +165,24 @@ func (l *Ledger) commit(ctx context.Context, ops, claims []*op) error {
 			took := time.Since(begin)
 			b.publish()
 			b.answer()
-			b.observe(took)
-			b.l.slow("commit", took-b.applied)
+			b.reportCommit(took)
+			b.l.logSlow("commit", took-b.applied)
 			for _, t := range b.order {
-				l.rest.put(t)
+				l.cache.put(t)
 			}
 			for _, p := range b.projects {
-				l.held.put(p)
+				l.reservations.put(p)
 			}
 			return nil
 		case b.culprit != nil:
 			l.options.Log.ErrorContext(ctx, "operation taken out of its batch", "operation", b.culprit.name, "error", err)
-			l.refuse([]*op{b.culprit}, err)
+			l.failAll([]*op{b.culprit}, err)
 			ops, claims = without(ops, b.culprit), without(claims, b.culprit)
 			if len(ops)+len(claims) == 0 {
 				return nil
 			}
 		case mailroom.CodeOf(err) == mailroom.CodeUnavailable || len(ops)+len(claims) == 1:
-			l.refuse(append(slices.Clone(ops), claims...), err)
+			l.failAll(append(slices.Clone(ops), claims...), err)
 			if errors.Is(err, mailroom.ErrStoreClosed) {
 				return fmt.Errorf("commit: %w", err)
 			}
@@ -196,25 +196,25 @@ func (l *Ledger) commit(ctx context.Context, ops, claims []*op) error {
 func (l *Ledger) commitEach(ctx context.Context, ops, claims []*op) error {
 	for _, o := range ops {
 		if err := l.commit(ctx, []*op{o}, nil); err != nil {
-			l.refuse(append(without(ops, o), claims...), err)
+			l.failAll(append(without(ops, o), claims...), err)
 			return err
 		}
 	}
 	for i, o := range claims {
 		if err := l.commit(ctx, nil, []*op{o}); err != nil {
-			l.refuse(claims[i+1:], err)
+			l.failAll(claims[i+1:], err)
 			return err
 		}
 	}
 	return nil
 }
 
-// refuse answers operations whose transaction failed.
-func (l *Ledger) refuse(ops []*op, err error) {
+// failAll answers operations whose transaction failed.
+func (l *Ledger) failAll(ops []*op, err error) {
 	for _, o := range ops {
-		if o.taker != nil {
-			o.taker.Assign(*o.claim, nil, err)
-			l.stand(o)
+		if o.claimer != nil {
+			o.claimer.Assign(*o.claim, nil, err)
+			l.requeueClaim(o)
 			continue
 		}
 		select {
@@ -238,12 +238,12 @@ type batch struct {
 	wasDue  map[string]mailroom.Due // of the rows as they were locked
 	workers map[string]*mailroom.Worker
 	tokens  []*mailroom.Token // all there are, once an operation asked for them
-	// had are the rows of threads as they were locked, dropped those that are no
+	// usedBefore are the rows of threads as they were locked, dropped those that are no
 	// longer there, and workersMore what became of the owners' workers.
-	had         map[string]had
-	dropped     map[string]bool
-	workersMore map[string]mailroom.Use
-	some        map[string]*mailroom.Token // those asked for by name; nil: there is none
+	usedBefore    map[string]threadUse
+	dropped       map[string]bool
+	workerChanges map[string]mailroom.Use
+	tokensByName  map[string]*mailroom.Token // those asked for by name; nil: there is none
 	// Those that an operation asked for, by thread.
 	projects map[string]*mailroom.Project
 	locked   map[string]revision // of the projects' threads, as they were locked
@@ -251,10 +251,10 @@ type batch struct {
 	applied  time.Duration // by its operations, without the commit itself
 }
 
-// poison marks an error after which the loaded values cannot be trusted.
-type poison struct{ error }
+// abortBatch marks an error after which the loaded values cannot be trusted.
+type abortBatch struct{ error }
 
-func (p poison) Unwrap() error { return p.error }
+func (p abortBatch) Unwrap() error { return p.error }
 
 func (b *batch) run(tx mailroom.Tx) error {
 	b.tx, b.now = tx, tx.Now()
@@ -263,8 +263,8 @@ func (b *batch) run(tx mailroom.Tx) error {
 	b.workers = map[string]*mailroom.Worker{}
 	b.projects = map[string]*mailroom.Project{}
 	b.locked = map[string]revision{}
-	b.had, b.dropped = map[string]had{}, map[string]bool{}
-	b.workersMore, b.some = map[string]mailroom.Use{}, map[string]*mailroom.Token{}
+	b.usedBefore, b.dropped = map[string]threadUse{}, map[string]bool{}
+	b.workerChanges, b.tokensByName = map[string]mailroom.Use{}, map[string]*mailroom.Token{}
 	if err := b.lock(); err != nil {
 		return err
 	}
@@ -327,18 +327,18 @@ func (b *batch) lock() error {
 	return b.loadRuns(runs)
 }
 
-// load adds locked rows to the batch, with their current runs.
+// batchLoad adds locked rows to the batch, with their current runs.
 func (b *batch) load(rows []*mailroom.Thread) error {
 	var runs []string
 	for _, row := range rows {
-		t := b.l.rest.take(row)
+		t := b.l.cache.take(row)
 		b.threads[row.ID] = t
 		b.order = append(b.order, t)
 		b.wasDue[row.ID] = row.Due
 		if _, ok := mailroom.ProjectOf(row.ID); ok {
 			b.locked[row.ID] = revisionOf(row)
 		}
-		b.had[row.ID] = useOf(row, row.Key != 0)
+		b.usedBefore[row.ID] = useOfThread(row, row.Key != 0)
 		if row.Current != "" && t.Run(row.Current) == nil {
 			runs = append(runs, row.Current)
 		}
@@ -388,9 +388,9 @@ func (b *batch) loadTickets(runs []string) error {
 	return nil
 }
 
-// reach returns a thread that turned out to be needed, loading it if no
+// lockThread returns a thread that turned out to be needed, loading it if no
 // operation of the batch named it.
-func (b *batch) reach(id string) (*mailroom.ThreadState, error) {
+func (b *batch) lockThread(id string) (*mailroom.ThreadState, error) {
 	if t := b.threads[id]; t != nil {
 		return t, nil
 	}
@@ -419,7 +419,7 @@ func (b *batch) forward() error {
 			}
 		}
 		for _, e := range ended {
-			t, err := b.reach(e.Thread)
+			t, err := b.lockThread(e.Thread)
 			if err != nil {
 				return err
 			}
@@ -429,7 +429,7 @@ func (b *batch) forward() error {
 			if err := b.ensure(t, mailroom.ScopeHead); err != nil {
 				return err
 			}
-			t.ChildEnded(e, b.now)
+			t.OnChildEnd(e, b.now)
 		}
 		i = -1 // what arrived may have sent to a thread that was passed
 	}
@@ -437,7 +437,7 @@ func (b *batch) forward() error {
 }
 
 func (b *batch) forwardSubmit(in mailroom.Submit) error {
-	if _, err := b.reach(in.Thread); err != nil {
+	if _, err := b.lockThread(in.Thread); err != nil {
 		return err
 	}
 	if err := in.Check(); err != nil {
@@ -458,7 +458,7 @@ func (b *batch) apply(o *op) (fatal error) {
 	defer func() {
 		took := time.Since(begin)
 		b.applied += took
-		b.l.slow(o.name, took)
+		b.l.logSlow(o.name, took)
 		if v := recover(); v != nil {
 			p := recovery.Of(v)
 			b.culprit = o
@@ -472,10 +472,10 @@ func (b *batch) apply(o *op) (fatal error) {
 	o.err = o.apply(b)
 	if o.err == nil {
 		if err := b.forward(); err != nil {
-			o.err = poison{err} // its own changes are made already
+			o.err = abortBatch{err} // its own changes are made already
 		}
 	}
-	var bad poison
+	var bad abortBatch
 	switch {
 	case o.err == nil:
 		return nil
@@ -572,10 +572,10 @@ func (b *batch) publish() {
 func (b *batch) answer() {
 	for _, o := range b.claims {
 		switch {
-		case o.taker != nil:
-			o.taker.answer(o)
-			b.l.stand(o)
-		case o.err != nil || o.claim.found > 0 || !b.l.stand(o):
+		case o.claimer != nil:
+			o.claimer.answer(o)
+			b.l.requeueClaim(o)
+		case o.err != nil || o.claim.found > 0 || !b.l.requeueClaim(o):
 			o.done <- o.err
 		}
 	}

@@ -169,7 +169,7 @@ func (p *pair) draw(t *rapid.T) deed {
 		}}}
 		return deed{"append", func(d *desk) (any, error) { return d.Append(d.ctx, a) }}
 	case "steered":
-		return deed{"steered", func(d *desk) (any, error) { return d.Steered(d.ctx, claim) }}
+		return deed{"steered", func(d *desk) (any, error) { return d.MarkSteersRead(d.ctx, claim) }}
 	case "cancel":
 		return deed{"cancel", func(d *desk) (any, error) { return d.Cancel(d.ctx, run, "ann") }}
 	case "interrupt":

@@ -18,7 +18,7 @@ type ClaimRequest struct {
 	Agents      map[string]int // of them at most, per agent served
 	LastAttempt bool           // a run on its last chance may be among them
 	Held        map[string]int // runs that the worker has, by the owners of their threads
-	Guests      int            // runs wanted beyond Slots, of owners without a run there
+	FairSlots   int            // runs wanted beyond Slots, of owners without a run there
 	Wait        bool           // stand until something is due
 
 	found int // owned by the goroutine of Ledger.Run
@@ -34,11 +34,11 @@ type Assignment struct {
 	At     time.Time          // when it was
 }
 
-// wants are the questions to the store, one per agent and kind.
-func (c *ClaimRequest) wants() []mailroom.Capacity {
+// capacities are the questions to the store, one per agent and kind.
+func (c *ClaimRequest) capacities() []mailroom.Capacity {
 	var wants []mailroom.Capacity
 	for _, agent := range slices.Sorted(maps.Keys(c.Agents)) {
-		if c.Agents[agent] <= 0 || c.Slots <= 0 && c.Guests <= 0 {
+		if c.Agents[agent] <= 0 || c.Slots <= 0 && c.FairSlots <= 0 {
 			continue
 		}
 		wants = append(wants, mailroom.Capacity{Agent: agent})
@@ -74,7 +74,7 @@ func (b *batch) claim(c *ClaimRequest) ([]Assignment, error) {
 	if _, err := b.worker(c.Worker); err != nil {
 		return nil, err
 	}
-	r := &round{ClaimRequest: c, slots: c.Slots, alone: c.LastAttempt, agents: map[string]int{}, shares: newShares(c.Held, c.Slots)}
+	r := &round{ClaimRequest: c, slots: c.Slots, lastAttempt: c.LastAttempt, agents: map[string]int{}, shares: newShares(c.Held, c.Slots)}
 	var passed []*mailroom.ThreadState
 	if r.slots > 0 {
 		due, err := b.candidates(r, nil)
@@ -86,7 +86,7 @@ func (b *batch) claim(c *ClaimRequest) ([]Assignment, error) {
 		}
 	}
 	if len(passed) > 0 && r.slots > 0 { // others first, then whoever is left
-		due, err := b.candidates(r, r.shares.left(r.shares.most()))
+		due, err := b.candidates(r, r.shares.remaining(r.shares.limit()))
 		if err != nil {
 			return nil, err
 		}
@@ -100,19 +100,19 @@ func (b *batch) claim(c *ClaimRequest) ([]Assignment, error) {
 	if r.slots <= 0 && c.Slots > 0 {
 		clear(b.l.idle) // there may be more
 	}
-	if r.slots <= 0 && c.Guests > 0 {
-		if err := b.guests(r); err != nil {
+	if r.slots <= 0 && c.FairSlots > 0 {
+		if err := b.claimFairSlots(r); err != nil {
 			return nil, err
 		}
 	}
 	return r.work, nil
 }
 
-// guests starts runs of owners that have none, beyond the slots.
-func (b *batch) guests(r *round) error {
-	b.l.guests = b.now.Add(b.l.options.Poll)
-	r.slots = r.Guests
-	due, err := b.candidates(r, r.shares.left(1))
+// claimFairSlots starts runs of owners that have none, beyond the slots.
+func (b *batch) claimFairSlots(r *round) error {
+	b.l.nextFair = b.now.Add(b.l.options.Poll)
+	r.slots = r.FairSlots
+	due, err := b.candidates(r, r.shares.remaining(1))
 	if err != nil {
 		return err
 	}
@@ -123,11 +123,11 @@ func (b *batch) guests(r *round) error {
 // round is a claim that is being made.
 type round struct {
 	*ClaimRequest
-	slots  int            // still free
-	alone  bool           // a run on its last chance may still be started
-	agents map[string]int // started, by agent
-	shares *shares
-	work   []Assignment
+	slots       int            // still free
+	lastAttempt bool           // a run on its last chance may still be started
+	agents      map[string]int // started, by agent
+	shares      *shares
+	work        []Assignment
 }
 
 // start starts due runs while there are slots. It returns the threads of owners
@@ -138,7 +138,7 @@ func (b *batch) start(r *round, due []*mailroom.ThreadState, over func(owner str
 		if r.slots <= 0 {
 			break
 		}
-		if !matches(d, mailroom.Capacity{Agent: d.Agent, LastAttempt: d.LastAttempt}, b.now) || r.agents[d.Agent] >= r.Agents[d.Agent] || d.LastAttempt && !r.alone {
+		if !matches(d, mailroom.Capacity{Agent: d.Agent, LastAttempt: d.LastAttempt}, b.now) || r.agents[d.Agent] >= r.Agents[d.Agent] || d.LastAttempt && !r.lastAttempt {
 			continue
 		}
 		if over != nil && over(t.Owner) {
@@ -154,8 +154,8 @@ func (b *batch) start(r *round, due []*mailroom.ThreadState, over func(owner str
 		}
 		r.slots--
 		r.agents[d.Agent]++
-		r.alone = r.alone && !d.LastAttempt
-		r.shares.take(t.Owner)
+		r.lastAttempt = r.lastAttempt && !d.LastAttempt
+		r.shares.add(t.Owner)
 		row := t.Thread
 		r.work = append(r.work, Assignment{
 			Claim:  mailroom.Claim{Thread: t.ID, Run: run.ID, Attempt: run.Attempt},
@@ -174,7 +174,7 @@ func (b *batch) start(r *round, due []*mailroom.ThreadState, over func(owner str
 // what is more than that of an owner among the stored ones.
 func (b *batch) candidates(r *round, share *mailroom.Share) ([]*mailroom.ThreadState, error) {
 	var due []*mailroom.ThreadState
-	for _, w := range r.wants() {
+	for _, w := range r.capacities() {
 		for _, t := range b.order {
 			if matches(t.Due, w, b.now) {
 				due = append(due, t)
@@ -187,7 +187,7 @@ func (b *batch) candidates(r *round, share *mailroom.Share) ([]*mailroom.ThreadS
 		if w.Slots <= 0 {
 			continue
 		}
-		stored, err := b.stored(w)
+		stored, err := b.dueThreads(w)
 		if err != nil {
 			return nil, err
 		}
@@ -204,8 +204,8 @@ func matches(d mailroom.Due, w mailroom.Capacity, now time.Time) bool {
 	return !d.At.IsZero() && !d.At.After(now) && d.Agent == w.Agent && d.LastAttempt == w.LastAttempt
 }
 
-// stored asks the store for due threads that this batch has not loaded yet.
-func (b *batch) stored(w mailroom.Capacity) ([]*mailroom.ThreadState, error) {
+// dueThreads asks the store for due threads that this batch has not loaded yet.
+func (b *batch) dueThreads(w mailroom.Capacity) ([]*mailroom.ThreadState, error) {
 	for id, d := range b.wasDue {
 		if !matches(d, w, b.now) {
 			continue
@@ -239,8 +239,8 @@ func (b *batch) stored(w mailroom.Capacity) ([]*mailroom.ThreadState, error) {
 	return slices.Clone(b.order[n:]), nil
 }
 
-// Claimed returns the run of a claim as it is now, whoever holds it.
-func (l *Ledger) Claimed(ctx context.Context, c mailroom.Claim) (*mailroom.Run, error) {
+// ClaimedRun returns the run of a claim as it is now, whoever holds it.
+func (l *Ledger) ClaimedRun(ctx context.Context, c mailroom.Claim) (*mailroom.Run, error) {
 	var runs []*mailroom.Run
 	err := l.View(ctx, func(r mailroom.Reader) (err error) {
 		runs, err = r.Runs(mailroom.RunQuery{IDs: []string{c.Run}})

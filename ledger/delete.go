@@ -22,7 +22,7 @@ const (
 // dropped in bounded transactions, by this call and by the sweeps after it.
 func (l *Ledger) DeleteThread(ctx context.Context, thread string, who *mailroom.Token) error {
 	long, err := onThread(ctx, l, "delete", thread, who, mailroom.ScopeRow, nil, func(b *batch, t *mailroom.ThreadState) (bool, error) {
-		if err := t.Deletable(); err != nil {
+		if err := t.CheckDeletable(); err != nil {
 			return false, err
 		}
 		if t.Changed() {
@@ -30,7 +30,7 @@ func (l *Ledger) DeleteThread(ctx context.Context, thread string, who *mailroom.
 		}
 		_, project := mailroom.ProjectOf(t.ID)
 		if project {
-			if err := b.endProject(t.ID); err != nil {
+			if err := b.dropProject(t.ID); err != nil {
 				return false, err
 			}
 		}
@@ -38,7 +38,7 @@ func (l *Ledger) DeleteThread(ctx context.Context, thread string, who *mailroom.
 			t.MarkDeleted(b.now)
 			return true, nil
 		}
-		b.forget(t)
+		b.replaceDeleted(t)
 		b.changes.DropThreads = append(b.changes.DropThreads, t.ID)
 		return false, nil
 	})
@@ -64,7 +64,7 @@ func (l *Ledger) dropRows(ctx context.Context, thread string, steps int) error {
 				return false, nil // others have dropped it
 			}
 			if !isLong(t) {
-				b.forget(t)
+				b.replaceDeleted(t)
 				b.changes.DropThreads = append(b.changes.DropThreads, t.ID)
 				return false, nil
 			}
@@ -99,23 +99,23 @@ type deletingError struct{ thread string }
 
 func (e deletingError) Error() string { return fmt.Sprintf("thread %q is being deleted", e.thread) }
 
-// refuseDeleted refuses a submit to a thread that is being deleted. What a run's end
+// checkNotDeleted refuses a submit to a thread that is being deleted. What a run's end
 // tells is not for the thread that comes after it.
-func refuseDeleted(t *mailroom.ThreadState, in *mailroom.Submit) error {
+func checkNotDeleted(t *mailroom.ThreadState, in *mailroom.Submit) error {
 	switch {
 	case t.DeletedAt.IsZero():
 		return nil
 	case in.Origin.Via == "wake":
-		return t.SeenBy(nil)
+		return t.CheckVisibleTo(nil)
 	}
 	return &mailroom.Error{
 		Code: mailroom.CodeConflict, Message: fmt.Sprintf("thread %q is being deleted; try again", t.ID), Cause: deletingError{t.ID},
 	}
 }
 
-// awaitDeleted drops the rest of the thread that an operation met, so that it can be
+// finishDelete drops the rest of the thread that an operation met, so that it can be
 // done again. It reports false if that was not why the operation failed.
-func (l *Ledger) awaitDeleted(ctx context.Context, err error) bool {
+func (l *Ledger) finishDelete(ctx context.Context, err error) bool {
 	met, ok := errors.AsType[deletingError](err)
 	if !ok {
 		return false

@@ -29,7 +29,7 @@ func (l *Ledger) Retry(ctx context.Context, in mailroom.Retry) (*mailroom.Run, e
 
 // onRun runs a transition of one run, whose thread never changes.
 func (l *Ledger) onRun(ctx context.Context, name, id string, f func(*batch, *mailroom.ThreadState) (*mailroom.Run, error)) (*mailroom.Run, error) {
-	r, err := l.find(ctx, id)
+	r, err := l.findRun(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +47,7 @@ func (l *Ledger) onRun(ctx context.Context, name, id string, f func(*batch, *mai
 	})
 }
 
-func (l *Ledger) find(ctx context.Context, id string) (*mailroom.Run, error) {
+func (l *Ledger) findRun(ctx context.Context, id string) (*mailroom.Run, error) {
 	var found []*mailroom.Run
 	err := l.View(ctx, func(r mailroom.Reader) (err error) {
 		found, err = r.Runs(mailroom.RunQuery{IDs: []string{id}})
@@ -79,7 +79,7 @@ func (l *Ledger) InterruptBefore(ctx context.Context, thread string, place int64
 // Edit replaces the content of a message that nobody has read yet.
 func (l *Ledger) Edit(ctx context.Context, thread, message string, parts []mailroom.Part) (mailroom.Message, error) {
 	err := l.onMessage(ctx, "edit", thread, message, func(b *batch, t *mailroom.ThreadState) error {
-		if err := b.admit(t.Owner, mailroom.Use{Bytes: int64(mailroom.PartsSize(parts))}); err != nil {
+		if err := b.checkQuota(t.Owner, mailroom.Use{Bytes: int64(mailroom.PartsSize(parts))}); err != nil {
 			return err
 		}
 		return t.Edit(message, parts, b.now)
@@ -119,7 +119,7 @@ func (l *Ledger) PatchThread(ctx context.Context, thread string, p mailroom.Thre
 	if p.DeliverTo != nil && *p.DeliverTo != "" {
 		to, err := mailroom.CheckThreadID(*p.DeliverTo)
 		if err != nil {
-			return nil, locate("deliver_to", err)
+			return nil, relocateError("deliver_to", err)
 		}
 		p.DeliverTo = &to
 		o.threads = append(o.threads, to)
@@ -127,9 +127,9 @@ func (l *Ledger) PatchThread(ctx context.Context, thread string, p mailroom.Thre
 	return run(ctx, l, o, func(b *batch) (*mailroom.Thread, error) {
 		t := b.thread(thread)
 		if !t.DeletedAt.IsZero() {
-			return nil, t.SeenBy(nil)
+			return nil, t.CheckVisibleTo(nil)
 		}
-		if err := b.deliveries(t, &p); err != nil {
+		if err := b.loadDelivery(t, &p); err != nil {
 			return nil, err
 		}
 		if err := t.Patch(p, b.now); err != nil {
@@ -140,8 +140,8 @@ func (l *Ledger) PatchThread(ctx context.Context, thread string, p mailroom.Thre
 	})
 }
 
-// deliveries finds out what the rule about delivery threads looks at.
-func (b *batch) deliveries(t *mailroom.ThreadState, p *mailroom.ThreadPatch) error {
+// loadDelivery finds out what the rule about delivery threads looks at.
+func (b *batch) loadDelivery(t *mailroom.ThreadState, p *mailroom.ThreadPatch) error {
 	if p.DeliverTo == nil || *p.DeliverTo == "" || t.CreatedAt.IsZero() {
 		return nil
 	}
@@ -161,8 +161,8 @@ func (b *batch) deliveries(t *mailroom.ThreadState, p *mailroom.ThreadPatch) err
 	return err
 }
 
-// locate says which field an error about a thread's id is about.
-func locate(location string, err error) error {
+// relocateError says which field an error about a thread's id is about.
+func relocateError(location string, err error) error {
 	e, ok := errors.AsType[*mailroom.Error](err)
 	if !ok || len(e.Fields) != 1 {
 		return err
@@ -172,9 +172,9 @@ func locate(location string, err error) error {
 	return &located
 }
 
-// forget makes a deleted thread one that does not exist, for the operations
+// replaceDeleted makes a deleted thread one that does not exist, for the operations
 // that follow in the batch.
-func (b *batch) forget(t *mailroom.ThreadState) {
+func (b *batch) replaceDeleted(t *mailroom.ThreadState) {
 	fresh := mailroom.NewThreadState(&mailroom.Thread{ID: t.ID})
 	b.threads[t.ID] = fresh
 	b.dropped[t.ID] = true
@@ -188,7 +188,7 @@ func onThread[T any](ctx context.Context, l *Ledger, name, thread string, who *m
 	return run(ctx, l, o, func(b *batch) (T, error) {
 		var none T
 		t := b.thread(thread)
-		if err := t.SeenBy(who); err != nil {
+		if err := t.CheckVisibleTo(who); err != nil {
 			return none, err
 		}
 		if err := b.ensure(t, s); err != nil {

@@ -23,7 +23,7 @@ func late(d *desk, c mailroom.Claim) map[string]error {
 		_, refused["settle "+string(s.Outcome)] = d.Settle(d.ctx, s)
 	}
 	refused["flush"] = d.Flush(d.ctx, c, mailroom.Partial{Message: "late", Text: "late"})
-	_, refused["steered"] = d.Steered(d.ctx, c)
+	_, refused["steered"] = d.MarkSteersRead(d.ctx, c)
 	return refused
 }
 

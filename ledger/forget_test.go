@@ -15,11 +15,11 @@ func TestForgottenDefinitionsAreNoLongerKept(t *testing.T) {
 	first := mailroom.Definition{Agent: "a", Version: "1", Body: json.RawMessage(`{"n":1}`)}
 	second := mailroom.Definition{Agent: "a", Version: "2", Body: json.RawMessage(`{"n":2}`)}
 	other := mailroom.Definition{Agent: "b", Version: "1", Body: json.RawMessage(`{"n":3}`)}
-	if err := d.Define(d.ctx, []mailroom.Definition{first, second, other}); err != nil {
+	if err := d.KeepDefinitions(d.ctx, []mailroom.Definition{first, second, other}); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 { // a repeat changes nothing
-		if err := d.Forget(d.ctx, []mailroom.Definition{{Agent: "a", Version: "1"}}); err != nil {
+		if err := d.DropDefinitions(d.ctx, []mailroom.Definition{{Agent: "a", Version: "1"}}); err != nil {
 			t.Fatal(err)
 		}
 		got := must(d.Definitions(d.ctx))(t)

@@ -31,11 +31,11 @@ func (l *Ledger) Purge(ctx context.Context, thread string, retention time.Durati
 			if next <= t.FirstSeq {
 				return false, nil
 			}
-			bytes, told, err := b.below(t, next)
+			bytes, told, err := b.entriesBelow(t, next)
 			if err != nil {
 				return false, err
 			}
-			if err := b.forgetUnread(t, told); err != nil {
+			if err := b.uncountUnread(t, told); err != nil {
 				return false, err
 			}
 			t.Purge(next, bytes)
@@ -48,9 +48,9 @@ func (l *Ledger) Purge(ctx context.Context, thread string, retention time.Durati
 	}
 }
 
-// below is how long the entries of a thread below seq are, and which notifications are
+// entriesBelow is how long the entries of a thread below seq are, and which notifications are
 // among them.
-func (b *batch) below(t *mailroom.ThreadState, seq int64) (bytes int64, told []Received, err error) {
+func (b *batch) entriesBelow(t *mailroom.ThreadState, seq int64) (bytes int64, told []Received, err error) {
 	for after := t.FirstSeq - 1; after < seq-1; {
 		page, err := b.tx.Entries(mailroom.EntryQuery{Thread: t.ID, After: after, Before: seq, Limit: purgeStep, Bytes: maxBytes})
 		if err != nil || len(page) == 0 {
@@ -91,8 +91,8 @@ func (l *Ledger) purgeable(ctx context.Context, thread string, before time.Time)
 			return err
 		}
 		last = rows[0].LastSeq
-		if upto, err = keepFrom(r, rows[0], before); err == nil {
-			upto, err = younger(r, rows[0], upto, before)
+		if upto, err = firstKept(r, rows[0], before); err == nil {
+			upto, err = firstAfter(r, rows[0], upto, before)
 		}
 		if upto <= rows[0].FirstSeq {
 			upto = 0
@@ -102,9 +102,9 @@ func (l *Ledger) purgeable(ctx context.Context, thread string, before time.Time)
 	return upto, last, err
 }
 
-// keepFrom walks over the thread's runs to the oldest that is open or ended
+// firstKept walks over the thread's runs to the oldest that is open or ended
 // after before.
-func keepFrom(r mailroom.Reader, t *mailroom.Thread, before time.Time) (int64, error) {
+func firstKept(r mailroom.Reader, t *mailroom.Thread, before time.Time) (int64, error) {
 	keep := t.LastSeq + 1
 	for from := int64(0); ; {
 		runs, err := r.Runs(mailroom.RunQuery{Thread: t.ID, From: from, Limit: purgeStep})
@@ -123,9 +123,9 @@ func keepFrom(r mailroom.Reader, t *mailroom.Thread, before time.Time) (int64, e
 	}
 }
 
-// younger returns the first seq below upto whose entry was written after before, or
+// firstAfter returns the first seq below upto whose entry was written after before, or
 // upto: entries are in the order of their times.
-func younger(r mailroom.Reader, t *mailroom.Thread, upto int64, before time.Time) (int64, error) {
+func firstAfter(r mailroom.Reader, t *mailroom.Thread, upto int64, before time.Time) (int64, error) {
 	for from := t.FirstSeq; from < upto; {
 		middle := from + (upto-from)/2
 		e, err := entryAt(r, t.ID, middle)
@@ -141,11 +141,11 @@ func younger(r mailroom.Reader, t *mailroom.Thread, upto int64, before time.Time
 	return upto, nil
 }
 
-// Define keeps the present versions of agents, so that runs pinned to them can
+// KeepDefinitions keeps the present versions of agents, so that runs pinned to them can
 // go on after a change.
-func (l *Ledger) Define(ctx context.Context, kept []mailroom.Definition) error {
+func (l *Ledger) KeepDefinitions(ctx context.Context, kept []mailroom.Definition) error {
 	_, err := run(ctx, l, op{name: "define", rank: rankPlain}, func(b *batch) (struct{}, error) {
-		b.changes.Kept = append(b.changes.Kept, kept...)
+		b.changes.Definitions = append(b.changes.Definitions, kept...)
 		return struct{}{}, nil
 	})
 	return err

@@ -30,19 +30,19 @@ type Stop struct {
 	Reason mailroom.Reason
 }
 
-// keepDead is how long the row of a dead worker tells which agents it served;
+// deadRetention is how long the row of a dead worker tells which agents it served;
 // one from elsewhere may come back within that time.
-const keepDead = 24 * time.Hour
+const deadRetention = 24 * time.Hour
 
-// keepAnswers is how long the row of a dead worker stays although another one tells
+// duplicateRetention is how long the row of a dead worker stays although another one tells
 // the same: for that long the worker hears that its lease was lost.
-const keepAnswers = 10 * time.Minute
+const duplicateRetention = 10 * time.Minute
 
 // frees is how many claims of a lost worker one operation takes away, and freesBytes
 // how much flushed text of theirs it reads, to the end of one run's.
 const (
-	frees      = 100
-	freesBytes = 4 << 20
+	expireBatch = 100
+	expireBytes = 4 << 20
 )
 
 // LeaseTime is how long a worker owns its claims without renewal.
@@ -57,10 +57,10 @@ func (l *Ledger) Register(ctx context.Context, w mailroom.Worker) (time.Time, er
 			return time.Time{}, mailroom.Errorf(mailroom.CodeConflict, "worker id %s was used before", w.ID)
 		}
 		one := mailroom.Use{Workers: 1}
-		if err := b.admit(w.Owner, one); err != nil {
+		if err := b.checkQuota(w.Owner, one); err != nil {
 			return time.Time{}, err
 		}
-		b.workersMore[w.Owner] = b.workersMore[w.Owner].Plus(one)
+		b.workerChanges[w.Owner] = b.workerChanges[w.Owner].Plus(one)
 		row := w
 		row.StartedAt, row.LeaseUntil = b.now, b.now.Add(b.l.options.Lease)
 		b.saveWorker(&row)
@@ -72,7 +72,7 @@ func (l *Ledger) Register(ctx context.Context, w mailroom.Worker) (time.Time, er
 // named round, or an earlier one, which the worker does not hold is released in
 // the same transaction: its answer was lost.
 func (l *Ledger) Renew(ctx context.Context, in Renewal) (Renewed, error) {
-	threads, err := l.claimed(ctx, in.Worker, 0)
+	threads, err := l.claimedThreads(ctx, in.Worker, 0)
 	if err != nil {
 		return Renewed{}, err
 	}
@@ -90,7 +90,7 @@ func (b *batch) renew(in Renewal, threads []string, held map[string]mailroom.Cla
 	if err != nil {
 		return Renewed{}, err
 	}
-	b.noticeClock(w)
+	b.checkClock(w)
 	w.LeaseUntil = b.now.Add(b.l.options.Lease)
 	b.saveWorker(w)
 	out := Renewed{Until: w.LeaseUntil}
@@ -122,8 +122,8 @@ func (b *batch) renew(in Renewal, threads []string, held map[string]mailroom.Cla
 	return out, nil
 }
 
-// claimed are the threads whose current run a worker holds, at most limit.
-func (l *Ledger) claimed(ctx context.Context, worker string, limit int) ([]string, error) {
+// claimedThreads are the threads whose current run a worker holds, at most limit.
+func (l *Ledger) claimedThreads(ctx context.Context, worker string, limit int) ([]string, error) {
 	var ids []string
 	err := l.View(ctx, func(r mailroom.Reader) error {
 		ids = nil
@@ -139,15 +139,15 @@ func (l *Ledger) claimed(ctx context.Context, worker string, limit int) ([]strin
 // Deregister ends a worker's lease. Claims that it still has are taken away by the
 // next sweep.
 func (l *Ledger) Deregister(ctx context.Context, worker string) error {
-	return l.bury(ctx, worker, false, func(*mailroom.Worker, time.Time) bool { return true })
+	return l.endWorker(ctx, worker, false, func(*mailroom.Worker, time.Time) bool { return true })
 }
 
-// EndLocal ends the leases of the workers that lived in a process which owned
+// EndLocalWorkers ends the leases of the workers that lived in a process which owned
 // this store before: a restart does not wait for a lease. uncharged says that the
 // process crashed and that no run caused it: no claim of these workers counts as a
 // crash then.
-func (l *Ledger) EndLocal(ctx context.Context, uncharged bool) error {
-	return l.buryAll(ctx, uncharged, func(w *mailroom.Worker, _ time.Time) bool { return w.Local })
+func (l *Ledger) EndLocalWorkers(ctx context.Context, uncharged bool) error {
+	return l.endWorkers(ctx, uncharged, func(w *mailroom.Worker, _ time.Time) bool { return w.Local })
 }
 
 // Sweep takes away the claims of workers whose lease has run out, strictly
@@ -155,39 +155,39 @@ func (l *Ledger) EndLocal(ctx context.Context, uncharged bool) error {
 // It also ends claims that outlived their deadline or a stop, of every worker
 // but self, which ends its own.
 func (l *Ledger) Sweep(ctx context.Context, self string) error {
-	err := l.buryAll(ctx, false, func(w *mailroom.Worker, now time.Time) bool {
+	err := l.endWorkers(ctx, false, func(w *mailroom.Worker, now time.Time) bool {
 		return w.ID != self && now.After(w.LeaseUntil)
 	})
 	if err != nil {
 		return err
 	}
-	if err := l.overruns(ctx, self); err != nil {
+	if err := l.endOverruns(ctx, self); err != nil {
 		return err
 	}
 	workers, err := l.workers(ctx)
 	if err != nil {
 		return err
 	}
-	if err := l.followClock(ctx, workers); err != nil {
+	if err := l.replanAfterClockStep(ctx, workers); err != nil {
 		return err
 	}
-	for _, w := range l.unfreed(workers) {
-		if err := l.free(ctx, w); err != nil {
+	for _, w := range l.workersToFree(workers) {
+		if err := l.freeClaims(ctx, w); err != nil {
 			return err
 		}
 		l.mu.Lock()
 		l.freed[w.ID] = true
 		l.mu.Unlock()
 	}
-	if err := l.forgetWorkers(ctx, workers); err != nil {
+	if err := l.dropWorkers(ctx, workers); err != nil {
 		return err
 	}
 	return l.dropDeleted(ctx)
 }
 
-// unfreed are the dead workers that may have claims. One that was freed once has
+// workersToFree are the dead workers that may have claims. One that was freed once has
 // none for good.
-func (l *Ledger) unfreed(workers []*mailroom.Worker) (dead []*mailroom.Worker) {
+func (l *Ledger) workersToFree(workers []*mailroom.Worker) (dead []*mailroom.Worker) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	freed := map[string]bool{}
@@ -204,8 +204,8 @@ func (l *Ledger) unfreed(workers []*mailroom.Worker) (dead []*mailroom.Worker) {
 	return dead
 }
 
-// forgetWorkers drops the rows of dead workers that tell nothing any more.
-func (l *Ledger) forgetWorkers(ctx context.Context, workers []*mailroom.Worker) error {
+// dropWorkers drops the rows of dead workers that tell nothing any more.
+func (l *Ledger) dropWorkers(ctx context.Context, workers []*mailroom.Worker) error {
 	now := time.Now()
 	newest := map[string]*mailroom.Worker{} // by what they tell
 	same := func(w *mailroom.Worker) string { return fmt.Sprintf("%q %q", w.Owner, w.Agents) }
@@ -216,11 +216,11 @@ func (l *Ledger) forgetWorkers(ctx context.Context, workers []*mailroom.Worker) 
 	}
 	var old []string
 	for _, w := range workers {
-		if age := now.Sub(w.LeaseUntil); w.Dead && (age >= keepDead || age >= keepAnswers && newest[same(w)] != w) {
+		if age := now.Sub(w.LeaseUntil); w.Dead && (age >= deadRetention || age >= duplicateRetention && newest[same(w)] != w) {
 			old = append(old, w.ID)
 		}
 	}
-	for some := range slices.Chunk(old, frees) {
+	for some := range slices.Chunk(old, expireBatch) {
 		o := op{name: "forget", rank: rankRenew, workers: some}
 		_, err := run(ctx, l, o, func(b *batch) (struct{}, error) {
 			b.changes.DropWorkers = append(b.changes.DropWorkers, some...)
@@ -241,8 +241,8 @@ func (l *Ledger) workers(ctx context.Context) (workers []*mailroom.Worker, err e
 	return workers, err
 }
 
-// buryAll marks the live workers dead for which ended holds.
-func (l *Ledger) buryAll(ctx context.Context, uncharged bool, ended func(*mailroom.Worker, time.Time) bool) error {
+// endWorkers marks the live workers dead for which ended holds.
+func (l *Ledger) endWorkers(ctx context.Context, uncharged bool, ended func(*mailroom.Worker, time.Time) bool) error {
 	workers, err := l.workers(ctx)
 	if err != nil {
 		return err
@@ -250,7 +250,7 @@ func (l *Ledger) buryAll(ctx context.Context, uncharged bool, ended func(*mailro
 	now := time.Now()
 	for _, w := range workers {
 		if !w.Dead && ended(w, now) {
-			if err := l.bury(ctx, w.ID, uncharged, ended); err != nil {
+			if err := l.endWorker(ctx, w.ID, uncharged, ended); err != nil {
 				return err
 			}
 		}
@@ -258,16 +258,16 @@ func (l *Ledger) buryAll(ctx context.Context, uncharged bool, ended func(*mailro
 	return nil
 }
 
-// bury marks one worker dead before its claims are freed, so that it cannot
+// endWorker marks one worker dead before its claims are freed, so that it cannot
 // renew in between.
-func (l *Ledger) bury(ctx context.Context, id string, uncharged bool, ended func(*mailroom.Worker, time.Time) bool) error {
+func (l *Ledger) endWorker(ctx context.Context, id string, uncharged bool, ended func(*mailroom.Worker, time.Time) bool) error {
 	o := op{name: "bury", rank: rankRenew, workers: []string{id}}
 	_, err := run(ctx, l, o, func(b *batch) (struct{}, error) {
 		w := b.workers[id]
 		if w != nil && !w.Dead && ended(w, b.now) {
-			b.noticeClock(w)
+			b.checkClock(w)
 			w.Dead, w.Uncharged = true, uncharged
-			b.workersMore[w.Owner] = b.workersMore[w.Owner].Minus(mailroom.Use{Workers: 1})
+			b.workerChanges[w.Owner] = b.workerChanges[w.Owner].Minus(mailroom.Use{Workers: 1})
 			if w.LeaseUntil.After(b.now) {
 				w.LeaseUntil = b.now
 			}
@@ -278,10 +278,10 @@ func (l *Ledger) bury(ctx context.Context, id string, uncharged bool, ended func
 	return err
 }
 
-// free takes a dead worker's claims away, some at a time.
-func (l *Ledger) free(ctx context.Context, w *mailroom.Worker) error {
+// freeClaims takes a dead worker's claims away, some at a time.
+func (l *Ledger) freeClaims(ctx context.Context, w *mailroom.Worker) error {
 	for {
-		threads, err := l.claimed(ctx, w.ID, frees)
+		threads, err := l.claimedThreads(ctx, w.ID, expireBatch)
 		if err != nil {
 			return err
 		}
@@ -301,7 +301,7 @@ func (l *Ledger) free(ctx context.Context, w *mailroom.Worker) error {
 func (b *batch) expire(worker *mailroom.Worker, threads []string) error {
 	read := 0
 	for _, id := range threads {
-		if read >= freesBytes {
+		if read >= expireBytes {
 			return nil
 		}
 		t := b.thread(id)
@@ -328,16 +328,16 @@ func textBytes(list []mailroom.Partial) (n int) {
 	return n
 }
 
-// Orphans fails what has been due for at least grace for agents that nobody
+// FailOrphans fails what has been due for at least grace for agents that nobody
 // serves: not served (by the caller's configuration), and by no worker that is
 // alive or was within grace, or within a day if it is one from elsewhere: a
 // laptop that is closed comes back. What a token names for its workers waits for
 // them. A node alone never judges: the caller must
 // have been up for grace itself.
-func (l *Ledger) Orphans(ctx context.Context, configured []string, grace time.Duration) error {
+func (l *Ledger) FailOrphans(ctx context.Context, configured []string, grace time.Duration) error {
 	var lost []string
 	err := l.View(ctx, func(r mailroom.Reader) error {
-		due, err := r.Threads(mailroom.ThreadQuery{Each: true})
+		due, err := r.Threads(mailroom.ThreadQuery{OnePerAgent: true})
 		if err != nil {
 			return err
 		}
@@ -349,7 +349,7 @@ func (l *Ledger) Orphans(ctx context.Context, configured []string, grace time.Du
 		if err != nil {
 			return err
 		}
-		configured := slices.Concat(configured, mailroom.Declared(tokens))
+		configured := slices.Concat(configured, mailroom.DeclaredAgents(tokens))
 		for _, t := range due {
 			if a := t.Due.Agent; a != "" && !slices.Contains(configured, a) && !servedSince(workers, a, time.Now(), grace) {
 				lost = append(lost, a)
@@ -362,7 +362,7 @@ func (l *Ledger) Orphans(ctx context.Context, configured []string, grace time.Du
 	}
 	for _, agent := range lost {
 		o := op{name: "orphan", rank: rankClaim}
-		if _, err := run(ctx, l, o, func(b *batch) (struct{}, error) { return struct{}{}, b.orphan(agent, grace) }); err != nil {
+		if _, err := run(ctx, l, o, func(b *batch) (struct{}, error) { return struct{}{}, b.failOrphans(agent, grace) }); err != nil {
 			return err
 		}
 	}
@@ -373,15 +373,15 @@ func servedSince(workers []*mailroom.Worker, agent string, now time.Time, grace 
 	return slices.ContainsFunc(workers, func(w *mailroom.Worker) bool {
 		within := grace
 		if w.Owner != "" {
-			within = max(grace, keepDead)
+			within = max(grace, deadRetention)
 		}
 		return slices.Contains(w.Agents, agent) && (!w.Dead || w.LeaseUntil.After(now.Add(-within)))
 	})
 }
 
-func (b *batch) orphan(agent string, grace time.Duration) error {
+func (b *batch) failOrphans(agent string, grace time.Duration) error {
 	for _, alone := range []bool{false, true} {
-		rows, _, err := b.tx.Due(b.now.Add(-grace), []mailroom.Capacity{{Agent: agent, Slots: frees, LastAttempt: alone}})
+		rows, _, err := b.tx.Due(b.now.Add(-grace), []mailroom.Capacity{{Agent: agent, Slots: expireBatch, LastAttempt: alone}})
 		if err != nil {
 			return err
 		}

@@ -268,7 +268,7 @@ func TestARestartDoesNotWaitForTheLease(t *testing.T) {
 		t.Fatal(err)
 	}
 	d = open(t, s, ledger.Options{})
-	if err := d.EndLocal(t.Context(), false); err != nil {
+	if err := d.EndLocalWorkers(t.Context(), false); err != nil {
 		t.Fatal(err)
 	}
 	d.register("w")
@@ -291,14 +291,14 @@ func TestDeathsThatNoRunCausedMakeNoDeadLetter(t *testing.T) {
 			t.Fatal(err)
 		}
 		d = start(t, s, ledger.Options{})
-		if err := d.EndLocal(t.Context(), uncharged); err != nil {
+		if err := d.EndLocalWorkers(t.Context(), uncharged); err != nil {
 			t.Fatal(err)
 		}
 		if err := d.close(); err != nil { // killed before the sweep: the verdict is in the store
 			t.Fatal(err)
 		}
 		d = start(t, s, ledger.Options{})
-		if err := d.EndLocal(t.Context(), !uncharged); err != nil { // and no later one changes it
+		if err := d.EndLocalWorkers(t.Context(), !uncharged); err != nil { // and no later one changes it
 			t.Fatal(err)
 		}
 		d.sweep()
@@ -346,7 +346,7 @@ func TestARunOfAnAgentThatExistsNowhereFailsOnceAfterTheGrace(t *testing.T) {
 		must(d.Register(d.ctx, mailroom.Worker{ID: "w", Agents: []string{"served"}}))(t)
 		must(d.Register(d.ctx, mailroom.Worker{ID: "l", Agents: []string{"left"}}))(t)
 		failed := func() (threads []string) {
-			if err := d.Orphans(d.ctx, []string{"configured"}, time.Minute); err != nil {
+			if err := d.FailOrphans(d.ctx, []string{"configured"}, time.Minute); err != nil {
 				t.Fatal(err)
 			}
 			d.view(func(r mailroom.Reader) error {
@@ -385,7 +385,7 @@ func TestARunOfAnAgentThatATokenNamesWaitsForItsWorker(t *testing.T) {
 		run := d.submit(in).Run
 		judge := func() mailroom.Status {
 			<-time.After(time.Hour)
-			if err := d.Orphans(d.ctx, nil, time.Minute); err != nil {
+			if err := d.FailOrphans(d.ctx, nil, time.Minute); err != nil {
 				t.Fatal(err)
 			}
 			return d.run(run).Status

@@ -66,23 +66,23 @@ type Ledger struct {
 	closed error           // set once: no further operation is taken
 	freed  map[string]bool // dead workers that have no claims any more
 
-	// wentBack says that a worker's row was from later than now: the next sweep
+	// clockStepped says that a worker's row was from later than now: the next sweep
 	// plans again what was planned by a clock that went back.
-	wentBack atomic.Bool
+	clockStepped atomic.Bool
 
 	wake chan struct{} // one slot: the queue or the claims changed
 
 	// Owned by the goroutine of Run.
-	hand []*op // of the batch under way; answered at once if the committer panics
+	inFlight []*op // of the batch under way; answered at once if the committer panics
 	// wasLarge: the last batch had large operations.
 	wasLarge bool
 	idle     map[mailroom.Capacity]time.Time // nothing is due for the want before then
 	poll     time.Time                       // when idle is forgotten
-	// guests is when owners without a run are looked for again, should there be no
+	// nextFair is when owners without a run are looked for again, should there be no
 	// batch before.
-	guests time.Time
-	rest   resting
-	held   holding
+	nextFair     time.Time
+	cache        threadCache
+	reservations reservationCache
 }
 
 // New makes a Ledger over store. Nothing is written before Run is called.
@@ -120,10 +120,10 @@ func New(store mailroom.Store, o Options) *Ledger {
 	o.Observe.fill()
 	return &Ledger{
 		store: store, options: o,
-		wake: make(chan struct{}, 1),
-		idle: map[mailroom.Capacity]time.Time{},
-		rest: newResting(), freed: map[string]bool{},
-		held: holding{},
+		wake:  make(chan struct{}, 1),
+		idle:  map[mailroom.Capacity]time.Time{},
+		cache: newThreadCache(), freed: map[string]bool{},
+		reservations: reservationCache{},
 	}
 }
 
@@ -144,17 +144,17 @@ type op struct {
 	threads []string
 	runs    []string // loaded beside the threads' current runs
 	claim   *ClaimRequest
-	taker   *standing // whose claim it is; nil: a caller's that waits for done
+	claimer *subscription // whose claim it is; nil: a caller's that waits for done
 
 	// apply runs the transitions. It may run again if the batch is.
 	apply func(b *batch) error
-	// begun is called when it is in a batch, before the takers are asked for
+	// onBatch is called when it is in a batch, before the takers are asked for
 	// that batch; within mu.
-	begun func()
+	onBatch func()
 
 	// Owned by Ledger.mu.
-	taken bool // it is in a batch
-	left  bool // its caller's context ended meanwhile
+	inBatch   bool // it is in a batch
+	abandoned bool // its caller's context ended meanwhile
 
 	err  error      // owned by the goroutine of Run until done is sent
 	done chan error // one slot
@@ -180,7 +180,7 @@ func run[T any](ctx context.Context, l *Ledger, o op, f func(b *batch) (T, error
 		if err == nil {
 			return out, nil
 		}
-		if !l.awaitDeleted(ctx, err) {
+		if !l.finishDelete(ctx, err) {
 			return none, err
 		}
 	}
@@ -188,7 +188,7 @@ func run[T any](ctx context.Context, l *Ledger, o op, f func(b *batch) (T, error
 
 func (l *Ledger) do(ctx context.Context, o *op) error {
 	begin := time.Now()
-	err := l.through(ctx, o)
+	err := l.execute(ctx, o)
 	took := time.Since(begin)
 	if o.claim != nil && o.claim.Wait {
 		took = 0
@@ -197,7 +197,7 @@ func (l *Ledger) do(ctx context.Context, o *op) error {
 	return err
 }
 
-func (l *Ledger) through(ctx context.Context, o *op) error {
+func (l *Ledger) execute(ctx context.Context, o *op) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -251,8 +251,8 @@ func (l *Ledger) signal() {
 func (l *Ledger) withdraw(o *op) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if o.taken {
-		o.left = true
+	if o.inBatch {
+		o.abandoned = true
 		return false
 	}
 	l.queue = without(l.queue, o)
@@ -278,7 +278,7 @@ func (l *Ledger) Run(ctx context.Context) error {
 	err := recovery.Call(l.options.Log, "the committer", func() error { return l.loop(ctx) })
 	if p, ok := errors.AsType[*recovery.Panic](err); ok {
 		err = fmt.Errorf("the committer failed: %w: %w", p, mailroom.ErrStoreClosed)
-		l.refuse(l.hand, mailroom.Errorf(mailroom.CodeUnavailable, "the outcome is unknown: %w", err))
+		l.failAll(l.inFlight, mailroom.Errorf(mailroom.CodeUnavailable, "the outcome is unknown: %w", err))
 	}
 	l.mu.Lock()
 	l.closed = err
@@ -288,7 +288,7 @@ func (l *Ledger) Run(ctx context.Context) error {
 	left := append(l.queue, l.claims...)
 	l.queue, l.claims = nil, nil
 	for _, o := range left {
-		o.taken = true
+		o.inBatch = true
 	}
 	closed := l.closed
 	l.mu.Unlock()
@@ -303,18 +303,18 @@ func (l *Ledger) loop(ctx context.Context) error {
 	defer timer.Stop()
 	work := context.WithoutCancel(ctx)
 	for {
-		ops, claims := l.take(time.Now())
+		ops, claims := l.nextBatch(time.Now())
 		if len(ops)+len(claims) > 0 {
 			if err := l.commit(work, ops, claims); err != nil {
 				return err
 			}
-			l.hand = nil
+			l.inFlight = nil
 			continue
 		}
 		if ctx.Err() != nil {
 			return nil
 		}
-		timer.Reset(l.nap(time.Now()))
+		timer.Reset(l.idleTime(time.Now()))
 		select {
 		case <-l.wake:
 		case <-timer.C:

@@ -161,12 +161,12 @@ func findSubmitted(r mailroom.Reader, thread, id string, seq int64) (mailroom.Me
 	if err != nil {
 		return m, err
 	}
-	runs, err := r.Runs(mailroom.RunQuery{IDs: holders(&m)})
+	runs, err := r.Runs(mailroom.RunQuery{IDs: holderRuns(&m)})
 	if err != nil {
 		return m, err
 	}
 	if len(runs) == 0 {
-		now, _, err := outlived(r, &m)
+		now, _, err := foldPurged(r, &m)
 		return now, err
 	}
 	for _, run := range runs {
@@ -205,9 +205,9 @@ func readBy(r mailroom.Reader, e mailroom.Entry, id string, first int64) (mailro
 	return mailroom.Message{}, nil
 }
 
-// holders are the runs that may hold a submitted message: the one in its id,
+// holderRuns are the runs that may hold a submitted message: the one in its id,
 // and the one that it was handed to while that one was current.
-func holders(m *mailroom.Message) []string {
+func holderRuns(m *mailroom.Message) []string {
 	id, _, _ := strings.Cut(m.ID, ".")
 	return []string{id, m.Run}
 }
@@ -232,12 +232,12 @@ func messageState(r mailroom.Reader, m *mailroom.Message) (string, error) {
 	if m.Role == mailroom.RoleAssistant {
 		return mailroom.MessageDone, nil
 	}
-	runs, err := r.Runs(mailroom.RunQuery{IDs: holders(m)})
+	runs, err := r.Runs(mailroom.RunQuery{IDs: holderRuns(m)})
 	if err != nil {
 		return "", err
 	}
 	if len(runs) == 0 {
-		_, state, err := outlived(r, m)
+		_, state, err := foldPurged(r, m)
 		return state, err
 	}
 	state := mailroom.MessageRead
@@ -267,9 +267,9 @@ func (l *Ledger) Effects(ctx context.Context, run *mailroom.Run) (states map[str
 	return states, err
 }
 
-// outlived returns what the log has of a message whose run was purged: a run
+// foldPurged returns what the log has of a message whose run was purged: a run
 // goes with its first entry, and messages that joined it later may be kept.
-func outlived(r mailroom.Reader, m *mailroom.Message) (now mailroom.Message, state string, err error) {
+func foldPurged(r mailroom.Reader, m *mailroom.Message) (now mailroom.Message, state string, err error) {
 	after := mailroom.EntryQuery{Thread: m.Thread, After: m.Seq, Kinds: []string{
 		mailroom.KindEdited, mailroom.KindRetracted, mailroom.KindCompleted, mailroom.KindCancelled,
 	}}
@@ -281,7 +281,7 @@ func outlived(r mailroom.Reader, m *mailroom.Message) (now mailroom.Message, sta
 		if err := e.Decode(&body); err != nil {
 			return false, err
 		}
-		mine := slices.Contains(holders(m), e.Run)
+		mine := slices.Contains(holderRuns(m), e.Run)
 		switch {
 		case e.Kind == mailroom.KindEdited && body.Message == m.ID:
 			if now, err = messageAt(r, m.Thread, e.Seq); err != nil {

@@ -50,7 +50,7 @@ func TestASteeredMessageOverItsLife(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantEqual(t, "retracted", d.message(two), []string{"two", mailroom.MessageRetracted})
-	handed := must(d.Steered(t.Context(), c))(t)
+	handed := must(d.MarkSteersRead(t.Context(), c))(t)
 	wantEqual(t, "handed over", len(handed), 2)
 	wantEqual(t, "handed over", d.message(one), []string{"eins", mailroom.MessageRead})
 	must(d.Append(t.Context(), mailroom.StepCommit{Claim: c, Number: 1, Covers: max(handed[0].Seq, handed[1].Seq)}))(t)
@@ -135,7 +135,7 @@ func TestOnlyAnUnreadMessageCanBeChanged(t *testing.T) {
 	out := d.submit(text("t", "hello"))
 	c := d.claimOne("w").Claim
 	steered := d.submit(mode(mailroom.ModeSteer, "t", "left"))
-	must(d.Steered(t.Context(), c))(t)
+	must(d.MarkSteersRead(t.Context(), c))(t)
 	must(d.Append(t.Context(), mailroom.StepCommit{Claim: c, Number: 1, Message: said(c, "well"), Covers: steered.Seq}))(t)
 	other := d.submit(text("u", "elsewhere"))
 	log := d.kinds("t")

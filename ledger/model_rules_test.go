@@ -38,7 +38,7 @@ func (m *model) late(t *rapid.T) {
 		"late flush": func(l *ledger.Ledger) error {
 			return l.Flush(m.ctx, c, mailroom.Partial{Message: "late", Text: "late"})
 		},
-		"late steered": func(l *ledger.Ledger) error { _, err := l.Steered(m.ctx, c); return err },
+		"late steered": func(l *ledger.Ledger) error { _, err := l.MarkSteersRead(m.ctx, c); return err },
 		"late settle": func(l *ledger.Ledger) error {
 			_, err := l.Settle(m.ctx, mailroom.Settle{Claim: c, Number: number, Outcome: mailroom.OutcomeComplete, Message: &mailroom.PartialText{ID: "late", Text: "late"}})
 			return err
@@ -206,7 +206,7 @@ func (m *model) crash(t *rapid.T) {
 
 func (m *model) orphans(t *rapid.T) {
 	if err := m.do(t, "orphans", func(l *ledger.Ledger) error {
-		return l.Orphans(m.ctx, []string{"echo", "codex"}, time.Minute)
+		return l.FailOrphans(m.ctx, []string{"echo", "codex"}, time.Minute)
 	}); err != nil {
 		t.Fatalf("orphans: %v", err)
 	}
@@ -232,7 +232,7 @@ func (m *model) reopen(t *rapid.T) {
 		live[w.ID] = !w.Dead
 	}
 	uncharged := m.n%2 == 0 // of the names given so far: a draw would change the histories that the reach test is about
-	if err := m.do(t, "end local", func(l *ledger.Ledger) error { return l.EndLocal(m.ctx, uncharged) }); err != nil {
+	if err := m.do(t, "end local", func(l *ledger.Ledger) error { return l.EndLocalWorkers(m.ctx, uncharged) }); err != nil {
 		t.Fatalf("end local: %v", err)
 	}
 	for _, w := range m.after.Workers {
@@ -252,11 +252,11 @@ func (m *model) versions(t *rapid.T) {
 		Version: one(t, []string{"v1", "v2"}, "version"),
 		Body:    json.RawMessage(fmt.Sprintf(`{"n": %d}`, m.n)),
 	}
-	name, f := "define", func(l *ledger.Ledger) error { return l.Define(m.ctx, []mailroom.Definition{of}) }
+	name, f := "define", func(l *ledger.Ledger) error { return l.KeepDefinitions(m.ctx, []mailroom.Definition{of}) }
 	same := func(d mailroom.Definition) bool { return d.Agent == of.Agent && d.Version == of.Version }
 	forget := chance(t, 40, "forget")
 	if forget {
-		name, f = "forget", func(l *ledger.Ledger) error { return l.Forget(m.ctx, []mailroom.Definition{of}) }
+		name, f = "forget", func(l *ledger.Ledger) error { return l.DropDefinitions(m.ctx, []mailroom.Definition{of}) }
 	}
 	if err := m.do(t, name, f); err != nil {
 		t.Fatalf("%s: %v", name, err)

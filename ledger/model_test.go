@@ -215,7 +215,7 @@ func (m *model) submit(t *rapid.T) {
 		in.Mode = mailroom.ModeSteer
 	}
 	in.Owner = m.owner(t, in.Thread)
-	in.By = mailroom.Acting(in.Owner)
+	in.By = mailroom.RunToken(in.Owner)
 	in.Origin = mailroom.Origin{Via: "user", Sender: in.Sender}
 	for range one(t, []int{1, 1, 1, 3}, "messages") {
 		in.Messages = append(in.Messages, mailroom.NewMessage{Parts: mailroom.Text(m.name("text "))})
@@ -396,7 +396,7 @@ func (m *model) steered(t *rapid.T) {
 	if with := slices.DeleteFunc(m.live(), func(c mailroom.Claim) bool { return len(m.run(c.Run).Steers) == 0 }); len(with) > 0 {
 		c = one(t, with, "steered")
 	}
-	all, _ := twice(t, m.twin, "steered", func(l *ledger.Ledger) ([]mailroom.Input, error) { return l.Steered(m.ctx, c) })
+	all, _ := twice(t, m.twin, "steered", func(l *ledger.Ledger) ([]mailroom.Input, error) { return l.MarkSteersRead(m.ctx, c) })
 	for _, in := range all {
 		m.handed[c] = max(m.handed[c], in.Seq)
 	}

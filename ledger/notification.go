@@ -9,8 +9,8 @@ import (
 	"mailroom"
 )
 
-// maxTold is how many agents the answer to a notification for all names.
-const maxTold = 1000
+// maxRecipients is how many agents the answer to a notification for all names.
+const maxRecipients = 1000
 
 // Notified is the answer to a Notify. To are the agents with an inbox that get it, by
 // name, of a notification for all the first maxTold.
@@ -31,19 +31,19 @@ func (l *Ledger) Notify(ctx context.Context, in mailroom.Notify) (Notified, erro
 }
 
 func (b *batch) notify(p *mailroom.Project, in mailroom.Notify) (Notified, error) {
-	if err := b.know(p.ThreadState, in.Key); err != nil {
+	if err := b.loadKey(p.ThreadState, in.Key); err != nil {
 		return Notified{}, err
 	}
-	if err := p.MayEnter(in.By, "from", in.From); err != nil {
+	if err := p.CheckAccess(in.By, "from", in.From); err != nil {
 		return Notified{}, err
 	}
-	to, err := b.address(p, &in)
+	to, err := b.findRecipients(p, &in)
 	if err != nil {
 		return Notified{}, err
 	}
 	repeat := p.HasKey(in.Key)
 	if !repeat {
-		if err := b.admitNotify(p, &in, to); err != nil {
+		if err := b.checkNotifyQuota(p, &in, to); err != nil {
 			return Notified{}, err
 		}
 	}
@@ -52,7 +52,7 @@ func (b *batch) notify(p *mailroom.Project, in mailroom.Notify) (Notified, error
 	if err != nil {
 		return Notified{}, err
 	}
-	if _, err := b.inbox(p, in.From, in.By); err != nil {
+	if _, err := b.ensureInbox(p, in.From, in.By); err != nil {
 		return Notified{}, err
 	}
 	for _, name := range to.missing {
@@ -64,17 +64,17 @@ func (b *batch) notify(p *mailroom.Project, in mailroom.Notify) (Notified, error
 	return Notified{Seq: seq, To: to.names}, nil
 }
 
-// addressees are those of a notification.
-type addressees struct {
+// recipients are those of a notification.
+type recipients struct {
 	names   []string // as in Notified
 	missing []string // of the names those that have no inbox yet
 	inboxes int64    // that get it
 	begins  int64    // inboxes that come with it
 }
 
-// address finds out who gets a notification. One for all costs by maxTold, and not by
+// findRecipients finds out who gets a notification. One for all costs by maxTold, and not by
 // the number of inboxes, which the project's row says.
-func (b *batch) address(p *mailroom.Project, in *mailroom.Notify) (to addressees, err error) {
+func (b *batch) findRecipients(p *mailroom.Project, in *mailroom.Notify) (to recipients, err error) {
 	sender, err := b.cursors(mailroom.CursorQuery{Channel: p.ID, Identities: []string{in.From}})
 	if err != nil {
 		return to, err
@@ -83,14 +83,14 @@ func (b *batch) address(p *mailroom.Project, in *mailroom.Notify) (to addressees
 		to.begins = 1
 	}
 	if len(in.To) == 0 {
-		boxes, err := b.cursors(mailroom.CursorQuery{Channel: p.ID, Limit: maxTold + 1})
+		boxes, err := b.cursors(mailroom.CursorQuery{Channel: p.ID, Limit: maxRecipients + 1})
 		for _, c := range boxes {
 			if c.Identity != in.From {
 				to.names = append(to.names, c.Identity)
 			}
 		}
 		slices.Sort(to.names)
-		to.names = to.names[:min(len(to.names), maxTold)]
+		to.names = to.names[:min(len(to.names), maxRecipients)]
 		to.inboxes = p.Inboxes - int64(len(sender))
 		return to, err
 	}
@@ -111,16 +111,16 @@ func (b *batch) address(p *mailroom.Project, in *mailroom.Notify) (to addressees
 	return to, err
 }
 
-// admitNotify is admit for a notification: the project's owner pays for its bytes, and
+// checkNotifyQuota is admit for a notification: the project's owner pays for its bytes, and
 // its sender for the inboxes that it lies in.
-func (b *batch) admitNotify(p *mailroom.Project, in *mailroom.Notify, to addressees) error {
-	if err := b.admitIn(p, in.By, in.Size()); err != nil {
+func (b *batch) checkNotifyQuota(p *mailroom.Project, in *mailroom.Notify, to recipients) error {
+	if err := b.checkProjectQuota(p, in.By, in.Size()); err != nil {
 		return err
 	}
-	if err := p.RoomFor(to.begins); err != nil {
+	if err := p.CheckInboxLimit(to.begins); err != nil {
 		return err
 	}
-	return b.admit(in.By.Name, mailroom.Use{Notifications: to.inboxes})
+	return b.checkQuota(in.By.Name, mailroom.Use{Notifications: to.inboxes})
 }
 
 // Received is a notification in an inbox.
@@ -130,9 +130,9 @@ type Received struct {
 	mailroom.Notification
 }
 
-// ReadInbox asks for what an agent has not read, the oldest first. With Consume it
+// InboxQuery asks for what an agent has not read, the oldest first. With Consume it
 // counts as read once this was answered. Who reads an inbox first is its reader.
-type ReadInbox struct {
+type InboxQuery struct {
 	Project string
 	Agent   string
 	By      *mailroom.Token
@@ -142,21 +142,21 @@ type ReadInbox struct {
 	After   int64 // without Consume: only those with a greater seq
 }
 
-// Inboxed is what was read of an inbox.
-type Inboxed struct {
+// InboxPage is what was read of an inbox.
+type InboxPage struct {
 	Found []Received
 	Next  int64 // the After of what may follow; 0: nothing does
 }
 
 // Inbox returns what an agent has not read. Its inbox is there from the first time
 // on that it is asked for; to look makes no project.
-func (l *Ledger) Inbox(ctx context.Context, in ReadInbox) (Inboxed, error) {
+func (l *Ledger) Inbox(ctx context.Context, in InboxQuery) (InboxPage, error) {
 	if in.Bytes == 0 {
 		in.Bytes = mailroom.MaxPage
 	}
 	thread, err := mailroom.ProjectThread(in.Project)
 	if err != nil {
-		return Inboxed{}, err
+		return InboxPage{}, err
 	}
 	if in.Consume {
 		in.After = 0
@@ -174,18 +174,18 @@ func (l *Ledger) Inbox(ctx context.Context, in ReadInbox) (Inboxed, error) {
 
 // readInbox looks at a bounded part of an inbox. It has found nothing and says Next where
 // that part is for others alone.
-func (l *Ledger) readInbox(ctx context.Context, thread string, in ReadInbox) (Inboxed, error) {
+func (l *Ledger) readInbox(ctx context.Context, thread string, in InboxQuery) (InboxPage, error) {
 	if !in.Consume {
-		if found, ok, err := l.peek(ctx, thread, in); ok || err != nil {
+		if found, ok, err := l.viewInbox(ctx, thread, in); ok || err != nil {
 			return found, err
 		}
 	}
-	return onProject(ctx, l, "inbox", in.Project, func(b *batch, p *mailroom.Project) (Inboxed, error) {
-		box, err := b.openedBy(p, in.Agent, in.By)
+	return onProject(ctx, l, "inbox", in.Project, func(b *batch, p *mailroom.Project) (InboxPage, error) {
+		box, err := b.openInbox(p, in.Agent, in.By)
 		if err != nil {
-			return Inboxed{}, err
+			return InboxPage{}, err
 		}
-		found, upto, err := unread(b.tx, thread, box, in)
+		found, upto, err := readUnread(b.tx, thread, box, in)
 		if err != nil || !in.Consume || upto <= box.Read {
 			return found, err
 		}
@@ -198,12 +198,12 @@ func (l *Ledger) readInbox(ctx context.Context, thread string, in ReadInbox) (In
 	})
 }
 
-// peek reads an inbox that is there, and whose reader asks, without a transaction
+// viewInbox reads an inbox that is there, and whose reader asks, without a transaction
 // that could write.
-func (l *Ledger) peek(ctx context.Context, thread string, in ReadInbox) (found Inboxed, ok bool, err error) {
+func (l *Ledger) viewInbox(ctx context.Context, thread string, in InboxQuery) (found InboxPage, ok bool, err error) {
 	err = l.View(ctx, func(r mailroom.Reader) error {
 		rows, err := r.Threads(mailroom.ThreadQuery{IDs: []string{thread}})
-		if ok = err == nil && len(rows) == 0; err != nil || ok || !in.By.Sees(rows[0]) {
+		if ok = err == nil && len(rows) == 0; err != nil || ok || !in.By.CanSee(rows[0]) {
 			return err
 		}
 		cursors, err := r.Cursors(mailroom.CursorQuery{Channel: thread, Identities: []string{in.Agent}})
@@ -214,11 +214,11 @@ func (l *Ledger) peek(ctx context.Context, thread string, in ReadInbox) (found I
 		if err != nil || box.Owner == "" {
 			return err
 		}
-		if err := box.MayRead(in.By); err != nil {
+		if err := box.CheckReader(in.By); err != nil {
 			return err
 		}
 		ok = true
-		found, _, err = unread(r, thread, box, in)
+		found, _, err = readUnread(r, thread, box, in)
 		return err
 	})
 	return found, ok, err
@@ -227,7 +227,7 @@ func (l *Ledger) peek(ctx context.Context, thread string, in ReadInbox) (found I
 // Acknowledge notes that an agent has read some notifications, by their seqs.
 func (l *Ledger) Acknowledge(ctx context.Context, project, agent string, by *mailroom.Token, seqs []int64) error {
 	_, err := onProject(ctx, l, "acknowledge", project, func(b *batch, p *mailroom.Project) (struct{}, error) {
-		box, err := b.openedBy(p, agent, by)
+		box, err := b.openInbox(p, agent, by)
 		if err != nil {
 			return struct{}{}, err
 		}
@@ -243,7 +243,7 @@ func (l *Ledger) Acknowledge(ctx context.Context, project, agent string, by *mai
 		if err := box.Acknowledge(seqs...); err != nil {
 			return struct{}{}, err
 		}
-		first, upto, err := unread(b.tx, p.ID, box, ReadInbox{Agent: agent, Limit: 1, Bytes: mailroom.MaxPage})
+		first, upto, err := readUnread(b.tx, p.ID, box, InboxQuery{Agent: agent, Limit: 1, Bytes: mailroom.MaxPage})
 		if err != nil {
 			return struct{}{}, err
 		}
@@ -267,8 +267,8 @@ const unreadPage = 200
 // included.
 const maxUnread = 5000
 
-// unread reads an inbox. Nothing up to upto is left besides what it found.
-func unread(r mailroom.Reader, thread string, box mailroom.Inbox, in ReadInbox) (out Inboxed, upto int64, err error) {
+// readUnread reads an inbox. Nothing up to upto is left besides what it found.
+func readUnread(r mailroom.Reader, thread string, box mailroom.Inbox, in InboxQuery) (out InboxPage, upto int64, err error) {
 	rows, err := r.Threads(mailroom.ThreadQuery{IDs: []string{thread}})
 	if err != nil || len(rows) == 0 {
 		return out, 0, err
@@ -310,9 +310,9 @@ func unread(r mailroom.Reader, thread string, box mailroom.Inbox, in ReadInbox) 
 	}
 }
 
-// inbox returns the inbox of an agent of a project, which has one from now on. It
+// ensureInbox returns the inbox of an agent of a project, which has one from now on. It
 // begins with what is told next.
-func (b *batch) inbox(p *mailroom.Project, agent string, by *mailroom.Token) (mailroom.Inbox, error) {
+func (b *batch) ensureInbox(p *mailroom.Project, agent string, by *mailroom.Token) (mailroom.Inbox, error) {
 	rows, err := b.cursors(mailroom.CursorQuery{Channel: p.ID, Identities: []string{agent}})
 	if err != nil {
 		return mailroom.Inbox{}, err
@@ -323,16 +323,16 @@ func (b *batch) inbox(p *mailroom.Project, agent string, by *mailroom.Token) (ma
 			return box, err
 		}
 	}
-	if err := b.admitIn(p, by, 0); err != nil {
+	if err := b.checkProjectQuota(p, by, 0); err != nil {
 		return box, err
 	}
 	if len(rows) == 0 {
-		if err := p.RoomFor(1); err != nil {
+		if err := p.CheckInboxLimit(1); err != nil {
 			return box, err
 		}
 	}
 	box.Owner = by.Name
-	p.Enter(by, b.now)
+	p.Create(by, b.now)
 	if len(rows) == 0 {
 		b.addInbox(p, agent, box)
 	} else {
@@ -341,9 +341,9 @@ func (b *batch) inbox(p *mailroom.Project, agent string, by *mailroom.Token) (ma
 	return box, nil
 }
 
-// roomFor refuses an agent without an inbox where a project has no room for one.
-func (b *batch) roomFor(p *mailroom.Project, agent string) error {
-	full := p.RoomFor(1)
+// checkInboxLimit refuses an agent without an inbox where a project has no room for one.
+func (b *batch) checkInboxLimit(p *mailroom.Project, agent string) error {
+	full := p.CheckInboxLimit(1)
 	if full == nil {
 		return nil
 	}
@@ -359,16 +359,16 @@ func (b *batch) addInbox(p *mailroom.Project, agent string, box mailroom.Inbox) 
 	b.saveInbox(p.ID, agent, box)
 }
 
-// openedBy is the inbox of an agent for who wants to read it.
-func (b *batch) openedBy(p *mailroom.Project, agent string, by *mailroom.Token) (mailroom.Inbox, error) {
-	if err := p.MayEnter(by, "agent", agent); err != nil {
+// openInbox is the inbox of an agent for who wants to read it.
+func (b *batch) openInbox(p *mailroom.Project, agent string, by *mailroom.Token) (mailroom.Inbox, error) {
+	if err := p.CheckAccess(by, "agent", agent); err != nil {
 		return mailroom.Inbox{}, err
 	}
-	box, err := b.inbox(p, agent, by)
+	box, err := b.ensureInbox(p, agent, by)
 	if err != nil {
 		return box, err
 	}
-	return box, box.MayRead(by)
+	return box, box.CheckReader(by)
 }
 
 func (b *batch) saveInbox(thread, agent string, box mailroom.Inbox) {

@@ -40,8 +40,8 @@ const (
 	slowCommit    = 500 * time.Millisecond
 )
 
-// slow logs an operation of the committer, or a commit, that others waited for.
-func (l *Ledger) slow(operation string, took time.Duration) {
+// logSlow logs an operation of the committer, or a commit, that others waited for.
+func (l *Ledger) logSlow(operation string, took time.Duration) {
 	switch {
 	case operation == "commit" && took > slowCommit:
 		l.options.Log.Warn("slow commit", "took", took)
@@ -62,8 +62,8 @@ func (l *Ledger) logFailed(r *mailroom.Run) {
 	l.options.Log.Warn("run failed for good", args...)
 }
 
-// observe tells about a batch that is durable.
-func (b *batch) observe(took time.Duration) {
+// reportCommit tells about a batch that is durable.
+func (b *batch) reportCommit(took time.Duration) {
 	defer recovery.Log(b.l.options.Log, "the numbers of a commit")
 	b.l.options.Observe.Commit(len(b.ops)+len(b.claims), took)
 	for _, r := range b.changes.Runs {

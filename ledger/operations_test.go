@@ -44,7 +44,7 @@ func day(d *desk, c *clock) {
 	c.move(dayLasts) // what "gone" held can be taken away
 	d.register("w", "idle")
 	must(d.Register(d.ctx, mailroom.Worker{ID: "local", Local: true}))(d.t)
-	must(0, d.Define(d.ctx, []mailroom.Definition{{Agent: "echo", Version: "v1", Body: json.RawMessage(`{}`)}}))(d.t)
+	must(0, d.KeepDefinitions(d.ctx, []mailroom.Definition{{Agent: "echo", Version: "v1", Body: json.RawMessage(`{}`)}}))(d.t)
 	for _, name := range []string{"bob", "former"} {
 		must(d.CreateToken(d.ctx, account(name, "secret of "+name)))(d.t)
 	}
@@ -138,7 +138,7 @@ func runOperations() []operation {
 		operation{name: "flush", do: func(ctx context.Context, l *ledger.Ledger) (any, error) {
 			return nil, l.Flush(ctx, current(), mailroom.Partial{Message: current().Run + ".1-1", Offset: 4, Text: "ar"})
 		}},
-		operation{name: "steered", do: func(ctx context.Context, l *ledger.Ledger) (any, error) { return l.Steered(ctx, current()) }},
+		operation{name: "steered", do: func(ctx context.Context, l *ledger.Ledger) (any, error) { return l.MarkSteersRead(ctx, current()) }},
 		operation{
 			name: "claim", claims: true, doubles: true,
 			do: func(ctx context.Context, l *ledger.Ledger) (any, error) { return claimOf(ctx, l, 1) },
@@ -191,7 +191,7 @@ func tokenOperations() []operation {
 		{name: "create token again", do: create(account("former", "a new secret"))},
 		{name: "revoke token", do: func(ctx context.Context, l *ledger.Ledger) (any, error) { return nil, l.RevokeToken(ctx, "bob") }},
 		{name: "tokens used", do: func(ctx context.Context, l *ledger.Ledger) (any, error) {
-			return nil, l.TokensUsed(ctx, map[string]time.Time{"secret of bob": time.Date(2030, 1, 2, 3, 4, 0, 0, time.UTC)})
+			return nil, l.RecordTokenUse(ctx, map[string]time.Time{"secret of bob": time.Date(2030, 1, 2, 3, 4, 0, 0, time.UTC)})
 		}},
 	}
 }
@@ -226,9 +226,9 @@ func threadOperations() []operation {
 		})},
 		{name: "delete", late: mailroom.CodeNotFound, do: nothing(func(ctx context.Context, l *ledger.Ledger) error { return l.DeleteThread(ctx, "done", nil) })},
 		{name: "purge", do: nothing(func(ctx context.Context, l *ledger.Ledger) error { return l.Purge(ctx, "old", 0) })},
-		{name: "define", do: nothing(func(ctx context.Context, l *ledger.Ledger) error { return l.Define(ctx, version) })},
+		{name: "define", do: nothing(func(ctx context.Context, l *ledger.Ledger) error { return l.KeepDefinitions(ctx, version) })},
 		{name: "forget", do: nothing(func(ctx context.Context, l *ledger.Ledger) error {
-			return l.Forget(ctx, []mailroom.Definition{{Agent: "echo", Version: "v1"}})
+			return l.DropDefinitions(ctx, []mailroom.Definition{{Agent: "echo", Version: "v1"}})
 		})},
 		{name: "register", late: mailroom.CodeConflict, do: nothing(func(ctx context.Context, l *ledger.Ledger) error {
 			_, err := l.Register(ctx, mailroom.Worker{ID: "new", Agents: []string{"echo"}})
@@ -238,10 +238,10 @@ func threadOperations() []operation {
 			return l.Renew(ctx, ledger.Renewal{Worker: "w", Round: 100}) // it holds nothing that it knows of
 		}},
 		{name: "leave", do: nothing(func(ctx context.Context, l *ledger.Ledger) error { return l.Deregister(ctx, "w") })},
-		{name: "end local", do: nothing(func(ctx context.Context, l *ledger.Ledger) error { return l.EndLocal(ctx, false) })},
+		{name: "end local", do: nothing(func(ctx context.Context, l *ledger.Ledger) error { return l.EndLocalWorkers(ctx, false) })},
 		{name: "sweep", do: nothing(func(ctx context.Context, l *ledger.Ledger) error { return l.Sweep(ctx, "") })},
 		{name: "orphans", do: nothing(func(ctx context.Context, l *ledger.Ledger) error {
-			return l.Orphans(ctx, []string{"echo"}, time.Minute)
+			return l.FailOrphans(ctx, []string{"echo"}, time.Minute)
 		})},
 	}
 }

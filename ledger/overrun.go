@@ -17,22 +17,22 @@ func (l *Ledger) claimant(c *ClaimRequest, agent string) mailroom.Claimant {
 	}
 }
 
-// overruns ends the claims whose time is over, some at a time, and leaves self's
+// endOverruns ends the claims whose time is over, some at a time, and leaves self's
 // for longer. They are due like runs are, so it reads only those.
-func (l *Ledger) overruns(ctx context.Context, self string) error {
+func (l *Ledger) endOverruns(ctx context.Context, self string) error {
 	for {
 		o := op{name: "overrun", rank: rankClaim}
-		n, err := run(ctx, l, o, func(b *batch) (int, error) { return b.overrun(self) })
-		if err != nil || n < frees {
+		n, err := run(ctx, l, o, func(b *batch) (int, error) { return b.endOverdueClaims(self) })
+		if err != nil || n < expireBatch {
 			return err
 		}
 	}
 }
 
-// overrun returns how many claims were over when the batch began, frees at most, and
+// endOverdueClaims returns how many claims were over when the batch began, frees at most, and
 // frees if it has read enough and left some to the next operation.
-func (b *batch) overrun(self string) (int, error) {
-	rows, _, err := b.tx.Due(b.now, []mailroom.Capacity{{Slots: frees}})
+func (b *batch) endOverdueClaims(self string) (int, error) {
+	rows, _, err := b.tx.Due(b.now, []mailroom.Capacity{{Slots: expireBatch}})
 	if err != nil {
 		return 0, err
 	}
@@ -47,8 +47,8 @@ func (b *batch) overrun(self string) (int, error) {
 	}
 	read := 0
 	for _, row := range rows {
-		if read >= freesBytes {
-			return frees, nil
+		if read >= expireBytes {
+			return expireBatch, nil
 		}
 		t := b.thread(row.ID)
 		if err := b.ensure(t, mailroom.ScopeHead); err != nil {

@@ -153,7 +153,7 @@ func TestThreadsInANamespaceAreMadeByThoseWhoHaveIt(t *testing.T) {
 	wantCode(t, err, mailroom.CodeForbidden)
 	_, err = d.Notify(d.ctx, mailroom.Notify{Project: "crew", By: bob, Notification: mailroom.Notification{From: "a", Event: "e"}})
 	wantCode(t, err, mailroom.CodeForbidden)
-	_, err = d.Inbox(d.ctx, ledger.ReadInbox{Project: "crew", Agent: "a", By: bob, Limit: 1, Consume: true})
+	_, err = d.Inbox(d.ctx, ledger.InboxQuery{Project: "crew", Agent: "a", By: bob, Limit: 1, Consume: true})
 	wantCode(t, err, mailroom.CodeForbidden)
 	wantEqual(t, "the project", d.thread("project:crew") == nil, true)
 	d.submit(of("team", "team-1", "mine"))

@@ -19,43 +19,43 @@ func (l *Ledger) Reserve(ctx context.Context, in mailroom.Reserve) (mailroom.Res
 	if err != nil || !first.heavy {
 		return first.Reserved, err
 	}
-	if err := l.compare(ctx, &in); err != nil {
+	if err := l.compareNames(ctx, &in); err != nil {
 		return mailroom.Reserved{}, err
 	}
 	second, err := l.reserve(ctx, in, false)
 	return second.Reserved, err
 }
 
-// reserved is an answer, or says that the names are to be compared before.
-type reserved struct {
+// reserveResult is an answer, or says that the names are to be compared before.
+type reserveResult struct {
 	mailroom.Reserved
 	heavy bool
 }
 
-func (l *Ledger) reserve(ctx context.Context, in mailroom.Reserve, mayPutOff bool) (reserved, error) {
-	return onProject(ctx, l, "reserve", in.Project, func(b *batch, p *mailroom.Project) (reserved, error) {
-		if mayPutOff && p.Heavy(&in) {
-			return reserved{heavy: true}, nil
+func (l *Ledger) reserve(ctx context.Context, in mailroom.Reserve, mayPutOff bool) (reserveResult, error) {
+	return onProject(ctx, l, "reserve", in.Project, func(b *batch, p *mailroom.Project) (reserveResult, error) {
+		if mayPutOff && p.NeedsCompare(&in) {
+			return reserveResult{heavy: true}, nil
 		}
-		if adds := p.Adds(&in, b.now); adds > 0 {
-			if err := b.admitIn(p, in.By, adds); err != nil {
-				return reserved{}, err
+		if adds := p.AddedBytes(&in, b.now); adds > 0 {
+			if err := b.checkProjectQuota(p, in.By, adds); err != nil {
+				return reserveResult{}, err
 			}
 		}
-		if err := b.roomFor(p, in.Holder); err != nil {
-			return reserved{}, err
+		if err := b.checkInboxLimit(p, in.Holder); err != nil {
+			return reserveResult{}, err
 		}
 		out, err := p.Reserve(in, b.now)
 		if err == nil {
-			_, err = b.inbox(p, in.Holder, in.By)
+			_, err = b.ensureInbox(p, in.Holder, in.By)
 		}
-		return reserved{Reserved: out}, err
+		return reserveResult{Reserved: out}, err
 	})
 }
 
-// compare finds out which reservations the names overlap, before the committer has
+// compareNames finds out which reservations the names overlap, before the committer has
 // to wait for it.
-func (l *Ledger) compare(ctx context.Context, in *mailroom.Reserve) error {
+func (l *Ledger) compareNames(ctx context.Context, in *mailroom.Reserve) error {
 	thread, err := mailroom.ProjectThread(in.Project)
 	if err != nil {
 		return err
@@ -116,7 +116,7 @@ func (l *Ledger) Reservations(ctx context.Context, project string, who *mailroom
 		rows, err := r.Threads(mailroom.ThreadQuery{IDs: slices.Compact(ids)})
 		seen := map[string]bool{}
 		for _, t := range rows {
-			seen[t.ID] = who.Sees(t)
+			seen[t.ID] = who.CanSee(t)
 		}
 		now := time.Now()
 		found = slices.DeleteFunc(found, func(row mailroom.Reservation) bool { return !seen[row.Thread] || !row.Live(now) })
@@ -175,7 +175,7 @@ func (l *Ledger) onReservation(ctx context.Context, name, id string, f func(*bat
 		return mailroom.Reservation{}, err
 	}
 	if thread == "" {
-		return mailroom.Reservation{}, mailroom.NoReservation(id)
+		return mailroom.Reservation{}, mailroom.ReservationNotFound(id)
 	}
 	return onProjectThread(ctx, l, op{name: name, rank: rankPlain, threads: []string{thread}}, f)
 }
@@ -186,7 +186,7 @@ func (b *batch) project(thread string) (*mailroom.Project, error) {
 		return p, nil
 	}
 	t := b.thread(thread)
-	held := b.l.held.take(thread, b.locked[thread])
+	held := b.l.reservations.take(thread, b.locked[thread])
 	if held == nil {
 		var rows []mailroom.Reservation
 		if t.Key != 0 {
@@ -195,21 +195,21 @@ func (b *batch) project(thread string) (*mailroom.Project, error) {
 				return nil, err
 			}
 		}
-		held = mailroom.NewHoldings(rows)
+		held = mailroom.NewReservationIndex(rows)
 	}
 	p := mailroom.LoadProject(t, b.l.options.DefaultAgent, held)
 	b.projects[thread] = p
 	return p, nil
 }
 
-// endProject lets go of what a project has beside its thread, unless somebody holds
+// dropProject lets go of what a project has beside its thread, unless somebody holds
 // something in it.
-func (b *batch) endProject(thread string) error {
+func (b *batch) dropProject(thread string) error {
 	p, err := b.project(thread)
 	if err != nil {
 		return err
 	}
-	if err := p.Free(b.now); err != nil {
+	if err := p.CheckUnreserved(b.now); err != nil {
 		return err
 	}
 	boxes, err := b.cursors(mailroom.CursorQuery{Channel: thread})

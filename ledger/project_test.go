@@ -127,7 +127,7 @@ func TestStrangersSeeNoReservations(t *testing.T) {
 	if err != nil || len(held) != 0 {
 		t.Errorf("a stranger sees %+v, %v", held, err)
 	}
-	_, err = d.Inbox(d.ctx, ledger.ReadInbox{Project: "p", Agent: "x", By: eve, Limit: 1})
+	_, err = d.Inbox(d.ctx, ledger.InboxQuery{Project: "p", Agent: "x", By: eve, Limit: 1})
 	wantCode(t, err, mailroom.CodeForbidden)
 	_, err = d.Notify(d.ctx, mailroom.Notify{Project: "p", By: eve, Notification: mailroom.Notification{From: "eve", Event: "e"}})
 	wantCode(t, err, mailroom.CodeForbidden)
@@ -135,14 +135,14 @@ func TestStrangersSeeNoReservations(t *testing.T) {
 	if held, err := d.Reservations(d.ctx, "p", eve); err != nil || len(held) != 1 {
 		t.Errorf("who has the namespace sees %+v, %v", held, err)
 	}
-	_, err = d.Inbox(d.ctx, ledger.ReadInbox{Project: "p", Agent: "x", By: eve, Limit: 1, Consume: true})
+	_, err = d.Inbox(d.ctx, ledger.InboxQuery{Project: "p", Agent: "x", By: eve, Limit: 1, Consume: true})
 	wantCode(t, err, mailroom.CodeForbidden) // the agent's name is taken
 }
 
 // inbox is what an agent reads, by the events.
 func (d *desk) inbox(agent string, consume bool, limit int) []string {
 	d.t.Helper()
-	read, err := d.Inbox(d.ctx, ledger.ReadInbox{Project: "p", Agent: agent, By: ann(), Limit: limit, Consume: consume})
+	read, err := d.Inbox(d.ctx, ledger.InboxQuery{Project: "p", Agent: agent, By: ann(), Limit: limit, Consume: consume})
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -301,11 +301,11 @@ func TestAProjectWithManyAgentsCostsNoMore(t *testing.T) {
 		"reserve":     func() error { _, err := d.Reserve(d.ctx, reserve("a", "src/**")); return err },
 		"notify some": func() error { d.notify("a", "e", "", "b", "z0007"); return nil },
 		"look": func() error {
-			_, err := d.Inbox(d.ctx, ledger.ReadInbox{Project: "p", Agent: "b", By: ann(), Limit: 9})
+			_, err := d.Inbox(d.ctx, ledger.InboxQuery{Project: "p", Agent: "b", By: ann(), Limit: 9})
 			return err
 		},
 		"take": func() error {
-			_, err := d.Inbox(d.ctx, ledger.ReadInbox{Project: "p", Agent: "b", By: ann(), Limit: 9, Consume: true})
+			_, err := d.Inbox(d.ctx, ledger.InboxQuery{Project: "p", Agent: "b", By: ann(), Limit: 9, Consume: true})
 			return err
 		},
 		"acknowledge": func() error { return d.Acknowledge(d.ctx, "p", "b", ann(), []int64{1}) },
@@ -321,7 +321,7 @@ func TestAProjectWithManyAgentsCostsNoMore(t *testing.T) {
 	if got := len(d.notify("a", "e", "").To); got != 1000 {
 		t.Errorf("the answer to a notification for all names %d agents, want the first 1000", got)
 	}
-	got := must(d.Inbox(d.ctx, ledger.ReadInbox{Project: "p", Agent: "z1499", By: ann(), Limit: 9}))(t).Found
+	got := must(d.Inbox(d.ctx, ledger.InboxQuery{Project: "p", Agent: "z1499", By: ann(), Limit: 9}))(t).Found
 	if len(got) != 1 { // the others were for b and z0007
 		t.Errorf("an agent that the answer did not name has %d notifications, want 1", len(got))
 	}

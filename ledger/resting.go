@@ -2,25 +2,25 @@ package ledger
 
 import "mailroom"
 
-// resting are threads as the last transaction left them: those with a current
+// threadCache are threads as the last transaction left them: those with a current
 // run or a queue, which the next one would have to load again. They are hints:
 // one is used only if the locked row still has its revision. A batch takes them
 // out, and puts them back once it is committed.
 //
 // It has two generations. What was not used while a new one filled is forgotten.
-type resting struct {
+type threadCache struct {
 	young, old map[string]*mailroom.ThreadState
 }
 
-// maxResting bounds each generation.
-const maxResting = 2048
+// maxCachedThreads bounds each generation.
+const maxCachedThreads = 2048
 
-func newResting() resting {
-	return resting{young: map[string]*mailroom.ThreadState{}, old: map[string]*mailroom.ThreadState{}}
+func newThreadCache() threadCache {
+	return threadCache{young: map[string]*mailroom.ThreadState{}, old: map[string]*mailroom.ThreadState{}}
 }
 
 // take returns the thread of a locked row, resting or new.
-func (r *resting) take(row *mailroom.Thread) *mailroom.ThreadState {
+func (r *threadCache) take(row *mailroom.Thread) *mailroom.ThreadState {
 	t, ok := r.young[row.ID]
 	if !ok {
 		t = r.old[row.ID]
@@ -33,11 +33,11 @@ func (r *resting) take(row *mailroom.Thread) *mailroom.ThreadState {
 	return t
 }
 
-func (r *resting) put(t *mailroom.ThreadState) {
+func (r *threadCache) put(t *mailroom.ThreadState) {
 	if !t.Trim() {
 		return
 	}
-	if len(r.young) >= maxResting {
+	if len(r.young) >= maxCachedThreads {
 		r.young, r.old = r.old, r.young
 		clear(r.young)
 	}
@@ -50,21 +50,21 @@ type revision struct{ key, number int64 }
 
 func revisionOf(row *mailroom.Thread) revision { return revision{row.Key, row.Revision} }
 
-// holding are the reservations of projects as the last transaction left them, by
+// reservationCache are the reservations of projects as the last transaction left them, by
 // thread. They are hints like those of resting.
-type holding map[string]struct {
+type reservationCache map[string]struct {
 	at   revision
-	held *mailroom.Holdings
+	held *mailroom.ReservationIndex
 }
 
 // Bounds of what is kept: the reservations of two full projects.
 const (
-	maxHolding = 2 * mailroom.MaxReservations
-	maxHeld    = 256 // projects
+	maxCachedReservations = 2 * mailroom.MaxReservations
+	maxCachedProjects     = 256 // projects
 )
 
 // take returns the reservations of a thread that is at this revision, or nil.
-func (h holding) take(thread string, at revision) *mailroom.Holdings {
+func (h reservationCache) take(thread string, at revision) *mailroom.ReservationIndex {
 	kept, ok := h[thread]
 	delete(h, thread)
 	if !ok || kept.at != at {
@@ -73,18 +73,18 @@ func (h holding) take(thread string, at revision) *mailroom.Holdings {
 	return kept.held
 }
 
-func (h holding) put(p *mailroom.Project) {
+func (h reservationCache) put(p *mailroom.Project) {
 	if p.Key == 0 {
 		return
 	}
 	kept := h[p.ID]
-	kept.at, kept.held = revisionOf(&p.Thread), p.Holdings()
+	kept.at, kept.held = revisionOf(&p.Thread), p.Reservations()
 	h[p.ID] = kept
 	n := 0
 	for _, k := range h {
 		n += 1 + k.held.Len()
 	}
-	if n > maxHolding || len(h) > maxHeld {
+	if n > maxCachedReservations || len(h) > maxCachedProjects {
 		clear(h)
 	}
 }

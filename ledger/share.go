@@ -27,17 +27,17 @@ func newShares(held map[string]int, free int) *shares {
 	return s
 }
 
-// most is an owner's share: with n owners at work the n+1st part of the slots, so
+// limit is an owner's share: with n owners at work the n+1st part of the slots, so
 // that there is room for one more, and at least one.
-func (s *shares) most() int { return max(1, s.slots/(len(s.held)+1)) }
+func (s *shares) limit() int { return max(1, s.slots/(len(s.held)+1)) }
 
 // full reports whether an owner has its share.
-func (s *shares) full(owner string) bool { return s.held[owner] >= s.most() }
+func (s *shares) full(owner string) bool { return s.held[owner] >= s.limit() }
 
-// take notes a run that was started.
-func (s *shares) take(owner string) { s.held[owner]++ }
+// add notes a run that was started.
+func (s *shares) add(owner string) { s.held[owner]++ }
 
-// left is what each owner may still get of most.
-func (s *shares) left(most int) *mailroom.Share {
+// remaining is what each owner may still get of most.
+func (s *shares) remaining(most int) *mailroom.Share {
 	return &mailroom.Share{Most: most, Held: maps.Clone(s.held)}
 }

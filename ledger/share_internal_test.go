@@ -28,7 +28,7 @@ func TestAnOwnersShareOfAWorkersSlots(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			given := maps.Clone(c.held)
 			s := newShares(c.held, c.free)
-			if got := s.most(); got != c.most {
+			if got := s.limit(); got != c.most {
 				t.Errorf("got a share of %d, want %d", got, c.most)
 			}
 			full := ""
@@ -40,7 +40,7 @@ func TestAnOwnersShareOfAWorkersSlots(t *testing.T) {
 			if full != c.full {
 				t.Errorf("got %q with their share, want %q", full, c.full)
 			}
-			s.take("c")
+			s.add("c")
 			if !maps.Equal(given, c.held) {
 				t.Errorf("what was given became %v", c.held)
 			}
@@ -71,7 +71,7 @@ func TestEveryOwnerWithABacklogComesToItsShare(t *testing.T) {
 					break
 				}
 			}
-			s.take(next)
+			s.add(next)
 		}
 		for _, owner := range names {
 			if got := s.held[string(owner)]; got < 64/(owners+1) {

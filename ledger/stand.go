@@ -23,8 +23,8 @@ type Claimer interface {
 // the rest, until ctx ends. Then, or with the error that closed the ledger, it
 // returns after the last Take.
 func (l *Ledger) Subscribe(ctx context.Context, t Claimer) error {
-	s := &standing{Claimer: t, observe: l.options.Observe.Operation}
-	o := &op{name: "claim", rank: rankClaim, taker: s, claim: &ClaimRequest{Wait: true}, done: make(chan error, 1)}
+	s := &subscription{Claimer: t, observe: l.options.Observe.Operation}
+	o := &op{name: "claim", rank: rankClaim, claimer: s, claim: &ClaimRequest{Wait: true}, done: make(chan error, 1)}
 	o.apply = func(b *batch) (err error) {
 		s.work, err = b.claim(o.claim)
 		return err
@@ -47,14 +47,14 @@ func (l *Ledger) Subscribe(ctx context.Context, t Claimer) error {
 // Wake has the takers asked again: one has room that it did not have before.
 func (l *Ledger) Wake() { l.signal() }
 
-// standing is a taker with the claim that is made for it.
-type standing struct {
+// subscription is a taker with the claim that is made for it.
+type subscription struct {
 	Claimer
 	observe func(name string, err error, took time.Duration)
 	work    []Assignment // owned by the goroutine of Run
 }
 
-func (s *standing) answer(o *op) {
+func (s *subscription) answer(o *op) {
 	if o.err != nil || len(s.work) > 0 {
 		s.observe(o.name, o.err, 0)
 		s.Assign(*o.claim, s.work, o.err)
@@ -62,26 +62,26 @@ func (s *standing) answer(o *op) {
 	s.work = nil
 }
 
-// stand puts a claim back until the next batch. It reports false if its caller
+// requeueClaim puts a claim back until the next batch. It reports false if its caller
 // has gone.
-func (l *Ledger) stand(o *op) bool {
+func (l *Ledger) requeueClaim(o *op) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	o.taken = false
+	o.inBatch = false
 	switch {
-	case !o.left:
+	case !o.abandoned:
 		l.claims = append(l.claims, o)
-	case o.taker != nil:
+	case o.claimer != nil:
 		o.done <- nil
 	}
-	return !o.left
+	return !o.abandoned
 }
 
-// hungry parts the standing claims that want something from those that do not.
+// readyClaims parts the standing claims that want something from those that do not.
 // It is within mu.
-func (l *Ledger) hungry() (hungry, others []*op) {
+func (l *Ledger) readyClaims() (hungry, others []*op) {
 	for _, o := range l.claims {
-		if len(o.claim.wants()) > 0 {
+		if len(o.claim.capacities()) > 0 {
 			hungry = append(hungry, o)
 		} else {
 			others = append(others, o)
@@ -90,11 +90,11 @@ func (l *Ledger) hungry() (hungry, others []*op) {
 	return hungry, others
 }
 
-// ask brings what the takers have room for up to date. It is within mu.
-func (l *Ledger) ask() {
+// refreshCapacity brings what the takers have room for up to date. It is within mu.
+func (l *Ledger) refreshCapacity() {
 	for _, o := range l.claims {
-		if o.taker != nil {
-			*o.claim = o.taker.Capacity()
+		if o.claimer != nil {
+			*o.claim = o.claimer.Capacity()
 			o.claim.Wait = true
 			o.workers = []string{o.claim.Worker}
 		}

@@ -47,14 +47,14 @@ func (l *Ledger) Submit(ctx context.Context, in mailroom.Submit) (mailroom.Submi
 		o.runs = runs
 	}
 	return run(ctx, l, o, func(b *batch) (mailroom.Submitted, error) {
-		return b.submitAs(in, b.admitSubmit)
+		return b.submitAs(in, b.checkSubmitQuota)
 	})
 }
 
-// squats reports whether by may not make t because its id lies in a namespace of
+// inForeignNamespace reports whether by may not make t because its id lies in a namespace of
 // others. All accounts are looked at, once in a batch that makes threads: the operator
 // alone makes accounts.
-func (b *batch) squats(t *mailroom.ThreadState, by *mailroom.Token) (bool, error) {
+func (b *batch) inForeignNamespace(t *mailroom.ThreadState, by *mailroom.Token) (bool, error) {
 	if by == nil || !t.CreatedAt.IsZero() || by.Has(mailroom.PermissionAdmin) {
 		return false, nil
 	}
@@ -70,7 +70,7 @@ func (b *batch) submit(in mailroom.Submit) (mailroom.Submitted, error) {
 // submitAs is submit for who is admitted.
 func (b *batch) submitAs(in mailroom.Submit, admit func(*mailroom.Submit) error) (mailroom.Submitted, error) {
 	t := b.thread(in.Thread)
-	if err := refuseDeleted(t, &in); err != nil {
+	if err := checkNotDeleted(t, &in); err != nil {
 		return mailroom.Submitted{}, err
 	}
 	if !in.SetAgent {
@@ -81,7 +81,7 @@ func (b *batch) submitAs(in mailroom.Submit, admit func(*mailroom.Submit) error)
 	if in.AgentVersion == "" {
 		in.AgentVersion = b.l.options.Version(in.Agent)
 	}
-	if err := b.know(t, in.Key); err != nil {
+	if err := b.loadKey(t, in.Key); err != nil {
 		return mailroom.Submitted{}, err
 	}
 	if err := admit(&in); err != nil {
@@ -90,15 +90,15 @@ func (b *batch) submitAs(in mailroom.Submit, admit func(*mailroom.Submit) error)
 	if err := b.ensure(t, in.Scope(&t.Thread)); err != nil {
 		return mailroom.Submitted{}, err
 	}
-	if err := b.count(t, &in); err != nil {
+	if err := b.countQueued(t, &in); err != nil {
 		return mailroom.Submitted{}, err
 	}
 	in.Reserved = b.l.options.Reserved
-	squats, err := b.squats(t, in.By)
+	squats, err := b.inForeignNamespace(t, in.By)
 	if err != nil {
 		return mailroom.Submitted{}, err
 	}
-	in.Squats = squats
+	in.ForeignNamespace = squats
 	if in.DeliverTo != "" {
 		in.Target = &b.thread(in.DeliverTo).Thread
 	}
@@ -115,9 +115,9 @@ func (b *batch) submitAs(in mailroom.Submit, admit func(*mailroom.Submit) error)
 	return out, nil
 }
 
-// count says how long the queue is, where there is a bound that may be met: a
+// countQueued says how long the queue is, where there is a bound that may be met: a
 // thread that never gave as many places has no such queue.
-func (b *batch) count(t *mailroom.ThreadState, in *mailroom.Submit) error {
+func (b *batch) countQueued(t *mailroom.ThreadState, in *mailroom.Submit) error {
 	if in.MaxQueued == 0 || t.NextPlace <= int64(in.MaxQueued) {
 		return nil
 	}
@@ -132,8 +132,8 @@ func (b *batch) count(t *mailroom.ThreadState, in *mailroom.Submit) error {
 	return nil
 }
 
-// know loads a submit key and the run it names.
-func (b *batch) know(t *mailroom.ThreadState, key string) error {
+// loadKey loads a submit key and the run it names.
+func (b *batch) loadKey(t *mailroom.ThreadState, key string) error {
 	if key == "" || t.Key == 0 {
 		return nil
 	}
@@ -169,7 +169,7 @@ func (b *batch) append(a *mailroom.StepCommit) (int64, error) {
 	if err != nil || repeat {
 		return seq, err
 	}
-	sends, err := b.sends(a, t)
+	sends, err := b.makeSends(a, t)
 	if err != nil {
 		return 0, err
 	}
@@ -179,13 +179,13 @@ func (b *batch) append(a *mailroom.StepCommit) (int64, error) {
 		s := a.Step.Sends[i]
 		res, err := b.submit(in)
 		if err != nil {
-			return 0, b.undo(i, err)
+			return 0, b.abortAfter(i, err)
 		}
 		sent = append(sent, res)
 		if s.Answer == mailroom.AnswerWait && res.Disposition == mailroom.DispositionDuplicate {
-			e, err := b.thread(res.Thread).ChildOf(a.Run, s.Name, res.Run)
+			e, err := b.thread(res.Thread).FindChild(a.Run, s.Name, res.Run)
 			if err != nil {
-				return 0, b.undo(i, err)
+				return 0, b.abortAfter(i, err)
 			}
 			ended = append(ended, e)
 		}
@@ -198,15 +198,15 @@ func (b *batch) append(a *mailroom.StepCommit) (int64, error) {
 	}
 	for _, e := range ended {
 		if e != nil {
-			t.ChildEnded(*e, b.now)
+			t.OnChildEnd(*e, b.now)
 		}
 	}
 	return seq, nil
 }
 
-// sends are the submits that a step makes. A name that went to another thread
+// makeSends are the submits that a step makes. A name that went to another thread
 // before is refused: it is unique in the run.
-func (b *batch) sends(a *mailroom.StepCommit, from *mailroom.ThreadState) ([]mailroom.Submit, error) {
+func (b *batch) makeSends(a *mailroom.StepCommit, from *mailroom.ThreadState) ([]mailroom.Submit, error) {
 	var sends []mailroom.Submit
 	var ids []string
 	for _, s := range a.Step.Sends {
@@ -215,7 +215,7 @@ func (b *batch) sends(a *mailroom.StepCommit, from *mailroom.ThreadState) ([]mai
 			return nil, err
 		}
 		if to, ok := from.Run(a.Run).Joined[s.Name]; ok && to != in.Thread {
-			return nil, sentElsewhere(s.Name, a.Run, to)
+			return nil, errSentElsewhere(s.Name, a.Run, to)
 		}
 		sends = append(sends, in)
 		ids = append(ids, in.Run)
@@ -229,20 +229,20 @@ func (b *batch) sends(a *mailroom.StepCommit, from *mailroom.ThreadState) ([]mai
 	}
 	for _, r := range made {
 		if i := slices.Index(ids, r.ID); sends[i].Thread != r.Thread {
-			return nil, sentElsewhere(a.Step.Sends[i].Name, a.Run, r.Thread)
+			return nil, errSentElsewhere(a.Step.Sends[i].Name, a.Run, r.Thread)
 		}
 	}
 	return sends, nil
 }
 
-func sentElsewhere(name, run, thread string) error {
+func errSentElsewhere(name, run, thread string) error {
 	return mailroom.Errorf(mailroom.CodeConflict, "send %q of run %s went to thread %q before", name, run, thread)
 }
 
-// undo makes an error after n changes one that begins the batch again.
-func (b *batch) undo(n int, err error) error {
+// abortAfter makes an error after n changes one that begins the batch again.
+func (b *batch) abortAfter(n int, err error) error {
 	if n > 0 {
-		return poison{err}
+		return abortBatch{err}
 	}
 	return err
 }
@@ -258,18 +258,18 @@ func (l *Ledger) Flush(ctx context.Context, c mailroom.Claim, p mailroom.Partial
 	return err
 }
 
-// Steered marks the steered messages that no step covers yet as read.
-func (l *Ledger) Steered(ctx context.Context, c mailroom.Claim) ([]mailroom.Input, error) {
+// MarkSteersRead marks the steered messages that no step covers yet as read.
+func (l *Ledger) MarkSteersRead(ctx context.Context, c mailroom.Claim) ([]mailroom.Input, error) {
 	o := op{name: "steered", rank: rankPlain, threads: []string{c.Thread}, runs: []string{c.Run}}
 	return run(ctx, l, o, func(b *batch) ([]mailroom.Input, error) {
 		return b.thread(c.Thread).ReadSteers(c, b.now)
 	})
 }
 
-// HandOver returns the messages that Steered marks, as far as they stand behind
+// ReadSteered returns the messages that Steered marks, as far as they stand behind
 // the entry after. last is the seq of the last one, or after.
-func (l *Ledger) HandOver(ctx context.Context, c mailroom.Claim, after int64) (messages []mailroom.Message, last int64, err error) {
-	inputs, err := l.Steered(ctx, c)
+func (l *Ledger) ReadSteered(ctx context.Context, c mailroom.Claim, after int64) (messages []mailroom.Message, last int64, err error) {
+	inputs, err := l.MarkSteersRead(ctx, c)
 	if err != nil {
 		return nil, after, err
 	}
@@ -290,18 +290,18 @@ func (l *Ledger) HandOver(ctx context.Context, c mailroom.Claim, after int64) (m
 // Settle ends an attempt and returns the run as it is then. A repeat of the same
 // settle answers with the same.
 func (l *Ledger) Settle(ctx context.Context, s mailroom.Settle) (*mailroom.Run, error) {
-	return l.SettleFreeing(ctx, s, nil)
+	return l.SettleWith(ctx, s, nil)
 }
 
-// SettleFreeing is Settle for a [Claimer], which has room for another run then:
+// SettleWith is Settle for a [Claimer], which has room for another run then:
 // begun is called when the settle is in a batch, before the takers are asked for
 // it. So the room is filled in the commit that settles, and not before the
 // thread itself can be due again. begun must be quick and not call the ledger.
-func (l *Ledger) SettleFreeing(ctx context.Context, s mailroom.Settle, begun func()) (*mailroom.Run, error) {
+func (l *Ledger) SettleWith(ctx context.Context, s mailroom.Settle, begun func()) (*mailroom.Run, error) {
 	if err := s.Check(); err != nil {
 		return nil, err
 	}
-	o := op{name: "settle", rank: rankPlain, begun: begun, threads: []string{s.Thread}, runs: []string{s.Run}}
+	o := op{name: "settle", rank: rankPlain, onBatch: begun, threads: []string{s.Thread}, runs: []string{s.Run}}
 	return run(ctx, l, o, func(b *batch) (*mailroom.Run, error) {
 		t := b.thread(s.Thread)
 		if err := b.ensure(t, mailroom.ScopeHead); err != nil {

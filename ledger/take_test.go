@@ -16,7 +16,7 @@ func takes(sizes ...int) []int {
 	}
 	var batches []int
 	for {
-		ops, _ := l.take(time.Now())
+		ops, _ := l.nextBatch(time.Now())
 		if len(ops) == 0 {
 			return batches
 		}
@@ -59,7 +59,7 @@ func TestASmallOperationWaitsForOneLargeBatchAtMost(t *testing.T) {
 	}
 	take := func(want ...string) {
 		t.Helper()
-		ops, _ := l.take(time.Now())
+		ops, _ := l.nextBatch(time.Now())
 		var got []string
 		for _, o := range ops {
 			got = append(got, o.name)
@@ -89,7 +89,7 @@ func TestAPurgeWaitsForAllElseAndIsAlone(t *testing.T) {
 		l.queue = append(l.queue, &op{rank: rank})
 	}
 	for i, want := range [][]int{{rankRenew, rankPlain, rankClaim}, {rankPurge}, {rankPurge}, nil} {
-		ops, _ := l.take(time.Now())
+		ops, _ := l.nextBatch(time.Now())
 		var got []int
 		for _, o := range ops {
 			got = append(got, o.rank)

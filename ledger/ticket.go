@@ -82,7 +82,7 @@ func (l *Ledger) CancelTree(ctx context.Context, id string, who *mailroom.Token)
 			return nil, err
 		}
 		for _, c := range children {
-			if c.Delivery() {
+			if c.IsDelivery() {
 				continue
 			}
 			todo = append(todo, c.ID)
@@ -111,7 +111,7 @@ func (l *Ledger) children(ctx context.Context, id string, who *mailroom.Token) (
 		rows, err := r.Threads(mailroom.ThreadQuery{IDs: threads})
 		seen := map[string]bool{}
 		for _, t := range rows {
-			seen[t.ID] = who.Sees(t)
+			seen[t.ID] = who.CanSee(t)
 		}
 		found = slices.DeleteFunc(found, func(c *mailroom.Run) bool { return !seen[c.Thread] })
 		return err

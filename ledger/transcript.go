@@ -45,8 +45,8 @@ func (l *Ledger) Transcript(ctx context.Context, q TranscriptQuery) (items []mai
 		if err := sameThread(r, q); err != nil {
 			return err
 		}
-		w := walk{r: r, q: q, seen: map[string]bool{}, cut: before - 1, skip: skip}
-		if err := w.back(before); err != nil && !errors.Is(err, errFull) {
+		w := logWalker{r: r, q: q, seen: map[string]bool{}, cut: before - 1, skip: skip}
+		if err := w.back(before); err != nil && !errors.Is(err, errPageFull) {
 			return err
 		}
 		slices.Reverse(w.out)
@@ -88,8 +88,8 @@ func sameThread(r mailroom.Reader, q TranscriptQuery) error {
 	return err
 }
 
-// walk reads a log backwards and collects the transcript, newest first.
-type walk struct {
+// logWalker reads a log backwards and collects the transcript, newest first.
+type logWalker struct {
 	r    mailroom.Reader
 	q    TranscriptQuery
 	seen map[string]bool // messages that were read at a later entry
@@ -102,21 +102,21 @@ type walk struct {
 	looked int   // entries so far
 }
 
-// lookMost bounds the entries that one page looks at. A page that ends there is
+// maxLooked bounds the entries that one page looks at. A page that ends there is
 // short and has a next.
-const lookMost = 20_000
+const maxLooked = 20_000
 
-// errFull ends a walk that has taken what fits. next is set.
-var errFull = errors.New("the page is full")
+// errPageFull ends a walk that has taken what fits. next is set.
+var errPageFull = errors.New("the page is full")
 
-func (w *walk) back(before int64) error {
+func (w *logWalker) back(before int64) error {
 	for {
 		page, err := w.r.Entries(mailroom.EntryQuery{Thread: w.q.Thread, Before: before, Backward: true, Limit: 200, Bytes: mailroom.MaxPage})
 		if err != nil || len(page) == 0 {
 			return err
 		}
 		for _, e := range page {
-			if w.looked++; len(w.out) >= w.q.Limit || w.looked > lookMost {
+			if w.looked++; len(w.out) >= w.q.Limit || w.looked > maxLooked {
 				w.next = strconv.FormatInt(e.Seq+1, 10)
 				return nil
 			}
@@ -129,7 +129,7 @@ func (w *walk) back(before int64) error {
 }
 
 // broken reports whether the run of a partial message ended without completing.
-func (w *walk) broken(m mailroom.Message) (bool, error) {
+func (w *logWalker) broken(m mailroom.Message) (bool, error) {
 	ends, err := w.r.Entries(mailroom.EntryQuery{
 		Thread: m.Thread, After: m.Seq, Run: m.Run, Backward: true, Limit: 1,
 		Kinds: []string{mailroom.KindCompleted, mailroom.KindFailed, mailroom.KindCancelled},
@@ -137,7 +137,7 @@ func (w *walk) broken(m mailroom.Message) (bool, error) {
 	return len(ends) > 0 && ends[0].Kind != mailroom.KindCompleted, err
 }
 
-func (w *walk) entry(e mailroom.Entry) error {
+func (w *logWalker) entry(e mailroom.Entry) error {
 	if e.Kind == mailroom.KindMessage {
 		var m mailroom.Message
 		if err := e.Decode(&m); err != nil {
@@ -154,7 +154,7 @@ func (w *walk) entry(e mailroom.Entry) error {
 
 // read emits the messages that the entry at names, the last one first. What was
 // read late may have been purged before the entry which says that it was read.
-func (w *walk) read(at int64, seqs ...int64) error {
+func (w *logWalker) read(at int64, seqs ...int64) error {
 	for i, seq := range slices.Backward(seqs) {
 		done := len(seqs) - 1 - i
 		if at == w.cut && done < w.skip {
@@ -180,12 +180,12 @@ func (w *walk) read(at int64, seqs ...int64) error {
 }
 
 // purged reports whether the log no longer begins with its first entry.
-func (w *walk) purged() (bool, error) {
+func (w *logWalker) purged() (bool, error) {
 	rows, err := w.r.Threads(mailroom.ThreadQuery{IDs: []string{w.q.Thread}})
 	return len(rows) > 0 && rows[0].FirstSeq > 1, err
 }
 
-func (w *walk) message(m mailroom.Message) error {
+func (w *logWalker) message(m mailroom.Message) error {
 	if m.Role == mailroom.RoleAssistant {
 		if m.Partial {
 			if broken, err := w.broken(m); err != nil || !broken {
@@ -212,7 +212,7 @@ func (w *walk) message(m mailroom.Message) error {
 
 // emit takes a message into the page, or ends the page before it: here is the
 // cursor of a page that begins with it.
-func (w *walk) emit(m mailroom.Message, here string) (err error) {
+func (w *logWalker) emit(m mailroom.Message, here string) (err error) {
 	if w.q.Visibility != "" && m.Visibility != w.q.Visibility {
 		return nil
 	}
@@ -225,16 +225,16 @@ func (w *walk) emit(m mailroom.Message, here string) (err error) {
 	}
 	if w.bytes += len(raw); w.bytes > w.q.Bytes && len(w.out) > 0 {
 		w.next = here
-		return errFull
+		return errPageFull
 	}
 	w.out = append(w.out, m)
 	return nil
 }
 
-// Before returns the last messages that were read before the run's input, in order
+// TranscriptBefore returns the last messages that were read before the run's input, in order
 // of reading: at most limit, and no more than mailroom.MaxPage bytes of them.
-func (l *Ledger) Before(ctx context.Context, run *mailroom.Run, limit int) ([]mailroom.Message, error) {
-	before, err := l.FirstStart(ctx, run)
+func (l *Ledger) TranscriptBefore(ctx context.Context, run *mailroom.Run, limit int) ([]mailroom.Message, error) {
+	before, err := l.CursorBefore(ctx, run)
 	if err != nil {
 		return nil, err
 	}
@@ -245,8 +245,8 @@ func (l *Ledger) Before(ctx context.Context, run *mailroom.Run, limit int) ([]ma
 	return items[max(0, len(items)-limit):], nil // a page does not split messages read together
 }
 
-// FirstStart is the transcript cursor before a run's own input.
-func (l *Ledger) FirstStart(ctx context.Context, run *mailroom.Run) (cursor string, err error) {
+// CursorBefore is the transcript cursor before a run's own input.
+func (l *Ledger) CursorBefore(ctx context.Context, run *mailroom.Run) (cursor string, err error) {
 	err = l.View(ctx, func(r mailroom.Reader) error {
 		first, err := r.Entries(mailroom.EntryQuery{
 			Thread: run.Thread, After: run.FirstSeq, Run: run.ID, Kinds: []string{mailroom.KindStarted}, Limit: 1,

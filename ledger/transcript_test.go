@@ -80,7 +80,7 @@ func TestASteeredMessageStandsWhereItWasRead(t *testing.T) {
 	s := d.submit(mode(mailroom.ModeSteer, "t", "left"))
 	must(d.Append(t.Context(), mailroom.StepCommit{Claim: c, Number: 1, Message: said(c, "I go")}))(t)
 	must(d.Edit(t.Context(), "t", s.Message, mailroom.Text("right")))(t)
-	must(d.Steered(t.Context(), c))(t)
+	must(d.MarkSteersRead(t.Context(), c))(t)
 	d.settle(complete(c, "I turn right"))
 	got, _ := d.read(ledger.TranscriptQuery{Thread: "t"})
 	wantEqual(t, "transcript", got, "user go, assistant I go, user right, assistant I turn right")
@@ -161,7 +161,7 @@ func busyThread(d *desk) {
 		c := d.claimOne("w").Claim
 		if i%4 == 0 {
 			d.submit(mode(mailroom.ModeSteer, "t", "steered"))
-			must(d.Steered(d.ctx, c))(d.t)
+			must(d.MarkSteersRead(d.ctx, c))(d.t)
 		}
 		if i%7 == 0 {
 			s := failure(c, mailroom.ClassPermanent)
@@ -220,10 +220,10 @@ func TestARunSeesTheTranscriptBeforeItsOwnInput(t *testing.T) {
 	d.serve("w")
 	d.submit(text("t", "two"))
 	work := d.claimOne("w")
-	before := must(d.FirstStart(t.Context(), work.Run))(t)
+	before := must(d.CursorBefore(t.Context(), work.Run))(t)
 	d.settle(release(work.Claim))
 	d.claimOne("w")
-	wantEqual(t, "cursor of a later attempt", must(d.FirstStart(t.Context(), work.Run))(t), before)
+	wantEqual(t, "cursor of a later attempt", must(d.CursorBefore(t.Context(), work.Run))(t), before)
 	got, _ := d.read(ledger.TranscriptQuery{Thread: "t", Before: before})
 	wantEqual(t, "transcript", got, "user one, assistant re: one")
 }
@@ -289,7 +289,7 @@ func TestWhatARunReadsWhenItGoesOnIsInTheTranscript(t *testing.T) {
 	d.settle(complete(d.claimOne("w").Claim, "done"))
 	d.submit(text("t", "next"))
 	next := d.claimOne("w")
-	before, err := d.Before(d.ctx, next.Run, 10)
+	before, err := d.TranscriptBefore(d.ctx, next.Run, 10)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -56,8 +56,8 @@ func received(e *mailroom.Entry) (one Received, ok bool, err error) {
 	return one, err == nil, err
 }
 
-// forgetUnread takes what inboxes hold of notifications that go out of the counts.
-func (b *batch) forgetUnread(t *mailroom.ThreadState, gone []Received) error {
+// uncountUnread takes what inboxes hold of notifications that go out of the counts.
+func (b *batch) uncountUnread(t *mailroom.ThreadState, gone []Received) error {
 	if len(gone) == 0 || len(t.Unread) == 0 {
 		return nil
 	}
@@ -81,17 +81,17 @@ func (b *batch) forgetUnread(t *mailroom.ThreadState, gone []Received) error {
 	return nil
 }
 
-// Lapse takes what was sent longer than age ago out of the inboxes of a project, where
+// ExpireNotifications takes what was sent longer than age ago out of the inboxes of a project, where
 // agents that do not come again leave it unread. It works in small transactions and
 // lets everything else go first.
-func (l *Ledger) Lapse(ctx context.Context, thread string, age time.Duration) error {
-	if due, err := l.lapses(ctx, thread, age); err != nil || !due {
+func (l *Ledger) ExpireNotifications(ctx context.Context, thread string, age time.Duration) error {
+	if due, err := l.expiryDue(ctx, thread, age); err != nil || !due {
 		return err
 	}
 	for more := true; more; {
 		var err error
 		o := op{name: "lapse", rank: rankPurge, threads: []string{thread}}
-		more, err = run(ctx, l, o, func(b *batch) (bool, error) { return b.lapse(b.thread(thread), age) })
+		more, err = run(ctx, l, o, func(b *batch) (bool, error) { return b.expireNotifications(b.thread(thread), age) })
 		if err != nil {
 			return err
 		}
@@ -99,27 +99,27 @@ func (l *Ledger) Lapse(ctx context.Context, thread string, age time.Duration) er
 	return nil
 }
 
-// lapses reports whether there may be something to lapse.
-func (l *Ledger) lapses(ctx context.Context, thread string, age time.Duration) (due bool, err error) {
+// expiryDue reports whether there may be something to lapse.
+func (l *Ledger) expiryDue(ctx context.Context, thread string, age time.Duration) (due bool, err error) {
 	err = l.View(ctx, func(r mailroom.Reader) error {
 		rows, err := r.Threads(mailroom.ThreadQuery{IDs: []string{thread}})
 		if err != nil || len(rows) == 0 || len(rows[0].Unread) == 0 {
 			return err
 		}
-		first, err := r.Entries(lapsing(rows[0], 1))
+		first, err := r.Entries(expiryQuery(rows[0], 1))
 		due = len(first) > 0 && first[0].At.Before(time.Now().Add(-age))
 		return err
 	})
 	return due, err
 }
 
-// lapsing asks for what lapses next.
-func lapsing(t *mailroom.Thread, limit int) mailroom.EntryQuery {
+// expiryQuery asks for what lapses next.
+func expiryQuery(t *mailroom.Thread, limit int) mailroom.EntryQuery {
 	return mailroom.EntryQuery{Thread: t.ID, After: t.Lapsed, Kinds: []string{mailroom.KindNotification}, Limit: limit, Bytes: maxBytes}
 }
 
-func (b *batch) lapse(t *mailroom.ThreadState, age time.Duration) (more bool, err error) {
-	page, err := b.tx.Entries(lapsing(&t.Thread, purgeStep))
+func (b *batch) expireNotifications(t *mailroom.ThreadState, age time.Duration) (more bool, err error) {
+	page, err := b.tx.Entries(expiryQuery(&t.Thread, purgeStep))
 	if err != nil {
 		return false, err
 	}
@@ -137,7 +137,7 @@ func (b *batch) lapse(t *mailroom.ThreadState, age time.Duration) (more bool, er
 	if len(gone) == 0 {
 		return false, nil
 	}
-	if err := b.forgetUnread(t, gone); err != nil {
+	if err := b.uncountUnread(t, gone); err != nil {
 		return false, err
 	}
 	t.Lapse(gone[len(gone)-1].Seq)

@@ -74,7 +74,7 @@ func TestAQuotaBindsUnreadNotifications(t *testing.T) {
 	wantCode(t, tell(guest, "k"), "") // a repeat adds nothing
 	wantCode(t, tell(guest, "", "ann"), "")
 	wantCode(t, tell(boss, ""), "") // nothing bounds the operator
-	must(d.Inbox(d.ctx, ledger.ReadInbox{Project: "p", Agent: "x", By: boss, Limit: 9, Consume: true}))(t)
+	must(d.Inbox(d.ctx, ledger.InboxQuery{Project: "p", Agent: "x", By: boss, Limit: 9, Consume: true}))(t)
 	wantEqual(t, "unread after one inbox was read", d.unread(), 2)
 	wantCode(t, tell(guest, "", "y", "x"), mailroom.CodeQuotaExceeded)
 	wantCode(t, tell(guest, "", "x"), "")
@@ -107,7 +107,7 @@ func TestNotificationsLapseInInboxes(t *testing.T) {
 		for _, agent := range []string{"x", "gone"} {
 			d.inbox(agent, true, 1)
 		}
-		lapse := func() { t.Helper(); must(0, d.Lapse(d.ctx, "project:p", mailroom.LapseAfter))(t) }
+		lapse := func() { t.Helper(); must(0, d.ExpireNotifications(d.ctx, "project:p", mailroom.LapseAfter))(t) }
 		for i := range 3 {
 			d.notify("y", fmt.Sprint("e", i), "")
 			<-time.After(10 * day)
@@ -171,7 +171,7 @@ func TestOperationsOfOneBatchCountWhatIsUnreadOnce(t *testing.T) {
 			return func() error { return d.Acknowledge(d.ctx, "p", "x", ann(), seqs) }
 		}
 		take := func() error {
-			_, err := d.Inbox(d.ctx, ledger.ReadInbox{Project: "p", Agent: "x", By: ann(), Limit: 9, Consume: true})
+			_, err := d.Inbox(d.ctx, ledger.InboxQuery{Project: "p", Agent: "x", By: ann(), Limit: 9, Consume: true})
 			return err
 		}
 		errs := gathered(t, d, f, tell(), acknowledge(2), acknowledge(2, 1), take, tell("x", "new"), tell(), acknowledge(3), take)
@@ -209,7 +209,7 @@ func newInboxes(t *testing.T, rt *rapid.T) *inboxes {
 		must(b.CreateToken(b.ctx, account(name, name)))(t)
 	}
 	b.open("a")
-	must(b.Inbox(b.ctx, ledger.ReadInbox{Project: "p", Agent: "a", By: ann(), Limit: 1, Consume: true}))(t)
+	must(b.Inbox(b.ctx, ledger.InboxQuery{Project: "p", Agent: "a", By: ann(), Limit: 1, Consume: true}))(t)
 	return b
 }
 
@@ -230,7 +230,7 @@ func (b *inboxes) play(rt *rapid.T) {
 			b.tell(rt, by(), from, to)
 		},
 		"take": func(rt *rapid.T) {
-			in := ledger.ReadInbox{Project: "p", Agent: agent.Draw(rt, "agent"), By: by(), Limit: rapid.IntRange(1, 4).Draw(rt, "limit"), Consume: true}
+			in := ledger.InboxQuery{Project: "p", Agent: agent.Draw(rt, "agent"), By: by(), Limit: rapid.IntRange(1, 4).Draw(rt, "limit"), Consume: true}
 			b.open(in.Agent)
 			found, err := b.Inbox(b.ctx, in)
 			want := slices.Sorted(maps.Keys(b.unread[in.Agent]))
@@ -270,7 +270,7 @@ func (b *inboxes) play(rt *rapid.T) {
 		},
 		"lapse": func(rt *rapid.T) {
 			<-time.After(time.Minute)
-			if err := b.Lapse(b.ctx, "project:p", rapid.SampledFrom([]time.Duration{0, 10 * time.Minute}).Draw(rt, "age")); err != nil {
+			if err := b.ExpireNotifications(b.ctx, "project:p", rapid.SampledFrom([]time.Duration{0, 10 * time.Minute}).Draw(rt, "age")); err != nil {
 				rt.Error(err)
 			}
 			upto := b.thread("project:p").Lapsed
@@ -333,14 +333,14 @@ func inboxOperations() []operation {
 			return l.Notify(ctx, mailroom.Notify{Project: "p", Key: "key", By: ann(), Notification: mailroom.Notification{From: "a", To: []string{"x", "new"}, Event: "e"}})
 		}},
 		{name: "take", doubles: true, do: func(ctx context.Context, l *ledger.Ledger) (any, error) {
-			_, err := l.Inbox(ctx, ledger.ReadInbox{Project: "p", Agent: "x", By: ann(), Limit: 9, Consume: true})
+			_, err := l.Inbox(ctx, ledger.InboxQuery{Project: "p", Agent: "x", By: ann(), Limit: 9, Consume: true})
 			return nil, err
 		}},
 		{name: "acknowledge", doubles: true, do: func(ctx context.Context, l *ledger.Ledger) (any, error) {
 			return nil, l.Acknowledge(ctx, "p", "x", ann(), []int64{1})
 		}},
 		{name: "lapse", do: func(ctx context.Context, l *ledger.Ledger) (any, error) {
-			return nil, l.Lapse(ctx, "project:p", -time.Hour)
+			return nil, l.ExpireNotifications(ctx, "project:p", -time.Hour)
 		}},
 	}
 }

@@ -7,18 +7,18 @@ import (
 	"mailroom"
 )
 
-// had is what a thread was when the batch locked it.
-type had struct {
+// threadUse is what a thread was when the batch locked it.
+type threadUse struct {
 	owner  string
 	use    mailroom.Use
 	unread map[string]int64 // see Thread.Unread
 }
 
-func useOf(t *mailroom.Thread, there bool) had {
+func useOfThread(t *mailroom.Thread, there bool) threadUse {
 	if !t.DeletedAt.IsZero() {
-		return had{owner: t.Owner}
+		return threadUse{owner: t.Owner}
 	}
-	h := had{owner: t.Owner, use: mailroom.Use{Bytes: t.Bytes}, unread: maps.Clone(t.Unread)}
+	h := threadUse{owner: t.Owner, use: mailroom.Use{Bytes: t.Bytes}, unread: maps.Clone(t.Unread)}
 	if there {
 		h.use.Threads = 1
 	}
@@ -26,7 +26,7 @@ func useOf(t *mailroom.Thread, there bool) had {
 }
 
 // add adds what the thread was to the sums of owners, with sign -1 takes it away.
-func (h *had) add(sums map[string]mailroom.Use, sign int64) {
+func (h *threadUse) add(sums map[string]mailroom.Use, sign int64) {
 	if sign < 0 {
 		sums[h.owner] = sums[h.owner].Minus(h.use)
 	} else {
@@ -37,29 +37,29 @@ func (h *had) add(sums map[string]mailroom.Use, sign int64) {
 	}
 }
 
-// counted returns the row that sums up what an owner has; nil for the operator,
+// quotaRow returns the row that sums up what an owner has; nil for the operator,
 // whose use nothing bounds, and for a name without a token.
-func (b *batch) counted(owner string) (*mailroom.Token, error) {
+func (b *batch) quotaRow(owner string) (*mailroom.Token, error) {
 	if owner == "" || owner == mailroom.Operator {
 		return nil, nil
 	}
 	return b.token(owner)
 }
 
-// more is what this batch has changed so far of what owners have.
-func (b *batch) more() map[string]mailroom.Use {
-	sums := maps.Clone(b.workersMore)
+// useChanges is what this batch has changed so far of what owners have.
+func (b *batch) useChanges() map[string]mailroom.Use {
+	sums := maps.Clone(b.workerChanges)
 	if sums == nil {
 		sums = map[string]mailroom.Use{}
 	}
-	for id, h := range b.had {
+	for id, h := range b.usedBefore {
 		if t := b.threads[id]; t.Changed() || b.dropped[id] {
 			h.add(sums, -1)
 		}
 	}
 	for _, t := range b.threads {
 		if t.Changed() {
-			now := useOf(&t.Thread, true)
+			now := useOfThread(&t.Thread, true)
 			now.add(sums, 1)
 		}
 	}
@@ -68,12 +68,12 @@ func (b *batch) more() map[string]mailroom.Use {
 
 // saveUse writes what owners have with the rows that it sums up.
 func (b *batch) saveUse() error {
-	sums := b.more()
+	sums := b.useChanges()
 	for _, owner := range slices.Sorted(maps.Keys(sums)) {
 		if sums[owner] == (mailroom.Use{}) {
 			continue
 		}
-		row, err := b.counted(owner)
+		row, err := b.quotaRow(owner)
 		if err != nil {
 			return err
 		}
@@ -85,36 +85,36 @@ func (b *batch) saveUse() error {
 	return nil
 }
 
-// admit refuses what a caller begins if the owner that it counts for has all it
+// checkQuota refuses what a caller begins if the owner that it counts for has all it
 // may have.
-func (b *batch) admit(owner string, add mailroom.Use) error {
-	row, err := b.counted(owner)
+func (b *batch) checkQuota(owner string, add mailroom.Use) error {
+	row, err := b.quotaRow(owner)
 	if row == nil || err != nil {
 		return err
 	}
-	return row.Quotas.Over(b.l.options.Quotas).Admit(owner, row.Used.Plus(b.more()[owner]), add)
+	return row.Quotas.WithDefaults(b.l.options.Quotas).CheckUse(owner, row.Used.Plus(b.useChanges()[owner]), add)
 }
 
-// admitIn is admit for what a caller writes into the log of a project, whose owner
+// checkProjectQuota is admit for what a caller writes into the log of a project, whose owner
 // pays: so many bytes, and the thread if by makes it, which it must be allowed to.
-func (b *batch) admitIn(p *mailroom.Project, by *mailroom.Token, bytes int) error {
+func (b *batch) checkProjectQuota(p *mailroom.Project, by *mailroom.Token, bytes int) error {
 	owner, add := p.Owner, mailroom.Use{Bytes: int64(bytes)}
 	if p.CreatedAt.IsZero() {
 		owner, add.Threads = by.Name, 1
-		squats, err := b.squats(p.ThreadState, by)
+		squats, err := b.inForeignNamespace(p.ThreadState, by)
 		switch {
 		case err != nil:
 			return err
 		case squats:
-			return p.Closed()
+			return p.AccessError()
 		}
 	}
-	return b.admit(owner, add)
+	return b.checkQuota(owner, add)
 }
 
-// admitSubmit is admit for a submit, whose thread pays. One whose key is known
+// checkSubmitQuota is admit for a submit, whose thread pays. One whose key is known
 // adds nothing; what was known of it was loaded.
-func (b *batch) admitSubmit(in *mailroom.Submit) error {
+func (b *batch) checkSubmitQuota(in *mailroom.Submit) error {
 	t := b.thread(in.Thread)
 	if t.HasKey(in.Key) {
 		return nil
@@ -123,5 +123,5 @@ func (b *batch) admitSubmit(in *mailroom.Submit) error {
 	if t.CreatedAt.IsZero() {
 		owner, add.Threads = in.Owner, 1
 	}
-	return b.admit(owner, add)
+	return b.checkQuota(owner, add)
 }

@@ -140,7 +140,7 @@ func TestAQuotaBindsNotesReservationsAndEditsToo(t *testing.T) {
 	other.Project = "another"
 	_, err = d.Reserve(d.ctx, other)
 	wantCode(t, err, mailroom.CodeQuotaExceeded)
-	_, err = d.Inbox(d.ctx, ledger.ReadInbox{Project: "another", Agent: "a", By: ann(), Limit: 1, Consume: true})
+	_, err = d.Inbox(d.ctx, ledger.InboxQuery{Project: "another", Agent: "a", By: ann(), Limit: 1, Consume: true})
 	wantCode(t, err, mailroom.CodeQuotaExceeded)
 	wantEqual(t, "threads", d.used().Threads, 2)
 }

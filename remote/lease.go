@@ -131,5 +131,5 @@ func (l *Ledger) Deregister(ctx context.Context, worker string) error {
 // Sweep implements engine.Leases: the server sweeps.
 func (l *Ledger) Sweep(context.Context, string) error { return nil }
 
-// Orphans implements engine.Leases: the server finds orphans.
-func (l *Ledger) Orphans(context.Context, []string, time.Duration) error { return nil }
+// FailOrphans implements engine.Leases: the server finds orphans.
+func (l *Ledger) FailOrphans(context.Context, []string, time.Duration) error { return nil }

@@ -27,8 +27,8 @@ func claimOf(r *mailroom.Run) mailroom.Claim {
 	return mailroom.Claim{Thread: r.Thread, Run: r.ID, Attempt: r.Attempt}
 }
 
-// Claimed implements engine.Runs.
-func (l *Ledger) Claimed(ctx context.Context, c mailroom.Claim) (*mailroom.Run, error) {
+// ClaimedRun implements engine.Runs.
+func (l *Ledger) ClaimedRun(ctx context.Context, c mailroom.Claim) (*mailroom.Run, error) {
 	out, err := retryRead(ctx, l, func(ctx context.Context) (api.ClaimedRun, error) { return l.client.ClaimedRun(ctx, c) })
 	if err != nil {
 		return nil, err
@@ -39,8 +39,8 @@ func (l *Ledger) Claimed(ctx context.Context, c mailroom.Claim) (*mailroom.Run, 
 // maxTranscript is the longest transcript that a server returns, in messages.
 const maxTranscript = 10_000
 
-// Before implements engine.Runs.
-func (l *Ledger) Before(ctx context.Context, run *mailroom.Run, limit int) ([]mailroom.Message, error) {
+// TranscriptBefore implements engine.Runs.
+func (l *Ledger) TranscriptBefore(ctx context.Context, run *mailroom.Run, limit int) ([]mailroom.Message, error) {
 	return retryRead(ctx, l, func(ctx context.Context) ([]mailroom.Message, error) {
 		return l.client.ClaimedTranscript(ctx, claimOf(run), min(limit, maxTranscript))
 	})
@@ -80,8 +80,8 @@ func (l *Ledger) Effects(ctx context.Context, run *mailroom.Run) (map[string]*ma
 	return states, nil
 }
 
-// HandOver implements engine.Runs.
-func (l *Ledger) HandOver(ctx context.Context, c mailroom.Claim, after int64) ([]mailroom.Message, int64, error) {
+// ReadSteered implements engine.Runs.
+func (l *Ledger) ReadSteered(ctx context.Context, c mailroom.Claim, after int64) ([]mailroom.Message, int64, error) {
 	out, err := retryRead(ctx, l, func(ctx context.Context) (api.HandedOver, error) { return l.client.HandOver(ctx, c, after) })
 	if err != nil {
 		return nil, after, err
@@ -112,8 +112,8 @@ func (l *Ledger) Flush(ctx context.Context, c mailroom.Claim, p mailroom.Partial
 	return nil
 }
 
-// SettleFreeing implements engine.Runs.
-func (l *Ledger) SettleFreeing(ctx context.Context, s mailroom.Settle, begun func()) (*mailroom.Run, error) {
+// SettleWith implements engine.Runs.
+func (l *Ledger) SettleWith(ctx context.Context, s mailroom.Settle, begun func()) (*mailroom.Run, error) {
 	if err := s.Check(); err != nil {
 		return nil, err
 	}

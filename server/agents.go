@@ -87,7 +87,7 @@ func countRunning(rd mailroom.Reader, who *mailroom.Token, workers []*mailroom.W
 		}
 		var ids []string
 		for _, t := range held {
-			if who.Sees(t) {
+			if who.CanSee(t) {
 				ids = append(ids, t.Current)
 			}
 		}
@@ -185,7 +185,7 @@ func (s *Server) countNamespace(ctx context.Context, who *mailroom.Token, sum *t
 			end = len(rows) < scanPage
 			for _, t := range rows {
 				q.After = t.ID
-				if t.Owner == who.Name || !who.Sees(t) {
+				if t.Owner == who.Name || !who.CanSee(t) {
 					continue
 				}
 				counts, err := rd.Count(mailroom.CountQuery{Thread: t.ID})
@@ -271,7 +271,7 @@ func (s *Server) quotaLevels(tokens []*mailroom.Token) map[mailroom.Quota]metric
 		for _, t := range tokens {
 			used := s.usageOf(t).Of(q)
 			l.Used += used
-			if limit := t.Quotas.Over(s.defaultQuotas())[q]; limit > 0 {
+			if limit := t.Quotas.WithDefaults(s.defaultQuotas())[q]; limit > 0 {
 				l.Fullest = max(l.Fullest, float64(used)/float64(limit))
 			}
 		}

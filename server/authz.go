@@ -15,7 +15,7 @@ import (
 // findThread returns a thread that who may see.
 func findThread(rd mailroom.Reader, who *mailroom.Token, id string) (*mailroom.Thread, error) {
 	rows, err := rd.Threads(mailroom.ThreadQuery{IDs: []string{id}})
-	if err == nil && (len(rows) == 0 || !who.Sees(rows[0])) {
+	if err == nil && (len(rows) == 0 || !who.CanSee(rows[0])) {
 		err = mailroom.Errorf(mailroom.CodeNotFound, "no thread %q", id)
 	}
 	if err != nil {
@@ -63,7 +63,7 @@ func visibleThreads(rd mailroom.Reader, who *mailroom.Token, threads []string) (
 	slices.Sort(threads)
 	rows, err := rd.Threads(mailroom.ThreadQuery{IDs: slices.Compact(threads)})
 	for _, t := range rows {
-		out[t.ID] = who.Sees(t)
+		out[t.ID] = who.CanSee(t)
 	}
 	return out, err
 }
@@ -138,7 +138,7 @@ func (s *noticeFilter) allows(ctx context.Context, n bus.Notice) (bool, error) {
 		if err != nil || len(rows) == 0 {
 			return err
 		}
-		good = s.who.Sees(rows[0])
+		good = s.who.CanSee(rows[0])
 		same, err = isCurrent(rd, n)
 		return err
 	})

@@ -43,7 +43,7 @@ func boundsOfWork() boundTable {
 		"ClaimRequest.agents": {items: maxAgents, byRule: true}, "ClaimRequest.worker": maxChars(maxID), "ClaimRequest.wait": maxChars(maxDuration),
 		"Renewal.held[]": maxChars(maxID),
 		"Text.message":   maxChars(maxID), "Text.text": maxJSON(mailroom.MaxText),
-		"AgentEntry.kind": maxChars(mailroom.MaxLabel), "AgentEntry.body": maxJSON(mailroom.MaxNote),
+		"AgentEntry.kind": maxChars(mailroom.MaxLabel), "AgentEntry.body": maxJSON(mailroom.MaxAgentEntry),
 		"PartialText.id": maxChars(maxID), "PartialText.text": maxJSON(mailroom.MaxText),
 		"Step.name": maxChars(mailroom.MaxLabel), "Step.checkpoint": maxJSON(mailroom.MaxCheckpoint), "Step.state": maxJSON(mailroom.MaxState), "Step.sends": maxItems(mailroom.MaxSends),
 		"Send.name": maxChars(mailroom.MaxSubmitKey), "Send.thread": byRule(mailroom.MaxThreadID), "Send.agent": maxChars(mailroom.MaxName),

@@ -58,7 +58,7 @@ func (s *Server) submitTo(ctx context.Context, in *submitToInput) (*body[mailroo
 func (s *Server) submitMessages(ctx context.Context, in *SubmitInput, at string) (*body[mailroom.Submitted], error) {
 	who, b := requestOf(ctx).who, in.Body
 	if len(b.Decisions) > 0 {
-		if err := who.Need(mailroom.PermissionDecide); err != nil {
+		if err := who.Require(mailroom.PermissionDecide); err != nil {
 			return nil, err
 		}
 	}

@@ -141,7 +141,7 @@ func (s *Server) checkRoute(out *response, r *http.Request) error {
 func (s *Server) authorize(_ *response, r *http.Request) error {
 	q := requestOf(r.Context())
 	if need := s.mux.permissions[q.route]; need != accessPublic && need != accessPerFrame && need != accessPerRequest {
-		return q.who.Need(need)
+		return q.who.Require(need)
 	}
 	return nil
 }

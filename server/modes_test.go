@@ -268,7 +268,7 @@ func TestAMessageSteeredIntoAWaitIsReadOnResume(t *testing.T) {
 	ticket := mustCall[api.Page[api.Ticket]](s.f, "GET /v1/tickets?q=state:open", "").Items[0]
 	mustCall[api.Ticket](s.f, "POST /v1/tickets/"+ticket.ID, `{"decision":"approve","digest":"`+ticket.Digest+`"}`)
 	w := s.f.claim()
-	if _, err := s.f.ledger.Steered(t.Context(), w.Claim); err != nil {
+	if _, err := s.f.ledger.MarkSteersRead(t.Context(), w.Claim); err != nil {
 		t.Fatal(err)
 	}
 	if got := mustCall[mailroom.Message](s.f, path, ""); got.State != mailroom.MessageRead || w.Claim.Run != s.current {

@@ -20,7 +20,7 @@ type Projects interface {
 	ReleaseNames(ctx context.Context, project, holder string, names []string, by *mailroom.Token) ([]mailroom.Reservation, error)
 	Reservations(ctx context.Context, project string, who *mailroom.Token) ([]mailroom.Reservation, error)
 	Notify(ctx context.Context, in mailroom.Notify) (ledger.Notified, error)
-	Inbox(ctx context.Context, in ledger.ReadInbox) (ledger.Inboxed, error)
+	Inbox(ctx context.Context, in ledger.InboxQuery) (ledger.InboxPage, error)
 	Acknowledge(ctx context.Context, project, agent string, by *mailroom.Token, seqs []int64) error
 }
 
@@ -163,7 +163,7 @@ type listNotificationsInput struct {
 }
 
 func (s *Server) listNotifications(ctx context.Context, in *listNotificationsInput) (*body[api.Page[api.Notification]], error) {
-	page, err := s.inbox(ctx, ledger.ReadInbox{Project: in.Project, Agent: in.Agent, Limit: in.Limit, After: in.After})
+	page, err := s.inbox(ctx, ledger.InboxQuery{Project: in.Project, Agent: in.Agent, Limit: in.Limit, After: in.After})
 	return page, atLocation("query.", err)
 }
 
@@ -171,11 +171,11 @@ type takeNotificationsInput struct{ Body api.Take }
 
 func (s *Server) takeNotifications(ctx context.Context, in *takeNotificationsInput) (*body[api.Page[api.Notification]], error) {
 	b := in.Body
-	page, err := s.inbox(ctx, ledger.ReadInbox{Project: projectOr(b.Project), Agent: b.Agent, Limit: cmp.Or(b.Limit, 50), Consume: true})
+	page, err := s.inbox(ctx, ledger.InboxQuery{Project: projectOr(b.Project), Agent: b.Agent, Limit: cmp.Or(b.Limit, 50), Consume: true})
 	return page, atLocation("body.", err)
 }
 
-func (s *Server) inbox(ctx context.Context, in ledger.ReadInbox) (*body[api.Page[api.Notification]], error) {
+func (s *Server) inbox(ctx context.Context, in ledger.InboxQuery) (*body[api.Page[api.Notification]], error) {
 	in.By, in.Bytes = requestOf(ctx).who, s.options.MaxPage
 	read, err := s.options.Ledger.Inbox(ctx, in)
 	if err != nil {

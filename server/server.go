@@ -61,7 +61,7 @@ type Accounts interface {
 	RevokeToken(ctx context.Context, name string) error
 	// SetQuotas replaces the quotas that a token has in place of the defaults.
 	SetQuotas(ctx context.Context, name string, q mailroom.Quotas) (*mailroom.Token, error)
-	TokensUsed(ctx context.Context, used map[string]time.Time) error
+	RecordTokenUse(ctx context.Context, used map[string]time.Time) error
 }
 
 // Streams is the part of [stream.Streams] that the server uses.

@@ -247,7 +247,7 @@ func (b *subscription) sendEvent(e stream.Event) error {
 	if err != nil || e.Entry == nil {
 		return err
 	}
-	status, ended := stream.Ends(e.Entry)
+	status, ended := stream.EndStatus(e.Entry)
 	switch {
 	case !ended:
 		if e.Entry.Kind == mailroom.KindRetried {
@@ -271,7 +271,7 @@ func (b *subscription) sendNotice(n bus.Notice) error {
 		if _, err := b.send(api.EventEntry, "", "", data); err != nil {
 			return err
 		}
-		if status, ended := stream.Ends(&n.Entries[i]); ended {
+		if status, ended := stream.EndStatus(&n.Entries[i]); ended {
 			if err := b.socket.out.send(b.settledAnswer(n.Entries[i].Run, status)); err != nil {
 				return err
 			}

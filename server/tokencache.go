@@ -68,7 +68,7 @@ func newGrant(s secretHash, t *mailroom.Token) *grant {
 func newTokenCache(accounts Accounts, secret string, log *slog.Logger) *tokenCache {
 	k := &tokenCache{accounts: accounts, log: log}
 	if secret != "" {
-		k.operator = newGrant(sha256.Sum256([]byte(secret)), mailroom.Acting(mailroom.Operator))
+		k.operator = newGrant(sha256.Sum256([]byte(secret)), mailroom.RunToken(mailroom.Operator))
 	}
 	k.byHash.Store(&map[secretHash]*grant{})
 	k.quotas.Store(&map[string]mailroom.Quotas{})
@@ -162,7 +162,7 @@ func (k *tokenCache) flushUses(ctx context.Context) error {
 	if len(used) == 0 {
 		return nil
 	}
-	return k.accounts.TokensUsed(ctx, used)
+	return k.accounts.RecordTokenUse(ctx, used)
 }
 
 func errRevoked() error {

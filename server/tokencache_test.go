@@ -43,7 +43,7 @@ func (r *fakeAccounts) Tokens(context.Context) ([]*mailroom.Token, error) {
 	return r.list, nil
 }
 
-func (r *fakeAccounts) TokensUsed(_ context.Context, used map[string]time.Time) error {
+func (r *fakeAccounts) RecordTokenUse(_ context.Context, used map[string]time.Time) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.writes = append(r.writes, maps.Clone(used))

@@ -120,6 +120,6 @@ func (s *Server) setQuotas(ctx context.Context, in *setQuotasInput) (*body[api.T
 func (s *Server) showToken(t *mailroom.Token) api.Token {
 	return api.Token{
 		Name: t.Name, Scopes: append([]mailroom.Permission{}, t.Scopes...), Namespace: given(t.Namespace),
-		Agents: append([]string{}, t.Agents...), Quotas: t.Quotas.Over(s.defaultQuotas()), Used: s.usageOf(t), CreatedAt: t.CreatedAt, UsedAt: known(t.UsedAt), RevokedAt: known(t.RevokedAt),
+		Agents: append([]string{}, t.Agents...), Quotas: t.Quotas.WithDefaults(s.defaultQuotas()), Used: s.usageOf(t), CreatedAt: t.CreatedAt, UsedAt: known(t.UsedAt), RevokedAt: known(t.RevokedAt),
 	}
 }

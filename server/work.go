@@ -107,7 +107,7 @@ func (s *Server) remoteAgents(ctx context.Context) (names []string, err error) {
 			return err
 		}
 		tokens, err := rd.Tokens()
-		names = append(names, mailroom.Declared(tokens)...)
+		names = append(names, mailroom.DeclaredAgents(tokens)...)
 		return err
 	})
 	return names, err

@@ -14,9 +14,9 @@ import (
 // Attempts is the part of a Ledger for claimed runs.
 type Attempts interface {
 	Inputs(ctx context.Context, runs []*mailroom.Run) ([][]mailroom.Message, error)
-	Before(ctx context.Context, run *mailroom.Run, limit int) ([]mailroom.Message, error)
+	TranscriptBefore(ctx context.Context, run *mailroom.Run, limit int) ([]mailroom.Message, error)
 	Effects(ctx context.Context, run *mailroom.Run) (map[string]*mailroom.EffectState, error)
-	HandOver(ctx context.Context, c mailroom.Claim, after int64) ([]mailroom.Message, int64, error)
+	ReadSteered(ctx context.Context, c mailroom.Claim, after int64) ([]mailroom.Message, int64, error)
 	Append(ctx context.Context, a mailroom.StepCommit) (seq int64, err error)
 	Flush(ctx context.Context, c mailroom.Claim, p mailroom.Partial) error
 	Settle(ctx context.Context, s mailroom.Settle) (*mailroom.Run, error)
@@ -177,7 +177,7 @@ func (s *Server) handOver(ctx context.Context, in *handOverInput) (*body[api.Han
 	if in.Body != nil {
 		after = in.Body.After
 	}
-	messages, last, err := s.options.Ledger.HandOver(ctx, h.Claim, after)
+	messages, last, err := s.options.Ledger.ReadSteered(ctx, h.Claim, after)
 	if messages == nil {
 		messages = []mailroom.Message{}
 	}
@@ -232,7 +232,7 @@ func (s *Server) claimedTranscript(ctx context.Context, in *claimedTranscriptInp
 	if err != nil {
 		return nil, err
 	}
-	items, err := s.options.Ledger.Before(ctx, h.run, in.Limit)
+	items, err := s.options.Ledger.TranscriptBefore(ctx, h.run, in.Limit)
 	return onePage(items), err
 }
 

@@ -20,29 +20,29 @@ func ParseCursor(s string) (Cursor, error) {
 	seq, bytes, more := strings.Cut(s, ":")
 	c := Cursor{}
 	var err error
-	if c.Seq, err = number(seq, 64); err != nil {
-		return Cursor{}, notCursor(s)
+	if c.Seq, err = parseDigits(seq, 64); err != nil {
+		return Cursor{}, errNotCursor(s)
 	}
 	if !more {
 		return c, nil
 	}
-	n, err := number(bytes, strconv.IntSize)
+	n, err := parseDigits(bytes, strconv.IntSize)
 	if err != nil {
-		return Cursor{}, notCursor(s)
+		return Cursor{}, errNotCursor(s)
 	}
 	c.Bytes = int(n)
 	return c, nil
 }
 
-// number refuses the signs and underscores that strconv would let pass.
-func number(s string, bits int) (int64, error) {
+// parseDigits refuses the signs and underscores that strconv would let pass.
+func parseDigits(s string, bits int) (int64, error) {
 	if strings.Trim(s, "0123456789") != "" {
 		return 0, strconv.ErrSyntax
 	}
 	return strconv.ParseInt(s, 10, bits)
 }
 
-func notCursor(s string) error {
+func errNotCursor(s string) error {
 	const shown = 64
 	if len(s) > shown {
 		s = s[:shown] + "…"

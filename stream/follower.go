@@ -12,8 +12,8 @@ const (
 	// depth is how many notices a reader may be behind before it reads the
 	// store instead.
 	depth = 256
-	// lookEvery bounds how long a lost notice goes unnoticed.
-	lookEvery = time.Second
+	// pollInterval bounds how long a lost notice goes unnoticed.
+	pollInterval = time.Second
 )
 
 // follower is one call of Follow; everything in it belongs to that call's
@@ -34,17 +34,17 @@ type follower struct {
 	knowsClaim bool
 
 	// What is known about the text beyond the reader.
-	fresh bool  // some came live since the last look: no need to read it
-	asked asked // for what the bus was asked last
+	gotLive   bool        // some came live since the last look: no need to read it
+	requested missingText // for what the bus was asked last
 
 	// How it ends.
-	judged  int64 // the Until condition was judged as of this seq
-	enough  bool  // it holds
-	emitErr error
+	judgedAt int64 // the Until condition was judged as of this seq
+	done     bool  // it holds
+	emitErr  error
 }
 
-// asked is a hole in a message's text, from its start at byte sent.
-type asked struct {
+// requested is a hole in a message's text, from its start at byte sent.
+type missingText struct {
 	message string
 	sent    int
 }
@@ -58,11 +58,11 @@ func newFollower(s *Streams, q Query, emit func(Event) error) *follower {
 func (f *follower) follow(ctx context.Context) error {
 	sub := f.bus.Subscribe(f.q.Thread, depth)
 	defer sub.Close()
-	look := time.NewTicker(lookEvery)
+	look := time.NewTicker(pollInterval)
 	defer look.Stop()
 
 	err := f.catchUp(ctx, true)
-	for err == nil && !f.enough {
+	for err == nil && !f.done {
 		select {
 		case <-ctx.Done():
 			err = context.Cause(ctx)
@@ -72,12 +72,12 @@ func (f *follower) follow(ctx context.Context) error {
 			if sub.Lost() {
 				err = f.catchUp(ctx, true)
 			}
-			if err == nil && !f.enough {
-				err = f.notice(ctx, n)
+			if err == nil && !f.done {
+				err = f.handleNotice(ctx, n)
 			}
 		case <-look.C:
-			text := !f.fresh || len(f.writing.held) > 0
-			f.fresh, f.asked = false, asked{}
+			text := !f.gotLive || len(f.writing.held) > 0
+			f.gotLive, f.requested = false, missingText{}
 			err = f.catchUp(ctx, text)
 		}
 	}
@@ -91,7 +91,7 @@ func (f *follower) catchUp(ctx context.Context, text bool) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		p, err := f.read(ctx, text)
+		p, err := f.readPage(ctx, text)
 		if err != nil {
 			return err
 		}
@@ -99,7 +99,7 @@ func (f *follower) catchUp(ctx context.Context, text bool) error {
 			return err
 		}
 		for i := range p.entries {
-			if err := f.entry(&p.entries[i]); err != nil {
+			if err := f.emitEntry(&p.entries[i]); err != nil {
 				return err
 			}
 		}
@@ -108,11 +108,11 @@ func (f *follower) catchUp(ctx context.Context, text bool) error {
 		}
 		f.seq = p.thread.LastSeq
 		if p.claim != (claim{}) && !f.knowsClaim {
-			f.join(p.claim)
+			f.adoptClaim(p.claim)
 		}
 		f.knowsClaim = true
-		f.judged, f.enough = f.seq, p.enough
-		return f.deltas(f.writing.flushed(p.partials))
+		f.judgedAt, f.done = f.seq, p.done
+		return f.emitDeltas(f.writing.flushed(p.partials))
 	}
 }
 
@@ -129,69 +129,69 @@ func (f *follower) moveTo(p *page) error {
 	if p.gap == nil {
 		return nil
 	}
-	return f.send(Event{Gap: p.gap, Cursor: Cursor{Seq: f.seq}})
+	return f.emitEvent(Event{Gap: p.gap, Cursor: Cursor{Seq: f.seq}})
 }
 
-// join takes the claim from the current run's row: its run.started went by
+// adoptClaim takes the claim from the current run's row: its run.started went by
 // before the reader came, and with it maybe messages of the attempt.
-func (f *follower) join(c claim) {
+func (f *follower) adoptClaim(c claim) {
 	resume := f.writing.resume
-	f.writing.begin(c)
+	f.writing.beginAttempt(c)
 	f.writing.resume, f.writing.unseen = resume, f.seq
 }
 
-// entry emits one entry of the log and learns from it who writes.
-func (f *follower) entry(e *mailroom.Entry) error {
+// emitEntry emits one entry of the log and learns from it who writes.
+func (f *follower) emitEntry(e *mailroom.Entry) error {
 	w := &f.writing
 	c := claim{e.Run, e.Attempt}
 	switch e.Kind {
 	case mailroom.KindStarted, mailroom.KindResumed:
-		w.begin(c)
+		w.beginAttempt(c)
 		f.knowsClaim = true
 	case mailroom.KindMessage:
 		if c != w.claim || e.Run == "" {
 			break
 		}
-		said, err := reply(e)
+		said, err := replyID(e)
 		if err != nil {
 			return err
 		}
 		if said != "" {
-			w.end(said)
+			w.endMessage(said)
 		}
 	case mailroom.KindRescheduled, mailroom.KindCompleted, mailroom.KindFailed, mailroom.KindCancelled:
 		if e.Run == w.claim.run {
-			w.over()
+			w.endAttempt()
 		}
 	}
 	f.seq = e.Seq
-	return f.send(Event{Entry: e, Cursor: Cursor{Seq: e.Seq}})
+	return f.emitEvent(Event{Entry: e, Cursor: Cursor{Seq: e.Seq}})
 }
 
-// deltas emits new text of the open message, and asks for what is missing
+// emitDeltas emits new text of the open message, and asks for what is missing
 // before the text that is held.
-func (f *follower) deltas(fresh []mailroom.Delta) error {
+func (f *follower) emitDeltas(fresh []mailroom.Delta) error {
 	for _, d := range fresh {
 		at := Cursor{Seq: f.seq, Bytes: d.Offset + len(d.Text)}
-		if err := f.send(Event{Delta: &d, Cursor: at}); err != nil {
+		if err := f.emitEvent(Event{Delta: &d, Cursor: at}); err != nil {
 			return err
 		}
 	}
-	hole := asked{f.writing.message, f.writing.sent}
-	if len(f.writing.held) > 0 && f.asked != hole {
-		f.asked = hole
-		f.bus.SubscribeTickets(f.q.Thread)
+	hole := missingText{f.writing.message, f.writing.sent}
+	if len(f.writing.held) > 0 && f.requested != hole {
+		f.requested = hole
+		f.bus.RequestFlush(f.q.Thread)
 	}
 	return nil
 }
 
-func (f *follower) send(e Event) error {
+func (f *follower) emitEvent(e Event) error {
 	f.emitErr = f.emit(e)
 	return f.emitErr
 }
 
-// reply returns the id of the message in e if an agent wrote it, else "".
-func reply(e *mailroom.Entry) (string, error) {
+// replyID returns the id of the message in e if an agent wrote it, else "".
+func replyID(e *mailroom.Entry) (string, error) {
 	var said struct {
 		ID   string        `json:"id"`
 		Role mailroom.Role `json:"role"`

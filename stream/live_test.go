@@ -109,7 +109,7 @@ func TestNewAttemptStartsTheTextAnewAndTheOldOneIsDropped(t *testing.T) {
 func TestReaderThatComesLateAsksForTheTextBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := begun(t)
-		asks := d.bus.TicketsChanged(8)
+		asks := d.bus.SubscribeFlushRequests(8)
 		defer asks.Close()
 		d.say("zero ")
 		d.flush()

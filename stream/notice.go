@@ -12,25 +12,25 @@ import (
 // an attempt had written before the reader came.
 const earlierPage = 32
 
-// notice takes a hint from the bus.
-func (f *follower) notice(ctx context.Context, n bus.Notice) error {
-	if err := f.committed(ctx, n.Entries); err != nil || f.enough {
+// handleNotice takes a hint from the bus.
+func (f *follower) handleNotice(ctx context.Context, n bus.Notice) error {
+	if err := f.handleEntries(ctx, n.Entries); err != nil || f.done {
 		return err
 	}
 	if n.Delta != nil && n.Delta.Text != "" {
-		if err := f.live(ctx, *n.Delta); err != nil || f.enough {
+		if err := f.handleDelta(ctx, *n.Delta); err != nil || f.done {
 			return err
 		}
 	}
 	if n.Flushed != nil {
-		return f.flushed(ctx, n.Flushed)
+		return f.handleFlushed(ctx, n.Flushed)
 	}
 	return nil
 }
 
-// committed takes entries that were just committed, if nothing before them is
+// handleEntries takes entries that were just committed, if nothing before them is
 // missing.
-func (f *follower) committed(ctx context.Context, entries []mailroom.Entry) error {
+func (f *follower) handleEntries(ctx context.Context, entries []mailroom.Entry) error {
 	judge := false
 	for i := range entries {
 		e := &entries[i]
@@ -38,7 +38,7 @@ func (f *follower) committed(ctx context.Context, entries []mailroom.Entry) erro
 		case e.Seq == 1:
 			// The log begins, and the reader is beyond: a late notice, or
 			// another thread under this id. The key of its row tells.
-			if err := f.catchUp(ctx, true); err != nil || f.enough {
+			if err := f.catchUp(ctx, true); err != nil || f.done {
 				return err
 			}
 			continue
@@ -50,14 +50,14 @@ func (f *follower) committed(ctx context.Context, entries []mailroom.Entry) erro
 			f.seq = e.Seq
 			continue
 		}
-		if err := f.entry(e); err != nil {
+		if err := f.emitEntry(e); err != nil {
 			return err
 		}
 		if f.q.Until == UntilForever {
 			continue
 		}
-		if _, ended := Ends(e); ended && f.q.Run != "" {
-			f.enough = true // the entry itself says so
+		if _, ended := EndStatus(e); ended && f.q.Run != "" {
+			f.done = true // the entry itself says so
 			return nil
 		}
 		judge = judge || strings.HasPrefix(e.Kind, "run.")
@@ -68,35 +68,35 @@ func (f *follower) committed(ctx context.Context, entries []mailroom.Entry) erro
 	return nil
 }
 
-// live takes live text. Text of a message that is neither the open one nor
+// handleDelta takes live text. Text of a message that is neither the open one nor
 // plainly the next sends the reader to the store: that alone tells a new message
 // from an old one.
-func (f *follower) live(ctx context.Context, d mailroom.Delta) error {
+func (f *follower) handleDelta(ctx context.Context, d mailroom.Delta) error {
 	c := claim{d.Run, d.Attempt}
 	if f.q.Run != "" && f.q.Run != d.Run || f.writing.stale(c, d.Message) {
 		return nil
 	}
-	f.fresh = true
-	if d.Offset == 0 && f.writing.between(c) {
-		f.writing.open(d.Message)
+	f.gotLive = true
+	if d.Offset == 0 && f.writing.betweenMessages(c) {
+		f.writing.openMessage(d.Message)
 	}
-	if !f.writing.at(c, d.Message) {
-		if err := f.catchUp(ctx, true); err != nil || f.enough {
+	if !f.writing.isOpen(c, d.Message) {
+		if err := f.catchUp(ctx, true); err != nil || f.done {
 			return err
 		}
-		if err := f.admit(ctx, c, d.Message); err != nil {
+		if err := f.openMessage(ctx, c, d.Message); err != nil {
 			return err
 		}
-		if !f.writing.at(c, d.Message) {
+		if !f.writing.isOpen(c, d.Message) {
 			return nil
 		}
 	}
-	return f.deltas(f.writing.take(d))
+	return f.emitDeltas(f.writing.addText(d))
 }
 
-// admit opens message, which the reader just heard of, unless what was read
+// openMessage opens message, which the reader just heard of, unless what was read
 // from the store since says that it is over.
-func (f *follower) admit(ctx context.Context, c claim, message string) error {
+func (f *follower) openMessage(ctx context.Context, c claim, message string) error {
 	w := &f.writing
 	if c != w.claim {
 		if !w.stale(c, message) {
@@ -115,7 +115,7 @@ func (f *follower) admit(ctx context.Context, c claim, message string) error {
 			return nil
 		}
 	}
-	w.open(message)
+	w.openMessage(message)
 	return nil
 }
 
@@ -137,7 +137,7 @@ func (f *follower) readEarlier(ctx context.Context) error {
 		}
 		done := len(found) < earlierPage
 		for _, e := range found {
-			said, err := reply(&e)
+			said, err := replyID(&e)
 			if err != nil {
 				return err
 			}
@@ -155,14 +155,14 @@ func (f *follower) readEarlier(ctx context.Context) error {
 	return nil
 }
 
-// flushed looks for text in the store that the reader does not have.
-func (f *follower) flushed(ctx context.Context, n *bus.Flushed) error {
+// handleFlushed looks for text in the store that the reader does not have.
+func (f *follower) handleFlushed(ctx context.Context, n *bus.Flushed) error {
 	c := claim{n.Run, n.Attempt}
 	w := &f.writing
-	if f.q.Run != "" && f.q.Run != n.Run || w.stale(c, n.Message) || w.at(c, n.Message) && n.Upto <= w.sent {
+	if f.q.Run != "" && f.q.Run != n.Run || w.stale(c, n.Message) || w.isOpen(c, n.Message) && n.Upto <= w.sent {
 		return nil
 	}
-	if err := f.catchUp(ctx, true); err != nil || f.enough {
+	if err := f.catchUp(ctx, true); err != nil || f.done {
 		return err
 	}
 	if c != w.claim && !w.stale(c, n.Message) {

@@ -24,11 +24,11 @@ type page struct {
 
 	claim    claim              // who writes, if the reader does not know
 	partials []mailroom.Partial // what was flushed of it, if text was asked for
-	enough   bool               // the Until condition holds
+	done     bool               // the Until condition holds
 }
 
-// read takes the next page of the log in one view.
-func (f *follower) read(ctx context.Context, text bool) (*page, error) {
+// readPage takes the next page of the log in one view.
+func (f *follower) readPage(ctx context.Context, text bool) (*page, error) {
 	var p *page
 	err := f.view.View(ctx, func(r mailroom.Reader) error {
 		t, err := f.findThread(r)
@@ -55,8 +55,8 @@ func (f *follower) read(ctx context.Context, text bool) (*page, error) {
 		if !p.last {
 			return nil
 		}
-		if f.key == 0 || f.judged != t.LastSeq {
-			if p.enough, err = satisfied(r, f.q, t); err != nil {
+		if f.key == 0 || f.judgedAt != t.LastSeq {
+			if p.done, err = satisfied(r, f.q, t); err != nil {
 				return err
 			}
 		}
@@ -92,7 +92,7 @@ func (f *follower) readText(r mailroom.Reader, p *page, text bool) error {
 // page it also makes sure that the run is one of its runs.
 func (f *follower) findThread(r mailroom.Reader) (*mailroom.Thread, error) {
 	if f.key == 0 {
-		return target(r, f.q)
+		return findTarget(r, f.q)
 	}
 	t, err := findThread(r, f.q.Thread)
 	if err == nil && t.Key != f.key {
@@ -101,9 +101,9 @@ func (f *follower) findThread(r mailroom.Reader) (*mailroom.Thread, error) {
 	return t, err
 }
 
-// target returns the thread of a query whose run, if it names one, is of that
+// findTarget returns the thread of a query whose run, if it names one, is of that
 // thread.
-func target(r mailroom.Reader, q Query) (*mailroom.Thread, error) {
+func findTarget(r mailroom.Reader, q Query) (*mailroom.Thread, error) {
 	t, err := findThread(r, q.Thread)
 	if err == nil && q.Key != 0 && t.Key != q.Key {
 		return nil, unknownThread(t.ID)

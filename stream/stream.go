@@ -63,9 +63,9 @@ type Gap struct {
 	Last   int64 `json:"last"`
 }
 
-// Ends reports whether e is an entry that ends its run, and with what status. A
+// EndStatus reports whether e is an entry that ends its run, and with what status. A
 // run that did not complete can be tried again later.
-func Ends(e *mailroom.Entry) (mailroom.Status, bool) {
+func EndStatus(e *mailroom.Entry) (mailroom.Status, bool) {
 	switch e.Kind {
 	case mailroom.KindCompleted:
 		return mailroom.StatusCompleted, true
@@ -116,7 +116,7 @@ func (s *Streams) Ended(ctx context.Context, q Query) (bool, error) {
 	}
 	ended := false
 	err := s.view.View(ctx, func(r mailroom.Reader) error {
-		t, err := target(r, q)
+		t, err := findTarget(r, q)
 		if err != nil {
 			return err
 		}

@@ -35,21 +35,21 @@ type writing struct {
 	unseen int64
 }
 
-// begin starts a new attempt, whose entries are all seen from here on.
-func (w *writing) begin(c claim) {
+// beginAttempt starts a new attempt, whose entries are all seen from here on.
+func (w *writing) beginAttempt(c claim) {
 	*w = writing{claim: c, late: w.late, ended: make(map[string]bool)}
 }
 
-// over ends the attempt.
-func (w *writing) over() { *w = writing{late: w.claim} }
+// endAttempt ends the attempt.
+func (w *writing) endAttempt() { *w = writing{late: w.claim} }
 
-// open makes message the one being written.
-func (w *writing) open(message string) {
+// openMessage makes message the one being written.
+func (w *writing) openMessage(message string) {
 	w.message, w.sent, w.resume, w.held = message, w.resume, 0, nil
 }
 
-// end is told of a message's entry.
-func (w *writing) end(message string) {
+// endMessage is told of a message's entry.
+func (w *writing) endMessage(message string) {
 	w.ended[message] = true
 	w.resume = 0
 	if w.message == message {
@@ -68,30 +68,30 @@ func (w *writing) stale(c claim, message string) bool {
 	return c.run == w.claim.run && c.attempt < w.claim.attempt
 }
 
-// at reports whether message under c is the open one.
-func (w *writing) at(c claim, message string) bool {
+// isOpen reports whether message under c is the open one.
+func (w *writing) isOpen(c claim, message string) bool {
 	return c == w.claim && message == w.message && message != ""
 }
 
-// between reports whether c is known to have no message open that the reader
+// betweenMessages reports whether c is known to have no message open that the reader
 // could have missed the start of, so that whatever begins now is the next one.
-func (w *writing) between(c claim) bool {
+func (w *writing) betweenMessages(c claim) bool {
 	return c == w.claim && w.message == "" && w.unseen == 0
 }
 
-// take adds text of the open message and returns what is new to the reader.
+// addText adds text of the open message and returns what is new to the reader.
 // Text beyond a hole is held.
-func (w *writing) take(d mailroom.Delta) []mailroom.Delta {
+func (w *writing) addText(d mailroom.Delta) []mailroom.Delta {
 	if d.Offset > w.sent {
-		w.hold(d)
+		w.holdDelta(d)
 		return nil
 	}
 	var out []mailroom.Delta
-	if n, ok := w.cut(d); ok {
+	if n, ok := w.advance(d); ok {
 		out = append(out, n)
 	}
 	for len(w.held) > 0 && w.held[0].Offset <= w.sent {
-		if n, ok := w.cut(w.held[0]); ok {
+		if n, ok := w.advance(w.held[0]); ok {
 			out = append(out, n)
 		}
 		w.held = w.held[1:]
@@ -99,9 +99,9 @@ func (w *writing) take(d mailroom.Delta) []mailroom.Delta {
 	return out
 }
 
-// cut moves sent over d and returns the part of d that was beyond it, from the
+// advance moves sent over d and returns the part of d that was beyond it, from the
 // start of a code point.
-func (w *writing) cut(d mailroom.Delta) (mailroom.Delta, bool) {
+func (w *writing) advance(d mailroom.Delta) (mailroom.Delta, bool) {
 	i := w.sent - d.Offset
 	if i >= len(d.Text) {
 		return mailroom.Delta{}, false
@@ -114,7 +114,7 @@ func (w *writing) cut(d mailroom.Delta) (mailroom.Delta, bool) {
 	return d, true
 }
 
-func (w *writing) hold(d mailroom.Delta) {
+func (w *writing) holdDelta(d mailroom.Delta) {
 	i, found := slices.BinarySearchFunc(w.held, d.Offset, func(h mailroom.Delta, offset int) int {
 		return h.Offset - offset
 	})
@@ -133,7 +133,7 @@ func (w *writing) flushed(pieces []mailroom.Partial) []mailroom.Delta {
 		return nil
 	}
 	if w.message != first.Message {
-		w.open(first.Message)
+		w.openMessage(first.Message)
 	}
 	d := mailroom.Delta{
 		Run: first.Run, Attempt: first.Attempt, Message: first.Message, Offset: w.sent, Channel: "text",
@@ -149,5 +149,5 @@ func (w *writing) flushed(pieces []mailroom.Partial) []mailroom.Delta {
 		text = append(text, p.Text...)
 	}
 	d.Text = string(text)
-	return w.take(d)
+	return w.addText(d)
 }

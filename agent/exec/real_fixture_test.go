@@ -133,7 +133,7 @@ func (w *workshop) serve() {
 	ledgerCtx, end := context.WithCancel(context.Background())
 	var both sync.WaitGroup
 	both.Go(func() { w.ended(l.Run(ledgerCtx)) })
-	w.must(l.EndLocal(w.t.Context(), false))
+	w.must(l.EndLocalWorkers(w.t.Context(), false))
 	both.Go(func() {
 		defer end()
 		w.ended(e.Run(engineCtx))

@@ -71,7 +71,7 @@ func (h *house) serve(store mailroom.Store) {
 		}
 	}
 	both.Go(func() { ended(l.Run(ledgerCtx)) })
-	h.must(l.EndLocal(h.t.Context(), false))
+	h.must(l.EndLocalWorkers(h.t.Context(), false))
 	both.Go(func() {
 		defer end()
 		ended(e.Run(engineCtx))

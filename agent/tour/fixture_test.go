@@ -64,7 +64,7 @@ func (h *house) serve(store mailroom.Store) {
 	l := ledger.New(store, ledger.Options{Publish: func(thread string, entries []mailroom.Entry) {
 		b.Publish(bus.Notice{Thread: thread, Entries: entries})
 	}})
-	h.must(h.ledger.EndLocal(h.t.Context(), false))
+	h.must(h.ledger.EndLocalWorkers(h.t.Context(), false))
 	h.front = l
 	e := engine.New(l, b, engine.Options{
 		Agents: map[string]engine.Agent{"tour": {Agent: tour.New(tour.Options{Pace: h.pace})}}, Local: true,

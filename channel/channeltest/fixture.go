@@ -72,7 +72,7 @@ func (o *fixture) start() {
 	ledgerCtx, cancelLedger := context.WithCancel(context.Background())
 	var parts, last sync.WaitGroup
 	last.Go(func() { _ = l.Run(ledgerCtx) }) // the cases check the results
-	if err := l.EndLocal(ctx, false); err != nil {
+	if err := l.EndLocalWorkers(ctx, false); err != nil {
 		o.t.Fatal(err)
 	}
 	parts.Go(func() { _ = e.Run(ctx) }) // as above

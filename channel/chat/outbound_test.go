@@ -76,7 +76,7 @@ func (o *serverFixture) start() *serverFixture {
 	ledgerCtx, cancelLedger := context.WithCancel(context.Background())
 	var parts, last sync.WaitGroup
 	last.Go(func() { _ = o.ledger.Run(ledgerCtx) }) // the tests check the results
-	if err := o.ledger.EndLocal(ctx, false); err != nil {
+	if err := o.ledger.EndLocalWorkers(ctx, false); err != nil {
 		o.t.Fatal(err)
 	}
 	parts.Go(func() { _ = e.Run(ctx) }) // as above

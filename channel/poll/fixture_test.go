@@ -76,7 +76,7 @@ func (w *fixture) start() *fixture {
 	ledgerCtx, cancelLedger := context.WithCancel(context.Background())
 	var parts, last sync.WaitGroup
 	last.Go(func() { _ = w.ledger.Run(ledgerCtx) }) // what it cannot write, nobody waits for
-	if err := w.ledger.EndLocal(ctx, false); err != nil {
+	if err := w.ledger.EndLocalWorkers(ctx, false); err != nil {
 		w.t.Fatal(err)
 	}
 	parts.Go(func() { _ = e.Run(ctx) }) // as above

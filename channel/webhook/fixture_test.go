@@ -132,7 +132,7 @@ func (o *fixture) startServer() {
 	ledgerCtx, cancelLedger := context.WithCancel(context.Background())
 	var parts, last sync.WaitGroup
 	last.Go(func() { _ = l.Run(ledgerCtx) }) // what it cannot write, nobody waits for
-	if err := l.EndLocal(ctx, false); err != nil {
+	if err := l.EndLocalWorkers(ctx, false); err != nil {
 		o.t.Fatal(err)
 	}
 	parts.Go(func() { _ = e.Run(ctx) }) // as above

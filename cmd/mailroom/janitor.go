@@ -82,7 +82,7 @@ func (k *janitor) expireNotifications(ctx context.Context) error {
 			if len(t.Unread) == 0 {
 				continue
 			}
-			if err := k.ledger.Lapse(ctx, t.ID, mailroom.LapseAfter); err != nil {
+			if err := k.ledger.ExpireNotifications(ctx, t.ID, mailroom.LapseAfter); err != nil {
 				return fmt.Errorf("thread %s: %w", t.ID, err)
 			}
 		}
@@ -107,7 +107,7 @@ func (k *janitor) dropUnusedDefinitions(ctx context.Context) error {
 	if len(unused) == 0 {
 		return nil
 	}
-	return k.ledger.Forget(ctx, unused)
+	return k.ledger.DropDefinitions(ctx, unused)
 }
 
 // agentVersion is one version of an agent.

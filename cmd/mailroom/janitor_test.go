@@ -129,7 +129,7 @@ func TestNotificationsLapseWithoutARetention(t *testing.T) {
 			found int
 		}{{29 * day, 1}, {2 * day, 0}} {
 			d.runJanitor(janitor{}, at.after)
-			in, err := d.Inbox(d.t.Context(), ledger.ReadInbox{Project: "p", Agent: "b", By: by, Limit: 9})
+			in, err := d.Inbox(d.t.Context(), ledger.InboxQuery{Project: "p", Agent: "b", By: by, Limit: 9})
 			d.must(err)
 			if len(in.Found) != at.found {
 				d.t.Errorf("after %s more b has %d notifications, want %d", at.after, len(in.Found), at.found)
@@ -167,7 +167,7 @@ func TestDefinitionsInUseAreKept(t *testing.T) {
 		}
 		present := definition("a", "3")
 		old := []mailroom.Definition{definition("a", "1"), definition("a", "2"), definition("b", "1")}
-		d.must(d.Define(d.t.Context(), append([]mailroom.Definition{present}, old...)))
+		d.must(d.KeepDefinitions(d.t.Context(), append([]mailroom.Definition{present}, old...)))
 		d.cancel(d.submit("t", "2"))
 		d.submit("t", "1")
 		d.runJanitor(janitor{oldDefinitions: old}, time.Second)

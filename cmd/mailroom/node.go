@@ -242,7 +242,7 @@ func (n *node) prepare(ctx context.Context) error {
 		}
 	}
 	uncharged := recovery.OfNoRun(report)
-	if err := n.ledger.EndLocal(ctx, uncharged); err != nil {
+	if err := n.ledger.EndLocalWorkers(ctx, uncharged); err != nil {
 		return fmt.Errorf("end the leases of the process before: %w", err)
 	}
 	if n.lock != nil {
@@ -250,7 +250,7 @@ func (n *node) prepare(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := n.ledger.Define(ctx, n.agents.present); err != nil {
+	if err := n.ledger.KeepDefinitions(ctx, n.agents.present); err != nil {
 		return fmt.Errorf("keep the present versions of agents: %w", err)
 	}
 	return nil

@@ -15,7 +15,7 @@ import (
 type reader struct{ *state }
 
 func (r reader) Threads(q mailroom.ThreadQuery) ([]*mailroom.Thread, error) {
-	if q.Each {
+	if q.OnePerAgent {
 		return r.dueEach(), nil
 	}
 	var found []*mailroom.Thread

@@ -122,7 +122,7 @@ func (t *tx) Write(c *mailroom.Changes) error {
 			return err
 		}
 	}
-	for _, d := range c.Kept {
+	for _, d := range c.Definitions {
 		id := versionID{d.Agent, d.Version}
 		if _, ok := t.kept.get(id); !ok {
 			d.Body = bytes.Clone(d.Body)
@@ -156,7 +156,7 @@ func (t *tx) drop(c *mailroom.Changes) {
 	for _, p := range c.DropEntries {
 		t.dropPrefix(p)
 	}
-	for _, d := range c.DropKept {
+	for _, d := range c.DropDefinitions {
 		t.kept.drop(versionID{d.Agent, d.Version})
 	}
 	for _, row := range c.DropCursors {

@@ -50,12 +50,12 @@ func usual(t *testing.T, s *Store) {
 		}
 		c := &mailroom.Changes{
 			Threads: []*mailroom.Thread{row}, Runs: []*mailroom.Run{run, held}, Entries: [][]mailroom.Entry{{entry}},
-			Keys:     []mailroom.SubmitKey{{Thread: "t", Key: "k"}},
-			Partials: []mailroom.Partial{{Run: "r"}},
-			Workers:  []*mailroom.Worker{{ID: "w"}},
-			Tickets:  []*mailroom.Ticket{asked},
-			Kept:     []mailroom.Definition{{Agent: "a", Version: "1"}},
-			Cursors:  []mailroom.Cursor{{Channel: "c"}}, Reservations: []mailroom.Reservation{{ID: "v", Thread: "t"}},
+			Keys:        []mailroom.SubmitKey{{Thread: "t", Key: "k"}},
+			Partials:    []mailroom.Partial{{Run: "r"}},
+			Workers:     []*mailroom.Worker{{ID: "w"}},
+			Tickets:     []*mailroom.Ticket{asked},
+			Definitions: []mailroom.Definition{{Agent: "a", Version: "1"}},
+			Cursors:     []mailroom.Cursor{{Channel: "c"}}, Reservations: []mailroom.Reservation{{ID: "v", Thread: "t"}},
 		}
 		if err := tx.Write(c); err != nil {
 			return err
@@ -64,7 +64,7 @@ func usual(t *testing.T, s *Store) {
 		return tx.Write(&mailroom.Changes{
 			Threads: []*mailroom.Thread{row}, Runs: []*mailroom.Run{run, held}, Tickets: []*mailroom.Ticket{asked},
 			DropPartials: []string{"r"}, DropWorkers: []string{"w"}, DropThreads: []string{"u"},
-			DropKept: []mailroom.Definition{{Agent: "a", Version: "1"}}, DropCursors: []mailroom.Cursor{{Channel: "c"}},
+			DropDefinitions: []mailroom.Definition{{Agent: "a", Version: "1"}}, DropCursors: []mailroom.Cursor{{Channel: "c"}},
 			DropReservations: []string{"v"},
 		})
 	})
@@ -92,7 +92,7 @@ func usual(t *testing.T, s *Store) {
 // queries are those that the ledger makes in its transactions.
 func queries(tx mailroom.Tx) []func() error {
 	list := []func() error{
-		func() error { _, err := tx.Threads(mailroom.ThreadQuery{Each: true}); return err },
+		func() error { _, err := tx.Threads(mailroom.ThreadQuery{OnePerAgent: true}); return err },
 		func() error { _, err := tx.Threads(mailroom.ThreadQuery{DeliverTo: "t", Limit: 5}); return err },
 		func() error { _, err := tx.Threads(mailroom.ThreadQuery{Deleted: true, Limit: 5}); return err },
 		func() error { _, err := tx.Threads(mailroom.ThreadQuery{Prefix: "t", Limit: 5}); return err },

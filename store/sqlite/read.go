@@ -84,7 +84,7 @@ func (r reader) Threads(q mailroom.ThreadQuery) ([]*mailroom.Thread, error) {
 	switch {
 	case len(q.IDs) > 0:
 		return r.theseThreads(q)
-	case q.Each:
+	case q.OnePerAgent:
 		return r.dueEach()
 	case q.Prefix != "":
 		return r.threadsUnder(q)

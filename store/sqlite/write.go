@@ -95,7 +95,7 @@ func (t *tx) write(c *mailroom.Changes) error {
 			return err
 		}
 	}
-	for _, d := range c.Kept {
+	for _, d := range c.Definitions {
 		if _, err := t.exec(putDefinition, d.Agent, d.Version, orNull(d.Body)); err != nil {
 			return err
 		}
@@ -138,7 +138,7 @@ func (t *tx) drop(c *mailroom.Changes) error {
 			return err
 		}
 	}
-	for _, d := range c.DropKept {
+	for _, d := range c.DropDefinitions {
 		if _, err := t.exec(dropDefinition, d.Agent, d.Version); err != nil {
 			return err
 		}

@@ -159,9 +159,9 @@ func (h history) apply(tx mailroom.Tx, said *answers) error {
 		return err
 	}
 	c := &mailroom.Changes{
-		Threads: rows, Workers: h.workers, Keys: h.keys, Kept: h.kept, Cursors: h.cursors, Reservations: h.reserved,
+		Threads: rows, Workers: h.workers, Keys: h.keys, Definitions: h.kept, Cursors: h.cursors, Reservations: h.reserved,
 		DropThreads: h.drops.DropThreads, DropWorkers: h.drops.DropWorkers, DropPartials: h.drops.DropPartials,
-		DropEntries: h.drops.DropEntries, DropKept: h.drops.DropKept,
+		DropEntries: h.drops.DropEntries, DropDefinitions: h.drops.DropDefinitions,
 		DropCursors: h.drops.DropCursors, DropReservations: h.drops.DropReservations,
 	}
 	if err := h.change(tx, c); err != nil {

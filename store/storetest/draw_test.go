@@ -233,7 +233,7 @@ func drawHistory(t *rapid.T) history {
 	if rapid.IntRange(0, 3).Draw(t, "drops") == 3 {
 		h.drops = mailroom.Changes{
 			DropThreads: ids("t", 5).Draw(t, "drop threads"), DropWorkers: ids("w", 3).Draw(t, "drop workers"),
-			DropPartials: ids("r", 7).Draw(t, "drop partials"), DropKept: definitions().Draw(t, "drop kept"),
+			DropPartials: ids("r", 7).Draw(t, "drop partials"), DropDefinitions: definitions().Draw(t, "drop kept"),
 			DropReservations: ids("v", 3).Draw(t, "drop reservations"),
 		}
 		for _, name := range ids("c", 3).Draw(t, "drop cursors") {
@@ -362,7 +362,7 @@ func (q queries) ask(r mailroom.Reader, said *answers) error {
 	}
 	workers, err := r.Workers()
 	note(workers, err)
-	due, err := r.Threads(mailroom.ThreadQuery{Each: true}) // which one of an agent's is not promised
+	due, err := r.Threads(mailroom.ThreadQuery{OnePerAgent: true}) // which one of an agent's is not promised
 	for _, row := range due {
 		note(row.Due.Agent, nil)
 	}

@@ -103,7 +103,7 @@ func dropCases() []testCase {
 			s.write(other)
 			want := s.everything()
 			c := fullChanges()
-			c.Workers, c.Kept, c.Tokens, c.Cursors = nil, nil, nil, nil
+			c.Workers, c.Definitions, c.Tokens, c.Cursors = nil, nil, nil, nil
 			s.write(c, &mailroom.Changes{DropThreads: []string{"t", "none", "bare"}})
 			wantSame(t, "rows", s.everything(), want)
 			s.view(func(r mailroom.Reader) {
@@ -114,7 +114,7 @@ func dropCases() []testCase {
 				wantSame(t, "dropped entries", get(r.Entries(mailroom.EntryQuery{Thread: "t"}))(t), []mailroom.Entry(nil))
 			})
 			again := fullChanges()
-			again.Workers, again.Kept, again.Tokens, again.Cursors = nil, nil, nil, nil
+			again.Workers, again.Definitions, again.Tokens, again.Cursors = nil, nil, nil, nil
 			s.write(again) // nothing of the dropped thread is in its way
 			s.view(func(r mailroom.Reader) {
 				wantSame(t, "keys of t", get(r.Keys("t", []string{"k"}))(t), again.Keys)

@@ -81,16 +81,16 @@ func fullChanges() *mailroom.Changes {
 	v := filled[mailroom.Reservation](10)
 	v.ID, v.Thread = "v", "t"
 	return &mailroom.Changes{
-		Threads:  []*mailroom.Thread{&t, thread("bare")},
-		Runs:     []*mailroom.Run{&r},
-		Entries:  [][]mailroom.Entry{entries("t", 1, "r", mailroom.KindMessage, mailroom.KindQueued)},
-		Keys:     []mailroom.SubmitKey{k},
-		Partials: []mailroom.Partial{p},
-		Workers:  []*mailroom.Worker{&w},
-		Tickets:  []*mailroom.Ticket{&q},
-		Tokens:   []*mailroom.Token{&a},
-		Kept:     []mailroom.Definition{filled[mailroom.Definition](7)},
-		Cursors:  []mailroom.Cursor{filled[mailroom.Cursor](9)},
+		Threads:     []*mailroom.Thread{&t, thread("bare")},
+		Runs:        []*mailroom.Run{&r},
+		Entries:     [][]mailroom.Entry{entries("t", 1, "r", mailroom.KindMessage, mailroom.KindQueued)},
+		Keys:        []mailroom.SubmitKey{k},
+		Partials:    []mailroom.Partial{p},
+		Workers:     []*mailroom.Worker{&w},
+		Tickets:     []*mailroom.Ticket{&q},
+		Tokens:      []*mailroom.Token{&a},
+		Definitions: []mailroom.Definition{filled[mailroom.Definition](7)},
+		Cursors:     []mailroom.Cursor{filled[mailroom.Cursor](9)},
 
 		Reservations: []mailroom.Reservation{v},
 	}

@@ -184,7 +184,7 @@ func read(t *testing.T, r mailroom.Reader) contents {
 func dueAgents(t *testing.T, r mailroom.Reader) []string {
 	t.Helper()
 	var names []string
-	for _, row := range get(r.Threads(mailroom.ThreadQuery{Each: true}))(t) {
+	for _, row := range get(r.Threads(mailroom.ThreadQuery{OnePerAgent: true}))(t) {
 		names = append(names, row.Due.Agent)
 	}
 	return names

@@ -121,25 +121,25 @@ func definitionCases() []testCase {
 	return []testCase{
 		{"come as they were given", func(t *testing.T, s *store) {
 			rows := []mailroom.Definition{{}, {Agent: "a"}, filled[mailroom.Definition](7)}
-			s.write(&mailroom.Changes{Kept: rows})
+			s.write(&mailroom.Changes{Definitions: rows})
 			wantSame(t, "definitions", s.everything().Kept, rows)
 		}},
 		{"come by agent and version", func(t *testing.T, s *store) {
-			s.write(&mailroom.Changes{Kept: []mailroom.Definition{def("b", "1", "1"), def("a", "2", "2"), def("ab", "0", "3")}},
-				&mailroom.Changes{Kept: []mailroom.Definition{def("a", "10", "4")}})
+			s.write(&mailroom.Changes{Definitions: []mailroom.Definition{def("b", "1", "1"), def("a", "2", "2"), def("ab", "0", "3")}},
+				&mailroom.Changes{Definitions: []mailroom.Definition{def("a", "10", "4")}})
 			wantSame(t, "definitions", s.everything().Kept, []mailroom.Definition{
 				def("a", "10", "4"), def("a", "2", "2"), def("ab", "0", "3"), def("b", "1", "1")})
 		}},
 		{"stay as they were kept first", func(t *testing.T, s *store) {
-			s.write(&mailroom.Changes{Kept: []mailroom.Definition{def("a", "1", "1"), def("a", "1", "2")}},
-				&mailroom.Changes{Kept: []mailroom.Definition{def("a", "1", "3"), def("a", "2", "4")}})
+			s.write(&mailroom.Changes{Definitions: []mailroom.Definition{def("a", "1", "1"), def("a", "1", "2")}},
+				&mailroom.Changes{Definitions: []mailroom.Definition{def("a", "1", "3"), def("a", "2", "4")}})
 			wantSame(t, "definitions", s.everything().Kept, []mailroom.Definition{def("a", "1", "1"), def("a", "2", "4")})
 		}},
 		{"are dropped by agent and version, and can be kept anew", func(t *testing.T, s *store) {
-			s.write(&mailroom.Changes{Kept: []mailroom.Definition{def("a", "1", "1"), def("a", "2", "2"), def("b", "1", "3")}},
+			s.write(&mailroom.Changes{Definitions: []mailroom.Definition{def("a", "1", "1"), def("a", "2", "2"), def("b", "1", "3")}},
 				&mailroom.Changes{
-					DropKept: []mailroom.Definition{{Agent: "a", Version: "1"}, {Agent: "b", Version: "2"}, {Agent: "b", Version: "1"}},
-					Kept:     []mailroom.Definition{def("b", "1", "4")},
+					DropDefinitions: []mailroom.Definition{{Agent: "a", Version: "1"}, {Agent: "b", Version: "2"}, {Agent: "b", Version: "1"}},
+					Definitions:     []mailroom.Definition{def("b", "1", "4")},
 				})
 			wantSame(t, "definitions", s.everything().Kept, []mailroom.Definition{def("a", "2", "2"), def("b", "1", "4")})
 		}},

@@ -34,19 +34,19 @@ func failedUpdateWritesNothing(t *testing.T, s *store) {
 		must(t, err)
 		rows[0].Agent, rows[1].Agent = "changed", "made"
 		must(t, tx.Write(&mailroom.Changes{
-			Threads:      rows,
-			Runs:         []*mailroom.Run{run("r2", "t")},
-			Entries:      [][]mailroom.Entry{entries("t", 3, "r2", mailroom.KindMessage)},
-			Keys:         []mailroom.SubmitKey{key("t", "k2")},
-			Workers:      []*mailroom.Worker{{ID: "w2"}},
-			Tickets:      []*mailroom.Ticket{ticket("q2", "r2", "t")},
-			Tokens:       []*mailroom.Token{{Name: "bob"}},
-			Kept:         []mailroom.Definition{{Agent: "a", Version: "1"}},
-			DropPartials: []string{"r"},
-			DropWorkers:  []string{"w"},
-			DropThreads:  []string{"bare"},
-			DropEntries:  []mailroom.Prefix{{Thread: "t", Seq: 2}},
-			DropKept:     before.Kept,
+			Threads:         rows,
+			Runs:            []*mailroom.Run{run("r2", "t")},
+			Entries:         [][]mailroom.Entry{entries("t", 3, "r2", mailroom.KindMessage)},
+			Keys:            []mailroom.SubmitKey{key("t", "k2")},
+			Workers:         []*mailroom.Worker{{ID: "w2"}},
+			Tickets:         []*mailroom.Ticket{ticket("q2", "r2", "t")},
+			Tokens:          []*mailroom.Token{{Name: "bob"}},
+			Definitions:     []mailroom.Definition{{Agent: "a", Version: "1"}},
+			DropPartials:    []string{"r"},
+			DropWorkers:     []string{"w"},
+			DropThreads:     []string{"bare"},
+			DropEntries:     []mailroom.Prefix{{Thread: "t", Seq: 2}},
+			DropDefinitions: before.Kept,
 		}))
 		return refused
 	})

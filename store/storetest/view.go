@@ -39,18 +39,18 @@ func viewCases() []testCase {
 					must(t, err)
 					rows[0].Agent = "changed"
 					must(t, tx.Write(&mailroom.Changes{
-						Threads:      append(rows, thread("new")),
-						Runs:         []*mailroom.Run{run("r2", "t")},
-						Entries:      [][]mailroom.Entry{entries("t", 3, "r", mailroom.KindStep)},
-						DropPartials: []string{"r"},
-						DropWorkers:  []string{"w"},
-						DropThreads:  []string{"bare"},
-						Tickets:      []*mailroom.Ticket{ticket("q2", "r2", "t")},
-						Tokens:       []*mailroom.Token{{Name: "bob"}},
-						Kept:         []mailroom.Definition{{Agent: "a", Version: "1"}},
-						DropEntries:  []mailroom.Prefix{{Thread: "t", Seq: 2}},
-						DropKept:     before.Kept,
-						DropCursors:  before.Cursors,
+						Threads:         append(rows, thread("new")),
+						Runs:            []*mailroom.Run{run("r2", "t")},
+						Entries:         [][]mailroom.Entry{entries("t", 3, "r", mailroom.KindStep)},
+						DropPartials:    []string{"r"},
+						DropWorkers:     []string{"w"},
+						DropThreads:     []string{"bare"},
+						Tickets:         []*mailroom.Ticket{ticket("q2", "r2", "t")},
+						Tokens:          []*mailroom.Token{{Name: "bob"}},
+						Definitions:     []mailroom.Definition{{Agent: "a", Version: "1"}},
+						DropEntries:     []mailroom.Prefix{{Thread: "t", Seq: 2}},
+						DropDefinitions: before.Kept,
+						DropCursors:     before.Cursors,
 
 						DropReservations: []string{"v"},
 					}))

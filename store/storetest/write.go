@@ -99,7 +99,7 @@ func fullChangesAreWritten(t *testing.T, s *store) {
 	wantSame(t, "partials", got.Partials["r"], c.Partials)
 	wantSame(t, "workers", got.Workers, c.Workers)
 	wantSame(t, "tickets", got.Tickets, c.Tickets)
-	wantSame(t, "definitions", got.Kept, c.Kept)
+	wantSame(t, "definitions", got.Kept, c.Definitions)
 	wantSame(t, "agents with due threads", got.Agents, []string{c.Threads[0].Due.Agent})
 	s.view(func(r mailroom.Reader) {
 		wantSame(t, "keys", get(r.Keys("t", []string{"k"}))(t), c.Keys)

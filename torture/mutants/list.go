@@ -13,7 +13,7 @@ type mutant struct {
 func mutants() []mutant {
 	return []mutant{
 		{"a restart waits for the leases of the process before", "cmd/mailroom/node.go",
-			"if err := n.ledger.EndLocal(ctx", "if err := func(context.Context, ...any) error { return nil }(ctx",
+			"if err := n.ledger.EndLocalWorkers(ctx", "if err := func(context.Context, ...any) error { return nil }(ctx",
 			"cmd/mailroom", "^TestSessions$/^restart$"},
 		{"a failure after words is reported nowhere", "deliver.go",
 			` || r.Status == StatusFailed`, ``, ".", "^TestARunThatSpokeAndThenFailedIsReported$"},
@@ -30,7 +30,7 @@ func mutants() []mutant {
 		{"commits are not synced", "store/sqlite/open.go",
 			`"synchronous(full)"`, `"synchronous(normal)"`, "store/sqlite", "^TestWhatIsCommittedIsSynced$"},
 		{"a purge leaves unread notifications in the count", "ledger/keep.go",
-			"b.forgetUnread(t, told)", "b.forgetUnread(t, nil)", "ledger", "^TestRandomHistoriesOfInboxes$"},
+			"b.uncountUnread(t, told)", "b.uncountUnread(t, nil)", "ledger", "^TestRandomHistoriesOfInboxes$"},
 		{"a notification of the same batch is acknowledged without being counted", "ledger/unread.go",
 			"found, add(p.Entries())", "found, nil", "ledger", "^TestOperationsOfOneBatchCountWhatIsUnreadOnce$"},
 		{"an inbox is read to its end in one transaction", "ledger/notification.go",

@@ -55,7 +55,7 @@ func (o *office) open(ctx context.Context) (err error) {
 	ctx, o.stop = context.WithCancel(context.WithoutCancel(ctx))
 	o.ledger, o.ended = ledger.New(o.store, ledger.Options{MaxQueued: -1}), make(chan error, 1)
 	go func() { o.ended <- o.ledger.Run(ctx) }() // close waits for it
-	return errors.Join(o.ledger.EndLocal(ctx, false), o.ledger.Sweep(ctx, ""))
+	return errors.Join(o.ledger.EndLocalWorkers(ctx, false), o.ledger.Sweep(ctx, ""))
 }
 
 // close ends it and returns why the ledger ended by itself, if it did.

@@ -117,7 +117,7 @@ func (w *watchedTx) Write(c *mailroom.Changes) error {
 func containsKind(c *mailroom.Changes, what string) bool {
 	switch what {
 	case "any":
-		return len(c.Entries)+len(c.Workers)+len(c.Partials)+len(c.DropEntries)+len(c.Kept) > 0
+		return len(c.Entries)+len(c.Workers)+len(c.Partials)+len(c.DropEntries)+len(c.Definitions) > 0
 	case "renewal", "burial":
 		for _, w := range c.Workers {
 			if w.Dead == (what == "burial") {
@@ -126,7 +126,7 @@ func containsKind(c *mailroom.Changes, what string) bool {
 		}
 		return false
 	case "definition":
-		return len(c.Kept) > 0
+		return len(c.Definitions) > 0
 	case "flush":
 		return len(c.Partials) > 0
 	case "purge":
