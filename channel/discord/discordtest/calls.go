@@ -7,11 +7,11 @@ import (
 	"unicode/utf8"
 )
 
-// send takes a message. It is within mu.
+// send carries out the call that sends a message. mu must be held.
 func (p *Platform) send(a *request) (any, *apiError) {
 	m := &Message{Bot: true, At: time.Now(), sender: "the bot"}
-	if refuse := m.parse(a.params); refuse != nil {
-		return nil, refuse
+	if apiErr := m.parse(a.params); apiErr != nil {
+		return nil, apiErr
 	}
 	nonce, _ := a.params["nonce"].(string)
 	if len(nonce) > 25 {
@@ -42,7 +42,7 @@ func (p *Platform) send(a *request) (any, *apiError) {
 	return body, nil
 }
 
-// edit changes a message. It is within mu.
+// edit carries out the call that edits a message. mu must be held.
 func (p *Platform) edit(a *request) (any, *apiError) {
 	m := a.channel.find(a.path[3])
 	switch {
@@ -55,8 +55,8 @@ func (p *Platform) edit(a *request) (any, *apiError) {
 	if _, ok := a.params["components"]; ok {
 		edited.Buttons = nil
 	}
-	if refuse := edited.parse(a.params); refuse != nil {
-		return nil, refuse
+	if apiErr := edited.parse(a.params); apiErr != nil {
+		return nil, apiErr
 	}
 	edited.Edits++
 	*m = edited
@@ -67,7 +67,7 @@ func (p *Platform) edit(a *request) (any, *apiError) {
 	return m.body, nil
 }
 
-// recordPing notes a text that names everybody, unless it is said that nobody is to be called.
+// recordPing records a text with an @ unless allowed_mentions suppresses all notifications.
 func (p *Platform) recordPing(in map[string]any, text string) {
 	allowed, ok := in["allowed_mentions"].(map[string]any)
 	parse, _ := allowed["parse"].([]any)
@@ -76,7 +76,7 @@ func (p *Platform) recordPing(in map[string]any, text string) {
 	}
 }
 
-// parse takes what a call says of a message.
+// parse reads the parameters of a message.
 func (m *Message) parse(in map[string]any) *apiError {
 	text, ok := in["content"].(string)
 	if m.Text = strings.TrimSpace(text); !ok || m.Text == "" {
@@ -106,7 +106,7 @@ func (m *Message) parse(in map[string]any) *apiError {
 	return nil
 }
 
-// buildBody makes the body that events and answers have of a message of the bot.
+// buildBody builds the JSON of a bot's message for events and responses.
 func (m *Message) buildBody(c *Channel) {
 	m.body = map[string]any{
 		"id": m.ID, "type": 0, "channel_id": c.ID, "content": m.Text, "timestamp": m.At.Format(time.RFC3339Nano), "edited_timestamp": nil,
@@ -114,7 +114,7 @@ func (m *Message) buildBody(c *Channel) {
 	}
 }
 
-// callback answers who has pressed a button, or has them wait. It is within mu.
+// callback carries out an interaction response: an answer, or a deferred one. mu must be held.
 func (p *Platform) callback(a *request) (any, *apiError) {
 	t := p.presses[a.path[1]]
 	data, _ := a.params["data"].(map[string]any)
@@ -132,7 +132,7 @@ func (p *Platform) callback(a *request) (any, *apiError) {
 	return nil, t.showAnswer(data)
 }
 
-// followUp answers who waits. It is within mu.
+// followUp answers a deferred interaction. mu must be held.
 func (p *Platform) followUp(a *request) (any, *apiError) {
 	for _, t := range p.presses {
 		if a.path[1] == AppID && t.token == a.path[2] && (t.deferred || t.answers > 0) {
@@ -143,7 +143,7 @@ func (p *Platform) followUp(a *request) (any, *apiError) {
 	return nil, newAPIError(404, 10015, "Unknown Webhook")
 }
 
-// showAnswer shows an answer to who has pressed a button. It is within mu.
+// showAnswer records an answer to a press. mu must be held.
 func (t *ButtonPress) showAnswer(data map[string]any) *apiError {
 	text, _ := data["content"].(string)
 	flags, _ := data["flags"].(float64)

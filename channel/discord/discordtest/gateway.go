@@ -11,26 +11,26 @@ import (
 	"github.com/coder/websocket"
 )
 
-// session is one of the bot's. It is owned by the platform's mu.
+// session is a session of the bot. Its fields are owned by the platform's mu.
 type session struct {
 	id      string
 	token   string
-	events  []map[string]any // as frames; that with index i has the number i+1
-	conn    *gatewayConn     // the connection that has it; nil: none
-	invalid bool             // it cannot be resumed
+	events  []map[string]any // frames; events[i] has the sequence number i+1
+	conn    *gatewayConn     // the connection that uses it; nil if none
+	invalid bool             // cannot be resumed
 }
 
-// gatewayConn is one connection to the gateway. It is owned by the platform's mu.
+// gatewayConn is a connection to the gateway. Its fields are owned by the platform's mu.
 type gatewayConn struct {
-	host    string   // that the bot has called
-	session *session // nil: it has not said who it is
-	sent    int      // events of the session that it has got
+	host    string   // address that the bot used
+	session *session // nil before Identify or Resume
+	sent    int      // number of the session's events sent
 	out     []map[string]any
-	code    int // with which it is to be closed; 0: it is not
+	code    int // close code; 0 keeps it open
 	reason  string
-	cut     bool // it is to be broken
-	frozen  bool // nothing gets through any more
-	gone    bool // the bot has left
+	cut     bool // break the connection
+	frozen  bool // nothing gets through
+	gone    bool // the client has left
 }
 
 // serveGateway serves a connection to the gateway.
@@ -56,9 +56,9 @@ func (p *Platform) serveGateway(ctx context.Context, w http.ResponseWriter, r *h
 	}
 	conn, err := websocket.Accept(w, r, nil)
 	if err != nil {
-		return // it was told
+		return // Accept has responded
 	}
-	defer func() { _ = conn.CloseNow() }() // it may be closed
+	defer func() { _ = conn.CloseNow() }() // it may be closed already
 	l := &gatewayConn{host: r.Host}
 	p.mu.Lock()
 	l.out = []map[string]any{{"op": 10, "d": map[string]any{"heartbeat_interval": p.interval.Milliseconds()}}}
@@ -66,7 +66,7 @@ func (p *Platform) serveGateway(ctx context.Context, w http.ResponseWriter, r *h
 	p.mu.Unlock()
 	read := make(chan struct{})
 	reading, stop := context.WithCancel(context.Background())
-	go func() { // ends with the connection, which write waits for
+	go func() { // ends with the connection
 		defer close(read)
 		p.readFrames(reading, l, conn)
 	}()
@@ -82,7 +82,7 @@ func (p *Platform) serveGateway(ctx context.Context, w http.ResponseWriter, r *h
 	p.mu.Unlock()
 }
 
-// writeFrames sends what there is until the connection is to end.
+// writeFrames sends pending frames until the connection ends.
 func (p *Platform) writeFrames(ctx context.Context, l *gatewayConn, conn *websocket.Conn) {
 	for {
 		p.mu.Lock()
@@ -107,7 +107,7 @@ func (p *Platform) writeFrames(ctx context.Context, l *gatewayConn, conn *websoc
 				}
 			}
 			if code != 0 {
-				_ = conn.Close(websocket.StatusCode(code), reason) // it may be gone
+				_ = conn.Close(websocket.StatusCode(code), reason) // the client may be gone
 				return
 			}
 		}
@@ -122,9 +122,9 @@ func (p *Platform) writeFrames(ctx context.Context, l *gatewayConn, conn *websoc
 	}
 }
 
-// readFrames takes what a bot sends until it leaves.
+// readFrames handles the frames of a client until it leaves.
 func (p *Platform) readFrames(ctx context.Context, l *gatewayConn, conn *websocket.Conn) {
-	conn.SetReadLimit(4096) // as the platform does
+	conn.SetReadLimit(4096) // Discord's limit
 	for {
 		_, raw, err := conn.Read(ctx)
 		p.mu.Lock()
@@ -151,12 +151,12 @@ func (p *Platform) readFrames(ctx context.Context, l *gatewayConn, conn *websock
 	}
 }
 
-// handleFrame does what a frame asks for. It is within mu.
+// handleFrame handles one frame. mu must be held.
 func (p *Platform) handleFrame(l *gatewayConn, op int, data json.RawMessage) {
 	switch op {
 	case 1:
 		var last int64
-		_ = json.Unmarshal(data, &last) // null is none
+		_ = json.Unmarshal(data, &last) // null means no event yet
 		p.heartbeatSeqs = append(p.heartbeatSeqs, last)
 		l.out = append(l.out, map[string]any{"op": 11})
 	case 2:
@@ -198,7 +198,7 @@ func (p *Platform) handleFrame(l *gatewayConn, op int, data json.RawMessage) {
 	}
 }
 
-// identify begins a session. It is within mu.
+// identify starts a session. mu must be held.
 func (p *Platform) identify(l *gatewayConn) {
 	p.starts--
 	p.started++
@@ -215,7 +215,7 @@ func (p *Platform) identify(l *gatewayConn) {
 	}
 }
 
-// resume goes on with a session. It is within mu.
+// resume resumes a session. mu must be held.
 func (p *Platform) resume(l *gatewayConn, s *session, seq int) {
 	switch {
 	case s == nil || s.invalid:
@@ -234,7 +234,7 @@ func (s *session) add(kind string, body map[string]any) {
 	s.events = append(s.events, map[string]any{"op": 0, "t": kind, "s": len(s.events) + 1, "d": body})
 }
 
-// push has all sessions get an event. It is within mu.
+// push sends an event to all sessions. mu must be held.
 func (p *Platform) push(kind string, body map[string]any) {
 	for _, s := range p.sessions {
 		if !s.invalid {
@@ -244,7 +244,7 @@ func (p *Platform) push(kind string, body map[string]any) {
 	p.notify()
 }
 
-// guild is the server, as the bot is told of it. It is within mu.
+// guild builds the JSON of the server. mu must be held.
 func (p *Platform) guild() map[string]any {
 	channels, threads := []any{}, []any{}
 	for _, c := range p.channels {

@@ -10,38 +10,37 @@ import (
 	"time"
 )
 
-// Kinds of channels.
+// Channel types.
 const (
 	typeText    = 0
 	typePrivate = 1
 	typeThread  = 11
 )
 
-// Channel is a channel, a thread or a private one. Its exported fields are not changed
-// once it is used.
+// Channel is a channel, a thread or a private channel. Its exported fields do not change.
 type Channel struct {
 	ID     string
 	Type   int
 	Name   string
-	Parent string // the channel of a thread
+	Parent string // id of a thread's channel
 
 	platform *Platform
 
 	// Owned by the platform's mu.
 	messages  []*Message
 	last      string
-	hidden    bool  // the bot is not told that it is there
-	rejection Fault // of what is sent there; Status 0: it is taken
+	hidden    bool  // no event announces it to the bot
+	rejection Fault // error of all writes; Status 0 accepts them
 }
 
-// Message is one that is in a channel.
+// Message is a message of a channel.
 type Message struct {
 	ID      string
 	Text    string
 	Buttons []Button
-	ReplyTo string // the message it is a reply to
+	ReplyTo string // id of the message it replies to
 	Edits   int
-	Bot     bool // the bot wrote it
+	Bot     bool // sent by the bot
 	Flags   int
 	Nonce   string
 	At      time.Time
@@ -50,10 +49,10 @@ type Message struct {
 	body   map[string]any
 }
 
-// Button is one under a message.
+// Button is a button of a message.
 type Button struct{ Label, Data string }
 
-// Person talks.
+// Person is a user.
 type Person struct {
 	ID   string
 	Name string
@@ -61,7 +60,7 @@ type Person struct {
 	platform *Platform
 }
 
-// Person makes somebody.
+// Person creates a person.
 func (p *Platform) Person(name string) *Person {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -69,7 +68,7 @@ func (p *Platform) Person(name string) *Person {
 	return &Person{ID: strconv.Itoa(500100200300400000 + p.people), Name: name, platform: p}
 }
 
-// Private is the channel of a person with the bot.
+// Private returns the private channel of a person with the bot.
 func (p *Person) Private() *Channel {
 	p.platform.mu.Lock()
 	defer p.platform.mu.Unlock()
@@ -80,7 +79,7 @@ func (p *Person) Private() *Channel {
 	return p.platform.channels[id]
 }
 
-// Channel makes a channel of the server, of which the bot is told when it comes.
+// Channel creates a channel of the server. The bot learns of it with the next GUILD_CREATE.
 func (p *Platform) Channel(name string) *Channel {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -89,34 +88,34 @@ func (p *Platform) Channel(name string) *Channel {
 	return c
 }
 
-// Thread makes a thread of a channel. Of a quiet one the bot is not told.
-func (c *Channel) Thread(name string, quiet bool) *Channel {
+// Thread creates a thread of a channel. No event announces a hidden thread to the bot.
+func (c *Channel) Thread(name string, hidden bool) *Channel {
 	p := c.platform
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	t := &Channel{ID: p.nextID(), Type: typeThread, Name: name, Parent: c.ID, platform: p, hidden: quiet}
+	t := &Channel{ID: p.nextID(), Type: typeThread, Name: name, Parent: c.ID, platform: p, hidden: hidden}
 	p.channels[t.ID] = t
-	if !quiet {
+	if !hidden {
 		p.push("THREAD_CREATE", t.body())
 	}
 	return t
 }
 
-// Remove has a channel there no more.
+// Remove removes a channel.
 func (c *Channel) Remove() {
 	c.platform.mu.Lock()
 	defer c.platform.mu.Unlock()
 	delete(c.platform.channels, c.ID)
 }
 
-// Refuse has nothing taken for a channel; a Status of 0 takes all again.
+// Refuse rejects all writes to a channel; a Status of 0 accepts them again.
 func (c *Channel) Refuse(f Fault) {
 	c.platform.mu.Lock()
 	defer c.platform.mu.Unlock()
 	c.rejection = f
 }
 
-// body is the channel as the bot is told of it. It is within mu.
+// body builds the JSON of a channel. mu must be held.
 func (c *Channel) body() map[string]any {
 	b := map[string]any{"id": c.ID, "type": c.Type, "name": c.Name, "last_message_id": nil, "parent_id": nil}
 	if c.last != "" {
@@ -132,7 +131,7 @@ func (c *Channel) body() map[string]any {
 	return b
 }
 
-// Messages are those of the channel, the bot's and those of people.
+// Messages returns copies of all messages of the channel.
 func (c *Channel) Messages() []Message {
 	c.platform.mu.Lock()
 	defer c.platform.mu.Unlock()
@@ -145,12 +144,12 @@ func (c *Channel) Messages() []Message {
 	return all
 }
 
-// Replies are the bot's messages, as they are read now.
+// Replies returns the bot's messages in their current form.
 func (c *Channel) Replies() []Message {
 	return slices.DeleteFunc(c.Messages(), func(m Message) bool { return !m.Bot })
 }
 
-// Texts are those of the bot's messages.
+// Texts returns the texts of the bot's messages.
 func (c *Channel) Texts() (texts []string) {
 	for _, m := range c.Replies() {
 		texts = append(texts, m.Text)
@@ -158,18 +157,18 @@ func (c *Channel) Texts() (texts []string) {
 	return texts
 }
 
-// MessageOptions is how something is said, beside its text.
+// MessageOptions holds the properties of a message besides its text.
 type MessageOptions struct {
 	ReplyTo   string // id of a message of the channel
-	File      string // name of a file that comes with it
+	File      string // name of an attached file
 	Content   []byte // of the file
-	Bot       bool   // another bot says it
-	Webhook   bool   // nobody says it: a program does
-	Type      int    // of the message: what the platform says by itself has others than 0
-	Forwarded string // text of a message that is passed on
+	Bot       bool   // sent by another bot
+	Webhook   bool   // sent by a webhook
+	Type      int    // message type; system messages have types other than 0
+	Forwarded string // text of a forwarded message
 }
 
-// Sends has somebody say something, and returns the id of the message.
+// Sends sends a message as the person and returns its id.
 func (p *Person) Sends(c *Channel, text string, how ...MessageOptions) string {
 	c.platform.mu.Lock()
 	defer c.platform.mu.Unlock()
@@ -203,7 +202,7 @@ func (p *Person) Sends(c *Channel, text string, how ...MessageOptions) string {
 	return m.ID
 }
 
-// add puts a message into a channel, and tells the bot. It is within mu.
+// add adds a message and sends its event. mu must be held.
 func (c *Channel) add(m *Message) {
 	c.messages = append(c.messages, m)
 	c.last = m.ID
@@ -216,7 +215,7 @@ func (c *Channel) add(m *Message) {
 	c.platform.push("MESSAGE_CREATE", body)
 }
 
-// event is the body of a message with what only events have. It is within mu.
+// event adds the fields that only events have. mu must be held.
 func (c *Channel) event(of map[string]any) map[string]any {
 	body := maps.Clone(of)
 	body["channel_type"] = c.Type
@@ -229,20 +228,20 @@ func (c *Channel) event(of map[string]any) map[string]any {
 
 var mentionPattern = regexp.MustCompile(`<@(!|&)?([0-9]+)>`)
 
-// setMentions lists who is named in a text.
+// setMentions lists the mentions of a text in a message's JSON.
 func setMentions(body map[string]any, text string) {
 	users, roles := []any{}, []any{}
 	for _, m := range mentionPattern.FindAllStringSubmatch(text, -1) {
 		if m[1] == "&" {
 			roles = append(roles, m[2])
 		} else {
-			users = append(users, map[string]any{"id": m[2], "username": "somebody"})
+			users = append(users, map[string]any{"id": m[2], "username": "person"})
 		}
 	}
 	body["mentions"], body["mention_roles"] = users, roles
 }
 
-// attachFile puts a file where it can be fetched. It is within mu.
+// attachFile stores a file and returns its JSON. mu must be held.
 func (p *Platform) attachFile(c *Channel, h MessageOptions) map[string]any {
 	path := fmt.Sprintf("/attachments/%s/%d/%s?ex=1&is=2&hm=%x", c.ID, len(p.files)+1, h.File, len(p.files)+7)
 	p.files[path] = h.Content
@@ -253,7 +252,7 @@ func (p *Platform) attachFile(c *Channel, h MessageOptions) map[string]any {
 	return f
 }
 
-// Edits has somebody change what they have said.
+// Edits edits a message of the person.
 func (p *Person) Edits(c *Channel, id, text string) {
 	c.platform.mu.Lock()
 	defer c.platform.mu.Unlock()
@@ -265,7 +264,7 @@ func (p *Person) Edits(c *Channel, id, text string) {
 	c.platform.push("MESSAGE_UPDATE", c.event(m.body))
 }
 
-// Unfurl is what the platform does with a link: it changes the message by itself.
+// Unfurl adds a link preview to a message, as Discord does.
 func (c *Channel) Unfurl(id string) {
 	c.platform.mu.Lock()
 	defer c.platform.mu.Unlock()
@@ -274,7 +273,7 @@ func (c *Channel) Unfurl(id string) {
 	c.platform.push("MESSAGE_UPDATE", body)
 }
 
-// Deletes has messages deleted.
+// Deletes deletes messages.
 func (p *Person) Deletes(c *Channel, ids ...string) {
 	c.platform.mu.Lock()
 	defer c.platform.mu.Unlock()
@@ -292,46 +291,46 @@ func (p *Person) Deletes(c *Channel, ids ...string) {
 	c.platform.push("MESSAGE_DELETE_BULK", body)
 }
 
-// Redeliver tells the bot another time what somebody has said last.
+// Redeliver sends the event of the latest message by a person once more.
 func (p *Platform) Redeliver() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.push("MESSAGE_CREATE", p.lastMessage)
 }
 
-// PushEvent has the bot get an event as it is.
+// PushEvent sends an event as is.
 func (p *Platform) PushEvent(kind string, body map[string]any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.push(kind, body)
 }
 
-// ButtonPress is a button that was pressed.
+// ButtonPress is a press of a button.
 type ButtonPress struct {
 	token string
 	at    time.Time
 
 	// Owned by the platform's mu.
-	deferred bool // it was acknowledged, and not answered
+	deferred bool // a deferred response was sent, and no answer yet
 	answers  int
 	text     string
 	flags    int
 	expired  bool
 }
 
-// Presses has somebody press a button of a message, by its words.
-func (p *Person) Presses(c *Channel, id string, words string) *ButtonPress {
+// Presses presses the button with a label.
+func (p *Person) Presses(c *Channel, id string, label string) *ButtonPress {
 	c.platform.mu.Lock()
 	defer c.platform.mu.Unlock()
 	m := c.find(id)
-	i := slices.IndexFunc(m.Buttons, func(b Button) bool { return b.Label == words })
+	i := slices.IndexFunc(m.Buttons, func(b Button) bool { return b.Label == label })
 	if i < 0 {
-		panic(fmt.Sprintf("message %s has no button %q: %+v", id, words, m.Buttons)) // a mistake in a test
+		panic(fmt.Sprintf("message %s has no button %q: %+v", id, label, m.Buttons)) // a mistake in a test
 	}
 	return p.press(c, m, m.Buttons[i].Data)
 }
 
-// PressesData presses a button that need not be there any more.
+// PressesData presses a button by its data; the message may no longer have it.
 func (p *Person) PressesData(c *Channel, id string, data string) *ButtonPress {
 	c.platform.mu.Lock()
 	defer c.platform.mu.Unlock()
@@ -356,28 +355,28 @@ func (p *Person) press(c *Channel, m *Message, data string) *ButtonPress {
 	return t
 }
 
-// Expire has the answer to a tap come too late.
+// Expire makes answers to the press fail as too late.
 func (t *ButtonPress) Expire(p *Platform) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	t.expired = true
 }
 
-// Deferred says that who has pressed it was not told anything yet, and not that it failed.
+// Deferred reports whether the press got a deferred response and no answer yet.
 func (t *ButtonPress) Deferred(p *Platform) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return t.deferred
 }
 
-// Answer is what who has pressed it was told, and how often; nobody else has seen it.
-func (t *ButtonPress) Answer(p *Platform) (words string, times int) {
+// Answer returns the answer shown for the press, and the number of answers.
+func (t *ButtonPress) Answer(p *Platform) (text string, times int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return t.text, t.answers
 }
 
-// find is a message, or nil. It is within mu.
+// find returns a message, or nil. mu must be held.
 func (c *Channel) find(id string) *Message {
 	for _, m := range c.messages {
 		if m.ID == id {

@@ -1,8 +1,8 @@
-// Package discordtest is a Discord for tests: a bot calls it as it calls the real HTTP
-// API and gateway, people talk and press buttons, and it fails as it is told.
+// Package discordtest is a fake of Discord for tests. A bot calls it like the real HTTP API and
+// gateway, people send messages and press buttons, and it fails on demand.
 //
-// There is one server, with one bot. A session lives on when its connection is lost, and
-// can be resumed until it is forgotten. What the real platform refuses is refused.
+// There is one server with one bot. A session outlives its connection and can be resumed until
+// it is forgotten. The fake rejects what Discord rejects.
 package discordtest
 
 import (
@@ -19,14 +19,14 @@ import (
 	"time"
 )
 
-// The bot that there is, and the server that it is in.
+// The bot, and the server that it is in.
 const (
 	Token    = "NzAwMTAwMjAwMzAwNDAwNTAw.GfAkEt.TheSecretOfTheBotThatIsUsedInTests-0"
 	BotID    = "700100200300400500"
 	AppID    = "700100200300400501"
 	Username = "mailroom"
 	ServerID = "600100200300400500"
-	RoleID   = "600100200300400501" // the bot's own, in the server
+	RoleID   = "600100200300400501" // the bot's own role in the server
 )
 
 // Names of calls, for faults and counts.
@@ -44,61 +44,61 @@ const (
 	File     = "file"
 )
 
-// Fault is how one call fails.
+// Fault describes how one call fails.
 type Fault struct {
-	Status     int           // answered instead, as the platform says no
-	Code       int           // the platform's own
-	Message    string        // of it
-	RetryAfter float64       // seconds, with Status
-	Global     bool          // the wait is for all calls
-	Raw        string        // answered as it is, with Status or 200: what is no API
-	Hang       bool          // never answered
-	Half       bool          // the answer breaks off
-	Lose       bool          // the call is done, and its answer lost
-	Hold       chan struct{} // the call is done, and answered when this is closed
+	Status     int           // status of an error response; the call is not done
+	Code       int           // JSON error code
+	Message    string        // message of the error response
+	RetryAfter float64       // in seconds, with Status
+	Global     bool          // the limit applies to all calls
+	Raw        string        // response body as is, with Status or 200
+	Hang       bool          // no response
+	Half       bool          // the call is done, and half of the response is sent
+	Lose       bool          // the call is done, and the response is lost
+	Hold       chan struct{} // the call is done, and answered once this is closed
 }
 
-// Platform is the server. Its methods may be called concurrently.
+// Platform is the fake server. Its methods are safe for concurrent use.
 type Platform struct {
-	URL string // of the API, with its version
+	URL string // base URL of the API, with its version
 
 	host   string
 	server *http.Server
 
 	// Owned by mu.
 	mu          sync.Mutex
-	changed     chan struct{} // closed when something has happened
+	changed     chan struct{} // closed and replaced when something has changed
 	quit        context.CancelFunc
 	token       string
-	last        uint64 // id that was given last
+	last        uint64 // the last id given out
 	channels    map[string]*Channel
 	people      int
-	files       map[string][]byte // by the path and query that hands them out
+	files       map[string][]byte // by path and query
 	calls       []Call
 	faults      map[string][]Fault
-	frozen      chan struct{} // closed when what is half-open is so no more; nil if nothing is
+	frozen      chan struct{} // closed by Thaw; nil if not frozen
 	limits      map[string]time.Time
-	exhausted   map[string]time.Duration // until when the next answer of a call says that it is the last
-	globalUntil time.Time                // nothing is taken before
+	exhausted   map[string]time.Duration // by call: how long its limit is used up after the next response
+	globalUntil time.Time                // all calls are rejected until then
 	presses     map[string]*ButtonPress
 	nonces      map[string]*Message
-	showNonces  bool     // nonces are in histories
-	pinged      []string // texts that have called somebody
+	showNonces  bool     // histories include nonces
+	pinged      []string // texts with effective mentions
 	lastMessage map[string]any
 
 	interval       time.Duration
 	messageContent bool // the Message Content intent is on
-	outage         bool // of the server
-	noResume       bool // the address at which sessions are resumed is not there
-	starts         int  // of sessions that are left
+	outage         bool // the server is unavailable
+	noResume       bool // the resume URL does not exist
+	starts         int  // session starts left
 	sessions       map[string]*session
 	links          map[*gatewayConn]bool
-	started        int // sessions
+	started        int // sessions started
 	resumed        int
-	heartbeatSeqs  []int64 // the numbers that heartbeats had, 0 for none
+	heartbeatSeqs  []int64 // sequence numbers of heartbeats, 0 for none
 }
 
-// Call is a call that the platform has got.
+// Call is a call that the platform received.
 type Call struct {
 	Name   string
 	Path   string
@@ -106,10 +106,10 @@ type Call struct {
 	Agent  string // User-Agent
 	Auth   string // Authorization
 	At     time.Time
-	Status int // 0: it was not answered as it should be
+	Status int // status of the response; 0 if none was sent in full
 }
 
-// New starts a platform that ends with the test.
+// New starts a platform that stops with the test.
 func New(t testing.TB) *Platform {
 	t.Helper()
 	p := NewDown(t)
@@ -117,7 +117,7 @@ func New(t testing.TB) *Platform {
 	return p
 }
 
-// NewDown makes a platform that refuses connections until it is Up.
+// NewDown returns a platform that refuses connections until Up.
 func NewDown(t testing.TB) *Platform {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -138,7 +138,7 @@ func NewDown(t testing.TB) *Platform {
 	return p
 }
 
-// Up lets the platform listen where it was.
+// Up starts listening on the platform's address.
 func (p *Platform) Up(t testing.TB) {
 	t.Helper()
 	ln, err := net.Listen("tcp", p.host)
@@ -150,11 +150,10 @@ func (p *Platform) Up(t testing.TB) {
 	p.mu.Lock()
 	p.server, p.quit = server, quit
 	p.mu.Unlock()
-	go func() { _ = server.Serve(ln) }() // ends with Down, and says nothing else
+	go func() { _ = server.Serve(ln) }() // ends with Down; its error says no more
 }
 
-// Down breaks all connections and refuses others from now on. What it knows stays, and
-// so do the sessions.
+// Down closes all connections and refuses new ones. The state and the sessions are kept.
 func (p *Platform) Down() {
 	p.mu.Lock()
 	server, quit := p.server, p.quit
@@ -162,7 +161,7 @@ func (p *Platform) Down() {
 	p.mu.Unlock()
 	quit()
 	if server != nil {
-		_ = server.Close() // there is nothing to be done about it
+		_ = server.Close() // the server is gone either way
 	}
 	p.Cut()
 }
@@ -177,7 +176,7 @@ func (p *Platform) Cut() {
 	p.notify()
 }
 
-// CloseWith ends the connections to the gateway with a code.
+// CloseWith closes the connections to the gateway with a code.
 func (p *Platform) CloseWith(code int, reason string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -187,8 +186,8 @@ func (p *Platform) CloseWith(code int, reason string) {
 	p.notify()
 }
 
-// SendOp sends a frame over the connections to the gateway: 7 for another connection, 9
-// for a session that is not known any more.
+// SendOp sends a frame with an opcode to all connections, such as 7 (reconnect) or 9 (invalid
+// session).
 func (p *Platform) SendOp(op int, data any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -198,7 +197,7 @@ func (p *Platform) SendOp(op int, data any) {
 	p.notify()
 }
 
-// Forget has no session resumed that there is now.
+// Forget invalidates all sessions.
 func (p *Platform) Forget() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -207,14 +206,14 @@ func (p *Platform) Forget() {
 	}
 }
 
-// RefuseResume has nobody at the address at which sessions are resumed.
+// RefuseResume makes the resume URL answer 404.
 func (p *Platform) RefuseResume() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.noResume = true
 }
 
-// Freeze leaves all connections open and answers nothing any more, until Thaw.
+// Freeze keeps all connections open and answers nothing until Thaw.
 func (p *Platform) Freeze() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -225,7 +224,7 @@ func (p *Platform) Freeze() {
 	p.notify()
 }
 
-// Thaw answers again. What was asked meanwhile has been lost.
+// Thaw answers again. Calls made while frozen are lost.
 func (p *Platform) Thaw() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -234,7 +233,7 @@ func (p *Platform) Thaw() {
 	p.notify()
 }
 
-// SetToken gives the bot another token; connections with the old one end.
+// SetToken gives the bot a new token and closes its connections and sessions.
 func (p *Platform) SetToken(token string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -248,35 +247,35 @@ func (p *Platform) SetToken(token string) {
 	p.notify()
 }
 
-// ReplaceToken changes the token alone, as if the gateway did not notice.
+// ReplaceToken gives the bot a new token without closing its connections.
 func (p *Platform) ReplaceToken(token string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.token = token
 }
 
-// SetMessageContent turns the Message Content intent of the bot on or off.
+// SetMessageContent turns the bot's Message Content intent on or off.
 func (p *Platform) SetMessageContent(on bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.messageContent = on
 }
 
-// SetHeartbeatInterval sets how often the gateway wants a heartbeat, on connections to come.
+// SetHeartbeatInterval sets the heartbeat interval of new connections.
 func (p *Platform) SetHeartbeatInterval(every time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.interval = every
 }
 
-// SetRemainingStarts sets how many sessions may be begun.
+// SetRemainingStarts sets how many sessions may start.
 func (p *Platform) SetRemainingStarts(left int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.starts = left
 }
 
-// SetOutage has the server gone, or back.
+// SetOutage makes the server unavailable, or available again.
 func (p *Platform) SetOutage(gone bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -288,70 +287,70 @@ func (p *Platform) SetOutage(gone bool) {
 	}
 }
 
-// Fail has the next calls of a name fail, one fault each.
+// Fail makes the next calls of a name fail, one fault each.
 func (p *Platform) Fail(name string, faults ...Fault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.faults[name] = append(p.faults[name], faults...)
 }
 
-// Limit has all that is sent to a channel refused with 429 for a time.
+// Limit rejects all writes to a channel with 429 for d.
 func (p *Platform) Limit(c *Channel, d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.limits[c.ID] = time.Now().Add(d)
 }
 
-// LimitAll refuses everything with 429 for a time.
+// LimitAll rejects all calls with 429 for d.
 func (p *Platform) LimitAll(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.globalUntil = time.Now().Add(d)
 }
 
-// ExhaustLimit has the next answer to a call say that it was the last one for a time.
+// ExhaustLimit makes the next response of a call report that its rate limit is used up for d.
 func (p *Platform) ExhaustLimit(name string, d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.exhausted[name] = d
 }
 
-// ForgetNonces is what the platform does after some minutes.
+// ForgetNonces drops all nonces, as Discord does after some minutes.
 func (p *Platform) ForgetNonces() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	clear(p.nonces)
 }
 
-// ShowNonces has histories name the nonces of messages.
+// ShowNonces includes nonces in histories.
 func (p *Platform) ShowNonces() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.showNonces = true
 }
 
-// Pinged are the texts that have called somebody who was named in them.
+// Pinged returns the texts whose mentions notified people.
 func (p *Platform) Pinged() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.pinged)
 }
 
-// Sessions says how many were begun, and how often one was resumed.
-func (p *Platform) Sessions() (began, resumed int) {
+// Sessions returns how many sessions were started, and how often one was resumed.
+func (p *Platform) Sessions() (started, resumed int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.started, p.resumed
 }
 
-// HeartbeatSeqs are the numbers of events that heartbeats had, 0 for none.
+// HeartbeatSeqs returns the sequence numbers of the heartbeats, 0 for none.
 func (p *Platform) HeartbeatSeqs() []int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.heartbeatSeqs)
 }
 
-// Connections is how many connections to the gateway are in a session.
+// Connections returns the number of gateway connections in a session.
 func (p *Platform) Connections() (n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -363,7 +362,7 @@ func (p *Platform) Connections() (n int) {
 	return n
 }
 
-// Calls are those of a name; all calls with "".
+// Calls returns the calls of a name, or all calls for "".
 func (p *Platform) Calls(name string) []Call {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -377,7 +376,7 @@ func (p *Platform) Calls(name string) []Call {
 	return found
 }
 
-// WaitFor waits until something is as it should be, which the platform can see.
+// WaitFor waits until good returns true. It checks again after each change of the platform.
 func (p *Platform) WaitFor(t testing.TB, what string, good func() bool) {
 	t.Helper()
 	late := time.After(30 * time.Second)
@@ -391,12 +390,13 @@ func (p *Platform) WaitFor(t testing.TB, what string, good func() bool) {
 		select {
 		case <-changed:
 		case <-late:
-			t.Fatalf("Discord never saw %s; it has:\n%s", what, p.String())
+			t.Fatalf("timeout waiting for %s; the platform has:\n%s", what, p.String())
 		}
 	}
 }
 
-// String tells what is in the channels, and how often what was called.
+// String lists the messages of all channels and counts the sessions and the calls by name and
+// status.
 func (p *Platform) String() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -407,7 +407,7 @@ func (p *Platform) String() string {
 			fmt.Fprintf(&out, "  %s %s: %q\n", m.ID, m.sender, m.Text)
 		}
 	}
-	fmt.Fprintf(&out, "sessions begun: %d, resumed: %d\n", p.started, p.resumed)
+	fmt.Fprintf(&out, "sessions started: %d, resumed: %d\n", p.started, p.resumed)
 	count := map[string]int{}
 	for _, c := range p.calls {
 		count[fmt.Sprintf("%s %d", c.Name, c.Status)]++
@@ -418,13 +418,13 @@ func (p *Platform) String() string {
 	return out.String()
 }
 
-// notify wakes who waits. It is within mu.
+// notify wakes the waiting goroutines. mu must be held.
 func (p *Platform) notify() {
 	close(p.changed)
 	p.changed = make(chan struct{})
 }
 
-// nextID gives the next one. It is within mu.
+// nextID returns a new id. mu must be held.
 func (p *Platform) nextID() string {
 	n := uint64(time.Now().UnixMilli()-1420070400000) << 22
 	p.last = max(n, p.last+1)

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// apiError is how the platform says no.
+// apiError is an error response.
 type apiError struct {
 	status, code int
 	message      string
@@ -25,11 +25,11 @@ func newAPIError(status, code int, words string) *apiError {
 	return &apiError{status: status, code: code, message: words}
 }
 
-// request is a call that is carried out.
+// request is a call to carry out.
 type request struct {
 	name    string
-	host    string   // that the bot has called
-	path    []string // of the path
+	host    string   // address that the bot used
+	path    []string // segments of the path
 	query   map[string][]string
 	params  map[string]any
 	channel *Channel
@@ -51,7 +51,7 @@ func (p *Platform) handler(ctx context.Context) http.Handler {
 	})
 }
 
-// callName names a call, "" if there is none such.
+// callName returns the name of a call, "" if the route is unknown.
 func callName(method string, w []string) string {
 	switch route := method + " " + w[0]; {
 	case route == "GET gateway" && len(w) == 2:
@@ -78,7 +78,7 @@ func callName(method string, w []string) string {
 	return ""
 }
 
-// serve answers a call, or fails as it was told.
+// serve answers a call, or fails as requested.
 func (p *Platform) serve(ctx context.Context, w http.ResponseWriter, r *http.Request, words []string) {
 	in := map[string]any{}
 	raw, err := io.ReadAll(r.Body)
@@ -95,18 +95,18 @@ func (p *Platform) serve(ctx context.Context, w http.ResponseWriter, r *http.Req
 	}
 	frozen := p.frozen != nil
 	var result any
-	var refuse *apiError
+	var apiErr *apiError
 	headers := map[string]string{}
 	done := !frozen && !fault.Hang && fault.Status == 0 && fault.Raw == ""
 	switch {
 	case err != nil || len(raw) > 0 && r.Header.Get("Content-Type") != "application/json":
-		refuse = newAPIError(400, 50035, "Invalid Form Body")
+		apiErr = newAPIError(400, 50035, "Invalid Form Body")
 	case !strings.HasPrefix(r.UserAgent(), "DiscordBot ("):
-		refuse = newAPIError(403, 40333, "internal network error")
+		apiErr = newAPIError(403, 40333, "internal network error")
 	case a.name != Callback && a.name != FollowUp && r.Header.Get("Authorization") != "Bot "+p.token:
-		refuse = newAPIError(401, 0, "401: Unauthorized")
+		apiErr = newAPIError(401, 0, "401: Unauthorized")
 	case done:
-		result, refuse = p.checkLimits(&a, headers)
+		result, apiErr = p.checkLimits(&a, headers)
 	}
 	p.notify()
 	p.mu.Unlock()
@@ -120,27 +120,27 @@ func (p *Platform) serve(ctx context.Context, w http.ResponseWriter, r *http.Req
 	thaw := p.frozen
 	if done && thaw == nil && !fault.Lose && !fault.Half {
 		p.calls[call].Status = 200
-		if refuse != nil {
-			p.calls[call].Status = refuse.status
+		if apiErr != nil {
+			p.calls[call].Status = apiErr.status
 		}
 	}
 	p.notify()
 	p.mu.Unlock()
 	if frozen && thaw == nil {
-		panic(http.ErrAbortHandler) // it was lost
+		panic(http.ErrAbortHandler) // the call was lost
 	}
 	if thaw != nil || fault.Hang {
 		select {
 		case <-r.Context().Done():
 		case <-ctx.Done():
-		case <-thaw: // never for a call that hangs by itself
+		case <-thaw: // nil, so never ready, for Fault.Hang
 		}
 		panic(http.ErrAbortHandler)
 	}
-	fault.write(w, result, refuse, headers)
+	fault.write(w, result, apiErr, headers)
 }
 
-// checkLimits carries a call out if it does not come too early. It is within mu.
+// checkLimits carries out a call unless a limit or the channel rejects it. mu must be held.
 func (p *Platform) checkLimits(a *request, headers map[string]string) (any, *apiError) {
 	if left := time.Until(p.globalUntil); left > 0 && a.name != Callback && a.name != FollowUp {
 		return nil, &apiError{status: 429, message: "You are being rate limited.", retryAfter: left.Seconds(), global: true}
@@ -183,7 +183,7 @@ func channelID(c *Channel) string {
 	return c.ID
 }
 
-// call carries out a call. It is within mu.
+// call carries out a call. mu must be held.
 func (p *Platform) call(a *request) (any, *apiError) {
 	switch a.name {
 	case Gateway:
@@ -217,21 +217,21 @@ func (p *Platform) call(a *request) (any, *apiError) {
 	return nil, newAPIError(404, 0, "404: Not Found")
 }
 
-// history hands out a page, the newest first.
+// history returns a page of a history, newest message first.
 func (p *Platform) history(a *request) (any, *apiError) {
 	limit, after := 50, uint64(0)
 	if q := a.query["limit"]; len(q) > 0 {
-		limit, _ = strconv.Atoi(q[0]) // 0 is refused
+		limit, _ = strconv.Atoi(q[0]) // 0 is rejected
 	}
 	if q := a.query["after"]; len(q) > 0 {
-		after, _ = strconv.ParseUint(q[0], 10, 64) // as above
+		after, _ = strconv.ParseUint(q[0], 10, 64) // the client may be gone
 	}
 	if limit < 1 || limit > 100 || len(a.query["after"]) > 0 && after == 0 {
 		return nil, newAPIError(400, 50035, "Invalid Form Body")
 	}
 	var found []any
 	for _, m := range a.channel.messages {
-		if n, _ := strconv.ParseUint(m.ID, 10, 64); n <= after { // it was made here
+		if n, _ := strconv.ParseUint(m.ID, 10, 64); n <= after { // ids are made by nextID
 			continue
 		}
 		body := m.body
@@ -255,8 +255,8 @@ func (p *Platform) history(a *request) (any, *apiError) {
 	return found, nil
 }
 
-// write answers, or fails to.
-func (f Fault) write(w http.ResponseWriter, result any, refuse *apiError, headers map[string]string) {
+// write sends the response of a call, or the faulty one.
+func (f Fault) write(w http.ResponseWriter, result any, apiErr *apiError, headers map[string]string) {
 	switch {
 	case f.Lose:
 		panic(http.ErrAbortHandler)
@@ -267,41 +267,41 @@ func (f Fault) write(w http.ResponseWriter, result any, refuse *apiError, header
 		if f.Status != 0 {
 			w.WriteHeader(f.Status)
 		}
-		_, _ = io.WriteString(w, f.Raw) // who asked may have gone
+		_, _ = io.WriteString(w, f.Raw) // the client may be gone
 	case f.Status != 0:
 		answer(w, nil, &apiError{status: f.Status, code: f.Code, message: f.Message, retryAfter: f.RetryAfter, global: f.Global}, nil)
 	case f.Half:
-		raw, _ := json.Marshal(result) // it was made of JSON
+		raw, _ := json.Marshal(result) // JSON values always marshal
 		w.Header().Set("Content-Length", strconv.Itoa(len(raw)))
 		_, _ = w.Write(raw[:len(raw)/2])
-		_ = http.NewResponseController(w).Flush() // so that the half arrives, if anybody is there
+		_ = http.NewResponseController(w).Flush() // send the half; the client may be gone
 		panic(http.ErrAbortHandler)
 	default:
-		answer(w, result, refuse, headers)
+		answer(w, result, apiErr, headers)
 	}
 }
 
-func answer(w http.ResponseWriter, result any, refuse *apiError, headers map[string]string) {
+func answer(w http.ResponseWriter, result any, apiErr *apiError, headers map[string]string) {
 	w.Header().Set("Content-Type", "application/json")
 	for k, v := range headers {
 		w.Header().Set(k, v)
 	}
 	switch {
-	case refuse != nil:
-		body := map[string]any{"message": refuse.message, "code": refuse.code}
-		if refuse.code == 50035 {
-			body["errors"] = map[string]any{"_errors": []any{map[string]any{"code": "INVALID", "message": "it is not as it should be"}}}
+	case apiErr != nil:
+		body := map[string]any{"message": apiErr.message, "code": apiErr.code}
+		if apiErr.code == 50035 {
+			body["errors"] = map[string]any{"_errors": []any{map[string]any{"code": "INVALID", "message": "the form is invalid"}}}
 		}
-		if refuse.status == 429 {
-			body = map[string]any{"message": refuse.message, "retry_after": refuse.retryAfter, "global": refuse.global}
-			w.Header().Set("Retry-After", fmt.Sprint(int(math.Ceil(refuse.retryAfter))))
+		if apiErr.status == 429 {
+			body = map[string]any{"message": apiErr.message, "retry_after": apiErr.retryAfter, "global": apiErr.global}
+			w.Header().Set("Retry-After", fmt.Sprint(int(math.Ceil(apiErr.retryAfter))))
 		}
-		w.WriteHeader(refuse.status)
-		_ = json.NewEncoder(w).Encode(body) // who asked may have gone
+		w.WriteHeader(apiErr.status)
+		_ = json.NewEncoder(w).Encode(body) // the client may be gone
 	case result == nil:
 		w.WriteHeader(http.StatusNoContent)
 	default:
-		_ = json.NewEncoder(w).Encode(result) // as above
+		_ = json.NewEncoder(w).Encode(result) // the client may be gone
 	}
 }
 
@@ -314,5 +314,5 @@ func (p *Platform) download(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "This content is no longer available.", http.StatusNotFound)
 		return
 	}
-	_, _ = w.Write(found) // who asked may have gone
+	_, _ = w.Write(found) // the client may be gone
 }

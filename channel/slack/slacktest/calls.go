@@ -12,7 +12,8 @@ import (
 	"unicode/utf8"
 )
 
-// targetChannel is the channel that a call is for, if it takes anything. It is within mu.
+// targetChannel returns the channel that a call is for, or why the channel accepts nothing. mu
+// must be held.
 func (p *Platform) targetChannel(in url.Values) (*Channel, *apiError) {
 	c := p.channels[in.Get("channel")]
 	switch {
@@ -25,22 +26,22 @@ func (p *Platform) targetChannel(in url.Values) (*Channel, *apiError) {
 }
 
 func (p *Platform) postMessage(in url.Values) (any, *apiError) {
-	if _, refuse := p.requireScope("chat:write", nil); refuse != nil {
-		return nil, refuse
+	if _, apiErr := p.requireScope("chat:write", nil); apiErr != nil {
+		return nil, apiErr
 	}
-	c, refuse := p.targetChannel(in)
-	if refuse != nil {
-		return nil, refuse
+	c, apiErr := p.targetChannel(in)
+	if apiErr != nil {
+		return nil, apiErr
 	}
 	m := &Message{User: BotID, Bot: true}
-	if refuse := m.parse(in, 40_000); refuse != nil {
-		return nil, refuse
+	if apiErr := m.parse(in, 40_000); apiErr != nil {
+		return nil, apiErr
 	}
 	if at := in.Get("thread_ts"); at != "" {
 		if !timestampPattern.MatchString(at) {
 			return nil, newAPIError("invalid_thread_ts")
 		}
-		if c.find(at) != nil { // else it is said in the channel
+		if c.find(at) != nil { // otherwise Slack posts to the channel
 			m.Thread = at
 		}
 	}
@@ -61,9 +62,9 @@ func (p *Platform) postMessage(in url.Values) (any, *apiError) {
 }
 
 func (p *Platform) update(in url.Values) (any, *apiError) {
-	c, refuse := p.targetChannel(in)
-	if refuse != nil {
-		return nil, refuse
+	c, apiErr := p.targetChannel(in)
+	if apiErr != nil {
+		return nil, apiErr
 	}
 	m := c.find(in.Get("ts"))
 	switch {
@@ -73,9 +74,9 @@ func (p *Platform) update(in url.Values) (any, *apiError) {
 		return nil, newAPIError("cant_update_message")
 	}
 	was := *m
-	if refuse := m.parse(in, 4_000); refuse != nil {
+	if apiErr := m.parse(in, 4_000); apiErr != nil {
 		*m = was
-		return nil, refuse
+		return nil, apiErr
 	}
 	m.Edits++
 	p.event(map[string]any{
@@ -86,13 +87,13 @@ func (p *Platform) update(in url.Values) (any, *apiError) {
 }
 
 func (p *Platform) postEphemeral(in url.Values) (any, *apiError) {
-	c, refuse := p.targetChannel(in)
-	if refuse != nil {
-		return nil, refuse
+	c, apiErr := p.targetChannel(in)
+	if apiErr != nil {
+		return nil, apiErr
 	}
 	var m Message
-	if refuse := m.parse(in, 40_000); refuse != nil {
-		return nil, refuse
+	if apiErr := m.parse(in, 40_000); apiErr != nil {
+		return nil, apiErr
 	}
 	if p.people[in.Get("user")] == nil {
 		return nil, newAPIError("user_not_in_channel")
@@ -107,8 +108,8 @@ var (
 	entityPattern    = regexp.MustCompile(`&(amp|lt|gt);`)
 )
 
-// PlainText is what somebody reads of a text, without regard to what is bold or not, or
-// why nobody should send it: it has signs of the platform's own.
+// PlainText returns the visible text of a message without its styles. problem names markup that
+// should have been escaped, "" if there is none.
 func PlainText(text string) (shown, problem string) {
 	left := entityPattern.ReplaceAllString(referencePattern.ReplaceAllString(text, ""), "")
 	if strings.ContainsAny(left, "<>&") && !strings.HasPrefix(left, ">") && !strings.Contains(left, "\n>") {
@@ -118,7 +119,7 @@ func PlainText(text string) (shown, problem string) {
 		of, words, labelled := strings.Cut(all[1:len(all)-1], "|")
 		switch {
 		case strings.HasPrefix(of, "!") || strings.HasPrefix(of, "@") || strings.HasPrefix(of, "#"):
-			problem = "it calls " + of
+			problem = "it notifies " + of
 		case labelled:
 			return words
 		}
@@ -127,7 +128,7 @@ func PlainText(text string) (shown, problem string) {
 	return strings.NewReplacer("&lt;", "<", "&gt;", ">", "&amp;", "&").Replace(shown), problem
 }
 
-// parse takes what a call says of a message.
+// parse reads the parameters of a message.
 func (m *Message) parse(in url.Values, most int) *apiError {
 	text := in.Get("text")
 	shown, problem := PlainText(text)
@@ -141,7 +142,7 @@ func (m *Message) parse(in url.Values, most int) *apiError {
 	}
 	m.Text, m.PlainText = text, shown
 	if !in.Has("blocks") {
-		return nil // those that are there stay
+		return nil // Slack keeps the old blocks
 	}
 	var blocks []struct {
 		Type string `json:"type"`
@@ -184,7 +185,7 @@ func (m *Message) parse(in url.Values, most int) *apiError {
 	return nil
 }
 
-// body is a message as answers and histories have it.
+// body builds the JSON of a message for responses and histories.
 func (m *Message) body(metadata bool) map[string]any {
 	b := map[string]any{"type": "message", "user": m.User, "text": m.Text, "ts": m.TS}
 	if m.Bot {
@@ -200,21 +201,21 @@ func (m *Message) body(metadata bool) map[string]any {
 	return b
 }
 
-// event is a message as an event has it.
+// event builds the JSON of a message for events.
 func (m *Message) event(c *Channel) map[string]any {
 	b := m.body(false)
 	b["channel"], b["channel_type"], b["event_ts"] = c.ID, c.Type, m.TS
 	return b
 }
 
-// history answers who asks for a part of one. It is within mu.
+// history returns a page of a history. mu must be held.
 func (p *Platform) history(in url.Values, replies bool) (any, *apiError) {
 	c := p.channels[in.Get("channel")]
 	if c == nil || c.rejection == "channel_not_found" {
 		return nil, newAPIError("channel_not_found")
 	}
-	if _, refuse := p.requireScope(c.scope(), nil); refuse != nil {
-		return nil, refuse
+	if _, apiErr := p.requireScope(c.scope(), nil); apiErr != nil {
+		return nil, apiErr
 	}
 	if c.rejection == "not_in_channel" {
 		return nil, newAPIError("not_in_channel")
@@ -248,7 +249,7 @@ func (p *Platform) history(in url.Values, replies bool) (any, *apiError) {
 	if !replies {
 		slices.Reverse(found)
 	}
-	from, _ := strconv.Atoi(strings.TrimPrefix(in.Get("cursor"), "from:")) // 0 without one
+	from, _ := strconv.Atoi(strings.TrimPrefix(in.Get("cursor"), "from:")) // 0 without a cursor
 	from = min(from, len(found))
 	to := min(from+limit, len(found))
 	out := map[string]any{"messages": found[from:to], "has_more": to < len(found)}

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Channel is a room of any kind. Its exported fields are not changed once it is used.
+// Channel is a room of any type. Its exported fields do not change.
 type Channel struct {
 	ID   string
 	Type string // im, mpim, channel or group
@@ -16,30 +16,30 @@ type Channel struct {
 
 	// Owned by the platform's mu.
 	messages  []*Message
-	ephemeral map[string][]string // to one person alone, by their id
-	rejection string              // why nothing can be sent there, in the platform's words; "" if it can
+	ephemeral map[string][]string // ephemeral messages by user id
+	rejection string              // error code for all calls about the channel; "" if they succeed
 }
 
-// Message is one that is in a channel.
+// Message is a message of a channel.
 type Message struct {
 	TS        string
-	Thread    string // the message that it replies to; "" for none
+	Thread    string // timestamp of the thread's root; "" for none
 	User      string
-	Text      string // as it was sent
-	PlainText string // as it is read, of the bot's
-	Section   string // of the blocks
+	Text      string // as sent
+	PlainText string // visible text of the bot's messages
+	Section   string // text of the section block
 	Buttons   []Button
 	Edits     int
 	Bot       bool
 
 	metadata map[string]any
-	extra    map[string]any // that events and histories show
+	extra    map[string]any // additional JSON fields
 }
 
-// Button is one under a message.
+// Button is a button of a message.
 type Button struct{ Label, Value, Action string }
 
-// Person talks.
+// Person is a user.
 type Person struct {
 	ID   string
 	Name string
@@ -47,7 +47,7 @@ type Person struct {
 	platform *Platform
 }
 
-// Person makes somebody.
+// Person creates a person.
 func (p *Platform) Person(name string) *Person {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -56,15 +56,15 @@ func (p *Platform) Person(name string) *Person {
 	return one
 }
 
-// Private is the room of a person with the bot.
+// Private returns the direct message channel of a person with the bot.
 func (p *Person) Private() *Channel { return p.platform.channel("D"+p.ID[1:], "im") }
 
-// Channel makes a channel that the bot is in.
+// Channel creates a channel that the bot is in.
 func (p *Platform) Channel(name string) *Channel {
 	return p.channel("C0"+strings.ToUpper(name), "channel")
 }
 
-// Group makes a room of a few people with the bot.
+// Group creates a group direct message with the bot.
 func (p *Platform) Group(name string) *Channel { return p.channel("G0"+strings.ToUpper(name), "mpim") }
 
 func (p *Platform) channel(id, kind string) *Channel {
@@ -76,20 +76,19 @@ func (p *Platform) channel(id, kind string) *Channel {
 	return p.channels[id]
 }
 
-// scope is what its history needs.
+// scope returns the scope that the channel's history requires.
 func (c *Channel) scope() string {
 	return map[string]string{"im": "im:history", "mpim": "mpim:history", "channel": "channels:history", "group": "groups:history"}[c.Type]
 }
 
-// Refuse has nothing taken for a channel, for a reason in the platform's words; ""
-// takes all again.
+// Refuse rejects all calls about a channel with an error code; "" accepts them again.
 func (c *Channel) Refuse(word string) {
 	c.platform.mu.Lock()
 	defer c.platform.mu.Unlock()
 	c.rejection = word
 }
 
-// Messages are those of the channel, the bot's and those of people.
+// Messages returns copies of all messages of the channel.
 func (c *Channel) Messages() []Message {
 	c.platform.mu.Lock()
 	defer c.platform.mu.Unlock()
@@ -102,12 +101,12 @@ func (c *Channel) Messages() []Message {
 	return all
 }
 
-// Replies are the bot's messages, as they are now.
+// Replies returns the bot's messages in their current form.
 func (c *Channel) Replies() []Message {
 	return slices.DeleteFunc(c.Messages(), func(m Message) bool { return !m.Bot })
 }
 
-// Texts are those of the bot's messages, as they are read.
+// Texts returns the visible texts of the bot's messages.
 func (c *Channel) Texts() (texts []string) {
 	for _, m := range c.Replies() {
 		texts = append(texts, m.PlainText)
@@ -115,21 +114,21 @@ func (c *Channel) Texts() (texts []string) {
 	return texts
 }
 
-// Ephemeral is what a person alone was told in a channel.
+// Ephemeral returns the texts shown to one person alone.
 func (c *Channel) Ephemeral(p *Person) []string {
 	c.platform.mu.Lock()
 	defer c.platform.mu.Unlock()
 	return slices.Clone(c.ephemeral[p.ID])
 }
 
-// Remove takes a message away; the bot hears nothing of it.
+// Remove removes a message without an event.
 func (c *Channel) Remove(ts string) {
 	c.platform.mu.Lock()
 	defer c.platform.mu.Unlock()
 	c.messages = slices.DeleteFunc(c.messages, func(m *Message) bool { return m.TS == ts })
 }
 
-// find is a message, or nil. It is within mu.
+// find returns a message, or nil. mu must be held.
 func (c *Channel) find(ts string) *Message {
 	for _, m := range c.messages {
 		if ts != "" && m.TS == ts {
@@ -139,7 +138,7 @@ func (c *Channel) find(ts string) *Message {
 	return nil
 }
 
-// replies are those to a message. It is within mu.
+// replies returns the replies to a message. mu must be held.
 func (c *Channel) replies(ts string) (all []*Message) {
 	for _, m := range c.messages {
 		if m.Thread == ts && m.TS != ts {
@@ -149,20 +148,20 @@ func (c *Channel) replies(ts string) (all []*Message) {
 	return all
 }
 
-// MessageOptions is how something is said, beside its text.
+// MessageOptions holds the properties of a message besides its text.
 type MessageOptions struct {
-	Thread    string // message that it replies to
-	Broadcast bool   // and in the channel too
-	File      string // name of a file that comes with it
-	Kind      string // of the file; "" is text/plain
+	Thread    string // timestamp of the message it replies to
+	Broadcast bool   // also sent to the channel
+	File      string // name of an attached file
+	Kind      string // MIME type of the file; "" means text/plain
 	Content   []byte
-	Forwarded string // what somebody else has said, of whom it has the name Bob
-	Subtype   string // as events have it
-	Bot       bool   // another bot says it
-	OnlyEvent string // of the events of a mention, that one: "message" or "app_mention"
+	Forwarded string // text of a forwarded message by Bob
+	Subtype   string // subtype of the event
+	Bot       bool   // sent by another bot
+	OnlyEvent string // send only this event of a mention: "message" or "app_mention"
 }
 
-// Sends has somebody say something, and returns the time of the message.
+// Sends sends a message as the person and returns its timestamp.
 func (p *Person) Sends(c *Channel, text string, how ...MessageOptions) string {
 	c.platform.mu.Lock()
 	defer c.platform.mu.Unlock()
@@ -206,7 +205,7 @@ func (p *Person) Sends(c *Channel, text string, how ...MessageOptions) string {
 	return m.TS
 }
 
-// attachFile keeps a file. It is within mu.
+// attachFile stores a file and returns its JSON. mu must be held.
 func (p *Platform) attachFile(h MessageOptions) map[string]any {
 	if h.Kind == "" {
 		h.Kind = "text/plain"
@@ -224,7 +223,7 @@ func (p *Platform) fileBody(id string, f storedFile) map[string]any {
 	}
 }
 
-// Edits has somebody change what they have said.
+// Edits edits a message of the person.
 func (p *Person) Edits(c *Channel, ts, text string) {
 	c.platform.mu.Lock()
 	defer c.platform.mu.Unlock()
@@ -236,7 +235,7 @@ func (p *Person) Edits(c *Channel, ts, text string) {
 	c.pushChange(was, m.body(false), at)
 }
 
-// pushChange tells of a change. It is within mu.
+// pushChange sends a message_changed event. mu must be held.
 func (c *Channel) pushChange(was, is map[string]any, at string) {
 	c.platform.event(map[string]any{
 		"type": "message", "subtype": "message_changed", "hidden": true, "channel": c.ID, "channel_type": c.Type, "ts": at, "event_ts": at,
@@ -244,7 +243,7 @@ func (c *Channel) pushChange(was, is map[string]any, at string) {
 	})
 }
 
-// Unfurl has the platform show what a link in a message leads to.
+// Unfurl adds a link preview to a message, as Slack does.
 func (c *Channel) Unfurl(ts string) {
 	c.platform.mu.Lock()
 	defer c.platform.mu.Unlock()
@@ -254,7 +253,7 @@ func (c *Channel) Unfurl(ts string) {
 	c.pushChange(m.body(false), is, c.platform.nextTimestamp())
 }
 
-// Deletes has somebody delete a message. What was replied to leaves a trace.
+// Deletes deletes a message. A message with replies leaves a tombstone.
 func (p *Person) Deletes(c *Channel, ts string) {
 	c.platform.mu.Lock()
 	defer c.platform.mu.Unlock()
@@ -275,19 +274,19 @@ func (p *Person) Deletes(c *Channel, ts string) {
 
 const slackbot = "USLACKBOT"
 
-// Presses has somebody press a button of a message, by its words.
-func (p *Person) Presses(c *Channel, ts, words string) {
+// Presses presses the button with a label.
+func (p *Person) Presses(c *Channel, ts, label string) {
 	c.platform.mu.Lock()
 	defer c.platform.mu.Unlock()
 	m := c.find(ts)
-	i := slices.IndexFunc(m.Buttons, func(b Button) bool { return b.Label == words })
+	i := slices.IndexFunc(m.Buttons, func(b Button) bool { return b.Label == label })
 	if i < 0 {
-		panic(fmt.Sprintf("message %s has no button %q: %+v", ts, words, m.Buttons)) // a mistake in a test
+		panic(fmt.Sprintf("message %s has no button %q: %+v", ts, label, m.Buttons)) // a mistake in a test
 	}
 	p.press(c, m, m.Buttons[i])
 }
 
-// PressesData presses a button that need not be there any more.
+// PressesData presses a button by its value; the message may no longer have it.
 func (p *Person) PressesData(c *Channel, ts, value string) {
 	c.platform.mu.Lock()
 	defer c.platform.mu.Unlock()

@@ -1,7 +1,6 @@
-// Package slacktest is Slack for one app in one workspace, as far as package slack
-// needs it: the Web API over HTTP and Socket Mode over WebSockets, on this machine,
-// with people who talk to the bot. It keeps what a real one keeps, refuses what a real
-// one refuses, and can fail in the ways that a real one does.
+// Package slacktest is a fake of Slack for tests, for one app in one workspace. It serves the
+// Web API over HTTP and Socket Mode over WebSockets, people send messages and press buttons,
+// and it fails on demand.
 package slacktest
 
 import (
@@ -19,38 +18,38 @@ import (
 )
 
 const (
-	// Token and AppToken are those of the app.
+	// Token and AppToken are the tokens of the app.
 	Token    = "xoxb-0-fake-token-of-the-bot-in-tests"
 	AppToken = "xapp-0-fake-token-of-the-app-in-tests"
 
-	// BotID is the bot's user, and Name is how people mention it.
+	// BotID is the user id of the bot, and Name is its handle.
 	BotID = "U0MAILROOM"
 	Name  = "mailroom"
-	// TeamID is the workspace's.
+	// TeamID is the id of the workspace.
 	TeamID = "T0WORK"
-	// AppID is the app's.
+	// AppID is the id of the app.
 	AppID = "A0MAILROOM"
 
 	botID = "B0MAILROOM"
 )
 
-// Fault is what goes wrong with one call.
+// Fault describes how one call fails.
 type Fault struct {
-	Error      string // the platform refuses it with this word
-	Needed     string // scope, beside Error
-	RetryAfter int    // seconds; with an Error of ratelimited the status is 429
-	Status     int    // of Raw
-	Raw        string // body of the answer, instead of any other
+	Error      string // error code of an error response; the call is not done
+	Needed     string // missing scope, with Error
+	RetryAfter int    // in seconds; with the Error ratelimited the status is 429
+	Status     int    // status of Raw
+	Raw        string // response body as is
 
-	// What is done all the same.
-	Lose bool          // the connection is cut instead of the answer
-	Half bool          // half of the answer comes
-	Hold chan struct{} // the answer comes when this is closed
+	// With these, the call is done.
+	Lose bool          // the response is lost
+	Half bool          // half of the response is sent
+	Hold chan struct{} // the call is answered once this is closed
 
-	Hang bool // nothing is done, and nothing is answered
+	Hang bool // the call is not done, and there is no response
 }
 
-// Platform is the server. Its methods may be called concurrently.
+// Platform is the fake server. Its methods are safe for concurrent use.
 type Platform struct {
 	URL string // of the Web API
 
@@ -59,11 +58,11 @@ type Platform struct {
 
 	// Owned by mu.
 	mu           sync.Mutex
-	changed      chan struct{} // closed when something has happened
+	changed      chan struct{} // closed and replaced when something has changed
 	quit         context.CancelFunc
 	token        string
 	appToken     string
-	botApp       string // of the bot's token
+	botApp       string // id of the app that the bot's token belongs to
 	revoked      map[string]bool
 	scopes       []string
 	channels     map[string]*Channel
@@ -72,26 +71,26 @@ type Platform struct {
 	calls        []Call
 	faults       map[string][]Fault // by method
 	limits       map[string]time.Time
-	frozen       chan struct{} // closed when what is half-open is so no more; nil if nothing is
-	otherSockets int           // sockets of somebody else
+	frozen       chan struct{} // closed by Thaw; nil if not frozen
+	otherSockets int           // sockets of other processes
 
 	tickets       map[string]bool
 	sockets       map[*socket]bool
 	acks          []Ack
-	envelopes     []*envelope // that nobody has acknowledged, in order
-	last          *envelope   // that was made last
-	numbers       int         // of everything that is counted
-	clock         int64       // microseconds of the last message
-	socketModeOff bool        // socket mode
-	loseAcks      bool        // acknowledgements are lost
+	envelopes     []*envelope // unacknowledged, in order
+	last          *envelope   // the latest
+	numbers       int         // the last number given out
+	clock         int64       // timestamp of the last message in microseconds
+	socketModeOff bool        // Socket Mode is disabled
+	loseAcks      bool        // acknowledgements are ignored
 }
 
-// Call is a call that the platform has got.
+// Call is a call that the platform received.
 type Call struct {
 	Method string
 	Params url.Values
 	At     time.Time
-	Error  string // why it was refused; "" if it was answered, or not
+	Error  string // code of the error response; "" if there was none
 }
 
 type storedFile struct {
@@ -99,7 +98,7 @@ type storedFile struct {
 	content    []byte
 }
 
-// New starts a platform that ends with the test.
+// New starts a platform that stops with the test.
 func New(t testing.TB) *Platform {
 	t.Helper()
 	p := NewDown(t)
@@ -107,7 +106,7 @@ func New(t testing.TB) *Platform {
 	return p
 }
 
-// NewDown makes a platform that refuses connections until it is Up.
+// NewDown returns a platform that refuses connections until Up.
 func NewDown(t testing.TB) *Platform {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -132,7 +131,7 @@ func NewDown(t testing.TB) *Platform {
 	return p
 }
 
-// Up lets the platform listen where it was.
+// Up starts listening on the platform's address.
 func (p *Platform) Up(t testing.TB) {
 	t.Helper()
 	ln, err := net.Listen("tcp", p.addr)
@@ -144,10 +143,10 @@ func (p *Platform) Up(t testing.TB) {
 	p.mu.Lock()
 	p.server, p.quit = server, quit
 	p.mu.Unlock()
-	go func() { _ = server.Serve(ln) }() // ends with Down, and says nothing else
+	go func() { _ = server.Serve(ln) }() // ends with Down; its error says no more
 }
 
-// Down breaks all connections and refuses others from now on. What it knows stays.
+// Down closes all connections and refuses new ones. The state is kept.
 func (p *Platform) Down() {
 	p.mu.Lock()
 	server, quit := p.server, p.quit
@@ -156,29 +155,28 @@ func (p *Platform) Down() {
 	quit()
 	p.closeSockets()
 	if server != nil {
-		_ = server.Close() // there is nothing to be done about it
+		_ = server.Close() // the server is gone either way
 	}
 }
 
-// closeSockets breaks the sockets.
+// closeSockets closes all sockets.
 func (p *Platform) closeSockets() {
 	p.mu.Lock()
 	open := slices.Collect(maps.Keys(p.sockets))
 	p.mu.Unlock()
 	for _, s := range open {
-		_ = s.conn.CloseNow() // it may be closed
+		_ = s.conn.CloseNow() // it may be closed already
 	}
 }
 
-// Freeze leaves all connections open and answers nothing any more, until Thaw: no
-// call, and no ping.
+// Freeze keeps all connections open and answers nothing, not even pings, until Thaw.
 func (p *Platform) Freeze() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.frozen = make(chan struct{})
 }
 
-// Thaw answers again. What was asked meanwhile has been lost.
+// Thaw answers again. Calls made while frozen are lost.
 func (p *Platform) Thaw() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -187,22 +185,21 @@ func (p *Platform) Thaw() {
 	p.notify()
 }
 
-// Fail has the next calls of a method fail, one fault each.
+// Fail makes the next calls of a method fail, one fault each.
 func (p *Platform) Fail(method string, faults ...Fault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.faults[method] = append(p.faults[method], faults...)
 }
 
-// Limit has a method refused with 429 for a time, with the rest of it as Retry-After.
+// Limit rejects a method with 429 for d, with the remaining time as Retry-After.
 func (p *Platform) Limit(method string, d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.limits[method] = time.Now().Add(d)
 }
 
-// Revoke makes the tokens such that are not known any more, or again, and breaks the
-// sockets.
+// Revoke revokes both tokens, or restores them, and closes the sockets.
 func (p *Platform) Revoke(revoked bool) {
 	p.RevokeBot(revoked)
 	p.mu.Lock()
@@ -211,35 +208,35 @@ func (p *Platform) Revoke(revoked bool) {
 	p.closeSockets()
 }
 
-// RevokeBot does so with the bot's token alone. The socket stays.
+// RevokeBot revokes the bot's token alone, or restores it. The sockets stay open.
 func (p *Platform) RevokeBot(revoked bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.revoked[p.token] = revoked
 }
 
-// ReplaceToken gives the bot another token; the old one is not known any more.
+// ReplaceToken gives the bot a new token and revokes the old one.
 func (p *Platform) ReplaceToken(token string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.token = token
 }
 
-// SetBotApp has the bot's token be that of another app.
+// SetBotApp makes the bot's token belong to another app.
 func (p *Platform) SetBotApp(app string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.botApp = app
 }
 
-// RemoveScopes takes scopes from the bot.
+// RemoveScopes removes scopes from the bot's token.
 func (p *Platform) RemoveScopes(scopes ...string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.scopes = slices.DeleteFunc(slices.Clone(p.scopes), func(s string) bool { return slices.Contains(scopes, s) })
 }
 
-// Calls are those of a method; of all methods with "".
+// Calls returns the calls of a method, or all calls for "".
 func (p *Platform) Calls(method string) []Call {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -252,7 +249,7 @@ func (p *Platform) Calls(method string) []Call {
 	return found
 }
 
-// WaitFor waits until something is as it should be, which the platform can see.
+// WaitFor waits until good returns true. It checks again after each change of the platform.
 func (p *Platform) WaitFor(t testing.TB, what string, good func() bool) {
 	t.Helper()
 	late := time.After(30 * time.Second)
@@ -266,12 +263,12 @@ func (p *Platform) WaitFor(t testing.TB, what string, good func() bool) {
 		select {
 		case <-changed:
 		case <-late:
-			t.Fatalf("Slack never saw %s; it has:\n%s", what, p)
+			t.Fatalf("timeout waiting for %s; the platform has:\n%s", what, p)
 		}
 	}
 }
 
-// String tells what is in the channels, and how often what was called.
+// String lists the messages of all channels and counts the calls by method and error.
 func (p *Platform) String() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -282,7 +279,7 @@ func (p *Platform) String() string {
 			fmt.Fprintf(&out, "  %s %s %s: %q\n", m.TS, m.Thread, m.User, m.Text)
 		}
 	}
-	fmt.Fprintf(&out, "%d envelopes wait, %d sockets\n", len(p.envelopes), len(p.sockets))
+	fmt.Fprintf(&out, "%d envelopes pending, %d sockets\n", len(p.envelopes), len(p.sockets))
 	count := map[string]int{}
 	for _, c := range p.calls {
 		count[c.Method+" "+c.Error]++
@@ -293,19 +290,19 @@ func (p *Platform) String() string {
 	return out.String()
 }
 
-// notify wakes who waits. It is within mu.
+// notify wakes the waiting goroutines. mu must be held.
 func (p *Platform) notify() {
 	close(p.changed)
 	p.changed = make(chan struct{})
 }
 
-// nextNumber counts on. It is within mu.
+// nextNumber returns a new number. mu must be held.
 func (p *Platform) nextNumber() int {
 	p.numbers++
 	return p.numbers
 }
 
-// nextTimestamp is the time of a message, later than all others. It is within mu.
+// nextTimestamp returns the timestamp of a new message, later than all others. mu must be held.
 func (p *Platform) nextTimestamp() string {
 	p.clock = max(p.clock+1, time.Now().UnixMicro())
 	return fmt.Sprintf("%d.%06d", p.clock/1_000_000, p.clock%1_000_000)

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// apiError is how the platform says no.
+// apiError is an error response.
 type apiError struct {
 	code, needed string
 	retryAfter   int
@@ -38,7 +38,7 @@ func (p *Platform) handler(ctx context.Context) http.Handler {
 	})
 }
 
-// serve answers a call, or fails as it was told.
+// serve answers a call, or fails as requested.
 func (p *Platform) serve(ctx context.Context, w http.ResponseWriter, r *http.Request, method string) {
 	if err := r.ParseForm(); err != nil {
 		answer(w, nil, nil, newAPIError("invalid_form_data"))
@@ -59,18 +59,18 @@ func (p *Platform) serve(ctx context.Context, w http.ResponseWriter, r *http.Req
 	}
 	frozen, scopes := p.frozen, slices.Clone(p.scopes)
 	var result any
-	var refuse *apiError
+	var apiErr *apiError
 	switch left := time.Until(p.limits[method]); {
 	case frozen != nil, fault.Hang, fault.Raw != "":
 	case fault.Error != "":
-		refuse = &apiError{code: fault.Error, needed: fault.Needed, retryAfter: fault.RetryAfter}
+		apiErr = &apiError{code: fault.Error, needed: fault.Needed, retryAfter: fault.RetryAfter}
 	case left > 0:
-		refuse = &apiError{code: "ratelimited", retryAfter: int(left/time.Second) + 1}
+		apiErr = &apiError{code: "ratelimited", retryAfter: int(left/time.Second) + 1}
 	default:
-		result, refuse = p.call(r.Host, token, method, in)
+		result, apiErr = p.call(r.Host, token, method, in)
 	}
-	if refuse != nil {
-		p.calls[at].Error = refuse.code
+	if apiErr != nil {
+		p.calls[at].Error = apiErr.code
 	}
 	p.notify()
 	p.mu.Unlock()
@@ -94,19 +94,19 @@ func (p *Platform) serve(ctx context.Context, w http.ResponseWriter, r *http.Req
 		if fault.Status != 0 {
 			w.WriteHeader(fault.Status)
 		}
-		_, _ = io.WriteString(w, fault.Raw) // who asked may have gone
+		_, _ = io.WriteString(w, fault.Raw) // the client may be gone
 	case fault.Half:
-		raw, _ := json.Marshal(result) // it was made of JSON
+		raw, _ := json.Marshal(result) // JSON values always marshal
 		w.Header().Set("Content-Length", strconv.Itoa(len(raw)))
 		_, _ = w.Write(raw[:len(raw)/2])
-		_ = http.NewResponseController(w).Flush() // so that the half arrives, if anybody is there
+		_ = http.NewResponseController(w).Flush() // send the half; the client may be gone
 		panic(http.ErrAbortHandler)
 	default:
-		answer(w, scopes, result, refuse)
+		answer(w, scopes, result, apiErr)
 	}
 }
 
-func answer(w http.ResponseWriter, scopes []string, result any, refuse *apiError) {
+func answer(w http.ResponseWriter, scopes []string, result any, apiErr *apiError) {
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.Header().Set("X-OAuth-Scopes", strings.Join(scopes, ","))
 	body := map[string]any{"ok": true}
@@ -115,22 +115,22 @@ func answer(w http.ResponseWriter, scopes []string, result any, refuse *apiError
 			body[k] = v
 		}
 	}
-	if refuse != nil {
-		body = map[string]any{"ok": false, "error": refuse.code}
-		if refuse.needed != "" {
-			body["needed"], body["provided"] = refuse.needed, strings.Join(scopes, ",")
+	if apiErr != nil {
+		body = map[string]any{"ok": false, "error": apiErr.code}
+		if apiErr.needed != "" {
+			body["needed"], body["provided"] = apiErr.needed, strings.Join(scopes, ",")
 		}
-		if refuse.retryAfter > 0 {
-			w.Header().Set("Retry-After", strconv.Itoa(refuse.retryAfter))
+		if apiErr.retryAfter > 0 {
+			w.Header().Set("Retry-After", strconv.Itoa(apiErr.retryAfter))
 		}
-		if refuse.code == "ratelimited" {
+		if apiErr.code == "ratelimited" {
 			w.WriteHeader(http.StatusTooManyRequests)
 		}
 	}
-	_ = json.NewEncoder(w).Encode(body) // who asked may have gone
+	_ = json.NewEncoder(w).Encode(body) // the client may be gone
 }
 
-// call carries out a call to a host. It is within mu.
+// call carries out a call. host is the address that the client used. mu must be held.
 func (p *Platform) call(host, token, method string, in url.Values) (any, *apiError) {
 	want := p.token
 	if method == "apps.connections.open" {
@@ -181,7 +181,7 @@ func (p *Platform) call(host, token, method string, in url.Values) (any, *apiErr
 	return nil, newAPIError("unknown_method")
 }
 
-// requireScope gives a result to who has a scope. It is within mu.
+// requireScope returns result, or an error if the bot's token lacks the scope. mu must be held.
 func (p *Platform) requireScope(scope string, result any) (any, *apiError) {
 	if !slices.Contains(p.scopes, scope) {
 		return nil, &apiError{code: "missing_scope", needed: scope}
@@ -189,10 +189,11 @@ func (p *Platform) requireScope(scope string, result any) (any, *apiError) {
 	return result, nil
 }
 
-// download serves a file to who has the token; others are sent to where people sign in.
-// Download stands for the method in faults of files that are fetched. Only Hold is known.
+// Download is the method name for faults of downloads. Only Hold is supported.
 const Download = "(download)"
 
+// download serves a file if the request has the bot's token. Other requests are redirected to
+// the sign-in page.
 func (p *Platform) download(w http.ResponseWriter, r *http.Request, id string) {
 	p.mu.Lock()
 	f, ok := p.files[id]
@@ -215,6 +216,6 @@ func (p *Platform) download(w http.ResponseWriter, r *http.Request, id string) {
 	case !ok:
 		http.NotFound(w, r)
 	default:
-		_, _ = w.Write(f.content) // who asked may have gone
+		_, _ = w.Write(f.content) // the client may be gone
 	}
 }

@@ -12,29 +12,29 @@ import (
 	"github.com/coder/websocket"
 )
 
-// socket is one that is open.
+// socket is an open socket.
 type socket struct {
 	conn   *websocket.Conn
-	number int // grows
+	number int // sockets opened later have higher numbers
 }
 
-// envelope is one that is to be acknowledged.
+// envelope is an envelope to acknowledge.
 type envelope struct {
 	id        string
 	kind      string // events_api or interactive
 	payload   map[string]any
 	attempts  int
-	socket    *socket   // that it was sent on; nil: it is to be sent
-	sentAt    time.Time // when it was
-	firstSent time.Time // when it was sent for the first time
+	socket    *socket   // last sent on; nil if not sent yet
+	sentAt    time.Time // time of the last delivery
+	firstSent time.Time // time of the first delivery
 }
 
-// ackTimeout is how long an acknowledgement may take before an envelope is sent again,
-// on whichever socket there is.
+// ackTimeout is how long an acknowledgement may take before the envelope is sent again, on any
+// open socket.
 const ackTimeout = 3 * time.Second
 
-// openConnection answers apps.connections.open: the socket is at the host that was asked. It is
-// within mu.
+// openConnection answers apps.connections.open. The socket's URL has the host that the client
+// used. mu must be held.
 func (p *Platform) openConnection(host string) (any, *apiError) {
 	if p.socketModeOff {
 		return nil, newAPIError("socket_mode_disabled")
@@ -59,7 +59,7 @@ func (p *Platform) serveSocket(ctx context.Context, w http.ResponseWriter, r *ht
 		return
 	}
 	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{
-		InsecureSkipVerify: true, // wherever it says that it comes from
+		InsecureSkipVerify: true, // clients send no Origin
 		OnPingReceived: func(context.Context, []byte) bool {
 			p.mu.Lock()
 			defer p.mu.Unlock()
@@ -67,7 +67,7 @@ func (p *Platform) serveSocket(ctx context.Context, w http.ResponseWriter, r *ht
 		},
 	})
 	if err != nil {
-		return // it has answered
+		return // Accept has responded
 	}
 	s := &socket{conn: conn}
 	ctx, cancel := context.WithCancel(ctx)
@@ -87,12 +87,12 @@ func (p *Platform) serveSocket(ctx context.Context, w http.ResponseWriter, r *ht
 		delivering.Go(func() { p.deliver(ctx, s) })
 		p.readAcks(ctx, s)
 	}
-	_ = conn.CloseNow() // it may be closed
+	_ = conn.CloseNow() // it may be closed already
 	cancel()
 	delivering.Wait()
 }
 
-// removeSocket forgets a socket. What was sent on it and not acknowledged is to be sent again.
+// removeSocket removes a socket. Its unacknowledged envelopes are sent again on another one.
 func (p *Platform) removeSocket(s *socket) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -113,7 +113,7 @@ func (p *Platform) writeFrame(ctx context.Context, s *socket, body any) error {
 	return s.conn.Write(ctx, websocket.MessageText, raw)
 }
 
-// deliver sends what is to be sent, one envelope after the other.
+// deliver sends pending envelopes one after the other.
 func (p *Platform) deliver(ctx context.Context, s *socket) {
 	for {
 		p.mu.Lock()
@@ -153,7 +153,7 @@ func (p *Platform) deliver(ctx context.Context, s *socket) {
 	}
 }
 
-// readAcks reads what comes on a socket until it ends.
+// readAcks reads acknowledgements from a socket until it ends.
 func (p *Platform) readAcks(ctx context.Context, s *socket) {
 	for {
 		_, raw, err := s.conn.Read(ctx)
@@ -164,7 +164,7 @@ func (p *Platform) readAcks(ctx context.Context, s *socket) {
 			ID string `json:"envelope_id"`
 		}
 		if json.Unmarshal(raw, &in) != nil || in.ID == "" {
-			return // the platform closes the socket of who says something else
+			return // Slack closes a socket after any other message
 		}
 		p.mu.Lock()
 		if p.frozen == nil && !p.loseAcks {
@@ -180,7 +180,7 @@ func (p *Platform) readAcks(ctx context.Context, s *socket) {
 	}
 }
 
-// push makes an envelope. It is within mu.
+// push queues an envelope. mu must be held.
 func (p *Platform) push(kind string, payload map[string]any) {
 	e := &envelope{id: fmt.Sprintf("%08x-0000-4000-8000-000000000000", p.nextNumber()), kind: kind, payload: payload}
 	p.envelopes = append(p.envelopes, e)
@@ -188,21 +188,21 @@ func (p *Platform) push(kind string, payload map[string]any) {
 	p.notify()
 }
 
-// event makes an envelope with an event. It is within mu.
+// event queues an envelope with an event. mu must be held.
 func (p *Platform) event(body map[string]any) {
 	p.push("events_api", map[string]any{
 		"type": "event_callback", "team_id": TeamID, "api_app_id": AppID, "event": body, "event_id": fmt.Sprintf("Ev%d", p.nextNumber()),
 	})
 }
 
-// Push makes an envelope of any kind.
+// Push queues an envelope of any kind.
 func (p *Platform) Push(kind string, payload map[string]any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.push(kind, payload)
 }
 
-// Redeliver sends the last envelope another time, although it was acknowledged.
+// Redeliver sends the latest envelope once more, even if it was acknowledged.
 func (p *Platform) Redeliver() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -212,7 +212,7 @@ func (p *Platform) Redeliver() {
 	p.notify()
 }
 
-// LoseAcks has those that come from now on be lost, or not any more.
+// LoseAcks ignores acknowledgements from now on, or accepts them again.
 func (p *Platform) LoseAcks(lost bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -222,26 +222,26 @@ func (p *Platform) LoseAcks(lost bool) {
 // Ack is the acknowledgement of an envelope.
 type Ack struct {
 	Kind     string
-	After    time.Duration // since the envelope was sent for the first time
-	Attempts int           // times it was sent
+	After    time.Duration // since the first delivery
+	Attempts int           // deliveries
 	Payload  map[string]any
 }
 
-// Acks are the acknowledgements so far.
+// Acks returns the acknowledgements so far.
 func (p *Platform) Acks() []Ack {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.acks)
 }
 
-// Pending are the envelopes that nobody has acknowledged.
+// Pending returns the number of unacknowledged envelopes.
 func (p *Platform) Pending() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.envelopes)
 }
 
-// MaxAttempts is how often an envelope that waits was sent, at most.
+// MaxAttempts returns the highest number of deliveries of a pending envelope.
 func (p *Platform) MaxAttempts() (most int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -251,7 +251,7 @@ func (p *Platform) MaxAttempts() (most int) {
 	return most
 }
 
-// DropPending sends none of the envelopes that wait any more, as after some minutes.
+// DropPending drops the pending envelopes, as Slack does after some minutes.
 func (p *Platform) DropPending() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -259,15 +259,14 @@ func (p *Platform) DropPending() {
 	p.notify()
 }
 
-// Sockets is how many are open.
+// Sockets returns the number of open sockets.
 func (p *Platform) Sockets() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.sockets)
 }
 
-// Disconnect asks who is connected to connect anew, for a reason in the platform's
-// words. link_disabled turns Socket Mode off.
+// Disconnect sends a disconnect message with a reason. link_disabled disables Socket Mode.
 func (p *Platform) Disconnect(reason string) {
 	p.mu.Lock()
 	p.socketModeOff = p.socketModeOff || reason == "link_disabled"
@@ -277,11 +276,11 @@ func (p *Platform) Disconnect(reason string) {
 	}
 	p.mu.Unlock()
 	for _, s := range open {
-		_ = p.writeFrame(context.Background(), s, map[string]any{"type": "disconnect", "reason": reason}) // it may be closed
+		_ = p.writeFrame(context.Background(), s, map[string]any{"type": "disconnect", "reason": reason}) // it may be closed already
 	}
 }
 
-// CloseOldest closes the socket that was opened first.
+// CloseOldest closes the oldest open socket.
 func (p *Platform) CloseOldest() {
 	p.mu.Lock()
 	var oldest *socket
@@ -292,23 +291,23 @@ func (p *Platform) CloseOldest() {
 	}
 	p.mu.Unlock()
 	if oldest != nil {
-		_ = oldest.conn.Close(websocket.StatusGoingAway, "refresh") // it may be closed
+		_ = oldest.conn.Close(websocket.StatusGoingAway, "refresh") // it may be closed already
 	}
 }
 
-// SetOtherSockets has somebody else hold sockets of the app.
+// SetOtherSockets sets how many sockets of the app other processes hold.
 func (p *Platform) SetOtherSockets(sockets int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.otherSockets = sockets
 }
 
-// hang waits until what is frozen is so no more, and cuts the connection.
+// hang waits until thaw or the end of the request, and aborts the connection.
 func hang(ctx context.Context, r *http.Request, thaw <-chan struct{}) {
 	select {
 	case <-r.Context().Done():
 	case <-ctx.Done():
-	case <-thaw: // never for a call that hangs by itself
+	case <-thaw: // nil, so never ready, for Fault.Hang
 	}
 	panic(http.ErrAbortHandler)
 }

@@ -11,7 +11,7 @@ import (
 	"unicode/utf16"
 )
 
-// call carries out any call but a poll. It is within mu.
+// call carries out any call except a poll. mu must be held.
 func (p *Platform) call(b *bot, method string, in map[string]any) (any, *apiError) {
 	switch method {
 	case "getMe":
@@ -36,8 +36,8 @@ func (p *Platform) call(b *bot, method string, in map[string]any) (any, *apiErro
 	case "editMessageText":
 		return p.editMessageText(in)
 	case "sendChatAction":
-		if _, refuse := p.targetChat(in); refuse != nil {
-			return nil, refuse
+		if _, apiErr := p.targetChat(in); apiErr != nil {
+			return nil, apiErr
 		}
 		return true, nil
 	case "answerCallbackQuery":
@@ -65,7 +65,7 @@ func (p *Platform) call(b *bot, method string, in map[string]any) (any, *apiErro
 	return nil, newAPIError(404, "Not Found: method not found")
 }
 
-// targetChat is the chat that a call is for, if it takes anything.
+// targetChat returns the chat that a call is for, or why the chat accepts nothing.
 func (p *Platform) targetChat(in map[string]any) (*Chat, *apiError) {
 	c := p.chats[integer(in["chat_id"])]
 	switch {
@@ -87,13 +87,13 @@ func (p *Platform) targetChat(in map[string]any) (*Chat, *apiError) {
 }
 
 func (p *Platform) sendMessage(in map[string]any) (any, *apiError) {
-	c, refuse := p.targetChat(in)
-	if refuse != nil {
-		return nil, refuse
+	c, apiErr := p.targetChat(in)
+	if apiErr != nil {
+		return nil, apiErr
 	}
 	m := &Message{ID: c.next, Topic: integer(in["message_thread_id"]), Bot: true, At: time.Now(), sender: "the bot"}
-	if refuse := m.parse(in); refuse != nil {
-		return nil, refuse
+	if apiErr := m.parse(in); apiErr != nil {
+		return nil, apiErr
 	}
 	if to, ok := in["reply_parameters"].(map[string]any); ok {
 		switch m.ReplyTo = integer(to["message_id"]); {
@@ -111,9 +111,9 @@ func (p *Platform) sendMessage(in map[string]any) (any, *apiError) {
 }
 
 func (p *Platform) editMessageText(in map[string]any) (any, *apiError) {
-	c, refuse := p.targetChat(in)
-	if refuse != nil {
-		return nil, refuse
+	c, apiErr := p.targetChat(in)
+	if apiErr != nil {
+		return nil, apiErr
 	}
 	m := c.find(integer(in["message_id"]))
 	switch {
@@ -124,8 +124,8 @@ func (p *Platform) editMessageText(in map[string]any) (any, *apiError) {
 	}
 	edited := *m
 	edited.Buttons = nil
-	if refuse := edited.parse(in); refuse != nil {
-		return nil, refuse
+	if apiErr := edited.parse(in); apiErr != nil {
+		return nil, apiErr
 	}
 	if edited.Text == m.Text && edited.HTML == m.HTML && reflect.DeepEqual(edited.Buttons, m.Buttons) {
 		return nil, newAPIError(400, "Bad Request: message is not modified: specified new message content and reply markup are exactly the same as a current content and reply markup of the message")
@@ -136,7 +136,7 @@ func (p *Platform) editMessageText(in map[string]any) (any, *apiError) {
 	return m.body, nil
 }
 
-// parse takes what a call says of a message.
+// parse reads the parameters of a message.
 func (m *Message) parse(in map[string]any) *apiError {
 	text, _ := in["text"].(string)
 	m.Text, m.HTML = text, ""
@@ -164,18 +164,18 @@ func (m *Message) parse(in map[string]any) *apiError {
 		buttons, _ := row.([]any)
 		for _, one := range buttons {
 			b, _ := one.(map[string]any)
-			words, _ := b["text"].(string)
+			text, _ := b["text"].(string)
 			data, _ := b["callback_data"].(string)
-			if words == "" || data == "" || len(data) > 64 {
+			if text == "" || data == "" || len(data) > 64 {
 				return newAPIError(400, "Bad Request: BUTTON_DATA_INVALID")
 			}
-			m.Buttons = append(m.Buttons, Button{words, data})
+			m.Buttons = append(m.Buttons, Button{text, data})
 		}
 	}
 	return nil
 }
 
-// buildBody makes the body that updates and answers have of a message of the bot.
+// buildBody builds the JSON of a bot's message for updates and responses.
 func (m *Message) buildBody(c *Chat) {
 	m.body = map[string]any{
 		"message_id": m.ID, "chat": map[string]any{"id": c.ID, "type": c.Type, "title": c.Title}, "date": m.At.Unix(), "text": m.Text,

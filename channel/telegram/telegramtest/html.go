@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// PlainText is what somebody reads of a message in HTML, or why the platform does not
-// take it.
+// PlainText returns the visible text of a message in HTML. problem is why Telegram would reject
+// it, "" if it would not.
 func PlainText(html string) (text, problem string) {
 	var out strings.Builder
 	var open []string

@@ -9,8 +9,7 @@ import (
 	"unicode/utf16"
 )
 
-// Chat is a private chat, or a group. Its exported fields are not changed once it is
-// used.
+// Chat is a private chat, a group or a channel. Its exported fields do not change.
 type Chat struct {
 	ID    int64
 	Type  string // private, group, supergroup or channel
@@ -20,35 +19,35 @@ type Chat struct {
 
 	// Owned by the platform's mu.
 	messages      []*Message
-	next          int64  // number of its next message
-	rejection     string // why nothing can be sent there, as the platform says it; "" if it can
-	rejectionCode int    // of that
+	next          int64  // id of its next message
+	rejection     string // description of the error for all sends; "" if sends succeed
+	rejectionCode int    // error_code of the rejection
 	topics        []int64
-	admin         bool  // the bot is one
-	moved         int64 // the group that this one has become
+	admin         bool  // the bot is an admin
+	moved         int64 // id of the supergroup that this group migrated to; 0 if it did not
 	last          queuedUpdate
 }
 
-// Message is one that is in a chat.
+// Message is a message of a chat.
 type Message struct {
 	ID      int64
-	Text    string // as it is read
-	HTML    string // as the bot wrote it, "" for plain text
+	Text    string // visible text
+	HTML    string // as the bot sent it, "" for plain text
 	Topic   int64
 	Buttons []Button
-	ReplyTo int64 // the message it is a reply to
+	ReplyTo int64 // id of the message it replies to
 	Edits   int
-	Bot     bool // the bot wrote it
+	Bot     bool // sent by the bot
 	At      time.Time
 
 	sender string
-	body   map[string]any // as updates show it
+	body   map[string]any // JSON in updates and responses
 }
 
-// Button is one under a message.
+// Button is a button of a message.
 type Button struct{ Label, Data string }
 
-// Person talks.
+// Person is a user.
 type Person struct {
 	ID   int64
 	Name string
@@ -56,7 +55,7 @@ type Person struct {
 	platform *Platform
 }
 
-// Person makes somebody.
+// Person creates a person.
 func (p *Platform) Person(name string) *Person {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -64,12 +63,12 @@ func (p *Platform) Person(name string) *Person {
 	return &Person{ID: 1000 + p.people, Name: name, platform: p}
 }
 
-// Private is the chat of a person with the bot.
+// Private returns the private chat of a person with the bot.
 func (p *Person) Private() *Chat {
 	return p.platform.Chat(p.ID, "private", p.Name)
 }
 
-// Chat is the chat with an id, made if there is none.
+// Chat returns the chat with an id, and creates it if needed.
 func (p *Platform) Chat(id int64, kind, title string) *Chat {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -79,7 +78,7 @@ func (p *Platform) Chat(id int64, kind, title string) *Chat {
 	return p.chats[id]
 }
 
-// Group makes a supergroup.
+// Group creates a supergroup.
 func (p *Platform) Group(title string) *Chat {
 	p.mu.Lock()
 	id := -1001000000000 - int64(len(p.chats))
@@ -87,15 +86,14 @@ func (p *Platform) Group(title string) *Chat {
 	return p.Chat(id, "supergroup", title)
 }
 
-// Refuse has nothing taken for a chat, for a reason in the platform's words; "" takes
-// all again.
+// Refuse rejects all sends to a chat with an error; "" accepts them again.
 func (c *Chat) Refuse(code int, words string) {
 	c.platform.mu.Lock()
 	defer c.platform.mu.Unlock()
 	c.rejectionCode, c.rejection = code, words
 }
 
-// Topic makes a topic.
+// Topic creates a topic and returns its id.
 func (c *Chat) Topic() int64 {
 	c.platform.mu.Lock()
 	defer c.platform.mu.Unlock()
@@ -104,7 +102,7 @@ func (c *Chat) Topic() int64 {
 	return c.next - 1
 }
 
-// MigrateTo makes the group another one, with another id.
+// MigrateTo migrates the group to a supergroup with another id.
 func (c *Chat) MigrateTo(by *Person, is *Chat) {
 	c.platform.mu.Lock()
 	defer c.platform.mu.Unlock()
@@ -114,7 +112,7 @@ func (c *Chat) MigrateTo(by *Person, is *Chat) {
 	c.platform.push(c, "message", body)
 }
 
-// Messages are those of the chat, the bot's and those of people.
+// Messages returns copies of all messages of the chat.
 func (c *Chat) Messages() []Message {
 	c.platform.mu.Lock()
 	defer c.platform.mu.Unlock()
@@ -127,12 +125,12 @@ func (c *Chat) Messages() []Message {
 	return all
 }
 
-// Replies are the bot's messages, as they are read now.
+// Replies returns the bot's messages in their current form.
 func (c *Chat) Replies() []Message {
 	return slices.DeleteFunc(c.Messages(), func(m Message) bool { return !m.Bot })
 }
 
-// Texts are those of the bot's messages.
+// Texts returns the texts of the bot's messages.
 func (c *Chat) Texts() (texts []string) {
 	for _, m := range c.Replies() {
 		texts = append(texts, m.Text)
@@ -140,23 +138,23 @@ func (c *Chat) Texts() (texts []string) {
 	return texts
 }
 
-// Delete takes a message away; the bot hears nothing of it.
+// Delete deletes a message. Telegram does not tell bots about deletions.
 func (c *Chat) Delete(id int64) {
 	c.platform.mu.Lock()
 	defer c.platform.mu.Unlock()
 	c.messages = slices.DeleteFunc(c.messages, func(m *Message) bool { return m.ID == id })
 }
 
-// MessageOptions is how something is said, beside its text.
+// MessageOptions holds the properties of a message besides its text.
 type MessageOptions struct {
 	Topic   int64
-	ReplyTo int64  // a message of the chat
-	File    string // name of a document that comes with it, whose caption the text is
+	ReplyTo int64  // id of a message of the chat
+	File    string // name of an attached document; the text becomes its caption
 	Content []byte // of the file
 	Photo   bool   // the file is a photo
 }
 
-// Sends has somebody say something, and returns the number of the message.
+// Sends sends a message as the person and returns its id.
 func (p *Person) Sends(c *Chat, text string, how ...MessageOptions) int64 {
 	c.platform.mu.Lock()
 	defer c.platform.mu.Unlock()
@@ -193,7 +191,7 @@ func (p *Person) Sends(c *Chat, text string, how ...MessageOptions) int64 {
 	return m.ID
 }
 
-// Edits has somebody change what they have said.
+// Edits edits a message of the person.
 func (p *Person) Edits(c *Chat, id int64, text string) {
 	c.platform.mu.Lock()
 	defer c.platform.mu.Unlock()
@@ -206,7 +204,7 @@ func (p *Person) Edits(c *Chat, id int64, text string) {
 	c.platform.push(c, "edited_message", m.body)
 }
 
-// ButtonPress is a button that was pressed.
+// ButtonPress is a press of a button.
 type ButtonPress struct {
 	// Owned by the platform's mu.
 	answers int
@@ -214,37 +212,37 @@ type ButtonPress struct {
 	expired bool
 }
 
-// Presses has somebody press a button of a message, by its words.
-func (p *Person) Presses(c *Chat, id int64, words string) *ButtonPress {
+// Presses presses the button with a label.
+func (p *Person) Presses(c *Chat, id int64, label string) *ButtonPress {
 	c.platform.mu.Lock()
 	defer c.platform.mu.Unlock()
 	m := c.find(id)
-	i := slices.IndexFunc(m.Buttons, func(b Button) bool { return b.Label == words })
+	i := slices.IndexFunc(m.Buttons, func(b Button) bool { return b.Label == label })
 	if i < 0 {
-		panic(fmt.Sprintf("message %d has no button %q: %+v", id, words, m.Buttons)) // a mistake in a test
+		panic(fmt.Sprintf("message %d has no button %q: %+v", id, label, m.Buttons)) // a mistake in a test
 	}
 	return p.press(c, m, m.Buttons[i].Data)
 }
 
-// PressesData presses a button that need not be there any more.
+// PressesData presses a button by its data; the message may no longer have it.
 func (p *Person) PressesData(c *Chat, id int64, data string) *ButtonPress {
 	c.platform.mu.Lock()
 	defer c.platform.mu.Unlock()
 	return p.press(c, c.find(id), data)
 }
 
-// PressesInaccessible presses a button of a message that the bot cannot see any more: the tap has an
-// InaccessibleMessage.
-func (p *Person) PressesInaccessible(c *Chat, id int64, words string) *ButtonPress {
+// PressesInaccessible presses a button of a message that the bot can no longer access: the
+// update contains an InaccessibleMessage.
+func (p *Person) PressesInaccessible(c *Chat, id int64, label string) *ButtonPress {
 	c.platform.mu.Lock()
 	defer c.platform.mu.Unlock()
 	m := *c.find(id)
 	m.body = map[string]any{"chat": m.body["chat"], "message_id": id, "date": 0}
-	i := slices.IndexFunc(m.Buttons, func(b Button) bool { return b.Label == words })
+	i := slices.IndexFunc(m.Buttons, func(b Button) bool { return b.Label == label })
 	return p.press(c, &m, m.Buttons[i].Data)
 }
 
-// PressesInaccessibleData presses a button with this data of a message that the bot cannot see.
+// PressesInaccessibleData presses a button with the data on an inaccessible message.
 func (p *Person) PressesInaccessibleData(c *Chat, data string) *ButtonPress {
 	c.platform.mu.Lock()
 	defer c.platform.mu.Unlock()
@@ -252,7 +250,7 @@ func (p *Person) PressesInaccessibleData(c *Chat, data string) *ButtonPress {
 	return p.press(c, &Message{body: map[string]any{"chat": chat, "message_id": 1, "date": 0}}, data)
 }
 
-// MakeAdmin makes the bot an admin of the group: it gets all messages then.
+// MakeAdmin makes the bot an admin of the group.
 func (c *Chat) MakeAdmin() {
 	c.platform.mu.Lock()
 	defer c.platform.mu.Unlock()
@@ -270,21 +268,21 @@ func (p *Person) press(c *Chat, m *Message, data string) *ButtonPress {
 	return t
 }
 
-// Expire has the answer to a tap come too late.
+// Expire makes answers to the press fail as too late.
 func (t *ButtonPress) Expire(p *Platform) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	t.expired = true
 }
 
-// Answer is what who has pressed it was told, and how often.
-func (t *ButtonPress) Answer(p *Platform) (words string, times int) {
+// Answer returns the answer shown for the press, and the number of answers.
+func (t *ButtonPress) Answer(p *Platform) (text string, times int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return t.text, t.answers
 }
 
-// find is a message, or nil. It is within mu.
+// find returns a message, or nil. mu must be held.
 func (c *Chat) find(id int64) *Message {
 	for _, m := range c.messages {
 		if m.ID == id {
@@ -294,7 +292,7 @@ func (c *Chat) find(id int64) *Message {
 	return nil
 }
 
-// userBody begins a message as updates show it. It is within mu.
+// messageBody builds the common JSON of a message. mu must be held.
 func (c *Chat) messageBody(by *Person, topic int64) map[string]any {
 	in := map[string]any{"id": c.ID, "type": c.Type, "title": c.Title}
 	body := map[string]any{"message_id": c.next, "chat": in, "date": time.Now().Unix()}
@@ -313,7 +311,7 @@ func (p *Person) userBody() map[string]any {
 	return map[string]any{"id": p.ID, "is_bot": false, "first_name": p.Name, "username": strings.ToLower(p.Name), "language_code": "en"}
 }
 
-// attachFile puts a file with a message. It is within mu.
+// attachFile adds a file to the JSON of a message. mu must be held.
 func (p *Platform) attachFile(body map[string]any, h MessageOptions) {
 	id := fmt.Sprintf("BQACAgIAAx%06d", len(p.files)+1)
 	p.files[id] = storedFile{path: "documents/file_" + fmt.Sprint(len(p.files)) + ".bin", name: h.File, content: h.Content}
@@ -333,7 +331,7 @@ func (p *Platform) attachFile(body map[string]any, h MessageOptions) {
 
 var entityPattern = regexp.MustCompile(`(?:^|\s)(/[A-Za-z0-9_]+(?:@[A-Za-z0-9_]+)?|@[A-Za-z0-9_]{4,})`)
 
-// entities are the commands and mentions in a text, by units of UTF-16.
+// entities returns the commands and mentions of a text, with offsets in UTF-16 units.
 func entities(text string) (found []any) {
 	for _, at := range entityPattern.FindAllStringSubmatchIndex(text, -1) {
 		kind := "mention"

@@ -1,8 +1,8 @@
-// Package telegramtest is a Telegram for tests: bots call it as they call the real
-// Bot API, people talk and press buttons, and it fails as it is told.
+// Package telegramtest is a fake of Telegram for tests. Bots call it like the real Bot API,
+// people send messages and press buttons, and it fails on demand.
 //
-// Updates are kept until a poll with an offset above them confirms them, and are gone
-// then. Whoever polls ends the poll of another one of the same bot.
+// It keeps updates until a poll with an offset above them confirms them. A second poll of a bot
+// ends the first one.
 package telegramtest
 
 import (
@@ -19,26 +19,26 @@ import (
 	"time"
 )
 
-// The bot that there is at first.
+// The bot that exists at the start.
 const (
 	Token    = "700100200:AAFakeTokenOfTheBotThatIsUsedInTests"
 	BotID    = 700100200
 	Username = "mailroom_bot"
 )
 
-// Fault is how one call fails.
+// Fault describes how one call fails.
 type Fault struct {
-	Code       int           // answered instead, as the platform says no
-	Message    string        // of it
-	RetryAfter int           // seconds, with Code
-	Raw        string        // answered as it is, with Code or 200: what is no Bot API
-	Hang       bool          // never answered
-	Half       bool          // the answer breaks off
-	Lose       bool          // the call is done, and its answer lost
-	Hold       chan struct{} // the call is done, and answered when this is closed
+	Code       int           // error_code of an error response; the call is not done
+	Message    string        // description of the error response
+	RetryAfter int           // in seconds, with Code
+	Raw        string        // response body as is, with status Code or 200
+	Hang       bool          // no response
+	Half       bool          // the call is done, and half of the response is sent
+	Lose       bool          // the call is done, and the response is lost
+	Hold       chan struct{} // the call is done, and answered once this is closed
 }
 
-// Platform is the server. Its methods may be called concurrently.
+// Platform is the fake server. Its methods are safe for concurrent use.
 type Platform struct {
 	URL string
 
@@ -46,23 +46,23 @@ type Platform struct {
 
 	// Owned by mu.
 	mu        sync.Mutex
-	changed   chan struct{} // closed when something has happened
+	changed   chan struct{} // closed and replaced when something has changed
 	quit      context.CancelFunc
 	bots      map[string]*bot // by token
 	chats     map[int64]*Chat
 	people    int64
 	files     map[string]storedFile // by id
-	held      chan struct{}         // closed when files come to their end; nil: at once
+	held      chan struct{}         // downloads stop halfway until this is closed; nil: they do not
 	downloads int
 	calls     []Call
 	faults    map[string][]Fault // by method
-	frozen    chan struct{}      // closed when what is half-open is so no more; nil if nothing is
+	frozen    chan struct{}      // closed by Thaw; nil if not frozen
 	limits    map[int64]time.Time
-	presses   map[string]*ButtonPress // by the id of the query
+	presses   map[string]*ButtonPress // by query id
 	nextPress int
 }
 
-// bot is one of the bots there are.
+// bot is a bot and its updates.
 type bot struct {
 	id       int64
 	username string
@@ -72,8 +72,8 @@ type bot struct {
 	commands []any
 	updates  []queuedUpdate
 	nextID   int64
-	polls    int           // number of the last poll
-	polling  chan struct{} // closed when a later poll ends the present one; nil if there is none
+	polls    int           // number of polls so far
+	polling  chan struct{} // closed to end the waiting poll; nil if there is none
 }
 
 type queuedUpdate struct {
@@ -81,12 +81,12 @@ type queuedUpdate struct {
 	raw map[string]any
 }
 
-// Call is a call that the platform has got.
+// Call is a call that the platform received.
 type Call struct {
 	Method string
 	Params map[string]any
 	At     time.Time
-	Code   int // 200, or why it was refused; 0: it was not answered as it should be
+	Code   int // status of the response; 0 if none was sent in full
 }
 
 type storedFile struct {
@@ -94,7 +94,7 @@ type storedFile struct {
 	content    []byte
 }
 
-// New starts a platform that ends with the test.
+// New starts a platform that stops with the test.
 func New(t testing.TB) *Platform {
 	t.Helper()
 	p := NewDown(t)
@@ -102,7 +102,7 @@ func New(t testing.TB) *Platform {
 	return p
 }
 
-// NewDown makes a platform that refuses connections until it is Up.
+// NewDown returns a platform that refuses connections until Up.
 func NewDown(t testing.TB) *Platform {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -121,7 +121,7 @@ func NewDown(t testing.TB) *Platform {
 	return p
 }
 
-// AddBot makes a bot, or gives one another token: the old one is revoked.
+// AddBot adds a bot, or gives an existing one a new token and revokes the old one.
 func (p *Platform) AddBot(token string, id int64, username string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -136,7 +136,7 @@ func (p *Platform) AddBot(token string, id int64, username string) {
 	p.bots[token] = made
 }
 
-// Revoke makes a token one that is not known any more.
+// Revoke revokes a token, or restores it.
 func (p *Platform) Revoke(token string, revoked bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -146,7 +146,7 @@ func (p *Platform) Revoke(token string, revoked bool) {
 	}
 }
 
-// SetWebhook has updates go elsewhere, as somebody else would; "" has them polled.
+// SetWebhook sets the bot's webhook as another process would; "" removes it.
 func (p *Platform) SetWebhook(url string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -156,14 +156,14 @@ func (p *Platform) SetWebhook(url string) {
 	}
 }
 
-// SetReadsAll turns the privacy mode of the bot off, or on again.
+// SetReadsAll turns the bot's privacy mode off, or on again.
 func (p *Platform) SetReadsAll(all bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.bots[Token].readsAll = all
 }
 
-// Up lets the platform listen where it was.
+// Up starts listening on the platform's address.
 func (p *Platform) Up(t testing.TB) {
 	t.Helper()
 	ln, err := net.Listen("tcp", strings.TrimPrefix(p.URL, "http://"))
@@ -175,10 +175,10 @@ func (p *Platform) Up(t testing.TB) {
 	p.mu.Lock()
 	p.server, p.quit = server, quit
 	p.mu.Unlock()
-	go func() { _ = server.Serve(ln) }() // ends with Down, and says nothing else
+	go func() { _ = server.Serve(ln) }() // ends with Down; its error says no more
 }
 
-// Down breaks all connections and refuses others from now on. What it knows stays.
+// Down closes all connections and refuses new ones. The state is kept.
 func (p *Platform) Down() {
 	p.mu.Lock()
 	server, quit := p.server, p.quit
@@ -186,18 +186,18 @@ func (p *Platform) Down() {
 	p.mu.Unlock()
 	quit()
 	if server != nil {
-		_ = server.Close() // there is nothing to be done about it
+		_ = server.Close() // the server is gone either way
 	}
 }
 
-// Freeze leaves all connections open and answers nothing any more, until Thaw.
+// Freeze keeps all connections open and answers nothing until Thaw.
 func (p *Platform) Freeze() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.frozen = make(chan struct{})
 }
 
-// Thaw answers again. What was asked meanwhile has been lost.
+// Thaw answers again. Calls made while frozen are lost.
 func (p *Platform) Thaw() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -205,30 +205,29 @@ func (p *Platform) Thaw() {
 	p.frozen = nil
 }
 
-// Fail has the next calls of a method fail, one fault each.
+// Fail makes the next calls of a method fail, one fault each.
 func (p *Platform) Fail(method string, faults ...Fault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.faults[method] = append(p.faults[method], faults...)
 }
 
-// Limit has all that is sent to a chat refused with 429 for a time, with the rest of
-// it as retry_after.
+// Limit rejects all calls to a chat with 429 for d, with the remaining time as retry_after.
 func (p *Platform) Limit(c *Chat, d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.limits[c.ID] = time.Now().Add(d)
 }
 
-// SetNextUpdateID has the ids of updates go on from here, as after a week without any.
+// SetNextUpdateID sets the id of the next update. Telegram restarts its numbering after a week
+// without updates.
 func (p *Platform) SetNextUpdateID(next int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.bots[Token].nextID = next
 }
 
-// Redeliver hands an update out another time, although it was confirmed: the last one
-// that was made.
+// Redeliver delivers the latest update once more, even if it was confirmed.
 func (p *Platform) Redeliver() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -243,28 +242,28 @@ func (p *Platform) Redeliver() {
 	p.notify()
 }
 
-// Pending are the updates that nobody has confirmed.
+// Pending returns the number of unconfirmed updates.
 func (p *Platform) Pending() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.bots[Token].updates)
 }
 
-// Commands are the bot's menu.
+// Commands returns the number of commands in the bot's menu.
 func (p *Platform) Commands() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.bots[Token].commands)
 }
 
-// Webhook is where updates go; "" if they are polled.
+// Webhook returns the bot's webhook, "" if it has none.
 func (p *Platform) Webhook() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.bots[Token].webhook
 }
 
-// HoldFiles has each download stop in the middle until release.
+// HoldFiles stops each download halfway until release is called.
 func (p *Platform) HoldFiles() (release func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -273,14 +272,14 @@ func (p *Platform) HoldFiles() (release func()) {
 	return func() { close(held) }
 }
 
-// Downloads is how many files were asked for.
+// Downloads returns the number of downloads started.
 func (p *Platform) Downloads() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.downloads
 }
 
-// Calls are those of a method; of all methods with "".
+// Calls returns the calls of a method, or all calls for "".
 func (p *Platform) Calls(method string) []Call {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -294,7 +293,7 @@ func (p *Platform) Calls(method string) []Call {
 	return found
 }
 
-// WaitFor waits until something is as it should be, which the platform can see.
+// WaitFor waits until good returns true. It checks again after each change of the platform.
 func (p *Platform) WaitFor(t testing.TB, what string, good func() bool) {
 	t.Helper()
 	late := time.After(30 * time.Second)
@@ -308,12 +307,12 @@ func (p *Platform) WaitFor(t testing.TB, what string, good func() bool) {
 		select {
 		case <-changed:
 		case <-late:
-			t.Fatalf("Telegram never saw %s; it has:\n%s", what, p.String())
+			t.Fatalf("timeout waiting for %s; the platform has:\n%s", what, p.String())
 		}
 	}
 }
 
-// String tells what is in the chats, and how often what was called.
+// String lists the messages of all chats and counts the calls by method and status.
 func (p *Platform) String() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -334,13 +333,13 @@ func (p *Platform) String() string {
 	return out.String()
 }
 
-// notify wakes who waits. It is within mu.
+// notify wakes the waiting goroutines. mu must be held.
 func (p *Platform) notify() {
 	close(p.changed)
 	p.changed = make(chan struct{})
 }
 
-// endPoll ends the poll that waits. It is within mu.
+// endPoll ends the waiting poll of a bot. mu must be held.
 func (p *Platform) endPoll(b *bot) {
 	if b.polling != nil {
 		close(b.polling)
@@ -348,7 +347,7 @@ func (p *Platform) endPoll(b *bot) {
 	}
 }
 
-// push makes an update of the bot that is asked first. It is within mu.
+// push queues an update for the bot. mu must be held.
 func (p *Platform) push(c *Chat, kind string, body map[string]any) {
 	for _, b := range p.bots {
 		if b.id != BotID || b.revoked {

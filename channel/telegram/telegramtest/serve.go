@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// apiError is how the platform says no.
+// apiError is an error response.
 type apiError struct {
 	code       int
 	message    string
@@ -40,7 +40,7 @@ func (p *Platform) handler(ctx context.Context) http.Handler {
 	})
 }
 
-// serve answers a call, or fails as it was told.
+// serve answers a call, or fails as requested.
 func (p *Platform) serve(ctx context.Context, w http.ResponseWriter, r *http.Request, token, method string) {
 	in, err := parseParams(r)
 	if err != nil {
@@ -57,17 +57,17 @@ func (p *Platform) serve(ctx context.Context, w http.ResponseWriter, r *http.Req
 	}
 	frozen := p.frozen != nil
 	var result any
-	var refuse *apiError
+	var apiErr *apiError
 	done := !frozen && !fault.Hang && fault.Code == 0 && fault.Raw == ""
 	switch {
 	case !strings.Contains(token, ":"):
-		refuse = newAPIError(404, "Not Found")
+		apiErr = newAPIError(404, "Not Found")
 	case b == nil || b.revoked:
-		refuse = newAPIError(401, "Unauthorized")
+		apiErr = newAPIError(401, "Unauthorized")
 	case done && method == "getUpdates":
-		result, refuse = p.getUpdates(ctx, r, token, in) // gives mu away while it waits
+		result, apiErr = p.getUpdates(ctx, r, token, in) // releases mu while it waits
 	case done:
-		result, refuse = p.call(b, method, in)
+		result, apiErr = p.call(b, method, in)
 	}
 	p.notify()
 	p.mu.Unlock()
@@ -80,8 +80,8 @@ func (p *Platform) serve(ctx context.Context, w http.ResponseWriter, r *http.Req
 	p.mu.Lock()
 	thaw := p.frozen
 	code := 200
-	if refuse != nil {
-		code = refuse.code
+	if apiErr != nil {
+		code = apiErr.code
 	}
 	if done && thaw == nil && !fault.Lose && !fault.Half {
 		p.calls[call].Code = code
@@ -89,21 +89,21 @@ func (p *Platform) serve(ctx context.Context, w http.ResponseWriter, r *http.Req
 	p.notify()
 	p.mu.Unlock()
 	if frozen && thaw == nil {
-		panic(http.ErrAbortHandler) // it was lost
+		panic(http.ErrAbortHandler) // the call was lost
 	}
 	if thaw != nil || fault.Hang {
 		select {
 		case <-r.Context().Done():
 		case <-ctx.Done():
-		case <-thaw: // never for a call that hangs by itself
+		case <-thaw: // nil, so never ready, for Fault.Hang
 		}
 		panic(http.ErrAbortHandler)
 	}
-	fault.write(w, result, refuse)
+	fault.write(w, result, apiErr)
 }
 
-// write answers, or fails to.
-func (f Fault) write(w http.ResponseWriter, result any, refuse *apiError) {
+// write sends the response of a call, or the faulty one.
+func (f Fault) write(w http.ResponseWriter, result any, apiErr *apiError) {
 	switch {
 	case f.Lose:
 		panic(http.ErrAbortHandler)
@@ -114,44 +114,44 @@ func (f Fault) write(w http.ResponseWriter, result any, refuse *apiError) {
 		if f.Code != 0 {
 			w.WriteHeader(f.Code)
 		}
-		_, _ = io.WriteString(w, f.Raw) // who asked may have gone
+		_, _ = io.WriteString(w, f.Raw) // the client may be gone
 	case f.Code != 0:
 		answer(w, nil, &apiError{code: f.Code, message: f.Message, retryAfter: f.RetryAfter})
 	case f.Half:
-		raw, _ := json.Marshal(map[string]any{"ok": true, "result": result}) // it was made of JSON
+		raw, _ := json.Marshal(map[string]any{"ok": true, "result": result}) // JSON values always marshal
 		w.Header().Set("Content-Length", strconv.Itoa(len(raw)))
 		_, _ = w.Write(raw[:len(raw)/2])
-		_ = http.NewResponseController(w).Flush() // so that the half arrives, if anybody is there
+		_ = http.NewResponseController(w).Flush() // send the half; the client may be gone
 		panic(http.ErrAbortHandler)
 	default:
-		answer(w, result, refuse)
+		answer(w, result, apiErr)
 	}
 }
 
-func answer(w http.ResponseWriter, result any, refuse *apiError) {
+func answer(w http.ResponseWriter, result any, apiErr *apiError) {
 	w.Header().Set("Content-Type", "application/json")
 	body := map[string]any{"ok": true, "result": result}
-	if refuse != nil {
-		body = map[string]any{"ok": false, "error_code": refuse.code, "description": refuse.message}
+	if apiErr != nil {
+		body = map[string]any{"ok": false, "error_code": apiErr.code, "description": apiErr.message}
 		more := map[string]any{}
-		if refuse.retryAfter != 0 {
-			more["retry_after"] = refuse.retryAfter
+		if apiErr.retryAfter != 0 {
+			more["retry_after"] = apiErr.retryAfter
 		}
-		if refuse.migrated != 0 {
-			more["migrate_to_chat_id"] = refuse.migrated
+		if apiErr.migrated != 0 {
+			more["migrate_to_chat_id"] = apiErr.migrated
 		}
 		if len(more) > 0 {
 			body["parameters"] = more
 		}
-		w.WriteHeader(refuse.code)
+		w.WriteHeader(apiErr.code)
 	}
-	_ = json.NewEncoder(w).Encode(body) // who asked may have gone
+	_ = json.NewEncoder(w).Encode(body) // the client may be gone
 }
 
-// parseParams are those of the address, of a form, or of JSON.
+// parseParams returns the parameters of a call from its URL and its form or JSON body.
 func parseParams(r *http.Request) (map[string]any, error) {
 	in := map[string]any{}
-	take := func(v url.Values) {
+	add := func(v url.Values) {
 		for k := range v {
 			in[k] = v.Get(k)
 			if n, err := strconv.ParseFloat(v.Get(k), 64); err == nil {
@@ -159,7 +159,7 @@ func parseParams(r *http.Request) (map[string]any, error) {
 			}
 		}
 	}
-	take(r.URL.Query())
+	add(r.URL.Query())
 	raw, err := io.ReadAll(r.Body)
 	if err != nil {
 		return nil, err
@@ -168,12 +168,11 @@ func parseParams(r *http.Request) (map[string]any, error) {
 		return in, json.Unmarshal(raw, &in)
 	}
 	form, err := url.ParseQuery(string(raw))
-	take(form)
+	add(form)
 	return in, err
 }
 
-// getUpdates hands out what was not confirmed. It is within mu, which it gives away
-// while it waits.
+// getUpdates returns unconfirmed updates. mu must be held; it is released while the poll waits.
 func (p *Platform) getUpdates(ctx context.Context, r *http.Request, token string, in map[string]any) (any, *apiError) {
 	b := p.bots[token]
 	if b.webhook != "" {
@@ -220,8 +219,8 @@ func (p *Platform) getUpdates(ctx context.Context, r *http.Request, token string
 			wait = 0
 		}
 		p.mu.Lock()
-		if refuse := b.pollError(me); refuse != nil {
-			return nil, refuse
+		if apiErr := b.pollError(me); apiErr != nil {
+			return nil, apiErr
 		}
 		if b.revoked {
 			return nil, newAPIError(401, "Unauthorized")
@@ -229,7 +228,7 @@ func (p *Platform) getUpdates(ctx context.Context, r *http.Request, token string
 	}
 }
 
-// pollError says why a poll is over before its time.
+// pollError returns why a poll was ended early, or nil.
 func (b *bot) pollError(poll int) *apiError {
 	switch {
 	case b.polls != poll:
@@ -276,7 +275,7 @@ func (p *Platform) download(ctx context.Context, w http.ResponseWriter, token, p
 		answer(w, nil, newAPIError(404, "Not Found"))
 		return
 	}
-	_, _ = w.Write(found[:len(found)/2]) // a client that asked may have gone
+	_, _ = w.Write(found[:len(found)/2]) // the client may be gone
 	if f, ok := w.(http.Flusher); ok {
 		f.Flush()
 	}
@@ -287,5 +286,5 @@ func (p *Platform) download(ctx context.Context, w http.ResponseWriter, token, p
 			return
 		}
 	}
-	_, _ = w.Write(found[len(found)/2:]) // as above
+	_, _ = w.Write(found[len(found)/2:]) // the client may be gone
 }
