@@ -11,8 +11,8 @@ import (
 	"mailroom/channel/discord/discordtest"
 )
 
-// TestDiscordIsAChannel plays what all channels keep to, from what somebody says to the
-// reply: with sessions that are resumed, and with such as are lost each time.
+// TestDiscordIsAChannel runs the conformance suite of channels, with sessions that can be
+// resumed and with sessions that are lost each time.
 func TestDiscordIsAChannel(t *testing.T) {
 	t.Parallel()
 	for name, lost := range map[string]bool{"sessions are resumed": false, "sessions are lost": true} {
@@ -25,25 +25,26 @@ func TestDiscordIsAChannel(t *testing.T) {
 	}
 }
 
-// TestDiscordIsAChannelOverABadNetwork plays what networks do. No reply is there twice.
+// TestDiscordIsAChannelOverABadNetwork runs the suite with network faults. No reply arrives
+// twice.
 func TestDiscordIsAChannelOverABadNetwork(t *testing.T) {
 	t.Parallel()
-	channeltest.RunNetfaults(t, func(t *testing.T, through func(addr string) string) *channeltest.Platform {
-		return newPlatform(t, through, false)
+	channeltest.RunNetfaults(t, func(t *testing.T, proxied func(addr string) string) *channeltest.Platform {
+		return newPlatform(t, proxied, false)
 	})
 }
 
-// newPlatform is a Discord for the plays, by way of what through makes of its address: a
-// channel of a server in which everybody may talk to the bot, and all is to it.
-func newPlatform(t *testing.T, through func(addr string) string, lost bool) *channeltest.Platform {
+// newPlatform returns a fake Discord for the suite: a channel of a server in which everyone may
+// use the bot, and all messages address it. proxied maps its address to the one to connect to.
+func newPlatform(t *testing.T, proxied func(addr string) string, lost bool) *channeltest.Platform {
 	dc := discordtest.New(t)
 	dc.SetHeartbeatInterval(400 * time.Millisecond)
 	ann, dev := dc.Person("Ann"), dc.Channel("dev")
 	o := discord.Options{
-		API: through(dc.URL), Heartbeat: time.Second, RoomInterval: time.Millisecond, EditInterval: time.Millisecond,
+		API: proxied(dc.URL), Heartbeat: time.Second, RoomInterval: time.Millisecond, EditInterval: time.Millisecond,
 		Token: func() (string, error) { return discordtest.Token, nil },
 	}
-	said, down, hangs, denied := map[string]bool{}, false, false, false
+	posted, down, hangs, denied := map[string]bool{}, false, false, false
 	forget := func() {
 		if lost {
 			dc.Forget()
@@ -58,11 +59,11 @@ func newPlatform(t *testing.T, through func(addr string) string, lost bool) *cha
 			InitialDelay: 10 * time.Millisecond, MaxDelay: 50 * time.Millisecond, ParkAfter: -1, IdleTimeout: 2500 * time.Millisecond, ConnectTimeout: 400 * time.Millisecond, CloseTimeout: time.Second,
 		},
 		Post: func(id, text string) {
-			if said[id] {
+			if posted[id] {
 				dc.Redeliver()
 				return
 			}
-			said[id] = true
+			posted[id] = true
 			ann.Sends(dev, text)
 		},
 		Sent:        dev.Texts,

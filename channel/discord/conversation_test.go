@@ -22,8 +22,8 @@ import (
 	"mailroom/stream"
 )
 
-// startServer is a server whose channel "dc" has an agent talk on Discord with Ann, who is an
-// admin, and with everybody in some channels, until the test ends.
+// startServer runs a server with the channel "dc" and an agent until the test ends. Ann is an
+// admin, and everyone may use the bot in chats.
 func startServer(t *testing.T, dc *discordtest.Platform, ann *discordtest.Person, agent mailroom.AgentFunc, chats ...string) {
 	t.Helper()
 	record := &logBuffer{}
@@ -37,7 +37,7 @@ func startServer(t *testing.T, dc *discordtest.Platform, ann *discordtest.Person
 		Token: func() (string, error) { return discordtest.Token, nil },
 	}
 	runner := channel.New(channel.Options{
-		Name: "dc", Kind: discord.Kind, Ledger: l, Log: log, Reconnect: channel.ReconnectPolicy{IdleTimeout: time.Minute}, // a busy machine is no failure here
+		Name: "dc", Kind: discord.Kind, Ledger: l, Log: log, Reconnect: channel.ReconnectPolicy{IdleTimeout: time.Minute}, // a slow machine must not look silent
 		Connect: chat.Connect(chat.Options{
 			Agent: "codex", Access: chat.AccessPolicy{Admins: []string{ann.ID}, Chats: chats, Pairing: true}, Follow: stream.New(l, b), Previews: true,
 		}, o.Dialer()),
@@ -49,8 +49,8 @@ func startServer(t *testing.T, dc *discordtest.Platform, ann *discordtest.Person
 	ctx, cancel := context.WithCancel(context.Background())
 	ledgerCtx, cancelLedger := context.WithCancel(context.Background())
 	var parts, last sync.WaitGroup
-	last.Go(func() { _ = l.Run(ledgerCtx) }) // what it cannot write, nobody waits for
-	parts.Go(func() { _ = e.Run(ctx) })      // as above
+	last.Go(func() { _ = l.Run(ledgerCtx) }) // callers get its errors
+	parts.Go(func() { _ = e.Run(ctx) })      // callers get its errors
 	parts.Go(func() { runner.Run(ctx) })
 	t.Cleanup(func() {
 		cancel()
@@ -61,10 +61,10 @@ func startServer(t *testing.T, dc *discordtest.Platform, ann *discordtest.Person
 			t.Logf("%s\n%s", record.String(), dc)
 		}
 	})
-	dc.WaitFor(t, "the bot", func() bool { return dc.Connections() == 1 })
+	dc.WaitFor(t, "the connection of the bot", func() bool { return dc.Connections() == 1 })
 }
 
-// approvalAgent is an agent that asks whether it may, and says what it may.
+// approvalAgent asks for an approval and replies with the decision.
 func approvalAgent(ctx context.Context, s mailroom.Session) error {
 	got, err := s.Wait(ctx, false, mailroom.Ask{
 		Name: "rm", Kind: mailroom.TicketApproval, Prompt: "May I?", Action: "rm -r build", Arguments: json.RawMessage(`{"path":"build"}`),
@@ -75,7 +75,7 @@ func approvalAgent(ctx context.Context, s mailroom.Session) error {
 	return s.Stream(ctx, "It is **"+string(got[0].Decision)+"**.")
 }
 
-// question is the message with buttons that is in a channel, nil if there is none.
+// question returns the message with buttons in a channel, nil if there is none.
 func question(c *discordtest.Channel) (found *discordtest.Message) {
 	for _, m := range c.Replies() {
 		if len(m.Buttons) > 0 {
@@ -94,25 +94,25 @@ func TestLateButtonPressShowsTheDecision(t *testing.T) {
 	dc.WaitFor(t, "the question", func() bool { return question(dev) != nil })
 	q := question(dev)
 	if !strings.Contains(q.Text, "rm -r build") || len(q.Buttons) != 2 {
-		t.Errorf("asked was %+v", q)
+		t.Errorf("question %+v", q)
 	}
 	approve, deny := q.Buttons[0], q.Buttons[1]
 	meddled := bob.Presses(dev, q.ID, approve.Label)
-	tap := ann.Presses(dev, q.ID, deny.Label)
-	dc.WaitFor(t, "what the agent makes of it", func() bool { return strings.Contains(strings.Join(dev.Texts(), "\n"), "It is **deny**.") })
-	dc.WaitFor(t, "the question redrawn", func() bool { return question(dev) == nil })
-	late := ann.PressesData(dev, q.ID, approve.Data) // by somebody whose screen is old
-	dc.WaitFor(t, "the late tap answered", func() bool { _, n := late.Answer(dc); return n > 0 })
-	for name, tap := range map[string]*discordtest.ButtonPress{"the tap": tap, "the late tap": late} {
-		if words, times := tap.Answer(dc); times != 1 || !strings.HasPrefix(words, "Denied by ") {
+	press := ann.Presses(dev, q.ID, deny.Label)
+	dc.WaitFor(t, "the reply of the agent", func() bool { return strings.Contains(strings.Join(dev.Texts(), "\n"), "It is **deny**.") })
+	dc.WaitFor(t, "the redrawn question", func() bool { return question(dev) == nil })
+	late := ann.PressesData(dev, q.ID, approve.Data) // on an outdated screen
+	dc.WaitFor(t, "the answer to the late press", func() bool { _, n := late.Answer(dc); return n > 0 })
+	for name, press := range map[string]*discordtest.ButtonPress{"the press": press, "the late press": late} {
+		if words, times := press.Answer(dc); times != 1 || !strings.HasPrefix(words, "Denied by ") {
 			t.Errorf("%s was answered %q, %d times", name, words, times)
 		}
 	}
 	if words, times := meddled.Answer(dc); times != 1 || words != "You may not decide this." {
-		t.Errorf("a stranger's tap was answered %q", words)
+		t.Errorf("another person's press was answered %q", words)
 	}
 	if all := strings.Join(dev.Texts(), "\n"); strings.Contains(all, "Approved") || strings.Count(all, "It is **deny**.") != 1 {
-		t.Errorf("the channel reads\n%s", all)
+		t.Errorf("the channel has\n%s", all)
 	}
 }
 
@@ -125,15 +125,15 @@ func TestACommandDecidesWhatAButtonWould(t *testing.T) {
 	ann.Sends(private, "clean up")
 	dc.WaitFor(t, "the question", func() bool { return question(private) != nil })
 	q := question(private)
-	ann.Sends(private, "!status") // what goes out behind the question has its receipt kept
+	ann.Sends(private, "!status") // a later reply shows that the receipt of the question is stored
 	dc.WaitFor(t, "the status", func() bool { return len(private.Texts()) == 2 })
 	ann.Sends(private, "!approve")
-	dc.WaitFor(t, "what the agent makes of it", func() bool { return strings.Contains(strings.Join(private.Texts(), "\n"), "It is **approve**.") })
-	dc.WaitFor(t, "the question redrawn", func() bool { return question(private) == nil })
+	dc.WaitFor(t, "the reply of the agent", func() bool { return strings.Contains(strings.Join(private.Texts(), "\n"), "It is **approve**.") })
+	dc.WaitFor(t, "the redrawn question", func() bool { return question(private) == nil })
 	late := ann.PressesData(private, q.ID, q.Buttons[1].Data)
-	dc.WaitFor(t, "the late tap answered", func() bool { _, n := late.Answer(dc); return n > 0 })
+	dc.WaitFor(t, "the answer to the late press", func() bool { _, n := late.Answer(dc); return n > 0 })
 	if words, _ := late.Answer(dc); !strings.HasPrefix(words, "Approved by ") || !strings.Contains(q.Text, "!approve") {
-		t.Errorf("the late tap was answered %q, after %q", words, q.Text)
+		t.Errorf("the late press was answered %q, after %q", words, q.Text)
 	}
 }
 
@@ -154,7 +154,7 @@ func TestThreadOfAnAllowedChannelIsItsOwnConversation(t *testing.T) {
 		mu.Unlock()
 		return s.Stream(ctx, "You said: "+input[0].Text)
 	}, dev.ID)
-	bob.Sends(other, bot+" is anybody here?") // a stranger there
+	bob.Sends(other, bot+" is anybody here?") // an unauthorized user in this channel
 	bob.Sends(thread, bot+" what about this?")
 	dc.WaitFor(t, "the answer", func() bool { return len(thread.Texts()) == 1 })
 	bob.Sends(dev, bot+": and here?")
@@ -162,21 +162,21 @@ func TestThreadOfAnAllowedChannelIsItsOwnConversation(t *testing.T) {
 	bob.Sends(thread, bot+" !deny")
 	dc.WaitFor(t, "the other answers", func() bool { return len(thread.Texts()) == 2 && len(dev.Texts()) == 1 })
 	if m := thread.Replies(); m[0].Text != "You said: From dc:"+bob.ID+" (calls themselves \"Bob\"):\n> what about this?" || m[0].ReplyTo == "" || !strings.HasPrefix(m[1].Text, "Only an admin may !deny") {
-		t.Errorf("the thread reads %q", thread.Texts())
+		t.Errorf("the thread has %q", thread.Texts())
 	}
 	mu.Lock()
 	defer mu.Unlock()
 	if len(told) != 2 || len(dev.Texts()) != 1 || len(ops.Texts())+len(other.Texts()) != 0 {
-		t.Errorf("there are the conversations %q; the channels read %q, %q, %q", told, dev.Texts(), ops.Texts(), other.Texts())
+		t.Errorf("conversations %q; channels %q, %q, %q", told, dev.Texts(), ops.Texts(), other.Texts())
 	}
 }
 
-// TestRateLimitedChatGetsNoCalls and what the agent has said by then
-// arrives once, when it may.
+// TestRateLimitedChatGetsNoCalls checks that nothing is sent during a rate limit, and that the reply
+// arrives once after it.
 func TestRateLimitedChatGetsNoCalls(t *testing.T) {
 	t.Parallel()
 	const limit = 2 * time.Second
-	for name, everywhere := range map[string]bool{"one channel": false, "all of them": true} {
+	for name, everywhere := range map[string]bool{"one channel": false, "all events": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dc := discordtest.New(t)
@@ -191,14 +191,14 @@ func TestRateLimitedChatGetsNoCalls(t *testing.T) {
 						return ctx.Err()
 					case <-time.After(40 * time.Millisecond):
 					}
-					if err := s.Stream(ctx, fmt.Sprintf("%d.\n", i)); err != nil { // a preview is one message
+					if err := s.Stream(ctx, fmt.Sprintf("%d.\n", i)); err != nil { // short, so that the preview fits one message
 						return err
 					}
 				}
 				return nil
 			})
 			ann.Sends(ann.Private(), "tell me a story")
-			dc.WaitFor(t, "a preview that grows", func() bool {
+			dc.WaitFor(t, "a preview with edits", func() bool {
 				r := ann.Private().Replies()
 				return len(r) == 1 && r[0].Edits > 0
 			})
@@ -216,8 +216,8 @@ func TestRateLimitedChatGetsNoCalls(t *testing.T) {
 				}
 				return calls
 			}
-			dc.WaitFor(t, "the first that is refused", func() bool { return len(refused()) > 0 })
-			close(done) // the final text is there while the limit holds
+			dc.WaitFor(t, "the first rejected call", func() bool { return len(refused()) > 0 })
+			close(done) // the reply is complete while the limit holds
 			dc.WaitFor(t, "the final text", func() bool {
 				r := ann.Private().Replies()
 				return strings.HasSuffix(r[len(r)-1].Text, "the end.")
@@ -228,13 +228,13 @@ func TestRateLimitedChatGetsNoCalls(t *testing.T) {
 			for _, c := range dc.Calls("") {
 				if c.At.After(first.At) && c.At.Before(began.Add(limit)) {
 					tries++
-					t.Errorf("%s was tried %s after the limit began, and the first %s after: %d, %v", c.Name, c.At.Sub(began), first.At.Sub(began), c.Status, c.Params)
+					t.Errorf("%s was called %s after the limit began, and the first rejected call %s after: %d, %v", c.Name, c.At.Sub(began), first.At.Sub(began), c.Status, c.Params)
 				}
 			}
 			if n := strings.Count(strings.Join(ann.Private().Texts(), "\n"), "the end."); n != 1 || waited < limit || len(ann.Private().Texts()) != 1 {
-				t.Errorf("after %s the end is there %d times in %d messages", waited, n, len(ann.Private().Texts()))
+				t.Errorf("after %s the end arrived %d times in %d messages", waited, n, len(ann.Private().Texts()))
 			}
-			t.Logf("limit %s: refused once (%s), tried meanwhile %d times, the final text arrived once after %s", limit, first.Name, tries, waited.Round(time.Millisecond))
+			t.Logf("limit %s: rejected once (%s), tried %d times during it, the final text arrived once after %s", limit, first.Name, tries, waited.Round(time.Millisecond))
 		})
 	}
 }
@@ -250,14 +250,14 @@ func TestALongAnswerArrivesWhole(t *testing.T) {
 	startServer(t, dc, ann, func(ctx context.Context, s mailroom.Session) error { return s.Stream(ctx, said.String()) })
 	ann.Sends(ann.Private(), "go on")
 	want := strings.Fields(said.String())
-	dc.WaitFor(t, "the whole", func() bool { return len(strings.Fields(strings.Join(ann.Private().Texts(), "\n"))) >= len(want) })
+	dc.WaitFor(t, "the whole reply", func() bool { return len(strings.Fields(strings.Join(ann.Private().Texts(), "\n"))) >= len(want) })
 	if got := strings.Fields(strings.Join(ann.Private().Texts(), "\n")); strings.Join(got, " ") != strings.Join(want, " ") {
-		t.Errorf("%d messages hold %d words, want %d", len(ann.Private().Texts()), len(got), len(want))
+		t.Errorf("%d messages with %d words, want %d", len(ann.Private().Texts()), len(got), len(want))
 	}
 }
 
-// TestReplyWithALostReceiptIsSentOnce and once the platform has forgotten
-// it, twice, the second one marked.
+// TestReplyWithALostReceiptIsSentOnce loses or breaks the responses to sends, and checks that
+// each reply arrives once while its nonce is known.
 func TestReplyWithALostReceiptIsSentOnce(t *testing.T) {
 	t.Parallel()
 	dc := discordtest.New(t)
@@ -269,6 +269,6 @@ func TestReplyWithALostReceiptIsSentOnce(t *testing.T) {
 	ann.Sends(ann.Private(), "and again")
 	dc.WaitFor(t, "the next answer", func() bool { return len(ann.Private().Texts()) > 1 })
 	if got := ann.Private().Texts(); len(got) != 2 {
-		t.Errorf("Ann reads %q", got)
+		t.Errorf("Ann got %q", got)
 	}
 }

@@ -17,7 +17,7 @@ import (
 // fetchTimeout bounds the download of a file.
 const fetchTimeout = 2 * time.Minute
 
-// files converts attachments. Their URLs are signed: whoever has one can read that file for
+// files converts attachments. Their URLs are signed: a URL is enough to read its file for
 // about a day.
 func (c *connection) files(all []attachment) (out []chat.File) {
 	for _, a := range all {

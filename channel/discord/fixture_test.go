@@ -18,8 +18,8 @@ import (
 	"mailroom/store/memory"
 )
 
-// fixture is the platform under the real runner, with nothing of a chat above it: what
-// arrives is kept here, and so is the position.
+// fixture runs the platform under a real channel.Runner, without package chat. It records the
+// events and the position.
 type fixture struct {
 	t       *testing.T
 	dc      *discordtest.Platform
@@ -32,124 +32,124 @@ type fixture struct {
 	// Owned by mu.
 	mu           sync.Mutex
 	events       []chat.Event
-	recordErr    error         // of take
-	hold         chan struct{} // that take waits for; nil: it does not
+	recordErr    error         // returned by record
+	hold         chan struct{} // record waits until it is closed; nil: it does not wait
 	position     string
 	platform     chat.Platform
 	capabilities chat.Capabilities
 	token        string
 }
 
-// newFixture makes one; run starts it.
+// newFixture returns a fixture that has not been started.
 func newFixture(t *testing.T, dc *discordtest.Platform) *fixture {
 	t.Helper()
-	w := &fixture{t: t, dc: dc, logs: &logBuffer{}, token: discordtest.Token}
-	w.options = discord.Options{API: dc.URL, Token: func() (string, error) {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		return w.token, nil
+	fx := &fixture{t: t, dc: dc, logs: &logBuffer{}, token: discordtest.Token}
+	fx.options = discord.Options{API: dc.URL, Token: func() (string, error) {
+		fx.mu.Lock()
+		defer fx.mu.Unlock()
+		return fx.token, nil
 	}}
-	w.policy = channel.ReconnectPolicy{InitialDelay: 20 * time.Millisecond, MaxDelay: 100 * time.Millisecond, ParkAfter: -1, IdleTimeout: time.Minute} // a busy machine is no failure
-	return w
+	fx.policy = channel.ReconnectPolicy{InitialDelay: 20 * time.Millisecond, MaxDelay: 100 * time.Millisecond, ParkAfter: -1, IdleTimeout: time.Minute} // a slow machine must not look silent
+	return fx
 }
 
-// start starts a process with the position of the last one.
-func (w *fixture) start() *fixture {
-	w.t.Helper()
-	log := slog.New(slog.NewTextHandler(w.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
+// start runs the channel as a new process with the saved position.
+func (fx *fixture) start() *fixture {
+	fx.t.Helper()
+	log := slog.New(slog.NewTextHandler(fx.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	l := ledger.New(memory.New(), ledger.Options{})
-	dial := w.options.Dialer()
-	w.runner = channel.New(channel.Options{
-		Name: "dc", Kind: discord.Kind, Ledger: l, Reconnect: w.policy, Log: log,
-		Connect: func(ctx context.Context, l *channel.Host) (channel.Adapter, error) {
-			p, traits, err := dial(ctx, l)
+	dial := fx.options.Dialer()
+	fx.runner = channel.New(channel.Options{
+		Name: "dc", Kind: discord.Kind, Ledger: l, Reconnect: fx.policy, Log: log,
+		Connect: func(ctx context.Context, host *channel.Host) (channel.Adapter, error) {
+			p, caps, err := dial(ctx, host)
 			if err != nil {
 				return nil, err
 			}
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			w.platform, w.capabilities = p, traits
-			return &recordingAdapter{p, w}, nil
+			fx.mu.Lock()
+			defer fx.mu.Unlock()
+			fx.platform, fx.capabilities = p, caps
+			return &recordingAdapter{p, fx}, nil
 		},
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	ledgerCtx, cancelLedger := context.WithCancel(context.Background())
 	var parts, last sync.WaitGroup
-	last.Go(func() { _ = l.Run(ledgerCtx) }) // what it cannot write, nobody waits for
-	parts.Go(func() { w.runner.Run(ctx) })
-	w.stop = sync.OnceFunc(func() {
+	last.Go(func() { _ = l.Run(ledgerCtx) }) // callers get its errors
+	parts.Go(func() { fx.runner.Run(ctx) })
+	fx.stop = sync.OnceFunc(func() {
 		cancel()
 		parts.Wait()
 		cancelLedger()
 		last.Wait()
 	})
-	w.t.Cleanup(func() {
-		w.stop()
-		if all := w.logs.String() + w.runner.State().LastError; strings.Contains(all, secret) {
-			w.t.Errorf("the token is in what is told: %s", all)
+	fx.t.Cleanup(func() {
+		fx.stop()
+		if all := fx.logs.String() + fx.runner.State().LastError; strings.Contains(all, secret) {
+			fx.t.Errorf("the token is in a log or an error: %s", all)
 		}
-		if w.t.Failed() {
-			w.t.Logf("%s\n%s", w.logs.String(), w.dc)
+		if fx.t.Failed() {
+			fx.t.Logf("%s\n%s", fx.logs.String(), fx.dc)
 		}
 	})
-	return w
+	return fx
 }
 
-// secret is the part of the token that nobody may see.
+// secret is the part of the token that must not be revealed.
 const secret = "TheSecretOfTheBotThatIsUsedInTests"
 
-// recordingAdapter is an adapter that hands on.
+// recordingAdapter is an adapter that passes events to its fixture.
 type recordingAdapter struct {
 	chat.Platform
-	f *fixture
+	fx *fixture
 }
 
 func (b *recordingAdapter) Receive(ctx context.Context) error {
-	b.f.mu.Lock()
-	at := b.f.position
-	b.f.mu.Unlock()
-	return b.Platform.Receive(ctx, at, b.f.record)
+	b.fx.mu.Lock()
+	at := b.fx.position
+	b.fx.mu.Unlock()
+	return b.Platform.Receive(ctx, at, b.fx.record)
 }
 
 func (b *recordingAdapter) Deliver(context.Context, channel.Delivery, mailroom.Session) error {
 	return nil
 }
 
-// record keeps an event once, and its position each time, as the ledger does.
-func (w *fixture) record(_ context.Context, e chat.Event) error {
-	w.mu.Lock()
-	hold := w.hold
-	w.mu.Unlock()
+// record records an event and its position. It blocks while hold is open.
+func (fx *fixture) record(_ context.Context, e chat.Event) error {
+	fx.mu.Lock()
+	hold := fx.hold
+	fx.mu.Unlock()
 	if hold != nil {
 		<-hold
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.recordErr == nil {
-		w.events = append(w.events, e)
-		w.position = e.Position
+	fx.mu.Lock()
+	defer fx.mu.Unlock()
+	if fx.recordErr == nil {
+		fx.events = append(fx.events, e)
+		fx.position = e.Position
 	}
-	return w.recordErr
+	return fx.recordErr
 }
 
-// failWith has the next events refused with an error; nil takes them.
-func (w *fixture) failWith(err error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.recordErr = err
+// failWith makes record return err; nil accepts events again.
+func (fx *fixture) failWith(err error) {
+	fx.mu.Lock()
+	defer fx.mu.Unlock()
+	fx.recordErr = err
 }
 
-func (w *fixture) recorded() []chat.Event {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return append([]chat.Event(nil), w.events...)
+func (fx *fixture) recorded() []chat.Event {
+	fx.mu.Lock()
+	defer fx.mu.Unlock()
+	return append([]chat.Event(nil), fx.events...)
 }
 
-// texts are those of what was taken, each event once.
-func (w *fixture) texts() string {
+// texts returns the texts of the recorded events, each key once.
+func (fx *fixture) texts() string {
 	var all []string
 	seen := map[string]bool{}
-	for _, e := range w.recorded() {
+	for _, e := range fx.recorded() {
 		if !seen[e.Key] {
 			all = append(all, e.Text)
 		}
@@ -158,30 +158,30 @@ func (w *fixture) texts() string {
 	return strings.Join(all, ", ")
 }
 
-// waitTexts waits until what was taken reads so.
-func (w *fixture) waitTexts(want string) {
-	w.t.Helper()
-	waitFor(w.t, want+", and not "+w.texts(), func() bool { return w.texts() == want })
+// waitTexts waits until the recorded texts are want.
+func (fx *fixture) waitTexts(want string) {
+	fx.t.Helper()
+	waitFor(fx.t, want+", and not "+fx.texts(), func() bool { return fx.texts() == want })
 }
 
-// waitConnected waits until the channel is, and returns its platform.
-func (w *fixture) waitConnected() chat.Platform {
-	w.t.Helper()
-	w.waitState("connected", func(s channel.State) bool { return s.Condition == channel.ConditionConnected })
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.platform
+// waitConnected waits until the channel is connected, and returns its platform.
+func (fx *fixture) waitConnected() chat.Platform {
+	fx.t.Helper()
+	fx.waitState("connected", func(s channel.State) bool { return s.Condition == channel.ConditionConnected })
+	fx.mu.Lock()
+	defer fx.mu.Unlock()
+	return fx.platform
 }
 
-// waitState waits until the channel says something of itself.
-func (w *fixture) waitState(what string, good func(channel.State) bool) channel.State {
-	w.t.Helper()
+// waitState waits until good accepts the channel's state, and returns the state.
+func (fx *fixture) waitState(what string, good func(channel.State) bool) channel.State {
+	fx.t.Helper()
 	var s channel.State
-	waitFor(w.t, what, func() bool { s = w.runner.State(); return good(s) })
+	waitFor(fx.t, what, func() bool { s = fx.runner.State(); return good(s) })
 	return s
 }
 
-// waitFor waits for something that nobody tells of.
+// waitFor polls until good returns true.
 func waitFor(t *testing.T, what string, good func() bool) {
 	t.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)
@@ -191,12 +191,12 @@ func waitFor(t *testing.T, what string, good func() bool) {
 		select {
 		case <-tick.C:
 		case <-late:
-			t.Fatalf("never: %s", what)
+			t.Fatalf("timeout waiting for %s", what)
 		}
 	}
 }
 
-// logBuffer keeps what is logged.
+// logBuffer collects log output.
 type logBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer

@@ -22,10 +22,10 @@ func FuzzWithoutMention(f *testing.F) {
 			}
 		}
 		if !strings.Contains(text, "<@") && got != text {
-			t.Errorf("%q names nobody, and is shown as %q", text, got)
+			t.Errorf("%q has no mention, and is shown as %q", text, got)
 		}
 		if utf16Units(truncate(text, 10)) > 10 {
-			t.Errorf("%q is shortened to %q", text, truncate(text, 10))
+			t.Errorf("%q is truncated to %q", text, truncate(text, 10))
 		}
 	})
 }
@@ -49,7 +49,7 @@ func FuzzPosition(f *testing.F) {
 		for _, awaiting := range []bool{false, true} {
 			again, err := parsePosition(r.position(awaiting), 0)
 			if err != nil || again.newest != r.newest || again.since != r.since || !slices.Equal(again.private, r.private) {
-				t.Errorf("%q is read as %+v, and again as %+v, %v", at, r, again, err)
+				t.Errorf("%q is read as %+v, then saved and read as %+v, %v", at, r, again, err)
 			}
 		}
 	})
@@ -70,7 +70,7 @@ func TestRateLimitAppliesToARoute(t *testing.T) {
 		l.block(routeOf("GET", "/channels/"+strings.Repeat("1", 1+i%19)+"/"+strings.Repeat("x", i)), now.Add(time.Duration(i)*time.Second), now.Add(time.Duration(i)*time.Second))
 	}
 	if n := len(l.routes); n > maxRoutes+1 {
-		t.Errorf("%d routes are remembered", n)
+		t.Errorf("%d routes recorded", n)
 	}
 }
 
@@ -78,12 +78,12 @@ func TestTheUserAgentHasTheDocumentedForm(t *testing.T) {
 	form := regexp.MustCompile(`^DiscordBot \(https?://[^ ,()]+, [0-9]+\.[0-9]+\.[0-9]+[^ ,()]*\)$`)
 	for _, about := range []string{"", "https://example.org/our-bot"} {
 		if got := userAgent(about); !form.MatchString(got) || !strings.Contains(got, about) {
-			t.Errorf("with %q it is %q", about, got)
+			t.Errorf("User-Agent with %q: %q", about, got)
 		}
 	}
 	for _, bad := range []string{"example.org", "ftp://example.org", "https://me:pw@example.org", "https://example.org/a,b", "https://example.org/(x)", "https://example.org/a b"} {
 		if CheckAbout(bad) == nil {
-			t.Errorf("%q is taken", bad)
+			t.Errorf("%q is accepted", bad)
 		}
 	}
 }
@@ -98,17 +98,17 @@ func TestIdentifyPauseIsAsDocumented(t *testing.T) {
 		m := newSharedState()
 		began := time.Now()
 		if err := m.awaitIdentify(t.Context()); err != nil || time.Since(began) != 0 {
-			t.Errorf("the first session waits %s, %v", time.Since(began), err)
+			t.Errorf("the first session waited %s, %v", time.Since(began), err)
 		}
 		m.invalidate(time.Now())
 		if err := m.awaitIdentify(t.Context()); err != nil || time.Since(began) < time.Second || time.Since(began) > 5*time.Second {
-			t.Errorf("it waits %s, %v", time.Since(began), err)
+			t.Errorf("it waited %s, %v", time.Since(began), err)
 		}
 		m.invalidate(time.Now())
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		if err := m.awaitIdentify(ctx); err == nil {
-			t.Error("it goes on without a connection")
+			t.Error("no error after the context was cancelled")
 		}
 	})
 }

@@ -37,8 +37,8 @@ func TestPlatformEventsBecomeChatEvents(t *testing.T) {
 	ann, dev := dc.Person("Ann"), dc.Channel("dev")
 	thread, quiet := dev.Thread("plans", false), dev.Thread("secrets", true)
 	private := ann.Private()
-	w := newFixture(t, dc).start()
-	p := w.waitConnected()
+	fx := newFixture(t, dc).start()
+	p := fx.waitConnected()
 	sent, err := p.Send(t.Context(), room(dev), chat.Message{Text: "Go on?", Buttons: []chat.Button{{Label: "Yes", Data: "yes:1"}}}, "k")
 	if err != nil {
 		t.Fatal(err)
@@ -55,10 +55,10 @@ func TestPlatformEventsBecomeChatEvents(t *testing.T) {
 	says(private, "héllo 👋", text("héllo 👋"))
 	ann.Edits(private, want[0].Key, "hello")
 	want = append(want, chat.Event{Kind: chat.EventEdited, TargetID: want[0].Key, Room: room(private), User: user, Text: "hello", Addressed: true})
-	private.Unfurl(want[0].Key) // an edit again, of the same moment
+	private.Unfurl(want[0].Key) // another event of the same edit
 	want = append(want, want[1])
 	says(dev, "just talking", text("just talking"))
-	dev.Unfurl(want[3].Key) // nobody has changed it
+	dev.Unfurl(want[3].Key) // not an edit
 	says(dev, bot+" what is this?", meant("what is this?"))
 	says(dev, " "+role+": "+bot+", !stop", meant("!stop"))
 	says(dev, "ask "+bot+" or <@17> "+role, meant("ask @mailroom or <@17> @mailroom"))
@@ -70,7 +70,7 @@ func TestPlatformEventsBecomeChatEvents(t *testing.T) {
 	says(dev, "see", chat.Event{Text: "see", Files: []chat.File{{Name: "notes.txt", MimeType: "text/plain; charset=utf-8", Size: 7}}}, discordtest.MessageOptions{File: "notes.txt", Content: []byte("one\ntwo")})
 	says(dev, "", text("what was said elsewhere"), discordtest.MessageOptions{Forwarded: "what was said elsewhere"})
 	for _, how := range []discordtest.MessageOptions{{Bot: true}, {Webhook: true}, {Type: 7}} {
-		ann.Sends(dev, bot+" nobody says this", how)
+		ann.Sends(dev, bot+" not from a person", how)
 	}
 	ann.Deletes(dev, want[3].Key)
 	want = append(want, chat.Event{Kind: chat.EventDeleted, TargetID: want[3].Key, Room: room(dev)})
@@ -81,9 +81,9 @@ func TestPlatformEventsBecomeChatEvents(t *testing.T) {
 	ann.Sends(dev, "the end")
 	want = append(want, text("the end"))
 	want[len(want)-1].Kind, want[len(want)-1].Room, want[len(want)-1].User = chat.EventMessage, room(dev), user
-	waitFor(t, "all that was said", func() bool { return len(w.recorded()) == len(want) })
-	got := w.recorded()
-	for i, e := range got { // its thread is looked up beside the others
+	waitFor(t, "all events", func() bool { return len(fx.recorded()) == len(want) })
+	got := fx.recorded()
+	for i, e := range got { // its thread was looked up concurrently
 		if e.Text == "in one that is not known" {
 			got = slices.Insert(slices.Delete(got, i, i+1), 11, e)
 			break
@@ -96,18 +96,18 @@ func TestPlatformEventsBecomeChatEvents(t *testing.T) {
 	keys := map[string]int{}
 	for i, e := range got {
 		if want[i].Key != "" && e.Key != want[i].Key {
-			t.Errorf("the key of %q is %q, want %q", e.Text, e.Key, want[i].Key)
+			t.Errorf("key of %q is %q, want %q", e.Text, e.Key, want[i].Key)
 		}
 		keys[e.Key]++
 	}
 	if len(keys) != len(got)-1 || got[1].Key != got[2].Key {
-		t.Errorf("%d events have the keys %v", len(got), keys)
+		t.Errorf("%d events with the keys %v", len(got), keys)
 	}
 	if n := len(dc.Calls(discordtest.Lookup)); n != 1 {
-		t.Errorf("threads were asked for %d times, and one was not known", n)
+		t.Errorf("%d thread lookups, want 1", n)
 	}
-	if traits := w.capabilities; traits.BotID != discordtest.BotID || traits.BotName != discordtest.Username {
-		t.Errorf("the bot is %+v", traits)
+	if caps := fx.capabilities; caps.BotID != discordtest.BotID || caps.BotName != discordtest.Username {
+		t.Errorf("capabilities %+v", caps)
 	}
 }
 
@@ -116,15 +116,15 @@ func TestUnknownThreadIsSkipped(t *testing.T) {
 	dc := discordtest.New(t)
 	ann, dev := dc.Person("Ann"), dc.Channel("dev")
 	quiet := dev.Thread("secrets", true)
-	w := newFixture(t, dc)
-	w.start().waitConnected()
+	fx := newFixture(t, dc)
+	fx.start().waitConnected()
 	dc.Fail(discordtest.Lookup, discordtest.Fault{Status: 404, Code: 10003, Message: "Unknown Channel"}, discordtest.Fault{Status: 500, Message: "Internal Server Error"})
 	ann.Sends(quiet, "nowhere")
-	waitFor(t, "what is left out", func() bool { return strings.Contains(w.logs.String(), "their thread does not exist") })
+	waitFor(t, "the log entry", func() bool { return strings.Contains(fx.logs.String(), "their thread does not exist") })
 	ann.Sends(quiet, "later")
-	w.waitTexts("later")
-	if began, resumed := dc.Sessions(); began != 1 || resumed != 0 || len(dc.Calls(discordtest.Lookup)) != 3 {
-		t.Errorf("%d sessions were begun, and %d resumed; an error of the platform's own has the thread alone asked for again", began, resumed)
+	fx.waitTexts("later")
+	if started, resumed := dc.Sessions(); started != 1 || resumed != 0 || len(dc.Calls(discordtest.Lookup)) != 3 {
+		t.Errorf("%d sessions started, %d resumed; want 1, 0 and 3 lookups", started, resumed)
 	}
 }
 
@@ -132,13 +132,13 @@ func TestFilesAreDownloadedWhenOpened(t *testing.T) {
 	t.Parallel()
 	dc := discordtest.New(t)
 	ann := dc.Person("Ann")
-	w := newFixture(t, dc).start()
-	w.waitConnected()
+	fx := newFixture(t, dc).start()
+	fx.waitConnected()
 	ann.Sends(ann.Private(), "", discordtest.MessageOptions{File: "notes.txt", Content: []byte("one\ntwo")})
-	waitFor(t, "the file", func() bool { return len(w.recorded()) == 1 })
-	f := w.recorded()[0].Files[0]
+	waitFor(t, "the message with the file", func() bool { return len(fx.recorded()) == 1 })
+	f := fx.recorded()[0].Files[0]
 	if n := len(dc.Calls(discordtest.File)); n != 0 || f.URI == "" || strings.Contains(f.URI, secret) {
-		t.Errorf("%d files were fetched that nobody has opened; %q", n, f.URI)
+		t.Errorf("%d downloads before a file was opened; %q", n, f.URI)
 	}
 	r, err := f.Open(t.Context())
 	if err != nil {
@@ -146,10 +146,10 @@ func TestFilesAreDownloadedWhenOpened(t *testing.T) {
 	}
 	content, err := io.ReadAll(r)
 	if string(content) != "one\ntwo" || err != nil || r.Close() != nil {
-		t.Errorf("the file has %q, %v", content, err)
+		t.Errorf("content %q, %v", content, err)
 	}
 	if calls := dc.Calls(discordtest.File); len(calls) != 1 || calls[0].Auth != "" {
-		t.Errorf("it was asked for as %+v", calls)
+		t.Errorf("downloads %+v", calls)
 	}
 	for name, url := range map[string]string{
 		"elsewhere": "https://example.org/attachments/1/2/notes.txt", "not encrypted": "http://cdn.discordapp.com/attachments/1/2/n",
@@ -164,14 +164,14 @@ func TestFilesAreDownloadedWhenOpened(t *testing.T) {
 		"id": "78", "channel_id": "5", "author": map[string]any{"id": ann.ID}, "content": "where it was",
 		"attachments": []any{map[string]any{"filename": "n", "url": "http://" + strings.TrimSuffix(strings.TrimPrefix(dc.URL, "http://"), "/api/v10") + "/attachments/9?ex=1"}},
 	})
-	waitFor(t, "all files", func() bool { return len(w.recorded()) == 7 })
-	for _, e := range w.recorded()[1:6] {
+	waitFor(t, "all messages", func() bool { return len(fx.recorded()) == 7 })
+	for _, e := range fx.recorded()[1:6] {
 		if e.Files[0].Open != nil {
-			t.Errorf("a file %s, %q, would be fetched", e.Text, e.Files[0].URI)
+			t.Errorf("a file %s, %q, can be opened", e.Text, e.Files[0].URI)
 		}
 	}
-	if _, err := w.recorded()[6].Files[0].Open(t.Context()); sendClass(err) != mailroom.ClassPermanent || !strings.Contains(err.Error(), "404") {
-		t.Errorf("a file that has expired: %v", err)
+	if _, err := fx.recorded()[6].Files[0].Open(t.Context()); sendClass(err) != mailroom.ClassPermanent || !strings.Contains(err.Error(), "404") {
+		t.Errorf("an expired file: %v", err)
 	}
 }
 
@@ -179,69 +179,69 @@ func TestButtonPressIsAnsweredOnce(t *testing.T) {
 	t.Parallel()
 	dc := discordtest.New(t)
 	ann := dc.Person("Ann")
-	w := newFixture(t, dc).start()
-	p := w.waitConnected()
+	fx := newFixture(t, dc).start()
+	p := fx.waitConnected()
 	id, err := p.Send(t.Context(), room(ann.Private()), chat.Message{Text: "Go on?", Buttons: []chat.Button{{Label: "Yes", Data: "y"}}}, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	tap := ann.Presses(ann.Private(), id, "Yes")
+	press := ann.Presses(ann.Private(), id, "Yes")
 	late := ann.Presses(ann.Private(), id, "Yes")
 	late.Expire(dc)
-	waitFor(t, "the taps", func() bool { return len(w.recorded()) == 2 })
-	for _, e := range append(w.recorded(), w.recorded()...) {
+	waitFor(t, "the presses", func() bool { return len(fx.recorded()) == 2 })
+	for _, e := range append(fx.recorded(), fx.recorded()...) {
 		if err := p.AckButton(t.Context(), e, strings.Repeat("é", 2100)); err != nil {
-			t.Errorf("who tapped is told: %v", err)
+			t.Errorf("the press is answered: %v", err)
 		}
 	}
-	if words, times := tap.Answer(dc); times != 1 || len([]rune(words)) != discord.MaxMessage {
-		t.Errorf("who tapped is told %d characters, %d times", len([]rune(words)), times)
+	if words, times := press.Answer(dc); times != 1 || len([]rune(words)) != discord.MaxMessage {
+		t.Errorf("the press is answered %d characters, %d times", len([]rune(words)), times)
 	}
 	calls := dc.Calls(discordtest.Callback)
 	if len(calls) != 2 || calls[0].Auth != "" {
 		t.Errorf("%d answers to 2 taps", len(calls))
 	}
 	if data := calls[0].Params["data"].(map[string]any); data["flags"] != 68.0 {
-		t.Errorf("others see the answer: %v", data)
+		t.Errorf("the answer is not ephemeral: %v", data)
 	}
-	if w.recorded()[0].Position == "" || strings.Contains(fmt.Sprint(w.recorded()), "-secret") {
-		t.Errorf("the token of the answer is kept: %v", w.recorded())
+	if fx.recorded()[0].Position == "" || strings.Contains(fmt.Sprint(fx.recorded()), "-secret") {
+		t.Errorf("an event contains the interaction token: %v", fx.recorded())
 	}
 }
 
-// TestButtonPressBehindASlowEventIsAnswered has something taken for longer than
-// the platform waits.
+// TestButtonPressBehindASlowEventIsAnswered handles an event for longer than Discord waits for
+// the answer to a press.
 func TestButtonPressBehindASlowEventIsAnswered(t *testing.T) {
 	t.Parallel()
 	dc := discordtest.New(t)
 	ann, dev := dc.Person("Ann"), dc.Channel("dev")
-	w := newFixture(t, dc)
-	w.hold = make(chan struct{})
-	release := sync.OnceFunc(func() { close(w.hold) })
-	p := w.start().waitConnected()
+	fx := newFixture(t, dc)
+	fx.hold = make(chan struct{})
+	release := sync.OnceFunc(func() { close(fx.hold) })
+	p := fx.start().waitConnected()
 	t.Cleanup(release)
 	id, err := p.Send(t.Context(), room(dev), chat.Message{Text: "Go on?", Buttons: []chat.Button{{Label: "Yes", Data: "y"}}}, "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	ann.Sends(dev, "see this")
-	tap, other := ann.Presses(dev, id, "Yes"), ann.Presses(dev, id, "Yes")
-	dc.WaitFor(t, "that Ann waits", func() bool { return tap.Deferred(dc) && other.Deferred(dc) })
-	if _, times := tap.Answer(dc); times != 0 || len(w.recorded()) != 0 {
-		t.Errorf("Ann was told something %d times before anything was taken", times)
+	press, other := ann.Presses(dev, id, "Yes"), ann.Presses(dev, id, "Yes")
+	dc.WaitFor(t, "the deferred responses", func() bool { return press.Deferred(dc) && other.Deferred(dc) })
+	if _, times := press.Answer(dc); times != 0 || len(fx.recorded()) != 0 {
+		t.Errorf("%d answers before the press was handled", times)
 	}
 	release()
-	waitFor(t, "the tap", func() bool { return len(w.recorded()) == 3 })
+	waitFor(t, "the press", func() bool { return len(fx.recorded()) == 3 })
 	for range 2 {
-		if err := p.AckButton(t.Context(), w.recorded()[1], "Approved."); err != nil {
-			t.Errorf("who tapped is told: %v", err)
+		if err := p.AckButton(t.Context(), fx.recorded()[1], "Approved."); err != nil {
+			t.Errorf("the press is answered: %v", err)
 		}
 	}
-	if words, times := tap.Answer(dc); words != "Approved." || times != 1 {
-		t.Errorf("who tapped is told %q, %d times", words, times)
+	if words, times := press.Answer(dc); words != "Approved." || times != 1 {
+		t.Errorf("the press is answered %q, %d times", words, times)
 	}
 	if _, times := other.Answer(dc); times != 0 {
-		t.Errorf("who is not to be told was told %d times", times)
+		t.Errorf("the other press was answered %d times", times)
 	}
 }
 
@@ -249,18 +249,18 @@ func TestUncommittedEventIsRedelivered(t *testing.T) {
 	t.Parallel()
 	dc := discordtest.New(t)
 	ann := dc.Person("Ann")
-	w := newFixture(t, dc)
-	w.start().waitConnected()
+	fx := newFixture(t, dc)
+	fx.start().waitConnected()
 	ann.Sends(ann.Private(), "zero")
-	w.waitTexts("zero")
-	w.failWith(errors.New("the disk is full"))
+	fx.waitTexts("zero")
+	fx.failWith(errors.New("the disk is full"))
 	ann.Sends(ann.Private(), "one")
 	ann.Sends(ann.Private(), "two")
-	w.waitState("a second try", func(s channel.State) bool { return s.Adapter >= 3 && strings.Contains(s.Reason, "disk is full") })
-	w.failWith(nil)
-	w.waitTexts("zero, one, two")
-	if began, resumed := dc.Sessions(); began != 1 || resumed < 2 || len(w.recorded()) != 3 {
-		t.Errorf("%d sessions were begun, %d resumed, and %d events taken", began, resumed, len(w.recorded()))
+	fx.waitState("a second attempt", func(s channel.State) bool { return s.Adapter >= 3 && strings.Contains(s.Reason, "disk is full") })
+	fx.failWith(nil)
+	fx.waitTexts("zero, one, two")
+	if started, resumed := dc.Sessions(); started != 1 || resumed < 2 || len(fx.recorded()) != 3 {
+		t.Errorf("%d sessions started, %d resumed, %d events recorded", started, resumed, len(fx.recorded()))
 	}
 }
 
@@ -268,12 +268,12 @@ func TestRedeliveredEventHasTheSameKey(t *testing.T) {
 	t.Parallel()
 	dc := discordtest.New(t)
 	ann, dev := dc.Person("Ann"), dc.Channel("dev")
-	w := newFixture(t, dc).start()
-	w.waitConnected()
+	fx := newFixture(t, dc).start()
+	fx.waitConnected()
 	ann.Sends(dev, "once")
 	dc.Redeliver()
-	waitFor(t, "it again", func() bool { return len(w.recorded()) == 2 })
-	if e := w.recorded(); e[0].Key != e[1].Key {
+	waitFor(t, "the redelivered event", func() bool { return len(fx.recorded()) == 2 })
+	if e := fx.recorded(); e[0].Key != e[1].Key {
 		t.Errorf("keys %q %q", e[0].Key, e[1].Key)
 	}
 }
@@ -282,11 +282,11 @@ func TestUnreadableEventIsSkipped(t *testing.T) {
 	t.Parallel()
 	dc := discordtest.New(t)
 	ann := dc.Person("Ann")
-	w := newFixture(t, dc).start()
-	w.waitConnected()
+	fx := newFixture(t, dc).start()
+	fx.waitConnected()
 	for _, body := range []map[string]any{
 		{"id": 17, "channel_id": "x"}, {}, {"id": "1", "channel_id": "2"}, {"id": "1", "author": map[string]any{"id": "3"}},
-		{"id": "1", "channel_id": "2", "author": "nobody"}, {"id": "1", "channel_id": "2", "author": map[string]any{"id": "3"}},
+		{"id": "1", "channel_id": "2", "author": "a string"}, {"id": "1", "channel_id": "2", "author": map[string]any{"id": "3"}},
 	} {
 		for _, kind := range []string{"MESSAGE_CREATE", "MESSAGE_UPDATE", "MESSAGE_DELETE", "INTERACTION_CREATE", "GUILD_CREATE", "GUILD_DELETE", "THREAD_CREATE", "GUILD_ROLE_CREATE"} {
 			if kind != "MESSAGE_DELETE" || body["channel_id"] == nil {
@@ -296,8 +296,8 @@ func TestUnreadableEventIsSkipped(t *testing.T) {
 	}
 	dc.PushEvent("SOMETHING_NEW", map[string]any{"a": 1})
 	ann.Sends(ann.Private(), "good")
-	w.waitTexts("good")
-	if all := w.logs.String(); !strings.Contains(all, "type=MESSAGE_CREATE") || w.runner.State().Adapter != 1 {
+	fx.waitTexts("good")
+	if all := fx.logs.String(); !strings.Contains(all, "type=MESSAGE_CREATE") || fx.runner.State().Adapter != 1 {
 		t.Errorf("the log says\n%s", all)
 	}
 }

@@ -9,16 +9,16 @@ import (
 	"mailroom/channel/discord/discordtest"
 )
 
-// TestNoErrorOfAConversationEndsTheBot answers a message to one person with what
-// Discord documents that a message can be answered with (JSON Error Codes,
-// https://docs.discord.com/developers/topics/opcodes-and-status-codes): the reply gets
-// the class that the error has, and the channel stays connected.
+// TestNoErrorOfAConversationEndsTheBot answers a message to one person with every error that
+// Discord documents for messages (JSON Error Codes,
+// https://docs.discord.com/developers/topics/opcodes-and-status-codes), and checks the class of
+// the reply and that the channel stays connected.
 func TestNoErrorOfAConversationEndsTheBot(t *testing.T) {
 	t.Parallel()
 	dc := discordtest.New(t)
 	ann, bob := dc.Person("Ann"), dc.Person("Bob")
-	w := newFixture(t, dc).start()
-	p := w.waitConnected()
+	fx := newFixture(t, dc).start()
+	p := fx.waitConnected()
 	seen := 0
 	for _, c := range []struct {
 		want   mailroom.Class
@@ -47,14 +47,14 @@ func TestNoErrorOfAConversationEndsTheBot(t *testing.T) {
 		}
 	}
 	if n := len(dc.Calls(discordtest.Me)); n != 3 {
-		t.Errorf("whose token it is was asked %d times, want once for each refusal of it", n)
+		t.Errorf("the token was checked %d times, want once for each error that blames it", n)
 	}
-	if s := w.runner.State(); s.Condition != channel.ConditionConnected || s.Adapter != 1 {
-		t.Errorf("the channel is %+v after %d refusals", s, seen)
+	if s := fx.runner.State(); s.Condition != channel.ConditionConnected || s.Adapter != 1 {
+		t.Errorf("state %+v after %d refusals", s, seen)
 	}
 	if _, err := p.Send(t.Context(), room(bob.Private()), chat.Message{Text: "after"}, ""); err != nil {
 		t.Errorf("a message to another person: %v", err)
 	}
 	bob.Sends(bob.Private(), "still there?")
-	w.waitTexts("still there?")
+	fx.waitTexts("still there?")
 }

@@ -21,7 +21,7 @@ const (
 	classEverywhere = "everywhere"
 )
 
-// sendClass is what an error of a send means.
+// sendClass returns the class of a send error, including the test-only classes above.
 func sendClass(err error) mailroom.Class {
 	switch {
 	case err == nil:
@@ -51,13 +51,13 @@ func TestAMessageIsSentAndEdited(t *testing.T) {
 	}
 	m := thread.Replies()[0]
 	if m.ID != id || m.Text != "**Run** `rm`, @everyone <@1>?" || len(m.Buttons) != 2 || m.ReplyTo != asked || m.Flags != 4 || len(m.Nonce) != 24 {
-		t.Errorf("sent was %+v as %s", m, id)
+		t.Errorf("sent %+v with id %s", m, id)
 	}
 	if err := p.Edit(t.Context(), room(thread), id, chat.Message{Text: "Approved, @here."}); err != nil {
 		t.Fatal(err)
 	}
 	if m := thread.Replies()[0]; m.Text != "Approved, @here." || len(m.Buttons) != 0 || m.Edits != 1 {
-		t.Errorf("edited it is %+v", m)
+		t.Errorf("after the edit: %+v", m)
 	}
 	if err := p.Typing(t.Context(), room(thread)); err != nil || dc.Calls(discordtest.Typing)[0].Path != "/api/v10/channels/"+thread.ID+"/typing" {
 		t.Errorf("typing: %v, %v", err, dc.Calls(discordtest.Typing))
@@ -67,13 +67,13 @@ func TestAMessageIsSentAndEdited(t *testing.T) {
 			t.Errorf("a reply to %s: %v", reply, err)
 		}
 	}
-	for name, id := range map[string]string{"nothing": "999", "what Ann has said": asked, "no id": "x/../1"} {
+	for name, id := range map[string]string{"nothing": "999", "Ann's message": asked, "no id": "x/../1"} {
 		if err := p.Edit(t.Context(), room(thread), id, chat.Message{Text: "x"}); sendClass(err) != mailroom.ClassPermanent {
 			t.Errorf("an edit of %s: %v", name, err)
 		}
 	}
-	if rang := dc.Pinged(); len(rang) != 0 {
-		t.Errorf("somebody was called by %q", rang)
+	if pinged := dc.Pinged(); len(pinged) != 0 {
+		t.Errorf("mentions notified people: %q", pinged)
 	}
 }
 
@@ -82,36 +82,36 @@ func TestNonceDeduplicatesAMessage(t *testing.T) {
 	dc := discordtest.New(t)
 	ann := dc.Person("Ann")
 	private := ann.Private()
-	w := newFixture(t, dc).start()
-	p := w.waitConnected()
+	fx := newFixture(t, dc).start()
+	p := fx.waitConnected()
 	first, err := p.Send(t.Context(), room(private), chat.Message{Text: "once"}, "a/1")
 	again, err2 := p.Send(t.Context(), room(private), chat.Message{Text: "once"}, "a/1")
 	if err != nil || err2 != nil || first != again || len(private.Texts()) != 1 {
-		t.Errorf("sent as %s and %s, %v %v: %q", first, again, err, err2, private.Texts())
+		t.Errorf("ids %s and %s, %v %v: %q", first, again, err, err2, private.Texts())
 	}
 	dc.Fail(discordtest.Send, discordtest.Fault{Lose: true})
 	if _, err := p.Send(t.Context(), room(private), chat.Message{Text: "lost"}, "a/2"); sendClass(err) != classUnknown {
-		t.Fatalf("a lost answer is %v", err)
+		t.Fatalf("a lost response: %v", err)
 	}
-	waitFor(t, "what the gateway tells of it", func() bool {
+	waitFor(t, "the gateway event of the message", func() bool {
 		id, found, err := p.Find(t.Context(), room(private), "a/2", chat.Message{Text: "lost"})
 		return err == nil && found && id == private.Replies()[1].ID
 	})
 	if _, _, err := p.Find(t.Context(), room(private), "a/3", chat.Message{Text: "lost"}); !errors.Is(err, chat.ErrNoHistory) {
-		t.Errorf("what was not sent may be there for all that is known: %v", err)
+		t.Errorf("Find of an unsent key: %v", err)
 	}
 	dc.Fail(discordtest.History, discordtest.Fault{Status: 403, Code: 50001, Message: "Missing Access"}, discordtest.Fault{Status: 429, RetryAfter: 7, Message: "slowly"})
 	if _, _, err := p.Find(t.Context(), room(private), "a/3", chat.Message{}); !errors.Is(err, chat.ErrNoHistory) {
-		t.Errorf("a history that may not be read: %v", err)
+		t.Errorf("a forbidden history: %v", err)
 	}
 	if _, _, err := p.Find(t.Context(), room(private), "a/3", chat.Message{}); sendClass(err) != mailroom.ClassUnavailable || mailroom.AsFailure(err).RetryAfter != 7*time.Second {
-		t.Errorf("a history that is limited: %v", err)
+		t.Errorf("a rate limited history: %v", err)
 	}
-	if traits := w.capabilities; traits.DedupWindow != 2*time.Minute {
-		t.Errorf("the key is known for %s", traits.DedupWindow)
+	if caps := fx.capabilities; caps.DedupWindow != 2*time.Minute {
+		t.Errorf("DedupWindow is %s", caps.DedupWindow)
 	}
 
-	dc2 := discordtest.New(t) // a process that has seen nothing of it, and histories with nonces
+	dc2 := discordtest.New(t) // a new process, and histories with nonces
 	dc2.ShowNonces()
 	dev := dc2.Channel("dev")
 	old := newFixture(t, dc2).start()
@@ -122,7 +122,7 @@ func TestNonceDeduplicatesAMessage(t *testing.T) {
 	old.stop()
 	id, found, err := newFixture(t, dc2).start().waitConnected().Find(t.Context(), room(dev), "b/1", chat.Message{Text: "old"})
 	if id != sent || !found || err != nil {
-		t.Errorf("found is %q, %t, %v, want %s", id, found, err, sent)
+		t.Errorf("Find: %q, %t, %v, want %s", id, found, err, sent)
 	}
 }
 
@@ -147,16 +147,16 @@ func TestRateLimitIsObeyedBeforeItIsHit(t *testing.T) {
 	}
 	waits("one too many", send(dev), mailroom.ClassUnavailable, 29*time.Second, 31*time.Second)
 	if n := len(dc.Calls(discordtest.Send)); n != 1 {
-		t.Errorf("%d messages were tried, although the first was the last for now", n)
+		t.Errorf("%d sends, want none after the limit was used up", n)
 	}
 	if err := p.Typing(t.Context(), room(dev)); err != nil {
-		t.Errorf("a limit of messages holds for typing too: %v", err)
+		t.Errorf("typing fails due to the limit of sends: %v", err)
 	}
 	dc.Limit(ops, 40*time.Second)
 	waits("a channel's limit", p.Typing(t.Context(), room(ops)), mailroom.ClassUnavailable, 39*time.Second, 41*time.Second)
 	waits("the same again", p.Typing(t.Context(), room(ops)), mailroom.ClassUnavailable, 38*time.Second, 41*time.Second)
 	if n := len(dc.Calls(discordtest.Typing)); n != 2 {
-		t.Errorf("typing was tried %d times", n)
+		t.Errorf("typing was called %d times", n)
 	}
 	dc.LimitAll(50 * time.Second)
 	third := dc.Channel("third")
@@ -164,7 +164,7 @@ func TestRateLimitIsObeyedBeforeItIsHit(t *testing.T) {
 	before := len(dc.Calls(""))
 	waits("elsewhere", p.Edit(t.Context(), room(dev), "17", chat.Message{Text: "x"}), classEverywhere, 48*time.Second, 51*time.Second)
 	if n := len(dc.Calls("")) - before; n != 0 {
-		t.Errorf("%d calls were made although none may be", n)
+		t.Errorf("%d calls during the global limit", n)
 	}
 }
 
@@ -174,34 +174,34 @@ func TestSendErrorsAreClassified(t *testing.T) {
 	ann := dc.Person("Ann")
 	p := newFixture(t, dc).start().waitConnected()
 	to := room(ann.Private())
-	says := func(status, code int) discordtest.Fault {
+	refusal := func(status, code int) discordtest.Fault {
 		return discordtest.Fault{Status: status, Code: code, Message: "because"}
 	}
 	for _, c := range []struct {
 		fault discordtest.Fault
 		want  mailroom.Class
 	}{
-		{says(403, 50007), classGone},
-		{says(403, 50278), classGone},
-		{says(403, 50001), classGone},
-		{says(404, 10003), classGone},
-		{says(403, 50013), mailroom.ClassPermanent}, // somebody can allow it
-		{says(403, 160005), mailroom.ClassPermanent},
-		{says(400, 50035), mailroom.ClassPermanent},
-		{says(400, 50006), mailroom.ClassPermanent},
-		{says(413, 40005), mailroom.ClassPermanent},
+		{refusal(403, 50007), classGone},
+		{refusal(403, 50278), classGone},
+		{refusal(403, 50001), classGone},
+		{refusal(404, 10003), classGone},
+		{refusal(403, 50013), mailroom.ClassPermanent}, // an admin can grant it
+		{refusal(403, 160005), mailroom.ClassPermanent},
+		{refusal(400, 50035), mailroom.ClassPermanent},
+		{refusal(400, 50006), mailroom.ClassPermanent},
+		{refusal(413, 40005), mailroom.ClassPermanent},
 		{discordtest.Fault{Status: 429, Message: "slowly", RetryAfter: 0.01}, mailroom.ClassUnavailable},
 		{discordtest.Fault{Status: 429, Message: "slowly", RetryAfter: 0.01, Global: true}, classEverywhere},
-		{discordtest.Fault{Status: 429, Raw: "<html>error 1015</html>", RetryAfter: 1}, classEverywhere}, // who stands before the platform
-		{says(500, 0), classUnknown},
-		{says(503, 130000), classUnknown},
+		{discordtest.Fault{Status: 429, Raw: "<html>error 1015</html>", RetryAfter: 1}, classEverywhere}, // a proxy in front of Discord
+		{refusal(500, 0), classUnknown},
+		{refusal(503, 130000), classUnknown},
 		{discordtest.Fault{Status: 502, Raw: "<html>bad gateway</html>"}, classUnknown},
-		{discordtest.Fault{Status: 407, Raw: "<html>who are you?</html>"}, mailroom.ClassUnavailable}, // whoever said so has sent nothing on
+		{discordtest.Fault{Status: 407, Raw: "<html>who are you?</html>"}, mailroom.ClassUnavailable}, // a proxy that has not forwarded the call
 		{discordtest.Fault{Raw: "what?"}, classUnknown},
 		{discordtest.Fault{Half: true}, classUnknown},
 		{discordtest.Fault{Lose: true}, classUnknown},
 	} {
-		for wait := true; wait; { // until the limit of the last one is over
+		for wait := true; wait; { // until the previous limit has ended
 			_, err := p.Send(t.Context(), to, chat.Message{Text: "x"}, "")
 			wait = err != nil
 		}
@@ -215,10 +215,10 @@ func TestSendErrorsAreClassified(t *testing.T) {
 	short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	if _, err := p.Send(short, to, chat.Message{Text: "x"}, ""); sendClass(err) != classUnknown {
-		t.Errorf("no answer in time is %s: %v", sendClass(err), err)
+		t.Errorf("a timeout is %s: %v", sendClass(err), err)
 	}
 	if _, err := p.Send(t.Context(), chat.Room{Chat: "5"}, chat.Message{Text: "x"}, ""); sendClass(err) != classGone {
-		t.Errorf("a channel that is not there is %s: %v", sendClass(err), err)
+		t.Errorf("an unknown channel is %s: %v", sendClass(err), err)
 	}
 	many := slices.Repeat([]chat.Button{{Label: "y", Data: "z"}}, 6)
 	for name, buttons := range map[string][]chat.Button{
@@ -229,7 +229,7 @@ func TestSendErrorsAreClassified(t *testing.T) {
 		}
 	}
 	if _, err := p.Send(t.Context(), to, chat.Message{Text: strings.Repeat("é", 2001)}, ""); sendClass(err) != mailroom.ClassPermanent || !strings.Contains(err.Error(), "INVALID") {
-		t.Errorf("a text that is too long is %s: %v", sendClass(err), err)
+		t.Errorf("a text over the limit is %s: %v", sendClass(err), err)
 	}
 }
 
@@ -241,13 +241,13 @@ func TestUnsentMessageIsUnavailable(t *testing.T) {
 	to := room(ann.Private())
 	dc.Down()
 	_, err := p.Send(t.Context(), to, chat.Message{Text: "x"}, "")
-	for sendClass(err) == classUnknown { // a connection from before, whose end was not seen yet; there are few
+	for sendClass(err) == classUnknown { // an idle connection whose end was not noticed; there are few
 		_, err = p.Send(t.Context(), to, chat.Message{Text: "x"}, "")
 	}
 	if sendClass(err) != mailroom.ClassUnavailable {
-		t.Errorf("a connection that is refused is %s: %v", sendClass(err), err)
+		t.Errorf("a refused connection is %s: %v", sendClass(err), err)
 	}
-	// A listener that takes connections and closes them may have got what was sent.
+	// A listener that accepts and closes connections may have received the message.
 	ln, err := net.Listen("tcp", strings.TrimSuffix(strings.TrimPrefix(dc.URL, "http://"), "/api/v10"))
 	if err != nil {
 		t.Fatal(err)
@@ -261,29 +261,30 @@ func TestUnsentMessageIsUnavailable(t *testing.T) {
 				return
 			}
 			buf := make([]byte, 4096)
-			_, _ = c.Read(buf) // as much as comes
-			_ = c.Close()      // without an answer
+			_, _ = c.Read(buf) // part of the request is enough
+			_ = c.Close()      // without a response
 		}
 	}()
 	if _, err := p.Send(t.Context(), to, chat.Message{Text: "x"}, ""); sendClass(err) != classUnknown {
-		t.Errorf("a connection that is closed is %s: %v", sendClass(err), err)
+		t.Errorf("a closed connection is %s: %v", sendClass(err), err)
 	}
 	_ = ln.Close() // ends the goroutine
 	<-closed
 }
 
-// TestTokenRejectedByACallEndsTheConnection also if the gateway has not noticed.
+// TestTokenRejectedByACallEndsTheConnection checks that a rejected call is enough, even if the
+// gateway has not noticed.
 func TestTokenRejectedByACallEndsTheConnection(t *testing.T) {
 	t.Parallel()
 	dc := discordtest.New(t)
 	ann := dc.Person("Ann")
-	w := newFixture(t, dc).start()
-	p := w.waitConnected()
+	fx := newFixture(t, dc).start()
+	p := fx.waitConnected()
 	dc.ReplaceToken("another." + discordtest.Token)
 	if _, err := p.Send(t.Context(), room(ann.Private()), chat.Message{Text: "x"}, ""); sendClass(err) != mailroom.ClassUnavailable {
-		t.Errorf("it is %s: %v", sendClass(err), err) // the message waits for a token
+		t.Errorf("class %s: %v", sendClass(err), err) // the message waits until the token is corrected
 	}
-	w.waitState("failed", func(s channel.State) bool {
+	fx.waitState("failed", func(s channel.State) bool {
 		return s.Condition == channel.ConditionFailed && strings.Contains(s.Reason, "401")
 	})
 }

@@ -14,28 +14,28 @@ import (
 func TestSessionIsResumedAfterTheLastCommit(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(dc *discordtest.Platform){
-		"a connection that is lost":       (*discordtest.Platform).Cut,
-		"a platform that asks for one":    func(dc *discordtest.Platform) { dc.SendOp(7, nil) },
-		"an error of the platform's":      func(dc *discordtest.Platform) { dc.CloseWith(4000, "Unknown error.") },
-		"a session that is good for more": func(dc *discordtest.Platform) { dc.SendOp(9, true) },
-		"too many heartbeats":             func(dc *discordtest.Platform) { dc.CloseWith(4008, "Rate limited.") },
-		"a platform that is restarted":    func(dc *discordtest.Platform) { dc.CloseWith(1012, "") },
+		"a lost connection":           (*discordtest.Platform).Cut,
+		"a requested reconnect":       func(dc *discordtest.Platform) { dc.SendOp(7, nil) },
+		"an unknown error":            func(dc *discordtest.Platform) { dc.CloseWith(4000, "Unknown error.") },
+		"a resumable invalid session": func(dc *discordtest.Platform) { dc.SendOp(9, true) },
+		"too many heartbeats":         func(dc *discordtest.Platform) { dc.CloseWith(4008, "Rate limited.") },
+		"a restart of the platform":   func(dc *discordtest.Platform) { dc.CloseWith(1012, "") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dc := discordtest.New(t)
 			ann, dev := dc.Person("Ann"), dc.Channel("dev")
-			w := newFixture(t, dc).start()
-			w.waitConnected()
+			fx := newFixture(t, dc).start()
+			fx.waitConnected()
 			id := ann.Sends(dev, "one")
-			w.waitTexts("one")
+			fx.waitTexts("one")
 			end(dc)
 			ann.Sends(dev, "two")
-			ann.Edits(dev, id, "one, changed") // which no history would tell
-			w.waitState("another connection", func(s channel.State) bool { return s.Condition == channel.ConditionConnected && s.Adapter > 1 })
-			w.waitTexts("one, two, one, changed")
-			if began, resumed := dc.Sessions(); began != 1 || resumed != 1 || len(w.recorded()) != 3 {
-				t.Errorf("%d sessions were begun, %d resumed, and %d events taken", began, resumed, len(w.recorded()))
+			ann.Edits(dev, id, "one, changed") // an edit, which no history would report
+			fx.waitState("another connection", func(s channel.State) bool { return s.Condition == channel.ConditionConnected && s.Adapter > 1 })
+			fx.waitTexts("one, two, one, changed")
+			if started, resumed := dc.Sessions(); started != 1 || resumed != 1 || len(fx.recorded()) != 3 {
+				t.Errorf("%d sessions started, %d resumed, %d events recorded", started, resumed, len(fx.recorded()))
 			}
 		})
 	}
@@ -45,60 +45,60 @@ func TestASessionOutlivesAnOutage(t *testing.T) {
 	t.Parallel()
 	dc := discordtest.New(t)
 	ann, dev := dc.Person("Ann"), dc.Channel("dev")
-	w := newFixture(t, dc).start()
-	w.waitConnected()
+	fx := newFixture(t, dc).start()
+	fx.waitConnected()
 	id := ann.Sends(dev, "one")
-	w.waitTexts("one")
+	fx.waitTexts("one")
 	dc.Down()
-	w.waitState("several tries", func(s channel.State) bool { return s.Attempts > 4 })
+	fx.waitState("several attempts", func(s channel.State) bool { return s.Attempts > 4 })
 	ann.Edits(dev, id, "one, changed")
 	dc.Up(t)
-	w.waitTexts("one, one, changed")
-	if began, resumed := dc.Sessions(); began != 1 || resumed != 1 {
-		t.Errorf("%d sessions were begun, and %d resumed", began, resumed)
+	fx.waitTexts("one, one, changed")
+	if started, resumed := dc.Sessions(); started != 1 || resumed != 1 {
+		t.Errorf("%d sessions started, %d resumed", started, resumed)
 	}
 }
 
 func TestLostSessionIsFollowedByABackfill(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(dc *discordtest.Platform){
-		"a session that is not known":    (*discordtest.Platform).Cut,
-		"one that the platform ends":     func(dc *discordtest.Platform) { dc.SendOp(9, false) },
-		"a number that it does not know": func(dc *discordtest.Platform) { dc.CloseWith(4007, "Invalid seq.") },
-		"a session that was too long":    func(dc *discordtest.Platform) { dc.CloseWith(4009, "Session timed out.") },
+		"an unknown session":         (*discordtest.Platform).Cut,
+		"an invalid session":         func(dc *discordtest.Platform) { dc.SendOp(9, false) },
+		"an unknown sequence number": func(dc *discordtest.Platform) { dc.CloseWith(4007, "Invalid seq.") },
+		"a timed out session":        func(dc *discordtest.Platform) { dc.CloseWith(4009, "Session timed out.") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dc := discordtest.New(t)
 			ann, bob, dev, ops := dc.Person("Ann"), dc.Person("Bob"), dc.Channel("dev"), dc.Channel("ops")
 			thread := dev.Thread("plans", false)
-			w := newFixture(t, dc).start()
-			w.waitConnected()
+			fx := newFixture(t, dc).start()
+			fx.waitConnected()
 			ann.Sends(ann.Private(), "one")
-			w.waitTexts("one")
+			fx.waitTexts("one")
 			dc.Forget()
 			end(dc)
 			for i := range 250 { // three pages
 				ann.Sends(dev, fmt.Sprint("d", i))
 			}
 			ann.Sends(thread, "in a thread")
-			bob.Sends(ops, "nobody was here before")
+			bob.Sends(ops, "the first message here")
 			ann.Sends(ann.Private(), "in private")
-			ann.Sends(dev, "nobody says this", discordtest.MessageOptions{Bot: true})
-			waitFor(t, "everything", func() bool { return strings.Count(w.texts(), ",") == 253 })
+			ann.Sends(dev, "not from a person", discordtest.MessageOptions{Bot: true})
+			waitFor(t, "everything", func() bool { return strings.Count(fx.texts(), ",") == 253 })
 			last := -1
-			for _, e := range w.recorded() {
+			for _, e := range fx.recorded() {
 				var i int
 				if _, err := fmt.Sscanf(e.Text, "d%d", &i); err == nil {
 					if i <= last {
-						t.Errorf("%d comes after %d", i, last)
+						t.Errorf("%d follows %d", i, last)
 					}
 					last = i
 				}
 			}
-			began, _ := dc.Sessions()
-			if pages := len(dc.Calls(discordtest.History)); began != 2 || pages > 7 {
-				t.Errorf("%d sessions were begun, and %d pages of histories asked for", began, pages)
+			started, _ := dc.Sessions()
+			if pages := len(dc.Calls(discordtest.History)); started != 2 || pages > 7 {
+				t.Errorf("%d sessions started, %d pages of histories read", started, pages)
 			}
 		})
 	}
@@ -111,94 +111,95 @@ func TestNextProcessContinuesFromThePosition(t *testing.T) {
 	ann.Sends(dev, "long ago")
 	said := time.Now()
 	waitFor(t, "a later id", func() bool { return time.Since(said) > 2*time.Millisecond })
-	w := newFixture(t, dc).start()
-	w.waitConnected()
+	fx := newFixture(t, dc).start()
+	fx.waitConnected()
 	ann.Sends(ann.Private(), "one")
-	w.waitTexts("one")
-	w.stop()
+	fx.waitTexts("one")
+	fx.stop()
 	ann.Sends(dev, "two")
 	ann.Sends(ann.Private(), "three")
-	w.start().waitConnected()
-	waitFor(t, "both", func() bool { return strings.Contains(w.texts(), "two") && strings.Contains(w.texts(), "three") })
-	w.stop()
-	w.start().waitConnected()
+	fx.start().waitConnected()
+	waitFor(t, "both", func() bool { return strings.Contains(fx.texts(), "two") && strings.Contains(fx.texts(), "three") })
+	fx.stop()
+	fx.start().waitConnected()
 	ann.Sends(dev, "four")
-	waitFor(t, "the last", func() bool { return strings.Contains(w.texts(), "four") })
-	if got := w.texts(); strings.Contains(got, "long ago") || strings.Count(got, ",") != 3 {
-		t.Errorf("taken was %q", got)
+	waitFor(t, "the last", func() bool { return strings.Contains(fx.texts(), "four") })
+	if got := fx.texts(); strings.Contains(got, "long ago") || strings.Count(got, ",") != 3 {
+		t.Errorf("recorded %q", got)
 	}
 }
 
-// TestDecreasingIDsSkipNothing has a message arrive whose id is that of half a minute
-// later, as if another part of the platform were behind.
+// TestDecreasingIDsSkipNothing has a message arrive whose id is half a minute ahead of the
+// following ones.
 func TestDecreasingIDsSkipNothing(t *testing.T) {
 	t.Parallel()
 	dc := discordtest.New(t)
 	ann, dev := dc.Person("Ann"), dc.Channel("dev")
-	w := newFixture(t, dc).start()
-	w.waitConnected()
+	fx := newFixture(t, dc).start()
+	fx.waitConnected()
 	dc.PushEvent("MESSAGE_CREATE", map[string]any{
 		"id": snowflake(30 * time.Second), "channel_id": dev.ID, "guild_id": discordtest.ServerID, "author": map[string]any{"id": ann.ID}, "content": "ahead",
 	})
 	ann.Sends(dev, "behind")
-	w.waitTexts("ahead, behind")
-	w.stop()
-	ann.Sends(dev, "meanwhile")
-	w.start().waitConnected()
-	w.waitTexts("ahead, behind, meanwhile")
+	fx.waitTexts("ahead, behind")
+	fx.stop()
+	ann.Sends(dev, "missed")
+	fx.start().waitConnected()
+	fx.waitTexts("ahead, behind, missed")
 }
 
 func TestMessagesDuringAServerOutageAreRead(t *testing.T) {
 	t.Parallel()
 	dc := discordtest.New(t)
 	ann, dev := dc.Person("Ann"), dc.Channel("dev")
-	w := newFixture(t, dc).start()
-	w.waitConnected()
+	fx := newFixture(t, dc).start()
+	fx.waitConnected()
 	ann.Sends(dev, "one")
-	w.waitTexts("one")
+	fx.waitTexts("one")
 	dc.SetOutage(true)
-	w.stop()
+	fx.stop()
 	ann.Sends(dev, "two")
-	w.start().waitConnected() // to a platform that has no such server for now
+	fx.start().waitConnected() // the server is unavailable
 	ann.Sends(ann.Private(), "three")
-	w.waitTexts("one, three")
-	w.stop()
-	w.start().waitConnected()
+	fx.waitTexts("one, three")
+	fx.stop()
+	fx.start().waitConnected()
 	dc.SetOutage(false)
-	waitFor(t, "what was said in between", func() bool { return strings.Contains(w.texts(), "two") })
-	dc.SetOutage(true) // also while it is connected
+	waitFor(t, "the message during the outage", func() bool { return strings.Contains(fx.texts(), "two") })
+	dc.SetOutage(true) // during a connection as well
 	dc.Forget()
 	dc.Cut()
-	w.waitState("another connection", func(s channel.State) bool { return s.Adapter > 1 && s.Condition == channel.ConditionConnected })
+	fx.waitState("another connection", func(s channel.State) bool { return s.Adapter > 1 && s.Condition == channel.ConditionConnected })
 	ann.Sends(dev, "four")
 	dc.SetOutage(false)
-	waitFor(t, "the last", func() bool { return strings.Contains(w.texts(), "four") })
+	waitFor(t, "the last", func() bool { return strings.Contains(fx.texts(), "four") })
 }
 
-// TestPositionWaitsForAnUnavailableServer also while others are much newer.
+// TestPositionWaitsForAnUnavailableServer checks that the position stays, even if messages
+// elsewhere are much newer.
 func TestPositionWaitsForAnUnavailableServer(t *testing.T) {
 	t.Parallel()
 	dc := discordtest.New(t)
 	ann, dev := dc.Person("Ann"), dc.Channel("dev")
-	w := newFixture(t, dc).start()
-	w.waitConnected()
+	fx := newFixture(t, dc).start()
+	fx.waitConnected()
 	ann.Sends(dev, "one")
-	w.waitTexts("one")
-	w.stop()
+	fx.waitTexts("one")
+	fx.stop()
 	dc.SetOutage(true)
 	ann.Sends(dev, "two")
-	w.start().waitConnected()
+	fx.start().waitConnected()
 	dc.PushEvent("MESSAGE_CREATE", map[string]any{
 		"id": snowflake(5 * time.Minute), "channel_id": "17", "author": map[string]any{"id": ann.ID}, "content": "later, in private",
 	})
-	w.waitTexts("one, later, in private")
-	w.stop()
+	fx.waitTexts("one, later, in private")
+	fx.stop()
 	dc.SetOutage(false)
-	w.start()
-	w.waitTexts("one, later, in private, two")
+	fx.start()
+	fx.waitTexts("one, later, in private, two")
 }
 
-// snowflake is an id of a moment from now.
+// snowflake returns an id for a time relative to now.
 func snowflake(from time.Duration) string {
 	return fmt.Sprint(uint64(time.Now().Add(from).UnixMilli()-1420070400000) << 22)
 }
@@ -207,15 +208,15 @@ func TestJoinedServerIsNotReadFromTheBeginning(t *testing.T) {
 	t.Parallel()
 	dc := discordtest.New(t)
 	ann, dev := dc.Person("Ann"), dc.Channel("dev")
-	w := newFixture(t, dc).start()
-	w.waitConnected()
+	fx := newFixture(t, dc).start()
+	fx.waitConnected()
 	ann.Sends(dev, "one")
-	w.waitTexts("one")
+	fx.waitTexts("one")
 	dc.PushEvent("GUILD_CREATE", map[string]any{"id": "99", "channels": []any{map[string]any{"id": dev.ID, "type": 0, "last_message_id": "9999999999999999999"}}})
 	ann.Sends(dev, "two")
-	w.waitTexts("one, two")
+	fx.waitTexts("one, two")
 	if n := len(dc.Calls(discordtest.History)); n != 0 {
-		t.Errorf("histories were asked for %d times", n)
+		t.Errorf("%d requests for histories", n)
 	}
 }
 
@@ -223,11 +224,11 @@ func TestFailedHistoryIsRetried(t *testing.T) {
 	t.Parallel()
 	dc := discordtest.New(t)
 	ann, dev, hidden := dc.Person("Ann"), dc.Channel("dev"), dc.Channel("hidden")
-	w := newFixture(t, dc).start()
-	w.waitConnected()
+	fx := newFixture(t, dc).start()
+	fx.waitConnected()
 	ann.Sends(dev, "one")
-	w.waitTexts("one")
-	w.stop()
+	fx.waitTexts("one")
+	fx.stop()
 	ann.Sends(dev, "two")
 	ann.Sends(hidden, "not for the bot")
 	dc.Fail(discordtest.History,
@@ -237,44 +238,44 @@ func TestFailedHistoryIsRetried(t *testing.T) {
 		discordtest.Fault{Raw: "[{]"},
 	)
 	hidden.Remove()
-	w.start()
-	waitFor(t, "what was said meanwhile", func() bool { return w.texts() == "one, two" })
+	fx.start()
+	waitFor(t, "the missed message", func() bool { return fx.texts() == "one, two" })
 	if n := len(dc.Calls(discordtest.History)); n != 5 && n != 6 {
-		t.Errorf("the history was asked for %d times", n)
+		t.Errorf("%d requests for the history", n)
 	}
 }
 
-// TestPositionIsBounded also after years.
+// TestPositionIsBounded checks that a position holds at most 100 private channels.
 func TestPositionIsBounded(t *testing.T) {
 	t.Parallel()
 	dc := discordtest.New(t)
-	w := newFixture(t, dc).start()
-	w.waitConnected()
+	fx := newFixture(t, dc).start()
+	fx.waitConnected()
 	for i := range 150 {
 		p := dc.Person(fmt.Sprint("P", i))
 		p.Sends(p.Private(), "hello")
 	}
-	waitFor(t, "all of them", func() bool { return len(w.recorded()) == 150 })
-	at := w.recorded()[149].Position
+	waitFor(t, "all events", func() bool { return len(fx.recorded()) == 150 })
+	at := fx.recorded()[149].Position
 	var v struct {
 		At      string
 		Private []string
 	}
-	if err := json.Unmarshal([]byte(at), &v); err != nil || len(v.Private) != 100 || len(at) > 3000 || v.At != w.recorded()[149].Key {
+	if err := json.Unmarshal([]byte(at), &v); err != nil || len(v.Private) != 100 || len(at) > 3000 || v.At != fx.recorded()[149].Key {
 		t.Errorf("the position has %d bytes, %v: %.200s", len(at), err, at)
 	}
-	if v.Private[0] != w.recorded()[149].Room.Chat {
-		t.Errorf("the first of the private channels is %s, and %s was used last", v.Private[0], w.recorded()[149].Room.Chat)
+	if v.Private[0] != fx.recorded()[149].Room.Chat {
+		t.Errorf("first private channel %s, want the latest, %s", v.Private[0], fx.recorded()[149].Room.Chat)
 	}
 }
 
 func TestMalformedPositionIsFatal(t *testing.T) {
 	t.Parallel()
 	for _, at := range []string{"{", `{"at":"x"}`, `{}`} {
-		w := newFixture(t, discordtest.New(t))
-		w.position = at
-		w.start()
-		s := w.waitState("failed", func(s channel.State) bool { return s.Condition == channel.ConditionFailed })
+		fx := newFixture(t, discordtest.New(t))
+		fx.position = at
+		fx.start()
+		s := fx.waitState("failed", func(s channel.State) bool { return s.Condition == channel.ConditionFailed })
 		if !strings.Contains(s.Reason, "saved position") {
 			t.Errorf("%s: %s", at, s.Reason)
 		}
@@ -286,48 +287,48 @@ func TestHeartbeatsReportTheLastEventAndProveTheConnection(t *testing.T) {
 	dc := discordtest.New(t)
 	dc.SetHeartbeatInterval(30 * time.Millisecond)
 	ann := dc.Person("Ann")
-	w := newFixture(t, dc)
-	w.policy.InitialDelay = time.Hour // what ends is not tried again here
-	w.start().waitConnected()
+	fx := newFixture(t, dc)
+	fx.policy.InitialDelay = time.Hour // no reconnect in this test
+	fx.start().waitConnected()
 	ann.Sends(ann.Private(), "one")
-	w.waitTexts("one")
-	began := w.runner.State().LastSuccess
+	fx.waitTexts("one")
+	began := fx.runner.State().LastSuccess
 	dc.WaitFor(t, "a heartbeat after it", func() bool {
 		told := dc.HeartbeatSeqs()
-		return len(told) > 0 && told[len(told)-1] == 3 // READY, the server, the message
+		return len(told) > 0 && told[len(told)-1] == 3 // READY, GUILD_CREATE, the message
 	})
-	s := w.waitState("evidence", func(s channel.State) bool {
+	s := fx.waitState("a heartbeat acknowledgement", func(s channel.State) bool {
 		return s.LastSuccess.Sub(began) > 50*time.Millisecond || s.Condition != channel.ConditionConnected
 	})
 	if s.Condition == channel.ConditionConnected && s.Adapter != 1 {
-		t.Errorf("the state is %+v", s)
+		t.Errorf("state %+v", s)
 	}
 }
 
-// TestFailedHistoryAffectsOnlyItsRoom: other rooms go on, what is said in the room
-// waits in its order, and neither a lost connection nor another process skips anything.
+// TestFailedHistoryAffectsOnlyItsRoom checks that other rooms go on, that the room's messages
+// wait in order, and that neither a lost connection nor a new process skips anything.
 func TestFailedHistoryAffectsOnlyItsRoom(t *testing.T) {
 	t.Parallel()
-	for name, after := range map[string]func(w *fixture, dc *discordtest.Platform){
+	for name, after := range map[string]func(fx *fixture, dc *discordtest.Platform){
 		"an answer at last": func(*fixture, *discordtest.Platform) {},
-		"a lost connection": func(w *fixture, dc *discordtest.Platform) {
+		"a lost connection": func(fx *fixture, dc *discordtest.Platform) {
 			dc.Cut()
-			w.waitState("another connection", func(s channel.State) bool { return s.Adapter == 2 && s.Condition == channel.ConditionConnected })
+			fx.waitState("another connection", func(s channel.State) bool { return s.Adapter == 2 && s.Condition == channel.ConditionConnected })
 		},
-		"another process": func(w *fixture, _ *discordtest.Platform) {
-			w.stop()
-			w.start().waitConnected()
+		"another process": func(fx *fixture, _ *discordtest.Platform) {
+			fx.stop()
+			fx.start().waitConnected()
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dc := discordtest.New(t)
 			ann, dev, ops := dc.Person("Ann"), dc.Channel("dev"), dc.Channel("ops")
-			w := newFixture(t, dc).start()
-			w.waitConnected()
+			fx := newFixture(t, dc).start()
+			fx.waitConnected()
 			ann.Sends(dev, "one")
-			w.waitTexts("one")
-			w.stop()
+			fx.waitTexts("one")
+			fx.stop()
 			ann.Sends(dev, "two")
 			hold := make(chan struct{})
 			dc.Fail(discordtest.History,
@@ -336,27 +337,27 @@ func TestFailedHistoryAffectsOnlyItsRoom(t *testing.T) {
 				discordtest.Fault{Status: 403, Code: 40333, Message: "internal network error"},
 				discordtest.Fault{Hold: hold},
 			)
-			w.start().waitConnected()
-			waitFor(t, "a history that is slow", func() bool { return len(dc.Calls(discordtest.History)) == 4 })
+			fx.start().waitConnected()
+			waitFor(t, "the slow history read", func() bool { return len(dc.Calls(discordtest.History)) == 4 })
 			three := ann.Sends(dev, "three")
 			ann.Edits(dev, three, "three, changed")
 			ann.Sends(dev, "four")
 			ann.Sends(ops, "elsewhere")
-			w.waitTexts("one, elsewhere")
-			if s := w.runner.State(); s.Condition != channel.ConditionConnected || s.Adapter != 1 || !strings.Contains(s.LastError, "is read later") {
-				t.Errorf("the channel is %+v", s)
+			fx.waitTexts("one, elsewhere")
+			if s := fx.runner.State(); s.Condition != channel.ConditionConnected || s.Adapter != 1 || !strings.Contains(s.LastError, "is read later") {
+				t.Errorf("state %+v", s)
 			}
-			after(w, dc)
+			after(fx, dc)
 			close(hold)
 			want := map[string]string{
 				"an answer at last": "one, elsewhere, two, three, three, changed, four",
-				// The history has it as it is then, and the change that has waited follows.
+				// The history contains the edited message, and the deferred edit follows.
 				"a lost connection": "one, elsewhere, two, three, changed, four, three, changed",
 				"another process":   "one, elsewhere, two, three, changed, four",
 			}[name]
-			w.waitTexts(want)
+			fx.waitTexts(want)
 			ann.Sends(dev, "five")
-			w.waitTexts(want + ", five")
+			fx.waitTexts(want + ", five")
 		})
 	}
 }

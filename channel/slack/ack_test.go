@@ -11,8 +11,7 @@ import (
 	"mailroom/channel/slack/slacktest"
 )
 
-// logAcks prints after which time each envelope was acknowledged. Slack wants that
-// within 3 s, and sends an envelope again after that.
+// logAcks logs how long each acknowledgement took. Slack redelivers an envelope after 3 s.
 func logAcks(t *testing.T, sl *slacktest.Platform) {
 	t.Helper()
 	var table strings.Builder
@@ -31,8 +30,8 @@ func logAcks(t *testing.T, sl *slacktest.Platform) {
 	t.Logf("\n%s", table.String())
 }
 
-// TestEnvelopesAreAcknowledgedDuringASlowDownload: while a file of one person comes slowly,
-// everything is acknowledged, another person is answered, and the file arrives whole.
+// TestEnvelopesAreAcknowledgedDuringASlowDownload checks that during the slow download of one
+// person's file all envelopes are acknowledged, others get replies, and the file arrives whole.
 func TestEnvelopesAreAcknowledgedDuringASlowDownload(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
@@ -56,20 +55,20 @@ func TestEnvelopesAreAcknowledgedDuringASlowDownload(t *testing.T) {
 	for i := range 5 {
 		ann.Sends(dev, fmt.Sprint(mention, " and ", i))
 	}
-	sl.WaitFor(t, "everything acknowledged while the file comes", func() bool { return sl.Pending() == 0 })
-	sl.WaitFor(t, "all others answered while the file comes", func() bool { return len(dev.Texts()) == 5 })
+	sl.WaitFor(t, "the acknowledgement of everything during the download", func() bool { return sl.Pending() == 0 })
+	sl.WaitFor(t, "the replies to the others during the download", func() bool { return len(dev.Texts()) == 5 })
 	if got := ann.Private().Texts(); len(got) > 0 {
-		t.Errorf("what has the file was answered without it: %q", got)
+		t.Errorf("answered before the download: %q", got)
 	}
 	close(slow)
-	sl.WaitFor(t, "the answer to what has the file", func() bool { return strings.Contains(strings.Join(ann.Private().Texts(), ""), "what is in it") })
+	sl.WaitFor(t, "the reply to the file", func() bool { return strings.Contains(strings.Join(ann.Private().Texts(), ""), "what is in it") })
 	rest()
 	logAcks(t, sl)
 }
 
-// TestEnvelopesAreAcknowledgedDuringASlowHistory: while the history of one room comes
-// slowly, what is said there and elsewhere is acknowledged. What is said elsewhere is
-// taken; what is said there is taken after the history, in order.
+// TestEnvelopesAreAcknowledgedDuringASlowHistory checks that during a slow history read all
+// envelopes are acknowledged, messages of other rooms are handled, and messages of the room are
+// handled after the history, in order.
 func TestEnvelopesAreAcknowledgedDuringASlowHistory(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
@@ -80,32 +79,32 @@ func TestEnvelopesAreAcknowledgedDuringASlowHistory(t *testing.T) {
 	sl.DropPending()
 	slow := make(chan struct{})
 	sl.Fail("conversations.history", slacktest.Fault{Hold: slow})
-	w := newFixture(t, sl).startAt(fmt.Sprintf(`{%q:%q}`, ann.Private().ID, first)).start()
-	w.waitConnected()
-	sl.WaitFor(t, "the history asked for", func() bool { return len(sl.Calls("conversations.history")) == 1 })
+	fx := newFixture(t, sl).startAt(fmt.Sprintf(`{%q:%q}`, ann.Private().ID, first)).start()
+	fx.waitConnected()
+	sl.WaitFor(t, "the request for the history", func() bool { return len(sl.Calls("conversations.history")) == 1 })
 	for i := range 5 {
 		ann.Sends(ann.Private(), fmt.Sprint("live ", i))
 		bob.Sends(bob.Private(), fmt.Sprint("bob ", i))
 	}
-	sl.WaitFor(t, "everything acknowledged while the history comes", func() bool { return sl.Pending() == 0 })
-	if got := w.texts(); got != "bob 0, bob 1, bob 2, bob 3, bob 4" {
-		t.Errorf("while the history comes, taken was %q", got)
+	sl.WaitFor(t, "the acknowledgement of everything during the history read", func() bool { return sl.Pending() == 0 })
+	if got := fx.texts(); got != "bob 0, bob 1, bob 2, bob 3, bob 4" {
+		t.Errorf("during the history read, recorded %q", got)
 	}
-	for _, e := range w.recorded() { // a crash now: the history is read again, with what was acknowledged
+	for _, e := range fx.recorded() { // after a crash now, the history is read again and contains the acknowledged messages
 		if !strings.Contains(e.Position, fmt.Sprintf("%q:%q", ann.Private().ID, first)) {
-			t.Errorf("the position has passed over what was not taken: %s", e.Position)
+			t.Errorf("the position is past unhandled messages: %s", e.Position)
 		}
 	}
 	close(slow)
-	w.waitEvents(12)
-	if got := w.texts(); !strings.HasSuffix(got, "bob 4, missed one, missed two, live 0, live 1, live 2, live 3, live 4") {
-		t.Errorf("taken was %q", got)
+	fx.waitEvents(12)
+	if got := fx.texts(); !strings.HasSuffix(got, "bob 4, missed one, missed two, live 0, live 1, live 2, live 3, live 4") {
+		t.Errorf("recorded %q", got)
 	}
 	logAcks(t, sl)
 }
 
-// TestDeferredMessageSurvivesACrash: the process ends while a
-// history comes, after it has acknowledged a message that waits for it.
+// TestDeferredMessageSurvivesACrash ends the process while a history is read, after a message
+// that waits for it was acknowledged.
 func TestDeferredMessageSurvivesACrash(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
@@ -117,23 +116,23 @@ func TestDeferredMessageSurvivesACrash(t *testing.T) {
 	at := fmt.Sprintf(`{%q:%q}`, ann.Private().ID, first)
 	one := newFixture(t, sl).startAt(at).start()
 	one.waitConnected()
-	sl.WaitFor(t, "the history asked for", func() bool { return len(sl.Calls("conversations.history")) == 1 })
+	sl.WaitFor(t, "the request for the history", func() bool { return len(sl.Calls("conversations.history")) == 1 })
 	ann.Sends(ann.Private(), "live")
-	sl.WaitFor(t, "it acknowledged", func() bool { return len(sl.Acks()) == 1 && sl.Pending() == 0 })
+	sl.WaitFor(t, "the acknowledgement of it", func() bool { return len(sl.Acks()) == 1 && sl.Pending() == 0 })
 	if got := one.recorded(); len(got) > 0 {
-		t.Errorf("taken was %+v", got)
+		t.Errorf("recorded %+v", got)
 	}
 	one.crash()
 	two := newFixture(t, sl).startAt(at).start()
 	two.waitConnected()
 	two.waitEvents(2)
 	if got := two.texts(); got != "missed, live" {
-		t.Errorf("after the crash taken was %q", got)
+		t.Errorf("after the crash recorded %q", got)
 	}
 }
 
-// TestFailedHistoryDoesNotAdvanceThePosition: what has waited for it is taken all the same, and
-// what it would have told is read later.
+// TestFailedHistoryDoesNotAdvanceThePosition checks that deferred messages are handled when the
+// history fails, and that the history is read later.
 func TestFailedHistoryDoesNotAdvanceThePosition(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
@@ -146,26 +145,26 @@ func TestFailedHistoryDoesNotAdvanceThePosition(t *testing.T) {
 	at := fmt.Sprintf(`{%q:%q}`, ann.Private().ID, first)
 	one := newFixture(t, sl).startAt(at).start()
 	one.waitConnected()
-	sl.WaitFor(t, "the history asked for", func() bool { return len(sl.Calls("conversations.history")) == 1 })
+	sl.WaitFor(t, "the request for the history", func() bool { return len(sl.Calls("conversations.history")) == 1 })
 	ann.Sends(ann.Private(), "live")
-	sl.WaitFor(t, "it acknowledged", func() bool { return len(sl.Acks()) == 1 && sl.Pending() == 0 })
+	sl.WaitFor(t, "the acknowledgement of it", func() bool { return len(sl.Acks()) == 1 && sl.Pending() == 0 })
 	close(slow)
 	one.waitEvents(1)
 	saved := one.recorded()[0].Position
 	if !strings.Contains(saved, fmt.Sprintf("%q:%q", ann.Private().ID, first)) {
-		t.Errorf("the position has passed over what was not read: %s", saved)
+		t.Errorf("the position is past an unread history: %s", saved)
 	}
 	one.crash()
 	two := newFixture(t, sl).startAt(saved).start()
 	two.waitConnected()
 	two.waitEvents(2)
 	if got := two.texts(); got != "missed, live" {
-		t.Errorf("after the crash taken was %q", got)
+		t.Errorf("after the crash recorded %q", got)
 	}
 }
 
-// TestThreadIsSavedWithItsRootMessage: a crash after a message of a history was
-// taken, and before its replies were read, loses none of them.
+// TestThreadIsSavedWithItsRootMessage ends the process after a root message of a history was
+// handled and before its replies were read. No reply is lost.
 func TestThreadIsSavedWithItsRootMessage(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
@@ -182,18 +181,18 @@ func TestThreadIsSavedWithItsRootMessage(t *testing.T) {
 	two := newFixture(t, sl).startAt(saved).start()
 	two.waitConnected()
 	if got := two.waitEvents(1); got[0].Text != "@mailroom but this is" {
-		t.Errorf("after the crash taken was %+v", got)
+		t.Errorf("after the crash recorded %+v", got)
 	}
 }
 
-// TestEnvelopesAreAcknowledgedDuringSlowNameLookups: a name that does not come costs an envelope
-// a second, and not one second for each envelope before it.
+// TestEnvelopesAreAcknowledgedDuringSlowNameLookups checks that slow lookups delay each
+// envelope by a second, and do not add up.
 func TestEnvelopesAreAcknowledgedDuringSlowNameLookups(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	slow := make(chan struct{})
-	w := newFixture(t, sl).start()
-	w.waitConnected()
+	fx := newFixture(t, sl).start()
+	fx.waitConnected()
 	const people = 5
 	for range people {
 		sl.Fail("users.info", slacktest.Fault{Hold: slow})
@@ -202,10 +201,10 @@ func TestEnvelopesAreAcknowledgedDuringSlowNameLookups(t *testing.T) {
 		p := sl.Person(fmt.Sprint("Person", i))
 		p.Sends(p.Private(), "hello")
 	}
-	got := w.waitEvents(people)
+	got := fx.waitEvents(people)
 	for _, e := range got {
 		if e.User.Name != "" {
-			t.Errorf("the name came too late: %+v", e.User)
+			t.Errorf("a name after its timeout: %+v", e.User)
 		}
 	}
 	close(slow)

@@ -11,8 +11,7 @@ import (
 	"mailroom/channel/slack/slacktest"
 )
 
-// TestSlackIsAChannel plays what all channels keep to, from what somebody says to
-// the reply.
+// TestSlackIsAChannel runs the conformance suite of channels.
 func TestSlackIsAChannel(t *testing.T) {
 	t.Parallel()
 	channeltest.Run(t, func(t *testing.T) *channeltest.Platform {
@@ -20,22 +19,23 @@ func TestSlackIsAChannel(t *testing.T) {
 	})
 }
 
-// TestSlackIsAChannelOverABadNetwork plays what networks do.
+// TestSlackIsAChannelOverABadNetwork runs the suite with network faults.
 func TestSlackIsAChannelOverABadNetwork(t *testing.T) {
 	t.Parallel()
 	channeltest.RunNetfaults(t, newPlatform)
 }
 
-// newPlatform is a Slack for the plays, by way of what through makes of its address.
-func newPlatform(t *testing.T, through func(addr string) string) *channeltest.Platform {
+// newPlatform returns a fake Slack for the suite. proxied maps its address to the one to
+// connect to.
+func newPlatform(t *testing.T, proxied func(addr string) string) *channeltest.Platform {
 	sl := slacktest.New(t)
 	ann := sl.Person("Ann")
 	o := slack.Options{
-		API: through(sl.URL), IdleTimeout: 400 * time.Millisecond, RoomInterval: time.Millisecond, EditInterval: time.Millisecond,
+		API: proxied(sl.URL), IdleTimeout: 400 * time.Millisecond, RoomInterval: time.Millisecond, EditInterval: time.Millisecond,
 		Token:    func() (string, error) { return slacktest.Token, nil },
 		AppToken: func() (string, error) { return slacktest.AppToken, nil },
 	}
-	said, down, hangs := map[string]bool{}, false, false
+	posted, down, hangs := map[string]bool{}, false, false
 	return &channeltest.Platform{
 		Kind:    slack.Kind,
 		Connect: chat.Connect(chat.Options{Agent: channeltest.Agent, Access: chat.AccessPolicy{Users: []string{ann.ID}}}, o.Dial),
@@ -43,11 +43,11 @@ func newPlatform(t *testing.T, through func(addr string) string) *channeltest.Pl
 			InitialDelay: 10 * time.Millisecond, MaxDelay: 50 * time.Millisecond, ParkAfter: -1, IdleTimeout: 2 * time.Second, ConnectTimeout: time.Second, CloseTimeout: 2 * time.Second,
 		},
 		Post: func(id, text string) {
-			if said[id] {
+			if posted[id] {
 				sl.Redeliver()
 				return
 			}
-			said[id] = true
+			posted[id] = true
 			ann.Sends(ann.Private(), text)
 		},
 		Sent:        func() []string { return ann.Private().Texts() },

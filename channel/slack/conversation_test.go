@@ -22,8 +22,8 @@ import (
 	"mailroom/stream"
 )
 
-// startServer is a server whose channel "sl" has an agent talk on Slack with Ann, who is an
-// admin, until the test ends. rest waits until nothing is to be run or delivered.
+// startServer runs a server with the channel "sl" and an agent until the test ends. Ann is an
+// admin. rest waits until no run or delivery is pending.
 func startServer(t *testing.T, sl *slacktest.Platform, ann *slacktest.Person, previews bool, agent mailroom.AgentFunc) (rest func()) {
 	t.Helper()
 	record := &logBuffer{}
@@ -38,7 +38,7 @@ func startServer(t *testing.T, sl *slacktest.Platform, ann *slacktest.Person, pr
 		AppToken: func() (string, error) { return slacktest.AppToken, nil },
 	}
 	runner := channel.New(channel.Options{
-		Name: "sl", Kind: slack.Kind, Ledger: l, Log: log, Reconnect: channel.ReconnectPolicy{IdleTimeout: time.Minute}, // a busy machine is no failure here
+		Name: "sl", Kind: slack.Kind, Ledger: l, Log: log, Reconnect: channel.ReconnectPolicy{IdleTimeout: time.Minute}, // a slow machine must not look silent
 		Connect: chat.Connect(chat.Options{
 			Agent: "codex", Access: chat.AccessPolicy{Admins: []string{ann.ID}, Pairing: true}, Follow: stream.New(l, b), Previews: previews,
 		}, o.Dial),
@@ -50,8 +50,8 @@ func startServer(t *testing.T, sl *slacktest.Platform, ann *slacktest.Person, pr
 	ctx, cancel := context.WithCancel(context.Background())
 	ledgerCtx, cancelLedger := context.WithCancel(context.Background())
 	var parts, last sync.WaitGroup
-	last.Go(func() { _ = l.Run(ledgerCtx) }) // what it cannot write, nobody waits for
-	parts.Go(func() { _ = e.Run(ctx) })      // as above
+	last.Go(func() { _ = l.Run(ledgerCtx) }) // callers get its errors
+	parts.Go(func() { _ = e.Run(ctx) })      // callers get its errors
 	parts.Go(func() { runner.Run(ctx) })
 	t.Cleanup(func() {
 		cancel()
@@ -76,7 +76,7 @@ func startServer(t *testing.T, sl *slacktest.Platform, ann *slacktest.Person, pr
 	}
 }
 
-// approvalAgent is an agent that asks whether it may, and says what it may.
+// approvalAgent asks for an approval and replies with the decision.
 func approvalAgent(ctx context.Context, s mailroom.Session) error {
 	got, err := s.Wait(ctx, false, mailroom.Ask{
 		Name: "rm", Kind: mailroom.TicketApproval, Prompt: "May I?", Action: "rm -r build", Arguments: json.RawMessage(`{"path":"build"}`),
@@ -87,7 +87,7 @@ func approvalAgent(ctx context.Context, s mailroom.Session) error {
 	return s.Stream(ctx, "It is **"+string(got[0].Decision)+"**.")
 }
 
-// question is the message in a channel that has buttons, nil if there is none.
+// question returns the message with buttons in a channel, nil if there is none.
 func question(c *slacktest.Channel) (found *slacktest.Message) {
 	for _, m := range c.Replies() {
 		if len(m.Buttons) > 0 {
@@ -106,31 +106,31 @@ func TestAButtonDecidesOnceAndIsRedrawn(t *testing.T) {
 	sl.WaitFor(t, "the question", func() bool { return question(dev) != nil })
 	q := question(dev)
 	if !strings.Contains(q.PlainText, "rm -r build") || len(q.Buttons) != 2 || q.Thread != root {
-		t.Errorf("asked was %+v", q)
+		t.Errorf("question %+v", q)
 	}
 	approve, deny := q.Buttons[0], q.Buttons[1]
-	sl.WaitFor(t, "the question acknowledged", func() bool { return sl.Pending() == 0 })
+	sl.WaitFor(t, "the acknowledgement of the question", func() bool { return sl.Pending() == 0 })
 	bob.Presses(dev, q.TS, approve.Label)
-	sl.WaitFor(t, "Bob told", func() bool { return len(dev.Ephemeral(bob)) > 0 })
+	sl.WaitFor(t, "the answer to Bob", func() bool { return len(dev.Ephemeral(bob)) > 0 })
 	if told := dev.Ephemeral(bob); len(told) != 1 || told[0] != "You may not decide this." || question(dev) == nil {
-		t.Errorf("a stranger's tap was answered %q", told)
+		t.Errorf("another person's press was answered %q", told)
 	}
 	ann.Presses(dev, q.TS, deny.Label)
-	sl.WaitFor(t, "what the agent makes of it", func() bool { return strings.Contains(strings.Join(dev.Texts(), "\n"), "It is *deny*.") })
-	sl.WaitFor(t, "the question redrawn", func() bool { return question(dev) == nil })
-	ann.PressesData(dev, q.TS, approve.Value) // by somebody whose screen is old
-	sl.WaitFor(t, "the late tap answered", func() bool { return len(dev.Ephemeral(ann)) == 2 })
+	sl.WaitFor(t, "the reply of the agent", func() bool { return strings.Contains(strings.Join(dev.Texts(), "\n"), "It is *deny*.") })
+	sl.WaitFor(t, "the redrawn question", func() bool { return question(dev) == nil })
+	ann.PressesData(dev, q.TS, approve.Value) // on an outdated screen
+	sl.WaitFor(t, "the answer to the late press", func() bool { return len(dev.Ephemeral(ann)) == 2 })
 	for _, words := range dev.Ephemeral(ann) {
 		if !strings.HasPrefix(words, "Denied by ") {
-			t.Errorf("a tap was answered %q", words)
+			t.Errorf("a press was answered %q", words)
 		}
 	}
 	if all := strings.Join(dev.Texts(), "\n"); strings.Contains(all, "Approved") || strings.Count(all, "It is *deny*.") != 1 {
-		t.Errorf("the channel reads\n%s", all)
+		t.Errorf("the channel has\n%s", all)
 	}
 	for _, m := range dev.Replies() {
 		if m.Thread != root {
-			t.Errorf("said outside of the thread: %+v", m)
+			t.Errorf("a reply outside of the thread: %+v", m)
 		}
 	}
 }
@@ -151,7 +151,7 @@ func TestACommandDecidesInTheThreadThatAsked(t *testing.T) {
 		return n
 	}
 	sl.WaitFor(t, "both questions", func() bool { return asked(one) == 1 && asked(two) == 1 })
-	rest() // a question counts as shown once its receipt is kept
+	rest() // wait until the receipts of the questions are stored
 	ann.Sends(dev, mention+" !approve", slacktest.MessageOptions{Thread: two})
 	said := func(thread, text string) bool {
 		for _, m := range dev.Replies() {
@@ -161,19 +161,19 @@ func TestACommandDecidesInTheThreadThatAsked(t *testing.T) {
 		}
 		return false
 	}
-	sl.WaitFor(t, "what came of the second", func() bool { return said(two, "It is *approve*.") && asked(two) == 0 })
+	sl.WaitFor(t, "the outcome of the second question", func() bool { return said(two, "It is *approve*.") && asked(two) == 0 })
 	if asked(one) != 1 || said(one, "It is") {
-		t.Errorf("the other question was decided too: %q", dev.Texts())
+		t.Errorf("the other question was decided: %q", dev.Texts())
 	}
 	ann.Sends(ann.Private(), "!help")
 	sl.WaitFor(t, "the help", func() bool { return len(ann.Private().Texts()) > 0 })
 	if text := ann.Private().Texts()[0]; !strings.Contains(text, "!approve") || strings.Contains(text, "/") {
-		t.Errorf("the help is %q", text)
+		t.Errorf("help: %q", text)
 	}
 }
 
-// TestRateLimitedMethodGetsNoCalls and what the agent has said by then arrives once,
-// when it may.
+// TestRateLimitedMethodGetsNoCalls checks that nothing is sent during a rate limit, and that the reply
+// arrives once after it.
 func TestRateLimitedMethodGetsNoCalls(t *testing.T) {
 	t.Parallel()
 	const limit = 3 * time.Second
@@ -196,7 +196,7 @@ func TestRateLimitedMethodGetsNoCalls(t *testing.T) {
 		return nil
 	})
 	ann.Sends(ann.Private(), "tell me a long story")
-	sl.WaitFor(t, "a preview that grows", func() bool {
+	sl.WaitFor(t, "a preview with edits", func() bool {
 		r := ann.Private().Replies()
 		return len(r) == 1 && r[0].Edits > 0
 	})
@@ -211,8 +211,8 @@ func TestRateLimitedMethodGetsNoCalls(t *testing.T) {
 		}
 		return calls
 	}
-	sl.WaitFor(t, "the first that is refused", func() bool { return len(refused()) > 0 })
-	close(done) // the final text is there while the limit holds
+	sl.WaitFor(t, "the first rejected call", func() bool { return len(refused()) > 0 })
+	close(done) // the reply is complete while the limit holds
 	sl.WaitFor(t, "the final text", func() bool {
 		r := ann.Private().Replies()
 		return strings.HasSuffix(r[len(r)-1].PlainText, "the end.")
@@ -223,16 +223,17 @@ func TestRateLimitedMethodGetsNoCalls(t *testing.T) {
 	for _, c := range sl.Calls("") {
 		if c.At.After(first.At) && c.At.Before(began.Add(limit)) && strings.HasPrefix(c.Method, "chat.") {
 			tries++
-			t.Errorf("%s was tried %s after the limit began: %s, %v", c.Method, c.At.Sub(began), c.Error, c.Params)
+			t.Errorf("%s was called %s after the limit began: %s, %v", c.Method, c.At.Sub(began), c.Error, c.Params)
 		}
 	}
 	if n := strings.Count(strings.Join(ann.Private().Texts(), "\n"), "the end."); n != 1 || waited < limit || len(ann.Private().Texts()) != 1 {
-		t.Errorf("after %s the end is there %d times in %d messages", waited, n, len(ann.Private().Texts()))
+		t.Errorf("after %s the end arrived %d times in %d messages", waited, n, len(ann.Private().Texts()))
 	}
-	t.Logf("limit %s: refused once (%s), tried meanwhile %d times, the final text arrived once after %s", limit, first.Method, tries, waited.Round(time.Millisecond))
+	t.Logf("limit %s: rejected once (%s), tried %d times during it, the final text arrived once after %s", limit, first.Method, tries, waited.Round(time.Millisecond))
 }
 
-// TestReplyWithALostReceiptIsSentOnce although nobody was told that it was sent.
+// TestReplyWithALostReceiptIsSentOnce loses or breaks the responses to sends, and checks that
+// no reply is sent twice.
 func TestReplyWithALostReceiptIsSentOnce(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
@@ -246,10 +247,10 @@ func TestReplyWithALostReceiptIsSentOnce(t *testing.T) {
 	ann.Sends(ann.Private(), "so?")
 	sl.WaitFor(t, "the last one", func() bool { return len(ann.Private().Texts()) > 2 })
 	if got := strings.Join(ann.Private().Texts(), ", "); got != "the answer, the answer, the answer" {
-		t.Errorf("Ann reads %q", got)
+		t.Errorf("Ann got %q", got)
 	}
 	if n := len(sl.Calls("conversations.history")); n != 3 {
-		t.Errorf("looked for a message %d times, in doubt about 3", n)
+		t.Errorf("%d searches for a message, want 3", n)
 	}
 }
 
@@ -264,8 +265,8 @@ func TestALongAnswerArrivesWhole(t *testing.T) {
 	startServer(t, sl, ann, true, func(ctx context.Context, s mailroom.Session) error { return s.Stream(ctx, said.String()) })
 	ann.Sends(ann.Private(), "go on")
 	want := strings.Fields(said.String())
-	sl.WaitFor(t, "the whole", func() bool { return len(strings.Fields(strings.Join(ann.Private().Texts(), "\n"))) >= len(want) })
+	sl.WaitFor(t, "the whole reply", func() bool { return len(strings.Fields(strings.Join(ann.Private().Texts(), "\n"))) >= len(want) })
 	if got := strings.Fields(strings.Join(ann.Private().Texts(), "\n")); strings.Join(got, " ") != strings.Join(want, " ") {
-		t.Errorf("it arrived as %d words of %d", len(got), len(want))
+		t.Errorf("%d words, want %d", len(got), len(want))
 	}
 }

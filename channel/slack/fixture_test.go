@@ -19,8 +19,8 @@ import (
 	"mailroom/store/memory"
 )
 
-// fixture is the platform under the real runner, with nothing of a chat above it: what
-// arrives is kept here, and so is the position.
+// fixture runs the platform under a real channel.Runner, without package chat. It records the
+// events and the position.
 type fixture struct {
 	t       *testing.T
 	sl      *slacktest.Platform
@@ -32,129 +32,129 @@ type fixture struct {
 	// Owned by mu.
 	mu           sync.Mutex
 	events       []chat.Event
-	recordErr    error // of take
+	recordErr    error // returned by record
 	position     string
 	platform     chat.Platform
 	capabilities chat.Capabilities
-	tokens       [2]string // of the bot and of the app
-	crash        func()    // ends the runner; nothing is taken from then on
+	tokens       [2]string // the bot's and the app's
+	crash        func()    // stops the runner and records nothing more
 }
 
-// newFixture makes one; run starts it.
+// newFixture returns a fixture that has not been started.
 func newFixture(t *testing.T, sl *slacktest.Platform) *fixture {
 	t.Helper()
-	w := &fixture{t: t, sl: sl, logs: &logBuffer{}, tokens: [2]string{slacktest.Token, slacktest.AppToken}}
-	w.options = slack.Options{API: sl.URL, Token: w.tokenFunc(0), AppToken: w.tokenFunc(1), IdleTimeout: time.Second}
-	w.policy = channel.ReconnectPolicy{InitialDelay: 20 * time.Millisecond, MaxDelay: 100 * time.Millisecond, ParkAfter: -1, IdleTimeout: time.Minute} // a busy machine is no failure
-	return w
+	fx := &fixture{t: t, sl: sl, logs: &logBuffer{}, tokens: [2]string{slacktest.Token, slacktest.AppToken}}
+	fx.options = slack.Options{API: sl.URL, Token: fx.tokenFunc(0), AppToken: fx.tokenFunc(1), IdleTimeout: time.Second}
+	fx.policy = channel.ReconnectPolicy{InitialDelay: 20 * time.Millisecond, MaxDelay: 100 * time.Millisecond, ParkAfter: -1, IdleTimeout: time.Minute} // a slow machine must not look silent
+	return fx
 }
 
-func (w *fixture) tokenFunc(n int) func() (string, error) {
+func (fx *fixture) tokenFunc(n int) func() (string, error) {
 	return func() (string, error) {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		return w.tokens[n], nil
+		fx.mu.Lock()
+		defer fx.mu.Unlock()
+		return fx.tokens[n], nil
 	}
 }
 
-func (w *fixture) start() *fixture {
-	w.t.Helper()
-	log := slog.New(slog.NewTextHandler(w.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
+func (fx *fixture) start() *fixture {
+	fx.t.Helper()
+	log := slog.New(slog.NewTextHandler(fx.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	l := ledger.New(memory.New(), ledger.Options{})
-	w.runner = channel.New(channel.Options{
-		Name: "sl", Kind: slack.Kind, Ledger: l, Reconnect: w.policy, Log: log,
-		Connect: func(ctx context.Context, l *channel.Host) (channel.Adapter, error) {
-			p, traits, err := w.options.Dial(ctx, l)
+	fx.runner = channel.New(channel.Options{
+		Name: "sl", Kind: slack.Kind, Ledger: l, Reconnect: fx.policy, Log: log,
+		Connect: func(ctx context.Context, host *channel.Host) (channel.Adapter, error) {
+			p, caps, err := fx.options.Dial(ctx, host)
 			if err != nil {
 				return nil, err
 			}
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			w.platform, w.capabilities = p, traits
-			return &recordingAdapter{p, w}, nil
+			fx.mu.Lock()
+			defer fx.mu.Unlock()
+			fx.platform, fx.capabilities = p, caps
+			return &recordingAdapter{p, fx}, nil
 		},
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	ledgerCtx, cancelLedger := context.WithCancel(context.Background())
 	var parts, last sync.WaitGroup
-	last.Go(func() { _ = l.Run(ledgerCtx) }) // what it cannot write, nobody waits for
-	parts.Go(func() { w.runner.Run(ctx) })
-	w.crash = func() {
-		w.failWith(errors.New("the process is gone"))
+	last.Go(func() { _ = l.Run(ledgerCtx) }) // callers get its errors
+	parts.Go(func() { fx.runner.Run(ctx) })
+	fx.crash = func() {
+		fx.failWith(errors.New("the process is gone"))
 		cancel()
 		parts.Wait()
 	}
-	w.t.Cleanup(func() {
+	fx.t.Cleanup(func() {
 		cancel()
 		parts.Wait()
 		cancelLedger()
 		last.Wait()
 		for _, secret := range []string{slacktest.Token, slacktest.AppToken, "?ticket="} {
-			if all := w.logs.String() + w.runner.State().LastError; strings.Contains(all, secret) {
-				w.t.Errorf("%q is in what is told: %s", secret, all)
+			if all := fx.logs.String() + fx.runner.State().LastError; strings.Contains(all, secret) {
+				fx.t.Errorf("%q is in a log or an error: %s", secret, all)
 			}
 		}
-		if w.t.Failed() {
-			w.t.Logf("%s\n%s", w.logs.String(), w.sl)
+		if fx.t.Failed() {
+			fx.t.Logf("%s\n%s", fx.logs.String(), fx.sl)
 		}
 	})
-	return w
+	return fx
 }
 
-// recordingAdapter is an adapter that hands on.
+// recordingAdapter is an adapter that passes events to its fixture.
 type recordingAdapter struct {
 	chat.Platform
-	f *fixture
+	fx *fixture
 }
 
 func (b *recordingAdapter) Receive(ctx context.Context) error {
-	b.f.mu.Lock()
-	at := b.f.position
-	b.f.mu.Unlock()
-	return b.Platform.Receive(ctx, at, b.f.record)
+	b.fx.mu.Lock()
+	at := b.fx.position
+	b.fx.mu.Unlock()
+	return b.Platform.Receive(ctx, at, b.fx.record)
 }
 
 func (b *recordingAdapter) Deliver(context.Context, channel.Delivery, mailroom.Session) error {
 	return nil
 }
 
-func (w *fixture) record(_ context.Context, e chat.Event) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.recordErr == nil {
-		w.events = append(w.events, e)
-		w.position = e.Position
+func (fx *fixture) record(_ context.Context, e chat.Event) error {
+	fx.mu.Lock()
+	defer fx.mu.Unlock()
+	if fx.recordErr == nil {
+		fx.events = append(fx.events, e)
+		fx.position = e.Position
 	}
-	return w.recordErr
+	return fx.recordErr
 }
 
-// failWith has the next events refused with an error; nil takes them.
-func (w *fixture) failWith(err error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.recordErr = err
+// failWith makes record return err; nil accepts events again.
+func (fx *fixture) failWith(err error) {
+	fx.mu.Lock()
+	defer fx.mu.Unlock()
+	fx.recordErr = err
 }
 
-// startAt sets the position that is received from.
-func (w *fixture) startAt(position string) *fixture {
-	w.position = position
-	return w
+// startAt sets the position to start from.
+func (fx *fixture) startAt(position string) *fixture {
+	fx.position = position
+	return fx
 }
 
-func (w *fixture) recorded() []chat.Event {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return append([]chat.Event(nil), w.events...)
+func (fx *fixture) recorded() []chat.Event {
+	fx.mu.Lock()
+	defer fx.mu.Unlock()
+	return append([]chat.Event(nil), fx.events...)
 }
 
-// waitEvents waits for as many events, each with a key of its own, and returns them.
-func (w *fixture) waitEvents(n int) []chat.Event {
-	w.t.Helper()
+// waitEvents waits for n events with distinct keys and returns them.
+func (fx *fixture) waitEvents(n int) []chat.Event {
+	fx.t.Helper()
 	var found []chat.Event
-	waitFor(w.t, "enough events", func() bool {
+	waitFor(fx.t, "enough events", func() bool {
 		found = nil
 		seen := map[string]bool{}
-		for _, e := range w.recorded() {
+		for _, e := range fx.recorded() {
 			if !seen[e.Key] {
 				found = append(found, e)
 			}
@@ -162,18 +162,18 @@ func (w *fixture) waitEvents(n int) []chat.Event {
 		}
 		return len(found) >= n
 	})
-	w.sl.WaitFor(w.t, "everything acknowledged", func() bool { return w.sl.Pending() == 0 })
+	fx.sl.WaitFor(fx.t, "the acknowledgement of everything", func() bool { return fx.sl.Pending() == 0 })
 	if len(found) > n {
-		w.t.Fatalf("%d events, want %d: %+v", len(found), n, found)
+		fx.t.Fatalf("%d events, want %d: %+v", len(found), n, found)
 	}
 	return found
 }
 
-// texts are those of what was taken, each key once.
-func (w *fixture) texts() string {
+// texts returns the texts of the recorded events, each key once.
+func (fx *fixture) texts() string {
 	var all []string
 	seen := map[string]bool{}
-	for _, e := range w.recorded() {
+	for _, e := range fx.recorded() {
 		if !seen[e.Key] {
 			all = append(all, e.Text)
 		}
@@ -182,24 +182,24 @@ func (w *fixture) texts() string {
 	return strings.Join(all, ", ")
 }
 
-// waitConnected waits until the channel is, and returns its platform.
-func (w *fixture) waitConnected() chat.Platform {
-	w.t.Helper()
-	w.waitState("connected", func(s channel.State) bool { return s.Condition == channel.ConditionConnected })
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.platform
+// waitConnected waits until the channel is connected, and returns its platform.
+func (fx *fixture) waitConnected() chat.Platform {
+	fx.t.Helper()
+	fx.waitState("connected", func(s channel.State) bool { return s.Condition == channel.ConditionConnected })
+	fx.mu.Lock()
+	defer fx.mu.Unlock()
+	return fx.platform
 }
 
-// waitState waits until the channel says something of itself.
-func (w *fixture) waitState(what string, good func(channel.State) bool) channel.State {
-	w.t.Helper()
+// waitState waits until good accepts the channel's state, and returns the state.
+func (fx *fixture) waitState(what string, good func(channel.State) bool) channel.State {
+	fx.t.Helper()
 	var s channel.State
-	waitFor(w.t, what, func() bool { s = w.runner.State(); return good(s) })
+	waitFor(fx.t, what, func() bool { s = fx.runner.State(); return good(s) })
 	return s
 }
 
-// waitFor waits for something that nobody tells of.
+// waitFor polls until good returns true.
 func waitFor(t *testing.T, what string, good func() bool) {
 	t.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)
@@ -209,12 +209,12 @@ func waitFor(t *testing.T, what string, good func() bool) {
 		select {
 		case <-tick.C:
 		case <-late:
-			t.Fatalf("never: %s", what)
+			t.Fatalf("timeout waiting for %s", what)
 		}
 	}
 }
 
-// logBuffer keeps what is logged.
+// logBuffer collects log output.
 type logBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer

@@ -22,12 +22,12 @@ func TestPlatformEventsBecomeChatEvents(t *testing.T) {
 	sl := slacktest.New(t)
 	ann, bob := sl.Person("Ann"), sl.Person("Bob")
 	dm, dev, few := ann.Private(), sl.Channel("dev"), sl.Group("few")
-	w := newFixture(t, sl).start()
-	w.waitConnected()
+	fx := newFixture(t, sl).start()
+	fx.waitConnected()
 	one := ann.Sends(dm, "one &lt;b&gt; &amp; see <https://example.org/a?b=1&amp;c=2|this> or <https://example.org>")
 	two := ann.Sends(dm, "two", slacktest.MessageOptions{Thread: one})
 	three := bob.Sends(dev, mention+" three, with <@"+ann.ID+"> in <#C0DEV|dev>, <!here>")
-	four := bob.Sends(dev, "four, to nobody")
+	four := bob.Sends(dev, "four, not addressed")
 	five := ann.Sends(dev, "five, in the thread", slacktest.MessageOptions{Thread: three})
 	six := ann.Sends(few, "six "+mention, slacktest.MessageOptions{Thread: three, Broadcast: true})
 	type place struct{ chat, topic string }
@@ -39,11 +39,11 @@ func TestPlatformEventsBecomeChatEvents(t *testing.T) {
 		{one, "one <b> & see [this](https://example.org/a?b=1&c=2) or https://example.org", "Ann", place{dm.ID, ""}, false, true},
 		{two, "two", "Ann", place{dm.ID, one}, false, true},
 		{three, "@mailroom three, with @Ann in #dev, @here", "Bob", place{dev.ID, three}, true, true},
-		{four, "four, to nobody", "Bob", place{dev.ID, four}, true, false},
+		{four, "four, not addressed", "Bob", place{dev.ID, four}, true, false},
 		{five, "five, in the thread", "Ann", place{dev.ID, three}, true, false},
 		{six, "six @mailroom", "Ann", place{few.ID, three}, true, true},
 	} {
-		e := w.waitEvents(6)[i]
+		e := fx.waitEvents(6)[i]
 		if e.Kind != chat.EventMessage || e.Key != e.Room.Chat+":"+want.ts || e.Text != want.text || e.User.Name != want.name ||
 			(place{e.Room.Chat, e.Room.Topic}) != want.at || e.Room.Group != want.group || e.Addressed != want.to {
 			t.Errorf("event %d is %+v, want %+v", i+1, e, want)
@@ -55,17 +55,17 @@ func TestMentionArrivesTwiceWithOneKey(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann, dev := sl.Person("Ann"), sl.Channel("dev")
-	w := newFixture(t, sl).start()
-	w.waitConnected()
+	fx := newFixture(t, sl).start()
+	fx.waitConnected()
 	ann.Sends(dev, mention+" hello")
-	waitFor(t, "both events", func() bool { return len(w.recorded()) == 2 })
-	both := w.recorded()
+	waitFor(t, "both events", func() bool { return len(fx.recorded()) == 2 })
+	both := fx.recorded()
 	if both[0].Key != both[1].Key || both[0].Text != both[1].Text || both[0].Room != both[1].Room || !both[0].Addressed || !both[1].Addressed {
-		t.Errorf("one mention is %+v and %+v", both[0], both[1])
+		t.Errorf("one mention became %+v and %+v", both[0], both[1])
 	}
-	ann.Sends(dev, mention+" alone", slacktest.MessageOptions{OnlyEvent: "app_mention"}) // where the app hears of nothing else
-	if e := w.waitEvents(2)[1]; e.Text != "@mailroom alone" || !e.Addressed || !e.Room.Group {
-		t.Errorf("a mention alone is %+v", e)
+	ann.Sends(dev, mention+" alone", slacktest.MessageOptions{OnlyEvent: "app_mention"}) // as for an app without message events
+	if e := fx.waitEvents(2)[1]; e.Text != "@mailroom alone" || !e.Addressed || !e.Room.Group {
+		t.Errorf("a mention alone became %+v", e)
 	}
 }
 
@@ -73,13 +73,13 @@ func TestForwardedMessageIsPartOfTheText(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann := sl.Person("Ann")
-	w := newFixture(t, sl).start()
-	w.waitConnected()
+	fx := newFixture(t, sl).start()
+	fx.waitConnected()
 	ann.Sends(ann.Private(), "see", slacktest.MessageOptions{Forwarded: "one &lt; two\nthree"})
 	ann.Sends(ann.Private(), "", slacktest.MessageOptions{Forwarded: "<@" + ann.ID + ">?"})
-	got := w.waitEvents(2)
+	got := fx.waitEvents(2)
 	if got[0].Text != "see\nBob wrote:\n> one < two\n> three" || got[1].Text != "Bob wrote:\n> @Ann?" {
-		t.Errorf("taken was %q and %q", got[0].Text, got[1].Text)
+		t.Errorf("recorded %q and %q", got[0].Text, got[1].Text)
 	}
 }
 
@@ -87,10 +87,10 @@ func TestFlatChannelIsOneRoom(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann, dev := sl.Person("Ann"), sl.Channel("dev")
-	w := newFixture(t, sl)
-	w.options.Flat = true
-	w.start()
-	p := w.waitConnected()
+	fx := newFixture(t, sl)
+	fx.options.Flat = true
+	fx.start()
+	p := fx.waitConnected()
 	one := ann.Sends(dev, mention+" one")
 	ann.Sends(dev, mention+" two", slacktest.MessageOptions{Thread: one})
 	bot, err := p.Send(t.Context(), chat.Room{Chat: dev.ID, Group: true}, chat.Message{Text: "three"}, "k")
@@ -98,12 +98,12 @@ func TestFlatChannelIsOneRoom(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, root, _ := strings.Cut(bot, ":")
-	ann.Sends(dev, "four", slacktest.MessageOptions{Thread: root}) // it answers the bot
+	ann.Sends(dev, "four", slacktest.MessageOptions{Thread: root}) // a reply to the bot
 	for i, want := range []struct {
 		topic string
 		to    bool
 	}{{"", true}, {one, true}, {root, true}} {
-		if e := w.waitEvents(3)[i]; e.Room.Topic != want.topic || e.Addressed != want.to {
+		if e := fx.waitEvents(3)[i]; e.Room.Topic != want.topic || e.Addressed != want.to {
 			t.Errorf("event %d is %+v, want %+v", i+1, e, want)
 		}
 	}
@@ -113,17 +113,17 @@ func TestEditsAndDeletionsNameTheirMessage(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann, dev := sl.Person("Ann"), sl.Channel("dev")
-	w := newFixture(t, sl).start()
-	w.waitConnected()
+	fx := newFixture(t, sl).start()
+	fx.waitConnected()
 	one := ann.Sends(dev, mention+" one")
 	ann.Edits(dev, one, mention+" won")
 	ann.Edits(dev, one, mention+" one again")
-	dev.Unfurl(one) // changes nothing that was said
+	dev.Unfurl(one) // not an edit
 	ann.Sends(dev, "a reply", slacktest.MessageOptions{Thread: one})
-	ann.Deletes(dev, one) // it was replied to, so something is left of it
+	ann.Deletes(dev, one) // leaves a tombstone because of the reply
 	two := ann.Sends(dev, mention+" two")
 	ann.Deletes(dev, two)
-	got := w.waitEvents(7)
+	got := fx.waitEvents(7)
 	room, first := got[0].Room, dev.ID+":"+one
 	for i, want := range map[int]struct {
 		kind chat.EventKind
@@ -134,10 +134,10 @@ func TestEditsAndDeletionsNameTheirMessage(t *testing.T) {
 		}
 	}
 	if got[1].Key == got[2].Key {
-		t.Errorf("two changes have the key %s", got[1].Key)
+		t.Errorf("two edits have the key %s", got[1].Key)
 	}
 	if e := got[6]; e.Kind != chat.EventDeleted || e.TargetID != got[5].Key || e.Room != got[5].Room {
-		t.Errorf("what was deleted is %+v", e)
+		t.Errorf("deletion %+v", e)
 	}
 }
 
@@ -145,8 +145,8 @@ func TestMessagesNotFromPeopleAreIgnored(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann, dev := sl.Person("Ann"), sl.Channel("dev")
-	w := newFixture(t, sl).start()
-	p := w.waitConnected()
+	fx := newFixture(t, sl).start()
+	p := fx.waitConnected()
 	id, err := p.Send(t.Context(), chat.Room{Chat: dev.ID, Group: true}, chat.Message{Text: "mine"}, "k")
 	if err != nil {
 		t.Fatal(err)
@@ -164,11 +164,11 @@ func TestMessagesNotFromPeopleAreIgnored(t *testing.T) {
 	sl.Push("interactive", map[string]any{"type": "view_submission"})
 	sl.Push("what_is_new", map[string]any{})
 	ann.Sends(dev, "good")
-	if got := w.waitEvents(1); got[0].Text != "good" || !strings.Contains(w.logs.String(), "unreadable envelope skipped") {
-		t.Errorf("taken was %+v", got)
+	if got := fx.waitEvents(1); got[0].Text != "good" || !strings.Contains(fx.logs.String(), "unreadable envelope skipped") {
+		t.Errorf("recorded %+v", got)
 	}
-	if s := w.runner.State(); !strings.Contains(s.LastError, "Slack drops events") {
-		t.Errorf("what Slack leaves out is not told: %+v", s)
+	if s := fx.runner.State(); !strings.Contains(s.LastError, "Slack drops events") {
+		t.Errorf("dropped events are not reported: %+v", s)
 	}
 }
 
@@ -176,8 +176,8 @@ func TestFilesAreDownloadedFromSlackHostsOnly(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann := sl.Person("Ann")
-	w := newFixture(t, sl).start()
-	w.waitConnected()
+	fx := newFixture(t, sl).start()
+	fx.waitConnected()
 	ann.Sends(ann.Private(), "look", slacktest.MessageOptions{File: "notes.txt", Content: []byte("one\ntwo")})
 	sl.Push("events_api", map[string]any{"type": "event_callback", "event": map[string]any{
 		"type": "message", "subtype": "file_share", "channel": ann.Private().ID, "user": ann.ID, "ts": "1700000001.000100", "files": []any{
@@ -186,10 +186,10 @@ func TestFilesAreDownloadedFromSlackHostsOnly(t *testing.T) {
 			map[string]any{"id": "F7", "name": "doc", "is_external": true, "url_private": "https://docs.example.org/7"},
 		},
 	}})
-	got := w.waitEvents(2)
+	got := fx.waitEvents(2)
 	f := got[0].Files[0]
 	if got[0].Text != "look" || f.Name != "notes.txt" || f.MimeType != "text/plain" || f.Size != 7 || !strings.HasPrefix(f.URI, "https://work.slack.com/files/") {
-		t.Errorf("the file is %+v", f)
+		t.Errorf("file %+v", f)
 	}
 	r, err := f.Open(t.Context())
 	if err != nil {
@@ -197,18 +197,18 @@ func TestFilesAreDownloadedFromSlackHostsOnly(t *testing.T) {
 	}
 	content, err := io.ReadAll(r)
 	if string(content) != "one\ntwo" || err != nil || r.Close() != nil {
-		t.Errorf("the file has %q, %v", content, err)
+		t.Errorf("content %q, %v", content, err)
 	}
 	sl.RemoveScopes("files:read")
 	if _, err := f.Open(t.Context()); sendClass(err) != mailroom.ClassPermanent || !strings.Contains(err.Error(), "302 Found") {
-		t.Errorf("a file that may not be read: %v", err)
+		t.Errorf("a file without the scope: %v", err)
 	}
 	others := got[1].Files
 	if len(others) != 2 || others[1].Open != nil || others[1].URI != "https://docs.example.org/7" {
-		t.Fatalf("the other files are %+v", others)
+		t.Fatalf("other files %+v", others)
 	}
 	if _, err := others[0].Open(t.Context()); sendClass(err) != mailroom.ClassPermanent || !strings.Contains(err.Error(), "not on a Slack host") {
-		t.Errorf("the token went elsewhere: %v", err)
+		t.Errorf("a file on another host: %v", err)
 	}
 }
 
@@ -216,19 +216,19 @@ func TestEnvelopeIsAcknowledgedOnceItIsCommitted(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann := sl.Person("Ann")
-	w := newFixture(t, sl)
-	w.failWith(errors.New("the disk is full"))
+	fx := newFixture(t, sl)
+	fx.failWith(errors.New("the disk is full"))
 	ann.Sends(ann.Private(), "one")
 	ann.Sends(ann.Private(), "two")
-	w.start()
-	w.waitState("a third try", func(s channel.State) bool { return s.Adapter >= 3 && strings.Contains(s.LastError, "disk is full") })
+	fx.start()
+	fx.waitState("a third attempt", func(s channel.State) bool { return s.Adapter >= 3 && strings.Contains(s.LastError, "disk is full") })
 	if n, tries := sl.Pending(), sl.MaxAttempts(); n != 2 || tries < 2 {
-		t.Fatalf("%d envelopes are left of 2 that nobody took, sent up to %d times", n, tries)
+		t.Fatalf("%d unacknowledged envelopes, want 2 after failed commits; sent up to %d times", n, tries)
 	}
-	w.failWith(nil)
-	sl.WaitFor(t, "both acknowledged", func() bool { return sl.Pending() == 0 })
-	if got := w.texts(); got != "one, two" {
-		t.Errorf("taken was %q", got)
+	fx.failWith(nil)
+	sl.WaitFor(t, "the acknowledgement of both", func() bool { return sl.Pending() == 0 })
+	if got := fx.texts(); got != "one, two" {
+		t.Errorf("recorded %q", got)
 	}
 }
 
@@ -236,14 +236,14 @@ func TestRedeliveredEnvelopeHasTheSameKey(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann := sl.Person("Ann")
-	w := newFixture(t, sl).start()
-	p := w.waitConnected()
+	fx := newFixture(t, sl).start()
+	p := fx.waitConnected()
 	twice := func(n int) {
 		t.Helper()
-		waitFor(t, "it", func() bool { return len(w.recorded()) == n-1 })
+		waitFor(t, "the event", func() bool { return len(fx.recorded()) == n-1 })
 		sl.Redeliver()
-		waitFor(t, "it again", func() bool { return len(w.recorded()) == n })
-		if e := w.recorded(); e[n-1].Key != e[n-2].Key || e[n-1].Kind != e[n-2].Kind {
+		waitFor(t, "the redelivered event", func() bool { return len(fx.recorded()) == n })
+		if e := fx.recorded(); e[n-1].Key != e[n-2].Key || e[n-1].Kind != e[n-2].Kind {
 			t.Errorf("keys %q %q", e[n-2].Key, e[n-1].Key)
 		}
 	}
@@ -263,20 +263,20 @@ func TestRedeliveredEnvelopeHasTheSameKey(t *testing.T) {
 	twice(8)
 }
 
-// TestMessagesSentWhileDisconnectedAreRead in the rooms that are known, also
-// when Slack sends nothing of it any more.
+// TestMessagesSentWhileDisconnectedAreRead checks the rooms in the position, after Slack has
+// dropped the events.
 func TestMessagesSentWhileDisconnectedAreRead(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann, dev := sl.Person("Ann"), sl.Channel("dev")
-	w := newFixture(t, sl).start()
-	w.waitConnected()
+	fx := newFixture(t, sl).start()
+	fx.waitConnected()
 	ann.Sends(ann.Private(), "one")
 	root := ann.Sends(dev, mention+" two")
-	w.waitEvents(2)
+	fx.waitEvents(2)
 	sl.Down()
-	w.waitState("queued", func(s channel.State) bool { return s.Condition == channel.ConditionQueued })
-	for i := range 250 { // more than a page
+	fx.waitState("queued", func(s channel.State) bool { return s.Condition == channel.ConditionQueued })
+	for i := range 250 { // more than one page
 		ann.Sends(ann.Private(), fmt.Sprint("p", i))
 	}
 	ann.Sends(dev, mention+" in the thread", slacktest.MessageOptions{Thread: root})
@@ -285,26 +285,26 @@ func TestMessagesSentWhileDisconnectedAreRead(t *testing.T) {
 	sl.DropPending()
 	sl.Up(t)
 	ann.Sends(ann.Private(), "now")
-	all := w.waitEvents(256)
+	all := fx.waitEvents(256)
 	last := map[string]string{}
 	for _, e := range all {
 		if e.Key <= last[e.Room.Chat+e.Room.Topic] {
-			t.Errorf("%q comes after what was said later", e.Text)
+			t.Errorf("%q is out of order", e.Text)
 		}
 		last[e.Room.Chat+e.Room.Topic] = e.Key
 		if strings.Contains(e.Text, "new thread") && e.Room.Topic != other || strings.Contains(e.Text, "the thread") && e.Room.Topic != root {
-			t.Errorf("%+v is somewhere else", e)
+			t.Errorf("%+v is in the wrong room", e)
 		}
 	}
-	// Nothing of it comes again.
-	before := len(w.recorded())
+	// Nothing is read a second time.
+	before := len(fx.recorded())
 	sl.Down()
-	w.waitState("queued", func(s channel.State) bool { return s.Condition != channel.ConditionConnected })
+	fx.waitState("queued", func(s channel.State) bool { return s.Condition != channel.ConditionConnected })
 	sl.Up(t)
 	ann.Sends(ann.Private(), "the end")
-	w.waitEvents(257)
-	if n := len(w.recorded()) - before; n > 2 { // from the history, and as an event
-		t.Errorf("%d events came of one message", n)
+	fx.waitEvents(257)
+	if n := len(fx.recorded()) - before; n > 2 { // one from the history, one as an event
+		t.Errorf("%d events for one message", n)
 	}
 }
 
@@ -319,10 +319,10 @@ func TestLongHistoryIsReadUpToTheLimit(t *testing.T) {
 		ann.Sends(ann.Private(), fmt.Sprint("word ", i))
 	}
 	sl.DropPending()
-	w := newFixture(t, sl).startAt(fmt.Sprintf(`{%q:%q,%q:%q}`, dev.ID+":"+root, root, ann.Private().ID, first)).start()
-	w.waitConnected()
+	fx := newFixture(t, sl).startAt(fmt.Sprintf(`{%q:%q,%q:%q}`, dev.ID+":"+root, root, ann.Private().ID, first)).start()
+	fx.waitConnected()
 	count := func(what string) (n int) {
-		for _, e := range w.recorded() {
+		for _, e := range fx.recorded() {
 			if strings.HasPrefix(e.Text, what) {
 				n++
 			}
@@ -330,9 +330,9 @@ func TestLongHistoryIsReadUpToTheLimit(t *testing.T) {
 		return n
 	}
 	waitFor(t, "the whole thread", func() bool { return count("reply ") == 2100 })
-	waitFor(t, "the end of the channel", func() bool { return count("word ") == 2000 && strings.Contains(w.texts(), "word 2099") })
-	if s := w.runner.State(); !strings.Contains(s.LastError, "only the last 2000") || strings.Contains(w.texts(), "word 99,") {
-		t.Errorf("what is too far back is not told: %+v", s)
+	waitFor(t, "the latest messages of the channel", func() bool { return count("word ") == 2000 && strings.Contains(fx.texts(), "word 2099") })
+	if s := fx.runner.State(); !strings.Contains(s.LastError, "only the last 2000") || strings.Contains(fx.texts(), "word 99,") {
+		t.Errorf("skipped messages are not reported: %+v", s)
 	}
 }
 
@@ -341,24 +341,24 @@ func TestRateLimitedHistoryIsReadLater(t *testing.T) {
 	sl := slacktest.New(t)
 	ann, bob := sl.Person("Ann"), sl.Person("Bob")
 	first := ann.Sends(ann.Private(), "before")
-	ann.Sends(ann.Private(), "meanwhile")
+	ann.Sends(ann.Private(), "missed")
 	sl.DropPending()
 	sl.Fail("conversations.history", slacktest.Fault{Error: "ratelimited", RetryAfter: 1})
-	w := newFixture(t, sl).startAt(fmt.Sprintf(`{%q:%q}`, ann.Private().ID, first)).start()
-	w.waitConnected()
+	fx := newFixture(t, sl).startAt(fmt.Sprintf(`{%q:%q}`, ann.Private().ID, first)).start()
+	fx.waitConnected()
 	ann.Sends(ann.Private(), "live")
 	bob.Sends(bob.Private(), "someone else")
-	waitFor(t, "what is said now", func() bool { return len(w.recorded()) >= 2 })
-	if got := w.texts(); got != "live, someone else" && got != "someone else, live" { // the order is that of a room
-		t.Errorf("while the history is limited: %q", got)
+	waitFor(t, "the live messages", func() bool { return len(fx.recorded()) >= 2 })
+	if got := fx.texts(); got != "live, someone else" && got != "someone else, live" { // order is kept within a room only
+		t.Errorf("during the rate limit: %q", got)
 	}
 	var saved map[string]string
-	if err := json.Unmarshal([]byte(w.recorded()[0].Position), &saved); err != nil || saved[ann.Private().ID] != first {
-		t.Errorf("the position is %v, %v: it has passed over what was not read", saved, err)
+	if err := json.Unmarshal([]byte(fx.recorded()[0].Position), &saved); err != nil || saved[ann.Private().ID] != first {
+		t.Errorf("position %v, %v: it is past an unread history", saved, err)
 	}
-	waitFor(t, "what was said meanwhile", func() bool { return strings.Contains(w.texts(), "meanwhile") })
-	if got := w.texts(); !strings.HasSuffix(got, ", meanwhile") || len(got) != len("live, someone else, meanwhile") {
-		t.Errorf("taken was %q", got)
+	waitFor(t, "the missed message", func() bool { return strings.Contains(fx.texts(), "missed") })
+	if got := fx.texts(); !strings.HasSuffix(got, ", missed") || len(got) != len("live, someone else, missed") {
+		t.Errorf("recorded %q", got)
 	}
 }
 
@@ -371,21 +371,21 @@ func TestMissingHistoryScopeIsReported(t *testing.T) {
 	at := fmt.Sprintf(`{%q:"1700000000.000001",%q:"1700000000.000001","D0GONE":"1700000000.000001","D0GONE:1.000001":"1700000000.000001"}`, ann.Private().ID, dev.ID)
 	ann.Sends(dev, "there")
 	sl.DropPending()
-	w := newFixture(t, sl).startAt(at).start()
-	w.waitConnected()
+	fx := newFixture(t, sl).startAt(at).start()
+	fx.waitConnected()
 	ann.Sends(ann.Private(), "here")
-	if w.waitEvents(2); !strings.Contains(w.texts(), "there") || !strings.Contains(w.texts(), "here") {
-		t.Errorf("taken was %q", w.texts())
+	if fx.waitEvents(2); !strings.Contains(fx.texts(), "there") || !strings.Contains(fx.texts(), "here") {
+		t.Errorf("recorded %q", fx.texts())
 	}
-	s := w.waitState("trouble", func(s channel.State) bool { return s.LastError != "" })
+	s := fx.waitState("the reported error", func(s channel.State) bool { return s.LastError != "" })
 	if !strings.Contains(s.LastError, "missing_scope (needs im:history)") || s.Condition != channel.ConditionConnected || s.Adapter != 1 {
-		t.Errorf("the state is %+v", s)
+		t.Errorf("state %+v", s)
 	}
-	waitFor(t, "what is not there any more left out", func() bool {
-		n := len(w.recorded())
+	waitFor(t, "removal of the unknown rooms", func() bool {
+		n := len(fx.recorded())
 		ann.Sends(ann.Private(), "and?")
-		waitFor(t, "it", func() bool { return len(w.recorded()) > n })
-		return !strings.Contains(w.recorded()[n].Position, "D0GONE")
+		waitFor(t, "the event", func() bool { return len(fx.recorded()) > n })
+		return !strings.Contains(fx.recorded()[n].Position, "D0GONE")
 	})
 }
 
@@ -393,24 +393,24 @@ func TestPositionIsBoundedAndMalformedOnesAreIgnored(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann, dev := sl.Person("Ann"), sl.Channel("dev")
-	w := newFixture(t, sl).startAt(`{"C0DEV":"99999999999.999999","":"1.000001","C1":"yesterday"}`).start()
-	w.waitConnected()
+	fx := newFixture(t, sl).startAt(`{"C0DEV":"99999999999.999999","":"1.000001","C1":"yesterday"}`).start()
+	fx.waitConnected()
 	for range 300 {
 		ann.Sends(dev, mention+" a thread of its own")
 	}
-	w.waitEvents(300)
+	fx.waitEvents(300)
 	var at map[string]string
-	last := w.recorded()[len(w.recorded())-1].Position
+	last := fx.recorded()[len(fx.recorded())-1].Position
 	if err := json.Unmarshal([]byte(last), &at); err != nil || len(at) > 200 || len(last) > 16<<10 {
 		t.Errorf("%d rooms in %d bytes, %v", len(at), len(last), err)
 	}
-	if at["C0DEV"] != "99999999999.999999" || at["C1"] != "" || len(at) < 100 { // threads drive no channel out
-		t.Errorf("the position is %s", last)
+	if at["C0DEV"] != "99999999999.999999" || at["C1"] != "" || len(at) < 100 { // threads do not displace channels
+		t.Errorf("position %s", last)
 	}
 	for _, odd := range []string{"seven", `["C0DEV"]`, `{"C0DEV":7}`} {
-		w := newFixture(t, slacktest.New(t)).startAt(odd).start()
-		w.waitConnected()
-		waitFor(t, "a word about it", func() bool { return strings.Contains(w.logs.String(), "saved position unreadable") })
+		fx := newFixture(t, slacktest.New(t)).startAt(odd).start()
+		fx.waitConnected()
+		waitFor(t, "the log entry", func() bool { return strings.Contains(fx.logs.String(), "saved position unreadable") })
 	}
 }
 
@@ -418,8 +418,8 @@ func TestButtonPressIsAnsweredInPrivate(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann, dev := sl.Person("Ann"), sl.Channel("dev")
-	w := newFixture(t, sl).start()
-	p := w.waitConnected()
+	fx := newFixture(t, sl).start()
+	p := fx.waitConnected()
 	root := ann.Sends(dev, mention+" go")
 	room := chat.Room{Chat: dev.ID, Topic: root, Group: true}
 	id, err := p.Send(t.Context(), room, chat.Message{Text: "Go on?", Buttons: []chat.Button{{Label: "Yes", Data: "y"}, {Label: "No", Data: "n"}}}, "k")
@@ -428,26 +428,26 @@ func TestButtonPressIsAnsweredInPrivate(t *testing.T) {
 	}
 	_, at, _ := strings.Cut(id, ":")
 	ann.Presses(dev, at, "No")
-	tap := w.waitEvents(2)[1]
-	if tap.Kind != chat.EventButton || tap.TargetID != id || tap.Data != "n" || tap.User.ID != ann.ID || tap.User.Name != "Ann" || tap.Room != room {
-		t.Errorf("the tap is %+v, want it in %+v", tap, room)
+	press := fx.waitEvents(2)[1]
+	if press.Kind != chat.EventButton || press.TargetID != id || press.Data != "n" || press.User.ID != ann.ID || press.User.Name != "Ann" || press.Room != room {
+		t.Errorf("the press is %+v, want it in %+v", press, room)
 	}
-	if err := p.AckButton(t.Context(), tap, "Denied by <Ann>."); err != nil {
+	if err := p.AckButton(t.Context(), press, "Denied by <Ann>."); err != nil {
 		t.Fatal(err)
 	}
 	if told := dev.Ephemeral(ann); len(told) != 1 || told[0] != "Denied by <Ann>." || len(dev.Texts()) != 1 {
-		t.Errorf("Ann was told %q, and the channel has %q", told, dev.Texts())
+		t.Errorf("ephemeral texts %q, channel texts %q", told, dev.Texts())
 	}
 }
 
 func TestIdlePongsProveTheConnection(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
-	w := newFixture(t, sl).start()
-	w.waitConnected()
-	began := w.runner.State().LastSuccess
-	s := w.waitState("more pongs", func(s channel.State) bool { return s.LastSuccess.Sub(began) > 800*time.Millisecond })
+	fx := newFixture(t, sl).start()
+	fx.waitConnected()
+	began := fx.runner.State().LastSuccess
+	s := fx.waitState("more pongs", func(s channel.State) bool { return s.LastSuccess.Sub(began) > 800*time.Millisecond })
 	if s.Condition != channel.ConditionConnected || s.Adapter != 1 {
-		t.Errorf("the state is %+v", s)
+		t.Errorf("state %+v", s)
 	}
 }

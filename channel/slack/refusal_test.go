@@ -10,11 +10,11 @@ import (
 	"mailroom/channel/slack/slacktest"
 )
 
-// documentedErrors are the errors that Slack's reference names for the methods this package
-// calls (auth.test, apps.connections.open, bots.info, users.info, files.info,
-// conversations.history, conversations.replies, chat.postMessage, chat.update and
-// chat.postEphemeral; the pages under https://docs.slack.dev/reference/methods/), by
-// what one of them means for a reply. Those after the "|" are known from practice.
+// documentedErrors returns the errors that Slack documents for the methods used here
+// (auth.test, apps.connections.open, bots.info, users.info, files.info, conversations.history,
+// conversations.replies, chat.postMessage, chat.update and chat.postEphemeral;
+// https://docs.slack.dev/reference/methods/), by the class of the reply. Those after "|" are
+// undocumented.
 func documentedErrors() map[mailroom.Class]string {
 	return map[mailroom.Class]string{
 		classGone: `channel_not_found is_archived is_inactive not_in_channel thread_not_found user_not_found user_not_visible
@@ -48,14 +48,13 @@ func documentedErrors() map[mailroom.Class]string {
 }
 
 // TestNoErrorOfAConversationEndsTheApp answers calls about one conversation with every
-// error that Slack documents: the reply gets the class that the error has, and the
-// channel stays connected.
+// documented error, and checks the class of the reply and that the channel stays connected.
 func TestNoErrorOfAConversationEndsTheApp(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann, bob := sl.Person("Ann"), sl.Person("Bob")
-	w := newFixture(t, sl).start()
-	p := w.waitConnected()
+	fx := newFixture(t, sl).start()
+	p := fx.waitConnected()
 	id, err := p.Send(t.Context(), privateRoom(bob), chat.Message{Text: "before"}, "k0")
 	if err != nil {
 		t.Fatal(err)
@@ -73,52 +72,52 @@ func TestNoErrorOfAConversationEndsTheApp(t *testing.T) {
 			fault := slacktest.Fault{Error: word}
 			sl.Fail("chat.postMessage", fault)
 			if _, err := p.Send(t.Context(), privateRoom(ann), chat.Message{Text: "x"}, "k"); sendClass(err) != want {
-				t.Errorf("a message answered %s is %s, want %s: %v", word, sendClass(err), want, err)
+				t.Errorf("a send with %s is %s, want %s: %v", word, sendClass(err), want, err)
 			}
 			sl.Fail("chat.update", fault)
 			if err := p.Edit(t.Context(), privateRoom(bob), id, chat.Message{Text: "x"}); sendClass(err) != want {
-				t.Errorf("an edit answered %s is %s, want %s: %v", word, sendClass(err), want, err)
+				t.Errorf("an edit with %s is %s, want %s: %v", word, sendClass(err), want, err)
 			}
 			sl.Fail("conversations.history", fault)
 			if _, found, err := p.Find(t.Context(), privateRoom(ann), "k", chat.Message{}); found || err == nil && word != "thread_not_found" && word != "message_not_found" {
-				t.Errorf("a history answered %s says %t, %v", word, found, err)
+				t.Errorf("Find with %s: %t, %v", word, found, err)
 			}
 			sl.Fail("chat.postEphemeral", fault)
 			if err := p.AckButton(t.Context(), chat.Event{Room: privateRoom(ann), User: chat.User{ID: ann.ID}}, "x"); err == nil {
-				t.Errorf("an answer to a tap that is answered %s is no error", word)
+				t.Errorf("AckButton with %s returns no error", word)
 			}
 		}
 	}
 	if len(seen) < 110 {
-		t.Errorf("%d errors are listed: the reference names more", len(seen))
+		t.Errorf("only %d errors are listed", len(seen))
 	}
-	if s := w.runner.State(); s.Condition != channel.ConditionConnected || s.Adapter != 1 {
-		t.Errorf("the channel is %+v", s)
+	if s := fx.runner.State(); s.Condition != channel.ConditionConnected || s.Adapter != 1 {
+		t.Errorf("state %+v", s)
 	}
 	if _, err := p.Send(t.Context(), privateRoom(ann), chat.Message{Text: "after"}, "k2"); err != nil {
 		t.Errorf("the next message: %v", err)
 	}
 	bob.Sends(bob.Private(), "still there?")
-	w.waitEvents(1)
+	fx.waitEvents(1)
 }
 
-// TestRejectedHistoryAffectsOnlyItsRoom: what was said in other rooms is caught
-// up with, whatever Slack says of one.
+// TestRejectedHistoryAffectsOnlyItsRoom checks that the histories of other rooms are read
+// whatever error Slack returns for one.
 func TestRejectedHistoryAffectsOnlyItsRoom(t *testing.T) {
 	t.Parallel()
 	for _, word := range []string{"no_permission", "access_denied", "team_access_not_granted", "ekm_access_denied", "channel_is_limited_access", "a_new_word"} {
 		sl := slacktest.New(t)
 		ann, bob := sl.Person("Ann"), sl.Person("Bob")
-		w := newFixture(t, sl).startAt(`{"` + ann.Private().ID + `":"2.000000","` + bob.Private().ID + `":"1.000000"}`)
+		fx := newFixture(t, sl).startAt(`{"` + ann.Private().ID + `":"2.000000","` + bob.Private().ID + `":"1.000000"}`)
 		ann.Sends(ann.Private(), "to a bot that may not read it")
 		bob.Sends(bob.Private(), "to a bot that may")
 		sl.DropPending()
 		sl.Fail("conversations.history", slacktest.Fault{Error: word})
-		w.start().waitConnected()
-		if got := w.waitEvents(1); got[0].Text != "to a bot that may" {
-			t.Errorf("%s: taken was %+v", word, got)
+		fx.start().waitConnected()
+		if got := fx.waitEvents(1); got[0].Text != "to a bot that may" {
+			t.Errorf("%s: recorded %+v", word, got)
 		}
-		if s := w.runner.State(); s.Condition != channel.ConditionConnected || s.Adapter != 1 {
+		if s := fx.runner.State(); s.Condition != channel.ConditionConnected || s.Adapter != 1 {
 			t.Errorf("%s: the channel is %+v", word, s)
 		}
 	}

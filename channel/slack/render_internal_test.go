@@ -72,13 +72,13 @@ func FuzzRender(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, s string) {
 		if escapedUnits(s) > MaxMessage {
-			return // no message has more
+			return // over the limit of a message
 		}
 		text := render(s)
 		if strings.Contains(text, "\x00") && !strings.Contains(s, "\x00") {
-			t.Errorf("%q has more than %q", text, s)
+			t.Errorf("%q has a NUL that %q has not", text, s)
 		}
-		if _, problem := slacktest.PlainText(text); strings.Contains(problem, "calls") {
+		if _, problem := slacktest.PlainText(text); strings.Contains(problem, "notifies") {
 			t.Errorf("%q: %s", text, problem)
 		}
 	})
@@ -132,11 +132,11 @@ func FuzzEvents(f *testing.F) {
 		c := &connection{bot: Bot{ID: "U0"}}
 		if m, ok, err := parseEvent(raw); ok && err == nil {
 			if e, ok := c.toEvent(m); ok && (e.Key == "" || e.Room.Chat == "" || e.Kind == "") {
-				t.Errorf("an event without a name: %+v", e)
+				t.Errorf("an event without a key, room or kind: %+v", e)
 			}
 		}
 		if e, ok, err := parseButtonPress(raw); ok && err == nil && e.TargetID == "" {
-			t.Errorf("a tap of nothing: %+v", e)
+			t.Errorf("a press without a message: %+v", e)
 		}
 		if p := parseCursors(string(raw)); p != nil {
 			in := &receiver{cursors: p}

@@ -19,7 +19,7 @@ const (
 	classUnknown = "unknown"
 )
 
-// sendClass is what an error of a send means.
+// sendClass returns the class of a send error, including the test-only classes above.
 func sendClass(err error) mailroom.Class {
 	switch {
 	case err == nil:
@@ -49,25 +49,25 @@ func TestAMessageIsSentAndEdited(t *testing.T) {
 	}
 	m := dev.Replies()[0]
 	if m.Text != "*Run* `rm &lt;x&gt;` &amp; go?" || m.Section != m.Text || m.Thread != root || len(m.Buttons) != 2 || id != dev.ID+":"+m.TS {
-		t.Errorf("sent was %+v as %s", m, id)
+		t.Errorf("sent %+v with id %s", m, id)
 	}
 	if err := p.Edit(t.Context(), room, id, chat.Message{Text: "Approved."}); err != nil {
 		t.Fatal(err)
 	}
 	if m := dev.Replies()[0]; m.PlainText != "Approved." || len(m.Buttons) != 0 || m.Section != "" {
-		t.Errorf("edited it is %+v", m)
+		t.Errorf("after the edit: %+v", m)
 	}
 	for _, c := range sl.Calls("chat.postMessage") {
 		if c.Params.Get("unfurl_links") != "false" || c.Params.Has("token") {
-			t.Errorf("the call had %v", c.Params)
+			t.Errorf("parameters %v", c.Params)
 		}
 	}
 	dev.Remove(m.TS)
 	if err := p.Edit(t.Context(), room, id, chat.Message{Text: "x"}); sendClass(err) != mailroom.ClassPermanent {
-		t.Errorf("an edit of what is not there: %v", err)
+		t.Errorf("an edit of a missing message: %v", err)
 	}
 	if err := p.Edit(t.Context(), room, "nothing", chat.Message{Text: "x"}); sendClass(err) != mailroom.ClassPermanent {
-		t.Errorf("an edit of what is no message: %v", err)
+		t.Errorf("an edit of an invalid id: %v", err)
 	}
 }
 
@@ -75,51 +75,51 @@ func TestAMessageIsFoundByItsKey(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann, dev := sl.Person("Ann"), sl.Channel("dev")
-	w := newFixture(t, sl).start()
-	p := w.waitConnected()
+	fx := newFixture(t, sl).start()
+	p := fx.waitConnected()
 	root := ann.Sends(dev, "well?")
 	for _, room := range []chat.Room{privateRoom(ann), {Chat: dev.ID, Group: true}, {Chat: dev.ID, Topic: root, Group: true}} {
 		sl.Fail("chat.postMessage", slacktest.Fault{Lose: true})
 		if _, err := p.Send(t.Context(), room, chat.Message{Text: "once"}, "the key"); sendClass(err) != classUnknown {
-			t.Errorf("an answer that is lost: %v", err)
+			t.Errorf("a lost response: %v", err)
 		}
 		id, found, err := p.Find(t.Context(), room, "the key", chat.Message{})
 		if !found || err != nil || !strings.HasPrefix(id, room.Chat+":") {
-			t.Errorf("in %+v it is %q, %t, %v", room, id, found, err)
+			t.Errorf("Find in %+v: %q, %t, %v", room, id, found, err)
 		}
 		if _, found, err := p.Find(t.Context(), room, "another", chat.Message{}); found || err != nil {
-			t.Errorf("what was not sent is there: %t, %v", found, err)
+			t.Errorf("Find of an unsent key: %t, %v", found, err)
 		}
 		if err := p.Edit(t.Context(), room, id, chat.Message{Text: "edited"}); err != nil {
 			t.Fatal(err)
 		}
 		if again, found, err := p.Find(t.Context(), room, "the key", chat.Message{}); again != id || !found || err != nil {
-			t.Errorf("edited it is %q, %t, %v", again, found, err)
+			t.Errorf("Find after the edit: %q, %t, %v", again, found, err)
 		}
 	}
-	for range 210 { // on another page
+	for range 210 { // onto the second page
 		ann.Sends(ann.Private(), "more")
 	}
 	if _, found, err := p.Find(t.Context(), privateRoom(ann), "the key", chat.Message{}); !found || err != nil {
-		t.Errorf("further back it is %t, %v", found, err)
+		t.Errorf("on the second page: %t, %v", found, err)
 	}
 	for range 2000 {
 		ann.Sends(ann.Private(), "much more")
 	}
 	if _, _, err := p.Find(t.Context(), privateRoom(ann), "the key", chat.Message{}); !errors.Is(err, chat.ErrNoHistory) {
-		t.Errorf("further back than is read: %v", err)
+		t.Errorf("beyond the last page: %v", err)
 	}
 	sl.RemoveScopes("channels:history")
 	if _, _, err := p.Find(t.Context(), chat.Room{Chat: dev.ID}, "the key", chat.Message{}); !errors.Is(err, chat.ErrNoHistory) {
 		t.Errorf("without the scope: %v", err)
 	}
-	if s := w.runner.State(); !strings.Contains(s.LastError, "channels:history") {
-		t.Errorf("nobody is told: %q", s.LastError)
+	if s := fx.runner.State(); !strings.Contains(s.LastError, "channels:history") {
+		t.Errorf("not reported: %q", s.LastError)
 	}
 	sl.Fail("conversations.history", slacktest.Fault{Error: "internal_error"}, slacktest.Fault{Error: "ratelimited", RetryAfter: 7})
 	for range 2 {
 		if _, found, err := p.Find(t.Context(), privateRoom(ann), "the key", chat.Message{}); found || err == nil || errors.Is(err, chat.ErrNoHistory) {
-			t.Errorf("a history that fails says %t, %v", found, err)
+			t.Errorf("a failed history: %t, %v", found, err)
 		}
 	}
 }
@@ -129,16 +129,16 @@ func TestWithoutMetadataScopeFindReportsNoHistory(t *testing.T) {
 	sl := slacktest.New(t)
 	sl.RemoveScopes("metadata.message:read")
 	ann := sl.Person("Ann")
-	w := newFixture(t, sl).start()
-	p := w.waitConnected()
+	fx := newFixture(t, sl).start()
+	p := fx.waitConnected()
 	if _, err := p.Send(t.Context(), privateRoom(ann), chat.Message{Text: "x"}, "the key"); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := p.Find(t.Context(), privateRoom(ann), "the key", chat.Message{}); !errors.Is(err, chat.ErrNoHistory) {
-		t.Errorf("a history without keys says %v", err)
+		t.Errorf("a history without keys: %v", err)
 	}
-	if s := w.runner.State(); !strings.Contains(s.LastError, "metadata.message:read") {
-		t.Errorf("nobody is told: %q", s.LastError)
+	if s := fx.runner.State(); !strings.Contains(s.LastError, "metadata.message:read") {
+		t.Errorf("not reported: %q", s.LastError)
 	}
 }
 
@@ -155,7 +155,7 @@ func TestRateLimitIsReportedWithoutAnotherTry(t *testing.T) {
 	sl.Limit("chat.update", 40*time.Second)
 	for name, c := range map[string]struct {
 		call func() error
-		all  bool // rooms
+		all  bool // the limit covers all rooms
 	}{
 		"chat.postMessage": {func() error {
 			_, err := p.Send(t.Context(), privateRoom(ann), chat.Message{Text: "two"}, "k2")
@@ -170,7 +170,7 @@ func TestRateLimitIsReportedWithoutAnotherTry(t *testing.T) {
 			t.Errorf("%s: %s, after %s: %v", name, f.Class, f.RetryAfter, err)
 		}
 		if n := len(sl.Calls(name)) - before; n != 1 {
-			t.Errorf("%s was tried %d times", name, n)
+			t.Errorf("%s was called %d times", name, n)
 		}
 	}
 }
@@ -180,29 +180,29 @@ func TestSendErrorsAreClassified(t *testing.T) {
 	sl := slacktest.New(t)
 	ann := sl.Person("Ann")
 	p := newFixture(t, sl).start().waitConnected()
-	says := func(word string) slacktest.Fault { return slacktest.Fault{Error: word} }
+	refusal := func(word string) slacktest.Fault { return slacktest.Fault{Error: word} }
 	for _, c := range []struct {
 		fault slacktest.Fault
 		want  mailroom.Class
 	}{
-		{says("channel_not_found"), classGone},
-		{says("is_archived"), classGone},
-		{says("not_in_channel"), classGone},
-		{says("user_disabled"), classGone},
-		{says("cannot_dm_bot"), classGone},
-		{says("msg_too_long"), mailroom.ClassPermanent},
-		{says("invalid_blocks"), mailroom.ClassPermanent},
-		{says("restricted_action"), mailroom.ClassPermanent},
-		{says("messages_tab_disabled"), mailroom.ClassPermanent},
+		{refusal("channel_not_found"), classGone},
+		{refusal("is_archived"), classGone},
+		{refusal("not_in_channel"), classGone},
+		{refusal("user_disabled"), classGone},
+		{refusal("cannot_dm_bot"), classGone},
+		{refusal("msg_too_long"), mailroom.ClassPermanent},
+		{refusal("invalid_blocks"), mailroom.ClassPermanent},
+		{refusal("restricted_action"), mailroom.ClassPermanent},
+		{refusal("messages_tab_disabled"), mailroom.ClassPermanent},
 		{slacktest.Fault{Error: "ratelimited", RetryAfter: 5}, mailroom.ClassUnavailable},
-		{says("rate_limited"), mailroom.ClassUnavailable},
-		{says("message_limit_exceeded"), mailroom.ClassUnavailable},
+		{refusal("rate_limited"), mailroom.ClassUnavailable},
+		{refusal("message_limit_exceeded"), mailroom.ClassUnavailable},
 		{slacktest.Fault{Status: 429, Raw: "<html>slow</html>", RetryAfter: 5}, mailroom.ClassUnavailable},
-		{says("internal_error"), classUnknown},
-		{says("fatal_error"), classUnknown},
-		{says("service_unavailable"), classUnknown},
+		{refusal("internal_error"), classUnknown},
+		{refusal("fatal_error"), classUnknown},
+		{refusal("service_unavailable"), classUnknown},
 		{slacktest.Fault{Status: 502, Raw: "<html>bad gateway</html>"}, classUnknown},
-		{slacktest.Fault{Status: 407, Raw: "<html>who are you?</html>"}, mailroom.ClassUnavailable}, // whoever said so has sent nothing on
+		{slacktest.Fault{Status: 407, Raw: "<html>who are you?</html>"}, mailroom.ClassUnavailable}, // a proxy that has not forwarded the call
 		{slacktest.Fault{Status: 302, Raw: "<html>elsewhere</html>"}, mailroom.ClassUnavailable},
 		{slacktest.Fault{Raw: "what?"}, classUnknown},
 		{slacktest.Fault{Raw: `{}`}, classUnknown},
@@ -221,26 +221,26 @@ func TestSendErrorsAreClassified(t *testing.T) {
 	short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	if _, err := p.Send(short, privateRoom(ann), chat.Message{Text: "x"}, "k"); sendClass(err) != classUnknown {
-		t.Errorf("no answer in time is %s: %v", sendClass(err), err)
+		t.Errorf("a timeout is %s: %v", sendClass(err), err)
 	}
 	if _, err := p.Send(t.Context(), chat.Room{Chat: "C5"}, chat.Message{Text: "x"}, "k"); sendClass(err) != classGone {
-		t.Errorf("a channel that is not there is %s: %v", sendClass(err), err)
+		t.Errorf("an unknown channel is %s: %v", sendClass(err), err)
 	}
 	if _, err := p.Send(t.Context(), privateRoom(ann), chat.Message{Text: "x", Buttons: []chat.Button{{Label: "y", Data: strings.Repeat("z", 256)}}}, "k"); sendClass(err) != mailroom.ClassPermanent {
-		t.Errorf("a button that carries too much is %s: %v", sendClass(err), err)
+		t.Errorf("a button with too much data is %s: %v", sendClass(err), err)
 	}
 	sl.Down()
 	_, err := p.Send(t.Context(), privateRoom(ann), chat.Message{Text: "x"}, "k")
-	for sendClass(err) == classUnknown { // a connection from before, whose end was not seen yet; there are few
+	for sendClass(err) == classUnknown { // an idle connection whose end was not noticed; there are few
 		_, err = p.Send(t.Context(), privateRoom(ann), chat.Message{Text: "x"}, "k")
 	}
 	if sendClass(err) != mailroom.ClassUnavailable {
-		t.Errorf("a connection that is refused is %s: %v", sendClass(err), err)
+		t.Errorf("a refused connection is %s: %v", sendClass(err), err)
 	}
 }
 
-// TestATokenThatIsRevokedEndsTheConnection although the socket, which the other token
-// opened, is as it was. What could not be sent waits.
+// TestATokenThatIsRevokedEndsTheConnection revokes the bot's token while the socket, opened
+// with the app's token, stays open. The unsent message waits.
 func TestATokenThatIsRevokedEndsTheConnection(t *testing.T) {
 	t.Parallel()
 	for word, happen := range map[string]func(*slacktest.Platform){
@@ -249,15 +249,15 @@ func TestATokenThatIsRevokedEndsTheConnection(t *testing.T) {
 	} {
 		sl := slacktest.New(t)
 		ann := sl.Person("Ann")
-		w := newFixture(t, sl).start()
-		p := w.waitConnected()
+		fx := newFixture(t, sl).start()
+		p := fx.waitConnected()
 		happen(sl)
 		if _, err := p.Send(t.Context(), privateRoom(ann), chat.Message{Text: "x"}, "k"); sendClass(err) != mailroom.ClassUnavailable {
 			t.Errorf("%s is %s: %v", word, sendClass(err), err)
 		}
-		s := w.waitState("failed", func(s channel.State) bool { return s.Condition == channel.ConditionFailed })
+		s := fx.waitState("failed", func(s channel.State) bool { return s.Condition == channel.ConditionFailed })
 		if !strings.Contains(s.Reason, word) || !strings.Contains(s.Reason, "https://api.slack.com/apps") {
-			t.Errorf("the reason is %q", s.Reason)
+			t.Errorf("reason %q", s.Reason)
 		}
 	}
 }
@@ -266,11 +266,11 @@ func TestLongTextIsSentPlainIfItsMarkupDoesNotFit(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann := sl.Person("Ann")
-	w := newFixture(t, sl).start()
-	p := w.waitConnected()
+	fx := newFixture(t, sl).start()
+	p := fx.waitConnected()
 	for name, line := range map[string]string{"signs": "<&>", "a table": "|a|\n|-|\n", "smiles": "👋🏽", "words": "word "} {
 		var text strings.Builder
-		for w.capabilities.Units(text.String()+line) <= w.capabilities.MaxUnits {
+		for fx.capabilities.Units(text.String()+line) <= fx.capabilities.MaxUnits {
 			text.WriteString(line)
 		}
 		for _, buttons := range [][]chat.Button{nil, {{Label: strings.Repeat("é", 100), Data: "y"}}} {
@@ -280,12 +280,12 @@ func TestLongTextIsSentPlainIfItsMarkupDoesNotFit(t *testing.T) {
 		}
 	}
 	if n := len(ann.Private().Replies()); n != 8 {
-		t.Errorf("%d messages of 8", n)
+		t.Errorf("%d messages, want 8", n)
 	}
 	if _, err := p.Send(t.Context(), privateRoom(ann), chat.Message{Text: "<!channel> <@U1> <https://example.org|here>"}, "k"); err != nil {
-		t.Errorf("what would call everybody: %v", err)
+		t.Errorf("mentions as plain text: %v", err)
 	}
 	if got := fmt.Sprint(ann.Private().Texts()[8:]); got != "[<!channel> <@U1> <https://example.org|here>]" {
-		t.Errorf("it reads %s", got)
+		t.Errorf("text %s", got)
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"mailroom/channel/telegram/telegramtest"
 )
 
-// TestPeopleAreAnsweredWhileAnAlbumIsFetched has one person send two files that stop in the
-// middle, while ten others talk.
+// TestPeopleAreAnsweredWhileAnAlbumIsFetched sends two files whose downloads stop halfway, and
+// checks that ten other people get replies in the meantime.
 func TestPeopleAreAnsweredWhileAnAlbumIsFetched(t *testing.T) {
 	t.Parallel()
 	tg := telegramtest.New(t)
@@ -26,27 +26,27 @@ func TestPeopleAreAnsweredWhileAnAlbumIsFetched(t *testing.T) {
 		return s.Stream(ctx, fmt.Sprintf("You said: %s and %d files", input[0].Text, len(input[0].Parts)-1))
 	})
 	ann := tg.Person("Ann")
-	for range 2 { // an album is a message for each file
+	for range 2 { // an album is one message per file
 		ann.Sends(ann.Private(), "look", telegramtest.MessageOptions{File: "a.bin", Content: []byte("content")})
 	}
-	tg.WaitFor(t, "the first file asked for", func() bool { return tg.Downloads() > 0 })
+	tg.WaitFor(t, "the first download", func() bool { return tg.Downloads() > 0 })
 	for i := range 10 {
 		p := tg.Person(fmt.Sprint("P", i))
 		p.Sends(p.Private(), "hello")
-		tg.WaitFor(t, p.Name+" answered", func() bool { return slices.Contains(p.Private().Texts(), "You said: hello and 0 files") })
+		tg.WaitFor(t, "the reply to "+p.Name, func() bool { return slices.Contains(p.Private().Texts(), "You said: hello and 0 files") })
 	}
-	tg.WaitFor(t, "all confirmed", func() bool { return tg.Pending() == 0 })
+	tg.WaitFor(t, "the confirmation of all", func() bool { return tg.Pending() == 0 })
 	if got := ann.Private().Replies(); len(got) > 0 {
-		t.Errorf("the album is answered before it is there: %+v", got)
+		t.Errorf("the album was answered before its download: %+v", got)
 	}
 	release()
-	tg.WaitFor(t, "the album answered", func() bool { return len(ann.Private().Replies()) == 2 })
+	tg.WaitFor(t, "the replies to the album", func() bool { return len(ann.Private().Replies()) == 2 })
 	for _, m := range ann.Private().Replies() {
 		if m.Text != "You said: look and 1 files" {
-			t.Errorf("the album is answered %q", m.Text)
+			t.Errorf("the album was answered %q", m.Text)
 		}
 	}
 	if n := tg.Downloads(); n != 2 || strings.Count(tg.String(), "getMe 200: 1\n") != 1 {
-		t.Errorf("2 files were fetched %d times:\n%s", n, tg)
+		t.Errorf("%d downloads of 2 files:\n%s", n, tg)
 	}
 }

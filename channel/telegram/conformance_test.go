@@ -12,8 +12,7 @@ import (
 	"mailroom/channel/telegram/telegramtest"
 )
 
-// TestTelegramIsAChannel plays what all channels keep to, from what somebody says to
-// the reply.
+// TestTelegramIsAChannel runs the conformance suite of channels.
 func TestTelegramIsAChannel(t *testing.T) {
 	t.Parallel()
 	channeltest.Run(t, func(t *testing.T) *channeltest.Platform {
@@ -21,21 +20,22 @@ func TestTelegramIsAChannel(t *testing.T) {
 	})
 }
 
-// TestTelegramIsAChannelOverABadNetwork plays what networks do.
+// TestTelegramIsAChannelOverABadNetwork runs the suite with network faults.
 func TestTelegramIsAChannelOverABadNetwork(t *testing.T) {
 	t.Parallel()
 	channeltest.RunNetfaults(t, newPlatform)
 }
 
-// newPlatform is a Telegram for the plays, by way of what through makes of its address.
-func newPlatform(t *testing.T, through func(addr string) string) *channeltest.Platform {
+// newPlatform returns a fake Telegram for the suite. proxied maps its address to the one to
+// connect to.
+func newPlatform(t *testing.T, proxied func(addr string) string) *channeltest.Platform {
 	tg := telegramtest.New(t)
 	ann := tg.Person("Ann")
 	o := telegram.Options{
-		API: through(tg.URL), Poll: time.Second, RoomInterval: time.Millisecond, EditInterval: time.Millisecond,
+		API: proxied(tg.URL), Poll: time.Second, RoomInterval: time.Millisecond, EditInterval: time.Millisecond,
 		Token: func() (string, error) { return telegramtest.Token, nil },
 	}
-	said, down, hangs := map[string]bool{}, false, false
+	posted, down, hangs := map[string]bool{}, false, false
 	return &channeltest.Platform{
 		Kind:    telegram.Kind,
 		Connect: chat.Connect(chat.Options{Agent: channeltest.Agent, Access: chat.AccessPolicy{Users: []string{fmt.Sprint(ann.ID)}}}, o.Dial),
@@ -43,11 +43,11 @@ func newPlatform(t *testing.T, through func(addr string) string) *channeltest.Pl
 			InitialDelay: 10 * time.Millisecond, MaxDelay: 50 * time.Millisecond, ParkAfter: -1, IdleTimeout: 2500 * time.Millisecond, ConnectTimeout: 400 * time.Millisecond, CloseTimeout: time.Second,
 		},
 		Post: func(id, text string) {
-			if said[id] {
+			if posted[id] {
 				tg.Redeliver()
 				return
 			}
-			said[id] = true
+			posted[id] = true
 			ann.Sends(ann.Private(), text)
 		},
 		Sent:        func() []string { return ann.Private().Texts() },

@@ -23,15 +23,15 @@ import (
 	"mailroom/stream"
 )
 
-// startServer is a server whose channel "tg" has an agent talk on Telegram with Ann, who is
-// an admin, until the test ends.
+// startServer runs a server with the channel "tg" and an agent until the test ends. Ann is an
+// admin.
 func startServer(t *testing.T, tg *telegramtest.Platform, ann *telegramtest.Person, agent mailroom.AgentFunc) {
 	t.Helper()
 	talk := chat.AccessPolicy{Admins: []string{fmt.Sprint(ann.ID)}, Pairing: true}
 	startServerWith(t, tg, chat.Options{Agent: "codex", Access: talk, Previews: true}, agent)
 }
 
-// discardFiles keeps files by forgetting them.
+// discardFiles is a [chat.Files] that discards the content.
 type discardFiles struct{}
 
 func (discardFiles) Save(_ context.Context, name string, r io.Reader) (string, error) {
@@ -39,7 +39,7 @@ func (discardFiles) Save(_ context.Context, name string, r io.Reader) (string, e
 	return "nowhere:" + name, err
 }
 
-// startServerWith is [talks] with options; Follow is set.
+// startServerWith is like startServer with other options; it sets Follow.
 func startServerWith(t *testing.T, tg *telegramtest.Platform, options chat.Options, agent mailroom.AgentFunc) {
 	t.Helper()
 	record := &logBuffer{}
@@ -55,7 +55,7 @@ func startServerWith(t *testing.T, tg *telegramtest.Platform, options chat.Optio
 		Commands: []telegram.Command{{Name: "stop", Description: "stop it"}},
 	}
 	runner := channel.New(channel.Options{
-		Name: "tg", Kind: telegram.Kind, Ledger: l, Log: log, Reconnect: channel.ReconnectPolicy{IdleTimeout: time.Minute}, // a busy machine is no failure here
+		Name: "tg", Kind: telegram.Kind, Ledger: l, Log: log, Reconnect: channel.ReconnectPolicy{IdleTimeout: time.Minute}, // a slow machine must not look silent
 		Connect: chat.Connect(options, o.Dial),
 	})
 	e := engine.New(l, b, engine.Options{
@@ -65,8 +65,8 @@ func startServerWith(t *testing.T, tg *telegramtest.Platform, options chat.Optio
 	ctx, cancel := context.WithCancel(context.Background())
 	ledgerCtx, cancelLedger := context.WithCancel(context.Background())
 	var parts, last sync.WaitGroup
-	last.Go(func() { _ = l.Run(ledgerCtx) }) // what it cannot write, nobody waits for
-	parts.Go(func() { _ = e.Run(ctx) })      // as above
+	last.Go(func() { _ = l.Run(ledgerCtx) }) // callers get its errors
+	parts.Go(func() { _ = e.Run(ctx) })      // callers get its errors
 	parts.Go(func() { runner.Run(ctx) })
 	t.Cleanup(func() {
 		cancel()
@@ -79,7 +79,7 @@ func startServerWith(t *testing.T, tg *telegramtest.Platform, options chat.Optio
 	})
 }
 
-// approvalAgent is an agent that asks whether it may, and says what it may.
+// approvalAgent asks for an approval and replies with the decision.
 func approvalAgent(ctx context.Context, s mailroom.Session) error {
 	got, err := s.Wait(ctx, false, mailroom.Ask{
 		Name: "rm", Kind: mailroom.TicketApproval, Prompt: "May I?", Action: "rm -r build", Arguments: json.RawMessage(`{"path":"build"}`),
@@ -108,34 +108,34 @@ func TestAButtonDecidesOnceAndIsRedrawn(t *testing.T) {
 	tg.WaitFor(t, "the question", func() bool { return asked() != nil })
 	q := asked()
 	if !strings.Contains(q.Text, "rm -r build") || len(q.Buttons) != 2 {
-		t.Errorf("asked was %+v", q)
+		t.Errorf("question %+v", q)
 	}
 	approve, deny := q.Buttons[0], q.Buttons[1]
 	meddled := bob.Presses(group, q.ID, approve.Label)
-	tg.WaitFor(t, "Bob's tap answered", func() bool { _, n := meddled.Answer(tg); return n > 0 && tg.Pending() == 0 })
+	tg.WaitFor(t, "the answer to Bob's press", func() bool { _, n := meddled.Answer(tg); return n > 0 && tg.Pending() == 0 })
 	if words, times := meddled.Answer(tg); words != "You may not decide this." || times != 1 || asked() == nil {
-		t.Errorf("a stranger's tap was answered %q, %d times", words, times)
+		t.Errorf("another person's press was answered %q, %d times", words, times)
 	}
-	tap := ann.Presses(group, q.ID, deny.Label)
-	tg.WaitFor(t, "what the agent makes of it", func() bool { return strings.Contains(strings.Join(group.Texts(), "\n"), "It is deny.") })
-	tg.WaitFor(t, "the question redrawn", func() bool { return asked() == nil })
-	late := ann.PressesData(group, q.ID, approve.Data) // by somebody whose screen is old
-	tg.WaitFor(t, "the late tap answered", func() bool { _, n := late.Answer(tg); return n > 0 })
-	for name, tap := range map[string]*telegramtest.ButtonPress{"the tap": tap, "the late tap": late} {
-		if words, times := tap.Answer(tg); times != 1 || !strings.HasPrefix(words, "Denied by ") {
+	press := ann.Presses(group, q.ID, deny.Label)
+	tg.WaitFor(t, "the reply of the agent", func() bool { return strings.Contains(strings.Join(group.Texts(), "\n"), "It is deny.") })
+	tg.WaitFor(t, "the redrawn question", func() bool { return asked() == nil })
+	late := ann.PressesData(group, q.ID, approve.Data) // on an outdated screen
+	tg.WaitFor(t, "the answer to the late press", func() bool { _, n := late.Answer(tg); return n > 0 })
+	for name, press := range map[string]*telegramtest.ButtonPress{"the press": press, "the late press": late} {
+		if words, times := press.Answer(tg); times != 1 || !strings.HasPrefix(words, "Denied by ") {
 			t.Errorf("%s was answered %q, %d times", name, words, times)
 		}
 	}
 	if all := strings.Join(group.Texts(), "\n"); strings.Contains(all, "Approved") || strings.Count(all, "It is deny.") != 1 {
-		t.Errorf("the group reads\n%s", all)
+		t.Errorf("the group has\n%s", all)
 	}
 	if tg.Commands() != 1 {
-		t.Errorf("the menu has %d commands", tg.Commands())
+		t.Errorf("%d commands in the menu", tg.Commands())
 	}
 }
 
-// TestAnOldApprovalInATopicIsDecided has a button pressed of a message that is too old for the
-// bot to see: the tap does not tell the topic.
+// TestAnOldApprovalInATopicIsDecided presses a button of a message that is too old for the bot
+// to access: the update does not contain the topic.
 func TestAnOldApprovalInATopicIsDecided(t *testing.T) {
 	t.Parallel()
 	tg := telegramtest.New(t)
@@ -154,20 +154,20 @@ func TestAnOldApprovalInATopicIsDecided(t *testing.T) {
 		return q.ID != 0
 	})
 	elsewhere := ann.PressesInaccessibleData(other, q.Buttons[0].Data) // the same data in another chat
-	tg.WaitFor(t, "the tap elsewhere answered", func() bool { _, n := elsewhere.Answer(tg); return n > 0 })
+	tg.WaitFor(t, "the answer to the press elsewhere", func() bool { _, n := elsewhere.Answer(tg); return n > 0 })
 	if words, _ := elsewhere.Answer(tg); !strings.Contains(words, "nothing that is known here") {
-		t.Errorf("a tap in another chat was answered %q", words)
+		t.Errorf("a press in another chat was answered %q", words)
 	}
-	tap := ann.PressesInaccessible(forum, q.ID, q.Buttons[0].Label)
-	tg.WaitFor(t, "what the agent makes of it", func() bool { return strings.Contains(strings.Join(forum.Texts(), "\n"), "It is approve.") })
-	tg.WaitFor(t, "the tap answered", func() bool { _, n := tap.Answer(tg); return n > 0 })
-	if words, _ := tap.Answer(tg); !strings.HasPrefix(words, "Approved by ") {
-		t.Errorf("the tap was answered %q", words)
+	press := ann.PressesInaccessible(forum, q.ID, q.Buttons[0].Label)
+	tg.WaitFor(t, "the reply of the agent", func() bool { return strings.Contains(strings.Join(forum.Texts(), "\n"), "It is approve.") })
+	tg.WaitFor(t, "the answer to the press", func() bool { _, n := press.Answer(tg); return n > 0 })
+	if words, _ := press.Answer(tg); !strings.HasPrefix(words, "Approved by ") {
+		t.Errorf("the press was answered %q", words)
 	}
 }
 
-// TestRateLimitedChatGetsNoCalls and what the agent has said by then
-// arrives once, when it may.
+// TestRateLimitedChatGetsNoCalls checks that nothing is sent during a rate limit, and that the reply
+// arrives once after it.
 func TestRateLimitedChatGetsNoCalls(t *testing.T) {
 	t.Parallel()
 	const limit = 3 * time.Second
@@ -190,7 +190,7 @@ func TestRateLimitedChatGetsNoCalls(t *testing.T) {
 		return nil
 	})
 	ann.Sends(ann.Private(), "tell me a long story")
-	tg.WaitFor(t, "a preview that grows", func() bool {
+	tg.WaitFor(t, "a preview with edits", func() bool {
 		r := ann.Private().Replies()
 		return len(r) == 1 && r[0].Edits > 0
 	})
@@ -204,8 +204,8 @@ func TestRateLimitedChatGetsNoCalls(t *testing.T) {
 		}
 		return calls
 	}
-	tg.WaitFor(t, "the first that is refused", func() bool { return len(refused()) > 0 })
-	close(done) // the final text is there while the limit holds
+	tg.WaitFor(t, "the first rejected call", func() bool { return len(refused()) > 0 })
+	close(done) // the reply is complete while the limit holds
 	whole := func() bool {
 		r := ann.Private().Replies()
 		return strings.HasSuffix(r[len(r)-1].Text, "the end.")
@@ -217,13 +217,13 @@ func TestRateLimitedChatGetsNoCalls(t *testing.T) {
 	for _, c := range tg.Calls("") {
 		if c.At.After(first.At) && c.At.Before(began.Add(limit)) && c.Params["chat_id"] != nil {
 			tries++
-			t.Errorf("%s was tried %s after the limit began, and the first %s after: %d, %v", c.Method, c.At.Sub(began), first.At.Sub(began), c.Code, c.Params)
+			t.Errorf("%s was called %s after the limit began, and the first rejected call %s after: %d, %v", c.Method, c.At.Sub(began), first.At.Sub(began), c.Code, c.Params)
 		}
 	}
 	if n := strings.Count(strings.Join(ann.Private().Texts(), "\n"), "the end."); n != 1 || waited < limit || len(ann.Private().Texts()) != 1 {
-		t.Errorf("after %s the end is there %d times in %d messages", waited, n, len(ann.Private().Texts()))
+		t.Errorf("after %s the end arrived %d times in %d messages", waited, n, len(ann.Private().Texts()))
 	}
-	t.Logf("limit %s: refused once (%s), tried meanwhile %d times, the final text arrived once after %s", limit, first.Method, tries, waited.Round(time.Millisecond))
+	t.Logf("limit %s: rejected once (%s), tried %d times during it, the final text arrived once after %s", limit, first.Method, tries, waited.Round(time.Millisecond))
 }
 
 func TestALongAnswerArrivesWhole(t *testing.T) {
@@ -237,8 +237,8 @@ func TestALongAnswerArrivesWhole(t *testing.T) {
 	startServer(t, tg, ann, func(ctx context.Context, s mailroom.Session) error { return s.Stream(ctx, said.String()) })
 	ann.Sends(ann.Private(), "go on")
 	want := strings.Fields(said.String())
-	tg.WaitFor(t, "the whole", func() bool { return len(strings.Fields(strings.Join(ann.Private().Texts(), "\n"))) >= len(want) })
+	tg.WaitFor(t, "the whole reply", func() bool { return len(strings.Fields(strings.Join(ann.Private().Texts(), "\n"))) >= len(want) })
 	if got := strings.Fields(strings.Join(ann.Private().Texts(), "\n")); strings.Join(got, " ") != strings.Join(want, " ") {
-		t.Errorf("%d messages hold %d words, want %d", len(ann.Private().Texts()), len(got), len(want))
+		t.Errorf("%d messages with %d words, want %d", len(ann.Private().Texts()), len(got), len(want))
 	}
 }

@@ -18,8 +18,8 @@ import (
 	"mailroom/store/memory"
 )
 
-// fixture is the platform under the real runner, with nothing of a chat above it: what
-// arrives is kept here.
+// fixture runs the platform under a real channel.Runner, without package chat. It records the
+// events.
 type fixture struct {
 	t       *testing.T
 	tg      *telegramtest.Platform
@@ -32,126 +32,126 @@ type fixture struct {
 	// Owned by mu.
 	mu           sync.Mutex
 	events       []chat.Event
-	recordErr    error // of take
+	recordErr    error // returned by record
 	platform     chat.Platform
 	capabilities chat.Capabilities
 	token        string
 }
 
-// newFixture makes one; run starts it.
+// newFixture returns a fixture that has not been started.
 func newFixture(t *testing.T, tg *telegramtest.Platform) *fixture {
 	t.Helper()
-	w := &fixture{t: t, tg: tg, logs: &logBuffer{}, token: telegramtest.Token}
-	w.options = telegram.Options{API: tg.URL, Poll: time.Second, Token: func() (string, error) {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		return w.token, nil
+	fx := &fixture{t: t, tg: tg, logs: &logBuffer{}, token: telegramtest.Token}
+	fx.options = telegram.Options{API: tg.URL, Poll: time.Second, Token: func() (string, error) {
+		fx.mu.Lock()
+		defer fx.mu.Unlock()
+		return fx.token, nil
 	}}
-	w.policy = channel.ReconnectPolicy{InitialDelay: 20 * time.Millisecond, MaxDelay: 100 * time.Millisecond, ParkAfter: -1, IdleTimeout: time.Minute} // a busy machine is no failure
-	return w
+	fx.policy = channel.ReconnectPolicy{InitialDelay: 20 * time.Millisecond, MaxDelay: 100 * time.Millisecond, ParkAfter: -1, IdleTimeout: time.Minute} // a slow machine must not look silent
+	return fx
 }
 
-func (w *fixture) start() *fixture {
-	w.t.Helper()
-	log := slog.New(slog.NewTextHandler(w.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	w.ledger = ledger.New(memory.New(), ledger.Options{})
-	w.runner = channel.New(channel.Options{
-		Name: "tg", Kind: telegram.Kind, Ledger: w.ledger, Reconnect: w.policy, Log: log,
-		Connect: func(ctx context.Context, l *channel.Host) (channel.Adapter, error) {
-			p, traits, err := w.options.Dial(ctx, l)
+func (fx *fixture) start() *fixture {
+	fx.t.Helper()
+	log := slog.New(slog.NewTextHandler(fx.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	fx.ledger = ledger.New(memory.New(), ledger.Options{})
+	fx.runner = channel.New(channel.Options{
+		Name: "tg", Kind: telegram.Kind, Ledger: fx.ledger, Reconnect: fx.policy, Log: log,
+		Connect: func(ctx context.Context, host *channel.Host) (channel.Adapter, error) {
+			p, caps, err := fx.options.Dial(ctx, host)
 			if err != nil {
 				return nil, err
 			}
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			w.platform, w.capabilities = p, traits
-			return &recordingAdapter{p, w}, nil
+			fx.mu.Lock()
+			defer fx.mu.Unlock()
+			fx.platform, fx.capabilities = p, caps
+			return &recordingAdapter{p, fx}, nil
 		},
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	ledgerCtx, cancelLedger := context.WithCancel(context.Background())
 	var parts, last sync.WaitGroup
-	last.Go(func() { _ = w.ledger.Run(ledgerCtx) }) // what it cannot write, nobody waits for
-	parts.Go(func() { w.runner.Run(ctx) })
-	w.t.Cleanup(func() {
+	last.Go(func() { _ = fx.ledger.Run(ledgerCtx) }) // callers get its errors
+	parts.Go(func() { fx.runner.Run(ctx) })
+	fx.t.Cleanup(func() {
 		cancel()
 		parts.Wait()
 		cancelLedger()
 		last.Wait()
 		_, secret, _ := strings.Cut(telegramtest.Token, ":")
-		if all := w.logs.String(); strings.Contains(all, secret) || strings.Contains(w.runner.State().LastError, secret) {
-			w.t.Errorf("the token is in what is told: %s\n%s", w.runner.State().LastError, all)
+		if all := fx.logs.String(); strings.Contains(all, secret) || strings.Contains(fx.runner.State().LastError, secret) {
+			fx.t.Errorf("the token is in a log or an error: %s\n%s", fx.runner.State().LastError, all)
 		}
-		if w.t.Failed() {
-			w.t.Logf("%s\n%s", w.logs.String(), w.tg)
+		if fx.t.Failed() {
+			fx.t.Logf("%s\n%s", fx.logs.String(), fx.tg)
 		}
 	})
-	return w
+	return fx
 }
 
-// recordingAdapter is an adapter that hands on.
+// recordingAdapter is an adapter that passes events to its fixture.
 type recordingAdapter struct {
 	chat.Platform
-	f *fixture
+	fx *fixture
 }
 
 func (b *recordingAdapter) Receive(ctx context.Context) error {
-	return b.Platform.Receive(ctx, "", b.f.record)
+	return b.Platform.Receive(ctx, "", b.fx.record)
 }
 
 func (b *recordingAdapter) Deliver(context.Context, channel.Delivery, mailroom.Session) error {
 	return nil
 }
 
-func (w *fixture) record(_ context.Context, e chat.Event) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.recordErr == nil {
-		w.events = append(w.events, e)
+func (fx *fixture) record(_ context.Context, e chat.Event) error {
+	fx.mu.Lock()
+	defer fx.mu.Unlock()
+	if fx.recordErr == nil {
+		fx.events = append(fx.events, e)
 	}
-	return w.recordErr
+	return fx.recordErr
 }
 
-// failWith has the next events refused with an error; nil takes them.
-func (w *fixture) failWith(err error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.recordErr = err
+// failWith makes record return err; nil accepts events again.
+func (fx *fixture) failWith(err error) {
+	fx.mu.Lock()
+	defer fx.mu.Unlock()
+	fx.recordErr = err
 }
 
-func (w *fixture) recorded() []chat.Event {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return append([]chat.Event(nil), w.events...)
+func (fx *fixture) recorded() []chat.Event {
+	fx.mu.Lock()
+	defer fx.mu.Unlock()
+	return append([]chat.Event(nil), fx.events...)
 }
 
-// texts are those of what was taken.
-func (w *fixture) texts() string {
+// texts returns the texts of the recorded events.
+func (fx *fixture) texts() string {
 	var all []string
-	for _, e := range w.recorded() {
+	for _, e := range fx.recorded() {
 		all = append(all, e.Text)
 	}
 	return strings.Join(all, ", ")
 }
 
-// waitConnected waits until the channel is, and returns its platform.
-func (w *fixture) waitConnected() chat.Platform {
-	w.t.Helper()
-	w.waitState("connected", func(s channel.State) bool { return s.Condition == channel.ConditionConnected })
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.platform
+// waitConnected waits until the channel is connected, and returns its platform.
+func (fx *fixture) waitConnected() chat.Platform {
+	fx.t.Helper()
+	fx.waitState("connected", func(s channel.State) bool { return s.Condition == channel.ConditionConnected })
+	fx.mu.Lock()
+	defer fx.mu.Unlock()
+	return fx.platform
 }
 
-// waitState waits until the channel says something of itself.
-func (w *fixture) waitState(what string, good func(channel.State) bool) channel.State {
-	w.t.Helper()
+// waitState waits until good accepts the channel's state, and returns the state.
+func (fx *fixture) waitState(what string, good func(channel.State) bool) channel.State {
+	fx.t.Helper()
 	var s channel.State
-	waitFor(w.t, what, func() bool { s = w.runner.State(); return good(s) })
+	waitFor(fx.t, what, func() bool { s = fx.runner.State(); return good(s) })
 	return s
 }
 
-// waitFor waits for something that nobody tells of.
+// waitFor polls until good returns true.
 func waitFor(t *testing.T, what string, good func() bool) {
 	t.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)
@@ -161,12 +161,12 @@ func waitFor(t *testing.T, what string, good func() bool) {
 		select {
 		case <-tick.C:
 		case <-late:
-			t.Fatalf("never: %s", what)
+			t.Fatalf("timeout waiting for %s", what)
 		}
 	}
 }
 
-// logBuffer keeps what is logged.
+// logBuffer collects log output.
 type logBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer

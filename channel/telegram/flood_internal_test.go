@@ -16,10 +16,10 @@ func TestFloodInASecondChatLimitsTheWholeBot(t *testing.T) {
 		{0, "a", false},
 		{time.Second, "a", false},
 		{2 * time.Second, "b", true},
-		{20 * time.Second, "c", false}, // the others were over
+		{20 * time.Second, "c", false}, // the earlier limits have ended
 	} {
 		if got := c.recordFlood(s.chat, 10*time.Second, now.Add(s.at)); got != s.want {
-			t.Errorf("step %d: it is the whole bot %t, want %t", i, got, s.want)
+			t.Errorf("step %d: limit of the whole bot: %t, want %t", i, got, s.want)
 		}
 	}
 }

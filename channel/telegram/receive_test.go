@@ -20,11 +20,11 @@ import (
 func TestPlatformEventsBecomeChatEvents(t *testing.T) {
 	t.Parallel()
 	tg := telegramtest.New(t)
-	w := newFixture(t, tg)
+	fx := newFixture(t, tg)
 	ann := tg.Person("Ann")
 	private, group, news := ann.Private(), tg.Group("team"), tg.Chat(-1009999, "channel", "news")
-	w.start()
-	p := w.waitConnected()
+	fx.start()
+	p := fx.waitConnected()
 	sent, err := p.Send(t.Context(), room(group), chat.Message{Text: "Go on?", Buttons: []chat.Button{{Label: "Yes", Data: "yes:1"}}}, "")
 	if err != nil {
 		t.Fatal(err)
@@ -44,13 +44,13 @@ func TestPlatformEventsBecomeChatEvents(t *testing.T) {
 	ann.Sends(group, "in a topic", telegramtest.MessageOptions{Topic: topic})
 	ann.Sends(news, "a post")
 	ann.Presses(group, messageNumber(sent), "Yes")
-	waitFor(t, "all that was said", func() bool { return len(w.recorded()) == 13 })
+	waitFor(t, "all events", func() bool { return len(fx.recorded()) == 13 })
 
 	user := chat.User{ID: fmt.Sprint(ann.ID), Name: "Ann"}
 	inPrivate, inGroup := room(private), room(group)
 	inTopic := inGroup
 	inTopic.Topic = fmt.Sprint(topic)
-	said := func(e chat.Event) chat.Event {
+	event := func(e chat.Event) chat.Event {
 		if e.Kind == "" {
 			e.Kind = chat.EventMessage
 		}
@@ -61,21 +61,21 @@ func TestPlatformEventsBecomeChatEvents(t *testing.T) {
 		return e
 	}
 	want := []chat.Event{
-		said(chat.Event{Room: inPrivate, Text: "héllo 👋", Addressed: true}),
-		said(chat.Event{Room: inPrivate, Kind: chat.EventEdited, TargetID: fmt.Sprintf("%d:%d", private.ID, first), Text: "hello", Addressed: true}),
-		said(chat.Event{Room: inPrivate, Text: "see", Addressed: true, Files: []chat.File{{Name: "notes.txt", MimeType: "text/plain", Size: 7, URI: "telegram:file/BQACAgIAAx000001"}}}),
-		said(chat.Event{Room: inPrivate, Addressed: true, Files: []chat.File{{Name: "photo.jpg", MimeType: "image/jpeg", Size: 4, URI: "telegram:file/BQACAgIAAx000002"}}}),
-		said(chat.Event{Text: "just talking"}),
-		said(chat.Event{Text: "👋👋 what says @Mailroom_Bot to this?", Addressed: true}),
-		said(chat.Event{Text: "/status now", Addressed: true}),
-		said(chat.Event{Text: "/stop"}), // the bot overhears what is said there
-		said(chat.Event{Text: "/stop@other_bot"}),
-		said(chat.Event{Text: "mail@mailroom_bot is no name"}),
-		said(chat.Event{Text: "yes", Addressed: true}),
-		said(chat.Event{Room: inTopic, Text: "in a topic"}),
-		said(chat.Event{Kind: chat.EventButton, TargetID: sent, Data: "yes:1", Addressed: true}),
+		event(chat.Event{Room: inPrivate, Text: "héllo 👋", Addressed: true}),
+		event(chat.Event{Room: inPrivate, Kind: chat.EventEdited, TargetID: fmt.Sprintf("%d:%d", private.ID, first), Text: "hello", Addressed: true}),
+		event(chat.Event{Room: inPrivate, Text: "see", Addressed: true, Files: []chat.File{{Name: "notes.txt", MimeType: "text/plain", Size: 7, URI: "telegram:file/BQACAgIAAx000001"}}}),
+		event(chat.Event{Room: inPrivate, Addressed: true, Files: []chat.File{{Name: "photo.jpg", MimeType: "image/jpeg", Size: 4, URI: "telegram:file/BQACAgIAAx000002"}}}),
+		event(chat.Event{Text: "just talking"}),
+		event(chat.Event{Text: "👋👋 what says @Mailroom_Bot to this?", Addressed: true}),
+		event(chat.Event{Text: "/status now", Addressed: true}),
+		event(chat.Event{Text: "/stop"}), // the earlier message shows that the bot gets all messages
+		event(chat.Event{Text: "/stop@other_bot"}),
+		event(chat.Event{Text: "mail@mailroom_bot is no name"}),
+		event(chat.Event{Text: "yes", Addressed: true}),
+		event(chat.Event{Room: inTopic, Text: "in a topic"}),
+		event(chat.Event{Kind: chat.EventButton, TargetID: sent, Data: "yes:1", Addressed: true}),
 	}
-	got := w.recorded()
+	got := fx.recorded()
 	opened := cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".Open" }, cmp.Ignore())
 	if diff := cmp.Diff(want, got, opened, cmpopts.IgnoreFields(chat.Event{}, "Key", "Position")); diff != "" {
 		t.Error(diff)
@@ -85,7 +85,7 @@ func TestPlatformEventsBecomeChatEvents(t *testing.T) {
 		keys[e.Key] = true
 	}
 	if len(keys) != len(got) || got[0].Key != got[1].TargetID {
-		t.Errorf("the keys of %d events: %v", len(got), keys)
+		t.Errorf("keys of %d events: %v", len(got), keys)
 	}
 }
 
@@ -93,23 +93,23 @@ func TestFilesAreDownloadedWhenOpened(t *testing.T) {
 	t.Parallel()
 	tg := telegramtest.New(t)
 	ann := tg.Person("Ann")
-	w := newFixture(t, tg).start()
+	fx := newFixture(t, tg).start()
 	ann.Sends(ann.Private(), "", telegramtest.MessageOptions{File: "notes.txt", Content: []byte("one\ntwo")})
 	ann.Sends(ann.Private(), "", telegramtest.MessageOptions{File: "film.mp4", Content: make([]byte, 20<<20+1)})
-	waitFor(t, "both files", func() bool { return len(w.recorded()) == 2 })
+	waitFor(t, "both files", func() bool { return len(fx.recorded()) == 2 })
 	if n := len(tg.Calls("getFile")); n != 0 {
-		t.Errorf("asked for %d files that nobody has opened", n)
+		t.Errorf("%d getFile calls before a file was opened", n)
 	}
-	r, err := w.recorded()[0].Files[0].Open(t.Context())
+	r, err := fx.recorded()[0].Files[0].Open(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	content, err := io.ReadAll(r)
 	if string(content) != "one\ntwo" || err != nil || r.Close() != nil {
-		t.Errorf("the file has %q, %v", content, err)
+		t.Errorf("content %q, %v", content, err)
 	}
-	if _, err := w.recorded()[1].Files[0].Open(t.Context()); sendClass(err) != mailroom.ClassPermanent || !strings.Contains(err.Error(), "too big") {
-		t.Errorf("a file that is too large: %v", err)
+	if _, err := fx.recorded()[1].Files[0].Open(t.Context()); sendClass(err) != mailroom.ClassPermanent || !strings.Contains(err.Error(), "too big") {
+		t.Errorf("a file over the limit: %v", err)
 	}
 }
 
@@ -117,46 +117,46 @@ func TestButtonPressIsAnsweredOnce(t *testing.T) {
 	t.Parallel()
 	tg := telegramtest.New(t)
 	ann := tg.Person("Ann")
-	w := newFixture(t, tg).start()
-	p := w.waitConnected()
+	fx := newFixture(t, tg).start()
+	p := fx.waitConnected()
 	id, err := p.Send(t.Context(), room(ann.Private()), chat.Message{Text: "Go on?", Buttons: []chat.Button{{Label: "Yes", Data: "y"}}}, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	tap := ann.Presses(ann.Private(), messageNumber(id), "Yes")
-	waitFor(t, "the tap", func() bool { return len(w.recorded()) == 1 })
-	if err := p.AckButton(t.Context(), w.recorded()[0], strings.Repeat("é", 300)); err != nil {
+	press := ann.Presses(ann.Private(), messageNumber(id), "Yes")
+	waitFor(t, "the press", func() bool { return len(fx.recorded()) == 1 })
+	if err := p.AckButton(t.Context(), fx.recorded()[0], strings.Repeat("é", 300)); err != nil {
 		t.Fatal(err)
 	}
-	if words, times := tap.Answer(tg); times != 1 || len([]rune(words)) != 200 {
-		t.Errorf("who tapped is told %q, %d times", words, times)
+	if words, times := press.Answer(tg); times != 1 || len([]rune(words)) != 200 {
+		t.Errorf("the press is answered %q, %d times", words, times)
 	}
-	tap.Expire(tg)
-	if err := p.AckButton(t.Context(), w.recorded()[0], "late"); err != nil {
-		t.Errorf("an answer that comes too late fails: %v", err)
+	press.Expire(tg)
+	if err := p.AckButton(t.Context(), fx.recorded()[0], "late"); err != nil {
+		t.Errorf("a late answer fails: %v", err)
 	}
 }
 
 func TestBareCommandIsNotForAnAdminBot(t *testing.T) {
 	tg := telegramtest.New(t)
-	w := newFixture(t, tg).start()
+	fx := newFixture(t, tg).start()
 	ann, member, admin := tg.Person("Ann"), tg.Group("member"), tg.Group("admin")
 	admin.MakeAdmin()
-	for range 2 { // it is asked once
+	for range 2 { // the second time from the cache
 		ann.Sends(member, "/stop")
 		ann.Sends(admin, "/stop")
 		ann.Sends(admin, "/stop@Mailroom_bot")
 	}
-	tg.WaitFor(t, "all of them", func() bool { return len(w.recorded()) == 6 })
+	tg.WaitFor(t, "all events", func() bool { return len(fx.recorded()) == 6 })
 	var got []bool
-	for _, e := range w.recorded() {
+	for _, e := range fx.recorded() {
 		got = append(got, e.Addressed)
 	}
 	if diff := cmp.Diff([]bool{true, false, true, true, false, true}, got); diff != "" {
 		t.Errorf("addressed (-want +got):\n%s", diff)
 	}
 	if n := len(tg.Calls("getChatMember")); n != 2 {
-		t.Errorf("it is asked %d times what the bot is", n)
+		t.Errorf("%d lookups of the bot's role", n)
 	}
 }
 
@@ -167,15 +167,15 @@ func TestBareCommandIsNotForABotThatReadsAll(t *testing.T) {
 	ann, group := tg.Person("Ann"), tg.Group("team")
 	ann.Sends(group, "/stop")
 	ann.Sends(group, "/stop@Mailroom_bot")
-	w := newFixture(t, tg).start()
-	waitFor(t, "both", func() bool { return len(w.recorded()) == 2 })
-	if got := w.recorded(); got[0].Addressed || !got[1].Addressed {
-		t.Errorf("addressed are %t and %t", got[0].Addressed, got[1].Addressed)
+	fx := newFixture(t, tg).start()
+	waitFor(t, "both", func() bool { return len(fx.recorded()) == 2 })
+	if got := fx.recorded(); got[0].Addressed || !got[1].Addressed {
+		t.Errorf("addressed: %t and %t", got[0].Addressed, got[1].Addressed)
 	}
 }
 
-// TestBareCommandIsNotForABotThatBypassesPrivacyMode: privacy mode that was turned on changes
-// nothing in a group until the bot is added there again.
+// TestBareCommandIsNotForABotThatBypassesPrivacyMode checks that getMe is not relied on: a
+// changed privacy mode takes effect in a group only when the bot is added there again.
 func TestBareCommandIsNotForABotThatBypassesPrivacyMode(t *testing.T) {
 	t.Parallel()
 	tg := telegramtest.New(t)
@@ -185,17 +185,17 @@ func TestBareCommandIsNotForABotThatBypassesPrivacyMode(t *testing.T) {
 		ann.Sends(group, "/stop")
 		ann.Sends(group, "/stop@Mailroom_bot")
 	}
-	w := newFixture(t, tg).start()
-	waitFor(t, "all of them", func() bool { return len(w.recorded()) == 5 })
+	fx := newFixture(t, tg).start()
+	waitFor(t, "all events", func() bool { return len(fx.recorded()) == 5 })
 	var got []bool
-	for _, e := range w.recorded()[1:] {
+	for _, e := range fx.recorded()[1:] {
 		got = append(got, e.Addressed)
 	}
 	if diff := cmp.Diff([]bool{false, true, true, true}, got); diff != "" {
 		t.Errorf("addressed (-want +got):\n%s", diff)
 	}
-	if w.capabilities.GroupPerMinute != 20 {
-		t.Errorf("a group takes %d messages a minute", w.capabilities.GroupPerMinute)
+	if fx.capabilities.GroupPerMinute != 20 {
+		t.Errorf("GroupPerMinute is %d", fx.capabilities.GroupPerMinute)
 	}
 }
 
@@ -203,24 +203,24 @@ func TestUpdateIsConfirmedOnceItIsCommitted(t *testing.T) {
 	t.Parallel()
 	tg := telegramtest.New(t)
 	ann := tg.Person("Ann")
-	w := newFixture(t, tg)
-	w.failWith(errors.New("the disk is full"))
+	fx := newFixture(t, tg)
+	fx.failWith(errors.New("the disk is full"))
 	ann.Sends(ann.Private(), "one")
 	ann.Sends(ann.Private(), "two")
-	w.start()
-	w.waitState("a second try", func(s channel.State) bool { return s.Adapter >= 3 && strings.Contains(s.Reason, "disk is full") })
+	fx.start()
+	fx.waitState("a second attempt", func(s channel.State) bool { return s.Adapter >= 3 && strings.Contains(s.Reason, "disk is full") })
 	if n := tg.Pending(); n != 2 {
-		t.Fatalf("%d updates are left of 2 that nobody took", n)
+		t.Fatalf("%d unconfirmed updates, want 2 after failed commits", n)
 	}
 	for _, c := range tg.Calls("getUpdates") {
 		if c.Params["offset"] != nil {
-			t.Fatalf("offset %v confirms what was not taken", c.Params["offset"])
+			t.Fatalf("offset %v confirms uncommitted updates", c.Params["offset"])
 		}
 	}
-	w.failWith(nil)
-	tg.WaitFor(t, "both confirmed", func() bool { return tg.Pending() == 0 })
-	if got := w.texts(); got != "one, two" {
-		t.Errorf("taken was %q", got)
+	fx.failWith(nil)
+	tg.WaitFor(t, "the confirmation of both", func() bool { return tg.Pending() == 0 })
+	if got := fx.texts(); got != "one, two" {
+		t.Errorf("recorded %q", got)
 	}
 }
 
@@ -228,19 +228,19 @@ func TestRestartedUpdateNumberingSkipsNothing(t *testing.T) {
 	t.Parallel()
 	tg := telegramtest.New(t)
 	ann := tg.Person("Ann")
-	w := newFixture(t, tg).start()
-	w.waitConnected()
+	fx := newFixture(t, tg).start()
+	fx.waitConnected()
 	ann.Sends(ann.Private(), "before")
-	tg.WaitFor(t, "the first confirmed", func() bool { return tg.Pending() == 0 })
-	// The poll that confirmed it has an offset; a week would be over it by far.
+	tg.WaitFor(t, "the confirmation of the first", func() bool { return tg.Pending() == 0 })
+	// Wait for the next poll: the confirming one still has an offset with the old numbering.
 	polls := len(tg.Calls("getUpdates"))
 	tg.WaitFor(t, "the next poll", func() bool { return len(tg.Calls("getUpdates")) > polls })
 	tg.SetNextUpdateID(17)
 	ann.Sends(ann.Private(), "after")
 	ann.Sends(ann.Private(), "and on")
-	tg.WaitFor(t, "the others confirmed", func() bool { return tg.Pending() == 0 })
-	if got := w.texts(); got != "before, after, and on" {
-		t.Errorf("taken was %q", got)
+	tg.WaitFor(t, "the confirmation of the others", func() bool { return tg.Pending() == 0 })
+	if got := fx.texts(); got != "before, after, and on" {
+		t.Errorf("recorded %q", got)
 	}
 }
 
@@ -248,17 +248,17 @@ func TestRedeliveredUpdateHasTheSameKey(t *testing.T) {
 	t.Parallel()
 	tg := telegramtest.New(t)
 	ann := tg.Person("Ann")
-	w := newFixture(t, tg).start()
+	fx := newFixture(t, tg).start()
 	first := ann.Sends(ann.Private(), "once")
-	tg.WaitFor(t, "it confirmed", func() bool { return tg.Pending() == 0 })
+	tg.WaitFor(t, "the confirmation", func() bool { return tg.Pending() == 0 })
 	tg.Redeliver()
-	waitFor(t, "it again", func() bool { return len(w.recorded()) == 2 })
+	waitFor(t, "the redelivered event", func() bool { return len(fx.recorded()) == 2 })
 	ann.Edits(ann.Private(), first, "twice")
-	waitFor(t, "the edit", func() bool { return len(w.recorded()) == 3 })
-	tg.WaitFor(t, "it confirmed", func() bool { return tg.Pending() == 0 })
+	waitFor(t, "the edit", func() bool { return len(fx.recorded()) == 3 })
+	tg.WaitFor(t, "the confirmation", func() bool { return tg.Pending() == 0 })
 	tg.Redeliver()
-	waitFor(t, "the edit again", func() bool { return len(w.recorded()) == 4 })
-	e := w.recorded()
+	waitFor(t, "the redelivered edit", func() bool { return len(fx.recorded()) == 4 })
+	e := fx.recorded()
 	if e[0].Key != e[1].Key || e[2].Key != e[3].Key || e[0].Key == e[2].Key {
 		t.Errorf("keys %q %q %q %q", e[0].Key, e[1].Key, e[2].Key, e[3].Key)
 	}
@@ -268,17 +268,17 @@ func TestUnreadableUpdateIsSkipped(t *testing.T) {
 	t.Parallel()
 	tg := telegramtest.New(t)
 	ann := tg.Person("Ann")
-	w := newFixture(t, tg)
+	fx := newFixture(t, tg)
 	tg.Fail("getUpdates", telegramtest.Fault{Raw: `{"ok":true,"result":[{"update_id":3,"message":{"message_id":"x"}},{"update_id":4,"poll":{"id":"1"}},{"update_id":5,"message":{"message_id":9,"chat":{"id":1,"type":"private"}}}]}`})
-	w.start()
-	tg.WaitFor(t, "them confirmed", func() bool {
+	fx.start()
+	tg.WaitFor(t, "the confirmation", func() bool {
 		calls := tg.Calls("getUpdates")
 		return len(calls) > 0 && calls[len(calls)-1].Params["offset"] == 6.0
 	})
 	ann.Sends(ann.Private(), "good")
-	waitFor(t, "what is good", func() bool { return len(w.recorded()) > 0 })
-	if got := w.texts(); got != "good" || !strings.Contains(w.logs.String(), "update=3") {
-		t.Errorf("taken was %q", got)
+	waitFor(t, "the readable update", func() bool { return len(fx.recorded()) > 0 })
+	if got := fx.texts(); got != "good" || !strings.Contains(fx.logs.String(), "update=3") {
+		t.Errorf("recorded %q", got)
 	}
 }
 
@@ -287,12 +287,12 @@ func TestGroupMigrationIsLoggedAndFollowed(t *testing.T) {
 	tg := telegramtest.New(t)
 	ann := tg.Person("Ann")
 	old, is := tg.Chat(-77, "group", "team"), tg.Group("team")
-	w := newFixture(t, tg).start()
-	p := w.waitConnected()
+	fx := newFixture(t, tg).start()
+	p := fx.waitConnected()
 	old.MigrateTo(ann, is)
-	tg.WaitFor(t, "it confirmed", func() bool { return tg.Pending() == 0 })
-	if len(w.recorded()) != 0 || !strings.Contains(w.logs.String(), "was=-77") {
-		t.Errorf("%d events of it", len(w.recorded()))
+	tg.WaitFor(t, "the confirmation", func() bool { return tg.Pending() == 0 })
+	if len(fx.recorded()) != 0 || !strings.Contains(fx.logs.String(), "was=-77") {
+		t.Errorf("%d events for the migration", len(fx.recorded()))
 	}
 	for range 2 {
 		id, err := p.Send(t.Context(), room(old), chat.Message{Text: "hello"}, "")
@@ -301,23 +301,23 @@ func TestGroupMigrationIsLoggedAndFollowed(t *testing.T) {
 		}
 	}
 	if n := len(tg.Calls("sendMessage")); n != 3 || len(is.Texts()) != 2 {
-		t.Errorf("%d calls for 2 messages, the first of which was sent on", n)
+		t.Errorf("%d calls for 2 messages, want 3 with the redirected one", n)
 	}
 }
 
 func TestIdlePollsProveTheConnection(t *testing.T) {
 	t.Parallel()
 	tg := telegramtest.New(t)
-	w := newFixture(t, tg).start()
-	w.waitConnected()
-	began := w.runner.State().LastSuccess
-	s := w.waitState("two polls more", func(s channel.State) bool { return s.LastSuccess.Sub(began) > 1500*time.Millisecond })
+	fx := newFixture(t, tg).start()
+	fx.waitConnected()
+	began := fx.runner.State().LastSuccess
+	s := fx.waitState("two more polls", func(s channel.State) bool { return s.LastSuccess.Sub(began) > 1500*time.Millisecond })
 	if s.Condition != channel.ConditionConnected || s.Adapter != 1 {
-		t.Errorf("the state is %+v", s)
+		t.Errorf("state %+v", s)
 	}
 	for _, c := range tg.Calls("getUpdates")[1:] {
 		if c.Params["timeout"] != 1.0 || c.Params["offset"] != nil {
-			t.Errorf("a poll asked %v", c.Params)
+			t.Errorf("a poll with %v", c.Params)
 		}
 	}
 }

@@ -49,8 +49,8 @@ func TestRenderMarkdown(t *testing.T) {
 
 var written = regexp.MustCompile(`<[^>]*>`)
 
-// FuzzRender: whatever is rendered is taken by the platform, is no longer than it
-// was, and has each letter and digit that it had.
+// FuzzRender checks that Telegram accepts the HTML, and that its text is not longer than the
+// input and keeps each letter and digit.
 func FuzzRender(f *testing.F) {
 	for _, s := range []string{
 		"**a** _b_ `c` [d](https://e.f) \\* ![x](tg://y)", "```go x\na\n```\n> q\n# h\n- i\n|a|\n|-|\n", "***a** b* ~~c~~ __d_ e_", "&lt; <a href=x>", "é👋**é👋**",
@@ -65,10 +65,10 @@ func FuzzRender(f *testing.F) {
 			t.Fatalf("%q is rendered as %q: %s", in, html, problem)
 		}
 		if html == "" {
-			return // sent as it is
+			return // sent as plain text
 		}
 		if utf16Units(text) > utf16Units(in) {
-			t.Errorf("%q has %d units, and %q has %d", in, utf16Units(in), text, utf16Units(text))
+			t.Errorf("%q has %d units, rendered as %q it has %d", in, utf16Units(in), text, utf16Units(text))
 		}
 		for _, m := range written.FindAllString(html, -1) {
 			for _, attribute := range []string{`href="`, `class="language-`} {
@@ -95,13 +95,13 @@ func FuzzRender(f *testing.F) {
 			delete(is, r)
 		}
 		if len(is) > 0 {
-			t.Errorf("%q is rendered as %q, with more: %v", in, html, is)
+			t.Errorf("%q is rendered as %q with additional characters: %v", in, html, is)
 		}
 	})
 }
 
-// FuzzUpdate: whatever is handed out is read without a panic, and what is taken of it
-// has a key, a place and a user.
+// FuzzUpdate checks that parsing never panics, and that each event has a key, a room and a
+// user.
 func FuzzUpdate(f *testing.F) {
 	f.Add(`{"update_id":1,"message":{"message_id":2,"from":{"id":3,"first_name":"A"},"chat":{"id":3,"type":"private"},"text":"/a@b 👋","entities":[{"type":"bot_command","offset":0,"length":4}]}}`)
 	f.Add(`{"update_id":1,"edited_message":{"message_id":2,"sender_chat":{"id":-3},"chat":{"id":3,"type":"group"},"caption":"👋@b","caption_entities":[{"type":"mention","offset":2,"length":2}],"photo":[{"file_id":"x"}]}}`)
@@ -131,6 +131,6 @@ func TestTextOffsetsAreUTF16Units(t *testing.T) {
 		}
 	}
 	if n := utf16Units("a👋éz"); n != 5 {
-		t.Errorf("it has %d units", n)
+		t.Errorf("%d units", n)
 	}
 }

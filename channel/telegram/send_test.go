@@ -19,12 +19,12 @@ func room(c *telegramtest.Chat) chat.Room {
 	return chat.Room{Chat: fmt.Sprint(c.ID), Group: c.Type != "private"}
 }
 
-// messageNumber is that of a message in its chat.
+// messageNumber returns the number of a message id within its chat.
 func messageNumber(id string) int64 {
 	_, at, _ := strings.Cut(id, ":")
 	n, err := strconv.ParseInt(at, 10, 64)
 	if err != nil {
-		panic(err) // a mistake in a test
+		panic(err) // a mistake in the test
 	}
 	return n
 }
@@ -45,13 +45,13 @@ func TestAMessageIsSentAndEdited(t *testing.T) {
 	}
 	m := group.Replies()[0]
 	if m.Text != "Run rm <x>?" || m.HTML != "<b>Run</b> <code>rm &lt;x&gt;</code>?" || fmt.Sprint(m.Topic) != to.Topic || len(m.Buttons) != 2 || m.ReplyTo != asked || m.ID != messageNumber(id) {
-		t.Errorf("sent was %+v as %s", m, id)
+		t.Errorf("sent %+v with id %s", m, id)
 	}
 	if err := p.Edit(t.Context(), to, id, chat.Message{Text: "Approved."}); err != nil {
 		t.Fatal(err)
 	}
 	if m := group.Replies()[0]; m.Text != "Approved." || len(m.Buttons) != 0 {
-		t.Errorf("edited it is %+v", m)
+		t.Errorf("after the edit: %+v", m)
 	}
 	if err := p.Edit(t.Context(), to, id, chat.Message{Text: "Approved."}); err != nil {
 		t.Errorf("an edit that changes nothing: %v", err)
@@ -60,14 +60,14 @@ func TestAMessageIsSentAndEdited(t *testing.T) {
 		t.Error(err)
 	}
 	if _, _, err := p.Find(t.Context(), to, "key", chat.Message{}); !errors.Is(err, chat.ErrNoHistory) {
-		t.Errorf("found: %v", err)
+		t.Errorf("Find: %v", err)
 	}
 	if _, err := p.Send(t.Context(), to, chat.Message{Text: "and", ReplyTo: "1:999"}, ""); err != nil {
-		t.Errorf("a reply to what is not there: %v", err)
+		t.Errorf("a reply to a missing message: %v", err)
 	}
 	group.Delete(messageNumber(id))
 	if err := p.Edit(t.Context(), to, id, chat.Message{Text: "x"}); sendClass(err) != mailroom.ClassPermanent || errors.Is(err, chat.ErrGone) {
-		t.Errorf("an edit of what is not there: %v", err)
+		t.Errorf("an edit of a missing message: %v", err)
 	}
 }
 
@@ -82,14 +82,14 @@ func TestTextThatTelegramCannotParseIsSentPlain(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := ann.Private().Replies()[0]; got.Text != "some **odd** text" || got.HTML != "" {
-		t.Errorf("sent was %+v", got)
+		t.Errorf("sent %+v", got)
 	}
 	tg.Fail("editMessageText", telegramtest.Fault{Code: 400, Message: `Bad Request: can't parse entities: whatever`})
 	if err := p.Edit(t.Context(), room(ann.Private()), id, chat.Message{Text: "*other*"}); err != nil || ann.Private().Texts()[0] != "*other*" {
 		t.Errorf("edited to %q, %v", ann.Private().Texts(), err)
 	}
 	if _, err := p.Send(t.Context(), room(ann.Private()), chat.Message{Text: "```\n```"}, ""); err != nil || ann.Private().Texts()[1] != "```\n```" {
-		t.Errorf("marks alone are sent as %q, %v", ann.Private().Texts(), err)
+		t.Errorf("markup without text is sent as %q, %v", ann.Private().Texts(), err)
 	}
 }
 
@@ -116,7 +116,7 @@ func TestFloodLimitIsReportedWithoutAnotherTry(t *testing.T) {
 			t.Errorf("%s: %s, after %s: %v", name, f.Class, f.RetryAfter, err)
 		}
 		if n := len(tg.Calls(name)) - before; n != 1 {
-			t.Errorf("%s was tried %d times", name, n)
+			t.Errorf("%s was called %d times", name, n)
 		}
 	}
 }
@@ -126,7 +126,7 @@ const (
 	classUnknown = "unknown"
 )
 
-// sendClass is what an error of a send means.
+// sendClass returns the class of a send error, including the test-only classes above.
 func sendClass(err error) mailroom.Class {
 	switch {
 	case err == nil:
@@ -144,31 +144,31 @@ func TestSendErrorsAreClassified(t *testing.T) {
 	tg := telegramtest.New(t)
 	ann := tg.Person("Ann")
 	p := newFixture(t, tg).start().waitConnected()
-	says := func(code int, words string) telegramtest.Fault {
+	refusal := func(code int, words string) telegramtest.Fault {
 		return telegramtest.Fault{Code: code, Message: words}
 	}
 	for _, c := range []struct {
 		fault telegramtest.Fault
 		want  mailroom.Class
 	}{
-		{says(403, "Forbidden: bot was blocked by the user"), classGone},
-		{says(403, "Forbidden: user is deactivated"), classGone},
-		{says(403, "Forbidden: bot was kicked from the supergroup chat"), classGone},
-		{says(403, "Forbidden: bot is not a member of the channel chat"), classGone},
-		{says(403, "Forbidden: bot can't initiate conversation with a user"), classGone},
-		{says(403, "Forbidden: the group chat was deleted"), classGone},
-		{says(400, "Bad Request: chat not found"), classGone},
-		{says(400, "Bad Request: message thread not found"), classGone},
-		{says(400, "Bad Request: not enough rights to send text messages to the chat"), mailroom.ClassPermanent},
-		{says(400, "Bad Request: CHAT_WRITE_FORBIDDEN"), mailroom.ClassPermanent},
-		{says(400, "Bad Request: TOPIC_CLOSED"), mailroom.ClassPermanent},
-		{says(400, "Bad Request: message is too long"), mailroom.ClassPermanent},
-		{says(413, "Request Entity Too Large"), mailroom.ClassPermanent},
-		{says(401, "Unauthorized"), mailroom.ClassUnavailable}, // the channel ends, and the message waits for a token
-		{says(429, "Too Many Requests: retry after 5"), mailroom.ClassUnavailable},
-		{says(500, "Internal Server Error"), classUnknown},
+		{refusal(403, "Forbidden: bot was blocked by the user"), classGone},
+		{refusal(403, "Forbidden: user is deactivated"), classGone},
+		{refusal(403, "Forbidden: bot was kicked from the supergroup chat"), classGone},
+		{refusal(403, "Forbidden: bot is not a member of the channel chat"), classGone},
+		{refusal(403, "Forbidden: bot can't initiate conversation with a user"), classGone},
+		{refusal(403, "Forbidden: the group chat was deleted"), classGone},
+		{refusal(400, "Bad Request: chat not found"), classGone},
+		{refusal(400, "Bad Request: message thread not found"), classGone},
+		{refusal(400, "Bad Request: not enough rights to send text messages to the chat"), mailroom.ClassPermanent},
+		{refusal(400, "Bad Request: CHAT_WRITE_FORBIDDEN"), mailroom.ClassPermanent},
+		{refusal(400, "Bad Request: TOPIC_CLOSED"), mailroom.ClassPermanent},
+		{refusal(400, "Bad Request: message is too long"), mailroom.ClassPermanent},
+		{refusal(413, "Request Entity Too Large"), mailroom.ClassPermanent},
+		{refusal(401, "Unauthorized"), mailroom.ClassUnavailable}, // the message waits until the token is corrected
+		{refusal(429, "Too Many Requests: retry after 5"), mailroom.ClassUnavailable},
+		{refusal(500, "Internal Server Error"), classUnknown},
 		{telegramtest.Fault{Code: 502, Raw: "<html>bad gateway</html>"}, classUnknown},
-		{telegramtest.Fault{Code: 407, Raw: "<html>who are you?</html>"}, mailroom.ClassUnavailable}, // whoever said so has sent nothing on
+		{telegramtest.Fault{Code: 407, Raw: "<html>who are you?</html>"}, mailroom.ClassUnavailable}, // a proxy that has not forwarded the call
 		{telegramtest.Fault{Raw: "what?"}, classUnknown},
 		{telegramtest.Fault{Half: true}, classUnknown},
 		{telegramtest.Fault{Lose: true}, classUnknown},
@@ -183,13 +183,13 @@ func TestSendErrorsAreClassified(t *testing.T) {
 	short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	if _, err := p.Send(short, room(ann.Private()), chat.Message{Text: "x"}, ""); sendClass(err) != classUnknown {
-		t.Errorf("no answer in time is %s: %v", sendClass(err), err)
+		t.Errorf("a timeout is %s: %v", sendClass(err), err)
 	}
 	if _, err := p.Send(t.Context(), chat.Room{Chat: "5"}, chat.Message{Text: "x"}, ""); sendClass(err) != classGone {
-		t.Errorf("a chat that is not there is %s: %v", sendClass(err), err)
+		t.Errorf("an unknown chat is %s: %v", sendClass(err), err)
 	}
 	if _, err := p.Send(t.Context(), room(ann.Private()), chat.Message{Text: "x", Buttons: []chat.Button{{Label: "y", Data: strings.Repeat("z", 65)}}}, ""); sendClass(err) != mailroom.ClassPermanent {
-		t.Errorf("a button that carries too much is %s: %v", sendClass(err), err)
+		t.Errorf("a button with too much data is %s: %v", sendClass(err), err)
 	}
 }
 
@@ -197,17 +197,17 @@ func TestUnsentMessageIsUnavailable(t *testing.T) {
 	t.Parallel()
 	tg := telegramtest.New(t)
 	ann := tg.Person("Ann")
-	w := newFixture(t, tg).start()
-	p := w.waitConnected()
+	fx := newFixture(t, tg).start()
+	p := fx.waitConnected()
 	tg.Down()
 	_, err := p.Send(t.Context(), room(ann.Private()), chat.Message{Text: "x"}, "")
-	for sendClass(err) == classUnknown { // a connection from before, whose end was not seen yet; there are few
+	for sendClass(err) == classUnknown { // an idle connection whose end was not noticed; there are few
 		_, err = p.Send(t.Context(), room(ann.Private()), chat.Message{Text: "x"}, "")
 	}
 	if sendClass(err) != mailroom.ClassUnavailable {
-		t.Errorf("a connection that is refused is %s: %v", sendClass(err), err)
+		t.Errorf("a refused connection is %s: %v", sendClass(err), err)
 	}
-	// A listener that takes connections and closes them may have got what was sent.
+	// A listener that accepts and closes connections may have received the message.
 	ln, err := net.Listen("tcp", strings.TrimPrefix(tg.URL, "http://"))
 	if err != nil {
 		t.Fatal(err)
@@ -221,12 +221,12 @@ func TestUnsentMessageIsUnavailable(t *testing.T) {
 				return
 			}
 			buf := make([]byte, 4096)
-			_, _ = c.Read(buf) // as much as comes
-			_ = c.Close()      // without an answer
+			_, _ = c.Read(buf) // part of the request is enough
+			_ = c.Close()      // without a response
 		}
 	}()
 	if _, err := p.Send(t.Context(), room(ann.Private()), chat.Message{Text: "x"}, ""); sendClass(err) != classUnknown {
-		t.Errorf("a connection that is closed is %s: %v", sendClass(err), err)
+		t.Errorf("a closed connection is %s: %v", sendClass(err), err)
 	}
 	_ = ln.Close() // ends the goroutine
 	<-closed

@@ -1,5 +1,5 @@
-// Package slackgo tests slacktest, the fake of Slack, with slack-go, a client library
-// that was written for Slack itself.
+// Package slackgo tests slacktest, the fake of Slack, with slack-go, a client library for the
+// real Slack.
 //
-// It has tests only, and is a module of its own because only this test needs slack-go.
+// It is a module of its own because only this test needs slack-go.
 package slackgo

@@ -11,14 +11,15 @@ import (
 	"mailroom/channel/slack/slacktest"
 )
 
-// TestSlackGoClientWorksWithTheFake has a client that was made for the real one use this one.
+// TestSlackGoClientWorksWithTheFake connects slack-go to the fake, receives a message and sends
+// one.
 func TestSlackGoClientWorksWithTheFake(t *testing.T) {
 	sl := slacktest.New(t)
 	ann := sl.Person("Ann")
 	api := slack.New(slacktest.Token, slack.OptionAPIURL(sl.URL+"/"), slack.OptionAppLevelToken(slacktest.AppToken))
 	who, err := api.AuthTestContext(t.Context())
 	if err != nil || who.UserID != slacktest.BotID || who.TeamID != slacktest.TeamID {
-		t.Fatalf("the bot is %+v, %v", who, err)
+		t.Fatalf("bot %+v, %v", who, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -31,36 +32,36 @@ func TestSlackGoClientWorksWithTheFake(t *testing.T) {
 	sent := ann.Sends(ann.Private(), "hello")
 	for e := range socket.Events {
 		if e.Type == socketmode.EventTypeConnectionError || e.Type == socketmode.EventTypeInvalidAuth {
-			t.Fatalf("it cannot connect: %+v", e.Data)
+			t.Fatalf("connection error: %+v", e.Data)
 		}
 		outer, ok := e.Data.(slackevents.EventsAPIEvent)
 		if !ok {
 			continue
 		}
-		said := outer.InnerEvent.Data.(*slackevents.MessageEvent)
-		if said.Text != "hello" || said.TimeStamp != sent || said.ChannelType != "im" || said.User != ann.ID {
-			t.Errorf("it hears %+v", said)
+		message := outer.InnerEvent.Data.(*slackevents.MessageEvent)
+		if message.Text != "hello" || message.TimeStamp != sent || message.ChannelType != "im" || message.User != ann.ID {
+			t.Errorf("received %+v", message)
 		}
 		if err := socket.Ack(*e.Request); err != nil {
 			t.Fatal(err)
 		}
 		break
 	}
-	sl.WaitFor(t, "it acknowledged", func() bool { return sl.Pending() == 0 })
+	sl.WaitFor(t, "the acknowledgement", func() bool { return sl.Pending() == 0 })
 	cancel()
 	<-done
 	channel, ts, err := api.PostMessageContext(t.Context(), ann.Private().ID, slack.MsgOptionText("a & b", true),
 		slack.MsgOptionMetadata(slack.SlackMetadata{EventType: "t", EventPayload: map[string]any{"key": "k"}}))
 	if err != nil || channel != ann.Private().ID {
-		t.Fatalf("sent was %s in %s, %v", ts, channel, err)
+		t.Fatalf("sent %s in %s, %v", ts, channel, err)
 	}
 	history, err := api.GetConversationHistoryContext(t.Context(), &slack.GetConversationHistoryParameters{
 		ChannelID: channel, Oldest: sent, Limit: 5, IncludeAllMetadata: true,
 	})
 	if err != nil || len(history.Messages) != 1 || history.Messages[0].Metadata.EventPayload["key"] != "k" || history.Messages[0].Timestamp != ts {
-		t.Errorf("the history has %+v, %v", history, err)
+		t.Errorf("history %+v, %v", history, err)
 	}
 	if texts := ann.Private().Texts(); len(texts) != 1 || texts[0] != "a & b" {
-		t.Errorf("Ann reads %q", texts)
+		t.Errorf("Ann got %q", texts)
 	}
 }
