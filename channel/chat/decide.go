@@ -35,7 +35,7 @@ func (in *inbound) handleButton(ctx context.Context, e *Event, tier Tier) error 
 		in.ackButton(e, "Only an admin may decide this.")
 		return in.skip(ctx, e, "the user is no admin")
 	case k == nil:
-		in.ackButton(e, "This button is out of date.")
+		in.ackButton(e, "This button matches no question in this chat.")
 		return in.skip(ctx, e, "the button names no ticket of this room")
 	}
 	d.By = in.sender(e)
