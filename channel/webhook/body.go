@@ -18,32 +18,32 @@ const (
 	maxName     = 300 // bytes of ids and names
 	maxURI      = 4096
 	maxFiles    = 10
-	maxFileSize = 1<<53 - 1 // bytes; what every program reads as it is
+	maxFileSize = 1<<53 - 1 // bytes; the largest integer that every JSON parser reads exactly
 )
 
-// Kinds of what comes in, and of what goes out.
+// Kinds of inbound and outbound requests.
 const (
 	kindMessage = "message"
 	kindEdit    = "edit"
-	kindDelete  = "delete" // in only
-	kindButton  = "tap"    // in only
+	kindDelete  = "delete" // inbound only
+	kindButton  = "tap"    // inbound only
 )
 
-// Inbound is the body of a request that comes in.
+// Inbound is the body of an inbound request.
 type Inbound struct {
 	Kind      string `json:"kind,omitempty" enum:"message,edit,delete,tap" default:"message"`
-	Room      string `json:"room" doc:"Id of the chat, of your own choice: each is a conversation."`
-	Topic     string `json:"topic,omitempty" doc:"Id of a topic in it: each is a conversation."`
-	Group     bool   `json:"group,omitempty" doc:"More than one person may be there."`
-	User      *User  `json:"user,omitempty" doc:"Who says it. Only a delete needs none."`
-	Text      string `json:"text,omitempty" doc:"What is said, or the new text of an edit."`
-	Files     []File `json:"files,omitempty" doc:"What comes with a message or an edit; at most 10."`
-	Addressed *bool  `json:"addressed,omitempty" doc:"Whether it is to the agent: in groups others are left out. true if it is not said."`
-	Of        string `json:"of,omitempty" doc:"What an edit, a delete or a tap is about: the webhook-id of a message that was posted, or the id of one that was sent and had the button."`
-	Data      string `json:"data,omitempty" doc:"Of a tap: what the button carried."`
+	Room      string `json:"room" doc:"Id of the room, chosen by the sender. Each room is a conversation."`
+	Topic     string `json:"topic,omitempty" doc:"Id of a topic in the room. Each topic is a conversation."`
+	Group     bool   `json:"group,omitempty" doc:"Whether the room may have more than one person."`
+	User      *User  `json:"user,omitempty" doc:"The author. Required except for a delete."`
+	Text      string `json:"text,omitempty" doc:"The text of a message, or the new text of an edit."`
+	Files     []File `json:"files,omitempty" doc:"Attachments of a message or an edit, at most 10."`
+	Addressed *bool  `json:"addressed,omitempty" doc:"Whether the message is meant for the agent. Group messages that are not are ignored. Defaults to true."`
+	Of        string `json:"of,omitempty" doc:"Target of an edit, a delete or a tap: the webhook-id of an inbound message, or the id of the outbound message with the button."`
+	Data      string `json:"data,omitempty" doc:"Data of the pressed button, for a tap."`
 }
 
-// fieldLimits are those of an Inbound, for the description of the API.
+// fieldLimits returns the limits of an Inbound for the API description.
 func fieldLimits() map[string]int {
 	return map[string]int{
 		"Inbound.room": maxName, "Inbound.topic": maxName, "Inbound.of": maxName, "Inbound.data": maxName,
@@ -52,21 +52,21 @@ func fieldLimits() map[string]int {
 	}
 }
 
-// User is a person, or a program that speaks.
+// User is a person or a program that sends messages.
 type User struct {
-	ID   string `json:"id" doc:"Does not change. Who may talk, and decide, is told by it."`
-	Name string `json:"name,omitempty" doc:"For people."`
+	ID   string `json:"id" doc:"Stable id. Permissions refer to it."`
+	Name string `json:"name,omitempty" doc:"Display name."`
 }
 
-// File is an attachment. It is not fetched: an agent is told where it is.
+// File is an attachment. The server does not fetch it; the agent gets its URI.
 type File struct {
 	Name     string `json:"name,omitempty"`
-	URI      string `json:"uri" doc:"Where it is. It is kept and shown, so it should have no secret in it."`
+	URI      string `json:"uri" doc:"URL of the file. It is stored and displayed, so it must not contain a secret."`
 	MimeType string `json:"mime_type,omitempty"`
-	Size     *int64 `json:"size,omitempty" doc:"In bytes."`
+	Size     *int64 `json:"size,omitempty" doc:"Size in bytes."`
 }
 
-// parseEvent reads the body of a request with an id.
+// parseEvent parses the body of the request with an id.
 func parseEvent(id string, body []byte) (e chat.Event, err error) {
 	var in Inbound
 	d := json.NewDecoder(bytes.NewReader(body))
@@ -102,7 +102,7 @@ func parseEvent(id string, body []byte) (e chat.Event, err error) {
 	return e, nil
 }
 
-// decodeError says what of a body is not as it should be.
+// decodeError describes why a body cannot be decoded.
 func decodeError(err error) error {
 	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && e.Field != "" {
 		return fieldError(e.Field, "cannot be a "+e.Value)
@@ -116,7 +116,7 @@ func decodeError(err error) error {
 	}
 }
 
-// check refuses what cannot be meant.
+// check validates the fields.
 func (in *Inbound) check() error {
 	user := User{}
 	if in.User != nil {
@@ -130,13 +130,13 @@ func (in *Inbound) check() error {
 		}
 	}
 	if in.Room == "" {
-		return fieldError("room", "is needed")
+		return fieldError("room", "is required")
 	}
 	if in.Kind != kindDelete && user.ID == "" {
-		return fieldError("user.id", "is needed")
+		return fieldError("user.id", "is required")
 	}
 	if len(in.Text) > mailroom.MaxText || strings.ContainsRune(in.Text, 0) {
-		return fieldError("text", fmt.Sprintf("has at most %d bytes, and no NUL", mailroom.MaxText))
+		return fieldError("text", fmt.Sprintf("must have at most %d bytes and no NUL", mailroom.MaxText))
 	}
 	if err := in.checkFiles(); err != nil {
 		return err
@@ -144,34 +144,34 @@ func (in *Inbound) check() error {
 	return in.checkFields()
 }
 
-// checkFields checks that there is what its kind needs, and nothing else.
+// checkFields checks that the fields fit the kind of the request.
 func (in *Inbound) checkFields() error {
-	said := strings.TrimSpace(in.Text) != "" || len(in.Files) > 0
+	hasContent := strings.TrimSpace(in.Text) != "" || len(in.Files) > 0
 	need := func(field string, is, want bool) error {
 		switch {
 		case is && !want:
-			return fieldError(field, "goes with another kind")
+			return fieldError(field, "is not permitted for this kind")
 		case want && !is:
-			return fieldError(field, "is needed for this kind")
+			return fieldError(field, "is required for this kind")
 		}
 		return nil
 	}
 	switch in.Kind {
 	case "", kindMessage:
-		return cmp.Or(need("text", said, true), need("of", in.Of != "", false), need("data", in.Data != "", false))
+		return cmp.Or(need("text", hasContent, true), need("of", in.Of != "", false), need("data", in.Data != "", false))
 	case kindEdit:
-		return cmp.Or(need("text", said, true), need("of", in.Of != "", true), need("data", in.Data != "", false))
+		return cmp.Or(need("text", hasContent, true), need("of", in.Of != "", true), need("data", in.Data != "", false))
 	case kindDelete:
-		return cmp.Or(need("text", said, false), need("of", in.Of != "", true), need("data", in.Data != "", false))
+		return cmp.Or(need("text", hasContent, false), need("of", in.Of != "", true), need("data", in.Data != "", false))
 	case kindButton:
-		return cmp.Or(need("text", said, false), need("of", in.Of != "", true), need("data", in.Data != "", true))
+		return cmp.Or(need("text", hasContent, false), need("of", in.Of != "", true), need("data", in.Data != "", true))
 	}
 	return fieldError("kind", "must be message, edit, delete or tap")
 }
 
 func (in *Inbound) checkFiles() error {
 	if len(in.Files) > maxFiles {
-		return fieldError("files", fmt.Sprintf("are more than %d", maxFiles))
+		return fieldError("files", fmt.Sprintf("must have at most %d entries", maxFiles))
 	}
 	for i, f := range in.Files {
 		at := fmt.Sprintf("files[%d].", i)
@@ -182,7 +182,7 @@ func (in *Inbound) checkFiles() error {
 			return err
 		}
 		if u, err := url.Parse(f.URI); err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || len(f.URI) > maxURI || strings.ContainsRune(f.URI, 0) {
-			return fieldError(at+"uri", "is needed, and begins with https:// or http://")
+			return fieldError(at+"uri", "is required and must begin with https:// or http://")
 		}
 		if f.Size != nil && (*f.Size < 0 || *f.Size > maxFileSize) {
 			return fieldError(at+"size", fmt.Sprintf("must be 0 to %d bytes", maxFileSize))
@@ -193,7 +193,7 @@ func (in *Inbound) checkFiles() error {
 
 func checkName(field, value string) error {
 	if len(value) > maxName || strings.ContainsRune(value, 0) || !utf8.ValidString(value) {
-		return fieldError(field, fmt.Sprintf("has at most %d bytes, and no NUL", maxName))
+		return fieldError(field, fmt.Sprintf("must have at most %d bytes and no NUL", maxName))
 	}
 	return nil
 }

@@ -12,8 +12,8 @@ import (
 	"mailroom/channel/webhook/webhooktest"
 )
 
-// TestAWebhookIsAChannelOverABadNetwork has the network between it and who receives. A
-// program that knows a message by its id has none twice.
+// TestAWebhookIsAChannelOverABadNetwork has faults between the adapter and a receiver that
+// deduplicates by id.
 func TestAWebhookIsAChannelOverABadNetwork(t *testing.T) {
 	t.Parallel()
 	channeltest.RunNetfaults(t, func(t *testing.T, through func(addr string) string) *channeltest.Platform {

@@ -14,8 +14,8 @@ import (
 	"mailroom/channel/webhook/webhooktest"
 )
 
-// TestWhatTheManualShowsSignsAndVerifies runs the programs in docs/channels/webhook.md.
-func TestWhatTheManualShowsSignsAndVerifies(t *testing.T) {
+// TestManualExamplesSignAndVerify runs the programs in docs/channels/webhook.md.
+func TestManualExamplesSignAndVerify(t *testing.T) {
 	t.Parallel()
 	manual, err := os.ReadFile("../../docs/channels/webhook.md")
 	if err != nil {
@@ -62,7 +62,7 @@ console.log(JSON.stringify({
 	}
 }
 
-// runExample runs a program that verifies what a server sends, and signs what it takes.
+// runExample runs a program that verifies outbound requests and signs an inbound one.
 func runExample(t *testing.T, secret string, command ...string) {
 	o := newFixture(t)
 	o.secret = func() (string, error) { return secret, nil }

@@ -14,7 +14,7 @@ import (
 	"mailroom/channel/webhook/webhooktest"
 )
 
-// faultyLedger is a ledger some of whose submits go wrong.
+// faultyLedger fails some submits.
 type faultyLedger struct {
 	channel.Ledger
 	submit func(ctx context.Context, in mailroom.Submit) (mailroom.Submitted, error)
@@ -24,9 +24,8 @@ func (f faultyLedger) Submit(ctx context.Context, in mailroom.Submit) (mailroom.
 	return f.submit(ctx, in)
 }
 
-// TestWhatWasTakenWithoutAnAnswerIsTakenOnce has a ledger that takes the first message,
-// and says that it may not have.
-func TestWhatWasTakenWithoutAnAnswerIsTakenOnce(t *testing.T) {
+// TestAnUncertainSubmitRunsOnce has a ledger that commits the first message and reports an error.
+func TestAnUncertainSubmitRunsOnce(t *testing.T) {
 	t.Parallel()
 	o := newFixture(t)
 	var lied atomic.Bool
@@ -34,7 +33,7 @@ func TestWhatWasTakenWithoutAnAnswerIsTakenOnce(t *testing.T) {
 		return faultyLedger{l, func(ctx context.Context, in mailroom.Submit) (mailroom.Submitted, error) {
 			out, err := l.Submit(ctx, in)
 			if err == nil && lied.CompareAndSwap(false, true) {
-				err = mailroom.Errorf(mailroom.CodeUnavailable, "nobody knows whether it is written")
+				err = mailroom.Errorf(mailroom.CodeUnavailable, "outcome unknown")
 			}
 			return out, err
 		}}
@@ -52,7 +51,7 @@ func TestWhatWasTakenWithoutAnAnswerIsTakenOnce(t *testing.T) {
 	}
 }
 
-// TestARequestDoesNotOutliveItsChannel has one that is being taken, and one behind it.
+// TestARequestDoesNotOutliveItsChannel has one request in process and one waiting.
 func TestARequestDoesNotOutliveItsChannel(t *testing.T) {
 	t.Parallel()
 	o := newFixture(t)
@@ -84,7 +83,7 @@ func TestARequestDoesNotOutliveItsChannel(t *testing.T) {
 	posts.Wait()
 }
 
-func TestManyWhoPostAtOnceAreAllTaken(t *testing.T) {
+func TestConcurrentRequestsAreAllAccepted(t *testing.T) {
 	t.Parallel()
 	o := newFixture(t).start()
 	var posts sync.WaitGroup
@@ -92,7 +91,7 @@ func TestManyWhoPostAtOnceAreAllTaken(t *testing.T) {
 	for n := range 40 {
 		id := fmt.Sprintf("msg-%02d", n)
 		want = append(want, id)
-		for range 2 { // each twice
+		for range 2 { // each is sent twice
 			posts.Go(func() {
 				a, err := o.program.Post("ops", id, webhooktest.Message(fmt.Sprint("r", n%7), "ann", id), nil)
 				if err != nil || a.Code != 202 {
@@ -110,9 +109,9 @@ func TestManyWhoPostAtOnceAreAllTaken(t *testing.T) {
 	}
 }
 
-// TestAReceiverThatIsDownGetsEverythingOnceItIsThere in the order of the room, and
-// takes nothing from who posts meanwhile.
-func TestAReceiverThatIsDownGetsEverythingOnceItIsThere(t *testing.T) {
+// TestAnUnreachableReceiverGetsEverythingLater checks the order in a room, and that inbound
+// requests still work.
+func TestAnUnreachableReceiverGetsEverythingLater(t *testing.T) {
 	t.Parallel()
 	o := newFixture(t)
 	o.Receiver = webhooktest.NewDownReceiver(t)
@@ -127,6 +126,6 @@ func TestAReceiverThatIsDownGetsEverythingOnceItIsThere(t *testing.T) {
 	o.Up(t)
 	o.waitTexts("one", "two")
 	if n := len(o.entries("out:ops:webhook:r", mailroom.KindEffectUnknown)); n != 0 || len(o.Posts()) != 2 {
-		t.Errorf("nothing was sent, and %d times nobody knows whether", n)
+		t.Errorf("nothing was sent, but %d outcomes are unknown", n)
 	}
 }

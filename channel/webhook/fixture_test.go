@@ -30,7 +30,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// fixture is a server with a channel "ops" of a program, and what that receives.
+// fixture is a server with a webhook channel "ops" and its receiver.
 type fixture struct {
 	*webhooktest.Receiver
 	t          *testing.T
@@ -40,17 +40,17 @@ type fixture struct {
 	store      mailroom.Store
 	logs       *logBuffer
 	secret     func() (string, error)
-	wrapLedger func(channel.Ledger) channel.Ledger // the channel and the ledger; nil: nothing
+	wrapLedger func(channel.Ledger) channel.Ledger // wraps the channel's ledger; may be nil
 
 	// Set by start.
 	program     webhooktest.Program
 	ledger      *ledger.Ledger
 	runner      *channel.Runner
-	stopChannel func() // ends the channel and the engine
-	stop        func() // nil: it is not started
+	stopChannel func() // stops the channel and the engine
+	stop        func() // nil while stopped
 }
 
-// echo says what it is told.
+// echo replies with its input.
 func echo(ctx context.Context, s mailroom.Session) error {
 	input, err := s.Input(ctx)
 	if err != nil {
@@ -59,7 +59,8 @@ func echo(ctx context.Context, s mailroom.Session) error {
 	return s.Stream(ctx, input[len(input)-1].Text)
 }
 
-// newFixture makes one in which anybody may talk to an echo; start starts it.
+// newFixture returns a fixture whose channel admits everyone and whose agent echoes; start starts
+// it.
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	o := &fixture{
@@ -91,7 +92,7 @@ func loopback() (p vet.Policy) {
 	return p
 }
 
-// start starts the server, and returns when the channel is connected.
+// start starts the server and waits until the channel is connected.
 func (o *fixture) start() *fixture {
 	o.t.Helper()
 	o.startServer()
@@ -131,7 +132,7 @@ func (o *fixture) startServer() {
 	ctx, cancel := context.WithCancel(context.Background())
 	ledgerCtx, cancelLedger := context.WithCancel(context.Background())
 	var parts, last sync.WaitGroup
-	last.Go(func() { _ = l.Run(ledgerCtx) }) // what it cannot write, nobody waits for
+	last.Go(func() { _ = l.Run(ledgerCtx) }) // returns when its context ends
 	if err := l.EndLocalWorkers(ctx, false); err != nil {
 		o.t.Fatal(err)
 	}
@@ -157,7 +158,7 @@ func (o *fixture) waitCondition(want channel.Condition) {
 	o.WaitFor(o.t, string(want), func() bool { return o.runner.State().Condition == want })
 }
 
-// post posts a body, and wants that answer.
+// post sends a request and expects a status.
 func (o *fixture) post(id, body string, want int) webhooktest.Answer {
 	o.t.Helper()
 	a, err := o.program.Post("ops", id, body, nil)
@@ -167,13 +168,13 @@ func (o *fixture) post(id, body string, want int) webhooktest.Answer {
 	return a
 }
 
-// postMessage has Ann say something in a room.
+// postMessage sends a message of Ann in a room.
 func (o *fixture) postMessage(id, room, text string) {
 	o.t.Helper()
 	o.post(id, webhooktest.Message(room, "ann", text), 202)
 }
 
-// waitTexts waits until the receiver has these texts, and no others.
+// waitTexts waits until the receiver has exactly these texts.
 func (o *fixture) waitTexts(want ...string) {
 	o.t.Helper()
 	all := strings.Join(want, "|")
@@ -184,7 +185,7 @@ func (o *fixture) waitTexts(want ...string) {
 	}
 }
 
-// waitIdle waits until nothing is to be run or delivered any more.
+// waitIdle waits until no run is queued or running.
 func (o *fixture) waitIdle() {
 	o.t.Helper()
 	o.WaitFor(o.t, "the end of everything", func() bool {
@@ -205,7 +206,7 @@ func (o *fixture) countRuns(q mailroom.RunQuery) (n int) {
 	return n
 }
 
-// entries are those of a thread, of one kind.
+// entries returns the entries of one kind in a thread.
 func (o *fixture) entries(thread, kind string) (found []mailroom.Entry) {
 	o.t.Helper()
 	err := o.store.View(o.t.Context(), func(r mailroom.Reader) (err error) {
@@ -218,7 +219,7 @@ func (o *fixture) entries(thread, kind string) (found []mailroom.Entry) {
 	return found
 }
 
-// requestBody is a request's, of fields.
+// requestBody encodes the fields of a request.
 func requestBody(t *testing.T, fields map[string]any) string {
 	t.Helper()
 	raw, err := json.Marshal(fields)
@@ -228,7 +229,7 @@ func requestBody(t *testing.T, fields map[string]any) string {
 	return string(raw)
 }
 
-// logBuffer keeps what is logged.
+// logBuffer collects log output.
 type logBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer

@@ -15,9 +15,9 @@ import (
 	"mailroom/channel/webhook/webhooktest"
 )
 
-// FuzzRequest sends a whole request over HTTP: path, headers, signature and body. Only what is signed with the channel's
-// secret, now, is taken; everything else is a problem with a code and writes nothing; nothing panics, and the next request
-// is taken.
+// FuzzRequest sends whole requests over HTTP: path, headers, signature and body. Only a request
+// with a current signature of the channel's secret is accepted. Any other gets a problem with a
+// code and writes nothing. No request causes a panic, and the next one is accepted.
 func FuzzRequest(f *testing.F) {
 	said := webhooktest.Message("r", "ann", "hi")
 	tap := `{"kind":"tap","room":"r","user":{"id":"ann"},"of":"m","data":"approve 1 2"}`
@@ -47,7 +47,7 @@ func FuzzRequest(f *testing.F) {
 			r.Header.Set(name, value)
 		})
 		if err != nil {
-			return // the client sends no such header
+			return // the HTTP client refuses the header
 		}
 		var accepted webhook.Accepted
 		var p api.Problem

@@ -11,8 +11,8 @@ import (
 	"mailroom/channel/chat"
 )
 
-// FuzzBody checks that what is read of a body is something that can be taken, and that
-// what is not has a code.
+// FuzzBody checks that a parsed event is complete and within its limits, and that a rejected body
+// has an error code.
 func FuzzBody(f *testing.F) {
 	for _, body := range []string{
 		`{"room":"r","user":{"id":"u","name":"U"},"text":"hi"}`, `{"kind":"edit","room":"r","topic":"t","user":{"id":"u"},"text":"hi","of":"m"}`,
@@ -49,7 +49,7 @@ func FuzzBody(f *testing.F) {
 	})
 }
 
-// TestAnInboundKeepsItsBounds has each field one longer than the description of the API says.
+// TestAnInboundKeepsItsBounds exceeds each limit of the API description by one.
 func TestAnInboundKeepsItsBounds(t *testing.T) {
 	const (
 		said = `{"room":"r","user":{"id":"u"},"text":"hi",%s}`
@@ -83,7 +83,7 @@ func TestAnInboundKeepsItsBounds(t *testing.T) {
 	}
 }
 
-// FuzzSignature checks that nothing is verified that was not signed.
+// FuzzSignature checks that no forged signature is accepted.
 func FuzzSignature(f *testing.F) {
 	now := time.Unix(1_800_000_000, 0)
 	f.Add("msg_1", "1800000000", "v1,AAAA", []byte("{}"))

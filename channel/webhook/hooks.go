@@ -14,47 +14,47 @@ import (
 )
 
 const (
-	// Route is where requests come in, on the server's own address.
+	// Route is the endpoint for inbound requests on the server's address.
 	Route = "POST /v1/hooks/{" + pathChannel + "}"
 
 	pathChannel    = "channel"
-	maxBody        = 2 << 20 // bytes: a text of the most that is taken, and what is around it
+	maxBody        = 2 << 20 // bytes: the longest text and the fields around it
 	maxHandlerWait = 30 * time.Second
-	retryDelay     = 2 * time.Second // when to post again what could not be taken
+	retryDelay     = 2 * time.Second // Retry-After of a request that could not be accepted
 )
 
-// Hooks are where requests come in: it hands each to the channel that its path names.
+// Hooks routes inbound requests to the channels named in their paths.
 type Hooks struct {
 	// Owned by mu.
 	mu          sync.Mutex
-	connections map[string]*connection // by channel; nil: it is not connected
+	connections map[string]*connection // by channel; nil while it is not connected
 }
 
-// NewHooks makes one.
+// NewHooks returns Hooks without channels.
 func NewHooks() *Hooks { return &Hooks{connections: map[string]*connection{}} }
 
-// Expect says that there is a channel, which may not be connected yet.
+// Expect declares a channel that may not be connected yet.
 func (h *Hooks) Expect(name string) { h.register(name, nil) }
 
-// Protocol is how a server has it, at [Route]. It is for anybody: a request is of who could
-// sign it.
+// Protocol returns the endpoint at [Route] for the server. It is public: the signature
+// authenticates a request.
 func (h *Hooks) Protocol() server.Protocol {
 	return server.Protocol{
-		Via: Kind, Name: "post-hook", Summary: "Say something on a channel of kind webhook, signed with its secret", Public: true,
+		Via: Kind, Name: "post-hook", Summary: "Send a message to a webhook channel, signed with its secret", Public: true,
 		Admit: h.admit, Headers: Headers(), Status: http.StatusAccepted, RequestType: reflect.TypeFor[Inbound](), ResponseType: reflect.TypeFor[Accepted](),
 		Answer:  func(r *http.Request) (any, error) { return h.receive(r) },
 		MaxBody: maxBody, Bounds: fieldLimits(),
 	}
 }
 
-// register has the requests for a channel go to c.
+// register routes the requests of a channel to c.
 func (h *Hooks) register(name string, c *connection) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.connections[name] = c
 }
 
-// unregister ends that, unless they go to another already.
+// unregister stops routing requests to c.
 func (h *Hooks) unregister(name string, c *connection) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -70,20 +70,20 @@ func (h *Hooks) lookup(name string) (c *connection, known bool) {
 	return c, known
 }
 
-// connectionFor returns the connection of the channel that the path names.
+// connectionFor returns the connection of the channel named in the path.
 func (h *Hooks) connectionFor(r *http.Request) (*connection, error) {
 	c, known := h.lookup(r.PathValue(pathChannel))
 	switch {
 	case !known:
-		return nil, mailroom.Errorf(mailroom.CodeNotFound, "no channel of kind %s has this name", Kind)
+		return nil, mailroom.Errorf(mailroom.CodeNotFound, "unknown %s channel", Kind)
 	case c == nil:
 		return nil, unavailableError("the channel is not connected", nil)
 	}
 	return c, nil
 }
 
-// admit refuses, before its body is read, a request that no channel can take: its
-// channel is unknown or not connected, or its signature is missing or out of date.
+// admit rejects a request before its body is read if the channel is unknown or not connected, or if
+// the signature is missing or expired.
 func (h *Hooks) admit(r *http.Request) (limit int64, err error) {
 	if _, err := h.connectionFor(r); err != nil {
 		return 0, err
@@ -92,28 +92,28 @@ func (h *Hooks) admit(r *http.Request) (limit int64, err error) {
 	return maxBody, err
 }
 
-// Accepted is what a request is answered with once it was taken in.
+// Accepted is the response to an accepted request.
 type Accepted struct {
-	Message string `json:"message" doc:"The webhook-id: by it the message is edited and deleted, and answered."`
-	Answer  string `json:"answer,omitempty" doc:"What came of a button that was pressed, for who pressed it."`
+	Message string `json:"message" doc:"The webhook-id. Edits, deletes and replies refer to it."`
+	Answer  string `json:"answer,omitempty" doc:"Result of a pressed button, to be shown to the user."`
 }
 
-// receive takes a request in, and returns when that is durable. A repeat is answered as
-// the first one was. Its errors have the codes of [mailroom.Error]: Unauthenticated,
-// Invalid, TooLarge, NotFound, and Unavailable if it is to be posted again.
+// receive processes a request and returns when the result is durable. A repeated request gets the
+// same response. Its errors have the codes Unauthenticated, Invalid, TooLarge, NotFound, and
+// Unavailable if the sender should retry.
 func (h *Hooks) receive(r *http.Request) (Accepted, error) {
 	c, err := h.connectionFor(r)
 	if err != nil {
 		return Accepted{}, err
 	}
-	body, err := io.ReadAll(r.Body) // which the server has bounded as admit said
+	body, err := io.ReadAll(r.Body) // the server limits it to what admit returned
 	if err != nil {
-		return Accepted{}, unavailableError("the body broke off", err)
+		return Accepted{}, unavailableError("the body is incomplete", err)
 	}
 	keys, err := c.options.secrets()
 	if err != nil {
 		c.host.ReportError(err)
-		return Accepted{}, unavailableError("the channel's secret cannot be read", err)
+		return Accepted{}, unavailableError("cannot read the channel's secret", err)
 	}
 	id, err := keys.verify(r.Header, body, time.Now())
 	if err != nil {
@@ -133,7 +133,7 @@ func (h *Hooks) receive(r *http.Request) (Accepted, error) {
 	return Accepted{Message: id, Answer: answer}, err
 }
 
-// submit has an event taken by Receive, and waits for what becomes of it.
+// submit passes an event to Receive and waits for the result.
 func (c *connection) submit(ctx context.Context, p inboundPost) (answer string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, maxHandlerWait)
 	defer cancel()
@@ -142,27 +142,27 @@ func (c *connection) submit(ctx context.Context, p inboundPost) (answer string, 
 	case <-c.ctx.Done():
 		return "", unavailableError("the channel is not connected", nil)
 	case <-ctx.Done():
-		return "", unavailableError("others go first", ctx.Err())
+		return "", unavailableError("too many requests are waiting", ctx.Err())
 	}
-	var became outcome
+	var result outcome
 	select {
-	case became = <-p.result:
+	case result = <-p.result:
 	case <-ctx.Done():
-		became.err = ctx.Err()
+		result.err = ctx.Err()
 	case <-c.ctx.Done():
 		select {
-		case became = <-p.result: // before the end
+		case result = <-p.result: // finished before the channel ended
 		default:
-			became.err = errors.New("the channel ended meanwhile")
+			result.err = errors.New("the channel ended")
 		}
 	}
-	if became.err != nil {
-		return "", unavailableError("nobody knows yet whether it was taken: post it again with the same "+headerID, became.err)
+	if result.err != nil {
+		return "", unavailableError("the outcome is unknown: repeat the request with the same "+headerID, result.err)
 	}
-	return became.answer, nil
+	return result.answer, nil
 }
 
-// unavailableError asks for the same request once more.
+// unavailableError asks the sender to repeat the request.
 func unavailableError(why string, cause error) error {
 	return &mailroom.Error{Code: mailroom.CodeUnavailable, Message: why, RetryAfter: retryDelay, Cause: cause}
 }

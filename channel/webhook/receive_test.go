@@ -20,7 +20,7 @@ import (
 	"mailroom/channel/webhook/webhooktest"
 )
 
-func TestWhatIsPostedIsAnsweredThere(t *testing.T) {
+func TestAMessageGetsAReply(t *testing.T) {
 	o := newFixture(t).start()
 	if a := o.post("msg_1", webhooktest.Message("lobby", "ann", "hello"), 202); a.Body != `{"message":"msg_1"}` || a.Header.Get("Content-Type") != "application/json" {
 		t.Errorf("answered with %s, %v", a.Body, a.Header)
@@ -30,7 +30,7 @@ func TestWhatIsPostedIsAnsweredThere(t *testing.T) {
 		"room": "team", "topic": "deploys", "group": true, "user": map[string]string{"id": "bob", "name": "Bob"}, "text": "and this?",
 		"files": []map[string]any{{"name": "a.log", "uri": "https://files.example.org/a.log", "mime_type": "text/plain", "size": 12}},
 	}), 202)
-	o.waitTexts("hello", "From ops:bob (calls themselves \"Bob\"):\n> and this?") // a group shares its conversation
+	o.waitTexts("hello", "From ops:bob (calls themselves \"Bob\"):\n> and this?") // users of a group share a conversation
 	posts := o.Posts()
 	first, second := posts[0].Body, posts[1].Body
 	if first.Kind != "message" || first.Channel != "ops" || first.Room != "lobby" || first.Topic != "" || first.ReplyTo != "" || first.Key != posts[0].ID {
@@ -45,8 +45,8 @@ func TestWhatIsPostedIsAnsweredThere(t *testing.T) {
 	}
 }
 
-// TestASignatureIsOfThisBodyAndOfNow has requests that are not; nothing is taken of any.
-func TestASignatureIsOfThisBodyAndOfNow(t *testing.T) {
+// TestOnlyACurrentSignatureIsAccepted checks that a rejected request has no effect.
+func TestOnlyACurrentSignatureIsAccepted(t *testing.T) {
 	o := newFixture(t).start()
 	said := webhooktest.Message("lobby", "ann", "hello")
 	sign := func(r *http.Request, key, id string, at time.Time, body string) {
@@ -59,7 +59,7 @@ func TestASignatureIsOfThisBodyAndOfNow(t *testing.T) {
 	other := strings.Repeat("x", 32)
 	for name, c := range map[string]struct {
 		change func(r *http.Request)
-		want   string // in the problem; "": it is taken
+		want   string // substring of the problem; "" if accepted
 	}{
 		"another secret":     {func(r *http.Request) { sign(r, other, "a", now, said) }, "no signature"},
 		"another body":       {func(r *http.Request) { sign(r, webhooktest.Key, "a", now, said+" ") }, "no signature"},
@@ -67,13 +67,13 @@ func TestASignatureIsOfThisBodyAndOfNow(t *testing.T) {
 		"another time":       {func(r *http.Request) { r.Header.Set("webhook-timestamp", fmt.Sprint(now.Unix()-60)) }, "no signature"},
 		"too old":            {func(r *http.Request) { sign(r, webhooktest.Key, "a", now.Add(-5*time.Minute-5*time.Second), said) }, "not within 5m"},
 		"too new":            {func(r *http.Request) { sign(r, webhooktest.Key, "a", now.Add(5*time.Minute+30*time.Second), said) }, "not within 5m"},
-		"no time":            {func(r *http.Request) { r.Header.Set("webhook-timestamp", "yesterday") }, "no time"},
-		"a time in disguise": {func(r *http.Request) { r.Header.Set("webhook-timestamp", "+"+fmt.Sprint(now.Unix())) }, "no time"},
-		"an endless time":    {func(r *http.Request) { r.Header.Set("webhook-timestamp", strings.Repeat("9", 40)) }, "no time"},
+		"no time":            {func(r *http.Request) { r.Header.Set("webhook-timestamp", "yesterday") }, "not a time"},
+		"a time in disguise": {func(r *http.Request) { r.Header.Set("webhook-timestamp", "+"+fmt.Sprint(now.Unix())) }, "not a time"},
+		"an endless time":    {func(r *http.Request) { r.Header.Set("webhook-timestamp", strings.Repeat("9", 40)) }, "not a time"},
 		"without an id":      {func(r *http.Request) { r.Header.Del("webhook-id") }, "webhook-id is missing"},
 		"without a time":     {func(r *http.Request) { r.Header.Del("webhook-timestamp") }, "webhook-timestamp is missing"},
 		"unsigned":           {func(r *http.Request) { r.Header.Del("webhook-signature") }, "webhook-signature is missing"},
-		"an id with a stop":  {func(r *http.Request) { sign(r, webhooktest.Key, "a.b", now, said) }, "full stops"},
+		"an id with a stop":  {func(r *http.Request) { sign(r, webhooktest.Key, "a.b", now, said) }, "spaces and dots"},
 		"an endless id":      {func(r *http.Request) { sign(r, webhooktest.Key, strings.Repeat("a", 151), now, said) }, "at most 150"},
 		"another scheme": {func(r *http.Request) {
 			r.Header.Set("webhook-signature", strings.Replace(r.Header.Get("webhook-signature"), "v1,", "v1a,", 1))
@@ -98,20 +98,20 @@ func TestASignatureIsOfThisBodyAndOfNow(t *testing.T) {
 		}
 	}
 	o.waitIdle()
-	if n := len(o.entries("ops:webhook:lobby", mailroom.KindMessage)); n != 4 { // two, and their answers
+	if n := len(o.entries("ops:webhook:lobby", mailroom.KindMessage)); n != 4 { // two messages and their replies
 		t.Errorf("there are %d messages", n)
 	}
 }
 
-// TestAHookRefusesUnread sends the header of a large request alone: what the header
-// already says is wrong is refused without waiting for a body.
+// TestAHookRefusesUnread sends the headers of a large request and expects a rejection without
+// waiting for the body.
 func TestAHookRefusesUnread(t *testing.T) {
 	o := newFixture(t).start()
 	for name, c := range map[string]struct {
 		path, header string
 		code         int
 	}{
-		"no such channel":        {"/v1/hooks/nobody", "", 404},
+		"no such channel":        {"/v1/hooks/unknown", "", 404},
 		"a channel that is down": {"/v1/hooks/down", "", 503},
 		"unsigned":               {"/v1/hooks/ops", "", 401},
 		"signed long ago":        {"/v1/hooks/ops", "webhook-id: a\r\nwebhook-timestamp: 1\r\nwebhook-signature: v1,AAAA\r\n", 401},
@@ -126,7 +126,7 @@ func TestAHookRefusesUnread(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := conn.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil { // before a body is given up
+		if err := conn.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil { // shorter than the server's read timeout
 			t.Fatal(err)
 		}
 		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
@@ -139,14 +139,14 @@ func TestAHookRefusesUnread(t *testing.T) {
 	}
 }
 
-// TestABodyIsSignedAsItIsSent has white space around it, which the server does not mind.
-func TestABodyIsSignedAsItIsSent(t *testing.T) {
+// TestTheSignatureCoversTheBodyBytes has white space around the JSON.
+func TestTheSignatureCoversTheBodyBytes(t *testing.T) {
 	o := newFixture(t).start()
 	o.post("msg_1", "\n  "+webhooktest.Message("lobby", "ann", "hello")+"\r\n\n", 202)
 	o.waitTexts("hello")
 }
 
-func TestWhatComesTwiceUnderOneIDIsTakenOnce(t *testing.T) {
+func TestARepeatedRequestRunsOnce(t *testing.T) {
 	o := newFixture(t).start()
 	said := webhooktest.Message("lobby", "ann", "hello")
 	first := o.post("msg_1", said, 202)
@@ -162,11 +162,11 @@ func TestWhatComesTwiceUnderOneIDIsTakenOnce(t *testing.T) {
 	}
 	posts.Wait()
 	o.stop()
-	o.start() // and after a restart
+	o.start() // also after a restart
 	if a := o.post("msg_1", said, 202); a.Body != first.Body {
 		t.Errorf("a repeat: %s", a.Body)
 	}
-	o.post("msg_1", webhooktest.Message("lobby", "ann", "something else"), 202) // what was taken stands
+	o.post("msg_1", webhooktest.Message("lobby", "ann", "something else"), 202) // the first request counts
 	o.post("msg_2", webhooktest.Message("lobby", "ann", "bye"), 202)
 	o.waitTexts("hello", "bye")
 	if n := o.countRuns(mailroom.RunQuery{Thread: "ops:webhook:lobby"}); n != 2 {
@@ -174,7 +174,7 @@ func TestWhatComesTwiceUnderOneIDIsTakenOnce(t *testing.T) {
 	}
 }
 
-func TestWhatIsWrongWithABodyIsNamed(t *testing.T) {
+func TestInvalidBodiesAreDescribed(t *testing.T) {
 	o := newFixture(t).start()
 	long := strings.Repeat("x", mailroom.MaxText+1)
 	file := func(f map[string]any) map[string]any {
@@ -200,25 +200,25 @@ func TestWhatIsWrongWithABodyIsNamed(t *testing.T) {
 		"two of a name":      {`{"room":"a","room":"b"}`, 422, "duplicate field"},
 		"a strange field":    {say(map[string]any{"color": "red"}), 422, "body.color: unknown field"},
 		"what we send":       {`{"kind":"message","key":"k","channel":"ops","room":"r","text":"hi"}`, 422, "unknown field"},
-		"no room":            {say(map[string]any{"room": nil}), 422, "body.room: is needed"},
+		"no room":            {say(map[string]any{"room": nil}), 422, "body.room: is required"},
 		"a room of numbers":  {say(map[string]any{"room": 7}), 422, "body.room: cannot be a number"},
-		"a long room":        {say(map[string]any{"room": strings.Repeat("r", 301)}), 422, "body.room: has at most 300 bytes"},
-		"no user":            {say(map[string]any{"user": nil}), 422, "body.user.id: is needed"},
-		"a user without id":  {say(map[string]any{"user": map[string]string{"name": "Ann"}}), 422, "body.user.id: is needed"},
-		"no text":            {say(map[string]any{"text": nil}), 422, "body.text: is needed"},
-		"a blank text":       {say(map[string]any{"text": " \n"}), 422, "body.text: is needed"},
-		"a NUL":              {say(map[string]any{"text": "a\x00"}), 422, "body.text: has at most"},
-		"a long text":        {say(map[string]any{"text": long}), 422, "body.text: has at most 1048576 bytes"},
+		"a long room":        {say(map[string]any{"room": strings.Repeat("r", 301)}), 422, "body.room: must have at most 300 bytes"},
+		"no user":            {say(map[string]any{"user": nil}), 422, "body.user.id: is required"},
+		"a user without id":  {say(map[string]any{"user": map[string]string{"name": "Ann"}}), 422, "body.user.id: is required"},
+		"no text":            {say(map[string]any{"text": nil}), 422, "body.text: is required"},
+		"a blank text":       {say(map[string]any{"text": " \n"}), 422, "body.text: is required"},
+		"a NUL":              {say(map[string]any{"text": "a\x00"}), 422, "body.text: must have at most"},
+		"a long text":        {say(map[string]any{"text": long}), 422, "body.text: must have at most 1048576 bytes"},
 		"a huge body":        {say(map[string]any{"text": long + long}), 413, "exceeds the limit"},
 		"beyond the server":  {say(map[string]any{"text": long + long + long + long}), 413, "exceeds the limit"},
 		"another kind":       {say(map[string]any{"kind": "shout"}), 422, "body.kind: must be"},
-		"a message of":       {say(map[string]any{"of": "msg_1"}), 422, "body.of: goes with another kind"},
-		"an edit of nothing": {say(map[string]any{"kind": "edit"}), 422, "body.of: is needed"},
-		"a tap of nothing":   {say(map[string]any{"kind": "tap", "text": nil, "of": "m"}), 422, "body.data: is needed"},
-		"a delete with text": {say(map[string]any{"kind": "delete", "of": "m"}), 422, "body.text: goes with another kind"},
-		"a file nowhere":     {requestBody(t, file(map[string]any{"name": "a"})), 422, "body.files[0].uri: is needed"},
-		"a file by halves":   {requestBody(t, file(map[string]any{"uri": "/etc/passwd"})), 422, "body.files[0].uri: is needed"},
-		"a file of ours":     {requestBody(t, file(map[string]any{"uri": "file:///etc/passwd"})), 422, "body.files[0].uri: is needed"},
+		"a message of":       {say(map[string]any{"of": "msg_1"}), 422, "body.of: is not permitted for this kind"},
+		"an edit of nothing": {say(map[string]any{"kind": "edit"}), 422, "body.of: is required"},
+		"a tap of nothing":   {say(map[string]any{"kind": "tap", "text": nil, "of": "m"}), 422, "body.data: is required"},
+		"a delete with text": {say(map[string]any{"kind": "delete", "of": "m"}), 422, "body.text: is not permitted for this kind"},
+		"a file nowhere":     {requestBody(t, file(map[string]any{"name": "a"})), 422, "body.files[0].uri: is required"},
+		"a file by halves":   {requestBody(t, file(map[string]any{"uri": "/etc/passwd"})), 422, "body.files[0].uri: is required"},
+		"a file of ours":     {requestBody(t, file(map[string]any{"uri": "file:///etc/passwd"})), 422, "body.files[0].uri: is required"},
 		"a negative file":    {requestBody(t, file(map[string]any{"uri": "https://a/b", "size": -1})), 422, "body.files[0].size: must be 0 to"},
 	} {
 		a, err := o.program.Post("ops", "a", c.body, nil)
@@ -238,9 +238,9 @@ func TestWhatIsWrongWithABodyIsNamed(t *testing.T) {
 	}
 }
 
-func TestAChannelThatIsNotConnectedIsToBeAskedAgain(t *testing.T) {
+func TestAChannelThatIsNotConnectedAsksForARetry(t *testing.T) {
 	o := newFixture(t).start()
-	for name, want := range map[string]int{"down": 503, "nobody": 404} {
+	for name, want := range map[string]int{"down": 503, "unknown": 404} {
 		a, err := o.program.Post(name, "a", webhooktest.Message("r", "u", "hi"), nil)
 		if err != nil || a.Code != want || want == 503 && a.Header.Get("Retry-After") == "" {
 			t.Errorf("%s: %d %v %s, %v", name, a.Code, a.Header, a.Body, err)
@@ -248,14 +248,14 @@ func TestAChannelThatIsNotConnectedIsToBeAskedAgain(t *testing.T) {
 	}
 }
 
-func TestASecretThatCannotBeUsedIsTheEndUntilItIsMended(t *testing.T) {
+func TestAnInvalidSecretStopsTheChannelUntilItIsReplaced(t *testing.T) {
 	for name, c := range map[string]struct {
 		secret string
 		err    error
 		want   string
 	}{
-		"none":      {"", nil, "there is no secret"},
-		"short":     {"hush-hush", nil, "has 9 bytes, and needs 24"},
+		"none":      {"", nil, "missing secret"},
+		"short":     {"hush-hush", nil, "has 9 bytes, but at least 24"},
 		"no Base64": {"whsec_hush!hush!hush!hush!hush!", nil, "is not Base64"},
 		"one short": {webhooktest.Secret + " whsec_aHVzaA==", nil, "has 4 bytes"},
 		"no file":   {"", errors.New("no such file"), "no such file"},
@@ -283,18 +283,18 @@ func TestASecretThatCannotBeUsedIsTheEndUntilItIsMended(t *testing.T) {
 			o.postMessage("a", "r", "hi")
 			o.waitTexts("hi")
 			mu.Lock()
-			text, err = "", errors.New("somebody took the file away")
+			text, err = "", errors.New("the file was removed")
 			mu.Unlock()
 			o.post("b", webhooktest.Message("r", "u", "ho"), 503)
-			if s := o.runner.State(); !strings.Contains(s.LastError, "took the file") {
+			if s := o.runner.State(); !strings.Contains(s.LastError, "file was removed") {
 				t.Errorf("the trouble is %q", s.LastError)
 			}
 		})
 	}
 }
 
-// TestASecretIsChangedWithoutAPause has two for a while.
-func TestASecretIsChangedWithoutAPause(t *testing.T) {
+// TestASecretIsRotatedWithoutDowntime has two secrets in between.
+func TestASecretIsRotatedWithoutDowntime(t *testing.T) {
 	o := newFixture(t)
 	var mu sync.Mutex
 	now := webhooktest.Secret
@@ -308,13 +308,13 @@ func TestASecretIsChangedWithoutAPause(t *testing.T) {
 		defer mu.Unlock()
 		now = secret
 	}
-	next := "a raw one\twith a tab is two" // white space is between secrets
+	next := "a raw one\twith a tab is two" // white space separates secrets
 	next = strings.Join(strings.Fields(next), "-")
 	o.start()
 	o.postMessage("1", "r", "one")
 	o.waitTexts("one")
 	change(next + "\n" + webhooktest.Secret)
-	o.postMessage("2", "r", "two") // the program has the old one
+	o.postMessage("2", "r", "two") // the program still signs with the old secret
 	o.waitTexts("one", "two")
 	o.program.Key = next
 	o.postMessage("3", "r", "three")
@@ -329,7 +329,7 @@ func TestASecretIsChangedWithoutAPause(t *testing.T) {
 	o.post("6", webhooktest.Message("r", "ann", "six"), 401)
 }
 
-func TestWhatNobodyHasReadIsEditedAndDeleted(t *testing.T) {
+func TestUnreadMessagesCanBeEditedAndDeleted(t *testing.T) {
 	o := newFixture(t)
 	gate := make(chan struct{})
 	o.agent = gatedEcho(gate)
@@ -348,7 +348,7 @@ func TestWhatNobodyHasReadIsEditedAndDeleted(t *testing.T) {
 	o.waitTexts("one", "two, mended")
 }
 
-func TestInAGroupWhatIsNotForTheAgentIsLeftOut(t *testing.T) {
+func TestUnaddressedGroupMessagesAreIgnored(t *testing.T) {
 	o := newFixture(t).start()
 	say := func(id string, addressed bool) {
 		o.post(id, requestBody(t, map[string]any{"room": "r", "group": true, "user": map[string]string{"id": "u"}, "text": id, "addressed": addressed}), 202)
@@ -358,7 +358,7 @@ func TestInAGroupWhatIsNotForTheAgentIsLeftOut(t *testing.T) {
 	o.waitTexts("From ops:u:\n> agent")
 }
 
-func TestWhoMayNotTalkIsNotHeard(t *testing.T) {
+func TestUnauthorizedUsersAreIgnored(t *testing.T) {
 	o := newFixture(t)
 	o.access = chat.AccessPolicy{Users: []string{"bob"}}
 	o.start()
@@ -367,13 +367,13 @@ func TestWhoMayNotTalkIsNotHeard(t *testing.T) {
 	o.waitTexts("hello")
 }
 
-func TestWhereRequestsComeInIsDescribed(t *testing.T) {
+func TestTheEndpointIsInTheAPIDescription(t *testing.T) {
 	o := newFixture(t).start()
 	a, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Get(o.program.URL + "/openapi.json")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer a.Body.Close() // it is read to its end
+	defer a.Body.Close() // the body has been read
 	var d struct {
 		Paths map[string]map[string]struct {
 			Security    []any `json:"security"`

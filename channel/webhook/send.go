@@ -25,11 +25,11 @@ import (
 
 const (
 	defaultTimeout = 20 * time.Second
-	maxResponse    = 64 << 10 // bytes of an answer that are read
-	maxQuote       = 200      // bytes of it that an error quotes
+	maxResponse    = 64 << 10 // bytes read of a response
+	maxQuote       = 200      // bytes of a response in an error
 )
 
-// Outbound is the body of a request that goes out.
+// Outbound is the body of an outbound request.
 type Outbound struct {
 	Kind    string   `json:"kind"` // message or edit
 	Key     string   `json:"key"`  // the webhook-id
@@ -37,26 +37,26 @@ type Outbound struct {
 	Room    string   `json:"room"`
 	Topic   string   `json:"topic,omitempty"`
 	Group   bool     `json:"group,omitempty"`
-	Text    string   `json:"text"` // Markdown, as models write it
+	Text    string   `json:"text"` // Markdown
 	Buttons []Button `json:"buttons,omitempty"`
-	ReplyTo string   `json:"reply_to,omitempty"` // webhook-id of the message that it answers
-	Of      string   `json:"of,omitempty"`       // id of the message that is edited
+	ReplyTo string   `json:"reply_to,omitempty"` // webhook-id of the message it replies to
+	Of      string   `json:"of,omitempty"`       // id of the edited message
 }
 
-// Button is something to press. Who does posts a tap with its data.
+// Button is a button of a message. Pressing it is reported by a tap request with its data.
 type Button struct {
 	Words string `json:"words"`
 	Data  string `json:"data"`
 }
 
-// Send implements [chat.Platform]. The id of the message is the one that the receiver
-// answers with, else its key.
+// Send implements [chat.Platform]. The message id is the one in the receiver's response, or the
+// key.
 func (c *connection) Send(ctx context.Context, to chat.Room, m chat.Message, key string) (id string, err error) {
 	return c.postAndReport(ctx, c.newOutbound(kindMessage, key, to, m))
 }
 
-// Edit implements [chat.Platform]. Each edit has an id of its own: the same text may
-// come back after another one.
+// Edit implements [chat.Platform]. Each edit has a webhook-id of its own, because a text may be
+// restored to an earlier version.
 func (c *connection) Edit(ctx context.Context, to chat.Room, id string, m chat.Message) error {
 	out := c.newOutbound(kindEdit, "edit_"+rand.Text(), to, m)
 	out.Of = id
@@ -69,7 +69,7 @@ func (c *connection) Find(context.Context, chat.Room, string, chat.Message) (str
 	return "", false, chat.ErrNoHistory
 }
 
-// Typing implements [chat.Platform]: it is never shown.
+// Typing implements [chat.Platform]. Webhooks have no typing indicator.
 func (c *connection) Typing(context.Context, chat.Room) error { return nil }
 
 func (c *connection) newOutbound(kind, key string, to chat.Room, m chat.Message) Outbound {
@@ -82,7 +82,7 @@ func (c *connection) newOutbound(kind, key string, to chat.Room, m chat.Message)
 	return out
 }
 
-// postAndReport makes one request, and gives its error the class that it means.
+// postAndReport sends a request and reports a failure to the channel.
 func (c *connection) postAndReport(ctx context.Context, out Outbound) (id string, err error) {
 	id, err = c.post(ctx, out)
 	if f, failed := errors.AsType[*mailroom.Failure](err); failed && ctx.Err() == nil {
@@ -109,11 +109,11 @@ func (c *connection) post(ctx context.Context, out Outbound) (id string, err err
 	}
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	var connected atomic.Bool // from then on it may have arrived
+	var connected atomic.Bool // from then on the request may have arrived
 	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }})
 	r, err := http.NewRequestWithContext(traced, http.MethodPost, c.address.String(), bytes.NewReader(body))
 	if err != nil {
-		return "", permanent(errors.New("the url cannot be used"))
+		return "", permanent(errors.New("invalid url"))
 	}
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("User-Agent", "mailroom")
@@ -122,18 +122,18 @@ func (c *connection) post(ctx context.Context, out Outbound) (id string, err err
 	if err != nil {
 		return "", c.transportError(ctx, err, connected.Load())
 	}
-	defer a.Body.Close() // what is wrong with the rest of an answer changes nothing
+	defer a.Body.Close() // the response has been read
 	raw, err := io.ReadAll(io.LimitReader(a.Body, maxResponse))
 	if err := c.responseError(a, raw); err != nil {
 		return "", err
 	}
-	if err != nil { // it was taken: that is in the status
-		c.host.Log().Debug("the rest of an answer is missing", "key", out.Key)
+	if err != nil { // the status already confirms the message
+		c.host.Log().Debug("response body truncated", "key", out.Key)
 	}
 	return messageID(raw, out.Key), nil
 }
 
-// messageID is the id in the answer to a message, else its key.
+// messageID returns the id in a response, or the key.
 func messageID(raw []byte, key string) string {
 	var answer struct {
 		ID string `json:"id"`
@@ -144,15 +144,15 @@ func messageID(raw []byte, key string) string {
 	return answer.ID
 }
 
-// transportError is the error of a request without an answer. It does not tell the address, in
-// which there may be a secret.
+// transportError returns the error of a request without a response. It omits the URL, which may
+// contain a secret.
 func (c *connection) transportError(ctx context.Context, err error, maybe bool) error {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		err = u.Err
 	}
 	refused := errors.Is(err, vet.ErrRefused)
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		err = errors.New("no answer in time")
+		err = errors.New("request timed out")
 	}
 	err = unavailable(0, fmt.Errorf("post to %s: %w", c.address.Host, err))
 	if refused || !maybe {
@@ -161,12 +161,12 @@ func (c *connection) transportError(ctx context.Context, err error, maybe bool) 
 	return fmt.Errorf("%w: %w", mailroom.ErrUnknown, err)
 }
 
-// responseError is what an answer means that does not say yes; nil of one that does.
+// responseError returns the error for a status other than 2xx.
 func (c *connection) responseError(a *http.Response, raw []byte) error {
 	if a.StatusCode >= 200 && a.StatusCode < 300 {
 		return nil
 	}
-	err := fmt.Errorf("post to %s: it answered %d %s", c.address.Host, a.StatusCode, http.StatusText(a.StatusCode))
+	err := fmt.Errorf("post to %s: status %d %s", c.address.Host, a.StatusCode, http.StatusText(a.StatusCode))
 	if words := c.redact(raw); words != "" {
 		err = fmt.Errorf("%w: %s", err, words)
 	}
@@ -175,19 +175,18 @@ func (c *connection) responseError(a *http.Response, raw []byte) error {
 	case code == http.StatusGone:
 		return permanent(fmt.Errorf("%w: %w", chat.ErrGone, err))
 	case code == http.StatusTooManyRequests, code == http.StatusServiceUnavailable:
-		return fmt.Errorf("%w: %w", chat.ErrEverywhere, unavailable(after, err)) // it is one receiver for all rooms
+		return fmt.Errorf("%w: %w", chat.ErrEverywhere, unavailable(after, err)) // the receiver serves all rooms
 	case code == http.StatusRequestTimeout, code == http.StatusTooEarly:
 		return unavailable(after, err)
 	case code >= 300 && code < 400:
-		return permanent(fmt.Errorf("%w: redirects are not followed, so write the address where it is into url", err))
+		return permanent(fmt.Errorf("%w: redirects are not followed: set url to the final address", err))
 	case code < 500:
 		return permanent(err)
 	}
 	return fmt.Errorf("%w: %w", mailroom.ErrUnknown, unavailable(after, err))
 }
 
-// redact is the beginning of an answer, as one line. What looks like a secret is not in
-// it.
+// redact returns the beginning of a response as one line, without the channel's secrets.
 func (c *connection) redact(raw []byte) string {
 	text := strings.Join(strings.Fields(strings.ToValidUTF8(string(raw), "\uFFFD")), " ")
 	keys, err := c.options.secrets()
@@ -207,10 +206,10 @@ func (c *connection) redact(raw []byte) string {
 	return text[:end] + "…"
 }
 
-// maxRetryAfter bounds what a receiver may ask for.
+// maxRetryAfter bounds the Retry-After of a receiver.
 const maxRetryAfter = 24 * time.Hour
 
-// parseRetryAfter reads the header of that name: seconds, or a date (RFC 9110, 10.2.3).
+// parseRetryAfter parses a Retry-After header: seconds or a date (RFC 9110, section 10.2.3).
 func parseRetryAfter(header string, now time.Time) time.Duration {
 	var after time.Duration
 	if n, err := strconv.ParseInt(header, 10, 64); err == nil {

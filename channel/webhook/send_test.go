@@ -19,7 +19,7 @@ import (
 	"mailroom/internal/vet/vettest"
 )
 
-// gatedEcho is an echo that waits for its gate to be open.
+// gatedEcho echoes once gate is closed.
 func gatedEcho(gate <-chan struct{}) mailroom.AgentFunc {
 	return func(ctx context.Context, s mailroom.Session) error {
 		select {
@@ -31,42 +31,41 @@ func gatedEcho(gate <-chan struct{}) mailroom.AgentFunc {
 	}
 }
 
-// deadLetters are the dead letters of the delivery thread of room r.
+// deadLetters counts the dead letters of the delivery thread of room r.
 func (o *fixture) deadLetters() int {
 	return o.countRuns(mailroom.RunQuery{Thread: "out:ops:webhook:r", Statuses: []mailroom.Status{mailroom.StatusFailed}})
 }
 
-// TestWhatTheReceiverAnswersIsWhatBecomesOfAMessage has one answer to the first
-// request, and none but good ones after it.
-func TestWhatTheReceiverAnswersIsWhatBecomesOfAMessage(t *testing.T) {
+// TestReceiverResponsesDecideTheRetry fails the first request and accepts the following ones.
+func TestReceiverResponsesDecideTheRetry(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		fault   webhooktest.Fault
-		tries   int // that arrive at all
+		tries   int // requests that reach the receiver
 		dead    bool
 		trouble string
 	}{
 		"yes":                      {webhooktest.Fault{}, 1, false, ""},
-		"an error of its own":      {webhooktest.Fault{Code: 500, Body: "oh " + webhooktest.Secret + " or " + webhooktest.Key}, 2, false, "answered 500 Internal Server Error: oh "},
-		"a bad gateway":            {webhooktest.Fault{Code: 502}, 2, false, "answered 502"},
-		"not now":                  {webhooktest.Fault{Code: 503}, 2, false, "answered 503"},
-		"too many, without a time": {webhooktest.Fault{Code: 429}, 2, false, "answered 429"},
-		"too slow":                 {webhooktest.Fault{Code: 408}, 2, false, "answered 408"},
+		"an error of its own":      {webhooktest.Fault{Code: 500, Body: "oh " + webhooktest.Secret + " or " + webhooktest.Key}, 2, false, "status 500 Internal Server Error: oh "},
+		"a bad gateway":            {webhooktest.Fault{Code: 502}, 2, false, "status 502"},
+		"not now":                  {webhooktest.Fault{Code: 503}, 2, false, "status 503"},
+		"too many, without a time": {webhooktest.Fault{Code: 429}, 2, false, "status 429"},
+		"too slow":                 {webhooktest.Fault{Code: 408}, 2, false, "status 408"},
 		"a connection cut":         {webhooktest.Fault{Reset: true}, 2, false, "EOF"},
-		"no":                       {webhooktest.Fault{Code: 400, Body: "no such\nroom"}, 2, false, "answered 400 Bad Request: no such room"},
-		"who are you":              {webhooktest.Fault{Code: 401}, 2, false, "answered 401"},
-		"not here":                 {webhooktest.Fault{Code: 404}, 2, false, "answered 404"},
+		"no":                       {webhooktest.Fault{Code: 400, Body: "no such\nroom"}, 2, false, "status 400 Bad Request: no such room"},
+		"who are you":              {webhooktest.Fault{Code: 401}, 2, false, "status 401"},
+		"not here":                 {webhooktest.Fault{Code: 404}, 2, false, "status 404"},
 		"over there":               {webhooktest.Fault{Code: 307, Location: "/there"}, 2, false, "redirects are not followed"},
-		"no, for long":             {webhooktest.Fault{Code: 400}, 2, true, "answered 400"},
-		"not here, for long":       {webhooktest.Fault{Code: 404}, 2, true, "answered 404"},
+		"no, for long":             {webhooktest.Fault{Code: 400}, 2, true, "status 400"},
+		"not here, for long":       {webhooktest.Fault{Code: 404}, 2, true, "status 404"},
 		"over there, for long":     {webhooktest.Fault{Code: 307, Location: "/there"}, 2, true, "redirects are not followed"},
-		"nobody":                   {webhooktest.Fault{Code: 410}, 1, true, "the recipient is gone"},
+		"gone":                     {webhooktest.Fault{Code: 410}, 1, true, "the recipient is gone"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			o := newFixture(t)
 			o.Fail(c.fault)
-			if c.dead && c.tries > 1 { // longer than a receiver is waited for
+			if c.dead && c.tries > 1 { // exceeds the retry period
 				o.options.RetryRefusedFor = time.Nanosecond
 				o.Fail(c.fault)
 			}
@@ -87,7 +86,7 @@ func TestWhatTheReceiverAnswersIsWhatBecomesOfAMessage(t *testing.T) {
 			}
 			unsure := c.fault.Reset || c.fault.Code == 500 || c.fault.Code == 502
 			if n := len(o.entries("out:ops:webhook:r", mailroom.KindEffectUnknown)); unsure != (n > 0) {
-				t.Errorf("%d times nobody knows whether it was taken", n)
+				t.Errorf("%d unknown outcomes", n)
 			}
 			if n := len(o.entries("out:ops:webhook:r", chat.KindRepeated)); n != 0 {
 				t.Errorf("%d messages are marked, although the receiver knows them", n)
@@ -96,7 +95,7 @@ func TestWhatTheReceiverAnswersIsWhatBecomesOfAMessage(t *testing.T) {
 	}
 }
 
-func TestAReceiverThatHangsIsGivenUpAndPostedToAgain(t *testing.T) {
+func TestARequestToAHangingReceiverIsRetried(t *testing.T) {
 	t.Parallel()
 	o := newFixture(t)
 	o.options.Timeout = 100 * time.Millisecond
@@ -110,13 +109,13 @@ func TestAReceiverThatHangsIsGivenUpAndPostedToAgain(t *testing.T) {
 			t.Errorf("posted was %+v", o.Posts())
 		}
 	}
-	if s := o.runner.State(); !strings.Contains(s.LastError, "no answer in time") {
+	if s := o.runner.State(); !strings.Contains(s.LastError, "request timed out") {
 		t.Errorf("the trouble is %q", s.LastError)
 	}
 }
 
-// TestAReceiverThatAsksForPatienceIsLeftAlone in all rooms, since it is one.
-func TestAReceiverThatAsksForPatienceIsLeftAlone(t *testing.T) {
+// TestRetryAfterHoldsForAllRooms checks that the limit counts for the receiver as a whole.
+func TestRetryAfterHoldsForAllRooms(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]webhooktest.Fault{
 		"too many": {Code: 429, RetryAfter: "2"}, "not now": {Code: 503, RetryAfter: "2"},
@@ -146,7 +145,7 @@ func TestAReceiverThatAsksForPatienceIsLeftAlone(t *testing.T) {
 	}
 }
 
-func TestWhereNobodyIsNothingIsSentUntilSomethingComes(t *testing.T) {
+func TestSendingToAGoneReceiverPausesUntilTheNextMessage(t *testing.T) {
 	t.Parallel()
 	o := newFixture(t)
 	o.Fail(webhooktest.Fault{Code: 410})
@@ -157,7 +156,7 @@ func TestWhereNobodyIsNothingIsSentUntilSomethingComes(t *testing.T) {
 	o.waitTexts("two")
 }
 
-func TestAnAddressThatIsNotAllowedIsNotPostedTo(t *testing.T) {
+func TestForbiddenAddressesAreRefused(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		change func(o *webhook.Options)
@@ -184,7 +183,7 @@ func TestAnAddressThatIsNotAllowedIsNotPostedTo(t *testing.T) {
 	}
 }
 
-func TestWithoutAnAddressWhatIsSaidIsInTheLog(t *testing.T) {
+func TestWithoutAURLRepliesStayInTheLog(t *testing.T) {
 	t.Parallel()
 	o := newFixture(t)
 	o.options.URL = ""
@@ -198,8 +197,8 @@ func TestWithoutAnAddressWhatIsSaidIsInTheLog(t *testing.T) {
 	}
 }
 
-// TestAMessageIsChangedByWhatTheReceiverCallsIt has one that answers with ids.
-func TestAMessageIsChangedByWhatTheReceiverCallsIt(t *testing.T) {
+// TestEditsUseTheReceiversMessageID has receivers with and without ids of their own.
+func TestEditsUseTheReceiversMessageID(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ answer, id string }{
 		"an id":   {`{"id":"row-7","more":[1]}`, "row-7"},
@@ -249,7 +248,7 @@ func TestAMessageIsChangedByWhatTheReceiverCallsIt(t *testing.T) {
 	}
 }
 
-// approvalAgent is an agent that asks whether it may, and says what it may.
+// approvalAgent asks for an approval and replies with the decision.
 func approvalAgent(ctx context.Context, s mailroom.Session) error {
 	got, err := s.Wait(ctx, false, mailroom.Ask{
 		Name: "rm", Kind: mailroom.TicketApproval, Prompt: "May I?", Action: "rm -r build", Arguments: json.RawMessage(`{"path":"build"}`),
@@ -260,8 +259,8 @@ func approvalAgent(ctx context.Context, s mailroom.Session) error {
 	return s.Stream(ctx, "It is **"+string(got[0].Decision)+"**.")
 }
 
-// TestWhatIsWrittenIsShownOnlyToWhoCanChangeIt since others would have it twice.
-func TestWhatIsWrittenIsShownOnlyToWhoCanChangeIt(t *testing.T) {
+// TestPreviewsNeedEdits matters because a receiver without edits would show a text twice.
+func TestPreviewsNeedEdits(t *testing.T) {
 	t.Parallel()
 	for _, edits := range []bool{true, false} {
 		o := newFixture(t)
@@ -291,8 +290,8 @@ func TestWhatIsWrittenIsShownOnlyToWhoCanChangeIt(t *testing.T) {
 	}
 }
 
-// TestALongAnswerIsOneRequest of everything that a message can be.
-func TestALongAnswerIsOneRequest(t *testing.T) {
+// TestALongReplyIsOneRequest sends a text of the maximum length.
+func TestALongReplyIsOneRequest(t *testing.T) {
 	t.Parallel()
 	o := newFixture(t)
 	long := strings.Repeat("words and 👋 more words\n", 20_000)
@@ -302,9 +301,9 @@ func TestALongAnswerIsOneRequest(t *testing.T) {
 	o.waitTexts(strings.TrimSpace(long))
 }
 
-// TestANameThatIsAnsweredWithAPrivateAddressIsNotPostedTo until it is answered with
-// another one, or that is allowed; nothing is lost meanwhile.
-func TestANameThatIsAnsweredWithAPrivateAddressIsNotPostedTo(t *testing.T) {
+// TestANameThatResolvesToAPrivateAddressIsNotUsed checks that the message waits until the address
+// is permitted.
+func TestANameThatResolvesToAPrivateAddressIsNotUsed(t *testing.T) {
 	t.Parallel()
 	o := newFixture(t)
 	_, port, err := net.SplitHostPort(strings.TrimPrefix(o.URL, "http://"))
@@ -320,7 +319,7 @@ func TestANameThatIsAnsweredWithAPrivateAddressIsNotPostedTo(t *testing.T) {
 		t.Errorf("%d dead letters; posted was %+v", o.deadLetters(), o.Posts())
 	}
 	if n := len(o.entries("out:ops:webhook:r", mailroom.KindEffectUnknown)); n != 0 {
-		t.Errorf("nothing was sent, and %d times nobody knows whether", n)
+		t.Errorf("nothing was sent, but %d outcomes are unknown", n)
 	}
 	o.stop()
 	o.options.Policy.Allow = loopback().Allow
@@ -328,8 +327,8 @@ func TestANameThatIsAnsweredWithAPrivateAddressIsNotPostedTo(t *testing.T) {
 	o.waitTexts("one")
 }
 
-// TestWhatIsSentCannotBeSentBack although it is signed with the channel's secret.
-func TestWhatIsSentCannotBeSentBack(t *testing.T) {
+// TestOutboundRequestsAreNotAcceptedInbound matters because both are signed with the same secret.
+func TestOutboundRequestsAreNotAcceptedInbound(t *testing.T) {
 	t.Parallel()
 	o := newFixture(t).start()
 	o.postMessage("1", "r", "one")

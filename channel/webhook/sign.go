@@ -15,14 +15,14 @@ import (
 	"mailroom"
 )
 
-// Headers of a request, both ways.
+// Headers of requests in both directions.
 const (
 	headerID        = "webhook-id"
 	headerTimestamp = "webhook-timestamp" // seconds since 1970
-	headerSignature = "webhook-signature" // "v1,<Base64>", several with spaces between
+	headerSignature = "webhook-signature" // "v1,<Base64>", several separated by spaces
 )
 
-// Headers are those that a request has beside the usual ones.
+// Headers returns the names of the headers that a request must have.
 func Headers() []string { return []string{headerID, headerTimestamp, headerSignature} }
 
 const (
@@ -30,26 +30,25 @@ const (
 	minSecret    = 24 // bytes
 	maxID        = 150
 	scheme       = "v1,"
-	// tolerance is how far the clocks of two machines may differ, with the time that a
-	// request takes between them.
+	// tolerance is the permitted difference between the clocks of both sides, including the
+	// transfer time.
 	tolerance = 5 * time.Minute
 )
 
-// secrets are keys of HMAC.
+// secrets are HMAC keys.
 type secrets [][]byte
 
-// NewSecret makes a secret.
+// NewSecret generates a secret.
 func NewSecret() string {
 	key := make([]byte, 32)
-	rand.Read(key) // it never fails
+	rand.Read(key) // it never returns an error
 	return secretPrefix + base64.StdEncoding.EncodeToString(key)
 }
 
-// IsBase64 reports whether the first secret is written in Base64.
+// IsBase64 reports whether the first secret is in the whsec_ form.
 func IsBase64(text string) bool { return strings.HasPrefix(text, secretPrefix) }
 
-// CheckSecret refuses what cannot be used as [Options].Secret. It does not say what it
-// was.
+// CheckSecret validates a value of [Options].Secret. Its error does not contain the secret.
 func CheckSecret(text string) error {
 	_, err := parseSecrets(text)
 	return err
@@ -60,30 +59,30 @@ func parseSecrets(text string) (all secrets, err error) {
 		key := []byte(one)
 		if coded, marked := strings.CutPrefix(one, secretPrefix); marked {
 			if key, err = base64.StdEncoding.DecodeString(coded); err != nil {
-				return nil, errors.New("the secret begins with " + secretPrefix + " and is not Base64 after that")
+				return nil, errors.New("invalid secret: the part after " + secretPrefix + " is not Base64")
 			}
 		}
 		if len(key) < minSecret {
-			return nil, fmt.Errorf("the secret has %d bytes, and needs %d or more", len(key), minSecret)
+			return nil, fmt.Errorf("the secret has %d bytes, but at least %d are required", len(key), minSecret)
 		}
 		all = append(all, key)
 	}
 	if len(all) == 0 {
-		return nil, errors.New("there is no secret")
+		return nil, errors.New("missing secret")
 	}
 	return all, nil
 }
 
-// sum is the signature of one secret. The parts are told from each other by their
-// place, since neither an id nor a time has a full stop in it.
+// sum returns the HMAC of one key. The dots separate the parts unambiguously, because neither an id
+// nor a timestamp contains a dot.
 func sum(key []byte, id, at string, body []byte) []byte {
 	h := hmac.New(sha256.New, key)
-	_, _ = fmt.Fprintf(h, "%s.%s.", id, at) // a hash takes everything
+	_, _ = fmt.Fprintf(h, "%s.%s.", id, at) // writing to a hash never fails
 	_, _ = h.Write(body)                    // as above
 	return h.Sum(nil)
 }
 
-// sign signs a body that is sent now.
+// sign adds the signature headers for a body sent now.
 func (all secrets) sign(h http.Header, id string, body []byte) {
 	at := strconv.FormatInt(time.Now().Unix(), 10)
 	var signatures []string
@@ -95,34 +94,33 @@ func (all secrets) sign(h http.Header, id string, body []byte) {
 	h.Set(headerSignature, strings.Join(signatures, " "))
 }
 
-// signatureHeader is what the header of a request says about its signature.
+// signatureHeader holds the parsed signature headers of a request.
 type signatureHeader struct {
 	id, timestamp string
-	signatures    [][]byte // of our scheme
+	signatures    [][]byte // of the v1 scheme
 }
 
-// maxSignatures bounds the signatures of one request: a sender has two while it
-// changes its secret.
+// maxSignatures bounds the signatures of one request. A sender has two while it rotates its secret.
 const maxSignatures = 8
 
-// parseSignatureHeader reads the header of a request. It refuses one without an id, a time close
-// to now, or a signature.
+// parseSignatureHeader parses the signature headers. It rejects a request without an id, a current
+// timestamp, or a signature.
 func parseSignatureHeader(h http.Header, now time.Time) (signatureHeader, error) {
 	id, stamp, given := h.Get(headerID), h.Get(headerTimestamp), h.Get(headerSignature)
 	for _, of := range []struct{ name, value string }{{headerID, id}, {headerTimestamp, stamp}, {headerSignature, given}} {
 		if of.value == "" {
-			return signatureHeader{}, unauthenticated("the header %s is missing: sign the request as Standard Webhooks says", of.name)
+			return signatureHeader{}, unauthenticated("the header %s is missing: sign the request as Standard Webhooks specifies", of.name)
 		}
 	}
 	if len(id) > maxID || strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '.' }) {
-		return signatureHeader{}, unauthenticated("the header %s has at most %d ASCII characters, without spaces and full stops", headerID, maxID)
+		return signatureHeader{}, unauthenticated("the header %s must have at most %d ASCII characters without spaces and dots", headerID, maxID)
 	}
 	seconds, err := strconv.ParseInt(stamp, 10, 64)
 	if err != nil || strconv.FormatInt(seconds, 10) != stamp {
-		return signatureHeader{}, unauthenticated("the header %s is no time in whole seconds since 1970", headerTimestamp)
+		return signatureHeader{}, unauthenticated("the header %s is not a time in whole seconds since 1970", headerTimestamp)
 	}
 	if d := now.Unix() - seconds; d > int64(tolerance.Seconds()) || -d > int64(tolerance.Seconds()) {
-		return signatureHeader{}, unauthenticated("the header %s is not within %s of this server's clock, which is at %d: sign it anew", headerTimestamp, tolerance, now.Unix())
+		return signatureHeader{}, unauthenticated("the header %s is not within %s of this server's clock, which is at %d: sign the request again", headerTimestamp, tolerance, now.Unix())
 	}
 	out := signatureHeader{id: id, timestamp: stamp}
 	for signature := range strings.FieldsSeq(given) {
@@ -135,13 +133,13 @@ func parseSignatureHeader(h http.Header, now time.Time) (signatureHeader, error)
 		}
 	}
 	if len(out.signatures) == 0 {
-		return signatureHeader{}, errNoSignature()
+		return signatureHeader{}, signatureError()
 	}
 	return out, nil
 }
 
-// verify returns the id of a request that is signed with one of the secrets, and new.
-// It hashes the body once for each secret, however many signatures there are.
+// verify checks the signature and timestamp of a request and returns its id. It hashes the body
+// once per secret, for any number of signatures.
 func (all secrets) verify(h http.Header, body []byte, now time.Time) (id string, err error) {
 	s, err := parseSignatureHeader(h, now)
 	if err != nil {
@@ -155,11 +153,11 @@ func (all secrets) verify(h http.Header, body []byte, now time.Time) (id string,
 			}
 		}
 	}
-	return "", errNoSignature()
+	return "", signatureError()
 }
 
-func errNoSignature() error {
-	return unauthenticated("no signature in the header %s is one of this body with the channel's secret", headerSignature)
+func signatureError() error {
+	return unauthenticated("no signature in the header %s matches the body and the channel's secret", headerSignature)
 }
 
 func unauthenticated(format string, args ...any) error {

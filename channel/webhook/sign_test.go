@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestASignatureIsThatOfTheSpecification has an example that was signed with OpenSSL.
-func TestASignatureIsThatOfTheSpecification(t *testing.T) {
+// TestTheSignatureMatchesTheSpecification uses an example signed with OpenSSL.
+func TestTheSignatureMatchesTheSpecification(t *testing.T) {
 	keys, err := parseSecrets("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
 	if err != nil {
 		t.Fatal(err)
@@ -27,7 +27,7 @@ func TestASignatureIsThatOfTheSpecification(t *testing.T) {
 	}
 }
 
-func TestWhatIsSignedIsVerified(t *testing.T) {
+func TestSignedRequestsAreVerified(t *testing.T) {
 	one, two := NewSecret(), NewSecret()
 	if one == two || CheckSecret(one) != nil || !strings.HasPrefix(one, "whsec_") {
 		t.Fatalf("new secrets: %q, %q", one, two)

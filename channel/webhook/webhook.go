@@ -1,14 +1,15 @@
-// Package webhook makes a chat platform of any program that can POST: what it says comes
-// as signed requests to this server, and what it is told goes to it as signed requests.
+// Package webhook connects any program that can send and receive HTTP POST requests as a chat
+// platform. Messages arrive as signed requests to this server, and replies are sent as signed
+// requests to the program.
 //
-// Both ways are signed by the scheme of Standard Webhooks 1.0.0
-// (https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md),
-// with a shared secret (v1, HMAC-SHA256). The webhook-id is the key of a message in both
-// directions: what comes twice under one is taken once, and what is sent again has the
-// one that it had.
+// Both directions use the signature scheme v1 (HMAC-SHA256 with a shared secret) of Standard
+// Webhooks 1.0.0
+// (https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md). The
+// webhook-id is the key of a message: a repeated inbound request is processed once, and an outbound
+// request is repeated with the same id.
 //
-// There is no connection. A channel is there as long as its secret can be read and this
-// server listens; that somebody could reach it is known only when somebody has.
+// There is no connection. The channel counts as connected while its secret is valid and this server
+// listens; that does not prove that the program can reach the server.
 package webhook
 
 import (
@@ -29,47 +30,48 @@ import (
 // Kind is the name of this platform in configurations.
 const Kind = "webhook"
 
-// defaultRetryRefusedFor is the default of [Options].Patience.
+// defaultRetryRefusedFor is the default of [Options].RetryRefusedFor.
 const defaultRetryRefusedFor = 5 * time.Minute
 
-// Options are one program. Secret and Hooks are needed.
+// Options configure one program. Secret and Hooks are required.
 type Options struct {
-	// Secret returns the secrets, with white space between them: each request that comes
-	// is to be signed with one of them, and each that goes out is signed with all, so
-	// that one can be changed for another. One has the form whsec_ and Base64, or is
-	// what it is; it has at least 24 bytes. It is asked for with each request.
+	// Secret returns the secrets, separated by white space. An inbound request must be signed with
+	// one of them, and an outbound request is signed with all, so that a secret can be rotated. A
+	// secret is whsec_ followed by Base64, or raw text, and has at least 24 bytes. It is called for
+	// each request.
 	Secret func() (string, error)
-	Hooks  *Hooks // where requests come in
-	// URL is where messages are sent, of https unless it is this machine's; "": none
-	// are sent.
+	Hooks  *Hooks // receives the inbound requests
+	// URL receives outbound requests. It must use https unless it is a loopback address. "" sends
+	// nothing.
 	URL      string
-	Insecure bool // other addresses may be of http too
-	// Policy says which addresses the URL may stand for.
+	Insecure bool // permit http for other addresses
+	// Policy restricts the addresses that the URL may resolve to.
 	Policy vet.Policy
-	// Edits says that the program can change messages that it has got.
+	// Edits declares that the program can update messages it has received.
 	Edits bool
-	// Gap and EditGap are those of the traits; 0 is none, and 1 s.
+	// Gap and EditGap are the intervals of the capabilities. They default to 0 and 1 s.
 	Gap, EditGap time.Duration
-	Timeout      time.Duration // for one request; 0 is 20 s
-	// RetryRefusedFor is for how long a message is posted again that the receiver refuses with
-	// 4xx or 3xx, other than 410. Standard Webhooks counts each answer but 2xx as a
-	// failure that is retried (https://www.standardwebhooks.com); a reply holds up those
-	// behind it, so it is not for days here. 0 is 5 min.
+	Timeout      time.Duration // of one request; defaults to 20 s
+	// RetryRefusedFor is how long a message is retried that the receiver rejects with 3xx or 4xx,
+	// other than 410. Standard Webhooks treats every status but 2xx as a failure to retry
+	// (https://www.standardwebhooks.com). A reply delays those after it, so the period is short. It
+	// defaults to 5 min.
 	RetryRefusedFor time.Duration
 }
 
-// ReconnectPolicy is how this platform is kept going: nothing has to be heard.
+// ReconnectPolicy returns the policy for this platform: without a connection there is no idle
+// timeout.
 func (o Options) ReconnectPolicy() channel.ReconnectPolicy {
 	return channel.ReconnectPolicy{IdleTimeout: -1}
 }
 
-// Check returns what is wrong with the options, but for the secret.
+// Check validates the options except the secret.
 func (o Options) Check() error {
 	_, err := o.address()
 	return err
 }
 
-// address is where messages are sent; nil: nowhere.
+// address returns the URL for outbound requests, or nil.
 func (o Options) address() (*url.URL, error) {
 	if o.URL == "" {
 		return nil, nil
@@ -92,7 +94,7 @@ func (o Options) secrets() (secrets, error) {
 	return parseSecrets(text)
 }
 
-// Dial implements [chat.Dialer]. It asks nobody.
+// Dial implements [chat.Dialer]. It makes no request.
 func (o Options) Dial(ctx context.Context, l *channel.Host) (chat.Platform, chat.Capabilities, error) {
 	address, err := o.address()
 	if err == nil {
@@ -101,39 +103,39 @@ func (o Options) Dial(ctx context.Context, l *channel.Host) (chat.Platform, chat
 	if err != nil {
 		return nil, chat.Capabilities{}, channel.Fatal(err)
 	}
-	life, end := context.WithCancel(context.WithoutCancel(ctx)) // ends with Close
+	connCtx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // cancelled by Close
 	c := &connection{
-		options: o, host: l, address: address, ctx: life, cancel: end,
+		options: o, host: l, address: address, ctx: connCtx, cancel: cancel,
 		posts: make(chan inboundPost),
 	}
 	c.http = &http.Client{
 		Transport: o.Policy.Transport(),
-		// A redirect would take a message to where nobody said that it should go.
+		// Following a redirect would send a message to another host.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	o.Hooks.register(l.Name(), c)
 	return c, c.capabilities(), nil
 }
 
-// connection is the channel as long as it is there. It implements [chat.Platform].
+// connection is an open channel. It implements [chat.Platform].
 type connection struct {
 	// Set by Dial.
 	options Options
 	host    *channel.Host
-	address *url.URL // nil: nothing is sent
+	address *url.URL // nil without a URL
 	http    *http.Client
-	ctx     context.Context // ends with Close
+	ctx     context.Context // cancelled by Close
 	cancel  context.CancelFunc
 	posts   chan inboundPost // to Receive
 }
 
-// inboundPost is a request on its way to being taken.
+// inboundPost is a request that waits for its result.
 type inboundPost struct {
 	event  chat.Event
-	result chan outcome // has room for it
+	result chan outcome // buffered for one result
 }
 
-// outcome is what became of a post.
+// outcome is the result of a request.
 type outcome struct {
 	answer string
 	err    error
@@ -152,9 +154,9 @@ func (c *connection) capabilities() chat.Capabilities {
 	return t
 }
 
-// Receive implements [chat.Platform]. Who posts something posts it again unless it was
-// told that it was taken, so there is nothing to catch up with.
-func (c *connection) Receive(ctx context.Context, _ string, take chat.EventHandler) error {
+// Receive implements [chat.Platform]. There is nothing to catch up: senders repeat a request until
+// it is accepted.
+func (c *connection) Receive(ctx context.Context, _ string, submit chat.EventHandler) error {
 	for {
 		select {
 		case <-ctx.Done():
@@ -164,7 +166,7 @@ func (c *connection) Receive(ctx context.Context, _ string, take chat.EventHandl
 		case p := <-c.posts:
 			answer := ""
 			p.event.AckInline = func(words string) { answer = words }
-			err := take(ctx, p.event)
+			err := submit(ctx, p.event)
 			p.result <- outcome{answer, err}
 			if err != nil {
 				return err
@@ -173,11 +175,11 @@ func (c *connection) Receive(ctx context.Context, _ string, take chat.EventHandl
 	}
 }
 
-// AckButton implements [chat.Platform]. Events have Told: the answer to the request that brought
-// a tap says what came of it.
+// AckButton implements [chat.Platform]. Events have AckInline instead: the response to a tap
+// request contains the result.
 func (c *connection) AckButton(context.Context, chat.Event, string) error { return nil }
 
-// SetOpen implements [chat.Platform]. A file is never fetched.
+// SetOpen implements [chat.Platform]. Files are never fetched.
 func (c *connection) SetOpen(*chat.File) {}
 
 // Maintain implements [chat.Platform].

@@ -176,7 +176,7 @@ func TestAWebhookIsAddedAndWhatIsPrintedWorks(t *testing.T) {
 		"without TLS":    {[]string{"--url", "http://example.org/"}, "it is not https"},
 		"no address":     {[]string{"--url", "example.org"}, "it is no address"},
 		"no network":     {[]string{"--allow", "ten"}, `"ten" is no network`},
-		"a short secret": {[]string{"--token-file", short}, "the secret has 4 bytes, and needs 24 or more: nothing was written"},
+		"a short secret": {[]string{"--token-file", short}, "the secret has 4 bytes, but at least 24 are required: nothing was written"},
 		"a missing file": {[]string{"--token-file", "none"}, "no such file"},
 		"a strange name": {[]string{"--name", "a b"}, "a name has 1 to 64 letters"},
 	} {

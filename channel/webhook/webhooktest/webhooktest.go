@@ -1,5 +1,5 @@
-// Package webhooktest has both sides of a webhook for tests: a program that posts, and
-// a receiver that takes what is posted. Both have a signature of their own making.
+// Package webhooktest provides both sides of a webhook for tests: a program that posts requests and
+// a receiver. They implement the signature independently of package webhook.
 package webhooktest
 
 import (
@@ -20,33 +20,33 @@ import (
 	"time"
 )
 
-// Key and Secret are the same: as bytes, and as it is written.
+// Key and Secret are the same secret, raw and in the whsec_ form.
 const (
 	Key    = "0123456789abcdef0123456789abcdef"
 	Secret = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
 )
 
-// Sign is the signature of a request, by the specification.
+// Sign returns the signature of a request as the specification defines it.
 func Sign(key, id, at string, body []byte) string {
 	h := hmac.New(sha256.New, []byte(key))
-	_, _ = h.Write(append([]byte(id+"."+at+"."), body...)) // a hash takes everything
+	_, _ = h.Write(append([]byte(id+"."+at+"."), body...)) // writing to a hash never fails
 	return "v1," + base64.StdEncoding.EncodeToString(h.Sum(nil))
 }
 
-// Program is who posts.
+// Program sends inbound requests.
 type Program struct {
-	URL string // of the server
+	URL string // base URL of the server
 	Key string
 }
 
-// Answer is what a request is answered with.
+// Answer is the response to a request.
 type Answer struct {
 	Code   int
 	Header http.Header
 	Body   string
 }
 
-// PostUnread posts, and reads no answer until the connection is closed.
+// PostUnread sends a request and returns its connection without reading the response.
 func (p *Program) PostUnread(channel, id, body string) (net.Conn, error) {
 	r, err := p.request(channel, id, body)
 	if err != nil {
@@ -72,8 +72,7 @@ func (p *Program) request(channel, id, body string) (*http.Request, error) {
 	return r, nil
 }
 
-// Post posts a body to a channel under an id; change, unless it is nil, changes the
-// request once it is signed.
+// Post sends a request to a channel. A non-nil change modifies it after signing.
 func (p *Program) Post(channel, id, body string, change func(*http.Request)) (Answer, error) {
 	r, err := p.request(channel, id, body)
 	if err != nil {
@@ -88,43 +87,43 @@ func (p *Program) Post(channel, id, body string, change func(*http.Request)) (An
 	if err != nil {
 		return Answer{}, err
 	}
-	defer a.Body.Close() // it is read to its end
+	defer a.Body.Close() // the body has been read
 	raw, err := io.ReadAll(a.Body)
 	return Answer{Code: a.StatusCode, Header: a.Header, Body: string(raw)}, err
 }
 
-// Message is the body of something that a user says in a room.
+// Message returns the body of a text message.
 func Message(room, user, text string) string {
 	raw, err := json.Marshal(map[string]any{"room": room, "user": map[string]string{"id": user, "name": strings.ToUpper(user)}, "text": text})
 	if err != nil {
-		panic(err) // texts
+		panic(err) // strings always encode
 	}
 	return string(raw)
 }
 
-// Fault is how one request is answered instead.
+// Fault describes how one request is answered. The zero value accepts it.
 type Fault struct {
-	Code       int // 0: taken, with Body
+	Code       int // 0 accepts it with Body as the response
 	RetryAfter string
 	Location   string
 	Body       string
-	Hang       bool          // it is not taken, and never answered
-	Reset      bool          // it is taken, and the connection is cut
-	Hold       chan struct{} // it is taken, and answered once this is closed, if somebody still waits
+	Hang       bool          // not accepted and never answered
+	Reset      bool          // accepted; the connection is cut
+	Hold       chan struct{} // accepted; answered after the channel is closed
 }
 
-// Post is a request that has come.
+// Post is a received request.
 type Post struct {
 	At       time.Time
 	ID       string
-	Code     int // that it was answered with; 0: it was not
+	Code     int // status of the response; 0 without one
 	Accepted bool
 	Header   http.Header
-	Raw      string // the body as it came
+	Raw      string // the body as received
 	Body     Body
 }
 
-// Body is that of a request.
+// Body is the body of a received request.
 type Body struct {
 	Kind    string              `json:"kind"`
 	Key     string              `json:"key"`
@@ -138,7 +137,7 @@ type Body struct {
 	Of      string              `json:"of"`
 }
 
-// Receiver takes what is posted. It refuses what is not signed with Secret.
+// Receiver is an endpoint for outbound requests. It rejects invalid signatures.
 type Receiver struct {
 	URL string
 
@@ -149,7 +148,7 @@ type Receiver struct {
 	keys   []string
 }
 
-// NewReceiver makes one that ends with the test.
+// NewReceiver returns a receiver that stops when the test ends.
 func NewReceiver(t *testing.T) *Receiver {
 	t.Helper()
 	r := &Receiver{keys: []string{Key}}
@@ -157,7 +156,7 @@ func NewReceiver(t *testing.T) *Receiver {
 	return r
 }
 
-// NewDownReceiver makes one at whose address nobody listens until Up.
+// NewDownReceiver returns a receiver that does not listen until Up.
 func NewDownReceiver(t *testing.T) *Receiver {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -170,7 +169,7 @@ func NewDownReceiver(t *testing.T) *Receiver {
 	return &Receiver{keys: []string{Key}, URL: "http://" + ln.Addr().String()}
 }
 
-// Up has it listen.
+// Up starts listening.
 func (r *Receiver) Up(t *testing.T) {
 	t.Helper()
 	s := httptest.NewUnstartedServer(http.HandlerFunc(r.serve))
@@ -179,7 +178,7 @@ func (r *Receiver) Up(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_ = s.Listener.Close() // nobody knows of it
+		_ = s.Listener.Close() // never used
 		s.Listener = ln
 	}
 	s.Start()
@@ -190,29 +189,29 @@ func (r *Receiver) Up(t *testing.T) {
 	})
 }
 
-// AcceptKeys has signatures of this key be right, and no others.
+// AcceptKeys replaces the keys that the receiver accepts.
 func (r *Receiver) AcceptKeys(keys ...string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.keys = keys
 }
 
-// Fail has the next requests answered so, one each.
+// Fail queues faults for the next requests.
 func (r *Receiver) Fail(faults ...Fault) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.faults = append(r.faults, faults...)
 }
 
-// Posts are all requests that have come.
+// Posts returns all received requests.
 func (r *Receiver) Posts() []Post {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return append([]Post(nil), r.posts...)
 }
 
-// Texts are the messages as a program has them that knows what it has by its id, in
-// order, with the edits that came.
+// Texts returns the current messages in order, as a program shows them that deduplicates by id and
+// applies edits.
 func (r *Receiver) Texts() []string {
 	var texts []string
 	at := map[string]int{}
@@ -232,7 +231,7 @@ func (r *Receiver) Texts() []string {
 	return texts
 }
 
-// WaitFor waits for something that nobody tells of.
+// WaitFor polls until good returns true.
 func (r *Receiver) WaitFor(t *testing.T, what string, good func() bool) {
 	t.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)
@@ -242,7 +241,7 @@ func (r *Receiver) WaitFor(t *testing.T, what string, good func() bool) {
 		select {
 		case <-tick.C:
 		case <-late:
-			t.Fatalf("never: %s; posted was %+v", what, r.Posts())
+			t.Fatalf("condition not met in time: %s; received %+v", what, r.Posts())
 		}
 	}
 }
@@ -290,10 +289,10 @@ func (r *Receiver) serve(w http.ResponseWriter, in *http.Request) {
 	}
 	r.record(p, f.Code)
 	w.WriteHeader(f.Code)
-	_, _ = io.WriteString(w, f.Body) // who has gone needs no answer
+	_, _ = io.WriteString(w, f.Body) // the client may be gone
 }
 
-// check says what is wrong with a request; "" of a good one.
+// check returns what is wrong with a request, or "".
 func (r *Receiver) check(in *http.Request, raw []byte, p Post) string {
 	at := in.Header.Get("webhook-timestamp")
 	seconds, err := strconv.ParseInt(at, 10, 64)
@@ -307,13 +306,13 @@ func (r *Receiver) check(in *http.Request, raw []byte, p Post) string {
 	}
 	switch {
 	case in.Method != http.MethodPost || in.Header.Get("Content-Type") != "application/json":
-		return "it is no post of JSON"
+		return "not a JSON POST request"
 	case err != nil || time.Since(time.Unix(seconds, 0)).Abs() > time.Minute:
-		return "it is not of now"
+		return "timestamp not current"
 	case !signed:
-		return "it is not signed"
+		return "invalid signature"
 	case p.ID == "" || p.ID != p.Body.Key || strings.ContainsAny(p.ID, ". "):
-		return "it has no good id"
+		return "invalid webhook-id"
 	}
 	return ""
 }
