@@ -9,20 +9,18 @@ import (
 	"mailroom/channel"
 )
 
-// viewBatch is how many rows are looked at in one snapshot.
+// viewBatch is the number of rows read in one snapshot.
 const viewBatch = 200
 
-// Pauses before a delivery that died, other than of a refusal, is tried again: as
-// long as it took to die, within these.
+// A failed delivery is retried after the time it took to fail, within these bounds.
 const (
 	minRetryAge = time.Minute
 	maxRetryAge = 10 * time.Minute
 )
 
-// handledRows finds out which rows are handled: their run has ended, and so has the
-// delivery of what it said. A delivery that the platform has refused for good is
-// a dead letter and handled too; one that died of anything else is put back in
-// its queue, since the platform has not had it.
+// handledRows reports which rows are handled: the run has ended, and its deliveries have too. A
+// delivery that the platform refused permanently counts as handled. Other failed deliveries are
+// queued again, because the platform has not received them.
 func (r *receiver) handledRows(ctx context.Context) (map[pending]bool, error) {
 	done := map[pending]bool{}
 	var dead []string
@@ -58,8 +56,8 @@ func (r *receiver) handledRows(ctx context.Context) (map[pending]bool, error) {
 	return done, nil
 }
 
-// runsOf finds the run of each row. A row without one was purged, or its thread was
-// deleted: there is nothing left to do for it.
+// runsOf finds the run of each row. A row has no run if the run was purged or its thread deleted;
+// nothing is left to do for it then.
 func runsOf(rd mailroom.Reader, rows []pending) (map[pending]*mailroom.Run, error) {
 	keys := map[string][]string{}
 	for _, p := range rows {
@@ -97,9 +95,8 @@ func runsOf(rd mailroom.Reader, rows []pending) (map[pending]*mailroom.Run, erro
 	return runs, nil
 }
 
-// isDelivered reports whether all that a run said has reached the platform, or was
-// refused by it for good. again are deliveries that died of something else, some
-// time ago.
+// isDelivered reports whether the platform has received or permanently refused everything a run
+// said. again lists the failed deliveries to retry now.
 func (r *receiver) isDelivered(rd mailroom.Reader, run *mailroom.Run) (all bool, again []string, err error) {
 	if run == nil {
 		return true, nil, nil
@@ -112,7 +109,7 @@ func (r *receiver) isDelivered(rd mailroom.Reader, run *mailroom.Run) (all bool,
 	return all, again, nil
 }
 
-// deliveriesDone judges the deliveries among the runs that descend from one.
+// deliveriesDone evaluates the deliveries among the child runs of a run.
 func deliveriesDone(children []*mailroom.Run, agent string, now time.Time) (all bool, again []string) {
 	all = true
 	for _, c := range children {

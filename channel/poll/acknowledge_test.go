@@ -8,7 +8,7 @@ import (
 	"mailroom"
 )
 
-func TestADeliveryIsOverWhenThePlatformHasItOrNeverWill(t *testing.T) {
+func TestADeliveryEndsWhenItIsReceivedOrRefused(t *testing.T) {
 	now := time.Now()
 	delivery := func(status mailroom.Status, class mailroom.Class, lived, ago time.Duration) *mailroom.Run {
 		r := &mailroom.Run{
@@ -21,7 +21,7 @@ func TestADeliveryIsOverWhenThePlatformHasItOrNeverWill(t *testing.T) {
 		return r
 	}
 	other := delivery(mailroom.StatusQueued, "", 0, 0)
-	other.Agent = "codex" // something that the run had done by another agent
+	other.Agent = "codex" // a child run of another agent
 	for name, c := range map[string]struct {
 		run         *mailroom.Run
 		over, again bool
@@ -31,7 +31,7 @@ func TestADeliveryIsOverWhenThePlatformHasItOrNeverWill(t *testing.T) {
 		"it is sent":                {delivery(mailroom.StatusRunning, "", 0, 0), false, false},
 		"it was taken":              {delivery(mailroom.StatusCompleted, "", 0, 0), true, false},
 		"it was refused for good":   {delivery(mailroom.StatusFailed, mailroom.ClassPermanent, 0, time.Hour), true, false},
-		"somebody has stopped it":   {delivery(mailroom.StatusCancelled, "", 0, time.Hour), true, false},
+		"it was cancelled":          {delivery(mailroom.StatusCancelled, "", 0, time.Hour), true, false},
 		"it just crashed":           {delivery(mailroom.StatusFailed, mailroom.ClassCrashed, 0, time.Second), false, false},
 		"it crashed a minute ago":   {delivery(mailroom.StatusFailed, mailroom.ClassCrashed, 0, time.Minute), false, true},
 		"an outage of a day":        {delivery(mailroom.StatusFailed, mailroom.ClassExhausted, 24*time.Hour, 9*time.Minute), false, false},

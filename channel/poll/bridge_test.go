@@ -46,8 +46,8 @@ func TestAMessageIsRunAnsweredAndAcknowledged(t *testing.T) {
 	}
 }
 
-// TestWhatTheRulesSayOfEachRow is the table of what a bridge must do.
-func TestWhatTheRulesSayOfEachRow(t *testing.T) {
+// TestEachKindOfRowIsProcessed is the table of rules for a bridge.
+func TestEachKindOfRowIsProcessed(t *testing.T) {
 	one := func(r polltest.Row) func(*polltest.Platform) { return func(p *polltest.Platform) { p.Add(r) } }
 	raw := func(s string) func(*polltest.Platform) { return func(p *polltest.Platform) { p.AddRaw(s) } }
 	with := func(r polltest.Row, more polltest.Row) polltest.Row {
@@ -60,7 +60,7 @@ func TestWhatTheRulesSayOfEachRow(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		add   func(*polltest.Platform)
-		told  string // what the agent was told; "" if it was not run
+		told  string // input of the agent; "" if it does not run
 		reply string // "" for none
 	}{
 		"a person":                   {one(polltest.Canvas("x", "hi")), "hi", "canvas:ws-1: HI"},
@@ -88,7 +88,7 @@ func TestWhatTheRulesSayOfEachRow(t *testing.T) {
 			agent := &upperAgent{}
 			w := newFixture(t, agent)
 			c.add(w.platform)
-			w.platform.Add(polltest.Canvas("last", "last")) // what comes behind it
+			w.platform.Add(polltest.Canvas("last", "last")) // a later row
 			w.start()
 			seen := w.platform.WaitAcked(t, 2)
 			wantTold, wantReplies := []string{"last"}, []string{"canvas:ws-1: LAST"}
@@ -112,7 +112,7 @@ func TestWhatTheRulesSayOfEachRow(t *testing.T) {
 	}
 }
 
-func TestABadRowIsNotAcknowledgedByItself(t *testing.T) {
+func TestAnInvalidRowIsNotAcknowledgedByItself(t *testing.T) {
 	agent := &upperAgent{}
 	w := newFixture(t, agent)
 	w.platform.Add(polltest.Canvas("a-1", "hello"))
@@ -141,9 +141,9 @@ func TestFailuresAndEmptinessAreReplies(t *testing.T) {
 			return &mailroom.Failure{Class: mailroom.ClassUnavailable, Err: errors.New("no")}
 		}, "(codex exit=-1)"},
 		"exit code":   {exitingAgent(`{"exit_code":3,"duration_ms":5}`), "(codex exit=3)"},
-		"no model":    {exitingAgent(`{"exit_code":1,"class":"unavailable","stderr":"key sk-1 in /srv/x","duration_ms":5}`), "(codex failed: its model, or another service that it needs, is not available or limits it; try again later)\n(codex exit=1)"},
-		"not set up":  {exitingAgent(`{"exit_code":1,"class":"permanent","stderr":"key sk-1 in /srv/x","duration_ms":5}`), "(codex failed: it cannot do this as it is set up, for example without being signed in; the same message will fail again)\n(codex exit=1)"},
-		"an error":    {exitingAgent(`{"exit_code":2,"class":"transient","stderr":"key sk-1 in /srv/x","duration_ms":5}`), "(codex failed: its program ended with an error; it may work the next time)\n(codex exit=2)"},
+		"no model":    {exitingAgent(`{"exit_code":1,"class":"unavailable","stderr":"key sk-1 in /srv/x","duration_ms":5}`), "(codex failed: its model, or another service that it needs, is unavailable or rate limited; try again later)\n(codex exit=1)"},
+		"not set up":  {exitingAgent(`{"exit_code":1,"class":"permanent","stderr":"key sk-1 in /srv/x","duration_ms":5}`), "(codex failed: it is not set up for this, for example not signed in; the same message will fail again)\n(codex exit=1)"},
+		"an error":    {exitingAgent(`{"exit_code":2,"class":"transient","stderr":"key sk-1 in /srv/x","duration_ms":5}`), "(codex failed: its program ended with an error; another try may succeed)\n(codex exit=2)"},
 		"signal":      {exitingAgent(`{"signal":"killed","duration_ms":5}`), "(codex exit=-1)"},
 		"timed out":   {exitingAgent(`{"exit_code":0,"stopped":"too long","limit":"total_timeout","limit_ms":600000,"duration_ms":5}`), "(codex timed out after 600s)\n(codex exit=-1)"},
 		"ran to long": {exitingAgent(`{"signal":"killed","stopped":"x","limit":"idle_timeout","limit_ms":1500,"duration_ms":5}`), "(codex timed out after 2s)\n(codex exit=-1)"},
@@ -163,7 +163,7 @@ func TestFailuresAndEmptinessAreReplies(t *testing.T) {
 	}
 }
 
-// exitingAgent is a program that ended so.
+// exitingAgent returns an agent whose program exited as described by body.
 func exitingAgent(body string) agentFunc {
 	return func(ctx context.Context, s mailroom.Session) error {
 		step := mailroom.Step{Entries: []mailroom.AgentEntry{{Kind: "x.exec.exited", Body: []byte(body)}}, NoProgress: true}
@@ -171,8 +171,8 @@ func exitingAgent(body string) agentFunc {
 	}
 }
 
-func TestTheRunDeadlineIsATimeOut(t *testing.T) {
-	// The words are the engine's: see what it says of a deadline that has passed.
+func TestTheRunDeadlineIsReportedAsATimeout(t *testing.T) {
+	// parseDeadline relies on the engine's error message.
 	w := newFixture(t, agentFunc(func(ctx context.Context, s mailroom.Session) error { <-ctx.Done(); return ctx.Err() }))
 	w.deadline = 1100 * time.Millisecond
 	w.start()
@@ -201,7 +201,7 @@ func TestChatsRunInParallelAndEachInOrder(t *testing.T) {
 		}
 		mu.Unlock()
 		select {
-		case <-met: // both chats are being worked on
+		case <-met: // both chats have a running agent
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -226,7 +226,7 @@ func TestChatsRunInParallelAndEachInOrder(t *testing.T) {
 	}
 }
 
-func TestAQuestionGoesToTheCanvasAndTheNextMessageAnswersIt(t *testing.T) {
+func TestAQuestionIsAnsweredByTheNextCanvasMessage(t *testing.T) {
 	w := newFixture(t, agentFunc(func(ctx context.Context, s mailroom.Session) error {
 		tickets, err := s.Wait(ctx, false, mailroom.Ask{Name: "q", Kind: mailroom.TicketInput, Prompt: "Which one?"})
 		if err != nil {
@@ -265,7 +265,7 @@ func TestAnApprovalSaysHowToDecide(t *testing.T) {
 	}
 }
 
-func TestOptionsThatCannotWorkAreRefused(t *testing.T) {
+func TestInvalidOptionsAreRefused(t *testing.T) {
 	good := poll.Options{URL: "http://127.0.0.1:1", Workspace: "w", Agent: "a", Token: "t"}
 	if _, err := poll.New(good); err != nil {
 		t.Error(err)

@@ -19,15 +19,14 @@ import (
 )
 
 const (
-	callTimeout   = 20 * time.Second // of one call, its answer included
+	callTimeout   = 20 * time.Second // one call including its response
 	maxPage       = 32 << 20         // bytes of a page
-	maxResponse   = 1 << 20          // bytes of any other answer
-	maxQuote      = 200              // bytes of an answer that an error quotes
-	maxRetryAfter = 24 * time.Hour   // of a Retry-After
+	maxResponse   = 1 << 20          // bytes of any other response
+	maxQuote      = 200              // bytes of a response in an error
+	maxRetryAfter = 24 * time.Hour   // upper bound of Retry-After
 )
 
-// client calls the platform's HTTP API. The token goes into the header of requests
-// and nowhere else.
+// client calls the platform's HTTP API. It sends the token in the Authorization header only.
 type client struct {
 	base      *url.URL
 	workspace string
@@ -41,34 +40,33 @@ func newClient(o Options) (*client, error) {
 	if err != nil {
 		return nil, err
 	}
-	transport := http.DefaultTransport.(*http.Transport).Clone() // the standard library's own
+	transport := http.DefaultTransport.(*http.Transport).Clone() // the default transport of net/http
 	transport.MaxIdleConnsPerHost = 16
 	transport.TLSHandshakeTimeout = o.Timeout
 	return &client{
 		base: base, workspace: o.Workspace, token: o.Token, timeout: o.Timeout,
 		http: &http.Client{
 			Transport: transport,
-			// A redirect would take the messages, and perhaps the token, to
-			// where nobody said that they should go.
+			// Following a redirect would send messages, and perhaps the token, to another host.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}, nil
 }
 
-// CheckURL reads the address of a platform.
+// CheckURL parses the base URL of a platform.
 func CheckURL(s string) (*url.URL, error) {
 	u, err := url.Parse(strings.TrimSuffix(s, "/"))
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return nil, errors.New("it is not an address such as https://platform.example.org, without a name or password in it")
+		return nil, errors.New("not a base URL: use one such as https://platform.example.org, without credentials, query or fragment")
 	}
 	return u, nil
 }
 
-// apiError is an answer of the platform that is not the one we want.
+// apiError is a response with a status other than 2xx.
 type apiError struct {
 	op     string
 	status int
-	body   string // of the answer
+	body   string // of the response, shortened
 }
 
 func (e *apiError) Error() string {
@@ -79,7 +77,7 @@ func (e *apiError) Error() string {
 	return text
 }
 
-// permanent reports whether the same request will never be taken.
+// permanent reports whether the same request cannot succeed later.
 func (e *apiError) permanent() bool {
 	switch e.status {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusRequestTimeout, http.StatusTooManyRequests:
@@ -88,16 +86,16 @@ func (e *apiError) permanent() bool {
 	return e.status >= 400 && e.status < 500
 }
 
-// maybeSent reports whether the request may have been taken all the same: whoever
-// answered was between us and the platform.
+// maybeSent reports whether the platform may have processed the request: the status comes from a
+// gateway.
 func (e *apiError) maybeSent() bool {
 	return e.status == http.StatusBadGateway || e.status == http.StatusGatewayTimeout
 }
 
-// errTooLarge says that an answer has more bytes than are taken.
-var errTooLarge = errors.New("the answer is too large")
+// errTooLarge reports a response that exceeds its limit.
+var errTooLarge = errors.New("response too large")
 
-// fetchRows asks for the rows after a cursor, or with "" for those of the last time.
+// fetchRows fetches the rows after a cursor, or the recent ones if since is "".
 func (c *client) fetchRows(ctx context.Context, since string, limit int) ([]json.RawMessage, error) {
 	q := url.Values{"type": {"a2a_receive"}, "include": {"peer_info"}, "limit": {strconv.Itoa(limit)}}
 	if since != "" {
@@ -116,7 +114,7 @@ func (c *client) fetchRows(ctx context.Context, since string, limit int) ([]json
 	return rows, nil
 }
 
-// ack says that all rows up to seq are handled. Old servers do not know it.
+// ack acknowledges all rows up to seq. Older servers do not have this endpoint.
 func (c *client) ack(ctx context.Context, seq int64) error {
 	_, err := c.call(ctx, "acknowledge", http.MethodPost, "/workspaces/"+url.PathEscape(c.workspace)+"/activity/ack",
 		map[string]int64{"acked_seq": seq}, maxResponse)
@@ -126,15 +124,14 @@ func (c *client) ack(ctx context.Context, seq int64) error {
 	return err
 }
 
-// notify writes on the canvas of a workspace. It has no key: what is sent twice is
-// there twice.
+// notify posts to the canvas of a workspace. It has no idempotency key, so a repeat posts twice.
 func (c *client) notify(ctx context.Context, workspace, text string) error {
 	_, err := c.call(ctx, "send a reply", http.MethodPost, "/workspaces/"+url.PathEscape(workspace)+"/notify",
 		map[string]string{"message": text}, maxResponse)
 	return err
 }
 
-// delegate hands a task to another agent, once for a key.
+// delegate submits a task to another agent. The platform accepts a key once.
 func (c *client) delegate(ctx context.Context, workspace, peer, text, key string) (json.RawMessage, error) {
 	answer, err := c.call(ctx, "send a reply to an agent", http.MethodPost, "/workspaces/"+url.PathEscape(workspace)+"/delegate",
 		map[string]string{"target_id": peer, "task": text, "idempotency_key": key}, maxResponse)
@@ -144,7 +141,7 @@ func (c *client) delegate(ctx context.Context, workspace, peer, text, key string
 	return answer, nil
 }
 
-// heartbeat is a heartbeat.
+// heartbeat is the body of a heartbeat.
 type heartbeat struct {
 	Workspace   string  `json:"workspace_id"`
 	ErrorRate   float64 `json:"error_rate"`
@@ -158,26 +155,26 @@ func (c *client) heartbeat(ctx context.Context, b heartbeat) error {
 	return err
 }
 
-// notSentError marks an error before the platform can have got anything.
+// notSentError marks an error that occurred before anything was sent.
 type notSentError struct{ error }
 
 func (e *notSentError) Unwrap() error { return e.error }
 
-// call makes one request. path is below the base, escaped.
-func (c *client) call(ctx context.Context, what, method, path string, body any, most int64) ([]byte, error) {
+// call makes one request. op names it in errors; path is escaped and below the base URL.
+func (c *client) call(ctx context.Context, op, method, path string, body any, most int64) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	var content io.Reader
 	if body != nil {
 		raw, err := json.Marshal(body)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", what, err)
+			return nil, fmt.Errorf("%s: %w", op, err)
 		}
 		content = bytes.NewReader(raw)
 	}
 	req, err := http.NewRequestWithContext(ctx, method, c.base.String()+path, content)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", what, err)
+		return nil, fmt.Errorf("%s: %w", op, err)
 	}
 	req.Header.Set("Authorization", "Bearer "+c.token)
 	req.Header.Set("Accept", "application/json")
@@ -187,43 +184,43 @@ func (c *client) call(ctx context.Context, what, method, path string, body any, 
 	}
 	res, err := c.http.Do(req)
 	if err != nil {
-		return nil, c.transportError(what, err)
+		return nil, c.transportError(op, err)
 	}
-	defer res.Body.Close() // what is wrong with the rest of an answer changes nothing
+	defer res.Body.Close() // the response has been read
 	answer, err := io.ReadAll(io.LimitReader(res.Body, most+1))
 	good := res.StatusCode >= 200 && res.StatusCode < 300
 	switch {
 	case good && method != http.MethodGet:
-		return answer, nil // it is taken, whatever it says of it
+		return answer, nil // the status alone confirms the request
 	case good && err != nil:
-		return nil, c.transportError(what, err)
+		return nil, c.transportError(op, err)
 	case good && int64(len(answer)) > most:
-		return nil, fmt.Errorf("%s: %w (over %d bytes)", what, errTooLarge, most)
+		return nil, fmt.Errorf("%s: %w (over %d bytes)", op, errTooLarge, most)
 	case good:
 		return answer, nil
 	}
 	return nil, &mailroom.Failure{
 		Class: mailroom.ClassUnavailable, RetryAfter: parseRetryAfter(res.Header.Get("Retry-After"), time.Now()),
-		Err: &apiError{op: what, status: res.StatusCode, body: c.redact(answer)},
+		Err: &apiError{op: op, status: res.StatusCode, body: c.redact(answer)},
 	}
 }
 
-// transportError is the error of a call that got no answer. What it says holds no query, and
-// the token was never part of it.
-func (c *client) transportError(what string, err error) error {
+// transportError returns the error of a call without a response. It contains neither the URL nor
+// the token.
+func (c *client) transportError(op string, err error) error {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		err = u.Err
 	}
 	if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {
-		return &notSentError{fmt.Errorf("%s: %w", what, err)}
+		return &notSentError{fmt.Errorf("%s: %w", op, err)}
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("%s: no answer within %s: %w", what, c.timeout, err)
+		return fmt.Errorf("%s: request timed out after %s: %w", op, c.timeout, err)
 	}
-	return fmt.Errorf("%s: %w", what, err)
+	return fmt.Errorf("%s: %w", op, err)
 }
 
-// redact is the beginning of an answer, as one line without the token.
+// redact returns the beginning of a response as one line without the token.
 func (c *client) redact(answer []byte) string {
 	text := strings.ReplaceAll(strings.ToValidUTF8(string(answer[:min(len(answer), 4*maxQuote)]), "\uFFFD"), c.token, "(token)")
 	text = strings.Join(strings.Fields(text), " ")
@@ -237,7 +234,7 @@ func (c *client) redact(answer []byte) string {
 	return text
 }
 
-// parseRetryAfter reads the header of that name: seconds, or a date.
+// parseRetryAfter parses a Retry-After header: seconds or a date.
 func parseRetryAfter(header string, now time.Time) time.Duration {
 	d := time.Duration(0)
 	if seconds, err := strconv.ParseUint(header, 10, 31); err == nil {

@@ -12,17 +12,18 @@ import (
 	"mailroom/channel/poll/polltest"
 )
 
-func TestABridgeKeepsToWhatChannelsAsk(t *testing.T) {
+func TestABridgeIsAChannel(t *testing.T) {
 	channeltest.Run(t, func(t *testing.T) *channeltest.Platform {
 		return newPlatform(t, func(addr string) string { return addr })
 	})
 }
 
-func TestABridgeKeepsToThemOverABadNetwork(t *testing.T) {
+func TestABridgeIsAChannelOverABadNetwork(t *testing.T) {
 	channeltest.RunNetfaults(t, newPlatform)
 }
 
-// newPlatform is one for the plays, by way of what through makes of its address.
+// newPlatform returns the fixture for the conformance suite. through maps the address that the
+// bridge connects to.
 func newPlatform(t *testing.T, through func(addr string) string) *channeltest.Platform {
 	p := polltest.New(t)
 	bridge, err := poll.New(poll.Options{

@@ -11,11 +11,11 @@ import (
 	"mailroom/channel"
 )
 
-// Kinds of the entries that a delivery writes beside those of its effect.
+// Kinds of the entries that a delivery appends besides those of its effect.
 const (
-	KindRepeated = "x.poll.repeated" // Note: it may have been sent before, and is sent again
-	KindUnsent   = "x.poll.unsent"   // Note: there is nobody to send it to
-	KindRefused  = "x.poll.refused"  // Note: the platform has refused it for the first time
+	KindRepeated = "x.poll.repeated" // Note: sent again, may be a duplicate
+	KindUnsent   = "x.poll.unsent"   // Note: there is no recipient
+	KindRefused  = "x.poll.refused"  // Note: first refusal by the platform
 )
 
 // Note is the body of these entries.
@@ -23,31 +23,30 @@ type Note struct {
 	Reason string `json:"reason"`
 }
 
-// outgoing is what is to be sent: to a peer, or to the canvas of a workspace.
+// outgoing is a message to a peer or to the canvas of a workspace.
 type outgoing struct {
-	workspace string // from where
+	workspace string // sending workspace
 	peer      string // "" for the canvas
 	text      string
 }
 
-// Deliver implements [channel.Adapter]. The effect is named once for a delivery: a
-// delegation has its key, so a repeat is recognised by the platform. A notice has
-// none: after a crash, or an answer that was lost, it is sent again, and the log
-// says that it may be there twice.
+// Deliver implements [channel.Adapter]. The effect has the same name for every attempt. A
+// delegation carries its idempotency key, so the platform recognizes a repeat. A notice has no key:
+// it is sent again after a crash or a lost response, and the log marks a possible duplicate.
 func (c *connection) Deliver(ctx context.Context, d channel.Delivery, s mailroom.Session) error {
 	out, why, err := c.composeReply(ctx, d)
 	if err != nil {
 		return err
 	}
 	if out == nil {
-		c.host.Log().Info("a reply is sent to nobody", "run", d.Run.ID, "reason", why)
+		c.host.Log().Info("reply not sent: no recipient", "run", d.Run.ID, "reason", why)
 		return appendNote(ctx, s, KindUnsent, why)
 	}
 	effect := mailroom.Effect{Name: "send", Idempotent: out.peer != ""}
 	if !effect.Idempotent {
 		effect.Reconcile = func(ctx context.Context, _ string) (json.RawMessage, bool, error) {
-			const why = "an attempt to send it broke off, and nobody knows whether it arrived"
-			c.host.Log().Warn("a reply is sent again, and may be there twice", "run", d.Run.ID)
+			const why = "an earlier attempt was interrupted with an unknown outcome"
+			c.host.Log().Warn("reply sent again; may be a duplicate", "run", d.Run.ID)
 			return nil, false, appendNote(ctx, s, KindRepeated, why)
 		}
 	}
@@ -69,8 +68,8 @@ func (c *connection) Deliver(ctx context.Context, d channel.Delivery, s mailroom
 	return err
 }
 
-// sendError gives an error of a send its class. One after which nobody knows
-// whether the platform has it is an [mailroom.ErrUnknown] too.
+// sendError classifies an error of a send. The error wraps [mailroom.ErrUnknown] if the outcome is
+// unknown.
 func sendError(err error) error {
 	if err == nil {
 		return nil
@@ -90,10 +89,10 @@ func sendError(err error) error {
 	return fmt.Errorf("%w: %w", mailroom.ErrUnknown, &mailroom.Failure{Class: mailroom.ClassUnavailable, RetryAfter: after, Err: err})
 }
 
-// composeReply says what is to be sent where, or why nothing is.
+// composeReply returns the message for a delivery, or the reason why there is none.
 func (c *connection) composeReply(ctx context.Context, d channel.Delivery) (*outgoing, string, error) {
 	if d.Origin == nil {
-		return nil, "what it answers did not come through this channel", nil
+		return nil, "the original message did not come through this channel", nil
 	}
 	labels := d.Origin.Metadata
 	out := &outgoing{workspace: labels[labelWorkspace]}
@@ -102,22 +101,22 @@ func (c *connection) composeReply(ctx context.Context, d channel.Delivery) (*out
 	}
 	if d.Ticket != nil {
 		if out.text = c.questionText(d); out.text == "" {
-			return nil, "it waits for something that nobody decides", nil
+			return nil, "no person can decide this ticket", nil
 		}
-		return out, "", nil // to the person, also if an agent has asked
+		return out, "", nil // questions go to the person, even if an agent sent the task
 	}
 	switch labels[labelKind] {
 	case kindCanvas:
 	case kindPeer:
 		if out.peer = labels[labelPeer]; out.peer == "" {
-			return nil, "the agent that asked did not say which one it is", nil
+			return nil, "the requesting agent has no peer id", nil
 		}
 	case kindResult:
-		return nil, "the result of a delegation is not answered", nil
+		return nil, "delegation results get no reply", nil
 	default:
-		return nil, fmt.Sprintf("messages of kind %q are not answered", labels[labelKind]), nil
+		return nil, fmt.Sprintf("messages of kind %q get no reply", labels[labelKind]), nil
 	}
-	out.text = strings.TrimRight(d.Text, " \t\r\n") // what a program ends its output with
+	out.text = strings.TrimRight(d.Text, " \t\r\n") // programs end their output with a newline
 	if d.Ended {
 		end, err := loadEnding(ctx, c.host, d.Run)
 		if err != nil {

@@ -11,26 +11,26 @@ import (
 	"mailroom/channel"
 )
 
-// runEnding is how a run ended that has no reply.
+// runEnding describes the end of a run without a reply.
 type runEnding struct {
 	agent   string
 	status  mailroom.Status
-	partial string        // in its last attempt, before that broke off
-	exit    int           // of its program; -1: it had a time-out or a signal, or is no program
-	timeout time.Duration // that it passed; 0: none
-	stopped bool          // somebody had it stopped
-	reason  string        // it failed, in plain words without what its program wrote; "" if it is not known
+	partial string        // text of the last attempt before it failed
+	exit    int           // exit code; -1 after a timeout or a signal, or without a program
+	timeout time.Duration // exceeded time limit; 0 for none
+	stopped bool          // the run was cancelled
+	reason  string        // explanation of the failure without program output; "" if unknown
 }
 
-// text is what the person reads in place of a reply.
+// text returns the message sent in place of a reply.
 func (e runEnding) text() string {
 	if e.status == mailroom.StatusCompleted {
 		return fmt.Sprintf("(%s returned empty output)", e.agent)
 	}
 	var lines []string
-	switch said := strings.TrimRight(e.partial, " \t\r\n"); {
-	case said != "":
-		lines = append(lines, said)
+	switch partial := strings.TrimRight(e.partial, " \t\r\n"); {
+	case partial != "":
+		lines = append(lines, partial)
 	case e.timeout > 0:
 		lines = append(lines, fmt.Sprintf("(%s timed out after %ds)", e.agent, (e.timeout+time.Second/2)/time.Second))
 	case e.stopped:
@@ -42,10 +42,10 @@ func (e runEnding) text() string {
 	return strings.Join(append(lines, fmt.Sprintf("(%s exit=%d)", e.agent, e.exit)), "\n")
 }
 
-// maxEntries is how many entries of a run are looked at for its end.
+// maxEntries bounds the entries of a run that are read.
 const maxEntries = 100
 
-// loadEnding reads how a run ended from its row and its last entries.
+// loadEnding reads the end of a run from its row and its last entries.
 func loadEnding(ctx context.Context, l *channel.Host, run *mailroom.Run) (runEnding, error) {
 	e := runEnding{agent: run.Agent, status: run.Status, exit: -1, stopped: run.Status == mailroom.StatusCancelled}
 	var entries []mailroom.Entry
@@ -62,7 +62,7 @@ func loadEnding(ctx context.Context, l *channel.Host, run *mailroom.Run) (runEnd
 	if run.Error != nil {
 		e.timeout, e.reason = parseDeadline(run.Error.Message), explainClass(run.Error.Class)
 	}
-	for i := len(entries) - 1; i >= 0; i-- { // in the order in which it happened
+	for i := len(entries) - 1; i >= 0; i-- { // oldest first
 		if entry := entries[i]; entry.Attempt == run.Attempt {
 			if err := e.add(entry); err != nil {
 				return e, err
@@ -99,24 +99,23 @@ func (e *runEnding) add(entry mailroom.Entry) error {
 	return nil
 }
 
-// explainClass says what a class of failure means to a person who cannot read the log. What
-// the program wrote stays there: it may name keys and paths of the machine.
+// explainClass explains a class of failure to a person who cannot read the log. It does not quote
+// program output, which may contain keys and local paths.
 func explainClass(c mailroom.Class) string {
 	switch c {
 	case mailroom.ClassUnavailable:
-		return "its model, or another service that it needs, is not available or limits it; try again later"
+		return "its model, or another service that it needs, is unavailable or rate limited; try again later"
 	case mailroom.ClassPermanent:
-		return "it cannot do this as it is set up, for example without being signed in; the same message will fail again"
+		return "it is not set up for this, for example not signed in; the same message will fail again"
 	case mailroom.ClassTransient:
-		return "its program ended with an error; it may work the next time"
+		return "its program ended with an error; another try may succeed"
 	case mailroom.ClassCrashed:
-		return "the server that runs it ended several times while it worked"
+		return "its server crashed several times during the run"
 	}
 	return ""
 }
 
-// parseDeadline is the run deadline that an error of the engine names; 0 if it is
-// about something else.
+// parseDeadline returns the run deadline named in an error of the engine, or 0 for another error.
 func parseDeadline(message string) time.Duration {
 	length, found := strings.CutPrefix(message, "the run deadline of ")
 	length, ended := strings.CutSuffix(length, " has passed")

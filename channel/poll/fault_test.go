@@ -14,18 +14,18 @@ import (
 	"mailroom/channel/poll/polltest"
 )
 
-// failureCase is something that fails while three messages are there: two of a person
-// and one of another agent.
+// failureCase is a failure during the processing of three messages: two of a person and one of an
+// agent.
 type failureCase struct {
 	name   string
 	before func(w *fixture) // before the bridge starts
-	during func(w *fixture) // while it runs; nil: nothing
-	// What is not as always: 3 replies, 3 acknowledged.
-	replies  int  // how many more, or fewer
-	repeated int  // replies of which the log says that they may be there twice
+	during func(w *fixture) // while it runs; may be nil
+	// Differences from the usual result: 3 replies, 3 acknowledged.
+	replies  int  // difference in the number of replies
+	repeated int  // replies marked as possible duplicates
 	dead     int  // dead letters
-	unacked  bool // the server knows no acknowledgements
-	hangs    bool // nobody wants to wait long for it
+	unacked  bool // the server has no acknowledgements
+	hangs    bool // uses a short timeout
 }
 
 func failWith(endpoint string, faults ...polltest.Fault) func(*fixture) {
@@ -68,7 +68,7 @@ func failureCases() []failureCase {
 		{name: "the cursor is forgotten", during: func(w *fixture) {
 			w.platform.WaitAcked(w.t, 3)
 			w.platform.ForgetCursors()
-			w.waitFor("it begins anew", func() bool { return strings.Contains(w.logs.String(), "does not know the cursor") })
+			w.waitFor("it starts over", func() bool { return strings.Contains(w.logs.String(), "cursor expired") })
 			looks := w.platform.Traffic().Calls[polltest.Activity]
 			w.platform.WaitFor(w.t, "more looks", func(s polltest.Traffic) bool { return s.Calls[polltest.Activity] > looks+2 })
 		}},
@@ -111,10 +111,10 @@ func failureCases() []failureCase {
 	}
 }
 
-func TestWhateverFailsEachMessageIsRunOnceAndAnswered(t *testing.T) {
+func TestAfterAnyFailureEachMessageRunsOnceAndIsAnswered(t *testing.T) {
 	all := failureCases()
 	lines := make([]string, len(all))
-	t.Run("failures", func(t *testing.T) { // which end before the table is printed
+	t.Run("failures", func(t *testing.T) { // the group ends before the table is printed
 		for i, c := range all {
 			t.Run(c.name, func(t *testing.T) {
 				t.Parallel()
@@ -134,7 +134,7 @@ func TestWhateverFailsEachMessageIsRunOnceAndAnswered(t *testing.T) {
 	t.Logf("\n%s", table.String())
 }
 
-// run plays one failure, and returns its line of the table.
+// run runs one case and returns its line of the table.
 func (c failureCase) run(t *testing.T) string {
 	agent := &upperAgent{}
 	w := newFixture(t, agent)
@@ -171,7 +171,7 @@ func (c failureCase) run(t *testing.T) string {
 		t.Errorf("acknowledged %v", seen.Acks)
 	}
 	if text := w.logs.String() + w.runner.State().LastError; strings.Contains(text, polltest.Token) {
-		t.Errorf("the token is told: %s", text)
+		t.Errorf("the token is in the output: %s", text)
 	}
 	return line
 }
@@ -191,7 +191,7 @@ func (w *fixture) deadLetters() int {
 	return n
 }
 
-func TestAReplyThatIsNotTakenYetIsNotAcknowledged(t *testing.T) {
+func TestAMessageIsNotAcknowledgedBeforeItsReply(t *testing.T) {
 	w := newFixture(t, &upperAgent{})
 	w.platform.Fail(polltest.Notify, slices.Repeat([]polltest.Fault{{Status: 500}}, 2)...)
 	w.platform.Add(polltest.Canvas("c-1", "one"), polltest.Peer("p-1", "peer", "two"))
@@ -206,12 +206,12 @@ func TestAReplyThatIsNotTakenYetIsNotAcknowledged(t *testing.T) {
 	}
 }
 
-func TestNoMoreIsReadAheadThanTheBound(t *testing.T) {
+func TestReadAheadIsBounded(t *testing.T) {
 	const rows, bound = 300, 50
 	agent := &upperAgent{}
 	w := newFixture(t, agent)
 	hold := make(chan struct{})
-	w.platform.Fail(polltest.Notify, polltest.Fault{Hold: hold}) // the first reply holds the only chat up
+	w.platform.Fail(polltest.Notify, polltest.Fault{Hold: hold}) // the first reply blocks the only chat
 	w.options.Timeout, w.options.ReadAhead = 30*time.Second, bound
 	var all []polltest.Row
 	for i := range rows {
@@ -237,7 +237,7 @@ func TestNoMoreIsReadAheadThanTheBound(t *testing.T) {
 	}
 }
 
-func TestAPageWithoutAnyIdIsPassedOver(t *testing.T) {
+func TestAPageWithoutIdsIsSkipped(t *testing.T) {
 	w := newFixture(t, &upperAgent{})
 	for range 120 { // more than a page
 		w.platform.AddRaw(`{"kind":"canvas_user","text":"?"}`)

@@ -20,7 +20,7 @@ import (
 	"mailroom/store/memory"
 )
 
-// fixture is a bridge of the channel "b", with an agent "codex", at a platform.
+// fixture is a bridge of channel "b" with agent "codex" and a fake platform.
 type fixture struct {
 	t        *testing.T
 	platform *polltest.Platform
@@ -28,7 +28,7 @@ type fixture struct {
 	agent    mailroom.Agent
 	options  poll.Options
 	logs     *logBuffer
-	deadline time.Duration // of an attempt; 0: the engine's default
+	deadline time.Duration // of an attempt; 0 for the engine's default
 
 	// Set by start.
 	ledger *ledger.Ledger
@@ -52,7 +52,7 @@ func newFixture(t *testing.T, agent mailroom.Agent) *fixture {
 	return w
 }
 
-// start runs the bridge until stop.
+// start runs the bridge until stop is called.
 func (w *fixture) start() *fixture {
 	w.t.Helper()
 	bridge, err := poll.New(w.options)
@@ -75,7 +75,7 @@ func (w *fixture) start() *fixture {
 	ctx, cancel := context.WithCancel(context.Background())
 	ledgerCtx, cancelLedger := context.WithCancel(context.Background())
 	var parts, last sync.WaitGroup
-	last.Go(func() { _ = w.ledger.Run(ledgerCtx) }) // what it cannot write, nobody waits for
+	last.Go(func() { _ = w.ledger.Run(ledgerCtx) }) // returns when its context ends
 	if err := w.ledger.EndLocalWorkers(ctx, false); err != nil {
 		w.t.Fatal(err)
 	}
@@ -91,7 +91,7 @@ func (w *fixture) start() *fixture {
 	return w
 }
 
-// logBuffer keeps what is logged.
+// logBuffer collects log output.
 type logBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -109,8 +109,7 @@ func (l *logBuffer) String() string {
 	return l.text.String()
 }
 
-// upperAgent answers with what it is told, in capitals, and counts its runs by what they
-// were told.
+// upperAgent replies with its input in upper case and records its inputs.
 type upperAgent struct {
 	mu     sync.Mutex
 	runs   map[string]int
@@ -139,10 +138,10 @@ func (u *upperAgent) received() []string {
 	return append([]string(nil), u.inputs...)
 }
 
-// agentFunc is an agent that does one thing.
+// agentFunc is an agent implemented by a function.
 type agentFunc = mailroom.AgentFunc
 
-// entries are those of a thread's log.
+// entries returns the entries of a thread.
 func (w *fixture) entries(thread string) []mailroom.Entry {
 	w.t.Helper()
 	var found []mailroom.Entry
@@ -156,7 +155,7 @@ func (w *fixture) entries(thread string) []mailroom.Entry {
 	return found
 }
 
-// countEntries is how many entries of a kind a thread has.
+// countEntries counts the entries of one kind in a thread.
 func (w *fixture) countEntries(thread, kind string) int {
 	n := 0
 	for _, e := range w.entries(thread) {
@@ -167,7 +166,7 @@ func (w *fixture) countEntries(thread, kind string) int {
 	return n
 }
 
-// waitFor waits for something that the platform is not told.
+// waitFor polls until good returns true.
 func (w *fixture) waitFor(what string, good func() bool) {
 	w.t.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)
@@ -177,7 +176,7 @@ func (w *fixture) waitFor(what string, good func() bool) {
 		select {
 		case <-tick.C:
 		case <-late:
-			w.t.Fatalf("never: %s; the state is %+v", what, w.runner.State())
+			w.t.Fatalf("condition not met in time: %s; the state is %+v", what, w.runner.State())
 		}
 	}
 }

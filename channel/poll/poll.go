@@ -1,11 +1,10 @@
-// Package poll connects agents to a platform that hands out messages when it is
-// asked for them: a workspace of the platform is a channel, its rows are submits,
-// and replies go to the canvas or to the agent that asked.
+// Package poll connects agents to a platform that is polled for messages. A workspace of the
+// platform is a channel, its rows become submits, and replies go to the canvas or to the agent that
+// sent the task.
 //
-// A row is run once, whatever is repeated: its key is the activity's id. It is
-// acknowledged when its run has ended and the platform has taken the reply, or has
-// refused it for good; which rows are is read from the runs whenever it is asked,
-// and kept nowhere beside them.
+// A row runs once: its activity id is the key of the submit. It is acknowledged when its run has
+// ended and the platform has received or permanently refused the reply. Whether that is so is
+// computed from the runs, not stored separately.
 package poll
 
 import (
@@ -21,69 +20,67 @@ import (
 	"mailroom/channel"
 )
 
-// Kind is what a channel of this package is called in settings.
+// Kind is the name of this platform in configurations.
 const Kind = "poll"
 
-// Options of a workspace. URL, Workspace, Agent and Token are needed.
+// Options configure a workspace. URL, Workspace, Agent and Token are required.
 type Options struct {
-	URL               string // of the platform
+	URL               string // base URL of the platform
 	Workspace         string
-	Agent             string // that reads the messages
+	Agent             string // reads the messages
 	Token             string
-	Interval          time.Duration // between two looks for messages; 0 is DefaultInterval
-	HeartbeatInterval time.Duration // between two heartbeats; 0 is 25 s
-	Timeout           time.Duration // of one call; 0 is 20 s
-	// ReadAhead is how many messages may be under way before no more are read; 0
-	// is 1,000.
+	Interval          time.Duration // between two polls; defaults to DefaultInterval
+	HeartbeatInterval time.Duration // defaults to 25 s
+	Timeout           time.Duration // of one call; defaults to 20 s
+	// ReadAhead bounds the unhandled messages. The bridge reads no more until some are handled. It
+	// defaults to 1,000.
 	ReadAhead int
-	// RetryRefusedFor is for how long a reply that the platform refuses (404, 400, 409, …), or a
-	// token that it has taken before (401), is tried again before the refusal counts; 0
-	// is 5 min.
+	// RetryRefusedFor is how long to retry a reply that the platform refuses (404, 400, 409, …), or
+	// a token that it accepted before (401). It defaults to 5 min.
 	RetryRefusedFor time.Duration
-	// Started is when the bridge was, which heartbeats tell; zero is now.
+	// Started is the start time of the bridge for heartbeats; it defaults to now.
 	Started time.Time
-	// Command is how a person on the bridge's machine calls this program, to be
-	// told when something is to be decided; "" is "mailroom".
+	// Command is how a person calls this program on the bridge's machine, for the instructions in
+	// questions. It defaults to "mailroom".
 	Command string
 }
 
-// DefaultInterval is how often the platform is asked for messages.
+// DefaultInterval is the default interval between two polls.
 const DefaultInterval = 2 * time.Second
 
 const (
-	initialWindow          = 600 * time.Second // how far back it is looked without a cursor
-	pageRows               = 100               // asked for at a time
-	maxRows                = 500               // the platform gives no more
+	initialWindow          = 600 * time.Second // age of the oldest rows read without a cursor
+	pageRows               = 100               // page size
+	maxRows                = 500               // the platform's maximum page size
 	defaultReadAhead       = 1000
 	defaultRetryRefusedFor = 5 * time.Minute
-	// minAckDelay and lastAckPause are between two tries to acknowledge.
+	// minAckDelay and maxAckDelay bound the backoff of acknowledgements.
 	minAckDelay = time.Second
 	maxAckDelay = time.Minute
 )
 
-// Bridge is one workspace. It is connected as long as it gets answers, so there is
-// nothing to open.
+// Bridge connects one workspace. It polls, so there is no connection to open.
 type Bridge struct {
 	options Options
 	client  *client
 }
 
-// New makes the bridge of a workspace. It asks nothing of the platform yet.
+// New returns the bridge of a workspace. It makes no request.
 func New(o Options) (*Bridge, error) {
 	o.setDefaults()
 	switch {
 	case o.Workspace == "":
-		return nil, errors.New("no workspace is named")
+		return nil, errors.New("missing workspace")
 	case o.Agent == "":
-		return nil, errors.New("no agent is named")
+		return nil, errors.New("missing agent")
 	case o.Token == "":
-		return nil, errors.New("there is no token")
+		return nil, errors.New("missing token")
 	case strings.ContainsFunc(o.Token, func(r rune) bool { return r <= ' ' || r > '~' }):
-		return nil, errors.New("the token has characters that no token has, such as a space or the end of a line")
+		return nil, errors.New("invalid token: it contains a space, a line break or another forbidden character")
 	}
 	c, err := newClient(o)
 	if err != nil {
-		return nil, fmt.Errorf("the platform's url: %w", err)
+		return nil, fmt.Errorf("url: %w", err)
 	}
 	return &Bridge{options: o, client: c}, nil
 }
@@ -112,10 +109,9 @@ func (o *Options) setDefaults() {
 	}
 }
 
-// ReconnectPolicy is how a workspace is tried: after 1 s, and every minute at last, however long
-// it has failed, because a look costs the platform no more than one that succeeds. An
-// answer proves that the platform can be heard for as long as a look that was missed
-// takes, and one that takes as long as it may.
+// ReconnectPolicy returns the policy for a workspace. The delay grows from 1 s to 1 min and stays
+// there however long the outage lasts, because a failed poll costs the platform no more than a
+// successful one. The idle timeout covers one missed poll and one slow poll.
 func (o Options) ReconnectPolicy() channel.ReconnectPolicy {
 	o.setDefaults()
 	return channel.ReconnectPolicy{
@@ -124,18 +120,18 @@ func (o Options) ReconnectPolicy() channel.ReconnectPolicy {
 	}
 }
 
-// FirstPause and LastPause are between two tries to hear the platform.
+// MinReconnectDelay and MaxReconnectDelay bound the delay between two connection attempts.
 const (
 	MinReconnectDelay = time.Second
 	MaxReconnectDelay = time.Minute
 )
 
-// Connect is [channel.Connect].
+// Connect implements [channel.Connect].
 func (b *Bridge) Connect(_ context.Context, l *channel.Host) (channel.Adapter, error) {
 	return &connection{b, l}, nil
 }
 
-// connection is a Bridge with the link of one adapter.
+// connection is a Bridge with the host of one adapter.
 type connection struct {
 	*Bridge
 	host *channel.Host
@@ -149,14 +145,14 @@ func (c *connection) Close() error {
 	return nil
 }
 
-// receiver is one time of receiving: from a saved position to a lost connection.
+// receiver is the state of one call of Receive.
 type receiver struct {
 	*connection
 	position   position
-	savedSince string // position.Since as it was saved
-	limit      int    // rows to ask for
+	savedSince string // position.Since in the store
+	limit      int    // page size of the next poll
 
-	acked    int64 // highest seq that the platform has taken an acknowledgement of
+	acked    int64 // highest seq acknowledged to the platform
 	ackDelay time.Duration
 	nextAck  time.Time
 }
@@ -192,17 +188,15 @@ func (c *connection) Receive(ctx context.Context) error {
 	}
 }
 
-// pollError gives an error of a look the meaning that it has for the channel: with a
-// token that is refused there is nothing to be heard.
+// pollError classifies an error of a poll. A rejected token is fatal.
 func pollError(err error) error {
 	if e, ok := errors.AsType[*apiError](err); ok && e.status == http.StatusUnauthorized {
-		return channel.Fatal(fmt.Errorf("the token of the workspace is refused: %w", err))
+		return channel.Fatal(fmt.Errorf("the workspace's token was rejected: %w", err))
 	}
 	return err
 }
 
-// poll asks for messages once and takes them in. It reports whether there may be
-// more of them already.
+// poll fetches and submits one page of messages. It reports whether another page may be available.
 func (r *receiver) poll(ctx context.Context) (more bool, err error) {
 	room := r.options.ReadAhead - len(r.position.Rows)
 	if room <= 0 {
@@ -213,7 +207,7 @@ func (r *receiver) poll(ctx context.Context) (more bool, err error) {
 	e, refused := errors.AsType[*apiError](err)
 	switch {
 	case refused && e.status == http.StatusGone && r.position.Since != "":
-		r.host.Log().Warn("the platform does not know the cursor any more; messages of the last ten minutes are read again, those before may be lost", "since_id", r.position.Since)
+		r.host.Log().Warn("cursor expired; reading the last ten minutes again, older messages may be lost", "since_id", r.position.Since)
 		r.position.Since = ""
 		return true, nil
 	case errors.Is(err, errTooLarge) && limit > 1:
@@ -237,10 +231,10 @@ func (r *receiver) poll(ctx context.Context) (more bool, err error) {
 	r.reportProgress()
 	full := len(rows) >= limit
 	switch moved := r.position.Since != before; {
-	case full && !moved && r.limit < maxRows: // none of them has an id to go on from
+	case full && !moved && r.limit < maxRows: // no row has an id that could serve as the cursor
 		r.limit = maxRows
 	case full && !moved:
-		r.host.ReportError(fmt.Errorf("the platform lists %d rows of which none has an activity_id, and what is behind them cannot be read", len(rows)))
+		r.host.ReportError(fmt.Errorf("cannot read past %d rows without activity_id", len(rows)))
 		full = false
 	case moved:
 		r.limit = min(pageRows, 2*r.limit)
@@ -248,8 +242,7 @@ func (r *receiver) poll(ctx context.Context) (more bool, err error) {
 	return full, nil
 }
 
-// pollWhileFull asks whether the platform is there while so much is under way that nothing
-// more is read.
+// pollWhileFull checks that the platform responds while the read-ahead limit is reached.
 func (r *receiver) pollWhileFull(ctx context.Context) error {
 	_, err := r.client.fetchRows(ctx, r.position.Since, 1)
 	if e, ok := errors.AsType[*apiError](err); err != nil && !(ok && e.status == http.StatusGone) {
@@ -260,14 +253,14 @@ func (r *receiver) pollWhileFull(ctx context.Context) error {
 	return nil
 }
 
-// handleRow does with one row what is to be done with it.
+// handleRow submits or skips one row.
 func (r *receiver) handleRow(ctx context.Context, raw json.RawMessage) error {
 	log := r.host.Log()
 	in, what, why := parseRow(raw, r.options.Workspace)
 	if what == rowInvalid || what == rowOwn {
-		log.Debug("row passed over", "activity", in.id, "reason", why)
+		log.Debug("row skipped", "activity", in.id, "reason", why)
 		if what == rowInvalid {
-			log.Warn("a row of the platform is no message and is passed over", "activity", in.id, "reason", why)
+			log.Warn("invalid row skipped", "activity", in.id, "reason", why)
 		}
 		if in.id != "" {
 			r.position.Since = in.id
@@ -275,7 +268,7 @@ func (r *receiver) handleRow(ctx context.Context, raw json.RawMessage) error {
 		return nil
 	}
 	if why != "" {
-		log.Warn("a message has nobody to be answered; it is run, and its reply is sent to nobody", "activity", in.id, "kind", in.kind, "reason", why)
+		log.Warn("message has no sender to reply to; running it without a reply", "activity", in.id, "kind", in.kind, "reason", why)
 	}
 	next := r.position.add(pending{Seq: in.seq, Thread: channel.ThreadID(r.host.Name(), in.chat()...), Key: in.key()})
 	next.Since = in.id
@@ -293,20 +286,20 @@ func (r *receiver) handleRow(ctx context.Context, raw json.RawMessage) error {
 		r.position, r.savedSince = next, next.Since
 		return nil
 	case mailroom.CodeConflict:
-		// It was taken before, when its content or the agent was another: what
-		// was done then stands.
-		log.Warn("a message was taken before with other content, which stands", "activity", in.id, "error", err)
+		// The row was submitted before with other content or another agent. The earlier submit
+		// stands.
+		log.Warn("message changed after it was submitted; keeping the first version", "activity", in.id, "error", err)
 		r.position = next
 		return r.saveCursor(ctx)
 	case mailroom.CodeInvalid, mailroom.CodeTooLarge, mailroom.CodeNotFound:
-		log.Error("a message cannot be taken and is passed over", "activity", in.id, "error", err)
+		log.Error("message rejected and skipped", "activity", in.id, "error", err)
 		r.position.Since = in.id
 		return r.saveCursor(ctx)
 	}
 	return err
 }
 
-// saveCursor writes the position without a submit.
+// saveCursor stores the position without a submit.
 func (r *receiver) saveCursor(ctx context.Context) error {
 	encoded, err := r.position.encode()
 	if err != nil {
@@ -322,13 +315,13 @@ func (r *receiver) saveCursor(ctx context.Context) error {
 func (r *receiver) reportProgress() {
 	held := ""
 	if len(r.position.Rows) >= r.options.ReadAhead {
-		held = fmt.Sprintf("%d messages are not handled yet, and no more are read until some are", len(r.position.Rows))
+		held = fmt.Sprintf("read-ahead limit reached: %d messages not handled yet", len(r.position.Rows))
 	}
 	r.host.ReportProgress(channel.Progress{Cursor: r.position.Since, Unacked: len(r.position.Rows), Blocked: held})
 }
 
-// acknowledge tells the platform what is handled, if that is news. That it cannot
-// be told holds nothing up: it is told again.
+// acknowledge sends a new acknowledgement to the platform. A failure does not block the receiver;
+// it is retried later.
 func (r *receiver) acknowledge(ctx context.Context) error {
 	if len(r.position.Rows) > 0 {
 		done, err := r.handledRows(ctx)
@@ -353,8 +346,8 @@ func (r *receiver) acknowledge(ctx context.Context) error {
 	return nil
 }
 
-// Maintain implements [channel.Adapter]: it sends heartbeats. They prove nothing, and one
-// that fails ends nothing.
+// Maintain implements [channel.Adapter]. It sends heartbeats. They do not prove that the channel is
+// alive, and a failed one does not end it.
 func (c *connection) Maintain(ctx context.Context) error {
 	turn := time.NewTicker(c.options.HeartbeatInterval)
 	defer turn.Stop()

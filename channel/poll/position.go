@@ -7,23 +7,22 @@ import (
 	"slices"
 )
 
-// position is how far the platform was read, and what of it is not handled yet. It
-// is saved with every submit.
+// position is the read cursor and the rows not handled yet. It is saved with every submit.
 type position struct {
-	Since string `json:"since_id,omitempty"` // the last row that was read
-	// Done is the highest seq below which every row is handled: the one to
-	// acknowledge. 0: none yet.
+	Since string `json:"since_id,omitempty"` // id of the last row read
+	// Done is the highest seq up to which every row is handled. It is what acknowledge sends; 0 for
+	// none.
 	Done int64     `json:"done,omitempty"`
-	Rows []pending `json:"rows,omitempty"` // by Seq
+	Rows []pending `json:"rows,omitempty"` // sorted by Seq
 }
 
-// pending is a row whose run, or the delivery of whose reply, is under way.
+// pending is a row whose run or delivery has not ended.
 type pending struct {
 	Seq    int64  `json:"seq"`
 	Thread string `json:"thread"`
 	Key    string `json:"key"`
-	// Above is the highest seq that was handled between this row and the next
-	// one; 0: none. This row holds it up.
+	// Above is the highest handled seq between this row and the next one, or 0. It cannot be
+	// acknowledged before this row.
 	Above int64 `json:"above,omitempty"`
 }
 
@@ -45,21 +44,21 @@ func (p position) encode() ([]byte, error) {
 	return raw, nil
 }
 
-// add is p with a row that was taken. One without a seq holds nothing up, and one
-// that is there stays.
+// add returns p with a submitted row. A row without a seq, and one that is already listed, change
+// nothing.
 func (p position) add(n pending) position {
 	i, there := slices.BinarySearchFunc(p.Rows, n.Seq, func(q pending, seq int64) int { return cmp.Compare(q.Seq, seq) })
 	if there || n.Seq == 0 {
 		return p
 	}
 	p.Rows = slices.Insert(slices.Clone(p.Rows), i, n)
-	if i > 0 && p.Rows[i-1].Above > n.Seq { // it comes late, between rows that were read before
+	if i > 0 && p.Rows[i-1].Above > n.Seq { // the row arrived after rows with a higher seq
 		p.Rows[i].Above, p.Rows[i-1].Above = p.Rows[i-1].Above, 0
 	}
 	return p
 }
 
-// removeHandled is p without the rows that are handled.
+// removeHandled returns p without the rows that are handled.
 func (p position) removeHandled(handled func(pending) bool) position {
 	var rows []pending
 	for _, r := range p.Rows {

@@ -9,10 +9,10 @@ import (
 	"mailroom/internal/display"
 )
 
-// maxShown bounds how much of a question's prompt, action and arguments is sent, in characters.
+// maxShown bounds the prompt, action and arguments of a question, in characters.
 const maxShown = 2000
 
-// questionText is what a person reads of a ticket; "" for one that nobody decides.
+// questionText returns the text of a ticket, or "" if no person decides it.
 func (b *Bridge) questionText(d channel.Delivery) string {
 	k := d.Ticket
 	if k.Kind != mailroom.TicketApproval && k.Kind != mailroom.TicketInput {

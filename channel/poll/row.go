@@ -11,40 +11,40 @@ import (
 	"mailroom"
 )
 
-// Kinds of rows. There may be others, which are run and not answered.
+// Kinds of rows. Rows of other kinds are run without a reply.
 const (
-	kindCanvas = "canvas_user"       // a person wrote on the canvas of a workspace
-	kindPeer   = "peer_agent"        // another agent delegated something
-	kindResult = "delegation_result" // what became of something that was delegated
+	kindCanvas = "canvas_user"       // a person wrote on a canvas
+	kindPeer   = "peer_agent"        // another agent delegated a task
+	kindResult = "delegation_result" // the result of a delegated task
 )
 
-// row is one message as the platform lists it.
+// row is a message as listed by the platform.
 type row struct {
 	id        string
-	seq       int64 // 0: it has none, and cannot be acknowledged
+	seq       int64 // 0 if it has none; it cannot be acknowledged then
 	kind      string
-	peer      string // "" where there is none
-	workspace string // where it arrived
+	peer      string // "" if there is none
+	workspace string // where the message arrived
 	parts     []mailroom.Part
 }
 
-// rowAction is what is done with a row.
+// rowAction is how a row is processed.
 type rowAction int
 
 const (
-	rowRun        rowAction = iota // it is run, and its answer goes back
-	rowRunNoReply                  // it is run, and there is nobody to answer
-	rowOwn                         // we wrote it ourselves: passed over
-	rowInvalid                     // it is no message: passed over, and holds nothing back
+	rowRun        rowAction = iota // run and reply
+	rowRunNoReply                  // run without a reply: there is no recipient
+	rowOwn                         // sent by this bridge: skip
+	rowInvalid                     // not a message: skip
 )
 
-// parseRow reads a row of our workspace. It takes names and types as older and newer
-// servers have them, and fails for no field that it can do without. why says what
-// there is to say about a row that is not taken.
+// parseRow parses a row of this workspace. It accepts the field names and types of older and newer
+// servers and tolerates every missing field that it does not need. why explains an action other
+// than rowRun.
 func parseRow(raw json.RawMessage, workspace string) (r row, what rowAction, why string) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &fields); err != nil || fields == nil {
-		return row{}, rowInvalid, "it is not a JSON object"
+		return row{}, rowInvalid, "not a JSON object"
 	}
 	r = row{
 		id: parseID(fields["activity_id"]), seq: parseNumber(fields["seq"]), kind: parseID(fields["kind"]),
@@ -60,28 +60,27 @@ func parseRow(raw json.RawMessage, workspace string) (r row, what rowAction, why
 	}
 	switch source := parseID(fields["source_id"]); {
 	case parseBool(fields["timeout"]):
-		return r, rowInvalid, "it says that nothing came in time"
+		return r, rowInvalid, "timeout marker"
 	case r.id == "":
-		return r, rowInvalid, "it has no activity_id"
+		return r, rowInvalid, "missing activity_id"
 	case parseID(fields["method"]) == "notify" && source == "" && r.peer == "":
-		return r, rowOwn, "it is a notice of our own"
+		return r, rowOwn, "notice sent by this bridge"
 	case r.kind != kindResult && (source == workspace || r.peer == workspace):
-		return r, rowOwn, "it is an echo of what we sent"
+		return r, rowOwn, "echo of a message sent by this bridge"
 	}
 	r.parts = parseParts(fields)
 	switch {
 	case r.kind == kindPeer && r.peer == "":
-		return r, rowRunNoReply, "it is from an agent that does not say which one"
+		return r, rowRunNoReply, "agent without peer id"
 	case r.kind == kindResult:
 		return r, rowRunNoReply, ""
 	case r.kind != kindCanvas && r.kind != kindPeer:
-		return r, rowRunNoReply, "its kind is not known"
+		return r, rowRunNoReply, "unknown kind"
 	}
 	return r, rowRun, ""
 }
 
-// chat is the chat that a row belongs to: one for each counterpart, and one of its
-// own for a row that has none.
+// chat returns the chat of a row: one per counterpart, or one of its own if the row has none.
 func (r row) chat() []string {
 	switch {
 	case r.kind == kindCanvas:
@@ -92,7 +91,7 @@ func (r row) chat() []string {
 	return []string{"row", r.id}
 }
 
-// key is what the row is submitted under.
+// key returns the key of the row's submit.
 func (r row) key() string {
 	if utf8.RuneCountInString(r.id) <= mailroom.MaxSubmitKey {
 		return r.id
@@ -100,7 +99,7 @@ func (r row) key() string {
 	return mailroom.DeriveID("activity", r.id)
 }
 
-// sender is who wrote the row.
+// sender returns the author of the row.
 func (r row) sender() string {
 	if r.peer != "" {
 		return "peer:" + r.peer
@@ -108,7 +107,7 @@ func (r row) sender() string {
 	return "canvas:" + r.workspace
 }
 
-// Labels of a run that came from a row, for the way back.
+// Metadata of a row's run, used to route the reply.
 const (
 	labelKind      = "kind"
 	labelActivity  = "activity"
@@ -128,10 +127,10 @@ func (r row) metadata() map[string]string {
 	return labels
 }
 
-// maxID bounds ids and kinds, in bytes: what is longer is none.
+// maxID bounds ids and kinds, in bytes. Longer ones are treated as missing.
 const maxID = 1000
 
-// parseID reads an id: text or a number. Anything else is none.
+// parseID parses an id: a string or a number. Other values yield "".
 func parseID(raw json.RawMessage) string {
 	raw = bytes.TrimSpace(raw)
 	s := parseText(raw)
@@ -144,7 +143,7 @@ func parseID(raw json.RawMessage) string {
 	return s
 }
 
-// parseNumber reads a positive number, also one in quotes; 0 if it is none.
+// parseNumber parses a non-negative number, possibly quoted; 0 if invalid.
 func parseNumber(raw json.RawMessage) int64 {
 	n, err := strconv.ParseInt(parseID(raw), 10, 64)
 	if err != nil || n < 0 {
@@ -158,7 +157,7 @@ func parseBool(raw json.RawMessage) bool {
 	return json.Unmarshal(raw, &b) == nil && b
 }
 
-// parseText reads a text that a message may hold; "" if it is none.
+// parseText parses a string and removes what a message may not contain; "" if it is not a string.
 func parseText(raw json.RawMessage) string {
 	var s string
 	if json.Unmarshal(raw, &s) != nil {
@@ -167,7 +166,7 @@ func parseText(raw json.RawMessage) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 }
 
-// parseObjects reads the objects of a list, and passes over what is none.
+// parseObjects returns the objects of a list and skips other elements.
 func parseObjects(raw json.RawMessage) []map[string]json.RawMessage {
 	var items []json.RawMessage
 	if json.Unmarshal(raw, &items) != nil {
@@ -183,8 +182,8 @@ func parseObjects(raw json.RawMessage) []map[string]json.RawMessage {
 	return found
 }
 
-// parseParts are the parts of a message: its texts as one, and its files. A message
-// of neither says so: the agent is to see that there was one.
+// parseParts returns the text and the files of a message. An empty message gets a placeholder, so
+// that the agent sees it.
 func parseParts(fields map[string]json.RawMessage) []mailroom.Part {
 	var texts []string
 	var files []mailroom.Part
@@ -207,22 +206,22 @@ func parseParts(fields map[string]json.RawMessage) []mailroom.Part {
 		files = appendFile(files, a)
 	}
 	if strings.TrimSpace(flat) != "" {
-		texts = texts[:1] // the parts say the same in pieces
+		texts = texts[:1] // the parts repeat the same text
 	}
-	said := truncate(strings.Join(texts, "\n"))
-	if strings.TrimSpace(said) == "" {
+	text := truncate(strings.Join(texts, "\n"))
+	if strings.TrimSpace(text) == "" {
 		if len(files) > 0 {
 			return files
 		}
-		said = "(empty message)"
+		text = "(empty message)"
 	}
-	return append(mailroom.Text(said), files...)
+	return append(mailroom.Text(text), files...)
 }
 
 // maxFiles bounds the files of one row.
 const maxFiles = 100
 
-// appendFile adds a file, once, unless nothing says where it is.
+// appendFile adds a file unless it is a duplicate or has no URI.
 func appendFile(files []mailroom.Part, of map[string]json.RawMessage) []mailroom.Part {
 	var inner map[string]json.RawMessage
 	if json.Unmarshal(of["file"], &inner) == nil && inner != nil {
@@ -246,7 +245,7 @@ func appendFile(files []mailroom.Part, of map[string]json.RawMessage) []mailroom
 	return append(files, p)
 }
 
-// truncate shortens a text to what a message holds, and says so.
+// truncate shortens a text to the maximum of a message and appends a note.
 func truncate(s string) string {
 	const note = "\n(the message is longer than this, and was cut)"
 	if len(s) <= mailroom.MaxText {

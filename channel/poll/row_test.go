@@ -13,8 +13,7 @@ import (
 	"mailroom/channel"
 )
 
-// FuzzRow: whatever a row is, it is passed over with a reason, or makes a submit that
-// is taken.
+// FuzzRow checks that every row is skipped with a reason or yields a valid submit.
 func FuzzRow(f *testing.F) {
 	for _, seed := range []string{
 		`{"activity_id":"a","seq":1,"kind":"canvas_user","text":"hello","arrival_workspace_id":"w"}`,
@@ -30,7 +29,7 @@ func FuzzRow(f *testing.F) {
 		r, what, why := parseRow(raw, "self")
 		if what == rowInvalid || what == rowOwn {
 			if why == "" {
-				t.Error("it is passed over without a reason")
+				t.Error("skipped without a reason")
 			}
 			return
 		}
@@ -48,9 +47,8 @@ func FuzzRow(f *testing.F) {
 	})
 }
 
-// TestOneRowDoesNotTurnAPageAround gives a page one row that says nothing, or something
-// wrong, of when it was written.
-func TestOneRowDoesNotTurnAPageAround(t *testing.T) {
+// TestOneRowDoesNotReverseAPage has pages with one row whose time is missing or wrong.
+func TestOneRowDoesNotReverseAPage(t *testing.T) {
 	const a, b, c = `{"id":"a","created_at":"2026-01-01T00:00:01Z","seq":1}`, `{"id":"b","created_at":"2026-01-01T00:00:02Z","seq":2}`, `{"id":"c","created_at":"2026-01-01T00:00:03Z","seq":3}`
 	for name, x := range map[string]struct {
 		rows []string
@@ -68,7 +66,7 @@ func TestOneRowDoesNotTurnAPageAround(t *testing.T) {
 		"numbers alone":                {[]string{`{"id":"a","seq":1}`, `{"id":"b","seq":2}`}, "ab"},
 		"numbers alone, newest first":  {[]string{`{"id":"b","seq":2}`, `{"id":"a","seq":1}`}, "ab"},
 		"one moment, newest first":     {[]string{`{"id":"b","created_at":"2026-01-01T00:00:01Z","seq":2}`, `{"id":"a","created_at":"2026-01-01T00:00:01Z","seq":1}`}, "ab"},
-		"nothing is said of the order": {[]string{`{"id":"a"}`, `{"id":"b"}`}, "ab"},
+		"unknown order": {[]string{`{"id":"a"}`, `{"id":"b"}`}, "ab"},
 		"no object among them":         {[]string{a, `7`, b, `"x"`}, "a-b-"},
 	} {
 		rows, err := parsePage([]byte("[" + strings.Join(x.rows, ",") + "]"))
@@ -91,7 +89,7 @@ func TestOneRowDoesNotTurnAPageAround(t *testing.T) {
 	}
 }
 
-// FuzzPage: a page is an error or a list of rows, of which nothing is lost.
+// FuzzPage checks that a parsed page has all its rows.
 func FuzzPage(f *testing.F) {
 	for _, seed := range []string{
 		`[]`, `null`, `[1,{"seq":2}]`, `{"activities":[{}]}`, `{"timeout":true}`, `{}`, `<html>`, `[{"created_at":"2026-01-02T00:00:00Z"},{"created_at":"2026-01-01T00:00:00Z"}]`,
@@ -107,7 +105,7 @@ func FuzzPage(f *testing.F) {
 	})
 }
 
-func TestLongAndOddContentIsMadeFit(t *testing.T) {
+func TestOversizedContentIsTruncated(t *testing.T) {
 	long := strings.Repeat("é", mailroom.MaxText)
 	raw, err := json.Marshal(map[string]any{"activity_id": strings.Repeat("i", 500), "kind": "canvas_user", "text": long})
 	if err != nil {
@@ -122,13 +120,13 @@ func TestLongAndOddContentIsMadeFit(t *testing.T) {
 	}
 }
 
-// TestThePositionIsAsIfEverythingWereRemembered compares with a list of all rows.
-func TestThePositionIsAsIfEverythingWereRemembered(t *testing.T) {
+// TestThePositionMatchesAFullHistory compares the position with a model that keeps every row.
+func TestThePositionMatchesAFullHistory(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var p position
 		var seqs []int64
 		done := map[int64]bool{}
-		late := false // a row came after a higher one: less may be known then, never more
+		late := false // a row arrived after a higher one: less may be acknowledged then, never more
 		for range rapid.IntRange(1, 40).Draw(t, "moves") {
 			if rapid.Bool().Draw(t, "add") {
 				seq := rapid.Int64Range(1, 30).Draw(t, "seq")
@@ -173,12 +171,12 @@ func TestThePositionIsAsIfEverythingWereRemembered(t *testing.T) {
 	})
 }
 
-// acknowledgedBefore: what was acknowledged stays so when a lower row comes late.
+// acknowledgedBefore reports whether upTo was acknowledged before a lower row arrived.
 func acknowledgedBefore(seqs []int64, done map[int64]bool, upTo int64) bool {
 	return slices.Contains(seqs, upTo) && done[upTo]
 }
 
-// pendingDone reports whether a row is held that is done: it came again.
+// pendingDone reports whether a handled row is listed because it was added again.
 func pendingDone(p position, done map[int64]bool) bool {
 	return slices.ContainsFunc(p.Rows, func(r pending) bool { return done[r.Seq] })
 }

@@ -97,7 +97,7 @@ func TestABridgeWhoseTokenIsRefusedEndsToBeMended(t *testing.T) {
 	b := newBridgeFixture(t, "")
 	b.platform.Fail(polltest.Activity, polltest.Fault{Status: http.StatusUnauthorized})
 	b.start(b.command(""))
-	if code := b.process.waitExit(t); code != exitConfig || !strings.Contains(b.process.talk.all(), "the token of the workspace is refused") {
+	if code := b.process.waitExit(t); code != exitConfig || !strings.Contains(b.process.talk.all(), "the workspace's token was rejected") {
 		t.Errorf("exit code %d: %s", code, b.process.talk.all())
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// The answers of the endpoints. They are within mu.
+// Handlers of the endpoints. They run while mu is held.
 
 func errorBody(status int, format string, args ...any) (int, any) {
 	return status, map[string]string{"error": fmt.Sprintf(format, args...)}
@@ -42,7 +42,7 @@ func (p *Platform) activity(r *http.Request, _ map[string]any) (int, any) {
 		if err != nil {
 			return errorBody(http.StatusBadRequest, "no cursor")
 		}
-		p.forgottenRows = 0 // what is listed now can be gone on from
+		p.forgottenRows = 0 // the ids listed now are valid cursors again
 		since := time.Now().Add(-time.Duration(secs) * time.Second)
 		for from < len(p.rows) && p.written[from].Before(since) {
 			from++

@@ -1,5 +1,4 @@
-// Package polltest is a platform for tests: it hands out messages when it is asked
-// for them, and fails as it is told.
+// Package polltest provides a platform for tests that is polled for messages and injects faults.
 package polltest
 
 import (
@@ -26,32 +25,32 @@ const (
 	Heartbeat = "heartbeat"
 )
 
-// Workspace and Token are those of the one workspace there is.
+// Workspace and Token are the only workspace and its token.
 const (
 	Workspace = "ws-1"
 	Token     = "secret-of-the-workspace"
 )
 
-// Fault is how one request fails.
+// Fault describes how one request fails.
 type Fault struct {
-	Status     int           // answered instead
-	RetryAfter string        // header
-	Body       string        // answered with Status, or with 200
-	Hang       bool          // never answered
-	Half       bool          // the answer breaks off
-	Lose       bool          // the request is taken, and its answer lost
-	Hold       chan struct{} // the request is taken, and answered when this is closed
+	Status     int           // response status
+	RetryAfter string        // response header
+	Body       string        // response body; status 200 if Status is 0
+	Hang       bool          // never respond
+	Half       bool          // cut the response in half
+	Lose       bool          // process the request and drop the response
+	Hold       chan struct{} // process the request and respond after the channel is closed
 }
 
-// Reply is a message that the platform has taken.
+// Reply is a message received by the platform.
 type Reply struct {
 	To   string // "canvas:WORKSPACE" or "peer:ID"
-	From string // workspace it was sent from
+	From string // sending workspace
 	Text string
-	Key  string // of a delegation
+	Key  string // idempotency key of a delegation
 }
 
-// Platform is the server. Its methods may be called concurrently.
+// Platform is the server. It is safe for concurrent use.
 type Platform struct {
 	URL string
 
@@ -59,22 +58,22 @@ type Platform struct {
 
 	// Owned by mu.
 	mu            sync.Mutex
-	changed       chan struct{} // closed when something has happened
+	changed       chan struct{} // closed and replaced on every change
 	quit          context.CancelFunc
 	rows          []json.RawMessage
-	ids           []string // of the rows; "" for one without
+	ids           []string // by row; "" without an id
 	written       []time.Time
-	forgottenRows int // rows whose ids are no cursors any more
+	forgottenRows int // number of rows whose ids are no longer valid cursors
 	seq           int64
 	replies       []Reply
 	acks          []int64
 	heartbeats    []map[string]any
 	calls         map[string]int
 	faults        map[string][]Fault
-	newestFirst   bool // the newest row first, as some servers do
+	newestFirst   bool // list the newest row first, as some servers do
 }
 
-// New starts a platform that ends with the test.
+// New starts a platform that stops when the test ends.
 func New(t testing.TB) *Platform {
 	t.Helper()
 	p := &Platform{changed: make(chan struct{}), calls: map[string]int{}, faults: map[string][]Fault{}}
@@ -95,13 +94,13 @@ func (p *Platform) up(t testing.TB, at string) {
 	p.mu.Lock()
 	p.URL, p.server, p.quit = "http://"+ln.Addr().String(), server, quit
 	p.mu.Unlock()
-	go func() { _ = server.Serve(ln) }() // ends with Down, and says nothing else
+	go func() { _ = server.Serve(ln) }() // returns after Down
 }
 
-// Up lets the platform listen again, where it was.
+// Up listens on the same address again.
 func (p *Platform) Up(t testing.TB) { t.Helper(); p.up(t, strings.TrimPrefix(p.URL, "http://")) }
 
-// Down refuses connections from now on.
+// Down refuses connections.
 func (p *Platform) Down() {
 	p.mu.Lock()
 	server, quit := p.server, p.quit
@@ -110,43 +109,43 @@ func (p *Platform) Down() {
 	_ = server.Close() // it may be down already
 }
 
-// Fail has the next requests of an endpoint fail, one fault each.
+// Fail queues faults for the next requests to an endpoint.
 func (p *Platform) Fail(endpoint string, faults ...Fault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.faults[endpoint] = append(p.faults[endpoint], faults...)
 }
 
-// ClearFaults has nothing fail any more.
+// ClearFaults removes all queued faults.
 func (p *Platform) ClearFaults() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	clear(p.faults)
 }
 
-// NewestFirst has pages list the newest row first.
+// NewestFirst makes pages list the newest row first.
 func (p *Platform) NewestFirst() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.newestFirst = true
 }
 
-// ForgetCursors makes the ids of all rows so far unknown as cursors.
+// ForgetCursors invalidates the ids of all existing rows as cursors.
 func (p *Platform) ForgetCursors() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.forgottenRows = len(p.rows)
 }
 
-// Row is the fields of a message.
+// Row holds the fields of a message.
 type Row map[string]any
 
-// Canvas is what a person writes.
+// Canvas returns a message of a person on the canvas.
 func Canvas(id, text string) Row {
 	return Row{"activity_id": id, "kind": "canvas_user", "text": text, "arrival_workspace_id": Workspace}
 }
 
-// Peer is what another agent delegates.
+// Peer returns a task delegated by another agent.
 func Peer(id, peer, text string) Row {
 	return Row{
 		"activity_id": id, "kind": "peer_agent", "peer_id": peer, "source_id": peer, "arrival_workspace_id": Workspace,
@@ -154,7 +153,7 @@ func Peer(id, peer, text string) Row {
 	}
 }
 
-// Add writes rows. Each gets a seq and a time, unless it has them.
+// Add adds rows. A row without seq and created_at gets them.
 func (p *Platform) Add(rows ...Row) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -174,7 +173,7 @@ func (p *Platform) Add(rows ...Row) {
 	p.signalChange()
 }
 
-// AddRaw writes a row of any JSON.
+// AddRaw adds a row with any JSON.
 func (p *Platform) AddRaw(raw string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -187,13 +186,13 @@ func (p *Platform) add(id string, raw json.RawMessage) {
 	p.rows, p.ids, p.written = append(p.rows, raw), append(p.ids, id), append(p.written, time.Now())
 }
 
-// signalChange wakes who waits. It is within mu.
+// signalChange wakes waiting calls. The caller holds mu.
 func (p *Platform) signalChange() {
 	close(p.changed)
 	p.changed = make(chan struct{})
 }
 
-// Traffic is what the platform has got.
+// Traffic is what the platform has received.
 type Traffic struct {
 	Replies    []Reply
 	Acks       []int64
@@ -201,7 +200,7 @@ type Traffic struct {
 	Calls      map[string]int // by endpoint
 }
 
-// Acked is the highest acknowledgement.
+// Acked returns the highest acknowledged seq.
 func (s Traffic) Acked() int64 {
 	if len(s.Acks) == 0 {
 		return 0
@@ -209,7 +208,7 @@ func (s Traffic) Acked() int64 {
 	return slices.Max(s.Acks)
 }
 
-// Texts are the replies, as "TO: TEXT".
+// Texts returns the replies as "TO: TEXT".
 func (s Traffic) Texts() []string {
 	var texts []string
 	for _, r := range s.Replies {
@@ -218,7 +217,7 @@ func (s Traffic) Texts() []string {
 	return texts
 }
 
-// Traffic tells what the platform has got so far.
+// Traffic returns what the platform has received so far.
 func (p *Platform) Traffic() Traffic {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -233,14 +232,14 @@ func (p *Platform) traffic() Traffic {
 	return Traffic{Replies: slices.Clone(p.replies), Acks: slices.Clone(p.acks), Heartbeats: slices.Clone(p.heartbeats), Calls: calls}
 }
 
-// Seq is the seq of the last row.
+// Seq returns the seq of the last row.
 func (p *Platform) Seq() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.seq
 }
 
-// WaitFor waits until what the platform has got is as it should be.
+// WaitFor waits until good returns true for the traffic.
 func (p *Platform) WaitFor(t testing.TB, what string, good func(Traffic) bool) Traffic {
 	t.Helper()
 	late := time.After(30 * time.Second)
@@ -254,12 +253,12 @@ func (p *Platform) WaitFor(t testing.TB, what string, good func(Traffic) bool) T
 		select {
 		case <-changed:
 		case <-late:
-			t.Fatalf("the platform never saw %s; it has %+v", what, seen)
+			t.Fatalf("condition not met in time: %s; the traffic is %+v", what, seen)
 		}
 	}
 }
 
-// WaitAcked waits for an acknowledgement of all rows up to seq.
+// WaitAcked waits until all rows up to seq are acknowledged.
 func (p *Platform) WaitAcked(t testing.TB, seq int64) Traffic {
 	t.Helper()
 	return p.WaitFor(t, fmt.Sprintf("an acknowledgement of %d", seq), func(s Traffic) bool { return s.Acked() >= seq })
@@ -278,7 +277,7 @@ func (p *Platform) handler(ctx context.Context) http.Handler {
 	return mux
 }
 
-// serve answers a request, or fails as it was told.
+// serve handles a request or applies a fault.
 func (p *Platform) serve(ctx context.Context, w http.ResponseWriter, r *http.Request, endpoint string, f func(*http.Request, map[string]any) (int, any)) {
 	var body map[string]any
 	if r.Method == http.MethodPost {
@@ -322,7 +321,7 @@ func (p *Platform) serve(ctx context.Context, w http.ResponseWriter, r *http.Req
 		if fault.Status != 0 {
 			w.WriteHeader(fault.Status)
 		}
-		_, _ = w.Write([]byte(fault.Body)) // who asked may have gone
+		_, _ = w.Write([]byte(fault.Body)) // the client may be gone
 		return
 	}
 	raw, err := json.Marshal(answer)
@@ -335,9 +334,9 @@ func (p *Platform) serve(ctx context.Context, w http.ResponseWriter, r *http.Req
 		raw = raw[:len(raw)/2]
 	}
 	w.WriteHeader(status)
-	_, _ = w.Write(raw) // who asked may have gone
+	_, _ = w.Write(raw) // the client may be gone
 	if fault.Half {
-		_ = http.NewResponseController(w).Flush() // so that the half arrives, if anybody is there
+		_ = http.NewResponseController(w).Flush() // best effort: deliver the first half
 		panic(http.ErrAbortHandler)
 	}
 }
