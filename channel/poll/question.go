@@ -26,9 +26,9 @@ func (b *Bridge) questionText(d channel.Delivery) string {
 	case k.Kind == mailroom.TicketInput && d.Origin.Metadata[labelKind] == kindCanvas:
 		lines = append(lines, "Your next message is the answer.")
 	case k.Kind == mailroom.TicketInput:
-		lines = append(lines, fmt.Sprintf("To answer, where the bridge runs: %s answer %s TEXT", b.options.Command, k.ID))
+		lines = append(lines, fmt.Sprintf("To answer, on the bridge's machine: %s answer %s TEXT", b.options.Command, k.ID))
 	default:
-		lines = append(lines, "To allow it, where the bridge runs: "+b.options.Command+" approve "+k.ID,
+		lines = append(lines, "To allow it, on the bridge's machine: "+b.options.Command+" approve "+k.ID,
 			"To refuse it: "+b.options.Command+" deny "+k.ID)
 	}
 	return strings.Join(lines, "\n")

@@ -54,20 +54,20 @@ func TestOneRowDoesNotReverseAPage(t *testing.T) {
 		rows []string
 		want string
 	}{
-		"ascending":                    {[]string{a, b, c}, "abc"},
-		"newest first":                 {[]string{c, b, a}, "abc"},
-		"no time at the end":           {[]string{a, b, c, `{"id":"x"}`}, "abcx"},
-		"no time at the beginning":     {[]string{`{"id":"x"}`, a, b, c}, "xabc"},
-		"no time, newest first":        {[]string{`{"id":"x"}`, c, b, a}, "abcx"},
-		"a null time":                  {[]string{a, b, `{"id":"x","created_at":null}`}, "abx"},
-		"a time that is none":          {[]string{a, b, `{"id":"x","created_at":"soon"}`}, "abx"},
-		"a wrong time at the end":      {[]string{a, b, c, `{"id":"x","created_at":"1999-01-01T00:00:00Z"}`}, "abcx"},
-		"a seq alone at the end":       {[]string{a, b, `{"id":"x","seq":3}`}, "abx"},
-		"numbers alone":                {[]string{`{"id":"a","seq":1}`, `{"id":"b","seq":2}`}, "ab"},
-		"numbers alone, newest first":  {[]string{`{"id":"b","seq":2}`, `{"id":"a","seq":1}`}, "ab"},
-		"one moment, newest first":     {[]string{`{"id":"b","created_at":"2026-01-01T00:00:01Z","seq":2}`, `{"id":"a","created_at":"2026-01-01T00:00:01Z","seq":1}`}, "ab"},
-		"unknown order": {[]string{`{"id":"a"}`, `{"id":"b"}`}, "ab"},
-		"no object among them":         {[]string{a, `7`, b, `"x"`}, "a-b-"},
+		"ascending":                   {[]string{a, b, c}, "abc"},
+		"newest first":                {[]string{c, b, a}, "abc"},
+		"no time at the end":          {[]string{a, b, c, `{"id":"x"}`}, "abcx"},
+		"no time at the beginning":    {[]string{`{"id":"x"}`, a, b, c}, "xabc"},
+		"no time, newest first":       {[]string{`{"id":"x"}`, c, b, a}, "abcx"},
+		"a null time":                 {[]string{a, b, `{"id":"x","created_at":null}`}, "abx"},
+		"a time that is none":         {[]string{a, b, `{"id":"x","created_at":"soon"}`}, "abx"},
+		"a wrong time at the end":     {[]string{a, b, c, `{"id":"x","created_at":"1999-01-01T00:00:00Z"}`}, "abcx"},
+		"a seq alone at the end":      {[]string{a, b, `{"id":"x","seq":3}`}, "abx"},
+		"numbers alone":               {[]string{`{"id":"a","seq":1}`, `{"id":"b","seq":2}`}, "ab"},
+		"numbers alone, newest first": {[]string{`{"id":"b","seq":2}`, `{"id":"a","seq":1}`}, "ab"},
+		"one moment, newest first":    {[]string{`{"id":"b","created_at":"2026-01-01T00:00:01Z","seq":2}`, `{"id":"a","created_at":"2026-01-01T00:00:01Z","seq":1}`}, "ab"},
+		"unknown order":               {[]string{`{"id":"a"}`, `{"id":"b"}`}, "ab"},
+		"no object among them":        {[]string{a, `7`, b, `"x"`}, "a-b-"},
 	} {
 		rows, err := parsePage([]byte("[" + strings.Join(x.rows, ",") + "]"))
 		if err != nil {

@@ -12,23 +12,23 @@ import (
 	issues "mailroom/tracker"
 )
 
-// Bounds of what is written, in bytes.
+// Limits of generated texts, in bytes.
 const (
-	maxMessage = 512 << 10 // of an issue as its agent reads it
+	maxMessage = 512 << 10 // an issue as sent to its agent
 	maxComment = 64 << 10
 	maxReason  = 200
 	maxError   = 4 << 10
-	maxShown   = 2000 // of the arguments of a question
+	maxShown   = 2000 // arguments of a question
 )
 
-// issueText is an issue as its agent reads it.
+// issueText returns an issue as sent to its agent.
 func issueText(t *issues.Tracker, it *issues.Issue) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# %s\n\nIssue %s, %s, priority %d", oneLine(it.Title), it.ID, cmp.Or(it.Type, "task"), it.Priority)
 	if len(it.Labels) > 0 {
 		fmt.Fprintf(&b, ", labelled %s", strings.Join(it.Labels, ", "))
 	}
-	fmt.Fprintf(&b, ". It is claimed for you, %s. What you say last becomes a comment and closes it, so you need not. `bd show %s` shows it as it is now.\n", it.Assignee, it.ID)
+	fmt.Fprintf(&b, ". It is claimed for you, %s. Your final reply becomes a comment and closes the issue; do not close it yourself. `bd show %s` shows its current state.\n", it.Assignee, it.ID)
 	for _, part := range []struct{ title, text string }{
 		{"", it.Description}, {"Design", it.Design}, {"Acceptance criteria", it.Acceptance}, {"Notes", it.Notes},
 	} {
@@ -54,12 +54,13 @@ func issueText(t *issues.Tracker, it *issues.Issue) string {
 		b.WriteString("\n## Comments\n")
 	}
 	for _, c := range it.Comments {
-		fmt.Fprintf(&b, "\n%s, %s:\n\n%s\n", cmp.Or(c.Author, "somebody"), c.CreatedAt.UTC().Format("2006-01-02 15:04"), strings.TrimSpace(c.Text))
+		fmt.Fprintf(&b, "\n%s, %s:\n\n%s\n", cmp.Or(c.Author, "unknown"), c.CreatedAt.UTC().Format("2006-01-02 15:04"), strings.TrimSpace(c.Text))
 	}
-	return truncate(b.String(), maxMessage, "\n… (the rest is cut; bd show "+it.ID+" has it)\n")
+	return truncate(b.String(), maxMessage, "\n… (truncated; see bd show "+it.ID+")\n")
 }
 
-// deliveryComment are whose comment a delivery is, and what it says; "" if nothing.
+// deliveryComment returns the author and the text of the comment for a delivery; text is "" if it
+// needs none.
 func (w *Watcher) deliveryComment(d channel.Delivery) (author, text string) {
 	switch {
 	case d.Ticket != nil:
@@ -70,7 +71,7 @@ func (w *Watcher) deliveryComment(d channel.Delivery) (author, text string) {
 	return d.Run.Agent, commentText(d.Text, d.Run)
 }
 
-// replyText is what a run said last, as it is written.
+// replyText returns the reply of a run as a comment.
 func replyText(run *mailroom.Run) string {
 	if run.Reply == nil {
 		return ""
@@ -79,10 +80,10 @@ func replyText(run *mailroom.Run) string {
 }
 
 func commentText(text string, run *mailroom.Run) string {
-	return truncate(strings.TrimSpace(text), maxComment, "\n… (cut; all of it is in thread "+run.Thread+")")
+	return truncate(strings.TrimSpace(text), maxComment, "\n… (truncated; full text in thread "+run.Thread+")")
 }
 
-// failureText is what a person reads of a run that came to nothing.
+// failureText returns the comment for a run that failed or was cancelled.
 func (w *Watcher) failureText(it *issues.Issue, run *mailroom.Run) string {
 	var b strings.Builder
 	if run.Status == mailroom.StatusFailed {
@@ -97,19 +98,19 @@ func (w *Watcher) failureText(it *issues.Issue, run *mailroom.Run) string {
 		}
 		fmt.Fprintf(&b, " in attempt %d", run.Attempt)
 	}
-	fmt.Fprintf(&b, "\n\nTo have it go on: %s run retry %s\nTo have it begin anew, maybe with more said: bd update %s --status open", w.options.Command, run.ID, it.ID)
+	fmt.Fprintf(&b, "\n\nTo resume: %s run retry %s\nTo start over, after adding details if needed: bd update %s --status open", w.options.Command, run.ID, it.ID)
 	return b.String()
 }
 
-// questionText is what a person reads of a ticket; "" for one that nobody decides.
+// questionText returns the comment for a ticket, or "" if no person decides it.
 func (w *Watcher) questionText(d channel.Delivery) string {
 	k := d.Ticket
 	if k.Kind != mailroom.TicketApproval && k.Kind != mailroom.TicketInput {
 		return ""
 	}
-	lines := []string{fmt.Sprintf("%s asks: %s", d.Run.Agent, truncate(strings.TrimSpace(k.Prompt), maxComment/2, "… (cut)"))}
+	lines := []string{fmt.Sprintf("%s asks: %s", d.Run.Agent, truncate(strings.TrimSpace(k.Prompt), maxComment/2, "… (truncated)"))}
 	if k.Action != "" {
-		shown := truncate(string(bytes.ToValidUTF8(k.Arguments, nil)), maxShown, "… (cut)")
+		shown := truncate(string(bytes.ToValidUTF8(k.Arguments, nil)), maxShown, "… (truncated)")
 		lines = append(lines, strings.TrimSpace(k.Action+" "+shown))
 	}
 	lines = append(lines, "")
@@ -123,7 +124,7 @@ func (w *Watcher) questionText(d channel.Delivery) string {
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// truncate bounds a text, and says with end that it did.
+// truncate shortens a text to at most most bytes, including the suffix end.
 func truncate(text string, most int, end string) string {
 	if len(text) <= most {
 		return text

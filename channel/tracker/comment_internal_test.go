@@ -11,7 +11,7 @@ import (
 	issues "mailroom/tracker"
 )
 
-func TestWhatIsLongIsCutAndSaysSo(t *testing.T) {
+func TestLongTextsAreTruncatedWithANote(t *testing.T) {
 	long := strings.Repeat("é", 1<<20)
 	run := &mailroom.Run{ID: "r", Thread: "issue:x-a", Agent: "codex", Status: mailroom.StatusFailed, Reply: &long, Error: &mailroom.RunError{Message: long}}
 	it := &issues.Issue{ID: "x-a", Title: "t", Description: long}
@@ -22,11 +22,11 @@ func TestWhatIsLongIsCutAndSaysSo(t *testing.T) {
 		most int
 		end  string
 	}{
-		"an issue":   {issueText(issues.New(), it), maxMessage, "… (the rest is cut; bd show x-a has it)\n"},
-		"a reply":    {replyText(run), maxComment, "… (cut; all of it is in thread issue:x-a)"},
+		"an issue":   {issueText(issues.New(), it), maxMessage, "… (truncated; see bd show x-a)\n"},
+		"a reply":    {replyText(run), maxComment, "… (truncated; full text in thread issue:x-a)"},
 		"a reason":   {closeReason(run), maxReason, "é…"},
-		"an error":   {w.failureText(it, run), maxComment, "…\n\nTo have it go on: mailroom run retry r\nTo have it begin anew, maybe with more said: bd update x-a --status open"},
-		"a question": {w.questionText(ask), maxShown + 200, "… (cut)\n\nTo allow it: mailroom approve t\nTo refuse it: mailroom deny t"},
+		"an error":   {w.failureText(it, run), maxComment, "…\n\nTo resume: mailroom run retry r\nTo start over, after adding details if needed: bd update x-a --status open"},
+		"a question": {w.questionText(ask), maxShown + 200, "… (truncated)\n\nTo allow it: mailroom approve t\nTo refuse it: mailroom deny t"},
 	} {
 		if len(c.text) > c.most || !strings.HasSuffix(c.text, c.end) || !utf8.ValidString(c.text) {
 			t.Errorf("%s has %d bytes and ends with %q", name, len(c.text), c.text[len(c.text)-100:])
@@ -34,14 +34,14 @@ func TestWhatIsLongIsCutAndSaysSo(t *testing.T) {
 	}
 }
 
-func TestAWriteIsNotOlderThanWhatItFollows(t *testing.T) {
+func TestAWriteIsNotOlderThanItsIssue(t *testing.T) {
 	later := time.Now().Add(time.Hour)
 	if got := writeTime(later); !got.Equal(later) {
 		t.Errorf("got %v, want %v", got, later)
 	}
 }
 
-func TestTheKeyOfAnIssueFitsWhateverItsID(t *testing.T) {
+func TestTheSubmitKeyIsBounded(t *testing.T) {
 	it := &issues.Issue{ID: strings.Repeat("x", 300)}
 	long := submitKey(it)
 	it.ID += "y"

@@ -20,7 +20,7 @@ import (
 	issues "mailroom/tracker"
 )
 
-func TestFiftyIssuesAtOnceAreEachDoneOnceWhileTheyAreEdited(t *testing.T) {
+func TestFiftyConcurrentIssuesEachRunOnceDespiteEdits(t *testing.T) {
 	w := newFixture(t).withSQLite()
 	const n = 50
 	w.options.MaxClaims = n
@@ -32,7 +32,7 @@ func TestFiftyIssuesAtOnceAreEachDoneOnceWhileTheyAreEdited(t *testing.T) {
 	w.start()
 	var bd sync.WaitGroup
 	for some := range slices.Chunk(ids, n/5) {
-		bd.Go(func() { // somebody else, who does not wait for the server
+		bd.Go(func() { // another writer beside the server
 			for _, id := range some {
 				w.set(id, func(it *issues.Issue) { it.Notes = "of " + id })
 			}
@@ -46,7 +46,7 @@ func TestFiftyIssuesAtOnceAreEachDoneOnceWhileTheyAreEdited(t *testing.T) {
 		if it.Notes != "of "+id || it.CloseReason != "done" {
 			t.Errorf("%s is %+v", id, it)
 		}
-		// An edit may come before the claim; after it, it changes no key.
+		// An edit may precede the claim. An edit after it does not change the key.
 		if got := comments(it); !slices.Equal(got, []string{"codex: done"}) || w.agent.count(id) != 1 || len(w.runs("issue:"+id)) != 1 {
 			t.Errorf("%s was run %d times and has %q", id, w.agent.count(id), got)
 		}
@@ -76,7 +76,7 @@ func TestTwoServersOnOneTrackerClaimEachIssueOnce(t *testing.T) {
 	}
 }
 
-func TestASecondServerLeavesTheClaimsOfAnotherAlone(t *testing.T) {
+func TestAServerIgnoresTheClaimsOfAnother(t *testing.T) {
 	first := newFixture(t)
 	first.create("x-a")
 	work, open := gatedWork("done")
@@ -97,14 +97,14 @@ func TestASecondServerLeavesTheClaimsOfAnotherAlone(t *testing.T) {
 	first.waitStatus("x-a", issues.StatusClosed)
 }
 
-// TestAServerThatEndsAnywhereGoesOn ends one at each step of an issue's way, and
-// starts the next one on the same store.
-func TestAServerThatEndsAnywhereGoesOn(t *testing.T) {
+// TestARestartAtAnyStepResumes stops the server at each step of an issue's life and starts another
+// one on the same store.
+func TestARestartAtAnyStepResumes(t *testing.T) {
 	for _, c := range []struct {
 		when     string
 		break_   func(w *fixture) // before the first server starts
 		until    func(w *fixture)
-		mend     func(w *fixture) // between the two
+		mend     func(w *fixture) // between the two servers
 		attempts int
 	}{
 		{
@@ -115,7 +115,7 @@ func TestAServerThatEndsAnywhereGoesOn(t *testing.T) {
 			until: func(w *fixture) { w.waitStatus("x-a", issues.StatusInProgress) },
 			mend: func(w *fixture) {
 				w.ledgerFault = nil
-				w.set("x-a", func(it *issues.Issue) { it.Notes = "edited while nobody looked" })
+				w.set("x-a", func(it *issues.Issue) { it.Notes = "edited while stopped" })
 			},
 		},
 		{
@@ -170,9 +170,8 @@ func (w *fixture) rename(from, to string) {
 	}
 }
 
-// TestAFileThatGoesBackToBeforeTheClaimDoesNotRunItAgain is what another branch of
-// git does.
-func TestAFileThatGoesBackToBeforeTheClaimDoesNotRunItAgain(t *testing.T) {
+// TestAnOlderFileDoesNotRepeatARun simulates switching to another git branch.
+func TestAnOlderFileDoesNotRepeatARun(t *testing.T) {
 	w := newFixture(t)
 	w.create("x-a")
 	before, err := os.ReadFile(w.folder.File())
@@ -191,7 +190,7 @@ func TestAFileThatGoesBackToBeforeTheClaimDoesNotRunItAgain(t *testing.T) {
 	}
 }
 
-func TestADeliveryThatComesAgainAddsNothing(t *testing.T) {
+func TestARepeatedDeliveryAddsNothing(t *testing.T) {
 	w := newFixture(t)
 	w.create("x-a")
 	w.start()
@@ -206,7 +205,7 @@ func TestADeliveryThatComesAgainAddsNothing(t *testing.T) {
 	}
 }
 
-func TestWhatIsSaidAtTheEndAndTheEndAreOneWrite(t *testing.T) {
+func TestTheLastCommentAndTheCloseAreOneWrite(t *testing.T) {
 	w := newFixture(t)
 	w.create("x-a")
 	away := w.folder.File() + ".away"
@@ -218,14 +217,14 @@ func TestWhatIsSaidAtTheEndAndTheEndAreOneWrite(t *testing.T) {
 	run := w.waitRun("x-a", mailroom.StatusCompleted)
 	w.stop()
 	w.rename(away, w.folder.File())
-	w.deliver(channel.Delivery{Run: run, Text: "done"}) // which is alone now
+	w.deliver(channel.Delivery{Run: run, Text: "done"}) // the only writer now
 	it := w.issue("x-a")
 	if it.Status != issues.StatusClosed || len(it.Comments) != 1 || !it.Comments[0].CreatedAt.Equal(it.ClosedAt) && it.ClosedAt.Sub(it.Comments[0].CreatedAt) > time.Millisecond {
 		t.Errorf("it is %s at %v, with %+v", it.Status, it.ClosedAt, it.Comments)
 	}
 }
 
-// deliver delivers beside the server.
+// deliver makes a delivery without the server.
 func (w *fixture) deliver(d channel.Delivery) {
 	w.t.Helper()
 	watch, err := tracker.New(w.options)
@@ -239,13 +238,13 @@ func (w *fixture) deliver(d channel.Delivery) {
 		cancel()
 		return nil, errors.New("that is all")
 	}})
-	r.Run(ctx) // which hands out its link
+	r.Run(ctx) // passes its host to Connect
 	if err := watch.Deliver(w.t.Context(), link, d, nil); err != nil {
 		w.t.Fatal(err)
 	}
 }
 
-func TestATrackerThatCannotBeReadIsAChannelInTrouble(t *testing.T) {
+func TestAnUnreadableTrackerIsRetried(t *testing.T) {
 	w := newFixture(t)
 	away := w.folder.Path() + ".away"
 	w.rename(w.folder.Path(), away)
@@ -260,7 +259,7 @@ func TestATrackerThatCannotBeReadIsAChannelInTrouble(t *testing.T) {
 	w.waitFor("it is connected", func() bool { return w.runner.State().Condition == channel.ConditionConnected })
 }
 
-func TestATrackerThatIsKeptLockedIsNotWaitedForLong(t *testing.T) {
+func TestAWaitForALockedTrackerTimesOut(t *testing.T) {
 	w := newFixture(t)
 	w.create("x-a")
 	lock := flock.New(filepath.Join(w.folder.Path(), "issues.lock"))
@@ -270,7 +269,7 @@ func TestATrackerThatIsKeptLockedIsNotWaitedForLong(t *testing.T) {
 	w.options.LockTimeout = 10 * time.Millisecond
 	w.start()
 	w.waitFor("it says so", func() bool {
-		return strings.Contains(w.runner.State().Reason, w.folder.File()+" was kept locked for 10ms by ")
+		return strings.Contains(w.runner.State().Reason, w.folder.File()+" is locked by another process (waited 10ms): ")
 	})
 	if err := lock.Unlock(); err != nil {
 		t.Fatal(err)
@@ -278,7 +277,7 @@ func TestATrackerThatIsKeptLockedIsNotWaitedForLong(t *testing.T) {
 	w.waitStatus("x-a", issues.StatusClosed)
 }
 
-func TestAnIssueThatCannotBeWrittenHoldsNoOtherUp(t *testing.T) {
+func TestAnUnwritableIssueDoesNotBlockOthers(t *testing.T) {
 	w := newFixture(t)
 	w.create("x-good")
 	file, err := os.OpenFile(w.folder.File(), os.O_WRONLY|os.O_APPEND, 0)
@@ -301,15 +300,15 @@ func TestAnIssueThatCannotBeWrittenHoldsNoOtherUp(t *testing.T) {
 		if it := w.issue(id); it.Status != issues.StatusOpen || w.agent.count(id) > 0 {
 			t.Errorf("%s is %s", id, it.Status)
 		}
-		if n := strings.Count(w.logs.String(), "issue "+id+" is left alone"); n != 1 {
-			t.Errorf("it is said %d times that %s is left alone", n, id)
+		if n := strings.Count(w.logs.String(), "issue "+id+" skipped"); n != 1 {
+			t.Errorf("%d reports that %s is skipped", n, id)
 		}
 	}
 }
 
-func TestAThreadThatIsSomebodyElsesBlocksItsIssue(t *testing.T) {
+func TestAThreadOfAnotherOwnerBlocksItsIssue(t *testing.T) {
 	w := newFixture(t)
-	w.options.Interval = time.Hour // it is started to have a ledger
+	w.options.Interval = time.Hour // started for its ledger only
 	w.start()
 	if _, err := w.ledger.Submit(t.Context(), mailroom.Submit{
 		Thread: "issue:x-a", Agent: "codex", SetAgent: true, Owner: "bob", Messages: []mailroom.NewMessage{{Parts: mailroom.Text("mine")}}, Sender: "bob",
@@ -322,7 +321,7 @@ func TestAThreadThatIsSomebodyElsesBlocksItsIssue(t *testing.T) {
 	w.options.Interval = 5 * time.Millisecond
 	w.start()
 	it := w.waitStatus("x-a", issues.StatusBlocked)
-	if got := comments(it); len(got) != 1 || !strings.HasPrefix(got[0], "mailroom: It cannot be given to codex: ") {
+	if got := comments(it); len(got) != 1 || !strings.HasPrefix(got[0], "mailroom: Cannot submit this issue to codex: ") {
 		t.Errorf("it has %q", got)
 	}
 }

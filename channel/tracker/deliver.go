@@ -10,21 +10,20 @@ import (
 	issues "mailroom/tracker"
 )
 
-// KindUnsent is the kind of the entry that a delivery writes when the file has no
-// place for it; its body is a [Note].
+// KindUnsent is the kind of the entry for a delivery whose issue does not exist. Its body is a
+// [Note].
 const KindUnsent = "x.tracker.unsent"
 
-// Note is the body of such an entry.
+// Note is the body of a KindUnsent entry.
 type Note struct {
 	Reason string `json:"reason"`
 }
 
-// Thread is the thread of an issue, by its id.
+// Thread returns the thread of an issue.
 func Thread(name, issue string) string { return channel.ThreadID(name, issue) }
 
-// Deliver takes a delivery: what was said or asked becomes a comment,
-// and what has ended is concluded with it, in one write. It does nothing that the
-// file says already, so it can be repeated.
+// Deliver writes a delivery to the tracker: a message or a question becomes a comment, and the end
+// of a run closes or blocks its issue, in one write. A repeated delivery changes nothing.
 func (w *Watcher) Deliver(ctx context.Context, l *channel.Host, d channel.Delivery, s mailroom.Session) error {
 	server, err := w.serverID(ctx, l)
 	if err != nil {
@@ -56,13 +55,13 @@ func (w *Watcher) Deliver(ctx context.Context, l *channel.Host, d channel.Delive
 		}
 		return nil
 	})
-	w.requestScan() // there may be room for the next one
+	w.requestScan() // the next issue may be claimable now
 	switch {
 	case err != nil:
-		return &mailroom.Failure{Class: mailroom.ClassUnavailable, Err: fmt.Errorf("write to the tracker: %w", err)}
+		return &mailroom.Failure{Class: mailroom.ClassUnavailable, Err: fmt.Errorf("write tracker: %w", err)}
 	case !found:
-		l.Log().Info("what a run said is written to no issue, which is not there", "run", d.Run.ID)
-		return appendNote(ctx, s, "the tracker has no such issue, or has it no more")
+		l.Log().Info("comment not written: issue does not exist", "run", d.Run.ID)
+		return appendNote(ctx, s, "the issue does not exist or was deleted")
 	}
 	l.Sent()
 	return nil

@@ -28,8 +28,8 @@ type fixture struct {
 	folder      issues.Folder
 	agent       *scriptedAgent
 	options     tracker.Options
-	ledgerFault func(name string) error // of operations of the ledger, if set
-	limit       int                     // of runs at once; 0: the engine's
+	ledgerFault func(name string) error // fails operations of the ledger; may be nil
+	limit       int                     // of concurrent runs; 0 for the engine's default
 	logs        *logBuffer
 	store       mailroom.Store
 
@@ -48,7 +48,7 @@ func newFixture(t *testing.T) *fixture {
 	return newFixtureOn(t, folder)
 }
 
-// newFixtureOn is a server of its own on a tracker.
+// newFixtureOn returns another server on an existing tracker.
 func newFixtureOn(t *testing.T, folder issues.Folder) *fixture {
 	t.Helper()
 	w := &fixture{t: t, folder: folder, store: memory.New(), agent: &scriptedAgent{}, logs: &logBuffer{}, stop: func() {}}
@@ -65,7 +65,7 @@ func newFixtureOn(t *testing.T, folder issues.Folder) *fixture {
 	return w
 }
 
-// withSQLite has the server keep what it has in SQLite.
+// withSQLite stores the server's data in SQLite.
 func (w *fixture) withSQLite() *fixture {
 	w.t.Helper()
 	store, err := sqlite.Open(w.t.Context(), filepath.Join(w.t.TempDir(), "mailroom.db"), sqlite.Options{})
@@ -76,7 +76,7 @@ func (w *fixture) withSQLite() *fixture {
 	return w
 }
 
-// start runs the server until stop.
+// start runs the server until stop is called.
 func (w *fixture) start() *fixture {
 	w.t.Helper()
 	log := slog.New(slog.NewTextHandler(w.logs, &slog.HandlerOptions{Level: slog.LevelWarn}))
@@ -101,7 +101,7 @@ func (w *fixture) start() *fixture {
 	ctx, cancel := context.WithCancel(context.Background())
 	ledgerCtx, cancelLedger := context.WithCancel(context.Background())
 	var parts, last sync.WaitGroup
-	last.Go(func() { _ = w.ledger.Run(ledgerCtx) }) // what it cannot write, nobody waits for
+	last.Go(func() { _ = w.ledger.Run(ledgerCtx) }) // returns when its context ends
 	if err := w.ledger.EndLocalWorkers(ctx, false); err != nil {
 		w.t.Fatal(err)
 	}
@@ -117,7 +117,7 @@ func (w *fixture) start() *fixture {
 	return w
 }
 
-// faultyLedger is a ledger that a test breaks.
+// faultyLedger fails operations as a test says.
 type faultyLedger struct {
 	*ledger.Ledger
 	fault func(name string) error
@@ -132,11 +132,10 @@ func (f faultyLedger) Submit(ctx context.Context, in mailroom.Submit) (mailroom.
 	return f.Ledger.Submit(ctx, in)
 }
 
-// scriptedAgent is an agent that does what a test says, and counts its attempts by the
-// thread.
+// scriptedAgent runs the work set by a test and counts its attempts by thread.
 type scriptedAgent struct {
 	mu       sync.Mutex
-	work     func(ctx context.Context, s mailroom.Session) error // nil: it says "done"
+	work     func(ctx context.Context, s mailroom.Session) error // nil replies "done"
 	attempts map[string]int
 	inputs   map[string]string
 }
@@ -166,21 +165,21 @@ func (c *scriptedAgent) setWork(work func(ctx context.Context, s mailroom.Sessio
 	c.work = work
 }
 
-// count is how often the agent was run for an issue.
+// count returns how often the agent ran for an issue.
 func (c *scriptedAgent) count(id string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.attempts["issue:"+id]
 }
 
-// input is what it was told of an issue last.
+// input returns the latest input for an issue.
 func (c *scriptedAgent) input(id string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.inputs["issue:"+id]
 }
 
-// logBuffer keeps what is logged.
+// logBuffer collects log output.
 type logBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -200,7 +199,7 @@ func (l *logBuffer) String() string {
 
 func ann() issues.Signature { return issues.Signature{Actor: "ann", At: time.Now()} }
 
-// edit changes the file as bd does.
+// edit changes the file like bd.
 func (w *fixture) edit(change func(t *issues.Tracker) error) {
 	w.t.Helper()
 	if _, err := w.folder.Update(w.t.Context(), change); err != nil {
@@ -208,7 +207,7 @@ func (w *fixture) edit(change func(t *issues.Tracker) error) {
 	}
 }
 
-// create adds issues x-ID with these ids.
+// create adds issues with these ids.
 func (w *fixture) create(ids ...string) {
 	w.t.Helper()
 	w.edit(func(t *issues.Tracker) error {
@@ -250,7 +249,7 @@ func (w *fixture) waitStatus(id string, status issues.Status) *issues.Issue {
 	return w.issue(id)
 }
 
-// comments are what was said of an issue, each with who has said it.
+// comments returns the first lines of an issue's comments with their authors.
 func comments(it *issues.Issue) (all []string) {
 	for _, c := range it.Comments {
 		first, _, _ := strings.Cut(c.Text, "\n")
@@ -259,7 +258,7 @@ func comments(it *issues.Issue) (all []string) {
 	return all
 }
 
-// runs are those of a thread, the newest first.
+// runs returns the runs of a thread, newest first.
 func (w *fixture) runs(thread string) (found []*mailroom.Run) {
 	w.t.Helper()
 	err := w.store.View(w.t.Context(), func(r mailroom.Reader) (err error) {
@@ -283,8 +282,7 @@ func (w *fixture) waitRun(id string, status mailroom.Status) *mailroom.Run {
 	return w.runs("issue:" + id)[0]
 }
 
-// waitDelivered waits until a run of an issue has ended, and all that it said is
-// delivered.
+// waitDelivered waits until all runs and deliveries of an issue have ended.
 func (w *fixture) waitDelivered(id string) {
 	w.t.Helper()
 	w.waitFor("everything of "+id+" is delivered", func() bool {
@@ -308,12 +306,12 @@ func (w *fixture) waitFor(what string, good func() bool) {
 		select {
 		case <-tick.C:
 		case <-late:
-			w.t.Fatalf("never: %s; the channel is %+v", what, w.runner.State())
+			w.t.Fatalf("condition not met in time: %s; the channel is %+v", what, w.runner.State())
 		}
 	}
 }
 
-// gatedWork is work that goes on when the test says so.
+// gatedWork returns work that waits until open is called.
 func gatedWork(reply string) (work func(ctx context.Context, s mailroom.Session) error, open func()) {
 	closed := make(chan struct{})
 	return func(ctx context.Context, s mailroom.Session) error {

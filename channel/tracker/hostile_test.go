@@ -10,10 +10,10 @@ import (
 	issues "mailroom/tracker"
 )
 
-// TestAProjectsFilesLeadNowhere has a project that puts links and pipes in the place
-// of the tracker's files: the server changes nothing outside, says what is wrong, and
-// does the issue once the file is as it should be.
-func TestAProjectsFilesLeadNowhere(t *testing.T) {
+// TestTrackerFilesCannotLeadOutside has a project that replaces the tracker's files with links and
+// pipes. The server changes nothing outside, reports the problem, and handles the issue once the
+// file is restored.
+func TestTrackerFilesCannotLeadOutside(t *testing.T) {
 	for _, name := range []string{"issues.jsonl", "issues.lock", "quarantine.jsonl", "issues.jsonl.tmp"} {
 		for kind, set := range map[string]func(at, outside string) error{
 			"is a link": func(at, outside string) error { return os.Symlink(outside, at) },
@@ -38,7 +38,7 @@ func TestAProjectsFilesLeadNowhere(t *testing.T) {
 					t.Fatal(err)
 				}
 				w.start()
-				if name != "issues.jsonl.tmp" { // which nothing uses
+				if name != "issues.jsonl.tmp" { // not used by the server
 					w.waitFor("it says what is wrong", func() bool {
 						return strings.Contains(w.runner.State().Reason, name+" "+kind)
 					})

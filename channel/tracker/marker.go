@@ -9,22 +9,22 @@ import (
 	issues "mailroom/tracker"
 )
 
-// marker is what a claim leaves in the metadata of its issue.
+// marker is what a claim stores in the metadata of its issue.
 type marker struct {
-	Server string `json:"server"` // whose claim it is
-	Key    string `json:"key"`    // of the submit
-	// Concluded is updated_at of the write that said how the run ended; zero: none
-	// has yet.
+	Server string `json:"server"` // id of the claiming server
+	Key    string `json:"key"`    // key of the submit
+	// Concluded is updated_at of the write that recorded the end of the run, or zero.
 	Concluded time.Time `json:"told,omitzero"`
 }
 
-// markerKey is the member of an issue's metadata that is ours.
+// markerKey is the metadata key of the marker.
 const markerKey = "mailroom"
 
-// markerOf reads the mark of an issue, if it is of this server.
+// markerOf returns the marker of an issue. ours is false if it has none or belongs to another
+// server.
 func markerOf(it *issues.Issue, server string) (m marker, ours bool) {
 	raw := it.Metadata(markerKey)
-	if raw == "" || json.Unmarshal([]byte(raw), &m) != nil { // what somebody else has put there is not ours
+	if raw == "" || json.Unmarshal([]byte(raw), &m) != nil { // a value of another program is not a marker
 		return marker{}, false
 	}
 	return m, m.Server == server && m.Key != ""
@@ -33,13 +33,13 @@ func markerOf(it *issues.Issue, server string) (m marker, ours bool) {
 func (m marker) store(it *issues.Issue) error {
 	raw, err := json.Marshal(m)
 	if err != nil {
-		return fmt.Errorf("encode the mark of a claim: %w", err)
+		return fmt.Errorf("encode claim marker: %w", err)
 	}
 	return it.SetMetadata(markerKey, string(raw))
 }
 
-// submitKey is the key under which an issue is submitted as it is: what was changed
-// since has another.
+// submitKey returns the key under which an issue is submitted. Each change of the issue yields
+// another key.
 func submitKey(it *issues.Issue) string {
 	key := it.ID + "@" + it.UpdatedAt.UTC().Format(time.RFC3339Nano)
 	if len(key) > mailroom.MaxSubmitKey {
@@ -48,8 +48,8 @@ func submitKey(it *issues.Issue) string {
 	return key
 }
 
-// LastSubmit is the thread to which an issue was submitted last, by whatever server
-// with a channel of this name, and its key there; "" if it never was.
+// LastSubmit returns the thread and the key of an issue's latest submit by any server with a
+// channel of this name. They are "" if it was never submitted.
 func LastSubmit(channel string, it *issues.Issue) (thread, key string) {
 	m, _ := markerOf(it, "")
 	if m.Key == "" {

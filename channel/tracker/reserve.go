@@ -10,39 +10,38 @@ import (
 	issues "mailroom/tracker"
 )
 
-// Projects is where agents elsewhere see what is worked on here: in clones of
-// their own they do not have the file as it is now.
+// Projects reserves issues, so that agents in other clones, which do not see the current file, know
+// what is being worked on.
 type Projects interface {
 	Reserve(ctx context.Context, in mailroom.Reserve) (mailroom.Reserved, error)
 	ReleaseNames(ctx context.Context, project, holder string, names []string, by *mailroom.Token) ([]mailroom.Reservation, error)
 }
 
 const (
-	// reservationTTL is how long a reservation lasts; it is renewed at half of it.
+	// reservationTTL is the lifetime of a reservation. It is renewed at half of it.
 	reservationTTL = time.Hour
-	// reservationRetry is after how long an issue that somebody elsewhere has reserved
-	// is tried again.
+	// reservationRetry is the delay before an issue reserved by another agent is tried again.
 	reservationRetry = 30 * time.Second
-	// reservationReason is by what those of a tracker are known.
+	// reservationReason identifies reservations made by trackers.
 	reservationReason = "the tracker has given it to its agent"
 )
 
-// reservation is what is known of the one of an issue.
+// reservation is the known reservation of an issue.
 type reservation struct {
-	holder string    // "": somebody else's
-	next   time.Time // when it is to be asked for again
+	holder string    // "" for another agent's
+	next   time.Time // time of the next renewal or retry
 }
 
-// reservationName is what an issue is called in a project, as bd calls it.
+// reservationName returns the name of an issue in a project, in the form that bd uses.
 func reservationName(issue string) string { return ".beads/issues/" + issue }
 
-// operator is who reserves: the server itself.
+// operator returns the token for reservations: the server's own.
 func operator() *mailroom.Token {
 	return &mailroom.Token{Name: mailroom.Operator, Scopes: []mailroom.Permission{mailroom.PermissionAdmin}}
 }
 
-// reserve reserves an issue for an agent, or renews that. It reports false if
-// somebody else has it. Any other refusal stops no work.
+// reserve reserves an issue for an agent or renews the reservation. ours is false if another agent
+// has reserved it. Any other refusal is reported and does not stop the work.
 func (r *receiver) reserve(ctx context.Context, issue, agent string) (ours bool, err error) {
 	if r.options.Project == "" {
 		return true, nil
@@ -59,24 +58,24 @@ func (r *receiver) reserve(ctx context.Context, issue, agent string) (ours bool,
 		r.reserved[issue] = reservation{agent, now.Add(reservationTTL / 2)}
 		return true, nil
 	case mailroom.CodeConflict:
-		r.host.Log().Info("an issue is left to who has reserved it", "issue", issue, "reason", err)
+		r.host.Log().Info("issue skipped: reserved by another agent", "issue", issue, "reason", err)
 		r.reserved[issue] = reservation{"", now.Add(reservationRetry)}
 		return false, nil
 	case mailroom.CodeUnavailable:
 		return false, err
 	}
-	r.host.ReportError(fmt.Errorf("issue %s cannot be reserved in project %s: %w", issue, r.options.Project, err))
+	r.host.ReportError(fmt.Errorf("cannot reserve issue %s in project %s: %w", issue, r.options.Project, err))
 	r.reserved[issue] = reservation{agent, now.Add(reservationTTL / 2)}
 	return true, nil
 }
 
-// isReservedElsewhere reports whether somebody else has reserved an issue, as far as is known.
+// isReservedElsewhere reports whether another agent is known to have reserved an issue.
 func (r *receiver) isReservedElsewhere(issue string) bool {
 	had, known := r.reserved[issue]
 	return known && had.holder == "" && time.Now().Before(had.next)
 }
 
-// syncReservations renews the reservations of what is in progress, and releases the others.
+// syncReservations renews the reservations of issues in progress and releases the others.
 func (r *receiver) syncReservations(ctx context.Context) error {
 	if r.options.Project == "" {
 		return nil
@@ -105,33 +104,33 @@ func (r *receiver) syncReservations(ctx context.Context) error {
 			return err
 		}
 		if err != nil {
-			r.host.ReportError(fmt.Errorf("the reservation of issue %s cannot be released: %w", issue, err))
+			r.host.ReportError(fmt.Errorf("cannot release the reservation of issue %s: %w", issue, err))
 		}
 		delete(r.reserved, issue)
 	}
 	return nil
 }
 
-// loadReservations reads which reservations there are of a receiver before this one.
+// loadReservations loads the reservations made before this receiver started.
 func (r *receiver) loadReservations(ctx context.Context) error {
 	r.reserved = map[string]reservation{}
 	thread, err := mailroom.ProjectThread(r.options.Project)
 	if err != nil {
-		return nil // it has none, and every try says so
+		return nil // an invalid project name; each reservation attempt reports it
 	}
 	return r.host.View(ctx, func(rd mailroom.Reader) error {
 		rows, err := rd.Reservations(mailroom.ReservationQuery{Thread: thread})
 		for _, row := range rows {
 			if issue, ok := strings.CutPrefix(row.Name, reservationName("")); ok && row.Reason == reservationReason && row.Owner == mailroom.Operator {
-				r.reserved[issue] = reservation{holder: row.Holder} // to be renewed, or released
+				r.reserved[issue] = reservation{holder: row.Holder} // renewed or released by syncReservations
 			}
 		}
 		return err
 	})
 }
 
-// reserveNext reserves the issues that are claimed next. Those of others are not
-// ready any more after it.
+// reserveNext reserves the issues to claim next. Issues reserved by other agents are no longer
+// ready afterwards.
 func (r *receiver) reserveNext(ctx context.Context, ready []*issues.Issue, room int) error {
 	for _, it := range ready {
 		if room <= 0 {

@@ -13,7 +13,7 @@ import (
 	issues "mailroom/tracker"
 )
 
-// bob is an agent in a clone of his own.
+// bob is an agent in another clone.
 func bob() *mailroom.Token {
 	return &mailroom.Token{Name: "bob", Scopes: []mailroom.Permission{mailroom.PermissionSubmit, mailroom.PermissionRead}, Namespace: "project:"}
 }
@@ -24,7 +24,7 @@ func (w *fixture) bobReserves(id string) error {
 	return err
 }
 
-// reserved are the names that are reserved, each with who has it.
+// reserved returns the reserved names with their holders.
 func (w *fixture) reserved() (all []string) {
 	w.t.Helper()
 	rows, err := w.ledger.Reservations(context.Background(), "shop", bob())
@@ -37,7 +37,7 @@ func (w *fixture) reserved() (all []string) {
 	return all
 }
 
-func TestWhatIsInProgressIsReservedForAgentsElsewhere(t *testing.T) {
+func TestIssuesInProgressAreReserved(t *testing.T) {
 	w := newFixture(t)
 	w.options.Project = "shop"
 	w.create("x-a")
@@ -50,7 +50,7 @@ func TestWhatIsInProgressIsReservedForAgentsElsewhere(t *testing.T) {
 		t.Errorf("bob could reserve it too: %v", err)
 	}
 	w.stop()
-	w.start() // what is in progress stays reserved
+	w.start() // issues in progress stay reserved
 	w.waitFor("the agent has it again", func() bool { return w.agent.count("x-a") == 2 })
 	if got := w.reserved(); !slices.Equal(got, []string{".beads/issues/x-a codex"}) {
 		t.Errorf("reserved are %q", got)
@@ -60,7 +60,7 @@ func TestWhatIsInProgressIsReservedForAgentsElsewhere(t *testing.T) {
 	w.waitFor("it is released", func() bool { return len(w.reserved()) == 0 })
 }
 
-func TestWhatAnAgentElsewhereHasReservedIsLeftToIt(t *testing.T) {
+func TestReservedIssuesAreSkipped(t *testing.T) {
 	w := newFixture(t)
 	w.options.Project, w.options.MaxClaims = "shop", 2
 	w.start()
@@ -78,12 +78,12 @@ func TestWhatAnAgentElsewhereHasReservedIsLeftToIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.stop()
-	w.start() // or half a minute later
+	w.start() // instead of waiting for reservationRetry
 	w.waitStatus("x-a", issues.StatusClosed)
 	w.waitFor("nothing is reserved", func() bool { return len(w.reserved()) == 0 })
 }
 
-func TestAProjectThatTakesNoReservationStopsNoWork(t *testing.T) {
+func TestARefusedReservationDoesNotStopWork(t *testing.T) {
 	w := newFixture(t)
 	w.options.Project = "no/project"
 	w.create("x-a")
@@ -94,9 +94,9 @@ func TestAProjectThatTakesNoReservationStopsNoWork(t *testing.T) {
 	}
 }
 
-// TestWhatComesWhileTheFileIsLockedIsReservedBeforeItIsClaimed has an issue that bob
-// has reserved come, by git, after the server has looked and before it writes.
-func TestWhatComesWhileTheFileIsLockedIsReservedBeforeItIsClaimed(t *testing.T) {
+// TestLateIssuesAreReservedBeforeTheyAreClaimed adds an issue that bob has reserved between the
+// scan and the write.
+func TestLateIssuesAreReservedBeforeTheyAreClaimed(t *testing.T) {
 	w := newFixture(t)
 	w.options.Project = "shop"
 	w.start()

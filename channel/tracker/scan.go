@@ -14,40 +14,40 @@ import (
 	issues "mailroom/tracker"
 )
 
-// receiver is one time of watching: from a start to the first thing that fails.
+// receiver is the state of one call of receive.
 type receiver struct {
 	*Watcher
 	host   *channel.Host
 	server string
 
-	// The file as it was read last, and the claims in it.
+	// The file as last read, and this server's claims in it.
 	tracker *issues.Tracker
 	claims  []claim
 	info    fs.FileInfo
-	recent  bool // it was so new then that another change may look the same
+	recent  bool // modified so recently that a further change may have the same time
 
-	lastFullScan time.Time // when all claims were looked at, those that were told of too
+	lastFullScan time.Time // last scan that included concluded claims
 	wakeUp       bool
-	runIDs       map[string]string // runs by the key of their submit, as the ledger has said
-	abandoned    map[string]bool   // keys of claims of which nothing can come any more
+	runIDs       map[string]string // run ids by submit key, as found in the ledger
+	abandoned    map[string]bool   // submit keys of claims that need no further work
 
-	reserved map[string]reservation // by issue; nil: it was not looked for any yet
+	reserved map[string]reservation // by issue; nil before loadReservations
 }
 
 const (
-	// mtimeResolution is how old a change must be for the next one to have another time.
+	// mtimeResolution is the age from which a modification time identifies a version of the file.
 	mtimeResolution = time.Second
-	// fullScanInterval is how often claims are looked at whose end was told: their run
-	// may have been retried. A delivery tells it sooner.
+	// fullScanInterval is how often concluded claims are checked, because their run may have been
+	// retried. A delivery triggers a check earlier.
 	fullScanInterval = 30 * time.Second
 )
 
-// refresh returns the issues. changed is false if they are those of the last time.
+// refresh returns the issues. changed is false if the file has not changed since the last call.
 func (r *receiver) refresh() (t *issues.Tracker, changed bool, err error) {
 	file := r.options.Folder.File()
 	info, err := r.options.Folder.Stat()
 	if err != nil {
-		return nil, false, fmt.Errorf("look at the tracker: %w", err)
+		return nil, false, fmt.Errorf("stat tracker: %w", err)
 	}
 	if r.info != nil && !r.recent && os.SameFile(info, r.info) && info.Size() == r.info.Size() && info.ModTime().Equal(r.info.ModTime()) {
 		return r.tracker, false, nil
@@ -57,25 +57,26 @@ func (r *receiver) refresh() (t *issues.Tracker, changed bool, err error) {
 		return nil, false, err
 	}
 	if len(strays) > 0 {
-		r.host.ReportError(fmt.Errorf("%d lines of %s are no issues; the next change puts them aside: %w", len(strays), file, strays[0].Err))
+		r.host.ReportError(fmt.Errorf("%d invalid lines in %s; the next write moves them to quarantine: %w", len(strays), file, strays[0].Err))
 	}
 	r.tracker, r.claims = t, ownClaims(t, r.server)
 	r.info, r.recent = info, time.Since(info.ModTime()) < mtimeResolution
 	return t, true, nil
 }
 
-// claim is an issue that this server has claimed, now or once.
+// claim is an issue with the marker of this server.
 type claim struct {
 	issue *issues.Issue
 	marker
 }
 
-// inProgress reports whether the issue is in progress because of the claim.
+// inProgress reports whether the issue is in progress and the end of its run is not recorded yet.
 func (c claim) inProgress() bool {
 	return c.issue.Status == issues.StatusInProgress && c.Concluded.IsZero()
 }
 
-// claimedID is the id under which the issue was claimed: it may have got another since.
+// claimedID returns the id under which the issue was claimed. The issue may have been renamed
+// since.
 func (c claim) claimedID() string {
 	if at := strings.LastIndexByte(c.Key, '@'); at > 0 {
 		return c.Key[:at]
@@ -83,7 +84,7 @@ func (c claim) claimedID() string {
 	return c.issue.ID
 }
 
-// ownClaims are those of this server that something can still come of.
+// ownClaims returns the claims of this server that may need further work.
 func ownClaims(t *issues.Tracker, server string) (found []claim) {
 	for _, it := range t.All() {
 		ended := it.Status == issues.StatusClosed || it.Status == issues.StatusTombstone
@@ -94,7 +95,8 @@ func ownClaims(t *issues.Tracker, server string) (found []claim) {
 	return found
 }
 
-// scan does what is to be done. It reports whether there is more already.
+// scan brings file and ledger up to date once. It reports whether another scan should follow at
+// once.
 func (r *receiver) scan(ctx context.Context) (again bool, err error) {
 	t, changed, err := r.refresh()
 	if err != nil {
@@ -132,18 +134,17 @@ func (r *receiver) scan(ctx context.Context) (again bool, err error) {
 	return stopped, nil
 }
 
-// reportProgress shows where the tracker is.
+// reportProgress reports the state of the tracker.
 func (r *receiver) reportProgress(ready, room int) {
 	busy, held := r.options.MaxClaims-room, ""
 	if room <= 0 && ready > 0 {
-		held = fmt.Sprintf("max_claimed %d is reached, %d more are ready", r.options.MaxClaims, ready)
+		held = fmt.Sprintf("max_claimed %d reached; %d more issues are ready", r.options.MaxClaims, ready)
 	}
 	r.host.ReportProgress(channel.Progress{Cursor: fmt.Sprintf("%d ready", ready), Unacked: busy, Blocked: held})
 }
 
-// reconcile makes the ledger agree with the file: what is claimed and was not
-// submitted is submitted, and what is not ours any more and never started is
-// cancelled. It reports whether it cancelled something.
+// reconcile makes the ledger match the file: it submits claims that were not submitted, and cancels
+// runs that have not started and whose issue was taken back. It reports whether it cancelled a run.
 func (r *receiver) reconcile(ctx context.Context, t *issues.Tracker, found []claim, runs map[string]*mailroom.Run) (stopped bool, err error) {
 	for _, c := range found {
 		run := runs[c.Key]
@@ -154,11 +155,11 @@ func (r *receiver) reconcile(ctx context.Context, t *issues.Tracker, found []cla
 			}
 		case run == nil:
 		case run.NeverStarted() && !c.isUnchanged(run) && c.Concluded.IsZero():
-			r.host.Log().Info("an issue was taken back before its run has started", "issue", c.issue.ID, "run", run.ID, "status", c.issue.Status)
+			r.host.Log().Info("issue taken back before its run started; cancelling", "issue", c.issue.ID, "run", run.ID, "status", c.issue.Status)
 			if err := r.host.Cancel(ctx, run.ID); err != nil && mailroom.CodeOf(err) != mailroom.CodeConflict {
 				return stopped, err
 			}
-			stopped, r.info = true, nil // an open one can be given again
+			stopped, r.info = true, nil // an open issue can be claimed again
 		case run.Status.Finished() && (!started(run) && c.issue.Status == issues.StatusClosed || c.issue.Status == issues.StatusTombstone):
 			r.abandoned[c.Key] = true
 		}
@@ -168,7 +169,7 @@ func (r *receiver) reconcile(ctx context.Context, t *issues.Tracker, found []cla
 
 func started(run *mailroom.Run) bool { return !run.StartedAt.IsZero() }
 
-// submit hands an issue to the mailbox of its agent.
+// submit submits an issue to its agent.
 func (r *receiver) submit(ctx context.Context, t *issues.Tracker, c claim) error {
 	_, err := r.host.Submit(ctx, channel.Inbound{
 		Chat: []string{c.claimedID()}, Key: c.Key, Parts: mailroom.Text(issueText(t, c.issue)), Sender: Kind,
@@ -176,16 +177,16 @@ func (r *receiver) submit(ctx context.Context, t *issues.Tracker, c claim) error
 	})
 	switch mailroom.CodeOf(err) {
 	case mailroom.CodeInvalid, mailroom.CodeTooLarge, mailroom.CodeNotFound, mailroom.CodeConflict:
-		r.host.ReportError(fmt.Errorf("issue %s cannot be given to %s: %w", c.issue.ID, c.issue.Assignee, err))
+		r.host.ReportError(fmt.Errorf("cannot submit issue %s to %s: %w", c.issue.ID, c.issue.Assignee, err))
 		return r.blockRefused(ctx, c, err)
 	}
 	return err
 }
 
-// Label is the member of a run's metadata that has the id of its issue.
+// Label is the metadata key of a run that holds its issue's id.
 const Label = "issue"
 
-// blockRefused blocks an issue that the ledger does not take.
+// blockRefused blocks an issue whose submit the ledger refused.
 func (r *receiver) blockRefused(ctx context.Context, c claim, why error) error {
 	return r.update(ctx, r.host, func(t *issues.Tracker) error {
 		for _, now := range ownClaims(t, r.server) {
@@ -194,16 +195,16 @@ func (r *receiver) blockRefused(ctx context.Context, c claim, why error) error {
 			}
 			at := writeTime(now.issue.UpdatedAt)
 			return updateIssue(t, now, at, func(it *issues.Issue, m *marker) {
-				addComment(it, systemAuthor, "It cannot be given to "+it.Assignee+": "+why.Error(), at, at)
+				addComment(it, systemAuthor, "Cannot submit this issue to "+it.Assignee+": "+why.Error(), at, at)
 				it.Status, m.Concluded = issues.StatusBlocked, at
 			})
 		}
-		return nil // somebody was quicker
+		return nil // the issue has changed since
 	})
 }
 
-// runs finds the runs of claims, by key. One that was never submitted, or whose
-// thread was deleted, has nil.
+// runs returns the runs of claims by submit key. A claim that was never submitted, or whose thread
+// was deleted, has a nil run.
 func (r *receiver) runs(ctx context.Context, found []claim) (map[string]*mailroom.Run, error) {
 	runs := map[string]*mailroom.Run{}
 	for some := range slices.Chunk(found, viewBatch) {
@@ -215,7 +216,7 @@ func (r *receiver) runs(ctx context.Context, found []claim) (map[string]*mailroo
 	return runs, nil
 }
 
-// viewBatch is how many rows are looked at in one snapshot.
+// viewBatch is the number of rows read in one snapshot.
 const viewBatch = 200
 
 func (r *receiver) runsOf(rd mailroom.Reader, some []claim, runs map[string]*mailroom.Run) error {

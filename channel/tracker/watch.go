@@ -1,12 +1,11 @@
-// Package tracker gives the issues of a tracker to agents. What is ready is
-// claimed in the file and submitted to a thread of its own; what the run says
-// becomes comments, and its end closes the issue or blocks it.
+// Package tracker assigns the issues of a tracker to agents. It claims a ready issue in the file
+// and submits it to a thread of its own. The messages of the run become comments, and its end
+// closes or blocks the issue.
 //
-// The file says what is claimed, and the ledger what became of it. A claim is one
-// write of the file, and it carries the key of the submit that follows; so an
-// issue whose key the ledger does not know is submitted, whatever has happened in
-// between, and one whose run has ended is concluded. That is what each look does:
-// there is no list of claims beside, and nothing that runs only after a crash.
+// The file records the claims, the ledger their results. A claim is one write of the file and
+// contains the key of the submit that follows. So a claim whose key the ledger does not know is
+// submitted, and one whose run has ended is concluded, whatever crash happened in between. Every
+// scan does both; there is no separate list of claims and no recovery step.
 package tracker
 
 import (
@@ -24,55 +23,54 @@ import (
 	issues "mailroom/tracker"
 )
 
-// Kind is what a channel of this package is called in lists.
+// Kind is the name of this kind of channel.
 const Kind = "tracker"
 
-// Options of a tracker. Folder and Agent are needed.
+// Options configure a tracker. Folder and Agent are required.
 type Options struct {
 	Folder issues.Folder
-	Agent  string // that issues are given to
-	// Agents are others that an issue may be given to: by the label agent:NAME,
-	// or because it is assigned to one.
+	Agent  string // default agent for issues
+	// Agents are further agents, selected by the label agent:NAME or by the assignee.
 	Agents    []string
-	Labels    []string // an issue needs all of these
-	Types     []string // it is of one of these; none: of any
-	MaxClaims int      // in progress at once; 0 is 1
-	KeepOpen  bool     // what is done stays in progress, to be closed by a person
-	// Interval is between two looks at the file; 0 is DefaultInterval.
+	Labels    []string // required labels
+	Types     []string // accepted types; empty accepts all
+	MaxClaims int      // issues in progress at once; defaults to 1
+	KeepOpen  bool     // a person closes finished issues
+	// Interval is the time between two scans; it defaults to DefaultInterval.
 	Interval    time.Duration
-	LockTimeout time.Duration // with others who write the file; 0 is 5 s
-	// Project is where issues are reserved while they are in progress, and where those
-	// that others have reserved are left to them; "": nowhere. It needs Projects.
+	LockTimeout time.Duration // wait for a locked file; defaults to 5 s
+	// Project is the project in which issues in progress are reserved. Issues reserved there by
+	// other agents are skipped. "" disables reservations; otherwise Projects is required.
 	Project  string
 	Projects Projects
-	// Command is how a person calls this program, to answer a question; "" is
+	// Command is how a person calls this program, for the instructions in questions. It defaults to
 	// "mailroom".
 	Command string
 }
 
-// busyFactor is how many times as often it is looked while agents work.
+// busyFactor shortens the interval while agents are working.
 const busyFactor = 4
 
-// DefaultInterval is how often the file is looked at.
+// DefaultInterval is the default interval between two scans.
 const DefaultInterval = time.Second
 
-// DefaultTypes are those that are work by themselves. An epic is the sum of its
+// DefaultTypes returns the types that are work by themselves. An epic is not: it consists of its
 // children.
 func DefaultTypes() []string { return []string{"bug", "feature", "task", "chore"} }
 
-// Watcher is one tracker. It is a file, so there is nothing to connect to.
+// Watcher assigns the issues of one tracker. A tracker is a file, so there is no connection.
 type Watcher struct {
 	options Options
-	wake    chan struct{} // one slot: there may be something to do
+	wake    chan struct{} // buffered for one signal; triggers a scan
 }
 
-// New makes the watch of a tracker. It does not look at it yet.
+// New returns a watcher. It does not read the tracker yet.
 func New(o Options) (*Watcher, error) {
 	if o.Folder.Path() == "" {
-		return nil, errors.New("no folder is named")
+		return nil, errors.New("missing folder")
 	}
 	if o.Agent == "" {
-		return nil, errors.New("no agent is named")
+		return nil, errors.New("missing agent")
 	}
 	if o.MaxClaims == 0 {
 		o.MaxClaims = 1
@@ -90,20 +88,20 @@ func New(o Options) (*Watcher, error) {
 	return &Watcher{options: o, wake: make(chan struct{}, 1)}, nil
 }
 
-// ReconnectPolicy is how a tracker is tried: it is a file of this machine, and nobody minds a
-// look. One proves that it can be read as long as the next may take, twice.
+// ReconnectPolicy returns the policy for a local file: it retries quickly and never parks. The idle
+// timeout covers two scans that wait for the lock.
 func (w *Watcher) ReconnectPolicy() channel.ReconnectPolicy {
 	return channel.ReconnectPolicy{
 		InitialDelay: time.Second, MaxDelay: 5 * time.Second, ParkAfter: -1, IdleTimeout: 2*w.options.Interval + 2*w.options.LockTimeout,
 	}
 }
 
-// Connect is [channel.Connect].
+// Connect implements [channel.Connect].
 func (w *Watcher) Connect(_ context.Context, l *channel.Host) (channel.Adapter, error) {
 	return connection{w, l}, nil
 }
 
-// connection is a Watch with the link of one adapter.
+// connection is a Watcher with the host of one adapter.
 type connection struct {
 	watcher *Watcher
 	host    *channel.Host
@@ -112,7 +110,7 @@ type connection struct {
 // Receive implements [channel.Adapter].
 func (c connection) Receive(ctx context.Context) error { return c.watcher.receive(ctx, c.host) }
 
-// Maintain implements [channel.Adapter]: there is nothing to tend.
+// Maintain implements [channel.Adapter]. The adapter needs no maintenance.
 func (c connection) Maintain(context.Context) error { return nil }
 
 // Deliver implements [channel.Adapter].
@@ -136,7 +134,7 @@ func (w *Watcher) receive(ctx context.Context, l *channel.Host) error {
 		}
 		pause := w.options.Interval
 		if slices.ContainsFunc(r.claims, claim.inProgress) {
-			pause /= busyFactor // a run may end without a word, or after its last one
+			pause /= busyFactor // a run may end without a delivery, or after its last one
 		}
 		if again {
 			pause = 0
@@ -151,13 +149,13 @@ func (w *Watcher) receive(ctx context.Context, l *channel.Host) error {
 	}
 }
 
-// cursorIdentity is under which the name of the store is kept, beside the channel's
-// name. It does not depend on where the folder is: that may be moved.
+// cursorIdentity is the cursor under which the store keeps the server id. It does not contain the
+// folder's path, because the folder may be moved.
 const cursorIdentity = "tracker"
 
-// serverID is by which name claims of this channel in this store are known in a
-// file that others claim in too. It is made before the first claim, and is kept
-// in the store: who has it knows what became of the claims.
+// serverID returns the id that marks claims of this channel and store in the shared file. It is
+// created before the first claim and kept in the store, because only that store knows the results
+// of the claims.
 func (w *Watcher) serverID(ctx context.Context, l *channel.Host) (string, error) {
 	raw, err := l.Position(ctx, cursorIdentity)
 	if err != nil {
@@ -166,7 +164,7 @@ func (w *Watcher) serverID(ctx context.Context, l *channel.Host) (string, error)
 	var name string
 	if len(raw) > 0 {
 		if err := json.Unmarshal(raw, &name); err != nil {
-			return "", channel.Fatal(fmt.Errorf("read the name of the store: %w", err))
+			return "", channel.Fatal(fmt.Errorf("parse the saved server id: %w", err))
 		}
 		return name, nil
 	}
@@ -178,22 +176,22 @@ func cursor(server string) channel.Cursor {
 	return channel.Cursor{Identity: cursorIdentity, Position: []byte(`"` + server + `"`)}
 }
 
-// update changes the file, and gives up while others keep it locked.
+// update changes the file. It fails if the file stays locked for LockTimeout.
 func (w *Watcher) update(ctx context.Context, l *channel.Host, change func(*issues.Tracker) error) error {
 	waiting, cancel := context.WithTimeout(ctx, w.options.LockTimeout)
 	defer cancel()
 	strays, err := w.options.Folder.Update(waiting, change)
 	if len(strays) > 0 {
-		l.ReportError(fmt.Errorf("%d lines of %s were no issues and were put aside: %w", len(strays), w.options.Folder.File(), strays[0].Err))
+		l.ReportError(fmt.Errorf("%d invalid lines of %s moved to quarantine: %w", len(strays), w.options.Folder.File(), strays[0].Err))
 	}
 	if locked, ok := errors.AsType[*projectdir.LockedError](err); ok && ctx.Err() == nil {
-		return fmt.Errorf("%s was kept locked for %s by %s", w.options.Folder.File(), w.options.LockTimeout, locked.Holder)
+		return fmt.Errorf("%s is locked by another process (waited %s): %s", w.options.Folder.File(), w.options.LockTimeout, locked.Holder)
 	}
 	return err
 }
 
-// agentOf is who is given an issue: whom it is assigned to, else whom a label
-// names, else the usual one. "" if it is for nobody here.
+// agentOf returns the agent for an issue: the assignee, else the one named by a label, else the
+// default. It returns "" if the assignee is not an agent of this channel.
 func (w *Watcher) agentOf(it *issues.Issue) string {
 	all := append([]string{w.options.Agent}, w.options.Agents...)
 	if it.Assignee != "" {
@@ -210,15 +208,15 @@ func (w *Watcher) agentOf(it *issues.Issue) string {
 	return w.options.Agent
 }
 
-// labelAgent begins a label that chooses an agent.
+// labelAgent is the prefix of labels that select an agent.
 const labelAgent = "agent:"
 
-// accepts reports whether issues of this kind are given to agents.
+// accepts reports whether the channel handles an issue's type and assignee.
 func (w *Watcher) accepts(it *issues.Issue) bool {
 	return w.agentOf(it) != "" && (len(w.options.Types) == 0 || slices.Contains(w.options.Types, it.Type))
 }
 
-// requestScan has the file looked at soon. It is a hint: a look comes anyway.
+// requestScan triggers a scan without waiting for the interval.
 func (w *Watcher) requestScan() {
 	select {
 	case w.wake <- struct{}{}:
@@ -226,7 +224,7 @@ func (w *Watcher) requestScan() {
 	}
 }
 
-// writeTime is now as a file keeps it, and not before what it follows.
+// writeTime returns the current time for the file, or after if that is later.
 func writeTime(after time.Time) time.Time {
 	now := time.Now().UTC().Round(0)
 	if now.Before(after) {
@@ -235,7 +233,7 @@ func writeTime(after time.Time) time.Time {
 	return now
 }
 
-// needsConclusion reports whether a run has ended with nobody told of it yet.
+// needsConclusion reports whether a run has ended since its end was last recorded.
 func needsConclusion(run *mailroom.Run, m marker) bool {
 	return run != nil && run.Status.Finished() && run.FinishedAt.After(m.Concluded)
 }

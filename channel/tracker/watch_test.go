@@ -14,7 +14,7 @@ import (
 	issues "mailroom/tracker"
 )
 
-func TestAReadyIssueIsGivenToItsAgentAndClosedWithWhatItSaid(t *testing.T) {
+func TestAReadyIssueRunsAndIsClosedWithTheReply(t *testing.T) {
 	w := newFixture(t)
 	w.create("x-wood", "x-roof")
 	w.edit(func(t *issues.Tracker) error {
@@ -42,7 +42,7 @@ func TestAReadyIssueIsGivenToItsAgentAndClosedWithWhatItSaid(t *testing.T) {
 	if last := it.Comments[len(it.Comments)-1]; last.Author != "codex" || last.Text != "All dry now.\n\nIt took tiles." || last.ID != 2 {
 		t.Errorf("the last comment is %+v", last)
 	}
-	const want = "# Do x-roof\n\nIssue x-roof, task, priority 2, labelled house. It is claimed for you, codex. What you say last becomes a comment and closes it, so you need not. `bd show x-roof` shows it as it is now.\n" +
+	const want = "# Do x-roof\n\nIssue x-roof, task, priority 2, labelled house. It is claimed for you, codex. Your final reply becomes a comment and closes the issue; do not close it yourself. `bd show x-roof` shows its current state.\n" +
 		"\nIt drips.\n\n## Design\n\nTiles.\n\n## Acceptance criteria\n\nDry.\n\n## Notes\n\nAsk Bob.\n" +
 		"\n## Depends on\n\n- x-wood (blocks): Do x-wood, closed\n\n## Comments\n\nann, "
 	if got := w.agent.input("x-roof"); !strings.HasPrefix(got, want) || !strings.HasSuffix(got, ":\n\nred ones\n") {
@@ -57,7 +57,7 @@ func TestAReadyIssueIsGivenToItsAgentAndClosedWithWhatItSaid(t *testing.T) {
 	}
 }
 
-func TestOnlyWhatIsWantedIsGiven(t *testing.T) {
+func TestOnlyMatchingIssuesAreClaimed(t *testing.T) {
 	w := newFixture(t)
 	w.options.Agents, w.options.Labels, w.options.MaxClaims = []string{"claude"}, []string{"auto"}, 10
 	w.create("x-plain", "x-label", "x-mine", "x-theirs", "x-epic", "x-bare", "x-blocked")
@@ -84,14 +84,14 @@ func TestOnlyWhatIsWantedIsGiven(t *testing.T) {
 	}
 }
 
-func TestARunThatFailsBlocksItsIssueAndItsRetryClosesIt(t *testing.T) {
+func TestAFailedRunBlocksItsIssueAndARetryClosesIt(t *testing.T) {
 	w := newFixture(t)
 	w.create("x-a")
 	w.agent.setWork(func(ctx context.Context, s mailroom.Session) error {
 		if err := s.Stream(ctx, "I look at it."); err != nil {
 			return err
 		}
-		if err := s.Append(ctx, mailroom.Step{}); err != nil { // so it has said something
+		if err := s.Append(ctx, mailroom.Step{}); err != nil { // so it has delivered a message
 			return err
 		}
 		return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: errors.New("no such model")}
@@ -116,7 +116,7 @@ func TestARunThatFailsBlocksItsIssueAndItsRetryClosesIt(t *testing.T) {
 	if _, err := w.ledger.Retry(t.Context(), mailroom.Retry{Run: run.ID, By: "ann"}); err != nil {
 		t.Fatal(err)
 	}
-	w.set("x-a", func(it *issues.Issue) { it.Notes = "looked at again" }) // or it is seen some time later
+	w.set("x-a", func(it *issues.Issue) { it.Notes = "looked at again" }) // or the change would be noticed only by a full scan
 	w.waitStatus("x-a", issues.StatusInProgress)
 	open()
 	if it := w.waitStatus("x-a", issues.StatusClosed); it.CloseReason != "done after all" || it.Notes != "looked at again" {
@@ -128,17 +128,17 @@ func TestARunThatFailsBlocksItsIssueAndItsRetryClosesIt(t *testing.T) {
 	}
 }
 
-func TestARunThatEndsWithoutAWordClosesItsIssue(t *testing.T) {
+func TestARunWithoutAReplyClosesItsIssue(t *testing.T) {
 	w := newFixture(t)
 	w.agent.setWork(func(context.Context, mailroom.Session) error { return nil })
 	w.create("x-a")
 	w.start()
-	if it := w.waitStatus("x-a", issues.StatusClosed); it.CloseReason != "codex is done and has said nothing" || len(it.Comments) > 0 {
+	if it := w.waitStatus("x-a", issues.StatusClosed); it.CloseReason != "codex finished without a reply" || len(it.Comments) > 0 {
 		t.Errorf("it is closed with %q, and has %q", it.CloseReason, comments(it))
 	}
 }
 
-func TestAQuestionIsACommentAndTheIssueIsDoneAfterItsAnswer(t *testing.T) {
+func TestAQuestionBecomesACommentAndItsAnswerResumesTheRun(t *testing.T) {
 	w := newFixture(t)
 	w.create("x-a")
 	w.agent.setWork(func(ctx context.Context, s mailroom.Session) error {
@@ -157,7 +157,7 @@ func TestAQuestionIsACommentAndTheIssueIsDoneAfterItsAnswer(t *testing.T) {
 		t.Errorf("%s: %q", diff, comments(it))
 	}
 	if it.Status != issues.StatusInProgress {
-		t.Errorf("it is %s meanwhile", it.Status)
+		t.Errorf("it is %s before the answer", it.Status)
 	}
 	if _, err := w.ledger.Decide(t.Context(), mailroom.Decision{Ticket: id, Verdict: mailroom.VerdictAnswer, Answer: []byte(`"red"`), By: "ann"}); err != nil {
 		t.Fatal(err)
@@ -167,18 +167,18 @@ func TestAQuestionIsACommentAndTheIssueIsDoneAfterItsAnswer(t *testing.T) {
 	}
 }
 
-// waitComment waits until something was said of an issue.
+// waitComment waits until an issue has a comment.
 func (w *fixture) waitComment(id string) {
 	w.t.Helper()
-	w.waitFor("somebody says something of "+id, func() bool { return len(w.issue(id).Comments) > 0 })
+	w.waitFor("a comment on "+id, func() bool { return len(w.issue(id).Comments) > 0 })
 }
 
-func TestWhatIsDoneCanBeLeftToAPerson(t *testing.T) {
+func TestFinishedIssuesCanStayOpen(t *testing.T) {
 	w := newFixture(t)
 	w.options.KeepOpen = true
 	w.create("x-a", "x-b")
 	w.start()
-	for _, id := range []string{"x-a", "x-b"} { // one after the other: what is done is not claimed any more
+	for _, id := range []string{"x-a", "x-b"} { // in sequence: a finished issue no longer counts as claimed
 		w.waitComment(id)
 		w.waitDelivered(id)
 		if it := w.issue(id); it.Status != issues.StatusInProgress || it.Assignee != "codex" {
@@ -189,7 +189,7 @@ func TestWhatIsDoneCanBeLeftToAPerson(t *testing.T) {
 	w.waitFor("it is given again", func() bool { return w.agent.count("x-a") == 2 })
 }
 
-func TestAnIssueThatIsOpenAgainIsGivenAgainInItsThread(t *testing.T) {
+func TestAReopenedIssueRunsAgainInItsThread(t *testing.T) {
 	w := newFixture(t)
 	w.create("x-a")
 	w.start()
@@ -207,7 +207,7 @@ func TestAnIssueThatIsOpenAgainIsGivenAgainInItsThread(t *testing.T) {
 	}
 }
 
-func TestAnAgentThatGivesItsIssueBackDoesNotGetItForEver(t *testing.T) {
+func TestAnIssueReopenedByItsAgentIsNotClaimedAgain(t *testing.T) {
 	w := newFixture(t)
 	w.create("x-a", "x-b")
 	w.agent.setWork(func(ctx context.Context, s mailroom.Session) error {
@@ -217,14 +217,14 @@ func TestAnAgentThatGivesItsIssueBackDoesNotGetItForEver(t *testing.T) {
 		return s.Stream(ctx, "I cannot do this.")
 	})
 	w.start()
-	w.waitStatus("x-b", issues.StatusClosed) // which comes after it
+	w.waitStatus("x-b", issues.StatusClosed) // claimed after x-a
 	w.waitDelivered("x-a")
 	w.create("x-c")
 	w.waitStatus("x-c", issues.StatusClosed)
 	if it := w.issue("x-a"); it.Status != issues.StatusOpen || w.agent.count("x-a") != 1 || len(it.Comments) != 1 {
 		t.Errorf("it is %s after %d attempts, with %q", it.Status, w.agent.count("x-a"), comments(it))
 	}
-	// What the agent says later is no change of the issue either.
+	// A later message of the agent is not a change of the issue either.
 	w.agent.setWork(func(ctx context.Context, s mailroom.Session) error { return s.Stream(ctx, "Really not.") })
 	if _, err := w.ledger.Submit(t.Context(), mailroom.Submit{Thread: "issue:x-a", Messages: []mailroom.NewMessage{{Parts: mailroom.Text("No?")}}, Sender: "ann"}); err != nil {
 		t.Fatal(err)
@@ -240,7 +240,7 @@ func TestAnAgentThatGivesItsIssueBackDoesNotGetItForEver(t *testing.T) {
 	w.waitStatus("x-a", issues.StatusClosed)
 }
 
-func TestWhatIsClosedOrTakenMeanwhileStaysSo(t *testing.T) {
+func TestChangesByAPersonDuringARunAreKept(t *testing.T) {
 	w := newFixture(t)
 	w.options.MaxClaims = 4
 	w.create("x-closed", "x-taken", "x-deleted", "x-open")
@@ -282,7 +282,7 @@ func TestWhatIsClosedOrTakenMeanwhileStaysSo(t *testing.T) {
 	}
 }
 
-// countEntries is how many entries of a kind a thread has.
+// countEntries counts the entries of one kind in a thread.
 func (w *fixture) countEntries(thread, kind string) int {
 	w.t.Helper()
 	var found []mailroom.Entry
@@ -296,7 +296,7 @@ func (w *fixture) countEntries(thread, kind string) int {
 	return len(found)
 }
 
-func TestAnIssueThatIsOpenWhileItRunsIsNotGivenASecondTime(t *testing.T) {
+func TestAnIssueReopenedDuringItsRunIsNotClaimedTwice(t *testing.T) {
 	w := newFixture(t)
 	w.create("x-a")
 	work, open := gatedWork("here it is")
@@ -307,7 +307,7 @@ func TestAnIssueThatIsOpenWhileItRunsIsNotGivenASecondTime(t *testing.T) {
 	w.agent.setWork(nil)
 	w.set("x-a", func(it *issues.Issue) { it.Status, it.Assignee = issues.StatusOpen, "" })
 	w.create("x-b")
-	w.waitStatus("x-b", issues.StatusClosed) // though x-a is older
+	w.waitStatus("x-b", issues.StatusClosed) // although x-a is older
 	if runs := w.runs("issue:x-a"); len(runs) != 1 {
 		t.Errorf("its thread has %d runs", len(runs))
 	}
@@ -319,7 +319,7 @@ func TestAnIssueThatIsOpenWhileItRunsIsNotGivenASecondTime(t *testing.T) {
 	}
 }
 
-func TestWhatIsTakenBackBeforeItsRunHasStartedIsNotRun(t *testing.T) {
+func TestAnIssueTakenBackBeforeItsRunStartsIsCancelled(t *testing.T) {
 	w := newFixture(t)
 	w.options.MaxClaims, w.limit = 5, 1
 	w.create("x-a", "x-b", "x-c", "x-d", "x-e")
@@ -362,13 +362,13 @@ func TestWhatIsTakenBackBeforeItsRunHasStartedIsNotRun(t *testing.T) {
 	}
 }
 
-// submitKey is the one under which an issue was submitted last.
+// submitKey returns the key of an issue's latest submit.
 func submitKey(it *issues.Issue) string {
 	_, key := tracker.LastSubmit("issue", it)
 	return key
 }
 
-func TestAnIssueThatGetsAnotherIDWhileItRunsIsClosedUnderIt(t *testing.T) {
+func TestAnIssueRenamedDuringItsRunIsClosed(t *testing.T) {
 	w := newFixture(t)
 	w.create("x-a")
 	work, open := gatedWork("done")
@@ -385,7 +385,7 @@ func TestAnIssueThatGetsAnotherIDWhileItRunsIsClosedUnderIt(t *testing.T) {
 	}
 }
 
-func TestWhatIsSaidInTheThreadOfAnIssueIsAComment(t *testing.T) {
+func TestRepliesInAnIssuesThreadBecomeComments(t *testing.T) {
 	w := newFixture(t)
 	w.create("x-a")
 	w.start()

@@ -11,8 +11,7 @@ import (
 	issues "mailroom/tracker"
 )
 
-// ready are the issues that can be given, the most urgent first, and room is for
-// how many of them.
+// ready returns the claimable issues, most urgent first, and how many of them may be claimed.
 func (r *receiver) ready(t *issues.Tracker, runs map[string]*mailroom.Run) (found []*issues.Issue, room int) {
 	room = r.options.MaxClaims
 	for _, c := range ownClaims(t, r.server) {
@@ -28,9 +27,9 @@ func (r *receiver) ready(t *issues.Tracker, runs map[string]*mailroom.Run) (foun
 	return found, room
 }
 
-// canClaimAgain reports whether an open issue is to be given, though it may have been once:
-// not before that run has ended, and not as the run has left it, or an agent that
-// gives an issue back would get it for ever.
+// canClaimAgain reports whether an open issue may be claimed although it was claimed before. Its
+// run must have ended, and the issue must have changed since: an agent that reopens its issue would
+// otherwise get it forever.
 func (r *receiver) canClaimAgain(it *issues.Issue, runs map[string]*mailroom.Run) bool {
 	m, ours := markerOf(it, r.server)
 	if !ours {
@@ -38,7 +37,7 @@ func (r *receiver) canClaimAgain(it *issues.Issue, runs map[string]*mailroom.Run
 	}
 	run, known := runs[m.Key]
 	switch {
-	case !known: // the file has it since it was looked at
+	case !known: // claimed after this scan had read the file
 		return false
 	case run != nil && !run.Status.Finished():
 		return false
@@ -48,13 +47,13 @@ func (r *receiver) canClaimAgain(it *issues.Issue, runs map[string]*mailroom.Run
 	return m.Concluded.IsZero() || !it.UpdatedAt.Equal(m.Concluded)
 }
 
-// isUnchanged reports whether an issue is still as the claim, or what was told of its run,
-// has left it.
+// isUnchanged reports whether the issue's assignee and status are still those written by the claim
+// or its conclusion.
 func (c claim) isUnchanged(run *mailroom.Run) bool {
 	return c.issue.Assignee == run.Agent && (c.inProgress() || c.issue.Status == issues.StatusBlocked && !c.Concluded.IsZero())
 }
 
-// isOutdated reports whether the file does not say yet what became of a run.
+// isOutdated reports whether the file does not show the current state of the run.
 func (c claim) isOutdated(run *mailroom.Run) bool {
 	switch {
 	case run == nil, c.issue.Status == issues.StatusTombstone:
@@ -62,11 +61,10 @@ func (c claim) isOutdated(run *mailroom.Run) bool {
 	case needsConclusion(run, c.marker):
 		return started(run) || c.isUnchanged(run)
 	}
-	return !run.Status.Finished() && !c.Concluded.IsZero() && c.isUnchanged(run) // it is retried
+	return !run.Status.Finished() && !c.Concluded.IsZero() && c.isUnchanged(run) // the run was retried
 }
 
-// updateFile brings the file up to date, in one go: what runs have come to, and what is
-// claimed next.
+// updateFile writes the results of runs and the next claims in one transaction.
 func (r *receiver) updateFile(ctx context.Context, runs map[string]*mailroom.Run) error {
 	return r.update(ctx, r.host, func(t *issues.Tracker) error {
 		for _, c := range ownClaims(t, r.server) {
@@ -82,7 +80,7 @@ func (r *receiver) updateFile(ctx context.Context, runs map[string]*mailroom.Run
 				break
 			}
 			if r.options.Project != "" && r.reserved[it.ID].holder != r.agentOf(it) {
-				continue // it has come since
+				continue // became ready after the reservations
 			}
 			key := submitKey(it)
 			if err := r.claim(t, it, key); err != nil {
@@ -95,15 +93,13 @@ func (r *receiver) updateFile(ctx context.Context, runs map[string]*mailroom.Run
 	})
 }
 
-// abandon leaves an issue alone whose line cannot be written, because of what
-// somebody else has put there.
+// abandon stops handling an issue whose line cannot be written because of invalid values.
 func (r *receiver) abandon(it *issues.Issue, key string, why error) {
 	r.abandoned[key] = true
-	r.host.ReportError(fmt.Errorf("issue %s is left alone: %w", it.ID, why))
+	r.host.ReportError(fmt.Errorf("issue %s skipped: %w", it.ID, why))
 }
 
-// claim makes an issue its agent's, and has its line say under which key it will
-// be submitted.
+// claim assigns an issue to its agent and stores the key of the submit in it.
 func (r *receiver) claim(t *issues.Tracker, it *issues.Issue, key string) error {
 	agent := r.agentOf(it)
 	_, err := t.Update(it.ID, issues.Signature{Actor: agent, At: writeTime(it.UpdatedAt)}, func(it *issues.Issue) error {
@@ -113,8 +109,8 @@ func (r *receiver) claim(t *issues.Tracker, it *issues.Issue, key string) error 
 	return err
 }
 
-// conclude has an issue say how the run of its claim has ended. Who has closed it,
-// or taken it, meanwhile has the say: it gets the words, and stays as it is.
+// conclude records the end of a claim's run in its issue. If a person has closed or reassigned the
+// issue since, only the comment is added.
 func (w *Watcher) conclude(t *issues.Tracker, c claim, run *mailroom.Run) error {
 	own, at := c.isUnchanged(run), writeTime(run.FinishedAt)
 	return updateIssue(t, c, at, func(it *issues.Issue, m *marker) {
@@ -139,8 +135,8 @@ func (w *Watcher) conclude(t *issues.Tracker, c claim, run *mailroom.Run) error 
 	})
 }
 
-// updateIssue changes a claimed issue. That we write to an issue is no change that has
-// it given again.
+// updateIssue changes an issue and its marker. It moves Concluded along, so that the server's own
+// write does not make the issue claimable again.
 func updateIssue(t *issues.Tracker, c claim, at time.Time, f func(*issues.Issue, *marker)) error {
 	_, err := t.Update(c.issue.ID, issues.Signature{At: at}, func(it *issues.Issue) error {
 		m := c.marker
@@ -149,17 +145,17 @@ func updateIssue(t *issues.Tracker, c claim, at time.Time, f func(*issues.Issue,
 			m.Concluded = at
 		}
 		if m.Key == "" {
-			return nil // nobody here has claimed it
+			return nil // never claimed by this server
 		}
 		return m.store(it)
 	})
 	return err
 }
 
-// systemAuthor is whose comments are that no agent has written.
+// systemAuthor is the author of comments that are not an agent's.
 const systemAuthor = "mailroom"
 
-// addComment adds a comment, unless it is there: a delivery may come again.
+// addComment adds a comment unless it exists. Deliveries may be repeated.
 func addComment(it *issues.Issue, author, text string, since, at time.Time) {
 	if text == "" || hasComment(it, author, text, since) {
 		return
@@ -171,15 +167,15 @@ func addComment(it *issues.Issue, author, text string, since, at time.Time) {
 	it.Comments = append(it.Comments, c)
 }
 
-// hasComment reports whether somebody has said something since a run was submitted.
+// hasComment reports whether an author has written a comment since a time.
 func hasComment(it *issues.Issue, author, text string, since time.Time) bool {
 	return slices.ContainsFunc(it.Comments, func(c issues.Comment) bool {
 		return c.Author == author && c.Text == text && !c.CreatedAt.Before(since)
 	})
 }
 
-// findIssue returns the issue of a thread, nil if the file has none: the one of that id,
-// or one that was submitted there before it got another.
+// findIssue returns the issue of a thread, or nil: the issue with that id, or one submitted there
+// before it was renamed.
 func findIssue(t *issues.Tracker, channel, thread, server string) (renamed *issues.Issue) {
 	for _, it := range t.All() {
 		if it.Status == issues.StatusTombstone {
@@ -195,11 +191,11 @@ func findIssue(t *issues.Tracker, channel, thread, server string) (renamed *issu
 	return renamed
 }
 
-// closeReason is what an issue is closed with: the first line of the reply.
+// closeReason returns the reason for closing an issue: the first line of the reply.
 func closeReason(run *mailroom.Run) string {
 	first, _, _ := strings.Cut(replyText(run), "\n")
 	if first = strings.TrimSpace(first); first == "" {
-		return run.Agent + " is done and has said nothing"
+		return run.Agent + " finished without a reply"
 	}
 	return truncate(first, maxReason, "…")
 }
