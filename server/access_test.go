@@ -219,7 +219,7 @@ func TestEveryOperationChecksItsPermission(t *testing.T) {
 		if !strings.Contains(got.body, "the scope "+string(a.need)) {
 			t.Errorf("%s: %s does not name the scope %s", route, got.body, a.need)
 		}
-		// // The permission is checked before the body is read.
+		// The permission is checked before the body is read.
 		if a.body != "" {
 			f.wantCode("without the scope, and nonsense: "+route, f.withToken(lacking[a.need]).call(route, `{"`), 403, mailroom.CodeForbidden)
 		}

@@ -77,8 +77,8 @@ func (s *Server) listAgents(ctx context.Context, _ *empty) (*body[api.Page[api.A
 	return &body[api.Page[api.Agent]]{out}, nil
 }
 
-// countRunning adds the running runs per agent, in threads that who may see. It reads only held
-// threads, so the cost does not grow with history.
+// countRunning adds the running runs of each agent, in threads visible to who. It reads only
+// threads that workers hold, so the cost does not grow with history.
 func countRunning(rd mailroom.Reader, who *mailroom.Token, workers []*mailroom.Worker, agents map[string]*api.Agent) error {
 	for _, w := range workers {
 		held, err := rd.Threads(mailroom.ThreadQuery{Worker: w.ID})
@@ -155,11 +155,11 @@ func (s *Server) stats(ctx context.Context, _ *empty) (*body[api.Stats], error) 
 			sum.add(own, 1)
 			return err
 		}
-		there, err := rd.Count(mailroom.CountQuery{})
+		counts, err := rd.Count(mailroom.CountQuery{})
 		if err != nil {
 			return err
 		}
-		sum.add(there, 1)
+		sum.add(counts, 1)
 		hidden, err := rd.Count(mailroom.CountQuery{Owner: new(string)})
 		sum.add(mailroom.Counts{Threads: hidden.Threads, Runs: hidden.Runs}, -1)
 		return err
@@ -234,8 +234,8 @@ func zeroRuns() map[mailroom.Status]int {
 func (s *Server) countRuns(ctx context.Context) (map[mailroom.Status]int, error) {
 	sum := totals{runs: zeroRuns()}
 	err := s.options.Ledger.View(ctx, func(rd mailroom.Reader) error {
-		there, err := rd.Count(mailroom.CountQuery{})
-		sum.add(there, 1)
+		counts, err := rd.Count(mailroom.CountQuery{})
+		sum.add(counts, 1)
 		return err
 	})
 	return sum.runs, err

@@ -137,7 +137,7 @@ func TestMetricsCountOperationsAndRuns(t *testing.T) {
 	f.wantCode("no token", f.call("GET /metrics", "", "Authorization: "), 401, mailroom.CodeUnauthenticated)
 }
 
-// // TestATokenDoesNotSeeTheWorkOfOthers uses a running run of another token.
+// TestATokenDoesNotSeeTheWorkOfOthers uses a running run of another token.
 func TestATokenDoesNotSeeTheWorkOfOthers(t *testing.T) {
 	f := start(t)
 	f.call("POST /v1/threads/t/messages", `{"text":"a","agent":"echo"}`)

@@ -58,7 +58,7 @@ func (s *Server) registerRoutes() {
 	rt.refineSchemas()
 	rt.applyBounds()
 	rt.registerPages()
-	// // Encoding the description takes longer than the rest of a start, so it waits for the first
+	// Encoding the description takes longer than the rest of a start, so it waits for the first
 	// request.
 	description := sync.OnceValues(func() ([]byte, error) { return json.Marshal(rt.api.OpenAPI()) })
 	rt.registerPublic("GET /openapi.json", func(w http.ResponseWriter, r *http.Request) {
@@ -137,7 +137,7 @@ func handle[I, O any](rt router, op huma.Operation, h func(context.Context, *I) 
 // body is a response of one JSON value.
 type body[T any] struct{ Body T }
 
-// // The input types that operations share are exported only because huma ignores embedded types
+// The input types that operations share are exported only because huma ignores embedded types
 // that are not.
 
 // empty is an input or a response without fields.
@@ -153,7 +153,7 @@ type ThreadPath struct {
 	Thread string `path:"thread" doc:"Id of a thread."`
 }
 
-// // id returns the normalized thread id, or an error with its location.
+// id returns the normalized thread id, or an error with its location.
 func (p ThreadPath) id() (string, error) {
 	id, err := mailroom.CheckThreadID(p.Thread)
 	return id, atLocation("path.", err)

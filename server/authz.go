@@ -9,10 +9,10 @@ import (
 	"mailroom/bus"
 )
 
-// // Authorized lookups. A resource that the caller may not see yields the same not_found error as
+// Authorized lookups. A resource that the caller may not see yields the same not_found error as
 // a missing one. All handlers read threads, runs, tickets and messages through these functions.
 
-// findThread returns a thread that who may see.
+// findThread returns a thread, or not_found if it does not exist or who may not see it.
 func findThread(rd mailroom.Reader, who *mailroom.Token, id string) (*mailroom.Thread, error) {
 	rows, err := rd.Threads(mailroom.ThreadQuery{IDs: []string{id}})
 	if err == nil && (len(rows) == 0 || !who.CanSee(rows[0])) {
@@ -24,7 +24,7 @@ func findThread(rd mailroom.Reader, who *mailroom.Token, id string) (*mailroom.T
 	return rows[0], nil
 }
 
-// findRun returns a run that who may see, and its thread.
+// findRun returns a run and its thread, or not_found if who may not see the thread.
 func findRun(rd mailroom.Reader, who *mailroom.Token, id string) (*mailroom.Run, *mailroom.Thread, error) {
 	rows, err := rd.Runs(mailroom.RunQuery{IDs: []string{id}})
 	if err != nil {
@@ -39,7 +39,7 @@ func findRun(rd mailroom.Reader, who *mailroom.Token, id string) (*mailroom.Run,
 	return nil, nil, mailroom.Errorf(mailroom.CodeNotFound, "no run %q", truncate(id))
 }
 
-// findTicket returns a ticket that who may see.
+// findTicket returns a ticket, or not_found if who may not see its thread.
 func findTicket(rd mailroom.Reader, who *mailroom.Token, id string) (*mailroom.Ticket, error) {
 	rows, err := rd.Tickets(mailroom.TicketQuery{IDs: []string{id}})
 	if err != nil {
@@ -54,7 +54,7 @@ func findTicket(rd mailroom.Reader, who *mailroom.Token, id string) (*mailroom.T
 	return nil, mailroom.Errorf(mailroom.CodeNotFound, "no ticket %q", truncate(id))
 }
 
-// visibleThreads reports which of the threads who may see, by id.
+// visibleThreads reports, by id, which of the threads exist and are visible to who.
 func visibleThreads(rd mailroom.Reader, who *mailroom.Token, threads []string) (map[string]bool, error) {
 	out := map[string]bool{}
 	if len(threads) == 0 {
@@ -68,7 +68,7 @@ func visibleThreads(rd mailroom.Reader, who *mailroom.Token, threads []string) (
 	return out, err
 }
 
-// findThread returns a thread that the caller may see.
+// findThread returns a thread that is visible to the caller.
 func (s *Server) findThread(ctx context.Context, id string) (out *mailroom.Thread, err error) {
 	err = s.options.Ledger.View(ctx, func(rd mailroom.Reader) (err error) {
 		out, err = findThread(rd, requestOf(ctx).who, id)
@@ -77,8 +77,8 @@ func (s *Server) findThread(ctx context.Context, id string) (out *mailroom.Threa
 	return out, err
 }
 
-// findRun returns a run that the caller may see. A run never moves to another thread and ids are
-// not reused, so a later transaction can use the id without a second check.
+// findRun returns a run that is visible to the caller. A run never moves to another thread and ids
+// are not reused, so a later transaction can use the id without a second check.
 func (s *Server) findRun(ctx context.Context, id string) (out *mailroom.Run, err error) {
 	err = s.options.Ledger.View(ctx, func(rd mailroom.Reader) (err error) {
 		out, _, err = findRun(rd, requestOf(ctx).who, id)
@@ -87,7 +87,8 @@ func (s *Server) findRun(ctx context.Context, id string) (out *mailroom.Run, err
 	return out, err
 }
 
-// findTicket returns a ticket that the caller may see. Its id can be used later as in findRun.
+// findTicket returns a ticket that is visible to the caller. A later transaction can use its id, as
+// with findRun.
 func (s *Server) findTicket(ctx context.Context, id string) (out *mailroom.Ticket, err error) {
 	err = s.options.Ledger.View(ctx, func(rd mailroom.Reader) (err error) {
 		out, err = findTicket(rd, requestOf(ctx).who, id)
@@ -96,7 +97,8 @@ func (s *Server) findTicket(ctx context.Context, id string) (out *mailroom.Ticke
 	return out, err
 }
 
-// findMessage returns a message that the caller may see. Its id can be used later as in findRun.
+// findMessage returns a message that is visible to the caller. A later transaction can use its id,
+// as with findRun.
 func (s *Server) findMessage(ctx context.Context, thread, id string) (mailroom.Message, error) {
 	if _, err := s.findThread(ctx, thread); err != nil {
 		return mailroom.Message{}, err
@@ -129,27 +131,27 @@ func (s *noticeFilter) allows(ctx context.Context, n bus.Notice) (bool, error) {
 	if len(n.Entries) > 0 && n.Entries[0].Seq == 1 {
 		delete(s.threads, n.Thread)
 	}
-	if good, known := s.threads[n.Thread]; known {
-		return good, nil
+	if visible, known := s.threads[n.Thread]; known {
+		return visible, nil
 	}
-	good, same := false, false
+	visible, current := false, false
 	err := s.view(ctx, func(rd mailroom.Reader) error {
 		rows, err := rd.Threads(mailroom.ThreadQuery{IDs: []string{n.Thread}})
 		if err != nil || len(rows) == 0 {
 			return err
 		}
-		good = s.who.CanSee(rows[0])
-		same, err = isCurrent(rd, n)
+		visible = s.who.CanSee(rows[0])
+		current, err = isCurrent(rd, n)
 		return err
 	})
-	if err != nil || !same {
+	if err != nil || !current {
 		return false, err
 	}
 	if len(s.threads) >= maxFilterThreads {
 		clear(s.threads)
 	}
-	s.threads[n.Thread] = good
-	return good, nil
+	s.threads[n.Thread] = visible
+	return visible, nil
 }
 
 // isCurrent reports whether n is about the thread that has its id now.

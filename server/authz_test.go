@@ -135,7 +135,7 @@ func TestABodyReachesWhatIsVisible(t *testing.T) {
 	if a := bob.call("PATCH /v1/threads/own", `{"deliver_to":""}`); a.status != 200 {
 		t.Fatal(a.body)
 	}
-	// // A refusal does not name a thread that the caller may not see.
+	// A refusal does not name a thread that the caller may not see.
 	if a := f.call("PATCH /v1/threads/theirs", `{"deliver_to":"own"}`); a.status != 200 {
 		t.Fatal(a.body)
 	}
@@ -163,7 +163,7 @@ func TestATokenCannotActUnderAnotherName(t *testing.T) {
 	if m := mustCall[mailroom.Message](ann, "GET /v1/threads/t/messages/"+sent.Message, ""); m.Sender != "carol" {
 		t.Errorf("an admin speaks for carol: %q", m.Sender)
 	}
-	// // Decisions in a submit need the scope decide.
+	// Decisions in a submit need the scope decide.
 	limited := f.withToken(f.createToken("limited", "", mailroom.PermissionRead, mailroom.PermissionSubmit))
 	f.wantCode("a decision without the scope", limited.call("POST /v1/messages", `{"thread":"t","decisions":[{"ticket":"x","decision":"deny"}]}`), 403, mailroom.CodeForbidden)
 }
@@ -277,7 +277,7 @@ func TestTheStreamOfAllThreadsShowsWhatIsVisible(t *testing.T) {
 	wantThreads(r, "a", "a", "a")
 	wantThreads(everything, "b", "b", "a", "a", "b", "a")
 
-	// // A new thread under a used id is authorized again.
+	// A new thread under a used id is authorized again.
 	drop := func(who *fixture, thread string, sent mailroom.Submitted) {
 		t.Helper()
 		mustCall[api.Run](who, "POST /v1/runs/"+sent.Run+"/cancel", "")
@@ -336,7 +336,7 @@ func TestRevocationEndsOpenStreamsAndSockets(t *testing.T) {
 			f.submit("t", "y")
 			other.want("entry 3 message") // other tokens are not affected
 
-			// // A new token of the same name does not revive the old secret.
+			// A new token of the same name does not revive the old secret.
 			next := f.withToken(f.createToken("ann", "", mailroom.PermissionRead))
 			f.wantCode("the old secret", ann.call("GET /v1/threads", ""), 401, mailroom.CodeUnauthenticated)
 			if got := next.listThreads("threads", "", 50); !slices.Equal(got, []string{"t"}) {
@@ -378,7 +378,7 @@ func TestTokensAreListedWithoutTheirSecrets(t *testing.T) {
 	if diff := cmp.Diff(want, got[0]); diff != "" {
 		t.Error(diff)
 	}
-	// // Its last use is recorded to the minute.
+	// Its last use is recorded to the minute.
 	ann := f.withToken(made.Secret)
 	for end := time.Now().Add(20 * time.Second); got[0].UsedAt == nil && time.Now().Before(end) && err == nil; got, err = f.client.Tokens(t.Context()) {
 		ann.call("GET /v1/threads", "")

@@ -18,7 +18,7 @@ const (
 // room waits, and the reader with the oldest unread bytes is cut off: one of the same token if its
 // share is full, else one of all.
 type backlog struct {
-	// Set by newUnread.
+	// // Set by newBacklog.
 	total, share int64
 
 	mu      sync.Mutex
@@ -33,7 +33,7 @@ type backlog struct {
 type backlogEntry struct {
 	cut func() // ends the pending write without blocking; set once
 
-	// // Owned by backlog.mu.
+	// Owned by backlog.mu.
 	who   string
 	bytes int64
 	since time.Time
@@ -45,8 +45,8 @@ func newBacklog(total, share int) *backlog {
 }
 
 // acquire counts n bytes for a reader once there is room. The caller must call release. It returns
-// false if gone closes first.
-func (u *backlog) acquire(g *backlogEntry, who string, n int, gone <-chan struct{}) bool {
+// false if done closes first.
+func (u *backlog) acquire(g *backlogEntry, who string, n int, done <-chan struct{}) bool {
 	for {
 		changed, wait := u.tryAcquire(g, who, int64(n))
 		if changed == nil {
@@ -57,7 +57,7 @@ func (u *backlog) acquire(g *backlogEntry, who string, n int, gone <-chan struct
 		select {
 		case <-changed:
 		case <-timer.C:
-		case <-gone:
+		case <-done:
 			ended = true
 		}
 		timer.Stop()

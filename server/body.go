@@ -22,7 +22,7 @@ import (
 
 const (
 	defaultBody = 4 << 20
-	// // workBody bounds bodies written under a claim: a message of the maximum size in which JSON
+	// workBody bounds bodies written under a claim: a message of the maximum size in which JSON
 	// escapes every byte as six, and its envelope.
 	workBody = 12 << 20
 )
@@ -72,10 +72,10 @@ type parseSlot struct{ slots parseSlots }
 func newParseSlots() parseSlots { return make(parseSlots, max(1, runtime.GOMAXPROCS(0)/2)) }
 
 // acquire waits for a slot. The budget of bodies bounds how many requests wait.
-func (t parseSlots) acquire(ctx context.Context, mine *parseSlot) error {
+func (t parseSlots) acquire(ctx context.Context, slot *parseSlot) error {
 	select {
 	case t <- struct{}{}:
-		mine.slots = t
+		slot.slots = t
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
@@ -213,7 +213,7 @@ func (s *Server) limitReadTime(out *response, most time.Duration) {
 	if most > 0 {
 		end = time.Now().Add(most)
 	}
-	// // An error needs no handling: only test writers lack deadlines, and reading a closed
+	// An error needs no handling: only test writers lack deadlines, and reading a closed
 	// connection fails.
 	_ = out.control.SetReadDeadline(end)
 }

@@ -42,7 +42,7 @@ func TestBodiesThatAreRefused(t *testing.T) {
 	}
 }
 
-// // FuzzBody checks that an accepted body is JSON that the decoder reads unchanged.
+// FuzzBody checks that an accepted body is JSON that the decoder reads unchanged.
 func FuzzBody(f *testing.F) {
 	for _, body := range []string{`{"text":"a"}`, `{"a":[1,{"b":null}]}`, `"\ud83d\ude00"`, `[[[]]]`, `{"a":1,"a":2}`, "{\"\xff\":1}"} {
 		f.Add([]byte(body))

@@ -7,7 +7,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// // Bounds of fields that occur in requests only.
+// Bounds of fields that occur in requests only.
 const (
 	maxID           = 200 // characters of an id, or of a claim RUN:ATTEMPT
 	maxSender       = 500 // characters of a sender or user id
@@ -44,9 +44,9 @@ func maxItems(items int) bound { return bound{items: items} }
 // applyBounds writes the bounds into the description, which huma also validates requests against.
 func (rt router) applyBounds() {
 	table := allBounds()
-	for _, one := range rt.server.options.Protocols {
-		for field, most := range one.Bounds {
-			table[field] = bound{chars: most, items: most, byRule: true}
+	for _, p := range rt.server.options.Protocols {
+		for field, limit := range p.Bounds {
+			table[field] = bound{chars: limit, items: limit, byRule: true}
 		}
 	}
 	schemas := rt.api.OpenAPI().Components.Schemas.Map()
@@ -80,14 +80,14 @@ func (rt router) boundBody(op *huma.Operation) {
 	if op.RequestBody == nil {
 		return
 	}
-	most := rt.server.bodyLimit(op.Path)
-	for route, one := range rt.server.options.Protocols {
-		if route == op.Method+" "+op.Path && one.MaxBody > 0 {
-			most = min(most, one.MaxBody)
+	limit := rt.server.bodyLimit(op.Path)
+	for route, p := range rt.server.options.Protocols {
+		if route == op.Method+" "+op.Path && p.MaxBody > 0 {
+			limit = min(limit, p.MaxBody)
 		}
 	}
-	op.RequestBody.Description = fmt.Sprintf("At most %d bytes, %d values and %d levels; more is refused.", most, maxValues, maxDepth)
-	op.RequestBody.Extensions = map[string]any{maxBytes: most}
+	op.RequestBody.Description = fmt.Sprintf("At most %d bytes, %d values and %d levels; more is refused.", limit, maxValues, maxDepth)
+	op.RequestBody.Extensions = map[string]any{maxBytes: limit}
 }
 
 // apply sets the bound of a schema by its place in the table. Integers, times and lists of requests

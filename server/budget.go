@@ -53,8 +53,8 @@ func (c *charge) resize(ctx context.Context, n int64) error {
 		c.bytes = n
 		return nil
 	}
-	late := time.NewTimer(bodyWait)
-	defer late.Stop()
+	timer := time.NewTimer(bodyWait)
+	defer timer.Stop()
 	for {
 		changed, err := c.budget.reserve(c.owner, n-c.bytes, n)
 		if err == nil {
@@ -63,7 +63,7 @@ func (c *charge) resize(ctx context.Context, n int64) error {
 		}
 		select {
 		case <-changed:
-		case <-late.C:
+		case <-timer.C:
 			return err
 		case <-ctx.Done():
 			return ctx.Err()

@@ -36,7 +36,7 @@ func (c *connLimiter) Accept() (net.Conn, error) {
 		}
 		from, trusted := c.origin(conn)
 		if c.acquire(from, trusted) {
-			return &limitedConn{Conn: conn, leave: sync.OnceFunc(func() { c.release(from, trusted) })}, nil
+			return &limitedConn{Conn: conn, release: sync.OnceFunc(func() { c.release(from, trusted) })}, nil
 		}
 		_ = conn.SetWriteDeadline(time.Now().Add(50 * time.Millisecond)) // a closed connection fails the write
 		_, _ = io.WriteString(conn, refusedConnection)                   // the peer may have gone
@@ -95,11 +95,11 @@ func (c *connLimiter) release(from netip.Prefix, trusted bool) {
 // limitedConn releases its slot when it is closed.
 type limitedConn struct {
 	net.Conn
-	leave func()
+	release func()
 }
 
 func (c *limitedConn) Close() error {
-	defer c.leave()
+	defer c.release()
 	return c.Conn.Close()
 }
 

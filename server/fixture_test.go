@@ -27,7 +27,7 @@ import (
 
 const token = "a-token-hard-to-guess"
 
-// // fixture is a server on a loopback port over a memory store. No engine runs agents: a test
+// fixture is a server on a loopback port over a memory store. No engine runs agents: a test
 // claims and // settles runs itself.
 type fixture struct {
 	t       *testing.T

@@ -34,7 +34,7 @@ func FuzzSocket(f *testing.F) {
 		if binary {
 			kind = websocket.MessageBinary
 		}
-		// // The server may close the socket before it has read everything; the loop below reads
+		// The server may close the socket before it has read everything; the loop below reads
 		// the close frame.
 		_ = p.conn.Write(p.ctx, kind, frame)
 		_ = p.conn.Write(p.ctx, websocket.MessageText, []byte(`{"op":"ping","id":"last"}`))

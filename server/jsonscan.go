@@ -19,16 +19,16 @@ const (
 	maxMembers = 10_000  // members of one object
 )
 
-// CheckJSON refuses a body that is not one JSON value in UTF-8, has a member
-// twice, or exceeds the limits on depth and number of values. It is for a [Protocol]
-// that is Open and so receives its body unchecked.
+// CheckJSON refuses a body that is not one JSON value in UTF-8, has a duplicate field, or exceeds
+// the limits on depth and number of values. A [Protocol] that is Public calls it, because it
+// receives its body unchecked.
 func CheckJSON(raw []byte) error { return checkJSON(raw, true) }
 
 // checkBody checks a body of the API.
 func checkBody(raw []byte) error { return checkJSON(raw, false) }
 
-// checkJSON checks a body in a few linear passes, without building its values. // Member names of
-// the API are lower-case; free allows any name.
+// checkJSON checks a body in a few linear passes, without building its values. Field names of the
+// API are lower-case; free allows any name.
 func checkJSON(raw []byte, free bool) error {
 	if !utf8.Valid(raw) {
 		return badRequest("body", "is not valid UTF-8")
@@ -261,8 +261,8 @@ type names struct {
 // add adds a name and reports false if it is there already.
 func (m *names) add(name string) bool {
 	if m.n < len(m.few) {
-		for _, one := range m.few[:m.n] {
-			if one == name {
+		for _, known := range m.few[:m.n] {
+			if known == name {
 				return false
 			}
 		}
@@ -272,11 +272,11 @@ func (m *names) add(name string) bool {
 	}
 	if m.many == nil {
 		m.many = make(map[string]struct{}, 4*len(m.few))
-		for _, one := range m.few {
-			m.many[one] = struct{}{}
+		for _, known := range m.few {
+			m.many[known] = struct{}{}
 		}
 	}
-	if _, twice := m.many[name]; twice {
+	if _, duplicate := m.many[name]; duplicate {
 		return false
 	}
 	m.many[name] = struct{}{}

@@ -148,7 +148,7 @@ func (p *part[W]) fit(room, page int) (n int, err error) {
 	return len(p.shown), nil
 }
 
-// visible reports which threads of the rows who may see, by id.
+// visible reports, by id, which threads of the rows are visible to who.
 func (l list[R, W]) visible(rd mailroom.Reader, who *mailroom.Token, rows []R) (map[string]bool, error) {
 	var threads []string
 	for _, row := range rows {

@@ -232,7 +232,7 @@ func (s *Server) editMessage(ctx context.Context, in *editMessageInput) (*body[m
 	if _, err := s.findMessage(ctx, id, in.Message); err != nil {
 		return nil, err
 	}
-	// // Edit reports conflict, not not_found, for every message that cannot be changed, so
+	// Edit reports conflict, not not_found, for every message that cannot be changed, so
 	// existence is checked before.
 	m, err := s.options.Ledger.Edit(ctx, id, in.Message, parts)
 	return &body[mailroom.Message]{m}, atLocation("body.", err)

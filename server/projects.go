@@ -26,25 +26,25 @@ type Projects interface {
 
 func (rt router) registerProjects() {
 	s := rt.server
-	taking := rt.operation(mailroom.PermissionSubmit, "POST /v1/reservations", "reserve", "Reserve names in a project, all or none")
-	taking.DefaultStatus = 201
-	taking.Description = "A name that another agent holds is a conflict; its field held has the holder and the expiry."
-	handle(rt, taking, s.reserve)
+	reserve := rt.operation(mailroom.PermissionSubmit, "POST /v1/reservations", "reserve", "Reserve names in a project, all or none")
+	reserve.DefaultStatus = 201
+	reserve.Description = "A name that another agent holds is a conflict; its field held has the holder and the expiry."
+	handle(rt, reserve, s.reserve)
 	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/reservations", "list-reservations", "Current reservations, by project and fence"), s.listReservations)
 	handle(rt, rt.operation(mailroom.PermissionSubmit, "POST /v1/reservations/{reservation}/renew", "renew-reservation", "Extend a reservation that has not ended"), s.renewReservation)
-	ending := rt.operation(mailroom.PermissionSubmit, "DELETE /v1/reservations/{reservation}", "release", "End a reservation")
-	ending.DefaultStatus = 204
-	handle(rt, ending, s.release)
+	release := rt.operation(mailroom.PermissionSubmit, "DELETE /v1/reservations/{reservation}", "release", "End a reservation")
+	release.DefaultStatus = 204
+	handle(rt, release, s.release)
 	handle(rt, rt.operation(mailroom.PermissionSubmit, "POST /v1/reservations/release", "release-names", "End an agent's reservations of these names"), s.releaseNames)
 
-	telling := rt.operation(mailroom.PermissionSubmit, "POST /v1/notifications", "notify", "Send a notification to agents of a project")
-	telling.DefaultStatus = 201
-	handle(rt, telling, s.notify)
+	notify := rt.operation(mailroom.PermissionSubmit, "POST /v1/notifications", "notify", "Send a notification to agents of a project")
+	notify.DefaultStatus = 201
+	handle(rt, notify, s.notify)
 	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/notifications", "list-notifications", "Unread notifications of an agent, oldest first"), s.listNotifications)
 	handle(rt, rt.operation(mailroom.PermissionSubmit, "POST /v1/notifications/take", "take-notifications", "Read the unread notifications of an agent and mark them read"), s.takeNotifications)
-	reading := rt.operation(mailroom.PermissionSubmit, "POST /v1/notifications/acknowledge", "acknowledge", "Mark notifications as read")
-	reading.DefaultStatus = 204
-	handle(rt, reading, s.acknowledge)
+	acknowledge := rt.operation(mailroom.PermissionSubmit, "POST /v1/notifications/acknowledge", "acknowledge", "Mark notifications as read")
+	acknowledge.DefaultStatus = 204
+	handle(rt, acknowledge, s.acknowledge)
 }
 
 // projectOr returns name, or the default project for "".

@@ -88,7 +88,7 @@ func TestNotificationsOverTheWire(t *testing.T) {
 	if err := f.client.Acknowledge(ctx, api.Acknowledge{Agent: "y", Seqs: []int64{7}}); mailroom.CodeOf(err) != mailroom.CodeInvalid {
 		t.Errorf("acknowledged an unknown notification: %v", err)
 	}
-	// // The project's log is the log of a thread.
+	// The project's log is the log of a thread.
 	entries, err := f.client.Entries(ctx, "project:default", client.EntriesQuery{})
 	if err != nil || len(entries.Items) != 1 || entries.Items[0].Kind != mailroom.KindNotification {
 		t.Errorf("the log has %+v, %v", entries, err)

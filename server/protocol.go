@@ -63,38 +63,38 @@ type Protocol struct {
 // registerProtocols registers the protocols of Options.
 func (rt router) registerProtocols() {
 	s := rt.server
-	for route, one := range s.options.Protocols {
-		rt.describeProtocol(route, one)
+	for route, p := range s.options.Protocols {
+		rt.describeProtocol(route, p)
 		s.mux.HandleFunc(route, func(w http.ResponseWriter, r *http.Request) {
 			out := w.(*response) // ServeHTTP makes no other
-			if err := checkQuery(r.URL.Query(), one.Query); err != nil {
+			if err := checkQuery(r.URL.Query(), p.Query); err != nil {
 				s.refuse(out, r, err)
 				return
 			}
-			if one.Public {
-				if err := s.admitPublic(out, r, one); err != nil {
+			if p.Public {
+				if err := s.admitPublic(out, r, p); err != nil {
 					s.refuse(out, r, err)
 					return
 				}
 			}
-			if one.Answer != nil {
-				s.serveAnswer(out, r, one)
+			if p.Answer != nil {
+				s.serveAnswer(out, r, p)
 				return
 			}
-			one.Serve(out, r, internalTransport{server: s, via: one.Via, outer: r})
+			p.Serve(out, r, internalTransport{server: s, via: p.Via, outer: r})
 		})
 	}
 }
 
 // admitPublic calls Admit and reads the body of a request to a public protocol.
-func (s *Server) admitPublic(out *response, r *http.Request, one Protocol) error {
+func (s *Server) admitPublic(out *response, r *http.Request, p Protocol) error {
 	limit := int64(s.options.MaxBody)
-	if one.Admit != nil {
-		most, err := one.Admit(r)
+	if p.Admit != nil {
+		allowed, err := p.Admit(r)
 		if err != nil {
 			return s.closeAfter(out, err)
 		}
-		limit = min(limit, most)
+		limit = min(limit, allowed)
 	}
 	if r.Method != http.MethodPost {
 		return nil
@@ -104,45 +104,45 @@ func (s *Server) admitPublic(out *response, r *http.Request, one Protocol) error
 }
 
 // serveAnswer serves a protocol that has Answer.
-func (s *Server) serveAnswer(out *response, r *http.Request, one Protocol) {
-	given, err := one.Answer(r)
+func (s *Server) serveAnswer(out *response, r *http.Request, p Protocol) {
+	result, err := p.Answer(r)
 	if err != nil {
 		s.refuse(out, r, err)
 		return
 	}
-	raw, err := json.Marshal(given)
+	raw, err := json.Marshal(result)
 	if err != nil { // a mistake in the protocol's types
-		s.refuse(out, r, fmt.Errorf("encode response of %s: %w", one.Via, err))
+		s.refuse(out, r, fmt.Errorf("encode response of %s: %w", p.Via, err))
 		return
 	}
 	out.Header().Set("Content-Type", "application/json")
-	out.WriteHeader(cmp.Or(one.Status, http.StatusOK))
+	out.WriteHeader(cmp.Or(p.Status, http.StatusOK))
 	_, _ = out.Write(raw) // response keeps the error for the log line
 }
 
 // describeProtocol adds a protocol's route to the OpenAPI description.
-func (rt router) describeProtocol(route string, one Protocol) {
+func (rt router) describeProtocol(route string, p Protocol) {
 	need := accessPerRequest
-	if one.Public {
+	if p.Public {
 		need = accessPublic
 	}
-	op := rt.operation(need, route, cmp.Or(one.Name, one.Via), one.Summary)
-	if op.Description = "Each request made for the caller needs its own scope."; one.Public {
+	op := rt.operation(need, route, cmp.Or(p.Name, p.Via), p.Summary)
+	if op.Description = "Each request made for the caller needs its own scope."; p.Public {
 		op.Description, op.Security = "", []map[string][]string{}
 	}
 	op.Path = strings.ReplaceAll(op.Path, "...}", "}")
-	body := rt.jsonContent(one.ResponseType, &huma.Schema{})
+	body := rt.jsonContent(p.ResponseType, &huma.Schema{})
 	if op.Method == http.MethodPost {
 		object := &huma.Schema{Type: huma.TypeObject, AdditionalProperties: true}
-		op.RequestBody = &huma.RequestBody{Required: true, Content: rt.jsonContent(one.RequestType, object)}
+		op.RequestBody = &huma.RequestBody{Required: true, Content: rt.jsonContent(p.RequestType, object)}
 	}
-	status := cmp.Or(one.Status, http.StatusOK)
+	status := cmp.Or(p.Status, http.StatusOK)
 	answer := &huma.Response{Description: http.StatusText(status)}
 	if status != http.StatusNoContent {
 		answer.Content = body
 	}
 	op.Responses[strconv.Itoa(status)] = answer
-	for _, name := range one.Query {
+	for _, name := range p.Query {
 		op.Parameters = append(op.Parameters, &huma.Param{Name: name, In: "query", Schema: anyText()})
 	}
 	for segment := range strings.SplitSeq(op.Path, "/") {
@@ -163,8 +163,8 @@ func (rt router) jsonContent(t reflect.Type, other *huma.Schema) map[string]*hum
 
 // protocolHeaders are the CORS headers of all protocols.
 func (s *Server) protocolHeaders() (names []string) {
-	for _, one := range s.options.Protocols {
-		names = append(names, one.Headers...)
+	for _, p := range s.options.Protocols {
+		names = append(names, p.Headers...)
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
@@ -191,7 +191,7 @@ func protocolOf(ctx context.Context) string {
 // response body cancels the rest and waits for the handler.
 func (i internalTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancel(context.WithValue(context.WithValue(r.Context(), viaKey{}, i.via), chargedKey{}, true))
-	gone := context.AfterFunc(i.outer.Context(), cancel)
+	stop := context.AfterFunc(i.outer.Context(), cancel)
 	reader, writer := io.Pipe()
 	a := &pipeResponse{header: http.Header{}, started: make(chan struct{}), body: writer}
 	served := make(chan struct{})
@@ -201,7 +201,7 @@ func (i internalTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 			a.finish(io.ErrUnexpectedEOF)
 		})
 		defer close(served)
-		defer gone()
+		defer stop()
 		a.finish(i.serve(a, i.withCaller(ctx, r)))
 	}()
 	answer := &pipeBody{Reader: reader, close: func() error {
@@ -254,7 +254,7 @@ func (i internalTransport) serve(a *pipeResponse, r *http.Request) (err error) {
 
 // pipeResponse is the ResponseWriter of an internal request.
 type pipeResponse struct {
-	// // Owned by the handler's goroutine; RoundTrip reads them once started is closed.
+	// Owned by the handler's goroutine; RoundTrip reads them once started is closed.
 	header     http.Header
 	status     int
 	sentHeader http.Header // copy of header at WriteHeader

@@ -35,7 +35,7 @@ func (s *Server) limitRate(_ *response, r *http.Request) error {
 
 // rateLimiter limits how often each token does something.
 type rateLimiter struct {
-	// // Set by New.
+	// Set by New.
 	rate  rate.Limit // per second
 	burst int
 
@@ -46,8 +46,8 @@ type rateLimiter struct {
 // maxBuckets bounds the buckets in memory. Full buckets are evicted: a new one starts full as well.
 const maxBuckets = 1024
 
-// allow takes a token from the bucket of who and returns 0. If the bucket is empty, it takes
-// nothing and returns how long to wait.
+// allow spends one unit of who's bucket and returns 0. If the bucket is empty, it spends nothing
+// and returns how long to wait.
 func (p *rateLimiter) allow(who string, now time.Time) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -338,7 +338,7 @@ func TestBodyLimit(t *testing.T) {
 	if p := a.problem(t); a.status != 413 || p.Code != mailroom.CodeTooLarge {
 		t.Errorf("one byte more: %d %s, want 413 too_large", a.status, a.body)
 	}
-	// // Without Content-Length the server detects the excess while reading.
+	// Without Content-Length the server detects the excess while reading.
 	req, err := http.NewRequest("POST", f.url+"/v1/messages", struct{ io.Reader }{strings.NewReader(fits + " ")})
 	if err != nil {
 		t.Fatal(err)

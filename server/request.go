@@ -44,7 +44,7 @@ func requestOf(ctx context.Context) *request {
 	if q, ok := ctx.Value(requestKey{}).(*request); ok {
 		return q
 	}
-	q := &request{} // outside of ServeHTTP
+	q := &request{} // a context outside of ServeHTTP
 	q.setGrant(anonymousGrant())
 	return q
 }
@@ -73,7 +73,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}()
 	if r.ContentLength != 0 {
-		// // The limit also holds if the request is refused unread, because net/http then drains
+		// The limit also holds if the request is refused unread, because net/http then drains
 		// the body. receiveBody lifts it.
 		s.limitReadTime(out, s.options.BodyTimeout)
 	}
@@ -193,7 +193,7 @@ type response struct {
 	shared  bool        // the connection serves other requests too (HTTP/2)
 	cut     atomic.Bool // cutOff was called
 
-	// // Owned by the writing goroutine; a stream guards them with its own lock.
+	// Owned by the writing goroutine; a stream guards them with its own lock.
 	status int
 	bytes  int64
 	failed error // error of a failed write
@@ -228,7 +228,7 @@ func (out *response) clearDeadline() {
 
 // extendDeadline gives the next write its full time.
 func (out *response) extendDeadline() {
-	// // An error needs no handling: only test writers lack deadlines, and writing to a closed
+	// An error needs no handling: only test writers lack deadlines, and writing to a closed
 	// connection fails.
 	_ = out.control.SetWriteDeadline(time.Now().Add(out.timeout))
 	if out.cut.Load() { // cutOff may have run since

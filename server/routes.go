@@ -6,11 +6,11 @@ import (
 	"mailroom"
 )
 
-// // Access of routes that require no scope.
+// Access of routes that require no scope.
 const (
-	accessPublic     mailroom.Permission = "anybody"   // no token
-	accessPerFrame   mailroom.Permission = "in frames" // a token, possibly in the first frame; each frame needs its own scope
-	accessPerRequest mailroom.Permission = "requests"  // a token; each request made on the caller's behalf needs its own scope
+	accessPublic     mailroom.Permission = "public"      // no token
+	accessPerFrame   mailroom.Permission = "per frame"   // a token, possibly in the first frame; each frame needs its own scope
+	accessPerRequest mailroom.Permission = "per request" // a token; each request made on the caller's behalf needs its own scope
 )
 
 // routeTable is a mux that knows the permission each route requires.

@@ -160,11 +160,11 @@ func (s *Server) waitRun(ctx context.Context, in *waitRunInput) (*body[api.Run],
 	if err != nil || timeout < 0 || timeout > maxWait {
 		return nil, invalidField("query.timeout", "must be a duration such as 30s, from 0s to 5m", in.Timeout)
 	}
-	leave, err := s.streamSlots.acquire(requestOf(ctx).who.Name)
+	release, err := s.streamSlots.acquire(requestOf(ctx).who.Name)
 	if err != nil {
 		return nil, err
 	}
-	defer leave()
+	defer release()
 	run, thread, err := s.readRun(ctx, in.Run)
 	if err != nil || run.Settled() || timeout == 0 {
 		return &body[api.Run]{run}, err

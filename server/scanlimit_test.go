@@ -81,7 +81,7 @@ func (r recordingReader) Runs(q mailroom.RunQuery) ([]*mailroom.Run, error) {
 	return r.Reader.Runs(q)
 }
 
-// // TestARunFilterQueriesOneIndex: with a second condition the store would skip rows without
+// TestARunFilterQueriesOneIndex: with a second condition the store would skip rows without
 // counting them.
 func TestARunFilterQueriesOneIndex(t *testing.T) {
 	var asked []mailroom.RunQuery

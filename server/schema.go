@@ -11,15 +11,15 @@ import (
 // responses may get more fields.
 func (rt router) refineSchemas() {
 	schemas := rt.api.OpenAPI().Components.Schemas
-	asked := rt.requestSchemas()
+	requested := rt.requestSchemas()
 	for name, schema := range schemas.Map() {
-		if closed, ok := schema.AdditionalProperties.(bool); ok && !closed && !asked[name] {
+		if closed, ok := schema.AdditionalProperties.(bool); ok && !closed && !requested[name] {
 			schema.AdditionalProperties = nil
 		}
-		of := schemas.TypeFromRef(refTo + name)
+		goType := schemas.TypeFromRef(refTo + name)
 		for field, property := range schema.Properties {
 			switch {
-			case property.Ref != "" && isPointer(of, field) && !asked[name]: // huma would accept anything as null
+			case property.Ref != "" && isPointer(goType, field) && !requested[name]: // huma would accept anything as null
 				schema.Properties[field] = &huma.Schema{
 					Description: property.Description,
 					AnyOf:       []*huma.Schema{{Ref: property.Ref}, {Type: "null"}},
@@ -33,11 +33,11 @@ func (rt router) refineSchemas() {
 
 const refTo = "#/components/schemas/"
 
-func isPointer(of reflect.Type, field string) bool {
-	for of.Kind() == reflect.Pointer {
-		of = of.Elem()
+func isPointer(t reflect.Type, field string) bool {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
 	}
-	for f := range of.Fields() {
+	for f := range t.Fields() {
 		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name == field {
 			return f.Type.Kind() == reflect.Pointer
 		}

@@ -48,7 +48,7 @@ func TestNoSecretIsReturnedOrLogged(t *testing.T) {
 	outputs["log"] = f.log.String()
 	for _, canary := range append(canaries, "mr_"+strings.Repeat("x", 40), "a-wrong-token-of-a-stranger") {
 		for what, text := range outputs {
-			// // A caller gets its own input back in a refusal, unless that looks like a secret. A
+			// A caller gets its own input back in a refusal, unless that looks like a secret. A
 			// hash or a guess does not.
 			if strings.Contains(text, canary) && (what == "log" || what == "id" || what == "metrics" || what == "list" || strings.HasPrefix(canary, "mr_")) {
 				at := strings.Index(text, canary)
@@ -71,7 +71,7 @@ func TestTheCallersSecretIsRedactedFromItsResponse(t *testing.T) {
 			}
 		}
 	}
-	// // A short invalid token is not redacted: it would garble words.
+	// A short invalid token is not redacted: it would garble words.
 	a := f.withToken("the").call("GET /v1/threads", "")
 	if p := a.problem(t); p.Code != mailroom.CodeUnauthenticated || p.Detail != "unknown or revoked token" {
 		t.Errorf("%d %s", a.status, a.body)

@@ -1,5 +1,5 @@
 // Package server serves the HTTP API: JSON requests and responses, server-sent event streams and
-// WebSockets. Package client has the types of the request and response bodies.
+// WebSockets. Package api has the types of the request and response bodies.
 //
 // Every request passes the same middleware in the same order: request id, Host and Origin, path,
 // token, route, permission, rate limit and body. A refusal by middleware or a handler is a problem
@@ -257,7 +257,7 @@ func New(o Options) *Server {
 	}
 	s.streamSlots.limit, s.socketSlots.limit = s.maxStreams, s.maxStreams
 	for _, origin := range o.Origins {
-		// // An invalid origin matches nothing; originAllowed checks again.
+		// An invalid origin matches nothing; originAllowed checks again.
 		_ = s.origins.AddTrustedOrigin(origin)
 	}
 	s.registerRoutes()
@@ -274,14 +274,14 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	case err != nil:
 		return errors.Join(fmt.Errorf("read tokens: %w", err), ln.Close())
 	}
-	keeping, stop := context.WithCancel(ctx)
-	kept := make(chan struct{})
+	refreshCtx, stop := context.WithCancel(ctx)
+	refreshed := make(chan struct{})
 	go func() {
 		defer recovery.Log(s.log, "token cache")
-		defer close(kept)
-		s.tokens.run(keeping)
+		defer close(refreshed)
+		s.tokens.run(refreshCtx)
 	}()
-	defer func() { stop(); <-kept }()
+	defer func() { stop(); <-refreshed }()
 	return s.serve(ctx, ln)
 }
 
@@ -291,7 +291,7 @@ func (s *Server) serve(ctx context.Context, ln net.Listener) error {
 	defer s.close()
 	served := make(chan error, 1)
 	go func() {
-		defer recovery.Handle(s.log, "the listener", func(p *recovery.Panic) { served <- p })
+		defer recovery.Handle(s.log, "listener", func(p *recovery.Panic) { served <- p })
 		if hs.TLSConfig != nil {
 			served <- hs.ServeTLS(ln, "", "")
 			return

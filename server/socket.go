@@ -21,7 +21,7 @@ import (
 	"mailroom/internal/recovery"
 )
 
-// // Close codes besides those of RFC 6455.
+// Close codes besides those of RFC 6455.
 const (
 	closeUnauthenticated = websocket.StatusCode(4401)
 	closeTooSlow         = websocket.StatusCode(4408)
@@ -121,14 +121,14 @@ func (h *handshake) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 // socket upgrades the connection and serves it until it ends.
 func (s *Server) socket(w http.ResponseWriter, r *http.Request) {
 	out := w.(*response) // ServeHTTP makes no other
-	leave, err := s.addSocket(r)
+	release, err := s.addSocket(r)
 	if err != nil {
 		s.refuse(out, r, err)
 		return
 	}
-	defer leave()
+	defer release()
 	h := &handshake{response: out, frameLimits: &s.frameLimits}
-	// // checkHostAndOrigin has checked the origin.
+	// checkHostAndOrigin has checked the origin.
 	conn, err := websocket.Accept(h, r, &websocket.AcceptOptions{InsecureSkipVerify: true})
 	if err != nil {
 		s.refuse(out, r, withStatus(h.refused, &mailroom.Error{
@@ -156,7 +156,7 @@ func (s *Server) socket(w http.ResponseWriter, r *http.Request) {
 }
 
 // addSocket counts a socket, so that shutdown waits for it.
-func (s *Server) addSocket(r *http.Request) (leave func(), err error) {
+func (s *Server) addSocket(r *http.Request) (release func(), err error) {
 	if err := checkQuery(r.URL.Query(), nil); err != nil {
 		return nil, err
 	}
@@ -176,8 +176,8 @@ func (k *socket) serve() {
 		k.end(&closeError{websocket.StatusGoingAway, "the server is shutting down"})
 	})()
 	k.lastRead.Store(time.Now().UnixNano())
-	var own sync.WaitGroup
-	own.Go(func() {
+	var wg sync.WaitGroup
+	wg.Go(func() {
 		defer recovery.Handle(k.server.log, "socket reader", func(p *recovery.Panic) { k.end(p) })
 		err := k.recoverError(k.readFrames)
 		if errors.Is(err, errFlood) {
@@ -185,13 +185,13 @@ func (k *socket) serve() {
 		}
 		k.end(err)
 	})
-	own.Go(func() {
+	wg.Go(func() {
 		defer recovery.Handle(k.server.log, "socket heartbeat", func(p *recovery.Panic) { k.end(p) })
 		k.heartbeat()
 	})
 	<-k.ctx.Done()
 	k.close(context.Cause(k.ctx))
-	own.Wait()
+	wg.Wait()
 	if k.stopWatch != nil {
 		k.stopWatch()
 	}
@@ -239,12 +239,12 @@ func (k *socket) readFrames() error {
 			return errors.Join(k.refuse(frame{}, err), tooManySockets())
 		}
 	} else {
-		late := time.AfterFunc(k.server.options.HeaderTimeout, func() {
+		timer := time.AfterFunc(k.server.options.HeaderTimeout, func() {
 			defer recovery.Log(k.server.log, "socket close")
 			k.end(&closeError{closeUnauthenticated, "no token in time"})
 		})
-		defer late.Stop()
-		if err := k.readAuth(late); err != nil {
+		defer timer.Stop()
+		if err := k.readAuth(timer); err != nil {
 			return err
 		}
 	}
@@ -265,7 +265,7 @@ func (k *socket) readFrames() error {
 }
 
 // readAuth reads the first frame, which must authenticate the client.
-func (k *socket) readAuth(late *time.Timer) error {
+func (k *socket) readAuth(timer *time.Timer) error {
 	raw, err := k.readFrame(maxFirstFrame, &charge{})
 	if err != nil {
 		return err
@@ -283,7 +283,7 @@ func (k *socket) readAuth(late *time.Timer) error {
 	if k.grant == nil {
 		return &closeError{closeUnauthenticated, "the first frame must have a valid token"}
 	}
-	late.Stop()
+	timer.Stop()
 	return nil
 }
 
@@ -303,7 +303,7 @@ func (m message) parse() (frame, error) {
 // readFrame reads one frame of at most limit bytes and charges c for it. Once started, a frame must
 // arrive within BodyTimeout.
 func (k *socket) readFrame(limit int, c *charge) (message, error) {
-	// // The library drops the connection when this context ends, so it must not.
+	// The library drops the connection when this context ends, so it must not.
 	kind, r, err := k.conn.Reader(context.Background())
 	if err != nil {
 		return message{}, err

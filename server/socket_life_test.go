@@ -41,7 +41,7 @@ func (f *fixture) flushText(run mailroom.Claim, text string) {
 	f.bus.Publish(bus.Notice{Thread: run.Thread, Flushed: &bus.Flushed{Run: run.Run, Attempt: run.Attempt, Message: message, Upto: len(text)}})
 }
 
-// // One device is closed while the run writes; another device stops the run.
+// One device is closed while the run writes; another device stops the run.
 func TestClosingASocketCancelsNothingAndAnotherStopsTheRun(t *testing.T) {
 	f := start(t)
 	desktop := f.dialWithToken()

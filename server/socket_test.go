@@ -177,7 +177,7 @@ func TestASocketSubmitsFollowsAndAnswers(t *testing.T) {
 	other.want("entry 1 4 message", "entry 1 5 run.completed", "settled 1 completed")
 	p.want("entry 1 4 message", "entry 1 5 run.completed", "settled 1 completed")
 
-	// // The stream of a finished run replays its entries after the cursor and ends.
+	// The stream of a finished run replays its entries after the cursor and ends.
 	other.send(`{"op":"subscribe","id":3,"run":%q}`, sent.Run)
 	other.want("ack 3 2", "entry 2 1 message", "entry 2 2 run.queued", "entry 2 3 run.started",
 		"entry 2 4 message", "entry 2 5 run.completed", "settled 2 completed")

@@ -37,7 +37,7 @@ type frameMeter struct {
 
 	who atomic.Pointer[string] // name of the token; nil until authenticated
 
-	// // Owned by the connection's reader; the library allows one at a time.
+	// Owned by the connection's reader; the library allows one at a time.
 	head    [14]byte // header of the current frame
 	have    int      // bytes of head
 	payload uint64   // payload bytes still to come

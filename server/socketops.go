@@ -266,11 +266,11 @@ func tooManySockets() error { return &closeError{websocket.StatusTryAgainLater, 
 // token is revoked.
 func (k *socket) setGrant(header string, g *grant) error {
 	if k.grant == nil {
-		leave, err := k.server.socketSlots.acquire(g.token.Name)
+		release, err := k.server.socketSlots.acquire(g.token.Name)
 		if err != nil {
 			return err
 		}
-		k.release = leave
+		k.release = release
 	}
 	if k.stopWatch != nil {
 		k.stopWatch()

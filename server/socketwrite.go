@@ -44,7 +44,7 @@ type frameWriter struct {
 	err   error        // owned by mu; the error that ended writing
 }
 
-// // errReaderGone is returned if a reader ends before there is room for its next frame or event.
+// errReaderGone is returned if a reader ends before there is room for its next frame or event.
 var errReaderGone = errors.New("the socket has ended")
 
 // write sends the frame that fill builds, of about size bytes. sent reports whether all of it was
@@ -126,7 +126,7 @@ type answer struct {
 
 func (o *frameWriter) send(a answer) error {
 	_, err := o.write(len(a.Result)+len(a.Error), func(b *bytes.Buffer) error {
-		// // Without HTML escapes an id comes back as the client sent it.
+		// Without HTML escapes an id comes back as the client sent it.
 		enc := json.NewEncoder(b)
 		enc.SetEscapeHTML(false)
 		return enc.Encode(a)

@@ -29,13 +29,13 @@ func (rt router) describeStreamAll() {
 
 func (s *Server) streamAll(w http.ResponseWriter, r *http.Request) {
 	out := w.(*response) // ServeHTTP makes no other
-	leave, err := s.admitStreamAll(r)
+	release, err := s.admitStreamAll(r)
 	if err != nil {
 		s.refuse(out, r, err)
 		return
 	}
-	defer leave()
-	// // Subscribe before the response starts, so that a client that has read its header misses
+	defer release()
+	// Subscribe before the response starts, so that a client that has read its header misses
 	// nothing.
 	sub := s.options.Bus.Subscribe("", noticeBuffer)
 	defer sub.Close()
@@ -43,7 +43,7 @@ func (s *Server) streamAll(w http.ResponseWriter, r *http.Request) {
 	s.followStream(out, r, stream.Query{}, func(ctx context.Context, a eventSink) error { return forwardNotices(ctx, sub, sight, a) })
 }
 
-func (s *Server) admitStreamAll(r *http.Request) (leave func(), err error) {
+func (s *Server) admitStreamAll(r *http.Request) (release func(), err error) {
 	switch {
 	case s.options.Bus == nil:
 		return nil, mailroom.Errorf(mailroom.CodeNotFound, "the stream of all threads is disabled on this server")

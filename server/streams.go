@@ -86,13 +86,13 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, target func() (s
 		s.refuse(out, r, err)
 		return
 	}
-	leave, err := s.streamSlots.acquire(requestOf(r.Context()).who.Name)
+	release, err := s.streamSlots.acquire(requestOf(r.Context()).who.Name)
 	if err != nil {
 		s.refuse(out, r, err)
 		return
 	}
-	defer leave()
-	// // Ended also checks that the thread and run exist, before the response starts.
+	defer release()
+	// Ended also checks that the thread and run exist, before the response starts.
 	ended, err := s.options.Streams.Ended(r.Context(), q)
 	switch {
 	case err == nil && s.closing.Err() != nil:
@@ -182,7 +182,7 @@ func (s *Server) followStream(out *response, r *http.Request, q stream.Query, fe
 	defer cancel()
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	// // A slow piece may take twice slowAfter, so that a comment can still say why the stream
+	// A slow piece may take twice slowAfter, so that a comment can still say why the stream
 	// ends.
 	w := &eventWriter{
 		out: out, slowAfter: out.timeout, who: requestOf(ctx).who.Name, done: ctx.Done(),
@@ -364,9 +364,9 @@ func (s *slots) used(who string) int {
 	return s.open[who]
 }
 
-// acquire opens a slot of a token. The refusal is rate_limited and not
-// [mailroom.CodeQuotaExceeded], because a slot becomes free when a stream ends.
-func (s *slots) acquire(who string) (leave func(), err error) {
+// acquire opens a slot for a token. Its refusal has the code rate_limited and not
+// [mailroom.CodeQuotaExceeded], because slots become free when streams end.
+func (s *slots) acquire(who string) (release func(), err error) {
 	most := s.limit(who)
 	s.mu.Lock()
 	defer s.mu.Unlock()

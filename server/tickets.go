@@ -94,7 +94,7 @@ func showTicket(k *mailroom.Ticket) api.Ticket {
 	}
 }
 
-// // TicketPath is the ticket id in a path.
+// TicketPath is the ticket id in a path.
 type TicketPath struct {
 	Ticket string `path:"ticket" doc:"Id of a ticket."`
 }

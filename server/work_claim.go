@@ -128,14 +128,14 @@ func (s *Server) claimingWorker(ctx context.Context, q claimParams) (*mailroom.W
 	return w, s.checkServes(who, w.Agents)
 }
 
-// claimRound runs one round of a worker's claims. A pending round of the same worker ends first;
-// its caller has gone.
+// claimRound runs one round of a worker's claims. If an earlier round of the worker is still
+// waiting, it ends that round first: its caller has gone.
 func (s *Server) claimRound(ctx context.Context, w *mailroom.Worker, q claimParams) ([]ledger.Assignment, error) {
-	leave, err := s.streamSlots.acquire(requestOf(ctx).who.Name)
+	release, err := s.streamSlots.acquire(requestOf(ctx).who.Name)
 	if err != nil {
 		return nil, err
 	}
-	defer leave()
+	defer release()
 	roundCtx, end, err := s.rounds.begin(ctx, w.ID)
 	if err != nil {
 		return nil, err
@@ -294,8 +294,8 @@ func showSteers(r *mailroom.Run) []api.Steer {
 	return out
 }
 
-// rounds has the pending claim request of each worker. A new one cancels the one before and starts
-// when that has ended.
+// rounds has the waiting claim request of each worker. A new request cancels the one before, and
+// starts when that has ended.
 type rounds struct {
 	mu      sync.Mutex
 	pending map[string]*pendingClaim // owned by mu

@@ -23,8 +23,8 @@ type claimState struct {
 	live bool // still held
 }
 
-// findClaim returns a claim of the caller's own worker; a claim of another token is not found.
-// more, unless nil, reads on in the same view.
+// findClaim returns a claim of one of the caller's own workers; a claim of another token is not
+// found. more, unless nil, runs in the same view.
 func (s *Server) findClaim(ctx context.Context, p ClaimPath, more func(rd mailroom.Reader, h *claimState) error) (*claimState, error) {
 	who := requestOf(ctx).who
 	var out *claimState
@@ -159,8 +159,8 @@ func (h *claimState) messageNumber(id string) (n int, ok bool) {
 	return n, ok && err == nil && n > 0 && h.messageID(n) == id
 }
 
-// assignMessageID sets the id of a message that a step or settle writes, or checks the id it has. A
-// repeat gets the same id again.
+// assignMessageID sets the id of the message that a step or settle writes, or checks the id it has.
+// A repeat gets the same id as before.
 func (h *claimState) assignMessageID(rd mailroom.Reader, m *mailroom.PartialText, number int) error {
 	if m == nil || !h.live && !h.isRepeat(number) {
 		return nil // the ledger refuses it: the claim is lost

@@ -369,7 +369,7 @@ func TestWorkersAndClaimsOfOtherTokensAreNotFound(t *testing.T) {
 	if out := mustCall[api.Renewed](f, "POST /v1/workers/"+worker+"/renew", fmt.Sprintf(`{"round":1,"held":[%q]}`, c.Claim)); len(out.Lost) != 0 {
 		t.Errorf("its own worker lost the claim: %+v", out)
 	}
-	// // A worker of another token cannot renew a foreign claim.
+	// A worker of another token cannot renew a foreign claim.
 	other := mustCallAs[api.Claims](f, "POST /v1/claims", `{"agents":["far"],"max":0}`, stranger)
 	if a := f.call("POST /v1/workers/"+other.Worker+"/renew", fmt.Sprintf(`{"round":1,"held":[%q]}`, c.Claim), stranger); !strings.Contains(a.body, `"lost":["`+c.Claim+`"]`) {
 		t.Errorf("%d %s", a.status, a.body)

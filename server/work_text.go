@@ -18,8 +18,8 @@ type writeInput struct {
 	Body api.Text
 }
 
-// write publishes a piece of text and, unless it is live only, stores it. Stored text is gapless;
-// repeated pieces add nothing.
+// write publishes a piece of text and, unless it is live only, stores it. The stored text has no
+// gaps, and a repeated piece adds nothing.
 func (s *Server) write(ctx context.Context, in *writeInput) (*body[api.TextTaken], error) {
 	b := in.Body
 	end := b.Offset + len(b.Text)

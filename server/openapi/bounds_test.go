@@ -17,7 +17,7 @@ import (
 	"mailroom"
 )
 
-// // field is one place of a request body with a bound of its own.
+// field is one place of a request body with a bound of its own.
 type field struct {
 	name   string
 	schema *schema
