@@ -2,5 +2,5 @@
 
 package tracker
 
-// room makes n zero values in a piece.
-func room[T any](n int) []T { return make([]T, n) }
+// makeSlice allocates n zero values.
+func makeSlice[T any](n int) []T { return make([]T, n) }

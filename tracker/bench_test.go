@@ -30,7 +30,7 @@ func BenchmarkParse(b *testing.B) {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			b.SetBytes(int64(len(text)))
 			for b.Loop() {
-				if t, strays := Parse(text); len(t.issues.order) != n || len(strays) > 0 {
+				if t, invalid := Parse(text); len(t.issues.order) != n || len(invalid) > 0 {
 					b.Fatal("it was not read")
 				}
 			}

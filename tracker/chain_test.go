@@ -16,8 +16,8 @@ func TestALongChainOfParentsCostsNoMoreThanItsLength(t *testing.T) {
 	for i := range n {
 		fmt.Fprintf(&text, `{"id":"x-%06d","title":"t","status":"open","dependencies":[{"depends_on_id":"x-%06d","type":"parent-child"}]}`+"\n", i, i+1)
 	}
-	tr, strays := Parse(text.String())
-	if found := tr.Ready(Filter{}, OrderPriority, time.Now()); len(found) != n || len(strays) > 0 {
+	tr, invalid := Parse(text.String())
+	if found := tr.Ready(Filter{}, OrderPriority, time.Now()); len(found) != n || len(invalid) > 0 {
 		t.Errorf("%d issues are ready, want %d", len(found), n)
 	}
 	if found := tr.BlockedIssues(); len(found) > 0 {

@@ -12,17 +12,17 @@ import (
 
 const maxTitle = 500 // characters
 
-// Signature is who changes something, and when.
+// Signature records who makes a change, and when.
 type Signature struct {
 	Actor string
 	At    time.Time
 }
 
-// NewIssue is an issue to be created. Blank fields have their defaults.
+// NewIssue describes an issue to create. Zero fields get their defaults.
 type NewIssue struct {
-	Issue         // what is known of it; its ID may be given
-	Prefix string // of its id, unless that is given or follows from Parent
-	Parent string // becomes its parent, and the beginning of its id
+	Issue         // its ID is optional
+	Prefix string // of the id, if neither ID nor Parent is set
+	Parent string // id of the parent, which also begins the new id
 }
 
 // Create adds an issue.
@@ -64,7 +64,7 @@ func (t *Tracker) assignID(it *Issue, d NewIssue, by Signature) (err error) {
 	switch {
 	case it.ID != "":
 		if t.issues.has(it.ID) {
-			return mailroom.Errorf(mailroom.CodeConflict, "there is an issue %s already", it.ID)
+			return mailroom.Errorf(mailroom.CodeConflict, "issue %s already exists", it.ID)
 		}
 		return CheckPrefix(it.ID)
 	case d.Parent != "":
@@ -81,10 +81,11 @@ func (t *Tracker) assignID(it *Issue, d NewIssue, by Signature) (err error) {
 	return err
 }
 
-// validate refuses what a command must not write; what others wrote is kept.
+// validate returns an error if a command must not write the issue. Issues that other programs wrote
+// are kept even if invalid.
 func (it *Issue) validate() error {
 	if n := utf8.RuneCountInString(it.Title); n == 0 || n > maxTitle || strings.ContainsAny(it.Title, "\x00") {
-		return mailroom.Errorf(mailroom.CodeInvalid, "a title has 1 to %d characters, this one has %d", maxTitle, n)
+		return mailroom.Errorf(mailroom.CodeInvalid, "a title must have 1 to %d characters, not %d", maxTitle, n)
 	}
 	if it.Priority < PriorityCritical || it.Priority > PriorityBacklog {
 		return mailroom.Errorf(mailroom.CodeInvalid, "priority %d is not between %d (critical) and %d (backlog)", it.Priority, PriorityCritical, PriorityBacklog)
@@ -100,8 +101,7 @@ func (it *Issue) validate() error {
 	return nil
 }
 
-// Update changes an issue. What change leaves invalid is refused, and nothing is
-// changed then.
+// Update applies change to an issue. If change fails or leaves the issue invalid, nothing changes.
 func (t *Tracker) Update(id string, by Signature, change func(*Issue) error) (*Issue, error) {
 	old, err := t.findLive(id)
 	if err != nil {
@@ -130,7 +130,7 @@ func (t *Tracker) Update(id string, by Signature, change func(*Issue) error) (*I
 	return &it, nil
 }
 
-// findLive finds an issue that is not deleted.
+// findLive returns an issue that is not deleted.
 func (t *Tracker) findLive(id string) (*Issue, error) {
 	it, err := t.Find(id)
 	if err == nil && it.Status == StatusTombstone {
@@ -139,8 +139,8 @@ func (t *Tracker) findLive(id string) (*Issue, error) {
 	return it, err
 }
 
-// Claim makes an issue the actor's and puts it in progress. One that somebody
-// else holds, or that is closed, is refused, naming the holder.
+// Claim assigns an issue to the actor and marks it in progress. It fails if the issue is closed or
+// assigned to another actor; the error names the assignee.
 func (t *Tracker) Claim(id string, by Signature) (*Issue, error) {
 	return t.Update(id, by, func(it *Issue) error {
 		switch {
@@ -154,7 +154,7 @@ func (t *Tracker) Claim(id string, by Signature) (*Issue, error) {
 	})
 }
 
-// Close ends an issue. One that is closed stays as it is.
+// Close closes an issue. A closed issue stays unchanged.
 func (t *Tracker) Close(id, reason string, by Signature) (*Issue, error) {
 	it, err := t.findLive(id)
 	if err != nil || it.Status == StatusClosed {
@@ -166,9 +166,9 @@ func (t *Tracker) Close(id, reason string, by Signature) (*Issue, error) {
 	})
 }
 
-// Delete leaves a tombstone, and takes the issue out of the dependencies of
-// others. With cascade those that depend on it go too; without it, an issue that
-// others depend on is refused unless force is given. It returns what is deleted.
+// Delete turns issues into tombstones and removes them from the dependencies of other issues. With
+// cascade it also deletes dependents. Otherwise it fails if an issue has dependents, unless force
+// is set. It returns the deleted issues.
 func (t *Tracker) Delete(ids []string, reason string, cascade, force bool, by Signature) ([]*Issue, error) {
 	doomed := map[string]bool{}
 	var todo []string
@@ -199,7 +199,7 @@ func (t *Tracker) Delete(ids []string, reason string, cascade, force bool, by Si
 	for _, it := range tied {
 		if it.Status != StatusTombstone && !force {
 			on := it.Dependencies[slices.IndexFunc(it.Dependencies, isDoomed)].On
-			return nil, mailroom.Errorf(mailroom.CodeConflict, "%s depends on %s; delete it too with --cascade, or cut the tie with --force", it.ID, on)
+			return nil, mailroom.Errorf(mailroom.CodeConflict, "%s depends on %s; delete both with --cascade, or remove the dependency with --force", it.ID, on)
 		}
 	}
 	for _, it := range tied {
@@ -221,7 +221,7 @@ func (t *Tracker) Delete(ids []string, reason string, cascade, force bool, by Si
 	return gone, nil
 }
 
-// Dependents are the issues that depend on id, by id.
+// Dependents returns the issues that depend on id, sorted by id.
 func (t *Tracker) Dependents(id string) []*Issue {
 	var found []*Issue
 	for _, it := range t.issues.all() {
@@ -232,7 +232,7 @@ func (t *Tracker) Dependents(id string) []*Issue {
 	return found
 }
 
-// dependentsByID are the dependents of each issue, by id.
+// dependentsByID returns the dependents of each issue.
 func (t *Tracker) dependentsByID() map[string][]*Issue {
 	found := make(map[string][]*Issue, len(t.issues.order))
 	for _, it := range t.issues.all() {
@@ -248,8 +248,9 @@ func (t *Tracker) dependentsByID() map[string][]*Issue {
 	return found
 }
 
-// AddDependency makes an issue depend on another; "" is of type blocks. Doing it again
-// changes nothing. A circle of issues that block each other is refused.
+// AddDependency makes an issue depend on another. An empty kind means blocks. An existing
+// dependency stays unchanged. A dependency that would close a cycle of blocking issues or parents
+// is refused.
 func (t *Tracker) AddDependency(id, on, kind string, by Signature) (*Issue, error) {
 	it, err := t.findLive(id)
 	if err != nil {
@@ -268,7 +269,7 @@ func (t *Tracker) AddDependency(id, on, kind string, by Signature) (*Issue, erro
 	case slices.ContainsFunc(it.Dependencies, func(d Dependency) bool { return d.On == other.ID && d.Type == kind }):
 		return it, nil
 	case (kind == DependencyBlocks || kind == DependencyParentChild) && t.reaches(other.ID, it.ID, kind):
-		return nil, mailroom.Errorf(mailroom.CodeConflict, "%s depends on %s already: together they would wait for each other", other.ID, it.ID)
+		return nil, mailroom.Errorf(mailroom.CodeConflict, "%s already depends on %s: this would create a cycle", other.ID, it.ID)
 	}
 	return t.Update(it.ID, by, func(it *Issue) error {
 		it.Dependencies = append(it.Dependencies, Dependency{On: other.ID, Type: kind, CreatedAt: by.At, CreatedBy: by.Actor})
@@ -276,10 +277,10 @@ func (t *Tracker) AddDependency(id, on, kind string, by Signature) (*Issue, erro
 	})
 }
 
-// MoveDependencies moves the ties of a duplicate to the issue that is kept: what depends on the
-// duplicate depends on keep, and keep depends on what the duplicate does. It leaves out a
-// tie of keep with itself, one that keep has, one that would close a circle, and a second
-// parent. A tie to an issue that is not there stays with the duplicate.
+// MoveDependencies transfers the dependencies of a duplicate to the issue that is kept: dependents
+// of the duplicate depend on keep, and keep depends on the dependencies of the duplicate. It skips
+// dependencies of keep on itself, existing ones, those that would close a cycle, and a second
+// parent. A dependency on a missing issue stays with the duplicate.
 func (t *Tracker) MoveDependencies(duplicate, keep string, by Signature) error {
 	dup, err := t.findLive(duplicate)
 	if err != nil {
@@ -292,12 +293,12 @@ func (t *Tracker) MoveDependencies(duplicate, keep string, by Signature) error {
 	if dup.ID == kept.ID {
 		return mailroom.Errorf(mailroom.CodeInvalid, "%s cannot be a duplicate of itself", dup.ID)
 	}
-	type tie struct{ id, on, kind string }
-	var ties []tie
+	type link struct{ id, on, kind string }
+	var links []link
 	for _, it := range t.Dependents(dup.ID) {
 		for _, d := range it.Dependencies {
 			if d.On == dup.ID {
-				ties = append(ties, tie{it.ID, kept.ID, d.Type})
+				links = append(links, link{it.ID, kept.ID, d.Type})
 			}
 		}
 		if _, _, err := t.RemoveDependency(it.ID, dup.ID, "", by); err != nil {
@@ -308,12 +309,12 @@ func (t *Tracker) MoveDependencies(duplicate, keep string, by Signature) error {
 		if other := t.issues.get(d.On); other == nil || other.Status == StatusTombstone {
 			continue
 		}
-		ties = append(ties, tie{kept.ID, d.On, d.Type})
+		links = append(links, link{kept.ID, d.On, d.Type})
 		if _, _, err := t.RemoveDependency(dup.ID, d.On, d.Type, by); err != nil {
 			return err
 		}
 	}
-	for _, d := range ties {
+	for _, d := range links {
 		if d.id == d.on || d.kind == DependencyParentChild && d.id == kept.ID && t.issues.get(kept.ID).Parent() != "" {
 			continue
 		}
@@ -324,7 +325,7 @@ func (t *Tracker) MoveDependencies(duplicate, keep string, by Signature) error {
 	return nil
 }
 
-// SetParent makes an issue a child of another one, and of no other; "" of none.
+// SetParent makes an issue a child of parent only; an empty parent makes it a child of none.
 func (t *Tracker) SetParent(id, parent string, by Signature) (*Issue, error) {
 	it, err := t.findLive(id)
 	if err != nil {
@@ -350,7 +351,7 @@ func (t *Tracker) SetParent(id, parent string, by Signature) (*Issue, error) {
 	return t.AddDependency(it.ID, parent, DependencyParentChild, by)
 }
 
-// reaches reports whether one issue leads to another by dependencies of a type.
+// reaches reports whether a path of dependencies of this kind leads from one issue to the other.
 func (t *Tracker) reaches(from, to, kind string) bool {
 	seen := map[string]bool{}
 	todo := []string{from}
@@ -372,28 +373,28 @@ func (t *Tracker) reaches(from, to, kind string) bool {
 	return false
 }
 
-// RemoveDependency takes a dependency away, "" those of all types, and returns the id of
-// the issue that it was on.
+// RemoveDependency removes a dependency of this kind, or of all kinds if it is "". It returns the
+// changed issue and the full id of the other.
 func (t *Tracker) RemoveDependency(id, on, kind string, by Signature) (it *Issue, other string, err error) {
 	if it, err = t.findLive(id); err != nil {
 		return nil, "", err
 	}
 	other = on
 	if found, err := t.Find(on); err == nil {
-		other = found.ID // else the issue may be gone, and the tie to it not
+		other = found.ID // otherwise the issue may be gone while the dependency remains
 	}
-	tie := func(d Dependency) bool { return d.On == other && (kind == "" || d.Type == kind) }
-	if !slices.ContainsFunc(it.Dependencies, tie) {
+	matches := func(d Dependency) bool { return d.On == other && (kind == "" || d.Type == kind) }
+	if !slices.ContainsFunc(it.Dependencies, matches) {
 		return nil, "", mailroom.Errorf(mailroom.CodeNotFound, "%s does not depend on %s", it.ID, other)
 	}
 	it, err = t.Update(it.ID, by, func(it *Issue) error {
-		it.Dependencies = slices.DeleteFunc(it.Dependencies, tie)
+		it.Dependencies = slices.DeleteFunc(it.Dependencies, matches)
 		return nil
 	})
 	return it, other, err
 }
 
-// AddComment adds a comment.
+// AddComment adds a comment to an issue.
 func (t *Tracker) AddComment(id, text string, by Signature) (Comment, error) {
 	c := Comment{ID: 1, Author: by.Actor, Text: text, CreatedAt: by.At}
 	if strings.TrimSpace(text) == "" || !utf8.ValidString(text) {
@@ -409,11 +410,11 @@ func (t *Tracker) AddComment(id, text string, by Signature) (Comment, error) {
 	return c, err
 }
 
-// UpdateLabels adds labels and removes others. What is there already, or not, stays so.
+// UpdateLabels adds and removes labels. Labels that are already present or absent are ignored.
 func (t *Tracker) UpdateLabels(id string, add, remove []string, by Signature) (*Issue, error) {
 	for _, l := range add {
 		if strings.TrimSpace(l) == "" || strings.ContainsAny(l, ",\n\x00") {
-			return nil, mailroom.Errorf(mailroom.CodeInvalid, "%q is no label", l)
+			return nil, mailroom.Errorf(mailroom.CodeInvalid, "invalid label %q: it must not be blank or contain commas or line breaks", l)
 		}
 	}
 	return t.Update(id, by, func(it *Issue) error {

@@ -291,13 +291,13 @@ func TestARenamedPrefixIsRenamedEverywhere(t *testing.T) {
 }
 
 func TestARenameChangesIDsAndNothingElse(t *testing.T) {
-	tr, strays := Parse(strings.Join([]string{
+	tr, invalid := Parse(strings.Join([]string{
 		`{"id":"x-1","title":"x-1 stays","weight":2.50,"dependencies":[{"issue_id":"x-1","depends_on_id":"z-9","type":"blocks","n":[1, 2]}, 7, {"issue_id":5}],"comments":[{"id":1,"issue_id":"x-1","text":"x-1"}]}`,
 		`{"id":"x-2","comments":{"issue_id":"x-2"},"updated_at":"2020-01-01T00:00:00Z","dependencies":null}`,
 		`{"id":"z-9","updated_at":"2020-01-01T00:00:00Z","dependencies":[{"issue_id":"z-9","depends_on_id":"x-1"},{"depends_on_id":"z-1"}]}`,
 	}, "\n") + "\n")
-	if n := must(tr.Rename("x", "y", ann()))(t); n != 2 || len(strays) > 0 {
-		t.Errorf("%d were renamed, want 2; strays: %v", n, strays)
+	if n := must(tr.Rename("x", "y", ann()))(t); n != 2 || len(invalid) > 0 {
+		t.Errorf("%d were renamed, want 2; invalid: %v", n, invalid)
 	}
 	at := encode(ann().At)
 	want := strings.Join([]string{

@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// codec reads and writes lines. It does not change once made.
+// codec reads and writes lines. It is immutable once made.
 type codec struct {
 	members []member
-	keys    []string // their names as they are mostly written, with the colon
+	keys    []string // quoted names with the colon, as most writers format them
 	byName  map[string]int
 }
 
@@ -27,14 +27,14 @@ func newCodec() *codec {
 	return c
 }
 
-// read makes an issue of a line. An issue without an id is none. A member that is
-// not what it should be counts as one that is not there, and stays as it is.
+// read parses a line into an issue. An issue must have an id. A member of the wrong type counts as
+// missing and is written back unchanged.
 func (c *codec) read(s *scanner, line string, it *Issue) error {
 	_, err := c.decode(s, line, it)
 	return err
 }
 
-// decode is read, and says which member is not what it should be.
+// decode implements read. It also returns an error for a malformed member.
 func (c *codec) decode(s *scanner, line string, it *Issue) (wrong, err error) {
 	it.line, it.unchanged, it.lazy, it.Priority = line, true, false, PriorityNormal
 	at := 0
@@ -59,7 +59,7 @@ func (c *codec) decode(s *scanner, line string, it *Issue) (wrong, err error) {
 	return wrong, err
 }
 
-// readID is read for an issue that nobody may ask for.
+// readID parses only the id; see [codec.complete] for the rest.
 func (c *codec) readID(s *scanner, line string, it *Issue) error {
 	it.line, it.unchanged, it.lazy = line, true, true
 	s.reset(line)
@@ -73,19 +73,20 @@ func (c *codec) readID(s *scanner, line string, it *Issue) error {
 	}
 	err := s.object()
 	if err == nil && it.ID == "" {
-		err = c.read(s, line, it) // which says why
+		err = c.read(s, line, it) // for its error
 	}
 	return err
 }
 
-// complete reads an issue that came late.
+// complete parses the rest of an issue of which only the id was read.
 func (c *codec) complete(s *scanner, it *Issue) {
 	if it.lazy {
-		_ = c.read(s, it.line, it) // it has an id, and its line is an object
+		_ = c.read(s, it.line, it) // cannot fail: the line was checked when its id was read
 	}
 }
 
-// malformedMember says which member of an issue's line is not what it should be.
+// malformedMember returns an error that names a member of the line that has the wrong type, nil if
+// there is none.
 func (c *codec) malformedMember(it *Issue) error {
 	if !it.malformed {
 		return nil
@@ -94,8 +95,8 @@ func (c *codec) malformedMember(it *Issue) error {
 	return cmp.Or(err, wrong)
 }
 
-// next takes the name of a member, and says which of those that are known it is.
-// It is mostly the one after the last, or one of the next few.
+// next reads the name of a member and returns its index among the known ones. It first tries the
+// members that usually follow.
 func (c *codec) next(s *scanner, at int) (i int, known bool) {
 	const few = 5
 	for i = at; i < min(at+few, len(c.keys)); i++ {
@@ -107,8 +108,8 @@ func (c *codec) next(s *scanner, at int) (i int, known bool) {
 	return i, known
 }
 
-// write makes the line of an issue. A member stays as it was written unless its
-// value is another than it was read as, whatever the tracker knows of it.
+// write encodes an issue. A member whose value did not change keeps its original text, and unknown
+// members are preserved.
 func (c *codec) write(it *Issue) string {
 	was := &Issue{Priority: PriorityNormal}
 	had := make([]bool, len(c.members))
@@ -116,12 +117,12 @@ func (c *codec) write(it *Issue) string {
 	for _, f := range line {
 		if i, known := c.byName[f.name]; known {
 			had[i] = true
-			_ = c.members[i].read(was, &scanner{text: f.raw}) // it was read before
+			_ = c.members[i].read(was, &scanner{text: f.raw}) // parsed before
 		}
 	}
 	var out strings.Builder
-	const room = 64 // for what is new
-	out.Grow(len(it.line) + room)
+	const extra = 64 // bytes for new members
+	out.Grow(len(it.line) + extra)
 	add := func(key, raw string) {
 		if out.Len() > 0 {
 			out.WriteByte(',')
@@ -132,8 +133,8 @@ func (c *codec) write(it *Issue) string {
 		out.WriteByte(':')
 		out.WriteString(raw)
 	}
-	// Members in the order that the line has, new ones before the first known
-	// one that comes after them.
+	// Keep the order of the line. A new member goes before the first known member that follows it
+	// in the standard order.
 	next := 0
 	fresh := func(until int) {
 		for ; next < until; next++ {
@@ -164,12 +165,12 @@ func (c *codec) write(it *Issue) string {
 	return out.String()
 }
 
-// SetMember is a line with another member at its end, or, if replace is set, in the
-// place of the one that has the name. Without, the line keeps what it has.
+// SetMember adds a member to the end of a line. An existing member of that name is replaced if
+// replace is set and kept otherwise.
 func SetMember(line, name, raw string, replace bool) string {
 	parts, err := fields(line)
 	if err != nil {
-		return line // it is no line of an issue
+		return line // not an issue
 	}
 	at := slices.IndexFunc(parts, func(f field) bool { return f.name == name })
 	switch {
@@ -181,25 +182,24 @@ func SetMember(line, name, raw string, replace bool) string {
 	return encodeObject(parts)
 }
 
-// HasForeign reports whether the line that the issue was read from has a member
-// of a name that the tracker does not know.
+// HasForeign reports whether the issue's line has an unknown member of this name.
 func (it *Issue) HasForeign(name string) bool {
 	return it.foreign && slices.ContainsFunc(it.parts(), func(f field) bool { return f.name == name })
 }
 
-// parts are the members of the line that the issue was read from.
+// parts returns the members of the line that the issue was read from.
 func (it *Issue) parts() []field {
 	if it.line == "" {
 		return nil
 	}
 	parts, err := fields(it.line)
 	if err != nil {
-		panic(err) // it was read before
+		panic(err) // parsed before
 	}
 	return parts
 }
 
-// marshal encodes without escapes for HTML, which nobody wants to read in a diff.
+// marshal encodes JSON without HTML escapes, which would make diffs hard to read.
 func marshal(v any) (string, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -210,7 +210,7 @@ func marshal(v any) (string, error) {
 
 func readJSON(raw string, into any) error {
 	if err := json.Unmarshal([]byte(raw), into); err != nil {
-		return errNotA("fitting value", raw)
+		return errNotA("valid value", raw)
 	}
 	return nil
 }
@@ -255,7 +255,7 @@ func readTime(s *scanner, into *time.Time) error {
 	return nil
 }
 
-// readNull takes a value that is none of what was expected, which may be null.
+// readNull reads a value of an unexpected type. A null calls clear; any other value is an error.
 func readNull(s *scanner, what string, clear func()) error {
 	if raw := s.value(0); raw != "null" {
 		return errNotA(what, raw)

@@ -2,19 +2,19 @@ package tracker
 
 import "strings"
 
-// conflicts are the lines of a file in which git may have marked conflicts.
+// conflicts are the lines of a file, separated by git's conflict markers.
 type conflicts struct {
-	both               []string // outside of the conflicts
+	both               []string // outside of conflicts
 	ours, theirs, base []string // inside
-	marked             bool     // there are conflicts
-	hasBase            bool     // each of them holds its base, as in the styles diff3 and zdiff3
+	marked             bool     // the file has conflict markers
+	hasBase            bool     // every conflict contains its base, as in the styles diff3 and zdiff3
 }
 
-// markLength is how many characters git's marks have. The base of a conflict can hold
-// conflicts of its own, whose marks are longer.
+// markLength is the length of git's markers. The base of a conflict can contain nested conflicts,
+// whose markers are longer.
 const markLength = 7
 
-// isMark reports whether a line is a mark made of this character.
+// isMark reports whether a line is a conflict marker of this character.
 func isMark(line string, character byte) bool {
 	if len(line) < markLength || line[0] != character || len(line) > markLength && line[markLength] != ' ' {
 		return false
@@ -22,7 +22,7 @@ func isMark(line string, character byte) bool {
 	return strings.Count(line[:markLength], string(character)) == markLength
 }
 
-// parseConflicts takes the text of a file apart.
+// parseConflicts splits the text of a file.
 func parseConflicts(text string) conflicts {
 	const outside, first, base, second = 0, 1, 2, 3
 	c := conflicts{both: make([]string, 0, strings.Count(text, "\n")+1), hasBase: true}
@@ -44,7 +44,7 @@ func parseConflicts(text string) conflicts {
 			at = outside
 		case strings.TrimSpace(line) == "":
 		case at == base:
-			if strings.HasPrefix(line, "<<<<<<<") { // the base is a merge with conflicts itself
+			if strings.HasPrefix(line, "<<<<<<<") { // a nested conflict in the base
 				c.hasBase = false
 			}
 			c.base = append(c.base, line)

@@ -19,60 +19,60 @@ import (
 	"mailroom/internal/projectdir"
 )
 
-// Names of files in a tracker's folder. All but the issues are for this machine.
+// Names of files in a tracker's folder. Only the issue file is shared; the others are local.
 const (
 	fileIssues     = "issues.jsonl"
-	fileQuarantine = "quarantine.jsonl" // lines that were no issues, with the reason
+	fileQuarantine = "quarantine.jsonl" // invalid lines, with the reason
 	fileLock       = "issues.lock"
 )
 
-// ignored are the files that git has no business with, those of tracker/mail too.
+// ignored returns patterns for .gitignore, including those of tracker/mail.
 func ignored() []string {
 	return []string{fileLock, fileQuarantine, "mail.json", "mail.lock", "*.tmp"}
 }
 
-// Limits of what is read and kept. A folder comes with a project, so its author
-// chooses how large the files are.
+// Limits of files. A folder comes with a project, so the project's author controls the size of its
+// files.
 const (
-	// MaxFile is the most bytes that a file of issues may have.
+	// MaxFile is the maximum size of an issue file, in bytes.
 	MaxFile = 128 << 20
-	// maxLines bounds the memory for issues, which are larger than the shortest line.
+	// maxLines bounds the memory for issues: an issue in memory is larger than the shortest line.
 	maxLines      = 250_000
 	maxQuarantine = 256 << 20
 )
 
-// Folder is where a tracker is kept, such as .beads. What is in it came with a
-// project and is not trusted: see [projectdir].
+// Folder is the directory that holds a tracker, such as .beads. Its contents come with a project
+// and are not trusted; see [projectdir].
 type Folder struct {
 	path string
 	wait projectdir.Wait
 }
 
-// FolderAt names the tracker's folder at this path; it need not be there.
+// FolderAt returns the folder at path, which need not exist.
 func FolderAt(path string) Folder { return Folder{path: path} }
 
-// WithWait returns the folder for a process that waits for others as it says. Without
-// it, an update waits until its context ends.
+// WithWait returns the folder with the given lock options. Without them, an update waits for the
+// lock until its context ends.
 func (f Folder) WithWait(wait projectdir.Wait) Folder {
 	f.wait = wait
 	return f
 }
 
-// Path returns where the folder is.
+// Path returns the path of the folder.
 func (f Folder) Path() string { return f.path }
 
-// File returns where the issues are.
+// File returns the path of the issue file.
 func (f Folder) File() string { return filepath.Join(f.path, fileIssues) }
 
-// Exists reports whether a tracker is kept here. Whether it can be read is for
-// [Folder.Read] to say.
+// Exists reports whether the folder has an issue file. The file may still be unreadable;
+// [Folder.Read] reports that.
 func (f Folder) Exists() bool {
 	_, err := os.Lstat(f.File())
 	return err == nil
 }
 
-// Stat describes the file of the issues. It refuses what [Folder.Read] refuses
-// because of its kind, such as a link.
+// Stat describes the issue file. It refuses the kinds of file that [Folder.Read] refuses, such as a
+// symbolic link.
 func (f Folder) Stat() (fs.FileInfo, error) {
 	dir, err := f.open()
 	if err != nil {
@@ -85,24 +85,23 @@ func (f Folder) Stat() (fs.FileInfo, error) {
 	return info, errors.Join(err, dir.Close())
 }
 
-// open opens the folder.
 func (f Folder) open() (*projectdir.Dir, error) {
 	dir, err := projectdir.Open(f.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, noTracker(f.path)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("open the folder of the tracker: %w", err)
+		return nil, fmt.Errorf("open the tracker's folder: %w", err)
 	}
 	return dir, nil
 }
 
-// Init makes an empty tracker, and leaves one that is there as it is. It touches
-// nothing outside of the folder.
+// Init creates an empty tracker. An existing one stays as it is. It writes nothing outside the
+// folder.
 func (f Folder) Init() error {
 	dir, err := projectdir.Make(f.path)
 	if err != nil {
-		return fmt.Errorf("make the folder of the tracker: %w", err)
+		return fmt.Errorf("create the tracker's folder: %w", err)
 	}
 	if err = dir.Create(fileIssues, ""); err == nil || errors.Is(err, fs.ErrExist) {
 		err = dir.Ignore(ignored()...)
@@ -111,42 +110,41 @@ func (f Folder) Init() error {
 		_, err = dir.Stat(fileIssues)
 	}
 	if err = errors.Join(err, dir.Close()); err != nil {
-		return fmt.Errorf("make the tracker: %w", err)
+		return fmt.Errorf("create the tracker: %w", err)
 	}
 	return nil
 }
 
-// Read returns the issues as the file has them now, and what of it is none. It
-// waits for nobody: the file is always whole.
+// Read parses the file and returns its issues and its invalid lines. It takes no lock: the file is
+// replaced atomically.
 func (f Folder) Read() (*Tracker, []InvalidLine, error) {
 	dir, err := f.open()
 	if err != nil {
 		return nil, nil, err
 	}
-	defer dir.Close() // it was only read: nothing can be lost
+	defer dir.Close() // read only: nothing can be lost
 	text, _, err := f.read(dir)
 	if err != nil {
 		return nil, nil, err
 	}
-	t, strays := parse(text, false, f.baseOf(context.Background()))
-	return t, strays, nil
+	t, invalid := parse(text, false, f.baseOf(context.Background()))
+	return t, invalid, nil
 }
 
-// Update changes the issues: nobody else writes them while change runs. If it
-// fails nothing is written and its error is returned as it is. What it returns
-// after a success is on the disk. Lines that are no issues are moved aside, and
-// returned.
-func (f Folder) Update(ctx context.Context, change func(*Tracker) error) (strays []InvalidLine, err error) {
+// Update changes the issues under the tracker's lock. If change fails, nothing is written and its
+// error is returned unwrapped. On success the issues are on disk. Invalid lines are moved to the
+// quarantine file and returned.
+func (f Folder) Update(ctx context.Context, change func(*Tracker) error) (invalid []InvalidLine, err error) {
 	return f.update(ctx, change, true)
 }
 
-// UpdateAll is Update for a change that looks at all issues: it is quicker then,
-// and slower for any other.
-func (f Folder) UpdateAll(ctx context.Context, change func(*Tracker) error) (strays []InvalidLine, err error) {
+// UpdateAll is Update for a change that reads all issues. It is faster than Update for such a
+// change and slower for any other.
+func (f Folder) UpdateAll(ctx context.Context, change func(*Tracker) error) (invalid []InvalidLine, err error) {
 	return f.update(ctx, change, false)
 }
 
-func (f Folder) update(ctx context.Context, change func(*Tracker) error, late bool) (strays []InvalidLine, err error) {
+func (f Folder) update(ctx context.Context, change func(*Tracker) error, lazy bool) (invalid []InvalidLine, err error) {
 	dir, err := f.open()
 	if err != nil {
 		return nil, err
@@ -162,33 +160,33 @@ func (f Folder) update(ctx context.Context, change func(*Tracker) error, late bo
 		if err != nil {
 			return nil, err
 		}
-		t, strays := parse(text, late, f.baseOf(ctx))
+		t, invalid := parse(text, lazy, f.baseOf(ctx))
 		if err := change(t); err != nil {
 			return nil, err
 		}
 		lines := t.lines()
 		if equalText(lines, text) {
-			return strays, nil
+			return invalid, nil
 		}
 		if err := checkSize(lines, f.File()); err != nil {
 			return nil, err
 		}
-		_ = dir.Ignore(ignored()...) // a change does not fail because git lists more files
-		if err := quarantine(dir, strays); err != nil {
+		_ = dir.Ignore(ignored()...) // a failure only makes git list more files
+		if err := quarantine(dir, invalid); err != nil {
 			return nil, err
 		}
 		err = f.replace(dir, lock, lines, seen)
 		if !errors.Is(err, errReplaced) {
-			return strays, err
+			return invalid, err
 		}
 	}
 }
 
 func noTracker(path string) error {
-	return mailroom.Errorf(mailroom.CodeNotFound, "there is no tracker in %s; make one with: bd init", path)
+	return mailroom.Errorf(mailroom.CodeNotFound, "no tracker in %s; create one with: bd init", path)
 }
 
-// read returns the file and which one it was.
+// read returns the contents of the file and its file info.
 func (f Folder) read(dir *projectdir.Dir) (text string, seen fs.FileInfo, err error) {
 	file, seen, err := dir.OpenFile(fileIssues, os.O_RDONLY, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -197,19 +195,19 @@ func (f Folder) read(dir *projectdir.Dir) (text string, seen fs.FileInfo, err er
 	if err != nil {
 		return "", nil, fmt.Errorf("read the tracker: %w", err)
 	}
-	defer file.Close()                                                                          // it was only read: nothing can be lost
-	all := bytes.NewBuffer(makeSlice[byte](int(min(seen.Size(), MaxFile)) + bytes.MinRead)[:0]) // with room to see the end
+	defer file.Close()                                                                          // read only: nothing can be lost
+	all := bytes.NewBuffer(makeSlice[byte](int(min(seen.Size(), MaxFile)) + bytes.MinRead)[:0]) // spare room to detect the end of the file
 	if err = dir.Fill(all, file, fileIssues, MaxFile); err != nil {
 		return "", nil, fmt.Errorf("read the tracker: %w", err)
 	}
 	if n := bytes.Count(all.Bytes(), []byte{'\n'}); n > maxLines {
-		return "", nil, mailroom.Errorf(mailroom.CodeTooLarge, "%s has %d lines, more than the %d that are read; make it smaller", f.File(), n, maxLines)
+		return "", nil, mailroom.Errorf(mailroom.CodeTooLarge, "%s has %d lines, more than the limit of %d; make it smaller", f.File(), n, maxLines)
 	}
-	// A copy would take as long again as reading it, and nobody else has the bytes.
+	// A copy would take as long as the read, and nothing else refers to the bytes.
 	return unsafe.String(unsafe.SliceData(all.Bytes()), all.Len()), seen, nil
 }
 
-// equalText reports whether these lines are all that a text has.
+// equalText reports whether text consists of exactly these lines.
 func equalText(lines []string, text string) bool {
 	for _, line := range lines {
 		rest, same := strings.CutPrefix(text, line)
@@ -221,25 +219,25 @@ func equalText(lines []string, text string) bool {
 	return text == ""
 }
 
-// checkSize refuses lines that could not be read again.
+// checkSize refuses a file that could not be read back.
 func checkSize(lines []string, name string) error {
 	size := len(lines)
 	for _, line := range lines {
 		size += len(line)
 	}
 	if size > MaxFile || len(lines) > maxLines {
-		return mailroom.Errorf(mailroom.CodeTooLarge, "%s would have %d issues in %d bytes; at most %d in %d bytes are read", name, len(lines), size, maxLines, MaxFile)
+		return mailroom.Errorf(mailroom.CodeTooLarge, "%s would have %d issues in %d bytes; the limits are %d and %d", name, len(lines), size, maxLines, MaxFile)
 	}
 	return nil
 }
 
-var errTooLarge = errors.New("it is larger than a file of issues may be")
+var errTooLarge = errors.New("the file is larger than the limit for issues")
 
-// errReplaced says that a process that does not take the lock, such as git, changed
-// the file since it was read.
+// errReplaced reports that a process that does not use the lock, such as git, changed the file
+// after it was read.
 var errReplaced = errors.New("the file was changed by another program")
 
-// replace puts lines in the place of the file that was seen.
+// replace writes lines to the file if it is still the one described by seen.
 func (f Folder) replace(dir *projectdir.Dir, lock *projectdir.Lock, lines []string, seen fs.FileInfo) error {
 	err := lock.Replace(fileIssues, seen.Mode().Perm(), func(to io.Writer) error { return write(to, lines) }, func() error {
 		now, err := dir.Stat(fileIssues)
@@ -255,27 +253,27 @@ func (f Folder) replace(dir *projectdir.Dir, lock *projectdir.Lock, lines []stri
 }
 
 func write(file io.Writer, lines []string) error {
-	const room = 256 << 10 // bytes, for each write
-	out := bufio.NewWriterSize(file, room)
+	const size = 256 << 10 // bytes per write
+	out := bufio.NewWriterSize(file, size)
 	for _, line := range lines {
-		_, _ = out.WriteString(line) // Flush tells of its error
+		_, _ = out.WriteString(line) // Flush returns the error
 		_ = out.WriteByte('\n')
 	}
 	return out.Flush()
 }
 
-// Conflicted reports whether git has marked conflicts in the file.
+// Conflicted reports whether the file contains git's conflict markers.
 func (f Folder) Conflicted() (bool, error) {
 	dir, err := f.open()
 	if err != nil {
 		return false, err
 	}
-	defer dir.Close() // it is only read: nothing can be lost
+	defer dir.Close() // read only: nothing can be lost
 	text, _, err := f.read(dir)
 	return parseConflicts(text).marked, err
 }
 
-// ReadFile returns another file of the folder, of at most max bytes. A missing one is
+// ReadFile returns another file of the folder, of at most max bytes. A missing file yields
 // [fs.ErrNotExist].
 func (f Folder) ReadFile(name string, max int64) ([]byte, error) {
 	dir, err := f.open()
@@ -286,8 +284,7 @@ func (f Folder) ReadFile(name string, max int64) ([]byte, error) {
 	return raw, errors.Join(err, dir.Close())
 }
 
-// CreateFile writes another file of the folder that does not exist yet, or returns
-// [fs.ErrExist].
+// CreateFile writes a new file to the folder. An existing file yields [fs.ErrExist].
 func (f Folder) CreateFile(name, text string) error {
 	dir, err := f.open()
 	if err != nil {
@@ -314,25 +311,26 @@ func (f Folder) WriteFile(ctx context.Context, name string, text []byte) (err er
 	}, nil)
 }
 
-// quarantine keeps lines that are no issues beside the file, before they leave it.
-func quarantine(dir *projectdir.Dir, strays []InvalidLine) error {
-	if len(strays) == 0 {
+// quarantine appends invalid lines to the quarantine file before they are removed from the issue
+// file.
+func quarantine(dir *projectdir.Dir, invalid []InvalidLine) error {
+	if len(invalid) == 0 {
 		return nil
 	}
 	var out bytes.Buffer
-	for _, s := range strays {
+	for _, s := range invalid {
 		line, err := json.Marshal(struct {
 			At     time.Time `json:"at"`
 			Reason string    `json:"reason"`
 			Line   string    `json:"line"`
 		}{time.Now().UTC(), s.Err.Error(), s.Line})
 		if err != nil {
-			return fmt.Errorf("put a line aside: %w", err)
+			return fmt.Errorf("quarantine a line: %w", err)
 		}
 		out.Write(append(line, '\n'))
 	}
 	if err := dir.Append(fileQuarantine, out.Bytes(), maxQuarantine); err != nil {
-		return fmt.Errorf("put lines aside: %w", err)
+		return fmt.Errorf("quarantine lines: %w", err)
 	}
 	return nil
 }

@@ -28,8 +28,8 @@ func kept(t *testing.T, ids ...string) Folder {
 
 func change(t *testing.T, f Folder, do func(*Tracker) error) {
 	t.Helper()
-	if strays, err := f.Update(t.Context(), do); err != nil || len(strays) > 0 {
-		t.Fatalf("%v, strays %v", err, strays)
+	if invalid, err := f.Update(t.Context(), do); err != nil || len(invalid) > 0 {
+		t.Fatalf("%v, invalid %v", err, invalid)
 	}
 }
 
@@ -68,9 +68,9 @@ func TestAReaderNeverSeesHalfAFile(t *testing.T) {
 			reading = false // once more, for the last one
 		default:
 		}
-		tr, strays, err := f.Read()
-		if err != nil || len(strays) > 0 || len(tr.All()) != issues {
-			t.Fatalf("%v, %d issues and strays %v", err, len(tr.All()), strays)
+		tr, invalid, err := f.Read()
+		if err != nil || len(invalid) > 0 || len(tr.All()) != issues {
+			t.Fatalf("%v, %d issues and invalid %v", err, len(tr.All()), invalid)
 		}
 		all := map[string]bool{}
 		for _, it := range tr.All() {
@@ -98,12 +98,12 @@ func TestALargeFileIsReadAndWrittenWhole(t *testing.T) {
 		"few": Folder.Update, "all": Folder.UpdateAll,
 	} {
 		title := "changed by one that looks at " + name
-		strays, err := update(f, t.Context(), func(tr *Tracker) error {
+		invalid, err := update(f, t.Context(), func(tr *Tracker) error {
 			_, err := tr.Update("proj-00007", ann(), func(it *Issue) error { it.Title = title; return nil })
 			return err
 		})
-		if err != nil || len(strays) > 0 {
-			t.Fatalf("%v, strays %v", err, strays)
+		if err != nil || len(invalid) > 0 {
+			t.Fatalf("%v, invalid %v", err, invalid)
 		}
 		got := must(os.ReadFile(f.File()))(t)
 		was, is := strings.Split(text, "\n"), strings.Split(string(got), "\n")

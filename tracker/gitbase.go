@@ -7,17 +7,16 @@ import (
 	"time"
 )
 
-// gitTimeout bounds how long git may take to find a file in its index.
+// gitTimeout bounds a read of git's index.
 const gitTimeout = 5 * time.Second
 
-// baseOf returns the file that both sides of a conflict were made from, as git's index
-// has it while a merge goes on. It is not known without git, or after "git add".
+// baseOf returns a function that reads the common ancestor of a conflict from git's index, where it
+// is during a merge. It is unknown without git, and after "git add".
 func (f Folder) baseOf(ctx context.Context) func() (string, bool) {
 	return func() (string, bool) {
 		ctx, cancel := context.WithTimeout(ctx, gitTimeout)
 		defer cancel()
-		// No filter and no hook of the repository runs for cat-file, and nothing is
-		// fetched from another machine.
+		// cat-file runs no filter or hook of the repository and fetches nothing from the network.
 		git := exec.CommandContext(ctx, "git", "cat-file", "blob", ":1:./"+fileIssues)
 		git.Dir = f.path
 		git.Env = append(os.Environ(), "GIT_NO_LAZY_FETCH=1", "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0")
@@ -31,7 +30,7 @@ func (f Folder) baseOf(ctx context.Context) func() (string, bool) {
 	}
 }
 
-// limitedBuffer keeps what is written, and fails when it is too much.
+// limitedBuffer collects what is written. A write beyond the limit fails.
 type limitedBuffer struct {
 	text []byte
 	left int

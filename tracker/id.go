@@ -20,9 +20,8 @@ const (
 	maxNesting = 3 // levels of children: PREFIX-abc.1.2.3
 )
 
-// newID makes an id that no issue has: the prefix, and as many characters of a
-// hash of what makes the issue its own as keep two clones from choosing the same
-// one.
+// newID returns an unused id: the prefix and a hash of the issue's content, which makes it unlikely
+// that two clones choose the same one.
 func (t *Tracker) newID(prefix string, it *Issue, actor string) string {
 	for n := t.idLength(); ; n = min(n+1, longestID) {
 		for nonce := range 10 {
@@ -34,8 +33,8 @@ func (t *Tracker) newID(prefix string, it *Issue, actor string) string {
 	}
 }
 
-// idLength grows with the tracker, so that the chance of any two of its ids being
-// the same stays below a quarter.
+// idLength returns the number of characters in the hash. It grows with the tracker, so that the
+// probability of a collision between any two ids stays below a quarter.
 func (t *Tracker) idLength() int {
 	const risk = 0.25
 	n := float64(len(t.issues.order) + 1)
@@ -47,21 +46,21 @@ func (t *Tracker) idLength() int {
 	return longestID
 }
 
-// hashID returns n characters of base 36.
+// hashID returns n characters in base 36.
 func hashID(n int, words ...string) string {
 	h := sha256.New()
 	for _, w := range words {
 		size := binary.BigEndian.AppendUint64(nil, uint64(len(w)))
-		h.Write(append(size, w...)) // a hash takes everything
+		h.Write(append(size, w...)) // a hash never fails
 	}
 	text := new(big.Int).SetBytes(h.Sum(nil)).Text(36)
 	return fmt.Sprintf("%0*s", n, text)[:n]
 }
 
-// childID is the next free child of a parent.
+// childID returns the next free child id of parent.
 func (t *Tracker) childID(parent string) (string, error) {
 	if strings.Count(parent, ".") >= maxNesting {
-		return "", mailroom.Errorf(mailroom.CodeInvalid, "%s is a child of the %dth level and can have none", parent, maxNesting)
+		return "", mailroom.Errorf(mailroom.CodeInvalid, "%s is nested %d levels deep and cannot have children", parent, maxNesting)
 	}
 	for n := 1; ; n++ {
 		if id := parent + "." + strconv.Itoa(n); !t.issues.has(id) {
@@ -70,18 +69,18 @@ func (t *Tracker) childID(parent string) (string, error) {
 	}
 }
 
-// CheckPrefix refuses a prefix that cannot begin an id.
+// CheckPrefix returns an error if ids cannot begin with prefix.
 func CheckPrefix(prefix string) error {
 	plain := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_' || r == '.'
 	}
 	if prefix == "" || len(prefix) > 64 || strings.HasSuffix(prefix, "-") || slices.ContainsFunc([]rune(prefix), func(r rune) bool { return !plain(r) }) {
-		return mailroom.Errorf(mailroom.CodeInvalid, "%q cannot begin ids: give 1 to 64 letters, digits or any of - _ . that do not end with -", prefix)
+		return mailroom.Errorf(mailroom.CodeInvalid, "invalid id prefix %q: use 1 to 64 letters, digits or any of - _ . and do not end with -", prefix)
 	}
 	return nil
 }
 
-// Prefix is what the ids of most issues begin with, "" if there are none.
+// Prefix returns the most common prefix of the ids, or "" if there is none.
 func (t *Tracker) Prefix() string {
 	counts := map[string]int{}
 	for _, it := range t.issues.order {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Status is where an issue stands. A file may hold others than these; they are
-// kept, and count as not open.
+// Status is the state of an issue. A file may contain other values; they are kept and count as not
+// open.
 type Status string
 
 // The statuses that commands set.
@@ -15,15 +15,15 @@ const (
 	StatusInProgress Status = "in_progress"
 	StatusBlocked    Status = "blocked"
 	StatusClosed     Status = "closed"
-	StatusDeferred   Status = "deferred" // not before later
+	StatusDeferred   Status = "deferred" // postponed
 	StatusPinned     Status = "pinned"   // stays open for reference
-	StatusHooked     Status = "hooked"   // on the hook of an agent, which other programs set: it is work in progress
-	// StatusTombstone is what is left of a deleted issue, so that a copy which still
-	// has it does not bring it back.
+	StatusHooked     Status = "hooked"   // work in progress, set by other programs for an agent's hook
+	// StatusTombstone marks a deleted issue. The line stays so that a merge with an older copy does
+	// not restore the issue.
 	StatusTombstone Status = "tombstone"
 )
 
-// Known reports whether a status is one that a command may name.
+// Known reports whether a command may set the status.
 func (s Status) Known() bool {
 	return slices.Contains([]Status{StatusOpen, StatusInProgress, StatusBlocked, StatusDeferred, StatusPinned, StatusHooked, StatusClosed, StatusTombstone}, s)
 }
@@ -31,56 +31,55 @@ func (s Status) Known() bool {
 // Priorities, the most urgent first.
 const (
 	PriorityCritical = 0
-	PriorityNormal   = 2 // of issues that say nothing
+	PriorityNormal   = 2 // the default
 	PriorityBacklog  = 4
 )
 
-// Issue is an item of the tracker. Members of its line that are not here are
-// kept as they are.
+// Issue is one item of the tracker. Unknown members of its line are preserved.
 type Issue struct {
 	ID, Title, Description    string
 	Design, Acceptance, Notes string
 	Status                    Status
-	Priority                  int    // Critical … Backlog
-	Type                      string // bug, feature, task, epic, chore, or anybody's own
+	Priority                  int    // PriorityCritical … PriorityBacklog
+	Type                      string // bug, feature, task, epic, chore, or any other word
 	Assignee                  string
 	EstimatedMinutes          *int
 	CreatedAt, UpdatedAt      time.Time
 	CreatedBy                 string
-	ClosedAt                  time.Time // zero unless Closed
+	ClosedAt                  time.Time // zero unless closed
 	CloseReason               string
 	ExternalRef               string
 	DueAt                     time.Time
-	DeferUntil                time.Time // not ready before
-	DeletedAt                 time.Time // with DeletedBy, DeleteReason and OriginalType: of a Tombstone
+	DeferUntil                time.Time // not ready before this time
+	DeletedAt                 time.Time // set on a tombstone, with DeletedBy, DeleteReason and OriginalType
 	DeletedBy, DeleteReason   string
 	OriginalType              string
 	Labels                    []string
 	Dependencies              []Dependency
 	Comments                  []Comment
 
-	line      string // as it was read; "": it is new
-	unchanged bool   // nothing was changed since
-	lazy      bool   // only its id was read
-	foreign   bool   // its line has members that are not here
-	malformed bool   // some of its members could not be read
-	index     int    // among all, for [Tracker.CountDependents]
+	line      string // as it was read; "" for a new issue
+	unchanged bool   // nothing was changed since the line was read
+	lazy      bool   // only the id was read
+	foreign   bool   // the line has members that are not listed here
+	malformed bool   // some members could not be read
+	index     int    // position among all issues, for [Tracker.CountDependents]
 }
 
-// Dependency says that an issue needs another, or has to do with it.
+// Dependency links an issue to another one.
 type Dependency struct {
 	On        string // the other issue
 	Type      string // blocks, related, parent-child, discovered-from, or another
 	CreatedAt time.Time
 	CreatedBy string
 
-	raw string // as it was read; "": it is new
+	raw string // as it was read; "" if new
 }
 
-// Types of dependencies that mean something to the tracker.
+// Types of dependencies that the tracker interprets.
 const (
-	DependencyBlocks      = "blocks"       // the issue is not ready before the other is closed
-	DependencyParentChild = "parent-child" // the other is the issue's parent
+	DependencyBlocks      = "blocks"       // the issue is not ready until the other is closed
+	DependencyParentChild = "parent-child" // the other issue is the parent
 )
 
 // Comment is a remark on an issue.
@@ -90,5 +89,5 @@ type Comment struct {
 	Text      string
 	CreatedAt time.Time
 
-	raw string // as it was read; "": it is new
+	raw string // as it was read; "" if new
 }

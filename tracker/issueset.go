@@ -5,20 +5,19 @@ import (
 	"slices"
 )
 
-// issueSet holds issues in the order of their ids. Of those that came late only the
-// ids were read; they are read when they are asked for.
+// issueSet holds issues sorted by id. Lazily read issues are completed on access.
 type issueSet struct {
 	codec *codec
 	order []*Issue
-	byID  map[string]*Issue // nil: they are looked for in their order
-	lazy  bool              // some may have come late
+	byID  map[string]*Issue // nil: use binary search in order
+	lazy  bool              // some issues may be incomplete
 }
 
 func newIssueSet(c *codec, room int) issueSet {
 	return issueSet{codec: c, order: make([]*Issue, 0, room)}
 }
 
-// get returns nil if there is none.
+// get returns the issue with this id, or nil.
 func (s *issueSet) get(id string) *Issue {
 	it := s.lookup(id)
 	if it != nil && it.lazy {
@@ -27,7 +26,7 @@ func (s *issueSet) get(id string) *Issue {
 	return it
 }
 
-// has reports whether there is one, without reading it.
+// has reports whether an issue exists, without completing it.
 func (s *issueSet) has(id string) bool { return s.lookup(id) != nil }
 
 func (s *issueSet) lookup(id string) *Issue {
@@ -40,8 +39,7 @@ func (s *issueSet) lookup(id string) *Issue {
 	return nil
 }
 
-// index is for who is about to get thousands: for a few it would take longer than
-// it saves.
+// index builds byID. It pays off before thousands of lookups only.
 func (s *issueSet) index() {
 	if s.byID != nil {
 		return
@@ -52,7 +50,7 @@ func (s *issueSet) index() {
 	}
 }
 
-// all returns all of them. They must be kept in their order.
+// all completes and returns all issues. The caller must not reorder them.
 func (s *issueSet) all() []*Issue {
 	if s.lazy {
 		InParts(len(s.order), func(from, to int) {
@@ -66,7 +64,7 @@ func (s *issueSet) all() []*Issue {
 	return s.order
 }
 
-// put adds an issue, or puts it in the place of the one with its id.
+// put adds an issue or replaces the one with the same id.
 func (s *issueSet) put(it *Issue) {
 	if at := s.add(it); s.order[at] != it {
 		s.order[at] = it
@@ -74,8 +72,7 @@ func (s *issueSet) put(it *Issue) {
 	}
 }
 
-// add adds an issue unless there is one with its id, and returns the place of the
-// one that has it then.
+// add inserts an issue unless its id exists, and returns the position of that id.
 func (s *issueSet) add(it *Issue) (at int) {
 	at, has := s.search(it.ID)
 	if !has {
@@ -99,7 +96,8 @@ func (s *issueSet) drop(id string) {
 	}
 }
 
-// search is where an id is, or would be: at the end, as they come in a file.
+// search returns the position of an id, or where it would be inserted. It checks the end first,
+// because a file is read in order.
 func (s *issueSet) search(id string) (int, bool) {
 	if last := len(s.order) - 1; last < 0 || s.order[last].ID < id {
 		return last + 1, false

@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// Dependencies and comments are read one by one, so that those which stay as
-// they are keep what the tracker does not know of them.
+// Dependencies and comments keep their original text, so that unknown members survive.
 
 func readDependencies(it *Issue, s *scanner) (err error) {
 	it.Dependencies, err = readList(s, (*Dependency).read)
@@ -115,7 +114,7 @@ func readLabels(it *Issue, s *scanner) (err error) {
 	return err
 }
 
-// readList reads a list, each element with read.
+// readList reads a list, parsing each element with read.
 func readList[T any](s *scanner, read func(*T, *scanner) error) (found []T, wrong error) {
 	if s.peek() != '[' {
 		return nil, readNull(s, "list", func() {})

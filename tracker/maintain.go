@@ -6,33 +6,32 @@ import (
 	"time"
 )
 
-// ImportResult says what an import did.
+// ImportResult counts what an import did.
 type ImportResult struct{ New, Changed, Same, Skipped int }
 
-// Import takes in the issues of another file. Those that are there are merged, or
-// with keep left as they are.
-func (t *Tracker) Import(other *Tracker, keep bool) (came ImportResult) {
+// Import merges the issues of other into t. With keep, existing issues are left unchanged.
+func (t *Tracker) Import(other *Tracker, keep bool) (result ImportResult) {
 	t.issues.index()
 	for _, theirs := range other.All() {
 		ours := t.issues.get(theirs.ID)
 		switch {
 		case ours == nil:
-			came.New++
+			result.New++
 		case keep:
-			came.Skipped++
+			result.Skipped++
 			other.issues.drop(theirs.ID)
 		case t.Line(ours) == other.Line(theirs):
-			came.Same++
+			result.Same++
 		default:
-			came.Changed++
+			result.Changed++
 		}
 	}
 	t.Merge(other)
-	return came
+	return result
 }
 
-// DropTombstones drops the tombstones that are older than since and than a tombstone
-// lasts, and returns how many.
+// DropTombstones removes the tombstones of issues that were deleted before since, and returns how
+// many.
 func (t *Tracker) DropTombstones(since time.Time) (n int) {
 	for _, it := range t.All() {
 		if it.Status == StatusTombstone && it.DeletedAt.Before(since) {
@@ -43,14 +42,14 @@ func (t *Tracker) DropTombstones(since time.Time) (n int) {
 	return n
 }
 
-// Stats are counts of issues. Ready and Blocked say what can be worked on.
+// Stats counts issues by status. Ready issues can be worked on, blocked ones cannot.
 type Stats struct {
 	Total, Open, InProgress, Closed, Deferred, Pinned, Tombstones int
 	Ready, Blocked, EpicsDone                                     int
-	LeadTime                                                      time.Duration // from creation to close, on average
+	LeadTime                                                      time.Duration // average time from creation to close
 }
 
-// Stats counts. A tombstone is in no total.
+// Stats counts the issues. Total excludes tombstones.
 func (t *Tracker) Stats(now time.Time) (s Stats) {
 	var lead time.Duration
 	for _, it := range t.issues.all() {
@@ -84,7 +83,7 @@ func (t *Tracker) Stats(now time.Time) (s Stats) {
 	return s
 }
 
-// Check finds what contradicts itself in what others wrote.
+// Check returns descriptions of contradictions in the file, which other programs can write.
 func (t *Tracker) Check() (found []string) {
 	bad := func(it *Issue, format string, args ...any) {
 		found = append(found, it.ID+": "+fmt.Sprintf(format, args...))
@@ -101,11 +100,11 @@ func (t *Tracker) Check() (found []string) {
 			bad(it, "%v", err)
 		}
 		if (it.Status == StatusClosed) == it.ClosedAt.IsZero() {
-			bad(it, "it is %s, and closed_at is set: %v", it.Status, !it.ClosedAt.IsZero())
+			bad(it, "status is %s, but closed_at is set: %v", it.Status, !it.ClosedAt.IsZero())
 		}
 		for _, d := range it.Dependencies {
 			if on := t.issues.get(d.On); on == nil || on.Status == StatusTombstone {
-				bad(it, "it depends on %s, which is not there", d.On)
+				bad(it, "depends on %s, which does not exist", d.On)
 			}
 		}
 	}
@@ -114,7 +113,7 @@ func (t *Tracker) Check() (found []string) {
 		for _, it := range ring {
 			ids = append(ids, it.ID)
 		}
-		found = append(found, "these wait for each other: "+strings.Join(ids, ", "))
+		found = append(found, "dependency cycle: "+strings.Join(ids, ", "))
 	}
 	return found
 }

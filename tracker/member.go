@@ -5,18 +5,18 @@ import (
 	"time"
 )
 
-// member is one of the members of a line that the tracker knows.
+// member describes a known member of a line.
 type member struct {
 	name string
-	// read sets it from JSON, or says what it is not.
+	// read parses the member, or returns an error about its type.
 	read func(it *Issue, s *scanner) error
-	// write returns its JSON, "" if it is left out.
+	// write returns the member as JSON, or "" if it is omitted.
 	write func(it *Issue) string
-	// same reports whether two issues have the same of it.
+	// same reports whether two issues have the same value.
 	same func(a, b *Issue) bool
 }
 
-// members are all that are known, in the order in which a new line has them.
+// members returns the known members in the order of a new line.
 func members() []member {
 	return []member{
 		requiredMember("id", func(it *Issue) *string { return &it.ID }),

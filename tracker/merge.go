@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// tombstoneLasts is for how long a tombstone wins over copies that still have
-// the issue: thirty days, and an hour for clocks that differ.
-const tombstoneLasts = 30*24*time.Hour + time.Hour
+// tombstoneTTL is how long a tombstone wins over copies that still have the issue: thirty days,
+// plus an hour for clock skew.
+const tombstoneTTL = 30*24*time.Hour + time.Hour
 
-// Merge takes in what another copy of the file has. Issues are the same by their
-// id alone. The order in which copies are merged makes no difference.
+// Merge merges another copy of the file into t. Issues are identified by id alone. The result does
+// not depend on the order in which copies are merged.
 func (t *Tracker) Merge(other *Tracker) {
 	t.issues.index()
 	for _, theirs := range other.issues.all() {
@@ -25,7 +25,7 @@ func (t *Tracker) Merge(other *Tracker) {
 	}
 }
 
-// Line is how an issue is written, as a JSON object.
+// Line returns the JSON line of an issue.
 func (t *Tracker) Line(it *Issue) string {
 	if it.unchanged {
 		return it.line
@@ -33,10 +33,9 @@ func (t *Tracker) Line(it *Issue) string {
 	return t.codec.write(it)
 }
 
-// merge makes one issue of two copies: a tombstone wins, closed wins over open,
-// the more urgent priority wins; labels, dependencies and comments are united; of
-// everything else the newer copy has the say, and a text, or what nobody here
-// knows, that only one has is kept.
+// merge merges two copies of an issue. A tombstone wins, closed wins over open, the more urgent
+// priority wins; labels, dependencies and comments are united. For every other member the newer
+// copy wins, but text or unknown members that only one copy has are kept.
 func (c *codec) merge(a, b *Issue) *Issue {
 	if dead := winningTombstone(a, b); dead != nil {
 		return dead
@@ -44,10 +43,10 @@ func (c *codec) merge(a, b *Issue) *Issue {
 	return c.combine(a, b)
 }
 
-// combine is merge without a look at deletions.
+// combine implements merge for issues that are not deleted.
 func (c *codec) combine(a, b *Issue) *Issue {
 	older, newer := a, b
-	if at := a.UpdatedAt.Compare(b.UpdatedAt); at > 0 || at == 0 && a.line > b.line { // the line decides in which order members stand
+	if at := a.UpdatedAt.Compare(b.UpdatedAt); at > 0 || at == 0 && a.line > b.line { // the line decides the order of members
 		older, newer = b, a
 	}
 	out := *newer
@@ -55,7 +54,7 @@ func (c *codec) combine(a, b *Issue) *Issue {
 		out = *c.mergeTied(a, b)
 	}
 	out.line, out.foreign = c.mergeUnknown(newer, older), newer.foreign || older.foreign
-	// What one has written is not lost because the other has written nothing.
+	// Empty text in the newer copy does not erase text of the older one.
 	for _, text := range []struct{ newer, older *string }{
 		{&out.Description, &older.Description}, {&out.Design, &older.Design}, {&out.Acceptance, &older.Acceptance},
 		{&out.Notes, &older.Notes}, {&out.ExternalRef, &older.ExternalRef},
@@ -81,30 +80,30 @@ func (c *codec) combine(a, b *Issue) *Issue {
 	return &out
 }
 
-// What makes elements of a list the same in two copies.
+// Keys that identify equal elements in two copies.
 func labelKey(l string) string          { return l }
 func dependencyKey(d Dependency) string { return d.On + "\x00" + d.Type }
 func commentKey(c Comment) string {
 	return c.CreatedAt.UTC().Format(time.RFC3339Nano) + "\x00" + c.Author + "\x00" + c.Text
 }
 
-// mergeTied is for copies that were changed at the same time: of each member the
-// greater one, so that everybody prefers the same.
+// mergeTied merges copies with the same update time. It takes the greater text of each member, so
+// that every clone gets the same result.
 func (c *codec) mergeTied(a, b *Issue) *Issue {
 	out := *a
 	for _, m := range c.members {
 		if raw := m.write(b); raw > m.write(a) {
-			_ = m.read(&out, &scanner{text: raw}) // what was written is read
+			_ = m.read(&out, &scanner{text: raw}) // written by the same codec
 		}
 	}
 	return &out
 }
 
-// winningTombstone returns the tombstone if one of two copies is one, nil if none is or the
-// other copy was changed later than a tombstone lasts.
+// winningTombstone returns the tombstone if exactly one copy is deleted and the other was not
+// changed after the tombstone expired. Otherwise it returns nil.
 func winningTombstone(a, b *Issue) *Issue {
 	wins := func(dead, other *Issue) bool {
-		return dead.Status == StatusTombstone && other.Status != StatusTombstone && other.UpdatedAt.Before(dead.DeletedAt.Add(tombstoneLasts))
+		return dead.Status == StatusTombstone && other.Status != StatusTombstone && other.UpdatedAt.Before(dead.DeletedAt.Add(tombstoneTTL))
 	}
 	switch {
 	case wins(a, b):
@@ -115,8 +114,7 @@ func winningTombstone(a, b *Issue) *Issue {
 	return nil
 }
 
-// mergeUnknown are the members of the newer line, and those that nobody knows and that
-// only the older has.
+// mergeUnknown returns the newer line with the unknown members that only the older line has.
 func (c *codec) mergeUnknown(newer, older *Issue) string {
 	out := newer.parts()
 	at := map[string]int{}
@@ -139,7 +137,7 @@ func (c *codec) mergeUnknown(newer, older *Issue) string {
 	return encodeObject(out)
 }
 
-// encodeObject makes an object of its members.
+// encodeObject returns the JSON object with these members.
 func encodeObject(parts []field) string {
 	size := len("{}")
 	for _, f := range parts {
@@ -160,9 +158,9 @@ func encodeObject(parts []field) string {
 	return text.String()
 }
 
-// union has what is in either list, once by its key, in an order that does not
-// depend on which list was first: theirs if both have it, else by key. Of two
-// with a key it has the one whose text is smaller.
+// union returns the elements of both lists, unique by key. If both lists have the same keys in the
+// same order, that order is kept; otherwise elements are sorted by key. Of two elements with one
+// key, the one with the smaller text wins.
 func union[T any](first, second []T, key, text func(T) string) []T {
 	best := map[string]T{}
 	var keys []string

@@ -6,17 +6,15 @@ import (
 	"mailroom"
 )
 
-// nameMetadata is the member in which other programs keep what is theirs, each
-// under a name of its own.
+// nameMetadata is the member in which other programs keep data, each under its own name.
 const nameMetadata = "metadata"
 
-// Metadata returns the JSON that is kept with the issue under a name, "" if there
-// is none.
+// Metadata returns the JSON that a program stored under name, or "".
 func (it *Issue) Metadata(name string) string {
 	if !strings.Contains(it.line, `"`+nameMetadata+`"`) {
-		return "" // most lines: they need not be taken apart
+		return "" // most lines; saves parsing
 	}
-	kept, _ := it.metadata() // what is no object has no names
+	kept, _ := it.metadata() // anything but an object has no names
 	for _, f := range kept {
 		if f.name == name {
 			return f.raw
@@ -25,12 +23,11 @@ func (it *Issue) Metadata(name string) string {
 	return ""
 }
 
-// SetMetadata keeps a JSON value with the issue under a name. What is kept under
-// others stays as it is.
+// SetMetadata stores a JSON value under name. Values under other names stay unchanged.
 func (it *Issue) SetMetadata(name, raw string) error {
 	kept, err := it.metadata()
 	if err != nil {
-		return mailroom.Errorf(mailroom.CodeConflict, "the metadata of %s is no object, and is left as it is", it.ID)
+		return mailroom.Errorf(mailroom.CodeConflict, "metadata of %s is not a JSON object; it was left unchanged", it.ID)
 	}
 	if it.line == "" {
 		it.line = newCodec().write(it)
@@ -48,7 +45,7 @@ func (it *Issue) metadata() ([]field, error) {
 	return nil, nil
 }
 
-// setField is an object with a member set: in its place, or at the end.
+// setField returns the members of an object with one replaced or appended.
 func setField(parts []field, name, raw string) []field {
 	out := append([]field(nil), parts...)
 	for i, f := range out {

@@ -8,9 +8,9 @@ import (
 
 func TestMetadataIsKeptUnderANameBesideWhatOthersKeep(t *testing.T) {
 	const line = `{"id":"x-a","title":"one","updated_at":"2026-01-02T03:04:05.000000006Z","metadata":{"theirs": [1 , 2.50]},"later":{"b":1}}`
-	tr, strays := Parse(line + "\n")
-	if len(strays) > 0 {
-		t.Fatal(strays)
+	tr, invalid := Parse(line + "\n")
+	if len(invalid) > 0 {
+		t.Fatal(invalid)
 	}
 	set := func(raw string) error {
 		_, err := tr.Update("x-a", ann(), func(it *Issue) error { return it.SetMetadata("ours", raw) })
@@ -54,9 +54,9 @@ func TestANewIssueCanHaveMetadata(t *testing.T) {
 	if _, err := tr.Update("x-a", ann(), func(it *Issue) error { it.Notes = "n"; return it.SetMetadata("ours", "1") }); err != nil {
 		t.Fatal(err)
 	}
-	again, strays := Parse(tr.Text())
+	again, invalid := Parse(tr.Text())
 	it := must(again.Find("x-a"))(t)
-	if len(strays) > 0 || it.Metadata("ours") != "1" || it.Title != "one" || it.Notes != "n" || it.Status != StatusOpen {
-		t.Errorf("it is %+v (%v)", it, strays)
+	if len(invalid) > 0 || it.Metadata("ours") != "1" || it.Title != "one" || it.Notes != "n" || it.Status != StatusOpen {
+		t.Errorf("it is %+v (%v)", it, invalid)
 	}
 }

@@ -10,34 +10,34 @@ import (
 	"time"
 )
 
-// Filter selects issues; all that is set must hold. Its zero value selects what
-// is not closed.
+// Filter selects issues that match all fields that are set. The zero value selects issues that are
+// not closed.
 type Filter struct {
-	Statuses []Status // none: all but closed ones, with All these too
+	Statuses []Status // empty: all but closed; with All also closed
 	All      bool
 	Priority *int
-	Least    *int // priorities from it, and
-	Most     *int // up to it
+	Least    *int // minimum priority value
+	Most     *int // maximum priority value
 	Type     string
 	Assignee string
-	Free     bool // nobody has it
+	Free     bool // unassigned
 	Labels   []string
 	AnyLabel []string
-	IDs      []string // whole ones
-	Title    string   // part of it, in any case
-	Text     string   // part of its id, title, description or notes, in any case
-	Parent   string   // its parent's whole id
+	IDs      []string // full ids
+	Title    string   // substring, case-insensitive
+	Text     string   // substring of id, title, description or notes, case-insensitive
+	Parent   string   // full id of the parent
 
 	Unlabelled    bool   // without labels
 	Undescribed   bool   // without a description
 	Orphans       bool   // without a parent
-	InDescription string // part of the description, in any case
-	InNotes       string // part of the notes, in any case
+	InDescription string // substring, case-insensitive
+	InNotes       string // substring, case-insensitive
 
 	CreatedAfter, CreatedBefore, UpdatedAfter, UpdatedBefore, ClosedAfter, ClosedBefore time.Time
 }
 
-// matches reports whether an issue is selected. Tombstones are only by name.
+// matches reports whether the filter selects an issue. A tombstone is selected only by its status.
 func (f *Filter) matches(it *Issue) bool {
 	has := func(l string) bool { return slices.Contains(it.Labels, l) }
 	switch {
@@ -74,7 +74,7 @@ func containsFold(text, part string) bool {
 	return strings.Contains(strings.ToLower(text), strings.ToLower(part))
 }
 
-// Parent is the issue that this one is a child of, "" if it is none's.
+// Parent returns the id of the parent, or "".
 func (it *Issue) Parent() string {
 	for _, d := range it.Dependencies {
 		if d.Type == DependencyParentChild {
@@ -84,13 +84,13 @@ func (it *Issue) Parent() string {
 	return ""
 }
 
-// List returns the selected issues: by priority, the newer first among equals.
+// List returns the selected issues sorted by priority, newest first within a priority.
 func (t *Tracker) List(f Filter) []*Issue {
 	return sortByPriority(t.filter(f.matches))
 }
 
-// filter returns those issues for which keep is true, by id. It is asked on all
-// processors.
+// filter returns the issues for which keep returns true, sorted by id. It calls keep on several
+// goroutines.
 func (t *Tracker) filter(keep func(*Issue) bool) []*Issue {
 	all := t.issues.all()
 	kept := make([]bool, len(all))
@@ -114,8 +114,8 @@ func sortByPriority(found []*Issue) []*Issue {
 	})
 }
 
-// rank is what an issue is sorted by, in this order, and last by its id. It is made
-// once of each: to look into thousands of issues again and again takes far longer.
+// rank is the sort key of an issue; ties are broken by id. Computing it once per issue is much
+// faster than comparing issues directly.
 type rank struct {
 	group   int
 	seconds int64
@@ -146,21 +146,21 @@ func sortByRank(found []*Issue, of func(*Issue) rank) []*Issue {
 	return found
 }
 
-// isBlocking reports whether an issue keeps those that it blocks from being ready.
+// isBlocking reports whether an issue keeps its dependents from being ready.
 func isBlocking(it *Issue) bool {
 	return it != nil && (it.Status == StatusOpen || it.Status == StatusInProgress || it.Status == StatusBlocked || it.Status == StatusHooked)
 }
 
-// maxAncestors bounds how far up parents are followed: a file from elsewhere can have a
-// chain of any length.
+// maxAncestors bounds the chain of parents that is followed: an untrusted file can have a chain of
+// any length.
 const maxAncestors = 50
 
-// blockers are the issues that hold one up, itself or a parent of it.
+// blockers yields the issues that block it or one of its ancestors.
 func (t *Tracker) blockers(it *Issue) iter.Seq[*Issue] {
 	return func(yield func(*Issue) bool) {
 		const few = 8
-		var room [few]*Issue
-		seen := room[:0] // files that were merged can have circles of parents
+		var buffer [few]*Issue
+		seen := buffer[:0] // a merged file can have cycles of parents
 		for ; it != nil && len(seen) <= maxAncestors && !slices.Contains(seen, it); it = t.issues.get(it.Parent()) {
 			seen = append(seen, it)
 			for _, d := range it.Dependencies {
@@ -182,8 +182,7 @@ func (t *Tracker) isBlocked(it *Issue) bool {
 	return false
 }
 
-// BlockedBy returns the issues that keep one from being ready: those that it
-// depends on itself, or its parents do. They come by id.
+// BlockedBy returns the issues that block it or one of its ancestors, sorted by id.
 func (t *Tracker) BlockedBy(it *Issue) []*Issue {
 	var found []*Issue
 	for on := range t.blockers(it) {
@@ -195,24 +194,24 @@ func (t *Tracker) BlockedBy(it *Issue) []*Issue {
 	return found
 }
 
-// Order is how ready issues are sorted.
+// Order is the sort order of ready issues.
 type Order string
 
 // The orders of ready issues.
 const (
-	OrderPriority Order = "priority" // then the oldest
+	OrderPriority Order = "priority" // then oldest first
 	OrderAge      Order = "oldest"
-	OrderHybrid   Order = "hybrid" // those of the last two days by priority, then the others by age
+	OrderHybrid   Order = "hybrid" // issues of the last two days by priority, then the others by age
 )
 
-// recent is for how long an issue counts as new in the order hybrid.
+// recent is the age up to which OrderHybrid sorts an issue by priority.
 const recent = 48 * time.Hour
 
-// isDeferred reports whether an issue is put off to a time that has not come.
+// isDeferred reports whether the issue is deferred until after now.
 func (it *Issue) isDeferred(now time.Time) bool { return it.DeferUntil.After(now) }
 
-// Ready returns the open issues that nothing keeps from being worked on. An issue that
-// was deferred until a time is open again when that time has come.
+// Ready returns the open issues that nothing blocks. An issue that was deferred until a time counts
+// as open once that time has passed.
 func (t *Tracker) Ready(f Filter, order Order, now time.Time) []*Issue {
 	t.issues.index()
 	f.Statuses = []Status{StatusOpen, StatusDeferred}
@@ -232,8 +231,8 @@ func (t *Tracker) Ready(f Filter, order Order, now time.Time) []*Issue {
 	})
 }
 
-// CountDependents counts, for each issue of the tracker, the dependencies that name
-// it. What it returns may be asked by several goroutines.
+// CountDependents counts the dependencies on each issue. The returned function is safe for
+// concurrent use.
 func (t *Tracker) CountDependents() func(*Issue) int {
 	all := t.issues.all()
 	t.issues.index()
@@ -253,14 +252,14 @@ func (t *Tracker) CountDependents() func(*Issue) int {
 	return func(it *Issue) int { return int(counts[it.index].Load()) }
 }
 
-// BlockedIssues returns the issues that are not closed and that others hold up.
+// BlockedIssues returns the unfinished issues that other issues block.
 func (t *Tracker) BlockedIssues() []*Issue {
 	t.issues.index()
 	return sortByPriority(t.filter(func(it *Issue) bool { return isBlocking(it) && t.isBlocked(it) }))
 }
 
-// Stale returns the issues that are not closed and were not touched since, the
-// longest forgotten first.
+// Stale returns the issues that are not closed and were last updated before since, least recently
+// updated first.
 func (t *Tracker) Stale(since time.Time) []*Issue {
 	found := t.List(Filter{UpdatedBefore: since})
 	slices.SortStableFunc(found, func(a, b *Issue) int { return a.UpdatedAt.Compare(b.UpdatedAt) })
@@ -271,14 +270,14 @@ func (t *Tracker) Stale(since time.Time) []*Issue {
 type Node struct {
 	Issue *Issue
 	Depth int
-	Under string // the id of the node above, "" at the top
-	Cut   bool   // what is below it was shown before, or is too deep
+	Under string // id of the parent node, "" at the top
+	Cut   bool   // its children were shown before, or are too deep
 }
 
-// maxTree is how deep a tree is followed unless less is asked for.
+// maxTree is the default maximum depth of a tree.
 const maxTree = 50
 
-// Tree walks over what an issue depends on, or with up what depends on it.
+// Tree returns the dependencies of an issue in depth-first order, or with up its dependents.
 func (t *Tracker) Tree(id string, depth int, up bool) ([]Node, error) {
 	top, err := t.findLive(id)
 	if err != nil {
@@ -311,7 +310,7 @@ func (t *Tracker) Tree(id string, depth int, up bool) ([]Node, error) {
 	return nodes, nil
 }
 
-// dependencies are the issues that one depends on.
+// dependencies returns the existing issues that it depends on.
 func (t *Tracker) dependencies(it *Issue) (found []*Issue) {
 	for _, d := range it.Dependencies {
 		if on := t.issues.get(d.On); on != nil && on.Status != StatusTombstone {
@@ -321,8 +320,8 @@ func (t *Tracker) dependencies(it *Issue) (found []*Issue) {
 	return found
 }
 
-// Cycles returns the circles of issues that block each other, each from its
-// smallest id. A file that was merged can have some.
+// Cycles returns the cycles of issues that block each other, each starting from its smallest id. A
+// merge of files can create them.
 func (t *Tracker) Cycles() [][]*Issue {
 	t.issues.index()
 	var found [][]*Issue
@@ -373,10 +372,10 @@ type Epic struct {
 	Children, Closed int
 }
 
-// Done reports whether all its children are closed, and it has some.
+// Done reports whether the epic has children and all are closed.
 func (e Epic) Done() bool { return e.Children > 0 && e.Closed == e.Children }
 
-// Epics returns the epics that are not closed, by id.
+// Epics returns the epics that are not closed, sorted by id.
 func (t *Tracker) Epics() []Epic {
 	var epics []Epic
 	at := map[string]int{}

@@ -7,8 +7,8 @@ import (
 	"mailroom"
 )
 
-// Rename gives all ids that begin with one prefix another, in dependencies and
-// comments too. It returns how many.
+// Rename replaces the prefix of all ids that begin with from, including those in dependencies and
+// comments. It returns the number of renamed issues.
 func (t *Tracker) Rename(from, to string, by Signature) (int, error) {
 	if err := CheckPrefix(to); err != nil {
 		return 0, err
@@ -22,7 +22,7 @@ func (t *Tracker) Rename(from, to string, by Signature) (int, error) {
 	}
 	for id, name := range r.ids {
 		if _, also := r.ids[name]; t.issues.has(name) && !also {
-			return 0, mailroom.Errorf(mailroom.CodeConflict, "%s cannot become %s, which is another issue", id, name)
+			return 0, mailroom.Errorf(mailroom.CodeConflict, "cannot rename %s to %s: that issue exists", id, name)
 		}
 	}
 	was, renamed := t.issues.order, makeSlice[Issue](len(t.issues.order))
@@ -36,10 +36,10 @@ func (t *Tracker) Rename(from, to string, by Signature) (int, error) {
 	return len(r.ids), nil
 }
 
-// renamer changes ids where lines have them, and nothing else of them.
+// renamer replaces ids in lines and leaves everything else unchanged.
 type renamer struct {
-	ids map[string]string // new ones by old ones
-	at  string            // when, as JSON
+	ids map[string]string // new id by old id
+	at  string            // time of the change, as JSON
 }
 
 func (r *renamer) id(old string) string {
@@ -49,23 +49,23 @@ func (r *renamer) id(old string) string {
 	return old
 }
 
-// lines makes issues of others. All their lines are written into one piece of
-// memory, as they are as much as the file.
+// lines rewrites issues. Their lines share one allocation, because together they are as large as
+// the file.
 func (r *renamer) lines(t *Tracker, was []*Issue, renamed []Issue) {
 	size := 0
 	for _, it := range was {
-		const more = 64 // for names that are longer
+		const more = 64 // for longer ids
 		size += len(t.Line(it)) + more
 	}
 	out := makeSlice[byte](size)[:0]
 	ends := make([]int, len(was))
 	var parts []field
 	for i, it := range was {
-		parts, _ = appendFields(parts[:0], t.Line(it)) // it was read before
+		parts, _ = appendFields(parts[:0], t.Line(it)) // parsed before
 		out = r.appendLine(out, it.ID, parts)
 		ends[i] = len(out)
 	}
-	text := unsafe.String(unsafe.SliceData(out), len(out)) // nobody else has the bytes
+	text := unsafe.String(unsafe.SliceData(out), len(out)) // nothing else refers to the bytes
 	begin := 0
 	for i, it := range was {
 		renamed[i] = Issue{ID: r.id(it.ID), line: text[begin:ends[i]], unchanged: true, lazy: true}
@@ -73,7 +73,7 @@ func (r *renamer) lines(t *Tracker, was []*Issue, renamed []Issue) {
 	}
 }
 
-// appendLine adds the line of an issue that has these members.
+// appendLine appends the line of an issue with these members.
 func (r *renamer) appendLine(out []byte, id string, parts []field) []byte {
 	name := r.id(id)
 	dated := name == id
@@ -102,8 +102,7 @@ func (r *renamer) appendLine(out []byte, id string, parts []field) []byte {
 	return append(out, '}')
 }
 
-// appendList adds a list of dependencies or comments of an issue, as it was read
-// but for the ids.
+// appendList appends a list of dependencies or comments with its ids replaced.
 func (r *renamer) appendList(out []byte, raw, issue string) []byte {
 	kept := 0
 	s := scanner{text: raw}

@@ -7,28 +7,26 @@ import (
 	"time"
 )
 
-// errSyntax says that text is not JSON. Where it goes wrong does not matter: the
-// whole line is put aside.
-var errSyntax = errors.New("it is not JSON")
+// errSyntax reports text that is not JSON. It has no position, because the whole line is rejected.
+var errSyntax = errors.New("not JSON")
 
-// errObject says that text is JSON and no object.
-var errObject = errors.New("it is not a JSON object")
+// errObject reports JSON that is not an object.
+var errObject = errors.New("not a JSON object")
 
-// errNoID says that an object is no issue.
-var errNoID = errors.New("it has no id")
+// errNoID reports an object without an id.
+var errNoID = errors.New("no id")
 
-// maxDepth bounds how deep values may nest.
+// maxDepth bounds the nesting of values.
 const maxDepth = 1000
 
-// field is one member of an object: its name, decoded, and both as they are
-// written.
+// field is one member of an object: its decoded name, and key and value as written.
 type field struct{ name, key, raw string }
 
-// fields takes an object apart, without a look into its values but for their
-// syntax. Of a name that comes twice both are returned.
+// fields returns the members of an object, including duplicates. Values are checked for syntax
+// only.
 func fields(text string) ([]field, error) { return appendFields(make([]field, 0, 24), text) }
 
-// appendFields is fields for who has room for them.
+// appendFields appends the members of an object to found.
 func appendFields(found []field, text string) ([]field, error) {
 	s := scanner{text: text}
 	s.open('{')
@@ -45,9 +43,8 @@ func appendFields(found []field, text string) ([]field, error) {
 	return found, nil
 }
 
-// scanner walks over JSON text (RFC 8259). A tracker reads thousands of issues to
-// change one, so it is walked over once, and what nobody knows only for its
-// syntax. An object is taken apart by
+// scanner reads JSON text (RFC 8259). A tracker reads thousands of issues to change one, so the
+// text is scanned once, and unknown members only for their syntax. An object is read by
 //
 //	s.open('{')
 //	for first := true; s.more('}', first); first = false {
@@ -56,38 +53,36 @@ func appendFields(found []field, text string) ([]field, error) {
 //	}
 //	err := s.object()
 //
-// and a list likewise. What comes before the text goes wrong is given.
+// and a list likewise. Values read before a syntax error are returned.
 type scanner struct {
 	text   string
-	at     int  // the end, once it is bad
-	bad    bool // it is not JSON
-	simple bool // the last text is what stands between its quotes
+	at     int  // position; the end of the text once bad is set
+	bad    bool // the text is not JSON
+	simple bool // the last string has no escapes and is ASCII
 
-	// The last two moments: an issue is created, and changed, and all of its others
-	// are mostly one of these.
+	// The last two times: most times of an issue equal one of them.
 	times [2]timeText
-	older int // of them
+	older int // index of the older one
 }
 
-// timeText is a time, as it is written and as it is.
+// timeText is a parsed time with its text.
 type timeText struct {
 	text string
 	at   time.Time
 }
 
-// reset turns to another text. What was learnt from the last one stays.
+// reset starts reading another text. The cached times stay.
 func (s *scanner) reset(text string) { s.text, s.at, s.bad = text, 0, false }
 
 func (s *scanner) fail() { s.bad, s.at = true, len(s.text) }
 
-// open takes the bracket that the text begins with.
+// open reads an opening bracket.
 func (s *scanner) open(bracket byte) {
 	s.space()
 	s.expect(bracket)
 }
 
-// more moves to the next member or element, or takes the bracket at the end and
-// returns false.
+// more moves to the next member or element. At the closing bracket it returns false.
 func (s *scanner) more(end byte, first bool) bool {
 	s.space()
 	switch {
@@ -101,7 +96,7 @@ func (s *scanner) more(end byte, first bool) bool {
 	return !s.bad
 }
 
-// name takes the name of a member, and moves to its value.
+// name reads the name of a member and moves to its value.
 func (s *scanner) name() string {
 	name := s.string()
 	s.colon()
@@ -114,8 +109,7 @@ func (s *scanner) colon() {
 	s.space()
 }
 
-// acceptKey takes the name of a member if it is this one, as it is mostly written:
-// with its quotes and the colon.
+// acceptKey reads the name of a member if it is written exactly as name, with quotes and colon.
 func (s *scanner) acceptKey(name string) bool {
 	if !strings.HasPrefix(s.text[s.at:], name) {
 		return false
@@ -125,7 +119,7 @@ func (s *scanner) acceptKey(name string) bool {
 	return true
 }
 
-// string takes a text, and decodes it.
+// string reads and decodes a string.
 func (s *scanner) string() string {
 	begin := s.at
 	s.skipString()
@@ -138,7 +132,7 @@ func (s *scanner) string() string {
 	return decodeText(s.text[begin:s.at])
 }
 
-// object says what is wrong with a text that should be an object and no more.
+// object returns an error if the text is not exactly one JSON object.
 func (s *scanner) object() error {
 	if !s.bad && s.atEnd() {
 		return nil
@@ -177,7 +171,7 @@ func (s *scanner) atEnd() bool {
 	return s.at == len(s.text)
 }
 
-// expect takes c, or the text is bad.
+// expect reads c. Any other byte is a syntax error.
 func (s *scanner) expect(c byte) {
 	if s.at < len(s.text) && s.text[s.at] == c {
 		s.at++
@@ -186,7 +180,7 @@ func (s *scanner) expect(c byte) {
 	}
 }
 
-// value takes any value, and returns it as it is written.
+// value reads any value and returns its text.
 func (s *scanner) value(depth int) string {
 	begin := s.at
 	if depth > maxDepth {
@@ -219,7 +213,7 @@ func (s *scanner) value(depth int) string {
 	return s.text[begin:s.at]
 }
 
-// skipString takes a text, and does not decode it.
+// skipString reads a string without decoding it.
 func (s *scanner) skipString() {
 	s.expect('"')
 	s.simple = true
@@ -235,15 +229,15 @@ func (s *scanner) skipString() {
 			s.at++
 			s.simple = false
 			s.escape()
-		default: // it ends here, or a control character comes
+		default: // unexpected end, or a control character
 			s.fail()
 		}
 	}
 }
 
-// plainPrefix is how many bytes at the beginning are neither a quote, a backslash nor a
-// control character, and whether all of them are ASCII. It looks at eight at a
-// time, because most of a tracker is text that nobody asks for.
+// plainPrefix returns the length of the prefix without quotes, backslashes and control characters,
+// and whether it is ASCII. It examines eight bytes at a time, because most of a file is text that
+// no command needs.
 func plainPrefix(text string) (n int, ascii bool) {
 	const ones, highs = 0x0101010101010101, 0x8080808080808080
 	var all uint64
@@ -252,8 +246,8 @@ func plainPrefix(text string) (n int, ascii bool) {
 		w := uint64(t[0]) | uint64(t[1])<<8 | uint64(t[2])<<16 | uint64(t[3])<<24 |
 			uint64(t[4])<<32 | uint64(t[5])<<40 | uint64(t[6])<<48 | uint64(t[7])<<56
 		quote, slash := w^ones*'"', w^ones*'\\'
-		// A byte that is zero, or below a space, borrows from its highest bit; what
-		// follows may be wrong, the first one is right.
+		// A zero byte, or one below a space, borrows from its highest bit. Bytes after the first
+		// match may be wrong; the first is right.
 		found := ((quote-ones)&^quote | (slash-ones)&^slash | (w-ones*' ')&^w) & highs
 		if found != 0 {
 			end := bits.TrailingZeros64(found) &^ 7
@@ -272,7 +266,7 @@ func plainPrefix(text string) (n int, ascii bool) {
 	return n, all&highs == 0
 }
 
-// escape takes what follows a backslash.
+// escape reads the rest of an escape sequence.
 func (s *scanner) escape() {
 	switch s.peek() {
 	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
@@ -321,7 +315,7 @@ func (s *scanner) number() {
 	}
 }
 
-// digits takes one or more.
+// digits reads one or more digits.
 func (s *scanner) digits() {
 	begin := s.at
 	for c := s.peek(); c >= '0' && c <= '9'; c = s.peek() {

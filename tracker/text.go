@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// decodeText is what a JSON text stands for, which has been scanned.
+// decodeText returns the value of a JSON string that was scanned.
 func decodeText(raw string) string {
 	if !utf8.ValidString(raw) {
 		raw = toValidUTF8(raw)
@@ -15,7 +15,7 @@ func decodeText(raw string) string {
 	return unescape(raw[1 : len(raw)-1])
 }
 
-// toValidUTF8 replaces each byte that is not UTF-8 by U+FFFD, as encoding/json does.
+// toValidUTF8 replaces each invalid byte by U+FFFD, as encoding/json does.
 func toValidUTF8(text string) string {
 	var out strings.Builder
 	for _, r := range text {
@@ -24,8 +24,7 @@ func toValidUTF8(text string) string {
 	return out.String()
 }
 
-// unescape replaces escapes by what they stand for. Half of a surrogate pair is
-// U+FFFD, as encoding/json has it.
+// unescape decodes escape sequences. An unpaired surrogate becomes U+FFFD, as in encoding/json.
 func unescape(inside string) string {
 	var out strings.Builder
 	out.Grow(len(inside))
@@ -57,14 +56,14 @@ func unescape(inside string) string {
 					r, inside = pair, inside[6:]
 				}
 			}
-			out.WriteRune(r) // a half becomes U+FFFD here
+			out.WriteRune(r) // an unpaired surrogate becomes U+FFFD
 		default: // a quote, a slash or a backslash
 			out.WriteByte(c)
 		}
 	}
 }
 
-// hex4 reads four digits, which have been scanned.
+// hex4 decodes four hexadecimal digits that were scanned.
 func hex4(text string) rune {
 	n, err := strconv.ParseUint(text[:4], 16, 32)
 	if err != nil {
@@ -73,7 +72,7 @@ func hex4(text string) rune {
 	return rune(n)
 }
 
-// encodeText is encode for what mostly needs no escapes.
+// encodeText encodes a string. The common case without escapes avoids encoding/json.
 func encodeText(s string) string {
 	if n, ascii := plainPrefix(s); n == len(s) && ascii {
 		return `"` + s + `"`
@@ -81,11 +80,11 @@ func encodeText(s string) string {
 	return encode(s)
 }
 
-// encode writes a value as git's eyes want it: without HTML escapes.
+// encode encodes a value without HTML escapes.
 func encode(v any) string {
 	b, err := marshal(v)
 	if err != nil {
-		panic(err) // texts, numbers and times between the years 1 and 9999 always encode
+		panic(err) // strings, numbers and times of years 1 to 9999 always encode
 	}
 	return b
 }

@@ -5,10 +5,9 @@ import (
 	"slices"
 )
 
-// MergeWith takes in what another copy of the file has, where base is the file that
-// both copies were made from. A side that is as the base was loses; [Tracker.Merge]
-// decides what both sides changed. Issues are merged member by member; labels,
-// dependencies and comments one by one. An issue that one side removed from the file
+// MergeWith performs a three-way merge: other and t were both changed from base. For each value,
+// the side that changed wins; [Tracker.Merge] decides if both did. Issues are merged member by
+// member; labels, dependencies and comments element by element. An issue that one side removed
 // stays removed unless the other side changed it.
 func (t *Tracker) MergeWith(other, base *Tracker) {
 	t.issues.index()
@@ -35,22 +34,21 @@ func (t *Tracker) MergeWith(other, base *Tracker) {
 	}
 }
 
-// The members that say together where an issue stands: they change as one, or an open
-// issue could have the time at which it was closed.
+// The members that describe the status change together: an open issue must not get a closing time.
 const (
 	memberStatus  = "status"
-	memberUpdated = "updated_at" // always that of the newer side
+	memberUpdated = "updated_at" // always from the newer side
 )
 
 func statusMembers() []string {
 	return []string{memberStatus, "closed_at", "close_reason", "deleted_at", "deleted_by", "delete_reason", "original_type"}
 }
 
-// version is an issue with its line taken apart.
+// version is an issue with its parsed line.
 type version struct {
 	*Issue
 	line string
-	raw  map[string]string // members by name, as they are written
+	raw  map[string]string // members by name, as written
 }
 
 func (c *codec) version(it *Issue) version {
@@ -58,7 +56,7 @@ func (c *codec) version(it *Issue) version {
 	if !it.unchanged {
 		v.line = c.write(it)
 	}
-	parts, _ := fields(v.line) // it was read or written before
+	parts, _ := fields(v.line) // read or written before
 	v.raw = make(map[string]string, len(parts))
 	for _, f := range parts {
 		v.raw[f.name] = f.raw
@@ -66,7 +64,7 @@ func (c *codec) version(it *Issue) version {
 	return v
 }
 
-// mergeWithBase makes one issue of two that were made from base.
+// mergeWithBase merges two versions of an issue that were made from base.
 func (c *codec) mergeWithBase(base, ours, theirs *Issue) *Issue {
 	b, o, t := c.version(base), c.version(ours), c.version(theirs)
 	switch {
@@ -79,7 +77,7 @@ func (c *codec) mergeWithBase(base, ours, theirs *Issue) *Issue {
 			return dead
 		}
 		if ours.Status == StatusTombstone {
-			return theirs // it was edited long after the deletion
+			return theirs // edited long after the deletion
 		}
 		return ours
 	}
@@ -87,23 +85,23 @@ func (c *codec) mergeWithBase(base, ours, theirs *Issue) *Issue {
 	return m.issue()
 }
 
-// markChanged is an issue that is not as it was read.
+// markChanged returns a copy of an issue that will be encoded again.
 func markChanged(it *Issue) *Issue {
 	out := *it
 	out.unchanged = false
 	return &out
 }
 
-// threeWay is the merge of one issue that both sides changed.
+// threeWay merges one issue that both sides changed.
 type threeWay struct {
 	codec              *codec
 	base, ours, theirs version
-	both               version // as it is merged without a base
+	both               version // merged without a base
 }
 
-// issue makes the line from members of either side, and reads it.
+// issue assembles the merged line from members of both sides and parses it.
 func (m *threeWay) issue() *Issue {
-	chosen := map[string]string{} // members as they are written; "" for none
+	chosen := map[string]string{} // members as written; "" omits one
 	for _, v := range []version{m.base, m.ours, m.theirs, m.both} {
 		for name := range v.raw {
 			if _, has := chosen[name]; !has {
@@ -111,26 +109,26 @@ func (m *threeWay) issue() *Issue {
 			}
 		}
 	}
-	parts, _ := fields(m.both.line) // it was written before
+	parts, _ := fields(m.both.line) // written before
 	at := map[string]bool{}
 	for i, f := range parts {
 		at[f.name] = true
 		parts[i].raw = chosen[f.name]
 	}
 	parts = slices.DeleteFunc(parts, func(f field) bool { return f.raw == "" })
-	for _, name := range slices.Sorted(maps.Keys(chosen)) { // in the same order on every machine
+	for _, name := range slices.Sorted(maps.Keys(chosen)) { // deterministic order
 		if raw := chosen[name]; !at[name] && raw != "" {
 			parts = append(parts, field{name, encodeText(name), raw})
 		}
 	}
 	out := &Issue{}
 	if err := m.codec.read(&scanner{}, encodeObject(parts), out); err != nil {
-		return m.both.Issue // it has an id, and its line is an object
+		return m.both.Issue // cannot happen: the line is an object with an id
 	}
 	return out
 }
 
-// choose returns a member of the merged issue as it is written.
+// choose returns the merged text of a member.
 func (m *threeWay) choose(name string) string {
 	i, known := m.codec.byName[name]
 	switch {
@@ -159,8 +157,7 @@ func (m *threeWay) choose(name string) string {
 	return m.codec.members[i].write(&out)
 }
 
-// pickSide returns the side that has the say: the one that is not as the base was, or both
-// if neither is.
+// pickSide returns the side that changed from the base, or the merged version if both did.
 func (m *threeWay) pickSide(same func(a, b version) bool) version {
 	switch {
 	case same(m.ours, m.base):
@@ -171,7 +168,7 @@ func (m *threeWay) pickSide(same func(a, b version) bool) version {
 	return m.both
 }
 
-// same compares a known member. One that cannot be read is compared as it is written.
+// same compares a known member. Malformed members are compared as text.
 func (m *threeWay) same(i int, a, b version) bool {
 	known := m.codec.members[i]
 	return known.same(a.Issue, b.Issue) && (!a.malformed && !b.malformed || a.raw[known.name] == b.raw[known.name])
@@ -181,8 +178,8 @@ func (m *threeWay) sameStatus(a, b version) bool {
 	return !slices.ContainsFunc(statusMembers(), func(name string) bool { return !m.same(m.codec.byName[name], a, b) })
 }
 
-// mergeElements are those of a united list that neither side removed from the base. Of an
-// element that only one side changed, that side has the say.
+// mergeElements returns the elements of united that neither side removed from base. An element that
+// only one side changed comes from that side.
 func mergeElements[T any](base, ours, theirs, united []T, key, text func(T) string) []T {
 	byKey := func(list []T) map[string]T {
 		found := make(map[string]T, len(list))

@@ -1,7 +1,6 @@
-// Package tracker keeps issues in a text file that git can carry: one JSON
-// object a line, sorted by id. The file is the only truth. Everything here is
-// pure but for [Folder]: operations change a Tracker, which was read from the
-// file and is written back as a whole.
+// Package tracker keeps issues in a text file that git can carry: one JSON object per line, sorted
+// by id. The file is the only copy. Except for [Folder] the package is pure: operations change a
+// Tracker that was parsed from the file and is written back as a whole.
 package tracker
 
 import (
@@ -15,13 +14,13 @@ import (
 	"mailroom/internal/recovery"
 )
 
-// Tracker is the set of issues of a file. Its methods are for one goroutine.
+// Tracker holds the issues of one file. It is not safe for concurrent use.
 type Tracker struct {
 	codec  *codec
 	issues issueSet
 }
 
-// New returns a tracker without issues.
+// New returns an empty tracker.
 func New() *Tracker { return newTracker(0) }
 
 func newTracker(room int) *Tracker {
@@ -29,31 +28,31 @@ func newTracker(room int) *Tracker {
 	return &Tracker{codec: c, issues: newIssueSet(c, room)}
 }
 
-// InvalidLine is a line that is no issue, and why.
+// InvalidLine is a line that is not an issue. Err says why.
 type InvalidLine struct {
 	Line string
 	Err  error
 }
 
-// Parse reads a file. Lines of the same id are merged, and so are the two sides
-// of a conflict that git has marked, with the base that the marks hold in the style
-// diff3; see [Tracker.MergeWith]. What is no issue comes back as strays.
+// Parse reads a file. Lines with the same id are merged. So are the two sides of a conflict that
+// git has marked, using the base that markers in diff3 style contain; see [Tracker.MergeWith].
+// Lines that are not issues are returned as invalid.
 func Parse(text string) (*Tracker, []InvalidLine) { return parse(text, false, nil) }
 
-// parse is Parse, or with late reads no more than the ids: to change one issue of
-// thousands takes a third of the time then. baseOf, if not nil, returns the file that
-// both sides of a conflict were made from, for marks that do not hold it.
-func parse(text string, late bool, baseOf func() (text string, known bool)) (*Tracker, []InvalidLine) {
+// parse implements Parse. With lazy set it reads only the ids, which makes a change to one of
+// thousands of issues three times as fast. baseOf, if not nil, returns the common ancestor of a
+// conflict whose markers do not contain it.
+func parse(text string, lazy bool, baseOf func() (text string, known bool)) (*Tracker, []InvalidLine) {
 	c := parseConflicts(text)
-	t, strays := readLines(c.both, late)
+	t, invalid := readLines(c.both, lazy)
 	if !c.marked {
-		return t, strays
+		return t, invalid
 	}
 	ours, more := readLines(c.ours, false)
 	theirs, others := readLines(c.theirs, false)
-	for _, s := range slices.Concat(more, others) { // both sides may have it
-		if !slices.ContainsFunc(strays, func(x InvalidLine) bool { return x.Line == s.Line }) {
-			strays = append(strays, s)
+	for _, s := range slices.Concat(more, others) { // both sides may have the same line
+		if !slices.ContainsFunc(invalid, func(x InvalidLine) bool { return x.Line == s.Line }) {
+			invalid = append(invalid, s)
 		}
 	}
 	base, known := c.base, c.hasBase
@@ -69,15 +68,15 @@ func parse(text string, late bool, baseOf func() (text string, known bool)) (*Tr
 		ours.Merge(theirs)
 	}
 	t.Merge(ours)
-	return t, strays
+	return t, invalid
 }
 
-// readLines makes a tracker of lines. They are read on all processors, as most of the
-// time of most commands goes there.
-func readLines(lines []string, late bool) (t *Tracker, strays []InvalidLine) {
+// readLines builds a tracker from lines. It uses all processors, because most commands spend most
+// of their time here.
+func readLines(lines []string, lazy bool) (t *Tracker, invalid []InvalidLine) {
 	t = newTracker(len(lines))
 	read := t.codec.read
-	if late {
+	if lazy {
 		read = t.codec.readID
 	}
 	issues, errs := makeSlice[Issue](len(lines)), make([]error, len(lines))
@@ -90,25 +89,26 @@ func readLines(lines []string, late bool) (t *Tracker, strays []InvalidLine) {
 	for i := range issues {
 		it := &issues[i]
 		if errs[i] != nil {
-			strays = append(strays, InvalidLine{lines[i], errs[i]})
+			invalid = append(invalid, InvalidLine{lines[i], errs[i]})
 		} else if old := t.issues.order[t.issues.add(it)]; old != it {
 			t.codec.complete(&scanner{}, old)
 			t.codec.complete(&scanner{}, it)
 			t.put(t.codec.merge(old, it))
 		}
 	}
-	return t, strays
+	return t, invalid
 }
 
-// InParts does the work from 0 to n on all processors, or at once if it is little.
+// InParts runs work on the range 0 to n, split over all processors. A small range runs on the
+// caller's goroutine.
 func InParts(n int, work func(from, to int)) {
-	const least = 256 // lines: a goroutine costs more than so few
+	const least = 256 // lines: below this a goroutine costs more than it saves
 	parts := min(runtime.GOMAXPROCS(0), n/least+1)
 	var group sync.WaitGroup
 	failed := make([]*recovery.Panic, parts)
 	for i := 1; i < parts; i++ {
 		group.Go(func() {
-			defer recovery.Handle(nil, "a part of a tracker's work", func(p *recovery.Panic) { failed[i] = p })
+			defer recovery.Handle(nil, "parallel tracker work", func(p *recovery.Panic) { failed[i] = p })
 			work(i*n/parts, (i+1)*n/parts)
 		})
 	}
@@ -116,14 +116,14 @@ func InParts(n int, work func(from, to int)) {
 		group.Wait()
 		for _, p := range failed {
 			if p != nil {
-				panic(p) // on the goroutine of who asked, which may recover
+				panic(p) // on the caller's goroutine, which may recover
 			}
 		}
 	}()
 	work(0, n/parts)
 }
 
-// Text is the file: a line for each issue, by id.
+// Text returns the contents of the file: one line per issue, sorted by id.
 func (t *Tracker) Text() string {
 	return strings.Join(append(t.lines(), ""), "\n")
 }
@@ -138,11 +138,11 @@ func (t *Tracker) lines() []string {
 	return lines
 }
 
-// All returns the issues by id, tombstones too. The caller must not change them.
+// All returns the issues sorted by id, including tombstones. The caller must not change them.
 func (t *Tracker) All() []*Issue { return slices.Clone(t.issues.all()) }
 
-// Find returns the issue with this id, or the only one of whose id it is a part.
-// A tombstone is found by its whole id only.
+// Find returns the issue with this id, or the only issue whose id contains it. A tombstone is found
+// by its full id only.
 func (t *Tracker) Find(id string) (*Issue, error) {
 	if it := t.issues.get(id); it != nil {
 		return it, nil
@@ -153,7 +153,7 @@ func (t *Tracker) Find(id string) (*Issue, error) {
 			found = append(found, it.ID)
 		}
 	}
-	// The whole of what follows the prefix says more than a part of it.
+	// A match of everything after the prefix takes precedence over a partial match.
 	if exact := slices.DeleteFunc(slices.Clone(found), func(name string) bool { return !strings.HasSuffix(name, "-"+id) }); len(exact) == 1 {
 		found = exact
 	}
@@ -168,15 +168,14 @@ func (t *Tracker) Find(id string) (*Issue, error) {
 	if len(found) > most {
 		shown += ", …"
 	}
-	return nil, mailroom.Errorf(mailroom.CodeInvalid, "%q may be any of %d issues: %s", id, len(found), shown)
+	return nil, mailroom.Errorf(mailroom.CodeInvalid, "%q matches %d issues: %s; give more of the id", id, len(found), shown)
 }
 
-// put adds an issue that is no longer as it was read, or that is new, or puts it
-// in the place of the one with its id.
+// put adds a new or changed issue, or replaces the issue with the same id.
 func (t *Tracker) put(it *Issue) {
 	it.unchanged = false
 	t.issues.put(it)
 }
 
-// String names an issue in messages.
+// String returns the id and title, for messages.
 func (it *Issue) String() string { return fmt.Sprintf("%s (%s)", it.ID, it.Title) }

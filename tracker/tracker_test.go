@@ -17,9 +17,9 @@ const foreign = `{"id":"x-1","title":"caf\u00e9","description":"<b>","status":"o
 
 func one(t *testing.T, text string) (*Tracker, *Issue) {
 	t.Helper()
-	tr, strays := Parse(text)
-	if len(strays) > 0 {
-		t.Fatalf("strays: %v", strays)
+	tr, invalid := Parse(text)
+	if len(invalid) > 0 {
+		t.Fatalf("invalid: %v", invalid)
 	}
 	return tr, tr.All()[0]
 }
@@ -55,14 +55,14 @@ func TestAChangeOfOneFieldChangesNothingElse(t *testing.T) {
 
 func TestLinesThatAreNoIssuesAreStrays(t *testing.T) {
 	for line, want := range map[string]string{
-		`{"id":"a"`:         "it is not JSON",
-		`["id"]`:            "it is not a JSON object",
-		`{"title":"no id"}`: "it has no id",
+		`{"id":"a"`:         "not JSON",
+		`["id"]`:            "not a JSON object",
+		`{"title":"no id"}`: "no id",
 		`{"id":7}`:          "id: 7 is not a text",
 	} {
-		tr, strays := Parse(foreign + "\n" + line + "\n")
-		if len(tr.All()) != 1 || len(strays) != 1 || strays[0].Line != line || strays[0].Err.Error() != want {
-			t.Errorf("%s: %d issues and strays %v, want 1 and %q", line, len(tr.All()), strays, want)
+		tr, invalid := Parse(foreign + "\n" + line + "\n")
+		if len(tr.All()) != 1 || len(invalid) != 1 || invalid[0].Line != line || invalid[0].Err.Error() != want {
+			t.Errorf("%s: %d issues and invalid %v, want 1 and %q", line, len(tr.All()), invalid, want)
 		}
 	}
 }
@@ -80,7 +80,7 @@ func TestAMemberThatIsNotWhatItShouldBeStaysAsItIs(t *testing.T) {
 	if diff := cmp.Diff(want+"\n", tr.Text()); diff != "" {
 		t.Errorf("line (-want +got):\n%s", diff)
 	}
-	if found := tr.Check(); !strings.Contains(strings.Join(found, "\n"), `priority: "high" is not a fitting value`) {
+	if found := tr.Check(); !strings.Contains(strings.Join(found, "\n"), `priority: "high" is not a valid value`) {
 		t.Errorf("the check finds %q", found)
 	}
 }
@@ -147,14 +147,14 @@ func TestAConflictIsMerged(t *testing.T) {
 		text := line("x-0", "untouched", "2025-01-01T00:00:00Z") + "\n<<<<<<< HEAD\n" +
 			line("x-1", "ours", "2025-01-02T00:00:00Z") + "\n" + line("x-2", "only ours", "2025-01-02T00:00:00Z") + "\n" + base + "=======\n" +
 			line("x-1", "theirs", "2025-01-03T00:00:00Z") + "\n" + line("x-3", "only theirs", "2025-01-02T00:00:00Z") + "\n>>>>>>> branch\n"
-		tr, strays := Parse(text)
+		tr, invalid := Parse(text)
 		var got []string
 		for _, it := range tr.All() {
 			got = append(got, it.ID+" "+it.Title)
 		}
 		want := []string{"x-0 untouched", "x-1 theirs", "x-2 only ours", "x-3 only theirs"}
-		if diff := cmp.Diff(want, got); diff != "" || len(strays) > 0 {
-			t.Errorf("strays %v, issues (-want +got):\n%s", strays, diff)
+		if diff := cmp.Diff(want, got); diff != "" || len(invalid) > 0 {
+			t.Errorf("invalid %v, issues (-want +got):\n%s", invalid, diff)
 		}
 	}
 }
@@ -169,7 +169,7 @@ func FuzzParse(f *testing.F) {
 		first := tr.Text()
 		late, others := parse(string(text), true, nil) // which asks for nothing that it does not need
 		if diff := cmp.Diff(first, late.Text()); diff != "" || len(others) != len(aside) {
-			t.Fatalf("%d strays, want %d; read late (-want +got):\n%s", len(others), len(aside), diff)
+			t.Fatalf("%d invalid, want %d; read late (-want +got):\n%s", len(others), len(aside), diff)
 		}
 		late.issues.all()
 		if diff := cmp.Diff(tr.List(Filter{All: true}), late.List(Filter{All: true}), cmp.AllowUnexported(Issue{}, Dependency{}, Comment{})); diff != "" {
@@ -180,9 +180,9 @@ func FuzzParse(f *testing.F) {
 				t.Fatalf("%q is no JSON", line)
 			}
 		}
-		again, strays := Parse(first)
-		if len(strays) > 0 || len(again.All()) != len(tr.All()) {
-			t.Fatalf("written and read: strays %v, %d issues of %d", strays, len(again.All()), len(tr.All()))
+		again, invalid := Parse(first)
+		if len(invalid) > 0 || len(again.All()) != len(tr.All()) {
+			t.Fatalf("written and read: invalid %v, %d issues of %d", invalid, len(again.All()), len(tr.All()))
 		}
 		for _, it := range again.All() {
 			again.edit(it)

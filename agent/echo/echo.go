@@ -1,6 +1,5 @@
-// Package echo is the agent that says back what it was told. It needs nothing,
-// so it is what a fresh installation answers with, and what the parts around
-// agents are tried out on.
+// Package echo is an agent that repeats its input. It needs no configuration, so a fresh
+// installation answers with it, and it serves to test everything around agents.
 package echo
 
 import (
@@ -13,21 +12,19 @@ import (
 	"mailroom"
 )
 
-// DefaultPace is a pace at which a person can watch the words arrive.
+// DefaultPace is slow enough for a person to watch the words arrive.
 const DefaultPace = 30 * time.Millisecond
 
 // Options of the agent.
 type Options struct {
-	// Pace is the time between two words. 0 says everything at once.
+	// Pace is the time between two words. 0 streams everything at once.
 	Pace time.Duration
 }
 
-// New makes the agent. It streams the text of its input, several messages
-// joined by newlines, word by word with the white space as it was. Between words
-// and at the end it looks for steered messages; they are said on a new line
-// after what it was saying, so nothing that was begun is left unfinished. It
-// appends no steps: a later attempt starts over. When its context is cancelled
-// it stops within one word and returns the cause.
+// New returns the agent. It streams the text of its input word by word, with white space preserved
+// and several messages joined by newlines. Between words and at the end it reads steered messages
+// and appends them on a new line. It appends no steps, so a later attempt starts over. When its
+// context is cancelled, it stops within one word and returns the cause.
 func New(o Options) mailroom.Agent { return agent{pace: o.Pace} }
 
 type agent struct{ pace time.Duration }
@@ -35,7 +32,7 @@ type agent struct{ pace time.Duration }
 func (a agent) Run(ctx context.Context, s mailroom.Session) error {
 	err := a.echo(ctx, s)
 	if err != nil && ctx.Err() != nil {
-		return context.Cause(ctx) // says more than what it made a call fail with
+		return context.Cause(ctx) // more specific than the error of the call
 	}
 	return err
 }
@@ -59,16 +56,16 @@ func (a agent) echo(ctx context.Context, s mailroom.Session) error {
 	}
 }
 
-// reply is what is left to be said in one attempt.
+// reply is the text that one attempt has left to stream.
 type reply struct {
 	pace    time.Duration
 	session mailroom.Session
 	rest    string
-	started bool // something was said
+	started bool // part of it was streamed
 }
 
-// streamNext streams the next word, or everything at pace 0. It pauses before each
-// word but the first.
+// streamNext streams the next word, or everything at pace 0. It pauses before every word but the
+// first.
 func (e *reply) streamNext(ctx context.Context) error {
 	if e.started && e.pace > 0 {
 		pause := time.NewTimer(e.pace)
@@ -104,9 +101,8 @@ func (e *reply) addSteered(ctx context.Context) error {
 	return nil
 }
 
-// firstWord returns the length of the first word of s with the white space before
-// it, and with what follows if that is all there is: a stream does not end in a
-// piece that shows nothing.
+// firstWord returns the length of the first word of s including leading white space. Trailing white
+// space is included too if nothing follows it, so that a stream does not end in an invisible chunk.
 func firstWord(s string) int {
 	start := strings.IndexFunc(s, func(r rune) bool { return !unicode.IsSpace(r) })
 	if start < 0 {

@@ -75,9 +75,9 @@ func TestASessionThatIsGoneIsBegunAnewWithTheTranscript(t *testing.T) {
 				t.Errorf("the new session (-want +got):\n%s", diff)
 			}
 			got := h.requests(sessions[1].Session)
-			said := "This conversation went on without you. What was said so far, one message a line:\n" +
+			said := "This conversation continued without you. The messages so far, one per line:\n" +
 				`{"role":"user","text":"my name is Ada"}` + "\n" + `{"role":"assistant","text":"1: my name is Ada"}` + "\n\n" +
-				"Now this is asked of you:\n\nwhat is it?"
+				"The current request:\n\nwhat is it?"
 			if diff := cmp.Diff([]string{said}, got); diff != "" {
 				t.Errorf("requests (-want +got):\n%s", diff)
 			}
@@ -93,7 +93,7 @@ func TestAnInterruptedTurnIsTakenUpInItsSession(t *testing.T) {
 	run := h.send("t", "!die once")
 	h.reply("t", run)
 	session := bodies[exec.Session](h, "t", exec.KindSession)[0].Session
-	want := []string{"!die once", "You were interrupted while you worked on this. See what is done already, then go on:\n\n!die once"}
+	want := []string{"!die once", "You were interrupted while working on this. Check what is already done, then continue:\n\n!die once"}
 	if diff := cmp.Diff(want, h.requests(session)); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)
 	}
@@ -127,7 +127,7 @@ func TestAQuestionOfTheProgramIsATicket(t *testing.T) {
 		t.Errorf("the reply is %q", got)
 	}
 	session := bodies[exec.Session](h, "t", exec.KindSession)[0].Session
-	want := []string{"!ask touch <it>.", "Your call of Bash was allowed. Make it again, exactly as it was."}
+	want := []string{"!ask touch <it>.", "Your call of Bash was allowed. Repeat it with exactly the same arguments."}
 	if diff := cmp.Diff(want, h.requests(session)); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)
 	}
@@ -135,7 +135,7 @@ func TestAQuestionOfTheProgramIsATicket(t *testing.T) {
 		OK      bool
 		Summary string
 	}
-	tools := []done{{false, "a person is asked first"}, {true, "ran touch <it>"}}
+	tools := []done{{false, "waiting for approval"}, {true, "ran touch <it>"}}
 	if diff := cmp.Diff(tools, bodies[done](h, "t", mailroom.KindToolDone)); diff != "" {
 		t.Errorf("tools (-want +got):\n%s", diff)
 	}
@@ -161,7 +161,7 @@ func TestAQuestionIsAskedOnceInARun(t *testing.T) {
 		t.Errorf("%d tickets were opened, want one", n)
 	}
 	requests := h.requests(bodies[exec.Session](h, "t", exec.KindSession)[1].Session)
-	if !strings.Contains(requests[0], "!ask touch it.") || !strings.Contains(requests[0], "Your call of Bash was denied: too risky. Go on without it.") {
+	if !strings.Contains(requests[0], "!ask touch it.") || !strings.Contains(requests[0], "Your call of Bash was denied: too risky. Continue without it.") {
 		t.Errorf("the new session was asked %q, want the request and the decision", requests)
 	}
 }

@@ -16,34 +16,34 @@ import (
 	"mailroom/internal/proc"
 )
 
-// Bounds of what is lent to one attempt. A file beyond them keeps its path, which the
-// command cannot read.
+// Limits of the copies for one attempt. A file beyond them keeps its path, which the command cannot
+// read.
 const (
 	maxCopies    = 50
 	maxCopyBytes = 256 << 20
 )
 
-// fileCopies copies files of the input to where another user can read them. Without a
-// mechanism that shows them in place, the folder Files keeps that user out.
+// fileCopies copies files of the input to a folder that another user can read. It is used if no
+// isolation mechanism can expose single files of the hidden folder.
 type fileCopies struct {
 	files *os.Root
 	user  *proc.User
 	mark  string // Options.Mark
-	dir   string // "" until the first file
+	dir   string // "" until the first copy
 	count int
 	bytes int64
 }
 
-// copyFiles returns the input with the paths of copies that the user of the command may read,
-// if it needs any, and what removes them. The copies are in a folder that cannot be listed:
-// programs of the same user for other threads are not told where they are.
-func (a *agent) copyFiles(input []mailroom.Message) (lent []mailroom.Message, giveBack func() error, err error) {
+// copyFiles returns the input with file paths replaced by readable copies where the command needs
+// them, and a function that removes the copies. Their folder cannot be listed, so programs of the
+// same user for other threads cannot find them.
+func (a *agent) copyFiles(input []mailroom.Message) (copied []mailroom.Message, remove func() error, err error) {
 	i := a.options.Isolation
 	if i == nil || i.User == nil || i.Kind != proc.None || a.options.Files == "" {
 		return input, func() error { return nil }, nil
 	}
 	root, err := os.OpenRoot(a.options.Files)
-	if errors.Is(err, fs.ErrNotExist) { // it is made for the first file
+	if errors.Is(err, fs.ErrNotExist) { // no file was stored yet
 		return input, func() error { return nil }, nil
 	}
 	if err != nil {
@@ -56,20 +56,20 @@ func (a *agent) copyFiles(input []mailroom.Message) (lent []mailroom.Message, gi
 			err = errors.Join(err, l.remove())
 		}
 	}()
-	lent = slices.Clone(input)
-	for m := len(lent) - 1; m >= 0; m-- { // the latest first
-		lent[m].Parts = slices.Clone(lent[m].Parts)
-		for p := range lent[m].Parts {
-			if err := l.copyPart(a.options.Files, &lent[m].Parts[p]); err != nil {
-				return nil, nil, fmt.Errorf("let the user of the agent read a file: %w", err)
+	copied = slices.Clone(input)
+	for m := len(copied) - 1; m >= 0; m-- { // the latest first
+		copied[m].Parts = slices.Clone(copied[m].Parts)
+		for p := range copied[m].Parts {
+			if err := l.copyPart(a.options.Files, &copied[m].Parts[p]); err != nil {
+				return nil, nil, fmt.Errorf("copy a file for the agent's user: %w", err)
 			}
 		}
 	}
-	return lent, l.remove, nil
+	return copied, l.remove, nil
 }
 
-// copyPart copies the file of a part, if it is one in the folder files. What a message names
-// is not trusted: a path that leads elsewhere is left as it is.
+// copyPart copies the file of a part if it is in the folder files. The path comes from a message
+// and is not trusted: a path outside the folder is left unchanged.
 func (l *fileCopies) copyPart(files string, p *mailroom.Part) (err error) {
 	path := filePath(p.URI)
 	name, relative := filepath.Rel(files, path)
@@ -77,7 +77,7 @@ func (l *fileCopies) copyPart(files string, p *mailroom.Part) (err error) {
 		return nil
 	}
 	if info, err := l.files.Lstat(name); err != nil || !info.Mode().IsRegular() || l.bytes+info.Size() > maxCopyBytes {
-		return nil // it is not there, or no file that was sent
+		return nil // missing, or not a stored file
 	}
 	from, err := l.files.Open(name)
 	if err != nil {
@@ -95,7 +95,8 @@ func (l *fileCopies) copyPart(files string, p *mailroom.Part) (err error) {
 	return err
 }
 
-// makeDir makes the folder of the copies once. Its parent is ours and cannot be listed.
+// makeDir creates the folder of the copies once. Its parent belongs to the server and cannot be
+// listed.
 func (l *fileCopies) makeDir() error {
 	if l.dir != "" {
 		return nil
@@ -117,12 +118,12 @@ func (l *fileCopies) copyFile(path string, from io.Reader) (n int64, err error) 
 	return n, errors.Join(err, to.Chown(int(l.user.UID), int(l.user.GID)), to.Close())
 }
 
-// copiesPrefix begins the name of each folder of copies that a server with the mark makes.
+// copiesPrefix returns the prefix of the names of folders that a server with this mark creates.
 func copiesPrefix(mark string) string {
 	return fmt.Sprintf("mailroom-files-%x-", sha256.Sum224([]byte(mark)))
 }
 
-// removeCopies removes the copies that a killed server with the mark left behind.
+// removeCopies removes the copies that a killed server with this mark left.
 func removeCopies(mark string) error {
 	all, err := os.ReadDir(os.TempDir())
 	for _, folder := range all {
@@ -133,7 +134,7 @@ func removeCopies(mark string) error {
 	return err
 }
 
-// remove takes the copies away. It follows no link that the command has made.
+// remove deletes the copies. It does not follow links that the command may have created.
 func (l *fileCopies) remove() error {
 	if l.dir == "" {
 		return nil

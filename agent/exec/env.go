@@ -12,8 +12,8 @@ import (
 	"mailroom"
 )
 
-// The variables that a command always finds. The first two also mark its
-// processes, so that those can be found that left its group.
+// Variables that are always set. The first two also identify processes of a run that left its
+// process group.
 const (
 	envRun     = "MAILROOM_RUN"
 	envAttempt = "MAILROOM_ATTEMPT"
@@ -22,7 +22,7 @@ const (
 	envMark    = "MAILROOM_MARK" // Options.Mark
 )
 
-// attemptOf returns the attempt of run that a process with this environment is of.
+// attemptOf returns the attempt of run that a process with this environment belongs to.
 func attemptOf(run *mailroom.Run, lookup func(string) (string, bool)) (attempt int, ok bool) {
 	if id, _ := lookup(envRun); id != run.ID {
 		return 0, false
@@ -32,15 +32,14 @@ func attemptOf(run *mailroom.Run, lookup func(string) (string, bool)) (attempt i
 	return attempt, err == nil
 }
 
-// secret is a value that must not be shown.
+// secret is a value that must be redacted.
 type secret struct{ name, value string }
 
-// minSecret is the length in bytes from which a value is treated as a secret:
-// what is shorter, such as 1 or true, stands for too much else.
+// minSecret is the minimum length of a secret, in bytes. Shorter values, such as 1 or true, occur
+// in unrelated text.
 const minSecret = 6
 
-// environment returns the whole environment of the command and the values in it
-// that must not be shown, longest first.
+// environment returns the environment of the command and the secrets in it, longest first.
 func (a *agent) environment(run *mailroom.Run) (env []string, secrets []secret) {
 	env, secrets = a.variables()
 	if a.options.Mark != "" {
@@ -52,7 +51,7 @@ func (a *agent) environment(run *mailroom.Run) (env []string, secrets []secret) 
 	), secrets
 }
 
-// variables are those that do not depend on a run.
+// variables returns the part of the environment that does not depend on a run.
 func (a *agent) variables() (env []string, secrets []secret) {
 	for _, name := range a.options.EnvAllow {
 		if value, ok := os.LookupEnv(name); ok {
@@ -77,15 +76,15 @@ func maxSecretLen(secrets []secret) int {
 	return len(secrets[0].value)
 }
 
-// redact returns the last limit bytes of raw as text, with the names of secrets
-// for their values. A secret that is cut by the limit is left out whole: raw
-// holds, before the last limit bytes, as many more as the longest secret has.
+// redact returns the last limit bytes of raw as text, with secrets replaced by their names. A
+// secret that crosses the limit is dropped whole; raw must therefore begin at least one longest
+// secret before the limit.
 func redact(raw []byte, secrets []secret, limit int) string {
 	from := max(0, len(raw)-limit)
 	for moved := from > 0; moved; {
 		moved = false
 		for _, s := range secrets {
-			// The first occurrence that could reach over from.
+			// The first occurrence that could cross from.
 			at := max(0, from-len(s.value)+1)
 			if i := bytes.Index(raw[at:], []byte(s.value)); i >= 0 && at+i < from {
 				from, moved = at+i+len(s.value), true
@@ -94,15 +93,15 @@ func redact(raw []byte, secrets []secret, limit int) string {
 	}
 	if from > 0 {
 		for from < len(raw) && !utf8.RuneStart(raw[from]) {
-			from++ // the rest of a character that was cut
+			from++ // the rest of a truncated character
 		}
 	}
 	var c textDecoder
 	text := c.add([]byte(redactText(string(raw[from:]), secrets))) + c.flush()
-	return redactText(text, secrets) // what was written with NULs in it, as UTF-16 is, can be read only now
+	return redactText(text, secrets) // secrets in UTF-16 become visible once NUL bytes are gone
 }
 
-// redactText puts the names of secrets in the place of their values.
+// redactText replaces the values of secrets by their names in brackets.
 func redactText(text string, secrets []secret) string {
 	for _, s := range secrets {
 		text = strings.ReplaceAll(text, s.value, "["+s.name+"]")

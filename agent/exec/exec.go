@@ -1,20 +1,17 @@
-// Package exec makes any command an agent. A run starts the command with the
-// run's input as text on stdin and streams what it writes to stdout as the
-// reply. Exit status 0 completes the run.
+// Package exec turns any command into an agent. A run starts the command with the run's input as
+// text on stdin and streams its stdout as the reply. Exit status 0 completes the run.
 //
-// Delivery to a command is at least once: an attempt that fails, or is lost with
-// its worker, is followed by another, which starts the command anew. The command
-// can recognise it by MAILROOM_IDEMPOTENCY_KEY, which is the same for all
-// attempts of a run. Once a command has succeeded and this is committed it is
-// not started again. At most one process tree of a run lives on a host: a later
-// attempt kills what an earlier one left before it starts its own. (On systems
-// other than Linux it cannot tell what is left, see package proc.)
+// Delivery to a command is at least once: after an attempt that failed or lost its worker, the next
+// attempt starts the command again. The command can detect that by MAILROOM_IDEMPOTENCY_KEY, which
+// is the same for all attempts of a run. Once the success of a command is committed, it is not
+// started again. At most one process tree of a run lives on a host: a later attempt kills what an
+// earlier one left before it starts its own. (On systems other than Linux it cannot find leftovers;
+// see package proc.)
 //
-// The command finds in its environment MAILROOM_RUN, MAILROOM_THREAD,
-// MAILROOM_ATTEMPT and MAILROOM_IDEMPOTENCY_KEY, the variables of Options.Env,
-// those of our own that Options.EnvAllow names, and nothing else. Steered
-// messages are left alone and become runs of their own: a command has had its
-// input when it starts.
+// The environment of the command contains MAILROOM_RUN, MAILROOM_THREAD, MAILROOM_ATTEMPT and
+// MAILROOM_IDEMPOTENCY_KEY, the variables of Options.Env, the server's variables that
+// Options.EnvAllow names, and nothing else. Steered messages become runs of their own, because a
+// command gets its input when it starts.
 package exec
 
 import (
@@ -28,64 +25,58 @@ import (
 	"mailroom/internal/proc"
 )
 
-// Options of a command. Durations of 0 have the default that is named.
+// Options configure a command. Zero durations have the documented default.
 type Options struct {
-	// Command is the argument vector. [0] is a path, or a name that is looked
-	// for in our PATH. No shell is ever involved.
+	// Command is the argument vector. The first element is a path, or a name that is looked up in
+	// the server's PATH. No shell is involved.
 	Command []string
-	// Dir is the working directory; "" is ours.
+	// Dir is the working directory; "" is the server's.
 	Dir string
 
-	// Env are variables for the command, NAME=VALUE. Where entries and errors
-	// quote the command's stderr, their values are replaced, if they have six
-	// bytes or more and their name is not in DefaultEnvAllow. What it writes to
-	// stdout is its reply and stays as it is.
+	// Env are variables for the command, NAME=VALUE. Their values are redacted where entries and
+	// errors quote the command's stderr, if they have six bytes or more and the name is not in
+	// DefaultEnvAllow. Stdout is the reply and is not redacted.
 	Env []string
-	// EnvAllow names what is passed on from our own environment. nil is
-	// DefaultEnvAllow; an empty list passes nothing on. Values are treated
-	// like those of Env.
+	// EnvAllow names the variables that are passed on from the server's environment. nil means
+	// DefaultEnvAllow; an empty list passes nothing on. Values are redacted like those of Env.
 	EnvAllow []string
-	// Mark, if set, is the value of a variable by which Reap finds what was left
-	// of a process that used the same mark and was killed.
+	// Mark, if set, is the value of an environment variable by which Reap finds the processes of a
+	// server that was killed and had used the same mark.
 	Mark string
 
-	// Isolation keeps the command from what it hides; see package proc. nil
-	// starts it as it is.
+	// Isolation restricts what the command can access; see package proc. nil means no isolation.
 	Isolation *proc.Isolation
-	// Files is a folder that Isolation hides. Of what is in it, the command can
-	// read the files that the messages of its thread name.
+	// Files is a folder that Isolation hides. The command can read only those of its files that the
+	// messages of its thread name.
 	Files string
 
-	// StartTimeout is for the first byte of output on stdout or stderr, and
-	// IdleTimeout for the silence between two of them (before the first too, if
-	// there is no StartTimeout). TotalTimeout is for the whole command. 0 is
-	// no limit; the run deadline always holds.
+	// StartTimeout limits the time to the first byte of output on stdout or stderr. IdleTimeout
+	// limits the time without output; it also applies to the first byte if StartTimeout is 0.
+	// TotalTimeout limits the whole command. 0 means no limit; the deadline of the run always
+	// applies.
 	StartTimeout, IdleTimeout, TotalTimeout time.Duration
 	KillGrace                               KillGrace
-	// MaxOutput is how many bytes of stdout are taken. A command that writes
-	// more is stopped and its run fails for good. 0 is 16 MiB. A message holds
-	// at most mailroom.MaxText of it.
+	// MaxOutput is the maximum size of stdout, in bytes. A command that writes more is stopped and
+	// its run fails permanently. 0 means 16 MiB. A message holds at most mailroom.MaxText of it.
 	MaxOutput int64
 }
 
-// KillGrace is how long a command that must stop has after each signal. The
-// whole tree of processes gets INT, then TERM, then KILL. A command that has to
-// go at once, because the claim of its run was lost, gets only KILL.
+// KillGrace is the time that a command gets after each signal. The whole process tree receives INT,
+// then TERM, then KILL. If the claim of the run was lost, it receives KILL at once.
 type KillGrace struct {
 	Interrupt time.Duration // from INT to TERM; 0 is 4 s
 	Terminate time.Duration // from TERM to KILL; 0 is 3 s
 }
 
-// The defaults end a command before the stop grace of the engine, 10 s.
+// The defaults end a command within the engine's stop grace of 10 s.
 const (
 	defaultInterrupt = 4 * time.Second
 	defaultTerminate = 3 * time.Second
 	defaultMaxOutput = 16 << 20
 )
 
-// DefaultEnvAllow returns the names that are passed on from our environment
-// unless Options say otherwise: where programs, files and the user's own things
-// are, and the language. None of them holds a secret.
+// DefaultEnvAllow returns the names of variables that are passed on by default: paths of programs
+// and of the user's files, and the locale. None of them holds a secret.
 func DefaultEnvAllow() []string {
 	return []string{
 		"PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "TZ", "LANG", "LANGUAGE",
@@ -93,9 +84,8 @@ func DefaultEnvAllow() []string {
 	}
 }
 
-// New makes the agent of a command. It refuses options that cannot be right;
-// whether the command exists is seen by each run, because it may be installed
-// later.
+// New returns an agent that runs a command. It returns an error for invalid options. A missing
+// command is detected by each run, because the command may be installed later.
 func New(o Options) (mailroom.Agent, error) {
 	a, err := newAgent(o)
 	if err != nil {
@@ -129,17 +119,17 @@ func (o *Options) check() error {
 	}
 	for i, arg := range o.Command {
 		if strings.ContainsRune(arg, 0) {
-			return fmt.Errorf("command[%d] holds a NUL", i)
+			return fmt.Errorf("command[%d] contains a NUL byte", i)
 		}
 	}
 	for i, e := range o.Env {
-		// The entry itself is not named: it may be a secret.
+		// Do not quote the entry: it may be a secret.
 		if name, _, ok := strings.Cut(e, "="); !ok || name == "" || strings.ContainsRune(e, 0) {
 			return fmt.Errorf("env[%d] is not NAME=VALUE", i)
 		}
 	}
 	if strings.ContainsRune(o.Mark, 0) {
-		return errors.New("the mark holds a NUL")
+		return errors.New("the mark contains a NUL byte")
 	}
 	for i, name := range o.EnvAllow {
 		if name == "" || strings.ContainsAny(name, "=\x00") {
@@ -151,19 +141,19 @@ func (o *Options) check() error {
 		"kill_grace.interrupt": o.KillGrace.Interrupt, "kill_grace.terminate": o.KillGrace.Terminate,
 	} {
 		if d < 0 {
-			return fmt.Errorf("%s is %v; give 0 or more", name, d)
+			return fmt.Errorf("%s is %v; use 0 or more", name, d)
 		}
 	}
 	if o.MaxOutput < 0 {
-		return fmt.Errorf("max_output is %d; give 0 or more", o.MaxOutput)
+		return fmt.Errorf("max_output is %d; use 0 or more", o.MaxOutput)
 	}
 	return nil
 }
 
-// agent has no state of its own: it serves many runs at once.
+// agent is stateless and serves many runs concurrently.
 type agent struct {
 	options Options
-	name    string // how errors call what it runs
+	name    string // what it runs, for errors
 }
 
 func (a *agent) Run(ctx context.Context, s mailroom.Session) (err error) {
@@ -182,19 +172,19 @@ func (a *agent) Run(ctx context.Context, s mailroom.Session) (err error) {
 	}
 	killed, err := killEarlierAttempts(ctx, run, last)
 	if err != nil {
-		return contextCause(ctx, fmt.Errorf("end what an earlier attempt left: %w", err))
+		return contextCause(ctx, fmt.Errorf("kill processes of an earlier attempt: %w", err))
 	}
 	env, secrets := a.environment(run)
 	shown, err := a.visibleFiles(input)
 	if err != nil {
 		return err
 	}
-	input, giveBack, err := a.copyFiles(input)
+	input, remove, err := a.copyFiles(input)
 	if err != nil {
 		return err
 	}
 	defer func() {
-		if left := giveBack(); left != nil {
+		if left := remove(); left != nil {
 			err = errors.Join(err, left)
 		}
 	}()
@@ -238,13 +228,13 @@ func (a *agent) spec(run *mailroom.Run, env []string, secrets []secret, shown []
 	}
 }
 
-// isLeaseLost reports that somebody else may work on the run by now, or very soon.
+// isLeaseLost reports whether another worker may own the run by now, or very soon.
 func isLeaseLost(why error) bool {
 	return errors.Is(why, mailroom.ErrLeaseLost) || mailroom.CodeOf(why) == mailroom.CodeLeaseLost
 }
 
-// killEarlierAttempts ends what earlier attempts of the run left on this host. A first
-// attempt has none.
+// killEarlierAttempts kills what earlier attempts of the run left on this host and returns the
+// number of processes.
 func killEarlierAttempts(ctx context.Context, run *mailroom.Run, last checkpoint) (int, error) {
 	if run.Attempt <= 1 && last.Process == nil {
 		return 0, nil
@@ -254,13 +244,14 @@ func killEarlierAttempts(ctx context.Context, run *mailroom.Run, last checkpoint
 		id = *last.Process
 	}
 	return proc.KillLeftovers(ctx, id, func(lookup func(string) (string, bool)) bool {
-		// Of a later attempt there may be some if this one is a zombie.
+		// A later attempt may be running if this one has lost its claim.
 		attempt, ok := attemptOf(run, lookup)
 		return ok && attempt < run.Attempt
 	})
 }
 
-// contextCause puts why a context was cancelled before what that made fail.
+// contextCause replaces err by the cause of a cancelled context, and keeps the error about
+// processes that survived.
 func contextCause(ctx context.Context, err error) error {
 	if ctx.Err() == nil {
 		return err
@@ -271,10 +262,10 @@ func contextCause(ctx context.Context, err error) error {
 	return context.Cause(ctx)
 }
 
-// finalWriteTimeout bounds what is written after the command has ended.
+// finalWriteTimeout bounds a write after the command has ended.
 const finalWriteTimeout = 10 * time.Second
 
-// finalWrite runs a last write, which must also happen after a stop.
+// finalWrite calls write with a context that survives the cancellation of ctx.
 func finalWrite(ctx context.Context, write func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finalWriteTimeout)
 	defer cancel()

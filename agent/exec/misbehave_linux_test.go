@@ -21,19 +21,19 @@ func TestAProgramThatMisbehavesCannotHang(t *testing.T) {
 	}{
 		{"hangs before the first line", "transient: claude gave no sign of life in time (start_timeout 400ms)"},
 		{"goes silent", "transient: claude was silent for too long (idle_timeout 400ms)"},
-		{"waits for its network for ever", "unavailable: claude did not get on (idle_timeout 400ms): the model did not answer (connection refused), retry 1 of 10"},
+		{"waits for its network for ever", "unavailable: claude made no progress for 400ms (idle_timeout): no answer from the model (connection refused), retry 1 of 10"},
 		{"floods 100 MB in many lines", "permanent: claude wrote too much output (max_output 8388608 bytes)"},
 		{"floods 100 MB in one line", "permanent: claude wrote too much output (max_output 67108864 bytes)"},
-		{"ends in half a line", "transient: claude was interrupted: it ended with exit status 0 and did not say that its turn was over"},
-		{"ends without an end", "transient: claude was interrupted: it ended with exit status 0 and did not say that its turn was over"},
-		{"says it is done, and fails", "transient: claude said that it was done, but ended with exit status 3"},
+		{"ends in half a line", "transient: claude was interrupted: it ended with exit status 0 before the end of its turn"},
+		{"ends without an end", "transient: claude was interrupted: it ended with exit status 0 before the end of its turn"},
+		{"says it is done, and fails", "transient: claude reported success, but ended with exit status 3"},
 		{"is done, and does not go", "completed: half of it"},
 		{"ignores INT and TERM", "transient: claude was silent for too long (idle_timeout 400ms)"},
 		{"leaves a child in its own session", "completed: half of it"},
 		{"writes garbage for ever", "transient: claude gave no sign of life in time (start_timeout 400ms)"},
 		{"writes garbage, then answers", "completed: half of it"},
-		{"is killed", "transient: claude was interrupted: it ended with signal: killed and did not say that its turn was over"},
-		{"answers from another session", "transient: claude began no session: the program is in another session"},
+		{"is killed", "transient: claude was interrupted: it ended with signal: killed before the end of its turn"},
+		{"answers from another session", "transient: claude started no session: the program is in another session"},
 	}
 	var table strings.Builder
 	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)

@@ -17,15 +17,15 @@ import (
 	"mailroom/internal/proc"
 )
 
-// Kinds of the entries that an attempt writes.
+// Kinds of entries that an attempt writes.
 const (
 	KindStarted = "x.exec.started" // Started, before the command gets its input
-	KindExited  = "x.exec.exited"  // Exited; see conclude for when there is none
+	KindExited  = "x.exec.exited"  // Exited, unless the lease was lost
 )
 
-// Started is the process of an attempt. Leftovers is how many processes of
-// earlier attempts were killed first. Program is the profile of one that has
-// sessions, and Resumed says that it goes on in one.
+// Started describes the process of an attempt. Leftovers is the number of processes of earlier
+// attempts that were killed first. Program is the profile of a program with sessions, and Resumed
+// reports whether it resumed one.
 type Started struct {
 	proc.ID
 	Leftovers int    `json:"leftovers,omitempty"`
@@ -33,41 +33,41 @@ type Started struct {
 	Resumed   bool   `json:"resumed,omitempty"`
 }
 
-// Exited tells how the command ended. Either ExitCode or Signal is set, or
-// neither if it could not be ended. Limit is the time limit that it passed:
-// start_timeout, idle_timeout, total_timeout or deadline, and LimitMS how long
-// that was; "" and 0 if it was not stopped by one.
+// Exited describes how the command ended. Either ExitCode or Signal is set, or neither if the
+// command could not be killed. Limit is the time limit that stopped it: start_timeout,
+// idle_timeout, total_timeout or deadline, and LimitMS is its length; "" and 0 if no limit was
+// reached.
 type Exited struct {
 	ExitCode *int   `json:"exit_code,omitempty"`
 	Signal   string `json:"signal,omitempty"`  // such as "killed"
 	Stopped  string `json:"stopped,omitempty"` // why it was stopped; "" if it ended by itself
-	// Class is what the ending means for the run; "" for a success, and where no class
-	// is known. It is safe to show where stderr is not.
+	// Class is the failure class of the run; "" for a success, or if it is unknown. It is safe to
+	// show where stderr is not.
 	Class      mailroom.Class `json:"class,omitempty"`
 	Limit      string         `json:"limit,omitempty"`
 	LimitMS    int64          `json:"limit_ms,omitempty"`
 	DurationMS int64          `json:"duration_ms"`
-	Stderr     string         `json:"stderr,omitempty"`  // its end, at most 4 KiB
-	Left       []int          `json:"left,omitempty"`    // processes that could not be ended
-	Skipped    int            `json:"skipped,omitempty"` // lines of a program that could not be read
+	Stderr     string         `json:"stderr,omitempty"`  // the last 4 KiB
+	Left       []int          `json:"left,omitempty"`    // processes that could not be killed
+	Skipped    int            `json:"skipped,omitempty"` // unreadable lines of a program
 }
 
 const (
 	maxStderr = 4 << 10
-	// quoted is how much of stderr an error holds. The root package cuts the
-	// end of an error at 4 KiB, and the end of stderr is what says why.
+	// quoted is how much of stderr an error contains. The root package truncates errors to 4 KiB,
+	// and the end of stderr explains the failure.
 	quoted = 3 << 10
 )
 
-// checkpoint is what a later attempt must know.
+// checkpoint is the state that the next attempt needs.
 type checkpoint struct {
 	Process *proc.ID `json:"process,omitempty"` // of the latest attempt
 	Done    bool     `json:"done,omitempty"`    // the command has succeeded
 
-	// Of a program with sessions.
-	Session string     `json:"session,omitempty"` // that was given the input
-	Steered []string   `json:"steered,omitempty"` // messages that were handed to it beside the input
-	Asked   []question `json:"asked,omitempty"`   // what a person is asked
+	// Fields of a program with sessions.
+	Session string     `json:"session,omitempty"` // session that received the input
+	Steered []string   `json:"steered,omitempty"` // messages that were sent beside the input
+	Asked   []question `json:"asked,omitempty"`   // open questions
 	Decided []decision `json:"decided,omitempty"`
 }
 
@@ -81,7 +81,7 @@ func readCheckpoint(raw json.RawMessage) (c checkpoint, err error) {
 	return c, nil
 }
 
-// newStep makes a step of one entry. A nil checkpoint leaves the run's.
+// newStep returns a step with one entry. A nil checkpoint keeps that of the run.
 func newStep(kind string, body any, c *checkpoint) (st mailroom.Step, err error) {
 	b, err := encode(kind, body)
 	if err != nil {
@@ -94,7 +94,7 @@ func newStep(kind string, body any, c *checkpoint) (st mailroom.Step, err error)
 	return st, err
 }
 
-// encode leaves JSON inside v as it is, to the byte: digests are made of it.
+// encode keeps JSON inside v unchanged to the byte, because digests are computed from it.
 func encode(what string, v any) (json.RawMessage, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -114,8 +114,8 @@ func recordStart(ctx context.Context, s mailroom.Session, id proc.ID, killed int
 	return s.Append(ctx, st)
 }
 
-// ending is how an attempt's command ended: its exit, why it was stopped, and
-// the end of its stderr as it may be shown.
+// ending describes the end of a command: its exit, why it was stopped, and the redacted end of its
+// stderr.
 type ending struct {
 	exit    proc.Exit
 	why     error
@@ -124,10 +124,10 @@ type ending struct {
 	skipped int
 }
 
-// limits are the time limits of an attempt; 0 is none.
+// limits are the time limits of an attempt; 0 means no limit.
 type limits struct{ start, idle, total, deadline time.Duration }
 
-// exceeded returns the limit that was the reason to stop.
+// exceeded returns the limit that stopped the command.
 func (l limits) exceeded(why error) (name string, length time.Duration) {
 	switch {
 	case errors.Is(why, proc.ErrStart):
@@ -142,23 +142,22 @@ func (l limits) exceeded(why error) (name string, length time.Duration) {
 	return "", 0
 }
 
-// limits are those of an attempt that begins now.
+// limits returns the limits of an attempt that starts now.
 func (a *agent) limits(ctx context.Context) limits {
 	l := limits{start: a.options.StartTimeout, idle: a.options.IdleTimeout, total: a.options.TotalTimeout}
 	if l.start == 0 {
 		l.start = l.idle
 	}
 	if end, ok := ctx.Deadline(); ok {
-		l.deadline = time.Until(end).Round(10 * time.Millisecond) // as it was set, not what was left of it
+		l.deadline = time.Until(end).Round(10 * time.Millisecond) // the configured length, not the remainder
 	}
 	return l
 }
 
-// conclude writes how the command ended, with more, and returns verdict, which is
-// what that means for the run. After a success the entry, the reply and the checkpoint that says so are
-// one step: a worker that is lost right after it does not make the command run
-// again. Any other end is a record, which leaves what was streamed to the end of
-// the run: it is a partial message.
+// conclude writes the end of the command together with more, and returns verdict, the result of the
+// attempt. After a success the entry, the reply and the checkpoint are one step, so a worker that
+// is lost afterwards does not run the command again. Otherwise the step leaves streamed text to the
+// end of the run, where it becomes a partial message.
 func conclude(ctx context.Context, s mailroom.Session, e ending, verdict error, more mailroom.Step) error {
 	if isLeaseLost(e.why) {
 		return verdict
@@ -210,7 +209,7 @@ func (e ending) exited() Exited {
 	return x
 }
 
-// stopReason says why the command was stopped, if that is for everybody to read.
+// stopReason returns the error that stopped the command if it is safe to show.
 func (e ending) stopReason() string {
 	for _, known := range []error{
 		proc.ErrStart, proc.ErrIdle, proc.ErrTotal, proc.ErrOutput,
@@ -220,10 +219,10 @@ func (e ending) stopReason() string {
 			return known.Error()
 		}
 	}
-	return "its output could not be handed on"
+	return "its output could not be stored"
 }
 
-// verdict returns what the run's attempt ends with.
+// verdict returns the error of the attempt, nil for a success.
 func (a *agent) verdict(e ending) error {
 	o := a.options
 	var left error
@@ -236,7 +235,7 @@ func (a *agent) verdict(e ending) error {
 	}
 	switch {
 	case e.why == nil && e.exit.Success():
-		return nil // what it left behind is named in the entry
+		return nil // the entry names surviving processes
 	case e.why == nil:
 		return failure(mailroom.ClassTransient, "ended with %v", e.exit)
 	case errors.Is(e.why, proc.ErrStart):
@@ -253,7 +252,7 @@ func (a *agent) verdict(e ending) error {
 	return e.why
 }
 
-// withStderr adds the end of stderr to an error.
+// withStderr appends the end of stderr to an error.
 func (e ending) withStderr(err error) error {
 	text := strings.TrimSpace(e.stderr)
 	if text == "" {
@@ -268,8 +267,8 @@ func (e ending) withStderr(err error) error {
 	return fmt.Errorf("%w: %s", err, text)
 }
 
-// startFailure gives the error of a start its class: what is wrong with the
-// command stays wrong, a machine that is out of something recovers.
+// startFailure classifies an error of a start. Problems with the command are permanent; exhausted
+// resources of the machine are transient.
 func startFailure(err error) error {
 	class := mailroom.ClassTransient
 	for _, wrong := range []error{

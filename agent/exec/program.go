@@ -14,55 +14,54 @@ import (
 	"mailroom/internal/proc"
 )
 
-// ProgramOptions say how a command-line agent is run. None of them ever comes
-// from a message.
+// ProgramOptions configure a command-line agent. None of them comes from a message.
 type ProgramOptions struct {
 	Profile *program.Profile
-	Program string // path, or a name that is looked for in our PATH; "" is the profile's
+	Program string // path, or a name that is looked up in PATH; "" is the profile's
 
-	Model       string       // "" is the program's own choice
+	Model       string       // "" is the program's default
 	Args        []string     // further arguments
 	Permissions program.Mode // "" is the profile's default
 
-	Dir      string   // working directory; "" is ours
+	Dir      string   // working directory; "" is the server's
 	Env      []string // as in Options
-	EnvAllow []string // nil is DefaultEnvAllow and what the profile names
+	EnvAllow []string // nil is DefaultEnvAllow and the names in the profile
 	Mark     string   // as in Options
 
 	Isolation *proc.Isolation // as in Options
 	Files     string          // as in Options
 
-	// As in Options, but that 0 is a minute for StartTimeout, ten for
-	// IdleTimeout and no limit for TotalTimeout, and less than 0 no limit. A
-	// sign of life is a line that says more than that there is trouble.
+	// As in Options, but 0 means one minute for StartTimeout, ten minutes for IdleTimeout and no
+	// limit for TotalTimeout; negative means no limit. Only lines other than warnings count as
+	// output.
 	StartTimeout, IdleTimeout, TotalTimeout time.Duration
 	KillGrace                               KillGrace
 	MaxOutput                               int64 // 0 is 64 MiB
 }
 
-// What a program has unless its options say otherwise.
+// Defaults of ProgramOptions.
 const (
 	DefaultStartTimeout  = time.Minute
 	DefaultIdleTimeout   = 10 * time.Minute
 	defaultProgramOutput = 64 << 20
 )
 
-// NewProgram makes the agent of a command-line agent: one session of the program
-// for each thread, its words as the reply, what it does as entries, and its
-// questions as tickets. It refuses options that cannot be right; whether the
-// program is there and usable is told by Usable, and seen by each run.
+// NewProgram returns the agent of a command-line program. Each thread is one session of the
+// program; its text is the reply, its tool calls are entries, and its questions are tickets. It
+// returns an error for invalid options. Whether the program is installed and usable is checked by
+// Usable, and by each run.
 func NewProgram(o ProgramOptions) (mailroom.Agent, error) {
 	if o.Profile == nil {
-		return nil, errors.New("there is no profile; take one of package program")
+		return nil, errors.New("missing profile; use one of package program")
 	}
 	name := o.Profile.Name
 	mode := cmp.Or(o.Permissions, o.Profile.Modes[0])
 	if !o.Profile.Has(mode) {
-		return nil, fmt.Errorf("permissions %q is none that %s has; give one of %s", mode, name, modes(o.Profile))
+		return nil, fmt.Errorf("unknown permissions %q for %s; use one of %s", mode, name, modes(o.Profile))
 	}
 	for i, arg := range append([]string{o.Model}, o.Args...) {
 		if strings.ContainsRune(arg, 0) {
-			return nil, fmt.Errorf("model or args[%d] holds a NUL", i-1)
+			return nil, fmt.Errorf("model or args[%d] contains a NUL byte", i-1)
 		}
 	}
 	if o.EnvAllow == nil {
@@ -84,7 +83,7 @@ func NewProgram(o ProgramOptions) (mailroom.Agent, error) {
 	}, nil
 }
 
-// EnvAllow names the variables of ours that a program may see by default.
+// EnvAllow returns the names of the server's variables that a program gets by default.
 func EnvAllow(p *program.Profile) []string { return append(DefaultEnvAllow(), p.EnvAllow...) }
 
 func modes(p *program.Profile) string {
@@ -102,18 +101,18 @@ func limit(given, standard time.Duration) time.Duration {
 	return cmp.Or(given, standard)
 }
 
-// programAgent has no state of its own: it serves many runs at once.
+// programAgent is stateless and serves many runs concurrently.
 type programAgent struct {
 	*agent
 	profile       *program.Profile
-	turn          program.Turn // what is the same for all turns
+	turn          program.Turn // fields that are the same for all turns
 	lingerTimeout time.Duration
 }
 
-// Why a program was stopped by us, beside what package proc knows.
+// Reasons why the server stops a program, in addition to those of package proc.
 var (
-	errSessionGone = errors.New("the session is not there")
-	errLingered    = errors.New("its turn had ended and it went on")
+	errSessionGone = errors.New("the session does not exist")
+	errLingered    = errors.New("it kept running after the end of its turn")
 )
 
 func (a *programAgent) Run(ctx context.Context, s mailroom.Session) (err error) {
@@ -135,18 +134,18 @@ func (a *programAgent) Run(ctx context.Context, s mailroom.Session) (err error) 
 	if t.input, err = s.Input(ctx); err != nil {
 		return contextCause(ctx, err)
 	}
-	input, giveBack, err := a.copyFiles(t.input)
+	input, remove, err := a.copyFiles(t.input)
 	if err != nil {
 		return err
 	}
 	defer func() {
-		if left := giveBack(); left != nil {
+		if left := remove(); left != nil {
 			err = errors.Join(err, left)
 		}
 	}()
 	t.input = input
 	if t.killed, err = killEarlierAttempts(ctx, run, last); err != nil {
-		return contextCause(ctx, fmt.Errorf("end what an earlier attempt left: %w", err))
+		return contextCause(ctx, fmt.Errorf("kill processes of an earlier attempt: %w", err))
 	}
 	t.env, t.secrets = a.environment(run)
 	p, err := t.plan(ctx)
@@ -165,8 +164,8 @@ func (a *programAgent) Run(ctx context.Context, s mailroom.Session) (err error) 
 	return t.conclude(ctx, l)
 }
 
-// attempt is what one attempt knows. It belongs to its goroutine, but for notes
-// and state, which are the guard's of the process that is at work.
+// attempt is the state of one attempt. It belongs to the goroutine of Run, except that saved and
+// state are guarded by the mutex of the running turn.
 type attempt struct {
 	agent      *programAgent
 	session    mailroom.Session
@@ -175,16 +174,16 @@ type attempt struct {
 	input      []mailroom.Message
 	env        []string
 	secrets    []secret
-	inputGiven bool // an earlier attempt gave the input to a session
-	killed     int  // processes that earlier attempts had left
+	inputGiven bool // an earlier attempt sent the input to a session
+	killed     int  // processes of earlier attempts that were killed
 	starts     int  // processes that were started
 
 	saved checkpoint
 	state state
 }
 
-// readDecisions reads what was decided of the questions that are open. While one still
-// is, the run waits, and no process with it.
+// readDecisions reads the decisions on open questions. The run waits, without a process, until all
+// are decided.
 func (t *attempt) readDecisions(ctx context.Context) error {
 	if len(t.saved.Asked) == 0 {
 		return nil
@@ -211,7 +210,7 @@ func asksOf(questions []question) (all []mailroom.Ask) {
 	return all
 }
 
-// plan resumes the session of the thread, or begins one.
+// plan resumes the session of the thread, or starts a new one.
 func (t *attempt) plan(ctx context.Context) (p plan, err error) {
 	if t.state.Session != "" {
 		return plan{session: t.state.Session, resume: true}, nil
@@ -227,18 +226,18 @@ func (t *attempt) newSessionPlan(ctx context.Context) (p plan, err error) {
 	return p, err
 }
 
-// replaceSession begins a session in the place of one that is gone.
+// replaceSession plans a new session instead of one that no longer exists.
 func (t *attempt) replaceSession(ctx context.Context, old plan, why string) (plan, error) {
 	p, err := t.newSessionPlan(ctx)
 	p.lost, p.why = old.session, why
 	return p, err
 }
 
-// prompt is what the program gets for a plan, and notes what it will know then.
+// prompt returns the prompt for a plan, and records what the session will know.
 func (t *attempt) prompt(ctx context.Context, p plan) (string, error) {
 	var news []string
 	for i, d := range t.saved.Decided {
-		if !d.Delivered || !p.resume { // another session was not told
+		if !d.Delivered || !p.resume { // a new session does not know decisions
 			news = append(news, d.line())
 		}
 		t.saved.Decided[i].Delivered = true
@@ -253,7 +252,7 @@ func (t *attempt) prompt(ctx context.Context, p plan) (string, error) {
 	}
 	steered := t.saved.Steered
 	if t.inputGiven && p.resume && len(news) > 0 {
-		// It goes on where it asked, and knows all but what is new.
+		// The session continues at its question and lacks only new messages.
 		steered = nil
 		if len(fresh) > 0 {
 			steered = []string{promptText(fresh)}
@@ -262,8 +261,7 @@ func (t *attempt) prompt(ctx context.Context, p plan) (string, error) {
 	return requestText(p, promptText(t.input), t.inputGiven, news, steered), nil
 }
 
-// addSteered notes messages that came in beside the input, so that a later attempt
-// gives them again.
+// addSteered records messages beside the input, so that a later attempt sends them again.
 func (t *attempt) addSteered(messages []mailroom.Message) {
 	if len(messages) > 0 {
 		t.saved.Steered = append(t.saved.Steered, promptText(messages))
@@ -280,7 +278,7 @@ func totalLen(texts []string) (n int) {
 	return n
 }
 
-// start starts the program for a plan and commits that, before it gets a word.
+// start starts the program and commits that before the program gets its input.
 func (t *attempt) start(ctx context.Context, p plan) (*proc.Child, error) {
 	turn := t.agent.turn
 	turn.Session, turn.Resume = p.session, p.resume
@@ -316,7 +314,7 @@ func (t *attempt) start(ctx context.Context, p plan) (*proc.Child, error) {
 	return child, nil
 }
 
-// recordSession puts a session that begins into a step.
+// recordSession adds a new session to a step.
 func (t *attempt) recordSession(st *mailroom.Step, p plan, id string) error {
 	t.state = state{Program: t.agent.profile.Name, Session: id}
 	t.saved.Session = id
@@ -331,7 +329,7 @@ func (t *attempt) recordSession(st *mailroom.Step, p plan, id string) error {
 	return err
 }
 
-// append commits a step together with what is noted.
+// append commits a step together with the checkpoint.
 func (t *attempt) append(ctx context.Context, st mailroom.Step) (err error) {
 	if st.Checkpoint == nil {
 		if st.Checkpoint, err = encode("checkpoint", t.saved); err != nil {
@@ -341,8 +339,7 @@ func (t *attempt) append(ctx context.Context, st mailroom.Step) (err error) {
 	return t.session.Append(ctx, st)
 }
 
-// conclude writes how the turn ended, and parks the run if the program asked
-// something.
+// conclude writes the end of the turn, and parks the run if the program has asked a question.
 func (t *attempt) conclude(ctx context.Context, l *runningTurn) error {
 	used, totals := l.fold.UsageSince(t.state.Totals)
 	more := mailroom.Step{Entries: l.fold.Close(unfinishedReason(t.saved.Asked)), Usage: used}
@@ -364,13 +361,12 @@ func (t *attempt) conclude(ctx context.Context, l *runningTurn) error {
 
 func unfinishedReason(asked []question) string {
 	if len(asked) > 0 {
-		return "a person is asked first"
+		return "waiting for approval"
 	}
-	return "the program ended before it did"
+	return "the program ended first"
 }
 
-// park makes the run wait for the answers. However the program ended its turn,
-// it goes on when they are there.
+// park makes the run wait for the answers, however the program ended its turn.
 func (t *attempt) park(ctx context.Context, l *runningTurn, more mailroom.Step) error {
 	st, err := newStep(KindExited, l.ending.exited(), nil)
 	if err != nil {
@@ -384,10 +380,10 @@ func (t *attempt) park(ctx context.Context, l *runningTurn, more mailroom.Step) 
 	if _, err := t.session.Wait(ctx, false, asksOf(t.saved.Asked)...); err != nil {
 		return err
 	}
-	return &mailroom.Failure{Class: mailroom.ClassTransient, Err: errors.New("what was asked is decided already")}
+	return &mailroom.Failure{Class: mailroom.ClassTransient, Err: errors.New("the question is already decided")}
 }
 
-// verdict is what the ending of the program means for the run.
+// verdict returns the error of the attempt, nil for a success.
 func (t *attempt) verdict(l *runningTurn) error {
 	e, v := l.ending, l.verdict
 	var left error
@@ -396,12 +392,12 @@ func (t *attempt) verdict(l *runningTurn) error {
 	}
 	switch {
 	case errors.Is(e.why, proc.ErrIdle) && l.onlyWarnings:
-		err := fmt.Errorf("%s did not get on (idle_timeout %v): %s", t.agent.name, e.limits.idle, l.fold.Sanitize(l.fold.LastWarning()))
+		err := fmt.Errorf("%s made no progress for %v (idle_timeout): %s", t.agent.name, e.limits.idle, l.fold.Sanitize(l.fold.LastWarning()))
 		return &mailroom.Failure{Class: mailroom.ClassUnavailable, Err: errors.Join(left, err)}
 	case e.why != nil && !errors.Is(e.why, errLingered) && !errors.Is(e.why, errSessionGone):
 		return t.agent.verdict(e)
-	case v.Gone: // the second time
-		return &mailroom.Failure{Class: mailroom.ClassTransient, Err: errors.Join(left, e.withStderr(fmt.Errorf("%s began no session: %s", t.agent.name, v.Message)))}
+	case v.Gone: // also after a new session
+		return &mailroom.Failure{Class: mailroom.ClassTransient, Err: errors.Join(left, e.withStderr(fmt.Errorf("%s started no session: %s", t.agent.name, v.Message)))}
 	case v.Class == "":
 		return nil
 	}
@@ -409,7 +405,7 @@ func (t *attempt) verdict(l *runningTurn) error {
 	if l.end == nil {
 		err = e.withStderr(err)
 		if warned := l.fold.LastWarning(); warned != "" {
-			err = fmt.Errorf("%w (it said last: %s)", err, l.fold.Sanitize(warned))
+			err = fmt.Errorf("%w (last warning: %s)", err, l.fold.Sanitize(warned))
 		}
 	}
 	return &mailroom.Failure{Class: v.Class, RetryAfter: v.RetryAfter, Err: errors.Join(left, err)}

@@ -10,8 +10,8 @@ import (
 	"mailroom"
 )
 
-// promptText is the input as text: what is said as it was said, data as compact
-// JSON, a file as a line with its name and its path or address. Each part begins a line.
+// promptText returns the input as text. Text parts are unchanged, data is compact JSON, and a file
+// is one line with its name and its path or address. Each part starts a new line.
 func promptText(input []mailroom.Message) string {
 	var lines []string
 	for _, m := range input {
@@ -20,7 +20,7 @@ func promptText(input []mailroom.Message) string {
 	return strings.Join(lines, "\n")
 }
 
-// messageText is one message as text.
+// messageText returns one message as text.
 func messageText(m mailroom.Message) string {
 	if len(m.Parts) == 0 {
 		return m.Text
@@ -37,7 +37,7 @@ func partText(p mailroom.Part) string {
 	case "data":
 		var b bytes.Buffer
 		if json.Compact(&b, p.Data) != nil {
-			return string(p.Data) // no message holds such a part
+			return string(p.Data) // cannot happen: messages are validated
 		}
 		return b.String()
 	case "file":
@@ -49,7 +49,7 @@ func partText(p mailroom.Part) string {
 		}
 		return strings.Map(func(r rune) rune {
 			if unicode.IsControl(r) {
-				return ' ' // it is one line, whatever its name
+				return ' ' // keep it on one line, whatever the name
 			}
 			return r
 		}, line)
@@ -57,7 +57,7 @@ func partText(p mailroom.Part) string {
 	return p.Text
 }
 
-// filePath is the path of a file on this machine, and of any other its address.
+// filePath returns the path of a local file URI, and any other URI unchanged.
 func filePath(uri string) string {
 	if u, err := url.Parse(uri); err == nil && u.Scheme == "file" && u.Host == "" && u.Path != "" {
 		return u.Path

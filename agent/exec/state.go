@@ -10,12 +10,12 @@ import (
 	"mailroom/agent/exec/program"
 )
 
-// KindSession is the entry of a Session that begins.
+// KindSession is the kind of the entry for a new Session.
 const KindSession = "x.exec.session"
 
-// Session is the conversation as a program keeps it. Lost is the session that it
-// takes the place of, and Why says why; both are "" for the first one. Messages
-// of the thread were handed to it, the Left oldest of them not.
+// Session is a conversation that the program stores. Lost is the session that it replaces, and Why
+// is the reason; both are "" for the first session of a thread. Messages is the number of messages
+// from the thread that it received, and Omitted the number of older ones that it did not.
 type Session struct {
 	Program  string `json:"program"`
 	Session  string `json:"session"`
@@ -25,16 +25,16 @@ type Session struct {
 	Omitted  int    `json:"left,omitempty"`
 }
 
-// state is what a thread keeps of a program's session. Totals count from the
-// session's beginning, as the program tells them.
+// state is the thread state of a program's session. Totals are the program's counts since the start
+// of the session.
 type state struct {
 	Program string         `json:"program"`
 	Session string         `json:"session"`
 	Totals  mailroom.Usage `json:"totals"`
 }
 
-// readState returns the state of a session of that program, zero if there is
-// none: what another program kept is of no use to this one.
+// readState returns the state of a session of this program. The state of another program is
+// ignored.
 func readState(raw json.RawMessage, program string) (st state, err error) {
 	if len(raw) == 0 {
 		return st, nil
@@ -48,17 +48,17 @@ func readState(raw json.RawMessage, program string) (st state, err error) {
 	return st, nil
 }
 
-// What of a transcript a new session is given, at most.
+// Limits of the transcript that a new session receives.
 const (
 	maxHistory      = 200
 	maxHistoryBytes = 128 << 10
 )
 
-// history is what was said in a thread, for a session that was not there.
+// history is the transcript for a session that has not seen it.
 type history struct {
-	text     string // lines of JSON, "" if nothing was said
+	text     string // lines of JSON, "" if there are no messages
 	messages int
-	omitted  int // of the oldest messages, which did not fit; at least
+	omitted  int // at least this many of the oldest messages did not fit
 }
 
 func readHistory(ctx context.Context, s mailroom.Session) (h history, err error) {
@@ -69,8 +69,8 @@ func readHistory(ctx context.Context, s mailroom.Session) (h history, err error)
 	return formatHistory(messages), nil
 }
 
-// formatHistory writes messages as lines of JSON, so that nobody's words can look like
-// somebody else's, the oldest left out if they are too much.
+// formatHistory encodes messages as lines of JSON, so that the text of one message cannot imitate
+// another. The oldest are omitted beyond the limits.
 func formatHistory(messages []mailroom.Message) (h history) {
 	var lines []string
 	for size := 0; len(lines) < min(len(messages), maxHistory); {
@@ -93,31 +93,31 @@ func formatHistory(messages []mailroom.Message) (h history) {
 	return h
 }
 
-// plan is how a turn is to be taken.
+// plan describes how a turn starts.
 type plan struct {
 	session string // "" if the program chooses
 	resume  bool
-	lost    string // session that it takes the place of
+	lost    string // session that it replaces
 	why     string
 	history history
 }
 
-// requestText is what the program is asked to do in the turn: the input of the run,
-// with what it must know to take it up. given says that the session had it
-// already, news what was decided meanwhile, steered what came in beside it.
+// requestText returns the prompt of a turn: the input of the run and the context that the program
+// needs. given reports that the session already has the input, news are decisions since then, and
+// steered are messages beside the input.
 func requestText(p plan, input string, given bool, news, steered []string) string {
 	var parts []string
 	if p.history.text != "" {
-		head := "This conversation went on without you. What was said so far, one message a line:"
+		head := "This conversation continued without you. The messages so far, one per line:"
 		if p.history.omitted > 0 {
-			head = "This conversation went on without you. What was said last, one message a line (older ones are left out):"
+			head = "This conversation continued without you. The latest messages, one per line (older ones are omitted):"
 		}
-		parts = append(parts, head+"\n"+p.history.text+"\nNow this is asked of you:")
+		parts = append(parts, head+"\n"+p.history.text+"\nThe current request:")
 	}
 	switch {
-	case given && p.resume && len(news) > 0: // it knows what it was doing
+	case given && p.resume && len(news) > 0: // the session knows its task
 	case given:
-		parts = append(parts, "You were interrupted while you worked on this. See what is done already, then go on:", input)
+		parts = append(parts, "You were interrupted while working on this. Check what is already done, then continue:", input)
 	default:
 		parts = append(parts, input)
 	}
@@ -125,7 +125,7 @@ func requestText(p plan, input string, given bool, news, steered []string) strin
 	return strings.Join(parts, "\n\n")
 }
 
-// question is one that a person is asked, as an approval.
+// question is a program's question, which becomes an approval ticket.
 type question struct {
 	Name      string          `json:"name"` // of the ticket
 	Tool      string          `json:"tool"`
@@ -137,7 +137,7 @@ func (q question) ask() mailroom.Ask {
 	return mailroom.Ask{Name: q.Name, Kind: mailroom.TicketApproval, Prompt: q.Prompt, Action: q.Tool, Arguments: q.Arguments}
 }
 
-// decision is what became of a question. Told says that the program knows.
+// decision is the answer to a question. Delivered reports that the program knows it.
 type decision struct {
 	Name      string `json:"name"`
 	Tool      string `json:"tool"`
@@ -146,46 +146,46 @@ type decision struct {
 	Delivered bool   `json:"told,omitempty"`
 }
 
-// line is a decision in a line for the program.
+// line returns the decision as text for the program.
 func (d decision) line() string {
 	if d.Allowed {
-		return fmt.Sprintf("Your call of %s was allowed. Make it again, exactly as it was.", d.Tool)
+		return fmt.Sprintf("Your call of %s was allowed. Repeat it with exactly the same arguments.", d.Tool)
 	}
-	return fmt.Sprintf("Your call of %s was denied: %s. Go on without it.", d.Tool, d.Why)
+	return fmt.Sprintf("Your call of %s was denied: %s. Continue without it.", d.Tool, d.Why)
 }
 
-// decisionOf reads what became of a question from its ticket.
+// decisionOf reads the decision on a question from its ticket.
 func decisionOf(q question, t mailroom.Ticket) decision {
 	d := decision{Name: q.Name, Tool: q.Tool, Allowed: t.State == mailroom.TicketDecided && t.Decision == mailroom.VerdictApprove}
 	switch {
 	case d.Allowed:
 	case t.State == mailroom.TicketExpired:
-		d.Why = "nobody decided in time"
+		d.Why = "the approval expired"
 	case t.Reason != "":
 		d.Why = strings.ToValidUTF8(t.Reason[:min(len(t.Reason), maxReason)], "")
 	default:
-		d.Why = "a person said no"
+		d.Why = "a person denied it"
 	}
 	return d
 }
 
 const (
-	maxReason  = 512 // bytes of it that a program is told
+	maxReason  = 512 // bytes of a reason that the program gets
 	maxTool    = 200 // bytes of a tool's name
-	maxDecided = 64  // decisions that are remembered in a run
+	maxDecided = 64  // decisions that are kept per run
 	maxSteered = 32 << 10
-	maxAsked   = 2 // questions of one turn; others are asked in the next
+	maxAsked   = 2 // questions per turn; further ones are asked in the next turn
 )
 
-// questionOf is a program's question as a person sees it. Its name is the same
-// for the same tool and arguments, so that it is asked once in a run.
+// questionOf returns a program's question as a person sees it. Its name is derived from tool and
+// arguments, so that the same call is asked once per run.
 func questionOf(name string, q program.Question, f *program.Fold) question {
-	const room = 16 << 10 // for the words around them
+	const reserve = 16 << 10 // for the rest of the prompt
 	tool := f.Sanitize(q.Tool)
 	if len(tool) > maxTool {
 		tool = strings.ToValidUTF8(tool[:maxTool], "")
 	}
-	shown := f.Arguments(q.Arguments, mailroom.MaxAnswer-room)
+	shown := f.Arguments(q.Arguments, mailroom.MaxAnswer-reserve)
 	prompt := fmt.Sprintf("%s asks to use %s", name, tool)
 	if about := []rune(q.About); len(about) > 0 {
 		prompt += ": " + string(about[:min(len(about), maxReason)])
@@ -195,7 +195,7 @@ func questionOf(name string, q program.Question, f *program.Fold) question {
 	}
 }
 
-// canonicalJSON is JSON with its keys in order.
+// canonicalJSON returns JSON with sorted keys.
 func canonicalJSON(raw json.RawMessage) string {
 	var v any
 	if json.Unmarshal(raw, &v) != nil {

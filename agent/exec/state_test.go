@@ -11,7 +11,7 @@ import (
 )
 
 func TestARequestSaysWhatTheSessionMustKnow(t *testing.T) {
-	const interrupted = "You were interrupted while you worked on this. See what is done already, then go on:\n\ndo it"
+	const interrupted = "You were interrupted while working on this. Check what is already done, then continue:\n\ndo it"
 	gone := plan{history: history{text: "{}\n", omitted: 1}}
 	cases := []struct {
 		name          string
@@ -25,8 +25,8 @@ func TestARequestSaysWhatTheSessionMustKnow(t *testing.T) {
 		{"resumed in mid-turn", plan{resume: true}, true, nil, []string{"rather this"}, interrupted + "\n\nrather this"},
 		{"resumed with a decision", plan{resume: true}, true, []string{"allowed"}, nil, "allowed"},
 		{"another session, with a decision", gone, true, []string{"allowed"}, nil,
-			"This conversation went on without you. What was said last, one message a line (older ones are left out):\n{}\n\n" +
-				"Now this is asked of you:\n\n" + interrupted + "\n\nallowed"},
+			"This conversation continued without you. The latest messages, one per line (older ones are omitted):\n{}\n\n" +
+				"The current request:\n\n" + interrupted + "\n\nallowed"},
 	}
 	for _, c := range cases {
 		if diff := cmp.Diff(c.want, requestText(c.p, "do it", c.given, c.news, c.steered)); diff != "" {
@@ -67,9 +67,9 @@ func TestOnlyAnApprovalAllows(t *testing.T) {
 	}{
 		{mailroom.Ticket{State: mailroom.TicketDecided, Decision: mailroom.VerdictApprove}, decision{Name: "n", Tool: "Bash", Allowed: true}},
 		{mailroom.Ticket{State: mailroom.TicketDecided, Decision: mailroom.VerdictDeny, Reason: "no"}, decision{Name: "n", Tool: "Bash", Why: "no"}},
-		{mailroom.Ticket{State: mailroom.TicketDecided, Decision: mailroom.VerdictDeny}, decision{Name: "n", Tool: "Bash", Why: "a person said no"}},
-		{mailroom.Ticket{State: mailroom.TicketExpired}, decision{Name: "n", Tool: "Bash", Why: "nobody decided in time"}},
-		{mailroom.Ticket{State: mailroom.TicketOpen, Decision: mailroom.VerdictApprove}, decision{Name: "n", Tool: "Bash", Why: "a person said no"}},
+		{mailroom.Ticket{State: mailroom.TicketDecided, Decision: mailroom.VerdictDeny}, decision{Name: "n", Tool: "Bash", Why: "a person denied it"}},
+		{mailroom.Ticket{State: mailroom.TicketExpired}, decision{Name: "n", Tool: "Bash", Why: "the approval expired"}},
+		{mailroom.Ticket{State: mailroom.TicketOpen, Decision: mailroom.VerdictApprove}, decision{Name: "n", Tool: "Bash", Why: "a person denied it"}},
 	}
 	for _, c := range cases {
 		if got := decisionOf(q, c.ticket); got != c.want {

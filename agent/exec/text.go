@@ -5,12 +5,12 @@ import (
 	"unicode/utf8"
 )
 
-// textDecoder makes text of bytes that come in pieces: valid UTF-8 without NUL, which
-// is what a message may hold. A character that is cut by the end of a piece
-// waits for the next one. Each byte that is of no character becomes U+FFFD.
+// textDecoder converts a stream of bytes to valid UTF-8 without NUL, as messages require. A
+// character that is split between two chunks is completed by the second. Each invalid byte becomes
+// U+FFFD.
 type textDecoder struct{ cut []byte }
 
-// add returns the text of a piece.
+// add returns the text of a chunk.
 func (c *textDecoder) add(piece []byte) string {
 	b := piece
 	if len(c.cut) > 0 {
@@ -29,7 +29,7 @@ func (c *textDecoder) add(piece []byte) string {
 	return text.String()
 }
 
-// flush returns the text of what is cut off for good.
+// flush returns the text of an incomplete character at the end of the stream.
 func (c *textDecoder) flush() string {
 	n := len(c.cut)
 	c.cut = nil

@@ -15,40 +15,40 @@ import (
 )
 
 const (
-	// steerInterval is how often steered messages are asked for; that reads a flag.
+	// steerInterval is the polling interval for steered messages. A poll only reads a flag.
 	steerInterval = 200 * time.Millisecond
-	// lingerTimeout is how long a program may take to end after its turn has.
+	// lingerTimeout is how long a program may keep running after the end of its turn.
 	lingerTimeout = 10 * time.Second
 )
 
-// runningTurn is a program at work on one turn.
+// runningTurn is a program that works on one turn.
 type runningTurn struct {
-	// Set once.
+	// Immutable.
 	t      *attempt
 	plan   plan
 	input  *proc.Input
 	cancel context.CancelCauseFunc
 
-	// Of the goroutine that reads what it writes.
+	// Owned by the goroutine that reads the program's output.
 	lines        program.Lines
 	fold         program.Fold
-	sawLine      bool   // it wrote a line that was understood
-	sessionKnown bool   // it said its session
-	garbage      int    // lines that were not understood
-	onlyWarnings bool   // nothing but warnings came since the last sign of life
-	parkedCall   string // call that a person is asked about
+	sawLine      bool   // a line was decoded
+	sessionKnown bool   // the program has reported its session
+	garbage      int    // lines that could not be decoded
+	onlyWarnings bool   // nothing but warnings since the last progress
+	parkedCall   string // call that waits for a person's approval
 	end          *program.End
-	lingerTimer  *time.Timer // fires when it should have ended
+	lingerTimer  *time.Timer // fires when the program has not ended in time
 
-	mu   sync.Mutex // guards what follows, and the attempt's notes and state
-	open bool       // it may be given more
+	mu   sync.Mutex // guards the following fields and the attempt's saved and state
+	open bool       // the program accepts more input
 
-	// Set when it has ended.
+	// Set when the program has ended.
 	ending  ending
-	verdict program.Verdict // of an ending that was its own
+	verdict program.Verdict // if the program ended by itself
 }
 
-// onEvent runs the program for one turn, to its end.
+// runTurn runs the program for one turn and waits for its end.
 func (t *attempt) runTurn(ctx context.Context, p plan) (*runningTurn, error) {
 	text, err := t.prompt(ctx, p)
 	if err != nil {
@@ -73,7 +73,7 @@ func (t *attempt) runTurn(ctx context.Context, p plan) (*runningTurn, error) {
 	over, quit := context.WithCancel(ctx)
 	if l.open {
 		steering.Go(func() {
-			defer recovery.Handle(nil, "what steers a program", func(p *recovery.Panic) { cancel(p) })
+			defer recovery.Handle(nil, "steering of a program", func(p *recovery.Panic) { cancel(p) })
 			l.pollSteered(over)
 		})
 	} else {
@@ -89,17 +89,17 @@ func (t *attempt) runTurn(ctx context.Context, p plan) (*runningTurn, error) {
 		}
 	}
 	if l.end != nil && (errors.Is(why, proc.ErrIdle) || errors.Is(why, proc.ErrTotal)) {
-		why = errLingered // a turn that has ended is not taken again
+		why = errLingered // a finished turn is not repeated
 	}
 	l.ending = ending{exit: exit, why: why, stderr: redact(exit.Stderr, t.secrets, maxStderr), limits: t.limits, skipped: l.garbage + l.lines.Skipped}
 	l.setVerdict()
 	return l, nil
 }
 
-// onOutput takes a piece of what the program writes.
+// onOutput handles a chunk of the program's output.
 func (l *runningTurn) onOutput(ctx context.Context, piece []byte) error {
 	lines := l.lines.Add(piece)
-	alive := len(lines) == 0 // more of a line
+	alive := len(lines) == 0 // part of a line
 	for _, line := range lines {
 		switch err := l.onLine(ctx, line); {
 		case errors.Is(err, proc.ErrLifeless):
@@ -115,31 +115,31 @@ func (l *runningTurn) onOutput(ctx context.Context, piece []byte) error {
 	return nil
 }
 
-// onLine takes one line. ErrLifeless is one that shows no life.
+// onLine handles one line. It returns ErrLifeless for a line that shows no progress.
 func (l *runningTurn) onLine(ctx context.Context, line []byte) error {
 	if len(strings.TrimSpace(string(line))) == 0 {
 		return proc.ErrLifeless
 	}
-	facts, err := l.t.agent.profile.Decode(line)
+	events, err := l.t.agent.profile.Decode(line)
 	if err != nil {
 		l.garbage++
 		return proc.ErrLifeless
 	}
 	l.sawLine = true
-	for _, f := range facts {
+	for _, f := range events {
 		if err := l.onEvent(ctx, f); err != nil {
 			return err
 		}
 	}
-	if l.onlyWarnings = !program.ShowsProgress(facts); l.onlyWarnings {
+	if l.onlyWarnings = !program.ShowsProgress(events); l.onlyWarnings {
 		return proc.ErrLifeless
 	}
 	return nil
 }
 
-func (l *runningTurn) onEvent(ctx context.Context, fact program.Event) error {
-	talk := l.t.agent.profile.Stdin
-	switch f := fact.(type) {
+func (l *runningTurn) onEvent(ctx context.Context, event program.Event) error {
+	stdin := l.t.agent.profile.Stdin
+	switch f := event.(type) {
 	case program.Session:
 		l.resumeTurn()
 		return l.checkSession(ctx, f.ID)
@@ -147,21 +147,21 @@ func (l *runningTurn) onEvent(ctx context.Context, fact program.Event) error {
 		l.onQuestion(f)
 		return nil
 	case program.Request:
-		if talk != nil {
-			l.input.Write(talk.Refuse(f))
+		if stdin != nil {
+			l.input.Write(stdin.Refuse(f))
 		}
 		return nil
 	case program.MessageStarted, program.Text, program.Passage, program.ToolStarted:
 		l.resumeTurn()
 	case program.ToolFinished:
 		if f.Call == l.parkedCall {
-			f.Summary = unfinishedReason(l.t.saved.Asked) // not what it was told to make it stop
+			f.Summary = unfinishedReason(l.t.saved.Asked) // not the text that made the program stop
 		}
-		fact = f
+		event = f
 	case program.End:
 		l.onTurnEnd(f)
 	}
-	for _, w := range l.fold.Apply(fact) {
+	for _, w := range l.fold.Apply(event) {
 		if err := l.write(ctx, w); err != nil {
 			return err
 		}
@@ -178,14 +178,14 @@ func (l *runningTurn) write(ctx context.Context, w program.Write) error {
 	return l.t.append(ctx, *w.Step)
 }
 
-// checkSession compares the session that the program is in with the one that it was to
-// be in, and commits one that begins.
+// checkSession compares the session that the program reports with the expected one, and commits a
+// new session.
 func (l *runningTurn) checkSession(ctx context.Context, id string) error {
 	p := l.plan
 	switch {
 	case l.sessionKnown && id == l.t.state.Session:
 		return nil
-	case l.sessionKnown: // it was told to begin another one
+	case l.sessionKnown: // the program started another session
 		p = plan{lost: l.t.state.Session, why: "the program went on in another session"}
 	case p.session != "" && id != p.session, id == "":
 		return errSessionGone
@@ -194,7 +194,7 @@ func (l *runningTurn) checkSession(ctx context.Context, id string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if id == l.t.state.Session {
-		return nil // it was committed with the process, or earlier
+		return nil // committed when the process started, or earlier
 	}
 	var st mailroom.Step
 	if err := l.t.recordSession(&st, p, id); err != nil {
@@ -204,9 +204,8 @@ func (l *runningTurn) checkSession(ctx context.Context, id string) error {
 	return l.t.append(ctx, st)
 }
 
-// onTurnEnd closes the conversation behind the end of a turn. A message that was
-// handed over before that becomes one more turn, which the program takes before
-// it ends.
+// onTurnEnd closes the program's stdin. A message that was sent before starts one more turn, which
+// the program takes before it exits.
 func (l *runningTurn) onTurnEnd(e program.End) {
 	l.mu.Lock()
 	l.open = false
@@ -216,7 +215,7 @@ func (l *runningTurn) onTurnEnd(e program.End) {
 	l.lingerTimer.Reset(l.t.agent.lingerTimeout)
 }
 
-// resumeTurn takes note that there is one more turn.
+// resumeTurn notes that another turn has started.
 func (l *runningTurn) resumeTurn() {
 	if l.end != nil {
 		l.end = nil
@@ -224,11 +223,11 @@ func (l *runningTurn) resumeTurn() {
 	}
 }
 
-// onQuestion answers a question as it was decided, or has the program end its turn
-// while a person is asked.
+// onQuestion answers a question that was decided. Otherwise it makes the program end its turn, so
+// that the run can wait for a person.
 func (l *runningTurn) onQuestion(q program.Question) {
-	talk := l.t.agent.profile.Stdin
-	if talk == nil {
+	stdin := l.t.agent.profile.Stdin
+	if stdin == nil {
 		return
 	}
 	l.mu.Lock()
@@ -239,9 +238,9 @@ func (l *runningTurn) onQuestion(q program.Question) {
 			continue
 		}
 		if d.Allowed {
-			l.input.Write(talk.Allow(q))
+			l.input.Write(stdin.Allow(q))
 		} else {
-			l.input.Write(talk.Deny(q, d.Why))
+			l.input.Write(stdin.Deny(q, d.Why))
 		}
 		return
 	}
@@ -249,18 +248,18 @@ func (l *runningTurn) onQuestion(q program.Question) {
 		l.t.saved.Asked = append(l.t.saved.Asked, ask)
 	}
 	l.open, l.parkedCall = false, q.Call
-	l.input.Write(talk.Ask(q))
+	l.input.Write(stdin.Ask(q))
 }
 
-// pollSteered hands steered messages to the program, until ctx ends.
+// pollSteered passes steered messages to the program until ctx ends.
 func (l *runningTurn) pollSteered(ctx context.Context) {
-	pace := time.NewTicker(steerInterval)
-	defer pace.Stop()
+	ticker := time.NewTicker(steerInterval)
+	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-pace.C:
+		case <-ticker.C:
 		}
 		if err := l.sendSteered(ctx); err != nil {
 			if ctx.Err() == nil {
@@ -271,8 +270,8 @@ func (l *runningTurn) pollSteered(ctx context.Context) {
 	}
 }
 
-// sendSteered gives the program what is new, unless it takes nothing any more: what is
-// not read becomes a run.
+// sendSteered passes new messages to the program while it accepts input. Unread messages become
+// runs of their own.
 func (l *runningTurn) sendSteered(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -291,7 +290,7 @@ func (l *runningTurn) sendSteered(ctx context.Context) error {
 	return nil
 }
 
-// setVerdict says what the ending means, if it was the program's own.
+// setVerdict classifies the end of a program that ended by itself.
 func (l *runningTurn) setVerdict() {
 	why := l.ending.why
 	switch {

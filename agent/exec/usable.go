@@ -15,19 +15,19 @@ import (
 	"mailroom/internal/proc"
 )
 
-// Usable says why a program cannot be run as o says, nil if nothing is known
-// against it. The error names no path.
+// Usable returns an error if a program cannot run with these options, nil if no problem is known.
+// The error contains no path.
 func Usable(o ProgramOptions) error {
 	name := cmp.Or(o.Program, o.Profile.Program)
 	if _, err := osexec.LookPath(name); err != nil {
 		if strings.ContainsRune(name, os.PathSeparator) {
-			return fmt.Errorf("the program of %s is not where the configuration says", o.Profile.Name)
+			return fmt.Errorf("the configured path of %s does not exist", o.Profile.Name)
 		}
-		return fmt.Errorf("not installed: there is no program %s in PATH", name)
+		return fmt.Errorf("not installed: no program %s in PATH", name)
 	}
 	if o.Dir != "" {
 		if info, err := os.Stat(o.Dir); err != nil || !info.IsDir() {
-			return errors.New("the folder that it is to run in is not there")
+			return errors.New("the working directory does not exist")
 		}
 	}
 	if o.Profile.CheckEnvironment == nil {
@@ -42,7 +42,7 @@ func Usable(o ProgramOptions) error {
 		Lookup: func(name string) (value string, ok bool) {
 			for _, e := range o.Env {
 				if n, v, _ := strings.Cut(e, "="); n == name {
-					value, ok = v, true // the last of a name counts
+					value, ok = v, true // the last one wins
 				}
 			}
 			if !ok && slices.Contains(allowed, name) {
@@ -58,13 +58,13 @@ func Usable(o ProgramOptions) error {
 }
 
 const (
-	// versionTimeout bounds the question for a version: a cold start of a large
-	// program on a busy machine is slow.
+	// versionTimeout bounds the query for a version. A cold start of a large program on a busy
+	// machine is slow.
 	versionTimeout = 20 * time.Second
 	maxVersion     = 80 // characters
 )
 
-// Version asks a program for its version, in its own words.
+// Version returns the first line of the output of the program's version command.
 func Version(ctx context.Context, o ProgramOptions) (string, error) {
 	if o.EnvAllow == nil {
 		o.EnvAllow = EnvAllow(o.Profile)
@@ -79,22 +79,22 @@ func Version(ctx context.Context, o ProgramOptions) (string, error) {
 		Limits: proc.Limits{Total: versionTimeout, Output: 64 << 10, Interrupt: time.Second, Terminate: time.Second},
 	})
 	if err != nil {
-		return "", errors.New("it does not start")
+		return "", errors.New("the program failed to start")
 	}
-	var said strings.Builder
+	var output strings.Builder
 	exit, why := child.Run(ctx, "", func(_ context.Context, piece []byte) error {
-		said.Write(piece)
+		output.Write(piece)
 		return nil
 	})
-	line, _, _ := strings.Cut(strings.TrimSpace(said.String()), "\n")
+	line, _, _ := strings.Cut(strings.TrimSpace(output.String()), "\n")
 	line = strings.TrimSpace(strings.ToValidUTF8(line, ""))
 	switch {
 	case ctx.Err() != nil:
 		return "", context.Cause(ctx)
 	case errors.Is(why, proc.ErrTotal):
-		return "", fmt.Errorf("it did not tell its version within %v", versionTimeout)
+		return "", fmt.Errorf("no version within %v", versionTimeout)
 	case why != nil || !exit.Success() || line == "":
-		return "", fmt.Errorf("it did not tell its version, and ended with %v", exit)
+		return "", fmt.Errorf("no version: the program ended with %v", exit)
 	}
 	if r := []rune(line); len(r) > maxVersion {
 		line = string(r[:maxVersion])
@@ -102,9 +102,9 @@ func Version(ctx context.Context, o ProgramOptions) (string, error) {
 	return line, nil
 }
 
-// Reap kills the processes that a killed server started with the mark, and removes the
-// copies of files that it lent them. It returns how many it killed. The caller must know
-// that no other process uses the mark. On systems other than Linux it kills nothing.
+// Reap kills the processes that a killed server started with this mark, and removes the copies of
+// files that it made for them. It returns the number of killed processes. No other process may be
+// using the mark. On systems other than Linux it kills nothing.
 func Reap(ctx context.Context, mark string) (int, error) {
 	if mark == "" {
 		return 0, nil

@@ -12,10 +12,11 @@ import (
 	"mailroom/internal/proc"
 )
 
-// maxVisible is how many files of a thread a command can read, the latest ones.
+// maxVisible is the maximum number of files of a thread that a command can read. The latest ones
+// take precedence.
 const maxVisible = 500
 
-// isolation is that of an attempt, which can read the files in shown.
+// isolation returns the isolation of an attempt that can read the files in shown.
 func (a *agent) isolation(shown []string) *proc.Isolation {
 	if a.options.Isolation == nil {
 		return nil
@@ -25,18 +26,18 @@ func (a *agent) isolation(shown []string) *proc.Isolation {
 	return &i
 }
 
-// hidesFiles reports whether files that messages name have to be shown.
+// hidesFiles reports whether the isolation hides files that messages name.
 func (a *agent) hidesFiles() bool {
 	i := a.options.Isolation
 	if i == nil || a.options.Files == "" || i.Kind == proc.None {
 		return false
 	}
-	_, err := os.Stat(a.options.Files) // it is made for the first file
+	_, err := os.Stat(a.options.Files) // no file was stored yet
 	return err == nil
 }
 
-// visibleFiles returns the paths of the files of messages that are in the folder Files.
-// What a message names is not trusted: a path that leads elsewhere is left out.
+// visibleFiles returns the paths of the messages' files in the folder Files. Paths come from
+// messages and are not trusted: paths outside the folder are dropped.
 func (a *agent) visibleFiles(messages []mailroom.Message) (paths []string, err error) {
 	if !a.hidesFiles() {
 		return nil, nil
@@ -59,27 +60,27 @@ func (a *agent) visibleFiles(messages []mailroom.Message) (paths []string, err e
 	return paths, nil
 }
 
-// allowRead lets another user read a file. The folder that it is in keeps all others
-// from it; the command gets it in a place of its own.
+// allowRead makes a file readable for the agent's user. The folder's own permissions still keep
+// other users out; the command sees the file at a path of its own.
 func (a *agent) allowRead(path string) error {
 	if a.options.Isolation.User == nil {
 		return nil
 	}
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.Mode().IsRegular() {
-		return nil // it is not shown
+		return nil // it stays hidden
 	}
 	if err == nil && info.Mode().Perm()&0o004 == 0 {
 		err = os.Chmod(path, info.Mode().Perm()|0o044)
 	}
 	if err != nil {
-		return fmt.Errorf("let the user of the agent read a file: %w", err)
+		return fmt.Errorf("make a file readable for the agent's user: %w", err)
 	}
 	return nil
 }
 
-// visibleFiles returns the files of the thread that the program can read: a session
-// remembers files of earlier turns.
+// visibleFiles returns the files of the whole thread, because a session remembers files of earlier
+// turns.
 func (t *attempt) visibleFiles(ctx context.Context) ([]string, error) {
 	if !t.agent.hidesFiles() {
 		return nil, nil

@@ -1,17 +1,15 @@
-// Package inbox is the agent of a mailbox that somebody else reads: a person's
-// program, or an agent that fetches its mail by tool calls. A run of it parks at
-// once on a ticket of kind event that tells of the message and holds the queue,
-// so the message stays at the head until its reader is done with it, over any
-// number of looks and restarts.
+// Package inbox is the agent of a mailbox that a person's program or another agent reads by tool
+// calls. Each run parks at once on an event ticket that describes the message and holds the queue.
+// The message therefore stays at the head, across any number of reads and restarts, until its
+// reader removes it.
 //
-// What the reader does is the answer of that ticket, a [Command]: it says
-// something, which becomes a message of the thread; it delegates, which sends a
-// task to another thread, whose result comes back as a message; or it pops, which
-// completes the run. After the first two the run asks again under the next name.
-// So each command is spent once, and was done in the transaction that asks again.
+// The answer to that ticket is a [Command]: say adds a message to the thread, delegate sends a task
+// to another thread, whose result arrives as a message, and pop completes the run. After say and
+// delegate the run opens the next ticket in the same transaction, so each command is executed
+// exactly once.
 //
-// A reader with nothing at the head gives its command as the option "inbox" of a
-// run of its own, which does it and completes.
+// A reader with an empty inbox passes its command as the option "inbox" of a new run, which
+// executes it and completes.
 package inbox
 
 import (
@@ -25,24 +23,23 @@ import (
 )
 
 const (
-	// Action is what the tickets of the agent ask for.
+	// Action is the action of the agent's tickets.
 	Action = "inbox"
 	// Option is the member of a run's options that holds its Command.
 	Option = "inbox"
-	// KindOutcome is the kind of the entry that tells what became of a command; its
-	// body is an Outcome.
+	// KindOutcome is the kind of the entry for the result of a command; its body is an Outcome.
 	KindOutcome = "x.inbox"
 )
 
-// Command is what a reader wants. One of Say, Delegate, Pop and Open is given.
+// Command is a request of a reader. Exactly one of Say, Delegate, Pop and Open is set.
 type Command struct {
-	// Call is made up by the reader, so that the same words of two readers are
-	// two commands, and the Outcome of one can be told from others.
+	// Call is a unique id that the reader chooses. It distinguishes equal commands of two readers
+	// and identifies the Outcome.
 	Call     string      `json:"call,omitempty"`
 	Say      string      `json:"say,omitempty"`
 	Delegate *Delegation `json:"delegate,omitempty"`
-	Pop      bool        `json:"pop,omitempty"`  // only as an answer
-	Open     bool        `json:"open,omitempty"` // only as an option: there be a thread
+	Pop      bool        `json:"pop,omitempty"`  // only in an answer
+	Open     bool        `json:"open,omitempty"` // only in options: create the thread
 }
 
 // Delegation is a task for another thread, or for a new one of an agent.
@@ -52,22 +49,21 @@ type Delegation struct {
 	Task   string `json:"task"`
 }
 
-// Outcome is the body of an entry of kind Done. Refused is why the command was
-// not done, nil if it was.
+// Outcome is the body of an entry of kind KindOutcome. Refused is set if the command failed.
 type Outcome struct {
 	Call    string   `json:"call,omitempty"`
 	Did     string   `json:"did,omitempty"` // say or delegate
 	Refused *Refusal `json:"refused,omitempty"`
 }
 
-// Refusal is an error of a command, as it is told.
+// Refusal is the error of a command.
 type Refusal struct {
 	Code    mailroom.Code `json:"code"`
 	Message string        `json:"message"`
 }
 
-// Head is the arguments of a ticket: what is at the head of the inbox. Text is
-// cut; the messages of the run are all of it.
+// Head is the arguments of a ticket: the message at the head of the inbox. Text is truncated; the
+// run's messages are complete.
 type Head struct {
 	Activity string `json:"activity_id"` // the run
 	Kind     string `json:"kind"`
@@ -75,14 +71,14 @@ type Head struct {
 	Text     string `json:"text"`
 }
 
-// Kinds of what is read.
+// Kinds of messages.
 const (
-	FromPerson = "canvas_user"       // a person, or a program in its name
-	FromPeer   = "peer_agent"        // another agent's run
-	FromResult = "delegation_result" // the end of what was delegated
+	FromPerson = "canvas_user"       // a person, or a program acting for one
+	FromPeer   = "peer_agent"        // a run of another agent
+	FromResult = "delegation_result" // the end of a delegated task
 )
 
-// KindOf is the kind of a run by how it came to be.
+// KindOf returns the kind of a message by the origin of its run.
 func KindOf(o mailroom.Origin) string {
 	switch o.Via {
 	case "run":
@@ -96,22 +92,22 @@ func KindOf(o mailroom.Origin) string {
 // maxHeadText bounds the text in a ticket, in bytes.
 const maxHeadText = 4 << 10
 
-// New makes the agent. What is steered into a run that waits belongs to its
-// message, and refuses the next pop: nobody may have read it yet.
+// New returns the agent. Messages that are steered into a parked run belong to its message. They
+// refuse the next pop, because the reader may not have seen them.
 func New() mailroom.Agent { return mailroom.AgentFunc(run) }
 
 func run(ctx context.Context, s mailroom.Session) error {
 	err := serve(ctx, s)
 	if err != nil && ctx.Err() != nil {
-		return context.Cause(ctx) // says more than what it made a call fail with
+		return context.Cause(ctx) // more specific than the error of the call
 	}
 	return err
 }
 
 // progress is the checkpoint.
 type progress struct {
-	Done  int  `json:"done"`            // commands that were done, or refused
-	Added bool `json:"added,omitempty"` // more was said to the run, of which no reader was told
+	Done  int  `json:"done"`            // commands that were executed or refused
+	Added bool `json:"added,omitempty"` // the run got messages that no reader has been told of
 }
 
 func serve(ctx context.Context, s mailroom.Session) error {
@@ -133,7 +129,7 @@ func serve(ctx context.Context, s mailroom.Session) error {
 
 func permanent(err error) error { return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: err} }
 
-// commandIn reads the command in a run's options. false: it is a message.
+// commandIn reads the command in a run's options. It returns false if the run is a message.
 func commandIn(options json.RawMessage) (Command, bool, error) {
 	var given map[string]json.RawMessage
 	if len(options) == 0 || json.Unmarshal(options, &given) != nil {
@@ -145,7 +141,7 @@ func commandIn(options json.RawMessage) (Command, bool, error) {
 	}
 	c, err := parse(raw)
 	if err == nil && c.Pop {
-		err = errors.New("a run of its own has nothing to pop")
+		err = errors.New("pop is allowed only as an answer to the message at the head")
 	}
 	if err != nil {
 		return c, true, fmt.Errorf("options.%s: %w", Option, err)
@@ -153,15 +149,14 @@ func commandIn(options json.RawMessage) (Command, bool, error) {
 	return c, true, nil
 }
 
-// IsCommand reports whether a run with these options is a command, and so no
-// message.
+// IsCommand reports whether a run with these options is a command rather than a message.
 func IsCommand(options json.RawMessage) bool {
-	_, own, _ := commandIn(options) // a wrong one is none either
+	_, own, _ := commandIn(options) // an invalid command is not a message either
 	return own
 }
 
-// parse reads a command. A plain text, such as a person gives by hand, is said,
-// unless it is a command itself.
+// parse decodes a command. Plain text, such as a person enters by hand, becomes say unless it is
+// itself a JSON command.
 func parse(raw json.RawMessage) (Command, error) {
 	var c Command
 	var text string
@@ -185,9 +180,9 @@ func parse(raw json.RawMessage) (Command, error) {
 	case given != 1:
 		return c, errors.New(usage)
 	case d != nil && strings.TrimSpace(d.Task) == "":
-		return c, errors.New("a delegation needs a task")
+		return c, errors.New("delegate needs a task")
 	case d != nil && (d.Thread == "") == (d.Agent == ""):
-		return c, errors.New("a delegation needs a thread, or else an agent")
+		return c, errors.New("delegate needs either a thread or an agent")
 	}
 	return c, nil
 }
@@ -199,4 +194,4 @@ func sayCommand(text string) (Command, error) {
 	return Command{Say: text}, nil
 }
 
-const usage = `give a text to say, or one of {"say":TEXT}, {"delegate":{"thread":ID,"task":TEXT}} and {"pop":true}`
+const usage = `use plain text, or one of {"say":TEXT}, {"delegate":{"thread":ID,"task":TEXT}} and {"pop":true}`

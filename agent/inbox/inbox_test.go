@@ -106,7 +106,7 @@ func TestACommandWithoutAMessageIsARunOfItsOwn(t *testing.T) {
 		if diff := cmp.Diff([]inbox.Outcome{{Call: "c", Did: "say"}}, h.outcomes("mine")); diff != "" {
 			t.Errorf("outcomes (-want +got):\n%s", diff)
 		}
-		if e := h.run(bad).Error; e.Class != mailroom.ClassPermanent || !strings.Contains(e.Message, "nothing to pop") {
+		if e := h.run(bad).Error; e.Class != mailroom.ClassPermanent || !strings.Contains(e.Message, "pop is allowed only") {
 			t.Errorf("the bad command fails with %+v, want for good, and why", e)
 		}
 	})

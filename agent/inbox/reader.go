@@ -17,7 +17,7 @@ type reader struct {
 	progress progress
 }
 
-// runCommand does the command of a run that somebody made for it.
+// runCommand executes the command of a run that was made for it.
 func (r *reader) runCommand(ctx context.Context, c Command) error {
 	if c.Open || r.progress.Done > 0 {
 		return nil
@@ -32,8 +32,8 @@ func (r *reader) runCommand(ctx context.Context, c Command) error {
 	return nil
 }
 
-// serveMessage does one command after the other, each the answer of its own ticket, until
-// the message is popped.
+// serveMessage executes one command after another, each the answer to its own ticket, until the
+// message is popped.
 func (r *reader) serveMessage(ctx context.Context) error {
 	ask, err := r.messageAsk(ctx)
 	if err != nil {
@@ -51,7 +51,7 @@ func (r *reader) serveMessage(ctx context.Context) error {
 	}
 }
 
-// handleAnswer does the command of an answer, and asks the next question.
+// handleAnswer executes the command in an answer and opens the next ticket.
 func (r *reader) handleAnswer(ctx context.Context, answer json.RawMessage, next mailroom.Ask) (popped bool, err error) {
 	added, err := r.session.Steered(ctx)
 	if err != nil {
@@ -63,7 +63,7 @@ func (r *reader) handleAnswer(ctx context.Context, answer json.RawMessage, next 
 		err = errors.New(usage)
 	}
 	switch {
-	case err != nil: // somebody answered by hand, and is told in the log
+	case err != nil: // an invalid answer by hand; the error goes to the log
 		return false, r.commit(ctx, Outcome{Call: c.Call, Refused: &Refusal{mailroom.CodeInvalid, err.Error()}}, &next)
 	case c.Pop && r.progress.Added:
 		r.progress.Added = false
@@ -75,9 +75,9 @@ func (r *reader) handleAnswer(ctx context.Context, answer json.RawMessage, next 
 	return false, err
 }
 
-const unreadMessage = "more was said to it meanwhile: read it again, then pop it"
+const unreadMessage = "the message has been extended: read it again, then pop it"
 
-// messageAsk is the question what to do with the message.
+// messageAsk returns the ticket for the message at the head.
 func (r *reader) messageAsk(ctx context.Context) (mailroom.Ask, error) {
 	input, err := r.session.Input(ctx)
 	if err != nil {
@@ -87,7 +87,7 @@ func (r *reader) messageAsk(ctx context.Context) (mailroom.Ask, error) {
 	var texts []string
 	for _, m := range input {
 		for _, p := range m.Parts {
-			texts = append(texts, p.Text+p.URI+string(p.Data)) // of which it has one
+			texts = append(texts, p.Text+p.URI+string(p.Data)) // exactly one is set
 		}
 	}
 	raw, err := json.Marshal(Head{
@@ -95,11 +95,11 @@ func (r *reader) messageAsk(ctx context.Context) (mailroom.Ask, error) {
 	})
 	return mailroom.Ask{
 		Kind: mailroom.TicketEvent, Holds: true, Action: Action, Arguments: raw,
-		Prompt: "A message for whoever reads this inbox. To answer by hand: " + usage,
+		Prompt: "A message for the reader of this inbox. To answer by hand, " + usage,
 	}, err
 }
 
-// nthAsk is the question after done commands.
+// nthAsk returns the ticket after done commands.
 func nthAsk(ask mailroom.Ask, done int) mailroom.Ask {
 	ask.Name = fmt.Sprintf("read-%d", done+1)
 	return ask
@@ -116,8 +116,8 @@ func shorten(s string) string {
 	return s + "…"
 }
 
-// execute does a command that is no pop, and asks the next question in the same
-// step. refused: it was not done, and that is noted instead.
+// execute executes a say or delegate command and opens the next ticket in the same step. If the
+// command is refused, it records that instead.
 func (r *reader) execute(ctx context.Context, c Command, next *mailroom.Ask) (refused *Refusal, err error) {
 	out := Outcome{Call: c.Call, Did: "say"}
 	var sends []mailroom.Send
@@ -144,8 +144,8 @@ func (r *reader) execute(ctx context.Context, c Command, next *mailroom.Ask) (re
 	return out.Refused, r.commit(ctx, out, next)
 }
 
-// isRefusal reports whether a step that failed with code was refused for what
-// is in it, and will be again: the reader is told, and the message stays.
+// isRefusal reports whether an error code means that the content of a step was refused, so that a
+// retry would fail too.
 func isRefusal(code mailroom.Code) bool {
 	switch code {
 	case mailroom.CodeInvalid, mailroom.CodeNotFound, mailroom.CodeForbidden, mailroom.CodeQuotaExceeded, mailroom.CodeConflict, mailroom.CodeTooLarge, mailroom.CodeRateLimited, mailroom.CodeGone, mailroom.CodeBusy:
@@ -154,8 +154,8 @@ func isRefusal(code mailroom.Code) bool {
 	return false
 }
 
-// commit commits the step that a command is. One that was refused to a run of its
-// own is not over: a retry by hand tries it again.
+// commit appends the step of a command. A refused command of its own run stays undone, so that a
+// manual retry executes it again.
 func (r *reader) commit(ctx context.Context, out Outcome, next *mailroom.Ask, sends ...mailroom.Send) error {
 	body, err := json.Marshal(out)
 	if err != nil {

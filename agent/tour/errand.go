@@ -9,7 +9,7 @@ import (
 	"mailroom"
 )
 
-// errandMark is the data part by which the agent knows that it plays the child.
+// errandMark is the data part that makes the agent play the child run.
 const errandMark = `{"tour":"errand"}`
 
 func errandParts(weather string) ([]mailroom.Part, error) {
@@ -25,13 +25,12 @@ func isErrand(input []mailroom.Message) bool {
 	})
 }
 
-// runErrand is the run of the child. It makes no step: a later attempt of it writes
-// the verse again.
+// runErrand is the child's run. It appends no step: a later attempt writes the verse again.
 func (t *attempt) runErrand(ctx context.Context) error {
 	return t.streamText(ctx, "Grey gulls, a slow tide; / the post boat rounds the light / with one letter more.")
 }
 
-// errandResult is what the ticket of the child says.
+// errandResult returns the result of the child from its ticket.
 func errandResult(k mailroom.Ticket) string {
 	var end struct {
 		Thread string             `json:"thread"`
@@ -41,7 +40,7 @@ func errandResult(k mailroom.Ticket) string {
 		Error  *mailroom.RunError `json:"error"`
 	}
 	if err := json.Unmarshal(k.Answer, &end); err != nil {
-		return fmt.Sprintf("its answer cannot be read (%v)", err)
+		return fmt.Sprintf("the answer cannot be decoded (%v)", err)
 	}
 	switch {
 	case end.Status == mailroom.StatusCompleted && end.Reply != nil:
@@ -49,5 +48,5 @@ func errandResult(k mailroom.Ticket) string {
 	case end.Error != nil:
 		return fmt.Sprintf("it %s (%s)", end.Status, end.Error.Message)
 	}
-	return fmt.Sprintf("it ended %s, with nothing to show", end.Status)
+	return fmt.Sprintf("it ended %s without a reply", end.Status)
 }

@@ -26,9 +26,9 @@ func (t *attempt) greet(ctx context.Context) error {
 	return t.endScene(ctx, mailroom.Step{Name: "greet"})
 }
 
-// lookUpWeather calls a tool that only reads, so calling it again does no harm.
+// lookUpWeather calls an idempotent tool.
 func (t *attempt) lookUpWeather(ctx context.Context) error {
-	if err := t.streamText(ctx, "Now I call a tool. Its result is remembered: a later attempt gets it without a call."); err != nil {
+	if err := t.streamText(ctx, "Now I call a tool. Its result is stored: a later attempt reuses it without a call."); err != nil {
 		return err
 	}
 	args, err := json.Marshal(map[string]string{"place": place})
@@ -51,10 +51,10 @@ func (t *attempt) lookUpWeather(ctx context.Context) error {
 	return t.endScene(ctx, mailroom.Step{Name: "look", Entries: []mailroom.AgentEntry{toolFinished(call, true, t.progress.Weather)}})
 }
 
-// ask sends the errand and opens the question in one transaction.
+// ask sends the errand and opens the approval in one transaction.
 func (t *attempt) ask(ctx context.Context) error {
-	err := t.streamText(ctx, "I send another run on an errand, in a thread of its own, and ask you for leave to send a postcard.\n\n"+
-		"While I wait for both I hold nothing: kill the server, and answer next week.")
+	err := t.streamText(ctx, "I delegate an errand to another run in its own thread, and ask for your approval to send a postcard.\n\n"+
+		"While I wait for both, I use no process or lease: kill the server, and answer next week.")
 	if err != nil {
 		return err
 	}
@@ -66,8 +66,8 @@ func (t *attempt) ask(ctx context.Context) error {
 	return t.endScene(ctx, step)
 }
 
-// openTickets is the step that opens both tickets. The attempt is in the name of
-// the send, because one that is sent anew must not be taken for the old one.
+// openTickets returns the step that opens both tickets. The name of the send contains the attempt,
+// so that a second send is not mistaken for the first.
 func (t *attempt) openTickets() (mailroom.Step, error) {
 	r := t.session.Run()
 	t.progress.Helper = fmt.Sprintf("helper-%d", r.Attempt)
@@ -82,7 +82,7 @@ func (t *attempt) openTickets() (mailroom.Step, error) {
 	}, err
 }
 
-// approvalName is the question whether the postcard may be sent.
+// approval returns the question whether the postcard may be sent.
 func (t *attempt) approval() (mailroom.Ask, error) {
 	args, err := t.postcardArguments()
 	return mailroom.Ask{
@@ -95,7 +95,7 @@ func (t *attempt) postcardArguments() (json.RawMessage, error) {
 	return json.Marshal(map[string]string{"to": "a friend", "text": "At " + place + " it is " + t.progress.Weather + "."})
 }
 
-// act waits for both, and then does what was allowed, once.
+// act waits for both tickets and then sends the postcard if it was approved.
 func (t *attempt) act(ctx context.Context) error {
 	tickets, err := t.wait(ctx)
 	if err != nil {
@@ -106,7 +106,7 @@ func (t *attempt) act(ctx context.Context) error {
 	asked := tickets[0]
 	switch {
 	case asked.State == mailroom.TicketExpired:
-		t.progress.Postcard = "nobody answered, and silence is no leave: it was not sent"
+		t.progress.Postcard = "the approval expired, so it was not sent"
 	case asked.Decision != mailroom.VerdictApprove:
 		t.progress.Postcard = fmt.Sprintf("%s said no%s: it was not sent", decider(asked), formatReason(asked.Reason))
 	default:
@@ -117,8 +117,8 @@ func (t *attempt) act(ctx context.Context) error {
 	return t.endScene(ctx, step)
 }
 
-// wait returns the ticket of the question, then that of the errand. A run that
-// was cancelled while it waited, and is tried again, has to ask anew.
+// wait returns the tickets of the approval and of the errand. A run that was cancelled while it
+// waited and is retried opens both again.
 func (t *attempt) wait(ctx context.Context) ([]mailroom.Ticket, error) {
 	asked, err := t.approval()
 	if err != nil {
@@ -139,15 +139,15 @@ func (t *attempt) wait(ctx context.Context) ([]mailroom.Ticket, error) {
 	return t.session.Wait(ctx, false, asked, mailroom.Ask{Name: t.progress.Helper})
 }
 
-// send sends the postcard. If a crash leaves open whether it went out, that is
-// asked, and whoever denies a repeat ends the tour as politely as ever.
+// send sends the postcard. If a crash leaves the outcome unknown, a person decides about a repeat;
+// a denial does not fail the tour.
 func (t *attempt) send(ctx context.Context, asked mailroom.Ticket) ([]mailroom.AgentEntry, error) {
 	call := tool{id: "send-1", name: "send_postcard", arguments: asked.Arguments}
 	value, err := t.callTool(ctx, call, func(context.Context, string) (json.RawMessage, error) {
 		return json.Marshal(receipt)
 	})
 	if f, ok := errors.AsType[*mailroom.Failure](err); ok && f.Class == mailroom.ClassPermanent {
-		t.progress.Postcard = "nobody knows whether it went out, and it was not to be repeated"
+		t.progress.Postcard = "the outcome is unknown, and a repeat was denied"
 		return []mailroom.AgentEntry{toolFinished(call, false, t.progress.Postcard)}, nil
 	}
 	if err != nil {
@@ -158,7 +158,7 @@ func (t *attempt) send(ctx context.Context, asked mailroom.Ticket) ([]mailroom.A
 	return []mailroom.AgentEntry{toolFinished(call, true, got)}, nil
 }
 
-// summarize sums up. The state of the thread counts the tours of this conversation.
+// summarize reports what happened. The thread state counts the tours of this conversation.
 func (t *attempt) summarize(ctx context.Context) error {
 	var memory struct {
 		Tours int `json:"tours"`
@@ -187,7 +187,7 @@ func (t *attempt) summary(tours int) string {
 		"- the postcard: " + t.progress.Postcard,
 	}
 	if len(t.progress.Steered) > 0 {
-		lines = append(lines, fmt.Sprintf("- said meanwhile: %d, the last of it %q", len(t.progress.Steered), t.progress.Steered[len(t.progress.Steered)-1]))
+		lines = append(lines, fmt.Sprintf("- messages during the tour: %d, the last one %q", len(t.progress.Steered), t.progress.Steered[len(t.progress.Steered)-1]))
 	}
 	lines = append(lines, fmt.Sprintf("- attempts of this run: %d; tours of this thread: %d", t.session.Run().Attempt, tours))
 	return strings.Join(lines, "\n")
@@ -195,7 +195,7 @@ func (t *attempt) summary(tours int) string {
 
 func decider(k mailroom.Ticket) string {
 	if k.DecidedBy == "" {
-		return "somebody"
+		return "an unknown person"
 	}
 	return k.DecidedBy
 }

@@ -9,7 +9,7 @@ import (
 	"mailroom"
 )
 
-// streamText streams text, word by word at the pace of the show.
+// streamText streams text, word by word at the configured pace.
 func (t *attempt) streamText(ctx context.Context, text string) error {
 	t.streamed = true
 	if t.pace <= 0 {
@@ -26,7 +26,7 @@ func (t *attempt) streamText(ctx context.Context, text string) error {
 	return nil
 }
 
-// pause lets n words' time pass.
+// pause waits for the time of n words.
 func (t *attempt) pause(ctx context.Context, n int) error {
 	if t.pace > 0 {
 		timer := time.NewTimer(time.Duration(n) * t.pace)
@@ -39,16 +39,16 @@ func (t *attempt) pause(ctx context.Context, n int) error {
 	return ctx.Err()
 }
 
-// tool is one call of a pretend tool.
+// tool is one call of a simulated tool.
 type tool struct {
-	id         string // the same in every attempt, as a model's would be
+	id         string // the same in every attempt, like the id of a model's call
 	name       string
 	arguments  json.RawMessage
 	idempotent bool
 }
 
-// callTool shows that the tool is called, once, and calls it as an effect. What came
-// of it is told by the step that ends the scene.
+// callTool appends the start of a call, once, and executes it as an effect. The step that ends the
+// scene contains the result.
 func (t *attempt) callTool(ctx context.Context, c tool, f func(context.Context, string) (json.RawMessage, error)) (json.RawMessage, error) {
 	if t.progress.Calling != c.id {
 		t.progress.Calling = c.id
@@ -67,7 +67,7 @@ func toolFinished(c tool, ok bool, summary string) mailroom.AgentEntry {
 func newEntry(kind string, body map[string]any) mailroom.AgentEntry {
 	b, err := json.Marshal(body)
 	if err != nil {
-		panic(err) // texts and JSON always encode
+		panic(err) // strings and JSON always encode
 	}
 	return mailroom.AgentEntry{Kind: kind, Body: b}
 }

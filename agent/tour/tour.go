@@ -1,13 +1,11 @@
-// Package tour is an agent that shows what a run can do. It needs no model, no
-// key and no configuration: it follows a script in which it streams text, makes
-// durable steps, calls pretend tools, hands work to a child run in another
-// thread, asks a person for leave, waits for both, and tells what happened.
+// Package tour is a demonstration agent. It needs no model, no key and no configuration. It follows
+// a script: it streams text, makes durable steps, calls simulated tools, delegates to a child run
+// in another thread, asks a person for approval, waits for both, and reports what happened.
 //
-// It is also the example of how an agent survives the end of its process at any
-// point: Run is entered from its top, and goes on from the checkpoint of its
-// last step. What it did to others it did under a name, so that a repeat is
-// recognised: tools by the name of their effect, the child by the name of its
-// send, the question by the name of its ticket.
+// It is also an example of an agent that survives the end of its process at any point: Run starts
+// from the top and continues after the checkpoint of its last step. External actions have stable
+// names, so that a repeat is recognized: tools by the name of their effect, the child by the name
+// of its send, the question by the name of its ticket.
 package tour
 
 import (
@@ -19,34 +17,33 @@ import (
 	"mailroom"
 )
 
-// DefaultPace is a pace at which a person can watch the words arrive.
+// DefaultPace is slow enough for a person to watch the words arrive.
 const DefaultPace = 30 * time.Millisecond
 
-// approvalTimeout is how long the tour waits for leave. Silence is no approval.
+// approvalTimeout is how long the tour waits for approval. An expired question counts as denied.
 const approvalTimeout = 7 * 24 * time.Hour
 
 // Options of the agent.
 type Options struct {
-	// Pace is the time between two words. 0 says everything at once.
+	// Pace is the time between two words. 0 streams everything at once.
 	Pace time.Duration
 }
 
-// New makes the agent. A denied or expired question does not fail its run, and
-// neither does a child that fails: the tour says so and ends. What a person
-// says to it meanwhile it takes up at its next step.
+// New returns the agent. A denied or expired question, or a child that fails, does not fail its
+// run: the tour reports it and ends. Steered messages are read at the next step.
 func New(o Options) mailroom.Agent { return agent{pace: o.Pace} }
 
 type agent struct{ pace time.Duration }
 
-// progress is the checkpoint: how far the script is played, and what came of it.
+// progress is the checkpoint: the position in the script and its results.
 type progress struct {
-	Done     int      `json:"done"` // scenes that are over
+	Done     int      `json:"done"` // scenes that are finished
 	Weather  string   `json:"weather,omitempty"`
 	Helper   string   `json:"helper,omitempty"` // name of the send to the child
-	Verse    string   `json:"verse,omitempty"`  // what came of the child
+	Verse    string   `json:"verse,omitempty"`  // result of the child
 	Postcard string   `json:"postcard,omitempty"`
-	Calling  string   `json:"calling,omitempty"` // the call that was shown last
-	Steered  []string `json:"heard,omitempty"`   // said to the run while it worked
+	Calling  string   `json:"calling,omitempty"` // the last call that was started
+	Steered  []string `json:"heard,omitempty"`   // messages during the run
 }
 
 // attempt is one attempt of a tour.
@@ -60,7 +57,7 @@ type attempt struct {
 func (a agent) Run(ctx context.Context, s mailroom.Session) error {
 	err := a.run(ctx, s)
 	if err != nil && ctx.Err() != nil {
-		return context.Cause(ctx) // says more than what it made a call fail with
+		return context.Cause(ctx) // more specific than the error of the call
 	}
 	return err
 }
@@ -88,8 +85,8 @@ func (a agent) run(ctx context.Context, s mailroom.Session) error {
 	return nil
 }
 
-// endScene ends a scene: what was said since the last one becomes a message, and
-// the next attempt begins after it.
+// endScene commits a scene: text since the last step becomes a message, and the next attempt
+// continues after it.
 func (t *attempt) endScene(ctx context.Context, step mailroom.Step) error {
 	if err := t.readSteered(ctx); err != nil {
 		return err
@@ -104,7 +101,7 @@ func (t *attempt) endScene(ctx context.Context, step mailroom.Step) error {
 	return nil
 }
 
-// save appends a step that keeps at.
+// save appends a step with this checkpoint.
 func (t *attempt) save(ctx context.Context, step mailroom.Step, at progress) error {
 	var err error
 	if step.Checkpoint, err = json.Marshal(at); err != nil {
@@ -117,8 +114,8 @@ func (t *attempt) save(ctx context.Context, step mailroom.Step, at progress) err
 	return nil
 }
 
-// readSteered takes up what was said to the run since. The step that follows at once
-// covers it; if that is not written, a later attempt hears it again.
+// readSteered reads messages that were sent to the run. The next step acknowledges them; if it is
+// not committed, a later attempt reads them again.
 func (t *attempt) readSteered(ctx context.Context) error {
 	steered, err := t.session.Steered(ctx)
 	if err != nil {

@@ -91,7 +91,7 @@ func TestTourEndsPolitelyWithoutLeave(t *testing.T) {
 			h.stop()
 			h.wait(8 * 24 * time.Hour)
 			h.serve(h.store)
-		}, "nobody answered, and silence is no leave: it was not sent"},
+		}, "the approval expired, so it was not sent"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inHouse(t, func(h *house) {
@@ -123,7 +123,7 @@ func TestTourKeepsWhatItIsTold(t *testing.T) {
 		h.send("t", steer) // it waits
 		h.decide(h.open()[0], mailroom.VerdictApprove, "")
 		h.wait(time.Minute)
-		h.wantEnd(out.Run, `said meanwhile: 2, the last of it "mind the gulls"`)
+		h.wantEnd(out.Run, `messages during the tour: 2, the last one "mind the gulls"`)
 		said := 0
 		for _, e := range h.entries("t", mailroom.KindMessage) {
 			var m mailroom.Message
@@ -251,6 +251,6 @@ func TestDeniedRepeatEndsTheTourPolitely(t *testing.T) {
 		h.wait(time.Minute)
 		h.decide(h.open()[0], mailroom.VerdictDeny, "")
 		h.wait(time.Minute)
-		h.wantEnd(out.Run, "nobody knows whether it went out, and it was not to be repeated")
+		h.wantEnd(out.Run, "the outcome is unknown, and a repeat was denied")
 	})
 }

@@ -139,7 +139,7 @@ func TestArgumentsAreCheckedBeforeAnythingIsReserved(t *testing.T) {
 	ann.must("ann", "update", "x-4", "--assignee", "bob")
 	s.seen()
 	ann.refused(`no issue "x-9"`, "ann", "update", "x-1", "x-9", "--claim")
-	ann.refused("any of 4 issues", "ann", "update", "x", "--claim")
+	ann.refused("matches 4 issues", "ann", "update", "x", "--claim")
 	ann.refused(`priority "9"`, "ann", "update", "x-1", "--claim", "--priority", "9")
 	ann.refused("x-3 is closed", "ann", "update", "x-3", "--claim")
 	ann.refused("claimed by bob", "ann", "update", "x-4", "--claim")
@@ -213,12 +213,12 @@ func TestACommandThatWantsSeveralCallsCostsOneTimeout(t *testing.T) {
 		s.again(w, r)
 	})
 	ann.timeout = "0.3"
-	ann.warned("claim", ann.do("ann", "update", "x-1", "x-2", "--claim"), "does not answer within 300ms; going on without it, 2 calls are kept for it$")
+	ann.warned("claim", ann.do("ann", "update", "x-1", "x-2", "--claim"), "does not answer within 300ms; going on without it, 2 calls are queued$")
 	want := []string{"POST /api/reservations", "POST /api/reservations", "POST /api/notifications"}
 	if d := cmp.Diff(want, s.seen()); d != "" {
 		t.Errorf("calls (-want +got):\n%s", d)
 	}
-	ann.warned("the next", ann.do("ann", "close", "x-1"), "does not answer within 300ms; going on without it, and asking again in 30 s$")
+	ann.warned("the next", ann.do("ann", "close", "x-1"), "does not answer within 300ms; going on without it, retrying in 30 s$")
 	if calls := s.seen(); len(calls) > 0 {
 		t.Errorf("a silent server was asked %v", calls)
 	}
@@ -233,7 +233,7 @@ func TestRetryAfterIsHeard(t *testing.T) {
 		})
 		ann.write("mail.json", `{"servers":{}}`)
 		ann.do("ann", "update", "x-1", "--claim")
-		ann.warned(header, ann.do("ann", "close", "x-2"), ".*asking again in "+want)
+		ann.warned(header, ann.do("ann", "close", "x-2"), ".*retrying in "+want)
 		ann.env = map[string]string{"AGENT_MAIL_URL": ""}
 		ann.must("ann", "reopen", "x-2")
 		ann.env = nil
@@ -285,10 +285,10 @@ func TestWrongSettingsStopNobody(t *testing.T) {
 		"an unknown table":   {config: "[email]\nurl = \"http://127.0.0.1:1\"", want: `unknown key email (did you mean "mail"?)`},
 		"another unknown":    {config: "colour = 1", want: "unknown key colour; known are prefix, mail"},
 		"a foreign server":   {config: "[mail]\nurl = \"https://mail.example.org\"", want: "config.toml names a server of agent mail, which gets AGENT_MAIL_TOKEN only if AGENT_MAIL_URL names it too"},
-		"no address":         {env: map[string]string{"AGENT_MAIL_URL": "127.0.0.1:1/" + secret}, want: "the address of agent mail is not like http://127.0.0.1:8765"},
-		"no address at all":  {env: map[string]string{"AGENT_MAIL_URL": "http://ann:" + secret + "@%zz"}, want: "the address of agent mail is not like http://127.0.0.1:8765"},
-		"another scheme":     {env: map[string]string{"AGENT_MAIL_URL": "ftp://127.0.0.1"}, want: "the address of agent mail is not like http://127.0.0.1:8765"},
-		"no token":           {env: map[string]string{"AGENT_MAIL_TOKEN": secret + " \x00"}, want: "the token of agent mail holds characters that no token has"},
+		"no address":         {env: map[string]string{"AGENT_MAIL_URL": "127.0.0.1:1/" + secret}, want: "invalid address of agent mail: use one such as http://127.0.0.1:8765"},
+		"no address at all":  {env: map[string]string{"AGENT_MAIL_URL": "http://ann:" + secret + "@%zz"}, want: "invalid address of agent mail: use one such as http://127.0.0.1:8765"},
+		"another scheme":     {env: map[string]string{"AGENT_MAIL_URL": "ftp://127.0.0.1"}, want: "invalid address of agent mail: use one such as http://127.0.0.1:8765"},
+		"no token":           {env: map[string]string{"AGENT_MAIL_TOKEN": secret + " \x00"}, want: "invalid token of agent mail"},
 		"no number":          {env: map[string]string{"AGENT_MAIL_TIMEOUT": "1s"}, want: `AGENT_MAIL_TIMEOUT "1s" is not a number of seconds above 0 and up to 600; going on with 1s`},
 		"a number too large": {env: map[string]string{"AGENT_MAIL_TIMEOUT": "1e9"}, want: `AGENT_MAIL_TIMEOUT "1e9" is not a number of seconds above 0 and up to 600; going on with 1s`},
 	} {

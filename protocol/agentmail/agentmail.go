@@ -1,9 +1,9 @@
-// Package agentmail speaks the dialect of HTTP that client libraries of agents use
-// to reserve issues and to notify each other, at paths under /api. It has no rules
-// of its own: each request becomes one to the API, in the name of whoever sent it.
+// Package agentmail serves the agent mail HTTP protocol under /api, by which client libraries of
+// agents reserve issues and notify each other. It has no rules of its own: each request becomes one
+// request to the API with the caller's credentials.
 //
-// Its words are those of the client libraries: a reservation has a file_path and an
-// agent_name, a notification an event_type and a payload; times to live are seconds.
+// Names follow the client libraries: a reservation has a file_path and an agent_name, a
+// notification an event_type and a payload; a ttl is in seconds.
 package agentmail
 
 import (
@@ -22,46 +22,46 @@ import (
 	"mailroom/client"
 )
 
-// ProjectHeader names the project of a request. Who sends none is in the default one.
+// ProjectHeader names the project of a request. Without it the default project is used.
 const ProjectHeader = "X-Project"
 
-// issues is where the libraries say that issues are.
+// issuePrefix is the path prefix that the libraries use for issues.
 const issues = ".beads/issues/"
 
-// Route is one call of the dialect.
+// Route is one endpoint of the protocol.
 type Route struct {
-	Pattern string // as [http.ServeMux] has them
+	Pattern string // in the syntax of [http.ServeMux]
 	Name    string
 	Summary string
-	Status  int // of the usual answer
+	Status  int // of a success
 	Open    bool
 	Serve   func(w http.ResponseWriter, r *http.Request, inside http.RoundTripper)
 }
 
-// Routes are all there are. Behind each is to be a server's gates; inside carries
-// out the requests that they make.
+// Routes returns all routes. The caller must put the server's authentication and limits in front of
+// each; inside executes the internal requests of a route.
 func Routes() []Route {
 	return []Route{
 		{"GET /api/health", "agentmail-health", "Whether the server answers", http.StatusOK, true, answer(http.StatusOK, health)},
 		{"POST /api/reservations", "agentmail-reserve", "Reserve an issue or a file", http.StatusCreated, false, answer(http.StatusCreated, reserve)},
-		{"GET /api/reservations", "agentmail-reservations", "What is reserved", http.StatusOK, false, answer(http.StatusOK, list)},
+		{"GET /api/reservations", "agentmail-reservations", "List reservations", http.StatusOK, false, answer(http.StatusOK, list)},
 		{"DELETE /api/reservations/{agent}/{id...}", "agentmail-release", "Release an issue or a file", http.StatusNoContent, false, answer(http.StatusNoContent, release)},
-		{"POST /api/notifications", "agentmail-notify", "Tell the other agents something", http.StatusCreated, false, answer(http.StatusCreated, notify)},
-		{"GET /api/notifications/{agent}", "agentmail-inbox", "What an agent was told, which counts as read then", http.StatusOK, false, answer(http.StatusOK, inbox)},
+		{"POST /api/notifications", "agentmail-notify", "Notify the other agents", http.StatusCreated, false, answer(http.StatusCreated, notify)},
+		{"GET /api/notifications/{agent}", "agentmail-inbox", "Read an agent's notifications and mark them as read", http.StatusOK, false, answer(http.StatusOK, inbox)},
 	}
 }
 
-// call is a request of the dialect.
+// call is one request of the protocol.
 type call struct {
 	*http.Request
 	api     *client.Client
 	project string
 }
 
-// answer serves what f returns, and its errors in the dialect's words.
+// answer serves the result of f, and its error in the protocol's format.
 func answer(status int, f func(context.Context, call) (any, error)) func(http.ResponseWriter, *http.Request, http.RoundTripper) {
 	return func(w http.ResponseWriter, r *http.Request, inside http.RoundTripper) {
-		// Nothing is tried again: what the server refuses to itself, it refuses.
+		// No retries: an error of the server's own API is final.
 		api := client.New("http://localhost", "", client.WithHTTPClient(&http.Client{Transport: inside}),
 			client.WithMaxAttempts(1), client.WithRetryTimeout(time.Nanosecond))
 		body, err := f(r.Context(), call{r, api, r.Header.Get(ProjectHeader)})
@@ -81,15 +81,14 @@ func write(w http.ResponseWriter, status int, body any) {
 	}
 	raw, err := json.Marshal(body)
 	if err != nil {
-		panic(err) // texts, times, and JSON that was checked
+		panic(err) // cannot fail: strings, times and validated JSON
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_, _ = w.Write(raw) // who has gone needs no answer
+	_, _ = w.Write(raw) // the client may have disconnected
 }
 
-// failure is the body of a refusal. Holder and ExpiresAt are of who holds what was
-// to be reserved.
+// failure is the body of an error. Holder and ExpiresAt describe a conflicting reservation.
 type failure struct {
 	Error     string     `json:"error"`
 	Holder    string     `json:"holder,omitempty"`
@@ -99,7 +98,7 @@ type failure struct {
 func refusal(h http.Header, err error) (status int, body failure) {
 	e, ok := errors.AsType[*mailroom.Error](err)
 	if !ok {
-		e = mailroom.Errorf(mailroom.CodeInternal, "the server failed")
+		e = mailroom.Errorf(mailroom.CodeInternal, "internal error")
 	}
 	if status = api.StatusOf(e.Code); e.Code == mailroom.CodeInvalid {
 		status = http.StatusBadRequest
@@ -115,7 +114,7 @@ func refusal(h http.Header, err error) (status int, body failure) {
 	return status, body
 }
 
-// dialect says what is wrong with a field under the name that it has here.
+// dialect replaces the field name at the start of an error message by the protocol's name.
 func dialect(message string) string {
 	for ours, theirs := range map[string]string{
 		"names:": "file_path:", "holder:": "agent_name:", "from:": "from_agent:", "event:": "event_type:", "data:": "payload:",
@@ -127,10 +126,10 @@ func dialect(message string) string {
 	return message
 }
 
-// read decodes a body. Fields that are not known are of other versions.
+// read decodes the body. Unknown fields are ignored.
 func (c call) read(into any) error {
 	if err := json.NewDecoder(c.Body).Decode(into); err != nil {
-		return mailroom.Errorf(mailroom.CodeInvalid, "the body is not as it should be: %v", err)
+		return mailroom.Errorf(mailroom.CodeInvalid, "invalid body: %v", err)
 	}
 	return nil
 }

@@ -9,7 +9,7 @@ import (
 	"mailroom/api"
 )
 
-// reservation is one in the dialect's words.
+// reservation is a reservation in the protocol's format.
 type reservation struct {
 	ID        string    `json:"id"`
 	FilePath  string    `json:"file_path"`
@@ -60,8 +60,7 @@ func list(ctx context.Context, c call) (any, error) {
 	return items, err
 }
 
-// release takes an issue's id, or the path that was reserved. What is not held is no
-// error.
+// release releases an issue's id or a reserved path. Releasing what is not held is not an error.
 func release(ctx context.Context, c call) (any, error) {
 	id := c.PathValue("id")
 	return c.api.ReleaseNames(ctx, api.ReleaseNames{Project: c.project, Holder: c.PathValue("agent"), Names: []string{issues + id, id}})
@@ -85,7 +84,7 @@ func notify(ctx context.Context, c call) (any, error) {
 	}{out.Seq, out.To}, err
 }
 
-// notification is one in the dialect's words.
+// notification is a notification in the protocol's format.
 type notification struct {
 	ID    int64           `json:"id"`
 	From  string          `json:"from"`
@@ -94,7 +93,8 @@ type notification struct {
 	At    time.Time       `json:"created_at"`
 }
 
-// most is how many notifications one answer has; the next has the rest.
+// maxNotifications is the maximum number of notifications in one response; the next one has the
+// rest.
 const most = 500
 
 func inbox(ctx context.Context, c call) (any, error) {

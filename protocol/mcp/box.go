@@ -17,22 +17,21 @@ import (
 	"mailroom/client"
 )
 
-// box is an inbox in the hands of one call.
+// box gives one call access to an inbox.
 type box struct {
 	c      *client.Client
 	thread string
-	make   bool // it is made if it is not there
-	known  bool // it is there, and an inbox
+	make   bool // create the thread if it does not exist
+	known  bool // the thread exists and is an inbox
 }
 
-// kind is that of the agents of inboxes, and the name under which every server
-// offers one.
+// kind is the kind of inbox agents, and the name under which every server offers one.
 const kind = "inbox"
 
-// openKey makes of two readers who open an inbox at once one that does.
+// openKey is an idempotency key: two readers that open an inbox at once create it once.
 const openKey = "inbox/open"
 
-// open finds the thread of the inbox, and sees that it is one.
+// open returns the thread of the inbox and checks that it is one.
 func (b *box) open(ctx context.Context) (api.Thread, error) {
 	t, err := b.c.Thread(ctx, b.thread)
 	if b.make && mailroom.CodeOf(err) == mailroom.CodeNotFound {
@@ -51,11 +50,11 @@ func (b *box) open(ctx context.Context) (api.Thread, error) {
 			return t, nil
 		}
 	}
-	return t, mailroom.Errorf(mailroom.CodeConflict, "thread %q is no inbox: agent %s answers it; write to it with submit_message or delegate_task", t.ID, t.Agent)
+	return t, mailroom.Errorf(mailroom.CodeConflict, "thread %q is not an inbox but belongs to agent %s; write to it with submit_message or delegate_task", t.ID, t.Agent)
 }
 
-// begin makes the thread. missing is what is said where that is not allowed,
-// and of a thread that is somebody else's.
+// begin creates the thread. It returns missing if the caller may not create it, or if it belongs to
+// another user.
 func (b *box) begin(ctx context.Context, missing error) (api.Thread, error) {
 	in, err := b.own(inbox.Command{Open: true})
 	if err != nil {
@@ -71,7 +70,7 @@ func (b *box) begin(ctx context.Context, missing error) (api.Thread, error) {
 	return b.c.Thread(ctx, b.thread)
 }
 
-// own is the submit of a run that does a command, by the agent of the thread.
+// own returns the submission of a run that executes a command.
 func (b *box) own(c inbox.Command) (api.Submit, error) {
 	options, err := json.Marshal(map[string]inbox.Command{inbox.Option: c})
 	if len(options) > mailroom.MaxOptions {
@@ -84,10 +83,10 @@ func (b *box) own(c inbox.Command) (api.Submit, error) {
 }
 
 func tooLong(n int) error {
-	return mailroom.Errorf(mailroom.CodeTooLarge, "this is %d bytes as JSON, and %d are the most: send it in parts", n, mailroom.MaxAnswer)
+	return mailroom.Errorf(mailroom.CodeTooLarge, "the command is %d bytes as JSON, more than %d: send it in parts", n, mailroom.MaxAnswer)
 }
 
-// head is the ticket of the message at the head, nil if there is none.
+// head returns the ticket of the message at the head, nil if there is none.
 func (b *box) head(ctx context.Context) (*api.Ticket, error) {
 	for k, err := range client.Each(ctx, b.c.Tickets, client.ListQuery{Q: "state:open kind:event thread:" + client.Quote(b.thread), Limit: 500}) {
 		if err != nil {
@@ -100,7 +99,7 @@ func (b *box) head(ctx context.Context) (*api.Ticket, error) {
 	return nil, nil
 }
 
-// follow reads the thread after an entry until found says so.
+// follow reads entries after a sequence number until found returns true.
 func (b *box) follow(ctx context.Context, after int64, run string, found func(*mailroom.Entry) bool) error {
 	for ev, err := range b.c.Follow(ctx, client.FollowQuery{Thread: b.thread, Run: run, After: strconv.FormatInt(after, 10)}) {
 		switch {
@@ -113,8 +112,7 @@ func (b *box) follow(ctx context.Context, after int64, run string, found func(*m
 	return mailroom.Errorf(mailroom.CodeUnavailable, "the stream of thread %q ended", b.thread)
 }
 
-// moves waits for the next entry that can change what is at the head, and
-// returns its place.
+// moves waits for the next entry that can change the head, and returns its sequence number.
 func (b *box) moves(ctx context.Context, after int64) (seq int64, err error) {
 	err = b.follow(ctx, after, "", func(e *mailroom.Entry) bool {
 		seq = e.Seq
@@ -127,10 +125,9 @@ func (b *box) moves(ctx context.Context, after int64) (seq int64, err error) {
 	return seq, err
 }
 
-var errTimeout = errors.New("the time of the call is over")
+var errTimeout = errors.New("the call timed out")
 
-// wait returns the message at the head as soon as there is one, nil when the
-// time is over.
+// wait waits for a message at the head. It returns nil after a timeout.
 func (b *box) wait(ctx context.Context, most time.Duration) (*Row, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, most, errTimeout)
 	defer cancel()
@@ -163,36 +160,35 @@ func (b *box) next(ctx context.Context) (*Row, error) {
 	}
 }
 
-// outcome is what became of a command.
+// outcome is the result of a command.
 type outcome struct {
-	run     string // that did it
-	message string // what was said
+	run     string // run that executed it
+	message string // id of the message that was added
 	sent    mailroom.Sent
 	popped  bool
 }
 
-// do has a command done: as an answer to the message at the head, or else by a
-// run of its own.
+// do executes a command: as an answer to the message at the head, or by a run of its own.
 func (b *box) do(ctx context.Context, c inbox.Command) (outcome, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, doTime, errTimeout)
 	defer cancel()
 	c.Call = uuid.NewString()
 	run, at, err := b.give(ctx, c)
 	if errors.Is(err, errTimeout) {
-		err = mailroom.Errorf(mailroom.CodeUnavailable, "thread %q did not come to it within %s, and nothing was done: try again", b.thread, doTime)
+		err = mailroom.Errorf(mailroom.CodeUnavailable, "thread %q was busy for %s, and nothing was done: try again", b.thread, doTime)
 	}
 	if err != nil {
 		return outcome{}, err
 	}
 	out, err := b.done(ctx, run, at, c.Call)
 	if errors.Is(err, errTimeout) {
-		err = mailroom.Errorf(mailroom.CodeUnavailable, "it was taken in and will be done, which takes longer than %s: see run %s", doTime, run)
+		err = mailroom.Errorf(mailroom.CodeUnavailable, "accepted, but not finished after %s: see run %s", doTime, run)
 	}
 	return out, err
 }
 
-// give hands a command in. From then on it is durable, and done by run; what
-// becomes of it is in the log after the entry at.
+// give submits a command. After it returns, the command is durable and will be executed by run; its
+// result follows entry at in the log.
 func (b *box) give(ctx context.Context, c inbox.Command) (run string, at int64, err error) {
 	t, err := b.open(ctx)
 	for err == nil {
@@ -206,19 +202,19 @@ func (b *box) give(ctx context.Context, c inbox.Command) (run string, at int64, 
 			run = k.Run
 		case t.Status == api.ThreadIdle:
 			run, err = b.submit(ctx, c, mailroom.ModeReject)
-		case t.ActiveRun == nil && t.WaitingRun == nil: // a message is about to come, or only later ones are there
+		case t.ActiveRun == nil && t.WaitingRun == nil: // a message is about to reach the head, or all are scheduled for later
 			run = ""
 			if err = b.settles(ctx, t.LastSeq); errors.Is(err, errLater) {
 				run, err = b.submit(ctx, c, mailroom.ModeQueue)
 			}
-		default: // something is under way
+		default: // a run is active
 			_, err = b.moves(ctx, t.LastSeq)
 			run = ""
 		}
 		switch code := mailroom.CodeOf(err); {
 		case err == nil && run != "":
 			return run, t.LastSeq, nil
-		case err == nil, code == mailroom.CodeConflict, code == mailroom.CodeBusy: // somebody was first: look again
+		case err == nil, code == mailroom.CodeConflict, code == mailroom.CodeBusy: // another call was faster: read the thread again
 			t, err = b.open(ctx)
 		}
 		if err != nil {
@@ -240,13 +236,12 @@ func (b *box) answer(ctx context.Context, k *api.Ticket, c inbox.Command) error 
 	return err
 }
 
-// claimTime is, generously, how long a message that is due takes to be at the
-// head.
+// claimTime is an upper estimate of how long a due message takes to reach the head.
 const claimTime = time.Second
 
 var errLater = errors.New("nothing is due")
 
-// settles is moves for a thread in which nothing may move before long.
+// settles waits like moves, but returns errLater if nothing happens soon.
 func (b *box) settles(ctx context.Context, after int64) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, claimTime, errLater)
 	defer cancel()
@@ -256,7 +251,7 @@ func (b *box) settles(ctx context.Context, after int64) error {
 
 func later(r api.Run) bool { return r.NotBefore != nil && r.NotBefore.After(time.Now()) }
 
-// submit makes a run of its own. With mode reject something else may come first.
+// submit starts a run for a command. In mode reject it fails if another message came first.
 func (b *box) submit(ctx context.Context, c inbox.Command, mode mailroom.Mode) (run string, err error) {
 	in, err := b.own(c)
 	if err != nil {
@@ -267,11 +262,11 @@ func (b *box) submit(ctx context.Context, c inbox.Command, mode mailroom.Mode) (
 	return out.Run, err
 }
 
-// done waits until the run has done the command.
+// done waits until the run has executed the command.
 func (b *box) done(ctx context.Context, run string, after int64, call string) (out outcome, err error) {
 	out.run = run
 	var refused error
-	told := false // the entry of the command has come
+	told := false // the outcome of the command was read
 	err = b.follow(ctx, after, run, func(e *mailroom.Entry) bool {
 		switch e.Kind {
 		case mailroom.KindMessage:
@@ -294,7 +289,7 @@ func (b *box) done(ctx context.Context, run string, after int64, call string) (o
 			out.popped = true
 			return true
 		case mailroom.KindFailed, mailroom.KindCancelled:
-			refused = mailroom.Errorf(mailroom.CodeConflict, "run %s ended before it was done: %s", run, strings.TrimPrefix(e.Kind, "run."))
+			refused = mailroom.Errorf(mailroom.CodeConflict, "run %s ended before it executed the command: %s", run, strings.TrimPrefix(e.Kind, "run."))
 			return true
 		}
 		return false
@@ -305,21 +300,21 @@ func (b *box) done(ctx context.Context, run string, after int64, call string) (o
 	return out, err
 }
 
-// Popped is the answer of inbox_pop.
+// Popped is the result of inbox_pop.
 type Popped struct {
 	Removed bool   `json:"removed"`
-	Reason  string `json:"reason,omitempty"` // why not
+	Reason  string `json:"reason,omitempty"` // why not, if not removed
 }
 
-// pop takes the message away that is at the head. One that is behind it stays:
-// messages are dealt with in their order.
+// pop removes the message at the head. Other messages cannot be removed, because they are handled
+// in order.
 func (b *box) pop(ctx context.Context, id string) (Popped, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, doTime, errTimeout)
 	defer cancel()
 	c := inbox.Command{Pop: true, Call: uuid.NewString()}
 	out, err := b.remove(ctx, id, c)
 	if errors.Is(err, errTimeout) {
-		err = mailroom.Errorf(mailroom.CodeUnavailable, "whether it was removed is not known after %s: try again", doTime)
+		err = mailroom.Errorf(mailroom.CodeUnavailable, "unknown after %s whether the message was removed: try again", doTime)
 	}
 	return out, err
 }
@@ -337,7 +332,7 @@ func (b *box) remove(ctx context.Context, id string, c inbox.Command) (Popped, e
 		case err != nil:
 			return Popped{}, err
 		case r.Status.Finished():
-			return Popped{Reason: fmt.Sprintf("it is not in the inbox any more: it is %s", r.Status)}, nil
+			return Popped{Reason: fmt.Sprintf("it is no longer in the inbox: it is %s", r.Status)}, nil
 		}
 		k, err := b.head(ctx)
 		switch {
@@ -348,13 +343,13 @@ func (b *box) remove(ctx context.Context, id string, c inbox.Command) (Popped, e
 		case later(r):
 			return Popped{Reason: "it is not due before " + r.NotBefore.Format(time.RFC3339)}, nil
 		case k != nil:
-			return Popped{Reason: "it is behind other messages: deal with the head first, or drop this one with cancel_run"}, nil
-		default: // something is under way
+			return Popped{Reason: "it is behind other messages: handle the head first, or cancel this one with cancel_run"}, nil
+		default: // a run is active
 			_, err = b.moves(ctx, t.LastSeq)
 			k = nil
 		}
 		switch code := mailroom.CodeOf(err); {
-		case code == mailroom.CodeConflict: // somebody was first
+		case code == mailroom.CodeConflict: // another call was faster
 		case err != nil:
 			return Popped{}, err
 		case k != nil:
@@ -365,7 +360,7 @@ func (b *box) remove(ctx context.Context, id string, c inbox.Command) (Popped, e
 
 func (b *box) popped(out outcome, err error) (Popped, error) {
 	if err != nil && mailroom.CodeOf(err) == mailroom.CodeConflict {
-		e, _ := errors.AsType[*mailroom.Error](err) // which has the code
+		e, _ := errors.AsType[*mailroom.Error](err) // it has the code
 		return Popped{Reason: e.Message}, nil
 	}
 	return Popped{Removed: out.popped}, err

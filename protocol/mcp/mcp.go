@@ -1,13 +1,12 @@
-// Package mcp lets an agent read its mail and write to others by tool calls: the
-// Model Context Protocol, over the standard streams of a command and over HTTP.
+// Package mcp serves an agent's mailbox as tools of the Model Context Protocol, over the standard
+// streams of a command and over HTTP.
 //
-// The tools are made of the operations of package client alone. A command gives
-// them a client of a server elsewhere; the server gives them one whose requests
-// it carries out itself, for whoever called the tool. So a tool call is allowed
-// what its token is, and sees what its token sees.
+// The tools use only the operations of package client. A command uses a client of a remote server;
+// the server uses a client whose requests it executes itself with the caller's credentials. A tool
+// call therefore has exactly the permissions of its token.
 //
-// An inbox is a thread of the agent in package inbox. Its tools have the shapes
-// of the poll-mode platform, where a thread is a workspace and a run an activity.
+// An inbox is a thread of the agent in package inbox. The tools have the shapes of the poll-mode
+// platform, where a thread is a workspace and a run is an activity.
 package mcp
 
 import (
@@ -26,39 +25,39 @@ import (
 	"mailroom/internal/recovery"
 )
 
-// DefaultThread is the inbox of who names none.
+// DefaultThread is the inbox of a client that names none.
 const DefaultThread = "inbox"
 
 const (
-	// maxWait bounds one wait for a message, usualWait is it by default: clients
-	// give a call up after a minute.
+	// maxWait bounds one wait for a message. usualWait is the default, because clients give up
+	// after a minute.
 	maxWait   = 5 * time.Minute
 	usualWait = 30 * time.Second
-	// doTime bounds how long a command waits until it was done.
+	// commandTimeout bounds the wait for a command to be executed.
 	doTime = 30 * time.Second
 )
 
-// Options of the tools.
+// Options configure the tools.
 type Options struct {
-	// Thread is whose inbox is read. It is made when it is looked at first.
+	// Thread is the id of the inbox. It is created at first use.
 	Thread  string
 	Version string
-	// Dial returns the client of one call.
+	// Dial returns the client for one call.
 	Dial func() (*client.Client, error)
-	// Patient lets wait_for_message wait for a server that is away. Other
-	// calls fail then.
+	// Patient makes wait_for_message retry while the server is unavailable. Other calls fail at
+	// once.
 	Patient bool
-	// Schemas may be given where servers are made often.
+	// Schemas avoids repeated work if many servers are created.
 	Schemas *sdk.SchemaCache
-	// Log gets the stack of a call that panicked. Nil is slog's default.
+	// Log receives the stack of a call that panicked. Nil is slog's default.
 	Log *slog.Logger
 }
 
 const instructions = `Your mailbox. wait_for_message returns the message at its head and leaves it there; when you have
-dealt with it, take it away with inbox_pop, or it comes again. send_message_to_user says something in the conversation
-of your inbox; delegate_task hands a task to another agent or thread, whose result arrives as a message.`
+handled it, remove it with inbox_pop, or you will receive it again. send_message_to_user writes to the conversation
+of your inbox; delegate_task gives a task to another agent or thread, whose result arrives as a message.`
 
-// New makes a server of the tools.
+// New returns a server with the tools.
 func New(o Options) *sdk.Server {
 	if strings.TrimSpace(o.Thread) == "" {
 		o.Thread = DefaultThread
@@ -74,11 +73,10 @@ func New(o Options) *sdk.Server {
 	return s
 }
 
-// tools are what one server offers.
+// tools implements the tools of one server.
 type tools struct{ Options }
 
-// add offers a tool whose answer is JSON. What f returns as its error is told in
-// plain words, with its code.
+// add registers a tool with a JSON result. An error of f is returned as plain text with its code.
 func add[In, Out any](s *sdk.Server, t *tools, about *sdk.Tool, f func(ctx context.Context, c *client.Client, in In) (Out, error)) {
 	sdk.AddTool(s, about, func(ctx context.Context, _ *sdk.CallToolRequest, in In) (*sdk.CallToolResult, any, error) {
 		c, err := t.Dial()
@@ -93,7 +91,7 @@ func add[In, Out any](s *sdk.Server, t *tools, about *sdk.Tool, f func(ctx conte
 	})
 }
 
-// refusal is an error of a tool as its caller reads it.
+// refusal is the error of a tool as its caller sees it.
 type refusal struct {
 	code    mailroom.Code
 	message string
@@ -101,7 +99,7 @@ type refusal struct {
 
 func (r *refusal) Error() string { return string(r.code) + ": " + r.message }
 
-// plain makes err a refusal. What went wrong inside is not for the caller.
+// plain converts err to a refusal.
 func plain(err error) *refusal {
 	e, ok := errors.AsType[*mailroom.Error](err)
 	if !ok {
@@ -122,16 +120,16 @@ func plain(err error) *refusal {
 	return r
 }
 
-// plainRefusals gives the refusals of arguments, which the library makes, a code.
+// plainRefusals adds a code to the library's own errors about arguments.
 func plainRefusals(next sdk.MethodHandler) sdk.MethodHandler {
 	return func(ctx context.Context, method string, q sdk.Request) (sdk.Result, error) {
 		result, err := next(ctx, method, q)
 		if err != nil {
-			return nil, err // result may be a typed nil beside it
+			return nil, err // result may be a typed nil
 		}
 		if out, ok := result.(*sdk.CallToolResult); ok && out != nil && out.IsError {
 			if _, ours := errors.AsType[*refusal](out.GetError()); !ours {
-				out.Content = nil // it would keep the text
+				out.Content = nil // otherwise the old text stays
 				out.SetError(&refusal{mailroom.CodeInvalid, out.GetError().Error()})
 			}
 		}
@@ -139,8 +137,8 @@ func plainRefusals(next sdk.MethodHandler) sdk.MethodHandler {
 	}
 }
 
-// recovered answers a call that panics with the protocol's internal error. The
-// library runs each call on a goroutine of its own, where nothing else recovers.
+// recovered turns a panic into the protocol's internal error. The library runs each call on its own
+// goroutine, where nothing else recovers.
 func (o *Options) recovered(next sdk.MethodHandler) sdk.MethodHandler {
 	return func(ctx context.Context, method string, q sdk.Request) (result sdk.Result, err error) {
 		defer recovery.Handle(o.Log, "a call of MCP", func(*recovery.Panic) {

@@ -25,42 +25,42 @@ type Row struct {
 	Workspace   string       `json:"arrival_workspace_id"` // the thread
 	CreatedAt   time.Time    `json:"created_at"`
 	Sender      string       `json:"sender"`
-	Delegation  string       `json:"delegation_id,omitempty"` // of a result: the run that it is of
+	Delegation  string       `json:"delegation_id,omitempty"` // of a result: the delegated run
 	Status      string       `json:"status,omitempty"`        // of a result
 	Attachments []Attachment `json:"attachments,omitempty"`
 }
 
-// Attachment is a file that a message refers to.
+// Attachment is a file in a message.
 type Attachment struct {
 	URI      string `json:"uri"`
 	Name     string `json:"name,omitempty"`
 	MimeType string `json:"mime_type,omitempty"`
 }
 
-// row shows a run, nil if all of its messages were taken back. Into the run at
-// the head more may have been said.
+// row returns the message of a run, nil if all of it was retracted. The run at the head may have
+// further messages.
 func (b *box) row(ctx context.Context, run string, head bool) (*Row, error) {
 	r, err := b.c.Run(ctx, run)
 	if err != nil {
 		return nil, err
 	}
-	said, err := b.messages(ctx, r.Messages)
+	messages, err := b.messages(ctx, r.Messages)
 	if err != nil {
 		return nil, err
 	}
 	if head {
-		more, err := b.added(ctx, r, said)
+		more, err := b.added(ctx, r, messages)
 		if err != nil {
 			return nil, err
 		}
-		said = append(said, more...)
+		messages = append(messages, more...)
 	}
-	if len(said) == 0 {
+	if len(messages) == 0 {
 		return nil, nil
 	}
 	row := &Row{
 		Activity: r.ID, Kind: inbox.KindOf(r.Origin), Workspace: b.thread,
-		CreatedAt: said[0].CreatedAt, Sender: said[0].Sender,
+		CreatedAt: messages[0].CreatedAt, Sender: messages[0].Sender,
 	}
 	if row.Kind == inbox.FromPeer && r.Parent != nil {
 		parent, err := b.c.Run(ctx, *r.Parent)
@@ -69,10 +69,10 @@ func (b *box) row(ctx context.Context, run string, head bool) (*Row, error) {
 		}
 		row.Peer = parent.Thread
 	}
-	return row, b.fill(ctx, row, said)
+	return row, b.fill(ctx, row, messages)
 }
 
-// messages are those that were not taken back.
+// messages returns the messages that were not retracted or superseded.
 func (b *box) messages(ctx context.Context, ids []string) ([]mailroom.Message, error) {
 	var out []mailroom.Message
 	for _, id := range ids {
@@ -87,7 +87,7 @@ func (b *box) messages(ctx context.Context, ids []string) ([]mailroom.Message, e
 	return out, nil
 }
 
-// added is what was said to a run after it had begun.
+// added returns the messages that a run received after it started.
 func (b *box) added(ctx context.Context, r api.Run, known []mailroom.Message) ([]mailroom.Message, error) {
 	q := client.EntriesQuery{Run: r.ID, Kinds: []string{mailroom.KindMessage}, Limit: 500}
 	if len(known) > 0 {
@@ -109,10 +109,10 @@ func (b *box) added(ctx context.Context, r api.Run, known []mailroom.Message) ([
 	return b.messages(ctx, ids)
 }
 
-// fill gives a row the content of its messages.
-func (b *box) fill(ctx context.Context, row *Row, said []mailroom.Message) error {
+// fill adds the content of messages to a row.
+func (b *box) fill(ctx context.Context, row *Row, messages []mailroom.Message) error {
 	var texts []string
-	for _, m := range said {
+	for _, m := range messages {
 		for _, p := range m.Parts {
 			switch p.Type {
 			case "text":
@@ -132,8 +132,7 @@ func (b *box) fill(ctx context.Context, row *Row, said []mailroom.Message) error
 	return nil
 }
 
-// data is how a data part reads: the end of a delegation as what it says, all
-// else as JSON.
+// data returns a data part as text: the result of a delegation as its reply, anything else as JSON.
 func (b *box) data(ctx context.Context, row *Row, raw json.RawMessage) (string, error) {
 	var end struct {
 		Run, Thread string
@@ -151,7 +150,7 @@ func (b *box) data(ctx context.Context, row *Row, raw json.RawMessage) (string, 
 		return plain.String(), nil
 	}
 	row.Peer, row.Delegation, row.Status = end.Thread, end.Run, string(end.Status)
-	if end.Cut { // too long to be sent along
+	if end.Cut { // the message has only its beginning
 		r, err := b.c.Run(ctx, end.Run)
 		if err != nil {
 			return "", err
@@ -169,14 +168,13 @@ func (b *box) data(ctx context.Context, row *Row, raw json.RawMessage) (string, 
 	return fmt.Sprintf("(%s returned empty output)", row.Sender), nil
 }
 
-// Rows is the answer of inbox_peek.
+// Rows is the result of inbox_peek.
 type Rows struct {
 	Items []*Row `json:"items"`
-	Total int    `json:"total"` // in the inbox
+	Total int    `json:"total"` // messages in the inbox
 }
 
-// peekSize is the length of text, in bytes, after which no further message is
-// shown.
+// peekSize is the amount of text, in bytes, after which no more messages are added.
 const peekSize = 1 << 20
 
 // peek returns the message at the head and those behind it, in order.
@@ -220,8 +218,8 @@ func (b *box) peek(ctx context.Context, limit int) (Rows, error) {
 	return out, nil
 }
 
-// queue are the runs that have not started and are due, in the order in which
-// they will. What somebody gave as a command is no message.
+// queue returns the runs that are due and have not started, in the order in which they will start.
+// Commands are not messages and are excluded.
 func (b *box) queue(ctx context.Context) ([]api.Run, error) {
 	var all []api.Run
 	q := client.ListQuery{Q: "status:queued thread:" + client.Quote(b.thread), Limit: 500}

@@ -34,8 +34,8 @@ type popArgs struct {
 }
 
 type sayArgs struct {
-	Message   string `json:"message" jsonschema:"what to say"`
-	Workspace string `json:"workspace_id,omitempty" jsonschema:"the inbox in which to say it; yours by default"`
+	Message   string `json:"message" jsonschema:"text of the message"`
+	Workspace string `json:"workspace_id,omitempty" jsonschema:"the inbox to write to; yours by default"`
 }
 
 type said struct {
@@ -46,8 +46,8 @@ type said struct {
 }
 
 type delegateArgs struct {
-	Workspace string `json:"workspace_id" jsonschema:"who is to do it: a thread, or the name of an agent, which gets a new thread for it"`
-	Task      string `json:"task" jsonschema:"what is to be done"`
+	Workspace string `json:"workspace_id" jsonschema:"a thread, or the name of an agent, which gets a new thread for the task"`
+	Task      string `json:"task" jsonschema:"description of the task"`
 	Source    string `json:"source_workspace_id,omitempty" jsonschema:"the inbox at which the result arrives; yours by default"`
 }
 
@@ -57,7 +57,7 @@ type delegated struct {
 	Workspace  string `json:"workspace_id"` // thread of that run
 }
 
-// inbox offers the tools of the platform's contract.
+// inbox registers the tools of the poll-mode contract.
 func (t *tools) inbox(s *sdk.Server) {
 	look := &sdk.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true}
 	add(s, t, &sdk.Tool{
@@ -70,7 +70,7 @@ func (t *tools) inbox(s *sdk.Server) {
 	}, t.peek)
 	add(s, t, &sdk.Tool{
 		Name:        "inbox_pop",
-		Description: "Remove the message at the head of the inbox, once you have dealt with it. Only the head can be removed.",
+		Description: "Remove the message at the head of the inbox, once you have handled it. Only the head can be removed.",
 	}, func(ctx context.Context, c *client.Client, in popArgs) (Popped, error) {
 		if strings.TrimSpace(in.Activity) == "" {
 			return Popped{}, wrong("activity_id", "is blank")
@@ -79,15 +79,15 @@ func (t *tools) inbox(s *sdk.Server) {
 	})
 	add(s, t, &sdk.Tool{
 		Name:        "send_message_to_user",
-		Description: "Say something in the conversation of the inbox. While a message is at the head, it is the answer to that one.",
+		Description: "Write a message to the conversation of the inbox. While a message is at the head, it answers that message.",
 	}, t.say)
 	add(s, t, &sdk.Tool{
 		Name:        "delegate_task",
-		Description: "Hand a task to another agent or thread. Its result arrives later as a message of kind delegation_result.",
+		Description: "Give a task to another agent or thread. Its result arrives later as a message of kind delegation_result.",
 	}, t.delegate)
 }
 
-// box is the inbox that a call names, or that of these tools.
+// box returns the inbox that a call names, by default that of the tools.
 func (t *tools) box(c *client.Client, workspace string) *box {
 	if workspace == "" || workspace == t.Thread {
 		return &box{c: c, thread: t.Thread, make: true}
@@ -130,11 +130,10 @@ func (t *tools) waitForMessage(ctx context.Context, c *client.Client, in waitArg
 	}
 }
 
-// awayPause is how long a server that is away is left alone.
+// retryPause is the minimum pause before a request to an unavailable server is repeated.
 const awayPause = time.Second
 
-// pause waits before a server is asked again that was away. false: there is no
-// time left for it.
+// pause waits before the next attempt to reach a server. It returns false if there is no time left.
 func pause(ctx context.Context, err error, end time.Time) bool {
 	wait := awayPause
 	if e, ok := errors.AsType[*mailroom.Error](err); ok {
@@ -186,7 +185,7 @@ func (t *tools) delegate(ctx context.Context, c *client.Client, in delegateArgs)
 	return delegated{out.sent.Run, "queued", out.sent.Thread}, err
 }
 
-// target finds who is meant: a thread, or else an agent.
+// target resolves a workspace id to a thread or an agent.
 func target(ctx context.Context, b *box, workspace string) (inbox.Delegation, error) {
 	switch workspace {
 	case "":
@@ -206,9 +205,9 @@ func target(ctx context.Context, b *box, workspace string) (inbox.Delegation, er
 		switch {
 		case a.Name != workspace:
 		case a.Kind != nil && *a.Kind == kind:
-			return inbox.Delegation{}, wrong("workspace_id", fmt.Sprintf("names the agent %s, of which nobody would read a new thread: name the thread of an inbox", a.Name))
+			return inbox.Delegation{}, wrong("workspace_id", fmt.Sprintf("names the agent %s, whose new threads have no reader: name the thread of an inbox", a.Name))
 		case !a.Available:
-			why := "nothing runs it now"
+			why := "no worker runs it"
 			if a.Reason != nil {
 				why = *a.Reason
 			}
@@ -223,14 +222,14 @@ func target(ctx context.Context, b *box, workspace string) (inbox.Delegation, er
 type submitArgs struct {
 	Thread string `json:"thread,omitempty" jsonschema:"the thread to write to; a new one by default"`
 	Text   string `json:"text" jsonschema:"the message"`
-	Agent  string `json:"agent,omitempty" jsonschema:"the agent that is to answer; the thread's by default"`
-	Mode   string `json:"mode,omitempty" jsonschema:"what it does to a busy thread: queue (the default), steer, interrupt, latest, collect or reject"`
-	Key    string `json:"key,omitempty" jsonschema:"the same message under the same key is taken in once"`
+	Agent  string `json:"agent,omitempty" jsonschema:"the agent that answers; the thread's by default"`
+	Mode   string `json:"mode,omitempty" jsonschema:"how to handle a busy thread: queue (the default), steer, interrupt, latest, collect or reject"`
+	Key    string `json:"key,omitempty" jsonschema:"idempotency key: a message with the same key is accepted once"`
 }
 
 type runArgs struct {
 	Run     string   `json:"run" jsonschema:"id of the run"`
-	Timeout *float64 `json:"timeout_secs,omitempty" jsonschema:"seconds to wait for its end, or until it waits itself; at most 300, 0 by default"`
+	Timeout *float64 `json:"timeout_secs,omitempty" jsonschema:"seconds to wait until the run ends or waits for input; at most 300, 0 by default"`
 }
 
 type cancelArgs struct {
@@ -249,12 +248,12 @@ type decideArgs struct {
 	Decision string `json:"decision" jsonschema:"approve or deny an approval; answer a question or an event"`
 	Answer   any    `json:"answer,omitempty" jsonschema:"the answer, with decision answer"`
 	Reason   string `json:"reason,omitempty"`
-	Digest   string `json:"digest,omitempty" jsonschema:"the ticket's digest, of which 16 characters do; approve needs it"`
+	Digest   string `json:"digest,omitempty" jsonschema:"the ticket's digest, at least 16 characters; required to approve"`
 }
 
-// others offers operations of Mailroom as they are.
+// others registers operations of Mailroom with their usual shapes.
 func (t *tools) others(s *sdk.Server) {
-	add(s, t, &sdk.Tool{Name: "submit_message", Description: "Send a message to a thread, which makes a run of its agent."}, submitMessage)
+	add(s, t, &sdk.Tool{Name: "submit_message", Description: "Send a message to a thread, which starts a run of its agent."}, submitMessage)
 	add(s, t, &sdk.Tool{
 		Name: "get_run", Description: "Show a run: its status, and its reply once it is completed.",
 		Annotations: &sdk.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true},
@@ -264,7 +263,7 @@ func (t *tools) others(s *sdk.Server) {
 			return c.CancelRun(ctx, in.Run)
 		})
 	add(s, t, &sdk.Tool{
-		Name: "list_tickets", Description: "List what runs ask or wait for: approvals, questions, events, timers and other runs.",
+		Name: "list_tickets", Description: "List what runs wait for: approvals, questions, events, timers and other runs.",
 		Annotations: &sdk.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true},
 	}, listTickets)
 	add(s, t, &sdk.Tool{Name: "decide", Description: "Answer a ticket, once. Approve only what you were shown: send its digest."}, decide)

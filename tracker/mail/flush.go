@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// Flush sends what is kept, in order, as far as the command's time goes. What
-// could not be sent stays kept, and so does what another command is sending.
+// Flush sends the queued calls in order, as far as the command's time allows. Unsent calls stay
+// queued. It does nothing while another command is sending.
 func (b *Client) Flush(ctx context.Context) {
 	if b == nil {
 		return
 	}
 	defer b.client.CloseIdleConnections()
-	// Most commands find nothing kept, and so lock nothing and write nothing.
+	// Most commands find an empty queue; they take no lock and write nothing.
 	if all, err := b.place.read(); err == nil && (all.Servers[b.digest] == nil || len(all.Servers[b.digest].Queued) == 0) {
 		return
 	}
@@ -35,7 +35,7 @@ func (b *Client) Flush(ctx context.Context) {
 				break
 			}
 			if r.verdict != verdictDone {
-				b.warnOnce("%s; it is not told again", r.reason)
+				b.warnOnce("%s; the call is dropped", r.reason)
 			}
 			sent = append(sent, c)
 		}
@@ -46,11 +46,11 @@ func (b *Client) Flush(ctx context.Context) {
 	}
 }
 
-// hasTime reports whether a server has time enough to answer. One that is asked in
-// the last moment would be called dead for being slow.
+// hasTime reports whether enough time is left for a request. A request at the last moment would
+// make a slow server look dead.
 func (b *Client) hasTime() bool { return b.timeLeft() > b.settings.Timeout/2 }
 
-// beginFlush makes the command the one that sends, and returns what there is to send.
+// beginFlush makes this command the sender and returns the queued calls.
 func (b *Client) beginFlush(ctx context.Context) (kept []Call) {
 	b.update(ctx, func(s *server, now time.Time) bool {
 		s.Queued = slices.DeleteFunc(s.Queued, func(c Call) bool { return c.expired(now) })
@@ -68,7 +68,7 @@ func (b *Client) beginFlush(ctx context.Context) (kept []Call) {
 	return kept
 }
 
-// endFlush forgets what was sent, and leaves a server alone that has failed.
+// endFlush removes the calls that were sent, and starts a backoff if the server failed.
 func (b *Client) endFlush(ctx context.Context, sent []Call, bad *result) {
 	rest := 0
 	b.update(ctx, func(s *server, now time.Time) bool {
@@ -86,11 +86,11 @@ func (b *Client) endFlush(ctx context.Context, sent []Call, bad *result) {
 	})
 	if bad != nil {
 		b.disabled = true
-		b.warnOnce("%s; going on without it, %s kept for it", bad.reason, count(rest, "call is", "calls are"))
+		b.warnOnce("%s; going on without it, %s queued", bad.reason, count(rest, "call is", "calls are"))
 	}
 }
 
-// equal reports whether a call is this one, and not a later one of its kind.
+// equal reports whether two values are the same call, rather than two calls of one kind.
 func (c Call) equal(other Call) bool {
 	return c.Key == other.Key && c.Issue == other.Issue && c.Agent == other.Agent && c.At.Equal(other.At)
 }
@@ -102,16 +102,16 @@ func count(n int, one, more string) string {
 	return fmt.Sprintf("%d %s", n, more)
 }
 
-// Status is what is known of a server, without asking it.
+// Status is the saved state of a server.
 type Status struct {
 	URL    string    // without secrets
-	Agent  string    // who reserves
-	Silent time.Time // it is not asked before; zero: it is asked
-	Reason string    // why
-	Kept   int       // calls that are to be sent
+	Agent  string    // holder of reservations
+	Silent time.Time // end of the backoff; zero if there is none
+	Reason string    // why it is in backoff
+	Kept   int       // queued calls
 }
 
-// Status reads what is known of the server.
+// Status reads the saved state of the server, without a request.
 func (b *Client) Status() (Status, error) {
 	out := Status{URL: b.name, Agent: b.settings.Agent}
 	all, err := b.place.read()

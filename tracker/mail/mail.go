@@ -1,12 +1,10 @@
-// Package mail lets commands of the tracker reserve issues at a server and tell
-// other agents what became of them, as long as there is a server. One that is not
-// there, or not well, stops nobody: it costs one time-out and one warning, is then
-// left alone for a while, and is told later what it missed.
+// Package mail lets tracker commands reserve issues at an agent mail server and notify other
+// agents, if there is a server. A server that is missing or failing never blocks a command: it
+// costs one timeout and one warning, is then skipped for a while, and gets the queued calls later.
 //
-// The protocol is that of the agents' mail: POST and DELETE of /api/reservations,
-// POST of /api/notifications, with a bearer token. What is to be known of a server
-// from one command to the next is in a small file in the tracker's folder. Its lock
-// is never held while somebody waits for the network.
+// The protocol is that of agent mail: POST and DELETE of /api/reservations and POST of
+// /api/notifications, with a bearer token. State between commands is in a small file in the
+// tracker's folder. Its lock is never held during network requests.
 package mail
 
 import (
@@ -26,30 +24,30 @@ import (
 )
 
 const (
-	// DefaultTimeout is what a server may cost a command that says nothing else.
+	// DefaultTimeout is the network time of a command that does not set one.
 	DefaultTimeout = time.Second
-	// MaxTimeout is the most that a command may give a server.
+	// MaxTimeout is the longest network time that a command may set.
 	MaxTimeout = 10 * time.Minute
 
-	lease          = time.Hour // of a reservation
+	lease          = time.Hour // duration of a reservation
 	defaultBackoff = 30 * time.Second
 	maxBackoff     = 5 * time.Minute
 )
 
-// Settings say which server is asked, and by whom.
+// Settings name the server and the client.
 type Settings struct {
 	URL     string        // such as http://127.0.0.1:8765
-	Token   string        // sent as a bearer token; "": none
-	Agent   string        // who reserves
-	Project string        // sent as X-Project; "": not sent
-	Timeout time.Duration // for all requests of a command together; 0 is DefaultTimeout
+	Token   string        // bearer token; "" for none
+	Agent   string        // holder of reservations
+	Project string        // sent as X-Project; "" for none
+	Timeout time.Duration // for all requests of a command together; 0 means DefaultTimeout
 }
 
-// ReservedError is the refusal of a reservation that somebody else has.
+// ReservedError reports that another agent holds the reservation of an issue.
 type ReservedError struct {
 	Issue string
 	By    string
-	Until time.Time // zero: nobody said
+	Until time.Time // zero if unknown
 }
 
 func (h *ReservedError) Error() string {
@@ -60,37 +58,37 @@ func (h *ReservedError) Error() string {
 	return text
 }
 
-// Client is the mail of one command. Its methods are for one goroutine; those of a
-// nil Box, of a command without a server, do nothing.
+// Client sends the mail of one command. It is not safe for concurrent use. The methods of a nil
+// Client, which a command without a server has, do nothing.
 type Client struct {
 	settings Settings
-	base     string // the server's address, without a slash at its end
-	name     string // the same for messages, without secrets
+	base     string // the server's address without a trailing slash
+	name     string // the same without secrets, for messages
 	digest   string // of address and token
 	place    stateFile
 	client   *http.Client
 	warn     func(message string)
 
-	// of the command, changed as it goes on
-	command  string        // a name that no other command has
-	spent    time.Duration // on the network
-	disabled bool          // the server is not asked again
+	// State of the command.
+	command  string        // unique name of this command
+	spent    time.Duration // network time used
+	disabled bool          // no more requests to the server
 	warned   bool
-	needed   bool            // the command has something to ask
-	reserved map[string]bool // issues to be given back if it fails; true: the server may have them reserved
+	needed   bool            // the command has something to send
+	reserved map[string]bool // issues to release if the command fails; true if the server may have them reserved
 }
 
-// Open returns the mail of a command for the tracker in folder. warn is called at
-// most once, with a line for a person. An address that is none is an error, which
-// does not quote it: it may hold a password.
+// Open returns the client of a command for the tracker in folder. warn is called at most once, with
+// one line of text. The error for an invalid address does not quote it, because it may contain a
+// password.
 func Open(folder string, s Settings, warn func(message string)) (*Client, error) {
 	u, err := url.Parse(strings.TrimSpace(s.URL))
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return nil, errors.New("the address of agent mail is not like http://127.0.0.1:8765")
+		return nil, errors.New("invalid address of agent mail: use one such as http://127.0.0.1:8765")
 	}
 	s.Token = strings.TrimSpace(s.Token)
 	if strings.ContainsFunc(s.Token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return nil, errors.New("the token of agent mail holds characters that no token has")
+		return nil, errors.New("invalid token of agent mail: it contains spaces or characters outside ASCII")
 	}
 	if s.Timeout <= 0 {
 		s.Timeout = DefaultTimeout
@@ -102,29 +100,29 @@ func Open(folder string, s Settings, warn func(message string)) (*Client, error)
 	b.digest = hex.EncodeToString(sum[:16])
 	u.User = nil
 	b.name = strings.TrimRight(u.String(), "/")
-	transport := http.DefaultTransport.(*http.Transport).Clone() // the type that it has
+	transport := http.DefaultTransport.(*http.Transport).Clone() // its type is documented
 	b.client = &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
-		return http.ErrUseLastResponse // nobody else is given the token
+		return http.ErrUseLastResponse // never send the token to another server
 	}}
 	return b, nil
 }
 
-// Release ends the agent's reservation of an issue.
+// Release returns a call that ends the agent's reservation of an issue.
 func Release(issue string) Call { return Call{Issue: issue} }
 
-// Notice tells all other agents what happened. payload must encode as JSON.
+// Notice returns a call that notifies all other agents of an event. payload must encode as JSON.
 func Notice(eventType string, payload any) Call {
 	raw, err := json.Marshal(payload)
 	if err != nil {
-		panic(err) // payloads are made of texts
+		panic(err) // payloads consist of strings
 	}
 	return Call{Key: rand.Text(), Type: eventType, Payload: raw}
 }
 
-// timeLeft is the time that the command may still spend on the network.
+// timeLeft returns the network time that the command has left.
 func (b *Client) timeLeft() time.Duration { return b.settings.Timeout - b.spent }
 
-// warnOnce warns, once.
+// warnOnce prints the first warning and drops all others.
 func (b *Client) warnOnce(format string, args ...any) {
 	if !b.warned {
 		b.warned = true
@@ -132,8 +130,8 @@ func (b *Client) warnOnce(format string, args ...any) {
 	}
 }
 
-// update changes what is known of the server, unless change returns false. That
-// it cannot be kept is told and stops nothing.
+// update changes the state of the server, unless change returns false. A failure to save it is a
+// warning only.
 func (b *Client) update(ctx context.Context, change func(s *server, now time.Time) bool) {
 	ctx, cancel := context.WithTimeout(ctx, lockWait)
 	defer cancel()
@@ -152,23 +150,24 @@ func (b *Client) update(ctx context.Context, change func(s *server, now time.Tim
 		return true
 	})
 	if err != nil {
-		b.warnOnce("is used without what was known of it: %s", b.quote(err.Error()))
+		b.warnOnce("is used without its saved state: %s", b.quote(err.Error()))
 	}
 }
 
-// Reserve reserves issues, all or none: the error is a [*Held] then. What else
-// goes wrong with the server is told, and counts as granted.
+// Reserve reserves all of the issues or none. If another agent holds one, the error is a
+// [*ReservedError]. Any other failure of the server is a warning, and the command goes on without a
+// reservation.
 func (b *Client) Reserve(ctx context.Context, issues ...string) error {
 	if b == nil || len(issues) == 0 {
 		return nil
 	}
 	b.needed = true
 	b.addHolds(ctx, issues)
-	b.Flush(ctx) // others must be able to have what was released before
+	b.Flush(ctx) // queued releases come first, so that others can reserve those issues
 	for _, issue := range issues {
 		if !b.disabled && b.timeLeft() <= 0 {
 			b.disabled = true
-			b.warnOnce("is too slow for what it is asked within %s; going on without a reservation", b.settings.Timeout)
+			b.warnOnce("did not answer all requests within %s; going on without a reservation", b.settings.Timeout)
 		}
 		if b.disabled {
 			return nil
@@ -189,9 +188,8 @@ func (b *Client) Reserve(ctx context.Context, issues ...string) error {
 	return nil
 }
 
-// addHolds notes that the command is about to reserve issues. While another command
-// is releasing one of them it waits, or a late release would end what is reserved
-// now.
+// addHolds records that the command is about to reserve issues. While another command is releasing
+// one of them, it waits: a late release would end the new reservation.
 func (b *Client) addHolds(ctx context.Context, issues []string) {
 	const again = 5 * time.Millisecond
 	for {
@@ -205,7 +203,7 @@ func (b *Client) addHolds(ctx context.Context, issues []string) {
 				return false
 			}
 			for _, issue := range issues {
-				b.reserved[issue] = s.cancelRelease(b.settings.Agent, issue) // what the server does not know is owed to it
+				b.reserved[issue] = s.cancelRelease(b.settings.Agent, issue) // the server still has a cancelled release reserved
 				if !b.disabled {
 					s.addHold(b.settings.Agent, issue, b.command, now)
 				}
@@ -217,7 +215,7 @@ func (b *Client) addHolds(ctx context.Context, issues []string) {
 		}
 		if b.timeLeft() <= again {
 			b.disabled = true
-			b.warnOnce("is still being told of a release; going on without a reservation")
+			b.warnOnce("is still receiving a release; going on without a reservation")
 			continue
 		}
 		timer := time.NewTimer(again)
@@ -231,15 +229,15 @@ func (b *Client) addHolds(ctx context.Context, issues []string) {
 	}
 }
 
-// skipServer goes on without a server that was found failing before.
+// skipServer goes on without a server that is in backoff.
 func (b *Client) skipServer(off *backoff, now time.Time) {
 	b.disabled = true
 	if b.needed {
-		b.warnOnce("%s; going on without it, and asking again in %d s", off.Reason, int(off.Until.Sub(now).Seconds())+1)
+		b.warnOnce("%s; going on without it, retrying in %d s", off.Reason, int(off.Until.Sub(now).Seconds())+1)
 	}
 }
 
-// onFailure goes on without a server that has just failed, and leaves it alone.
+// onFailure goes on without a server that has just failed, and starts its backoff.
 func (b *Client) onFailure(ctx context.Context, r result) {
 	b.disabled = true
 	b.warnOnce("%s; going on without it", r.reason)
@@ -249,8 +247,8 @@ func (b *Client) onFailure(ctx context.Context, r result) {
 	})
 }
 
-// ReleaseAll releases what the command has reserved, because it failed. What another
-// command of the same agent holds too stays reserved.
+// ReleaseAll queues the release of everything that the command has reserved, because it failed.
+// Issues that another command of the same agent holds stay reserved.
 func (b *Client) ReleaseAll(ctx context.Context) {
 	if b == nil || len(b.reserved) == 0 {
 		return
@@ -266,7 +264,7 @@ func (b *Client) ReleaseAll(ctx context.Context) {
 	clear(b.reserved)
 }
 
-// Enqueue keeps calls for [Box.Flush], after everything that is kept already.
+// Enqueue appends calls to the queue that [Client.Flush] sends.
 func (b *Client) Enqueue(ctx context.Context, calls ...Call) {
 	if b == nil || len(calls) == 0 {
 		return
@@ -280,10 +278,11 @@ func (b *Client) Enqueue(ctx context.Context, calls ...Call) {
 		return true
 	})
 	if dropped > 0 {
-		b.warnOnce("was not told for so long that %d of the oldest things kept for it were dropped; %d are kept", dropped, maxQueued)
+		b.warnOnce("was unreachable for so long that the %d oldest queued calls were dropped; %d remain", dropped, maxQueued)
 	}
 }
 
+// stamp fills in the time, agent and project of a call.
 func (b *Client) stamp(c Call, now time.Time) Call {
 	c.At, c.Agent, c.Project = now.UTC(), b.settings.Agent, b.settings.Project
 	return c

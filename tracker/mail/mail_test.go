@@ -123,7 +123,7 @@ func TestAReservationWaitsForAReleaseThatIsOnItsWay(t *testing.T) {
 	if err := late.Reserve(ctx, "x-1"); err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(warned, "is still being told of a release; going on without a reservation") {
+	if !strings.Contains(warned, "is still receiving a release; going on without a reservation") {
 		t.Errorf("it warned %q", warned)
 	}
 	// What was not on its way needs no waiting, and no lock is held meanwhile.
@@ -210,7 +210,7 @@ func TestWhatIsKeptIsBounded(t *testing.T) {
 	var warned string
 	b := d.open(t, folder, func(message string) { warned = message })
 	b.Enqueue(ctx, Release("x-1"), Release("x-new"), Release("x-newer"))
-	if !strings.Contains(warned, "2 of the oldest things kept for it were dropped; 200 are kept") {
+	if !strings.Contains(warned, "2 oldest queued calls were dropped; 200 remain") {
 		t.Errorf("it warned %q", warned)
 	}
 	b.Flush(ctx)
@@ -274,7 +274,7 @@ func TestAGarbledFileIsBegunAnew(t *testing.T) {
 			t.Errorf("%q: %v", text, err)
 		}
 		d.wantCalls(t, reserving)
-		if len(warned) > 1 || len(warned) == 1 && !strings.Contains(warned[0], "is dropped") {
+		if len(warned) > 1 || len(warned) == 1 && !strings.Contains(warned[0], "calls are dropped") {
 			t.Errorf("%q: it warned %q", text, warned)
 		}
 		b.status(t)
@@ -290,7 +290,7 @@ func TestAFolderThatCannotBeWrittenStopsNobody(t *testing.T) {
 	}
 	b.Enqueue(t.Context(), Release("x-1"))
 	b.Flush(t.Context())
-	if len(warned) != 1 || !strings.Contains(warned[0], "without what was known of it") {
+	if len(warned) != 1 || !strings.Contains(warned[0], "without its saved state") {
 		t.Errorf("it warned %q", warned)
 	}
 	d.wantCalls(t, reserving)
@@ -393,7 +393,7 @@ func TestACommandAsksAServerThatFailedNoMore(t *testing.T) {
 	b.Enqueue(t.Context(), Release("x-1"))
 	b.Flush(t.Context())
 	d.wantCalls(t, telling)
-	if len(warned) != 1 || !strings.Contains(warned[0], "cannot be reached (it closed the connection); going on without it, 1 call is kept for it") {
+	if len(warned) != 1 || !strings.Contains(warned[0], "cannot be reached (it closed the connection); going on without it, 1 call is queued") {
 		t.Errorf("it warned %q", warned)
 	}
 }
@@ -424,7 +424,7 @@ func TestTheTimeOfACommandIsSharedByItsCalls(t *testing.T) {
 	if s := b.status(t); s.Kept != 1 || !s.Silent.IsZero() {
 		t.Errorf("status %+v, want 1 kept for a server that is asked", s)
 	}
-	if len(warned) != 1 || !strings.Contains(warned[0], "is too slow for what it is asked within 1m0s; going on without a reservation") {
+	if len(warned) != 1 || !strings.Contains(warned[0], "did not answer all requests within 1m0s; going on without a reservation") {
 		t.Errorf("it warned %q", warned)
 	}
 }

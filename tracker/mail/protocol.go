@@ -19,33 +19,33 @@ import (
 )
 
 const (
-	maxAnswer = 1 << 20 // bytes that are read of an answer
-	maxQuote  = 200     // characters of a server's words in a message
+	maxAnswer = 1 << 20 // bytes read of a response
+	maxQuote  = 200     // characters of server text in a message
 )
 
-// verdict is what came of a request.
+// verdict classifies the outcome of a request.
 type verdict int
 
 const (
 	verdictDone    verdict = iota
-	verdictHeld            // a reservation: somebody else has it
-	verdictRefused         // this request is wrong, the server is well
+	verdictHeld            // of a reservation: another agent holds it
+	verdictRefused         // the request is wrong, the server works
 	verdictFailed          // the server cannot be used now
 )
 
-// result is a verdict with what is to be said of it.
+// result is a verdict with its details.
 type result struct {
 	verdict verdict
-	reason  string         // of refused and failed, to follow the server's name
-	retry   time.Duration  // what a failed server asks for; 0: nothing
+	reason  string         // of refused and failed, to follow the server's name in a message
+	retry   time.Duration  // Retry-After of a failed server; 0 if absent
 	holder  *ReservedError // of held
 }
 
-// request is one HTTP request of the dialect.
+// request is one HTTP request of the protocol.
 type request struct {
 	method, path string // path below /api, escaped
 	key, project string
-	body         any // nil: none
+	body         any // nil for none
 	mayBeEmpty   bool
 }
 
@@ -71,8 +71,7 @@ func (c Call) request() request {
 	}{c.Agent, c.Type, c.Payload}}
 }
 
-// send sends a request, within what is left of the command's time, and says what
-// came of it.
+// send sends a request within the command's remaining time and classifies the outcome.
 func (b *Client) send(ctx context.Context, r request) result {
 	begin := time.Now()
 	defer func() { b.spent += time.Since(begin) }()
@@ -82,13 +81,13 @@ func (b *Client) send(ctx context.Context, r request) result {
 	if r.body != nil {
 		raw, err := json.Marshal(r.body)
 		if err != nil {
-			return result{verdict: verdictRefused, reason: "cannot be told: " + b.quote(err.Error())}
+			return result{verdict: verdictRefused, reason: "cannot be sent: " + b.quote(err.Error())}
 		}
 		body = bytes.NewReader(raw)
 	}
 	req, err := http.NewRequestWithContext(ctx, r.method, b.base+"/api"+r.path, body)
 	if err != nil {
-		return result{verdict: verdictFailed, reason: "cannot be asked"} // the error holds the address
+		return result{verdict: verdictFailed, reason: "cannot be used (invalid request)"} // the error contains the address
 	}
 	req.Header.Set("Accept", "application/json")
 	if r.body != nil {
@@ -106,7 +105,7 @@ func (b *Client) send(ctx context.Context, r request) result {
 	if err != nil {
 		return result{verdict: verdictFailed, reason: b.describeError(err)}
 	}
-	defer res.Body.Close() // it was read, or is of no use
+	defer res.Body.Close() // the response was read, or is not needed
 	raw, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer+1))
 	if err != nil {
 		return result{verdict: verdictFailed, reason: b.describeError(err)}
@@ -114,7 +113,7 @@ func (b *Client) send(ctx context.Context, r request) result {
 	return b.classify(r, res, raw)
 }
 
-// classify says what an answer means.
+// classify returns the verdict on a response.
 func (b *Client) classify(r request, res *http.Response, raw []byte) result {
 	status := strings.TrimSpace(fmt.Sprintf("%d %s", res.StatusCode, http.StatusText(res.StatusCode)))
 	cannot := func(why string) result {
@@ -130,14 +129,14 @@ func (b *Client) classify(r request, res *http.Response, raw []byte) result {
 		case len(bytes.TrimSpace(raw)) == 0 && code != http.StatusNoContent && !r.mayBeEmpty:
 			return cannot("it answered " + status + " with an empty body")
 		case len(bytes.TrimSpace(raw)) > 0 && !json.Valid(raw):
-			return cannot("it answered " + status + " with what is not JSON")
+			return cannot("it answered " + status + " with a body that is not JSON")
 		}
 		return result{verdict: verdictDone}
 	case code == http.StatusBadRequest, code == http.StatusConflict, code == http.StatusRequestEntityTooLarge,
 		code == http.StatusUnsupportedMediaType, code == http.StatusUnprocessableEntity:
 		return result{verdict: verdictRefused, reason: "refused this: " + status + b.errorText(raw)}
 	case code >= 300 && code < 400:
-		return cannot("it answered " + status + ", and nobody is followed elsewhere: name the right address")
+		return cannot("it answered " + status + ", and redirects are not followed: set the final address")
 	case code == http.StatusUnauthorized, code == http.StatusForbidden:
 		return cannot("it answered " + status + ": check AGENT_MAIL_TOKEN")
 	case code == http.StatusNotFound, code == http.StatusMethodNotAllowed:
@@ -147,13 +146,13 @@ func (b *Client) classify(r request, res *http.Response, raw []byte) result {
 	}
 }
 
-// errorText is what a refusal says, to follow its status.
+// errorText returns the server's error text, to follow the status, or "".
 func (b *Client) errorText(raw []byte) string {
 	var body struct {
 		Error any `json:"error"`
 	}
 	if err := json.Unmarshal(raw, &body); err != nil {
-		return "" // it says nothing that can be read
+		return "" // not readable
 	}
 	if text, ok := body.Error.(string); ok && text != "" {
 		return ", " + b.quote(text)
@@ -161,7 +160,7 @@ func (b *Client) errorText(raw []byte) string {
 	return ""
 }
 
-// parseHolder reads who has a reservation. Whatever the body is, somebody has it.
+// parseHolder reads the holder of a reservation. Even an unreadable body means that it is held.
 func (b *Client) parseHolder(raw []byte) *ReservedError {
 	h := &ReservedError{By: "another agent"}
 	var body map[string]any
@@ -169,7 +168,7 @@ func (b *Client) parseHolder(raw []byte) *ReservedError {
 		return h
 	}
 	text := func(name string) string {
-		s, _ := body[name].(string) // "" where it is something else
+		s, _ := body[name].(string) // "" for another type
 		return s
 	}
 	name := text("holder")
@@ -186,8 +185,8 @@ func (b *Client) parseHolder(raw []byte) *ReservedError {
 	return h
 }
 
-// describeError says why no answer came. Errors of net/http quote the address,
-// which may hold a password, so it is their cause that is told.
+// describeError describes why there was no response. It reports only the cause, because errors of
+// net/http quote the address, which may contain a password.
 func (b *Client) describeError(err error) string {
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		err = e.Err
@@ -212,8 +211,8 @@ func (b *Client) describeError(err error) string {
 	return "cannot be reached (" + why + ")"
 }
 
-// quote makes somebody else's words fit for a line of a message: short, without
-// what a terminal would obey, and without the token.
+// quote makes text of the server safe for one line of a message: short, printable, and without the
+// token.
 func (b *Client) quote(text string) string {
 	if b.settings.Token != "" {
 		text = strings.ReplaceAll(text, b.settings.Token, "…")
@@ -231,8 +230,7 @@ func (b *Client) quote(text string) string {
 	return string(runes)
 }
 
-// parseRetryAfter reads how long a server wants to be left alone, in seconds or as a
-// date.
+// parseRetryAfter parses a Retry-After header, in seconds or as a date.
 func parseRetryAfter(header http.Header, now time.Time) time.Duration {
 	text := header.Get("Retry-After")
 	if n, err := strconv.Atoi(text); err == nil {

@@ -13,7 +13,7 @@ import (
 	"mailroom/internal/projectdir"
 )
 
-// Names of files in the tracker's folder. They are for this machine alone.
+// Names of files in the tracker's folder. They are local to this machine.
 const (
 	fileState = "mail.json"
 	fileLock  = "mail.lock"
@@ -21,67 +21,66 @@ const (
 )
 
 const (
-	lockWait  = time.Second        // for others who write the file, which takes them milliseconds
-	grace     = time.Second        // for a sender, to write down what was sent
-	maxQueued = 200                // calls for a server; the oldest go first
-	serverTTL = 7 * 24 * time.Hour // after it a server that nobody asked is dropped
+	lockWait  = time.Second        // other writers hold the lock for milliseconds
+	grace     = time.Second        // for a sender to record what was sent
+	maxQueued = 200                // calls per server; the oldest are dropped
+	serverTTL = 7 * 24 * time.Hour // unused servers are dropped after this time
 )
 
-// state is what the file holds: what is known of servers, by their digest.
+// state is the content of the file: servers by digest.
 type state struct {
 	Servers map[string]*server `json:"servers"`
 }
 
-// server is what is known of one address and token.
+// server is the state of one address and token.
 type server struct {
-	URL     string            `json:"url"`              // without secrets, for whoever reads the file
-	Changed time.Time         `json:"changed"`          // when something was written here
-	Backoff *backoff          `json:"silence,omitzero"` // it failed, and is left alone
-	Queued  []Call            `json:"kept,omitempty"`   // in the order in which they are sent
-	Sender  *sender           `json:"sender,omitzero"`  // who sends what is kept
+	URL     string            `json:"url"`              // without secrets, for readers of the file
+	Changed time.Time         `json:"changed"`          // time of the last write
+	Backoff *backoff          `json:"silence,omitzero"` // set after a failure
+	Queued  []Call            `json:"kept,omitempty"`   // in sending order
+	Sender  *sender           `json:"sender,omitzero"`  // the command that is sending the queue
 	Holds   map[string][]hold `json:"holds,omitempty"`  // by agent and issue: commands that reserved it
 }
 
-// backoff says until when a server is not asked, and what it did.
+// backoff is a period without requests to a server that failed.
 type backoff struct {
 	Until  time.Time `json:"until"`
 	Reason string    `json:"reason"`
 }
 
-// sender is the command that sends what is kept: one at a time, so that calls
-// arrive in order. One that was killed is forgotten at Until.
+// sender is the command that sends the queue. There is one at a time, so that calls arrive in
+// order. A sender that was killed expires at Until.
 type sender struct {
 	Command string    `json:"command"`
 	Until   time.Time `json:"until"`
 }
 
-// hold is a reservation that a command asked for. Commands of one agent share a
-// reservation, so one that fails gives it back only if no other has it.
+// hold is a reservation that a command requested. Commands of one agent share a reservation, so a
+// command that fails releases it only if no other command holds it.
 type hold struct {
 	Command string    `json:"command"`
 	Until   time.Time `json:"until"`
 }
 
-// Call is one thing that a server is to be told: make it with [Release] or
-// [Notice].
+// Call is a request that is queued for a server; see [Release] and [Notice].
 type Call struct {
-	Key     string          `json:"key,omitempty"` // of a notice, by which a repeat is recognised
+	Key     string          `json:"key,omitempty"` // idempotency key of a notice
 	At      time.Time       `json:"at"`
 	Agent   string          `json:"agent"`
 	Project string          `json:"project,omitempty"`
-	Issue   string          `json:"release,omitempty"` // whose reservation ends; "": it is a notice
+	Issue   string          `json:"release,omitempty"` // issue to release; "" for a notice
 	Type    string          `json:"event_type,omitempty"`
 	Payload json.RawMessage `json:"payload,omitempty"`
 }
 
 func (c Call) isReleaseOf(agent, issue string) bool { return c.Issue == issue && c.Agent == agent }
 
-// expired reports whether a call means nothing any more: the reservation that it
-// ends has ended by itself.
+// expired reports whether a call has become pointless: the reservation that it releases has
+// expired.
 func (c Call) expired(now time.Time) bool { return c.Issue != "" && now.Sub(c.At) > lease }
 
-// activeBackoff returns the silence that is on, or nil. One that is longer than any was
-// begun by a clock that was wrong.
+// activeBackoff returns the current backoff, or nil. A backoff that is longer than the maximum
+// comes from a wrong clock and is ignored.
 func (s *server) activeBackoff(now time.Time) *backoff {
 	if s.Backoff != nil && isWithin(s.Backoff.Until, now, maxBackoff) {
 		return s.Backoff
@@ -89,32 +88,32 @@ func (s *server) activeBackoff(now time.Time) *backoff {
 	return nil
 }
 
-// isWithin reports whether a time is still to come, and within reach.
+// isWithin reports whether a time is in the future, by at most reach.
 func isWithin(at, now time.Time, reach time.Duration) bool {
 	return now.Before(at) && at.Sub(now) <= reach
 }
 
-// startBackoff begins a silence, of retry if that is longer than the usual one.
+// startBackoff starts a backoff of the default length, or of retry if that is longer.
 func (s *server) startBackoff(reason string, retry time.Duration, now time.Time) {
 	s.Backoff = &backoff{Until: now.Add(min(max(retry, defaultBackoff), maxBackoff)), Reason: reason}
 }
 
-// busy reports whether another command is sending what is kept.
+// busy reports whether another command is sending the queue.
 func (s *server) busy(command string, now time.Time) bool {
 	return s.Sender != nil && s.Sender.Command != command && isWithin(s.Sender.Until, now, MaxTimeout+grace)
 }
 
 func holdKey(agent, issue string) string { return agent + " " + issue }
 
-// cancelRelease drops what was kept to release an issue, because it must not end a new
-// reservation, and reports whether there was anything.
+// cancelRelease drops a queued release of an issue, which must not end a new reservation. It
+// reports whether there was one.
 func (s *server) cancelRelease(agent, issue string) bool {
 	before := len(s.Queued)
 	s.Queued = slices.DeleteFunc(s.Queued, func(c Call) bool { return c.isReleaseOf(agent, issue) })
 	return len(s.Queued) < before
 }
 
-// addHold notes that a command reserves an issue.
+// addHold records that a command reserves an issue.
 func (s *server) addHold(agent, issue, command string, now time.Time) {
 	if s.Holds == nil {
 		s.Holds = map[string][]hold{}
@@ -123,7 +122,7 @@ func (s *server) addHold(agent, issue, command string, now time.Time) {
 	s.Holds[key] = append(s.Holds[key], hold{Command: command, Until: now.Add(lease)})
 }
 
-// removeHold undoes take, and reports whether nobody else holds the issue.
+// removeHold undoes addHold and reports whether no other command holds the issue.
 func (s *server) removeHold(agent, issue, command string) (free bool) {
 	if s.Holds == nil {
 		return true
@@ -137,7 +136,7 @@ func (s *server) removeHold(agent, issue, command string) (free bool) {
 	return true
 }
 
-// enqueue adds a call to what is to be sent. dropped are the oldest, which had to go.
+// enqueue appends a call and returns how many of the oldest calls it dropped.
 func (s *server) enqueue(c Call) (dropped int) {
 	if c.Issue != "" {
 		delete(s.Holds, holdKey(c.Agent, c.Issue))
@@ -149,7 +148,7 @@ func (s *server) enqueue(c Call) (dropped int) {
 	return dropped
 }
 
-// prune drops what means nothing any more.
+// prune drops expired entries.
 func (s *state) prune(now time.Time) {
 	for digest, one := range s.Servers {
 		if one == nil || now.Sub(one.Changed) > serverTTL {
@@ -169,23 +168,22 @@ func (s *state) prune(now time.Time) {
 	}
 }
 
-// stateFile is the folder with the file. It comes with a project and is not trusted.
+// stateFile is the state file in a tracker's folder. It comes with a project and is not trusted.
 type stateFile struct{ folder string }
 
-// maxState bounds the file. A command writes far less: calls and reservations are
-// bounded.
+// maxState bounds the size of the file, which is far larger than commands write.
 const maxState = 16 << 20 // bytes
 
-var errCorrupt = errors.New("it was not as commands write it; what was kept in it is dropped")
+var errCorrupt = errors.New("the file is corrupt; its queued calls are dropped")
 
-// read returns what the file says, nothing if there is none. What cannot be
-// understood is errGarbled, and nothing too.
+// read returns the state, which is empty if there is no file. A corrupt file yields errCorrupt and
+// an empty state.
 func (p stateFile) read() (*state, error) {
 	dir, err := projectdir.Open(p.folder)
 	if err != nil {
 		return &state{}, fmt.Errorf("read %s: %w", fileState, err)
 	}
-	defer dir.Close() // it is only read: nothing can be lost
+	defer dir.Close() // read only: nothing can be lost
 	return readState(dir)
 }
 
@@ -204,8 +202,8 @@ func readState(dir *projectdir.Dir) (*state, error) {
 	return s, nil
 }
 
-// update changes what the file says, unless change returns false. A garbled file
-// is replaced, and told of after that. Nobody waits for a network while it runs.
+// update changes the state, unless change returns false. A corrupt file is replaced and reported.
+// Callers must make no network request in change.
 func (p stateFile) update(ctx context.Context, change func(*state) bool) (err error) {
 	dir, err := projectdir.Open(p.folder)
 	if err != nil {
@@ -217,19 +215,19 @@ func (p stateFile) update(ctx context.Context, change func(*state) bool) (err er
 		return fmt.Errorf("lock %s: %w", fileState, err)
 	}
 	defer func() { err = errors.Join(err, lock.Unlock()) }()
-	s, garbled := readState(dir)
-	if garbled != nil && !errors.Is(garbled, errCorrupt) {
-		return garbled
+	s, corrupt := readState(dir)
+	if corrupt != nil && !errors.Is(corrupt, errCorrupt) {
+		return corrupt
 	}
-	if !change(s) && garbled == nil {
+	if !change(s) && corrupt == nil {
 		return nil
 	}
 	s.prune(time.Now())
-	return errors.Join(garbled, write(dir, lock, s))
+	return errors.Join(corrupt, write(dir, lock, s))
 }
 
-// write puts a new file in the place of the old one. It sees that git leaves these
-// files alone, in folders too that were made before there were any.
+// write replaces the file. When the file is new it also adds these files to .gitignore, because
+// older folders lack them.
 func write(dir *projectdir.Dir, lock *projectdir.Lock, s *state) error {
 	raw, err := json.MarshalIndent(s, "", " ")
 	if err != nil {

@@ -8,9 +8,8 @@ import (
 	"mailroom"
 )
 
-// claude is Anthropic's, with a stream of JSON lines in both directions. It takes
-// the id of a session from us, asks before it uses a tool, and reads further
-// messages while it works.
+// claude is the profile of Anthropic's Claude Code, with JSON lines in both directions. It accepts
+// the id of a new session, asks before it uses a tool, and reads further messages while it works.
 func claude() *Profile {
 	return &Profile{
 		Name: "claude", Program: "claude", Version: []string{"--version"},
@@ -26,17 +25,17 @@ func claude() *Profile {
 			"CLAUDE_CODE_USE_FOUNDRY", "ANTHROPIC_FOUNDRY_API_KEY", "ANTHROPIC_FOUNDRY_RESOURCE",
 		),
 		Env: []string{
-			// Else "@/a/file" in a message hands that file to the model, unasked.
+			// Without it, "@/a/file" in a message sends that file to the model.
 			"CLAUDE_CODE_DISABLE_FILE_MENTIONS=1",
-			// The process ends with the turn: what it left to work in the
-			// background would be killed, or begin turns that nobody asked for.
+			// The process ends with the turn: background tasks would be killed, or would start
+			// unrequested turns.
 			"CLAUDE_CODE_DISABLE_BACKGROUND_TASKS=1",
 		},
 		Modes: []Mode{ModeAsk, ModeRead, ModeEdit, ModeAll},
 		Args: func(t Turn) []string {
 			args := []string{
 				"-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose", "--include-partial-messages",
-				// A question that is no call is asked in the reply: an approval cannot answer it.
+				// An approval cannot answer a free-form question; the model asks it in the reply.
 				"--disallowedTools", "AskUserQuestion",
 				"--permission-mode", map[Mode]string{ModeAsk: "default", ModeRead: "dontAsk", ModeEdit: "acceptEdits", ModeAll: "bypassPermissions"}[t.Mode],
 			}
@@ -67,7 +66,7 @@ func claude() *Profile {
 			},
 			Refuse: func(r Request) string {
 				return line(map[string]any{"type": "control_response", "response": map[string]any{
-					"subtype": "error", "request_id": r.ID, "error": "nobody here answers " + r.Kind,
+					"subtype": "error", "request_id": r.ID, "error": "unsupported request " + r.Kind,
 				}})
 			},
 		},
@@ -77,25 +76,24 @@ func claude() *Profile {
 		StartRefused: []string{"error: unknown option", "error: option ", "cannot be used with root"},
 		CheckEnvironment: func(p Environment) string {
 			if sandbox, _ := p.Lookup("IS_SANDBOX"); p.Root && p.Mode == ModeAll && sandbox != "1" {
-				return `as root it takes permissions "all" only with IS_SANDBOX=1 in its environment`
+				return `running as root, permissions "all" needs IS_SANDBOX=1 in its environment`
 			}
 			return ""
 		},
 	}
 }
 
-// line is a value as a line of JSON, with its end.
+// line returns a value as a line of JSON.
 func line(v any) string {
 	b, err := json.Marshal(v)
 	if err != nil {
-		return "" // made of texts, and of JSON that was read
+		return "" // cannot fail: strings and parsed JSON
 	}
 	return string(b) + "\n"
 }
 
-// claudeMessage is a message of the user. A slash at its very beginning would
-// make it a command, with which whoever writes to the agent could set its model
-// or its settings, or end its session.
+// claudeMessage returns a user message. A leading slash would make it a command, by which any
+// sender could change the agent's model or settings, or end its session.
 func claudeMessage(text string) string {
 	if strings.HasPrefix(text, "/") {
 		text = "\n" + text
@@ -109,19 +107,19 @@ func claudeAnswer(request string, answer map[string]any) string {
 	}})
 }
 
-// claudeLine is what is read of a line of claude.
+// claudeLine holds the fields of a line that are used.
 type claudeLine struct {
 	Type    string  `json:"type"`
 	Subtype string  `json:"subtype"`
 	Session string  `json:"session_id"`
-	Parent  *string `json:"parent_tool_use_id"` // of what a helper of the agent does
+	Parent  *string `json:"parent_tool_use_id"` // set for subagents
 
 	Event   json.RawMessage `json:"event"`
-	Message json.RawMessage `json:"message"` // an object, and of permission_denied a text
+	Message json.RawMessage `json:"message"` // an object; a string in permission_denied
 	Request json.RawMessage `json:"request"`
 	ID      string          `json:"request_id"`
 
-	// Of system lines.
+	// Fields of system lines.
 	Attempt    int    `json:"attempt"`
 	MaxRetries int    `json:"max_retries"`
 	Status     *int   `json:"error_status"`
@@ -163,7 +161,7 @@ func (l *claudeLine) system() []Event {
 		if l.Status != nil {
 			why = fmt.Sprintf("%d %s", *l.Status, why)
 		}
-		return []Event{Warning{Text: fmt.Sprintf("the model did not answer (%s), retry %d of %d", why, l.Attempt, l.MaxRetries)}}
+		return []Event{Warning{Text: fmt.Sprintf("no answer from the model (%s), retry %d of %d", why, l.Attempt, l.MaxRetries)}}
 	case "permission_denied":
 		return []Event{Warning{Text: "not permitted: " + l.Tool}}
 	}
@@ -193,8 +191,8 @@ func claudeEvent(raw json.RawMessage) []Event {
 	return nil
 }
 
-// claudeBlocks reads finished passages, calls of tools and their results. What a
-// helper says to the agent is not said to us.
+// claudeBlocks decodes passages, tool calls and their results. Text of a subagent is not part of
+// the reply.
 func claudeBlocks(raw json.RawMessage, helper bool) []Event {
 	var m struct {
 		ID      string          `json:"id"`
@@ -212,7 +210,7 @@ func claudeBlocks(raw json.RawMessage, helper bool) []Event {
 		Content json.RawMessage `json:"content"`
 		IsError bool            `json:"is_error"`
 	}
-	// A user's text is not in blocks, and is ours.
+	// A user message with plain text repeats the input.
 	if json.Unmarshal(raw, &m) != nil || json.Unmarshal(m.Content, &blocks) != nil {
 		return nil
 	}
@@ -230,7 +228,7 @@ func claudeBlocks(raw json.RawMessage, helper bool) []Event {
 	return facts
 }
 
-// claudeText is the content of a tool's result: a text, or blocks.
+// claudeText returns the content of a tool's result, a string or blocks, as text.
 func claudeText(raw json.RawMessage) string {
 	var text string
 	if json.Unmarshal(raw, &text) == nil {
@@ -267,8 +265,8 @@ func claudeRequest(id string, raw json.RawMessage) []Event {
 	return []Event{Question{ID: id, Call: r.Call, Tool: r.Tool, About: r.About, Arguments: r.Input}}
 }
 
-// claudeResult is the end of a turn. Its usage is the turn's, its cost the
-// session's unless the models' shares since the last result are there.
+// claudeResult is the final line of a turn. Usage is that of the turn; the cost is that of the
+// session unless the line has per-model shares since the last result.
 type claudeResult struct {
 	IsError   bool     `json:"is_error"`
 	Result    string   `json:"result"`
@@ -310,7 +308,7 @@ func (r *claudeResult) end(subtype string) End {
 	switch {
 	case strings.HasPrefix(r.Reason, "aborted"):
 		return End{Aborted: true, Class: mailroom.ClassTransient, Message: "the turn was interrupted"}
-	case subtype == "success" && !r.IsError: // the one word says nothing without the other
+	case subtype == "success" && !r.IsError: // both are needed
 		return End{OK: true, Text: r.Result}
 	case r.APIStatus != nil:
 		failed.Class = classOf(*r.APIStatus)

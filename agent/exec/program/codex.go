@@ -9,8 +9,8 @@ import (
 	"mailroom"
 )
 
-// codex is OpenAI's, as `codex exec --json`. It reads its prompt to the end of
-// stdin, chooses the ids of its sessions and cannot ask.
+// codex is the profile of OpenAI's Codex, run as `codex exec --json`. It reads its prompt to the
+// end of stdin, chooses the ids of its sessions and cannot ask for permission.
 func codex() *Profile {
 	return &Profile{
 		Name: "codex", Program: "codex", Version: []string{"--version"},
@@ -22,7 +22,7 @@ func codex() *Profile {
 		),
 		Modes: []Mode{ModeRead, ModeEdit, ModeAll},
 		Args: func(t Turn) []string {
-			// Before the word exec, these are taken by a resumed turn too.
+			// Placed before exec, these also apply to a resumed turn.
 			args := []string{"-s", map[Mode]string{ModeRead: "read-only", ModeEdit: "workspace-write", ModeAll: "danger-full-access"}[t.Mode]}
 			if t.Model != "" {
 				args = append(args, "-m", t.Model)
@@ -48,7 +48,7 @@ func codex() *Profile {
 	}
 }
 
-// codexLine is what is read of a line of codex.
+// codexLine holds the fields of a line that are used.
 type codexLine struct {
 	Type    string          `json:"type"`
 	Thread  string          `json:"thread_id"`
@@ -76,7 +76,7 @@ func decodeCodex(line []byte) ([]Event, error) {
 	case "error":
 		return []Event{Warning{Text: l.Message}}, nil
 	case "turn.failed":
-		class, after := codexTrouble(l.Error.Message)
+		class, after := codexFailure(l.Error.Message)
 		return []Event{End{Class: class, Message: l.Error.Message, RetryAfter: after}}, nil
 	case "turn.completed":
 		var facts []Event
@@ -89,8 +89,8 @@ func decodeCodex(line []byte) ([]Event, error) {
 	return nil, nil
 }
 
-// codexItem reads what a turn is made of. Every kind of item that is not named
-// here is a tool, so that one which comes new is shown too.
+// codexItem decodes an item of a turn. Unknown kinds of items count as tools, so that new ones are
+// shown.
 func codexItem(raw json.RawMessage, completed bool) []Event {
 	var it struct {
 		ID       string          `json:"id"`
@@ -104,7 +104,7 @@ func codexItem(raw json.RawMessage, completed bool) []Event {
 		Error    json.RawMessage `json:"error"`
 	}
 	if json.Unmarshal(raw, &it) != nil {
-		return nil // another shape than any we know
+		return nil // unknown format
 	}
 	switch it.Type {
 	case "agent_message":
@@ -141,7 +141,7 @@ func codexItem(raw json.RawMessage, completed bool) []Event {
 
 func null(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "null" }
 
-// codexArguments is what an item is about: its fields but for what became of it.
+// codexArguments returns the fields of an item except its results.
 func codexArguments(raw json.RawMessage) json.RawMessage {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(raw, &fields) != nil {
@@ -159,9 +159,8 @@ func codexArguments(raw json.RawMessage) json.RawMessage {
 
 var httpStatus = regexp.MustCompile(`\bstatus:? (\d{3})\b`)
 
-// codexTrouble reads the class of a failure from its words: there is nothing
-// else in the line.
-func codexTrouble(message string) (mailroom.Class, retryAfter) {
+// codexFailure classifies a failure by its message, which is all that the line contains.
+func codexFailure(message string) (mailroom.Class, retryAfter) {
 	after := parseRetryAfter(message)
 	if m := httpStatus.FindStringSubmatch(message); m != nil {
 		if status, err := strconv.Atoi(m[1]); err == nil {

@@ -7,25 +7,25 @@ import (
 	"mailroom"
 )
 
-// Event is something that a line of a program says. Its types are those below.
+// Event is something that a line of a program reports. Its types are those below.
 type Event interface{ fact() }
 
 type (
-	// Session is the id under which the program keeps the conversation.
+	// Session is the id of the program's conversation.
 	Session struct{ ID string }
-	// MessageStarted says that another message begins. ID is the program's own.
+	// MessageStarted marks the start of a message. ID is the program's own.
 	MessageStarted struct{ ID string }
-	// Text is a piece of the message being written.
+	// Text is a chunk of the message being written.
 	Text struct{ Text string }
-	// Passage is a whole passage of a message, which may have come in pieces before.
+	// Passage is a complete passage of a message, which may repeat earlier chunks.
 	Passage struct{ Message, Text string }
 
 	ToolStarted struct {
 		Call, Name string
 		Arguments  json.RawMessage
 	}
-	// ToolFinished repeats Name and Arguments where the line has them: not every
-	// call was announced.
+	// ToolFinished repeats Name and Arguments if the line has them, because a program may report a
+	// call only when it ends.
 	ToolFinished struct {
 		Call, Name string
 		Arguments  json.RawMessage
@@ -33,32 +33,30 @@ type (
 		Summary    string
 	}
 
-	// Usage is what was consumed. What is marked as a total counts from the
-	// session's beginning.
+	// Usage is what was consumed. Fields marked as totals count from the start of the session.
 	Usage struct {
 		mailroom.Usage
 		TotalTokens, TotalCost bool
 	}
-	// Warning is trouble that the program goes on with. It is no sign of life: one
-	// that waits for a network says so again and again.
+	// Warning is a problem that does not stop the program. It does not count as progress: a program
+	// without a network repeats it.
 	Warning struct{ Text string }
 
-	// Question asks whether a call may be made.
+	// Question asks for permission to call a tool.
 	Question struct {
 		ID, Call, Tool string
-		About          string // in words, "" if the program has none
+		About          string // description in words, "" if absent
 		Arguments      json.RawMessage
 	}
-	// Request wants an answer that nobody here can give.
+	// Request is a request of a kind that is not supported.
 	Request struct{ ID, Kind string }
 
-	// End is the end of a turn. Text is what it came to, for a turn in which
-	// nothing was said.
+	// End is the end of a turn. Text is its result, used if the turn produced no other text.
 	End struct {
 		OK         bool
-		Aborted    bool // it was stopped in mid-turn
+		Aborted    bool // stopped in mid-turn
 		Class      mailroom.Class
-		Message    string // why it is not OK
+		Message    string // error message, if not OK
 		RetryAfter time.Duration
 		Text       string
 	}
@@ -76,12 +74,13 @@ func (Question) fact()       {}
 func (Request) fact()        {}
 func (End) fact()            {}
 
-// ShowsProgress reports whether a line that says this shows that the program gets on.
-func ShowsProgress(facts []Event) bool {
-	for _, f := range facts {
+// ShowsProgress reports whether a line with these events shows that the program is making progress:
+// it contains anything but warnings.
+func ShowsProgress(events []Event) bool {
+	for _, f := range events {
 		if _, trouble := f.(Warning); !trouble {
 			return true
 		}
 	}
-	return len(facts) == 0
+	return len(events) == 0
 }

@@ -12,51 +12,49 @@ import (
 	"mailroom"
 )
 
-// KindWarning is the entry of a [Warning]: {text}.
+// KindWarning is the kind of the entry for a [Warning]: {text}.
 const KindWarning = "x.exec.warning"
 
 const (
 	// maxShown bounds the arguments and the summary of a call, in bytes.
 	maxShown = 4 << 10
-	// maxWarnings bounds those that one process may have written.
+	// maxWarnings bounds the warnings of one process.
 	maxWarnings = 50
 )
 
-// Write is what is to be written next: text to be streamed, or a step to be
-// appended.
+// Write is one output of a Fold: text to stream, or a step to append.
 type Write struct {
 	Text string
 	Step *mailroom.Step
 }
 
-// Fold turns facts into what is to be written. It keeps one message at a time:
-// what is said before a tool is called, or before another message, is an aside,
-// so that the last message is the reply.
+// Fold converts events to output. Only the last message of a turn is the reply: text before a tool
+// call or before another message becomes an internal message.
 type Fold struct {
-	// Prefix is put before the ids of calls, so that they are unique in the
-	// run. Programs begin to count anew with each process.
+	// Prefix makes the ids of calls unique in the run, because a program restarts its numbering
+	// with each process.
 	Prefix string
-	// Redact takes secrets out of what is shown. nil: there are none.
+	// Redact removes secrets from text. nil means there are none.
 	Redact func(string) string
 
-	message   string            // the program's id of the message being written
-	open      bool              // some of it was streamed
-	complete  bool              // its last passage is whole
-	passage   string            // what came in pieces of the present passage
-	produced  bool              // in this turn
+	message   string            // the program's id of the current message
+	open      bool              // part of it was streamed
+	complete  bool              // its last passage is complete
+	passage   string            // chunks of the current passage
+	produced  bool              // text was streamed in this turn
 	turnEnded bool              // the turn has ended
-	calls     map[string]string // that have not finished, and their names
+	calls     map[string]string // names of unfinished calls
 
 	warnings int
-	warned   string // the last of them
+	warned   string // the last warning
 
 	usage Usage
-	total Usage // of what counts from the session's beginning, the latest
+	total Usage // latest totals of the session
 }
 
-// Apply returns what a fact makes to be written.
-func (f *Fold) Apply(fact Event) []Write {
-	switch x := fact.(type) {
+// Apply returns the output of an event.
+func (f *Fold) Apply(event Event) []Write {
+	switch x := event.(type) {
 	case MessageStarted:
 		return f.startMessage(x.ID)
 	case Text:
@@ -85,7 +83,7 @@ func (f *Fold) Apply(fact Event) []Write {
 	return nil
 }
 
-// startMessage starts another message. What was being written was said on the way.
+// startMessage starts another message. Text of the previous one becomes internal.
 func (f *Fold) startMessage(id string) (w []Write) {
 	if f.open {
 		w = f.internalStep()
@@ -130,14 +128,14 @@ func (f *Fold) streamText(text string) []Write {
 	return []Write{{Text: text}}
 }
 
-// internalStep makes a step of entries. The message that it ends is not the reply.
+// internalStep returns a step with entries. It ends the current message, which is not the reply.
 func (f *Fold) internalStep(entries ...mailroom.AgentEntry) []Write {
 	step := &mailroom.Step{Entries: entries, Internal: f.open}
 	f.open, f.passage, f.complete = false, "", false
 	return []Write{{Step: step}}
 }
 
-// sideStep makes a step of entries beside the message being written.
+// sideStep returns a step with entries that leaves the current message open.
 func sideStep(entries ...mailroom.AgentEntry) []Write {
 	return []Write{{Step: &mailroom.Step{Entries: entries, NoProgress: true}}}
 }
@@ -162,14 +160,14 @@ func (f *Fold) onToolFinished(x ToolFinished) []Write {
 		return sideStep(f.toolDone(x.Call, x.OK, x.Summary))
 	}
 	if x.Name == "" {
-		return nil // of a call that nobody told us of
+		return nil // unknown call
 	}
 	started := f.toolStarted(x.Call, x.Name, x.Arguments)
 	return f.internalStep(started, f.toolDone(x.Call, x.OK, x.Summary))
 }
 
-// Close returns the entries that end the calls which have not, because the
-// program has: no page shows them at work for ever.
+// Close returns entries that end unfinished calls after the program has exited, so that they are
+// not shown as running forever.
 func (f *Fold) Close(why string) (entries []mailroom.AgentEntry) {
 	for _, call := range slices.Sorted(maps.Keys(f.calls)) {
 		entries = append(entries, f.toolDone(call, false, why))
@@ -187,7 +185,7 @@ func (f *Fold) onWarning(text string) []Write {
 	return sideStep(newEntry(KindWarning, map[string]any{"text": f.Sanitize(text)}))
 }
 
-// LastWarning returns the last warning, "" if there was none.
+// LastWarning returns the last warning, or "".
 func (f *Fold) LastWarning() string { return f.warned }
 
 func (f *Fold) addUsage(u Usage) {
@@ -204,8 +202,8 @@ func (f *Fold) addUsage(u Usage) {
 	f.usage.CostUSD += u.CostUSD
 }
 
-// UsageSince returns what was consumed, given the totals of the session before,
-// and its totals now. A total that has become less counts from another beginning.
+// UsageSince returns the usage since the session's totals were before, and its totals now. A total
+// that has decreased means that the program restarted its count.
 func (f *Fold) UsageSince(before mailroom.Usage) (used, totals mailroom.Usage) {
 	used, totals = f.usage.Usage, before
 	if f.total.TotalTokens {
@@ -229,13 +227,13 @@ func (f *Fold) UsageSince(before mailroom.Usage) (used, totals mailroom.Usage) {
 func newEntry(kind string, body map[string]any) mailroom.AgentEntry {
 	b, err := compact(body)
 	if err != nil {
-		b = []byte("{}") // made of texts, and of JSON that was read
+		b = []byte("{}") // cannot fail: strings and parsed JSON
 	}
 	return mailroom.AgentEntry{Kind: kind, Body: b}
 }
 
-// Sanitize is text as entries may hold it: without secrets, and not too long. Its
-// beginning and its end say most.
+// Sanitize returns text that an entry may hold: redacted and truncated. Its start and end are kept,
+// because they are the most informative.
 func (f *Fold) Sanitize(text string) string {
 	text = strings.ToValidUTF8(strings.ReplaceAll(f.redact(text), "\x00", ""), "\uFFFD")
 	if len(text) <= maxShown {
@@ -258,8 +256,8 @@ func (f *Fold) redact(text string) string {
 	return f.Redact(text)
 }
 
-// Arguments are those of a call without secrets, as JSON of at most limit bytes.
-// What is longer becomes an object that says how it begins.
+// Arguments returns redacted arguments as JSON of at most limit bytes. Longer arguments become an
+// object with their beginning and length.
 func (f *Fold) Arguments(raw json.RawMessage, limit int) json.RawMessage {
 	var v any
 	d := json.NewDecoder(bytes.NewReader(raw))
@@ -269,12 +267,12 @@ func (f *Fold) Arguments(raw json.RawMessage, limit int) json.RawMessage {
 	}
 	b, err := compact(f.redactJSON(v))
 	if err != nil {
-		return json.RawMessage("null") // it was JSON when it came
+		return json.RawMessage("null") // cannot fail: the value was JSON
 	}
 	if len(b) <= limit {
 		return b
 	}
-	const escaped = 6 // bytes that one may become in JSON
+	const escaped = 6 // maximum size of an escaped byte
 	text := string(b[:limit/escaped])
 	b, err = compact(map[string]any{"begins": strings.ToValidUTF8(text, ""), "bytes": len(b)})
 	if err != nil {
@@ -293,7 +291,7 @@ func compact(v any) ([]byte, error) {
 	return bytes.TrimRight(b.Bytes(), "\n"), nil
 }
 
-// redactJSON is a decoded JSON value without secrets in its texts.
+// redactJSON redacts the strings of a decoded JSON value.
 func (f *Fold) redactJSON(v any) any {
 	switch v := v.(type) {
 	case string:

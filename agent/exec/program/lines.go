@@ -7,23 +7,23 @@ import (
 	"fmt"
 )
 
-// MaxLine is the longest line that is read, in bytes. What is longer is skipped.
+// MaxLine is the maximum length of a line, in bytes. Longer lines are skipped.
 const MaxLine = 8 << 20
 
-// Lines cuts what a program writes into lines. It holds no more than MaxLine.
+// Lines splits a program's output into lines. It buffers at most MaxLine bytes.
 type Lines struct {
-	cut      []byte // a line whose end has not come
-	skipping bool   // up to the end of a line that is too long
+	cut      []byte // incomplete line
+	skipping bool   // inside a line that is too long
 	Skipped  int    // lines that were too long
 }
 
-// Add returns the lines that a piece ends. They are good until the next call.
-func (l *Lines) Add(piece []byte) (lines [][]byte) {
+// Add returns the lines that chunk completes. They are valid until the next call.
+func (l *Lines) Add(chunk []byte) (lines [][]byte) {
 	for {
-		end := bytes.IndexByte(piece, '\n')
-		rest := piece
+		end := bytes.IndexByte(chunk, '\n')
+		rest := chunk
 		if end >= 0 {
-			rest = piece[:end]
+			rest = chunk[:end]
 		}
 		switch {
 		case l.skipping:
@@ -40,22 +40,21 @@ func (l *Lines) Add(piece []byte) (lines [][]byte) {
 			return lines
 		}
 		l.skipping = false
-		piece = piece[end+1:]
+		chunk = chunk[end+1:]
 	}
 }
 
-// Rest returns what came after the last line's end.
+// Rest returns the output after the last newline.
 func (l *Lines) Rest() []byte {
 	rest := l.cut
 	l.cut = nil
 	return rest
 }
 
-// decodeLine decodes a line that is a JSON object. A field of another type than we
-// know is as if it were not there.
+// decodeLine decodes a line that must be a JSON object. Fields of an unexpected type are ignored.
 func decodeLine(line []byte, v any) error {
 	if trimmed := bytes.TrimLeft(line, " \t"); len(trimmed) == 0 || trimmed[0] != '{' {
-		return errors.New("the line is no JSON object")
+		return errors.New("the line is not a JSON object")
 	}
 	err := json.Unmarshal(line, v)
 	if _, other := errors.AsType[*json.UnmarshalTypeError](err); err != nil && !other {

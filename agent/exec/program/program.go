@@ -1,8 +1,6 @@
-// Package program knows command-line agents: how each is started and resumed,
-// what the lines that it writes mean, and what its end means for a run. It
-// starts nothing and reads nothing: lines come in, and what is to be written
-// comes out. To add a program is to add an entry to [All] and a transcript of it
-// to testdata.
+// Package program describes command-line agents: how to start and resume each one, how to decode
+// its output, and what its exit means for a run. The package performs no I/O. To support another
+// program, add an entry to [All] and a transcript to testdata.
 package program
 
 import (
@@ -11,82 +9,79 @@ import (
 	"mailroom"
 )
 
-// Profile is what is known of one program.
+// Profile describes one program.
 type Profile struct {
-	Name    string   // of the profile, and of the agent that is offered where the program is found
-	Program string   // looked for in PATH
-	Version []string // arguments that ask for its version
+	Name    string   // of the profile, and of the agent that a server offers if the program is installed
+	Program string   // executable, looked up in PATH
+	Version []string // arguments that print the version
 
-	// EnvAllow names the variables that it may see of ours, beside those that
-	// every command sees: its keys, its folders, its network.
+	// EnvAllow names the server's variables that the program may see, in addition to those of every
+	// command: keys, folders and network settings.
 	EnvAllow []string
-	Env      []string // variables that it always has, NAME=VALUE
-	Modes    []Mode   // what it may be permitted, the default first
+	Env      []string // variables that are always set, NAME=VALUE
+	Modes    []Mode   // supported modes, the default first
 
-	// Args are the arguments of one turn.
+	// Args returns the arguments of one turn.
 	Args func(Turn) []string
-	// PresetSession says that we choose the id of a new session. It is a UUID.
+	// PresetSession means that the caller chooses the id of a new session, a UUID.
 	PresetSession bool
-	// Prompt is what it gets on stdin for a request.
+	// Prompt returns the program's stdin for a request.
 	Prompt func(text string) string
-	// StdinProtocol is how it is spoken to while it works; nil for a program whose
-	// stdin is closed behind the prompt.
+	// Stdin formats further input; nil for a program whose stdin is closed after the prompt.
 	Stdin *StdinProtocol
 
-	// Decode says what one line of its stdout means. A line that it does not
-	// know means nothing; an error is a line that is none of its lines.
+	// Decode returns the events of one line of stdout. An unknown line has none; a line that is not
+	// in the program's format is an error.
 	Decode func(line []byte) ([]Event, error)
 
-	// What it says, on stderr or as its end, if a session cannot be resumed; if
-	// somebody else is at work in the session; if it will never start like
-	// this. Parts of a line, in lower case.
+	// Parts of messages on stderr or in the final line, in lower case: the session cannot be
+	// resumed; the session is in use; the program rejects its arguments or environment.
 	SessionGone, SessionBusy, StartRefused []string
 
-	// CheckEnvironment says why it cannot work here, "" if nothing speaks against it.
+	// CheckEnvironment returns why the program cannot work in an environment, "" if no reason is
+	// known.
 	CheckEnvironment func(Environment) string
 }
 
-// StdinProtocol are the lines for a program that reads while it works.
+// StdinProtocol formats input for a program that reads stdin while it works.
 type StdinProtocol struct {
-	Steer  func(text string) string            // one more message
-	Allow  func(q Question) string             // the call may be made
-	Deny   func(q Question, why string) string // it may not, and the turn goes on
-	Ask    func(q Question) string             // it may not now: the turn is to end
-	Refuse func(r Request) string              // nobody here can do that
+	Steer  func(text string) string            // another message
+	Allow  func(q Question) string             // permit the call
+	Deny   func(q Question, why string) string // deny the call and continue the turn
+	Ask    func(q Question) string             // deny the call for now and end the turn
+	Refuse func(r Request) string              // the request is not supported
 }
 
-// Turn is what the arguments of a program depend on. Nothing of it ever comes
-// from a message.
+// Turn holds what the arguments of a program depend on. None of it comes from a message.
 type Turn struct {
-	Session string // of the conversation; "" if the program chooses
-	Resume  bool   // the session is there
-	Model   string // "" is the program's own choice
+	Session string // id; "" if the program chooses
+	Resume  bool   // the session exists
+	Model   string // "" is the program's default
 	Mode    Mode
 	Args    []string // further arguments
 }
 
-// Environment is where a program is to work.
+// Environment is where a program runs.
 type Environment struct {
 	Mode   Mode
-	Root   bool                             // we are root
-	Lookup func(name string) (string, bool) // variables of the program
+	Root   bool                             // the process runs as root
+	Lookup func(name string) (string, bool) // the program's environment variables
 }
 
-// Mode is what a program is permitted without being asked. It means the same
-// for every program.
+// Mode is what a program may do without asking. It means the same for every program.
 type Mode string
 
 const (
-	ModeAsk  Mode = "ask"  // look at things; a person is asked about everything else
-	ModeRead Mode = "read" // look at things; everything else is refused
-	ModeEdit Mode = "edit" // change files in its folder too; everything else is refused
-	ModeAll  Mode = "all"  // everything, unasked
+	ModeAsk  Mode = "ask"  // read; ask a person about everything else
+	ModeRead Mode = "read" // read; everything else is refused
+	ModeEdit Mode = "edit" // also change files in the working directory; everything else is refused
+	ModeAll  Mode = "all"  // everything
 )
 
-// All are the programs that are known, by name.
+// All returns the profiles of all supported programs, sorted by name.
 func All() []*Profile { return []*Profile{claude(), codex()} }
 
-// Find returns the profile of that name, nil if there is none.
+// Find returns the profile with this name, or nil.
 func Find(name string) *Profile {
 	for _, p := range All() {
 		if p.Name == name {
@@ -96,10 +91,10 @@ func Find(name string) *Profile {
 	return nil
 }
 
-// Has reports whether the program has the mode.
+// Has reports whether the program supports the mode.
 func (p *Profile) Has(m Mode) bool { return slices.Contains(p.Modes, m) }
 
-// network names the variables with which programs reach a network.
+// network returns the names of variables for network access.
 func network() []string {
 	return []string{
 		"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "no_proxy", "all_proxy",
@@ -107,7 +102,7 @@ func network() []string {
 	}
 }
 
-// classOf says what an HTTP status of a model means for a run.
+// classOf returns the failure class for an HTTP status of a model API.
 func classOf(status int) mailroom.Class {
 	switch {
 	case status == 408, status == 429, status >= 500:

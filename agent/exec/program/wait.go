@@ -14,11 +14,11 @@ var (
 	amount = regexp.MustCompile(`(?i)([0-9]+(?:\.[0-9]+)?) ?(ms|s|m|h|d)[a-z]*`)
 )
 
-// maxRetryAfter bounds what is believed of a text.
+// maxRetryAfter bounds the delay that a message can request.
 const maxRetryAfter = 24 * time.Hour
 
-// parseRetryAfter is how long a provider's words ask to be left alone: "try again in 3
-// hours 20 minutes". 0 if they do not.
+// parseRetryAfter returns the delay that an error message asks for, such as "try again in 3 hours
+// 20 minutes", or 0.
 func parseRetryAfter(text string) time.Duration {
 	m := again.FindStringSubmatch(text)
 	if m == nil {

@@ -130,9 +130,9 @@ func (m *Main) importCommand() *cobra.Command {
 		if err != nil {
 			return fmt.Errorf("import: %w", err)
 		}
-		other, strays := tracker.Parse(raw)
-		if len(strays) > 0 {
-			return mailroom.Errorf(mailroom.CodeInvalid, "%d lines are no issues, the first: %v; nothing was imported", len(strays), strays[0].Err)
+		other, invalid := tracker.Parse(raw)
+		if len(invalid) > 0 {
+			return mailroom.Errorf(mailroom.CodeInvalid, "%d lines are no issues, the first: %v; nothing was imported", len(invalid), invalid[0].Err)
 		}
 		var came tracker.ImportResult
 		do := func(t *tracker.Tracker) error {
@@ -200,9 +200,9 @@ func (m *Main) side(name string, base bool) (*tracker.Tracker, error) {
 	if err != nil {
 		return nil, fmt.Errorf("merge: read %s: %w", name, err)
 	}
-	t, strays := tracker.Parse(text)
-	if len(strays) > 0 && !base {
-		return nil, mailroom.Errorf(mailroom.CodeInvalid, "%s holds %d lines that are no issues, the first: %v", name, len(strays), strays[0].Err)
+	t, invalid := tracker.Parse(text)
+	if len(invalid) > 0 && !base {
+		return nil, mailroom.Errorf(mailroom.CodeInvalid, "%s holds %d lines that are no issues, the first: %v", name, len(invalid), invalid[0].Err)
 	}
 	return t, nil
 }
@@ -327,12 +327,12 @@ func (m *Main) doctorCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		t, strays, err := dir.Read()
+		t, invalid, err := dir.Read()
 		if err != nil {
 			return err
 		}
 		found := t.Check()
-		for _, s := range strays {
+		for _, s := range invalid {
 			found = append(found, fmt.Sprintf("a line is no issue: %v", s.Err))
 		}
 		if m.json {

@@ -130,7 +130,7 @@ func (m *Main) look(f func(*tracker.Tracker) error) error {
 	if err != nil {
 		return err
 	}
-	t, _, err := dir.Read() // of strays the change that follows tells
+	t, _, err := dir.Read() // of invalid the change that follows tells
 	if err != nil {
 		return err
 	}

@@ -245,12 +245,12 @@ func (m *Main) read(f func(t *tracker.Tracker) error) error {
 	if err != nil {
 		return err
 	}
-	t, strays, err := dir.Read()
+	t, invalid, err := dir.Read()
 	if err != nil {
 		return err
 	}
-	if len(strays) > 0 {
-		m.say("Warning: %d lines of the file are no issues; the next change puts them aside: %v", len(strays), strays[0].Err)
+	if len(invalid) > 0 {
+		m.say("Warning: %d lines of the file are no issues; the next change puts them aside: %v", len(invalid), invalid[0].Err)
 	}
 	return f(t)
 }
@@ -284,7 +284,7 @@ func (m *Main) changeWith(ctx context.Context, update update, f func(t *tracker.
 	if err != nil {
 		return err
 	}
-	strays, err := update(m.waiting(dir), ctx, func(t *tracker.Tracker) error {
+	invalid, err := update(m.waiting(dir), ctx, func(t *tracker.Tracker) error {
 		m.locked = true
 		defer func() { m.locked = false }()
 		return f(t)
@@ -293,8 +293,8 @@ func (m *Main) changeWith(ctx context.Context, update update, f func(t *tracker.
 		return mailroom.Errorf(mailroom.CodeConflict, "the tracker was locked for %s by %s; end that process, or wait longer with --lock-timeout", locked.Waited.Round(time.Millisecond), locked.Holder)
 	}
 	m.changed = m.changed || err == nil
-	if err == nil && len(strays) > 0 {
-		m.say("Warning: %d lines of the file were no issues and are in quarantine.jsonl now: %v", len(strays), strays[0].Err)
+	if err == nil && len(invalid) > 0 {
+		m.say("Warning: %d lines of the file were no issues and are in quarantine.jsonl now: %v", len(invalid), invalid[0].Err)
 	}
 	return err
 }

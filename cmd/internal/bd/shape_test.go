@@ -60,9 +60,9 @@ func TestATreeIsDrawn(t *testing.T) {
 }
 
 func TestAShapeIsWholeWhateverFollowsItsLine(t *testing.T) {
-	issues, strays := tracker.Parse("{\"id\":\"x-1\"} \t\n")
-	if len(strays) > 0 {
-		t.Fatalf("strays: %v", strays)
+	issues, invalid := tracker.Parse("{\"id\":\"x-1\"} \t\n")
+	if len(invalid) > 0 {
+		t.Fatalf("invalid: %v", invalid)
 	}
 	got := string(shape(issues, issues.All()[0], extra{"depth", 1}))
 	if want := `{"id":"x-1","depth":1}`; got != want {
