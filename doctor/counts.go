@@ -8,15 +8,15 @@ import (
 	"mailroom"
 )
 
-// tally are the runs of one owner's threads, one agent and one status.
+// tally identifies the runs of one owner, one agent and one status.
 type tally struct {
 	owner, agent string
 	status       mailroom.Status
 }
 
-// counts: what the store counts is what the rows add up to. It reads the rows of all
-// runs and threads in one view, a page at a time.
-func (w *walk) counts(r mailroom.Reader) error {
+// counts compares the store's counts with the rows of all runs and threads. It reads them in one
+// view, a page at a time.
+func (w *scan) counts(r mailroom.Reader) error {
 	threads, due, err := countThreads(r)
 	if err != nil {
 		return err
@@ -35,7 +35,7 @@ func (w *walk) counts(r mailroom.Reader) error {
 			return err
 		}
 		if got.Sum() != runs[k] {
-			w.report.Add(Finding{Invariant: Count, Text: fmt.Sprintf("owner %q has %d %s runs of agent %q, by the store's count %d",
+			w.report.Add(Finding{Invariant: Count, Text: fmt.Sprintf("owner %q has %d %s runs of agent %q, the store counts %d",
 				k.owner, runs[k], k.status, k.agent, got.Sum())})
 		}
 	}
@@ -45,15 +45,15 @@ func (w *walk) counts(r mailroom.Reader) error {
 			return err
 		}
 		if got.Threads != threads[owner] || got.Sum() != perOwner[owner] {
-			w.report.Add(Finding{Invariant: Count, Text: fmt.Sprintf("owner %q has %d threads and %d runs, by the store's counts %d and %d",
+			w.report.Add(Finding{Invariant: Count, Text: fmt.Sprintf("owner %q has %d threads and %d runs, the store counts %d and %d",
 				owner, threads[owner], perOwner[owner], got.Threads, got.Sum())})
 		}
 	}
 	return w.countAll(r, threads, sum, due)
 }
 
-// countAll compares the sums over all owners: it finds what is counted and not there.
-func (w *walk) countAll(r mailroom.Reader, threads map[string]int, runs map[mailroom.Status]int, due mailroom.Due) error {
+// countAll compares the sums over all owners. It finds counts without rows.
+func (w *scan) countAll(r mailroom.Reader, threads map[string]int, runs map[mailroom.Status]int, due mailroom.Due) error {
 	got, err := r.Count(mailroom.CountQuery{})
 	if err != nil {
 		return err
@@ -63,11 +63,11 @@ func (w *walk) countAll(r mailroom.Reader, threads map[string]int, runs map[mail
 		all += n
 	}
 	if got.Threads != all || !maps.Equal(got.Runs, runs) {
-		w.report.Add(Finding{Invariant: Count, Text: fmt.Sprintf("there are %d threads and the runs %v, by the store's counts %d and %v",
+		w.report.Add(Finding{Invariant: Count, Text: fmt.Sprintf("there are %d threads and runs %v, the store counts %d and %v",
 			all, runs, got.Threads, got.Runs)})
 	}
 	if !got.Due.Equal(due.At) {
-		w.report.Add(Finding{Invariant: Count, Text: fmt.Sprintf("the earliest thread is due at %v, by the store's count at %v", due.At, got.Due)})
+		w.report.Add(Finding{Invariant: Count, Text: fmt.Sprintf("the earliest thread is due at %v, the store reports %v", due.At, got.Due)})
 	}
 	return nil
 }
@@ -76,7 +76,7 @@ func compareTallies(a, b tally) int {
 	return slices.Compare([]string{a.owner, a.agent, string(a.status)}, []string{b.owner, b.agent, string(b.status)})
 }
 
-// countThreads counts threads by owner, and finds the one that is due first.
+// countThreads counts threads by owner, and returns the earliest due time.
 func countThreads(r mailroom.Reader) (threads map[string]int, due mailroom.Due, err error) {
 	threads = map[string]int{}
 	for _, deleted := range []bool{false, true} {

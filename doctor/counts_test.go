@@ -52,22 +52,22 @@ func TestCountsThatDifferFromTheRowsAreFound(t *testing.T) {
 		spoil      func(mailroom.CountQuery, *mailroom.Counts)
 	}{
 		{"right", "", func(mailroom.CountQuery, *mailroom.Counts) {}},
-		{"of a status", `owner "ann" has 1 completed runs of agent "x", by the store's count 2`, func(q mailroom.CountQuery, c *mailroom.Counts) {
+		{"of a status", `owner "ann" has 1 completed runs of agent "x", the store counts 2`, func(q mailroom.CountQuery, c *mailroom.Counts) {
 			if q.Agent == "x" && *q.Owner == "ann" {
 				c.Runs[mailroom.StatusCompleted]++
 			}
 		}},
-		{"of threads", `owner "bob" has 1 threads and 1 runs, by the store's counts 0 and 1`, func(q mailroom.CountQuery, c *mailroom.Counts) {
+		{"of threads", `owner "bob" has 1 threads and 1 runs, the store counts 0 and 1`, func(q mailroom.CountQuery, c *mailroom.Counts) {
 			if q.Agent == "" && q.Owner != nil && *q.Owner == "bob" {
 				c.Threads--
 			}
 		}},
-		{"of what is not there", "by the store's counts 2 and map[completed:1 failed:1 queued:1]", func(q mailroom.CountQuery, c *mailroom.Counts) {
+		{"of what is not there", "the store counts 2 and map[completed:1 failed:1 queued:1]", func(q mailroom.CountQuery, c *mailroom.Counts) {
 			if q.Owner == nil {
 				c.Runs[mailroom.StatusQueued]++
 			}
 		}},
-		{"when the first is due", "by the store's count at 2026", func(q mailroom.CountQuery, c *mailroom.Counts) {
+		{"when the first is due", "the store reports 2026", func(q mailroom.CountQuery, c *mailroom.Counts) {
 			if q.Owner == nil {
 				c.Due = at
 			}

@@ -1,7 +1,6 @@
-// Package doctor checks the invariants of a store, live or stopped. It recomputes
-// what can be derived from other rows, and the log of each thread is told again
-// and compared with what the rows say. It changes nothing and repairs nothing:
-// there is no code anywhere that could have written what it finds.
+// Package doctor checks the invariants of a store, live or stopped. It recomputes derived columns,
+// and folds the log of each thread and compares the result with the rows. It never writes and
+// repairs nothing: no code path can have written what it reports, so a repair would be a guess.
 package doctor
 
 import (
@@ -16,36 +15,35 @@ type Viewer interface {
 	View(ctx context.Context, f func(mailroom.Reader) error) error
 }
 
-// Invariant is the short name of what a finding violates. Names stay as they are.
+// Invariant is the short, stable name of what a finding violates.
 type Invariant string
 
 const (
-	Seq     Invariant = "seq"     // entries go from first_seq to last_seq, without a gap, and can be read
-	Log     Invariant = "log"     // rows say what the log tells, and the log tells a possible story
-	Order   Invariant = "order"   // runs start by priority and place; a place is given once
+	Seq     Invariant = "seq"     // entries run from first_seq to last_seq without a gap and are readable
+	Log     Invariant = "log"     // rows agree with the log, and the log's transitions are possible
+	Order   Invariant = "order"   // runs start by priority and place; places are unique
 	Current Invariant = "current" // at most one run of a thread has started and not ended
-	Claim   Invariant = "claim"   // what is claimed is held by a worker that lives
-	Due     Invariant = "due"     // a thread is due when its runs say so
+	Claim   Invariant = "claim"   // a claim is held by a live worker
+	Due     Invariant = "due"     // a thread's due time follows from its runs
 	Attempt Invariant = "attempt" // attempts only grow; failures and crashes end at their bounds
-	Message Invariant = "message" // runs name the entries that have their messages
-	Steer   Invariant = "steer"   // a steered message is read by its run, or becomes one
-	Ticket  Invariant = "ticket"  // what is open is asked by a run that goes on; a decision fits and came in time
-	Wait    Invariant = "wait"    // a parked run waits for something that can come
-	Child   Invariant = "child"   // a child that is waited for and its ticket agree
-	Send    Invariant = "send"    // what the log says was sent is there
-	Key     Invariant = "key"     // a key is remembered, for the one submit that it was given
-	Partial Invariant = "partial" // only a running run has flushed text, in pieces that abut
-	Reserve Invariant = "reserve" // what is reserved was taken and has not ended, and nobody else holds it
-	Owner   Invariant = "owner"   // a thread belongs to somebody: else nobody may see it
-	Use     Invariant = "use"     // a thread and a token say how much they have
-	Count   Invariant = "count"   // the store counts the threads and runs that there are
+	Message Invariant = "message" // runs name the entries of their messages
+	Steer   Invariant = "steer"   // a steered message is read by its run, or becomes a run
+	Ticket  Invariant = "ticket"  // an open ticket belongs to an unfinished run; a decision fits its kind and came in time
+	Wait    Invariant = "wait"    // a parked run waits for an open ticket
+	Child   Invariant = "child"   // a child that a run waits for and its ticket agree
+	Send    Invariant = "send"    // a send in the log has its run
+	Key     Invariant = "key"     // a submit key is remembered for the one submit that used it
+	Partial Invariant = "partial" // only a running run has flushed text, in adjacent pieces
+	Reserve Invariant = "reserve" // a reservation row is in the log as open, and no other holds the same names
+	Owner   Invariant = "owner"   // a thread has an owner, without which no caller can see it
+	Use     Invariant = "use"     // usage columns of threads and tokens match the rows
+	Count   Invariant = "count"   // the store's counts match its rows
 	Limit   Invariant = "limit"   // rows are within the limits of the system
-	File    Invariant = "file"    // the database itself is sound; found by the store, not by Check
-	Lost    Invariant = "lost"    // the database has every commit that was acknowledged; likewise
+	File    Invariant = "file"    // the database file is intact; found by the store, not by Check
+	Lost    Invariant = "lost"    // the database has every acknowledged commit; found by the store
 )
 
-// Finding is one violation. Thread, Run and Ticket are ids, "" where it is not
-// about one.
+// Finding is one violation. Thread, Run and Ticket are ids, "" where they do not apply.
 type Finding struct {
 	Invariant Invariant `json:"invariant"`
 	Thread    string    `json:"thread,omitempty"`
@@ -61,12 +59,10 @@ func (f Finding) String() string {
 	return fmt.Sprintf("thread %q: %s", f.Thread, f.Text)
 }
 
-// MaxFindings is how many findings a report has at most: a store that is broken
-// in one way can be broken so in every row.
+// MaxFindings bounds the findings of a report: one defect can affect every row.
 const MaxFindings = 1000
 
-// Report is what was found and what was looked at. Without findings all
-// invariants hold.
+// Report has the findings and the numbers of rows checked. Without findings all invariants hold.
 type Report struct {
 	Findings []Finding `json:"findings"`
 	More     int       `json:"more,omitempty"` // findings beyond MaxFindings
@@ -79,7 +75,7 @@ type Report struct {
 	Workers  int       `json:"workers"`
 }
 
-// Sound reports whether nothing was found.
+// Sound reports whether there are no findings.
 func (r *Report) Sound() bool { return len(r.Findings) == 0 }
 
 // Add adds a finding.
@@ -91,13 +87,12 @@ func (r *Report) Add(f Finding) {
 	r.Findings = append(r.Findings, f)
 }
 
-// Check verifies the invariants of every thread. Others may write meanwhile: it
-// reads views of about a page, but for the sums of what owners have and for the counts, and whatever it
-// compares is of one view. A thread
-// that is made after it began may be left out. An error means that the store
-// could not be read; the report has what was found by then.
+// Check verifies the invariants of every thread while others may write. It reads views of about a
+// page, except for the sums per owner and the counts, and compares only what it read in one view.
+// It may skip threads created after it began. An error means that the store could not be read; the
+// report has the findings so far.
 func Check(ctx context.Context, v Viewer) (Report, error) {
-	w := &walk{report: &Report{Findings: []Finding{}}}
+	w := &scan{report: &Report{Findings: []Finding{}}}
 	for !w.done {
 		if err := v.View(ctx, w.view); err != nil {
 			return *w.report, err

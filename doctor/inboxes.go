@@ -6,13 +6,12 @@ import (
 	"mailroom"
 )
 
-// inboxes: the row of a project says how many inboxes it has, and how many
-// notifications of which token they hold unread. It reads the log from where the first
-// of them was read to, in one view.
-func (p *patient) inboxes() error {
+// inboxes checks a project's numbers of inboxes and of unread notifications per token. In one view
+// it reads the log from the lowest read position of the inboxes.
+func (p *checker) inboxes() error {
 	if _, ok := mailroom.ProjectOf(p.t.ID); !ok {
 		if p.t.Inboxes != 0 || len(p.t.Unread) > 0 {
-			p.bad(Use, "by its row it has %d inboxes, and is no project", p.t.Inboxes)
+			p.bad(Use, "its row has %d inboxes, but it is not a project", p.t.Inboxes)
 		}
 		return nil
 	}
@@ -21,7 +20,7 @@ func (p *patient) inboxes() error {
 		return err
 	}
 	if p.t.Lapsed > p.t.LastSeq {
-		p.bad(Use, "by its row entries up to %d have lapsed in inboxes, behind the last one, %d", p.t.Lapsed, p.t.LastSeq)
+		p.bad(Use, "its row says that entries up to %d lapsed in inboxes, beyond the last entry %d", p.t.Lapsed, p.t.LastSeq)
 	}
 	boxes, from := map[string]mailroom.Inbox{}, p.t.LastSeq
 	for _, row := range rows {
@@ -34,17 +33,17 @@ func (p *patient) inboxes() error {
 		from = min(from, box.Read)
 	}
 	if n := int64(len(rows)); n != p.t.Inboxes {
-		p.bad(Use, "it has %d inboxes, by its row %d", n, p.t.Inboxes)
+		p.bad(Use, "it has %d inboxes, its row says %d", n, p.t.Inboxes)
 	}
 	unread, err := p.unread(boxes, from)
 	if err == nil && !maps.Equal(unread, p.t.Unread) {
-		p.bad(Use, "its inboxes hold unread notifications %v, by its row %v", unread, p.t.Unread)
+		p.bad(Use, "its inboxes hold unread notifications %v, its row says %v", unread, p.t.Unread)
 	}
 	return err
 }
 
-// unread counts what the inboxes hold of the entries after one, by token.
-func (p *patient) unread(boxes map[string]mailroom.Inbox, after int64) (map[string]int64, error) {
+// unread counts the unread notifications behind the entry after, by token.
+func (p *checker) unread(boxes map[string]mailroom.Inbox, after int64) (map[string]int64, error) {
 	unread := map[string]int64{}
 	for {
 		page, err := p.r.Entries(mailroom.EntryQuery{Thread: p.t.ID, After: after, Kinds: []string{mailroom.KindNotification}, Limit: batch, Bytes: mailroom.MaxPage})

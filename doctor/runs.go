@@ -6,8 +6,8 @@ import (
 	"mailroom"
 )
 
-// runs compares the next rows with the log.
-func (p *patient) runs() (cost int, err error) {
+// runs compares the next page of run rows with the log.
+func (p *checker) runs() (cost int, err error) {
 	rows, err := p.r.Runs(mailroom.RunQuery{Thread: p.t.ID, From: p.from, Limit: batch})
 	if err != nil {
 		return 0, err
@@ -24,17 +24,17 @@ func (p *patient) runs() (cost int, err error) {
 	return p.next(len(rows), phaseTickets)
 }
 
-func (p *patient) run(r *mailroom.Run) error {
+func (p *checker) run(r *mailroom.Run) error {
 	p.report.Runs++
 	p.limits(r)
 	p.bounds(r)
 	p.stop(r)
 	p.place(r)
-	if t := p.story.runs[r.ID]; t != nil {
+	if t := p.fold.runs[r.ID]; t != nil {
 		t.seen = true
 		p.compare(r, t)
 	} else if r.FirstSeq >= p.t.FirstSeq {
-		p.badRun(Log, r.ID, "no entry tells of run %s", r.ID)
+		p.badRun(Log, r.ID, "no entry names run %s", r.ID)
 	}
 	if r.FirstSeq < p.t.FirstSeq {
 		p.badRun(Log, r.ID, "run %s begins at %d, before the first entry kept, %d", r.ID, r.FirstSeq, p.t.FirstSeq)
@@ -49,8 +49,8 @@ func (p *patient) run(r *mailroom.Run) error {
 	return p.caller(r)
 }
 
-// limits: what nobody may submit.
-func (p *patient) limits(r *mailroom.Run) {
+// limits checks values that a submit bounds.
+func (p *checker) limits(r *mailroom.Run) {
 	for _, x := range []struct {
 		of         string
 		is, lo, hi int
@@ -68,8 +68,8 @@ func (p *patient) limits(r *mailroom.Run) {
 	}
 }
 
-// bounds: failures and crashes that reach theirs make a dead letter.
-func (p *patient) bounds(r *mailroom.Run) {
+// bounds checks that a run whose failures, crashes or lost claims reach their bound has failed.
+func (p *checker) bounds(r *mailroom.Run) {
 	dead := r.Status == mailroom.StatusFailed
 	for _, x := range []struct {
 		of        string
@@ -82,16 +82,16 @@ func (p *patient) bounds(r *mailroom.Run) {
 		}
 	}
 	if r.Crashes > r.Lost {
-		p.badRun(Attempt, r.ID, "run %s has %d crashes in a row, and lost only %d claims in all", r.ID, r.Crashes, r.Lost)
+		p.badRun(Attempt, r.ID, "run %s has %d crashes in a row but only %d lost claims in all", r.ID, r.Crashes, r.Lost)
 	}
 	if last := r.LastStep; last.Attempt > r.Attempt || last.Step > r.Step+1 || last.Seq > p.t.LastSeq {
-		p.badRun(Attempt, r.ID, "run %s remembers step %d of attempt %d at entry %d, and is at step %d of attempt %d; the log ends at %d",
+		p.badRun(Attempt, r.ID, "run %s has last step %d of attempt %d at entry %d, but is at step %d of attempt %d; the log ends at %d",
 			r.ID, last.Step, last.Attempt, last.Seq, r.Step, r.Attempt, p.t.LastSeq)
 	}
 }
 
-// stop: a run that nobody holds does not stay with a request to stop.
-func (p *patient) stop(r *mailroom.Run) {
+// stop checks that only a running run has a request to stop.
+func (p *checker) stop(r *mailroom.Run) {
 	if r.Stop != "" && (r.Status == mailroom.StatusQueued || r.Status == mailroom.StatusWaiting || r.Status == mailroom.StatusFailed) {
 		p.badRun(Log, r.ID, "run %s was asked to stop (%s) and is %s, not cancelled", r.ID, r.Stop, r.Status)
 	}
@@ -99,12 +99,12 @@ func (p *patient) stop(r *mailroom.Run) {
 		p.badRun(Log, r.ID, "run %s failed without an error", r.ID)
 	}
 	if r.Scheduled && (!r.NeverStarted() && !r.Status.Finished() || r.NotBefore.IsZero()) {
-		p.badRun(Order, r.ID, "run %s is put off until %s, and is %s", r.ID, at(r.NotBefore), r.Status)
+		p.badRun(Order, r.ID, "run %s is scheduled for %s but is %s", r.ID, at(r.NotBefore), r.Status)
 	}
 }
 
-// place: given once, from one counter.
-func (p *patient) place(r *mailroom.Run) {
+// place checks that places are unique and below the thread's next one.
+func (p *checker) place(r *mailroom.Run) {
 	p.placed(r)
 	for _, s := range r.Steers {
 		if s.Own != nil {
@@ -113,18 +113,18 @@ func (p *patient) place(r *mailroom.Run) {
 	}
 }
 
-func (p *patient) placed(r *mailroom.Run) {
+func (p *checker) placed(r *mailroom.Run) {
 	if r.Place < 1 || r.Place >= p.t.NextPlace {
 		p.badRun(Order, r.ID, "run %s has place %d, the next one of the thread is %d", r.ID, r.Place, p.t.NextPlace)
 	}
-	if other := p.story.places[r.Place]; other != "" && other != r.ID {
+	if other := p.fold.places[r.Place]; other != "" && other != r.ID {
 		p.badRun(Order, r.ID, "runs %s and %s have the same place %d", other, r.ID, r.Place)
 	}
-	p.story.places[r.Place] = r.ID
+	p.fold.places[r.Place] = r.ID
 }
 
-// compare: the row says what the log tells.
-func (p *patient) compare(r *mailroom.Run, t *tale) {
+// compare checks that the row agrees with the log.
+func (p *checker) compare(r *mailroom.Run, t *loggedRun) {
 	if !t.state.allows(r) {
 		p.badRun(Log, r.ID, "run %s is %s, the log leaves it %s", r.ID, describe(r), t.state)
 		return // all else would follow from that
@@ -134,29 +134,29 @@ func (p *patient) compare(r *mailroom.Run, t *tale) {
 	}
 	failures := t.failures
 	if r.Status == mailroom.StatusQueued && r.Resumes || r.Status == mailroom.StatusFailed || t.parked && r.Failures == 0 {
-		failures = r.Failures // set to 0 when it goes on; a dead letter's are compared with its end
+		failures = r.Failures // reset when it resumes; those of a failed run are compared with its end
 	}
 	if failures != r.Failures || t.lost != r.Lost {
-		p.badRun(Attempt, r.ID, "run %s has %d failures and %d lost claims, the log tells of %d and %d", r.ID, r.Failures, r.Lost, failures, t.lost)
+		p.badRun(Attempt, r.ID, "run %s has %d failures and %d lost claims, the log has %d and %d", r.ID, r.Failures, r.Lost, failures, t.lost)
 	}
 	if t.asked != r.Asked {
-		p.badRun(Ticket, r.ID, "run %s says that it opened %d tickets, the log tells of %d", r.ID, r.Asked, t.asked)
+		p.badRun(Ticket, r.ID, "the row of run %s counts %d opened tickets, the log has %d", r.ID, r.Asked, t.asked)
 	}
 	if micros(r.StartedAt) != t.started || micros(r.FinishedAt) != t.ended {
-		p.badRun(Log, r.ID, "run %s started at %s and ended at %s, the log says otherwise", r.ID, at(r.StartedAt), at(r.FinishedAt))
+		p.badRun(Log, r.ID, "run %s started at %s and ended at %s, the log differs", r.ID, at(r.StartedAt), at(r.FinishedAt))
 	}
-	if t.state == back && micros(r.AvailableAt) > t.available { // a clock that went back brings it forward
-		p.badRun(Log, r.ID, "run %s may be claimed from %s on, the log says otherwise", r.ID, at(r.AvailableAt))
+	if t.state == stateRescheduled && micros(r.AvailableAt) > t.available { // a clock that was set back brings it forward
+		p.badRun(Log, r.ID, "run %s may be claimed from %s on, the log differs", r.ID, at(r.AvailableAt))
 	}
-	if t.state == running && r.Stop != t.stop {
+	if t.state == stateRunning && r.Stop != t.stop {
 		p.badRun(Log, r.ID, "run %s has the request to stop %q, the log has %q", r.ID, r.Stop, t.stop)
 	}
 	p.ending(r, t)
 	p.started(r, t)
 }
 
-// ending: what the log tells of the end.
-func (p *patient) ending(r *mailroom.Run, t *tale) {
+// ending compares reply, error or reason with the entry that ended the run.
+func (p *checker) ending(r *mailroom.Run, t *loggedRun) {
 	end := ""
 	switch {
 	case r.Status == mailroom.StatusCompleted:
@@ -168,15 +168,15 @@ func (p *patient) ending(r *mailroom.Run, t *tale) {
 	default:
 		return
 	}
-	if p.story.hash(end) != t.end {
-		p.badRun(Log, r.ID, "run %s is %s with another reply, error or reason than the log tells", r.ID, r.Status)
+	if p.fold.hash(end) != t.end {
+		p.badRun(Log, r.ID, "run %s is %s with a reply, error or reason that differs from the log", r.ID, r.Status)
 	}
 }
 
-// started: the first start listed what the run was started for.
-func (p *patient) started(r *mailroom.Run, t *tale) {
+// started checks that the inputs are those that the first start lists.
+func (p *checker) started(r *mailroom.Run, t *loggedRun) {
 	if r.Started != t.read {
-		p.badRun(Message, r.ID, "run %s says that it has its messages: %t; the log says: %t", r.ID, r.Started, t.read)
+		p.badRun(Message, r.ID, "the row of run %s says started=%t, the log started=%t", r.ID, r.Started, t.read)
 		return
 	}
 	var seqs []int64
@@ -185,35 +185,35 @@ func (p *patient) started(r *mailroom.Run, t *tale) {
 			seqs = append(seqs, in.Seq)
 		}
 	}
-	if r.Started && p.story.hashSeqs(seqs) != t.inputs {
-		p.badRun(Message, r.ID, "run %s was started with other messages than the entries %d", r.ID, seqs)
+	if r.Started && p.fold.hashSeqs(seqs) != t.inputs {
+		p.badRun(Message, r.ID, "run %s was started with messages other than entries %d", r.ID, seqs)
 	}
 	if t.begun && r.InputBytes != 0 && r.InputBytes != t.bytes {
-		p.badRun(Use, r.ID, "the messages of run %s have %d bytes in the log, by its row %d", r.ID, t.bytes, r.InputBytes)
+		p.badRun(Use, r.ID, "the messages of run %s have %d bytes in the log, its row says %d", r.ID, t.bytes, r.InputBytes)
 	}
 	if r.NeverStarted() && len(seqs) == 0 {
 		p.badRun(Message, r.ID, "run %s is queued without a message", r.ID)
 	}
 }
 
-// allows reports whether a run that the log leaves in a state can have such a row.
-func (s state) allows(r *mailroom.Run) bool {
+// allows reports whether a run in this state of the log can have such a row.
+func (s logState) allows(r *mailroom.Run) bool {
 	switch s {
-	case queued:
+	case stateQueued:
 		return r.NeverStarted()
-	case running:
+	case stateRunning:
 		return r.Status == mailroom.StatusRunning
-	case back:
+	case stateRescheduled:
 		return r.Status == mailroom.StatusQueued && !r.StartedAt.IsZero() && !r.Resumes
-	case waiting:
+	case stateWaiting:
 		return r.Status == mailroom.StatusWaiting || r.Status == mailroom.StatusQueued && r.Resumes
-	case completed, failed, cancelled:
+	case stateCompleted, stateFailed, stateCancelled:
 		return string(r.Status) == s.String()
 	}
-	return false // nothing but messages was told of it
+	return false // only its messages were logged
 }
 
-// describe is the status of a run with what tells apart the ways to be queued.
+// describe returns the status of a run, and for a queued one also the reason.
 func describe(r *mailroom.Run) string {
 	switch {
 	case r.Status != mailroom.StatusQueued:
@@ -226,8 +226,8 @@ func describe(r *mailroom.Run) string {
 	return "queued between attempts"
 }
 
-// inputs: a run names the entries that have the text of its messages.
-func (p *patient) inputs(r *mailroom.Run) {
+// inputs checks that a run names the entries with the text of its messages.
+func (p *checker) inputs(r *mailroom.Run) {
 	for _, in := range r.Inputs {
 		p.input(r, in)
 	}
@@ -239,15 +239,14 @@ func (p *patient) inputs(r *mailroom.Run) {
 	}
 }
 
-func (p *patient) input(r *mailroom.Run, in mailroom.Input) {
-	if in.Seq >= p.t.FirstSeq && p.story.content[in.Seq] != p.story.hash(in.Message) {
-		p.badRun(Message, r.ID, "run %s has message %s at entry %d, which is another", r.ID, in.Message, in.Seq)
+func (p *checker) input(r *mailroom.Run, in mailroom.Input) {
+	if in.Seq >= p.t.FirstSeq && p.fold.content[in.Seq] != p.fold.hash(in.Message) {
+		p.badRun(Message, r.ID, "run %s has message %s at entry %d, which has a different message", r.ID, in.Message, in.Seq)
 	}
 }
 
-// partials: only a running run has flushed text, of its attempt, in pieces that
-// abut.
-func (p *patient) partials(r *mailroom.Run) error {
+// partials checks that only a running run has flushed text, of its attempt and in adjacent pieces.
+func (p *checker) partials(r *mailroom.Run) error {
 	pieces, err := p.r.Partials(r.ID)
 	if err != nil {
 		return err
@@ -258,7 +257,7 @@ func (p *patient) partials(r *mailroom.Run) error {
 		return nil
 	}
 	if r.Flushed != (len(pieces) > 0) {
-		p.badRun(Partial, r.ID, "run %s has %d pieces of flushed text, its row says that there are some: %v", r.ID, len(pieces), r.Flushed)
+		p.badRun(Partial, r.ID, "run %s has %d pieces of flushed text, its row says flushed=%v", r.ID, len(pieces), r.Flushed)
 	}
 	offset := 0
 	for _, piece := range pieces {
@@ -274,8 +273,8 @@ func (p *patient) partials(r *mailroom.Run) error {
 	return nil
 }
 
-// keys: the key of a run is remembered, with the messages that made the run.
-func (p *patient) keys(runs []*mailroom.Run) error {
+// keys checks that the key of a run is remembered, with the message that made the run.
+func (p *checker) keys(runs []*mailroom.Run) error {
 	var names []string
 	for _, r := range runs {
 		if r.SubmitKey != "" {
@@ -302,7 +301,7 @@ func (p *patient) keys(runs []*mailroom.Run) error {
 	return nil
 }
 
-func (p *patient) key(r *mailroom.Run, known map[string]mailroom.SubmitKey) {
+func (p *checker) key(r *mailroom.Run, known map[string]mailroom.SubmitKey) {
 	k, ok := known[r.SubmitKey]
 	if !ok {
 		p.badRun(Key, r.ID, "key %q of run %s is not remembered", r.SubmitKey, r.ID)

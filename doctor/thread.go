@@ -7,29 +7,28 @@ import (
 	"mailroom"
 )
 
-// overdue is how long after the end of a worker's lease its claims may still be
-// there while another worker looks after them. A sweep comes at least every
-// minute and frees what it finds in small transactions.
+// overdue is how long claims may outlive a worker's lease while another worker sweeps. A sweep runs
+// at least every minute and frees claims in small transactions.
 const overdue = 2 * time.Minute
 
-// row: what the row of the thread says by itself.
-func (p *patient) row() {
+// row checks the thread's row by itself.
+func (p *checker) row() {
 	t := p.t
 	if id, err := mailroom.CheckThreadID(t.ID); err != nil || id != t.ID {
-		p.bad(Limit, "%q is not an id of a thread", t.ID)
+		p.bad(Limit, "%q is not a valid thread id", t.ID)
 	}
 	if t.FirstSeq < 1 || t.FirstSeq > t.LastSeq+1 {
 		p.bad(Seq, "first_seq is %d, which should be between 1 and last_seq + 1, %d", t.FirstSeq, t.LastSeq+1)
 	}
 	if t.Owner == "" {
-		p.bad(Owner, "it has no owner, and is shown to nobody")
+		p.bad(Owner, "it has no owner, so no caller can see it")
 	}
 	if len(t.Metadata) > mailroom.MaxMetadata {
-		p.bad(Limit, "the metadata has %d bytes, %d at most are allowed", len(t.Metadata), mailroom.MaxMetadata)
+		p.bad(Limit, "the metadata has %d bytes, the limit is %d", len(t.Metadata), mailroom.MaxMetadata)
 	}
 	for agent, state := range t.State {
 		if len(state) > mailroom.MaxState {
-			p.bad(Limit, "the state of agent %q has %d bytes, %d at most are allowed", agent, len(state), mailroom.MaxState)
+			p.bad(Limit, "the state of agent %q has %d bytes, the limit is %d", agent, len(state), mailroom.MaxState)
 		}
 	}
 	if t.DeliverTo == t.ID {
@@ -37,9 +36,9 @@ func (p *patient) row() {
 	}
 }
 
-// whole: what concerns the thread as a whole, in one view.
-func (p *patient) whole() error {
-	if err := p.story.edges(); err != nil {
+// whole checks what concerns the thread as a whole, in one view.
+func (p *checker) whole() error {
+	if err := p.fold.edges(); err != nil {
 		return err
 	}
 	if err := p.delivery(); err != nil {
@@ -64,28 +63,28 @@ func (p *patient) whole() error {
 	}
 	p.current(current)
 	p.claim()
-	p.story.steers(current)
+	p.fold.steers(current)
 	if p.t.Current != "" && current == nil {
-		return nil // nothing more can be said
+		return nil // the checks below need the current run
 	}
 	return p.due(current)
 }
 
-// delivery: a thread that others deliver to delivers nowhere.
-func (p *patient) delivery() error {
+// delivery checks that a thread that receives deliveries does not deliver to another one.
+func (p *checker) delivery() error {
 	if p.t.DeliverTo == "" {
 		return nil
 	}
 	rows, err := p.r.Threads(mailroom.ThreadQuery{IDs: []string{p.t.DeliverTo}})
 	if err == nil && len(rows) > 0 && rows[0].DeliverTo != "" {
-		p.bad(Send, "it delivers to thread %q, which delivers to %q itself", p.t.DeliverTo, rows[0].DeliverTo)
+		p.bad(Send, "it delivers to thread %q, which itself delivers to %q", p.t.DeliverTo, rows[0].DeliverTo)
 	}
 	return err
 }
 
-// current: the thread row, the log and the rows agree which run has started and
-// is not finished.
-func (p *patient) current(r *mailroom.Run) {
+// current checks that the thread's row, the log and the runs agree on the run that has started and
+// not ended.
+func (p *checker) current(r *mailroom.Run) {
 	t := p.t
 	switch {
 	case t.Current == "" && (t.Worker != "" || t.Round != 0):
@@ -100,14 +99,14 @@ func (p *patient) current(r *mailroom.Run) {
 	case (t.Worker != "") != (r.Status == mailroom.StatusRunning):
 		p.badRun(Current, r.ID, "the worker is %q while the current run %s is %s", t.Worker, r.ID, r.Status)
 	}
-	if p.story.open != t.Current {
-		p.bad(Current, "the log ends in the middle of run %q, the current run is %q", p.story.open, t.Current)
+	if p.fold.open != t.Current {
+		p.bad(Current, "the log leaves run %q open, the current run is %q", p.fold.open, t.Current)
 	}
 }
 
-// claim: a claim is held by a worker, and goes when that worker's lease is over.
-// Whoever looks after the others needs a while for that.
-func (p *patient) claim() {
+// claim checks that a live worker holds the claim. A sweeping worker gets some time to free the
+// claims of an expired lease.
+func (p *checker) claim() {
 	id := p.t.Worker
 	if id == "" {
 		return
@@ -122,13 +121,13 @@ func (p *patient) claim() {
 		over = p.swept
 	}
 	if (w.Dead || p.now.After(w.LeaseUntil)) && !p.swept.IsZero() && p.now.Sub(over) > overdue {
-		p.badRun(Claim, p.t.Current, "run %s is held by worker %s, whose lease ended at %s; another worker lives and should have freed it",
+		p.badRun(Claim, p.t.Current, "run %s is held by worker %s, whose lease ended at %s; a live worker should have freed it",
 			p.t.Current, id, at(w.LeaseUntil))
 	}
 }
 
 // due recomputes the scheduling columns with the function that sets them.
-func (p *patient) due(current *mailroom.Run) error {
+func (p *checker) due(current *mailroom.Run) error {
 	loaded := mailroom.NewThreadState(p.t)
 	if current != nil {
 		loaded.AddRun(current)
@@ -148,18 +147,18 @@ func (p *patient) due(current *mailroom.Run) error {
 		if err != nil {
 			return err
 		}
-		loaded.SetQueue(set, rows, true) // the function looks at the first ones only
+		loaded.SetQueue(set, rows, true) // the function reads only the first ones
 		queue = queue || set == mailroom.RunsQueued && len(rows) > 0
 	}
 	want, heldAt := loaded.ExpectedDue(p.now)
 	if !p.t.HeldAt.Equal(heldAt) {
-		p.bad(Due, "the first of its held runs is due at %s by its row, at %s by the runs", at(p.t.HeldAt), at(heldAt))
+		p.bad(Due, "its first scheduled run is due at %s by its row, at %s by the runs", at(p.t.HeldAt), at(heldAt))
 	}
 	got := p.t.Due
-	timed := current != nil || !queue // else any time since the queue began is right
+	timed := current != nil || !queue // else any time since the queue began is valid
 	if got.At.IsZero() != want.At.IsZero() || got.Agent != want.Agent || got.Priority != want.Priority ||
 		got.LastAttempt != want.LastAttempt || timed && !got.At.Equal(want.At) || got.At.After(p.now) && !timed {
-		p.bad(Due, "by its row %s, by the runs %s", due(got), due(want))
+		p.bad(Due, "its row says %s, its runs say %s", due(got), due(want))
 	}
 	return nil
 }
@@ -173,12 +172,12 @@ func due(d mailroom.Due) string {
 	}
 	alone := ""
 	if d.LastAttempt {
-		alone = ", on its last chance"
+		alone = ", on its last attempt"
 	}
 	return fmt.Sprintf("a run of agent %q with priority %d%s is due at %s", d.Agent, d.Priority, alone, at(d.At))
 }
 
-// at is a time in a sentence.
+// at formats a time for a finding.
 func at(t time.Time) string {
 	if t.IsZero() {
 		return "no time"

@@ -2,8 +2,8 @@ package doctor
 
 import "mailroom"
 
-// tickets compares the next rows with their runs and with the log.
-func (p *patient) tickets() (cost int, err error) {
+// tickets compares the next page of ticket rows with their runs and with the log.
+func (p *checker) tickets() (cost int, err error) {
 	rows, err := p.r.Tickets(mailroom.TicketQuery{Thread: p.t.ID, From: p.from, Limit: batch})
 	if err != nil {
 		return 0, err
@@ -14,10 +14,10 @@ func (p *patient) tickets() (cost int, err error) {
 	for _, k := range rows {
 		p.from = k.Key
 	}
-	return p.next(len(rows), phaseStrays)
+	return p.next(len(rows), phaseOrphans)
 }
 
-func (p *patient) check(tickets []*mailroom.Ticket) error {
+func (p *checker) check(tickets []*mailroom.Ticket) error {
 	if len(tickets) == 0 {
 		return nil
 	}
@@ -39,11 +39,11 @@ func (p *patient) check(tickets []*mailroom.Ticket) error {
 	return nil
 }
 
-// ticket: it belongs to its run, says what was asked, and stands where the log
-// leaves it.
-func (p *patient) ticket(k *mailroom.Ticket, r *mailroom.Run) {
+// ticket checks that a ticket belongs to its run, has the digest of its question, and is in the
+// state that the log says.
+func (p *checker) ticket(k *mailroom.Ticket, r *mailroom.Run) {
 	p.report.Tickets++
-	told := p.story.asks[k.ID]
+	told := p.fold.tickets[k.ID]
 	if told != nil {
 		told.seen = true
 	}
@@ -53,39 +53,39 @@ func (p *patient) ticket(k *mailroom.Ticket, r *mailroom.Run) {
 		bad("ticket %s names run %s, which does not exist", k.ID, k.Run)
 		return
 	case k.ID != mailroom.TicketID(k.Run, k.Name):
-		bad("ticket %s is not the one that run %s asked as %q", k.ID, k.Run, k.Name)
+		bad("ticket %s does not have the id of ticket %[3]q of run %[2]s", k.ID, k.Run, k.Name)
 	case k.State == mailroom.TicketOpen && r.Status.Finished():
-		bad("ticket %s is open and its run %s is %s", k.ID, k.Run, r.Status)
+		bad("ticket %s is open but its run %s is %s", k.ID, k.Run, r.Status)
 	case told == nil:
 		bad("no entry opens ticket %s of run %s", k.ID, k.Run)
 	case told.state != k.State || k.State == mailroom.TicketDecided && told.verdict != k.Decision:
-		bad("ticket %s of run %s is %s, the log leaves it %s", k.ID, k.Run, standing(k.State, k.Decision), standing(told.state, told.verdict))
+		bad("ticket %s of run %s is %s, by the log %s", k.ID, k.Run, describeTicket(k.State, k.Decision), describeTicket(told.state, told.verdict))
 	}
 	asked := mailroom.Ask{Kind: k.Kind, Prompt: k.Prompt, Action: k.Action, Arguments: k.Arguments, Answers: k.Answers}
 	if k.Digest != asked.Digest() {
-		bad("ticket %s has the digest %s, what it asks has %s", k.ID, k.Digest, asked.Digest())
+		bad("ticket %s has the digest %s, its content has %s", k.ID, k.Digest, asked.Digest())
 	}
 	if k.Kind == mailroom.TicketTimer && k.ExpiresAt == nil {
-		bad("ticket %s is a timer without a time", k.ID)
+		bad("ticket %s is a timer without an expiry", k.ID)
 	}
 	p.decision(k, bad)
 }
 
-func standing(s mailroom.TicketState, v mailroom.Verdict) string {
+func describeTicket(s mailroom.TicketState, v mailroom.Verdict) string {
 	if s == mailroom.TicketDecided {
 		return "decided, " + string(v)
 	}
 	return string(s)
 }
 
-// decision: it has its time, which is before the expiry, and it fits.
-func (p *patient) decision(k *mailroom.Ticket, bad func(format string, args ...any)) {
+// decision checks that a decision has a time before the expiry, and fits the kind of ticket.
+func (p *checker) decision(k *mailroom.Ticket, bad func(format string, args ...any)) {
 	switch {
 	case k.State == mailroom.TicketOpen && k.DecidedAt != nil:
-		bad("ticket %s is open, and was decided at %s", k.ID, at(*k.DecidedAt))
+		bad("ticket %s is open but was decided at %s", k.ID, at(*k.DecidedAt))
 	case k.State != mailroom.TicketDecided:
 	case k.DecidedAt == nil:
-		bad("ticket %s is decided, at no time", k.ID)
+		bad("ticket %s is decided but has no time of decision", k.ID)
 	case k.ExpiresAt != nil && !k.DecidedAt.Before(*k.ExpiresAt):
 		bad("ticket %s was decided at %s, after it expired at %s", k.ID, at(*k.DecidedAt), at(*k.ExpiresAt))
 	}
@@ -104,14 +104,14 @@ func fits(k *mailroom.Ticket) bool {
 	return false
 }
 
-// waits: a parked run says what for, and something of it is still open; a run
-// that is not parked waits for nothing, but for one that is about to go on.
-func (p *patient) waits(r *mailroom.Run) error {
+// waits checks that a parked run has a wait with an open ticket, and that a run that is neither
+// parked nor about to resume has none.
+func (p *checker) waits(r *mailroom.Run) error {
 	if r.Resumes && r.Status != mailroom.StatusQueued {
-		p.badRun(Wait, r.ID, "run %s is %s and about to go on after a wait", r.ID, r.Status)
+		p.badRun(Wait, r.ID, "run %s is %s but marked to resume after a wait", r.ID, r.Status)
 	}
 	if r.Wait != nil && r.Status != mailroom.StatusWaiting && !r.Resumes {
-		p.badRun(Wait, r.ID, "run %s is %s and waits for %q", r.ID, r.Status, r.Wait.Names)
+		p.badRun(Wait, r.ID, "run %s is %s but waits for %q", r.ID, r.Status, r.Wait.Names)
 	}
 	if r.Wait == nil && r.Status == mailroom.StatusWaiting {
 		p.badRun(Wait, r.ID, "run %s is waiting for nothing", r.ID)
@@ -137,20 +137,20 @@ func (p *patient) waits(r *mailroom.Run) error {
 	return p.children(r, children)
 }
 
-func (p *patient) parked(r *mailroom.Run, states map[string]mailroom.TicketState) {
+func (p *checker) parked(r *mailroom.Run, states map[string]mailroom.TicketState) {
 	for _, name := range r.Wait.Names {
 		if s := states[name]; s == "" || s == mailroom.TicketVoid {
-			p.badRun(Wait, r.ID, "run %s is waiting for %q, which it does not ask", r.ID, name)
+			p.badRun(Wait, r.ID, "run %s is waiting for %q, which is not a ticket of it", r.ID, name)
 			return
 		}
 	}
 	if r.Wait.Ended(func(name string) bool { return states[name] == mailroom.TicketOpen }) {
-		p.badRun(Wait, r.ID, "run %s is waiting for %q, which has come", r.ID, r.Wait.Names)
+		p.badRun(Wait, r.ID, "run %s is waiting for %q, which is over", r.ID, r.Wait.Names)
 	}
 }
 
-// children: what a run waits for as a child is a run that has not ended.
-func (p *patient) children(r *mailroom.Run, open []string) error {
+// children checks that each open ticket for a child has an unfinished child run.
+func (p *checker) children(r *mailroom.Run, open []string) error {
 	if len(open) == 0 {
 		return nil
 	}
@@ -169,15 +169,15 @@ func (p *patient) children(r *mailroom.Run, open []string) error {
 	for _, name := range open {
 		if !going[name] {
 			id := mailroom.TicketID(r.ID, name)
-			p.badTicket(Child, r.ID, id, "ticket %s waits for the child %q of run %s, and there is none that goes on", id, name, r.ID)
+			p.badTicket(Child, r.ID, id, "ticket %s waits for the child %q of run %s, which has no unfinished run", id, name, r.ID)
 		}
 	}
 	return nil
 }
 
-// caller: a child that somebody waits for has its ticket, as long as the run
-// that waits is there and goes on.
-func (p *patient) caller(r *mailroom.Run) error {
+// caller checks that an unfinished child has its ticket while the run that waits for it is
+// unfinished.
+func (p *checker) caller(r *mailroom.Run) error {
 	if r.Caller == nil || r.Caller.Answer != mailroom.AnswerWait || r.Status.Finished() {
 		return nil
 	}

@@ -6,9 +6,9 @@ import (
 	"mailroom"
 )
 
-// use: what a token says that its name has is what the rows add up to. It reads
-// the rows of all threads in one view, and no log: those were added up before.
-func (w *walk) use(r mailroom.Reader) error {
+// use compares the usage of each token with the sums of the rows. It reads the rows of all threads
+// in one view, and no log: the rows were compared with their logs before.
+func (w *scan) use(r mailroom.Reader) error {
 	tokens, err := r.Tokens()
 	if err != nil || len(tokens) == 0 {
 		return err
@@ -41,7 +41,7 @@ func (w *walk) use(r mailroom.Reader) error {
 	}
 	for _, t := range tokens {
 		if want := sums[t.Name]; t.Used != want {
-			w.report.Add(Finding{Invariant: Use, Text: fmt.Sprintf("token %q has %s, by its row %s", t.Name, inWords(want), inWords(t.Used))})
+			w.report.Add(Finding{Invariant: Use, Text: fmt.Sprintf("token %q has %s, its row says %s", t.Name, inWords(want), inWords(t.Used))})
 		}
 	}
 	return nil
@@ -51,10 +51,10 @@ func inWords(u mailroom.Use) string {
 	return fmt.Sprintf("%d threads of %d bytes, %d unread notifications and %d workers", u.Threads, u.Bytes, u.Notifications, u.Workers)
 }
 
-// bytes: the row of a thread says how long its log is. A log of which something
-// was purged while it was read was added up for nothing.
-func (p *patient) bytes() {
-	if p.story.first == p.t.FirstSeq && p.story.bytes != p.t.Bytes {
-		p.bad(Use, "its log has %d bytes, by its row %d", p.story.bytes, p.t.Bytes)
+// bytes compares the size of the log with the thread's row. It skips a log that was purged during
+// the check.
+func (p *checker) bytes() {
+	if p.fold.first == p.t.FirstSeq && p.fold.bytes != p.t.Bytes {
+		p.bad(Use, "its log has %d bytes, its row says %d", p.fold.bytes, p.t.Bytes)
 	}
 }

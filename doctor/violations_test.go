@@ -23,10 +23,10 @@ func logViolations() []violation {
 		{"a log before its beginning", func(r *rows) { r.thread("kid").FirstSeq = 0 }, doctor.Seq, "first_seq is 0"},
 		{"a body that cannot be read", func(r *rows) {
 			r.retell(r.entry(wasQ, "q1", 1), func(e *mailroom.Entry) { e.Body = json.RawMessage(`"x"`) })
-		}, doctor.Seq, "cannot be read"},
+		}, doctor.Seq, "is unreadable"},
 		{"two at a time", func(r *rows) { r.another(wasStart, "q1", 1, mailroom.RunStarted{}) }, doctor.Current, "starts run q1 before the end of run now"},
 		{"an end that no row knows", func(r *rows) { r.another(mailroom.KindCompleted, "now", 2, mailroom.RunCompleted{}) },
-			doctor.Current, `the log ends in the middle of run "", the current run is "now"`},
+			doctor.Current, `the log leaves run "" open, the current run is "now"`},
 		{"a second end", func(r *rows) { r.another(mailroom.KindCompleted, "done", 1, mailroom.RunCompleted{}) },
 			doctor.Log, "run.completed of run done, comes while the run is completed"},
 		{"a step after the end", func(r *rows) { r.another(mailroom.KindStep, "done", 1, mailroom.StepNamed{}) },
@@ -34,25 +34,25 @@ func logViolations() []violation {
 		{"a start without a submit", func(r *rows) { r.cut(r.entry(wasQ, "dead", 1)) }, doctor.Log, "run.started of run dead, comes while the run is not queued yet"},
 		{"an attempt of the past", func(r *rows) { r.another(mailroom.KindStep, "now", 1, mailroom.StepNamed{}) }, doctor.Attempt, "has attempt 1, which should be 2"},
 		{"an attempt of the future", func(r *rows) { r.another(mailroom.KindStep, "now", 3, mailroom.StepNamed{}) }, doctor.Attempt, "has attempt 3, which should be 2"},
-		{"nobody's entry", func(r *rows) { r.another(mailroom.KindStep, "nobody", 0, mailroom.StepNamed{}) }, doctor.Log, "the log tells of run nobody, which does not exist"},
+		{"nobody's entry", func(r *rows) { r.another(mailroom.KindStep, "nobody", 0, mailroom.StepNamed{}) }, doctor.Log, "the log names run nobody, which does not exist"},
 		{"a run of no entry", func(r *rows) {
 			run := *r.run("q1")
 			run.ID, run.Place, run.FirstSeq = "silent", r.thread("t").NextPlace, r.thread("t").LastSeq+1
 			r.thread("t").NextPlace++
 			r.Runs = append(r.Runs, &run)
-		}, doctor.Log, "no entry tells of run silent"},
-		{"a run that is not there", func(r *rows) { r.dropRun("dead") }, doctor.Log, "the log tells of run dead, which does not exist"},
+		}, doctor.Log, "no entry names run silent"},
+		{"a run that is not there", func(r *rows) { r.dropRun("dead") }, doctor.Log, "the log names run dead, which does not exist"},
 		{"out of turn", func(r *rows) {
 			r.body(r.entry(wasQ, "off", 1), "priority", 0)
 			r.cutAfterwards("off")
-		}, doctor.Order, "before run off, whose turn it was"},
-		{"a message of another run", func(r *rows) { r.body(r.entry(message, "q1", 1), "run", "q2") }, doctor.Message, "says that it is entry"},
-		{"a message with another's id", func(r *rows) { r.body(r.entry(message, "q1", 1), "id", "q1.1") }, doctor.Message, "message q1.1 is entry"},
+		}, doctor.Order, "before run off, which was next"},
+		{"a message of another run", func(r *rows) { r.body(r.entry(message, "q1", 1), "run", "q2") }, doctor.Message, "claims to be entry"},
+		{"a message with another's id", func(r *rows) { r.body(r.entry(message, "q1", 1), "id", "q1.1") }, doctor.Message, "message q1.1 is at entry"},
 		{"a steered message that vanished", func(r *rows) { r.run("now").Steers = nil }, doctor.Steer, "was steered to run now, which never read it"},
 		{"a steered message that nobody sent", func(r *rows) {
 			s := &r.run("now").Steers[0]
 			s.Message, s.Own.ID = strings.Replace(s.Message, "aside", "other", 1), "other"
-		}, doctor.Steer, "of which the log says something else"},
+		}, doctor.Steer, "which differs from the log"},
 		{"a steered message read twice", func(r *rows) {
 			ref := mailroom.MessageRef{Message: r.run("now").Steers[0].Message}
 			r.another(mailroom.KindMessageRead, "now", 2, ref)
@@ -61,7 +61,7 @@ func logViolations() []violation {
 		{"a steered message of a run that is not current", func(r *rows) { r.run("q1").Steers = r.run("now").Steers }, doctor.Steer, "and is not the current one"},
 		{"a send to nowhere", func(r *rows) {
 			r.body(r.entry(mailroom.KindSend, "done", 1), "run", "nobody")
-		}, doctor.Send, `sent to run nobody in thread "far", where it does not exist`},
+		}, doctor.Send, `sent run nobody to thread "far", where it does not exist`},
 	}
 }
 
@@ -75,33 +75,33 @@ func runViolations() []violation {
 	return []violation{
 		{"another status", func(r *rows) { r.run("done").Status = mailroom.StatusCancelled }, doctor.Log, "run done is cancelled, the log leaves it completed"},
 		{"a queued run that ran", func(r *rows) { r.run("q1").StartedAt = time.Now() }, doctor.Log, "run q1 is queued between attempts, the log leaves it queued"},
-		{"another reply", func(r *rows) { other := "ill"; r.run("done").Reply = &other }, doctor.Log, "run done is completed with another reply"},
-		{"another error", func(r *rows) { r.run("dead").Error.Message = "yes" }, doctor.Log, "run dead is failed with another reply, error or reason"},
+		{"another reply", func(r *rows) { other := "ill"; r.run("done").Reply = &other }, doctor.Log, "run done is completed with a reply"},
+		{"another error", func(r *rows) { r.run("dead").Error.Message = "yes" }, doctor.Log, "run dead is failed with a reply, error or reason"},
 		{"no error", func(r *rows) { r.run("dead").Error = nil }, doctor.Log, "run dead failed without an error"},
-		{"another reason", func(r *rows) { r.run("off").Reason = mailroom.ReasonSuperseded }, doctor.Log, "run off is cancelled with another"},
-		{"another start", func(r *rows) { r.run("done").StartedAt = time.Now() }, doctor.Log, "the log says otherwise"},
+		{"another reason", func(r *rows) { r.run("off").Reason = mailroom.ReasonSuperseded }, doctor.Log, "run off is cancelled with a reply, error or reason"},
+		{"another start", func(r *rows) { r.run("done").StartedAt = time.Now() }, doctor.Log, "the log differs"},
 		{"a stop that nobody obeys", func(r *rows) { r.run("q1").Stop = mailroom.ReasonCancelled }, doctor.Log, "run q1 was asked to stop (cancelled) and is queued"},
 		{"a stop that nobody asked for", func(r *rows) { r.run("now").Stop = mailroom.ReasonCancelled }, doctor.Log, `run now has the request to stop "cancelled", the log has ""`},
 		{"older than its log", func(r *rows) { r.run("done").FirstSeq = 0 }, doctor.Log, "run done begins at 0, before the first entry kept, 1"},
 		{"another attempt", func(r *rows) { r.run("now").Attempt = 3 }, doctor.Attempt, "run now is at attempt 3, the log at 2"},
-		{"a failure of its own", func(r *rows) { r.run("now").Failures = 1 }, doctor.Attempt, "has 1 failures and 0 lost claims, the log tells of 0 and 0"},
+		{"a failure of its own", func(r *rows) { r.run("now").Failures = 1 }, doctor.Attempt, "has 1 failures and 0 lost claims, the log has 0 and 0"},
 		{"failures without end", func(r *rows) { r.run("now").Failures = 5 }, doctor.Attempt, "is running with 5 failures; at 5 it is a dead letter"},
 		{"crashes without end", func(r *rows) { r.run("now").Crashes = 3 }, doctor.Attempt, "with 3 crashes; at 3"},
-		{"crashes that were not lost", func(r *rows) { r.run("now").Crashes = 1 }, doctor.Attempt, "has 1 crashes in a row, and lost only 0 claims"},
-		{"a step of the future", func(r *rows) { r.run("now").LastStep.Attempt = 9 }, doctor.Attempt, "remembers step 1 of attempt 9"},
+		{"crashes that were not lost", func(r *rows) { r.run("now").Crashes = 1 }, doctor.Attempt, "has 1 crashes in a row but only 0 lost claims"},
+		{"a step of the future", func(r *rows) { r.run("now").LastStep.Attempt = 9 }, doctor.Attempt, "has last step 1 of attempt 9"},
 		{"a place twice", func(r *rows) { r.run("q1").Place = r.run("q2").Place }, doctor.Order, "have the same place"},
 		{"a place of the future", func(r *rows) { r.run("q1").Place = 99 }, doctor.Order, "run q1 has place 99, the next one of the thread is"},
-		{"put off and running", func(r *rows) { r.run("now").Scheduled = true }, doctor.Order, "run now is put off until no time, and is running"},
-		{"another's message", func(r *rows) { r.run("q1").Inputs[0].Seq = 1 }, doctor.Message, "at entry 1, which is another"},
-		{"started for another message", func(r *rows) { r.run("done").Inputs = r.run("q1").Inputs }, doctor.Message, "was started with other messages"},
-		{"started without its messages", func(r *rows) { r.run("done").Started = false }, doctor.Message, "says that it has its messages: false"},
+		{"put off and running", func(r *rows) { r.run("now").Scheduled = true }, doctor.Order, "run now is scheduled for no time but is running"},
+		{"another's message", func(r *rows) { r.run("q1").Inputs[0].Seq = 1 }, doctor.Message, "at entry 1, which has a different message"},
+		{"started for another message", func(r *rows) { r.run("done").Inputs = r.run("q1").Inputs }, doctor.Message, "was started with messages other than"},
+		{"started without its messages", func(r *rows) { r.run("done").Started = false }, doctor.Message, "says started=false"},
 		{"queued for nothing", func(r *rows) { r.run("q1").Inputs[0].Retracted = true }, doctor.Message, "run q1 is queued without a message"},
 		{"flushed text of a run that ended", func(r *rows) {
 			for i := range r.Partials {
 				r.Partials[i].Run = "done"
 			}
 		}, doctor.Partial, "run done is completed and has flushed text"},
-		{"a run that forgot its flushed text", func(r *rows) { r.run("now").Flushed = false }, doctor.Partial, "its row says that there are some: false"},
+		{"a run that forgot its flushed text", func(r *rows) { r.run("now").Flushed = false }, doctor.Partial, "its row says flushed=false"},
 		{"a hole in flushed text", func(r *rows) { r.Partials[1].Offset = 6 }, doctor.Partial, "has a piece of message now.2-1 at 6; one of message now.2-1 at 5 is expected"},
 		{"flushed text of two messages", func(r *rows) { r.Partials[1].Message = "other" }, doctor.Partial, "a piece of message other"},
 		{"flushed text of another attempt", func(r *rows) { r.Partials[1].Attempt = 1 }, doctor.Partial, "is of attempt 1"},
@@ -109,9 +109,9 @@ func runViolations() []violation {
 		{"a key of two runs", func(r *rows) { r.run("q1").SubmitKey = "k" }, doctor.Key, `key "k" of run q1 is remembered for message done.1, which made run done`},
 		{"a key that answers with another run", func(r *rows) { r.Keys[len(r.Keys)-1].Result.Run = "q1" }, doctor.Key, "answers with run q1"},
 		{"a key that answers with another entry", func(r *rows) { r.Keys[len(r.Keys)-1].Result.Seq = 99 }, doctor.Key, "answers with entry 99"},
-		{"a length forgotten", func(r *rows) { r.thread("t").Bytes = 7 }, doctor.Use, "by its row 7"},
+		{"a length forgotten", func(r *rows) { r.thread("t").Bytes = 7 }, doctor.Use, "its row says 7"},
 		{"the length of messages forgotten", func(r *rows) { r.run("q1").InputBytes = 7 }, doctor.Use, "of run q1 have"},
-		{"a use forgotten", func(r *rows) { r.Tokens = []*mailroom.Token{{Name: "admin"}} }, doctor.Use, "by its row 0 threads of 0 bytes, 0 unread notifications"},
+		{"a use forgotten", func(r *rows) { r.Tokens = []*mailroom.Token{{Name: "admin"}} }, doctor.Use, "its row says 0 threads of 0 bytes, 0 unread notifications"},
 		{"a priority beyond the last", func(r *rows) { r.run("off").Priority = 256 }, doctor.Limit, "the priority is 256, which should be between 0 and 255"},
 		{"a checkpoint too large", func(r *rows) { r.run("off").Checkpoint = make([]byte, mailroom.MaxCheckpoint+1) }, doctor.Limit, "the size of its checkpoint is 262145"},
 	}
@@ -126,17 +126,17 @@ func threadViolations() []violation {
 		{"a current run that never started", func(r *rows) { r.thread("t").Current = "q1" }, doctor.Current, "the current run q1 has not started"},
 		{"a running run without a worker", func(r *rows) { r.thread("t").Worker = "" }, doctor.Current, `the worker is "" while the current run now is running`},
 		{"a worker that is not there", func(r *rows) { r.Workers = nil }, doctor.Claim, "run now is held by worker w, which does not exist"},
-		{"due while it runs", func(r *rows) { r.thread("t").Due = r.thread("kid").Due }, doctor.Due, "by the runs the claim ends at"},
-		{"never due", func(r *rows) { r.thread("kid").Due = mailroom.Due{} }, doctor.Due, `by its row nothing is due, by the runs a run of agent "b" with priority 128 is due`},
-		{"due for another agent", func(r *rows) { r.thread("kid").Due.Agent = "c" }, doctor.Due, `by its row a run of agent "c"`},
-		{"due too late", func(r *rows) { r.thread("kid").Due.At = time.Now().Add(time.Hour) }, doctor.Due, "by its row"},
-		{"an expiry that is not due", func(r *rows) { r.thread("p").Due = mailroom.Due{} }, doctor.Due, "by its row nothing is due"},
+		{"due while it runs", func(r *rows) { r.thread("t").Due = r.thread("kid").Due }, doctor.Due, "its runs say the claim ends at"},
+		{"never due", func(r *rows) { r.thread("kid").Due = mailroom.Due{} }, doctor.Due, `its row says nothing is due, its runs say a run of agent "b" with priority 128 is due`},
+		{"due for another agent", func(r *rows) { r.thread("kid").Due.Agent = "c" }, doctor.Due, `its row says a run of agent "c"`},
+		{"due too late", func(r *rows) { r.thread("kid").Due.At = time.Now().Add(time.Hour) }, doctor.Due, "its row says"},
+		{"an expiry that is not due", func(r *rows) { r.thread("p").Due = mailroom.Due{} }, doctor.Due, "its row says nothing is due"},
 		{"held runs forgotten", func(r *rows) { r.thread("t").HeldAt = time.Time{} }, doctor.Due, "is due at no time by its row"},
 		{"a loop of deliveries", func(r *rows) { r.thread("t").DeliverTo = "t" }, doctor.Send, "it delivers to itself"},
-		{"a chain of deliveries", func(r *rows) { r.thread("t").DeliverTo, r.thread("p").DeliverTo = "p", "kid" }, doctor.Send, `it delivers to thread "p", which delivers to "kid" itself`},
+		{"a chain of deliveries", func(r *rows) { r.thread("t").DeliverTo, r.thread("p").DeliverTo = "p", "kid" }, doctor.Send, `it delivers to thread "p", which itself delivers to "kid"`},
 		{"an id with a slash", func(r *rows) {
 			r.Threads = append(r.Threads, &mailroom.Thread{ID: "a/b", Owner: "ann", FirstSeq: 1, NextPlace: 1})
-		}, doctor.Limit, `"a/b" is not an id of a thread`},
+		}, doctor.Limit, `"a/b" is not a valid thread id`},
 		{"a state too large", func(r *rows) {
 			r.thread("t").State = map[string]json.RawMessage{"a": make([]byte, mailroom.MaxState+1)}
 		}, doctor.Limit, "the state of agent"},
@@ -146,40 +146,40 @@ func threadViolations() []violation {
 
 func reservationViolations() []violation {
 	return []violation{
-		{"forgotten", func(r *rows) { r.Reservations = nil }, doctor.Reserve, "taken by entry 1, is not there"},
-		{"never taken", func(r *rows) { r.Reservations[0].ID = "other" }, doctor.Reserve, "reservation other has fence 1, where the log does not take it"},
-		{"another fence", func(r *rows) { r.Reservations[0].Fence = 2 }, doctor.Reserve, "has fence 2, where the log does not take it"},
-		{"still there", func(r *rows) { r.cut(r.entry(mailroom.KindReleased, "", 1)) }, doctor.Reserve, "taken by entry 2, is not there"},
+		{"forgotten", func(r *rows) { r.Reservations = nil }, doctor.Reserve, "made by entry 1, has no row"},
+		{"never taken", func(r *rows) { r.Reservations[0].ID = "other" }, doctor.Reserve, "reservation other has fence 1, but that entry does not make it"},
+		{"another fence", func(r *rows) { r.Reservations[0].Fence = 2 }, doctor.Reserve, "has fence 2, but that entry does not make it"},
+		{"still there", func(r *rows) { r.cut(r.entry(mailroom.KindReleased, "", 1)) }, doctor.Reserve, "made by entry 2, has no row"},
 		{"ended and not taken", func(r *rows) {
 			r.retell(r.entry(mailroom.KindReserved, "", 2), func(e *mailroom.Entry) { e.Kind = mailroom.KindChannel })
-		}, doctor.Reserve, "which was not taken"},
+		}, doctor.Reserve, "which is not held"},
 		{"two that cannot be", func(r *rows) {
 			other := r.Reservations[0]
 			other.ID, other.Holder, other.Name = "other", "y", "?"
 			r.Reservations = append(r.Reservations, other)
-		}, doctor.Reserve, "of y hold what both name"},
+		}, doctor.Reserve, "of y overlap"},
 		{"told of a run", func(r *rows) {
 			r.retell(r.entry(mailroom.KindNotification, "", 1), func(e *mailroom.Entry) { e.Run = "done" })
-		}, doctor.Log, "names run done, and belongs to none"},
+		}, doctor.Log, "names run done but belongs to the thread"},
 	}
 }
 
 func ticketViolations() []violation {
 	return []violation{
-		{"open for a run that ended", func(r *rows) { r.ticket("done", "ok").State = mailroom.TicketOpen }, doctor.Ticket, "is open and its run done is completed"},
-		{"under another name", func(r *rows) { r.ticket("now", "ok").Name = "yes" }, doctor.Ticket, `is not the one that run now asked as "yes"`},
+		{"open for a run that ended", func(r *rows) { r.ticket("done", "ok").State = mailroom.TicketOpen }, doctor.Ticket, "is open but its run done is completed"},
+		{"under another name", func(r *rows) { r.ticket("now", "ok").Name = "yes" }, doctor.Ticket, `does not have the id of ticket "yes" of run now`},
 		{"asked by nobody", func(r *rows) { r.cut(r.entry(mailroom.KindTicketOpened, "now", 1)) }, doctor.Ticket, "no entry opens ticket"},
 		{"forgotten", func(r *rows) { r.Tickets = r.Tickets[:len(r.Tickets)-1] }, doctor.Ticket, "of run done, which does not exist"},
-		{"not counted", func(r *rows) { r.run("now").Asked = 0 }, doctor.Ticket, "run now says that it opened 0 tickets, the log tells of 1"},
+		{"not counted", func(r *rows) { r.run("now").Asked = 0 }, doctor.Ticket, "the row of run now counts 0 opened tickets, the log has 1"},
 		{"decided without an entry", func(r *rows) {
 			k, now := r.ticket("now", "ok"), time.Now()
 			k.State, k.Decision, k.DecidedAt = mailroom.TicketDecided, mailroom.VerdictDeny, &now
-		}, doctor.Ticket, "of run now is decided, deny, the log leaves it open"},
-		{"decided the other way", func(r *rows) { r.ticket("done", "ok").Decision = mailroom.VerdictDeny }, doctor.Ticket, "is decided, deny, the log leaves it decided, approve"},
+		}, doctor.Ticket, "of run now is decided, deny, by the log open"},
+		{"decided the other way", func(r *rows) { r.ticket("done", "ok").Decision = mailroom.VerdictDeny }, doctor.Ticket, "is decided, deny, by the log decided, approve"},
 		{"decided twice", func(r *rows) {
 			r.another(mailroom.KindTicketDecided, "now", 2, mailroom.TicketDecision{Ticket: mailroom.TicketID("now", "ok")})
 			r.another(mailroom.KindTicketDecided, "now", 2, mailroom.TicketDecision{Ticket: mailroom.TicketID("now", "ok")})
-		}, doctor.Ticket, "which is decided already"},
+		}, doctor.Ticket, "which is already decided"},
 		{"decided and never opened", func(r *rows) {
 			r.another(mailroom.KindTicketDecided, "now", 2, mailroom.TicketDecision{Ticket: "other"})
 		}, doctor.Ticket, "about ticket other of run now, which was never opened"},
@@ -188,25 +188,25 @@ func ticketViolations() []violation {
 		}, doctor.Ticket, "of run done, which is completed"},
 		{"opened twice", func(r *rows) {
 			r.another(mailroom.KindTicketOpened, "now", 2, mailroom.Ticket{ID: mailroom.TicketID("now", "ok")})
-		}, doctor.Ticket, "of run now again, which is open"},
+		}, doctor.Ticket, "of run now again while it is open"},
 		{"decided too late", func(r *rows) {
 			at := r.ticket("done", "ok").ExpiresAt.Add(time.Second)
 			r.ticket("done", "ok").DecidedAt = &at
 		}, doctor.Ticket, "after it expired at"},
-		{"decided at no time", func(r *rows) { r.ticket("done", "ok").DecidedAt = nil }, doctor.Ticket, "is decided, at no time"},
-		{"open and decided", func(r *rows) { now := time.Now(); r.ticket("now", "ok").DecidedAt = &now }, doctor.Ticket, "is open, and was decided at"},
+		{"decided at no time", func(r *rows) { r.ticket("done", "ok").DecidedAt = nil }, doctor.Ticket, "is decided but has no time"},
+		{"open and decided", func(r *rows) { now := time.Now(); r.ticket("now", "ok").DecidedAt = &now }, doctor.Ticket, "is open but was decided at"},
 		{"a decision that does not fit", func(r *rows) { r.ticket("done", "ok").Decision = mailroom.VerdictAnswer }, doctor.Ticket, `of kind approval has the decision "answer"`},
 		{"another question than was shown", func(r *rows) { r.ticket("now", "ok").Prompt = "may I not?" }, doctor.Ticket, "has the digest"},
-		{"a timer without a time", func(r *rows) { k := r.ticket("now", "ok"); k.Kind, k.ExpiresAt = mailroom.TicketTimer, nil }, doctor.Ticket, "is a timer without a time"},
+		{"a timer without a time", func(r *rows) { k := r.ticket("now", "ok"); k.Kind, k.ExpiresAt = mailroom.TicketTimer, nil }, doctor.Ticket, "is a timer without an expiry"},
 		{"parked for nothing", func(r *rows) { r.run("parent").Wait = nil }, doctor.Wait, "run parent is waiting for nothing"},
-		{"parked for what nobody asks", func(r *rows) { r.run("parent").Wait.Names[0] = "yes" }, doctor.Wait, `is waiting for "yes", which it does not ask`},
+		{"parked for what nobody asks", func(r *rows) { r.run("parent").Wait.Names[0] = "yes" }, doctor.Wait, `is waiting for "yes", which is not a ticket of it`},
 		{"parked although it may go on", func(r *rows) {
 			r.run("parent").Wait.Any = true
 			r.ticket("parent", "ok").State = mailroom.TicketExpired
-		}, doctor.Wait, "which has come"},
-		{"waits and is not parked", func(r *rows) { r.run("q1").Wait = &mailroom.Wait{Names: []string{"x"}} }, doctor.Wait, `run q1 is queued and waits for ["x"]`},
-		{"goes on and is over", func(r *rows) { r.run("done").Resumes = true }, doctor.Wait, "run done is completed and about to go on"},
-		{"a child that has ended", func(r *rows) { r.run(mailroom.DeriveID("send", "parent", "help")).Status = mailroom.StatusCompleted }, doctor.Child, `waits for the child "help" of run parent, and there is none`},
+		}, doctor.Wait, "which is over"},
+		{"waits and is not parked", func(r *rows) { r.run("q1").Wait = &mailroom.Wait{Names: []string{"x"}} }, doctor.Wait, `run q1 is queued but waits for ["x"]`},
+		{"goes on and is over", func(r *rows) { r.run("done").Resumes = true }, doctor.Wait, "run done is completed but marked to resume"},
+		{"a child that has ended", func(r *rows) { r.run(mailroom.DeriveID("send", "parent", "help")).Status = mailroom.StatusCompleted }, doctor.Child, `waits for the child "help" of run parent, which has no unfinished run`},
 		{"a child that nobody waits for", func(r *rows) {
 			r.run(mailroom.DeriveID("send", "parent", "help")).Caller.Name = "other"
 		}, doctor.Child, `is the child "other" of run parent, which has no ticket for it`},
@@ -215,11 +215,11 @@ func ticketViolations() []violation {
 
 func notificationViolations() []violation {
 	return []violation{
-		{"an inbox forgotten", func(r *rows) { r.thread("project:p").Inboxes = 7 }, doctor.Use, "it has 2 inboxes, by its row 7"},
-		{"unread notifications forgotten", func(r *rows) { r.thread("project:p").Unread = nil }, doctor.Use, "hold unread notifications map[admin:1], by its row map[]"},
-		{"unread notifications of another token", func(r *rows) { r.thread("project:p").Unread = map[string]int64{"ann": 1} }, doctor.Use, "by its row map[ann:1]"},
-		{"a position that moved by itself", func(r *rows) { r.Cursors = nil }, doctor.Use, "it has 0 inboxes, by its row 2"},
-		{"lapsed beyond the log", func(r *rows) { r.thread("project:p").Lapsed = 99 }, doctor.Use, "by its row entries up to 99 have lapsed"},
-		{"inboxes of no project", func(r *rows) { r.thread("t").Inboxes = 1 }, doctor.Use, "by its row it has 1 inboxes, and is no project"},
+		{"an inbox forgotten", func(r *rows) { r.thread("project:p").Inboxes = 7 }, doctor.Use, "it has 2 inboxes, its row says 7"},
+		{"unread notifications forgotten", func(r *rows) { r.thread("project:p").Unread = nil }, doctor.Use, "hold unread notifications map[admin:1], its row says map[]"},
+		{"unread notifications of another token", func(r *rows) { r.thread("project:p").Unread = map[string]int64{"ann": 1} }, doctor.Use, "its row says map[ann:1]"},
+		{"a position that moved by itself", func(r *rows) { r.Cursors = nil }, doctor.Use, "it has 0 inboxes, its row says 2"},
+		{"lapsed beyond the log", func(r *rows) { r.thread("project:p").Lapsed = 99 }, doctor.Use, "its row says that entries up to 99 lapsed"},
+		{"inboxes of no project", func(r *rows) { r.thread("t").Inboxes = 1 }, doctor.Use, "its row has 1 inboxes, but it is not a project"},
 	}
 }

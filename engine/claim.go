@@ -9,45 +9,45 @@ import (
 	"mailroom/internal/recovery"
 )
 
-// stand has the ledger serve the slots until the claiming ends.
-func (e *Engine) stand(ctx context.Context) {
-	if e.stopping || e.standing || e.pause != nil {
+// subscribe registers the slots with the ledger until claiming ends. It does nothing while the
+// engine is stopping, subscribed or paused.
+func (e *Engine) subscribe(ctx context.Context) {
+	if e.stopping || e.subscribed || e.pause != nil {
 		return
 	}
-	ctx, e.leave = context.WithCancel(ctx)
-	e.standing = true
-	leave := e.leave
-	e.crew.Go(func() {
-		defer recovery.Handle(e.options.Log, "the standing claim", func(p *recovery.Panic) { e.stood <- p })
+	ctx, e.unsubscribe = context.WithCancel(ctx)
+	e.subscribed = true
+	leave := e.unsubscribe
+	e.wg.Go(func() {
+		defer recovery.Handle(e.options.Log, "the claim subscription", func(p *recovery.Panic) { e.unsubscribed <- p })
 		defer leave()
-		e.stood <- e.ledger.Subscribe(ctx, e.slots)
+		e.unsubscribed <- e.ledger.Subscribe(ctx, e.slots)
 	})
 }
 
-// onStood takes what was claimed last, and notes why nothing more will be.
-func (e *Engine) onStood(ctx context.Context, err error) {
-	e.standing = false
-	e.takeAll(ctx)
+// onUnsubscribed starts what was claimed last. After an error it pauses claiming.
+func (e *Engine) onUnsubscribed(ctx context.Context, err error) {
+	e.subscribed = false
+	e.startAll(ctx)
 	if err != nil && !e.stopping && !e.closed(err) {
-		e.rest(err)
+		e.pauseClaims(err)
 	}
 }
 
-// rest claims nothing for a while after an error.
-func (e *Engine) rest(err error) {
+// pauseClaims stops claiming for a tenth of Options.Renew after an error.
+func (e *Engine) pauseClaims(err error) {
 	e.slots.forbid()
 	e.options.Log.Error("claim failed", "worker", e.lease.worker, "error", err)
 	e.pause = time.After(e.options.Renew / 10)
 }
 
-// rested ends the rest.
-func (e *Engine) rested() {
+// resumeClaims ends the pause.
+func (e *Engine) resumeClaims() {
 	e.pause = nil
 	e.allow()
 }
 
-// allow claims if nothing forbids it: there is a lease, the engine is not
-// stopping, and it does not rest.
+// allow enables claiming if the engine holds its lease, is not stopping and is not paused.
 func (e *Engine) allow() {
 	if e.lease.holds() && !e.stopping && e.pause == nil {
 		e.slots.allow(e.lease.worker)
@@ -55,16 +55,16 @@ func (e *Engine) allow() {
 	}
 }
 
-// takeAll takes what the ledger left.
-func (e *Engine) takeAll(life context.Context) {
-	for _, c := range e.slots.take() {
-		e.take(life, c)
+// startAll starts all runs that the committer has assigned.
+func (e *Engine) startAll(life context.Context) {
+	for _, c := range e.slots.drain() {
+		e.startClaimed(life, c)
 	}
 }
 
-// take starts what was claimed. What comes while shutting down, or for a lease
-// that is lost meanwhile, is given back without entering the agent.
-func (e *Engine) take(life context.Context, c claimed) {
+// startClaimed starts the runs of one claim round. Runs that arrive during shutdown, or for a lease
+// that was lost in the meantime, are released without entering the agent.
+func (e *Engine) startClaimed(life context.Context, c claimed) {
 	e.answered = c.round
 	var unread []*session
 	for i, w := range c.work {
@@ -83,43 +83,41 @@ func (e *Engine) take(life context.Context, c claimed) {
 		e.start(s)
 	}
 	if len(unread) > 0 {
-		e.crew.Go(func() {
-			defer recovery.Log(e.options.Log, "what reads the input of runs")
+		e.wg.Go(func() {
+			defer recovery.Log(e.options.Log, "reading the input of runs")
 			e.read(life, unread)
 		})
 	}
 	if c.err == nil || e.closed(c.err) {
 		return
 	}
-	// A claim with this error may have been made all the same: a renewal,
-	// which does not name it, releases it. It also finds out that the lease
-	// has ended.
-	e.rest(c.err)
+	// The claim may have been committed in spite of the error. A renewal that does not name it
+	// releases it, and also finds out whether the lease has ended.
+	e.pauseClaims(c.err)
 	e.renew(life)
 }
 
 func (e *Engine) start(s *session) {
-	e.crew.Go(func() {
-		defer recovery.Handle(e.options.Log, "the end of a run", func(*recovery.Panic) {
+	e.wg.Go(func() {
+		defer recovery.Handle(e.options.Log, "a session", func(*recovery.Panic) {
 			s.free()
 			e.results <- s // the next renewal does not name its claim, which releases it
 		})
-		pprof.SetGoroutineLabels(s.ctx) // a crash of it, or of what it starts, is the run's
+		pprof.SetGoroutineLabels(s.ctx) // a crash report names the run, also for goroutines of the agent
 		s.attempt()
 		e.results <- s
 	})
 }
 
-// read starts sessions whose input is in the log, after it has read it for all
-// of them at once: a snapshot costs more than what is read from it. A session
-// that goes without reads for itself.
+// read reads the logged input of all unread sessions in one snapshot, because a snapshot costs more
+// than the reads in it, and starts them. After an error each session reads its own input.
 func (e *Engine) read(life context.Context, unread []*session) {
 	runs := make([]*mailroom.Run, len(unread))
 	for i, s := range unread {
 		runs[i] = s.Run()
 	}
 	var inputs [][]mailroom.Message
-	err := recovery.Call(e.options.Log, "what reads the input of runs", func() (err error) {
+	err := recovery.Call(e.options.Log, "reading the input of runs", func() (err error) {
 		inputs, err = e.ledger.Inputs(life, runs)
 		return err
 	})
@@ -131,10 +129,10 @@ func (e *Engine) read(life context.Context, unread []*session) {
 	}
 }
 
-// tooLate counts what was claimed after the loop had ended.
-func (e *Engine) tooLate() int {
+// countUnstarted drains what was assigned after the loop ended, and returns the number of runs.
+func (e *Engine) countUnstarted() int {
 	n := 0
-	for _, c := range e.slots.take() {
+	for _, c := range e.slots.drain() {
 		n += len(c.work)
 		for _, h := range c.hints {
 			h.Close()

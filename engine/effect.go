@@ -10,14 +10,14 @@ import (
 	"mailroom"
 )
 
-// effect is one named effect of the run, as its log says and as this attempt
-// goes on.
+// effect is the state of one named effect of the run: as the log has it, then as this attempt
+// changes it.
 type effect struct {
 	busy  gate // one call at a time
 	state mailroom.EffectState
 }
 
-// Do calls f once under a name and remembers its value; see [mailroom.Session].
+// Do calls f once per name and stores its result; see [mailroom.Session].
 func (s *session) Do(ctx context.Context, e mailroom.Effect, f func(ctx context.Context, key string) (json.RawMessage, error)) (json.RawMessage, error) {
 	body, err := mailroom.NewEffect(s.claim.Run, e)
 	if err != nil {
@@ -35,7 +35,7 @@ func (s *session) Do(ctx context.Context, e mailroom.Effect, f func(ctx context.
 		eff.state.EffectEntry = body
 	}
 	if eff.state.Input != body.Input {
-		return nil, mailroom.Errorf(mailroom.CodeConflict, "effect %q was begun with other input", e.Name)
+		return nil, mailroom.Errorf(mailroom.CodeConflict, "effect %q was started with different input", e.Name)
 	}
 	for {
 		switch {
@@ -56,7 +56,7 @@ func (s *session) Do(ctx context.Context, e mailroom.Effect, f func(ctx context.
 	}
 }
 
-// effect finds the state of a name; the log is read once in an attempt.
+// effect returns the state of a named effect. The log is read once per attempt.
 func (s *session) effect(ctx context.Context, name string) (*effect, error) {
 	if err := s.enter(ctx); err != nil {
 		return nil, err
@@ -80,8 +80,8 @@ func (s *session) effect(ctx context.Context, name string) (*effect, error) {
 	return eff, nil
 }
 
-// resolve decides about an effect of which nobody knows whether it happened:
-// again says that it is to be called, else it is settled now.
+// resolve settles an effect with an unknown outcome. It reports again if the effect must be called
+// again.
 func (s *session) resolve(ctx context.Context, e mailroom.Effect, eff *effect) (again bool, err error) {
 	if eff.state.Last == mailroom.KindEffectIntended {
 		if err := s.record(eff, mailroom.KindEffectUnknown, nil, nil); err != nil {
@@ -101,7 +101,7 @@ func (s *session) resolve(ctx context.Context, e mailroom.Effect, eff *effect) (
 	return s.askAbout(ctx, e, eff)
 }
 
-// askAbout asks what became of an unknown effect.
+// askAbout opens a ticket that asks for the outcome of an unknown effect.
 func (s *session) askAbout(ctx context.Context, e mailroom.Effect, eff *effect) (again bool, err error) {
 	tickets, err := s.waitInTurn(ctx, eff.state.AskOutcome(e.Input))
 	if err != nil {
@@ -113,10 +113,10 @@ func (s *session) askAbout(ctx context.Context, e mailroom.Effect, eff *effect) 
 	case mailroom.VerdictAnswer:
 		return false, s.record(eff, mailroom.KindEffectSettled, k.Answer, nil)
 	}
-	return false, &mailroom.Failure{Class: mailroom.ClassPermanent, Err: fmt.Errorf("effect %q is unknown, and was not allowed to be repeated", e.Name)}
+	return false, &mailroom.Failure{Class: mailroom.ClassPermanent, Err: fmt.Errorf("the outcome of effect %q is unknown, and repeating it was denied", e.Name)}
 }
 
-// waitInTurn asks one question and waits for its answer, as the one user of the session.
+// waitInTurn waits for the answer to one ticket, and holds the session's turn for it.
 func (s *session) waitInTurn(ctx context.Context, ask mailroom.Ask) ([]mailroom.Ticket, error) {
 	if err := s.enter(ctx); err != nil {
 		return nil, err
@@ -125,8 +125,8 @@ func (s *session) waitInTurn(ctx context.Context, ask mailroom.Ask) ([]mailroom.
 	return s.wait(ctx, false, []mailroom.Ask{ask})
 }
 
-// call records the intention, calls, and records the result, which is done also
-// when the attempt is asked to end meanwhile.
+// call records the intent, calls f, and records the result. It records the result also when the
+// attempt was cancelled during the call.
 func (s *session) call(ctx context.Context, eff *effect, f func(context.Context, string) (json.RawMessage, error)) (json.RawMessage, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -138,7 +138,7 @@ func (s *session) call(ctx context.Context, eff *effect, f func(context.Context,
 	switch {
 	case err == nil:
 		if len(value) > 0 && (!json.Valid(value) || !utf8.Valid(value)) {
-			err = fmt.Errorf("effect %q returned what is not JSON", eff.state.Name)
+			err = fmt.Errorf("effect %q returned invalid JSON", eff.state.Name)
 			return nil, errors.Join(err, s.record(eff, mailroom.KindEffectSettled, nil, err))
 		}
 		if err := s.record(eff, mailroom.KindEffectSettled, value, nil); err != nil {
@@ -151,8 +151,8 @@ func (s *session) call(ctx context.Context, eff *effect, f func(context.Context,
 	return nil, errors.Join(err, s.record(eff, mailroom.KindEffectSettled, nil, err))
 }
 
-// record appends an entry of an effect. It goes through also when the attempt is
-// parked or stopped: what was begun must be told.
+// record appends an entry of an effect. It also works when the attempt is parked or stopped: the
+// outcome of a started call must be recorded.
 func (s *session) record(eff *effect, kind string, value json.RawMessage, failed error) error {
 	s.flushing.lock()
 	defer s.flushing.leave()
@@ -173,7 +173,7 @@ func (s *session) record(eff *effect, kind string, value json.RawMessage, failed
 	if err != nil {
 		return fmt.Errorf("encode effect %q: %w", body.Name, err)
 	}
-	// A call that failed is no progress: an outage that it met goes on.
+	// A failed call is no progress: it does not end a series of failures.
 	step := mailroom.Step{NoProgress: kind != mailroom.KindEffectSettled || failed != nil}
 	if err := s.append(step, []mailroom.AgentEntry{{Kind: kind, Body: raw}}); err != nil {
 		return err

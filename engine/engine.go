@@ -1,6 +1,5 @@
-// Package engine runs agents on what is due: it claims runs up to its free
-// slots, runs each in a goroutine of its own, renews one lease for all of them,
-// and settles.
+// Package engine runs agents on due runs: it claims runs up to its free slots, runs each in its own
+// goroutine, renews one lease for all of them, and settles them.
 package engine
 
 import (
@@ -19,29 +18,29 @@ import (
 	"mailroom/internal/recovery"
 )
 
-// Agent is one agent that the engine serves.
+// Agent configures one agent that the engine serves.
 type Agent struct {
 	Agent    mailroom.Agent
 	Version  string
-	Limit    int           // runs at once; 0: as many as the engine has slots
+	Limit    int           // maximum concurrent runs; 0: as many as the engine has slots
 	Deadline time.Duration // per attempt; 0: Options.Deadline
-	// Ready reports whether a run may be started now; nil: always. While it says no,
-	// runs wait as they are: nothing is counted against them, and another engine may
-	// take them. The committer asks at each batch, so it must be quick and must not
-	// call the ledger. Who makes it true again should call [Leases.Wake]; else that is
-	// noticed with the next claim. A run may still come that was asked for before.
+	// Ready reports whether a run may start now; nil means always. While it is false, runs stay
+	// queued: no attempt is counted, and another engine may claim them. The committer calls it for
+	// each batch, so it must be quick and must not call the ledger. Call [Leases.Wake] when it
+	// becomes true again; otherwise the engine notices with its next claim. A run that was
+	// requested earlier may still start.
 	Ready func() bool
-	// Kept are the versions before that a run may be pinned to.
-	Kept map[string]mailroom.Agent
+	// OldVersions are the earlier versions that a run may be pinned to, by version.
+	OldVersions map[string]mailroom.Agent
 }
 
-// pinned is the agent in the version that a run was submitted for; never in
-// another one.
+// pinned returns the agent in the version that the run was submitted for. It fails if that version
+// is no longer configured.
 func (a Agent) pinned(r *mailroom.Run) (Agent, error) {
 	if r.AgentVersion == "" || r.AgentVersion == a.Version {
 		return a, nil
 	}
-	old, ok := a.Kept[r.AgentVersion]
+	old, ok := a.OldVersions[r.AgentVersion]
 	if !ok {
 		return a, &mailroom.Failure{Class: mailroom.ClassPermanent, Err: fmt.Errorf(
 			"version %s of agent %q is no longer kept; retry the run to use version %s", r.AgentVersion, r.Agent, a.Version)}
@@ -50,20 +49,20 @@ func (a Agent) pinned(r *mailroom.Run) (Agent, error) {
 	return a, nil
 }
 
-// Options configure an Engine. A zero duration is the default in brackets.
+// Options configure an Engine. A zero value selects the default in brackets.
 type Options struct {
 	Agents        map[string]Agent
-	Runs          int           // at once, of all agents [64]
-	Lease         time.Duration // as the ledger's [15s]
-	Renew         time.Duration // between renewals [a third of Lease]
-	Sweep         time.Duration // between looks at other workers' leases [1s]
-	Flush         time.Duration // how long streamed text may be lost with the process [1s]
+	Runs          int           // concurrent runs of all agents [64]
+	Lease         time.Duration // duration of the lease, as configured in the ledger [15s]
+	Renew         time.Duration // interval of renewals [a third of Lease]
+	Sweep         time.Duration // interval of checks for expired leases of other workers [1s]
+	Flush         time.Duration // interval of flushes: the streamed text that a crash may lose [1s]
 	Deadline      time.Duration // of one attempt [1h]
 	StopGrace     time.Duration // for an agent to return after it was stopped [10s]
 	ShutdownGrace time.Duration // for runs to finish after Run's context ended [30s]
-	AgentGrace    time.Duration // until runs of an agent that nobody serves fail [60s]
-	Host          string        // [the machine's name]
-	Local         bool          // the store belongs to this process alone
+	AgentGrace    time.Duration // until runs of an agent that no worker serves fail [60s]
+	Host          string        // name shown for this worker [the machine's name]
+	Local         bool          // no other process writes to the store
 	Observe       Observe
 	Log           *slog.Logger
 }
@@ -104,47 +103,46 @@ type Engine struct {
 	state   state // what Ready reports
 
 	// Owned by the goroutine of Run.
-	lease    lease
-	answered int64            // last claim round whose answer is here
-	standing bool             // the ledger serves the slots
-	leave    func()           // ends that
-	pause    <-chan time.Time // after a claim that failed
-	active   map[mailroom.Claim]*session
-	stopping bool  // nothing is claimed any more
-	fatal    error // what ended the store
+	lease       lease
+	answered    int64            // last claim round that has arrived
+	subscribed  bool             // the ledger serves the slots
+	unsubscribe func()           // ends the subscription
+	pause       <-chan time.Time // after a failed claim
+	active      map[mailroom.Claim]*session
+	stopping    bool  // claiming has ended
+	fatal       error // the error that closed the store
 
-	// Answers to the goroutine of Run, from goroutines of crew, which it waits for.
-	crew    sync.WaitGroup
-	stood   chan error
-	results chan *session
-	renewed chan renewal
-	swept   chan error
+	// Results for the goroutine of Run, sent by goroutines of wg.
+	wg           sync.WaitGroup
+	unsubscribed chan error
+	results      chan *session
+	renewed      chan renewal
+	swept        chan error
 }
 
-// New makes an Engine over a ledger. Live text and hints travel on b.
+// New makes an Engine over a ledger. It publishes streamed text on b, and receives hints from it.
 func New(l Ledger, b *bus.Bus, o Options) *Engine {
 	o = o.withDefaults()
 	return &Engine{
 		ledger: l, bus: b, options: o,
-		slots:   newSlots(o, b),
-		active:  map[mailroom.Claim]*session{},
-		leave:   func() {},
-		stood:   make(chan error, 1),
-		results: make(chan *session, o.Runs),
-		renewed: make(chan renewal, 1),
-		swept:   make(chan error, 1),
+		slots:        newSlots(o, b),
+		active:       map[mailroom.Claim]*session{},
+		unsubscribe:  func() {},
+		unsubscribed: make(chan error, 1),
+		results:      make(chan *session, o.Runs),
+		renewed:      make(chan renewal, 1),
+		swept:        make(chan error, 1),
 	}
 }
 
-// Ready returns nil while the engine holds a live lease and has looked at the
-// others' once; otherwise the reason why it is not.
+// Ready returns nil while the engine holds a live lease and has swept once; otherwise it returns
+// the reason.
 func (e *Engine) Ready() error { return e.state.ready() }
 
-// Run serves the agents until ctx ends. Then it claims nothing more, lets runs
-// finish for ShutdownGrace, releases the rest, and gives up its lease. It
-// returns an error if the store closed, or if its own code panicked: then every
-// run is cancelled, and none can be settled any more. An agent that does not return when it should is left
-// behind; its claim ends with the lease.
+// Run serves the agents until ctx ends. Then it claims nothing more, lets runs finish for
+// ShutdownGrace, releases the rest, and gives up its lease. It returns an error if the store closed
+// or its own code panicked: it cancels every run then, and none can be settled. An agent that does
+// not return in time is abandoned; its claim ends with the lease.
 func (e *Engine) Run(ctx context.Context) error {
 	work := context.WithoutCancel(ctx)
 	life, end := context.WithCancel(work)
@@ -155,22 +153,22 @@ func (e *Engine) Run(ctx context.Context) error {
 		e.cancelAll(mailroom.ErrReleased)
 	}
 	end()
-	e.crew.Wait()
-	left := len(e.active) + e.tooLate()
+	e.wg.Wait()
+	left := len(e.active) + e.countUnstarted()
 	e.lease.stop()
 	e.state.end(errors.New("the engine has stopped"))
 	switch {
 	case e.fatal != nil:
 		return e.fatal
 	case left > 0:
-		e.options.Log.Error("runs were not given back in time; they are freed with the lease", "worker", e.lease.worker, "runs", left)
+		e.options.Log.Error("runs were not released in time; their claims end with the lease", "worker", e.lease.worker, "runs", left)
 		return nil
 	}
-	return e.retire(work)
+	return e.deregister(work)
 }
 
-// loop returns when nothing is active any more after ctx ended, or when what is
-// has had its time.
+// loop handles events until ctx has ended and no session is active, or until the grace periods have
+// passed.
 func (e *Engine) loop(ctx, life context.Context) {
 	asks := e.bus.SubscribeFlushRequests(256)
 	defer asks.Close()
@@ -182,19 +180,19 @@ func (e *Engine) loop(ctx, life context.Context) {
 
 	quit := ctx.Done()
 	var grace, cut <-chan time.Time
-	for !e.stopping || len(e.active) > 0 || e.standing {
-		e.stand(life)
+	for !e.stopping || len(e.active) > 0 || e.subscribed {
+		e.subscribe(life)
 		select {
 		case <-e.slots.ready:
-			e.takeAll(life)
-		case err := <-e.stood:
-			e.onStood(life, err)
+			e.startAll(life)
+		case err := <-e.unsubscribed:
+			e.onUnsubscribed(life, err)
 		case s := <-e.results:
 			e.drop(s)
 		case thread := <-asks.C:
 			e.flushThread(thread)
 		case <-e.pause:
-			e.rested()
+			e.resumeClaims()
 		case <-renew.C:
 			e.renew(life)
 		case <-e.lease.again:
@@ -202,7 +200,7 @@ func (e *Engine) loop(ctx, life context.Context) {
 		case r := <-e.renewed:
 			e.onRenewed(life, r)
 		case <-e.lease.end():
-			e.lose("the lease could not be renewed in time")
+			e.dropLease("the lease could not be renewed in time")
 		case <-sweep.C:
 			e.sweep(life)
 		case err := <-e.swept:
@@ -224,15 +222,15 @@ func (e *Engine) loop(ctx, life context.Context) {
 	}
 }
 
-// stop ends the claiming.
+// stop ends claiming.
 func (e *Engine) stop() {
 	e.stopping = true
 	e.slots.forbid()
-	e.leave()
+	e.unsubscribe()
 }
 
-// closed notes an error that says that the store takes no further write.
-// Nothing can be settled then.
+// closed reports whether err says that the store is closed. No run can be settled then, so the
+// first such error ends the engine.
 func (e *Engine) closed(err error) bool {
 	if !errors.Is(err, mailroom.ErrStoreClosed) {
 		return false
@@ -246,7 +244,7 @@ func (e *Engine) closed(err error) bool {
 	return true
 }
 
-// drop forgets a session that has settled and whose agent has returned.
+// drop removes a session that has settled and whose agent has returned.
 func (e *Engine) drop(s *session) {
 	delete(e.active, s.claim)
 }
@@ -265,7 +263,7 @@ func (e *Engine) cancelAll(cause error) {
 	}
 }
 
-// agentNames are the agents that this engine serves.
+// agentNames returns the agents that this engine serves, sorted.
 func (e *Engine) agentNames() []string {
 	return slices.Sorted(maps.Keys(e.options.Agents))
 }

@@ -2,13 +2,12 @@ package engine
 
 import "context"
 
-// gate lets one goroutine through at a time; unlike with a mutex, waiting for
-// it ends with a context.
+// gate is a mutex whose Lock can be cancelled with a context.
 type gate chan struct{}
 
 func newGate() gate { return make(gate, 1) }
 
-// enter returns the context's cause if it ends, or has ended, before.
+// enter acquires the gate. It returns the context's cause if the context ends first.
 func (g gate) enter(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -21,7 +20,7 @@ func (g gate) enter(ctx context.Context) error {
 	}
 }
 
-// lock waits as long as it takes. Nobody keeps a gate for longer than a lease.
+// lock acquires the gate without a context. No holder keeps a gate longer than a lease.
 func (g gate) lock() { g <- struct{}{} }
 
 func (g gate) leave() { <-g }

@@ -11,21 +11,21 @@ import (
 	"mailroom/ledger"
 )
 
-// lease is the engine's own view of its lease: it ends for the engine before
-// anybody else may judge. Owned by the goroutine of Run.
+// lease is the engine's own view of its lease. It ends earlier than the other workers' view of it.
+// Owned by the goroutine of Run.
 type lease struct {
-	worker   string // id under which the engine is registered, "" while it is not
+	worker   string // id of the registered worker, "" before registration
 	timer    *time.Timer
-	again    <-chan time.Time // a failed renewal is tried again
+	again    <-chan time.Time // fires when a failed renewal must be retried
 	renewing bool
 	sweeping bool
 	renewed  time.Time // wall clock at the last success
-	started  time.Time // of the first
-	orphans  time.Time // when orphans were looked for last
+	started  time.Time // when the first lease began
+	orphans  time.Time // when the engine last looked for orphaned runs
 	lost     bool      // ended before it was renewed
 }
 
-// holds reports whether claims may be made under the lease.
+// holds reports whether the lease permits claims.
 func (l *lease) holds() bool { return l.worker != "" && !l.lost }
 
 func (l *lease) end() <-chan time.Time {
@@ -35,9 +35,8 @@ func (l *lease) end() <-chan time.Time {
 	return l.timer.C
 }
 
-// extend moves the end. sent is when the renewal was sent, so that a slow
-// answer shortens the lease for us and never lengthens it; a fifth of it is
-// kept back as a margin.
+// extend moves the end of the lease. It counts from sent, when the renewal was sent, so that a slow
+// answer shortens the lease and never lengthens it. A fifth of the length is a safety margin.
 func (l *lease) extend(sent time.Time, length time.Duration) {
 	l.renewed, l.lost = time.Now().Round(0), false
 	left := time.Until(sent.Add(length - length/5))
@@ -55,8 +54,7 @@ func (l *lease) stop() {
 	}
 }
 
-// renewal is the answer to one renewal, or to the registration that comes
-// before the first.
+// renewal is the result of one renewal, or of the registration before the first one.
 type renewal struct {
 	worker string
 	sent   time.Time
@@ -64,8 +62,8 @@ type renewal struct {
 	err    error
 }
 
-// renew sends one renewal for all that is held, unless one is under way. An
-// engine without a lease registers, as a worker with a new id.
+// renew sends one renewal for all active claims, unless one is in flight. An engine without a
+// worker id registers with a new one.
 func (e *Engine) renew(ctx context.Context) {
 	if e.lease.renewing || e.fatal != nil || e.lease.worker == "" && e.stopping {
 		return
@@ -76,7 +74,7 @@ func (e *Engine) renew(ctx context.Context) {
 		call = e.registration()
 	}
 	sent := time.Now()
-	e.crew.Go(func() {
+	e.wg.Go(func() {
 		defer recovery.Handle(e.options.Log, "a renewal", func(p *recovery.Panic) {
 			e.renewed <- renewal{worker: worker, sent: sent, err: p}
 		})
@@ -112,15 +110,15 @@ func (e *Engine) renewal() func(context.Context) renewal {
 	}
 }
 
-// onRenewed takes the answer in. What failed is tried again soon; a lease that
-// was taken away makes this engine a new worker.
+// onRenewed handles the result of a renewal. It retries a failed renewal soon. If the lease was
+// taken away, the engine registers as a new worker.
 func (e *Engine) onRenewed(ctx context.Context, r renewal) {
 	e.lease.renewing = false
 	e.options.Observe.Renewal(r.err)
 	switch {
 	case r.err == nil:
 		first := e.lease.worker != r.worker
-		e.lease.worker = r.worker // rounds go on counting: answers to an old id may still come
+		e.lease.worker = r.worker // rounds are not reset: answers for an old id may still arrive
 		e.lease.extend(r.sent, e.options.Lease)
 		e.state.set(nil)
 		e.allow()
@@ -130,16 +128,16 @@ func (e *Engine) onRenewed(ctx context.Context, r renewal) {
 		}
 	case e.closed(r.err):
 	case mailroom.CodeOf(r.err) == mailroom.CodeLeaseLost:
-		e.lose("the lease was taken away")
+		e.dropLease("lease expired")
 		e.lease.worker = ""
 		e.renew(ctx)
 	default:
-		e.options.Log.Warn("renewal failed, trying again", "worker", r.worker, "error", r.err)
+		e.options.Log.Warn("renewal failed, retrying", "worker", r.worker, "error", r.err)
 		e.lease.again = time.After(e.options.Renew / 10)
 	}
 }
 
-// obey does what a renewal's answer says.
+// obey applies what a renewal returned: lost claims, stops and steers.
 func (e *Engine) obey(out ledger.Renewed) {
 	for _, c := range out.Lost {
 		if s := e.active[c]; s != nil {
@@ -163,9 +161,9 @@ func (e *Engine) obey(out ledger.Renewed) {
 	}
 }
 
-// lose cancels every run before anybody else may claim it, and claims no more
-// until the lease is renewed.
-func (e *Engine) lose(why string) {
+// dropLease cancels every run before another worker may claim it. Claiming is off until the lease
+// is renewed.
+func (e *Engine) dropLease(why string) {
 	if e.lease.lost {
 		return
 	}

@@ -6,29 +6,28 @@ import (
 	"mailroom"
 )
 
-// Observe is told what the engine does, for metrics. Its functions must be quick
-// and must not block or call the engine; nil ones are not called. They are
-// called by many goroutines at once.
+// Observe has callbacks for metrics; nil ones are skipped. They must be quick and must not block or
+// call the engine. Goroutines call them concurrently.
 type Observe struct {
-	// Started: an agent is about to be entered.
+	// Started is called before an agent is entered.
 	Started func(Start)
-	// Attempt ended: outcome is that of its settle, or one of those below.
+	// Attempt is called when an attempt ends. outcome is that of its settle, or one of the
+	// constants below.
 	Attempt func(agent, outcome string)
-	// Renewal of the lease was answered; a registration counts as one.
+	// Renewal is called after each renewal and each registration of the lease.
 	Renewal func(err error)
 }
 
 // Outcomes of attempts that could not be settled.
 const (
 	WithoutClaim = "lease_lost" // its claim was taken away
-	Unsettled    = "unsettled"  // nobody knows; its claim is freed with the lease
+	Unsettled    = "unsettled"  // the outcome of the settle is unknown; the claim ends with the lease
 )
 
-// Start is the start of one attempt. The run is as it was claimed and must not
-// be changed.
+// Start describes the start of one attempt. The run is as it was claimed and must not be modified.
 type Start struct {
 	Run     *mailroom.Run
-	Due     time.Time // since when it could have been claimed
+	Due     time.Time // since when it was claimable
 	Claimed time.Time
 	Entered time.Time
 }

@@ -5,12 +5,12 @@ import (
 	"sync"
 )
 
-// state is what Ready reports.
+// state is what [Engine.Ready] reports.
 type state struct {
 	mu    sync.Mutex
-	why   error // not ready because
-	swept bool  // a first sweep is done
-	ended bool  // why stays
+	why   error // the reason for not being ready
+	swept bool  // the first sweep is done
+	ended bool  // why is final
 }
 
 func (s *state) ready() error {

@@ -15,39 +15,39 @@ import (
 	"mailroom/ledger"
 )
 
-// session is one attempt of one run, and what its agent sees of it.
+// session is one attempt of one run. It implements [mailroom.Session] for the agent.
 type session struct {
 	// Set once, before it works.
-	engine *Engine
-	worker string // that claimed it
-	claim  mailroom.Claim
-	agent  string
-	taken  ledger.Assignment // as it was claimed
-	life   context.Context   // the engine's: what must be written is tried until it ends
-	ctx    context.Context   // the attempt's, with its label of goroutines; cancelled with the reason why it must end
-	cancel context.CancelCauseFunc
-	hints  *bus.Subscription // to its thread, from right behind the claim
+	engine     *Engine
+	worker     string // id of the worker that claimed it
+	claim      mailroom.Claim
+	agent      string
+	assignment ledger.Assignment // as it was claimed
+	life       context.Context   // ends with the engine; commits are retried until then
+	ctx        context.Context   // the attempt's, with its pprof label; cancelled with the reason
+	cancel     context.CancelCauseFunc
+	hints      *bus.Subscription // notices of its thread, from right behind the claim
 
 	row     atomic.Pointer[mailroom.Run] // what Run returns
 	steered atomic.Bool                  // there may be steered messages to read
 	freed   atomic.Bool                  // its slot was given back
-	closed  atomic.Bool                  // no call does anything any more; set within turn
-	kick    chan struct{}                // one slot: somebody wants the text flushed
+	closed  atomic.Bool                  // every call fails from now on; set within turn
+	kick    chan struct{}                // capacity 1: requests a flush of the text
 
-	agentDone <-chan error // work's: from an agent that was entered and has not been seen to return; else nil
+	agentDone <-chan error // owned by work: delivers the result of an agent that was entered and has not returned yet; else nil
 
-	// The gates let one through at a time; taken in this order, so that no
-	// flushed piece is written behind its message.
-	flushing gate // a flush, or what must come after it
-	turn     gate // what reads or changes the fields below
+	// Two gates, acquired in this order, so that no flush is written after the message that it
+	// belongs to.
+	flushing gate // held by a flush, and by a commit that must come after it
+	turn     gate // guards the fields below
 
 	step    int
 	handed  int64 // seq of the last steered message handed over
 	input   []mailroom.Message
-	state   json.RawMessage // the agent's, in the thread
+	state   json.RawMessage // the agent's state in the thread
 	effects map[string]*effect
-	parked  *mailroom.Wait // what Wait was called for: no further call does anything
-	asks    []mailroom.Ask // to be opened when the run parks
+	parked  *mailroom.Wait // what Wait was called with: every further call returns ErrParked
+	asks    []mailroom.Ask // opened when the run parks
 	text    message
 	flusher sync.WaitGroup
 	started bool // the flusher runs
@@ -57,7 +57,7 @@ var _ mailroom.Session = (*session)(nil)
 
 func (e *Engine) newSession(life context.Context, worker string, w ledger.Assignment, hints *bus.Subscription) *session {
 	s := &session{
-		engine: e, worker: worker, claim: w.Claim, agent: w.Run.Agent, taken: w,
+		engine: e, worker: worker, claim: w.Claim, agent: w.Run.Agent, assignment: w,
 		life: life, step: w.Run.Step,
 		hints: hints,
 		kick:  make(chan struct{}, 1), flushing: newGate(), turn: newGate(),
@@ -116,7 +116,7 @@ func (s *session) Stream(ctx context.Context, text string) error {
 	if !s.started {
 		s.started = true
 		s.flusher.Go(func() {
-			defer recovery.Log(s.engine.options.Log, "what flushes streamed text")
+			defer recovery.Log(s.engine.options.Log, "flushing streamed text")
 			s.flushLoop()
 		})
 	}
@@ -135,16 +135,16 @@ func (s *session) Append(ctx context.Context, step mailroom.Step) error {
 	return s.append(step, nil)
 }
 
-// append commits a step. It is within both gates.
+// append commits a step. The caller holds both gates.
 func (s *session) append(step mailroom.Step, effects []mailroom.AgentEntry) error {
 	in := mailroom.StepCommit{
 		Claim: s.claim, Number: s.step + 1, Step: step, Effects: effects, Covers: s.handed,
 	}
 	if !step.NoProgress {
-		in.Message = s.text.said()
+		in.Message = s.text.partial()
 	}
-	// Once begun it is seen to its end: who does not know whether a step was
-	// written cannot number the next one.
+	// A started commit is repeated until its outcome is known: without it the next step has no
+	// number.
 	err := s.repeat(func(ctx context.Context) error {
 		_, err := s.engine.ledger.Append(ctx, in)
 		return err
@@ -183,14 +183,13 @@ func (s *session) Steered(ctx context.Context) ([]mailroom.Message, error) {
 	}
 	messages, err := s.handOver(ctx)
 	if err != nil {
-		s.steered.Store(true) // the next call gets them
+		s.steered.Store(true) // the next call returns them
 		return nil, s.lost(err)
 	}
 	return messages, nil
 }
 
-// handOver takes the steered messages that this attempt has not had yet. It is
-// within turn.
+// handOver returns the steered messages that are new to this attempt. The caller holds turn.
 func (s *session) handOver(ctx context.Context) ([]mailroom.Message, error) {
 	messages, last, err := s.engine.ledger.ReadSteered(ctx, s.claim, s.handed)
 	if err != nil {
@@ -200,7 +199,7 @@ func (s *session) handOver(ctx context.Context) ([]mailroom.Message, error) {
 	return messages, nil
 }
 
-// enter takes the turn, or refuses when the session is closed.
+// enter acquires the turn. It fails if the session is closed or parked.
 func (s *session) enter(ctx context.Context) error {
 	if err := s.turn.enter(ctx); err != nil {
 		return s.refused(err)
@@ -216,7 +215,7 @@ func (s *session) enter(ctx context.Context) error {
 	return nil
 }
 
-// refused says why a call whose context has ended does nothing.
+// refused returns the error of a call whose context has ended.
 func (s *session) refused(err error) error {
 	switch {
 	case s.closed.Load():
@@ -231,7 +230,7 @@ func (s *session) ended() error {
 	return mailroom.Errorf(mailroom.CodeLeaseLost, "attempt %d of run %s has ended", s.claim.Attempt, s.claim.Run)
 }
 
-// lost cancels the attempt when a write was refused for good.
+// lost cancels the attempt if err says that its claim is lost, and returns err.
 func (s *session) lost(err error) error {
 	if mailroom.CodeOf(err) == mailroom.CodeLeaseLost {
 		s.cancel(mailroom.ErrLeaseLost)
@@ -239,22 +238,22 @@ func (s *session) lost(err error) error {
 	return err
 }
 
-// close ends the session: no call does anything from here on. It returns the
-// text that was being written, and the number of the settle.
+// close ends the session: every later call fails. It returns the partial text and the number of the
+// settle.
 func (s *session) close() (*mailroom.PartialText, int) {
-	said, number := s.last()
-	s.wantFlush() // the flusher sees that it is over
+	said, number := s.closeSteps()
+	s.wantFlush() // the flusher sees that the session is closed
 	s.flusher.Wait()
 	return said, number
 }
 
-// last closes the session for steps and returns what the last one would have: the
-// message being written, and its number.
-func (s *session) last() (*mailroom.PartialText, int) {
+// closeSteps closes the session for steps. It returns the partial text and the number that the next
+// step would have.
+func (s *session) closeSteps() (*mailroom.PartialText, int) {
 	s.flushing.lock()
 	defer s.flushing.leave()
 	s.turn.lock()
 	defer s.turn.leave()
 	s.closed.Store(true)
-	return s.text.said(), s.step + 1
+	return s.text.partial(), s.step + 1
 }

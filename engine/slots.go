@@ -8,33 +8,33 @@ import (
 	"mailroom/ledger"
 )
 
-// slots are what an engine has room for. The committer asks them at each batch
-// and leaves there what it claimed, for the goroutine of Engine.Run to take. A
-// slot is free again when its agent has returned and the settle is in a batch: the
-// next run starts in the commit that settles the last one.
+// slots tracks the engine's capacity. The committer asks for it at each batch and assigns runs,
+// which the goroutine of Engine.Run starts. A slot is free again when its agent has returned and
+// the settle is in a batch, so that the next run starts in the commit that settles the previous
+// one.
 type slots struct {
 	bus   *bus.Bus
-	ready chan struct{}          // one slot: something was left
-	admit map[string]func() bool // of the agents that are not always ready
+	ready chan struct{}          // capacity 1: runs were assigned
+	admit map[string]func() bool // Ready of the agents that have one
 
-	mu     sync.Mutex
-	open   bool           // there is a lease to claim under, and nothing forbids it
-	worker string         // that claims
-	round  int64          // last round that was asked for
-	runs   int            // in all
-	free   int            // below 0 with guests: runs beyond, of owners that had none
-	agents map[string]int // free per agent
-	held   map[string]int // taken, by the owners of the runs' threads
-	alone  int            // taken by runs on their last chance
-	left   []claimed
+	mu           sync.Mutex
+	open         bool           // claiming is allowed
+	worker       string         // id to claim with
+	round        int64          // last round that was requested
+	runs         int            // slots in total
+	free         int            // negative with guests: runs beyond the slots, of owners that had none
+	agents       map[string]int // free slots per agent
+	held         map[string]int // used slots per owner of a thread
+	lastAttempts int            // used slots of runs on their last attempt
+	assigned     []claimed
 }
 
-// claimed is what one round left.
+// claimed is the result of one claim round.
 type claimed struct {
 	worker string
 	round  int64
 	work   []ledger.Assignment
-	hints  []*bus.Subscription // to the threads of work, from right behind the claim
+	hints  []*bus.Subscription // notices of the threads of work, from right behind the claim
 	err    error
 }
 
@@ -47,7 +47,7 @@ func newSlots(o Options, b *bus.Bus) *slots {
 		if a.Ready != nil {
 			s.admit[name] = a.Ready
 		}
-		s.agents[name] = 2 * o.Runs // with as many guests
+		s.agents[name] = 2 * o.Runs // half of them for guests
 		if a.Limit > 0 && a.Limit < o.Runs {
 			s.agents[name] = a.Limit
 		}
@@ -62,13 +62,13 @@ func (s *slots) Capacity() ledger.ClaimRequest {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	free := max(s.free, 0)
-	guests := s.free + s.runs - free // those there are fill up as many slots again
+	guests := s.free + s.runs - free // running guests use up as many guest slots
 	if !s.open || free+guests <= 0 {
 		return ledger.ClaimRequest{}
 	}
 	s.round++
 	c := ledger.ClaimRequest{
-		Worker: s.worker, Round: s.round, Slots: free, LastAttempt: s.alone == 0, Agents: make(map[string]int, len(s.agents)),
+		Worker: s.worker, Round: s.round, Slots: free, LastAttempt: s.lastAttempts == 0, Agents: make(map[string]int, len(s.agents)),
 		Held: maps.Clone(s.held), FairSlots: guests,
 	}
 	for name, n := range s.agents {
@@ -82,8 +82,7 @@ func (s *slots) Capacity() ledger.ClaimRequest {
 	return c
 }
 
-// Assign implements [ledger.Claimer]. After an error nothing more is asked for
-// until allow.
+// Assign implements [ledger.Claimer]. After an error the slots claim nothing until allow is called.
 func (s *slots) Assign(asked ledger.ClaimRequest, work []ledger.Assignment, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -95,14 +94,14 @@ func (s *slots) Assign(asked ledger.ClaimRequest, work []ledger.Assignment, err 
 	if err != nil {
 		s.open = false
 	}
-	s.left = append(s.left, c)
+	s.assigned = append(s.assigned, c)
 	select {
 	case s.ready <- struct{}{}:
 	default:
 	}
 }
 
-// use changes what is free for a claimed run, by one. It is within mu.
+// use adds by to the free counts that a claimed run affects. The caller holds mu.
 func (s *slots) use(w ledger.Assignment, by int) {
 	s.free += by
 	s.agents[w.Run.Agent] += by
@@ -111,35 +110,36 @@ func (s *slots) use(w ledger.Assignment, by int) {
 		delete(s.held, owner)
 	}
 	if w.Run.OnLastAttempt() {
-		s.alone -= by
+		s.lastAttempts -= by
 	}
 }
 
-// give frees the slot of a run whose agent has returned.
-func (s *slots) give(w ledger.Assignment) {
+// release frees the slot of a run whose agent has returned.
+func (s *slots) release(w ledger.Assignment) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.use(w, 1)
 }
 
-// allow begins the claiming under a lease, forbid ends it.
+// allow enables claiming for a worker.
 func (s *slots) allow(worker string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.open, s.worker = true, worker
 }
 
+// forbid disables claiming.
 func (s *slots) forbid() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.open = false
 }
 
-// take empties what the committer left.
-func (s *slots) take() []claimed {
+// drain returns the assigned rounds and clears them.
+func (s *slots) drain() []claimed {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	left := s.left
-	s.left = nil
+	left := s.assigned
+	s.assigned = nil
 	return left
 }

@@ -8,8 +8,8 @@ import (
 	"mailroom/internal/recovery"
 )
 
-// sweep looks for lost workers, after a renewal if ours is old: a machine that
-// slept must not judge before it has shown that it lives.
+// sweep frees the claims of lost workers. If the own lease was not renewed recently it renews
+// first: a machine that slept must not expire others before it has proved to be alive.
 func (e *Engine) sweep(ctx context.Context) {
 	if e.lease.sweeping || e.fatal != nil {
 		return
@@ -19,9 +19,9 @@ func (e *Engine) sweep(ctx context.Context) {
 		return
 	}
 	e.lease.sweeping = true
-	orphans := e.judges()
+	orphans := e.orphansDue()
 	worker, agents, grace := e.lease.worker, e.agentNames(), e.options.AgentGrace
-	e.crew.Go(func() {
+	e.wg.Go(func() {
 		defer recovery.Handle(e.options.Log, "a sweep", func(p *recovery.Panic) { e.swept <- p })
 		err := e.ledger.Sweep(ctx, worker)
 		if err == nil && orphans {
@@ -31,9 +31,9 @@ func (e *Engine) sweep(ctx context.Context) {
 	})
 }
 
-// judges: it is time to look for agents that nobody serves, and this engine has
-// been up long enough for others to have shown themselves.
-func (e *Engine) judges() bool {
+// orphansDue reports whether to look for agents without a worker: at intervals, and only after this
+// engine has run long enough for other workers to register.
+func (e *Engine) orphansDue() bool {
 	now := time.Now()
 	if now.Sub(e.lease.started) < e.options.AgentGrace || now.Sub(e.lease.orphans) < e.options.AgentGrace/6 {
 		return false
@@ -52,8 +52,8 @@ func (e *Engine) onSwept(err error) {
 	}
 }
 
-// retire gives the lease up.
-func (e *Engine) retire(ctx context.Context) error {
+// deregister gives up the lease.
+func (e *Engine) deregister(ctx context.Context) error {
 	if e.lease.worker == "" {
 		return nil
 	}

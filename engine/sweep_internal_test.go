@@ -22,7 +22,7 @@ func TestFirstTickAfterASleepRenewsInsteadOfSweeping(t *testing.T) {
 	ctx, end := context.WithCancel(context.Background())
 	end() // what is sent is not waited for
 	e.sweep(ctx)
-	e.crew.Wait()
+	e.wg.Wait()
 	if !e.lease.renewing || e.lease.sweeping {
 		t.Errorf("got renewing %v, sweeping %v, want a renewal and no sweep", e.lease.renewing, e.lease.sweeping)
 	}

@@ -9,22 +9,22 @@ import (
 	"mailroom/bus"
 )
 
-// message is the one that a run is writing. Its id "<run>.<attempt>-<n>" is
-// known before its entry has a seq, because live text names it.
+// message is the text that a run is streaming. Its id "<run>.<attempt>-<n>" is known before its
+// entry has a seq, because deltas carry it.
 type message struct {
 	claim   mailroom.Claim
-	n       int // messages begun in this attempt
+	n       int // messages started in this attempt
 	text    []byte
-	cut     bool // at MaxText
+	cut     bool // cut at MaxText
 	flushed int  // bytes that are in the store
 }
 
 func (m *message) id() string { return fmt.Sprintf("%s.%d-%d", m.claim.Run, m.claim.Attempt, m.n+1) }
 
-// add appends text, as far as it fits, and returns it as a delta.
+// add appends text up to MaxText and returns the added part as a delta.
 func (m *message) add(text string) mailroom.Delta {
 	if m.cut {
-		text = "" // once cut, nothing more is taken
+		text = "" // nothing follows a cut
 	} else if room := mailroom.MaxText - len(m.text); len(text) > room {
 		for room > 0 && !utf8.RuneStart(text[room]) {
 			room--
@@ -39,15 +39,15 @@ func (m *message) add(text string) mailroom.Delta {
 	return d
 }
 
-// said is the message so far, nil if nothing was written.
-func (m *message) said() *mailroom.PartialText {
+// partial returns the message so far, nil if it is empty.
+func (m *message) partial() *mailroom.PartialText {
 	if len(m.text) == 0 {
 		return nil
 	}
 	return &mailroom.PartialText{ID: m.id(), Text: string(m.text), Truncated: m.cut}
 }
 
-// next begins another message after this one became an entry.
+// next starts another message after this one became an entry.
 func (m *message) next() {
 	if len(m.text) > 0 {
 		m.n++
@@ -55,7 +55,7 @@ func (m *message) next() {
 	m.text, m.cut, m.flushed = nil, false, 0
 }
 
-// wantFlush asks the flusher to work at once.
+// wantFlush requests an immediate flush.
 func (s *session) wantFlush() {
 	select {
 	case s.kick <- struct{}{}:
@@ -63,8 +63,8 @@ func (s *session) wantFlush() {
 	}
 }
 
-// flushLoop keeps streamed text about once a second, so that little is lost
-// with the process, and at once when a reader asks for it.
+// flushLoop flushes streamed text at an interval, so that a crash loses little, and at once when a
+// reader asks for it.
 func (s *session) flushLoop() {
 	tick := time.NewTicker(s.engine.options.Flush)
 	defer tick.Stop()
@@ -81,9 +81,8 @@ func (s *session) flushLoop() {
 	}
 }
 
-// flush writes what is not in the store yet, and tells how much is there, each
-// time anew: a reader may have missed it. It reports false when the session is
-// over or has lost its claim.
+// flush writes new text to the store and publishes its length, each time again because a reader may
+// have missed it. It reports false when the session is closed or has lost its claim.
 func (s *session) flush(asked bool) bool {
 	s.flushing.lock()
 	defer s.flushing.leave()
@@ -100,7 +99,7 @@ func (s *session) flush(asked bool) bool {
 			s.cancel(mailroom.ErrLeaseLost)
 			return false
 		case err != nil:
-			s.engine.options.Log.Warn("flush failed, trying again", "run", s.claim.Run, "error", err)
+			s.engine.options.Log.Warn("flush failed, retrying", "run", s.claim.Run, "error", err)
 			return true
 		}
 		s.turn.lock()

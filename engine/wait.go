@@ -6,8 +6,8 @@ import (
 	"mailroom"
 )
 
-// Wait returns the tickets if the wait is over, and else parks the run: the
-// settle that follows when the agent returns opens what is new.
+// Wait returns the tickets if the wait is over. Otherwise it parks the run: the settle after the
+// agent's return opens the new tickets.
 func (s *session) Wait(ctx context.Context, any bool, asks ...mailroom.Ask) ([]mailroom.Ticket, error) {
 	if err := s.enter(ctx); err != nil {
 		return nil, err
@@ -16,7 +16,7 @@ func (s *session) Wait(ctx context.Context, any bool, asks ...mailroom.Ask) ([]m
 	return s.wait(ctx, any, asks)
 }
 
-// wait is Wait within turn.
+// wait is Wait for a caller that holds turn.
 func (s *session) wait(ctx context.Context, any bool, asks []mailroom.Ask) ([]mailroom.Ticket, error) {
 	known, err := s.tickets(ctx)
 	if err != nil {
@@ -35,11 +35,11 @@ func (s *session) wait(ctx context.Context, any bool, asks []mailroom.Ask) ([]ma
 		k, ok := known[a.Name]
 		switch {
 		case !ok && a.Kind == "":
-			return nil, mailroom.Errorf(mailroom.CodeInvalid, "no ticket %q was asked: give it a kind to ask it", a.Name)
+			return nil, mailroom.Errorf(mailroom.CodeInvalid, "unknown ticket %q: give a kind to open it", a.Name)
 		case !ok:
 			fresh = append(fresh, *a)
 		case a.Kind != "" && a.Digest() != k.Digest:
-			return nil, mailroom.Errorf(mailroom.CodeConflict, "ticket %q asks something else already", a.Name)
+			return nil, mailroom.Errorf(mailroom.CodeConflict, "ticket %q already exists with different content", a.Name)
 		}
 	}
 	open := func(name string) bool {
@@ -48,7 +48,7 @@ func (s *session) wait(ctx context.Context, any bool, asks []mailroom.Ask) ([]ma
 	}
 	if len(w.Names) == 0 || !w.Ended(open) {
 		if len(w.Names) == 0 {
-			return nil, mailroom.Errorf(mailroom.CodeInvalid, "a wait needs a ticket")
+			return nil, mailroom.Errorf(mailroom.CodeInvalid, "missing ticket: a wait needs at least one")
 		}
 		s.parked, s.asks = w, fresh
 		return nil, mailroom.ErrParked
@@ -62,12 +62,12 @@ func (s *session) wait(ctx context.Context, any bool, asks []mailroom.Ask) ([]ma
 	return out, nil
 }
 
-// tickets are what the run has asked so far, by name.
+// tickets returns the run's tickets by name.
 func (s *session) tickets(ctx context.Context) (map[string]*mailroom.Ticket, error) {
 	found, err := s.engine.ledger.Tickets(ctx, mailroom.TicketQuery{Runs: []string{s.claim.Run}})
 	known := map[string]*mailroom.Ticket{}
 	for _, k := range found {
-		if k.State != mailroom.TicketVoid { // void: of before a fresh retry
+		if k.State != mailroom.TicketVoid { // void: from before a fresh retry
 			known[k.Name] = k
 		}
 	}

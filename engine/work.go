@@ -14,28 +14,28 @@ import (
 	"mailroom/internal/recovery"
 )
 
-// attempt works. A panic outside the agent settles as a failure: it counts, so that one that comes each time ends the
-// run. The context that the agent got has ended by then; the slot stays taken until the agent has returned.
+// attempt runs work. A panic outside the agent settles as a failure, so that it counts as an
+// attempt. The agent's context has ended by then; the slot stays in use until the agent has
+// returned.
 func (s *session) attempt() {
 	begin := time.Now()
 	defer recovery.Handle(s.engine.options.Log, "an attempt", func(p *recovery.Panic) {
 		left := s.agentDone != nil
-		failure := &mailroom.Failure{Class: mailroom.ClassTransient, Err: fmt.Errorf("the attempt failed outside the agent: %w", p)}
+		failure := &mailroom.Failure{Class: mailroom.ClassTransient, Err: fmt.Errorf("attempt failed outside the agent: %w", p)}
 		out := mailroom.Settle{Outcome: mailroom.OutcomeFail, Jitter: rand.Float64(), Failure: failure, Forced: left}
-		// Where the settle itself is what panics, what was being written may be the cause: the failure counts without it.
+		// If the settle itself panics, the partial text may be the cause: settle without it.
 		if recovery.Call(s.engine.options.Log, "the end of an attempt", func() error { s.settle(out, p, begin); return nil }) != nil {
 			s.settleBare(out, p, begin)
 		}
 		if left {
-			s.awaitLeft()
+			s.awaitAbandoned()
 		}
 	})
 	s.work()
 }
 
-// work runs the agent once and settles. It returns when the agent has returned,
-// which for one that was cut off is after its run went on without it, or when
-// the engine's life has ended.
+// work runs the agent once and settles. It returns when the agent has returned, for an abandoned
+// agent too, or when the engine ends.
 func (s *session) work() {
 	defer s.cancel(context.Canceled)
 	begin := time.Now()
@@ -45,19 +45,19 @@ func (s *session) work() {
 	if limit == 0 {
 		limit = s.engine.options.Deadline
 	}
-	unsure := s.heed()
+	unsure := s.drainHints()
 	ctx, cancel := context.WithTimeoutCause(s.ctx, limit, mailroom.ErrDeadline)
 	defer cancel()
 	if err := cmp.Or(context.Cause(ctx), unsure, unkept); err != nil { // the agent must not be entered
 		s.settle(outcome(ctx, err, limit, false), err, begin)
 		return
 	}
-	s.engine.options.Observe.Started(Start{Run: s.Run(), Due: s.taken.Due, Claimed: s.taken.At, Entered: time.Now()})
+	s.engine.options.Observe.Started(Start{Run: s.Run(), Due: s.assignment.Due, Claimed: s.assignment.At, Entered: time.Now()})
 	done := make(chan error, 1)
 	s.agentDone = done
-	go func() { // waited for below, as long as the engine lives
+	go func() { // await and awaitAbandoned wait for it while the engine lives
 		defer recovery.Log(s.engine.options.Log, "an agent")
-		err := errors.New("the agent ended its goroutine")
+		err := errors.New("agent called runtime.Goexit")
 		defer func() { done <- err }()
 		err = call(ctx, agent.Agent, s)
 	}()
@@ -71,12 +71,12 @@ func (s *session) work() {
 	}
 	s.settle(out, err, begin)
 	if forced {
-		s.awaitLeft()
+		s.awaitAbandoned()
 	}
 }
 
-// awaitLeft keeps the slot until an agent that was left behind has returned.
-func (s *session) awaitLeft() {
+// awaitAbandoned keeps the slot until the abandoned agent has returned.
+func (s *session) awaitAbandoned() {
 	select {
 	case <-s.agentDone:
 	case <-s.life.Done():
@@ -88,15 +88,15 @@ func (s *session) awaitLeft() {
 // free gives the slot back, once.
 func (s *session) free() {
 	if !s.freed.Swap(true) {
-		s.engine.slots.give(s.taken)
+		s.engine.slots.release(s.assignment)
 	}
 }
 
-// look reads what became of the run since it was claimed.
-func (s *session) look() error {
+// refresh reads the run's current row and applies stops and steers.
+func (s *session) refresh() error {
 	r, err := s.engine.ledger.ClaimedRun(s.life, s.claim)
 	if err != nil {
-		return fmt.Errorf("look at run %s again: %w", s.claim.Run, err)
+		return fmt.Errorf("refresh run %s: %w", s.claim.Run, err)
 	}
 	if r.Stop != "" {
 		s.cancel(mailroom.ErrStopped)
@@ -107,43 +107,43 @@ func (s *session) look() error {
 	return nil
 }
 
-// hint reacts to what was committed in the thread while the agent works.
-func (s *session) hint(n bus.Notice) {
+// onHint handles entries that were committed in the thread during the attempt.
+func (s *session) onHint(n bus.Notice) {
 	for _, e := range n.Entries {
 		switch {
 		case e.Run != s.claim.Run:
 		case e.Kind == mailroom.KindStop:
 			s.cancel(mailroom.ErrStopped)
-		case e.Kind == mailroom.KindMessage && e.Attempt == 0: // not one that the run wrote
+		case e.Kind == mailroom.KindMessage && e.Attempt == 0: // not written by the run
 			s.steered.Store(true)
 		}
 	}
 	if s.hints.Lost() {
-		if err := s.look(); err != nil {
-			s.engine.options.Log.Warn("hints were lost; a stop comes with the next renewal", "run", s.claim.Run, "error", err)
+		if err := s.refresh(); err != nil {
+			s.engine.options.Log.Warn("hints lost and refresh failed; stops arrive with the next renewal", "run", s.claim.Run, "error", err)
 		}
 	}
 }
 
-// heed finds out what became of the run since it was claimed: the hints tell, if
-// no other process writes to the store.
-func (s *session) heed() error {
+// drainHints applies what happened to the run since its claim. The hints are complete if no other
+// process writes to the store; otherwise it reads the row.
+func (s *session) drainHints() error {
 	for {
 		select {
 		case n := <-s.hints.C:
-			s.hint(n)
+			s.onHint(n)
 			continue
 		default:
 		}
 		if s.engine.options.Local {
 			return nil
 		}
-		return s.look()
+		return s.refresh()
 	}
 }
 
-// await waits for the agent. One that does not return in time after a stop or
-// its deadline is given up; a claim is given back only after it has returned.
+// await waits for the agent. It abandons one that does not return within StopGrace after a stop or
+// its deadline. Other claims are released only after the agent has returned.
 func (s *session) await(ctx context.Context, limit time.Duration, done <-chan error) (err error, forced bool) {
 	grace := s.engine.options.StopGrace
 	cut := time.NewTimer(limit + grace)
@@ -154,7 +154,7 @@ func (s *session) await(ctx context.Context, limit time.Duration, done <-chan er
 		case err := <-done:
 			return err, false
 		case n := <-s.hints.C:
-			s.hint(n)
+			s.onHint(n)
 		case <-cancelled:
 			cancelled = nil
 			if errors.Is(context.Cause(ctx), mailroom.ErrStopped) {
@@ -168,7 +168,7 @@ func (s *session) await(ctx context.Context, limit time.Duration, done <-chan er
 	}
 }
 
-// call enters the agent; a panic is its error, with the stack.
+// call enters the agent. A panic becomes its error, with the stack.
 func call(ctx context.Context, a mailroom.Agent, s mailroom.Session) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -179,7 +179,7 @@ func call(ctx context.Context, a mailroom.Agent, s mailroom.Session) (err error)
 	return a.Run(ctx, s)
 }
 
-// outcome says how an attempt ends whose agent returned err.
+// outcome returns the settle of an attempt whose agent returned err.
 func outcome(ctx context.Context, err error, limit time.Duration, forced bool) mailroom.Settle {
 	out := mailroom.Settle{Outcome: mailroom.OutcomeFail, Jitter: rand.Float64(), Forced: forced}
 	cause := context.Cause(ctx)
@@ -198,8 +198,7 @@ func outcome(ctx context.Context, err error, limit time.Duration, forced bool) m
 	return out
 }
 
-// parkInstead makes the end of an attempt that called Wait a park, whatever its
-// agent returned.
+// parkInstead makes the settle a park if the agent called Wait, whatever it returned.
 func (s *session) parkInstead(out *mailroom.Settle) {
 	s.turn.lock()
 	defer s.turn.leave()
@@ -208,15 +207,14 @@ func (s *session) parkInstead(out *mailroom.Settle) {
 	}
 }
 
-// settle ends the attempt. It is repeated while the outcome is unknown; the
-// claim itself says when that is pointless. An end that the store refuses
-// becomes a failure, so that it is counted and seen.
+// settle ends the attempt. It repeats the call while the outcome is unknown. A settle that the
+// store refuses becomes a failure, so that it is counted and visible.
 func (s *session) settle(in mailroom.Settle, cause error, begin time.Time) {
 	in.Message, in.Number = s.close()
 	s.settleAs(in, cause, begin)
 }
 
-// settleBare settles without the message that was being written; what was flushed of it is kept.
+// settleBare settles without the partial text. The part that was flushed is kept.
 func (s *session) settleBare(in mailroom.Settle, cause error, begin time.Time) {
 	s.turn.lock()
 	in.Number = s.step + 1
@@ -227,21 +225,21 @@ func (s *session) settleBare(in mailroom.Settle, cause error, begin time.Time) {
 func (s *session) settleAs(in mailroom.Settle, cause error, begin time.Time) {
 	in.Claim = s.claim
 	if !in.Forced {
-		defer s.free() // also if no batch took it
+		defer s.free() // also if no batch contained it
 	}
 	run, err := s.end(in)
 	if refused(err) {
-		refusal := &mailroom.Failure{Class: mailroom.ClassTransient, Err: fmt.Errorf("the end of the attempt was refused: %w", err)}
+		refusal := &mailroom.Failure{Class: mailroom.ClassTransient, Err: fmt.Errorf("settle refused: %w", err)}
 		in.Outcome, in.Failure, in.Asks, in.Wait = mailroom.OutcomeFail, refusal, nil, nil
 		if run, err = s.end(in); refused(err) {
-			in.Message = nil // then it is what cannot be written; what was flushed is kept
+			in.Message = nil // it is probably the partial text; the flushed part is kept
 			run, err = s.end(in)
 		}
 	}
 	s.report(in, run, cause, err, time.Since(begin))
 }
 
-// report counts and logs the end of an attempt. err is that of its settle.
+// report counts and logs the end of an attempt. err is the error of its settle.
 func (s *session) report(in mailroom.Settle, run *mailroom.Run, cause, err error, took time.Duration) {
 	level, text, counted := slog.LevelInfo, "attempt ended", string(in.Outcome)
 	switch {
@@ -249,7 +247,7 @@ func (s *session) report(in mailroom.Settle, run *mailroom.Run, cause, err error
 	case mailroom.CodeOf(err) == mailroom.CodeLeaseLost:
 		level, text, counted = slog.LevelWarn, "attempt ended without its claim", WithoutClaim
 	default:
-		level, text, counted = slog.LevelError, "attempt could not be settled; its claim is freed with the lease", Unsettled
+		level, text, counted = slog.LevelError, "attempt could not be settled; its claim ends with the lease", Unsettled
 	}
 	s.engine.options.Observe.Attempt(s.agent, counted)
 	log := s.engine.options.Log
@@ -262,7 +260,7 @@ func (s *session) report(in mailroom.Settle, run *mailroom.Run, cause, err error
 	}
 	if in.Failure != nil {
 		attrs = append(attrs, slog.Any("class", in.Failure.Class))
-		// The error may quote what the agent said.
+		// The error may quote the agent's output.
 		log.LogAttrs(s.life, slog.LevelDebug, "agent failed", append(attrs[:len(attrs):len(attrs)], slog.Any("error", cause))...)
 	}
 	switch level {
@@ -274,7 +272,7 @@ func (s *session) report(in mailroom.Settle, run *mailroom.Run, cause, err error
 	log.LogAttrs(s.life, level, text, attrs...)
 }
 
-// refused reports that a settle will never be taken as it is.
+// refused reports whether err refuses a settle for good.
 func refused(err error) bool {
 	code := mailroom.CodeOf(err)
 	return err != nil && code != mailroom.CodeLeaseLost && code != mailroom.CodeUnavailable
@@ -292,9 +290,9 @@ func (s *session) end(in mailroom.Settle) (run *mailroom.Run, err error) {
 	return run, err
 }
 
-// repeat calls f until its outcome is known, or a lease has passed: then it is
-// Unavailable, also if f was still waiting for its turn. Who had no time has not
-// been refused. It does not end with the attempt.
+// repeat calls f until its outcome is known, for at most the duration of a lease. Then it returns
+// Unavailable, also if f was still queued: a call without an answer was not refused. It does not
+// end with the attempt.
 func (s *session) repeat(f func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(s.life, s.engine.options.Lease)
 	defer cancel()
@@ -302,7 +300,7 @@ func (s *session) repeat(f func(ctx context.Context) error) error {
 	for {
 		err := f(ctx)
 		if ended := ctx.Err(); ended != nil && errors.Is(err, ended) && mailroom.CodeOf(err) != mailroom.CodeUnavailable {
-			return mailroom.Errorf(mailroom.CodeUnavailable, "the store had no time for it: %w", err)
+			return mailroom.Errorf(mailroom.CodeUnavailable, "no answer from the store in time: %w", err)
 		}
 		if mailroom.CodeOf(err) != mailroom.CodeUnavailable || errors.Is(err, mailroom.ErrStoreClosed) {
 			return err

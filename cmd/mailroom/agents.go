@@ -73,7 +73,7 @@ func newAgentSet(c *config.Config, kept []mailroom.Definition, log *slog.Logger)
 			log.Warn("an older version of an agent cannot be kept; runs that are pinned to it will fail", "agent", d.Agent, "version", d.Version, "error", err)
 			continue
 		}
-		a.Kept[d.Version] = built
+		a.OldVersions[d.Version] = built
 	}
 	return r, nil
 }
@@ -95,7 +95,7 @@ func (r *agentSet) build(name string, a *config.Agent, mark, version string) err
 		r.programs.add(name, programOptions(p, a, mark, around))
 	}
 	r.agents[name] = engine.Agent{
-		Agent: built, Version: version, Limit: a.Limit, Deadline: a.Deadline, Kept: map[string]mailroom.Agent{},
+		Agent: built, Version: version, Limit: a.Limit, Deadline: a.Deadline, OldVersions: map[string]mailroom.Agent{},
 	}
 	r.kinds[name] = a.Kind
 	return nil

@@ -201,8 +201,8 @@ func TestRosterHasTheVersionsThatAreKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	was := first.agents["a"].Version
-	if a := second.agents["a"]; a.Version == was || a.Kept[was] == nil || len(a.Kept) != 1 {
-		t.Errorf("version %s with %d older ones, want a new one that has kept %s only", a.Version, len(a.Kept), was)
+	if a := second.agents["a"]; a.Version == was || a.OldVersions[was] == nil || len(a.OldVersions) != 1 {
+		t.Errorf("version %s with %d older ones, want a new one that has kept %s only", a.Version, len(a.OldVersions), was)
 	}
 	var old []string
 	for _, d := range second.old {
@@ -212,7 +212,7 @@ func TestRosterHasTheVersionsThatAreKept(t *testing.T) {
 	if diff := cmp.Diff(want, old); diff != "" {
 		t.Errorf("old definitions (-want +got):\n%s", diff)
 	}
-	if again := second.agents["echo"]; len(again.Kept) != 0 {
-		t.Errorf("an agent that has not changed has %d older versions", len(again.Kept))
+	if again := second.agents["echo"]; len(again.OldVersions) != 0 {
+		t.Errorf("an agent that has not changed has %d older versions", len(again.OldVersions))
 	}
 }

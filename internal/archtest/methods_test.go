@@ -28,7 +28,7 @@ var largeTypes = map[string]struct {
 }{
 	"cmd/internal/bd.Main": {2, 126, "one method for each command; they leave for packages of their own with the tracker"},
 	"client.Client":        {60, 71, "one method for each operation of the API"},
-	"doctor.story":         {0, 66, "one method for each rule that a log keeps"},
+	"doctor.fold":          {0, 66, "one method for each rule that a log keeps"},
 	"ledger.Ledger":        {60, 105, "one method for each operation; reading leaves it for a package of its own"},
 	"ledger.batch":         {0, 64, "it embeds the rows of its transaction"},
 	"mailroom.Project":     {62, 139, "it embeds ThreadState"},

@@ -8,8 +8,8 @@ import (
 	"mailroom"
 )
 
-// The functions of this file copy rows at the seam, so that neither side sees
-// what the other does to its values.
+// The functions of this file copy rows that enter or leave the store, so that neither side sees the
+// other's later changes.
 
 func copyThread(t *mailroom.Thread) *mailroom.Thread {
 	c := *t
@@ -73,8 +73,8 @@ func copyToken(t *mailroom.Token) *mailroom.Token {
 	return &c
 }
 
-// copyEntry decodes the entry's bytes anew: what comes back is what a store
-// that keeps only the bytes gives back.
+// copyEntry decodes a copy of the entry's bytes, so that it returns what a store returns that keeps
+// only the bytes.
 func copyEntry(e mailroom.Entry) (mailroom.Entry, error) {
 	return mailroom.ParseEntry(bytes.Clone(e.JSON()))
 }

@@ -1,5 +1,5 @@
-// Package memory keeps the rows in maps. It is the reference of the other
-// stores: plainly right rather than fast, and gone with the process.
+// Package memory keeps rows in maps. It is the reference for other stores: simple rather than fast,
+// and not persistent.
 package memory
 
 import (
@@ -10,18 +10,18 @@ import (
 	"mailroom"
 )
 
-// Store is a [mailroom.Store] that persists nothing. Its zero value is not usable.
+// Store is a [mailroom.Store] without persistence. Its zero value is not usable.
 type Store struct {
-	// The committed rows, never changed once they are here.
+	// The committed rows, immutable once stored here.
 	now atomic.Pointer[state]
 
-	// Held by the one Update that runs; closed is set while it is held. A
-	// channel, so that waiting for it ends with a context.
+	// Held by the running Update; closed is set while it is held. A channel, so that a context can
+	// cancel the wait.
 	writer chan struct{}
 	closed atomic.Bool
 }
 
-// state is the rows as of one commit. Rows are never changed in place.
+// state has the rows as of one commit. Rows are never modified in place.
 type state struct {
 	threads  table[string, *mailroom.Thread]
 	runs     table[string, *mailroom.Run]
@@ -37,13 +37,13 @@ type state struct {
 	cursors  table[cursorID, mailroom.Cursor]
 	reserved table[string, mailroom.Reservation] // by id
 
-	// Keys given so far. They are never given again, also not after a drop.
+	// The last keys given. A key is never reused, not even after a drop.
 	lastThread, lastRun, lastTicket, lastToken int64
 }
 
 type keyID struct{ thread, key string }
 
-// submitKey is a key with the LastSeq that its thread was written with.
+// submitKey is a key with its thread's LastSeq at the time of the write.
 type submitKey struct {
 	mailroom.SubmitKey
 	lastSeq int64
@@ -74,7 +74,7 @@ func New() *Store {
 	return s
 }
 
-// share returns a state to change, without a change to st.
+// share returns a copy of st to modify.
 func (st *state) share() *state {
 	return &state{
 		threads: st.threads.share(), runs: st.runs.share(), runsOf: st.runsOf.share(),
@@ -85,8 +85,8 @@ func (st *state) share() *state {
 	}
 }
 
-// Update implements [mailroom.Store]. A context that ends before f has
-// returned ends the transaction with nothing written.
+// Update implements [mailroom.Store]. If the context ends before f has returned, nothing is
+// written.
 func (s *Store) Update(ctx context.Context, f func(mailroom.Tx) error) error {
 	select {
 	case s.writer <- struct{}{}:
@@ -128,7 +128,7 @@ func (s *Store) View(ctx context.Context, f func(mailroom.Reader) error) error {
 	return f(reader{s.now.Load()})
 }
 
-// Close waits for the Update that runs, if any. Later calls fail as Unavailable.
+// Close waits for a running Update. Later calls fail with Unavailable.
 func (s *Store) Close() error {
 	s.writer <- struct{}{}
 	s.closed.Store(true)
@@ -143,7 +143,7 @@ func errClosed() error {
 func cancelled(ctx context.Context) error {
 	return &mailroom.Error{
 		Code:    mailroom.CodeUnavailable,
-		Message: "the store was not waited for",
+		Message: "gave up waiting for the store",
 		Cause:   context.Cause(ctx),
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"mailroom"
 )
 
-// reader answers the queries from one state.
+// reader answers queries from one state.
 type reader struct{ *state }
 
 func (r reader) Threads(q mailroom.ThreadQuery) ([]*mailroom.Thread, error) {
@@ -83,7 +83,7 @@ func (r reader) Count(q mailroom.CountQuery) (mailroom.Counts, error) {
 	return out, nil
 }
 
-// selectRuns returns the rows themselves, all that match, in order.
+// selectRuns returns all matching rows in order, without copying them.
 func (r reader) selectRuns(q mailroom.RunQuery) []*mailroom.Run {
 	var found []*mailroom.Run
 	consider := func(run *mailroom.Run) {
@@ -165,7 +165,7 @@ func (r reader) Entries(q mailroom.EntryQuery) ([]mailroom.Entry, error) {
 	if kept, cut := mailroom.FirstEntries(found, q.Bytes); q.Bytes > 0 && cut {
 		n := len(kept)
 		if len(kept[0].JSON()) <= q.Bytes {
-			n++ // the one that exceeds it
+			n++ // the entry that exceeds it
 		}
 		found = found[:n]
 	}
@@ -286,7 +286,7 @@ func (r reader) Workers() ([]*mailroom.Worker, error) {
 	return found, nil
 }
 
-// dueEach returns one due or later due thread of each agent that has any.
+// dueEach returns one thread with a due time for each agent that has any.
 func (r reader) dueEach() []*mailroom.Thread {
 	one := map[string]*mailroom.Thread{}
 	for _, t := range r.threads.all() {
@@ -301,7 +301,7 @@ func (r reader) dueEach() []*mailroom.Thread {
 	return found
 }
 
-// within ends list with the row that exceeds so many bytes of JSON; 0 is any number.
+// within cuts list behind the row that exceeds a number of bytes of JSON; 0 is no limit.
 func within[T any](list []T, bytes int) ([]T, error) {
 	if bytes <= 0 {
 		return list, nil

@@ -8,20 +8,20 @@ import (
 
 const shards = 64
 
-// table is a map of which a copy is cheap: a copy shares the shards with its
-// original, and each of the two copies a shard before it first changes it.
-// Values are never changed in place, so a state that a View holds stays as it is.
+// table is a map with cheap copies: a copy shares its shards with the original, and each of the two
+// copies a shard before its first change to it. Values are never modified in place, so the state of
+// a View does not change.
 type table[K comparable, V any] struct {
 	seed   maphash.Seed
 	shards [shards]map[K]V
-	own    [shards]bool // shards that nobody else can see
+	own    [shards]bool // shards that no other table shares
 }
 
 func newTable[K comparable, V any]() table[K, V] {
 	return table[K, V]{seed: maphash.MakeSeed()}
 }
 
-// share returns a copy, for the caller to change. t must not be changed after.
+// share returns a copy for the caller to modify. t must not be modified after that.
 func (t *table[K, V]) share() table[K, V] {
 	return table[K, V]{seed: t.seed, shards: t.shards}
 }
@@ -39,7 +39,7 @@ func (t *table[K, V]) drop(k K) {
 	}
 }
 
-// all goes over the rows in no order.
+// all iterates over the rows in no particular order.
 func (t *table[K, V]) all() iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
 		for _, m := range t.shards {
@@ -52,7 +52,7 @@ func (t *table[K, V]) all() iter.Seq2[K, V] {
 	}
 }
 
-// some goes over the rows of those keys that are there, each once.
+// some iterates over the existing rows of keys, each once.
 func (t *table[K, V]) some(keys []K) iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
 		seen := make(map[K]bool, len(keys))

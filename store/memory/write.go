@@ -9,11 +9,11 @@ import (
 	"mailroom"
 )
 
-// tx works on a state of its own, which Update makes the store's.
+// tx works on its own copy of the state, which Update commits.
 type tx struct {
 	reader
 	now    time.Time
-	failed error // what Write refused: such a transaction must not commit
+	failed error // error of a Write; the transaction must not commit
 }
 
 func (t *tx) Now() time.Time { return t.now }
@@ -68,7 +68,7 @@ func (t *tx) Due(now time.Time, wants []mailroom.Capacity) (due []*mailroom.Thre
 	return due, next, nil
 }
 
-// shared leaves out what is more than its owner's share.
+// shared removes the threads beyond their owner's share.
 func shared(ready []*mailroom.Thread, share *mailroom.Share) []*mailroom.Thread {
 	given := map[string]int{}
 	return slices.DeleteFunc(ready, func(row *mailroom.Thread) bool {
@@ -135,14 +135,14 @@ func (t *tx) Write(c *mailroom.Changes) error {
 	}
 	for _, row := range c.Reservations {
 		if _, ok := t.threads.get(row.Thread); !ok {
-			return t.fail("reservation %q of thread %q, which is not there", row.ID, row.Thread)
+			return t.fail("reservation %q: its thread %q does not exist", row.ID, row.Thread)
 		}
 		t.reserved.put(row.ID, row)
 	}
 	return nil
 }
 
-// drop takes out what is to go before anything is written.
+// drop removes rows before anything is written.
 func (t *tx) drop(c *mailroom.Changes) {
 	for _, id := range c.DropThreads {
 		t.dropThread(id)
@@ -174,14 +174,14 @@ func (t *tx) writeTicket(k *mailroom.Ticket) error {
 	case run == nil || run.Thread != k.Thread:
 		return t.fail("ticket %q of run %q, which is not a run of thread %q", k.ID, k.Run, k.Thread)
 	case k.Key == 0 && ok:
-		return t.fail("ticket %q is there already", k.ID)
+		return t.fail("ticket %q already exists", k.ID)
 	case k.Key == 0:
 		t.lastTicket++
 		k.Key = t.lastTicket
 		ids, _ := t.asked.get(k.Run)
-		t.asked.put(k.Run, append(slices.Clone(ids), k.ID)) // older states hold it
+		t.asked.put(k.Run, append(slices.Clone(ids), k.ID)) // older states share it
 	case !ok || old.Key != k.Key:
-		return t.fail("ticket %q with key %d is not there", k.ID, k.Key)
+		return t.fail("ticket %q with key %d does not exist", k.ID, k.Key)
 	}
 	t.tickets.put(k.ID, copyTicket(k))
 	return nil
@@ -191,19 +191,19 @@ func (t *tx) writeToken(row *mailroom.Token) error {
 	old, ok := t.tokens.get(row.Name)
 	switch {
 	case row.Key == 0 && ok:
-		return t.fail("token %q is there already", row.Name)
+		return t.fail("token %q already exists", row.Name)
 	case row.Key == 0:
 		t.lastToken++
 		row.Key = t.lastToken
 	case !ok || old.Key != row.Key:
-		return t.fail("token %q with key %d is not there", row.Name, row.Key)
+		return t.fail("token %q with key %d does not exist", row.Name, row.Key)
 	}
 	t.tokens.put(row.Name, copyToken(row))
 	return nil
 }
 
-// dropPrefix forgets entries, the runs whose first entry is among them, and the
-// keys that go with either.
+// dropPrefix removes entries, the runs whose first entry is among them, and the submit keys of
+// both.
 func (t *tx) dropPrefix(p mailroom.Prefix) {
 	log, ok := t.logs.get(p.Thread)
 	if ok {
@@ -247,12 +247,12 @@ func (t *tx) writeThread(row *mailroom.Thread) error {
 	old, ok := t.threads.get(row.ID)
 	switch {
 	case row.Key == 0 && ok:
-		return t.fail("thread %q is there already", row.ID)
+		return t.fail("thread %q already exists", row.ID)
 	case row.Key == 0:
 		t.lastThread++
 		row.Key = t.lastThread
 	case !ok || old.Key != row.Key:
-		return t.fail("thread %q with key %d is not there", row.ID, row.Key)
+		return t.fail("thread %q with key %d does not exist", row.ID, row.Key)
 	}
 	t.threads.put(row.ID, copyThread(row))
 	return nil
@@ -262,35 +262,35 @@ func (t *tx) writeRun(run *mailroom.Run, among map[string]*mailroom.Thread) erro
 	old, ok := t.runs.get(run.ID)
 	switch {
 	case run.Key == 0 && ok:
-		return t.fail("run %q is there already", run.ID)
+		return t.fail("run %q already exists", run.ID)
 	case run.Key == 0 && among[run.Thread] == nil:
-		return t.fail("new run %q: its thread %q is not written with it", run.ID, run.Thread)
+		return t.fail("new run %q: its thread %q is not in the changes", run.ID, run.Thread)
 	case run.Key == 0:
 		t.lastRun++
 		run.Key = t.lastRun
 		ids, _ := t.runsOf.get(run.Thread)
 		t.runsOf.put(run.Thread, append(ids, run.ID))
 	case !ok || old.Key != run.Key:
-		return t.fail("run %q with key %d is not there", run.ID, run.Key)
+		return t.fail("run %q with key %d does not exist", run.ID, run.Key)
 	}
 	run.Stored = run.Status
 	t.runs.put(run.ID, copyRun(run))
 	return nil
 }
 
-// appendEntries appends to the log's slice: only the newest state does, and the
-// older ones that share its array end before what is appended.
+// appendEntries appends to the log's slice in place: only the newest state does, and older states
+// that share the array end before the new elements.
 func (t *tx) appendEntries(entries []mailroom.Entry, among map[string]*mailroom.Thread) error {
 	if len(entries) == 0 {
 		return nil
 	}
 	thread := entries[0].Thread
 	if among[thread] == nil {
-		return t.fail("entries of thread %q, which is not written with them", thread)
+		return t.fail("entries of thread %q, which is not in the changes", thread)
 	}
 	log, _ := t.logs.get(thread)
 	if len(log) > 0 && log[len(log)-1].Seq >= entries[0].Seq {
-		return t.fail("entry %d of thread %q is there already", entries[0].Seq, thread)
+		return t.fail("entry %d of thread %q already exists", entries[0].Seq, thread)
 	}
 	for i, e := range entries {
 		if e.Thread != thread || e.Seq != entries[0].Seq+int64(i) {
@@ -310,10 +310,10 @@ func (t *tx) appendEntries(entries []mailroom.Entry, among map[string]*mailroom.
 func (t *tx) writeKey(key mailroom.SubmitKey, among map[string]*mailroom.Thread) error {
 	id := keyID{key.Thread, key.Key}
 	if among[key.Thread] == nil {
-		return t.fail("key %q of thread %q, which is not written with it", key.Key, key.Thread)
+		return t.fail("key %q: its thread %q is not in the changes", key.Key, key.Thread)
 	}
 	if _, ok := t.keys.get(id); ok {
-		return t.fail("key %q of thread %q is there already", key.Key, key.Thread)
+		return t.fail("key %q of thread %q already exists", key.Key, key.Thread)
 	}
 	t.keys.put(id, submitKey{copyKey(key), among[key.Thread].LastSeq})
 	return nil
@@ -321,13 +321,13 @@ func (t *tx) writeKey(key mailroom.SubmitKey, among map[string]*mailroom.Thread)
 
 func (t *tx) appendPartial(piece mailroom.Partial) error {
 	if _, ok := t.runs.get(piece.Run); !ok {
-		return t.fail("partial of run %q, which is not there", piece.Run)
+		return t.fail("partial of run %q, which does not exist", piece.Run)
 	}
 	pieces, _ := t.partials.get(piece.Run)
 	i, found := slices.BinarySearchFunc(pieces, piece.Offset, func(p mailroom.Partial, offset int) int {
 		return cmp.Compare(p.Offset, offset)
 	})
-	pieces = slices.Clone(pieces) // older states hold it
+	pieces = slices.Clone(pieces) // older states share it
 	if found {
 		pieces[i] = piece
 	} else {

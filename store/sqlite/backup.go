@@ -9,13 +9,12 @@ import (
 	"path/filepath"
 )
 
-// Backup writes a copy of one moment to target, which must not exist, readable by
-// its owner only. The copy is a database of its own, without a WAL. It has its
-// name only once all of it is on stable storage and approve, which is given where
-// it is until then, has returned nil.
+// Backup writes a consistent copy to target, which must not exist, readable by its owner only. The
+// copy is a separate database without a WAL. It gets its name only after all of it is on stable
+// storage and approve, called with its temporary path, has returned nil.
 //
-// Others go on writing meanwhile, but their WAL cannot start anew before the copy
-// is made, and grows by what they write.
+// Other handles keep writing during the copy, but their WAL cannot be reset before the copy is
+// complete.
 func (f *File) Backup(ctx context.Context, target string, approve func(path string) error) (err error) {
 	if err := free(target); err != nil {
 		return err
@@ -31,7 +30,7 @@ func (f *File) Backup(ctx context.Context, target string, approve func(path stri
 	}()
 	_, err = f.session.exec(ctx, "VACUUM INTO ?", made.Name())
 	if err = f.undisturbed(err); err == nil {
-		err = f.sync(made) // SQLite leaves that to us
+		err = f.sync(made) // VACUUM INTO does not sync
 	}
 	if err = errors.Join(err, made.Close()); err != nil {
 		return fmt.Errorf("copy %s: %w", f.path, err)
@@ -46,15 +45,15 @@ func free(target string) error {
 	_, err := os.Lstat(target)
 	switch {
 	case err == nil:
-		return fmt.Errorf("%s is there already: %w", target, fs.ErrExist)
+		return fmt.Errorf("%s already exists: %w", target, fs.ErrExist)
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	}
 	return err
 }
 
-// name gives the file its name for good. A link, unlike a rename, never replaces
-// what somebody else put there meanwhile.
+// name gives the file its final name. A link, unlike a rename, never replaces a file that another
+// process has created.
 func (f *File) name(from, to string) error {
 	err := os.Link(from, to)
 	switch {

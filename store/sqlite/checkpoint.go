@@ -9,21 +9,19 @@ import (
 	"mailroom/internal/recovery"
 )
 
-// The WAL is checkpointed when it is longer than walIdle and nobody wants to
-// write, and in any case beyond walBusy. A page of the WAL has pageSize bytes
-// and a little header.
+// The keeper checkpoints the WAL when it is longer than walIdle pages and no write is waiting, and
+// always beyond walBusy. A page in the WAL has pageSize bytes and a small header.
 const (
 	pageSize = 4096
 	walIdle  = 4 << 20 / pageSize
 	walBusy  = 16 << 20 / pageSize
 
-	// readerPatience is how long a checkpoint waits for Views that still read
-	// the WAL. Views last a page, so they are mostly gone by then; writers
-	// wait as long.
+	// readerPatience is how long a checkpoint waits for Views that still read the WAL. Views are
+	// short, so most have ended by then; writers wait as long.
 	readerPatience = 50 * time.Millisecond
 )
 
-// keep checkpoints after commits whose callers have been answered.
+// keep runs the keeper: it checkpoints after commits whose callers have returned.
 func (s *Store) keep() {
 	for {
 		select {
@@ -32,9 +30,9 @@ func (s *Store) keep() {
 			return
 		}
 		select {
-		case s.turn <- struct{}{}: // nobody writes or waits to
+		case s.turn <- struct{}{}: // no write runs or waits
 			s.keepTurn(walIdle)
-		default: // in line with the others
+		default: // queue behind the writes
 			select {
 			case s.turn <- struct{}{}:
 				s.keepTurn(walBusy)
@@ -45,27 +43,26 @@ func (s *Store) keep() {
 	}
 }
 
-// keepTurn is keepUp, and gives the turn back whatever happens.
+// keepTurn calls keepUp and releases the turn, even after a panic.
 func (s *Store) keepTurn(pages int) {
 	defer recovery.Log(nil, "a checkpoint")
 	defer func() { <-s.turn }()
 	s.keepUp(pages)
 }
 
-// keepUp checkpoints a WAL that is longer than so many pages. The caller holds
-// the turn.
+// keepUp checkpoints a WAL longer than pages. The caller holds the turn.
 func (s *Store) keepUp(pages int) {
 	if s.broken != nil || s.walPages <= pages || s.walPages < s.retryAt {
 		return
 	}
 	if err := s.checkpoint(); err != nil {
-		// Nobody asked; the next Update answers with it.
+		// No caller to report to: the next Update returns it.
 		_ = s.refuse(context.Background(), "checkpoint", err)
 	}
 }
 
-// countPages looks how long the WAL is after a commit and reports whether the
-// keeper should too. The caller holds the turn.
+// countPages reads the length of the WAL after a commit and reports whether to wake the keeper. The
+// caller holds the turn.
 func (s *Store) countPages() bool {
 	err := s.writer.query(context.Background(), "PRAGMA wal_checkpoint(NOOP)", nil, func(row []driver.Value) (bool, error) {
 		c := columns{row: row}
@@ -73,13 +70,12 @@ func (s *Store) countPages() bool {
 		return true, nil
 	})
 	if err != nil {
-		s.walPages = walBusy + 1 // not known: better too often than never
+		s.walPages = walBusy + 1 // unknown: too many checkpoints are better than none
 	}
 	return s.walPages > walIdle && s.walPages >= s.retryAt
 }
 
-// checkpoint copies the WAL into the database and starts it anew. The caller
-// holds the turn.
+// checkpoint copies the WAL into the database and resets it. The caller holds the turn.
 func (s *Store) checkpoint() error {
 	patience := time.Duration(0)
 	if s.walPages > walBusy {
@@ -93,8 +89,7 @@ func (s *Store) checkpoint() error {
 	if err := s.setBusyTimeout(patience.Milliseconds()); err != nil {
 		return err
 	}
-	// RESTART rather than TRUNCATE: a commit into a file that has its length
-	// already is cheaper to sync.
+	// RESTART rather than TRUNCATE: a commit into a file of unchanged length is cheaper to sync.
 	busy, err := s.writer.value(ctx, "PRAGMA wal_checkpoint(RESTART)")
 	if e := s.setBusyTimeout(timeout); err == nil {
 		err = e

@@ -19,12 +19,12 @@ const (
 		WHERE due_at IS NOT NULL AND (due_agent, due_alone) > (?, ?) ORDER BY due_agent, due_alone LIMIT 1`
 )
 
-// tallyKey names a row of the table tally: what is counted is a status of runs, or
-// talliedThread, whose agent is "".
+// tallyKey identifies a row of the table tally. what is a status of runs, or talliedThread, for
+// which agent is "".
 type tallyKey struct{ what, owner, agent string }
 
-// tally notes that a count changes by n. The rows are written once for each Write, so a
-// batch of many runs costs a few statements. Triggers count what is dropped.
+// tally changes a count by n. Write writes the sums of all changes at its end, so a batch of many
+// runs costs few statements. Triggers count dropped rows.
 func (t *tx) tally(what, owner, agent string, n int) {
 	if t.tallies == nil {
 		t.tallies = make(map[tallyKey]int)
@@ -45,7 +45,7 @@ func (t *tx) writeTally() error {
 	return nil
 }
 
-// talliedThread is the row of tally that counts threads.
+// talliedThread is the value of tally.what for threads.
 const talliedThread = "thread"
 
 func allStatuses() []mailroom.Status {
@@ -82,7 +82,7 @@ func (r reader) Count(q mailroom.CountQuery) (mailroom.Counts, error) {
 	return out, err
 }
 
-// sum adds up the rows of what is counted.
+// sum adds up the tally rows of what.
 func (r reader) sum(what string, q mailroom.CountQuery) (n int, err error) {
 	text, args := tallied, []any{what}
 	if q.Owner != nil {
@@ -99,7 +99,7 @@ func (r reader) sum(what string, q mailroom.CountQuery) (n int, err error) {
 	return n, err
 }
 
-// countThread reads the runs of one thread.
+// countThread counts the runs of one thread.
 func (r reader) countThread(q mailroom.CountQuery) (mailroom.Counts, error) {
 	out := mailroom.Counts{Runs: map[mailroom.Status]int{}}
 	var s sel
@@ -129,8 +129,8 @@ func (r reader) countThread(q mailroom.CountQuery) (mailroom.Counts, error) {
 	return out, err
 }
 
-// earliestDue steps from agent to agent and from priority to priority: each step is
-// a seek in the index of due threads.
+// earliestDue steps from agent to agent and from priority to priority; each step is a seek in the
+// index of due threads.
 func (r reader) earliestDue(owner *string) (earliest time.Time, err error) {
 	for agent, alone := "", int64(1); ; {
 		found := false

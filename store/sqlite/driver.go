@@ -7,15 +7,15 @@ import (
 	"modernc.org/sqlite"
 )
 
-// Driver opens connections to SQLite. The zero value is the one that is built
-// in; another puts a store on another SQLite, or on another file layer.
+// Driver opens connections to SQLite. The zero value selects the built-in SQLite; tests use other
+// builds or file layers.
 type Driver struct {
-	// Connector is given the name of a database, file:/PATH?_pragma=…&_txlock=immediate,
-	// and must set the pragmas on every connection, in their order. The
-	// statements of its connections must take contexts.
+	// Connector returns a connector for a database name of the form
+	// file:/PATH?_pragma=…&_txlock=immediate. It must set the pragmas on every connection, in their
+	// order. The statements of its connections must accept contexts.
 	Connector func(name string) (driver.Connector, error)
-	// Code returns the result code that an error of the driver has, if any
-	// (https://sqlite.org/rescode.html).
+	// Code returns the result code of a driver's error (https://sqlite.org/rescode.html); ok is
+	// false for other errors.
 	Code func(error) (code int, ok bool)
 }
 

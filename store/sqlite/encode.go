@@ -7,7 +7,7 @@ import (
 	"mailroom"
 )
 
-// encodeSubmitted is by hand, because every submit with a key writes one.
+// encodeSubmitted encodes without reflection, because every submit with a key writes one.
 func encodeSubmitted(s *mailroom.Submitted) string {
 	b := appendText(append(make([]byte, 0, 320), `{"message":`...), s.Message)
 	b = appendText(append(b, `,"run":`...), s.Run)
@@ -54,7 +54,7 @@ func appendTexts(b []byte, list []string) []byte {
 	return append(b, ']')
 }
 
-// appendField appends name, which is its own JSON, and an integer.
+// appendField appends name, which is already JSON, and an integer.
 func appendField(b []byte, name string, n int64) []byte {
 	return strconv.AppendInt(append(b, name...), n, 10)
 }

@@ -12,12 +12,12 @@ import (
 const (
 	insertEntry = "INSERT INTO entry (thread, last_seq, first_seq, lines) VALUES (?, ?, ?, ?)"
 
-	// The reader stops by itself at Before.
+	// The reader stops at Before.
 	entriesForward = `SELECT first_seq, lines FROM entry
 		WHERE thread = (SELECT key FROM thread WHERE id = ?) AND last_seq > ? ORDER BY last_seq`
 
-	// The last row that has entries before a seq is the first that ends at
-	// the seq before it or later; with none such, all rows qualify.
+	// The last row to read is the first one that ends at Before - 1 or later; if none does, all
+	// rows qualify.
 	entriesBackward = `SELECT first_seq, lines FROM entry
 		WHERE thread = (SELECT key FROM thread WHERE id = ?1) AND last_seq > ?2 AND last_seq <= coalesce(
 			(SELECT min(last_seq) FROM entry
@@ -25,7 +25,7 @@ const (
 		ORDER BY last_seq DESC`
 )
 
-// joinEntries puts entries into the form of a row: their lines.
+// joinEntries encodes entries as the lines of one row.
 func joinEntries(list []mailroom.Entry) ([]byte, error) {
 	size := 0
 	for i, e := range list {
@@ -50,7 +50,7 @@ func joinEntries(list []mailroom.Entry) ([]byte, error) {
 	return lines, nil
 }
 
-// Entries reads rows, which hold several entries each, until it has enough.
+// Entries implements [mailroom.Reader]. A row holds several entries.
 func (r reader) Entries(q mailroom.EntryQuery) ([]mailroom.Entry, error) {
 	if q.Before == 0 {
 		q.Before = math.MaxInt64
@@ -79,18 +79,18 @@ func (r reader) Entries(q mailroom.EntryQuery) ([]mailroom.Entry, error) {
 	return found, err
 }
 
-// splitEntries returns those entries of one row that q asks for, in its order.
-// Lines outside of its bounds are not decoded.
+// splitEntries decodes the entries of one row that match q, in its order. It skips lines outside of
+// the bounds of q without decoding them.
 func splitEntries(lines []byte, first int64, q mailroom.EntryQuery) ([]mailroom.Entry, error) {
 	var found []mailroom.Entry
 	seq := first
 	whole := q.Bytes <= 0 || len(lines) <= q.Bytes
 	if whole {
-		lines = bytes.Clone(lines) // a row is the driver's
+		lines = bytes.Clone(lines) // the driver reuses the row's memory
 	}
 	for line := range bytes.SplitSeq(lines, []byte{'\n'}) {
 		if q.After < seq && seq < q.Before {
-			if !whole { // an entry must not hold the others of its row in memory
+			if !whole { // an entry must not keep the other lines of its row in memory
 				line = bytes.Clone(line)
 			}
 			e, err := mailroom.ParseEntry(line)

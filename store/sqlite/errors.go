@@ -10,9 +10,9 @@ import (
 	"mailroom"
 )
 
-const primary = 0xff // the part of a result code that says what kind of error it is
+const primary = 0xff // the part of a result code that names the kind of error
 
-// kind is the primary result code of an error, 0 for one that is not SQLite's.
+// kind returns the primary result code of an error, 0 if it is not SQLite's.
 func (d *Driver) kind(err error) int {
 	if err == nil {
 		return 0
@@ -26,8 +26,8 @@ func (d *Driver) isBusy(err error) bool {
 	return kind == sqlite3.SQLITE_BUSY || kind == sqlite3.SQLITE_LOCKED
 }
 
-// refusal gives an error of the database its code. broken tells that what the
-// file holds is no longer sure: nothing may be written until it is opened again.
+// refusal converts a database error into one of the store's interface. broken means that the state
+// of the file is uncertain: nothing may be written until it is reopened.
 func (d *Driver) refusal(ctx context.Context, doing string, err error) (refused *mailroom.Error, broken bool) {
 	if err == nil {
 		return nil, false
@@ -50,8 +50,7 @@ func (d *Driver) refusal(ctx context.Context, doing string, err error) (refused 
 	return refused, broken
 }
 
-// breaks tells the codes of errors of the disk and the file from those of a
-// statement.
+// breaks reports whether a code means an error of the disk or file, not of a statement.
 func breaks(code int) bool {
 	switch code {
 	case sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB,
@@ -64,12 +63,12 @@ func breaks(code int) bool {
 
 func cancelled(ctx context.Context) *mailroom.Error {
 	return &mailroom.Error{
-		Code: mailroom.CodeUnavailable, Message: "the database was not waited for", Cause: context.Cause(ctx),
+		Code: mailroom.CodeUnavailable, Message: "gave up waiting for the database", Cause: context.Cause(ctx),
 	}
 }
 
 func errClosed() *mailroom.Error {
 	return &mailroom.Error{
-		Code: mailroom.CodeUnavailable, Message: "nothing is read or written any more", Cause: mailroom.ErrStoreClosed,
+		Code: mailroom.CodeUnavailable, Message: "the store accepts no more reads or writes", Cause: mailroom.ErrStoreClosed,
 	}
 }

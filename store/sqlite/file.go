@@ -18,23 +18,21 @@ import (
 	"mailroom"
 )
 
-// File is a database that is only looked at, whether a server has it open or
-// not: nothing in it is changed, migrated or repaired, and nobody is kept from
-// it. One goroutine at a time uses it.
+// File is a database opened for inspection, while a server has it open or not. It changes, migrates
+// and repairs nothing, and blocks no other process. One goroutine at a time uses it.
 type File struct {
-	driver  Driver
-	path    string
-	session *session
-	alone   os.FileInfo // nobody had it open: how it was then; nil: somebody may have
-	sync    func(*os.File) error
-	last    Revision // what the revision file said before the database was read
+	driver    Driver
+	path      string
+	session   *session
+	exclusive os.FileInfo // the file's state if no process had it open; nil if one may have
+	sync      func(*os.File) error
+	last      Revision // the revision file as it was before the database was opened
 }
 
-// ErrNoStore is the cause when a file is not there, or holds no store yet.
+// ErrNoStore is the cause when a file does not exist or contains no store.
 var ErrNoStore = errors.New("no server has made a store there")
 
-// OpenFile opens the database at path for reading only. Its tables must have
-// the version that this program knows.
+// OpenFile opens the database at path read-only. Its tables must have the version of this program.
 func OpenFile(ctx context.Context, path string) (*File, error) {
 	f := &File{driver: builtIn(), path: path, sync: (*os.File).Sync}
 	info, err := isDatabase(path)
@@ -44,7 +42,7 @@ func OpenFile(ctx context.Context, path string) (*File, error) {
 	if f.last, _, err = ReadRevision(path); err != nil {
 		return nil, err
 	}
-	for _, how := range f.ways(info) {
+	for _, how := range f.openModes(info) {
 		if err = f.connect(ctx, how); err == nil {
 			break
 		}
@@ -52,14 +50,14 @@ func OpenFile(ctx context.Context, path string) (*File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", path, err)
 	}
-	if err := f.known(ctx); err != nil {
+	if err := f.checkVersion(ctx); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
 }
 
-// isDatabase refuses what SQLite would refuse in fewer words, or take for an
-// empty database.
+// isDatabase refuses files that SQLite would refuse with less detail, or accept as an empty
+// database.
 func isDatabase(path string) (info os.FileInfo, err error) {
 	file, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -83,12 +81,11 @@ func isDatabase(path string) (info os.FileInfo, err error) {
 	return info, nil
 }
 
-// ways are the ways to open the file that change nothing, best first. Where no
-// WAL is left, nobody has it open, and it can be read without a lock or a file
-// beside it. Else the index of the WAL is read as it is; after a crash SQLite
-// makes one in memory instead of repairing it. Only where the index was lost must
-// it be made anew, which adds a file without content of its own.
-func (f *File) ways(info os.FileInfo) []url.Values {
+// openModes returns the connection parameters that change nothing, best first. Without a WAL no
+// process has the file open, and it can be read without a lock or an additional file. Otherwise the
+// WAL index is read as it is; after a crash SQLite rebuilds it in memory. If the index is missing
+// SQLite must create it, which adds a file without data of its own.
+func (f *File) openModes(info os.FileInfo) []url.Values {
 	wal, shm := exists(f.path+"-wal"), exists(f.path+"-shm")
 	plain := url.Values{"mode": {"ro"}}
 	switch {
@@ -97,7 +94,7 @@ func (f *File) ways(info os.FileInfo) []url.Values {
 	case wal:
 		return []url.Values{plain}
 	}
-	f.alone = info
+	f.exclusive = info
 	return []url.Values{{"mode": {"ro"}, "immutable": {"1"}}}
 }
 
@@ -123,8 +120,8 @@ func (f *File) connect(ctx context.Context, how url.Values) error {
 	return nil
 }
 
-// known refuses tables of another version than this program's.
-func (f *File) known(ctx context.Context) error {
+// checkVersion refuses tables of a version that this program does not read.
+func (f *File) checkVersion(ctx context.Context) error {
 	know, err := latest()
 	if err != nil {
 		return err
@@ -134,7 +131,7 @@ func (f *File) known(ctx context.Context) error {
 		return fmt.Errorf("read %s: %w", f.path, err)
 	}
 	if n == int64(0) {
-		return fmt.Errorf("%s is a database without the tables of one: %w", f.path, ErrNoStore)
+		return fmt.Errorf("%s is a database without the tables of a store: %w", f.path, ErrNoStore)
 	}
 	value, err := f.session.value(ctx, "SELECT max(version_id) FROM goose_db_version WHERE is_applied")
 	if err != nil {
@@ -146,16 +143,14 @@ func (f *File) known(ctx context.Context) error {
 	return nil
 }
 
-// VersionError says that a database has tables of another version than this
-// program's.
+// VersionError reports tables of a version that this program does not read.
 type VersionError struct {
-	Path string // "" where the error around it names the file
+	Path string // "" if the wrapping error names the file
 	Have int64  // the version of the tables
 	Know int64  // the version that this program reads
 }
 
-// CanMigrate reports whether this program's server migrates the tables when it
-// starts on them.
+// CanMigrate reports whether this program's server migrates the tables at its start.
 func (e *VersionError) CanMigrate() bool { return baseVersion <= e.Have && e.Have < e.Know }
 
 func (e *VersionError) Error() string {
@@ -173,7 +168,7 @@ func (e *VersionError) Error() string {
 		tables, e.Have, baseVersion, baseVersion)
 }
 
-// Commits returns the revision of the database, and whether it has lost commits.
+// Commits returns the revision of the database, and an error value if it has lost commits.
 func (f *File) Commits(ctx context.Context) (commits int64, lost *LostCommitsError, err error) {
 	defer func() { err = f.undisturbed(err) }()
 	if commits, err = commitsOf(ctx, f.session); err != nil {
@@ -185,7 +180,7 @@ func (f *File) Commits(ctx context.Context) (commits int64, lost *LostCommitsErr
 	return commits, lost, nil
 }
 
-// latest is the version of the tables that the migrations lead to.
+// latest returns the version of the tables after all migrations.
 func latest() (int64, error) {
 	files, err := fs.Glob(migrations, "migrations/*.sql")
 	if err != nil || len(files) == 0 {
@@ -196,7 +191,7 @@ func latest() (int64, error) {
 	return max(last, shareVersion, useVersion, countVersion, inboxVersion), err
 }
 
-// View calls fn with the rows of one moment, as the View of a store does.
+// View calls fn with a consistent snapshot, as a store's View does.
 func (f *File) View(ctx context.Context, fn func(mailroom.Reader) error) (err error) {
 	if _, err := f.session.exec(ctx, "BEGIN"); err != nil {
 		return fmt.Errorf("read %s: %w", f.path, err)
@@ -209,25 +204,24 @@ func (f *File) View(ctx context.Context, fn func(mailroom.Reader) error) (err er
 	return fn(reader{ctx: ctx, session: f.session})
 }
 
-// undisturbed makes an error, instead of the one there may be, of a server that
-// was started on a file which is read without a lock: what was read meanwhile
-// means nothing.
+// undisturbed returns err, or a new error if a process has opened a file that is read without a
+// lock: the rows read so far may be inconsistent.
 func (f *File) undisturbed(err error) error {
-	if f.alone == nil {
+	if f.exclusive == nil {
 		return err
 	}
 	now, e := os.Stat(f.path)
-	if e == nil && os.SameFile(now, f.alone) && now.Size() == f.alone.Size() && now.ModTime().Equal(f.alone.ModTime()) && !exists(f.path+"-shm") {
+	if e == nil && os.SameFile(now, f.exclusive) && now.Size() == f.exclusive.Size() && now.ModTime().Equal(f.exclusive.ModTime()) && !exists(f.path+"-shm") {
 		return err
 	}
-	return fmt.Errorf("somebody began to write %s while it was read: do it again", f.path)
+	return fmt.Errorf("%s changed while it was read: try again", f.path)
 }
 
-// mostFaults bounds what Faults returns of a kind.
+// mostFaults bounds what Faults returns of each kind.
 const mostFaults = 100
 
-// Faults returns what SQLite itself, and the references between the rows, say
-// is wrong with the file, a sentence each. It reads all of it.
+// Faults returns, one sentence each, what SQLite's integrity check, its foreign keys and its
+// columns find wrong. It reads the whole file.
 func (f *File) Faults(ctx context.Context) (found []string, err error) {
 	defer func() { err = f.undisturbed(err) }()
 	for _, check := range []struct {
@@ -236,7 +230,7 @@ func (f *File) Faults(ctx context.Context) (found []string, err error) {
 	}{
 		{"PRAGMA integrity_check(" + strconv.Itoa(mostFaults) + ")", func(row []driver.Value) string {
 			if said := fmt.Sprint(row[0]); said != "ok" {
-				return "SQLite finds: " + strings.TrimSpace(said)
+				return "integrity check: " + strings.TrimSpace(said)
 			}
 			return ""
 		}},
@@ -257,7 +251,7 @@ func (f *File) Faults(ctx context.Context) (found []string, err error) {
 			return true, nil
 		})
 		if f.driver.kind(err) == sqlite3.SQLITE_CORRUPT {
-			return append(found, fmt.Sprintf("SQLite cannot read on: %v", err)), nil
+			return append(found, fmt.Sprintf("SQLite cannot read further: %v", err)), nil
 		}
 		if err != nil {
 			return found, fmt.Errorf("read %s: %w", f.path, err)
@@ -266,8 +260,7 @@ func (f *File) Faults(ctx context.Context) (found []string, err error) {
 	return f.contradictions(ctx, found)
 }
 
-// contradictions adds the rows whose columns say something else than the body
-// that they are made from.
+// contradictions adds rows whose columns differ from the body that they are derived from.
 func (f *File) contradictions(ctx context.Context, found []string) ([]string, error) {
 	s := Store{}
 	for _, table := range []struct {
@@ -294,9 +287,9 @@ func (f *File) contradictions(ctx context.Context, found []string) ([]string, er
 			want, err := table.columns(row)
 			switch {
 			case err != nil:
-				found = append(found, fmt.Sprintf("row %v of table %s cannot be read: %v", row[0], table.name, err))
+				found = append(found, fmt.Sprintf("row %v of table %s is unreadable: %v", row[0], table.name, err))
 			case !slices.EqualFunc(row[2:], want, func(a driver.Value, b any) bool { return a == b }):
-				found = append(found, fmt.Sprintf("row %v of table %s has other values in its columns than in its body", row[0], table.name))
+				found = append(found, fmt.Sprintf("row %v of table %s has columns that differ from its body", row[0], table.name))
 			default:
 				return true, nil
 			}
@@ -310,5 +303,5 @@ func (f *File) contradictions(ctx context.Context, found []string) ([]string, er
 	return found, nil
 }
 
-// Close ends the reading.
+// Close closes the database.
 func (f *File) Close() error { return f.session.close() }

@@ -154,7 +154,7 @@ func TestAWriterThatComesMeanwhileIsSeen(t *testing.T) {
 	mustPut(t, s, "a")
 	seen := func(doing string, err error) {
 		t.Helper()
-		if err == nil || !strings.Contains(err.Error(), "somebody began to write") {
+		if err == nil || !strings.Contains(err.Error(), "changed while it was read") {
 			t.Errorf("%s: %v", doing, err)
 		}
 	}
@@ -196,7 +196,7 @@ func TestFilesThatAreNoStoreAreRefused(t *testing.T) {
 	}{
 		{filepath.Join(dir, "nowhere.db"), "does not exist", true},
 		{write("empty.db", ""), "is empty", true},
-		{other, "without the tables of one", true},
+		{other, "without the tables of a store", true},
 		{write("letter.db", "dear reader"), "is not a SQLite database", false},
 		{dir, "is not a SQLite database", false},
 		{oldFile(t, baseVersion), "have version 7, made by an older mailroom; this one reads version", false},
@@ -217,11 +217,11 @@ func TestFaultsOfTheFileAreFound(t *testing.T) {
 		{"a run of no thread", "UPDATE run SET thread = 7", "row 1 of table run refers to a row of table thread that does not exist"},
 		{"a key of no run", `INSERT INTO submit_key (thread, key, digest, result) VALUES (1, 'k', '', '{"run":"gone","disposition":"queued"}')`,
 			`key "k" of thread "t" made run gone, which does not exist`},
-		{"a column of its own mind", "UPDATE run SET status = 'failed'", "row 1 of table run has other values in its columns than in its body"},
-		{"a thread that is due by its columns", "UPDATE thread SET due_at = 1", "row 1 of table thread has other values in its columns than in its body"},
-		{"a body that is cut", "UPDATE thread SET body = x'ff'", "row 1 of table thread cannot be read: the body of the row is damaged"},
+		{"a column of its own mind", "UPDATE run SET status = 'failed'", "row 1 of table run has columns that differ from its body"},
+		{"a thread that is due by its columns", "UPDATE thread SET due_at = 1", "row 1 of table thread has columns that differ from its body"},
+		{"a body that is cut", "UPDATE thread SET body = x'ff'", "row 1 of table thread is unreadable: corrupt row body"},
 		{"an index of another table", "PRAGMA writable_schema = 1; UPDATE sqlite_schema SET sql = 'CREATE INDEX run_thread ON run (first_seq)' WHERE name = 'run_thread'",
-			"SQLite finds: "},
+			"integrity check: "},
 	} {
 		path := filepath.Join(t.TempDir(), "mail.db")
 		s := openAt(t, path, Options{})

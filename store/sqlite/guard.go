@@ -15,31 +15,30 @@ import (
 )
 
 const (
-	// watchInterval is how often an idle store looks whether its files are in place.
+	// watchInterval is the interval at which an open store checks that its files are in place.
 	watchInterval = 250 * time.Millisecond
-	// checkWait is how long Open waits for the check of a file that no store closed
-	// in order. A longer check goes on beside the work.
+	// checkWait is how long Open waits for the check of a file that was not closed cleanly. A
+	// longer check continues in the background.
 	checkWait = 2 * time.Second
 )
 
-// guard notices what happens to a database behind SQLite's back: commits that are
-// missing, damaged pages, and files that were removed or replaced.
+// guard detects changes to a database that SQLite does not see: missing commits, damaged pages, and
+// removed or replaced files.
 type guard struct {
 	path     string
 	files    []guardedFile // as they were when the store was opened
 	revision *revisionFile // owned by the holder of the store's turn
-	commits  int64         // likewise: the revision of the last commit
+	commits  int64         // revision of the last commit; same owner
 }
 
-// guardedFile is a file that must stay the one that SQLite has open.
+// guardedFile identifies a file that SQLite has open.
 type guardedFile struct {
 	path string
 	info os.FileInfo
 }
 
-// openGuard compares the open database with its revision file. unclean reports
-// that the last store on the file did not close it, or that the file was
-// changed after that.
+// openGuard compares the open database with its revision file. unclean reports that the last store
+// did not close the file, or that it has changed since.
 func openGuard(ctx context.Context, path string, before os.FileInfo, writer *session) (g *guard, unclean bool, err error) {
 	g = &guard{path: path}
 	revision, last, known, err := openRevision(path) // first: another process may commit in between
@@ -58,14 +57,14 @@ func openGuard(ctx context.Context, path string, before os.FileInfo, writer *ses
 	for _, suffix := range [...]string{"", "-wal", "-shm"} {
 		info, err := os.Stat(path + suffix)
 		if err != nil {
-			return g, unclean, fmt.Errorf("look at the files of the store: %w", err)
+			return g, unclean, fmt.Errorf("stat the files of the store: %w", err)
 		}
 		g.files = append(g.files, guardedFile{path: path + suffix, info: info})
 	}
 	return g, unclean, g.committed(g.commits)
 }
 
-// commitsOf reads the revision of a database.
+// commitsOf reads the revision from the database.
 func commitsOf(ctx context.Context, s *session) (int64, error) {
 	value, err := s.value(ctx, "SELECT revision FROM given WHERE one = 1")
 	if err != nil {
@@ -78,7 +77,7 @@ func commitsOf(ctx context.Context, s *session) (int64, error) {
 	return commits, nil
 }
 
-// committed notes the revision of a commit that has reached stable storage.
+// committed records the revision of a commit that is on stable storage.
 func (g *guard) committed(commits int64) error {
 	g.commits = commits
 	if err := g.revision.write(Revision{Commits: commits}); err != nil {
@@ -87,8 +86,8 @@ func (g *guard) committed(commits int64) error {
 	return nil
 }
 
-// noteCommit notes what t has committed. A commit into files that are no longer
-// in place is not acknowledged.
+// noteCommit records the commit of t. It fails if the store's files are no longer in place, so that
+// the commit is not acknowledged.
 func (s *Store) noteCommit(t *tx) error {
 	if s.guard == nil || t.given.revision == 0 {
 		return nil
@@ -104,8 +103,8 @@ func (s *Store) noteCommit(t *tx) error {
 	return nil
 }
 
-// inPlace reports a file of the store that was removed or replaced. What SQLite
-// commits then is in files without a name.
+// inPlace returns an error if a file of the store was removed or replaced. SQLite then commits into
+// files without a name.
 func (g *guard) inPlace() error {
 	for _, f := range g.files {
 		now, err := os.Stat(f.path)
@@ -113,7 +112,7 @@ func (g *guard) inPlace() error {
 		case errors.Is(err, os.ErrNotExist):
 			return fmt.Errorf("%s was removed while the store was open", f.path)
 		case err != nil:
-			return fmt.Errorf("look at the files of the store: %w", err)
+			return fmt.Errorf("stat the files of the store: %w", err)
 		case !os.SameFile(f.info, now):
 			return fmt.Errorf("%s was replaced while the store was open", f.path)
 		}
@@ -121,8 +120,7 @@ func (g *guard) inPlace() error {
 	return nil
 }
 
-// close notes that the store was closed in order, unless another process has it
-// open still.
+// close records a clean close, unless another process still has the database open.
 func (g *guard) close(inOrder bool) (err error) {
 	defer func() { err = errors.Join(err, g.revision.close()) }()
 	info, err := os.Stat(g.path)
@@ -134,8 +132,7 @@ func (g *guard) close(inOrder bool) (err error) {
 	})
 }
 
-// watch ends all writing within watchInterval after a file of the store is no
-// longer in place.
+// watch ends all writing within watchInterval after a file of the store was removed or replaced.
 func (s *Store) watch() {
 	tick := time.NewTicker(watchInterval)
 	defer tick.Stop()
@@ -152,11 +149,11 @@ func (s *Store) watch() {
 	}
 }
 
-// fail ends all writing, from outside of an Update, and tells Failed.
+// fail ends all writing from outside of an Update, and sends the error to Failed.
 func (s *Store) fail(err error) {
 	select {
 	case s.failed <- err:
-	default: // it has been told of another one
+	default: // it holds another error already
 	}
 	select {
 	case s.turn <- struct{}{}:
@@ -166,14 +163,13 @@ func (s *Store) fail(err error) {
 	}
 }
 
-// Failed receives an error after which the store writes nothing more until it
-// is opened again, if it was not an Update that met it: a file of the store was
-// removed or replaced, or the check of the file found damage. Only with
-// [Options.Guard].
+// Failed receives the error that ended all writing, if no Update returned it: a file of the store
+// was removed or replaced, or the background check found damage. The store must be reopened then.
+// Used only with [Options.Guard].
 func (s *Store) Failed() <-chan error { return s.failed }
 
-// quickCheck lets SQLite examine the structure of the file, in a snapshot of its
-// own. It reads all of it, so Open waits for checkWait at most.
+// quickCheck has SQLite check the structure of the whole file in a separate snapshot. Open waits
+// for at most checkWait.
 func (s *Store) quickCheck(ctx context.Context) error {
 	s.unchecked = true
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
@@ -191,7 +187,7 @@ func (s *Store) quickCheck(ctx context.Context) error {
 		defer recovery.Handle(nil, "the check of the store", func(p *recovery.Panic) {
 			select {
 			case done <- p:
-			default: // it was told how the check ended
+			default: // the result was sent before the panic
 			}
 		})
 		defer end()
@@ -224,7 +220,7 @@ func (s *Store) quickCheck(ctx context.Context) error {
 	}
 }
 
-// examine returns what SQLite finds wrong first.
+// examine returns the first problem that SQLite finds.
 func (s *Store) examine(ctx context.Context) (err error) {
 	session, err := newSession(ctx, &s.driver, s.readers)
 	if err != nil {
@@ -243,12 +239,12 @@ func (s *Store) examine(ctx context.Context) (err error) {
 	return err
 }
 
-// breakDown makes every later Update fail as Unavailable. The caller has the turn.
+// breakDown makes every later Update fail with Unavailable. The caller holds the turn.
 func (s *Store) breakDown(cause error) {
 	if s.broken == nil {
 		s.broken = &mailroom.Error{
 			Code:    mailroom.CodeUnavailable,
-			Message: "the store writes nothing more until it is opened again",
+			Message: "the store accepts no writes until it is reopened",
 			Cause:   cause,
 		}
 	}

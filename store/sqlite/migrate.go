@@ -14,12 +14,12 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// baseVersion is the oldest version of the tables that migrate takes, that of the
-// first file in migrations.
+// baseVersion is the oldest version of the tables that migrate accepts, that of the first file in
+// migrations.
 const baseVersion = 7
 
-// migrator leads from an empty database, or one of baseVersion, to the tables of
-// this program.
+// migrator returns the migrations to this program's tables, from an empty database or from
+// baseVersion.
 func migrator(db *sql.DB) (*goose.Provider, error) {
 	files, err := fs.Sub(migrations, "migrations")
 	if err != nil {
@@ -29,8 +29,8 @@ func migrator(db *sql.DB) (*goose.Provider, error) {
 		goose.WithDisableGlobalRegistry(true), goose.WithGoMigrations(shareDue(), sumUse(), countRuns(), countInboxes()))
 }
 
-// migrate brings the tables up to this version. It refuses tables of a newer version,
-// and those from before baseVersion, with a [VersionError] and changes nothing in them.
+// migrate brings the tables up to this program's version. For tables that are newer, or older than
+// baseVersion, it returns a [VersionError] and changes nothing.
 func migrate(ctx context.Context, connector driver.Connector) (err error) {
 	db := sql.OpenDB(connector)
 	defer func() {
@@ -55,14 +55,14 @@ func migrate(ctx context.Context, connector driver.Connector) (err error) {
 		}
 		if _, err := provider.Up(ctx); err != nil {
 			if now, _, e := provider.GetVersions(ctx); e == nil && now > have {
-				continue // another handle, opened at the same time, was quicker
+				continue // another handle that opened at the same time has migrated
 			}
 			return fmt.Errorf("migrate the tables from version %d to %d: %w", have, know, err)
 		}
 	}
 }
 
-// eachRow calls each with the rows of a query.
+// eachRow calls each with every row of a query.
 func eachRow(ctx context.Context, tx *sql.Tx, query string, each func(row []driver.Value) error, args ...any) (err error) {
 	rows, err := tx.QueryContext(ctx, "SELECT "+query, args...)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/pressly/goose/v3"
 )
 
-// countVersion is the version of the tables since runs and threads are counted.
+// countVersion is the version of the tables that introduced counts of runs and threads.
 const countVersion = 12
 
 const countColumns = `
@@ -57,7 +57,7 @@ CREATE TRIGGER thread_dropped AFTER DELETE ON thread BEGIN
 END;
 `
 
-// countRuns counts what is there.
+// countRuns creates the table of counts and fills it from the rows.
 func countRuns() *goose.Migration {
 	return goose.NewGoMigration(countVersion, &goose.GoFunc{RunTx: func(ctx context.Context, tx *sql.Tx) error {
 		if _, err := tx.ExecContext(ctx, countColumns); err != nil {

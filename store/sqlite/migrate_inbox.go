@@ -10,12 +10,12 @@ import (
 	"mailroom"
 )
 
-// inboxVersion is the version of the tables since projects say how many inboxes they
-// have, and tokens how many unread notifications.
+// inboxVersion is the version of the tables that introduced counts of inboxes per project and of
+// unread notifications per token.
 const inboxVersion = 13
 
-// countInboxes counts the inboxes of projects. Entries of before do not say which token
-// sent a notification, so what is unread of them counts for none.
+// countInboxes counts the inboxes of projects. Older entries do not name the token that sent a
+// notification, so their unread notifications count for no token.
 func countInboxes() *goose.Migration {
 	return goose.NewGoMigration(inboxVersion, &goose.GoFunc{RunTx: func(ctx context.Context, tx *sql.Tx) error {
 		if _, err := tx.ExecContext(ctx, "ALTER TABLE token ADD COLUMN notifications INTEGER NOT NULL DEFAULT 0"); err != nil {

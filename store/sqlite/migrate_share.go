@@ -8,7 +8,7 @@ import (
 	"github.com/pressly/goose/v3"
 )
 
-// shareVersion is the version of the tables since due threads are found by owner.
+// shareVersion is the version of the tables that introduced due threads by owner.
 const shareVersion = 9
 
 const shareColumns = `
@@ -17,7 +17,7 @@ CREATE INDEX thread_due_owner ON thread (due_agent, due_alone, due_owner, due_pr
 	WHERE due_owner IS NOT NULL;
 `
 
-// shareDue notes the owners of threads that are due, which only their bodies have.
+// shareDue fills the owner column of due threads from their bodies.
 func shareDue() *goose.Migration {
 	return goose.NewGoMigration(shareVersion, &goose.GoFunc{RunTx: func(ctx context.Context, tx *sql.Tx) error {
 		if _, err := tx.ExecContext(ctx, shareColumns); err != nil {

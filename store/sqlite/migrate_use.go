@@ -10,8 +10,7 @@ import (
 	"mailroom"
 )
 
-// useVersion is the version of the tables since threads and tokens say how much
-// they have.
+// useVersion is the version of the tables that introduced the usage of threads and tokens.
 const useVersion = 10
 
 const useColumns = `
@@ -21,7 +20,7 @@ ALTER TABLE token ADD COLUMN bytes   INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE token ADD COLUMN workers INTEGER NOT NULL DEFAULT 0;
 `
 
-// sumUse computes what threads and owners have.
+// sumUse computes the usage of threads and owners.
 func sumUse() *goose.Migration {
 	return goose.NewGoMigration(useVersion, &goose.GoFunc{RunTx: func(ctx context.Context, tx *sql.Tx) error {
 		if _, err := tx.ExecContext(ctx, useColumns); err != nil {
@@ -50,10 +49,9 @@ func sumUse() *goose.Migration {
 	}}, nil)
 }
 
-// sumThreads writes to each thread how long its log is, and returns the sums by
-// owner.
+// sumThreads writes the size of each thread's log into its row, and returns the sums by owner.
 func sumThreads(ctx context.Context, tx *sql.Tx) (map[string]mailroom.Use, error) {
-	// Between the lines of a row is one byte each.
+	// One byte separates the lines of a row.
 	const sums = `t.key, t.body, coalesce((SELECT sum(length(CAST(e.lines AS BLOB)) - (e.last_seq - e.first_seq))
 		FROM entry e WHERE e.thread = t.key), 0) FROM thread t WHERE t.key > ? ORDER BY t.key LIMIT 1000`
 	used := map[string]mailroom.Use{}

@@ -12,26 +12,26 @@ import (
 	"time"
 )
 
-// oldest is the first SQLite without the bug that lets a WAL reset at the wrong
-// moment lose commits (https://sqlite.org/wal.html#walresetbug).
+// oldest is the first SQLite version without the bug in which a WAL reset can lose commits
+// (https://sqlite.org/wal.html#walresetbug).
 const oldest = "3.51.3"
 
-// walLimit is what is left of the WAL file after it was longer for a while, in
-// bytes. A file that keeps its length makes the next commits cheaper.
+// walLimit is the size in bytes to which the WAL file is truncated after it was longer. Keeping
+// some length makes later commits cheaper.
 const walLimit = 16 << 20
 
-// file is how to connect to the database file. Every connection of a store
-// comes from here.
+// file returns a connector to the database file with pragmas. Every connection of a store comes
+// from it.
 func (d *Driver) file(path string, pragmas ...string) (driver.Connector, error) {
 	return d.open(path, url.Values{
-		"_txlock": {"immediate"}, // for the migrations; the sessions begin by themselves
+		"_txlock": {"immediate"}, // for the migrations; sessions begin explicitly
 		"_pragma": pragmas,
 	})
 }
 
 func (d *Driver) open(path string, parameters url.Values) (driver.Connector, error) {
 	if path == "" || strings.ContainsRune(path, 0) {
-		return nil, fmt.Errorf("open database: %q is not the path of a file", path)
+		return nil, fmt.Errorf("open database: invalid path %q", path)
 	}
 	abs, err := filepath.Abs(path)
 	if err != nil {
@@ -45,15 +45,15 @@ func (d *Driver) open(path string, parameters url.Values) (driver.Connector, err
 	return connector, nil
 }
 
-// writer is for the one connection that writes, creating the file if need be.
+// writer returns a connector for the single writing connection. It creates the file if necessary.
 func (d *Driver) writer(path string, busy time.Duration) (driver.Connector, error) {
 	return d.file(path,
-		"busy_timeout("+strconv.FormatInt(busy.Milliseconds(), 10)+")", // first: the next may meet a lock
+		"busy_timeout("+strconv.FormatInt(busy.Milliseconds(), 10)+")", // first: the next pragma may meet a lock
 		"journal_mode(wal)",
 		"synchronous(full)",
 		"wal_autocheckpoint(0)", // the keeper does it
 		"journal_size_limit("+strconv.Itoa(walLimit)+")",
-		"cache_size(-16384)", // SQLite walks all of it at the commit after a page was split
+		"cache_size(-16384)", // SQLite scans all of it at the commit after a page split
 		"temp_store(memory)",
 	)
 }
@@ -68,9 +68,8 @@ func (d *Driver) readers(path string, busy time.Duration) (driver.Connector, err
 	)
 }
 
-// connect makes the first connection. It waits for a handle that makes the same
-// file at the same time, because the change to WAL mode, unlike all else, fails
-// at once when it meets a lock.
+// connect opens the first connection. It retries while another handle creates the same file,
+// because the change to WAL mode does not honor the busy timeout.
 func connect(ctx context.Context, d *Driver, connector driver.Connector, busy time.Duration) (*session, error) {
 	const again = 5 * time.Millisecond
 	for deadline := time.Now().Add(busy); ; {
@@ -86,8 +85,8 @@ func connect(ctx context.Context, d *Driver, connector driver.Connector, busy ti
 	}
 }
 
-// check refuses a SQLite that is too old, and a file that is not in WAL mode
-// in spite of the pragma, as on file systems without shared memory.
+// check refuses a SQLite that is too old, and a file that is not in WAL mode in spite of the
+// pragma, as on file systems without shared memory.
 func check(ctx context.Context, s *session) error {
 	version, err := s.value(ctx, "SELECT sqlite_version()")
 	if err != nil {
@@ -118,7 +117,7 @@ func supported(version string) error {
 	for i := range least {
 		if got[i] != least[i] {
 			if got[i] < least[i] {
-				return fmt.Errorf("SQLite %s may lose commits: at least %s is needed", version, oldest)
+				return fmt.Errorf("SQLite %s can lose commits: use %s or later", version, oldest)
 			}
 			break
 		}
@@ -129,11 +128,11 @@ func supported(version string) error {
 func parseVersion(s string) (v [3]int, err error) {
 	parts := strings.Split(s, ".")
 	if len(parts) < len(v) {
-		return v, errors.New("no version of SQLite: " + strconv.Quote(s))
+		return v, errors.New("invalid SQLite version: " + strconv.Quote(s))
 	}
 	for i := range v {
 		if v[i], err = strconv.Atoi(parts[i]); err != nil {
-			return v, fmt.Errorf("no version of SQLite: %q", s)
+			return v, fmt.Errorf("invalid SQLite version: %q", s)
 		}
 	}
 	return v, nil

@@ -13,37 +13,34 @@ import (
 	"mailroom"
 )
 
-// A row of a thread or a run is one blob, its body; the columns beside it are
-// there for conditions and indexes. Every column costs several calls into the
-// driver at each write and at each read, so forty of them cost more than all
-// that SQLite does with the row.
+// The row of a thread or a run is one blob, its body; the other columns exist for conditions and
+// indexes. Each column costs several driver calls per write and per read, so that forty columns
+// cost more than SQLite's own work on the row.
 //
-// A body is its fields in the order of the functions thread and run below:
-// numbers as varints, texts with their length before them, zeros at the end left
-// out. So a new field goes to the end of the list, and older rows have zero
-// there. Another field of what rows contain is a new format: it needs a
-// migration, or the length of the older one before it as nested has.
+// A body has its fields in the order of the functions thread and run below: numbers as varints,
+// texts with a length prefix, trailing zeros omitted. A new field goes to the end of the list, and
+// reads as zero from older rows. A new field in a nested structure is a new format: it needs a
+// migration, or a length prefix as in nested.
 
-// packer goes through the fields of a row, in either direction: it appends them
-// to out, or, if reading, sets them from in.
+// packer visits the fields of a row: it appends them to out or, if reading, sets them from in.
 type packer struct {
 	reading bool
 	out     []byte
-	end     int // of the last field in out that is not zero
+	end     int // length of out up to the last field that is not zero
 	in      string
 	broken  bool // in ended within a field
 }
 
-var errBody = errors.New("the body of the row is damaged")
+var errBody = errors.New("corrupt row body")
 
-// pack returns what fields goes through, appended to buffer.
+// pack appends the fields of row to buffer.
 func pack[T any](buffer []byte, row *T, fields func(*packer, *T)) []byte {
 	p := packer{out: buffer, end: len(buffer)}
 	fields(&p, row)
 	return p.out[:p.end]
 }
 
-// unpack sets what fields goes through. The row keeps body.
+// unpack sets the fields of row from body, whose memory the row keeps.
 func unpack[T any](body string, row *T, fields func(*packer, *T)) error {
 	p := packer{reading: true, in: body}
 	fields(&p, row)
@@ -162,7 +159,7 @@ func (p *packer) steer(s *mailroom.Steer) {
 	optional(p, &s.Own, (*packer).nested)
 }
 
-// nested is a run within a row: a body within a body, which may get longer.
+// nested packs a run within a row as a body with a length prefix, so that its format may grow.
 func (p *packer) nested(r *mailroom.Run) {
 	number(p, &r.Key)
 	var body string
@@ -201,8 +198,7 @@ func (p *packer) usage(u *mailroom.Usage) {
 	}
 }
 
-// fraction is a number in digits. Rows of old have words there, which count as
-// nothing.
+// fraction packs a number as digits. Older rows may contain words, which read as zero.
 func (p *packer) fraction(v *float64) {
 	var digits string
 	if !p.reading && *v != 0 {
@@ -216,9 +212,8 @@ func (p *packer) fraction(v *float64) {
 	}
 }
 
-// uint is what all else is made of: it appends n, or returns what it reads. The
-// row is not set while it is packed, not even to what it holds, because others
-// may read it.
+// uint is the primitive of all fields: it appends n, or returns the number that it reads. Packing
+// never writes to the row, because other goroutines may read it.
 func (p *packer) uint(n uint64) uint64 {
 	if p.reading {
 		return p.next()
@@ -232,7 +227,7 @@ func (p *packer) uint(n uint64) uint64 {
 
 func (p *packer) next() (n uint64) {
 	if p.in == "" {
-		return 0 // left out
+		return 0 // omitted
 	}
 	for i := range min(len(p.in), binary.MaxVarintLen64) {
 		c := p.in[i]
@@ -248,7 +243,7 @@ func (p *packer) next() (n uint64) {
 
 func number[T int | int64 | time.Duration](p *packer, v *T) {
 	n := int64(*v)
-	coded := p.uint(uint64(n)<<1 ^ uint64(n>>63)) // small below zero, too
+	coded := p.uint(uint64(n)<<1 ^ uint64(n>>63)) // zigzag: small for small negatives, too
 	if p.reading {
 		*v = T(int64(coded>>1) ^ -int64(coded&1))
 	}
@@ -265,7 +260,7 @@ func (p *packer) flag(v *bool) {
 	}
 }
 
-// time is microseconds since 1970; the zero time is a flag that is not set.
+// time packs microseconds since 1970 behind a flag, which is false for the zero time.
 func (p *packer) time(t *time.Time) {
 	there := !t.IsZero()
 	p.flag(&there)
@@ -297,7 +292,7 @@ func text[T ~string | ~[]byte](p *packer, v *T) {
 	}
 }
 
-// optional is nil, or what fields goes through.
+// optional packs a flag and, unless v is nil, the fields.
 func optional[T any](p *packer, v **T, fields func(*packer, *T)) {
 	there := *v != nil
 	p.flag(&there)
@@ -310,14 +305,14 @@ func optional[T any](p *packer, v **T, fields func(*packer, *T)) {
 	fields(p, *v)
 }
 
-// list is nil when it is empty.
+// list packs a length and the elements. An empty list reads as nil.
 func list[T any](p *packer, v *[]T, fields func(*packer, *T)) {
 	n := p.uint(uint64(len(*v)))
 	if n == 0 {
 		return
 	}
 	if p.reading {
-		if n > uint64(len(p.in)) { // a field has a byte at least
+		if n > uint64(len(p.in)) { // a field has at least one byte
 			p.broken, p.in = true, ""
 			return
 		}
@@ -329,10 +324,10 @@ func list[T any](p *packer, v *[]T, fields func(*packer, *T)) {
 	p.end = len(p.out)
 }
 
-// pairs is nil when it is empty.
+// pairs packs a map in the order of its keys. An empty map reads as nil.
 func pairs[V any](p *packer, m *map[string]V, field func(*packer, *V)) {
 	if !p.reading && len(*m) == 0 || p.reading && (p.in == "" || p.in[0] == 0) {
-		p.uint(0) // most rows have none, and sorting nothing allocates
+		p.uint(0) // most rows have none, and an empty sort allocates
 		return
 	}
 	keys := slices.Sorted(maps.Keys(*m))

@@ -15,8 +15,8 @@ const (
 		WHERE thread = ? AND last_seq >= ? ORDER BY last_seq LIMIT 1`
 	cutEntries = "UPDATE entry SET first_seq = ?, lines = ? WHERE rowid = ?"
 
-	// The runs by key, which is by first_seq but for the late ones: the
-	// reader stops at the first that stays.
+	// Runs by key, which is the order of first_seq except for late runs: the reader stops at the
+	// first run that stays.
 	oldRuns  = "SELECT key, body, first_seq FROM run WHERE thread = ? ORDER BY key"
 	lateRuns = `SELECT key, body, first_seq FROM run
 		WHERE thread = ? AND late_seq IS NOT NULL AND late_seq < ?`
@@ -28,8 +28,8 @@ const (
 	dropJoinedKeys = "DELETE FROM submit_key WHERE thread = ? AND joined_seq IS NOT NULL AND joined_seq < ?"
 )
 
-// dropPrefix works on what it drops and on nothing else of the thread, however
-// long the log is.
+// dropPrefix removes the entries, runs and keys below p.Seq. Its cost depends on what it removes,
+// not on the length of the log.
 func (t *tx) dropPrefix(p mailroom.Prefix) error {
 	var thread int64
 	err := t.session.query(t.ctx, threadKey, []any{p.Thread}, func(row []driver.Value) (bool, error) {
@@ -51,7 +51,7 @@ func (t *tx) dropPrefix(p mailroom.Prefix) error {
 		return err
 	}
 	for args := range inLists(runs) {
-		for _, text := range [...]string{dropPartialsOf, dropTicketsOf, dropRuns} { // what refers to the runs goes first
+		for _, text := range [...]string{dropPartialsOf, dropTicketsOf, dropRuns} { // referencing rows first
 			if _, err := t.exec(text+in(args), args...); err != nil {
 				return err
 			}
@@ -65,8 +65,7 @@ func (t *tx) dropPrefix(p mailroom.Prefix) error {
 	return nil
 }
 
-// dropEntries deletes the rows that end below seq and cuts the one that goes on
-// from below.
+// dropEntries deletes the rows that end below seq and cuts the row that spans it.
 func (t *tx) dropEntries(thread, seq int64) error {
 	if _, err := t.exec(dropEntriesBelow, thread, seq); err != nil {
 		return err
@@ -91,8 +90,7 @@ func (t *tx) dropEntries(thread, seq int64) error {
 	return err
 }
 
-// runsBelow returns the keys of the runs that begin below seq, and the keys that
-// they were submitted with.
+// runsBelow returns the keys of the runs that begin below seq, and their submit keys.
 func (t *tx) runsBelow(thread, seq int64) (runs []int64, keys []string, err error) {
 	seen := make(map[int64]bool)
 	note := func(row []driver.Value) (bool, error) {

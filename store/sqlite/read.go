@@ -10,15 +10,14 @@ import (
 	"mailroom"
 )
 
-// reader answers the queries on one connection, in the transaction that is
-// open there.
+// reader answers queries on one connection, in its open transaction.
 type reader struct {
 	ctx     context.Context
 	session *session
 }
 
-// sel is a SELECT being put together: its parts are fixed texts, so that there
-// are few statements, and all that varies is an argument.
+// sel builds a SELECT from fixed texts, so that there are few distinct statements; every variable
+// part is an argument.
 type sel struct {
 	text  strings.Builder
 	args  []any
@@ -38,28 +37,28 @@ func (q *sel) cond(text string, args ...any) {
 
 func (q *sel) add(text string) { q.text.WriteString(text) }
 
-// distinct sorts ids and drops repeats.
+// distinct sorts ids and removes duplicates.
 func distinct(ids []string) []string {
 	return slices.Compact(slices.Sorted(slices.Values(ids)))
 }
 
-// full reports whether n rows are all that a limit allows; 0 allows any number.
+// full reports whether n rows reach the limit; 0 is no limit.
 func full(n, limit int) bool { return limit > 0 && n >= limit }
 
-// gauge says when a list is as long as its query lets it be.
+// gauge tracks the rows and bytes of a result against its limits.
 type gauge struct {
 	rows, bytes   int // so far
-	limit, budget int // 0: any number
+	limit, budget int // 0: no limit
 }
 
-// add counts one row in, and reports whether there may be another one.
+// add counts a row, and reports whether the limits allow another.
 func (g *gauge) add(size int) bool {
 	g.rows++
 	g.bytes += size
 	return !full(g.rows, g.limit) && (g.budget <= 0 || g.bytes <= g.budget)
 }
 
-// sizeOf is the size of the values of a row that have no fixed one.
+// sizeOf returns the size of the texts and blobs of a row.
 func sizeOf(row []driver.Value) (size int) {
 	for _, v := range row {
 		switch v := v.(type) {
@@ -83,7 +82,7 @@ func first[T any](list []T, limit int) []T {
 func (r reader) Threads(q mailroom.ThreadQuery) ([]*mailroom.Thread, error) {
 	switch {
 	case len(q.IDs) > 0:
-		return r.theseThreads(q)
+		return r.threadsByID(q)
 	case q.OnePerAgent:
 		return r.dueEach()
 	case q.Prefix != "":
@@ -127,8 +126,7 @@ func (r reader) Threads(q mailroom.ThreadQuery) ([]*mailroom.Thread, error) {
 
 const threadsFrom = threadsWith + "t.id > ? ORDER BY t.id"
 
-// threadsUnder reads the threads whose ids begin alike, which lie together in the
-// index of ids.
+// threadsUnder reads the threads whose ids have a prefix, which are adjacent in the index of ids.
 func (r reader) threadsUnder(q mailroom.ThreadQuery) ([]*mailroom.Thread, error) {
 	var found []*mailroom.Thread
 	g := gauge{limit: q.Limit, budget: q.Bytes}
@@ -143,7 +141,7 @@ func (r reader) threadsUnder(q mailroom.ThreadQuery) ([]*mailroom.Thread, error)
 		found = append(found, t)
 		return g.add(sizeOf(row)), nil
 	}
-	if q.After < q.Prefix { // the one with this very id comes first
+	if q.After < q.Prefix { // the thread with exactly this id comes first
 		err := r.query("read a thread", threadsWith+"t.id = ?", []any{q.Prefix}, read)
 		if err != nil || full(len(found), q.Limit) {
 			return found, err
@@ -152,8 +150,8 @@ func (r reader) threadsUnder(q mailroom.ThreadQuery) ([]*mailroom.Thread, error)
 	return found, r.query("read threads", threadsFrom, []any{max(q.After, q.Prefix)}, read)
 }
 
-// theseThreads reads the rows that are named; they are few.
-func (r reader) theseThreads(q mailroom.ThreadQuery) ([]*mailroom.Thread, error) {
+// threadsByID reads the rows with the ids of q, which are few.
+func (r reader) threadsByID(q mailroom.ThreadQuery) ([]*mailroom.Thread, error) {
 	var found []*mailroom.Thread
 	for args := range inLists(distinct(q.IDs)) {
 		err := r.query("read threads", threadsWith+"t.id "+in(args), args, func(row []driver.Value) (bool, error) {
@@ -239,7 +237,7 @@ func (r reader) Definitions() ([]mailroom.Definition, error) {
 	return found, err
 }
 
-// dueEach steps from one agent to the next, however many threads each has.
+// dueEach steps from agent to agent, whatever the number of threads of each.
 func (r reader) dueEach() ([]*mailroom.Thread, error) {
 	var found []*mailroom.Thread
 	for from := ""; ; {
@@ -252,14 +250,14 @@ func (r reader) dueEach() ([]*mailroom.Thread, error) {
 		if err != nil || len(found) == n {
 			return found, err
 		}
-		from = found[n].Due.Agent + "\x00" // the very next text
+		from = found[n].Due.Agent + "\x00" // the next possible text
 	}
 }
 
 const dueAgentFrom = `SELECT t.key, t.body FROM thread t WHERE t.due_at IS NOT NULL AND t.due_agent >= ?
 	ORDER BY t.due_agent LIMIT 1`
 
-// query is session.query with the refusals of the seam.
+// query is session.query with errors of the store's interface.
 func (r reader) query(doing, text string, args []any, each func(row []driver.Value) (bool, error)) error {
 	if err := r.session.query(r.ctx, text, args, each); err != nil {
 		refused, _ := r.session.driver.refusal(r.ctx, doing, err)

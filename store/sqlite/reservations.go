@@ -10,7 +10,7 @@ const (
 	reservationColumns = `SELECT v.id, t.id, v.name, v.holder, v.owner, v.shared, v.advisory, v.reason, v.fence, v.taken_at, v.expires_at
 		FROM reservation v CROSS JOIN thread t ON t.key = v.thread`
 	readReservations = reservationColumns + " ORDER BY t.id, v.fence, v.id"
-	// A project has one thread, so its own come as they lie.
+	// The reservations of a project belong to one thread, so they need no sort by thread.
 	reservationsOf = reservationColumns + " WHERE v.thread = (SELECT key FROM thread WHERE id = ?) ORDER BY v.fence, v.id"
 	oneReservation = reservationColumns + " WHERE v.id = ?"
 

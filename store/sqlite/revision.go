@@ -11,36 +11,34 @@ import (
 	"strings"
 )
 
-// RevisionSuffix names the file beside a database that keeps the revision of its
-// last commit: the path of the database with this suffix.
+// RevisionSuffix is the suffix of the revision file's path, which is the database's path otherwise.
 const RevisionSuffix = "-revision"
 
-// Revision is what the revision file says about a database. The file is written
-// after each commit has reached stable storage, and is itself synced only when
-// the store closes and at checkpoints. So the database is never older than
-// the file, unless commits were lost behind SQLite's back.
+// Revision is the content of the revision file. The store writes the file after each commit that
+// has reached stable storage, but syncs it only at checkpoints and when it closes. So the database
+// is never older than the file, unless commits were lost without SQLite's knowledge.
 type Revision struct {
-	Commits int64 // transactions that the database has committed
-	// Closed is set while no process has the store open. Size and Modified (bytes,
-	// nanoseconds since 1970) are the database file's at that moment.
+	Commits int64 // committed transactions
+	// Closed is true while no process has the store open. Size and Modified are those of the closed
+	// database file, in bytes and in nanoseconds since 1970.
 	Closed   bool
 	Size     int64
 	Modified int64
 }
 
-// LostCommitsError says that a database is older than its revision file.
+// LostCommitsError reports a database that is older than its revision file.
 type LostCommitsError struct {
 	Path string
 	Have int64 // commits in the database
-	Want int64 // commits that were acknowledged
+	Want int64 // acknowledged commits
 }
 
 func (e *LostCommitsError) Error() string {
 	return fmt.Sprintf("%s has lost acknowledged commits: it is at revision %d, and the last commit was %d", e.Path, e.Have, e.Want)
 }
 
-// A revision file has two records of recordSize bytes, written in turn, so that
-// a write that was cut off leaves the other one.
+// A revision file has two records of recordSize bytes, written alternately, so that an interrupted
+// write leaves the other one.
 const (
 	recordSize  = 128
 	recordCount = 2
@@ -53,8 +51,8 @@ type revisionFile struct {
 	buffer []byte
 }
 
-// openRevision opens the revision file of a database, making it if there is none,
-// and returns what it said. known is false where it says nothing.
+// openRevision opens or creates the revision file of a database and returns its content. known is
+// false if it has none.
 func openRevision(database string) (r *revisionFile, last Revision, known bool, err error) {
 	path := database + RevisionSuffix
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
@@ -68,8 +66,8 @@ func openRevision(database string) (r *revisionFile, last Revision, known bool, 
 	return &revisionFile{file: file, serial: serial}, last, serial > 0, nil
 }
 
-// ReadRevision returns what the revision file of a database says. known is false
-// where there is none, or one that says nothing.
+// ReadRevision returns the content of a database's revision file. known is false if there is no
+// file or no content.
 func ReadRevision(database string) (last Revision, known bool, err error) {
 	file, err := os.Open(database + RevisionSuffix)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -82,8 +80,7 @@ func ReadRevision(database string) (last Revision, known bool, err error) {
 	return last, serial > 0, errors.Join(err, file.Close())
 }
 
-// WriteRevision replaces the revision file of a database that no process has
-// open, and syncs it.
+// WriteRevision replaces and syncs the revision file of a database that no process has open.
 func WriteRevision(database string, last Revision) error {
 	r, _, _, err := openRevision(database)
 	if err != nil {
@@ -95,7 +92,7 @@ func WriteRevision(database string, last Revision) error {
 	return errors.Join(err, r.close())
 }
 
-// readRecords returns the newest of the two records. serial is 0 if none is whole.
+// readRecords returns the newer of the two records. serial is 0 if neither is intact.
 func readRecords(file io.ReaderAt) (last Revision, serial int64, err error) {
 	raw := make([]byte, recordSize*recordCount)
 	n, err := file.ReadAt(raw, 0)
@@ -112,7 +109,7 @@ func readRecords(file io.ReaderAt) (last Revision, serial int64, err error) {
 	return last, serial, nil
 }
 
-// write replaces the older record. It is not synced.
+// write replaces the older record without a sync.
 func (r *revisionFile) write(last Revision) error {
 	r.serial++
 	r.buffer = appendRecord(r.buffer[:0], last, r.serial)
@@ -122,8 +119,8 @@ func (r *revisionFile) write(last Revision) error {
 
 func (r *revisionFile) close() error { return errors.Join(r.file.Sync(), r.file.Close()) }
 
-// appendRecord appends a line of recordSize bytes: six numbers in decimal, padded
-// with spaces, and the CRC-32 of what is before it in eight hexadecimal digits.
+// appendRecord appends a line of recordSize bytes: five decimal numbers, padded with spaces, and
+// the CRC-32 of the preceding bytes in eight hexadecimal digits.
 func appendRecord(to []byte, last Revision, serial int64) []byte {
 	begin := len(to)
 	closed := int64(0)

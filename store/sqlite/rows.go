@@ -11,9 +11,9 @@ const (
 	insertThread = `INSERT INTO thread (agent, worker, due_at, due_agent, due_priority, due_alone, due_owner, body,
 		deliver_to, deleted, key, id, owner) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 
-	// No statement that updates sets the id, nor the agent of a run, so that the
-	// indexes on them are left alone. SQLite opens and rewrites every index on a column
-	// that is set, even to the same value: so each statement sets what may differ.
+	// No UPDATE sets the id of a row or the agent of a run. SQLite opens and rewrites the index of
+	// every column that a statement sets, even to the same value, so each statement sets only what
+	// may differ.
 	updateThread = `UPDATE thread SET agent = ?, worker = ?, due_at = ?, due_agent = ?, due_priority = ?,
 		due_alone = ?, due_owner = ?, body = ?, deliver_to = ?, deleted = ? WHERE key = ?`
 	moveThread = `UPDATE thread SET worker = ?, due_at = ?, due_agent = ?, due_priority = ?,
@@ -24,8 +24,8 @@ const (
 		key, id, agent, thread, first_seq, late_seq) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 	moveRun = `UPDATE run SET parent = ?, status = ?, queue = ?, priority = ?, place = ?,
 		not_before = ?, body = ? WHERE key = ?`
-	// updateRun leaves the status and its index alone; the last two leave alone what a
-	// run has in the queue only.
+	// updateRun does not touch the status and its index; the last two statements do not touch the
+	// columns that only queued runs use.
 	updateRun = `UPDATE run SET parent = ?, queue = ?, priority = ?, place = ?,
 		not_before = ?, body = ? WHERE key = ?`
 	moveStartedRun   = `UPDATE run SET parent = ?, status = ?, body = ? WHERE key = ?`
@@ -39,7 +39,7 @@ const (
 		dead = excluded.dead, owner = excluded.owner, uncharged = excluded.uncharged`
 )
 
-// bindThread appends the values of both statements up to the body.
+// bindThread appends the values of insertThread and updateThread up to the body.
 func (s *Store) bindThread(args []any, t *mailroom.Thread) []any {
 	args = append(args, t.Agent, orNull(t.Worker))
 	if t.Due.At.IsZero() {
@@ -52,7 +52,7 @@ func (s *Store) bindThread(args []any, t *mailroom.Thread) []any {
 	return append(args, s.body)
 }
 
-// threadRow is what the columns of a thread's row have, without its body.
+// threadRow has the columns of a thread's row, without its body.
 type threadRow struct {
 	agent, worker, deliverTo string
 	due                      mailroom.Due
@@ -63,10 +63,10 @@ func rowOf(t *mailroom.Thread) threadRow {
 	return threadRow{t.Agent, t.Worker, t.DeliverTo, t.Due, !t.DeletedAt.IsZero()}
 }
 
-// maxSeen is for how many rows a transaction leaves room to the next one.
+// maxSeen bounds the map of rows that a transaction reuses from the previous one.
 const maxSeen = 1024
 
-// forgetRows forgets the rows of the transaction before.
+// forgetRows clears the rows seen by the previous transaction.
 func (s *Store) forgetRows() {
 	if s.seen == nil || len(s.seen) > maxSeen {
 		s.seen = make(map[int64]threadRow)
@@ -74,10 +74,10 @@ func (s *Store) forgetRows() {
 	clear(s.seen)
 }
 
-// threadUpdate returns the statement that changes a thread's row, and its values among
-// those of updateThread: only those that differ from what the transaction has seen.
+// threadUpdate returns the cheapest statement that updates a thread's row, and its values among
+// those of updateThread: only the columns that differ from the row that the transaction has seen.
 func (s *Store) threadUpdate(t *mailroom.Thread, args []any) (text string, _ []any) {
-	const agent, body, more = 0, 7, 8 // where they are
+	const agent, body, more = 0, 7, 8 // positions in args
 	old, known := s.seen[t.Key]
 	switch {
 	case !known || old.agent != t.Agent || old.deliverTo != t.DeliverTo || old.deleted == t.DeletedAt.IsZero():
@@ -88,7 +88,7 @@ func (s *Store) threadUpdate(t *mailroom.Thread, args []any) (text string, _ []a
 	return touchThread, args[body:more]
 }
 
-// moreOfThread appends the values of both statements behind body.
+// moreOfThread appends the values behind the body.
 func moreOfThread(args []any, t *mailroom.Thread) []any {
 	var deleted any
 	if !t.DeletedAt.IsZero() {
@@ -97,8 +97,8 @@ func moreOfThread(args []any, t *mailroom.Thread) []any {
 	return append(args, orNull(t.DeliverTo), deleted)
 }
 
-// dueOwner is set while the thread is due for an agent, so that those of an owner
-// are found together.
+// dueOwner returns the owner while the thread is due for an agent. The column groups due threads by
+// owner.
 func dueOwner(t *mailroom.Thread) any {
 	if t.Due.Agent == "" {
 		return nil
@@ -106,16 +106,15 @@ func dueOwner(t *mailroom.Thread) any {
 	return t.Owner
 }
 
-// scanThread reads the key and the body.
+// scanThread decodes the key and the body.
 func scanThread(row []driver.Value) (*mailroom.Thread, error) {
 	c := columns{row: row}
 	t := &mailroom.Thread{Key: c.int64()}
 	return t, unpack(c.body(), t, (*packer).thread)
 }
 
-// bindRun appends the values of both statements from parent to body. What only
-// the order of a queue needs is there while the run is in the queue.
-// With status false they are those of updateRun.
+// bindRun appends the values of insertRun from parent to body. The columns of the queue's order are
+// set only while the run is in the queue. Without status they are those of updateRun.
 func (s *Store) bindRun(args []any, r *mailroom.Run, status bool) []any {
 	args = append(args, orNull(r.Parent))
 	if status {
@@ -133,7 +132,7 @@ func (s *Store) bindRun(args []any, r *mailroom.Run, status bool) []any {
 	return append(args, s.body)
 }
 
-// runUpdate returns the statement that changes a run's row, and its values among those
+// runUpdate returns the cheapest statement that updates a run's row, and its values among those
 // that bindRun appended with the same status.
 func runUpdate(r *mailroom.Run, args []any, status bool) (text string, _ []any) {
 	started := r.Stored != mailroom.StatusQueued && !r.NeverStarted() // now and in the store
@@ -148,7 +147,7 @@ func runUpdate(r *mailroom.Run, args []any, status bool) (text string, _ []any) 
 	return updateRun, args
 }
 
-// scanRun reads the key and the body.
+// scanRun decodes the key and the body.
 func scanRun(row []driver.Value) (*mailroom.Run, error) {
 	c := columns{row: row}
 	r := &mailroom.Run{Key: c.int64()}

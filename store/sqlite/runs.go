@@ -12,11 +12,11 @@ const runsWith = "SELECT r.key, r.body FROM run r WHERE r.id " // … IN list
 
 func (r reader) Runs(q mailroom.RunQuery) ([]*mailroom.Run, error) {
 	if len(q.IDs) > 0 {
-		return r.theseRuns(q)
+		return r.runsByID(q)
 	}
 	parts := []mailroom.RunQuery{q}
 	if q.Thread == "" && q.Parent == "" && len(q.Statuses) > 1 {
-		// Each status is a part of an index that has the order of the list.
+		// A partial index per status has the order of the list.
 		parts = parts[:0]
 		for _, status := range distinctStatuses(q.Statuses) {
 			part := q
@@ -55,7 +55,7 @@ func distinctStatuses(list []mailroom.Status) []mailroom.Status {
 	return slices.Compact(slices.Sorted(slices.Values(list)))
 }
 
-// sizedRun is a run with the size of its row.
+// sizedRun is a run and the size of its row.
 type sizedRun struct {
 	run  *mailroom.Run
 	size int
@@ -90,8 +90,8 @@ func (r reader) runsOf(q mailroom.RunQuery) ([]sizedRun, error) {
 	return runs, err
 }
 
-// theseRuns reads the rows that are named; they are few.
-func (r reader) theseRuns(q mailroom.RunQuery) ([]*mailroom.Run, error) {
+// runsByID reads the rows with the ids of q, which are few.
+func (r reader) runsByID(q mailroom.RunQuery) ([]*mailroom.Run, error) {
 	var found []*mailroom.Run
 	for args := range inLists(distinct(q.IDs)) {
 		err := r.query("read runs", runsWith+in(args), args, func(row []driver.Value) (bool, error) {
@@ -128,8 +128,7 @@ func matches(run *mailroom.Run, q mailroom.RunQuery) bool {
 	return true
 }
 
-// whichRuns adds the conditions of q but IDs. It reports false when no run can
-// match.
+// whichRuns adds the conditions of q except IDs. It reports false if no run can match.
 func (s *sel) whichRuns(q mailroom.RunQuery) bool {
 	if q.Thread != "" {
 		s.cond("r.thread = (SELECT key FROM thread WHERE id = ?)", q.Thread)
@@ -151,7 +150,7 @@ func (s *sel) whichRuns(q mailroom.RunQuery) bool {
 	}
 	s.oneOf("r.status", statuses)
 	if q.Thread == "" && q.Parent == "" && statuses != "" && !slices.Contains(q.Statuses, mailroom.StatusCompleted) {
-		s.cond("r.status <> 'completed'") // as the index on it has it
+		s.cond("r.status <> 'completed'") // the condition of the partial index
 	}
 	switch q.Set {
 	case mailroom.RunsQueued:

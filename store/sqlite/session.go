@@ -10,20 +10,20 @@ import (
 	"strings"
 )
 
-// session is one connection with its prepared statements. One goroutine at a
-// time uses it, and reads the rows of a query to their end before the next call.
+// session is one connection with its prepared statements. One goroutine at a time uses it, and
+// finishes a query before the next call.
 //
-// It speaks to the driver itself: database/sql takes locks, copies arguments
-// and converts values by reflection, which cost as much as many a statement.
+// It calls the driver directly: the locks, copies and reflection of database/sql cost as much as a
+// cheap statement.
 type session struct {
 	driver *Driver
 	conn   driver.Conn
-	stmts  map[string]statement // by their text
-	args   []driver.NamedValue  // of the statement that is run
-	row    []driver.Value       // values of the row being read
+	stmts  map[string]statement // by text
+	args   []driver.NamedValue  // of the current statement
+	row    []driver.Value       // values of the current row
 }
 
-// statement is what a driver prepares.
+// statement is the interface that a driver's statements must have.
 type statement interface {
 	driver.Stmt
 	driver.StmtExecContext
@@ -38,7 +38,7 @@ func newSession(ctx context.Context, d *Driver, connector driver.Connector) (*se
 	return &session{driver: d, conn: conn, stmts: make(map[string]statement)}, nil
 }
 
-// exec runs a statement that returns no rows.
+// exec runs a statement without result rows.
 func (s *session) exec(ctx context.Context, text string, args ...any) (driver.Result, error) {
 	stmt, err := s.prepared(text)
 	if err != nil {
@@ -47,8 +47,8 @@ func (s *session) exec(ctx context.Context, text string, args ...any) (driver.Re
 	return stmt.ExecContext(ctx, s.named(args))
 }
 
-// query calls each with the values of every row (int64, string, []byte or
-// nil), valid during the call, until it returns false.
+// query calls each with every row until each returns false. The values (int64, string, []byte or
+// nil) are valid during the call.
 func (s *session) query(ctx context.Context, text string, args []any, each func(row []driver.Value) (bool, error)) error {
 	stmt, err := s.prepared(text)
 	if err != nil {
@@ -87,8 +87,8 @@ func (s *session) rows(ctx context.Context, stmt statement, args []any, each fun
 	}
 }
 
-// value runs a text that is used rarely, and so is not kept prepared, and returns
-// the first value of its first row, if there is one.
+// value runs a rare statement without keeping it prepared, and returns the first value of its
+// result, if any.
 func (s *session) value(ctx context.Context, text string) (value driver.Value, err error) {
 	stmt, err := s.prepare(text)
 	if err != nil {
@@ -104,7 +104,7 @@ func (s *session) value(ctx context.Context, text string) (value driver.Value, e
 	return value, err
 }
 
-// named is args in the form of a driver, valid until the next call.
+// named returns args in the driver's form, valid until the next call.
 func (s *session) named(args []any) []driver.NamedValue {
 	for len(s.args) < len(args) {
 		s.args = append(s.args, driver.NamedValue{Ordinal: len(s.args) + 1})
@@ -115,8 +115,8 @@ func (s *session) named(args []any) []driver.NamedValue {
 	return s.args[:len(args)]
 }
 
-// prepared returns the statement of a text, prepared at its first use. The
-// number of texts is bounded: what varies freely is an argument.
+// prepared returns the statement of a text, and prepares it at its first use. The number of texts
+// is bounded, because variable parts are arguments.
 func (s *session) prepared(text string) (statement, error) {
 	if stmt, ok := s.stmts[text]; ok {
 		return stmt, nil
@@ -135,7 +135,7 @@ func (s *session) prepare(text string) (statement, error) {
 	}
 	stmt, ok := prepared.(statement)
 	if !ok {
-		return nil, fmt.Errorf("prepare %q: a %T takes no context", text, prepared)
+		return nil, fmt.Errorf("prepare %q: %T does not accept a context", text, prepared)
 	}
 	return stmt, nil
 }
@@ -153,10 +153,9 @@ func (s *session) close() error {
 	return first
 }
 
-// inLists splits values, which must be different, into the arguments of IN lists
-// of few lengths, so that there are few statements. One that is not full repeats
-// its last value. (A json_each of one argument, or LIMIT with one, would make
-// SQLite plan the statement again at every execution.)
+// inLists splits distinct values into the arguments of IN lists of a few fixed lengths, so that
+// there are few statements. A list that is not full repeats its last value. (A json_each of one
+// argument, or a LIMIT argument, would make SQLite plan the statement at every execution.)
 func inLists[T any](values []T) iter.Seq[[]any] {
 	return func(yield func([]any) bool) {
 		for len(values) > 0 {
@@ -180,5 +179,5 @@ func inLists[T any](values []T) iter.Seq[[]any] {
 	}
 }
 
-// in is the text of an IN list for so many arguments.
+// in returns the text of an IN list for args.
 func in(args []any) string { return "IN (?" + strings.Repeat(", ?", len(args)-1) + ")" }

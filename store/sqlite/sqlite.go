@@ -1,8 +1,7 @@
-// Package sqlite keeps the rows in one SQLite file.
+// Package sqlite stores rows in one SQLite file.
 //
-// One connection writes and commits with fsync; a pool of others reads
-// snapshots beside it. The writer also checkpoints, between transactions, so
-// that the write-ahead log starts anew again and again and stays short.
+// One connection writes and commits with fsync; a pool of other connections reads snapshots
+// concurrently. The writer checkpoints between transactions, which keeps the write-ahead log short.
 package sqlite
 
 import (
@@ -19,54 +18,53 @@ import (
 	"mailroom/internal/recovery"
 )
 
-// Options of a store. The zero value is right for most.
+// Options configure a store. The zero value suits most uses.
 type Options struct {
-	// Readers is how many Views run at a time; 0 is 4. More wait.
+	// Readers is the number of concurrent Views; 0 selects 4. Further Views wait.
 	Readers int
-	// BusyTimeout is how long an Update waits for another handle that writes
-	// the same file; 0 is 5 s.
+	// BusyTimeout is how long an Update waits for another handle that writes the same file; 0
+	// selects 5 s.
 	BusyTimeout time.Duration
-	// Guard keeps the revision of the last commit in a file beside the database
-	// (see [Revision]) and refuses a database that is older; has SQLite check a
-	// database that was not closed in order; and ends all writing when a file of
-	// the database is removed or replaced while it is open. The files must be on
-	// the file system of the process, which those of a test's Driver may not be.
+	// Guard records the revision of the last commit in a file beside the database (see [Revision])
+	// and refuses an older database; has SQLite check a database that was not closed cleanly; and
+	// ends all writing when a file of the database is removed or replaced while it is open. The
+	// files must be on the process's file system, which those of a test's Driver need not be.
 	Guard bool
-	// Driver is for tests that need another SQLite or another file layer.
+	// Driver selects another SQLite or another file layer in tests.
 	Driver Driver
 }
 
-// Store is a [mailroom.Store] in a file.
+// Store is a [mailroom.Store] in a SQLite file.
 type Store struct {
 	driver  Driver
 	readers driver.Connector
 
-	// Owned by whoever is in turn: the one Update that runs, the keeper, or
-	// Close. A channel, so that waiting for it ends with a context.
+	// Owned by the holder of turn: the running Update, the keeper or Close. A channel, so that a
+	// context can cancel the wait.
 	turn   chan struct{}
 	writer *session
 	args   []any  // buffer for the arguments of a statement
-	body   []byte // buffer for one of them
-	// seen are the threads that the transaction has locked or written, by key.
+	body   []byte // buffer for a body
+	// seen has the threads that the transaction has locked or written, by key.
 	seen     map[int64]threadRow
 	walPages int    // written since the WAL was last reset, at least
-	retryAt  int    // pages at which to try again when readers keep the WAL
-	broken   error  // why nothing may be written any more
+	retryAt  int    // length in pages at which to retry a checkpoint that readers prevented
+	broken   error  // why the store accepts no writes
 	guard    *guard // nil without Options.Guard
 
-	// unchecked is set until the check of a file that was not closed in order has
-	// found nothing. Owned by the keeper, and by Close once the keeper has ended.
+	// unchecked is set until the check of a file that was not closed cleanly has passed. Owned by
+	// the keeper, and by Close after the keeper has ended.
 	unchecked bool
 
-	failed chan error // one slot: why broken was set, if no Update was told
+	failed chan error // capacity 1: the cause of broken, if no Update returned it
 
-	// One for every View that runs. A View takes the reader that was free
-	// last, whose cache is warm and whose statements are prepared.
+	// Counts the running Views. A View takes the reader that was released last, whose cache is warm
+	// and whose statements are prepared.
 	viewing chan struct{}
 	mu      sync.Mutex
 	free    []*session // guarded by mu
 
-	// The keeper is told of commits by wake and waited for by Close.
+	// wake signals commits to the keeper; Close waits for it.
 	wake   chan struct{}
 	keeper sync.WaitGroup
 
@@ -75,9 +73,8 @@ type Store struct {
 	closeErr  error
 }
 
-// Open opens the database file at path, creating it and its tables if need be.
-// Handles of several processes may use one file, but the folder of a database
-// must exist and be on a local disk.
+// Open opens the database file at path, and creates the file and its tables if necessary. Handles
+// of several processes may share a file. Its folder must exist and be on a local disk.
 func Open(ctx context.Context, path string, o Options) (*Store, error) {
 	if o.Readers <= 0 {
 		o.Readers = 4
@@ -100,7 +97,7 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 		close(s.closing)
 		s.keeper.Wait()
 		s.broken = err
-		// The first error tells more than one of closing what is half open.
+		// The first error says more than an error of closing a half-open store.
 		_ = s.closeSessions()
 		return nil, fmt.Errorf("open store %s: %w", path, err)
 	}
@@ -142,16 +139,15 @@ func (s *Store) open(ctx context.Context, path string, o Options) error {
 		}
 	}
 	s.keeper.Go(func() {
-		defer recovery.Handle(nil, "the watch on the store's files", func(p *recovery.Panic) { s.fail(p) })
+		defer recovery.Handle(nil, "watching the store's files", func(p *recovery.Panic) { s.fail(p) })
 		s.watch()
 	})
 	return nil
 }
 
-// Update implements [mailroom.Store]. An I/O error ends all writing by this
-// handle: this Update and the later ones fail as Unavailable. A context that
-// ends before f has returned ends the transaction with nothing written; the
-// commit itself is not interrupted.
+// Update implements [mailroom.Store]. After an I/O error this Update and all later ones of the
+// handle fail with Unavailable. If the context ends before f has returned, nothing is written; it
+// does not interrupt the commit.
 func (s *Store) Update(ctx context.Context, f func(mailroom.Tx) error) error {
 	if err := s.takeTurn(ctx); err != nil {
 		return err
@@ -162,18 +158,18 @@ func (s *Store) Update(ctx context.Context, f func(mailroom.Tx) error) error {
 		if tooLong {
 			select {
 			case s.wake <- struct{}{}:
-			default: // it is awake
+			default: // the keeper is awake
 			}
 		}
 	}()
 	if s.broken != nil {
 		return s.broken
 	}
-	// The driver pays for a context with a goroutine per statement, so only
-	// the wait for another handle gets it.
+	// The driver starts a goroutine per statement with a cancellable context, so only the wait for
+	// another handle gets one.
 	if _, err := s.writer.exec(ctx, "BEGIN IMMEDIATE"); err != nil {
 		err = s.refuse(ctx, "begin", err)
-		s.rollback() // the end of ctx may have crossed a BEGIN that succeeded
+		s.rollback() // ctx may have ended during a BEGIN that succeeded
 		return err
 	}
 	committed := false
@@ -205,7 +201,7 @@ func (s *Store) Update(ctx context.Context, f func(mailroom.Tx) error) error {
 	return s.noteCommit(t)
 }
 
-// takeTurn waits until nobody else writes; <-s.turn ends it.
+// takeTurn waits for the turn to write; <-s.turn releases it.
 func (s *Store) takeTurn(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return cancelled(ctx)
@@ -226,8 +222,8 @@ func (s *Store) takeTurn(ctx context.Context) error {
 	}
 }
 
-// refuse turns an error of the writer's connection into a refusal, and stops
-// all writing when it has to.
+// refuse converts an error of the writer's connection, and ends all writing if the file's state is
+// uncertain.
 func (s *Store) refuse(ctx context.Context, doing string, err error) error {
 	refused, broken := s.driver.refusal(ctx, doing, err)
 	if broken {
@@ -237,13 +233,12 @@ func (s *Store) refuse(ctx context.Context, doing string, err error) error {
 }
 
 func (s *Store) rollback() {
-	// Its failure means that no transaction is open any more: SQLite has
-	// rolled back by itself, as it does after most I/O errors.
+	// An error means that no transaction is open: SQLite has rolled back on its own, as after most
+	// I/O errors.
 	_, _ = s.writer.exec(context.Background(), "ROLLBACK")
 }
 
-// View implements [mailroom.Store]. More than Options.Readers of them wait for
-// each other.
+// View implements [mailroom.Store]. Beyond Options.Readers, Views wait.
 func (s *Store) View(ctx context.Context, f func(mailroom.Reader) error) (err error) {
 	session, err := s.takeReader(ctx)
 	if err != nil {
@@ -255,8 +250,8 @@ func (s *Store) View(ctx context.Context, f func(mailroom.Reader) error) (err er
 		return refused
 	}
 	defer func() {
-		// Nothing was written, so the end of the snapshot cannot fail; a
-		// BEGIN that failed leaves none to end.
+		// Nothing was written, so the end of the snapshot cannot fail; after a failed BEGIN there
+		// is none to end.
 		_, _ = session.exec(context.Background(), "ROLLBACK")
 	}()
 	if _, err := session.exec(ctx, "BEGIN"); err != nil {
@@ -304,8 +299,8 @@ func (s *Store) giveReader(reader *session) {
 	<-s.viewing
 }
 
-// Close waits for the Update and the Views that run, and then closes the file.
-// Later calls fail as Unavailable.
+// Close waits for the running Update and Views, and then closes the file. Later calls fail with
+// Unavailable.
 func (s *Store) Close() error {
 	s.closeOnce.Do(func() {
 		close(s.closing)
@@ -317,9 +312,9 @@ func (s *Store) Close() error {
 	return s.closeErr
 }
 
-// closeSessions closes the readers first: the last connection empties the WAL, and
-// removes it by its name. So where a file of the store was replaced, nothing is
-// closed: the WAL of that name belongs to another database.
+// closeSessions closes the readers first: the last connection empties the WAL and removes it by
+// name. If a file of the store was replaced it closes nothing, because the WAL of that name belongs
+// to another database.
 func (s *Store) closeSessions() error {
 	if s.guard != nil && s.guard.inPlace() != nil {
 		return s.guard.revision.close()
@@ -331,7 +326,7 @@ func (s *Store) closeSessions() error {
 		}
 	}
 	for range cap(s.viewing) {
-		s.viewing <- struct{}{} // until no View runs any more
+		s.viewing <- struct{}{} // waits for the running Views
 	}
 	for _, reader := range s.free {
 		note(reader.close())

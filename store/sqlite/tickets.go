@@ -13,13 +13,13 @@ const (
 	ticketColumns = `k.key, k.id, t.id, r.id, k.name, k.kind, k.prompt, k.action, k.digest, k.answers, k.holds, k.state,
 		k.expires_at, k.decision, k.reason, k.decided_by, k.decided_at, k.arguments, k.answer`
 
-	// CROSS JOIN keeps the order in which the tables are read.
+	// CROSS JOIN fixes the order in which SQLite reads the tables.
 	ticketOwners  = " CROSS JOIN run r ON r.key = k.run CROSS JOIN thread t ON t.key = k.thread"
 	ticketsWith   = "SELECT " + ticketColumns + " FROM ticket k" + ticketOwners + " WHERE k.id " // … IN list
 	ticketsOfRuns = "SELECT " + ticketColumns + " FROM run r CROSS JOIN ticket k ON k.run = r.key" +
 		" CROSS JOIN thread t ON t.key = k.thread WHERE r.id " // … IN list
 
-	// The run must be one of the thread.
+	// The run must belong to the thread.
 	insertTicket = `INSERT INTO ticket (name, kind, prompt, action, digest, answers, holds, state,
 		expires_at, decision, reason, decided_by, decided_at, arguments, answer, id, run, thread)
 		SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, r.key, t.key
@@ -30,8 +30,8 @@ const (
 		WHERE id = ? AND key = ?`
 )
 
-// bindTicket appends the values of insertTicket but the run and the thread, or
-// of updateTicket but the key.
+// bindTicket appends the values of insertTicket without run and thread, or of updateTicket without
+// key.
 func bindTicket(args []any, k *mailroom.Ticket) []any {
 	return append(args, k.Name, string(k.Kind), k.Prompt, k.Action, k.Digest, bit(k.Answers), bit(k.Holds), string(k.State),
 		microsOf(k.ExpiresAt), string(k.Decision), k.Reason, k.DecidedBy, microsOf(k.DecidedAt),
@@ -63,14 +63,14 @@ func (t *tx) writeTicket(k *mailroom.Ticket) error {
 	return err
 }
 
-// Tickets returns the rows that q names by id or run, or else those that it
-// describes.
+// Tickets implements [mailroom.Reader]: by ids or runs if q names any, otherwise by its other
+// conditions.
 func (r reader) Tickets(q mailroom.TicketQuery) ([]*mailroom.Ticket, error) {
 	switch {
 	case len(q.IDs) > 0:
-		return r.theseTickets(ticketsWith, q.IDs, q)
+		return r.ticketsByName(ticketsWith, q.IDs, q)
 	case len(q.Runs) > 0:
-		return r.theseTickets(ticketsOfRuns, q.Runs, q)
+		return r.ticketsByName(ticketsOfRuns, q.Runs, q)
 	}
 	var s sel
 	if !s.whichTickets(q) {
@@ -85,8 +85,8 @@ func (r reader) Tickets(q mailroom.TicketQuery) ([]*mailroom.Ticket, error) {
 	return found, err
 }
 
-// theseTickets reads the rows that are named; they are few.
-func (r reader) theseTickets(text string, names []string, q mailroom.TicketQuery) ([]*mailroom.Ticket, error) {
+// ticketsByName reads the rows that match names, which are few.
+func (r reader) ticketsByName(text string, names []string, q mailroom.TicketQuery) ([]*mailroom.Ticket, error) {
 	var found []*mailroom.Ticket
 	for args := range inLists(distinct(names)) {
 		err := r.query("read tickets", text+in(args), args, func(row []driver.Value) (bool, error) {
@@ -115,8 +115,8 @@ func wanted(k *mailroom.Ticket, q mailroom.TicketQuery) bool {
 	return true
 }
 
-// whichTickets makes the statement for a query that names no ids and no runs. It
-// reports false when no ticket can match.
+// whichTickets builds the statement for a query without ids and runs. It reports false if no ticket
+// can match.
 func (s *sel) whichTickets(q mailroom.TicketQuery) bool {
 	states := known(q.States, mailroom.TicketOpen, mailroom.TicketDecided, mailroom.TicketExpired, mailroom.TicketVoid)
 	kinds := known(q.Kinds, mailroom.TicketApproval, mailroom.TicketInput, mailroom.TicketChildren, mailroom.TicketTimer, mailroom.TicketEvent)
@@ -124,7 +124,7 @@ func (s *sel) whichTickets(q mailroom.TicketQuery) bool {
 		return false
 	}
 	s.add("SELECT " + ticketColumns + " FROM ticket k")
-	switch open := "'" + string(mailroom.TicketOpen) + "'"; { // the planner cannot know that these are few
+	switch open := "'" + string(mailroom.TicketOpen) + "'"; { // the planner cannot know that open tickets are few
 	case states == open && q.Thread != "":
 		s.add(" INDEXED BY ticket_open_thread")
 	case states == open:
@@ -154,8 +154,8 @@ func (s *sel) oneOf(column, values string) {
 	}
 }
 
-// known returns those of all that are among values, as a list of literals: a
-// partial index serves no parameter.
+// known returns the elements of all that are in values, as SQL literals, because a partial index
+// cannot be used with a parameter.
 func known[T ~string](values []T, all ...T) string {
 	var found []string
 	for _, v := range all {

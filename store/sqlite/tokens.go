@@ -69,7 +69,7 @@ func (t *tx) writeToken(row *mailroom.Token) error {
 	return err
 }
 
-// texts is a list as a JSON column: NULL when it is empty.
+// texts encodes a list as a JSON column, NULL if it is empty.
 func texts[T ~string](list []T) any {
 	if len(list) == 0 {
 		return nil

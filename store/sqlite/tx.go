@@ -14,14 +14,14 @@ const (
 	threadsWith = "SELECT t.key, t.body FROM thread t WHERE " // … IN list
 	workersWith = "SELECT " + workerColumns + " FROM worker WHERE id "
 
-	// Reads the index alone, in its order. Where it meets a thread that is due
-	// later, all others of that priority are too: Due goes on behind it.
+	// Reads only the index, in its order. Behind a thread with a later due time all others of the
+	// priority are later too, so Due continues with the next priority.
 	dueBehind = `SELECT key, due_at, due_priority FROM thread
 		WHERE due_at IS NOT NULL AND due_agent = ? AND due_alone = ? AND due_priority > ?
 		ORDER BY due_priority, due_at, key`
 
-	// The same of one owner, and the owners one after the other: each is a seek in
-	// an index, however many threads an owner has due.
+	// The same for one owner, and the owners one after the other. Each statement is a seek in an
+	// index, whatever the number of due threads.
 	dueOfOwner = `SELECT key, due_at, due_priority FROM thread
 		WHERE due_agent = ? AND due_alone = ? AND due_owner = ? AND due_priority > ?
 		ORDER BY due_priority, due_at, key`
@@ -31,16 +31,15 @@ const (
 		WHERE due_agent = ? AND due_alone = ? AND due_owner > ? ORDER BY due_owner LIMIT 1`
 )
 
-// tx is the transaction of an Update. SQLite has one writer, so Lock and Due
-// lock nothing: the rows are the transaction's anyway.
+// tx is the transaction of an Update. SQLite has a single writer, so Lock and Due need no locks.
 type tx struct {
 	reader
 	store  *Store
 	now    time.Time
-	failed error // of a call that failed: such a transaction must not commit
+	failed error // of a failed call; the transaction must not commit
 	given  given // as the transaction leaves it; read by Write
 
-	tallies map[tallyKey]int // changes of counts that Write has yet to write
+	tallies map[tallyKey]int // pending changes of counts
 }
 
 func (t *tx) Now() time.Time { return t.now }
@@ -129,8 +128,8 @@ type dueThread struct {
 	priority int64
 }
 
-// dueOf returns the threads of one want that are due, and the first time at which
-// one is due later in the priorities that were looked at.
+// dueOf returns the due threads for want, and the earliest later due time among the
+// priorities that it read.
 func (t *tx) dueOf(now time.Time, want mailroom.Capacity) ([]dueThread, time.Time, error) {
 	return t.dueAmong(now, want.Slots, dueBehind, want.Agent, bit(want.LastAttempt))
 }
@@ -160,8 +159,8 @@ func (t *tx) dueAmong(now time.Time, most int, text string, args ...any) (ready 
 	return ready, later, nil
 }
 
-// dueShared is dueOf under a Share: owner by owner, at most so many of each, put
-// in order.
+// dueShared is dueOf under a Share: it reads the owners one after the other, each up to
+// its share, and merges their threads in order.
 func (t *tx) dueShared(now time.Time, want mailroom.Capacity) (ready []dueThread, _ time.Time, err error) {
 	text, args := dueFirstOwner, []any{want.Agent, bit(want.LastAttempt)}
 	for {
@@ -211,7 +210,7 @@ func (t *tx) withKeys(keys []int64) ([]*mailroom.Thread, error) {
 	return threads, nil
 }
 
-// fail makes err the transaction's end, also if f goes on.
+// fail records err as the transaction's result, even if f continues.
 func (t *tx) fail(doing string, err error) error {
 	refused := t.store.refuse(t.ctx, doing, err)
 	if t.failed == nil {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// micros is a time as a column: NULL for the zero time.
+// micros encodes a time as a column: NULL for the zero time.
 func micros(t time.Time) any {
 	if t.IsZero() {
 		return nil
@@ -21,7 +21,7 @@ func microsOf(t *time.Time) any {
 	return micros(*t)
 }
 
-// bit is a bool as a column.
+// bit encodes a bool as a column.
 func bit(b bool) any {
 	if b {
 		return int64(1)
@@ -29,7 +29,7 @@ func bit(b bool) any {
 	return int64(0)
 }
 
-// orNull is a text as a column: NULL when it is empty.
+// orNull encodes a text as a column: NULL if it is empty.
 func orNull[T string | []byte | json.RawMessage](s T) any {
 	if len(s) == 0 {
 		return nil
@@ -37,8 +37,8 @@ func orNull[T string | []byte | json.RawMessage](s T) any {
 	return string(s)
 }
 
-// columns takes the values of a row one after the other. The tables are STRICT:
-// a column holds its declared type or NULL, which reads as zero.
+// columns reads the values of a row in order. The tables are STRICT: a column holds its declared
+// type or NULL, which reads as zero.
 type columns struct {
 	row []driver.Value
 	err error // of the first JSON column that could not be decoded
@@ -70,7 +70,7 @@ func (c *columns) raw() json.RawMessage {
 	return nil
 }
 
-// body is a copy, in one piece, of what the driver may use again.
+// body returns a copy, because the driver reuses the memory.
 func (c *columns) body() string {
 	v, _ := c.next().([]byte)
 	return string(v)
@@ -90,7 +90,7 @@ func (c *columns) timeOrNil() *time.Time {
 	return nil
 }
 
-// json decodes a JSON column into v, which stays as it is when it is NULL.
+// json decodes a JSON column into v, and leaves v unchanged for NULL.
 func (c *columns) json(v any) {
 	if text := c.text(); text != "" {
 		if err := json.Unmarshal([]byte(text), v); err != nil && c.err == nil {

@@ -115,7 +115,7 @@ func (t *tx) write(c *mailroom.Changes) error {
 
 func (t *tx) drop(c *mailroom.Changes) error {
 	for _, id := range c.DropThreads {
-		for _, text := range [...]string{ // what refers to the thread goes first
+		for _, text := range [...]string{ // referencing rows first
 			dropThreadPartials, dropThreadTickets, dropThreadKeys, dropThreadEntries, dropThreadHolds, dropThreadRuns, dropThread,
 		} {
 			if _, err := t.exec(text, id); err != nil {
@@ -156,13 +156,13 @@ func (t *tx) drop(c *mailroom.Changes) error {
 	return nil
 }
 
-// written is a thread of the Changes that are being written.
+// written is a thread of the current Changes.
 type written struct {
 	key     int64
 	lastSeq int64
 	owner   string
-	// sorted is a seq: a new run that begins there or later begins after all
-	// others of the thread.
+	// sorted is a seq: a new run that begins there or later begins after all other runs of the
+	// thread.
 	sorted int64
 }
 
@@ -213,7 +213,7 @@ func (t *tx) writeRun(run *mailroom.Run, among map[string]*written) error {
 	}
 	w := among[run.Thread]
 	if w == nil {
-		return mailroom.Errorf(mailroom.CodeInternal, "new run %q: its thread %q is not written with it", run.ID, run.Thread)
+		return mailroom.Errorf(mailroom.CodeInternal, "new run %q: its thread %q is not in the changes", run.ID, run.Thread)
 	}
 	var late any
 	if run.FirstSeq < w.sorted {
@@ -229,7 +229,7 @@ func (t *tx) writeRun(run *mailroom.Run, among map[string]*written) error {
 	return err
 }
 
-// updateRun writes a run that is there. w is its thread, if that is written with it.
+// updateRun updates an existing run. w is its thread if it is in the changes, else nil.
 func (t *tx) updateRun(run *mailroom.Run, args []any, moves bool, w *written) error {
 	text, args := runUpdate(run, args, moves)
 	res, err := t.exec(text, append(args, run.Key)...)
@@ -258,12 +258,12 @@ func (t *tx) ownerOf(run int64) (owner string, err error) {
 	return owner, err
 }
 
-// writeKey notes of a key that made no run with which log it came, because it
-// goes with that; the others go with their runs.
+// writeKey writes a submit key. A key that made no run stores the LastSeq of its thread, and is
+// dropped with that part of the log; other keys are dropped with their runs.
 func (t *tx) writeKey(k *mailroom.SubmitKey, among map[string]*written) error {
 	w := among[k.Thread]
 	if w == nil {
-		return mailroom.Errorf(mailroom.CodeInternal, "key %q of thread %q, which is not written with it", k.Key, k.Thread)
+		return mailroom.Errorf(mailroom.CodeInternal, "key %q: its thread %q is not in the changes", k.Key, k.Thread)
 	}
 	var joined any
 	if k.Result.Disposition != mailroom.DispositionQueued {
@@ -279,7 +279,7 @@ func (t *tx) appendEntries(list []mailroom.Entry, among map[string]*written) err
 	}
 	w := among[list[0].Thread]
 	if w == nil {
-		return mailroom.Errorf(mailroom.CodeInternal, "entries of thread %q, which is not written with them", list[0].Thread)
+		return mailroom.Errorf(mailroom.CodeInternal, "entries of thread %q, which is not in the changes", list[0].Thread)
 	}
 	lines, err := joinEntries(list)
 	if err != nil {
@@ -293,13 +293,13 @@ func (t *tx) exec(text string, args ...any) (driver.Result, error) {
 	return t.session.exec(t.ctx, text, args...)
 }
 
-// given are the last keys that were given to a thread and to a run, and the
-// revision of the last commit. No key is given twice, also not after a drop.
+// given has the last keys of threads and runs, and the revision of the last commit. A key is never
+// reused, not even after a drop.
 type given struct {
 	thread, run, revision int64
 }
 
-// readGiven readies t.given for rows that have no key yet.
+// readGiven reads t.given for rows without a key.
 func (t *tx) readGiven() error {
 	return t.session.query(t.ctx, "SELECT thread, run, revision FROM given WHERE one = 1", nil, func(row []driver.Value) (bool, error) {
 		c := columns{row: row}
@@ -308,7 +308,7 @@ func (t *tx) readGiven() error {
 	})
 }
 
-// wrote refuses a statement that found no row to work on.
+// wrote returns an error if the statement changed no row.
 func wrote(res driver.Result, err error, what, id string, key int64) error {
 	if err != nil {
 		return err
@@ -317,7 +317,7 @@ func wrote(res driver.Result, err error, what, id string, key int64) error {
 	case err != nil:
 		return err
 	case n == 0:
-		return mailroom.Errorf(mailroom.CodeInternal, "%s %q with key %d is not there", what, id, key)
+		return mailroom.Errorf(mailroom.CodeInternal, "%s %q with key %d does not exist", what, id, key)
 	}
 	return nil
 }

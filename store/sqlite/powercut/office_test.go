@@ -280,7 +280,7 @@ func (o *office) integrity(ctx context.Context) (err error) {
 		return err
 	}
 	if says != "ok" {
-		return fmt.Errorf("SQLite finds: %s", says)
+		return fmt.Errorf("integrity check: %s", says)
 	}
 	return nil
 }

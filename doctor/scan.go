@@ -10,36 +10,36 @@ import (
 const (
 	// viewCost bounds one view, in rows and entries read.
 	viewCost = 4000
-	// threadCost is what a thread costs beside its rows.
+	// threadCost is the cost of a thread without its rows.
 	threadCost = 8
-	// batch is how many rows one query returns at most.
+	// batch bounds the rows that one query returns.
 	batch = 200
 )
 
-// walk goes through the threads in the order of their keys, view by view.
-type walk struct {
+// scan visits the threads in the order of their keys, view by view.
+type scan struct {
 	report *Report
-	from   int64    // key of the last thread that was taken up
-	at     *patient // the thread in whose middle the last view ended, or nil
+	from   int64    // key of the last thread that was started
+	at     *checker // the thread that the last view did not finish, or nil
 	done   bool
 
-	// of the present view
+	// Of the current view.
 	r       mailroom.Reader
 	now     time.Time
 	workers map[string]*mailroom.Worker
-	swept   time.Time // since when a worker that lives looks after the others; zero: there is none
+	swept   time.Time // since when a live worker has swept; zero: there is none
 }
 
-// view checks as much as one view is for.
-func (w *walk) view(r mailroom.Reader) error {
+// view checks up to viewCost in one view.
+func (w *scan) view(r mailroom.Reader) error {
 	w.r = r
 	if err := w.loadWorkers(); err != nil {
 		return err
 	}
-	if err := w.goOn(); err != nil {
+	if err := w.resume(); err != nil {
 		return err
 	}
-	var rows []*mailroom.Thread // read and not yet taken up
+	var rows []*mailroom.Thread // read and not started
 	for left := viewCost; left > 0; {
 		if w.at != nil {
 			cost, err := w.step()
@@ -60,7 +60,7 @@ func (w *walk) view(r mailroom.Reader) error {
 			}
 		}
 		w.from = rows[0].Key
-		w.at = newPatient(w, rows[0])
+		w.at = newChecker(w, rows[0])
 		rows = rows[1:]
 		w.report.Threads++
 		left -= threadCost
@@ -68,8 +68,8 @@ func (w *walk) view(r mailroom.Reader) error {
 	return nil
 }
 
-// goOn takes the thread up where the last view left it, as it is now.
-func (w *walk) goOn() error {
+// resume reloads the thread that the last view did not finish.
+func (w *scan) resume() error {
 	if w.at == nil {
 		return nil
 	}
@@ -78,14 +78,14 @@ func (w *walk) goOn() error {
 	case err != nil:
 		return err
 	case len(rows) == 0 || rows[0].Key != w.at.t.Key:
-		w.at = nil // it was deleted meanwhile
+		w.at = nil // it was deleted in the meantime
 	default:
 		w.at.t = rows[0]
 	}
 	return nil
 }
 
-func (w *walk) step() (cost int, err error) {
+func (w *scan) step() (cost int, err error) {
 	cost, err = w.at.step()
 	if err != nil {
 		return cost, fmt.Errorf("check thread %q: %w", w.at.t.ID, err)
@@ -96,10 +96,10 @@ func (w *walk) step() (cost int, err error) {
 	return cost, nil
 }
 
-// loadWorkers makes the first read of a view.
-func (w *walk) loadWorkers() error {
+// loadWorkers is the first read of a view.
+func (w *scan) loadWorkers() error {
 	rows, err := w.r.Workers()
-	w.now = time.Now().UTC() // a snapshot may be that of its first read, and nothing in it is later
+	w.now = time.Now().UTC() // a snapshot may begin with its first read, so no row in it is later
 	w.workers, w.swept, w.report.Workers = map[string]*mailroom.Worker{}, time.Time{}, len(rows)
 	for _, row := range rows {
 		w.workers[row.ID] = row
@@ -110,40 +110,39 @@ func (w *walk) loadWorkers() error {
 	return err
 }
 
-// phase is how far the check of a thread has come.
+// phase is the progress of the check of a thread.
 type phase int
 
 const (
 	phaseLog     phase = iota // its entries up to the last one of the view
-	phaseRuns                 // run by run
-	phaseTickets              // ticket by ticket
-	phaseStrays               // what the log names and no row was
-	phaseWhole                // what concerns all of it
+	phaseRuns                 // page by page
+	phaseTickets              // page by page
+	phaseOrphans              // what the log names without a row so far
+	phaseWhole                // what concerns the whole thread
 	phaseDone
 )
 
-// patient is one thread under examination. Its log is told to the end of each
-// view before a row is compared, so what is compared is always of one view,
-// although a long thread takes many.
-type patient struct {
-	*walk
-	t     *mailroom.Thread // as the present view has it
+// checker checks one thread. Each view first folds the rest of the log and then compares rows, so
+// that it compares only data of one view although a long thread takes many.
+type checker struct {
+	*scan
+	t     *mailroom.Thread // as of the current view
 	phase phase
 	from  int64 // key of the last row of the phase
-	story *story
+	fold  *fold
 }
 
-func newPatient(w *walk, t *mailroom.Thread) *patient {
-	p := &patient{walk: w, t: t}
-	p.story = newStory(p)
+func newChecker(w *scan, t *mailroom.Thread) *checker {
+	p := &checker{scan: w, t: t}
+	p.fold = newFold(p)
 	p.row()
 	return p
 }
 
-// step does about a batch of the work that is left.
-func (p *patient) step() (cost int, err error) {
-	if p.story.after < p.t.LastSeq {
-		return p.story.read()
+// step does about one batch of the remaining work.
+func (p *checker) step() (cost int, err error) {
+	if p.fold.after < p.t.LastSeq {
+		return p.fold.read()
 	}
 	switch p.phase {
 	case phaseLog:
@@ -153,29 +152,29 @@ func (p *patient) step() (cost int, err error) {
 		return p.runs()
 	case phaseTickets:
 		return p.tickets()
-	case phaseStrays:
-		return p.strays()
+	case phaseOrphans:
+		return p.orphans()
 	}
 	p.phase = phaseDone
 	return threadCost, p.whole()
 }
 
 // next ends a phase when its last batch was not full.
-func (p *patient) next(n int, then phase) (cost int, err error) {
+func (p *checker) next(n int, then phase) (cost int, err error) {
 	if n < batch {
 		p.phase, p.from = then, 0
 	}
 	return n + 1, nil
 }
 
-func (p *patient) bad(what Invariant, format string, args ...any) {
+func (p *checker) bad(what Invariant, format string, args ...any) {
 	p.report.Add(Finding{Invariant: what, Thread: p.t.ID, Text: fmt.Sprintf(format, args...)})
 }
 
-func (p *patient) badRun(what Invariant, run, format string, args ...any) {
+func (p *checker) badRun(what Invariant, run, format string, args ...any) {
 	p.report.Add(Finding{Invariant: what, Thread: p.t.ID, Run: run, Text: fmt.Sprintf(format, args...)})
 }
 
-func (p *patient) badTicket(what Invariant, run, ticket, format string, args ...any) {
+func (p *checker) badTicket(what Invariant, run, ticket, format string, args ...any) {
 	p.report.Add(Finding{Invariant: what, Thread: p.t.ID, Run: run, Ticket: ticket, Text: fmt.Sprintf(format, args...)})
 }

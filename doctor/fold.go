@@ -11,51 +11,51 @@ import (
 	"mailroom"
 )
 
-// story is what a thread's log tells, entry by entry. Of a run, a ticket or a
-// message it keeps little, because a log may be long.
-type story struct {
-	*patient
-	first   int64 // the log is told from here
-	after   int64 // and up to here
-	runs    map[string]*tale
-	asks    map[string]*asked
-	content map[int64]uint64   // hash of the id of the message whose text an entry has
-	unread  map[string]steered // steered messages by id
+// fold folds a thread's log entry by entry. It keeps little for each run, ticket and message,
+// because a log may be long.
+type fold struct {
+	*checker
+	first   int64 // seq of the first entry of the fold
+	after   int64 // seq of the last entry folded so far
+	runs    map[string]*loggedRun
+	tickets map[string]*loggedTicket
+	content map[int64]uint64   // by seq: hash of the id of the message that the entry holds
+	unread  map[string]steered // unread steered messages by id
 	open    string             // the run that has started and not ended
-	queue   queue              // runs that wait for their first start, in order
-	places  map[int64]string   // the run that has a place
+	queue   queue              // runs before their first start, in order
+	places  map[int64]string   // run ids by place
 	bytes   int64              // of all entries so far
-	sent    []sent             // by the page that is told
-	holds   map[string]int64   // ids of reservations that were taken and have not ended, and their fences
+	sent    []sent             // sends in the current page
+	holds   map[string]int64   // fences of held reservations by id
 	seed    maphash.Seed
 }
 
-// asked is what the log tells of a ticket.
-type asked struct {
+// loggedTicket is what the log says about a ticket.
+type loggedTicket struct {
 	run     string
 	state   mailroom.TicketState
 	verdict mailroom.Verdict
-	seq     int64 // where it was opened
+	seq     int64 // seq of the entry that opened it
 	seen    bool  // its row was compared
 }
 
-// steered is a message that was handed to a current run, and is not read yet.
+// steered is an unread message that was steered to a current run.
 type steered struct {
-	seq    int64  // of its present content
-	own    string // the run that it becomes
+	seq    int64  // of its latest content
+	own    string // the run that it becomes if it stays unread
 	holder string // the run that was current
 }
 
-func newStory(p *patient) *story {
-	return &story{
-		patient: p, first: p.t.FirstSeq, after: p.t.FirstSeq - 1,
-		runs: map[string]*tale{}, asks: map[string]*asked{}, content: map[int64]uint64{},
+func newFold(p *checker) *fold {
+	return &fold{
+		checker: p, first: p.t.FirstSeq, after: p.t.FirstSeq - 1,
+		runs: map[string]*loggedRun{}, tickets: map[string]*loggedTicket{}, content: map[int64]uint64{},
 		unread: map[string]steered{}, places: map[int64]string{}, holds: map[string]int64{}, seed: maphash.MakeSeed(),
 	}
 }
 
-// read tells the next page of the log.
-func (s *story) read() (cost int, err error) {
+// read folds the next page of the log.
+func (s *fold) read() (cost int, err error) {
 	page, err := s.r.Entries(mailroom.EntryQuery{Thread: s.t.ID, After: s.after, Before: s.t.LastSeq + 1, Limit: batch})
 	if err != nil {
 		return 0, err
@@ -66,7 +66,7 @@ func (s *story) read() (cost int, err error) {
 			s.bad(Seq, "entry %d follows entry %d", e.Seq, s.after)
 		}
 		if e.Thread != s.t.ID {
-			s.bad(Seq, "entry %d says that it belongs to thread %q", e.Seq, e.Thread)
+			s.bad(Seq, "entry %d belongs to thread %q", e.Seq, e.Thread)
 		}
 		s.after = max(s.after, e.Seq)
 		s.bytes += int64(len(e.JSON()))
@@ -74,7 +74,7 @@ func (s *story) read() (cost int, err error) {
 	}
 	s.report.Entries += len(page)
 	if s.after < s.t.LastSeq && (len(page) < batch || s.after == began) {
-		s.bad(Seq, "the log ends at entry %d, the thread says %d", s.after, s.t.LastSeq)
+		s.bad(Seq, "the log ends at entry %d, the thread's row says %d", s.after, s.t.LastSeq)
 		s.after = s.t.LastSeq
 	}
 	err = s.sends(s.sent)
@@ -82,8 +82,8 @@ func (s *story) read() (cost int, err error) {
 	return len(page) + 1, err
 }
 
-// edges: nothing is kept before the first entry or behind the last one.
-func (s *story) edges() error {
+// edges checks that no entry is before first_seq or behind last_seq.
+func (s *fold) edges() error {
 	for _, q := range []mailroom.EntryQuery{
 		{Thread: s.t.ID, After: s.t.LastSeq, Limit: 1},
 		{Thread: s.t.ID, Before: s.t.FirstSeq, Limit: 1},
@@ -102,17 +102,17 @@ func (s *story) edges() error {
 	return nil
 }
 
-func (s *story) hash(text string) uint64 { return maphash.String(s.seed, text) }
+func (s *fold) hash(text string) uint64 { return maphash.String(s.seed, text) }
 
-// decode reads the body of an entry. What cannot be read is a finding.
-func (s *story) decode(e mailroom.Entry, body any) {
+// decode reads the body of an entry. An unreadable body is a finding.
+func (s *fold) decode(e mailroom.Entry, body any) {
 	if err := json.Unmarshal(e.Body, body); err != nil {
-		s.badRun(Seq, e.Run, "entry %d, %s, cannot be read: %v", e.Seq, e.Kind, err)
+		s.badRun(Seq, e.Run, "entry %d, %s, is unreadable: %v", e.Seq, e.Kind, err)
 	}
 }
 
-// entry tells one entry.
-func (s *story) entry(e mailroom.Entry) {
+// entry folds one entry.
+func (s *fold) entry(e mailroom.Entry) {
 	switch e.Kind {
 	case mailroom.KindMessage:
 		s.message(e)
@@ -125,19 +125,19 @@ func (s *story) entry(e mailroom.Entry) {
 			m.seq = e.Seq
 			s.unread[body.Message] = m
 		}
-		s.of(e)
+		s.run(e)
 		return
 	case mailroom.KindRetracted:
 		var body mailroom.MessageRef
 		s.decode(e, &body)
 		delete(s.unread, body.Message)
-		s.of(e)
+		s.run(e)
 		return
 	case mailroom.KindNotification, mailroom.KindReserved, mailroom.KindReleased, mailroom.KindLapsed, mailroom.KindChannel:
-		s.noted(e)
+		s.threadEntry(e)
 		return
 	}
-	t := s.of(e)
+	t := s.run(e)
 	switch e.Kind {
 	case mailroom.KindQueued:
 		s.queued(e, t)
@@ -146,11 +146,11 @@ func (s *story) entry(e mailroom.Entry) {
 	case mailroom.KindRescheduled:
 		s.rescheduled(e, t)
 	case mailroom.KindWaiting:
-		s.moves(e, t, waiting, running)
+		s.transition(e, t, stateWaiting, stateRunning)
 	case mailroom.KindStop:
 		var body mailroom.RunStop
 		s.decode(e, &body)
-		s.moves(e, t, running, running)
+		s.transition(e, t, stateRunning, stateRunning)
 		t.stop = body.Reason
 	case mailroom.KindCompleted, mailroom.KindFailed, mailroom.KindCancelled:
 		s.ended(e, t)
@@ -161,40 +161,40 @@ func (s *story) entry(e mailroom.Entry) {
 	case mailroom.KindMessageRead:
 		var body mailroom.MessageRef
 		s.decode(e, &body)
-		s.moves(e, t, running, running)
+		s.transition(e, t, stateRunning, stateRunning)
 		s.reads(e, t, body.Message)
 	case mailroom.KindSend:
 		var body mailroom.Sent
 		s.decode(e, &body)
-		s.moves(e, t, running, running)
+		s.transition(e, t, stateRunning, stateRunning)
 		s.sent = append(s.sent, sent{seq: e.Seq, at: e.At, from: e.Run, thread: body.Thread, run: body.Run})
-	default: // a step, or what comes with one
-		s.moves(e, t, running, running)
+	default: // a step, or an entry of a step
+		s.transition(e, t, stateRunning, stateRunning)
 	}
 }
 
-// of is the tale of the run that an entry names. Its attempt must be the one
-// that the run is in.
-func (s *story) of(e mailroom.Entry) *tale {
+// run returns the state of the run that an entry names, and checks that the entry has the run's
+// attempt.
+func (s *fold) run(e mailroom.Entry) *loggedRun {
 	t := s.runs[e.Run]
 	if t == nil {
-		t = s.begin()
+		t = s.newRun()
 		s.runs[e.Run] = t
 	}
 	want := t.attempt
 	if e.Kind == mailroom.KindStarted || e.Kind == mailroom.KindResumed {
 		want++
 	}
-	if e.Attempt != want && t.state != earlier {
+	if e.Attempt != want && t.state != statePurged {
 		s.badRun(Attempt, e.Run, "entry %d, %s of run %s, has attempt %d, which should be %d", e.Seq, e.Kind, e.Run, e.Attempt, want)
 	}
 	t.attempt = e.Attempt
 	return t
 }
 
-// message: an assistant's is said by a running run. Any other was submitted, and
-// has an id that says for which run: its own, or the current one it is steered to.
-func (s *story) message(e mailroom.Entry) {
+// message folds a message. An assistant's message comes from a running run. The id of a submitted
+// message names its run: its own, or the current one that it is steered to.
+func (s *fold) message(e mailroom.Entry) {
 	var m struct {
 		ID   string        `json:"id"`
 		Seq  int64         `json:"seq"`
@@ -204,37 +204,37 @@ func (s *story) message(e mailroom.Entry) {
 	s.decode(e, &m)
 	s.content[e.Seq] = s.hash(m.ID)
 	if m.Seq != e.Seq || m.Run != e.Run {
-		s.badRun(Message, e.Run, "message %s at entry %d of run %s says that it is entry %d of run %s", m.ID, e.Seq, e.Run, m.Seq, m.Run)
+		s.badRun(Message, e.Run, "message %s at entry %d of run %s claims to be entry %d of run %s", m.ID, e.Seq, e.Run, m.Seq, m.Run)
 	}
 	if m.Role == mailroom.RoleAssistant {
-		s.moves(e, s.of(e), running, running)
+		s.transition(e, s.run(e), stateRunning, stateRunning)
 		return
 	}
 	own, seq := submitted(m.ID)
 	if seq != e.Seq {
-		s.badRun(Message, e.Run, "message %s is entry %d", m.ID, e.Seq)
+		s.badRun(Message, e.Run, "message %s is at entry %d, which its id does not name", m.ID, e.Seq)
 	}
 	if own != e.Run {
 		s.unread[m.ID] = steered{seq: e.Seq, own: own, holder: e.Run}
 		return
 	}
 	if s.runs[own] == nil {
-		s.runs[own] = s.begin()
+		s.runs[own] = s.newRun()
 	}
 	s.runs[own].bytes += int64(len(e.JSON()))
 }
 
-// begin is the tale of a run that no entry has named so far. In a log whose first
-// entries were purged it may have begun before.
-func (s *story) begin() *tale {
+// newRun returns the state of a run that no earlier entry names. In a purged log the run may have
+// begun before the first entry.
+func (s *fold) newRun() *loggedRun {
 	if s.first > 1 {
-		return &tale{state: earlier}
+		return &loggedRun{state: statePurged}
 	}
-	return &tale{begun: true}
+	return &loggedRun{begun: true}
 }
 
-// submitted splits the id of a message that was submitted: the run it was made
-// with, and its first entry, 0 if the id is not one of these.
+// submitted splits the id of a submitted message into the run it was made with and its first entry,
+// which is 0 for any other id.
 func submitted(id string) (run string, seq int64) {
 	i := strings.LastIndexByte(id, '.')
 	if i < 0 {
@@ -247,13 +247,13 @@ func submitted(id string) (run string, seq int64) {
 	return id[:i], seq
 }
 
-func (s *story) queued(e mailroom.Entry, t *tale) {
+func (s *fold) queued(e mailroom.Entry, t *loggedRun) {
 	var body mailroom.RunQueued
 	s.decode(e, &body)
-	if t.state == earlier {
-		t.state = told // only messages of it were seen so far
+	if t.state == statePurged {
+		t.state = stateUnqueued // only its messages were seen so far
 	}
-	s.moves(e, t, queued, told)
+	s.transition(e, t, stateQueued, stateUnqueued)
 	t.priority, t.listed, t.ordered, t.pos = body.Priority, true, !body.AvailableAt.After(e.At), e.Seq
 	for _, id := range body.Messages {
 		delete(s.unread, id)
@@ -265,14 +265,14 @@ func (s *story) queued(e mailroom.Entry, t *tale) {
 	s.enqueue(e.Run, t)
 }
 
-func (s *story) enqueue(run string, t *tale) {
+func (s *fold) enqueue(run string, t *loggedRun) {
 	if t.ordered {
 		heap.Push(&s.queue, turn{t.priority, t.pos, run})
 	}
 }
 
-// started: one at a time, and the first in the queue.
-func (s *story) started(e mailroom.Entry, t *tale) {
+// started checks that the run is the first in the queue, and that no other run is open.
+func (s *fold) started(e mailroom.Entry, t *loggedRun) {
 	var body mailroom.RunStarted
 	s.decode(e, &body)
 	if s.open != "" && s.open != e.Run {
@@ -280,13 +280,13 @@ func (s *story) started(e mailroom.Entry, t *tale) {
 	}
 	s.open = e.Run
 	if e.Kind == mailroom.KindResumed {
-		s.moves(e, t, running, waiting)
+		s.transition(e, t, stateRunning, stateWaiting)
 		t.failures = 0
 		s.readSeqs(body.Messages)
 		return
 	}
-	if first := s.queue.first(s.runs); t.state == queued && t.ordered && first != "" && first != e.Run {
-		s.badRun(Order, e.Run, "entry %d starts run %s before run %s, whose turn it was", e.Seq, e.Run, first)
+	if first := s.queue.first(s.runs); t.state == stateQueued && t.ordered && first != "" && first != e.Run {
+		s.badRun(Order, e.Run, "entry %d starts run %s before run %s, which was next", e.Seq, e.Run, first)
 	}
 	if t.started == 0 {
 		t.started = micros(e.At)
@@ -294,10 +294,10 @@ func (s *story) started(e mailroom.Entry, t *tale) {
 	if !t.read {
 		t.read, t.inputs = true, s.hashSeqs(body.Messages)
 	}
-	s.moves(e, t, running, queued, back)
+	s.transition(e, t, stateRunning, stateQueued, stateRescheduled)
 }
 
-func (s *story) hashSeqs(seqs []int64) uint64 {
+func (s *fold) hashSeqs(seqs []int64) uint64 {
 	var text []byte
 	for _, seq := range seqs {
 		text = append(strconv.AppendInt(text, seq, 10), ' ')
@@ -305,8 +305,8 @@ func (s *story) hashSeqs(seqs []int64) uint64 {
 	return maphash.Bytes(s.seed, text)
 }
 
-// readSeqs: a run that goes on after a wait reads what was steered to it.
-func (s *story) readSeqs(seqs []int64) {
+// readSeqs marks the steered messages as read that a resumed run lists.
+func (s *fold) readSeqs(seqs []int64) {
 	for id, m := range s.unread {
 		if slices.Contains(seqs, m.seq) {
 			delete(s.unread, id)
@@ -314,18 +314,18 @@ func (s *story) readSeqs(seqs []int64) {
 	}
 }
 
-func (s *story) reads(e mailroom.Entry, t *tale, message string) {
+func (s *fold) reads(e mailroom.Entry, t *loggedRun, message string) {
 	if m, ok := s.unread[message]; ok && m.holder == e.Run {
 		delete(s.unread, message)
-	} else if _, seq := submitted(message); t.state != earlier && seq >= s.first {
+	} else if _, seq := submitted(message); t.state != statePurged && seq >= s.first {
 		s.badRun(Steer, e.Run, "entry %d reads message %s, which is not unread in run %s", e.Seq, message, e.Run)
 	}
 }
 
-func (s *story) rescheduled(e mailroom.Entry, t *tale) {
+func (s *fold) rescheduled(e mailroom.Entry, t *loggedRun) {
 	var body mailroom.RunRescheduled
 	s.decode(e, &body)
-	s.moves(e, t, back, running)
+	s.transition(e, t, stateRescheduled, stateRunning)
 	t.available = micros(body.AvailableAt)
 	switch {
 	case body.Reason == "lease_lost":
@@ -335,18 +335,18 @@ func (s *story) rescheduled(e mailroom.Entry, t *tale) {
 	}
 }
 
-// ended: a run ends once, and what it still asked is void.
-func (s *story) ended(e mailroom.Entry, t *tale) {
+// ended folds the end of a run, which voids its open tickets.
+func (s *fold) ended(e mailroom.Entry, t *loggedRun) {
 	switch e.Kind {
 	case mailroom.KindCompleted:
 		var body mailroom.RunCompleted
 		s.decode(e, &body)
-		s.moves(e, t, completed, running)
+		s.transition(e, t, stateCompleted, stateRunning)
 		t.end = s.hash(completion(body.Reply, body.Steps))
 	case mailroom.KindFailed:
 		var body mailroom.RunFailed
 		s.decode(e, &body)
-		s.moves(e, t, failed, queued, running, back, waiting)
+		s.transition(e, t, stateFailed, stateQueued, stateRunning, stateRescheduled, stateWaiting)
 		t.end = s.hash(failure(&body.Error, body.Failures, body.Crashes))
 		if body.Error.Class == mailroom.ClassCrashed {
 			t.lost++
@@ -354,45 +354,45 @@ func (s *story) ended(e mailroom.Entry, t *tale) {
 	case mailroom.KindCancelled:
 		var body mailroom.RunStop
 		s.decode(e, &body)
-		if t.state == told || t.state == earlier { // perhaps steered, and superseded before it became a run
+		if t.state == stateUnqueued || t.state == statePurged { // possibly steered, and superseded before it became a run
 			for id, m := range s.unread {
 				if m.own == e.Run {
 					delete(s.unread, id)
 				}
 			}
 		}
-		t.parked = t.state == waiting
-		s.moves(e, t, cancelled, told, queued, running, back, waiting)
+		t.parked = t.state == stateWaiting
+		s.transition(e, t, stateCancelled, stateUnqueued, stateQueued, stateRunning, stateRescheduled, stateWaiting)
 		t.end = s.hash(string(body.Reason))
 	}
 	t.ended = micros(e.At)
 	if s.open == e.Run {
 		s.open = ""
 	}
-	for _, k := range t.asks {
+	for _, k := range t.tickets {
 		if k.state == mailroom.TicketOpen {
 			k.state = mailroom.TicketVoid
 		}
 	}
 }
 
-func (s *story) retried(e mailroom.Entry, t *tale) {
+func (s *fold) retried(e mailroom.Entry, t *loggedRun) {
 	var body mailroom.RunRetried
 	s.decode(e, &body)
-	s.moves(e, t, queued, failed, cancelled)
+	s.transition(e, t, stateQueued, stateFailed, stateCancelled)
 	t.failures, t.lost, t.started, t.ended, t.end, t.stop = 0, 0, 0, 0, 0, ""
 	t.parked = false
-	t.pos = e.Seq // of a place given now
+	t.pos = e.Seq // a retry gives a new place
 	t.ordered = t.listed
 	if body.Fresh {
-		for _, k := range t.asks {
+		for _, k := range t.tickets {
 			k.state = mailroom.TicketVoid
 		}
 	}
 	s.enqueue(e.Run, t)
 }
 
-func (s *story) ticket(e mailroom.Entry, t *tale) {
+func (s *fold) ticket(e mailroom.Entry, t *loggedRun) {
 	var body struct {
 		ID       string           `json:"id"`
 		Ticket   string           `json:"ticket"`
@@ -400,33 +400,33 @@ func (s *story) ticket(e mailroom.Entry, t *tale) {
 	}
 	s.decode(e, &body)
 	id := body.ID + body.Ticket
-	k := s.asks[id]
+	k := s.tickets[id]
 	if e.Kind == mailroom.KindTicketOpened {
-		s.moves(e, t, running, running)
+		s.transition(e, t, stateRunning, stateRunning)
 		t.asked++
 		if k == nil {
-			k = &asked{run: e.Run, seq: e.Seq}
-			s.asks[id] = k
-			t.asks = append(t.asks, k)
+			k = &loggedTicket{run: e.Run, seq: e.Seq}
+			s.tickets[id] = k
+			t.tickets = append(t.tickets, k)
 		} else if k.state != mailroom.TicketVoid {
-			s.badTicket(Ticket, e.Run, id, "entry %d opens ticket %s of run %s again, which is %s", e.Seq, id, e.Run, k.state)
+			s.badTicket(Ticket, e.Run, id, "entry %d opens ticket %s of run %s again while it is %s", e.Seq, id, e.Run, k.state)
 		}
 		k.state, k.verdict = mailroom.TicketOpen, ""
 		return
 	}
 	if e.Kind == mailroom.KindTicketExpired {
-		s.moves(e, t, waiting, waiting)
+		s.transition(e, t, stateWaiting, stateWaiting)
 	} else if t.state.over() {
 		s.badTicket(Ticket, e.Run, id, "entry %d decides ticket %s of run %s, which is %s", e.Seq, id, e.Run, t.state)
 	}
 	switch {
-	case t.state == earlier:
+	case t.state == statePurged:
 		return
 	case k == nil:
 		s.badTicket(Ticket, e.Run, id, "entry %d, %s, is about ticket %s of run %s, which was never opened", e.Seq, e.Kind, id, e.Run)
 		return
 	case k.state != mailroom.TicketOpen:
-		s.badTicket(Ticket, e.Run, id, "entry %d, %s, is about ticket %s of run %s, which is %s already", e.Seq, e.Kind, id, e.Run, k.state)
+		s.badTicket(Ticket, e.Run, id, "entry %d, %s, is about ticket %s of run %s, which is already %s", e.Seq, e.Kind, id, e.Run, k.state)
 	}
 	k.state, k.verdict = mailroom.TicketDecided, body.Decision
 	if e.Kind == mailroom.KindTicketExpired {

@@ -6,11 +6,12 @@ import (
 	"mailroom"
 )
 
-// strays looks for the rows of what the log tells of and no row was. Some were
-// made after their turn; what was purged meanwhile went with its entries.
-func (p *patient) strays() (cost int, err error) {
+// orphans looks for the rows of runs and tickets that the log names and no page of rows contained.
+// Some were created behind the current page. Entries that were purged during the check do not
+// count.
+func (p *checker) orphans() (cost int, err error) {
 	var ids []string
-	for id, t := range p.story.runs {
+	for id, t := range p.fold.runs {
 		if !t.seen && t.begun && (t.pos >= p.t.FirstSeq || p.t.FirstSeq == 1) {
 			if ids = append(ids, id); len(ids) == batch {
 				break
@@ -18,7 +19,7 @@ func (p *patient) strays() (cost int, err error) {
 		}
 	}
 	if len(ids) == 0 {
-		return p.strayTickets()
+		return p.orphanTickets()
 	}
 	rows, err := p.r.Runs(mailroom.RunQuery{IDs: ids, Thread: p.t.ID})
 	if err != nil {
@@ -33,18 +34,18 @@ func (p *patient) strays() (cost int, err error) {
 		return 0, err
 	}
 	for _, id := range ids {
-		if t := p.story.runs[id]; !t.seen {
+		if t := p.fold.runs[id]; !t.seen {
 			t.seen, t.gone = true, true
-			p.badRun(Log, id, "the log tells of run %s, which does not exist", id)
+			p.badRun(Log, id, "the log names run %s, which does not exist", id)
 		}
 	}
 	return len(ids), nil
 }
 
-func (p *patient) strayTickets() (cost int, err error) {
+func (p *checker) orphanTickets() (cost int, err error) {
 	var ids []string
-	for id, k := range p.story.asks {
-		if t := p.story.runs[k.run]; !k.seen && t.seen && !t.gone && k.seq >= p.t.FirstSeq {
+	for id, k := range p.fold.tickets {
+		if t := p.fold.runs[k.run]; !k.seen && t.seen && !t.gone && k.seq >= p.t.FirstSeq {
 			if ids = append(ids, id); len(ids) == batch {
 				break
 			}
@@ -62,7 +63,7 @@ func (p *patient) strayTickets() (cost int, err error) {
 		return 0, err
 	}
 	for _, id := range ids {
-		if k := p.story.asks[id]; !k.seen {
+		if k := p.fold.tickets[id]; !k.seen {
 			k.seen = true
 			p.badTicket(Ticket, k.run, id, "entry %d opens ticket %s of run %s, which does not exist", k.seq, id, k.run)
 		}
@@ -70,7 +71,7 @@ func (p *patient) strayTickets() (cost int, err error) {
 	return len(ids), nil
 }
 
-// sent is what an entry says that was sent.
+// sent is a send that an entry records.
 type sent struct {
 	seq         int64
 	at          time.Time
@@ -78,8 +79,8 @@ type sent struct {
 	thread, run string
 }
 
-// sends: what was sent is there, unless its thread was deleted or its log purged.
-func (p *patient) sends(all []sent) error {
+// sends checks that the run of each send exists, unless its thread was deleted or purged.
+func (p *checker) sends(all []sent) error {
 	if len(all) == 0 {
 		return nil
 	}
@@ -99,24 +100,24 @@ func (p *patient) sends(all []sent) error {
 	if err != nil {
 		return err
 	}
-	whole := map[string]*mailroom.Thread{} // those that have all of their log
+	whole := map[string]*mailroom.Thread{} // threads with their whole log
 	for _, t := range rows {
 		if t.FirstSeq == 1 {
 			whole[t.ID] = t
 		}
 	}
 	for _, s := range all {
-		// A thread that is as old as the send may have been deleted and made again.
+		// A thread that is not older than the send may have been deleted and created again.
 		if t := whole[s.thread]; t != nil && in[s.run] != s.thread && t.CreatedAt.Before(s.at) {
-			p.badRun(Send, s.from, "entry %d sent to run %s in thread %q, where it does not exist", s.seq, s.run, s.thread)
+			p.badRun(Send, s.from, "entry %d sent run %s to thread %q, where it does not exist", s.seq, s.run, s.thread)
 		}
 	}
 	return nil
 }
 
-// steers: a steered message that nobody has read waits in the row of the current
-// run, with the run that it becomes.
-func (s *story) steers(current *mailroom.Run) {
+// steers checks that each unread steered message is in the row of the current run, with the run
+// that it becomes.
+func (s *fold) steers(current *mailroom.Run) {
 	waits := map[string]mailroom.Steer{}
 	own := ""
 	if current != nil {
@@ -129,14 +130,14 @@ func (s *story) steers(current *mailroom.Run) {
 			}
 			waits[steer.Message] = steer
 			if m, ok := s.unread[steer.Message]; !ok || m.holder != current.ID || m.seq != steer.Seq || m.own != own {
-				s.badRun(Steer, current.ID, "run %s has the unread steered message %s at entry %d, of which the log says something else",
+				s.badRun(Steer, current.ID, "run %s has the unread steered message %s at entry %d, which differs from the log",
 					current.ID, steer.Message, steer.Seq)
 			}
 		}
 	}
 	for id, m := range s.unread {
 		if _, ok := waits[id]; !ok {
-			s.badRun(Steer, m.holder, "message %s was steered to run %s, which never read it, and it became no run", id, m.holder)
+			s.badRun(Steer, m.holder, "message %s was steered to run %s, which never read it, and did not become a run", id, m.holder)
 		}
 	}
 }
