@@ -73,14 +73,14 @@ func (o *serverFixture) advance(d time.Duration) *serverFixture {
 	return o
 }
 
-// link returns the host of the current adapter.
-func (o *serverFixture) link() *channel.Host {
+// host returns the host of the current adapter.
+func (o *serverFixture) host() *channel.Host {
 	o.p.mu.Lock()
 	defer o.p.mu.Unlock()
 	return o.p.hosts[len(o.p.hosts)-1]
 }
 
-func (o *serverFixture) arrival(key, text string) channel.Inbound {
+func (o *serverFixture) inbound(key, text string) channel.Inbound {
 	return channel.Inbound{
 		Chat: []string{"chat", "1"}, Key: key, Parts: mailroom.Text(text), Sender: "ann", Agent: "echo",
 		Cursor: channel.Cursor{Identity: "bot", Position: []byte(`"` + key + `"`)},
@@ -89,7 +89,7 @@ func (o *serverFixture) arrival(key, text string) channel.Inbound {
 
 func (o *serverFixture) submit(key, text string) mailroom.Submitted {
 	o.t.Helper()
-	out, err := o.link().Submit(o.t.Context(), o.arrival(key, text))
+	out, err := o.host().Submit(o.t.Context(), o.inbound(key, text))
 	if err != nil {
 		o.t.Fatal(err)
 	}
@@ -100,7 +100,7 @@ func (o *serverFixture) submit(key, text string) mailroom.Submitted {
 // position returns the saved position of an identity.
 func (o *serverFixture) position(identity string) string {
 	o.t.Helper()
-	raw, err := o.link().Position(o.t.Context(), identity)
+	raw, err := o.host().Position(o.t.Context(), identity)
 	if err != nil {
 		o.t.Fatal(err)
 	}
@@ -247,7 +247,7 @@ func TestAnUnreadMessageCanBeEdited(t *testing.T) {
 			if text != "" {
 				e.Parts = mailroom.Text(text)
 			}
-			changed, err := o.link().Edit(o.t.Context(), e)
+			changed, err := o.host().Edit(o.t.Context(), e)
 			if got := o.position("bot"); err != nil || got != position {
 				t.Errorf("%s: %v; the position is %s", key, err, got)
 			}

@@ -26,12 +26,12 @@ type linePlatform struct {
 	addr string
 
 	// Owned by mu.
-	mu    sync.Mutex
-	ln    net.Listener // nil while down
-	conns map[net.Conn]bool
-	said  []string
-	hung  bool
-	deny  bool
+	mu      sync.Mutex
+	ln      net.Listener // nil while down
+	conns   map[net.Conn]bool
+	replies []string
+	hung    bool
+	deny    bool
 }
 
 func newLinePlatform(t *testing.T) *linePlatform {
@@ -105,7 +105,7 @@ func (p *linePlatform) serve(c net.Conn) {
 			answer = "DENIED"
 		}
 		if word == "SAY" && !p.hung {
-			p.said = append(p.said, rest)
+			p.replies = append(p.replies, rest)
 		}
 		if answer != "" && !p.hung {
 			_, _ = fmt.Fprintln(c, answer) // the peer may be gone
@@ -114,7 +114,7 @@ func (p *linePlatform) serve(c net.Conn) {
 	}
 }
 
-func (p *linePlatform) say(id, text string) {
+func (p *linePlatform) post(id, text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for c := range p.conns {
@@ -125,7 +125,7 @@ func (p *linePlatform) say(id, text string) {
 func (p *linePlatform) sent() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return slices.Clone(p.said)
+	return slices.Clone(p.replies)
 }
 
 // lineAdapter is the adapter of a linePlatform.
@@ -215,7 +215,7 @@ func TestALineAdapterConforms(t *testing.T) {
 	channeltest.Run(t, func(t *testing.T) *channeltest.Platform {
 		p := newLinePlatform(t)
 		return &channeltest.Platform{
-			Kind: "line", Connect: p.connect, Post: p.say, Sent: p.sent, Down: p.down, Restore: p.mend,
+			Kind: "line", Connect: p.connect, Post: p.post, Sent: p.sent, Down: p.down, Restore: p.mend,
 			Hang:        func() { p.set(true, false) },
 			RejectLogin: func() { p.set(false, true) },
 			Reconnect:   channel.ReconnectPolicy{InitialDelay: 5 * time.Millisecond, MaxDelay: 20 * time.Millisecond, IdleTimeout: 200 * time.Millisecond, ConnectTimeout: 200 * time.Millisecond},

@@ -43,15 +43,15 @@ func Connect(o Options, dial Dialer) channel.Connect {
 		o.Command = "mailroom"
 	}
 	all := newShared()
-	return func(ctx context.Context, l *channel.Host) (channel.Adapter, error) {
+	return func(ctx context.Context, h *channel.Host) (channel.Adapter, error) {
 		if err := o.Access.validate(); err != nil {
 			return nil, channel.Fatal(err)
 		}
-		p, traits, err := dial(ctx, l)
+		p, caps, err := dial(ctx, h)
 		if err != nil {
 			return nil, err
 		}
-		a := &adapter{options: o, host: l, platform: timeoutPlatform{p}, caps: traits}
+		a := &adapter{options: o, host: h, platform: timeoutPlatform{p}, caps: caps}
 		a.out = newOutbound(a, all)
 		return a, nil
 	}

@@ -55,7 +55,7 @@ func TestNoCallIsMadeDuringALimitOfAllRooms(t *testing.T) {
 				rooms = map[string]limit{} // "" means all rooms
 				sent  int
 			)
-			g, traits := newLimiter(), spacedCaps()
+			g, caps := newLimiter(), spacedCaps()
 			call := func(room string, r priority, rng *rand.Rand) error {
 				mu.Lock()
 				for _, key := range []string{room, ""} { // a call that starts together with the answer cannot know the limit
@@ -95,7 +95,7 @@ func TestNoCallIsMadeDuringALimitOfAllRooms(t *testing.T) {
 					rng, room := rand.New(rand.NewPCG(seed, who)), fmt.Sprint(who%3)
 					for range 40 {
 						r := priority(rng.IntN(int(priorityAck) + 1))
-						err := g.do(t.Context(), Room{Chat: room}, traits, r, func(context.Context) error { return call(room, r, rng) })
+						err := g.do(t.Context(), Room{Chat: room}, caps, r, func(context.Context) error { return call(room, r, rng) })
 						<-time.After(max(mailroom.AsFailure(err).RetryAfter, time.Duration(rng.IntN(3000))*time.Millisecond))
 					}
 				})

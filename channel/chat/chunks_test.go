@@ -98,14 +98,14 @@ func TestAMessageOfOneLine(t *testing.T) {
 }
 
 func TestTheBeginningOfAnUnfinishedText(t *testing.T) {
-	traits := Capabilities{MaxUnits: 20, Units: runes}
+	caps := Capabilities{MaxUnits: 20, Units: runes}
 	for _, c := range [][2]string{
 		{"", ""}, {" \n", ""}, {"one two ", "one two…"},
 		{"```go\nfunc", "```go\nfunc\n```…"},
 		{"one two three four five", "one two three four…"},
 		{"12345678901234567890", "1234567890123456789…"},
 	} {
-		if got := headOf(c[0], traits, "…"); got != c[1] {
+		if got := headOf(c[0], caps, "…"); got != c[1] {
 			t.Errorf("head of %q: got %q, want %q", c[0], got, c[1])
 		}
 	}
@@ -135,26 +135,26 @@ func FuzzSplitText(f *testing.F) {
 		if !utf8.ValidString(text) || len(text) > 4000 {
 			return
 		}
-		traits := Capabilities{
+		caps := Capabilities{
 			MaxUnits: int(most)%600 + 4, SingleLine: how >= 3,
 			Units: []func(string) int{runes, byteLen, utf16Units}[how%3],
 		}
-		all := splitText(text, traits, 0)
+		all := splitText(text, caps, 0)
 		sent, at := "", 0
 		for i, p := range all {
 			if !utf8.ValidString(p.text) || strings.TrimSpace(p.text) == "" {
 				t.Fatalf("chunk %d is %q", i, p.text)
 			}
-			if n := traits.Units(p.text); n > traits.MaxUnits {
-				t.Fatalf("chunk %d has %d units, more than %d: %q", i, n, traits.MaxUnits, p.text)
+			if n := caps.Units(p.text); n > caps.MaxUnits {
+				t.Fatalf("chunk %d has %d units, more than %d: %q", i, n, caps.MaxUnits, p.text)
 			}
 			if p.end <= at {
 				t.Fatalf("chunk %d ends at %d, the one before at %d", i, p.end, at)
 			}
-			if traits.SingleLine && strings.Contains(p.text, "\n") {
+			if caps.SingleLine && strings.Contains(p.text, "\n") {
 				t.Fatalf("chunk %d is not one line: %q", i, p.text)
 			}
-			checkChunk(t, text[at:p.end], p.text, traits)
+			checkChunk(t, text[at:p.end], p.text, caps)
 			at, sent = p.end, sent+p.text
 		}
 		if strings.TrimSpace(text[at:]) != "" {
@@ -162,19 +162,19 @@ func FuzzSplitText(f *testing.F) {
 		}
 		if len(all) > 0 { // a split resumes where it stopped
 			i := int(from) % len(all)
-			if diff := cmp.Diff(texts(all[i+1:]), texts(splitText(text, traits, all[i].end))); diff != "" {
+			if diff := cmp.Diff(texts(all[i+1:]), texts(splitText(text, caps, all[i].end))); diff != "" {
 				t.Fatalf("after chunk %d: %s", i, diff)
 			}
 		}
-		splitText(text, traits, min(int(from), len(text)))
-		if h := headOf(text, traits, "…"); traits.Units(h) > traits.MaxUnits || !utf8.ValidString(h) {
+		splitText(text, caps, min(int(from), len(text)))
+		if h := headOf(text, caps, "…"); caps.Units(h) > caps.MaxUnits || !utf8.ValidString(h) {
 			t.Fatalf("the beginning is %q", h)
 		}
 	})
 }
 
 // checkChunk checks that a chunk holds its part of the source and adds only fence markers.
-func checkChunk(t *testing.T, source, sent string, traits Capabilities) {
+func checkChunk(t *testing.T, source, sent string, caps Capabilities) {
 	t.Helper()
 	got := strings.TrimSpace(sent)
 	if strings.Contains(strings.TrimSpace(source), got) {
@@ -183,7 +183,7 @@ func checkChunk(t *testing.T, source, sent string, traits Capabilities) {
 		}
 		return
 	}
-	if traits.SingleLine {
+	if caps.SingleLine {
 		t.Fatalf("%q is sent as %q", source, sent)
 	}
 	if diff := cmp.Diff(withoutFences(source), withoutFences(got)); diff != "" {

@@ -103,7 +103,7 @@ func (in *inbound) handle(ctx context.Context, e *Event, tier Tier) error {
 	case e.Kind == EventDeleted: // the platform checks who may delete
 		return in.handleEdit(ctx, e)
 	case e.Kind == EventInvited || e.Kind == EventUnreadable:
-		return in.handleUnanswerable(ctx, e, tier)
+		return in.handleInviteOrUnreadable(ctx, e, tier)
 	case tier == TierStranger:
 		return in.handleStranger(ctx, e)
 	case e.Kind == EventButton:
@@ -351,9 +351,9 @@ func (in *inbound) isSender(ctx context.Context, thread string, seq int64, sende
 	return own, err
 }
 
-// handleUnanswerable handles invitations and unreadable messages. They are allowed to authorized
+// handleInviteOrUnreadable handles invitations and unreadable messages. They are allowed to authorized
 // users, and in private to everyone who may ask for pairing.
-func (in *inbound) handleUnanswerable(ctx context.Context, e *Event, tier Tier) error {
+func (in *inbound) handleInviteOrUnreadable(ctx context.Context, e *Event, tier Tier) error {
 	if tier == TierStranger && (e.Room.Group || !in.options.Access.Pairing) {
 		return in.skip(ctx, e, "unauthorized user")
 	}

@@ -140,10 +140,10 @@ func TestNoCallIsMadeDuringARateLimit(t *testing.T) {
 func TestADeliveryGoesBeforeEditsAndAfterTheCallInProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, at, x := newLimiter(), Room{Chat: "1"}, &callLog{began: time.Now()}
-		traits := spacedCaps()
-		traits.RoomInterval = 500 * time.Millisecond
+		caps := spacedCaps()
+		caps.RoomInterval = 500 * time.Millisecond
 		take := func(r priority, what string, takes time.Duration) error {
-			return g.do(t.Context(), at, traits, r, func(context.Context) error {
+			return g.do(t.Context(), at, caps, r, func(context.Context) error {
 				<-time.After(takes)
 				x.note(what)
 				return nil
@@ -198,7 +198,7 @@ func TestTheLimiterKeepsItsRules(t *testing.T) {
 				inside               int
 				sent                 int
 			)
-			g, traits := newLimiter(), spacedCaps()
+			g, caps := newLimiter(), spacedCaps()
 			call := func(r priority, rng *rand.Rand) error {
 				mu.Lock()
 				now := time.Now()
@@ -221,7 +221,7 @@ func TestTheLimiterKeepsItsRules(t *testing.T) {
 				now = time.Now()
 				if r != priorityTyping {
 					inside--
-					open, edits = now.Add(traits.RoomInterval), now.Add(traits.EditInterval)
+					open, edits = now.Add(caps.RoomInterval), now.Add(caps.EditInterval)
 				}
 				if r == priorityMessage {
 					sent++
@@ -238,7 +238,7 @@ func TestTheLimiterKeepsItsRules(t *testing.T) {
 					rng := rand.New(rand.NewPCG(seed, who))
 					for range 40 {
 						r := priority(rng.IntN(4))
-						err := g.do(t.Context(), Room{Chat: "1"}, traits, r, func(context.Context) error { return call(r, rng) })
+						err := g.do(t.Context(), Room{Chat: "1"}, caps, r, func(context.Context) error { return call(r, rng) })
 						<-time.After(max(mailroom.AsFailure(err).RetryAfter, time.Duration(rng.IntN(3000))*time.Millisecond))
 					}
 				})
@@ -318,10 +318,10 @@ func TestABotKeepsItsIntervalAcrossRooms(t *testing.T) {
 // TestAGroupHasALimitPerMinute also checks that other chats do not wait for the group.
 func TestAGroupHasALimitPerMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, traits := newLimiter(), Capabilities{RoomInterval: time.Second, GroupPerMinute: 20}
+		g, caps := newLimiter(), Capabilities{RoomInterval: time.Second, GroupPerMinute: 20}
 		sent := map[string][]time.Time{}
 		say := func(at Room, r priority) error {
-			return g.do(t.Context(), at, traits, r, func(context.Context) error {
+			return g.do(t.Context(), at, caps, r, func(context.Context) error {
 				sent[at.Chat] = append(sent[at.Chat], time.Now())
 				return nil
 			})
