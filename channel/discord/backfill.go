@@ -101,7 +101,7 @@ func (c *connection) deferEvent(f *frame) bool {
 	if f.Type == "MESSAGE_CREATE" {
 		h.id = m.ID
 	}
-	if _, behind := c.session.gaps[m.Channel]; !behind {
+	if _, known := c.session.gaps[m.Channel]; !known {
 		if !m.isFromPerson() || m.RoomType == nil || c.shared.parent(m.Channel) != "" {
 			return false
 		}
@@ -207,7 +207,7 @@ func (c *connection) fetchPage(ctx context.Context, g gap) historyPage {
 // onHistoryPage handles a page of a history. After the last page it handles the deferred
 // events.
 func (c *connection) onHistoryPage(ctx context.Context, p historyPage, handle chat.EventHandler) error {
-	g, stale := c.session.gaps[p.room], c.backfill.reread[p.room]
+	g, reread := c.session.gaps[p.room], c.backfill.reread[p.room]
 	delete(c.backfill.reading, p.room)
 	delete(c.backfill.reread, p.room)
 	switch {
@@ -236,7 +236,7 @@ func (c *connection) onHistoryPage(ctx context.Context, p historyPage, handle ch
 	}
 	g.attempts, g.due = 0, time.Time{}
 	c.session.gaps[p.room] = g
-	if !p.gone && !p.forbidden && (!p.complete || stale) {
+	if !p.gone && !p.forbidden && (!p.complete || reread) {
 		return nil
 	}
 	for _, h := range g.deferred {
@@ -269,8 +269,8 @@ func (c *connection) retryGap(g gap, err error) {
 
 // removeEvent returns the queue without a message that the history contained. It copies the
 // queue, because a saved session may share it.
-func removeEvent(waiting []deferredEvent, id string) (rest []deferredEvent) {
-	for _, h := range waiting {
+func removeEvent(queue []deferredEvent, id string) (rest []deferredEvent) {
+	for _, h := range queue {
 		if h.id != id {
 			rest = append(rest, h)
 		}

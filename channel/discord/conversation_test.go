@@ -97,19 +97,19 @@ func TestLateButtonPressShowsTheDecision(t *testing.T) {
 		t.Errorf("question %+v", q)
 	}
 	approve, deny := q.Buttons[0], q.Buttons[1]
-	meddled := bob.Presses(dev, q.ID, approve.Label)
+	bobsPress := bob.Presses(dev, q.ID, approve.Label)
 	press := ann.Presses(dev, q.ID, deny.Label)
 	dc.WaitFor(t, "the reply of the agent", func() bool { return strings.Contains(strings.Join(dev.Texts(), "\n"), "It is **deny**.") })
 	dc.WaitFor(t, "the redrawn question", func() bool { return question(dev) == nil })
 	late := ann.PressesData(dev, q.ID, approve.Data) // on an outdated screen
 	dc.WaitFor(t, "the answer to the late press", func() bool { _, n := late.Answer(dc); return n > 0 })
 	for name, press := range map[string]*discordtest.ButtonPress{"the press": press, "the late press": late} {
-		if words, times := press.Answer(dc); times != 1 || !strings.HasPrefix(words, "Denied by ") {
-			t.Errorf("%s was answered %q, %d times", name, words, times)
+		if answer, times := press.Answer(dc); times != 1 || !strings.HasPrefix(answer, "Denied by ") {
+			t.Errorf("%s was answered %q, %d times", name, answer, times)
 		}
 	}
-	if words, times := meddled.Answer(dc); times != 1 || words != "You may not decide this." {
-		t.Errorf("another person's press was answered %q", words)
+	if answer, times := bobsPress.Answer(dc); times != 1 || answer != "You may not decide this." {
+		t.Errorf("another person's press was answered %q", answer)
 	}
 	if all := strings.Join(dev.Texts(), "\n"); strings.Contains(all, "Approved") || strings.Count(all, "It is **deny**.") != 1 {
 		t.Errorf("the channel has\n%s", all)
@@ -132,8 +132,8 @@ func TestACommandDecidesWhatAButtonWould(t *testing.T) {
 	dc.WaitFor(t, "the redrawn question", func() bool { return question(private) == nil })
 	late := ann.PressesData(private, q.ID, q.Buttons[1].Data)
 	dc.WaitFor(t, "the answer to the late press", func() bool { _, n := late.Answer(dc); return n > 0 })
-	if words, _ := late.Answer(dc); !strings.HasPrefix(words, "Approved by ") || !strings.Contains(q.Text, "!approve") {
-		t.Errorf("the late press was answered %q, after %q", words, q.Text)
+	if answer, _ := late.Answer(dc); !strings.HasPrefix(answer, "Approved by ") || !strings.Contains(q.Text, "!approve") {
+		t.Errorf("the late press was answered %q, after %q", answer, q.Text)
 	}
 }
 
@@ -143,14 +143,14 @@ func TestThreadOfAnAllowedChannelIsItsOwnConversation(t *testing.T) {
 	ann, bob, dev, ops := dc.Person("Ann"), dc.Person("Bob"), dc.Channel("dev"), dc.Channel("ops")
 	thread, other := dev.Thread("plans", true), ops.Thread("plans", true)
 	var mu sync.Mutex
-	told := map[string][]string{}
+	threads := map[string][]string{}
 	startServer(t, dc, ann, func(ctx context.Context, s mailroom.Session) error {
 		input, err := s.Input(ctx)
 		if err != nil {
 			return err
 		}
 		mu.Lock()
-		told[s.Run().Thread] = append(told[s.Run().Thread], input[0].Text)
+		threads[s.Run().Thread] = append(threads[s.Run().Thread], input[0].Text)
 		mu.Unlock()
 		return s.Stream(ctx, "You said: "+input[0].Text)
 	}, dev.ID)
@@ -166,8 +166,8 @@ func TestThreadOfAnAllowedChannelIsItsOwnConversation(t *testing.T) {
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	if len(told) != 2 || len(dev.Texts()) != 1 || len(ops.Texts())+len(other.Texts()) != 0 {
-		t.Errorf("conversations %q; channels %q, %q, %q", told, dev.Texts(), ops.Texts(), other.Texts())
+	if len(threads) != 2 || len(dev.Texts()) != 1 || len(ops.Texts())+len(other.Texts()) != 0 {
+		t.Errorf("conversations %q; channels %q, %q, %q", threads, dev.Texts(), ops.Texts(), other.Texts())
 	}
 }
 
@@ -243,13 +243,13 @@ func TestALongAnswerArrivesWhole(t *testing.T) {
 	t.Parallel()
 	dc := discordtest.New(t)
 	ann := dc.Person("Ann")
-	var said strings.Builder
+	var text strings.Builder
 	for i := range 300 {
-		fmt.Fprintf(&said, "%d 👩‍💻 some words, and 👋 more of them\n", i)
+		fmt.Fprintf(&text, "%d 👩‍💻 some words, and 👋 more of them\n", i)
 	}
-	startServer(t, dc, ann, func(ctx context.Context, s mailroom.Session) error { return s.Stream(ctx, said.String()) })
+	startServer(t, dc, ann, func(ctx context.Context, s mailroom.Session) error { return s.Stream(ctx, text.String()) })
 	ann.Sends(ann.Private(), "go on")
-	want := strings.Fields(said.String())
+	want := strings.Fields(text.String())
 	dc.WaitFor(t, "the whole reply", func() bool { return len(strings.Fields(strings.Join(ann.Private().Texts(), "\n"))) >= len(want) })
 	if got := strings.Fields(strings.Join(ann.Private().Texts(), "\n")); strings.Join(got, " ") != strings.Join(want, " ") {
 		t.Errorf("%d messages with %d words, want %d", len(ann.Private().Texts()), len(got), len(want))

@@ -291,11 +291,11 @@ func (c *connection) onMessageDelete(ctx context.Context, d *deletion, handle ch
 
 // onButton handles a button press.
 func (c *connection) onButton(ctx context.Context, i *interaction, handle chat.EventHandler) error {
-	who := i.User
+	from := i.User
 	if i.Member != nil && i.Member.User != nil {
-		who = i.Member.User
+		from = i.Member.User
 	}
-	if i.Type != interactionComponent || i.Message == nil || who == nil || who.Bot {
+	if i.Type != interactionComponent || i.Message == nil || from == nil || from.Bot {
 		return nil
 	}
 	parent := ""
@@ -303,7 +303,7 @@ func (c *connection) onButton(ctx context.Context, i *interaction, handle chat.E
 		parent = i.Room.Parent
 	}
 	return c.submit(ctx, chat.Event{
-		Kind: chat.EventButton, Key: pressKey + i.ID, Room: c.room(i.Server, i.Channel, parent), User: who.user(i.Member),
+		Kind: chat.EventButton, Key: pressKey + i.ID, Room: c.room(i.Server, i.Channel, parent), User: from.user(i.Member),
 		TargetID: i.Message.ID, Data: i.Data.ID, Addressed: true,
 	}, "", handle)
 }

@@ -45,30 +45,30 @@ func TestPlatformEventsBecomeChatEvents(t *testing.T) {
 	}
 	user := chat.User{ID: ann.ID, Name: "Ann"}
 	var want []chat.Event
-	says := func(c *discordtest.Channel, text string, e chat.Event, how ...discordtest.MessageOptions) {
+	sends := func(c *discordtest.Channel, text string, e chat.Event, how ...discordtest.MessageOptions) {
 		e.Kind, e.Key, e.Room, e.User = chat.EventMessage, ann.Sends(c, text, how...), room(c), user
 		e.Addressed = e.Addressed || !e.Room.Group
 		want = append(want, e)
 	}
 	text := func(words string) chat.Event { return chat.Event{Text: words} }
-	meant := func(words string) chat.Event { return chat.Event{Text: words, Addressed: true} }
-	says(private, "héllo 👋", text("héllo 👋"))
+	addressed := func(words string) chat.Event { return chat.Event{Text: words, Addressed: true} }
+	sends(private, "héllo 👋", text("héllo 👋"))
 	ann.Edits(private, want[0].Key, "hello")
 	want = append(want, chat.Event{Kind: chat.EventEdited, TargetID: want[0].Key, Room: room(private), User: user, Text: "hello", Addressed: true})
 	private.Unfurl(want[0].Key) // another event of the same edit
 	want = append(want, want[1])
-	says(dev, "just talking", text("just talking"))
+	sends(dev, "just talking", text("just talking"))
 	dev.Unfurl(want[3].Key) // not an edit
-	says(dev, bot+" what is this?", meant("what is this?"))
-	says(dev, " "+role+": "+bot+", !stop", meant("!stop"))
-	says(dev, "ask "+bot+" or <@17> "+role, meant("ask @mailroom or <@17> @mailroom"))
-	says(dev, "mail@mailroom or @everyone is no name", text("mail@mailroom or @everyone is no name"))
-	says(dev, "yes", meant("yes"), discordtest.MessageOptions{ReplyTo: sent})
-	says(dev, "no", text("no"), discordtest.MessageOptions{ReplyTo: want[3].Key})
-	says(thread, "in a thread", text("in a thread"))
-	says(quiet, "in one that is not known", text("in one that is not known"))
-	says(dev, "see", chat.Event{Text: "see", Files: []chat.File{{Name: "notes.txt", MimeType: "text/plain; charset=utf-8", Size: 7}}}, discordtest.MessageOptions{File: "notes.txt", Content: []byte("one\ntwo")})
-	says(dev, "", text("what was said elsewhere"), discordtest.MessageOptions{Forwarded: "what was said elsewhere"})
+	sends(dev, bot+" what is this?", addressed("what is this?"))
+	sends(dev, " "+role+": "+bot+", !stop", addressed("!stop"))
+	sends(dev, "ask "+bot+" or <@17> "+role, addressed("ask @mailroom or <@17> @mailroom"))
+	sends(dev, "mail@mailroom or @everyone is no name", text("mail@mailroom or @everyone is no name"))
+	sends(dev, "yes", addressed("yes"), discordtest.MessageOptions{ReplyTo: sent})
+	sends(dev, "no", text("no"), discordtest.MessageOptions{ReplyTo: want[3].Key})
+	sends(thread, "in a thread", text("in a thread"))
+	sends(quiet, "in one that is not known", text("in one that is not known"))
+	sends(dev, "see", chat.Event{Text: "see", Files: []chat.File{{Name: "notes.txt", MimeType: "text/plain; charset=utf-8", Size: 7}}}, discordtest.MessageOptions{File: "notes.txt", Content: []byte("one\ntwo")})
+	sends(dev, "", text("what was said elsewhere"), discordtest.MessageOptions{Forwarded: "what was said elsewhere"})
 	for _, how := range []discordtest.MessageOptions{{Bot: true}, {Webhook: true}, {Type: 7}} {
 		ann.Sends(dev, bot+" not from a person", how)
 	}
@@ -194,8 +194,8 @@ func TestButtonPressIsAnsweredOnce(t *testing.T) {
 			t.Errorf("the press is answered: %v", err)
 		}
 	}
-	if words, times := press.Answer(dc); times != 1 || len([]rune(words)) != discord.MaxMessage {
-		t.Errorf("the press is answered %d characters, %d times", len([]rune(words)), times)
+	if answer, times := press.Answer(dc); times != 1 || len([]rune(answer)) != discord.MaxMessage {
+		t.Errorf("the press is answered %d characters, %d times", len([]rune(answer)), times)
 	}
 	calls := dc.Calls(discordtest.Callback)
 	if len(calls) != 2 || calls[0].Auth != "" {
@@ -237,8 +237,8 @@ func TestButtonPressBehindASlowEventIsAnswered(t *testing.T) {
 			t.Errorf("the press is answered: %v", err)
 		}
 	}
-	if words, times := press.Answer(dc); words != "Approved." || times != 1 {
-		t.Errorf("the press is answered %q, %d times", words, times)
+	if answer, times := press.Answer(dc); answer != "Approved." || times != 1 {
+		t.Errorf("the press is answered %q, %d times", answer, times)
 	}
 	if _, times := other.Answer(dc); times != 0 {
 		t.Errorf("the other press was answered %d times", times)

@@ -294,8 +294,8 @@ func TestHeartbeatsReportTheLastEventAndProveTheConnection(t *testing.T) {
 	fx.waitTexts("one")
 	began := fx.runner.State().LastSuccess
 	dc.WaitFor(t, "a heartbeat after it", func() bool {
-		told := dc.HeartbeatSeqs()
-		return len(told) > 0 && told[len(told)-1] == 3 // READY, GUILD_CREATE, the message
+		seqs := dc.HeartbeatSeqs()
+		return len(seqs) > 0 && seqs[len(seqs)-1] == 3 // READY, GUILD_CREATE, the message
 	})
 	s := fx.waitState("a heartbeat acknowledgement", func(s channel.State) bool {
 		return s.LastSuccess.Sub(began) > 50*time.Millisecond || s.Condition != channel.ConditionConnected

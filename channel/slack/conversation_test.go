@@ -112,17 +112,17 @@ func TestAButtonDecidesOnceAndIsRedrawn(t *testing.T) {
 	sl.WaitFor(t, "the acknowledgement of the question", func() bool { return sl.Pending() == 0 })
 	bob.Presses(dev, q.TS, approve.Label)
 	sl.WaitFor(t, "the answer to Bob", func() bool { return len(dev.Ephemeral(bob)) > 0 })
-	if told := dev.Ephemeral(bob); len(told) != 1 || told[0] != "You may not decide this." || question(dev) == nil {
-		t.Errorf("another person's press was answered %q", told)
+	if answers := dev.Ephemeral(bob); len(answers) != 1 || answers[0] != "You may not decide this." || question(dev) == nil {
+		t.Errorf("another person's press was answered %q", answers)
 	}
 	ann.Presses(dev, q.TS, deny.Label)
 	sl.WaitFor(t, "the reply of the agent", func() bool { return strings.Contains(strings.Join(dev.Texts(), "\n"), "It is *deny*.") })
 	sl.WaitFor(t, "the redrawn question", func() bool { return question(dev) == nil })
 	ann.PressesData(dev, q.TS, approve.Value) // on an outdated screen
 	sl.WaitFor(t, "the answer to the late press", func() bool { return len(dev.Ephemeral(ann)) == 2 })
-	for _, words := range dev.Ephemeral(ann) {
-		if !strings.HasPrefix(words, "Denied by ") {
-			t.Errorf("a press was answered %q", words)
+	for _, answer := range dev.Ephemeral(ann) {
+		if !strings.HasPrefix(answer, "Denied by ") {
+			t.Errorf("a press was answered %q", answer)
 		}
 	}
 	if all := strings.Join(dev.Texts(), "\n"); strings.Contains(all, "Approved") || strings.Count(all, "It is *deny*.") != 1 {
@@ -153,7 +153,7 @@ func TestACommandDecidesInTheThreadThatAsked(t *testing.T) {
 	sl.WaitFor(t, "both questions", func() bool { return asked(one) == 1 && asked(two) == 1 })
 	rest() // wait until the receipts of the questions are stored
 	ann.Sends(dev, mention+" !approve", slacktest.MessageOptions{Thread: two})
-	said := func(thread, text string) bool {
+	replied := func(thread, text string) bool {
 		for _, m := range dev.Replies() {
 			if m.Thread == thread && strings.Contains(m.PlainText, text) {
 				return true
@@ -161,8 +161,8 @@ func TestACommandDecidesInTheThreadThatAsked(t *testing.T) {
 		}
 		return false
 	}
-	sl.WaitFor(t, "the outcome of the second question", func() bool { return said(two, "It is *approve*.") && asked(two) == 0 })
-	if asked(one) != 1 || said(one, "It is") {
+	sl.WaitFor(t, "the outcome of the second question", func() bool { return replied(two, "It is *approve*.") && asked(two) == 0 })
+	if asked(one) != 1 || replied(one, "It is") {
 		t.Errorf("the other question was decided: %q", dev.Texts())
 	}
 	ann.Sends(ann.Private(), "!help")
@@ -258,13 +258,13 @@ func TestALongAnswerArrivesWhole(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann := sl.Person("Ann")
-	var said strings.Builder
+	var text strings.Builder
 	for i := range 300 {
-		fmt.Fprintf(&said, "%d 👩‍💻 some <words> & 👋 more of them\n", i)
+		fmt.Fprintf(&text, "%d 👩‍💻 some <words> & 👋 more of them\n", i)
 	}
-	startServer(t, sl, ann, true, func(ctx context.Context, s mailroom.Session) error { return s.Stream(ctx, said.String()) })
+	startServer(t, sl, ann, true, func(ctx context.Context, s mailroom.Session) error { return s.Stream(ctx, text.String()) })
 	ann.Sends(ann.Private(), "go on")
-	want := strings.Fields(said.String())
+	want := strings.Fields(text.String())
 	sl.WaitFor(t, "the whole reply", func() bool { return len(strings.Fields(strings.Join(ann.Private().Texts(), "\n"))) >= len(want) })
 	if got := strings.Fields(strings.Join(ann.Private().Texts(), "\n")); strings.Join(got, " ") != strings.Join(want, " ") {
 		t.Errorf("%d words, want %d", len(got), len(want))

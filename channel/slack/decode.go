@@ -14,22 +14,22 @@ var referencePattern = regexp.MustCompile(`<([^<>\n]+)>`)
 // links. name returns the name of a user.
 func decodeText(text string, name func(user string) string) string {
 	text = referencePattern.ReplaceAllStringFunc(text, func(all string) string {
-		of, words, labelled := strings.Cut(all[1:len(all)-1], "|")
+		of, label, labelled := strings.Cut(all[1:len(all)-1], "|")
 		switch {
 		case strings.HasPrefix(of, "@"):
 			return "@" + name(of[1:])
-		case strings.HasPrefix(of, "#") && labelled && words != "":
-			return "#" + words
+		case strings.HasPrefix(of, "#") && labelled && label != "":
+			return "#" + label
 		case strings.HasPrefix(of, "#"):
 			return of
 		case strings.HasPrefix(of, "!subteam^") && labelled:
-			return "@" + strings.TrimPrefix(words, "@")
+			return "@" + strings.TrimPrefix(label, "@")
 		case strings.HasPrefix(of, "!date^") && labelled:
-			return words
+			return label
 		case strings.HasPrefix(of, "!"):
 			return "@" + of[1:] // such as <!here>
-		case labelled && words != "" && words != of && strings.TrimPrefix(of, "mailto:") != words:
-			return "[" + words + "](" + of + ")"
+		case labelled && label != "" && label != of && strings.TrimPrefix(of, "mailto:") != label:
+			return "[" + label + "](" + of + ")"
 		}
 		return strings.TrimPrefix(of, "mailto:")
 	})

@@ -256,7 +256,7 @@ func TestRedeliveredEnvelopeHasTheSameKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, at, _ := strings.Cut(id, ":")
-	sl.WaitFor(t, "what the bot said acknowledged", func() bool { return sl.Pending() == 0 })
+	sl.WaitFor(t, "the acknowledgement of the bot's message", func() bool { return sl.Pending() == 0 })
 	ann.Presses(ann.Private(), at, "Yes")
 	twice(6)
 	ann.Deletes(ann.Private(), ts)
@@ -435,8 +435,8 @@ func TestButtonPressIsAnsweredInPrivate(t *testing.T) {
 	if err := p.AckButton(t.Context(), press, "Denied by <Ann>."); err != nil {
 		t.Fatal(err)
 	}
-	if told := dev.Ephemeral(ann); len(told) != 1 || told[0] != "Denied by <Ann>." || len(dev.Texts()) != 1 {
-		t.Errorf("ephemeral texts %q, channel texts %q", told, dev.Texts())
+	if answers := dev.Ephemeral(ann); len(answers) != 1 || answers[0] != "Denied by <Ann>." || len(dev.Texts()) != 1 {
+		t.Errorf("ephemeral texts %q, channel texts %q", answers, dev.Texts())
 	}
 }
 

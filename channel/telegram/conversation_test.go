@@ -27,8 +27,8 @@ import (
 // admin.
 func startServer(t *testing.T, tg *telegramtest.Platform, ann *telegramtest.Person, agent mailroom.AgentFunc) {
 	t.Helper()
-	talk := chat.AccessPolicy{Admins: []string{fmt.Sprint(ann.ID)}, Pairing: true}
-	startServerWith(t, tg, chat.Options{Agent: "codex", Access: talk, Previews: true}, agent)
+	access := chat.AccessPolicy{Admins: []string{fmt.Sprint(ann.ID)}, Pairing: true}
+	startServerWith(t, tg, chat.Options{Agent: "codex", Access: access, Previews: true}, agent)
 }
 
 // discardFiles is a [chat.Files] that discards the content.
@@ -111,10 +111,10 @@ func TestAButtonDecidesOnceAndIsRedrawn(t *testing.T) {
 		t.Errorf("question %+v", q)
 	}
 	approve, deny := q.Buttons[0], q.Buttons[1]
-	meddled := bob.Presses(group, q.ID, approve.Label)
-	tg.WaitFor(t, "the answer to Bob's press", func() bool { _, n := meddled.Answer(tg); return n > 0 && tg.Pending() == 0 })
-	if words, times := meddled.Answer(tg); words != "You may not decide this." || times != 1 || asked() == nil {
-		t.Errorf("another person's press was answered %q, %d times", words, times)
+	bobsPress := bob.Presses(group, q.ID, approve.Label)
+	tg.WaitFor(t, "the answer to Bob's press", func() bool { _, n := bobsPress.Answer(tg); return n > 0 && tg.Pending() == 0 })
+	if answer, times := bobsPress.Answer(tg); answer != "You may not decide this." || times != 1 || asked() == nil {
+		t.Errorf("another person's press was answered %q, %d times", answer, times)
 	}
 	press := ann.Presses(group, q.ID, deny.Label)
 	tg.WaitFor(t, "the reply of the agent", func() bool { return strings.Contains(strings.Join(group.Texts(), "\n"), "It is deny.") })
@@ -122,8 +122,8 @@ func TestAButtonDecidesOnceAndIsRedrawn(t *testing.T) {
 	late := ann.PressesData(group, q.ID, approve.Data) // on an outdated screen
 	tg.WaitFor(t, "the answer to the late press", func() bool { _, n := late.Answer(tg); return n > 0 })
 	for name, press := range map[string]*telegramtest.ButtonPress{"the press": press, "the late press": late} {
-		if words, times := press.Answer(tg); times != 1 || !strings.HasPrefix(words, "Denied by ") {
-			t.Errorf("%s was answered %q, %d times", name, words, times)
+		if answer, times := press.Answer(tg); times != 1 || !strings.HasPrefix(answer, "Denied by ") {
+			t.Errorf("%s was answered %q, %d times", name, answer, times)
 		}
 	}
 	if all := strings.Join(group.Texts(), "\n"); strings.Contains(all, "Approved") || strings.Count(all, "It is deny.") != 1 {
@@ -155,14 +155,14 @@ func TestAnOldApprovalInATopicIsDecided(t *testing.T) {
 	})
 	elsewhere := ann.PressesInaccessibleData(other, q.Buttons[0].Data) // the same data in another chat
 	tg.WaitFor(t, "the answer to the press elsewhere", func() bool { _, n := elsewhere.Answer(tg); return n > 0 })
-	if words, _ := elsewhere.Answer(tg); !strings.Contains(words, "matches no question") {
-		t.Errorf("a press in another chat was answered %q", words)
+	if answer, _ := elsewhere.Answer(tg); !strings.Contains(answer, "matches no question") {
+		t.Errorf("a press in another chat was answered %q", answer)
 	}
 	press := ann.PressesInaccessible(forum, q.ID, q.Buttons[0].Label)
 	tg.WaitFor(t, "the reply of the agent", func() bool { return strings.Contains(strings.Join(forum.Texts(), "\n"), "It is approve.") })
 	tg.WaitFor(t, "the answer to the press", func() bool { _, n := press.Answer(tg); return n > 0 })
-	if words, _ := press.Answer(tg); !strings.HasPrefix(words, "Approved by ") {
-		t.Errorf("the press was answered %q", words)
+	if answer, _ := press.Answer(tg); !strings.HasPrefix(answer, "Approved by ") {
+		t.Errorf("the press was answered %q", answer)
 	}
 }
 
@@ -230,13 +230,13 @@ func TestALongAnswerArrivesWhole(t *testing.T) {
 	t.Parallel()
 	tg := telegramtest.New(t)
 	ann := tg.Person("Ann")
-	var said strings.Builder
+	var text strings.Builder
 	for i := range 400 {
-		fmt.Fprintf(&said, "%d 👩‍💻 some words, and 👋 more of them\n", i)
+		fmt.Fprintf(&text, "%d 👩‍💻 some words, and 👋 more of them\n", i)
 	}
-	startServer(t, tg, ann, func(ctx context.Context, s mailroom.Session) error { return s.Stream(ctx, said.String()) })
+	startServer(t, tg, ann, func(ctx context.Context, s mailroom.Session) error { return s.Stream(ctx, text.String()) })
 	ann.Sends(ann.Private(), "go on")
-	want := strings.Fields(said.String())
+	want := strings.Fields(text.String())
 	tg.WaitFor(t, "the whole reply", func() bool { return len(strings.Fields(strings.Join(ann.Private().Texts(), "\n"))) >= len(want) })
 	if got := strings.Fields(strings.Join(ann.Private().Texts(), "\n")); strings.Join(got, " ") != strings.Join(want, " ") {
 		t.Errorf("%d messages with %d words, want %d", len(ann.Private().Texts()), len(got), len(want))

@@ -128,8 +128,8 @@ func TestButtonPressIsAnsweredOnce(t *testing.T) {
 	if err := p.AckButton(t.Context(), fx.recorded()[0], strings.Repeat("é", 300)); err != nil {
 		t.Fatal(err)
 	}
-	if words, times := press.Answer(tg); times != 1 || len([]rune(words)) != 200 {
-		t.Errorf("the press is answered %q, %d times", words, times)
+	if answer, times := press.Answer(tg); times != 1 || len([]rune(answer)) != 200 {
+		t.Errorf("the press is answered %q, %d times", answer, times)
 	}
 	press.Expire(tg)
 	if err := p.AckButton(t.Context(), fx.recorded()[0], "late"); err != nil {

@@ -120,7 +120,7 @@ func (c *connection) writeMessage(ctx context.Context, op, method string, to cha
 	}
 }
 
-// floodLimit is a chat that Telegram refuses with 429, and until when.
+// floodLimit is a chat that Telegram rejects with 429, and the end of the limit.
 type floodLimit struct {
 	chat  string
 	until time.Time
@@ -141,21 +141,21 @@ func (c *connection) recordFlood(chat string, after time.Duration, now time.Time
 func (c *connection) currentChat(chat string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if is := c.migrated[chat]; is != "" {
-		return is
+	if newID := c.migrated[chat]; newID != "" {
+		return newID
 	}
 	return chat
 }
 
 // followMigration records the new id of a chat. It reports false if the id was already known.
-func (c *connection) followMigration(chat, is string) bool {
+func (c *connection) followMigration(chat, newID string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.migrated[chat] == is {
+	if c.migrated[chat] == newID {
 		return false
 	}
-	c.migrated[chat] = is
-	c.host.Log().Warn("group migrated to a supergroup; replies go to its new id", "was", chat, "is", is)
+	c.migrated[chat] = newID
+	c.host.Log().Warn("group migrated to a supergroup; replies go to its new id", "was", chat, "is", newID)
 	return true
 }
 

@@ -130,13 +130,13 @@ func (m *message) messageEvent(bot Bot) (e chat.Event, ok bool) {
 	} else if e.User = m.From.chatUser(); m.From.Bot {
 		return e, false // two bots could answer each other forever
 	}
-	text, marks := m.Text, m.Entities
+	text, entities := m.Text, m.Entities
 	if text == "" {
-		text, marks = m.Caption, m.CaptionEntities
+		text, entities = m.Caption, m.CaptionEntities
 	}
-	e.Text, e.Addressed = parseAddressing(text, marks, bot)
-	answers := m.ReplyTo
-	e.Addressed = e.Addressed || !e.Room.Group || answers != nil && answers.From != nil && answers.From.ID == bot.ID
+	e.Text, e.Addressed = parseAddressing(text, entities, bot)
+	replyTo := m.ReplyTo
+	e.Addressed = e.Addressed || !e.Room.Group || replyTo != nil && replyTo.From != nil && replyTo.From.ID == bot.ID
 	return e, e.Text != "" || len(e.Files) > 0
 }
 
@@ -160,34 +160,34 @@ func (u user) chatUser() chat.User {
 
 // parseAddressing reports whether a text names the bot. It strips the bot's name from a leading
 // command, where the menus of groups put it.
-func parseAddressing(text string, marks []entity, bot Bot) (string, bool) {
-	named, plain := false, text
-	for _, e := range marks {
+func parseAddressing(text string, entities []entity, bot Bot) (string, bool) {
+	addressed, stripped := false, text
+	for _, e := range entities {
 		words, ok := utf16Slice(text, e.Offset, e.Length)
 		if !ok {
 			continue
 		}
 		switch e.Type {
 		case "mention":
-			named = named || bot.Username != "" && strings.EqualFold(words, "@"+bot.Username)
+			addressed = addressed || bot.Username != "" && strings.EqualFold(words, "@"+bot.Username)
 		case "text_mention":
-			named = named || e.User != nil && e.User.ID == bot.ID
+			addressed = addressed || e.User != nil && e.User.ID == bot.ID
 		case "bot_command":
 			command, of, directed := strings.Cut(words, "@")
 			switch {
 			case directed && strings.EqualFold(of, bot.Username):
-				named = true
+				addressed = true
 				if e.Offset == 0 {
-					plain = command + text[len(words):]
+					stripped = command + text[len(words):]
 				}
 			case !directed && e.Offset == 0 && !bot.ReadsAll:
 				// In privacy mode the bot gets such a command only if it was the last bot to
 				// write in the group; see [connection.inPrivacyMode].
-				named = true
+				addressed = true
 			}
 		}
 	}
-	return plain, named
+	return stripped, addressed
 }
 
 // utf16Slice returns a part of a text by offset and length in UTF-16 units. It reports false

@@ -221,10 +221,10 @@ func (p *Platform) call(a *request) (any, *apiError) {
 func (p *Platform) history(a *request) (any, *apiError) {
 	limit, after := 50, uint64(0)
 	if q := a.query["limit"]; len(q) > 0 {
-		limit, _ = strconv.Atoi(q[0]) // 0 is rejected
+		limit, _ = strconv.Atoi(q[0]) // 0 is rejected below
 	}
 	if q := a.query["after"]; len(q) > 0 {
-		after, _ = strconv.ParseUint(q[0], 10, 64) // the client may be gone
+		after, _ = strconv.ParseUint(q[0], 10, 64) // 0 is rejected below
 	}
 	if limit < 1 || limit > 100 || len(a.query["after"]) > 0 && after == 0 {
 		return nil, newAPIError(400, 50035, "Invalid Form Body")
