@@ -18,10 +18,10 @@ import (
 // registerAgents registers the operations on agents, workers, statistics and metrics.
 func (rt router) registerAgents() {
 	s := rt.server
-	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/agents", "list-agents", "All agents, by name"), s.listAgents)
-	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/workers", "list-workers", "The token's workers with a live lease, by id; for an admin all"), s.listWorkers)
-	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/stats", "stats", "Counts of threads and runs"), s.stats)
-	op := rt.operation(mailroom.PermissionMeasure, "GET /metrics", "metrics", "Counts and latencies in the text format of Prometheus")
+	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/agents", "list-agents", "List agents, by name"), s.listAgents)
+	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/workers", "list-workers", "List the token's workers with a live lease, by id; an admin sees all"), s.listWorkers)
+	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/stats", "stats", "Count threads and runs"), s.stats)
+	op := rt.operation(mailroom.PermissionMeasure, "GET /metrics", "metrics", "Get metrics in the Prometheus text format")
 	text := &huma.Schema{Type: huma.TypeString}
 	op.Responses["200"] = &huma.Response{Description: "OK", Content: map[string]*huma.MediaType{"text/plain": {Schema: text}}}
 	rt.api.OpenAPI().AddOperation(&op)

@@ -111,7 +111,7 @@ func (rt router) operation(need mailroom.Permission, route, id, summary string) 
 func (rt router) problemResponse() *huma.Response {
 	schema := rt.api.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[api.Problem](), true, "Problem")
 	return &huma.Response{
-		Description: "A refusal; code says what kind.",
+		Description: "A refusal. The field code classifies it.",
 		Content:     map[string]*huma.MediaType{api.ProblemType: {Schema: schema}},
 	}
 }
@@ -170,10 +170,10 @@ func (rt router) registerHealth() {
 		op.Security = []map[string][]string{}
 		return op
 	}
-	handle(rt, open(rt.operation(accessPublic, "GET /healthz", "health", "Whether the server answers")), func(context.Context, *empty) (*body[api.Health], error) {
+	handle(rt, open(rt.operation(accessPublic, "GET /healthz", "health", "Check that the server responds")), func(context.Context, *empty) (*body[api.Health], error) {
 		return &body[api.Health]{api.Health{Status: "ok", Version: s.version()}}, nil
 	})
-	handle(rt, open(rt.operation(accessPublic, "GET /readyz", "ready", "Whether the server accepts and runs work")), func(context.Context, *empty) (*body[api.Health], error) {
+	handle(rt, open(rt.operation(accessPublic, "GET /readyz", "ready", "Check that the server accepts and runs work")), func(context.Context, *empty) (*body[api.Health], error) {
 		if s.closing.Err() != nil {
 			return nil, errShutdown()
 		}

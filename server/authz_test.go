@@ -130,7 +130,7 @@ func TestABodyReachesWhatIsVisible(t *testing.T) {
 	}
 	f.wantCode("a delivery to ann", bob.call("PATCH /v1/threads/own", `{"deliver_to":"theirs"}`), 404, mailroom.CodeNotFound)
 	if a := bob.call("PATCH /v1/threads/own", `{"deliver_to":"not-there-yet"}`); a.status != 200 {
-		t.Errorf("a delivery to a thread that is not there: %d %s", a.status, a.body)
+		t.Errorf("a delivery to a missing thread: %d %s", a.status, a.body)
 	}
 	if a := bob.call("PATCH /v1/threads/own", `{"deliver_to":""}`); a.status != 200 {
 		t.Fatal(a.body)
@@ -291,7 +291,7 @@ func TestTheStreamOfAllThreadsShowsWhatIsVisible(t *testing.T) {
 	submit(ann, "a")
 	wantThreads(r, "a", "a", "a") // the cancel, and ann's new thread
 	if a := ann.call("GET /v1/threads/a/entries", ""); strings.Contains(a.body, "bob") {
-		t.Errorf("%s tells of bob", a.body)
+		t.Errorf("%s has an entry of bob", a.body)
 	}
 }
 
@@ -322,7 +322,7 @@ func TestRevocationEndsOpenStreamsAndSockets(t *testing.T) {
 			}
 			for _, r := range streams {
 				if got := r.block(); got != "" && !strings.HasPrefix(got, ":") {
-					t.Errorf("a stream goes on with %q", got)
+					t.Errorf("a revoked stream continues with %q", got)
 				}
 			}
 			f.wantCode("the wait", <-waits, 401, mailroom.CodeUnauthenticated)

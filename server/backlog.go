@@ -46,9 +46,9 @@ func newBacklog(total, share int) *backlog {
 
 // acquire counts n bytes for a reader once there is room. The caller must call release. It returns
 // false if done closes first.
-func (u *backlog) acquire(g *backlogEntry, who string, n int, done <-chan struct{}) bool {
+func (b *backlog) acquire(e *backlogEntry, who string, n int, done <-chan struct{}) bool {
 	for {
-		changed, wait := u.tryAcquire(g, who, int64(n))
+		changed, wait := b.tryAcquire(e, who, int64(n))
 		if changed == nil {
 			return true
 		}
@@ -61,9 +61,9 @@ func (u *backlog) acquire(g *backlogEntry, who string, n int, done <-chan struct
 			ended = true
 		}
 		timer.Stop()
-		u.mu.Lock()
-		u.waiting--
-		u.mu.Unlock()
+		b.mu.Lock()
+		b.waiting--
+		b.mu.Unlock()
 		if ended {
 			return false
 		}
@@ -72,21 +72,21 @@ func (u *backlog) acquire(g *backlogEntry, who string, n int, done <-chan struct
 
 // tryAcquire counts n bytes. Without room it returns a channel that is closed when bytes are
 // released, and when to try to cut off a reader again.
-func (u *backlog) tryAcquire(g *backlogEntry, who string, n int64) (changed <-chan struct{}, wait time.Duration) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
+func (b *backlog) tryAcquire(e *backlogEntry, who string, n int64) (changed <-chan struct{}, wait time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	now := time.Now()
-	share := u.held[who] > 0 && u.held[who]+n > u.share
-	total := u.used > 0 && u.used+n > u.total
+	share := b.held[who] > 0 && b.held[who]+n > b.share
+	total := b.used > 0 && b.used+n > b.total
 	if n <= smallFrame || !share && !total {
-		g.who, g.bytes, g.since, g.slow = who, n, now, false
-		u.entries = append(u.entries, g)
-		u.used += n
-		u.held[who] += n
+		e.who, e.bytes, e.since, e.slow = who, n, now, false
+		b.entries = append(b.entries, e)
+		b.used += n
+		b.held[who] += n
 		return nil, 0
 	}
-	u.waiting++
-	for _, slow := range u.entries {
+	b.waiting++
+	for _, slow := range b.entries {
 		if share && slow.who != who || slow.bytes <= smallFrame {
 			continue
 		}
@@ -100,32 +100,32 @@ func (u *backlog) tryAcquire(g *backlogEntry, who string, n int64) (changed <-ch
 	if wait <= 0 {
 		wait = minSlowTime
 	}
-	return u.changed, wait
+	return b.changed, wait
 }
 
 // release ends what acquire counted, whether the reader got the bytes or not.
-func (u *backlog) release(g *backlogEntry) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	for i := len(u.entries) - 1; i >= 0; i-- { // most readers finish at once, so the entry is near the end
-		if u.entries[i] == g {
-			u.entries = slices.Delete(u.entries, i, i+1)
+func (b *backlog) release(e *backlogEntry) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i := len(b.entries) - 1; i >= 0; i-- { // most readers finish at once, so the entry is near the end
+		if b.entries[i] == e {
+			b.entries = slices.Delete(b.entries, i, i+1)
 			break
 		}
 	}
-	u.used -= g.bytes
-	if u.held[g.who] -= g.bytes; u.held[g.who] == 0 {
-		delete(u.held, g.who)
+	b.used -= e.bytes
+	if b.held[e.who] -= e.bytes; b.held[e.who] == 0 {
+		delete(b.held, e.who)
 	}
-	if u.waiting > 0 {
-		close(u.changed)
-		u.changed = make(chan struct{})
+	if b.waiting > 0 {
+		close(b.changed)
+		b.changed = make(chan struct{})
 	}
 }
 
 // bytes is the number of unread bytes of all readers.
-func (u *backlog) bytes() int64 {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return u.used
+func (b *backlog) bytes() int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.used
 }

@@ -19,7 +19,7 @@ type Channels interface {
 // registerChannels registers the operations on channels.
 func (rt router) registerChannels() {
 	s := rt.server
-	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/channels", "list-channels", "All channels, by name; details need the scope metrics or admin"),
+	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/channels", "list-channels", "List channels, by name; details need the scope metrics or admin"),
 		func(ctx context.Context, _ *empty) (*body[api.Page[api.Channel]], error) {
 			return &body[api.Page[api.Channel]]{api.Page[api.Channel]{Items: s.channelsFor(requestOf(ctx).who)}}, nil
 		})

@@ -166,7 +166,7 @@ func (a response) problem(t *testing.T) api.Problem {
 		t.Fatalf("%v in %.200s", err, a.body)
 	}
 	if p.Status != a.status {
-		t.Errorf("the problem says status %d, the answer %d", p.Status, a.status)
+		t.Errorf("the problem has status %d, the response %d", p.Status, a.status)
 	}
 	if p.Errors == nil || p.Title == "" || p.Detail == "" || p.Type == "" {
 		t.Errorf("a problem lacks a member: %s", a.body)

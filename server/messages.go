@@ -18,8 +18,8 @@ func (rt router) registerMessages() {
 	submitTo := rt.operation(mailroom.PermissionSubmit, "POST /v1/threads/{thread}/messages", "submit-to-thread", "Submit a message to a thread")
 	submitTo.DefaultStatus = 202
 	handle(rt, submitTo, s.submitTo)
-	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/threads/{thread}/messages", "list-messages", "The transcript in reading order, the last page first"), s.listMessages)
-	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/threads/{thread}/messages/{message}", "get-message", "One message with its current state"), s.getMessage)
+	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/threads/{thread}/messages", "list-messages", "List the transcript in reading order, the last page first"), s.listMessages)
+	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/threads/{thread}/messages/{message}", "get-message", "Get a message with its current state"), s.getMessage)
 	handle(rt, rt.operation(mailroom.PermissionSubmit, "PATCH /v1/threads/{thread}/messages/{message}", "edit-message", "Replace the content of an unread message"), s.editMessage)
 	retract := rt.operation(mailroom.PermissionSubmit, "DELETE /v1/threads/{thread}/messages/{message}", "retract-message", "Retract an unread message")
 	retract.DefaultStatus = 204

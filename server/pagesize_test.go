@@ -154,7 +154,7 @@ func TestAnInboxEndsAtItsBytes(t *testing.T) {
 		total += len(page.Items)
 	}
 	if total != 80 {
-		t.Errorf("%d were taken, want 80", total)
+		t.Errorf("took %d notifications, want 80", total)
 	}
 }
 

@@ -17,7 +17,7 @@ type Pairings interface {
 // registerPairings registers the operations on pairings.
 func (rt router) registerPairings() {
 	s := rt.server
-	handle(rt, rt.operation(mailroom.PermissionAdmin, "GET /v1/pairings", "list-pairings", "Approved users of chat channels, and pending pairing requests"), s.listPairings)
+	handle(rt, rt.operation(mailroom.PermissionAdmin, "GET /v1/pairings", "list-pairings", "List the approved users of chat channels, and pending pairing requests"), s.listPairings)
 	handle(rt, rt.operation(mailroom.PermissionAdmin, "POST /v1/pairings", "approve-pairing", "Approve a pairing code"), s.approvePairing)
 	ending := rt.operation(mailroom.PermissionAdmin, "DELETE /v1/pairings/{channel}/{user}", "revoke-pairing", "Revoke a user's access, or refuse a pending request")
 	ending.DefaultStatus = 204

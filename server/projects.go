@@ -30,7 +30,7 @@ func (rt router) registerProjects() {
 	reserve.DefaultStatus = 201
 	reserve.Description = "A name that another agent holds is a conflict; its field held has the holder and the expiry."
 	handle(rt, reserve, s.reserve)
-	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/reservations", "list-reservations", "Current reservations, by project and fence"), s.listReservations)
+	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/reservations", "list-reservations", "List current reservations, by project and fence"), s.listReservations)
 	handle(rt, rt.operation(mailroom.PermissionSubmit, "POST /v1/reservations/{reservation}/renew", "renew-reservation", "Extend a reservation that has not ended"), s.renewReservation)
 	release := rt.operation(mailroom.PermissionSubmit, "DELETE /v1/reservations/{reservation}", "release", "End a reservation")
 	release.DefaultStatus = 204
@@ -40,7 +40,7 @@ func (rt router) registerProjects() {
 	notify := rt.operation(mailroom.PermissionSubmit, "POST /v1/notifications", "notify", "Send a notification to agents of a project")
 	notify.DefaultStatus = 201
 	handle(rt, notify, s.notify)
-	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/notifications", "list-notifications", "Unread notifications of an agent, oldest first"), s.listNotifications)
+	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/notifications", "list-notifications", "List the unread notifications of an agent, oldest first"), s.listNotifications)
 	handle(rt, rt.operation(mailroom.PermissionSubmit, "POST /v1/notifications/take", "take-notifications", "Read the unread notifications of an agent and mark them read"), s.takeNotifications)
 	acknowledge := rt.operation(mailroom.PermissionSubmit, "POST /v1/notifications/acknowledge", "acknowledge", "Mark notifications as read")
 	acknowledge.DefaultStatus = 204

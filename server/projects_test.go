@@ -29,7 +29,7 @@ func TestReservationsOverTheWire(t *testing.T) {
 		t.Errorf("refused with %v, held by %+v", err, held)
 	}
 	if !strings.Contains(err.Error(), "src/** is reserved by x until ") {
-		t.Errorf("the refusal says %q", err)
+		t.Errorf("the refusal is %q", err)
 	}
 	advisory, err := f.client.Reserve(ctx, api.Reserve{Project: "p", Names: []string{"src/main.go"}, Holder: "y", Advisory: true})
 	if err != nil || len(advisory.Conflicts) != 1 || advisory.Conflicts[0].ID != out.Granted[0].ID {
@@ -113,19 +113,19 @@ func TestAProjectNeedsAccess(t *testing.T) {
 		"POST /v1/reservations/" + out.Granted[0].ID + "/renew": `{}`,
 	} {
 		if got := eve.call(route, body); got.status != 403 && got.status != 404 {
-			t.Errorf("a stranger: %s: %d %s", route, got.status, got.body)
+			t.Errorf("another token: %s: %d %s", route, got.status, got.body)
 		}
 	}
 	for _, route := range []string{"GET /v1/reservations", "GET /v1/reservations?project=p"} {
 		if got := mustCall[api.Page[api.Reservation]](eve, route, ""); len(got.Items) != 0 {
-			t.Errorf("a stranger sees %+v", got.Items)
+			t.Errorf("another token sees %+v", got.Items)
 		}
 		if got := mustCall[api.Page[api.Reservation]](bob, route, ""); len(got.Items) != 1 {
 			t.Errorf("a token with the namespace sees %+v", got.Items)
 		}
 	}
 	if got := mustCall[api.Released](eve, "POST /v1/reservations/release", `{"project":"p","names":["a"],"holder":"x"}`); len(got.Released) != 0 {
-		t.Errorf("a stranger ended %+v", got.Released)
+		t.Errorf("another token released %+v", got.Released)
 	}
 	if after := f.snapshot(); after != before {
 		t.Errorf("refused requests changed\n%s to\n%s", before, after)

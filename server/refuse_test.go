@@ -204,11 +204,11 @@ func TestValuesAreCutAndUnknownFieldsNotEchoed(t *testing.T) {
 	}
 	a := f.call("POST /v1/messages", `{"text":"a","password":"hunter2"}`)
 	if a.problem(t); strings.Contains(a.body, "hunter2") {
-		t.Errorf("the value of an unknown field came back: %s", a.body)
+		t.Errorf("the response has the value of an unknown field: %s", a.body)
 	}
 	a = f.call("POST /v1/messages", `{"text":"a","agent":"`+token+`"}`)
 	if a.problem(t); strings.Contains(a.body, token) {
-		t.Errorf("the token came back: %s", a.body)
+		t.Errorf("the response has the token: %s", a.body)
 	}
 }
 

@@ -15,14 +15,14 @@ import (
 
 func (rt router) registerRuns() {
 	s := rt.server
-	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/runs", "list-runs", "Runs, newest first"), s.listRuns)
-	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/runs/{run}", "get-run", "One run"), s.getRun)
-	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/runs/{run}/wait", "wait-run", "The run once it has finished or waits, or its state at the timeout"), s.waitRun)
+	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/runs", "list-runs", "List runs, newest first"), s.listRuns)
+	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/runs/{run}", "get-run", "Get a run"), s.getRun)
+	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/runs/{run}/wait", "wait-run", "Wait until a run finishes or waits, up to a timeout"), s.waitRun)
 	cancel := rt.operation(mailroom.PermissionSubmit, "POST /v1/runs/{run}/cancel", "cancel-run", "Cancel a run, or ask it to stop (202) if it is running")
 	cancel.Responses["202"] = rt.jsonResponse(reflect.TypeFor[api.Run](), "The run was asked to stop.")
 	handle(rt, cancel, s.cancelRun)
-	handle(rt, rt.operation(mailroom.PermissionSubmit, "POST /v1/runs/{run}/retry", "retry-run", "Queue a failed or cancelled run again"), s.retryRun)
-	handle(rt, rt.operation(mailroom.PermissionSubmit, "POST /v1/runs/retry", "retry-runs", "Queue again the failed and cancelled runs that a filter matches"), s.retryRuns)
+	handle(rt, rt.operation(mailroom.PermissionSubmit, "POST /v1/runs/{run}/retry", "retry-run", "Retry a failed or cancelled run"), s.retryRun)
+	handle(rt, rt.operation(mailroom.PermissionSubmit, "POST /v1/runs/retry", "retry-runs", "Retry the failed and cancelled runs that a filter matches"), s.retryRuns)
 }
 
 func runKeys() []filter.Key {

@@ -52,7 +52,7 @@ func TestNoSecretIsReturnedOrLogged(t *testing.T) {
 			// hash or a guess does not.
 			if strings.Contains(text, canary) && (what == "log" || what == "id" || what == "metrics" || what == "list" || strings.HasPrefix(canary, "mr_")) {
 				at := strings.Index(text, canary)
-				t.Errorf("%.60q tells %.12q…: …%.200s", what, canary, text[max(0, at-80):])
+				t.Errorf("%.60q has %.12q…: …%.200s", what, canary, text[max(0, at-80):])
 			}
 		}
 	}

@@ -40,7 +40,7 @@ const (
 // registerSocket registers the WebSocket. Each frame becomes an internal request that passes the
 // same middleware and handlers.
 func (rt router) registerSocket() {
-	op := rt.operation(accessPerFrame, "GET /v1/ws", "socket", "A WebSocket for submits, decisions and any number of streams")
+	op := rt.operation(accessPerFrame, "GET /v1/ws", "socket", "Open a WebSocket for submits, decisions and any number of streams")
 	op.Description = "Frames are JSON objects with op and id. The token comes in the header Authorization, or in a first frame auth."
 	op.Responses["101"] = &huma.Response{Description: "The WebSocket is open."}
 	op.Responses["426"] = &huma.Response{Description: "Not a WebSocket handshake.", Content: rt.problemResponse().Content}

@@ -48,12 +48,12 @@ func TestAHandshakeIsRefusedBeforeTheUpgrade(t *testing.T) {
 	}
 	f.wantCode("the token in the URL", f.call("GET /v1/ws?token="+token, ""), 422, mailroom.CodeInvalid)
 	if a := f.call("GET /v1/ws?token="+token, ""); strings.Contains(a.body, token) {
-		t.Errorf("the token comes back: %s", a.body)
+		t.Errorf("the response has the token: %s", a.body)
 	}
 	f.wantCode("no handshake", f.call("GET /v1/ws", ""), 426, mailroom.CodeInvalid)
 	f.wantCode("another origin reads", f.call("GET /v1/runs", "", "Origin: https://evil.example"), 403, mailroom.CodeForbidden)
 	if a := f.call("GET /v1/runs", "", "Origin: "+f.url); a.status != 200 {
-		t.Errorf("its own page reads: %d", a.status)
+		t.Errorf("a page of the same origin: %d", a.status)
 	}
 }
 

@@ -45,71 +45,71 @@ type frameWriter struct {
 }
 
 // errReaderGone is returned if a reader ends before there is room for its next frame or event.
-var errReaderGone = errors.New("the socket has ended")
+var errReaderGone = errors.New("the reader has gone")
 
 // write sends the frame that fill builds, of about size bytes. sent reports whether all of it was
 // written. Any error except fill's ends the socket.
-func (o *frameWriter) write(size int, fill func(*bytes.Buffer) error) (sent bool, err error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.err != nil {
-		return false, o.err
+func (w *frameWriter) write(size int, fill func(*bytes.Buffer) error) (sent bool, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.err != nil {
+		return false, w.err
 	}
-	if !o.backlog.acquire(o.pending, o.meter.token(), size, o.done) {
+	if !w.backlog.acquire(w.pending, w.meter.token(), size, w.done) {
 		return false, errReaderGone
 	}
-	defer o.backlog.release(o.pending)
-	o.buf.Reset()
+	defer w.backlog.release(w.pending)
+	w.buf.Reset()
 	defer func() {
-		if o.buf.Cap() > keptBuffer {
-			o.buf = bytes.Buffer{}
+		if w.buf.Cap() > keptBuffer {
+			w.buf = bytes.Buffer{}
 		}
 	}()
-	if err := fill(&o.buf); err != nil {
+	if err := fill(&w.buf); err != nil {
 		return false, err
 	}
-	o.writing.Store(true)
+	w.writing.Store(true)
 	start := time.Now()
-	o.deadline(start.Add(2 * o.timeout))
-	if o.closing.Load() {
-		o.deadline(start.Add(closeWriteTime))
+	w.deadline(start.Add(2 * w.timeout))
+	if w.closing.Load() {
+		w.deadline(start.Add(closeWriteTime))
 	}
-	err = o.conn.Write(context.Background(), websocket.MessageText, o.buf.Bytes())
-	o.deadline(time.Time{}) // pings have their own
-	o.writing.Store(false)
+	err = w.conn.Write(context.Background(), websocket.MessageText, w.buf.Bytes())
+	w.deadline(time.Time{}) // pings have their own
+	w.writing.Store(false)
 	switch {
-	case errors.Is(err, os.ErrDeadlineExceeded), err == nil && time.Since(start) > o.timeout:
-		o.err = errTooSlow
+	case errors.Is(err, os.ErrDeadlineExceeded), err == nil && time.Since(start) > w.timeout:
+		w.err = errTooSlow
 	case err != nil:
-		o.err = err
+		w.err = err
 	}
-	if o.err != nil {
-		o.end(o.err)
+	if w.err != nil {
+		w.end(w.err)
 	}
 	if err == nil {
-		o.bytes += int64(o.buf.Len())
+		w.bytes += int64(w.buf.Len())
 	}
-	return err == nil, o.err
+	return err == nil, w.err
 }
 
 // limitWriteTime shortens the deadline of the pending write and of later ones, because the socket
 // ends.
-func (o *frameWriter) limitWriteTime() {
-	o.closing.Store(true)
-	if o.writing.Load() {
-		o.deadline(time.Now().Add(closeWriteTime))
+func (w *frameWriter) limitWriteTime() {
+	w.closing.Store(true)
+	if w.writing.Load() {
+		w.deadline(time.Now().Add(closeWriteTime))
 	}
 }
 
-func (o *frameWriter) deadline(at time.Time) {
-	_ = o.raw.SetWriteDeadline(at) // if it fails, so does the write
+func (w *frameWriter) deadline(at time.Time) {
+	_ = w.raw.SetWriteDeadline(at) // if it fails, so does the write
 }
 
 // written is the number of bytes of frames sent.
-func (o *frameWriter) written() int64 {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.bytes
+func (w *frameWriter) written() int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.bytes
 }
 
 // answer is a frame that answers a client's frame. The fields are in wire order.
@@ -124,8 +124,8 @@ type answer struct {
 	RetryAfter int             `json:"retry_after,omitempty"` // seconds, as in the header Retry-After
 }
 
-func (o *frameWriter) send(a answer) error {
-	_, err := o.write(len(a.Result)+len(a.Error), func(b *bytes.Buffer) error {
+func (w *frameWriter) send(a answer) error {
+	_, err := w.write(len(a.Result)+len(a.Error), func(b *bytes.Buffer) error {
 		// Without HTML escapes an id comes back as the client sent it.
 		enc := json.NewEncoder(b)
 		enc.SetEscapeHTML(false)

@@ -14,13 +14,13 @@ import (
 
 func (rt router) registerThreads() {
 	s := rt.server
-	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/threads", "list-threads", "Threads, newest first"), s.listThreads)
-	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/threads/{thread}", "get-thread", "One thread"), s.getThread)
+	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/threads", "list-threads", "List threads, newest first"), s.listThreads)
+	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/threads/{thread}", "get-thread", "Get a thread"), s.getThread)
 	handle(rt, rt.operation(mailroom.PermissionSubmit, "PATCH /v1/threads/{thread}", "patch-thread", "Change a thread's agent, metadata or delivery"), s.patchThread)
 	deletion := rt.operation(mailroom.PermissionSubmit, "DELETE /v1/threads/{thread}", "delete-thread", "Delete an idle thread with all its data")
 	deletion.DefaultStatus = 204
 	handle(rt, deletion, s.deleteThread)
-	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/threads/{thread}/entries", "list-entries", "A slice of a thread's log, in order of seq"), s.listEntries)
+	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/threads/{thread}/entries", "list-entries", "List entries of a thread's log, in order of seq"), s.listEntries)
 	handle(rt, rt.operation(mailroom.PermissionSubmit, "POST /v1/threads/{thread}/interrupt", "interrupt-thread", "Supersede queued runs and stop the running one"), s.interrupt)
 }
 

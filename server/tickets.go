@@ -13,9 +13,9 @@ import (
 
 func (rt router) registerTickets() {
 	s := rt.server
-	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/tickets", "list-tickets", "Tickets, newest first"), s.listTickets)
-	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/tickets/{ticket}", "get-ticket", "One ticket"), s.getTicket)
-	handle(rt, rt.operation(mailroom.PermissionDecide, "POST /v1/tickets/{ticket}", "decide", "Approve, deny or answer, once"), s.decide)
+	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/tickets", "list-tickets", "List tickets, newest first"), s.listTickets)
+	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/tickets/{ticket}", "get-ticket", "Get a ticket"), s.getTicket)
+	handle(rt, rt.operation(mailroom.PermissionDecide, "POST /v1/tickets/{ticket}", "decide", "Approve, deny or answer a ticket, once"), s.decide)
 }
 
 func ticketKeys() []filter.Key {

@@ -21,8 +21,8 @@ import (
 const refreshInterval = 500 * time.Millisecond
 
 // quota returns the quota q of a token's name, or def if the name has none of its own.
-func (k *tokenCache) quota(name string, q mailroom.Quota, def int64) int64 {
-	if n, ok := (*k.quotas.Load())[name][q]; ok {
+func (c *tokenCache) quota(name string, q mailroom.Quota, def int64) int64 {
+	if n, ok := (*c.quotas.Load())[name][q]; ok {
 		return n
 	}
 	return def
@@ -66,23 +66,23 @@ func newGrant(s secretHash, t *mailroom.Token) *grant {
 }
 
 func newTokenCache(accounts Accounts, secret string, log *slog.Logger) *tokenCache {
-	k := &tokenCache{accounts: accounts, log: log}
+	c := &tokenCache{accounts: accounts, log: log}
 	if secret != "" {
-		k.operator = newGrant(sha256.Sum256([]byte(secret)), mailroom.RunToken(mailroom.Operator))
+		c.operator = newGrant(sha256.Sum256([]byte(secret)), mailroom.RunToken(mailroom.Operator))
 	}
-	k.byHash.Store(&map[secretHash]*grant{})
-	k.quotas.Store(&map[string]mailroom.Quotas{})
-	return k
+	c.byHash.Store(&map[secretHash]*grant{})
+	c.quotas.Store(&map[string]mailroom.Quotas{})
+	return c
 }
 
 // lookup returns the grant of a secret, or nil. It compares hashes in constant time, so that timing
 // reveals nothing about secrets.
-func (k *tokenCache) lookup(secret string) *grant {
+func (c *tokenCache) lookup(secret string) *grant {
 	s := secretHash(sha256.Sum256([]byte(secret)))
-	if k.operator != nil && subtle.ConstantTimeCompare(s[:], k.operator.hash[:]) == 1 {
-		return k.operator
+	if c.operator != nil && subtle.ConstantTimeCompare(s[:], c.operator.hash[:]) == 1 {
+		return c.operator
 	}
-	g := (*k.byHash.Load())[s]
+	g := (*c.byHash.Load())[s]
 	if g == nil || subtle.ConstantTimeCompare(s[:], g.hash[:]) != 1 || g.ctx.Err() != nil {
 		return nil
 	}
@@ -94,14 +94,14 @@ func (k *tokenCache) lookup(secret string) *grant {
 
 // refresh reads all token rows. It revokes the grants of tokens that were revoked or whose rights
 // changed.
-func (k *tokenCache) refresh(ctx context.Context) error {
-	k.refreshMu.Lock()
-	defer k.refreshMu.Unlock()
-	rows, err := k.accounts.Tokens(ctx)
+func (c *tokenCache) refresh(ctx context.Context) error {
+	c.refreshMu.Lock()
+	defer c.refreshMu.Unlock()
+	rows, err := c.accounts.Tokens(ctx)
 	if err != nil {
 		return err
 	}
-	before := *k.byHash.Load()
+	before := *c.byHash.Load()
 	now := make(map[secretHash]*grant, len(rows))
 	quotas := map[string]mailroom.Quotas{}
 	for _, t := range rows {
@@ -116,8 +116,8 @@ func (k *tokenCache) refresh(ctx context.Context) error {
 			now[s] = newGrant(s, t)
 		}
 	}
-	k.byHash.Store(&now)
-	k.quotas.Store(&quotas)
+	c.byHash.Store(&now)
+	c.quotas.Store(&quotas)
 	for s, g := range before {
 		if now[s] != g {
 			g.revoke(errRevoked())
@@ -133,7 +133,7 @@ func sameRights(a, b *mailroom.Token) bool {
 
 // run refreshes the cache and writes the last uses of tokens until ctx ends. After an error it
 // keeps what it has.
-func (k *tokenCache) run(ctx context.Context) {
+func (c *tokenCache) run(ctx context.Context) {
 	ticker := time.NewTicker(refreshInterval)
 	defer ticker.Stop()
 	for {
@@ -142,19 +142,19 @@ func (k *tokenCache) run(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		if err := recovery.Call(k.log, "token cache", func() error { return k.refresh(ctx) }); err != nil && ctx.Err() == nil {
-			k.log.WarnContext(ctx, "cannot refresh tokens", "error", err)
+		if err := recovery.Call(c.log, "token cache", func() error { return c.refresh(ctx) }); err != nil && ctx.Err() == nil {
+			c.log.WarnContext(ctx, "cannot refresh tokens", "error", err)
 		}
-		if err := recovery.Call(k.log, "token cache", func() error { return k.flushUses(ctx) }); err != nil && ctx.Err() == nil {
-			k.log.WarnContext(ctx, "cannot write last use of tokens", "error", err)
+		if err := recovery.Call(c.log, "token cache", func() error { return c.flushUses(ctx) }); err != nil && ctx.Err() == nil {
+			c.log.WarnContext(ctx, "cannot write last use of tokens", "error", err)
 		}
 	}
 }
 
 // flushUses writes when tokens were used last, to the minute.
-func (k *tokenCache) flushUses(ctx context.Context) error {
+func (c *tokenCache) flushUses(ctx context.Context) error {
 	used := map[string]time.Time{}
-	for g := range maps.Values(*k.byHash.Load()) {
+	for g := range maps.Values(*c.byHash.Load()) {
 		if at := g.used.Load(); at != 0 && at > g.written {
 			used[g.token.Sum], g.written = time.Unix(at, 0).UTC(), at
 		}
@@ -162,7 +162,7 @@ func (k *tokenCache) flushUses(ctx context.Context) error {
 	if len(used) == 0 {
 		return nil
 	}
-	return k.accounts.RecordTokenUse(ctx, used)
+	return c.accounts.RecordTokenUse(ctx, used)
 }
 
 func errRevoked() error {

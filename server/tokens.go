@@ -18,7 +18,7 @@ func (rt router) registerTokens() {
 	creation := rt.operation(mailroom.PermissionAdmin, "POST /v1/tokens", "create-token", "Create a token; its secret is shown only once")
 	creation.DefaultStatus = 201
 	handle(rt, creation, s.createToken)
-	handle(rt, rt.operation(mailroom.PermissionAdmin, "GET /v1/tokens", "list-tokens", "All tokens, by name, without their secrets"), s.listTokens)
+	handle(rt, rt.operation(mailroom.PermissionAdmin, "GET /v1/tokens", "list-tokens", "List tokens, by name, without their secrets"), s.listTokens)
 	handle(rt, rt.operation(mailroom.PermissionAdmin, "PATCH /v1/tokens/{name}", "set-quotas", "Set the quotas of a token"), s.setQuotas)
 	revocation := rt.operation(mailroom.PermissionAdmin, "DELETE /v1/tokens/{name}", "revoke-token", "Revoke a token")
 	revocation.DefaultStatus = 204

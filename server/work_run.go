@@ -27,13 +27,13 @@ func (rt router) registerClaims() {
 	s := rt.server
 	handle(rt, rt.operation(mailroom.PermissionWork, "POST /v1/claims/{claim}/entries", "append", "Commit one step of a claimed run"), s.append)
 	handle(rt, rt.operation(mailroom.PermissionWork, "POST /v1/claims/{claim}/deltas", "write", "Show and store a piece of the message that a claimed run is writing"), s.write)
-	handle(rt, rt.operation(mailroom.PermissionWork, "POST /v1/claims/{claim}/settle", "settle", "End the attempt"), s.settle)
-	handle(rt, rt.operation(mailroom.PermissionWork, "POST /v1/claims/{claim}/steered", "hand-over", "Take the messages that were steered into a claimed run"), s.handOver)
-	handle(rt, rt.operation(mailroom.PermissionWork, "GET /v1/claims/{claim}/run", "get-claimed-run", "A claimed run as it is now"), s.claimedRun)
-	handle(rt, rt.operation(mailroom.PermissionWork, "GET /v1/claims/{claim}/input", "get-claimed-input", "The input messages of a claimed run"), s.claimedInput)
-	handle(rt, rt.operation(mailroom.PermissionWork, "GET /v1/claims/{claim}/transcript", "get-claimed-transcript", "The last messages of the transcript before a claimed run's input"), s.claimedTranscript)
-	handle(rt, rt.operation(mailroom.PermissionWork, "GET /v1/claims/{claim}/tickets", "get-claimed-tickets", "The tickets of a claimed run"), s.claimedTickets)
-	handle(rt, rt.operation(mailroom.PermissionWork, "GET /v1/claims/{claim}/effects", "get-claimed-effects", "The named effects of a claimed run"), s.claimedEffects)
+	handle(rt, rt.operation(mailroom.PermissionWork, "POST /v1/claims/{claim}/settle", "settle", "End the attempt of a claimed run"), s.settle)
+	handle(rt, rt.operation(mailroom.PermissionWork, "POST /v1/claims/{claim}/steered", "hand-over", "Read the messages steered into a claimed run"), s.handOver)
+	handle(rt, rt.operation(mailroom.PermissionWork, "GET /v1/claims/{claim}/run", "get-claimed-run", "Get a claimed run"), s.claimedRun)
+	handle(rt, rt.operation(mailroom.PermissionWork, "GET /v1/claims/{claim}/input", "get-claimed-input", "List the input messages of a claimed run"), s.claimedInput)
+	handle(rt, rt.operation(mailroom.PermissionWork, "GET /v1/claims/{claim}/transcript", "get-claimed-transcript", "List the last messages of the transcript before a claimed run's input"), s.claimedTranscript)
+	handle(rt, rt.operation(mailroom.PermissionWork, "GET /v1/claims/{claim}/tickets", "get-claimed-tickets", "List the tickets of a claimed run"), s.claimedTickets)
+	handle(rt, rt.operation(mailroom.PermissionWork, "GET /v1/claims/{claim}/effects", "get-claimed-effects", "List the named effects of a claimed run"), s.claimedEffects)
 }
 
 type appendInput struct {

@@ -104,7 +104,7 @@ func TestEveryPartOfARequestHasABound(t *testing.T) {
 	}
 	for name, s := range d.Components.Schemas {
 		if strings.HasPrefix(name, "Page") && !strings.Contains(string(mustJSON(t, d.whole)), fmt.Sprintf("at most %d bytes of JSON", mailroom.MaxPage)) {
-			t.Errorf("%s tells no bound: %+v", name, s)
+			t.Errorf("the description of %s has no bound: %+v", name, s)
 		}
 	}
 }

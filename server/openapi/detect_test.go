@@ -36,12 +36,12 @@ func TestAnInvalidDocumentIsDetected(t *testing.T) {
 	for _, e := range []struct{ name, old, now string }{
 		{"another version", `"openapi":"3.1.0"`, `"openapi":"3.0.3"`},
 		{"no title", `"title":"Mailroom"`, `"name":"Mailroom"`},
-		{"a parameter from nowhere", `"in":"path"`, `"in":"air"`},
-		{"a path parameter that may be left out", `"in":"path","name":"claim","required":true`, `"in":"path","name":"claim"`},
-		{"an answer without a description", `"description":"A refusal; code says what kind."`, `"summary":"A refusal"`},
+		{"a parameter in an unknown place", `"in":"path"`, `"in":"air"`},
+		{"an optional path parameter", `"in":"path","name":"claim","required":true`, `"in":"path","name":"claim"`},
+		{"an answer without a description", `"description":"A refusal. The field code classifies it."`, `"summary":"A refusal"`},
 		{"a reference to nothing", `"$ref":"#/components/schemas/`, `"$ref":"#/components/schemas/No`},
-		{"a type that is none", `"type":"integer"`, `"type":"whole"`},
-		{"a bound that is no number", `"minimum":1`, `"minimum":"one"`},
+		{"an unknown type", `"type":"integer"`, `"type":"whole"`},
+		{"a bound that is not a number", `"minimum":1`, `"minimum":"one"`},
 	} {
 		if found := changed(t, raw, e.old, e.now).document(); len(found) == 0 {
 			t.Errorf("%s is not detected", e.name)
@@ -64,24 +64,24 @@ func TestAnUndescribedRequestIsDetected(t *testing.T) {
 		want                      int
 	}{
 		{"a list", runs, "", "", 0},
-		{"a list with all that it may have", entries + "?kind=message&kind=run&limit=5&run=r", "", "", 0},
+		{"a list with every parameter", entries + "?kind=message&kind=run&limit=5&run=r", "", "", 0},
 		{"a message", submit, `{"text":"x","not_before":"2026-11-22T04:00:00Z"}`, "Idempotency-Key: k", 0},
 		{"no token", runs, "", "Authorization: ", 1},
 		{"another path", "list-runs GET /v1/runs/r", "", "", 1},
 		{"another method", "list-runs POST /v1/runs", "", "", 1},
-		{"a parameter that is not there", runs + "?limits=5", "", "", 1},
+		{"an unknown parameter", runs + "?limits=5", "", "", 1},
 		{"a number in words", runs + "?limit=five", "", "", 1},
 		{"a number that is too low", runs + "?limit=-1", "", "", 1},
-		{"a truth in words", messages + "?all=maybe", "", "", 1},
+		{"a boolean in words", messages + "?all=maybe", "", "", 1},
 		{"no body", submit, "", "", 1},
-		{"a body where none is", runs, `{}`, "", 1},
+		{"an undescribed body", runs, `{}`, "", 1},
 		{"a body of another type", submit, `{"text":"x"}`, "Content-Type: text/plain", 1},
 		{"a body that is not JSON", submit, `text`, "", 1},
 		{"a field of another type", submit, `{"text":1}`, "", 1},
-		{"a field that is not there", submit, `{"texts":"x"}`, "", 1},
+		{"an unknown field", submit, `{"texts":"x"}`, "", 1},
 		{"a number out of bounds", submit, `{"text":"x","priority":256}`, "", 1},
-		{"a time that is none", submit, `{"text":"x","not_before":"tomorrow"}`, "", 1},
-		{"a body that may be left out", retry, "", "", 0},
+		{"an invalid time", submit, `{"text":"x","not_before":"tomorrow"}`, "", 1},
+		{"an optional body left out", retry, "", "", 0},
 	} {
 		part := strings.Fields(e.route)
 		var body io.Reader
@@ -121,16 +121,16 @@ func TestAnUndescribedResponseIsDetected(t *testing.T) {
 		{"nothing", "delete-thread", 204, "", "", 0},
 		{"something instead of nothing", "delete-thread", 204, json, "{}", 1},
 		{"a list of another kind", "get-run", 200, json, agents, 1},
-		{"a field that lacks", "get-run", 200, json, `{}`, 1},
+		{"a missing field", "get-run", 200, json, `{}`, 1},
 		{"a field of another type", "get-run", 200, json, strings.Replace(run, `"attempt":0`, `"attempt":"none"`, 1), 1},
-		{"a time that is none", "get-run", 200, json, strings.Replace(run, `"created_at":"2`, `"created_at":"in 2`, 1), 1},
-		{"a word that is none of them", "get-run", 200, json, strings.Replace(run, `"status":"queued"`, `"status":"lost"`, 1), 1},
-		{"a refusal as if it were none", "get-run", 404, json, problem, 1},
+		{"an invalid time", "get-run", 200, json, strings.Replace(run, `"created_at":"2`, `"created_at":"in 2`, 1), 1},
+		{"a value outside of its enum", "get-run", 200, json, strings.Replace(run, `"status":"queued"`, `"status":"lost"`, 1), 1},
+		{"a refusal with the wrong type", "get-run", 404, json, problem, 1},
 		{"a page", "get-run", 200, "text/html", "<p>", 1},
 		{"no type", "get-run", 200, "", run, 1},
 		{"no JSON", "get-run", 200, json, "text", 1},
 		{"more than JSON", "get-run", 200, json, run + run, 1},
-		{"a type of its own", "metrics", 200, "text/plain; version=0.0.4", "a 1", 0},
+		{"a text type", "metrics", 200, "text/plain; version=0.0.4", "a 1", 0},
 	} {
 		d, err := describe(raw)
 		if err != nil {

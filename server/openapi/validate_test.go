@@ -99,7 +99,7 @@ func (d *description) request(op operation, req *http.Request) (found []string) 
 	}
 	if req.Body == nil {
 		if op.RequestBody != nil && op.RequestBody.Required {
-			found = append(found, "the body lacks")
+			found = append(found, "the body is missing")
 		}
 		return found
 	}
@@ -125,7 +125,7 @@ func (d *description) security(op operation) []map[string][]string {
 func (d *description) sent(p parameter, place string, texts []string) []string {
 	switch {
 	case len(texts) == 0 && p.Required:
-		return []string{p.Name + " lacks"}
+		return []string{p.Name + " is missing"}
 	case len(texts) == 0:
 		return nil
 	}
@@ -205,7 +205,7 @@ func (d *description) content(described map[string]media, header http.Header, ra
 	}
 	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
 	if err != nil {
-		return []string{fmt.Sprintf("no JSON: %v", err)}
+		return []string{fmt.Sprintf("not JSON: %v", err)}
 	}
 	return d.holds("the body", op.at(append(place, "content", kind, "schema")...), value)
 }
