@@ -199,7 +199,7 @@ func TestButtonPressIsAnsweredOnce(t *testing.T) {
 	}
 	calls := dc.Calls(discordtest.Callback)
 	if len(calls) != 2 || calls[0].Auth != "" {
-		t.Errorf("%d answers to 2 taps", len(calls))
+		t.Errorf("%d answers to 2 presses", len(calls))
 	}
 	if data := calls[0].Params["data"].(map[string]any); data["flags"] != 68.0 {
 		t.Errorf("the answer is not ephemeral: %v", data)

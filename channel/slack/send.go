@@ -15,7 +15,7 @@ import (
 // metadataType is the event type of the metadata that holds a message's key.
 const metadataType = "mailroom_message"
 
-// Send implements [chat.Platform]. It ignores Reply: Slack shows replies by their thread alone.
+// Send implements [chat.Platform]. It ignores ReplyTo: Slack shows replies by their thread alone.
 func (c *connection) Send(ctx context.Context, to chat.Room, m chat.Message, key string) (string, error) {
 	in, err := messageParams(m)
 	if err != nil {
