@@ -50,7 +50,7 @@ func (x *policyFixture) expectState(c Condition, attempts int, next time.Duratio
 		got = x.s.nextTry.Sub(x.at)
 	}
 	if x.s.condition != c || x.s.attempts != attempts || got != next {
-		x.t.Fatalf("it is %s after %d attempts, next try in %s; want %s, %d, %s", x.s.condition, x.s.attempts, got, c, attempts, next)
+		x.t.Fatalf("condition %s after %d attempts, next in %s; want %s, %d, %s", x.s.condition, x.s.attempts, got, c, attempts, next)
 	}
 }
 
@@ -160,11 +160,11 @@ func TestTheNextAdapterStartsOnceTheLastHasExitedOrWasAbandoned(t *testing.T) {
 	x.advance(10*time.Second-1).expect(eventTick, actionNone)
 	x.advance(1).expect(eventTick, actionStart)
 	if diff := cmp.Diff([]int{2}, x.s.stranded); diff != "" || x.s.adapter != 3 {
-		t.Errorf("left behind: %s; the adapter is %d", diff, x.s.adapter)
+		t.Errorf("abandoned: %s; the adapter is %d", diff, x.s.adapter)
 	}
 	x.apply(event{kind: eventExited, adapter: 2}, actionNone)
 	if len(x.s.stranded) > 0 || x.s.phase != phaseConnecting {
-		t.Errorf("it has ended after all: %+v", x.s)
+		t.Errorf("state after a late exit: %+v", x.s)
 	}
 }
 
@@ -210,7 +210,7 @@ func TestAChannelWithoutHeartbeatsReconnects(t *testing.T) {
 		x.expect(eventHeartbeat, actionNone)
 		x.expectState(ConditionConnected, 0, 0)
 		if x.s.downtime != 31*time.Second || x.s.reconnects != 1 { // since the last heartbeat
-			t.Errorf("it was down for %s, and connected again %d times", x.s.downtime, x.s.reconnects)
+			t.Errorf("downtime %s, %d reconnects", x.s.downtime, x.s.reconnects)
 		}
 	})
 	t.Run("it falls silent soon, again and again", func(t *testing.T) {
@@ -221,7 +221,7 @@ func TestAChannelWithoutHeartbeatsReconnects(t *testing.T) {
 			x.advance(time.Second).expect(eventTick, actionStop)
 			x.expect(eventExited, actionNone)
 			if x.s.condition != want {
-				t.Fatalf("it is %s, want %s", x.s.condition, want)
+				t.Fatalf("condition %s, want %s", x.s.condition, want)
 			}
 			x.at = x.s.nextTry
 			x.expect(eventTick, actionStart)
@@ -263,7 +263,7 @@ func TestAPolledPlatformIsRetriedEachMinute(t *testing.T) {
 		x.fail(event{fatal: true, reason: "401"})
 		if x.s.condition == ConditionFailed {
 			if held := x.at.Sub(refused); held < 5*time.Minute || held > 6*time.Minute {
-				t.Errorf("it failed for good after %s", held)
+				t.Errorf("final failure after %s", held)
 			}
 			break
 		}
@@ -290,7 +290,7 @@ func TestAResumedChannelRetriesAtOnce(t *testing.T) {
 				x := newPolicyFixture(t, c.pace)
 				x.fail(c.event)
 				if x.s.condition != c.state {
-					t.Fatalf("it is %s", x.s.condition)
+					t.Fatalf("condition %s", x.s.condition)
 				}
 				x.expect(why, actionStart)
 				x.expectState(ConditionQueued, 0, 0)

@@ -312,7 +312,7 @@ func TestAParkedChannelRetriesOnRequest(t *testing.T) {
 				b.advance(5*time.Minute).expect(channel.ConditionParked, "it is down")
 				how(b.Runner) // the platform is still down
 				if s := b.advance(0).expect(channel.ConditionQueued, "it is down"); s.Attempts != 1 {
-					t.Errorf("it is tried %d times", s.Attempts)
+					t.Errorf("%d attempts", s.Attempts)
 				}
 				b.advance(5*time.Minute).expect(channel.ConditionParked, "it is down")
 				up.Store(true)
@@ -337,7 +337,7 @@ func TestAHalfOpenConnectionIsReplaced(t *testing.T) {
 			t.Errorf("%d at once; %s", b.p.maxLive, diff)
 		}
 		if reason := b.ledger.changes[2].Reason; reason != "no heartbeat for 30s" {
-			t.Errorf("it was silent because %q", reason)
+			t.Errorf("silent with reason %q", reason)
 		}
 	}, func(p *platform) {
 		closed := make(chan struct{}, 1)
@@ -380,15 +380,15 @@ func TestAnAdapterThatDoesNotStopIsAbandoned(t *testing.T) {
 			"changes": func() error { _, err := dead.Edit(t.Context(), channel.Edit{}); return err }(),
 		} {
 			if !errors.Is(err, channel.ErrReplaced) {
-				t.Errorf("it %s: %v", what, err)
+				t.Errorf("a closed host %s: %v", what, err)
 			}
 		}
 		if s := b.State(); s.LastInbound != inbound || s.LastSuccess != beat || s.Cursor != "" || strings.Contains(s.LastError, "old") {
-			t.Errorf("what it reports is shown: %+v", s)
+			t.Errorf("reports of a closed host are shown: %+v", s)
 		}
 		close(release)
 		if s := b.advance(0).State(); s.Stranded != 0 {
-			t.Errorf("it has ended, and the state is %+v", s)
+			t.Errorf("state after a late exit: %+v", s)
 		}
 	}, func(p *platform) {
 		release = make(chan struct{}) // a channel of the bubble
@@ -452,7 +452,7 @@ func TestTwoFailingChannelsDelayNoThird(t *testing.T) {
 			b.stop()
 		}
 		if took := time.Since(began); took > 10*time.Second {
-			t.Errorf("it took %s to end them", took)
+			t.Errorf("the shutdown took %s", took)
 		}
 		close(hold)
 	})
@@ -522,7 +522,7 @@ func TestABrokenChannelSaysWhy(t *testing.T) {
 			Name: "c", Kind: "k", Connect: channel.Broken(errors.New("there is no token")), Ledger: &fakeLedger{}, Log: slog.New(slog.NewTextHandler(&log, nil)),
 		})
 		if s := r.State(); s.Condition != channel.ConditionStarting {
-			t.Errorf("before it begins it is %s", s.Condition)
+			t.Errorf("condition before Run: %s", s.Condition)
 		}
 		ctx, stop := context.WithTimeout(t.Context(), time.Hour)
 		defer stop()

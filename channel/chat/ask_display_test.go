@@ -17,7 +17,7 @@ func TestAnApproverSeesInvisibleCharacters(t *testing.T) {
 	const shown = "run a⟦U+202E⟧txt.exe⟦U+200B⟧"
 	asked := w.awaitText("asks: May I " + shown + "?").Versions[0].Text
 	if strings.ContainsAny(asked, "\u202e\u200b") || strings.Count(asked, shown) != 2 {
-		t.Errorf("it asks: %+q", asked)
+		t.Errorf("question %+q", asked)
 	}
 	w.platform.SendPrivate(boss, "/status")
 	w.awaitText("It asks: May I " + shown + "? " + shown + " – ")

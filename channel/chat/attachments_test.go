@@ -68,7 +68,7 @@ func TestFilesBecomeMessageParts(t *testing.T) {
 	}
 	many := attachments{}.parts(t.Context(), " ", make([]File, maxFiles+2))
 	if len(many) != maxFiles+1 || many[maxFiles].Text != "(2 more files are left out)" {
-		t.Errorf("of many files: %+v", many)
+		t.Errorf("parts of many files: %+v", many)
 	}
 }
 
@@ -88,7 +88,7 @@ func TestHangingFilesTimeOut(t *testing.T) {
 			where = append(where, p.Text+p.URI)
 		}
 		if diff := cmp.Diff([]string{"words", "kept:a.png", "x:2", "x:3"}, where); diff != "" || kept["a.png"] != "whole" {
-			t.Errorf("it is at (-want +got):\n%s\nkept: %v", diff, kept)
+			t.Errorf("parts (-want +got):\n%s\nkept: %v", diff, kept)
 		}
 	})
 }

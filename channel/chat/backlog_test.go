@@ -182,7 +182,7 @@ func TestAKillAnywhereLosesNoMessageWithAFile(t *testing.T) {
 			w.stop()
 		}
 		if writes < 6 {
-			t.Errorf("it was killed at %d writes only", writes)
+			t.Errorf("only %d kills", writes)
 		}
 	}
 }

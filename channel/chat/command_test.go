@@ -178,13 +178,19 @@ func TestALateButtonPressShowsTheDecision(t *testing.T) {
 	w.platform.SendPrivate(boss, "ask run")
 	s := w.awaitText("May I run?")
 	w.awaitSettled()
+	awaitAcks := func(n int) { // the platform gets them in the background
+		t.Helper()
+		w.platform.Await(fmt.Sprint(n, " button results"), func() bool { return len(w.platform.ButtonAcks()) == n })
+	}
 	w.platform.PressButton(friend, s, s.Versions[0].Buttons[0].Label)
 	w.platform.AwaitReceived()
+	awaitAcks(1)
 	wantEqual(t, "the ticket after an unauthorized button press", w.ticket().State, mailroom.TicketOpen)
 	w.platform.SendPrivate(boss, "/deny")
 	w.awaitText("Denied by")
 	w.platform.PressButton(boss, s, s.Versions[0].Buttons[0].Label)
 	w.awaitSettled()
+	awaitAcks(2)
 	acks := w.platform.ButtonAcks()
 	if len(acks) != 2 || !strings.Contains(acks[0].Text, "Only an admin") || !strings.HasPrefix(acks[1].Text, "Denied by") {
 		t.Errorf("button results %+v", acks)
@@ -244,7 +250,7 @@ func TestAKillBetweenAnyTwoWritesChangesNothing(t *testing.T) {
 					w.stop()
 				}
 				if writes == 0 {
-					t.Error("it was never killed")
+					t.Error("no kill")
 				}
 			})
 		}

@@ -282,7 +282,7 @@ func TestSlowRoomsLeavePlacesForOthers(t *testing.T) {
 			t.Errorf("at first %d are postponed and %d fail", put, failed)
 		}
 		if put, failed := all(); put != rooms-maxSlowDeliveries || failed != maxSlowDeliveries {
-			t.Errorf("of slow rooms %d are postponed and %d fail, want %d to fail", put, failed, maxSlowDeliveries)
+			t.Errorf("slow rooms: %d postponed and %d failed, want %d failed", put, failed, maxSlowDeliveries)
 		}
 		works := func(context.Context) error { return nil }
 		for range 2 { // a success ends the slow state

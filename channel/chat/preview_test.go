@@ -171,7 +171,7 @@ func TestConversationsOfOneRoomHaveSeparatePreviews(t *testing.T) {
 				previews++
 			}
 			if strings.HasSuffix(s.Message.Text, "…") {
-				t.Errorf("it was never finished: %+v", s)
+				t.Errorf("an unfinished message: %+v", s)
 			}
 		}
 		if previews != 2 {

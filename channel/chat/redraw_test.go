@@ -134,7 +134,7 @@ func TestAFailedRedrawIsRetriedALimitedNumberOfTimes(t *testing.T) {
 				mu.Lock()
 				defer mu.Unlock()
 				if tries != c.tries {
-					t.Errorf("it was tried %d times, want %d", tries, c.tries)
+					t.Errorf("%d attempts, want %d", tries, c.tries)
 				}
 				if shown := strings.HasPrefix(o.sentTexts()[0], "Approved by bob"); shown != (c.fails < c.tries) {
 					t.Errorf("the question is %q", o.sentTexts()[0])

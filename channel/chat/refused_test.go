@@ -64,7 +64,7 @@ func TestARefusalIsFinalAfterTheGracePeriod(t *testing.T) {
 		told := time.Now()
 		o.platform.SendPrivate("ann", "one")
 		if run := o.awaitSettled(1)[0]; run.Status != mailroom.StatusFailed || run.FinishedAt.Sub(told) > time.Minute {
-			o.t.Errorf("it is %s after %s", run.Status, run.FinishedAt.Sub(told))
+			o.t.Errorf("status %s after %s", run.Status, run.FinishedAt.Sub(told))
 		}
 	})
 }

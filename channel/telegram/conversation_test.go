@@ -31,7 +31,7 @@ func startServer(t *testing.T, tg *telegramtest.Platform, ann *telegramtest.Pers
 	startServerWith(t, tg, chat.Options{Agent: "codex", Access: access, Previews: true}, agent)
 }
 
-// discardFiles is a [chat.Files] that discards the content.
+// discardFiles is a [chat.FileStore] that discards the content.
 type discardFiles struct{}
 
 func (discardFiles) Save(_ context.Context, name string, r io.Reader) (string, error) {
