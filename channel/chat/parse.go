@@ -7,7 +7,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"mailroom/internal/nearest"
+	"mailroom/internal/suggest"
 )
 
 // Commands act at once, even while the agent is busy.
@@ -118,7 +118,7 @@ func parseText(text, bot string) parsedText {
 		p.command, p.rest = word, strings.TrimSpace(trimmed[end:])
 		p.namesBot = p.namesBot || addressed
 	case trimmed[0] == '/' && isCommandName(word):
-		p.suggestion = nearest.Word(word, commands())
+		p.suggestion = suggest.Word(word, commands())
 	}
 	return p
 }

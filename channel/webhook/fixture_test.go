@@ -21,7 +21,7 @@ import (
 	"mailroom/channel/webhook"
 	"mailroom/channel/webhook/webhooktest"
 	"mailroom/engine"
-	"mailroom/internal/vet"
+	"mailroom/internal/netguard"
 	"mailroom/ledger"
 	"mailroom/server"
 	"mailroom/store/memory"
@@ -87,7 +87,7 @@ func newFixture(t *testing.T) *fixture {
 	return o
 }
 
-func loopback() (p vet.Policy) {
+func loopback() (p netguard.Policy) {
 	p.Allow = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 	return p
 }

@@ -20,7 +20,7 @@ import (
 
 	"mailroom"
 	"mailroom/channel/chat"
-	"mailroom/internal/vet"
+	"mailroom/internal/netguard"
 )
 
 const (
@@ -150,7 +150,7 @@ func (c *connection) transportError(ctx context.Context, err error, maybe bool) 
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		err = u.Err
 	}
-	refused := errors.Is(err, vet.ErrRefused)
+	refused := errors.Is(err, netguard.ErrRefused)
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		err = errors.New("request timed out")
 	}

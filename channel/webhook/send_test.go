@@ -15,8 +15,8 @@ import (
 	"mailroom/channel/chat"
 	"mailroom/channel/webhook"
 	"mailroom/channel/webhook/webhooktest"
-	"mailroom/internal/vet"
-	"mailroom/internal/vet/vettest"
+	"mailroom/internal/netguard"
+	"mailroom/internal/netguard/netguardtest"
 )
 
 // gatedEcho echoes once gate is closed.
@@ -162,11 +162,11 @@ func TestForbiddenAddressesAreRefused(t *testing.T) {
 		change func(o *webhook.Options)
 		want   string
 	}{
-		"this machine":     {func(o *webhook.Options) { o.Policy = vet.Policy{} }, "127.0.0.1 is of this machine"},
-		"localhost":        {func(o *webhook.Options) { o.Policy, o.URL = vet.Policy{}, "http://localhost:1/" }, "of this machine"},
-		"a private one":    {func(o *webhook.Options) { o.URL = "https://10.0.0.1/" }, "10.0.0.1 is of a private network"},
+		"this machine":     {func(o *webhook.Options) { o.Policy = netguard.Policy{} }, "127.0.0.1 is a loopback address"},
+		"localhost":        {func(o *webhook.Options) { o.Policy, o.URL = netguard.Policy{}, "http://localhost:1/" }, "of this machine"},
+		"a private one":    {func(o *webhook.Options) { o.URL = "https://10.0.0.1/" }, "10.0.0.1 is in a private network"},
 		"metadata":         {func(o *webhook.Options) { o.URL = "https://169.254.169.254/latest" }, "local link"},
-		"in other clothes": {func(o *webhook.Options) { o.Policy, o.URL = vet.Policy{}, "https://[::ffff:127.0.0.1]/" }, "of this machine"},
+		"in other clothes": {func(o *webhook.Options) { o.Policy, o.URL = netguard.Policy{}, "https://[::ffff:127.0.0.1]/" }, "of this machine"},
 		"without TLS":      {func(o *webhook.Options) { o.URL = "http://example.org/hush" }, "it is not https"},
 		"no address":       {func(o *webhook.Options) { o.URL = "example.org/hush" }, "it is no address"},
 	} {
@@ -311,10 +311,10 @@ func TestANameThatResolvesToAPrivateAddressIsNotUsed(t *testing.T) {
 		t.Fatal(err)
 	}
 	o.options.URL, o.options.Insecure = "http://innocent.example.org:"+port+"/take", true
-	o.options.Policy = vet.Policy{Resolver: vettest.Resolver(t, [4]byte{127, 0, 0, 1})}
+	o.options.Policy = netguard.Policy{Resolver: netguardtest.Resolver(t, [4]byte{127, 0, 0, 1})}
 	o.start()
 	o.postMessage("1", "r", "one")
-	o.WaitFor(t, "the trouble", func() bool { return strings.Contains(o.runner.State().LastError, "127.0.0.1 is of this machine") })
+	o.WaitFor(t, "the trouble", func() bool { return strings.Contains(o.runner.State().LastError, "127.0.0.1 is a loopback address") })
 	if len(o.Posts()) > 0 || o.deadLetters() > 0 {
 		t.Errorf("%d dead letters; posted was %+v", o.deadLetters(), o.Posts())
 	}

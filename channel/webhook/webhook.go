@@ -24,7 +24,7 @@ import (
 	"mailroom"
 	"mailroom/channel"
 	"mailroom/channel/chat"
-	"mailroom/internal/vet"
+	"mailroom/internal/netguard"
 )
 
 // Kind is the name of this platform in configurations.
@@ -46,7 +46,7 @@ type Options struct {
 	URL      string
 	Insecure bool // permit http for other addresses
 	// Policy restricts the addresses that the URL may resolve to.
-	Policy vet.Policy
+	Policy netguard.Policy
 	// Edits declares that the program can update messages it has received.
 	Edits bool
 	// Gap and EditGap are the intervals of the capabilities. They default to 0 and 1 s.
@@ -76,7 +76,7 @@ func (o Options) address() (*url.URL, error) {
 	if o.URL == "" {
 		return nil, nil
 	}
-	u, err := vet.URL(o.URL, o.Insecure)
+	u, err := netguard.URL(o.URL, o.Insecure)
 	if err == nil {
 		err = o.Policy.CheckHost(u.Hostname())
 	}

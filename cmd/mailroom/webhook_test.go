@@ -172,7 +172,7 @@ func TestAWebhookIsAddedAndWhatIsPrintedWorks(t *testing.T) {
 		want string
 	}{
 		"no such agent":  {[]string{"--agent", "nobody"}, `there is no agent "nobody"`},
-		"this machine":   {[]string{"--url", r.URL}, "127.0.0.1 is of this machine; to post there all the same, write it into allow"},
+		"this machine":   {[]string{"--url", r.URL}, "127.0.0.1 is a loopback address; to post there all the same, write it into allow"},
 		"without TLS":    {[]string{"--url", "http://example.org/"}, "it is not https"},
 		"no address":     {[]string{"--url", "example.org"}, "it is no address"},
 		"no network":     {[]string{"--allow", "ten"}, `"ten" is no network`},

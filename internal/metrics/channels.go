@@ -9,21 +9,21 @@ import (
 	"mailroom/internal/recovery"
 )
 
-// Channel is what there is to count of one channel.
+// Channel has the numbers of one channel.
 type Channel struct {
 	Name        string
 	State       string
-	Adapters    int // that were made
-	LeftBehind  int // that were told to end and have not
+	Adapters    int // connection attempts
+	LeftBehind  int // adapters that did not stop in time
 	Reconnects  int
-	Attempts    int // failed tries in a row
+	Attempts    int // failed attempts in a row
 	Downtime    time.Duration
 	LastSuccess time.Time // zero: never
 	Unhandled   int
 }
 
-// Channels has the numbers of channels told, which are looked up when somebody asks.
-// states are all that a channel can be in. It is called once at most.
+// Channels registers the metrics of channels, which a scrape reads with look. states are
+// all states of a channel. It is called at most once.
 func (m *Metrics) Channels(states []string, look func() []Channel) {
 	desc := func(name, help string, more ...string) *prometheus.Desc {
 		return prometheus.NewDesc(namespace+"_channel_"+name, help, append([]string{"channel"}, more...), nil)

@@ -1,8 +1,8 @@
-// Package metrics counts what the parts of a process tell it and serves the
-// numbers to Prometheus. It has a registry of its own.
+// Package metrics collects the metrics of a process and serves them to Prometheus from a
+// registry of its own.
 //
-// Its methods are the functions that ledger.Observe and engine.Observe want. A
-// count is one look into a map that is never written and one atomic addition.
+// Its methods are the callbacks of ledger.Observe and engine.Observe. A count costs one
+// lookup in an immutable map and one atomic addition.
 package metrics
 
 import (
@@ -22,7 +22,7 @@ import (
 
 const namespace = "mailroom"
 
-// Metrics are the numbers of one process. They are safe for concurrent use.
+// Metrics has the metrics of one process. It is safe for concurrent use.
 type Metrics struct {
 	// Set by New.
 	serve    http.Handler
@@ -44,7 +44,7 @@ type Metrics struct {
 	used, fullest *prometheus.GaugeVec // quota
 }
 
-// New makes Metrics with nothing counted yet.
+// New returns empty Metrics.
 func New() *Metrics {
 	r := prometheus.NewRegistry()
 	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -111,8 +111,8 @@ func (m *Metrics) Operation(name string, err error, took time.Duration) {
 	}
 }
 
-// result is "ok", the code of err, or "withdrawn" for an operation whose caller
-// took it back.
+// result returns "ok", the code of err, or "withdrawn" for an operation that its caller
+// cancelled.
 func result(err error) string {
 	switch {
 	case err == nil:
@@ -149,7 +149,7 @@ func (m *Metrics) Started(r *mailroom.Run, due, claimed, entered time.Time) {
 	m.claimToStart.Observe(since(claimed, entered))
 }
 
-// since is never negative: the two times may come from different clocks.
+// since returns seconds, never negative: the times may come from different clocks.
 func since(from, to time.Time) float64 { return max(to.Sub(from).Seconds(), 0) }
 
 // Attempt is for engine.Observe.
@@ -158,7 +158,7 @@ func (m *Metrics) Attempt(agent, outcome string) { m.attempts.of(agent, outcome)
 // Renewal is for engine.Observe.
 func (m *Metrics) Renewal(err error) { m.renewals.of(result(err), "").Inc() }
 
-// Present sets the numbers that are looked up when somebody asks.
+// Present sets the gauges that a scrape reads from the store.
 func (m *Metrics) Present(runs map[mailroom.Status]int, subscribers int, unread int64) {
 	for status, n := range runs {
 		m.runs.WithLabelValues(string(status)).Set(float64(n))
@@ -167,13 +167,13 @@ func (m *Metrics) Present(runs map[mailroom.Status]int, subscribers int, unread 
 	m.unread.Set(float64(unread))
 }
 
-// Level is how much of what one quota bounds is used.
+// Level is the use of one quota.
 type Level struct {
-	Used    int64   // by all tokens
-	Fullest float64 // use by limit of the token nearest to its limit
+	Used    int64   // of all tokens
+	Fullest float64 // largest use/limit of a token
 }
 
-// Uses sets what tokens use; a scrape calls it.
+// Uses sets the use of quotas; a scrape calls it.
 func (m *Metrics) Uses(levels map[mailroom.Quota]Level) {
 	for q, l := range levels {
 		m.used.WithLabelValues(string(q)).Set(float64(l.Used))
@@ -181,11 +181,11 @@ func (m *Metrics) Uses(levels map[mailroom.Quota]Level) {
 	}
 }
 
-// ServeHTTP answers with all numbers in the text format of Prometheus.
+// ServeHTTP serves all metrics in the text format of Prometheus.
 func (m *Metrics) ServeHTTP(w http.ResponseWriter, r *http.Request) { m.serve.ServeHTTP(w, r) }
 
-// family finds the metrics of one name by one or two labels, without a lock and
-// without an allocation. Labels are few and come again: a new one copies the map.
+// family looks up the metrics of one name by one or two labels, without a lock or an
+// allocation. A new combination of labels, which is rare, copies the map.
 type family[M any] struct {
 	create func(labels ...string) M
 	labels int

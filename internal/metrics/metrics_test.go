@@ -25,7 +25,7 @@ func scrape(t *testing.T, m *Metrics) map[string]string {
 	return got
 }
 
-func TestWhatIsToldIsCounted(t *testing.T) {
+func TestReportedEventsAreCounted(t *testing.T) {
 	m := New()
 	at := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
 	m.Operation("submit", nil, time.Millisecond)

@@ -1,6 +1,6 @@
 // Package recovery keeps a panic from ending the process. Each goroutine of the product begins with a deferred call of
 // [Log], [Error] or [Handle]; internal/archtest fails on one that does not. A panic then ends the work of that goroutine
-// alone, and its owner hears of it as an error.
+// alone, and its owner gets an error.
 package recovery
 
 import (
@@ -11,36 +11,35 @@ import (
 )
 
 const (
-	// maxValue bounds what is kept of a panic's value, in bytes: it may hold text from outside.
+	// maxValue bounds the stored text of a panic's value, in bytes: it may contain outside text.
 	maxValue = 1 << 10
-	// maxStack bounds what is kept of its stack.
+	// maxStack bounds the stored stack, in bytes.
 	maxStack = 16 << 10
 )
 
 // Panic is a recovered panic as an error. Its text has no stack, so that callers may see it where errors of code internal
 // are shown.
 type Panic struct {
-	Value string // what was panicked with: quoted unless it is plain text, at most 1 KiB
-	Stack string // of the goroutine, at most 16 KiB
+	Value string // the panic's value: quoted unless it is plain text, at most 1 KiB
+	Stack string // stack of the goroutine, at most 16 KiB
 }
 
 func (p *Panic) Error() string { return "panic: " + p.Value }
 
-// Of describes what recover returned. Only the deferred function that called recover still sees the stack of the panic.
+// Of returns the Panic of a value that recover returned. Only the deferred function that called recover still sees the stack of the panic.
 func Of(value any) *Panic {
 	return &Panic{Value: quoted(describe(value)), Stack: cut(string(debug.Stack()), maxStack)}
 }
 
-// Log logs a panic; what names the goroutine's work in some words. A nil log is the default one. Defer it first in a
-// goroutine that may end early without harm to what goes on.
+// Log recovers and logs a panic; what names the goroutine's work. A nil log is the default logger. Defer it first in a
+// goroutine whose early end harms nothing else.
 func Log(log *slog.Logger, what string) {
 	if v := recover(); v != nil {
 		Of(v).Log(log, what)
 	}
 }
 
-// Error logs a panic as Log does and stores it in *err, in place of what is there. Defer it first in a function whose owner
-// hears of its error.
+// Error logs a panic as Log does and stores it in *err. Defer it first in a function that returns its error to its owner.
 func Error(log *slog.Logger, what string, err *error) {
 	if v := recover(); v != nil {
 		p := Of(v)
@@ -49,7 +48,7 @@ func Error(log *slog.Logger, what string, err *error) {
 	}
 }
 
-// Handle logs a panic as Log does and calls f with it. Deferred first, it calls f after everything that was deferred later.
+// Handle logs a panic as Log does and calls f with it. Deferred first, it calls f after all other deferred calls.
 func Handle(log *slog.Logger, what string, f func(*Panic)) {
 	if v := recover(); v != nil {
 		p := Of(v)
@@ -58,7 +57,7 @@ func Handle(log *slog.Logger, what string, f func(*Panic)) {
 	}
 }
 
-// Call calls f and returns its error, or its panic as Error would.
+// Call calls f and returns its error, or its panic as an error.
 func Call(log *slog.Logger, what string, f func() error) (err error) {
 	defer Error(log, what, &err)
 	return f()
@@ -71,11 +70,11 @@ func (p *Panic) Log(log *slog.Logger, what string) {
 	log.Error("panic recovered", "in", what, "panic", p.Value, "stack", p.Stack)
 }
 
-// describe is the text of a panic's value. The value's own method may panic as well.
+// describe formats a panic's value. The value's own method may panic too.
 func describe(value any) (text string) {
 	defer func() {
 		if recover() != nil {
-			text = fmt.Sprintf("a %T whose text cannot be told", value)
+			text = fmt.Sprintf("a %T that cannot be formatted", value)
 		}
 	}()
 	switch v := value.(type) {
@@ -87,7 +86,7 @@ func describe(value any) (text string) {
 	return fmt.Sprint(value)
 }
 
-// quoted is text on one line: as it is if it is printable, else as a Go string.
+// quoted returns text on one line: quoted as a Go string unless it is printable.
 func quoted(text string) string {
 	text = cut(text, maxValue)
 	if q := strconv.Quote(text); q[1:len(q)-1] != text {

@@ -57,7 +57,7 @@ func TestAValueWithoutATextIsDescribed(t *testing.T) {
 		defer recovery.Handle(slog.New(slog.DiscardHandler), "a test", func(p *recovery.Panic) { got = p })
 		panic(&silent{})
 	}()
-	if got == nil || got.Value != "a *recovery_test.silent whose text cannot be told" {
+	if got == nil || got.Value != "a *recovery_test.silent that cannot be formatted" {
 		t.Errorf("got %+v", got)
 	}
 }

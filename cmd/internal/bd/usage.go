@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"mailroom"
-	"mailroom/internal/nearest"
+	"mailroom/internal/suggest"
 )
 
 // usageError is a command line that was not understood.
@@ -46,7 +46,7 @@ func needsCommand(group *cobra.Command) error {
 
 func unknownCommand(group *cobra.Command, word string) error {
 	names := commandNames(group)
-	if near := nearest.Word(word, names); near != "" {
+	if near := suggest.Word(word, names); near != "" {
 		return usage("unknown command %q for %q; did you mean %q?", word, group.CommandPath(), near)
 	}
 	return usage("unknown command %q for %q; see: %s --help", word, group.CommandPath(), group.CommandPath())

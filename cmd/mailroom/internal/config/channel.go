@@ -10,7 +10,7 @@ import (
 	"mailroom/channel"
 	"mailroom/channel/chat"
 	"mailroom/channel/poll"
-	"mailroom/internal/nearest"
+	"mailroom/internal/suggest"
 )
 
 // Channel is one [channels.NAME] table.
@@ -219,8 +219,8 @@ func (r *reader) channels(v any) {
 		case slices.Contains(known, name):
 			all[name] = tables[name]
 			continue
-		case !ok && nearest.Word(name, known) != "":
-			r.report(key, fmt.Sprintf("unknown key (did you mean %q?)", nearest.Word(name, known)))
+		case !ok && suggest.Word(name, known) != "":
+			r.report(key, fmt.Sprintf("unknown key (did you mean %q?)", suggest.Word(name, known)))
 			continue
 		case !ok:
 			r.report(key, fmt.Sprintf("%q is not a table; write [channels.NAME] with the settings of one channel", name))

@@ -14,7 +14,7 @@ import (
 	"mailroom/agent/exec"
 	"mailroom/agent/exec/program"
 	"mailroom/agent/tour"
-	"mailroom/internal/nearest"
+	"mailroom/internal/suggest"
 	"mailroom/internal/proc"
 )
 
@@ -293,7 +293,7 @@ func (c *Config) check() []problem {
 	}
 	if c.Agents[c.DefaultAgent] == nil && program.Find(c.DefaultAgent) == nil { // a program may be found
 		what := fmt.Sprintf("no agent is named %q", c.DefaultAgent)
-		if near := nearest.Word(c.DefaultAgent, sorted(c.Agents)); near != "" {
+		if near := suggest.Word(c.DefaultAgent, sorted(c.Agents)); near != "" {
 			what += fmt.Sprintf(" (did you mean %q?)", near)
 		}
 		found = append(found, problem{key: "default_agent", what: what})

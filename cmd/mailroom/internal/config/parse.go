@@ -11,7 +11,7 @@ import (
 	"github.com/pelletier/go-toml/v2"
 	"github.com/pelletier/go-toml/v2/unstable"
 
-	"mailroom/internal/nearest"
+	"mailroom/internal/suggest"
 )
 
 // maxFile bounds what is read as a configuration.
@@ -165,7 +165,7 @@ func (r *reader) agent(key, name string, table map[string]any) {
 		a.Kind = name
 	} else {
 		what := "it needs a kind: " + strings.Join(kinds(), ", ")
-		if near := nearest.Word("kind", sorted(table)); near != "" {
+		if near := suggest.Word("kind", sorted(table)); near != "" {
 			what += fmt.Sprintf(" (%q is not a known key)", near)
 		}
 		r.report(key, what)
@@ -187,7 +187,7 @@ func (r *reader) table(prefix string, table map[string]any, settings []setting, 
 		s, ok := byKey[k]
 		if !ok {
 			what := "unknown key"
-			if near := nearest.Word(k, known); near != "" {
+			if near := suggest.Word(k, known); near != "" {
 				what += fmt.Sprintf(" (did you mean %q?)", near)
 			} else {
 				what += "; known are " + strings.Join(known, ", ")

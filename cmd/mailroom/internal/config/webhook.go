@@ -6,7 +6,7 @@ import (
 	"mailroom/channel"
 	"mailroom/channel/chat"
 	"mailroom/channel/webhook"
-	"mailroom/internal/vet"
+	"mailroom/internal/netguard"
 )
 
 // KindWebhook is a program that posts, and is posted to.
@@ -44,7 +44,7 @@ func (w *Webhook) missing(c *Channel) string {
 		err = o.Check()
 	}
 	switch {
-	case errors.Is(err, vet.ErrRefused):
+	case errors.Is(err, netguard.ErrRefused):
 		return err.Error() + `; to post there all the same, write it into allow`
 	case err != nil:
 		return err.Error()
@@ -54,7 +54,7 @@ func (w *Webhook) missing(c *Channel) string {
 
 func (w *Webhook) options() (o webhook.Options, err error) {
 	o = webhook.Options{URL: w.URL, Insecure: w.Insecure, Edits: w.Edits, Hooks: w.Hooks}
-	o.Policy.Allow, err = vet.Prefixes(w.Allow)
+	o.Policy.Allow, err = netguard.Prefixes(w.Allow)
 	return o, err
 }
 
@@ -87,7 +87,7 @@ func webhookURL(p *string) value {
 			if !isText {
 				return invalidValue(v, `an address, such as "https://example.org/hook"`)
 			}
-			if _, err := vet.URL(s, true); s != "" && err != nil {
+			if _, err := netguard.URL(s, true); s != "" && err != nil {
 				return err
 			}
 			*p = s
@@ -104,7 +104,7 @@ func networks(p *[]string) value {
 		if err := set(given); err != nil {
 			return err
 		}
-		_, err := vet.Prefixes(*p)
+		_, err := netguard.Prefixes(*p)
 		return err
 	}
 	return v

@@ -1,4 +1,4 @@
-package vet_test
+package netguard_test
 
 import (
 	"errors"
@@ -10,8 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"mailroom/internal/vet"
-	"mailroom/internal/vet/vettest"
+	"mailroom/internal/netguard"
+	"mailroom/internal/netguard/netguardtest"
 )
 
 func TestOnlyPublicAddressesAreConnectedTo(t *testing.T) {
@@ -35,25 +35,25 @@ func TestOnlyPublicAddressesAreConnectedTo(t *testing.T) {
 		"2001:0:4136:e378:8000:63bf:3fff:fdd2": "protocols", // Teredo
 		"::127.0.0.1":                          "no public", "::a00:1": "no public", "fec0::1": "no public", "100::1": "no public", "4000::1": "no public",
 	} {
-		err := vet.Policy{}.Check(netip.MustParseAddr(address))
+		err := netguard.Policy{}.Check(netip.MustParseAddr(address))
 		switch {
 		case want == "" && err != nil:
 			t.Errorf("%s: %v", address, err)
-		case want != "" && (!errors.Is(err, vet.ErrRefused) || !strings.Contains(err.Error(), want)):
+		case want != "" && (!errors.Is(err, netguard.ErrRefused) || !strings.Contains(err.Error(), want)):
 			t.Errorf("%s: %v, want %q", address, err, want)
 		}
 	}
-	if err := (vet.Policy{}).Check(netip.Addr{}); !errors.Is(err, vet.ErrRefused) {
+	if err := (netguard.Policy{}).Check(netip.Addr{}); !errors.Is(err, netguard.ErrRefused) {
 		t.Errorf("no address: %v", err)
 	}
 }
 
 func TestWhatIsAllowedIsConnectedTo(t *testing.T) {
-	allow, err := vet.Prefixes([]string{"10.1.0.0/16", "127.0.0.1", "fd00:1::/32", "64:ff9b::/96"})
+	allow, err := netguard.Prefixes([]string{"10.1.0.0/16", "127.0.0.1", "fd00:1::/32", "64:ff9b::/96"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := vet.Policy{Allow: allow}
+	p := netguard.Policy{Allow: allow}
 	for address, want := range map[string]bool{
 		"10.1.2.3": true, "::ffff:10.1.2.3": true, "10.2.0.1": false, "127.0.0.1": true, "127.0.0.2": false,
 		"fd00:1::9": true, "fd00:2::9": false, "::1": false, "64:ff9b::a00:1": true, "8.8.8.8": true,
@@ -69,11 +69,11 @@ func TestWhatIsAllowedIsConnectedTo(t *testing.T) {
 			t.Errorf("host %s is let through: %t", host, got)
 		}
 	}
-	if err := (vet.Policy{}).CheckHost("localhost"); !errors.Is(err, vet.ErrRefused) {
+	if err := (netguard.Policy{}).CheckHost("localhost"); !errors.Is(err, netguard.ErrRefused) {
 		t.Errorf("nothing is allowed, and localhost: %v", err)
 	}
 	for _, text := range []string{"10.0.0.1/8", "::ffff:10.0.0.0/104", "::ffff:10.0.0.1", "fe80::1%eth0", "ten", "", "10.0.0.0/33"} {
-		if _, err := vet.Prefixes([]string{text}); err == nil {
+		if _, err := netguard.Prefixes([]string{text}); err == nil {
 			t.Errorf("%q is a network", text)
 		}
 	}
@@ -85,7 +85,7 @@ func TestAnAddressIsOfHTTPSAndTellsNothing(t *testing.T) {
 		"http://example.org/": "not https", "ftp://example.org": "no address", "https://": "no address", "example.org": "no address", "https:example.org": "no address",
 		"https://u:hush@example.org/": "password", "https://example.org/#hush": "fragment", "https://exa mple.org/hush": "no address", "": "no address",
 	} {
-		_, err := vet.URL(text, false)
+		_, err := netguard.URL(text, false)
 		switch {
 		case want == "" && err != nil:
 			t.Errorf("%s: %v", text, err)
@@ -93,7 +93,7 @@ func TestAnAddressIsOfHTTPSAndTellsNothing(t *testing.T) {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
 	}
-	if _, err := vet.URL("http://example.org/", true); err != nil {
+	if _, err := netguard.URL("http://example.org/", true); err != nil {
 		t.Errorf("insecure: %v", err)
 	}
 }
@@ -119,8 +119,8 @@ func TestANameIsRefusedForWhatItIsAnsweredWith(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := vet.Policy{Resolver: vettest.Resolver(t, [4]byte{127, 0, 0, 1})}
-	get := func(p vet.Policy) error {
+	p := netguard.Policy{Resolver: netguardtest.Resolver(t, [4]byte{127, 0, 0, 1})}
+	get := func(p netguard.Policy) error {
 		tr := p.Transport()
 		defer tr.CloseIdleConnections()
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://innocent.example.org:"+port+"/", nil)
@@ -133,7 +133,7 @@ func TestANameIsRefusedForWhatItIsAnsweredWith(t *testing.T) {
 		}
 		return a.Body.Close()
 	}
-	if err := get(p); !errors.Is(err, vet.ErrRefused) || !strings.Contains(err.Error(), "127.0.0.1 is of this machine") || conns.Load() != 0 {
+	if err := get(p); !errors.Is(err, netguard.ErrRefused) || !strings.Contains(err.Error(), "127.0.0.1 is a loopback address") || conns.Load() != 0 {
 		t.Errorf("%v, after %d connections", err, conns.Load())
 	}
 	p.Allow = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
@@ -143,7 +143,7 @@ func TestANameIsRefusedForWhatItIsAnsweredWith(t *testing.T) {
 }
 
 func TestAProxyOfTheEnvironmentIsNotUsed(t *testing.T) {
-	if (vet.Policy{}).Transport().Proxy != nil {
+	if (netguard.Policy{}).Transport().Proxy != nil {
 		t.Error("it asks for a proxy")
 	}
 }
@@ -156,7 +156,7 @@ func TestAnAnswerWithALongHeaderIsBrokenOff(t *testing.T) {
 		}
 	}))
 	defer s.Close()
-	client := &http.Client{Transport: vet.Policy{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}.Transport()}
+	client := &http.Client{Transport: netguard.Policy{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}.Transport()}
 	defer client.CloseIdleConnections()
 	a, err := client.Get(s.URL)
 	if err == nil {

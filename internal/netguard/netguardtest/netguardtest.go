@@ -1,5 +1,5 @@
-// Package vettest has a server of names for tests.
-package vettest
+// Package netguardtest has a DNS server for tests.
+package netguardtest
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Resolver asks a server on this machine, which knows one address for every name.
+// Resolver returns a resolver that resolves every name to ip.
 func Resolver(t *testing.T, ip [4]byte) *net.Resolver {
 	t.Helper()
 	conn, err := net.ListenPacket("udp4", "127.0.0.1:0")
@@ -26,12 +26,12 @@ func Resolver(t *testing.T, ip [4]byte) *net.Resolver {
 				return
 			}
 			if n > 12 {
-				_, _ = conn.WriteTo(answer(in[:n], ip), from) // who asks asks again
+				_, _ = conn.WriteTo(answer(in[:n], ip), from) // a lost datagram: the resolver retries
 			}
 		}
 	}()
 	t.Cleanup(func() {
-		_ = conn.Close() // it is of no use any more
+		_ = conn.Close() // nothing was written that could be lost
 		<-served
 	})
 	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -39,8 +39,8 @@ func Resolver(t *testing.T, ip [4]byte) *net.Resolver {
 	}}
 }
 
-// answer is a message of DNS (RFC 1035, 4) that answers a question for an address of
-// IPv4, and has nothing for others.
+// answer returns the DNS message (RFC 1035, section 4) that answers a question for an
+// IPv4 address, and an empty answer to other questions.
 func answer(question []byte, ip [4]byte) []byte {
 	end := 12
 	for question[end] != 0 {

@@ -1,10 +1,10 @@
-// Package nearest finds the word that somebody meant.
-package nearest
+// Package suggest finds the known word that a mistyped word most likely means.
+package suggest
 
 import "strings"
 
-// Word returns the known word that differs least from word, or "" if none
-// is near enough to be what was meant. Of equally near ones the first wins.
+// Word returns the known word with the smallest edit distance to word, or "" if none is
+// close. The first of several equally close words wins.
 func Word(word string, known []string) string {
 	best, least := "", max(1, len(word)/3)+1
 	for _, k := range known {
@@ -15,8 +15,8 @@ func Word(word string, known []string) string {
 	return best
 }
 
-// distance counts the letters to insert, remove, replace or swap with their
-// neighbour to make b of a, or returns limit if it is no less.
+// distance returns the number of insertions, deletions, replacements and swaps of
+// neighbours that turn a into b (Damerau–Levenshtein), at most limit.
 func distance(a, b []rune, limit int) int {
 	if len(a)-len(b) >= limit || len(b)-len(a) >= limit {
 		return limit

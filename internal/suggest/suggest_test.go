@@ -1,4 +1,4 @@
-package nearest
+package suggest
 
 import "testing"
 
@@ -8,7 +8,7 @@ func TestTheNearestWordIsWhatWasMeant(t *testing.T) {
 		"leas": "lease", "laese": "lease", "LEASE": "lease", "stopgrace": "stop_grace", "run_dedline": "run_deadline", "colour": "", "": "",
 	} {
 		if got := Word(word, known); got != want {
-			t.Errorf("nearest to %q is %q, want %q", word, got, want)
+			t.Errorf("the suggestion for %q is %q, want %q", word, got, want)
 		}
 	}
 }
