@@ -163,12 +163,12 @@ func TestForbiddenAddressesAreRefused(t *testing.T) {
 		want   string
 	}{
 		"this machine":     {func(o *webhook.Options) { o.Policy = netguard.Policy{} }, "127.0.0.1 is a loopback address"},
-		"localhost":        {func(o *webhook.Options) { o.Policy, o.URL = netguard.Policy{}, "http://localhost:1/" }, "of this machine"},
+		"localhost":        {func(o *webhook.Options) { o.Policy, o.URL = netguard.Policy{}, "http://localhost:1/" }, "a loopback address"},
 		"a private one":    {func(o *webhook.Options) { o.URL = "https://10.0.0.1/" }, "10.0.0.1 is in a private network"},
-		"metadata":         {func(o *webhook.Options) { o.URL = "https://169.254.169.254/latest" }, "local link"},
-		"in other clothes": {func(o *webhook.Options) { o.Policy, o.URL = netguard.Policy{}, "https://[::ffff:127.0.0.1]/" }, "of this machine"},
+		"metadata":         {func(o *webhook.Options) { o.URL = "https://169.254.169.254/latest" }, "link-local"},
+		"in other clothes": {func(o *webhook.Options) { o.Policy, o.URL = netguard.Policy{}, "https://[::ffff:127.0.0.1]/" }, "a loopback address"},
 		"without TLS":      {func(o *webhook.Options) { o.URL = "http://example.org/hush" }, "it is not https"},
-		"no address":       {func(o *webhook.Options) { o.URL = "example.org/hush" }, "it is no address"},
+		"no address":       {func(o *webhook.Options) { o.URL = "example.org/hush" }, "it is not a URL"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
