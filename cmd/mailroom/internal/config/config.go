@@ -14,8 +14,8 @@ import (
 	"mailroom/agent/exec"
 	"mailroom/agent/exec/program"
 	"mailroom/agent/tour"
-	"mailroom/internal/suggest"
 	"mailroom/internal/proc"
+	"mailroom/internal/suggest"
 )
 
 // Config are the settings of a server. Every one of them has a default, so an
