@@ -19,17 +19,17 @@ import (
 	"mailroom/store/sqlite"
 )
 
-// BenchmarkRuns measures complete runs: a message is submitted, claimed, given
-// to an agent that does nothing, and settled. On SQLite every acknowledgement
-// was synced before it was given. The threads are taken in turn.
+// BenchmarkRuns measures complete runs: a message is submitted, claimed, passed to an agent that
+// does nothing, and settled. On SQLite every acknowledged commit was synced. The threads are used
+// in turn.
 //
 //   - runs/s: from the first submit to the last run's end
 //   - submit-p50, submit-p99: time of one submit, in ms
 //   - cpu-ms/run: processor time of the whole process
 //   - start-p50, start-p99: from the submit's transaction to the agent, in ms
 //
-// "saturated" is 64 submitters that submit again as soon as they are answered;
-// the others submit at a steady rate.
+// In "saturated", 64 submitters submit again as soon as they are answered; in the others the rate
+// of submits is fixed.
 func BenchmarkRuns(b *testing.B) {
 	for _, s := range []struct {
 		name    string
@@ -47,7 +47,7 @@ func BenchmarkRuns(b *testing.B) {
 	} {
 		for _, load := range []struct {
 			name string
-			rate int // submits a second; 0: as many as go
+			rate int // submits per second; 0: unlimited
 		}{{"saturated", 0}, {"100-a-second", 100}, {"1000-a-second", 1000}} {
 			b.Run(s.name+"/"+load.name, func(b *testing.B) {
 				newBench(b, s.open(b), s.threads).run(load.rate)
@@ -56,7 +56,7 @@ func BenchmarkRuns(b *testing.B) {
 	}
 }
 
-// bench is one server's worth of parts, and what was measured.
+// bench has the parts of a server and the measurements.
 type bench struct {
 	b       *testing.B
 	store   mailroom.Store
@@ -64,8 +64,8 @@ type bench struct {
 	engine  *engine.Engine
 	threads int
 
-	next    atomic.Int64 // submits begun
-	ended   atomic.Int64 // runs completed
+	next    atomic.Int64 // started submits
+	ended   atomic.Int64 // completed runs
 	all     chan struct{}
 	submits seen[time.Duration]
 	starts  seen[time.Duration]
@@ -116,14 +116,14 @@ func (m *bench) run(rate int) {
 	m.must(m.store.Close())
 }
 
-// cpu is the processor time that the process has used.
+// cpu returns the processor time that the process has used.
 func (m *bench) cpu() time.Duration {
 	var u syscall.Rusage
 	m.must(syscall.Getrusage(syscall.RUSAGE_SELF, &u))
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// submit is one of the submitters.
+// submit is the loop of one submitter.
 func (m *bench) submit(rate int, begin time.Time) {
 	for {
 		n := m.next.Add(1)

@@ -13,7 +13,7 @@ import (
 )
 
 func TestTwoEnginesOverOneLedgerShareTheWork(t *testing.T) {
-	inHouse(t, func(h *house) {
+	everywhere(t, func(h *fixture) {
 		var by [2]atomic.Int32
 		for i := range by {
 			o := serving(func(ctx context.Context, s mailroom.Session) error {
@@ -41,10 +41,10 @@ func TestTwoEnginesOverOneLedgerShareTheWork(t *testing.T) {
 	})
 }
 
-// The answer to a claim may be lost on its way: the claim is there and nobody
-// knows. The worker's next renewal does not name it, and so releases it.
+// The answer to a claim may be lost, so that the worker does not know about the claim. Its next
+// renewal does not name the claim, and so releases it.
 func TestClaimWhoseAnswerWasLostIsReleasedByARenewal(t *testing.T) {
-	inside(t, func(h *house) {
+	localOnly(t, func(h *fixture) {
 		entered := make(chan int, 10)
 		p := h.elsewhere(serving(func(ctx context.Context, s mailroom.Session) error {
 			entered <- s.Run().Attempt
@@ -64,7 +64,7 @@ func TestClaimWhoseAnswerWasLostIsReleasedByARenewal(t *testing.T) {
 		begin := time.Now()
 		out := h.send("t", "hello")
 		if n := <-entered; n != 2 {
-			t.Errorf("entered at attempt %d, want 2: the first was claimed and not known", n)
+			t.Errorf("entered at attempt %d, want 2: the answer to the first claim was lost", n)
 		}
 		if took := time.Since(begin); took > 3*time.Second {
 			t.Errorf("it took %v", took)
@@ -78,7 +78,7 @@ func TestClaimWhoseAnswerWasLostIsReleasedByARenewal(t *testing.T) {
 }
 
 func TestClaimThatComesForALostLeaseIsGivenBack(t *testing.T) {
-	inside(t, func(h *house) {
+	localOnly(t, func(h *fixture) {
 		var entered seen[int]
 		p := h.elsewhere(serving(func(ctx context.Context, s mailroom.Session) error {
 			entered.add(s.Run().Attempt)
@@ -86,11 +86,11 @@ func TestClaimThatComesForALostLeaseIsGivenBack(t *testing.T) {
 		}))
 		h.wait(time.Second)
 		p.line.freeze()
-		out := h.send("t", "hello") // the claim for it is on its way when the lease ends
+		out := h.send("t", "hello") // the claim for it is in flight when the lease ends
 		h.wait(30 * time.Second)
 		p.line.onWrite(nil, func(c *mailroom.Changes) error {
 			if len(c.Runs) > 0 {
-				p.line.freeze() // the renewal, which comes next
+				p.line.freeze() // the next write: the renewal
 				p.line.onWrite(nil, nil)
 			}
 			return nil
@@ -107,7 +107,7 @@ func TestClaimThatComesForALostLeaseIsGivenBack(t *testing.T) {
 }
 
 func TestRestartAfterAKillDoesNotWaitForTheLease(t *testing.T) {
-	inside(t, func(h *house) {
+	localOnly(t, func(h *fixture) {
 		local := serving(work(time.Minute))
 		local.Local = true
 		p := h.elsewhere(local)
@@ -135,7 +135,7 @@ func TestRestartAfterAKillDoesNotWaitForTheLease(t *testing.T) {
 }
 
 func TestClosedStoreEndsTheEngineAtOnce(t *testing.T) {
-	inside(t, func(h *house) {
+	localOnly(t, func(h *fixture) {
 		causes := make(chan error, 1)
 		p := h.elsewhere(serving(func(ctx context.Context, s mailroom.Session) error {
 			<-ctx.Done()
@@ -162,7 +162,7 @@ func TestClosedStoreEndsTheEngineAtOnce(t *testing.T) {
 }
 
 func TestStoreThatFailsIsNotAskedInARush(t *testing.T) {
-	inside(t, func(h *house) {
+	localOnly(t, func(h *fixture) {
 		o := serving(say("hi"))
 		o.Runs = 1
 		p := h.elsewhere(o)

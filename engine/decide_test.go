@@ -13,7 +13,7 @@ import (
 	"mailroom/engine"
 )
 
-// asker waits for the asks and says what was decided.
+// asker returns an agent that waits for the asks and streams the decisions.
 func asker(any bool, asks ...mailroom.Ask) mailroom.AgentFunc {
 	return func(ctx context.Context, s mailroom.Session) error {
 		got, err := s.Wait(ctx, any, asks...)
@@ -28,7 +28,7 @@ func asker(any bool, asks ...mailroom.Ask) mailroom.AgentFunc {
 	}
 }
 
-func (h *house) wantReply(run, want string) {
+func (h *fixture) wantReply(run, want string) {
 	h.t.Helper()
 	r := h.status(run, mailroom.StatusCompleted)
 	if r.Reply == nil || *r.Reply != want {
@@ -37,7 +37,7 @@ func (h *house) wantReply(run, want string) {
 }
 
 func TestADecisionResumesTheRunAfterARestart(t *testing.T) {
-	inside(t, func(h *house) {
+	localOnly(t, func(h *fixture) {
 		o := serving(asker(false, approval("go")))
 		before := h.elsewhere(o)
 		out := h.send("t", "deploy")
@@ -50,13 +50,13 @@ func TestADecisionResumesTheRunAfterARestart(t *testing.T) {
 		h.wait(time.Second)
 		h.wantReply(out.Run, "go decided approve;")
 		if r := h.run(out.Run); r.Attempt != 2 || r.Crashes+r.Lost+r.Failures != 0 {
-			t.Errorf("a wait costs nothing: got %+v", r)
+			t.Errorf("a wait counts no attempt: got %+v", r)
 		}
 	})
 }
 
 func TestTwoDecisionsAtOnceResumeTheRunOnce(t *testing.T) {
-	inHouse(t, func(h *house) {
+	everywhere(t, func(h *fixture) {
 		h.serve(asker(false, approval("one"), approval("two")))
 		out := h.send("t", "deploy")
 		h.wait(time.Minute)
@@ -78,7 +78,7 @@ func TestTwoDecisionsAtOnceResumeTheRunOnce(t *testing.T) {
 }
 
 func TestAnyOneOfTheTicketsResumesTheRun(t *testing.T) {
-	inHouse(t, func(h *house) {
+	everywhere(t, func(h *fixture) {
 		h.serve(asker(true, approval("one"), approval("two")))
 		out := h.send("t", "deploy")
 		h.wait(time.Minute)
@@ -92,7 +92,7 @@ func TestAnyOneOfTheTicketsResumesTheRun(t *testing.T) {
 }
 
 func TestAnExpiredApprovalResumesTheRunWithoutApproving(t *testing.T) {
-	inside(t, func(h *house) {
+	localOnly(t, func(h *fixture) {
 		a := approval("go")
 		a.After = time.Hour
 		h.serve(asker(false, a))
@@ -110,7 +110,7 @@ func TestAnExpiredApprovalResumesTheRunWithoutApproving(t *testing.T) {
 func TestAfterWaitEveryCallFailsAndTheRunParksWhateverItReturns(t *testing.T) {
 	for name, returned := range map[string]error{"nil": nil, "an error": errors.New("ignored")} {
 		t.Run(name, func(t *testing.T) {
-			inHouse(t, func(h *house) {
+			everywhere(t, func(h *fixture) {
 				h.serve(func(ctx context.Context, s mailroom.Session) error {
 					if _, err := s.Wait(ctx, false, approval("go")); err == nil {
 						return nil
@@ -136,7 +136,7 @@ func TestAfterWaitEveryCallFailsAndTheRunParksWhateverItReturns(t *testing.T) {
 }
 
 func TestAWaitRefusesABadQuestionAtOnce(t *testing.T) {
-	inHouse(t, func(h *house) {
+	everywhere(t, func(h *fixture) {
 		h.serve(func(ctx context.Context, s mailroom.Session) error {
 			for _, asks := range [][]mailroom.Ask{nil, {{Name: "unasked"}}, {{Name: "t", Kind: mailroom.TicketTimer}}} {
 				if _, err := s.Wait(ctx, false, asks...); mailroom.CodeOf(err) != mailroom.CodeInvalid {
@@ -152,11 +152,11 @@ func TestAWaitRefusesABadQuestionAtOnce(t *testing.T) {
 }
 
 func TestAParkedRunHoldsNoSlotAndNoGoroutine(t *testing.T) {
-	inside(t, func(h *house) {
+	localOnly(t, func(h *fixture) {
 		const n = 300
 		h.wait(time.Minute)
 		o := serving(asker(false, approval("go")))
-		o.Runs = 4 // far fewer than are parked at once
+		o.Runs = 4 // far fewer than the runs that park
 		h.start(o)
 		h.wait(time.Minute)
 		before := runtime.NumGoroutine()
@@ -186,7 +186,7 @@ func TestAParkedRunHoldsNoSlotAndNoGoroutine(t *testing.T) {
 }
 
 func TestARunKeepsTheVersionItIsPinnedTo(t *testing.T) {
-	inside(t, func(h *house) {
+	localOnly(t, func(h *fixture) {
 		pin := func(version string) func(*mailroom.Submit) {
 			return func(in *mailroom.Submit) { in.AgentVersion = version }
 		}

@@ -21,8 +21,8 @@ type result struct {
 	err   error
 }
 
-// effects are what the log says happened to effects, as "kind name".
-func (h *house) effects(thread string) []string {
+// effects returns the effect entries of a thread, as "kind name".
+func (h *fixture) effects(thread string) []string {
 	h.t.Helper()
 	var list []string
 	for _, e := range h.entries(thread, mailroom.KindEffectIntended, mailroom.KindEffectSettled, mailroom.KindEffectUnknown) {
@@ -31,16 +31,16 @@ func (h *house) effects(thread string) []string {
 	return list
 }
 
-func (h *house) wantEffects(thread string, want ...string) {
+func (h *fixture) wantEffects(thread string, want ...string) {
 	h.t.Helper()
 	if diff := cmp.Diff(want, h.effects(thread)); diff != "" {
 		h.t.Errorf("effects (-want +got):\n%s", diff)
 	}
 }
 
-// crashed submits to a process of its own, whose agent begins the effect "pay"
-// and dies in it; the run is then due for others.
-func (h *house) crashed(e mailroom.Effect) mailroom.Submitted {
+// crashed submits to another process, whose agent starts the effect "pay" and dies in it; the run
+// is then due for other workers.
+func (h *fixture) crashed(e mailroom.Effect) mailroom.Submitted {
 	h.t.Helper()
 	inside := make(chan struct{})
 	victim := h.elsewhere(serving(func(ctx context.Context, s mailroom.Session) error {
@@ -68,7 +68,7 @@ func TestACrashInAnEffectIsUnknownAndAsks(t *testing.T) {
 		mailroom.VerdictDeny:    {mailroom.StatusFailed, "", 0},
 	} {
 		t.Run(string(verdict), func(t *testing.T) {
-			inHouse(t, func(h *house) {
+			everywhere(t, func(h *fixture) {
 				out := h.crashed(mailroom.Effect{Name: "pay"})
 				calls := 0
 				h.serve(func(ctx context.Context, s mailroom.Session) error {
@@ -108,7 +108,7 @@ func TestACrashInAnEffectIsUnknownAndAsks(t *testing.T) {
 }
 
 func TestACrashInAnIdempotentEffectCallsAgainWithTheSameKey(t *testing.T) {
-	inHouse(t, func(h *house) {
+	everywhere(t, func(h *fixture) {
 		e := mailroom.Effect{Name: "pay", Idempotent: true}
 		out := h.crashed(e)
 		var key string
@@ -134,7 +134,7 @@ func TestACrashInAnIdempotentEffectCallsAgainWithTheSameKey(t *testing.T) {
 
 func TestACrashInAReconciledEffectAsksTheWorld(t *testing.T) {
 	for _, happened := range []bool{true, false} {
-		inHouse(t, func(h *house) {
+		everywhere(t, func(h *fixture) {
 			e := mailroom.Effect{Name: "pay", Reconcile: func(context.Context, string) (json.RawMessage, bool, error) {
 				return json.RawMessage(`"found"`), happened, nil
 			}}
@@ -160,7 +160,7 @@ func TestACrashInAReconciledEffectAsksTheWorld(t *testing.T) {
 }
 
 func TestAnErrorOfAnEffectIsNotRemembered(t *testing.T) {
-	inHouse(t, func(h *house) {
+	everywhere(t, func(h *fixture) {
 		calls := 0
 		h.serve(func(ctx context.Context, s mailroom.Session) error {
 			_, err := s.Do(ctx, mailroom.Effect{Name: "pay"}, func(context.Context, string) (json.RawMessage, error) {
@@ -181,12 +181,12 @@ func TestAnErrorOfAnEffectIsNotRemembered(t *testing.T) {
 }
 
 func TestAnOutageThatAnEffectMeetsIsAnOutage(t *testing.T) {
-	inside(t, func(h *house) {
+	localOnly(t, func(h *fixture) {
 		up, calls := time.Now().Add(time.Hour), 0
 		h.serve(func(ctx context.Context, s mailroom.Session) error {
 			_, err := s.Do(ctx, mailroom.Effect{Name: "tell"}, func(context.Context, string) (json.RawMessage, error) {
-				if calls++; calls < 100 && time.Now().Before(up) { // a storm is long enough then
-					return nil, &mailroom.Failure{Class: mailroom.ClassUnavailable, Err: errors.New("nobody is there")}
+				if calls++; calls < 100 && time.Now().Before(up) { // a retry storm would take less time
+					return nil, &mailroom.Failure{Class: mailroom.ClassUnavailable, Err: errors.New("connection refused")}
 				}
 				return nil, nil
 			})
@@ -201,7 +201,7 @@ func TestAnOutageThatAnEffectMeetsIsAnOutage(t *testing.T) {
 }
 
 func TestTheSameEffectWithOtherInputIsAConflict(t *testing.T) {
-	inHouse(t, func(h *house) {
+	everywhere(t, func(h *fixture) {
 		h.serve(func(ctx context.Context, s mailroom.Session) error {
 			do := func(input string) error {
 				_, err := s.Do(ctx, mailroom.Effect{Name: "pay", Input: json.RawMessage(input)},
@@ -223,7 +223,7 @@ func TestTheSameEffectWithOtherInputIsAConflict(t *testing.T) {
 }
 
 func TestAValueThatIsTooLargeIsSettledWithoutIt(t *testing.T) {
-	inHouse(t, func(h *house) {
+	everywhere(t, func(h *fixture) {
 		big := json.RawMessage(`"` + strings.Repeat("x", mailroom.MaxEffect) + `"`)
 		var got []json.RawMessage
 		calls := 0
@@ -247,7 +247,7 @@ func TestAValueThatIsTooLargeIsSettledWithoutIt(t *testing.T) {
 }
 
 func TestAnUnknownEffectWithALargeInputAsksAllTheSame(t *testing.T) {
-	inHouse(t, func(h *house) {
+	everywhere(t, func(h *fixture) {
 		input := json.RawMessage(`"` + strings.Repeat("x", 2*mailroom.MaxAnswer) + `"`)
 		h.serve(func(ctx context.Context, s mailroom.Session) error {
 			_, err := s.Do(ctx, mailroom.Effect{Name: "pay", Input: input}, func(context.Context, string) (json.RawMessage, error) {
@@ -262,7 +262,7 @@ func TestAnUnknownEffectWithALargeInputAsksAllTheSame(t *testing.T) {
 }
 
 func TestConcurrentEffectsAreExactAlsoWhenOneOfThemParks(t *testing.T) {
-	inHouse(t, func(h *house) {
+	everywhere(t, func(h *fixture) {
 		var mu sync.Mutex
 		calls := map[string]int{}
 		h.serve(func(ctx context.Context, s mailroom.Session) error {
@@ -315,7 +315,7 @@ func TestConcurrentEffectsAreExactAlsoWhenOneOfThemParks(t *testing.T) {
 }
 
 func TestARetryByHandKeepsEffectsAndFreshForgetsThem(t *testing.T) {
-	inHouse(t, func(h *house) {
+	everywhere(t, func(h *fixture) {
 		calls := 0
 		h.serve(func(ctx context.Context, s mailroom.Session) error {
 			if s.Run().Checkpoint == nil {

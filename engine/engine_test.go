@@ -10,7 +10,7 @@ import (
 )
 
 func TestPlainRunLeavesItsStoryInTheLog(t *testing.T) {
-	inHouse(t, func(h *house) {
+	everywhere(t, func(h *fixture) {
 		h.serve(say("hi"))
 		out := h.send("t", "hello")
 		h.wait(time.Second)

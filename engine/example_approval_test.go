@@ -8,9 +8,9 @@ import (
 	"mailroom"
 )
 
-// A run that needs leave parks: it holds no worker while it waits, and comes back
-// with the decision after a second, a restart or a week. Who decides sends the
-// digest of what was shown, so nothing else is approved by mistake.
+// A run that needs an approval parks: it holds no worker while it waits, and resumes with the
+// decision after a second, a restart or a week. The decision carries the digest of what was shown,
+// so that it cannot approve anything else.
 func Example_approval() {
 	deployer := func(ctx context.Context, s mailroom.Session) error {
 		tickets, err := s.Wait(ctx, false, mailroom.Ask{
@@ -25,7 +25,7 @@ func Example_approval() {
 		}
 		return s.Stream(ctx, "Deployed.")
 	}
-	o := openOffice(map[string]mailroom.AgentFunc{"deployer": deployer})
+	o := openFixture(map[string]mailroom.AgentFunc{"deployer": deployer})
 	defer o.close()
 
 	run := o.send("releases", "deployer", "ship it")

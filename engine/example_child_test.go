@@ -8,12 +8,11 @@ import (
 	"mailroom"
 )
 
-// A run hands work to another agent, in a thread of its own, and waits for the
-// end of it. The send and the ticket for its answer are one step: a later attempt
-// that repeats the name does not send again.
+// A run sends work to another agent in another thread and waits for its end. The send and the
+// ticket for its answer are one step: a later attempt that repeats the name does not send again.
 func Example_parentAndChild() {
 	editor := func(ctx context.Context, s mailroom.Session) error {
-		if s.Run().Asked == 0 { // it is entered again when the answer is there
+		if s.Run().Asked == 0 { // false when the run resumes with the answer
 			step := mailroom.Step{Sends: []mailroom.Send{{
 				Name: "title", Agent: "poet", Parts: mailroom.Text("a title about rain"), Answer: mailroom.AnswerWait,
 			}}}
@@ -34,7 +33,7 @@ func Example_parentAndChild() {
 	poet := func(ctx context.Context, s mailroom.Session) error {
 		return s.Stream(ctx, "Grey Morning, Wet Shoes")
 	}
-	o := openOffice(map[string]mailroom.AgentFunc{"editor": editor, "poet": poet})
+	o := openFixture(map[string]mailroom.AgentFunc{"editor": editor, "poet": poet})
 	defer o.close()
 
 	fmt.Println(o.reply(o.send("magazine", "editor", "make a cover")))

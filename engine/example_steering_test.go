@@ -8,9 +8,8 @@ import (
 	"mailroom"
 )
 
-// A message with mode steer reaches the run that is at work. The agent looks for
-// it between its steps; what it does not read before it ends becomes a run of its
-// own.
+// A message with mode steer reaches the running run. The agent reads it between its steps; a
+// message that it does not read becomes a separate run.
 func Example_steering() {
 	painter := func(ctx context.Context, s mailroom.Session) error {
 		colour := "blue"
@@ -33,7 +32,7 @@ func Example_steering() {
 		}
 		return s.Stream(ctx, "The door is "+colour+".")
 	}
-	o := openOffice(map[string]mailroom.AgentFunc{"painter": painter})
+	o := openFixture(map[string]mailroom.AgentFunc{"painter": painter})
 	defer o.close()
 
 	run := o.send("house", "painter", "paint the door")

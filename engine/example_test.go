@@ -11,8 +11,8 @@ import (
 	"mailroom/store/memory"
 )
 
-// An agent is a function that handles one run: it reads the messages that the
-// run is for, and what it streams becomes the reply.
+// An agent is a function that handles one run: it reads the run's messages, and the text that it
+// streams becomes the reply.
 func Example() {
 	greeter := func(ctx context.Context, s mailroom.Session) error {
 		input, err := s.Input(ctx)
@@ -21,7 +21,7 @@ func Example() {
 		}
 		return s.Stream(ctx, "Hello, "+input[0].Text+"!")
 	}
-	o := openOffice(map[string]mailroom.AgentFunc{"greeter": greeter})
+	o := openFixture(map[string]mailroom.AgentFunc{"greeter": greeter})
 	defer o.close()
 
 	run := o.send("letters", "greeter", "Anna")
@@ -29,15 +29,15 @@ func Example() {
 	// Output: Hello, Anna!
 }
 
-// office is a store with what runs over it, as a program puts it together.
-type office struct {
+// exampleFixture is a store with ledger, bus and engine, wired as a program wires them.
+type exampleFixture struct {
 	ledger *ledger.Ledger
-	log    chan mailroom.Entry // all that is committed, in order
+	log    chan mailroom.Entry // all committed entries, in order
 	close  func()
 }
 
-func openOffice(agents map[string]mailroom.AgentFunc) *office {
-	o := &office{log: make(chan mailroom.Entry, 1000)}
+func openFixture(agents map[string]mailroom.AgentFunc) *exampleFixture {
+	o := &exampleFixture{log: make(chan mailroom.Entry, 1000)}
 	b := bus.New()
 	o.ledger = ledger.New(memory.New(), ledger.Options{Publish: func(thread string, entries []mailroom.Entry) {
 		b.Publish(bus.Notice{Thread: thread, Entries: entries})
@@ -51,7 +51,7 @@ func openOffice(agents map[string]mailroom.AgentFunc) *office {
 	}
 	worker := engine.New(o.ledger, b, engine.Options{Agents: served})
 
-	// The engine ends first: it settles its runs through the ledger.
+	// The engine stops first, because it settles its runs through the ledger.
 	engineCtx, stopEngine := context.WithCancel(context.Background())
 	ledgerCtx, stopLedger := context.WithCancel(context.Background())
 	engineEnded, ledgerEnded := make(chan error, 1), make(chan error, 1)
@@ -66,8 +66,8 @@ func openOffice(agents map[string]mailroom.AgentFunc) *office {
 	return o
 }
 
-// send submits a message and returns the run that it has become, or has joined.
-func (o *office) send(thread, agent, text string) string {
+// send submits a message and returns the run that it created or joined.
+func (o *exampleFixture) send(thread, agent, text string) string {
 	out, err := o.ledger.Submit(context.Background(), mailroom.Submit{
 		Thread: thread, Agent: agent, SetAgent: true,
 		Messages: []mailroom.NewMessage{{Parts: mailroom.Text(text)}},
@@ -76,8 +76,8 @@ func (o *office) send(thread, agent, text string) string {
 	return out.Run
 }
 
-// until waits for the next entry of this kind of a run.
-func (o *office) until(run, kind string) mailroom.Entry {
+// until waits for the next entry of a kind of a run.
+func (o *exampleFixture) until(run, kind string) mailroom.Entry {
 	for e := range o.log {
 		if e.Run == run && e.Kind == kind {
 			return e
@@ -86,8 +86,8 @@ func (o *office) until(run, kind string) mailroom.Entry {
 	return mailroom.Entry{}
 }
 
-// reply waits for a run to complete and returns what it said last.
-func (o *office) reply(run string) string {
+// reply waits for a run to complete and returns its last message.
+func (o *exampleFixture) reply(run string) string {
 	var end mailroom.RunCompleted
 	check(o.until(run, mailroom.KindCompleted).Decode(&end))
 	return *end.Reply

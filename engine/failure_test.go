@@ -17,7 +17,7 @@ import (
 	"mailroom/engine"
 )
 
-// seen keeps what agents report from their own goroutines.
+// seen collects what agents report from their goroutines.
 type seen[T any] struct {
 	mu    sync.Mutex
 	items []T
@@ -36,7 +36,7 @@ func (s *seen[T]) all() []T {
 }
 
 func TestTransientErrorsAreRetriedWithGrowingDelays(t *testing.T) {
-	inHouse(t, func(h *house) {
+	everywhere(t, func(h *fixture) {
 		var starts seen[time.Time]
 		h.serve(func(ctx context.Context, s mailroom.Session) error {
 			starts.add(time.Now())
@@ -51,7 +51,7 @@ func TestTransientErrorsAreRetriedWithGrowingDelays(t *testing.T) {
 		for i, base := range []time.Duration{250, 500, 1000, 2000} {
 			base *= time.Millisecond
 			got := at[i+1].Sub(at[i])
-			// Claimed at its time, with nobody to wake the engine: exactly.
+			// Claimed exactly at its time, although nothing wakes the engine.
 			if got < base || got > base+base/5 {
 				t.Errorf("retry %d came after %v, want %v and up to a fifth more", i+1, got, base)
 			}
@@ -73,7 +73,7 @@ func TestTransientErrorsAreRetriedWithGrowingDelays(t *testing.T) {
 }
 
 func TestRetryNeverComesBeforeTheProviderWantsIt(t *testing.T) {
-	inHouse(t, func(h *house) {
+	everywhere(t, func(h *fixture) {
 		var starts seen[time.Time]
 		h.serve(func(ctx context.Context, s mailroom.Session) error {
 			starts.add(time.Now())
@@ -92,7 +92,7 @@ func TestRetryNeverComesBeforeTheProviderWantsIt(t *testing.T) {
 }
 
 func TestOutageOfAnHourEndsInSuccess(t *testing.T) {
-	inside(t, func(h *house) {
+	localOnly(t, func(h *fixture) {
 		up := time.Now().Add(time.Hour)
 		h.serve(func(ctx context.Context, s mailroom.Session) error {
 			if time.Now().Before(up) {
@@ -114,7 +114,7 @@ func TestOutageOfAnHourEndsInSuccess(t *testing.T) {
 }
 
 func TestFiftyPermanentFailuresCostFiftyAttempts(t *testing.T) {
-	inHouse(t, func(h *house) {
+	everywhere(t, func(h *fixture) {
 		var entered seen[string]
 		h.serve(func(ctx context.Context, s mailroom.Session) error {
 			entered.add(s.Run().ID)
@@ -138,7 +138,7 @@ func TestFiftyPermanentFailuresCostFiftyAttempts(t *testing.T) {
 }
 
 func TestThreadGoesOnAfterADeadLetter(t *testing.T) {
-	inHouse(t, func(h *house) {
+	everywhere(t, func(h *fixture) {
 		h.serve(func(ctx context.Context, s mailroom.Session) error {
 			in, err := s.Input(ctx)
 			if err != nil {
@@ -154,8 +154,8 @@ func TestThreadGoesOnAfterADeadLetter(t *testing.T) {
 		h.status(bad.Run, mailroom.StatusFailed)
 		h.status(good.Run, mailroom.StatusCompleted)
 
-		// It can be retried by hand, and is attempted once more.
-		_, err := h.ledger.Retry(context.Background(), mailroom.Retry{Run: bad.Run, By: "somebody"})
+		// A user can retry it; it gets one more attempt.
+		_, err := h.ledger.Retry(context.Background(), mailroom.Retry{Run: bad.Run, By: "user"})
 		h.must(err)
 		h.wait(time.Second)
 		if r := h.status(bad.Run, mailroom.StatusFailed); r.Attempt != 2 {
@@ -165,7 +165,7 @@ func TestThreadGoesOnAfterADeadLetter(t *testing.T) {
 }
 
 func TestRunInBackoffKeepsItsThreadAndNoOther(t *testing.T) {
-	inHouse(t, func(h *house) {
+	everywhere(t, func(h *fixture) {
 		var order seen[string]
 		h.serve(func(ctx context.Context, s mailroom.Session) error {
 			in, err := s.Input(ctx)
@@ -191,10 +191,10 @@ func TestRunInBackoffKeepsItsThreadAndNoOther(t *testing.T) {
 }
 
 func TestAgentThatExistsNowhereFailsOnceAfterTheGrace(t *testing.T) {
-	inside(t, func(h *house) {
+	localOnly(t, func(h *fixture) {
 		h.serve(say("hi"))
 		ghost := func(in *mailroom.Submit) { in.Agent = "ghost" }
-		h.wait(2 * time.Minute) // the engine has been up for long enough to judge
+		h.wait(2 * time.Minute) // the engine has run long enough to judge
 		begin := time.Now()
 		out := h.send("t", "hello", ghost)
 		h.wait(55 * time.Second)
@@ -216,11 +216,11 @@ func TestAgentThatExistsNowhereFailsOnceAfterTheGrace(t *testing.T) {
 }
 
 func TestEngineThatJustCameUpDoesNotJudge(t *testing.T) {
-	inside(t, func(h *house) {
+	localOnly(t, func(h *fixture) {
 		out := h.send("t", "hello", func(in *mailroom.Submit) { in.Agent = "b" })
 		h.wait(10 * time.Minute)
 		h.serve(say("hi"))
-		h.wait(55 * time.Second) // others may come up as well
+		h.wait(55 * time.Second) // other engines may still start
 		h.status(out.Run, mailroom.StatusQueued)
 		h.wait(20 * time.Second)
 		h.status(out.Run, mailroom.StatusFailed)
@@ -228,7 +228,7 @@ func TestEngineThatJustCameUpDoesNotJudge(t *testing.T) {
 }
 
 func TestAgentThatAnotherWorkerServesIsNotJudged(t *testing.T) {
-	inside(t, func(h *house) {
+	localOnly(t, func(h *fixture) {
 		h.serve(say("hi"))
 		other := serving(say("late"))
 		other.Agents = map[string]engine.Agent{"b": {Agent: work(3 * time.Minute)}}
@@ -244,11 +244,11 @@ func TestAgentThatAnotherWorkerServesIsNotJudged(t *testing.T) {
 	})
 }
 
-// 200 runs share a worker and one of them kills it. Each loses its claim with
-// the others twice; then a run on its last chance runs without another such
-// beside it, and only the culprit is left when the worker dies a third time.
+// 200 runs share a worker, and one of them kills it. Each loses its claim twice; then a run on its
+// last attempt runs without other such runs, and only the culprit remains when the worker dies a
+// third time.
 func TestRunThatKillsItsWorkerTakesNobodyWithIt(t *testing.T) {
-	inside(t, func(h *house) {
+	localOnly(t, func(h *fixture) {
 		var deaths int
 		var poison string
 		killed := make(chan struct{}, 1)
@@ -296,11 +296,11 @@ func TestRunThatKillsItsWorkerTakesNobodyWithIt(t *testing.T) {
 	})
 }
 
-// explode panics; the stack of the error names it.
+// explode panics; the stack in the error names it.
 func explode() { panic("boom") }
 
 func TestPanicIsATransientErrorWithItsStack(t *testing.T) {
-	inHouse(t, func(h *house) {
+	everywhere(t, func(h *fixture) {
 		h.serve(func(ctx context.Context, s mailroom.Session) error {
 			if s.Run().Attempt == 1 {
 				explode()
@@ -322,7 +322,7 @@ func TestPanicIsATransientErrorWithItsStack(t *testing.T) {
 }
 
 func TestAgentThatEndsItsGoroutineHasFailed(t *testing.T) {
-	inHouse(t, func(h *house) {
+	everywhere(t, func(h *fixture) {
 		h.serve(func(ctx context.Context, s mailroom.Session) error {
 			if s.Run().Attempt == 1 {
 				runtime.Goexit()
@@ -337,10 +337,9 @@ func TestAgentThatEndsItsGoroutineHasFailed(t *testing.T) {
 	})
 }
 
-// An end that the store refuses, for whatever reason, must not make the run go
-// round for ever, costing nothing each time.
+// A settle that the store refuses must not make the run repeat forever without counting attempts.
 func TestEndThatIsRefusedCountsAsAFailure(t *testing.T) {
-	inside(t, func(h *house) {
+	localOnly(t, func(h *fixture) {
 		var entered seen[int]
 		p := h.elsewhere(serving(func(ctx context.Context, s mailroom.Session) error {
 			entered.add(s.Run().Attempt)
@@ -367,11 +366,11 @@ func TestEndThatIsRefusedCountsAsAFailure(t *testing.T) {
 }
 
 func TestAnEndThatTheStoreHasNoTimeForIsNotTheAgentsFailure(t *testing.T) {
-	inHouse(t, func(h *house) {
+	everywhere(t, func(h *fixture) {
 		h.serve(work(6 * time.Second))
 		out := h.send("t", "hello", func(in *mailroom.Submit) { in.MaxAttempts = 1 })
 		h.wait(time.Second)
-		h.line.freeze() // a renewal is stuck in the store, and the end waits behind it
+		h.line.freeze() // a renewal is stuck in the store, and the settle waits behind it
 		h.wait(25 * time.Second)
 		h.line.thaw()
 		h.wait(time.Minute)

@@ -13,7 +13,7 @@ import (
 	"mailroom"
 )
 
-// called notes in which attempts effects were called, by run and name.
+// called records the attempt of each effect's last call, by run and name.
 type called struct {
 	mu       sync.Mutex
 	dice     *rand.Rand
@@ -56,9 +56,9 @@ func TestASettledEffectIsNeverCalledAgainOverAThousandKills(t *testing.T) {
 		return nil
 	})
 	o.Local, o.Log = true, slog.New(slog.DiscardHandler)
-	inside(t, func(h *house) {
+	localOnly(t, func(h *fixture) {
 		for kills, round := 0, 0; kills < 1000; round++ {
-			busy := map[string]bool{} // with a run that goes on: no backlog grows
+			busy := map[string]bool{} // with unfinished runs: no backlog grows
 			for _, r := range h.runsIn(mailroom.StatusQueued) {
 				busy[r.Thread] = true
 			}
@@ -73,7 +73,7 @@ func TestASettledEffectIsNeverCalledAgainOverAThousandKills(t *testing.T) {
 			kills += len(h.runsIn(mailroom.StatusRunning))
 			victim.kill()
 			h.must(h.ledger.EndLocalWorkers(context.Background(), false))
-			h.wait(6 * time.Second) // all that was lost may be claimed again
+			h.wait(6 * time.Second) // the claims of all lost workers have expired
 		}
 		h.start(o)
 		h.wait(time.Minute)
@@ -85,16 +85,16 @@ func TestASettledEffectIsNeverCalledAgainOverAThousandKills(t *testing.T) {
 	})
 }
 
-func (h *house) runsIn(status mailroom.Status) []*mailroom.Run {
+func (h *fixture) runsIn(status mailroom.Status) []*mailroom.Run {
 	h.t.Helper()
 	return query(h, func(r mailroom.Reader) ([]*mailroom.Run, error) {
 		return r.Runs(mailroom.RunQuery{Statuses: []mailroom.Status{status}})
 	})
 }
 
-// wantOnceSettled: an effect has at most one settled entry, and it was not
-// called in a later attempt than that. It returns how many were settled.
-func (h *house) wantOnceSettled(thread string, c *called) int {
+// wantOnceSettled checks that an effect has at most one settled entry and was not called in a later
+// attempt. It returns the number of settled effects.
+func (h *fixture) wantOnceSettled(thread string, c *called) int {
 	h.t.Helper()
 	seen := map[string]bool{}
 	for _, e := range h.entries(thread, mailroom.KindEffectSettled) {
@@ -111,7 +111,7 @@ func (h *house) wantOnceSettled(thread string, c *called) int {
 		return r.Runs(mailroom.RunQuery{Thread: thread})
 	}) {
 		if !r.Status.Finished() {
-			h.t.Errorf("run %s is %s after all", r.ID, r.Status)
+			h.t.Errorf("run %s is %s", r.ID, r.Status)
 		}
 	}
 	return len(seen)

@@ -11,8 +11,8 @@ import (
 	"mailroom/engine"
 )
 
-// renewals returns a hook that gives its verdict on each write of a live
-// worker's row, n counting from 1.
+// renewals returns a hook that calls verdict for each write of a live worker's row, with n counting
+// from 1.
 func renewals(verdict func(n int) error) func(*mailroom.Changes) error {
 	n := 0
 	return func(c *mailroom.Changes) error {
@@ -26,8 +26,8 @@ func renewals(verdict func(n int) error) func(*mailroom.Changes) error {
 	}
 }
 
-// onlyWorker returns the row of the one worker there is.
-func (h *house) onlyWorker() *mailroom.Worker {
+// onlyWorker returns the only worker row.
+func (h *fixture) onlyWorker() *mailroom.Worker {
 	h.t.Helper()
 	all := h.workers()
 	if len(all) != 1 {
@@ -36,7 +36,7 @@ func (h *house) onlyWorker() *mailroom.Worker {
 	return all[0]
 }
 
-// work returns an agent that takes d, or ends with its context.
+// work returns an agent that runs for d, or until its context ends.
 func work(d time.Duration) mailroom.AgentFunc {
 	return func(ctx context.Context, s mailroom.Session) error {
 		select {
@@ -49,9 +49,9 @@ func work(d time.Duration) mailroom.AgentFunc {
 }
 
 func TestLeaseIsRenewedWhileRunsAreActive(t *testing.T) {
-	inHouse(t, func(h *house) {
+	everywhere(t, func(h *fixture) {
 		h.serve(work(3 * time.Minute))
-		rival := h.elsewhere(engine.Options{}) // serves nothing, and sweeps
+		rival := h.elsewhere(engine.Options{}) // serves no agent, and sweeps
 		out := h.send("t", "a long run")
 		h.wait(time.Second)
 		for range 170 {
@@ -76,7 +76,7 @@ func TestRenewalThatFailsIsTriedAgain(t *testing.T) {
 		"though it was":       func(l *line, f func(*mailroom.Changes) error) { l.onWrite(nil, f) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			inside(t, func(h *house) {
+			localOnly(t, func(h *fixture) {
 				p := h.elsewhere(serving(work(time.Minute)))
 				h.elsewhere(engine.Options{})
 				out := h.send("t", "hello")
@@ -102,11 +102,10 @@ func TestRenewalThatFailsIsTriedAgain(t *testing.T) {
 	}
 }
 
-// A worker that cannot reach the store cancels its runs before its lease ends;
-// strictly after that, and within one sweep, somebody else has them. What the
-// first one writes later is refused.
+// A worker that cannot reach the store cancels its runs before its lease ends. Another worker
+// claims them only after that end, within one sweep. Later writes of the first worker are refused.
 func TestLostWorkerStopsBeforeAnotherStarts(t *testing.T) {
-	inside(t, func(h *house) {
+	localOnly(t, func(h *fixture) {
 		cancelled := make(chan time.Time, 1)
 		overtaken := make(chan struct{})
 		refusals := make(chan error, 4)
@@ -128,7 +127,7 @@ func TestLostWorkerStopsBeforeAnotherStarts(t *testing.T) {
 				return nil, nil
 			})
 			refusals <- err
-			return nil // which would complete the run
+			return nil // this would complete the run
 		}
 		first := h.elsewhere(serving(zombie))
 		out := h.send("t", "hello")
@@ -167,7 +166,7 @@ func TestLostWorkerStopsBeforeAnotherStarts(t *testing.T) {
 }
 
 func TestLeaseThatCouldNotBeRenewedComesBack(t *testing.T) {
-	inside(t, func(h *house) {
+	localOnly(t, func(h *fixture) {
 		var attempts atomic.Int32
 		p := h.elsewhere(serving(func(ctx context.Context, s mailroom.Session) error {
 			attempts.Add(1)
@@ -176,7 +175,7 @@ func TestLeaseThatCouldNotBeRenewedComesBack(t *testing.T) {
 		out := h.send("t", "hello")
 		h.wait(time.Second)
 		p.line.freeze()
-		h.wait(time.Minute) // nobody else is there to expire it
+		h.wait(time.Minute) // no other worker expires it
 		if err := p.engines[0].Ready(); err == nil {
 			t.Error("ready without a lease")
 		}
@@ -189,14 +188,14 @@ func TestLeaseThatCouldNotBeRenewedComesBack(t *testing.T) {
 		if r := h.status(out.Run, mailroom.StatusCompleted); r.Failures != 0 || r.Crashes != 0 {
 			t.Errorf("got %d failures, %d crashes, want none", r.Failures, r.Crashes)
 		}
-		h.onlyWorker() // it is still the same one
+		h.onlyWorker() // with the same id
 	})
 }
 
-// The lease runs from the transaction of the renewal, which may lie anywhere
-// between the question and the answer; only the question is safe to count from.
+// The lease counts from the transaction of the renewal, which may be anywhere between request and
+// answer; only the time of the request is safe.
 func TestSlowAnswerToARenewalDoesNotLengthenTheLease(t *testing.T) {
-	inside(t, func(h *house) {
+	localOnly(t, func(h *fixture) {
 		cancelled := make(chan time.Time, 1)
 		p := h.elsewhere(serving(func(ctx context.Context, s mailroom.Session) error {
 			if s.Run().Attempt == 1 {
@@ -224,7 +223,7 @@ func TestSlowAnswerToARenewalDoesNotLengthenTheLease(t *testing.T) {
 }
 
 func TestMachineThatSleptRenewsBeforeItJudges(t *testing.T) {
-	inside(t, func(h *house) {
+	localOnly(t, func(h *fixture) {
 		sleeper := h.elsewhere(serving(say("hi")))
 		h.wait(time.Second)
 		self := h.onlyWorker().ID
@@ -241,11 +240,11 @@ func TestMachineThatSleptRenewsBeforeItJudges(t *testing.T) {
 					continue
 				}
 				if w.ID == self {
-					t.Error("it expired itself")
+					t.Error("the worker expired itself")
 				}
 				for _, row := range h.workers() {
 					if row.ID == self && !row.LeaseUntil.After(time.Now()) {
-						t.Errorf("it judged at %v with a lease until %v", time.Now(), row.LeaseUntil)
+						t.Errorf("the worker swept at %v with a lease until %v", time.Now(), row.LeaseUntil)
 					}
 				}
 				buried <- time.Now()
@@ -266,7 +265,7 @@ func TestMachineThatSleptRenewsBeforeItJudges(t *testing.T) {
 }
 
 func TestWorkerWhoseLeaseWasTakenAwayBecomesANewOne(t *testing.T) {
-	inside(t, func(h *house) {
+	localOnly(t, func(h *fixture) {
 		causes := make(chan error, 1)
 		w := h.serve(func(ctx context.Context, s mailroom.Session) error {
 			if s.Run().Attempt == 1 {
@@ -279,7 +278,7 @@ func TestWorkerWhoseLeaseWasTakenAwayBecomesANewOne(t *testing.T) {
 		out := h.send("t", "hello")
 		h.wait(time.Second)
 		old := h.onlyWorker().ID
-		h.must(h.ledger.Deregister(context.Background(), old)) // as a judge would
+		h.must(h.ledger.Deregister(context.Background(), old)) // as a sweep would
 		if cause := <-causes; cause != mailroom.ErrLeaseLost {
 			t.Errorf("got cause %v, want %v", cause, mailroom.ErrLeaseLost)
 		}
@@ -296,7 +295,7 @@ func TestWorkerWhoseLeaseWasTakenAwayBecomesANewOne(t *testing.T) {
 }
 
 func TestRegistrationThatFailsIsTriedAgain(t *testing.T) {
-	inside(t, func(h *house) {
+	localOnly(t, func(h *fixture) {
 		p := h.newProcess()
 		h.others = append(h.others, p)
 		p.line.onWrite(renewals(func(n int) error {

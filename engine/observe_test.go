@@ -14,7 +14,7 @@ import (
 )
 
 func TestAnObserverHearsOfStartsEndsAndRenewals(t *testing.T) {
-	inHouse(t, func(h *house) {
+	everywhere(t, func(h *fixture) {
 		var mu sync.Mutex
 		var ends []string
 		var starts []engine.Start
@@ -46,7 +46,7 @@ func TestAnObserverHearsOfStartsEndsAndRenewals(t *testing.T) {
 			},
 		}
 		out := h.send("t", "x")
-		h.wait(time.Minute) // nobody serves it yet
+		h.wait(time.Minute) // no engine serves it yet
 		h.start(o)
 		h.wait(16 * time.Second)
 		h.status(out.Run, mailroom.StatusCompleted)
@@ -56,7 +56,7 @@ func TestAnObserverHearsOfStartsEndsAndRenewals(t *testing.T) {
 		if diff := cmp.Diff([]string{"a fail", "a complete"}, ends); diff != "" {
 			t.Error(diff)
 		}
-		if renewals != 4 { // the registration, and each 5 s
+		if renewals != 4 { // the registration, and one every 5 s
 			t.Errorf("%d renewals in 16 s, want 4", renewals)
 		}
 		if len(starts) != 2 {

@@ -13,7 +13,7 @@ import (
 	"mailroom/engine"
 )
 
-// gauge counts who is in at the same time.
+// gauge counts concurrent runs.
 type gauge struct{ now, most atomic.Int32 }
 
 func (g *gauge) in() (out func()) {
@@ -24,7 +24,7 @@ func (g *gauge) in() (out func()) {
 }
 
 func TestNoMoreRunsAtOnceThanTheProcessAndItsAgentsAllow(t *testing.T) {
-	inHouse(t, func(h *house) {
+	everywhere(t, func(h *fixture) {
 		var all, a, b gauge
 		counted := func(g *gauge) mailroom.AgentFunc {
 			return func(ctx context.Context, s mailroom.Session) error {
@@ -56,7 +56,7 @@ func TestNoMoreRunsAtOnceThanTheProcessAndItsAgentsAllow(t *testing.T) {
 }
 
 func TestAgentWithoutAFreeSlotHoldsUpNoOther(t *testing.T) {
-	inHouse(t, func(h *house) {
+	everywhere(t, func(h *fixture) {
 		h.start(engine.Options{Agents: map[string]engine.Agent{
 			"a": {Agent: work(time.Millisecond)}, "b": {Agent: work(time.Minute), Limit: 1},
 		}})
@@ -71,8 +71,8 @@ func TestAgentWithoutAFreeSlotHoldsUpNoOther(t *testing.T) {
 	})
 }
 
-// ordered is an agent that notes the text of what it runs, one second each.
-func (h *house) ordered(order *seen[string]) mailroom.AgentFunc {
+// ordered returns an agent that records the text of each run and takes one second.
+func (h *fixture) ordered(order *seen[string]) mailroom.AgentFunc {
 	return func(ctx context.Context, s mailroom.Session) error {
 		in, err := s.Input(ctx)
 		if err != nil {
@@ -88,7 +88,7 @@ func priority(p int) func(*mailroom.Submit) {
 }
 
 func TestLowerPriorityNumberRunsFirst(t *testing.T) {
-	inHouse(t, func(h *house) {
+	everywhere(t, func(h *fixture) {
 		var order seen[string]
 		o := serving(h.ordered(&order))
 		o.Runs = 1
@@ -111,7 +111,7 @@ func TestLowerPriorityNumberRunsFirst(t *testing.T) {
 }
 
 func TestRunsOfAThreadStartInOrderAndOneAtATime(t *testing.T) {
-	inside(t, func(h *house) {
+	localOnly(t, func(h *fixture) {
 		var order seen[string]
 		var one gauge
 		for range 2 {
@@ -136,7 +136,7 @@ func TestRunsOfAThreadStartInOrderAndOneAtATime(t *testing.T) {
 }
 
 func TestRunWithNotBeforeStartsAtItsTimeAndBlocksNobody(t *testing.T) {
-	inside(t, func(h *house) {
+	localOnly(t, func(h *fixture) {
 		var order seen[string]
 		h.serve(h.ordered(&order))
 		at := time.Now().Add(time.Hour + 123*time.Millisecond)
@@ -152,21 +152,21 @@ func TestRunWithNotBeforeStartsAtItsTimeAndBlocksNobody(t *testing.T) {
 		}
 		for _, out := range []mailroom.Submitted{held, alone} {
 			if r := h.status(out.Run, mailroom.StatusCompleted); !r.StartedAt.Equal(at) {
-				t.Errorf("started at %v, want exactly %v, with nobody to wake the engine", r.StartedAt, at)
+				t.Errorf("started at %v, want exactly %v, although nothing wakes the engine", r.StartedAt, at)
 			}
 		}
 	})
 }
 
 func TestSubmitStartsItsRunAtOnce(t *testing.T) {
-	inHouse(t, func(h *house) {
+	everywhere(t, func(h *fixture) {
 		h.serve(say("hi"))
 		h.wait(10*time.Second + 500*time.Millisecond)
 		begin := time.Now()
 		out := h.send("t", "hello")
 		h.wait(time.Millisecond)
 		if r := h.status(out.Run, mailroom.StatusCompleted); !r.FinishedAt.Equal(begin) {
-			t.Errorf("finished %v after the submit, want without any wait", r.FinishedAt.Sub(begin))
+			t.Errorf("finished %v after the submit, want without a delay", r.FinishedAt.Sub(begin))
 		}
 	})
 }

@@ -12,14 +12,15 @@ import (
 	"mailroom/engine"
 )
 
-// rigged is an error whose chain cannot be read: it panics where the engine asks for its class.
+// rigged is an error whose chain panics when the engine reads its class.
 type rigged struct{}
 
 func (rigged) Error() string { return "rigged" }
 func (rigged) Unwrap() error { panic("bomb") }
 
-// TestAPanicOfTheEnginesOwnCodeCountsAsAFailure has attempts panic before their agent is entered and after it has returned:
-// each time they are counted, and the run ends with its last attempt; the engine serves on.
+// TestAPanicOfTheEnginesOwnCodeCountsAsAFailure makes attempts panic before their agent is entered
+// and after it has returned. Each attempt counts, the run ends with the last one, and the engine
+// continues.
 func TestAPanicOfTheEnginesOwnCodeCountsAsAFailure(t *testing.T) {
 	for name, c := range map[string]struct {
 		started func(engine.Start)
@@ -43,7 +44,7 @@ func TestAPanicOfTheEnginesOwnCodeCountsAsAFailure(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inside(t, func(h *house) {
+			localOnly(t, func(h *fixture) {
 				o := serving(c.agent)
 				o.Runs, o.Observe.Started = 1, c.started
 				h.start(o)
@@ -61,9 +62,9 @@ func TestAPanicOfTheEnginesOwnCodeCountsAsAFailure(t *testing.T) {
 	}
 }
 
-// TestAPanicOfASettleCountsAsAFailure has each settle panic that carries a message, before it is committed.
+// TestAPanicOfASettleCountsAsAFailure makes each settle with a message panic before its commit.
 func TestAPanicOfASettleCountsAsAFailure(t *testing.T) {
-	inside(t, func(h *house) {
+	localOnly(t, func(h *fixture) {
 		p := h.newProcess()
 		h.others = append(h.others, p)
 		o := serving(func(ctx context.Context, s mailroom.Session) error { return s.Stream(ctx, s.Run().Thread) })
@@ -79,7 +80,7 @@ func TestAPanicOfASettleCountsAsAFailure(t *testing.T) {
 	})
 }
 
-// unsettled is a ledger that panics over the message "bad" of a settle.
+// unsettled is a ledger that panics when a settle has the message "bad".
 type unsettled struct{ engine.Ledger }
 
 func (l unsettled) SettleWith(ctx context.Context, in mailroom.Settle, free func()) (*mailroom.Run, error) {
@@ -89,10 +90,10 @@ func (l unsettled) SettleWith(ctx context.Context, in mailroom.Settle, free func
 	return l.Ledger.SettleWith(ctx, in, free)
 }
 
-// TestAPanicBesideAnAgentKeepsItsSlot has the engine panic while the agent works: its context ends, the attempt fails,
-// and its slot is given back only once the agent has returned.
+// TestAPanicBesideAnAgentKeepsItsSlot makes the engine panic while the agent works: its context
+// ends, the attempt fails, and the slot is free again only after the agent has returned.
 func TestAPanicBesideAnAgentKeepsItsSlot(t *testing.T) {
-	inside(t, func(h *house) {
+	localOnly(t, func(h *fixture) {
 		p := h.newProcess()
 		h.others = append(h.others, p)
 		var inAgent, most atomic.Int32
@@ -107,9 +108,9 @@ func TestAPanicBesideAnAgentKeepsItsSlot(t *testing.T) {
 			<-leave
 			return nil
 		})
-		o.Runs, o.Local = 1, true // nothing is looked up before the agent is entered
+		o.Runs, o.Local = 1, true // the run is not read before the agent is entered
 		o.Observe.Started = func(s engine.Start) {
-			for range 10_000 * (2 - s.Run.Attempt) { // more hints than are kept: the session looks its run up
+			for range 10_000 * (2 - s.Run.Attempt) { // more hints than the buffer holds: the session reads the run
 				p.bus.Publish(bus.Notice{Thread: "t", Entries: []mailroom.Entry{{}}})
 			}
 		}
@@ -127,15 +128,15 @@ func TestAPanicBesideAnAgentKeepsItsSlot(t *testing.T) {
 	})
 }
 
-// bombed is a ledger that panics when a run is looked up.
+// bombed is a ledger that panics when a claimed run is read.
 type bombed struct{ engine.Ledger }
 
 func (bombed) ClaimedRun(context.Context, mailroom.Claim) (*mailroom.Run, error) { panic("bomb") }
 
-// TestAPanicOfTheLoopEndsTheEngineInOrder has what is told of renewals panic: Run returns an error, and another engine
-// finishes what was running.
+// TestAPanicOfTheLoopEndsTheEngineInOrder makes the observer of renewals panic: Run returns an
+// error, and another engine finishes the runs.
 func TestAPanicOfTheLoopEndsTheEngineInOrder(t *testing.T) {
-	inside(t, func(h *house) {
+	localOnly(t, func(h *fixture) {
 		var renewals atomic.Int32
 		var cause atomic.Value
 		o := serving(func(ctx context.Context, s mailroom.Session) error {
@@ -148,19 +149,19 @@ func TestAPanicOfTheLoopEndsTheEngineInOrder(t *testing.T) {
 				panic("bomb")
 			}
 		}
-		w := h.within(o)
+		w := h.startLocal(o)
 		out := h.send("t", "x")
 		h.wait(10 * time.Second)
 		select {
 		case <-w.done:
 		default:
-			t.Fatal("the engine goes on, want it ended")
+			t.Fatal("the engine continues, want an error")
 		}
 		if w.err == nil || !strings.Contains(w.err.Error(), "panic: bomb") {
 			t.Errorf("Run returned %v, want the panic", w.err)
 		}
 		if err := w.Ready(); err == nil {
-			t.Error("the engine says that it is ready")
+			t.Error("the engine reports ready")
 		}
 		if cause.Load() == nil {
 			t.Error("the agent's context has not ended")

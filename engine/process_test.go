@@ -13,8 +13,8 @@ import (
 	"mailroom/ledger"
 )
 
-// process is what lives and dies together: a ledger with its line to the store,
-// a bus, and the engines over them.
+// process has a ledger with its connection to the store, a bus, and the engines over them, which
+// stop and die together.
 type process struct {
 	t       *testing.T
 	line    *line
@@ -23,13 +23,13 @@ type process struct {
 	engines []*worker
 	end     context.CancelFunc
 	ended   chan struct{}
-	err     error // of the ledger, once ended
+	err     error // of the ledger, after its end
 
-	remote bool  // its engines work from elsewhere
-	face   *face // for them; nil: none was there yet
+	remote   bool      // its engines are remote
+	endpoint *endpoint // for remote engines; nil: not started
 }
 
-func (h *house) newProcess() *process {
+func (h *fixture) newProcess() *process {
 	p := &process{t: h.t, line: &line{Store: h.store}, bus: bus.New(), ended: make(chan struct{})}
 	p.ledger = ledger.New(p.line, ledger.Options{Publish: func(thread string, entries []mailroom.Entry) {
 		p.bus.Publish(bus.Notice{Thread: thread, Entries: entries})
@@ -45,31 +45,31 @@ func (h *house) newProcess() *process {
 
 func (p *process) log() *slog.Logger { return slog.New(slog.NewTextHandler(p.t.Output(), nil)) }
 
-// worker is one engine that runs.
+// worker is one running engine.
 type worker struct {
 	*engine.Engine
 	quit  context.CancelFunc
 	done  chan struct{}
-	err   error  // of Run, once done
-	after func() // ends what belongs to it
-	lane  *lane  // its way to the server; nil: it is inside
+	err   error       // of Run, after its end
+	after func()      // stops what belongs to it
+	conn  *remoteConn // its connection to the server; nil: local
 }
 
-// start runs an engine until the process ends, or the worker is stopped.
+// start runs an engine until the process or the worker is stopped.
 func (p *process) start(o engine.Options) *worker {
 	if o.Log == nil {
 		o.Log = p.log()
 	}
 	if p.remote {
-		return p.apart(o)
+		return p.startRemote(o)
 	}
-	w := p.within(o)
+	w := p.startLocal(o)
 	p.engines = append(p.engines, w)
 	return w
 }
 
-// within runs an engine over the process's own ledger.
-func (p *process) within(o engine.Options) *worker { return p.begin(p.ledger, p.bus, o) }
+// startLocal runs an engine over the process's own ledger.
+func (p *process) startLocal(o engine.Options) *worker { return p.begin(p.ledger, p.bus, o) }
 
 func (p *process) begin(l engine.Ledger, b *bus.Bus, o engine.Options) *worker {
 	ctx, quit := context.WithCancel(context.Background())
@@ -81,14 +81,14 @@ func (p *process) begin(l engine.Ledger, b *bus.Bus, o engine.Options) *worker {
 	return w
 }
 
-// stop shuts the worker down in order and waits for it.
+// stop shuts the worker down and waits for it.
 func (w *worker) stop() {
 	w.quit()
 	<-w.done
 	w.after()
 }
 
-// stop shuts the process down in order. It is repeatable.
+// stop shuts the process down. It may be called again.
 func (p *process) stop() {
 	p.t.Helper()
 	for _, w := range p.engines {
@@ -96,11 +96,11 @@ func (p *process) stop() {
 			p.t.Errorf("engine: %v", w.err)
 		}
 	}
-	if p.face != nil {
-		if err := p.face.close(); err != nil && !p.line.faults().dead {
+	if p.endpoint != nil {
+		if err := p.endpoint.close(); err != nil && !p.line.faults().dead {
 			p.t.Errorf("server: %v", err)
 		}
-		p.face = nil
+		p.endpoint = nil
 	}
 	p.end()
 	<-p.ended
@@ -109,8 +109,8 @@ func (p *process) stop() {
 	}
 }
 
-// kill ends the process at once: nothing of it reaches the store any more. It
-// returns when its engines have found out and ended too.
+// kill ends the process at once: it reaches the store no more. It returns when its engines have
+// noticed and ended.
 func (p *process) kill() {
 	p.t.Helper()
 	p.line.die()
@@ -139,13 +139,13 @@ func (p *process) send(thread, text string, edit ...func(*mailroom.Submit)) mail
 
 func (p *process) cancel(out mailroom.Submitted) {
 	p.t.Helper()
-	_, err := p.ledger.Cancel(context.Background(), out.Run, "somebody")
+	_, err := p.ledger.Cancel(context.Background(), out.Run, "user")
 	if err != nil {
 		p.t.Error(err)
 	}
 }
 
-// line is the store as one process sees it.
+// line is one process's connection to the store.
 type line struct {
 	mailroom.Store
 
@@ -153,13 +153,13 @@ type line struct {
 	now faults
 }
 
-// faults are what is wrong with a line.
+// faults are the injected faults of a line.
 type faults struct {
 	dead   bool
-	frozen chan struct{} // an Update begins when it is closed; nil: at once
+	frozen chan struct{} // Updates wait until it is closed; nil: no wait
 
-	// before may refuse a Write, after may report one that happened as
-	// failed, and viewed a View. Each may be nil.
+	// before may refuse a Write, after may fail one that was committed, and viewed may fail a View.
+	// Each may be nil.
 	before, after func(*mailroom.Changes) error
 	viewed        func() error
 }
@@ -231,12 +231,12 @@ func (l *line) View(ctx context.Context, f func(mailroom.Reader) error) error {
 	return err
 }
 
-// gone is what a store says that was closed.
+// gone returns the error of a closed store.
 func gone() error {
-	return mailroom.Errorf(mailroom.CodeUnavailable, "a dead process reaches for the store: %w", mailroom.ErrStoreClosed)
+	return mailroom.Errorf(mailroom.CodeUnavailable, "a dead process uses the store: %w", mailroom.ErrStoreClosed)
 }
 
-// watched is a transaction whose Write is looked at first.
+// watched is a transaction that calls hooks around Write.
 type watched struct {
 	mailroom.Tx
 	write func(*mailroom.Changes) error
@@ -249,7 +249,7 @@ func (w watched) Write(c *mailroom.Changes) error {
 	return w.Tx.Write(c)
 }
 
-// unknown is what a store says when it does not know whether it wrote.
+// unknown returns the error of a write with an unknown outcome.
 func unknown() error {
 	return mailroom.Errorf(mailroom.CodeUnavailable, "an injected fault")
 }

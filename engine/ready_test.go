@@ -11,16 +11,16 @@ import (
 	"mailroom/engine"
 )
 
-// when is an agent "a" that is ready when open says so, and another, "b", that
-// always is.
-func (h *house) when(open *atomic.Bool, order *seen[string]) engine.Options {
+// when returns options with agent "a", which is ready while open is true, and "b", which is always
+// ready.
+func (h *fixture) when(open *atomic.Bool, order *seen[string]) engine.Options {
 	return engine.Options{Agents: map[string]engine.Agent{
 		"a": {Agent: h.ordered(order), Ready: open.Load}, "b": {Agent: work(time.Millisecond)},
 	}}
 }
 
-// waits checks that a run was neither started nor put off.
-func (h *house) waits(out mailroom.Submitted) {
+// waits checks that a run was neither started nor rescheduled.
+func (h *fixture) waits(out mailroom.Submitted) {
 	h.t.Helper()
 	r := h.status(out.Run, mailroom.StatusQueued)
 	if r.Attempt != 0 || r.Outages != 0 || r.AvailableAt.After(r.CreatedAt) {
@@ -29,12 +29,12 @@ func (h *house) waits(out mailroom.Submitted) {
 }
 
 func TestRunsOfAnAgentThatIsNotReadyWaitAsTheyAre(t *testing.T) {
-	inHouse(t, func(h *house) {
+	everywhere(t, func(h *fixture) {
 		var open atomic.Bool
 		var order seen[string]
 		h.start(h.when(&open, &order))
 		first, second := h.send("t", "first"), h.send("t", "second")
-		h.wait(3 * time.Minute) // no grace of an agent that nobody serves fails them
+		h.wait(3 * time.Minute) // longer than the grace for agents without a worker
 		other := h.send("u", "of another agent", func(in *mailroom.Submit) { in.Agent = "b" })
 		h.wait(time.Second)
 		h.status(other.Run, mailroom.StatusCompleted)
@@ -43,7 +43,7 @@ func TestRunsOfAnAgentThatIsNotReadyWaitAsTheyAre(t *testing.T) {
 		if diff := cmp.Diff([]string{"message", "run.queued", "message", "run.queued"}, h.kinds("t")); diff != "" {
 			t.Error(diff)
 		}
-		open.Store(true) // and nobody says so: an engine elsewhere has asked for a while
+		open.Store(true) // without a wake: a remote engine polls
 		h.wait(25 * time.Second)
 		for _, out := range []mailroom.Submitted{first, second} {
 			if r := h.status(out.Run, mailroom.StatusCompleted); r.Attempt != 1 {
@@ -57,12 +57,12 @@ func TestRunsOfAnAgentThatIsNotReadyWaitAsTheyAre(t *testing.T) {
 }
 
 func TestAnAgentThatIsReadyAgainStartsAtOnceWhatWaits(t *testing.T) {
-	inside(t, func(h *house) {
+	localOnly(t, func(h *fixture) {
 		var open atomic.Bool
 		var order seen[string]
 		h.start(h.when(&open, &order))
 		out := h.send("t", "hello")
-		h.wait(time.Hour + 300*time.Millisecond) // between two looks of the ledger
+		h.wait(time.Hour + 300*time.Millisecond) // between two polls of the ledger
 		open.Store(true)
 		begin := time.Now()
 		h.ledger.Wake()
@@ -77,10 +77,10 @@ func TestAnAgentThatIsReadyAgainStartsAtOnceWhatWaits(t *testing.T) {
 	})
 }
 
-// TestOfTwoProcessesTheOneWhoseAgentIsReadyTakesTheRuns kills that one then: the other
-// one goes on only when it is ready itself.
+// The test then kills the process whose agent is ready: the other one takes the runs only when its
+// own agent is ready.
 func TestOfTwoProcessesTheOneWhoseAgentIsReadyTakesTheRuns(t *testing.T) {
-	inside(t, func(h *house) {
+	localOnly(t, func(h *fixture) {
 		var here, there atomic.Bool
 		var order, elsewhere seen[string]
 		h.start(h.when(&here, &order))
@@ -94,7 +94,7 @@ func TestOfTwoProcessesTheOneWhoseAgentIsReadyTakesTheRuns(t *testing.T) {
 			t.Fatalf("%d were run where the agent is ready, and %d where it is not", n, len(order.all()))
 		}
 		begun := h.send("t", "begun")
-		h.wait(1500 * time.Millisecond) // the other process looks each second
+		h.wait(1500 * time.Millisecond) // the other process polls every second
 		h.status(begun.Run, mailroom.StatusRunning)
 		p.kill()
 		h.wait(time.Hour)

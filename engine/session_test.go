@@ -15,7 +15,7 @@ import (
 )
 
 func TestCheckpointSurvivesIntoTheNextAttempt(t *testing.T) {
-	inHouse(t, func(h *house) {
+	everywhere(t, func(h *fixture) {
 		var found seen[string]
 		h.serve(func(ctx context.Context, s mailroom.Session) error {
 			found.add(string(s.Run().Checkpoint))
@@ -40,7 +40,7 @@ func TestCheckpointSurvivesIntoTheNextAttempt(t *testing.T) {
 }
 
 func TestNamedSendArrivesOnceThoughItsRunIsExecutedTwice(t *testing.T) {
-	inHouse(t, func(h *house) {
+	everywhere(t, func(h *fixture) {
 		h.serve(func(ctx context.Context, s mailroom.Session) error {
 			if s.Run().Thread != "t" {
 				return s.Stream(ctx, "thanks")
@@ -76,7 +76,7 @@ func TestNamedSendArrivesOnceThoughItsRunIsExecutedTwice(t *testing.T) {
 }
 
 func TestAppendWhoseAnswerWasLostIsWrittenOnce(t *testing.T) {
-	inside(t, func(h *house) {
+	localOnly(t, func(h *fixture) {
 		p := h.elsewhere(serving(func(ctx context.Context, s mailroom.Session) error {
 			for i := range 5 {
 				h.expect(s.Stream(ctx, fmt.Sprint("message ", i)))
@@ -108,10 +108,10 @@ func TestAppendWhoseAnswerWasLostIsWrittenOnce(t *testing.T) {
 	})
 }
 
-// A stop that comes while a step is being written must not leave the session
-// without knowing whether it was: the end of the attempt is the step after it.
+// A stop during the commit of a step must not leave the session without the step's outcome: the
+// settle is numbered after it.
 func TestStepThatIsBeingWrittenWhenTheRunIsStoppedCounts(t *testing.T) {
-	inside(t, func(h *house) {
+	localOnly(t, func(h *fixture) {
 		writing := make(chan struct{})
 		p := h.elsewhere(serving(func(ctx context.Context, s mailroom.Session) error {
 			h.expect(s.Stream(ctx, "whole"))
@@ -151,7 +151,7 @@ func TestStepThatIsBeingWrittenWhenTheRunIsStoppedCounts(t *testing.T) {
 }
 
 func TestCallsAfterTheEndFailAsLeaseLost(t *testing.T) {
-	inHouse(t, func(h *house) {
+	everywhere(t, func(h *fixture) {
 		kept := make(chan mailroom.Session, 1)
 		h.serve(func(ctx context.Context, s mailroom.Session) error {
 			h.expect(s.Stream(ctx, "bye"))
@@ -187,7 +187,7 @@ func TestCallsAfterTheEndFailAsLeaseLost(t *testing.T) {
 }
 
 func TestInputIsWhatTheRunIsForAndTranscriptWhatWasReadBefore(t *testing.T) {
-	inHouse(t, func(h *house) {
+	everywhere(t, func(h *fixture) {
 		type view struct{ Input, Transcript, Last []string }
 		views := map[string]view{}
 		h.serve(func(ctx context.Context, s mailroom.Session) error {
@@ -197,7 +197,7 @@ func TestInputIsWhatTheRunIsForAndTranscriptWhatWasReadBefore(t *testing.T) {
 			h.expect(err)
 			last, err := s.Transcript(ctx, 1)
 			h.expect(err)
-			views[in[0].Text] = view{texts(in), texts(before), texts(last)} // one thread: one at a time
+			views[in[0].Text] = view{texts(in), texts(before), texts(last)} // one thread: one run at a time
 			<-time.After(time.Second)
 			return s.Stream(ctx, "re: "+in[0].Text)
 		})
@@ -226,7 +226,7 @@ func TestInputIsWhatTheRunIsForAndTranscriptWhatWasReadBefore(t *testing.T) {
 }
 
 func TestTranscriptNeverHoldsMoreThanItWasAskedFor(t *testing.T) {
-	inHouse(t, func(h *house) {
+	everywhere(t, func(h *fixture) {
 		var got []string
 		h.serve(func(ctx context.Context, s mailroom.Session) error {
 			for limit := range 3 {
@@ -251,7 +251,7 @@ func TestTranscriptNeverHoldsMoreThanItWasAskedFor(t *testing.T) {
 }
 
 func TestStepThatBreaksARuleIsRefusedAndTheRunGoesOn(t *testing.T) {
-	inHouse(t, func(h *house) {
+	everywhere(t, func(h *fixture) {
 		h.serve(func(ctx context.Context, s mailroom.Session) error {
 			h.expect(s.Stream(ctx, "text "))
 			err := s.Append(ctx, mailroom.Step{Entries: []mailroom.AgentEntry{{Kind: "run.completed", Body: json.RawMessage(`{}`)}}})

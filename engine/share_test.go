@@ -14,7 +14,7 @@ func owned(by string) func(*mailroom.Submit) {
 	return func(in *mailroom.Submit) { in.Owner = by }
 }
 
-// endless is an agent that ends only when it is told to.
+// endless is an agent that runs until it is cancelled.
 func endless(ctx context.Context, _ mailroom.Session) error {
 	<-ctx.Done()
 	return ctx.Err()
@@ -26,8 +26,8 @@ func slots(n int, f mailroom.AgentFunc) engine.Options {
 	return o
 }
 
-// running counts what an owner has at work.
-func (h *house) running(runs []mailroom.Submitted) (n int) {
+// running counts the running runs of an owner.
+func (h *fixture) running(runs []mailroom.Submitted) (n int) {
 	h.t.Helper()
 	for _, out := range runs {
 		if h.run(out.Run).Status == mailroom.StatusRunning {
@@ -37,7 +37,7 @@ func (h *house) running(runs []mailroom.Submitted) (n int) {
 	return n
 }
 
-func (h *house) sendAll(n int, owner string) (runs []mailroom.Submitted) {
+func (h *fixture) sendAll(n int, owner string) (runs []mailroom.Submitted) {
 	h.t.Helper()
 	for i := range n {
 		runs = append(runs, h.send(fmt.Sprintf("%s-%d", owner, i), "hello", owned(owner)))
@@ -46,7 +46,7 @@ func (h *house) sendAll(n int, owner string) (runs []mailroom.Submitted) {
 }
 
 func TestRunsThatDoNotEndKeepNoOtherOwnerWaiting(t *testing.T) {
-	inside(t, func(h *house) {
+	localOnly(t, func(h *fixture) {
 		h.start(slots(4, endless))
 		h.wait(time.Second)
 		hog := h.sendAll(70, "hog")
@@ -69,7 +69,7 @@ func TestRunsThatDoNotEndKeepNoOtherOwnerWaiting(t *testing.T) {
 }
 
 func TestAFreeSlotGoesToWhoHasLess(t *testing.T) {
-	inHouse(t, func(h *house) {
+	everywhere(t, func(h *fixture) {
 		h.start(slots(4, work(time.Second)))
 		h.wait(time.Second)
 		hog := h.sendAll(40, "hog")
@@ -96,7 +96,7 @@ func TestAFreeSlotGoesToWhoHasLess(t *testing.T) {
 }
 
 func TestTheLimitOfAnAgentHoldsForGuestsToo(t *testing.T) {
-	inside(t, func(h *house) {
+	localOnly(t, func(h *fixture) {
 		o := slots(4, endless)
 		o.Agents["a"] = engine.Agent{Agent: o.Agents["a"].Agent, Limit: 2}
 		h.start(o)
@@ -111,7 +111,7 @@ func TestTheLimitOfAnAgentHoldsForGuestsToo(t *testing.T) {
 }
 
 func TestNoMoreGuestsThanSlots(t *testing.T) {
-	inside(t, func(h *house) {
+	localOnly(t, func(h *fixture) {
 		h.start(slots(2, endless))
 		h.wait(time.Second)
 		all := h.sendAll(2, "hog")

@@ -12,7 +12,7 @@ import (
 )
 
 func TestShutdownReleasesSoThatTheWorkIsClaimableAtOnce(t *testing.T) {
-	inHouse(t, func(h *house) {
+	everywhere(t, func(h *fixture) {
 		causes := make(chan error, 1)
 		first := h.serve(func(ctx context.Context, s mailroom.Session) error {
 			h.expect(s.Stream(ctx, "half"))
@@ -50,7 +50,7 @@ func TestShutdownReleasesSoThatTheWorkIsClaimableAtOnce(t *testing.T) {
 }
 
 func TestRunsThatFinishWithinTheGraceComplete(t *testing.T) {
-	inHouse(t, func(h *house) {
+	everywhere(t, func(h *fixture) {
 		w := h.serve(work(20 * time.Second))
 		out := h.send("t", "hello")
 		h.wait(time.Second)
@@ -66,7 +66,7 @@ func TestRunsThatFinishWithinTheGraceComplete(t *testing.T) {
 }
 
 func TestNothingIsClaimedWhileShuttingDown(t *testing.T) {
-	inHouse(t, func(h *house) {
+	everywhere(t, func(h *fixture) {
 		w := h.serve(work(20 * time.Second))
 		h.send("t", "hello")
 		h.wait(time.Second)
@@ -87,7 +87,7 @@ func TestNothingIsClaimedWhileShuttingDown(t *testing.T) {
 }
 
 func TestClaimThatComesWhileShuttingDownIsReleased(t *testing.T) {
-	inside(t, func(h *house) {
+	localOnly(t, func(h *fixture) {
 		p := h.elsewhere(serving(func(ctx context.Context, s mailroom.Session) error {
 			t.Error("the agent was entered")
 			return nil
@@ -95,7 +95,7 @@ func TestClaimThatComesWhileShuttingDownIsReleased(t *testing.T) {
 		h.wait(time.Second)
 		p.line.freeze()
 		out := h.send("t", "hello")
-		h.wait(2 * time.Second) // the claim is on its way
+		h.wait(2 * time.Second) // the claim is in flight
 		p.engines[0].quit()
 		h.wait(time.Second)
 		p.line.thaw()
@@ -107,7 +107,7 @@ func TestClaimThatComesWhileShuttingDownIsReleased(t *testing.T) {
 }
 
 func TestClaimThatComesAfterTheEndIsFreedWithTheLease(t *testing.T) {
-	inHouse(t, func(h *house) {
+	everywhere(t, func(h *fixture) {
 		p := h.elsewhere(serving(func(ctx context.Context, s mailroom.Session) error {
 			t.Error("the agent was entered")
 			return nil
@@ -115,7 +115,7 @@ func TestClaimThatComesAfterTheEndIsFreedWithTheLease(t *testing.T) {
 		h.wait(time.Second)
 		p.line.freeze()
 		out := h.send("t", "hello")
-		h.wait(2 * time.Second) // the claim is on its way
+		h.wait(2 * time.Second) // the claim is in flight
 		p.engines[0].quit()
 		h.wait(time.Minute)
 		p.line.thaw()
@@ -130,7 +130,7 @@ func TestClaimThatComesAfterTheEndIsFreedWithTheLease(t *testing.T) {
 }
 
 func TestIdleEngineShutsDownAtOnceAndGivesUpItsLease(t *testing.T) {
-	inside(t, func(h *house) {
+	localOnly(t, func(h *fixture) {
 		w := h.serve(say("hi"))
 		h.wait(10 * time.Second)
 		begin := time.Now()
@@ -149,7 +149,7 @@ func TestIdleEngineShutsDownAtOnceAndGivesUpItsLease(t *testing.T) {
 }
 
 func TestStopBeforeTheLeaseIsThereEndsTheEngineToo(t *testing.T) {
-	inside(t, func(h *house) {
+	localOnly(t, func(h *fixture) {
 		p := h.newProcess()
 		h.others = append(h.others, p)
 		p.line.freeze()
@@ -165,7 +165,7 @@ func TestStopBeforeTheLeaseIsThereEndsTheEngineToo(t *testing.T) {
 }
 
 func TestRunIsStoppedWhileShuttingDown(t *testing.T) {
-	inside(t, func(h *house) {
+	localOnly(t, func(h *fixture) {
 		w := h.serve(work(time.Hour))
 		out := h.send("t", "hello")
 		h.wait(time.Second)
@@ -182,7 +182,7 @@ func TestRunIsStoppedWhileShuttingDown(t *testing.T) {
 }
 
 func TestLeaseIsRenewedWhileShuttingDown(t *testing.T) {
-	inside(t, func(h *house) {
+	localOnly(t, func(h *fixture) {
 		o := serving(work(2 * time.Minute))
 		o.ShutdownGrace = 5 * time.Minute
 		w := h.start(o)
@@ -197,10 +197,10 @@ func TestLeaseIsRenewedWhileShuttingDown(t *testing.T) {
 	})
 }
 
-// An agent that does not return keeps its claim, which must not be given to
-// anybody else while it may still be at work; the lease ends with the process.
+// An agent that does not return keeps its claim, which no other worker may get while the agent may
+// still work; the lease ends with the process.
 func TestStuckAgentIsLeftBehindWithItsClaim(t *testing.T) {
-	inHouse(t, func(h *house) {
+	everywhere(t, func(h *fixture) {
 		release := make(chan struct{})
 		late := make(chan error, 1)
 		w := h.serve(func(ctx context.Context, s mailroom.Session) error {
@@ -240,7 +240,7 @@ func TestSettleIsRepeatedWhileItsOutcomeIsUnknown(t *testing.T) {
 		"written":     func(l *line, f func(*mailroom.Changes) error) { l.onWrite(nil, f) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			inside(t, func(h *house) {
+			localOnly(t, func(h *fixture) {
 				p := h.elsewhere(serving(say("hi")))
 				h.wait(time.Second)
 				n := 0
@@ -267,9 +267,9 @@ func TestSettleIsRepeatedWhileItsOutcomeIsUnknown(t *testing.T) {
 }
 
 func TestStoreThatClosesUnderRunsEndsThemAndIsToldToTheCaller(t *testing.T) {
-	inHouse(t, func(h *house) {
+	everywhere(t, func(h *fixture) {
 		o := serving(work(time.Hour))
-		o.Runs = 1 // no slot is free: no claim stands to find out
+		o.Runs = 1 // no free slot: no claim finds out
 		p := h.elsewhere(o)
 		out := h.send("t", "hello")
 		h.wait(time.Second)

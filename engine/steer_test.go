@@ -14,7 +14,7 @@ import (
 	"mailroom"
 )
 
-// texts of messages.
+// texts returns the texts of messages.
 func texts(all []mailroom.Message) []string {
 	var out []string
 	for _, m := range all {
@@ -23,7 +23,7 @@ func texts(all []mailroom.Message) []string {
 	return out
 }
 
-// untilSteered waits for steered messages as an agent would: step by step.
+// untilSteered waits for steered messages in steps, as an agent does.
 func untilSteered(ctx context.Context, s mailroom.Session) ([]mailroom.Message, error) {
 	for {
 		got, err := s.Steered(ctx)
@@ -39,7 +39,7 @@ func untilSteered(ctx context.Context, s mailroom.Session) ([]mailroom.Message, 
 }
 
 func TestSteerReachesTheRunsNextStepAndIsInTheLogOnce(t *testing.T) {
-	inside(t, func(h *house) {
+	localOnly(t, func(h *fixture) {
 		h.serve(func(ctx context.Context, s mailroom.Session) error {
 			got, err := untilSteered(ctx, s)
 			if err != nil {
@@ -73,7 +73,7 @@ func TestSteerReachesTheRunsNextStepAndIsInTheLogOnce(t *testing.T) {
 }
 
 func TestSteerReachesAnotherProcessWithARenewal(t *testing.T) {
-	inside(t, func(h *house) {
+	localOnly(t, func(h *fixture) {
 		h.elsewhere(serving(func(ctx context.Context, s mailroom.Session) error {
 			_, err := untilSteered(ctx, s)
 			return err
@@ -87,13 +87,13 @@ func TestSteerReachesAnotherProcessWithARenewal(t *testing.T) {
 }
 
 func TestSteerThatItsRunDidNotReadBecomesARunOfItsOwn(t *testing.T) {
-	inHouse(t, func(h *house) {
+	everywhere(t, func(h *fixture) {
 		h.serve(func(ctx context.Context, s mailroom.Session) error {
 			in, err := s.Input(ctx)
 			if err != nil {
 				return err
 			}
-			<-time.After(5 * time.Second) // and never asks for steered messages
+			<-time.After(5 * time.Second) // without reading steered messages
 			return s.Stream(ctx, "re: "+in[0].Text)
 		})
 		out := h.send("t", "question")
@@ -111,7 +111,7 @@ func TestSteerThatItsRunDidNotReadBecomesARunOfItsOwn(t *testing.T) {
 }
 
 func TestSteerReadButNotCoveredIsHandedToTheNextAttemptAgain(t *testing.T) {
-	inside(t, func(h *house) {
+	localOnly(t, func(h *fixture) {
 		var handed seen[[]string]
 		h.serve(func(ctx context.Context, s mailroom.Session) error {
 			got, err := untilSteered(ctx, s)
@@ -122,7 +122,7 @@ func TestSteerReadButNotCoveredIsHandedToTheNextAttemptAgain(t *testing.T) {
 			switch s.Run().Attempt {
 			case 1: // reads and fails before a step
 				return errors.New("once")
-			case 2: // makes a step, which covers what was read, and fails
+			case 2: // commits a step, which covers the message, and fails
 				h.expect(s.Append(ctx, mailroom.Step{Name: "took it in"}))
 				return errors.New("twice")
 			}
@@ -146,7 +146,7 @@ func TestSteerReadButNotCoveredIsHandedToTheNextAttemptAgain(t *testing.T) {
 }
 
 func TestSteerThatExpectsAnotherRunIsItsOwnRun(t *testing.T) {
-	inHouse(t, func(h *house) {
+	everywhere(t, func(h *fixture) {
 		h.serve(func(ctx context.Context, s mailroom.Session) error {
 			<-time.After(5 * time.Second)
 			got, err := s.Steered(ctx)
@@ -164,7 +164,7 @@ func TestSteerThatExpectsAnotherRunIsItsOwnRun(t *testing.T) {
 }
 
 func TestEditedSteerIsReadAsItIsNow(t *testing.T) {
-	inside(t, func(h *house) {
+	localOnly(t, func(h *fixture) {
 		h.serve(func(ctx context.Context, s mailroom.Session) error {
 			<-time.After(5 * time.Second)
 			got, err := s.Steered(ctx)
@@ -187,10 +187,9 @@ func TestEditedSteerIsReadAsItIsNow(t *testing.T) {
 	})
 }
 
-// An agent may call its session from several goroutines, and the world does not
-// stand still meanwhile.
+// An agent may call its session from several goroutines, while other transactions change the run.
 func TestSessionTakesConcurrentCalls(t *testing.T) {
-	inHouse(t, func(h *house) {
+	everywhere(t, func(h *fixture) {
 		const writers, each = 4, 25
 		var handed seen[string]
 		h.serve(func(ctx context.Context, s mailroom.Session) error {

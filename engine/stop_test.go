@@ -13,7 +13,7 @@ import (
 )
 
 // only returns the body of a thread's only entry of a kind.
-func only[T any](h *house, thread, kind string) T {
+func only[T any](h *fixture, thread, kind string) T {
 	h.t.Helper()
 	found := h.entries(thread, kind)
 	if len(found) != 1 {
@@ -23,7 +23,7 @@ func only[T any](h *house, thread, kind string) T {
 }
 
 func TestCancelStopsARunAndKeepsItsPartialText(t *testing.T) {
-	inside(t, func(h *house) {
+	localOnly(t, func(h *fixture) {
 		causes := make(chan error, 1)
 		h.serve(func(ctx context.Context, s mailroom.Session) error {
 			h.expect(s.Stream(ctx, "as far as I "))
@@ -55,14 +55,14 @@ func TestCancelStopsARunAndKeepsItsPartialText(t *testing.T) {
 			t.Errorf("got text %q, partial %v, want what was streamed, marked partial", m.Text, m.Partial)
 		}
 		end := only[mailroom.RunStop](h, "t", mailroom.KindCancelled)
-		if diff := cmp.Diff(mailroom.RunStop{Reason: mailroom.ReasonCancelled, By: "somebody"}, end); diff != "" {
+		if diff := cmp.Diff(mailroom.RunStop{Reason: mailroom.ReasonCancelled, By: "user"}, end); diff != "" {
 			t.Error(diff)
 		}
 	})
 }
 
 func TestStopReachesAnotherProcessWithARenewal(t *testing.T) {
-	inside(t, func(h *house) {
+	localOnly(t, func(h *fixture) {
 		h.elsewhere(serving(work(time.Hour)))
 		out := h.send("t", "hello")
 		h.wait(2 * time.Second)
@@ -73,7 +73,7 @@ func TestStopReachesAnotherProcessWithARenewal(t *testing.T) {
 }
 
 func TestStopBetweenClaimAndStartMeansTheAgentIsNeverEntered(t *testing.T) {
-	inside(t, func(h *house) {
+	localOnly(t, func(h *fixture) {
 		p := h.elsewhere(serving(func(ctx context.Context, s mailroom.Session) error {
 			t.Error("the agent was entered")
 			return nil
@@ -82,7 +82,7 @@ func TestStopBetweenClaimAndStartMeansTheAgentIsNeverEntered(t *testing.T) {
 		p.line.onWrite(nil, func(c *mailroom.Changes) error {
 			for _, r := range c.Runs {
 				if r.Status == mailroom.StatusRunning && r.Stop == "" {
-					_, err := h.ledger.Cancel(context.Background(), r.ID, "somebody") // before the claim is answered
+					_, err := h.ledger.Cancel(context.Background(), r.ID, "user") // before the answer to the claim
 					return err
 				}
 			}
@@ -97,7 +97,7 @@ func TestStopBetweenClaimAndStartMeansTheAgentIsNeverEntered(t *testing.T) {
 }
 
 func TestStopBehindTheClaimOfALocalWorkerMeansTheAgentIsNeverEntered(t *testing.T) {
-	inside(t, func(h *house) {
+	localOnly(t, func(h *fixture) {
 		o := serving(func(ctx context.Context, s mailroom.Session) error {
 			t.Error("the agent was entered")
 			return nil
@@ -107,7 +107,7 @@ func TestStopBehindTheClaimOfALocalWorkerMeansTheAgentIsNeverEntered(t *testing.
 		hold := make(chan struct{})
 		o.Observe.Renewal = func(error) {
 			if renewals.Add(1) == 2 {
-				<-hold // the engine does nothing
+				<-hold // blocks the engine
 			}
 		}
 		h.start(o)
@@ -124,13 +124,13 @@ func TestStopBehindTheClaimOfALocalWorkerMeansTheAgentIsNeverEntered(t *testing.
 }
 
 func TestAgentIsNotEnteredWhileItIsUnknownWhetherItMay(t *testing.T) {
-	inside(t, func(h *house) {
+	localOnly(t, func(h *fixture) {
 		var entered seen[int]
 		p := h.elsewhere(serving(func(ctx context.Context, s mailroom.Session) error {
 			entered.add(s.Run().Attempt)
 			return nil
 		}))
-		h.wait(time.Second + time.Millisecond) // between two looks at the leases
+		h.wait(time.Second + time.Millisecond) // between two sweeps
 		p.line.onView(func() error {
 			p.line.onView(nil)
 			return unknown()
@@ -148,7 +148,7 @@ func TestAgentIsNotEnteredWhileItIsUnknownWhetherItMay(t *testing.T) {
 }
 
 func TestInterruptStopsTheRunAndItsReplacementStarts(t *testing.T) {
-	inside(t, func(h *house) {
+	localOnly(t, func(h *fixture) {
 		order := &seen[string]{}
 		h.serve(func(ctx context.Context, s mailroom.Session) error {
 			in, err := s.Input(ctx)
@@ -158,7 +158,7 @@ func TestInterruptStopsTheRunAndItsReplacementStarts(t *testing.T) {
 				return nil
 			}
 			<-ctx.Done()
-			<-time.After(3 * time.Second) // it takes its time to stop
+			<-time.After(3 * time.Second) // stops slowly
 			return context.Cause(ctx)
 		})
 		first, queued := h.send("t", "first"), h.send("t", "queued")
@@ -187,7 +187,7 @@ func TestInterruptStopsTheRunAndItsReplacementStarts(t *testing.T) {
 }
 
 func TestRunThatDoesNotStopIsForcedAndItsSlotStaysTaken(t *testing.T) {
-	inside(t, func(h *house) {
+	localOnly(t, func(h *fixture) {
 		release := make(chan struct{})
 		late := make(chan error, 1)
 		o := serving(func(ctx context.Context, s mailroom.Session) error {
@@ -219,7 +219,7 @@ func TestRunThatDoesNotStopIsForcedAndItsSlotStaysTaken(t *testing.T) {
 			t.Errorf("the replacement started after %v", r.StartedAt.Sub(begin))
 		}
 
-		// One of two slots is still taken by the agent that does not return.
+		// The agent that does not return still uses one of two slots.
 		slow := []mailroom.Submitted{h.send("u", "deaf"), h.send("v", "deaf")}
 		h.wait(time.Second)
 		h.status(slow[0].Run, mailroom.StatusRunning)
@@ -247,7 +247,7 @@ func TestRunThatDoesNotStopIsForcedAndItsSlotStaysTaken(t *testing.T) {
 }
 
 func TestForcedRunWithOneSlotWaitsForTheAgentToReturn(t *testing.T) {
-	inHouse(t, func(h *house) {
+	everywhere(t, func(h *fixture) {
 		release := make(chan struct{})
 		o := serving(func(ctx context.Context, s mailroom.Session) error {
 			<-release
@@ -268,7 +268,7 @@ func TestForcedRunWithOneSlotWaitsForTheAgentToReturn(t *testing.T) {
 }
 
 func TestStoppedRunWhoseWorkerDiesEndsCancelled(t *testing.T) {
-	inside(t, func(h *house) {
+	localOnly(t, func(h *fixture) {
 		h.start(engine.Options{}) // sweeps
 		p := h.elsewhere(serving(func(ctx context.Context, s mailroom.Session) error {
 			h.expect(s.Stream(ctx, "a beginning"))
@@ -290,7 +290,7 @@ func TestStoppedRunWhoseWorkerDiesEndsCancelled(t *testing.T) {
 }
 
 func TestRunThatCompletesInSpiteOfAStopIsCompleted(t *testing.T) {
-	inside(t, func(h *house) {
+	localOnly(t, func(h *fixture) {
 		h.serve(func(ctx context.Context, s mailroom.Session) error {
 			h.expect(s.Stream(ctx, "done anyway"))
 			<-ctx.Done()
@@ -307,7 +307,7 @@ func TestRunThatCompletesInSpiteOfAStopIsCompleted(t *testing.T) {
 }
 
 func TestRunDeadlineEndsTheAttemptAndCountsAsAFailure(t *testing.T) {
-	inHouse(t, func(h *house) {
+	everywhere(t, func(h *fixture) {
 		causes := make(chan error, 5)
 		h.start(engine.Options{Agents: map[string]engine.Agent{"a": {
 			Deadline: 2 * time.Minute,
@@ -337,7 +337,7 @@ func TestRunDeadlineEndsTheAttemptAndCountsAsAFailure(t *testing.T) {
 }
 
 func TestStuckAgentIsCutByItsRunDeadline(t *testing.T) {
-	inHouse(t, func(h *house) {
+	everywhere(t, func(h *fixture) {
 		release := make(chan struct{})
 		o := serving(func(ctx context.Context, s mailroom.Session) error {
 			if s.Run().Attempt == 1 {
@@ -358,10 +358,10 @@ func TestStuckAgentIsCutByItsRunDeadline(t *testing.T) {
 	})
 }
 
-// An agent that did not notice that the lease was lost keeps its claim when the
-// lease comes back, but no longer than its deadline.
+// An agent that ignores the loss of the lease keeps its claim when the lease comes back, but no
+// longer than its deadline.
 func TestStuckAgentOfALeaseThatCameBackIsCutByItsRunDeadline(t *testing.T) {
-	inside(t, func(h *house) {
+	localOnly(t, func(h *fixture) {
 		release := make(chan struct{})
 		o := serving(func(ctx context.Context, s mailroom.Session) error {
 			if s.Run().Attempt == 1 {

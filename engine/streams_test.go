@@ -14,8 +14,8 @@ import (
 	"mailroom/bus"
 )
 
-// flushed joins what is in the store of the message that a run is writing.
-func (h *house) flushed(run string) string {
+// flushed joins the flushed text of the message that a run is writing.
+func (h *fixture) flushed(run string) string {
 	h.t.Helper()
 	text := ""
 	for _, p := range query(h, func(r mailroom.Reader) ([]mailroom.Partial, error) { return r.Partials(run) }) {
@@ -28,7 +28,7 @@ func (h *house) flushed(run string) string {
 }
 
 func TestStreamedTextIsKeptAboutOnceASecond(t *testing.T) {
-	inside(t, func(h *house) {
+	localOnly(t, func(h *fixture) {
 		writes, size := 0, 0
 		p := h.elsewhere(serving(func(ctx context.Context, s mailroom.Session) error {
 			for range 100 {
@@ -71,7 +71,7 @@ func TestStreamedTextIsKeptAboutOnceASecond(t *testing.T) {
 }
 
 func TestFlushComesAtOnceWhenAReaderAsks(t *testing.T) {
-	inside(t, func(h *house) {
+	localOnly(t, func(h *fixture) {
 		h.serve(func(ctx context.Context, s mailroom.Session) error {
 			<-time.After(300 * time.Millisecond)
 			h.expect(s.Stream(ctx, "so far"))
@@ -84,12 +84,12 @@ func TestFlushComesAtOnceWhenAReaderAsks(t *testing.T) {
 		}
 		sub := h.bus.Subscribe("t", 10)
 		defer sub.Close()
-		for range 2 { // also when there is nothing new
+		for range 2 { // also without new text
 			h.bus.RequestFlush("t")
 			asked := time.Now()
 			n := <-sub.C
 			if took := time.Since(asked); took > 10*time.Millisecond {
-				t.Errorf("it took %v", took)
+				t.Errorf("the flush took %v", took)
 			}
 			if n.Flushed == nil || n.Flushed.Upto != len("so far") || n.Flushed.Run != out.Run {
 				t.Errorf("got %+v, want told that 6 bytes are flushed", n.Flushed)
@@ -102,7 +102,7 @@ func TestFlushComesAtOnceWhenAReaderAsks(t *testing.T) {
 }
 
 func TestFlushWhoseAnswerWasLostLosesAndDoublesNothing(t *testing.T) {
-	inHouse(t, func(h *house) {
+	everywhere(t, func(h *fixture) {
 		p := h.elsewhere(serving(func(ctx context.Context, s mailroom.Session) error {
 			for i := range 50 {
 				h.expect(s.Stream(ctx, fmt.Sprintf("%d ", i)))
@@ -139,7 +139,7 @@ func TestFlushWhoseAnswerWasLostLosesAndDoublesNothing(t *testing.T) {
 }
 
 func TestTextIsCutAtTheLimitAndMarked(t *testing.T) {
-	inHouse(t, func(h *house) {
+	everywhere(t, func(h *fixture) {
 		h.serve(func(ctx context.Context, s mailroom.Session) error {
 			chunk := strings.Repeat("é", 50_000) // two bytes each
 			for range 12 {
@@ -168,7 +168,7 @@ func TestTextIsCutAtTheLimitAndMarked(t *testing.T) {
 }
 
 func TestDeltasNameTheirPlace(t *testing.T) {
-	inside(t, func(h *house) {
+	localOnly(t, func(h *fixture) {
 		sub := h.bus.Subscribe("t", 100)
 		defer sub.Close()
 		h.serve(func(ctx context.Context, s mailroom.Session) error {
@@ -219,7 +219,7 @@ func TestDeltasNameTheirPlace(t *testing.T) {
 }
 
 func TestPartialTextOfADeadWorkerIsKept(t *testing.T) {
-	inHouse(t, func(h *house) {
+	everywhere(t, func(h *fixture) {
 		p := h.elsewhere(serving(func(ctx context.Context, s mailroom.Session) error {
 			for i := 0; ; i++ {
 				if err := s.Stream(ctx, fmt.Sprint(i%10)); err != nil {
@@ -247,7 +247,7 @@ func TestPartialTextOfADeadWorkerIsKept(t *testing.T) {
 
 func TestTextIsKeptWhenTheEndOfItsAttemptIsRefused(t *testing.T) {
 	for _, refusals := range []int{1, 2} {
-		inside(t, func(h *house) {
+		localOnly(t, func(h *fixture) {
 			p := h.elsewhere(serving(func(ctx context.Context, s mailroom.Session) error {
 				if s.Run().Attempt > 1 {
 					return s.Stream(ctx, "whole")
@@ -257,7 +257,7 @@ func TestTextIsKeptWhenTheEndOfItsAttemptIsRefused(t *testing.T) {
 				return s.Stream(ctx, "thought")
 			}))
 			h.wait(time.Second)
-			left := 2 * refusals // what fails in a batch is tried alone
+			left := 2 * refusals // an operation that fails in a batch is tried again alone
 			p.line.onWrite(func(c *mailroom.Changes) error {
 				if said(c) && left > 0 {
 					left--
@@ -285,14 +285,14 @@ func TestTextIsKeptWhenTheEndOfItsAttemptIsRefused(t *testing.T) {
 	}
 }
 
-// said reports that an agent's message is written.
+// said reports whether the changes contain an agent's message.
 func said(c *mailroom.Changes) bool {
 	return slices.ContainsFunc(slices.Concat(c.Entries...), func(e mailroom.Entry) bool { return e.Kind == mailroom.KindMessage && e.Attempt > 0 })
 }
 
 func TestSlowReaderNeverSlowsARun(t *testing.T) {
-	inHouse(t, func(h *house) {
-		stuck := h.bus.Subscribe("t", 1) // nobody reads it
+	everywhere(t, func(h *fixture) {
+		stuck := h.bus.Subscribe("t", 1) // nothing reads it
 		defer stuck.Close()
 		h.serve(func(ctx context.Context, s mailroom.Session) error {
 			for range 10_000 {
@@ -314,18 +314,18 @@ func TestSlowReaderNeverSlowsARun(t *testing.T) {
 	})
 }
 
-// Hints are lost when a run's thread is busier than its session can follow, and
-// with them perhaps a stop; then the session looks at the store.
+// Hints are dropped, a stop among them perhaps, when a thread is busier than its session can
+// follow; the session then reads the store.
 func TestStopIsFoundThoughItsHintWasLost(t *testing.T) {
-	inside(t, func(h *house) {
+	localOnly(t, func(h *fixture) {
 		p := h.elsewhere(serving(work(time.Hour)))
-		h.wait(time.Second + time.Millisecond) // between two looks at the leases
+		h.wait(time.Second + time.Millisecond) // between two sweeps
 		p.line.onView(func() error {
 			for _, r := range query(h, func(r mailroom.Reader) ([]*mailroom.Run, error) {
 				return r.Runs(mailroom.RunQuery{Statuses: []mailroom.Status{mailroom.StatusRunning}})
 			}) {
 				p.line.onView(nil)
-				for range 100 { // nobody reads them yet
+				for range 100 { // more than the buffer holds
 					p.bus.Publish(bus.Notice{Thread: r.Thread, Entries: []mailroom.Entry{{}}})
 				}
 				h.cancel(mailroom.Submitted{Run: r.ID})
@@ -339,7 +339,7 @@ func TestStopIsFoundThoughItsHintWasLost(t *testing.T) {
 }
 
 func TestTextThatIsNoTextIsRefused(t *testing.T) {
-	inHouse(t, func(h *house) {
+	everywhere(t, func(h *fixture) {
 		h.serve(func(ctx context.Context, s mailroom.Session) error {
 			for _, bad := range []string{"half \xc3", "nul \x00"} {
 				if err := s.Stream(ctx, bad); mailroom.CodeOf(err) != mailroom.CodeInvalid {

@@ -10,8 +10,8 @@ import (
 	"mailroom/store/memory"
 )
 
-// The wall clock went on while the machine slept and its timers stood still,
-// which no bubble can show: so the moment after is made by hand.
+// The wall clock continued while the machine slept and its timers did not. A bubble cannot simulate
+// that, so the test sets the state directly.
 func TestFirstTickAfterASleepRenewsInsteadOfSweeping(t *testing.T) {
 	e := New(ledger.New(memory.New(), ledger.Options{}), bus.New(), Options{})
 	e.lease.worker = "w"
@@ -20,7 +20,7 @@ func TestFirstTickAfterASleepRenewsInsteadOfSweeping(t *testing.T) {
 	e.lease.renewed = e.lease.renewed.Add(-time.Hour)
 
 	ctx, end := context.WithCancel(context.Background())
-	end() // what is sent is not waited for
+	end() // the result is not needed
 	e.sweep(ctx)
 	e.wg.Wait()
 	if !e.lease.renewing || e.lease.sweeping {

@@ -12,14 +12,14 @@ import (
 	"mailroom"
 )
 
-func (h *house) ticket(run, name string) *mailroom.Ticket {
+func (h *fixture) ticket(run, name string) *mailroom.Ticket {
 	h.t.Helper()
 	k, err := h.ledger.Ticket(context.Background(), mailroom.TicketID(run, name))
 	h.must(err)
 	return k
 }
 
-func (h *house) decide(k *mailroom.Ticket, v mailroom.Verdict) {
+func (h *fixture) decide(k *mailroom.Ticket, v mailroom.Verdict) {
 	h.t.Helper()
 	_, err := h.ledger.Decide(context.Background(), mailroom.Decision{Ticket: k.ID, Verdict: v, Digest: k.Digest, By: "anna"})
 	h.must(err)
@@ -30,7 +30,7 @@ func approval(name string) mailroom.Ask {
 }
 
 func TestADecisionResumesTheSameRun(t *testing.T) {
-	inside(t, func(h *house) {
+	localOnly(t, func(h *fixture) {
 		h.serve(func(ctx context.Context, s mailroom.Session) error {
 			got, err := s.Wait(ctx, false, approval("go"))
 			if err != nil {
@@ -60,7 +60,7 @@ func TestADecisionResumesTheSameRun(t *testing.T) {
 }
 
 func TestAnEffectIsCalledOnceOverAttempts(t *testing.T) {
-	inHouse(t, func(h *house) {
+	everywhere(t, func(h *fixture) {
 		calls, attempts := 0, 0
 		h.serve(func(ctx context.Context, s mailroom.Session) error {
 			attempts++
@@ -85,7 +85,7 @@ func TestAnEffectIsCalledOnceOverAttempts(t *testing.T) {
 }
 
 func TestAnUnknownEffectAsks(t *testing.T) {
-	inHouse(t, func(h *house) {
+	everywhere(t, func(h *fixture) {
 		calls := 0
 		h.serve(func(ctx context.Context, s mailroom.Session) error {
 			v, err := s.Do(ctx, mailroom.Effect{Name: "pay"}, func(context.Context, string) (json.RawMessage, error) {
@@ -111,7 +111,7 @@ func TestAnUnknownEffectAsks(t *testing.T) {
 }
 
 func TestAChildsEndWakesItsParent(t *testing.T) {
-	inHouse(t, func(h *house) {
+	everywhere(t, func(h *fixture) {
 		h.serve(func(ctx context.Context, s mailroom.Session) error {
 			if s.Run().Thread == "child" {
 				return s.Stream(ctx, "from the child")
@@ -142,7 +142,7 @@ func TestAChildsEndWakesItsParent(t *testing.T) {
 }
 
 func TestATimerFires(t *testing.T) {
-	inside(t, func(h *house) {
+	localOnly(t, func(h *fixture) {
 		begin := time.Now()
 		var woke time.Duration
 		h.serve(func(ctx context.Context, s mailroom.Session) error {

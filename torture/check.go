@@ -13,12 +13,12 @@ import (
 	"mailroom"
 	"mailroom/api"
 	"mailroom/client"
-	"mailroom/torture/internal/story"
+	"mailroom/torture/internal/fold"
 )
 
-// check reads what is new in every thread and compares it with the journal, with
-// the effects outside and with what readers were told. Only a server that dies
-// meanwhile is an error that is none.
+// check reads the new entries of every thread and compares them with the journal, the external
+// effects and the readers' events. It returns an error if the server could not be read, which is
+// harmless if the server died in the meantime.
 func (t *torture) check(ctx context.Context, p *process) error {
 	before, err := t.effects()
 	if err != nil {
@@ -47,12 +47,11 @@ func (t *torture) check(ctx context.Context, p *process) error {
 	return context.Cause(ctx)
 }
 
-// read brings all logs up to date. Threads never vanish, but for those that were
-// deleted.
+// read brings all logs up to date. Only deleted threads may disappear.
 func (t *torture) read(ctx context.Context, p *process) error {
 	at := t.target(p)
 	defer at.http.CloseIdleConnections()
-	c := client.New(at.url, at.token, client.WithHTTPClient(at.http), client.WithTimeout(patience))
+	c := client.New(at.url, at.token, client.WithHTTPClient(at.http), client.WithTimeout(waitTimeout))
 	there := map[string]bool{}
 	for cursor := ""; ; {
 		page, err := c.Threads(ctx, client.ListQuery{Limit: 500, Cursor: cursor})
@@ -72,7 +71,7 @@ func (t *torture) read(ctx context.Context, p *process) error {
 	}
 	for _, l := range t.allLogs() {
 		if !there[l.thread] && l.length() > 0 && !strings.HasPrefix(l.thread, "gone-") {
-			t.violation(l.thread, "thread %s is no longer there", l.thread)
+			t.violation(l.thread, "thread %s has disappeared", l.thread)
 		}
 	}
 	return nil
@@ -80,16 +79,16 @@ func (t *torture) read(ctx context.Context, p *process) error {
 
 func (t *torture) readThread(ctx context.Context, c *client.Client, row api.Thread) error {
 	l := t.log(row.ID)
-	if strings.HasPrefix(row.ID, "gone-") || l.isBlind() {
+	if strings.HasPrefix(row.ID, "gone-") || l.isIncomplete() {
 		return nil
 	}
 	known := l.length()
 	if row.LastSeq < known {
-		t.violation(row.ID, "thread %s says that its last entry is %d, entry %d was read", row.ID, row.LastSeq, known)
+		t.violation(row.ID, "the row of thread %s says that its last entry is %d, but entry %d was read", row.ID, row.LastSeq, known)
 	}
 	if row.OldestSeq > known+1 {
-		t.counts.blind.Add(1)
-		l.lose()
+		t.counts.incomplete.Add(1)
+		l.setIncomplete()
 		return nil
 	}
 	for known < row.LastSeq {
@@ -105,23 +104,23 @@ func (t *torture) readThread(ctx context.Context, c *client.Client, row api.Thre
 			l.add(e, "the list")
 		}
 		if len(page.Items) == 0 {
-			t.violation(row.ID, "thread %s has no entry after %d, and says that its last is %d", row.ID, known, row.LastSeq)
+			t.violation(row.ID, "thread %s has no entry after %d, but its row says that the last is %d", row.ID, known, row.LastSeq)
 			return nil
 		}
 	}
-	t.judgePurge(l, row.OldestSeq) // of a run that is open now, nothing was gone before
+	t.judgePurge(l, row.OldestSeq) // nothing of an open run may be purged
 	return nil
 }
 
-// judgePurge: nothing is purged of a run that is open.
+// judgePurge checks that no entry of an open run was purged.
 func (t *torture) judgePurge(l *threadLog, oldest int64) {
-	l.look(func(s *story.Story) {
+	l.inspect(func(s *fold.Thread) {
 		for _, r := range s.Runs {
 			if r.Status.Finished() || r.Retries > 0 || len(r.Messages) == 0 {
 				continue
 			}
 			if m := s.Messages[r.Messages[0]]; m != nil && m.Seq < oldest {
-				t.violation(l.thread, "run %s is %s, and its first entry, %d, was purged: entry %d is the oldest", r.ID, r.Status, m.Seq, oldest)
+				t.violation(l.thread, "run %s is %s but its first entry %d was purged: entry %d is the oldest", r.ID, r.Status, m.Seq, oldest)
 			}
 		}
 	})
@@ -138,18 +137,18 @@ func (t *torture) allLogs() []*threadLog {
 	return list
 }
 
-// entriesFrom returns the entries from seq on, and when each was first seen.
+// entriesFrom returns the entries from seq on, and the times at which each was first seen.
 func (l *threadLog) entriesFrom(seq int64) ([]mailroom.Entry, []time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.entries[seq-1:]), slices.Clone(l.seen[seq-1:])
 }
 
-// collect counts how often each text that is to be there once is in a log, and
-// finds the thread of each run.
+// collect counts the occurrences of each text that must be in the logs once, and maps runs to their
+// threads.
 func (t *torture) collect() {
 	for _, l := range t.allLogs() {
-		from := t.told[l.thread]
+		from := t.collected[l.thread]
 		entries, _ := l.entriesFrom(from + 1)
 		for _, e := range entries {
 			if e.Kind == mailroom.KindQueued {
@@ -163,18 +162,18 @@ func (t *torture) collect() {
 				t.violation(l.thread, "%v", err)
 				continue
 			}
-			if !isOnce(m.Text) || l.thread == t.plots.delivered { // what is delivered was said before
+			if !isOnce(m.Text) || l.thread == t.threads.delivered { // a delivery repeats an earlier message
 				continue
 			}
 			if t.texts[m.Text]++; t.texts[m.Text] > 1 {
-				t.violation(l.thread, "message %.60q is there %d times", m.Text, t.texts[m.Text])
+				t.violation(l.thread, "message %.60q occurs %d times", m.Text, t.texts[m.Text])
 			}
 		}
-		t.told[l.thread] = from + int64(len(entries))
+		t.collected[l.thread] = from + int64(len(entries))
 	}
 }
 
-// isOnce: texts of the hands, of notes and of children are never used twice.
+// isOnce reports whether a text is used once: those of users, notes and children.
 func isOnce(text string) bool {
 	if strings.HasPrefix(text, "note ") || strings.HasPrefix(text, "kid ") {
 		return true
@@ -184,7 +183,7 @@ func isOnce(text string) bool {
 	return err == nil && strings.HasPrefix(text, "m")
 }
 
-// effects reads what happened outside: nonces by key.
+// effects reads the external effects: nonces by key.
 func (t *torture) effects() (map[string][]string, error) {
 	raw, err := os.ReadFile(t.effectsFile())
 	if err != nil && !os.IsNotExist(err) {
@@ -198,37 +197,37 @@ func (t *torture) effects() (map[string][]string, error) {
 	return found, nil
 }
 
-// judgeEffects compares the effects that happened with the log: each was
-// intended before it happened (before was read before the log), and what the log
-// remembers did happen (after was read after it).
+// judgeEffects compares the external effects with the logs. Each effect must have been intended
+// before it happened (before was read before the logs), and each recorded effect must have happened
+// (after was read after them).
 func (t *torture) judgeEffects(before, after map[string][]string) {
 	for key, nonces := range before {
 		run, name, _ := strings.Cut(key, "/")
 		l := t.runs[run]
 		if l == nil {
-			if !t.anyBlind() {
-				t.violation("", "effect %s happened, and no log has its run", key)
+			if !t.anyIncomplete() {
+				t.violation("", "effect %s happened, but no log has its run", key)
 			}
 			continue
 		}
-		l.look(func(s *story.Story) {
+		l.inspect(func(s *fold.Thread) {
 			f := s.Runs[run].Effects[name]
 			switch {
 			case f == nil:
-				t.violation(l.thread, "effect %s happened, and the log does not say that it was intended", key)
+				t.violation(l.thread, "effect %s happened, but the log has no intent for it", key)
 			case len(nonces) > f.Intents:
-				t.violation(l.thread, "effect %s happened %d times, and was intended %d times", key, len(nonces), f.Intents)
+				t.violation(l.thread, "effect %s happened %d times but was intended %d times", key, len(nonces), f.Intents)
 			}
 		})
 	}
 	for _, l := range t.allLogs() {
-		l.look(func(s *story.Story) {
+		l.inspect(func(s *fold.Thread) {
 			for _, r := range s.Runs {
 				for _, f := range r.Effects {
 					value := strings.Trim(string(f.Value), `"`)
 					if r.Agent == tortureAgent && f.Last == mailroom.KindEffectSettled && !f.Failed &&
 						!slices.Contains(after[f.Key], value) && !strings.HasPrefix(value, "{") {
-						t.violation(l.thread, "effect %s settled as %s, which never happened; it happened as %v", f.Key, value, after[f.Key])
+						t.violation(l.thread, "effect %s settled as %s, which never happened; the calls were %v", f.Key, value, after[f.Key])
 					}
 				}
 			}
@@ -237,22 +236,22 @@ func (t *torture) judgeEffects(before, after map[string][]string) {
 	t.counts.effects.Store(int64(len(after)))
 }
 
-func (t *torture) anyBlind() bool { return t.counts.blind.Load() > 0 }
+func (t *torture) anyIncomplete() bool { return t.counts.incomplete.Load() > 0 }
 
-// judgeSends: what a run sent is in the other thread. Threads are not read in one
-// view, so what was sent is looked for when they have been read once more.
+// judgeSends checks that each sent message is in its target thread. Threads are not read in one
+// view, so it checks a send after the next reading of all threads.
 func (t *torture) judgeSends() {
 	for _, sent := range t.sent {
 		to := t.log(sent.Thread)
-		to.look(func(s *story.Story) {
-			if s.Messages[sent.Message] == nil && !to.blind {
-				t.violation(sent.from, "message %s was sent from thread %s, and thread %s does not have it", sent.Message, sent.from, sent.Thread)
+		to.inspect(func(s *fold.Thread) {
+			if s.Messages[sent.Message] == nil && !to.incomplete {
+				t.violation(sent.from, "message %s was sent from thread %s, but is not in thread %s", sent.Message, sent.from, sent.Thread)
 			}
 		})
 	}
 	t.sent = nil
 	for _, l := range t.allLogs() {
-		l.look(func(s *story.Story) {
+		l.inspect(func(s *fold.Thread) {
 			for _, r := range s.Runs {
 				for _, sent := range r.Sends[r.Judged:] {
 					t.sent = append(t.sent, sending{sent, l.thread})
@@ -264,29 +263,29 @@ func (t *torture) judgeSends() {
 	t.counts.sends.Add(int64(len(t.sent)))
 }
 
-// sending is a message that a run of a thread sent.
+// sending is a message that a run sent to another thread.
 type sending struct {
 	mailroom.Sent
 	from string
 }
 
-// judgeChildren: what a run was told of the end of a child is how that ended.
+// judgeChildren checks that each caller was told the actual outcome of its child.
 func (t *torture) judgeChildren() {
 	for _, e := range t.ended {
 		child := t.log(e.Thread)
-		child.look(func(s *story.Story) {
+		child.inspect(func(s *fold.Thread) {
 			r := s.Runs[e.Run]
 			switch {
-			case child.blind || r != nil && r.Retries > 0:
+			case child.incomplete || r != nil && r.Retries > 0:
 			case r == nil || r.Status != e.Status || !slices.Equal(given(r.Reply), given(e.Reply)):
-				t.violation(e.caller, "run %s of thread %s is said to have ended %s, with the reply %v; it is %+v", e.Run, e.Thread, e.Status, given(e.Reply), r)
+				t.violation(e.caller, "run %s of thread %s was reported as %s with reply %v; it is %+v", e.Run, e.Thread, e.Status, given(e.Reply), r)
 			}
 		})
 	}
 	t.counts.children.Add(int64(len(t.ended)))
 	t.ended = nil
 	for _, l := range t.allLogs() {
-		l.look(func(s *story.Story) {
+		l.inspect(func(s *fold.Thread) {
 			for _, k := range s.Tickets {
 				if k.Kind != mailroom.TicketChildren || !k.Decided || k.Judged {
 					continue
@@ -302,7 +301,7 @@ func (t *torture) judgeChildren() {
 	}
 }
 
-// ending is what a run was told of a child.
+// ending is the outcome of a child as reported to its caller.
 type ending struct {
 	caller string
 	Run    string          `json:"run"`

@@ -10,15 +10,15 @@ import (
 	"sync/atomic"
 )
 
-// counts are what the summary tells.
+// counts are the numbers of the summary.
 type counts struct {
-	cycles, events, deltas, gaps, blind, effects, sends, repeats, checks, examined, copies, children atomic.Int64
-	histories, facts, undecided, zombies                                                             atomic.Int64
+	cycles, events, deltas, gaps, incomplete, effects, sends, repeats, checks, examined, copies, children atomic.Int64
+	histories, facts, undecided, zombies                                                                  atomic.Int64
 
 	mu         sync.Mutex
 	operations map[string]int // owned by mu: by kind and outcome
 	kills      map[string]int // owned by mu: by point
-	unmet      int            // owned by mu: points that were not reached
+	unmet      int            // points that were not reached
 }
 
 func (c *counts) operation(o *operation) {
@@ -39,8 +39,7 @@ func (c *counts) operation(o *operation) {
 	c.operations[kind]++
 }
 
-// kill notes a kill that was planned, and the point at which the process died by
-// itself, if it did.
+// kill counts a planned kill, by the point at which the process killed itself if it did.
 func (c *counts) kill(planned, point string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -54,13 +53,13 @@ func (c *counts) kill(planned, point string) {
 	for _, when := range []string{"at ", "before ", "after "} {
 		if strings.HasPrefix(planned, when) && planned != byChance && planned != atStart {
 			c.unmet++
-			planned = "not reached in time, from outside"
+			planned = "not reached in time, killed from outside"
 		}
 	}
 	c.kills[planned]++
 }
 
-// print writes the summary.
+// summary writes the summary.
 func (t *torture) summary(w io.Writer) {
 	c := &t.counts
 	c.mu.Lock()
@@ -87,20 +86,20 @@ func (t *torture) summary(w io.Writer) {
 		entries += l.length()
 	}
 	fmt.Fprintf(w, "\n%d cycles, %d kills, %d operations, seed %d\n%s", c.cycles.Load(), killed, all, t.seed, table)
-	fmt.Fprintf(w, "\nchecked %d times: %d entries of %d threads, each against the rules and against every reader\n", c.checks.Load(), entries, threads)
-	fmt.Fprintf(w, "readers got %d events, %d of them live text, %d gaps after a purge\n", c.events.Load(), c.deltas.Load(), c.gaps.Load())
-	fmt.Fprintf(w, "%d repeats of a key gave the first answer; %d effects outside and %d sends compared with the log\n", c.repeats.Load(), c.effects.Load(), c.sends.Load())
-	fmt.Fprintf(w, "%d histories of %d facts are linear (porcupine); %d were too long to decide\n", c.histories.Load(), c.facts.Load(), c.undecided.Load())
-	fmt.Fprintf(w, "%d attempts of frozen workers came back to a claim that they had lost, and wrote nothing\n", c.zombies.Load())
-	fmt.Fprintf(w, "%d ends of children are what their callers were told\n", c.children.Load())
-	fmt.Fprintf(w, "the doctor found nothing %d times, on the live and the stopped store, nor in %d copies of the live one\n", c.examined.Load(), c.copies.Load())
-	if n := c.blind.Load(); n > 0 {
-		fmt.Fprintf(w, "%d threads were not judged to their end: a part was purged before it was read\n", n)
+	fmt.Fprintf(w, "\nchecked %d times: %d entries of %d threads, each against the rules and all readers\n", c.checks.Load(), entries, threads)
+	fmt.Fprintf(w, "readers received %d events, %d of them streamed text, %d gaps after a purge\n", c.events.Load(), c.deltas.Load(), c.gaps.Load())
+	fmt.Fprintf(w, "%d repeats of a key returned the first answer; %d external effects and %d sends compared with the log\n", c.repeats.Load(), c.effects.Load(), c.sends.Load())
+	fmt.Fprintf(w, "%d histories of %d facts are linearizable (porcupine); %d were too long to decide\n", c.histories.Load(), c.facts.Load(), c.undecided.Load())
+	fmt.Fprintf(w, "%d attempts of frozen workers resumed after losing their claim, and wrote nothing\n", c.zombies.Load())
+	fmt.Fprintf(w, "%d outcomes of children were reported correctly to their callers\n", c.children.Load())
+	fmt.Fprintf(w, "doctor found nothing in %d checks of the live and stopped store, nor in %d copies of the live store\n", c.examined.Load(), c.copies.Load())
+	if n := c.incomplete.Load(); n > 0 {
+		fmt.Fprintf(w, "%d threads were not fully checked: entries were purged before they were read\n", n)
 	}
 }
 
-// tell writes the story of the first violations.
-func (t *torture) tell(w io.Writer) {
+// printViolations writes the first violations with the log and the operations of their threads.
+func (t *torture) printViolations(w io.Writer) {
 	found := t.violations()
 	for i, v := range found {
 		if i == 5 {
@@ -115,8 +114,8 @@ func (t *torture) tell(w io.Writer) {
 		for _, line := range t.log(v.thread).tail(30) {
 			fmt.Fprintf(w, "  %.500s\n", line)
 		}
-		fmt.Fprintf(w, "\nthe last operations on it:\n")
-		for _, line := range t.journal.about(v.thread, 20) {
+		fmt.Fprintf(w, "\nits last operations:\n")
+		for _, line := range t.journal.tail(v.thread, 20) {
 			fmt.Fprintf(w, "  %.500s\n", line)
 		}
 	}

@@ -11,31 +11,31 @@ import (
 	"mailroom/client"
 )
 
-// hands is how many users work at a time.
-const hands = 6
+// users is the number of concurrent users.
+const users = 6
 
-// open makes the threads that hands work on.
-func (t *torture) open(ctx context.Context) error {
-	p, err := t.up(ctx, t.tagged, t.config(usual), "")
+// openThreads creates the threads that users work on.
+func (t *torture) openThreads(ctx context.Context) error {
+	p, err := t.startServer(ctx, t.tagged, t.config(usual), "")
 	if err != nil {
 		return err
 	}
 	defer p.kill()
-	h := t.hand(t.target(p), plan{kind: atPoint}, 0)
-	h.send(&operation{Kind: "open", Thread: t.plots.delivers, Text: "opened", Submit: &api.Submit{Thread: t.plots.delivers, Text: "opened", Key: "opened"}})
-	row, err := h.client.PatchThread(ctx, t.plots.delivers, api.ThreadPatch{DeliverTo: &t.plots.delivered})
+	h := t.newUser(t.target(p), plan{kind: atPoint}, 0)
+	h.send(&operation{Kind: "open", Thread: t.threads.delivers, Text: "opened", Submit: &api.Submit{Thread: t.threads.delivers, Text: "opened", Key: "opened"}})
+	row, err := h.client.PatchThread(ctx, t.threads.delivers, api.ThreadPatch{DeliverTo: &t.threads.delivered})
 	if err != nil {
-		return fmt.Errorf("have a thread deliver: %w", err)
+		return fmt.Errorf("set deliver_to: %w", err)
 	}
 	t.delivers = row.LastSeq
-	for _, thread := range t.plots.all() {
+	for _, thread := range t.threads.all() {
 		h.submit(thread)
 	}
 	return t.check(ctx, p)
 }
 
-// cycle starts a server on what the last one left, checks that, works on it and
-// kills it.
+// cycle starts a server on the data of the previous one, checks the data, puts load on the server
+// and kills it.
 func (t *torture) cycle(ctx context.Context, p plan) error {
 	binary, config := t.tagged, t.config(usual)
 	if p.plain() {
@@ -49,20 +49,20 @@ func (t *torture) cycle(ctx context.Context, p plan) error {
 			return err
 		}
 	}
-	if p.purge { // what is there must be read before it goes
-		if err := t.once(ctx, p); err != nil {
+	if p.purge { // entries must be read before they are purged
+		if err := t.checkIdle(ctx, p); err != nil {
 			return err
 		}
 		t.purges.Store(true)
-		defer t.journal.forget()
+		defer t.journal.forgetRecent()
 		config = t.config(forgetful)
 	}
-	s, err := t.checked(ctx, binary, config, p.doom)
+	s, err := t.startAndCheck(ctx, binary, config, p.doom)
 	if err != nil && s != nil && s.died() { // while it started, or was read
-		t.kills()
+		t.noteKill()
 		t.counts.kill(p.String(), s.point())
 		p.doom, p.load = "", 200*time.Millisecond
-		s, err = t.checked(ctx, binary, config, "")
+		s, err = t.startAndCheck(ctx, binary, config, "")
 	}
 	if err != nil {
 		return err
@@ -71,10 +71,10 @@ func (t *torture) cycle(ctx context.Context, p plan) error {
 	return t.load(ctx, s, p)
 }
 
-// checked starts a server and checks what the last one left. If that fails, the
-// server has ended.
-func (t *torture) checked(ctx context.Context, binary, config, doom string) (*process, error) {
-	s, err := t.up(ctx, binary, config, doom)
+// startAndCheck starts a server and checks the data of the previous one. On an error the server has
+// exited.
+func (t *torture) startAndCheck(ctx context.Context, binary, config, doom string) (*process, error) {
+	s, err := t.startServer(ctx, binary, config, doom)
 	if err != nil {
 		return s, err
 	}
@@ -87,34 +87,34 @@ func (t *torture) checked(ctx context.Context, binary, config, doom string) (*pr
 	return s, nil
 }
 
-// once starts a server without load, to have everything checked and repeated.
-func (t *torture) once(ctx context.Context, p plan) error {
-	s, err := t.up(ctx, t.tagged, t.config(usual), "")
+// checkIdle starts a server without load, checks everything and repeats unanswered submits.
+func (t *torture) checkIdle(ctx context.Context, p plan) error {
+	s, err := t.startServer(ctx, t.tagged, t.config(usual), "")
 	if err != nil {
 		return err
 	}
 	defer s.kill()
-	h := t.hand(t.target(s), p, 0)
+	h := t.newUser(t.target(s), p, 0)
 	for o := t.journal.unansweredSubmit(true); o != nil; o = t.journal.unansweredSubmit(true) {
-		h.repeat(o)
+		h.retryUnanswered(o)
 	}
 	return t.check(ctx, s)
 }
 
-// killStart kills a server while it starts.
+// killStart kills a server during its start.
 func (t *torture) killStart(ctx context.Context, binary string, p plan) error {
 	s, err := t.serve(binary, t.config(usual), "")
 	if err != nil {
 		return err
 	}
 	pause(ctx, time.Duration(p.seed%60)*time.Millisecond)
-	t.kills()
+	t.noteKill()
 	s.kill()
 	t.counts.kill(p.kind, "")
 	return nil
 }
 
-// load lets hands, deciders and readers work until the kill.
+// load lets users, deciders and readers work until the kill.
 func (t *torture) load(ctx context.Context, s *process, p plan) error {
 	at := t.target(s)
 	defer at.http.CloseIdleConnections()
@@ -123,27 +123,27 @@ func (t *torture) load(ctx context.Context, s *process, p plan) error {
 	var crew sync.WaitGroup
 	defer crew.Wait()
 	defer end()
-	for i := range hands {
-		crew.Go(func() { t.hand(at, p, 1+i).work(ctx) })
+	for i := range users {
+		crew.Go(func() { t.newUser(at, p, 1+i).work(ctx) })
 	}
 	for i := range 2 {
-		crew.Go(func() { t.hand(at, p, 100+i).decider(ctx, false) })
+		crew.Go(func() { t.newUser(at, p, 100+i).decideLoop(ctx, false) })
 	}
 	for _, r := range t.steady {
-		crew.Go(func() { r.steady(ctx, at) })
+		crew.Go(func() { r.followAll(ctx, at) })
 	}
 	for i, r := range t.roving {
 		crew.Go(func() { t.rove(ctx, r, at, rand.New(rand.NewPCG(p.seed, uint64(200+i)))) })
 	}
-	crew.Go(func() { t.stay(ctx, at) })
+	crew.Go(func() { t.followClient(ctx, at) })
 	if p.beside() {
 		return t.withWorker(ctx, s, p)
 	}
-	switch { // now and then: the doctor reads everything
+	switch { // occasionally: doctor reads everything
 	case p.doctor:
-		t.examine(ctx, "live")
+		t.runDoctor(ctx, "live")
 	case p.backup:
-		t.copied(ctx)
+		t.checkCopy(ctx)
 	}
 	late := time.NewTimer(p.load)
 	defer late.Stop()
@@ -152,9 +152,9 @@ func (t *torture) load(ctx context.Context, s *process, p plan) error {
 	case <-s.exited:
 	case <-ctx.Done():
 	}
-	t.kills()
-	if s.gone() && s.point() == "" && ctx.Err() == nil {
-		return fmt.Errorf("the server ended by itself: %s", s.last(20))
+	t.noteKill()
+	if s.hasExited() && s.point() == "" && ctx.Err() == nil {
+		return fmt.Errorf("server exited unexpectedly: %s", s.last(20))
 	}
 	s.kill()
 	if p.kind != atPoint || p.doom != "" {
@@ -163,8 +163,7 @@ func (t *torture) load(ctx context.Context, s *process, p plan) error {
 	return nil
 }
 
-// rove reads some thread from some place, cuts the connection and resumes, and
-// moves on.
+// rove reads random threads from random positions, cutting the connection and resuming.
 func (t *torture) rove(ctx context.Context, r *reader, at target, dice *rand.Rand) {
 	for ctx.Err() == nil {
 		for range 1 + dice.IntN(6) {
@@ -178,7 +177,7 @@ func (t *torture) rove(ctx context.Context, r *reader, at target, dice *rand.Ran
 		if dice.IntN(3) > 0 {
 			continue
 		}
-		all := t.plots.all()
+		all := t.threads.all()
 		thread := all[dice.IntN(len(all))]
 		after := t.log(thread).length()
 		if after > 0 && dice.IntN(2) == 0 {
@@ -188,11 +187,11 @@ func (t *torture) rove(ctx context.Context, r *reader, at target, dice *rand.Ran
 	}
 }
 
-// stay follows a thread through the client until it has to end, to see that the
-// client numbers on.
-func (t *torture) stay(ctx context.Context, at target) {
+// followClient follows a thread with the API client until ctx ends, and checks that the client
+// numbers entries without gaps.
+func (t *torture) followClient(ctx context.Context, at target) {
 	c := client.New(at.url, at.token, client.WithHTTPClient(at.http))
-	thread := t.plots.echo[0]
+	thread := t.threads.echo[0]
 	last := t.log(thread).length()
 	q := client.FollowQuery{Thread: thread, After: fmt.Sprint(last)}
 	for ev, err := range c.Follow(ctx, q) {
@@ -201,7 +200,7 @@ func (t *torture) stay(ctx context.Context, at target) {
 			t.violation(thread, "the client stopped following: %v", err)
 		case ev.Entry == nil:
 		case ev.Entry.Seq != last+1:
-			t.violation(thread, "the client followed entry %d with entry %d", last, ev.Entry.Seq)
+			t.violation(thread, "the client returned entry %[2]d after entry %[1]d", last, ev.Entry.Seq)
 			fallthrough
 		default:
 			last = ev.Entry.Seq

@@ -8,7 +8,7 @@ import (
 )
 
 func freeze(*os.Process) error {
-	return errors.New("this system cannot stop a process and let it go on")
+	return errors.New("stopping and continuing a process is not supported on this system")
 }
 
 func thaw(*os.Process) error { return nil }

@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// freeze stops a process until it is thawed.
+// freeze stops a process until thaw.
 func freeze(p *os.Process) error { return p.Signal(syscall.SIGSTOP) }
 
 func thaw(p *os.Process) error { return p.Signal(syscall.SIGCONT) }

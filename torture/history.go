@@ -13,8 +13,7 @@ import (
 	"mailroom/api"
 )
 
-// fact is one thing that happens to a thread: a change that its log has, or what
-// somebody was told about it.
+// fact is one event of a thread: a change in its log, or a reading of its row.
 type fact struct {
 	kind  string // queued, start, end, put back, or read
 	run   string
@@ -22,40 +21,39 @@ type fact struct {
 	row   *api.Thread
 }
 
-// order is a run's position. One whose position the log does not tell starts
-// whenever it likes.
+// order is a run's position. A run whose position is not in the log may start at any time.
 type order struct {
 	priority int
 	place    int64
 	loose    bool
 }
 
-// row is the state of a thread in the model: a queue with one current run.
-type row struct {
+// modelState is the state of a thread in the model: a queue with one current run.
+type modelState struct {
 	queue   map[string]order
 	current string
 }
 
-func (r row) with(f func(*row)) row {
-	next := row{queue: maps.Clone(r.queue), current: r.current}
+func (r modelState) with(f func(*modelState)) modelState {
+	next := modelState{queue: maps.Clone(r.queue), current: r.current}
 	f(&next)
 	return next
 }
 
-// step is the whole model: whether a fact is possible in a state, and what the
-// state is then.
-func (r row) step(f fact) (bool, row) {
+// step is the whole model: it reports whether a fact is possible in state r, and returns the next
+// state.
+func (r modelState) step(f fact) (bool, modelState) {
 	_, queued := r.queue[f.run]
 	switch f.kind {
 	case "queued":
-		return !queued && r.current != f.run && r.last(f.order), r.with(func(n *row) { n.queue[f.run] = f.order })
+		return !queued && r.current != f.run && r.last(f.order), r.with(func(n *modelState) { n.queue[f.run] = f.order })
 	case "start":
-		return r.current == "" && queued && r.isHead(f.run) || r.current == f.run, r.with(func(n *row) {
+		return r.current == "" && queued && r.isHead(f.run) || r.current == f.run, r.with(func(n *modelState) {
 			delete(n.queue, f.run)
 			n.current = f.run
 		})
 	case "end":
-		return queued || r.current == f.run, r.with(func(n *row) {
+		return queued || r.current == f.run, r.with(func(n *modelState) {
 			delete(n.queue, f.run)
 			if n.current == f.run {
 				n.current = ""
@@ -71,8 +69,8 @@ func (r row) step(f fact) (bool, row) {
 	return current == r.current && f.row.Queued == len(r.queue), r
 }
 
-// last: what is submitted later has a later place.
-func (r row) last(o order) bool {
+// last reports whether o is behind all queued runs, as a later submit must be.
+func (r modelState) last(o order) bool {
 	for _, other := range r.queue {
 		if !o.loose && !other.loose && other.place >= o.place {
 			return false
@@ -81,7 +79,7 @@ func (r row) last(o order) bool {
 	return true
 }
 
-func (r row) isHead(run string) bool {
+func (r modelState) isHead(run string) bool {
 	me := r.queue[run]
 	for id, o := range r.queue {
 		if id != run && !me.loose && !o.loose && (o.priority < me.priority || o.priority == me.priority && o.place < me.place) {
@@ -91,13 +89,12 @@ func (r row) isHead(run string) bool {
 	return true
 }
 
-func (r row) String() string {
+func (r modelState) String() string {
 	return fmt.Sprintf("current %q, queued %v", r.current, slices.Sorted(maps.Keys(r.queue)))
 }
 
-// judgeHistories checks for each thread that what its log and its readers were
-// told since the last check can have happened in one order, which the times of
-// calls and answers allow.
+// judgeHistories checks for each thread that its log and the readings since the last check can have
+// happened in one order that the times of calls and answers allow.
 func (t *torture) judgeHistories(ops []*operation) {
 	calls := map[string]*operation{} // submits that made a run of their own
 	reads := map[string][]*operation{}
@@ -110,12 +107,12 @@ func (t *torture) judgeHistories(ops []*operation) {
 		}
 	}
 	for _, l := range t.allLogs() {
-		if l.isBlind() || strings.HasPrefix(l.thread, "gone-") {
+		if l.isIncomplete() || strings.HasPrefix(l.thread, "gone-") {
 			continue
 		}
 		h := t.histories[l.thread]
 		if h == nil {
-			h = &history{start: row{queue: map[string]order{}}, next: 1}
+			h = &history{start: modelState{queue: map[string]order{}}, next: 1}
 			t.histories[l.thread] = h
 		}
 		entries, seen := l.entriesFrom(h.next)
@@ -138,14 +135,14 @@ func (t *torture) judgeHistories(ops []*operation) {
 		for _, o := range reads[l.thread] {
 			list = append(list, operationOf(fact{kind: "read", row: o.Row}, o.Called, o.Returned))
 		}
-		t.linear(l, begin, list)
+		t.checkLinearizable(l, begin, list)
 	}
 }
 
-// history is how far a thread's log was turned into facts.
+// history is the progress of turning a thread's log into facts.
 type history struct {
-	start  row // after the facts so far
-	before row // as of the last check
+	start  modelState // after the facts so far
+	before modelState // as of the last check
 	next   int64
 }
 
@@ -153,14 +150,14 @@ func operationOf(f fact, call, end time.Time) porcupine.Operation {
 	return porcupine.Operation{Input: f, Call: call.UnixNano(), Return: max(end.UnixNano(), call.UnixNano()+1)}
 }
 
-// fact is what an entry means in the model.
+// fact returns what an entry means in the model.
 func (h *history) fact(e mailroom.Entry, calls map[string]*operation) (fact, bool) {
 	f := fact{run: e.Run}
 	switch e.Kind {
 	case mailroom.KindQueued:
 		var body mailroom.RunQueued
 		if err := e.Decode(&body); err != nil {
-			return f, false // the story says so
+			return f, false // the fold reports it
 		}
 		f.kind, f.order = "queued", order{priority: body.Priority, loose: true}
 		if o := calls[e.Run]; o != nil && !body.AvailableAt.After(e.At) {
@@ -181,8 +178,8 @@ func (h *history) fact(e mailroom.Entry, calls map[string]*operation) (fact, boo
 	return f, true
 }
 
-// linear asks porcupine.
-func (t *torture) linear(l *threadLog, begin row, list []porcupine.Operation) {
+// checkLinearizable checks a history with porcupine.
+func (t *torture) checkLinearizable(l *threadLog, begin modelState, list []porcupine.Operation) {
 	if len(list) == 0 {
 		return
 	}
@@ -191,30 +188,30 @@ func (t *torture) linear(l *threadLog, begin row, list []porcupine.Operation) {
 	}
 	model := porcupine.Model{
 		Init: func() any { return begin },
-		Step: func(state, input, _ any) (bool, any) { return state.(row).step(input.(fact)) },
+		Step: func(state, input, _ any) (bool, any) { return state.(modelState).step(input.(fact)) },
 		Equal: func(a, b any) bool {
-			return a.(row).current == b.(row).current && maps.Equal(a.(row).queue, b.(row).queue)
+			return a.(modelState).current == b.(modelState).current && maps.Equal(a.(modelState).queue, b.(modelState).queue)
 		},
 	}
 	t.counts.histories.Add(1)
 	t.counts.facts.Add(int64(len(list)))
 	switch porcupine.CheckOperationsTimeout(model, list, 5*time.Second) {
 	case porcupine.Illegal:
-		t.violation(l.thread, "no order explains what happened to thread %s since the last check, from %s on:\n%s", l.thread, begin, told(list))
+		t.violation(l.thread, "history of thread %s since the last check is not linearizable from state %s:\n%s", l.thread, begin, formatHistory(list))
 	case porcupine.Unknown:
 		t.counts.undecided.Add(1)
 	}
 }
 
-// told writes a history down, one line per fact.
-func told(list []porcupine.Operation) string {
+// formatHistory formats a history, one fact per line.
+func formatHistory(list []porcupine.Operation) string {
 	slices.SortFunc(list, func(a, b porcupine.Operation) int { return int(a.Call - b.Call) })
 	var b strings.Builder
 	for _, o := range list {
 		f := o.Input.(fact)
 		fmt.Fprintf(&b, "  %s to %s: %s", clock(o.Call), clock(o.Return), f.kind)
 		if f.row != nil {
-			fmt.Fprintf(&b, " %s, %d queued\n", row{current: deref(f.row.ActiveRun) + deref(f.row.WaitingRun)}, f.row.Queued)
+			fmt.Fprintf(&b, " %s, %d queued\n", modelState{current: deref(f.row.ActiveRun) + deref(f.row.WaitingRun)}, f.row.Queued)
 		} else {
 			fmt.Fprintf(&b, " run %s %+v\n", f.run, f.order)
 		}

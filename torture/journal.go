@@ -18,7 +18,7 @@ import (
 const (
 	done    = "done"
 	refused = "refused"
-	unknown = "unknown" // no answer came: it happened, or it did not
+	unknown = "unknown" // no answer: it may have happened
 )
 
 // operation is one request and its answer, as a line of the journal.
@@ -48,16 +48,15 @@ type operation struct {
 	Interrupted *api.Interrupted    `json:"interrupted,omitempty"`
 }
 
-// journal keeps every operation, in memory and in a file. It is safe for
-// concurrent use.
+// journal keeps every operation, in memory and in a file. It is safe for concurrent use.
 type journal struct {
 	mu         sync.Mutex
 	file       *os.File
 	lines      *bufio.Writer
-	all        []*operation            // owned by mu; an operation is not changed once it has an outcome
-	recent     map[string][]*operation // owned by mu: submits that were taken, by thread
-	unanswered []*operation            // owned by mu: submits with a key, to be repeated
-	err        error                   // owned by mu: of the file
+	all        []*operation            // owned by mu; an operation is not modified once it has an outcome
+	recent     map[string][]*operation // owned by mu: answered submits, by thread
+	unanswered []*operation            // owned by mu: submits with a key, to repeat
+	err        error                   // owned by mu: error of the file
 }
 
 func newJournal(path string) (*journal, error) {
@@ -71,7 +70,7 @@ func newJournal(path string) (*journal, error) {
 	}, nil
 }
 
-// begin numbers an operation that is about to be called.
+// begin assigns a number to an operation before its call.
 func (j *journal) begin(o *operation) *operation {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -81,14 +80,14 @@ func (j *journal) begin(o *operation) *operation {
 	return o
 }
 
-// next is the number that the next operation gets, at least.
+// next returns the number of the next operation, at least.
 func (j *journal) next() int {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return len(j.all) + 1
 }
 
-// end notes how an operation ended.
+// end records the outcome of an operation.
 func (j *journal) end(o *operation, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -101,7 +100,7 @@ func (j *journal) end(o *operation, err error) {
 	default:
 		o.Outcome, o.Code, o.Why = refused, mailroom.CodeOf(err), err.Error()
 	}
-	j.sort(o)
+	j.index(o)
 	line, err := json.Marshal(o)
 	if err == nil {
 		_, err = j.lines.Write(append(line, '\n'))
@@ -109,8 +108,8 @@ func (j *journal) end(o *operation, err error) {
 	j.err = errors.Join(j.err, err)
 }
 
-// sort puts a submit where others look for it.
-func (j *journal) sort(o *operation) {
+// index adds a submit to the lists of unanswered or recent ones.
+func (j *journal) index(o *operation) {
 	if o.Submit == nil {
 		return
 	}
@@ -124,22 +123,22 @@ func (j *journal) sort(o *operation) {
 	}
 }
 
-// forget: what was taken may be purged by now, and its key with it.
-func (j *journal) forget() {
+// forgetRecent clears the recent submits, whose keys may be purged.
+func (j *journal) forgetRecent() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	clear(j.recent)
 }
 
-// taken returns the submits that were taken lately in a thread.
-func (j *journal) taken(thread string) []*operation {
+// recentSubmits returns the recently answered submits of a thread.
+func (j *journal) recentSubmits(thread string) []*operation {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return append([]*operation(nil), j.recent[thread]...)
 }
 
-// unansweredSubmit takes one out that is to be repeated, nil if there is none.
-// Without tagged, the agent of some of them is not there.
+// unansweredSubmit removes and returns a submit to repeat, or nil. Without tagged it skips those
+// for the torture agent, which the server does not have.
 func (j *journal) unansweredSubmit(tagged bool) *operation {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -165,8 +164,8 @@ func (j *journal) since(n int) []*operation {
 	return list
 }
 
-// about returns the last lines about a thread, for the story of a violation.
-func (j *journal) about(thread string, n int) []string {
+// tail returns the last n lines about a thread.
+func (j *journal) tail(thread string, n int) []string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	var list []string

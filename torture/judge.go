@@ -6,11 +6,10 @@ import (
 
 	"mailroom"
 	"mailroom/api"
-	"mailroom/torture/internal/story"
+	"mailroom/torture/internal/fold"
 )
 
-// judge compares one operation with the log of its thread: what was answered is
-// there.
+// judge checks that the log of a thread has what an operation's answer says.
 func (t *torture) judge(o *operation) {
 	if o.Outcome == refused && !t.mayRefuse(o) {
 		t.violation(o.Thread, "operation %d, %s, was refused: %s: %s", o.N, o.Kind, o.Code, o.Why)
@@ -19,10 +18,10 @@ func (t *torture) judge(o *operation) {
 		return
 	}
 	l := t.log(o.Thread)
-	if l.isBlind() {
+	if l.isIncomplete() {
 		return
 	}
-	l.look(func(s *story.Story) {
+	l.inspect(func(s *fold.Thread) {
 		if what := answered(o, s); what != "" {
 			t.violation(o.Thread, "operation %d, %s: %s", o.N, o.Kind, what)
 		}
@@ -32,8 +31,8 @@ func (t *torture) judge(o *operation) {
 	}
 }
 
-// mayRefuse: what comes too late is a conflict, what was purged is not found, a
-// thread can be busy. A list is always there.
+// mayRefuse reports whether the refusal is legitimate: a late operation is a conflict, a purged
+// object is not found, a thread can be busy. A list must succeed.
 func (t *torture) mayRefuse(o *operation) bool {
 	switch o.Code {
 	case mailroom.CodeConflict, mailroom.CodeBusy, mailroom.CodeGone:
@@ -44,7 +43,7 @@ func (t *torture) mayRefuse(o *operation) bool {
 	return false
 }
 
-// judgeKey: every answer under a key names the same message and run.
+// judgeKey checks that every answer for a key names the same message and run.
 func (t *torture) judgeKey(o *operation) {
 	id := o.Thread + " " + o.Submit.Key
 	first := t.keys[id]
@@ -53,14 +52,14 @@ func (t *torture) judgeKey(o *operation) {
 		return
 	}
 	if first.Message != o.Message || first.Run != o.Run || first.Submitted.Seq != o.Submitted.Seq || first.Submitted.Place != o.Submitted.Place {
-		t.violation(o.Thread, "key %s was answered with %+v in operation %d and with %+v in operation %d",
+		t.violation(o.Thread, "key %s returned %+v in operation %d but %+v in operation %d",
 			o.Submit.Key, *first.Submitted, first.N, *o.Submitted, o.N)
 	}
 	t.counts.repeats.Add(1)
 }
 
-// answered returns what of an answer is not in the log.
-func answered(o *operation, s *story.Story) string {
+// answered returns what the log lacks of an answer, or "".
+func answered(o *operation, s *fold.Thread) string {
 	switch o.Kind {
 	case "submit", "repeat":
 		return submitted(o, s)
@@ -98,7 +97,7 @@ func answered(o *operation, s *story.Story) string {
 	return ""
 }
 
-func submitted(o *operation, s *story.Story) string {
+func submitted(o *operation, s *fold.Thread) string {
 	out := o.Submitted
 	m := s.Messages[out.Message]
 	if m == nil {
@@ -118,11 +117,11 @@ func submitted(o *operation, s *story.Story) string {
 	switch {
 	case out.Disposition == mailroom.DispositionDuplicate:
 	case steered != m.Steered:
-		return "message " + out.Message + " was not taken in as " + string(out.Disposition)
+		return "message " + out.Message + " did not get the disposition " + string(out.Disposition)
 	case !steered && !slices.Contains(r.Messages, out.Message):
 		return "run " + out.Run + " does not have message " + out.Message
 	case out.Disposition == mailroom.DispositionQueued && o.Submit.Priority != nil && r.Priority != *o.Submit.Priority:
-		return "run " + out.Run + " has another priority"
+		return "run " + out.Run + " has a different priority"
 	}
 	for _, id := range out.Superseded {
 		if other := s.Runs[id]; other == nil || other.Ends == 0 {
@@ -135,7 +134,7 @@ func submitted(o *operation, s *story.Story) string {
 	return ""
 }
 
-func cancelled(state *api.Run, r *story.Run) string {
+func cancelled(state *api.Run, r *fold.Run) string {
 	switch {
 	case r == nil:
 		return "the run is not in the log"
@@ -147,21 +146,21 @@ func cancelled(state *api.Run, r *story.Run) string {
 	return ""
 }
 
-func decided(o *operation, s *story.Story) string {
+func decided(o *operation, s *fold.Thread) string {
 	for _, d := range s.Decided[o.Ticket] {
 		if verdict(d.Decision, d.Answer) == o.Verdict {
 			return ""
 		}
 	}
-	return "ticket " + o.Ticket + " was not decided so in the log"
+	return "ticket " + o.Ticket + " has a different decision in the log"
 }
 
-// judgeTexts: a submit that was answered is there, one that was refused is not,
-// and a decision that was refused was not made.
+// judgeTexts checks that an answered submit is in the logs, and that a refused submit or decision
+// is not.
 func (t *torture) judgeTexts(ops []*operation) {
 	for _, o := range ops {
 		if o.Kind == "submit" && o.Outcome == refused && t.texts[o.Text] > 0 {
-			t.violation(o.Thread, "operation %d was refused (%s), and its message is in the log", o.N, o.Why)
+			t.violation(o.Thread, "operation %d was refused (%s), but its message is in the log", o.N, o.Why)
 		}
 	}
 }

@@ -7,58 +7,57 @@ import (
 	"time"
 
 	"mailroom"
-	"mailroom/torture/internal/story"
+	"mailroom/torture/internal/fold"
 )
 
-// threadLog is everything that was ever seen of a thread's log, by whoever read
-// it first. The others must see the same.
+// threadLog has all entries of a thread that any reader has seen. Every reader must see the same.
 type threadLog struct {
 	thread string
 	home   *torture
 
-	mu      sync.Mutex
-	entries []mailroom.Entry // owned by mu: entries[0] is seq 1
-	seen    []time.Time      // owned by mu: when each was first seen
-	story   *story.Story     // owned by mu
-	blind   bool             // owned by mu: a part was purged before anybody saw it
+	mu         sync.Mutex
+	entries    []mailroom.Entry // owned by mu: entries[0] is seq 1
+	seen       []time.Time      // owned by mu: when each was first seen
+	state      *fold.Thread     // owned by mu
+	incomplete bool             // owned by mu: entries were purged before they were read
 }
 
-// log returns the log of a thread, and begins one.
+// log returns the log of a thread, and creates it at the first call.
 func (t *torture) log(thread string) *threadLog {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	l := t.logs[thread]
 	if l == nil {
-		l = &threadLog{thread: thread, home: t, story: story.New(thread, strict)}
+		l = &threadLog{thread: thread, home: t, state: fold.New(thread, strict)}
 		t.logs[thread] = l
 	}
 	return l
 }
 
-// strict are the effects that only a decision repeats: the agent's "once", and
-// the postcard of the tour.
+// strict reports whether only a decision may repeat an effect: the torture agent's "once", and the
+// postcard of the tour.
 func strict(effect string) bool {
 	return strings.HasPrefix(effect, "once") || effect == "send-1"
 }
 
-// add takes an entry that somebody read: the next one, or one that is known.
+// add adds an entry that a reader has seen: the next one, or a known one, which it compares.
 func (l *threadLog) add(e mailroom.Entry, by string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.blind {
+	if l.incomplete {
 		return
 	}
 	n := int64(len(l.entries))
 	switch {
 	case e.Seq < 1 || e.Seq > n+1:
-		l.home.violation(l.thread, "%s read entry %d of thread %s, of which %d entries are known", by, e.Seq, l.thread, n)
+		l.home.violation(l.thread, "%s read entry %d of thread %s, of which only %d entries are known", by, e.Seq, l.thread, n)
 	case e.Seq <= n:
 		if known := l.entries[e.Seq-1]; !same(known, e) {
-			l.home.violation(l.thread, "%s read entry %d of thread %s as %s, it was %s", by, e.Seq, l.thread, e.JSON(), known.JSON())
+			l.home.violation(l.thread, "%s read entry %d of thread %s as %s, but it was %s", by, e.Seq, l.thread, e.JSON(), known.JSON())
 		}
 	default:
 		l.entries, l.seen = append(l.entries, e), append(l.seen, time.Now())
-		for _, what := range l.story.Tell(e) {
+		for _, what := range l.state.Add(e) {
 			l.home.violation(l.thread, "%s", what)
 		}
 	}
@@ -69,35 +68,35 @@ func same(a, b mailroom.Entry) bool {
 		bytes.Equal(a.Body, b.Body)
 }
 
-// length is how many entries are known.
+// length returns the number of known entries.
 func (l *threadLog) length() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return int64(len(l.entries))
 }
 
-// lose gives up on a log of which nobody saw a part.
-func (l *threadLog) lose() {
+// setIncomplete ends the checks of a log whose entries were purged unread.
+func (l *threadLog) setIncomplete() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.blind = true
+	l.incomplete = true
 }
 
-func (l *threadLog) isBlind() bool {
+func (l *threadLog) isIncomplete() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.blind
+	return l.incomplete
 }
 
-// look calls f with the story, while nothing is added to it.
-func (l *threadLog) look(f func(*story.Story)) {
+// inspect calls f with the state while no entry is added.
+func (l *threadLog) inspect(f func(*fold.Thread)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	f(l.story)
+	f(l.state)
 }
 
-// tail returns the last n entries as lines. Its caller may hold the lock of the
-// log, so it takes what it can get.
+// tail returns the last n entries as lines. The caller may hold the log's lock, so tail reads
+// without it if it has to.
 func (l *threadLog) tail(n int) []string {
 	if l.mu.TryLock() {
 		defer l.mu.Unlock()
@@ -109,7 +108,7 @@ func (l *threadLog) tail(n int) []string {
 	return lines
 }
 
-// busy reports whether so much waits in a thread that it should be let alone.
+// busy reports whether a thread has too many waiting runs for more load.
 func (t *torture) busy(thread string) bool {
 	const many = 25
 	return t.waiting(thread) > many
@@ -117,6 +116,6 @@ func (t *torture) busy(thread string) bool {
 
 // waiting counts the runs of a thread that wait for their start.
 func (t *torture) waiting(thread string) (n int) {
-	t.log(thread).look(func(s *story.Story) { n = s.Waiting() })
+	t.log(thread).inspect(func(s *fold.Thread) { n = s.Waiting() })
 	return n
 }

@@ -1,12 +1,11 @@
-// Command torture kills a Mailroom server again and again, with SIGKILL, at
-// random times and at named points, and checks that it keeps its promises.
+// Command torture kills a Mailroom server repeatedly with SIGKILL, at random times and at named
+// points, and checks that it keeps its promises.
 //
-// It starts the real server as a child, works on it over HTTP as many users at
-// once, keeps a journal of what it was answered, and follows threads over live
-// streams. After each kill it starts the server on the same folder and compares
-// the journal, the logs, what the streams said and what agents did outside. It
-// exits with 0 if all of that fits together, and else with 1 and the story of
-// the first violation.
+// It starts the real server as a child process, works on it over HTTP as several concurrent users,
+// keeps a journal of the answers, and follows threads over live streams. After each kill it starts
+// the server on the same folder and compares the journal, the logs, the streams and the external
+// effects of agents. It exits with code 0 if they agree, and otherwise with code 1 and a report of
+// the first violations.
 //
 //	torture -plain bin/mailroom -tagged bin/mailroom-torture [-cycles 100] [-seed N] [-data DIR]
 package main
@@ -31,21 +30,21 @@ func main() {
 	os.Exit(code)
 }
 
-// run is the command: 0 if nothing was violated, 1 if something was, or if it
-// could not be tried, 2 for a usage that is none.
+// run runs the command. It returns 0 without violations, 1 with violations or after an error, 2 for
+// a usage error.
 func run(ctx context.Context, args []string, out, errs io.Writer) int {
 	flags := flag.NewFlagSet("torture", flag.ContinueOnError)
 	flags.SetOutput(errs)
 	plain := flags.String("plain", "bin/mailroom", "the server")
-	tagged := flags.String("tagged", "bin/mailroom-torture", "the server built with the tag torture")
-	cycles := flags.Int("cycles", 100, "how many times it is killed")
-	seed := flags.Uint64("seed", 0, "of everything that is random; 0 picks one")
-	data := flags.String("data", "", "a new folder that is kept (default: a temporary one, kept when something is wrong)")
+	tagged := flags.String("tagged", "bin/mailroom-torture", "server binary built with the tag torture")
+	cycles := flags.Int("cycles", 100, "number of kills")
+	seed := flags.Uint64("seed", 0, "random seed; 0 picks one")
+	data := flags.String("data", "", "new folder to keep (default: a temporary one, kept after a violation)")
 	if err := flags.Parse(args); err != nil {
 		return 2
 	}
 	if flags.NArg() > 0 || *cycles < 1 {
-		fmt.Fprintln(errs, "torture takes flags only, and at least one cycle")
+		fmt.Fprintln(errs, "unexpected arguments or no cycles: use flags only, and -cycles 1 or more")
 		return 2
 	}
 	if *seed == 0 {
@@ -67,7 +66,7 @@ func newTorture(plain, tagged, dir string, cycles int, seed uint64) (*torture, e
 			return nil, err
 		}
 		if _, err := os.Stat(abs); err != nil {
-			return nil, fmt.Errorf("there is no server to kill: %w", err)
+			return nil, fmt.Errorf("missing server binary: %w", err)
 		}
 		*binary = abs
 	}
@@ -86,28 +85,28 @@ func newTorture(plain, tagged, dir string, cycles int, seed uint64) (*torture, e
 		return nil, err
 	}
 	if _, err := os.Stat(filepath.Join(dir, "data")); err == nil {
-		return nil, fmt.Errorf("%s was used before: give a new folder", dir)
+		return nil, fmt.Errorf("%s was used before: use a new folder", dir)
 	}
 	j, err := newJournal(filepath.Join(dir, "journal.jsonl"))
 	if err != nil {
 		return nil, err
 	}
 	t := &torture{
-		plain: plain, tagged: tagged, dir: dir, cycles: cycles, seed: seed, plots: newPlots(), journal: j,
-		logs: map[string]*threadLog{}, steady: map[string]*reader{}, texts: map[string]int{}, told: map[string]int64{},
+		plain: plain, tagged: tagged, dir: dir, cycles: cycles, seed: seed, threads: newThreadNames(), journal: j,
+		logs: map[string]*threadLog{}, steady: map[string]*reader{}, texts: map[string]int{}, collected: map[string]int64{},
 		runs: map[string]*threadLog{}, keys: map[string]*operation{}, histories: map[string]*history{},
 		stop: func(error) {}, progress: func(string, ...any) {},
 	}
-	for _, thread := range t.plots.all() {
+	for _, thread := range t.threads.all() {
 		t.steady[thread] = t.reader(thread, "the reader", 0)
 	}
 	for i := range 8 {
-		t.roving = append(t.roving, t.reader(t.plots.echo[i], fmt.Sprintf("roving reader %d", i+1), 0))
+		t.roving = append(t.roving, t.reader(t.threads.echo[i], fmt.Sprintf("roving reader %d", i+1), 0))
 	}
 	return t, nil
 }
 
-// report runs the whole and tells how it went.
+// report runs all cycles and reports the result.
 func (t *torture) report(ctx context.Context, out, errs io.Writer, keep bool) int {
 	begin := time.Now()
 	ctx, t.stop = context.WithCancelCause(ctx)
@@ -117,23 +116,23 @@ func (t *torture) report(ctx context.Context, out, errs io.Writer, keep bool) in
 		err = closing
 	}
 	t.summary(out)
-	fmt.Fprintf(out, "it took %s\n", time.Since(begin).Round(time.Second))
+	fmt.Fprintf(out, "took %s\n", time.Since(begin).Round(time.Second))
 	if err == nil && len(t.violations()) == 0 {
-		fmt.Fprintln(out, "nothing was violated")
+		fmt.Fprintln(out, "no violations")
 		if !keep {
 			err = os.RemoveAll(t.dir)
 		} else {
-			fmt.Fprintln(out, "everything is kept in "+t.dir)
+			fmt.Fprintln(out, "data and journal are in "+t.dir)
 		}
 		if err == nil {
 			return 0
 		}
 	}
 	if len(t.violations()) > 0 {
-		t.tell(errs)
+		t.printViolations(errs)
 	} else {
 		fmt.Fprintln(errs, err)
 	}
-	fmt.Fprintf(errs, "\nseed %d; everything is kept in %s\n", t.seed, t.dir)
+	fmt.Fprintf(errs, "\nseed %d; data and journal are in %s\n", t.seed, t.dir)
 	return 1
 }

@@ -6,25 +6,25 @@ import (
 	"time"
 )
 
-// Kinds of cycles, by who is killed and when.
+// Kinds of cycles, by the process that is killed and the time of the kill.
 const (
 	byChance  = "at a random time"            // the plain binary, from outside
 	atStart   = "at a random time of a start" // the same
 	atPoint   = "at a point"                  // the server kills itself
 	worker    = "a second worker"             // its process, from outside
-	frozen    = "a second worker, frozen"     // stopped for longer than its lease, then let go on
-	twoAtOnce = "the server of two workers"   // while the other worker goes on
+	frozen    = "a second worker, frozen"     // stopped for longer than its lease, then continued
+	twoAtOnce = "the server of two workers"   // while the other worker continues
 )
 
-// plan is what happens in one cycle.
+// plan describes one cycle.
 type plan struct {
 	kind           string
 	doom           string        // of atPoint
 	load           time.Duration // until the kill, at most
-	long           bool          // runs talk for seconds
+	long           bool          // runs stream for seconds
 	purge          bool          // with a short retention
-	doctor, backup bool          // it is asked under load
-	seed           uint64        // of the hands
+	doctor, backup bool          // run under load
+	seed           uint64        // of the users
 }
 
 func (p plan) String() string {
@@ -34,14 +34,14 @@ func (p plan) String() string {
 	return p.kind
 }
 
-// beside: a second worker works beside the server's own.
+// beside reports whether a second worker runs beside the server's own.
 func (p plan) beside() bool { return p.kind == worker || p.kind == frozen || p.kind == twoAtOnce }
 
-// plain: the server is the one that users have.
+// plain reports whether the server is the released build.
 func (p plan) plain() bool { return p.kind == atStart || p.kind == byChance && !p.long }
 
-// points are where the tagged server can kill itself, with the largest count at
-// which it does so.
+// points returns the points at which the tagged server can kill itself, with the largest count for
+// each.
 func points() []struct {
 	name string
 	most int
@@ -75,12 +75,11 @@ func points() []struct {
 	}
 }
 
-// plans makes n cycles: all points in turn, among kills at random times and of
-// second workers.
+// plans makes n cycles: all points in turn, among kills at random times and of second workers.
 func plans(n int, dice *rand.Rand) []plan {
 	all := points()
 	order := dice.Perm(len(all))
-	if n < len(all) { // a short round begins with what finds most
+	if n < len(all) { // a short round begins with the most productive points
 		order = append([]int{2, 7, 18}, order...)
 	}
 	var list []plan
@@ -101,10 +100,10 @@ func plans(n int, dice *rand.Rand) []plan {
 			p.purge = point.name == "before purge" || point.name == "after purge"
 			p.load = 4 * time.Second
 		}
-		p.purge = p.purge || i%9 == 7 && !p.beside() && !p.long // else much goes before it was read
+		p.purge = p.purge || i%9 == 7 && !p.beside() && !p.long // otherwise too much is purged unread
 		p.doctor, p.backup = i%20 == 3, i%20 == 13
 		if p.beside() {
-			p.load += 1200 * time.Millisecond // it looks for work once a second
+			p.load += 1200 * time.Millisecond // it polls for work once a second
 		}
 		if p.long {
 			p.load += 3 * time.Second

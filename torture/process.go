@@ -15,24 +15,23 @@ import (
 	"time"
 )
 
-// process is a server, or a worker, in a process of its own.
+// process is a server or a worker in a child process.
 type process struct {
 	cmd    *exec.Cmd
 	url    string
 	token  string
-	ready  chan struct{} // closed when it said the words that were waited for
-	exited chan struct{} // closed when it has ended
+	ready  chan struct{} // closed when it printed the ready line
+	exited chan struct{} // closed when it has exited
 
 	mu    sync.Mutex
-	lines []string // owned by mu: the last of what it said
+	lines []string // owned by mu: the end of its output
 	doom  string   // owned by mu: the point at which it killed itself, or ""
 }
 
-// patience bounds waits for what takes milliseconds, on a machine that may be
-// busy with something else.
-const patience = 60 * time.Second
+// waitTimeout bounds waits for events that take milliseconds, on a machine that may be busy.
+const waitTimeout = 60 * time.Second
 
-// launch starts a program and does not wait for it.
+// launch starts a program without waiting for it.
 func launch(binary string, env []string, ready string, args ...string) (*process, error) {
 	p := &process{cmd: exec.Command(binary, args...), ready: make(chan struct{}), exited: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), env...)
@@ -44,15 +43,15 @@ func launch(binary string, env []string, ready string, args ...string) (*process
 		return nil, fmt.Errorf("start %s: %w", binary, err)
 	}
 	go func() { // ends with the process; kill and await wait for it
-		p.listen(out, ready)
-		_ = p.cmd.Wait() // how it ended is told by what it said
+		p.readOutput(out, ready)
+		_ = p.cmd.Wait() // its output tells how it ended
 		close(p.exited)
 	}()
 	return p, nil
 }
 
-// listen keeps what the process says, until it ends.
-func (p *process) listen(out io.Reader, ready string) {
+// readOutput keeps the end of the process's output until it exits.
+func (p *process) readOutput(out io.Reader, ready string) {
 	lines := bufio.NewScanner(out)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
@@ -69,7 +68,7 @@ func (p *process) listen(out io.Reader, ready string) {
 		if strings.Contains(line, ready) {
 			p.url = address(line)
 			close(p.ready)
-			ready = "\x00" // said once
+			ready = "\x00" // printed once
 		}
 	}
 }
@@ -80,11 +79,11 @@ func address(line string) string {
 	return url
 }
 
-var errEnded = errors.New("the process has ended")
+var errEnded = errors.New("the process has exited")
 
-// await waits until the process is ready; errEnded if it ends first.
+// await waits until the process is ready. It returns errEnded if it exits first.
 func (p *process) await(ctx context.Context) error {
-	late := time.NewTimer(patience)
+	late := time.NewTimer(waitTimeout)
 	defer late.Stop()
 	select {
 	case <-p.ready:
@@ -94,21 +93,21 @@ func (p *process) await(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-late.C:
-		return fmt.Errorf("it is not ready after %s: %s", patience, p.last(20))
+		return fmt.Errorf("not ready after %s: %s", waitTimeout, p.last(20))
 	}
 }
 
-// kill ends the process at once, if it is there, and waits until it is gone.
+// kill kills the process, if it is running, and waits for its exit.
 func (p *process) kill() {
 	if p == nil {
 		return
 	}
-	_ = p.cmd.Process.Kill() // it may have ended by itself
+	_ = p.cmd.Process.Kill() // it may have exited by itself
 	<-p.exited
 }
 
-// gone reports whether the process has ended by itself.
-func (p *process) gone() bool {
+// hasExited reports whether the process has exited.
+func (p *process) hasExited() bool {
 	select {
 	case <-p.exited:
 		return true
@@ -117,14 +116,14 @@ func (p *process) gone() bool {
 	}
 }
 
-// point is where the process killed itself, "" if it did not.
+// point returns the point at which the process killed itself, or "".
 func (p *process) point() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.doom
 }
 
-// died reports whether the process killed itself, a moment ago perhaps.
+// died reports whether the process killed itself, perhaps a moment ago.
 func (p *process) died() bool {
 	moment := time.NewTimer(time.Second)
 	defer moment.Stop()
@@ -151,8 +150,8 @@ func (t *torture) serve(binary, config, doom string) (*process, error) {
 	return launch(binary, env, "listening on ", "serve", "--listen", "127.0.0.1:0", "--data", t.data(), "--config", config)
 }
 
-// up starts a server and waits until it listens.
-func (t *torture) up(ctx context.Context, binary, config, doom string) (*process, error) {
+// startServer starts a server and waits until it listens.
+func (t *torture) startServer(ctx context.Context, binary, config, doom string) (*process, error) {
 	p, err := t.serve(binary, config, doom)
 	if err != nil {
 		return nil, err
@@ -170,8 +169,8 @@ func (t *torture) up(ctx context.Context, binary, config, doom string) (*process
 	return p, nil
 }
 
-// refused checks that a second server on the folder refuses to start.
-func (t *torture) refused(ctx context.Context, binary string) error {
+// checkSecondServer checks that a second server on the folder refuses to start.
+func (t *torture) checkSecondServer(ctx context.Context, binary string) error {
 	second, err := t.serve(binary, t.config(usual), "")
 	if err != nil {
 		return err
@@ -184,8 +183,8 @@ func (t *torture) refused(ctx context.Context, binary string) error {
 	return fmt.Errorf("a second server on the same folder was not refused: %w", err)
 }
 
-// doctor examines the store, or with a path writes a copy there and examines
-// that; nil if it found nothing. It may run beside a server, or without.
+// doctor checks the store or, with a path, writes a copy there and checks the copy. It returns nil
+// if doctor finds nothing. A server may be running.
 func (t *torture) doctor(ctx context.Context, backup string) error {
 	args := []string{"doctor", "--data", t.data(), "-o", "json"}
 	if backup != "" {

@@ -14,11 +14,10 @@ import (
 	"mailroom/api"
 )
 
-// reader follows one thread over any number of connections and processes. What
-// it gets must be the log from its cursor on, nothing missing and nothing twice,
-// and the text of a message must be a beginning of the message. It reads the
-// events itself: the client would drop what comes twice. It belongs to one
-// goroutine at a time.
+// reader follows one thread over any number of connections and processes. It must receive the log
+// from its cursor on, without gaps or repeats, and streamed text must be a prefix of its message.
+// It parses the events itself, because the API client drops repeats. One goroutine at a time owns
+// it.
 type reader struct {
 	home   *torture
 	thread string
@@ -30,7 +29,7 @@ type reader struct {
 	over  map[string]bool // messages whose entry was read
 }
 
-// text is a message that is being written, as far as it was read.
+// text is the part of an unfinished message that was read.
 type text struct {
 	run     string
 	attempt int
@@ -38,7 +37,7 @@ type text struct {
 	grown   []sample
 }
 
-// sample is how much of a text was there at a time.
+// sample is the length of a text at a time.
 type sample struct {
 	at     time.Time
 	length int
@@ -51,8 +50,8 @@ func (t *torture) reader(thread, name string, after int64) *reader {
 	}
 }
 
-// follow reads over one connection, until that breaks or ctx ends. It says
-// whether the thread is there.
+// follow reads over one connection until it breaks or ctx ends. It reports whether the thread
+// exists.
 func (r *reader) follow(ctx context.Context, at target) (there bool) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at.url+"/v1/threads/"+url.PathEscape(r.thread)+"/stream", nil)
 	if err != nil {
@@ -63,9 +62,9 @@ func (r *reader) follow(ctx context.Context, at target) (there bool) {
 	req.Header.Set("Last-Event-ID", r.id)
 	resp, err := at.http.Do(req)
 	if err != nil {
-		return true // no server, or no longer
+		return true // the server is not running
 	}
-	defer resp.Body.Close() // nothing depends on how the reading side is closed
+	defer resp.Body.Close() // an error of closing the reading side does not matter
 	if resp.StatusCode != http.StatusOK {
 		return resp.StatusCode != http.StatusNotFound
 	}
@@ -140,20 +139,20 @@ func (r *reader) entry(e mailroom.Entry) {
 	switch e.Kind {
 	case mailroom.KindMessage:
 		if e.Attempt > 0 {
-			r.written(e)
+			r.checkWritten(e)
 		}
 	case mailroom.KindRescheduled, mailroom.KindFailed, mailroom.KindCancelled, mailroom.KindCompleted, mailroom.KindWaiting:
 		for id, x := range r.texts {
 			if x.run == e.Run {
-				r.kept(id, x, 0)
+				r.checkKept(id, x, 0)
 				delete(r.texts, id)
 			}
 		}
 	}
 }
 
-// written compares a message with the text that came before it.
-func (r *reader) written(e mailroom.Entry) {
+// checkWritten compares a message with its streamed text.
+func (r *reader) checkWritten(e mailroom.Entry) {
 	var m mailroom.Message
 	if err := e.Decode(&m); err != nil {
 		r.bad("%v", err)
@@ -167,27 +166,26 @@ func (r *reader) written(e mailroom.Entry) {
 	delete(r.texts, m.ID)
 	both := min(len(m.Text), len(x.got))
 	if m.Text[:both] != string(x.got[:both]) {
-		r.bad("message %s was streamed as %.80q and written as %.80q", m.ID, x.got, m.Text)
+		r.bad("message %s was streamed as %.80q but written as %.80q", m.ID, x.got, m.Text)
 	}
 	if len(x.got) > len(m.Text) {
 		if !m.Partial {
-			r.bad("message %s was streamed up to byte %d and written with %d", m.ID, len(x.got), len(m.Text))
+			r.bad("message %s was streamed up to byte %d but written with %d", m.ID, len(x.got), len(m.Text))
 		}
-		r.kept(m.ID, x, len(m.Text))
+		r.checkKept(m.ID, x, len(m.Text))
 	}
 }
 
-// lost is how old a streamed text may be and yet be missing: it is kept once a
-// second, and the machine may be slow.
-const lost = 2 * time.Second
+// flushWindow is the age below which streamed text may be lost: it is flushed once a second, and
+// the machine may be slow.
+const flushWindow = 2 * time.Second
 
-// kept checks that of a text that ended with its process only what came last is
-// missing.
-func (r *reader) kept(id string, x *text, length int) {
+// checkKept checks that a text that ended with its process lacks only its newest part.
+func (r *reader) checkKept(id string, x *text, length int) {
 	end := r.home.lastKill()
 	for _, s := range x.grown {
-		if s.length > length && s.at.Before(end.Add(-lost)) {
-			r.bad("message %s: %d bytes were streamed %s before the kill, and %d are kept", id, s.length, end.Sub(s.at), length)
+		if s.length > length && s.at.Before(end.Add(-flushWindow)) {
+			r.bad("message %s: %d bytes were streamed %s before the kill, but only %d are kept", id, s.length, end.Sub(s.at), length)
 			return
 		}
 	}
@@ -196,7 +194,7 @@ func (r *reader) kept(id string, x *text, length int) {
 func (r *reader) delta(d mailroom.Delta) {
 	r.home.counts.deltas.Add(1)
 	if r.over[d.Message] {
-		r.bad("text of message %s, which was written already", d.Message)
+		r.bad("text of message %s, which was already written", d.Message)
 	}
 	x := r.texts[d.Message]
 	if x == nil {
@@ -204,12 +202,12 @@ func (r *reader) delta(d mailroom.Delta) {
 		r.texts[d.Message] = x
 	}
 	if d.Offset > len(x.got) {
-		r.bad("text of message %s at byte %d, the bytes from %d on are missing", d.Message, d.Offset, len(x.got))
+		r.bad("text of message %s at byte %d: the bytes from %d on are missing", d.Message, d.Offset, len(x.got))
 		return
 	}
 	known := x.got[d.Offset:]
 	if n := min(len(known), len(d.Text)); string(known[:n]) != d.Text[:n] {
-		r.bad("text of message %s at byte %d is %q, it was %q", d.Message, d.Offset, d.Text[:n], known[:n])
+		r.bad("text of message %s at byte %d is %q, but was %q", d.Message, d.Offset, d.Text[:n], known[:n])
 	}
 	if len(d.Text) > len(known) {
 		x.got = append(x.got, d.Text[len(known):]...)
@@ -217,17 +215,17 @@ func (r *reader) delta(d mailroom.Delta) {
 	}
 }
 
-// gap is legal where something was purged.
+// gap checks a gap, which is legal only after a purge.
 func (r *reader) gap(g api.Gap) {
 	l := r.home.log(r.thread)
 	switch {
 	case g.After != r.seq || g.Oldest <= r.seq+1 && r.seq <= g.Last:
-		r.bad("a gap after %d, with %d to %d kept, at entry %d", g.After, g.Oldest, g.Last, r.seq)
+		r.bad("gap after %d, with %d to %d kept, at entry %d", g.After, g.Oldest, g.Last, r.seq)
 	case !r.home.purges.Load():
-		r.bad("a gap after %d, and nothing was purged", g.After)
+		r.bad("gap after %d, but nothing was purged", g.After)
 	case g.Oldest > l.length()+1:
-		r.home.counts.blind.Add(1)
-		l.lose()
+		r.home.counts.incomplete.Add(1)
+		l.setIncomplete()
 	}
 	r.home.counts.gaps.Add(1)
 	r.seq = g.Oldest - 1
@@ -239,14 +237,14 @@ type target struct {
 	http       *http.Client
 }
 
-// steady follows until ctx ends, and reconnects with the last id.
-func (r *reader) steady(ctx context.Context, at target) {
+// followAll follows until ctx ends, and reconnects with the last id.
+func (r *reader) followAll(ctx context.Context, at target) {
 	for ctx.Err() == nil && r.follow(ctx, at) {
 		pause(ctx, 5*time.Millisecond)
 	}
 }
 
-// pause waits, or until ctx ends.
+// pause waits for d, or until ctx ends.
 func pause(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -11,7 +11,7 @@ import (
 
 	"mailroom"
 	"mailroom/api"
-	"mailroom/torture/internal/story"
+	"mailroom/torture/internal/fold"
 )
 
 // still is a torture that tortures nobody.
@@ -83,7 +83,7 @@ func TestAReaderFindsWhatIsWrongWithAStream(t *testing.T) {
 		"another text at the same place": {func(_ *reader, _ func(string, int, any), delta func(int, string)) {
 			delta(0, "one ")
 			delta(0, "two ")
-		}, `is "two ", it was "one "`},
+		}, `is "two ", but was "one "`},
 		"another text in the message": {func(_ *reader, entry func(string, int, any), delta func(int, string)) {
 			delta(0, "one ")
 			entry(mailroom.KindMessage, 1, said("two three", false))
@@ -91,21 +91,21 @@ func TestAReaderFindsWhatIsWrongWithAStream(t *testing.T) {
 		"a message that is shorter than its text": {func(_ *reader, entry func(string, int, any), delta func(int, string)) {
 			delta(0, "one two")
 			entry(mailroom.KindMessage, 1, said("one", false))
-		}, "and written with 3"},
+		}, "but written with 3"},
 		"text after its message": {func(_ *reader, entry func(string, int, any), delta func(int, string)) {
 			entry(mailroom.KindMessage, 1, said("one", false))
 			delta(0, "one")
-		}, "was written already"},
+		}, "was already written"},
 		"text that was not kept": {func(r *reader, entry func(string, int, any), delta func(int, string)) {
 			delta(0, "one two")
-			r.home.killed = time.Now().Add(2 * lost)
+			r.home.killed = time.Now().Add(2 * flushWindow)
 			entry(mailroom.KindMessage, 1, said("one", true))
-		}, "3 are kept"},
+		}, "only 3 are kept"},
 		"text of which nothing was kept": {func(r *reader, entry func(string, int, any), delta func(int, string)) {
 			delta(0, "one two")
-			r.home.killed = time.Now().Add(2 * lost)
+			r.home.killed = time.Now().Add(2 * flushWindow)
 			entry(mailroom.KindRescheduled, 1, mailroom.RunRescheduled{Reason: "lease_lost", Attempt: 1})
-		}, "0 are kept"},
+		}, "only 0 are kept"},
 		"text of the last moment that was not kept": {func(r *reader, entry func(string, int, any), delta func(int, string)) {
 			delta(0, "one two")
 			r.home.killed = time.Now()
@@ -176,8 +176,8 @@ func TestTheModelRefusesWhatCannotHaveHappened(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			home := still()
-			l := &threadLog{thread: "t", home: home, story: story.New("t", strict)}
-			home.linear(l, row{}, operations(x.history))
+			l := &threadLog{thread: "t", home: home, state: fold.New("t", strict)}
+			home.checkLinearizable(l, modelState{}, operations(x.history))
 			if got := len(home.violations()) == 0; got != x.legal {
 				t.Errorf("legal: %t, want %t: %v", got, x.legal, home.violations())
 			}

@@ -11,14 +11,13 @@ import (
 
 	"mailroom"
 	"mailroom/client"
-	"mailroom/torture/internal/story"
+	"mailroom/torture/internal/fold"
 )
 
-// rest lets everything end that was begun, and checks it as a whole: nothing is
-// left over, every log reads as it always did, a second server is refused, and
-// the doctor finds nothing, on the live and on the stopped store.
-func (t *torture) rest(ctx context.Context) error {
-	s, err := t.up(ctx, t.tagged, t.config(usual), "")
+// finish lets all runs end and checks the whole: nothing is left over, every log reads as before, a
+// second server is refused, and doctor finds nothing on the live and the stopped store.
+func (t *torture) finish(ctx context.Context) error {
+	s, err := t.startServer(ctx, t.tagged, t.config(usual), "")
 	if err != nil {
 		return err
 	}
@@ -26,61 +25,61 @@ func (t *torture) rest(ctx context.Context) error {
 	at := t.target(s)
 	defer at.http.CloseIdleConnections()
 	p := plan{kind: atPoint, seed: t.seed}
-	h := t.hand(at, p, 1000)
+	h := t.newUser(at, p, 1000)
 	for o := t.journal.unansweredSubmit(true); o != nil; o = t.journal.unansweredSubmit(true) {
-		h.repeat(o)
+		h.retryUnanswered(o)
 	}
 	working, end := context.WithCancel(ctx)
 	var crew sync.WaitGroup
-	crew.Go(func() { t.hand(at, p, 1001).decider(working, true) })
+	crew.Go(func() { t.newUser(at, p, 1001).decideLoop(working, true) })
 	for _, r := range t.steady {
-		crew.Go(func() { r.steady(working, at) })
+		crew.Go(func() { r.followAll(working, at) })
 	}
-	err = t.quiet(ctx, h.client)
+	err = t.waitIdle(ctx, h.client)
 	end()
 	crew.Wait()
 	if err != nil {
 		return err
 	}
-	for range 2 { // the second time for what the first has found out
+	for range 2 { // the second check covers what the first has collected
 		if err := t.check(ctx, s); err != nil {
 			return err
 		}
 	}
 	for _, l := range t.allLogs() {
-		if l.isBlind() {
+		if l.isIncomplete() {
 			continue
 		}
-		l.look(func(s *story.Story) {
-			for _, what := range s.Rest() {
-				t.violation(l.thread, "at rest: %s", what)
+		l.inspect(func(s *fold.Thread) {
+			for _, what := range s.Unfinished() {
+				t.violation(l.thread, "after all runs ended: %s", what)
 			}
 		})
 	}
 	for _, o := range t.journal.since(1) {
-		if (o.Kind == "submit" || o.Kind == "repeat") && o.Outcome == done && isOnce(o.Text) && t.texts[o.Text] != 1 && !t.log(o.Thread).isBlind() {
-			t.violation(o.Thread, "operation %d was answered, and its message is there %d times", o.N, t.texts[o.Text])
+		if (o.Kind == "submit" || o.Kind == "repeat") && o.Outcome == done && isOnce(o.Text) && t.texts[o.Text] != 1 && !t.log(o.Thread).isIncomplete() {
+			t.violation(o.Thread, "operation %d was answered, but its message occurs %d times", o.N, t.texts[o.Text])
 		}
 	}
 	t.judgeDelivery()
 	if err := t.readAgain(ctx, h.client); err != nil {
 		return err
 	}
-	if err := t.refused(ctx, t.plain); err != nil {
+	if err := t.checkSecondServer(ctx, t.plain); err != nil {
 		t.violation("", "%v", err)
 	}
-	t.examine(ctx, "live")
+	t.runDoctor(ctx, "live")
 	s.kill()
-	t.examine(ctx, "stopped")
+	t.runDoctor(ctx, "stopped")
 	return context.Cause(ctx)
 }
 
-// quiet waits until nothing is queued, running or waiting.
-func (t *torture) quiet(ctx context.Context, c *client.Client) error {
-	for end := time.Now().Add(2 * patience); ; {
+// waitIdle waits until nothing is queued, running or waiting.
+func (t *torture) waitIdle(ctx context.Context, c *client.Client) error {
+	for end := time.Now().Add(2 * waitTimeout); ; {
 		stats, err := c.Stats(ctx)
 		if err != nil {
-			return fmt.Errorf("wait for rest: %w", err)
+			return fmt.Errorf("wait for all runs to end: %w", err)
 		}
 		left := stats.Runs[mailroom.StatusQueued] + stats.Runs[mailroom.StatusRunning] + stats.Runs[mailroom.StatusWaiting]
 		if left == 0 {
@@ -88,7 +87,7 @@ func (t *torture) quiet(ctx context.Context, c *client.Client) error {
 		}
 		if time.Now().After(end) {
 			t.violation("", "%d runs did not end: %v", left, stats.Runs)
-			return errors.New("not everything came to rest")
+			return errors.New("some runs did not end")
 		}
 		pause(ctx, 50*time.Millisecond)
 		if ctx.Err() != nil {
@@ -97,7 +96,7 @@ func (t *torture) quiet(ctx context.Context, c *client.Client) error {
 	}
 }
 
-// readAgain reads every log once more, from its first entry.
+// readAgain reads every log again, from its first entry.
 func (t *torture) readAgain(ctx context.Context, c *client.Client) error {
 	for _, l := range t.allLogs() {
 		if l.length() == 0 {
@@ -113,7 +112,7 @@ func (t *torture) readAgain(ctx context.Context, c *client.Client) error {
 				return fmt.Errorf("read thread %s again: %w", l.thread, err)
 			}
 			if len(page.Items) == 0 {
-				t.violation(l.thread, "thread %s has no entry after %d, and says that its last is %d", l.thread, after, row.LastSeq)
+				t.violation(l.thread, "thread %s has no entry after %d, but its row says that the last is %d", l.thread, after, row.LastSeq)
 				break
 			}
 			for _, e := range page.Items {
@@ -128,8 +127,8 @@ func (t *torture) readAgain(ctx context.Context, c *client.Client) error {
 	return nil
 }
 
-// examine asks the doctor.
-func (t *torture) examine(ctx context.Context, state string) {
+// runDoctor runs doctor on the store.
+func (t *torture) runDoctor(ctx context.Context, state string) {
 	if err := t.doctor(ctx, ""); err != nil {
 		if ctx.Err() == nil {
 			t.violation("", "the %s store: %v", state, err)
@@ -139,8 +138,8 @@ func (t *torture) examine(ctx context.Context, state string) {
 	t.counts.examined.Add(1)
 }
 
-// copied has a consistent copy made while the server works, and examined.
-func (t *torture) copied(ctx context.Context) {
+// checkCopy makes a consistent copy while the server works, and runs doctor on it.
+func (t *torture) checkCopy(ctx context.Context) {
 	backup := filepath.Join(t.dir, fmt.Sprintf("backup-%d.db", t.counts.cycles.Load()))
 	if err := t.doctor(ctx, backup); err != nil {
 		if ctx.Err() == nil {
@@ -154,16 +153,16 @@ func (t *torture) copied(ctx context.Context) {
 	}
 }
 
-// judgeDelivery: everything that the thread with a deliver_to said is in the
-// other one, once, and so is each end without a word.
+// judgeDelivery checks that every message of the thread with a deliver_to is in the other thread
+// once, and so is each end of a run without a message.
 func (t *torture) judgeDelivery() {
-	from, to := t.log(t.plots.delivers), t.log(t.plots.delivered)
-	if from.isBlind() || to.isBlind() {
+	from, to := t.log(t.threads.delivers), t.log(t.threads.delivered)
+	if from.isIncomplete() || to.isIncomplete() {
 		return
 	}
 	entries, _ := from.entriesFrom(1)
 	maybe := map[string]bool{}
-	to.look(func(s *story.Story) {
+	to.inspect(func(s *fold.Thread) {
 		for _, e := range entries {
 			id := mailroom.DeriveID("deliver", e.Run, fmt.Sprint(e.Seq))
 			maybe[id] = true
@@ -176,13 +175,13 @@ func (t *torture) judgeDelivery() {
 				continue
 			}
 			if delivered := s.Runs[id] != nil; delivered == m.Partial {
-				t.violation(from.thread, "entry %d, a message (partial: %t), was delivered: %t", e.Seq, m.Partial, delivered)
+				t.violation(from.thread, "entry %d, a message (partial: %t): delivered %t", e.Seq, m.Partial, delivered)
 			}
 			t.counts.sends.Add(1)
 		}
 		for id := range s.Runs {
 			if !maybe[id] {
-				t.violation(to.thread, "run %s of thread %s was delivered by nothing", id, to.thread)
+				t.violation(to.thread, "the end of run %s of thread %s was not delivered", id, to.thread)
 			}
 		}
 	})

@@ -9,8 +9,8 @@ import (
 	"mailroom/client"
 )
 
-// withWorker runs a second worker beside the server's own, in a process of its
-// own over the same ledger, and loses one of them.
+// withWorker runs a second worker in its own process over the same ledger, beside the server's
+// worker, and kills one of them.
 func (t *torture) withWorker(ctx context.Context, s *process, p plan) error {
 	env := []string{"MAILROOM_TORTURE=", "MAILROOM_TORTURE_LIMIT=", "MAILROOM_TORTURE_FILE=" + t.effectsFile()}
 	w, err := launch(t.tagged, env, "working as", "torture-worker", "--data", t.data())
@@ -24,9 +24,9 @@ func (t *torture) withWorker(ctx context.Context, s *process, p plan) error {
 	pause(ctx, p.load)
 	switch p.kind {
 	case frozen:
-		// It wakes as a worker that others have buried, whose agents go on
-		// writing under claims that were given to somebody else.
-		t.kills()
+		// It resumes as a worker whose claims were freed and given to others, and whose agents
+		// continue to write under the lost claims.
+		t.noteKill()
 		if err := freeze(w.cmd.Process); err != nil {
 			return err
 		}
@@ -37,38 +37,38 @@ func (t *torture) withWorker(ctx context.Context, s *process, p plan) error {
 		pause(ctx, 500*time.Millisecond)
 		t.counts.zombies.Add(int64(strings.Count(w.last(200), "ended without its claim")))
 	case worker:
-		c := t.hand(t.target(s), p, 0).client
+		c := t.newUser(t.target(s), p, 0).client
 		id, err := workerOf(ctx, c, w.cmd.Process.Pid)
 		if err != nil {
 			return err
 		}
-		t.kills()
+		t.noteKill()
 		w.kill()
-		t.freed(ctx, c, id)
+		t.waitFreed(ctx, c, id)
 	case twoAtOnce:
-		t.kills()
+		t.noteKill()
 		s.kill()
 		pause(ctx, 300*time.Millisecond)
 	}
-	if ctx.Err() == nil && s.gone() && p.kind != twoAtOnce {
-		return fmt.Errorf("the server ended by itself: %s", s.last(20))
+	if ctx.Err() == nil && s.hasExited() && p.kind != twoAtOnce {
+		return fmt.Errorf("server exited unexpectedly: %s", s.last(20))
 	}
 	t.counts.kill(p.kind, "")
-	t.kills()
+	t.noteKill()
 	s.kill()
 	w.kill()
 	return nil
 }
 
-// freed waits until nothing is claimed by a worker that was killed, which is for
-// a lease and a sweep, and on a slow machine a little longer.
-func (t *torture) freed(ctx context.Context, c *client.Client, worker string) {
+// waitFreed waits until no run is claimed by a killed worker. That takes a lease and a sweep,
+// longer on a slow machine.
+func (t *torture) waitFreed(ctx context.Context, c *client.Client, worker string) {
 	begin, held := time.Now(), 0
 	for time.Since(begin) < 6*time.Second && ctx.Err() == nil {
 		pause(ctx, 50*time.Millisecond)
 		page, err := c.Runs(ctx, client.ListQuery{Q: "status:running", Limit: 500})
 		if err != nil {
-			continue // the next answer tells
+			continue // the next answer decides
 		}
 		held = 0
 		for _, r := range page.Items {
@@ -85,7 +85,7 @@ func (t *torture) freed(ctx context.Context, c *client.Client, worker string) {
 	}
 }
 
-// workerOf is the id of the worker that lives in a process.
+// workerOf returns the id of the worker in a process.
 func workerOf(ctx context.Context, c *client.Client, pid int) (string, error) {
 	workers, err := c.Workers(ctx)
 	for _, w := range workers {

@@ -10,8 +10,7 @@ import (
 	"mailroom"
 )
 
-// bytesCases are lists that end where they have so many bytes. Each row has a
-// large field, beside which its others do not matter.
+// bytesCases check limits in bytes. Each row has one large field that dominates its size.
 func bytesCases() []testCase {
 	const large = 10_000
 	const rows = 9

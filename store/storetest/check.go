@@ -6,8 +6,7 @@ import (
 	"mailroom/doctor"
 )
 
-// Check verifies the invariants of every thread in a store, live or stopped, and
-// returns one sentence per violation. It is doctor.Check for tests.
+// Check runs doctor.Check for tests and returns one sentence per violation.
 func Check(ctx context.Context, v doctor.Viewer) ([]string, error) {
 	report, err := doctor.Check(ctx, v)
 	var found []string

@@ -50,7 +50,7 @@ func wantOriginalKey(t *testing.T, s *store) {
 	})
 }
 
-// spoil changes everything that a row leads to.
+// spoil modifies everything that the rows refer to.
 func spoil(c contents) {
 	for _, t := range c.Threads {
 		t.Agent = "spoiled"

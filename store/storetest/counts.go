@@ -13,7 +13,7 @@ import (
 
 func countCases() []testCase {
 	return []testCase{
-		{"of a random story are those of a recount", countStory},
+		{"match a recount after random changes", countStory},
 		{"have the earliest due time", func(t *testing.T, s *store) {
 			at := func(n int) time.Time { return time.Date(2026, 1, 2, 3, 4, n, 0, time.UTC) }
 			row := func(id, owner string, due mailroom.Due) *mailroom.Thread {
@@ -36,8 +36,7 @@ func countCases() []testCase {
 	}
 }
 
-// countStory writes, changes and drops rows at random, and compares what the store
-// counts with what it has.
+// countStory writes, changes and drops random rows, and compares the store's counts with the rows.
 func countStory(t *testing.T, s *store) {
 	draw := rand.New(rand.NewPCG(1, 2))
 	owners, agents := []string{"", "ann", "bob"}, []string{"x", "y"}

@@ -18,7 +18,7 @@ func cursorCases() []testCase {
 				wantSame(t, "cursors in a transaction", get(tx.Cursors(mailroom.CursorQuery{}))(t), want)
 			})
 		}},
-		{"come by channel and identity, each of which has one", func(t *testing.T, s *store) {
+		{"are ordered by channel and identity, one for each", func(t *testing.T, s *store) {
 			at := func(channel, identity, position string) mailroom.Cursor {
 				return mailroom.Cursor{Channel: channel, Identity: identity, Position: json.RawMessage(position), MovedAt: base()}
 			}

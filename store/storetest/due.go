@@ -41,7 +41,7 @@ func dueCases() []testCase {
 		{"one slot", []want{{Agent: "a", Slots: 1}}, []string{"urgent"}, time.Time{}},
 		{"all but one", []want{{Agent: "a", Slots: 5}},
 			[]string{"urgent", "first", "second", "tie1", "tie2"}, time.Time{}},
-		{"alone ones only on demand", []want{{Agent: "a", Slots: 100, LastAttempt: true}}, []string{"alone"}, latest},
+		{"last attempts only on demand", []want{{Agent: "a", Slots: 100, LastAttempt: true}}, []string{"alone"}, latest},
 		{"only the wanted agent's", []want{{Agent: "b", Slots: 2}}, []string{"b1"}, latest},
 		{"next is the earliest of all wants", []want{{Agent: "b", Slots: 2}, {Agent: "a", Slots: 100}},
 			[]string{"b1", "urgent", "first", "second", "tie1", "tie2", "low"}, soon},
@@ -68,8 +68,8 @@ func dueCases() []testCase {
 				})
 			})
 		}
-	}}, {"follow what is written", dueFollowsWrites},
-		{"come by the shares of their owners", dueShares},
+	}}, {"reflect writes of the transaction", dueFollowsWrites},
+		{"are limited by shares of owners", dueShares},
 		{"with many priorities and later ones between", duePriorities}}
 }
 
@@ -152,13 +152,13 @@ func duePriorities(t *testing.T, s *store) {
 		id := string(rune('a' + p))
 		at := base()
 		if p%3 == 1 {
-			at = after(100 - p) // the lowest priority comes first
+			at = after(100 - p) // the lowest priority value first
 		} else {
 			want = append(want, id)
 		}
 		c.Threads = append(c.Threads, dueThread(id, "a", p, at, false), dueThread(id+"+", "a", p, after(200), false))
 	}
-	slices.Reverse(c.Threads) // keys against the order of priorities
+	slices.Reverse(c.Threads) // keys in reverse order of priorities
 	s.write(c)
 	s.update(func(tx mailroom.Tx) {
 		due, next, err := tx.Due(base(), []mailroom.Capacity{{Agent: "a", Slots: len(want) + 1}})

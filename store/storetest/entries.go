@@ -29,7 +29,7 @@ func entryCases() []testCase {
 		{"backward before the first entry", query{Before: 1, Backward: true}, nil},
 		{"backward between within one batch", query{After: 5, Before: 8, Backward: true}, []int64{7, 6}},
 		{"backward after the middle of a batch", query{After: 7, Backward: true}, []int64{10, 9, 8}},
-		{"backward before what is not there yet", query{Before: 100, Backward: true, Limit: 2}, []int64{10, 9}},
+		{"backward before a seq beyond the log", query{Before: 100, Backward: true, Limit: 2}, []int64{10, 9}},
 		{"after the last", query{After: 10}, nil},
 		{"far after the last", query{After: 1 << 40}, nil},
 		{"of one kind", query{Kinds: []string{mailroom.KindStep}}, []int64{4, 7, 8}},
@@ -38,7 +38,7 @@ func entryCases() []testCase {
 		{"of some kinds, backward", query{Kinds: []string{mailroom.KindMessage}, Backward: true, Limit: 2}, []int64{9, 5}},
 		{"of a run", query{Run: "r1"}, []int64{1, 2, 3, 4, 10}},
 		{"of a run and a kind", query{Run: "r2", Kinds: []string{mailroom.KindMessage}, Before: 9}, []int64{5}},
-		{"of a run that is not there", query{Run: "none"}, nil},
+		{"of an unknown run", query{Run: "none"}, nil},
 		{"limit over batches", query{Limit: 7}, []int64{1, 2, 3, 4, 5, 6, 7}},
 	}
 	return []testCase{{"by", func(t *testing.T, s *store) {
@@ -68,8 +68,8 @@ func entryCases() []testCase {
 	}}, {"every page, forward and backward", everyPage}}
 }
 
-// writeLogs writes the entries 1 to 10 of thread t as the batches 1-3, 4, 5-9
-// and 10, and some of u.
+// writeLogs writes the entries 1 to 10 of thread t in batches 1-3, 4, 5-9 and 10, and some entries
+// of u.
 func writeLogs(s *store) {
 	c := &mailroom.Changes{
 		Threads: []*mailroom.Thread{thread("t"), thread("u"), thread("empty")},

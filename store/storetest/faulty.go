@@ -7,14 +7,13 @@ import (
 	"mailroom"
 )
 
-// Fault is what goes wrong with one Update. The zero Fault is none.
+// Fault is a fault to inject into one Update. The zero Fault injects nothing.
 type Fault struct {
 	Kind FaultKind
-	// Gate, if not nil, makes the Update slow: it begins when Gate is closed,
-	// or fails when its context ends first.
+	// Gate, if not nil, delays the Update until Gate is closed, or fails it if its context ends
+	// first.
 	Gate <-chan struct{}
-	// Err is what FailBefore and FailAfter report; nil is an Error of code
-	// Unavailable.
+	// Err is the error of FailBefore and FailAfter; nil selects an Error with code Unavailable.
 	Err error
 }
 
@@ -23,14 +22,13 @@ type FaultKind int
 
 const (
 	NoFault    FaultKind = iota
-	FailBefore           // nothing happens, f is not called
-	FailAfter            // it happens but is reported failed; f's own error stays
-	Cancel               // its context ends when f has returned, before the commit
+	FailBefore           // nothing is written, f is not called
+	FailAfter            // f is committed, but the Update returns Err unless f fails
+	Cancel               // the context ends after f has returned, before the commit
 )
 
-// Faulty wraps a store so that plan decides the fate of every Update. n counts
-// the Updates from 1 in the order they are called. Views are left alone. plan
-// may be called by several goroutines at a time.
+// Faulty wraps a store and injects plan(n) into the n-th Update, counted from 1 in the order of
+// calls. It does not affect Views. Goroutines may call plan concurrently.
 func Faulty(s mailroom.Store, plan func(n int) Fault) mailroom.Store {
 	return &faulty{Store: s, plan: plan}
 }

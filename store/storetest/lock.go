@@ -41,7 +41,7 @@ func lockCases() []testCase {
 				wantSame(t, "threads", threads, []*mailroom.Thread{{ID: "none"}})
 			})
 		}},
-		{"a missing thread exists for nobody until it is written", func(t *testing.T, s *store) {
+		{"a missing thread does not exist until it is written", func(t *testing.T, s *store) {
 			s.update(func(tx mailroom.Tx) {
 				_, rows, err := tx.Lock(nil, []string{"written", "left"})
 				must(t, err)

@@ -9,7 +9,7 @@ import (
 
 func otherCases() []testCase {
 	return []testCase{
-		{"Keys finds those of its thread", func(t *testing.T, s *store) {
+		{"Keys finds the keys of its thread only", func(t *testing.T, s *store) {
 			s.write(&mailroom.Changes{
 				Threads: []*mailroom.Thread{thread("t"), thread("u")},
 				Keys:    []mailroom.SubmitKey{key("t", "a"), key("t", "b"), key("u", "a"), key("u", "c")},
@@ -48,7 +48,7 @@ func otherCases() []testCase {
 			wantSame(t, "partials of r", s.everything().Partials["r"], []mailroom.Partial{
 				partial("r", 0, "one "), partial("r", 4, "two "), partial("r", 8, "three and")})
 		}},
-		{"Workers come by id", func(t *testing.T, s *store) {
+		{"Workers are ordered by id", func(t *testing.T, s *store) {
 			s.write(&mailroom.Changes{Workers: []*mailroom.Worker{{ID: "c"}, {ID: "a"}, {ID: "b", Dead: true}}})
 			wantSame(t, "workers", s.everything().Workers, []*mailroom.Worker{{ID: "a"}, {ID: "b", Dead: true}, {ID: "c"}})
 		}},
@@ -115,7 +115,7 @@ func dropCases() []testCase {
 			})
 			again := fullChanges()
 			again.Workers, again.Definitions, again.Tokens, again.Cursors = nil, nil, nil, nil
-			s.write(again) // nothing of the dropped thread is in its way
+			s.write(again) // the dropped thread left nothing that conflicts
 			s.view(func(r mailroom.Reader) {
 				wantSame(t, "keys of t", get(r.Keys("t", []string{"k"}))(t), again.Keys)
 			})

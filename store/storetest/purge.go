@@ -7,9 +7,9 @@ import (
 	"mailroom"
 )
 
-// purgeable writes a thread t of 10 entries, in rows of 3, 1, 5 and 1, and a thread u
-// like it. Each has run r1 from 1, r2 from 4, and r3 from 6; run late came last
-// and begins at 5, with a message that was handed to r1 first.
+// purgeable writes a thread t of 10 entries, in rows of 3, 1, 5 and 1, and an identical thread u.
+// Each has run r1 from entry 1, r2 from 4, and r3 from 6. Run late is written last and begins at 5,
+// with a message that was steered to r1 first.
 func purgeable(s *store) {
 	key := func(thread, key string, d mailroom.Disposition) mailroom.SubmitKey {
 		return mailroom.SubmitKey{Thread: thread, Key: key, Result: mailroom.Submitted{Disposition: d}}
@@ -59,7 +59,7 @@ func purgeable(s *store) {
 	}
 }
 
-// kept is what is left of purgeable's thread t.
+// kept is the remainder of a thread of purgeable.
 type kept struct {
 	seqs                    []int64
 	runs, tickets, partials []string
@@ -138,7 +138,7 @@ func purgeCases() []testCase {
 		s.write(&mailroom.Changes{DropEntries: []mailroom.Prefix{{Thread: thread, Seq: seq}}})
 	}
 	list := []testCase{
-		{"step by step is as at once", func(t *testing.T, s *store) {
+		{"in steps equals in one step", func(t *testing.T, s *store) {
 			purgeable(s)
 			for _, c := range cases {
 				drop(s, "t", c.seq)
@@ -150,8 +150,8 @@ func purgeCases() []testCase {
 			drop(s, "none", 5)
 			s.kept("t").compare(t, all)
 		}},
-		{"lets the log go on", purgedGoesOn},
-		{"is done before what is written with it", purgedFirst},
+		{"keeps the log appendable", purgedGoesOn},
+		{"happens before the writes of the same Changes", purgedFirst},
 	}
 	for _, c := range cases {
 		list = append(list, testCase{c.name, func(t *testing.T, s *store) {

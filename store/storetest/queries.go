@@ -10,7 +10,7 @@ import (
 func threadCases() []testCase {
 	rows := func() *mailroom.Changes {
 		c := &mailroom.Changes{}
-		for _, id := range []string{"e", "d", "c", "b", "a"} { // keys against the order of ids
+		for _, id := range []string{"e", "d", "c", "b", "a"} { // keys in reverse order of ids
 			c.Threads = append(c.Threads, thread(id))
 		}
 		c.Threads[1].Worker, c.Threads[1].Agent = "w", "x"
@@ -23,7 +23,7 @@ func threadCases() []testCase {
 		name  string
 		query func(c *mailroom.Changes) query
 		want  []string
-		any   bool // in no promised order
+		any   bool // order unspecified
 	}{
 		{"all, newest first", func(*mailroom.Changes) query { return query{} }, []string{"a", "b", "c", "d", "e"}, false},
 		{"oldest first", func(*mailroom.Changes) query { return query{Oldest: true} }, []string{"e", "d", "c", "b", "a"}, false},
@@ -50,7 +50,7 @@ func threadCases() []testCase {
 			return query{Worker: "w", Agent: "x"}
 		}, []string{"d"}, false},
 		{"of an agent", func(*mailroom.Changes) query { return query{Agent: "x", Limit: 9} }, []string{"a", "d"}, false},
-		{"of nobody", func(*mailroom.Changes) query { return query{Worker: "none"} }, nil, false},
+		{"of an unknown worker", func(*mailroom.Changes) query { return query{Worker: "none"} }, nil, false},
 	}
 	return []testCase{{"by", func(t *testing.T, s *store) {
 		c := rows()
@@ -69,7 +69,7 @@ func threadCases() []testCase {
 	}}}
 }
 
-// someRuns are runs of thread t (and one of u) in many states, oldest first.
+// someRuns returns runs of thread t, and three of u, in many states, oldest first.
 func someRuns() *mailroom.Changes {
 	c := &mailroom.Changes{Threads: []*mailroom.Thread{thread("t"), thread("u")}}
 	add := func(id, thread string, change func(r *mailroom.Run)) {
@@ -102,14 +102,14 @@ func someRuns() *mailroom.Changes {
 	return c
 }
 
-// runCase is a list of the runs of someRuns.
+// runCase is a query for the runs of someRuns.
 type runCase struct {
 	name  string
 	query mailroom.RunQuery
 	from  func(*mailroom.Changes) int64
 	want  []string
 	count int  // of all pages
-	any   bool // in no promised order
+	any   bool // order unspecified
 }
 
 func runLists() []runCase {
@@ -126,10 +126,10 @@ func runLists() []runCase {
 		{name: "of an agent", query: query{Agent: "x"}, count: 5,
 			want: []string{"waiting", "running", "backoff", "failed", "done"}},
 		{name: "of a status", query: query{Statuses: []mailroom.Status{mailroom.StatusFailed}}, count: 1, want: []string{"failed"}},
-		{name: "waiting ones", query: query{Statuses: []mailroom.Status{mailroom.StatusWaiting}}, count: 1, want: []string{"waiting"}},
+		{name: "waiting runs", query: query{Statuses: []mailroom.Status{mailroom.StatusWaiting}}, count: 1, want: []string{"waiting"}},
 		{name: "of some statuses", query: query{Statuses: []mailroom.Status{mailroom.StatusCompleted, mailroom.StatusFailed,
 			mailroom.StatusRunning, "none"}}, count: 3, want: []string{"running", "failed", "done"}},
-		{name: "of a status nobody has", query: query{Statuses: []mailroom.Status{"none"}}},
+		{name: "of an unknown status", query: query{Statuses: []mailroom.Status{"none"}}},
 		{name: "of a thread, an agent and a status", query: query{Thread: "t", Agent: "x",
 			Statuses: []mailroom.Status{mailroom.StatusQueued}}, count: 1, want: []string{"backoff"}},
 		{name: "these", query: query{IDs: []string{"q1", "none", "done", "q1"}}, count: 2,

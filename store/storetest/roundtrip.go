@@ -34,7 +34,7 @@ func roundTripCases() []testCase {
 			wantSame(t, "runs", s.everything().Runs, []*mailroom.Run{&zero, &full})
 		}},
 		{"of tickets", ticketsAreKept},
-		{"of what may be empty and is there", emptyIsNotMissing},
+		{"of empty values that are not nil", emptyIsNotMissing},
 		{"of submit keys", func(t *testing.T, s *store) {
 			zero, full := mailroom.SubmitKey{Thread: "t", Key: "zero"}, filled[mailroom.SubmitKey](3)
 			full.Thread = "t"
@@ -97,7 +97,7 @@ func ticketsAreKept(t *testing.T, s *store) {
 	wantSame(t, "tickets", s.everything().Tickets, []*mailroom.Ticket{&zero, &full})
 }
 
-// emptyIsNotMissing: a pointer to nothing much is not nil.
+// emptyIsNotMissing checks that a pointer to a zero value is not stored as nil.
 func emptyIsNotMissing(t *testing.T, s *store) {
 	text := ""
 	r := run("r", "t")

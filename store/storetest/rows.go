@@ -9,10 +9,10 @@ import (
 	"mailroom"
 )
 
-// base is a time like those of the rows: UTC, with microseconds.
+// base returns a time in the precision of rows: UTC, with microseconds.
 func base() time.Time { return time.Date(2026, 5, 4, 3, 2, 1, 123456000, time.UTC) }
 
-// after returns a time some seconds after base.
+// after returns the time some seconds after base.
 func after(seconds int) time.Time { return base().Add(time.Duration(seconds) * time.Second) }
 
 func thread(id string) *mailroom.Thread {
@@ -47,7 +47,7 @@ func ticket(id, run, thread string) *mailroom.Ticket {
 	}
 }
 
-// entries makes consecutive entries of a thread, one per kind.
+// entries returns consecutive entries of a thread, one per kind.
 func entries(thread string, first int64, run string, kinds ...string) []mailroom.Entry {
 	var list []mailroom.Entry
 	for i, kind := range kinds {
@@ -62,10 +62,10 @@ func entries(thread string, first int64, run string, kinds ...string) []mailroom
 	return list
 }
 
-// fullChanges is one of everything, with every field set.
+// fullChanges returns Changes with one row of each kind, with every field set.
 func fullChanges() *mailroom.Changes {
 	t := filled[mailroom.Thread](1)
-	t.Key, t.ID, t.DeletedAt = 0, "t", time.Time{} // so that lists have it
+	t.Key, t.ID, t.DeletedAt = 0, "t", time.Time{} // so that lists contain it
 	r := filled[mailroom.Run](2)
 	r.Key, r.ID, r.Thread = 0, "r", "t"
 	k := filled[mailroom.SubmitKey](3)
@@ -96,8 +96,8 @@ func fullChanges() *mailroom.Changes {
 	}
 }
 
-// filled returns a T with every field set to something that is not zero, and
-// different for each seed: a field that a store forgets shows.
+// filled returns a T with every field set to a non-zero value, different for each seed, so that a
+// field that a store drops is noticed.
 func filled[T any](seed int) T {
 	var v T
 	f := filler{n: seed * 1000}
@@ -107,7 +107,7 @@ func filled[T any](seed int) T {
 
 type filler struct{ n int }
 
-// fill sets v; depth bounds rows within rows of the same type.
+// fill sets v; depth bounds nested rows of the same type.
 func (f *filler) fill(v reflect.Value, depth int) {
 	f.n++
 	switch p := v.Addr().Interface().(type) {
@@ -124,7 +124,7 @@ func (f *filler) fill(v reflect.Value, depth int) {
 	case reflect.Int, reflect.Int64:
 		v.SetInt(int64(f.n))
 	case reflect.Float64:
-		v.SetFloat(1 / float64(f.n)) // how far a run is lies between 0 and 1
+		v.SetFloat(1 / float64(f.n)) // Progress lies between 0 and 1
 	case reflect.Bool:
 		v.SetBool(true)
 	case reflect.Pointer:
@@ -150,6 +150,6 @@ func (f *filler) fill(v reflect.Value, depth int) {
 			f.fill(v.Field(i), depth)
 		}
 	default:
-		panic(fmt.Sprintf("a row has a field of kind %s: teach the filler", v.Kind()))
+		panic(fmt.Sprintf("fill: unsupported kind %s", v.Kind()))
 	}
 }

@@ -1,5 +1,5 @@
-// Package storetest holds the suite that every [mailroom.Store] must pass: one
-// subtest per obligation of the seam's comments.
+// Package storetest has the conformance suite for every [mailroom.Store]: one subtest per
+// obligation in the interface's comments.
 package storetest
 
 import (
@@ -12,8 +12,7 @@ import (
 	"mailroom"
 )
 
-// Run checks a kind of store. open returns a new, empty one that the suite
-// closes itself.
+// Run checks an implementation. open returns a new, empty store, which the suite closes.
 func Run(t *testing.T, open func(t *testing.T) mailroom.Store) {
 	groups := []struct {
 		name  string
@@ -51,8 +50,8 @@ func Run(t *testing.T, open func(t *testing.T) mailroom.Store) {
 	}
 }
 
-// Reopen checks that a store keeps everything over a Close. open opens the
-// store that lives in the folder dir, and makes it at the first call.
+// Reopen checks that a store keeps everything over a Close. open opens the store in the folder dir,
+// and creates it at the first call.
 func Reopen(t *testing.T, open func(t *testing.T, dir string) mailroom.Store) {
 	dir := t.TempDir()
 	before := opened(t, open(t, dir))
@@ -78,7 +77,7 @@ type testCase struct {
 	test func(t *testing.T, s *store)
 }
 
-// store is a store in a test: what fails ends the test.
+// store is a store in a test. Its methods end the test on an error.
 type store struct {
 	mailroom.Store
 	t      *testing.T
@@ -133,7 +132,7 @@ func (s *store) view(f func(r mailroom.Reader)) {
 	}
 }
 
-// contents is all that a Reader tells of a store.
+// contents has everything that a Reader returns.
 type contents struct {
 	Threads  []*mailroom.Thread
 	Runs     []*mailroom.Run
@@ -180,7 +179,7 @@ func read(t *testing.T, r mailroom.Reader) contents {
 	return all
 }
 
-// dueAgents are the names of the agents that have due threads, or will have.
+// dueAgents returns the agents that have threads with a due time.
 func dueAgents(t *testing.T, r mailroom.Reader) []string {
 	t.Helper()
 	var names []string
@@ -190,7 +189,7 @@ func dueAgents(t *testing.T, r mailroom.Reader) []string {
 	return names
 }
 
-// get is for a call that must succeed: get(r.Runs(q))(t) is the list.
+// get unwraps a call that must succeed: get(r.Runs(q))(t) is the list.
 func get[T any](v T, err error) func(*testing.T) T {
 	return func(t *testing.T) T {
 		t.Helper()
@@ -220,8 +219,7 @@ func wantSame(t *testing.T, what string, got, want any) {
 	}
 }
 
-// same compares rows: nil and empty are one, and an entry is its bytes and the
-// fields decoded from them.
+// same compares rows: nil equals empty, and entries are compared by their bytes and decoded fields.
 func same() cmp.Options {
 	return cmp.Options{
 		cmpopts.EquateEmpty(),

@@ -7,7 +7,7 @@ import (
 	"mailroom"
 )
 
-// someTickets are tickets of two runs of thread t and one of u, oldest first.
+// someTickets returns tickets of two runs of thread t and one of u, oldest first.
 func someTickets() *mailroom.Changes {
 	c := &mailroom.Changes{
 		Threads: []*mailroom.Thread{thread("t"), thread("u")},
@@ -37,7 +37,7 @@ func ticketCases() []testCase {
 		query query
 		from  func(*mailroom.Changes) int64
 		want  []string
-		any   bool // in no promised order
+		any   bool // order unspecified
 	}{
 		{name: "all, newest first", want: []string{"child", "expired", "question", "other", "approval", "void", "decided"}},
 		{name: "limit", query: query{Limit: 2}, want: []string{"child", "expired"}},
@@ -46,7 +46,7 @@ func ticketCases() []testCase {
 		{name: "open ones, a page", query: query{States: open, Limit: 1}, from: fromQuestion, want: []string{"other"}},
 		{name: "of some states", query: query{States: []mailroom.TicketState{mailroom.TicketVoid, mailroom.TicketDecided,
 			mailroom.TicketExpired, "none"}}, want: []string{"expired", "void", "decided"}},
-		{name: "of a state nobody has", query: query{States: []mailroom.TicketState{"none"}}},
+		{name: "of an unknown state", query: query{States: []mailroom.TicketState{"none"}}},
 		{name: "of a thread", query: query{Thread: "t", Limit: 9}, want: []string{"child", "question", "approval", "void", "decided"}},
 		{name: "of a thread, a page", query: query{Thread: "t", Limit: 1}, from: fromQuestion, want: []string{"approval"}},
 		{name: "open ones of a thread", query: query{Thread: "t", States: open}, want: []string{"child", "question", "approval"}},
@@ -55,7 +55,7 @@ func ticketCases() []testCase {
 		{name: "of a kind", query: query{Kinds: []mailroom.TicketKind{mailroom.TicketApproval}}, want: []string{"other", "approval", "decided"}},
 		{name: "of some kinds and a state", query: query{Kinds: []mailroom.TicketKind{mailroom.TicketInput, mailroom.TicketApproval, "none"},
 			States: open}, want: []string{"question", "other", "approval"}},
-		{name: "of a kind nobody has", query: query{Kinds: []mailroom.TicketKind{"none"}}},
+		{name: "of an unknown kind", query: query{Kinds: []mailroom.TicketKind{"none"}}},
 		{name: "of a run", query: query{Runs: []string{"r1"}}, want: []string{"approval", "decided", "void"}, any: true},
 		{name: "of some runs", query: query{Runs: []string{"ru", "none", "r2", "ru"}},
 			want: []string{"child", "expired", "other", "question"}, any: true},
@@ -88,7 +88,7 @@ func ticketCases() []testCase {
 				}
 			})
 		}
-	}}, {"follow what is written", ticketsFollowWrites}}
+	}}, {"reflect writes of the transaction", ticketsFollowWrites}}
 }
 
 func ticketsFollowWrites(t *testing.T, s *store) {
@@ -119,23 +119,23 @@ func definitionCases() []testCase {
 		return mailroom.Definition{Agent: agent, Version: version, Body: []byte(body)}
 	}
 	return []testCase{
-		{"come as they were given", func(t *testing.T, s *store) {
+		{"keep their bytes", func(t *testing.T, s *store) {
 			rows := []mailroom.Definition{{}, {Agent: "a"}, filled[mailroom.Definition](7)}
 			s.write(&mailroom.Changes{Definitions: rows})
 			wantSame(t, "definitions", s.everything().Kept, rows)
 		}},
-		{"come by agent and version", func(t *testing.T, s *store) {
+		{"are ordered by agent and version", func(t *testing.T, s *store) {
 			s.write(&mailroom.Changes{Definitions: []mailroom.Definition{def("b", "1", "1"), def("a", "2", "2"), def("ab", "0", "3")}},
 				&mailroom.Changes{Definitions: []mailroom.Definition{def("a", "10", "4")}})
 			wantSame(t, "definitions", s.everything().Kept, []mailroom.Definition{
 				def("a", "10", "4"), def("a", "2", "2"), def("ab", "0", "3"), def("b", "1", "1")})
 		}},
-		{"stay as they were kept first", func(t *testing.T, s *store) {
+		{"keep the first body", func(t *testing.T, s *store) {
 			s.write(&mailroom.Changes{Definitions: []mailroom.Definition{def("a", "1", "1"), def("a", "1", "2")}},
 				&mailroom.Changes{Definitions: []mailroom.Definition{def("a", "1", "3"), def("a", "2", "4")}})
 			wantSame(t, "definitions", s.everything().Kept, []mailroom.Definition{def("a", "1", "1"), def("a", "2", "4")})
 		}},
-		{"are dropped by agent and version, and can be kept anew", func(t *testing.T, s *store) {
+		{"are dropped by agent and version, and can be written again", func(t *testing.T, s *store) {
 			s.write(&mailroom.Changes{Definitions: []mailroom.Definition{def("a", "1", "1"), def("a", "2", "2"), def("b", "1", "3")}},
 				&mailroom.Changes{
 					DropDefinitions: []mailroom.Definition{{Agent: "a", Version: "1"}, {Agent: "b", Version: "2"}, {Agent: "b", Version: "1"}},

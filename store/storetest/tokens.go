@@ -16,13 +16,13 @@ func tokenCases() []testCase {
 			wantSame(t, "tokens", s.everything().Tokens, rows)
 			s.update(func(tx mailroom.Tx) { wantSame(t, "tokens in a transaction", get(tx.Tokens())(t), rows) })
 		}},
-		{"come by name", func(t *testing.T, s *store) {
+		{"are ordered by name", func(t *testing.T, s *store) {
 			s.write(&mailroom.Changes{Tokens: []*mailroom.Token{{Name: "c"}, {Name: "a"}, {Name: "B"}}},
 				&mailroom.Changes{Tokens: []*mailroom.Token{{Name: "b"}}})
 			wantSame(t, "names", tokenNames(s.everything().Tokens), []string{"B", "a", "b", "c"})
 			s.update(func(tx mailroom.Tx) {
 				wantSame(t, "some", tokenNames(get(tx.Tokens("c", "nobody", "a"))(t)), []string{"a", "c"})
-				wantSame(t, "one that is not there", tokenNames(get(tx.Tokens("nobody"))(t)), []string(nil))
+				wantSame(t, "an unknown name", tokenNames(get(tx.Tokens("unknown"))(t)), []string(nil))
 			})
 		}},
 		{"an update writes all fields", func(t *testing.T, s *store) {
@@ -36,7 +36,7 @@ func tokenCases() []testCase {
 			s.write(&mailroom.Changes{Tokens: []*mailroom.Token{&zero}})
 			wantSame(t, "emptied", s.everything().Tokens, []*mailroom.Token{&zero})
 		}},
-		{"have keys that grow, and names of their own", func(t *testing.T, s *store) {
+		{"have growing keys and unique names", func(t *testing.T, s *store) {
 			first, second := &mailroom.Token{Name: "first"}, &mailroom.Token{Name: "second"}
 			s.write(&mailroom.Changes{Tokens: []*mailroom.Token{first}}, &mailroom.Changes{Tokens: []*mailroom.Token{second}})
 			if first.Key == 0 || second.Key <= first.Key {
@@ -44,8 +44,8 @@ func tokenCases() []testCase {
 			}
 			before := s.everything()
 			for name, row := range map[string]*mailroom.Token{
-				"a second one of a name":    {Name: "first"},
-				"one that is not there":     {Key: 99, Name: "third"},
+				"a second token of a name":  {Name: "first"},
+				"an unknown token":          {Key: 99, Name: "third"},
 				"the key of another name":   {Key: first.Key, Name: "second"},
 				"another name for the same": {Key: first.Key, Name: "third"},
 			} {

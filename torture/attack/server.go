@@ -24,7 +24,7 @@ import (
 	"time"
 )
 
-// target is a server in a process of its own.
+// target is a server in a child process.
 type target struct {
 	binary string
 	data   string
@@ -33,9 +33,9 @@ type target struct {
 	url    string
 	addr   string
 	token  string // of the attacker: read, submit, decide, work
-	other  string // of the token that is watched
+	other  string // of the token whose submits are measured
 	client *http.Client
-	last   int64 // the peak of memory that was read last
+	last   int64 // the last known peak of memory
 	spent  time.Duration
 }
 
@@ -55,14 +55,14 @@ func start(ctx context.Context, binary string) (t *target, err error) {
 	if t.data, err = os.MkdirTemp("", "attack-*"); err != nil {
 		return nil, err
 	}
-	if err := t.open(ctx); err != nil {
-		t.end()
+	if err := t.setUp(ctx); err != nil {
+		t.stop()
 		return nil, err
 	}
 	return t, nil
 }
 
-func (t *target) open(ctx context.Context) (err error) {
+func (t *target) setUp(ctx context.Context) (err error) {
 	if err := certificate(t.data); err != nil {
 		return err
 	}
@@ -93,7 +93,7 @@ func (t *target) launch(ctx context.Context) error {
 		return fmt.Errorf("start %s: %w", t.binary, err)
 	}
 	ready, said := make(chan string, 1), &bytes.Buffer{}
-	go func() { // ends with the process; end waits for it
+	go func() { // ends with the process; stop waits for it
 		defer close(t.exited)
 		lines := bufio.NewScanner(errs)
 		lines.Buffer(nil, 1<<20)
@@ -119,9 +119,9 @@ func (t *target) launch(ctx context.Context) error {
 		t.addr = strings.TrimPrefix(t.url, "https://")
 		return nil
 	case <-t.exited:
-		return fmt.Errorf("the server ended: %.500s", said)
+		return fmt.Errorf("server exited: %.500s", said)
 	case <-time.After(30 * time.Second):
-		return errors.New("the server does not listen after 30 s")
+		return errors.New("server is not listening after 30s")
 	}
 }
 
@@ -142,16 +142,16 @@ func client() *http.Client {
 	}}
 }
 
-// end kills the server and removes its data.
-func (t *target) end() {
+// stop kills the server and removes its data.
+func (t *target) stop() {
 	if t.cmd != nil && t.cmd.Process != nil {
-		_ = t.cmd.Process.Kill() // it may have ended by itself
+		_ = t.cmd.Process.Kill() // it may have exited by itself
 		<-t.exited
 	}
 	_ = os.RemoveAll(t.data) // in the folder for temporary files
 }
 
-func (t *target) gone() bool {
+func (t *target) hasExited() bool {
 	select {
 	case <-t.exited:
 		return true
@@ -160,8 +160,8 @@ func (t *target) gone() bool {
 	}
 }
 
-// cpu returns the user and system time of the server (proc(5), fields 14 and 15 of
-// stat, in ticks of 10 ms), and the last known one when it has ended.
+// cpu returns the user and system time of the server (proc(5), fields 14 and 15 of stat, in ticks
+// of 10 ms), or the last known value after it has exited.
 func (t *target) cpu() time.Duration {
 	raw, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(t.cmd.Process.Pid), "stat"))
 	if err != nil {
@@ -177,7 +177,7 @@ func (t *target) cpu() time.Duration {
 	return t.spent
 }
 
-// peak returns the largest resident size so far, in bytes.
+// peak returns the server's peak resident size, in bytes.
 func (t *target) peak() int64 {
 	raw, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(t.cmd.Process.Pid), "status"))
 	if err != nil {
@@ -193,8 +193,8 @@ func (t *target) peak() int64 {
 	return t.last
 }
 
-// probe submits one message after the other as the other token, for so long or
-// until ended and a second more, and returns the longest wait.
+// probe submits messages one after the other with the other token, for length or until a second
+// after ended, and returns the longest wait.
 func probe(ctx context.Context, t *target, length time.Duration, ended <-chan error) (longest time.Duration, err error) {
 	over := make(<-chan time.Time)
 	if ended == nil {
@@ -219,7 +219,7 @@ func probe(ctx context.Context, t *target, length time.Duration, ended <-chan er
 		case <-tick.C:
 		}
 		begin := time.Now()
-		status, err := t.do(ctx, t.other, "POST", "/v1/threads/probe-"+strconv.Itoa(n%8)+"/messages", strings.NewReader(`{"text":"hello"}`))
+		status, err := t.request(ctx, t.other, "POST", "/v1/threads/probe-"+strconv.Itoa(n%8)+"/messages", strings.NewReader(`{"text":"hello"}`))
 		if took := time.Since(begin); took > longest {
 			longest = took
 		}
@@ -231,8 +231,8 @@ func probe(ctx context.Context, t *target, length time.Duration, ended <-chan er
 	}
 }
 
-// do makes one request and reads its answer.
-func (t *target) do(ctx context.Context, token, method, path string, body io.Reader, headers ...string) (status int, err error) {
+// request sends one request and reads its response.
+func (t *target) request(ctx context.Context, token, method, path string, body io.Reader, headers ...string) (status int, err error) {
 	req, err := http.NewRequestWithContext(ctx, method, t.url+path, body)
 	if err != nil {
 		return 0, err
@@ -255,7 +255,7 @@ func (t *target) do(ctx context.Context, token, method, path string, body io.Rea
 	return res.StatusCode, err
 }
 
-// dial opens a connection, with TLS, for protocols (HTTP/1.1 if none are named).
+// dial opens a TLS connection with protocols, by default HTTP/1.1.
 func (t *target) dial(ctx context.Context, protocols ...string) (net.Conn, error) {
 	if len(protocols) == 0 {
 		protocols = []string{"http/1.1"}

@@ -1,11 +1,10 @@
 package main
 
-// mutant is one change of the source that breaks a guarantee, and the test that
-// must notice.
+// mutant is one source change that breaks a guarantee, and the test that must fail.
 type mutant struct {
 	breaks   string // what the change breaks
 	file     string // from the root of the module, with slashes
-	old, new string // old stands in the file once
+	old, new string // old occurs once in the file
 	pkg      string // folder of the test
 	test     string // pattern, as go test -run takes it
 }

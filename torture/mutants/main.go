@@ -1,7 +1,6 @@
-// Command mutants breaks a guarantee in the source, one place after the other, and
-// runs the test that is said to prove it. A mutant whose test passes all the same
-// has survived: the proof proves nothing. The tree itself is not changed: the
-// compiler is given the changed file as an overlay.
+// Command mutants breaks one guarantee after the other in the source and runs the test that proves
+// it. A mutant whose test passes has survived: the test does not prove the guarantee. The tree
+// itself is not changed: the compiler gets the changed file as an overlay.
 package main
 
 import (
@@ -18,13 +17,13 @@ import (
 	"time"
 )
 
-// testTime bounds one test, which may wait for what a mutant never does.
+// testTime bounds one test, because a mutant may make it wait forever.
 const testTime = 5 * time.Minute
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	only := flag.String("only", "", "mutants of files whose path contains this")
+	only := flag.String("only", "", "run only mutants of files whose path contains this")
 	flag.Parse()
 	survived, err := run(ctx, *only)
 	if err != nil {
@@ -36,8 +35,7 @@ func main() {
 	}
 }
 
-// run tries all mutants, in the module of the working directory, and returns how
-// many survived.
+// run runs all mutants in the module of the working directory, and returns the number of survivors.
 func run(ctx context.Context, only string) (survived int, err error) {
 	dir, err := os.MkdirTemp("", "mutants-*")
 	if err != nil {
@@ -62,7 +60,7 @@ func run(ctx context.Context, only string) (survived int, err error) {
 		fmt.Printf("%-44s %-68s %s %s %s\n", m.file, m.breaks, fate, m.pkg, m.test)
 	}
 	if tried == 0 {
-		return 0, fmt.Errorf("no mutant is of a file %q", only)
+		return 0, fmt.Errorf("no mutant changes a file %q", only)
 	}
 	fmt.Printf("%d mutants, %d survived\n", tried, survived)
 	return survived, nil
@@ -75,7 +73,7 @@ func (m mutant) try(ctx context.Context, dir string) (killed bool, err error) {
 		return false, err
 	}
 	if n := strings.Count(string(source), m.old); n != 1 {
-		return false, fmt.Errorf("the text to change stands there %d times, not once: %q", n, m.old)
+		return false, fmt.Errorf("the text to change occurs %d times, not once: %q", n, m.old)
 	}
 	changed := filepath.Join(dir, "changed.go")
 	if err := os.WriteFile(changed, []byte(strings.Replace(string(source), m.old, m.new, 1)), 0o600); err != nil {
@@ -95,12 +93,12 @@ func (m mutant) try(ctx context.Context, dir string) (killed bool, err error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, testTime)
 	defer cancel()
-	// -v, to tell a test that ran from one that does not exist any more.
+	// -v distinguishes a test that ran from one that does not exist.
 	cmd := exec.CommandContext(ctx, "go", "test", "-count=1", "-v", "-overlay", list, "-run", m.test, "./"+m.pkg)
 	out, err := cmd.CombinedOutput()
 	switch {
 	case ctx.Err() != nil:
-		return true, nil // it waits for what never comes
+		return true, nil // the test waits for an event that the mutant prevents
 	case strings.Contains(string(out), "--- FAIL"):
 		return true, nil
 	case strings.Contains(string(out), "panic: "):

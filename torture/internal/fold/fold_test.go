@@ -1,4 +1,4 @@
-package story_test
+package fold_test
 
 import (
 	"encoding/json"
@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"mailroom"
-	"mailroom/torture/internal/story"
+	"mailroom/torture/internal/fold"
 )
 
 // line is one entry of a log that a test tells. Runs are named by a letter, and
@@ -70,7 +70,7 @@ func decision(run string, attempt int, name string, v mailroom.Verdict) line {
 // story finds in it, at its end too if it is to be at rest.
 func tell(t *testing.T, rest bool, lines ...line) string {
 	t.Helper()
-	s := story.New("t", func(effect string) bool { return strings.HasPrefix(effect, "once") })
+	s := fold.New("t", func(effect string) bool { return strings.HasPrefix(effect, "once") })
 	var found []string
 	for i, l := range lines {
 		seq := int64(i + 1)
@@ -81,10 +81,10 @@ func tell(t *testing.T, rest bool, lines ...line) string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		found = append(found, s.Tell(e)...)
+		found = append(found, s.Add(e)...)
 	}
 	if rest {
-		found = append(found, s.Rest()...)
+		found = append(found, s.Unfinished()...)
 	}
 	return strings.Join(found, "\n")
 }
@@ -96,7 +96,7 @@ func turn(more ...line) []line {
 	return append([]line{said("a", "hello"), queued("a", 128, "a.1")}, more...)
 }
 
-func TestAStoryFindsWhatBreaksTheRules(t *testing.T) {
+func TestAFoldFindsWhatBreaksTheRules(t *testing.T) {
 	stop := line{mailroom.KindStop, "a", 1, mailroom.RunStop{Reason: mailroom.ReasonCancelled}}
 	cancel := line{mailroom.KindCancelled, "a", 1, mailroom.RunStop{Reason: mailroom.ReasonCancelled}}
 	step := func(attempt int) line { return line{mailroom.KindStep, "a", attempt, mailroom.StepNamed{Name: "s"}} }
@@ -115,34 +115,34 @@ func TestAStoryFindsWhatBreaksTheRules(t *testing.T) {
 		{"another reply", turn(started("a", 1, 1), reply("a", 1, "hi"), completed("a", 1, "ho")), "its reply is"},
 		{"a message of a zombie", turn(started("a", 1, 1), lostClaim("a", 1), started("a", 2), line{mailroom.KindMessage, "a", 2, mailroom.Message{ID: "a.1-1", Text: "hi"}}), "written by another attempt"},
 		{"a step of a zombie", turn(started("a", 1, 1), lostClaim("a", 1), started("a", 2), line{"x.by", "a", 2, map[string]int{"attempt": 1}}), "attempt 1 wrote this"},
-		{"an error of nobody's", turn(started("a", 1, 1), line{mailroom.KindRescheduled, "a", 1, mailroom.RunRescheduled{Reason: "retry", Error: &mailroom.RunError{Message: "step 1 does not follow"}}}), "do not fail with"},
+		{"an error of nobody's", turn(started("a", 1, 1), line{mailroom.KindRescheduled, "a", 1, mailroom.RunRescheduled{Reason: "retry", Error: &mailroom.RunError{Message: "step 1 does not follow"}}}), "unexpected agent error"},
 		{"an attempt left out", turn(started("a", 2, 1)), "follows attempt 0"},
 		{"a stale step", turn(started("a", 1, 1), lostClaim("a", 1), started("a", 2), step(1)), "written under attempt 1"},
 		{"a step without a claim", turn(started("a", 1, 1), lostClaim("a", 1), step(1)), "while the run is queued"},
 		{"an end twice", turn(started("a", 1, 1), completed("a", 1, ""), completed("a", 1, "")), "while the run is completed"},
-		{"a cancel of what runs", turn(started("a", 1, 1), cancel), "nobody asked it to stop"},
-		{"going on after a stop", turn(started("a", 1, 1), stop, lostClaim("a", 1)), "asked to stop, and goes on"},
+		{"a cancel of what runs", turn(started("a", 1, 1), cancel), "there is no stop request"},
+		{"going on after a stop", turn(started("a", 1, 1), stop, lostClaim("a", 1)), "asked to stop but continues"},
 		{"out of order", append(two, started("b", 1, 3)), "starts before run a"},
 		{"two at a time", append(two, started("a", 1, 1), started("b", 1, 3)), "before the end of run a"},
 		{"by priority", []line{said("a", "1"), queued("a", 128, "a.1"), said("b", "2"), queued("b", 0, "b.3"), started("a", 1, 1)}, "starts before run b"},
 		{"its messages left out", turn(started("a", 1)), "its messages are [1]"},
-		{"crashes that do not count", turn(started("a", 1, 1), lostClaim("a", 1), started("a", 2), lostClaim("a", 2), started("a", 3), lostClaim("a", 3)), "goes on after 3"},
+		{"crashes that do not count", turn(started("a", 1, 1), lostClaim("a", 1), started("a", 2), lostClaim("a", 2), started("a", 3), lostClaim("a", 3)), "continues after 3"},
 		{"a step between crashes", turn(started("a", 1, 1), lostClaim("a", 1), started("a", 2), step(2), lostClaim("a", 2), started("a", 3), lostClaim("a", 3), started("a", 4), completed("a", 4, "")), ""},
 		{"an effect", turn(started("a", 1, 1), effect("a", 1, "intended", "once"), effect("a", 1, "settled", "once"), completed("a", 1, "")), ""},
-		{"an effect called again", turn(started("a", 1, 1), effect("a", 1, "intended", "once"), lostClaim("a", 1), started("a", 2), effect("a", 2, "intended", "once")), "called again, and nobody said"},
-		{"an unknown effect called again", turn(started("a", 1, 1), effect("a", 1, "intended", "once"), effect("a", 1, "unknown", "once"), effect("a", 1, "intended", "once")), "without leave"},
+		{"an effect called again", turn(started("a", 1, 1), effect("a", 1, "intended", "once"), lostClaim("a", 1), started("a", 2), effect("a", 2, "intended", "once")), "called again without an entry"},
+		{"an unknown effect called again", turn(started("a", 1, 1), effect("a", 1, "intended", "once"), effect("a", 1, "unknown", "once"), effect("a", 1, "intended", "once")), "without approval"},
 		{"by leave", turn(started("a", 1, 1), effect("a", 1, "intended", "once"), effect("a", 1, "unknown", "once"), asked("a", 1, "effect:once#1"), decision("a", 1, "effect:once#1", mailroom.VerdictApprove), effect("a", 1, "intended", "once"), effect("a", 1, "settled", "once"), completed("a", 1, "")), ""},
 		{"a harmless effect called again", turn(started("a", 1, 1), effect("a", 1, "intended", "sure"), effect("a", 1, "unknown", "sure"), effect("a", 1, "intended", "sure"), effect("a", 1, "settled", "sure"), completed("a", 1, "")), ""},
-		{"an effect settled twice", turn(started("a", 1, 1), effect("a", 1, "intended", "sure"), effect("a", 1, "settled", "sure"), effect("a", 1, "intended", "sure")), "had settled"},
-		{"a decision spent twice", turn(started("a", 1, 1), asked("a", 1, "q"), wait, decision("a", 1, "q", mailroom.VerdictDeny), decision("a", 1, "q", mailroom.VerdictApprove)), "is spent"},
+		{"an effect settled twice", turn(started("a", 1, 1), effect("a", 1, "intended", "sure"), effect("a", 1, "settled", "sure"), effect("a", 1, "intended", "sure")), "had already settled"},
+		{"a decision spent twice", turn(started("a", 1, 1), asked("a", 1, "q"), wait, decision("a", 1, "q", mailroom.VerdictDeny), decision("a", 1, "q", mailroom.VerdictApprove)), "is already"},
 		{"a decision of nothing", turn(started("a", 1, 1), decision("a", 1, "q", mailroom.VerdictDeny)), "never opened"},
 		{"a decision after the end", turn(started("a", 1, 1), asked("a", 1, "q"), completed("a", 1, ""), decision("a", 1, "q", mailroom.VerdictDeny)), "is void"},
 		{"steered and read", append(steered, line{mailroom.KindMessageRead, "a", 1, mailroom.MessageRef{Message: "b.4"}}, completed("a", 1, "")), ""},
 		{"steered and dropped", append(steered, completed("a", 1, "")), "neither read nor became a run"},
-		{"steered and both", append(steered, line{mailroom.KindMessageRead, "a", 1, mailroom.MessageRef{Message: "b.4"}}, completed("a", 1, ""), queued("b", 128, "b.4")), "becomes a run, and was read"},
-		{"an edit of what was read", turn(started("a", 1, 1), line{mailroom.KindEdited, "a", 1, mailroom.Edited{Message: "a.1", Text: "x"}}), "was read before"},
+		{"steered and both", append(steered, line{mailroom.KindMessageRead, "a", 1, mailroom.MessageRef{Message: "b.4"}}, completed("a", 1, ""), queued("b", 128, "b.4")), "becomes a run but was read"},
+		{"an edit of what was read", turn(started("a", 1, 1), line{mailroom.KindEdited, "a", 1, mailroom.Edited{Message: "a.1", Text: "x"}}), "was already read"},
 		{"never ended", turn(started("a", 1, 1)), "never ended"},
-		{"nobody's entry", []line{started("a", 1)}, "does not know"},
+		{"nobody's entry", []line{started("a", 1)}, "unknown run"},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			got := tell(t, true, x.lines...)
@@ -153,9 +153,9 @@ func TestAStoryFindsWhatBreaksTheRules(t *testing.T) {
 	}
 }
 
-func TestAStoryFindsHolesAndRepeats(t *testing.T) {
+func TestAFoldFindsHolesAndRepeats(t *testing.T) {
 	for _, seqs := range [][]int64{{1, 3}, {1, 1}, {2}} {
-		s := story.New("t", func(string) bool { return false })
+		s := fold.New("t", func(string) bool { return false })
 		var found []string
 		for _, seq := range seqs {
 			body := mailroom.Message{ID: "a.1", Seq: seq, Run: "a"}
@@ -163,7 +163,7 @@ func TestAStoryFindsHolesAndRepeats(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			found = append(found, s.Tell(e)...)
+			found = append(found, s.Add(e)...)
 		}
 		if len(found) == 0 {
 			t.Errorf("entries %v: nothing found", seqs)

@@ -11,9 +11,9 @@ import (
 	"mailroom/client"
 )
 
-// newest is the submit that was answered last in a thread with a queue, which is
-// the likeliest to be unread.
-func (h *hand) newest() *operation {
+// latestSubmit returns the last answered submit to a thread with a queue, which is likely to be
+// unread.
+func (h *user) latestSubmit() *operation {
 	thread := h.thread()
 	for range 5 {
 		if h.home.waiting(thread) > 0 {
@@ -21,26 +21,26 @@ func (h *hand) newest() *operation {
 		}
 		thread = h.thread()
 	}
-	if list := h.home.journal.taken(thread); len(list) > 0 {
+	if list := h.home.journal.recentSubmits(thread); len(list) > 0 {
 		return list[len(list)-1]
 	}
 	return nil
 }
 
-func (h *hand) edit() {
-	o := h.newest()
+func (h *user) edit() {
+	o := h.latestSubmit()
 	if o == nil {
 		return
 	}
-	text := fmt.Sprintf("e%d.%d %s", h.home.journal.next(), h.dice.IntN(1<<30), h.words())
+	text := fmt.Sprintf("e%d.%d %s", h.home.journal.next(), h.dice.IntN(1<<30), h.text())
 	h.do(&operation{Kind: "edit", Thread: o.Thread, Message: o.Message, Text: text}, func(ctx context.Context) error {
 		_, err := h.client.EditMessage(ctx, o.Thread, o.Message, api.Edit{Text: text})
 		return err
 	})
 }
 
-func (h *hand) retract() {
-	o := h.newest()
+func (h *user) retract() {
+	o := h.latestSubmit()
 	if o == nil {
 		return
 	}
@@ -49,8 +49,8 @@ func (h *hand) retract() {
 	})
 }
 
-func (h *hand) cancel() {
-	o := h.taken()
+func (h *user) cancel() {
+	o := h.recentSubmit()
 	if o == nil {
 		return
 	}
@@ -61,8 +61,8 @@ func (h *hand) cancel() {
 	h.onRun(kind, o, func(ctx context.Context) (api.Run, error) { return call(ctx, o.Run) })
 }
 
-func (h *hand) retry() {
-	o := h.taken()
+func (h *user) retry() {
+	o := h.recentSubmit()
 	if o == nil {
 		return
 	}
@@ -72,20 +72,20 @@ func (h *hand) retry() {
 	})
 }
 
-// wait waits a little for a run, or follows it to its end as clients do.
-func (h *hand) wait(ctx context.Context) {
-	o := h.taken()
+// wait waits briefly for a run, or follows it to its end as clients do.
+func (h *user) wait(ctx context.Context) {
+	o := h.recentSubmit()
 	if o == nil {
 		return
 	}
 	h.onRun("wait", o, func(context.Context) (api.Run, error) {
-		ctx, cancel := context.WithTimeout(ctx, patience) // not longer than the load lasts
+		ctx, cancel := context.WithTimeout(ctx, waitTimeout) // bounded, also beyond the load
 		defer cancel()
 		return h.client.WaitRun(ctx, o.Run, time.Duration(h.dice.IntN(80)+1)*time.Millisecond)
 	})
 }
 
-func (h *hand) onRun(kind string, of *operation, call func(ctx context.Context) (api.Run, error)) {
+func (h *user) onRun(kind string, of *operation, call func(ctx context.Context) (api.Run, error)) {
 	o := &operation{Kind: kind, Thread: of.Thread, Run: of.Run}
 	h.do(o, func(ctx context.Context) error {
 		run, err := call(ctx)
@@ -96,7 +96,7 @@ func (h *hand) onRun(kind string, of *operation, call func(ctx context.Context) 
 	})
 }
 
-func (h *hand) interrupt() {
+func (h *user) interrupt() {
 	o := &operation{Kind: "interrupt", Thread: h.thread()}
 	h.do(o, func(ctx context.Context) error {
 		out, err := h.client.Interrupt(ctx, o.Thread)
@@ -107,8 +107,8 @@ func (h *hand) interrupt() {
 	})
 }
 
-// read asks for a thread: what it says must fit what happened before and after.
-func (h *hand) read() {
+// read reads a thread's row, which must fit the operations before and after.
+func (h *user) read() {
 	o := &operation{Kind: "read", Thread: h.thread()}
 	h.do(o, func(ctx context.Context) error {
 		row, err := h.client.Thread(ctx, o.Thread)
@@ -119,7 +119,7 @@ func (h *hand) read() {
 	})
 }
 
-func (h *hand) list() {
+func (h *user) list() {
 	calls := []func(ctx context.Context) error{
 		func(ctx context.Context) error {
 			_, err := h.client.Runs(ctx, client.ListQuery{Q: "status:failed", Limit: 20})
@@ -132,11 +132,11 @@ func (h *hand) list() {
 		func(ctx context.Context) error { _, err := h.client.Stats(ctx); return err },
 		func(ctx context.Context) error { _, err := h.client.Workers(ctx); return err },
 	}
-	h.do(&operation{Kind: "list"}, one(h, calls))
+	h.do(&operation{Kind: "list"}, pick(h, calls))
 }
 
-// gone makes a thread, waits for its run, and deletes it.
-func (h *hand) gone(ctx context.Context) {
+// deleteThread creates a thread, waits for its run, and deletes it.
+func (h *user) deleteThread(ctx context.Context) {
 	thread := fmt.Sprintf("gone-%d-%d", h.journalNext(), h.dice.IntN(1<<20))
 	in := &api.Submit{Thread: thread, Text: "brief " + thread, Key: "k-" + thread}
 	o := h.send(&operation{Kind: "brief", Thread: thread, Submit: in})
@@ -144,18 +144,18 @@ func (h *hand) gone(ctx context.Context) {
 		return
 	}
 	h.onRun("wait", o, func(context.Context) (api.Run, error) {
-		ctx, cancel := context.WithTimeout(ctx, patience)
+		ctx, cancel := context.WithTimeout(ctx, waitTimeout)
 		defer cancel()
 		return h.client.WaitRun(ctx, o.Run, 2*time.Second)
 	})
 	h.do(&operation{Kind: "delete", Thread: thread}, func(ctx context.Context) error { return h.client.DeleteThread(ctx, thread) })
 }
 
-func (h *hand) journalNext() int { return h.home.journal.next() }
+func (h *user) journalNext() int { return h.home.journal.next() }
 
-// decider answers open tickets until ctx ends, some of them twice and in two
-// ways: only one of them may be taken. all answers every ticket.
-func (h *hand) decider(ctx context.Context, all bool) {
+// decideLoop decides open tickets until ctx ends, some of them twice in different ways, of which
+// only one may succeed. all decides every ticket.
+func (h *user) decideLoop(ctx context.Context, all bool) {
 	for ctx.Err() == nil {
 		page, err := h.client.Tickets(ctx, client.ListQuery{Q: "state:open", Limit: 200})
 		if err == nil {
@@ -169,22 +169,22 @@ func (h *hand) decider(ctx context.Context, all bool) {
 	}
 }
 
-func (h *hand) decide(k api.Ticket, all bool) {
+func (h *user) decide(k api.Ticket, all bool) {
 	if k.Kind != mailroom.TicketApproval && k.Kind != mailroom.TicketInput {
 		return
 	}
-	first := h.decision(k)
+	first := h.randomDecision(k)
 	h.decideOnce(k, first)
 	switch n := h.dice.IntN(10); {
 	case all:
 	case n == 0:
 		h.decideOnce(k, first)
 	case n == 1:
-		h.decideOnce(k, h.decision(k))
+		h.decideOnce(k, h.randomDecision(k))
 	}
 }
 
-func (h *hand) decision(k api.Ticket) api.Decision {
+func (h *user) randomDecision(k api.Ticket) api.Decision {
 	answer := json.RawMessage(fmt.Sprintf(`{"answer":%d}`, h.dice.IntN(1<<30)))
 	n := h.dice.IntN(10)
 	switch {
@@ -196,7 +196,7 @@ func (h *hand) decision(k api.Ticket) api.Decision {
 	return api.Decision{Decision: mailroom.VerdictApprove, Digest: k.Digest}
 }
 
-func (h *hand) decideOnce(k api.Ticket, d api.Decision) {
+func (h *user) decideOnce(k api.Ticket, d api.Decision) {
 	o := &operation{Kind: "decide", Thread: k.Thread, Run: k.Run, Ticket: k.ID, Verdict: verdict(d.Decision, d.Answer)}
 	h.do(o, func(ctx context.Context) error {
 		_, err := h.client.Decide(ctx, k.ID, d)
@@ -204,7 +204,7 @@ func (h *hand) decideOnce(k api.Ticket, d api.Decision) {
 	})
 }
 
-// verdict is a decision in one word, to compare it with the log's.
+// verdict formats a decision as one word for comparison with the log.
 func verdict(v mailroom.Verdict, answer json.RawMessage) string {
 	if len(answer) == 0 || string(answer) == "null" {
 		return string(v)
@@ -212,14 +212,14 @@ func verdict(v mailroom.Verdict, answer json.RawMessage) string {
 	return string(v) + " " + string(answer)
 }
 
-// decideWithSubmit answers a ticket in the transaction of a message.
-func (h *hand) decideWithSubmit(ctx context.Context) {
+// decideWithSubmit decides a ticket in the transaction of a submit.
+func (h *user) decideWithSubmit(ctx context.Context) {
 	page, err := h.client.Tickets(ctx, client.ListQuery{Q: "state:open kind:approval", Limit: 20})
 	if err != nil || len(page.Items) == 0 {
 		return
 	}
-	k := one(h, page.Items)
-	d := h.decision(k)
+	k := pick(h, page.Items)
+	d := h.randomDecision(k)
 	in := &api.Submit{
 		Thread: k.Thread, Text: fmt.Sprintf("m%d.%d with a decision", h.home.journal.next(), h.dice.IntN(1<<30)),
 		Key: fmt.Sprintf("k%d-%d", h.home.journal.next(), h.dice.Int()),

@@ -1,4 +1,4 @@
-package story
+package fold
 
 import (
 	"fmt"
@@ -8,9 +8,9 @@ import (
 	"mailroom"
 )
 
-// isHead: runs start in order of priority, then place. A run that was held has
-// its place from the first moment at which its time had come.
-func (s *Story) isHead(e mailroom.Entry, r *Run) {
+// isHead checks that runs start in the order of priority, then place. A scheduled run gets its
+// place when its time comes.
+func (s *Thread) isHead(e mailroom.Entry, r *Run) {
 	if r.Held.After(e.At) {
 		s.bad(e, "starts before its time, %s", r.Held)
 	}
@@ -22,9 +22,9 @@ func (s *Story) isHead(e mailroom.Entry, r *Run) {
 	}
 }
 
-// before reports whether a is ahead of b in the queue. A run that was held got
-// its place before anything that came at that time or later.
-func (s *Story) before(a, b *Run) bool {
+// before reports whether a is ahead of b in the queue. A scheduled run has a place before all runs
+// submitted at its time or later.
+func (s *Thread) before(a, b *Run) bool {
 	if a.Priority != b.Priority {
 		return a.Priority < b.Priority
 	}
@@ -39,14 +39,14 @@ func (s *Story) before(a, b *Run) bool {
 	return a.Held.Before(b.Held)
 }
 
-func (s *Story) rescheduled(e mailroom.Entry, r *Run) {
+func (s *Thread) rescheduled(e mailroom.Entry, r *Run) {
 	body := decode[mailroom.RunRescheduled](s, e)
 	if r.Stopping {
-		s.bad(e, "the run was asked to stop, and goes on")
+		s.bad(e, "the run was asked to stop but continues")
 	}
 	r.Status = mailroom.StatusQueued
 	if body.Error != nil && !strings.Contains(body.Error.Message, "the first attempt fails") {
-		s.bad(e, "the agents here do not fail with %q", body.Error.Message)
+		s.bad(e, "unexpected agent error %q", body.Error.Message)
 	}
 	if body.Reason != "lease_lost" {
 		return
@@ -54,15 +54,15 @@ func (s *Story) rescheduled(e mailroom.Entry, r *Run) {
 	r.Crashes++
 	r.Lost++
 	if r.Crashes >= mailroom.MaxCrashes || r.Lost >= mailroom.MaxLost {
-		s.bad(e, "goes on after %d lost claims in a row, %d in all", r.Crashes, r.Lost)
+		s.bad(e, "continues after %d lost claims in a row, %d in total", r.Crashes, r.Lost)
 	}
 }
 
-func (s *Story) ended(e mailroom.Entry, r *Run) {
+func (s *Thread) ended(e mailroom.Entry, r *Run) {
 	if e.Kind == mailroom.KindCompleted {
 		body := decode[mailroom.RunCompleted](s, e)
 		if show(body.Reply) != show(r.Reply) {
-			s.bad(e, "its reply is %s, the last message it wrote %s", show(body.Reply), show(r.Reply))
+			s.bad(e, "its reply is %s, its last message %s", show(body.Reply), show(r.Reply))
 		}
 		s.end(e, r, mailroom.StatusCompleted)
 		return
@@ -73,7 +73,7 @@ func (s *Story) ended(e mailroom.Entry, r *Run) {
 		r.Crashes++
 		r.Lost++
 		if r.Status != mailroom.StatusRunning || body.Crashes != r.Crashes || r.Crashes < mailroom.MaxCrashes && r.Lost < mailroom.MaxLost {
-			s.bad(e, "is a dead letter after %d lost claims in a row, %d in all; it says %d", r.Crashes, r.Lost, body.Crashes)
+			s.bad(e, "failed after %d lost claims in a row, %d in total; the entry says %d", r.Crashes, r.Lost, body.Crashes)
 		}
 	}
 	s.end(e, r, mailroom.StatusFailed)
@@ -86,7 +86,7 @@ func show(text *string) string {
 	return fmt.Sprintf("%.60q", *text)
 }
 
-func (s *Story) end(e mailroom.Entry, r *Run, status mailroom.Status) {
+func (s *Thread) end(e mailroom.Entry, r *Run, status mailroom.Status) {
 	if r.Status.Finished() {
 		s.bad(e, "ends a run that is %s", r.Status)
 	}
@@ -103,29 +103,29 @@ func (s *Story) end(e mailroom.Entry, r *Run, status mailroom.Status) {
 	}
 }
 
-// cancelled ends a run that nobody holds, or one that was asked to stop. A run
-// that an unread steered message would have become is first heard of here.
-func (s *Story) cancelled(e mailroom.Entry) {
+// cancelled ends a run that no worker holds, or one with a stop request. If an unread steered
+// message is superseded, the run that it would have become appears here for the first time.
+func (s *Thread) cancelled(e mailroom.Entry) {
 	r := s.Runs[e.Run]
 	if r == nil {
 		r = &Run{ID: e.Run, Status: mailroom.StatusQueued, Effects: map[string]*Effect{}}
 		for _, m := range s.Messages {
 			if m.Steered && m.own() == e.Run && m.Fate != "retracted" {
 				if m.Fate != "" {
-					s.bad(e, "message %s is superseded, and was %s before", m.ID, m.Fate)
+					s.bad(e, "message %s is superseded but was %s before", m.ID, m.Fate)
 				}
 				m.Fate = "superseded"
 				r.Messages = append(r.Messages, m.ID)
 			}
 		}
 		if len(r.Messages) == 0 {
-			s.bad(e, "names a run that the log does not know")
+			s.bad(e, "names an unknown run")
 		}
 		s.Runs[e.Run] = r
 	}
 	body := decode[mailroom.RunStop](s, e)
 	if r.Status == mailroom.StatusRunning && !r.Stopping {
-		s.bad(e, "a worker holds the run, and nobody asked it to stop")
+		s.bad(e, "a worker holds the run, and there is no stop request")
 	}
 	if r.Status == mailroom.StatusRunning && e.Attempt != r.Attempt {
 		s.bad(e, "the run is in attempt %d", r.Attempt)
@@ -134,8 +134,8 @@ func (s *Story) cancelled(e mailroom.Entry) {
 	s.end(e, r, mailroom.StatusCancelled)
 }
 
-// retried: by hand, at the end of the queue.
-func (s *Story) retried(e mailroom.Entry, r *Run) {
+// retried puts a failed or cancelled run at the end of the queue.
+func (s *Thread) retried(e mailroom.Entry, r *Run) {
 	if r.Status != mailroom.StatusFailed && r.Status != mailroom.StatusCancelled {
 		s.bad(e, "comes to a run that is %s", r.Status)
 	}
@@ -145,7 +145,7 @@ func (s *Story) retried(e mailroom.Entry, r *Run) {
 	s.queue[r.ID] = r
 	if decode[mailroom.RunRetried](s, e).Fresh {
 		for _, f := range r.Effects {
-			f.forget()
+			f.reset()
 		}
 		for _, k := range s.Tickets {
 			if k.Run == r.ID {
@@ -155,8 +155,8 @@ func (s *Story) retried(e mailroom.Entry, r *Run) {
 	}
 }
 
-// Rest returns what must not be when everything has come to rest.
-func (s *Story) Rest() []string {
+// Unfinished returns what must not be open after all runs have ended.
+func (s *Thread) Unfinished() []string {
 	var found []string
 	for _, r := range s.Runs {
 		if !r.Status.Finished() {

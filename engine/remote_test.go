@@ -22,27 +22,26 @@ import (
 	"mailroom/stream"
 )
 
-// The same tests run over a ledger that is a server's: the engine is elsewhere
-// then, with a bus of its own, and HTTP between them. It is the real client and
-// the real server over pipes, so that time stays virtual.
+// The same tests run against a remote server's ledger: the engine is remote then, with its own bus,
+// and uses HTTP. Client and server are real and connected by pipes, so that time stays virtual.
 
-// secret is the token that workers elsewhere use.
+// secret is the token of remote workers.
 const secret = "a-token-that-nobody-guesses"
 
-// face is what a process shows to engines elsewhere.
-type face struct {
+// endpoint is the server that a process offers to remote engines.
+type endpoint struct {
 	wire   *wire
-	keeper *worker // an engine without agents, that judges
+	keeper *worker // an engine without agents, which sweeps
 	end    context.CancelFunc
 	ended  chan error
 }
 
 // open starts the server of a process, once.
-func (p *process) open() *face {
-	if p.face != nil {
-		return p.face
+func (p *process) open() *endpoint {
+	if p.endpoint != nil {
+		return p.endpoint
 	}
-	f := &face{wire: &wire{calls: make(chan net.Conn), gone: make(chan struct{})}, ended: make(chan error, 1)}
+	f := &endpoint{wire: &wire{calls: make(chan net.Conn), gone: make(chan struct{})}, ended: make(chan error, 1)}
 	ctx, end := context.WithCancel(context.Background())
 	f.end = end
 	s := server.New(server.Options{
@@ -50,20 +49,20 @@ func (p *process) open() *face {
 		Agents: func() []string { return nil },
 	})
 	go func() { f.ended <- s.Serve(ctx, f.wire) }()
-	f.keeper = p.within(engine.Options{Agents: map[string]engine.Agent{}})
-	p.face = f
+	f.keeper = p.startLocal(engine.Options{Agents: map[string]engine.Agent{}})
+	p.endpoint = f
 	return f
 }
 
-// close ends the server.
-func (f *face) close() error {
+// close stops the server.
+func (f *endpoint) close() error {
 	f.keeper.stop()
 	f.end()
 	return errors.Join(f.keeper.err, <-f.ended)
 }
 
-// apart starts an engine elsewhere, that works for the process.
-func (p *process) apart(o engine.Options) *worker {
+// startRemote starts a remote engine that works for the process.
+func (p *process) startRemote(o engine.Options) *worker {
 	p.t.Helper()
 	f := p.open()
 	b := bus.New()
@@ -71,7 +70,7 @@ func (p *process) apart(o engine.Options) *worker {
 	for name := range o.Agents {
 		agents = append(agents, name)
 	}
-	lane := &lane{wire: f.wire}
+	lane := &remoteConn{wire: f.wire}
 	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return lane.dial(ctx) }}
 	c := client.New("http://localhost", secret, client.WithHTTPClient(&http.Client{Transport: transport}))
 	l, err := remote.Dial(context.Background(), c, b, remote.Options{Agents: agents, Log: o.Log})
@@ -80,7 +79,7 @@ func (p *process) apart(o engine.Options) *worker {
 	}
 	w := p.begin(l, b, o)
 	p.engines = append(p.engines, w)
-	w.lane = lane
+	w.conn = lane
 	live, quit := context.WithCancel(context.Background())
 	var showing sync.WaitGroup
 	showing.Go(func() { l.Run(live) })
@@ -92,8 +91,8 @@ func (p *process) apart(o engine.Options) *worker {
 	return w
 }
 
-// lane is how one worker elsewhere reaches the server.
-type lane struct {
+// remoteConn is the connection of a remote worker to the server.
+type remoteConn struct {
 	wire *wire
 
 	// Owned by mu.
@@ -102,11 +101,11 @@ type lane struct {
 	open []net.Conn
 }
 
-func (l *lane) dial(ctx context.Context) (net.Conn, error) {
+func (l *remoteConn) dial(ctx context.Context) (net.Conn, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.cut {
-		return nil, errors.New("the line is cut")
+		return nil, errors.New("connection cut")
 	}
 	c, err := l.wire.dial(ctx)
 	if err == nil {
@@ -115,8 +114,8 @@ func (l *lane) dial(ctx context.Context) (net.Conn, error) {
 	return c, err
 }
 
-// sever breaks what is under way, and lets nothing more through until mend.
-func (l *lane) sever() {
+// sever closes all connections and refuses new ones until mend.
+func (l *remoteConn) sever() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.cut = true
@@ -126,17 +125,17 @@ func (l *lane) sever() {
 	l.open = nil
 }
 
-func (l *lane) mend() {
+func (l *remoteConn) mend() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.cut = false
 }
 
-// apartOnly runs f with engines elsewhere alone.
-func apartOnly(t *testing.T, f func(h *house)) { inBubble(t, true, f) }
+// remoteOnly runs f with remote engines only.
+func remoteOnly(t *testing.T, f func(h *fixture)) { inBubble(t, true, f) }
 
 func TestALineThatIsCutForLessThanALeaseCostsNothing(t *testing.T) {
-	apartOnly(t, func(h *house) {
+	remoteOnly(t, func(h *fixture) {
 		w := h.serve(func(ctx context.Context, s mailroom.Session) error {
 			for _, word := range []string{"one ", "two ", "three ", "four ", "five ", "six"} {
 				h.expect(s.Stream(ctx, word))
@@ -149,9 +148,9 @@ func TestALineThatIsCutForLessThanALeaseCostsNothing(t *testing.T) {
 		})
 		out := h.send("t", "hello")
 		h.wait(3 * time.Second)
-		w.lane.sever()
+		w.conn.sever()
 		h.wait(5 * time.Second)
-		w.lane.mend()
+		w.conn.mend()
 		h.wait(20 * time.Second)
 		if r := h.status(out.Run, mailroom.StatusCompleted); r.Attempt != 1 || r.Failures != 0 {
 			t.Errorf("it took %d attempts", r.Attempt)
@@ -163,13 +162,13 @@ func TestALineThatIsCutForLessThanALeaseCostsNothing(t *testing.T) {
 }
 
 func TestAClaimWhoseAnswerIsLostOnTheLineIsAskedForAgain(t *testing.T) {
-	apartOnly(t, func(h *house) {
+	remoteOnly(t, func(h *fixture) {
 		w := h.serve(say("done"))
 		h.wait(time.Second)
 		h.line.onWrite(func(c *mailroom.Changes) error {
 			for _, e := range slices.Concat(c.Entries...) {
 				if e.Kind == mailroom.KindStarted {
-					w.lane.sever() // the claim is made, and nobody can be told
+					w.conn.sever() // the claim is made, but its answer is lost
 				}
 			}
 			return nil
@@ -177,7 +176,7 @@ func TestAClaimWhoseAnswerIsLostOnTheLineIsAskedForAgain(t *testing.T) {
 		out := h.send("t", "hello")
 		h.wait(time.Second)
 		h.status(out.Run, mailroom.StatusRunning)
-		w.lane.mend()
+		w.conn.mend()
 		h.wait(5 * time.Second)
 		if r := h.status(out.Run, mailroom.StatusCompleted); r.Attempt != 1 {
 			t.Errorf("it took %d attempts", r.Attempt)
@@ -186,7 +185,7 @@ func TestAClaimWhoseAnswerIsLostOnTheLineIsAskedForAgain(t *testing.T) {
 }
 
 func TestAnEngineThatIsCutOffStopsBeforeAnotherStarts(t *testing.T) {
-	apartOnly(t, func(h *house) {
+	remoteOnly(t, func(h *fixture) {
 		var working, most atomic.Int32
 		agent := func(ctx context.Context, s mailroom.Session) error {
 			most.Store(max(most.Load(), working.Add(1)))
@@ -202,12 +201,12 @@ func TestAnEngineThatIsCutOffStopsBeforeAnotherStarts(t *testing.T) {
 		out := h.send("t", "hello")
 		h.wait(2 * time.Second)
 		h.serve(agent)
-		first.lane.sever()
+		first.conn.sever()
 		h.wait(30 * time.Second)
 		if r := h.status(out.Run, mailroom.StatusCompleted); r.Attempt != 2 || r.Failures != 0 {
 			t.Errorf("it took %d attempts", r.Attempt)
 		}
-		first.lane.mend()
+		first.conn.mend()
 		h.wait(5 * time.Second)
 		if got := most.Load(); got != 1 {
 			t.Errorf("%d agents worked on the run at once", got)
@@ -219,7 +218,7 @@ func TestAnEngineThatIsCutOffStopsBeforeAnotherStarts(t *testing.T) {
 }
 
 func TestOrdersReachAnEngineElsewhere(t *testing.T) {
-	apartOnly(t, func(h *house) {
+	remoteOnly(t, func(h *fixture) {
 		var steered []string
 		var heard time.Time
 		h.start(engine.Options{Renew: 2 * time.Second, Agents: map[string]engine.Agent{"a": {Agent: mailroom.AgentFunc(func(ctx context.Context, s mailroom.Session) error {
@@ -246,7 +245,7 @@ func TestOrdersReachAnEngineElsewhere(t *testing.T) {
 		h.wait(3 * time.Second)
 		h.status(out.Run, mailroom.StatusCancelled)
 		if took := heard.Sub(asked); took < 0 || took > 2*time.Second {
-			t.Errorf("the stop took %s, want the time between two renewals at most", took)
+			t.Errorf("the stop took %s, want at most one renewal interval", took)
 		}
 		if diff := cmp.Diff([]string{"this too"}, steered); diff != "" {
 			t.Error(diff)

@@ -1,7 +1,7 @@
-// Package story reads the log of one thread, entry by entry, and says where it
-// breaks the rules of Mailroom. It knows the rules from their description and
-// shares no code with the transitions that wrote the log.
-package story
+// Package fold folds the log of one thread entry by entry and reports violations of Mailroom's
+// rules. It implements the rules from their description and shares no code with the transitions
+// that wrote the log.
+package fold
 
 import (
 	"fmt"
@@ -13,102 +13,102 @@ import (
 	"mailroom"
 )
 
-// Story is what the log of a thread has told so far.
-type Story struct {
+// Thread is the state of a thread by its log so far.
+type Thread struct {
 	Thread   string
-	Messages map[string]*Message // those that were submitted, by id
+	Messages map[string]*Message // submitted messages, by id
 	Runs     map[string]*Run
 	Tickets  map[string]*Ticket
-	// Decided are all decisions of a ticket's id, which a retry opens anew.
+	// Decided has all decisions by ticket id; a retry can reopen a ticket.
 	Decided map[string][]mailroom.TicketDecision
 	Said    map[string]string // complete and partial messages of agents, by id
 	Last    int64             // seq of the last entry
 	Current string            // the run that has started and not ended
 
-	queue map[string]*Run // those that wait for their start
-	// strict tells which effects may be repeated only by a decision.
+	queue map[string]*Run // runs that wait for their start
+	// strict reports whether an effect may be repeated only after a decision.
 	strict func(effect string) bool
 	found  []string
 }
 
-// Message is one that was submitted.
+// Message is a submitted message.
 type Message struct {
-	ID, Text, Run string // Run: the one it was for, or steered into
+	ID, Text, Run string // Run: the one it was for, or was steered into
 	Seq           int64
 	At            time.Time
-	Content       int64 // seq of the entry with its present text
+	Content       int64 // seq of the entry with its current text
 	Edits         []string
 	Steered       bool
-	Fate          string // "" while it waits; read, own run, retracted, superseded
+	Fate          string // "" while unread; read, own run, retracted, superseded
 }
 
-// own is the run that was made with the message, or that it becomes.
+// own returns the run that was made with the message, or that it becomes.
 func (m *Message) own() string {
 	run, _, _ := strings.Cut(m.ID, ".")
 	return run
 }
 
-// Run is one run as the log tells it.
+// Run is the state of a run by the log.
 type Run struct {
 	ID        string
 	Agent     string
 	Priority  int
-	Place     int64     // seq of what gave it its place
-	PlacedAt  time.Time // when that was written
-	Held      time.Time // it has no place before
+	Place     int64     // seq of the entry that gave it its place
+	PlacedAt  time.Time // time of that entry
+	Held      time.Time // time before which it has no place
 	Status    mailroom.Status
-	Started   bool // since it was submitted, or retried by hand
-	Listed    bool // its messages were listed by a run.started
+	Started   bool // since it was submitted or retried
+	Listed    bool // a run.started entry listed its messages
 	Stopping  bool
-	Stops     int // requests to stop
+	Stops     int // stop requests
 	Attempt   int
 	Crashes   int // in a row without a durable step
 	Lost      int
-	Retries   int // by hand
+	Retries   int // retries by a user
 	Messages  []string
 	Reply     *string
 	Error     mailroom.Class
 	Reason    mailroom.Reason
 	Effects   map[string]*Effect
 	Sends     []mailroom.Sent
-	QueuedSeq int64 // of run.queued
-	Ends      int   // times that it ended
-	Judged    int   // sends that the reader of the story has looked at
+	QueuedSeq int64 // seq of run.queued
+	Ends      int   // number of ends
+	Judged    int   // sends that the caller has checked
 }
 
-// Ticket is one that was opened; opening it anew begins anew.
+// Ticket records a ticket being opened. Reopening resets its state.
 type Ticket struct {
 	mailroom.Ticket
 	Decided bool
 	Expired bool
-	Judged  bool // the reader of the story has looked at it
+	Judged  bool // the caller has checked it
 }
 
-// New begins a story.
-func New(thread string, strict func(effect string) bool) *Story {
-	return &Story{
+// New returns the state of an empty log.
+func New(thread string, strict func(effect string) bool) *Thread {
+	return &Thread{
 		Thread: thread, Messages: map[string]*Message{}, Runs: map[string]*Run{}, Tickets: map[string]*Ticket{},
 		Decided: map[string][]mailroom.TicketDecision{}, queue: map[string]*Run{},
 		Said: map[string]string{}, strict: strict,
 	}
 }
 
-// Waiting counts the runs that wait for their start.
-func (s *Story) Waiting() int { return len(s.queue) }
+// Waiting returns the number of runs that wait for their start.
+func (s *Thread) Waiting() int { return len(s.queue) }
 
-func (s *Story) bad(e mailroom.Entry, format string, args ...any) {
+func (s *Thread) bad(e mailroom.Entry, format string, args ...any) {
 	s.found = append(s.found, fmt.Sprintf("thread %s, entry %d (%s of run %s, attempt %d): ", s.Thread, e.Seq, e.Kind, e.Run, e.Attempt)+
 		fmt.Sprintf(format, args...))
 }
 
-// Tell takes the next entry and returns what is wrong with it.
-func (s *Story) Tell(e mailroom.Entry) []string {
+// Add folds the next entry and returns the violations that it shows.
+func (s *Thread) Add(e mailroom.Entry) []string {
 	s.found = nil
 	if e.Seq != s.Last+1 {
 		s.bad(e, "follows entry %d", s.Last)
 	}
 	if e.Thread != s.Thread {
-		s.bad(e, "is of thread %s", e.Thread)
+		s.bad(e, "belongs to thread %s", e.Thread)
 	}
 	s.Last = e.Seq
 	switch {
@@ -119,23 +119,23 @@ func (s *Story) Tell(e mailroom.Entry) []string {
 	case e.Kind == mailroom.KindCancelled:
 		s.cancelled(e)
 	case s.Runs[e.Run] == nil:
-		s.bad(e, "names a run that the log does not know")
+		s.bad(e, "names an unknown run")
 	default:
 		s.ofRun(e, s.Runs[e.Run])
 	}
 	return s.found
 }
 
-// decode reads a body; what cannot be read is bad.
-func decode[T any](s *Story, e mailroom.Entry) T {
+// decode reads a body. An unreadable one is a violation.
+func decode[T any](s *Thread, e mailroom.Entry) T {
 	var body T
 	if err := e.Decode(&body); err != nil {
-		s.bad(e, "cannot be read: %v", err)
+		s.bad(e, "is unreadable: %v", err)
 	}
 	return body
 }
 
-func (s *Story) ofRun(e mailroom.Entry, r *Run) {
+func (s *Thread) ofRun(e mailroom.Entry, r *Run) {
 	if during(e.Kind) && (r.Status != mailroom.StatusRunning || e.Attempt != r.Attempt) {
 		s.bad(e, "is written under attempt %d while the run is %s in attempt %d", e.Attempt, r.Status, r.Attempt)
 	}
@@ -175,8 +175,8 @@ func (s *Story) ofRun(e mailroom.Entry, r *Run) {
 	}
 }
 
-// during are the kinds that only the holder of a claim can write, and what is
-// written when a claim is taken away.
+// during reports whether only the holder of a claim can write the kind, or the transaction that
+// takes a claim away.
 func during(kind string) bool {
 	switch kind {
 	case mailroom.KindStep, mailroom.KindMessage, mailroom.KindMessageRead, mailroom.KindToolStarted, mailroom.KindToolDone,
@@ -187,8 +187,8 @@ func during(kind string) bool {
 	return strings.HasPrefix(kind, "x.")
 }
 
-// progress are the kinds by which a durable step shows. A message alone may
-// also come with the end of an attempt; the agents here name their steps.
+// progress reports whether the kind shows a durable step. A message alone may also come with the
+// end of an attempt; the torture's agents name their steps.
 func progress(kind string) bool {
 	switch kind {
 	case mailroom.KindStep, mailroom.KindSend, mailroom.KindEffectSettled, mailroom.KindToolStarted, mailroom.KindToolDone:
@@ -197,34 +197,34 @@ func progress(kind string) bool {
 	return strings.HasPrefix(kind, "x.")
 }
 
-// submitted is a message from outside: of a run that comes now, for one that has
-// not started, or for the current one.
-func (s *Story) submitted(e mailroom.Entry) {
+// submitted folds a submitted message: for a new run, for a run that has not started, or for the
+// current run.
+func (s *Thread) submitted(e mailroom.Entry) {
 	body := decode[mailroom.Message](s, e)
 	if s.Messages[body.ID] != nil {
-		s.bad(e, "message %s is there twice", body.ID)
+		s.bad(e, "message %s occurs twice", body.ID)
 	}
 	if body.Seq != e.Seq || body.Run != e.Run {
-		s.bad(e, "message %s says that it is entry %d of run %s", body.ID, body.Seq, body.Run)
+		s.bad(e, "message %s claims to be entry %d of run %s", body.ID, body.Seq, body.Run)
 	}
 	m := &Message{ID: body.ID, Text: body.Text, Run: e.Run, Seq: e.Seq, At: e.At, Content: e.Seq}
 	s.Messages[m.ID] = m
 	r := s.Runs[e.Run]
 	switch {
-	case r == nil: // its run.queued follows
+	case r == nil: // its run.queued entry follows
 	case r.Status == mailroom.StatusQueued && !r.Started && !r.Listed:
 		r.Messages = append(r.Messages, m.ID) // collected
 	case s.Current == r.ID:
 		m.Steered = true
 	default:
-		s.bad(e, "message %s is for a run that is %s and not the current one", m.ID, r.Status)
+		s.bad(e, "message %s is for a run that is %s and not current", m.ID, r.Status)
 	}
 }
 
-func (s *Story) queued(e mailroom.Entry) {
+func (s *Thread) queued(e mailroom.Entry) {
 	body := decode[mailroom.RunQueued](s, e)
 	if s.Runs[e.Run] != nil {
-		s.bad(e, "the run was queued before")
+		s.bad(e, "the run was already queued")
 		return
 	}
 	r := &Run{
@@ -245,7 +245,7 @@ func (s *Story) queued(e mailroom.Entry) {
 		}
 		if m.Steered {
 			if m.Fate != "" {
-				s.bad(e, "message %s becomes a run, and was %s before", id, m.Fate)
+				s.bad(e, "message %s becomes a run but was %s before", id, m.Fate)
 			}
 			m.Fate = "own run"
 		}
@@ -253,8 +253,8 @@ func (s *Story) queued(e mailroom.Entry) {
 	s.Runs[r.ID], s.queue[r.ID] = r, r
 }
 
-// started: the next attempt of the current run, or the head of the queue.
-func (s *Story) started(e mailroom.Entry, r *Run) {
+// started folds the next attempt of the current run, or the first of the head of the queue.
+func (s *Thread) started(e mailroom.Entry, r *Run) {
 	body := decode[mailroom.RunStarted](s, e)
 	if s.Current != "" && s.Current != r.ID {
 		s.bad(e, "starts before the end of run %s", s.Current)
@@ -284,9 +284,9 @@ func (s *Story) started(e mailroom.Entry, r *Run) {
 	delete(s.queue, r.ID)
 }
 
-// lists: the first start names the present content of every message that was
-// not taken back.
-func (s *Story) lists(e mailroom.Entry, r *Run, got []int64) {
+// lists checks that the first start lists the current content of every message that was not
+// retracted.
+func (s *Thread) lists(e mailroom.Entry, r *Run, got []int64) {
 	var want []int64
 	for _, id := range r.Messages {
 		if m := s.Messages[id]; m != nil && m.Fate != "retracted" {
@@ -297,22 +297,22 @@ func (s *Story) lists(e mailroom.Entry, r *Run, got []int64) {
 		}
 	}
 	if !slices.Equal(got, want) {
-		s.bad(e, "reads the entries %v, its messages are %v", got, want)
+		s.bad(e, "reads entries %v, its messages are %v", got, want)
 	}
 }
 
-func (s *Story) readSeq(e mailroom.Entry, seq int64) {
+func (s *Thread) readSeq(e mailroom.Entry, seq int64) {
 	for _, m := range s.Messages {
 		if m.Content == seq {
 			s.read(e, m.ID)
 			return
 		}
 	}
-	s.bad(e, "reads entry %d, which is no message", seq)
+	s.bad(e, "reads entry %d, which is not a message", seq)
 }
 
-// read: a steered message is handed over, once.
-func (s *Story) read(e mailroom.Entry, id string) {
+// read folds the hand-over of a steered message, which happens once.
+func (s *Thread) read(e mailroom.Entry, id string) {
 	m := s.Messages[id]
 	switch {
 	case m == nil:
@@ -320,14 +320,14 @@ func (s *Story) read(e mailroom.Entry, id string) {
 	case !m.Steered || m.Run != e.Run:
 		s.bad(e, "message %s was not steered into this run", id)
 	case m.Fate != "":
-		s.bad(e, "message %s was %s before", id, m.Fate)
+		s.bad(e, "message %s was already %s", id, m.Fate)
 	default:
 		m.Fate = "read"
 	}
 }
 
-// changed: only what nobody has read is edited or taken back.
-func (s *Story) changed(e mailroom.Entry, r *Run) {
+// changed checks that only unread messages are edited or retracted.
+func (s *Thread) changed(e mailroom.Entry, r *Run) {
 	edit := decode[mailroom.Edited](s, e)
 	m := s.Messages[edit.Message]
 	switch {
@@ -335,7 +335,7 @@ func (s *Story) changed(e mailroom.Entry, r *Run) {
 		s.bad(e, "message %s is not in the log", edit.Message)
 		return
 	case m.Fate != "" && m.Fate != "own run", m.Fate == "own run" && r.Listed:
-		s.bad(e, "message %s was %s before", m.ID, m.Fate)
+		s.bad(e, "message %s was already %s", m.ID, m.Fate)
 	}
 	if e.Kind == mailroom.KindEdited {
 		m.Content, m.Edits = e.Seq, append(m.Edits, edit.Text)
@@ -344,14 +344,14 @@ func (s *Story) changed(e mailroom.Entry, r *Run) {
 	m.Fate = "retracted"
 }
 
-// said: a message that an agent wrote.
-func (s *Story) said(e mailroom.Entry, r *Run) {
+// said folds a message that an agent wrote.
+func (s *Thread) said(e mailroom.Entry, r *Run) {
 	body := decode[mailroom.Message](s, e)
 	if _, twice := s.Said[body.ID]; twice {
-		s.bad(e, "message %s is there twice", body.ID)
+		s.bad(e, "message %s occurs twice", body.ID)
 	}
 	s.Said[body.ID] = body.Text
-	// The attempt that wrote it is in its id; the entry has the one that was let.
+	// The id names the attempt that wrote it; the entry has the attempt that committed it.
 	if by, _, _ := strings.Cut(strings.TrimPrefix(body.ID, e.Run+"."), "-"); by != strconv.Itoa(e.Attempt) {
 		s.bad(e, "message %s was written by another attempt", body.ID)
 	}

@@ -1,4 +1,4 @@
-package story
+package fold
 
 import (
 	"encoding/json"
@@ -12,17 +12,17 @@ type Effect struct {
 	Name, Key string
 	Last      string          // kind of its last entry
 	Failed    bool            // it settled with an error
-	Value     json.RawMessage // it settled with
-	Intents   int             // times that it may have been called, in all
-	tries     int             // since the run was submitted, or retried afresh
+	Value     json.RawMessage // result that it settled with
+	Intents   int             // number of possible calls
+	tries     int             // since the run was submitted, or retried with fresh
 	answered  json.RawMessage
 }
 
-func (f *Effect) forget() { f.Last, f.Failed, f.Value, f.tries, f.answered = "", false, nil, 0, nil }
+func (f *Effect) reset() { f.Last, f.Failed, f.Value, f.tries, f.answered = "", false, nil, 0, nil }
 
-// effect: intended, then settled or unknown; what is unknown is called again
-// only by leave, or when it was declared harmless; what settled is over.
-func (s *Story) effect(e mailroom.Entry, r *Run) {
+// effect checks an entry of an effect: intended, then settled or unknown. An unknown effect is
+// called again only after approval or if it is repeatable; a settled one is final.
+func (s *Thread) effect(e mailroom.Entry, r *Run) {
 	body := decode[mailroom.EffectEntry](s, e)
 	f := r.Effects[body.Name]
 	if f == nil {
@@ -30,15 +30,15 @@ func (s *Story) effect(e mailroom.Entry, r *Run) {
 		r.Effects[body.Name] = f
 	}
 	if f.Last == mailroom.KindEffectSettled && !f.Failed {
-		s.bad(e, "effect %s had settled", f.Name)
+		s.bad(e, "effect %s had already settled", f.Name)
 	}
 	switch e.Kind {
 	case mailroom.KindEffectIntended:
 		if f.Last == mailroom.KindEffectIntended {
-			s.bad(e, "effect %s is called again, and nobody said that its outcome was unknown", f.Name)
+			s.bad(e, "effect %s is called again without an entry that its outcome is unknown", f.Name)
 		}
 		if f.Last == mailroom.KindEffectUnknown && s.strict(f.Name) && !s.allowed(r, f) {
-			s.bad(e, "effect %s is unknown, and called again without leave", f.Name)
+			s.bad(e, "effect %s is unknown and called again without approval", f.Name)
 		}
 		f.Intents++
 		f.tries++
@@ -55,17 +55,17 @@ func (s *Story) effect(e mailroom.Entry, r *Run) {
 	f.Last = e.Kind
 }
 
-// allowed: the ticket about the present doubt was approved.
-func (s *Story) allowed(r *Run, f *Effect) bool {
+// allowed reports whether the ticket about the current unknown outcome was approved.
+func (s *Thread) allowed(r *Run, f *Effect) bool {
 	k := s.Tickets[mailroom.TicketID(r.ID, fmt.Sprintf("effect:%s#%d", f.Name, f.tries))]
 	return k != nil && k.Decided && k.Decision == mailroom.VerdictApprove
 }
 
-func (s *Story) ticket(e mailroom.Entry, r *Run) {
+func (s *Thread) ticket(e mailroom.Entry, r *Run) {
 	if e.Kind == mailroom.KindTicketOpened {
 		body := decode[mailroom.Ticket](s, e)
 		if old := s.Tickets[body.ID]; old != nil && old.State != mailroom.TicketVoid {
-			s.bad(e, "ticket %s was opened before", body.ID)
+			s.bad(e, "ticket %s was already opened", body.ID)
 		}
 		s.Tickets[body.ID] = &Ticket{Ticket: body}
 		return
@@ -77,7 +77,7 @@ func (s *Story) ticket(e mailroom.Entry, r *Run) {
 		s.bad(e, "ticket %s was never opened", body.Ticket)
 		return
 	case k.Decided, k.Expired:
-		s.bad(e, "ticket %s is spent: %s", k.ID, k.State)
+		s.bad(e, "ticket %s is already %s", k.ID, k.State)
 	case k.State == mailroom.TicketVoid || r.Status.Finished():
 		s.bad(e, "ticket %s is void: its run is %s", k.ID, r.Status)
 	}

@@ -18,43 +18,41 @@ import (
 	"mailroom/client"
 )
 
-// hand is one user: it does one operation after the other. It belongs to one
-// goroutine.
-type hand struct {
+// user is one simulated user, which does one operation after the other. One goroutine owns it.
+type user struct {
 	home    *torture
 	dice    *rand.Rand
 	at      target
 	client  *client.Client
 	cycle   int
-	tagged  bool // the server has the agent that walks through all points
-	purging bool // what was answered long ago is not repeated: its key may be gone
-	long    bool // some runs talk for seconds
-	pace    int  // pauses are up to so many milliseconds long
-	slow    bool // some runs hear nothing for longer than a lease
+	tagged  bool // the server has the agent that visits all points
+	purging bool // answered submits are not repeated: their keys may be purged
+	long    bool // some runs stream for seconds
+	pace    int  // longest pause, in milliseconds
+	slow    bool // some runs are silent for longer than a lease
 }
 
-// work does what is asked for at random until ctx ends. An operation that has
-// begun is seen to its end: its answer, or that there is none.
-func (h *hand) work(ctx context.Context) {
+// work does random operations until ctx ends. It waits for the outcome of a started operation.
+func (h *user) work(ctx context.Context) {
 	for ctx.Err() == nil {
 		if o := h.home.journal.unansweredSubmit(h.tagged); o != nil {
-			if h.repeat(o).Outcome == unknown {
+			if h.retryUnanswered(o).Outcome == unknown {
 				pause(ctx, 20*time.Millisecond)
 			}
 			continue
 		}
-		h.any(ctx)
+		h.doRandom(ctx)
 		pause(ctx, time.Duration(h.dice.IntN(h.pace))*time.Millisecond)
 	}
 }
 
-// any does one of all operations; submits are half of them.
-func (h *hand) any(ctx context.Context) {
+// doRandom does one random operation; half of them are submits.
+func (h *user) doRandom(ctx context.Context) {
 	switch n := h.dice.IntN(100); {
 	case n < 46:
 		h.submit(h.thread())
 	case n < 52:
-		h.repeatTaken()
+		h.repeatAnswered()
 	case n < 58:
 		h.edit()
 	case n < 63:
@@ -74,35 +72,35 @@ func (h *hand) any(ctx context.Context) {
 	case n < 98:
 		h.decideWithSubmit(ctx)
 	default:
-		h.gone(ctx)
+		h.deleteThread(ctx)
 	}
 }
 
-// do journals one operation around its call.
-func (h *hand) do(o *operation, call func(ctx context.Context) error) *operation {
+// do records one operation in the journal around its call.
+func (h *user) do(o *operation, call func(ctx context.Context) error) *operation {
 	o.Cycle = h.cycle
 	h.home.journal.begin(o)
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), waitTimeout)
 	defer cancel()
 	h.home.journal.end(o, call(ctx))
 	h.home.counts.operation(o)
 	return o
 }
 
-func one[T any](h *hand, list []T) T { return list[h.dice.IntN(len(list))] }
+func pick[T any](h *user, list []T) T { return list[h.dice.IntN(len(list))] }
 
-func (h *hand) thread() string {
+func (h *user) thread() string {
 	if h.tagged && h.dice.IntN(2) == 0 {
-		return one(h, h.home.plots.torture)
+		return pick(h, h.home.threads.torture)
 	}
 	if h.dice.IntN(12) == 0 {
-		return one(h, h.home.plots.tour)
+		return pick(h, h.home.threads.tour)
 	}
-	return one(h, h.home.plots.echo)
+	return pick(h, h.home.threads.echo)
 }
 
-// words are what a message says beside the mark by which it is found again.
-func (h *hand) words() string {
+// text returns a message text without the number that identifies it.
+func (h *user) text() string {
 	n := 1 + h.dice.IntN(8)
 	if h.dice.IntN(10) == 0 {
 		n = 60
@@ -110,28 +108,28 @@ func (h *hand) words() string {
 	return strings.TrimSpace(strings.Repeat("wörd ", n))
 }
 
-// submit hands a message in, in any mode, with a key or without.
-func (h *hand) submit(thread string) {
-	in := &api.Submit{Thread: thread, Text: fmt.Sprintf("m%d.%d %s", h.home.journal.next(), h.dice.IntN(1<<30), h.words())}
-	in.Mode = one(h, []mailroom.Mode{
+// submit submits a message in a random mode, with or without a key.
+func (h *user) submit(thread string) {
+	in := &api.Submit{Thread: thread, Text: fmt.Sprintf("m%d.%d %s", h.home.journal.next(), h.dice.IntN(1<<30), h.text())}
+	in.Mode = pick(h, []mailroom.Mode{
 		"", "", "", mailroom.ModeQueue, mailroom.ModeQueue, mailroom.ModeQueue, mailroom.ModeSteer, mailroom.ModeSteer,
 		mailroom.ModeInterrupt, mailroom.ModeLatest, mailroom.ModeCollect, mailroom.ModeReject,
 	})
 	if h.home.busy(thread) {
-		in.Mode = mailroom.ModeLatest // what nobody waits for need not be worked off at the end
+		in.Mode = mailroom.ModeLatest // supersedes the queue, which shortens the end
 	}
 	switch {
-	case slices.Contains(h.home.plots.torture, thread):
+	case slices.Contains(h.home.threads.torture, thread):
 		in.Agent = tortureAgent
 		in.Options = h.script()
-	case slices.Contains(h.home.plots.tour, thread):
+	case slices.Contains(h.home.threads.tour, thread):
 		in.Agent = "tour"
 	}
 	if h.dice.IntN(100) < 60 {
 		in.Key = fmt.Sprintf("k%d-%d", h.home.journal.next(), h.dice.Int())
 	}
 	if h.dice.IntN(100) < 20 {
-		p := one(h, []int{0, 100, 128, 200})
+		p := pick(h, []int{0, 100, 128, 200})
 		in.Priority = &p
 	}
 	if (in.Mode == "" || in.Mode == mailroom.ModeQueue) && h.dice.IntN(100) < 10 {
@@ -141,9 +139,9 @@ func (h *hand) submit(thread string) {
 	h.send(&operation{Kind: "submit", Thread: thread, Text: in.Text, Submit: in})
 }
 
-// send does a submit. The client adds a key to those that have none, so those
-// go by hand.
-func (h *hand) send(o *operation) *operation {
+// send sends a submit. The client adds a key to a submit without one, so such a submit is posted
+// directly.
+func (h *user) send(o *operation) *operation {
 	return h.do(o, func(ctx context.Context) error {
 		var out mailroom.Submitted
 		var err error
@@ -159,7 +157,7 @@ func (h *hand) send(o *operation) *operation {
 	})
 }
 
-func (h *hand) post(ctx context.Context, in *api.Submit) (out mailroom.Submitted, err error) {
+func (h *user) post(ctx context.Context, in *api.Submit) (out mailroom.Submitted, err error) {
 	noAnswer := func(err error) error { return mailroom.Errorf(mailroom.CodeUnavailable, "no answer: %w", err) }
 	raw, err := json.Marshal(in)
 	if err != nil {
@@ -176,7 +174,7 @@ func (h *hand) post(ctx context.Context, in *api.Submit) (out mailroom.Submitted
 	if err != nil {
 		return out, noAnswer(err)
 	}
-	defer resp.Body.Close() // it was read, or is of no use
+	defer resp.Body.Close() // the body was read, or is useless
 	answer, err := io.ReadAll(resp.Body)
 	if err != nil {
 		return out, noAnswer(err)
@@ -194,36 +192,36 @@ func (h *hand) post(ctx context.Context, in *api.Submit) (out mailroom.Submitted
 	return out, nil
 }
 
-// repeat sends what stayed unanswered again, under its key.
-func (h *hand) repeat(o *operation) *operation {
+// retryUnanswered sends an unanswered submit again under its key.
+func (h *user) retryUnanswered(o *operation) *operation {
 	return h.send(&operation{Kind: "repeat", Thread: o.Thread, Text: o.Text, Submit: o.Submit, Again: o.N})
 }
 
-// repeatTaken sends again what was answered.
-func (h *hand) repeatTaken() {
-	o := h.taken()
+// repeatAnswered sends an answered submit again.
+func (h *user) repeatAnswered() {
+	o := h.recentSubmit()
 	if o == nil || o.Submit.Key == "" || h.purging || !h.tagged && o.Submit.Agent == tortureAgent {
 		return
 	}
-	h.repeat(o)
+	h.retryUnanswered(o)
 }
 
-// taken is a submit of late that was answered, nil if the dice find none.
-func (h *hand) taken() *operation {
-	if list := h.home.journal.taken(h.thread()); len(list) > 0 {
-		return one(h, list)
+// recentSubmit returns a recently answered submit, or nil.
+func (h *user) recentSubmit() *operation {
+	if list := h.home.journal.recentSubmits(h.thread()); len(list) > 0 {
+		return pick(h, list)
 	}
 	return nil
 }
 
-// script is what a run of the torture agent does.
-func (h *hand) script() json.RawMessage {
+// script returns options for a run of the torture agent.
+func (h *user) script() json.RawMessage {
 	script := map[string]any{
-		"words": h.dice.IntN(12), "pace_ms": h.dice.IntN(4), "to": one(h, h.home.plots.hub),
+		"words": h.dice.IntN(12), "pace_ms": h.dice.IntN(4), "to": pick(h, h.home.threads.hub),
 	}
 	scenes := []string{"say"}
 	for range h.dice.IntN(4) {
-		scenes = append(scenes, one(h, []string{
+		scenes = append(scenes, pick(h, []string{
 			"say", "say", "once", "once", "sure", "look", "ask", "question", "timer", "child", "note", "note", "fail", "never", "stubborn",
 		}))
 	}
@@ -231,7 +229,7 @@ func (h *hand) script() json.RawMessage {
 		script["words"], script["pace_ms"] = 400, 10
 	}
 	if h.slow && h.dice.IntN(4) > 0 {
-		scenes = one(h, [][]string{{"deaf"}, {"deaf", "say"}, {"say", "deaf", "note"}})
+		scenes = pick(h, [][]string{{"deaf"}, {"deaf", "say"}, {"say", "deaf", "note"}})
 	}
 	if slices.Contains(scenes, "stubborn") {
 		script["words"], script["pace_ms"] = 8, 40
