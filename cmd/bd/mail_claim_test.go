@@ -145,7 +145,7 @@ func TestArgumentsAreCheckedBeforeAnythingIsReserved(t *testing.T) {
 	ann.refused("claimed by bob", "ann", "update", "x-4", "--claim")
 	ann.refused("readonly", "ann", "--readonly", "update", "x-1", "--claim")
 	ann.refused("readonly", "ann", "--readonly", "ready", "--claim")
-	ann.refused("no ready issue is free", "ann", "ready", "--claim", "--label", "none")
+	ann.refused("no unassigned issue is ready", "ann", "ready", "--claim", "--label", "none")
 	if calls := s.seen(); len(calls) > 0 {
 		t.Errorf("the server was asked %v", calls)
 	}
@@ -284,13 +284,13 @@ func TestWrongSettingsStopNobody(t *testing.T) {
 		"an unknown key":     {config: "[mail]\nulr = \"http://127.0.0.1:1\"", want: `unknown key mail.ulr (did you mean "url"?)`},
 		"an unknown table":   {config: "[email]\nurl = \"http://127.0.0.1:1\"", want: `unknown key email (did you mean "mail"?)`},
 		"another unknown":    {config: "colour = 1", want: "unknown key colour; known are prefix, mail"},
-		"a foreign server":   {config: "[mail]\nurl = \"https://mail.example.org\"", want: "config.toml names a server of agent mail, which gets AGENT_MAIL_TOKEN only if AGENT_MAIL_URL names it too"},
+		"a foreign server":   {config: "[mail]\nurl = \"https://mail.example.org\"", want: "config.toml names an agent mail server, which receives AGENT_MAIL_TOKEN only if AGENT_MAIL_URL names it too"},
 		"no address":         {env: map[string]string{"AGENT_MAIL_URL": "127.0.0.1:1/" + secret}, want: "invalid address of agent mail: use one such as http://127.0.0.1:8765"},
 		"no address at all":  {env: map[string]string{"AGENT_MAIL_URL": "http://ann:" + secret + "@%zz"}, want: "invalid address of agent mail: use one such as http://127.0.0.1:8765"},
 		"another scheme":     {env: map[string]string{"AGENT_MAIL_URL": "ftp://127.0.0.1"}, want: "invalid address of agent mail: use one such as http://127.0.0.1:8765"},
 		"no token":           {env: map[string]string{"AGENT_MAIL_TOKEN": secret + " \x00"}, want: "invalid token of agent mail"},
-		"no number":          {env: map[string]string{"AGENT_MAIL_TIMEOUT": "1s"}, want: `AGENT_MAIL_TIMEOUT "1s" is not a number of seconds above 0 and up to 600; going on with 1s`},
-		"a number too large": {env: map[string]string{"AGENT_MAIL_TIMEOUT": "1e9"}, want: `AGENT_MAIL_TIMEOUT "1e9" is not a number of seconds above 0 and up to 600; going on with 1s`},
+		"no number":          {env: map[string]string{"AGENT_MAIL_TIMEOUT": "1s"}, want: `invalid AGENT_MAIL_TIMEOUT "1s"; use a positive number of seconds up to 600; continuing with 1s`},
+		"a number too large": {env: map[string]string{"AGENT_MAIL_TIMEOUT": "1e9"}, want: `invalid AGENT_MAIL_TIMEOUT "1e9"; use a positive number of seconds up to 600; continuing with 1s`},
 	} {
 		s := newMailServer(t)
 		a := newAgent(t, s.URL)

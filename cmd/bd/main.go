@@ -10,7 +10,7 @@ import (
 	"mailroom/cmd/internal/bd"
 )
 
-func main() { os.Exit(bd.Started(context.Background(), "bd", version())) }
+func main() { os.Exit(bd.RunProcess(context.Background(), "bd", version())) }
 
 // version is that of the module, devel for a build of a working tree.
 func version() string {

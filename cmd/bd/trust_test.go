@@ -21,7 +21,7 @@ func TestARepositoryNamesNoServerBeforeItIsTrusted(t *testing.T) {
 		t.Helper()
 		for _, args := range [][]string{{"update", "x-1", "--claim"}, {"close", "x-1"}, {"reopen", "x-1"}, {"info"}} {
 			got := a.do("ann", args...)
-			if got.code != 0 || len(got.warnings) != 1 || !strings.Contains(got.warnings[0], "is not trusted; its settings are ignored (see them with: bd trust --show; use them with: bd trust)") {
+			if got.code != 0 || len(got.warnings) != 1 || !strings.Contains(got.warnings[0], "is not trusted; its mail settings are ignored (show them with: bd trust --show; trust them with: bd trust)") {
 				t.Errorf("%s: bd %v: exit %d, %q", when, args, got.code, got.warnings)
 			}
 		}

@@ -47,7 +47,7 @@ the tools say so. The same tools are at /mcp of the server itself.`,
 func (m *Main) mcp(ctx context.Context, thread string) error {
 	o := clientDialer{main: *m}
 	s := mcp.New(mcp.Options{
-		Thread: thread, Version: version().Version, Dial: o.dial, Patient: true,
+		Thread: thread, Version: version().Version, Dial: o.dial, RetryUnavailable: true,
 		Log: slog.New(slog.NewTextHandler(m.Stderr, nil)),
 	})
 	err := s.Run(ctx, &sdk.IOTransport{Reader: io.NopCloser(m.Stdin), Writer: nopCloser{m.Stdout}})

@@ -24,7 +24,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"mailroom": crashingChild, "bd": func() { os.Exit(bd.Started(context.Background(), "bd", "")) }})
+	testscript.Main(m, map[string]func(){"mailroom": crashingChild, "bd": func() { os.Exit(bd.RunProcess(context.Background(), "bd", "")) }})
 }
 
 // Sessions of a user: each file of testdata is one. Beside the commands of

@@ -26,7 +26,7 @@ import (
 const ProjectHeader = "X-Project"
 
 // issuePrefix is the path prefix that the libraries use for issues.
-const issues = ".beads/issues/"
+const issuePrefix = ".beads/issues/"
 
 // Route is one endpoint of the protocol.
 type Route struct {
@@ -42,12 +42,12 @@ type Route struct {
 // each; inside executes the internal requests of a route.
 func Routes() []Route {
 	return []Route{
-		{"GET /api/health", "agentmail-health", "Whether the server answers", http.StatusOK, true, answer(http.StatusOK, health)},
-		{"POST /api/reservations", "agentmail-reserve", "Reserve an issue or a file", http.StatusCreated, false, answer(http.StatusCreated, reserve)},
-		{"GET /api/reservations", "agentmail-reservations", "List reservations", http.StatusOK, false, answer(http.StatusOK, list)},
-		{"DELETE /api/reservations/{agent}/{id...}", "agentmail-release", "Release an issue or a file", http.StatusNoContent, false, answer(http.StatusNoContent, release)},
-		{"POST /api/notifications", "agentmail-notify", "Notify the other agents", http.StatusCreated, false, answer(http.StatusCreated, notify)},
-		{"GET /api/notifications/{agent}", "agentmail-inbox", "Read an agent's notifications and mark them as read", http.StatusOK, false, answer(http.StatusOK, inbox)},
+		{"GET /api/health", "agentmail-health", "Whether the server answers", http.StatusOK, true, handle(http.StatusOK, health)},
+		{"POST /api/reservations", "agentmail-reserve", "Reserve an issue or a file", http.StatusCreated, false, handle(http.StatusCreated, reserve)},
+		{"GET /api/reservations", "agentmail-reservations", "List reservations", http.StatusOK, false, handle(http.StatusOK, listReservations)},
+		{"DELETE /api/reservations/{agent}/{id...}", "agentmail-release", "Release an issue or a file", http.StatusNoContent, false, handle(http.StatusNoContent, release)},
+		{"POST /api/notifications", "agentmail-notify", "Notify the other agents", http.StatusCreated, false, handle(http.StatusCreated, notify)},
+		{"GET /api/notifications/{agent}", "agentmail-inbox", "Read an agent's notifications and mark them as read", http.StatusOK, false, handle(http.StatusOK, readNotifications)},
 	}
 }
 
@@ -58,15 +58,15 @@ type call struct {
 	project string
 }
 
-// answer serves the result of f, and its error in the protocol's format.
-func answer(status int, f func(context.Context, call) (any, error)) func(http.ResponseWriter, *http.Request, http.RoundTripper) {
+// handle serves the result of f, and its error in the protocol's format.
+func handle(status int, f func(context.Context, call) (any, error)) func(http.ResponseWriter, *http.Request, http.RoundTripper) {
 	return func(w http.ResponseWriter, r *http.Request, inside http.RoundTripper) {
 		// No retries: an error of the server's own API is final.
 		api := client.New("http://localhost", "", client.WithHTTPClient(&http.Client{Transport: inside}),
 			client.WithMaxAttempts(1), client.WithRetryTimeout(time.Nanosecond))
 		body, err := f(r.Context(), call{r, api, r.Header.Get(ProjectHeader)})
 		if err != nil {
-			status, body := refusal(w.Header(), err)
+			status, body := errorBody(w.Header(), err)
 			write(w, status, body)
 			return
 		}
@@ -88,14 +88,14 @@ func write(w http.ResponseWriter, status int, body any) {
 	_, _ = w.Write(raw) // the client may have disconnected
 }
 
-// failure is the body of an error. Holder and ExpiresAt describe a conflicting reservation.
-type failure struct {
+// errorResponse is the body of an error. Holder and ExpiresAt describe a conflicting reservation.
+type errorResponse struct {
 	Error     string     `json:"error"`
 	Holder    string     `json:"holder,omitempty"`
 	ExpiresAt *time.Time `json:"expires_at,omitempty"`
 }
 
-func refusal(h http.Header, err error) (status int, body failure) {
+func errorBody(h http.Header, err error) (status int, body errorResponse) {
 	e, ok := errors.AsType[*mailroom.Error](err)
 	if !ok {
 		e = mailroom.Errorf(mailroom.CodeInternal, "internal error")
@@ -106,7 +106,7 @@ func refusal(h http.Header, err error) (status int, body failure) {
 	if e.RetryAfter > 0 {
 		h.Set("Retry-After", strconv.Itoa(int(math.Ceil(e.RetryAfter.Seconds()))))
 	}
-	body.Error = dialect(e.Message)
+	body.Error = translateFields(e.Message)
 	if held, ok := errors.AsType[*mailroom.ReservedError](err); ok {
 		body.Holder, body.ExpiresAt = held.By[0].Holder, &held.By[0].ExpiresAt
 		body.Error = fmt.Sprintf("%s is reserved by %s", held.By[0].Name, body.Holder)
@@ -114,8 +114,8 @@ func refusal(h http.Header, err error) (status int, body failure) {
 	return status, body
 }
 
-// dialect replaces the field name at the start of an error message by the protocol's name.
-func dialect(message string) string {
+// translateFields replaces the field name at the start of an error message by the protocol's name.
+func translateFields(message string) string {
 	for ours, theirs := range map[string]string{
 		"names:": "file_path:", "holder:": "agent_name:", "from:": "from_agent:", "event:": "event_type:", "data:": "payload:",
 	} {
@@ -126,8 +126,8 @@ func dialect(message string) string {
 	return message
 }
 
-// read decodes the body. Unknown fields are ignored.
-func (c call) read(into any) error {
+// decode decodes the body. Unknown fields are ignored.
+func (c call) decode(into any) error {
 	if err := json.NewDecoder(c.Body).Decode(into); err != nil {
 		return mailroom.Errorf(mailroom.CodeInvalid, "invalid body: %v", err)
 	}

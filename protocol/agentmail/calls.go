@@ -19,7 +19,7 @@ type reservation struct {
 	Fence     int64     `json:"fence"`
 }
 
-func show(r api.Reservation) reservation {
+func toReservation(r api.Reservation) reservation {
 	return reservation{ID: r.ID, FilePath: r.Name, AgentName: r.Holder, CreatedAt: r.TakenAt, ExpiresAt: r.ExpiresAt, Fence: r.Fence}
 }
 
@@ -29,7 +29,7 @@ func reserve(ctx context.Context, c call) (any, error) {
 		AgentName string   `json:"agent_name"`
 		TTL       *float64 `json:"ttl"` // seconds
 	}
-	if err := c.read(&in); err != nil {
+	if err := c.decode(&in); err != nil {
 		return nil, err
 	}
 	ttl := mailroom.DefaultTTL
@@ -44,10 +44,10 @@ func reserve(ctx context.Context, c call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return show(out.Granted[0]), nil
+	return toReservation(out.Granted[0]), nil
 }
 
-func list(ctx context.Context, c call) (any, error) {
+func listReservations(ctx context.Context, c call) (any, error) {
 	project := c.project
 	if project == "" {
 		project = mailroom.DefaultProject
@@ -55,7 +55,7 @@ func list(ctx context.Context, c call) (any, error) {
 	rows, err := c.api.Reservations(ctx, project)
 	items := []reservation{}
 	for _, r := range rows {
-		items = append(items, show(r))
+		items = append(items, toReservation(r))
 	}
 	return items, err
 }
@@ -63,7 +63,7 @@ func list(ctx context.Context, c call) (any, error) {
 // release releases an issue's id or a reserved path. Releasing what is not held is not an error.
 func release(ctx context.Context, c call) (any, error) {
 	id := c.PathValue("id")
-	return c.api.ReleaseNames(ctx, api.ReleaseNames{Project: c.project, Holder: c.PathValue("agent"), Names: []string{issues + id, id}})
+	return c.api.ReleaseNames(ctx, api.ReleaseNames{Project: c.project, Holder: c.PathValue("agent"), Names: []string{issuePrefix + id, id}})
 }
 
 func notify(ctx context.Context, c call) (any, error) {
@@ -72,7 +72,7 @@ func notify(ctx context.Context, c call) (any, error) {
 		EventType string          `json:"event_type"`
 		Payload   json.RawMessage `json:"payload"`
 	}
-	if err := c.read(&in); err != nil {
+	if err := c.decode(&in); err != nil {
 		return nil, err
 	}
 	out, err := c.api.Notify(ctx, api.Notify{
@@ -95,10 +95,10 @@ type notification struct {
 
 // maxNotifications is the maximum number of notifications in one response; the next one has the
 // rest.
-const most = 500
+const maxNotifications = 500
 
-func inbox(ctx context.Context, c call) (any, error) {
-	found, err := c.api.TakeNotifications(ctx, api.Take{Project: c.project, Agent: c.PathValue("agent"), Limit: most})
+func readNotifications(ctx context.Context, c call) (any, error) {
+	found, err := c.api.TakeNotifications(ctx, api.Take{Project: c.project, Agent: c.PathValue("agent"), Limit: maxNotifications})
 	items := []notification{}
 	for _, n := range found {
 		items = append(items, notification{ID: n.Seq, From: n.From, Event: n.Event, Data: n.Data, At: n.At})

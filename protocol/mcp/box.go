@@ -35,7 +35,7 @@ const openKey = "inbox/open"
 func (b *box) open(ctx context.Context) (api.Thread, error) {
 	t, err := b.c.Thread(ctx, b.thread)
 	if b.make && mailroom.CodeOf(err) == mailroom.CodeNotFound {
-		t, err = b.begin(ctx, err)
+		t, err = b.create(ctx, err)
 	}
 	if err != nil || b.known {
 		return t, err
@@ -53,10 +53,10 @@ func (b *box) open(ctx context.Context) (api.Thread, error) {
 	return t, mailroom.Errorf(mailroom.CodeConflict, "thread %q is not an inbox but belongs to agent %s; write to it with submit_message or delegate_task", t.ID, t.Agent)
 }
 
-// begin creates the thread. It returns missing if the caller may not create it, or if it belongs to
+// create creates the thread. It returns missing if the caller may not create it, or if it belongs to
 // another user.
-func (b *box) begin(ctx context.Context, missing error) (api.Thread, error) {
-	in, err := b.own(inbox.Command{Open: true})
+func (b *box) create(ctx context.Context, missing error) (api.Thread, error) {
+	in, err := b.commandRun(inbox.Command{Open: true})
 	if err != nil {
 		return api.Thread{}, err
 	}
@@ -70,11 +70,11 @@ func (b *box) begin(ctx context.Context, missing error) (api.Thread, error) {
 	return b.c.Thread(ctx, b.thread)
 }
 
-// own returns the submission of a run that executes a command.
-func (b *box) own(c inbox.Command) (api.Submit, error) {
+// commandRun returns the submission of a run that executes a command.
+func (b *box) commandRun(c inbox.Command) (api.Submit, error) {
 	options, err := json.Marshal(map[string]inbox.Command{inbox.Option: c})
 	if len(options) > mailroom.MaxOptions {
-		err = tooLong(len(options))
+		err = errTooLong(len(options))
 	}
 	return api.Submit{
 		Thread: b.thread, Options: options,
@@ -82,7 +82,7 @@ func (b *box) own(c inbox.Command) (api.Submit, error) {
 	}, err
 }
 
-func tooLong(n int) error {
+func errTooLong(n int) error {
 	return mailroom.Errorf(mailroom.CodeTooLarge, "the command is %d bytes as JSON, more than %d: send it in parts", n, mailroom.MaxAnswer)
 }
 
@@ -112,8 +112,8 @@ func (b *box) follow(ctx context.Context, after int64, run string, found func(*m
 	return mailroom.Errorf(mailroom.CodeUnavailable, "the stream of thread %q ended", b.thread)
 }
 
-// moves waits for the next entry that can change the head, and returns its sequence number.
-func (b *box) moves(ctx context.Context, after int64) (seq int64, err error) {
+// waitForChange waits for the next entry that can change the head, and returns its sequence number.
+func (b *box) waitForChange(ctx context.Context, after int64) (seq int64, err error) {
 	err = b.follow(ctx, after, "", func(e *mailroom.Entry) bool {
 		seq = e.Seq
 		switch e.Kind {
@@ -131,14 +131,14 @@ var errTimeout = errors.New("the call timed out")
 func (b *box) wait(ctx context.Context, most time.Duration) (*Row, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, most, errTimeout)
 	defer cancel()
-	row, err := b.next(ctx)
+	row, err := b.nextMessage(ctx)
 	if errors.Is(err, errTimeout) {
 		return nil, nil
 	}
 	return row, err
 }
 
-func (b *box) next(ctx context.Context) (*Row, error) {
+func (b *box) nextMessage(ctx context.Context) (*Row, error) {
 	t, err := b.open(ctx)
 	if err != nil {
 		return nil, err
@@ -154,7 +154,7 @@ func (b *box) next(ctx context.Context) (*Row, error) {
 				return row, err
 			}
 		}
-		if at, err = b.moves(ctx, at); err != nil {
+		if at, err = b.waitForChange(ctx, at); err != nil {
 			return nil, err
 		}
 	}
@@ -168,28 +168,28 @@ type outcome struct {
 	popped  bool
 }
 
-// do executes a command: as an answer to the message at the head, or by a run of its own.
-func (b *box) do(ctx context.Context, c inbox.Command) (outcome, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, doTime, errTimeout)
+// execute executes a command: as an answer to the message at the head, or by a run of its own.
+func (b *box) execute(ctx context.Context, c inbox.Command) (outcome, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, commandTimeout, errTimeout)
 	defer cancel()
 	c.Call = uuid.NewString()
-	run, at, err := b.give(ctx, c)
+	run, at, err := b.submitCommand(ctx, c)
 	if errors.Is(err, errTimeout) {
-		err = mailroom.Errorf(mailroom.CodeUnavailable, "thread %q was busy for %s, and nothing was done: try again", b.thread, doTime)
+		err = mailroom.Errorf(mailroom.CodeUnavailable, "thread %q was busy for %s, and nothing was done: try again", b.thread, commandTimeout)
 	}
 	if err != nil {
 		return outcome{}, err
 	}
-	out, err := b.done(ctx, run, at, c.Call)
+	out, err := b.awaitOutcome(ctx, run, at, c.Call)
 	if errors.Is(err, errTimeout) {
-		err = mailroom.Errorf(mailroom.CodeUnavailable, "accepted, but not finished after %s: see run %s", doTime, run)
+		err = mailroom.Errorf(mailroom.CodeUnavailable, "accepted, but not finished after %s: see run %s", commandTimeout, run)
 	}
 	return out, err
 }
 
-// give submits a command. After it returns, the command is durable and will be executed by run; its
+// submitCommand submits a command. After it returns, the command is durable and will be executed by run; its
 // result follows entry at in the log.
-func (b *box) give(ctx context.Context, c inbox.Command) (run string, at int64, err error) {
+func (b *box) submitCommand(ctx context.Context, c inbox.Command) (run string, at int64, err error) {
 	t, err := b.open(ctx)
 	for err == nil {
 		k, err := b.head(ctx)
@@ -204,11 +204,11 @@ func (b *box) give(ctx context.Context, c inbox.Command) (run string, at int64, 
 			run, err = b.submit(ctx, c, mailroom.ModeReject)
 		case t.ActiveRun == nil && t.WaitingRun == nil: // a message is about to reach the head, or all are scheduled for later
 			run = ""
-			if err = b.settles(ctx, t.LastSeq); errors.Is(err, errLater) {
+			if err = b.waitBriefly(ctx, t.LastSeq); errors.Is(err, errLater) {
 				run, err = b.submit(ctx, c, mailroom.ModeQueue)
 			}
 		default: // a run is active
-			_, err = b.moves(ctx, t.LastSeq)
+			_, err = b.waitForChange(ctx, t.LastSeq)
 			run = ""
 		}
 		switch code := mailroom.CodeOf(err); {
@@ -230,7 +230,7 @@ func (b *box) answer(ctx context.Context, k *api.Ticket, c inbox.Command) error 
 		return err
 	}
 	if len(raw) > mailroom.MaxAnswer {
-		return tooLong(len(raw))
+		return errTooLong(len(raw))
 	}
 	_, err = b.c.Decide(ctx, k.ID, api.Decision{Decision: mailroom.VerdictAnswer, Answer: raw})
 	return err
@@ -241,19 +241,19 @@ const claimTime = time.Second
 
 var errLater = errors.New("nothing is due")
 
-// settles waits like moves, but returns errLater if nothing happens soon.
-func (b *box) settles(ctx context.Context, after int64) error {
+// waitBriefly waits like moves, but returns errLater if nothing happens soon.
+func (b *box) waitBriefly(ctx context.Context, after int64) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, claimTime, errLater)
 	defer cancel()
-	_, err := b.moves(ctx, after)
+	_, err := b.waitForChange(ctx, after)
 	return err
 }
 
-func later(r api.Run) bool { return r.NotBefore != nil && r.NotBefore.After(time.Now()) }
+func isScheduled(r api.Run) bool { return r.NotBefore != nil && r.NotBefore.After(time.Now()) }
 
 // submit starts a run for a command. In mode reject it fails if another message came first.
 func (b *box) submit(ctx context.Context, c inbox.Command, mode mailroom.Mode) (run string, err error) {
-	in, err := b.own(c)
+	in, err := b.commandRun(c)
 	if err != nil {
 		return "", err
 	}
@@ -262,8 +262,8 @@ func (b *box) submit(ctx context.Context, c inbox.Command, mode mailroom.Mode) (
 	return out.Run, err
 }
 
-// done waits until the run has executed the command.
-func (b *box) done(ctx context.Context, run string, after int64, call string) (out outcome, err error) {
+// awaitOutcome waits until the run has executed the command.
+func (b *box) awaitOutcome(ctx context.Context, run string, after int64, call string) (out outcome, err error) {
 	out.run = run
 	var refused error
 	told := false // the outcome of the command was read
@@ -309,12 +309,12 @@ type Popped struct {
 // pop removes the message at the head. Other messages cannot be removed, because they are handled
 // in order.
 func (b *box) pop(ctx context.Context, id string) (Popped, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, doTime, errTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, commandTimeout, errTimeout)
 	defer cancel()
 	c := inbox.Command{Pop: true, Call: uuid.NewString()}
 	out, err := b.remove(ctx, id, c)
 	if errors.Is(err, errTimeout) {
-		err = mailroom.Errorf(mailroom.CodeUnavailable, "unknown after %s whether the message was removed: try again", doTime)
+		err = mailroom.Errorf(mailroom.CodeUnavailable, "unknown after %s whether the message was removed: try again", commandTimeout)
 	}
 	return out, err
 }
@@ -340,12 +340,12 @@ func (b *box) remove(ctx context.Context, id string, c inbox.Command) (Popped, e
 			return Popped{}, err
 		case k != nil && k.Run == id:
 			err = b.answer(ctx, k, c)
-		case later(r):
+		case isScheduled(r):
 			return Popped{Reason: "it is not due before " + r.NotBefore.Format(time.RFC3339)}, nil
 		case k != nil:
 			return Popped{Reason: "it is behind other messages: handle the head first, or cancel this one with cancel_run"}, nil
 		default: // a run is active
-			_, err = b.moves(ctx, t.LastSeq)
+			_, err = b.waitForChange(ctx, t.LastSeq)
 			k = nil
 		}
 		switch code := mailroom.CodeOf(err); {
@@ -353,12 +353,12 @@ func (b *box) remove(ctx context.Context, id string, c inbox.Command) (Popped, e
 		case err != nil:
 			return Popped{}, err
 		case k != nil:
-			return b.popped(b.done(ctx, id, t.LastSeq, c.Call))
+			return b.popResult(b.awaitOutcome(ctx, id, t.LastSeq, c.Call))
 		}
 	}
 }
 
-func (b *box) popped(out outcome, err error) (Popped, error) {
+func (b *box) popResult(out outcome, err error) (Popped, error) {
 	if err != nil && mailroom.CodeOf(err) == mailroom.CodeConflict {
 		e, _ := errors.AsType[*mailroom.Error](err) // it has the code
 		return Popped{Reason: e.Message}, nil

@@ -142,7 +142,7 @@ func (h *house) near(secret, thread string) *hand {
 	h.t.Helper()
 	c := client.New(h.url, secret)
 	ours, theirs := sdk.NewInMemoryTransports()
-	s := mcp.New(mcp.Options{Thread: thread, Dial: func() (*client.Client, error) { return c, nil }, Patient: true})
+	s := mcp.New(mcp.Options{Thread: thread, Dial: func() (*client.Client, error) { return c, nil }, RetryUnavailable: true})
 	serving, err := s.Connect(h.t.Context(), ours, nil)
 	if err != nil {
 		h.t.Fatal(err)

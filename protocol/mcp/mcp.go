@@ -31,10 +31,10 @@ const DefaultThread = "inbox"
 const (
 	// maxWait bounds one wait for a message. usualWait is the default, because clients give up
 	// after a minute.
-	maxWait   = 5 * time.Minute
-	usualWait = 30 * time.Second
+	maxWait     = 5 * time.Minute
+	defaultWait = 30 * time.Second
 	// commandTimeout bounds the wait for a command to be executed.
-	doTime = 30 * time.Second
+	commandTimeout = 30 * time.Second
 )
 
 // Options configure the tools.
@@ -44,9 +44,9 @@ type Options struct {
 	Version string
 	// Dial returns the client for one call.
 	Dial func() (*client.Client, error)
-	// Patient makes wait_for_message retry while the server is unavailable. Other calls fail at
+	// RetryUnavailable makes wait_for_message retry while the server is unavailable. Other calls fail at
 	// once.
-	Patient bool
+	RetryUnavailable bool
 	// Schemas avoids repeated work if many servers are created.
 	Schemas *sdk.SchemaCache
 	// Log receives the stack of a call that panicked. Nil is slog's default.
@@ -66,10 +66,10 @@ func New(o Options) *sdk.Server {
 		Instructions: instructions, SchemaCache: o.Schemas,
 		Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}}, // the list never changes
 	})
-	s.AddReceivingMiddleware(o.recovered, plainRefusals)
+	s.AddReceivingMiddleware(o.recovered, withCodes)
 	t := &tools{o}
-	t.inbox(s)
-	t.others(s)
+	t.addInboxTools(s)
+	t.addOperations(s)
 	return s
 }
 
@@ -85,7 +85,7 @@ func add[In, Out any](s *sdk.Server, t *tools, about *sdk.Tool, f func(ctx conte
 		}
 		out, err := f(ctx, c, in)
 		if err != nil {
-			return nil, nil, plain(err)
+			return nil, nil, asRefusal(err)
 		}
 		return nil, out, nil
 	})
@@ -99,8 +99,8 @@ type refusal struct {
 
 func (r *refusal) Error() string { return string(r.code) + ": " + r.message }
 
-// plain converts err to a refusal.
-func plain(err error) *refusal {
+// asRefusal converts err to a refusal.
+func asRefusal(err error) *refusal {
 	e, ok := errors.AsType[*mailroom.Error](err)
 	if !ok {
 		if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
@@ -120,8 +120,8 @@ func plain(err error) *refusal {
 	return r
 }
 
-// plainRefusals adds a code to the library's own errors about arguments.
-func plainRefusals(next sdk.MethodHandler) sdk.MethodHandler {
+// withCodes adds a code to the library's own errors about arguments.
+func withCodes(next sdk.MethodHandler) sdk.MethodHandler {
 	return func(ctx context.Context, method string, q sdk.Request) (sdk.Result, error) {
 		result, err := next(ctx, method, q)
 		if err != nil {

@@ -49,7 +49,7 @@ func (b *box) row(ctx context.Context, run string, head bool) (*Row, error) {
 		return nil, err
 	}
 	if head {
-		more, err := b.added(ctx, r, messages)
+		more, err := b.addedMessages(ctx, r, messages)
 		if err != nil {
 			return nil, err
 		}
@@ -69,7 +69,7 @@ func (b *box) row(ctx context.Context, run string, head bool) (*Row, error) {
 		}
 		row.Peer = parent.Thread
 	}
-	return row, b.fill(ctx, row, messages)
+	return row, b.addContent(ctx, row, messages)
 }
 
 // messages returns the messages that were not retracted or superseded.
@@ -87,8 +87,8 @@ func (b *box) messages(ctx context.Context, ids []string) ([]mailroom.Message, e
 	return out, nil
 }
 
-// added returns the messages that a run received after it started.
-func (b *box) added(ctx context.Context, r api.Run, known []mailroom.Message) ([]mailroom.Message, error) {
+// addedMessages returns the messages that a run received after it started.
+func (b *box) addedMessages(ctx context.Context, r api.Run, known []mailroom.Message) ([]mailroom.Message, error) {
 	q := client.EntriesQuery{Run: r.ID, Kinds: []string{mailroom.KindMessage}, Limit: 500}
 	if len(known) > 0 {
 		q.After = known[0].Seq - 1
@@ -109,8 +109,8 @@ func (b *box) added(ctx context.Context, r api.Run, known []mailroom.Message) ([
 	return b.messages(ctx, ids)
 }
 
-// fill adds the content of messages to a row.
-func (b *box) fill(ctx context.Context, row *Row, messages []mailroom.Message) error {
+// addContent adds the content of messages to a row.
+func (b *box) addContent(ctx context.Context, row *Row, messages []mailroom.Message) error {
 	var texts []string
 	for _, m := range messages {
 		for _, p := range m.Parts {
@@ -120,7 +120,7 @@ func (b *box) fill(ctx context.Context, row *Row, messages []mailroom.Message) e
 			case "file":
 				row.Attachments = append(row.Attachments, Attachment{URI: p.URI, Name: p.Name, MimeType: p.MimeType})
 			case "data":
-				text, err := b.data(ctx, row, p.Data)
+				text, err := b.dataText(ctx, row, p.Data)
 				if err != nil {
 					return err
 				}
@@ -132,8 +132,8 @@ func (b *box) fill(ctx context.Context, row *Row, messages []mailroom.Message) e
 	return nil
 }
 
-// data returns a data part as text: the result of a delegation as its reply, anything else as JSON.
-func (b *box) data(ctx context.Context, row *Row, raw json.RawMessage) (string, error) {
+// dataText returns a data part as text: the result of a delegation as its reply, anything else as JSON.
+func (b *box) dataText(ctx context.Context, row *Row, raw json.RawMessage) (string, error) {
 	var end struct {
 		Run, Thread string
 		Status      mailroom.Status
@@ -227,7 +227,7 @@ func (b *box) queue(ctx context.Context) ([]api.Run, error) {
 		if err != nil {
 			return nil, err
 		}
-		if r.Attempt == 0 && !later(r) && !inbox.IsCommand(r.Options) {
+		if r.Attempt == 0 && !isScheduled(r) && !inbox.IsCommand(r.Options) {
 			all = append(all, r)
 		}
 	}

@@ -38,7 +38,7 @@ type sayArgs struct {
 	Workspace string `json:"workspace_id,omitempty" jsonschema:"the inbox to write to; yours by default"`
 }
 
-type said struct {
+type sentMessage struct {
 	Status    string `json:"status"`
 	Activity  string `json:"activity_id"`
 	Message   string `json:"message_id"`
@@ -51,14 +51,14 @@ type delegateArgs struct {
 	Source    string `json:"source_workspace_id,omitempty" jsonschema:"the inbox at which the result arrives; yours by default"`
 }
 
-type delegated struct {
+type delegatedTask struct {
 	Delegation string `json:"delegation_id"` // run
 	Status     string `json:"status"`
 	Workspace  string `json:"workspace_id"` // thread of that run
 }
 
-// inbox registers the tools of the poll-mode contract.
-func (t *tools) inbox(s *sdk.Server) {
+// addInboxTools registers the tools of the poll-mode contract.
+func (t *tools) addInboxTools(s *sdk.Server) {
 	look := &sdk.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true}
 	add(s, t, &sdk.Tool{
 		Name: "wait_for_message", Annotations: look,
@@ -73,14 +73,14 @@ func (t *tools) inbox(s *sdk.Server) {
 		Description: "Remove the message at the head of the inbox, once you have handled it. Only the head can be removed.",
 	}, func(ctx context.Context, c *client.Client, in popArgs) (Popped, error) {
 		if strings.TrimSpace(in.Activity) == "" {
-			return Popped{}, wrong("activity_id", "is blank")
+			return Popped{}, errArgument("activity_id", "is blank")
 		}
 		return t.box(c, "").pop(ctx, in.Activity)
 	})
 	add(s, t, &sdk.Tool{
 		Name:        "send_message_to_user",
 		Description: "Write a message to the conversation of the inbox. While a message is at the head, it answers that message.",
-	}, t.say)
+	}, t.sendMessage)
 	add(s, t, &sdk.Tool{
 		Name:        "delegate_task",
 		Description: "Give a task to another agent or thread. Its result arrives later as a message of kind delegation_result.",
@@ -95,16 +95,16 @@ func (t *tools) box(c *client.Client, workspace string) *box {
 	return &box{c: c, thread: workspace}
 }
 
-func wrong(name, what string) error {
+func errArgument(name, what string) error {
 	return mailroom.Errorf(mailroom.CodeInvalid, "%s %s", name, what)
 }
 
 func (t *tools) waitForMessage(ctx context.Context, c *client.Client, in waitArgs) (any, error) {
-	most := usualWait
+	most := defaultWait
 	if in.Timeout != nil {
 		s := *in.Timeout
 		if math.IsNaN(s) || s < 0 || s > maxWait.Seconds() {
-			return nil, wrong("timeout_secs", fmt.Sprintf("must be between 0 and %g, not %g", maxWait.Seconds(), s))
+			return nil, errArgument("timeout_secs", fmt.Sprintf("must be between 0 and %g, not %g", maxWait.Seconds(), s))
 		}
 		most = time.Duration(s * float64(time.Second))
 	}
@@ -124,18 +124,18 @@ func (t *tools) waitForMessage(ctx context.Context, c *client.Client, in waitArg
 			return timedOut{true}, nil
 		case err == nil:
 			return row, nil
-		case !t.Patient || mailroom.CodeOf(err) != mailroom.CodeUnavailable || !pause(ctx, err, end):
+		case !t.RetryUnavailable || mailroom.CodeOf(err) != mailroom.CodeUnavailable || !pause(ctx, err, end):
 			return nil, err
 		}
 	}
 }
 
 // retryPause is the minimum pause before a request to an unavailable server is repeated.
-const awayPause = time.Second
+const retryPause = time.Second
 
 // pause waits before the next attempt to reach a server. It returns false if there is no time left.
 func pause(ctx context.Context, err error, end time.Time) bool {
-	wait := awayPause
+	wait := retryPause
 	if e, ok := errors.AsType[*mailroom.Error](err); ok {
 		wait = max(wait, e.RetryAfter)
 	}
@@ -156,42 +156,42 @@ func (t *tools) peek(ctx context.Context, c *client.Client, in peekArgs) (Rows, 
 	limit := 10
 	if in.Limit != nil {
 		if limit = *in.Limit; limit < 1 || limit > 100 {
-			return Rows{}, wrong("limit", fmt.Sprintf("must be between 1 and 100, not %d", limit))
+			return Rows{}, errArgument("limit", fmt.Sprintf("must be between 1 and 100, not %d", limit))
 		}
 	}
 	return t.box(c, "").peek(ctx, limit)
 }
 
-func (t *tools) say(ctx context.Context, c *client.Client, in sayArgs) (said, error) {
+func (t *tools) sendMessage(ctx context.Context, c *client.Client, in sayArgs) (sentMessage, error) {
 	if strings.TrimSpace(in.Message) == "" {
-		return said{}, wrong("message", "is blank")
+		return sentMessage{}, errArgument("message", "is blank")
 	}
 	b := t.box(c, in.Workspace)
-	out, err := b.do(ctx, inbox.Command{Say: in.Message})
-	return said{"sent", out.run, out.message, b.thread}, err
+	out, err := b.execute(ctx, inbox.Command{Say: in.Message})
+	return sentMessage{"sent", out.run, out.message, b.thread}, err
 }
 
-func (t *tools) delegate(ctx context.Context, c *client.Client, in delegateArgs) (delegated, error) {
+func (t *tools) delegate(ctx context.Context, c *client.Client, in delegateArgs) (delegatedTask, error) {
 	if strings.TrimSpace(in.Task) == "" {
-		return delegated{}, wrong("task", "is blank")
+		return delegatedTask{}, errArgument("task", "is blank")
 	}
 	b := t.box(c, in.Source)
 	d, err := target(ctx, b, strings.TrimSpace(in.Workspace))
 	if err != nil {
-		return delegated{}, err
+		return delegatedTask{}, err
 	}
 	d.Task = in.Task
-	out, err := b.do(ctx, inbox.Command{Delegate: &d})
-	return delegated{out.sent.Run, "queued", out.sent.Thread}, err
+	out, err := b.execute(ctx, inbox.Command{Delegate: &d})
+	return delegatedTask{out.sent.Run, "queued", out.sent.Thread}, err
 }
 
 // target resolves a workspace id to a thread or an agent.
 func target(ctx context.Context, b *box, workspace string) (inbox.Delegation, error) {
 	switch workspace {
 	case "":
-		return inbox.Delegation{}, wrong("workspace_id", "is blank")
+		return inbox.Delegation{}, errArgument("workspace_id", "is blank")
 	case b.thread:
-		return inbox.Delegation{}, wrong("workspace_id", "is this inbox itself: name another thread, or an agent")
+		return inbox.Delegation{}, errArgument("workspace_id", "is this inbox itself: name another thread, or an agent")
 	}
 	t, err := b.c.Thread(ctx, workspace)
 	if code := mailroom.CodeOf(err); code != mailroom.CodeNotFound && code != mailroom.CodeInvalid {
@@ -205,7 +205,7 @@ func target(ctx context.Context, b *box, workspace string) (inbox.Delegation, er
 		switch {
 		case a.Name != workspace:
 		case a.Kind != nil && *a.Kind == kind:
-			return inbox.Delegation{}, wrong("workspace_id", fmt.Sprintf("names the agent %s, whose new threads have no reader: name the thread of an inbox", a.Name))
+			return inbox.Delegation{}, errArgument("workspace_id", fmt.Sprintf("names the agent %s, whose new threads have no reader: name the thread of an inbox", a.Name))
 		case !a.Available:
 			why := "no worker runs it"
 			if a.Reason != nil {
@@ -251,8 +251,8 @@ type decideArgs struct {
 	Digest   string `json:"digest,omitempty" jsonschema:"the ticket's digest, at least 16 characters; required to approve"`
 }
 
-// others registers operations of Mailroom with their usual shapes.
-func (t *tools) others(s *sdk.Server) {
+// addOperations registers operations of Mailroom with their usual shapes.
+func (t *tools) addOperations(s *sdk.Server) {
 	add(s, t, &sdk.Tool{Name: "submit_message", Description: "Send a message to a thread, which starts a run of its agent."}, submitMessage)
 	add(s, t, &sdk.Tool{
 		Name: "get_run", Description: "Show a run: its status, and its reply once it is completed.",
@@ -275,13 +275,13 @@ func submitMessage(ctx context.Context, c *client.Client, in submitArgs) (mailro
 
 func getRun(ctx context.Context, c *client.Client, in runArgs) (api.Run, error) {
 	if in.Run == "" {
-		return api.Run{}, wrong("run", "is blank")
+		return api.Run{}, errArgument("run", "is blank")
 	}
 	if in.Timeout == nil || *in.Timeout == 0 {
 		return c.Run(ctx, in.Run)
 	}
 	if s := *in.Timeout; math.IsNaN(s) || s < 0 || s > maxWait.Seconds() {
-		return api.Run{}, wrong("timeout_secs", fmt.Sprintf("must be between 0 and %g, not %g", maxWait.Seconds(), s))
+		return api.Run{}, errArgument("timeout_secs", fmt.Sprintf("must be between 0 and %g, not %g", maxWait.Seconds(), s))
 	}
 	return c.WaitRun(ctx, in.Run, time.Duration(*in.Timeout*float64(time.Second)))
 }
@@ -308,7 +308,7 @@ func decide(ctx context.Context, c *client.Client, in decideArgs) (api.Ticket, e
 	if in.Answer != nil {
 		raw, err := json.Marshal(in.Answer)
 		if err != nil {
-			return api.Ticket{}, wrong("answer", "cannot be written as JSON")
+			return api.Ticket{}, errArgument("answer", "cannot be written as JSON")
 		}
 		d.Answer = raw
 	}

@@ -5,41 +5,40 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Words of other implementations that agents are used to. An alias means what another
-// word means; an idle one means nothing here, and is accepted so that scripts go on.
-// Help does not list either; docs/tracker.md does.
+// Names from other implementations. An alias has the meaning of another flag; an ignored flag or
+// command is accepted so that existing scripts work. Help lists neither; docs/tracker.md does.
 
-// alias gives a flag another name.
+// alias adds hidden names to a flag.
 func alias(cmd *cobra.Command, name string, others ...string) {
 	flag := cmd.Flags().Lookup(name)
 	for _, other := range others {
 		twin := *flag
 		twin.Name, twin.Shorthand, twin.Hidden = other, "", true
-		twin.Value = &shared{flag}
+		twin.Value = &aliasValue{flag}
 		cmd.Flags().AddFlag(&twin)
 	}
 }
 
-// shared is the value of a flag under another name.
-type shared struct{ of *pflag.Flag }
+// aliasValue is the value of a flag under another name.
+type aliasValue struct{ of *pflag.Flag }
 
-func (s *shared) String() string { return "" }
-func (s *shared) Type() string   { return s.of.Value.Type() }
-func (s *shared) Set(text string) error {
+func (s *aliasValue) String() string { return "" }
+func (s *aliasValue) Type() string   { return s.of.Value.Type() }
+func (s *aliasValue) Set(text string) error {
 	s.of.Changed = true
 	return s.of.Value.Set(text)
 }
 
-// idle are flags that mean nothing here.
-func idle(cmd *cobra.Command, names ...string) {
+// ignoredFlags adds flags that have no effect.
+func ignoredFlags(cmd *cobra.Command, names ...string) {
 	for _, name := range names {
-		cmd.Flags().Bool(name, false, "accepted; it means nothing here")
+		cmd.Flags().Bool(name, false, "accepted and ignored")
 		_ = cmd.Flags().MarkHidden(name) // the flag is there
 	}
 }
 
-// idleCommand is a command that means nothing here.
-func (m *Main) idleCommand(name, why string) *cobra.Command {
+// ignoredCommand returns a command that has no effect.
+func (m *Main) ignoredCommand(name, why string) *cobra.Command {
 	return &cobra.Command{
 		Use: name, Short: "Accepted; " + why, Hidden: true, DisableFlagParsing: true,
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -49,18 +48,18 @@ func (m *Main) idleCommand(name, why string) *cobra.Command {
 			if m.json {
 				return m.printJSON(map[string]string{"status": "not_needed", "message": why})
 			}
-			m.say("Nothing to do: %s", why)
+			m.logf("Nothing to do: %s", why)
 			return nil
 		},
 	}
 }
 
-// foreignCommands are those that mean nothing here.
-func (m *Main) foreignCommands() []*cobra.Command {
+// ignoredCommands returns the commands that have no effect.
+func (m *Main) ignoredCommands() []*cobra.Command {
 	return []*cobra.Command{
-		m.idleCommand("daemon", "there is no daemon; each command reads and writes the file itself"),
-		m.idleCommand("daemons", "there is no daemon; each command reads and writes the file itself"),
-		m.idleCommand("hooks", "no git hooks are needed; the file in the work tree is the only copy"),
-		m.idleCommand("migrate", "there is no database to migrate; files of older versions are read as they are"),
+		m.ignoredCommand("daemon", "there is no daemon; each command reads and writes the file itself"),
+		m.ignoredCommand("daemons", "there is no daemon; each command reads and writes the file itself"),
+		m.ignoredCommand("hooks", "no git hooks are needed; the file in the work tree is the only copy"),
+		m.ignoredCommand("migrate", "there is no database to migrate; files of older versions are read as they are"),
 	}
 }

@@ -20,19 +20,19 @@ import (
 func (m *Main) initCommand() *cobra.Command {
 	var prefix string
 	cmd := &cobra.Command{
-		Use: "init", Short: "Make a tracker in this folder; nothing outside of .beads is touched", Args: noArgs,
+		Use: "init", Short: "Create a tracker in .beads of this folder", Args: noArgs,
 	}
-	cmd.Flags().StringVarP(&prefix, "prefix", "p", "", "what ids begin with (default the folder's name)")
+	cmd.Flags().StringVarP(&prefix, "prefix", "p", "", "prefix of ids (default: the folder's name)")
 	cmd.RunE = func(*cobra.Command, []string) error {
 		path := filepath.Join(m.Dir, folderName)
 		switch {
 		case m.database != "":
-			path = filepath.Dir(m.at(m.database))
+			path = filepath.Dir(m.absPath(m.database))
 		case m.Env("BEADS_DIR") != "":
-			path = m.at(m.Env("BEADS_DIR"))
+			path = m.absPath(m.Env("BEADS_DIR"))
 		}
 		if prefix == "" {
-			prefix = fitting(filepath.Base(filepath.Dir(path)))
+			prefix = prefixFrom(filepath.Base(filepath.Dir(path)))
 		}
 		if err := tracker.CheckPrefix(prefix); err != nil {
 			return err
@@ -51,20 +51,20 @@ func (m *Main) initCommand() *cobra.Command {
 				}
 				return m.printJSON(map[string]string{"path": path, "prefix": set.Prefix})
 			}
-			return m.tell("There is a tracker in %s already.", path)
+			return m.report("A tracker already exists in %s.", path)
 		case err != nil:
-			return fmt.Errorf("make the tracker: %w", err)
+			return fmt.Errorf("create the tracker: %w", err)
 		}
 		if m.json {
 			return m.printJSON(map[string]string{"path": path, "prefix": prefix})
 		}
-		return m.tell("Made a tracker in %s; its issues begin with %s-.", path, prefix)
+		return m.report("Created a tracker in %s; ids begin with %s-.", path, prefix)
 	}
 	return cmd
 }
 
-// fitting makes a prefix of a folder's name.
-func fitting(name string) string {
+// prefixFrom derives a prefix from a folder's name.
+func prefixFrom(name string) string {
 	name = strings.Trim(strings.Map(func(r rune) rune {
 		if r < 128 && (r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_') {
 			return r
@@ -77,7 +77,7 @@ func fitting(name string) string {
 	return name
 }
 
-// fields are the flags that set what an issue says.
+// fields holds the flags that set fields of an issue.
 type fields struct {
 	title, description, design, acceptance, notes, assignee string
 	kind, priority, status, external                        string
@@ -88,28 +88,28 @@ type fields struct {
 
 func (f *fields) bind(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVarP(&f.description, "description", "d", "", "what it is about; - reads it from stdin")
-	flags.StringVar(&f.design, "design", "", "how it is to be done")
-	flags.StringVar(&f.acceptance, "acceptance", "", "when it is done")
-	flags.StringVar(&f.notes, "notes", "", "what else there is to know")
-	flags.StringVarP(&f.assignee, "assignee", "a", "", "who has it")
+	flags.StringVarP(&f.description, "description", "d", "", "description; - reads it from stdin")
+	flags.StringVar(&f.design, "design", "", "design")
+	flags.StringVar(&f.acceptance, "acceptance", "", "acceptance criteria")
+	flags.StringVar(&f.notes, "notes", "", "notes")
+	flags.StringVarP(&f.assignee, "assignee", "a", "", "assignee")
 	flags.StringVarP(&f.kind, "type", "t", "", "bug, feature, task, epic, chore, or another word")
 	flags.StringVarP(&f.priority, "priority", "p", "", "0 (critical) to 4 (backlog), or P0 to P4")
-	flags.StringVar(&f.external, "external-ref", "", "its name elsewhere, such as gh-9")
-	flags.IntVarP(&f.estimate, "estimate", "e", 0, "minutes that it may take")
+	flags.StringVar(&f.external, "external-ref", "", "reference to another tracker, such as gh-9")
+	flags.IntVarP(&f.estimate, "estimate", "e", 0, "estimated minutes")
 	flags.StringVar(&f.bodyFile, "body-file", "", "a file with the description; - is stdin")
-	flags.StringVar(&f.due, "due", "", "when it is due: 2026-01-31, +2w, tomorrow; empty is never")
-	flags.StringVar(&f.deferred, "defer", "", "when it can be ready at the earliest; written like --due")
+	flags.StringVar(&f.due, "due", "", "due date: 2026-01-31, +2w, tomorrow; empty removes it")
+	flags.StringVar(&f.deferred, "defer", "", "date before which it is not ready, in the format of --due")
 	flags.StringVar(&f.appendNotes, "append-notes", "", "text to add below the notes")
-	flags.BoolVar(&f.stdin, "stdin", false, "read the description from stdin, as --body-file - does")
+	flags.BoolVar(&f.stdin, "stdin", false, "read the description from stdin, like --body-file -")
 	_ = flags.MarkHidden("stdin") // the flag is there
 	alias(cmd, "description", "body", "message")
 	alias(cmd, "body-file", "description-file")
 	alias(cmd, "acceptance", "acceptance-criteria")
 }
 
-// load reads texts that are not on the command line. It is called before anything is
-// locked or reserved, because input may take its time.
+// load reads texts from files and stdin. It must be called before anything is locked or reserved,
+// because input may block.
 func (f *fields) load(cmd *cobra.Command, m *Main) (err error) {
 	given, sources := cmd.Flags().Changed, 0
 	for _, is := range []bool{given("description"), given("body-file"), f.stdin} {
@@ -118,7 +118,7 @@ func (f *fields) load(cmd *cobra.Command, m *Main) (err error) {
 		}
 	}
 	if sources > 1 {
-		return usage("give the description once: with --description, --body-file or --stdin")
+		return usage("use only one of --description, --body-file and --stdin")
 	}
 	switch {
 	case given("body-file"):
@@ -132,7 +132,7 @@ func (f *fields) load(cmd *cobra.Command, m *Main) (err error) {
 	return err
 }
 
-// set changes what flags were given for.
+// set applies the flags that were given.
 func (f *fields) set(cmd *cobra.Command, it *tracker.Issue) error {
 	given := cmd.Flags().Changed
 	for _, text := range []struct {
@@ -157,7 +157,7 @@ func (f *fields) set(cmd *cobra.Command, it *tracker.Issue) error {
 		if !given(when.flag) {
 			continue
 		}
-		at, err := moment(when.value)
+		at, err := parseTime(when.value)
 		if err != nil {
 			return err
 		}
@@ -168,7 +168,7 @@ func (f *fields) set(cmd *cobra.Command, it *tracker.Issue) error {
 	}
 	if given("estimate") {
 		if f.estimate < 0 {
-			return mailroom.Errorf(mailroom.CodeInvalid, "an estimate of %d minutes is none", f.estimate)
+			return mailroom.Errorf(mailroom.CodeInvalid, "invalid estimate %d; use 0 or more minutes", f.estimate)
 		}
 		it.EstimatedMinutes = &f.estimate
 	}
@@ -182,7 +182,7 @@ func (f *fields) set(cmd *cobra.Command, it *tracker.Issue) error {
 	return nil
 }
 
-// priority reads 0 … 4, or P0 … P4.
+// priority parses 0 to 4, or P0 to P4.
 func priority(s string) (int, error) {
 	n, err := strconv.Atoi(strings.TrimPrefix(strings.ToUpper(s), "P"))
 	if err != nil || n < tracker.PriorityCritical || n > tracker.PriorityBacklog {
@@ -200,15 +200,15 @@ func (m *Main) createCommand() *cobra.Command {
 	f.bind(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&title, "title", "", "the title, instead of the argument")
-	flags.StringSliceVarP(&labels, "labels", "l", nil, "labels, with commas between")
-	flags.StringSliceVar(&deps, "deps", nil, "issues that it depends on, as ID or TYPE:ID, with commas between")
-	flags.StringVar(&parent, "parent", "", "the issue that it is a child of")
-	flags.StringVar(&id, "id", "", "its id, instead of a new one")
-	flags.BoolVar(&silent, "silent", false, "print its id only")
-	flags.StringVarP(&plan, "file", "f", "", "a Markdown file: an issue for each heading of the second level")
+	flags.StringSliceVarP(&labels, "labels", "l", nil, "labels, separated by commas")
+	flags.StringSliceVar(&deps, "deps", nil, "dependencies as ID or TYPE:ID, separated by commas")
+	flags.StringVar(&parent, "parent", "", "id of the parent")
+	flags.StringVar(&id, "id", "", "id (default: a new one)")
+	flags.BoolVar(&silent, "silent", false, "print only the id")
+	flags.StringVarP(&plan, "file", "f", "", "create an issue for each second-level heading of a Markdown file")
 	flags.BoolVar(&dry, "dry-run", false, "only show what would be created")
 	alias(cmd, "labels", "label")
-	idle(cmd, "force", "no-inherit-labels", "validate")
+	ignoredFlags(cmd, "force", "no-inherit-labels", "validate")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if plan != "" {
 			return m.createPlan(cmd.Context(), plan, dry)
@@ -225,21 +225,21 @@ func (m *Main) createCommand() *cobra.Command {
 		return m.create(cmd.Context(), d, dry, func(t *tracker.Tracker, it *tracker.Issue) error {
 			switch {
 			case m.json:
-				return m.printJSON(shape(t, it))
+				return m.printJSON(issueJSON(t, it))
 			case dry:
-				return m.tell("This would create: %s (P%d %s)", it.Title, it.Priority, it.Type)
+				return m.report("This would create: %s (P%d %s)", it.Title, it.Priority, it.Type)
 			case silent:
 				return m.printID(it)
 			}
-			return m.tell("Created %s: %s (P%d %s)", it.ID, it.Title, it.Priority, it.Type)
+			return m.report("Created %s: %s (P%d %s)", it.ID, it.Title, it.Priority, it.Type)
 		})
 	}
 	return cmd
 }
 
-// dependencies reads "ID" and "TYPE:ID".
+// dependencies parses "ID" and "TYPE:ID".
 func dependencies(deps []string) (list []tracker.Dependency) {
-	for _, dep := range trimmed(deps) {
+	for _, dep := range trimAll(deps) {
 		kind, on, found := strings.Cut(dep, ":")
 		if !found {
 			kind, on = tracker.DependencyBlocks, dep
@@ -254,7 +254,7 @@ func (m *Main) quickCommand() *cobra.Command {
 	var labels []string
 	cmd := &cobra.Command{Use: "q TITLE", Short: "Create an issue and print its id", Args: cobra.MinimumNArgs(1)}
 	f.bind(cmd)
-	cmd.Flags().StringSliceVarP(&labels, "labels", "l", nil, "labels, with commas between")
+	cmd.Flags().StringSliceVarP(&labels, "labels", "l", nil, "labels, separated by commas")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := f.load(cmd, m); err != nil {
 			return err
@@ -266,7 +266,7 @@ func (m *Main) quickCommand() *cobra.Command {
 		d.Title = strings.Join(args, " ")
 		return m.create(cmd.Context(), d, false, func(t *tracker.Tracker, it *tracker.Issue) error {
 			if m.json {
-				return m.printJSON(shape(t, it))
+				return m.printJSON(issueJSON(t, it))
 			}
 			return m.printID(it)
 		})
@@ -278,7 +278,7 @@ func (m *Main) printID(it *tracker.Issue) error {
 	return m.print(line(it.ID))
 }
 
-// create adds an issue, and prints it once it is on the disk.
+// create adds an issue and prints it once it is on disk.
 func (m *Main) create(ctx context.Context, d tracker.NewIssue, dry bool, print func(*tracker.Tracker, *tracker.Issue) error) error {
 	made, after, err := m.createAll(ctx, []tracker.NewIssue{d}, dry)
 	if err != nil {
@@ -287,20 +287,20 @@ func (m *Main) create(ctx context.Context, d tracker.NewIssue, dry bool, print f
 	return print(after, made[0])
 }
 
-// createAll adds issues, all or none, or with dry only makes them.
+// createAll adds issues, all or none. With dry, nothing is written.
 func (m *Main) createAll(ctx context.Context, drafts []tracker.NewIssue, dry bool) (made []*tracker.Issue, after *tracker.Tracker, err error) {
 	dir, err := m.folder()
 	if err != nil {
 		return nil, nil, err
 	}
 	set := m.settings(dir)
-	by := m.by(ctx)
+	by := m.signature(ctx)
 	do := func(t *tracker.Tracker) error {
 		made, after = nil, t
 		for _, d := range drafts {
-			d.Labels = trimmed(d.Labels)
+			d.Labels = trimAll(d.Labels)
 			if d.Prefix = cmp.Or(set.Prefix, t.Prefix()); d.Prefix == "" {
-				d.Prefix = fitting(filepath.Base(filepath.Dir(dir.Path())))
+				d.Prefix = prefixFrom(filepath.Base(filepath.Dir(dir.Path())))
 			}
 			it, err := t.Create(d, by)
 			if err != nil {
@@ -318,8 +318,8 @@ func (m *Main) createAll(ctx context.Context, drafts []tracker.NewIssue, dry boo
 	return made, after, err
 }
 
-// trimmed are texts without blanks around them, and without empty ones.
-func trimmed(texts []string) []string {
+// trimAll trims texts and drops empty ones.
+func trimAll(texts []string) []string {
 	var out []string
 	for _, text := range texts {
 		if text = strings.TrimSpace(text); text != "" {

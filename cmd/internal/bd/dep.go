@@ -14,10 +14,10 @@ import (
 
 func (m *Main) depCommand() *cobra.Command {
 	var blocked string
-	cmd := &cobra.Command{Use: "dep", Short: "What issues depend on"}
+	cmd := &cobra.Command{Use: "dep", Short: "Manage dependencies"}
 	cmd.AddCommand(m.depAddCommand(), m.depRemoveCommand(), m.depListCommand(), m.depTreeCommand(), m.depCyclesCommand(),
 		m.relateCommand("relate"), m.relateCommand("unrelate"))
-	cmd.Flags().StringVarP(&blocked, "blocks", "b", "", "the issue that the named one blocks, as in: bd dep ID --blocks OTHER")
+	cmd.Flags().StringVarP(&blocked, "blocks", "b", "", "an issue that ID blocks, as in: bd dep ID --blocks OTHER")
 	cmd.Args = cobra.ArbitraryArgs
 	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
 		switch {
@@ -28,13 +28,13 @@ func (m *Main) depCommand() *cobra.Command {
 		case len(ids) > 1:
 			return usage("--blocks takes one issue, not %d; see: %s --help", len(ids), cmd.CommandPath())
 		}
-		return m.depend(cmd.Context(), blocked, ids[0], tracker.DependencyBlocks)
+		return m.addDependency(cmd.Context(), blocked, ids[0], tracker.DependencyBlocks)
 	}
 	return cmd
 }
 
-// tie is how an answer tells of a dependency.
-type tie struct {
+// dependencyJSON is a dependency in JSON output.
+type dependencyJSON struct {
 	Issue  string `json:"issue_id"`
 	On     string `json:"depends_on_id"`
 	Status string `json:"status"`
@@ -49,26 +49,26 @@ func (m *Main) depAddCommand() *cobra.Command {
 	cmd.Flags().StringVar(&alike, "depends-on", "", "the same as --blocked-by")
 	_ = cmd.Flags().MarkHidden("depends-on") // the flag is there
 	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
-		on := trimmed(append(append([]string{}, ids[1:]...), other, alike))
+		on := trimAll(append(append([]string{}, ids[1:]...), other, alike))
 		if len(on) != 1 {
 			return usage("name one issue that %s depends on; see: %s --help", ids[0], cmd.CommandPath())
 		}
-		return m.depend(cmd.Context(), ids[0], on[0], kind)
+		return m.addDependency(cmd.Context(), ids[0], on[0], kind)
 	}
 	return cmd
 }
 
-// depend makes an issue depend on another, and prints that.
-func (m *Main) depend(ctx context.Context, id, on, kind string) error {
-	var out tie
-	by := m.by(ctx)
+// addDependency makes an issue depend on another, and prints the result.
+func (m *Main) addDependency(ctx context.Context, id, on, kind string) error {
+	var out dependencyJSON
+	by := m.signature(ctx)
 	err := m.change(ctx, func(t *tracker.Tracker) error {
 		it, err := t.AddDependency(id, on, kind, by)
 		if err != nil {
 			return err
 		}
 		other, err := t.Find(on)
-		out = tie{it.ID, other.ID, "added", kind}
+		out = dependencyJSON{it.ID, other.ID, "added", kind}
 		return err
 	})
 	if err != nil {
@@ -77,19 +77,19 @@ func (m *Main) depend(ctx context.Context, id, on, kind string) error {
 	if m.json {
 		return m.printJSON(out)
 	}
-	return m.tell("%s depends on %s (%s)", out.Issue, out.On, out.Type)
+	return m.report("%s depends on %s (%s)", out.Issue, out.On, out.Type)
 }
 
-// relateCommand links two issues in both directions, or ends that.
+// relateCommand links two issues in both directions, or removes the link.
 func (m *Main) relateCommand(name string) *cobra.Command {
 	const kind = "relates-to"
-	short, status := "Link two issues that have to do with each other", "added"
+	short, status := "Link two related issues", "added"
 	if name == "unrelate" {
-		short, status = "End such a link", "removed"
+		short, status = "Remove a link between two issues", "removed"
 	}
 	return &cobra.Command{Use: name + " ISSUE OTHER", Short: short, Args: cobra.ExactArgs(2), RunE: func(cmd *cobra.Command, ids []string) error {
-		var out tie
-		by := m.by(cmd.Context())
+		var out dependencyJSON
+		by := m.signature(cmd.Context())
 		err := m.change(cmd.Context(), func(t *tracker.Tracker) error {
 			one, err := t.Find(ids[0])
 			if err != nil {
@@ -99,7 +99,7 @@ func (m *Main) relateCommand(name string) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			out = tie{one.ID, other.ID, status, kind}
+			out = dependencyJSON{one.ID, other.ID, status, kind}
 			for _, pair := range [][2]string{{one.ID, other.ID}, {other.ID, one.ID}} {
 				if name == "relate" {
 					_, err = t.AddDependency(pair[0], pair[1], kind, by)
@@ -119,13 +119,13 @@ func (m *Main) relateCommand(name string) *cobra.Command {
 			return m.printJSON(out)
 		}
 		if name == "unrelate" {
-			return m.tell("%s and %s are not related any more", out.Issue, out.On)
+			return m.report("%s and %s are no longer related", out.Issue, out.On)
 		}
-		return m.tell("%s and %s are related", out.Issue, out.On)
+		return m.report("%s and %s are related", out.Issue, out.On)
 	}}
 }
 
-// direction reports whether dependents are meant, instead of dependencies.
+// direction parses up (dependents) or down (dependencies).
 func direction(text string) (up bool, err error) {
 	if text != "" && text != "up" && text != "down" {
 		return false, mailroom.Errorf(mailroom.CodeInvalid, "direction %q is not up or down", text)
@@ -135,8 +135,8 @@ func direction(text string) (up bool, err error) {
 
 func (m *Main) depListCommand() *cobra.Command {
 	var way, kind string
-	cmd := &cobra.Command{Use: "list ID", Short: "List what an issue depends on", Args: cobra.ExactArgs(1)}
-	cmd.Flags().StringVar(&way, "direction", "down", "down, or up for the issues that depend on it")
+	cmd := &cobra.Command{Use: "list ID", Short: "List the dependencies of an issue", Args: cobra.ExactArgs(1)}
+	cmd.Flags().StringVar(&way, "direction", "down", "down for dependencies, up for dependents")
 	cmd.Flags().StringVarP(&kind, "type", "t", "", "only dependencies of this type")
 	cmd.RunE = func(_ *cobra.Command, ids []string) error {
 		up, err := direction(way)
@@ -148,11 +148,11 @@ func (m *Main) depListCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			list, rows := []any{}, [][]shown{}
+			list, rows := []any{}, [][]safeText{}
 			add := func(other *tracker.Issue, d tracker.Dependency) {
 				if kind == "" || d.Type == kind {
-					list = append(list, related(t, other, d.Type))
-					rows = append(rows, []shown{line(other.ID), line(d.Type), m.status(other.Status), line(other.Title)})
+					list = append(list, relatedJSON(t, other, d.Type))
+					rows = append(rows, []safeText{line(other.ID), line(d.Type), m.status(other.Status), line(other.Title)})
 				}
 			}
 			if up {
@@ -174,7 +174,7 @@ func (m *Main) depListCommand() *cobra.Command {
 				return m.printJSON(list)
 			}
 			if len(rows) == 0 {
-				return m.tell("None.")
+				return m.report("None.")
 			}
 			return m.printRows(rows)
 		})
@@ -183,13 +183,13 @@ func (m *Main) depListCommand() *cobra.Command {
 }
 
 func (m *Main) depRemoveCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "remove ISSUE OTHER", Aliases: []string{"rm"}, Short: "Take a dependency away", Args: cobra.ExactArgs(2)}
+	cmd := &cobra.Command{Use: "remove ISSUE OTHER", Aliases: []string{"rm"}, Short: "Remove a dependency", Args: cobra.ExactArgs(2)}
 	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
-		var out tie
+		var out dependencyJSON
 		err := m.change(cmd.Context(), func(t *tracker.Tracker) error {
-			it, on, err := t.RemoveDependency(ids[0], ids[1], "", m.now())
+			it, on, err := t.RemoveDependency(ids[0], ids[1], "", m.anonymousSignature())
 			if err == nil {
-				out = tie{Issue: it.ID, On: on, Status: "removed"}
+				out = dependencyJSON{Issue: it.ID, On: on, Status: "removed"}
 			}
 			return err
 		})
@@ -199,7 +199,7 @@ func (m *Main) depRemoveCommand() *cobra.Command {
 		if m.json {
 			return m.printJSON(out)
 		}
-		return m.tell("%s does not depend on %s any more", out.Issue, out.On)
+		return m.report("%s no longer depends on %s", out.Issue, out.On)
 	}
 	return cmd
 }
@@ -208,10 +208,10 @@ func (m *Main) depTreeCommand() *cobra.Command {
 	var depth int
 	var up bool
 	var way string
-	cmd := &cobra.Command{Use: "tree ID", Short: "Draw what an issue depends on", Args: cobra.ExactArgs(1)}
+	cmd := &cobra.Command{Use: "tree ID", Short: "Draw the dependencies of an issue", Args: cobra.ExactArgs(1)}
 	cmd.Flags().IntVarP(&depth, "max-depth", "d", 50, "levels to follow")
-	cmd.Flags().BoolVar(&up, "reverse", false, "what depends on it, instead")
-	cmd.Flags().StringVar(&way, "direction", "", "down, or up for what depends on it")
+	cmd.Flags().BoolVar(&up, "reverse", false, "show dependents instead")
+	cmd.Flags().StringVar(&way, "direction", "", "down for dependencies, up for dependents")
 	alias(cmd, "max-depth", "depth")
 	cmd.RunE = func(_ *cobra.Command, ids []string) error {
 		upward, err := direction(way)
@@ -229,7 +229,7 @@ func (m *Main) depTreeCommand() *cobra.Command {
 			}
 			list := []any{}
 			for _, n := range nodes {
-				list = append(list, shape(t, n.Issue, extra{"depth", n.Depth}, extra{"parent_id", n.Under}, extra{"truncated", n.Cut}))
+				list = append(list, issueJSON(t, n.Issue, extra{"depth", n.Depth}, extra{"parent_id", n.Under}, extra{"truncated", n.Cut}))
 			}
 			return m.printJSON(list)
 		})
@@ -238,21 +238,21 @@ func (m *Main) depTreeCommand() *cobra.Command {
 }
 
 func (m *Main) depCyclesCommand() *cobra.Command {
-	return &cobra.Command{Use: "cycles", Short: "Find issues that wait for each other", Args: noArgs, RunE: func(*cobra.Command, []string) error {
+	return &cobra.Command{Use: "cycles", Short: "Find dependency cycles", Args: noArgs, RunE: func(*cobra.Command, []string) error {
 		return m.read(func(t *tracker.Tracker) error {
 			rings := t.Cycles()
 			if m.json {
 				list := []any{}
 				for _, ring := range rings {
-					list = append(list, shapes(t, ring, nil))
+					list = append(list, issuesJSON(t, ring, nil))
 				}
 				return m.printJSON(list)
 			}
 			if len(rings) == 0 {
-				return m.tell("No issues wait for each other.")
+				return m.report("No dependency cycles.")
 			}
 			for _, ring := range rings {
-				if err := m.tell("%s", strings.Join(append(names(ring), ring[0].ID), " → ")); err != nil {
+				if err := m.report("%s", strings.Join(append(issueIDs(ring), ring[0].ID), " → ")); err != nil {
 					return err
 				}
 			}
@@ -262,7 +262,7 @@ func (m *Main) depCyclesCommand() *cobra.Command {
 }
 
 func (m *Main) labelCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "label", Short: "Labels of issues"}
+	cmd := &cobra.Command{Use: "label", Short: "Manage labels"}
 	change := func(use, short, done string, split func(words []string) (ids, add, remove []string)) *cobra.Command {
 		return &cobra.Command{Use: use, Short: short, Args: cobra.MinimumNArgs(2), RunE: func(cmd *cobra.Command, words []string) error {
 			ids, add, remove := split(words)
@@ -270,7 +270,7 @@ func (m *Main) labelCommand() *cobra.Command {
 			err := m.change(cmd.Context(), func(t *tracker.Tracker) error {
 				changed = nil
 				for _, id := range ids {
-					it, err := t.UpdateLabels(id, add, remove, m.now())
+					it, err := t.UpdateLabels(id, add, remove, m.anonymousSignature())
 					if err != nil {
 						return err
 					}
@@ -284,12 +284,12 @@ func (m *Main) labelCommand() *cobra.Command {
 			if m.json {
 				return m.printJSON(changed)
 			}
-			return m.tell("Label %s %s: %s", words[len(words)-1], done, strings.Join(ids, ", "))
+			return m.report("Label %s %s: %s", words[len(words)-1], done, strings.Join(ids, ", "))
 		}}
 	}
 	cmd.AddCommand(
-		change("add ID… LABEL", "Label issues", "added", func(w []string) (ids, add, remove []string) { return w[:len(w)-1], w[len(w)-1:], nil }),
-		change("remove ID… LABEL", "Take a label away", "removed", func(w []string) (ids, add, remove []string) { return w[:len(w)-1], nil, w[len(w)-1:] }),
+		change("add ID… LABEL", "Add a label to issues", "added", func(w []string) (ids, add, remove []string) { return w[:len(w)-1], w[len(w)-1:], nil }),
+		change("remove ID… LABEL", "Remove a label from issues", "removed", func(w []string) (ids, add, remove []string) { return w[:len(w)-1], nil, w[len(w)-1:] }),
 		&cobra.Command{Use: "list ID", Short: "List the labels of an issue", Args: cobra.ExactArgs(1), RunE: func(_ *cobra.Command, ids []string) error {
 			return m.read(func(t *tracker.Tracker) error {
 				it, err := t.Find(ids[0])
@@ -309,7 +309,7 @@ func (m *Main) labelCommand() *cobra.Command {
 }
 
 func (m *Main) labelListAllCommand() *cobra.Command {
-	return &cobra.Command{Use: "list-all", Short: "List all labels there are", Args: noArgs, RunE: func(*cobra.Command, []string) error {
+	return &cobra.Command{Use: "list-all", Short: "List all labels", Args: noArgs, RunE: func(*cobra.Command, []string) error {
 		return m.read(func(t *tracker.Tracker) error {
 			type count struct {
 				Label string `json:"label"`
@@ -331,7 +331,7 @@ func (m *Main) labelListAllCommand() *cobra.Command {
 			if m.json {
 				return m.printJSON(list)
 			}
-			var rows [][]shown
+			var rows [][]safeText
 			for _, c := range list {
 				rows = append(rows, cells(c.Label, number(c.Count)))
 			}
@@ -340,8 +340,8 @@ func (m *Main) labelListAllCommand() *cobra.Command {
 	}}
 }
 
-// remark is a comment in an answer.
-type remark struct {
+// commentJSON is a comment in JSON output.
+type commentJSON struct {
 	ID        int64  `json:"id"`
 	Issue     string `json:"issue_id"`
 	Author    string `json:"author"`
@@ -349,21 +349,21 @@ type remark struct {
 	CreatedAt string `json:"created_at"`
 }
 
-func remarkOf(issue string, c tracker.Comment) remark {
-	return remark{c.ID, issue, c.Author, c.Text, c.CreatedAt.Format("2006-01-02T15:04:05.999999999Z07:00")}
+func newCommentJSON(issue string, c tracker.Comment) commentJSON {
+	return commentJSON{c.ID, issue, c.Author, c.Text, c.CreatedAt.Format("2006-01-02T15:04:05.999999999Z07:00")}
 }
 
 func (m *Main) commentsCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "comments ID", Short: "Show what was said about an issue", Args: cobra.ExactArgs(1)}
+	cmd := &cobra.Command{Use: "comments ID", Short: "Show the comments of an issue", Args: cobra.ExactArgs(1)}
 	cmd.RunE = func(_ *cobra.Command, ids []string) error {
 		return m.read(func(t *tracker.Tracker) error {
 			it, err := t.Find(ids[0])
 			if err != nil {
 				return err
 			}
-			list := []remark{}
+			list := []commentJSON{}
 			for _, c := range it.Comments {
-				list = append(list, remarkOf(it.ID, c))
+				list = append(list, newCommentJSON(it.ID, c))
 			}
 			if m.json {
 				return m.printJSON(list)
@@ -371,13 +371,13 @@ func (m *Main) commentsCommand() *cobra.Command {
 			return m.printComments(it)
 		})
 	}
-	cmd.AddCommand(m.sayCommand("add ID TEXT", "Say something about an issue", 1))
+	cmd.AddCommand(m.addCommentCommand("add ID TEXT", "Add a comment to an issue", 1))
 	return cmd
 }
 
-// commentCommand is a comment in one word: what was said, or with a text "comments add".
+// commentCommand adds a comment, or without a text lists comments.
 func (m *Main) commentCommand() *cobra.Command {
-	cmd := m.sayCommand("comment ID TEXT", "Say something about an issue, as comments add does", 0)
+	cmd := m.addCommentCommand("comment ID TEXT", "Add a comment to an issue, like comments add", 0)
 	cmd.Hidden = true
 	say, show := cmd.RunE, m.commentsCommand()
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -395,12 +395,12 @@ func (m *Main) commentCommand() *cobra.Command {
 	return cmd
 }
 
-// sayCommand adds a comment.
-func (m *Main) sayCommand(use, short string, least int) *cobra.Command {
+// addCommentCommand adds a comment.
+func (m *Main) addCommentCommand(use, short string, least int) *cobra.Command {
 	var author, file string
 	var stdin bool
 	cmd := &cobra.Command{Use: use, Short: short, Args: cobra.MinimumNArgs(least)}
-	cmd.Flags().StringVarP(&author, "author", "a", "", "who says it")
+	cmd.Flags().StringVarP(&author, "author", "a", "", "author")
 	cmd.Flags().StringVarP(&file, "file", "f", "", "a file with the text; - is stdin")
 	cmd.Flags().BoolVar(&stdin, "stdin", false, "read the text from stdin")
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
@@ -410,7 +410,7 @@ func (m *Main) sayCommand(use, short string, least int) *cobra.Command {
 		}
 		switch {
 		case file != "" && text != "":
-			return usage("give the text once: as an argument, with --file or --stdin")
+			return usage("use only one of a TEXT argument, --file and --stdin")
 		case file != "":
 			if text, err = m.inputFile(file, "the comment"); err != nil {
 				return err
@@ -424,18 +424,18 @@ func (m *Main) sayCommand(use, short string, least int) *cobra.Command {
 }
 
 func (m *Main) addComment(ctx context.Context, id, text, author string) error {
-	by := m.now()
+	by := m.anonymousSignature()
 	if by.Actor = author; author == "" {
-		by = m.by(ctx)
+		by = m.signature(ctx)
 	}
-	var out remark
+	var out commentJSON
 	err := m.change(ctx, func(t *tracker.Tracker) error {
 		it, err := t.Find(id)
 		if err != nil {
 			return err
 		}
 		c, err := t.AddComment(it.ID, text, by)
-		out = remarkOf(it.ID, c)
+		out = newCommentJSON(it.ID, c)
 		return err
 	})
 	if err != nil {
@@ -444,14 +444,14 @@ func (m *Main) addComment(ctx context.Context, id, text, author string) error {
 	if m.json {
 		return m.printJSON(out)
 	}
-	return m.tell("Said about %s.", out.Issue)
+	return m.report("Commented on %s.", out.Issue)
 }
 
 func (m *Main) epicCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "epic", Short: "Epics and their children"}
+	cmd := &cobra.Command{Use: "epic", Short: "Manage epics"}
 	var eligible bool
-	status := &cobra.Command{Use: "status", Short: "How far epics are", Args: noArgs}
-	status.Flags().BoolVar(&eligible, "eligible-only", false, "only those whose children are all closed")
+	status := &cobra.Command{Use: "status", Short: "Show the progress of epics", Args: noArgs}
+	status.Flags().BoolVar(&eligible, "eligible-only", false, "only epics whose children are all closed")
 	status.RunE = func(*cobra.Command, []string) error {
 		return m.read(func(t *tracker.Tracker) error {
 			epics := t.Epics()
@@ -463,7 +463,7 @@ func (m *Main) epicCommand() *cobra.Command {
 	}
 	var dry bool
 	closing := &cobra.Command{Use: "close-eligible", Short: "Close epics whose children are all closed", Args: noArgs}
-	closing.Flags().BoolVar(&dry, "dry-run", false, "only show which")
+	closing.Flags().BoolVar(&dry, "dry-run", false, "only show what would be closed")
 	closing.RunE = func(cmd *cobra.Command, _ []string) error {
 		var closed []*tracker.Issue
 		var after *tracker.Tracker
@@ -473,7 +473,7 @@ func (m *Main) epicCommand() *cobra.Command {
 				if !e.Done() {
 					continue
 				}
-				it, err := t.Close(e.Issue.ID, "All children completed", m.now())
+				it, err := t.Close(e.Issue.ID, "All children completed", m.anonymousSignature())
 				if err != nil {
 					return err
 				}
@@ -485,10 +485,10 @@ func (m *Main) epicCommand() *cobra.Command {
 			return err
 		}
 		if !dry {
-			m.tellMail(cmd.Context(), ended(closed))
+			m.enqueueMail(cmd.Context(), closedIssues(closed))
 		}
 		if m.json {
-			return m.printJSON(shapes(after, closed, nil))
+			return m.printJSON(issuesJSON(after, closed, nil))
 		}
 		return m.printTable(closed)
 	}

@@ -15,7 +15,7 @@ import (
 	"mailroom/tracker"
 )
 
-// editCommand is for people: an editor without a terminal would wait for ever.
+// editCommand requires a terminal, because an editor without one would block forever.
 func (m *Main) editCommand() *cobra.Command {
 	var title, design, notes, acceptance bool
 	cmd := &cobra.Command{Use: "edit ID", Short: "Edit the description of an issue in $EDITOR", Args: cobra.ExactArgs(1)}
@@ -53,11 +53,11 @@ func (m *Main) editCommand() *cobra.Command {
 		}); err != nil {
 			return err
 		}
-		text, err := m.edited(cmd.Context(), was)
+		text, err := m.editText(cmd.Context(), was)
 		if err != nil || text == was {
 			return err
 		}
-		return m.each(cmd.Context(), []string{id}, m.now(), "Updated", false, func(t *tracker.Tracker, id string, by tracker.Signature) (*tracker.Issue, error) {
+		return m.updateEach(cmd.Context(), []string{id}, m.anonymousSignature(), "Updated", false, func(t *tracker.Tracker, id string, by tracker.Signature) (*tracker.Issue, error) {
 			return t.Update(id, by, func(it *tracker.Issue) error {
 				if *part(it) != was {
 					return mailroom.Errorf(mailroom.CodeConflict, "%s was changed while you edited it; edit it again", it.ID)
@@ -70,15 +70,15 @@ func (m *Main) editCommand() *cobra.Command {
 	return cmd
 }
 
-// edited has the user change a text in an editor.
-func (m *Main) edited(ctx context.Context, text string) (out string, err error) {
+// editText lets the user edit a text in an editor.
+func (m *Main) editText(ctx context.Context, text string) (out string, err error) {
 	editor := m.Env("VISUAL")
 	if editor == "" {
 		editor = m.Env("EDITOR")
 	}
 	words := strings.Fields(editor)
 	if len(words) == 0 {
-		return "", mailroom.Errorf(mailroom.CodeInvalid, "no editor is named; set EDITOR")
+		return "", mailroom.Errorf(mailroom.CodeInvalid, "no editor configured; set EDITOR")
 	}
 	file, err := os.CreateTemp("", "bd-*.md")
 	if err != nil {
@@ -94,5 +94,5 @@ func (m *Main) edited(ctx context.Context, text string) (out string, err error) 
 	if err := run.Run(); err != nil {
 		return "", fmt.Errorf("edit with %s: %w", words[0], err)
 	}
-	return m.inputFile(file.Name(), "what was edited")
+	return m.inputFile(file.Name(), "the edited text")
 }

@@ -14,7 +14,7 @@ import (
 	"mailroom/tracker"
 )
 
-// everydayCommands are short ways to what other commands do too.
+// everydayCommands returns shortcuts for operations of other commands.
 func (m *Main) everydayCommands() []*cobra.Command {
 	related, unrelated := m.relateCommand("relate"), m.relateCommand("unrelate")
 	related.Hidden, unrelated.Hidden = true, true
@@ -26,14 +26,14 @@ func (m *Main) everydayCommands() []*cobra.Command {
 
 func (m *Main) deferCommand() *cobra.Command {
 	var until string
-	cmd := &cobra.Command{Use: "defer ID…", Short: "Put issues off: they are listed, and not ready", Args: cobra.MinimumNArgs(1)}
-	cmd.Flags().StringVar(&until, "until", "", "a time at which they are ready again: 2026-01-31, +2w, tomorrow")
+	cmd := &cobra.Command{Use: "defer ID…", Short: "Defer issues: they are listed but not ready", Args: cobra.MinimumNArgs(1)}
+	cmd.Flags().StringVar(&until, "until", "", "time at which they become ready: 2026-01-31, +2w, tomorrow")
 	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
-		at, err := moment(until)
+		at, err := parseTime(until)
 		if err != nil {
 			return err
 		}
-		return m.each(cmd.Context(), ids, m.now(), "Deferred", false, func(t *tracker.Tracker, id string, by tracker.Signature) (*tracker.Issue, error) {
+		return m.updateEach(cmd.Context(), ids, m.anonymousSignature(), "Deferred", false, func(t *tracker.Tracker, id string, by tracker.Signature) (*tracker.Issue, error) {
 			return t.Update(id, by, func(it *tracker.Issue) error {
 				if it.Status == tracker.StatusClosed {
 					return mailroom.Errorf(mailroom.CodeConflict, "%s is closed; open it first with: bd reopen %s", it.ID, it.ID)
@@ -48,7 +48,7 @@ func (m *Main) deferCommand() *cobra.Command {
 
 func (m *Main) undeferCommand() *cobra.Command {
 	return &cobra.Command{Use: "undefer ID…", Short: "Open deferred issues again", Args: cobra.MinimumNArgs(1), RunE: func(cmd *cobra.Command, ids []string) error {
-		return m.each(cmd.Context(), ids, m.now(), "Opened", false, func(t *tracker.Tracker, id string, by tracker.Signature) (*tracker.Issue, error) {
+		return m.updateEach(cmd.Context(), ids, m.anonymousSignature(), "Opened", false, func(t *tracker.Tracker, id string, by tracker.Signature) (*tracker.Issue, error) {
 			return t.Update(id, by, func(it *tracker.Issue) error {
 				if it.Status != tracker.StatusDeferred && it.DeferUntil.IsZero() {
 					return mailroom.Errorf(mailroom.CodeConflict, "%s is not deferred, it is %s", it.ID, it.Status)
@@ -63,7 +63,7 @@ func (m *Main) undeferCommand() *cobra.Command {
 }
 
 func (m *Main) childrenCommand() *cobra.Command {
-	return &cobra.Command{Use: "children ID", Short: "List the children of an issue, closed ones too", Args: cobra.ExactArgs(1), RunE: func(_ *cobra.Command, ids []string) error {
+	return &cobra.Command{Use: "children ID", Short: "List the children of an issue, including closed ones", Args: cobra.ExactArgs(1), RunE: func(_ *cobra.Command, ids []string) error {
 		return m.read(func(t *tracker.Tracker) error {
 			it, err := t.Find(ids[0])
 			if err != nil {
@@ -76,7 +76,7 @@ func (m *Main) childrenCommand() *cobra.Command {
 
 // graphCommand draws what an issue depends on and what depends on it.
 func (m *Main) graphCommand() *cobra.Command {
-	return &cobra.Command{Use: "graph ID", Short: "Draw what an issue depends on, and what depends on it", Args: cobra.ExactArgs(1), RunE: func(_ *cobra.Command, ids []string) error {
+	return &cobra.Command{Use: "graph ID", Short: "Draw the dependencies and dependents of an issue", Args: cobra.ExactArgs(1), RunE: func(_ *cobra.Command, ids []string) error {
 		return m.read(func(t *tracker.Tracker) error {
 			down, err := t.Tree(ids[0], 0, false)
 			if err != nil {
@@ -90,11 +90,11 @@ func (m *Main) graphCommand() *cobra.Command {
 				nodes := func(tree []tracker.Node) []any {
 					list := []any{}
 					for _, n := range tree[1:] { // without the issue itself
-						list = append(list, shape(t, n.Issue, extra{"depth", n.Depth}, extra{"parent_id", n.Under}, extra{"truncated", n.Cut}))
+						list = append(list, issueJSON(t, n.Issue, extra{"depth", n.Depth}, extra{"parent_id", n.Under}, extra{"truncated", n.Cut}))
 					}
 					return list
 				}
-				return m.printJSON(map[string]any{"root": shape(t, down[0].Issue), "dependencies": nodes(down), "dependents": nodes(up)})
+				return m.printJSON(map[string]any{"root": issueJSON(t, down[0].Issue), "dependencies": nodes(down), "dependents": nodes(up)})
 			}
 			if err := m.print("Depends on"); err != nil {
 				return err
@@ -110,27 +110,27 @@ func (m *Main) graphCommand() *cobra.Command {
 	}}
 }
 
-// duplicatesCommand finds issues that say the same.
+// duplicatesCommand finds issues with equal content.
 func (m *Main) duplicatesCommand() *cobra.Command {
 	var merge, dry bool
-	cmd := &cobra.Command{Use: "duplicates", Short: "Find open issues of equal content", Args: noArgs}
+	cmd := &cobra.Command{Use: "duplicates", Short: "Find open issues with equal content", Args: noArgs}
 	cmd.Flags().BoolVar(&merge, "auto-merge", false, "close all but one of each group, and move their dependencies to it")
-	cmd.Flags().BoolVar(&dry, "dry-run", false, "only show them, as without --auto-merge")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "only show them (the default without --auto-merge)")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		var groups [][]*tracker.Issue
 		var after *tracker.Tracker
 		closed := []*tracker.Issue{}
 		do := func(t *tracker.Tracker) error {
-			groups, after, closed = twins(t), t, closed[:0]
+			groups, after, closed = duplicateGroups(t), t, closed[:0]
 			if !merge || dry {
 				return nil
 			}
 			for _, g := range groups {
 				for _, it := range g[1:] {
-					if err := t.MoveDependencies(it.ID, g[0].ID, m.now()); err != nil {
+					if err := t.MoveDependencies(it.ID, g[0].ID, m.anonymousSignature()); err != nil {
 						return err
 					}
-					done, err := t.Close(it.ID, "Duplicate of "+g[0].ID, m.now())
+					done, err := t.Close(it.ID, "Duplicate of "+g[0].ID, m.anonymousSignature())
 					if err != nil {
 						return err
 					}
@@ -142,29 +142,29 @@ func (m *Main) duplicatesCommand() *cobra.Command {
 		if err := m.changeAll(cmd.Context(), !merge || dry, do); err != nil {
 			return err
 		}
-		m.tellMail(cmd.Context(), ended(closed))
+		m.enqueueMail(cmd.Context(), closedIssues(closed))
 		if m.json {
 			list := []any{}
 			for _, g := range groups {
-				list = append(list, map[string]any{"keep": g[0].ID, "issues": shapes(after, g, nil)})
+				list = append(list, map[string]any{"keep": g[0].ID, "issues": issuesJSON(after, g, nil)})
 			}
-			return m.printJSON(map[string]any{"duplicate_groups": len(groups), "groups": list, "closed": append([]string{}, names(closed)...)})
+			return m.printJSON(map[string]any{"duplicate_groups": len(groups), "groups": list, "closed": append([]string{}, issueIDs(closed)...)})
 		}
-		rows := [][]shown{}
+		rows := [][]safeText{}
 		for _, g := range groups {
-			rows = append(rows, cells(g[0].ID, "← "+strings.Join(names(g[1:]), ", "), g[0].Title))
+			rows = append(rows, cells(g[0].ID, "← "+strings.Join(issueIDs(g[1:]), ", "), g[0].Title))
 		}
 		if len(rows) == 0 {
-			return m.tell("No open issues are equal.")
+			return m.report("No duplicates.")
 		}
 		return m.printRows(rows)
 	}
 	return cmd
 }
 
-// twins are groups of open issues of equal content, each with the one first that most
-// others depend on.
-func twins(t *tracker.Tracker) (groups [][]*tracker.Issue) {
+// duplicateGroups returns groups of open issues with equal content. The issue with the most
+// dependents comes first.
+func duplicateGroups(t *tracker.Tracker) (groups [][]*tracker.Issue) {
 	at, order := map[string][]*tracker.Issue{}, []string{}
 	dependents := t.CountDependents()
 	for _, it := range t.All() {
@@ -187,7 +187,7 @@ func twins(t *tracker.Tracker) (groups [][]*tracker.Issue) {
 }
 
 func (m *Main) whereCommand() *cobra.Command {
-	return &cobra.Command{Use: "where", Short: "Print which folder the tracker is in", Args: noArgs, RunE: func(*cobra.Command, []string) error {
+	return &cobra.Command{Use: "where", Short: "Print the tracker's folder", Args: noArgs, RunE: func(*cobra.Command, []string) error {
 		dir, err := m.folder()
 		if err != nil {
 			return err
@@ -204,27 +204,27 @@ func (m *Main) quickstartCommand() *cobra.Command {
 		if m.json {
 			return m.printJSON(map[string]string{"text": quickstart})
 		}
-		return m.print(shown(strings.TrimRight(quickstart, "\n")))
+		return m.print(safeText(strings.TrimRight(quickstart, "\n")))
 	}}
 }
 
-const quickstart = `bd init                        make a tracker in this folder
+const quickstart = `bd init                        create a tracker in this folder
 bd create "Fix the roof" -p 1  create an issue, and print its id
 bd ready                       list what can be worked on
-bd update ID --claim           make an issue yours
+bd update ID --claim           claim an issue
 bd dep add ID OTHER            ID waits for OTHER
-bd comments add ID "TEXT"      say something about it
+bd comments add ID "TEXT"      add a comment
 bd close ID --reason "WHY"     close it
-bd prime                       print what an agent should know
+bd prime                       print instructions for agents
 `
 
 // configCommand reads and changes .beads/config.toml.
 func (m *Main) configCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "config", Short: "Settings of the tracker, in .beads/config.toml"}
+	cmd := &cobra.Command{Use: "config", Short: "Manage settings in .beads/config.toml"}
 	set := &cobra.Command{Use: "set KEY VALUE", Short: "Change a setting", Args: cobra.ExactArgs(2), RunE: func(cmd *cobra.Command, words []string) error {
 		return m.configure(cmd.Context(), words[0], words[1])
 	}}
-	unset := &cobra.Command{Use: "unset KEY", Short: "Drop a setting", Args: cobra.ExactArgs(1), RunE: func(cmd *cobra.Command, words []string) error {
+	unset := &cobra.Command{Use: "unset KEY", Short: "Remove a setting", Args: cobra.ExactArgs(1), RunE: func(cmd *cobra.Command, words []string) error {
 		return m.configure(cmd.Context(), words[0], "")
 	}}
 	get := &cobra.Command{Use: "get KEY", Short: "Print a setting", Args: cobra.ExactArgs(1), RunE: func(_ *cobra.Command, words []string) error {
@@ -248,7 +248,7 @@ func (m *Main) configCommand() *cobra.Command {
 			return err
 		}
 		set := m.settings(dir)
-		all, rows := map[string]string{}, [][]shown{}
+		all, rows := map[string]string{}, [][]safeText{}
 		for _, key := range settingKeys() {
 			to, err := set.at(key)
 			if err != nil {
@@ -284,7 +284,7 @@ func (s *settings) at(key string) (*string, error) {
 	return nil, mailroom.Errorf(mailroom.CodeInvalid, "unknown setting %q; known are %s", key, strings.Join(settingKeys(), ", "))
 }
 
-// configure changes a setting; "" drops it.
+// configure changes a setting; "" removes it.
 func (m *Main) configure(ctx context.Context, key, value string) error {
 	if m.readonly {
 		return errReadonly()
@@ -295,7 +295,7 @@ func (m *Main) configure(ctx context.Context, key, value string) error {
 	}
 	set, err := readSettings(dir)
 	if err != nil {
-		return err // the file is written next: what is not understood would be lost
+		return err // rewriting the file would lose invalid settings
 	}
 	was := set
 	if set.Mail != nil {
@@ -322,7 +322,7 @@ func (m *Main) configure(ctx context.Context, key, value string) error {
 		return m.printJSON(map[string]string{"key": key, "value": value})
 	}
 	if to != &set.Prefix && value != "" {
-		return m.tell("%s is %s; it counts once you trust it: bd trust", key, value)
+		return m.report("%s is %s; it takes effect after: bd trust", key, value)
 	}
-	return m.tell("%s is %s", key, fmt.Sprintf("%q", value))
+	return m.report("%s is %s", key, fmt.Sprintf("%q", value))
 }

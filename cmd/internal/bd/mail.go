@@ -17,30 +17,29 @@ import (
 	"mailroom/tracker/mail"
 )
 
-// move is what a command did to an issue. was is nil where it only matters that
-// the issue has ended.
-type move struct{ was, is *tracker.Issue }
+// transition is a change of an issue by a command. was is nil if only the new state matters.
+type transition struct{ was, is *tracker.Issue }
 
-// ended are the moves of issues that a command has closed or deleted.
-func ended(issues []*tracker.Issue) (moves []move) {
+// closedIssues returns the transitions of issues that a command has closed or deleted.
+func closedIssues(issues []*tracker.Issue) (moves []transition) {
 	for _, it := range issues {
-		moves = append(moves, move{is: it})
+		moves = append(moves, transition{is: it})
 	}
 	return moves
 }
 
-// claimed reports whether the move is a start of work.
-func (v move) claimed() bool {
+// claimed reports whether work on the issue has started.
+func (v transition) claimed() bool {
 	return v.is.Status == tracker.StatusInProgress && v.was != nil && (v.was.Status != tracker.StatusInProgress || v.was.Assignee != v.is.Assignee)
 }
 
-// closed reports whether the move is the end of an issue.
-func (v move) closed() bool {
+// closed reports whether the issue was closed.
+func (v transition) closed() bool {
 	return v.is.Status == tracker.StatusClosed && (v.was == nil || v.was.Status != tracker.StatusClosed)
 }
 
-// left reports whether whoever had the issue reserved does not work on it any more.
-func (v move) left() bool {
+// leavesWork reports whether work on the issue has ended, so that its reservation can be released.
+func (v transition) leavesWork() bool {
 	switch v.is.Status {
 	case tracker.StatusInProgress, tracker.StatusHooked, tracker.StatusBlocked:
 		return false
@@ -50,16 +49,16 @@ func (v move) left() bool {
 	return v.was != nil && slices.Contains([]tracker.Status{tracker.StatusInProgress, tracker.StatusHooked, tracker.StatusBlocked, tracker.StatusClosed}, v.was.Status)
 }
 
-// mailbox is the mail of the command, nil if no server is named or what names it
-// is wrong, which is told.
+// mailbox returns the mail client of the command. It is nil if no server is configured, or after a
+// warning about invalid settings.
 func (m *Main) mailbox() *mail.Client {
-	if m.boxed {
-		return m.box
+	if m.mailOpened {
+		return m.mailClient
 	}
-	m.boxed = true
+	m.mailOpened = true
 	dir, err := m.folder()
 	if err != nil {
-		return nil // the command says so
+		return nil // the command reports the error
 	}
 	set := mail.Settings{URL: m.Env("AGENT_MAIL_URL"), Project: m.Env("AGENT_MAIL_PROJECT")}
 	named := m.trustedMail(dir)
@@ -67,8 +66,8 @@ func (m *Main) mailbox() *mail.Client {
 	if set.URL == "" {
 		return nil
 	}
-	if set.Token = m.Env("AGENT_MAIL_TOKEN"); set.Token != "" && m.Env("AGENT_MAIL_URL") == "" && !here(set.URL) {
-		m.say("Warning: %s names a server of agent mail, which gets AGENT_MAIL_TOKEN only if AGENT_MAIL_URL names it too; going on without it", settingsFile)
+	if set.Token = m.Env("AGENT_MAIL_TOKEN"); set.Token != "" && m.Env("AGENT_MAIL_URL") == "" && !isLocal(set.URL) {
+		m.logf("Warning: %s names an agent mail server, which receives AGENT_MAIL_TOKEN only if AGENT_MAIL_URL names it too; continuing without it", settingsFile)
 		return nil
 	}
 	set.Agent = m.Env("BEADS_AGENT_NAME")
@@ -81,38 +80,38 @@ func (m *Main) mailbox() *mail.Client {
 		longest := mail.MaxTimeout.Seconds()
 		seconds, err := strconv.ParseFloat(text, 64)
 		if err != nil || !(seconds > 0 && seconds <= longest) {
-			m.say("Warning: AGENT_MAIL_TIMEOUT %q is not a number of seconds above 0 and up to %g; going on with %s", text, longest, mail.DefaultTimeout)
+			m.logf("Warning: invalid AGENT_MAIL_TIMEOUT %q; use a positive number of seconds up to %g; continuing with %s", text, longest, mail.DefaultTimeout)
 			seconds = mail.DefaultTimeout.Seconds()
 		}
 		set.Timeout = time.Duration(seconds * float64(time.Second))
 	}
-	box, err := mail.Open(dir.Path(), set, func(message string) { m.say("Warning: %s", message) })
+	box, err := mail.Open(dir.Path(), set, func(message string) { m.logf("Warning: %s", message) })
 	if err != nil {
-		m.say("Warning: %v; going on without it", err)
+		m.logf("Warning: %v; going on without it", err)
 		return nil
 	}
-	m.box = box
+	m.mailClient = box
 	return box
 }
 
-// here reports whether an address is of this machine. What a repository names may be
-// anybody's, and is not told a secret.
-func here(address string) bool {
+// isLocal reports whether an address is on this machine. A server that a repository names may
+// belong to anyone and must not receive a secret.
+func isLocal(address string) bool {
 	u, err := url.Parse(address)
 	if err != nil {
-		return true // nobody is asked: what is wrong with it is told
+		return true // no request is sent; the invalid address is reported
 	}
 	ip := net.ParseIP(u.Hostname())
 	return u.Hostname() == "" || u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// reserve reserves what a command is about to start, once it is known that the
-// command can do it as the file is now. moves are what do would do.
-func (m *Main) reserve(ctx context.Context, do func(*tracker.Tracker) error, moves *[]move) error {
+// reserve reserves the issues that a command is about to start, after a trial run of do shows that
+// the command can succeed. moves are filled by do.
+func (m *Main) reserve(ctx context.Context, do func(*tracker.Tracker) error, moves *[]transition) error {
 	if m.readonly || m.mailbox() == nil {
 		return nil
 	}
-	if err := m.look(do); err != nil {
+	if err := m.tryChange(do); err != nil {
 		return err
 	}
 	var ids []string
@@ -124,20 +123,20 @@ func (m *Main) reserve(ctx context.Context, do func(*tracker.Tracker) error, mov
 	return refusal(m.mailbox().Reserve(ctx, ids...))
 }
 
-// look gives f the issues, and keeps nothing of what it does to them.
-func (m *Main) look(f func(*tracker.Tracker) error) error {
+// tryChange calls f with the current issues and discards its changes.
+func (m *Main) tryChange(f func(*tracker.Tracker) error) error {
 	dir, err := m.folder()
 	if err != nil {
 		return err
 	}
-	t, _, err := dir.Read() // of invalid the change that follows tells
+	t, _, err := dir.Read() // the following change reports invalid lines
 	if err != nil {
 		return err
 	}
 	return f(t)
 }
 
-// refusal is the error of a command whose issue somebody else has reserved.
+// refusal adds a hint to the error about an issue that another agent has reserved.
 func refusal(err error) error {
 	if held, ok := errors.AsType[*mail.ReservedError](err); ok {
 		return mailroom.Errorf(mailroom.CodeConflict, "%v; for other work: bd ready --claim", held)
@@ -145,15 +144,15 @@ func refusal(err error) error {
 	return err
 }
 
-// reserveReady reserves the first ready issue that is free and that nobody else
-// has reserved. It returns "" where no server is asked.
+// reserveReady reserves the first ready issue that is unassigned and not reserved by another agent.
+// It returns "" without a server.
 func (m *Main) reserveReady(ctx context.Context, find func(*tracker.Tracker) ([]*tracker.Issue, error), free func(*tracker.Issue) bool) (string, error) {
-	const most = 50 // refusals that are worth the time
+	const most = 50 // attempts; more would take too long
 	if m.readonly || m.mailbox() == nil {
 		return "", nil
 	}
 	var ids []string
-	if err := m.look(func(t *tracker.Tracker) error {
+	if err := m.tryChange(func(t *tracker.Tracker) error {
 		found, err := find(t)
 		for _, it := range found {
 			if free(it) {
@@ -183,9 +182,8 @@ func (m *Main) reserveReady(ctx context.Context, find func(*tracker.Tracker) ([]
 	return "", mailroom.Errorf(mailroom.CodeConflict, "no ready issue is free: %v", first.Error())
 }
 
-// tellMail keeps for the server what it has to hear of what the command did.
-// [Main.sendMail] sends it.
-func (m *Main) tellMail(ctx context.Context, moves []move) {
+// enqueueMail queues the calls about changes of a command. [Main.sendMail] sends them.
+func (m *Main) enqueueMail(ctx context.Context, moves []transition) {
 	box := m.mailbox()
 	if box == nil {
 		return
@@ -194,18 +192,18 @@ func (m *Main) tellMail(ctx context.Context, moves []move) {
 	who := ""
 	actor := func() string {
 		if who == "" {
-			who = m.who(ctx)
+			who = m.actorName(ctx)
 		}
 		return who
 	}
 	for _, v := range moves {
-		if v.left() {
+		if v.leavesWork() {
 			calls = append(calls, mail.Release(v.is.ID))
 		}
 		switch {
 		case v.closed():
 			calls = append(calls, mail.Notice("issue.closed", map[string]string{
-				"id": v.is.ID, "title": v.is.Title, "reason": brief(v.is.CloseReason), "closed_by": actor(),
+				"id": v.is.ID, "title": v.is.Title, "reason": truncate(v.is.CloseReason), "closed_by": actor(),
 			}))
 		case v.claimed():
 			calls = append(calls, mail.Notice("issue.claimed", map[string]string{
@@ -216,9 +214,8 @@ func (m *Main) tellMail(ctx context.Context, moves []move) {
 	box.Enqueue(ctx, calls...)
 }
 
-// brief is a text that others are told of: a server takes no books, and the issue
-// has the rest.
-func brief(text string) string {
+// truncate shortens a text for a notification. The issue has the full text.
+func truncate(text string) string {
 	const most = 2000 // characters
 	if runes := []rune(text); len(runes) > most {
 		return string(runes[:most-1]) + "…"
@@ -226,18 +223,17 @@ func brief(text string) string {
 	return text
 }
 
-// sendMail sends what is kept, after a command that had to do with mail or has
-// changed something.
+// sendMail sends the queue if the command used mail or changed something.
 func (m *Main) sendMail(ctx context.Context) {
 	if m.changed {
 		m.mailbox().Flush(ctx)
 	} else {
-		m.box.Flush(ctx)
+		m.mailClient.Flush(ctx)
 	}
 }
 
-// mailShape is what info says of the mail, as JSON.
-func (m *Main) mailShape() map[string]any {
+// mailJSON returns the mail section of info as JSON.
+func (m *Main) mailJSON() map[string]any {
 	s, ok := m.mailStatus()
 	if !ok {
 		return map[string]any{"enabled": false}
@@ -249,16 +245,16 @@ func (m *Main) mailShape() map[string]any {
 	return out
 }
 
-func (m *Main) mailRows() [][]shown {
+func (m *Main) mailRows() [][]safeText {
 	s, ok := m.mailStatus()
 	if !ok {
 		return nil
 	}
-	state := "it is asked"
+	state := "available"
 	if !s.Silent.IsZero() {
-		state = fmt.Sprintf("it %s, and is asked again in %d s", s.Reason, int(time.Until(s.Silent).Seconds())+1)
+		state = fmt.Sprintf("%s; next attempt in %d s", s.Reason, int(time.Until(s.Silent).Seconds())+1)
 	}
-	return [][]shown{cells("mail", s.URL+", as "+s.Agent), cells("", state), cells("", fmt.Sprintf("%d kept for it", s.Kept))}
+	return [][]safeText{cells("mail", s.URL+", as "+s.Agent), cells("", state), cells("", fmt.Sprintf("%d calls queued", s.Kept))}
 }
 
 func (m *Main) mailStatus() (mail.Status, bool) {
@@ -268,7 +264,7 @@ func (m *Main) mailStatus() (mail.Status, bool) {
 	}
 	s, err := box.Status()
 	if err != nil {
-		m.say("Warning: %v", err)
+		m.logf("Warning: %v", err)
 	}
 	return s, true
 }

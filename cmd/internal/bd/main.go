@@ -1,5 +1,5 @@
-// Package bd is the command line of the tracker, as agents and scripts know it:
-// data goes to stdout, with --json nothing else does, and talk goes to stderr.
+// Package bd is the command line of the tracker. Data goes to stdout, with --json nothing else
+// does; warnings and errors go to stderr.
 package bd
 
 import (
@@ -23,43 +23,44 @@ import (
 	"mailroom/tracker/mail"
 )
 
-// Main is one invocation.
+// Main is one invocation of the command line.
 type Main struct {
 	Stdin   io.Reader
 	Stdout  io.Writer
 	Stderr  io.Writer
 	Env     func(string) string // as os.Getenv
-	Dir     string              // where it was called
-	Name    string              // how it was called, for help; "" is bd
+	Dir     string              // working directory
+	Name    string              // name of the program in help; "" is bd
 	Version string
-	// RunOf tells of the run of an issue, or returns nil soon; nil: nobody is asked.
+	// RunOf returns the run of an issue, or nil if there is none. It must return quickly. It is
+	// optional.
 	RunOf func(ctx context.Context, it *tracker.Issue) *Run
 
-	// set by Run, from the flags
+	// Set by Run from the flags.
 	json, quiet, verbose bool
-	patience             time.Duration // with others that write the tracker
-	command              string        // its name, for others that wait for it
+	lockWait             time.Duration // maximum wait for the tracker's lock
+	command              string        // its name, for the lock file
 	actor, database      string
 	readonly             bool
 	colours              bool
-	entered              bool // the command line was understood
+	entered              bool // the command line was parsed
 
-	// of the command, as it goes on
-	locked    bool         // it holds the lock of the tracker
-	changed   bool         // it has changed the file
-	unsettled bool         // that the settings are wrong was told
-	box       *mail.Client // nil: not looked for yet, or no server is named
-	boxed     bool         // it was looked for
+	// State of the command.
+	locked         bool         // it holds the tracker's lock
+	changed        bool         // it changed the file
+	settingsWarned bool         // it warned about invalid settings
+	mailClient     *mail.Client // nil until opened, or without a server
+	mailOpened     bool         // mailClient was opened, or found to be absent
 }
 
-// The exit codes that scripts rely on.
+// Exit codes that scripts rely on.
 const (
 	exitDone   = 0
 	exitFailed = 1
-	exitUsage  = 2 // the command line was not understood, and nothing was done
+	exitUsage  = 2 // invalid command line; nothing was done
 )
 
-// Run runs the command that args name and returns its exit code.
+// Run executes the command in args and returns its exit code.
 func (m *Main) Run(ctx context.Context, args []string) int {
 	root := m.Command()
 	root.SetArgs(args)
@@ -74,33 +75,33 @@ func (m *Main) Run(ctx context.Context, args []string) int {
 		return exitDone
 	}
 	if wrong, ok := errors.AsType[usageError](err); ok {
-		m.refuse(wrong.error, "")
+		m.printError(wrong.error, "")
 		return exitUsage
 	}
 	if m.entered {
-		m.refuse(err, "")
+		m.printError(err, "")
 		return exitFailed
 	}
-	m.json = m.json || slices.Contains(args, "--json") // which may come after what is wrong
-	m.refuse(err, "see: "+cmd.CommandPath()+" --help")
+	m.json = m.json || slices.Contains(args, "--json") // the flag may follow the invalid argument
+	m.printError(err, "see: "+cmd.CommandPath()+" --help")
 	return exitUsage
 }
 
-// Command is the tree of commands.
+// Command returns the tree of commands.
 func (m *Main) Command() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "bd",
-		Short: "Issues that agents share, in a file that git carries",
-		Long: `Issues that agents share, in a file that git carries.
+		Short: "Track issues in a file that git carries",
+		Long: `Track issues in a file that git carries.
 
-They are in .beads/issues.jsonl, one a line, and nowhere else: there is no server, no
-daemon and no cache. A command reads the file, and puts a new one in its place.`,
+The issues are in .beads/issues.jsonl, one per line. There is no server, no daemon and no
+cache: each command reads the file and replaces it atomically.`,
 		SilenceErrors: true, SilenceUsage: true,
 		Version: m.Version,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			m.entered, m.command = true, cmd.CommandPath()
-			if m.patience <= 0 {
-				return mailroom.Errorf(mailroom.CodeInvalid, "lock timeout %s is not above 0; give one such as 30s", m.patience)
+			if m.lockWait <= 0 {
+				return mailroom.Errorf(mailroom.CodeInvalid, "invalid lock timeout %s; use a positive duration such as 30s", m.lockWait)
 			}
 			return nil
 		},
@@ -110,16 +111,16 @@ daemon and no cache. A command reads the file, and puts a new one in its place.`
 	}
 	root.SetVersionTemplate("bd version {{.Version}}\n")
 	flags := root.PersistentFlags()
-	flags.BoolVar(&m.json, "json", false, "write JSON to stdout, and nothing else")
-	flags.StringVar(&m.actor, "actor", "", "who does it (default $BD_ACTOR, $BEADS_ACTOR, git's user.name, $USER)")
-	flags.StringVar(&m.database, "db", "", "a file in the tracker's folder, instead of looking for .beads upwards")
-	flags.BoolVarP(&m.quiet, "quiet", "q", false, "say only what is wrong")
-	flags.BoolVarP(&m.verbose, "verbose", "v", false, "say more")
-	flags.DurationVar(&m.patience, "lock-timeout", m.lockTimeout(), "how long to wait for another command that writes (default $BD_LOCK_TIMEOUT, 30s)")
-	flags.Lookup("lock-timeout").DefValue = "" // it is in the text
+	flags.BoolVar(&m.json, "json", false, "print JSON only")
+	flags.StringVar(&m.actor, "actor", "", "name for changes (default $BD_ACTOR, $BEADS_ACTOR, git's user.name, $USER)")
+	flags.StringVar(&m.database, "db", "", "a file in the tracker's folder (default: search upwards for .beads)")
+	flags.BoolVarP(&m.quiet, "quiet", "q", false, "print errors and warnings only")
+	flags.BoolVarP(&m.verbose, "verbose", "v", false, "print more")
+	flags.DurationVar(&m.lockWait, "lock-timeout", m.lockTimeout(), "how long to wait for another command that writes (default $BD_LOCK_TIMEOUT, 30s)")
+	flags.Lookup("lock-timeout").DefValue = "" // the text has it
 	flags.BoolVar(&m.readonly, "readonly", false, "refuse to change anything")
 	for _, name := range []string{"no-daemon", "no-auto-flush", "no-auto-import", "no-db", "sandbox", "allow-stale"} {
-		flags.Bool(name, false, "accepted; it means nothing here")
+		flags.Bool(name, false, "accepted and ignored")
 		_ = flags.MarkHidden(name) // the flag is there
 	}
 	root.Flags().BoolP("version", "V", false, "print the version")
@@ -131,16 +132,15 @@ daemon and no cache. A command reads the file, and puts a new one in its place.`
 		m.doctorCommand(), m.infoCommand(), m.trustCommand(), m.primeCommand(), m.versionCommand(),
 	)
 	root.AddCommand(m.everydayCommands()...)
-	root.AddCommand(m.foreignCommands()...)
+	root.AddCommand(m.ignoredCommands()...)
 	root.SetHelpCommand(m.helpCommand(root))
 	root.InitDefaultCompletionCmd()
-	m.strict(root)
+	m.requireSubcommands(root)
 	return root
 }
 
-// refuse says what is wrong: one line to stderr, and under --json an object to
-// stdout.
-func (m *Main) refuse(err error, hint string) {
+// printError prints an error as one line to stderr, and with --json as an object to stdout.
+func (m *Main) printError(err error, hint string) {
 	message := err.Error()
 	if e, ok := errors.AsType[*mailroom.Error](err); ok {
 		message = e.Message
@@ -148,38 +148,37 @@ func (m *Main) refuse(err error, hint string) {
 	if text, rest, found := strings.Cut(message, "; "); found && hint == "" {
 		message, hint = text, rest
 	}
-	said := "Error: " + message
+	text := "Error: " + message
 	if hint != "" {
-		said += " (" + strings.TrimSpace(hint) + ")"
+		text += " (" + strings.TrimSpace(hint) + ")"
 	}
-	m.say("%s", said)
+	m.logf("%s", text)
 	if m.json {
 		body := struct {
 			Error string `json:"error"`
 			Hint  string `json:"hint,omitempty"`
 		}{message, hint}
 		if err := m.printJSON(body); err != nil {
-			m.say("%v", err)
+			m.logf("%v", err)
 		}
 	}
 }
 
-// noArgs refuses words that a command has no use for.
+// noArgs refuses arguments.
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return mailroom.Errorf(mailroom.CodeInvalid, "%s takes flags only, not %q", cmd.CommandPath(), args[0])
+		return mailroom.Errorf(mailroom.CodeInvalid, "%s takes no arguments, but got %q", cmd.CommandPath(), args[0])
 	}
 	return nil
 }
 
-// say writes a line of talk. That it cannot be written changes no outcome, so its
-// error is dropped here and nowhere else.
-func (m *Main) say(format string, args ...any) {
+// logf prints a line to stderr. It ignores write errors, because they change no result.
+func (m *Main) logf(format string, args ...any) {
 	_, _ = fmt.Fprintln(m.Stderr, line(fmt.Sprintf(format, args...)))
 }
 
-// tell is talk about what was done, which --quiet and --json leave out.
-func (m *Main) tell(format string, args ...any) error {
+// report prints a line about the result to stdout, unless --quiet or --json is set.
+func (m *Main) report(format string, args ...any) error {
 	if m.quiet || m.json {
 		return nil
 	}
@@ -188,41 +187,41 @@ func (m *Main) tell(format string, args ...any) error {
 
 const folderName = ".beads"
 
-// folder finds the tracker: what --db or BEADS_DIR name, else the nearest folder
-// .beads upwards from here.
+// folder returns the tracker's folder: the one that --db or BEADS_DIR name, or the nearest .beads
+// in the parent directories.
 func (m *Main) folder() (tracker.Folder, error) {
 	switch {
 	case m.database != "":
-		return tracker.FolderAt(filepath.Dir(m.at(m.database))), nil
+		return tracker.FolderAt(filepath.Dir(m.absPath(m.database))), nil
 	case m.Env("BEADS_DIR") != "":
-		return tracker.FolderAt(m.at(m.Env("BEADS_DIR"))), nil
+		return tracker.FolderAt(m.absPath(m.Env("BEADS_DIR"))), nil
 	}
 	for dir := m.Dir; ; dir = filepath.Dir(dir) {
 		if f := tracker.FolderAt(filepath.Join(dir, folderName)); f.Exists() {
 			return f, nil
 		}
 		if dir == filepath.Dir(dir) {
-			return tracker.Folder{}, mailroom.Errorf(mailroom.CodeNotFound, "there is no tracker here; make one with: bd init")
+			return tracker.Folder{}, mailroom.Errorf(mailroom.CodeNotFound, "no tracker here; create one with: bd init")
 		}
 	}
 }
 
-func (m *Main) at(path string) string {
+func (m *Main) absPath(path string) string {
 	if filepath.IsAbs(path) {
 		return path
 	}
 	return filepath.Join(m.Dir, path)
 }
 
-// by is who changes something now. It may ask git, so it is not called while the
-// tracker is locked; where nobody's name is written, [Main.now] does.
-func (m *Main) by(ctx context.Context) tracker.Signature {
-	return tracker.Signature{Actor: m.who(ctx), At: time.Now()}
+// signature returns the actor and the current time. It may run git, so it must not be called under
+// the tracker's lock; see [Main.anonymousSignature].
+func (m *Main) signature(ctx context.Context) tracker.Signature {
+	return tracker.Signature{Actor: m.actorName(ctx), At: time.Now()}
 }
 
-func (m *Main) now() tracker.Signature { return tracker.Signature{At: time.Now()} }
+func (m *Main) anonymousSignature() tracker.Signature { return tracker.Signature{At: time.Now()} }
 
-func (m *Main) who(ctx context.Context) string {
+func (m *Main) actorName(ctx context.Context) string {
 	for _, name := range []string{m.actor, m.Env("BD_ACTOR"), m.Env("BEADS_ACTOR")} {
 		if name != "" {
 			return name
@@ -239,7 +238,7 @@ func (m *Main) who(ctx context.Context) string {
 	return "unknown"
 }
 
-// read gives f the issues as they are now.
+// read calls f with the current issues.
 func (m *Main) read(f func(t *tracker.Tracker) error) error {
 	dir, err := m.folder()
 	if err != nil {
@@ -250,18 +249,17 @@ func (m *Main) read(f func(t *tracker.Tracker) error) error {
 		return err
 	}
 	if len(invalid) > 0 {
-		m.say("Warning: %d lines of the file are no issues; the next change puts them aside: %v", len(invalid), invalid[0].Err)
+		m.logf("Warning: %d lines of the file are not issues; the next change moves them to quarantine.jsonl: %v", len(invalid), invalid[0].Err)
 	}
 	return f(t)
 }
 
-// change gives f the issues to be changed, and returns once that is on the disk.
+// change calls f to change the issues, and returns once the result is on disk.
 func (m *Main) change(ctx context.Context, f func(t *tracker.Tracker) error) error {
 	return m.changeWith(ctx, tracker.Folder.Update, f)
 }
 
-// changeAll is change for what looks at all issues, or with dry only shows f what
-// there is to change.
+// changeAll is change for an f that reads all issues. With dry, nothing is written.
 func (m *Main) changeAll(ctx context.Context, dry bool, f func(t *tracker.Tracker) error) error {
 	if dry {
 		return m.read(f)
@@ -270,10 +268,10 @@ func (m *Main) changeAll(ctx context.Context, dry bool, f func(t *tracker.Tracke
 }
 
 func errReadonly() error {
-	return mailroom.Errorf(mailroom.CodeForbidden, "nothing is changed under --readonly")
+	return mailroom.Errorf(mailroom.CodeForbidden, "changes are not allowed with --readonly")
 }
 
-// update is how a folder is changed.
+// update is a method of [tracker.Folder] that changes issues.
 type update func(dir tracker.Folder, ctx context.Context, f func(*tracker.Tracker) error) ([]tracker.InvalidLine, error)
 
 func (m *Main) changeWith(ctx context.Context, update update, f func(t *tracker.Tracker) error) error {
@@ -294,12 +292,12 @@ func (m *Main) changeWith(ctx context.Context, update update, f func(t *tracker.
 	}
 	m.changed = m.changed || err == nil
 	if err == nil && len(invalid) > 0 {
-		m.say("Warning: %d lines of the file were no issues and are in quarantine.jsonl now: %v", len(invalid), invalid[0].Err)
+		m.logf("Warning: %d lines of the file were not issues and were moved to quarantine.jsonl: %v", len(invalid), invalid[0].Err)
 	}
 	return err
 }
 
-// lockTimeout is how long a command waits unless a flag says otherwise.
+// lockTimeout returns the default wait for the lock.
 func (m *Main) lockTimeout() time.Duration {
 	const usual = 30 * time.Second
 	text := m.Env("BD_LOCK_TIMEOUT")
@@ -309,37 +307,36 @@ func (m *Main) lockTimeout() time.Duration {
 	if d, err := time.ParseDuration(text); err == nil && d > 0 {
 		return d
 	}
-	m.say("Warning: BD_LOCK_TIMEOUT %q is not a duration above 0, such as 30s; going on with %s", text, usual)
+	m.logf("Warning: invalid BD_LOCK_TIMEOUT %q; use a positive duration such as 30s; continuing with %s", text, usual)
 	return usual
 }
 
-// lockNotice is how long a command waits for another one before it says so.
+// lockNotice is the time after which a command reports that it waits for the lock.
 const lockNotice = 2 * time.Second
 
-// waiting is a folder whose lock the command waits for.
+// waiting returns the folder with the lock options of the command.
 func (m *Main) waiting(dir tracker.Folder) tracker.Folder {
-	return dir.WithWait(projectdir.Wait{Command: m.command, Most: m.patience, Notice: lockNotice, Tell: func(h projectdir.Holder) {
-		m.say("Waiting for the tracker, which is locked by %s; at most %s", h, m.patience)
+	return dir.WithWait(projectdir.Wait{Command: m.command, Most: m.lockWait, Notice: lockNotice, Tell: func(h projectdir.Holder) {
+		m.logf("Waiting for the tracker, which is locked by %s; at most %s", h, m.lockWait)
 	}})
 }
 
-// ShortLived is for a process that is a single invocation: it is over before
-// collecting garbage could pay, so only one that grows very large collects, and it
-// has its output to itself.
+// ShortLived tunes the runtime for a process with a single invocation: the garbage collector runs
+// only if the process grows very large.
 func ShortLived() {
-	const enough = 1 << 30 // bytes
+	const limit = 1 << 30 // bytes
 	debug.SetGCPercent(-1)
-	debug.SetMemoryLimit(enough)
-	widen(os.Stdout)
+	debug.SetMemoryLimit(limit)
+	widenPipe(os.Stdout)
 }
 
-// Started runs the program of the process it is in.
-func Started(ctx context.Context, name, version string) int {
+// RunProcess runs the command line of the current process and returns its exit code.
+func RunProcess(ctx context.Context, name, version string) int {
 	ShortLived()
 	dir, err := os.Getwd()
 	m := &Main{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Env: os.Getenv, Dir: dir, Name: name, Version: version}
 	if err != nil {
-		m.refuse(err, "")
+		m.printError(err, "")
 		return exitFailed
 	}
 	return m.Run(ctx, os.Args[1:])

@@ -4,5 +4,5 @@ package bd
 
 import "os"
 
-// widen is for systems whose pipes can be made wider.
-func widen(*os.File) {}
+// widenPipe does nothing on systems whose pipes can be made wider.
+func widenPipe(*os.File) {}

@@ -14,7 +14,7 @@ func (m *Main) createPlan(ctx context.Context, name string, dry bool) error {
 	if err != nil {
 		return err
 	}
-	drafts, err := planned(text)
+	drafts, err := parsePlan(text)
 	if err != nil {
 		return err
 	}
@@ -23,13 +23,13 @@ func (m *Main) createPlan(ctx context.Context, name string, dry bool) error {
 		return err
 	}
 	if m.json {
-		return m.printJSON(shapes(after, made, nil))
+		return m.printJSON(issuesJSON(after, made, nil))
 	}
 	for _, it := range made {
 		if dry {
-			err = m.tell("This would create: %s (P%d %s)", it.Title, it.Priority, it.Type)
+			err = m.report("This would create: %s (P%d %s)", it.Title, it.Priority, it.Type)
 		} else {
-			err = m.tell("Created %s: %s (P%d %s)", it.ID, it.Title, it.Priority, it.Type)
+			err = m.report("Created %s: %s (P%d %s)", it.ID, it.Title, it.Priority, it.Type)
 		}
 		if err != nil {
 			return err
@@ -38,10 +38,10 @@ func (m *Main) createPlan(ctx context.Context, name string, dry bool) error {
 	return nil
 }
 
-// planned reads a plan: "## Title" begins an issue, "### Section" a part of it, such as
-// Priority, Type, Assignee, Labels, Dependencies, Description, Design, Acceptance Criteria
-// and Notes. Text without a section is the description.
-func planned(text string) (drafts []tracker.NewIssue, err error) {
+// parsePlan parses a Markdown plan. "## Title" starts an issue and "### Section" a field: Priority,
+// Type, Assignee, Labels, Dependencies, Description, Design, Acceptance Criteria or Notes. Text
+// before the first section is the description.
+func parsePlan(text string) (drafts []tracker.NewIssue, err error) {
 	var draft *tracker.NewIssue
 	section := ""
 	parts := map[string]string{}
@@ -49,14 +49,14 @@ func planned(text string) (drafts []tracker.NewIssue, err error) {
 		if draft == nil {
 			return nil
 		}
-		if err := fill(draft, parts); err != nil {
+		if err := setSections(draft, parts); err != nil {
 			return err
 		}
 		drafts = append(drafts, *draft)
 		parts = map[string]string{}
 		return nil
 	}
-	fenced := false // a block of code can have lines like headings
+	fenced := false // headings in code blocks do not count
 	for line := range strings.Lines(text) {
 		line = strings.TrimRight(line, "\r\n")
 		if strings.HasPrefix(strings.TrimSpace(line), "```") {
@@ -70,7 +70,7 @@ func planned(text string) (drafts []tracker.NewIssue, err error) {
 				return nil, err
 			}
 			draft, section = &tracker.NewIssue{Issue: tracker.Issue{Title: strings.TrimSpace(title), Priority: tracker.PriorityNormal}}, ""
-		case draft == nil: // what comes before the first issue
+		case draft == nil: // text before the first issue
 		case sub && !fenced:
 			section = strings.ToLower(strings.TrimSpace(name))
 		default:
@@ -81,13 +81,13 @@ func planned(text string) (drafts []tracker.NewIssue, err error) {
 		return nil, err
 	}
 	if len(drafts) == 0 {
-		return nil, mailroom.Errorf(mailroom.CodeInvalid, "the plan has no issue; begin each with a line such as: ## Fix the roof")
+		return nil, mailroom.Errorf(mailroom.CodeInvalid, "the plan has no issues; start each with a heading such as: ## Fix the roof")
 	}
 	return drafts, nil
 }
 
-// fill sets what the sections of an issue say.
-func fill(d *tracker.NewIssue, parts map[string]string) error {
+// setSections sets the fields of an issue from its sections.
+func setSections(d *tracker.NewIssue, parts map[string]string) error {
 	words := func(text string) []string {
 		return strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' || r == '\t' || r == '\n' })
 	}

@@ -11,21 +11,21 @@ import (
 )
 
 const (
-	primeFile = "PRIME.md" // instead of the primer, in the tracker's folder
+	primeFile = "PRIME.md" // replaces the primer, in the tracker's folder
 	maxPrime  = 256 << 10  // bytes
 )
 
-// primeCommand is called by the start of an agent's session in any folder, so it says
-// nothing where there is no tracker.
+// primeCommand prints nothing without a tracker, because agents run it at the start of a session in
+// any folder.
 func (m *Main) primeCommand() *cobra.Command {
 	var stealth, standard bool
-	cmd := &cobra.Command{Use: "prime", Short: "Print what an agent should know of this tracker", Args: noArgs, Long: `Print what an agent should know of this tracker.
+	cmd := &cobra.Command{Use: "prime", Short: "Print instructions for agents", Args: noArgs, Long: `Print instructions for agents.
 
-The text of .beads/PRIME.md takes the place of the usual one. Where there is no tracker,
-nothing is printed, so that hooks can call it in any folder.`}
-	cmd.Flags().BoolVar(&stealth, "stealth", false, "without a word about git")
-	cmd.Flags().BoolVar(&standard, "export", false, "the usual text, also where there is a PRIME.md")
-	idle(cmd, "full", "mcp")
+The text of .beads/PRIME.md replaces the default. Without a tracker nothing is printed, so
+that hooks can call it in any folder.`}
+	cmd.Flags().BoolVar(&stealth, "stealth", false, "omit instructions about git")
+	cmd.Flags().BoolVar(&standard, "export", false, "print the default text, even if PRIME.md exists")
+	ignoredFlags(cmd, "full", "mcp")
 	cmd.RunE = func(*cobra.Command, []string) error {
 		dir, err := m.folder()
 		if mailroom.CodeOf(err) == mailroom.CodeNotFound {
@@ -36,7 +36,7 @@ nothing is printed, so that hooks can call it in any folder.`}
 		}
 		own, err := dir.ReadFile(primeFile, maxPrime)
 		switch {
-		case mailroom.CodeOf(err) == mailroom.CodeNotFound: // as --db names a folder that is not there
+		case mailroom.CodeOf(err) == mailroom.CodeNotFound: // --db names a missing folder
 			return nil
 		case err != nil && !errors.Is(err, fs.ErrNotExist):
 			return err
@@ -60,12 +60,12 @@ const primerGit = "7. commit .beads/issues.jsonl together with your work\n"
 
 const primer = `# Issues of this repository
 
-They are in .beads/issues.jsonl. Use bd to read and change them; add --json for answers that programs read.
+They are in .beads/issues.jsonl. Use bd to read and change them; add --json for machine-readable output.
 
-1. bd ready --json             what can be worked on now
-2. bd update ID --claim --json make one yours; exit 1 names the holder if somebody was quicker
-3. bd show ID --json           all it says
-4. bd create "TITLE" --deps discovered-from:ID --json   what you find on the way
-5. bd comments add ID "TEXT"   what the next one should know
+1. bd ready --json             issues that are ready to work on
+2. bd update ID --claim --json claim one; exit 1 names the holder if it is taken
+3. bd show ID --json           show all fields
+4. bd create "TITLE" --deps discovered-from:ID --json   record further work
+5. bd comments add ID "TEXT"   leave notes for the next agent
 6. bd close ID --reason "WHY" --json
 ` + primerGit

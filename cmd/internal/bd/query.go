@@ -13,7 +13,7 @@ import (
 	"mailroom/tracker"
 )
 
-// filters are the flags that select issues.
+// filters holds the flags that select issues.
 type filters struct {
 	status, kind, assignee, priority, least, most, title, parent string
 	createdAfter, createdBefore, updatedAfter, updatedBefore     string
@@ -25,34 +25,34 @@ type filters struct {
 
 func (f *filters) bind(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVarP(&f.status, "status", "s", "", "of this status, or several with commas between")
-	flags.StringVarP(&f.priority, "priority", "p", "", "of this priority")
-	flags.StringVar(&f.least, "priority-min", "", "of this priority or a less urgent one")
-	flags.StringVar(&f.most, "priority-max", "", "of this priority or a more urgent one")
-	flags.StringVarP(&f.kind, "type", "t", "", "of this type")
-	flags.StringVarP(&f.assignee, "assignee", "a", "", "that this one has")
-	flags.BoolVar(&f.free, "no-assignee", false, "that nobody has")
-	flags.StringSliceVarP(&f.labels, "label", "l", nil, "with all of these labels")
-	flags.StringSliceVar(&f.anyLabel, "label-any", nil, "with any of these labels")
-	flags.StringVar(&f.title, "title", "", "with this in the title")
-	flags.StringSliceVar(&f.ids, "id", nil, "with one of these ids")
-	flags.StringVar(&f.parent, "parent", "", "children of this issue")
+	flags.StringVarP(&f.status, "status", "s", "", "only these statuses, separated by commas")
+	flags.StringVarP(&f.priority, "priority", "p", "", "only this priority")
+	flags.StringVar(&f.least, "priority-min", "", "only this priority or less urgent")
+	flags.StringVar(&f.most, "priority-max", "", "only this priority or more urgent")
+	flags.StringVarP(&f.kind, "type", "t", "", "only this type")
+	flags.StringVarP(&f.assignee, "assignee", "a", "", "only with this assignee")
+	flags.BoolVar(&f.free, "no-assignee", false, "only unassigned issues")
+	flags.StringSliceVarP(&f.labels, "label", "l", nil, "only with all of these labels")
+	flags.StringSliceVar(&f.anyLabel, "label-any", nil, "only with any of these labels")
+	flags.StringVar(&f.title, "title", "", "only with this text in the title")
+	flags.StringSliceVar(&f.ids, "id", nil, "only these ids")
+	flags.StringVar(&f.parent, "parent", "", "only children of this issue")
 	flags.StringVar(&f.createdAfter, "created-after", "", "created after this day or time")
-	flags.StringVar(&f.createdBefore, "created-before", "", "created before it")
+	flags.StringVar(&f.createdBefore, "created-before", "", "created before this day or time")
 	flags.StringVar(&f.updatedAfter, "updated-after", "", "changed after this day or time")
-	flags.StringVar(&f.updatedBefore, "updated-before", "", "changed before it")
+	flags.StringVar(&f.updatedBefore, "updated-before", "", "changed before this day or time")
 	flags.StringVar(&f.closedAfter, "closed-after", "", "closed after this day or time")
-	flags.StringVar(&f.closedBefore, "closed-before", "", "closed before it")
-	flags.StringVar(&f.inDescription, "desc-contains", "", "with this in the description")
-	flags.StringVar(&f.inNotes, "notes-contains", "", "with this in the notes")
-	flags.BoolVar(&f.unlabelled, "no-labels", false, "without labels")
-	flags.BoolVar(&f.undescribed, "empty-description", false, "without a description")
-	flags.BoolVar(&f.orphans, "no-parent", false, "that are no children")
-	flags.IntVarP(&f.limit, "limit", "n", 0, "at most so many; 0 is all")
+	flags.StringVar(&f.closedBefore, "closed-before", "", "closed before this day or time")
+	flags.StringVar(&f.inDescription, "desc-contains", "", "only with this text in the description")
+	flags.StringVar(&f.inNotes, "notes-contains", "", "only with this text in the notes")
+	flags.BoolVar(&f.unlabelled, "no-labels", false, "only without labels")
+	flags.BoolVar(&f.undescribed, "empty-description", false, "only without a description")
+	flags.BoolVar(&f.orphans, "no-parent", false, "only without a parent")
+	flags.IntVarP(&f.limit, "limit", "n", 0, "maximum number of issues; 0 is all")
 	alias(cmd, "title", "title-contains")
 }
 
-// filter reads the flags.
+// filter converts the flags to a filter.
 func (f *filters) filter(t *tracker.Tracker) (out tracker.Filter, err error) {
 	out = tracker.Filter{
 		All: f.all, Type: f.kind, Assignee: f.assignee, Free: f.free, Labels: f.labels, AnyLabel: f.anyLabel, Title: f.title,
@@ -90,11 +90,11 @@ func (f *filters) filter(t *tracker.Tracker) (out tracker.Filter, err error) {
 		{f.updatedAfter, &out.UpdatedAfter}, {f.updatedBefore, &out.UpdatedBefore},
 		{f.closedAfter, &out.ClosedAfter}, {f.closedBefore, &out.ClosedBefore},
 	} {
-		if *at.to, err = moment(at.text); err != nil {
+		if *at.to, err = parseTime(at.text); err != nil {
 			return out, err
 		}
 	}
-	out.All = out.All || f.closedAfter != "" || f.closedBefore != "" // else none would be left
+	out.All = out.All || f.closedAfter != "" || f.closedBefore != "" // otherwise the result would be empty
 	for _, id := range f.ids {
 		it, err := t.Find(id)
 		if err != nil {
@@ -112,7 +112,7 @@ func (f *filters) filter(t *tracker.Tracker) (out tracker.Filter, err error) {
 	return out, nil
 }
 
-func first[T any](list []T, n int) []T {
+func limitTo[T any](list []T, n int) []T {
 	if n > 0 && len(list) > n {
 		return list[:n]
 	}
@@ -126,10 +126,10 @@ func (m *Main) listCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "list", Short: "List issues that are not closed", Args: noArgs}
 	f.bind(cmd)
 	order.bind(cmd)
-	cmd.Flags().BoolVar(&f.all, "all", false, "closed ones too")
-	cmd.Flags().BoolVar(&tree, "pretty", false, "as a tree, children below their parents")
+	cmd.Flags().BoolVar(&f.all, "all", false, "include closed issues")
+	cmd.Flags().BoolVar(&tree, "pretty", false, "show as a tree, children below their parents")
 	alias(cmd, "pretty", "tree")
-	idle(cmd, "long", "flat", "no-pager")
+	ignoredFlags(cmd, "long", "flat", "no-pager")
 	cmd.RunE = func(*cobra.Command, []string) error {
 		return m.read(func(t *tracker.Tracker) error {
 			what, err := f.filter(t)
@@ -140,9 +140,9 @@ func (m *Main) listCommand() *cobra.Command {
 			if err := order.sort(found); err != nil {
 				return err
 			}
-			found = first(found, f.limit)
+			found = limitTo(found, f.limit)
 			if tree && !m.json {
-				return m.printTree(family(found))
+				return m.printTree(parentTree(found))
 			}
 			return m.printList(t, found)
 		})
@@ -150,17 +150,17 @@ func (m *Main) listCommand() *cobra.Command {
 	return cmd
 }
 
-// printList prints issues as list does.
+// printList prints issues in the format of list.
 func (m *Main) printList(t *tracker.Tracker, found []*tracker.Issue) error {
 	if m.json {
-		return m.printShapes(t, found, counts(t))
+		return m.printIssuesJSON(t, found, counts(t))
 	}
 	return m.printTable(found)
 }
 
 func (m *Main) searchCommand() *cobra.Command {
 	var f filters
-	cmd := &cobra.Command{Use: "search TEXT", Short: "Find issues by what they say", Args: cobra.MinimumNArgs(1)}
+	cmd := &cobra.Command{Use: "search TEXT", Short: "Search issues for a text", Args: cobra.MinimumNArgs(1)}
 	f.bind(cmd)
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		f.all = true
@@ -170,7 +170,7 @@ func (m *Main) searchCommand() *cobra.Command {
 				return err
 			}
 			what.Text = strings.Join(args, " ")
-			return m.printList(t, first(t.List(what), f.limit))
+			return m.printList(t, limitTo(t.List(what), f.limit))
 		})
 	}
 	return cmd
@@ -186,7 +186,7 @@ func (m *Main) countCommand() *cobra.Command {
 		"assignee": func(it *tracker.Issue) []string { return []string{it.Assignee} },
 		"label":    func(it *tracker.Issue) []string { return it.Labels },
 	}
-	cmd := &cobra.Command{Use: "count", Short: "Count issues, closed ones too", Args: noArgs}
+	cmd := &cobra.Command{Use: "count", Short: "Count issues, including closed ones", Args: noArgs}
 	f.bind(cmd)
 	by := map[string]*bool{}
 	for name := range groups {
@@ -195,7 +195,7 @@ func (m *Main) countCommand() *cobra.Command {
 	cmd.RunE = func(*cobra.Command, []string) error {
 		for name, on := range by {
 			if *on && group != "" {
-				return mailroom.Errorf(mailroom.CodeInvalid, "count by one thing at a time, not by %s and %s", group, name)
+				return mailroom.Errorf(mailroom.CodeInvalid, "use only one of %s and %s", group, name)
 			} else if *on {
 				group = name
 			}
@@ -220,13 +220,13 @@ func (m *Main) readyCommand() *cobra.Command {
 	var f filters
 	order := string(tracker.OrderHybrid)
 	var claim, explain bool
-	cmd := &cobra.Command{Use: "ready", Short: "List the open issues that nothing keeps from being worked on", Args: noArgs}
+	cmd := &cobra.Command{Use: "ready", Short: "List open issues that nothing blocks", Args: noArgs}
 	f.bind(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&order, "sort", order, "hybrid (what is new by priority, then the oldest), priority or oldest")
-	flags.BoolVar(&f.free, "unassigned", false, "that nobody has")
-	flags.BoolVar(&claim, "claim", false, "make the first one that nobody has yours")
-	flags.BoolVar(&explain, "explain", false, "say what keeps the others")
+	flags.StringVar(&order, "sort", order, "hybrid (recent ones by priority, then the oldest), priority or oldest")
+	flags.BoolVar(&f.free, "unassigned", false, "only unassigned issues")
+	flags.BoolVar(&claim, "claim", false, "claim the first unassigned issue")
+	flags.BoolVar(&explain, "explain", false, "also show what blocks the others")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if !slices.Contains([]tracker.Order{tracker.OrderHybrid, tracker.OrderPriority, tracker.OrderAge}, tracker.Order(order)) {
 			return mailroom.Errorf(mailroom.CodeInvalid, "sort %q is not one of hybrid, priority, oldest", order)
@@ -236,7 +236,7 @@ func (m *Main) readyCommand() *cobra.Command {
 			return t.Ready(what, tracker.Order(order), time.Now()), err
 		}
 		if claim {
-			by := m.by(cmd.Context())
+			by := m.signature(cmd.Context())
 			return m.claimReady(cmd, by, find)
 		}
 		return m.read(func(t *tracker.Tracker) error {
@@ -247,24 +247,23 @@ func (m *Main) readyCommand() *cobra.Command {
 			if explain && !m.json {
 				return m.printExplained(t, found)
 			}
-			return m.printList(t, first(found, f.limit))
+			return m.printList(t, limitTo(found, f.limit))
 		})
 	}
 	return cmd
 }
 
-// claimReady claims the first ready issue that is free, and that no other agent
-// has reserved.
+// claimReady claims the first ready issue that is unassigned and not reserved by another agent.
 func (m *Main) claimReady(cmd *cobra.Command, by tracker.Signature, find func(*tracker.Tracker) ([]*tracker.Issue, error)) error {
 	ctx := cmd.Context()
-	errTaken := errors.New("somebody else was quicker")
+	errTaken := errors.New("claimed by another command")
 	free := func(it *tracker.Issue) bool { return it.Assignee == "" || it.Assignee == by.Actor }
 	for {
 		reserved, err := m.reserveReady(ctx, find, free)
 		if err != nil {
 			return err
 		}
-		var mine move
+		var mine transition
 		var after *tracker.Tracker
 		err = m.changeAll(ctx, false, func(t *tracker.Tracker) error {
 			found, err := find(t)
@@ -287,29 +286,31 @@ func (m *Main) claimReady(cmd *cobra.Command, by tracker.Signature, find func(*t
 			m.mailbox().ReleaseAll(ctx)
 		}
 		if errors.Is(err, errTaken) {
-			continue // each time because somebody has claimed one: it comes to an end
+			continue // terminates: each retry means that another command has claimed an issue
 		}
 		if err != nil {
 			return err
 		}
-		m.tellMail(ctx, []move{mine})
+		m.enqueueMail(ctx, []transition{mine})
 		if m.json {
-			return m.printJSON(shapes(after, []*tracker.Issue{mine.is}, nil))
+			return m.printJSON(issuesJSON(after, []*tracker.Issue{mine.is}, nil))
 		}
-		return m.tell("Claimed %s: %s", mine.is.ID, mine.is.Title)
+		return m.report("Claimed %s: %s", mine.is.ID, mine.is.Title)
 	}
 }
 
-func errNoneFree() error { return mailroom.Errorf(mailroom.CodeNotFound, "no ready issue is free") }
+func errNoneFree() error {
+	return mailroom.Errorf(mailroom.CodeNotFound, "no unassigned issue is ready")
+}
 
 func (m *Main) blockedCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "blocked", Short: "List the issues that others hold up", Args: noArgs}
+	cmd := &cobra.Command{Use: "blocked", Short: "List issues that other issues block", Args: noArgs}
 	cmd.RunE = func(*cobra.Command, []string) error {
 		return m.read(func(t *tracker.Tracker) error {
 			found := t.BlockedIssues()
 			if m.json {
-				return m.printShapes(t, found, func(it *tracker.Issue) []extra {
-					ids := names(t.BlockedBy(it))
+				return m.printIssuesJSON(t, found, func(it *tracker.Issue) []extra {
+					ids := issueIDs(t.BlockedBy(it))
 					return []extra{{"blocked_by_count", len(ids)}, {"blocked_by", ids}}
 				})
 			}
@@ -319,7 +320,7 @@ func (m *Main) blockedCommand() *cobra.Command {
 	return cmd
 }
 
-func names(issues []*tracker.Issue) []string {
+func issueIDs(issues []*tracker.Issue) []string {
 	ids := []string{}
 	for _, it := range issues {
 		ids = append(ids, it.ID)
@@ -330,15 +331,15 @@ func names(issues []*tracker.Issue) []string {
 func (m *Main) staleCommand() *cobra.Command {
 	var days, limit int
 	var status string
-	cmd := &cobra.Command{Use: "stale", Short: "List open issues that nobody has touched for long", Args: noArgs}
+	cmd := &cobra.Command{Use: "stale", Short: "List open issues without recent changes", Args: noArgs}
 	cmd.Flags().IntVarP(&days, "days", "d", 30, "days without a change")
-	cmd.Flags().IntVarP(&limit, "limit", "n", 50, "at most so many")
-	cmd.Flags().StringVarP(&status, "status", "s", "", "of this status")
+	cmd.Flags().IntVarP(&limit, "limit", "n", 50, "maximum number of issues")
+	cmd.Flags().StringVarP(&status, "status", "s", "", "only this status")
 	cmd.RunE = func(*cobra.Command, []string) error {
 		return m.read(func(t *tracker.Tracker) error {
 			found := t.Stale(time.Now().AddDate(0, 0, -days))
 			found = slices.DeleteFunc(found, func(it *tracker.Issue) bool { return status != "" && string(it.Status) != status })
-			return m.printList(t, first(found, limit))
+			return m.printList(t, limitTo(found, limit))
 		})
 	}
 	return cmd
@@ -346,8 +347,8 @@ func (m *Main) staleCommand() *cobra.Command {
 
 func (m *Main) showCommand() *cobra.Command {
 	var short bool
-	cmd := &cobra.Command{Use: "show ID…", Short: "Show issues with all they say", Args: cobra.MinimumNArgs(1)}
-	cmd.Flags().BoolVar(&short, "short", false, "one line for each")
+	cmd := &cobra.Command{Use: "show ID…", Short: "Show issues in full", Args: cobra.MinimumNArgs(1)}
+	cmd.Flags().BoolVar(&short, "short", false, "one line per issue")
 	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
 		return m.read(func(t *tracker.Tracker) error {
 			var found []*tracker.Issue
@@ -366,7 +367,7 @@ func (m *Main) showCommand() *cobra.Command {
 			}
 			list := []any{}
 			for _, it := range found {
-				list = append(list, whole(t, it, m.runOf(cmd.Context(), it)))
+				list = append(list, fullIssueJSON(t, it, m.runOf(cmd.Context(), it)))
 			}
 			return m.printJSON(list)
 		})

@@ -8,14 +8,13 @@ import (
 	"mailroom/tracker"
 )
 
-// Run is what somebody knows of the run that works on an issue, or has worked on
-// it last.
+// Run describes the current or latest run that works on an issue.
 type Run struct {
-	Lines []string        // for people, below the issue
-	JSON  json.RawMessage // the member "run" of the issue under --json
+	Lines []string        // text to print below the issue
+	JSON  json.RawMessage // member "run" of the issue with --json
 }
 
-// runOf asks for the run of an issue; nil if nobody knows of one.
+// runOf returns the run of an issue, or nil.
 func (m *Main) runOf(ctx context.Context, it *tracker.Issue) *Run {
 	if m.RunOf == nil {
 		return nil

@@ -16,16 +16,15 @@ import (
 	"mailroom/tracker"
 )
 
-// settings are .beads/config.toml.
+// settings is the content of .beads/config.toml.
 type settings struct {
 	Prefix string        `toml:"prefix,omitempty"` // of new ids
 	Mail   *mailSettings `toml:"mail,omitempty"`
 
-	digest string // of the file; "": there is none
+	digest string // of the file; "" if there is none
 }
 
-// mailSettings name the server that commands ask. A token has no place in a file
-// that git carries.
+// mailSettings name the agent mail server. They have no token, because git carries the file.
 type mailSettings struct {
 	URL     string `toml:"url,omitempty"`
 	Project string `toml:"project,omitempty"`
@@ -36,8 +35,7 @@ const (
 	maxSettings  = 64 << 10 // bytes
 )
 
-// readSettings reads the file as far as it can be understood, and says what of it
-// cannot.
+// readSettings reads the file. On an error it returns the valid part, if any.
 func readSettings(dir tracker.Folder) (s settings, err error) {
 	raw, err := dir.ReadFile(settingsFile, maxSettings)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -72,13 +70,12 @@ func unknownKey(key []string) string {
 	return fmt.Sprintf("unknown key %s; known are %s", name, strings.Join(known, ", "))
 }
 
-// settings are those of the tracker. What is wrong with their file is told once,
-// and stops nobody.
+// settings returns the tracker's settings. It warns once about an invalid file and continues.
 func (m *Main) settings(dir tracker.Folder) settings {
 	s, err := readSettings(dir)
-	if err != nil && !m.unsettled {
-		m.unsettled = true
-		m.say("Warning: %s; going on without it", err.Error())
+	if err != nil && !m.settingsWarned {
+		m.settingsWarned = true
+		m.logf("Warning: %s; going on without it", err.Error())
 	}
 	return s
 }
@@ -88,7 +85,7 @@ func digestOf(raw []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// writeSettings replaces the settings, and with trust keeps that the user trusts them.
+// writeSettings replaces the settings, and with trust marks them as trusted.
 func (m *Main) writeSettings(ctx context.Context, dir tracker.Folder, set settings, trust bool) error {
 	raw, err := toml.Marshal(set)
 	if err == nil {

@@ -16,18 +16,18 @@ import (
 	"mailroom/tracker"
 )
 
-// extra is a member that an answer adds to an issue.
+// extra is a member that output adds to an issue.
 type extra struct {
 	name  string
 	value any
 }
 
-// shape is an issue in an answer: its line, with members that it has not added.
-func shape(t *tracker.Tracker, it *tracker.Issue, more ...extra) json.RawMessage {
-	return appendShape(nil, t, it, more)
+// issueJSON returns the issue's line with extra members. Existing members take precedence.
+func issueJSON(t *tracker.Tracker, it *tracker.Issue, more ...extra) json.RawMessage {
+	return appendIssueJSON(nil, t, it, more)
 }
 
-func appendShape(out []byte, t *tracker.Tracker, it *tracker.Issue, more []extra) []byte {
+func appendIssueJSON(out []byte, t *tracker.Tracker, it *tracker.Issue, more []extra) []byte {
 	out = append(out, strings.TrimSuffix(strings.TrimRight(t.Line(it), " \t"), "}")...)
 	for _, e := range more {
 		if it.HasForeign(e.name) {
@@ -39,32 +39,32 @@ func appendShape(out []byte, t *tracker.Tracker, it *tracker.Issue, more []extra
 	return append(out, '}')
 }
 
-// text encodes what answers are made of.
+// text encodes a value as JSON.
 func text(v any) []byte {
-	if n, ok := v.(int); ok { // a list has three for each issue
+	if n, ok := v.(int); ok { // fast path: a list has three per issue
 		return strconv.AppendInt(nil, int64(n), 10)
 	}
 	b, err := json.Marshal(v)
 	if err != nil {
-		panic(err) // texts, numbers and raw JSON that was read
+		panic(err) // cannot fail: strings, numbers and parsed JSON
 	}
 	return b
 }
 
-// shapes are issues in an answer; none are [].
-func shapes(t *tracker.Tracker, issues []*tracker.Issue, more func(*tracker.Issue) []extra) []json.RawMessage {
+// issuesJSON returns issues as JSON; the result is never nil.
+func issuesJSON(t *tracker.Tracker, issues []*tracker.Issue, more func(*tracker.Issue) []extra) []json.RawMessage {
 	list := make([]json.RawMessage, 0, len(issues))
 	for _, it := range issues {
 		var add []extra
 		if more != nil {
 			add = more(it)
 		}
-		list = append(list, shape(t, it, add...))
+		list = append(list, issueJSON(t, it, add...))
 	}
 	return list
 }
 
-// counts are what a list adds to each issue.
+// counts returns the extra members of a list.
 func counts(t *tracker.Tracker) func(*tracker.Issue) []extra {
 	dependents := t.CountDependents()
 	return func(it *tracker.Issue) []extra {
@@ -74,23 +74,23 @@ func counts(t *tracker.Tracker) func(*tracker.Issue) []extra {
 	}
 }
 
-// related is an issue as another one's dependency or dependent.
-func related(t *tracker.Tracker, it *tracker.Issue, kind string) json.RawMessage {
-	return shape(t, it, extra{"dependency_type", kind})
+// relatedJSON returns an issue as a dependency or dependent of another.
+func relatedJSON(t *tracker.Tracker, it *tracker.Issue, kind string) json.RawMessage {
+	return issueJSON(t, it, extra{"dependency_type", kind})
 }
 
-// whole is an issue with its dependencies and dependents in full, and its run.
-func whole(t *tracker.Tracker, it *tracker.Issue, run *Run) json.RawMessage {
+// fullIssueJSON returns an issue with its dependencies, its dependents and its run.
+func fullIssueJSON(t *tracker.Tracker, it *tracker.Issue, run *Run) json.RawMessage {
 	down, up := []json.RawMessage{}, []json.RawMessage{}
 	for _, d := range it.Dependencies {
 		if on, err := t.Find(d.On); err == nil && on.ID == d.On {
-			down = append(down, related(t, on, d.Type))
+			down = append(down, relatedJSON(t, on, d.Type))
 		}
 	}
 	for _, other := range t.Dependents(it.ID) {
 		for _, d := range other.Dependencies {
 			if d.On == it.ID {
-				up = append(up, related(t, other, d.Type))
+				up = append(up, relatedJSON(t, other, d.Type))
 			}
 		}
 	}
@@ -106,35 +106,35 @@ func whole(t *tracker.Tracker, it *tracker.Issue, run *Run) json.RawMessage {
 	return json.RawMessage(line)
 }
 
-// printShapes prints issues in an answer as printJSON would, and as they come: a
-// list may be as large as the file. more is asked on all processors.
-func (m *Main) printShapes(t *tracker.Tracker, found []*tracker.Issue, more func(*tracker.Issue) []extra) error {
+// printIssuesJSON streams issues in the format of printJSON, because a list may be as large as the
+// file. It calls more on several goroutines.
+func (m *Main) printIssuesJSON(t *tracker.Tracker, found []*tracker.Issue, more func(*tracker.Issue) []extra) error {
 	if len(found) == 0 {
 		return m.printJSON(found)
 	}
 	const piece = 64 // issues
 	pieces := make(chan chan []byte, runtime.GOMAXPROCS(0))
-	spare := make(chan []byte, cap(pieces)) // pieces that were printed: fresh memory costs more than filling it
+	spare := make(chan []byte, cap(pieces)) // buffers to reuse, because fresh memory is slow
 	go func() {
 		defer recovery.Log(nil, "the printing of issues")
 		defer close(pieces)
 		for at := 0; at < len(found); at += piece {
 			some := found[at:min(at+piece, len(found))]
 			done := make(chan []byte, 1)
-			pieces <- done // waits while enough are on their way
+			pieces <- done // blocks while enough chunks are pending
 			go func() {
 				defer recovery.Handle(nil, "the printing of issues", func(*recovery.Panic) { done <- nil })
-				var room []byte
+				var buffer []byte
 				select {
-				case room = <-spare:
+				case buffer = <-spare:
 				default:
 				}
-				done <- laidOut(room, t, some, at == 0, more)
+				done <- formatChunk(buffer, t, some, at == 0, more)
 			}()
 		}
 	}()
 	var failed error
-	for done := range pieces { // to the end, whatever fails: until then others are at work
+	for done := range pieces { // drain the channel even after a failure, so that the goroutines end
 		text := <-done
 		if text == nil && failed == nil {
 			failed = errors.New("some issues could not be printed")
@@ -156,12 +156,12 @@ func (m *Main) printShapes(t *tracker.Tracker, found []*tracker.Issue, more func
 	return nil
 }
 
-// laidOut is a piece of a list, each issue with what stands before it.
-func laidOut(out []byte, t *tracker.Tracker, some []*tracker.Issue, first bool, more func(*tracker.Issue) []extra) []byte {
+// formatChunk appends part of a list, each issue preceded by its separator.
+func formatChunk(out []byte, t *tracker.Tracker, some []*tracker.Issue, first bool, more func(*tracker.Issue) []extra) []byte {
 	size := 0
 	for _, it := range some {
-		const room = 300 // for what is added, and for spaces
-		size += len(t.Line(it)) + room
+		const reserve = 300 // for extra members and white space
+		size += len(t.Line(it)) + reserve
 	}
 	out = slices.Grow(out, size)
 	var shaped []byte
@@ -171,16 +171,16 @@ func laidOut(out []byte, t *tracker.Tracker, some []*tracker.Issue, first bool, 
 			before, first = '[', false
 		}
 		out = append(out, before)
-		shaped = appendShape(shaped[:0], t, it, more(it))
-		out = indented(append(out, "\n  "...), shaped, 1)
+		shaped = appendIssueJSON(shaped[:0], t, it, more(it))
+		out = appendIndented(append(out, "\n  "...), shaped, 1)
 	}
 	return out
 }
 
-// indented adds valid JSON to out, a member a line. It is what encoding/json does
-// ten times slower, as that asks whether it is valid.
-func indented(out, raw []byte, depth int) []byte {
-	const margin = "\n                " // of what is not very deep
+// appendIndented appends valid JSON with one member per line. It is ten times as fast as
+// encoding/json, which validates its input.
+func appendIndented(out, raw []byte, depth int) []byte {
+	const margin = "\n                " // for common depths
 	line := func() {
 		if n := 1 + 2*depth; n <= len(margin) {
 			out = append(out, margin[:n]...)
@@ -223,7 +223,7 @@ func indented(out, raw []byte, depth int) []byte {
 	return out
 }
 
-// textLen is how long the JSON text is that raw begins with.
+// textLen returns the length of the JSON string at the start of raw.
 func textLen(raw []byte) int {
 	for at := 1; ; {
 		next := bytes.IndexByte(raw[at:], '"')

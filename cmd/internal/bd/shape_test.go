@@ -26,7 +26,7 @@ func FuzzIndented(f *testing.F) {
 		if err := json.Indent(&want, compact.Bytes(), "", "  "); err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(want.String(), string(indented(nil, text, 0))); diff != "" {
+		if diff := cmp.Diff(want.String(), string(appendIndented(nil, text, 0))); diff != "" {
 			t.Errorf("%q is laid out as (-want +got):\n%s", text, diff)
 		}
 	})
@@ -35,7 +35,7 @@ func FuzzIndented(f *testing.F) {
 func TestColumnsAreAlignedWhateverTheirColours(t *testing.T) {
 	var out bytes.Buffer
 	m := &Main{Stdout: &out}
-	err := m.printRows([][]shown{{"x-1", "\x1b[31mP0\x1b[0m", "café", "end"}, {"x-100", "P2", "", "end"}, {"x-2"}})
+	err := m.printRows([][]safeText{{"x-1", "\x1b[31mP0\x1b[0m", "café", "end"}, {"x-100", "P2", "", "end"}, {"x-2"}})
 	want := "x-1    \x1b[31mP0\x1b[0m  café  end\nx-100  P2        end\nx-2\n"
 	if diff := cmp.Diff(want, out.String()); diff != "" || err != nil {
 		t.Errorf("%v, rows (-want +got):\n%s", err, diff)
@@ -64,7 +64,7 @@ func TestAShapeIsWholeWhateverFollowsItsLine(t *testing.T) {
 	if len(invalid) > 0 {
 		t.Fatalf("invalid: %v", invalid)
 	}
-	got := string(shape(issues, issues.All()[0], extra{"depth", 1}))
+	got := string(issueJSON(issues, issues.All()[0], extra{"depth", 1}))
 	if want := `{"id":"x-1","depth":1}`; got != want {
 		t.Errorf("it is %s, want %s", got, want)
 	}

@@ -11,8 +11,8 @@ import (
 	"mailroom/tracker"
 )
 
-// sorting are the flags that order a list. Without them it is by priority, the newer
-// first among equals.
+// sorting holds the flags that order a list. The default is by priority, newest first within a
+// priority.
 type sorting struct {
 	by      string
 	reverse bool
@@ -20,10 +20,10 @@ type sorting struct {
 
 func (s *sorting) bind(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&s.by, "sort", "", "priority, created, updated, closed, status, id, title, type or assignee")
-	cmd.Flags().BoolVarP(&s.reverse, "reverse", "r", false, "the other way round")
+	cmd.Flags().BoolVarP(&s.reverse, "reverse", "r", false, "reverse the order")
 }
 
-// sort orders issues: times with the newest first, all else ascending.
+// sort orders issues: times newest first, everything else ascending.
 func (s *sorting) sort(found []*tracker.Issue) error {
 	text := func(of func(*tracker.Issue) string) func(a, b *tracker.Issue) int {
 		return func(a, b *tracker.Issue) int { return strings.Compare(of(a), of(b)) }
@@ -50,8 +50,8 @@ func (s *sorting) sort(found []*tracker.Issue) error {
 	return nil
 }
 
-// family puts children below their parents, as nodes of a tree.
-func family(found []*tracker.Issue) (nodes []tracker.Node) {
+// parentTree returns the issues as nodes of a tree, children below their parents.
+func parentTree(found []*tracker.Issue) (nodes []tracker.Node) {
 	const deepest = 50
 	has, below := map[string]bool{}, map[string][]*tracker.Issue{}
 	for _, it := range found {
@@ -79,7 +79,7 @@ func family(found []*tracker.Issue) (nodes []tracker.Node) {
 			walk(it, 0)
 		}
 	}
-	for _, it := range found { // those in a circle of parents, and those too deep
+	for _, it := range found { // issues in a cycle of parents, or too deep
 		walk(it, 0)
 	}
 	return nodes

@@ -19,33 +19,33 @@ import (
 
 func number(n int) string { return strconv.Itoa(n) }
 
-// terminal reports whether people look at what is printed, and want colours.
+// terminal reports whether stdout is a terminal and colours are enabled.
 func (m *Main) terminal() bool {
 	file, ok := m.Stdout.(*os.File)
 	return ok && m.Env("NO_COLOR") == "" && isatty.IsTerminal(file.Fd())
 }
 
-// shown is text for people. Text of a file becomes shown only through line, block or
-// colour, which mark the characters that would steer a terminal or hide something.
-type shown string
+// safeText is text that is safe for a terminal. Text of a file becomes safe only through line,
+// block or colour, which escape control and invisible characters.
+type safeText string
 
-// line is text on one line.
-func line(s string) shown { return shown(display.Line(strings.TrimSpace(s))) }
+// line returns text on one line.
+func line(s string) safeText { return safeText(display.Line(strings.TrimSpace(s))) }
 
-// block is text on several lines.
-func block(s string) shown { return shown(display.Text(s)) }
+// block returns text on several lines.
+func block(s string) safeText { return safeText(display.Text(s)) }
 
-// cells are texts of one row.
-func cells(words ...string) []shown {
-	row := make([]shown, len(words))
+// cells returns the cells of one row.
+func cells(words ...string) []safeText {
+	row := make([]safeText, len(words))
 	for i, word := range words {
 		row[i] = line(word)
 	}
 	return row
 }
 
-// print writes what is shown, as lines.
-func (m *Main) print(lines ...shown) error {
+// print writes lines.
+func (m *Main) print(lines ...safeText) error {
 	for _, l := range lines {
 		if _, err := fmt.Fprintln(m.Stdout, l); err != nil {
 			return err
@@ -54,15 +54,15 @@ func (m *Main) print(lines ...shown) error {
 	return nil
 }
 
-// colour is one line of text in a terminal's colour, plain anywhere else.
-func (m *Main) colour(code int, text string) shown {
+// colour returns one line of text, in colour on a terminal.
+func (m *Main) colour(code int, text string) safeText {
 	if !m.colours || code == 0 {
 		return line(text)
 	}
-	return shown(fmt.Sprintf("\x1b[%dm%s\x1b[0m", code, line(text)))
+	return safeText(fmt.Sprintf("\x1b[%dm%s\x1b[0m", code, line(text)))
 }
 
-// Colours of terminals.
+// ANSI colours.
 const (
 	red    = 31
 	green  = 32
@@ -71,7 +71,7 @@ const (
 	grey   = 90
 )
 
-func (m *Main) status(s tracker.Status) shown {
+func (m *Main) status(s tracker.Status) safeText {
 	code := 0
 	switch s {
 	case tracker.StatusOpen:
@@ -86,25 +86,25 @@ func (m *Main) status(s tracker.Status) shown {
 	return m.colour(code, string(s))
 }
 
-func (m *Main) urgency(p int) shown {
+func (m *Main) urgency(p int) safeText {
 	text := "P" + number(p)
 	if p <= 1 {
 		return m.colour(red, text)
 	}
-	return shown(text)
+	return safeText(text)
 }
 
-// enough bytes to be written at once.
-const enough = 64 << 10
+// flushSize is the buffer size for output, in bytes.
+const flushSize = 64 << 10
 
 // printRows prints aligned columns.
-func (m *Main) printRows(rows [][]shown) error {
+func (m *Main) printRows(rows [][]safeText) error {
 	count := 0
 	for _, row := range rows {
 		count += len(row)
 	}
-	var wide []int                  // characters of each column
-	widths := make([]int, 0, count) // and of each cell
+	var wide []int                  // width of each column, in characters
+	widths := make([]int, 0, count) // width of each cell
 	for _, row := range rows {
 		for i, cell := range row {
 			if i == len(wide) {
@@ -115,7 +115,7 @@ func (m *Main) printRows(rows [][]shown) error {
 			widths = append(widths, n)
 		}
 	}
-	out := make([]byte, 0, enough+enough/2)
+	out := make([]byte, 0, flushSize+flushSize/2)
 	for _, row := range rows {
 		gap := 0
 		for i, cell := range row {
@@ -129,7 +129,7 @@ func (m *Main) printRows(rows [][]shown) error {
 			gap += wide[i] - widths[i] + len("  ")
 		}
 		widths = widths[len(row):]
-		if out = append(out, '\n'); len(out) >= enough {
+		if out = append(out, '\n'); len(out) >= flushSize {
 			if _, err := m.Stdout.Write(out); err != nil {
 				return err
 			}
@@ -140,8 +140,8 @@ func (m *Main) printRows(rows [][]shown) error {
 	return err
 }
 
-// width is how many characters a cell has in a terminal, colours left out.
-func width(cell shown) int {
+// width returns the number of characters of a cell, without colour codes.
+func width(cell safeText) int {
 	n := utf8.RuneCountInString(string(cell))
 	if strings.IndexByte(string(cell), '\x1b') < 0 {
 		return n
@@ -157,19 +157,19 @@ func width(cell shown) int {
 	}
 }
 
-// printTable prints issues, one a line.
+// printTable prints one line per issue.
 func (m *Main) printTable(found []*tracker.Issue) error {
 	if len(found) == 0 {
-		return m.tell("No issues.")
+		return m.report("No issues.")
 	}
-	return m.printRows(rowsOf(found, func(it *tracker.Issue) []shown {
-		return []shown{line(it.ID), m.urgency(it.Priority), line(it.Type), m.status(it.Status), line(it.Assignee), line(it.Title)}
+	return m.printRows(rowsOf(found, func(it *tracker.Issue) []safeText {
+		return []safeText{line(it.ID), m.urgency(it.Priority), line(it.Type), m.status(it.Status), line(it.Assignee), line(it.Title)}
 	}))
 }
 
-// rowsOf makes a row of each issue.
-func rowsOf(found []*tracker.Issue, row func(*tracker.Issue) []shown) [][]shown {
-	rows := make([][]shown, len(found))
+// rowsOf returns a row for each issue.
+func rowsOf(found []*tracker.Issue, row func(*tracker.Issue) []safeText) [][]safeText {
+	rows := make([][]safeText, len(found))
 	tracker.InParts(len(found), func(from, to int) {
 		for i := from; i < to; i++ {
 			rows[i] = row(found[i])
@@ -180,10 +180,10 @@ func rowsOf(found []*tracker.Issue, row func(*tracker.Issue) []shown) [][]shown 
 
 func (m *Main) printBlocked(t *tracker.Tracker, found []*tracker.Issue) error {
 	if len(found) == 0 {
-		return m.tell("No issue is blocked.")
+		return m.report("No issue is blocked.")
 	}
-	return m.printRows(rowsOf(found, func(it *tracker.Issue) []shown {
-		return []shown{line(it.ID), m.urgency(it.Priority), line(it.Title), "← " + line(strings.Join(names(t.BlockedBy(it)), ", "))}
+	return m.printRows(rowsOf(found, func(it *tracker.Issue) []safeText {
+		return []safeText{line(it.ID), m.urgency(it.Priority), line(it.Title), "← " + line(strings.Join(issueIDs(t.BlockedBy(it)), ", "))}
 	}))
 }
 
@@ -192,7 +192,7 @@ func (m *Main) printExplained(t *tracker.Tracker, ready []*tracker.Issue) error 
 		return err
 	}
 	for _, it := range t.BlockedIssues() {
-		if err := m.tell("%s waits for %s", it.ID, strings.Join(names(t.BlockedBy(it)), ", ")); err != nil {
+		if err := m.report("%s is blocked by %s", it.ID, strings.Join(issueIDs(t.BlockedBy(it)), ", ")); err != nil {
 			return err
 		}
 	}
@@ -200,23 +200,23 @@ func (m *Main) printExplained(t *tracker.Tracker, ready []*tracker.Issue) error 
 }
 
 func (m *Main) printTree(nodes []tracker.Node) error {
-	var open []bool // levels whose node has another one below, seen from the end
-	branches := make([]shown, len(nodes))
+	var open []bool // by level: more siblings follow
+	branches := make([]safeText, len(nodes))
 	for i, n := range slices.Backward(nodes) {
 		for len(open) <= n.Depth {
 			open = append(open, false)
 		}
 		for level := 1; level < n.Depth; level++ {
-			branches[i] += map[bool]shown{true: "│  ", false: "   "}[open[level]]
+			branches[i] += map[bool]safeText{true: "│  ", false: "   "}[open[level]]
 		}
 		if n.Depth > 0 {
-			branches[i] += map[bool]shown{true: "├─ ", false: "└─ "}[open[n.Depth]]
+			branches[i] += map[bool]safeText{true: "├─ ", false: "└─ "}[open[n.Depth]]
 		}
-		open = open[:n.Depth+1] // what is deeper belongs to another one
+		open = open[:n.Depth+1] // deeper levels belong to another branch
 		open[n.Depth] = true
 	}
 	for i, n := range nodes {
-		more := shown("")
+		more := safeText("")
 		if n.Cut {
 			more = " …"
 		}
@@ -247,20 +247,20 @@ func (m *Main) printIssues(ctx context.Context, t *tracker.Tracker, found []*tra
 func (m *Main) printIssue(t *tracker.Tracker, it *tracker.Issue) error {
 	head := m.urgency(it.Priority) + " " + line(it.Type) + " " + m.status(it.Status)
 	if it.Assignee != "" {
-		head += ", " + line(it.Assignee) + " has it"
+		head += ", assigned to " + line(it.Assignee)
 	}
-	lines := []shown{m.colour(blue, it.ID) + "  " + line(it.Title), head, shown(fmt.Sprintf("created %s, changed %s", day(it.CreatedAt), day(it.UpdatedAt)))}
+	lines := []safeText{m.colour(blue, it.ID) + "  " + line(it.Title), head, safeText(fmt.Sprintf("created %s, changed %s", day(it.CreatedAt), day(it.UpdatedAt)))}
 	if it.Status == tracker.StatusClosed {
-		lines = append(lines, shown(fmt.Sprintf("closed %s: ", day(it.ClosedAt)))+block(it.CloseReason))
+		lines = append(lines, safeText(fmt.Sprintf("closed %s: ", day(it.ClosedAt)))+block(it.CloseReason))
 	}
 	if it.Status == tracker.StatusTombstone {
-		lines = append(lines, shown(strings.TrimRight(fmt.Sprintf("deleted %s by %s: %s", day(it.DeletedAt), line(it.DeletedBy), block(it.DeleteReason)), ": ")))
+		lines = append(lines, safeText(strings.TrimRight(fmt.Sprintf("deleted %s by %s: %s", day(it.DeletedAt), line(it.DeletedBy), block(it.DeleteReason)), ": ")))
 	}
 	if len(it.Labels) > 0 {
 		lines = append(lines, "labels "+line(strings.Join(it.Labels, ", ")))
 	}
 	for _, part := range []struct {
-		name shown
+		name safeText
 		text string
 	}{
 		{"", it.Description}, {"Design\n", it.Design}, {"Acceptance\n", it.Acceptance}, {"Notes\n", it.Notes},
@@ -273,14 +273,14 @@ func (m *Main) printIssue(t *tracker.Tracker, it *tracker.Issue) error {
 		lines = append(lines, "", "Depends on")
 	}
 	for _, d := range it.Dependencies {
-		title := shown("")
+		title := safeText("")
 		if on, err := t.Find(d.On); err == nil {
 			title = line(on.Title) + " (" + m.status(on.Status) + ")"
 		}
 		lines = append(lines, "  "+line(d.On)+" "+line(d.Type)+" "+title)
 	}
 	if on := t.Dependents(it.ID); len(on) > 0 {
-		lines = append(lines, "", "Depended on by "+line(strings.Join(names(on), ", ")))
+		lines = append(lines, "", "Depended on by "+line(strings.Join(issueIDs(on), ", ")))
 	}
 	if len(it.Comments) > 0 {
 		lines = append(lines, "")
@@ -288,17 +288,17 @@ func (m *Main) printIssue(t *tracker.Tracker, it *tracker.Issue) error {
 	return m.print(append(lines, comments(it)...)...)
 }
 
-// comments are those of an issue, each from the start of a line.
-func comments(it *tracker.Issue) (lines []shown) {
+// comments returns the comments of an issue as lines.
+func comments(it *tracker.Issue) (lines []safeText) {
 	for _, c := range it.Comments {
-		lines = append(lines, shown(day(c.CreatedAt))+", "+line(c.Author)+": "+block(c.Text))
+		lines = append(lines, safeText(day(c.CreatedAt))+", "+line(c.Author)+": "+block(c.Text))
 	}
 	return lines
 }
 
 func (m *Main) printComments(it *tracker.Issue) error {
 	if len(it.Comments) == 0 {
-		return m.tell("Nobody said anything about %s.", it.ID)
+		return m.report("%s has no comments.", it.ID)
 	}
 	return m.print(comments(it)...)
 }
@@ -307,7 +307,7 @@ func (m *Main) printCount(n int) error {
 	if m.json {
 		return m.printJSON(map[string]int{"count": n})
 	}
-	return m.print(shown(number(n)))
+	return m.print(safeText(number(n)))
 }
 
 func (m *Main) printGroups(found []*tracker.Issue, group func(*tracker.Issue) []string) error {
@@ -325,7 +325,7 @@ func (m *Main) printGroups(found []*tracker.Issue, group func(*tracker.Issue) []
 		}
 	}
 	groups := []count{}
-	var rows [][]shown
+	var rows [][]safeText
 	for g, n := range at {
 		groups = append(groups, count{g, n})
 	}
@@ -344,19 +344,19 @@ func (m *Main) printEpics(t *tracker.Tracker, epics []tracker.Epic) error {
 		list := []any{}
 		for _, e := range epics {
 			list = append(list, map[string]any{
-				"epic": shape(t, e.Issue), "total_children": e.Children, "closed_children": e.Closed, "eligible_for_close": e.Done(),
+				"epic": issueJSON(t, e.Issue), "total_children": e.Children, "closed_children": e.Closed, "eligible_for_close": e.Done(),
 			})
 		}
 		return m.printJSON(list)
 	}
-	var rows [][]shown
+	var rows [][]safeText
 	for _, e := range epics {
 		rows = append(rows, cells(e.Issue.ID, fmt.Sprintf("%d of %d", e.Closed, e.Children), bar(e.Closed, e.Children), e.Issue.Title))
 	}
 	return m.printRows(rows)
 }
 
-// bar draws a share.
+// bar returns a progress bar.
 func bar(n, of int) string {
 	const width = 20
 	if of == 0 {
@@ -367,7 +367,7 @@ func bar(n, of int) string {
 }
 
 func (m *Main) statsCommand() *cobra.Command {
-	return &cobra.Command{Use: "stats", Aliases: []string{"status"}, Short: "Count issues by where they stand", Args: noArgs, RunE: func(*cobra.Command, []string) error {
+	return &cobra.Command{Use: "stats", Aliases: []string{"status"}, Short: "Count issues by status", Args: noArgs, RunE: func(*cobra.Command, []string) error {
 		return m.read(func(t *tracker.Tracker) error {
 			s := t.Stats(time.Now())
 			if m.json {
@@ -377,7 +377,7 @@ func (m *Main) statsCommand() *cobra.Command {
 					"pinned_issues": s.Pinned, "epics_eligible_for_closure": s.EpicsDone, "average_lead_time_hours": s.LeadTime.Hours(),
 				})
 			}
-			var rows [][]shown
+			var rows [][]safeText
 			for _, r := range []struct {
 				name string
 				n    int

@@ -8,11 +8,11 @@ import (
 	"mailroom"
 )
 
-// moment reads a day or time: absolute, or relative to now as in "+2w", "tomorrow" and
-// "next monday". "" is the zero time.
-func moment(text string) (time.Time, error) { return momentFrom(text, time.Now()) }
+// parseTime parses a date or time: absolute, or relative to now as in "+2w", "tomorrow" and "next
+// monday". "" is the zero time.
+func parseTime(text string) (time.Time, error) { return parseTimeAt(text, time.Now()) }
 
-func momentFrom(text string, now time.Time) (time.Time, error) {
+func parseTimeAt(text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
 	}
@@ -21,14 +21,14 @@ func momentFrom(text string, now time.Time) (time.Time, error) {
 			return at, nil
 		}
 	}
-	if at, ok := relative(strings.ToLower(strings.TrimSpace(text)), now); ok {
+	if at, ok := parseRelative(strings.ToLower(strings.TrimSpace(text)), now); ok {
 		return at, nil
 	}
-	return time.Time{}, mailroom.Errorf(mailroom.CodeInvalid, "%q is no time; write 2026-01-31, 2026-01-31T15:04:05Z, +6h, +1d, +2w, tomorrow or next monday", text)
+	return time.Time{}, mailroom.Errorf(mailroom.CodeInvalid, "invalid time %q; use 2026-01-31, 2026-01-31T15:04:05Z, +6h, +1d, +2w, tomorrow or next monday", text)
 }
 
-func relative(text string, now time.Time) (time.Time, bool) {
-	const longest = 100_000 // of any unit, which stays within what RFC 3339 can write
+func parseRelative(text string, now time.Time) (time.Time, bool) {
+	const longest = 100_000 // of any unit, so that the year fits RFC 3339
 	midnight := time.Date(now.Year(), now.Month(), now.Day(), 0, 0, 0, 0, now.Location())
 	switch text {
 	case "now":

@@ -17,8 +17,8 @@ import (
 	"mailroom/tracker"
 )
 
-// A repository's settings can name a server that hears of the work and gets the user's
-// token. They count once the user has trusted them: that is kept outside of the
+// A repository's settings can name a server that learns about the work and receives the user's
+// token. They take effect only after the user has trusted them. Trust is stored outside the
 // repository, for one folder and one content of the settings.
 
 const (
@@ -27,15 +27,15 @@ const (
 	maxTrust  = 4 << 20 // bytes
 )
 
-// trusted are the digests of settings that the user trusts, by folder.
-type trusted map[string]string
+// trustList maps folders to the digests of trusted settings.
+type trustList map[string]string
 
-// trustDir is the folder of the user in which that is kept.
+// trustDir returns the user's folder for the trust file.
 func (m *Main) trustDir() (string, error) {
 	dir := m.Env("XDG_CONFIG_HOME")
 	if !filepath.IsAbs(dir) { // as the XDG specification has it
 		if dir = m.Env("HOME"); !filepath.IsAbs(dir) {
-			return "", mailroom.Errorf(mailroom.CodeInvalid, "there is no folder for your settings; set HOME or XDG_CONFIG_HOME")
+			return "", mailroom.Errorf(mailroom.CodeInvalid, "no folder for user settings; set HOME or XDG_CONFIG_HOME")
 		}
 		dir = filepath.Join(dir, ".config")
 	}
@@ -46,8 +46,8 @@ func (m *Main) trustDir() (string, error) {
 	return dir, nil
 }
 
-func readTrusted(dir *projectdir.Dir) (trusted, error) {
-	list := trusted{}
+func readTrusted(dir *projectdir.Dir) (trustList, error) {
+	list := trustList{}
 	raw, err := dir.Read(trustFile, maxTrust)
 	if errors.Is(err, fs.ErrNotExist) {
 		return list, nil
@@ -56,7 +56,7 @@ func readTrusted(dir *projectdir.Dir) (trusted, error) {
 		err = json.Unmarshal(raw, &list)
 	}
 	if err != nil {
-		return trusted{}, fmt.Errorf("read %s: %w", dir.Path(trustFile), err)
+		return trustList{}, fmt.Errorf("read %s: %w", dir.Path(trustFile), err)
 	}
 	return list, nil
 }
@@ -71,13 +71,13 @@ func (m *Main) trusts(tr tracker.Folder, set settings) bool {
 	if err != nil {
 		return false // nothing was trusted yet
 	}
-	defer dir.Close() // it is only read: nothing can be lost
+	defer dir.Close() // read only: nothing can be lost
 	list, err := readTrusted(dir)
-	return err == nil && set.digest != "" && list[real(tr)] == set.digest
+	return err == nil && set.digest != "" && list[realPath(tr)] == set.digest
 }
 
-// real is the path of a tracker without links, so that a folder has one name.
-func real(tr tracker.Folder) string {
+// realPath returns the path of a tracker with links resolved, so that a folder has one name.
+func realPath(tr tracker.Folder) string {
 	path, err := filepath.Abs(tr.Path())
 	if err != nil {
 		path = tr.Path()
@@ -88,7 +88,7 @@ func real(tr tracker.Folder) string {
 	return path
 }
 
-// trust keeps which settings of a tracker the user trusts; a digest of "" revokes it.
+// trust stores the digest of trusted settings of a tracker; "" revokes the trust.
 func (m *Main) trust(ctx context.Context, tr tracker.Folder, digest string) (err error) {
 	path, err := m.trustDir()
 	if err != nil {
@@ -96,20 +96,20 @@ func (m *Main) trust(ctx context.Context, tr tracker.Folder, digest string) (err
 	}
 	dir, err := projectdir.Make(path)
 	if err != nil {
-		return fmt.Errorf("keep what is trusted: %w", err)
+		return fmt.Errorf("store trust: %w", err)
 	}
 	defer func() { err = errors.Join(err, dir.Close()) }()
-	lock, err := dir.Lock(ctx, trustLock, trustFile, projectdir.Wait{Command: m.command, Most: m.patience})
+	lock, err := dir.Lock(ctx, trustLock, trustFile, projectdir.Wait{Command: m.command, Most: m.lockWait})
 	if err != nil {
-		return fmt.Errorf("keep what is trusted: %w", err)
+		return fmt.Errorf("store trust: %w", err)
 	}
 	defer func() { err = errors.Join(err, lock.Unlock()) }()
 	list, err := readTrusted(dir)
 	if err != nil {
 		return err
 	}
-	if list[real(tr)] = digest; digest == "" {
-		delete(list, real(tr))
+	if list[realPath(tr)] = digest; digest == "" {
+		delete(list, realPath(tr))
 	}
 	return lock.Replace(trustFile, 0o600, func(to io.Writer) error {
 		e := json.NewEncoder(to)
@@ -118,15 +118,15 @@ func (m *Main) trust(ctx context.Context, tr tracker.Folder, digest string) (err
 	}, nil)
 }
 
-// trustedMail returns the mail settings of a tracker, none as long as the user does not
-// trust them, which is told once.
+// trustedMail returns the mail settings of a tracker. It returns none and warns if the user does
+// not trust them.
 func (m *Main) trustedMail(dir tracker.Folder) mailSettings {
 	set := m.settings(dir)
 	if set.Mail == nil || *set.Mail == (mailSettings{}) {
 		return mailSettings{}
 	}
 	if !m.trusts(dir, set) {
-		m.say("Warning: %s names a server of agent mail and is not trusted; its settings are ignored (see them with: bd trust --show; use them with: bd trust)", settingsFile)
+		m.logf("Warning: %s names an agent mail server but is not trusted; its mail settings are ignored (show them with: bd trust --show; trust them with: bd trust)", settingsFile)
 		return mailSettings{}
 	}
 	return *set.Mail
@@ -138,15 +138,14 @@ func (m *Main) trustCommand() *cobra.Command {
 		Use: "trust", Short: "Trust the mail settings of this repository", Args: noArgs,
 		Long: `Trust the mail settings of this repository.
 
-.beads/config.toml can name the server that commands tell of their work, and that gets
-AGENT_MAIL_TOKEN if it is on this machine. A repository that you cloned chose that server,
-so the settings are ignored until you trust them. Trust is for this folder and these
-settings: a change of the file needs it again. It is kept in your own settings, in
-$XDG_CONFIG_HOME/bd.`,
+.beads/config.toml can name a server that commands notify of their work. It receives
+AGENT_MAIL_TOKEN if it is on this machine. The author of the repository chose that server,
+so the settings are ignored until you trust them. Trust applies to this folder and this
+content of the file: after a change, trust it again. Trust is stored in $XDG_CONFIG_HOME/bd.`,
 		Example: "  bd trust --show\n  bd trust",
 	}
 	cmd.Flags().BoolVar(&show, "show", false, "show the settings and whether they are trusted")
-	cmd.Flags().BoolVar(&revoke, "revoke", false, "trust them no longer")
+	cmd.Flags().BoolVar(&revoke, "revoke", false, "revoke trust")
 	cmd.MarkFlagsMutuallyExclusive("show", "revoke")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		dir, err := m.folder()
@@ -155,7 +154,7 @@ $XDG_CONFIG_HOME/bd.`,
 		}
 		set, err := readSettings(dir)
 		if err != nil && !revoke {
-			return err // what is not understood cannot be trusted
+			return err // invalid settings cannot be trusted
 		}
 		if !show {
 			if m.readonly {
@@ -180,14 +179,14 @@ func (m *Main) printTrust(dir tracker.Folder, set settings) error {
 		named = *set.Mail
 	}
 	if m.json {
-		return m.printJSON(map[string]any{"folder": real(dir), "trusted": is, "url": named.URL, "project": named.Project})
+		return m.printJSON(map[string]any{"folder": realPath(dir), "trusted": is, "url": named.URL, "project": named.Project})
 	}
 	state := "not trusted: its mail settings are ignored"
 	if is {
 		state = "trusted"
 	}
 	if named == (mailSettings{}) {
-		state = strings.TrimSuffix(state, ": its mail settings are ignored") + "; it names no server"
+		state = strings.TrimSuffix(state, ": its mail settings are ignored") + "; no server is configured"
 	}
-	return m.printRows([][]shown{cells("folder", real(dir)), cells("server", named.URL), cells("project", named.Project), cells("state", state)})
+	return m.printRows([][]safeText{cells("folder", realPath(dir)), cells("server", named.URL), cells("project", named.Project), cells("state", state)})
 }

@@ -21,26 +21,26 @@ func (m *Main) updateCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "update ID…", Short: "Change issues, or claim them", Args: cobra.MinimumNArgs(1)}
 	f.bind(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&f.title, "title", "", "its title")
+	flags.StringVar(&f.title, "title", "", "new title")
 	flags.StringVarP(&f.status, "status", "s", "", "open, in_progress, blocked, deferred or closed")
 	flags.StringSliceVar(&add, "add-label", nil, "label to add; may be repeated")
 	flags.StringSliceVar(&remove, "remove-label", nil, "label to remove; may be repeated")
-	flags.StringSliceVar(&set, "set-labels", nil, "labels instead of those there are")
-	flags.StringVar(&parent, "parent", "", "the issue that it becomes a child of; empty is none")
-	flags.BoolVar(&claim, "claim", false, "make it yours and put it in progress, unless somebody has it")
+	flags.StringSliceVar(&set, "set-labels", nil, "labels to replace the existing ones")
+	flags.StringVar(&parent, "parent", "", "id of the new parent; empty removes the parent")
+	flags.BoolVar(&claim, "claim", false, "assign it to you and mark it in progress, unless it is assigned to another")
 	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
 		if cmd.Flags().NFlag() == 0 || !anySet(cmd) {
-			return mailroom.Errorf(mailroom.CodeInvalid, "nothing is to be changed; name what, such as --status in_progress")
+			return mailroom.Errorf(mailroom.CodeInvalid, "nothing to update: pass a flag such as --status in_progress")
 		}
 		if err := f.load(cmd, m); err != nil {
 			return err
 		}
-		by := m.now()
+		by := m.anonymousSignature()
 		if claim || parent != "" {
-			by = m.by(cmd.Context())
+			by = m.signature(cmd.Context())
 		}
 		starts := claim || flags.Changed("status") && tracker.Status(f.status) == tracker.StatusInProgress
-		return m.each(cmd.Context(), ids, by, "Updated", starts, func(t *tracker.Tracker, id string, by tracker.Signature) (*tracker.Issue, error) {
+		return m.updateEach(cmd.Context(), ids, by, "Updated", starts, func(t *tracker.Tracker, id string, by tracker.Signature) (*tracker.Issue, error) {
 			if claim {
 				if _, err := t.Claim(id, by); err != nil {
 					return nil, err
@@ -71,7 +71,7 @@ func (m *Main) updateCommand() *cobra.Command {
 	return cmd
 }
 
-// anySet reports whether a flag of the command's own was given.
+// anySet reports whether a flag for a change was given.
 func anySet(cmd *cobra.Command) bool {
 	for _, name := range []string{
 		"title", "status", "description", "design", "acceptance", "notes", "assignee", "type", "priority", "external-ref", "estimate",
@@ -84,22 +84,21 @@ func anySet(cmd *cobra.Command) bool {
 	return false
 }
 
-// each does the same to several issues, all or none of them. What starts issues
-// reserves them first.
-func (m *Main) each(ctx context.Context, ids []string, by tracker.Signature, done string, starts bool, f func(*tracker.Tracker, string, tracker.Signature) (*tracker.Issue, error)) error {
-	return m.eachThen(ctx, ids, by, done, starts, f, func(*tracker.Tracker, []*tracker.Issue) error { return errAsUsual })
+// updateEach applies f to several issues, all or none. With starts, it reserves them first.
+func (m *Main) updateEach(ctx context.Context, ids []string, by tracker.Signature, done string, starts bool, f func(*tracker.Tracker, string, tracker.Signature) (*tracker.Issue, error)) error {
+	return m.updateEachThen(ctx, ids, by, done, starts, f, func(*tracker.Tracker, []*tracker.Issue) error { return errDefaultPrint })
 }
 
-// errAsUsual has eachThen print what it always prints.
-var errAsUsual = errors.New("print as usual")
+// errDefaultPrint makes updateEachThen print the default result.
+var errDefaultPrint = errors.New("print the default result")
 
-// eachThen is each, with print for what has changed.
-func (m *Main) eachThen(
+// updateEachThen is updateEach with a function that prints the changed issues.
+func (m *Main) updateEachThen(
 	ctx context.Context, ids []string, by tracker.Signature, done string, starts bool,
 	f func(*tracker.Tracker, string, tracker.Signature) (*tracker.Issue, error), print func(after *tracker.Tracker, changed []*tracker.Issue) error,
 ) error {
 	var changed []*tracker.Issue
-	var moves []move
+	var moves []transition
 	var after *tracker.Tracker
 	do := func(t *tracker.Tracker) error {
 		changed, moves, after = nil, nil, t
@@ -112,7 +111,7 @@ func (m *Main) eachThen(
 			if err != nil {
 				return err
 			}
-			changed, moves = append(changed, it), append(moves, move{was, it})
+			changed, moves = append(changed, it), append(moves, transition{was, it})
 		}
 		return nil
 	}
@@ -125,15 +124,15 @@ func (m *Main) eachThen(
 		m.mailbox().ReleaseAll(ctx)
 		return err
 	}
-	m.tellMail(ctx, moves)
-	if err := print(after, changed); !errors.Is(err, errAsUsual) {
+	m.enqueueMail(ctx, moves)
+	if err := print(after, changed); !errors.Is(err, errDefaultPrint) {
 		return err
 	}
 	if m.json {
-		return m.printJSON(shapes(after, changed, nil))
+		return m.printJSON(issuesJSON(after, changed, nil))
 	}
 	for _, it := range changed {
-		if err := m.tell("%s %s: %s", done, it.ID, it.Title); err != nil {
+		if err := m.report("%s %s: %s", done, it.ID, it.Title); err != nil {
 			return err
 		}
 	}
@@ -144,15 +143,15 @@ func (m *Main) closeCommand() *cobra.Command {
 	var reason string
 	var next bool
 	cmd := &cobra.Command{Use: "close ID…", Aliases: []string{"done"}, Short: "Close issues", Args: cobra.MinimumNArgs(1)}
-	cmd.Flags().StringVarP(&reason, "reason", "r", "Closed", "why, or how")
-	cmd.Flags().BoolVar(&next, "suggest-next", false, "show which issues are ready because of it")
-	cmd.Flags().BoolP("force", "f", false, "accepted; nothing keeps an issue from being closed")
+	cmd.Flags().StringVarP(&reason, "reason", "r", "Closed", "reason")
+	cmd.Flags().BoolVar(&next, "suggest-next", false, "show issues that became ready")
+	cmd.Flags().BoolP("force", "f", false, "accepted and ignored")
 	_ = cmd.Flags().MarkHidden("force") // the flag is there
-	idle(cmd, "no-auto", "continue")
+	ignoredFlags(cmd, "no-auto", "continue")
 	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
 		var before map[string]bool
 		var freed []*tracker.Issue
-		err := m.eachThen(cmd.Context(), ids, m.now(), "Closed", false, func(t *tracker.Tracker, id string, by tracker.Signature) (*tracker.Issue, error) {
+		err := m.updateEachThen(cmd.Context(), ids, m.anonymousSignature(), "Closed", false, func(t *tracker.Tracker, id string, by tracker.Signature) (*tracker.Issue, error) {
 			if next && before == nil {
 				before = map[string]bool{}
 				for _, it := range t.Ready(tracker.Filter{}, tracker.OrderPriority, by.At) {
@@ -162,18 +161,18 @@ func (m *Main) closeCommand() *cobra.Command {
 			return t.Close(id, reason, by)
 		}, func(after *tracker.Tracker, closed []*tracker.Issue) error {
 			if !next {
-				return errAsUsual
+				return errDefaultPrint
 			}
 			freed = slices.DeleteFunc(after.Ready(tracker.Filter{}, tracker.OrderPriority, time.Now()), func(it *tracker.Issue) bool { return before[it.ID] })
 			if m.json {
-				return m.printJSON(map[string]any{"closed": shapes(after, closed, nil), "unblocked": shapes(after, freed, nil)})
+				return m.printJSON(map[string]any{"closed": issuesJSON(after, closed, nil), "unblocked": issuesJSON(after, freed, nil)})
 			}
-			return errAsUsual
+			return errDefaultPrint
 		})
 		if err != nil || len(freed) == 0 || m.json || m.quiet {
 			return err
 		}
-		if err := m.tell("Ready now:"); err != nil {
+		if err := m.report("Ready now:"); err != nil {
 			return err
 		}
 		return m.printTable(freed)
@@ -184,9 +183,9 @@ func (m *Main) closeCommand() *cobra.Command {
 func (m *Main) reopenCommand() *cobra.Command {
 	var reason string
 	cmd := &cobra.Command{Use: "reopen ID…", Short: "Open issues again", Args: cobra.MinimumNArgs(1)}
-	cmd.Flags().StringVarP(&reason, "reason", "r", "", "why; it becomes a comment")
+	cmd.Flags().StringVarP(&reason, "reason", "r", "", "reason, added as a comment")
 	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
-		return m.each(cmd.Context(), ids, m.by(cmd.Context()), "Reopened", false, func(t *tracker.Tracker, id string, by tracker.Signature) (*tracker.Issue, error) {
+		return m.updateEach(cmd.Context(), ids, m.signature(cmd.Context()), "Reopened", false, func(t *tracker.Tracker, id string, by tracker.Signature) (*tracker.Issue, error) {
 			if strings.TrimSpace(reason) != "" {
 				if _, err := t.AddComment(id, "Reopened: "+reason, by); err != nil {
 					return nil, err
@@ -205,16 +204,16 @@ func (m *Main) deleteCommand() *cobra.Command {
 	var force, cascade, dry bool
 	var reason string
 	cmd := &cobra.Command{
-		Use: "delete ID…", Short: "Delete issues; a tombstone keeps other copies from bringing them back", Args: cobra.MinimumNArgs(1),
+		Use: "delete ID…", Short: "Delete issues, leaving tombstones so that merges do not restore them", Args: cobra.MinimumNArgs(1),
 	}
 	flags := cmd.Flags()
-	flags.BoolVarP(&force, "force", "f", false, "do it; without it, it is only shown")
-	flags.BoolVar(&cascade, "cascade", false, "those that depend on them too")
+	flags.BoolVarP(&force, "force", "f", false, "delete; without it, only show what would be deleted")
+	flags.BoolVar(&cascade, "cascade", false, "also delete issues that depend on them")
 	flags.BoolVar(&dry, "dry-run", false, "only show what would be deleted")
-	flags.StringVarP(&reason, "reason", "r", "", "why")
+	flags.StringVarP(&reason, "reason", "r", "", "reason")
 	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
 		var gone []*tracker.Issue
-		by := m.by(cmd.Context())
+		by := m.signature(cmd.Context())
 		remove := func(t *tracker.Tracker) (err error) {
 			gone, err = t.Delete(ids, reason, cascade, force, by)
 			return err
@@ -224,7 +223,7 @@ func (m *Main) deleteCommand() *cobra.Command {
 			return err
 		}
 		if !dry {
-			m.tellMail(cmd.Context(), ended(gone))
+			m.enqueueMail(cmd.Context(), closedIssues(gone))
 		}
 		return m.printDeleted(gone, !dry)
 	}
@@ -240,7 +239,7 @@ func (m *Main) printDeleted(gone []*tracker.Issue, done bool) error {
 		return m.printJSON(map[string]any{"deleted": ids, "deleted_count": len(ids), "dry_run": !done})
 	}
 	if done {
-		return m.tell("Deleted %s", strings.Join(ids, ", "))
+		return m.report("Deleted %s", strings.Join(ids, ", "))
 	}
-	return m.tell("This would delete %s; do it with --force", strings.Join(ids, ", "))
+	return m.report("This would delete %s; do it with --force", strings.Join(ids, ", "))
 }

@@ -10,7 +10,7 @@ import (
 	"mailroom/internal/suggest"
 )
 
-// usageError is a command line that was not understood.
+// usageError is an invalid command line.
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
@@ -19,11 +19,11 @@ func usage(format string, args ...any) error {
 	return usageError{mailroom.Errorf(mailroom.CodeInvalid, format, args...)}
 }
 
-// strict makes every group of commands refuse a word that is none of its commands, and
-// a call without a word. Help is printed for those who ask for it.
-func (m *Main) strict(cmd *cobra.Command) {
+// requireSubcommands makes every group of commands refuse an unknown subcommand and a call without
+// one.
+func (m *Main) requireSubcommands(cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
-		m.strict(sub)
+		m.requireSubcommands(sub)
 	}
 	if !cmd.HasSubCommands() || cmd.Runnable() {
 		return
@@ -62,7 +62,7 @@ func commandNames(group *cobra.Command) (names []string) {
 	return names
 }
 
-// helpCommand prints the help of a command.
+// helpCommand returns the command that prints help.
 func (m *Main) helpCommand(root *cobra.Command) *cobra.Command {
 	return &cobra.Command{Use: "help [COMMAND]", Short: "Show the help of a command", RunE: func(_ *cobra.Command, words []string) error {
 		cmd := root
