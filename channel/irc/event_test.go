@@ -94,7 +94,7 @@ func TestMessagesReadAreDeliveredAfterADisconnect(t *testing.T) {
 		return nil
 	})
 	if taken != 2 || err == nil || !strings.Contains(err.Error(), "connection lost") {
-		t.Errorf("%d were taken, %v", taken, err)
+		t.Errorf("handled %d, %v", taken, err)
 	}
 }
 
@@ -113,7 +113,7 @@ func handleLines(t *testing.T, c *connection, lines ...string) (e *chat.Event) {
 	for _, line := range lines {
 		m, ok := parseMessage(line)
 		if !ok {
-			t.Fatalf("%q is no line", line)
+			t.Fatalf("invalid line %q", line)
 		}
 		var err error
 		if e, err = c.handleMessage(m, time.Unix(1000, 0)); err != nil {
@@ -203,11 +203,11 @@ func TestANickWithANewOwnerIsForgotten(t *testing.T) {
 		c := newTestConnection(t)
 		handleLines(t, c, asked)
 		if _, known := c.people["al!~al@home.example"]; !known {
-			t.Fatal("who asked is not known")
+			t.Fatal("the author is not known")
 		}
 		handleLines(t, c, line)
 		if _, known := c.people["al!~al@home.example"]; known {
-			t.Errorf("%s: the nick is still who asked", what)
+			t.Errorf("%s: the nick still belongs to the author", what)
 		}
 	}
 	c := newTestConnection(t, "account-tag")
@@ -224,7 +224,7 @@ func TestKnownPeopleAreBounded(t *testing.T) {
 		c.recordPerson(name(i)+"!a@h", name(i), time.Unix(int64(i), 0))
 	}
 	if len(c.people) != 1000 || c.people[name(1199)+"!a@h"].nick == "" || c.people[name(0)+"!a@h"].nick != "" {
-		t.Errorf("%d are remembered", len(c.people))
+		t.Errorf("%d people are known", len(c.people))
 	}
 }
 
@@ -235,15 +235,15 @@ func TestNickHostAndChannelsAreTracked(t *testing.T) {
 	seen := c.maxText(10)
 	handleLines(t, c, ":s 396 bot x@cloak :is now your visible host")
 	if cloaked := c.maxText(10); widest >= seen || cloaked-seen != len("a.long.host.example")-len("cloak") {
-		t.Errorf("there is room for %d, %d and %d", widest, seen, cloaked)
+		t.Errorf("the maximum texts are %d, %d and %d", widest, seen, cloaked)
 	}
 	handleLines(t, c, ":bot!~bot@cloak NICK robot")
 	if e := handleLines(t, c, ":al!a@h PRIVMSG #dev :robot: hi"); !c.joined["#dev"] || e == nil || !e.Addressed {
-		t.Errorf("in is %v, the event %+v", c.joined, e)
+		t.Errorf("joined %v, event %+v", c.joined, e)
 	}
 	handleLines(t, c, ":op!o@h KICK #dev robot :flood", ":s 474 robot #ops :Cannot join channel (+b)")
 	if trouble := c.host.(*hostRecorder).errorText(); c.joined["#dev"] || !strings.Contains(trouble, "removed from #dev: flood") || !strings.Contains(trouble, "#ops refused the bot (474)") {
-		t.Errorf("in is %v, the trouble %s", c.joined, trouble)
+		t.Errorf("joined %v, errors %s", c.joined, trouble)
 	}
 }
 
@@ -281,30 +281,30 @@ func TestARefusedJoinIsRetriedWithBackoff(t *testing.T) {
 			}
 			ops := c.membership("#ops")
 			if got := ops.nextJoin.Sub(now); got != wait*time.Second {
-				t.Errorf("%s: after refusal %d it is asked again in %s, want %s", name, i+1, got, wait*time.Second)
+				t.Errorf("%s: after refusal %d the delay is %s, want %s", name, i+1, got, wait*time.Second)
 			}
 			if held := c.host.(*hostRecorder).held; !strings.Contains(held, x.shown) || strings.Contains(held, "#dev") {
-				t.Errorf("%s: shown is %q, want %q", name, held, x.shown)
+				t.Errorf("%s: reported %q, want %q", name, held, x.shown)
 			}
 			before := ops.refusals
 			if err := c.joinChannels(ops.nextJoin.Add(-1)); err != nil || ops.refusals != before {
-				t.Errorf("%s: it is asked sooner: %v", name, err)
+				t.Errorf("%s: joined too early: %v", name, err)
 			}
 			now = ops.nextJoin
 			if err := c.joinChannels(now); err != nil || ops.refusals != before+1 {
-				t.Errorf("%s: it is not asked again: %v", name, err)
+				t.Errorf("%s: not joined again: %v", name, err)
 			}
 		}
 		if n := len(c.host.(*hostRecorder).errors); x.answer != "" && n != 1 && !strings.Contains(x.answer, "KICK") {
-			t.Errorf("%s: the same refusal is told %d times", name, n)
+			t.Errorf("%s: the refusal was reported %d times", name, n)
 		}
 		handleLinesAt(t, c, now, ":bot!~bot@h JOIN #ops")
 		if held := c.host.(*hostRecorder).held; held != "" {
-			t.Errorf("%s: in, it still shows %q", name, held)
+			t.Errorf("%s: after joining it still reports %q", name, held)
 		}
 		handleLinesAt(t, c, now, ":bot!~bot@h JOIN ##overflow", ":al!a@h PRIVMSG ##overflow :bot: hi")
 		if c.joined["##overflow"] {
-			t.Errorf("%s: the bot is where it was forwarded to", name)
+			t.Errorf("%s: the bot stayed in the forward's target", name)
 		}
 	}
 }
@@ -315,7 +315,7 @@ func handleLinesAt(t *testing.T, c *connection, now time.Time, lines ...string) 
 	for _, line := range lines {
 		m, ok := parseMessage(line)
 		if !ok {
-			t.Fatalf("%q is no line", line)
+			t.Fatalf("invalid line %q", line)
 		}
 		if _, err := c.handleMessage(m, now); err != nil {
 			t.Fatal(err)
@@ -328,6 +328,6 @@ func TestALineHasRoomForTextWithAnyHost(t *testing.T) {
 	c := newTestConnection(t)
 	handleLines(t, c, ":s 396 bot "+strings.Repeat("x", 1000)+" :is now your visible host")
 	if got := c.maxText(20); got != minText {
-		t.Errorf("there is room for %d", got)
+		t.Errorf("the maximum text is %d", got)
 	}
 }

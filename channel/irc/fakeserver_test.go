@@ -166,10 +166,10 @@ func TestAnEchoIsAReceiptAndNoMessage(t *testing.T) {
 		t.Errorf("sent as %q, %v", id, err)
 	}
 	if !slices.Contains(m.received(), "PRIVMSG al :hello yourself") || len(b.recorded()) != 1 {
-		t.Errorf("the server heard %q, the bot %+v", m.received(), b.recorded())
+		t.Errorf("the server received %q, the bot %+v", m.received(), b.recorded())
 	}
 	if n := slices.Index(m.received(), "AUTHENTICATE Ym90AGJvdABwdw=="); n < 0 {
-		t.Errorf("it has not signed in: %q", m.received())
+		t.Errorf("no SASL login: %q", m.received())
 	}
 }
 
@@ -210,7 +210,7 @@ func TestAnAccountIsAnsweredAtItsNick(t *testing.T) {
 		t.Error(err)
 	}
 	if !slices.Contains(m.received(), "PRIVMSG alice :one") || !slices.Contains(other.received(), "PRIVMSG al :three") || slices.Contains(other.received(), "PRIVMSG alice :two") {
-		t.Errorf("the servers heard %q and %q", m.received(), other.received())
+		t.Errorf("the servers received %q and %q", m.received(), other.received())
 	}
 }
 
@@ -240,7 +240,7 @@ func TestALineWithoutReceiptHasAnUnknownOutcome(t *testing.T) {
 				t.Errorf("%d sent, %v", len(sent), err)
 			}
 			if strings.Contains(err.Error(), "pw") {
-				t.Errorf("it tells a secret: %v", err)
+				t.Errorf("the error contains a secret: %v", err)
 			}
 		})
 	}
@@ -293,7 +293,7 @@ func TestAHandlerMaySend(t *testing.T) {
 	}
 	said := slices.DeleteFunc(m.received(), func(line string) bool { return !strings.HasPrefix(line, "PRIVMSG ") })
 	if want := []string{"PRIVMSG al :one", "PRIVMSG al :two"}; !slices.Equal(said, append(want, want...)) {
-		t.Errorf("it says %q", said)
+		t.Errorf("sent %q", said)
 	}
 }
 

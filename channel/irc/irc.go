@@ -245,6 +245,6 @@ func (c *connection) capabilities() chat.Capabilities {
 		Platform: Kind, BotID: fold(c.options.Nick, c.server.caseMapping), BotName: c.self.nick,
 		MaxUnits: c.maxText(c.server.longestTarget()), Units: func(s string) int { return len(s) },
 		SingleLine: true, RoomInterval: c.options.Gap, CommandPrefix: "!",
-		ResendBehavior: "at least once: a line may come twice after a crash; what is said while the bot is away is lost",
+		ResendBehavior: "at least once: a line may arrive twice after a crash; messages sent while the bot is away are lost",
 	}
 }

@@ -24,7 +24,7 @@ type membership struct {
 	refusals int       // consecutive JOINs after which the bot did not stay
 	nextJoin time.Time // earliest time of the next JOIN
 	joinedAt time.Time // start of the membership
-	reason   string    // why the bot is not in the channel, for the status; "" if unknown
+	reason   string    // reason the bot is not in the channel, for the status; "" if unknown
 }
 
 // joinDelay returns the delay after a number of consecutive refusals: first, doubled each time, at
@@ -95,7 +95,7 @@ func (c *connection) onJoined(channel string, now time.Time) error {
 }
 
 // onLeft records that the bot is no longer in a channel. The caller holds mu.
-func (c *connection) onLeft(channel, why string, now time.Time) {
+func (c *connection) onLeft(channel, reason string, now time.Time) {
 	delete(c.joined, c.fold(channel))
 	m := c.membership(channel)
 	if m == nil {
@@ -105,8 +105,8 @@ func (c *connection) onLeft(channel, why string, now time.Time) {
 		m.refusals = 1
 	}
 	m.nextJoin = now.Add(joinDelay(c.options.Fresh/2, m.refusals, ""))
-	m.reason = "removed: " + why
-	c.host.ReportError(fmt.Errorf("the bot was removed from %s: %s", channel, why))
+	m.reason = "removed: " + reason
+	c.host.ReportError(fmt.Errorf("the bot was removed from %s: %s", channel, reason))
 	c.reportMemberships()
 }
 
@@ -117,14 +117,14 @@ func (c *connection) onJoinRefused(m *message, now time.Time) {
 		return
 	}
 	of.nextJoin = now.Add(joinDelay(c.options.Fresh/2, of.refusals, m.Command))
-	why := fmt.Sprintf("%s (%s)", reasonText(m), m.Command)
+	reason := fmt.Sprintf("%s (%s)", reasonText(m), m.Command)
 	if m.Command == "470" {
-		why = fmt.Sprintf("forwards to %s (470), which is not in join", plainText(m.param(2)))
+		reason = fmt.Sprintf("forwards to %s (470), which is not in join", plainText(m.param(2)))
 	}
-	if of.reason != why { // report a repeated refusal once
-		c.host.ReportError(fmt.Errorf("channel %s refused the bot (%s): %s", of.name, m.Command, why))
+	if of.reason != reason { // report a repeated refusal once
+		c.host.ReportError(fmt.Errorf("channel %s refused the bot (%s): %s", of.name, m.Command, reason))
 	}
-	of.reason = why
+	of.reason = reason
 	c.reportMemberships()
 }
 

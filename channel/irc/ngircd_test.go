@@ -172,7 +172,7 @@ func TestAPersonAndTheBotTalk(t *testing.T) {
 		t.Error(err)
 	}
 	if got := al.WaitMessage("bot", ""); got != "hello yourself" {
-		t.Errorf("al hears %q", got)
+		t.Errorf("al received %q", got)
 	}
 	al.Say("#dev", "bot: anyone?")
 	e = b.waitEvent(2)
@@ -183,7 +183,7 @@ func TestAPersonAndTheBotTalk(t *testing.T) {
 		t.Error(err)
 	}
 	if got := al.WaitMessage("bot", " PRIVMSG #dev :"); got != "yes" {
-		t.Errorf("the channel hears %q", got)
+		t.Errorf("the channel received %q", got)
 	}
 }
 
@@ -210,7 +210,7 @@ func TestALineOfMaximumLengthArrivesWhole(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := al.WaitMessage("bot", "") + al.WaitMessage("bot", ""); got != text+"more" {
-		t.Errorf("al hears %q", got)
+		t.Errorf("al received %q", got)
 	}
 }
 
@@ -271,20 +271,20 @@ func TestATakenNickIsReclaimed(t *testing.T) {
 	b := start(t, o)
 	b.waitCondition(channel.ConditionConnected)
 	if b.capabilities.BotName != "bot_" || b.capabilities.BotID != "bot" {
-		t.Errorf("it is %q, and its messages are those of %q", b.capabilities.BotName, b.capabilities.BotID)
+		t.Errorf("the bot's name is %q and its id %q", b.capabilities.BotName, b.capabilities.BotID)
 	}
 	al := s.Connect("al", "JOIN #dev")
 	al.Wait(" 366 ")
 	al.Say("#dev", "bot: not you")
 	al.Say("#dev", "bot_: you")
 	if e := b.waitEvent(2); b.recorded()[0].Addressed || !e.Addressed || e.Text != "you" {
-		t.Errorf("it hears %+v", b.recorded())
+		t.Errorf("events %+v", b.recorded())
 	}
 	other.Line("QUIT")
 	al.Wait(":bot_!~bot@127.0.0.1 NICK :bot")
 	al.Say("#dev", "bot: now you")
 	if e := b.waitEvent(3); !e.Addressed || e.Text != "now you" {
-		t.Errorf("it hears %+v", e)
+		t.Errorf("events %+v", e)
 	}
 }
 
@@ -298,19 +298,19 @@ func TestOfflineUsersGetNoMessage(t *testing.T) {
 	mallory := irctest.Connect(t, s.Addr, "mallory", "NICK al")
 	mallory.Wait(" NICK ")
 	if err := b.send(chat.Room{Chat: "al!~al@127.0.0.1"}, "for al alone"); !errors.Is(err, chat.ErrGone) {
-		t.Errorf("who has taken the nick: %v", err)
+		t.Errorf("a nick of another user: %v", err)
 	}
 	mallory.Line("NICK mallory")
 	mallory.Wait(" NICK ")
 	if said := mallory.Messages("bot"); len(said) > 0 {
-		t.Errorf("who took the nick is told %q", said)
+		t.Errorf("the other user received %q", said)
 	}
 	al := s.Connect("al")
 	if err := b.send(chat.Room{Chat: "al!~al@127.0.0.1"}, "hello"); err != nil {
-		t.Errorf("who was not heard, and is there: %v", err)
+		t.Errorf("an online user without a known nick: %v", err)
 	}
 	if got := al.WaitMessage("bot", ""); got != "hello" {
-		t.Errorf("al hears %q", got)
+		t.Errorf("al received %q", got)
 	}
 	if err := b.send(chat.Room{Chat: "#elsewhere", Group: true}, "x"); !errors.Is(err, chat.ErrGone) {
 		t.Errorf("a channel that is not joined: %v", err)
@@ -330,7 +330,7 @@ func TestARejectedMessageFailsPermanently(t *testing.T) {
 		t.Errorf("a moderated channel: %v", err)
 	}
 	op.Line("KICK #dev bot :out")
-	b.waitState("it says so", func(s channel.State) bool { return strings.Contains(s.LastError, "removed from #dev") })
+	b.waitState("the reported error", func(s channel.State) bool { return strings.Contains(s.LastError, "removed from #dev") })
 	op.Wait(":bot!~bot@127.0.0.1 JOIN") // rejoins by itself
 }
 

@@ -117,7 +117,7 @@ func userName(nick string) string {
 }
 
 // handle processes one message. It returns the lines to send, or the reason why the login failed.
-func (r *registration) handle(m *message) (say []string, err error) {
+func (r *registration) handle(m *message) (lines []string, err error) {
 	switch m.Command {
 	case "PING":
 		return []string{"PONG :" + m.trailing()}, nil
@@ -157,7 +157,7 @@ func (r *registration) handle(m *message) (say []string, err error) {
 
 // handleCap processes a CAP reply. It requests each capability in a line of its own, because a
 // server grants or refuses a line as a whole.
-func (r *registration) handleCap(m *message) (say []string, err error) {
+func (r *registration) handleCap(m *message) (lines []string, err error) {
 	offered := strings.Fields(m.trailing())
 	switch m.param(1) {
 	case "LS":
@@ -167,23 +167,23 @@ func (r *registration) handleCap(m *message) (say []string, err error) {
 				r.offersSASL = true
 			}
 			if slices.Contains(wantedCaps(), name) {
-				say = append(say, "CAP REQ :"+name)
+				lines = append(lines, "CAP REQ :"+name)
 			}
 		}
-		r.pendingCaps += len(say)
+		r.pendingCaps += len(lines)
 		if m.param(2) == "*" && len(m.Params) > 3 {
-			return say, nil // more lines follow
+			return lines, nil // more lines follow
 		}
 		if r.options.Account != "" {
 			if !r.offersSASL {
 				return nil, fmt.Errorf("the server currently offers no SASL PLAIN, which the account %s requires", r.options.Account)
 			}
-			say, r.pendingCaps = append(say, "CAP REQ :sasl"), r.pendingCaps+1
+			lines, r.pendingCaps = append(lines, "CAP REQ :sasl"), r.pendingCaps+1
 		}
 		if r.pendingCaps == 0 {
-			say = append(say, "CAP END")
+			lines = append(lines, "CAP END")
 		}
-		return say, nil
+		return lines, nil
 	case "ACK":
 		r.server.caps = append(r.server.caps, offered...)
 		r.pendingCaps--
@@ -205,20 +205,20 @@ func (r *registration) handleCap(m *message) (say []string, err error) {
 }
 
 // saslPlain returns the SASL PLAIN response in chunks of 400 bytes.
-func saslPlain(account, password string) (say []string) {
+func saslPlain(account, password string) (lines []string) {
 	text := base64.StdEncoding.EncodeToString([]byte(account + "\x00" + account + "\x00" + password))
 	for len(text) >= 400 {
-		say, text = append(say, "AUTHENTICATE "+text[:400]), text[400:]
+		lines, text = append(lines, "AUTHENTICATE "+text[:400]), text[400:]
 	}
 	if text == "" {
 		text = "+"
 	}
-	return append(say, "AUTHENTICATE "+text)
+	return append(lines, "AUTHENTICATE "+text)
 }
 
 // handleNickRefused tries the next nick. It gives up if the server refuses the configured nick for
 // good.
-func (r *registration) handleNickRefused(m *message) (say []string, err error) {
+func (r *registration) handleNickRefused(m *message) (lines []string, err error) {
 	if m.Command == "432" && r.self.nick == r.options.Nick {
 		return nil, channel.Fatal(fmt.Errorf("the server rejected the nick %s: %s", r.options.Nick, reasonText(m)))
 	}
@@ -230,7 +230,7 @@ func (r *registration) handleNickRefused(m *message) (say []string, err error) {
 }
 
 // handleUnknownCommand processes the reply that the server does not know a command.
-func (r *registration) handleUnknownCommand(m *message) (say []string, err error) {
+func (r *registration) handleUnknownCommand(m *message) (lines []string, err error) {
 	switch m.param(1) {
 	case "CAP", "AUTHENTICATE":
 		if r.options.Account != "" {
@@ -260,11 +260,11 @@ func loginError(m *message) error {
 // closeError returns the error of a connection closed before the login. Some servers report the
 // cause as text only.
 func closeError(m *message) error {
-	said := strings.ToLower(m.trailing())
+	text := strings.ToLower(m.trailing())
 	switch {
-	case strings.Contains(said, "bad password"), strings.Contains(said, "password mismatch"), strings.Contains(said, "invalid password"):
+	case strings.Contains(text, "bad password"), strings.Contains(text, "password mismatch"), strings.Contains(text, "invalid password"):
 		return channel.Fatal(fmt.Errorf("the server rejected its password: %s", reasonText(m)))
-	case strings.Contains(said, "k-line"), strings.Contains(said, "g-line"), strings.Contains(said, "klined"), strings.Contains(said, "glined"):
+	case strings.Contains(text, "k-line"), strings.Contains(text, "g-line"), strings.Contains(text, "klined"), strings.Contains(text, "glined"):
 		return channel.Fatal(fmt.Errorf("the bot is banned from the server: %s", reasonText(m)))
 	}
 	return fmt.Errorf("the server closed the connection: %s", reasonText(m))
@@ -306,12 +306,12 @@ func (c *connection) register(ctx context.Context, s Secrets) error {
 		if err != nil {
 			return fmt.Errorf("register: %w", err)
 		}
-		say, err := r.handle(m)
+		lines, err := r.handle(m)
 		if err != nil {
 			return err
 		}
-		if len(say) > 0 {
-			if err := c.wire.write(say...); err != nil {
+		if len(lines) > 0 {
+			if err := c.wire.write(lines...); err != nil {
 				return fmt.Errorf("register: %w", err)
 			}
 		}

@@ -28,7 +28,7 @@ func runScript(t *testing.T, r *registration, script string) error {
 		}
 		m, ok := parseMessage(strings.TrimPrefix(line, "< "))
 		if !ok {
-			t.Fatalf("%q is no line", line)
+			t.Fatalf("invalid line %q", line)
 		}
 		say, err := r.handle(m)
 		if err != nil {
@@ -160,7 +160,7 @@ func TestLoginErrorsAreClassified(t *testing.T) {
 			for i, line := range c.lines {
 				m, ok := parseMessage(line)
 				if !ok {
-					t.Fatalf("%q is no line", line)
+					t.Fatalf("invalid line %q", line)
 				}
 				if _, err = r.handle(m); err != nil && i != len(c.lines)-1 {
 					t.Fatalf("after %q: %v", line, err)
@@ -178,7 +178,7 @@ func TestALongPasswordIsSentInChunks(t *testing.T) {
 	for i, line := range saslPlain("a", strings.Repeat("x", 296)) { // exactly 400 bytes, then an empty chunk
 		text := strings.TrimPrefix(line, "AUTHENTICATE ")
 		if i == 0 && len(text) != 400 || i == 1 && text != "+" || i > 1 {
-			t.Errorf("piece %d is %q", i, text)
+			t.Errorf("chunk %d is %q", i, text)
 		}
 		whole += text
 	}

@@ -41,7 +41,7 @@ func TestALineThatBeginsWithTheNickIsAddressedToTheBot(t *testing.T) {
 	}
 	for _, line := range []string{"", "bot is slow", "bots: hello", "bottle", "hello bot:", "bo: x"} {
 		if got, ok := stripAddress(line, "bot", "ascii"); ok {
-			t.Errorf("%q is taken for %q", line, got)
+			t.Errorf("%q is parsed as %q", line, got)
 		}
 	}
 }
@@ -80,14 +80,14 @@ func FuzzFit(f *testing.F) {
 		lines := splitLines(text, room)
 		for _, l := range lines {
 			if len(l) > room || strings.ContainsAny(l, "\r\n\x00") || !utf8.ValidString(l) || strings.Trim(l, " \t") == "" || l[0] == 1 {
-				t.Errorf("%q with room for %d is cut to %q", text, room, l)
+				t.Errorf("%q with a limit of %d is split into %q", text, room, l)
 			}
 		}
 		letters := func(s string) string {
 			return strings.NewReplacer(" ", "", "\t", "", "\n", "", "\r", "", "\x00", "").Replace(s)
 		}
 		if got, want := letters(strings.Join(lines, "")), letters(text); got != want {
-			t.Errorf("%q is said as %q", text, lines)
+			t.Errorf("%q is sent as %q", text, lines)
 		}
 	})
 }

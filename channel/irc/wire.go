@@ -103,10 +103,10 @@ func (w *wire) write(lines ...string) error {
 	return w.writeWithin(writeTimeout, lines...)
 }
 
-func (w *wire) writeWithin(within time.Duration, lines ...string) error {
+func (w *wire) writeWithin(timeout time.Duration, lines ...string) error {
 	w.writeMu.Lock()
 	defer w.writeMu.Unlock()
-	if err := w.conn.SetWriteDeadline(time.Now().Add(within)); err != nil {
+	if err := w.conn.SetWriteDeadline(time.Now().Add(timeout)); err != nil {
 		return err
 	}
 	_, err := w.conn.Write([]byte(strings.Join(lines, "\r\n") + "\r\n"))

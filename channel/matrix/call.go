@@ -139,7 +139,7 @@ func escapePath(prefix string, segments ...string) string {
 
 // call makes one API call and decodes the response into out. Its error is an *apiError or a
 // *transportError.
-func (c *client) call(ctx context.Context, r request, out any, within time.Duration) error {
+func (c *client) call(ctx context.Context, r request, out any, timeout time.Duration) error {
 	var body io.Reader
 	if r.body != nil {
 		var raw bytes.Buffer
@@ -154,7 +154,7 @@ func (c *client) call(ctx context.Context, r request, out any, within time.Durat
 	if len(r.query) > 0 {
 		to += "?" + r.query.Encode()
 	}
-	ctx, cancel := context.WithTimeout(ctx, within)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	a, err := c.doRequest(ctx, r.op, r.method, to, body)
 	if err != nil {

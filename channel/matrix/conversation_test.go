@@ -118,7 +118,7 @@ func TestACommandDecidesOnceAndTheQuestionIsRedrawn(t *testing.T) {
 		asked := w.waitMessage(w.ann, group, "codex asks: May I?")
 		word := regexp.MustCompile(`!approve (\S+)`).FindStringSubmatch(asked)
 		if word == nil || !strings.Contains(asked, "rm -r build") {
-			t.Fatalf("asked was %q", asked)
+			t.Fatalf("the question is %q", asked)
 		}
 		bob.Says(group, "Mailroom: !approve "+word[1])
 		w.ann.Says(group, "Mailroom: !deny "+word[1])
@@ -179,12 +179,12 @@ func TestWhileTheAccountIsLimitedNothingIsTried(t *testing.T) {
 	for _, c := range w.proxy.Calls("") {
 		if (c.Name == "send" || c.Name == "typing") && c.At.After(first.At) && c.At.Before(began.Add(limit)) {
 			tries++
-			t.Errorf("%s was tried %s after the limit began, and the first %s after: %d", c.Path, c.At.Sub(began), first.At.Sub(began), c.Code)
+			t.Errorf("%s was called %s after the start of the limit, the first call %s after: %d", c.Path, c.At.Sub(began), first.At.Sub(began), c.Code)
 		}
 	}
 	texts := w.ann.Texts(w.private, w.bot)
 	if n := strings.Count(strings.Join(texts, "\n"), "the end."); n != 1 || waited < limit || len(texts) != 1 {
-		t.Errorf("after %s the end is there %d times in %d messages", waited, n, len(texts))
+		t.Errorf("after %s the final text is %d times in %d messages", waited, n, len(texts))
 	}
 	t.Logf("limit %s: refused once (%s), tried %d times until then, the final text arrived once after %s", limit, first.Name, tries, waited.Round(time.Millisecond))
 }
@@ -218,7 +218,7 @@ func TestOnlyAllowedUsersCanInviteTheBot(t *testing.T) {
 		bob.Says(private, "hello?")
 		w.waitMessage(bob, private, "I do not know you.")
 		if bob.IsIn(group, w.bot) {
-			t.Error("it has gone where a stranger wanted it")
+			t.Error("the bot joined a stranger's group")
 		}
 		w.ann.Says(w.private, "and I?")
 		w.waitMessage(w.ann, w.private, "yes")
@@ -236,7 +236,7 @@ func TestAnEncryptedRoomGetsOneNotice(t *testing.T) {
 		w.ann.Says(w.private, "plainly")
 		w.waitMessage(w.ann, w.private, "yes")
 		if got := w.ann.Texts(w.private, w.bot); len(got) != 2 {
-			t.Errorf("said was %q", got)
+			t.Errorf("the bot said %q", got)
 		}
 	})
 }

@@ -29,7 +29,7 @@ func FuzzEvent(f *testing.F) {
 		}
 		r := &receiver{connection: &connection{bot: bot}}
 		if begin := r.firstNew([]event{e}, r.position); begin < -1 || begin > 1 {
-			t.Errorf("%s begins at %d", raw, begin)
+			t.Errorf("%s: first new event %d", raw, begin)
 		}
 		var said content
 		if json.Unmarshal(e.Content, &said) != nil {

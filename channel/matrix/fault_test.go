@@ -158,11 +158,11 @@ func TestAFailingHomeserverIsRetriedAfterItsDelay(t *testing.T) {
 			}
 			w.waitConnected()
 			if waited := time.Since(began); waited < c.after {
-				t.Errorf("tried again after %s, asked for were %s", waited, c.after)
+				t.Errorf("retried after %s, want at least %s", waited, c.after)
 			}
 			matrixtest.WaitFor(t, "the messages", func() bool { return len(w.recorded()) >= 60 })
 			if got := w.texts(); got != strings.TrimSuffix(strings.Repeat("still there, ", 60), ", ") {
-				t.Errorf("taken was %q", got)
+				t.Errorf("got %q", got)
 			}
 		})
 	}
@@ -176,9 +176,9 @@ func TestInvalidEventsAreSkipped(t *testing.T) {
 		{"event_id":"$c","sender":"@ann:test.example","type":"m.room.message","content":{"msgtype":"m.text","body":"good"}}]}}},
 		"invite":{"!x:test.example":{"invite_state":{"events":[7,{"type":"m.room.member"}]}}}}}`})
 	w.start()
-	matrixtest.WaitFor(t, "what is good", func() bool { return strings.HasPrefix(w.texts(), "good") })
+	matrixtest.WaitFor(t, "the valid message", func() bool { return strings.HasPrefix(w.texts(), "good") })
 	if !strings.Contains(w.logs.String(), "event=$b") {
-		t.Error("it is not told")
+		t.Error("nothing was logged")
 	}
 }
 
@@ -197,12 +197,12 @@ func TestARefusedHistoryAffectsOneRoomOnly(t *testing.T) {
 		w.proxy.Fail("messages", fault)
 		w.start()
 		w.waitConnected()
-		matrixtest.WaitFor(t, "what the timeline has", func() bool { return len(w.recorded()) > 0 })
+		matrixtest.WaitFor(t, "the timeline's messages", func() bool { return len(w.recorded()) > 0 })
 		if s := w.runner.State(); s.Condition != channel.ConditionConnected || s.Adapter != 1 {
 			t.Errorf("%s: the channel is %+v", fault.Name, s)
 		}
 		w.ann.Says(w.private, "after")
-		matrixtest.WaitFor(t, "what is said after", func() bool { return strings.HasSuffix(w.texts(), "after") })
+		matrixtest.WaitFor(t, "the message after the refusal", func() bool { return strings.HasSuffix(w.texts(), "after") })
 	}
 }
 
@@ -244,7 +244,7 @@ func TestAnUnreadableRoomAffectsItselfOnly(t *testing.T) {
 			bob.Says(group, "six")
 			matrixtest.WaitFor(t, "the last", func() bool { return strings.HasSuffix(w.texts(), "six") })
 			if n := len(w.recorded()); n != 7 {
-				t.Errorf("taken was %q", w.texts())
+				t.Errorf("got %q", w.texts())
 			}
 		})
 	}
@@ -277,5 +277,5 @@ func TestARoomThatCannotBeJoinedDelaysNoOther(t *testing.T) {
 		return len(calls) == 5 && calls[4].Code == 200
 	})
 	w.ann.Says(room, "welcome")
-	matrixtest.WaitFor(t, "what is said there", func() bool { return strings.HasSuffix(w.texts(), "welcome") })
+	matrixtest.WaitFor(t, "the message in the room", func() bool { return strings.HasSuffix(w.texts(), "welcome") })
 }

@@ -108,7 +108,7 @@ func (w *fixture) start() *fixture {
 		cancelLedger()
 		last.Wait()
 		if all := w.logs.String(); strings.Contains(all, w.token) || strings.Contains(w.runner.State().LastError, w.token) {
-			w.t.Errorf("the token is in what is told: %s\n%s", w.runner.State().LastError, all)
+			w.t.Errorf("the token is in the output: %s\n%s", w.runner.State().LastError, all)
 		}
 		if w.t.Failed() {
 			w.t.Logf("%s", w.logs.String())
@@ -180,7 +180,7 @@ func (w *fixture) waitTexts(want string) {
 	w.t.Helper()
 	matrixtest.WaitFor(w.t, want, func() bool { return len(w.texts()) >= len(want) })
 	if got := w.texts(); got != want {
-		w.t.Errorf("taken was %q, want %q", got, want)
+		w.t.Errorf("got %q, want %q", got, want)
 	}
 }
 

@@ -180,8 +180,8 @@ func (c *connection) bindContext(ctx context.Context) (context.Context, func()) 
 
 // observedCall makes a call for the receiver. A successful response proves that the connection is
 // alive.
-func (c *connection) observedCall(ctx context.Context, r request, out any, within time.Duration) error {
-	err := c.client.call(ctx, r, out, within)
+func (c *connection) observedCall(ctx context.Context, r request, out any, timeout time.Duration) error {
+	err := c.client.call(ctx, r, out, timeout)
 	if err == nil {
 		c.host.Received()
 	}

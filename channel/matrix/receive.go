@@ -232,11 +232,11 @@ func (r *receiver) onSync(ctx context.Context, s syncResponse) (int, error) {
 			}
 			continue
 		}
-		within := soon
+		roomCtx := soon
 		if len(pending) >= maxPendingRooms {
-			within = ctx
+			roomCtx = ctx
 		}
-		events, err := r.roomEvents(within, room, s.Rooms.Join[room].Timeline, from)
+		events, err := r.roomEvents(roomCtx, room, s.Rooms.Join[room].Timeline, from)
 		switch {
 		case err == nil:
 			all = append(all, events...)

@@ -51,7 +51,7 @@ func TestMessagesEditsAndDeletionsArrive(t *testing.T) {
 		ann.Deletes(private, inThread)
 		ann.Says(private, "as older programs do", map[string]any{"m.relates_to": map[string]any{"rel_type": "io.element.thread", "event_id": root}})
 		ann.Says(private, "the end")
-		matrixtest.WaitFor(t, "all that was said", func() bool { return strings.HasSuffix(w.texts(), "the end") })
+		matrixtest.WaitFor(t, "all messages", func() bool { return strings.HasSuffix(w.texts(), "the end") })
 
 		said := func(topic string, e chat.Event) chat.Event {
 			if e.Kind == "" {
@@ -97,7 +97,7 @@ func TestGroupMessagesToTheBotAreRecognized(t *testing.T) {
 		bob.Says(group, "[Mail Room]("+to+") go", map[string]any{"m.mentions": map[string]any{"user_ids": []string{w.bot.ID}}})
 		bob.Says(group, "> <"+w.bot.ID+"> Go on?\n> Or not?\n\nyes", matrixtest.ReplyTo(sent))
 		bob.Says(group, "no", matrixtest.ReplyTo(w.ann.Says(group, "who is there?")))
-		matrixtest.WaitFor(t, "all that was said", func() bool { return strings.HasSuffix(w.texts(), "no") })
+		matrixtest.WaitFor(t, "all messages", func() bool { return strings.HasSuffix(w.texts(), "no") })
 
 		said := func(text string, addressed bool) chat.Event {
 			return chat.Event{Kind: chat.EventMessage, Room: chat.Room{Chat: group, Group: true}, User: chat.User{ID: bob.ID, Name: "bob"}, Text: text, Addressed: addressed}
@@ -163,10 +163,10 @@ func TestAFileIsFetchedWhenItIsOpened(t *testing.T) {
 			}
 		}
 		if _, err := all[2].Files[0].Open(t.Context()); sendClass(err) != mailroom.ClassPermanent {
-			t.Errorf("a file that is not there: %v", err)
+			t.Errorf("missing file: %v", err)
 		}
 		if len(all[3].Files)+len(all[4].Files) != 0 {
-			t.Errorf("what is no address of a file is one: %+v %+v", all[3].Files, all[4].Files)
+			t.Errorf("invalid URIs were accepted: %+v %+v", all[3].Files, all[4].Files)
 		}
 	})
 }
@@ -219,12 +219,12 @@ func TestAGapIsBackfilled(t *testing.T) {
 		for _, e := range w.recorded()[1:] {
 			sign := e.Text[:1]
 			if want := fmt.Sprintf("%s%d", sign, next[sign]); e.Text != want {
-				t.Fatalf("%s is where %s should be", e.Text, want)
+				t.Fatalf("got %s, want %s", e.Text, want)
 			}
 			next[sign]++
 		}
 		if next["a"] != n || next["b"] != n || len(w.recorded()) != 2*n+1 {
-			t.Errorf("of %d each, %v were taken", n, next)
+			t.Errorf("of %d each, got %v", n, next)
 		}
 	})
 }
@@ -243,7 +243,7 @@ func TestATooLargeGapIsReportedAndItsEndRead(t *testing.T) {
 	w.proxy.Up(t)
 	matrixtest.WaitFor(t, "the last one", func() bool { return strings.HasSuffix(w.texts(), fmt.Sprint(n-1)) })
 	if all := w.recorded(); len(all) < 1000 || len(all) > 1100 || !strings.Contains(w.logs.String(), "room "+w.private+" has more new events") {
-		t.Errorf("%d of %d were taken", len(w.recorded()), n)
+		t.Errorf("got %d of %d", len(w.recorded()), n)
 	}
 	if s := w.runner.State(); !strings.Contains(s.LastError, "older ones are skipped") {
 		t.Errorf("the state says %q", s.LastError)
@@ -275,7 +275,7 @@ func TestAnInvitedBotReadsMessagesSinceTheInvitation(t *testing.T) {
 		bob.Says(open, "by itself")
 		matrixtest.WaitFor(t, "that", func() bool { return strings.HasSuffix(w.texts(), "by itself") })
 		if got := strings.TrimLeft(w.texts(), ", "); got != "hello?, there you are, by itself" {
-			t.Errorf("taken was %q", got)
+			t.Errorf("got %q", got)
 		}
 		var invited []chat.Event
 		for _, e := range w.recorded() {
@@ -302,7 +302,7 @@ func TestAnExpiredInvitationIsReported(t *testing.T) {
 		}
 		bob.ChangeMember("ban", room, w.bot)
 		if err := e.Accept(t.Context()); err != nil || !strings.Contains(w.runner.State().LastError, "join room") {
-			t.Errorf("an invitation that is over: %v; %s", err, w.runner.State().LastError)
+			t.Errorf("expired invitation: %v; %s", err, w.runner.State().LastError)
 		}
 	})
 }
@@ -323,10 +323,10 @@ func TestAnUnknownPositionRestartsTheSync(t *testing.T) {
 			w.setPosition(strings.ReplaceAll(position, "%s", w.private))
 			w.reconnect()
 			w.ann.Says(w.private, "two")
-			matrixtest.WaitFor(t, "what is new", func() bool { return strings.HasSuffix(w.texts(), "two") })
+			matrixtest.WaitFor(t, "the new message", func() bool { return strings.HasSuffix(w.texts(), "two") })
 			e := w.recorded()
 			if got := w.texts(); got != "one, one, two" || e[0].Key != e[1].Key {
-				t.Errorf("%s: taken was %q", name, got)
+				t.Errorf("%s: got %q", name, got)
 			}
 		}
 	})
@@ -346,12 +346,12 @@ func TestARestoredHomeserverIsDetected(t *testing.T) {
 	w.proxy.Up(t)
 	w.waitConnected()
 	w.ann.Says(w.private, "three")
-	matrixtest.WaitFor(t, "what is new", func() bool { return strings.HasSuffix(w.texts(), "three") })
+	matrixtest.WaitFor(t, "the new message", func() bool { return strings.HasSuffix(w.texts(), "three") })
 	if got := w.texts(); got != "one, two, one, three" && got != "one, two, three" {
-		t.Errorf("taken was %q", got)
+		t.Errorf("got %q", got)
 	}
 	if !strings.Contains(w.logs.String(), "does not know the last received event") {
-		t.Error("it is not told")
+		t.Error("nothing was logged")
 	}
 }
 
@@ -391,7 +391,7 @@ func TestAnEncryptedRoomIsReported(t *testing.T) {
 		matrixtest.WaitFor(t, "both", func() bool { return len(w.recorded()) == 2 })
 		e := w.recorded()
 		if e[0].Kind != chat.EventUnreadable || e[0].Key != e[1].Key || !strings.Contains(e[0].Text, "encrypted") {
-			t.Errorf("taken was %+v", e)
+			t.Errorf("got %+v", e)
 		}
 	})
 }

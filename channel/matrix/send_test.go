@@ -27,7 +27,7 @@ func TestAMessageIsSentAndEdited(t *testing.T) {
 		m := w.ann.Messages(w.private, w.bot)[0]
 		related, _ := m.Content["m.relates_to"].(map[string]any)
 		if m.ID != id || m.Body() != "**Run** `rm <x>`?" || m.Content["formatted_body"] != "<b>Run</b> <code>rm &lt;x&gt;</code>?" || related["rel_type"] != "m.thread" || related["event_id"] != asked || related["is_falling_back"] != nil {
-			t.Errorf("sent was %+v as %s", m, id)
+			t.Errorf("sent %+v as %s", m, id)
 		}
 		if err := p.Edit(t.Context(), to, id, chat.Message{Text: "Approved & *done*."}); err != nil {
 			t.Fatal(err)
@@ -36,7 +36,7 @@ func TestAMessageIsSentAndEdited(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := w.ann.Messages(w.private, w.bot); len(got) != 1 || got[0].Body() != "Approved & done." || got[0].Content["formatted_body"] != nil {
-			t.Errorf("edited it is %+v", got)
+			t.Errorf("the edited message is %+v", got)
 		}
 		if err := p.Typing(t.Context(), to); err != nil {
 			t.Error(err)
@@ -46,7 +46,7 @@ func TestAMessageIsSentAndEdited(t *testing.T) {
 		}
 		m = w.ann.Messages(w.private, w.bot)[1]
 		if kind := m.Content["m.relates_to"].(map[string]any); kind["rel_type"] != "m.thread" || kind["is_falling_back"] != true {
-			t.Errorf("what answers nothing in a thread is %+v", m)
+			t.Errorf("the thread message is %+v", m)
 		}
 	})
 }
@@ -68,7 +68,7 @@ func TestSentMessagesMentionNobody(t *testing.T) {
 		for i, kind := range []string{"m.text", "m.notice"} {
 			mentions, there := got[i].Content["m.mentions"].(map[string]any)
 			if !there || len(mentions) != 0 || got[i].Content["msgtype"] != kind {
-				t.Errorf("sent was %+v, want an %s without mentions", got[i].Content, kind)
+				t.Errorf("sent %+v, want an %s without mentions", got[i].Content, kind)
 			}
 		}
 		if err := p.Edit(t.Context(), to, id, chat.Message{Text: "@room: Ann, look again"}); err != nil {
@@ -76,7 +76,7 @@ func TestSentMessagesMentionNobody(t *testing.T) {
 		}
 		now := w.ann.Messages(w.private, w.bot)[0].Content
 		if mentions, there := now["m.mentions"].(map[string]any); !there || len(mentions) != 0 {
-			t.Errorf("edited it is %+v", now)
+			t.Errorf("the edited message is %+v", now)
 		}
 	})
 }
@@ -106,11 +106,11 @@ func TestAKeyIsOneMessage(t *testing.T) {
 		}
 		one, two := send("one"), send("two")
 		if again := send("one"); again != one || one == two {
-			t.Errorf("the same again is %s and not %s", again, one)
+			t.Errorf("the repeated key returned %s, want %s", again, one)
 		}
 		matrixtest.WaitFor(t, "the last in the history", func() bool { return find("two") == two })
 		if find("one") != one || find("three") != "" {
-			t.Error("what was sent is not found, or what was not")
+			t.Error("Find returned a wrong result")
 		}
 		w.bot.Login() // another device does not share transaction ids
 		w.mu.Lock()
@@ -118,7 +118,7 @@ func TestAKeyIsOneMessage(t *testing.T) {
 		w.mu.Unlock()
 		p = w.reconnect()
 		if find("one") != one || find("two") != two {
-			t.Error("what another device has sent is not found")
+			t.Error("messages of the other device were not found")
 		}
 		for i := range 310 {
 			w.bot.Says(w.private, fmt.Sprint(i))
@@ -160,24 +160,24 @@ func TestARoomThatTheBotLeftIsGone(t *testing.T) {
 			return err
 		}
 		if err := send("!nowhere:test.example"); sendClass(err) != classGone {
-			t.Errorf("a room that is not there: %v", err)
+			t.Errorf("unknown room: %v", err)
 		}
 		muted := w.ann.CreateRoom(map[string]any{"preset": "private_chat", "invite": []string{w.bot.ID}})
 		w.bot.Joins(muted)
 		w.ann.Sets(muted, "m.room.power_levels", map[string]any{"events_default": 50, "users": map[string]any{w.ann.ID: 100}})
-		matrixtest.WaitFor(t, "the bot mute", func() bool { return send(muted) != nil })
+		matrixtest.WaitFor(t, "the bot muted", func() bool { return send(muted) != nil })
 		if err := send(muted); sendClass(err) != mailroom.ClassPermanent {
-			t.Errorf("a room where the bot may not speak: %v", err)
+			t.Errorf("room without permission to send: %v", err)
 		}
 		w.ann.ChangeMember("kick", w.private, w.bot)
 		if err := send(w.private); sendClass(err) != classGone {
-			t.Errorf("a room that it was put out of: %v", err)
+			t.Errorf("room after a kick: %v", err)
 		}
 		if _, _, err := p.Find(t.Context(), chat.Room{Chat: "!nowhere:test.example"}, "x", chat.Message{}); sendClass(err) != classGone {
-			t.Errorf("the history of a room that is not there: %v", err)
+			t.Errorf("history of an unknown room: %v", err)
 		}
 		if err := p.Typing(t.Context(), chat.Room{Chat: w.private}); sendClass(err) != classGone {
-			t.Errorf("typing where it is not: %v", err)
+			t.Errorf("typing in a room after a kick: %v", err)
 		}
 	})
 }
@@ -201,7 +201,7 @@ func TestARateLimitAppliesToAllRooms(t *testing.T) {
 		err := call()
 		f := mailroom.AsFailure(err)
 		if f.Class != mailroom.ClassUnavailable || f.RetryAfter < 35*time.Second || f.RetryAfter > 41*time.Second || !errors.Is(err, chat.ErrEverywhere) || errors.Is(err, mailroom.ErrUnknown) {
-			t.Errorf("%s: %s, after %s: %v", name, f.Class, f.RetryAfter, err)
+			t.Errorf("%s: class %s, retry after %s: %v", name, f.Class, f.RetryAfter, err)
 		}
 		if n := len(w.proxy.Calls("send")) + len(w.proxy.Calls("typing")) - before; n != 1 {
 			t.Errorf("%s was tried %d times", name, n)
@@ -266,7 +266,7 @@ func TestSendErrorsAreClassified(t *testing.T) {
 	w.proxy.Fail("send", matrixtest.Fault{Code: 403, Name: "M_FORBIDDEN"})
 	w.proxy.Fail("state", matrixtest.Fault{Code: 500, Name: "M_UNKNOWN"})
 	if _, err := p.Send(t.Context(), to, chat.Message{Text: "x"}, "y"); sendClass(err) != mailroom.ClassUnavailable {
-		t.Errorf("a refusal whose reason is not to be had is %s: %v", sendClass(err), err)
+		t.Errorf("a refusal without a known membership is %s: %v", sendClass(err), err)
 	}
 }
 
@@ -281,6 +281,6 @@ func TestAnUnsentMessageIsRetried(t *testing.T) {
 		_, err = p.Send(t.Context(), to, chat.Message{Text: "x"}, "x")
 	}
 	if sendClass(err) != mailroom.ClassUnavailable {
-		t.Errorf("a connection that is refused is %s: %v", sendClass(err), err)
+		t.Errorf("a refused connection is %s: %v", sendClass(err), err)
 	}
 }

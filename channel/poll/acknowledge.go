@@ -95,8 +95,8 @@ func runsOf(rd mailroom.Reader, rows []pending) (map[pending]*mailroom.Run, erro
 	return runs, nil
 }
 
-// isDelivered reports whether the platform has received or permanently refused everything a run
-// said. again lists the failed deliveries to retry now.
+// isDelivered reports whether the platform has received or permanently refused the messages
+// of a run. again lists the failed deliveries to retry now.
 func (r *receiver) isDelivered(rd mailroom.Reader, run *mailroom.Run) (all bool, again []string, err error) {
 	if run == nil {
 		return true, nil, nil

@@ -103,7 +103,7 @@ func TestEachKindOfRowIsProcessed(t *testing.T) {
 				slices.Sort(s)
 			}
 			if diff := cmp.Diff(wantTold, gotTold); diff != "" {
-				t.Errorf("the agent was told (-want +got):\n%s", diff)
+				t.Errorf("inputs (-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff(wantReplies, gotReplies); diff != "" {
 				t.Errorf("replies (-want +got):\n%s", diff)

@@ -34,20 +34,20 @@ type outgoing struct {
 // delegation carries its idempotency key, so the platform recognizes a repeat. A notice has no key:
 // it is sent again after a crash or a lost response, and the log marks a possible duplicate.
 func (c *connection) Deliver(ctx context.Context, d channel.Delivery, s mailroom.Session) error {
-	out, why, err := c.composeReply(ctx, d)
+	out, reason, err := c.composeReply(ctx, d)
 	if err != nil {
 		return err
 	}
 	if out == nil {
-		c.host.Log().Info("reply not sent: no recipient", "run", d.Run.ID, "reason", why)
-		return appendNote(ctx, s, KindUnsent, why)
+		c.host.Log().Info("reply not sent: no recipient", "run", d.Run.ID, "reason", reason)
+		return appendNote(ctx, s, KindUnsent, reason)
 	}
 	effect := mailroom.Effect{Name: "send", Idempotent: out.peer != ""}
 	if !effect.Idempotent {
 		effect.Reconcile = func(ctx context.Context, _ string) (json.RawMessage, bool, error) {
-			const why = "an earlier attempt was interrupted with an unknown outcome"
+			const reason = "an earlier attempt was interrupted with an unknown outcome"
 			c.host.Log().Warn("reply sent again; may be a duplicate", "run", d.Run.ID)
-			return nil, false, appendNote(ctx, s, KindRepeated, why)
+			return nil, false, appendNote(ctx, s, KindRepeated, reason)
 		}
 	}
 	_, err = s.Do(ctx, effect, func(ctx context.Context, key string) (answer json.RawMessage, err error) {
@@ -127,8 +127,8 @@ func (c *connection) composeReply(ctx context.Context, d channel.Delivery) (*out
 	return out, "", nil
 }
 
-func appendNote(ctx context.Context, s mailroom.Session, kind, why string) error {
-	body, err := json.Marshal(Note{Reason: why})
+func appendNote(ctx context.Context, s mailroom.Session, kind, reason string) error {
+	body, err := json.Marshal(Note{Reason: reason})
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", kind, err)
 	}

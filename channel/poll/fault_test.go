@@ -153,7 +153,7 @@ func (c failureCase) run(t *testing.T) string {
 	seen := w.platform.WaitFor(t, fmt.Sprintf("%d replies, and an acknowledgement", want), func(s polltest.Traffic) bool {
 		return len(s.Replies) >= want && (s.Acked() >= 3 || c.unacked && s.Calls[polltest.Ack] > 0)
 	})
-	w.waitFor("everything is handled", func() bool { return w.runner.State().Unacked == 0 && w.runner.State().Cursor != "" })
+	w.waitFor("all rows handled", func() bool { return w.runner.State().Unacked == 0 && w.runner.State().Cursor != "" })
 	dead, repeated := w.deadLetters(), 0
 	for _, thread := range []string{canvasDelivery, "out:b:peer:peer"} {
 		repeated += w.countEntries(thread, poll.KindRepeated)
@@ -162,7 +162,7 @@ func (c failureCase) run(t *testing.T) string {
 	line := fmt.Sprintf("%s\t%d\t%d\t%d\t%d\t%d", c.name, len(told), len(seen.Replies), repeated, dead, seen.Acked())
 	slices.Sort(told)
 	if !slices.Equal(told, []string{"one", "three", "two"}) {
-		t.Errorf("the agent was told %q", told)
+		t.Errorf("the agent's inputs are %q", told)
 	}
 	if len(seen.Replies) != want || repeated != c.repeated || dead != c.dead {
 		t.Errorf("replies %q, %d marked, %d dead letters, want %d, %d, %d", seen.Texts(), repeated, dead, want, c.repeated, c.dead)

@@ -256,19 +256,19 @@ func (r *receiver) pollWhileFull(ctx context.Context) error {
 // handleRow submits or skips one row.
 func (r *receiver) handleRow(ctx context.Context, raw json.RawMessage) error {
 	log := r.host.Log()
-	in, what, why := parseRow(raw, r.options.Workspace)
-	if what == rowInvalid || what == rowOwn {
-		log.Debug("row skipped", "activity", in.id, "reason", why)
-		if what == rowInvalid {
-			log.Warn("invalid row skipped", "activity", in.id, "reason", why)
+	in, action, reason := parseRow(raw, r.options.Workspace)
+	if action == rowInvalid || action == rowOwn {
+		log.Debug("row skipped", "activity", in.id, "reason", reason)
+		if action == rowInvalid {
+			log.Warn("invalid row skipped", "activity", in.id, "reason", reason)
 		}
 		if in.id != "" {
 			r.position.Since = in.id
 		}
 		return nil
 	}
-	if why != "" {
-		log.Warn("message has no sender to reply to; running it without a reply", "activity", in.id, "kind", in.kind, "reason", why)
+	if reason != "" {
+		log.Warn("message has no sender to reply to; running it without a reply", "activity", in.id, "kind", in.kind, "reason", reason)
 	}
 	next := r.position.add(pending{Seq: in.seq, Thread: channel.ThreadID(r.host.Name(), in.chat()...), Key: in.key()})
 	next.Since = in.id

@@ -39,9 +39,9 @@ const (
 )
 
 // parseRow parses a row of this workspace. It accepts the field names and types of older and newer
-// servers and tolerates every missing field that it does not need. why explains an action other
+// servers and tolerates every missing field that it does not need. reason explains an action other
 // than rowRun.
-func parseRow(raw json.RawMessage, workspace string) (r row, what rowAction, why string) {
+func parseRow(raw json.RawMessage, workspace string) (r row, action rowAction, reason string) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &fields); err != nil || fields == nil {
 		return row{}, rowInvalid, "not a JSON object"

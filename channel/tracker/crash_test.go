@@ -123,7 +123,7 @@ func TestARestartAtAnyStepResumes(t *testing.T) {
 			break_: func(w *fixture) {
 				w.agent.setWork(func(ctx context.Context, _ mailroom.Session) error { <-ctx.Done(); return context.Cause(ctx) })
 			},
-			until: func(w *fixture) { w.waitFor("the agent has it", func() bool { return w.agent.count("x-a") == 1 }) },
+			until: func(w *fixture) { w.waitFor("the agent running", func() bool { return w.agent.count("x-a") == 1 }) },
 			mend:  func(w *fixture) { w.agent.setWork(nil) },
 		},
 		{
@@ -249,7 +249,7 @@ func TestAnUnreadableTrackerIsRetried(t *testing.T) {
 	away := w.folder.Path() + ".away"
 	w.rename(w.folder.Path(), away)
 	w.start()
-	w.waitFor("it says so", func() bool {
+	w.waitFor("the reported error", func() bool {
 		s := w.runner.State()
 		return s.Condition == channel.ConditionQueued && strings.Contains(s.Reason, "there is no tracker in "+w.folder.Path()) && strings.Contains(s.Reason, "bd init")
 	})
@@ -268,7 +268,7 @@ func TestAWaitForALockedTrackerTimesOut(t *testing.T) {
 	}
 	w.options.LockTimeout = 10 * time.Millisecond
 	w.start()
-	w.waitFor("it says so", func() bool {
+	w.waitFor("the reported error", func() bool {
 		return strings.Contains(w.runner.State().Reason, w.folder.File()+" is locked by another process (waited 10ms): ")
 	})
 	if err := lock.Unlock(); err != nil {
@@ -294,7 +294,7 @@ func TestAnUnwritableIssueDoesNotBlockOthers(t *testing.T) {
 	w.create("x-more")
 	w.waitStatus("x-more", issues.StatusClosed)
 	if s := w.runner.State(); s.LastError == "" || s.Attempts > 0 {
-		t.Errorf("nothing is said of it: %+v", s)
+		t.Errorf("nothing was reported: %+v", s)
 	}
 	for _, id := range []string{"x-odd", "x-wrong"} {
 		if it := w.issue(id); it.Status != issues.StatusOpen || w.agent.count(id) > 0 {

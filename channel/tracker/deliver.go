@@ -67,8 +67,8 @@ func (w *Watcher) Deliver(ctx context.Context, l *channel.Host, d channel.Delive
 	return nil
 }
 
-func appendNote(ctx context.Context, s mailroom.Session, why string) error {
-	body, err := json.Marshal(Note{Reason: why})
+func appendNote(ctx context.Context, s mailroom.Session, reason string) error {
+	body, err := json.Marshal(Note{Reason: reason})
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", KindUnsent, err)
 	}

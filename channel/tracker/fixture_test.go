@@ -285,7 +285,7 @@ func (w *fixture) waitRun(id string, status mailroom.Status) *mailroom.Run {
 // waitDelivered waits until all runs and deliveries of an issue have ended.
 func (w *fixture) waitDelivered(id string) {
 	w.t.Helper()
-	w.waitFor("everything of "+id+" is delivered", func() bool {
+	w.waitFor("all deliveries of "+id, func() bool {
 		for _, thread := range []string{"issue:" + id, "out:issue:" + id} {
 			for _, run := range w.runs(thread) {
 				if !run.Status.Finished() {

@@ -39,7 +39,7 @@ func TestTrackerFilesCannotLeadOutside(t *testing.T) {
 				}
 				w.start()
 				if name != "issues.jsonl.tmp" { // not used by the server
-					w.waitFor("it says what is wrong", func() bool {
+					w.waitFor("the reported problem", func() bool {
 						return strings.Contains(w.runner.State().Reason, name+" "+kind)
 					})
 					if err := os.Remove(at); err != nil {

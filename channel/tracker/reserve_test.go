@@ -45,13 +45,13 @@ func TestIssuesInProgressAreReserved(t *testing.T) {
 	defer open()
 	w.agent.setWork(work)
 	w.start()
-	w.waitFor("the agent has it", func() bool { return w.agent.count("x-a") == 1 })
+	w.waitFor("the agent running", func() bool { return w.agent.count("x-a") == 1 })
 	if err := w.bobReserves("x-a"); mailroom.CodeOf(err) != mailroom.CodeConflict {
 		t.Errorf("bob could reserve it too: %v", err)
 	}
 	w.stop()
 	w.start() // issues in progress stay reserved
-	w.waitFor("the agent has it again", func() bool { return w.agent.count("x-a") == 2 })
+	w.waitFor("the agent running again", func() bool { return w.agent.count("x-a") == 2 })
 	if got := w.reserved(); !slices.Equal(got, []string{".beads/issues/x-a codex"}) {
 		t.Errorf("reserved are %q", got)
 	}
@@ -72,7 +72,7 @@ func TestReservedIssuesAreSkipped(t *testing.T) {
 	w.create("x-c")
 	w.waitStatus("x-c", issues.StatusClosed)
 	if it := w.issue("x-a"); it.Status != issues.StatusOpen || it.Assignee != "" {
-		t.Errorf("what bob has is %s and %s's", it.Status, it.Assignee)
+		t.Errorf("bob's issue is %s and assigned to %s", it.Status, it.Assignee)
 	}
 	if _, err := w.ledger.ReleaseNames(t.Context(), "shop", "bob", []string{".beads/issues/x-a"}, bob()); err != nil {
 		t.Fatal(err)
@@ -90,7 +90,7 @@ func TestARefusedReservationDoesNotStopWork(t *testing.T) {
 	w.start()
 	w.waitStatus("x-a", issues.StatusClosed)
 	if s := w.runner.State(); s.LastError == "" {
-		t.Error("nothing is said of it")
+		t.Error("nothing was reported")
 	}
 }
 
@@ -120,6 +120,6 @@ func TestLateIssuesAreReservedBeforeTheyAreClaimed(t *testing.T) {
 	}
 	w.waitStatus("x-b", issues.StatusClosed)
 	if it := w.issue("x-a"); it.Status != issues.StatusOpen || w.agent.count("x-a") > 0 {
-		t.Errorf("what bob has is %s", it.Status)
+		t.Errorf("bob's issue is %s", it.Status)
 	}
 }

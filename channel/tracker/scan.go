@@ -187,7 +187,7 @@ func (r *receiver) submit(ctx context.Context, t *issues.Tracker, c claim) error
 const Label = "issue"
 
 // blockRefused blocks an issue whose submit the ledger refused.
-func (r *receiver) blockRefused(ctx context.Context, c claim, why error) error {
+func (r *receiver) blockRefused(ctx context.Context, c claim, cause error) error {
 	return r.update(ctx, r.host, func(t *issues.Tracker) error {
 		for _, now := range ownClaims(t, r.server) {
 			if now.Key != c.Key || !now.inProgress() {
@@ -195,7 +195,7 @@ func (r *receiver) blockRefused(ctx context.Context, c claim, why error) error {
 			}
 			at := writeTime(now.issue.UpdatedAt)
 			return updateIssue(t, now, at, func(it *issues.Issue, m *marker) {
-				addComment(it, systemAuthor, "Cannot submit this issue to "+it.Assignee+": "+why.Error(), at, at)
+				addComment(it, systemAuthor, "Cannot submit this issue to "+it.Assignee+": "+cause.Error(), at, at)
 				it.Status, m.Concluded = issues.StatusBlocked, at
 			})
 		}

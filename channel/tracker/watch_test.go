@@ -37,7 +37,7 @@ func TestAReadyIssueRunsAndIsClosedWithTheReply(t *testing.T) {
 	w.start()
 	it := w.waitStatus("x-roof", issues.StatusClosed)
 	if it.CloseReason != "All dry now." || it.Assignee != "codex" || it.ClosedAt.IsZero() {
-		t.Errorf("it was closed with %q, and is %s's", it.CloseReason, it.Assignee)
+		t.Errorf("closed with %q, assigned to %s", it.CloseReason, it.Assignee)
 	}
 	if last := it.Comments[len(it.Comments)-1]; last.Author != "codex" || last.Text != "All dry now.\n\nIt took tiles." || last.ID != 2 {
 		t.Errorf("the last comment is %+v", last)
@@ -74,12 +74,12 @@ func TestOnlyMatchingIssuesAreClaimed(t *testing.T) {
 	w.start()
 	for id, agent := range map[string]string{"x-plain": "codex", "x-label": "claude", "x-mine": "claude"} {
 		if it := w.waitStatus(id, issues.StatusClosed); it.Assignee != agent {
-			t.Errorf("%s was given to %s, want %s", id, it.Assignee, agent)
+			t.Errorf("%s was assigned to %s, want %s", id, it.Assignee, agent)
 		}
 	}
 	for _, id := range []string{"x-theirs", "x-epic", "x-bare", "x-blocked"} {
 		if it := w.issue(id); it.Status != issues.StatusOpen || w.agent.count(id) > 0 || submitKey(it) != "" {
-			t.Errorf("%s is %s, and %d runs were made of it", id, it.Status, w.agent.count(id))
+			t.Errorf("%s is %s and has %d runs", id, it.Status, w.agent.count(id))
 		}
 	}
 }
@@ -108,7 +108,7 @@ func TestAFailedRunBlocksItsIssueAndARetryClosesIt(t *testing.T) {
 	}
 	last := it.Comments[slices.IndexFunc(it.Comments, func(c issues.Comment) bool { return c.Author == "mailroom" })]
 	if !strings.Contains(last.Text, "mailroom run retry "+run.ID) || !strings.Contains(last.Text, "bd update x-a --status open") {
-		t.Errorf("it does not say what to do: %s", last.Text)
+		t.Errorf("the comment has no instructions: %s", last.Text)
 	}
 	work, open := gatedWork("done after all")
 	defer open()
@@ -186,7 +186,7 @@ func TestFinishedIssuesCanStayOpen(t *testing.T) {
 		}
 	}
 	w.set("x-a", func(it *issues.Issue) { it.Status, it.Assignee = issues.StatusOpen, "" })
-	w.waitFor("it is given again", func() bool { return w.agent.count("x-a") == 2 })
+	w.waitFor("a second run", func() bool { return w.agent.count("x-a") == 2 })
 }
 
 func TestAReopenedIssueRunsAgainInItsThread(t *testing.T) {
@@ -196,7 +196,7 @@ func TestAReopenedIssueRunsAgainInItsThread(t *testing.T) {
 	w.waitStatus("x-a", issues.StatusClosed)
 	w.waitDelivered("x-a")
 	w.set("x-a", func(it *issues.Issue) { it.Status, it.Description = issues.StatusOpen, "Once more." })
-	w.waitFor("it is given again", func() bool { return w.agent.count("x-a") == 2 })
+	w.waitFor("a second run", func() bool { return w.agent.count("x-a") == 2 })
 	w.waitStatus("x-a", issues.StatusClosed)
 	w.waitDelivered("x-a")
 	if runs := w.runs("issue:x-a"); len(runs) != 2 || runs[0].SubmitKey == runs[1].SubmitKey || !strings.Contains(w.agent.input("x-a"), "Once more.") {
@@ -229,11 +229,11 @@ func TestAnIssueReopenedByItsAgentIsNotClaimedAgain(t *testing.T) {
 	if _, err := w.ledger.Submit(t.Context(), mailroom.Submit{Thread: "issue:x-a", Messages: []mailroom.NewMessage{{Parts: mailroom.Text("No?")}}, Sender: "ann"}); err != nil {
 		t.Fatal(err)
 	}
-	w.waitFor("it is said", func() bool { return len(w.issue("x-a").Comments) == 2 })
+	w.waitFor("the comment", func() bool { return len(w.issue("x-a").Comments) == 2 })
 	w.create("x-d")
 	w.waitStatus("x-d", issues.StatusClosed)
 	if n := w.agent.count("x-a"); n != 2 {
-		t.Errorf("it was given %d times", n)
+		t.Errorf("it ran %d times", n)
 	}
 	w.agent.setWork(nil)
 	w.set("x-a", func(it *issues.Issue) { it.Notes = "now it can be done" })
@@ -249,7 +249,7 @@ func TestChangesByAPersonDuringARunAreKept(t *testing.T) {
 	w.agent.setWork(work)
 	w.start()
 	for _, id := range []string{"x-closed", "x-taken", "x-deleted", "x-open"} {
-		w.waitFor("the agent has "+id, func() bool { return w.agent.count(id) == 1 })
+		w.waitFor("the agent running for "+id, func() bool { return w.agent.count(id) == 1 })
 	}
 	w.edit(func(t *issues.Tracker) error {
 		_, err := t.Close("x-closed", "not needed", ann())
@@ -265,7 +265,7 @@ func TestChangesByAPersonDuringARunAreKept(t *testing.T) {
 		w.waitRun(id, mailroom.StatusCompleted)
 		w.waitDelivered(id)
 	}
-	w.waitFor("it is said where there is a place", func() bool {
+	w.waitFor("comments on the existing issues", func() bool {
 		return len(w.issue("x-closed").Comments) == 1 && len(w.issue("x-taken").Comments) == 1
 	})
 	if it := w.issue("x-closed"); it.CloseReason != "not needed" {
@@ -275,10 +275,10 @@ func TestChangesByAPersonDuringARunAreKept(t *testing.T) {
 		t.Errorf("it is %s and %s's now", it.Status, it.Assignee)
 	}
 	if it := w.issue("x-deleted"); it.Status != issues.StatusTombstone || len(it.Comments) > 0 {
-		t.Errorf("what was deleted is %s with %q", it.Status, comments(it))
+		t.Errorf("the deleted issue is %s with %q", it.Status, comments(it))
 	}
 	if got := w.countEntries("out:issue:x-deleted", tracker.KindUnsent); got != 1 {
-		t.Errorf("the log says %d times that there was no place for it", got)
+		t.Errorf("%d entries about the missing issue", got)
 	}
 }
 
@@ -303,7 +303,7 @@ func TestAnIssueReopenedDuringItsRunIsNotClaimedTwice(t *testing.T) {
 	defer open()
 	w.agent.setWork(work)
 	w.start()
-	w.waitFor("the agent has it", func() bool { return w.agent.count("x-a") == 1 })
+	w.waitFor("the agent running", func() bool { return w.agent.count("x-a") == 1 })
 	w.agent.setWork(nil)
 	w.set("x-a", func(it *issues.Issue) { it.Status, it.Assignee = issues.StatusOpen, "" })
 	w.create("x-b")
@@ -327,7 +327,7 @@ func TestAnIssueTakenBackBeforeItsRunStartsIsCancelled(t *testing.T) {
 	defer open()
 	w.agent.setWork(work)
 	w.start()
-	w.waitFor("the agent has one", func() bool { return w.agent.count("x-a") == 1 })
+	w.waitFor("an agent running", func() bool { return w.agent.count("x-a") == 1 })
 	for _, id := range []string{"x-b", "x-c", "x-d", "x-e"} {
 		w.waitRun(id, mailroom.StatusQueued)
 	}
@@ -345,14 +345,14 @@ func TestAnIssueTakenBackBeforeItsRunStartsIsCancelled(t *testing.T) {
 		}
 	}
 	w.set("x-d", func(it *issues.Issue) { it.Status, it.Description = issues.StatusOpen, "Blue, please." })
-	w.waitFor("it is given as it is now", func() bool {
+	w.waitFor("a run with the changed issue", func() bool {
 		runs := w.runs("issue:x-d")
 		return len(runs) == 2 && runs[1].Status == mailroom.StatusCancelled && runs[0].Status == mailroom.StatusQueued
 	})
 	open()
 	w.waitStatus("x-d", issues.StatusClosed)
 	if got := w.agent.input("x-d"); !strings.Contains(got, "Blue, please.") || w.agent.count("x-d") != 1 {
-		t.Errorf("the agent was told %d times, at last %q", w.agent.count("x-d"), got)
+		t.Errorf("the agent ran %d times, the last input is %q", w.agent.count("x-d"), got)
 	}
 	for _, id := range []string{"x-b", "x-c", "x-e"} {
 		w.waitDelivered(id)
@@ -375,7 +375,7 @@ func TestAnIssueRenamedDuringItsRunIsClosed(t *testing.T) {
 	defer open()
 	w.agent.setWork(work)
 	w.start()
-	w.waitFor("the agent has it", func() bool { return w.agent.count("x-a") == 1 })
+	w.waitFor("the agent running", func() bool { return w.agent.count("x-a") == 1 })
 	w.edit(func(t *issues.Tracker) error { _, err := t.Rename("x", "y", ann()); return err })
 	open()
 	w.waitStatus("y-a", issues.StatusClosed)

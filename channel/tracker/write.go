@@ -94,9 +94,9 @@ func (r *receiver) updateFile(ctx context.Context, runs map[string]*mailroom.Run
 }
 
 // abandon stops handling an issue whose line cannot be written because of invalid values.
-func (r *receiver) abandon(it *issues.Issue, key string, why error) {
+func (r *receiver) abandon(it *issues.Issue, key string, cause error) {
 	r.abandoned[key] = true
-	r.host.ReportError(fmt.Errorf("issue %s skipped: %w", it.ID, why))
+	r.host.ReportError(fmt.Errorf("issue %s skipped: %w", it.ID, cause))
 }
 
 // claim assigns an issue to its agent and stores the key of the submit in it.

@@ -110,11 +110,11 @@ func runExample(t *testing.T, secret string, command ...string) {
 		Good          []bool
 	}
 	if err != nil || json.Unmarshal(raw, &out) != nil {
-		t.Fatalf("it says %s, %v", raw, err)
+		t.Fatalf("the program printed %s, %v", raw, err)
 	}
 	for i, good := range out.Good {
 		if good != (i < 2) {
-			t.Errorf("request %d is good: %t", i, good)
+			t.Errorf("request %d valid: %t", i, good)
 		}
 	}
 	if len(out.Good) != len(requests) {
@@ -125,6 +125,6 @@ func runExample(t *testing.T, secret string, command ...string) {
 		r.Header.Set(signature, out.Signature)
 	})
 	if err != nil || a.Code != 202 {
-		t.Errorf("what it signed: %d %s, %v", a.Code, a.Body, err)
+		t.Errorf("signed request: %d %s, %v", a.Code, a.Body, err)
 	}
 }

@@ -119,7 +119,7 @@ func TestAnUnreachableReceiverGetsEverythingLater(t *testing.T) {
 	o.start()
 	o.postMessage("1", "r", "one")
 	o.postMessage("2", "r", "two")
-	o.WaitFor(t, "the trouble", func() bool { return o.runner.State().LastError != "" })
+	o.WaitFor(t, "the error", func() bool { return o.runner.State().LastError != "" })
 	if s := o.runner.State(); s.Condition != channel.ConditionConnected || o.deadLetters() != 0 {
 		t.Errorf("the state is %+v", s)
 	}

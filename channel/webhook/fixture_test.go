@@ -188,7 +188,7 @@ func (o *fixture) waitTexts(want ...string) {
 // waitIdle waits until no run is queued or running.
 func (o *fixture) waitIdle() {
 	o.t.Helper()
-	o.WaitFor(o.t, "the end of everything", func() bool {
+	o.WaitFor(o.t, "all runs finished", func() bool {
 		return o.countRuns(mailroom.RunQuery{Statuses: []mailroom.Status{mailroom.StatusQueued, mailroom.StatusRunning}}) == 0
 	})
 }

@@ -32,13 +32,13 @@ func FuzzBody(f *testing.F) {
 		}
 		switch {
 		case e.Key != "id" || e.Position != "id" || e.Room.Chat == "":
-			t.Errorf("%q is taken as %+v", body, e)
+			t.Errorf("%q is parsed as %+v", body, e)
 		case e.Kind != chat.EventDeleted && e.User.ID == "", e.Kind != chat.EventMessage && e.TargetID == "", e.Kind == chat.EventButton && e.Data == "":
-			t.Errorf("%q is taken as %+v", body, e)
+			t.Errorf("%q is parsed as %+v", body, e)
 		}
 		for _, name := range []string{e.Room.Chat, e.Room.Topic, e.User.ID, e.User.Name, e.TargetID, e.Data} {
 			if len(name) > maxName || strings.ContainsRune(name, 0) {
-				t.Errorf("%q is named %q", body, name)
+				t.Errorf("%q contains the name %q", body, name)
 			}
 		}
 		for _, file := range e.Files {

@@ -163,6 +163,6 @@ func (c *connection) submit(ctx context.Context, p inboundPost) (answer string, 
 }
 
 // unavailableError asks the sender to repeat the request.
-func unavailableError(why string, cause error) error {
-	return &mailroom.Error{Code: mailroom.CodeUnavailable, Message: why, RetryAfter: retryDelay, Cause: cause}
+func unavailableError(message string, cause error) error {
+	return &mailroom.Error{Code: mailroom.CodeUnavailable, Message: message, RetryAfter: retryDelay, Cause: cause}
 }

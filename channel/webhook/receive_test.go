@@ -34,10 +34,10 @@ func TestAMessageGetsAReply(t *testing.T) {
 	posts := o.Posts()
 	first, second := posts[0].Body, posts[1].Body
 	if first.Kind != "message" || first.Channel != "ops" || first.Room != "lobby" || first.Topic != "" || first.ReplyTo != "" || first.Key != posts[0].ID {
-		t.Errorf("sent was %+v", posts[0])
+		t.Errorf("sent %+v", posts[0])
 	}
 	if second.Room != "team" || second.Topic != "deploys" || !second.Group || second.ReplyTo != "msg_2" {
-		t.Errorf("sent was %+v", second)
+		t.Errorf("sent %+v", second)
 	}
 	s := o.runner.State()
 	if s.LastSuccess.IsZero() || s.LastInbound.IsZero() || s.LastOutbound.IsZero() || s.LastError != "" {
@@ -287,7 +287,7 @@ func TestAnInvalidSecretStopsTheChannelUntilItIsReplaced(t *testing.T) {
 			mu.Unlock()
 			o.post("b", webhooktest.Message("r", "u", "ho"), 503)
 			if s := o.runner.State(); !strings.Contains(s.LastError, "file was removed") {
-				t.Errorf("the trouble is %q", s.LastError)
+				t.Errorf("the error is %q", s.LastError)
 			}
 		})
 	}

@@ -103,11 +103,11 @@ func (c *connection) post(ctx context.Context, out Outbound) (id string, err err
 	if err != nil {
 		return "", permanent(err)
 	}
-	within := c.options.Timeout
-	if within <= 0 {
-		within = defaultTimeout
+	timeout := c.options.Timeout
+	if timeout <= 0 {
+		timeout = defaultTimeout
 	}
-	ctx, cancel := context.WithTimeout(ctx, within)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	var connected atomic.Bool // from then on the request may have arrived
 	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }})

@@ -79,17 +79,17 @@ func TestReceiverResponsesDecideTheRetry(t *testing.T) {
 			}
 			posts := o.Posts()
 			if len(posts) != c.tries || posts[len(posts)-1].ID != posts[0].ID || o.deadLetters() > 0 != c.dead {
-				t.Errorf("it came as %+v", posts)
+				t.Errorf("received %+v", posts)
 			}
 			if s := o.runner.State(); !strings.Contains(s.LastError, c.trouble) || c.trouble == "" && s.LastError != "" || s.Condition != channel.ConditionConnected {
-				t.Errorf("the trouble is %q", s.LastError)
+				t.Errorf("the error is %q", s.LastError)
 			}
 			unsure := c.fault.Reset || c.fault.Code == 500 || c.fault.Code == 502
 			if n := len(o.entries("out:ops:webhook:r", mailroom.KindEffectUnknown)); unsure != (n > 0) {
 				t.Errorf("%d unknown outcomes", n)
 			}
 			if n := len(o.entries("out:ops:webhook:r", chat.KindRepeated)); n != 0 {
-				t.Errorf("%d messages are marked, although the receiver knows them", n)
+				t.Errorf("%d messages are marked as duplicates", n)
 			}
 		})
 	}
@@ -106,11 +106,11 @@ func TestARequestToAHangingReceiverIsRetried(t *testing.T) {
 	o.WaitFor(t, "the text", func() bool { return strings.Join(o.Texts(), "|") == "one" })
 	for _, p := range o.Posts() {
 		if p.ID != o.Posts()[0].ID {
-			t.Errorf("posted was %+v", o.Posts())
+			t.Errorf("received %+v", o.Posts())
 		}
 	}
 	if s := o.runner.State(); !strings.Contains(s.LastError, "request timed out") {
-		t.Errorf("the trouble is %q", s.LastError)
+		t.Errorf("the error is %q", s.LastError)
 	}
 }
 
@@ -135,11 +135,11 @@ func TestRetryAfterHoldsForAllRooms(t *testing.T) {
 			posts := o.Posts()
 			for _, p := range posts[1:] {
 				if waited := p.At.Sub(posts[0].At); waited < 1500*time.Millisecond {
-					t.Errorf("%q came %s after the refusal", p.Body.Text, waited)
+					t.Errorf("%q arrived %s after the refusal", p.Body.Text, waited)
 				}
 			}
 			if len(posts) != 3 {
-				t.Errorf("it was asked %d times", len(posts))
+				t.Errorf("%d requests", len(posts))
 			}
 		})
 	}
@@ -218,7 +218,7 @@ func TestEditsUseTheReceiversMessageID(t *testing.T) {
 			o.WaitFor(t, "the question", func() bool { return len(o.Posts()) == 1 })
 			q := o.Posts()[0]
 			if len(q.Body.Buttons) != 2 || !strings.Contains(q.Body.Text, "rm -r build") {
-				t.Fatalf("asked was %+v", q)
+				t.Fatalf("the question is %+v", q)
 			}
 			of := c.id
 			if of == "" {
@@ -235,7 +235,7 @@ func TestEditsUseTheReceiversMessageID(t *testing.T) {
 			if a := tap("t1", "ann"); !strings.Contains(a, `"answer":"Approved by Ann`) {
 				t.Errorf("the tap is answered %s", a)
 			}
-			o.WaitFor(t, "what came of it", func() bool { return strings.Contains(strings.Join(o.Texts(), "|"), "It is **approve**.") })
+			o.WaitFor(t, "the result", func() bool { return strings.Contains(strings.Join(o.Texts(), "|"), "It is **approve**.") })
 			o.WaitFor(t, "the question redrawn", func() bool {
 				return slices.ContainsFunc(o.Posts(), func(p webhooktest.Post) bool {
 					return p.Body.Kind == "edit" && p.Body.Of == of && strings.HasPrefix(p.Body.Text, "Approved by ")
@@ -285,7 +285,7 @@ func TestPreviewsNeedEdits(t *testing.T) {
 		close(gate)
 		o.waitTexts("Once upon a time. The end.")
 		if n := len(o.Posts()); !edits && n != 1 || edits && n < 2 {
-			t.Errorf("edits %t: posted was %+v", edits, o.Posts())
+			t.Errorf("edits %t: received %+v", edits, o.Posts())
 		}
 	}
 }
@@ -314,9 +314,9 @@ func TestANameThatResolvesToAPrivateAddressIsNotUsed(t *testing.T) {
 	o.options.Policy = netguard.Policy{Resolver: netguardtest.Resolver(t, [4]byte{127, 0, 0, 1})}
 	o.start()
 	o.postMessage("1", "r", "one")
-	o.WaitFor(t, "the trouble", func() bool { return strings.Contains(o.runner.State().LastError, "127.0.0.1 is a loopback address") })
+	o.WaitFor(t, "the error", func() bool { return strings.Contains(o.runner.State().LastError, "127.0.0.1 is a loopback address") })
 	if len(o.Posts()) > 0 || o.deadLetters() > 0 {
-		t.Errorf("%d dead letters; posted was %+v", o.deadLetters(), o.Posts())
+		t.Errorf("%d dead letters; received %+v", o.deadLetters(), o.Posts())
 	}
 	if n := len(o.entries("out:ops:webhook:r", mailroom.KindEffectUnknown)); n != 0 {
 		t.Errorf("nothing was sent, but %d outcomes are unknown", n)

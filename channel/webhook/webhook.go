@@ -145,7 +145,7 @@ func (c *connection) capabilities() chat.Capabilities {
 	t := chat.Capabilities{
 		Platform: Kind, BotID: Kind, MaxUnits: mailroom.MaxText, Units: func(text string) int { return len(text) },
 		Edits: c.options.Edits, Buttons: true, RoomInterval: c.options.Gap, EditInterval: cmp.Or(c.options.EditGap, time.Second),
-		ResendBehavior: "sent again with the same webhook-id, by which the receiver is to know it",
+		ResendBehavior: "sent again with the same webhook-id, so that the receiver can deduplicate it",
 		DedupWindow:    math.MaxInt64, RefusalGrace: cmp.Or(c.options.RetryRefusedFor, defaultRetryRefusedFor),
 	}
 	if c.address == nil {

@@ -109,8 +109,8 @@ func (p *Person) WaitMessage(from, words string) string {
 	p.t.Helper()
 	for {
 		line := p.Wait(words)
-		if who, said, _ := strings.Cut(line, " PRIVMSG "); strings.HasPrefix(who, ":"+from+"!") {
-			_, text, _ := strings.Cut(said, " :")
+		if source, rest, _ := strings.Cut(line, " PRIVMSG "); strings.HasPrefix(source, ":"+from+"!") {
+			_, text, _ := strings.Cut(rest, " :")
 			return text
 		}
 	}
@@ -126,8 +126,8 @@ func (p *Person) Lines() []string {
 // Messages returns the texts of all messages received from a nick.
 func (p *Person) Messages(from string) (texts []string) {
 	for _, line := range p.Lines() {
-		if who, said, found := strings.Cut(line, " PRIVMSG "); found && strings.HasPrefix(who, ":"+from+"!") {
-			_, text, _ := strings.Cut(said, " :")
+		if source, rest, found := strings.Cut(line, " PRIVMSG "); found && strings.HasPrefix(source, ":"+from+"!") {
+			_, text, _ := strings.Cut(rest, " :")
 			texts = append(texts, text)
 		}
 	}

@@ -90,11 +90,11 @@ func (s *Server) start() bool {
 		s.t.Fatal(err)
 	}
 	for end := time.Now().Add(WaitTimeout); time.Now().Before(end); <-time.After(5 * time.Millisecond) {
-		switch said := s.logFrom(before); {
-		case strings.Contains(said, "Can't bind socket"):
+		switch text := s.logFrom(before); {
+		case strings.Contains(text, "Can't bind socket"):
 			s.Kill()
 			return false
-		case strings.Contains(said, " ready.\n"):
+		case strings.Contains(text, " ready.\n"):
 			return true
 		}
 	}

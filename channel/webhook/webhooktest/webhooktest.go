@@ -254,8 +254,8 @@ func (r *Receiver) serve(w http.ResponseWriter, in *http.Request) {
 	if err == nil {
 		err = d.Decode(&p.Body)
 	}
-	if why := r.check(in, raw, p); why != "" || err != nil {
-		http.Error(w, fmt.Sprint(why, err), http.StatusUnauthorized)
+	if reason := r.check(in, raw, p); reason != "" || err != nil {
+		http.Error(w, fmt.Sprint(reason, err), http.StatusUnauthorized)
 		r.record(p, http.StatusUnauthorized)
 		return
 	}
