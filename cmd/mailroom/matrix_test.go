@@ -202,7 +202,7 @@ func TestAnAccountOfMatrixIsAddedOnceItWasTried(t *testing.T) {
 			"no such agent":    {"nobody\n", nil, exitUsage, `there is no agent "nobody"`},
 			"a missing file":   {"\n", []string{"--homeserver", at.url, "--token-file", "none"}, exitUsage, "no such file"},
 			"nobody at home":   {"\nhttp://127.0.0.1:1\nmybot\n" + matrixtest.Password + "\n", nil, exitFailed, "connection refused"},
-			"a strange place":  {"\nftp://x\n", nil, exitFailed, "it is not an address"},
+			"a strange place":  {"\nftp://x\n", nil, exitFailed, "not a base URL"},
 			"nobody by name":   {"\n127.0.0.1:1\n", nil, exitFailed, "connection refused"},
 		} {
 			code, talk := add(c.stdin, c.more...)
