@@ -251,7 +251,7 @@ func TestAnUnreadableTrackerIsRetried(t *testing.T) {
 	w.start()
 	w.waitFor("the reported error", func() bool {
 		s := w.runner.State()
-		return s.Condition == channel.ConditionQueued && strings.Contains(s.Reason, "there is no tracker in "+w.folder.Path()) && strings.Contains(s.Reason, "bd init")
+		return s.Condition == channel.ConditionQueued && strings.Contains(s.Reason, "no tracker in "+w.folder.Path()) && strings.Contains(s.Reason, "bd init")
 	})
 	w.rename(away, w.folder.Path())
 	w.create("x-a")
