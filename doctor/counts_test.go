@@ -11,7 +11,7 @@ import (
 	"mailroom/store/memory"
 )
 
-// miscounted is a store whose counts of some queries are wrong.
+// miscounted is a store with wrong counts for some queries.
 type miscounted struct {
 	mailroom.Store
 	spoil func(mailroom.CountQuery, *mailroom.Counts)

@@ -15,7 +15,7 @@ import (
 )
 
 func TestASoundStoreHasNoFindings(t *testing.T) {
-	w := newWard(t).fill()
+	w := newFixture(t).fill()
 	for name, v := range map[string]doctor.Viewer{"the store": w.store, "the ledger over it": w, "a copy of its rows": w.rows().store()} {
 		got := check(t, v)
 		for _, f := range got.Findings {
@@ -27,12 +27,12 @@ func TestASoundStoreHasNoFindings(t *testing.T) {
 		got.Findings, got.Entries = nil, 0
 		want := doctor.Report{Threads: 5, Runs: 11, Tickets: 4, Keys: 3, Partials: 2, Workers: 1}
 		if fmt.Sprint(got) != fmt.Sprint(want) {
-			t.Errorf("%s: looked at %+v, want %+v", name, got, want)
+			t.Errorf("%s: checked %+v, want %+v", name, got, want)
 		}
 	}
 }
 
-// violation is a change of the rows that breaks an invariant.
+// violation is a change of rows that breaks an invariant.
 type violation struct {
 	name  string
 	spoil func(r *rows)
@@ -40,7 +40,7 @@ type violation struct {
 	words string
 }
 
-func (v violation) run(t *testing.T, w *ward) {
+func (v violation) run(t *testing.T, w *fixture) {
 	t.Helper()
 	r := w.rows()
 	v.spoil(r)
@@ -55,7 +55,7 @@ func (v violation) run(t *testing.T, w *ward) {
 }
 
 func TestEachViolationIsFound(t *testing.T) {
-	w := newWard(t).fill()
+	w := newFixture(t).fill()
 	for of, list := range map[string][]violation{
 		"log": logViolations(), "runs": runViolations(), "threads": threadViolations(), "tickets": ticketViolations(), "reservations": reservationViolations(),
 		"notifications": notificationViolations(),
@@ -67,18 +67,18 @@ func TestEachViolationIsFound(t *testing.T) {
 }
 
 func TestAClaimOfAWorkerThatIsGone(t *testing.T) {
-	w := newWard(t).fill()
+	w := newFixture(t).fill()
 	ago := func(d time.Duration) time.Time { return time.Now().Add(-d) }
 	for _, x := range []struct {
 		name  string
-		lease time.Time // end of the lease of the one that holds a claim
-		other time.Time // start of another that lives; zero: there is none
+		lease time.Time // end of the lease of the claim's worker
+		other time.Time // start of another live worker; zero: none
 		found bool
 	}{
-		{"nobody else is there", ago(time.Hour), time.Time{}, false},
-		{"another has just come", ago(time.Hour), ago(time.Minute), false},
-		{"its lease has just ended", ago(time.Minute), ago(time.Hour), false},
-		{"another should have freed it", ago(time.Hour), ago(10 * time.Minute), true},
+		{"no other worker", ago(time.Hour), time.Time{}, false},
+		{"another worker has just started", ago(time.Hour), ago(time.Minute), false},
+		{"the lease has just ended", ago(time.Minute), ago(time.Hour), false},
+		{"another worker should have freed it", ago(time.Hour), ago(10 * time.Minute), true},
 	} {
 		r := w.rows()
 		r.Workers[0].LeaseUntil = x.lease
@@ -92,9 +92,9 @@ func TestAClaimOfAWorkerThatIsGone(t *testing.T) {
 	}
 }
 
-// A log may begin after runs that are gone.
+// A log may begin after the end of runs that were purged.
 func TestAPurgedLogIsSound(t *testing.T) {
-	w := newWard(t).fill()
+	w := newFixture(t).fill()
 	if err := w.Purge(t.Context(), "t", -time.Hour); err != nil {
 		t.Fatal(err)
 	}
@@ -105,9 +105,9 @@ func TestAPurgedLogIsSound(t *testing.T) {
 }
 
 func TestWhatTheLogHasOfARunThatIsGone(t *testing.T) {
-	w := newWard(t).fill()
+	w := newFixture(t).fill()
 	for _, gone := range []struct {
-		first string // run whose first entry is the first one kept
+		first string // run whose first entry is the first entry of the purged log
 		found bool
 	}{{"dead", false}, {"done", true}} {
 		r := w.rows()
@@ -128,10 +128,10 @@ func TestWhatTheLogHasOfARunThatIsGone(t *testing.T) {
 	}
 }
 
-// A message that was steered to a run and superseded before it became one is told
-// by the end of that run alone.
+// If a message that was steered to a run is superseded before it became a run, only the end of that
+// run is in the log.
 func TestWhatAPurgedLogHasOfASupersededSteer(t *testing.T) {
-	w := newWard(t)
+	w := newFixture(t)
 	w.submit("t", "old")
 	w.settle(mailroom.Settle{Claim: w.claim("old"), Number: 1, Outcome: mailroom.OutcomeComplete})
 	w.submit("t", "now")
@@ -151,10 +151,9 @@ func TestWhatAPurgedLogHasOfASupersededSteer(t *testing.T) {
 	}
 }
 
-// A log of several views, as long as that takes, is as sound as a short one, and
-// so is one that grows between two of them.
+// A log that takes several views is as sound as a short one, also if it grows between two views.
 func TestALongLogIsReadInViews(t *testing.T) {
-	w := newWard(t).fill()
+	w := newFixture(t).fill()
 	w.backlog("long", 1500)
 	views := 0
 	grow := viewer(func(ctx context.Context, f func(mailroom.Reader) error) error {
@@ -179,9 +178,9 @@ func TestALongLogIsReadInViews(t *testing.T) {
 	}
 }
 
-// A thread that is deleted under examination is left.
+// A thread that is deleted during its check is skipped.
 func TestAThreadMayGo(t *testing.T) {
-	w := newWard(t).fill()
+	w := newFixture(t).fill()
 	w.backlog("long", 1500)
 	views := 0
 	report := check(t, viewer(func(ctx context.Context, f func(mailroom.Reader) error) error {
@@ -208,7 +207,7 @@ func TestAStoreThatCannotBeReadIsAnError(t *testing.T) {
 }
 
 func TestAReportEndsSomewhere(t *testing.T) {
-	r := newWard(t).fill().rows()
+	r := newFixture(t).fill().rows()
 	for i := range doctor.MaxFindings + 7 {
 		r.Threads = append(r.Threads, &mailroom.Thread{ID: fmt.Sprint("x", i), Owner: "ann", FirstSeq: 1, NextPlace: 1, Round: 1})
 	}

@@ -16,8 +16,8 @@ import (
 	"mailroom/store/sqlite"
 )
 
-// A store is sound whenever it is looked at, also in the middle of being written
-// by many: every transaction leaves it so.
+// Every transaction leaves a sound store, so every view of it is sound, also while many goroutines
+// write.
 func TestAStoreIsSoundWhileItIsWritten(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "mail.db")
 	s, err := sqlite.Open(t.Context(), path, sqlite.Options{})
@@ -27,7 +27,7 @@ func TestAStoreIsSoundWhileItIsWritten(t *testing.T) {
 	l := ledger.New(s, ledger.Options{DefaultAgent: "a"})
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- l.Run(ctx) }() // waited for at the end
+	go func() { ended <- l.Run(ctx) }() // the test waits for it at its end
 	if _, err := l.Register(ctx, mailroom.Worker{ID: "w", Agents: []string{"a"}}); err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +111,7 @@ func submitSomething(ctx context.Context, l *ledger.Ledger, id string) error {
 	return err
 }
 
-// runSomething claims what is due and ends it in some way.
+// runSomething claims due runs and ends them in some way.
 func runSomething(ctx context.Context, l *ledger.Ledger, round int64) error {
 	work, err := l.Claim(ctx, ledger.ClaimRequest{Worker: "w", Round: round, Slots: 3, Agents: map[string]int{"a": 3}})
 	for _, w := range work {

@@ -22,7 +22,7 @@ func logViolations() []violation {
 		{"an entry before the first", func(r *rows) { r.thread("kid").FirstSeq++ }, doctor.Seq, "is not between first_seq, 2, and last_seq, 2"},
 		{"a log before its beginning", func(r *rows) { r.thread("kid").FirstSeq = 0 }, doctor.Seq, "first_seq is 0"},
 		{"a body that cannot be read", func(r *rows) {
-			r.retell(r.entry(wasQ, "q1", 1), func(e *mailroom.Entry) { e.Body = json.RawMessage(`"x"`) })
+			r.replace(r.entry(wasQ, "q1", 1), func(e *mailroom.Entry) { e.Body = json.RawMessage(`"x"`) })
 		}, doctor.Seq, "is unreadable"},
 		{"two at a time", func(r *rows) { r.another(wasStart, "q1", 1, mailroom.RunStarted{}) }, doctor.Current, "starts run q1 before the end of run now"},
 		{"an end that no row knows", func(r *rows) { r.another(mailroom.KindCompleted, "now", 2, mailroom.RunCompleted{}) },
@@ -34,14 +34,14 @@ func logViolations() []violation {
 		{"a start without a submit", func(r *rows) { r.cut(r.entry(wasQ, "dead", 1)) }, doctor.Log, "run.started of run dead, comes while the run is not queued yet"},
 		{"an attempt of the past", func(r *rows) { r.another(mailroom.KindStep, "now", 1, mailroom.StepNamed{}) }, doctor.Attempt, "has attempt 1, which should be 2"},
 		{"an attempt of the future", func(r *rows) { r.another(mailroom.KindStep, "now", 3, mailroom.StepNamed{}) }, doctor.Attempt, "has attempt 3, which should be 2"},
-		{"nobody's entry", func(r *rows) { r.another(mailroom.KindStep, "nobody", 0, mailroom.StepNamed{}) }, doctor.Log, "the log names run nobody, which does not exist"},
+		{"an entry of an unknown run", func(r *rows) { r.another(mailroom.KindStep, "ghost", 0, mailroom.StepNamed{}) }, doctor.Log, "the log names run ghost, which does not exist"},
 		{"a run of no entry", func(r *rows) {
 			run := *r.run("q1")
 			run.ID, run.Place, run.FirstSeq = "silent", r.thread("t").NextPlace, r.thread("t").LastSeq+1
 			r.thread("t").NextPlace++
 			r.Runs = append(r.Runs, &run)
 		}, doctor.Log, "no entry names run silent"},
-		{"a run that is not there", func(r *rows) { r.dropRun("dead") }, doctor.Log, "the log names run dead, which does not exist"},
+		{"a run without a row", func(r *rows) { r.dropRun("dead") }, doctor.Log, "the log names run dead, which does not exist"},
 		{"out of turn", func(r *rows) {
 			r.body(r.entry(wasQ, "off", 1), "priority", 0)
 			r.cutAfterwards("off")
@@ -49,7 +49,7 @@ func logViolations() []violation {
 		{"a message of another run", func(r *rows) { r.body(r.entry(message, "q1", 1), "run", "q2") }, doctor.Message, "claims to be entry"},
 		{"a message with another's id", func(r *rows) { r.body(r.entry(message, "q1", 1), "id", "q1.1") }, doctor.Message, "message q1.1 is at entry"},
 		{"a steered message that vanished", func(r *rows) { r.run("now").Steers = nil }, doctor.Steer, "was steered to run now, which never read it"},
-		{"a steered message that nobody sent", func(r *rows) {
+		{"a steered message that was never sent", func(r *rows) {
 			s := &r.run("now").Steers[0]
 			s.Message, s.Own.ID = strings.Replace(s.Message, "aside", "other", 1), "other"
 		}, doctor.Steer, "which differs from the log"},
@@ -60,15 +60,15 @@ func logViolations() []violation {
 		}, doctor.Steer, "which is not unread in run now"},
 		{"a steered message of a run that is not current", func(r *rows) { r.run("q1").Steers = r.run("now").Steers }, doctor.Steer, "and is not the current one"},
 		{"a send to nowhere", func(r *rows) {
-			r.body(r.entry(mailroom.KindSend, "done", 1), "run", "nobody")
-		}, doctor.Send, `sent run nobody to thread "far", where it does not exist`},
+			r.body(r.entry(mailroom.KindSend, "done", 1), "run", "ghost")
+		}, doctor.Send, `sent run ghost to thread "far", where it does not exist`},
 	}
 }
 
-// cutAfterwards takes the end of a run out of the log: it waits as if for ever.
+// cutAfterwards removes the end of a run from the log, so that the log leaves it waiting.
 func (r *rows) cutAfterwards(run string) {
 	e := r.entry(mailroom.KindCancelled, run, 1)
-	r.retell(e, func(e *mailroom.Entry) { e.Kind, e.Run = mailroom.KindEdited, "done" })
+	r.replace(e, func(e *mailroom.Entry) { e.Kind, e.Run = mailroom.KindEdited, "done" })
 }
 
 func runViolations() []violation {
@@ -80,8 +80,8 @@ func runViolations() []violation {
 		{"no error", func(r *rows) { r.run("dead").Error = nil }, doctor.Log, "run dead failed without an error"},
 		{"another reason", func(r *rows) { r.run("off").Reason = mailroom.ReasonSuperseded }, doctor.Log, "run off is cancelled with a reply, error or reason"},
 		{"another start", func(r *rows) { r.run("done").StartedAt = time.Now() }, doctor.Log, "the log differs"},
-		{"a stop that nobody obeys", func(r *rows) { r.run("q1").Stop = mailroom.ReasonCancelled }, doctor.Log, "run q1 was asked to stop (cancelled) and is queued"},
-		{"a stop that nobody asked for", func(r *rows) { r.run("now").Stop = mailroom.ReasonCancelled }, doctor.Log, `run now has the request to stop "cancelled", the log has ""`},
+		{"a stop of a queued run", func(r *rows) { r.run("q1").Stop = mailroom.ReasonCancelled }, doctor.Log, "run q1 was asked to stop (cancelled) and is queued"},
+		{"a stop without an entry", func(r *rows) { r.run("now").Stop = mailroom.ReasonCancelled }, doctor.Log, `run now has the request to stop "cancelled", the log has ""`},
 		{"older than its log", func(r *rows) { r.run("done").FirstSeq = 0 }, doctor.Log, "run done begins at 0, before the first entry kept, 1"},
 		{"another attempt", func(r *rows) { r.run("now").Attempt = 3 }, doctor.Attempt, "run now is at attempt 3, the log at 2"},
 		{"a failure of its own", func(r *rows) { r.run("now").Failures = 1 }, doctor.Attempt, "has 1 failures and 0 lost claims, the log has 0 and 0"},
@@ -119,13 +119,13 @@ func runViolations() []violation {
 
 func threadViolations() []violation {
 	return []violation{
-		{"nobody's thread", func(r *rows) { r.thread("t").Owner = "" }, doctor.Owner, "it has no owner"},
+		{"a thread without an owner", func(r *rows) { r.thread("t").Owner = "" }, doctor.Owner, "it has no owner"},
 		{"no current run", func(r *rows) { r.thread("t").Current = "" }, doctor.Current, `worker "w" and round`},
-		{"a current run that is not there", func(r *rows) { r.thread("t").Current = "nobody" }, doctor.Current, "the current run nobody does not exist"},
+		{"a current run without a row", func(r *rows) { r.thread("t").Current = "ghost" }, doctor.Current, "the current run ghost does not exist"},
 		{"a current run that has ended", func(r *rows) { r.thread("t").Current = "done" }, doctor.Current, "the current run done is completed"},
 		{"a current run that never started", func(r *rows) { r.thread("t").Current = "q1" }, doctor.Current, "the current run q1 has not started"},
 		{"a running run without a worker", func(r *rows) { r.thread("t").Worker = "" }, doctor.Current, `the worker is "" while the current run now is running`},
-		{"a worker that is not there", func(r *rows) { r.Workers = nil }, doctor.Claim, "run now is held by worker w, which does not exist"},
+		{"a worker without a row", func(r *rows) { r.Workers = nil }, doctor.Claim, "run now is held by worker w, which does not exist"},
 		{"due while it runs", func(r *rows) { r.thread("t").Due = r.thread("kid").Due }, doctor.Due, "its runs say the claim ends at"},
 		{"never due", func(r *rows) { r.thread("kid").Due = mailroom.Due{} }, doctor.Due, `its row says nothing is due, its runs say a run of agent "b" with priority 128 is due`},
 		{"due for another agent", func(r *rows) { r.thread("kid").Due.Agent = "c" }, doctor.Due, `its row says a run of agent "c"`},
@@ -151,7 +151,7 @@ func reservationViolations() []violation {
 		{"another fence", func(r *rows) { r.Reservations[0].Fence = 2 }, doctor.Reserve, "has fence 2, but that entry does not make it"},
 		{"still there", func(r *rows) { r.cut(r.entry(mailroom.KindReleased, "", 1)) }, doctor.Reserve, "made by entry 2, has no row"},
 		{"ended and not taken", func(r *rows) {
-			r.retell(r.entry(mailroom.KindReserved, "", 2), func(e *mailroom.Entry) { e.Kind = mailroom.KindChannel })
+			r.replace(r.entry(mailroom.KindReserved, "", 2), func(e *mailroom.Entry) { e.Kind = mailroom.KindChannel })
 		}, doctor.Reserve, "which is not held"},
 		{"two that cannot be", func(r *rows) {
 			other := r.Reservations[0]
@@ -159,7 +159,7 @@ func reservationViolations() []violation {
 			r.Reservations = append(r.Reservations, other)
 		}, doctor.Reserve, "of y overlap"},
 		{"told of a run", func(r *rows) {
-			r.retell(r.entry(mailroom.KindNotification, "", 1), func(e *mailroom.Entry) { e.Run = "done" })
+			r.replace(r.entry(mailroom.KindNotification, "", 1), func(e *mailroom.Entry) { e.Run = "done" })
 		}, doctor.Log, "names run done but belongs to the thread"},
 	}
 }
@@ -168,7 +168,7 @@ func ticketViolations() []violation {
 	return []violation{
 		{"open for a run that ended", func(r *rows) { r.ticket("done", "ok").State = mailroom.TicketOpen }, doctor.Ticket, "is open but its run done is completed"},
 		{"under another name", func(r *rows) { r.ticket("now", "ok").Name = "yes" }, doctor.Ticket, `does not have the id of ticket "yes" of run now`},
-		{"asked by nobody", func(r *rows) { r.cut(r.entry(mailroom.KindTicketOpened, "now", 1)) }, doctor.Ticket, "no entry opens ticket"},
+		{"without an entry that opens it", func(r *rows) { r.cut(r.entry(mailroom.KindTicketOpened, "now", 1)) }, doctor.Ticket, "no entry opens ticket"},
 		{"forgotten", func(r *rows) { r.Tickets = r.Tickets[:len(r.Tickets)-1] }, doctor.Ticket, "of run done, which does not exist"},
 		{"not counted", func(r *rows) { r.run("now").Asked = 0 }, doctor.Ticket, "the row of run now counts 0 opened tickets, the log has 1"},
 		{"decided without an entry", func(r *rows) {
@@ -199,15 +199,15 @@ func ticketViolations() []violation {
 		{"another question than was shown", func(r *rows) { r.ticket("now", "ok").Prompt = "may I not?" }, doctor.Ticket, "has the digest"},
 		{"a timer without a time", func(r *rows) { k := r.ticket("now", "ok"); k.Kind, k.ExpiresAt = mailroom.TicketTimer, nil }, doctor.Ticket, "is a timer without an expiry"},
 		{"parked for nothing", func(r *rows) { r.run("parent").Wait = nil }, doctor.Wait, "run parent is waiting for nothing"},
-		{"parked for what nobody asks", func(r *rows) { r.run("parent").Wait.Names[0] = "yes" }, doctor.Wait, `is waiting for "yes", which is not a ticket of it`},
-		{"parked although it may go on", func(r *rows) {
+		{"parked for an unknown ticket", func(r *rows) { r.run("parent").Wait.Names[0] = "yes" }, doctor.Wait, `is waiting for "yes", which is not a ticket of it`},
+		{"parked although the wait is over", func(r *rows) {
 			r.run("parent").Wait.Any = true
 			r.ticket("parent", "ok").State = mailroom.TicketExpired
 		}, doctor.Wait, "which is over"},
 		{"waits and is not parked", func(r *rows) { r.run("q1").Wait = &mailroom.Wait{Names: []string{"x"}} }, doctor.Wait, `run q1 is queued but waits for ["x"]`},
-		{"goes on and is over", func(r *rows) { r.run("done").Resumes = true }, doctor.Wait, "run done is completed but marked to resume"},
+		{"resumes although it has ended", func(r *rows) { r.run("done").Resumes = true }, doctor.Wait, "run done is completed but marked to resume"},
 		{"a child that has ended", func(r *rows) { r.run(mailroom.DeriveID("send", "parent", "help")).Status = mailroom.StatusCompleted }, doctor.Child, `waits for the child "help" of run parent, which has no unfinished run`},
-		{"a child that nobody waits for", func(r *rows) {
+		{"a child without a ticket", func(r *rows) {
 			r.run(mailroom.DeriveID("send", "parent", "help")).Caller.Name = "other"
 		}, doctor.Child, `is the child "other" of run parent, which has no ticket for it`},
 	}

@@ -9,18 +9,17 @@ import (
 	"mailroom"
 )
 
-// account is what one reader has of one thread: it notes what came, and what
-// must not be.
+// account records what one reader receives of one thread, and the errors in it.
 type account struct {
 	who string
 
 	mu      sync.Mutex
 	entries []mailroom.Entry  // owned by mu
-	texts   map[string][]byte // owned by mu: live text of messages without an entry, by offset
-	over    map[string]bool   // owned by mu: messages whose entry came
-	cursor  string            // owned by mu: behind the last thing that came
+	texts   map[string][]byte // owned by mu: streamed text of messages without an entry, by offset
+	over    map[string]bool   // owned by mu: messages whose entry was received
+	cursor  string            // owned by mu: behind the last event
 	deltas  int               // owned by mu
-	checked int               // owned by mu: messages whose live text was compared
+	checked int               // owned by mu: messages whose streamed text was compared
 	wrong   []string          // owned by mu
 	changed chan struct{}     // owned by mu; closed by the next change
 }
@@ -29,13 +28,13 @@ func newAccount(who string) *account {
 	return &account{who: who, texts: map[string][]byte{}, over: map[string]bool{}, cursor: "0", changed: make(chan struct{})}
 }
 
-// bad notes what must not be. mu is held.
+// bad records an error. The caller holds mu.
 func (a *account) bad(format string, args ...any) {
 	a.wrong = append(a.wrong, fmt.Sprintf("%s, after %s: %s", a.who, a.cursor, fmt.Sprintf(format, args...)))
 	a.change()
 }
 
-// change wakes whoever waits for one. mu is held.
+// change wakes all waiters. The caller holds mu.
 func (a *account) change() {
 	close(a.changed)
 	a.changed = make(chan struct{})
@@ -53,8 +52,8 @@ func (a *account) at() string {
 	return a.cursor
 }
 
-// entry takes the next entry. Live text of a message must have been its
-// beginning; of one that was cut off it may be more than what was kept.
+// entry adds the next entry. Streamed text must be a prefix of its message; it may be longer than
+// the kept part of an interrupted message.
 func (a *account) entry(e mailroom.Entry, cursor string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -80,11 +79,11 @@ func (a *account) entry(e mailroom.Entry, cursor string) {
 	a.checked++
 	both := min(len(m.Text), len(got))
 	if m.Text[:both] != string(got[:both]) || len(got) > len(m.Text) && !m.Partial {
-		a.bad("message %s was streamed as %.60q and written as %.60q", m.ID, got, m.Text)
+		a.bad("message %s was streamed as %.60q but written as %.60q", m.ID, got, m.Text)
 	}
 }
 
-// delta takes live text, which joins what there is without a hole.
+// delta adds streamed text, which must continue the known text without a gap.
 func (a *account) delta(d mailroom.Delta, cursor string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -95,19 +94,19 @@ func (a *account) delta(d mailroom.Delta, cursor string) {
 	}
 	switch {
 	case a.over[d.Message]:
-		a.bad("text of message %s, which is written", d.Message)
+		a.bad("text of message %s, which was already written", d.Message)
 	case d.Offset > len(got):
-		a.bad("text of message %s at byte %d, of which there are %d", d.Message, d.Offset, len(got))
+		a.bad("text of message %s at byte %d, but %d bytes are known", d.Message, d.Offset, len(got))
 	case !bytes.HasPrefix([]byte(d.Text), got[d.Offset:]) && !bytes.HasPrefix(got[d.Offset:], []byte(d.Text)):
-		a.bad("text of message %s at byte %d is %q, it was %q", d.Message, d.Offset, d.Text, got[d.Offset:])
+		a.bad("text of message %s at byte %d is %q, but was %q", d.Message, d.Offset, d.Text, got[d.Offset:])
 	case d.Offset+len(d.Text) > len(got):
 		a.texts[d.Message] = append(got[:d.Offset:d.Offset], d.Text...)
 	}
 	a.cursor = cursor
 }
 
-// reached waits until the reader has n entries, or something that must not be,
-// and reports whether it came so far before done is closed.
+// reached waits until the reader has n entries or an error. It reports false if done is closed
+// first.
 func (a *account) reached(n int, done <-chan struct{}) bool {
 	for {
 		a.mu.Lock()
@@ -124,7 +123,7 @@ func (a *account) reached(n int, done <-chan struct{}) bool {
 	}
 }
 
-// compare holds what came against the log.
+// compare compares what the reader received with the log.
 func (a *account) compare(t *testing.T, log []mailroom.Entry) {
 	t.Helper()
 	a.mu.Lock()

@@ -19,13 +19,12 @@ import (
 )
 
 var (
-	killsFlag = flag.Int("kills", 2, "how often the server is killed while readers follow it through a bad network")
-	words     = flag.Int("words", 50, "how long each run talks meanwhile, in words")
-	readers   = flag.Int("readers", 20, "how many readers do so, half of them over the WebSocket")
+	killsFlag = flag.Int("kills", 2, "number of kills while readers follow the server through a bad network")
+	words     = flag.Int("words", 50, "length of each run's reply, in words")
+	readers   = flag.Int("readers", 20, "number of readers, half of them over WebSocket")
 )
 
-// chaos is a server that is killed again and again, and its readers on the other
-// side of a bad network.
+// chaos is a server that is killed repeatedly, and its readers behind a bad network.
 type chaos struct {
 	t     *testing.T
 	seed  uint64
@@ -68,7 +67,7 @@ func (c *chaos) up() {
 	c.proxy.lead(p.url)
 }
 
-// direct calls the server without the proxy.
+// direct returns a client that bypasses the proxy.
 func (c *chaos) direct() *client.Client {
 	return client.New(c.server.url, c.server.token, client.WithHTTPClient(&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}))
 }
@@ -116,7 +115,7 @@ func (c *chaos) follow(ctx context.Context, crew *sync.WaitGroup) {
 	}
 }
 
-// follow reads a thread over streams of events until ctx ends.
+// follow reads a thread over event streams until ctx ends.
 func (a *account) follow(ctx context.Context, c *client.Client, thread string) {
 	for e, err := range c.Follow(ctx, client.FollowQuery{Thread: thread}) {
 		switch {
@@ -145,7 +144,7 @@ func (c *chaos) each(f func(thread string, a *account)) {
 	}
 }
 
-// logs waits until all runs have ended, and returns what is written.
+// logs waits until all runs have ended, and returns the threads' entries.
 func (c *chaos) logs(ctx context.Context) map[string][]mailroom.Entry {
 	c.t.Helper()
 	for _, run := range c.runs {
@@ -169,10 +168,9 @@ func (c *chaos) logs(ctx context.Context) map[string][]mailroom.Entry {
 	return out
 }
 
-// TestReadersBehindABadNetworkGetExactlyTheLog: 20 readers, over streams of events
-// and over WebSockets, through a proxy that drops, delays, truncates and half
-// opens their connections, follow 50 runs of a server that is killed with
-// SIGKILL again and again.
+// TestReadersBehindABadNetworkGetExactlyTheLog checks 20 readers, over event streams and
+// WebSockets, behind a proxy that drops, delays, truncates and half opens their connections. They
+// follow 50 runs of a server that is killed repeatedly with SIGKILL.
 func TestReadersBehindABadNetworkGetExactlyTheLog(t *testing.T) {
 	plain, _ := build(t)
 	c := &chaos{t: t, seed: *seedFlag, plain: plain, dir: t.TempDir()}
@@ -210,7 +208,7 @@ func TestReadersBehindABadNetworkGetExactlyTheLog(t *testing.T) {
 	ended := time.Since(begin)
 	c.each(func(thread string, a *account) {
 		if !a.reached(len(logs[thread]), ctx.Done()) {
-			t.Errorf("%s does not come to the end", a.who)
+			t.Errorf("%s did not reach the end of the log", a.who)
 		}
 	})
 	entries, deltas, texts, readings := 0, 0, 0, 0
@@ -228,6 +226,6 @@ func TestReadersBehindABadNetworkGetExactlyTheLog(t *testing.T) {
 		*readers, len(c.sockets), len(c.threads), entries, deltas, texts)
 	t.Logf("%s", c.proxy)
 	if deltas == 0 || texts == 0 {
-		t.Error("no live text was read")
+		t.Error("no streamed text was read")
 	}
 }

@@ -12,26 +12,25 @@ import (
 	"time"
 )
 
-// What the proxy does to a connection, once some bytes have gone through.
+// Faults that the proxy injects into a connection after some bytes.
 const (
-	kept      = iota // nothing
+	kept      = iota // no fault
 	dropped          // both ends are reset
-	truncated        // it is closed in order, in the middle of whatever is under way
-	halfOpen         // nothing gets through any more, and nobody is told
-	deaf             // the same, but only towards the reader
-	delayed          // every piece takes its time; then it is dropped
-	fates            // how many there are
+	truncated        // closed cleanly in the middle of the data
+	halfOpen         // nothing passes any more, without an error
+	deaf             // the same, only towards the reader
+	delayed          // every piece is delayed; then dropped
+	fates            // number of faults
 )
 
-// badProxy hands connections on to a server, and is what networks are: each
-// connection has a fate of its own, which a proxy with one fate for all of its
-// connections could not give.
+// badProxy forwards connections to a server over an unreliable network. Each connection has its own
+// fault, which a proxy with one fault for all connections could not give.
 type badProxy struct {
 	ln       net.Listener
 	seed     uint64
-	upstream atomic.Pointer[string] // address of the present server
-	kind     atomic.Bool            // from now on every connection is kept
-	met      [fates]atomic.Int64    // connections, by what happened to them
+	upstream atomic.Pointer[string] // address of the current server
+	kind     atomic.Bool            // from now on connections get no fault
+	met      [fates]atomic.Int64    // connections, by fault
 	made     atomic.Uint64
 
 	ctx   context.Context
@@ -39,7 +38,7 @@ type badProxy struct {
 	crews sync.WaitGroup
 }
 
-// newBadProxy listens. close ends it.
+// newBadProxy listens. close stops it.
 func newBadProxy(seed uint64) (*badProxy, error) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -53,7 +52,7 @@ func newBadProxy(seed uint64) (*badProxy, error) {
 
 func (p *badProxy) url() string { return "http://" + p.ln.Addr().String() }
 
-// lead names the server that connections go to from now on.
+// lead sets the server for new connections.
 func (p *badProxy) lead(url string) {
 	address := strings.TrimPrefix(url, "http://")
 	p.upstream.Store(&address)
@@ -77,7 +76,7 @@ func (p *badProxy) accept() {
 	}
 }
 
-// carry hands one connection on until its fate meets it.
+// carry forwards one connection until its fault occurs.
 func (p *badProxy) carry(reader *net.TCPConn, dice *rand.Rand) {
 	defer reader.Close() // it may be closed already
 	to := p.upstream.Load()
@@ -86,7 +85,7 @@ func (p *badProxy) carry(reader *net.TCPConn, dice *rand.Rand) {
 	}
 	conn, err := net.Dial("tcp", *to)
 	if err != nil {
-		return // between two servers
+		return // no server is running
 	}
 	server := conn.(*net.TCPConn)
 	defer server.Close() // as above
@@ -107,12 +106,12 @@ func (p *badProxy) carry(reader *net.TCPConn, dice *rand.Rand) {
 type line struct {
 	reader, server *net.TCPConn
 	fate           int
-	left           int64 // bytes towards the reader until the fate; of the goroutine that pumps there
+	left           int64 // bytes towards the reader until the fault; owned by its pump
 	late           time.Duration
-	silent         atomic.Bool // the fate has met it, and it is half open
+	silent         atomic.Bool // the fault has occurred, and the connection is half open
 }
 
-// pump carries bytes one way until that ends.
+// pump copies bytes in one direction until an end or a fault.
 func (l *line) pump(ctx context.Context, to, from *net.TCPConn, down bool) {
 	buf := make([]byte, 4096)
 	for {
@@ -128,16 +127,16 @@ func (l *line) pump(ctx context.Context, to, from *net.TCPConn, down bool) {
 				pause(ctx, l.late)
 			}
 			if met {
-				_, _ = to.Write(piece) // it ends anyway
+				_, _ = to.Write(piece) // it ends in any case
 				l.meet(ctx, from)
 				return
 			}
 		}
 		if l.silent.Load() && err == nil {
-			continue // swallowed
+			continue // discarded
 		}
 		if _, wrote := to.Write(piece); err != nil || wrote != nil {
-			_ = to.CloseWrite() // the other way ends by itself
+			_ = to.CloseWrite() // the other direction ends by itself
 			if wrote != nil {
 				reset(from)
 			}
@@ -146,22 +145,22 @@ func (l *line) pump(ctx context.Context, to, from *net.TCPConn, down bool) {
 	}
 }
 
-// meet does to the connection what its fate is.
+// meet injects the connection's fault.
 func (l *line) meet(ctx context.Context, from *net.TCPConn) {
 	switch l.fate {
 	case truncated:
-		_ = l.reader.CloseWrite() // it may have gone
+		_ = l.reader.CloseWrite() // it may be closed already
 		reset(l.server)
 	case dropped, delayed:
 		reset(l.reader)
 		reset(l.server)
 	case halfOpen, deaf:
 		l.silent.Store(l.fate == halfOpen)
-		_, _ = io.Copy(io.Discard, from) // until the server has gone, or the reader
+		_, _ = io.Copy(io.Discard, from) // until the server or the reader closes
 	}
 }
 
-// reset closes a connection without a word.
+// reset closes a connection with a reset.
 func reset(c *net.TCPConn) {
 	_ = c.SetLinger(0) // it may be closed already
 	_ = c.Close()      // as above

@@ -14,7 +14,7 @@ import (
 	"mailroom/torture/internal/fold"
 )
 
-// still is a torture that tortures nobody.
+// still returns a torture that runs nothing.
 func still() *torture {
 	return &torture{logs: map[string]*threadLog{}, histories: map[string]*history{}, stop: func(error) {}}
 }
@@ -37,7 +37,7 @@ func raw(t *testing.T, v any) []byte {
 	return b
 }
 
-// feed gives a reader a log that begins, and then what f says.
+// feed gives a reader the start of a log, and then the events of f.
 func feed(t *testing.T, f func(r *reader, entry func(kind string, attempt int, body any), delta func(offset int, text string))) string {
 	t.Helper()
 	home := still()

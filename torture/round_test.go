@@ -15,8 +15,8 @@ import (
 
 var seedFlag = flag.Uint64("seed", 0, "play a round with this seed again")
 
-// shop is where the servers of all tests are built, once.
-var shop struct {
+// servers has the server binaries of all tests, which are built once.
+var servers struct {
 	dir   string
 	once  sync.Once
 	built error
@@ -24,11 +24,11 @@ var shop struct {
 
 func TestMain(m *testing.M) {
 	var err error
-	shop.dir, err = os.MkdirTemp("", "mailroom-torture-test-")
+	servers.dir, err = os.MkdirTemp("", "mailroom-torture-test-")
 	code := 1
 	if err == nil {
 		code = m.Run()
-		err = os.RemoveAll(shop.dir)
+		err = os.RemoveAll(servers.dir)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -37,27 +37,27 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// build makes both servers.
+// build builds both servers.
 func build(t *testing.T) (plain, tagged string) {
 	t.Helper()
-	plain, tagged = filepath.Join(shop.dir, "mailroom"), filepath.Join(shop.dir, "mailroom-torture")
-	shop.once.Do(func() {
+	plain, tagged = filepath.Join(servers.dir, "mailroom"), filepath.Join(servers.dir, "mailroom-torture")
+	servers.once.Do(func() {
 		for binary, tags := range map[string]string{plain: "", tagged: "torture"} {
 			cmd := exec.Command("go", "build", "-trimpath", "-tags", tags, "-o", binary, "mailroom/cmd/mailroom")
-			cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // as make builds it, which is then compiled once
+			cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // the build settings of make, so that the build cache is shared
 			out, err := cmd.CombinedOutput()
 			if err != nil {
-				shop.built = fmt.Errorf("build with tags %q: %w\n%s", tags, err, out)
+				servers.built = fmt.Errorf("build with tags %q: %w\n%s", tags, err, out)
 			}
 		}
 	})
-	if shop.built != nil {
-		t.Fatal(shop.built)
+	if servers.built != nil {
+		t.Fatal(servers.built)
 	}
 	return plain, tagged
 }
 
-// TestAShortRound is the torture itself, a few cycles of it.
+// TestAShortRound runs a few cycles of the torture.
 func TestAShortRound(t *testing.T) {
 	plain, tagged := build(t)
 	seed := *seedFlag
@@ -75,11 +75,12 @@ func TestAShortRound(t *testing.T) {
 	}
 	t.Log(out.String())
 	if n := tt.counts.repeats.Load() + tt.counts.sends.Load() + tt.counts.facts.Load() + tt.counts.deltas.Load(); n < 100 {
-		t.Errorf("next to nothing was checked:\n%s", &out)
+		t.Errorf("too little was checked:\n%s", &out)
 	}
 }
 
-// TestOnlyTheTaggedServerCanKillItself: the plain one has nothing of it inside.
+// TestOnlyTheTaggedServerCanKillItself checks that the plain binary contains none of the kill
+// points.
 func TestOnlyTheTaggedServerCanKillItself(t *testing.T) {
 	plain, tagged := build(t)
 	for binary, want := range map[string]bool{plain: false, tagged: true} {

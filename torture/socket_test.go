@@ -14,18 +14,18 @@ import (
 	"mailroom/api"
 )
 
-// socketReader follows many threads over one WebSocket at a time, and connects
-// again from where each of them was.
+// socketReader follows many threads over one WebSocket at a time, and reconnects from each thread's
+// cursor.
 type socketReader struct {
 	accounts map[string]*account // by thread
 	at       target
 	silence  time.Duration
 
-	connections int // of the goroutine that follows
+	connections int // owned by the goroutine that follows
 }
 
-// said is a frame from the server.
-type said struct {
+// frame is a frame from the server.
+type frame struct {
 	Op     string          `json:"op"`
 	ID     string          `json:"id"`
 	Sub    string          `json:"sub"`
@@ -46,7 +46,7 @@ func (r *socketReader) follow(ctx context.Context) {
 	}
 }
 
-// once reads over one connection, until that breaks or falls silent.
+// once reads over one connection, until it breaks or is silent.
 func (r *socketReader) once(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -62,7 +62,7 @@ func (r *socketReader) once(ctx context.Context) {
 		}
 		return
 	}
-	defer conn.CloseNow() // nothing depends on how the reading side is closed
+	defer conn.CloseNow() // an error of closing the reading side does not matter
 	conn.SetReadLimit(-1)
 	for thread, a := range r.accounts {
 		ask, err := json.Marshal(map[string]string{"op": "subscribe", "id": thread, "thread": thread, "after": a.at()})
@@ -77,11 +77,11 @@ func (r *socketReader) once(ctx context.Context) {
 			return
 		}
 		silent.Reset(r.silence)
-		var m said
+		var m frame
 		if err := json.Unmarshal(raw, &m); err != nil {
-			// The library takes a frame for whole whose connection was cut
-			// between two reads of it, right behind its header for example.
-			// That it was cut shows in what follows: nothing.
+			// The library accepts a truncated frame as whole if the connection was cut between two
+			// reads of the frame, for example right behind its header. The truncation shows because
+			// nothing follows.
 			if _, _, cut := conn.Read(ctx); cut == nil {
 				r.bad("%v in %.200s", err, raw)
 			}
@@ -93,10 +93,10 @@ func (r *socketReader) once(ctx context.Context) {
 		}
 		a := subs[m.Sub]
 		if a == nil {
-			r.bad("%.200s is for nobody", raw)
+			r.bad("%.200s has no subscription", raw)
 			return
 		}
-		a.take(m, raw, ended)
+		a.handle(m, raw, ended)
 	}
 }
 
@@ -107,13 +107,13 @@ func (r *socketReader) bad(format string, args ...any) {
 	}
 }
 
-// take takes what came for one subscription. ended is, by subscription, the end
-// of a run that was told as an entry and must be told by itself next.
-func (a *account) take(m said, raw []byte, ended map[string]string) {
+// handle handles a frame for one subscription. ended has, by subscription, the end of a run that
+// arrived as an entry and must arrive as a frame next.
+func (a *account) handle(m frame, raw []byte, ended map[string]string) {
 	end := ended[m.Sub]
 	delete(ended, m.Sub)
 	if got := fmt.Sprintf("%s %s", m.Run, m.Status); (end != "" || m.Op == "settled") && (got != end || m.Op != "settled") {
-		a.note("%.200s came, and not the end %q", raw, end)
+		a.note("got %.200s, want the end %q", raw, end)
 	}
 	switch {
 	case m.Op == "entry" && m.Entry != nil:

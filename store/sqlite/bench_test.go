@@ -29,8 +29,8 @@ func BenchmarkOpen(b *testing.B) {
 	})
 }
 
-// BenchmarkWrite is the typical batch: 64 threads, each with its row, the row
-// of a run, and two entries.
+// BenchmarkWrite writes a typical batch: 64 threads, each with its row, the row of a run, and two
+// entries.
 func BenchmarkWrite(b *testing.B) {
 	const threads, batch = 10_000, 64
 	for _, kind := range []string{"new runs", "same runs"} {
@@ -51,8 +51,8 @@ func BenchmarkWrite(b *testing.B) {
 	}
 }
 
-// BenchmarkRun is what runs cost that start at once: one transaction submits and
-// claims 64, the next one writes a step of each, and the last one settles them.
+// BenchmarkRun measures 64 runs that start at once: one transaction submits and claims them, the
+// next one writes a step of each, and the last one settles them.
 func BenchmarkRun(b *testing.B) {
 	const threads, batch = 10_000, 64
 	s := open(b, filepath.Join(b.TempDir(), "mail.db"))
@@ -145,8 +145,8 @@ func BenchmarkLock(b *testing.B) {
 	}
 }
 
-// BenchmarkDue asks for the due threads of one agent among very many that are in
-// backoff: what it costs must not depend on their number.
+// BenchmarkDue asks for the due threads of one agent among very many in backoff, whose number must
+// not affect the cost.
 func BenchmarkDue(b *testing.B) {
 	for _, n := range []int{1000, 1_000_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
@@ -261,8 +261,8 @@ func (w *work) write(b *testing.B, s mailroom.Store, batch int, fresh bool) {
 	}
 }
 
-// BenchmarkPurge drops the first 500 entries of one thread, again and again:
-// what it costs must not depend on how long the log is.
+// BenchmarkPurge repeatedly drops the first 500 entries of one thread. The length of the log must
+// not affect the cost.
 func BenchmarkPurge(b *testing.B) {
 	for _, n := range []int{10_000, 1_000_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
@@ -273,7 +273,7 @@ func BenchmarkPurge(b *testing.B) {
 				}
 			}()
 			w := newWork(b, s, 1)
-			for w.at < n/2 { // two entries a run
+			for w.at < n/2 { // two entries per run
 				w.grow(b, s, min(1000, n/2-w.at))
 			}
 			below, slowest := int64(1), time.Duration(0)

@@ -11,7 +11,7 @@ import (
 	"mailroom"
 )
 
-// Which columns an update sets depends on what the transaction has seen of the row.
+// The columns that an update sets depend on what the transaction has seen of the row.
 func TestColumnsFollowTheBodyWhateverChanges(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "mail.db")
 	s := openAt(t, path, Options{})
@@ -26,7 +26,7 @@ func TestColumnsFollowTheBodyWhateverChanges(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for i := range 300 {
 		err := s.Update(t.Context(), func(tx mailroom.Tx) error {
-			if random.IntN(4) > 0 { // else the row is not known to the transaction
+			if random.IntN(4) > 0 { // else the transaction does not know the row
 				_, rows, err := tx.Lock(nil, []string{"t"})
 				if err != nil {
 					return err
@@ -90,7 +90,7 @@ func changeRun(random *rand.Rand, run *mailroom.Run) {
 	}
 }
 
-// faults are what the file says against itself.
+// faults returns the contradictions in the file.
 func faults(t *testing.T, path string) []string {
 	t.Helper()
 	f, err := OpenFile(t.Context(), path)
@@ -104,8 +104,8 @@ func faults(t *testing.T, path string) []string {
 	return found
 }
 
-// A step writes neither the claim of its thread nor when that ends: the indexes on them
-// stay as they are.
+// A step changes neither the claim of its thread nor the claim's end, so the indexes on them must
+// not be written.
 func TestAStepSetsNoColumnOfAnIndex(t *testing.T) {
 	s := openTest(t, Options{})
 	row := &mailroom.Thread{ID: "t", Worker: "w", Due: mailroom.Due{At: time.UnixMicro(5).UTC()}}

@@ -8,8 +8,8 @@ import (
 	"mailroom"
 )
 
-// BenchmarkCount adds up and lists what is in a short and in a long history: what it
-// costs must not depend on the number of runs.
+// BenchmarkCount counts and lists the rows of a short and a long history. The number of runs must
+// not affect the cost.
 func BenchmarkCount(b *testing.B) {
 	for _, n := range []int{6_000, 120_000} {
 		s := open(b, filepath.Join(b.TempDir(), "mail.db"))
@@ -45,8 +45,8 @@ func BenchmarkCount(b *testing.B) {
 	}
 }
 
-// fillHistory writes runs that have ended, but for ten of each other status, and
-// fifty of a rare agent at the very beginning.
+// fillHistory writes ended runs, ten of each other status, and fifty of a rare agent at the very
+// beginning.
 func fillHistory(b *testing.B, s mailroom.Store, n int) {
 	b.Helper()
 	rows := make([]*mailroom.Thread, 100)

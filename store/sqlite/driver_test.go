@@ -81,7 +81,7 @@ func TestAFailedCommitEndsWritingUntilTheStoreIsOpenedAgain(t *testing.T) {
 		if !errors.Is(err, mailroom.ErrStoreClosed) || !errors.Is(err, errDisk) {
 			t.Errorf("got error %v, want one that wraps %v and %v", err, mailroom.ErrStoreClosed, errDisk)
 		}
-		p.set.Store(false) // the disk is back, but nobody checked what is written
+		p.set.Store(false) // the disk works again, but the file's state was not checked
 	}
 	if got := count(t, s); got != 1 {
 		t.Errorf("rows of a view after the error: got %d, want 1", got)

@@ -15,7 +15,7 @@ import (
 	"mailroom"
 )
 
-// parts are the files of a database that are there, with their bytes.
+// parts returns the existing files of a database, with their bytes.
 func parts(t *testing.T, path string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -31,8 +31,8 @@ func parts(t *testing.T, path string) map[string]string {
 	return all
 }
 
-// look opens the database for reading and returns how many threads it has.
-func look(t *testing.T, path string) (threads int) {
+// countThreads opens the database for reading and returns its number of threads.
+func countThreads(t *testing.T, path string) (threads int) {
 	t.Helper()
 	f, err := OpenFile(t.Context(), path)
 	if err != nil {
@@ -53,7 +53,7 @@ func look(t *testing.T, path string) (threads int) {
 	return threads
 }
 
-// leaves copies what a process that was killed leaves of a database.
+// leaves copies the files that a killed process leaves of a database.
 func leaves(t *testing.T, path string, which ...string) string {
 	t.Helper()
 	to := filepath.Join(t.TempDir(), "mail.db")
@@ -71,7 +71,7 @@ func TestADatabaseIsLookedAtAndNothingIsChanged(t *testing.T) {
 	s := openAt(t, path, Options{})
 	mustPut(t, s, "a")
 	mustPut(t, s, "b")
-	if got := look(t, path); got != 2 {
+	if got := countThreads(t, path); got != 2 {
 		t.Errorf("while a store has it open: %d threads, want 2", got)
 	}
 	mustPut(t, s, "c")
@@ -87,7 +87,7 @@ func TestADatabaseIsLookedAtAndNothingIsChanged(t *testing.T) {
 			}
 		}
 		before := parts(t, killed)
-		if got := look(t, killed); got != 3 {
+		if got := countThreads(t, killed); got != 3 {
 			t.Errorf("%s: %d threads, want 3", name, got)
 		}
 		after := parts(t, killed)
@@ -104,7 +104,7 @@ func TestADatabaseIsLookedAtAndNothingIsChanged(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := parts(t, path)
-	if got := look(t, path); got != 3 {
+	if got := countThreads(t, path); got != 3 {
 		t.Errorf("after it was closed: %d threads, want 3", got)
 	}
 	if after := parts(t, path); len(after) != 1 || after[""] != before[""] {
@@ -138,8 +138,8 @@ func TestAWriterIsNotKeptWaitingByWhoLooks(t *testing.T) {
 	}
 }
 
-// What nobody had open is read without a lock. Who begins to write it meanwhile
-// is seen, and what was read is not taken for the truth.
+// A database that no process has open is read without a lock. A writer that starts in the meantime
+// is detected, and the rows read so far are discarded.
 func TestAWriterThatComesMeanwhileIsSeen(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "mail.db")
 	s := openAt(t, path, Options{})
@@ -273,7 +273,7 @@ func TestABackupIsAllOfOneMoment(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := look(t, target); got != 1 {
+	if got := countThreads(t, target); got != 1 {
 		t.Errorf("the copy has %d threads, want the 1 there was", got)
 	}
 	if info, err := os.Stat(target); err != nil || info.Mode().Perm() != 0o600 {

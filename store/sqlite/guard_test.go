@@ -12,8 +12,8 @@ import (
 	"mailroom"
 )
 
-// crashed copies the files of an open store, as a kill of its process would leave
-// them, and returns the path of the copy.
+// crashed copies the files of an open store, as a kill of its process would leave them, and returns
+// the path of the copy.
 func crashed(t *testing.T, path string) string {
 	t.Helper()
 	to := filepath.Join(t.TempDir(), filepath.Base(path))
@@ -41,7 +41,7 @@ func change(t *testing.T, path string, f func(raw []byte) []byte) {
 	}
 }
 
-// guarded makes a store with so many commits that is still open.
+// guarded returns an open store with a number of commits.
 func guarded(t *testing.T, commits int) (s *Store, path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "mail.db")
@@ -195,7 +195,7 @@ func TestAStoreThatWasNotCheckedToItsEndIsCheckedAgain(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "mail.db")
 	s := openAt(t, path, Options{Guard: true})
 	mustPut(t, s, "t")
-	s.unchecked = true // as while the check of a large file goes on
+	s.unchecked = true // as during the check of a large file
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -217,7 +217,7 @@ func TestADamagedFileIsRefusedUnlessItWasClosedInOrder(t *testing.T) {
 	if err != nil || !known || !last.Closed || last.Commits != 200 {
 		t.Fatalf("got %+v, %t, %v, want a store that was closed in order", last, known, err)
 	}
-	change(t, path, func(raw []byte) []byte { // the header of a page that opening does not read
+	change(t, path, func(raw []byte) []byte { // the header of a page that Open does not read
 		copy(raw[len(raw)-pageSize:], "\xff\xff\xff\xff\xff\xff\xff\xff")
 		return raw
 	})

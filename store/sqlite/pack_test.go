@@ -25,13 +25,13 @@ func TestADamagedBodyIsNotRead(t *testing.T) {
 		t.Errorf("unpacked (-want +got):\n%s", diff)
 	}
 	if err := unpack(body+"\x01", new(mailroom.Run), (*packer).run); err == nil {
-		t.Error("a body with something behind it was read")
+		t.Error("a body with trailing bytes was accepted")
 	}
 	for n := range len(body) {
-		// Cut between two fields it is a body, too, of another run.
+		// A body cut between two fields is a valid body of a different run.
 		var cut mailroom.Run
 		if err := unpack(body[:n], &cut, (*packer).run); err == nil && cut.StopGrace > 0 {
-			t.Errorf("the first %d of %d bytes were read as the whole", n, len(body))
+			t.Errorf("the first %d of %d bytes were accepted as the whole", n, len(body))
 		}
 	}
 }

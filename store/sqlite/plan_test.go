@@ -30,8 +30,8 @@ func openAt(t *testing.T, path string, o Options) *Store {
 	return s
 }
 
-// usual runs every kind of query that the ledger makes in its transactions, and
-// every kind of write, so that their statements are prepared.
+// usual runs every kind of query and write that the ledger makes in its transactions, so that their
+// statements are prepared.
 func usual(t *testing.T, s *Store) {
 	t.Helper()
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -89,7 +89,7 @@ func usual(t *testing.T, s *Store) {
 	purge(t, s)
 }
 
-// queries are those that the ledger makes in its transactions.
+// queries returns the queries that the ledger makes in its transactions.
 func queries(tx mailroom.Tx) []func() error {
 	list := []func() error{
 		func() error { _, err := tx.Threads(mailroom.ThreadQuery{OnePerAgent: true}); return err },
@@ -150,7 +150,7 @@ func queries(tx mailroom.Tx) []func() error {
 	return list
 }
 
-// purge drops the beginning of a thread that has something of everything.
+// purge drops the beginning of a thread that has rows of every kind.
 func purge(t *testing.T, s *Store) {
 	t.Helper()
 	var log []mailroom.Entry

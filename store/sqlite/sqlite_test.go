@@ -20,8 +20,8 @@ func open(t testing.TB, path string) *sqlite.Store {
 }
 
 func TestStore(t *testing.T) {
-	// Making the tables takes most of a short test's time, so that every
-	// store begins as a copy of one that is empty.
+	// Creating the tables takes most of a short test's time, so every store starts as a copy of an
+	// empty one.
 	path := filepath.Join(t.TempDir(), "empty.db")
 	if err := open(t, path).Close(); err != nil {
 		t.Fatal(err)

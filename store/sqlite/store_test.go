@@ -51,7 +51,7 @@ func wantUnavailable(t *testing.T, err error) {
 	}
 }
 
-// pragma sets something on the writer's connection.
+// pragma runs a pragma on the writer's connection.
 func pragma(t *testing.T, s *Store, text string) {
 	t.Helper()
 	if _, err := s.writer.value(t.Context(), "PRAGMA "+text); err != nil {
@@ -63,12 +63,12 @@ func TestAFullDiskEndsWritingUntilTheStoreIsOpenedAgain(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "mail.db")
 	s := openAt(t, path, Options{})
 	mustPut(t, s, "before")
-	pragma(t, s, "max_page_count = 1") // SQLite takes the present number, so nothing can be added
+	pragma(t, s, "max_page_count = 1") // SQLite uses the current number, so nothing can be added
 
 	wantUnavailable(t, s.Update(t.Context(), func(tx mailroom.Tx) error {
 		return tx.Write(&mailroom.Changes{Threads: []*mailroom.Thread{{ID: strings.Repeat("long ", 10_000)}}})
 	}))
-	pragma(t, s, "max_page_count = 1000000") // there is room again, but nobody checked what is written
+	pragma(t, s, "max_page_count = 1000000") // there is room again, but the file's state was not checked
 	wantUnavailable(t, put(t, s, "after"))
 	if got := count(t, s); got != 1 {
 		t.Errorf("rows of a view after the error: got %d, want 1", got)
@@ -100,7 +100,7 @@ func TestARefusedCommitIsRolledBack(t *testing.T) {
 	mustPut(t, s, "before")
 	pragma(t, s, "foreign_keys = on")
 	err := s.Update(t.Context(), func(tx mailroom.Tx) error {
-		pragma(t, s, "defer_foreign_keys = on") // to the commit
+		pragma(t, s, "defer_foreign_keys = on") // until the commit
 		if _, err := s.writer.exec(t.Context(), insertKey, 1<<40, "a key of no thread", "", ""); err != nil {
 			return err
 		}

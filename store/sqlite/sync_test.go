@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// In WAL mode SQLite syncs the log at each commit only if synchronous is full, 2;
-// normal, 1, would lose the last commits with the power.
+// In WAL mode SQLite syncs the log at each commit only if synchronous is full, 2; with normal, 1, a
+// power cut loses the last commits.
 func TestWhatIsCommittedIsSynced(t *testing.T) {
 	s := openTest(t, Options{})
 	mustPut(t, s, "t")

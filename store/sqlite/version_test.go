@@ -16,7 +16,7 @@ import (
 	"mailroom/doctor"
 )
 
-// execAll runs statements on a database file, which is made if need be.
+// execAll runs statements on a database file, and creates it if necessary.
 func execAll(t *testing.T, path string, statements ...string) {
 	t.Helper()
 	db, err := sql.Open("sqlite", path)
@@ -33,7 +33,7 @@ func execAll(t *testing.T, path string, statements ...string) {
 	}
 }
 
-// version7 makes the store of commit 76a9169, as its server left it: in WAL mode.
+// version7 makes a copy of a store written by commit 76a9169, in WAL mode.
 func version7(t *testing.T) string {
 	t.Helper()
 	rows, err := os.ReadFile("testdata/version7.sql")
@@ -59,7 +59,7 @@ func TestAStoreOfTheOldestVersionIsReadWithAllItsRows(t *testing.T) {
 	wantSound(t, path, s)
 }
 
-// wantSound asks the doctor about the store and its file.
+// wantSound runs doctor on the store and its file.
 func wantSound(t *testing.T, path string, s *Store) {
 	t.Helper()
 	report, err := doctor.Check(t.Context(), s)
@@ -82,7 +82,7 @@ func wantSound(t *testing.T, path string, s *Store) {
 	}
 }
 
-// printRows writes the rows of a store, a line each.
+// printRows writes the rows of a store, one per line.
 func printRows(w *strings.Builder, r mailroom.Reader) error {
 	threads, err := r.Threads(mailroom.ThreadQuery{Oldest: true})
 	for _, t := range threads {
@@ -113,7 +113,7 @@ func printRows(w *strings.Builder, r mailroom.Reader) error {
 	return errors.Join(err, printOthers(w, r))
 }
 
-// printOthers writes the rows that are neither threads nor runs.
+// printOthers writes the rows other than threads and runs.
 func printOthers(w *strings.Builder, r mailroom.Reader) error {
 	tickets, err := r.Tickets(mailroom.TicketQuery{})
 	for _, k := range tickets {
@@ -146,7 +146,7 @@ func printOthers(w *strings.Builder, r mailroom.Reader) error {
 	return errors.Join(err, e, e2)
 }
 
-// version7Rows agree with what the lists of 76a9169 itself showed.
+// version7Rows agrees with the lists that 76a9169 itself printed.
 const version7Rows = `thread notes echo owner="ann" entries=10 current=false due="" revision=5 whole=true
 thread keyed echo owner="admin" entries=5 current=false due="" revision=2 whole=true
 thread toured tour owner="admin" entries=28 current=false due="" revision=17 whole=true
@@ -198,7 +198,7 @@ func TestTheFirstMigrationMakesTheTablesOfTheOldestVersion(t *testing.T) {
 	}
 }
 
-// tables describes the columns and the indexes of a database, without comments.
+// tables describes the columns and indexes of a database, without comments.
 func tables(t *testing.T, path string) (found []string) {
 	t.Helper()
 	db, err := sql.Open("sqlite", path)

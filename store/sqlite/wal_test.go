@@ -13,8 +13,7 @@ import (
 
 const megabyte = 1 << 20
 
-// fill writes so many commits of 64 KB and returns the longest that the WAL
-// file was after one of them.
+// fill makes commits of 64 KB and returns the largest length of the WAL file after any of them.
 func fill(t *testing.T, s *Store, path string, from, commits int) int64 {
 	t.Helper()
 	text := strings.Repeat("0123456789abcdef", 4096)

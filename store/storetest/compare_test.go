@@ -31,7 +31,7 @@ func TestStoresAgree(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	// The store's own checkpoints lock the file now and then.
+	// The store's own checkpoints lock the file occasionally.
 	beside, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(10000)")
 	if err != nil {
 		t.Fatal(err)
@@ -51,8 +51,8 @@ func TestStoresAgree(t *testing.T) {
 	})
 }
 
-// wipe makes the database as it was when it was new, which takes less time
-// than to open another. given and sqlite_sequence have the keys given so far.
+// wipe resets the database to its initial contents, which takes less time than opening another. The
+// tables given and sqlite_sequence have the keys given so far.
 func wipe(rt *rapid.T, db *sql.DB) {
 	for _, text := range []string{
 		"DELETE FROM partial", "DELETE FROM ticket", "DELETE FROM submit_key", "DELETE FROM entry", "DELETE FROM run", "DELETE FROM reservation",
@@ -67,7 +67,7 @@ func wipe(rt *rapid.T, db *sql.DB) {
 
 type pair struct{ want, got mailroom.Store }
 
-// update does the same to both stores and compares what they say meanwhile.
+// update applies the same changes to both stores and compares their answers.
 func (p pair) update(rt *rapid.T, t *testing.T, h history) {
 	var said [2]answers
 	var errs [2]error
@@ -98,7 +98,7 @@ func compare(rt *rapid.T, what string, want, got answers) {
 	byJSON := cmp.Transformer("entry", func(e mailroom.Entry) string { return string(e.JSON()) })
 	for i := range want {
 		if reflect.DeepEqual(want[i], got[i]) {
-			continue // mostly, and much sooner than cmp finds out
+			continue // the common case, and much faster than cmp
 		}
 		if diff := cmp.Diff(want[i], got[i], cmpopts.EquateEmpty(), byJSON); diff != "" {
 			rt.Fatalf("%s, answer %d (-memory +sqlite):\n%s", what, i, diff)
@@ -106,7 +106,7 @@ func compare(rt *rapid.T, what string, want, got answers) {
 	}
 }
 
-// answers collects what a store said.
+// answers collects what a store returned.
 type answers []any
 
 func (a *answers) add(v any, err error) error {
@@ -114,9 +114,9 @@ func (a *answers) add(v any, err error) error {
 	return err
 }
 
-// history is one Update, told without the rows that only the stores know.
+// history is one Update, described without the stores' own keys.
 type history struct {
-	threads  []mailroom.Thread // set in the rows of these ids, made if missing
+	threads  []mailroom.Thread // set in the rows of these ids, created if missing
 	runs     []mailroom.Run
 	lines    map[string]int // entries to append, by thread
 	keys     []mailroom.SubmitKey
@@ -132,8 +132,8 @@ type history struct {
 	now      time.Time
 	fails    bool
 
-	repeated bool     // the other partial is in the place of the last one
-	again    []string // threads that are locked later
+	repeated bool     // the other partial replaces the last one
+	again    []string // threads that are locked again
 	queries  queries
 }
 
@@ -167,7 +167,7 @@ func (h history) apply(tx mailroom.Tx, said *answers) error {
 	if err := h.change(tx, c); err != nil {
 		return err
 	}
-	if err := h.account(tx, c); err != nil {
+	if err := h.addTokens(tx, c); err != nil {
 		return err
 	}
 	if err := tx.Write(c); err != nil {
@@ -185,8 +185,8 @@ func (h history) apply(tx mailroom.Tx, said *answers) error {
 	return nil
 }
 
-// account adds the tokens: one whose name is there takes its row.
-func (h history) account(r mailroom.Reader, c *mailroom.Changes) error {
+// addTokens adds the tokens; an existing name updates its row.
+func (h history) addTokens(r mailroom.Reader, c *mailroom.Changes) error {
 	there, err := r.Tokens()
 	for _, row := range h.tokens {
 		for _, old := range there {
@@ -199,12 +199,12 @@ func (h history) account(r mailroom.Reader, c *mailroom.Changes) error {
 	return err
 }
 
-// change sets the values of the rows that were locked, and adds the others.
+// change sets the values of the locked rows, and adds the others.
 func (h history) change(tx mailroom.Tx, c *mailroom.Changes) error {
 	for i, t := range h.threads {
 		row := c.Threads[i]
 		if slices.Contains(c.DropThreads, row.ID) {
-			row.Key = 0 // made anew
+			row.Key = 0 // created again
 		}
 		t.Key, t.LastSeq = row.Key, row.LastSeq
 		if row.Key != 0 {
@@ -236,7 +236,7 @@ func (h history) change(tx mailroom.Tx, c *mailroom.Changes) error {
 		}
 		c.Runs = append(c.Runs, &run)
 	}
-	if err := h.ask(tx, c); err != nil {
+	if err := h.addTickets(tx, c); err != nil {
 		return err
 	}
 	for _, id := range h.pieces {
@@ -264,7 +264,7 @@ func (h history) change(tx mailroom.Tx, c *mailroom.Changes) error {
 	return nil
 }
 
-// runThatStays returns a run that is there and is not dropped by h, or nil.
+// runThatStays returns an existing run that h does not drop, or nil.
 func (h history) runThatStays(r mailroom.Reader, id string) (*mailroom.Run, error) {
 	rows, err := r.Runs(mailroom.RunQuery{IDs: []string{id}})
 	if err != nil || len(rows) == 0 || slices.Contains(h.drops.DropThreads, rows[0].Thread) {
@@ -278,9 +278,9 @@ func (h history) runThatStays(r mailroom.Reader, id string) (*mailroom.Run, erro
 	return rows[0], nil
 }
 
-// ask adds the tickets: those that stay are changed, others are made if their
-// run is written too.
-func (h history) ask(r mailroom.Reader, c *mailroom.Changes) error {
+// addTickets adds the tickets: existing ones that stay are changed, others are created if their run
+// is written.
+func (h history) addTickets(r mailroom.Reader, c *mailroom.Changes) error {
 	for _, k := range h.tickets {
 		old, err := r.Tickets(mailroom.TicketQuery{IDs: []string{k.ID}})
 		if err != nil {

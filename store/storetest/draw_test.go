@@ -10,7 +10,7 @@ import (
 	"mailroom"
 )
 
-// The values are few, so that rows meet: the same ids, agents, times.
+// There are few values, so that rows share them: the same ids, agents, times.
 
 func id(prefix string, n int) *rapid.Generator[string] {
 	return rapid.Custom(func(t *rapid.T) string {
@@ -115,7 +115,7 @@ func drawRun(t *rapid.T, id, thread string, place int64) mailroom.Run {
 	return r
 }
 
-// drawWaits sets what most runs do not have.
+// drawWaits sets fields that most runs do not have.
 func drawWaits(t *rapid.T, r *mailroom.Run) {
 	if rapid.Bool().Draw(t, "plain") {
 		return
@@ -257,7 +257,7 @@ func drawWants(t *rapid.T) []mailroom.Capacity {
 	}), 0, 3).Draw(t, "wants")
 }
 
-// queries are one of each kind.
+// queries has queries of each kind.
 type queries struct {
 	threads []mailroom.ThreadQuery
 	runs    []mailroom.RunQuery
@@ -362,7 +362,7 @@ func (q queries) ask(r mailroom.Reader, said *answers) error {
 	}
 	workers, err := r.Workers()
 	note(workers, err)
-	due, err := r.Threads(mailroom.ThreadQuery{OnePerAgent: true}) // which one of an agent's is not promised
+	due, err := r.Threads(mailroom.ThreadQuery{OnePerAgent: true}) // which thread of an agent is unspecified
 	for _, row := range due {
 		note(row.Due.Agent, nil)
 	}

@@ -13,32 +13,32 @@ import (
 	"github.com/ncruces/go-sqlite3/vfs"
 )
 
-const sector = 512 // bytes that a disk writes as one, or not
+const sector = 512 // bytes that a disk writes atomically
 
-// disk holds files, and for each what a cut of the power leaves of it: what was
-// synced, and of the rest whatever chance decides. It is a VFS of SQLite.
+// disk is a VFS of SQLite. It knows what a power cut leaves of each file: the synced part, and a
+// random part of the rest.
 type disk struct {
-	dir string // of the indexes of WALs, which are memory and go with the power
+	dir string // for WAL indexes, which are shared memory and lost with the power
 
-	mu    sync.Mutex // guards all below, and all of the files
+	mu    sync.Mutex // guards all below, and all files
 	rand  *rand.Rand
 	files map[string]*file
-	gone  map[string]*file // deleted, and the folder was not synced since
-	boot  int              // handles of an earlier one are dead
+	gone  map[string]*file // deleted, but the folder has not been synced since
+	boot  int              // handles of an earlier boot are dead
 	dead  bool             // until the next boot
-	ends  map[string]int   // operations with which the power went, by what they did
-	cutIn int              // operations of cutOf until the power goes; 0: it stays
-	cutOf string           // part of what they do
-	// fails decides whether an operation fails, if it is not nil.
+	ends  map[string]int   // the operations that the power cuts interrupted
+	cutIn int              // operations of cutOf until the power cut; 0: none
+	cutOf string           // substring of the operations to count
+	// fails decides whether an operation fails; nil: none fails.
 	fails func(op string) bool
 }
 
 // file is a file and its locks.
 type file struct {
-	now     []byte   // what is read
-	safe    []byte   // what was synced
-	waiting []change // what was written since
-	named   bool     // the folder that has its name was synced
+	now     []byte   // the current content
+	safe    []byte   // the synced content
+	waiting []change // changes since the last sync
+	named   bool     // the folder with its name was synced
 
 	shared            int
 	reserved, pending bool
@@ -54,7 +54,7 @@ func newDisk(dir string, seed uint64) *disk {
 	return &disk{dir: dir, rand: rand.New(rand.NewPCG(seed, 1)), files: map[string]*file{}, gone: map[string]*file{}, ends: map[string]int{}}
 }
 
-// powerOff ends all that is open. The next boot finds what is left, and begins.
+// powerOff invalidates all handles. The next boot finds what the cut left.
 func (d *disk) powerOff() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -77,8 +77,8 @@ func (d *disk) powerOff() {
 	d.cutIn, d.dead, d.fails = 0, false, nil
 }
 
-// left is what a cut leaves of a file: nothing of what waited, some first of it,
-// any part of it in any order, or any part with rubbish in it.
+// left returns what a cut leaves of a file: none of the unsynced changes, the first ones, any
+// subset in any order, or any subset with garbage in it.
 func (d *disk) left(f *file, how int) []byte {
 	kept := f.safe
 	waiting := f.waiting
@@ -143,8 +143,8 @@ func resized(b []byte, size int64) []byte {
 	return grown
 }
 
-// step counts an operation of a handle of some boot, and tells whether it is
-// still done, and whether it then fails. mu is held.
+// step counts an operation of a handle of some boot. It reports whether the operation is done, and
+// whether it then fails. The caller holds mu.
 func (d *disk) step(boot int, op string) (done bool, failure error) {
 	if d.dead || boot != d.boot {
 		return false, sqlite3.IOERR
@@ -162,8 +162,8 @@ func (d *disk) step(boot int, op string) (done bool, failure error) {
 	return true, nil
 }
 
-// cutAfter lets the power go with the n-th operation from now on that does what
-// of is a part of: "" anything, "sync", "/mail.db$".
+// cutAfter cuts the power at the n-th operation from now on whose description contains of: "" any
+// operation, "sync", "/mail.db$".
 func (d *disk) cutAfter(n int, of string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -176,14 +176,14 @@ func (d *disk) off() bool {
 	return d.dead
 }
 
-// failWhen makes operations from now on fail, given what they do to which file.
+// failWhen makes operations fail from now on if fails returns true for their description.
 func (d *disk) failWhen(fails func(op string) bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.fails = fails
 }
 
-// A VFS.
+// The methods of a VFS.
 
 func (d *disk) FullPathname(name string) (string, error) { return name, nil }
 
@@ -222,7 +222,7 @@ func (d *disk) Open(name string, flags vfs.OpenFlag) (vfs.File, vfs.OpenFlag, er
 	f := d.files[name]
 	switch {
 	case name == "":
-		f = &file{} // a temporary one
+		f = &file{} // a temporary file
 	case f == nil && flags&vfs.OPEN_CREATE == 0:
 		return nil, flags, sqlite3.CANTOPEN
 	case f == nil:
@@ -235,14 +235,14 @@ func (d *disk) Open(name string, flags vfs.OpenFlag) (vfs.File, vfs.OpenFlag, er
 	return h, flags, nil
 }
 
-// handle is an open file. Its own fields belong to the connection that opened it.
+// handle is an open file. The connection that opened it owns its fields.
 type handle struct {
 	disk  *disk
 	file  *file
 	name  string
 	boot  int
 	index vfs.SharedMemory
-	made  bool // it is a journal or a WAL, whose first sync is one of the folder too, as SQLite's own VFS has it
+	made  bool // a journal or a WAL, whose first sync also syncs the folder, as in SQLite's own VFS
 	lock  vfs.LockLevel
 }
 
@@ -287,7 +287,7 @@ func (h *handle) Truncate(size int64) error {
 	return nil
 }
 
-// change is done also when it fails, as far as chance has it.
+// change applies c even if the operation fails, as far as chance decides.
 func (h *handle) change(op string, c change) error {
 	h.disk.mu.Lock()
 	defer h.disk.mu.Unlock()
@@ -299,8 +299,8 @@ func (h *handle) change(op string, c change) error {
 	return err
 }
 
-// Sync makes everything safe. One that fails has written some of it, and what it
-// has not is forgotten, as by operating systems: a later one does not write it.
+// Sync makes all changes safe. A failed sync writes some of them and drops the rest, as operating
+// systems do: a later sync does not write them.
 func (h *handle) Sync(vfs.SyncFlag) error {
 	h.disk.mu.Lock()
 	defer h.disk.mu.Unlock()
@@ -326,7 +326,7 @@ func (h *handle) Sync(vfs.SyncFlag) error {
 	return nil
 }
 
-// syncFolder makes all names safe. mu is held.
+// syncFolder makes all names safe. The caller holds mu.
 func (d *disk) syncFolder() {
 	for _, f := range d.files {
 		f.named = true
@@ -342,8 +342,8 @@ func (h *handle) Size() (int64, error) {
 
 func (h *handle) SectorSize() int { return sector }
 
-// DeviceCharacteristics are those that SQLite takes for granted on a disk: what
-// is torn does not reach beyond what was written.
+// DeviceCharacteristics returns what SQLite assumes of a disk: a torn write does not damage bytes
+// beyond it.
 func (h *handle) DeviceCharacteristics() vfs.DeviceCharacteristic {
 	return vfs.IOCAP_POWERSAFE_OVERWRITE
 }

@@ -1,9 +1,9 @@
-// Package powercut checks that a store in an SQLite file loses nothing that it
-// acknowledged when the power goes, or when the disk fails.
+// Package powercut tests that a store in a SQLite file loses no acknowledged commit when the power
+// is cut or the disk fails.
 //
-// It has tests only, which open store/sqlite on a disk made in Go: what was
-// written and not synced is lost, kept, or torn, in any order. They are a module
-// of their own because the SQLite that allows this, github.com/ncruces/go-sqlite3,
-// is needed for nothing else. When the requirements of the outer module change,
+// Its tests open store/sqlite on a simulated disk: data that was written but not synced is lost,
+// kept or torn, in any order. They are a separate module because only they need the SQLite that
+// supports this, github.com/ncruces/go-sqlite3. Run go mod tidy -e here after a change to the
+// requirements of the outer module.
 // go mod tidy -e in here follows.
 package powercut

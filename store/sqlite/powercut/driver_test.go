@@ -11,8 +11,8 @@ import (
 	"mailroom/store/sqlite"
 )
 
-// on is the driver for stores on a disk that was registered under a name. With
-// synchronous other than "", SQLite syncs as that says, not as the store asked.
+// on returns the driver for stores on a disk registered under name. A synchronous other than ""
+// replaces the setting of the store.
 func on(name, synchronous string) sqlite.Driver {
 	return sqlite.Driver{
 		Connector: func(database string) (driver.Connector, error) {

@@ -14,10 +14,10 @@ import (
 	"mailroom"
 )
 
-// go test . -cuts 1000 for a long round, -seed N to play one again.
+// go test . -cuts 1000 runs a long round; -seed N repeats one.
 var (
-	cuts = flag.Int("cuts", 12, "how often the power goes in TestNothingAcknowledgedIsLostWhenThePowerGoes")
-	seed = flag.Uint64("seed", 0, "of the random tests; 0 is by the clock")
+	cuts = flag.Int("cuts", 12, "number of power cuts in TestNothingAcknowledgedIsLostWhenThePowerGoes")
+	seed = flag.Uint64("seed", 0, "seed of the random tests; 0 uses the clock")
 )
 
 func seeded(t *testing.T) uint64 {
@@ -30,23 +30,22 @@ func seeded(t *testing.T) uint64 {
 	return n
 }
 
-// machine is an office on a new disk.
-func machine(t *testing.T, seed uint64, synchronous string) *office {
+// machine returns a fixture on a new disk.
+func machine(t *testing.T, seed uint64, synchronous string) *fixture {
 	t.Helper()
 	name := strings.ReplaceAll(t.Name(), "/", "-") + fmt.Sprint("-", seed, synchronous)
 	d := newDisk(t.TempDir(), seed)
 	vfs.Register(name, d)
 	t.Cleanup(func() { vfs.Unregister(name) })
-	return newOffice(d, on(name, synchronous))
+	return newFixture(d, on(name, synchronous))
 }
 
-// cut works until the power goes at some point, and returns what is wrong after
-// the next boot.
-func (o *office) cut(t *testing.T, chance *rand.Rand) []string {
+// cut works until a power cut, and returns the differences after the next boot.
+func (o *fixture) cut(t *testing.T, chance *rand.Rand) []string {
 	t.Helper()
 	ctx := t.Context()
 	if chance.IntN(8) == 0 {
-		o.disk.cutAfter(1+chance.IntN(200), "") // also while it is opened, and made
+		o.disk.cutAfter(1+chance.IntN(200), "") // also while it is opened and created
 	}
 	err := o.open(ctx)
 	if err == nil {
@@ -59,14 +58,14 @@ func (o *office) cut(t *testing.T, chance *rand.Rand) []string {
 			o.disk.cutAfter(1+chance.IntN(2000), "")
 		}
 		o.work(ctx, 5+chance.IntN(60))
-		o.disk.cutAfter(1+chance.IntN(500), "") // if it is not off: while it is closed, which is a checkpoint
+		o.disk.cutAfter(1+chance.IntN(500), "") // if it is still on: during the close, which checkpoints
 	}
 	if _, err := o.close(); err != nil && !o.disk.off() {
 		t.Fatalf("close: %v", err)
 	}
 	o.disk.powerOff()
 	if err := o.open(ctx); err != nil {
-		return []string{fmt.Sprintf("open after the power went: %v", err)}
+		return []string{fmt.Sprintf("open after the power cut: %v", err)}
 	}
 	found, err := o.audit(ctx)
 	if err == nil {
@@ -88,8 +87,8 @@ func (o *office) cut(t *testing.T, chance *rand.Rand) []string {
 func TestNothingAcknowledgedIsLostWhenThePowerGoes(t *testing.T) {
 	n := seeded(t)
 	chance := rand.New(rand.NewPCG(n, 2))
-	ends := map[string]int{} // what the power went in
-	var o *office
+	ends := map[string]int{} // the operations that the cuts interrupted
+	var o *fixture
 	for i := range *cuts {
 		if i%25 == 0 {
 			o = machine(t, n+uint64(i), "")
@@ -105,8 +104,7 @@ func TestNothingAcknowledgedIsLostWhenThePowerGoes(t *testing.T) {
 	t.Logf("%d cuts, in %v; the last disk took %d submits and completed %d runs", *cuts, ends, len(o.told), len(o.replies))
 }
 
-// The same test sees when SQLite does not sync each commit: else it would prove
-// nothing.
+// The same test must fail if SQLite does not sync each commit; otherwise it would prove nothing.
 func TestAStoreThatDoesNotSyncEachCommitIsCaught(t *testing.T) {
 	for _, synchronous := range []string{"off", "normal"} {
 		t.Run(synchronous, func(t *testing.T) {
@@ -123,8 +121,8 @@ func TestAStoreThatDoesNotSyncEachCommitIsCaught(t *testing.T) {
 	}
 }
 
-// An I/O error ends all writing until the store is opened again; what was
-// acknowledged is there then, with the power on all the time or gone.
+// An I/O error ends all writing until the store is reopened. Everything acknowledged is there then,
+// with or without a power cut in between.
 func TestAnErrorOfTheDiskEndsTheStoreAndLosesNothing(t *testing.T) {
 	n := seeded(t)
 	chance := rand.New(rand.NewPCG(n, 3))
@@ -169,9 +167,9 @@ func TestAnErrorOfTheDiskEndsTheStoreAndLosesNothing(t *testing.T) {
 	}
 }
 
-// mustBeBroken: the store takes nothing more, says why, and the ledger over it
-// has ended with that.
-func (o *office) mustBeBroken(t *testing.T) {
+// mustBeBroken checks that the store accepts no writes and returns the reason, and that the ledger
+// over it has ended with the same error.
+func (o *fixture) mustBeBroken(t *testing.T) {
 	t.Helper()
 	err := o.store.Update(t.Context(), func(mailroom.Tx) error { return nil })
 	if mailroom.CodeOf(err) != mailroom.CodeUnavailable || !errors.Is(err, mailroom.ErrStoreClosed) {
@@ -181,7 +179,7 @@ func (o *office) mustBeBroken(t *testing.T) {
 	if mailroom.CodeOf(err) != mailroom.CodeUnavailable {
 		t.Errorf("a submit after the error of the disk: got %v, want one of code unavailable", err)
 	}
-	ended, _ := o.close() // what a broken store says when it is closed is of no use any more
+	ended, _ := o.close() // the error of closing a broken store does not matter
 	if !errors.Is(ended, mailroom.ErrStoreClosed) {
 		t.Errorf("the ledger ended with %v, want %v", ended, mailroom.ErrStoreClosed)
 	}

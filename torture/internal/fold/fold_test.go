@@ -11,8 +11,8 @@ import (
 	"mailroom/torture/internal/fold"
 )
 
-// line is one entry of a log that a test tells. Runs are named by a letter, and
-// messages by the run and their seq.
+// line is one entry of a test's log. Runs are named by a letter, and messages by the run and their
+// seq.
 type line struct {
 	kind    string
 	run     string
@@ -66,9 +66,9 @@ func decision(run string, attempt int, name string, v mailroom.Verdict) line {
 	return line{mailroom.KindTicketDecided, run, attempt, mailroom.TicketDecision{Ticket: mailroom.TicketID(run, name), Decision: v}}
 }
 
-// tell makes a log of the lines, one millisecond apart, and returns what the
-// story finds in it, at its end too if it is to be at rest.
-func tell(t *testing.T, rest bool, lines ...line) string {
+// check makes a log of the lines, one millisecond apart, and returns the violations found in it,
+// including unfinished runs if rest is set.
+func check(t *testing.T, rest bool, lines ...line) string {
 	t.Helper()
 	s := fold.New("t", func(effect string) bool { return strings.HasPrefix(effect, "once") })
 	var found []string
@@ -91,7 +91,7 @@ func tell(t *testing.T, rest bool, lines ...line) string {
 
 func id(run string, seq int64) string { return run + "." + string(rune('0'+seq)) }
 
-// turn is one whole run on the first two entries.
+// turn is a run with the two entries of its submit.
 func turn(more ...line) []line {
 	return append([]line{said("a", "hello"), queued("a", 128, "a.1")}, more...)
 }
@@ -145,7 +145,7 @@ func TestAFoldFindsWhatBreaksTheRules(t *testing.T) {
 		{"nobody's entry", []line{started("a", 1)}, "unknown run"},
 	} {
 		t.Run(x.name, func(t *testing.T) {
-			got := tell(t, true, x.lines...)
+			got := check(t, true, x.lines...)
 			if x.want == "" && got != "" || !strings.Contains(got, x.want) {
 				t.Errorf("got %q, want %q", got, x.want)
 			}
@@ -175,16 +175,16 @@ func TestARunThatWasHeldGetsItsPlaceWhenItsTimeComes(t *testing.T) {
 	at := func(ms int64) time.Time { return time.UnixMilli(1000 + ms).UTC() }
 	held := line{mailroom.KindQueued, "a", 0, mailroom.RunQueued{Priority: 128, AvailableAt: at(5), Messages: []string{"a.1"}}}
 	before := []line{said("a", "1"), held, said("b", "2"), queued("b", 128, "b.3")}
-	if got := tell(t, false, append(before, started("b", 1, 3))...); got != "" {
+	if got := check(t, false, append(before, started("b", 1, 3))...); got != "" {
 		t.Errorf("a run starts while the one before it is held: %s", got)
 	}
-	if got := tell(t, false, append(before, lineNothing(), lineNothing(), started("a", 1, 1))...); !strings.Contains(got, "starts before run b") {
+	if got := check(t, false, append(before, lineNothing(), lineNothing(), started("a", 1, 1))...); !strings.Contains(got, "starts before run b") {
 		t.Errorf("one that was submitted before the time of a held one comes first: %q", got)
 	}
-	if got := tell(t, false, said("a", "1"), held, started("a", 1, 1)); !strings.Contains(got, "before its time") {
+	if got := check(t, false, said("a", "1"), held, started("a", 1, 1)); !strings.Contains(got, "before its time") {
 		t.Errorf("a held run starts early: %q", got)
 	}
 }
 
-// lineNothing lets a moment pass.
+// lineNothing returns an entry without effect, which lets a moment pass.
 func lineNothing() line { return said("z", "never queued") }

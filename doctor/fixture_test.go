@@ -15,14 +15,14 @@ import (
 	"mailroom/store/memory"
 )
 
-// ward is a store with a bit of everything in it, made by the ledger:
+// fixture is a store with one of everything, written by the ledger:
 //
 //	thread t: run done was completed, with a step, a send to thread far and a decided ticket;
 //	          dead failed, off was cancelled; now runs, has flushed text, an unread steered
 //	          message and an open ticket; q1, q2 (urgent) and later, which is put off, wait
 //	project p: x holds a, has released b, and has told y, who has not read it
 //	thread p: run parent is parked for an approval and its child, in thread kid
-type ward struct {
+type fixture struct {
 	t     *testing.T
 	store *memory.Store
 	*ledger.Ledger
@@ -30,9 +30,9 @@ type ward struct {
 	round  int64
 }
 
-func newWard(t *testing.T) *ward {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	w := &ward{t: t, store: memory.New(), worker: "w"}
+	w := &fixture{t: t, store: memory.New(), worker: "w"}
 	w.Ledger = ledger.New(w.store, ledger.Options{DefaultAgent: "a", MaxQueued: -1})
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -46,14 +46,14 @@ func newWard(t *testing.T) *ward {
 	return w
 }
 
-func (w *ward) must(err error) {
+func (w *fixture) must(err error) {
 	w.t.Helper()
 	if err != nil {
 		w.t.Fatal(err)
 	}
 }
 
-func (w *ward) submit(thread, run string, change ...func(*mailroom.Submit)) {
+func (w *fixture) submit(thread, run string, change ...func(*mailroom.Submit)) {
 	w.t.Helper()
 	in := mailroom.Submit{
 		Thread: thread, Run: run, Sender: "ann", Origin: mailroom.Origin{Via: "user", Sender: "ann"},
@@ -66,8 +66,8 @@ func (w *ward) submit(thread, run string, change ...func(*mailroom.Submit)) {
 	w.must(err)
 }
 
-// backlog makes a thread with n runs in its queue, in one transaction.
-func (w *ward) backlog(thread string, n int) {
+// backlog makes a thread with n queued runs, in one transaction.
+func (w *fixture) backlog(thread string, n int) {
 	w.t.Helper()
 	l := mailroom.NewThreadState(&mailroom.Thread{ID: thread})
 	for i := range n {
@@ -80,8 +80,8 @@ func (w *ward) backlog(thread string, n int) {
 	w.must(w.store.Update(w.t.Context(), func(tx mailroom.Tx) error { return tx.Write(c) }))
 }
 
-// claim starts the next run, which must be this one.
-func (w *ward) claim(run string) mailroom.Claim {
+// claim starts the next run, which must be run.
+func (w *fixture) claim(run string) mailroom.Claim {
 	w.t.Helper()
 	w.round++
 	work, err := w.Claim(w.t.Context(), ledger.ClaimRequest{Worker: w.worker, Round: w.round, Slots: 1, Agents: map[string]int{"a": 1}})
@@ -92,13 +92,13 @@ func (w *ward) claim(run string) mailroom.Claim {
 	return work[0].Claim
 }
 
-func (w *ward) step(c mailroom.Claim, n int, s mailroom.Step) {
+func (w *fixture) step(c mailroom.Claim, n int, s mailroom.Step) {
 	w.t.Helper()
 	_, err := w.Append(w.t.Context(), mailroom.StepCommit{Claim: c, Number: n, Step: s})
 	w.must(err)
 }
 
-func (w *ward) settle(s mailroom.Settle) {
+func (w *fixture) settle(s mailroom.Settle) {
 	w.t.Helper()
 	_, err := w.Settle(w.t.Context(), s)
 	w.must(err)
@@ -109,7 +109,7 @@ func approval(name string) mailroom.Ask {
 }
 
 // reserve makes the project.
-func (w *ward) reserve() {
+func (w *fixture) reserve() {
 	w.t.Helper()
 	ctx, by := w.t.Context(), &mailroom.Token{Name: mailroom.Operator, Scopes: mailroom.Permissions()}
 	out, err := w.Reserve(ctx, mailroom.Reserve{Project: "p", Names: []string{"a", "b"}, Holder: "x", By: by})
@@ -122,8 +122,8 @@ func (w *ward) reserve() {
 	w.must(err)
 }
 
-// fill makes what a ward has.
-func (w *ward) fill() *ward {
+// fill makes the contents of the fixture.
+func (w *fixture) fill() *fixture {
 	w.t.Helper()
 	ctx := w.t.Context()
 	w.submit("far", "there", func(in *mailroom.Submit) { in.Agent, in.SetAgent = "b", true })
@@ -162,13 +162,13 @@ func (w *ward) fill() *ward {
 	return w
 }
 
-// rows are all rows of a store, to be spoiled and written into another.
+// rows are all rows of a store, to be modified and written into another store.
 type rows struct {
 	mailroom.Changes
 	t *testing.T
 }
 
-func (w *ward) rows() *rows {
+func (w *fixture) rows() *rows {
 	w.t.Helper()
 	out := &rows{t: w.t}
 	c := &out.Changes
@@ -195,7 +195,7 @@ func (w *ward) rows() *rows {
 				return err
 			}
 			for _, e := range log {
-				c.Entries = append(c.Entries, []mailroom.Entry{e}) // each by itself, so that one can be left out
+				c.Entries = append(c.Entries, []mailroom.Entry{e}) // one batch each, so that a test can leave one out
 			}
 			t.Key = 0
 		}
@@ -242,7 +242,7 @@ func (r *rows) ticket(run, name string) *mailroom.Ticket {
 	return r.Tickets[i]
 }
 
-// dropRun leaves out a run and its pieces, keys and tickets.
+// dropRun removes a run and its partials, keys and tickets.
 func (r *rows) dropRun(id string) {
 	r.Runs = slices.DeleteFunc(r.Runs, func(x *mailroom.Run) bool { return x.ID == id })
 	r.Partials = slices.DeleteFunc(r.Partials, func(x mailroom.Partial) bool { return x.Run == id })
@@ -264,8 +264,8 @@ func (r *rows) entry(kind, run string, n int) *mailroom.Entry {
 	return nil
 }
 
-// retell puts another entry in the place of one.
-func (r *rows) retell(e *mailroom.Entry, change func(e *mailroom.Entry)) {
+// replace replaces an entry with a changed one.
+func (r *rows) replace(e *mailroom.Entry, change func(e *mailroom.Entry)) {
 	r.t.Helper()
 	other := *e
 	change(&other)
@@ -279,7 +279,7 @@ func (r *rows) retell(e *mailroom.Entry, change func(e *mailroom.Entry)) {
 // body changes one field of an entry's body.
 func (r *rows) body(e *mailroom.Entry, field string, value any) {
 	r.t.Helper()
-	r.retell(e, func(e *mailroom.Entry) {
+	r.replace(e, func(e *mailroom.Entry) {
 		var fields map[string]any
 		err := json.Unmarshal(e.Body, &fields)
 		fields[field] = value
@@ -291,7 +291,7 @@ func (r *rows) body(e *mailroom.Entry, field string, value any) {
 	})
 }
 
-// another puts an entry at the end of thread t.
+// another appends an entry to thread t.
 func (r *rows) another(kind, run string, attempt int, body any) {
 	r.t.Helper()
 	t := r.thread("t")
@@ -303,7 +303,7 @@ func (r *rows) another(kind, run string, attempt int, body any) {
 	r.Entries = append(r.Entries, []mailroom.Entry{e})
 }
 
-// cut leaves out an entry.
+// cut removes an entry.
 func (r *rows) cut(e *mailroom.Entry) {
 	seq, thread := e.Seq, e.Thread
 	r.Entries = slices.DeleteFunc(r.Entries, func(list []mailroom.Entry) bool { return list[0].Thread == thread && list[0].Seq == seq })
@@ -318,7 +318,7 @@ func check(t *testing.T, v doctor.Viewer) doctor.Report {
 	return report
 }
 
-// measure sets how long the log of a thread is.
+// measure sets the size of a thread's log in its row.
 func (r *rows) measure(thread string) {
 	row := r.thread(thread)
 	row.Bytes = 0

@@ -17,9 +17,8 @@ import (
 	"mailroom/store/storetest"
 )
 
-// office is a ledger over a store on a disk, and what it acknowledged over all
-// boots of the machine.
-type office struct {
+// fixture is a ledger over a store on a disk, with everything that it acknowledged over all boots.
+type fixture struct {
 	disk   *disk
 	driver sqlite.Driver
 	boots  int
@@ -31,23 +30,23 @@ type office struct {
 
 	names atomic.Int64
 
-	mu      sync.Mutex                    // guards what follows
-	told    map[string]mailroom.Submitted // by key, of submits that were acknowledged
-	unknown map[string]mailroom.Submit    // by key, of submits that were not answered
-	replies map[string]string             // run to what it ended with, acknowledged
-	refused []string                      // texts that no log may have
-	wrong   []string                      // answers that should not be
+	mu      sync.Mutex                    // guards the fields below
+	told    map[string]mailroom.Submitted // by key: acknowledged submits
+	unknown map[string]mailroom.Submit    // by key: submits without an answer
+	replies map[string]string             // acknowledged replies by run
+	refused []string                      // texts that must not be in any log
+	wrong   []string                      // wrong answers
 }
 
-func newOffice(d *disk, driver sqlite.Driver) *office {
-	return &office{
+func newFixture(d *disk, driver sqlite.Driver) *fixture {
+	return &fixture{
 		disk: d, driver: driver,
 		told: map[string]mailroom.Submitted{}, unknown: map[string]mailroom.Submit{}, replies: map[string]string{},
 	}
 }
 
 // open starts the ledger as a server does.
-func (o *office) open(ctx context.Context) (err error) {
+func (o *fixture) open(ctx context.Context) (err error) {
 	o.boots++
 	if o.store, err = sqlite.Open(ctx, "/mail.db", sqlite.Options{Readers: 2, Driver: o.driver}); err != nil {
 		return err
@@ -58,8 +57,8 @@ func (o *office) open(ctx context.Context) (err error) {
 	return errors.Join(o.ledger.EndLocalWorkers(ctx, false), o.ledger.Sweep(ctx, ""))
 }
 
-// close ends it and returns why the ledger ended by itself, if it did.
-func (o *office) close() (ended, closed error) {
+// close stops the ledger, and returns its error if it had ended before.
+func (o *fixture) close() (ended, closed error) {
 	if o.store == nil {
 		return nil, nil
 	}
@@ -70,9 +69,9 @@ func (o *office) close() (ended, closed error) {
 	return ended, closed
 }
 
-// work has several hands submit, claim and complete, each until something is not
-// answered or it has done so many rounds.
-func (o *office) work(ctx context.Context, rounds int) {
+// work runs several goroutines that submit, claim and complete, each until an operation gets no
+// answer or rounds are done.
+func (o *fixture) work(ctx context.Context, rounds int) {
 	var hands sync.WaitGroup
 	for n := range 4 {
 		hands.Go(func() {
@@ -89,8 +88,8 @@ func (o *office) work(ctx context.Context, rounds int) {
 	hands.Wait()
 }
 
-// round is a submit, one that is refused, and what is due.
-func (o *office) round(ctx context.Context, thread, worker string, round int64) error {
+// round does a submit, a submit that is refused, and the due runs.
+func (o *fixture) round(ctx context.Context, thread, worker string, round int64) error {
 	in := mailroom.Submit{
 		Thread: thread, Key: o.name("key "), Sender: "ann", Owner: "ann",
 		Messages: []mailroom.NewMessage{{Parts: mailroom.Text(o.name("text ") + strings.Repeat(".", 20_000))}},
@@ -120,7 +119,7 @@ func (o *office) round(ctx context.Context, thread, worker string, round int64) 
 	return nil
 }
 
-func (o *office) submit(ctx context.Context, in mailroom.Submit) error {
+func (o *fixture) submit(ctx context.Context, in mailroom.Submit) error {
 	out, err := o.ledger.Submit(ctx, in)
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -133,10 +132,10 @@ func (o *office) submit(ctx context.Context, in mailroom.Submit) error {
 	return nil
 }
 
-func (o *office) complete(ctx context.Context, c mailroom.Claim) error {
+func (o *fixture) complete(ctx context.Context, c mailroom.Claim) error {
 	_, err := o.ledger.Append(ctx, mailroom.StepCommit{Claim: c, Number: 1, Step: mailroom.Step{Name: "half"}})
 	if code := mailroom.CodeOf(err); code == mailroom.CodeConflict {
-		err = nil // an earlier attempt made it: the number of this one's is another
+		err = nil // an earlier attempt wrote it, under another number
 	}
 	if err != nil {
 		return err
@@ -162,7 +161,7 @@ func (o *office) complete(ctx context.Context, c mailroom.Claim) error {
 	return nil
 }
 
-func (o *office) steps(ctx context.Context, run string) (n int, err error) {
+func (o *fixture) steps(ctx context.Context, run string) (n int, err error) {
 	err = o.ledger.View(ctx, func(r mailroom.Reader) error {
 		runs, err := r.Runs(mailroom.RunQuery{IDs: []string{run}})
 		if err == nil && len(runs) == 1 {
@@ -173,17 +172,17 @@ func (o *office) steps(ctx context.Context, run string) (n int, err error) {
 	return n, err
 }
 
-func (o *office) name(of string) string { return fmt.Sprint(of, o.names.Add(1)) }
+func (o *fixture) name(of string) string { return fmt.Sprint(of, o.names.Add(1)) }
 
-func (o *office) note(format string, args ...any) {
+func (o *fixture) note(format string, args ...any) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.wrong = append(o.wrong, fmt.Sprintf(format, args...))
 }
 
-// audit compares the store with all that was ever acknowledged, asks again for
-// what was not answered, and returns what is wrong. No hand works meanwhile.
-func (o *office) audit(ctx context.Context) ([]string, error) {
+// audit compares the store with everything that was acknowledged, repeats unanswered submits, and
+// returns the differences. No goroutine of work may run.
+func (o *fixture) audit(ctx context.Context) ([]string, error) {
 	for _, key := range slices.Sorted(maps.Keys(o.unknown)) {
 		if err := o.submit(ctx, o.unknown[key]); err != nil {
 			return nil, fmt.Errorf("repeat submit %q: %w", key, err)
@@ -203,15 +202,15 @@ func (o *office) audit(ctx context.Context) ([]string, error) {
 		for _, row := range rows {
 			runs[row.ID] = row
 		}
-		texts, err := said(r)
+		texts, err := countMessages(r)
 		if err != nil {
 			return err
 		}
 		for key, out := range o.told {
 			if runs[out.Run] == nil {
-				found = append(found, fmt.Sprintf("submit %q was acknowledged with run %s, which is gone", key, out.Run))
+				found = append(found, fmt.Sprintf("submit %q was acknowledged with run %s, which does not exist", key, out.Run))
 			} else if n := texts[out.Message]; n != 1 {
-				found = append(found, fmt.Sprintf("submit %q was acknowledged with message %s, which is there %d times", key, out.Message, n))
+				found = append(found, fmt.Sprintf("submit %q was acknowledged with message %s, which occurs %d times", key, out.Message, n))
 			}
 		}
 		if len(rows) != len(o.told)+o.rejects(rows) {
@@ -219,12 +218,12 @@ func (o *office) audit(ctx context.Context) ([]string, error) {
 		}
 		for run, reply := range o.replies {
 			if row := runs[run]; row == nil || row.Status != mailroom.StatusCompleted || row.Reply == nil || *row.Reply != reply {
-				found = append(found, fmt.Sprintf("run %s was completed with %q and is %+v", run, reply, row))
+				found = append(found, fmt.Sprintf("run %s was completed with %q but is %+v", run, reply, row))
 			}
 		}
 		for _, text := range o.refused {
 			if texts[text] > 0 {
-				found = append(found, fmt.Sprintf("%q was refused and is there", text))
+				found = append(found, fmt.Sprintf("%q was refused but is in a log", text))
 			}
 		}
 		return nil
@@ -232,9 +231,9 @@ func (o *office) audit(ctx context.Context) ([]string, error) {
 	return found, err
 }
 
-// rejects are the runs of submits that may be refused and were not: an idle
-// thread takes them.
-func (o *office) rejects(rows []*mailroom.Run) (n int) {
+// rejects counts the runs of submits that may be refused but were not, because their thread was
+// idle.
+func (o *fixture) rejects(rows []*mailroom.Run) (n int) {
 	for _, row := range rows {
 		if row.Mode == mailroom.ModeReject {
 			n++
@@ -243,8 +242,8 @@ func (o *office) rejects(rows []*mailroom.Run) (n int) {
 	return n
 }
 
-// said counts the messages of all logs, by their ids and by their texts.
-func said(r mailroom.Reader) (map[string]int, error) {
+// countMessages counts the messages of all logs, by their ids and texts.
+func countMessages(r mailroom.Reader) (map[string]int, error) {
 	all := map[string]int{}
 	threads, err := r.Threads(mailroom.ThreadQuery{})
 	if err != nil {
@@ -267,8 +266,8 @@ func said(r mailroom.Reader) (map[string]int, error) {
 	return all, nil
 }
 
-// integrity asks SQLite itself whether the file is whole.
-func (o *office) integrity(ctx context.Context) (err error) {
+// integrity runs SQLite's integrity check.
+func (o *fixture) integrity(ctx context.Context) (err error) {
 	connector, err := o.driver.Connector("file:/mail.db?_pragma=query_only(true)")
 	if err != nil {
 		return err
