@@ -104,7 +104,7 @@ func TestAPurgedLogIsSound(t *testing.T) {
 	}
 }
 
-func TestWhatTheLogHasOfARunThatIsGone(t *testing.T) {
+func TestALogWithEntriesOfAPurgedRunIsSound(t *testing.T) {
 	w := newFixture(t).fill()
 	for _, gone := range []struct {
 		first string // run whose first entry is the first entry of the purged log
@@ -130,7 +130,7 @@ func TestWhatTheLogHasOfARunThatIsGone(t *testing.T) {
 
 // If a message that was steered to a run is superseded before it became a run, only the end of that
 // run is in the log.
-func TestWhatAPurgedLogHasOfASupersededSteer(t *testing.T) {
+func TestAPurgedLogWithASupersededSteerIsSound(t *testing.T) {
 	w := newFixture(t)
 	w.submit("t", "old")
 	w.settle(mailroom.Settle{Claim: w.claim("old"), Number: 1, Outcome: mailroom.OutcomeComplete})
@@ -179,7 +179,7 @@ func TestALongLogIsReadInViews(t *testing.T) {
 }
 
 // A thread that is deleted during its check is skipped.
-func TestAThreadMayGo(t *testing.T) {
+func TestAThreadMayBeDeletedDuringTheCheck(t *testing.T) {
 	w := newFixture(t).fill()
 	w.backlog("long", 1500)
 	views := 0
@@ -206,7 +206,7 @@ func TestAStoreThatCannotBeReadIsAnError(t *testing.T) {
 	}
 }
 
-func TestAReportEndsSomewhere(t *testing.T) {
+func TestAReportIsBounded(t *testing.T) {
 	r := newFixture(t).fill().rows()
 	for i := range doctor.MaxFindings + 7 {
 		r.Threads = append(r.Threads, &mailroom.Thread{ID: fmt.Sprint("x", i), Owner: "ann", FirstSeq: 1, NextPlace: 1, Round: 1})

@@ -161,9 +161,9 @@ func TestClosedStoreEndsTheEngineAtOnce(t *testing.T) {
 	})
 }
 
-func TestStoreThatFailsIsNotAskedInARush(t *testing.T) {
+func TestStoreThatFailsIsRetriedWithPauses(t *testing.T) {
 	localOnly(t, func(h *fixture) {
-		o := serving(say("hi"))
+		o := serving(streaming("hi"))
 		o.Runs = 1
 		p := h.elsewhere(o)
 		h.wait(time.Second)

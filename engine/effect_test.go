@@ -57,7 +57,7 @@ func (h *fixture) crashed(e mailroom.Effect) mailroom.Submitted {
 	return out
 }
 
-func TestACrashInAnEffectIsUnknownAndAsks(t *testing.T) {
+func TestACrashInAnEffectIsUnknownAndOpensATicket(t *testing.T) {
 	for verdict, want := range map[mailroom.Verdict]struct {
 		status mailroom.Status
 		reply  string
@@ -132,7 +132,7 @@ func TestACrashInAnIdempotentEffectCallsAgainWithTheSameKey(t *testing.T) {
 	})
 }
 
-func TestACrashInAReconciledEffectAsksTheWorld(t *testing.T) {
+func TestACrashInAReconciledEffectCallsReconcile(t *testing.T) {
 	for _, happened := range []bool{true, false} {
 		everywhere(t, func(h *fixture) {
 			e := mailroom.Effect{Name: "pay", Reconcile: func(context.Context, string) (json.RawMessage, bool, error) {
@@ -246,7 +246,7 @@ func TestAValueThatIsTooLargeIsSettledWithoutIt(t *testing.T) {
 	})
 }
 
-func TestAnUnknownEffectWithALargeInputAsksAllTheSame(t *testing.T) {
+func TestAnUnknownEffectWithALargeInputOpensATicket(t *testing.T) {
 	everywhere(t, func(h *fixture) {
 		input := json.RawMessage(`"` + strings.Repeat("x", 2*mailroom.MaxAnswer) + `"`)
 		h.serve(func(ctx context.Context, s mailroom.Session) error {

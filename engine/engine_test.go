@@ -9,9 +9,9 @@ import (
 	"mailroom"
 )
 
-func TestPlainRunLeavesItsStoryInTheLog(t *testing.T) {
+func TestPlainRunLeavesItsEntriesInTheLog(t *testing.T) {
 	everywhere(t, func(h *fixture) {
-		h.serve(say("hi"))
+		h.serve(streaming("hi"))
 		out := h.send("t", "hello")
 		h.wait(time.Second)
 		want := []string{mailroom.KindMessage, mailroom.KindQueued, mailroom.KindStarted, mailroom.KindMessage, mailroom.KindCompleted}

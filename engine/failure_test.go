@@ -137,7 +137,7 @@ func TestFiftyPermanentFailuresCostFiftyAttempts(t *testing.T) {
 	})
 }
 
-func TestThreadGoesOnAfterADeadLetter(t *testing.T) {
+func TestThreadContinuesAfterADeadLetter(t *testing.T) {
 	everywhere(t, func(h *fixture) {
 		h.serve(func(ctx context.Context, s mailroom.Session) error {
 			in, err := s.Input(ctx)
@@ -192,7 +192,7 @@ func TestRunInBackoffKeepsItsThreadAndNoOther(t *testing.T) {
 
 func TestAgentThatExistsNowhereFailsOnceAfterTheGrace(t *testing.T) {
 	localOnly(t, func(h *fixture) {
-		h.serve(say("hi"))
+		h.serve(streaming("hi"))
 		ghost := func(in *mailroom.Submit) { in.Agent = "ghost" }
 		h.wait(2 * time.Minute) // the engine has run long enough to judge
 		begin := time.Now()
@@ -215,11 +215,11 @@ func TestAgentThatExistsNowhereFailsOnceAfterTheGrace(t *testing.T) {
 	})
 }
 
-func TestEngineThatJustCameUpDoesNotJudge(t *testing.T) {
+func TestEngineThatJustStartedFailsNoOrphans(t *testing.T) {
 	localOnly(t, func(h *fixture) {
 		out := h.send("t", "hello", func(in *mailroom.Submit) { in.Agent = "b" })
 		h.wait(10 * time.Minute)
-		h.serve(say("hi"))
+		h.serve(streaming("hi"))
 		h.wait(55 * time.Second) // other engines may still start
 		h.status(out.Run, mailroom.StatusQueued)
 		h.wait(20 * time.Second)
@@ -227,10 +227,10 @@ func TestEngineThatJustCameUpDoesNotJudge(t *testing.T) {
 	})
 }
 
-func TestAgentThatAnotherWorkerServesIsNotJudged(t *testing.T) {
+func TestRunsOfAnAgentThatAnotherWorkerServesDoNotFail(t *testing.T) {
 	localOnly(t, func(h *fixture) {
-		h.serve(say("hi"))
-		other := serving(say("late"))
+		h.serve(streaming("hi"))
+		other := serving(streaming("late"))
 		other.Agents = map[string]engine.Agent{"b": {Agent: work(3 * time.Minute)}}
 		other.Runs = 1
 		h.elsewhere(other)
@@ -247,7 +247,7 @@ func TestAgentThatAnotherWorkerServesIsNotJudged(t *testing.T) {
 // 200 runs share a worker, and one of them kills it. Each loses its claim twice; then a run on its
 // last attempt runs without other such runs, and only the culprit remains when the worker dies a
 // third time.
-func TestRunThatKillsItsWorkerTakesNobodyWithIt(t *testing.T) {
+func TestRunThatKillsItsWorkerFailsAlone(t *testing.T) {
 	localOnly(t, func(h *fixture) {
 		var deaths int
 		var poison string

@@ -173,7 +173,7 @@ func (h *fixture) status(id string, want mailroom.Status) *mailroom.Run {
 	return r
 }
 
-// say returns an agent that streams text and completes.
-func say(text string) mailroom.AgentFunc {
+// streaming returns an agent that streams text and completes.
+func streaming(text string) mailroom.AgentFunc {
 	return func(ctx context.Context, s mailroom.Session) error { return s.Stream(ctx, text) }
 }

@@ -222,12 +222,12 @@ func TestSlowAnswerToARenewalDoesNotLengthenTheLease(t *testing.T) {
 	})
 }
 
-func TestMachineThatSleptRenewsBeforeItJudges(t *testing.T) {
+func TestMachineThatSleptRenewsBeforeItSweeps(t *testing.T) {
 	localOnly(t, func(h *fixture) {
-		sleeper := h.elsewhere(serving(say("hi")))
+		sleeper := h.elsewhere(serving(streaming("hi")))
 		h.wait(time.Second)
 		self := h.onlyWorker().ID
-		dead := h.elsewhere(serving(say("hi")))
+		dead := h.elsewhere(serving(streaming("hi")))
 		h.wait(time.Second)
 		sleeper.line.freeze()
 		dead.kill()
@@ -304,7 +304,7 @@ func TestRegistrationThatFailsIsTriedAgain(t *testing.T) {
 			}
 			return nil
 		}), nil)
-		w := p.start(serving(say("hi")))
+		w := p.start(serving(streaming("hi")))
 		out := h.send("t", "hello")
 		h.wait(100 * time.Millisecond)
 		if w.Ready() == nil {

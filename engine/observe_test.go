@@ -13,7 +13,7 @@ import (
 	"mailroom/engine"
 )
 
-func TestAnObserverHearsOfStartsEndsAndRenewals(t *testing.T) {
+func TestAnObserverIsCalledForStartsEndsAndRenewals(t *testing.T) {
 	everywhere(t, func(h *fixture) {
 		var mu sync.Mutex
 		var ends []string

@@ -135,7 +135,7 @@ func TestRunsOfAThreadStartInOrderAndOneAtATime(t *testing.T) {
 	})
 }
 
-func TestRunWithNotBeforeStartsAtItsTimeAndBlocksNobody(t *testing.T) {
+func TestRunWithNotBeforeStartsAtItsTimeAndBlocksNoOther(t *testing.T) {
 	localOnly(t, func(h *fixture) {
 		var order seen[string]
 		h.serve(h.ordered(&order))
@@ -160,7 +160,7 @@ func TestRunWithNotBeforeStartsAtItsTimeAndBlocksNobody(t *testing.T) {
 
 func TestSubmitStartsItsRunAtOnce(t *testing.T) {
 	everywhere(t, func(h *fixture) {
-		h.serve(say("hi"))
+		h.serve(streaming("hi"))
 		h.wait(10*time.Second + 500*time.Millisecond)
 		begin := time.Now()
 		out := h.send("t", "hello")

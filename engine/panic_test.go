@@ -32,7 +32,7 @@ func TestAPanicOfTheEnginesOwnCodeCountsAsAFailure(t *testing.T) {
 					panic("bomb")
 				}
 			},
-			agent: say("done"),
+			agent: streaming("done"),
 		},
 		"after the agent": {
 			agent: func(ctx context.Context, s mailroom.Session) error {
@@ -166,7 +166,7 @@ func TestAPanicOfTheLoopEndsTheEngineInOrder(t *testing.T) {
 		if cause.Load() == nil {
 			t.Error("the agent's context has not ended")
 		}
-		h.serve(say("done"))
+		h.serve(streaming("done"))
 		h.wait(time.Minute)
 		h.status(out.Run, mailroom.StatusCompleted)
 	})

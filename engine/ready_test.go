@@ -56,7 +56,7 @@ func TestRunsOfAnAgentThatIsNotReadyWaitAsTheyAre(t *testing.T) {
 	})
 }
 
-func TestAnAgentThatIsReadyAgainStartsAtOnceWhatWaits(t *testing.T) {
+func TestAnAgentThatIsReadyAgainStartsWaitingRunsAtOnce(t *testing.T) {
 	localOnly(t, func(h *fixture) {
 		var open atomic.Bool
 		var order seen[string]
@@ -79,7 +79,7 @@ func TestAnAgentThatIsReadyAgainStartsAtOnceWhatWaits(t *testing.T) {
 
 // The test then kills the process whose agent is ready: the other one takes the runs only when its
 // own agent is ready.
-func TestOfTwoProcessesTheOneWhoseAgentIsReadyTakesTheRuns(t *testing.T) {
+func TestOfTwoProcessesTheOneWithAReadyAgentClaimsTheRuns(t *testing.T) {
 	localOnly(t, func(h *fixture) {
 		var here, there atomic.Bool
 		var order, elsewhere seen[string]

@@ -26,7 +26,7 @@ import (
 // and uses HTTP. Client and server are real and connected by pipes, so that time stays virtual.
 
 // secret is the token of remote workers.
-const secret = "a-token-that-nobody-guesses"
+const secret = "a-token-for-remote-workers"
 
 // endpoint is the server that a process offers to remote engines.
 type endpoint struct {
@@ -134,7 +134,7 @@ func (l *remoteConn) mend() {
 // remoteOnly runs f with remote engines only.
 func remoteOnly(t *testing.T, f func(h *fixture)) { inBubble(t, true, f) }
 
-func TestALineThatIsCutForLessThanALeaseCostsNothing(t *testing.T) {
+func TestAConnectionLostForLessThanALeaseCostsNothing(t *testing.T) {
 	remoteOnly(t, func(h *fixture) {
 		w := h.serve(func(ctx context.Context, s mailroom.Session) error {
 			for _, word := range []string{"one ", "two ", "three ", "four ", "five ", "six"} {
@@ -161,9 +161,9 @@ func TestALineThatIsCutForLessThanALeaseCostsNothing(t *testing.T) {
 	})
 }
 
-func TestAClaimWhoseAnswerIsLostOnTheLineIsAskedForAgain(t *testing.T) {
+func TestAClaimWhoseResponseIsLostIsRequestedAgain(t *testing.T) {
 	remoteOnly(t, func(h *fixture) {
-		w := h.serve(say("done"))
+		w := h.serve(streaming("done"))
 		h.wait(time.Second)
 		h.line.onWrite(func(c *mailroom.Changes) error {
 			for _, e := range slices.Concat(c.Entries...) {
@@ -217,7 +217,7 @@ func TestAnEngineThatIsCutOffStopsBeforeAnotherStarts(t *testing.T) {
 	})
 }
 
-func TestOrdersReachAnEngineElsewhere(t *testing.T) {
+func TestStopsAndSteersReachARemoteEngine(t *testing.T) {
 	remoteOnly(t, func(h *fixture) {
 		var steered []string
 		var heard time.Time
@@ -266,7 +266,7 @@ func (w *wire) dial(ctx context.Context) (net.Conn, error) {
 	case w.calls <- there:
 		return here, nil
 	case <-w.gone:
-		return nil, errors.New("nobody listens")
+		return nil, errors.New("connection refused")
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}

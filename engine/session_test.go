@@ -186,7 +186,7 @@ func TestCallsAfterTheEndFailAsLeaseLost(t *testing.T) {
 	})
 }
 
-func TestInputIsWhatTheRunIsForAndTranscriptWhatWasReadBefore(t *testing.T) {
+func TestInputHasTheRunsMessagesAndTranscriptTheEarlierOnes(t *testing.T) {
 	everywhere(t, func(h *fixture) {
 		type view struct{ Input, Transcript, Last []string }
 		views := map[string]view{}
@@ -250,7 +250,7 @@ func TestTranscriptNeverHoldsMoreThanItWasAskedFor(t *testing.T) {
 	})
 }
 
-func TestStepThatBreaksARuleIsRefusedAndTheRunGoesOn(t *testing.T) {
+func TestStepThatBreaksARuleIsRefusedAndTheRunContinues(t *testing.T) {
 	everywhere(t, func(h *fixture) {
 		h.serve(func(ctx context.Context, s mailroom.Session) error {
 			h.expect(s.Stream(ctx, "text "))

@@ -68,7 +68,7 @@ func TestRunsThatDoNotEndKeepNoOtherOwnerWaiting(t *testing.T) {
 	})
 }
 
-func TestAFreeSlotGoesToWhoHasLess(t *testing.T) {
+func TestAFreeSlotGoesToTheOwnerWithFewerRuns(t *testing.T) {
 	everywhere(t, func(h *fixture) {
 		h.start(slots(4, work(time.Second)))
 		h.wait(time.Second)

@@ -123,7 +123,7 @@ func TestClaimThatComesAfterTheEndIsFreedWithTheLease(t *testing.T) {
 		if r := h.status(out.Run, mailroom.StatusRunning); r.Attempt != 1 {
 			t.Errorf("got attempt %d, want 1", r.Attempt)
 		}
-		h.serve(say("hi"))
+		h.serve(streaming("hi"))
 		h.wait(3 * time.Second)
 		h.status(out.Run, mailroom.StatusCompleted)
 	})
@@ -131,7 +131,7 @@ func TestClaimThatComesAfterTheEndIsFreedWithTheLease(t *testing.T) {
 
 func TestIdleEngineShutsDownAtOnceAndGivesUpItsLease(t *testing.T) {
 	localOnly(t, func(h *fixture) {
-		w := h.serve(say("hi"))
+		w := h.serve(streaming("hi"))
 		h.wait(10 * time.Second)
 		begin := time.Now()
 		w.stop()
@@ -153,7 +153,7 @@ func TestStopBeforeTheLeaseIsThereEndsTheEngineToo(t *testing.T) {
 		p := h.newProcess()
 		h.others = append(h.others, p)
 		p.line.freeze()
-		w := p.start(serving(say("hi")))
+		w := p.start(serving(streaming("hi")))
 		h.wait(time.Second)
 		begin := time.Now()
 		w.stop()
@@ -186,7 +186,7 @@ func TestLeaseIsRenewedWhileShuttingDown(t *testing.T) {
 		o := serving(work(2 * time.Minute))
 		o.ShutdownGrace = 5 * time.Minute
 		w := h.start(o)
-		h.elsewhere(serving(say("stolen")))
+		h.elsewhere(serving(streaming("stolen")))
 		h.wait(time.Second)
 		out := h.send("t", "hello")
 		h.wait(time.Second)
@@ -218,7 +218,7 @@ func TestStuckAgentIsLeftBehindWithItsClaim(t *testing.T) {
 		}
 		h.must(w.err)
 		h.status(out.Run, mailroom.StatusRunning)
-		h.serve(say("taken over"))
+		h.serve(streaming("taken over"))
 		h.wait(5 * time.Second)
 		h.status(out.Run, mailroom.StatusRunning)
 		h.wait(15 * time.Second)
@@ -241,7 +241,7 @@ func TestSettleIsRepeatedWhileItsOutcomeIsUnknown(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			localOnly(t, func(h *fixture) {
-				p := h.elsewhere(serving(say("hi")))
+				p := h.elsewhere(serving(streaming("hi")))
 				h.wait(time.Second)
 				n := 0
 				hook(p.line, func(c *mailroom.Changes) error {
@@ -266,7 +266,7 @@ func TestSettleIsRepeatedWhileItsOutcomeIsUnknown(t *testing.T) {
 	}
 }
 
-func TestStoreThatClosesUnderRunsEndsThemAndIsToldToTheCaller(t *testing.T) {
+func TestStoreThatClosesCancelsRunsAndEndsTheEngine(t *testing.T) {
 	everywhere(t, func(h *fixture) {
 		o := serving(work(time.Hour))
 		o.Runs = 1 // no free slot: no claim finds out
@@ -283,7 +283,7 @@ func TestStoreThatClosesUnderRunsEndsThemAndIsToldToTheCaller(t *testing.T) {
 			t.Errorf("got %v, want %v", err, mailroom.ErrStoreClosed)
 		}
 		h.must(h.ledger.Deregister(context.Background(), h.onlyWorker().ID))
-		h.serve(say("again"))
+		h.serve(streaming("again"))
 		h.wait(3 * time.Second)
 		h.status(out.Run, mailroom.StatusCompleted)
 	})

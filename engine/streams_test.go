@@ -130,7 +130,7 @@ func TestFlushWhoseAnswerWasLostLosesAndDoublesNothing(t *testing.T) {
 		p.line.onWrite(nil, nil)
 		p.kill()
 		h.must(h.ledger.Deregister(context.Background(), h.onlyWorker().ID))
-		h.serve(say("whole"))
+		h.serve(streaming("whole"))
 		h.wait(5 * time.Second)
 		if diff := cmp.Diff([]string{"hello", want, "whole"}, h.texts("t")); diff != "" {
 			t.Error(diff)
@@ -232,7 +232,7 @@ func TestPartialTextOfADeadWorkerIsKept(t *testing.T) {
 		h.wait(3200 * time.Millisecond)
 		p.kill()
 		h.must(h.ledger.Deregister(context.Background(), h.onlyWorker().ID))
-		h.serve(say("whole"))
+		h.serve(streaming("whole"))
 		h.wait(3 * time.Second)
 		r := h.status(out.Run, mailroom.StatusCompleted)
 		if r.Attempt != 2 {
@@ -259,7 +259,7 @@ func TestTextIsKeptWhenTheEndOfItsAttemptIsRefused(t *testing.T) {
 			h.wait(time.Second)
 			left := 2 * refusals // an operation that fails in a batch is tried again alone
 			p.line.onWrite(func(c *mailroom.Changes) error {
-				if said(c) && left > 0 {
+				if isAgentMessage(c) && left > 0 {
 					left--
 					return mailroom.Errorf(mailroom.CodeInvalid, "not like this")
 				}
@@ -285,8 +285,8 @@ func TestTextIsKeptWhenTheEndOfItsAttemptIsRefused(t *testing.T) {
 	}
 }
 
-// said reports whether the changes contain an agent's message.
-func said(c *mailroom.Changes) bool {
+// isAgentMessage reports whether the changes contain an agent's message.
+func isAgentMessage(c *mailroom.Changes) bool {
 	return slices.ContainsFunc(slices.Concat(c.Entries...), func(e mailroom.Entry) bool { return e.Kind == mailroom.KindMessage && e.Attempt > 0 })
 }
 
@@ -338,7 +338,7 @@ func TestStopIsFoundThoughItsHintWasLost(t *testing.T) {
 	})
 }
 
-func TestTextThatIsNoTextIsRefused(t *testing.T) {
+func TestInvalidTextIsRefused(t *testing.T) {
 	everywhere(t, func(h *fixture) {
 		h.serve(func(ctx context.Context, s mailroom.Session) error {
 			for _, bad := range []string{"half \xc3", "nul \x00"} {

@@ -84,7 +84,7 @@ func TestAnEffectIsCalledOnceOverAttempts(t *testing.T) {
 	})
 }
 
-func TestAnUnknownEffectAsks(t *testing.T) {
+func TestAnUnknownEffectOpensATicket(t *testing.T) {
 	everywhere(t, func(h *fixture) {
 		calls := 0
 		h.serve(func(ctx context.Context, s mailroom.Session) error {

@@ -61,7 +61,7 @@ func feed(t *testing.T, f func(r *reader, entry func(kind string, attempt int, b
 	return strings.Join(found, "\n")
 }
 
-func TestAReaderFindsWhatIsWrongWithAStream(t *testing.T) {
+func TestAReaderFindsErrorsOfAStream(t *testing.T) {
 	said := func(text string, partial bool) mailroom.Message {
 		return mailroom.Message{ID: "a.1-1", Run: "a", Text: text, Partial: partial, Role: mailroom.RoleAssistant}
 	}
@@ -144,7 +144,7 @@ func operations(history []happening) (list []porcupine.Operation) {
 	return list
 }
 
-func TestTheModelRefusesWhatCannotHaveHappened(t *testing.T) {
+func TestTheModelRefusesImpossibleHistories(t *testing.T) {
 	queued := func(run string, place int64, from, to int) happening {
 		return happening{"queued", run, place, from, to, nil}
 	}

@@ -66,7 +66,7 @@ func leaves(t *testing.T, path string, which ...string) string {
 	return to
 }
 
-func TestADatabaseIsLookedAtAndNothingIsChanged(t *testing.T) {
+func TestOpenFileChangesNothing(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "mail.db")
 	s := openAt(t, path, Options{})
 	mustPut(t, s, "a")
@@ -112,7 +112,7 @@ func TestADatabaseIsLookedAtAndNothingIsChanged(t *testing.T) {
 	}
 }
 
-func TestAWriterIsNotKeptWaitingByWhoLooks(t *testing.T) {
+func TestAReaderOfTheFileDoesNotBlockAWriter(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "mail.db")
 	s := openAt(t, path, Options{})
 	mustPut(t, s, "a")
@@ -140,7 +140,7 @@ func TestAWriterIsNotKeptWaitingByWhoLooks(t *testing.T) {
 
 // A database that no process has open is read without a lock. A writer that starts in the meantime
 // is detected, and the rows read so far are discarded.
-func TestAWriterThatComesMeanwhileIsSeen(t *testing.T) {
+func TestAWriterDuringAReadIsDetected(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "mail.db")
 	s := openAt(t, path, Options{})
 	if err := s.Close(); err != nil {
@@ -252,7 +252,7 @@ func TestFaultsOfTheFileAreFound(t *testing.T) {
 	}
 }
 
-func TestABackupIsAllOfOneMoment(t *testing.T) {
+func TestABackupIsConsistent(t *testing.T) {
 	dir := t.TempDir()
 	path, target := filepath.Join(dir, "mail.db"), filepath.Join(dir, "copy.db")
 	s := openAt(t, path, Options{})

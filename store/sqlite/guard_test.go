@@ -181,7 +181,7 @@ func TestAStoreWhoseFilesAreGoneAcknowledgesNothing(t *testing.T) {
 	}
 }
 
-func TestAnIdleStoreTellsThatItsFileWasRemoved(t *testing.T) {
+func TestAnIdleStoreReportsThatItsFileWasRemoved(t *testing.T) {
 	s, path := guarded(t, 1)
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)

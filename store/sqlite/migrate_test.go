@@ -39,7 +39,7 @@ func oldFile(t *testing.T, version int64, rows ...string) string {
 	return path
 }
 
-func TestThreadsAndTokensSayWhatTheyHadBefore(t *testing.T) {
+func TestMigrationSumsUsageOfThreadsAndTokens(t *testing.T) {
 	body := func(row mailroom.Thread) string { return fmt.Sprintf("x'%x'", pack(nil, &row, (*packer).thread)) }
 	thread := "INSERT INTO thread (key, id, agent, body) VALUES "
 	s := openAt(t, oldFile(t, useVersion-1,
@@ -70,7 +70,7 @@ func TestThreadsAndTokensSayWhatTheyHadBefore(t *testing.T) {
 	}
 }
 
-func TestRunsAndThreadsOfBeforeAreCounted(t *testing.T) {
+func TestMigrationCountsRunsAndThreads(t *testing.T) {
 	thread := func(key int, row mailroom.Thread) string {
 		return fmt.Sprintf("INSERT INTO thread (key, id, agent, body) VALUES (%d, '%s', 'echo', x'%x')", key, row.ID, pack(nil, &row, (*packer).thread))
 	}
@@ -107,7 +107,7 @@ func TestRunsAndThreadsOfBeforeAreCounted(t *testing.T) {
 	}
 }
 
-func TestInboxesOfBeforeAreCounted(t *testing.T) {
+func TestMigrationCountsInboxes(t *testing.T) {
 	thread := func(key int, id string) string {
 		row := mailroom.Thread{ID: id, Agent: "echo", Owner: "ann", Bytes: 7}
 		return fmt.Sprintf("INSERT INTO thread (key, id, agent, body) VALUES (%d, '%s', 'echo', x'%x')", key, id, pack(nil, &row, (*packer).thread))

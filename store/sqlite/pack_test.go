@@ -36,7 +36,7 @@ func TestADamagedBodyIsNotRead(t *testing.T) {
 	}
 }
 
-func TestZerosTakeNoRoom(t *testing.T) {
+func TestZeroFieldsTakeNoSpace(t *testing.T) {
 	if got := len(pack(nil, &mailroom.Run{}, (*packer).run)); got != 0 {
 		t.Errorf("a run of zeros takes %d bytes, want none", got)
 	}

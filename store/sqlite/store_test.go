@@ -234,7 +234,7 @@ func TestAnyPathIsAFile(t *testing.T) {
 	}
 }
 
-func TestOpenRefusesWhatIsNoDatabase(t *testing.T) {
+func TestOpenRefusesFilesThatAreNoDatabase(t *testing.T) {
 	dir := t.TempDir()
 	text := filepath.Join(dir, "text")
 	if err := os.WriteFile(text, []byte(strings.Repeat("not a database\n", 100)), 0o600); err != nil {
@@ -279,7 +279,7 @@ func TestAViewWaitsForAReaderUntilItsContextEnds(t *testing.T) {
 	}
 }
 
-func TestCloseWaitsForWhatRunsAndLeavesNoGoroutine(t *testing.T) {
+func TestCloseWaitsForUpdatesAndViewsAndLeavesNoGoroutine(t *testing.T) {
 	ignore := goleak.IgnoreCurrent()
 	path := filepath.Join(t.TempDir(), "mail.db")
 	s, err := Open(t.Context(), path, Options{})

@@ -7,7 +7,7 @@ import (
 
 // In WAL mode SQLite syncs the log at each commit only if synchronous is full, 2; with normal, 1, a
 // power cut loses the last commits.
-func TestWhatIsCommittedIsSynced(t *testing.T) {
+func TestEachCommitIsSynced(t *testing.T) {
 	s := openTest(t, Options{})
 	mustPut(t, s, "t")
 	for name, want := range map[string]string{"synchronous": "2", "journal_mode": "wal"} {

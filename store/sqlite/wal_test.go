@@ -87,7 +87,7 @@ func TestTheWALIsShortAgainAfterALongView(t *testing.T) {
 	}
 }
 
-func TestAShortWALIsCheckpointedWhenNobodyWrites(t *testing.T) {
+func TestAShortWALIsCheckpointedWhenIdle(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "mail.db")
 	s := openAt(t, path, Options{})
 	fill(t, s, path, 0, 5*megabyte>>16)

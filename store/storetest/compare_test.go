@@ -84,7 +84,7 @@ func (p pair) view(rt *rapid.T, t *testing.T) {
 	q := drawQueries(rt)
 	var said [2]answers
 	for i, s := range []mailroom.Store{p.want, p.got} {
-		if err := s.View(t.Context(), func(r mailroom.Reader) error { return q.ask(r, &said[i]) }); err != nil {
+		if err := s.View(t.Context(), func(r mailroom.Reader) error { return q.queryAll(r, &said[i]) }); err != nil {
 			rt.Fatal(err)
 		}
 	}
@@ -176,7 +176,7 @@ func (h history) apply(tx mailroom.Tx, said *answers) error {
 	if err := errors.Join(said.add(c.Runs, nil), said.add(c.Tickets, nil), said.add(c.Tokens, nil)); err != nil {
 		return err
 	}
-	if err := h.queries.ask(tx, said); err != nil {
+	if err := h.queries.queryAll(tx, said); err != nil {
 		return err
 	}
 	if h.fails {

@@ -313,7 +313,7 @@ func drawQueries(t *rapid.T) queries {
 	return q
 }
 
-func (q queries) ask(r mailroom.Reader, said *answers) error {
+func (q queries) queryAll(r mailroom.Reader, said *answers) error {
 	var errs []error
 	note := func(v any, err error) { errs = append(errs, said.add(v, err)) }
 	for _, tq := range q.threads {

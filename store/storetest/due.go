@@ -116,7 +116,7 @@ func dueShares(t *testing.T, s *store) {
 		owned("bob", dueThread("b1", "a", 5, after(-10), false), dueThread("b low", "a", 9, after(-20), false)),
 		owned("cyd", dueThread("c1", "a", 7, after(-50), false), dueThread("c other", "b", 1, after(-50), false),
 			dueThread("c alone", "a", 1, after(-50), true)),
-		owned("", dueThread("of nobody", "a", 6, after(-1), false)),
+		owned("", dueThread("unowned", "a", 6, after(-1), false)),
 		owned("dan", dueThread("d later", "a", 0, after(1), false), running),
 	)})
 	held := func(most int, held map[string]int) *mailroom.Share { return &mailroom.Share{Most: most, Held: held} }
@@ -125,8 +125,8 @@ func dueShares(t *testing.T, s *store) {
 		want mailroom.Capacity
 		due  []string
 	}{
-		{"one of each", mailroom.Capacity{Slots: 9, Share: held(1, nil)}, []string{"a1", "b1", "of nobody", "c1"}},
-		{"two of each", mailroom.Capacity{Slots: 9, Share: held(2, nil)}, []string{"a1", "a2", "b1", "of nobody", "c1", "b low"}},
+		{"one of each", mailroom.Capacity{Slots: 9, Share: held(1, nil)}, []string{"a1", "b1", "unowned", "c1"}},
+		{"two of each", mailroom.Capacity{Slots: 9, Share: held(2, nil)}, []string{"a1", "a2", "b1", "unowned", "c1", "b low"}},
 		{"at most as many as there are slots", mailroom.Capacity{Slots: 2, Share: held(1, nil)}, []string{"a1", "b1"}},
 		{"less what they hold", mailroom.Capacity{Slots: 9, Share: held(2, map[string]int{"ann": 2, "bob": 1, "": 7})}, []string{"b1", "c1"}},
 		{"nothing for those over it", mailroom.Capacity{Slots: 9, Share: held(1, map[string]int{"ann": 9, "bob": 1, "": 1, "cyd": 1})}, nil},

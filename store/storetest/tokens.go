@@ -21,7 +21,7 @@ func tokenCases() []testCase {
 				&mailroom.Changes{Tokens: []*mailroom.Token{{Name: "b"}}})
 			wantSame(t, "names", tokenNames(s.everything().Tokens), []string{"B", "a", "b", "c"})
 			s.update(func(tx mailroom.Tx) {
-				wantSame(t, "some", tokenNames(get(tx.Tokens("c", "nobody", "a"))(t)), []string{"a", "c"})
+				wantSame(t, "some", tokenNames(get(tx.Tokens("c", "unknown", "a"))(t)), []string{"a", "c"})
 				wantSame(t, "an unknown name", tokenNames(get(tx.Tokens("unknown"))(t)), []string(nil))
 			})
 		}},

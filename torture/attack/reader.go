@@ -44,8 +44,8 @@ func readers() []attack {
 		pages("500 large entries in a page", "/v1/threads/long/entries?limit=500"),
 		pages("500 large messages in a page", "/v1/threads/long/messages?limit=500&all=true"),
 		pages("500 runs in a page", "/v1/runs?limit=500"),
-		{"500 streams that nobody reads", streams("/v1/threads/long/stream?after=0")},
-		{"500 pages that nobody reads", streams("/v1/threads/long/entries?limit=500")},
+		{"500 unread streams", streams("/v1/threads/long/stream?after=0")},
+		{"500 unread pages", streams("/v1/threads/long/entries?limit=500")},
 	}
 }
 

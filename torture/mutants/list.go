@@ -27,7 +27,7 @@ func mutants() []mutant {
 		{"the folder of a backup is not synced", "store/sqlite/backup.go",
 			"errors.Join(f.sync(dir), dir.Close())", "dir.Close()", "store/sqlite", "^TestABackupIsSyncedBeforeItHasItsName$"},
 		{"commits are not synced", "store/sqlite/open.go",
-			`"synchronous(full)"`, `"synchronous(normal)"`, "store/sqlite", "^TestWhatIsCommittedIsSynced$"},
+			`"synchronous(full)"`, `"synchronous(normal)"`, "store/sqlite", "^TestEachCommitIsSynced$"},
 		{"a purge leaves unread notifications in the count", "ledger/keep.go",
 			"b.uncountUnread(t, told)", "b.uncountUnread(t, nil)", "ledger", "^TestRandomHistoriesOfInboxes$"},
 		{"a notification of the same batch is acknowledged without being counted", "ledger/unread.go",

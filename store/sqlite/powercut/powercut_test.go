@@ -16,7 +16,7 @@ import (
 
 // go test . -cuts 1000 runs a long round; -seed N repeats one.
 var (
-	cuts = flag.Int("cuts", 12, "number of power cuts in TestNothingAcknowledgedIsLostWhenThePowerGoes")
+	cuts = flag.Int("cuts", 12, "number of power cuts in TestNothingAcknowledgedIsLostInAPowerCut")
 	seed = flag.Uint64("seed", 0, "seed of the random tests; 0 uses the clock")
 )
 
@@ -84,7 +84,7 @@ func (o *fixture) cut(t *testing.T, chance *rand.Rand) []string {
 	return found
 }
 
-func TestNothingAcknowledgedIsLostWhenThePowerGoes(t *testing.T) {
+func TestNothingAcknowledgedIsLostInAPowerCut(t *testing.T) {
 	n := seeded(t)
 	chance := rand.New(rand.NewPCG(n, 2))
 	ends := map[string]int{} // the operations that the cuts interrupted

@@ -154,7 +154,7 @@ func (s *Thread) ofRun(e mailroom.Entry, r *Run) {
 	case mailroom.KindRetried:
 		s.retried(e, r)
 	case mailroom.KindMessage:
-		s.said(e, r)
+		s.agentMessage(e, r)
 	case mailroom.KindMessageRead:
 		s.read(e, decode[mailroom.MessageRef](s, e).Message)
 	case mailroom.KindEdited, mailroom.KindRetracted:
@@ -344,8 +344,8 @@ func (s *Thread) changed(e mailroom.Entry, r *Run) {
 	m.Fate = "retracted"
 }
 
-// said folds a message that an agent wrote.
-func (s *Thread) said(e mailroom.Entry, r *Run) {
+// agentMessage folds a message that an agent wrote.
+func (s *Thread) agentMessage(e mailroom.Entry, r *Run) {
 	body := decode[mailroom.Message](s, e)
 	if _, twice := s.Said[body.ID]; twice {
 		s.bad(e, "message %s occurs twice", body.ID)

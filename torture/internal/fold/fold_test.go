@@ -20,7 +20,7 @@ type line struct {
 	body    any
 }
 
-func said(run string, text string) line {
+func userMessage(run string, text string) line {
 	return line{mailroom.KindMessage, run, 0, map[string]any{"text": text, "id": "?", "run": run}}
 }
 
@@ -93,16 +93,16 @@ func id(run string, seq int64) string { return run + "." + string(rune('0'+seq))
 
 // turn is a run with the two entries of its submit.
 func turn(more ...line) []line {
-	return append([]line{said("a", "hello"), queued("a", 128, "a.1")}, more...)
+	return append([]line{userMessage("a", "hello"), queued("a", 128, "a.1")}, more...)
 }
 
-func TestAFoldFindsWhatBreaksTheRules(t *testing.T) {
+func TestAFoldFindsViolations(t *testing.T) {
 	stop := line{mailroom.KindStop, "a", 1, mailroom.RunStop{Reason: mailroom.ReasonCancelled}}
 	cancel := line{mailroom.KindCancelled, "a", 1, mailroom.RunStop{Reason: mailroom.ReasonCancelled}}
 	step := func(attempt int) line { return line{mailroom.KindStep, "a", attempt, mailroom.StepNamed{Name: "s"}} }
 	wait := line{mailroom.KindWaiting, "a", 1, mailroom.RunWaiting{}}
-	two := []line{said("a", "1"), queued("a", 128, "a.1"), said("b", "2"), queued("b", 128, "b.3")}
-	steered := []line{said("a", "1"), queued("a", 128, "a.1"), started("a", 1, 1),
+	two := []line{userMessage("a", "1"), queued("a", 128, "a.1"), userMessage("b", "2"), queued("b", 128, "b.3")}
+	steered := []line{userMessage("a", "1"), queued("a", 128, "a.1"), started("a", 1, 1),
 		{mailroom.KindMessage, "a", 0, map[string]any{"id": "b.4", "seq": 4, "run": "a", "text": "and"}}}
 	for _, x := range []struct {
 		name  string
@@ -115,7 +115,7 @@ func TestAFoldFindsWhatBreaksTheRules(t *testing.T) {
 		{"another reply", turn(started("a", 1, 1), reply("a", 1, "hi"), completed("a", 1, "ho")), "its reply is"},
 		{"a message of a zombie", turn(started("a", 1, 1), lostClaim("a", 1), started("a", 2), line{mailroom.KindMessage, "a", 2, mailroom.Message{ID: "a.1-1", Text: "hi"}}), "written by another attempt"},
 		{"a step of a zombie", turn(started("a", 1, 1), lostClaim("a", 1), started("a", 2), line{"x.by", "a", 2, map[string]int{"attempt": 1}}), "attempt 1 wrote this"},
-		{"an error of nobody's", turn(started("a", 1, 1), line{mailroom.KindRescheduled, "a", 1, mailroom.RunRescheduled{Reason: "retry", Error: &mailroom.RunError{Message: "step 1 does not follow"}}}), "unexpected agent error"},
+		{"an unexpected error", turn(started("a", 1, 1), line{mailroom.KindRescheduled, "a", 1, mailroom.RunRescheduled{Reason: "retry", Error: &mailroom.RunError{Message: "step 1 does not follow"}}}), "unexpected agent error"},
 		{"an attempt left out", turn(started("a", 2, 1)), "follows attempt 0"},
 		{"a stale step", turn(started("a", 1, 1), lostClaim("a", 1), started("a", 2), step(1)), "written under attempt 1"},
 		{"a step without a claim", turn(started("a", 1, 1), lostClaim("a", 1), step(1)), "while the run is queued"},
@@ -124,7 +124,7 @@ func TestAFoldFindsWhatBreaksTheRules(t *testing.T) {
 		{"going on after a stop", turn(started("a", 1, 1), stop, lostClaim("a", 1)), "asked to stop but continues"},
 		{"out of order", append(two, started("b", 1, 3)), "starts before run a"},
 		{"two at a time", append(two, started("a", 1, 1), started("b", 1, 3)), "before the end of run a"},
-		{"by priority", []line{said("a", "1"), queued("a", 128, "a.1"), said("b", "2"), queued("b", 0, "b.3"), started("a", 1, 1)}, "starts before run b"},
+		{"by priority", []line{userMessage("a", "1"), queued("a", 128, "a.1"), userMessage("b", "2"), queued("b", 0, "b.3"), started("a", 1, 1)}, "starts before run b"},
 		{"its messages left out", turn(started("a", 1)), "its messages are [1]"},
 		{"crashes that do not count", turn(started("a", 1, 1), lostClaim("a", 1), started("a", 2), lostClaim("a", 2), started("a", 3), lostClaim("a", 3)), "continues after 3"},
 		{"a step between crashes", turn(started("a", 1, 1), lostClaim("a", 1), started("a", 2), step(2), lostClaim("a", 2), started("a", 3), lostClaim("a", 3), started("a", 4), completed("a", 4, "")), ""},
@@ -142,7 +142,7 @@ func TestAFoldFindsWhatBreaksTheRules(t *testing.T) {
 		{"steered and both", append(steered, line{mailroom.KindMessageRead, "a", 1, mailroom.MessageRef{Message: "b.4"}}, completed("a", 1, ""), queued("b", 128, "b.4")), "becomes a run but was read"},
 		{"an edit of what was read", turn(started("a", 1, 1), line{mailroom.KindEdited, "a", 1, mailroom.Edited{Message: "a.1", Text: "x"}}), "was already read"},
 		{"never ended", turn(started("a", 1, 1)), "never ended"},
-		{"nobody's entry", []line{started("a", 1)}, "unknown run"},
+		{"an entry of an unknown run", []line{started("a", 1)}, "unknown run"},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			got := check(t, true, x.lines...)
@@ -153,7 +153,7 @@ func TestAFoldFindsWhatBreaksTheRules(t *testing.T) {
 	}
 }
 
-func TestAFoldFindsHolesAndRepeats(t *testing.T) {
+func TestAFoldFindsGapsAndRepeats(t *testing.T) {
 	for _, seqs := range [][]int64{{1, 3}, {1, 1}, {2}} {
 		s := fold.New("t", func(string) bool { return false })
 		var found []string
@@ -174,17 +174,17 @@ func TestAFoldFindsHolesAndRepeats(t *testing.T) {
 func TestARunThatWasHeldGetsItsPlaceWhenItsTimeComes(t *testing.T) {
 	at := func(ms int64) time.Time { return time.UnixMilli(1000 + ms).UTC() }
 	held := line{mailroom.KindQueued, "a", 0, mailroom.RunQueued{Priority: 128, AvailableAt: at(5), Messages: []string{"a.1"}}}
-	before := []line{said("a", "1"), held, said("b", "2"), queued("b", 128, "b.3")}
+	before := []line{userMessage("a", "1"), held, userMessage("b", "2"), queued("b", 128, "b.3")}
 	if got := check(t, false, append(before, started("b", 1, 3))...); got != "" {
 		t.Errorf("a run starts while the one before it is held: %s", got)
 	}
 	if got := check(t, false, append(before, lineNothing(), lineNothing(), started("a", 1, 1))...); !strings.Contains(got, "starts before run b") {
 		t.Errorf("one that was submitted before the time of a held one comes first: %q", got)
 	}
-	if got := check(t, false, said("a", "1"), held, started("a", 1, 1)); !strings.Contains(got, "before its time") {
+	if got := check(t, false, userMessage("a", "1"), held, started("a", 1, 1)); !strings.Contains(got, "before its time") {
 		t.Errorf("a held run starts early: %q", got)
 	}
 }
 
 // lineNothing returns an entry without effect, which lets a moment pass.
-func lineNothing() line { return said("z", "never queued") }
+func lineNothing() line { return userMessage("z", "never queued") }
