@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// many makes the file of a tracker of n issues, as large as issues are.
+// many returns a file with n issues of realistic size.
 func many(n int) string {
 	t := New()
 	at := time.Date(2025, 1, 1, 0, 0, 0, 123456789, time.UTC)

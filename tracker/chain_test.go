@@ -7,10 +7,9 @@ import (
 	"time"
 )
 
-// TestALongChainOfParentsCostsNoMoreThanItsLength has a file that a stranger wrote: each
-// issue is a child of the next one. Followed to its end for each issue, the chain would
-// keep a command busy for days.
-func TestALongChainOfParentsCostsNoMoreThanItsLength(t *testing.T) {
+// TestLongChainOfParentsTakesLinearTime reads a hostile file in which each issue is a child of the
+// next one. Following the chain for each issue would take days.
+func TestLongChainOfParentsTakesLinearTime(t *testing.T) {
 	const n = 50_000
 	var text strings.Builder
 	for i := range n {

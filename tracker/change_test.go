@@ -14,7 +14,7 @@ import (
 
 func ann() Signature { return Signature{Actor: "ann", At: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)} }
 
-// made makes a tracker of issues x-a, x-b, … with these titles.
+// made returns a tracker with issues x-a, x-b, … with these titles.
 func made(t *testing.T, titles ...string) *Tracker {
 	t.Helper()
 	tr := New()
@@ -57,7 +57,7 @@ func TestWhatIsInvalidIsRefusedAndChangesNothing(t *testing.T) {
 		"an unknown parent":  {Prefix: "x", Parent: "x-z", Issue: Issue{Title: "t"}},
 		"an id that is used": {Issue: Issue{ID: "x-a", Title: "t"}},
 		"an id that is none": {Issue: Issue{ID: "x a", Title: "t"}},
-		"a blank dependency": {Prefix: "x", Issue: Issue{Title: "t", Dependencies: []Dependency{{On: "nobody"}}}},
+		"a blank dependency": {Prefix: "x", Issue: Issue{Title: "t", Dependencies: []Dependency{{On: "missing"}}}},
 	} {
 		if _, err := tr.Create(d, ann()); err == nil {
 			t.Errorf("%s: it was taken", name)
@@ -83,7 +83,7 @@ func TestOneClaimWins(t *testing.T) {
 	if it := must(tr.Claim("x-a", ann()))(t); it.Assignee != "ann" || it.Status != StatusInProgress {
 		t.Errorf("claimed by %q, %s", it.Assignee, it.Status)
 	}
-	must(tr.Claim("x-a", ann()))(t) // again is the same
+	must(tr.Claim("x-a", ann()))(t) // repeating it succeeds
 	_, err := tr.Claim("x-a", Signature{Actor: "bob", At: ann().At})
 	wantCode(t, "another", err, mailroom.CodeConflict)
 	if !strings.Contains(err.Error(), "ann") {
@@ -109,7 +109,7 @@ func TestClosedAtIsThereIfAndOnlyIfClosed(t *testing.T) {
 	}
 }
 
-func TestNothingWaitsForItself(t *testing.T) {
+func TestDependencyCyclesAreRefused(t *testing.T) {
 	tr := made(t, "one", "two", "three")
 	must(tr.AddDependency("x-a", "x-b", DependencyBlocks, ann()))(t)
 	must(tr.AddDependency("x-b", "x-c", DependencyBlocks, ann()))(t)
@@ -119,17 +119,17 @@ func TestNothingWaitsForItself(t *testing.T) {
 	}
 	_, err := tr.AddDependency("x-a", "x-a", "related", ann())
 	wantCode(t, "itself", err, mailroom.CodeInvalid)
-	must(tr.AddDependency("x-c", "x-a", "related", ann()))(t) // what is only related may go round
+	must(tr.AddDependency("x-c", "x-a", "related", ann()))(t) // related issues may form a cycle
 	if rings := tr.Cycles(); len(rings) != 0 {
 		t.Errorf("cycles %v, want none", rings)
 	}
-	tr.edit(tr.issues.get("x-c")).Dependencies = []Dependency{{On: "x-a", Type: DependencyBlocks}} // as a merge may leave it
+	tr.edit(tr.issues.get("x-c")).Dependencies = []Dependency{{On: "x-a", Type: DependencyBlocks}} // a merge can cause this
 	if rings := tr.Cycles(); len(rings) != 1 || len(rings[0]) != 3 || rings[0][0].ID != "x-a" {
 		t.Errorf("cycles %v, want one of all three, from x-a", rings)
 	}
 }
 
-func TestTheTiesOfADuplicateGoToTheKeptIssue(t *testing.T) {
+func TestDependenciesOfADuplicateMove(t *testing.T) {
 	tr := made(t, "kept", "duplicate", "waits", "waits for both", "needed", "needed by what needs it", "parent", "child")
 	for _, d := range [][3]string{
 		{"x-c", "x-b", DependencyBlocks}, {"x-d", "x-a", DependencyBlocks}, {"x-d", "x-b", DependencyBlocks}, {"x-a", "x-b", "related"},
@@ -147,7 +147,7 @@ func TestTheTiesOfADuplicateGoToTheKeptIssue(t *testing.T) {
 		}
 	}
 	want := map[string]string{
-		"x-a": "blocks x-e, parent-child x-g, ", // x-f waits for it: it waits not for x-f
+		"x-a": "blocks x-e, parent-child x-g, ", // not x-f, which would close a cycle
 		"x-c": "blocks x-a, ", "x-d": "blocks x-a, ", "x-f": "blocks x-a, ", "x-h": "parent-child x-a, ",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -159,7 +159,7 @@ func TestTheTiesOfADuplicateGoToTheKeptIssue(t *testing.T) {
 	wantCode(t, "itself", tr.MoveDependencies("x-a", "x-a", ann()), mailroom.CodeInvalid)
 }
 
-func TestReadyIsWhatNothingHoldsUp(t *testing.T) {
+func TestReadyExcludesBlockedIssues(t *testing.T) {
 	tr := made(t, "epic", "child", "blocker", "free", "closed blocker", "freed")
 	must(tr.AddDependency("x-a", "x-c", DependencyBlocks, ann()))(t)
 	must(tr.AddDependency("x-b", "x-a", DependencyParentChild, ann()))(t)
@@ -175,7 +175,7 @@ func TestReadyIsWhatNothingHoldsUp(t *testing.T) {
 	if got, want := ids(tr.Ready(Filter{}, OrderPriority, ann().At)), []string{"x-c", "x-d", "x-f"}; !slices.Equal(got, want) {
 		t.Errorf("ready: got %v, want %v", got, want)
 	}
-	if got, want := ids(tr.BlockedIssues()), []string{"x-a", "x-b"}; !slices.Equal(got, want) { // a child waits with its parent
+	if got, want := ids(tr.BlockedIssues()), []string{"x-a", "x-b"}; !slices.Equal(got, want) { // a child of a blocked parent is blocked
 		t.Errorf("waiting: got %v, want %v", got, want)
 	}
 	must(tr.Update("x-c", ann(), func(it *Issue) error { it.Status = StatusInProgress; return nil }))(t)
@@ -210,7 +210,7 @@ func TestReadyComesInOrder(t *testing.T) {
 	}
 }
 
-func TestADeletedIssueLeavesATombstoneAndNoTies(t *testing.T) {
+func TestDeleteLeavesATombstoneWithoutDependencies(t *testing.T) {
 	tr := made(t, "one", "two", "three")
 	must(tr.AddDependency("x-b", "x-a", DependencyBlocks, ann()))(t)
 	must(tr.AddDependency("x-c", "x-b", DependencyBlocks, ann()))(t)
@@ -234,7 +234,7 @@ func TestADeletedIssueLeavesATombstoneAndNoTies(t *testing.T) {
 	}
 }
 
-func TestIDsAreFoundByAnyPartThatIsTheirsAlone(t *testing.T) {
+func TestIDsAreFoundByAUniquePart(t *testing.T) {
 	tr := New()
 	for _, id := range []string{"proj-abc", "proj-abc.1", "proj-xyz", "other-abd"} {
 		must(tr.Create(NewIssue{Issue: Issue{ID: id, Title: id}}, ann()))(t)
@@ -246,9 +246,9 @@ func TestIDsAreFoundByAnyPartThatIsTheirsAlone(t *testing.T) {
 	}
 	_, err := tr.Find("proj")
 	wantCode(t, "proj", err, mailroom.CodeInvalid)
-	for _, nobody := range []string{"zzz", ""} {
-		_, err := tr.Find(nobody)
-		wantCode(t, nobody, err, mailroom.CodeNotFound)
+	for _, unknown := range []string{"zzz", ""} {
+		_, err := tr.Find(unknown)
+		wantCode(t, unknown, err, mailroom.CodeNotFound)
 	}
 }
 
@@ -338,7 +338,7 @@ func TestDependentsAreCounted(t *testing.T) {
 	must(tr.AddDependency("x-c", "x-a", "related", ann()))(t)
 	must(tr.AddDependency("x-a", "x-b", "related", ann()))(t)
 	c := tr.edit(tr.issues.get("x-c"))
-	c.Dependencies = append(c.Dependencies, Dependency{On: "x-gone", Type: DependencyBlocks}) // as a merge may leave it
+	c.Dependencies = append(c.Dependencies, Dependency{On: "x-gone", Type: DependencyBlocks}) // a merge can cause this
 	count := tr.CountDependents()
 	for i, want := range []int{2, 1, 0} {
 		if it := tr.All()[i]; count(it) != want {

@@ -45,7 +45,7 @@ func TestAReaderNeverSeesHalfAFile(t *testing.T) {
 		defer close(done)
 		for n := range writes {
 			_, err := f.Update(t.Context(), func(tr *Tracker) error {
-				for _, id := range ids { // all in one write: a mixture would show
+				for _, id := range ids { // all in one write, so that a torn read is detected
 					if _, err := tr.Update(id, ann(), func(it *Issue) error {
 						it.Notes = strings.Repeat("n", n)
 						return nil
@@ -117,12 +117,12 @@ func TestALargeFileIsReadAndWrittenWhole(t *testing.T) {
 	}
 }
 
-func TestAFileThatGitReplacesMeanwhileIsReadAgain(t *testing.T) {
+func TestFileThatGitReplacesIsReadAgain(t *testing.T) {
 	f := kept(t, "x-1")
-	other := kept(t, "x-1", "x-2") // as another branch has it
+	other := kept(t, "x-1", "x-2") // the file of another branch
 	rounds := 0
 	change(t, f, func(tr *Tracker) error {
-		if rounds++; rounds == 1 { // git asks for no lock
+		if rounds++; rounds == 1 { // git takes no lock
 			if err := os.Rename(other.File(), f.File()); err != nil {
 				return err
 			}

@@ -25,7 +25,7 @@ func TestMetadataIsKeptUnderANameBesideWhatOthersKeep(t *testing.T) {
 		if got := it.Metadata("ours"); got != raw {
 			t.Errorf("it is kept as %q, want %q", got, raw)
 		}
-		if got := it.Metadata("theirs"); got != "[1 , 2.50]" || it.Metadata("nobody's") != "" {
+		if got := it.Metadata("theirs"); got != "[1 , 2.50]" || it.Metadata("missing") != "" {
 			t.Errorf("what others keep is %q now", got)
 		}
 	}

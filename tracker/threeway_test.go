@@ -31,7 +31,7 @@ func parsed(text string) *Tracker {
 	return t
 }
 
-// inOrder is a file with the members of each line by name: a merge may move them.
+// inOrder sorts the members of each line by name, because a merge may move them.
 func inOrder(text string) string {
 	t := parsed(text)
 	var lines []string
@@ -43,7 +43,7 @@ func inOrder(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// mergedOf is what becomes of two copies of a file.
+// mergedOf returns the merge of two copies of a file.
 func mergedOf(base, ours, theirs string) string {
 	t := parsed(ours)
 	t.MergeWith(parsed(theirs), parsed(base))
@@ -114,7 +114,7 @@ func TestEachElementOfAListIsMergedWithItsBase(t *testing.T) {
 	})
 }
 
-func TestConflictsAreTakenApart(t *testing.T) {
+func TestConflictsAreParsed(t *testing.T) {
 	for _, c := range []struct {
 		what, text string
 		want       conflicts

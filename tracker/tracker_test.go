@@ -11,8 +11,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A line as others write it: members in an order of their own, numbers and texts
-// in forms that are not ours, and members that nobody here knows.
+// A line of another program: a different order of members, unusual number and string formats, and
+// unknown members.
 const foreign = `{"id":"x-1","title":"caf\u00e9","description":"<b>","status":"open","priority":0,"issue_type":"spike","custom":{"n":1e400,"deep":[1,2,{"a":"b"}]},"created_at":"2025-01-02T03:04:05.120+01:00","updated_at":"2025-01-02T03:04:05Z","labels":["b","a"],"dependencies":[{"issue_id":"x-1","depends_on_id":"x-2","type":"blocks","created_at":"2025-01-02T03:04:05Z","created_by":"ann","weight":2.50}],"comments":[{"id":7,"issue_id":"x-1","author":"ann","text":"hi","created_at":"2025-01-02T03:04:05Z","mood":"good"}],"metadata":{"big":123456789012345678901234567890}}`
 
 func one(t *testing.T, text string) (*Tracker, *Issue) {
@@ -53,7 +53,7 @@ func TestAChangeOfOneFieldChangesNothingElse(t *testing.T) {
 	}
 }
 
-func TestLinesThatAreNoIssuesAreStrays(t *testing.T) {
+func TestInvalidLinesAreReturned(t *testing.T) {
 	for line, want := range map[string]string{
 		`{"id":"a"`:         "not JSON",
 		`["id"]`:            "not a JSON object",
@@ -67,7 +67,7 @@ func TestLinesThatAreNoIssuesAreStrays(t *testing.T) {
 	}
 }
 
-func TestAMemberThatIsNotWhatItShouldBeStaysAsItIs(t *testing.T) {
+func TestMalformedMemberIsPreserved(t *testing.T) {
 	const odd = `{"id":"a","title":"t","priority":"high","labels":{"a":1},"dependencies":["b",{"depends_on_id":"c","created_at":0}],"created_at":7,"updated_at":"today"}`
 	tr, it := one(t, odd)
 	if it.Priority != PriorityNormal || len(it.Labels) > 0 || it.Dependencies[1].On != "c" || !it.CreatedAt.IsZero() {
@@ -85,7 +85,7 @@ func TestAMemberThatIsNotWhatItShouldBeStaysAsItIs(t *testing.T) {
 	}
 }
 
-// issueGen draws an issue of one id, as one of several copies may have it.
+// issueGen generates an issue with a fixed id, as one of several copies.
 func issueGen() *rapid.Generator[*Issue] {
 	moment := func(t *rapid.T, name string) time.Time {
 		return time.Unix(1_700_000_000+int64(rapid.IntRange(0, 3).Draw(t, name))*20*86400, 0).UTC()
@@ -159,21 +159,21 @@ func TestAConflictIsMerged(t *testing.T) {
 	}
 }
 
-// FuzzParse: whatever a file holds, what is written is read back as the same,
-// every line is an issue's or a stray, and is JSON.
+// FuzzParse checks that every line of any file is an issue or invalid, and that the written file
+// parses to the same issues.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(foreign))
 	f.Add([]byte(foreign + "\n<<<<<<< a\n" + foreign + "\n=======\n{}\n>>>>>>> b\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		tr, aside := Parse(string(text))
 		first := tr.Text()
-		late, others := parse(string(text), true, nil) // which asks for nothing that it does not need
-		if diff := cmp.Diff(first, late.Text()); diff != "" || len(others) != len(aside) {
-			t.Fatalf("%d invalid, want %d; read late (-want +got):\n%s", len(others), len(aside), diff)
+		lazy, others := parse(string(text), true, nil) // reads only the ids
+		if diff := cmp.Diff(first, lazy.Text()); diff != "" || len(others) != len(aside) {
+			t.Fatalf("%d invalid, want %d; read lazily (-want +got):\n%s", len(others), len(aside), diff)
 		}
-		late.issues.all()
-		if diff := cmp.Diff(tr.List(Filter{All: true}), late.List(Filter{All: true}), cmp.AllowUnexported(Issue{}, Dependency{}, Comment{})); diff != "" {
-			t.Fatalf("read late, issues (-want +got):\n%s", diff)
+		lazy.issues.all()
+		if diff := cmp.Diff(tr.List(Filter{All: true}), lazy.List(Filter{All: true}), cmp.AllowUnexported(Issue{}, Dependency{}, Comment{})); diff != "" {
+			t.Fatalf("read lazily, issues (-want +got):\n%s", diff)
 		}
 		for line := range strings.Lines(first) {
 			if !json.Valid([]byte(line)) {
@@ -188,7 +188,7 @@ func FuzzParse(f *testing.F) {
 			again.edit(it)
 		}
 		if diff := cmp.Diff(first, again.Text()); diff != "" {
-			t.Errorf("written anew:\n%s", diff)
+			t.Errorf("written again:\n%s", diff)
 		}
 	})
 }

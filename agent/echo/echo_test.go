@@ -14,12 +14,12 @@ import (
 	"mailroom/agent/echo"
 )
 
-// recorder is a Session in memory. Only the goroutine of the agent uses it.
+// recorder is a Session in memory. Only the agent's goroutine uses it.
 type recorder struct {
-	mailroom.Session // the methods that an echo has no business with: nil
+	mailroom.Session // nil: the agent must not call other methods
 
 	input   []mailroom.Message
-	steers  map[int][]mailroom.Message // handed over after that many pieces
+	steers  map[int][]mailroom.Message // steered messages by the number of chunks before them
 	said    []string
 	at      []time.Time
 	onPiece func()

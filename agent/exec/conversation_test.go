@@ -15,7 +15,7 @@ import (
 )
 
 func TestAThreadIsOneSessionOfTheProgram(t *testing.T) {
-	h := newRoom(t, "")
+	h := newFixture(t, "")
 	for _, want := range []string{"1: first", "2: second"} {
 		_, text, _ := strings.Cut(want, ": ")
 		run := h.send("t", text)
@@ -37,7 +37,7 @@ func TestAThreadIsOneSessionOfTheProgram(t *testing.T) {
 }
 
 func TestThreadsHaveSessionsOfTheirOwnAtTheSameTime(t *testing.T) {
-	h := newRoom(t, "")
+	h := newFixture(t, "")
 	var all sync.WaitGroup
 	for _, thread := range []string{"a", "b", "c"} {
 		run := h.send(thread, "hello "+thread)
@@ -50,15 +50,15 @@ func TestThreadsHaveSessionsOfTheirOwnAtTheSameTime(t *testing.T) {
 	all.Wait()
 }
 
-func TestASessionThatIsGoneIsBegunAnewWithTheTranscript(t *testing.T) {
-	for name, lose := range map[string]func(h *room, session string) error{
-		"the program does not know the session": func(h *room, session string) error { return os.Remove(h.home + "/" + session) },
-		"the program is in another session": func(h *room, _ string) error {
+func TestMissingSessionIsReplacedWithTheTranscript(t *testing.T) {
+	for name, lose := range map[string]func(h *fixture, session string) error{
+		"the program does not know the session": func(h *fixture, session string) error { return os.Remove(h.home + "/" + session) },
+		"the program is in another session": func(h *fixture, _ string) error {
 			return os.WriteFile(h.home+"/elsewhere", nil, 0o600)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := newRoom(t, "")
+			h := newFixture(t, "")
 			h.reply("t", h.send("t", "my name is Ada"))
 			first := bodies[exec.Session](h, "t", exec.KindSession)[0]
 			if err := lose(h, first.Session); err != nil {
@@ -88,8 +88,8 @@ func TestASessionThatIsGoneIsBegunAnewWithTheTranscript(t *testing.T) {
 	}
 }
 
-func TestAnInterruptedTurnIsTakenUpInItsSession(t *testing.T) {
-	h := newRoom(t, "")
+func TestInterruptedTurnResumesItsSession(t *testing.T) {
+	h := newFixture(t, "")
 	run := h.send("t", "!die once")
 	h.reply("t", run)
 	session := bodies[exec.Session](h, "t", exec.KindSession)[0].Session
@@ -100,7 +100,7 @@ func TestAnInterruptedTurnIsTakenUpInItsSession(t *testing.T) {
 }
 
 func TestAQuestionOfTheProgramIsATicket(t *testing.T) {
-	h := newRoom(t, "")
+	h := newFixture(t, "")
 	run := h.send("t", "!ask touch <it>.")
 	var ticket mailroom.Ticket
 	if err := h.await("t", run, mailroom.KindTicketOpened).Decode(&ticket); err != nil {
@@ -120,7 +120,7 @@ func TestAQuestionOfTheProgramIsATicket(t *testing.T) {
 			t.Errorf("what it said on the way is %+v, want an aside", m)
 		}
 	}
-	if _, err := h.Decide(t.Context(), mailroom.Decision{Ticket: ticket.ID, Verdict: mailroom.VerdictApprove, Digest: ticket.Digest, By: "somebody"}); err != nil {
+	if _, err := h.Decide(t.Context(), mailroom.Decision{Ticket: ticket.ID, Verdict: mailroom.VerdictApprove, Digest: ticket.Digest, By: "ann"}); err != nil {
 		t.Fatal(err)
 	}
 	if got := h.reply("t", run); got != "It ran touch <it>" {
@@ -143,7 +143,7 @@ func TestAQuestionOfTheProgramIsATicket(t *testing.T) {
 
 // A new session has not heard of the decision, and asks again.
 func TestAQuestionIsAskedOnceInARun(t *testing.T) {
-	h := newRoom(t, "")
+	h := newFixture(t, "")
 	run := h.send("t", "!ask touch it.")
 	h.await("t", run, mailroom.KindWaiting)
 	session := bodies[exec.Session](h, "t", exec.KindSession)[0].Session
@@ -151,7 +151,7 @@ func TestAQuestionIsAskedOnceInARun(t *testing.T) {
 		t.Fatal(err)
 	}
 	ticket := bodies[mailroom.Ticket](h, "t", mailroom.KindTicketOpened)[0]
-	if _, err := h.Decide(t.Context(), mailroom.Decision{Ticket: ticket.ID, Verdict: mailroom.VerdictDeny, Reason: "too risky", By: "somebody"}); err != nil {
+	if _, err := h.Decide(t.Context(), mailroom.Decision{Ticket: ticket.ID, Verdict: mailroom.VerdictDeny, Reason: "too risky", By: "ann"}); err != nil {
 		t.Fatal(err)
 	}
 	if got := h.reply("t", run); got != "It was not to be: too risky" {
@@ -167,7 +167,7 @@ func TestAQuestionIsAskedOnceInARun(t *testing.T) {
 }
 
 func TestASteeredMessageGoesIntoTheLiveProgram(t *testing.T) {
-	h := newRoom(t, "")
+	h := newFixture(t, "")
 	run := h.send("t", "!hold")
 	h.await("t", run, mailroom.KindToolStarted)
 	if got := h.send("t", "rather this", func(in *mailroom.Submit) { in.Mode = mailroom.ModeSteer }); got != run {
@@ -178,8 +178,8 @@ func TestASteeredMessageGoesIntoTheLiveProgram(t *testing.T) {
 	}
 }
 
-func TestAnOverloadedModelIsAnOutage(t *testing.T) {
-	h := newRoom(t, "")
+func TestOverloadedModelIsUnavailable(t *testing.T) {
+	h := newFixture(t, "")
 	e := h.await("t", h.send("t", "!overload"), mailroom.KindRescheduled)
 	var b mailroom.RunRescheduled
 	if err := e.Decode(&b); err != nil {
@@ -190,8 +190,8 @@ func TestAnOverloadedModelIsAnOutage(t *testing.T) {
 	}
 }
 
-func TestACancelKeepsWhatWasSaid(t *testing.T) {
-	h := newRoom(t, "goes silent")
+func TestCancelKeepsStreamedText(t *testing.T) {
+	h := newFixture(t, "goes silent")
 	run := h.send("t", "go")
 	hints := h.bus.Subscribe("t", 1000)
 	defer hints.Close()
@@ -200,7 +200,7 @@ func TestACancelKeepsWhatWasSaid(t *testing.T) {
 			break
 		}
 	}
-	if _, err := h.Cancel(t.Context(), run, "somebody"); err != nil {
+	if _, err := h.Cancel(t.Context(), run, "ann"); err != nil {
 		t.Fatal(err)
 	}
 	if got := h.ended("t", run); got.Status != mailroom.StatusCancelled {
@@ -212,8 +212,8 @@ func TestACancelKeepsWhatWasSaid(t *testing.T) {
 	}
 }
 
-func TestProgramsThatCannotBeRight(t *testing.T) {
-	h := &room{t: t}
+func TestInvalidProgramOptionsAreRefused(t *testing.T) {
+	h := &fixture{t: t}
 	for name, change := range map[string]func(*exec.ProgramOptions){
 		"no profile":       func(o *exec.ProgramOptions) { o.Profile = nil },
 		"unknown mode":     func(o *exec.ProgramOptions) { o.Permissions = "root" },
@@ -228,15 +228,15 @@ func TestProgramsThatCannotBeRight(t *testing.T) {
 	}
 }
 
-func TestAProgramTellsItsVersion(t *testing.T) {
-	h := &room{t: t}
+func TestProgramVersion(t *testing.T) {
+	h := &fixture{t: t}
 	if got, err := exec.Version(t.Context(), h.options("")); err != nil || got != "stub 1.2.3" {
 		t.Errorf("the version is %q, %v", got, err)
 	}
 	silent := h.options("")
 	silent.Program = "false"
 	if got, err := exec.Version(t.Context(), silent); err == nil {
-		t.Errorf("the version of one that does not tell it is %q", got)
+		t.Errorf("the version of a program that prints none is %q", got)
 	}
 	if err := exec.Usable(h.options("")); err != nil {
 		t.Errorf("it is not usable: %v", err)

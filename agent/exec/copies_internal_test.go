@@ -12,8 +12,8 @@ import (
 	"mailroom/internal/proc"
 )
 
-// TestAnotherUserGetsCopiesOfItsOwnFilesOnly and no file that a message names outside of
-// the folder of files, or by a link.
+// TestAnotherUserGetsCopiesOfItsOwnFilesOnly checks that links and paths outside the folder of
+// files are not copied.
 func TestAnotherUserGetsCopiesOfItsOwnFilesOnly(t *testing.T) {
 	base := t.TempDir()
 	t.Setenv("TMPDIR", base)

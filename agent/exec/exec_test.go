@@ -44,7 +44,7 @@ func TestTheProcessIsCommittedBeforeItGetsItsInput(t *testing.T) {
 		t.Errorf("error %v, want %v", err, refused)
 	}
 	if _, err := os.Stat(witness); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the command had its input though its process could not be committed: %v", err)
+		t.Errorf("the command got its input although its process was not committed: %v", err)
 	}
 
 	s = newSession(1, "go")
@@ -79,7 +79,7 @@ func TestAnExitStatusOtherThan0IsTransient(t *testing.T) {
 			t.Errorf("%s: steps %+v, want a record of the exit at the end", c.script, s.steps)
 		}
 
-		// Half a reply must not become a whole message.
+		// A partial reply must not become a complete message.
 		s = newSession(1, "go")
 		f = mailroom.AsFailure(command(t, "echo half; "+c.script, exec.Options{}).Run(t.Context(), s))
 		if f.Class != mailroom.ClassTransient || f.Err.Error() != c.error {
@@ -131,7 +131,7 @@ func TestTimeoutsAreTransientAndTooMuchOutputIsPermanent(t *testing.T) {
 		if !strings.Contains(c.error, x.Stopped) || x.Stopped == "" {
 			t.Errorf("the entry says %q, the error %q", x.Stopped, c.error)
 		}
-		// What a bridge makes "timed out after 20 ms" of.
+		// A bridge derives "timed out after 20 ms" from it.
 		if x.LimitMS != 0 && !strings.HasSuffix(c.error, fmt.Sprintf("(%s %dms)", x.Limit, x.LimitMS)) || (x.LimitMS != 0) != (c.class == mailroom.ClassTransient) {
 			t.Errorf("the entry says limit %q of %d ms, the error %q", x.Limit, x.LimitMS, c.error)
 		}
@@ -147,7 +147,7 @@ func TestAStopKeepsWhatWasStreamed(t *testing.T) {
 		if !errors.Is(err, why) {
 			t.Errorf("error %v, want %v, whatever the exit status", err, why)
 		}
-		// A message that was cut off must not become a whole one.
+		// A partial message must not become a complete one.
 		if s.messages != nil || s.said.String() != "ready\nbye\n" {
 			t.Errorf("%v: messages %q and streamed %q", why, s.messages, s.said.String())
 		}
@@ -306,8 +306,7 @@ func TestOutputOfAnySizeComesWholeAndInOrder(t *testing.T) {
 
 func TestOutputIsMadeText(t *testing.T) {
 	s := newSession(1, "go")
-	// The character comes in two pieces; the command waits for nobody, so
-	// that they are two is only likely here, and certain in TestClean.
+	// The character may arrive in two chunks; TestClean covers that case reliably.
 	script := `printf 'caf\303'; sleep 0.02; printf '\251 a\000b \377 \342\202'`
 	if err := command(t, script, exec.Options{}).Run(t.Context(), s); err != nil {
 		t.Fatal(err)
@@ -372,7 +371,7 @@ func TestSecretsAreNotShown(t *testing.T) {
 	}
 }
 
-func TestOptionsThatCannotBeRight(t *testing.T) {
+func TestInvalidOptionsAreRefused(t *testing.T) {
 	sh := []string{"/bin/sh"}
 	for name, o := range map[string]exec.Options{
 		"no command":      {},

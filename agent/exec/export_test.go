@@ -6,5 +6,5 @@ import (
 	"mailroom"
 )
 
-// SetLingerTimeout changes how long a program may take to end after its turn.
+// SetLingerTimeout changes how long a program may keep running after its turn.
 func SetLingerTimeout(a mailroom.Agent, d time.Duration) { a.(*programAgent).lingerTimeout = d }

@@ -19,27 +19,27 @@ import (
 	"mailroom/store/memory"
 )
 
-// room is an engine that runs the stub as an agent named claude.
-type room struct {
+// fixture is an engine that runs the stub as an agent named claude.
+type fixture struct {
 	*ledger.Ledger
 	t     *testing.T
 	bus   *bus.Bus
-	home  string // of the stub's sessions
+	home  string // folder of the stub's sessions
 	stubs []string
 }
 
-// options of a stub, which a test may change.
-func (h *room) options(does string) exec.ProgramOptions {
+// options returns options for a stub, which a test may change.
+func (h *fixture) options(does string) exec.ProgramOptions {
 	return exec.ProgramOptions{
 		Profile: program.Find("claude"), Program: os.Args[0], Dir: h.t.TempDir(),
 		Env: append([]string{"EXEC_TEST_ROLE=stub", "GORACE=atexit_sleep_ms=0", stubDoes + "=" + does, stubHome + "=" + h.home}, h.stubs...),
 	}
 }
 
-// newRoom starts a room with the stub as it is, or as change makes it.
-func newRoom(t *testing.T, does string, change ...func(*exec.ProgramOptions)) *room {
+// newFixture starts an engine with the stub, after change has edited its options.
+func newFixture(t *testing.T, does string, change ...func(*exec.ProgramOptions)) *fixture {
 	t.Helper()
-	h := &room{t: t, bus: bus.New(), home: t.TempDir(), stubs: []string{"EXEC_TEST_ROOM=" + t.Name()}}
+	h := &fixture{t: t, bus: bus.New(), home: t.TempDir(), stubs: []string{"EXEC_TEST_ROOM=" + t.Name()}}
 	store := memory.New()
 	h.Ledger = ledger.New(store, ledger.Options{
 		Publish: func(thread string, entries []mailroom.Entry) {
@@ -78,7 +78,7 @@ func newRoom(t *testing.T, does string, change ...func(*exec.ProgramOptions)) *r
 }
 
 // send submits a text and returns its run.
-func (h *room) send(thread, text string, edit ...func(*mailroom.Submit)) string {
+func (h *fixture) send(thread, text string, edit ...func(*mailroom.Submit)) string {
 	h.t.Helper()
 	in := mailroom.Submit{Thread: thread, Agent: "claude", SetAgent: true, Sender: "user", Messages: []mailroom.NewMessage{{Parts: mailroom.Text(text)}}}
 	for _, f := range edit {
@@ -91,7 +91,7 @@ func (h *room) send(thread, text string, edit ...func(*mailroom.Submit)) string 
 	return out.Run
 }
 
-func (h *room) entries(thread string) (entries []mailroom.Entry) {
+func (h *fixture) entries(thread string) (entries []mailroom.Entry) {
 	h.t.Helper()
 	err := h.View(h.t.Context(), func(r mailroom.Reader) (err error) {
 		entries, err = r.Entries(mailroom.EntryQuery{Thread: thread})
@@ -103,8 +103,8 @@ func (h *room) entries(thread string) (entries []mailroom.Entry) {
 	return entries
 }
 
-// await returns the first entry of a run that is of one of the kinds.
-func (h *room) await(thread, run string, kinds ...string) mailroom.Entry {
+// await returns the first entry of a run with one of the kinds.
+func (h *fixture) await(thread, run string, kinds ...string) mailroom.Entry {
 	h.t.Helper()
 	hints := h.bus.Subscribe(thread, 16)
 	defer hints.Close()
@@ -123,7 +123,7 @@ func (h *room) await(thread, run string, kinds ...string) mailroom.Entry {
 }
 
 // ended waits for the end of a run and returns it.
-func (h *room) ended(thread, run string) *mailroom.Run {
+func (h *fixture) ended(thread, run string) *mailroom.Run {
 	h.t.Helper()
 	h.await(thread, run, mailroom.KindCompleted, mailroom.KindFailed, mailroom.KindCancelled)
 	var rows []*mailroom.Run
@@ -137,8 +137,8 @@ func (h *room) ended(thread, run string) *mailroom.Run {
 	return rows[0]
 }
 
-// reply is what a run that completed came to.
-func (h *room) reply(thread, run string) string {
+// reply returns the reply of a completed run.
+func (h *fixture) reply(thread, run string) string {
 	h.t.Helper()
 	r := h.ended(thread, run)
 	if r.Status != mailroom.StatusCompleted {
@@ -150,8 +150,8 @@ func (h *room) reply(thread, run string) string {
 	return *r.Reply
 }
 
-// bodies are those of a thread's entries of a kind.
-func bodies[T any](h *room, thread, kind string) (all []T) {
+// bodies returns the bodies of a thread's entries of a kind.
+func bodies[T any](h *fixture, thread, kind string) (all []T) {
 	h.t.Helper()
 	for _, e := range h.entries(thread) {
 		if e.Kind != kind {
@@ -166,8 +166,8 @@ func bodies[T any](h *room, thread, kind string) (all []T) {
 	return all
 }
 
-// requests are what the stub was asked in a session, in order.
-func (h *room) requests(session string) (texts []string) {
+// requests returns the requests that the stub received in a session, in order.
+func (h *fixture) requests(session string) (texts []string) {
 	h.t.Helper()
 	raw, err := os.ReadFile(h.home + "/" + session)
 	if err != nil {

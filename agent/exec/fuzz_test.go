@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// FuzzRedact: wherever a command writes a secret, and wherever the limit cuts
-// what it wrote, no secret is shown and what is shown is text.
+// FuzzRedact checks that no secret is shown and that the result is valid text, wherever the secret
+// is and wherever the limit cuts.
 func FuzzRedact(f *testing.F) {
 	f.Add("say ", "a-long-secret", " end", uint8(9))
 	f.Add("", "hunter22", "hunter22", uint8(3))

@@ -60,7 +60,7 @@ func TestALaterAttemptKillsWhatAnEarlierOneLeft(t *testing.T) {
 
 	s := newSession(2, "go")
 	s.run.Checkpoint = json.RawMessage(saved)
-	// When the new command has its input, nothing of the old one is left.
+	// When the new command gets its input, no process of the old one is left.
 	s.onAppend = func(step mailroom.Step) error {
 		if live := living(t, pids); live != nil {
 			t.Errorf("processes %v live on when the next attempt starts", live)
@@ -76,7 +76,7 @@ func TestALaterAttemptKillsWhatAnEarlierOneLeft(t *testing.T) {
 }
 
 func TestAPidThatWasUsedAgainIsNotKilled(t *testing.T) {
-	// A stranger runs with the pid of the checkpoint.
+	// An unrelated process has the pid of the checkpoint.
 	stranger := osexec.Command("cat")
 	in, err := stranger.StdinPipe()
 	if err != nil {
@@ -85,7 +85,7 @@ func TestAPidThatWasUsedAgainIsNotKilled(t *testing.T) {
 	if err := stranger.Start(); err != nil {
 		t.Fatal(err)
 	}
-	// Learn what a checkpoint of this place looks like, then name the stranger.
+	// Record a valid checkpoint, then replace its pid.
 	s := newSession(1, "go")
 	var saved struct {
 		Process map[string]any `json:"process"`
@@ -115,7 +115,7 @@ func TestAPidThatWasUsedAgainIsNotKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := stranger.Wait(); err != nil {
-		t.Errorf("the stranger did not end by itself: %v", err)
+		t.Errorf("the unrelated process did not end by itself: %v", err)
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 	"mailroom/agent/exec"
 )
 
-// The test binary is also a worker that can be killed in the middle of a run.
+// TestMain also runs the test binary as a worker that can be killed in the middle of a run.
 func TestMain(m *testing.M) {
 	switch os.Getenv("EXEC_TEST_ROLE") {
 	case "stub":
@@ -26,8 +26,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// worker makes attempt 1 of a run whose command starts processes and then never
-// ends. It tells the checkpoint and what the command said, a line each.
+// worker runs attempt 1 of a run whose command starts processes and never ends. It prints the
+// checkpoint and the output of the command, one per line.
 func worker() {
 	s := newSession(1, "go")
 	s.onAppend = func(step mailroom.Step) error {

@@ -12,7 +12,7 @@ import (
 	"mailroom/agent/exec"
 )
 
-// Whatever a program does, its run ends, in time, and nothing of it is left.
+// TestAProgramThatMisbehavesCannotHang checks that every run ends in time and leaves no process.
 func TestAProgramThatMisbehavesCannotHang(t *testing.T) {
 	short := 400 * time.Millisecond
 	cases := []struct {
@@ -40,7 +40,7 @@ func TestAProgramThatMisbehavesCannotHang(t *testing.T) {
 	fmt.Fprintln(w, "THE PROGRAM\tENDED AS\tAFTER\tPROCESSES LEFT")
 	for _, c := range cases {
 		t.Run(c.does, func(t *testing.T) {
-			h := newRoom(t, c.does, func(o *exec.ProgramOptions) {
+			h := newFixture(t, c.does, func(o *exec.ProgramOptions) {
 				o.StartTimeout, o.IdleTimeout = time.Minute, short
 				if strings.Contains(c.want, "start_timeout") {
 					o.StartTimeout = short
@@ -71,7 +71,7 @@ func TestAProgramThatMisbehavesCannotHang(t *testing.T) {
 	t.Logf("\n%s", table.String())
 }
 
-// outcome is how an attempt ended, by the entry that says so.
+// outcome describes how an attempt ended, from its entry.
 func outcome(t *testing.T, e mailroom.Entry) string {
 	t.Helper()
 	switch e.Kind {
@@ -95,8 +95,8 @@ func outcome(t *testing.T, e mailroom.Entry) string {
 	return string(b.Error.Class) + ": " + b.Error.Message
 }
 
-// processesOf are the living processes of an attempt in a room.
-func processesOf(t *testing.T, room string, attempt int) (pids []string) {
+// processesOf returns the processes of an attempt.
+func processesOf(t *testing.T, fixture string, attempt int) (pids []string) {
 	t.Helper()
 	all, err := os.ReadDir("/proc")
 	if err != nil {
@@ -105,7 +105,7 @@ func processesOf(t *testing.T, room string, attempt int) (pids []string) {
 	for _, p := range all {
 		env, err := os.ReadFile("/proc/" + p.Name() + "/environ")
 		of := func(v string) bool { return strings.Contains("\x00"+string(env), "\x00"+v+"\x00") }
-		if err == nil && of("EXEC_TEST_ROOM="+room) && of(fmt.Sprint("MAILROOM_ATTEMPT=", attempt)) {
+		if err == nil && of("EXEC_TEST_ROOM="+fixture) && of(fmt.Sprint("MAILROOM_ATTEMPT=", attempt)) {
 			pids = append(pids, living(t, []string{p.Name()})...)
 		}
 	}

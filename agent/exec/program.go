@@ -205,7 +205,7 @@ func (t *attempt) readDecisions(ctx context.Context) error {
 
 func asksOf(questions []question) (all []mailroom.Ask) {
 	for _, q := range questions {
-		all = append(all, q.ask())
+		all = append(all, q.ticketAsk())
 	}
 	return all
 }

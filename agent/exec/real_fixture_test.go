@@ -27,7 +27,7 @@ import (
 	"mailroom/store/storetest"
 )
 
-// patience bounds waits of tests that hang only when they fail.
+// patience bounds waits; only a failing test reaches it.
 const patience = time.Minute
 
 // eachProgram runs f with the real codex and the real claude.
@@ -37,7 +37,7 @@ func eachProgram(t *testing.T, f func(t *testing.T, name string)) {
 	}
 }
 
-// installed is the path of a program that make test-real-agents has installed.
+// installed returns the path of a program that make test-real-agents has installed.
 func installed(t *testing.T, name string) string {
 	t.Helper()
 	path, err := filepath.Abs(filepath.Join("testdata", "programs", "node_modules", ".bin", name))
@@ -50,7 +50,7 @@ func installed(t *testing.T, name string) string {
 	return path
 }
 
-// model plays a model for the test.
+// model starts a fake model for the test.
 func model(t *testing.T, play func(fakemodel.Request) fakemodel.Answer) *fakemodel.Server {
 	t.Helper()
 	m, err := fakemodel.Start(play)
@@ -65,9 +65,9 @@ func model(t *testing.T, play func(fakemodel.Request) fakemodel.Answer) *fakemod
 	return m
 }
 
-// workshop is a data folder with one server after the other, whose only agent is a
-// real program that asks the model of the test.
-type workshop struct {
+// realFixture is a data folder with a sequence of servers, whose only agent is a real program that
+// uses the test's fake model.
+type realFixture struct {
 	t       *testing.T
 	name    string // of the program
 	folder  string // all files of the test
@@ -79,10 +79,10 @@ type workshop struct {
 	stop   func()
 }
 
-// openWorkshop opens a workshop and its first server. edit may change the options.
-func openWorkshop(t *testing.T, name, url string, edit ...func(*exec.ProgramOptions)) *workshop {
+// newRealFixture starts the first server, after edit has changed the options.
+func newRealFixture(t *testing.T, name, url string, edit ...func(*exec.ProgramOptions)) *realFixture {
 	t.Helper()
-	w := &workshop{t: t, name: name, folder: t.TempDir(), stop: func() {}}
+	w := &realFixture{t: t, name: name, folder: t.TempDir(), stop: func() {}}
 	env := fakemodel.Environment(url, w.folder)
 	w.must(fakemodel.ConfigureCodex(env["CODEX_HOME"], url))
 	w.must(os.Mkdir(w.work(""), 0o700))
@@ -97,24 +97,24 @@ func openWorkshop(t *testing.T, name, url string, edit ...func(*exec.ProgramOpti
 	t.Cleanup(func() {
 		w.stop()
 		if t.Failed() {
-			w.tell()
+			w.dump()
 		}
 	})
 	return w
 }
 
-// work is a file in the folder in which the program works.
-func (w *workshop) work(file string) string { return filepath.Join(w.folder, "work", file) }
+// work returns the path of a file in the program's working directory.
+func (w *realFixture) work(file string) string { return filepath.Join(w.folder, "work", file) }
 
-func (w *workshop) must(err error) {
+func (w *realFixture) must(err error) {
 	w.t.Helper()
 	if err != nil {
 		w.t.Fatal(err)
 	}
 }
 
-// serve starts a server; w.stop ends it in order.
-func (w *workshop) serve() {
+// serve starts a server; w.stop shuts it down.
+func (w *realFixture) serve() {
 	w.t.Helper()
 	a, err := exec.NewProgram(w.options)
 	w.must(err)
@@ -150,19 +150,19 @@ func (w *workshop) serve() {
 	})
 }
 
-func (w *workshop) restart() {
+func (w *realFixture) restart() {
 	w.t.Helper()
 	w.stop()
 	w.serve()
 }
 
-func (w *workshop) ended(err error) {
+func (w *realFixture) ended(err error) {
 	if err != nil {
 		w.t.Error(err)
 	}
 }
 
-func (w *workshop) send(thread, text string, edit ...func(*mailroom.Submit)) mailroom.Submitted {
+func (w *realFixture) send(thread, text string, edit ...func(*mailroom.Submit)) mailroom.Submitted {
 	w.t.Helper()
 	in := mailroom.Submit{Thread: thread, Agent: w.name, SetAgent: true, Messages: []mailroom.NewMessage{{Parts: mailroom.Text(text)}}}
 	for _, f := range edit {
@@ -173,9 +173,8 @@ func (w *workshop) send(thread, text string, edit ...func(*mailroom.Submit)) mai
 	return out
 }
 
-// until waits for what a reader sees of the store, which it is asked anew
-// whenever a thread has changed.
-func until[T any](w *workshop, what string, f func(mailroom.Reader) (T, bool, error)) T {
+// until waits until f reports success. It calls f again whenever a thread has changed.
+func until[T any](w *realFixture, what string, f func(mailroom.Reader) (T, bool, error)) T {
 	w.t.Helper()
 	notices := w.bus.Subscribe("", 1000)
 	defer notices.Close()
@@ -200,7 +199,7 @@ func until[T any](w *workshop, what string, f func(mailroom.Reader) (T, bool, er
 }
 
 // run waits until a run is in one of these states.
-func (w *workshop) run(id string, states ...mailroom.Status) *mailroom.Run {
+func (w *realFixture) run(id string, states ...mailroom.Status) *mailroom.Run {
 	w.t.Helper()
 	return until(w, "run that is "+string(states[0]), func(r mailroom.Reader) (*mailroom.Run, bool, error) {
 		runs, err := r.Runs(mailroom.RunQuery{IDs: []string{id}})
@@ -214,14 +213,14 @@ func (w *workshop) run(id string, states ...mailroom.Status) *mailroom.Run {
 	})
 }
 
-// ask sends a text and returns the run when it is done.
-func (w *workshop) ask(thread, text string) *mailroom.Run {
+// ask sends a text and returns the run once it is done.
+func (w *realFixture) ask(thread, text string) *mailroom.Run {
 	w.t.Helper()
 	return w.run(w.send(thread, text).Run, mailroom.StatusCompleted)
 }
 
 // entries waits for n entries of a kind in a thread, and decodes them.
-func entries[T any](w *workshop, thread, kind string, n int) []T {
+func entries[T any](w *realFixture, thread, kind string, n int) []T {
 	w.t.Helper()
 	return until(w, kind, func(r mailroom.Reader) (bodies []T, ok bool, err error) {
 		found, err := r.Entries(mailroom.EntryQuery{Thread: thread, Kinds: []string{kind}})
@@ -236,8 +235,8 @@ func entries[T any](w *workshop, thread, kind string, n int) []T {
 	})
 }
 
-// delta waits until live text of a thread has these words.
-func (w *workshop) delta(s *bus.Subscription, words string) {
+// delta waits until the live text of a thread contains these words.
+func (w *realFixture) delta(s *bus.Subscription, words string) {
 	w.t.Helper()
 	late := time.NewTimer(patience)
 	defer late.Stop()
@@ -253,8 +252,8 @@ func (w *workshop) delta(s *bus.Subscription, words string) {
 	}
 }
 
-// alone waits until no process of the workshop is left.
-func (w *workshop) alone() {
+// alone waits until no process of the fixture is left.
+func (w *realFixture) alone() {
 	w.t.Helper()
 	late := time.Now().Add(patience)
 	for {
@@ -265,12 +264,12 @@ func (w *workshop) alone() {
 		if time.Now().After(late) {
 			w.t.Fatalf("processes %v are left", left)
 		}
-		<-time.After(10 * time.Millisecond) // nothing tells when a process ends that is not ours
+		<-time.After(10 * time.Millisecond) // the end of a foreign process cannot be awaited
 	}
 }
 
-// processes are the living ones of the workshop, by a variable that they all have.
-func (w *workshop) processes() (pids []string) {
+// processes returns the fixture's processes, identified by a variable.
+func (w *realFixture) processes() (pids []string) {
 	w.t.Helper()
 	found, err := filepath.Glob("/proc/[0-9]*/environ")
 	w.must(err)
@@ -283,8 +282,8 @@ func (w *workshop) processes() (pids []string) {
 	return living(w.t, pids)
 }
 
-// tell logs all that is in the store.
-func (w *workshop) tell() {
+// dump logs the content of the store.
+func (w *realFixture) dump() {
 	store, err := sqlite.Open(context.Background(), filepath.Join(w.folder, "mail.db"), sqlite.Options{})
 	if err != nil {
 		w.t.Log(err)

@@ -23,8 +23,8 @@ import (
 	"mailroom/internal/fakemodel"
 )
 
-// said are the words of the user that a model was asked with.
-func said(r fakemodel.Request) (words []string) {
+// userTexts returns the user messages in a request to a model.
+func userTexts(r fakemodel.Request) (words []string) {
 	for _, turn := range r.Turns {
 		if turn.Role == "user" && !strings.HasPrefix(turn.Text, "<") {
 			words = append(words, strings.TrimSpace(turn.Text))
@@ -33,9 +33,9 @@ func said(r fakemodel.Request) (words []string) {
 	return words
 }
 
-// recall answers with all that the user has said so far.
+// recall answers with everything that the user has said.
 func recall(r fakemodel.Request) fakemodel.Answer {
-	return fakemodel.Say("You said: ", strings.Join(said(r), " | "))
+	return fakemodel.Say("You said: ", strings.Join(userTexts(r), " | "))
 }
 
 func reply(t *testing.T, run *mailroom.Run) string {
@@ -48,7 +48,7 @@ func reply(t *testing.T, run *mailroom.Run) string {
 
 func TestRealProgramKeepsOneSessionPerThread(t *testing.T) {
 	eachProgram(t, func(t *testing.T, name string) {
-		w := openWorkshop(t, name, model(t, recall).URL)
+		w := newRealFixture(t, name, model(t, recall).URL)
 		first := w.ask("t", "My word is lemon.")
 		if got, want := reply(t, first), "You said: My word is lemon."; got != want {
 			t.Errorf("first reply %q, want %q", got, want)
@@ -61,7 +61,7 @@ func TestRealProgramKeepsOneSessionPerThread(t *testing.T) {
 		if got := entries[exec.Session](w, "t", exec.KindSession, 1); len(got) != 1 {
 			t.Errorf("sessions %+v, want one for both turns", got)
 		}
-		// What a session has used in all is told anew by each turn.
+		// Each turn reports the totals of the session.
 		for _, run := range []*mailroom.Run{first, second} {
 			if run.Usage.InputTokens != fakemodel.InputTokens || run.Usage.OutputTokens != fakemodel.OutputTokens {
 				t.Errorf("usage %+v, want that of one answer", run.Usage)
@@ -76,7 +76,7 @@ func TestRealProgramKeepsOneSessionPerThread(t *testing.T) {
 
 func TestRealProgramThatLostItsSessionGetsTheTranscript(t *testing.T) {
 	eachProgram(t, func(t *testing.T, name string) {
-		w := openWorkshop(t, name, model(t, recall).URL)
+		w := newRealFixture(t, name, model(t, recall).URL)
 		w.ask("t", "My word is lemon.")
 		for _, folder := range []string{"codex/sessions", "claude/projects"} {
 			w.must(os.RemoveAll(filepath.Join(w.folder, folder)))
@@ -97,10 +97,10 @@ func TestRealProgramThatLostItsSessionGetsTheTranscript(t *testing.T) {
 	})
 }
 
-// working is a model that says something, uses a tool, and then hangs.
+// working is a model that writes text, calls a tool, and then hangs.
 func working(name string) func(fakemodel.Request) fakemodel.Answer {
 	return func(r fakemodel.Request) fakemodel.Answer {
-		if slices.Contains(said(r), "Go on.") {
+		if slices.Contains(userTexts(r), "Go on.") {
 			return recall(r)
 		}
 		if _, done := r.Result(); done {
@@ -110,7 +110,7 @@ func working(name string) func(fakemodel.Request) fakemodel.Answer {
 	}
 }
 
-// look is a call of the program's tool for commands.
+// look is a call of the program's shell tool.
 func look(name, command string) fakemodel.Call {
 	if name == "codex" {
 		return fakemodel.Call{Name: "exec_command", Input: map[string]any{"cmd": command, "yield_time_ms": 30000}}
@@ -121,13 +121,13 @@ func look(name, command string) fakemodel.Call {
 func TestRealProgramThatIsCancelledKeepsWhatItSaid(t *testing.T) {
 	eachProgram(t, func(t *testing.T, name string) {
 		m := model(t, working(name))
-		w := openWorkshop(t, name, m.URL)
+		w := newRealFixture(t, name, m.URL)
 		live := w.bus.Subscribe("t", 1000)
 		defer live.Close()
 		out := w.send("t", "Look around.")
 		if name == "claude" {
 			w.delta(live, "And then")
-		} else if _, err := m.Wait(w.t.Context(), 2); err != nil { // it tells no piece of a text
+		} else if _, err := m.Wait(w.t.Context(), 2); err != nil { // it reports no partial text
 			t.Fatal(err)
 		}
 		if len(w.processes()) == 0 {
@@ -166,7 +166,7 @@ func TestRealProgramThatIsKilledGoesOn(t *testing.T) {
 			}
 			return recall(r)
 		})
-		w := openWorkshop(t, name, m.URL)
+		w := newRealFixture(t, name, m.URL)
 		out := w.send("t", "My word is lemon.")
 		if _, err := m.Wait(t.Context(), 1); err != nil {
 			t.Fatal(err)
@@ -188,7 +188,7 @@ func TestRealErrorsOfTheModel(t *testing.T) {
 		for _, status := range []int{429, 500, 529} {
 			t.Run(strconv.Itoa(status), func(t *testing.T) {
 				var well atomic.Bool
-				w := openWorkshop(t, name, model(t, func(r fakemodel.Request) fakemodel.Answer {
+				w := newRealFixture(t, name, model(t, func(r fakemodel.Request) fakemodel.Answer {
 					if well.Load() {
 						return recall(r)
 					}
@@ -207,7 +207,7 @@ func TestRealErrorsOfTheModel(t *testing.T) {
 			})
 		}
 		t.Run("401", func(t *testing.T) {
-			w := openWorkshop(t, name, model(t, func(fakemodel.Request) fakemodel.Answer { return fakemodel.Answer{Status: 401} }).URL)
+			w := newRealFixture(t, name, model(t, func(fakemodel.Request) fakemodel.Answer { return fakemodel.Answer{Status: 401} }).URL)
 			run := w.run(w.send("t", "Hello.").Run, mailroom.StatusFailed)
 			if run.Error.Class != mailroom.ClassPermanent || !strings.Contains(run.Error.Message, "401") || run.Attempt != 1 {
 				t.Errorf("attempt %d ended with %+v, want a permanent failure at once", run.Attempt, run.Error)
@@ -221,7 +221,7 @@ func TestRealErrorsOfTheModel(t *testing.T) {
 
 func TestRealProgramWithoutAModelIsCut(t *testing.T) {
 	eachProgram(t, func(t *testing.T, name string) {
-		w := openWorkshop(t, name, "http://127.0.0.1:9", func(o *exec.ProgramOptions) { o.IdleTimeout = 3 * time.Second })
+		w := newRealFixture(t, name, "http://127.0.0.1:9", func(o *exec.ProgramOptions) { o.IdleTimeout = 3 * time.Second })
 		out := w.send("t", "Hello.")
 		failed := entries[mailroom.RunRescheduled](w, "t", mailroom.KindRescheduled, 1)[0]
 		if failed.Error == nil || failed.Error.Class != mailroom.ClassUnavailable {
@@ -242,7 +242,7 @@ func TestRealThreadsRunInParallel(t *testing.T) {
 			a.Hold = both
 			return a
 		})
-		w := openWorkshop(t, name, m.URL)
+		w := newRealFixture(t, name, m.URL)
 		a, b := w.send("a", "I am a."), w.send("b", "I am b.")
 		if _, err := m.Wait(t.Context(), 2); err != nil {
 			t.Fatal(err)
@@ -257,7 +257,7 @@ func TestRealThreadsRunInParallel(t *testing.T) {
 
 func TestRealToolsAreEntries(t *testing.T) {
 	eachProgram(t, func(t *testing.T, name string) {
-		w := openWorkshop(t, name, model(t, func(r fakemodel.Request) fakemodel.Answer {
+		w := newRealFixture(t, name, model(t, func(r fakemodel.Request) fakemodel.Answer {
 			if _, done := r.Result(); done {
 				return fakemodel.Say("I saw it.")
 			}
@@ -276,7 +276,7 @@ func TestRealToolsAreEntries(t *testing.T) {
 	})
 }
 
-// maker is a model that makes a file, with claude's tool for commands.
+// maker is a model that creates a file with claude's shell tool.
 func maker(r fakemodel.Request) fakemodel.Answer {
 	if result, done := r.Result(); done {
 		return fakemodel.Say("It says: ", result)
@@ -287,10 +287,10 @@ func maker(r fakemodel.Request) fakemodel.Answer {
 func TestRealQuestionOfClaudeIsATicket(t *testing.T) {
 	for _, verdict := range []mailroom.Verdict{mailroom.VerdictApprove, mailroom.VerdictDeny} {
 		t.Run(string(verdict), func(t *testing.T) {
-			w := openWorkshop(t, "claude", model(t, maker).URL)
+			w := newRealFixture(t, "claude", model(t, maker).URL)
 			out := w.send("t", "Make the file.")
 			w.run(out.Run, mailroom.StatusWaiting)
-			w.alone() // nothing waits for a person but the run
+			w.alone() // only the run waits for a person
 			tickets, err := w.ledger.Tickets(t.Context(), mailroom.TicketQuery{States: []mailroom.TicketState{mailroom.TicketOpen}})
 			w.must(err)
 			if len(tickets) != 1 || tickets[0].Kind != mailroom.TicketApproval || tickets[0].Action != "Bash" || !strings.Contains(string(tickets[0].Arguments), "touch made") {
@@ -320,12 +320,12 @@ func TestRealQuestionOfClaudeIsATicket(t *testing.T) {
 func TestRealSteeringReachesClaudeAtWork(t *testing.T) {
 	gate := make(chan struct{})
 	m := model(t, func(r fakemodel.Request) fakemodel.Answer {
-		if _, done := r.Result(); done || len(said(r)) > 1 {
+		if _, done := r.Result(); done || len(userTexts(r)) > 1 {
 			return fakemodel.Say("steered: ", strconv.FormatBool(r.Said("Also say why.")))
 		}
 		return fakemodel.Answer{Hold: gate, Calls: []fakemodel.Call{look("claude", "echo found")}}
 	})
-	w := openWorkshop(t, "claude", m.URL)
+	w := newRealFixture(t, "claude", m.URL)
 	out := w.send("t", "Look around.")
 	if _, err := m.Wait(t.Context(), 1); err != nil {
 		t.Fatal(err)
@@ -338,16 +338,16 @@ func TestRealSteeringReachesClaudeAtWork(t *testing.T) {
 	}
 }
 
-func TestRealSteeringBehindTheLastWordIsOneMoreTurn(t *testing.T) {
+func TestRealSteeringAfterTheReplyIsAnotherTurn(t *testing.T) {
 	gate := make(chan struct{})
 	m := model(t, func(r fakemodel.Request) fakemodel.Answer {
 		a := recall(r)
-		if len(said(r)) == 1 {
+		if len(userTexts(r)) == 1 {
 			a.Hold = gate
 		}
 		return a
 	})
-	w := openWorkshop(t, "claude", m.URL)
+	w := newRealFixture(t, "claude", m.URL)
 	live := w.bus.Subscribe("t", 1000)
 	defer live.Close()
 	out := w.send("t", "Look around.")
@@ -371,16 +371,16 @@ func TestRealSteeringBehindTheLastWordIsOneMoreTurn(t *testing.T) {
 func TestRealMessageMayBeLong(t *testing.T) {
 	eachProgram(t, func(t *testing.T, name string) {
 		m := model(t, func(fakemodel.Request) fakemodel.Answer { return fakemodel.Say("I read it.") })
-		w := openWorkshop(t, name, m.URL)
+		w := newRealFixture(t, name, m.URL)
 		text := strings.Repeat("All of it, to the last word. ", 10_000) + "The last word is lemon."
 		w.ask("t", text)
-		if got := m.Requests()[0]; !slices.Contains(said(got), text) {
+		if got := m.Requests()[0]; !slices.Contains(userTexts(got), text) {
 			t.Errorf("of %d bytes the model was not asked all", len(text))
 		}
 	})
 }
 
-func TestRealSessionThatSomebodyElseUsesIsWaitedFor(t *testing.T) {
+func TestRealBusySessionIsRetried(t *testing.T) {
 	gate := make(chan struct{})
 	m := model(t, func(r fakemodel.Request) fakemodel.Answer {
 		a := recall(r)
@@ -389,7 +389,7 @@ func TestRealSessionThatSomebodyElseUsesIsWaitedFor(t *testing.T) {
 		}
 		return a
 	})
-	w := openWorkshop(t, "codex", m.URL)
+	w := newRealFixture(t, "codex", m.URL)
 	w.ask("t", "My word is lemon.")
 	session := entries[exec.Session](w, "t", exec.KindSession, 1)[0].Session
 	terminal := osexec.Command(installed(t, "codex"), "exec", "resume", "--json", "--skip-git-repo-check", session, "-")
@@ -422,7 +422,7 @@ func TestRealPermissionsAreThoseOfTheSettings(t *testing.T) {
 		{"claude", program.ModeRead, false}, {"claude", program.ModeEdit, true},
 	} {
 		t.Run(c.name+" "+string(c.mode), func(t *testing.T) {
-			w := openWorkshop(t, c.name, model(t, func(r fakemodel.Request) fakemodel.Answer {
+			w := newRealFixture(t, c.name, model(t, func(r fakemodel.Request) fakemodel.Answer {
 				if _, done := r.Result(); done {
 					return fakemodel.Say("I tried.")
 				}
@@ -443,7 +443,7 @@ func TestRealPermissionsAreThoseOfTheSettings(t *testing.T) {
 func TestRealMessageIsTextAndNothingElse(t *testing.T) {
 	eachProgram(t, func(t *testing.T, name string) {
 		m := model(t, recall)
-		w := openWorkshop(t, name, m.URL)
+		w := newRealFixture(t, name, m.URL)
 		outside := filepath.Join(w.folder, "outside.txt")
 		w.must(os.WriteFile(outside, []byte("the word is damson"), 0o600))
 		words := []string{"/clear", "/model sonnet", "/config theme=dark", "!echo so be it", "Look at @" + outside + " please."}
@@ -455,17 +455,17 @@ func TestRealMessageIsTextAndNothingElse(t *testing.T) {
 		}
 		for _, r := range m.Requests() {
 			if strings.Contains(string(r.Body), "damson") {
-				t.Fatal("a message made the program hand over a file that nobody allowed it to read")
+				t.Fatal("a message made the program send a file that it was not permitted to read")
 			}
 			if slices.Contains(r.Tools, "AskUserQuestion") {
-				t.Fatal("it may ask what an approval cannot answer")
+				t.Fatal("it may ask a question that an approval cannot answer")
 			}
 		}
 	})
 }
 
 func TestRealCommandInTheBackgroundDoesNotHoldTheRun(t *testing.T) {
-	w := openWorkshop(t, "claude", model(t, func(r fakemodel.Request) fakemodel.Answer {
+	w := newRealFixture(t, "claude", model(t, func(r fakemodel.Request) fakemodel.Answer {
 		if result, done := r.Result(); done {
 			return fakemodel.Say(result)
 		}
@@ -474,8 +474,8 @@ func TestRealCommandInTheBackgroundDoesNotHoldTheRun(t *testing.T) {
 		}}}}
 	}).URL, func(o *exec.ProgramOptions) {
 		o.Permissions = program.ModeAll
-		// The first, else it refuses to be allowed everything by root; the second,
-		// as somebody may set it who wants what is off.
+		// Without the first variable, the program refuses all permissions as root. The second is
+		// what an operator might set to enable background tasks.
 		o.Env = append(o.Env, "IS_SANDBOX=1", "CLAUDE_CODE_DISABLE_BACKGROUND_TASKS=0")
 	})
 	if got, want := reply(t, w.ask("t", "Follow it.")), "Command running in background"; !strings.HasPrefix(got, want) {

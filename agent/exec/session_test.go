@@ -13,15 +13,15 @@ import (
 	"mailroom/agent/exec"
 )
 
-// session is a Session in memory. It does as the engine does: a step makes a
-// message of what was streamed before it.
+// session is a Session in memory. Like the engine, it turns streamed text into a message at the
+// next step.
 type session struct {
-	mailroom.Session // what a command has no business with: nil
+	mailroom.Session // nil: commands must not call other methods
 
 	run   *mailroom.Run
 	input []mailroom.Message
 
-	// Called, if set, before what they are named after; their error is its.
+	// Called, if set, before the method of that name. Their error is returned.
 	onStream func(all string) error
 	onAppend func(mailroom.Step) error
 
@@ -31,7 +31,7 @@ type session struct {
 	steps    []mailroom.Step
 }
 
-// exited returns how the entry says that the command ended, nil without one.
+// exited returns the entry about the end of the command, or nil.
 func (s *session) exited(t *testing.T) *exec.Exited {
 	t.Helper()
 	for _, step := range s.steps {
@@ -92,8 +92,7 @@ func (s *session) Append(ctx context.Context, step mailroom.Step) error {
 	return nil
 }
 
-// body decodes the one entry of that kind. It fails the test if there is not
-// exactly one.
+// body decodes the only entry of a kind. Any other number of entries fails the test.
 func body[T any](t *testing.T, s *session, kind string) T {
 	t.Helper()
 	var v T
@@ -114,7 +113,7 @@ func body[T any](t *testing.T, s *session, kind string) T {
 	return v
 }
 
-// command makes the agent of a script.
+// command returns the agent of a script.
 func command(t *testing.T, script string, o exec.Options) mailroom.Agent {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "script")
@@ -134,7 +133,7 @@ func agent(t *testing.T, o exec.Options) mailroom.Agent {
 	return a
 }
 
-// stopOn cancels a context once the command has said word.
+// stopOn returns a context that is cancelled once the command has written word.
 func (s *session) stopOn(t *testing.T, word string, why error) context.Context {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	t.Cleanup(func() { cancel(nil) })

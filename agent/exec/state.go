@@ -133,7 +133,7 @@ type question struct {
 	Arguments json.RawMessage `json:"arguments"`
 }
 
-func (q question) ask() mailroom.Ask {
+func (q question) ticketAsk() mailroom.Ask {
 	return mailroom.Ask{Name: q.Name, Kind: mailroom.TicketApproval, Prompt: q.Prompt, Action: q.Tool, Arguments: q.Arguments}
 }
 

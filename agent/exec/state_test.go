@@ -10,7 +10,7 @@ import (
 	"mailroom/agent/exec/program"
 )
 
-func TestARequestSaysWhatTheSessionMustKnow(t *testing.T) {
+func TestRequestText(t *testing.T) {
 	const interrupted = "You were interrupted while working on this. Check what is already done, then continue:\n\ndo it"
 	gone := plan{history: history{text: "{}\n", omitted: 1}}
 	cases := []struct {
@@ -98,7 +98,7 @@ func TestAQuestionIsKnownByItsToolAndArguments(t *testing.T) {
 	for _, q := range []question{
 		ask("Bash", `{"content":"`+strings.Repeat(`\u0000x`, 1<<16)+`"}`), ask(strings.Repeat("世\x00", 1000), `{}`), ask("", `null`),
 	} {
-		a := q.ask()
+		a := q.ticketAsk()
 		if err := a.Check(); err != nil {
 			t.Errorf("the ticket of %.100s is refused: %v", q.Tool, err)
 		}

@@ -14,14 +14,14 @@ import (
 	"time"
 )
 
-// Variables of the stub: what it is to do, where it keeps its sessions.
+// Variables of the stub: its behaviour, and the folder of its sessions.
 const (
 	stubDoes = "EXEC_TEST_STUB"
 	stubHome = "EXEC_TEST_HOME"
 )
 
-// stub is a program that talks as claude does and does what a test asks for. Its
-// sessions are files with a line for each request.
+// stub is a program that speaks the protocol of claude and behaves as a test asks. Its sessions are
+// files with one line per request.
 type stub struct {
 	session string
 	does    string
@@ -48,10 +48,10 @@ func runStub() {
 	_, err := os.Stat(s.file())
 	_, elsewhere := os.Stat(filepath.Join(os.Getenv(stubHome), "elsewhere"))
 	switch {
-	case resume && elsewhere == nil: // as if the name were not known, and a new one taken
+	case resume && elsewhere == nil: // behaves as if the session did not exist and starts another
 		s.session = "another-session"
 	case resume && err != nil:
-		s.say(`{"is_error":true,"errors":["No conversation found with session ID: %s"],"subtype":"error_during_execution","type":"result"}`, s.session)
+		s.writef(`{"is_error":true,"errors":["No conversation found with session ID: %s"],"subtype":"error_during_execution","type":"result"}`, s.session)
 		os.Exit(1)
 	case !resume && err == nil:
 		fmt.Fprintf(os.Stderr, "Error: Session ID %s is already in use.\n", s.session)
@@ -66,23 +66,23 @@ func runStub() {
 
 func (s *stub) file() string { return filepath.Join(os.Getenv(stubHome), s.session) }
 
-func (s *stub) say(format string, args ...any) { fmt.Printf(format+"\n", args...) }
+func (s *stub) writef(format string, args ...any) { fmt.Printf(format+"\n", args...) }
 
-func (s *stub) begin(id string) { s.say(`{"type":"system","subtype":"init","session_id":"%s"}`, id) }
+func (s *stub) begin(id string) { s.writef(`{"type":"system","subtype":"init","session_id":"%s"}`, id) }
 
 func (s *stub) speak(text string) {
 	b, _ := json.Marshal(text) // a text
-	s.say(`{"type":"stream_event","event":{"type":"message_start","message":{"id":"msg"}},"parent_tool_use_id":null}`)
-	s.say(`{"type":"stream_event","event":{"type":"content_block_delta","delta":{"type":"text_delta","text":%s}},"parent_tool_use_id":null}`, b)
-	s.say(`{"type":"assistant","message":{"id":"msg","role":"assistant","content":[{"type":"text","text":%s}]},"parent_tool_use_id":null}`, b)
+	s.writef(`{"type":"stream_event","event":{"type":"message_start","message":{"id":"msg"}},"parent_tool_use_id":null}`)
+	s.writef(`{"type":"stream_event","event":{"type":"content_block_delta","delta":{"type":"text_delta","text":%s}},"parent_tool_use_id":null}`, b)
+	s.writef(`{"type":"assistant","message":{"id":"msg","role":"assistant","content":[{"type":"text","text":%s}]},"parent_tool_use_id":null}`, b)
 }
 
 func (s *stub) done() int {
-	s.say(`{"usage":{"input_tokens":10,"output_tokens":5},"total_cost_usd":0.5,"model_usage_since_last_result":{"m":{"costUSD":0.25}},"is_error":false,"subtype":"success","result":"","terminal_reason":"completed","type":"result"}`)
+	s.writef(`{"usage":{"input_tokens":10,"output_tokens":5},"total_cost_usd":0.5,"model_usage_since_last_result":{"m":{"costUSD":0.25}},"is_error":false,"subtype":"success","result":"","terminal_reason":"completed","type":"result"}`)
 	return 0
 }
 
-// read decodes the user's line that was scanned.
+// read decodes the user line that was scanned.
 func (s *stub) read() string {
 	var l struct {
 		Message struct{ Content string }
@@ -94,7 +94,7 @@ func (s *stub) read() string {
 	return l.Message.Content
 }
 
-// turn takes one request and returns the exit status that it leads to.
+// turn handles one request and returns the exit status.
 func (s *stub) turn(text string) int {
 	s.begin(s.session)
 	before, _ := os.ReadFile(s.file()) // none: the session is new
@@ -110,29 +110,29 @@ func (s *stub) turn(text string) int {
 	switch at := strings.LastIndex(history, "!ask "); {
 	case strings.Contains(text, "!ask ") || strings.Contains(text, "Your call of Bash was allowed"):
 		command, _, _ := strings.Cut(history[at+len("!ask "):], ".")
-		return s.ask(command)
+		return s.requestPermission(command)
 	case strings.Contains(text, "!hold"):
-		s.say(`{"type":"assistant","message":{"id":"hold","role":"assistant","content":[{"type":"tool_use","id":"hold-%d","name":"Bash","input":{}}]}}`, n)
+		s.writef(`{"type":"assistant","message":{"id":"hold","role":"assistant","content":[{"type":"tool_use","id":"hold-%d","name":"Bash","input":{}}]}}`, n)
 		s.in.Scan() // the next message comes while a tool works, and is of the same turn
 		text = s.read()
-		s.say(`{"type":"user","message":{"role":"user","content":[{"type":"tool_result","tool_use_id":"hold-%d","content":"held","is_error":false}]}}`, n)
+		s.writef(`{"type":"user","message":{"role":"user","content":[{"type":"tool_result","tool_use_id":"hold-%d","content":"held","is_error":false}]}}`, n)
 	case strings.Contains(text, "!die once") && !strings.Contains(text, "interrupted"):
 		s.speak("half of it")
 		os.Exit(1)
 	case strings.Contains(text, "!overload"):
-		s.say(`{"is_error":true,"subtype":"success","api_error_status":529,"result":"Overloaded, try again in 2 seconds","type":"result"}`)
+		s.writef(`{"is_error":true,"subtype":"success","api_error_status":529,"result":"Overloaded, try again in 2 seconds","type":"result"}`)
 		return 1
 	}
 	s.speak(fmt.Sprintf("%d: %s", n, text))
 	return s.done()
 }
 
-// ask asks whether it may run a command, and does as it is told.
-func (s *stub) ask(command string) int {
+// requestPermission requests permission for a command and obeys the answer.
+func (s *stub) requestPermission(command string) int {
 	s.speak("Let me see.")
 	input, _ := json.Marshal(map[string]string{"command": command}) // a text
-	s.say(`{"type":"assistant","message":{"id":"msg","role":"assistant","content":[{"type":"tool_use","id":"call","name":"Bash","input":%s}]}}`, input)
-	s.say(`{"type":"control_request","request_id":"r1","request":{"subtype":"can_use_tool","tool_name":"Bash","tool_use_id":"call","description":"a try","input":%s}}`, input)
+	s.writef(`{"type":"assistant","message":{"id":"msg","role":"assistant","content":[{"type":"tool_use","id":"call","name":"Bash","input":%s}]}}`, input)
+	s.writef(`{"type":"control_request","request_id":"r1","request":{"subtype":"can_use_tool","tool_name":"Bash","tool_use_id":"call","description":"a try","input":%s}}`, input)
 	s.in.Scan()
 	var a struct {
 		Response struct {
@@ -149,7 +149,7 @@ func (s *stub) ask(command string) int {
 	answer := a.Response.Response
 	result := func(text string, failed bool) {
 		b, _ := json.Marshal(text) // a text
-		s.say(`{"type":"user","message":{"role":"user","content":[{"type":"tool_result","tool_use_id":"call","content":%s,"is_error":%v}]}}`, b, failed)
+		s.writef(`{"type":"user","message":{"role":"user","content":[{"type":"tool_result","tool_use_id":"call","content":%s,"is_error":%v}]}}`, b, failed)
 	}
 	switch {
 	case answer.Behavior == "allow":
@@ -158,7 +158,7 @@ func (s *stub) ask(command string) int {
 		return s.done()
 	case answer.Interrupt:
 		result("The user doesn't want to proceed", true)
-		s.say(`{"is_error":true,"subtype":"error_during_execution","terminal_reason":"aborted_tools","type":"result"}`)
+		s.writef(`{"is_error":true,"subtype":"error_during_execution","terminal_reason":"aborted_tools","type":"result"}`)
 		return 1
 	}
 	result(answer.Message, true)
@@ -166,9 +166,9 @@ func (s *stub) ask(command string) int {
 	return s.done()
 }
 
-// misbehaviour is what the stub does instead of its work; nil for none.
+// misbehaviour returns what the stub does instead of its work, or nil.
 func (s *stub) misbehaviour() func() {
-	forever := func() { <-time.After(time.Hour) } // a bare select would be a deadlock, and end it
+	forever := func() { <-time.After(time.Hour) } // a bare select would be a deadlock, which ends the process
 	half := func() { s.begin(s.session); s.speak("half of it") }
 	status := `{"type":"system","subtype":"status","status":"requesting","filler":"` + strings.Repeat("x", 1000) + `"}`
 	return map[string]func(){
@@ -176,7 +176,7 @@ func (s *stub) misbehaviour() func() {
 		"goes silent":                 func() { half(); forever() },
 		"waits for its network for ever": func() {
 			for s.begin(s.session); ; <-time.After(20 * time.Millisecond) {
-				s.say(`{"type":"system","subtype":"api_retry","attempt":1,"max_retries":10,"error":"connection refused"}`)
+				s.writef(`{"type":"system","subtype":"api_retry","attempt":1,"max_retries":10,"error":"connection refused"}`)
 			}
 		},
 		"floods 100 MB in many lines": func() {

@@ -38,8 +38,8 @@ func TestClean(t *testing.T) {
 	}
 }
 
-// However bytes are cut into pieces, the text is the same, and each piece of it
-// is one that a message may hold.
+// FuzzClean checks that the text does not depend on how bytes are chunked, and that each chunk of
+// text is valid in a message.
 func FuzzClean(f *testing.F) {
 	f.Add("café 世界 😀", 3)
 	f.Add("\xf0\x9f\x00\xff\xe4\xb8", 1)

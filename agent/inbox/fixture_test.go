@@ -19,21 +19,21 @@ import (
 	"mailroom/store/storetest"
 )
 
-// house is a store, and one server after the other on it.
-type house struct {
+// fixture is a store with a sequence of servers on it.
+type fixture struct {
 	t      *testing.T
 	store  mailroom.Store
 	ledger *ledger.Ledger
 	stop   func()
 }
 
-// inHouse runs f in a bubble of virtual time, on a server, and checks the
-// invariants of what it leaves behind.
-func inHouse(t *testing.T, f func(h *house)) {
+// withFixture runs f in a bubble of virtual time, on a server, and checks the invariants of the
+// store afterwards.
+func withFixture(t *testing.T, f func(h *fixture)) {
 	synctest.Test(t, func(t *testing.T) {
-		h := &house{t: t, store: memory.New(), stop: func() {}}
+		h := &fixture{t: t, store: memory.New(), stop: func() {}}
 		h.serve(h.store)
-		defer func() { h.stop() }() // also when the test ends in the middle
+		defer func() { h.stop() }() // also if the test fails early
 		f(h)
 		h.stop()
 		found, err := storetest.Check(context.Background(), h.store)
@@ -45,15 +45,15 @@ func inHouse(t *testing.T, f func(h *house)) {
 	})
 }
 
-func (h *house) must(err error) {
+func (h *fixture) must(err error) {
 	h.t.Helper()
 	if err != nil {
 		h.t.Fatal(err)
 	}
 }
 
-// serve starts a server that writes through store; h.stop ends it.
-func (h *house) serve(store mailroom.Store) {
+// serve starts a server that writes through store; h.stop stops it.
+func (h *fixture) serve(store mailroom.Store) {
 	b := bus.New()
 	l := ledger.New(store, ledger.Options{Publish: func(thread string, entries []mailroom.Entry) {
 		b.Publish(bus.Notice{Thread: thread, Entries: entries})
@@ -83,13 +83,13 @@ func (h *house) serve(store mailroom.Store) {
 	h.rest()
 }
 
-// rest lets some time pass, longer than a lost claim waits, and then everything come to rest.
-func (h *house) rest() {
-	<-time.After(2 * time.Second) // of the bubble: no real time passes
+// rest waits longer than the grace of a lost claim, and then until all goroutines are idle.
+func (h *fixture) rest() {
+	<-time.After(2 * time.Second) // virtual time
 	synctest.Wait()
 }
 
-// parrot says what it is told.
+// parrot repeats its input.
 func parrot(ctx context.Context, s mailroom.Session) error {
 	input, err := s.Input(ctx)
 	if err != nil {
@@ -98,9 +98,9 @@ func parrot(ctx context.Context, s mailroom.Session) error {
 	return s.Stream(ctx, "parrot: "+input[0].Text)
 }
 
-// send submits to the inbox of that thread, lets everything come to rest, and
-// returns the run.
-func (h *house) send(thread, text string, edit ...func(*mailroom.Submit)) string {
+// send submits to the inbox of that thread, waits until all goroutines are idle, and returns the
+// run.
+func (h *fixture) send(thread, text string, edit ...func(*mailroom.Submit)) string {
 	h.t.Helper()
 	in := mailroom.Submit{
 		Thread: thread, Agent: "inbox", SetAgent: true, Messages: []mailroom.NewMessage{{Parts: mailroom.Text(text)}},
@@ -115,7 +115,7 @@ func (h *house) send(thread, text string, edit ...func(*mailroom.Submit)) string
 	return out.Run
 }
 
-// command makes a submit a reader's own.
+// command makes a submit a reader's own command.
 func command(json string) func(*mailroom.Submit) {
 	return func(in *mailroom.Submit) {
 		in.Options = []byte(`{"inbox":` + json + `}`)
@@ -123,16 +123,16 @@ func command(json string) func(*mailroom.Submit) {
 	}
 }
 
-// heads are the open tickets of inboxes.
-func (h *house) heads() []*mailroom.Ticket {
+// heads returns the open tickets of inboxes.
+func (h *fixture) heads() []*mailroom.Ticket {
 	h.t.Helper()
 	found, err := h.ledger.Tickets(h.t.Context(), mailroom.TicketQuery{States: []mailroom.TicketState{mailroom.TicketOpen}})
 	h.must(err)
 	return found
 }
 
-// head is the one open ticket.
-func (h *house) head() *mailroom.Ticket {
+// head returns the only open ticket.
+func (h *fixture) head() *mailroom.Ticket {
 	h.t.Helper()
 	found := h.heads()
 	if len(found) != 1 {
@@ -141,19 +141,19 @@ func (h *house) head() *mailroom.Ticket {
 	return found[0]
 }
 
-// do answers the ticket of the head and lets everything come to rest.
-func (h *house) do(command string) {
+// do answers the ticket at the head and waits until all goroutines are idle.
+func (h *fixture) do(command string) {
 	h.t.Helper()
 	h.must(h.answer(h.head(), command))
 	h.rest()
 }
 
-func (h *house) answer(k *mailroom.Ticket, command string) error {
+func (h *fixture) answer(k *mailroom.Ticket, command string) error {
 	_, err := h.ledger.Decide(h.t.Context(), mailroom.Decision{Ticket: k.ID, Verdict: mailroom.VerdictAnswer, Answer: []byte(command), By: "reader"})
 	return err
 }
 
-func (h *house) run(id string) *mailroom.Run {
+func (h *fixture) run(id string) *mailroom.Run {
 	h.t.Helper()
 	var rows []*mailroom.Run
 	h.view(func(r mailroom.Reader) (err error) {
@@ -166,13 +166,13 @@ func (h *house) run(id string) *mailroom.Run {
 	return rows[0]
 }
 
-func (h *house) view(f func(mailroom.Reader) error) {
+func (h *fixture) view(f func(mailroom.Reader) error) {
 	h.t.Helper()
 	h.must(h.store.View(h.t.Context(), f))
 }
 
-// said are the whole messages of the agent in a thread.
-func (h *house) said(thread string) string {
+// replies returns the complete messages of the agent in a thread.
+func (h *fixture) replies(thread string) string {
 	h.t.Helper()
 	var all []string
 	for _, e := range h.entries(thread, mailroom.KindMessage) {
@@ -185,7 +185,7 @@ func (h *house) said(thread string) string {
 	return strings.Join(all, "|")
 }
 
-func (h *house) entries(thread string, kinds ...string) (found []mailroom.Entry) {
+func (h *fixture) entries(thread string, kinds ...string) (found []mailroom.Entry) {
 	h.t.Helper()
 	h.view(func(r mailroom.Reader) (err error) {
 		found, err = r.Entries(mailroom.EntryQuery{Thread: thread, Kinds: kinds})
@@ -194,8 +194,8 @@ func (h *house) entries(thread string, kinds ...string) (found []mailroom.Entry)
 	return found
 }
 
-// outcomes are what became of the commands in a thread.
-func (h *house) outcomes(thread string) (all []inbox.Outcome) {
+// outcomes returns the outcomes of the commands in a thread.
+func (h *fixture) outcomes(thread string) (all []inbox.Outcome) {
 	h.t.Helper()
 	for _, e := range h.entries(thread, inbox.KindOutcome) {
 		var o inbox.Outcome
@@ -205,7 +205,7 @@ func (h *house) outcomes(thread string) (all []inbox.Outcome) {
 	return all
 }
 
-// text is what a ticket shows of its message.
+// text returns the text in a ticket.
 func text(t *testing.T, k *mailroom.Ticket) string {
 	t.Helper()
 	var head inbox.Head
@@ -218,9 +218,9 @@ func text(t *testing.T, k *mailroom.Ticket) string {
 	return head.Kind + " " + head.Sender + ": " + head.Text
 }
 
-// mortal is the store of a server that is killed at its n-th write to a log:
-// just before it, or just after. From then on nothing of it reaches the store.
-type mortal struct {
+// killableStore is the store of a server that is killed before or after its n-th write to a log.
+// Later writes do not reach the store.
+type killableStore struct {
 	mailroom.Store
 	n     int
 	after bool
@@ -230,7 +230,7 @@ type mortal struct {
 	count int  // owned by mu
 }
 
-func (m *mortal) isDead() bool {
+func (m *killableStore) isDead() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.dead
@@ -238,31 +238,31 @@ func (m *mortal) isDead() bool {
 
 var errKilled = mailroom.Errorf(mailroom.CodeUnavailable, "killed: %w", mailroom.ErrStoreClosed)
 
-func (m *mortal) Update(ctx context.Context, f func(mailroom.Tx) error) error {
+func (m *killableStore) Update(ctx context.Context, f func(mailroom.Tx) error) error {
 	if m.isDead() {
 		return errKilled
 	}
-	err := m.Store.Update(ctx, func(tx mailroom.Tx) error { return f(counting{tx, m}) })
+	err := m.Store.Update(ctx, func(tx mailroom.Tx) error { return f(countingTx{tx, m}) })
 	if err == nil && m.isDead() {
 		return errKilled
 	}
 	return err
 }
 
-func (m *mortal) View(ctx context.Context, f func(mailroom.Reader) error) error {
+func (m *killableStore) View(ctx context.Context, f func(mailroom.Reader) error) error {
 	if m.isDead() {
 		return errKilled
 	}
 	return m.Store.View(ctx, f)
 }
 
-// counting counts the writes of a transaction that append entries.
-type counting struct {
+// countingTx counts the writes of a transaction that append entries.
+type countingTx struct {
 	mailroom.Tx
-	m *mortal
+	m *killableStore
 }
 
-func (c counting) Write(changes *mailroom.Changes) error {
+func (c countingTx) Write(changes *mailroom.Changes) error {
 	if len(changes.Entries) > 0 {
 		c.m.mu.Lock()
 		c.m.count++

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// FuzzCommand says of what is taken for a command that it is exactly one, and
-// reads back the same; of what is not, that its reader is told why.
+// FuzzCommand checks that accepted input is exactly one command that survives a round trip, and
+// that rejected input has an error for the reader.
 func FuzzCommand(f *testing.F) {
 	for _, seed := range []string{
 		`{"say":"hello"}`, `{"call":"c","pop":true}`, `{"open":true}`, `{"delegate":{"thread":"t","task":"x"}}`,
@@ -33,7 +33,7 @@ func FuzzCommand(f *testing.F) {
 			t.Errorf("%s is %d commands", raw, given)
 		}
 		if d := c.Delegate; d != nil && (d.Thread == "") == (d.Agent == "") {
-			t.Errorf("%s goes to nobody, or to two", raw)
+			t.Errorf("%s has no target, or two", raw)
 		}
 		again, err := json.Marshal(c)
 		if err != nil {

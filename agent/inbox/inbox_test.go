@@ -12,7 +12,7 @@ import (
 )
 
 func TestAMessageStaysAtTheHeadUntilItIsPopped(t *testing.T) {
-	inHouse(t, func(h *house) {
+	withFixture(t, func(h *fixture) {
 		first := h.send("mine", "one")
 		second := h.send("mine", "two")
 		for range 3 {
@@ -35,11 +35,11 @@ func TestAMessageStaysAtTheHeadUntilItIsPopped(t *testing.T) {
 		if got := len(h.heads()); got != 0 {
 			t.Errorf("%d messages are at a head, want none", got)
 		}
-		if got, want := h.said("mine"), "I am on it|done"; got != want {
+		if got, want := h.replies("mine"), "I am on it|done"; got != want {
 			t.Errorf("it said %q, want %q", got, want)
 		}
 		if r := h.run(first); r.Status != mailroom.StatusCompleted || r.Reply == nil || *r.Reply != "done" {
-			t.Errorf("the run of the first message: %s with reply %v, want completed with what was said last", r.Status, r.Reply)
+			t.Errorf("the run of the first message: %s with reply %v, want completed with the last reply", r.Status, r.Reply)
 		}
 		if r := h.run(second); r.Status != mailroom.StatusCompleted || r.Reply != nil {
 			t.Errorf("the run of the second message: %s with reply %v, want completed without one", r.Status, r.Reply)
@@ -47,13 +47,13 @@ func TestAMessageStaysAtTheHeadUntilItIsPopped(t *testing.T) {
 	})
 }
 
-func TestWhatIsDelegatedComesBackAsAMessage(t *testing.T) {
+func TestDelegationResultArrivesAsAMessage(t *testing.T) {
 	for name, delegation := range map[string]string{
 		"to a thread": `{"delegate":{"thread":"cage","task":"pretty"}}`,
 		"to an agent": `{"delegate":{"agent":"parrot","task":"pretty"}}`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			inHouse(t, func(h *house) {
+			withFixture(t, func(h *fixture) {
 				h.send("cage", "hello", func(in *mailroom.Submit) { in.Agent = "parrot" })
 				h.send("mine", "one")
 				h.do(delegation)
@@ -74,8 +74,8 @@ func TestWhatIsDelegatedComesBackAsAMessage(t *testing.T) {
 	}
 }
 
-func TestBetweenInboxesAMessageIsAPeersAndItsReplyComesBack(t *testing.T) {
-	inHouse(t, func(h *house) {
+func TestInboxesExchangeMessages(t *testing.T) {
+	withFixture(t, func(h *fixture) {
 		h.send("yours", "", command(`{"open":true}`))
 		h.send("mine", "", command(`{"delegate":{"thread":"yours","task":"please"}}`))
 		if got, want := text(t, h.head()), "peer_agent inbox: please"; got != want {
@@ -91,7 +91,7 @@ func TestBetweenInboxesAMessageIsAPeersAndItsReplyComesBack(t *testing.T) {
 }
 
 func TestACommandWithoutAMessageIsARunOfItsOwn(t *testing.T) {
-	inHouse(t, func(h *house) {
+	withFixture(t, func(h *fixture) {
 		open := h.send("mine", "", command(`{"open":true}`))
 		say := h.send("mine", "", command(`{"call":"c","say":"good morning"}`))
 		bad := h.send("mine", "", command(`{"pop":true}`))
@@ -100,32 +100,32 @@ func TestACommandWithoutAMessageIsARunOfItsOwn(t *testing.T) {
 				t.Errorf("run %s is %s, want %s", run, got, want)
 			}
 		}
-		if got := h.said("mine"); got != "good morning" {
+		if got := h.replies("mine"); got != "good morning" {
 			t.Errorf("it said %q", got)
 		}
 		if diff := cmp.Diff([]inbox.Outcome{{Call: "c", Did: "say"}}, h.outcomes("mine")); diff != "" {
 			t.Errorf("outcomes (-want +got):\n%s", diff)
 		}
 		if e := h.run(bad).Error; e.Class != mailroom.ClassPermanent || !strings.Contains(e.Message, "pop is allowed only") {
-			t.Errorf("the bad command fails with %+v, want for good, and why", e)
+			t.Errorf("the bad command fails with %+v, want a permanent failure with its reason", e)
 		}
 	})
 }
 
 func TestAPersonCanAnswerByHand(t *testing.T) {
-	inHouse(t, func(h *house) {
+	withFixture(t, func(h *fixture) {
 		run := h.send("mine", "one")
 		h.do(`"a plain text"`)
 		h.do(`"{\"say\":\"a command as text\"}"`)
 		h.do(`"{\"pop\":true}"`)
-		if got, want := h.said("mine"), "a plain text|a command as text"; got != want || h.run(run).Status != mailroom.StatusCompleted {
+		if got, want := h.replies("mine"), "a plain text|a command as text"; got != want || h.run(run).Status != mailroom.StatusCompleted {
 			t.Errorf("it said %q and is %s, want %q and completed", got, h.run(run).Status, want)
 		}
 	})
 }
 
-func TestARefusedCommandIsToldAndKeepsTheMessage(t *testing.T) {
-	inHouse(t, func(h *house) {
+func TestRefusedCommandIsReportedAndKeepsTheMessage(t *testing.T) {
+	withFixture(t, func(h *fixture) {
 		h.send("theirs", "", command(`{"open":true}`), func(in *mailroom.Submit) { in.Owner = "bob" })
 		run := h.send("mine", "one")
 		h.do(`{"call":"a","delegate":{"thread":"theirs","task":"x"}}`)
@@ -155,10 +155,10 @@ func TestARefusedCommandIsToldAndKeepsTheMessage(t *testing.T) {
 	})
 }
 
-func TestWhatIsAddedToAMessageIsNotPoppedUnread(t *testing.T) {
+func TestExtendedMessageIsNotPoppedUnread(t *testing.T) {
 	for name, before := range map[string][]string{"at once": {}, "after something was said": {`{"say":"yes"}`}} {
 		t.Run(name, func(t *testing.T) {
-			inHouse(t, func(h *house) {
+			withFixture(t, func(h *fixture) {
 				run := h.send("mine", "one")
 				h.send("mine", "mind", func(in *mailroom.Submit) { in.Mode = mailroom.ModeSteer })
 				for _, c := range before {
@@ -181,20 +181,20 @@ func TestWhatIsAddedToAMessageIsNotPoppedUnread(t *testing.T) {
 	}
 }
 
-// TestEachCommandIsDoneOnceWhereverItsServerDies kills the server before or after
-// its n-th write, for all of them, from the message to the pop.
+// TestEachCommandIsDoneOnceWhereverItsServerDies kills the server before and after each of its
+// writes, from the message to the pop.
 func TestEachCommandIsDoneOnceWhereverItsServerDies(t *testing.T) {
 	commands := []string{`{"call":"1","say":"one"}`, `{"call":"2","delegate":{"agent":"parrot","task":"x"}}`, `{"call":"3","say":"three"}`, `{"pop":true}`}
 	for n := 1; ; n++ {
 		survived := false
 		for _, after := range []bool{false, true} {
 			t.Run(fmt.Sprint(n, after), func(t *testing.T) {
-				inHouse(t, func(h *house) {
+				withFixture(t, func(h *fixture) {
 					h.stop()
-					m := &mortal{Store: h.store, n: n, after: after}
+					m := &killableStore{Store: h.store, n: n, after: after}
 					h.serve(m)
 					survived = h.play(m, commands)
-					if got, want := h.said("mine"), "one|three"; got != want {
+					if got, want := h.replies("mine"), "one|three"; got != want {
 						t.Errorf("it said %q, want %q", got, want)
 					}
 					if got := len(h.entries("mine", mailroom.KindSend)); got != 1 {
@@ -212,9 +212,9 @@ func TestEachCommandIsDoneOnceWhereverItsServerDies(t *testing.T) {
 	}
 }
 
-// play hands in a message and the commands, each until it is taken, with a new
-// server when the one on m has died. It reports whether it never did.
-func (h *house) play(m *mortal, commands []string) (survived bool) {
+// play submits a message and the commands, each until it is accepted, with a new server after the
+// one on m has died. It reports whether that server survived.
+func (h *fixture) play(m *killableStore, commands []string) (survived bool) {
 	h.t.Helper()
 	submit := func() error {
 		_, err := h.ledger.Submit(h.t.Context(), mailroom.Submit{
@@ -241,9 +241,9 @@ func (h *house) play(m *mortal, commands []string) (survived bool) {
 	return !m.isDead()
 }
 
-// try does f and lets everything come to rest; if the server died meanwhile, again
-// on the next one.
-func (h *house) try(m *mortal, f func() error) {
+// try calls f and waits until all goroutines are idle. If the server died, it repeats that on the
+// next one.
+func (h *fixture) try(m *killableStore, f func() error) {
 	h.t.Helper()
 	dead := m.isDead()
 	err := error(nil)

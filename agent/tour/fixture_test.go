@@ -18,22 +18,20 @@ import (
 	"mailroom/store/storetest"
 )
 
-// house is a store, a ledger that nothing disturbs, and one server after the
-// other.
-type house struct {
+// fixture is a store with a ledger for the test itself and a sequence of servers.
+type fixture struct {
 	t      *testing.T
 	store  mailroom.Store
 	ledger *ledger.Ledger
-	front  *ledger.Ledger // takes the submits
+	front  *ledger.Ledger // accepts the submits
 	pace   time.Duration
 	stop   func()
 }
 
-// inHouse runs f in a bubble of virtual time and checks the invariants of what
-// it leaves behind.
-func inHouse(t *testing.T, f func(h *house)) {
+// withFixture runs f in a bubble of virtual time and checks the invariants of the store afterwards.
+func withFixture(t *testing.T, f func(h *fixture)) {
 	synctest.Test(t, func(t *testing.T) {
-		h := &house{t: t, store: memory.New(), stop: func() {}}
+		h := &fixture{t: t, store: memory.New(), stop: func() {}}
 		h.ledger = ledger.New(h.store, ledger.Options{Poll: time.Hour})
 		ctx, end := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
@@ -51,15 +49,15 @@ func inHouse(t *testing.T, f func(h *house)) {
 	})
 }
 
-func (h *house) must(err error) {
+func (h *fixture) must(err error) {
 	h.t.Helper()
 	if err != nil {
 		h.t.Fatal(err)
 	}
 }
 
-// serve starts a server that writes through store; h.stop ends it.
-func (h *house) serve(store mailroom.Store) {
+// serve starts a server that writes through store; h.stop stops it.
+func (h *fixture) serve(store mailroom.Store) {
 	b := bus.New()
 	l := ledger.New(store, ledger.Options{Publish: func(thread string, entries []mailroom.Entry) {
 		b.Publish(bus.Notice{Thread: thread, Entries: entries})
@@ -83,14 +81,14 @@ func (h *house) serve(store mailroom.Store) {
 	}
 }
 
-// ended checks how a part of a server came to its end.
-func (h *house) ended(err error) {
+// ended checks the error with which a part of a server ended.
+func (h *fixture) ended(err error) {
 	if err != nil && !errors.Is(err, mailroom.ErrStoreClosed) {
 		h.t.Error(err)
 	}
 }
 
-func (h *house) send(thread string, edit ...func(*mailroom.Submit)) mailroom.Submitted {
+func (h *fixture) send(thread string, edit ...func(*mailroom.Submit)) mailroom.Submitted {
 	h.t.Helper()
 	in := mailroom.Submit{Thread: thread, Agent: "tour", SetAgent: true, Messages: []mailroom.NewMessage{{Parts: mailroom.Text("show me")}}}
 	for _, f := range edit {
@@ -101,22 +99,22 @@ func (h *house) send(thread string, edit ...func(*mailroom.Submit)) mailroom.Sub
 	return out
 }
 
-func (h *house) run(id string) *mailroom.Run {
+func (h *fixture) run(id string) *mailroom.Run {
 	h.t.Helper()
 	return one(h, func(r mailroom.Reader) ([]*mailroom.Run, error) {
 		return r.Runs(mailroom.RunQuery{IDs: []string{id}})
 	})
 }
 
-// child is the run that the tour has sent on its errand.
-func (h *house) child(parent string) *mailroom.Run {
+// child returns the run that the tour has started.
+func (h *fixture) child(parent string) *mailroom.Run {
 	h.t.Helper()
 	return one(h, func(r mailroom.Reader) ([]*mailroom.Run, error) {
 		return r.Runs(mailroom.RunQuery{Parent: parent})
 	})
 }
 
-func one[T any](h *house, f func(mailroom.Reader) ([]T, error)) T {
+func one[T any](h *fixture, f func(mailroom.Reader) ([]T, error)) T {
 	h.t.Helper()
 	var found []T
 	h.must(h.store.View(h.t.Context(), func(r mailroom.Reader) (err error) {
@@ -129,7 +127,7 @@ func one[T any](h *house, f func(mailroom.Reader) ([]T, error)) T {
 	return found[0]
 }
 
-func (h *house) entries(thread string, kinds ...string) (found []mailroom.Entry) {
+func (h *fixture) entries(thread string, kinds ...string) (found []mailroom.Entry) {
 	h.t.Helper()
 	h.must(h.store.View(h.t.Context(), func(r mailroom.Reader) (err error) {
 		found, err = r.Entries(mailroom.EntryQuery{Thread: thread, Kinds: kinds})
@@ -138,14 +136,14 @@ func (h *house) entries(thread string, kinds ...string) (found []mailroom.Entry)
 	return found
 }
 
-// wait lets virtual time pass, and then everything come to rest.
-func (h *house) wait(d time.Duration) {
-	<-time.After(d) // of the bubble: no real time passes
+// wait waits for a duration, and then until all goroutines are idle.
+func (h *fixture) wait(d time.Duration) {
+	<-time.After(d) // virtual time
 	synctest.Wait()
 }
 
-// open are the approvals that wait for somebody.
-func (h *house) open() []*mailroom.Ticket {
+// open returns the open approvals.
+func (h *fixture) open() []*mailroom.Ticket {
 	h.t.Helper()
 	found, err := h.ledger.Tickets(h.t.Context(), mailroom.TicketQuery{
 		States: []mailroom.TicketState{mailroom.TicketOpen}, Kinds: []mailroom.TicketKind{mailroom.TicketApproval},
@@ -154,16 +152,15 @@ func (h *house) open() []*mailroom.Ticket {
 	return found
 }
 
-func (h *house) decide(k *mailroom.Ticket, v mailroom.Verdict, reason string) {
+func (h *fixture) decide(k *mailroom.Ticket, v mailroom.Verdict, reason string) {
 	h.t.Helper()
 	_, err := h.ledger.Decide(h.t.Context(), mailroom.Decision{Ticket: k.ID, Verdict: v, Reason: reason, Digest: k.Digest, By: "anna"})
 	h.must(err)
 }
 
-// mortal is the store of a server that is killed at its n-th write to a log, or
-// at that of an entry: before it happens, or just after. From then on nothing of
-// it reaches the store.
-type mortal struct {
+// killableStore is the store of a server that is killed before or after its n-th write to a log, or
+// the write of a certain entry. Later writes do not reach the store.
+type killableStore struct {
 	mailroom.Store
 	n     int
 	at    func(*mailroom.Entry) bool // instead of n
@@ -174,7 +171,7 @@ type mortal struct {
 	count int  // owned by mu
 }
 
-func (m *mortal) isDead() bool {
+func (m *killableStore) isDead() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.dead
@@ -182,12 +179,12 @@ func (m *mortal) isDead() bool {
 
 var errKilled = mailroom.Errorf(mailroom.CodeUnavailable, "killed: %w", mailroom.ErrStoreClosed)
 
-func (m *mortal) Update(ctx context.Context, f func(mailroom.Tx) error) error {
+func (m *killableStore) Update(ctx context.Context, f func(mailroom.Tx) error) error {
 	if m.isDead() {
 		return errKilled
 	}
 	err := m.Store.Update(ctx, func(tx mailroom.Tx) error {
-		return f(counting{Tx: tx, m: m})
+		return f(countingTx{Tx: tx, m: m})
 	})
 	if err == nil && m.isDead() {
 		return errKilled
@@ -195,20 +192,20 @@ func (m *mortal) Update(ctx context.Context, f func(mailroom.Tx) error) error {
 	return err
 }
 
-func (m *mortal) View(ctx context.Context, f func(mailroom.Reader) error) error {
+func (m *killableStore) View(ctx context.Context, f func(mailroom.Reader) error) error {
 	if m.isDead() {
 		return errKilled
 	}
 	return m.Store.View(ctx, f)
 }
 
-// counting counts the writes of a transaction that append entries.
-type counting struct {
+// countingTx counts the writes of a transaction that append entries.
+type countingTx struct {
 	mailroom.Tx
-	m *mortal
+	m *killableStore
 }
 
-func (c counting) Write(changes *mailroom.Changes) error {
+func (c countingTx) Write(changes *mailroom.Changes) error {
 	if len(changes.Entries) > 0 {
 		c.m.mu.Lock()
 		c.m.count++

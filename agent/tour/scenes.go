@@ -51,8 +51,8 @@ func (t *attempt) lookUpWeather(ctx context.Context) error {
 	return t.endScene(ctx, mailroom.Step{Name: "look", Entries: []mailroom.AgentEntry{toolFinished(call, true, t.progress.Weather)}})
 }
 
-// ask sends the errand and opens the approval in one transaction.
-func (t *attempt) ask(ctx context.Context) error {
+// askApproval sends the errand and opens the approval in one transaction.
+func (t *attempt) askApproval(ctx context.Context) error {
 	err := t.streamText(ctx, "I delegate an errand to another run in its own thread, and ask for your approval to send a postcard.\n\n"+
 		"While I wait for both, I use no process or lease: kill the server, and answer next week.")
 	if err != nil {

@@ -76,7 +76,7 @@ func (a agent) run(ctx context.Context, s mailroom.Session) error {
 			return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: fmt.Errorf("read the checkpoint: %w", err)}
 		}
 	}
-	script := []func(context.Context) error{t.greet, t.lookUpWeather, t.ask, t.act, t.summarize}
+	script := []func(context.Context) error{t.greet, t.lookUpWeather, t.askApproval, t.act, t.summarize}
 	for t.progress.Done < len(script) {
 		if err := script[t.progress.Done](ctx); err != nil {
 			return err

@@ -12,9 +12,8 @@ import (
 	"mailroom/agent/tour"
 )
 
-// wantEnd checks that the run has completed with a summary that holds all of
-// the lines.
-func (h *house) wantEnd(run string, lines ...string) {
+// wantEnd checks that the run has completed with a summary that contains all lines.
+func (h *fixture) wantEnd(run string, lines ...string) {
 	h.t.Helper()
 	r := h.run(run)
 	if r.Status != mailroom.StatusCompleted || r.Reply == nil {
@@ -27,8 +26,8 @@ func (h *house) wantEnd(run string, lines ...string) {
 	}
 }
 
-// names are the names of the steps of a thread, in order.
-func (h *house) names(thread string) []string {
+// names returns the names of a thread's steps, in order.
+func (h *fixture) names(thread string) []string {
 	h.t.Helper()
 	var names []string
 	for _, e := range h.entries(thread, mailroom.KindStep) {
@@ -42,7 +41,7 @@ func (h *house) names(thread string) []string {
 var script = []string{"greet", "look", "ask", "act", "tell"}
 
 func TestTourShowsEverything(t *testing.T) {
-	inHouse(t, func(h *house) {
+	withFixture(t, func(h *fixture) {
 		h.pace = tour.DefaultPace
 		h.serve(h.store)
 		out := h.send("t")
@@ -81,20 +80,20 @@ func TestTourShowsEverything(t *testing.T) {
 	})
 }
 
-func TestTourEndsPolitelyWithoutLeave(t *testing.T) {
+func TestTourEndsWithoutApproval(t *testing.T) {
 	for name, test := range map[string]struct {
-		answer func(h *house)
+		answer func(h *fixture)
 		want   string
 	}{
-		"denied": {func(h *house) { h.decide(h.open()[0], mailroom.VerdictDeny, "too wet") }, `anna said no ("too wet"): it was not sent`},
-		"expired": {func(h *house) {
+		"denied": {func(h *fixture) { h.decide(h.open()[0], mailroom.VerdictDeny, "too wet") }, `anna said no ("too wet"): it was not sent`},
+		"expired": {func(h *fixture) {
 			h.stop()
 			h.wait(8 * 24 * time.Hour)
 			h.serve(h.store)
 		}, "the approval expired, so it was not sent"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inHouse(t, func(h *house) {
+			withFixture(t, func(h *fixture) {
 				h.serve(h.store)
 				out := h.send("t")
 				h.wait(time.Minute)
@@ -109,15 +108,15 @@ func TestTourEndsPolitelyWithoutLeave(t *testing.T) {
 	}
 }
 
-func TestTourKeepsWhatItIsTold(t *testing.T) {
-	inHouse(t, func(h *house) {
+func TestTourReadsSteeredMessages(t *testing.T) {
+	withFixture(t, func(h *fixture) {
 		h.pace = tour.DefaultPace
 		h.serve(h.store)
 		steer := func(in *mailroom.Submit) {
 			in.Mode, in.Messages = mailroom.ModeSteer, []mailroom.NewMessage{{Parts: mailroom.Text("mind the gulls")}}
 		}
 		out := h.send("t")
-		h.wait(100 * time.Millisecond) // it speaks
+		h.wait(100 * time.Millisecond) // it streams
 		h.send("t", steer)
 		h.wait(time.Minute)
 		h.send("t", steer) // it waits
@@ -136,9 +135,9 @@ func TestTourKeepsWhatItIsTold(t *testing.T) {
 	})
 }
 
-func TestTourAsksAnewAfterItWasCancelled(t *testing.T) {
+func TestTourAsksAgainAfterACancel(t *testing.T) {
 	for _, fresh := range []bool{false, true} {
-		inHouse(t, func(h *house) {
+		withFixture(t, func(h *fixture) {
 			h.serve(h.store)
 			out := h.send("t")
 			h.wait(time.Minute)
@@ -158,12 +157,12 @@ func TestTourAsksAnewAfterItWasCancelled(t *testing.T) {
 	}
 }
 
-// A tour is killed at each of its writes in turn, before it and after it, and
-// another server goes on with it.
+// TestTourSurvivesAKillAtEveryWrite kills a tour before and after each of its writes. Another
+// server continues it.
 func TestTourSurvivesAKillAtEveryWrite(t *testing.T) {
 	for _, after := range []bool{false, true} {
 		for n, killed := 1, true; killed; n++ {
-			inHouse(t, func(h *house) { killed = h.killedTour(n, after) })
+			withFixture(t, func(h *fixture) { killed = h.killedTour(n, after) })
 			if n > 100 {
 				t.Fatal("a tour does not have so many writes")
 			}
@@ -174,9 +173,9 @@ func TestTourSurvivesAKillAtEveryWrite(t *testing.T) {
 	}
 }
 
-// killedTour reports whether the tour had an n-th write at which to be killed.
-func (h *house) killedTour(n int, after bool) bool {
-	m := &mortal{Store: h.store, n: n, after: after}
+// killedTour reports whether the tour had an n-th write.
+func (h *fixture) killedTour(n int, after bool) bool {
+	m := &killableStore{Store: h.store, n: n, after: after}
 	h.pace = tour.DefaultPace
 	h.serve(m)
 	h.front = h.ledger
@@ -201,8 +200,8 @@ func (h *house) killedTour(n int, after bool) bool {
 	return killed
 }
 
-// wantWhole checks that a tour was played once, whatever came in between.
-func (h *house) wantWhole(run, when string) {
+// wantWhole checks that each scene of a tour happened exactly once.
+func (h *fixture) wantWhole(run, when string) {
 	h.t.Helper()
 	h.wantEnd(run, "the post boat", "anna allowed it, and it was sent once: postcard no. 1")
 	if diff := cmp.Diff(script, h.names("t")); diff != "" {
@@ -227,10 +226,10 @@ func (h *house) wantWhole(run, when string) {
 	}
 }
 
-func TestDeniedRepeatEndsTheTourPolitely(t *testing.T) {
-	inHouse(t, func(h *house) {
-		// Killed when it has just begun to send the postcard.
-		m := &mortal{Store: h.store, after: true, at: func(e *mailroom.Entry) bool {
+func TestDeniedRepeatDoesNotFailTheTour(t *testing.T) {
+	withFixture(t, func(h *fixture) {
+		// Killed when the send of the postcard has started.
+		m := &killableStore{Store: h.store, after: true, at: func(e *mailroom.Entry) bool {
 			var body mailroom.EffectEntry
 			if e.Kind == mailroom.KindEffectIntended {
 				h.must(e.Decode(&body))

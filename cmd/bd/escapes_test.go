@@ -8,9 +8,9 @@ import (
 	"unicode"
 )
 
-// TestNoTextOfAFileSteersTheTerminal has a file whose every text holds what a terminal
-// obeys or hides. What people are shown has marks instead; JSON has the text as it is.
-func TestNoTextOfAFileSteersTheTerminal(t *testing.T) {
+// TestTextOfAFileCannotControlTheTerminal reads a file whose texts contain control and invisible
+// characters. Output for people shows them escaped; JSON is unchanged.
+func TestTextOfAFileCannotControlTheTerminal(t *testing.T) {
 	const evil = "a\x1b[2Jb\x1b]0;t\x07c\u009bd\u202ee\u200bf\x7f"
 	p := newPlace(t)
 	text := func(s string) string {

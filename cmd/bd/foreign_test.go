@@ -12,8 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// written are lines as the tracker of others writes them: each field that it has,
-// in the order of its own, and some of later versions that nobody here knows.
+// written are lines of another implementation: all of its fields in its own order, and unknown
+// fields of later versions.
 const written = `{"id":"x-1","content_hash":"9f2c","title":"Fix the caf\u00e9's roof","description":"It \u003cleaks\u003e.\nBadly.","design":"tiles","acceptance_criteria":"dry","notes":"n","status":"in_progress","priority":0,"issue_type":"spike","assignee":"ann","estimated_minutes":90,"created_at":"2025-11-02T03:04:05.123456789-08:00","created_by":"ann","updated_at":"2025-11-03T03:04:05.000000001Z","external_ref":"gh-9","compaction_level":1,"compacted_at":"2025-11-03T01:00:00Z","compacted_at_commit":"abc","original_size":2048,"sender":"bob","ephemeral":true,"replies_to":"x-2","relates_to":["x-2","x-3"],"duplicate_of":"x-3","superseded_by":"x-2","due_at":"2026-01-01T00:00:00Z","defer_until":null,"pinned":true,"is_template":false,"metadata":{"b":1.50,"a":[1e3,{"deep":null}],"big":123456789012345678901234567890},"bonded_from":[{"id":"x-3","kind":"seq"}],"labels":["roof","a/b","urgent"],"dependencies":[{"issue_id":"x-1","depends_on_id":"x-2","type":"blocks","created_at":"2025-11-02T03:04:05Z","created_by":"ann","metadata":"{}","thread_id":"t"},{"issue_id":"x-1","depends_on_id":"x-3","type":"custom-kind","created_at":"2025-11-02T03:04:05.5+01:00","created_by":"bob"}],"comments":[{"id":1,"issue_id":"x-1","author":"ann","text":"first\tline","created_at":"2025-11-02T05:00:00Z"},{"id":7,"issue_id":"x-1","author":"bob","text":"\ud83d\ude00","created_at":"2025-11-02T06:00:00.25Z","mood":"good"}]}
 {"id":"x-2","title":"Closed","description":"","status":"closed","priority":2,"issue_type":"bug","created_at":"2025-11-01T00:00:00Z","updated_at":"2025-11-02T00:00:00Z","closed_at":"2025-11-02T00:00:00Z","close_reason":"done","closed_by_session":"s-1"}
 {"id":"x-3","title":"Gone","description":"","status":"tombstone","priority":2,"issue_type":"task","created_at":"2025-11-01T00:00:00Z","updated_at":"2025-11-02T00:00:00Z","deleted_at":"2025-11-02T00:00:00Z","deleted_by":"ann","delete_reason":"double","original_type":"feature"}
@@ -76,7 +76,7 @@ func TestAFileOfOthersChangedInOneFieldDiffersInThatOnly(t *testing.T) {
 			"a time zone": `"created_at":"2025-11-02T03:04:05.123456789-08:00"`,
 		} {
 			if !strings.Contains(string(raw), text) {
-				t.Errorf("bd %v has written %s anew: %s is not in the file", change.args, name, text)
+				t.Errorf("bd %v has rewritten %s: %s is not in the file", change.args, name, text)
 			}
 		}
 	}

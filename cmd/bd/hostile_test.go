@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// trap is a kind of thing that a repository can put in the place of a file.
+// trap is a kind of file that a hostile repository can contain.
 type trap struct {
 	kind, said string // what an error calls it
 	set        func(t *testing.T, at, outside string)
@@ -94,8 +94,8 @@ func (p *place) runHostile(args ...string) (talk string, err error) {
 	return said.String(), err
 }
 
-// hostileCommands reach every file of the folder: the first one has lines to put
-// aside, and --claim asks the server of agent mail.
+// hostileCommands access every file of the folder: the first one quarantines lines, and --claim
+// uses agent mail.
 func hostileCommands() [][]string {
 	return [][]string{
 		{"update", "x-1", "--claim"}, {"list", "--json"}, {"rename-prefix", "y"}, {"create", "one more"}, {"prime"}, {"init"},

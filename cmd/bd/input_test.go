@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// TestACommandThatReadsInputHoldsNobodyUp has commands that read a text from stdin, which
-// does not end: others change the tracker in the mean time.
-func TestACommandThatReadsInputHoldsNobodyUp(t *testing.T) {
+// TestCommandThatReadsInputBlocksNoOthers starts commands that read an endless text from stdin.
+// Other commands can change the tracker at the same time.
+func TestCommandThatReadsInputBlocksNoOthers(t *testing.T) {
 	p := newPlace(t)
 	p.must("ann", "create", "the first", "--id", "x-1")
 	for _, args := range []string{"update x-1 -d -", "create another -d -", "import"} {
@@ -16,7 +16,7 @@ func TestACommandThatReadsInputHoldsNobodyUp(t *testing.T) {
 		stdin, err := slow.StdinPipe()
 		check(t, err)
 		check(t, slow.Start())
-		// More than a pipe holds: once it is written, the command reads.
+		// More than a pipe holds: once it is written, the command is reading.
 		_, err = io.WriteString(stdin, strings.Repeat(" \n", 256<<10))
 		check(t, err)
 		p.must("bob", "update", "x-1", "--lock-timeout", "5s", "--notes", "while "+args)

@@ -46,7 +46,7 @@ func TestAKilledWriteLeavesTheOldFileOrTheNewOne(t *testing.T) {
 	t.Logf("%d writes killed at random: %d were acknowledged and all of these are kept, %d had not begun or not ended, "+
 		"%d were written and killed before they could say so; after %d of them a temporary file lay there, and the file was whole each time",
 		*kills, acknowledged, lost, silent, torn)
-	p.must("ann", "update", id, "--notes", "done") // the lock of a dead one is free
+	p.must("ann", "update", id, "--notes", "done") // the lock of a dead process is free
 	if left, err := filepath.Glob(filepath.Join(p.dir, ".beads", "*.tmp")); err != nil || len(left) > 0 {
 		t.Errorf("%v, left over: %v", err, left)
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// newAgents are two who work in clones of their own, each with the issues x-1 to
-// x-4, with one server.
+// newAgents returns two agents that work in separate clones, each with the issues x-1 to x-4, and
+// one server.
 func newAgents(t *testing.T) (s *mailServer, ann, bob *agent) {
 	t.Helper()
 	s = newMailServer(t)
@@ -81,7 +81,7 @@ func (s *mailServer) wantHolders(t *testing.T, want map[string]string) {
 	}
 }
 
-func TestWhatOneAgentHasReservedNoOtherStarts(t *testing.T) {
+func TestReservedIssueIsNotStartedByAnotherAgent(t *testing.T) {
 	s, ann, bob := newAgents(t)
 	ann.must("ann", "update", "x-1", "--claim")
 	ann.must("ann", "update", "x-1", "--claim") // and again
@@ -90,9 +90,9 @@ func TestWhatOneAgentHasReservedNoOtherStarts(t *testing.T) {
 	bob.refused(held, "bob", "update", "1", "--status", "in_progress")
 	bob.refused(held, "bob", "update", "x-2", "x-1", "x-3", "--claim")
 	s.wantHolders(t, map[string]string{"x-1": "ann"})
-	bob.must("bob", "update", "x-1", "--notes", "this needs nobody's leave")
+	bob.must("bob", "update", "x-1", "--notes", "this needs no permission")
 
-	// The first one that is ready is reserved, so it is the next.
+	// The first ready issue is reserved, so the second is claimed.
 	bob.must("bob", "ready", "--claim")
 	if got := bob.lines()["x-2"]["assignee"]; got != "bob" {
 		t.Errorf("x-2 is %v's, want bob's", got)
@@ -116,7 +116,7 @@ func TestWhatOneAgentHasReservedNoOtherStarts(t *testing.T) {
 	}
 }
 
-func TestWhoLeavesAnIssueReleasesIt(t *testing.T) {
+func TestStoppingWorkReleasesTheReservation(t *testing.T) {
 	s, ann, _ := newAgents(t)
 	ann.must("ann", "update", "x-1", "x-2", "x-3", "x-4", "--claim")
 	s.wantHolders(t, map[string]string{"x-1": "ann", "x-2": "ann", "x-3": "ann", "x-4": "ann"})
@@ -151,10 +151,10 @@ func TestArgumentsAreCheckedBeforeAnythingIsReserved(t *testing.T) {
 	}
 }
 
-func TestACommandThatFailsGivesBackWhatItReserved(t *testing.T) {
+func TestFailedCommandReleasesItsReservations(t *testing.T) {
 	s, ann, _ := newAgents(t)
 	ann.must("ann", "update", "x-2", "--claim")
-	// While the server answers, somebody without mail takes x-1.
+	// Before the server responds, a user without mail claims x-1.
 	s.become(func(w http.ResponseWriter, r *http.Request) {
 		s.become(nil)
 		eve := &agent{place: ann.place, env: map[string]string{"AGENT_MAIL_URL": ""}}
@@ -168,7 +168,7 @@ func TestACommandThatFailsGivesBackWhatItReserved(t *testing.T) {
 	s.wantHolders(t, map[string]string{"x-2": "ann"})
 }
 
-func TestReadyClaimTakesTheNextWhenSomebodyIsQuicker(t *testing.T) {
+func TestReadyClaimSkipsIssuesThatOthersClaimed(t *testing.T) {
 	s, ann, bob := newAgents(t)
 	s.become(func(w http.ResponseWriter, r *http.Request) {
 		s.become(nil)
@@ -183,7 +183,7 @@ func TestReadyClaimTakesTheNextWhenSomebodyIsQuicker(t *testing.T) {
 	bob.refused("no ready issue is free: x-2 is reserved by ann until", "bob", "ready", "--claim", "--no-assignee")
 }
 
-func TestOfAgentsThatClaimAtTheSameTimeOneHasItReserved(t *testing.T) {
+func TestConcurrentClaimsReserveOnce(t *testing.T) {
 	s, ann, _ := newAgents(t)
 	const agents = 4
 	var group sync.WaitGroup
@@ -203,7 +203,7 @@ func TestOfAgentsThatClaimAtTheSameTimeOneHasItReserved(t *testing.T) {
 	}
 }
 
-func TestACommandThatWantsSeveralCallsCostsOneTimeout(t *testing.T) {
+func TestCommandWithSeveralCallsCostsOneTimeout(t *testing.T) {
 	s, ann, _ := newAgents(t)
 	s.seen()
 	s.become(func(w http.ResponseWriter, r *http.Request) {
@@ -224,7 +224,7 @@ func TestACommandThatWantsSeveralCallsCostsOneTimeout(t *testing.T) {
 	}
 }
 
-func TestRetryAfterIsHeard(t *testing.T) {
+func TestRetryAfterIsHonoured(t *testing.T) {
 	s, ann, _ := newAgents(t)
 	for header, want := range map[string]string{"5": "30 s", "120": "120 s", "86400": "300 s", "soon": "30 s", "Fri, 31 Dec 2999 23:59:59 GMT": "300 s"} {
 		s.become(func(w http.ResponseWriter, _ *http.Request) {
@@ -240,7 +240,7 @@ func TestRetryAfterIsHeard(t *testing.T) {
 	}
 }
 
-func TestAServerThatRefusesARequestIsWell(t *testing.T) {
+func TestRefusedRequestStartsNoBackoff(t *testing.T) {
 	s, ann, _ := newAgents(t)
 	s.become(answers(http.StatusBadRequest, `{"error":"no\u001b[31m `+secret+`"}`))
 	ann.warned("claim", ann.do("ann", "update", "x-1", "--claim"), `refused this: 400 Bad Request, no \[31m …; going on without a reservation$`)
@@ -251,7 +251,7 @@ func TestAServerThatRefusesARequestIsWell(t *testing.T) {
 	}
 }
 
-func TestWithoutAnAddressNobodyIsAsked(t *testing.T) {
+func TestNoRequestsWithoutAnAddress(t *testing.T) {
 	s, ann, _ := newAgents(t)
 	s.seen()
 	ann.env = map[string]string{"AGENT_MAIL_URL": ""}
@@ -274,7 +274,7 @@ func TestWithoutAnAddressNobodyIsAsked(t *testing.T) {
 	}
 }
 
-func TestWrongSettingsStopNobody(t *testing.T) {
+func TestInvalidSettingsStopNoCommand(t *testing.T) {
 	for name, c := range map[string]struct {
 		env    map[string]string
 		config string
@@ -309,7 +309,7 @@ func TestWrongSettingsStopNobody(t *testing.T) {
 	}
 }
 
-func TestAPasswordInTheAddressIsToldToNobody(t *testing.T) {
+func TestPasswordInTheAddressIsNotPrinted(t *testing.T) {
 	s := newMailServer(t)
 	a := newAgent(t, s.URL)
 	a.env = map[string]string{"AGENT_MAIL_URL": strings.Replace(s.URL, "http://", "http://ann:"+secret+"@", 1) + "/?token=" + secret}

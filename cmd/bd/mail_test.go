@@ -24,13 +24,13 @@ import (
 	"mailroom/tracker"
 )
 
-// mailServer speaks the agents' mail, and fails as it is told.
+// mailServer implements agent mail and can be made to fail.
 type mailServer struct {
 	*httptest.Server
 
 	// guarded by mu
 	mu      sync.Mutex
-	fail    http.HandlerFunc  // nil: it is well
+	fail    http.HandlerFunc  // nil for a healthy server
 	calls   []string          // method and path of all requests
 	holders map[string]string // agents, by reserved path
 	notices []notice          // in the order in which they came
@@ -81,7 +81,7 @@ func (s *mailServer) seen() []string {
 func (s *mailServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	raw, err := io.ReadAll(r.Body)
 	if err != nil {
-		return // the client is gone
+		return // the client has disconnected
 	}
 	r.Body = io.NopCloser(strings.NewReader(string(raw)))
 	s.mu.Lock()
@@ -182,7 +182,7 @@ func drops(hard bool) http.HandlerFunc {
 		if hard {
 			_ = conn.(*net.TCPConn).SetLinger(0) // without it, it only closes
 		}
-		_ = conn.Close() // nobody is told
+		_ = conn.Close() // the client gets no response
 	}
 }
 
@@ -190,11 +190,11 @@ func redirects(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, "/api/elsewhere", http.StatusTemporaryRedirect)
 }
 
-// failure is a way in which a server is of no use.
+// failure is a way in which a server fails.
 type failure struct {
 	name    string
 	fail    http.HandlerFunc
-	closed  bool   // there is no server any more
+	closed  bool   // there is no server
 	timeout string // of a command, in seconds; "" is long enough for anything that answers
 	warning string // regexp of what follows the server's address
 	refused string // regexp of the refusal of the claim; "": it is granted
@@ -229,17 +229,17 @@ func failures(s *mailServer) []failure {
 	}
 }
 
-// agent is somebody who works with bd, and a server.
+// agent runs bd with a server.
 type agent struct {
 	*place
 	url     string
 	timeout string            // in seconds; "" is long enough for anything that answers
 	env     map[string]string // instead of what variable says
-	kept    bool              // something is kept for the server
+	kept    bool              // calls are queued
 	home    string            // the folder of the user, made when it is asked for
 }
 
-// said is what became of one command.
+// said is the result of one command.
 type said struct {
 	code     int
 	out      string
@@ -284,7 +284,7 @@ func (a *agent) do(name string, args ...string) (s said) {
 	return s
 }
 
-// variable is the environment of somebody's commands.
+// variable returns an environment variable of the agent's commands.
 func (a *agent) variable(name, variable string) string {
 	if value, ok := a.env[variable]; ok {
 		return value
@@ -343,8 +343,8 @@ func (a *agent) rewind() {
 	}
 }
 
-// work creates an issue, claims it and completes it, and checks what each command
-// says while the server fails so. It returns the row that tells of it.
+// work creates, claims and closes an issue while the server fails, and checks the output of each
+// command. It returns a table row with the results.
 func (a *agent) work(f failure, id string, calls func() []string) []string {
 	a.t.Helper()
 	a.timeout = f.timeout
@@ -416,18 +416,18 @@ func times(n int, of string) string {
 	return fmt.Sprintf("%d %ss", n, of)
 }
 
-// deadURL is an address where nobody listens.
+// deadURL returns an address without a listener.
 func deadURL(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer listener.Close() // that is what it is for
+	defer listener.Close() // frees the port, so that nothing listens
 	return "http://" + listener.Addr().String()
 }
 
-func TestAServerThatFailsStopsNobody(t *testing.T) {
+func TestFailingServerStopsNoCommand(t *testing.T) {
 	var mu sync.Mutex
 	var rows [][]string
 	add := func(row []string) {
@@ -477,7 +477,7 @@ func logRows(t *testing.T, rows [][]string) {
 	t.Log("\n" + table.String())
 }
 
-func TestAServerThatFailsInEveryWayInTurnIsToldAllOnceItIsBack(t *testing.T) {
+func TestRecoveredServerReceivesEveryCallOnce(t *testing.T) {
 	s := newMailServer(t)
 	a := newAgent(t, s.URL)
 	var rows [][]string

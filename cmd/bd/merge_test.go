@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// git runs git in the place, with nobody's settings.
+// git runs git in the place, without user settings.
 func (p *place) git(args ...string) (string, error) {
 	cmd := exec.Command("git", append([]string{"-c", "user.name=Ann", "-c", "user.email=ann@example.org"}, args...)...)
 	cmd.Dir = p.dir
@@ -71,12 +71,12 @@ func rules() []rule {
 		{"deleted, and edited later: the tombstone", "x-deleted", "status", nil, []string{"delete ID --force"}, []string{"update ID --notes two"}, "tombstone"},
 		{"created in one", "x-from-one", "title", nil, []string{"create one --id ID"}, nil, "one"},
 		{"created in two", "x-from-two", "title", nil, nil, []string{"create two --id ID"}, "two"},
-		{"a field nobody knows: the newer", "x-own", "custom", nil, []string{`rewrite one {"by":"one"}`}, []string{`rewrite two {"by":"two"}`}, map[string]any{"by": "two"}},
+		{"an unknown field: the newer", "x-own", "custom", nil, []string{`rewrite one {"by":"one"}`}, []string{`rewrite two {"by":"two"}`}, map[string]any{"by": "two"}},
 		{"… that only the older has", "x-own", "only_one", nil, nil, nil, 1.5},
 	}
 }
 
-func TestTwoClonesThatGitCannotMergeAreOneAgain(t *testing.T) {
+func TestConflictingClonesConverge(t *testing.T) {
 	one := newPlace(t)
 	made := map[string]bool{}
 	for _, r := range rules() {
@@ -117,7 +117,7 @@ func TestTwoClonesThatGitCannotMergeAreOneAgain(t *testing.T) {
 		t.Errorf("%d issues are listed, want those of both and not the deleted one: %d", len(listed), len(made)+1)
 	}
 	two.must("ann", "sync")
-	got := two.lines() // no marks any more
+	got := two.lines() // no conflict markers
 	table := ""
 	for _, r := range rules() {
 		kept := brief(r.member, got[r.id][r.member])
@@ -147,7 +147,7 @@ func (p *place) follow(r rule, commands []string) {
 		if words[1] == "one" {
 			p.rewrite(`"id":"x-own"`, `"id":"x-own","only_one":1.5`)
 		}
-		p.must("ann", "update", r.id, "--notes", words[1]) // which makes it newer
+		p.must("ann", "update", r.id, "--notes", words[1]) // makes it the newer side
 	}
 }
 

@@ -10,10 +10,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestWhatOneCloneUndidStaysUndone has one clone take things back that the base has,
-// while the other edits the title of the same issues, so git cannot merge the lines. The
-// base is known to git's merge driver, from marks in the style diff3, and from git's index.
-func TestWhatOneCloneUndidStaysUndone(t *testing.T) {
+// TestUndoInOneCloneSurvivesTheMerge removes values in one clone that the base has, while the other
+// clone edits the title of the same issues, so that git cannot merge the lines. The base comes from
+// git's merge driver, from conflict markers in diff3 style, and from git's index.
+func TestUndoInOneCloneSurvivesTheMerge(t *testing.T) {
 	undo := []struct {
 		id, member   string
 		before, then []string
@@ -57,7 +57,7 @@ func TestWhatOneCloneUndidStaysUndone(t *testing.T) {
 				}
 				for _, u := range undo {
 					undoes.do(u.then)
-					edits.must("bob", "update", u.id, "--title", "edited") // later than the undoing, which does not matter
+					edits.must("bob", "update", u.id, "--title", "edited") // later than the removal, which must not matter
 				}
 				one.mustGit("commit", "-qam", "one")
 				two.mustGit("commit", "-qam", "two")
@@ -68,7 +68,7 @@ func TestWhatOneCloneUndidStaysUndone(t *testing.T) {
 				if out, err := two.git("merge", "origin/main"); (err == nil) != (how == "driver") {
 					t.Fatalf("git merge: %v: %s", err, out)
 				}
-				if how == "marks" { // and nothing else knows the base
+				if how == "marks" { // only the markers have the base
 					two.mustGit("add", ".")
 				}
 				two.must("ann", "sync")

@@ -44,14 +44,14 @@ func TestAFullDiskLeavesTheOldFile(t *testing.T) {
 	limited := exec.Command("sh", "-c", `ulimit -f 4 && exec "$0" "$@"`, bd.Path, "update", "x-1", "--priority", "0")
 	limited.Dir, limited.Env = bd.Dir, bd.Env
 	p.refused(limited, "file too large")
-	p.must("ann", "update", "x-1", "--priority", "0") // with room again
+	p.must("ann", "update", "x-1", "--priority", "0") // with space again
 }
 
 func TestAFolderThatCannotBeWritten(t *testing.T) {
 	p := newPlace(t)
 	p.must("ann", "create", "to be read", "--id", "x-1")
 	bd := p.command("ann", "update", "x-1", "--priority", "0")
-	if os.Geteuid() == 0 { // whom no mode keeps out
+	if os.Geteuid() == 0 { // root ignores permissions
 		bd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 		bd.Path = p.copied(bd.Path)
 	}
@@ -60,7 +60,7 @@ func TestAFolderThatCannotBeWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() {
-		if err := os.Chmod(beads, 0o755); err != nil { // or it cannot be removed
+		if err := os.Chmod(beads, 0o755); err != nil { // otherwise the cleanup fails
 			t.Error(err)
 		}
 	}()

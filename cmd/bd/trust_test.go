@@ -8,10 +8,10 @@ import (
 	"testing"
 )
 
-// TestARepositoryNamesNoServerBeforeItIsTrusted has a repository name a server on this
-// machine: until its user trusts exactly these settings in exactly this folder, no command
-// asks that server, and says so once.
-func TestARepositoryNamesNoServerBeforeItIsTrusted(t *testing.T) {
+// TestServerOfARepositoryIsIgnoredUntilTrusted checks that commands do not contact a server that a
+// repository names, and warn once, until the user trusts exactly these settings in exactly this
+// folder.
+func TestServerOfARepositoryIsIgnoredUntilTrusted(t *testing.T) {
 	s := newMailServer(t)
 	a := newAgent(t, s.URL)
 	a.env = map[string]string{"AGENT_MAIL_URL": ""}
@@ -49,12 +49,12 @@ func TestARepositoryNamesNoServerBeforeItIsTrusted(t *testing.T) {
 	a.write("config.toml", fmt.Sprintf("prefix = \"x\"\n\n[mail]\nurl = %q\nproject = \"other\"\n", s.URL))
 	ignored("when the settings are others")
 	a.must("ann", "trust")
-	a.must("ann", "rename-prefix", "y") // which writes the settings
+	a.must("ann", "rename-prefix", "y") // writes the settings
 	a.must("ann", "rename-prefix", "x")
 	s.seen()
 	asked("when bd changed the settings")
 
-	// The same settings in another folder are other settings.
+	// Trust does not apply to the same settings in another folder.
 	moved := filepath.Join(t.TempDir(), "clone")
 	check(t, os.Rename(a.dir, moved))
 	a.dir = moved

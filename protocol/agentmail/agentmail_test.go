@@ -21,9 +21,9 @@ import (
 	"mailroom/stream"
 )
 
-const operator = "a-token-that-nobody-guesses"
+const operator = "a-token-that-is-hard-to-guess"
 
-// post is a server that speaks the dialect.
+// post is a server with the agent mail routes.
 type post struct {
 	t   *testing.T
 	url string
@@ -61,8 +61,8 @@ func open(t *testing.T) *post {
 
 var varying = regexp.MustCompile(`"\d{4}-\d\d-\d\dT[^"]*"|"id":"[0-9a-f-]{36}"`)
 
-// ask makes a request and returns its answer, "201 {…}", with times and ids left out.
-func (p *post) ask(route, body string, headers ...string) string {
+// request makes a request and returns its response, such as "201 {…}", without times and ids.
+func (p *post) request(route, body string, headers ...string) string {
 	p.t.Helper()
 	method, path, _ := strings.Cut(route, " ")
 	req, err := http.NewRequestWithContext(p.t.Context(), method, p.url+path, strings.NewReader(body))
@@ -86,8 +86,8 @@ func (p *post) ask(route, body string, headers ...string) string {
 	return strings.TrimSpace(fmt.Sprint(resp.StatusCode, " ", varying.ReplaceAllString(string(raw), "…")))
 }
 
-// TestTheDialect is what the client libraries send, and what they get.
-func TestTheDialect(t *testing.T) {
+// TestProtocol makes the requests of the client libraries.
+func TestProtocol(t *testing.T) {
 	p := open(t)
 	const alice = `{"file_path":".beads/issues/bd-1","agent_name":"alice","ttl":60}`
 	bob := strings.Replace(alice, "alice", "bob", 1)
@@ -126,17 +126,17 @@ func TestTheDialect(t *testing.T) {
 		if e.header != "" {
 			headers = append(headers, e.header)
 		}
-		if got := p.ask(e.route, e.body, headers...); got != e.want {
+		if got := p.request(e.route, e.body, headers...); got != e.want {
 			t.Errorf("%s %s\n got %s\nwant %s", e.route, e.body, got, e.want)
 		}
 	}
 }
 
-func TestTheDialectRefusesStrangers(t *testing.T) {
+func TestProtocolRequiresAToken(t *testing.T) {
 	p := open(t)
 	for _, r := range agentmail.Routes() {
 		route := strings.NewReplacer("{agent}", "a", "{id...}", "i").Replace(r.Pattern)
-		if got := p.ask(route, `{}`, "Authorization: Bearer wrong"); strings.HasPrefix(got, "401 ") == r.Open {
+		if got := p.request(route, `{}`, "Authorization: Bearer wrong"); strings.HasPrefix(got, "401 ") == r.Open {
 			t.Errorf("%s with a wrong token: %s", route, got)
 		}
 	}
@@ -146,7 +146,7 @@ func TestTheDialectRefusesStrangers(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := `403 {"error":"this needs a token with the scope submit"}`
-	if got := p.ask("POST /api/reservations", `{"file_path":"a","agent_name":"eve"}`, "Authorization: Bearer "+made.Secret); got != want {
+	if got := p.request("POST /api/reservations", `{"file_path":"a","agent_name":"eve"}`, "Authorization: Bearer "+made.Secret); got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }

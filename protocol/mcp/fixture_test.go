@@ -28,15 +28,15 @@ import (
 
 const operator = "the-operators-own-token"
 
-// house is a whole server on a loopback port, over a memory store.
-type house struct {
+// fixture is a complete server on a loopback port, over a memory store.
+type fixture struct {
 	t     *testing.T
 	url   string
 	admin *client.Client
-	stop  func() // and wait until everything has ended
+	stop  func() // stops the server and waits for its goroutines
 }
 
-func open(t *testing.T) *house {
+func open(t *testing.T) *fixture {
 	t.Helper()
 	b := bus.New()
 	l := ledger.New(memory.New(), ledger.Options{Publish: func(thread string, entries []mailroom.Entry) {
@@ -64,7 +64,7 @@ func open(t *testing.T) *house {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &house{t: t, url: "http://" + ln.Addr().String()}
+	h := &fixture{t: t, url: "http://" + ln.Addr().String()}
 	h.admin = client.New(h.url, operator)
 	ctx, end := context.WithCancel(context.Background())
 	engineCtx, stopEngine := context.WithCancel(context.Background())
@@ -83,8 +83,8 @@ func open(t *testing.T) *house {
 	return h
 }
 
-// token makes an account and returns its secret.
-func (h *house) token(name string, scopes ...mailroom.Permission) string {
+// token creates an account and returns its secret.
+func (h *fixture) token(name string, scopes ...mailroom.Permission) string {
 	h.t.Helper()
 	made, err := h.admin.CreateToken(h.t.Context(), api.NewToken{Name: name, Scopes: scopes})
 	if err != nil {
@@ -93,8 +93,8 @@ func (h *house) token(name string, scopes ...mailroom.Permission) string {
 	return made.Secret
 }
 
-// send submits a message as whoever has the secret.
-func (h *house) send(secret, thread, text, agent string) string {
+// send submits a message with a secret.
+func (h *fixture) send(secret, thread, text, agent string) string {
 	h.t.Helper()
 	out, err := client.New(h.url, secret).Submit(h.t.Context(), api.Submit{Thread: thread, Text: text, Agent: agent})
 	if err != nil {
@@ -103,23 +103,23 @@ func (h *house) send(secret, thread, text, agent string) string {
 	return out.Run
 }
 
-// hand is an MCP client in somebody's hand.
-type hand struct {
+// toolClient is an MCP client.
+type toolClient struct {
 	t       *testing.T
 	session *sdk.ClientSession
 }
 
-func connect(t *testing.T, over sdk.Transport) *hand {
+func connect(t *testing.T, over sdk.Transport) *toolClient {
 	t.Helper()
 	s, err := sdk.NewClient(&sdk.Implementation{Name: "test"}, nil).Connect(t.Context(), over, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = s.Close() }) // a server that was stopped cannot be told
-	return &hand{t, s}
+	t.Cleanup(func() { _ = s.Close() }) // the server may be stopped already
+	return &toolClient{t, s}
 }
 
-// bearer sends a token with each request.
+// bearer adds a token to each request.
 type bearer string
 
 func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -129,16 +129,15 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // web connects over HTTP.
-func (h *house) web(secret, thread string) *hand {
+func (h *fixture) web(secret, thread string) *toolClient {
 	h.t.Helper()
 	return connect(h.t, &sdk.StreamableClientTransport{
 		Endpoint: h.url + "/mcp?thread=" + thread, HTTPClient: &http.Client{Transport: bearer(secret)}, MaxRetries: -1,
 	})
 }
 
-// near connects in memory to tools that have a client of the server, as the
-// command has.
-func (h *house) near(secret, thread string) *hand {
+// near connects in memory to tools that use a client of the server, like the command.
+func (h *fixture) near(secret, thread string) *toolClient {
 	h.t.Helper()
 	c := client.New(h.url, secret)
 	ours, theirs := sdk.NewInMemoryTransports()
@@ -153,8 +152,8 @@ func (h *house) near(secret, thread string) *hand {
 
 type args map[string]any
 
-// try calls a tool and returns its answer as JSON, or its refusal.
-func (c *hand) try(tool string, in args) (answer, refusal string) {
+// try calls a tool and returns its result as JSON, or its error.
+func (c *toolClient) try(tool string, in args) (answer, refusal string) {
 	c.t.Helper()
 	out, err := c.call(c.t.Context(), tool, in)
 	if err != nil {
@@ -163,8 +162,8 @@ func (c *hand) try(tool string, in args) (answer, refusal string) {
 	return out()
 }
 
-// call calls a tool; an error is one of the protocol.
-func (c *hand) call(ctx context.Context, tool string, in args) (func() (answer, refusal string), error) {
+// call calls a tool. The error is one of the protocol.
+func (c *toolClient) call(ctx context.Context, tool string, in args) (func() (answer, refusal string), error) {
 	out, err := c.session.CallTool(ctx, &sdk.CallToolParams{Name: tool, Arguments: in})
 	return func() (string, string) {
 		text := out.Content[0].(*sdk.TextContent).Text
@@ -175,8 +174,8 @@ func (c *hand) call(ctx context.Context, tool string, in args) (func() (answer, 
 	}, err
 }
 
-// do calls a tool that must answer, and reads its answer.
-func do[T any](c *hand, tool string, in args) T {
+// do calls a tool that must succeed, and decodes its result.
+func do[T any](c *toolClient, tool string, in args) T {
 	c.t.Helper()
 	text, refused := c.try(tool, in)
 	if refused != "" {
@@ -189,9 +188,8 @@ func do[T any](c *hand, tool string, in args) T {
 	return out
 }
 
-// refuse calls a tool that must refuse, with a text that begins with code and
-// has the words.
-func (c *hand) refuse(tool string, in args, code mailroom.Code, words string) {
+// refuse calls a tool that must fail with an error that begins with code and contains words.
+func (c *toolClient) refuse(tool string, in args, code mailroom.Code, words string) {
 	c.t.Helper()
 	answer, refused := c.try(tool, in)
 	if !strings.HasPrefix(refused, string(code)+": ") || !strings.Contains(refused, words) {
@@ -200,21 +198,21 @@ func (c *hand) refuse(tool string, in args, code mailroom.Code, words string) {
 }
 
 // read waits for the message at the head.
-func (c *hand) read() mcp.Row {
+func (c *toolClient) read() mcp.Row {
 	c.t.Helper()
 	return do[mcp.Row](c, "wait_for_message", args{"timeout_secs": 20})
 }
 
 // pop removes the message at the head.
-func (c *hand) pop(activity string) {
+func (c *toolClient) pop(activity string) {
 	c.t.Helper()
 	if got := do[mcp.Popped](c, "inbox_pop", args{"activity_id": activity}); !got.Removed {
 		c.t.Fatalf("popping %s: %+v", activity, got)
 	}
 }
 
-// texts are the whole messages of a role in a thread, in order.
-func (h *house) texts(thread string, role mailroom.Role) string {
+// texts returns the complete messages of a role in a thread, in order.
+func (h *fixture) texts(thread string, role mailroom.Role) string {
 	h.t.Helper()
 	page, err := h.admin.Messages(h.t.Context(), thread, client.MessagesQuery{Limit: 500, Visibility: mailroom.VisibleAll})
 	if err != nil {
@@ -230,7 +228,7 @@ func (h *house) texts(thread string, role mailroom.Role) string {
 }
 
 // ended waits until a run has finished.
-func (h *house) ended(run string) api.Run {
+func (h *fixture) ended(run string) api.Run {
 	h.t.Helper()
 	r, err := h.admin.WaitRun(h.t.Context(), run, 20*time.Second)
 	if err != nil {

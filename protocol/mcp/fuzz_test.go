@@ -28,7 +28,7 @@ import (
 
 const peek = `{"jsonrpc":"2.0","id":"next","method":"tools/call","params":{"name":"inbox_peek","arguments":{}}}`
 
-// messages are seeds: the calls of a client, and what no client should send.
+// messages are seeds: regular calls of a client, and invalid ones.
 func messages() []string {
 	call := func(tool, in string) string {
 		return fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":%q,"arguments":%s}}`, tool, in)
@@ -48,7 +48,7 @@ func messages() []string {
 	}
 }
 
-// alarm is the text of a log that only has what must never happen: a recovered panic or another error.
+// alarm is a log for events that must never happen, such as a recovered panic.
 type alarm struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -73,8 +73,8 @@ func (a *alarm) silent(t *testing.T, input string) {
 	}
 }
 
-// within serves the tools without a network, and ends what it started when f has returned. Time is virtual, so a call
-// that waits for a message costs none.
+// within serves the tools without a network and stops everything when f has returned. Time is
+// virtual, so a waiting call costs none.
 func within(t *testing.T, log *slog.Logger, f func(t *testing.T, h http.Handler)) {
 	synctest.Test(t, func(t *testing.T) {
 		l := ledger.New(memory.New(), ledger.Options{Log: log})
@@ -113,7 +113,7 @@ type reply struct {
 	}
 }
 
-// read decodes raw, a message or a batch, and checks that it tells nothing of the server's inside.
+// read decodes raw, a message or a batch, and checks that it reveals no internals of the server.
 func read(t *testing.T, input, raw string) (all []reply) {
 	t.Helper()
 	all = make([]reply, 1)
@@ -135,7 +135,8 @@ func read(t *testing.T, input, raw string) (all []reply) {
 	return all
 }
 
-// FuzzPost: any body of /mcp is answered or refused, without a panic, and the next request is answered.
+// FuzzPost checks that any body of /mcp gets a response without a panic, and that the next request
+// works.
 func FuzzPost(f *testing.F) {
 	for _, body := range messages() {
 		f.Add("", []byte(body))
@@ -162,13 +163,13 @@ func FuzzPost(f *testing.F) {
 	})
 }
 
-// written collects what the server writes to its standard output.
+// written collects the server's standard output.
 type written struct{ strings.Builder }
 
 func (*written) Close() error { return nil }
 
-// FuzzLines: any input of a server over the standard streams is answered in lines of one message each, without a panic,
-// and the session ends with the input.
+// FuzzLines checks that any input of a stdio server is answered by one message per line without a
+// panic, and that the session ends with the input.
 func FuzzLines(f *testing.F) {
 	for _, line := range messages() {
 		f.Add([]byte(line))
@@ -194,7 +195,7 @@ func FuzzLines(f *testing.F) {
 	})
 }
 
-// direct carries requests out without a network.
+// direct executes requests without a network.
 type direct struct{ http.Handler }
 
 func (d direct) RoundTrip(r *http.Request) (*http.Response, error) {

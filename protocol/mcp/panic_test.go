@@ -15,7 +15,7 @@ import (
 )
 
 func TestACallOfAnUnknownToolIsRefused(t *testing.T) {
-	everywhere(t, func(h *house, connect func(string, string) *hand) {
+	everywhere(t, func(h *fixture, connect func(string, string) *toolClient) {
 		me := connect(operator, "mine")
 		if _, err := me.call(h.t.Context(), "no_such_tool", nil); err == nil || !strings.Contains(err.Error(), `unknown tool "no_such_tool"`) {
 			h.t.Errorf("got %v, want that there is no such tool", err)

@@ -15,7 +15,7 @@ import (
 )
 
 // scrape reads a number of the metrics.
-func scrape(h *house, name string) (int, error) {
+func scrape(h *fixture, name string) (int, error) {
 	r, err := http.NewRequest(http.MethodGet, h.url+"/metrics", nil)
 	if err != nil {
 		return 0, err
@@ -38,7 +38,7 @@ func scrape(h *house, name string) (int, error) {
 }
 
 func TestWrongArgumentsAreRefusedInPlainWords(t *testing.T) {
-	everywhere(t, func(h *house, connect func(string, string) *hand) {
+	everywhere(t, func(h *fixture, connect func(string, string) *toolClient) {
 		me := connect(operator, "mine")
 		h.send(operator, "taken", "hello", "echo")
 		for _, e := range []struct {
@@ -62,11 +62,11 @@ func TestWrongArgumentsAreRefusedInPlainWords(t *testing.T) {
 			{"delegate_task", args{"workspace_id": "echo", "task": ""}, mailroom.CodeInvalid, "task is blank"},
 			{"delegate_task", args{"workspace_id": "", "task": "x"}, mailroom.CodeInvalid, "workspace_id is blank"},
 			{"delegate_task", args{"workspace_id": "mine", "task": "x"}, mailroom.CodeInvalid, "is this inbox itself"},
-			{"delegate_task", args{"workspace_id": "nobody", "task": "x"}, mailroom.CodeNotFound, `no thread and no agent is named "nobody"`},
+			{"delegate_task", args{"workspace_id": "missing", "task": "x"}, mailroom.CodeNotFound, `no thread and no agent is named "missing"`},
 			{"delegate_task", args{"workspace_id": "mailbox", "task": "x"}, mailroom.CodeInvalid, "have no reader"},
 			{"delegate_task", args{"workspace_id": "echo", "task": "x", "source_workspace_id": "none"}, mailroom.CodeNotFound, `no thread "none"`},
 			{"submit_message", args{"text": ""}, mailroom.CodeInvalid, "empty"},
-			{"submit_message", args{"text": "x", "agent": "nobody"}, mailroom.CodeInvalid, `unknown agent "nobody"`},
+			{"submit_message", args{"text": "x", "agent": "missing"}, mailroom.CodeInvalid, `unknown agent "missing"`},
 			{"submit_message", args{"text": "x", "mode": "fast"}, mailroom.CodeInvalid, "mode"},
 			{"get_run", args{"run": "none"}, mailroom.CodeNotFound, `no run "none"`},
 			{"get_run", args{"run": ""}, mailroom.CodeInvalid, "run is blank"},
@@ -92,8 +92,8 @@ func TestAnAgentOfAnyNameIsAnInboxByItsKind(t *testing.T) {
 	}
 }
 
-func TestAnInboxOfSomebodyElseIsNotThere(t *testing.T) {
-	everywhere(t, func(h *house, connect func(string, string) *hand) {
+func TestForeignInboxIsNotFound(t *testing.T) {
+	everywhere(t, func(h *fixture, connect func(string, string) *toolClient) {
 		ann := h.token("ann", mailroom.PermissionRead, mailroom.PermissionSubmit, mailroom.PermissionDecide)
 		bob := connect(h.token("bob", mailroom.PermissionRead, mailroom.PermissionSubmit, mailroom.PermissionDecide), "anns")
 		run := h.send(ann, "anns", "secret", "inbox")
@@ -117,7 +117,7 @@ func TestAnInboxOfSomebodyElseIsNotThere(t *testing.T) {
 }
 
 func TestEachToolNeedsTheScopeOfWhatItDoes(t *testing.T) {
-	everywhere(t, func(h *house, connect func(string, string) *hand) {
+	everywhere(t, func(h *fixture, connect func(string, string) *toolClient) {
 		const read, submit, decide = mailroom.PermissionRead, mailroom.PermissionSubmit, mailroom.PermissionDecide
 		all := h.token("all", read, submit, decide)
 		run := h.send(all, "alls", "hello", "inbox")
@@ -137,7 +137,7 @@ func TestEachToolNeedsTheScopeOfWhatItDoes(t *testing.T) {
 		} {
 			reader.refuse(tool, e.in, mailroom.CodeForbidden, "the scope "+string(e.need))
 		}
-		// Who may not make an inbox hears that there is none.
+		// A caller that may not create an inbox gets not_found.
 		connect(h.namesake("all", read), "other").refuse("wait_for_message", nil, mailroom.CodeNotFound, `no thread "other"`)
 		submitter := connect(h.namesake("all", submit), "alls")
 		for tool, in := range map[string]args{
@@ -149,7 +149,7 @@ func TestEachToolNeedsTheScopeOfWhatItDoes(t *testing.T) {
 }
 
 // namesake replaces the token of a name by one with other scopes.
-func (h *house) namesake(name string, scopes ...mailroom.Permission) string {
+func (h *fixture) namesake(name string, scopes ...mailroom.Permission) string {
 	h.t.Helper()
 	if err := h.admin.RevokeToken(h.t.Context(), name); err != nil {
 		h.t.Fatal(err)
@@ -157,7 +157,7 @@ func (h *house) namesake(name string, scopes ...mailroom.Permission) string {
 	return h.token(name, scopes...)
 }
 
-func TestWhoHasNoTokenGetsNoFurther(t *testing.T) {
+func TestRequestsNeedAToken(t *testing.T) {
 	h := open(t)
 	for _, secret := range []string{"", "wrong"} {
 		_, err := sdk.NewClient(&sdk.Implementation{Name: "test"}, nil).Connect(t.Context(), &sdk.StreamableClientTransport{
@@ -172,7 +172,7 @@ func TestWhoHasNoTokenGetsNoFurther(t *testing.T) {
 const list = `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}`
 
 // post is try for a request that must be answered.
-func (h *house) post(path, body string, headers ...string) (status int, answer string) {
+func (h *fixture) post(path, body string, headers ...string) (status int, answer string) {
 	h.t.Helper()
 	status, answer, err := h.try(h.t.Context(), path, body, headers...)
 	if err != nil {
@@ -182,7 +182,7 @@ func (h *house) post(path, body string, headers ...string) (status int, answer s
 }
 
 // try sends one request as it is, with headers "Name: value".
-func (h *house) try(ctx context.Context, path, body string, headers ...string) (status int, answer string, err error) {
+func (h *fixture) try(ctx context.Context, path, body string, headers ...string) (status int, answer string, err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, h.url+path, strings.NewReader(body))
 	if err != nil {
 		return 0, "", err
@@ -205,7 +205,7 @@ func (h *house) try(ctx context.Context, path, body string, headers ...string) (
 	return resp.StatusCode, string(raw), err
 }
 
-func TestTheGatesOfTheServerStandBeforeTheTools(t *testing.T) {
+func TestServerChecksPrecedeTheTools(t *testing.T) {
 	h := open(t)
 	for name, e := range map[string]struct {
 		path, body string

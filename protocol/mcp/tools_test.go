@@ -17,10 +17,10 @@ import (
 )
 
 // everywhere runs a test over HTTP, and over a client in memory.
-func everywhere(t *testing.T, f func(h *house, connect func(secret, thread string) *hand)) {
-	for name, over := range map[string]func(*house) func(string, string) *hand{
-		"over HTTP":                 func(h *house) func(string, string) *hand { return h.web },
-		"with a client of a server": func(h *house) func(string, string) *hand { return h.near },
+func everywhere(t *testing.T, f func(h *fixture, connect func(secret, thread string) *toolClient)) {
+	for name, over := range map[string]func(*fixture) func(string, string) *toolClient{
+		"over HTTP":                 func(h *fixture) func(string, string) *toolClient { return h.web },
+		"with a client of a server": func(h *fixture) func(string, string) *toolClient { return h.near },
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := open(t)
@@ -30,7 +30,7 @@ func everywhere(t *testing.T, f func(h *house, connect func(secret, thread strin
 }
 
 func TestAllToolsAreOffered(t *testing.T) {
-	everywhere(t, func(h *house, connect func(string, string) *hand) {
+	everywhere(t, func(h *fixture, connect func(string, string) *toolClient) {
 		list, err := connect(operator, "mine").session.ListTools(h.t.Context(), nil)
 		if err != nil {
 			h.t.Fatal(err)
@@ -54,12 +54,12 @@ func TestAllToolsAreOffered(t *testing.T) {
 }
 
 func TestAMessageIsReadAnsweredAndPopped(t *testing.T) {
-	everywhere(t, func(h *house, connect func(string, string) *hand) {
+	everywhere(t, func(h *fixture, connect func(string, string) *toolClient) {
 		me := connect(operator, "mine")
 		if got, _ := me.try("wait_for_message", args{"timeout_secs": 0.05}); got != `{"timeout":true}` {
 			h.t.Errorf("with nothing there: %s, want a time-out", got)
 		}
-		// The inbox is there by now, so a message to it needs no agent.
+		// The inbox exists by now, so a message to it needs no agent.
 		first := h.send(h.token("ann", mailroom.PermissionAdmin), "mine", "one", "")
 		second := h.send(operator, "mine", "two", "")
 		row := me.read()
@@ -104,13 +104,13 @@ func TestAMessageIsReadAnsweredAndPopped(t *testing.T) {
 }
 
 func TestAMessageThatComesEndsTheWait(t *testing.T) {
-	everywhere(t, func(h *house, connect func(string, string) *hand) {
+	everywhere(t, func(h *fixture, connect func(string, string) *toolClient) {
 		me := connect(operator, "mine")
-		me.try("inbox_peek", nil) // makes it
+		me.try("inbox_peek", nil) // creates the inbox
 		waiting := make(chan mcp.Row)
 		go func() { waiting <- me.read() }()
 		h.waits(1)
-		// A call that waits is in nobody's way, also over one connection.
+		// A waiting call does not block others on the same connection.
 		do[mailroom.Submitted](me, "submit_message", args{"thread": "mine", "text": "at last"})
 		if row := <-waiting; row.Text != "at last" {
 			h.t.Errorf("it waited for %+v", row)
@@ -119,10 +119,10 @@ func TestAMessageThatComesEndsTheWait(t *testing.T) {
 }
 
 // waits until n streams are open.
-func (h *house) waits(n int) {
+func (h *fixture) waits(n int) {
 	h.t.Helper()
 	for range 2000 {
-		// The count of subscribers is the thing itself: nothing announces it.
+		// Nothing announces a subscriber; poll the count.
 		got, err := scrape(h, "mailroom_stream_subscribers ")
 		if err != nil {
 			h.t.Fatal(err)
@@ -135,7 +135,7 @@ func (h *house) waits(n int) {
 }
 
 func TestSayingAndDelegatingNeedNoMessage(t *testing.T) {
-	everywhere(t, func(h *house, connect func(string, string) *hand) {
+	everywhere(t, func(h *fixture, connect func(string, string) *toolClient) {
 		me := connect(operator, "mine")
 		do[map[string]string](me, "send_message_to_user", args{"message": "good morning"})
 		done := do[map[string]string](me, "delegate_task", args{"workspace_id": "echo", "task": "what is new"})
@@ -148,7 +148,7 @@ func TestSayingAndDelegatingNeedNoMessage(t *testing.T) {
 			h.t.Errorf("the result (-want +got):\n%s", diff)
 		}
 		me.pop(row.Activity)
-		// The same thread can be given more.
+		// The same thread accepts further tasks.
 		again := do[map[string]string](me, "delegate_task", args{"workspace_id": done["workspace_id"], "task": "and now"})
 		if again["workspace_id"] != done["workspace_id"] {
 			h.t.Errorf("delegated to %v, want the thread of before", again)
@@ -163,9 +163,9 @@ func TestSayingAndDelegatingNeedNoMessage(t *testing.T) {
 }
 
 func TestTwoInboxesTalk(t *testing.T) {
-	everywhere(t, func(h *house, connect func(string, string) *hand) {
+	everywhere(t, func(h *fixture, connect func(string, string) *toolClient) {
 		me, you := connect(operator, "mine"), connect(operator, "yours")
-		you.try("inbox_peek", nil) // makes it
+		you.try("inbox_peek", nil) // creates the inbox
 		h.send(operator, "mine", "ask them", "inbox")
 		mine := me.read()
 		do[map[string]string](me, "delegate_task", args{"workspace_id": "yours", "task": "please"})
@@ -179,7 +179,7 @@ func TestTwoInboxesTalk(t *testing.T) {
 		if row := me.read(); row.Kind != "delegation_result" || row.Text != "here you are" || row.Peer != "yours" {
 			h.t.Errorf("the result arrives as %+v", row)
 		}
-		// One hand can speak in another inbox of its own.
+		// A client can write to another inbox of its own.
 		do[map[string]string](me, "send_message_to_user", args{"message": "by the way", "workspace_id": "yours"})
 		if got := h.texts("yours", mailroom.RoleAssistant); got != "here you are|by the way" {
 			h.t.Errorf("in the other inbox was said %q", got)
@@ -188,7 +188,7 @@ func TestTwoInboxesTalk(t *testing.T) {
 }
 
 func TestTwoReadersOfOneInboxDoEverythingOnce(t *testing.T) {
-	everywhere(t, func(h *house, connect func(string, string) *hand) {
+	everywhere(t, func(h *fixture, connect func(string, string) *toolClient) {
 		const messages = 6
 		for range messages {
 			h.send(operator, "mine", "m", "inbox")
@@ -204,7 +204,7 @@ func TestTwoReadersOfOneInboxDoEverythingOnce(t *testing.T) {
 					if row.Activity == "" {
 						return
 					}
-					// The same words of both are two messages.
+					// Equal texts of two readers are two messages.
 					if _, refused := me.try("send_message_to_user", args{"message": "ok"}); refused != "" {
 						h.t.Errorf("say: %s", refused)
 					}
@@ -229,7 +229,7 @@ func TestTwoReadersOfOneInboxDoEverythingOnce(t *testing.T) {
 	})
 }
 
-func TestWhatIsAddedToAMessageIsReadBeforeItIsPopped(t *testing.T) {
+func TestExtendedMessageIsReadBeforeThePop(t *testing.T) {
 	h := open(t)
 	me := h.web(operator, "mine")
 	first := h.send(operator, "mine", "one", "inbox")
@@ -246,7 +246,7 @@ func TestWhatIsAddedToAMessageIsReadBeforeItIsPopped(t *testing.T) {
 }
 
 func TestOtherToolsAreTheOperationsTheyAreNamedAfter(t *testing.T) {
-	everywhere(t, func(h *house, connect func(string, string) *hand) {
+	everywhere(t, func(h *fixture, connect func(string, string) *toolClient) {
 		me := connect(operator, "mine")
 		sent := do[mailroom.Submitted](me, "submit_message", args{"thread": "t", "text": "hi", "agent": "echo", "key": "k"})
 		if again := do[mailroom.Submitted](me, "submit_message", args{"thread": "t", "text": "hi", "agent": "echo", "key": "k"}); again.Disposition != mailroom.DispositionDuplicate || again.Run != sent.Run {
@@ -289,7 +289,7 @@ func TestOriginOfWhatIsSubmittedOverHTTPIsMCP(t *testing.T) {
 func TestACancelledCallStopsWaiting(t *testing.T) {
 	h := open(t)
 	me := h.near(operator, "mine")
-	me.try("inbox_peek", nil) // makes it
+	me.try("inbox_peek", nil) // creates the inbox
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() {
@@ -307,7 +307,7 @@ func TestACancelledCallStopsWaiting(t *testing.T) {
 func TestALostConnectionStopsWaiting(t *testing.T) {
 	h := open(t)
 	me := h.web(operator, "mine")
-	me.try("inbox_peek", nil) // makes it
+	me.try("inbox_peek", nil) // creates the inbox
 	for name, wait := range map[string]func(context.Context) error{
 		"the latest protocol": func(ctx context.Context) error {
 			_, err := me.call(ctx, "wait_for_message", args{"timeout_secs": 300})
@@ -331,7 +331,7 @@ func TestALostConnectionStopsWaiting(t *testing.T) {
 	}
 }
 
-func TestAMessageForLaterIsInNobodysWay(t *testing.T) {
+func TestScheduledMessageBlocksNoOthers(t *testing.T) {
 	h := open(t)
 	me := h.web(operator, "mine")
 	tomorrow := time.Now().Add(24 * time.Hour)
@@ -358,14 +358,14 @@ func TestAMessageForLaterIsInNobodysWay(t *testing.T) {
 func TestAShutdownEndsTheWait(t *testing.T) {
 	h := open(t)
 	me := h.web(operator, "mine")
-	me.try("inbox_peek", nil) // makes it
+	me.try("inbox_peek", nil) // creates the inbox
 	refused := make(chan string)
 	go func() {
 		_, why := me.try("wait_for_message", args{"timeout_secs": 300})
 		refused <- why
 	}()
 	h.waits(1)
-	go h.stop() // which the end of the test waits for
+	go h.stop() // the cleanup waits for it
 	select {
 	case why := <-refused:
 		if !strings.HasPrefix(why, "unavailable: ") {

@@ -13,8 +13,8 @@ import (
 	"unicode/utf8"
 )
 
-// FuzzAnswer: whatever a server answers means one of four things, and what is told
-// of it is a short line without the token.
+// FuzzAnswer checks that every response has one of four verdicts, and that its message is a short
+// line without the token.
 func FuzzAnswer(f *testing.F) {
 	for _, body := range []string{
 		``, `{}`, `null`, `{"id":`, "<html>\x1b[31m", `{"error":"f is reserved by bob","holder":"bob","expires_at":"2031-02-03T04:05:06Z"}`,
@@ -65,8 +65,7 @@ func FuzzAnswer(f *testing.F) {
 	})
 }
 
-// FuzzFile: whatever is in the file, the next command can use it, and says so if it
-// had to be begun anew.
+// FuzzFile checks that a command works with any state file, and warns if it had to replace it.
 func FuzzFile(f *testing.F) {
 	const digest = "0123"
 	for _, text := range []string{

@@ -17,25 +17,25 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// desk is a server that notes what it is told.
-type desk struct {
+// fakeServer records the requests that it receives.
+type fakeServer struct {
 	*httptest.Server
 
 	// guarded by mu
 	mu    sync.Mutex
 	calls []string
-	first func(r *http.Request) // before an answer; nil: nothing
+	first func(r *http.Request) // called before each response, if not nil
 }
 
-func newDesk(t *testing.T) *desk {
-	d := &desk{}
+func newFakeServer(t *testing.T) *fakeServer {
+	d := &fakeServer{}
 	d.Server = httptest.NewServer(d)
 	t.Cleanup(d.Close)
 	return d
 }
 
-func (d *desk) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if _, err := io.Copy(io.Discard, r.Body); err != nil { // unread, it would hide that the client has gone
+func (d *fakeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if _, err := io.Copy(io.Discard, r.Body); err != nil { // an unread body would hide that the client has disconnected
 		return
 	}
 	d.mu.Lock()
@@ -49,7 +49,7 @@ func (d *desk) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintln(w, "{}")
 }
 
-func (d *desk) wantCalls(t *testing.T, want ...string) {
+func (d *fakeServer) wantCalls(t *testing.T, want ...string) {
 	t.Helper()
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -59,15 +59,14 @@ func (d *desk) wantCalls(t *testing.T, want ...string) {
 	d.calls = nil
 }
 
-func (d *desk) before(first func(*http.Request)) {
+func (d *fakeServer) before(first func(*http.Request)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.first = first
 }
 
-// open returns the mail of a command of ann's, which must not warn unless it is
-// given somebody to warn.
-func (d *desk) open(t *testing.T, folder string, warn func(string)) *Client {
+// open returns a client for a command of ann. Without warn, a warning fails the test.
+func (d *fakeServer) open(t *testing.T, folder string, warn func(string)) *Client {
 	t.Helper()
 	if warn == nil {
 		warn = func(message string) { t.Errorf("it warned: %s", message) }
@@ -79,7 +78,7 @@ func (d *desk) open(t *testing.T, folder string, warn func(string)) *Client {
 	return b
 }
 
-// status is what is known of the server.
+// status returns the saved state of the server.
 func (b *Client) status(t *testing.T) Status {
 	t.Helper()
 	s, err := b.Status()
@@ -96,8 +95,8 @@ const (
 
 func releasing(issue string) string { return "DELETE /api/reservations/ann/" + issue }
 
-func TestANewReservationOutlivesAReleaseThatWasKept(t *testing.T) {
-	d, folder, ctx := newDesk(t), t.TempDir(), t.Context()
+func TestNewReservationSurvivesAQueuedRelease(t *testing.T) {
+	d, folder, ctx := newFakeServer(t), t.TempDir(), t.Context()
 	d.open(t, folder, nil).Enqueue(ctx, Release("x-1"), Release("x-2"), Notice("issue.closed", nil))
 	b := d.open(t, folder, nil)
 	if err := b.Reserve(ctx, "x-1"); err != nil {
@@ -108,15 +107,15 @@ func TestANewReservationOutlivesAReleaseThatWasKept(t *testing.T) {
 	d.wantCalls(t)
 }
 
-func TestAReservationWaitsForAReleaseThatIsOnItsWay(t *testing.T) {
-	d, folder, ctx := newDesk(t), t.TempDir(), t.Context()
+func TestReserveWaitsForAPendingRelease(t *testing.T) {
+	d, folder, ctx := newFakeServer(t), t.TempDir(), t.Context()
 	came, gone := make(chan struct{}), make(chan struct{})
 	d.before(func(*http.Request) { close(came); <-gone })
 	d.open(t, folder, nil).Enqueue(ctx, Release("x-1"))
 	var group sync.WaitGroup
 	group.Go(func() { d.open(t, folder, nil).Flush(ctx) })
 	<-came
-	// It waits as long as it may, and then rather goes without.
+	// It waits until its time is used up, and then goes on without a reservation.
 	var warned string
 	late := d.open(t, folder, func(message string) { warned = message })
 	late.settings.Timeout = 50 * time.Millisecond
@@ -126,7 +125,7 @@ func TestAReservationWaitsForAReleaseThatIsOnItsWay(t *testing.T) {
 	if !strings.Contains(warned, "is still receiving a release; going on without a reservation") {
 		t.Errorf("it warned %q", warned)
 	}
-	// What was not on its way needs no waiting, and no lock is held meanwhile.
+	// A release that is not being sent needs no wait, and no lock is held during requests.
 	d.before(nil)
 	if err := d.open(t, folder, nil).Reserve(ctx, "x-2"); err != nil {
 		t.Fatal(err)
@@ -142,8 +141,8 @@ func TestAReservationWaitsForAReleaseThatIsOnItsWay(t *testing.T) {
 	d.wantCalls(t, reserving)
 }
 
-func TestOneCommandSendsWhatIsKept(t *testing.T) {
-	d, folder, ctx := newDesk(t), t.TempDir(), t.Context()
+func TestOneCommandSendsTheQueue(t *testing.T) {
+	d, folder, ctx := newFakeServer(t), t.TempDir(), t.Context()
 	came, gone := make(chan struct{}), make(chan struct{})
 	d.before(func(*http.Request) { close(came); <-gone })
 	a, b := d.open(t, folder, nil), d.open(t, folder, nil)
@@ -153,7 +152,7 @@ func TestOneCommandSendsWhatIsKept(t *testing.T) {
 	<-came
 	d.before(nil)
 	b.Enqueue(ctx, Release("x-2"))
-	b.Flush(ctx) // it leaves it to a
+	b.Flush(ctx) // a is sending
 	if got := b.status(t).Kept; got != 2 {
 		t.Errorf("%d are kept, want 2", got)
 	}
@@ -165,18 +164,18 @@ func TestOneCommandSendsWhatIsKept(t *testing.T) {
 	}
 }
 
-func TestASenderThatWasKilledHoldsNobodyUp(t *testing.T) {
-	d, folder, ctx := newDesk(t), t.TempDir(), t.Context()
+func TestKilledSenderBlocksNoOthers(t *testing.T) {
+	d, folder, ctx := newFakeServer(t), t.TempDir(), t.Context()
 	b := d.open(t, folder, nil)
 	b.Enqueue(ctx, Notice("issue.closed", nil))
-	if kept := b.beginFlush(ctx); len(kept) != 1 { // and now it is killed
+	if kept := b.beginFlush(ctx); len(kept) != 1 { // it is killed here
 		t.Fatal(kept)
 	}
 	next := d.open(t, folder, nil)
 	next.Flush(ctx)
 	d.wantCalls(t)
 	b.update(ctx, func(s *server, now time.Time) bool {
-		s.Sender.Until = now // that much later
+		s.Sender.Until = now // after it has expired
 		return true
 	})
 	next.Flush(ctx)
@@ -184,7 +183,7 @@ func TestASenderThatWasKilledHoldsNobodyUp(t *testing.T) {
 }
 
 func TestCommandsOfOneAgentShareAReservation(t *testing.T) {
-	d, folder, ctx := newDesk(t), t.TempDir(), t.Context()
+	d, folder, ctx := newFakeServer(t), t.TempDir(), t.Context()
 	first, second := d.open(t, folder, nil), d.open(t, folder, nil)
 	for _, b := range []*Client{first, second} {
 		if err := b.Reserve(ctx, "x-1"); err != nil {
@@ -200,8 +199,8 @@ func TestCommandsOfOneAgentShareAReservation(t *testing.T) {
 	d.wantCalls(t, releasing("x-1"))
 }
 
-func TestWhatIsKeptIsBounded(t *testing.T) {
-	d, folder, ctx := newDesk(t), t.TempDir(), t.Context()
+func TestQueueIsBounded(t *testing.T) {
+	d, folder, ctx := newFakeServer(t), t.TempDir(), t.Context()
 	all := make([]Call, maxQueued)
 	for i := range all {
 		all[i] = Release(fmt.Sprint("x-", i))
@@ -241,7 +240,7 @@ func TestAReleaseIsForgottenWhenTheReservationHasEnded(t *testing.T) {
 
 func TestAServerIsKnownByItsAddressAndToken(t *testing.T) {
 	folder, ctx := t.TempDir(), t.Context()
-	d := newDesk(t)
+	d := newFakeServer(t)
 	boxes := map[string]*Client{}
 	for _, token := range []string{"", "one", " one\n", "two"} {
 		b, err := Open(folder, Settings{URL: d.URL + "/", Token: token, Agent: "an/n", Timeout: time.Minute}, func(string) {})
@@ -261,8 +260,8 @@ func TestAServerIsKnownByItsAddressAndToken(t *testing.T) {
 	d.wantCalls(t, "DELETE /api/reservations/an%2Fn/x%2F1 Bearer two")
 }
 
-func TestAGarbledFileIsBegunAnew(t *testing.T) {
-	d, ctx := newDesk(t), t.Context()
+func TestCorruptStateFileIsReplaced(t *testing.T) {
+	d, ctx := newFakeServer(t), t.Context()
 	for _, text := range []string{"", "{", "null", "[]", `{"servers":7}`, `{"servers":{"` + strings.Repeat("0", 32) + `":null}}`} {
 		folder := t.TempDir()
 		if err := os.WriteFile(filepath.Join(folder, fileState), []byte(text), 0o600); err != nil {
@@ -281,8 +280,8 @@ func TestAGarbledFileIsBegunAnew(t *testing.T) {
 	}
 }
 
-func TestAFolderThatCannotBeWrittenStopsNobody(t *testing.T) {
-	d := newDesk(t)
+func TestUnwritableFolderStopsNoCommand(t *testing.T) {
+	d := newFakeServer(t)
 	var warned []string
 	b := d.open(t, filepath.Join(t.TempDir(), "gone"), func(message string) { warned = append(warned, message) })
 	if err := b.Reserve(t.Context(), "x-1"); err != nil {
@@ -297,7 +296,7 @@ func TestAFolderThatCannotBeWrittenStopsNobody(t *testing.T) {
 }
 
 func TestTheFilesAreIgnoredByGit(t *testing.T) {
-	d, ctx := newDesk(t), t.Context()
+	d, ctx := newFakeServer(t), t.Context()
 	for had, want := range map[string]string{
 		"":                                 "mail.json\nmail.lock\n*.tmp\n",
 		"issues.lock\r\n*.tmp":             "issues.lock\r\n*.tmp\nmail.json\nmail.lock\n",
@@ -318,8 +317,8 @@ func TestTheFilesAreIgnoredByGit(t *testing.T) {
 	}
 }
 
-func TestWhoGivesUpDoesNotBlameTheServer(t *testing.T) {
-	d, folder := newDesk(t), t.TempDir()
+func TestCancelledCommandDoesNotBlameTheServer(t *testing.T) {
+	d, folder := newFakeServer(t), t.TempDir()
 	ctx, cancel := context.WithCancel(t.Context())
 	d.before(func(r *http.Request) { cancel(); <-r.Context().Done() })
 	b := d.open(t, folder, func(string) {})
@@ -348,7 +347,7 @@ func TestAnswersAreReadUpToABound(t *testing.T) {
 	}
 }
 
-func TestWhoeverAnswers409HasIt(t *testing.T) {
+func TestConflictMeansReserved(t *testing.T) {
 	b := &Client{settings: Settings{Token: "secret"}}
 	long := strings.Repeat("é", 300)
 	for body, want := range map[string]string{
@@ -370,7 +369,7 @@ func TestWhoeverAnswers409HasIt(t *testing.T) {
 	}
 }
 
-func TestNoBoxDoesNothing(t *testing.T) {
+func TestNilClientDoesNothing(t *testing.T) {
 	var b *Client
 	err := b.Reserve(t.Context(), "x-1")
 	b.Enqueue(t.Context(), Release("x-1"))
@@ -381,8 +380,8 @@ func TestNoBoxDoesNothing(t *testing.T) {
 	}
 }
 
-func TestACommandAsksAServerThatFailedNoMore(t *testing.T) {
-	d, folder := newDesk(t), t.TempDir()
+func TestCommandStopsAfterAServerFailure(t *testing.T) {
+	d, folder := newFakeServer(t), t.TempDir()
 	d.open(t, folder, nil).Enqueue(t.Context(), Notice("issue.closed", nil))
 	d.before(func(*http.Request) { panic(http.ErrAbortHandler) })
 	var warned []string
@@ -399,7 +398,7 @@ func TestACommandAsksAServerThatFailedNoMore(t *testing.T) {
 }
 
 func TestTheTimeOfACommandIsSharedByItsCalls(t *testing.T) {
-	d, folder, ctx := newDesk(t), t.TempDir(), t.Context()
+	d, folder, ctx := newFakeServer(t), t.TempDir(), t.Context()
 	var warned []string
 	b := d.open(t, folder, func(message string) { warned = append(warned, message) })
 	b.Enqueue(ctx, Notice("issue.closed", nil))
@@ -408,14 +407,14 @@ func TestTheTimeOfACommandIsSharedByItsCalls(t *testing.T) {
 		t.Errorf("a call took %s, and %s of %s are left", b.spent, b.timeLeft(), b.settings.Timeout)
 	}
 	d.wantCalls(t, telling)
-	// With little time left what is kept waits for the next command, and an issue is reserved.
+	// With little time left, the queue waits for the next command and the issue is still reserved.
 	b.spent = b.settings.Timeout * 2 / 3
 	b.Enqueue(ctx, Notice("issue.closed", nil))
 	if err := b.Reserve(ctx, "x-1"); err != nil {
 		t.Fatal(err)
 	}
 	d.wantCalls(t, reserving)
-	// With none left nothing is asked.
+	// Without time left, no request is made.
 	b.spent = b.settings.Timeout
 	if err := b.Reserve(ctx, "x-2"); err != nil {
 		t.Fatal(err)
@@ -429,7 +428,7 @@ func TestTheTimeOfACommandIsSharedByItsCalls(t *testing.T) {
 	}
 }
 
-func TestAClockThatWasWrongSilencesNoServerForYears(t *testing.T) {
+func TestWrongClockDoesNotDisableAServer(t *testing.T) {
 	now := time.Now()
 	for ahead, want := range map[time.Duration]bool{-time.Second: false, time.Second: true, maxBackoff: true, 10000 * time.Hour: false} {
 		s := &server{Backoff: &backoff{Until: now.Add(ahead)}, Sender: &sender{Until: now.Add(ahead)}}
@@ -442,8 +441,8 @@ func TestAClockThatWasWrongSilencesNoServerForYears(t *testing.T) {
 	}
 }
 
-func TestAReleaseThatWasDroppedForNothingIsKeptAgain(t *testing.T) {
-	d, folder, ctx := newDesk(t), t.TempDir(), t.Context()
+func TestCancelledReleaseIsQueuedAgain(t *testing.T) {
+	d, folder, ctx := newFakeServer(t), t.TempDir(), t.Context()
 	d.open(t, folder, nil).Enqueue(ctx, Notice("issue.closed", nil), Release("x-1"))
 	for _, why := range []string{"the server fails", "the server is left alone"} {
 		d.before(func(*http.Request) { panic(http.ErrAbortHandler) })
@@ -451,7 +450,7 @@ func TestAReleaseThatWasDroppedForNothingIsKeptAgain(t *testing.T) {
 		if err := b.Reserve(ctx, "x-1"); err != nil || !b.disabled {
 			t.Errorf("%s: %v", why, err)
 		}
-		b.ReleaseAll(ctx) // the command has failed in something else
+		b.ReleaseAll(ctx) // the command failed for another reason
 		if got := b.status(t).Kept; got != 2 {
 			t.Errorf("%s: %d are kept, want the notice and the release", why, got)
 		}

@@ -15,17 +15,16 @@ import (
 
 var seed = flag.Uint64("seed", 0, "of random histories; 0 is a new one")
 
-// flaky is a server that keeps reservations, and answers some requests with a
-// failure, of which it has carried out every other one.
-type flaky struct {
+// flakyServer keeps reservations. It fails some requests, half of them after it has executed them.
+type flakyServer struct {
 	mu      sync.Mutex
 	random  *rand.Rand
 	holders map[string]string // agents, by issue
-	keys    map[string]int    // how often a notice came
+	keys    map[string]int    // deliveries of each notice
 }
 
-func (f *flaky) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	<-time.After(time.Duration(rand.IntN(4)) * time.Millisecond) // requests overtake each other
+func (f *flakyServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	<-time.After(time.Duration(rand.IntN(4)) * time.Millisecond) // reorders requests
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	const fails, isLost = 0, 1
@@ -65,23 +64,22 @@ func (f *flaky) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintln(w, "{}")
 }
 
-func (f *flaky) holder(issue string) string {
+func (f *flakyServer) holder(issue string) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.holders[issue]
 }
 
-// TestRandomCommandsKeepWhatTheyReserved has agents reserve, work and release at
-// the same time, each command a Box of its own, while the server fails now and
-// then. Who was granted an issue has it until they release it, whoever sends what
-// was kept; in the end nothing is reserved and every notice has arrived.
+// TestRandomCommandsKeepWhatTheyReserved lets agents reserve, work and release concurrently, each
+// command with its own Client, while the server fails now and then. A granted issue stays reserved
+// until its agent releases it. In the end nothing is reserved and every notice has arrived.
 func TestRandomCommandsKeepWhatTheyReserved(t *testing.T) {
 	seed := *seed
 	if seed == 0 {
 		seed = rand.Uint64()
 	}
 	t.Logf("-seed %d", seed)
-	f := &flaky{random: rand.New(rand.NewPCG(seed, 0)), holders: map[string]string{}, keys: map[string]int{}}
+	f := &flakyServer{random: rand.New(rand.NewPCG(seed, 0)), holders: map[string]string{}, keys: map[string]int{}}
 	web := httptest.NewServer(f)
 	defer web.Close()
 	folder, ctx := t.TempDir(), t.Context()
@@ -90,7 +88,7 @@ func TestRandomCommandsKeepWhatTheyReserved(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// That much later: a server that failed is asked again.
+		// Skip ahead, so that a backoff ends.
 		b.update(ctx, func(s *server, _ time.Time) bool { s.Backoff = nil; return true })
 		return b
 	}
@@ -106,7 +104,7 @@ func TestRandomCommandsKeepWhatTheyReserved(t *testing.T) {
 				issue := fmt.Sprint("x-", random.IntN(issues))
 				b := open(name)
 				err := b.Reserve(ctx, issue)
-				sure := err == nil && !b.disabled // the server has said so
+				sure := err == nil && !b.disabled // the server has granted it
 				b.Flush(ctx)
 				if err != nil {
 					continue
@@ -134,7 +132,7 @@ func TestRandomCommandsKeepWhatTheyReserved(t *testing.T) {
 		})
 	}
 	group.Wait()
-	for range 1000 { // it fails now and then, and not for ever
+	for range 1000 { // failures are temporary
 		last := open("agent-0")
 		last.Flush(ctx)
 		if s, err := last.Status(); err == nil && s.Kept == 0 {

@@ -9,9 +9,8 @@ import (
 	"mailroom"
 )
 
-// FuzzDecode: whatever a program writes, what is made of it can be written: text
-// without NUL, entries that are objects within their limit, and no secret in
-// them.
+// FuzzDecode checks that the result of any output can be stored: text without NUL, entries that are
+// objects within their limit, and no secrets.
 func FuzzDecode(f *testing.F) {
 	for _, line := range []string{
 		`{"type":"thread.started","thread_id":"x"}`,

@@ -34,7 +34,8 @@ func TestArguments(t *testing.T) {
 	}
 }
 
-// Every profile has what an entry needs, and every mode an argument of its own.
+// TestProfilesAreWhole checks that every profile is complete and that every mode has its own
+// argument.
 func TestProfilesAreWhole(t *testing.T) {
 	for _, p := range All() {
 		if p.Name == "" || p.Program == "" || len(p.Version) == 0 || p.Prompt == nil || p.Decode == nil || len(p.Modes) == 0 || Find(p.Name) == nil {
@@ -59,7 +60,7 @@ func TestProfilesAreWhole(t *testing.T) {
 	}
 }
 
-func TestWhatIsSaid(t *testing.T) {
+func TestFoldedText(t *testing.T) {
 	start := ToolStarted{Call: "1", Name: "tool"}
 	cases := []struct {
 		name  string

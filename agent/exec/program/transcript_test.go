@@ -19,9 +19,8 @@ import (
 
 var update = flag.Bool("update", false, "write what the transcripts come to into the golden files")
 
-// A transcript is what a real program was given and what it said to that. What is
-// written of it is in testdata, which a person has read: a file for each
-// program, with a part for each of its transcripts.
+// TestTranscripts replays recorded sessions of real programs. The expected output is in testdata:
+// one file per program, with a section for each transcript.
 func TestTranscripts(t *testing.T) {
 	for _, p := range All() {
 		golden := filepath.Join("testdata", p.Name+".txtar")
@@ -70,7 +69,7 @@ type event struct {
 	Exit *int
 }
 
-// replay is what is written when a program says what it said then.
+// replay returns the output for the lines of a transcript.
 func replay(t *testing.T, p *Profile, file string) string {
 	t.Helper()
 	raw, err := os.ReadFile(file)
@@ -106,7 +105,7 @@ func replay(t *testing.T, p *Profile, file string) string {
 				if end, ok := fact.(End); ok {
 					e.End = &end
 				}
-				showFact(&out, fact)
+				showEvent(&out, fact)
 				for _, w := range f.Apply(fact) {
 					showWrite(&out, w)
 				}
@@ -129,8 +128,8 @@ func replay(t *testing.T, p *Profile, file string) string {
 	return out.String()
 }
 
-// showFact shows what the fold does not write.
-func showFact(out *strings.Builder, fact Event) {
+// showEvent formats an event that the fold does not write.
+func showEvent(out *strings.Builder, fact Event) {
 	switch fact := fact.(type) {
 	case Session:
 		fmt.Fprintf(out, "session %s\n", fact.ID)

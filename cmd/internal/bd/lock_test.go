@@ -21,7 +21,7 @@ func invoke(t *testing.T, dir string, args ...string) (code int, out, talk strin
 	return code, stdout.String(), stderr.String()
 }
 
-func TestACommandThatWaitsSaysForWhomAndGivesUp(t *testing.T) {
+func TestLockTimeoutNamesTheHolder(t *testing.T) {
 	dir := t.TempDir()
 	if code, _, talk := invoke(t, dir, "init", "--prefix", "x"); code != 0 {
 		t.Fatal(talk)

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// FuzzPlan has any text be a plan: it is refused, or each of its issues has a heading.
+// FuzzPlan checks that any text is refused, or that each of its issues has a heading.
 func FuzzPlan(f *testing.F) {
 	f.Add("## One\ntext\n### Priority\n1\n### Labels\na, b\n## Two\n```\n## no\n```\n")
 	f.Add("## \n###\n")

@@ -10,7 +10,7 @@ import (
 	"mailroom/tracker"
 )
 
-// FuzzIndented: valid JSON is laid out as encoding/json does it.
+// FuzzIndented checks that valid JSON is formatted as by encoding/json.
 func FuzzIndented(f *testing.F) {
 	for _, text := range []string{
 		`{}`, `[]`, `{"a":{},"b":[],"c":[{}]}`, ` { "a" : [ 1 , 2.5e-3 , { "b" : null } ] , "c" : "x\"y\\" } `, `{"a":[ ],"b":{
@@ -59,7 +59,7 @@ func TestATreeIsDrawn(t *testing.T) {
 	}
 }
 
-func TestAShapeIsWholeWhateverFollowsItsLine(t *testing.T) {
+func TestIssueJSONToleratesTrailingSpace(t *testing.T) {
 	issues, invalid := tracker.Parse("{\"id\":\"x-1\"} \t\n")
 	if len(invalid) > 0 {
 		t.Fatalf("invalid: %v", invalid)

@@ -19,7 +19,7 @@ func groups(cmd *cobra.Command) (found [][]string) {
 	return found
 }
 
-func TestNoGroupOfCommandsTakesAnUnknownOne(t *testing.T) {
+func TestUnknownSubcommandsAreRefused(t *testing.T) {
 	dir := t.TempDir()
 	if code, _, talk := invoke(t, dir, "init"); code != 0 {
 		t.Fatal(talk)

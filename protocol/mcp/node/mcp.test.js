@@ -24,7 +24,7 @@ function overHTTP(house, token) {
 
 /** Connects, and returns a function that calls a tool. With SHOW=1 each call is in the test's output. */
 async function connect(t, transport) {
-  const client = new Client({ name: 'somebody-else', version: '1.0.0' });
+  const client = new Client({ name: 'another-client', version: '1.0.0' });
   await client.connect(transport);
   t.after(() => client.close());
   const show = (text) => process.env.SHOW && t.diagnostic(text);
@@ -80,7 +80,7 @@ for (const [name, transport] of Object.entries(transports)) {
     assert.deepEqual(await call('inbox_pop', { activity_id: result.activity_id }), { removed: true });
 
     assert.match((await call('wait_for_message', { timeout_secs: 9999 })).refused, /^invalid: timeout_secs must be between 0 and 300/);
-    assert.match((await call('delegate_task', { workspace_id: 'nobody', task: 'x' })).refused, /^not_found: no thread and no agent is named "nobody"$/);
+    assert.match((await call('delegate_task', { workspace_id: 'missing', task: 'x' })).refused, /^not_found: no thread and no agent is named "missing"$/);
     const said = await house.command('threads', 'show', 'mine');
     assert.equal(said.split('I am asking').length - 1, 1, said);
   });
