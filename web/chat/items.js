@@ -108,7 +108,7 @@ function ticket(node, first, act) {
   if (action || given) {
     card.append(el('dl', {},
       ...(action ? [el('dt', {}, 'Action'), el('dd', {}, el('code', {}, action))] : []),
-      ...(given ? [el('dt', {}, 'With'), el('dd', {}, el('pre', { tabindex: '0' }, plain(given)))] : [])));
+      ...(given ? [el('dt', {}, 'Arguments'), el('dd', {}, el('pre', { tabindex: '0' }, plain(given)))] : [])));
   }
   const outcome = el('p', { class: 'outcome', role: 'status' });
   const form = kind === 'approval' ? approval(first.ticket, act) : question(first.ticket, act);
