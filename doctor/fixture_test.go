@@ -20,7 +20,7 @@ import (
 //	thread t: run done was completed, with a step, a send to thread far and a decided ticket;
 //	          dead failed, off was cancelled; now runs, has flushed text, an unread steered
 //	          message and an open ticket; q1, q2 (urgent) and later, which is put off, wait
-//	project p: x holds a, has released b, and has told y, who has not read it
+//	project p: x holds a, released b, and sent y a notification, which is unread
 //	thread p: run parent is parked for an approval and its child, in thread kid
 type fixture struct {
 	t     *testing.T

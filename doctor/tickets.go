@@ -43,9 +43,9 @@ func (p *checker) check(tickets []*mailroom.Ticket) error {
 // state that the log says.
 func (p *checker) ticket(k *mailroom.Ticket, r *mailroom.Run) {
 	p.report.Tickets++
-	told := p.fold.tickets[k.ID]
-	if told != nil {
-		told.seen = true
+	logged := p.fold.tickets[k.ID]
+	if logged != nil {
+		logged.seen = true
 	}
 	bad := func(format string, args ...any) { p.badTicket(Ticket, k.Run, k.ID, format, args...) }
 	switch {
@@ -56,10 +56,10 @@ func (p *checker) ticket(k *mailroom.Ticket, r *mailroom.Run) {
 		bad("ticket %s does not have the id of ticket %[3]q of run %[2]s", k.ID, k.Run, k.Name)
 	case k.State == mailroom.TicketOpen && r.Status.Finished():
 		bad("ticket %s is open but its run %s is %s", k.ID, k.Run, r.Status)
-	case told == nil:
+	case logged == nil:
 		bad("no entry opens ticket %s of run %s", k.ID, k.Run)
-	case told.state != k.State || k.State == mailroom.TicketDecided && told.verdict != k.Decision:
-		bad("ticket %s of run %s is %s, by the log %s", k.ID, k.Run, describeTicket(k.State, k.Decision), describeTicket(told.state, told.verdict))
+	case logged.state != k.State || k.State == mailroom.TicketDecided && logged.verdict != k.Decision:
+		bad("ticket %s of run %s is %s, by the log %s", k.ID, k.Run, describeTicket(k.State, k.Decision), describeTicket(logged.state, logged.verdict))
 	}
 	asked := mailroom.Ask{Kind: k.Kind, Prompt: k.Prompt, Action: k.Action, Arguments: k.Arguments, Answers: k.Answers}
 	if k.Digest != asked.Digest() {

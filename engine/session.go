@@ -241,10 +241,10 @@ func (s *session) lost(err error) error {
 // close ends the session: every later call fails. It returns the partial text and the number of the
 // settle.
 func (s *session) close() (*mailroom.PartialText, int) {
-	said, number := s.closeSteps()
+	partial, number := s.closeSteps()
 	s.wantFlush() // the flusher sees that the session is closed
 	s.flusher.Wait()
-	return said, number
+	return partial, number
 }
 
 // closeSteps closes the session for steps. It returns the partial text and the number that the next

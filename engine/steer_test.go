@@ -196,9 +196,9 @@ func TestSessionTakesConcurrentCalls(t *testing.T) {
 			if in, err := s.Input(ctx); err != nil || in[0].Text != "go" {
 				return err
 			}
-			var crew sync.WaitGroup
+			var wg sync.WaitGroup
 			for w := range writers {
-				crew.Go(func() {
+				wg.Go(func() {
 					for i := range each {
 						h.expect(s.Stream(ctx, fmt.Sprintf("%d.%d ", w, i)))
 						if i%5 == 0 {
@@ -207,7 +207,7 @@ func TestSessionTakesConcurrentCalls(t *testing.T) {
 						<-time.After(10 * time.Millisecond)
 					}
 				})
-				crew.Go(func() {
+				wg.Go(func() {
 					for range each {
 						got, err := s.Steered(ctx)
 						h.expect(err)
@@ -223,7 +223,7 @@ func TestSessionTakesConcurrentCalls(t *testing.T) {
 					}
 				})
 			}
-			crew.Wait()
+			wg.Wait()
 			return nil
 		})
 		out := h.send("t", "go")

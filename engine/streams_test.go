@@ -92,7 +92,7 @@ func TestFlushComesAtOnceWhenAReaderAsks(t *testing.T) {
 				t.Errorf("the flush took %v", took)
 			}
 			if n.Flushed == nil || n.Flushed.Upto != len("so far") || n.Flushed.Run != out.Run {
-				t.Errorf("got %+v, want told that 6 bytes are flushed", n.Flushed)
+				t.Errorf("got %+v, want a notice of 6 flushed bytes", n.Flushed)
 			}
 		}
 		if got := h.flushed(out.Run); got != "so far" {

@@ -49,7 +49,7 @@ kind = "echo"
 pace = "3ms"
 `
 
-func (c *chaos) up() {
+func (c *chaos) start() {
 	c.t.Helper()
 	p, err := launch(c.plain, nil, "listening on ", "serve", "--listen", "127.0.0.1:0", "--data", filepath.Join(c.dir, "data"), "--config", filepath.Join(c.dir, "config.toml"))
 	if err != nil {
@@ -64,7 +64,7 @@ func (c *chaos) up() {
 		c.t.Fatal(err)
 	}
 	p.token = strings.TrimSpace(string(token))
-	c.proxy.lead(p.url)
+	c.proxy.setUpstream(p.url)
 }
 
 // direct returns a client that bypasses the proxy.
@@ -89,7 +89,7 @@ func (c *chaos) submit(runs, threads int) {
 }
 
 // follow starts the readers. They follow all threads until ctx ends.
-func (c *chaos) follow(ctx context.Context, crew *sync.WaitGroup) {
+func (c *chaos) follow(ctx context.Context, wg *sync.WaitGroup) {
 	const silence = 1500 * time.Millisecond
 	for i := range *readers {
 		web := &http.Transport{DisableKeepAlives: true}
@@ -103,14 +103,14 @@ func (c *chaos) follow(ctx context.Context, crew *sync.WaitGroup) {
 		if kind == "socket" {
 			s := &socketReader{accounts: accounts, at: at, silence: silence}
 			c.sockets = append(c.sockets, s)
-			crew.Go(func() { s.follow(ctx) })
+			wg.Go(func() { s.follow(ctx) })
 			continue
 		}
 		c.sse = append(c.sse, accounts)
 		reader := client.New(at.url, at.token, client.WithHTTPClient(at.http), client.WithIdleTimeout(silence),
 			client.WithBackoff(5*time.Millisecond, 200*time.Millisecond), client.WithMaxAttempts(1_000_000), client.WithRetryTimeout(0))
 		for thread, a := range accounts {
-			crew.Go(func() { a.follow(ctx, reader, thread) })
+			wg.Go(func() { a.follow(ctx, reader, thread) })
 		}
 	}
 }
@@ -186,23 +186,23 @@ func TestReadersBehindABadNetworkGetExactlyTheLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithTimeout(t.Context(), 5*time.Minute)
-	var crew sync.WaitGroup
+	var wg sync.WaitGroup
 	defer func() {
 		stop()
 		if err := c.proxy.close(); err != nil {
 			t.Error(err)
 		}
-		crew.Wait()
+		wg.Wait()
 		c.server.kill()
 	}()
 	begin := time.Now()
-	c.up()
+	c.start()
 	c.submit(50, 5)
-	c.follow(ctx, &crew)
+	c.follow(ctx, &wg)
 	for range *killsFlag {
 		pause(ctx, time.Duration(200+dice.IntN(800))*time.Millisecond)
 		c.server.kill()
-		c.up()
+		c.start()
 	}
 	logs := c.logs(ctx)
 	ended := time.Since(begin)

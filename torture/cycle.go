@@ -120,22 +120,22 @@ func (t *torture) load(ctx context.Context, s *process, p plan) error {
 	defer at.http.CloseIdleConnections()
 	ctx, end := context.WithCancel(ctx)
 	defer end()
-	var crew sync.WaitGroup
-	defer crew.Wait()
+	var wg sync.WaitGroup
+	defer wg.Wait()
 	defer end()
 	for i := range users {
-		crew.Go(func() { t.newUser(at, p, 1+i).work(ctx) })
+		wg.Go(func() { t.newUser(at, p, 1+i).work(ctx) })
 	}
 	for i := range 2 {
-		crew.Go(func() { t.newUser(at, p, 100+i).decideLoop(ctx, false) })
+		wg.Go(func() { t.newUser(at, p, 100+i).decideLoop(ctx, false) })
 	}
 	for _, r := range t.steady {
-		crew.Go(func() { r.followAll(ctx, at) })
+		wg.Go(func() { r.followAll(ctx, at) })
 	}
 	for i, r := range t.roving {
-		crew.Go(func() { t.rove(ctx, r, at, rand.New(rand.NewPCG(p.seed, uint64(200+i)))) })
+		wg.Go(func() { t.rove(ctx, r, at, rand.New(rand.NewPCG(p.seed, uint64(200+i)))) })
 	}
-	crew.Go(func() { t.followClient(ctx, at) })
+	wg.Go(func() { t.followClient(ctx, at) })
 	if p.beside() {
 		return t.withWorker(ctx, s, p)
 	}

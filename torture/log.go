@@ -12,8 +12,8 @@ import (
 
 // threadLog has all entries of a thread that any reader has seen. Every reader must see the same.
 type threadLog struct {
-	thread string
-	home   *torture
+	thread  string
+	torture *torture
 
 	mu         sync.Mutex
 	entries    []mailroom.Entry // owned by mu: entries[0] is seq 1
@@ -28,7 +28,7 @@ func (t *torture) log(thread string) *threadLog {
 	defer t.mu.Unlock()
 	l := t.logs[thread]
 	if l == nil {
-		l = &threadLog{thread: thread, home: t, state: fold.New(thread, strict)}
+		l = &threadLog{thread: thread, torture: t, state: fold.New(thread, strict)}
 		t.logs[thread] = l
 	}
 	return l
@@ -50,15 +50,15 @@ func (l *threadLog) add(e mailroom.Entry, by string) {
 	n := int64(len(l.entries))
 	switch {
 	case e.Seq < 1 || e.Seq > n+1:
-		l.home.violation(l.thread, "%s read entry %d of thread %s, of which only %d entries are known", by, e.Seq, l.thread, n)
+		l.torture.violation(l.thread, "%s read entry %d of thread %s, of which only %d entries are known", by, e.Seq, l.thread, n)
 	case e.Seq <= n:
 		if known := l.entries[e.Seq-1]; !same(known, e) {
-			l.home.violation(l.thread, "%s read entry %d of thread %s as %s, but it was %s", by, e.Seq, l.thread, e.JSON(), known.JSON())
+			l.torture.violation(l.thread, "%s read entry %d of thread %s as %s, but it was %s", by, e.Seq, l.thread, e.JSON(), known.JSON())
 		}
 	default:
 		l.entries, l.seen = append(l.entries, e), append(l.seen, time.Now())
 		for _, what := range l.state.Add(e) {
-			l.home.violation(l.thread, "%s", what)
+			l.torture.violation(l.thread, "%s", what)
 		}
 	}
 }

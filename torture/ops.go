@@ -16,12 +16,12 @@ import (
 func (h *user) latestSubmit() *operation {
 	thread := h.thread()
 	for range 5 {
-		if h.home.waiting(thread) > 0 {
+		if h.torture.waiting(thread) > 0 {
 			break
 		}
 		thread = h.thread()
 	}
-	if list := h.home.journal.recentSubmits(thread); len(list) > 0 {
+	if list := h.torture.journal.recentSubmits(thread); len(list) > 0 {
 		return list[len(list)-1]
 	}
 	return nil
@@ -32,7 +32,7 @@ func (h *user) edit() {
 	if o == nil {
 		return
 	}
-	text := fmt.Sprintf("e%d.%d %s", h.home.journal.next(), h.dice.IntN(1<<30), h.text())
+	text := fmt.Sprintf("e%d.%d %s", h.torture.journal.next(), h.dice.IntN(1<<30), h.text())
 	h.do(&operation{Kind: "edit", Thread: o.Thread, Message: o.Message, Text: text}, func(ctx context.Context) error {
 		_, err := h.client.EditMessage(ctx, o.Thread, o.Message, api.Edit{Text: text})
 		return err
@@ -151,7 +151,7 @@ func (h *user) deleteThread(ctx context.Context) {
 	h.do(&operation{Kind: "delete", Thread: thread}, func(ctx context.Context) error { return h.client.DeleteThread(ctx, thread) })
 }
 
-func (h *user) journalNext() int { return h.home.journal.next() }
+func (h *user) journalNext() int { return h.torture.journal.next() }
 
 // decideLoop decides open tickets until ctx ends, some of them twice in different ways, of which
 // only one may succeed. all decides every ticket.
@@ -221,8 +221,8 @@ func (h *user) decideWithSubmit(ctx context.Context) {
 	k := pick(h, page.Items)
 	d := h.randomDecision(k)
 	in := &api.Submit{
-		Thread: k.Thread, Text: fmt.Sprintf("m%d.%d with a decision", h.home.journal.next(), h.dice.IntN(1<<30)),
-		Key: fmt.Sprintf("k%d-%d", h.home.journal.next(), h.dice.Int()),
+		Thread: k.Thread, Text: fmt.Sprintf("m%d.%d with a decision", h.torture.journal.next(), h.dice.IntN(1<<30)),
+		Key: fmt.Sprintf("k%d-%d", h.torture.journal.next(), h.dice.Int()),
 		Decisions: []api.SubmitDecision{
 			{Ticket: k.ID, Decision: d.Decision, Answer: d.Answer, Reason: d.Reason, Digest: d.Digest},
 		},

@@ -14,13 +14,13 @@ import (
 
 // Faults that the proxy injects into a connection after some bytes.
 const (
-	kept      = iota // no fault
-	dropped          // both ends are reset
-	truncated        // closed cleanly in the middle of the data
-	halfOpen         // nothing passes any more, without an error
-	deaf             // the same, only towards the reader
-	delayed          // every piece is delayed; then dropped
-	fates            // number of faults
+	kept       = iota // no fault
+	dropped           // both ends are reset
+	truncated         // closed cleanly in the middle of the data
+	halfOpen          // nothing passes any more, without an error
+	deaf              // the same, only towards the reader
+	delayed           // every piece is delayed; then dropped
+	faultKinds        // number of faults
 )
 
 // badProxy forwards connections to a server over an unreliable network. Each connection has its own
@@ -28,9 +28,9 @@ const (
 type badProxy struct {
 	ln       net.Listener
 	seed     uint64
-	upstream atomic.Pointer[string] // address of the current server
-	kind     atomic.Bool            // from now on connections get no fault
-	met      [fates]atomic.Int64    // connections, by fault
+	upstream atomic.Pointer[string]   // address of the current server
+	kind     atomic.Bool              // from now on connections get no fault
+	met      [faultKinds]atomic.Int64 // connections, by fault
 	made     atomic.Uint64
 
 	ctx   context.Context
@@ -52,8 +52,8 @@ func newBadProxy(seed uint64) (*badProxy, error) {
 
 func (p *badProxy) url() string { return "http://" + p.ln.Addr().String() }
 
-// lead sets the server for new connections.
-func (p *badProxy) lead(url string) {
+// setUpstream sets the server for new connections.
+func (p *badProxy) setUpstream(url string) {
 	address := strings.TrimPrefix(url, "http://")
 	p.upstream.Store(&address)
 }
@@ -72,12 +72,12 @@ func (p *badProxy) accept() {
 			return // closed
 		}
 		dice := rand.New(rand.NewPCG(p.seed, p.made.Add(1)))
-		p.crews.Go(func() { p.carry(conn.(*net.TCPConn), dice) })
+		p.crews.Go(func() { p.forward(conn.(*net.TCPConn), dice) })
 	}
 }
 
-// carry forwards one connection until its fault occurs.
-func (p *badProxy) carry(reader *net.TCPConn, dice *rand.Rand) {
+// forward forwards one connection until its fault occurs.
+func (p *badProxy) forward(reader *net.TCPConn, dice *rand.Rand) {
 	defer reader.Close() // it may be closed already
 	to := p.upstream.Load()
 	if to == nil {
@@ -91,7 +91,7 @@ func (p *badProxy) carry(reader *net.TCPConn, dice *rand.Rand) {
 	defer server.Close() // as above
 	defer context.AfterFunc(p.ctx, func() { reset(reader); reset(server) })()
 	part := dice.Float64() // so that many are cut in the handshake or soon after
-	l := &line{reader: reader, server: server, left: int64(60_000 * part * part * part), fate: dice.IntN(fates), late: time.Duration(1+dice.IntN(15)) * time.Millisecond}
+	l := &line{reader: reader, server: server, left: int64(60_000 * part * part * part), fate: dice.IntN(faultKinds), late: time.Duration(1+dice.IntN(15)) * time.Millisecond}
 	if p.kind.Load() {
 		l.fate = kept
 	}
@@ -128,7 +128,7 @@ func (l *line) pump(ctx context.Context, to, from *net.TCPConn, down bool) {
 			}
 			if met {
 				_, _ = to.Write(piece) // it ends in any case
-				l.meet(ctx, from)
+				l.injectFault(ctx, from)
 				return
 			}
 		}
@@ -145,8 +145,8 @@ func (l *line) pump(ctx context.Context, to, from *net.TCPConn, down bool) {
 	}
 }
 
-// meet injects the connection's fault.
-func (l *line) meet(ctx context.Context, from *net.TCPConn) {
+// injectFault injects the connection's fault.
+func (l *line) injectFault(ctx context.Context, from *net.TCPConn) {
 	switch l.fate {
 	case truncated:
 		_ = l.reader.CloseWrite() // it may be closed already
@@ -167,7 +167,7 @@ func reset(c *net.TCPConn) {
 }
 
 func (p *badProxy) String() string {
-	names := [fates]string{"kept", "dropped", "truncated", "half open", "deaf", "delayed and dropped"}
+	names := [faultKinds]string{"kept", "dropped", "truncated", "half open", "deaf", "delayed and dropped"}
 	var parts []string
 	for i, name := range names {
 		parts = append(parts, fmt.Sprintf("%d %s", p.met[i].Load(), name))

@@ -19,9 +19,9 @@ import (
 // It parses the events itself, because the API client drops repeats. One goroutine at a time owns
 // it.
 type reader struct {
-	home   *torture
-	thread string
-	name   string
+	torture *torture
+	thread  string
+	name    string
 
 	id    string // of the last event
 	seq   int64  // of the last entry
@@ -45,7 +45,7 @@ type sample struct {
 
 func (t *torture) reader(thread, name string, after int64) *reader {
 	return &reader{
-		home: t, thread: thread, name: name, seq: after, id: fmt.Sprint(after),
+		torture: t, thread: thread, name: name, seq: after, id: fmt.Sprint(after),
 		texts: map[string]*text{}, over: map[string]bool{},
 	}
 }
@@ -93,11 +93,11 @@ func (r *reader) follow(ctx context.Context, at target) (there bool) {
 }
 
 func (r *reader) bad(format string, args ...any) {
-	r.home.violation(r.thread, "%s of thread %s, after event %s: %s", r.name, r.thread, r.id, fmt.Sprintf(format, args...))
+	r.torture.violation(r.thread, "%s of thread %s, after event %s: %s", r.name, r.thread, r.id, fmt.Sprintf(format, args...))
 }
 
 func (r *reader) event(name, id string, data []byte) {
-	r.home.counts.events.Add(1)
+	r.torture.counts.events.Add(1)
 	switch name {
 	case api.EventEntry:
 		e, err := mailroom.ParseEntry(data)
@@ -135,7 +135,7 @@ func (r *reader) entry(e mailroom.Entry) {
 		r.bad("entry %d follows entry %d", e.Seq, r.seq)
 	}
 	r.seq = e.Seq
-	r.home.log(r.thread).add(e, r.name)
+	r.torture.log(r.thread).add(e, r.name)
 	switch e.Kind {
 	case mailroom.KindMessage:
 		if e.Attempt > 0 {
@@ -182,7 +182,7 @@ const flushWindow = 2 * time.Second
 
 // checkKept checks that a text that ended with its process lacks only its newest part.
 func (r *reader) checkKept(id string, x *text, length int) {
-	end := r.home.lastKill()
+	end := r.torture.lastKill()
 	for _, s := range x.grown {
 		if s.length > length && s.at.Before(end.Add(-flushWindow)) {
 			r.bad("message %s: %d bytes were streamed %s before the kill, but only %d are kept", id, s.length, end.Sub(s.at), length)
@@ -192,7 +192,7 @@ func (r *reader) checkKept(id string, x *text, length int) {
 }
 
 func (r *reader) delta(d mailroom.Delta) {
-	r.home.counts.deltas.Add(1)
+	r.torture.counts.deltas.Add(1)
 	if r.over[d.Message] {
 		r.bad("text of message %s, which was already written", d.Message)
 	}
@@ -217,17 +217,17 @@ func (r *reader) delta(d mailroom.Delta) {
 
 // gap checks a gap, which is legal only after a purge.
 func (r *reader) gap(g api.Gap) {
-	l := r.home.log(r.thread)
+	l := r.torture.log(r.thread)
 	switch {
 	case g.After != r.seq || g.Oldest <= r.seq+1 && r.seq <= g.Last:
 		r.bad("gap after %d, with %d to %d kept, at entry %d", g.After, g.Oldest, g.Last, r.seq)
-	case !r.home.purges.Load():
+	case !r.torture.purges.Load():
 		r.bad("gap after %d, but nothing was purged", g.After)
 	case g.Oldest > l.length()+1:
-		r.home.counts.incomplete.Add(1)
+		r.torture.counts.incomplete.Add(1)
 		l.setIncomplete()
 	}
-	r.home.counts.gaps.Add(1)
+	r.torture.counts.gaps.Add(1)
 	r.seq = g.Oldest - 1
 }
 

@@ -98,17 +98,17 @@ func TestAReaderFindsErrorsOfAStream(t *testing.T) {
 		}, "was already written"},
 		"text that was not kept": {func(r *reader, entry func(string, int, any), delta func(int, string)) {
 			delta(0, "one two")
-			r.home.killed = time.Now().Add(2 * flushWindow)
+			r.torture.killed = time.Now().Add(2 * flushWindow)
 			entry(mailroom.KindMessage, 1, said("one", true))
 		}, "only 3 are kept"},
 		"text of which nothing was kept": {func(r *reader, entry func(string, int, any), delta func(int, string)) {
 			delta(0, "one two")
-			r.home.killed = time.Now().Add(2 * flushWindow)
+			r.torture.killed = time.Now().Add(2 * flushWindow)
 			entry(mailroom.KindRescheduled, 1, mailroom.RunRescheduled{Reason: "lease_lost", Attempt: 1})
 		}, "only 0 are kept"},
 		"text of the last moment that was not kept": {func(r *reader, entry func(string, int, any), delta func(int, string)) {
 			delta(0, "one two")
-			r.home.killed = time.Now()
+			r.torture.killed = time.Now()
 			entry(mailroom.KindMessage, 1, said("one", true))
 		}, ""},
 		"an entry twice": {func(r *reader, entry func(string, int, any), _ func(int, string)) {
@@ -176,7 +176,7 @@ func TestTheModelRefusesImpossibleHistories(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			home := still()
-			l := &threadLog{thread: "t", home: home, state: fold.New("t", strict)}
+			l := &threadLog{thread: "t", torture: home, state: fold.New("t", strict)}
 			home.checkLinearizable(l, modelState{}, operations(x.history))
 			if got := len(home.violations()) == 0; got != x.legal {
 				t.Errorf("legal: %t, want %t: %v", got, x.legal, home.violations())

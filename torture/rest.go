@@ -30,14 +30,14 @@ func (t *torture) finish(ctx context.Context) error {
 		h.retryUnanswered(o)
 	}
 	working, end := context.WithCancel(ctx)
-	var crew sync.WaitGroup
-	crew.Go(func() { t.newUser(at, p, 1001).decideLoop(working, true) })
+	var wg sync.WaitGroup
+	wg.Go(func() { t.newUser(at, p, 1001).decideLoop(working, true) })
 	for _, r := range t.steady {
-		crew.Go(func() { r.followAll(working, at) })
+		wg.Go(func() { r.followAll(working, at) })
 	}
 	err = t.waitIdle(ctx, h.client)
 	end()
-	crew.Wait()
+	wg.Wait()
 	if err != nil {
 		return err
 	}

@@ -158,7 +158,7 @@ func (t *torture) newUser(at target, p plan, n int) *user {
 		pace = 80 // SQLite's write lock is not fair between processes: pauses let both write
 	}
 	return &user{
-		home: t, at: at, dice: rand.New(rand.NewPCG(p.seed, uint64(n))), cycle: int(t.counts.cycles.Load()),
+		torture: t, at: at, dice: rand.New(rand.NewPCG(p.seed, uint64(n))), cycle: int(t.counts.cycles.Load()),
 		tagged: !p.plain(), purging: p.purge, long: p.long, slow: p.kind == frozen, pace: pace,
 		client: client.New(at.url, at.token, client.WithHTTPClient(at.http), client.WithMaxAttempts(1), client.WithTimeout(waitTimeout),
 			client.WithBackoff(10*time.Millisecond, 50*time.Millisecond)),

@@ -20,7 +20,7 @@ import (
 
 // user is one simulated user, which does one operation after the other. One goroutine owns it.
 type user struct {
-	home    *torture
+	torture *torture
 	dice    *rand.Rand
 	at      target
 	client  *client.Client
@@ -35,7 +35,7 @@ type user struct {
 // work does random operations until ctx ends. It waits for the outcome of a started operation.
 func (h *user) work(ctx context.Context) {
 	for ctx.Err() == nil {
-		if o := h.home.journal.unansweredSubmit(h.tagged); o != nil {
+		if o := h.torture.journal.unansweredSubmit(h.tagged); o != nil {
 			if h.retryUnanswered(o).Outcome == unknown {
 				pause(ctx, 20*time.Millisecond)
 			}
@@ -79,11 +79,11 @@ func (h *user) doRandom(ctx context.Context) {
 // do records one operation in the journal around its call.
 func (h *user) do(o *operation, call func(ctx context.Context) error) *operation {
 	o.Cycle = h.cycle
-	h.home.journal.begin(o)
+	h.torture.journal.begin(o)
 	ctx, cancel := context.WithTimeout(context.Background(), waitTimeout)
 	defer cancel()
-	h.home.journal.end(o, call(ctx))
-	h.home.counts.operation(o)
+	h.torture.journal.end(o, call(ctx))
+	h.torture.counts.operation(o)
 	return o
 }
 
@@ -91,12 +91,12 @@ func pick[T any](h *user, list []T) T { return list[h.dice.IntN(len(list))] }
 
 func (h *user) thread() string {
 	if h.tagged && h.dice.IntN(2) == 0 {
-		return pick(h, h.home.threads.torture)
+		return pick(h, h.torture.threads.torture)
 	}
 	if h.dice.IntN(12) == 0 {
-		return pick(h, h.home.threads.tour)
+		return pick(h, h.torture.threads.tour)
 	}
-	return pick(h, h.home.threads.echo)
+	return pick(h, h.torture.threads.echo)
 }
 
 // text returns a message text without the number that identifies it.
@@ -110,23 +110,23 @@ func (h *user) text() string {
 
 // submit submits a message in a random mode, with or without a key.
 func (h *user) submit(thread string) {
-	in := &api.Submit{Thread: thread, Text: fmt.Sprintf("m%d.%d %s", h.home.journal.next(), h.dice.IntN(1<<30), h.text())}
+	in := &api.Submit{Thread: thread, Text: fmt.Sprintf("m%d.%d %s", h.torture.journal.next(), h.dice.IntN(1<<30), h.text())}
 	in.Mode = pick(h, []mailroom.Mode{
 		"", "", "", mailroom.ModeQueue, mailroom.ModeQueue, mailroom.ModeQueue, mailroom.ModeSteer, mailroom.ModeSteer,
 		mailroom.ModeInterrupt, mailroom.ModeLatest, mailroom.ModeCollect, mailroom.ModeReject,
 	})
-	if h.home.busy(thread) {
+	if h.torture.busy(thread) {
 		in.Mode = mailroom.ModeLatest // supersedes the queue, which shortens the end
 	}
 	switch {
-	case slices.Contains(h.home.threads.torture, thread):
+	case slices.Contains(h.torture.threads.torture, thread):
 		in.Agent = tortureAgent
 		in.Options = h.script()
-	case slices.Contains(h.home.threads.tour, thread):
+	case slices.Contains(h.torture.threads.tour, thread):
 		in.Agent = "tour"
 	}
 	if h.dice.IntN(100) < 60 {
-		in.Key = fmt.Sprintf("k%d-%d", h.home.journal.next(), h.dice.Int())
+		in.Key = fmt.Sprintf("k%d-%d", h.torture.journal.next(), h.dice.Int())
 	}
 	if h.dice.IntN(100) < 20 {
 		p := pick(h, []int{0, 100, 128, 200})
@@ -208,7 +208,7 @@ func (h *user) repeatAnswered() {
 
 // recentSubmit returns a recently answered submit, or nil.
 func (h *user) recentSubmit() *operation {
-	if list := h.home.journal.recentSubmits(h.thread()); len(list) > 0 {
+	if list := h.torture.journal.recentSubmits(h.thread()); len(list) > 0 {
 		return pick(h, list)
 	}
 	return nil
@@ -217,7 +217,7 @@ func (h *user) recentSubmit() *operation {
 // script returns options for a run of the torture agent.
 func (h *user) script() json.RawMessage {
 	script := map[string]any{
-		"words": h.dice.IntN(12), "pace_ms": h.dice.IntN(4), "to": pick(h, h.home.threads.hub),
+		"words": h.dice.IntN(12), "pace_ms": h.dice.IntN(4), "to": pick(h, h.torture.threads.hub),
 	}
 	scenes := []string{"say"}
 	for range h.dice.IntN(4) {

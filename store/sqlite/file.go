@@ -229,8 +229,8 @@ func (f *File) Faults(ctx context.Context) (found []string, err error) {
 		sentence func(row []driver.Value) string
 	}{
 		{"PRAGMA integrity_check(" + strconv.Itoa(mostFaults) + ")", func(row []driver.Value) string {
-			if said := fmt.Sprint(row[0]); said != "ok" {
-				return "integrity check: " + strings.TrimSpace(said)
+			if out := fmt.Sprint(row[0]); out != "ok" {
+				return "integrity check: " + strings.TrimSpace(out)
 			}
 			return ""
 		}},
@@ -245,8 +245,8 @@ func (f *File) Faults(ctx context.Context) (found []string, err error) {
 		}},
 	} {
 		err := f.session.query(ctx, check.text, nil, func(row []driver.Value) (bool, error) {
-			if said := check.sentence(row); said != "" {
-				found = append(found, said)
+			if out := check.sentence(row); out != "" {
+				found = append(found, out)
 			}
 			return true, nil
 		})

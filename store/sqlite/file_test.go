@@ -164,7 +164,7 @@ func TestAWriterDuringAReadIsDetected(t *testing.T) {
 	target := filepath.Join(t.TempDir(), "copy.db")
 	seen("a backup", f.Backup(t.Context(), target, func(string) error { return nil }))
 	if _, err := os.Stat(target); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the backup is there: %v", err)
+		t.Errorf("the backup exists: %v", err)
 	}
 	if err := f.Close(); err != nil {
 		t.Fatal(err)
@@ -301,7 +301,7 @@ func TestABackupIsConsistent(t *testing.T) {
 	}
 	for _, gone := range []string{approved, other} {
 		if _, err := os.Lstat(gone); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("%s is there: %v", gone, err)
+			t.Errorf("%s exists: %v", gone, err)
 		}
 	}
 	left, err := filepath.Glob(filepath.Join(dir, ".copy*"))

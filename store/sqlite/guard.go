@@ -228,8 +228,8 @@ func (s *Store) examine(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, session.close()) }()
 	err = session.query(ctx, "PRAGMA quick_check(1)", nil, func(row []driver.Value) (bool, error) {
-		if said := fmt.Sprint(row[0]); said != "ok" {
-			return false, fmt.Errorf("the store is damaged: %s", said)
+		if out := fmt.Sprint(row[0]); out != "ok" {
+			return false, fmt.Errorf("the store is damaged: %s", out)
 		}
 		return true, nil
 	})

@@ -11,10 +11,10 @@ type mutant struct {
 
 func mutants() []mutant {
 	return []mutant{
-		{"a restart waits for the leases of the process before", "cmd/mailroom/node.go",
+		{"a restart waits for the leases of the previous process", "cmd/mailroom/node.go",
 			"if err := n.ledger.EndLocalWorkers(ctx", "if err := func(context.Context, ...any) error { return nil }(ctx",
 			"cmd/mailroom", "^TestSessions$/^restart$"},
-		{"a failure after words is reported nowhere", "deliver.go",
+		{"a failure after a partial reply is not reported", "deliver.go",
 			` || r.Status == StatusFailed`, ``, ".", "^TestARunThatSpokeAndThenFailedIsReported$"},
 		{"a file of the tracker is not synced", "internal/projectdir/lock.go",
 			"errors.Join(err, l.dir.sync(file), file.Close())", "errors.Join(err, file.Close())",
@@ -32,7 +32,7 @@ func mutants() []mutant {
 			"b.uncountUnread(t, told)", "b.uncountUnread(t, nil)", "ledger", "^TestRandomHistoriesOfInboxes$"},
 		{"a notification of the same batch is acknowledged without being counted", "ledger/unread.go",
 			"found, add(p.Entries())", "found, nil", "ledger", "^TestOperationsOfOneBatchCountWhatIsUnreadOnce$"},
-		{"an inbox is read to its end in one transaction", "ledger/notification.go",
+		{"an inbox is read completely in one transaction", "ledger/notification.go",
 			"const maxUnread = 5000", "const maxUnread = 1 << 40", "ledger", "^TestAnInboxBehindMuchForOthersIsReadInPieces$"},
 		{"lost commits are not noticed", "store/sqlite/guard.go",
 			"if known && g.commits < last.Commits {", "if false {", "store/sqlite", "^TestCommitsThatTheWALLostAreNoticed$"},
@@ -41,7 +41,7 @@ func mutants() []mutant {
 			"store/sqlite", "^TestAStoreWhoseFilesAreGoneAcknowledgesNothing$"},
 		{"a damaged file is not checked", "store/sqlite/sqlite.go",
 			"	if unclean {", "	if false && unclean {", "store/sqlite", "^TestADamagedFileIsRefusedUnlessItWasClosedInOrder$"},
-		{"an emptied store is taken for a new one", "cmd/mailroom/internal/datadir/lock.go",
+		{"an emptied store is accepted as a new one", "cmd/mailroom/internal/datadir/lock.go",
 			"if err != nil || info.Size() == 0 {", "if false && (err != nil || info.Size() == 0) {", "cmd/mailroom/internal/datadir", "^TestAFolderThatHasLostItsStoreIsRefused$"},
 		{"a second server starts where the lock file was removed", "cmd/mailroom/internal/datadir/lock.go",
 			"		flock.New(string(f), flock.SetFlag(os.O_RDONLY)), // the lock file may be removed by hand\n", "",

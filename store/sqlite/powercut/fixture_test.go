@@ -30,18 +30,18 @@ type fixture struct {
 
 	names atomic.Int64
 
-	mu      sync.Mutex                    // guards the fields below
-	told    map[string]mailroom.Submitted // by key: acknowledged submits
-	unknown map[string]mailroom.Submit    // by key: submits without an answer
-	replies map[string]string             // acknowledged replies by run
-	refused []string                      // texts that must not be in any log
-	wrong   []string                      // wrong answers
+	mu           sync.Mutex                    // guards the fields below
+	acknowledged map[string]mailroom.Submitted // by key: acknowledged submits
+	unknown      map[string]mailroom.Submit    // by key: submits without an answer
+	replies      map[string]string             // acknowledged replies by run
+	refused      []string                      // texts that must not be in any log
+	wrong        []string                      // wrong answers
 }
 
 func newFixture(d *disk, driver sqlite.Driver) *fixture {
 	return &fixture{
 		disk: d, driver: driver,
-		told: map[string]mailroom.Submitted{}, unknown: map[string]mailroom.Submit{}, replies: map[string]string{},
+		acknowledged: map[string]mailroom.Submitted{}, unknown: map[string]mailroom.Submit{}, replies: map[string]string{},
 	}
 }
 
@@ -72,9 +72,9 @@ func (o *fixture) close() (ended, closed error) {
 // work runs several goroutines that submit, claim and complete, each until an operation gets no
 // answer or rounds are done.
 func (o *fixture) work(ctx context.Context, rounds int) {
-	var hands sync.WaitGroup
+	var wg sync.WaitGroup
 	for n := range 4 {
-		hands.Go(func() {
+		wg.Go(func() {
 			worker := o.name("w")
 			_, err := o.ledger.Register(ctx, mailroom.Worker{ID: worker, Local: true, Agents: []string{"echo"}})
 			for round := int64(1); err == nil && round <= int64(rounds); round++ {
@@ -85,7 +85,7 @@ func (o *fixture) work(ctx context.Context, rounds int) {
 			}
 		})
 	}
-	hands.Wait()
+	wg.Wait()
 }
 
 // round does a submit, a submit that is refused, and the due runs.
@@ -127,7 +127,7 @@ func (o *fixture) submit(ctx context.Context, in mailroom.Submit) error {
 		o.unknown[in.Key] = in
 		return err
 	}
-	o.told[in.Key] = out
+	o.acknowledged[in.Key] = out
 	delete(o.unknown, in.Key)
 	return nil
 }
@@ -206,15 +206,15 @@ func (o *fixture) audit(ctx context.Context) ([]string, error) {
 		if err != nil {
 			return err
 		}
-		for key, out := range o.told {
+		for key, out := range o.acknowledged {
 			if runs[out.Run] == nil {
 				found = append(found, fmt.Sprintf("submit %q was acknowledged with run %s, which does not exist", key, out.Run))
 			} else if n := texts[out.Message]; n != 1 {
 				found = append(found, fmt.Sprintf("submit %q was acknowledged with message %s, which occurs %d times", key, out.Message, n))
 			}
 		}
-		if len(rows) != len(o.told)+o.rejects(rows) {
-			found = append(found, fmt.Sprintf("there are %d runs of %d submits", len(rows), len(o.told)))
+		if len(rows) != len(o.acknowledged)+o.rejects(rows) {
+			found = append(found, fmt.Sprintf("there are %d runs of %d submits", len(rows), len(o.acknowledged)))
 		}
 		for run, reply := range o.replies {
 			if row := runs[run]; row == nil || row.Status != mailroom.StatusCompleted || row.Reply == nil || *row.Reply != reply {

@@ -101,7 +101,7 @@ func TestNothingAcknowledgedIsLostInAPowerCut(t *testing.T) {
 			return
 		}
 	}
-	t.Logf("%d cuts, in %v; the last disk took %d submits and completed %d runs", *cuts, ends, len(o.told), len(o.replies))
+	t.Logf("%d cuts, in %v; the last disk took %d submits and completed %d runs", *cuts, ends, len(o.acknowledged), len(o.replies))
 }
 
 // The same test must fail if SQLite does not sync each commit; otherwise it would prove nothing.
