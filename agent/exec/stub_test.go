@@ -97,7 +97,7 @@ func (s *stub) read() string {
 // turn handles one request and returns the exit status.
 func (s *stub) turn(text string) int {
 	s.begin(s.session)
-	before, _ := os.ReadFile(s.file()) // none: the session is new
+	before, _ := os.ReadFile(s.file()) // missing for a new session
 	var told strings.Builder
 	enc := json.NewEncoder(&told)
 	enc.SetEscapeHTML(false)
@@ -113,7 +113,7 @@ func (s *stub) turn(text string) int {
 		return s.requestPermission(command)
 	case strings.Contains(text, "!hold"):
 		s.writef(`{"type":"assistant","message":{"id":"hold","role":"assistant","content":[{"type":"tool_use","id":"hold-%d","name":"Bash","input":{}}]}}`, n)
-		s.in.Scan() // the next message comes while a tool works, and is of the same turn
+		s.in.Scan() // a message during a tool call belongs to the same turn
 		text = s.read()
 		s.writef(`{"type":"user","message":{"role":"user","content":[{"type":"tool_result","tool_use_id":"hold-%d","content":"held","is_error":false}]}}`, n)
 	case strings.Contains(text, "!die once") && !strings.Contains(text, "interrupted"):

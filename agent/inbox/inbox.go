@@ -107,7 +107,7 @@ func run(ctx context.Context, s mailroom.Session) error {
 // progress is the checkpoint.
 type progress struct {
 	Done  int  `json:"done"`            // commands that were executed or refused
-	Added bool `json:"added,omitempty"` // the run got messages that no reader has been told of
+	Added bool `json:"added,omitempty"` // the run received messages that its reader has not seen
 }
 
 func serve(ctx context.Context, s mailroom.Session) error {

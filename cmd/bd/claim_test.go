@@ -39,8 +39,8 @@ func TestOfManyClaimsOfOneIssueOneWins(t *testing.T) {
 	t.Logf("%d processes claimed %s at once, %d times: one winner each time, by agent %v", agents, id, *claims, wins)
 }
 
-// claim has agents claim an issue at once, and returns who did and what the
-// others were told.
+// claim lets agents claim an issue concurrently. It returns the winners and the output of the
+// others.
 func (p *place) claim(id string, agents int) (winners, losers []string) {
 	var mu sync.Mutex
 	var group sync.WaitGroup

@@ -349,7 +349,7 @@ func (a *agent) work(f failure, id string, calls func() []string) []string {
 	a.t.Helper()
 	a.timeout = f.timeout
 	row := []string{f.name}
-	atCreate := "" // what was kept is told with the first change
+	atCreate := "" // the first change sends the queue
 	if a.kept {
 		atCreate = f.warning
 	}

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// refused runs a command that must fail with exit code 1, one line that says want,
-// and the file as it was.
+// refused runs a command that must fail with exit code 1 and one line that contains want, and that
+// must leave the file unchanged.
 func (p *place) refused(cmd *exec.Cmd, want string) {
 	p.t.Helper()
 	before, err := os.ReadFile(p.file())
@@ -39,7 +39,7 @@ func (p *place) refused(cmd *exec.Cmd, want string) {
 func TestAFullDiskLeavesTheOldFile(t *testing.T) {
 	p := newPlace(t)
 	p.must("ann", "create", "fills a lot", "--id", "x-1", "-d", strings.Repeat("much text ", 1000))
-	// The limit of a file's size stands for the disk: the write fails in its middle.
+	// A file size limit simulates a full disk: the write fails in the middle.
 	bd := p.command("ann", "update", "x-1", "--priority", "0")
 	limited := exec.Command("sh", "-c", `ulimit -f 4 && exec "$0" "$@"`, bd.Path, "update", "x-1", "--priority", "0")
 	limited.Dir, limited.Env = bd.Dir, bd.Env
@@ -72,7 +72,7 @@ func TestAFolderThatCannotBeWritten(t *testing.T) {
 	p.refused(bd, "permission denied")
 }
 
-// copied is a program where anybody may run it.
+// copied returns a copy of a program that every user may run.
 func (p *place) copied(program string) string {
 	p.t.Helper()
 	to := filepath.Join(p.dir, "bd")

@@ -104,11 +104,11 @@ func count(n int, one, more string) string {
 
 // Status is the saved state of a server.
 type Status struct {
-	URL    string    // without secrets
-	Agent  string    // holder of reservations
-	Silent time.Time // end of the backoff; zero if there is none
-	Reason string    // why it is in backoff
-	Kept   int       // queued calls
+	URL          string    // without secrets
+	Agent        string    // holder of reservations
+	BackoffUntil time.Time // end of the backoff; zero if there is none
+	Reason       string    // why it is in backoff
+	Queued       int       // queued calls
 }
 
 // Status reads the saved state of the server, without a request.
@@ -118,11 +118,11 @@ func (b *Client) Status() (Status, error) {
 	if s := all.Servers[b.digest]; err == nil && s != nil {
 		now := time.Now()
 		if off := s.activeBackoff(now); off != nil {
-			out.Silent, out.Reason = off.Until, off.Reason
+			out.BackoffUntil, out.Reason = off.Until, off.Reason
 		}
 		for _, c := range s.Queued {
 			if !c.expired(now) {
-				out.Kept++
+				out.Queued++
 			}
 		}
 	}

@@ -153,13 +153,13 @@ func TestOneCommandSendsTheQueue(t *testing.T) {
 	d.before(nil)
 	b.Enqueue(ctx, Release("x-2"))
 	b.Flush(ctx) // a is sending
-	if got := b.status(t).Kept; got != 2 {
+	if got := b.status(t).Queued; got != 2 {
 		t.Errorf("%d are kept, want 2", got)
 	}
 	close(gone)
 	group.Wait()
 	d.wantCalls(t, releasing("x-1"), releasing("x-2"))
-	if got := b.status(t).Kept; got != 0 {
+	if got := b.status(t).Queued; got != 0 {
 		t.Errorf("%d are kept, want none", got)
 	}
 }
@@ -251,7 +251,7 @@ func TestAServerIsKnownByItsAddressAndToken(t *testing.T) {
 	}
 	boxes["one"].onFailure(ctx, result{reason: "is down"})
 	for token, silent := range map[string]bool{"": false, "one": true, " one\n": true, "two": false} {
-		if got := !boxes[token].status(t).Silent.IsZero(); got != silent {
+		if got := !boxes[token].status(t).BackoffUntil.IsZero(); got != silent {
 			t.Errorf("with token %q the server is left alone: %v, want %v", token, got, silent)
 		}
 	}
@@ -325,7 +325,7 @@ func TestCancelledCommandDoesNotBlameTheServer(t *testing.T) {
 	if err := b.Reserve(ctx, "x-1"); err != nil {
 		t.Fatal(err)
 	}
-	if s := b.status(t); !s.Silent.IsZero() {
+	if s := b.status(t); !s.BackoffUntil.IsZero() {
 		t.Errorf("the server is left alone because it %s", s.Reason)
 	}
 }
@@ -420,7 +420,7 @@ func TestTheTimeOfACommandIsSharedByItsCalls(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.wantCalls(t)
-	if s := b.status(t); s.Kept != 1 || !s.Silent.IsZero() {
+	if s := b.status(t); s.Queued != 1 || !s.BackoffUntil.IsZero() {
 		t.Errorf("status %+v, want 1 kept for a server that is asked", s)
 	}
 	if len(warned) != 1 || !strings.Contains(warned[0], "did not answer all requests within 1m0s; going on without a reservation") {
@@ -451,7 +451,7 @@ func TestCancelledReleaseIsQueuedAgain(t *testing.T) {
 			t.Errorf("%s: %v", why, err)
 		}
 		b.ReleaseAll(ctx) // the command failed for another reason
-		if got := b.status(t).Kept; got != 2 {
+		if got := b.status(t).Queued; got != 2 {
 			t.Errorf("%s: %d are kept, want the notice and the release", why, got)
 		}
 	}

@@ -135,7 +135,7 @@ func TestRandomCommandsKeepWhatTheyReserved(t *testing.T) {
 	for range 1000 { // failures are temporary
 		last := open("agent-0")
 		last.Flush(ctx)
-		if s, err := last.Status(); err == nil && s.Kept == 0 {
+		if s, err := last.Status(); err == nil && s.Queued == 0 {
 			break
 		}
 	}

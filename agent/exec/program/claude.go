@@ -147,7 +147,7 @@ func decodeClaude(raw []byte) ([]Event, error) {
 	case "control_request":
 		return claudeRequest(l.ID, l.Request), nil
 	case "result":
-		return l.claudeResult.facts(l.Subtype), nil
+		return l.claudeResult.events(l.Subtype), nil
 	}
 	return nil, nil
 }
@@ -214,18 +214,18 @@ func claudeBlocks(raw json.RawMessage, helper bool) []Event {
 	if json.Unmarshal(raw, &m) != nil || json.Unmarshal(m.Content, &blocks) != nil {
 		return nil
 	}
-	var facts []Event
+	var events []Event
 	for _, b := range blocks {
 		switch {
 		case b.Type == "text" && m.Role == "assistant" && !helper && m.Model != "<synthetic>":
-			facts = append(facts, Passage{Message: m.ID, Text: b.Text})
+			events = append(events, Passage{Message: m.ID, Text: b.Text})
 		case b.Type == "tool_use":
-			facts = append(facts, ToolStarted{Call: b.ID, Name: b.Name, Arguments: b.Input})
+			events = append(events, ToolStarted{Call: b.ID, Name: b.Name, Arguments: b.Input})
 		case b.Type == "tool_result":
-			facts = append(facts, ToolFinished{Call: b.Call, OK: !b.IsError, Summary: claudeText(b.Content)})
+			events = append(events, ToolFinished{Call: b.Call, OK: !b.IsError, Summary: claudeText(b.Content)})
 		}
 	}
-	return facts
+	return events
 }
 
 // claudeText returns the content of a tool's result, a string or blocks, as text.
@@ -286,7 +286,7 @@ type claudeResult struct {
 	} `json:"model_usage_since_last_result"`
 }
 
-func (r *claudeResult) facts(subtype string) []Event {
+func (r *claudeResult) events(subtype string) []Event {
 	u := Usage{Usage: mailroom.Usage{
 		InputTokens: r.Usage.Input + r.Usage.Created + r.Usage.Read, OutputTokens: r.Usage.Output, CostUSD: r.Cost,
 	}, TotalCost: true}

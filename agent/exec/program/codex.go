@@ -79,12 +79,12 @@ func decodeCodex(line []byte) ([]Event, error) {
 		class, after := codexFailure(l.Error.Message)
 		return []Event{End{Class: class, Message: l.Error.Message, RetryAfter: after}}, nil
 	case "turn.completed":
-		var facts []Event
+		var events []Event
 		if l.Usage != nil {
 			u := mailroom.Usage{InputTokens: l.Usage.Input, OutputTokens: l.Usage.Output}
-			facts = append(facts, Usage{Usage: u, TotalTokens: true})
+			events = append(events, Usage{Usage: u, TotalTokens: true})
 		}
-		return append(facts, End{OK: true}), nil
+		return append(events, End{OK: true}), nil
 	}
 	return nil, nil
 }

@@ -30,15 +30,15 @@ func FuzzDecode(f *testing.F) {
 		const key = "hunter22"
 		for _, p := range All() {
 			fold := Fold{Redact: func(s string) string { return strings.ReplaceAll(s, key, "[KEY]") }}
-			facts, err := p.Decode([]byte(text))
-			if err != nil && facts != nil {
+			events, err := p.Decode([]byte(text))
+			if err != nil && events != nil {
 				t.Errorf("%s: %q means something and is an error", p.Name, text)
 			}
-			for _, fact := range facts {
-				for _, w := range fold.Apply(fact) {
+			for _, event := range events {
+				for _, w := range fold.Apply(event) {
 					checkWrite(t, w, key)
 				}
-				if q, ok := fact.(Question); ok && !json.Valid([]byte(strings.TrimSpace(p.Stdin.Allow(q)))) {
+				if q, ok := event.(Question); ok && !json.Valid([]byte(strings.TrimSpace(p.Stdin.Allow(q)))) {
 					t.Errorf("the answer to %q is no JSON: %s", text, p.Stdin.Allow(q))
 				}
 			}

@@ -63,9 +63,9 @@ func TestProfilesAreWhole(t *testing.T) {
 func TestFoldedText(t *testing.T) {
 	start := ToolStarted{Call: "1", Name: "tool"}
 	cases := []struct {
-		name  string
-		facts []Event
-		want  string // streams in quotes, "|" for an aside
+		name   string
+		events []Event
+		want   string // streams in quotes, "|" for an aside
 	}{
 		{"pieces, then the whole", []Event{MessageStarted{"m"}, Text{"a"}, Text{"b"}, Passage{"m", "ab"}}, `ab`},
 		{"pieces, and what they missed", []Event{MessageStarted{"m"}, Text{"a"}, Passage{"m", "abc"}}, `abc`},
@@ -88,8 +88,8 @@ func TestFoldedText(t *testing.T) {
 	for _, c := range cases {
 		var f Fold
 		var got strings.Builder
-		for _, fact := range c.facts {
-			for _, w := range f.Apply(fact) {
+		for _, event := range c.events {
+			for _, w := range f.Apply(event) {
 				if w.Step == nil {
 					got.WriteString(w.Text)
 				} else if w.Step.Internal {
@@ -106,8 +106,8 @@ func TestFoldedText(t *testing.T) {
 func TestACallIsShownOnceAndEnds(t *testing.T) {
 	f := Fold{Prefix: "3.", Redact: func(s string) string { return strings.ReplaceAll(s, "hunter22", "[KEY]") }}
 	var got []string
-	take := func(fact Event) {
-		for _, w := range f.Apply(fact) {
+	take := func(event Event) {
+		for _, w := range f.Apply(event) {
 			for _, n := range w.Step.Entries {
 				got = append(got, n.Kind+" "+string(n.Body))
 			}

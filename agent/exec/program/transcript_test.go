@@ -95,18 +95,18 @@ func replay(t *testing.T, p *Profile, file string) string {
 				e.Signal, e.Code = syscall.Signal(e.Code-128).String(), -1
 			}
 		case ev.Out != nil:
-			facts, err := p.Decode(ev.Out)
+			events, err := p.Decode(ev.Out)
 			if err != nil {
 				fmt.Fprintf(&out, "skipped: %v\n", err)
 				continue
 			}
 			e.SawLine = true
-			for _, fact := range facts {
-				if end, ok := fact.(End); ok {
+			for _, event := range events {
+				if end, ok := event.(End); ok {
 					e.End = &end
 				}
-				showEvent(&out, fact)
-				for _, w := range f.Apply(fact) {
+				showEvent(&out, event)
+				for _, w := range f.Apply(event) {
 					showWrite(&out, w)
 				}
 			}
@@ -129,16 +129,16 @@ func replay(t *testing.T, p *Profile, file string) string {
 }
 
 // showEvent formats an event that the fold does not write.
-func showEvent(out *strings.Builder, fact Event) {
-	switch fact := fact.(type) {
+func showEvent(out *strings.Builder, event Event) {
+	switch event := event.(type) {
 	case Session:
-		fmt.Fprintf(out, "session %s\n", fact.ID)
+		fmt.Fprintf(out, "session %s\n", event.ID)
 	case Question:
-		fmt.Fprintf(out, "question about %s: %s %s (%s)\n", fact.Call, fact.Tool, fact.Arguments, fact.About)
+		fmt.Fprintf(out, "question about %s: %s %s (%s)\n", event.Call, event.Tool, event.Arguments, event.About)
 	case Request:
-		fmt.Fprintf(out, "request %s\n", fact.Kind)
+		fmt.Fprintf(out, "request %s\n", event.Kind)
 	case End:
-		fmt.Fprintf(out, "end ok=%v aborted=%v\n", fact.OK, fact.Aborted)
+		fmt.Fprintf(out, "end ok=%v aborted=%v\n", event.OK, event.Aborted)
 	}
 }
 

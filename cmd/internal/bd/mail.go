@@ -238,9 +238,9 @@ func (m *Main) mailJSON() map[string]any {
 	if !ok {
 		return map[string]any{"enabled": false}
 	}
-	out := map[string]any{"enabled": true, "url": s.URL, "agent": s.Agent, "asked": s.Silent.IsZero(), "kept": s.Kept}
-	if !s.Silent.IsZero() {
-		out["asked_again_at"], out["reason"] = s.Silent.UTC().Format(time.RFC3339), s.Reason
+	out := map[string]any{"enabled": true, "url": s.URL, "agent": s.Agent, "asked": s.BackoffUntil.IsZero(), "kept": s.Queued}
+	if !s.BackoffUntil.IsZero() {
+		out["asked_again_at"], out["reason"] = s.BackoffUntil.UTC().Format(time.RFC3339), s.Reason
 	}
 	return out
 }
@@ -251,10 +251,10 @@ func (m *Main) mailRows() [][]safeText {
 		return nil
 	}
 	state := "available"
-	if !s.Silent.IsZero() {
-		state = fmt.Sprintf("%s; next attempt in %d s", s.Reason, int(time.Until(s.Silent).Seconds())+1)
+	if !s.BackoffUntil.IsZero() {
+		state = fmt.Sprintf("%s; next attempt in %d s", s.Reason, int(time.Until(s.BackoffUntil).Seconds())+1)
 	}
-	return [][]safeText{cells("mail", s.URL+", as "+s.Agent), cells("", state), cells("", fmt.Sprintf("%d calls queued", s.Kept))}
+	return [][]safeText{cells("mail", s.URL+", as "+s.Agent), cells("", state), cells("", fmt.Sprintf("%d calls queued", s.Queued))}
 }
 
 func (m *Main) mailStatus() (mail.Status, bool) {

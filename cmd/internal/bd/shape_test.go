@@ -21,7 +21,7 @@ func FuzzIndented(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		var compact, want bytes.Buffer
 		if json.Compact(&compact, text) != nil {
-			return // what is printed was read before
+			return // printed JSON was parsed before
 		}
 		if err := json.Indent(&want, compact.Bytes(), "", "  "); err != nil {
 			t.Fatal(err)

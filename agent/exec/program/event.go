@@ -8,7 +8,7 @@ import (
 )
 
 // Event is something that a line of a program reports. Its types are those below.
-type Event interface{ fact() }
+type Event interface{ isEvent() }
 
 type (
 	// Session is the id of the program's conversation.
@@ -62,17 +62,17 @@ type (
 	}
 )
 
-func (Session) fact()        {}
-func (MessageStarted) fact() {}
-func (Text) fact()           {}
-func (Passage) fact()        {}
-func (ToolStarted) fact()    {}
-func (ToolFinished) fact()   {}
-func (Usage) fact()          {}
-func (Warning) fact()        {}
-func (Question) fact()       {}
-func (Request) fact()        {}
-func (End) fact()            {}
+func (Session) isEvent()        {}
+func (MessageStarted) isEvent() {}
+func (Text) isEvent()           {}
+func (Passage) isEvent()        {}
+func (ToolStarted) isEvent()    {}
+func (ToolFinished) isEvent()   {}
+func (Usage) isEvent()          {}
+func (Warning) isEvent()        {}
+func (Question) isEvent()       {}
+func (Request) isEvent()        {}
+func (End) isEvent()            {}
 
 // ShowsProgress reports whether a line with these events shows that the program is making progress:
 // it contains anything but warnings.
