@@ -172,7 +172,7 @@ func (s *session) await(ctx context.Context, limit time.Duration, done <-chan er
 func call(ctx context.Context, a mailroom.Agent, s mailroom.Session) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			p := recovery.Of(v)
+			p := recovery.NewPanic(v)
 			err = fmt.Errorf("%w\n%s", p, p.Stack)
 		}
 	}()

@@ -460,7 +460,7 @@ func (b *batch) apply(o *op) (fatal error) {
 		b.applied += took
 		b.l.logSlow(o.name, took)
 		if v := recover(); v != nil {
-			p := recovery.Of(v)
+			p := recovery.NewPanic(v)
 			b.culprit = o
 			fatal = &mailroom.Error{
 				Code:    mailroom.CodeInternal,

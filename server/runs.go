@@ -32,8 +32,8 @@ func runKeys() []filter.Key {
 			string(mailroom.StatusCompleted), string(mailroom.StatusFailed), string(mailroom.StatusCancelled),
 		}},
 		{Name: "agent"}, {Name: "thread"}, {Name: "parent"}, {Name: "class"}, {Name: "reason"},
-		{Name: "error", Kind: filter.Text}, {Name: "key"}, {Name: "mode"}, {Name: "via"},
-		{Name: "created", Kind: filter.Time}, {Name: "finished", Kind: filter.Time}, {Name: "metadata.*"},
+		{Name: "error", Kind: filter.KindText}, {Name: "key"}, {Name: "mode"}, {Name: "via"},
+		{Name: "created", Kind: filter.KindTime}, {Name: "finished", Kind: filter.KindTime}, {Name: "metadata.*"},
 	}
 }
 

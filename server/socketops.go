@@ -173,7 +173,7 @@ func (k *socket) exchange(r *http.Request) (a *reply) {
 			return
 		}
 		if p != http.ErrAbortHandler { // else the response was aborted, and logged
-			recovery.Of(p).Log(k.server.log, "socket request")
+			recovery.NewPanic(p).Log(k.server.log, "socket request")
 		}
 		raw, err := json.Marshal(api.NewProblem(&mailroom.Error{Code: mailroom.CodeInternal}))
 		if err != nil {

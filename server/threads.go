@@ -26,7 +26,7 @@ func (rt router) registerThreads() {
 
 func threadKeys() []filter.Key {
 	return []filter.Key{
-		{Name: "id"}, {Name: "agent"}, {Name: "owner"}, {Name: "updated", Kind: filter.Time},
+		{Name: "id"}, {Name: "agent"}, {Name: "owner"}, {Name: "updated", Kind: filter.KindTime},
 		{Name: "status", Values: []string{api.ThreadIdle, api.ThreadQueued, api.ThreadRunning, api.ThreadWaiting}},
 	}
 }

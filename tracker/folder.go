@@ -45,7 +45,7 @@ const (
 // and are not trusted; see [projectdir].
 type Folder struct {
 	path string
-	wait projectdir.Wait
+	wait projectdir.WaitOptions
 }
 
 // FolderAt returns the folder at path, which need not exist.
@@ -53,7 +53,7 @@ func FolderAt(path string) Folder { return Folder{path: path} }
 
 // WithWait returns the folder with the given lock options. Without them, an update waits for the
 // lock until its context ends.
-func (f Folder) WithWait(wait projectdir.Wait) Folder {
+func (f Folder) WithWait(wait projectdir.WaitOptions) Folder {
 	f.wait = wait
 	return f
 }
@@ -197,7 +197,7 @@ func (f Folder) read(dir *projectdir.Dir) (text string, seen fs.FileInfo, err er
 	}
 	defer file.Close()                                                                          // read only: nothing can be lost
 	all := bytes.NewBuffer(makeSlice[byte](int(min(seen.Size(), MaxFile)) + bytes.MinRead)[:0]) // spare room to detect the end of the file
-	if err = dir.Fill(all, file, fileIssues, MaxFile); err != nil {
+	if err = dir.ReadInto(all, file, fileIssues, MaxFile); err != nil {
 		return "", nil, fmt.Errorf("read the tracker: %w", err)
 	}
 	if n := bytes.Count(all.Bytes(), []byte{'\n'}); n > maxLines {

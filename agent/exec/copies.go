@@ -39,7 +39,7 @@ type fileCopies struct {
 // same user for other threads cannot find them.
 func (a *agent) copyFiles(input []mailroom.Message) (copied []mailroom.Message, remove func() error, err error) {
 	i := a.options.Isolation
-	if i == nil || i.User == nil || i.Kind != proc.None || a.options.Files == "" {
+	if i == nil || i.User == nil || i.Kind != proc.KindNone || a.options.Files == "" {
 		return input, func() error { return nil }, nil
 	}
 	root, err := os.OpenRoot(a.options.Files)

@@ -28,7 +28,7 @@ func TestAnotherUserGetsCopiesOfItsOwnFilesOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	user := &proc.User{UID: uint32(os.Getuid()), GID: uint32(os.Getgid())}
-	a := &agent{options: Options{Files: files, Mark: "mine", Isolation: &proc.Isolation{Kind: proc.None, User: user}}}
+	a := &agent{options: Options{Files: files, Mark: "mine", Isolation: &proc.Isolation{Kind: proc.KindNone, User: user}}}
 	named := []string{mine, secret, link, gone, files + "/../token", "/etc/passwd", "https://files.example/mine.txt"}
 	var parts []mailroom.Part
 	for _, path := range named {
@@ -73,7 +73,7 @@ func TestAnotherUserGetsCopiesOfItsOwnFilesOnly(t *testing.T) {
 	if left, err := filepath.Glob(filepath.Join(base, "mailroom-files-*")); err != nil || len(left) > 0 {
 		t.Errorf("left are %q, %v", left, err)
 	}
-	for _, i := range []*proc.Isolation{nil, {Kind: proc.None}, {Kind: proc.Namespace, User: user}} {
+	for _, i := range []*proc.Isolation{nil, {Kind: proc.KindNone}, {Kind: proc.KindNamespace, User: user}} {
 		a.options.Isolation = i
 		if lent, _, err := a.copyFiles(input); err != nil || lent[0].Parts[0].URI != mine {
 			t.Errorf("%+v: lent is %v, %v", i, lent, err)

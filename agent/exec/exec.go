@@ -256,7 +256,7 @@ func contextCause(ctx context.Context, err error) error {
 	if ctx.Err() == nil {
 		return err
 	}
-	if left, ok := errors.AsType[*proc.LeftError](err); ok {
+	if left, ok := errors.AsType[*proc.SurvivorsError](err); ok {
 		return errors.Join(context.Cause(ctx), left)
 	}
 	return context.Cause(ctx)

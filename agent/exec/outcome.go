@@ -203,8 +203,8 @@ func (e ending) exited() Exited {
 		name, length := e.limits.exceeded(e.why)
 		x.Limit, x.LimitMS = name, length.Milliseconds()
 	}
-	if e.exit.Left != nil {
-		x.Left = e.exit.Left.PIDs
+	if e.exit.Survivors != nil {
+		x.Left = e.exit.Survivors.PIDs
 	}
 	return x
 }
@@ -226,8 +226,8 @@ func (e ending) stopReason() string {
 func (a *agent) verdict(e ending) error {
 	o := a.options
 	var left error
-	if e.exit.Left != nil {
-		left = e.exit.Left
+	if e.exit.Survivors != nil {
+		left = e.exit.Survivors
 	}
 	failure := func(class mailroom.Class, format string, args ...any) error {
 		err := fmt.Errorf(a.name+" "+format, args...)

@@ -387,8 +387,8 @@ func (t *attempt) park(ctx context.Context, l *runningTurn, more mailroom.Step) 
 func (t *attempt) verdict(l *runningTurn) error {
 	e, v := l.ending, l.verdict
 	var left error
-	if e.exit.Left != nil {
-		left = e.exit.Left
+	if e.exit.Survivors != nil {
+		left = e.exit.Survivors
 	}
 	switch {
 	case errors.Is(e.why, proc.ErrIdle) && l.onlyWarnings:

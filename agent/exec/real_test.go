@@ -35,7 +35,7 @@ func userTexts(r fakemodel.Request) (words []string) {
 
 // recall answers with everything that the user has said.
 func recall(r fakemodel.Request) fakemodel.Answer {
-	return fakemodel.Say("You said: ", strings.Join(userTexts(r), " | "))
+	return fakemodel.Reply("You said: ", strings.Join(userTexts(r), " | "))
 }
 
 func reply(t *testing.T, run *mailroom.Run) string {
@@ -104,9 +104,9 @@ func working(name string) func(fakemodel.Request) fakemodel.Answer {
 			return recall(r)
 		}
 		if _, done := r.Result(); done {
-			return fakemodel.Answer{Say: []string{"And ", "then"}, Hang: true}
+			return fakemodel.Answer{Text: []string{"And ", "then"}, Hang: true}
 		}
-		return fakemodel.Answer{Say: []string{"I look."}, Calls: []fakemodel.Call{look(name, "echo found")}}
+		return fakemodel.Answer{Text: []string{"I look."}, Calls: []fakemodel.Call{look(name, "echo found")}}
 	}
 }
 
@@ -162,7 +162,7 @@ func TestRealProgramThatIsKilledGoesOn(t *testing.T) {
 		var asked atomic.Int64
 		m := model(t, func(r fakemodel.Request) fakemodel.Answer {
 			if asked.Add(1) == 1 {
-				return fakemodel.Answer{Say: []string{"Half of "}, Hang: true}
+				return fakemodel.Answer{Text: []string{"Half of "}, Hang: true}
 			}
 			return recall(r)
 		})
@@ -259,9 +259,9 @@ func TestRealToolsAreEntries(t *testing.T) {
 	eachProgram(t, func(t *testing.T, name string) {
 		w := newRealFixture(t, name, model(t, func(r fakemodel.Request) fakemodel.Answer {
 			if _, done := r.Result(); done {
-				return fakemodel.Say("I saw it.")
+				return fakemodel.Reply("I saw it.")
 			}
-			return fakemodel.Answer{Say: []string{"I look."}, Calls: []fakemodel.Call{look(name, "echo found")}}
+			return fakemodel.Answer{Text: []string{"I look."}, Calls: []fakemodel.Call{look(name, "echo found")}}
 		}).URL)
 		w.ask("t", "Look around.")
 		type tool struct {
@@ -279,7 +279,7 @@ func TestRealToolsAreEntries(t *testing.T) {
 // maker is a model that creates a file with claude's shell tool.
 func maker(r fakemodel.Request) fakemodel.Answer {
 	if result, done := r.Result(); done {
-		return fakemodel.Say("It says: ", result)
+		return fakemodel.Reply("It says: ", result)
 	}
 	return fakemodel.Answer{Calls: []fakemodel.Call{{Name: "Bash", Input: map[string]any{"command": "touch made && echo so be it", "description": "Make the file"}}}}
 }
@@ -321,7 +321,7 @@ func TestRealSteeringReachesClaudeAtWork(t *testing.T) {
 	gate := make(chan struct{})
 	m := model(t, func(r fakemodel.Request) fakemodel.Answer {
 		if _, done := r.Result(); done || len(userTexts(r)) > 1 {
-			return fakemodel.Say("steered: ", strconv.FormatBool(r.Said("Also say why.")))
+			return fakemodel.Reply("steered: ", strconv.FormatBool(r.Contains("Also say why.")))
 		}
 		return fakemodel.Answer{Hold: gate, Calls: []fakemodel.Call{look("claude", "echo found")}}
 	})
@@ -370,7 +370,7 @@ func TestRealSteeringAfterTheReplyIsAnotherTurn(t *testing.T) {
 
 func TestRealMessageMayBeLong(t *testing.T) {
 	eachProgram(t, func(t *testing.T, name string) {
-		m := model(t, func(fakemodel.Request) fakemodel.Answer { return fakemodel.Say("I read it.") })
+		m := model(t, func(fakemodel.Request) fakemodel.Answer { return fakemodel.Reply("I read it.") })
 		w := newRealFixture(t, name, m.URL)
 		text := strings.Repeat("All of it, to the last word. ", 10_000) + "The last word is lemon."
 		w.ask("t", text)
@@ -384,7 +384,7 @@ func TestRealBusySessionIsRetried(t *testing.T) {
 	gate := make(chan struct{})
 	m := model(t, func(r fakemodel.Request) fakemodel.Answer {
 		a := recall(r)
-		if strings.HasSuffix(a.Say[1], "I am at the terminal.") {
+		if strings.HasSuffix(a.Text[1], "I am at the terminal.") {
 			a.Hold = gate
 		}
 		return a
@@ -424,7 +424,7 @@ func TestRealPermissionsAreThoseOfTheSettings(t *testing.T) {
 		t.Run(c.name+" "+string(c.mode), func(t *testing.T) {
 			w := newRealFixture(t, c.name, model(t, func(r fakemodel.Request) fakemodel.Answer {
 				if _, done := r.Result(); done {
-					return fakemodel.Say("I tried.")
+					return fakemodel.Reply("I tried.")
 				}
 				return fakemodel.Answer{Calls: []fakemodel.Call{look(c.name, "touch made")}}
 			}).URL, func(o *exec.ProgramOptions) { o.Permissions = c.mode })
@@ -467,7 +467,7 @@ func TestRealMessageIsTextAndNothingElse(t *testing.T) {
 func TestRealCommandInTheBackgroundDoesNotHoldTheRun(t *testing.T) {
 	w := newRealFixture(t, "claude", model(t, func(r fakemodel.Request) fakemodel.Answer {
 		if result, done := r.Result(); done {
-			return fakemodel.Say(result)
+			return fakemodel.Reply(result)
 		}
 		return fakemodel.Answer{Calls: []fakemodel.Call{{Name: "Bash", Input: map[string]any{
 			"command": "tail -f /dev/null", "description": "Follow", "run_in_background": true,

@@ -79,12 +79,12 @@ func (t *attempt) runTurn(ctx context.Context, p plan) (*runningTurn, error) {
 	} else {
 		l.input.Close()
 	}
-	exit, why := child.Converse(ctx, l.input, l.onOutput)
+	exit, why := child.RunWithInput(ctx, l.input, l.onOutput)
 	quit()
 	steering.Wait()
 	if rest := l.lines.Rest(); len(rest) > 0 {
 		err := finalWrite(ctx, func(ctx context.Context) error { return l.onLine(ctx, rest) })
-		if why == nil && !errors.Is(err, proc.ErrLifeless) {
+		if why == nil && !errors.Is(err, proc.ErrNoActivity) {
 			why = err
 		}
 	}
@@ -102,7 +102,7 @@ func (l *runningTurn) onOutput(ctx context.Context, piece []byte) error {
 	alive := len(lines) == 0 // part of a line
 	for _, line := range lines {
 		switch err := l.onLine(ctx, line); {
-		case errors.Is(err, proc.ErrLifeless):
+		case errors.Is(err, proc.ErrNoActivity):
 		case err != nil:
 			return err
 		default:
@@ -110,20 +110,20 @@ func (l *runningTurn) onOutput(ctx context.Context, piece []byte) error {
 		}
 	}
 	if !alive {
-		return proc.ErrLifeless
+		return proc.ErrNoActivity
 	}
 	return nil
 }
 
-// onLine handles one line. It returns ErrLifeless for a line that shows no progress.
+// onLine handles one line. It returns ErrNoActivity for a line that shows no progress.
 func (l *runningTurn) onLine(ctx context.Context, line []byte) error {
 	if len(strings.TrimSpace(string(line))) == 0 {
-		return proc.ErrLifeless
+		return proc.ErrNoActivity
 	}
 	events, err := l.t.agent.profile.Decode(line)
 	if err != nil {
 		l.garbage++
-		return proc.ErrLifeless
+		return proc.ErrNoActivity
 	}
 	l.sawLine = true
 	for _, f := range events {
@@ -132,7 +132,7 @@ func (l *runningTurn) onLine(ctx context.Context, line []byte) error {
 		}
 	}
 	if l.onlyWarnings = !program.ShowsProgress(events); l.onlyWarnings {
-		return proc.ErrLifeless
+		return proc.ErrNoActivity
 	}
 	return nil
 }

@@ -29,7 +29,7 @@ func (a *agent) isolation(shown []string) *proc.Isolation {
 // hidesFiles reports whether the isolation hides files that messages name.
 func (a *agent) hidesFiles() bool {
 	i := a.options.Isolation
-	if i == nil || a.options.Files == "" || i.Kind == proc.None {
+	if i == nil || a.options.Files == "" || i.Kind == proc.KindNone {
 		return false
 	}
 	_, err := os.Stat(a.options.Files) // no file was stored yet

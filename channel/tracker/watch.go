@@ -84,7 +84,7 @@ func New(o Options) (*Watcher, error) {
 	if o.Command == "" {
 		o.Command = "mailroom"
 	}
-	o.Folder = o.Folder.WithWait(projectdir.Wait{Command: "mailroom serve"})
+	o.Folder = o.Folder.WithWait(projectdir.WaitOptions{Command: "mailroom serve"})
 	return &Watcher{options: o, wake: make(chan struct{}, 1)}, nil
 }
 

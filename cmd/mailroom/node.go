@@ -241,7 +241,7 @@ func (n *node) prepare(ctx context.Context) error {
 			return err
 		}
 	}
-	uncharged := recovery.OfNoRun(report)
+	uncharged := recovery.OutsideRun(report)
 	if err := n.ledger.EndLocalWorkers(ctx, uncharged); err != nil {
 		return fmt.Errorf("end the leases of the process before: %w", err)
 	}

@@ -55,7 +55,7 @@ const ordinaryUID = 54321
 
 func TestAnAgentIsNotTheOperator(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		if kind, err := proc.Probe(t.Context()); kind != proc.None || err == nil {
+		if kind, err := proc.Probe(t.Context()); kind != proc.KindNone || err == nil {
 			t.Errorf("programs are isolated by %s, %v", kind, err)
 		}
 		return
@@ -98,13 +98,13 @@ func isolationCases(t *testing.T) (all []isolationCase) {
 	}
 	for _, server := range servers {
 		all = append(all, isolationCase{server: server, isolation: "none", shown: "none", open: true})
-		for _, kind := range []proc.Kind{proc.Landlock, proc.Namespace} {
+		for _, kind := range []proc.Kind{proc.KindLandlock, proc.KindNamespace} {
 			if why := proc.Try(t.Context(), kind); why != nil {
 				t.Logf("this machine has no %s: %v", kind, why)
 				continue
 			}
 			all = append(all, isolationCase{server: server, isolation: string(kind), shown: string(kind), own: true})
-			if server == "root" && kind == proc.Namespace {
+			if server == "root" && kind == proc.KindNamespace {
 				all = append(all, isolationCase{server: server, isolation: string(kind), user: "nobody", shown: "namespace, user nobody", own: true})
 			}
 		}

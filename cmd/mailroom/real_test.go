@@ -57,7 +57,7 @@ func recallAnswer(r fakemodel.Request) fakemodel.Answer {
 			said = append(said, strings.TrimSpace(turn.Text))
 		}
 	}
-	return fakemodel.Say("You said: ", strings.Join(said, " | "))
+	return fakemodel.Reply("You said: ", strings.Join(said, " | "))
 }
 
 // output runs a command as a user does, and shows both.
@@ -112,7 +112,7 @@ func TestRealAgentLeftByAKilledServerIsEndedAndItsRunGoesOn(t *testing.T) {
 			var asked atomic.Int64
 			realPrograms(t, func(r fakemodel.Request) fakemodel.Answer {
 				if asked.Add(1) == 1 {
-					return fakemodel.Answer{Say: []string{"I wait."}, Calls: []fakemodel.Call{tool}}
+					return fakemodel.Answer{Text: []string{"I wait."}, Calls: []fakemodel.Call{tool}}
 				}
 				return recallAnswer(r)
 			})
@@ -175,7 +175,7 @@ func TestRealQuestionOfClaudeIsApprovedInTheTerminal(t *testing.T) {
 	folder := t.TempDir()
 	realPrograms(t, func(r fakemodel.Request) fakemodel.Answer {
 		if result, done := r.Result(); done {
-			return fakemodel.Say("It says: ", result)
+			return fakemodel.Reply("It says: ", result)
 		}
 		return fakemodel.Answer{Calls: []fakemodel.Call{{Name: "Bash", Input: map[string]any{
 			"command": "touch made && echo made", "description": "Make the file",

@@ -111,9 +111,9 @@ func (s *sandbox) confine(name string, a *config.Agent) (launchOptions, error) {
 	}
 	unfit := s.keepVisible(&c, home)
 	kind, why := s.chooseKind(a.Isolation, unfit)
-	private := kind == proc.None && a.User != "" && s.checkPrivate() == nil
+	private := kind == proc.KindNone && a.User != "" && s.checkPrivate() == nil
 	switch {
-	case kind != proc.None, private, a.Isolation == config.IsolationAuto, a.Isolation == string(proc.None):
+	case kind != proc.KindNone, private, a.Isolation == config.IsolationAuto, a.Isolation == string(proc.KindNone):
 	default:
 		return c, fmt.Errorf("isolation is %q, and it cannot be had: %w", a.Isolation, why)
 	}
@@ -180,16 +180,16 @@ func (s *sandbox) keepVisible(c *launchOptions, home string) error {
 // chooseKind returns what a value of isolation means on this machine, and why that is
 // None although something else was asked for.
 func (s *sandbox) chooseKind(asked string, unfit error) (proc.Kind, error) {
-	kinds := []proc.Kind{proc.Namespace, proc.Landlock}
+	kinds := []proc.Kind{proc.KindNamespace, proc.KindLandlock}
 	switch asked {
-	case string(proc.None):
-		return proc.None, nil
+	case string(proc.KindNone):
+		return proc.KindNone, nil
 	case config.IsolationAuto, config.IsolationRequired:
 	default:
 		kinds = []proc.Kind{proc.Kind(asked)}
 	}
 	if unfit != nil {
-		return proc.None, unfit
+		return proc.KindNone, unfit
 	}
 	var why error
 	for _, kind := range kinds {
@@ -203,7 +203,7 @@ func (s *sandbox) chooseKind(asked string, unfit error) (proc.Kind, error) {
 		}
 		why = errors.Join(why, fmt.Errorf("%s: %w", kind, err))
 	}
-	return proc.None, why
+	return proc.KindNone, why
 }
 
 // checkPrivate reports, as an error, whom the mode of the data folder lets in; without one,
@@ -240,15 +240,15 @@ func (s *sandbox) record(name string, a *config.Agent, kind proc.Kind, private b
 		}
 	}
 	switch {
-	case a.User != "" && kind == proc.None:
+	case a.User != "" && kind == proc.KindNone:
 		s.chosen[name] = "user " + a.User
 	case a.User != "":
 		s.chosen[name] = string(kind) + ", user " + a.User
 	default:
 		s.chosen[name] = string(kind)
 	}
-	if kind == proc.None && !private {
-		s.chosen[name] = string(proc.None)
+	if kind == proc.KindNone && !private {
+		s.chosen[name] = string(proc.KindNone)
 		s.unisolated = append(s.unisolated, name)
 		if why != nil {
 			s.reason = why

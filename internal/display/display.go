@@ -145,7 +145,7 @@ func (p *printer) render(s string, line bool) {
 				p.WriteString(tags)
 				p.last = cancelTag
 			}
-		case p.shows(r, rest, line):
+		case p.canShow(r, rest, line):
 			p.keep(r)
 		default:
 			p.mark("⟦U+%04X⟧", r)
@@ -194,8 +194,8 @@ func (p *printer) mark(format string, r rune) {
 	p.last, p.combining, p.rightward = '⟧', 0, 0
 }
 
-// shows reports whether r can be printed as it is between what was printed and rest.
-func (p *printer) shows(r rune, rest string, line bool) bool {
+// canShow reports whether r can be printed as it is between what was printed and rest.
+func (p *printer) canShow(r rune, rest string, line bool) bool {
 	if !isHidden(r) {
 		return !isCombining(r) || p.combining < maxCombining && p.last != '⟧'
 	}

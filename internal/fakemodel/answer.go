@@ -14,18 +14,18 @@ const (
 
 // responses writes an answer of the OpenAI Responses API.
 func (o *stream) responses(a Answer) {
-	o.open()
+	o.writeHeader()
 	id := fmt.Sprintf("resp_%d", o.id)
 	o.event("response.created", map[string]any{"response": map[string]any{"id": id}})
 	index := 0
-	if a.Think != "" {
+	if a.Reasoning != "" {
 		o.event("response.output_item.done", map[string]any{"output_index": index, "item": map[string]any{
 			"type": "reasoning", "id": fmt.Sprintf("rs_%d", o.id), "encrypted_content": "c2VhbGVk",
-			"summary": []any{map[string]any{"type": "summary_text", "text": a.Think}},
+			"summary": []any{map[string]any{"type": "summary_text", "text": a.Reasoning}},
 		}})
 		index++
 	}
-	if len(a.Say) > 0 {
+	if len(a.Text) > 0 {
 		o.responsesText(a, index)
 		index++
 	}
@@ -42,7 +42,7 @@ func (o *stream) responses(a Answer) {
 		o.event("response.output_item.done", map[string]any{"output_index": index, "item": item})
 		index++
 	}
-	if !o.rest(a) {
+	if !o.finish(a) {
 		return
 	}
 	o.event("response.completed", map[string]any{"response": map[string]any{
@@ -64,7 +64,7 @@ func (o *stream) responsesText(a Answer, index int) {
 		}}
 	}
 	o.event("response.output_item.added", message(""))
-	for _, piece := range a.Say {
+	for _, piece := range a.Text {
 		o.event("response.output_text.delta", map[string]any{
 			"item_id": id, "output_index": index, "content_index": 0, "delta": piece,
 		})
@@ -73,12 +73,12 @@ func (o *stream) responsesText(a Answer, index int) {
 	if a.Hold != nil && !o.wait(a.Hold) || a.Hang && len(a.Calls) == 0 {
 		return
 	}
-	o.event("response.output_item.done", message(join(a.Say)))
+	o.event("response.output_item.done", message(join(a.Text)))
 }
 
 // messages writes an answer of the Anthropic Messages API.
 func (o *stream) messages(a Answer) {
-	o.open()
+	o.writeHeader()
 	o.event("message_start", map[string]any{"message": map[string]any{
 		"id": fmt.Sprintf("msg_%d", o.id), "type": "message", "role": "assistant", "model": o.model,
 		"content": []any{}, "stop_reason": nil, "stop_sequence": nil,
@@ -92,15 +92,15 @@ func (o *stream) messages(a Answer) {
 		o.event("content_block_delta", map[string]any{"index": index, "delta": d})
 	}
 	end := func() { o.event("content_block_stop", map[string]any{"index": index}); index++ }
-	if a.Think != "" {
+	if a.Reasoning != "" {
 		begin(map[string]any{"type": "thinking", "thinking": "", "signature": ""})
-		delta(map[string]any{"type": "thinking_delta", "thinking": a.Think})
+		delta(map[string]any{"type": "thinking_delta", "thinking": a.Reasoning})
 		delta(map[string]any{"type": "signature_delta", "signature": "c2VhbGVk"})
 		end()
 	}
-	if len(a.Say) > 0 {
+	if len(a.Text) > 0 {
 		begin(map[string]any{"type": "text", "text": ""})
-		for _, piece := range a.Say {
+		for _, piece := range a.Text {
 			delta(map[string]any{"type": "text_delta", "text": piece})
 		}
 		if a.Hold != nil && !o.wait(a.Hold) {
@@ -120,7 +120,7 @@ func (o *stream) messages(a Answer) {
 		end()
 		reason = "tool_use"
 	}
-	if !o.rest(a) {
+	if !o.finish(a) {
 		return
 	}
 	o.event("message_delta", map[string]any{

@@ -52,8 +52,8 @@ func (r Request) Result() (text string, ok bool) {
 	return "", false
 }
 
-// Said reports whether the user or the model said text, as a part of a turn.
-func (r Request) Said(text string) bool {
+// Contains reports whether the user or the model said text, as a part of a turn.
+func (r Request) Contains(text string) bool {
 	for _, t := range r.Turns {
 		if strings.Contains(t.Text, text) {
 			return true
@@ -74,7 +74,7 @@ type part struct {
 	Output    json.RawMessage `json:"output"`
 }
 
-func read(api string, body []byte) (Request, error) {
+func parseRequest(api string, body []byte) (Request, error) {
 	var in struct {
 		Model        string          `json:"model"`
 		Instructions string          `json:"instructions"`

@@ -20,8 +20,8 @@ import (
 
 // The two APIs, as Request.API names them.
 const (
-	Responses = "responses" // POST /v1/responses
-	Messages  = "messages"  // POST /v1/messages
+	APIResponses = "responses" // POST /v1/responses
+	APIMessages  = "messages"  // POST /v1/messages
 )
 
 // Answer is what the model does with one request. The parts happen in the order
@@ -34,8 +34,8 @@ type Answer struct {
 	// Silent never answers, not even with a header.
 	Silent bool
 
-	Think string   // a summary of reasoning
-	Say   []string // the text, in these pieces
+	Reasoning string   // a summary of reasoning
+	Text      []string // the text, in these pieces
 	// Hold, if not nil, keeps the answer there until it is closed.
 	Hold  <-chan struct{}
 	Calls []Call // the tools to call
@@ -45,8 +45,8 @@ type Answer struct {
 	Cut bool
 }
 
-// Say is the answer with this text.
-func Say(pieces ...string) Answer { return Answer{Say: pieces} }
+// Text is the answer with this text.
+func Reply(pieces ...string) Answer { return Answer{Text: pieces} }
 
 // Call is a call of a tool of the program.
 type Call struct {
@@ -63,9 +63,9 @@ type Server struct {
 	// Responses API is URL + "/v1", that of the Messages API is URL.
 	URL string
 
-	play func(Request) Answer
-	http *http.Server
-	done chan error
+	answer func(Request) Answer
+	http   *http.Server
+	done   chan error
 	// stop is closed by Close, so that hanging answers end.
 	stop chan struct{}
 
@@ -89,13 +89,13 @@ func Listen(addr string, play func(Request) Answer) (*Server, error) {
 		return nil, fmt.Errorf("listen for the fake model: %w", err)
 	}
 	s := &Server{
-		URL: "http://" + l.Addr().String(), play: play,
+		URL: "http://" + l.Addr().String(), answer: play,
 		done: make(chan error, 1), stop: make(chan struct{}), changed: make(chan struct{}),
 	}
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST /v1/responses", func(w http.ResponseWriter, r *http.Request) { s.turn(w, r, Responses) })
-	mux.HandleFunc("POST /v1/messages", func(w http.ResponseWriter, r *http.Request) { s.turn(w, r, Messages) })
-	mux.HandleFunc("/", s.unknown)
+	mux.HandleFunc("POST /v1/responses", func(w http.ResponseWriter, r *http.Request) { s.handleTurn(w, r, APIResponses) })
+	mux.HandleFunc("POST /v1/messages", func(w http.ResponseWriter, r *http.Request) { s.handleTurn(w, r, APIMessages) })
+	mux.HandleFunc("/", s.handleUnknown)
 	s.http = &http.Server{Handler: mux}
 	go func() { s.done <- s.http.Serve(l) }()
 	return s, nil
@@ -118,8 +118,8 @@ func (s *Server) Requests() []Request {
 	return append([]Request(nil), s.requests...)
 }
 
-// Other returns method and path of all other requests so far.
-func (s *Server) Other() []string {
+// OtherRequests returns method and path of all other requests so far.
+func (s *Server) OtherRequests() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return append([]string(nil), s.other...)
@@ -142,19 +142,19 @@ func (s *Server) Wait(ctx context.Context, n int) ([]Request, error) {
 	}
 }
 
-func (s *Server) unknown(w http.ResponseWriter, r *http.Request) {
+func (s *Server) handleUnknown(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	s.other = append(s.other, r.Method+" "+r.URL.Path)
 	s.mu.Unlock()
 	http.Error(w, `{"error":{"message":"the fake model has no such page"}}`, http.StatusNotFound)
 }
 
-func (s *Server) turn(w http.ResponseWriter, r *http.Request, api string) {
+func (s *Server) handleTurn(w http.ResponseWriter, r *http.Request, api string) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return // the program has gone
 	}
-	req, err := read(api, body)
+	req, err := parseRequest(api, body)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
@@ -168,28 +168,28 @@ func (s *Server) turn(w http.ResponseWriter, r *http.Request, api string) {
 	s.changed = make(chan struct{})
 	s.mu.Unlock()
 
-	a := s.play(req)
+	a := s.answer(req)
 	out := stream{w: w, id: id, model: req.Model, ctx: r.Context(), stop: s.stop}
 	switch {
 	case a.Silent:
 		out.wait(nil)
 	case a.Status != 0:
-		refuse(w, api, a)
-	case api == Responses:
+		writeError(w, api, a)
+	case api == APIResponses:
 		out.responses(a)
 	default:
 		out.messages(a)
 	}
 }
 
-func refuse(w http.ResponseWriter, api string, a Answer) {
+func writeError(w http.ResponseWriter, api string, a Answer) {
 	kind := map[int]string{
 		400: "invalid_request_error", 401: "authentication_error", 403: "permission_error", 404: "not_found_error",
 		429: "rate_limit_error", 500: "api_error", 503: "api_error", 529: "overloaded_error",
 	}[a.Status]
 	text := fmt.Sprintf("the fake model answers %d", a.Status)
 	var body any = map[string]any{"error": map[string]any{"type": kind, "message": text}}
-	if api == Messages {
+	if api == APIMessages {
 		body = map[string]any{"type": "error", "error": map[string]any{"type": kind, "message": text}}
 	}
 	w.Header().Set("Content-Type", "application/json")
@@ -238,8 +238,8 @@ func (o *stream) event(kind string, fields map[string]any) {
 	o.gone = err != nil
 }
 
-// rest does what comes after the tools, and says whether the answer ends well.
-func (o *stream) rest(a Answer) bool {
+// finish does what comes after the tools, and says whether the answer ends well.
+func (o *stream) finish(a Answer) bool {
 	if a.Hang {
 		o.wait(nil)
 	}
@@ -249,7 +249,7 @@ func (o *stream) rest(a Answer) bool {
 	return !o.gone
 }
 
-func (o *stream) open() {
+func (o *stream) writeHeader() {
 	o.w.Header().Set("Content-Type", "text/event-stream")
 	o.w.Header().Set("Cache-Control", "no-cache")
 	o.w.WriteHeader(http.StatusOK)

@@ -79,7 +79,7 @@ func kinds(t *testing.T, resp *http.Response) []string {
 
 func TestBothInterfacesAnswerAsTheProgramsExpect(t *testing.T) {
 	s := start(t, func(Request) Answer {
-		return Answer{Think: "hm", Say: []string{"Hello ", "you"}, Calls: []Call{{Name: "look", Input: map[string]string{"at": "it"}}}}
+		return Answer{Reasoning: "hm", Text: []string{"Hello ", "you"}, Calls: []Call{{Name: "look", Input: map[string]string{"at": "it"}}}}
 	})
 	for path, want := range map[string][]string{
 		"/v1/responses": {
@@ -100,7 +100,7 @@ func TestBothInterfacesAnswerAsTheProgramsExpect(t *testing.T) {
 }
 
 func TestWhatWasSaidIsKept(t *testing.T) {
-	s := start(t, func(Request) Answer { return Say("yes") })
+	s := start(t, func(Request) Answer { return Reply("yes") })
 	post(t, s.URL+"/v1/responses", `{"model":"a","instructions":"be good","tools":[{"name":"shell"},{"type":"web_search"}],"input":[
 		{"type":"message","role":"user","content":[{"type":"input_text","text":"<environment_context>"},{"type":"input_text","text":"one"}]},
 		{"type":"message","role":"assistant","content":[{"type":"output_text","text":"yes"}]},
@@ -113,16 +113,16 @@ func TestWhatWasSaidIsKept(t *testing.T) {
 		{"role":"user","content":[{"type":"tool_result","content":[{"type":"text","text":"done"}]}]},
 		{"role":"system","content":"and hurry"}]}`)
 	want := []Request{
-		{API: Responses, Model: "a", System: "be good", Tools: []string{"shell", "web_search"}, Turns: []Turn{
+		{API: APIResponses, Model: "a", System: "be good", Tools: []string{"shell", "web_search"}, Turns: []Turn{
 			{"user", "<environment_context>"}, {"user", "one"}, {"assistant", "yes"}, {"reasoning", ""}, {"tool-call", "shell {}"}, {"tool-result", "done"},
 		}},
-		{API: Messages, Model: "b", System: "be good", Tools: []string{"Bash"}, Turns: []Turn{
+		{API: APIMessages, Model: "b", System: "be good", Tools: []string{"Bash"}, Turns: []Turn{
 			{"user", "one"}, {"assistant", "yes"}, {"tool-call", `Bash {"a":1}`}, {"tool-result", "done"}, {"system", "and hurry"},
 		}},
 	}
 	got := s.Requests()
 	for i := range got {
-		if result, ok := got[i].Result(); !ok || result != "done" || got[i].Prompt() != "one" || !got[i].Said("ye") {
+		if result, ok := got[i].Result(); !ok || result != "done" || got[i].Prompt() != "one" || !got[i].Contains("ye") {
 			t.Errorf("request %d: result %q %v, prompt %q", i, result, ok, got[i].Prompt())
 		}
 		got[i].Header, got[i].Body = nil, nil
@@ -148,7 +148,7 @@ func TestAnErrorIsOneOfTheInterface(t *testing.T) {
 
 func TestAnAnswerIsHeldUntilItMayGoOn(t *testing.T) {
 	hold := make(chan struct{})
-	s := start(t, func(Request) Answer { return Answer{Say: []string{"slow"}, Hold: hold} })
+	s := start(t, func(Request) Answer { return Answer{Text: []string{"slow"}, Hold: hold} })
 	r := bufio.NewReader(post(t, s.URL+"/v1/messages", `{}`).Body)
 	for next(t, r)["type"] != "content_block_delta" {
 	}
@@ -163,7 +163,7 @@ func TestAnAnswerIsHeldUntilItMayGoOn(t *testing.T) {
 }
 
 func TestAnAnswerHangsUntilTheServerIsClosed(t *testing.T) {
-	s, err := Start(func(r Request) Answer { return Answer{Say: []string{"and then"}, Hang: true} })
+	s, err := Start(func(r Request) Answer { return Answer{Text: []string{"and then"}, Hang: true} })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,7 +199,7 @@ func TestWaitSeesTheRequest(t *testing.T) {
 		t.Error("the answer ends well, want it cut")
 	}
 	post(t, s.URL+"/v1/nonsense", "")
-	if diff := cmp.Diff([]string{"POST /v1/nonsense"}, s.Other()); diff != "" {
+	if diff := cmp.Diff([]string{"POST /v1/nonsense"}, s.OtherRequests()); diff != "" {
 		t.Errorf("other requests (-want +got):\n%s", diff)
 	}
 }

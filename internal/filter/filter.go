@@ -45,9 +45,9 @@ type Key struct {
 type Kind int
 
 const (
-	Name Kind = iota // as a whole
-	Text             // a value without a star may stand anywhere in it
-	Time             // see the package
+	KindName Kind = iota // as a whole
+	KindText             // a value without a star may stand anywhere in it
+	KindTime             // see the package
 )
 
 func (k Key) named(name string) bool {
@@ -118,7 +118,7 @@ func parseTerm(s string, keys []Key) (term, string, error) {
 		return t, "", refuse(whole, err)
 	}
 	t.pieces, t.kind = pieces, keys[i].Kind
-	if t.kind == Time {
+	if t.kind == KindTime {
 		if t.span, err = parseSpan(pieces); err != "" {
 			return t, "", refuse(whole, err)
 		}
@@ -170,8 +170,8 @@ func parseValue(s string) (pieces []string, rest string, problem string) {
 func (f Filter) Match(r Row) bool {
 	for _, t := range f.terms {
 		good := false
-		if t.kind == Time {
-			good = t.span.holds(r.Time(t.key))
+		if t.kind == KindTime {
+			good = t.span.contains(r.Time(t.key))
 		} else {
 			good = t.match(r.Text(t.key))
 		}
@@ -206,7 +206,7 @@ func (t term) exact() (string, bool) {
 func (t term) match(v string) bool {
 	first, last := t.pieces[0], t.pieces[len(t.pieces)-1]
 	switch {
-	case len(t.pieces) == 1 && t.kind == Text && first != "":
+	case len(t.pieces) == 1 && t.kind == KindText && first != "":
 		return strings.Contains(v, first)
 	case len(t.pieces) == 1:
 		return v == first

@@ -12,7 +12,7 @@ func keys() []Key {
 	return []Key{
 		{Name: "status", Values: []string{"queued", "running", "failed"}},
 		{Name: "agent"}, {Name: "thread"}, {Name: "key"}, {Name: "metadata.*"},
-		{Name: "error", Kind: Text}, {Name: "created", Kind: Time}, {Name: "finished", Kind: Time},
+		{Name: "error", Kind: KindText}, {Name: "created", Kind: KindTime}, {Name: "finished", Kind: KindTime},
 	}
 }
 

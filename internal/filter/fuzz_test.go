@@ -35,7 +35,7 @@ func FuzzParse(f *testing.F) {
 		v = string([]rune(v))
 		value := run("failed", v, v, v)
 		for _, one := range once.terms {
-			if want := modelled(one, value); one.kind != Time && (Filter{terms: []term{one}}).Match(value) != want {
+			if want := modelled(one, value); one.kind != KindTime && (Filter{terms: []term{one}}).Match(value) != want {
 				t.Errorf("%+v matches %q: got %v, want %v", one, v, !want, want)
 			}
 		}
@@ -69,7 +69,7 @@ func modelled(t term, r Row) bool {
 		quoted = append(quoted, regexp.QuoteMeta(p))
 	}
 	pattern := "^" + strings.Join(quoted, ".*") + "$"
-	if t.kind == Text && len(quoted) == 1 && quoted[0] != "" {
+	if t.kind == KindText && len(quoted) == 1 && quoted[0] != "" {
 		pattern = quoted[0]
 	}
 	return regexp.MustCompile("(?s)"+pattern).MatchString(r.Text(t.key)) != t.not
@@ -102,7 +102,7 @@ func FuzzTime(f *testing.F) {
 			"": !when.Before(begin) && when.Before(end), "<": when.Before(begin), "<=": when.Before(end),
 			">": !when.Before(end), ">=": !when.Before(begin),
 		}[op] && !when.IsZero()
-		if got := s.holds(when); got != want {
+		if got := s.contains(when); got != want {
 			t.Errorf("%s%v%s holds for %v: got %v, want %v", op, begin, fraction, when, got, want)
 		}
 	})

@@ -14,7 +14,7 @@ type span struct {
 	upto      time.Time
 }
 
-func (s span) holds(at time.Time) bool {
+func (s span) contains(at time.Time) bool {
 	switch {
 	case s.none:
 		return at.IsZero()

@@ -25,7 +25,7 @@ func (in *Input) Write(text string) {
 	defer in.mu.Unlock()
 	if !in.closed {
 		in.queue = append(in.queue, text)
-		in.stir()
+		in.notify()
 	}
 }
 
@@ -34,7 +34,7 @@ func (in *Input) Close() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.closed = true
-	in.stir()
+	in.notify()
 }
 
 // drop closes stdin at once: nobody reads it any more.
@@ -42,10 +42,10 @@ func (in *Input) drop() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.queue, in.closed = nil, true
-	in.stir()
+	in.notify()
 }
 
-func (in *Input) stir() {
+func (in *Input) notify() {
 	select {
 	case in.wake <- struct{}{}:
 	default: // it will look anyway

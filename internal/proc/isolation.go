@@ -6,15 +6,15 @@ type Kind string
 
 // The kinds, the strongest first. Which of them a machine has, [Probe] tells.
 const (
-	// Namespace gives the child its own mounts, in which the hidden files are
+	// KindNamespace gives the child its own mounts, in which the hidden files are
 	// not there, and its own processes: it sees and signals no others, and all
 	// of them end with the first (user_namespaces(7), pid_namespaces(7)).
-	Namespace Kind = "namespace"
-	// Landlock has the kernel refuse to open the hidden files, to trace
+	KindNamespace Kind = "namespace"
+	// KindLandlock has the kernel refuse to open the hidden files, to trace
 	// processes outside, and, since Linux 6.12, to signal them (landlock(7)).
-	Landlock Kind = "landlock"
-	// None hides nothing.
-	None Kind = "none"
+	KindLandlock Kind = "landlock"
+	// KindNone hides nothing.
+	KindNone Kind = "none"
 )
 
 // Isolation says how a child is kept apart. On Linux such a child has a shim as

@@ -20,19 +20,19 @@ import (
 func init() {
 	switch os.Getenv("PROC_TEST_ROLE") {
 	case "isolating":
-		isolating()
+		runIsolatingParent()
 	case "reader":
-		reader()
+		runReader()
 	default:
 		return
 	}
 	os.Exit(0)
 }
 
-// everyKind runs a test for each kind. One that this machine lacks is reported
+// forEachKind runs a test for each kind. One that this machine lacks is reported
 // as absent, and no child may start with it.
-func everyKind(t *testing.T, test func(t *testing.T, kind Kind)) {
-	for _, kind := range []Kind{None, Landlock, Namespace} {
+func forEachKind(t *testing.T, test func(t *testing.T, kind Kind)) {
+	for _, kind := range []Kind{KindNone, KindLandlock, KindNamespace} {
 		t.Run(string(kind), func(t *testing.T) {
 			why := Try(t.Context(), kind)
 			if why == nil {
@@ -40,7 +40,7 @@ func everyKind(t *testing.T, test func(t *testing.T, kind Kind)) {
 				return
 			}
 			t.Logf("this machine has no %s: %v", kind, why)
-			spec := shell(t, "true", patient)
+			spec := shell(t, "true", longLimits)
 			spec.Isolation = &Isolation{Kind: kind}
 			if c, err := Start(spec); err == nil {
 				t.Errorf("a child starts with %s: %v", kind, c.Kill())
@@ -51,23 +51,23 @@ func everyKind(t *testing.T, test func(t *testing.T, kind Kind)) {
 
 func TestProbeFindsTheStrongestKind(t *testing.T) {
 	got, err := Probe(t.Context())
-	want := None
-	for _, kind := range []Kind{Landlock, Namespace} {
+	want := KindNone
+	for _, kind := range []Kind{KindLandlock, KindNamespace} {
 		if Try(t.Context(), kind) == nil {
 			want = kind
 		}
 	}
-	if got != want || (err == nil) != (want != None) {
+	if got != want || (err == nil) != (want != KindNone) {
 		t.Errorf("found %s, %v; want %s", got, err, want)
 	}
 }
 
-// isolated runs a script and returns what it said, on stderr too.
-func isolated(t *testing.T, script string, i Isolation, env ...string) string {
+// runIsolated runs a script and returns what it said, on stderr too.
+func runIsolated(t *testing.T, script string, i Isolation, env ...string) string {
 	t.Helper()
 	spec := shell(t, "exec 2>&1\n"+script, Limits{Stderr: 64, Interrupt: time.Minute, Terminate: time.Millisecond})
 	spec.Isolation, spec.Env = &i, append(spec.Env, env...)
-	var got said
+	var got output
 	if exit, err := start(t, spec).Run(t.Context(), "", got.emit); err != nil || !exit.Success() {
 		t.Errorf("ended with %v, %v, and said %q", exit, err, got.text.String())
 	}
@@ -100,15 +100,15 @@ for f in token files/ab/theirs; do (echo changed >$f) 2>/dev/null && echo "$f: c
 (echo over >files/ab/mine) 2>/dev/null && echo "files/ab/mine: changed"
 true
 `
-	everyKind(t, func(t *testing.T, kind Kind) {
+	forEachKind(t, func(t *testing.T, kind Kind) {
 		dir := filepath.Join(data, "data")
-		got := isolated(t, script, Isolation{
+		got := runIsolated(t, script, Isolation{
 			Kind: kind, Hide: []string{dir, filepath.Join(data, "outside"), filepath.Join(data, "missing")},
 			Show: []string{filepath.Join(dir, "files/ab/mine"), filepath.Join(dir, "files/ab/gone")},
 			Keep: []string{filepath.Join(dir, "work")},
 		}, "D="+data)
 		want := "token: refused\nfiles/ab/theirs: refused\n../outside: refused\nfiles/ab/mine: a picture\nwork/kept: kept\nworked\n"
-		if kind == None {
+		if kind == KindNone {
 			want = "token: hush\nfiles/ab/theirs: hush\n../outside: hush\nfiles/ab/mine: a picture\nwork/kept: kept\n" +
 				"token: changed\nfiles/ab/theirs: changed\nmade a file\nworked\nfiles/ab/mine: changed\n"
 			for name, text := range map[string]string{"token": "hush\n", "files/ab/theirs": "hush\n", "files/ab/mine": "a picture\n"} {
@@ -132,7 +132,7 @@ true
 const bareOrphanInSession = "(env -i setsid sh -c 'exec 3>&-; exec sleep 1000' >/dev/null 2>&1 &)\n"
 
 func TestNoOrphanOutlivesAnIsolatedChild(t *testing.T) {
-	everyKind(t, func(t *testing.T, kind Kind) {
+	forEachKind(t, func(t *testing.T, kind Kind) {
 		// Its orphan holds a pipe: its end says that all who hold it have ended.
 		dir := t.TempDir()
 		pipe := filepath.Join(dir, "pipe")
@@ -144,7 +144,7 @@ func TestNoOrphanOutlivesAnIsolatedChild(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer r.Close()
-		isolated(t, "exec 4>"+pipe+"; echo x >&4; "+strings.Replace(bareOrphanInSession, "exec 3>&-; ", "", 1), Isolation{Kind: kind})
+		runIsolated(t, "exec 4>"+pipe+"; echo x >&4; "+strings.Replace(bareOrphanInSession, "exec 3>&-; ", "", 1), Isolation{Kind: kind})
 		if err := r.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
 			t.Fatal(err)
 		}
@@ -155,7 +155,7 @@ func TestNoOrphanOutlivesAnIsolatedChild(t *testing.T) {
 }
 
 func TestNoOrphanOutlivesAParentThatIsKilled(t *testing.T) {
-	everyKind(t, func(t *testing.T, kind Kind) {
+	forEachKind(t, func(t *testing.T, kind Kind) {
 		pipe := filepath.Join(t.TempDir(), "pipe")
 		if err := syscall.Mkfifo(pipe, 0o600); err != nil {
 			t.Fatal(err)
@@ -186,9 +186,9 @@ func TestNoOrphanOutlivesAParentThatIsKilled(t *testing.T) {
 	})
 }
 
-// isolating is a helper that starts an isolated child with an orphan that holds a
+// runIsolatingParent is a helper that starts an isolated child with an orphan that holds a
 // pipe, and never waits for it.
-func isolating() {
+func runIsolatingParent() {
 	_, err := Start(Spec{
 		Command:   []string{"/bin/sh", "-c", "exec 4>" + os.Getenv("PROC_TEST_PIPE") + "; " + bareOrphanInSession + "echo x >&4; sleep 1000"},
 		Env:       []string{"PATH=" + os.Getenv("PATH")},
@@ -202,8 +202,8 @@ func isolating() {
 }
 
 func TestResourcesAreLimited(t *testing.T) {
-	everyKind(t, func(t *testing.T, kind Kind) {
-		got := isolated(t, "ulimit -c; ulimit -n; ulimit -f", Isolation{Kind: kind, Resources: Resources{OpenFiles: 123, FileSize: 512 << 4}})
+	forEachKind(t, func(t *testing.T, kind Kind) {
+		got := runIsolated(t, "ulimit -c; ulimit -n; ulimit -f", Isolation{Kind: kind, Resources: Resources{OpenFiles: 123, FileSize: 512 << 4}})
 		if want := "0\n123\n16\n"; got != want {
 			t.Errorf("limits are %q, want %q", got, want)
 		}
@@ -211,9 +211,9 @@ func TestResourcesAreLimited(t *testing.T) {
 }
 
 func TestAnIsolatedChildEndsAsAnyOther(t *testing.T) {
-	everyKind(t, func(t *testing.T, kind Kind) {
+	forEachKind(t, func(t *testing.T, kind Kind) {
 		for script, want := range map[string]string{"exit 7": "exit status 7", "kill -9 $$": "signal: killed", "kill -TERM $$": "signal: terminated"} {
-			spec := shell(t, script, patient)
+			spec := shell(t, script, longLimits)
 			spec.Isolation = &Isolation{Kind: kind}
 			exit, err := start(t, spec).Run(t.Context(), "", discard)
 			if err != nil || exit.String() != want {
@@ -252,8 +252,8 @@ func TestAHiddenProcessCannotBeRead(t *testing.T) {
 	}
 }
 
-// reader is a helper that hides itself, or not, and runs a script as its child.
-func reader() {
+// runReader is a helper that hides itself, or not, and runs a script as its child.
+func runReader() {
 	if os.Getenv("PROC_TEST_HIDE") != "" {
 		if err := HideSelf(); err != nil {
 			fmt.Println(err)

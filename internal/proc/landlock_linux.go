@@ -57,7 +57,7 @@ func (p *plan) restrict() error {
 	}
 	rules.fd = int(fd)
 	defer unix.Close(rules.fd)
-	if err := rules.around("/"); err != nil {
+	if err := rules.allowAround("/"); err != nil {
 		return &opError{"allow what is not hidden", err}
 	}
 	for _, path := range p.Show {
@@ -89,8 +89,8 @@ type landlock struct {
 	hide         []string
 }
 
-// around allows what is in a folder, which is on the way to something hidden.
-func (l *landlock) around(folder string) error {
+// allowAround allows what is in a folder, which is on the way to something hidden.
+func (l *landlock) allowAround(folder string) error {
 	if err := l.allow(folder, unix.LANDLOCK_ACCESS_FS_READ_DIR); err != nil {
 		return err
 	}
@@ -104,7 +104,7 @@ func (l *landlock) around(folder string) error {
 		case slices.Contains(l.hide, path), e.Type()&os.ModeSymlink != 0: // where a link leads has rules of its own
 			continue
 		case slices.ContainsFunc(l.hide, func(h string) bool { return within(h, path) }):
-			err = l.around(path)
+			err = l.allowAround(path)
 		case e.IsDir():
 			err = l.allow(path, l.folder)
 		default:

@@ -19,10 +19,10 @@ const (
 	lastCap     = 63 // more than any kernel has
 )
 
-// rootless are the capabilities that the programs of a server that is root do not
+// droppedCapabilities are the capabilities that the programs of a server that is root do not
 // get: those with which one reads the memory or the mounts of other processes, or
 // devices and the kernel itself.
-func rootless() []uintptr {
+func droppedCapabilities() []uintptr {
 	return []uintptr{
 		16, // CAP_SYS_MODULE
 		17, // CAP_SYS_RAWIO
@@ -76,7 +76,7 @@ func (p *plan) enterNamespace() error {
 		return err
 	}
 	for _, path := range p.Hide {
-		if err := cover(path, shown); err != nil {
+		if err := hidePath(path, shown); err != nil {
 			return err
 		}
 	}
@@ -109,10 +109,10 @@ func mapSelf(uid, gid int) error {
 // dropCapabilities bounds what the child can have. The shim keeps its own, and
 // so the child cannot trace it.
 func (p *plan) dropCapabilities() error {
-	if p.User != nil || p.Kind == Landlock && os.Geteuid() != 0 {
+	if p.User != nil || p.Kind == KindLandlock && os.Geteuid() != 0 {
 		return nil // it has none
 	}
-	some := rootless()
+	some := droppedCapabilities()
 	for c := range uintptr(lastCap + 1) {
 		if os.Geteuid() == 0 && !slices.Contains(some, c) {
 			continue
@@ -175,9 +175,9 @@ func openAll(files, folders []string) (all []handle, err error) {
 	return all, err
 }
 
-// cover hides a folder under an empty one, and a file under an empty file. Of
+// hidePath hides a folder under an empty one, and a file under an empty file. Of
 // shown, what is below it is mounted again.
-func cover(path string, shown []handle) error {
+func hidePath(path string, shown []handle) error {
 	info, err := os.Lstat(path)
 	switch {
 	case errors.Is(err, os.ErrNotExist):

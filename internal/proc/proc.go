@@ -81,7 +81,7 @@ var (
 	ErrOutput = errors.New("too much output")
 )
 
-// Child is a started process. Run, Converse or Kill must be called, once, to its
+// Child is a started process. Run, RunWithInput or Kill must be called, once, to its
 // end.
 type Child struct {
 	// Set by Start, then only read.
@@ -124,14 +124,14 @@ func Start(spec Spec) (*Child, error) {
 		cmd.Env = []string{} // nil would hand on ours
 	}
 	c := &Child{spec: spec, exited: make(chan struct{}), reaped: make(chan struct{})}
-	theirs, err := c.open(cmd)
+	theirs, err := c.openPipes(cmd)
 	if err != nil {
 		return nil, err
 	}
 	started := make(chan error, 1)
-	own := c.own
+	own := c.runOwner
 	if spec.Isolation != nil {
-		own = c.ownShim
+		own = c.runShimOwner
 	}
 	c.owner.Go(func() {
 		defer recovery.Log(nil, "the owner of a program")
@@ -145,7 +145,7 @@ func Start(spec Spec) (*Child, error) {
 		return nil, err
 	}
 	c.tree = newTree(c.id, spec.Belongs)
-	c.tree.leads = c.running
+	c.tree.ownsGroup = c.running
 	if spec.Isolation != nil {
 		c.tree.shim = c.id.PID
 	}
@@ -166,12 +166,12 @@ func (c *Child) running() bool {
 // ID returns the child's own process.
 func (c *Child) ID() ID { return c.id }
 
-// own starts the process and waits for its exit, all of it on one thread that
+// runOwner starts the process and waits for its exit, all of it on one thread that
 // does nothing else. The kernel kills the child (Pdeathsig) when the *thread*
 // that forked it ends, not when our process does, and the Go runtime ends
 // threads as it sees fit; one that is locked to this goroutine lives until it
 // is unlocked. It costs nothing: a thread would be blocked in wait anyway.
-func (c *Child) own(cmd *exec.Cmd, started chan<- error) {
+func (c *Child) runOwner(cmd *exec.Cmd, started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	c.started = time.Now()
@@ -187,13 +187,13 @@ func (c *Child) own(cmd *exec.Cmd, started chan<- error) {
 		return
 	}
 	c.waitErr = cmd.Wait()
-	c.take(cmd.ProcessState)
+	c.recordExit(cmd.ProcessState)
 	close(c.exited)
 	close(c.reaped)
 }
 
-// take notes how a process ended that was reaped.
-func (c *Child) take(state *os.ProcessState) {
+// recordExit notes how a process ended that was reaped.
+func (c *Child) recordExit(state *os.ProcessState) {
 	c.code, c.ended = state.ExitCode(), time.Now()
 	if ws, ok := state.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
 		c.signal = signalName(ws.Signal())
@@ -208,10 +208,10 @@ func signalName(sig syscall.Signal) string {
 	return sig.String()
 }
 
-// open makes the pipes. The child's ends are files of their own rather than
+// openPipes makes the pipes. The child's ends are files of their own rather than
 // what os/exec makes of readers and writers, because its Wait would wait for
 // them, and a grandchild may hold them for ever.
-func (c *Child) open(cmd *exec.Cmd) (theirs []*os.File, err error) {
+func (c *Child) openPipes(cmd *exec.Cmd) (theirs []*os.File, err error) {
 	var files []*os.File
 	pipe := func() (r, w *os.File) {
 		if err != nil {
@@ -241,11 +241,11 @@ func closeAll(files []*os.File) {
 }
 
 // Kill ends a child that never got its input, at once and with its tree. Its
-// error is nil or a [LeftError].
+// error is nil or a [SurvivorsError].
 func (c *Child) Kill() error {
-	exit, _ := c.finish(context.Background(), c.listen(nil), errKilled, discard) // which is the error
-	if exit.Left != nil {
-		return exit.Left
+	exit, _ := c.finish(context.Background(), c.startPipes(nil), errKilled, discard) // which is the error
+	if exit.Survivors != nil {
+		return exit.Survivors
 	}
 	return nil
 }

@@ -26,7 +26,7 @@ const mark = "PROC_TEST_MARK"
 func TestMain(m *testing.M) {
 	switch os.Getenv("PROC_TEST_ROLE") {
 	case "parent":
-		parent()
+		runParent()
 	case "deaf":
 		signal.Ignore(syscall.SIGINT, syscall.SIGTERM)
 		fmt.Println("ready")
@@ -36,8 +36,8 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// patient are limits that no test reaches unless something is wrong.
-var patient = Limits{Stderr: 64, Interrupt: time.Minute, Terminate: time.Minute}
+// longLimits are limits that no test reaches unless something is wrong.
+var longLimits = Limits{Stderr: 64, Interrupt: time.Minute, Terminate: time.Minute}
 
 // shell is a child that runs a script, marked with a value of its own.
 func shell(t *testing.T, script string, limits Limits) Spec {
@@ -71,38 +71,38 @@ func start(t *testing.T, spec Spec) *Child {
 	return c
 }
 
-// said collects output; heard, if set, is called with all of it so far.
-type said struct {
-	text  strings.Builder
-	heard func(all string)
+// output collects output; heard, if set, is called with all of it so far.
+type output struct {
+	text     strings.Builder
+	onOutput func(all string)
 }
 
-func (s *said) emit(_ context.Context, b []byte) error {
+func (s *output) emit(_ context.Context, b []byte) error {
 	s.text.Write(b)
-	if s.heard != nil {
-		s.heard(s.text.String())
+	if s.onOutput != nil {
+		s.onOutput(s.text.String())
 	}
 	return nil
 }
 
-var errAsked = errors.New("asked to stop")
+var errStop = errors.New("asked to stop")
 
-// stopOn returns a context that is cancelled once the child has said word.
-func (s *said) stopOn(t *testing.T, word string) context.Context {
+// cancelOn returns a context that is cancelled once the child has said word.
+func (s *output) cancelOn(t *testing.T, word string) context.Context {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	t.Cleanup(func() { cancel(nil) })
-	s.heard = func(all string) {
+	s.onOutput = func(all string) {
 		if strings.Contains(all, word) {
-			cancel(errAsked)
+			cancel(errStop)
 		}
 	}
 	return ctx
 }
 
 func TestInputGoesInAndOutputComesOut(t *testing.T) {
-	var got said
+	var got output
 	want := strings.Repeat("a line of text\n", 100_000)
-	exit, err := start(t, shell(t, "cat", patient)).Run(t.Context(), want, got.emit)
+	exit, err := start(t, shell(t, "cat", longLimits)).Run(t.Context(), want, got.emit)
 	if err != nil || !exit.Success() {
 		t.Fatalf("ended with %v, %v; want success", exit, err)
 	}
@@ -124,7 +124,7 @@ func TestExitTellsHowTheChildEnded(t *testing.T) {
 			Exit{Stderr: []byte("984\n985\n986\n987\n988\n989\n990\n991\n992\n993\n994\n995\n996\n997\n998\n999\n")}, "exit status 0"},
 	}
 	for _, c := range cases {
-		got, err := start(t, shell(t, c.script, patient)).Run(t.Context(), "", discard)
+		got, err := start(t, shell(t, c.script, longLimits)).Run(t.Context(), "", discard)
 		if err != nil {
 			t.Errorf("%s: %v", c.script, err)
 		}
@@ -147,7 +147,7 @@ func TestExitTellsHowTheChildEnded(t *testing.T) {
 func TestAChildNeedNotReadItsInput(t *testing.T) {
 	input := strings.Repeat("x", 1<<20) // more than a pipe holds
 	for _, script := range []string{"exit 0", "exec 0<&-; echo done"} {
-		exit, err := start(t, shell(t, script, patient)).Run(t.Context(), input, discard)
+		exit, err := start(t, shell(t, script, longLimits)).Run(t.Context(), input, discard)
 		if err != nil || !exit.Success() {
 			t.Errorf("%s: ended with %v, %v; want success", script, exit, err)
 		}
@@ -175,7 +175,7 @@ func TestLimits(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			c.limits.Interrupt, c.limits.Terminate = long, long
-			var got said
+			var got output
 			_, err := start(t, shell(t, c.script, c.limits)).Run(t.Context(), "", got.emit)
 			if !errors.Is(err, c.want) {
 				t.Errorf("error %v, want %v", err, c.want)
@@ -206,11 +206,11 @@ func TestIsStoppedByIntThenTermThenKill(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			var got said
-			ctx := got.stopOn(t, "ready")
+			var got output
+			ctx := got.cancelOn(t, "ready")
 			exit, err := start(t, shell(t, c.script, c.limits)).Run(ctx, "", got.emit)
-			if !errors.Is(err, errAsked) {
-				t.Errorf("error %v, want the cause %v", err, errAsked)
+			if !errors.Is(err, errStop) {
+				t.Errorf("error %v, want the cause %v", err, errStop)
 			}
 			if exit.String() != c.want {
 				t.Errorf("ended by %v, want %v", exit, c.want)
@@ -223,25 +223,25 @@ func TestIsStoppedByIntThenTermThenKill(t *testing.T) {
 }
 
 func TestAnUrgentReasonKillsAtOnce(t *testing.T) {
-	var got said
-	ctx := got.stopOn(t, "ready")
-	spec := shell(t, "trap '' INT TERM; echo ready; while :; do sleep 1000; done", patient)
-	spec.Urgent = func(why error) bool { return errors.Is(why, errAsked) }
+	var got output
+	ctx := got.cancelOn(t, "ready")
+	spec := shell(t, "trap '' INT TERM; echo ready; while :; do sleep 1000; done", longLimits)
+	spec.Urgent = func(why error) bool { return errors.Is(why, errStop) }
 	exit, err := start(t, spec).Run(ctx, "", got.emit)
-	if !errors.Is(err, errAsked) || exit.Signal != "killed" {
+	if !errors.Is(err, errStop) || exit.Signal != "killed" {
 		t.Errorf("ended with %v, %v; want it killed", exit, err)
 	}
 }
 
 func TestAnErrorOfEmitStopsTheChild(t *testing.T) {
 	full := errors.New("nobody listens")
-	_, err := start(t, shell(t, "echo one; sleep 1000", patient)).Run(t.Context(), "",
+	_, err := start(t, shell(t, "echo one; sleep 1000", longLimits)).Run(t.Context(), "",
 		func(context.Context, []byte) error { return full })
 	if !errors.Is(err, full) {
 		t.Errorf("error %v, want %v", err, full)
 	}
 	// Also when the child has ended before it was heard.
-	c := start(t, shell(t, "echo one", patient))
+	c := start(t, shell(t, "echo one", longLimits))
 	<-c.exited
 	if _, err := c.Run(t.Context(), "", func(context.Context, []byte) error { return full }); !errors.Is(err, full) {
 		t.Errorf("error after its exit %v, want %v", err, full)
@@ -249,7 +249,7 @@ func TestAnErrorOfEmitStopsTheChild(t *testing.T) {
 }
 
 func TestOutputIsReadToItsEndAfterTheExit(t *testing.T) {
-	c := start(t, shell(t, "head -c 65536 /dev/zero", patient)) // a pipe full
+	c := start(t, shell(t, "head -c 65536 /dev/zero", longLimits)) // a pipe full
 	total := 0
 	_, err := c.Run(t.Context(), "", func(_ context.Context, b []byte) error {
 		<-c.exited
@@ -263,7 +263,7 @@ func TestOutputIsReadToItsEndAfterTheExit(t *testing.T) {
 
 func TestKillEndsAChildWithoutInput(t *testing.T) {
 	witness := filepath.Join(t.TempDir(), "witness")
-	c := start(t, shell(t, "cat >/dev/null; : >"+witness, patient))
+	c := start(t, shell(t, "cat >/dev/null; : >"+witness, longLimits))
 	if err := c.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -299,7 +299,7 @@ func TestWhatCannotBeStarted(t *testing.T) {
 func TestNothingOfOurEnvironmentIsPassedOn(t *testing.T) {
 	t.Setenv("PROC_TEST_CANARY", "canary")
 	for _, env := range [][]string{nil, {"GIVEN=1"}} {
-		var got said
+		var got output
 		spec := Spec{Command: []string{"/usr/bin/env"}, Env: env}
 		if _, err := start(t, spec).Run(t.Context(), "", got.emit); err != nil {
 			t.Fatal(err)
@@ -315,7 +315,7 @@ func TestDirIsTheWorkingDirectory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var got said
+	var got output
 	spec := Spec{Command: []string{"/bin/pwd"}, Dir: dir}
 	if _, err := start(t, spec).Run(t.Context(), "", got.emit); err != nil {
 		t.Fatal(err)
@@ -333,7 +333,7 @@ func TestOutlivesTheThreadThatAskedForIt(t *testing.T) {
 	go func() {
 		defer close(done)
 		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
-		c = start(t, shell(t, "cat", patient))
+		c = start(t, shell(t, "cat", longLimits))
 	}()
 	<-done
 	for range 20 { // threads end after their goroutines, unseen: have many do it
@@ -341,16 +341,16 @@ func TestOutlivesTheThreadThatAskedForIt(t *testing.T) {
 		go func() { runtime.LockOSThread(); close(ended) }()
 		<-ended
 	}
-	var got said
+	var got output
 	exit, err := c.Run(t.Context(), "still here", got.emit)
 	if err != nil || !exit.Success() || got.text.String() != "still here" {
 		t.Errorf("said %q and ended with %v, %v; want it alive", got.text.String(), exit, err)
 	}
 }
 
-// parent is a helper that starts a child, which inherits its fd 3, tells when it
+// runParent is a helper that starts a child, which inherits its fd 3, tells when it
 // is up, and never waits for it.
-func parent() {
+func runParent() {
 	c, err := Start(Spec{Command: []string{os.Args[0]}, Env: []string{"PROC_TEST_ROLE=deaf"}})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -57,13 +57,13 @@ type report struct {
 // that are initialised later.
 func init() {
 	if len(os.Args) == 1 && os.Args[0] == shimName {
-		os.Exit(shim())
+		os.Exit(runShim())
 	}
 }
 
-// shim prepares the isolation, starts the child, reaps all that is left to it,
+// runShim prepares the isolation, starts the child, reaps all that is left to it,
 // and ends when nothing is left, or when the process that started it has ended.
-func shim() int {
+func runShim() int {
 	runtime.LockOSThread() // what is prepared belongs to the thread that forks
 	unix.CloseOnExec(shimOrders)
 	unix.CloseOnExec(shimReports)
@@ -82,7 +82,7 @@ func shim() int {
 		return 125
 	}
 	if err := p.prepare(); err != nil {
-		tell(failed(err))
+		tell(failureReport(err))
 		return 125
 	}
 	if p.Path == "" {
@@ -91,7 +91,7 @@ func shim() int {
 	}
 	child, err := p.start()
 	if err != nil {
-		tell(failed(err))
+		tell(failureReport(err))
 		return 126
 	}
 	if !tell(report{Started: true}) || releaseStreams() != nil {
@@ -116,7 +116,7 @@ type opError struct {
 func (e *opError) Error() string { return e.op + ": " + e.err.Error() }
 func (e *opError) Unwrap() error { return e.err }
 
-func failed(err error) report {
+func failureReport(err error) report {
 	r := report{Failed: err.Error()}
 	if op, ok := errors.AsType[*opError](err); ok {
 		r.Op = op.op
@@ -149,9 +149,9 @@ func (p *plan) prepare() error {
 	}
 	var err error
 	switch p.Kind {
-	case Namespace:
+	case KindNamespace:
 		err = p.enterNamespace()
-	case Landlock:
+	case KindLandlock:
 		err = p.restrict()
 	}
 	if err != nil {
@@ -162,10 +162,10 @@ func (p *plan) prepare() error {
 			return fmt.Errorf("a hidden file can still be read")
 		}
 	}
-	return p.limit()
+	return p.setLimits()
 }
 
-func (p *plan) limit() error {
+func (p *plan) setLimits() error {
 	for _, l := range []struct {
 		resource int
 		value    uint64

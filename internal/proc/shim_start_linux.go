@@ -16,9 +16,9 @@ import (
 	"mailroom/internal/recovery"
 )
 
-// ownShim is own for an isolated child: it starts a shim, which starts the child
+// runShimOwner is own for an isolated child: it starts a shim, which starts the child
 // and tells how it ends. The shim is the process by which the child is known.
-func (c *Child) ownShim(cmd *exec.Cmd, started chan<- error) {
+func (c *Child) runShimOwner(cmd *exec.Cmd, started chan<- error) {
 	runtime.LockOSThread() // see own
 	defer runtime.UnlockOSThread()
 	c.started = time.Now()
@@ -41,7 +41,7 @@ func (c *Child) ownShim(cmd *exec.Cmd, started chan<- error) {
 	err = s.wait()
 	if !told {
 		c.waitErr = err
-		c.take(s.cmd.ProcessState)
+		c.recordExit(s.cmd.ProcessState)
 		close(c.exited)
 	}
 	close(c.reaped)
@@ -68,7 +68,7 @@ func startShim(cmd *exec.Cmd, i Isolation, probe string) (*startedShim, error) {
 		Path: "/proc/self/exe", Args: []string{shimName}, Dir: cmd.Dir, Env: cmd.Env,
 		Stdin: cmd.Stdin, Stdout: cmd.Stdout, Stderr: cmd.Stderr, SysProcAttr: &syscall.SysProcAttr{Setpgid: true},
 	}
-	if i.Kind == Namespace {
+	if i.Kind == KindNamespace {
 		// All its processes end with it. A shim without a pid namespace ends
 		// them first, and must live for that.
 		shim.SysProcAttr.Pdeathsig = syscall.SIGKILL
@@ -131,23 +131,23 @@ func ignoreExit(err error) error {
 // found by trying. The error says why there is nothing better than None.
 func Probe(ctx context.Context) (Kind, error) {
 	var why error
-	for _, kind := range []Kind{Namespace, Landlock} {
+	for _, kind := range []Kind{KindNamespace, KindLandlock} {
 		err := Try(ctx, kind)
 		if err == nil {
 			return kind, nil
 		}
 		if ctx.Err() != nil {
-			return None, context.Cause(ctx)
+			return KindNone, context.Cause(ctx)
 		}
 		why = errors.Join(why, fmt.Errorf("%s: %w", kind, err))
 	}
-	return None, why
+	return KindNone, why
 }
 
 // Try isolates a process by a kind and has it try to read a file that is hidden
 // from it. It returns why the kind cannot be used, nil if it can.
 func Try(ctx context.Context, kind Kind) (err error) {
-	if kind == None {
+	if kind == KindNone {
 		return nil
 	}
 	dir, err := os.MkdirTemp("", "mailroom-probe-")
@@ -175,10 +175,10 @@ func Try(ctx context.Context, kind Kind) (err error) {
 }
 
 // endShim ends the shim of an isolated child, of which nothing else is left.
-func (c *Child) endShim() *LeftError {
+func (c *Child) endShim() *SurvivorsError {
 	if c.tree.shim == 0 {
 		return nil
 	}
-	left, _ := errors.AsType[*LeftError](c.tree.climb(context.Background(), []rung{{syscall.SIGKILL, killWait}}, nil)) // its only error
+	left, _ := errors.AsType[*SurvivorsError](c.tree.stop(context.Background(), []stopStage{{syscall.SIGKILL, killWait}}, nil)) // its only error
 	return left
 }

@@ -12,60 +12,60 @@ const (
 	// takes longer hangs in the kernel, or is not ours to kill.
 	killWait = 10 * time.Second
 
-	firstLook = 2 * time.Millisecond
-	slowest   = 100 * time.Millisecond
+	minPoll = 2 * time.Millisecond
+	maxPoll = 100 * time.Millisecond
 )
 
-// LeftError says that processes could not be ended.
-type LeftError struct {
+// SurvivorsError says that processes could not be ended.
+type SurvivorsError struct {
 	PIDs []int
 	Err  error // why, if the system said so
 }
 
-func (e *LeftError) Error() string {
+func (e *SurvivorsError) Error() string {
 	if e.Err != nil {
 		return fmt.Sprintf("processes %v could not be ended: %v", e.PIDs, e.Err)
 	}
 	return fmt.Sprintf("processes %v could not be ended", e.PIDs)
 }
 
-func (e *LeftError) Unwrap() error { return e.Err }
+func (e *SurvivorsError) Unwrap() error { return e.Err }
 
-// rung is one step of stopping: a signal, 0 for none, and the time that a tree
+// stopStage is one step of stopping: a signal, 0 for none, and the time that a tree
 // has after it to be gone.
-type rung struct {
+type stopStage struct {
 	signal syscall.Signal
 	grace  time.Duration
 }
 
-func (c *Child) ladder(why error) []rung {
+func (c *Child) stopStages(why error) []stopStage {
 	lim := c.spec.Limits
-	kill := rung{syscall.SIGKILL, killWait}
+	kill := stopStage{syscall.SIGKILL, killWait}
 	if why == errKilled || why != nil && c.spec.Urgent != nil && c.spec.Urgent(why) {
-		return []rung{kill}
+		return []stopStage{kill}
 	}
-	terminate := rung{syscall.SIGTERM, lim.Terminate}
+	terminate := stopStage{syscall.SIGTERM, lim.Terminate}
 	if why == nil {
 		// Its parent has ended and will not come to collect it. INT is no
 		// use: a shell makes what it starts in the background ignore it.
-		return []rung{{0, linger}, terminate, kill}
+		return []stopStage{{0, lingerTimeout}, terminate, kill}
 	}
-	return []rung{{syscall.SIGINT, lim.Interrupt}, terminate, kill}
+	return []stopStage{{syscall.SIGINT, lim.Interrupt}, terminate, kill}
 }
 
-// climb stops a tree rung by rung until nothing of it lives. Processes that
+// stop stops a tree rung by rung until nothing of it lives. Processes that
 // appear meanwhile get the signal of the rung too. Once the child has exited,
 // what it left gets linger and no more to obey INT, as shells make what they
-// start in the background ignore it. climb returns a [LeftError] if some live
+// start in the background ignore it. climb returns a [SurvivorsError] if some live
 // after the last rung, or the cause of ctx.
-func (t *tree) climb(ctx context.Context, rungs []rung, exited <-chan struct{}) error {
+func (t *tree) stop(ctx context.Context, rungs []stopStage, exited <-chan struct{}) error {
 	var live []int
 	var err error
 	for _, r := range rungs {
 		end := time.NewTimer(r.grace)
 		defer end.Stop()
-		pause := firstLook
-		for waiting := true; waiting; pause = min(2*pause, slowest) {
+		pause := minPoll
+		for waiting := true; waiting; pause = min(2*pause, maxPoll) {
 			if live, err = t.signal(r.signal); len(live) == 0 && err == nil {
 				return nil
 			}
@@ -80,12 +80,12 @@ func (t *tree) climb(ctx context.Context, rungs []rung, exited <-chan struct{}) 
 			case <-exited:
 				exited = nil
 				if r.signal == syscall.SIGINT {
-					end.Reset(min(r.grace, linger))
+					end.Reset(min(r.grace, lingerTimeout))
 				}
 			case <-ctx.Done():
 			}
 			next.Stop()
 		}
 	}
-	return &LeftError{PIDs: live, Err: err}
+	return &SurvivorsError{PIDs: live, Err: err}
 }

@@ -19,16 +19,16 @@ func attributes() *syscall.SysProcAttr {
 // tree finds the processes of a child. One goroutine uses it at a time.
 type tree struct {
 	belongs Belongs
-	since   uint64         // nothing of the tree is older
-	known   map[int]uint64 // pid to start of all that were found so far
-	told    map[int]told   // what was signalled last
+	since   uint64             // nothing of the tree is older
+	known   map[int]uint64     // pid to start of all that were found so far
+	sent    map[int]sentSignal // what was signalled last
 
-	shim  int         // of an isolated child; gets KILL only, as it ends with the rest; 0: none
-	group int         // what leads says is still its own
-	leads func() bool // nil: no
+	shim      int         // of an isolated child; gets KILL only, as it ends with the rest; 0: none
+	group     int         // what leads says is still its own
+	ownsGroup func() bool // nil: no
 }
 
-type told struct {
+type sentSignal struct {
 	start  uint64
 	signal syscall.Signal
 }
@@ -36,7 +36,7 @@ type told struct {
 func newTree(id ID, belongs Belongs) *tree {
 	t := &tree{
 		belongs: belongs, since: id.Start, group: id.Group,
-		known: map[int]uint64{}, told: map[int]told{},
+		known: map[int]uint64{}, sent: map[int]sentSignal{},
 	}
 	if id.PID > 0 {
 		t.known[id.PID] = id.Start
@@ -57,13 +57,13 @@ func (t *tree) signal(sig syscall.Signal) (live []int, err error) {
 	if err != nil {
 		// Out of files, perhaps. The group of a child that was not reaped
 		// can be stopped without looking.
-		if sig != 0 && t.leads != nil && t.leads() {
+		if sig != 0 && t.ownsGroup != nil && t.ownsGroup() {
 			err = errors.Join(err, ignoreGone(syscall.Kill(-t.group, sig)))
 		}
 		return nil, err
 	}
 	if sig != 0 {
-		_, err = t.tell(sig, found)
+		_, err = t.sendSignal(sig, found)
 	}
 	for _, p := range found {
 		live = append(live, p.pid)
@@ -76,7 +76,7 @@ func (t *tree) signal(sig syscall.Signal) (live []int, err error) {
 func (t *tree) freeze(found []process) ([]process, error) {
 	const most = 20 // rounds; a tree that is still ahead then is killed in the next look
 	for range most {
-		n, err := t.tell(syscall.SIGSTOP, found)
+		n, err := t.sendSignal(syscall.SIGSTOP, found)
 		if n == 0 || err != nil {
 			return found, nil // one that cannot be stopped is reported when it is killed
 		}
@@ -87,19 +87,19 @@ func (t *tree) freeze(found []process) ([]process, error) {
 	return found, nil
 }
 
-// tell sends sig to those that did not get it as their last one. It returns to
+// sendSignal sends sig to those that did not get it as their last one. It returns to
 // how many.
-func (t *tree) tell(sig syscall.Signal, to []process) (n int, err error) {
+func (t *tree) sendSignal(sig syscall.Signal, to []process) (n int, err error) {
 	for _, p := range to {
-		last := told{p.start, sig}
-		if sig != syscall.SIGKILL && t.told[p.pid] == last {
+		last := sentSignal{p.start, sig}
+		if sig != syscall.SIGKILL && t.sent[p.pid] == last {
 			continue
 		}
 		if e := p.signal(sig); e != nil {
 			err = errors.Join(err, fmt.Errorf("%v to process %d: %w", sig, p.pid, e))
 			continue
 		}
-		t.told[p.pid] = last
+		t.sent[p.pid] = last
 		n++
 	}
 	return n, err
@@ -130,7 +130,7 @@ func (t *tree) members(all []process) []process {
 			start, seen := t.known[p.pid]
 			switch {
 			case seen && start == p.start, in[p.parent], groups[p.group], sessions[p.session]:
-			case pass == 1 && t.marked(p):
+			case pass == 1 && t.hasMark(p):
 			default:
 				continue
 			}
@@ -149,7 +149,7 @@ func (t *tree) members(all []process) []process {
 	return found
 }
 
-func (t *tree) marked(p process) bool {
+func (t *tree) hasMark(p process) bool {
 	if t.belongs == nil || p.kernel {
 		return false
 	}
@@ -169,9 +169,9 @@ func lookup(env, name string) (string, bool) {
 // KillLeftovers kills what is left of an earlier life: the tree of the process
 // earlier, if it is still that process on this host, and every process that
 // belongs. It returns how many it killed, once they are gone. The error is the
-// cause of ctx or a [LeftError]. On systems other than Linux it does nothing.
+// cause of ctx or a [SurvivorsError]. On systems other than Linux it does nothing.
 func KillLeftovers(ctx context.Context, earlier ID, belongs Belongs) (int, error) {
-	here, err := place()
+	here, err := localID()
 	if err != nil {
 		return 0, err
 	}
@@ -179,13 +179,13 @@ func KillLeftovers(ctx context.Context, earlier ID, belongs Belongs) (int, error
 	if earlier.PID > 0 && earlier.Host == here.Host && earlier.Boot == here.Boot && earlier.Namespace == here.Namespace {
 		t = newTree(earlier, belongs)
 	}
-	err = t.climb(ctx, []rung{{syscall.SIGKILL, killWait}}, nil)
-	return len(t.told), err
+	err = t.stop(ctx, []stopStage{{syscall.SIGKILL, killWait}}, nil)
+	return len(t.sent), err
 }
 
 // identify names a process that is not reaped yet.
 func identify(pid int) (ID, error) {
-	id, err := place()
+	id, err := localID()
 	if err != nil {
 		return ID{}, err
 	}
@@ -197,9 +197,9 @@ func identify(pid int) (ID, error) {
 	return id, nil
 }
 
-// place says where pids count: on which host, since which boot, in which
+// localID says where pids count: on which host, since which boot, in which
 // namespace. Containers may share the first two.
-func place() (ID, error) {
+func localID() (ID, error) {
 	host, err := os.Hostname()
 	if err != nil {
 		return ID{}, fmt.Errorf("host name: %w", err)

@@ -58,16 +58,16 @@ func TestAStopEndsTheWholeTree(t *testing.T) {
 	// The child obeys INT at once. What it leaves is ended by TERM, without
 	// the whole grace of INT, and the deaf one by KILL.
 	limits := Limits{Interrupt: time.Hour, Terminate: 50 * time.Millisecond}
-	var got said
+	var got output
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
-	got.heard = func(all string) {
+	got.onOutput = func(all string) {
 		if strings.Count(all, "\n") == 10 {
-			cancel(errAsked)
+			cancel(errStop)
 		}
 	}
-	if _, err := start(t, shell(t, all+"wait", limits)).Run(ctx, "", got.emit); !errors.Is(err, errAsked) {
-		t.Errorf("error %v, want %v", err, errAsked)
+	if _, err := start(t, shell(t, all+"wait", limits)).Run(ctx, "", got.emit); !errors.Is(err, errStop) {
+		t.Errorf("error %v, want %v", err, errStop)
 	}
 	if live := living(t, got.text.String()); live != nil {
 		t.Errorf("processes %v live on", live)
@@ -77,7 +77,7 @@ func TestAStopEndsTheWholeTree(t *testing.T) {
 func TestNothingOfATreeOutlivesTheChild(t *testing.T) {
 	limits := Limits{Terminate: 50 * time.Millisecond}
 	all := inGroup + inSession + orphan + orphanDeaf + silentOrphan + bareInGroup + bareOrphan + familyInSession
-	var got said
+	var got output
 	// The family says its two pids in its own time.
 	exit, err := start(t, shell(t, all+"sleep 0.2", limits)).Run(t.Context(), "", got.emit)
 	if err != nil || !exit.Success() {
@@ -89,16 +89,16 @@ func TestNothingOfATreeOutlivesTheChild(t *testing.T) {
 }
 
 func TestTheLastFilterOfTheOutputMayFinish(t *testing.T) {
-	var got said
-	exit, err := start(t, shell(t, "(while kill -0 $$ 2>/dev/null; do :; done; echo last) & echo first", patient)).Run(t.Context(), "", got.emit)
+	var got output
+	exit, err := start(t, shell(t, "(while kill -0 $$ 2>/dev/null; do :; done; echo last) & echo first", longLimits)).Run(t.Context(), "", got.emit)
 	if err != nil || !exit.Success() || got.text.String() != "first\nlast\n" {
 		t.Errorf("said %q and ended with %v, %v", got.text.String(), exit, err)
 	}
 }
 
 func TestAHolderOfThePipeThatNobodyFindsDoesNotHangUs(t *testing.T) {
-	var got said
-	exit, err := start(t, shell(t, "(env -i setsid sh -c 'echo $$; exec sleep 1000' & )", patient)).Run(t.Context(), "", got.emit)
+	var got output
+	exit, err := start(t, shell(t, "(env -i setsid sh -c 'echo $$; exec sleep 1000' & )", longLimits)).Run(t.Context(), "", got.emit)
 	if err != nil || !exit.Success() {
 		t.Errorf("ended with %v, %v; want success", exit, err)
 	}
@@ -109,8 +109,8 @@ func TestAHolderOfThePipeThatNobodyFindsDoesNotHangUs(t *testing.T) {
 	}
 }
 
-// lines reads n lines from a child that is not run yet.
-func lines(t *testing.T, c *Child, n int) string {
+// readLines reads n lines from a child that is not run yet.
+func readLines(t *testing.T, c *Child, n int) string {
 	t.Helper()
 	var got strings.Builder
 	buf := make([]byte, 100)
@@ -128,12 +128,12 @@ func lines(t *testing.T, c *Child, n int) string {
 // its processes do to their environment, group and session.
 func TestATreeThatForksWhileItIsKilled(t *testing.T) {
 	argument := fmt.Sprintf("1000.%d", os.Getpid())
-	spec := shell(t, "echo ready; i=0; while [ $i -lt 100 ]; do env -i setsid sleep "+argument+" & i=$((i+1)); done; wait", patient)
+	spec := shell(t, "echo ready; i=0; while [ $i -lt 100 ]; do env -i setsid sleep "+argument+" & i=$((i+1)); done; wait", longLimits)
 	spec.Urgent = func(error) bool { return true }
-	var got said
-	ctx := got.stopOn(t, "ready")
-	if _, err := start(t, spec).Run(ctx, "", got.emit); !errors.Is(err, errAsked) {
-		t.Errorf("error %v, want %v", err, errAsked)
+	var got output
+	ctx := got.cancelOn(t, "ready")
+	if _, err := start(t, spec).Run(ctx, "", got.emit); !errors.Is(err, errStop) {
+		t.Errorf("error %v, want %v", err, errStop)
 	}
 	all, err := processes()
 	if err != nil {
@@ -164,8 +164,8 @@ func TestLeftoversAreKilled(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			old := start(t, shell(t, inGroup+inSession+orphan+"wait", patient))
-			pids := lines(t, old, 3)
+			old := start(t, shell(t, inGroup+inSession+orphan+"wait", longLimits))
+			pids := readLines(t, old, 3)
 			n, err := KillLeftovers(t.Context(), c.id(old.ID()), marked(t.Name()))
 			if err != nil || n < 4 { // the subshell may not have ended yet
 				t.Errorf("killed %d, %v; want 4", n, err)
@@ -182,8 +182,8 @@ func TestLeftoversAreKilled(t *testing.T) {
 }
 
 func TestLeftoversWithoutAMarkAreFoundByTheirProcess(t *testing.T) {
-	old := start(t, shell(t, bareInGroup+bareInSession+"wait", patient))
-	pids := lines(t, old, 2)
+	old := start(t, shell(t, bareInGroup+bareInSession+"wait", longLimits))
+	pids := readLines(t, old, 2)
 	n, err := KillLeftovers(t.Context(), old.ID(), nil)
 	if err != nil || n != 3 {
 		t.Errorf("killed %d, %v; want 3", n, err)
@@ -211,12 +211,12 @@ func TestAPidThatWasUsedAgainIsLeftAlone(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			stranger := start(t, shell(t, "sleep 1000 & cat; kill $!", patient))
+			stranger := start(t, shell(t, "sleep 1000 & cat; kill $!", longLimits))
 			n, err := KillLeftovers(t.Context(), c.id(stranger.ID()), marked("somebody else"))
 			if err != nil || n != 0 {
 				t.Errorf("killed %d, %v; want nobody", n, err)
 			}
-			var got said
+			var got output
 			exit, err := stranger.Run(t.Context(), "alive", got.emit)
 			if err != nil || !exit.Success() || got.text.String() != "alive" {
 				t.Errorf("said %q and ended with %v, %v; want it alive", got.text.String(), exit, err)
@@ -227,10 +227,10 @@ func TestAPidThatWasUsedAgainIsLeftAlone(t *testing.T) {
 
 func TestKillingLeftoversEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
-	cancel(errAsked)
-	c := start(t, shell(t, "exec sleep 1000", patient))
-	if _, err := KillLeftovers(ctx, c.ID(), marked(t.Name())); !errors.Is(err, errAsked) {
-		t.Errorf("error %v, want %v", err, errAsked)
+	cancel(errStop)
+	c := start(t, shell(t, "exec sleep 1000", longLimits))
+	if _, err := KillLeftovers(ctx, c.ID(), marked(t.Name())); !errors.Is(err, errStop) {
+		t.Errorf("error %v, want %v", err, errStop)
 	}
 	if _, err := c.Run(t.Context(), "", discard); err != nil {
 		t.Error(err)
@@ -275,7 +275,7 @@ func TestTheChildDiesWithItsParent(t *testing.T) {
 }
 
 func TestIDNamesTheProcess(t *testing.T) {
-	c := start(t, shell(t, "cat", patient))
+	c := start(t, shell(t, "cat", longLimits))
 	id := c.ID()
 	p, err := readProcess(id.PID)
 	if err != nil {

@@ -17,10 +17,10 @@ func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: tr
 
 // tree is the process group of a child.
 type tree struct {
-	group int
-	shim  int         // there is none here
-	leads func() bool // whether the child was not reaped yet
-	last  syscall.Signal
+	group     int
+	shim      int         // there is none here
+	ownsGroup func() bool // whether the child was not reaped yet
+	last      syscall.Signal
 }
 
 func newTree(id ID, _ Belongs) *tree { return &tree{group: id.Group} }
@@ -56,19 +56,19 @@ func identify(pid int) (ID, error) {
 	return ID{PID: pid, Group: pid, Host: host}, nil
 }
 
-// Probe tells that there is no kind but None here, and why.
-func Probe(ctx context.Context) (Kind, error) { return None, Try(ctx, Namespace) }
+// Probe tells that there is no kind but KindNone here, and why.
+func Probe(ctx context.Context) (Kind, error) { return KindNone, Try(ctx, KindNamespace) }
 
-// Try reports that no kind but None can be used here.
+// Try reports that no kind but KindNone can be used here.
 func Try(_ context.Context, kind Kind) error {
-	if kind == None {
+	if kind == KindNone {
 		return nil
 	}
 	return errors.New("programs are isolated on Linux only")
 }
 
-// ownShim is own: without isolation there is nothing for a shim to do.
-func (c *Child) ownShim(cmd *exec.Cmd, started chan<- error) {
+// runShimOwner is runOwner: without isolation there is nothing for a shim to do.
+func (c *Child) runShimOwner(cmd *exec.Cmd, started chan<- error) {
 	i := c.spec.Isolation
 	if err := Try(context.Background(), i.Kind); err != nil {
 		started <- err
@@ -77,7 +77,7 @@ func (c *Child) ownShim(cmd *exec.Cmd, started chan<- error) {
 	if u := i.User; u != nil {
 		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: u.UID, Gid: u.GID, Groups: u.Groups}
 	}
-	c.own(cmd, started)
+	c.runOwner(cmd, started)
 }
 
-func (c *Child) endShim() *LeftError { return nil }
+func (c *Child) endShim() *SurvivorsError { return nil }

@@ -133,14 +133,14 @@ func (d *Dir) Read(name string, max int64) ([]byte, error) {
 	}
 	defer file.Close() // it is only read: nothing can be lost
 	all := bytes.NewBuffer(make([]byte, 0, min(info.Size(), max)+bytes.MinRead))
-	if err := d.Fill(all, file, name, max); err != nil {
+	if err := d.ReadInto(all, file, name, max); err != nil {
 		return nil, err
 	}
 	return all.Bytes(), nil
 }
 
-// Fill reads an open file into a buffer, and refuses one of more than max bytes.
-func (d *Dir) Fill(into *bytes.Buffer, file *os.File, name string, max int64) error {
+// ReadInto reads an open file into a buffer, and refuses one of more than max bytes.
+func (d *Dir) ReadInto(into *bytes.Buffer, file *os.File, name string, max int64) error {
 	n, err := into.ReadFrom(io.LimitReader(file, max+1))
 	if err != nil {
 		return err
@@ -222,8 +222,8 @@ func (d *Dir) Sync() error {
 // Path is where a file of the folder is.
 func (d *Dir) Path(name string) string { return filepath.Join(d.path, name) }
 
-// removeIfThere removes a file, if there is one.
-func (d *Dir) removeIfThere(name string) error {
+// removeIfExists removes a file, if there is one.
+func (d *Dir) removeIfExists(name string) error {
 	if err := d.root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove %s: %w", name, err)
 	}

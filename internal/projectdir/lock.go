@@ -34,13 +34,13 @@ type Holder struct {
 // Known reports whether a holder wrote who it is.
 func (h Holder) Known() bool { return h.PID > 0 && h.Command != "" }
 
-// Wait says how a process waits for a lock. Its zero value waits until the context
+// WaitOptions says how a process waits for a lock. Its zero value waits until the context
 // ends and tells nothing.
-type Wait struct {
-	Command string        // of this process, for others that wait for it
-	Most    time.Duration // to wait; 0 is without limit
-	Notice  time.Duration // after which Tell is called, once
-	Tell    func(Holder)  // of the process that is waited for; nil: nothing is told
+type WaitOptions struct {
+	Command     string        // of this process, for others that wait for it
+	Max         time.Duration // to wait; 0 is without limit
+	NoticeAfter time.Duration // after which Tell is called, once
+	OnWait      func(Holder)  // of the process that is waited for; nil: nothing is told
 }
 
 // LockedError says that another process held a lock for too long.
@@ -75,17 +75,17 @@ func cut(text string) string {
 // Lock is a lock that this process holds. All writes that replace a file of the
 // folder go through it.
 type Lock struct {
-	dir       *Dir
-	file      *os.File
-	temporary string
-	told      bool // the file says who holds it
+	dir           *Dir
+	file          *os.File
+	temporary     string
+	holderWritten bool // the file says who holds it
 }
 
 // Lock locks the file name, which it creates if necessary, for files whose
 // temporary names begin with base. It waits for other holders as wait says, and
 // returns a [*LockedError] when that takes too long or ctx ends.
-func (d *Dir) Lock(ctx context.Context, name, base string, wait Wait) (*Lock, error) {
-	q := queue{dir: d, name: name, wait: wait, begin: time.Now(), noticed: wait.Tell == nil}
+func (d *Dir) Lock(ctx context.Context, name, base string, wait WaitOptions) (*Lock, error) {
+	q := lockWait{dir: d, name: name, wait: wait, begin: time.Now(), noticed: wait.OnWait == nil}
 	for {
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -94,11 +94,11 @@ func (d *Dir) Lock(ctx context.Context, name, base string, wait Wait) (*Lock, er
 		if err != nil {
 			return nil, err
 		}
-		if err = q.take(ctx, file); err == nil {
+		if err = q.lock(ctx, file); err == nil {
 			var now bool
-			if now, err = d.isNow(name, file); now {
+			if now, err = d.isCurrent(name, file); now {
 				l := &Lock{dir: d, file: file, temporary: base + "." + rand.Text() + tmpSuffix}
-				return l, l.enter(name, base, wait.Command)
+				return l, l.writeHolder(name, base, wait.Command)
 			}
 		}
 		if err = errors.Join(err, file.Close()); err != nil {
@@ -117,8 +117,8 @@ func (d *Dir) openLock(name string) (*os.File, error) {
 	return file, err
 }
 
-// isNow reports whether a name is still that of an open file.
-func (d *Dir) isNow(name string, file *os.File) (bool, error) {
+// isCurrent reports whether a name is still that of an open file.
+func (d *Dir) isCurrent(name string, file *os.File) (bool, error) {
 	opened, err := file.Stat()
 	if err != nil {
 		return false, err
@@ -130,29 +130,29 @@ func (d *Dir) isNow(name string, file *os.File) (bool, error) {
 	return err == nil && os.SameFile(now, opened), err
 }
 
-// queue is one wait for a lock.
-type queue struct {
+// lockWait is one wait for a lock.
+type lockWait struct {
 	dir     *Dir
 	name    string
-	wait    Wait
+	wait    WaitOptions
 	begin   time.Time
 	noticed bool
 }
 
-// take locks an open file.
-func (q *queue) take(ctx context.Context, file *os.File) error {
+// lock locks an open file.
+func (q *lockWait) lock(ctx context.Context, file *os.File) error {
 	for {
 		err := flock(file)
 		if !errors.Is(err, syscall.EWOULDBLOCK) {
 			return err
 		}
 		waited := time.Since(q.begin)
-		if q.wait.Most > 0 && waited >= q.wait.Most {
+		if q.wait.Max > 0 && waited >= q.wait.Max {
 			return &LockedError{Holder: q.dir.holder(q.name), Waited: waited}
 		}
-		if !q.noticed && waited >= q.wait.Notice {
+		if !q.noticed && waited >= q.wait.NoticeAfter {
 			q.noticed = true
-			q.wait.Tell(q.dir.holder(q.name))
+			q.wait.OnWait(q.dir.holder(q.name))
 		}
 		timer := time.NewTimer(lockRetry)
 		select {
@@ -173,11 +173,11 @@ func flock(file *os.File) error {
 	}
 }
 
-// enter writes who holds the lock, and removes what a holder that was killed left.
+// writeHolder writes who holds the lock, and removes what a holder that was killed left.
 // A lock file that cannot be written locks all the same.
-func (l *Lock) enter(name, base, command string) error {
+func (l *Lock) writeHolder(name, base, command string) error {
 	if left := l.dir.holder(name).Temporary; isTemporary(left, base) {
-		if err := l.dir.removeIfThere(left); err != nil {
+		if err := l.dir.removeIfExists(left); err != nil {
 			return errors.Join(err, l.Unlock())
 		}
 	}
@@ -187,7 +187,7 @@ func (l *Lock) enter(name, base, command string) error {
 	}
 	if err := l.file.Truncate(0); err == nil {
 		_, err = l.file.WriteAt(raw, 0)
-		l.told = err == nil
+		l.holderWritten = err == nil
 	}
 	return nil
 }
@@ -211,7 +211,7 @@ func (d *Dir) holder(name string) (h Holder) {
 
 // Unlock ends the lock.
 func (l *Lock) Unlock() error {
-	if l.told {
+	if l.holderWritten {
 		_ = l.file.Truncate(0) // it only helps people
 	}
 	return l.file.Close()
@@ -241,7 +241,7 @@ func (l *Lock) Replace(name string, perm fs.FileMode, write func(io.Writer) erro
 		err = root.Rename(l.temporary, name)
 	}
 	if err != nil {
-		return errors.Join(err, l.dir.removeIfThere(l.temporary))
+		return errors.Join(err, l.dir.removeIfExists(l.temporary))
 	}
 	return l.dir.Sync()
 }

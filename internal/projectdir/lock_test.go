@@ -26,7 +26,7 @@ func open(t *testing.T) *Dir {
 	return d
 }
 
-func lock(t *testing.T, d *Dir, wait Wait) *Lock {
+func lock(t *testing.T, d *Dir, wait WaitOptions) *Lock {
 	t.Helper()
 	l, err := d.Lock(t.Context(), "lock", "file", wait)
 	if err != nil {
@@ -45,11 +45,11 @@ func unlock(t *testing.T, l *Lock) {
 func TestAWaitForALockNamesItsHolderAndEnds(t *testing.T) {
 	d := open(t)
 	synctest.Test(t, func(t *testing.T) {
-		l := lock(t, d, Wait{Command: "bd update"})
+		l := lock(t, d, WaitOptions{Command: "bd update"})
 		since := time.Now()
 		begin := time.Now()
 		var told []time.Duration
-		_, err := d.Lock(t.Context(), "lock", "file", Wait{Most: 30 * time.Second, Notice: 2 * time.Second, Tell: func(h Holder) {
+		_, err := d.Lock(t.Context(), "lock", "file", WaitOptions{Max: 30 * time.Second, NoticeAfter: 2 * time.Second, OnWait: func(h Holder) {
 			if h.PID != os.Getpid() || h.Command != "bd update" || !h.Since.Equal(since.Truncate(time.Second)) {
 				t.Errorf("the holder is %+v", h)
 			}
@@ -66,16 +66,16 @@ func TestAWaitForALockNamesItsHolderAndEnds(t *testing.T) {
 			t.Errorf("it told of the holder after %v", told)
 		}
 		unlock(t, l)
-		unlock(t, lock(t, d, Wait{}))
+		unlock(t, lock(t, d, WaitOptions{}))
 	})
 }
 
 func TestAWaitForALockEndsWithItsContext(t *testing.T) {
 	d := open(t)
-	l := lock(t, d, Wait{})
+	l := lock(t, d, WaitOptions{})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
-	if _, err := d.Lock(ctx, "lock", "file", Wait{}); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := d.Lock(ctx, "lock", "file", WaitOptions{}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("it ended with %v", err)
 	}
 	unlock(t, l)
@@ -84,14 +84,14 @@ func TestAWaitForALockEndsWithItsContext(t *testing.T) {
 func TestALockFileThatIsReplacedIsLockedAsItIsNow(t *testing.T) {
 	d := open(t)
 	synctest.Test(t, func(t *testing.T) {
-		old := lock(t, d, Wait{})
+		old := lock(t, d, WaitOptions{})
 		got := make(chan *Lock)
-		go func() { got <- lock(t, d, Wait{}) }()
+		go func() { got <- lock(t, d, WaitOptions{}) }()
 		synctest.Wait()                                   // it waits for the old file
 		if err := os.Remove(d.Path("lock")); err != nil { // as git clean does
 			t.Fatal(err)
 		}
-		now := lock(t, d, Wait{})
+		now := lock(t, d, WaitOptions{})
 		unlock(t, old)
 		select {
 		case <-got:
@@ -107,7 +107,7 @@ func TestALockFileThatIsReplacedIsLockedAsItIsNow(t *testing.T) {
 // its holder wrote; a repository can carry one too, so no other name is removed.
 func TestWhatAKilledHolderLeftIsRemoved(t *testing.T) {
 	d := open(t)
-	killed := lock(t, d, Wait{Command: "bd update"})
+	killed := lock(t, d, WaitOptions{Command: "bd update"})
 	raw, err := os.ReadFile(d.Path("lock"))
 	if err != nil {
 		t.Fatal(err)
@@ -120,10 +120,10 @@ func TestWhatAKilledHolderLeftIsRemoved(t *testing.T) {
 			t.Fatal(err)
 		}
 		if name == killed.temporary {
-			killed.told = false // it unlocks without a word, as a process that ends
+			killed.holderWritten = false // it unlocks without a word, as a process that ends
 			unlock(t, killed)
 		}
-		unlock(t, lock(t, d, Wait{}))
+		unlock(t, lock(t, d, WaitOptions{}))
 		if _, err := d.Stat(name); (err == nil) != (name != killed.temporary) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -132,7 +132,7 @@ func TestWhatAKilledHolderLeftIsRemoved(t *testing.T) {
 
 func TestReplaceLeavesNoTemporaryFile(t *testing.T) {
 	d := open(t)
-	l := lock(t, d, Wait{})
+	l := lock(t, d, WaitOptions{})
 	if err := l.Replace("file", 0o600, func(w io.Writer) error { _, err := io.WriteString(w, "new"); return err }, nil); err != nil {
 		t.Fatal(err)
 	}

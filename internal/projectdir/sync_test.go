@@ -20,7 +20,7 @@ func TestAFileIsSyncedBeforeItHasItsNameAndTheFolderAfter(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	lock, err := d.Lock(t.Context(), "lock", "data", Wait{})
+	lock, err := d.Lock(t.Context(), "lock", "data", WaitOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

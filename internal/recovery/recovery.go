@@ -26,8 +26,8 @@ type Panic struct {
 
 func (p *Panic) Error() string { return "panic: " + p.Value }
 
-// Of returns the Panic of a value that recover returned. Only the deferred function that called recover still sees the stack of the panic.
-func Of(value any) *Panic {
+// NewPanic returns the Panic of a value that recover returned. Only the deferred function that called recover still sees the stack of the panic.
+func NewPanic(value any) *Panic {
 	return &Panic{Value: quoted(describe(value)), Stack: cut(string(debug.Stack()), maxStack)}
 }
 
@@ -35,14 +35,14 @@ func Of(value any) *Panic {
 // goroutine whose early end harms nothing else.
 func Log(log *slog.Logger, what string) {
 	if v := recover(); v != nil {
-		Of(v).Log(log, what)
+		NewPanic(v).Log(log, what)
 	}
 }
 
 // Error logs a panic as Log does and stores it in *err. Defer it first in a function that returns its error to its owner.
 func Error(log *slog.Logger, what string, err *error) {
 	if v := recover(); v != nil {
-		p := Of(v)
+		p := NewPanic(v)
 		p.Log(log, what)
 		*err = p
 	}
@@ -51,7 +51,7 @@ func Error(log *slog.Logger, what string, err *error) {
 // Handle logs a panic as Log does and calls f with it. Deferred first, it calls f after all other deferred calls.
 func Handle(log *slog.Logger, what string, f func(*Panic)) {
 	if v := recover(); v != nil {
-		p := Of(v)
+		p := NewPanic(v)
 		p.Log(log, what)
 		f(p)
 	}

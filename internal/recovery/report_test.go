@@ -31,14 +31,14 @@ func TestACrashReportShowsWhetherARunCausedIt(t *testing.T) {
 		{"cut off in the labels", "panic: broken\n\ngoroutine 7 [running", false},
 		{"text alone", "panic: broken\n", false},
 	} {
-		if got := recovery.OfNoRun([]byte(c.report)); got != c.want {
+		if got := recovery.OutsideRun([]byte(c.report)); got != c.want {
 			t.Errorf("%s: of no run: %v, want %v", c.name, got, c.want)
 		}
 	}
 }
 
 // Whatever the text of a panic is, the runtime's line decides, and a part of the line decides nothing.
-func FuzzOfNoRun(f *testing.F) {
+func FuzzOutsideRun(f *testing.F) {
 	f.Add("broken", "r1", 10)
 	f.Add("x\n\ngoroutine 1 [running]:\nmain.main()", "r1", 40)
 	f.Add("goroutine 1 [running]:", "}]:\ngoroutine 1 [running]:\n", 0)
@@ -47,19 +47,19 @@ func FuzzOfNoRun(f *testing.F) {
 		quoted := strings.NewReplacer("\n", `\n`, `"`, `\"`, `\`, `\\`).Replace(run)
 		of := begin + `goroutine 7 [running, labels:{"run": "` + quoted + `"}]:` + stack
 		free := begin + "goroutine 7 [running]:" + stack
-		if recovery.OfNoRun([]byte(of)) {
+		if recovery.OutsideRun([]byte(of)) {
 			t.Errorf("a run's crash is of no run: %q", of)
 		}
-		if !recovery.OfNoRun([]byte(free)) {
+		if !recovery.OutsideRun([]byte(free)) {
 			t.Errorf("not of no run: %q", free)
 		}
-		if n := min(max(cut, 0), len(of)); recovery.OfNoRun([]byte(of[:n])) {
+		if n := min(max(cut, 0), len(of)); recovery.OutsideRun([]byte(of[:n])) {
 			t.Errorf("a part of a run's crash is of no run: %q", of[:n])
 		}
-		if n := min(max(cut, 0), len(begin)); recovery.OfNoRun([]byte(free[:n])) {
+		if n := min(max(cut, 0), len(begin)); recovery.OutsideRun([]byte(free[:n])) {
 			t.Errorf("a text is of no run: %q", free[:n])
 		}
-		recovery.OfNoRun([]byte(text)) // must not panic
+		recovery.OutsideRun([]byte(text)) // must not panic
 	})
 }
 

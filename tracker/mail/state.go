@@ -210,7 +210,7 @@ func (p stateFile) update(ctx context.Context, change func(*state) bool) (err er
 		return fmt.Errorf("open the folder of %s: %w", fileState, err)
 	}
 	defer func() { err = errors.Join(err, dir.Close()) }()
-	lock, err := dir.Lock(ctx, fileLock, fileState, projectdir.Wait{Command: "bd"})
+	lock, err := dir.Lock(ctx, fileLock, fileState, projectdir.WaitOptions{Command: "bd"})
 	if err != nil {
 		return fmt.Errorf("lock %s: %w", fileState, err)
 	}

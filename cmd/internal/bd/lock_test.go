@@ -32,7 +32,7 @@ func TestLockTimeoutNamesTheHolder(t *testing.T) {
 	}
 	defer folder.Close()
 	synctest.Test(t, func(t *testing.T) {
-		lock, err := folder.Lock(t.Context(), "issues.lock", "issues.jsonl", projectdir.Wait{Command: "bd import"})
+		lock, err := folder.Lock(t.Context(), "issues.lock", "issues.jsonl", projectdir.WaitOptions{Command: "bd import"})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -316,7 +316,7 @@ const lockNotice = 2 * time.Second
 
 // waiting returns the folder with the lock options of the command.
 func (m *Main) waiting(dir tracker.Folder) tracker.Folder {
-	return dir.WithWait(projectdir.Wait{Command: m.command, Most: m.lockWait, Notice: lockNotice, Tell: func(h projectdir.Holder) {
+	return dir.WithWait(projectdir.WaitOptions{Command: m.command, Max: m.lockWait, NoticeAfter: lockNotice, OnWait: func(h projectdir.Holder) {
 		m.logf("Waiting for the tracker, which is locked by %s; at most %s", h, m.lockWait)
 	}})
 }

@@ -99,7 +99,7 @@ func (m *Main) trust(ctx context.Context, tr tracker.Folder, digest string) (err
 		return fmt.Errorf("store trust: %w", err)
 	}
 	defer func() { err = errors.Join(err, dir.Close()) }()
-	lock, err := dir.Lock(ctx, trustLock, trustFile, projectdir.Wait{Command: m.command, Most: m.lockWait})
+	lock, err := dir.Lock(ctx, trustLock, trustFile, projectdir.WaitOptions{Command: m.command, Max: m.lockWait})
 	if err != nil {
 		return fmt.Errorf("store trust: %w", err)
 	}

@@ -110,7 +110,7 @@ const (
 )
 
 func isolations() []string {
-	return []string{IsolationAuto, IsolationRequired, string(proc.Namespace), string(proc.Landlock), string(proc.None)}
+	return []string{IsolationAuto, IsolationRequired, string(proc.KindNamespace), string(proc.KindLandlock), string(proc.KindNone)}
 }
 
 // CheckIsolation refuses what is no value of isolation.

@@ -14,36 +14,36 @@ import (
 )
 
 const (
-	// linger is how long the rest of a tree may take to leave by itself after
+	// lingerTimeout is how long the rest of a tree may take to leave by itself after
 	// the child has ended: a last filter of its output, mostly.
-	linger = 500 * time.Millisecond
-	// drain is how long a read waits after everybody found has gone, in case
+	lingerTimeout = 500 * time.Millisecond
+	// drainTimeout is how long a read waits after everybody found has gone, in case
 	// somebody who was not found holds the pipe, and pipeSize is the most
 	// that can still be in it.
-	drain    = time.Second
-	pipeSize = 1 << 20
-	// lastWord bounds an Emit once the child is being stopped.
-	lastWord = 10 * time.Second
+	drainTimeout = time.Second
+	pipeSize     = 1 << 20
+	// finalEmitTimeout bounds an Emit once the child is being stopped.
+	finalEmitTimeout = 10 * time.Second
 
 	pieceSize = 32 << 10
 )
 
 // Emit takes a piece of stdout. It is called from Run's goroutine, one piece
 // after the other; while it blocks, the child is not counted as silent. Its
-// error stops the child, but for ErrLifeless.
+// error stops the child, but for ErrNoActivity.
 type Emit func(ctx context.Context, piece []byte) error
 
-// ErrLifeless is what an Emit returns for a piece that it has taken and that is
+// ErrNoActivity is what an Emit returns for a piece that it has taken and that is
 // no sign of life: the child stays as silent as it was.
-var ErrLifeless = errors.New("no sign of life")
+var ErrNoActivity = errors.New("no sign of life")
 
 // Exit is how a child ended.
 type Exit struct {
-	Code     int    // exit status; -1 if a signal ended it
-	Signal   string // name of that signal, "" if none
-	Duration time.Duration
-	Stderr   []byte     // the last Limits.Stderr bytes, as they came
-	Left     *LeftError // what of the tree could not be ended; nil: nothing is left
+	Code      int    // exit status; -1 if a signal ended it
+	Signal    string // name of that signal, "" if none
+	Duration  time.Duration
+	Stderr    []byte          // the last Limits.Stderr bytes, as they came
+	Survivors *SurvivorsError // what of the tree could not be ended; nil: nothing is left
 }
 
 // Success reports whether the child ended with status 0.
@@ -70,19 +70,19 @@ func (e Exit) String() string {
 func (c *Child) Run(ctx context.Context, input string, emit Emit) (Exit, error) {
 	in := NewInput(input)
 	in.Close()
-	return c.Converse(ctx, in, emit)
+	return c.RunWithInput(ctx, in, emit)
 }
 
-// Converse is Run with an input that goes on while the child works. The caller
+// RunWithInput is Run with an input that goes on while the child works. The caller
 // closes it; when the child has ended it takes nothing more.
-func (c *Child) Converse(ctx context.Context, in *Input, emit Emit) (Exit, error) {
-	t := c.listen(in)
+func (c *Child) RunWithInput(ctx context.Context, in *Input, emit Emit) (Exit, error) {
+	t := c.startPipes(in)
 	return c.finish(ctx, t, c.watch(ctx, t, emit), emit)
 }
 
-// talk is what goes on over the pipes of a child. Goroutines own the pipes'
+// stream is what goes on over the pipes of a child. Goroutines own the pipes'
 // ends; everything else belongs to the goroutine of Run.
-type talk struct {
+type stream struct {
 	out    chan []byte   // pieces of stdout; closed at its end
 	life   chan struct{} // one slot: there was something on stderr
 	stderr *tail         // of the goroutine that reads it, until done
@@ -92,8 +92,8 @@ type talk struct {
 	got int64 // bytes of stdout so far
 }
 
-func (c *Child) listen(in *Input) *talk {
-	t := &talk{
+func (c *Child) startPipes(in *Input) *stream {
+	t := &stream{
 		out: make(chan []byte), life: make(chan struct{}, 1),
 		stderr: &tail{max: c.spec.Limits.Stderr}, in: in,
 	}
@@ -106,11 +106,11 @@ func (c *Child) listen(in *Input) *talk {
 	t.pipes.Go(func() {
 		defer recovery.Log(nil, "the output of a program")
 		defer close(t.out)
-		read(c.stdout, func(b []byte) { t.out <- append([]byte(nil), b...) })
+		readPipe(c.stdout, func(b []byte) { t.out <- append([]byte(nil), b...) })
 	})
 	t.pipes.Go(func() {
 		defer recovery.Log(nil, "the errors of a program")
-		read(c.stderr, func(b []byte) {
+		readPipe(c.stderr, func(b []byte) {
 			t.stderr.add(b)
 			if c.spec.Limits.StdoutOnly {
 				return
@@ -124,10 +124,10 @@ func (c *Child) listen(in *Input) *talk {
 	return t
 }
 
-// read hands on what comes until the end of the pipe. Its deadline says that the
+// readPipe hands on what comes until the end of the pipe. Its deadline says that the
 // tree has gone: then what is in the pipe is the rest, with an end behind it
 // unless somebody was not found.
-func read(f *os.File, take func([]byte)) {
+func readPipe(f *os.File, take func([]byte)) {
 	buf := make([]byte, pieceSize)
 	piece := func() (int, error) {
 		n, err := f.Read(buf)
@@ -144,7 +144,7 @@ func read(f *os.File, take func([]byte)) {
 		return
 	}
 	for rest := pipeSize; rest > 0; {
-		if err := f.SetReadDeadline(time.Now().Add(drain)); err != nil {
+		if err := f.SetReadDeadline(time.Now().Add(drainTimeout)); err != nil {
 			return
 		}
 		n, err := piece()
@@ -156,7 +156,7 @@ func read(f *os.File, take func([]byte)) {
 }
 
 // watch follows the child until it has ended, nil, or must be stopped, why.
-func (c *Child) watch(ctx context.Context, t *talk, emit Emit) (why error) {
+func (c *Child) watch(ctx context.Context, t *stream, emit Emit) (why error) {
 	lim := c.spec.Limits
 	first, late := lim.Start, ErrStart
 	if first == 0 {
@@ -180,8 +180,8 @@ func (c *Child) watch(ctx context.Context, t *talk, emit Emit) (why error) {
 				out = nil // closed its stdout; it may still do something
 				continue
 			}
-			switch err := c.hand(ctx, t, b, emit); {
-			case errors.Is(err, ErrLifeless):
+			switch err := c.emitPiece(ctx, t, b, emit); {
+			case errors.Is(err, ErrNoActivity):
 			case err != nil && ctx.Err() != nil:
 				return context.Cause(ctx) // which is why emit failed
 			case err != nil:
@@ -213,8 +213,8 @@ func newTimer(d time.Duration) *time.Timer {
 	return t
 }
 
-// hand gives a piece to emit, up to the limit of output.
-func (c *Child) hand(ctx context.Context, t *talk, b []byte, emit Emit) error {
+// emitPiece gives a piece to emit, up to the limit of output.
+func (c *Child) emitPiece(ctx context.Context, t *stream, b []byte, emit Emit) error {
 	room := int64(len(b))
 	if c.spec.Limits.Output > 0 {
 		room = min(room, c.spec.Limits.Output-t.got)
@@ -224,7 +224,7 @@ func (c *Child) hand(ctx context.Context, t *talk, b []byte, emit Emit) error {
 	if room > 0 {
 		err = emit(ctx, b[:room])
 	}
-	if room < int64(len(b)) && (err == nil || errors.Is(err, ErrLifeless)) {
+	if room < int64(len(b)) && (err == nil || errors.Is(err, ErrNoActivity)) {
 		err = ErrOutput
 	}
 	return err
@@ -232,16 +232,16 @@ func (c *Child) hand(ctx context.Context, t *talk, b []byte, emit Emit) error {
 
 // finish ends the tree, reads the pipes to their end, and tells how the child
 // ended. why is nil if it ended by itself.
-func (c *Child) finish(ctx context.Context, t *talk, why error, emit Emit) (Exit, error) {
-	stopped := make(chan *LeftError, 1)
-	ladder := c.ladder(why)
+func (c *Child) finish(ctx context.Context, t *stream, why error, emit Emit) (Exit, error) {
+	stopped := make(chan *SurvivorsError, 1)
+	ladder := c.stopStages(why)
 	t.pipes.Go(func() {
-		defer recovery.Handle(nil, "the end of a program", func(*recovery.Panic) { c.hangUp(t); stopped <- nil })
-		left, _ := errors.AsType[*LeftError](c.tree.climb(context.Background(), ladder, c.exited)) // its only error
+		defer recovery.Handle(nil, "the end of a program", func(*recovery.Panic) { c.closePipes(t); stopped <- nil })
+		left, _ := errors.AsType[*SurvivorsError](c.tree.stop(context.Background(), ladder, c.exited)) // its only error
 		if left == nil {
 			left = c.endShim()
 		}
-		c.hangUp(t)
+		c.closePipes(t)
 		stopped <- left
 	})
 	gone := make(chan struct{})
@@ -262,7 +262,7 @@ func (c *Child) finish(ctx context.Context, t *talk, why error, emit Emit) (Exit
 			if deaf {
 				continue
 			}
-			if err := c.lastWords(ctx, t, b, emit); err != nil && !errors.Is(err, ErrLifeless) {
+			if err := c.emitFinal(ctx, t, b, emit); err != nil && !errors.Is(err, ErrNoActivity) {
 				deaf = true
 				if why == nil {
 					why = err
@@ -277,15 +277,15 @@ func (c *Child) finish(ctx context.Context, t *talk, why error, emit Emit) (Exit
 	return c.exit(t, why, <-stopped)
 }
 
-func (c *Child) lastWords(ctx context.Context, t *talk, b []byte, emit Emit) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWord)
+func (c *Child) emitFinal(ctx context.Context, t *stream, b []byte, emit Emit) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finalEmitTimeout)
 	defer cancel()
-	return c.hand(ctx, t, b, emit)
+	return c.emitPiece(ctx, t, b, emit)
 }
 
-// hangUp ends the pipes after the tree has gone. Readers still get all that is
+// closePipes ends the pipes after the tree has gone. Readers still get all that is
 // in them; only somebody who was not found and keeps one open is cut off.
-func (c *Child) hangUp(t *talk) {
+func (c *Child) closePipes(t *stream) {
 	_ = c.stdin.Close() // nobody is left to read it; the writer may have closed it before
 	if t.in != nil {
 		t.in.drop()
@@ -299,8 +299,8 @@ func (c *Child) hangUp(t *talk) {
 
 // exit reports. left is what could not be ended: the child may be among it, and
 // then the goroutine that waits for it stays until the kernel lets it go.
-func (c *Child) exit(t *talk, why error, left *LeftError) (Exit, error) {
-	e := Exit{Code: -1, Stderr: t.stderr.bytes(), Duration: time.Since(c.started), Left: left}
+func (c *Child) exit(t *stream, why error, left *SurvivorsError) (Exit, error) {
+	e := Exit{Code: -1, Stderr: t.stderr.bytes(), Duration: time.Since(c.started), Survivors: left}
 	if left != nil && slices.Contains(left.PIDs, c.id.PID) {
 		return e, why
 	}

@@ -9,10 +9,10 @@ import (
 )
 
 func TestAChildIsSpokenToWhileItWorks(t *testing.T) {
-	c := start(t, shell(t, `read a; echo "got $a"; read b; echo "got $b"; read c || echo "no more"`, patient))
+	c := start(t, shell(t, `read a; echo "got $a"; read b; echo "got $b"; read c || echo "no more"`, longLimits))
 	in := NewInput("one\n")
 	var said strings.Builder
-	exit, why := c.Converse(t.Context(), in, func(_ context.Context, piece []byte) error {
+	exit, why := c.RunWithInput(t.Context(), in, func(_ context.Context, piece []byte) error {
 		said.Write(piece)
 		switch said.String() {
 		case "got one\n":
@@ -30,7 +30,7 @@ func TestAChildIsSpokenToWhileItWorks(t *testing.T) {
 
 func TestAnInputThatIsNeverClosedKeepsNobody(t *testing.T) {
 	in := NewInput(strings.Repeat("x", 1<<20)) // more than a pipe holds
-	if exit, why := start(t, shell(t, "exit 0", patient)).Converse(t.Context(), in, discard); why != nil || !exit.Success() {
+	if exit, why := start(t, shell(t, "exit 0", longLimits)).RunWithInput(t.Context(), in, discard); why != nil || !exit.Success() {
 		t.Errorf("it ended with %v, %v", exit, why)
 	}
 	in.Write("for nobody")
@@ -38,7 +38,7 @@ func TestAnInputThatIsNeverClosedKeepsNobody(t *testing.T) {
 	in = NewInput("")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	stop := errors.New("stop")
-	_, why := start(t, shell(t, "echo ready; exec sleep 1000", patient)).Converse(ctx, in, func(context.Context, []byte) error {
+	_, why := start(t, shell(t, "echo ready; exec sleep 1000", longLimits)).RunWithInput(ctx, in, func(context.Context, []byte) error {
 		cancel(stop)
 		return nil
 	})
@@ -48,10 +48,10 @@ func TestAnInputThatIsNeverClosedKeepsNobody(t *testing.T) {
 }
 
 func TestOnlyASignOfLifeEndsTheSilence(t *testing.T) {
-	limits := patient
+	limits := longLimits
 	limits.Idle = 60 * time.Millisecond
 	noise := "while :; do echo noise; sleep 0.01; done"
-	lifeless := func(context.Context, []byte) error { return ErrLifeless }
+	lifeless := func(context.Context, []byte) error { return ErrNoActivity }
 	if _, why := start(t, shell(t, noise, limits)).Run(t.Context(), "", lifeless); !errors.Is(why, ErrIdle) {
 		t.Errorf("one that makes noise was stopped because of %v, want %v", why, ErrIdle)
 	}
