@@ -8,143 +8,135 @@ import (
 	"time"
 )
 
-// Agent is code that handles a run.
+// Agent is code that handles runs.
 type Agent interface {
-	// Run works on one attempt. nil completes the run; what was streamed and
-	// not yet appended becomes its reply. An error is transient unless it is
-	// a [Failure] that says otherwise. Run must return soon after ctx is
-	// cancelled; [context.Cause] tells why (ErrStopped, ErrLeaseLost,
-	// ErrReleased, ErrDeadline). A later attempt starts Run from its top, with the
-	// Checkpoint of the last step.
+	// Run works on one attempt of a run. Returning nil completes the run, and text that was
+	// streamed but not yet appended becomes its reply. An error counts as transient unless it is a
+	// [Failure] with another class. Run must return soon after ctx is cancelled; [context.Cause]
+	// gives the reason: ErrStopped, ErrLeaseLost, ErrReleased or ErrDeadline. A later attempt calls
+	// Run again from the top, with the Checkpoint of the last step.
 	Run(ctx context.Context, s Session) error
 }
 
-// AgentFunc is a function as an Agent.
+// AgentFunc is a function that implements Agent.
 type AgentFunc func(ctx context.Context, s Session) error
 
 func (f AgentFunc) Run(ctx context.Context, s Session) error { return f(ctx, s) }
 
-// Session is what an agent sees of its run. Its methods may be called
-// concurrently; writes are fenced by the run's claim and fail with LeaseLost
-// once it was taken away.
+// Session is an agent's access to its run. Its methods may be called concurrently. Each write
+// carries the run's claim and fails with CodeLeaseLost once the claim has been taken away.
 type Session interface {
-	// Run returns the run as it was claimed, with the Checkpoint of the last
-	// step. The caller must not change it.
+	// Run returns the run as it was claimed, with the Checkpoint of the last step. The caller must
+	// not change it.
 	Run() *Run
-	// Input returns the messages that the run is for.
+	// Input returns the messages that started the run.
 	Input(ctx context.Context) ([]Message, error)
-	// Transcript returns up to limit messages that were read before this
-	// run's input, in order of reading, the latest ones.
+	// Transcript returns the last messages that were read before this run's input, at most limit,
+	// in the order in which they were read.
 	Transcript(ctx context.Context, limit int) ([]Message, error)
-	// Stream adds text to the message being written. It is shown live at
-	// once and kept about once a second; the next Append, or the end of the
-	// run, makes it a message of the log.
+	// Stream adds text to the message being written. Readers see it at once; it is flushed to the
+	// store about once a second. The next Append, or the end of the run, turns it into a message in
+	// the log.
 	Stream(ctx context.Context, text string) error
-	// Append commits one durable step. The message being written, if any,
-	// comes first.
+	// Append commits one durable step, after the message being written, if there is one.
 	Append(ctx context.Context, step Step) error
-	// State returns what this agent keeps for the conversation; an Append
-	// with Step.State replaces it. nil at first.
+	// State returns the agent's state for this thread, nil at first. An Append with Step.State
+	// replaces it.
 	State() json.RawMessage
-	// Do calls f once under a name that comes from something durable, such
-	// as a tool call's id, and remembers its value: a later attempt gets it
-	// without a call, or nil if it was larger than MaxEffect. An error is not
-	// remembered. When an earlier attempt
-	// ended between the call and its record the effect is unknown, and what
-	// happens then is up to e; see [Effect].
+	// Do calls f once per name and stores its value. The name must come from something durable,
+	// such as a tool call's id. A later attempt returns the stored value without a call, or nil if
+	// the value was larger than MaxEffect. Errors are not stored. If an earlier attempt ended
+	// between the call and its record, the outcome is unknown and e decides what happens; see
+	// [Effect].
 	Do(ctx context.Context, e Effect, f func(ctx context.Context, key string) (json.RawMessage, error)) (json.RawMessage, error)
-	// Wait returns those of the named tickets that exist once all of them, or
-	// with any at least one, are no longer open. If it has to wait, asks that
-	// are new are opened and it fails with ErrParked, as does every later
-	// call: the agent must return, and Run is entered from its top when the
-	// wait is over.
+	// Wait returns the named tickets that exist, once all of them are decided or expired; with any,
+	// once at least one is. If it has to wait, it opens the tickets that are new and fails with
+	// ErrParked, as does every later call: the agent must return. When the wait is over, Run starts
+	// again from the top.
 	Wait(ctx context.Context, any bool, asks ...Ask) ([]Ticket, error)
-	// Steered returns the messages handed over since the last call, or since
-	// the last covered step of an earlier attempt. It does not wait.
+	// Steered returns the messages steered into the run since the last call, or since the last step
+	// of an earlier attempt that covered them. It does not block.
 	Steered(ctx context.Context) ([]Message, error)
 }
 
 // Step is what one Append commits in one transaction.
 type Step struct {
-	Name       string          // of the step entry; "" writes none
+	Name       string          // of the step entry; "" writes no step entry
 	Entries    []AgentEntry    // tool.started, tool.finished, or kinds under "x."
-	Checkpoint json.RawMessage // replaces the run's; nil leaves it
+	Checkpoint json.RawMessage // replaces the run's checkpoint; nil keeps it
 	Tickets    []Ask
 	Sends      []Send
-	State      json.RawMessage // replaces the agent's state in the thread; nil leaves it
-	Usage      Usage           // added to the run's
-	Progress   float64         // how far the run is, above 0 and at most 1; 0 leaves it
-	// NoProgress marks a step that notes a circumstance, such as a child's pid,
-	// and is no progress: it leaves the count of crashes as it is, and the
-	// message being written goes on.
+	State      json.RawMessage // replaces the agent's state in the thread; nil keeps it
+	Usage      Usage           // added to the run's usage
+	Progress   float64         // of the run, above 0 and at most 1; 0 keeps it
+	// NoProgress marks a step that records a circumstance, such as a child's pid. It leaves the
+	// run's count of crashes unchanged, and the message being written goes on.
 	NoProgress bool `json:"Record"` // the name is part of the digest of a step
-	// Internal says that the message being written is no reply but something said
-	// on the way, such as before a tool is called: it becomes internal and is
-	// delivered nowhere.
-	Internal bool `json:"Aside"` // as above
+	// Internal makes the message being written an internal one instead of a reply, such as a remark
+	// before a tool call. Internal messages are not delivered.
+	Internal bool `json:"Aside"` // part of the digest, as above
 }
 
-// AgentEntry is an entry written by an agent.
+// AgentEntry is a log entry written by an agent.
 type AgentEntry struct {
 	Kind string
 	Body json.RawMessage // a JSON object, at most MaxAgentEntry bytes
 }
 
-// Send is a message to another thread. A later attempt that repeats the name
-// does not send again.
+// Send is a message to another thread. Repeating the name in a later attempt does not send it
+// again.
 type Send struct {
 	Name   string // unique in the run
-	Thread string // "" makes a new thread, the same one for the same name
+	Thread string // "" creates a thread, the same one for the same name
 	Agent  string // as in Submit
 	Parts  []Part
-	// Answer says whether the end of the run it becomes is waited for, under
-	// Name as a ticket, or comes back as a message.
+	// Answer says how the end of the resulting run comes back: as a ticket under Name, as a
+	// message, or not at all.
 	Answer AnswerMode
 }
 
 // Effect names a side effect of a run.
 type Effect struct {
 	Name  string
-	Input json.RawMessage // what it is about: the same name with other input is a conflict
-	// Idempotent says that calling again with the same key does no harm.
+	Input json.RawMessage // arguments; the same name with other input is a conflict
+	// Idempotent says that calling again with the same key is harmless.
 	Idempotent bool
-	// Reconcile, if set, finds out whether an unknown effect happened. done
-	// false means that it did not and is called again.
+	// Reconcile, if set, finds out whether an unknown effect happened. done false means that it did
+	// not, and Do calls it again.
 	Reconcile func(ctx context.Context, key string) (value json.RawMessage, done bool, err error)
 }
 
-// ErrParked is what Wait fails with when the run has to wait. An agent returns
-// it, or an error that wraps it.
-var ErrParked = errors.New("the run waits")
+// ErrParked is the error of Wait when the run has to wait. The agent must return it, or an error
+// that wraps it.
+var ErrParked = errors.New("run is waiting for its tickets")
 
-// ErrUnknown is returned by the function of an effect that cannot tell whether
-// it happened.
-var ErrUnknown = errors.New("the outcome of the effect is unknown")
+// ErrUnknown is returned by the function of an effect that cannot tell whether the effect happened.
+var ErrUnknown = errors.New("outcome of the effect is unknown")
 
-// Why the context of an agent was cancelled, as its [context.Cause].
+// Causes of the cancellation of an agent's context, see [context.Cause].
 var (
-	ErrStopped   = errors.New("the run was asked to stop")
-	ErrLeaseLost = errors.New("the claim of the run was lost")
-	ErrReleased  = errors.New("the worker shuts down and releases the run")
-	ErrDeadline  = errors.New("the run deadline has passed")
+	ErrStopped   = errors.New("run was asked to stop")
+	ErrLeaseLost = errors.New("claim of the run was lost")
+	ErrReleased  = errors.New("worker is shutting down and released the run")
+	ErrDeadline  = errors.New("run deadline exceeded")
 )
 
-// Class says what an error means for a run.
+// Class classifies an agent's error and decides whether the run is retried.
 type Class string
 
 const (
 	ClassTransient   Class = "transient"   // retried, counted as a failure
-	ClassUnavailable Class = "unavailable" // retried for up to a day, costs no failure
+	ClassUnavailable Class = "unavailable" // retried for up to a day, not counted as a failure
 	ClassPermanent   Class = "permanent"   // a dead letter after one attempt
-	ClassExhausted   Class = "exhausted"   // failures used up, or an outage too long
-	ClassCrashed     Class = "crashed"     // lost its worker too often
+	ClassExhausted   Class = "exhausted"   // attempts used up, or an outage that lasted too long
+	ClassCrashed     Class = "crashed"     // its worker was lost too often
 	maxErrorLen            = 4096
 )
 
-// Failure is an agent's error with its class. RetryAfter is how long a provider
-// asked to be left alone; a retry never comes earlier.
+// Failure is an agent's error with its class. RetryAfter is the least delay before a retry, as a
+// provider asked for it.
 type Failure struct {
-	Class      Class // Transient, Outage or Permanent
+	Class      Class // ClassTransient, ClassUnavailable or ClassPermanent
 	RetryAfter time.Duration
 	Err        error
 }
@@ -152,7 +144,7 @@ type Failure struct {
 func (f *Failure) Error() string { return fmt.Sprintf("%s: %v", f.Class, f.Err) }
 func (f *Failure) Unwrap() error { return f.Err }
 
-// AsFailure gives err its class: that of the Failure in its tree, else Transient.
+// AsFailure returns the Failure in err's tree, or err as a transient Failure.
 func AsFailure(err error) *Failure {
 	if f, ok := errors.AsType[*Failure](err); ok {
 		return &Failure{Class: f.Class, RetryAfter: f.RetryAfter, Err: f.Err}
@@ -160,8 +152,8 @@ func AsFailure(err error) *Failure {
 	return &Failure{Class: ClassTransient, Err: err}
 }
 
-// Delta is a piece of the message that a run is writing, live and not durable.
-// Offset is in bytes of the message's text: a repeat is harmless.
+// Delta is a piece of live text of the message that a run is writing; it is not durable. Offset is
+// the position in the message's text in bytes, so a repeated delta is harmless.
 type Delta struct {
 	Run     string `json:"run"`
 	Attempt int    `json:"attempt"`

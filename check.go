@@ -11,13 +11,13 @@ import (
 	"unicode/utf8"
 )
 
-// CheckThreadID trims id and refuses what cannot be an address: empty, ".",
-// "..", a slash, unprintable characters, or more than MaxThreadID characters.
+// CheckThreadID trims id and returns an error if it is empty, ".", "..", longer than MaxThreadID
+// characters, or contains a slash or an unprintable character.
 func CheckThreadID(id string) (string, error) {
 	id = strings.TrimSpace(id)
 	switch {
 	case id == "", id == ".", id == "..":
-		return "", invalid("thread", "is not a thread id", id)
+		return "", invalid("thread", "is not a thread id; use a name other than . and ..", id)
 	case !utf8.ValidString(id):
 		return "", invalid("thread", "is not valid UTF-8", id)
 	case utf8.RuneCountInString(id) > MaxThreadID:
@@ -33,8 +33,8 @@ func CheckThreadID(id string) (string, error) {
 	return id, nil
 }
 
-// Check fills in defaults and refuses what breaks a rule. Call it before Submit
-// where there is time, it also prepares the recognition of a repeat.
+// Check fills in defaults and validates in. It also computes the digest that recognizes a repeated
+// submit, so call it before the transaction.
 func (in *Submit) Check() error {
 	if in.Mode == "" {
 		in.Mode = ModeQueue
@@ -43,7 +43,7 @@ func (in *Submit) Check() error {
 		in.MaxAttempts = DefaultAttempts
 	}
 	in.NotBefore = in.NotBefore.UTC().Truncate(time.Microsecond)
-	in.Messages = slices.Clone(in.Messages) // the caller's own stay as they are
+	in.Messages = slices.Clone(in.Messages) // do not change the caller's slice
 	for _, check := range []func() error{in.checkNames, in.checkOptions, in.checkMode, in.checkMessages, in.checkChannel} {
 		if err := check(); err != nil {
 			return err
@@ -66,7 +66,7 @@ func (in *Submit) checkNames() error {
 	return nil
 }
 
-// checkChannel is about what only channels give.
+// checkChannel validates the fields that only channels set.
 func (in *Submit) checkChannel() error {
 	if in.DeliverTo != "" {
 		id, err := CheckThreadID(in.DeliverTo)
@@ -210,7 +210,7 @@ func checkParts(at string, parts []Part) error {
 	return nil
 }
 
-// checkLabels bounds what stands beside the content of a part.
+// checkLabels bounds the URI, name and MIME type of a part.
 func (p *Part) checkLabels(where string) error {
 	for _, l := range []struct {
 		field, text string
@@ -223,7 +223,7 @@ func (p *Part) checkLabels(where string) error {
 	return nil
 }
 
-// checkJSON refuses what is not JSON, or has more than limit bytes.
+// checkJSON returns an error if raw is not valid JSON or is longer than limit bytes.
 func checkJSON(where string, raw json.RawMessage, limit int) error {
 	switch {
 	case len(raw) > limit:
@@ -248,7 +248,7 @@ func (in *Submit) priority() int {
 	return *in.Priority
 }
 
-// submitDigest is what the digest of a submit is made of.
+// submitDigest holds the fields that the digest of a submit covers.
 type submitDigest struct {
 	Messages  []NewMessage
 	Agent     string
@@ -259,14 +259,14 @@ type submitDigest struct {
 	Decisions []Decision
 }
 
-// digest covers what makes two submits of one key the same submit.
+// digest returns the digest that decides whether two submits with one key are the same.
 func (in *Submit) digest() string {
 	d := submitDigest{Messages: in.Messages, Mode: in.Mode, Priority: in.priority(), NotBefore: in.NotBefore, Options: in.Options, Decisions: in.Decisions}
 	if in.SetAgent {
 		d.Agent = in.Agent
 	}
 	if in.Size() > maxAppended {
-		type streamed submitDigest // encoding/json has a buffer for a long text, which it uses again
+		type streamed submitDigest // has no appendJSON: encoding/json reuses its buffer for long texts
 		return digest(streamed(d))
 	}
 	return digest(d)

@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// Claimant is a claim round of a worker, and how long the ledger lets the claims
-// of that round stand.
+// Claimant identifies the worker and round of a claim and bounds how long the ledger lets the claim
+// last.
 type Claimant struct {
 	Worker    string
 	Round     int64
-	Limit     time.Duration // of one claim; 0: none
-	StopGrace time.Duration // that a stop leaves of it; 0: all
+	Limit     time.Duration // of one claim; 0: no limit
+	StopGrace time.Duration // time left after a stop; 0: unchanged
 }
 
-// Claim starts the next attempt of what is due, for a worker that serves agent.
-// alone allows a run on its last chance, and only such a run. It returns nil,
-// and sets Due right, if nothing that fits is due.
+// Claim starts the next attempt of the due run, for a worker that serves agent. alone selects
+// whether a run on its last attempt is wanted; other runs are not claimed then. It returns nil, and
+// updates Due, if no matching run is due.
 func (t *ThreadState) Claim(by Claimant, agent string, alone bool, now time.Time) *Run {
 	t.promote(now)
 	t.expireTickets(now)
@@ -31,7 +31,7 @@ func (t *ThreadState) Claim(by Claimant, agent string, alone bool, now time.Time
 		kind = KindResumed
 		body.Tickets = t.answeredTickets(r)
 	}
-	if r.Outages > 0 { // time in which nobody would take it is none of the outage
+	if r.Outages > 0 { // time in the queue does not count as outage
 		r.OutageSince = r.OutageSince.Add(now.Sub(r.AvailableAt))
 	}
 	r.Status, r.Started, r.Resumes, r.Wait = StatusRunning, true, false, nil
@@ -50,8 +50,8 @@ func (t *ThreadState) Claim(by Claimant, agent string, alone bool, now time.Time
 	return r
 }
 
-// Input returns the messages that r was started for, if they were submitted in
-// this transaction; otherwise they are to be read from the log.
+// Input returns the messages that started r, if all were submitted in this transaction. It returns
+// nil if they must be read from the log.
 func (t *ThreadState) Input(r *Run) []Message {
 	var input []Message
 	for _, in := range r.Inputs {
@@ -65,15 +65,15 @@ func (t *ThreadState) Input(r *Run) []Message {
 		m := t.submitted[i]
 		m.Parts = slices.Clone(m.Parts)
 		for j := range m.Parts {
-			m.Parts[j].Data = bytes.Clone(m.Parts[j].Data) // they are the submitter's
+			m.Parts[j].Data = bytes.Clone(m.Parts[j].Data) // the submitter owns the original
 		}
 		input = append(input, m)
 	}
 	return input
 }
 
-// markRead marks what the run reads by being claimed, and returns the seqs: its
-// inputs at its first start, and after a wait the messages that came meanwhile.
+// markRead marks the messages that the run reads by being claimed and returns their seqs: its
+// inputs at its first start, and after a wait the messages that arrived during the wait.
 func (r *Run) markRead() []int64 {
 	seqs := []int64{}
 	if !r.Started {
@@ -94,7 +94,7 @@ func (r *Run) markRead() []int64 {
 	return seqs
 }
 
-// answeredTickets are the tickets of a wait that are no longer open.
+// answeredTickets returns the ids of the tickets of a wait that are no longer open.
 func (t *ThreadState) answeredTickets(r *Run) []string {
 	var ids []string
 	if r.Wait == nil {
@@ -108,7 +108,7 @@ func (t *ThreadState) answeredTickets(r *Run) []string {
 	return ids
 }
 
-// nextRun is what a claim at now would start.
+// nextRun returns the run that a claim at now would start, or nil.
 func (t *ThreadState) nextRun(now time.Time) *Run {
 	if c := t.current(); c != nil {
 		if c.Status == StatusQueued && !c.AvailableAt.After(now) {
@@ -122,7 +122,7 @@ func (t *ThreadState) nextRun(now time.Time) *Run {
 	return t.queue.runs[0]
 }
 
-// claimedRun returns the run of a claim that still holds.
+// claimedRun returns the run of c, or CodeLeaseLost if c no longer holds it.
 func (t *ThreadState) claimedRun(c Claim) (*Run, error) {
 	r := t.runs[c.Run]
 	if r == nil || t.Current != c.Run || r.Status != StatusRunning || r.Attempt != c.Attempt {
@@ -131,13 +131,13 @@ func (t *ThreadState) claimedRun(c Claim) (*Run, error) {
 	return r, nil
 }
 
-// checkNumber recognises the number of a durable step: the next one, or a repeat
-// of the last one with the same content.
+// checkNumber accepts the number of the next durable step. repeat reports a repeat of the last step
+// with the same content.
 func (r *Run) checkNumber(c Claim, number int, sum string) (repeat bool, err error) {
 	last := r.LastStep
 	if last.Attempt == c.Attempt && last.Step == number {
 		if last.Digest != sum {
-			return false, Errorf(CodeConflict, "step %d of run %s was made with other content", number, r.ID)
+			return false, Errorf(CodeConflict, "step %d of run %s was committed with other content", number, r.ID)
 		}
 		return true, nil
 	}
@@ -147,7 +147,7 @@ func (r *Run) checkNumber(c Claim, number int, sum string) (repeat bool, err err
 	return false, nil
 }
 
-// Holds reports whether the worker has the claim.
+// Holds reports whether the worker holds the claim.
 func (t *ThreadState) Holds(worker string, c Claim) bool {
 	_, err := t.claimedRun(c)
 	return err == nil && t.Worker == worker

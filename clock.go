@@ -2,13 +2,12 @@ package mailroom
 
 import "time"
 
-// ClockSlack is how far a clock may go back before anything is planned again.
+// ClockSlack is how far the clock may step back before due times are computed again.
 const ClockSlack = time.Second
 
-// replan returns when what was planned for at happens at the latest. last is a time
-// that the clock had reached when it was planned, or later. If the clock is behind last
-// now, it went back, and what was left until at counts from now: nothing waits longer
-// than it was meant to.
+// replan returns the new due time of work that was due at at. last is a time that the clock had
+// reached when the work was scheduled, or later. If the clock is now behind last, it has stepped
+// back, and the remaining delay counts from now, so that no delay gets longer.
 func replan(at, last, now time.Time) time.Time {
 	if at.IsZero() || !last.After(now.Add(ClockSlack)) || !at.After(now) {
 		return at
@@ -16,10 +15,9 @@ func replan(at, last, now time.Time) time.Time {
 	return now.Add(max(at.Sub(last), 0))
 }
 
-// ReplanAfterClockStep plans the thread's next work again if the clock went back since the row
-// was written: a retry, the end of a claim, and the turn of a queue. Its current run
-// must be loaded. What was asked for as a time of the clock stays: NotBefore, and when
-// a ticket expires.
+// ReplanAfterClockStep reschedules the thread's next work if the clock stepped back since the row
+// was written: a retry, the end of a claim, or the next run of the queue. The current run must be
+// loaded. Times that a caller gave stay: NotBefore and the expiry of a ticket.
 func (t *ThreadState) ReplanAfterClockStep(now time.Time) {
 	last := t.UpdatedAt
 	if t.Due.At.IsZero() || !last.After(now.Add(ClockSlack)) {

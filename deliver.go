@@ -8,24 +8,24 @@ import (
 	"time"
 )
 
-// ChildEnd tells a thread that a run which one of its runs waits for has ended.
+// ChildEnd reports the end of a child run to the thread of the run that waits for it.
 type ChildEnd struct {
-	Thread string // of the run that waits
+	Thread string // of the waiting run
 	Run    string
-	Name   string // of its ticket
+	Name   string // of the ticket it waits for
 	Child  string
 	Answer json.RawMessage
 }
 
-// Outgoing hands over what the transitions since the last call send to other
-// threads. It commits with them or not at all.
+// Outgoing returns and clears what the transitions since the last call send to other threads. The
+// caller must commit it in the same transaction.
 func (t *ThreadState) Outgoing() (sends []Submit, ended []ChildEnd) {
 	sends, ended = t.outgoing, t.ended
 	t.outgoing, t.ended = nil, nil
 	return sends, ended
 }
 
-// deliver sends what entry seq says to the thread that this one delivers to.
+// deliver sends the content of entry seq to the thread in DeliverTo.
 func (t *ThreadState) deliver(r *Run, seq int64, parts []Part, now time.Time) {
 	if t.DeliverTo == "" || len(r.Lineage) >= MaxHops {
 		return
@@ -39,9 +39,8 @@ func (t *ThreadState) deliver(r *Run, seq int64, parts []Part, now time.Time) {
 	})
 }
 
-// IsDelivery reports whether the run brings a message of its parent to a chat, or
-// one of a child to its parent's thread. It goes on whatever becomes of the
-// parent.
+// IsDelivery reports whether the run delivers a message of its parent to a chat, or the end of a
+// child to its parent's thread. Such a run continues when its parent is cancelled.
 func (r *Run) IsDelivery() bool {
 	if r.Origin.Via == "wake" {
 		return true
@@ -54,10 +53,9 @@ func ticketParts(k *Ticket) []Part {
 	return []Part{{Type: "data", Data: mustJSON(map[string]any{"ticket": k})}}
 }
 
-// reportEnd tells the caller of a run, and the thread it delivers to, that it has
-// ended. Who was given a reply sees the end of a run that completed; that one failed
-// is told also after words that it said on the way. What was superseded or retracted
-// is nobody's news.
+// reportEnd reports the end of a run to its caller and to the thread it delivers to. A run with a
+// reply needs no report unless it failed. The end of a superseded or retracted run is not reported
+// to the chat.
 func (t *ThreadState) reportEnd(r *Run, seq int64, now time.Time) {
 	untold := r.Reply == nil || strings.TrimSpace(*r.Reply) == "" || r.Status == StatusFailed
 	if untold && r.Reason != ReasonSuperseded && r.Reason != ReasonRetracted {
@@ -69,7 +67,7 @@ func (t *ThreadState) reportEnd(r *Run, seq int64, now time.Time) {
 	case c.Answer == AnswerWait:
 		t.ended = append(t.ended, ChildEnd{Thread: c.Thread, Run: c.Run, Name: c.Name, Child: r.ID, Answer: r.endReport()})
 	case c.Answer == AnswerWake:
-		at := strconv.FormatInt(seq, 10) // a run that is retried ends again, with the same attempt if it never starts
+		at := strconv.FormatInt(seq, 10) // unique: a retried run can end again with the same attempt
 		t.outgoing = append(t.outgoing, Submit{
 			Thread: c.Thread, Run: DeriveID("answer", r.ID, at), Key: r.ID + "/answer/" + at,
 			Messages: []NewMessage{{Parts: []Part{{Type: "data", Data: r.endReport()}}, Visibility: VisibleInternal}},
@@ -78,15 +76,15 @@ func (t *ThreadState) reportEnd(r *Run, seq int64, now time.Time) {
 	}
 }
 
-// endReport is how a run ended, as its caller is told. A reply that is too long is
-// left to be read where it is.
+// endReport encodes how a run ended for its caller. It leaves out a reply that exceeds MaxAnswer;
+// the caller reads it from the run.
 func (r *Run) endReport() json.RawMessage {
 	out := struct {
 		Run    string    `json:"run"`
 		Thread string    `json:"thread"`
 		Status Status    `json:"status"`
 		Reply  *string   `json:"reply"`
-		Cut    bool      `json:"cut,omitempty"` // the reply is too long; read it in the run
+		Cut    bool      `json:"cut,omitempty"` // the reply is too long; read it from the run
 		Error  *RunError `json:"error,omitempty"`
 		Reason Reason    `json:"reason,omitempty"`
 	}{r.ID, r.Thread, r.Status, r.Reply, false, r.Error, r.Reason}
@@ -98,12 +96,12 @@ func (r *Run) endReport() json.RawMessage {
 	return b
 }
 
-// FindChild finds the child that a repeated send of run made before, and its end,
-// nil while it goes on: a ticket that is asked anew must not wait for what was.
+// FindChild returns the end of the child run of a repeated send, or nil while the child is running.
+// A new ticket for a child that has ended must be decided at once.
 func (t *ThreadState) FindChild(run, name, child string) (*ChildEnd, error) {
 	r := t.runs[child]
 	if r == nil || r.Caller == nil || r.Caller.Answer != AnswerWait {
-		return nil, Errorf(CodeConflict, "send %q of run %s was made before, without waiting for its end", name, run)
+		return nil, Errorf(CodeConflict, "send %q of run %s was made before without waiting for its end; use another name", name, run)
 	}
 	if !r.Status.Finished() {
 		return nil, nil
@@ -112,8 +110,7 @@ func (t *ThreadState) FindChild(run, name, child string) (*ChildEnd, error) {
 	return &ChildEnd{Thread: c.Thread, Run: c.Run, Name: c.Name, Child: r.ID, Answer: r.endReport()}, nil
 }
 
-// OnChildEnd decides the ticket of a child that has ended, if anybody still
-// waits for it.
+// OnChildEnd decides the ticket of an ended child, if the ticket is still open.
 func (t *ThreadState) OnChildEnd(e ChildEnd, now time.Time) {
 	k := t.tickets[TicketID(e.Run, e.Name)]
 	if k == nil || k.State != TicketOpen || t.runs[k.Run] == nil {

@@ -6,29 +6,29 @@ import (
 	"time"
 )
 
-// Retry is a retry by hand of a run that failed or was cancelled.
+// Retry is a manual retry of a failed or cancelled run.
 type Retry struct {
 	Run          string
 	By           string
-	Fresh        bool   // forget the checkpoint, the effects and the decisions
-	SameVersion  bool   // keep the agent version it was pinned to
-	AgentVersion string // the current one
+	Fresh        bool   // drop the checkpoint, the effects and the decisions
+	SameVersion  bool   // keep the agent version of the run
+	AgentVersion string // current version of the agent
 }
 
-// ThreadPatch changes what a thread says of itself; nil leaves it.
+// ThreadPatch changes settings of a thread. A nil field keeps its value.
 type ThreadPatch struct {
-	By        *Token // who asks: threads that it does not see are refused. nil: the server itself
+	By        *Token // caller, who must see the thread; nil: the server itself
 	Agent     *string
-	DeliverTo *string         // "" for none
+	DeliverTo *string         // "" removes it
 	Metadata  json.RawMessage // a JSON object
 
-	// With a DeliverTo, what the rule about delivery threads looks at.
-	Target *Thread // the row of DeliverTo, there or not
-	Source *Thread // a thread that delivers to the one that is changed, or nil
+	// Rows that checkDelivery needs if DeliverTo is set.
+	Target *Thread // row of DeliverTo, which may not exist
+	Source *Thread // a thread that delivers to the changed one, or nil
 }
 
-// Retry puts a finished run back at the end of the queue. The attempt goes on
-// counting, so that a write of an old attempt can never fit again.
+// Retry puts a finished run at the end of the queue. The attempt number keeps counting up, so a
+// write of an old attempt never matches a new claim.
 func (t *ThreadState) Retry(in Retry, now time.Time) (*Run, error) {
 	r := t.runs[in.Run]
 	if r == nil {
@@ -63,8 +63,7 @@ func (t *ThreadState) Retry(in Retry, now time.Time) (*Run, error) {
 	return r, nil
 }
 
-// Edit replaces the content of a message that nobody has read. The run that
-// holds it must be loaded.
+// Edit replaces the content of an unread message. The run that holds it must be loaded.
 func (t *ThreadState) Edit(message string, parts []Part, now time.Time) error {
 	if err := checkParts("", parts); err != nil {
 		return err
@@ -80,8 +79,7 @@ func (t *ThreadState) Edit(message string, parts []Part, now time.Time) error {
 	return nil
 }
 
-// Retract takes a message back that nobody has read. A run whose last message
-// goes is cancelled.
+// Retract withdraws an unread message. Retracting the last message of a run cancels the run.
 func (t *ThreadState) Retract(message string, now time.Time) error {
 	r, in, err := t.findUnread(message)
 	if err != nil {
@@ -99,7 +97,7 @@ func (t *ThreadState) Retract(message string, now time.Time) error {
 	return nil
 }
 
-// countInputs counts the inputs that were not retracted.
+// countInputs returns the number of inputs that were not retracted.
 func (r *Run) countInputs() int {
 	n := 0
 	for _, in := range r.Inputs {
@@ -110,8 +108,8 @@ func (r *Run) countInputs() int {
 	return n
 }
 
-// findUnread finds a message that may still be changed: of a run that was never
-// claimed, or steered and not yet taken.
+// findUnread returns the input of a message that can still be changed: in a run that was never
+// claimed, or steered and unread.
 func (t *ThreadState) findUnread(message string) (*Run, *Input, error) {
 	for _, r := range t.runs {
 		state, ok := r.MessageState(message)
@@ -138,7 +136,7 @@ func (t *ThreadState) findUnread(message string) (*Run, *Input, error) {
 	return nil, nil, errTooLate(message, MessageRead)
 }
 
-// Patch changes the agent, the metadata or the delivery of the thread.
+// Patch changes the agent, the metadata or the delivery target of the thread.
 func (t *ThreadState) Patch(p ThreadPatch, now time.Time) error {
 	if err := t.CheckVisibleTo(p.By); err != nil {
 		return err
@@ -171,8 +169,8 @@ func (t *ThreadState) Patch(p ThreadPatch, now time.Time) error {
 	return nil
 }
 
-// checkDelivery refuses what may not be reached, and chains: a delivery thread has
-// no DeliverTo, or a reply would be delivered on and on.
+// checkDelivery refuses a target that the caller cannot see, and chains: a delivery thread must not
+// deliver itself, or a reply could be delivered forever.
 func (t *ThreadState) checkDelivery(p ThreadPatch) error {
 	switch {
 	case p.DeliverTo == nil || *p.DeliverTo == "":
@@ -182,42 +180,41 @@ func (t *ThreadState) checkDelivery(p ThreadPatch) error {
 	case p.Target != nil && !p.Target.CreatedAt.IsZero() && p.By != nil && !p.By.CanSee(p.Target):
 		return errNoThread(p.Target.ID)
 	case p.Target != nil && p.Target.DeliverTo != "":
-		return Errorf(CodeConflict, "thread %q delivers to %q itself; a delivery thread has no deliver_to", p.Target.ID, p.Target.DeliverTo)
+		return Errorf(CodeConflict, "thread %q delivers to %q; a delivery thread must not have a deliver_to", p.Target.ID, p.Target.DeliverTo)
 	case p.Source != nil && p.By != nil && !p.By.CanSee(p.Source):
-		return Errorf(CodeConflict, "another thread delivers to this one; a delivery thread has no deliver_to")
+		return Errorf(CodeConflict, "another thread delivers to this one; a delivery thread must not have a deliver_to")
 	case p.Source != nil:
-		return Errorf(CodeConflict, "thread %q delivers to this one; a delivery thread has no deliver_to", p.Source.ID)
+		return Errorf(CodeConflict, "thread %q delivers to this one; a delivery thread must not have a deliver_to", p.Source.ID)
 	}
 	return nil
 }
 
-// CheckDeletable refuses unless the thread exists and is idle.
+// CheckDeletable returns an error unless the thread exists and is idle.
 func (t *ThreadState) CheckDeletable() error {
 	switch {
 	case t.CreatedAt.IsZero():
 		return Errorf(CodeNotFound, "no thread %q", t.ID)
 	case !t.idle():
-		return Errorf(CodeConflict, "thread %q has work; cancel its runs first", t.ID)
+		return Errorf(CodeConflict, "thread %q has open runs; cancel them first", t.ID)
 	}
 	return nil
 }
 
-// Purge forgets the entries below seq, which have so many bytes.
+// Purge drops the entries below seq from the row's totals; they have the given size in bytes.
 func (t *ThreadState) Purge(seq, bytes int64) {
 	t.FirstSeq = seq
 	t.Bytes -= bytes
 	t.touchRow()
 }
 
-// MarkDeleted makes the thread one that is gone for every caller, before its rows are
-// dropped.
+// MarkDeleted hides the thread from every caller before its rows are dropped.
 func (t *ThreadState) MarkDeleted(now time.Time) {
 	t.DeletedAt = now
 	t.touchRow()
 }
 
-// errTooLate refuses a change in the same words, whether the run that read the
-// message still holds it or has ended.
+// errTooLate is the refusal of a change to a read message. The text is the same whether the run
+// that read it still holds the message or has ended.
 func errTooLate(message, state string) error {
 	return Errorf(CodeConflict, "message %s is %s; only an unread message can be changed", message, state)
 }

@@ -5,29 +5,29 @@ import (
 	"fmt"
 )
 
-// EffectEntry is the body of effect.intended, effect.settled and effect.unknown.
+// EffectEntry is the body of effect.intended, effect.settled and effect.unknown entries.
 type EffectEntry struct {
-	Effect string          `json:"effect"` // id, the same for the same run and name
+	Effect string          `json:"effect"` // id, derived from the run and the name
 	Name   string          `json:"name"`
-	Key    string          `json:"key"`   // idempotency key for the outside world
-	Input  string          `json:"input"` // digest of what it is about
+	Key    string          `json:"key"`   // idempotency key for the external system
+	Input  string          `json:"input"` // digest of Effect.Input
 	Result json.RawMessage `json:"result,omitempty"`
-	Cut    bool            `json:"cut,omitempty"` // the value was larger than MaxEffect and is not kept
+	Cut    bool            `json:"cut,omitempty"` // the value exceeded MaxEffect and was not stored
 	Error  string          `json:"error,omitempty"`
 }
 
-// EffectState is what the log says of one named effect of a run.
+// EffectState is the state of one named effect of a run, derived from the log.
 type EffectState struct {
 	EffectEntry
-	Tries int    // times it was intended
+	Tries int    // number of effect.intended entries
 	Last  string // kind of its last entry
 }
 
-// Failed reports whether the effect ended with an error, which is not
-// remembered: it is called again.
+// Failed reports whether the last call ended with an error. Errors are not stored, so the effect is
+// called again.
 func (s *EffectState) Failed() bool { return s.Last == KindEffectSettled && s.Error != "" }
 
-// NewEffect begins the entries of a named effect of a run.
+// NewEffect returns the common fields of the entries of a named effect.
 func NewEffect(run string, e Effect) (EffectEntry, error) {
 	if e.Name == "" || !cleanText(e.Name) {
 		return EffectEntry{}, invalid("name", "of an effect must be text without NUL", e.Name)
@@ -43,8 +43,8 @@ func NewEffect(run string, e Effect) (EffectEntry, error) {
 	}, nil
 }
 
-// FoldEffects derives the state of a run's effects from its entries, by name. A
-// retry that began afresh forgets them.
+// FoldEffects derives the state of a run's effects from its entries, by name. A retry with Fresh
+// clears it.
 func FoldEffects(entries []Entry) (map[string]*EffectState, error) {
 	states := map[string]*EffectState{}
 	for _, e := range entries {
@@ -76,15 +76,15 @@ func FoldEffects(entries []Entry) (map[string]*EffectState, error) {
 	return states, nil
 }
 
-// AskOutcome is the question that an unknown effect asks by default: call it again
-// (approve), take this value (answer), or fail (deny).
+// AskOutcome returns the default ticket for an effect with an unknown outcome: approve to call it
+// again, answer to supply its value, deny to fail.
 func (s *EffectState) AskOutcome(input json.RawMessage) Ask {
 	if len(input) > MaxAnswer {
 		input = mustJSON(map[string]any{"digest": s.Input, "bytes": len(input)})
 	}
 	return Ask{
 		Name: fmt.Sprintf("effect:%s#%d", s.Name, s.Tries), Kind: TicketApproval, Answers: true,
-		Prompt:    fmt.Sprintf("Nobody knows whether %q happened. Approve to do it again, answer with its result, or deny.", s.Name),
+		Prompt:    fmt.Sprintf("The outcome of %q is unknown. Approve to run it again, answer with its result, or deny.", s.Name),
 		Action:    s.Name,
 		Arguments: input,
 	}

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// The entries that every run writes are encoded by hand, because the one writer
-// does it on everybody's behalf. The bytes are those of encoding/json.
+// Entries that every run writes have handwritten encoders, because the single committer
+// encodes them for all callers. Their output equals that of encoding/json.
 
-// jsonAppender is a body that encodes itself.
+// jsonAppender is implemented by bodies with a handwritten encoder.
 type jsonAppender interface {
 	appendJSON(b []byte) []byte
 }
@@ -24,7 +24,7 @@ func appendBody(b []byte, body any) ([]byte, error) {
 	return append(b, raw...), err
 }
 
-// appendHead appends e up to its body.
+// appendHead appends the JSON of e up to its body.
 func (e *Entry) appendHead(b []byte) []byte {
 	b = appendString(appendName(append(b, '{'), "thread"), e.Thread)
 	b = strconv.AppendInt(appendName(b, "seq"), e.Seq, 10)
@@ -69,7 +69,7 @@ func (p Part) appendJSON(b []byte) []byte {
 func (q RunQueued) appendJSON(b []byte) []byte {
 	b = appendString(appendName(append(b, '{'), "agent"), q.Agent)
 	if b = appendName(b, "agent_version"); q.AgentVersion == "" {
-		b = append(b, "null"...) // not known
+		b = append(b, "null"...) // unknown
 	} else {
 		b = appendString(b, q.AgentVersion)
 	}
@@ -84,7 +84,7 @@ func (q RunQueued) appendJSON(b []byte) []byte {
 	return append(b, '}', '}')
 }
 
-// MarshalJSON returns the body as entries have it.
+// MarshalJSON returns the JSON that appendJSON writes.
 func (q RunQueued) MarshalJSON() ([]byte, error) { return q.appendJSON(nil), nil }
 
 func (s RunStarted) appendJSON(b []byte) []byte {
@@ -104,18 +104,18 @@ func (c RunCompleted) appendJSON(b []byte) []byte {
 		b = appendString(b, *c.Reply)
 	}
 	b = strconv.AppendInt(appendName(b, "steps"), int64(c.Steps), 10)
-	b = append(appendName(b, "usage"), '{') // with zeros: it is a total
+	b = append(appendName(b, "usage"), '{') // zeros included: it is a total
 	b = strconv.AppendInt(appendName(b, "input_tokens"), c.Usage.InputTokens, 10)
 	b = strconv.AppendInt(appendName(b, "output_tokens"), c.Usage.OutputTokens, 10)
 	if b = appendName(b, "cost_usd"); c.Usage.CostUSD == 0 && !math.Signbit(c.Usage.CostUSD) {
-		b = append(b, '0') // of most runs
+		b = append(b, '0') // the common case
 	} else {
 		b = appendAny(b, c.Usage.CostUSD)
 	}
 	return append(b, '}', '}')
 }
 
-// MarshalJSON returns the body as entries have it.
+// MarshalJSON returns the JSON that appendJSON writes.
 func (c RunCompleted) MarshalJSON() ([]byte, error) { return c.appendJSON(nil), nil }
 
 func (s settleDigest) appendJSON(b []byte) []byte {
@@ -141,7 +141,7 @@ func (s settleDigest) appendJSON(b []byte) []byte {
 	return append(b, '}')
 }
 
-// maxAppended bounds, in bytes, the submits whose digest is made by hand.
+// maxAppended bounds the size in bytes of submits whose digest uses the handwritten encoder.
 const maxAppended = 16 << 10
 
 func (d submitDigest) appendJSON(b []byte) []byte {
@@ -163,7 +163,7 @@ func (d submitDigest) appendJSON(b []byte) []byte {
 	return append(b, '}')
 }
 
-// appendName begins a field of an object.
+// appendName appends the name of an object's field.
 func appendName(b []byte, name string) []byte {
 	if b[len(b)-1] != '{' {
 		b = append(b, ',')
@@ -209,11 +209,11 @@ func appendList[T any](b []byte, list []T, one func([]byte, T) []byte) []byte {
 	return append(b, ']')
 }
 
-// appendAny appends a value that encoding/json cannot refuse.
+// appendAny appends a value that encoding/json always accepts.
 func appendAny(b []byte, v any) []byte {
 	raw, err := json.Marshal(v)
 	if err != nil {
-		panic(err) // texts, plain numbers, and JSON that was checked
+		panic(err) // callers pass strings, finite numbers and checked JSON
 	}
 	return append(b, raw...)
 }

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Entry is one record of a thread's log. Its JSON is made once, when it is
-// appended, and travels as the same bytes to stores and streams.
+// Entry is one record of a thread's log. It is encoded once, when it is appended; stores and
+// streams pass on the same bytes.
 type Entry struct {
 	Thread  string          `json:"thread"`
 	Seq     int64           `json:"seq"`
@@ -23,7 +23,7 @@ type Entry struct {
 // Kinds of entries. Kinds under "x." belong to agents.
 const (
 	KindMessage     = "message"            // Message
-	KindMessageRead = "message.read"       // MessageRef: a steered message was handed over
+	KindMessageRead = "message.read"       // MessageRef: a steered message was read
 	KindEdited      = "message.edited"     // Edited
 	KindRetracted   = "message.retracted"  // MessageRef
 	KindQueued      = "run.queued"         // RunQueued
@@ -36,8 +36,8 @@ const (
 	KindCancelled   = "run.cancelled"      // RunStop
 	KindRetried     = "run.retried"        // RunRetried
 	KindStep        = "step"               // StepNamed
-	KindToolStarted = "tool.started"       // {call, name, arguments}, by the agent
-	KindToolDone    = "tool.finished"      // {call, ok, summary}, by the agent
+	KindToolStarted = "tool.started"       // {call, name, arguments}, written by the agent
+	KindToolDone    = "tool.finished"      // {call, ok, summary}, written by the agent
 	KindSend        = "send"               // Sent
 	KindWaiting     = "run.waiting"        // RunWaiting
 
@@ -49,20 +49,20 @@ const (
 	KindEffectSettled  = "effect.settled"  // Effect
 	KindEffectUnknown  = "effect.unknown"  // Effect
 
-	// Of projects, without a run.
+	// Entries of projects, without a run.
 	KindNotification = "notification"         // Notification
 	KindReserved     = "reservation.taken"    // Reservation
 	KindReleased     = "reservation.released" // ReservationEnd
 	KindLapsed       = "reservation.lapsed"   // ReservationEnd
 
-	// Of channels, without a run.
-	KindChannel = "channel.changed" // JSON of the channel's own
+	// Entries of channels, without a run.
+	KindChannel = "channel.changed" // format of the channel
 )
 
-// Bodies of entries, by kind.
+// Bodies of entries; the kinds above name them.
 type (
-	// MessageRef names a message. Seq, of a message.read, is the entry with
-	// its content: the message, or its last edit.
+	// MessageRef names a message. In a message.read, Seq is the entry with its content: the
+	// message, or its last edit.
 	MessageRef struct {
 		Message string `json:"message"`
 		Seq     int64  `json:"seq,omitempty"`
@@ -81,10 +81,9 @@ type (
 		Messages     []string  `json:"messages"`
 		Origin       Origin    `json:"origin"`
 	}
-	// RunStarted lists in Messages the seqs of the entries whose messages the
-	// run reads now for the first time: all of its inputs at its first start,
-	// none at a later attempt.
-	// A run.resumed lists the messages that came while it waited.
+	// RunStarted lists in Messages the seqs of the entries whose messages the run reads for the
+	// first time: all inputs at the first start, none at a later attempt. A run.resumed lists the
+	// messages that arrived during the wait.
 	RunStarted struct {
 		Worker   string   `json:"worker"`
 		Tickets  []string `json:"tickets,omitempty"`
@@ -128,7 +127,7 @@ type (
 	}
 	RunRetried struct {
 		By    string `json:"by"`
-		Fresh bool   `json:"fresh,omitempty"` // checkpoint, effects and decisions forgotten
+		Fresh bool   `json:"fresh,omitempty"` // checkpoint, effects and decisions were dropped
 	}
 	StepNamed struct {
 		Name string `json:"name"`
@@ -141,8 +140,8 @@ type (
 	}
 )
 
-// NewEntry makes an entry and encodes it. body is one of the bodies above, or
-// raw JSON for the kinds of agents.
+// NewEntry returns an encoded entry. body is one of the bodies above, or raw JSON for the kinds of
+// agents.
 func NewEntry(thread string, seq int64, kind, run string, attempt int, at time.Time, body any) (Entry, error) {
 	e := Entry{Thread: thread, Seq: seq, Kind: kind, Run: run, Attempt: attempt, At: at}
 	head := e.appendHead(make([]byte, 0, 512+textSize(body)))
@@ -155,8 +154,7 @@ func NewEntry(thread string, seq int64, kind, run string, attempt int, at time.T
 	return e, nil
 }
 
-// textSize is how long the texts of a body are that can be long, so that the entry need not
-// grow.
+// textSize returns the size of a body's long texts, to allocate the entry at once.
 func textSize(body any) int {
 	switch b := body.(type) {
 	case Message:
@@ -167,9 +165,9 @@ func textSize(body any) int {
 	return 0
 }
 
-type entryFields Entry // without methods, so that encoding it does not recurse
+type entryFields Entry // has no methods, so encoding it does not recurse
 
-// ParseEntry decodes what JSON returned. The entry keeps raw.
+// ParseEntry decodes the output of [Entry.JSON]. The entry keeps raw.
 func ParseEntry(raw []byte) (Entry, error) {
 	var e entryFields
 	if err := json.Unmarshal(raw, &e); err != nil {
@@ -179,10 +177,9 @@ func ParseEntry(raw []byte) (Entry, error) {
 	return Entry(e), nil
 }
 
-// Reads returns the seqs of the entries whose messages were read with e, in order of
-// reading: this is the one rule of where a message stands in a transcript. A run
-// reads its inputs at its first start, what came while it waited when it goes on, and
-// a steered message where a message.read says so.
+// Reads returns the seqs of the entries whose messages were read at e, in reading order. It defines
+// the position of a message in a transcript: a run reads its inputs at its first start, messages
+// that arrived during a wait when it resumes, and a steered message at its message.read.
 func (e Entry) Reads() ([]int64, error) {
 	switch e.Kind {
 	case KindStarted, KindResumed:
@@ -197,13 +194,13 @@ func (e Entry) Reads() ([]int64, error) {
 	return nil, nil
 }
 
-// ReadKinds are the kinds of entries that say what was read.
+// ReadKinds returns the kinds of entries for which Reads may return seqs.
 func ReadKinds() []string { return []string{KindStarted, KindResumed, KindMessageRead} }
 
-// JSON returns the encoded entry, one line, not to be changed.
+// JSON returns the encoded entry, one line. The caller must not change it.
 func (e Entry) JSON() []byte { return e.raw }
 
-// MarshalJSON returns the bytes that the entry was made with.
+// MarshalJSON returns the entry's encoded bytes.
 func (e Entry) MarshalJSON() ([]byte, error) {
 	if e.raw == nil {
 		return json.Marshal(entryFields(e))
@@ -211,7 +208,7 @@ func (e Entry) MarshalJSON() ([]byte, error) {
 	return e.raw, nil
 }
 
-// UnmarshalJSON is ParseEntry for decoders.
+// UnmarshalJSON decodes a copy of b with ParseEntry.
 func (e *Entry) UnmarshalJSON(b []byte) error {
 	parsed, err := ParseEntry(append([]byte(nil), b...))
 	if err == nil {
@@ -220,7 +217,7 @@ func (e *Entry) UnmarshalJSON(b []byte) error {
 	return err
 }
 
-// shareText returns text, and does not keep it beside a part that is the same.
+// shareText returns text, sharing the memory of the only part if it has the same text.
 func shareText(text string, parts []Part) string {
 	if len(parts) == 1 && parts[0].Text == text {
 		return parts[0].Text
@@ -228,7 +225,7 @@ func shareText(text string, parts []Part) string {
 	return text
 }
 
-// Decode reads the body of e into v.
+// Decode decodes the body of e into v.
 func (e Entry) Decode(v any) error {
 	if err := json.Unmarshal(e.Body, v); err != nil {
 		return fmt.Errorf("decode body of %s %d in %s: %w", e.Kind, e.Seq, e.Thread, err)

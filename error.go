@@ -7,38 +7,37 @@ import (
 	"time"
 )
 
-// Code says what kind of refusal an [Error] is. Every edge maps the codes once,
-// in both directions.
+// Code classifies an [Error]. Each protocol maps the codes once, in both directions.
 type Code string
 
 const (
-	CodeInvalid         Code = "invalid"         // the input breaks a rule
-	CodeUnauthenticated Code = "unauthenticated" // no identity, or a wrong one
-	CodeForbidden       Code = "forbidden"       // known, but not allowed to
-	CodeQuotaExceeded   Code = "quota"           // its owner has all it may have
-	CodeNotFound        Code = "not_found"       // no such thing, or not yours
-	CodeConflict        Code = "conflict"        // contradicts what is already written
-	CodeBusy            Code = "busy"            // mode reject met a busy thread
-	CodeLeaseLost       Code = "lease_lost"      // the claim was taken away: stop working
-	CodeGone            Code = "gone"            // it was there and has expired
-	CodeTooLarge        Code = "too_large"       // over a size limit
-	CodeRateLimited     Code = "rate_limited"    // later, see RetryAfter
-	CodeInternal        Code = "internal"        // our fault
-	CodeUnavailable     Code = "unavailable"     // outcome unknown: repeat it, see RetryAfter
+	CodeInvalid         Code = "invalid"         // the input is not valid
+	CodeUnauthenticated Code = "unauthenticated" // credentials are missing or wrong
+	CodeForbidden       Code = "forbidden"       // the caller lacks the permission
+	CodeQuotaExceeded   Code = "quota"           // the owner's quota is used up
+	CodeNotFound        Code = "not_found"       // it does not exist, or the caller may not see it
+	CodeConflict        Code = "conflict"        // contradicts stored state
+	CodeBusy            Code = "busy"            // mode reject on a busy thread
+	CodeLeaseLost       Code = "lease_lost"      // the claim was taken away; stop working
+	CodeGone            Code = "gone"            // it has expired
+	CodeTooLarge        Code = "too_large"       // exceeds a size limit
+	CodeRateLimited     Code = "rate_limited"    // retry after RetryAfter
+	CodeInternal        Code = "internal"        // a fault of the server
+	CodeUnavailable     Code = "unavailable"     // the outcome is unknown; repeat after RetryAfter
 )
 
-// Error is a refusal with a code. Message is for the caller: it names the value
-// and what to do, and never holds a secret.
+// Error is a refusal with a code. Message is written for the caller: it names the value and what to
+// do, and never contains a secret.
 type Error struct {
 	Code       Code
 	Message    string
 	Fields     []Field
-	RetryAfter time.Duration // for RateLimited and Unavailable
-	Cause      error         // for logs; never shown to a caller
+	RetryAfter time.Duration // with CodeRateLimited and CodeUnavailable
+	Cause      error         // for logs only, never shown to a caller
 }
 
-// Field names one wrong part of an input. Location is a path such as
-// "body.priority"; Value is what was given, to be cut before it is shown.
+// Field describes one invalid part of an input. Location is a path such as "body.priority". Value
+// is the given value; shorten it before showing it.
 type Field struct {
 	Location string
 	Message  string
@@ -54,9 +53,8 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Cause }
 
-// Errorf makes an Error. An operand of %w becomes its cause as in [fmt.Errorf];
-// one at the end, after a colon, stays out of Message, because what went wrong
-// inside is not for the caller.
+// Errorf returns an Error. An operand of %w becomes its cause, as in [fmt.Errorf]. A cause at the
+// end, after a colon, is left out of Message: internal details are not for the caller.
 func Errorf(code Code, format string, args ...any) *Error {
 	err := fmt.Errorf(format, args...)
 	e := &Error{Code: code, Message: err.Error(), Cause: errors.Unwrap(err)}
@@ -66,8 +64,8 @@ func Errorf(code Code, format string, args ...any) *Error {
 	return e
 }
 
-// CodeOf returns the code of the first Error in err's tree, Internal for any
-// other error, and "" for nil.
+// CodeOf returns the code of the first Error in err's tree, CodeInternal for any other error, and
+// "" for nil.
 func CodeOf(err error) Code {
 	if err == nil {
 		return ""

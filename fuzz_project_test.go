@@ -16,7 +16,7 @@ func FuzzProject(f *testing.F) {
 	names := []string{"a", "a/b", "a/*", "**", "b", "?"}
 	holders, tokens := []string{"x", "y"}, []*Token{tokenOf("ann", PermissionSubmit), tokenOf("bob", PermissionAdmin)}
 	f.Fuzz(func(t *testing.T, script []byte) {
-		a := agree(t)
+		a := newProjectFixture(t)
 		a.Create(tokens[0], a.now)
 		a.Key = 1
 		var seen []Reservation // by a look that may be old
@@ -49,22 +49,22 @@ func FuzzProject(f *testing.F) {
 			if err != nil && (!slices.Equal(before, a.rows()) || len(a.Entries()) != entries) {
 				t.Fatalf("operation %d was refused (%v), and changed %+v to %+v", op, err, before, a.rows())
 			}
-			a.sound()
+			a.checkInvariants()
 		}
 	})
 }
 
 // any is the id of one of the reservations, or of none.
-func (a *agreed) any(n int) string {
+func (a *projectFixture) any(n int) string {
 	if n %= a.held.Len() + 1; n < a.held.Len() {
 		return a.held.rows[n].ID
 	}
 	return "none"
 }
 
-// sound holds the rows against each other, against the log, and against what would
+// checkInvariants holds the rows against each other, against the log, and against what would
 // be written.
-func (a *agreed) sound() {
+func (a *projectFixture) checkInvariants() {
 	a.t.Helper()
 	told, last := map[string]bool{}, int64(0)
 	for _, e := range a.Entries() {

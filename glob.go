@@ -6,43 +6,43 @@ import (
 	"unicode/utf8"
 )
 
-// Overlap reports whether two globs have a name in common: the same answer
-// whichever comes first. In a glob ? is any character but a slash, * any number
-// of those, and ** any number of any; "**/" at the beginning of a segment may be
-// nothing at all, and so may "/**" at the end. All else is itself.
+// Overlap reports whether two globs match a common name; it is symmetric. In a glob, ? matches any
+// character but a slash, * any number of such characters, and ** any number of any characters. A
+// "**/" at the start of a segment and a "/**" at the end also match nothing. Other characters match
+// themselves.
 func Overlap(a, b string) bool {
 	switch {
 	case !hasWildcard(a) && !hasWildcard(b):
 		return a == b
 	case !strings.HasPrefix(literalPrefix(a), literalPrefix(b)) && !strings.HasPrefix(literalPrefix(b), literalPrefix(a)):
-		return false // they part ways before either is wild
+		return false // the literal prefixes differ
 	}
 	return newGlobs(b).overlap(a)
 }
 
 func hasWildcard(glob string) bool { return strings.ContainsAny(glob, "*?") }
 
-// literalPrefix is what every name of a glob begins with.
+// literalPrefix returns the prefix that every name matching the glob has.
 func literalPrefix(glob string) string {
 	i := strings.IndexAny(glob, "*?")
 	if i < 0 {
 		return glob
 	}
-	return strings.TrimSuffix(glob[:i], "/") // of "/**", also the slash may be absent
+	return strings.TrimSuffix(glob[:i], "/") // a final "/**" also matches without the slash
 }
 
-// globPart is a part of a glob: what it takes of a name, and how often.
+// globPart is one element of a parsed glob: what it matches, and how often.
 type globPart struct {
-	char rune // 0: any
-	deep bool // any takes slashes too
-	many bool // any number of them, also none
-	gate bool // takes nothing: the next part, or the one after the next two
+	char     rune // 0: any
+	deep     bool // any character, slashes included
+	many     bool // any number of times, including none
+	optional bool // matches nothing; the two parts after it may be skipped
 }
 
-// optionalWidth is how many parts a gate and what it may skip are.
+// optionalWidth is the number of parts of an optional part and the two it may skip.
 const optionalWidth = 3
 
-// parseGlob takes a glob apart.
+// parseGlob parses a glob into parts.
 func parseGlob(glob string) []globPart {
 	list := make([]globPart, 0, len(glob)+1)
 	for i := 0; i < len(glob); {
@@ -53,11 +53,11 @@ func parseGlob(glob string) []globPart {
 		case strings.HasPrefix(rest, "**/") && segment:
 			i += 2
 			if strings.HasPrefix(glob[i:], "**/") {
-				continue // the same twice is the same once
+				continue // a repeated "**/" adds nothing
 			}
-			list = append(list, globPart{gate: true}, globPart{deep: true, many: true}, globPart{char: '/'})
+			list = append(list, globPart{optional: true}, globPart{deep: true, many: true}, globPart{char: '/'})
 		case rest == "/**":
-			return append(list, globPart{gate: true}, globPart{char: '/'}, globPart{deep: true, many: true})
+			return append(list, globPart{optional: true}, globPart{char: '/'}, globPart{deep: true, many: true})
 		case strings.HasPrefix(rest, "**"):
 			list = append(list, globPart{deep: true, many: true})
 			i++
@@ -74,24 +74,23 @@ func parseGlob(glob string) []globPart {
 	return list
 }
 
-// globs are several globs, compiled into one automaton whose states are the positions
-// between their parts, as sets of bits. One step moves all states at once, so that
-// comparing them with another glob costs the parts of that one times the words of a
-// set. They belong to one goroutine.
+// globs is a set of globs compiled into one automaton. Its states are the positions between the
+// parts, kept as bit sets. One step moves all states at once, so a comparison with another glob
+// costs the parts of that glob times the words of a set. It is not safe for concurrent use.
 type globs struct {
-	words         int // of a set
-	starts, lasts set // the states before and behind each glob
+	words         int // words of a set
+	starts, lasts set // the states before and after each glob
 
 	// Sets of states, by the part that follows.
-	optionals, many, deep set // deep ones are among many
-	letter, single        set // any letter but a slash, and ?
+	optionals, many, deep set // deep is a subset of many
+	letter, single        set // a literal other than a slash; ?
 	slash                 set
 	letters               map[rune]set
 
-	rows [optionalWidth + 1]set // of the walk that goes on
+	rows [optionalWidth + 1]set // scratch space of overlap
 }
 
-// set is a set of states.
+// set is a bit set of states.
 type set []uint64
 
 func (s set) add(i int) { s[i/64] |= 1 << (i % 64) }
@@ -120,10 +119,10 @@ func newGlobs(names ...string) *globs {
 	return g
 }
 
-// addPart notes which part follows a state.
+// addPart records the part that follows a state.
 func (g *globs) addPart(at int, p globPart) {
 	switch {
-	case p.gate:
+	case p.optional:
 		g.optionals.add(at)
 	case p.many:
 		if g.many.add(at); p.deep {
@@ -142,10 +141,9 @@ func (g *globs) addPart(at int, p globPart) {
 	}
 }
 
-// overlap reports whether a name fits both the other glob and one of these. A row is
-// the set of states after some text that takes the other glob to a part of it. A
-// part that is a gate leads to rows further on as well, so gateWidth of them are kept
-// beside the one that is looked at.
+// overlap reports whether a name matches both the other glob and one of g. A row is the set of
+// states reachable by some text that takes the other glob up to one of its parts. An optional part
+// also leads to later rows, so optionalWidth rows are kept ahead of the current one.
 func (g *globs) overlap(other string) bool {
 	rows := &g.rows
 	for i := range rows {
@@ -155,7 +153,7 @@ func (g *globs) overlap(other string) bool {
 	for _, p := range parseGlob(other) {
 		g.closure(rows[0], p)
 		switch {
-		case p.gate:
+		case p.optional:
 			rows[1].join(rows[0])
 			rows[optionalWidth].join(rows[0])
 		case p.many:
@@ -169,7 +167,7 @@ func (g *globs) overlap(other string) bool {
 		clear(rows[0])
 		rows[0], rows[1], rows[2], rows[3] = rows[1], rows[2], rows[3], rows[0]
 	}
-	g.closure(rows[0], globPart{gate: true})
+	g.closure(rows[0], globPart{optional: true})
 	for i, w := range rows[0] {
 		if w&g.lasts[i] != 0 {
 			return true
@@ -178,9 +176,9 @@ func (g *globs) overlap(other string) bool {
 	return false
 }
 
-// closure adds the states that can be reached while the other glob stays at its part
-// p: with nothing taken, and by what p takes if it takes any number. A gate is
-// reached over at most one other, because each begins a segment or ends the glob.
+// closure adds the states that are reachable while the other glob stays at its part p: without
+// consuming a character, and by characters that p matches if it repeats. At most one optional part
+// follows another without consuming text, because each begins a segment or ends the glob.
 func (g *globs) closure(row set, p globPart) {
 	for again := true; again; {
 		var carry, jumped uint64
@@ -194,7 +192,7 @@ func (g *globs) closure(row set, p globPart) {
 				}
 			}
 			var sum uint64
-			sum, carry = bits.Add64(s&free, free, carry) // the carry runs over states that follow each other
+			sum, carry = bits.Add64(s&free, free, carry) // the carry propagates through consecutive states
 			s |= sum ^ free
 			jump := s & g.optionals[i]
 			more := jump<<optionalWidth | jumped>>(64-optionalWidth)
@@ -205,7 +203,7 @@ func (g *globs) closure(row set, p globPart) {
 	}
 }
 
-// step adds to next the states after one character that p takes too.
+// step adds to next the states reached by one character that p also matches.
 func (g *globs) step(next, row set, p globPart) {
 	one := g.letters[p.char]
 	var before uint64

@@ -105,7 +105,7 @@ func names(chars string, longest int) []string {
 // free are the numbers of parts that one may go on at this one with nothing taken.
 func (g globPart) free() []int {
 	switch {
-	case g.gate:
+	case g.optional:
 		return []int{1, optionalWidth}
 	case g.many:
 		return []int{1}
@@ -156,7 +156,7 @@ func naive(a, b []globPart) bool {
 // takes reports whether there is a character that both take.
 func (g globPart) takes(h globPart) bool {
 	switch {
-	case g.gate || h.gate:
+	case g.optional || h.optional:
 		return false
 	case g.char != 0 && h.char != 0:
 		return g.char == h.char

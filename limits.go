@@ -2,37 +2,37 @@ package mailroom
 
 import "time"
 
-// Limits of the system. Sizes are bytes.
+// Limits of the system. Sizes are in bytes.
 const (
 	MaxThreadID   = 200  // characters
 	MaxSubmitKey  = 200  // characters
 	MaxMessages   = 100  // in one submit
 	MaxParts      = 1000 // of one message
 	MaxText       = 1 << 20
-	MaxURI        = 8192    // characters, of a part
-	MaxLabel      = 1000    // characters of a name that is shown: of a file, a step, an effect
-	MaxPage       = 4 << 20 // bytes of one page of a list, unless its first item is larger
+	MaxURI        = 8192    // characters of a part's URI
+	MaxLabel      = 1000    // characters of a displayed name: of a file, a step, an effect
+	MaxPage       = 4 << 20 // one page of a list, unless its first item is larger
 	MaxOptions    = 64 << 10
 	MaxMetadata   = 16 << 10
 	MaxCheckpoint = 256 << 10
 	MaxAgentEntry = 256 << 10
 	MaxSends      = 100 // in one step
-	MaxHops       = 16  // threads that a run was sent through
+	MaxHops       = 16  // threads that a run was sent through, one after the other
 	MaxState      = 16 << 10
 	MaxPosition   = 1 << 20 // of a channel's cursor
-	MaxEffect     = 1 << 20 // of a remembered value
+	MaxEffect     = 1 << 20 // stored value of an effect
 	MaxQueued     = 1000    // runs in one thread's queue, by default
-	MaxCollected  = 4 << 20 // of the entries that join a run, which a text is in twice
-	MaxSteers     = 200     // messages handed to a run that no step covers yet
-	MaxSteersSize = 1 << 20 // options and labels of the runs that they become
+	MaxCollected  = 4 << 20 // entries collected into one run; they hold each text twice
+	MaxSteers     = 200     // messages steered into a run and not covered by a step
+	MaxSteersSize = 1 << 20 // options and metadata of the runs that unread steers become
 
 	DefaultPriority = 128
 	DefaultAttempts = 5
-	MaxCrashes      = 3  // in a row without progress: a dead letter
-	MaxLost         = 20 // claims in all: a dead letter
+	MaxCrashes      = 3  // consecutive crashes without progress that make a dead letter
+	MaxLost         = 20 // lost claims in total that make a dead letter
 
 	retryBase   = 250 * time.Millisecond
 	retryCap    = 30 * time.Second
 	outageCap   = 5 * time.Minute
-	GiveUpAfter = 24 * time.Hour // after the first of an outage's attempts, as long as it is tried
+	GiveUpAfter = 24 * time.Hour // from the first failed attempt of an outage, not counting time in the queue
 )

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Role says who speaks in a message.
+// Role is the author's role in a conversation.
 type Role string
 
 const (
@@ -15,9 +15,8 @@ const (
 	RoleSystem    Role = "system"
 )
 
-// Message is an entry of a log that somebody said. Text is the text parts
-// joined by newlines. In a log, State is the state at the time of the append;
-// [Run.MessageState] tells the present one.
+// Message is a message in a thread's log. Text joins the text parts with newlines. In the log,
+// State is the state when the entry was appended; [Run.MessageState] returns the current one.
 type Message struct {
 	ID         string    `json:"id"`
 	Thread     string    `json:"thread"`
@@ -34,7 +33,7 @@ type Message struct {
 	CreatedAt  time.Time `json:"created_at"`
 }
 
-// Part is one piece of a message: text, data or a reference to a file.
+// Part is one part of a message: text, data or a reference to a file.
 type Part struct {
 	Type     string          `json:"type"` // "text", "data" or "file"
 	Text     string          `json:"text,omitempty"`
@@ -44,23 +43,23 @@ type Part struct {
 	Name     string          `json:"name,omitempty"`
 }
 
-// Visibility of a message.
+// Values of Message.Visibility.
 const (
 	VisibleAll      = "all"
 	VisibleInternal = "internal"
 )
 
-// States of a message, derived from its run and never stored beside it.
+// Values of Message.State. The state is derived from the run, not stored.
 const (
-	MessageAccepted   = "accepted"   // durable, no run has taken it yet
-	MessageDelivered  = "delivered"  // its run is claimed
-	MessageRead       = "read"       // the agent has it and made a step
+	MessageAccepted   = "accepted"   // durable; no run has claimed it yet
+	MessageDelivered  = "delivered"  // its run was claimed
+	MessageRead       = "read"       // the agent has committed a step since, or its attempt has ended
 	MessageDone       = "done"       // its run completed, or the agent wrote it
-	MessageSuperseded = "superseded" // a newer message took its place before it was read
-	MessageRetracted  = "retracted"  // its sender took it back before it was read
+	MessageSuperseded = "superseded" // replaced by a newer message before it was read
+	MessageRetracted  = "retracted"  // withdrawn by its sender before it was read
 )
 
-// Text makes the parts of a plain text message.
+// Text returns the parts of a plain text message.
 func Text(s string) []Part { return []Part{{Type: "text", Text: s}} }
 
 // JoinText returns the text of the text parts, joined by newlines.

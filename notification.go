@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// Notification is what an agent tells the others of a project, and the body of its
-// entry. All get it but the sender, or those in To.
+// Notification is an event that an agent sends to other agents of its project, and the body of its
+// log entry. All agents but the sender receive it, or only those in To.
 type Notification struct {
 	From  string          `json:"from"`
 	By    string          `json:"by,omitempty"` // name of the token that sent it, set by Notify
@@ -23,21 +23,21 @@ const (
 	MaxEvent   = 200     // characters
 	MaxData    = 1 << 20 // bytes
 	MaxTo      = 100     // names
-	MaxPending = 1000    // that an inbox remembers as read before an older one
-	MaxInboxes = 10_000  // of a project
-	// LapseAfter is how long inboxes hold a notification that is not read.
+	MaxPending = 1000    // notifications of an inbox read out of order
+	MaxInboxes = 10_000  // inboxes of a project
+	// LapseAfter is how long an unread notification stays in inboxes.
 	LapseAfter = 30 * 24 * time.Hour
 )
 
-// Notify asks to tell something.
+// Notify is a request to send a notification.
 type Notify struct {
 	Project string
 	Notification
-	By  *Token // who asks, and owns the project if this makes it
-	Key string // recognises a repeat, see Submit
+	By  *Token // caller; owns the project if the request creates it
+	Key string // idempotency key, see Submit
 }
 
-// Check fills in defaults and refuses what breaks a rule by itself.
+// Check fills in defaults and validates in.
 func (in *Notify) Check() error {
 	switch {
 	case in.Event == "" || !cleanText(in.Event) || utf8.RuneCountInString(in.Event) > MaxEvent:
@@ -58,12 +58,11 @@ func (in *Notify) Check() error {
 	return checkJSON("data", in.Data, MaxData)
 }
 
-// Size is how many bytes it carries.
+// Size returns the size of the event and its data in bytes.
 func (in *Notify) Size() int { return len(in.Event) + len(in.Data) }
 
-// Notify writes it into the project's log and returns its seq. Who knows the
-// project's inboxes must have those of the names in To made before. A Key seen
-// before answers with the first seq.
+// Notify appends the notification to the project's log and returns its seq. If the project's
+// inboxes are known, those of the names in To must exist. A known Key returns the first seq.
 func (p *Project) Notify(in Notify, now time.Time) (seq int64, err error) {
 	if err := in.Check(); err != nil {
 		return 0, err
@@ -88,33 +87,33 @@ func (p *Project) Notify(in Notify, now time.Time) (seq int64, err error) {
 	return seq, nil
 }
 
-// Inbox is how far an agent has read a project's notifications: the position of its
-// Cursor, whose channel is the project's thread and whose identity is the agent. An
-// agent that has one is known in the project.
+// Inbox records how far an agent has read a project's notifications. It is stored as the position
+// of a Cursor whose channel is the project's thread and whose identity is the agent. An agent with
+// an inbox is known in the project.
 type Inbox struct {
-	Owner string `json:"owner"` // the token that reads it; "" until one does
-	// Read is the seq up to which nothing is left to be read, and Done are those
-	// after it that were read out of turn.
+	Owner string `json:"owner"` // name of the token that reads it; "" until the first read
+	// Read is the seq up to which everything was read. Done lists later ones that were read out of
+	// order, in ascending order.
 	Read int64   `json:"read"`
 	Done []int64 `json:"done,omitempty"`
 }
 
-// CheckReader refuses who is not the inbox's reader.
+// CheckReader returns an error unless the token may read the inbox.
 func (b *Inbox) CheckReader(by *Token) error {
 	if b.Owner == "" || b.Owner == by.Name || by.Has(PermissionAdmin) {
 		return nil
 	}
-	return Errorf(CodeForbidden, "this inbox is read with another token: give the agent a name of its own")
+	return Errorf(CodeForbidden, "this inbox belongs to another token: use a different agent name")
 }
 
-// Unread reports whether n, the entry seq, is for agent and was not read by it.
+// Unread reports whether n, at entry seq, is addressed to agent and unread.
 func (b *Inbox) Unread(agent string, seq int64, n *Notification) bool {
 	_, done := slices.BinarySearch(b.Done, seq)
 	return seq > b.Read && !done && n.From != agent && (len(n.To) == 0 || slices.Contains(n.To, agent))
 }
 
-// Acknowledge notes that some were read. It refuses to remember too many that were
-// read before older ones.
+// Acknowledge marks notifications as read. It refuses more than MaxPending that were read out of
+// order.
 func (b *Inbox) Acknowledge(seqs ...int64) error {
 	done := slices.Clone(b.Done)
 	for _, seq := range seqs {
@@ -130,26 +129,26 @@ func (b *Inbox) Acknowledge(seqs ...int64) error {
 	return nil
 }
 
-// Advance notes that nothing up to seq is left to be read.
+// Advance marks everything up to seq as read.
 func (b *Inbox) Advance(seq int64) {
 	b.Read = max(b.Read, seq)
 	b.Done = slices.DeleteFunc(b.Done, func(s int64) bool { return s <= b.Read })
 }
 
-// Inbox returns the inbox of the project that a cursor is, without what has lapsed.
+// Inbox decodes the inbox stored in c, advanced past expired notifications.
 func (t *Thread) Inbox(c Cursor) (box Inbox, err error) {
 	err = json.Unmarshal(c.Position, &box)
 	box.Advance(t.Lapsed)
 	return box, err
 }
 
-// Lapse notes that no inbox of the project holds anything up to the entry seq.
+// Lapse removes the notifications up to entry seq from all inboxes of the project.
 func (t *ThreadState) Lapse(seq int64) {
 	t.Lapsed = max(t.Lapsed, seq)
 	t.touchRow()
 }
 
-// UnreadIn is how many of these inboxes, by agent, hold n, the entry seq, unread.
+// UnreadIn counts the inboxes, keyed by agent, in which n, at entry seq, is unread.
 func (n *Notification) UnreadIn(boxes map[string]Inbox, seq int64) (count int64) {
 	if len(n.To) == 0 {
 		for agent, box := range boxes {
@@ -167,8 +166,8 @@ func (n *Notification) UnreadIn(boxes map[string]Inbox, seq int64) (count int64)
 	return count
 }
 
-// CountUnread notes that the inboxes of the project hold more notifications of a token
-// unread, below 0 fewer. Those of logs that do not tell the token count for nobody.
+// CountUnread adds more, which may be negative, to the count of unread notifications sent by a
+// token. Entries from before the token was recorded are not counted.
 func (t *ThreadState) CountUnread(by string, more int64) {
 	if by == "" || more == 0 {
 		return
@@ -185,15 +184,15 @@ func (t *ThreadState) CountUnread(by string, more int64) {
 	t.touchRow()
 }
 
-// CheckInboxLimit refuses more inboxes than a project may have.
+// CheckInboxLimit returns an error if the project cannot have so many more inboxes.
 func (p *Project) CheckInboxLimit(inboxes int64) error {
 	if inboxes > 0 && p.Inboxes+inboxes > MaxInboxes {
-		return Errorf(CodeTooLarge, "a project has at most %d inboxes, one for each name of an agent: use names again, or another project", MaxInboxes)
+		return Errorf(CodeTooLarge, "a project has at most %d inboxes, one per agent name: reuse names, or use another project", MaxInboxes)
 	}
 	return nil
 }
 
-// AddInbox counts an inbox that the project did not have.
+// AddInbox counts a new inbox.
 func (p *Project) AddInbox() {
 	p.Inboxes++
 	p.touchRow()

@@ -8,7 +8,7 @@ import (
 )
 
 func TestANotificationIsToldOnce(t *testing.T) {
-	a := agree(t)
+	a := newProjectFixture(t)
 	in := Notify{Project: "p", By: owner(), Key: "k", Notification: Notification{From: "x", Event: "built", Data: json.RawMessage(`{"n":1}`)}}
 	first, err := a.Notify(in, a.now)
 	if err != nil || first != 1 {
@@ -37,7 +37,7 @@ func TestANotificationIsToldOnce(t *testing.T) {
 }
 
 func TestWhatIsNoNotification(t *testing.T) {
-	a := agree(t)
+	a := newProjectFixture(t)
 	for location, n := range map[string]Notification{
 		"event":   {From: "x"},
 		"event: ": {From: "x", Event: strings.Repeat("e", MaxEvent+1)},

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// checkPark refuses a wait that names what is not asked.
+// checkPark returns an error if the wait names a ticket that was not opened.
 func (t *ThreadState) checkPark(r *Run, s *Settle) error {
 	if s.Wait == nil || len(s.Wait.Names) == 0 {
 		return invalid("wait", "names no ticket", "")
@@ -15,14 +15,14 @@ func (t *ThreadState) checkPark(r *Run, s *Settle) error {
 	for _, name := range s.Wait.Names {
 		asked := slices.ContainsFunc(s.Asks, func(a Ask) bool { return a.Name == name })
 		if k := t.tickets[TicketID(r.ID, name)]; !asked && (k == nil || k.State == TicketVoid) {
-			return invalid("wait", "names a ticket that was not asked", name)
+			return invalid("wait", "names a ticket that does not exist; include it in asks", name)
 		}
 	}
 	return t.checkAsks(r, s.Asks)
 }
 
-// park ends an attempt that has to wait. If what it waits for is there already,
-// or a steered message that answers a question, it goes on at once.
+// park ends an attempt that has to wait. If the wait is already over, or an unread steered message
+// answers a question, the run is queued at once.
 func (t *ThreadState) park(r *Run, s *Settle, now time.Time) {
 	t.openTickets(r, s.Asks, now)
 	r.Status, r.Wait = StatusWaiting, s.Wait
@@ -43,11 +43,10 @@ func (t *ThreadState) park(r *Run, s *Settle, now time.Time) {
 	}
 }
 
-// resumeKind says as what a message goes to a parked run instead of the queue:
-// as the answer to a question, or to a run that waits for nothing that a message
-// concerns. It returns "" if it does not. What a run says answers no question.
-// What is for later, and a child, whose own end is waited for, need a run of
-// their own. A question that has expired takes no answer any more.
+// resumeKind returns how a message reaches a parked run instead of the queue: TicketInput if it
+// answers a question, TicketEvent if the run waits for something that messages do not concern, ""
+// if the message is queued. Messages of other runs answer no question. Scheduled messages and
+// awaited child runs need a run of their own. An expired question accepts no answer.
 func (t *ThreadState) resumeKind(in *Submit, now time.Time) TicketKind {
 	c := t.current()
 	if c == nil || c.Status != StatusWaiting || c.Stop != "" || in.Mode == ModeInterrupt ||
@@ -63,8 +62,7 @@ func (t *ThreadState) resumeKind(in *Submit, now time.Time) TicketKind {
 	return ""
 }
 
-// resume hands the messages to the parked run, and answers its first open
-// question with them.
+// resume steers the messages into the parked run and answers its first open question with them.
 func (t *ThreadState) resume(kind TicketKind, in *Submit, now time.Time) Submitted {
 	superseded := []string{}
 	if in.Mode == ModeLatest {
@@ -95,8 +93,7 @@ func (t *ThreadState) firstQuestion(r *Run, now time.Time) *Ticket {
 	return nil
 }
 
-// messageAnswer is the answer of a ticket that was answered by a message: as much of
-// its text as fits, in the form of an answer that was given to the ticket itself.
+// messageAnswer returns the text of the messages as the answer of a ticket, truncated to fit.
 func messageAnswer(in *Submit) json.RawMessage {
 	text := ""
 	for _, d := range in.Messages {
@@ -108,7 +105,8 @@ func messageAnswer(in *Submit) json.RawMessage {
 	return mustJSON(truncate(text, MaxAnswer/2))
 }
 
-// checkSubmit refuses a submit whose decisions do not fit, or that finds no room.
+// checkSubmit returns an error if a decision does not fit its ticket, or the queue or the current
+// run is full.
 func (t *ThreadState) checkSubmit(in *Submit, now time.Time) error {
 	for i := range in.Decisions {
 		d := &in.Decisions[i]
@@ -117,12 +115,12 @@ func (t *ThreadState) checkSubmit(in *Submit, now time.Time) error {
 		}
 		for _, other := range in.Decisions[:i] {
 			if other.Ticket == d.Ticket && !other.equal(d) {
-				return Errorf(CodeConflict, "ticket %s is decided in two ways at once", d.Ticket)
+				return Errorf(CodeConflict, "ticket %s is decided twice with different decisions", d.Ticket)
 			}
 		}
 	}
 	if n := in.Queued + t.unreadSteers(); in.MaxQueued > 0 && n >= in.MaxQueued && t.growsQueue(in, now) {
-		return errRateLimited("thread %q has %d runs in its queue, which is the most", t.ID, n)
+		return errRateLimited("queue of thread %q is full with %d runs", t.ID, n)
 	}
 	if t.willSteer(in, now) {
 		return t.current().checkSteer(in)
@@ -134,9 +132,8 @@ func errRateLimited(format string, args ...any) error {
 	return &Error{Code: CodeRateLimited, RetryAfter: time.Second, Message: fmt.Sprintf(format, args...)}
 }
 
-// growsQueue reports whether the submit makes the queue longer, or what a current run
-// has not read, which becomes runs of the queue if it ends. One that clears the
-// queue, or resumes a run, does not.
+// growsQueue reports whether the submit adds a run to the queue, or an unread steer that becomes
+// one if the current run ends. A submit that clears the queue or resumes a run does not.
 func (t *ThreadState) growsQueue(in *Submit, now time.Time) bool {
 	switch {
 	case len(in.Messages) == 0, t.resumeKind(in, now) != "":
@@ -149,8 +146,7 @@ func (t *ThreadState) growsQueue(in *Submit, now time.Time) bool {
 	return true
 }
 
-// decideAll makes the decisions that are not made yet and returns the last
-// ticket.
+// decideAll makes the decisions that are new and returns the last ticket.
 func (t *ThreadState) decideAll(all []Decision, now time.Time) *Ticket {
 	var last *Ticket
 	for _, d := range all {
@@ -168,7 +164,7 @@ func (t *ThreadState) decideAll(all []Decision, now time.Time) *Ticket {
 func mustJSON(v any) json.RawMessage {
 	b, err := json.Marshal(v)
 	if err != nil {
-		panic(err) // only plain data is encoded here
+		panic(err) // callers pass plain data
 	}
 	return b
 }

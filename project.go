@@ -9,56 +9,54 @@ import (
 	"unicode/utf8"
 )
 
-// A project is a thread in which agents agree with each other instead of working:
-// its log tells who reserved what and what was notified, its owner and a token's
-// namespace say who may take part, and its row is locked by whoever reserves.
+// A project is a thread through which agents coordinate. Its log records reservations and
+// notifications; its owner and the namespaces of tokens decide who has access.
 
 const (
-	// ProjectPrefix begins the ids of the threads of projects, and of no others.
+	// ProjectPrefix is the prefix of the ids of project threads.
 	ProjectPrefix = "project:"
-	// DefaultProject is that of who names none.
+	// DefaultProject is the project used when none is named.
 	DefaultProject = "default"
 
 	MaxProject = 100 // characters of a project's name
-	MaxName    = 200 // characters of the name that an agent gives itself in a project
+	MaxName    = 200 // characters of an agent's name in a project
 )
 
-// ProjectThread is the thread of a project.
+// ProjectThread returns the id of a project's thread.
 func ProjectThread(project string) (string, error) {
 	id, err := CheckThreadID(ProjectPrefix + project)
 	switch {
 	case err != nil || id != ProjectPrefix+project || project == "" || strings.TrimSpace(project) != project:
-		return "", invalid("project", "must be a printable name without a slash, or blanks around it", project)
+		return "", invalid("project", "must be a printable name without slashes or surrounding blanks", project)
 	case utf8.RuneCountInString(project) > MaxProject:
 		return "", invalid("project", fmt.Sprintf("is longer than %d characters", MaxProject), project)
 	}
 	return id, nil
 }
 
-// ProjectOf is the name of the project that a thread is; ok is false if it is none.
+// ProjectOf returns the project's name if thread is the thread of a project.
 func ProjectOf(thread string) (name string, ok bool) { return strings.CutPrefix(thread, ProjectPrefix) }
 
-// Project is a loaded project: its thread, and the rows of its reservations.
+// Project is a loaded project: its thread and its reservations.
 type Project struct {
 	*ThreadState
-	agent   string // of the thread, if it is made
+	agent   string // agent of the thread, if the thread is created
 	held    *ReservationIndex
-	changed map[string]*Reservation // those to be written, by id
-	dropped []string                // ids of those that go
+	changed map[string]*Reservation // reservations to write, by id
+	dropped []string                // ids of reservations to delete
 }
 
-// LoadProject takes the thread of a project with its reservations, which become its
-// own. agent becomes the thread's if there is none yet.
+// LoadProject returns the project of a thread and takes over its reservations. agent becomes the
+// thread's agent if the thread does not exist yet.
 func LoadProject(t *ThreadState, agent string, held *ReservationIndex) *Project {
 	return &Project{ThreadState: t, agent: agent, held: held, changed: map[string]*Reservation{}}
 }
 
-// Reservations are the project's reservations as the transitions left them, for another
-// transaction that finds the thread at the same revision.
+// Reservations returns the reservations after the transitions. A later transaction may use them if
+// it finds the thread at the same revision.
 func (p *Project) Reservations() *ReservationIndex { return p.held }
 
-// Collect adds the rows that the transitions changed to c, but for those of the
-// thread, which its own Collect adds.
+// Collect adds the changed reservations to c. The rows of the thread are added by its own Collect.
 func (p *Project) Collect(c *Changes) {
 	for _, id := range slices.Sorted(maps.Keys(p.changed)) {
 		c.Reservations = append(c.Reservations, *p.changed[id])
@@ -66,7 +64,8 @@ func (p *Project) Collect(c *Changes) {
 	c.DropReservations = append(c.DropReservations, p.dropped...)
 }
 
-// CheckUnreserved refuses while a reservation holds: a project goes when nobody counts on it.
+// CheckUnreserved returns an error if a reservation is still active; such a project must not be
+// deleted.
 func (p *Project) CheckUnreserved(now time.Time) error {
 	for _, r := range p.held.rows {
 		if r.Live(now) {
@@ -76,11 +75,12 @@ func (p *Project) CheckUnreserved(now time.Time) error {
 	return nil
 }
 
-// Create makes the project, for who takes part in it, if there is none.
+// Create creates the project's thread for by, if there is none.
 func (p *Project) Create(by *Token, now time.Time) { p.Open(p.agent, by.Name, now) }
 
-// CheckAccess refuses who may not take part. That there is such a project is said:
-// its name was chosen, and is no secret. location is where the agent's name was given.
+// CheckAccess returns an error if the token may not use the project or the agent's name is not
+// valid. location names the field with the agent's name. Unlike for threads, the error admits that
+// the project exists: project names are no secret.
 func (p *Project) CheckAccess(by *Token, location, agent string) error {
 	if p.exists() && !by.CanSee(&p.Thread) {
 		return p.AccessError()
@@ -88,20 +88,20 @@ func (p *Project) CheckAccess(by *Token, location, agent string) error {
 	return checkAgentName(location, agent)
 }
 
-// AccessError is the refusal of who may not take part in the project, or make it.
+// AccessError returns the error for a token that may neither use nor create the project.
 func (p *Project) AccessError() error {
 	name, _ := ProjectOf(p.ID)
-	return Errorf(CodeForbidden, "project %q is not open to this token: use one with the namespace %q, or another project", name, p.ID)
+	return Errorf(CodeForbidden, "project %q is not accessible with this token: use a token with the namespace %q, or another project", name, p.ID)
 }
 
 func checkAgentName(location, name string) error {
 	if !cleanText(name) || name == "" || strings.TrimSpace(name) != name || strings.ContainsRune(name, '/') || utf8.RuneCountInString(name) > MaxName {
-		return invalid(location, fmt.Sprintf("must be a name of 1 to %d characters without a slash, or blanks around it", MaxName), name)
+		return invalid(location, fmt.Sprintf("must be a name of 1 to %d characters without slashes or surrounding blanks", MaxName), name)
 	}
 	return nil
 }
 
-// appendEvent appends an entry of the project's own.
+// appendEvent appends an entry of the project.
 func (p *Project) appendEvent(by *Token, kind string, body any, now time.Time) int64 {
 	return p.AppendEntry(p.agent, by.Name, kind, body, now)
 }

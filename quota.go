@@ -7,45 +7,45 @@ import (
 	"strings"
 )
 
-// Quota names one thing that an owner may have so much of.
+// Quota names a resource whose use by one owner is limited.
 type Quota string
 
 const (
-	QuotaThreads Quota = "threads" // threads that belong to it
-	QuotaBytes   Quota = "bytes"   // of the logs of its threads
-	QuotaWorkers Quota = "workers" // its workers whose lease has not ended
-	QuotaStreams Quota = "streams" // its streams and waits that are open, and as many sockets
-	// QuotaNotifications bounds the notifications that it sent and that inboxes still
-	// hold: one counts once for each inbox that has not read it.
+	QuotaThreads Quota = "threads" // threads it owns
+	QuotaBytes   Quota = "bytes"   // size of the logs of its threads
+	QuotaWorkers Quota = "workers" // its workers with a live lease
+	QuotaStreams Quota = "streams" // its open streams and waits; the same number of sockets
+	// QuotaNotifications counts the unread notifications an owner has sent: one per inbox that has
+	// not read it.
 	QuotaNotifications Quota = "notifications"
 )
 
-// AllQuotas are all there are.
+// AllQuotas returns all quotas.
 func AllQuotas() []Quota {
 	return []Quota{QuotaThreads, QuotaBytes, QuotaNotifications, QuotaWorkers, QuotaStreams}
 }
 
-// Use is what an owner has: sums of rows, written with them. See [Token.Used]. Open
-// streams are no rows: the server that has them counts them in memory.
+// Use is what an owner uses, summed up from rows and written with them; see [Token.Used]. Open
+// streams are not included: each server counts its own in memory.
 type Use struct {
 	Threads int64 `json:"threads"`
 	Bytes   int64 `json:"bytes"`
 	Workers int64 `json:"workers"`
-	// Notifications are those of QuotaNotifications.
+	// Notifications counts as QuotaNotifications does.
 	Notifications int64 `json:"notifications"`
 }
 
-// Plus adds two uses up.
+// Plus returns the sum of u and v.
 func (u Use) Plus(v Use) Use {
 	return Use{u.Threads + v.Threads, u.Bytes + v.Bytes, u.Workers + v.Workers, u.Notifications + v.Notifications}
 }
 
-// Minus is u without v.
+// Minus returns the difference of u and v.
 func (u Use) Minus(v Use) Use {
 	return Use{u.Threads - v.Threads, u.Bytes - v.Bytes, u.Workers - v.Workers, u.Notifications - v.Notifications}
 }
 
-// Of is the use of one quota, 0 of what no row tells.
+// Of returns the use of one quota, 0 for QuotaStreams.
 func (u Use) Of(q Quota) int64 {
 	switch q {
 	case QuotaThreads:
@@ -60,11 +60,10 @@ func (u Use) Of(q Quota) int64 {
 	return 0
 }
 
-// Quotas bound a Use: what is not in them has the server's default, and 0 is no
-// bound.
+// Quotas are limits of a Use. A missing quota has the server's default; 0 means no limit.
 type Quotas map[Quota]int64
 
-// WithDefaults returns q with the defaults for what is not in it.
+// WithDefaults returns q with missing quotas taken from defaults.
 func (q Quotas) WithDefaults(defaults Quotas) Quotas {
 	all := Quotas{}
 	for _, name := range AllQuotas() {
@@ -74,30 +73,30 @@ func (q Quotas) WithDefaults(defaults Quotas) Quotas {
 	return all
 }
 
-// Check refuses what is no quota.
+// Check returns an error if q names an unknown quota or a negative limit.
 func (q Quotas) Check() error {
 	for _, name := range slices.Sorted(maps.Keys(q)) {
 		if !slices.Contains(AllQuotas(), name) {
 			return invalid("quotas", "must name threads, bytes, notifications, workers or streams", string(name))
 		}
 		if q[name] < 0 {
-			return invalid("quotas."+string(name), "must be 0, for no bound, or more", q[name])
+			return invalid("quotas."+string(name), "must be 0 (no limit) or more", q[name])
 		}
 	}
 	return nil
 }
 
-// remedy is what there is too much of, and what to do about it. add is what was asked
-// for.
+// remedy completes the error message: what the limit counts, and what to do. add is the requested
+// increase.
 func (q Quota) remedy(add int64) string {
 	if q == QuotaNotifications {
-		return fmt.Sprintf("unread notifications, and this is for %d inboxes: wait until they are read, name fewer agents, or ask the operator for more", add)
+		return fmt.Sprintf("unread notifications, and this one has %d recipients: wait until some are read, name fewer agents, or ask the operator for a higher quota", add)
 	}
-	return string(q) + ": remove some, or ask the operator for more"
+	return string(q) + ": remove some, or ask the operator for a higher quota"
 }
 
-// CheckUse refuses what would make more of a Use than q allows. What is there already
-// stays, also if a quota was lowered below it.
+// CheckUse returns CodeQuotaExceeded if more would take a Use beyond q. Existing use is never
+// affected, even if a quota was lowered below it.
 func (q Quotas) CheckUse(owner string, have, more Use) error {
 	for _, name := range AllQuotas() {
 		limit, used, add := q[name], have.Of(name), more.Of(name)

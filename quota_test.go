@@ -24,7 +24,7 @@ func TestAQuotaRefusesWhatIsMore(t *testing.T) {
 		{"nothing more", mailroom.Quotas{"threads": 3}, use{Threads: 9}, use{}, ""},
 		{"bytes that do not fit", mailroom.Quotas{"bytes": 100}, use{Bytes: 60}, use{Bytes: 41}, "60 of 100 bytes"},
 		{"another quota is full", mailroom.Quotas{"threads": 1, "bytes": 100}, use{Threads: 1, Bytes: 1}, use{Bytes: 9}, ""},
-		{"unread notifications", mailroom.Quotas{"notifications": 5}, use{Notifications: 4}, use{Notifications: 2}, "ann has 4 of 5 unread notifications, and this is for 2 inboxes: wait until they are read"},
+		{"unread notifications", mailroom.Quotas{"notifications": 5}, use{Notifications: 4}, use{Notifications: 2}, "ann has 4 of 5 unread notifications, and this one has 2 recipients: wait until some are read"},
 		{"a worker", mailroom.Quotas{"workers": 1}, use{Workers: 1}, use{Workers: 1}, "1 of 1 workers"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -8,28 +8,28 @@ import (
 	"unicode/utf8"
 )
 
-// Reservation is the row of a lease on a name in a project: while it lasts, whoever
-// respects it leaves alone what it names. It ends by itself at ExpiresAt; the row of
-// one that has ended says nothing any more.
+// Reservation is the row of a lease on a name in a project. Agents that respect it leave the named
+// resource alone until it ends. It ends at ExpiresAt without a further write; the row of an ended
+// reservation has no effect.
 type Reservation struct {
 	ID       string `json:"id"`
-	Thread   string `json:"thread"` // of its project
+	Thread   string `json:"thread"` // thread of the project
 	Name     string `json:"name"`   // a glob, see Overlap
-	Holder   string `json:"holder"` // the agent, by the name it gives itself
-	Owner    string `json:"owner"`  // name of the token that it was made with
-	Shared   bool   `json:"shared"` // goes with others that are shared
+	Holder   string `json:"holder"` // name of the agent
+	Owner    string `json:"owner"`  // name of the token that made it
+	Shared   bool   `json:"shared"` // compatible with other shared reservations
 	Advisory bool   `json:"advisory"`
 	Reason   string `json:"reason"`
-	// Fence grows with each reservation of the project: the seq of the entry that
-	// tells of it. What is written under a reservation carries it, so that who takes
-	// the writes can refuse those under one that has ended.
+	// Fence is a fencing token: the seq of the entry that records the reservation, so it grows with
+	// each reservation of the project. Writes made under the reservation carry it, and a receiver
+	// can refuse those whose reservation has ended.
 	Fence     int64     `json:"fence"`
 	TakenAt   time.Time `json:"taken_at"`
 	ExpiresAt time.Time `json:"expires_at"`
 }
 
-// ReservationEnd is the body of the entry that tells of a reservation's end. By is
-// the token that ended it, "" if it ended by itself.
+// ReservationEnd is the body of the entry that records the end of a reservation. By is the token
+// that ended it, "" if it expired.
 type ReservationEnd struct {
 	Reservation string `json:"reservation"`
 	Name        string `json:"name"`
@@ -38,23 +38,23 @@ type ReservationEnd struct {
 	By          string `json:"by,omitempty"`
 }
 
-// Limits of reservations. Sizes are bytes. They bound what comparing the names of a
-// request with those of a project costs: the sizes of both are multiplied.
+// Limits of reservations. Sizes are in bytes. They bound the cost of comparing the names of a
+// request with those of a project, which grows with the product of both sizes.
 const (
 	MaxReservations    = 10_000   // of one project
-	MaxWild            = 1000     // of them with * or ?
-	MaxHeldSize        = 1 << 20  // their names and reasons
-	MaxHeldWildSize    = 64 << 10 // names of those with * or ?
+	MaxWild            = 1000     // with * or ? in the name
+	MaxHeldSize        = 1 << 20  // names and reasons
+	MaxHeldWildSize    = 64 << 10 // names with * or ?
 	MaxReserve         = 100      // names in one request
 	MaxReserveSize     = 16 << 10
-	MaxReserveWild     = 50 // of them with * or ?
+	MaxReserveWild     = 50 // names with * or ? in one request
 	MaxReserveWildSize = 4 << 10
 	MaxReservationName = 500 // characters
 	MaxReason          = 500 // characters
-	MaxConflicts       = 100 // reservations of others that an answer names
+	MaxConflicts       = 100 // conflicting reservations in an answer
 
-	// MaxEnded is how many reservations that have ended by themselves one
-	// transition tells of: more than it can take.
+	// MaxEnded is the number of expired reservations that one transition records. It exceeds the
+	// number that one transition can add.
 	MaxEnded = 256
 
 	MinTTL     = time.Second
@@ -66,58 +66,59 @@ func (r *Reservation) describe() string {
 	return fmt.Sprintf("%s is reserved by %s until %s", r.Name, r.Holder, r.ExpiresAt.UTC().Format(time.RFC3339))
 }
 
-// Live reports whether the reservation holds at now.
+// Live reports whether the reservation is active at now.
 func (r *Reservation) Live(now time.Time) bool { return r.ExpiresAt.After(now) }
 
-// belongsTo reports whether it is of this agent of this token.
+// belongsTo reports whether the agent made the reservation with the token named owner.
 func (r *Reservation) belongsTo(holder, owner string) bool {
 	return r.Holder == holder && r.Owner == owner
 }
 
-// overlaps reports whether two agents want what only one can have.
+// overlaps reports whether two agents hold incompatible reservations of overlapping names.
 func (r *Reservation) overlaps(n *Reservation) bool {
 	return !r.belongsTo(n.Holder, n.Owner) && !(r.Shared && n.Shared) && Overlap(r.Name, n.Name)
 }
 
-// ConflictsWith reports whether two reservations hold at now that cannot both do so.
+// ConflictsWith reports whether r and n must not both be active at now.
 func (r *Reservation) ConflictsWith(n *Reservation, now time.Time) bool {
 	return r.Live(now) && n.Live(now) && !r.Advisory && !n.Advisory && r.overlaps(n)
 }
 
-// ReservedError is the cause of a Conflict: others hold what was asked for.
+// ReservedError is the cause of a CodeConflict error: other agents hold some of the requested
+// names.
 type ReservedError struct{ By []Reservation }
 
 func (h *ReservedError) Error() string {
 	return fmt.Sprintf("wait until it ends, or ask %s to release it", h.By[0].Holder)
 }
 
-// Reserve asks for some names, all of them or none. A name that the same agent
-// holds already is renewed, and keeps its Fence.
+// Reserve is a request for names, all of them or none. A name that the same agent holds already is
+// renewed and keeps its Fence.
 type Reserve struct {
 	Project  string
 	Names    []string
 	Holder   string
-	By       *Token // who asks, and owns the project if this makes it
+	By       *Token // caller; owns the project if the request creates it
 	Shared   bool
-	Advisory bool // refuses nobody and is not refused: the answer tells who else holds the names
+	Advisory bool // never conflicts; the answer lists the other holders
 	Reason   string
-	TTL      time.Duration // 0 is DefaultTTL
+	TTL      time.Duration // 0: DefaultTTL
 
-	// Once checked: the names without * and ?, those with one, and all of them.
+	// Set by Check: the names without wildcards, those with wildcards, and all of them.
 	plain      map[string]bool
 	wilds, all *globs
 	compared   comparison
 }
 
-// Reserved is the answer to a Reserve: a reservation for each name, in their order,
-// and those of others that they overlap, at most MaxConflicts. Of two at odds at
-// least one is advisory.
+// Reserved is the answer to a Reserve: one reservation per name, in the order of the request, and
+// the overlapping reservations of others, at most MaxConflicts. Where both overlap, at least one is
+// advisory.
 type Reserved struct {
 	Granted   []Reservation `json:"granted"`
 	Conflicts []Reservation `json:"conflicts"`
 }
 
-// Check fills in defaults and refuses what breaks a rule by itself.
+// Check fills in defaults and validates in.
 func (in *Reserve) Check() error {
 	if in.TTL == 0 {
 		in.TTL = DefaultTTL
@@ -131,7 +132,7 @@ func (in *Reserve) Check() error {
 	return in.checkNames()
 }
 
-// checkNames writes the names as reservations have them, and compiles them.
+// checkNames validates, normalizes and compiles the names.
 func (in *Reserve) checkNames() error {
 	if len(in.Names) == 0 || len(in.Names) > MaxReserve {
 		return invalid("names", fmt.Sprintf("must be 1 to %d", MaxReserve), len(in.Names))
@@ -144,7 +145,7 @@ func (in *Reserve) checkNames() error {
 		case names[i] == "" || !cleanText(name) || utf8.RuneCountInString(name) > MaxReservationName:
 			return invalid("names", fmt.Sprintf("must each be text of 1 to %d characters", MaxReservationName), name)
 		case slices.Contains(names[:i], names[i]):
-			return invalid("names", "must not have the same one twice", name)
+			return invalid("names", "must not contain duplicates", name)
 		}
 		if hasWildcard(names[i]) {
 			wilds = append(wilds, names[i])
@@ -171,8 +172,8 @@ func checkTTL(ttl time.Duration) error {
 	return nil
 }
 
-// Reserve takes names. What others hold is refused as a Conflict whose cause is
-// Held, and then nothing is taken.
+// Reserve reserves the names for the agent. If other agents hold conflicting reservations it
+// changes nothing and returns CodeConflict with a ReservedError as its cause.
 func (p *Project) Reserve(in Reserve, now time.Time) (out Reserved, err error) {
 	if in.all == nil {
 		if err := in.Check(); err != nil {
@@ -197,7 +198,7 @@ func (p *Project) Reserve(in Reserve, now time.Time) (out Reserved, err error) {
 	return out, nil
 }
 
-// ownReservations are the reservations that the agent has under the names already.
+// ownReservations returns the agent's reservations of the requested names.
 func (p *Project) ownReservations(in *Reserve) (own []*Reservation) {
 	for _, name := range in.Names {
 		if r := p.held.find(name, in.Holder, in.By.Name); r != nil {
@@ -227,8 +228,8 @@ func (p *Project) grant(in *Reserve, name string, now time.Time) Reservation {
 	return *r
 }
 
-// Renew lets a reservation last for ttl from now, 0 for DefaultTTL. One that has
-// ended is not renewed, because others may have had it since: NotFound.
+// Renew extends a reservation to ttl from now; 0 means DefaultTTL. An expired reservation returns
+// CodeNotFound, because another agent may have held the name since.
 func (p *Project) Renew(id string, by *Token, ttl time.Duration, now time.Time) (Reservation, error) {
 	if ttl == 0 {
 		ttl = DefaultTTL
@@ -241,15 +242,14 @@ func (p *Project) Renew(id string, by *Token, ttl time.Duration, now time.Time) 
 	case err != nil:
 		return Reservation{}, err
 	case r.Owner != by.Name:
-		return *r, Errorf(CodeForbidden, "reservation %s was made with another token, which alone can renew it", id)
+		return *r, Errorf(CodeForbidden, "reservation %s was made with another token; only that token can renew it", id)
 	}
 	r.ExpiresAt = now.Add(ttl)
 	p.save(r)
 	return *r, nil
 }
 
-// Release ends a reservation. That of another token is ended by an admin alone,
-// and with force.
+// Release ends a reservation. One made with another token requires an admin and force.
 func (p *Project) Release(id string, by *Token, force bool, now time.Time) (Reservation, error) {
 	r, err := p.find(id, by, now)
 	switch {
@@ -257,15 +257,15 @@ func (p *Project) Release(id string, by *Token, force bool, now time.Time) (Rese
 		return Reservation{}, err
 	case r.Owner == by.Name || force && by.Has(PermissionAdmin):
 	default:
-		return *r, Errorf(CodeForbidden, "reservation %s was made with another token: that one ends it, or an admin with force", id)
+		return *r, Errorf(CodeForbidden, "reservation %s was made with another token: only that token can release it, or an admin with force", id)
 	}
 	p.endLapsed(by, now)
 	p.endReservations(KindReleased, by, now, r)
 	return *r, nil
 }
 
-// ReleaseNames ends what an agent holds under these names, at most MaxReserve.
-// What it does not hold is no error.
+// ReleaseNames ends the agent's reservations of these names, at most MaxReserve. Names that it does
+// not hold are skipped.
 func (p *Project) ReleaseNames(holder string, names []string, by *Token, now time.Time) ([]Reservation, error) {
 	if len(names) > MaxReserve {
 		return nil, invalid("names", fmt.Sprintf("must be at most %d", MaxReserve), len(names))
@@ -285,7 +285,7 @@ func (p *Project) ReleaseNames(holder string, names []string, by *Token, now tim
 	return ended, nil
 }
 
-// find returns a reservation that holds, if by may know of it.
+// find returns an active reservation of a project that the token can see.
 func (p *Project) find(id string, by *Token, now time.Time) (*Reservation, error) {
 	r := p.held.ids[id]
 	if r == nil || !r.Live(now) || !by.CanSee(&p.Thread) {
@@ -294,14 +294,13 @@ func (p *Project) find(id string, by *Token, now time.Time) (*Reservation, error
 	return r, nil
 }
 
-// ReservationNotFound is the refusal of what can only be done while a reservation holds.
+// ReservationNotFound returns the error for a reservation that is not active.
 func ReservationNotFound(id string) error {
-	return Errorf(CodeNotFound, "no reservation %q: it has ended, or never was", id)
+	return Errorf(CodeNotFound, "no active reservation %q: it has ended or never existed", id)
 }
 
-// endLapsed tells of reservations that have ended by themselves, together with what
-// is written anyway: whether one holds is for the clock to say, and for nobody to
-// sweep. They are the oldest MaxEnded, and those of the names that are taken again.
+// endLapsed records the expired reservations, together with another write: expiry needs no write of
+// its own, and no sweep. It ends the oldest MaxEnded and those in again.
 func (p *Project) endLapsed(by *Token, now time.Time, again ...*Reservation) {
 	var lapsed []*Reservation
 	for _, r := range p.held.rows {
@@ -328,7 +327,7 @@ func (p *Project) endReservations(kind string, by *Token, now time.Time, ended .
 	p.held.remove(ended)
 }
 
-// save has r written as it is now.
+// save marks r as changed.
 func (p *Project) save(r *Reservation) {
 	p.changed[r.ID] = r
 	p.touchRow()

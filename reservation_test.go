@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// agreed is a project in a test, at noon.
-type agreed struct {
+// projectFixture is a project in a test, at noon.
+type projectFixture struct {
 	*Project
 	t   *testing.T
 	now time.Time
 }
 
-func agree(t *testing.T) *agreed {
+func newProjectFixture(t *testing.T) *projectFixture {
 	p := LoadProject(NewThreadState(&Thread{ID: "project:p"}), "echo", NewReservationIndex(nil))
-	return &agreed{p, t, time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)}
+	return &projectFixture{p, t, time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)}
 }
 
 func tokenOf(name string, scopes ...Permission) *Token { return &Token{Name: name, Scopes: scopes} }
@@ -25,12 +25,12 @@ func tokenOf(name string, scopes ...Permission) *Token { return &Token{Name: nam
 // owner is who made the project and shares it.
 func owner() *Token { return tokenOf("ann", PermissionSubmit) }
 
-func (a *agreed) ask(holder string, names ...string) Reserve {
+func (a *projectFixture) request(holder string, names ...string) Reserve {
 	return Reserve{Project: "p", Names: names, Holder: holder, By: owner(), TTL: time.Minute}
 }
 
 // rows are the reservations as they are now.
-func (a *agreed) rows() []Reservation {
+func (a *projectFixture) rows() []Reservation {
 	rows := []Reservation{}
 	for _, r := range a.held.rows {
 		rows = append(rows, *r)
@@ -39,7 +39,7 @@ func (a *agreed) rows() []Reservation {
 }
 
 // release ends what x holds under the names.
-func (a *agreed) release(by *Token, names ...string) []Reservation {
+func (a *projectFixture) release(by *Token, names ...string) []Reservation {
 	a.t.Helper()
 	ended, err := a.ReleaseNames("x", names, by, a.now)
 	if err != nil {
@@ -48,7 +48,7 @@ func (a *agreed) release(by *Token, names ...string) []Reservation {
 	return ended
 }
 
-func (a *agreed) must(in Reserve) Reserved {
+func (a *projectFixture) must(in Reserve) Reserved {
 	a.t.Helper()
 	out, err := a.Reserve(in, a.now)
 	if err != nil {
@@ -57,7 +57,7 @@ func (a *agreed) must(in Reserve) Reserved {
 	return out
 }
 
-func (a *agreed) refused(in Reserve, code Code, message string) {
+func (a *projectFixture) refused(in Reserve, code Code, message string) {
 	a.t.Helper()
 	seq := a.LastSeq
 	_, err := a.Reserve(in, a.now)
@@ -69,7 +69,7 @@ func (a *agreed) refused(in Reserve, code Code, message string) {
 	}
 }
 
-func (a *agreed) kinds() string {
+func (a *projectFixture) kinds() string {
 	var kinds []string
 	for _, e := range a.Entries() {
 		kinds = append(kinds, strings.TrimPrefix(e.Kind, "reservation."))
@@ -78,29 +78,29 @@ func (a *agreed) kinds() string {
 }
 
 func TestOneHoldsWhatOthersMayNot(t *testing.T) {
-	a := agree(t)
-	first := a.must(a.ask("x", "src/**", "./docs/a.md")).Granted
+	a := newProjectFixture(t)
+	first := a.must(a.request("x", "src/**", "./docs/a.md")).Granted
 	if len(first) != 2 || first[0].Fence != 1 || first[1].Fence != 2 || first[1].Name != "docs/a.md" || first[0].ExpiresAt != a.now.Add(time.Minute) {
 		t.Errorf("granted %+v", first)
 	}
-	a.refused(a.ask("y", "src/main.go"), CodeConflict, "src/** is reserved by x until 2026-01-02T12:01:00Z")
-	a.refused(a.ask("y", "free", "docs/*"), CodeConflict, "docs/a.md is reserved by x") // all or none
-	_, err := a.Reserve(a.ask("y", "src/main.go"), a.now)
+	a.refused(a.request("y", "src/main.go"), CodeConflict, "src/** is reserved by x until 2026-01-02T12:01:00Z")
+	a.refused(a.request("y", "free", "docs/*"), CodeConflict, "docs/a.md is reserved by x") // all or none
+	_, err := a.Reserve(a.request("y", "src/main.go"), a.now)
 	if held, ok := errors.AsType[*ReservedError](err); !ok || len(held.By) != 1 || held.By[0].ID != first[0].ID {
 		t.Errorf("the refusal does not tell who holds it: %v", err)
 	}
-	a.must(a.ask("y", "srcs"))
-	a.must(a.ask("x", "src/main.go")) // one's own is in nobody's way
-	other := a.ask("x", "src/main.go")
+	a.must(a.request("y", "srcs"))
+	a.must(a.request("x", "src/main.go")) // one's own is in nobody's way
+	other := a.request("x", "src/main.go")
 	other.By = tokenOf("bob", PermissionAdmin)
 	a.refused(other, CodeConflict, "reserved by x") // the same name of another token is another agent
 }
 
 func TestReservingAgainRenews(t *testing.T) {
-	a := agree(t)
-	first := a.must(a.ask("x", "n")).Granted[0]
+	a := newProjectFixture(t)
+	first := a.must(a.request("x", "n")).Granted[0]
 	a.now = a.now.Add(30 * time.Second)
-	again := a.must(a.ask("x", "n")).Granted[0]
+	again := a.must(a.request("x", "n")).Granted[0]
 	if again.ID != first.ID || again.Fence != first.Fence || again.TakenAt != first.TakenAt || again.ExpiresAt != a.now.Add(time.Minute) {
 		t.Errorf("got %+v after %+v", again, first)
 	}
@@ -114,8 +114,8 @@ func TestReservingAgainRenews(t *testing.T) {
 }
 
 func TestAReservationEndsByItself(t *testing.T) {
-	a := agree(t)
-	first := a.must(a.ask("x", "n")).Granted[0]
+	a := newProjectFixture(t)
+	first := a.must(a.request("x", "n")).Granted[0]
 	a.now = a.now.Add(time.Minute)
 	if _, err := a.Renew(first.ID, owner(), 0, a.now); CodeOf(err) != CodeNotFound {
 		t.Errorf("renewed after its end: %v", err)
@@ -126,7 +126,7 @@ func TestAReservationEndsByItself(t *testing.T) {
 	if err := a.CheckUnreserved(a.now); err != nil {
 		t.Errorf("it holds up the project: %v", err)
 	}
-	next := a.must(a.ask("y", "n")).Granted[0]
+	next := a.must(a.request("y", "n")).Granted[0]
 	if next.Fence <= first.Fence || next.ID == first.ID {
 		t.Errorf("fence %d after %d", next.Fence, first.Fence)
 	}
@@ -136,39 +136,39 @@ func TestAReservationEndsByItself(t *testing.T) {
 }
 
 func TestSharedGoesWithShared(t *testing.T) {
-	a := agree(t)
+	a := newProjectFixture(t)
 	shared := func(holder string) Reserve {
-		in := a.ask(holder, "n")
+		in := a.request(holder, "n")
 		in.Shared = true
 		return in
 	}
 	a.must(shared("x"))
 	a.must(shared("y"))
-	a.refused(a.ask("z", "n"), CodeConflict, "reserved by x")
-	a.refused(a.ask("x", "n"), CodeConflict, "reserved by y") // not alone while the other is there
+	a.refused(a.request("z", "n"), CodeConflict, "reserved by x")
+	a.refused(a.request("x", "n"), CodeConflict, "reserved by y") // not alone while the other is there
 	if ended, err := a.ReleaseNames("y", []string{"n"}, owner(), a.now); err != nil || len(ended) != 1 {
 		t.Errorf("y ended %v, %v", ended, err)
 	}
-	a.must(a.ask("x", "n"))
+	a.must(a.request("x", "n"))
 	a.refused(shared("y"), CodeConflict, "reserved by x")
 }
 
 func TestAdvisoryTellsAndRefusesNobody(t *testing.T) {
-	a := agree(t)
-	a.must(a.ask("x", "n"))
-	in := a.ask("y", "n")
+	a := newProjectFixture(t)
+	a.must(a.request("x", "n"))
+	in := a.request("y", "n")
 	in.Advisory = true
 	if out := a.must(in); len(out.Conflicts) != 1 || out.Conflicts[0].Holder != "x" {
 		t.Errorf("got conflicts %+v, want that of x", out.Conflicts)
 	}
 	a.release(owner(), "n")
-	if out := a.must(a.ask("z", "n")); len(out.Conflicts) != 1 || out.Conflicts[0].Holder != "y" {
+	if out := a.must(a.request("z", "n")); len(out.Conflicts) != 1 || out.Conflicts[0].Holder != "y" {
 		t.Errorf("got conflicts %+v, want that of y", out.Conflicts)
 	}
 }
 
 func TestWhoMayEndAReservation(t *testing.T) {
-	a := agree(t)
+	a := newProjectFixture(t)
 	inside := func(name string, scopes ...Permission) *Token {
 		by := tokenOf(name, scopes...)
 		by.Namespace = "project:p"
@@ -187,7 +187,7 @@ func TestWhoMayEndAReservation(t *testing.T) {
 		{"an admin, with force", tokenOf("root", PermissionAdmin), true, ""},
 		{"a stranger", tokenOf("eve", PermissionSubmit), true, CodeNotFound},
 	} {
-		id := a.must(a.ask("x", "n")).Granted[0].ID
+		id := a.must(a.request("x", "n")).Granted[0].ID
 		if _, err := a.Release(id, c.by, c.force, a.now); CodeOf(err) != c.want {
 			t.Errorf("%s: got %v, want %q", c.name, err, c.want)
 		}
@@ -199,20 +199,20 @@ func TestWhoMayEndAReservation(t *testing.T) {
 }
 
 func TestWhatIsNoReservation(t *testing.T) {
-	a := agree(t)
+	a := newProjectFixture(t)
 	many := make([]string, MaxReserve+1)
 	for i := range many {
 		many[i] = strings.Repeat("n", i+1)
 	}
 	for location, in := range map[string]Reserve{
-		"names":  a.ask("x"),
-		"names:": a.ask("x", ""),
-		"names ": a.ask("x", many...),
-		"twice":  a.ask("x", "n", "./n"),
-		"each":   a.ask("x", "a\x00"),
-		"holder": a.ask("", "n"),
-		"blanks": a.ask("x ", "n"),
-		"slash":  a.ask("x/y", "n"),
+		"names":  a.request("x"),
+		"names:": a.request("x", ""),
+		"names ": a.request("x", many...),
+		"duplicates":  a.request("x", "n", "./n"),
+		"each":   a.request("x", "a\x00"),
+		"holder": a.request("", "n"),
+		"blanks": a.request("x ", "n"),
+		"slash":  a.request("x/y", "n"),
 		"reason": {Project: "p", Names: []string{"n"}, Holder: "x", By: owner(), Reason: strings.Repeat("r", MaxReason+1)},
 		"ttl":    {Project: "p", Names: []string{"n"}, Holder: "x", By: owner(), TTL: MaxTTL + 1},
 		"1s":     {Project: "p", Names: []string{"n"}, Holder: "x", By: owner(), TTL: -1},
@@ -226,8 +226,8 @@ func TestWhatIsNoReservation(t *testing.T) {
 	}
 }
 
-// stand adds reservations of x, made before.
-func (a *agreed) stand(n int, ttl time.Duration, name func(int) string) {
+// reserveMany adds reservations of x, made before.
+func (a *projectFixture) reserveMany(n int, ttl time.Duration, name func(int) string) {
 	for i := range n {
 		r := Reservation{ID: fmt.Sprint(ttl, i), Thread: a.ID, Name: name(i), Holder: "x", Owner: "ann", ExpiresAt: a.now.Add(ttl)}
 		a.held.add(&r)
@@ -236,41 +236,41 @@ func (a *agreed) stand(n int, ttl time.Duration, name func(int) string) {
 
 func TestAProjectHasRoomForSoMany(t *testing.T) {
 	numbered := func(i int) string { return fmt.Sprint("n", i) }
-	a := agree(t)
-	a.stand(MaxReservations, time.Second, numbered)
-	a.refused(a.ask("x", "one more"), CodeTooLarge, "release some")
-	a.must(a.ask("x", "n1", "n2")) // they are there already
-	a.refused(a.ask("x", "n1", "one more"), CodeTooLarge, "release some")
+	a := newProjectFixture(t)
+	a.reserveMany(MaxReservations, time.Second, numbered)
+	a.refused(a.request("x", "one more"), CodeTooLarge, "release some")
+	a.must(a.request("x", "n1", "n2")) // they are there already
+	a.refused(a.request("x", "n1", "one more"), CodeTooLarge, "release some")
 	a.release(owner(), "n7", "n8", "n9")
-	a.must(a.ask("x", "one more"))
+	a.must(a.request("x", "one more"))
 
-	a = agree(t)
-	a.stand(MaxWild, time.Second, func(i int) string { return fmt.Sprint("w", i, "*") })
-	a.must(a.ask("x", "plain"))
-	a.refused(a.ask("x", "*?"), CodeTooLarge, "with * or ?")
+	a = newProjectFixture(t)
+	a.reserveMany(MaxWild, time.Second, func(i int) string { return fmt.Sprint("w", i, "*") })
+	a.must(a.request("x", "plain"))
+	a.refused(a.request("x", "*?"), CodeTooLarge, "with * or ?")
 
-	a = agree(t)
-	a.stand(MaxHeldWildSize/400, time.Second, func(i int) string { return fmt.Sprint(i, strings.Repeat("w", 400), "*") })
-	a.refused(a.ask("x", strings.Repeat("v", 400)+"*"), CodeTooLarge, "names with * or ?")
+	a = newProjectFixture(t)
+	a.reserveMany(MaxHeldWildSize/400, time.Second, func(i int) string { return fmt.Sprint(i, strings.Repeat("w", 400), "*") })
+	a.refused(a.request("x", strings.Repeat("v", 400)+"*"), CodeTooLarge, "names with * or ?")
 
-	a = agree(t)
-	a.stand(MaxHeldSize/400, time.Second, func(i int) string { return fmt.Sprint(i, strings.Repeat("p", 400)) })
-	a.refused(a.ask("x", "p"), CodeTooLarge, "names and reasons")
+	a = newProjectFixture(t)
+	a.reserveMany(MaxHeldSize/400, time.Second, func(i int) string { return fmt.Sprint(i, strings.Repeat("p", 400)) })
+	a.refused(a.request("x", "p"), CodeTooLarge, "names and reasons")
 }
 
 // What a transition compares is bounded by these limits, whatever the names are.
 func TestARequestHasSoManyNamesAndBytes(t *testing.T) {
-	a := agree(t)
+	a := newProjectFixture(t)
 	several := func(n, length int, end string) (names []string) {
 		for i := range n {
 			names = append(names, fmt.Sprintf("%0*d%s", length-len(end), i, end))
 		}
 		return names
 	}
-	a.refused(a.ask("x", several(100, 200, "")...), CodeInvalid, "in several requests")
-	a.refused(a.ask("x", several(51, 20, "*")...), CodeInvalid, "with * or ?")
-	a.refused(a.ask("x", several(10, 500, "?")...), CodeInvalid, "with * or ?")
-	a.must(a.ask("x", append(several(50, 80, "*"), several(50, 160, "")...)...))
+	a.refused(a.request("x", several(100, 200, "")...), CodeInvalid, "in several requests")
+	a.refused(a.request("x", several(51, 20, "*")...), CodeInvalid, "with * or ?")
+	a.refused(a.request("x", several(10, 500, "?")...), CodeInvalid, "with * or ?")
+	a.must(a.request("x", append(several(50, 80, "*"), several(50, 160, "")...)...))
 	if _, err := a.ReleaseNames("x", several(MaxReserve+1, 20, ""), owner(), a.now); CodeOf(err) != CodeInvalid {
 		t.Errorf("release of %d names: %v", MaxReserve+1, err)
 	}
@@ -286,30 +286,30 @@ func TestARequestHasSoManyNamesAndBytes(t *testing.T) {
 
 // What was compared before the transaction is not compared in it.
 func TestATransitionComparesWithWhatCameLater(t *testing.T) {
-	a := agree(t)
-	a.must(a.ask("x", "src/**"))
+	a := newProjectFixture(t)
+	a.must(a.request("x", "src/**"))
 	a.Key = 1
-	in := a.ask("y", "src/*.go", "free")
+	in := a.request("y", "src/*.go", "free")
 	if err := in.Check(); err != nil {
 		t.Fatal(err)
 	}
 	in.Compare(&a.Thread, a.rows())
-	a.must(a.ask("z", "docs/**"))
+	a.must(a.request("z", "docs/**"))
 	in.all, in.wilds = newGlobs(), newGlobs()
 	a.refused(in, CodeConflict, "src/** is reserved by x")
 	a.release(owner(), "src/**")
 	a.must(in)
 
-	later := a.ask("y", "web/*.go")
+	later := a.request("y", "web/*.go")
 	if err := later.Check(); err != nil {
 		t.Fatal(err)
 	}
 	later.Compare(&a.Thread, a.rows())
-	a.must(a.ask("z", "web/**"))
+	a.must(a.request("z", "web/**"))
 	a.refused(later, CodeConflict, "web/** is reserved by z")
 
-	made := agree(t) // again, so that its fences begin again
-	made.must(made.ask("z", "web/**"))
+	made := newProjectFixture(t) // again, so that its fences begin again
+	made.must(made.request("z", "web/**"))
 	made.Key = 2
 	_, err := made.Reserve(later, made.now)
 	if CodeOf(err) != CodeConflict {
@@ -318,20 +318,20 @@ func TestATransitionComparesWithWhatCameLater(t *testing.T) {
 }
 
 func TestThousandsThatEndAreToldOfInSteps(t *testing.T) {
-	a := agree(t)
-	a.stand(5000, time.Second, func(i int) string { return fmt.Sprint("n", i) })
+	a := newProjectFixture(t)
+	a.reserveMany(5000, time.Second, func(i int) string { return fmt.Sprint("n", i) })
 	a.now = a.now.Add(time.Hour)
 	if err := a.CheckUnreserved(a.now); err != nil {
 		t.Error(err)
 	}
-	a.must(a.ask("y", "n4999", "n1"))
-	a.must(a.ask("x", "n4998")) // it has ended, and is not told of yet
+	a.must(a.request("y", "n4999", "n1"))
+	a.must(a.request("x", "n4998")) // it has ended, and is not told of yet
 	if got, want := len(a.Entries()), 2*MaxEnded+1+3; got != want {
 		t.Errorf("%d entries, want %d: two steps, and one that is taken again", got, want)
 	}
 	for a.held.Len() > 3 {
 		before := a.held.Len()
-		out := a.must(a.ask("y", "n1"))
+		out := a.must(a.request("y", "n1"))
 		if a.held.Len() >= before || out.Granted[0].Fence != a.held.find("n1", "y", "ann").Fence {
 			t.Fatalf("%d reservations after %d", a.held.Len(), before)
 		}
@@ -350,9 +350,9 @@ func TestThousandsThatEndAreToldOfInSteps(t *testing.T) {
 }
 
 func TestAnAnswerNamesSoManyOthers(t *testing.T) {
-	a := agree(t)
-	a.stand(MaxConflicts+10, time.Minute, func(i int) string { return fmt.Sprint("n", i) })
-	in := a.ask("y", "*")
+	a := newProjectFixture(t)
+	a.reserveMany(MaxConflicts+10, time.Minute, func(i int) string { return fmt.Sprint("n", i) })
+	in := a.request("y", "*")
 	_, err := a.Reserve(in, a.now)
 	if held, ok := errors.AsType[*ReservedError](err); !ok || len(held.By) != MaxConflicts {
 		t.Errorf("refused with %v", err)

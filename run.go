@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// Status of a run.
+// Status is the status of a run.
 type Status string
 
 const (
 	StatusQueued    Status = "queued"  // never started, or between two attempts
 	StatusRunning   Status = "running" // claimed by a worker
-	StatusWaiting   Status = "waiting" // parked, holds no claim
+	StatusWaiting   Status = "waiting" // parked until its tickets are decided; holds no claim
 	StatusCompleted Status = "completed"
 	StatusFailed    Status = "failed" // a dead letter
 	StatusCancelled Status = "cancelled"
@@ -22,19 +22,19 @@ func (s Status) Finished() bool {
 	return s == StatusCompleted || s == StatusFailed || s == StatusCancelled
 }
 
-// Mode says what a submit does to a busy thread.
+// Mode is the effect of a submit on a busy thread.
 type Mode string
 
 const (
-	ModeQueue     Mode = "queue"     // behind the others
-	ModeSteer     Mode = "steer"     // into the current run, at its next step
-	ModeInterrupt Mode = "interrupt" // instead of everything queued or running
-	ModeLatest    Mode = "latest"    // instead of everything queued
-	ModeCollect   Mode = "collect"   // joins the newest run that has not started
+	ModeQueue     Mode = "queue"     // queues a run behind the others
+	ModeSteer     Mode = "steer"     // hands the messages to the current run at its next step
+	ModeInterrupt Mode = "interrupt" // replaces everything queued and stops the current run
+	ModeLatest    Mode = "latest"    // replaces everything queued
+	ModeCollect   Mode = "collect"   // adds the messages to the newest run that has not started
 	ModeReject    Mode = "reject"    // refused unless the thread is idle
 )
 
-// Reason says why a run was cancelled, or is asked to stop.
+// Reason is why a run was cancelled or asked to stop.
 type Reason string
 
 const (
@@ -44,10 +44,10 @@ const (
 	ReasonRetracted   Reason = "retracted"
 )
 
-// Run is the row of one turn of an agent on a thread.
+// Run is the row of a run: one turn of an agent on a thread.
 type Run struct {
-	Key    int64  // the store's own key, growing in commit order; 0 until written
-	Stored Status // the Status that the store has; the store alone sets it, "" until written
+	Key    int64  // set by the store, growing in commit order; 0 until written
+	Stored Status // status in the store; set by the store, "" until written
 	ID     string
 	Thread string // the thread's id
 
@@ -58,135 +58,134 @@ type Run struct {
 	Place        int64
 	SubmitKey    string   // the idempotency key it was submitted with, or ""
 	Parent       string   // run that this one descends from, or ""
-	Caller       *Caller  `json:",omitempty"` // the run that sent it and wants its answer, or nil
-	Lineage      []string `json:",omitempty"` // threads of the runs that sent it on, outermost first
+	Caller       *Caller  `json:",omitempty"` // run that sent it and expects an answer, or nil
+	Lineage      []string `json:",omitempty"` // threads of the runs that led to it, outermost first
 	Origin       Origin
-	Options      json.RawMessage // handed to the agent unread, at most MaxOptions
+	Options      json.RawMessage // passed to the agent as they are, at most MaxOptions
 	Metadata     map[string]string
 	MaxAttempts  int   // bounds Failures
-	NoRetry      bool  `json:"Once,omitempty"` // any error of its agent ends it, an outage too
+	NoRetry      bool  `json:"Once,omitempty"` // any error of its agent fails it, outages included
 	FirstSeq     int64 // seq of its first message
 
 	Status      Status
-	Stop        Reason    // ByCancel or ByInterrupt once it was asked to stop
-	StopBy      string    // who asked
-	Scheduled   bool      `json:"Held"` // NotBefore has not come: it has no place in the queue yet
-	NotBefore   time.Time // zero: at once
-	AvailableAt time.Time // not to be claimed earlier
-	// ClaimEnds is when the ledger ends the present claim, whatever its worker
-	// does; zero: never. A stop moves it to StopGrace later at most. Both are zero
-	// unless the run is claimed.
+	Stop        Reason    // ReasonCancelled or ReasonInterrupted once it was asked to stop
+	StopBy      string    // who asked it to stop
+	Scheduled   bool      `json:"Held"` // NotBefore is in the future; it has no place in the queue yet
+	NotBefore   time.Time // zero: no delay
+	AvailableAt time.Time // earliest time of the next claim
+	// ClaimEnds is when the ledger ends the current claim, regardless of its worker; zero means
+	// never. A stop moves it to at most StopGrace later. Both are zero unless the run is claimed.
 	ClaimEnds time.Time
 	StopGrace time.Duration
 
-	Attempt     int       // claims so far; the fence
-	Failures    int       // attempts ended by the agent's own error
-	Crashes     int       // claims lost in a row without progress
-	Lost        int       // claims lost in all
-	Outages     int       // attempts in a row ended by something unavailable
-	OutageSince time.Time // end of the first of them, later by the time in which it was due and not taken
+	Attempt     int       // number of claims; the fencing token
+	Failures    int       // attempts ended by an error of the agent
+	Crashes     int       // consecutive lost claims without progress
+	Lost        int       // lost claims in total
+	Outages     int       // consecutive attempts ended by ClassUnavailable
+	OutageSince time.Time // end of the first of them, shifted by the time spent in the queue
 
-	Step       int             // durable steps so far
-	LastStep   StepMark        // recognises the repeat of the last step or settle
-	Inputs     []Input         // what it was started for
-	InputBytes int64           // of the entries with the messages that were submitted for it; 0: not known
-	Started    bool            // Inputs were listed by a run.started
-	Steers     []Steer         // handed in while it is current, not yet covered by a step
-	Checkpoint json.RawMessage // the agent's own state, at most MaxCheckpoint
-	Wait       *Wait           // what it waits for, until it goes on
+	Step       int             // number of durable steps
+	LastStep   StepMark        // recognizes a repeat of the last step or settle
+	Inputs     []Input         // messages that started it
+	InputBytes int64           // size of the entries of the submitted messages; 0: unknown
+	Started    bool            // a run.started has listed the Inputs
+	Steers     []Steer         // messages steered into it, not yet covered by a step
+	Checkpoint json.RawMessage // state of the agent, at most MaxCheckpoint
+	Wait       *Wait           // tickets it waits for, until its next attempt
 	Resumes    bool            // its next attempt follows a wait
-	Asked      int             // tickets opened so far
-	Flushed    bool            `json:",omitempty"` // pieces of the message it writes are in the store
-	// Joined are the named sends that a run of their thread took in, so that
-	// no run was made of them: name to thread.
+	Asked      int             // number of tickets opened
+	Flushed    bool            `json:",omitempty"` // the store has flushed text of its message
+	// Joined maps the names of sends that a run of the target thread took in, so that no run was
+	// created for them, to that thread.
 	Joined   map[string]string `json:",omitempty"`
 	Usage    Usage
-	Progress float64 // 0 to 1, as far as its agent said; 1 when completed
-	// Spent are the messages among Steers that have answered one of its tickets:
-	// they are no longer edited or retracted.
+	Progress float64 // 0 to 1 as reported by its agent; 1 when completed
+	// Spent lists the messages among Steers that answered one of its tickets. They can no longer be
+	// edited or retracted.
 	Spent []string `json:",omitempty"`
 
-	Reply  *string // text of its last complete assistant message
+	Reply  *string // text of its last complete public message
 	Error  *RunError
 	Reason Reason // why it was cancelled
 
 	CreatedAt  time.Time
-	StartedAt  time.Time // of its first attempt; zero: never started
+	StartedAt  time.Time // start of its first attempt; zero: never started
 	FinishedAt time.Time
 }
 
-// Origin tells how a run came to be. It is set by the face that took the
-// submit, never by its body.
+// Origin records how a run was created. The protocol that received the submit sets it, never the
+// request body.
 type Origin struct {
 	Via       string `json:"via"` // user, run, channel:NAME, …
 	Sender    string `json:"sender"`
 	RequestID string `json:"request_id,omitempty"`
 }
 
-// Caller is a run that sent this one to its thread and wants to know its end.
+// Caller is the run that sent this one and expects an answer.
 type Caller struct {
 	Thread string
 	Run    string
-	Name   string // of the send
+	Name   string // name of the send
 	Answer AnswerMode
 }
 
-// AnswerMode says how the end of a run that was sent reaches its sender.
+// AnswerMode is how the end of a sent run is reported to its sender.
 type AnswerMode string
 
 const (
 	AnswerNone AnswerMode = ""     // not at all
-	AnswerWait AnswerMode = "wait" // as the decision of a ticket named like the send
+	AnswerWait AnswerMode = "wait" // as the answer of a ticket with the send's name
 	AnswerWake AnswerMode = "wake" // as an internal message to the sender's thread
 )
 
-// Usage adds up what a run consumed.
+// Usage sums up what a run consumed.
 type Usage struct {
 	InputTokens  int64   `json:"input_tokens,omitempty"`
 	OutputTokens int64   `json:"output_tokens,omitempty"`
 	CostUSD      float64 `json:"cost_usd,omitempty"`
 }
 
-// RunError is why an attempt or a run failed.
+// RunError is the error of a failed attempt or run.
 type RunError struct {
 	Class   Class  `json:"class"`
 	Message string `json:"message"`
 }
 
-// Input is one message that a run was started for. Seq is the entry with its
-// present content: a message, or the edit that replaced it.
+// Input is one message that started a run. Seq is the entry with its current content: the message,
+// or its last edit.
 type Input struct {
 	Message   string `json:"message"`
 	Seq       int64  `json:"seq"`
 	Retracted bool   `json:"retracted,omitempty"`
 }
 
-// Steer is a message handed to a current run. Own is the run that the messages
-// of one submit become if the current run ends before reading them; the first
-// of them has it, until they are read.
+// Steer is a message steered into a current run. Own is the run that the messages of one submit
+// become if the current run ends before reading them. The first of them carries it until they are
+// read.
 type Steer struct {
 	Input
-	Read bool `json:"read,omitempty"` // handed to the agent
+	Read bool `json:"read,omitempty"` // the agent has read it
 	Own  *Run `json:"own,omitempty"`
 }
 
-// StepMark remembers the last step or settle of a run, to answer its repeat.
+// StepMark identifies the last step or settle of a run, to answer a repeat.
 type StepMark struct {
 	Attempt int    `json:"attempt"`
 	Step    int    `json:"step"`
 	Digest  string `json:"digest"`
-	Seq     int64  `json:"seq"` // last entry it appended
+	Seq     int64  `json:"seq"` // last entry that it appended
 }
 
-// NeverStarted reports whether the run waits in the queue for its first start.
+// NeverStarted reports whether the run is queued for its first attempt.
 func (r *Run) NeverStarted() bool { return r.Status == StatusQueued && r.StartedAt.IsZero() }
 
-// OnLastAttempt reports whether losing the present claim, or the next, makes the
-// run a dead letter. Such a run starts alone of its kind in a worker.
+// OnLastAttempt reports whether one more lost claim makes the run a dead letter. A worker runs at
+// most one such run at a time, so that it cannot take others down with it.
 func (r *Run) OnLastAttempt() bool { return r.Crashes >= MaxCrashes-1 || r.Lost >= MaxLost-1 }
 
-// MessageState derives the present state of an input or steered message of r.
-// It reports false for a message that r does not hold.
+// MessageState returns the state of an input or steered message of r, false if r does not hold the
+// message.
 func (r *Run) MessageState(id string) (string, bool) {
 	for _, s := range r.Steers {
 		if s.Message == id {

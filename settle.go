@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// Outcome is how an attempt ends.
+// Outcome is how an attempt ended.
 type Outcome string
 
 const (
 	OutcomeComplete Outcome = "complete" // the agent is done
-	OutcomeFail     Outcome = "fail"     // with an error; its class decides what follows
-	OutcomeRelease  Outcome = "release"  // given back untouched, it counts as nothing
-	OutcomePark     Outcome = "wait"     // it waits; its claim ends
+	OutcomeFail     Outcome = "fail"     // with an error; its class decides about a retry
+	OutcomeRelease  Outcome = "release"  // returned to the queue, without counting the attempt
+	OutcomePark     Outcome = "wait"     // it waits for tickets
 )
 
 // Settle ends an attempt.
@@ -23,20 +23,20 @@ type Settle struct {
 	Claim
 	Number  int // the run's Step + 1
 	Outcome Outcome
-	Message *PartialText // what was being written: whole if the outcome is Complete, else partial; nil: what was flushed of it
-	Failure *Failure     // of Fail
-	Wait    *Wait        // of Park: what for
-	Asks    []Ask        // of Park: tickets opened with it
-	Jitter  float64      // 0 to 1, lengthens a retry's delay by up to a fifth
-	Forced  bool         // the agent did not stop in time and is cut off
+	Message *PartialText // message being written, complete with OutcomeComplete and else partial; nil: its flushed text
+	Failure *Failure     // with OutcomeFail
+	Wait    *Wait        // with OutcomePark
+	Asks    []Ask        // with OutcomePark: tickets to open
+	Jitter  float64      // 0 to 1; adds up to a fifth to the delay of a retry
+	Forced  bool         // the agent did not stop in time
 
-	sum string // digest, once checked
-	// legacySum is the digest that did not cover Asks: a settle stored under it may still
-	// be repeated. It is not written any more.
+	sum string // digest, set by Check
+	// legacySum is the digest of older versions, which did not cover Asks. It is accepted for a
+	// repeat and no longer written.
 	legacySum string
 }
 
-// Check refuses a Settle that breaks a rule by itself.
+// Check validates s.
 func (s *Settle) Check() error {
 	switch s.Outcome {
 	case OutcomeComplete, OutcomeRelease, OutcomePark:
@@ -50,7 +50,7 @@ func (s *Settle) Check() error {
 	default:
 		return invalid("outcome", "must be complete, fail, release or wait", string(s.Outcome))
 	}
-	if !(s.Jitter >= 0 && s.Jitter <= 1) { // also not a number
+	if !(s.Jitter >= 0 && s.Jitter <= 1) { // NaN included
 		return invalid("jitter", "must be between 0 and 1", s.Jitter)
 	}
 	if err := checkAsks(s.Asks); err != nil {
@@ -67,7 +67,7 @@ func (s *Settle) Check() error {
 	return nil
 }
 
-// settleDigest is what the digest of a settle is made of.
+// settleDigest holds the fields that the digest of a settle covers.
 type settleDigest struct {
 	Outcome Outcome
 	Message *PartialText
@@ -84,9 +84,8 @@ func (s *Settle) digest(asks []Ask) string {
 	return digest(settleDigest{s.Outcome, s.Message, why, s.Wait, asks})
 }
 
-// Settle ends an attempt and returns the run as it is then. A repeat of the
-// same settle changes nothing. A run that was asked to stop ends cancelled,
-// unless it completed.
+// Settle ends an attempt and returns the run. A repeat of the same settle changes nothing. A run
+// that was asked to stop ends cancelled, unless it completed.
 func (t *ThreadState) Settle(s *Settle, now time.Time) (*Run, error) {
 	if s.sum == "" {
 		if err := s.Check(); err != nil {
@@ -143,7 +142,7 @@ func (t *ThreadState) settle(r *Run, s *Settle, now time.Time) {
 	}
 }
 
-// fail decides what an error means for the run.
+// fail decides whether an error is retried or ends the run.
 func (t *ThreadState) fail(r *Run, f *Failure, jitter float64, now time.Time) {
 	e := RunError{Class: f.Class, Message: truncate(validText(fmt.Sprint(f.Err)), maxErrorLen)}
 	switch {
@@ -168,9 +167,9 @@ func (t *ThreadState) fail(r *Run, f *Failure, jitter float64, now time.Time) {
 	}
 }
 
-// retryOutage puts the run off without a failure, until GiveUpAfter has passed since
-// the first attempt in a row that met it. Time in which the run was due, and nobody
-// took it, is not counted: a server that was off for days has not tried.
+// retryOutage schedules a retry without counting a failure, until GiveUpAfter has passed since the
+// first attempt of the outage. Time that the run spent due in the queue does not count: a server
+// that was off has not tried.
 func (t *ThreadState) retryOutage(r *Run, e RunError, after time.Duration, jitter float64, now time.Time) {
 	r.Outages++
 	if r.OutageSince.IsZero() {
@@ -185,8 +184,8 @@ func (t *ThreadState) retryOutage(r *Run, e RunError, after time.Duration, jitte
 	t.reschedule(r, "retry", at, &e, now)
 }
 
-// retryDelay grows from retryBase with n = 1, 2, 3, … up to limit, plus up to a
-// fifth; it is never shorter than what the server asked for.
+// retryDelay returns the delay before retry n = 1, 2, 3, …: it doubles from retryBase up to limit,
+// plus up to a fifth, and is never less than after.
 func retryDelay(n int, limit, after time.Duration, jitter float64) time.Duration {
 	d := limit
 	if shift := n - 1; shift < 20 {
@@ -196,7 +195,7 @@ func retryDelay(n int, limit, after time.Duration, jitter float64) time.Duration
 	return (max(d, after) + time.Microsecond - 1).Truncate(time.Microsecond)
 }
 
-// reschedule gives the claim back; the run stays the thread's current one.
+// reschedule releases the claim. The run stays the thread's current run.
 func (t *ThreadState) reschedule(r *Run, reason string, at time.Time, e *RunError, now time.Time) {
 	r.Status, r.AvailableAt = StatusQueued, at
 	t.clearClaim(r)
@@ -205,7 +204,7 @@ func (t *ThreadState) reschedule(r *Run, reason string, at time.Time, e *RunErro
 	t.append(KindRescheduled, r, now, RunRescheduled{Reason: reason, Attempt: r.Attempt, AvailableAt: at, Error: e})
 }
 
-// deadLetter makes the run a dead letter.
+// deadLetter fails the run for good.
 func (t *ThreadState) deadLetter(r *Run, e RunError, now time.Time) {
 	r.Error = &e
 	t.finish(r, StatusFailed, now, KindFailed, RunFailed{Error: e, Failures: r.Failures, Crashes: r.Crashes})
@@ -217,8 +216,8 @@ func (t *ThreadState) endStopped(r *Run, forced bool, now time.Time) {
 	t.finish(r, StatusCancelled, now, KindCancelled, RunStop{Reason: r.Stop, By: r.StopBy, Forced: forced})
 }
 
-// finish ends a run for good. Steered messages that it did not read become runs
-// at the place of their submission.
+// finish ends a run. Its unread steered messages become runs in the queue, at the place of their
+// submission.
 func (t *ThreadState) finish(r *Run, status Status, now time.Time, kind string, body any) {
 	r.Status, r.FinishedAt = status, now
 	if t.Current == r.ID {
@@ -235,14 +234,14 @@ func (t *ThreadState) finish(r *Run, status Status, now time.Time, kind string, 
 		t.append(KindQueued, own, now, own.queuedBody())
 	}
 	r.Steers = slices.DeleteFunc(slices.Clone(r.Steers), func(s Steer) bool {
-		return s.Read && status == StatusCompleted // else a retry by hand gets it again
+		return s.Read && status == StatusCompleted // a manual retry reads the others again
 	})
 	r.trimSpent()
 	t.touchRun(r)
 }
 
-// Expire takes the claim of a lost worker away. said is the flushed text of the
-// message that the run was writing.
+// Expire takes the claim away from a dead worker. said is the flushed text of the message that the
+// run was writing.
 func (t *ThreadState) Expire(worker *Worker, said *PartialText, now time.Time) {
 	r := t.current()
 	if r == nil || r.Status != StatusRunning || t.Worker != worker.ID {
@@ -251,16 +250,15 @@ func (t *ThreadState) Expire(worker *Worker, said *PartialText, now time.Time) {
 	t.promote(now)
 	t.appendMessage(r, said, VisibleAll, true, now)
 	if r.Stop != "" {
-		t.endStopped(r, false, now) // the loss counts for nothing any more
+		t.endStopped(r, false, now) // the lost claim no longer matters
 	} else {
 		t.loseClaim(r, !worker.Uncharged, now)
 	}
 	t.schedule(now)
 }
 
-// EndOverdue ends a claim whose time is over: the run has outlived its deadline, or
-// a stop, by more than its worker was given to end it. said is as in Expire.
-// It reports whether it did.
+// EndOverdue ends a claim that has outlived ClaimEnds and reports whether it did. said is as in
+// Expire.
 func (t *ThreadState) EndOverdue(said *PartialText, now time.Time) bool {
 	r := t.current()
 	if r == nil || r.Status != StatusRunning || r.ClaimEnds.IsZero() || r.ClaimEnds.After(now) {
@@ -277,8 +275,8 @@ func (t *ThreadState) EndOverdue(said *PartialText, now time.Time) bool {
 	return true
 }
 
-// Extend moves the end of a claim whose time is over to until: its worker is the
-// one that judges, and ends its runs by a clock that stands while it sleeps.
+// Extend moves the end of an overdue claim to until. It is for the claims of the caller's own
+// worker, which ends its runs itself by a clock that stands still while the machine sleeps.
 func (t *ThreadState) Extend(until, now time.Time) {
 	r := t.current()
 	if r == nil || r.Status != StatusRunning || r.ClaimEnds.IsZero() || r.ClaimEnds.After(now) {
@@ -290,16 +288,15 @@ func (t *ThreadState) Extend(until, now time.Time) {
 	t.schedule(now)
 }
 
-var errOverrun = errors.New("the run deadline has passed, and the worker did not end the attempt")
+var errOverrun = errors.New("run deadline exceeded; its worker did not end the attempt")
 
-// clearClaim takes the claim from the row, and what bounded it from the run.
+// clearClaim removes the claim from the row and its limits from the run.
 func (t *ThreadState) clearClaim(r *Run) {
 	t.Worker, t.Round = "", 0
 	r.ClaimEnds, r.StopGrace = time.Time{}, 0
 }
 
-// loseClaim counts a lost claim, and a crash if the run is charged with one, and decides
-// what that means for the run.
+// loseClaim counts a lost claim, and a crash if charged, and reschedules or fails the run.
 func (t *ThreadState) loseClaim(r *Run, charged bool, now time.Time) {
 	if charged {
 		r.Crashes++
@@ -316,8 +313,8 @@ func (t *ThreadState) loseClaim(r *Run, charged bool, now time.Time) {
 	t.reschedule(r, "lease_lost", at, nil, now)
 }
 
-// ReleaseUnheld gives back a claim of round or before which the worker said it
-// does not hold: its answer was lost on the way. It reports whether it did.
+// ReleaseUnheld releases a claim of round or an earlier one that the worker reports not to hold:
+// the answer to its claim request was lost. It reports whether it did.
 func (t *ThreadState) ReleaseUnheld(worker string, round int64, now time.Time) bool {
 	r := t.current()
 	if r == nil || r.Status != StatusRunning || t.Worker != worker || t.Round > round {
@@ -333,7 +330,7 @@ func (t *ThreadState) ReleaseUnheld(worker string, round int64, now time.Time) b
 	return true
 }
 
-// FailOrphaned fails what is due for an agent that exists nowhere.
+// FailOrphaned fails the due run of an agent that no worker serves.
 func (t *ThreadState) FailOrphaned(agent string, now time.Time) bool {
 	t.promote(now)
 	t.expireTickets(now)
@@ -347,8 +344,7 @@ func (t *ThreadState) FailOrphaned(agent string, now time.Time) bool {
 	return true
 }
 
-// validText makes text of what an agent's error says: a program's last output may
-// hold any bytes.
+// validText replaces bytes that are not text: a program's last output may contain any.
 func validText(s string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 }

@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// canSteer: the current run can still take the message in.
+// canSteer reports whether the current run accepts the steered message.
 func (t *ThreadState) canSteer(in *Submit, now time.Time) bool {
 	c := t.current()
 	return c != nil && c.Stop == "" && (c.Status != StatusWaiting || t.waitExpired(c, now) || t.waitKind(c, now) == TicketApproval) && c.Agent == in.Agent && (in.ExpectRun == "" || in.ExpectRun == c.ID)
 }
 
-// willSteer reports whether the submit is handed to the current run.
+// willSteer reports whether the submit is steered into the current run.
 func (t *ThreadState) willSteer(in *Submit, now time.Time) bool {
 	return in.Mode == ModeSteer && len(in.Messages) > 0 && t.resumeKind(in, now) == "" && t.canSteer(in, now)
 }
@@ -29,8 +29,8 @@ func (t *ThreadState) unreadSteers() int {
 	return n
 }
 
-// checkSteer refuses more messages than a run can hold: all of them are written again
-// with each one. One that answers a question is always taken: it is read next.
+// checkSteer returns an error if the run has too many steered messages: each new one rewrites all
+// of them. A message that answers a question is always accepted, because it is read next.
 func (r *Run) checkSteer(in *Submit) error {
 	size := len(in.Options)
 	for k, v := range in.Metadata {
@@ -46,13 +46,13 @@ func (r *Run) checkSteer(in *Submit) error {
 		}
 	}
 	if len(r.Steers)+len(in.Messages) > MaxSteers || size > MaxSteersSize {
-		return errRateLimited("run %s has %d steered messages that it has not worked into a step, which is the most: submit with mode queue, or wait", r.ID, len(r.Steers))
+		return errRateLimited("run %s has the maximum of %d steered messages that no step covers yet: submit with mode queue, or wait", r.ID, len(r.Steers))
 	}
 	return nil
 }
 
-// steer hands the messages to the current run. They keep the run they become,
-// at the place of their submission, should the current run end first.
+// steer hands the messages to the current run. They keep the run that they become, at the place of
+// their submission, if the current run ends first.
 func (t *ThreadState) steer(in *Submit, now time.Time) Submitted {
 	c := t.current()
 	own := t.newRun(in.Run, in, now)
@@ -65,7 +65,7 @@ func (t *ThreadState) steer(in *Submit, now time.Time) Submitted {
 		}
 		c.Steers = append(c.Steers, s)
 	}
-	own.Inputs = nil // they may be edited where they are
+	own.Inputs = nil // edits apply to the steers
 	t.touchRun(c)
 	return Submitted{
 		Message: last.Message, Seq: last.Seq, Run: c.ID, Thread: t.ID, Place: own.Place,
@@ -73,8 +73,8 @@ func (t *ThreadState) steer(in *Submit, now time.Time) Submitted {
 	}
 }
 
-// ReadSteers marks the unread steered messages as read. It returns all that no
-// step covers yet, so a repeat returns them again.
+// ReadSteers marks the unread steered messages as read. It returns all that no step covers yet, so
+// a repeated call returns them again.
 func (t *ThreadState) ReadSteers(c Claim, now time.Time) ([]Input, error) {
 	r, err := t.claimedRun(c)
 	if err != nil {
@@ -100,8 +100,7 @@ func (t *ThreadState) ReadSteers(c Claim, now time.Time) ([]Input, error) {
 	return all, nil
 }
 
-// dropCovered forgets the steered messages up to seq: a step has made them part of
-// what the run did.
+// dropCovered drops the read steered messages up to seq, which a step covers.
 func (r *Run) dropCovered(seq int64) {
 	kept := r.Steers[:0:0]
 	for _, s := range r.Steers {
@@ -113,7 +112,7 @@ func (r *Run) dropCovered(seq int64) {
 	r.trimSpent()
 }
 
-// trimSpent keeps in Spent what is among Steers.
+// trimSpent drops the messages from Spent that are no longer in Steers.
 func (r *Run) trimSpent() {
 	if len(r.Spent) == 0 {
 		return
@@ -127,8 +126,8 @@ func (r *Run) trimSpent() {
 	r.Spent = spent
 }
 
-// detachSteers takes unread steered messages away from r and returns the runs
-// that they become, with their present content, where take says so.
+// detachSteers removes the unread steered messages from r whose run take accepts, and returns those
+// runs with their current content.
 func (r *Run) detachSteers(take func(own *Run) bool) []*Run {
 	var runs []*Run
 	kept := r.Steers[:0:0]
@@ -157,8 +156,8 @@ func (r *Run) detachSteers(take func(own *Run) bool) []*Run {
 	return runs
 }
 
-// supersedeSteers cancels those of these runs that unread steered messages would
-// become, but for children: an interrupt speaks instead of them too.
+// supersedeSteers cancels the runs among these that unread steered messages would become, except
+// child runs: an interrupt replaces them too.
 func (t *ThreadState) supersedeSteers(these func(*Run) bool, by string, now time.Time) []string {
 	ids := []string{}
 	c := t.current()
@@ -166,7 +165,7 @@ func (t *ThreadState) supersedeSteers(these func(*Run) bool, by string, now time
 		return ids
 	}
 	for _, own := range c.detachSteers(func(own *Run) bool { return own.Parent == "" && these(own) }) {
-		t.append(KindQueued, own, now, own.queuedBody()) // so that the log names it before its end
+		t.append(KindQueued, own, now, own.queuedBody()) // the log must name the run before its end
 		own.Reason = ReasonSuperseded
 		t.finish(own, StatusCancelled, now, KindCancelled, RunStop{Reason: ReasonSuperseded, By: by})
 		ids = append(ids, own.ID)

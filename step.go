@@ -9,27 +9,26 @@ import (
 	"time"
 )
 
-// StepCommit is one durable step of a run.
+// StepCommit is one durable step of a run, under a claim.
 type StepCommit struct {
 	Claim
 	Number  int // the run's Step + 1
 	Step    Step
-	Message *PartialText // the message that was being written, complete
-	Covers  int64        // seq of the last steered message handed over before
-	Effects []AgentEntry // of kind effect.*, which only a Session writes
+	Message *PartialText // the message being written, complete
+	Covers  int64        // seq of the last steered message that the agent had read
+	Effects []AgentEntry // entries of kind effect.*; only a Session writes them
 
-	sum string // digest, once admitted
+	sum string // digest, set by CheckStep
 }
 
-// PartialText is the text of a message that a run writes.
+// PartialText is the text of a message that a run is writing.
 type PartialText struct {
 	ID        string
 	Text      string
 	Truncated bool // cut at MaxText
 }
 
-// Check refuses an Append that breaks a rule by itself. It also writes the
-// targets of its sends as thread ids are written.
+// Check validates a and normalizes the thread ids of its sends.
 func (a *StepCommit) Check() error {
 	if !cleanText(a.Step.Name) {
 		return invalid("name", "must be valid UTF-8 without NUL", a.Step.Name)
@@ -50,7 +49,7 @@ func (a *StepCommit) Check() error {
 	} else if err := checkJSON("state", a.Step.State, MaxState); err != nil {
 		return err
 	}
-	if p := a.Step.Progress; !(p >= 0 && p <= 1) { // also not a number
+	if p := a.Step.Progress; !(p >= 0 && p <= 1) { // NaN included
 		return invalid("progress", "must be between 0 and 1", p)
 	}
 	if len(a.Step.Checkpoint) == 0 {
@@ -71,7 +70,7 @@ func (a *StepCommit) checkSends() error {
 	if len(a.Step.Sends) > MaxSends {
 		return invalid("sends", fmt.Sprintf("are more than %d", MaxSends), len(a.Step.Sends))
 	}
-	a.Step.Sends = slices.Clone(a.Step.Sends) // the caller's own stay as they are
+	a.Step.Sends = slices.Clone(a.Step.Sends) // do not change the caller's slice
 	names := map[string]bool{}
 	for i := range a.Step.Sends {
 		s := &a.Step.Sends[i]
@@ -108,7 +107,7 @@ func (s *PartialText) check() error {
 	return nil
 }
 
-// Size is about how many bytes the step carries.
+// Size returns the approximate size of the step in bytes.
 func (a *StepCommit) Size() int {
 	n := len(a.Step.Checkpoint)
 	for _, e := range a.Step.Entries {
@@ -133,8 +132,8 @@ func (a *StepCommit) digest() string {
 	}{a.Step, a.Message, a.Covers, a.Effects})
 }
 
-// CheckStep says whether a may be written: the claim holds and the number fits. A
-// repeat of the last step answers with its last seq and is not written again.
+// CheckStep returns an error unless the claim is valid and the number follows the last step. For a
+// repeat of the last step it returns that step's last seq; the step must not be appended again.
 func (t *ThreadState) CheckStep(a *StepCommit) (seq int64, repeat bool, err error) {
 	if r := t.runs[a.Run]; r != nil {
 		a.sum = a.digest()
@@ -154,11 +153,12 @@ func (t *ThreadState) CheckStep(a *StepCommit) (seq int64, repeat bool, err erro
 	return 0, false, err
 }
 
-// checkTargets refuses questions and sends that could never be answered.
+// checkTargets refuses waits that could never end, sends through too many threads, and tickets that
+// contradict earlier ones.
 func (t *ThreadState) checkTargets(r *Run, a *StepCommit) error {
 	for _, s := range a.Step.Sends {
 		if len(r.Lineage) >= MaxHops {
-			return invalid("sends", fmt.Sprintf("went through %d threads already", MaxHops), s.Name)
+			return invalid("sends", fmt.Sprintf("would pass through more than %d threads", MaxHops), s.Name)
 		}
 		target := s.Target(r.ID)
 		if s.Answer == AnswerWait && (target == t.ID || slices.Contains(r.Lineage, target)) {
@@ -168,7 +168,7 @@ func (t *ThreadState) checkTargets(r *Run, a *StepCommit) error {
 	return t.checkAsks(r, a.allAsks(r.ID))
 }
 
-// allAsks are the tickets of a step: its own, and one per send that is waited for.
+// allAsks returns the tickets of a step: its own, and one for each send with AnswerWait.
 func (a *StepCommit) allAsks(run string) []Ask {
 	asks := slices.Clone(a.Step.Tickets)
 	for _, s := range a.Step.Sends {
@@ -183,8 +183,8 @@ func (a *StepCommit) allAsks(run string) []Ask {
 	return asks
 }
 
-// StepCommit commits a step that Admit let in; sent are the answers of its sends,
-// which were submitted to their threads before. It returns the last seq.
+// Append commits a step that CheckStep accepted and returns the last seq. sent are the results of
+// its sends, which were submitted before.
 func (t *ThreadState) Append(a *StepCommit, sent []Submitted, now time.Time) (int64, error) {
 	r, err := t.claimedRun(a.Claim)
 	if err != nil {
@@ -214,12 +214,12 @@ func (t *ThreadState) Append(a *StepCommit, sent []Submitted, now time.Time) (in
 	return t.LastSeq, nil
 }
 
-// recordSend remembers where a named send went, if no run of its own says it.
+// recordSend records the target of a named send for which no run was created.
 func (r *Run) recordSend(name string, s Submitted) {
 	if s.Disposition != DispositionResumed && s.Disposition != DispositionSteered {
 		return
 	}
-	joined := maps.Clone(r.Joined) // others may read the one that is stored
+	joined := maps.Clone(r.Joined) // the stored map may be shared
 	if joined == nil {
 		joined = map[string]string{}
 	}
@@ -227,7 +227,7 @@ func (r *Run) recordSend(name string, s Submitted) {
 	r.Joined = joined
 }
 
-// applyStep stores what a step says of the run and the conversation.
+// applyStep applies the checkpoint, state, progress and usage of a step.
 func (t *ThreadState) applyStep(r *Run, s *Step) {
 	if s.Checkpoint != nil {
 		r.Checkpoint = s.Checkpoint
@@ -248,7 +248,7 @@ func (t *ThreadState) applyStep(r *Run, s *Step) {
 	r.Usage.CostUSD += s.Usage.CostUSD
 }
 
-// visibility is that of the message that the step ends.
+// visibility returns the visibility of the message that the step completes.
 func (a *StepCommit) visibility() string {
 	if a.Step.Internal {
 		return VisibleInternal
@@ -256,8 +256,8 @@ func (a *StepCommit) visibility() string {
 	return VisibleAll
 }
 
-// appendMessage appends a message of the agent and drops its flushed pieces. Nothing
-// said writes nothing. A whole one that is for all is the run's reply so far.
+// appendMessage appends a message of the agent and drops its flushed text. Empty text appends
+// nothing. A complete, public message becomes the run's reply.
 func (t *ThreadState) appendMessage(r *Run, s *PartialText, visibility string, partial bool, now time.Time) {
 	if s == nil || s.Text == "" {
 		return
@@ -270,22 +270,22 @@ func (t *ThreadState) appendMessage(r *Run, s *PartialText, visibility string, p
 	if !partial && visibility == VisibleAll {
 		text := s.Text
 		r.Reply = &text
-		if strings.TrimSpace(s.Text) != "" { // a message without text is no message
+		if strings.TrimSpace(s.Text) != "" { // blank messages are not delivered
 			t.deliver(r, seq, Text(s.Text), now)
 		}
 	}
 	t.dropPartials(r)
 }
 
-// Flush keeps a piece of the message that a run is writing. A repeat, at the
-// same offset, replaces it.
+// Flush stores a piece of the message that a run is writing. A piece at the same offset is
+// replaced.
 func (t *ThreadState) Flush(c Claim, p Partial) error {
 	r, err := t.claimedRun(c)
 	if err != nil {
 		return err
 	}
 	if p.Offset > MaxText-len(p.Text) {
-		return tooLarge("text", fmt.Sprintf("ends behind the first %d bytes of its message", MaxText), p.Offset)
+		return tooLarge("text", fmt.Sprintf("ends after the first %d bytes of its message", MaxText), p.Offset)
 	}
 	if !cleanText(p.Text) || p.Offset < 0 {
 		return invalid("text", "must be valid UTF-8 without NUL, from an offset of 0 or more", p.Offset)
@@ -300,9 +300,8 @@ func (t *ThreadState) Flush(c Claim, p Partial) error {
 	return nil
 }
 
-// PartialText joins the flushed pieces of a run's message: those stored before,
-// unless they were dropped meanwhile, and those of this transaction. It returns
-// nil if there are none.
+// PartialText joins the flushed pieces of a run's message: the stored ones, unless they were
+// dropped in this transaction, and those of this transaction. It returns nil if there are none.
 func (t *ThreadState) PartialText(run string, stored []Partial) *PartialText {
 	if slices.Contains(t.dropped, run) {
 		stored = nil
@@ -320,7 +319,7 @@ func (t *ThreadState) PartialText(run string, stored []Partial) *PartialText {
 	return s
 }
 
-// dropPartials forgets the flushed pieces of a run: the message is in the log now.
+// dropPartials drops the flushed text of a run, because its message is in the log.
 func (t *ThreadState) dropPartials(r *Run) {
 	if !r.Flushed {
 		return
@@ -333,8 +332,8 @@ func (t *ThreadState) dropPartials(r *Run) {
 	}
 }
 
-// Submit makes the submit of a named send of run r, which runs on thread t. Its
-// key in the target thread makes it arrive once, whoever repeats it.
+// Submit returns the submit of a send by run r on thread from. Its key makes a repeated send
+// harmless.
 func (s Send) Submit(r *Run, from *Thread) Submit {
 	in := Submit{
 		Thread: s.Target(r.ID), Run: DeriveID("send", r.ID, s.Name),
@@ -349,7 +348,7 @@ func (s Send) Submit(r *Run, from *Thread) Submit {
 	return in
 }
 
-// Target is the thread that a send of a run goes to.
+// Target returns the id of the thread that a send of a run goes to.
 func (s Send) Target(run string) string {
 	if s.Thread == "" {
 		return DeriveID("thread", run, s.Name)

@@ -2,14 +2,14 @@ package mailroom
 
 import "time"
 
-// Interrupted is the answer to an interrupt.
+// Interrupted is the result of an interrupt.
 type Interrupted struct {
 	Superseded []string `json:"superseded"`
 	Stopping   *string  `json:"stopping"`
 }
 
-// Cancel ends a run, or asks it to stop if a worker holds it. Cancelling a
-// cancelled run, or one that stops already, changes nothing.
+// Cancel ends a run, or asks it to stop if a worker holds it. Cancelling a cancelled or stopping
+// run changes nothing.
 func (t *ThreadState) Cancel(run, by string, now time.Time) (*Run, error) {
 	r := t.runs[run]
 	switch {
@@ -18,7 +18,7 @@ func (t *ThreadState) Cancel(run, by string, now time.Time) (*Run, error) {
 	case r.Status == StatusCancelled:
 		return r, nil
 	case r.Status.Finished():
-		return nil, Errorf(CodeConflict, "run %s has %s already", run, r.Status)
+		return nil, Errorf(CodeConflict, "run %s has already %s", run, r.Status)
 	}
 	t.promote(now)
 	if r.ID == t.Current {
@@ -31,9 +31,8 @@ func (t *ThreadState) Cancel(run, by string, now time.Time) (*Run, error) {
 	return r, nil
 }
 
-// Interrupt supersedes what is queued and stops the current run. With a place above
-// 0 it does so to what has a place before that one, and leaves alone what came
-// later: said again, it stops nothing else.
+// Interrupt supersedes the queue and stops the current run. A place above 0 limits it to runs with
+// a lower place, so that a repeated call does not affect later runs.
 func (t *ThreadState) Interrupt(place int64, by string, now time.Time) Interrupted {
 	t.promote(now)
 	old := func(r *Run) bool { return place <= 0 || r.Place < place }
@@ -47,8 +46,8 @@ func (t *ThreadState) Interrupt(place int64, by string, now time.Time) Interrupt
 
 func everyRun(*Run) bool { return true }
 
-// stopCurrent marks the current run if a worker holds it, and ends it at once
-// if none does. It returns the id of a run that has yet to stop.
+// stopCurrent asks the current run to stop if a worker holds it, and cancels it otherwise. It
+// returns the id of a run that has yet to stop.
 func (t *ThreadState) stopCurrent(why Reason, by string, now time.Time) *string {
 	r := t.current()
 	if r == nil {
@@ -71,13 +70,12 @@ func (t *ThreadState) stopCurrent(why Reason, by string, now time.Time) *string 
 	return &id
 }
 
-// supersede cancels every run that never started, is nobody's child, and is one of
-// these.
+// supersede cancels the runs among these that never started, except child runs.
 func (t *ThreadState) supersede(these func(*Run) bool, by string, now time.Time) []string {
 	ids := []string{}
 	var old []*Run
 	for _, w := range []*window{&t.queue, &t.scheduled} {
-		var kept []*Run // taken out at once: one by one costs the square of a backlog
+		var kept []*Run // rebuilt in one pass: removing one by one is quadratic
 		for _, r := range w.runs {
 			if r.Parent != "" || !these(r) {
 				kept = append(kept, r)

@@ -6,120 +6,117 @@ import (
 	"time"
 )
 
-// ErrStoreClosed is the cause of an Unavailable error after which the store
-// takes no further write until it is opened again.
+// ErrStoreClosed is the cause of a CodeUnavailable error after which the store accepts no write
+// until it is reopened.
 var ErrStoreClosed = errors.New("the store is closed")
 
-// Store keeps the rows. It decides nothing: rules live in the transitions.
-// Times are UTC and whole microseconds. Values returned belong to the caller,
-// values given belong to the caller too: a store must copy what it keeps.
+// Store persists the rows. It decides nothing: the rules are in the transitions. Times are UTC with
+// microsecond precision. The caller owns the values that it receives and those that it passes; a
+// store must copy what it keeps.
 type Store interface {
-	// Update runs f in one transaction. When it returns nil the changes must
-	// have reached stable storage; when f fails nothing is written and f's
-	// error is returned as it is. An Error of code Unavailable means that
-	// the outcome is unknown. Only one Update of a handle runs at a time.
+	// Update runs f in one transaction. When Update returns nil, the changes must have reached
+	// stable storage. When f fails, nothing is written and f's error is returned unchanged. An
+	// Error of CodeUnavailable means that the outcome is unknown. A handle runs one Update at a
+	// time.
 	Update(ctx context.Context, f func(Tx) error) error
-	// View runs f on one consistent snapshot. It must not wait for Update.
-	// f does no network I/O and reads a page at a time.
+	// View runs f on one consistent snapshot. It must not wait for Update. f does no network I/O
+	// and reads a page at a time.
 	View(ctx context.Context, f func(Reader) error) error
 	Close() error
 }
 
-// Tx is a transaction that may write.
+// Tx is a read-write transaction.
 //
 // archtest: the queries of a Reader, and four methods that write.
 type Tx interface {
 	Reader
-	// Now is the transaction's one time.
+	// Now returns the time of the transaction, which does not change.
 	Now() time.Time
-	// Lock locks worker rows, then thread rows, each in id order, and returns
-	// them in the order asked. A worker that does not exist comes back nil. A
-	// thread that does not exist comes back with its ID and Key 0; it must
-	// not exist for anybody unless it is written. It may be called again, also
-	// after Due, for what turned out to be needed; a row that the transaction
-	// holds already comes as the transaction has left it. Such a late call is
-	// out of order: a store with several writers must end a wait in a circle
-	// by failing one of the Updates, with nothing written.
+	// Lock locks worker rows, then thread rows, each in id order, and returns them in the order
+	// requested. An unknown worker is returned as nil. An unknown thread is returned with its ID
+	// and Key 0; it must stay invisible to others unless it is written.
+	//
+	// Lock may be called again, also after Due, for rows that turn out to be needed. A row that the
+	// transaction has locked already is returned with the transaction's changes. Such a call is out
+	// of order: a store with several writers must resolve a deadlock by failing one of the Updates,
+	// with nothing written.
 	Lock(workers, threads []string) ([]*Worker, []*Thread, error)
-	// Due locks and returns threads that are due at now, never waiting: a
-	// row that somebody else holds is skipped. Per want they come by
-	// (Due.Priority, Due.At, Key), at most Slots of them. next is the
-	// earliest later due time among the wants that were not cut off by
-	// their Slots, zero if there is none.
+	// Due locks and returns threads that are due at now. It never waits: it skips rows that another
+	// transaction has locked. The threads of each want are ordered by (Due.Priority, Due.At, Key),
+	// at most Slots of them. next is the earliest later due time among the wants that Slots did not
+	// cut off, zero if there is none.
 	Due(now time.Time, wants []Capacity) (due []*Thread, next time.Time, err error)
-	// Write inserts the rows whose Key is 0, giving them one, and updates
-	// the others, all fields. Rows of one Changes may refer to each other.
+	// Write inserts the rows whose Key is 0 and sets their Key, and updates all fields of the
+	// others. Rows of one Changes may refer to each other.
 	Write(c *Changes) error
 }
 
-// Capacity asks for due threads of one agent, or for those whose claim is over.
+// Capacity requests due threads of one agent, or, with Agent "", threads whose claim is overdue.
 type Capacity struct {
-	Agent       string // "": threads with Due.Agent ""
-	Slots       int    // threads wanted, at least 1
-	LastAttempt bool   // true: threads with Due.LastAttempt; false: those without
-	// Share bounds the threads of one owner among the wanted; nil: no bound. It
-	// must cost by the number of owners, not by their threads. What comes later is
-	// not looked for: the want counts as cut off.
+	Agent       string // Due.Agent of the threads
+	Slots       int    // maximum number of threads, at least 1
+	LastAttempt bool   // Due.LastAttempt of the threads
+	// Share bounds the threads per owner; nil means no bound. Its cost must grow with the number of
+	// owners, not with their threads. Later due times are not searched: the want counts as cut off.
 	Share *Share
 }
 
-// Share is what an owner may get: Most less what Held says that it has.
+// Share limits the threads per owner: Most, less those in Held.
 type Share struct {
 	Most int
 	Held map[string]int // by owner
 }
 
-// Left is what an owner may get, 0 or less if nothing.
+// Left returns how many more threads the owner may get, 0 or less if none.
 func (s *Share) Left(owner string) int { return s.Most - s.Held[owner] }
 
-// Reader has the queries. Lists that match nothing are empty, not errors.
+// Reader has the queries. A list without matches is empty, not an error.
 type Reader interface {
 	Threads(q ThreadQuery) ([]*Thread, error)
 	Runs(q RunQuery) ([]*Run, error)
-	// Count adds rows up. Without a Thread it must not cost by the number of
-	// threads and runs, but by that of owners and agents at most.
+	// Count sums up rows. Without a Thread, its cost must grow at most with the number of owners
+	// and agents, not with threads and runs.
 	Count(q CountQuery) (Counts, error)
 	Entries(q EntryQuery) ([]Entry, error)
 	Keys(thread string, keys []string) ([]SubmitKey, error)
 	// Partials returns the pieces of a run's unfinished message, by Offset.
 	Partials(run string) ([]Partial, error)
-	// Workers returns all worker rows by ID.
+	// Workers returns all worker rows, ordered by ID.
 	Workers() ([]*Worker, error)
 	Tickets(q TicketQuery) ([]*Ticket, error)
-	// Tokens returns the token rows of these names, or all, by Name, of which each
-	// has one.
+	// Tokens returns the token rows with these names, or all, ordered by Name. Names are unique.
 	Tokens(names ...string) ([]*Token, error)
-	// Definitions returns the kept versions of agents, by Agent and Version.
+	// Definitions returns the stored versions of agents, ordered by Agent and Version.
 	Definitions() ([]Definition, error)
 	Cursors(q CursorQuery) ([]Cursor, error)
 	Reservations(q ReservationQuery) ([]Reservation, error)
 }
 
-// ThreadQuery selects threads: all fields that are set must hold. The order is
-// newest first (by Key, descending), ascending with Oldest.
+// ThreadQuery selects threads that match all fields that are set. The order is newest first (by
+// Key, descending), ascending with Oldest.
 type ThreadQuery struct {
-	IDs    []string // these; in no promised order
-	Worker string   // claimed by this worker
+	IDs    []string // in any order
+	Worker string   // with a claim of this worker
 	Agent  string
-	// Deleted asks for the threads that are being deleted, which no other query
-	// finds; see [Thread.DeletedAt].
+	// Deleted selects the threads that are being deleted, which no other query returns; see
+	// [Thread.DeletedAt].
 	Deleted   bool
-	DeliverTo string // delivers to this thread
-	// Prefix asks for the threads whose ID begins with it, in the order of their IDs,
-	// after the ID After; not with others but Limit and Bytes.
+	DeliverTo string // with this DeliverTo
+	// Prefix selects the threads whose ID has this prefix, ordered by ID, after the ID After. It
+	// combines with Limit and Bytes only.
 	Prefix      string
 	After       string
-	OnePerAgent bool  // of each name in Due.Agent one due or later due thread, by that name; not with others
+	OnePerAgent bool  // one thread per Due.Agent, due now or later, ordered by it; not with other fields
 	From        int64 // only Keys below it, or above it with Oldest; 0: from the start
 	Oldest      bool
-	Limit       int // 0: all
+	Limit       int // 0: no limit
 	Bytes       int // see RunQuery
 }
 
-// RunQuery selects runs: all fields that are set must hold. The order is newest
-// first (by Key, descending), unless Set names another.
+// RunQuery selects runs that match all fields that are set. The order is newest first (by Key,
+// descending), unless Set has another.
 type RunQuery struct {
-	IDs      []string // these; in no promised order
+	IDs      []string // in any order
 	Thread   string
 	Agent    string
 	Parent   string // runs that descend from this run
@@ -127,40 +124,39 @@ type RunQuery struct {
 	Set      RunSet
 	From     int64 // only Keys below it, or above it with Oldest; 0: from the start; not with a Set
 	Oldest   bool  // oldest first; not with a Set
-	Limit    int   // 0: all
-	// Bytes ends the list with the row that exceeds it, so that one page is never
-	// more than that and a row. Rows count as the store keeps them. 0: any number;
-	// not with IDs.
+	Limit    int   // 0: no limit
+	// Bytes ends the list with the row that exceeds it, so one page has at most one row more than
+	// Bytes, in the size that the store keeps. 0: no limit; not with IDs.
 	Bytes int
 }
 
-// RunSet names a part of a thread's runs that has an order of its own.
+// RunSet is a part of a thread's runs with an order of its own.
 type RunSet int
 
 const (
 	RunsAll       RunSet = iota
-	RunsQueued           // never started and not held, by (Priority, Place)
-	RunsScheduled        // never started and held, by (NotBefore, Place)
+	RunsQueued           // never started and not scheduled, by (Priority, Place)
+	RunsScheduled        // never started and scheduled, by (NotBefore, Place)
 )
 
-// CountQuery selects what is added up: all fields that are set must hold.
+// CountQuery selects the rows to count: those that match all fields that are set.
 type CountQuery struct {
-	Owner    *string // of the thread; "" is of threads that have none
+	Owner    *string // of the thread; "" selects threads without an owner
 	Agent    string
 	Statuses []Status
-	Thread   string // reads the runs of this thread, or of its Set
-	Set      RunSet // with a Thread only
+	Thread   string // counts the runs of this thread, or of its Set
+	Set      RunSet // requires Thread
 }
 
-// Counts are what a CountQuery selects. Threads and Due are of queries that have no
-// field but Owner.
+// Counts is the result of a CountQuery. Threads and Due are set if the query has no field but
+// Owner.
 type Counts struct {
-	Runs    map[Status]int // those that are not 0
-	Threads int            // also those that are being deleted
-	Due     time.Time      // the earliest due time of a thread that is due for an agent
+	Runs    map[Status]int // without zero counts
+	Threads int            // including those being deleted
+	Due     time.Time      // earliest due time of a thread with a Due.Agent
 }
 
-// Sum is the number of runs.
+// Sum returns the number of runs.
 func (c Counts) Sum() (n int) {
 	for _, of := range c.Runs {
 		n += of
@@ -168,36 +164,35 @@ func (c Counts) Sum() (n int) {
 	return n
 }
 
-// TicketQuery selects tickets: all fields that are set must hold. The order is
-// newest first (by Key, descending).
+// TicketQuery selects tickets that match all fields that are set. The order is newest first (by
+// Key, descending).
 type TicketQuery struct {
-	IDs    []string // these; in no promised order
-	Runs   []string // of these runs; in no promised order
+	IDs    []string // in any order
+	Runs   []string // of these runs; in any order
 	Thread string
 	States []TicketState
 	Kinds  []TicketKind
 	From   int64 // only Keys below it; 0: from the newest
-	Limit  int   // 0: all
-	Bytes  int   // see RunQuery; not with Runs either
+	Limit  int   // 0: no limit
+	Bytes  int   // see RunQuery; not with IDs or Runs
 }
 
-// ReservationQuery selects reservations: all fields that are set must hold. The
-// order is by Thread, Fence and ID.
+// ReservationQuery selects reservations that match all fields that are set, ordered by Thread,
+// Fence and ID.
 type ReservationQuery struct {
-	ID     string // this one
+	ID     string
 	Thread string // of this project
 }
 
-// CursorQuery selects cursors: all fields that are set must hold. The order is by
-// Channel and Identity.
+// CursorQuery selects cursors that match all fields that are set, ordered by Channel and Identity.
 type CursorQuery struct {
 	Channel    string
-	Identities []string // these, which are different; with a Channel
+	Identities []string // distinct; requires Channel
 	Limit      int      // 0: all; not with Identities
 }
 
-// EntryQuery selects a slice of one thread's log, in order of Seq, or in
-// descending order with Backward. Kinds and Run filter what is in it.
+// EntryQuery selects a range of one thread's log, ordered by Seq, descending with Backward. Kinds
+// and Run filter the range.
 type EntryQuery struct {
 	Thread   string
 	After    int64 // exclusive; 0: from the first
@@ -205,16 +200,14 @@ type EntryQuery struct {
 	Backward bool
 	Kinds    []string
 	Run      string
-	Limit    int // 0: all
-	// Bytes ends the list with the entry that exceeds it, counted in the entries'
-	// JSON. So who gets more than Bytes knows that there may be more entries. 0: any
-	// number.
+	Limit    int // 0: no limit
+	// Bytes ends the list with the entry that exceeds it, counting the entries' JSON. A list with
+	// more than Bytes therefore may be incomplete. 0: no limit.
 	Bytes int
 }
 
-// FirstEntries returns the entries at the front of list that have at most so many
-// bytes of JSON together, at least one, and whether a query with these Bytes may
-// have left entries out.
+// FirstEntries returns the longest prefix of list with at most so many bytes of JSON, at least one
+// entry. more reports whether a query with these Bytes may have left entries out.
 func FirstEntries(list []Entry, bytes int) (first []Entry, more bool) {
 	sum := 0
 	for i := range list {
@@ -231,37 +224,38 @@ type Prefix struct {
 	Seq    int64
 }
 
-// Changes are the rows that one transaction writes. Entries of one thread are
-// consecutive and become one row. A thread whose entries, keys or new runs are
-// written is among Threads. The ID, Thread, Agent and FirstSeq of a run, and the
-// ID, Thread and Run of a ticket, stay as they were inserted; FirstSeq is at most
-// the thread's LastSeq of then. No two tokens have the same Name. What is dropped is dropped before anything is
-// written, and must cost by what it is, not by what stays.
+// Changes are the rows that one transaction writes.
+//
+// Entries of one thread are consecutive and become one row. Threads contains each thread whose
+// entries, keys or new runs are written. These fields never change after the insert: ID, Thread,
+// Agent and FirstSeq of a run, which is at most the thread's LastSeq then, and ID, Thread and Run
+// of a ticket. No two tokens have the same Name.
+//
+// A store drops rows before it writes others. The cost of a drop must grow with the dropped rows,
+// not with the remaining ones.
 type Changes struct {
-	Threads     []*Thread // the Owner of one that is there stays as it is
+	Threads     []*Thread // Owner never changes after the insert
 	Runs        []*Run
 	Entries     [][]Entry // one slice per thread
 	Keys        []SubmitKey
-	Partials    []Partial // one at the Offset of an older one replaces it
+	Partials    []Partial // replaces one with the same Run and Offset
 	Workers     []*Worker
-	Tickets     []*Ticket // of a run of their thread, there or written with them
+	Tickets     []*Ticket // their runs exist or are in Runs
 	Tokens      []*Token
-	Definitions []Definition // one of the same Agent and Version stays as it is
-	Cursors     []Cursor     // one of the same Channel and Identity is replaced
-	// Reservations are of threads that are there or written with them; one of the
-	// same ID is replaced.
+	Definitions []Definition // an existing Agent and Version is kept as it is
+	Cursors     []Cursor     // replaces one with the same Channel and Identity
+	// Reservations replace those with the same ID. Their threads exist or are in Threads.
 	Reservations []Reservation
 
 	DropPartials []string // run ids
 	DropWorkers  []string
-	DropThreads  []string // with all that belongs to them
-	// DropEntries drops the entries below Seq, and the runs whose FirstSeq is
-	// below it with their tickets, partials and SubmitKeys. A key whose
-	// Result is not WasQueued, and so has no run of its own, goes when the
-	// LastSeq that its thread was written with is below Seq.
+	DropThreads  []string // with everything that belongs to them
+	// DropEntries drops the entries below Seq, and the runs whose FirstSeq is below it with their
+	// tickets, partials and submit keys. A key whose Result is not DispositionQueued has no run of
+	// its own; it is dropped when the LastSeq with which its thread was written is below Seq.
 	DropEntries     []Prefix
 	DropDefinitions []Definition // by Agent and Version
 	DropCursors     []Cursor     // by Channel and Identity
-	// DropReservations are ids.
+	// DropReservations lists ids.
 	DropReservations []string
 }

@@ -6,58 +6,58 @@ import (
 	"time"
 )
 
-// Submit is one message, or several, for a thread.
+// Submit is a request to hand one or more messages to a thread.
 type Submit struct {
 	Thread   string // see CheckThreadID
-	Run      string // id of the run that may be made
+	Run      string // id of the run, if one is created
 	Messages []NewMessage
 	Sender   string // identity of the submitter
-	Owner    string // owns the thread if this submit makes it
-	By       *Token // who asks: a thread that it does not see is refused. nil: the server itself
+	Owner    string // owner of the thread, if this submit creates it
+	By       *Token // caller, who must see the thread; nil: the server itself
 	Origin   Origin
 
-	Agent        string // resolved: never ""
+	Agent        string // never ""
 	AgentVersion string
-	SetAgent     bool // Agent was asked for: it becomes the thread's
+	SetAgent     bool // Agent was requested and becomes the thread's agent
 	Mode         Mode // "" is ModeQueue
 	Key          string
 	Priority     *int // nil is DefaultPriority
 	NotBefore    time.Time
 	ExpectRun    string
 	MaxAttempts  int // 0 is DefaultAttempts
-	// NoRetry says that the agent's failure is an answer: the run is not retried,
-	// not even after an outage. A claim that is lost is taken up again.
+	// NoRetry fails the run on any error of its agent, outages included. A lost claim is still
+	// retried.
 	NoRetry      bool
 	Options      json.RawMessage
 	Parent       string
-	ParentThread string // of the thread this submit makes
+	ParentThread string // parent of the thread, if this submit creates it
 	Metadata     map[string]string
-	Decisions    []Decision // made in the same transaction, on tickets of this thread
+	Decisions    []Decision // on tickets of this thread, in the same transaction
 	Caller       *Caller
 	Lineage      []string
-	// DeliverTo is the thread that this one delivers to from now on, unless it
-	// delivers to one already. If this submit makes it, it is DeliverAgent's.
+	// DeliverTo becomes the thread's DeliverTo, unless it has one. If this submit creates that
+	// thread, DeliverAgent is its agent.
 	DeliverTo        string
 	DeliverAgent     string
-	Target           *Thread  // the row of DeliverTo, there or not
-	Cursor           *Cursor  // moves with the submit, also if its key is known
-	Queued           int      // runs in the thread's queue now
-	MaxQueued        int      // 0: any
-	ForeignNamespace bool     // the id of a new thread lies in a namespace of others, see [Token.InForeignNamespace]
-	Reserved         []string // beginnings of thread ids that only the operator makes
+	Target           *Thread  // row of DeliverTo, which may not exist
+	Cursor           *Cursor  // moves with the submit, even for a repeat
+	Queued           int      // current number of runs in the thread's queue
+	MaxQueued        int      // 0: no limit
+	ForeignNamespace bool     // the new thread's id is in another token's namespace, see [Token.InForeignNamespace]
+	Reserved         []string // prefixes of thread ids that only the operator may create
 
-	sum string // digest, once checked
+	sum string // digest, set by Check
 }
 
-// NewMessage is a message to be submitted.
+// NewMessage is a message to submit.
 type NewMessage struct {
-	Role       Role // "" is User
+	Role       Role // "" is RoleUser
 	Parts      []Part
 	Visibility string // "" is VisibleAll
 }
 
-// Submitted is the answer to a Submit. Message is the id of its last message
-// and Seq that message's entry.
+// Submitted is the result of a Submit. Message is the id of its last message and Seq the entry of
+// that message.
 type Submitted struct {
 	Message     string      `json:"message"`
 	Run         string      `json:"run"`
@@ -70,7 +70,7 @@ type Submitted struct {
 	Stopping    *string     `json:"stopping"`
 }
 
-// Disposition says what became of a submit.
+// Disposition is what became of a submit.
 type Disposition string
 
 const (
@@ -79,10 +79,10 @@ const (
 	DispositionCollected Disposition = "collected"
 	DispositionResumed   Disposition = "resumed"
 	DispositionDuplicate Disposition = "duplicate"
-	DispositionNotified  Disposition = "told" // a notification, which makes no run
+	DispositionNotified  Disposition = "told" // a notification; it has no run
 )
 
-// Size is about how many bytes the submit carries.
+// Size returns the approximate size of the submit in bytes.
 func (in *Submit) Size() int {
 	n := len(in.Options)
 	for _, d := range in.Messages {
@@ -91,7 +91,7 @@ func (in *Submit) Size() int {
 	return n
 }
 
-// PartsSize is how many bytes parts carry.
+// PartsSize returns the size of the text and data of parts in bytes.
 func PartsSize(parts []Part) (n int) {
 	for _, p := range parts {
 		n += len(p.Text) + len(p.Data)
@@ -99,24 +99,23 @@ func PartsSize(parts []Part) (n int) {
 	return n
 }
 
-// maxCollectDelay is how long a run can be put off by messages that join it.
+// maxCollectDelay bounds how long collected messages can delay a run.
 const maxCollectDelay = 10 * time.Second
 
-// Scope says what Submit looks at on t.
+// Scope returns how much of the queue of t Submit reads.
 func (in *Submit) Scope(t *Thread) Scope {
 	switch in.Mode {
 	case ModeInterrupt, ModeLatest, ModeCollect:
 		return ScopeAll
 	}
 	if t.Current != "" || !t.Due.At.IsZero() && t.HeldAt.IsZero() && in.NotBefore.IsZero() {
-		return ScopeRow // it tells who is next
+		return ScopeRow // the row has the head of the queue
 	}
 	return ScopeHead
 }
 
-// Submit takes messages in. What it does to a busy thread is in.Mode's; a key
-// seen before answers with the first result, and with the present status of the
-// run, which must be loaded.
+// Submit accepts messages for the thread; in.Mode decides what happens if it is busy. A known key
+// returns the first result, with the current status of the run, which must be loaded.
 func (t *ThreadState) Submit(in Submit, now time.Time) (Submitted, error) {
 	if in.sum == "" {
 		if err := in.Check(); err != nil {
@@ -186,7 +185,7 @@ func (t *ThreadState) apply(in *Submit, now time.Time) Submitted {
 	return out
 }
 
-// answerRepeat answers a submit whose key is known.
+// answerRepeat answers a submit with a known key.
 func (t *ThreadState) answerRepeat(k SubmitKey, sum string) (Submitted, error) {
 	if k.Digest != sum {
 		return Submitted{}, Errorf(CodeConflict, "key %q was used in thread %q for another submit; use a new key for new content", k.Key, t.ID)
@@ -201,7 +200,7 @@ func (t *ThreadState) answerRepeat(k SubmitKey, sum string) (Submitted, error) {
 
 func (t *ThreadState) idle() bool { return t.Current == "" && t.Due.At.IsZero() }
 
-// ensureThread makes the thread if it is new, and gives it the agent that was asked for.
+// ensureThread creates the thread if it is new, and sets the requested agent.
 func (t *ThreadState) ensureThread(in *Submit, now time.Time) {
 	if !t.exists() {
 		t.Open(in.Agent, in.Owner, now)
@@ -215,8 +214,8 @@ func (t *ThreadState) ensureThread(in *Submit, now time.Time) {
 	}
 }
 
-// Open opens the thread for an agent, unless it is there: one that others
-// deliver to, before anything has arrived.
+// Open creates the thread unless it exists. A delivery thread is created this way, before its first
+// message.
 func (t *ThreadState) Open(agent, owner string, now time.Time) {
 	if t.exists() {
 		return
@@ -227,7 +226,7 @@ func (t *ThreadState) Open(agent, owner string, now time.Time) {
 	t.touchRow()
 }
 
-// deliveryPatch is what the submit changes of where its thread delivers.
+// deliveryPatch returns the change of the thread's DeliverTo.
 func (in *Submit) deliveryPatch() ThreadPatch {
 	if in.DeliverTo == "" {
 		return ThreadPatch{}
@@ -235,7 +234,7 @@ func (in *Submit) deliveryPatch() ThreadPatch {
 	return ThreadPatch{By: in.By, DeliverTo: &in.DeliverTo, Target: in.Target}
 }
 
-// enqueue makes a run for the messages of in.
+// enqueue creates a run for the messages of in.
 func (t *ThreadState) enqueue(in *Submit, now time.Time) *Run {
 	r := t.newRun(in.Run, in, now)
 	t.appendMessages(r, r.ID, in, now)
@@ -261,9 +260,8 @@ func (t *ThreadState) newRun(id string, in *Submit, now time.Time) *Run {
 	return r
 }
 
-// appendMessages appends the messages of in and makes them the inputs of r; run is the one
-// that they are for, r or the current one. Message ids are "<r>.<seq>", so that
-// an id alone finds its entry.
+// appendMessages appends the messages of in and makes them inputs of r. run is the run that reads
+// them: r or the current one. Message ids are "<r>.<seq>", so an id alone locates its entry.
 func (t *ThreadState) appendMessages(r *Run, run string, in *Submit, now time.Time) {
 	for _, d := range in.Messages {
 		m := Message{
@@ -291,10 +289,10 @@ func (r *Run) queuedBody() RunQueued {
 	return b
 }
 
-// collectable is the newest run that was never claimed and fits: same agent and
-// sender, and nobody's child. A run that was retried by hand has listed its
-// messages already, one that joined it would be in no transcript. A full one takes
-// nothing more, and older ones are passed over: the messages keep their order.
+// collectable returns the newest run, if it was never claimed and has the same agent and sender,
+// and no parent. A manually retried run has listed its inputs already, so a message added to it
+// would be in no transcript. A full run accepts nothing more, and older runs are not considered, to
+// keep the order of messages.
 func (t *ThreadState) collectable(in *Submit) *Run {
 	var newest *Run
 	for _, w := range []*window{&t.queue, &t.scheduled} {
@@ -311,8 +309,8 @@ func (t *ThreadState) collectable(in *Submit) *Run {
 	return newest
 }
 
-// collect adds the messages to r. With NotBefore it puts a held run off, but
-// not for longer than collectFor after it was made.
+// collect adds the messages to r. NotBefore delays a scheduled run, up to maxCollectDelay after its
+// creation.
 func (t *ThreadState) collect(r *Run, in *Submit, now time.Time) Submitted {
 	t.appendMessages(r, r.ID, in, now)
 	if at := in.NotBefore; r.Scheduled && at.After(r.NotBefore) {

@@ -8,28 +8,28 @@ import (
 	"time"
 )
 
-// TicketKind says what a ticket waits for.
+// TicketKind is the kind of a ticket: what its run waits for.
 type TicketKind string
 
 const (
-	TicketApproval TicketKind = "approval" // somebody allows or forbids an action
-	TicketInput    TicketKind = "input"    // somebody answers
+	TicketApproval TicketKind = "approval" // a person approves or denies an action
+	TicketInput    TicketKind = "input"    // a person answers
 	TicketChildren TicketKind = "children" // a run that was sent to another thread ends
-	TicketTimer    TicketKind = "timer"    // a time comes
-	TicketEvent    TicketKind = "event"    // something outside happens
+	TicketTimer    TicketKind = "timer"    // a time is reached
+	TicketEvent    TicketKind = "event"    // an external event
 )
 
-// TicketState is where a ticket stands.
+// TicketState is the state of a ticket.
 type TicketState string
 
 const (
 	TicketOpen    TicketState = "open"
 	TicketDecided TicketState = "decided"
-	TicketExpired TicketState = "expired" // its time came first; never an approval
-	TicketVoid    TicketState = "void"    // its run ended without it
+	TicketExpired TicketState = "expired" // not decided in time; never counts as an approval
+	TicketVoid    TicketState = "void"    // its run ended first
 )
 
-// Verdict is what is decided on a ticket.
+// Verdict is a decision on a ticket.
 type Verdict string
 
 const (
@@ -38,9 +38,9 @@ const (
 	VerdictAnswer  Verdict = "answer"
 )
 
-// Ticket is the row of something that a run needs before it goes on.
+// Ticket is the row of a decision or event that a run needs before it continues.
 type Ticket struct {
-	Key       int64           `json:"-"` // the store's own; 0 until written
+	Key       int64           `json:"-"` // set by the store; 0 until written
 	ID        string          `json:"id"`
 	Thread    string          `json:"thread"`
 	Run       string          `json:"run"`
@@ -49,7 +49,7 @@ type Ticket struct {
 	Prompt    string          `json:"prompt"`
 	Action    string          `json:"action"`
 	Arguments json.RawMessage `json:"arguments"`
-	// Digest is the SHA-256, in hex, of exactly what is asked.
+	// Digest is the SHA-256, in hex, of the request as shown.
 	Digest    string          `json:"digest"`
 	State     TicketState     `json:"state"`
 	ExpiresAt *time.Time      `json:"expires_at"`
@@ -58,36 +58,36 @@ type Ticket struct {
 	Reason    string          `json:"reason"`
 	DecidedBy string          `json:"decided_by"`
 	DecidedAt *time.Time      `json:"decided_at"`
-	// Answers allows an approval to be answered with data as well.
+	// Answers allows data as the answer to an approval.
 	Answers bool `json:"answers,omitempty"`
-	// Holds keeps messages in the queue, as an approval does.
+	// Holds keeps messages in the queue while the ticket is open, as an approval does.
 	Holds bool `json:"holds,omitempty"`
 }
 
-// Ask is a question under a name. Asking it again returns the ticket there is;
-// asking something else under the same name is a conflict.
+// Ask is a request for a ticket. Repeating it under the same name returns the existing ticket; a
+// different request under the same name is a conflict.
 type Ask struct {
 	Name      string
 	Kind      TicketKind
 	Prompt    string
 	Action    string
 	Arguments json.RawMessage
-	Expires   time.Time     // when the ticket expires, or a timer fires; zero: never
-	After     time.Duration // instead of Expires: that long after it was first asked
-	Answers   bool          // an Approval that may be answered with data
-	// Holds says of an Event that messages wait in the queue while it is open,
-	// instead of resuming the run.
+	Expires   time.Time     // when the ticket expires or the timer fires; zero: never
+	After     time.Duration // alternative to Expires, relative to the first request
+	Answers   bool          // for TicketApproval: data is accepted as an answer
+	// Holds, for TicketEvent, keeps messages in the queue while it is open, instead of resuming the
+	// run with them.
 	Holds bool
 }
 
-// Wait is what a parked run waits for: all of the named tickets, or any.
+// Wait names the tickets a parked run waits for: all of them, or any.
 type Wait struct {
 	Any   bool     `json:"any,omitempty"`
 	Names []string `json:"names"`
 }
 
-// Decision is an answer to a ticket. Digest is what was shown, or its first 16
-// characters or more; an approval needs it.
+// Decision is a decision on a ticket. Digest is the digest of the ticket as shown, or at least its
+// first 16 characters; an approval requires it.
 type Decision struct {
 	Ticket  string
 	Verdict Verdict
@@ -97,13 +97,13 @@ type Decision struct {
 	By      string
 }
 
-// MaxAnswer bounds the answer of a ticket, in bytes.
+// MaxAnswer bounds the answer of a ticket in bytes.
 const MaxAnswer = 64 << 10
 
-// TicketID is the id of a run's ticket of that name.
+// TicketID returns the id of a run's ticket with this name.
 func TicketID(run, name string) string { return DeriveID("ticket", run, name) }
 
-// Digest is the SHA-256, in hex, of exactly what is asked.
+// Digest returns the SHA-256, in hex, of the request as it is shown.
 func (a *Ask) Digest() string {
 	return longDigest(struct {
 		Kind           TicketKind
@@ -113,17 +113,17 @@ func (a *Ask) Digest() string {
 	}{a.Kind, a.Prompt, a.Action, a.Arguments, a.Answers})
 }
 
-// equal reports whether d decides what the other does.
+// equal reports whether both are the same decision.
 func (d *Decision) equal(other *Decision) bool {
 	return d.Verdict == other.Verdict && (d.Answer == nil) == (other.Answer == nil) && digest(d.Answer) == digest(other.Answer)
 }
 
-// checkAsks also refuses a ticket for a child that nobody sends: nothing would
-// ever decide it.
+// checkAsks validates asks. It refuses tickets of kind children: they come with a send, and nothing
+// else would decide them.
 func checkAsks(asks []Ask) error {
 	for i := range asks {
 		if asks[i].Kind == TicketChildren {
-			return invalid("tickets", "of kind children come with a send that is waited for", asks[i].Name)
+			return invalid("tickets", "of kind children are opened by a send with answer wait", asks[i].Name)
 		}
 		if err := asks[i].Check(); err != nil {
 			return err
@@ -132,7 +132,7 @@ func checkAsks(asks []Ask) error {
 	return nil
 }
 
-// Check refuses an Ask that breaks a rule by itself.
+// Check validates a.
 func (a *Ask) Check() error {
 	if a.Name == "" || !cleanText(a.Name+a.Prompt+a.Action) {
 		return invalid("tickets", "need a name, and text without NUL", a.Name)
@@ -140,19 +140,19 @@ func (a *Ask) Check() error {
 	if n := len(a.Name) + len(a.Prompt) + len(a.Action); n > MaxAnswer {
 		return tooLarge("tickets", fmt.Sprintf("have more than %d bytes of text", MaxAnswer), n)
 	}
-	for _, at := range []time.Time{a.Expires, a.Expires.UTC()} { // it is written as given, and as shown
+	for _, at := range []time.Time{a.Expires, a.Expires.UTC()} { // both forms are written
 		if _, err := at.MarshalJSON(); err != nil || at.Year() < 1 {
-			return invalid("tickets", "expire at a time that is not between the years 1 and 9999", a.Name)
+			return invalid("tickets", "must expire between the years 1 and 9999", a.Name)
 		}
 	}
 	switch a.Kind {
 	case TicketApproval, TicketInput, TicketEvent, TicketChildren:
 	case TicketTimer:
 		if a.Expires.IsZero() && a.After <= 0 {
-			return invalid("tickets", "of kind timer need a time", a.Name)
+			return invalid("tickets", "of kind timer need expires or after", a.Name)
 		}
 	default:
-		return invalid("tickets", "have kind approval, input, timer or event", string(a.Kind))
+		return invalid("tickets", "must have kind approval, input, timer or event", string(a.Kind))
 	}
 	if a.Answers && a.Kind != TicketApproval {
 		return invalid("tickets", "answers goes with kind approval", a.Name)
@@ -166,7 +166,7 @@ func (a *Ask) Check() error {
 	return nil
 }
 
-// AddTicket adds a loaded ticket, unless it is there already.
+// AddTicket adds a loaded ticket, unless a value for it exists. It returns the value in use.
 func (t *ThreadState) AddTicket(row *Ticket) *Ticket {
 	if k, ok := t.tickets[row.ID]; ok {
 		return k
@@ -175,7 +175,7 @@ func (t *ThreadState) AddTicket(row *Ticket) *Ticket {
 	return row
 }
 
-// checkAsks refuses questions that contradict ones asked before.
+// checkAsks returns an error if an ask contradicts an earlier one with the same name.
 func (t *ThreadState) checkAsks(r *Run, asks []Ask) error {
 	for i := range asks {
 		if err := asks[i].Check(); err != nil {
@@ -187,13 +187,13 @@ func (t *ThreadState) checkAsks(r *Run, asks []Ask) error {
 			differs = differs || asks[j].Name == asks[i].Name && asks[j].Digest() != asks[i].Digest()
 		}
 		if differs {
-			return Errorf(CodeConflict, "ticket %q of run %s asks something else already", asks[i].Name, r.ID)
+			return Errorf(CodeConflict, "ticket %q of run %s exists with other content; use another name", asks[i].Name, r.ID)
 		}
 	}
 	return nil
 }
 
-// openTickets opens the tickets that are not there yet.
+// openTickets opens the tickets that do not exist yet.
 func (t *ThreadState) openTickets(r *Run, asks []Ask, now time.Time) {
 	for i := range asks {
 		a := &asks[i]
@@ -231,7 +231,7 @@ func (t *ThreadState) touchTicket(k *Ticket) {
 	}
 }
 
-// ticketsOf returns the loaded tickets of a run, in one order everywhere.
+// ticketsOf returns the loaded tickets of a run, ordered by id.
 func (t *ThreadState) ticketsOf(r *Run) []*Ticket {
 	var of []*Ticket
 	for _, k := range t.tickets {
@@ -243,7 +243,7 @@ func (t *ThreadState) ticketsOf(r *Run) []*Ticket {
 	return of
 }
 
-// waitSatisfied reports whether a run that waits may go on.
+// waitSatisfied reports whether the run may continue.
 func (t *ThreadState) waitSatisfied(r *Run) bool {
 	if r.Wait == nil {
 		return true
@@ -265,14 +265,14 @@ func (w *Wait) Ended(open func(name string) bool) bool {
 	return left == 0 || w.Any && left < len(w.Names)
 }
 
-// waitExpired reports whether a parked run is about to go on because what it waits
-// for has expired, although no claim has come by to say so.
+// waitExpired reports whether the wait of a parked run has ended by expiry, although no transition
+// has recorded it yet.
 func (t *ThreadState) waitExpired(r *Run, now time.Time) bool {
 	return r.Wait.Ended(func(name string) bool { return t.tickets[TicketID(r.ID, name)].openAt(now) })
 }
 
-// StateAt is what the ticket's state is at now: an open one whose time has passed has
-// expired, although no transition has come by to write it.
+// StateAt returns the ticket's state at now. An open ticket whose time has passed counts as
+// expired, even if no transition has recorded it yet.
 func (k *Ticket) StateAt(now time.Time) TicketState {
 	if k.State == TicketOpen && k.ExpiresAt != nil && !k.ExpiresAt.After(now) {
 		return TicketExpired
@@ -280,14 +280,13 @@ func (k *Ticket) StateAt(now time.Time) TicketState {
 	return k.State
 }
 
-// openAt reports whether the ticket is open and may still be decided at now.
+// openAt reports whether the ticket can still be decided at now.
 func (k *Ticket) openAt(now time.Time) bool {
 	return k != nil && k.StateAt(now) == TicketOpen
 }
 
-// waitKind is what a parked run's open tickets make it: Question if it can be
-// answered by a message, Approval if messages queue behind it, or Event for
-// everything that no message concerns.
+// waitKind classifies a parked run by its open tickets: TicketInput if a message can answer one,
+// TicketApproval if messages must queue, TicketEvent otherwise.
 func (t *ThreadState) waitKind(r *Run, now time.Time) TicketKind {
 	kind := TicketEvent
 	for _, name := range r.Wait.Names {
@@ -310,7 +309,7 @@ func (t *ThreadState) requeue(r *Run, now time.Time) {
 	t.touchRun(r)
 }
 
-// expiry is the earliest time at which an open ticket of r expires or fires.
+// expiry returns the earliest time at which an open ticket of r expires or fires.
 func (t *ThreadState) expiry(r *Run) time.Time {
 	var first time.Time
 	for _, k := range t.ticketsOf(r) {
@@ -321,8 +320,8 @@ func (t *ThreadState) expiry(r *Run) time.Time {
 	return first
 }
 
-// expireTickets expires what is due of a parked run, and makes it due if its wait is
-// satisfied then.
+// expireTickets expires the due tickets of the parked run, and requeues the run if its wait has
+// ended.
 func (t *ThreadState) expireTickets(now time.Time) {
 	r := t.current()
 	if r == nil || r.Status != StatusWaiting {
@@ -340,7 +339,7 @@ func (t *ThreadState) expireTickets(now time.Time) {
 	}
 }
 
-// voidTickets closes what an ended run still asked.
+// voidTickets closes the open tickets of an ended run.
 func (t *ThreadState) voidTickets(r *Run) {
 	for _, k := range t.ticketsOf(r) {
 		if k.State == TicketOpen {
@@ -350,7 +349,7 @@ func (t *ThreadState) voidTickets(r *Run) {
 	}
 }
 
-// Decide answers a ticket, once. The same decision again returns the ticket.
+// Decide decides a ticket, once. Repeating the same decision returns the ticket.
 func (t *ThreadState) Decide(d Decision, now time.Time) (*Ticket, error) {
 	k, repeat, err := t.checkDecision(&d, now)
 	if err != nil || repeat {
@@ -376,7 +375,8 @@ func (t *ThreadState) decide(k *Ticket, d Decision, now time.Time) {
 	}
 }
 
-// checkDecision refuses a decision that does not fit its ticket.
+// checkDecision returns an error if the decision does not fit its ticket. repeat reports that the
+// same decision was made before.
 func (t *ThreadState) checkDecision(d *Decision, now time.Time) (k *Ticket, repeat bool, err error) {
 	k = t.tickets[d.Ticket]
 	if k == nil || t.runs[k.Run] == nil {
@@ -400,7 +400,7 @@ func (t *ThreadState) checkDecision(d *Decision, now time.Time) (k *Ticket, repe
 	case k.State == TicketDecided && d.equal(&Decision{Verdict: k.Decision, Answer: k.Answer}):
 		return k, true, nil
 	case k.State == TicketDecided:
-		return nil, false, Errorf(CodeConflict, "ticket %s was decided already: %s by %s", k.ID, k.Decision, k.DecidedBy)
+		return nil, false, Errorf(CodeConflict, "ticket %s was already decided: %s by %s", k.ID, k.Decision, k.DecidedBy)
 	case k.State == TicketVoid:
 		return nil, false, Errorf(CodeConflict, "ticket %s is void: its run has ended", k.ID)
 	case k.State == TicketExpired, k.ExpiresAt != nil && !k.ExpiresAt.After(now):
@@ -409,8 +409,8 @@ func (t *ThreadState) checkDecision(d *Decision, now time.Time) (k *Ticket, repe
 	return k, false, nil
 }
 
-// accepts says whether the kind of ticket takes the decision, and whether what was
-// shown is what is asked.
+// accepts returns an error if the ticket's kind does not allow the verdict, or its digest differs
+// from the one shown.
 func (k *Ticket) accepts(d *Decision) error {
 	ok := false
 	switch k.Kind {
@@ -423,13 +423,13 @@ func (k *Ticket) accepts(d *Decision) error {
 		return invalid("decision", fmt.Sprintf("does not fit a ticket of kind %s", k.Kind), string(d.Verdict))
 	}
 	if d.Verdict == VerdictAnswer && d.Answer == nil {
-		return invalid("answer", "is needed for the decision answer", "")
+		return invalid("answer", "is required for the decision answer", "")
 	}
 	if d.Digest == "" && d.Verdict == VerdictApprove {
-		return invalid("digest", "is needed for an approval: send the digest that was shown", "")
+		return invalid("digest", "is required to approve: send the digest that was shown", "")
 	}
 	if d.Digest != "" && (len(d.Digest) < 16 || !strings.HasPrefix(k.Digest, strings.ToLower(d.Digest))) {
-		return Errorf(CodeConflict, "ticket %s asks something else than what was shown: its digest is %s", k.ID, k.Digest)
+		return Errorf(CodeConflict, "digest mismatch: ticket %s now has digest %s; review it again", k.ID, k.Digest)
 	}
 	return nil
 }

@@ -8,49 +8,49 @@ import (
 	"unicode"
 )
 
-// Operator is the name of who runs the server. It owns what nobody else does and
-// may do everything; no token can be made under this name.
+// Operator is the name of the server's operator. It owns everything that no token owns and has all
+// permissions. No token can have this name.
 const Operator = "admin"
 
-// Permission is one thing that the holder of a token may do: its scope.
+// Permission is a scope of a token.
 type Permission string
 
 const (
-	PermissionRead   Permission = "read"   // look at threads, runs, tickets, and follow them
-	PermissionSubmit Permission = "submit" // send messages, and change, stop or retry what became of them
-	PermissionDecide Permission = "decide" // answer tickets
-	PermissionWork   Permission = "work"   // run agents for all threads, from another process
-	// PermissionMeasure reads the metrics, which count the work of all tokens.
+	PermissionRead   Permission = "read"   // read and follow threads, runs and tickets
+	PermissionSubmit Permission = "submit" // submit messages; edit, stop and retry them
+	PermissionDecide Permission = "decide" // decide tickets
+	PermissionWork   Permission = "work"   // run agents for all threads, as a remote worker
+	// PermissionMeasure allows reading the metrics, which cover the work of all tokens.
 	PermissionMeasure Permission = "metrics"
-	PermissionAdmin   Permission = "admin" // everything, in all threads
+	PermissionAdmin   Permission = "admin" // everything, on all threads
 )
 
-// Permissions are all there are, the least first.
+// Permissions returns all permissions, the weakest first.
 func Permissions() []Permission {
 	return []Permission{PermissionRead, PermissionSubmit, PermissionDecide, PermissionWork, PermissionMeasure, PermissionAdmin}
 }
 
-// Token is the row of an account: a name, and what the holder of its secret may
-// do. The secret itself is kept nowhere. A name has one token at a time; the
-// next one under the same name owns the same threads.
+// Token is the row of a token: a name and the permissions of the holder of its secret. The secret
+// itself is not stored. A name has one token at a time; a new token with the same name owns the
+// same threads.
 type Token struct {
-	Key       int64  // the store's own; 0 until written
-	Name      string // owns the threads that it makes, and is the sender of its messages
+	Key       int64  // set by the store; 0 until written
+	Name      string // owner of the threads it creates and sender of its messages
 	Sum       string // SHA-256 of the secret, in hex
 	Scopes    []Permission
-	Namespace string   // threads whose id begins with it are visible; "" adds none
-	Agents    []string // those that it may work for; none: all that the server does not run itself
-	Quotas    Quotas   // of its name, where they differ from the server's
-	Used      Use      // what its name has, summed up with the rows that say so
+	Namespace string   // prefix of the ids of visible threads; "": own threads only
+	Agents    []string // agents it may work for; none: all that the server does not run
+	Quotas    Quotas   // differences from the server's default quotas
+	Used      Use      // current use of the name
 	CreatedAt time.Time
-	UsedAt    time.Time // the last time, to the minute; zero: never
-	RevokedAt time.Time // zero: it is good
+	UsedAt    time.Time // last use, to the minute; zero: never
+	RevokedAt time.Time // zero: it is valid
 }
 
-// MaxTokenName bounds names of tokens, in bytes.
+// MaxTokenName bounds the length of token names in bytes.
 const MaxTokenName = 64
 
-// Check refuses a Token that breaks a rule by itself.
+// Check validates t.
 func (t *Token) Check() error {
 	plain := func(r rune) bool {
 		return r < unicode.MaxASCII && (unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("._-@", r))
@@ -59,13 +59,13 @@ func (t *Token) Check() error {
 	case t.Name == "" || len(t.Name) > MaxTokenName || strings.ContainsFunc(t.Name, func(r rune) bool { return !plain(r) }), t.Name == ".", t.Name == "..":
 		return invalid("name", fmt.Sprintf("must be 1 to %d letters, digits or any of . _ - @", MaxTokenName), t.Name)
 	case t.Name == Operator:
-		return invalid("name", "is the name of who runs the server", t.Name)
+		return invalid("name", "is reserved for the operator", t.Name)
 	case len(t.Scopes) == 0:
 		return invalid("scopes", "are missing: give at least one of read, submit, decide, work, metrics, admin", nil)
 	case t.Namespace != "" && t.Has(PermissionWork):
-		return invalid("namespace", "does not go with the scope work: a worker gets the runs of all threads", t.Namespace)
+		return invalid("namespace", "cannot be combined with the scope work: a worker gets the runs of all threads", t.Namespace)
 	case len(t.Agents) > 0 && !t.Has(PermissionWork):
-		return invalid("agents", "go with the scope work", t.Agents)
+		return invalid("agents", "require the scope work", t.Agents)
 	}
 	for _, s := range t.Scopes {
 		if !slices.Contains(Permissions(), s) {
@@ -77,14 +77,14 @@ func (t *Token) Check() error {
 	}
 	if t.Namespace != "" {
 		if id, err := CheckThreadID(t.Namespace); err != nil || id != t.Namespace {
-			return invalid("namespace", "must be the beginning of a thread id", t.Namespace)
+			return invalid("namespace", "must be a prefix of a thread id", t.Namespace)
 		}
 	}
 	return nil
 }
 
-// DeclaredAgents are the agents that tokens which are good name for their workers: runs
-// for them wait until such a worker comes.
+// DeclaredAgents returns the agents that valid worker tokens name. Runs of these agents wait for
+// such a worker.
 func DeclaredAgents(tokens []*Token) (agents []string) {
 	for _, t := range tokens {
 		if t.RevokedAt.IsZero() && t.Has(PermissionWork) {
@@ -94,8 +94,8 @@ func DeclaredAgents(tokens []*Token) (agents []string) {
 	return agents
 }
 
-// RunToken is the token that what a thread's runs do is judged by: they may do
-// what its owner may in threads of its own.
+// RunToken returns the token under which the runs of an owner's threads act: with the permissions
+// that the owner has on its own threads.
 func RunToken(owner string) *Token {
 	t := &Token{Name: owner, Scopes: []Permission{PermissionSubmit}}
 	if owner == Operator {
@@ -104,21 +104,21 @@ func RunToken(owner string) *Token {
 	return t
 }
 
-// Has reports whether the token has the scope p; admin has all.
+// Has reports whether the token has the permission p. PermissionAdmin includes all.
 func (t *Token) Has(p Permission) bool {
 	return slices.Contains(t.Scopes, p) || slices.Contains(t.Scopes, PermissionAdmin)
 }
 
-// Require refuses with Forbidden unless the token has the scope p.
+// Require returns CodeForbidden unless the token has the permission p.
 func (t *Token) Require(p Permission) error {
 	if t.Has(p) {
 		return nil
 	}
-	return Errorf(CodeForbidden, "this needs a token with the scope %s", p)
+	return Errorf(CodeForbidden, "this requires a token with the scope %s", p)
 }
 
-// CanSee reports whether the thread is visible to the token: to its owner, in its
-// namespace, and to admins. A thread whose owner is unknown is visible to nobody.
+// CanSee reports whether the token may see the thread: as its owner, by its namespace, or as an
+// admin. A deleted thread and one without an owner are invisible to every token.
 func (t *Token) CanSee(thread *Thread) bool {
 	switch {
 	case thread.Owner == "" || !thread.DeletedAt.IsZero():
@@ -129,12 +129,11 @@ func (t *Token) CanSee(thread *Thread) bool {
 	return thread.Owner == t.Name || t.Namespace != "" && strings.HasPrefix(thread.ID, t.Namespace)
 }
 
-// exists reports whether the thread was there before, or was made by this
-// transaction.
+// exists reports whether the thread exists, in the store or in this transaction.
 func (t *ThreadState) exists() bool { return t.Key != 0 || !t.CreatedAt.IsZero() }
 
-// CheckVisibleTo refuses who may not know of the thread, in the words for one that is not
-// there. nil is the server itself.
+// CheckVisibleTo returns CodeNotFound if the thread does not exist or who may not see it; the error
+// is the same in both cases. A nil who is the server itself.
 func (t *ThreadState) CheckVisibleTo(who *Token) error {
 	if t.CreatedAt.IsZero() || !t.DeletedAt.IsZero() || who != nil && !who.CanSee(&t.Thread) {
 		return errNoThread(t.ID)
@@ -144,11 +143,9 @@ func (t *ThreadState) CheckVisibleTo(who *Token) error {
 
 func errNoThread(id string) error { return Errorf(CodeNotFound, "no thread %q", id) }
 
-// checkReachable refuses a submit to a thread that its sender may not know of, as if
-// there were none. The end of a run is told to its own owner's threads and, as
-// only the operator's runs go to the threads of others, to the operator's: a
-// thread that somebody else made under the id of one that was deleted is neither.
-// A thread that is not there may be reserved.
+// checkReachable returns CodeNotFound if the submitter may not see the thread. The end of a run is
+// reported only to threads of the run's owner or of the operator: a thread recreated by another
+// owner under a deleted thread's id does not receive it. A new thread may have a reserved id.
 func (t *ThreadState) checkReachable(in *Submit) error {
 	if !t.exists() {
 		return in.checkCreate(t.ID)
@@ -163,9 +160,9 @@ func (t *ThreadState) checkReachable(in *Submit) error {
 	return errNoThread(t.ID)
 }
 
-// InForeignNamespace reports whether a thread made by this token under this id would lie in a
-// namespace of others alone, who make threads there: a namespace that is only looked
-// at is for anybody to fill. Ids in the form that the server gives belong to none.
+// InForeignNamespace reports whether a thread created by t with this id would lie in a namespace
+// that only other tokens, with permission to submit, have. Read-only namespaces reserve nothing.
+// Ids in the form of the server's are in no namespace.
 func (t *Token) InForeignNamespace(id string, tokens []*Token) bool {
 	if t.Name == Operator || t.Has(PermissionAdmin) || isServerID(id) {
 		return false
@@ -184,7 +181,7 @@ func (t *Token) InForeignNamespace(id string, tokens []*Token) bool {
 	return squats
 }
 
-// isServerID reports whether an id is a UUID in its usual form.
+// isServerID reports whether id is a UUID in canonical form.
 func isServerID(id string) bool {
 	if len(id) != 36 {
 		return false
@@ -198,7 +195,7 @@ func isServerID(id string) bool {
 	return true
 }
 
-// checkCreate refuses a thread that is for the operator to make, or for others.
+// checkCreate returns an error if the submitter may not create the thread.
 func (in *Submit) checkCreate(id string) error {
 	if in.By == nil || in.By.Name == Operator || in.By.Has(PermissionAdmin) {
 		return nil
@@ -208,7 +205,7 @@ func (in *Submit) checkCreate(id string) error {
 	}
 	for _, begin := range in.Reserved {
 		if strings.HasPrefix(id, begin) {
-			return Errorf(CodeForbidden, "thread %q is not there, and ids that begin with %q are for the operator to make", id, begin)
+			return Errorf(CodeForbidden, "thread %q does not exist, and only the operator may create threads whose id begins with %q", id, begin)
 		}
 	}
 	return nil

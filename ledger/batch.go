@@ -26,25 +26,25 @@ const (
 type batchLoad struct {
 	count, bytes, large int
 	noLarge             bool
-	behind              map[string]bool // threads with an operation that waits for a later batch
+	blocked             map[string]bool // threads with an operation that waits for a later batch
 }
 
-// takes reports whether an operation goes into the batch. One that does not keeps the
+// admit reports whether an operation goes into the batch. One that does not keeps the
 // others of its threads behind it.
-func (n *batchLoad) takes(o *op) bool {
+func (n *batchLoad) admit(o *op) bool {
 	fits := n.count < maxBatch && (n.count == 0 || n.bytes+o.size <= maxBytes)
 	if o.size >= largeOp {
 		fits = fits && !n.noLarge && (n.large == 0 || n.large+o.size <= maxLarge)
 	}
 	for _, id := range o.threads {
-		fits = fits && !n.behind[id]
+		fits = fits && !n.blocked[id]
 	}
 	if !fits {
-		if n.behind == nil {
-			n.behind = map[string]bool{}
+		if n.blocked == nil {
+			n.blocked = map[string]bool{}
 		}
 		for _, id := range o.threads {
-			n.behind[id] = true
+			n.blocked[id] = true
 		}
 		return false
 	}
@@ -93,7 +93,7 @@ func (l *Ledger) gatherBatch(noLarge bool) (ops []*op) {
 			rest = append(rest, l.queue[i:]...)
 			break
 		}
-		if n.takes(o) {
+		if n.admit(o) {
 			ops = append(ops, o)
 		} else {
 			rest = append(rest, o)
@@ -331,7 +331,7 @@ func (b *batch) lock() error {
 func (b *batch) load(rows []*mailroom.Thread) error {
 	var runs []string
 	for _, row := range rows {
-		t := b.l.cache.take(row)
+		t := b.l.cache.pop(row)
 		b.threads[row.ID] = t
 		b.order = append(b.order, t)
 		b.wasDue[row.ID] = row.Due
@@ -573,7 +573,7 @@ func (b *batch) answer() {
 	for _, o := range b.claims {
 		switch {
 		case o.claimer != nil:
-			o.claimer.answer(o)
+			o.claimer.assign(o)
 			b.l.requeueClaim(o)
 		case o.err != nil || o.claim.found > 0 || !b.l.requeueClaim(o):
 			o.done <- o.err

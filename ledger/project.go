@@ -186,7 +186,7 @@ func (b *batch) project(thread string) (*mailroom.Project, error) {
 		return p, nil
 	}
 	t := b.thread(thread)
-	held := b.l.reservations.take(thread, b.locked[thread])
+	held := b.l.reservations.pop(thread, b.locked[thread])
 	if held == nil {
 		var rows []mailroom.Reservation
 		if t.Key != 0 {

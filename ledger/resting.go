@@ -19,8 +19,8 @@ func newThreadCache() threadCache {
 	return threadCache{young: map[string]*mailroom.ThreadState{}, old: map[string]*mailroom.ThreadState{}}
 }
 
-// take returns the thread of a locked row, resting or new.
-func (r *threadCache) take(row *mailroom.Thread) *mailroom.ThreadState {
+// pop returns the thread of a locked row, resting or new.
+func (r *threadCache) pop(row *mailroom.Thread) *mailroom.ThreadState {
 	t, ok := r.young[row.ID]
 	if !ok {
 		t = r.old[row.ID]
@@ -63,8 +63,8 @@ const (
 	maxCachedProjects     = 256 // projects
 )
 
-// take returns the reservations of a thread that is at this revision, or nil.
-func (h reservationCache) take(thread string, at revision) *mailroom.ReservationIndex {
+// pop returns the reservations of a thread that is at this revision, or nil.
+func (h reservationCache) pop(thread string, at revision) *mailroom.ReservationIndex {
 	kept, ok := h[thread]
 	delete(h, thread)
 	if !ok || kept.at != at {

@@ -54,7 +54,7 @@ type subscription struct {
 	work    []Assignment // owned by the goroutine of Run
 }
 
-func (s *subscription) answer(o *op) {
+func (s *subscription) assign(o *op) {
 	if o.err != nil || len(s.work) > 0 {
 		s.observe(o.name, o.err, 0)
 		s.Assign(*o.claim, s.work, o.err)

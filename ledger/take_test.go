@@ -8,8 +8,8 @@ import (
 	"mailroom/store/memory"
 )
 
-// takes tells how many operations each batch holds, of operations of these sizes.
-func takes(sizes ...int) []int {
+// partSizes tells how many operations each batch holds, of operations of these sizes.
+func partSizes(sizes ...int) []int {
 	l := New(memory.New(), Options{})
 	for _, n := range sizes {
 		l.queue = append(l.queue, &op{rank: rankPlain, size: n})
@@ -38,7 +38,7 @@ func TestABatchHoldsAtMost256OperationsAnd8MiB(t *testing.T) {
 		{[]int{4 * mib, 4 * mib, 1}, []int{2, 1}},
 		{[]int{9 * mib, 1, 9 * mib}, []int{1, 1, 1}},
 	} {
-		got := takes(c.sizes...)
+		got := partSizes(c.sizes...)
 		if len(got) != len(c.want) {
 			t.Errorf("%d operations: got batches of %v, want %v", len(c.sizes), got, c.want)
 			continue

@@ -46,7 +46,7 @@ func (l *Ledger) Transcript(ctx context.Context, q TranscriptQuery) (items []mai
 			return err
 		}
 		w := logWalker{r: r, q: q, seen: map[string]bool{}, cut: before - 1, skip: skip}
-		if err := w.back(before); err != nil && !errors.Is(err, errPageFull) {
+		if err := w.readBack(before); err != nil && !errors.Is(err, errPageFull) {
 			return err
 		}
 		slices.Reverse(w.out)
@@ -109,7 +109,7 @@ const maxLooked = 20_000
 // errPageFull ends a walk that has taken what fits. next is set.
 var errPageFull = errors.New("the page is full")
 
-func (w *logWalker) back(before int64) error {
+func (w *logWalker) readBack(before int64) error {
 	for {
 		page, err := w.r.Entries(mailroom.EntryQuery{Thread: w.q.Thread, Before: before, Backward: true, Limit: 200, Bytes: mailroom.MaxPage})
 		if err != nil || len(page) == 0 {
@@ -120,7 +120,7 @@ func (w *logWalker) back(before int64) error {
 				w.next = strconv.FormatInt(e.Seq+1, 10)
 				return nil
 			}
-			if err := w.entry(e); err != nil {
+			if err := w.addEntry(e); err != nil {
 				return err
 			}
 		}
@@ -128,8 +128,8 @@ func (w *logWalker) back(before int64) error {
 	}
 }
 
-// broken reports whether the run of a partial message ended without completing.
-func (w *logWalker) broken(m mailroom.Message) (bool, error) {
+// endedBroken reports whether the run of a partial message ended without completing.
+func (w *logWalker) endedBroken(m mailroom.Message) (bool, error) {
 	ends, err := w.r.Entries(mailroom.EntryQuery{
 		Thread: m.Thread, After: m.Seq, Run: m.Run, Backward: true, Limit: 1,
 		Kinds: []string{mailroom.KindCompleted, mailroom.KindFailed, mailroom.KindCancelled},
@@ -137,24 +137,24 @@ func (w *logWalker) broken(m mailroom.Message) (bool, error) {
 	return len(ends) > 0 && ends[0].Kind != mailroom.KindCompleted, err
 }
 
-func (w *logWalker) entry(e mailroom.Entry) error {
+func (w *logWalker) addEntry(e mailroom.Entry) error {
 	if e.Kind == mailroom.KindMessage {
 		var m mailroom.Message
 		if err := e.Decode(&m); err != nil {
 			return err
 		}
-		return w.message(m)
+		return w.addMessage(m)
 	}
 	seqs, err := e.Reads()
 	if err != nil {
 		return err
 	}
-	return w.read(e.Seq, seqs...)
+	return w.addRead(e.Seq, seqs...)
 }
 
-// read emits the messages that the entry at names, the last one first. What was
+// addRead emits the messages that the entry at names, the last one first. What was
 // read late may have been purged before the entry which says that it was read.
-func (w *logWalker) read(at int64, seqs ...int64) error {
+func (w *logWalker) addRead(at int64, seqs ...int64) error {
 	for i, seq := range slices.Backward(seqs) {
 		done := len(seqs) - 1 - i
 		if at == w.cut && done < w.skip {
@@ -185,10 +185,10 @@ func (w *logWalker) purged() (bool, error) {
 	return len(rows) > 0 && rows[0].FirstSeq > 1, err
 }
 
-func (w *logWalker) message(m mailroom.Message) error {
+func (w *logWalker) addMessage(m mailroom.Message) error {
 	if m.Role == mailroom.RoleAssistant {
 		if m.Partial {
-			if broken, err := w.broken(m); err != nil || !broken {
+			if broken, err := w.endedBroken(m); err != nil || !broken {
 				return err
 			}
 		}

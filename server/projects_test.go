@@ -170,7 +170,7 @@ func TestUnreadNotificationsAreAQuota(t *testing.T) {
 	}
 	a := notify()
 	p := a.problem(t)
-	if a.status != 403 || p.Code != mailroom.CodeQuotaExceeded || !strings.Contains(p.Detail, "ann has 2 of 3 unread notifications, and this is for 2 inboxes") {
+	if a.status != 403 || p.Code != mailroom.CodeQuotaExceeded || !strings.Contains(p.Detail, "ann has 2 of 3 unread notifications, and this one has 2 recipients") {
 		t.Errorf("%d %s, want 403 with limit and use", a.status, a.body)
 	}
 	tokens, err := f.client.Tokens(t.Context())

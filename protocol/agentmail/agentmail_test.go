@@ -111,7 +111,7 @@ func TestProtocol(t *testing.T) {
 		{"POST /api/reservations", bob, `201 {…,"file_path":".beads/issues/bd-1","agent_name":"bob","created_at":…,"expires_at":…,"fence":5}`, ""},
 
 		{"POST /api/reservations", `{"agent_name":"bob"}`, `400 {"error":"file_path: must each be text of 1 to 500 characters"}`, ""},
-		{"POST /api/reservations", `{"file_path":"a","agent_name":""}`, `400 {"error":"agent_name: must be a name of 1 to 200 characters without a slash, or blanks around it"}`, ""},
+		{"POST /api/reservations", `{"file_path":"a","agent_name":""}`, `400 {"error":"agent_name: must be a name of 1 to 200 characters without slashes or surrounding blanks"}`, ""},
 		{"POST /api/reservations", `{"file_path":"a","agent_name":"bob","ttl":0}`, `400 {"error":"ttl: must be between 1 and 604800 seconds"}`, ""},
 
 		{"GET /api/notifications/carol", "", `200 []`, ""},
@@ -145,7 +145,7 @@ func TestProtocolRequiresAToken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := `403 {"error":"this needs a token with the scope submit"}`
+	want := `403 {"error":"this requires a token with the scope submit"}`
 	if got := p.request("POST /api/reservations", `{"file_path":"a","agent_name":"eve"}`, "Authorization: Bearer "+made.Secret); got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}

@@ -264,7 +264,7 @@ func TestOtherToolsAreTheOperationsTheyAreNamedAfter(t *testing.T) {
 		}
 		k := open.Items[0]
 		me.refuse("decide", args{"ticket": k.ID, "decision": "approve"}, mailroom.CodeInvalid, "digest")
-		me.refuse("decide", args{"ticket": k.ID, "decision": "approve", "digest": strings.Repeat("0", 16)}, mailroom.CodeConflict, "asks something else")
+		me.refuse("decide", args{"ticket": k.ID, "decision": "approve", "digest": strings.Repeat("0", 16)}, mailroom.CodeConflict, "digest mismatch")
 		if got := do[api.Ticket](me, "decide", args{"ticket": k.ID, "decision": "approve", "digest": k.Digest[:16]}); got.State != mailroom.TicketDecided {
 			h.t.Errorf("decided: %+v", got)
 		}

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// ReservationIndex are the reservations of one project by what transitions look them up
-// with. They are a Project's, one at a time.
+// ReservationIndex holds the reservations of one project, indexed for its transitions. One Project
+// uses it at a time.
 type ReservationIndex struct {
 	rows  []*Reservation // by Fence
 	ids   map[string]*Reservation
@@ -15,7 +15,7 @@ type ReservationIndex struct {
 	size, wildSize int // of all names, and of those with * or ?
 }
 
-// NewReservationIndex takes the rows of a project, all of them and by Fence.
+// NewReservationIndex returns the index of all reservations of a project, ordered by Fence.
 func NewReservationIndex(rows []Reservation) *ReservationIndex {
 	h := &ReservationIndex{ids: make(map[string]*Reservation, len(rows)), names: make(map[string][]*Reservation, len(rows))}
 	for _, row := range rows {
@@ -24,7 +24,7 @@ func NewReservationIndex(rows []Reservation) *ReservationIndex {
 	return h
 }
 
-// Len is how many there are, with those that have ended by themselves.
+// Len returns the number of reservations, expired ones included.
 func (h *ReservationIndex) Len() int { return len(h.rows) }
 
 func (h *ReservationIndex) add(r *Reservation) {
@@ -41,7 +41,7 @@ func (h *ReservationIndex) addSize(r *Reservation, sign int) {
 	}
 }
 
-// remove forgets some at once: one by one costs the square of them.
+// remove removes several reservations in one pass; one by one the cost would be quadratic.
 func (h *ReservationIndex) remove(ended []*Reservation) {
 	gone := make(map[*Reservation]bool, len(ended))
 	for _, r := range ended {
@@ -60,7 +60,7 @@ func (h *ReservationIndex) remove(ended []*Reservation) {
 	}
 }
 
-// find is what an agent of a token holds under a name, or nil.
+// find returns the reservation of a name by an agent and token, or nil.
 func (h *ReservationIndex) find(name, holder, owner string) *Reservation {
 	for _, r := range h.names[name] {
 		if r.belongsTo(holder, owner) {
@@ -70,30 +70,29 @@ func (h *ReservationIndex) find(name, holder, owner string) *Reservation {
 	return nil
 }
 
-// comparison is what the names of a Reserve overlap, among the reservations of a
-// project that were there when they were compared. A reservation never changes its
-// name, so this holds for as long as the reservation is there.
+// comparison lists the reservations of a project that overlap the names of a Reserve, among those
+// that existed when it was made. Names of reservations never change, so it stays valid.
 type comparison struct {
 	project int64 // key of the project's thread
 	through int64 // fence of the last reservation that was compared
 	ids     map[string]bool
 }
 
-// maxCompare bounds what a transition compares by itself, in bytes of names times
-// words of sets: some milliseconds.
+// maxCompare bounds the comparisons of one transition, in bytes of names times words of a set: a
+// few milliseconds.
 const maxCompare = 1 << 20
 
-// NeedsCompare reports whether comparing the names with the project's reservations would
-// keep other writes waiting: Compare it before.
+// NeedsCompare reports whether comparing the names within the transition would delay other writes.
+// The caller must call Compare first then.
 func (p *Project) NeedsCompare(in *Reserve) bool {
 	h := p.held
 	work := (h.size-h.wildSize)*in.wilds.words + h.wildSize*in.all.words
 	return work > maxCompare
 }
 
-// Compare finds out which of a project's reservations the names overlap, outside of
-// the transaction: globs take time, and the transition compares only with what was
-// reserved after it. in must be checked, rows are by Fence.
+// Compare finds the reservations that the names overlap, outside of the transaction, because globs
+// are slow to compare. The transition then compares only with later reservations. in must be
+// checked; rows are ordered by Fence.
 func (in *Reserve) Compare(project *Thread, rows []Reservation) {
 	c := comparison{project: project.Key, ids: map[string]bool{}}
 	for i := range rows {
@@ -105,7 +104,7 @@ func (in *Reserve) Compare(project *Thread, rows []Reservation) {
 	in.compared = c
 }
 
-// overlap reports whether one of the names overlaps another.
+// overlap reports whether name overlaps one of the requested names.
 func (in *Reserve) overlap(name string) bool {
 	if hasWildcard(name) {
 		return in.all.overlap(name)
@@ -113,8 +112,8 @@ func (in *Reserve) overlap(name string) bool {
 	return in.plain[name] || in.wilds.words > 0 && in.wilds.overlap(name)
 }
 
-// conflicts are the reservations of others that hold and cannot do so beside in, and
-// those of them that refuse it: the first MaxConflicts of each.
+// conflicts returns the active reservations of other agents that overlap in, and those of them that
+// refuse it, at most MaxConflicts of each.
 func (p *Project) conflicts(in *Reserve, now time.Time) (found, refusing []Reservation) {
 	for _, r := range p.held.rows {
 		if len(refusing) == MaxConflicts || in.Advisory && len(found) == MaxConflicts {
@@ -137,7 +136,7 @@ func (p *Project) conflicts(in *Reserve, now time.Time) (found, refusing []Reser
 	return found, refusing
 }
 
-// tally adds up what the limits of a project are about.
+// tally sums up what the limits of a project count.
 type tally struct{ all, size, wilds, wildSize int }
 
 func (t *tally) add(name, reason string) {
@@ -149,8 +148,8 @@ func (t *tally) add(name, reason string) {
 	}
 }
 
-// AddedBytes is how many bytes the names have that in takes and the agent does not hold:
-// 0 if all of them are renewed.
+// AddedBytes returns the size of the names that in adds to the agent's reservations, 0 if it only
+// renews.
 func (p *Project) AddedBytes(in *Reserve, now time.Time) (bytes int) {
 	for _, name := range in.Names {
 		if r := p.held.find(name, in.Holder, in.By.Name); r == nil || !r.Live(now) {
@@ -160,8 +159,7 @@ func (p *Project) AddedBytes(in *Reserve, now time.Time) (bytes int) {
 	return bytes
 }
 
-// checkLimits refuses more than a project can have: a new name is compared with all that
-// there are.
+// checkLimits returns an error if in exceeds the limits of a project.
 func (p *Project) checkLimits(in *Reserve, now time.Time) error {
 	var t tally
 	for _, r := range p.held.rows {
@@ -177,7 +175,7 @@ func (p *Project) checkLimits(in *Reserve, now time.Time) error {
 	}
 	switch {
 	case t == before:
-		return nil // all of them are renewed
+		return nil // only renewals
 	case t.all > MaxReservations || t.wilds > MaxWild:
 		return Errorf(CodeTooLarge, "a project has at most %d reservations, %d of them with * or ?: release some", MaxReservations, MaxWild)
 	case t.size > MaxHeldSize || t.wildSize > MaxHeldWildSize:

@@ -11,41 +11,40 @@ import (
 	"time"
 )
 
-// ThreadState is a thread with what its transitions look at: the row, the current
-// run, the first runs of its queue, and the runs that an operation names. A
-// transition changes the loaded values and collects the entries to append, or
-// refuses with an [Error] and changes nothing. [Loaded.Collect] hands over what
-// is to be written.
+// ThreadState is a thread with the rows that its transitions read: the thread, its current run, the
+// first runs of its queue, and the runs that an operation names. A transition changes the loaded
+// values and collects the entries to append, or returns an [Error] and changes nothing.
+// [ThreadState.Collect] returns what must be written.
 //
-// The loader keeps one ThreadState per thread and transaction, so that a transition
-// sees the ones before it. It must load Current, and before each transition
-// what [ThreadState.RowsNeeded] asks for.
+// Keep one ThreadState per thread and transaction, so that a transition sees the earlier ones. The
+// loader must load the current run, and before each transition the rows that
+// [ThreadState.RowsNeeded] asks for.
 type ThreadState struct {
 	Thread
 
-	runs      map[string]*Run // all that is loaded or made, one value per run
-	queue     window          // ready runs that never started, by (Priority, Place)
-	scheduled window          // held runs, by (NotBefore, Place)
+	runs      map[string]*Run // loaded and new runs, one value per run
+	queue     window          // runs that never started and are not scheduled, by (Priority, Place)
+	scheduled window          // scheduled runs, by (NotBefore, Place)
 	known     map[string]SubmitKey
-	tickets   map[string]*Ticket // of the current run, and those an operation names
+	tickets   map[string]*Ticket // of the current run, and those that an operation names
 
-	submitted []Message // submitted in this transaction
-	head      Due       // of the head of the queue, while the row alone tells who that is
+	submitted []Message // messages submitted in this transaction
+	head      Due       // head of the queue according to the row; zero once that is unknown
 
 	touched bool
 	dirty   []*Run // changed runs, in order of their first change
 	isDirty map[string]bool
 	entries []Entry
 	keys    []SubmitKey
-	dropped []string  // runs whose flushed pieces go
-	pieces  []Partial // flushed after that
+	dropped []string  // runs whose flushed text is dropped
+	pieces  []Partial // flushed after dropped was set
 
 	dirtyTickets []string // ids, in order of their first change
 	outgoing     []Submit // to other threads, see Outgoing
 	ended        []ChildEnd
 }
 
-// NewThreadState begins with a row as [Tx.Lock] or [Tx.Due] returned it.
+// NewThreadState returns the state of a row that [Tx.Lock] or [Tx.Due] returned.
 func NewThreadState(row *Thread) *ThreadState {
 	t := &ThreadState{
 		Thread:    *row,
@@ -65,22 +64,22 @@ func NewThreadState(row *Thread) *ThreadState {
 	return t
 }
 
-// Scope says how much of a queue a transition looks at.
+// Scope is how much of a thread's queue a transition reads.
 type Scope int
 
 const (
 	ScopeRow  Scope = iota // the row and the current run
-	ScopeHead              // also who is next
-	ScopeAll               // every run that never started
+	ScopeHead              // and the next run
+	ScopeAll               // and every run that never started
 )
 
 const firstPage, allRows = 3, 1 << 40
 
-// RowsNeeded says how many rows of the queue and of the held runs must be loaded,
-// with Fill, before a transition of this scope at now. Zero is none. Ask again
-// after Fill.
+// RowsNeeded returns how many rows of the queue and of the scheduled runs must be loaded, with
+// SetQueue, before a transition of this scope at now. Zero means none. Call it again after
+// SetQueue.
 func (t *ThreadState) RowsNeeded(s Scope, now time.Time) (queue, held int) {
-	// Held runs whose time has come enter the queue before anything else happens.
+	// Scheduled runs that are due enter the queue first.
 	if !t.scheduled.loaded(2) || s == ScopeAll && !t.scheduled.whole {
 		due := !t.HeldAt.After(now)
 		if due || s != ScopeRow {
@@ -95,8 +94,8 @@ func (t *ThreadState) RowsNeeded(s Scope, now time.Time) (queue, held int) {
 	return queue, held
 }
 
-// SetQueue takes the first rows of set as the store has them; whole says that there
-// are no more.
+// SetQueue sets the first rows of set, as the store returned them. whole reports that there are no
+// more.
 func (t *ThreadState) SetQueue(set RunSet, rows []*Run, whole bool) {
 	w := &t.queue
 	if set == RunsScheduled {
@@ -116,7 +115,7 @@ func (t *ThreadState) SetQueue(set RunSet, rows []*Run, whole bool) {
 	slices.SortFunc(w.runs, w.compare)
 }
 
-// AddRun adds a loaded run, unless it is there already; it returns the one value.
+// AddRun adds a loaded run, unless a value for it exists. It returns the value in use.
 func (t *ThreadState) AddRun(row *Run) *Run {
 	if r, ok := t.runs[row.ID]; ok {
 		return r
@@ -125,7 +124,7 @@ func (t *ThreadState) AddRun(row *Run) *Run {
 	return row
 }
 
-// Run returns a run that was loaded or made, or nil.
+// Run returns a loaded or new run, or nil.
 func (t *ThreadState) Run(id string) *Run { return t.runs[id] }
 
 // AddKey adds the row of a submit key.
@@ -135,13 +134,13 @@ func (t *ThreadState) AddKey(k SubmitKey) {
 	}
 }
 
-// HasKey reports whether the row of a submit key was added or made.
+// HasKey reports whether the submit key was loaded or used in this transaction.
 func (t *ThreadState) HasKey(key string) bool {
 	_, ok := t.known[key]
 	return ok
 }
 
-// Entries are the entries collected so far.
+// Entries returns the entries collected so far.
 func (t *ThreadState) Entries() []Entry { return t.entries }
 
 // Changed reports whether a transition changed anything.
@@ -158,7 +157,7 @@ func (t *ThreadState) NewInQueue() int {
 	return n
 }
 
-// Collect adds what the transitions changed to c.
+// Collect adds the changes of the transitions to c.
 func (t *ThreadState) Collect(c *Changes) {
 	if !t.touched {
 		return
@@ -176,12 +175,12 @@ func (t *ThreadState) Collect(c *Changes) {
 	c.Partials = append(c.Partials, t.pieces...)
 }
 
-// cachedRuns bounds how much of a queue a resting thread remembers.
+// cachedRuns bounds how many runs of a queue a cached thread keeps.
 const cachedRuns = 4
 
-// Trim makes t, whose changes were written, fit for another transaction: it
-// forgets them and remembers the current run and who is next. It reports false
-// if that saves the next loader nothing, or would not be all it must load.
+// Trim prepares t for reuse by a later transaction, after its changes were written: it drops the
+// changes and keeps the current run and the head of the queue. It returns false if t is not worth
+// caching or would be incomplete.
 func (t *ThreadState) Trim() bool {
 	t.touched, t.dirty, t.entries, t.keys = false, nil, nil, nil
 	t.dropped, t.pieces, t.dirtyTickets, t.outgoing, t.ended, t.submitted = nil, nil, nil, nil, nil, nil
@@ -189,7 +188,7 @@ func (t *ThreadState) Trim() bool {
 	clear(t.isDirty)
 	clear(t.known)
 	if len(t.tickets) > 0 || t.idle() {
-		return false // tickets are asked for with their runs
+		return false // the loader loads tickets together with their run
 	}
 	t.queue.trim()
 	t.scheduled.trim()
@@ -210,7 +209,7 @@ func (t *ThreadState) Trim() bool {
 	return true
 }
 
-// current returns the current run, nil if there is none.
+// current returns the current run, or nil.
 func (t *ThreadState) current() *Run {
 	if t.Current == "" {
 		return nil
@@ -222,9 +221,8 @@ func (t *ThreadState) current() *Run {
 	return r
 }
 
-// touchRow notes that the row is to be written. All that belongs to a thread is
-// written with its row, so who has loaded a revision has what the store has for
-// as long as the row says the same.
+// touchRow marks the row as changed. Every change to a thread increments Revision, so a cached
+// state is valid as long as the row has the same revision.
 func (t *ThreadState) touchRow() {
 	if !t.touched {
 		t.touched = true
@@ -232,7 +230,7 @@ func (t *ThreadState) touchRow() {
 	}
 }
 
-// touchRun notes that r changed and puts it where it now belongs.
+// touchRun marks r as changed and moves it to its position in the queue.
 func (t *ThreadState) touchRun(r *Run) {
 	t.touchRow()
 	t.runs[r.ID] = r
@@ -245,8 +243,8 @@ func (t *ThreadState) touchRun(r *Run) {
 	}
 }
 
-// updateHead notes what the change of r means for who is next, as far as that is
-// known without the queue: a new run goes before the head by its priority only.
+// updateHead updates the head of a queue that is not loaded: a new run precedes the head only by
+// priority.
 func (t *ThreadState) updateHead(r *Run) {
 	switch {
 	case r.Key != 0 || !inQueue(r):
@@ -256,11 +254,11 @@ func (t *ThreadState) updateHead(r *Run) {
 	}
 }
 
-// append adds an entry to the log.
+// append adds an entry to the log and returns its seq.
 func (t *ThreadState) append(kind string, r *Run, now time.Time, body any) int64 {
 	e, err := NewEntry(t.ID, t.LastSeq+1, kind, r.ID, r.Attempt, now, body)
 	if err != nil {
-		panic(err) // bodies are our own structs, or JSON that was checked
+		panic(err) // bodies are plain structs or checked JSON
 	}
 	t.LastSeq++
 	t.Bytes += int64(len(e.JSON()))
@@ -270,16 +268,14 @@ func (t *ThreadState) append(kind string, r *Run, now time.Time, body any) int64
 	return t.LastSeq
 }
 
-// AppendEntry appends an entry that belongs to no run, and returns its seq. It makes the
-// thread for owner, with agent, if there is none. body is one of the bodies of
-// entries, or checked JSON.
+// AppendEntry appends an entry without a run and returns its seq. It creates the thread for owner,
+// with agent, if there is none. body is one of the entry bodies, or checked JSON.
 func (t *ThreadState) AppendEntry(agent, owner, kind string, body any, now time.Time) int64 {
 	t.Open(agent, owner, now)
 	return t.append(kind, &Run{}, now, body)
 }
 
-// promote gives the held runs whose time has come their place in the queue, as
-// if they were submitted then.
+// promote moves the scheduled runs that are due to the end of the queue.
 func (t *ThreadState) promote(now time.Time) {
 	for len(t.scheduled.runs) > 0 && !t.scheduled.runs[0].NotBefore.After(now) {
 		r := t.scheduled.runs[0]
@@ -297,8 +293,7 @@ func (t *ThreadState) nextPlace() int64 {
 	return t.NextPlace - 1
 }
 
-// schedule is the last act of every transition: the one function that sets the
-// due columns.
+// schedule ends every transition. It is the only function that sets the due columns.
 func (t *ThreadState) schedule(now time.Time) {
 	t.touchRow()
 	if t.scheduled.whole || len(t.scheduled.runs) > 0 {
@@ -312,7 +307,7 @@ func (t *ThreadState) nextDue(now time.Time) Due {
 		at := c.AvailableAt
 		switch c.Status {
 		case StatusRunning:
-			return Due{At: c.ClaimEnds} // due for the ledger, not for an agent
+			return Due{At: c.ClaimEnds} // due for the ledger, which ends the claim
 		case StatusWaiting:
 			at = t.expiry(c)
 		}
@@ -324,7 +319,7 @@ func (t *ThreadState) nextDue(now time.Time) Due {
 	if len(t.queue.runs) > 0 {
 		at := now
 		if t.Due.Agent != "" && t.Due.At.Before(now) {
-			at = t.Due.At // threads with a backlog take turns
+			at = t.Due.At // keep the time, so that threads with a backlog take turns
 		}
 		h := t.queue.runs[0]
 		return Due{At: at, Agent: h.Agent, Priority: h.Priority, LastAttempt: h.OnLastAttempt()}
@@ -342,16 +337,16 @@ func (t *ThreadState) nextDue(now time.Time) Due {
 	return Due{}
 }
 
-// window is the loaded beginning of an ordered set of runs.
+// window is the loaded start of an ordered set of runs.
 type window struct {
 	runs     []*Run
-	whole    bool // runs is the whole set
+	whole    bool // runs has the whole set
 	asked    int
 	less     func(a, b *Run) bool
 	contains func(*Run) bool
 }
 
-// trim forgets all but the beginning.
+// trim keeps the first cachedRuns runs.
 func (w *window) trim() {
 	w.asked = 0
 	if len(w.runs) > cachedRuns {
@@ -383,8 +378,8 @@ func (w *window) compare(a, b *Run) int {
 	return 1
 }
 
-// place moves r in, out, or to its new position. Beyond the loaded beginning
-// there may be rows before it, so it stays out until the next Fill.
+// place inserts r, removes it, or moves it to its new position. A run behind the loaded part stays
+// out until the next SetQueue, because unloaded rows may precede it.
 func (w *window) place(r *Run) {
 	if i := slices.Index(w.runs, r); i >= 0 {
 		w.runs = slices.Delete(w.runs, i, i+1)
@@ -414,22 +409,23 @@ func byNotBefore(a, b *Run) bool {
 	return a.Place < b.Place
 }
 
-// digest of a value's JSON, to recognise a repeat.
+// digest returns the start of longDigest, enough to recognize a repeat.
 func digest(v any) string { return longDigest(v)[:32] }
 
+// longDigest returns the SHA-256 of a value's JSON, in hex.
 func longDigest(v any) string {
 	if a, ok := v.(jsonAppender); ok {
 		sum := sha256.Sum256(a.appendJSON(make([]byte, 0, 512)))
 		return hex.EncodeToString(sum[:])
 	}
 	h := sha256.New()
-	if err := json.NewEncoder(lineTrimmer{h}).Encode(v); err != nil { // Marshal would copy it
-		panic(err) // only plain data and checked JSON is digested
+	if err := json.NewEncoder(lineTrimmer{h}).Encode(v); err != nil { // Marshal would make a copy
+		panic(err) // callers pass plain data and checked JSON
 	}
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// lineTrimmer takes an encoder's line, without its end.
+// lineTrimmer drops the newline that json.Encoder appends.
 type lineTrimmer struct{ io.Writer }
 
 func (l lineTrimmer) Write(b []byte) (int, error) {
@@ -437,8 +433,7 @@ func (l lineTrimmer) Write(b []byte) (int, error) {
 	return n + 1, err
 }
 
-// DeriveID makes an id that is the same for the same names, in the form of a
-// UUID (version 8, RFC 9562).
+// DeriveID returns an id that depends only on names, in the form of a UUID (version 8, RFC 9562).
 func DeriveID(names ...string) string {
 	h := sha256.New()
 	for _, n := range names {
@@ -450,9 +445,9 @@ func DeriveID(names ...string) string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-// ExpectedDue recomputes the scheduling columns at now, for checks: all runs that
-// never started must be loaded. A due time that was set once stays, so At is
-// only as good as the row's own.
+// ExpectedDue computes the scheduling columns at now, for consistency checks. All runs that never
+// started must be loaded. The time of a queued thread is not derivable: it keeps the one of the
+// row.
 func (t *ThreadState) ExpectedDue(now time.Time) (due Due, heldAt time.Time) {
 	return t.nextDue(now), t.scheduled.first().NotBefore
 }
