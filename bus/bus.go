@@ -1,8 +1,8 @@
-// Package bus carries hints between the parts of one process: what was just
-// committed, the live text of runs, and what readers would like to have flushed.
+// Package bus carries hints between the parts of one process: committed entries, live text of
+// runs, and requests to flush text.
 //
-// A notice may come late, twice, out of order or not at all. That must cost its
-// reader time, never correctness: what counts is in the store.
+// A notice may arrive late, twice, out of order or not at all. A loss may delay a reader but must
+// never change what it reads: the store has the truth.
 package bus
 
 import (
@@ -12,12 +12,11 @@ import (
 	"mailroom"
 )
 
-// largeNotice is the size, in bytes, from which on a notice is not kept for a reader
-// that is behind: it will find the entries in the store.
+// largeNotice is the size in bytes from which a notice is not buffered for a reader that is behind.
+// The reader finds the entries in the store.
 const largeNotice = 64 << 10
 
-// Notice tells that something happened in a thread. Everything in it is shared
-// by all readers and must not be changed.
+// Notice announces an event in a thread. All readers share its values and must not change them.
 type Notice struct {
 	Thread  string
 	Entries []mailroom.Entry // committed, consecutive, in commit order
@@ -25,7 +24,7 @@ type Notice struct {
 	Flushed *Flushed         // text of a message reached the store
 }
 
-// Flushed tells that the first Upto bytes of a message's text are in the store.
+// Flushed reports that the first Upto bytes of a message's text are in the store.
 type Flushed struct {
 	Run     string
 	Attempt int
@@ -35,14 +34,13 @@ type Flushed struct {
 
 // Bus connects publishers and subscribers. It has no goroutines of its own.
 type Bus struct {
-	// mu guards the sets. It is held for reading while a notice is handed
-	// out, so that a subscription is never closed under a send.
+	// mu guards the sets. Publish holds it for reading, so that no channel is closed during a send.
 	mu            sync.RWMutex
-	threads       map[string]map[*Subscription]struct{} // "" holds those of every thread
+	threads       map[string]map[*Subscription]struct{} // "" has the subscriptions to all threads
 	flushRequests map[*FlushRequests]struct{}
 }
 
-// New makes an empty bus.
+// New returns an empty bus.
 func New() *Bus {
 	return &Bus{
 		threads:       make(map[string]map[*Subscription]struct{}),
@@ -50,9 +48,9 @@ func New() *Bus {
 	}
 }
 
-// Publish hands n to the subscribers of its thread. It never waits for one: a
-// subscription without room loses the notice and remembers that it did. What one
-// goroutine publishes arrives in that order. It may be called concurrently.
+// Publish sends n to the subscribers of its thread. It never blocks: a subscription without room
+// loses the notice and records the loss. Notices of one goroutine arrive in order. Publish may be
+// called concurrently.
 func (b *Bus) Publish(n Notice) {
 	size := 0
 	for i := range n.Entries {
@@ -64,21 +62,21 @@ func (b *Bus) Publish(n Notice) {
 		s.offer(n, size)
 	}
 	if n.Thread == "" {
-		return // a notice of no thread went to the readers of all just now
+		return // already sent to the subscribers of all threads
 	}
 	for s := range b.threads[""] {
 		s.offer(n, size)
 	}
 }
 
-// Subscribe returns a subscription to the notices of one thread, or of all with
-// "". It buffers depth notices, at least one. The caller must close it.
+// Subscribe returns a subscription to the notices of one thread, or of all threads with "". It
+// buffers depth notices, at least one. The caller must close it.
 func (b *Bus) Subscribe(thread string, depth int) *Subscription {
 	return b.subscribe(thread, depth, false)
 }
 
-// SubscribeEntries is Subscribe for who wants notices with entries only: live
-// text neither wakes it nor takes its room.
+// SubscribeEntries is Subscribe limited to notices with entries. Live text neither wakes the reader
+// nor uses its buffer.
 func (b *Bus) SubscribeEntries(thread string, depth int) *Subscription {
 	return b.subscribe(thread, depth, true)
 }
@@ -95,21 +93,21 @@ func (b *Bus) subscribe(thread string, depth int, entries bool) *Subscription {
 	return s
 }
 
-// Subscription receives notices on C, which is closed by Close.
+// Subscription receives notices on C, which Close closes.
 type Subscription struct {
 	C <-chan Notice
 
 	// Set once by Subscribe.
 	bus     *Bus
 	thread  string
-	entries bool // nothing else is wanted
+	entries bool // only notices with entries
 	c       chan Notice
 
 	lost atomic.Bool
 }
 
-// offer hands over a notice whose entries have size bytes, if there is room: for
-// few that are large, or for many that are not.
+// offer buffers a notice whose entries have size bytes if there is room: for one large notice, or
+// for several small ones.
 func (s *Subscription) offer(n Notice, size int) {
 	if s.entries && len(n.Entries) == 0 {
 		return
@@ -125,9 +123,8 @@ func (s *Subscription) offer(n Notice, size int) {
 	}
 }
 
-// Lost reports whether a notice was dropped for want of room since the last
-// call. Who reads the store after it returned true has missed nothing that was
-// committed before.
+// Lost reports whether a notice was lost since the last call. A reader that reads the store after
+// true has missed nothing committed before.
 func (s *Subscription) Lost() bool { return s.lost.Swap(false) }
 
 // Close ends the subscription and closes C. It may be called more than once.

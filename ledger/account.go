@@ -10,7 +10,7 @@ import (
 	"mailroom"
 )
 
-// Tokens returns the rows of all accounts, by name.
+// Tokens returns all token rows, ordered by name.
 func (l *Ledger) Tokens(ctx context.Context) (rows []*mailroom.Token, err error) {
 	err = l.View(ctx, func(r mailroom.Reader) error {
 		rows, err = r.Tokens()
@@ -19,17 +19,15 @@ func (l *Ledger) Tokens(ctx context.Context) (rows []*mailroom.Token, err error)
 	return rows, err
 }
 
-// CreateToken makes an account good for the holder of the secret with the SHA-256
-// in.Sum. A name has one token at a time; that of a revoked one is free again, and
-// its row becomes the new one's: who had the name before is told by the log, and
-// a row for each secret there ever was would be told by nobody. The same secret
-// again answers with what is there.
+// CreateToken creates a token for the secret whose SHA-256 is in.Sum. A name has one token at a
+// time. After a revocation the name is free again, and the new token takes over its row, so the
+// table does not grow with each secret. A repeat with the same secret returns the existing token.
 func (l *Ledger) CreateToken(ctx context.Context, in mailroom.Token) (*mailroom.Token, error) {
 	if err := in.Check(); err != nil {
 		return nil, err
 	}
 	if in.Sum == "" {
-		return nil, mailroom.Errorf(mailroom.CodeInvalid, "token %q has no secret", in.Name)
+		return nil, mailroom.Errorf(mailroom.CodeInvalid, "token %q has no secret; set its SHA-256", in.Name)
 	}
 	o := op{name: "create token", rank: rankPlain}
 	return run(ctx, l, o, func(b *batch) (*mailroom.Token, error) {
@@ -40,7 +38,7 @@ func (l *Ledger) CreateToken(ctx context.Context, in mailroom.Token) (*mailroom.
 		case there != nil && there.Sum == in.Sum && there.RevokedAt.IsZero():
 			return plainToken(there), nil
 		case there != nil && there.RevokedAt.IsZero():
-			return nil, mailroom.Errorf(mailroom.CodeConflict, "there is a token %q: revoke it first, or choose another name", in.Name)
+			return nil, mailroom.Errorf(mailroom.CodeConflict, "token %q exists: revoke it first, or choose another name", in.Name)
 		}
 		row := plainToken(&in)
 		row.CreatedAt, row.UsedAt, row.RevokedAt = b.now, time.Time{}, time.Time{}
@@ -53,7 +51,7 @@ func (l *Ledger) CreateToken(ctx context.Context, in mailroom.Token) (*mailroom.
 	})
 }
 
-// SetQuotas replaces what the name of a token may have instead of the defaults.
+// SetQuotas replaces the quotas of a token's name.
 func (l *Ledger) SetQuotas(ctx context.Context, name string, q mailroom.Quotas) (*mailroom.Token, error) {
 	if err := q.Check(); err != nil {
 		return nil, err
@@ -73,8 +71,7 @@ func (l *Ledger) SetQuotas(ctx context.Context, name string, q mailroom.Quotas) 
 	})
 }
 
-// RevokeToken ends what the holder of a token may do. What belongs to its name
-// stays.
+// RevokeToken revokes a token. Its name keeps its threads.
 func (l *Ledger) RevokeToken(ctx context.Context, name string) error {
 	o := op{name: "revoke token", rank: rankPlain}
 	_, err := run(ctx, l, o, func(b *batch) (struct{}, error) {
@@ -93,8 +90,8 @@ func (l *Ledger) RevokeToken(ctx context.Context, name string) error {
 	return err
 }
 
-// RecordTokenUse notes when secrets were used last, by their SHA-256. Those that are
-// gone meanwhile are nobody's.
+// RecordTokenUse records when secrets were last used, keyed by their SHA-256. Secrets of revoked or
+// replaced tokens are ignored.
 func (l *Ledger) RecordTokenUse(ctx context.Context, used map[string]time.Time) error {
 	o := op{name: "tokens used", rank: rankPlain}
 	_, err := run(ctx, l, o, func(b *batch) (struct{}, error) {
@@ -110,7 +107,7 @@ func (l *Ledger) RecordTokenUse(ctx context.Context, used map[string]time.Time) 
 	return err
 }
 
-// accounts are the token rows as this batch has left them.
+// accounts returns all token rows with the changes of this batch.
 func (b *batch) accounts() ([]*mailroom.Token, error) {
 	if b.tokens == nil {
 		rows, err := b.tx.Tokens()
@@ -133,7 +130,7 @@ func (b *batch) accounts() ([]*mailroom.Token, error) {
 	return b.tokens, nil
 }
 
-// token returns the row of a name, nil if there is none.
+// token returns the token row of a name, or nil.
 func (b *batch) token(name string) (*mailroom.Token, error) {
 	if i := slices.IndexFunc(b.tokens, func(t *mailroom.Token) bool { return t.Name == name }); i >= 0 {
 		return b.tokens[i], nil
@@ -168,8 +165,8 @@ func (b *batch) saveToken(row *mailroom.Token) {
 	}
 }
 
-// plainToken takes a row out of a batch, whose later operations may change it. The
-// store has not given it its key yet.
+// plainToken returns a copy that later operations of the batch cannot change, without the key,
+// which the store has not set yet.
 func plainToken(t *mailroom.Token) *mailroom.Token {
 	c := *t
 	c.Key, c.Scopes, c.Agents, c.Quotas = 0, slices.Clone(t.Scopes), slices.Clone(t.Agents), maps.Clone(t.Quotas)

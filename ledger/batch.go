@@ -16,21 +16,20 @@ import (
 const (
 	maxBatch = 256
 	maxBytes = 8 << 20
-	// largeOp is the size, in bytes, from which on an operation takes the time of many
-	// others.
+	// largeOp is the size in bytes from which an operation counts as large.
 	largeOp  = 256 << 10
-	maxLarge = 2 << 20 // bytes of the large operations in one batch, unless the first has more
+	maxLarge = 2 << 20 // bytes of large operations in one batch, unless the first is larger
 )
 
-// batchLoad is what a batch carries while it gathers.
+// batchLoad sums up a batch while it is formed.
 type batchLoad struct {
 	count, bytes, large int
 	noLarge             bool
-	blocked             map[string]bool // threads with an operation that waits for a later batch
+	blocked             map[string]bool // threads with an operation left for a later batch
 }
 
-// admit reports whether an operation goes into the batch. One that does not keeps the
-// others of its threads behind it.
+// admit reports whether an operation fits into the batch, and adds it. An operation that does not
+// fit blocks later operations of its threads, to keep their order.
 func (n *batchLoad) admit(o *op) bool {
 	fits := n.count < maxBatch && (n.count == 0 || n.bytes+o.size <= maxBytes)
 	if o.size >= largeOp {
@@ -56,12 +55,11 @@ func (n *batchLoad) admit(o *op) bool {
 	return true
 }
 
-// nextBatch moves what has gathered into a batch: renewals before anything else, the
-// others as they came, and then by rank; a purge when nothing else waits, and
-// alone; and the standing claims for which
-// something may be due. Claims alone make a batch only when their time has come.
-// Large operations wait while small ones pass, and after a batch with large ones comes
-// one without, if there are others: so a small one waits for one large batch at most.
+// nextBatch forms a batch. Renewals come first, then operations in order of arrival. A purge runs
+// alone, when nothing else is queued. Standing claims join if work may be due; they form a batch of
+// their own only when their time has come. Small operations pass large ones, and a batch with large
+// operations is followed by one without if others are queued, so a small operation waits for one
+// large batch at most.
 func (l *Ledger) nextBatch(now time.Time) (ops, claims []*op) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -85,7 +83,7 @@ func (l *Ledger) nextBatch(now time.Time) (ops, claims []*op) {
 	return ops, claims
 }
 
-// gatherBatch moves operations from the queue into a batch. It is within mu.
+// gatherBatch moves operations from the queue into a batch. The caller holds mu.
 func (l *Ledger) gatherBatch(noLarge bool) (ops []*op) {
 	n, rest := batchLoad{noLarge: noLarge}, l.queue[:0]
 	for i, o := range l.queue {
@@ -104,8 +102,7 @@ func (l *Ledger) gatherBatch(noLarge bool) (ops []*op) {
 	return ops
 }
 
-// queueRank of an operation in the queue: renewals before anything else, a purge
-// behind all that waits.
+// queueRank returns the operation's rank in the queue: renewals first, purges last.
 func (o *op) queueRank() int {
 	if o.rank == rankClaim {
 		return rankPlain
@@ -113,7 +110,7 @@ func (o *op) queueRank() int {
 	return o.rank
 }
 
-// nextDue is when the standing claims may find something next, as far as is known.
+// nextDue returns when the standing claims may next find due work, as far as is known.
 func (l *Ledger) nextDue(now time.Time) time.Time {
 	at := now.Add(l.options.Poll)
 	if len(l.claims) == 0 {
@@ -151,10 +148,10 @@ func (l *Ledger) idleTime(now time.Time) time.Duration {
 	return max(l.nextDue(now).Sub(now), 0)
 }
 
-// commit makes one transaction of a batch. An operation that the rules refuse
-// fails alone. One that cannot be undone by itself, or panics, is taken out and
-// the batch begins again. If the database refuses, the operations go one by
-// one, so that only the culprit fails. A returned error ends the ledger.
+// commit runs a batch as one transaction. An operation that a rule refuses fails alone. One that
+// panics or cannot be undone by itself is removed, and the batch runs again. If the database
+// refuses the batch, the operations run one by one, so that only the faulty one fails. A returned
+// error ends the ledger.
 func (l *Ledger) commit(ctx context.Context, ops, claims []*op) error {
 	for {
 		b := &batch{l: l, ops: ops, claims: claims}
@@ -175,7 +172,7 @@ func (l *Ledger) commit(ctx context.Context, ops, claims []*op) error {
 			}
 			return nil
 		case b.culprit != nil:
-			l.options.Log.ErrorContext(ctx, "operation taken out of its batch", "operation", b.culprit.name, "error", err)
+			l.options.Log.ErrorContext(ctx, "operation removed from its batch", "operation", b.culprit.name, "error", err)
 			l.failAll([]*op{b.culprit}, err)
 			ops, claims = without(ops, b.culprit), without(claims, b.culprit)
 			if len(ops)+len(claims) == 0 {
@@ -209,7 +206,7 @@ func (l *Ledger) commitEach(ctx context.Context, ops, claims []*op) error {
 	return nil
 }
 
-// failAll answers operations whose transaction failed.
+// failAll answers the operations of a failed transaction.
 func (l *Ledger) failAll(ops []*op, err error) {
 	for _, o := range ops {
 		if o.claimer != nil {
@@ -219,39 +216,40 @@ func (l *Ledger) failAll(ops []*op, err error) {
 		}
 		select {
 		case o.done <- err:
-		default: // answered already
+		default: // already answered
 		}
 	}
 }
 
-// batch is one transaction: what its operations have loaded and changed.
+// batch is one transaction: the rows that its operations loaded and changed.
 type batch struct {
 	l       *Ledger
 	ops     []*op
 	claims  []*op
-	culprit *op // must not be in the next try
+	culprit *op // removed before the next try
 
 	tx      mailroom.Tx
 	now     time.Time
 	threads map[string]*mailroom.ThreadState
 	order   []*mailroom.ThreadState
-	wasDue  map[string]mailroom.Due // of the rows as they were locked
+	wasDue  map[string]mailroom.Due // Due of the rows as locked
 	workers map[string]*mailroom.Worker
-	tokens  []*mailroom.Token // all there are, once an operation asked for them
-	// usedBefore are the rows of threads as they were locked, dropped those that are no
-	// longer there, and workersMore what became of the owners' workers.
+	tokens  []*mailroom.Token // all rows, once an operation needed them
+	// usedBefore is the use of threads as locked, dropped are the deleted threads, and
+	// workerChanges the changes to the use of workers by owner.
 	usedBefore    map[string]threadUse
 	dropped       map[string]bool
 	workerChanges map[string]mailroom.Use
-	tokensByName  map[string]*mailroom.Token // those asked for by name; nil: there is none
-	// Those that an operation asked for, by thread.
+	tokensByName  map[string]*mailroom.Token // rows loaded by name; nil: no such token
+	// Loaded projects, by thread.
 	projects map[string]*mailroom.Project
-	locked   map[string]revision // of the projects' threads, as they were locked
+	locked   map[string]revision // revisions of the projects' threads, as locked
 	changes  mailroom.Changes
-	applied  time.Duration // by its operations, without the commit itself
+	applied  time.Duration // time to apply the operations, without the commit
 }
 
-// abortBatch marks an error after which the loaded values cannot be trusted.
+// abortBatch marks an error after which the loaded values are inconsistent: the batch must run
+// again without the operation.
 type abortBatch struct{ error }
 
 func (p abortBatch) Unwrap() error { return p.error }
@@ -291,8 +289,8 @@ func (b *batch) run(tx mailroom.Tx) error {
 	return tx.Write(&b.changes)
 }
 
-// lock takes the union of what the operations name, in one step and in order,
-// and loads the current runs and the runs named.
+// lock locks all rows that the operations name, in one ordered step, and loads the current runs and
+// the named runs.
 func (b *batch) lock() error {
 	workers, threads := map[string]bool{}, map[string]bool{}
 	for _, o := range append(slices.Clone(b.ops), b.claims...) {
@@ -327,7 +325,7 @@ func (b *batch) lock() error {
 	return b.loadRuns(runs)
 }
 
-// batchLoad adds locked rows to the batch, with their current runs.
+// load adds locked rows to the batch, with their current runs.
 func (b *batch) load(rows []*mailroom.Thread) error {
 	var runs []string
 	for _, row := range rows {
@@ -373,7 +371,7 @@ func (b *batch) loadRuns(ids []string) error {
 	return b.loadTickets(asked)
 }
 
-// loadTickets loads what runs have asked: only those that did cost a query.
+// loadTickets loads the tickets of runs that have opened some.
 func (b *batch) loadTickets(runs []string) error {
 	if len(runs) == 0 {
 		return nil
@@ -388,8 +386,7 @@ func (b *batch) loadTickets(runs []string) error {
 	return nil
 }
 
-// lockThread returns a thread that turned out to be needed, loading it if no
-// operation of the batch named it.
+// lockThread returns a thread of the batch, locking and loading it if no operation named it.
 func (b *batch) lockThread(id string) (*mailroom.ThreadState, error) {
 	if t := b.threads[id]; t != nil {
 		return t, nil
@@ -404,9 +401,8 @@ func (b *batch) lockThread(id string) (*mailroom.ThreadState, error) {
 	return b.threads[id], nil
 }
 
-// forward brings what the transitions sent to other threads there, in the same
-// transaction: replies to where a thread delivers, ends of runs to who waits
-// for them. What arrives may send again.
+// forward applies, in the same transaction, what the transitions send to other threads: deliveries,
+// and ends of runs that others wait for. These may send in turn.
 func (b *batch) forward() error {
 	for i := 0; i < len(b.order); i++ {
 		sends, ended := b.order[i].Outgoing()
@@ -431,7 +427,7 @@ func (b *batch) forward() error {
 			}
 			t.OnChildEnd(e, b.now)
 		}
-		i = -1 // what arrived may have sent to a thread that was passed
+		i = -1 // start over: an earlier thread may have sent again
 	}
 	return nil
 }
@@ -445,14 +441,14 @@ func (b *batch) forwardSubmit(in mailroom.Submit) error {
 	}
 	_, err := b.submit(in)
 	switch mailroom.CodeOf(err) {
-	case mailroom.CodeNotFound, mailroom.CodeForbidden: // it is somebody else's, or for somebody else to make
-		b.l.options.Log.Warn("a delivery was dropped: its thread belongs to another owner", "run", in.Parent)
+	case mailroom.CodeNotFound, mailroom.CodeForbidden: // another owner has it or may create it
+		b.l.options.Log.Warn("delivery dropped: its thread belongs to another owner", "run", in.Parent)
 		return nil
 	}
 	return err
 }
 
-// apply runs one operation. Only what must end this try comes back as an error.
+// apply runs one operation. It returns only errors that must end this try of the batch.
 func (b *batch) apply(o *op) (fatal error) {
 	begin := time.Now()
 	defer func() {
@@ -472,7 +468,7 @@ func (b *batch) apply(o *op) (fatal error) {
 	o.err = o.apply(b)
 	if o.err == nil {
 		if err := b.forward(); err != nil {
-			o.err = abortBatch{err} // its own changes are made already
+			o.err = abortBatch{err} // the operation's own changes are already made
 		}
 	}
 	var bad abortBatch
@@ -488,16 +484,16 @@ func (b *batch) apply(o *op) (fatal error) {
 	return o.err
 }
 
-// isRefusal tells a rule's no from a failure of the store.
+// isRefusal reports whether err is a refusal by a rule, not a failure of the store.
 func isRefusal(err error) bool {
 	code := mailroom.CodeOf(err)
 	return code != mailroom.CodeInternal && code != mailroom.CodeUnavailable
 }
 
-// thread returns a thread that the operation named, existing or not.
+// thread returns a thread that the operation named, whether it exists or not.
 func (b *batch) thread(id string) *mailroom.ThreadState { return b.threads[id] }
 
-// ensure loads as much of t's queue as a transition of this scope looks at.
+// ensure loads the part of t's queue that a transition of this scope reads.
 func (b *batch) ensure(t *mailroom.ThreadState, s mailroom.Scope) error {
 	for {
 		queue, held := t.RowsNeeded(s, b.now)
@@ -529,7 +525,7 @@ func (b *batch) fill(t *mailroom.ThreadState, set mailroom.RunSet, n int) error 
 	return nil
 }
 
-// worker returns a worker that may still claim and renew.
+// worker returns a worker with a live lease, or CodeLeaseLost.
 func (b *batch) worker(id string) (*mailroom.Worker, error) {
 	w := b.workers[id]
 	if w == nil || w.Dead {
@@ -544,7 +540,7 @@ func (b *batch) saveWorker(w *mailroom.Worker) {
 	b.changes.Workers = append(b.changes.Workers, w)
 }
 
-// hint notes for the standing claims what this batch leaves to be done.
+// hint updates the known due times with what this batch leaves due.
 func (b *batch) hint() {
 	for _, t := range b.order {
 		d := t.Due
@@ -566,9 +562,9 @@ func (b *batch) publish() {
 	}
 }
 
-// answer tells the takers, so that what is due starts at once and before
-// anything later is published, and the callers. A claim that found nothing, and
-// a taker, goes on standing.
+// answer answers the claimers first, so that due runs start at once and before later entries are
+// published, and then the callers. A waiting claim without a result, and every claimer's claim, are
+// requeued.
 func (b *batch) answer() {
 	for _, o := range b.claims {
 		switch {

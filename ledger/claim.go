@@ -10,16 +10,16 @@ import (
 	"mailroom"
 )
 
-// ClaimRequest asks for due work.
+// ClaimRequest requests due runs for a worker.
 type ClaimRequest struct {
 	Worker      string
-	Round       int64          // numbers the worker's claims, growing
-	Slots       int            // runs wanted at most
-	Agents      map[string]int // of them at most, per agent served
-	LastAttempt bool           // a run on its last chance may be among them
-	Held        map[string]int // runs that the worker has, by the owners of their threads
-	FairSlots   int            // runs wanted beyond Slots, of owners without a run there
-	Wait        bool           // stand until something is due
+	Round       int64          // number of the claim, increasing per worker
+	Slots       int            // maximum number of runs
+	Agents      map[string]int // maximum per agent
+	LastAttempt bool           // may include one run on its last attempt
+	Held        map[string]int // runs that the worker has, by owner of the thread
+	FairSlots   int            // further runs beyond Slots, for owners without a run on the worker
+	Wait        bool           // wait until a run is due
 
 	found int // owned by the goroutine of Ledger.Run
 }
@@ -29,12 +29,12 @@ type Assignment struct {
 	Claim  mailroom.Claim
 	Run    *mailroom.Run
 	Thread *mailroom.Thread
-	Input  []mailroom.Message // nil: to be read from the log
-	Due    time.Time          // since when it could have been claimed
-	At     time.Time          // when it was
+	Input  []mailroom.Message // nil: read it from the log
+	Due    time.Time          // when the run became due
+	At     time.Time          // when it was claimed
 }
 
-// capacities are the questions to the store, one per agent and kind.
+// capacities returns the store's queries for a request, one per agent and kind.
 func (c *ClaimRequest) capacities() []mailroom.Capacity {
 	var wants []mailroom.Capacity
 	for _, agent := range slices.Sorted(maps.Keys(c.Agents)) {
@@ -49,10 +49,9 @@ func (c *ClaimRequest) capacities() []mailroom.Capacity {
 	return wants
 }
 
-// Claim starts due runs for a worker, at most as many as it asks for. With Wait
-// it stands until something is due, and is served at the end of the commit that
-// makes it due. When ctx ends it returns what was claimed meanwhile, if
-// anything: a claim is never lost on the way.
+// Claim starts due runs for a worker, at most as many as requested. With Wait it waits until a run
+// is due and is served by the commit that makes it due. When ctx ends during that commit, Claim
+// returns the claimed runs: a claim is never lost.
 func (l *Ledger) Claim(ctx context.Context, c ClaimRequest) ([]Assignment, error) {
 	o := op{name: "claim", rank: rankClaim, workers: []string{c.Worker}, claim: &c}
 	var work []Assignment
@@ -85,7 +84,7 @@ func (b *batch) claim(c *ClaimRequest) ([]Assignment, error) {
 			return nil, err
 		}
 	}
-	if len(passed) > 0 && r.slots > 0 { // others first, then whoever is left
+	if len(passed) > 0 && r.slots > 0 { // owners below their share first, then the rest
 		due, err := b.candidates(r, r.shares.remaining(r.shares.limit()))
 		if err != nil {
 			return nil, err
@@ -98,7 +97,7 @@ func (b *batch) claim(c *ClaimRequest) ([]Assignment, error) {
 		}
 	}
 	if r.slots <= 0 && c.Slots > 0 {
-		clear(b.l.idle) // there may be more
+		clear(b.l.idle) // more runs may be due
 	}
 	if r.slots <= 0 && c.FairSlots > 0 {
 		if err := b.claimFairSlots(r); err != nil {
@@ -108,7 +107,7 @@ func (b *batch) claim(c *ClaimRequest) ([]Assignment, error) {
 	return r.work, nil
 }
 
-// claimFairSlots starts runs of owners that have none, beyond the slots.
+// claimFairSlots starts runs beyond the slots for owners that have none on the worker.
 func (b *batch) claimFairSlots(r *round) error {
 	b.l.nextFair = b.now.Add(b.l.options.Poll)
 	r.slots = r.FairSlots
@@ -120,18 +119,18 @@ func (b *batch) claimFairSlots(r *round) error {
 	return err
 }
 
-// round is a claim that is being made.
+// round is the state of one claim.
 type round struct {
 	*ClaimRequest
-	slots       int            // still free
-	lastAttempt bool           // a run on its last chance may still be started
-	agents      map[string]int // started, by agent
+	slots       int            // free slots left
+	lastAttempt bool           // a run on its last attempt may still be started
+	agents      map[string]int // started runs, by agent
 	shares      *shares
 	work        []Assignment
 }
 
-// start starts due runs while there are slots. It returns the threads of owners
-// that it passed over.
+// start starts due runs while slots are free. It returns the threads it skipped because over
+// reported that their owner has its share.
 func (b *batch) start(r *round, due []*mailroom.ThreadState, over func(owner string) bool) (passed []*mailroom.ThreadState, err error) {
 	for _, t := range due {
 		d := t.Due
@@ -169,9 +168,8 @@ func (b *batch) start(r *round, due []*mailroom.ThreadState, over func(owner str
 	return passed, nil
 }
 
-// candidates are the due threads of a round, in order: those that this batch has
-// loaded as they are now, the others as the store has them. A share leaves out
-// what is more than that of an owner among the stored ones.
+// candidates returns the due threads of a round, in order: the loaded ones in their current state,
+// the others from the store. share bounds the stored ones per owner.
 func (b *batch) candidates(r *round, share *mailroom.Share) ([]*mailroom.ThreadState, error) {
 	var due []*mailroom.ThreadState
 	for _, w := range r.capacities() {
@@ -194,7 +192,7 @@ func (b *batch) candidates(r *round, share *mailroom.Share) ([]*mailroom.ThreadS
 		due = append(due, stored...)
 	}
 	slices.SortStableFunc(due, func(x, y *mailroom.ThreadState) int {
-		newest := cmp.Compare(uint64(x.Key-1), uint64(y.Key-1)) // that of a thread which is not written yet is 0
+		newest := cmp.Compare(uint64(x.Key-1), uint64(y.Key-1)) // an unwritten thread has key 0 and sorts last
 		return cmp.Or(cmp.Compare(x.Due.Priority, y.Due.Priority), x.Due.At.Compare(y.Due.At), newest)
 	})
 	return due, nil
@@ -204,13 +202,13 @@ func matches(d mailroom.Due, w mailroom.Capacity, now time.Time) bool {
 	return !d.At.IsZero() && !d.At.After(now) && d.Agent == w.Agent && d.LastAttempt == w.LastAttempt
 }
 
-// dueThreads asks the store for due threads that this batch has not loaded yet.
+// dueThreads loads due threads that the batch does not have yet.
 func (b *batch) dueThreads(w mailroom.Capacity) ([]*mailroom.ThreadState, error) {
 	for id, d := range b.wasDue {
 		if !matches(d, w, b.now) {
 			continue
 		}
-		// The store may answer with this one, which we have.
+		// The store may return this thread, which is already loaded.
 		w.Slots++
 		if w.Share != nil {
 			w.Share.Held[b.threads[id].Owner]--
@@ -239,7 +237,7 @@ func (b *batch) dueThreads(w mailroom.Capacity) ([]*mailroom.ThreadState, error)
 	return slices.Clone(b.order[n:]), nil
 }
 
-// ClaimedRun returns the run of a claim as it is now, whoever holds it.
+// ClaimedRun returns the current row of a claim's run, whether or not the claim is still valid.
 func (l *Ledger) ClaimedRun(ctx context.Context, c mailroom.Claim) (*mailroom.Run, error) {
 	var runs []*mailroom.Run
 	err := l.View(ctx, func(r mailroom.Reader) (err error) {
@@ -250,7 +248,7 @@ func (l *Ledger) ClaimedRun(ctx context.Context, c mailroom.Claim) (*mailroom.Ru
 	case err != nil:
 		return nil, err
 	case len(runs) == 0:
-		return nil, mailroom.Errorf(mailroom.CodeLeaseLost, "run %s is no longer there", c.Run)
+		return nil, mailroom.Errorf(mailroom.CodeLeaseLost, "run %s no longer exists", c.Run)
 	}
 	return runs[0], nil
 }

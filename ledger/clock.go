@@ -8,9 +8,8 @@ import (
 	"mailroom"
 )
 
-// fromFuture reports whether the row of a worker was written by a clock that was later
-// than now: a lease ends no later than its length from the last renewal, and that of a
-// dead worker has ended.
+// fromFuture reports whether the worker's row was written by a clock ahead of now: a live lease
+// ends at most one lease time after now, and that of a dead worker in the past.
 func (l *Ledger) fromFuture(w *mailroom.Worker, now time.Time) bool {
 	latest := now.Add(mailroom.ClockSlack)
 	if !w.Dead {
@@ -19,24 +18,24 @@ func (l *Ledger) fromFuture(w *mailroom.Worker, now time.Time) bool {
 	return w.LeaseUntil.After(latest)
 }
 
-// checkClock has the next sweep follow a clock that went back, before the row of the
-// worker no longer shows it.
+// checkClock makes the next sweep handle a clock step that this worker's row shows, before the row
+// is overwritten.
 func (b *batch) checkClock(w *mailroom.Worker) {
 	if b.l.fromFuture(w, b.now) {
 		b.l.clockStepped.Store(true)
 	}
 }
 
-// replanAfterClockStep plans again, once a clock went back, what is due later than it was meant
-// to be, see [mailroom.ThreadState.ReplanAfterClockStep], and lets leases end no later than their
-// length from now. It looks at the rows of all threads, a page at a time, and only then.
+// replanAfterClockStep reschedules threads after the clock stepped back, see
+// [mailroom.ThreadState.ReplanAfterClockStep], and shortens leases that end too late. Only then it
+// reads the rows of all threads, a page at a time.
 func (l *Ledger) replanAfterClockStep(ctx context.Context, workers []*mailroom.Worker) error {
 	now := time.Now()
 	late := slices.DeleteFunc(slices.Clone(workers), func(w *mailroom.Worker) bool { return !l.fromFuture(w, now) })
 	if !l.clockStepped.Swap(false) && len(late) == 0 {
 		return nil
 	}
-	l.options.Log.WarnContext(ctx, "clock went back: retries and leases are planned again")
+	l.options.Log.WarnContext(ctx, "clock stepped back; rescheduling retries and leases")
 	if err := l.replanThreads(ctx, now); err != nil {
 		l.clockStepped.Store(true)
 		return err
@@ -60,8 +59,8 @@ func (l *Ledger) replanAfterClockStep(ctx context.Context, workers []*mailroom.W
 	return nil
 }
 
-// replanThreads loads the threads that were written later than now, which is all that
-// it takes.
+// replanThreads loads the threads that were written by a later clock, because loading reschedules
+// them.
 func (l *Ledger) replanThreads(ctx context.Context, now time.Time) error {
 	for from, more := int64(0), true; more; {
 		var ids []string

@@ -9,7 +9,7 @@ import (
 	"mailroom"
 )
 
-// MoveCursor moves a cursor alone, past what makes no submit.
+// MoveCursor moves a cursor without a submit.
 func (l *Ledger) MoveCursor(ctx context.Context, c mailroom.Cursor) error {
 	if err := c.Check(); err != nil {
 		return err
@@ -22,10 +22,9 @@ func (l *Ledger) MoveCursor(ctx context.Context, c mailroom.Cursor) error {
 	return err
 }
 
-// ChangeCursor moves a cursor to where f says, which is told where it is, nil if
-// there is none yet; nil leaves it there. Changes come one after the other among
-// those under one thread, which need not exist. f may be called more than once, and
-// must do nothing else.
+// ChangeCursor moves a cursor to the position that f returns for the current one, nil if there is
+// none. If f returns nil, the cursor stays. Changes with the same thread under, which need not
+// exist, are serialized. f may be called more than once and must have no side effects.
 func (l *Ledger) ChangeCursor(ctx context.Context, under, channel, identity string, f func(at json.RawMessage, now time.Time) (json.RawMessage, error)) error {
 	o := op{name: "cursor", rank: rankPlain, threads: []string{under}}
 	_, err := run(ctx, l, o, func(b *batch) (struct{}, error) {

@@ -8,18 +8,18 @@ import (
 	"mailroom"
 )
 
-// dropStep is how many entries of a deleted thread one transaction drops, with their
-// runs; a thread that has more of them, or more than dropBytes, is deleted in steps.
+// dropStep is how many entries of a deleted thread one transaction drops, with their runs. A thread
+// with more entries, or more than dropBytes, is deleted in steps.
 const (
 	dropStep  = purgeStep
 	dropBytes = maxBytes
-	// dropSteps is how many steps a call takes at once. A sweep takes the others.
+	// dropSteps is the number of steps of one call. A sweep does the rest.
 	dropSteps = 20
 )
 
-// DeleteThread removes an idle thread that who sees, with all that belongs to it. A
-// long one is marked first, from when on it is gone for every caller, and its rows are
-// dropped in bounded transactions, by this call and by the sweeps after it.
+// DeleteThread deletes an idle thread that who sees, with everything that belongs to it. A long
+// thread is first marked as deleted, which hides it from every caller. Its rows are then dropped in
+// bounded transactions, by this call and by later sweeps.
 func (l *Ledger) DeleteThread(ctx context.Context, thread string, who *mailroom.Token) error {
 	long, err := onThread(ctx, l, "delete", thread, who, mailroom.ScopeRow, nil, func(b *batch, t *mailroom.ThreadState) (bool, error) {
 		if err := t.CheckDeletable(); err != nil {
@@ -45,23 +45,23 @@ func (l *Ledger) DeleteThread(ctx context.Context, thread string, who *mailroom.
 	if err != nil || !long {
 		return err
 	}
-	// The thread is deleted, whatever becomes of its rows now: a sweep goes on.
+	// The thread is deleted. If dropping its rows fails, a sweep continues.
 	if err := l.dropRows(ctx, thread, dropSteps); err != nil && ctx.Err() == nil {
-		l.options.Log.WarnContext(ctx, "rows of a deleted thread were not dropped; a sweep goes on", "error", err)
+		l.options.Log.WarnContext(ctx, "rows of a deleted thread not dropped; the next sweep continues", "error", err)
 	}
 	return nil
 }
 
 func isLong(t *mailroom.ThreadState) bool { return t.LastSeq-t.FirstSeq >= dropStep }
 
-// dropRows drops rows of a thread that is marked, in so many steps at most.
+// dropRows drops rows of a deleted thread, in at most so many steps.
 func (l *Ledger) dropRows(ctx context.Context, thread string, steps int) error {
 	for range steps {
 		o := op{name: "drop", rank: rankPurge, threads: []string{thread}}
 		more, err := run(ctx, l, o, func(b *batch) (bool, error) {
 			t := b.thread(thread)
 			if t.DeletedAt.IsZero() {
-				return false, nil // others have dropped it
+				return false, nil // already dropped
 			}
 			if !isLong(t) {
 				b.replaceDeleted(t)
@@ -80,7 +80,7 @@ func (l *Ledger) dropRows(ctx context.Context, thread string, steps int) error {
 	return nil
 }
 
-// dropDeleted goes on with the threads that were marked, also before a crash.
+// dropDeleted continues with deleted threads that still have rows, also after a crash.
 func (l *Ledger) dropDeleted(ctx context.Context) error {
 	var marked []*mailroom.Thread
 	err := l.View(ctx, func(r mailroom.Reader) (err error) {
@@ -93,14 +93,14 @@ func (l *Ledger) dropDeleted(ctx context.Context) error {
 	return l.dropRows(ctx, marked[0].ID, dropSteps)
 }
 
-// deletingError is the cause of a refusal that ends by itself: the id is taken until
-// the rows of the thread that had it are dropped.
+// deletingError is the cause of a temporary refusal: the id is in use until the rows of the deleted
+// thread are dropped.
 type deletingError struct{ thread string }
 
 func (e deletingError) Error() string { return fmt.Sprintf("thread %q is being deleted", e.thread) }
 
-// checkNotDeleted refuses a submit to a thread that is being deleted. What a run's end
-// tells is not for the thread that comes after it.
+// checkNotDeleted refuses a submit to a thread that is being deleted. The end of a run must not
+// reach a later thread with the same id.
 func checkNotDeleted(t *mailroom.ThreadState, in *mailroom.Submit) error {
 	switch {
 	case t.DeletedAt.IsZero():
@@ -113,8 +113,8 @@ func checkNotDeleted(t *mailroom.ThreadState, in *mailroom.Submit) error {
 	}
 }
 
-// finishDelete drops the rest of the thread that an operation met, so that it can be
-// done again. It reports false if that was not why the operation failed.
+// finishDelete drops the remaining rows of the deleted thread that caused err, so that the
+// operation can be repeated. It reports false if err has another cause.
 func (l *Ledger) finishDelete(ctx context.Context, err error) bool {
 	met, ok := errors.AsType[deletingError](err)
 	if !ok {

@@ -27,7 +27,7 @@ func (l *Ledger) Retry(ctx context.Context, in mailroom.Retry) (*mailroom.Run, e
 	})
 }
 
-// onRun runs a transition of one run, whose thread never changes.
+// onRun runs a transition of one run.
 func (l *Ledger) onRun(ctx context.Context, name, id string, f func(*batch, *mailroom.ThreadState) (*mailroom.Run, error)) (*mailroom.Run, error) {
 	r, err := l.findRun(ctx, id)
 	if err != nil {
@@ -62,21 +62,20 @@ func (l *Ledger) findRun(ctx context.Context, id string) (*mailroom.Run, error) 
 	return found[0], nil
 }
 
-// Interrupt supersedes what is queued in a thread that who sees, and stops its
-// current run.
+// Interrupt supersedes the queue of a thread that who sees, and stops its current run.
 func (l *Ledger) Interrupt(ctx context.Context, thread string, who *mailroom.Token) (mailroom.Interrupted, error) {
 	return l.InterruptBefore(ctx, thread, 0, who)
 }
 
-// InterruptBefore is Interrupt of what has a place before this one, so that it can
-// be repeated: what comes later is another matter.
+// InterruptBefore is an Interrupt of the runs before a place. It can be repeated without affecting
+// later runs.
 func (l *Ledger) InterruptBefore(ctx context.Context, thread string, place int64, who *mailroom.Token) (mailroom.Interrupted, error) {
 	return onThread(ctx, l, "interrupt", thread, who, mailroom.ScopeAll, nil, func(b *batch, t *mailroom.ThreadState) (mailroom.Interrupted, error) {
 		return t.Interrupt(place, who.Name, b.now), nil
 	})
 }
 
-// Edit replaces the content of a message that nobody has read yet.
+// Edit replaces the content of an unread message.
 func (l *Ledger) Edit(ctx context.Context, thread, message string, parts []mailroom.Part) (mailroom.Message, error) {
 	err := l.onMessage(ctx, "edit", thread, message, func(b *batch, t *mailroom.ThreadState) error {
 		if err := b.checkQuota(t.Owner, mailroom.Use{Bytes: int64(mailroom.PartsSize(parts))}); err != nil {
@@ -90,15 +89,15 @@ func (l *Ledger) Edit(ctx context.Context, thread, message string, parts []mailr
 	return l.Message(ctx, thread, message)
 }
 
-// Retract takes a message back that nobody has read yet.
+// Retract withdraws an unread message.
 func (l *Ledger) Retract(ctx context.Context, thread, message string) error {
 	return l.onMessage(ctx, "retract", thread, message, func(b *batch, t *mailroom.ThreadState) error {
 		return t.Retract(message, b.now)
 	})
 }
 
-// onMessage runs a transition of a message, whose holder is the run in its id,
-// or the current one if it was steered.
+// onMessage runs a transition of a message. The run in the message's id holds it, or the current
+// run if it was steered.
 func (l *Ledger) onMessage(ctx context.Context, name, thread, message string, f func(*batch, *mailroom.ThreadState) error) error {
 	run, _, _ := strings.Cut(message, ".")
 	_, err := onThread(ctx, l, name, thread, nil, mailroom.ScopeHead, []string{run}, func(b *batch, t *mailroom.ThreadState) (struct{}, error) {
@@ -113,7 +112,7 @@ func (l *Ledger) onMessage(ctx context.Context, name, thread, message string, f 
 	return err
 }
 
-// PatchThread changes the agent, the metadata or the delivery of a thread.
+// PatchThread changes the agent, the metadata or the delivery target of a thread.
 func (l *Ledger) PatchThread(ctx context.Context, thread string, p mailroom.ThreadPatch) (*mailroom.Thread, error) {
 	o := op{name: "patch", rank: rankPlain, threads: []string{thread}}
 	if p.DeliverTo != nil && *p.DeliverTo != "" {
@@ -140,18 +139,18 @@ func (l *Ledger) PatchThread(ctx context.Context, thread string, p mailroom.Thre
 	})
 }
 
-// loadDelivery finds out what the rule about delivery threads looks at.
+// loadDelivery loads the threads that the check of DeliverTo needs.
 func (b *batch) loadDelivery(t *mailroom.ThreadState, p *mailroom.ThreadPatch) error {
 	if p.DeliverTo == nil || *p.DeliverTo == "" || t.CreatedAt.IsZero() {
 		return nil
 	}
 	p.Target = &b.thread(*p.DeliverTo).Thread
-	for _, other := range b.order { // as this batch has left them
+	for _, other := range b.order { // with the changes of this batch
 		if other.DeliverTo == t.ID {
 			p.Source = &other.Thread
 		}
 	}
-	// Those of this batch are passed over, and are fewer than a page.
+	// One row beyond the loaded threads is enough to find another.
 	rows, err := b.tx.Threads(mailroom.ThreadQuery{DeliverTo: t.ID, Limit: len(b.order) + 1})
 	for _, row := range rows {
 		if b.threads[row.ID] == nil {
@@ -161,7 +160,7 @@ func (b *batch) loadDelivery(t *mailroom.ThreadState, p *mailroom.ThreadPatch) e
 	return err
 }
 
-// relocateError says which field an error about a thread's id is about.
+// relocateError sets the field that an error about a thread id refers to.
 func relocateError(location string, err error) error {
 	e, ok := errors.AsType[*mailroom.Error](err)
 	if !ok || len(e.Fields) != 1 {
@@ -172,8 +171,7 @@ func relocateError(location string, err error) error {
 	return &located
 }
 
-// replaceDeleted makes a deleted thread one that does not exist, for the operations
-// that follow in the batch.
+// replaceDeleted replaces a deleted thread by an empty one, for later operations of the batch.
 func (b *batch) replaceDeleted(t *mailroom.ThreadState) {
 	fresh := mailroom.NewThreadState(&mailroom.Thread{ID: t.ID})
 	b.threads[t.ID] = fresh
@@ -181,8 +179,7 @@ func (b *batch) replaceDeleted(t *mailroom.ThreadState) {
 	b.order[slices.Index(b.order, t)] = fresh
 }
 
-// onThread runs a transition of a thread that must exist for who; nil is the
-// server itself.
+// onThread runs a transition of a thread that who sees; nil is the server itself.
 func onThread[T any](ctx context.Context, l *Ledger, name, thread string, who *mailroom.Token, s mailroom.Scope, runs []string, f func(*batch, *mailroom.ThreadState) (T, error)) (T, error) {
 	o := op{name: name, rank: rankPlain, threads: []string{thread}, runs: runs}
 	return run(ctx, l, o, func(b *batch) (T, error) {

@@ -9,52 +9,51 @@ import (
 	"mailroom"
 )
 
-// Renewal is a worker's sign of life.
+// Renewal is a worker's heartbeat.
 type Renewal struct {
 	Worker string
-	Round  int64 // the last claim round whose answer it has
+	Round  int64 // last claim round whose answer it received
 	Held   []mailroom.Claim
 }
 
 // Renewed is the answer to a Renewal.
 type Renewed struct {
-	Until time.Time        // the lease's end
-	Lost  []mailroom.Claim // of those held, no longer this worker's
-	Stops []Stop           // of those held, asked to stop
-	Steer []string         // runs of those held, with steered messages
+	Until time.Time        // end of the lease
+	Lost  []mailroom.Claim // held claims that the worker has lost
+	Stops []Stop           // held runs that were asked to stop
+	Steer []string         // held runs with steered messages
 }
 
-// Stop says that a run was asked to stop.
+// Stop reports that a run was asked to stop.
 type Stop struct {
 	Run    string
 	Reason mailroom.Reason
 }
 
-// deadRetention is how long the row of a dead worker tells which agents it served;
-// one from elsewhere may come back within that time.
+// deadRetention is how long the row of a dead worker records which agents it served. A remote
+// worker may come back within that time.
 const deadRetention = 24 * time.Hour
 
-// duplicateRetention is how long the row of a dead worker stays although another one tells
-// the same: for that long the worker hears that its lease was lost.
+// duplicateRetention is how long the row of a dead worker is kept if another row has the same owner
+// and agents. Until then the worker learns that its lease was lost.
 const duplicateRetention = 10 * time.Minute
 
-// frees is how many claims of a lost worker one operation takes away, and freesBytes
-// how much flushed text of theirs it reads, to the end of one run's.
+// expireBatch is how many claims of a dead worker one operation takes away, and expireBytes how
+// much flushed text it reads before it stops at the next run.
 const (
 	expireBatch = 100
 	expireBytes = 4 << 20
 )
 
-// LeaseTime is how long a worker owns its claims without renewal.
+// LeaseTime returns how long a worker keeps its claims without a renewal.
 func (l *Ledger) LeaseTime() time.Duration { return l.options.Lease }
 
-// Register adds a worker with a new id and a fresh lease; it returns the lease's
-// end.
+// Register adds a worker with a new id and returns the end of its lease.
 func (l *Ledger) Register(ctx context.Context, w mailroom.Worker) (time.Time, error) {
 	o := op{name: "register", rank: rankRenew, workers: []string{w.ID}}
 	return run(ctx, l, o, func(b *batch) (time.Time, error) {
 		if b.workers[w.ID] != nil {
-			return time.Time{}, mailroom.Errorf(mailroom.CodeConflict, "worker id %s was used before", w.ID)
+			return time.Time{}, mailroom.Errorf(mailroom.CodeConflict, "worker id %s was used before; use a new id", w.ID)
 		}
 		one := mailroom.Use{Workers: 1}
 		if err := b.checkQuota(w.Owner, one); err != nil {
@@ -68,9 +67,9 @@ func (l *Ledger) Register(ctx context.Context, w mailroom.Worker) (time.Time, er
 	})
 }
 
-// Renew extends a worker's lease, for all its claims at once. A claim of the
-// named round, or an earlier one, which the worker does not hold is released in
-// the same transaction: its answer was lost.
+// Renew extends a worker's lease, for all of its claims. A claim of the given round, or an earlier
+// one, that the worker does not hold is released in the same transaction: the answer to that claim
+// request was lost.
 func (l *Ledger) Renew(ctx context.Context, in Renewal) (Renewed, error) {
 	threads, err := l.claimedThreads(ctx, in.Worker, 0)
 	if err != nil {
@@ -122,7 +121,7 @@ func (b *batch) renew(in Renewal, threads []string, held map[string]mailroom.Cla
 	return out, nil
 }
 
-// claimedThreads are the threads whose current run a worker holds, at most limit.
+// claimedThreads returns the threads whose current run the worker holds, at most limit.
 func (l *Ledger) claimedThreads(ctx context.Context, worker string, limit int) ([]string, error) {
 	var ids []string
 	err := l.View(ctx, func(r mailroom.Reader) error {
@@ -136,24 +135,21 @@ func (l *Ledger) claimedThreads(ctx context.Context, worker string, limit int) (
 	return ids, err
 }
 
-// Deregister ends a worker's lease. Claims that it still has are taken away by the
-// next sweep.
+// Deregister ends a worker's lease. The next sweep takes away its remaining claims.
 func (l *Ledger) Deregister(ctx context.Context, worker string) error {
 	return l.endWorker(ctx, worker, false, func(*mailroom.Worker, time.Time) bool { return true })
 }
 
-// EndLocalWorkers ends the leases of the workers that lived in a process which owned
-// this store before: a restart does not wait for a lease. uncharged says that the
-// process crashed and that no run caused it: no claim of these workers counts as a
-// crash then.
+// EndLocalWorkers ends the leases of the workers of the process that used this store before, so
+// that a restart does not wait for them. With uncharged, which is for a crash that no run caused,
+// their claims do not count as crashes.
 func (l *Ledger) EndLocalWorkers(ctx context.Context, uncharged bool) error {
 	return l.endWorkers(ctx, uncharged, func(w *mailroom.Worker, _ time.Time) bool { return w.Local })
 }
 
-// Sweep takes away the claims of workers whose lease has run out, strictly
-// after its end, except self's: an engine that slept renews before it judges.
-// It also ends claims that outlived their deadline or a stop, of every worker
-// but self, which ends its own.
+// Sweep takes away the claims of workers whose lease has ended, strictly after its end. It spares
+// self, because an engine that slept renews its lease first. It also ends overdue claims of all
+// workers but self, which ends its own.
 func (l *Ledger) Sweep(ctx context.Context, self string) error {
 	err := l.endWorkers(ctx, false, func(w *mailroom.Worker, now time.Time) bool {
 		return w.ID != self && now.After(w.LeaseUntil)
@@ -185,8 +181,8 @@ func (l *Ledger) Sweep(ctx context.Context, self string) error {
 	return l.dropDeleted(ctx)
 }
 
-// workersToFree are the dead workers that may have claims. One that was freed once has
-// none for good.
+// workersToFree returns the dead workers that may have claims. A worker that was freed once can
+// have none.
 func (l *Ledger) workersToFree(workers []*mailroom.Worker) (dead []*mailroom.Worker) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -200,14 +196,14 @@ func (l *Ledger) workersToFree(workers []*mailroom.Worker) (dead []*mailroom.Wor
 			dead = append(dead, w)
 		}
 	}
-	l.freed = freed // without those that are gone
+	l.freed = freed // without dropped rows
 	return dead
 }
 
-// dropWorkers drops the rows of dead workers that tell nothing any more.
+// dropWorkers drops the rows of dead workers that are no longer needed.
 func (l *Ledger) dropWorkers(ctx context.Context, workers []*mailroom.Worker) error {
 	now := time.Now()
-	newest := map[string]*mailroom.Worker{} // by what they tell
+	newest := map[string]*mailroom.Worker{} // by owner and agents
 	same := func(w *mailroom.Worker) string { return fmt.Sprintf("%q %q", w.Owner, w.Agents) }
 	for _, w := range workers {
 		if n := newest[same(w)]; n == nil || n.Dead && (!w.Dead || w.LeaseUntil.After(n.LeaseUntil)) {
@@ -241,7 +237,7 @@ func (l *Ledger) workers(ctx context.Context) (workers []*mailroom.Worker, err e
 	return workers, err
 }
 
-// endWorkers marks the live workers dead for which ended holds.
+// endWorkers ends the leases of the live workers for which ended reports true.
 func (l *Ledger) endWorkers(ctx context.Context, uncharged bool, ended func(*mailroom.Worker, time.Time) bool) error {
 	workers, err := l.workers(ctx)
 	if err != nil {
@@ -258,8 +254,8 @@ func (l *Ledger) endWorkers(ctx context.Context, uncharged bool, ended func(*mai
 	return nil
 }
 
-// endWorker marks one worker dead before its claims are freed, so that it cannot
-// renew in between.
+// endWorker marks one worker as dead before its claims are freed, so that it cannot renew in
+// between.
 func (l *Ledger) endWorker(ctx context.Context, id string, uncharged bool, ended func(*mailroom.Worker, time.Time) bool) error {
 	o := op{name: "bury", rank: rankRenew, workers: []string{id}}
 	_, err := run(ctx, l, o, func(b *batch) (struct{}, error) {
@@ -278,7 +274,7 @@ func (l *Ledger) endWorker(ctx context.Context, id string, uncharged bool, ended
 	return err
 }
 
-// freeClaims takes a dead worker's claims away, some at a time.
+// freeClaims takes away a dead worker's claims, expireBatch at a time.
 func (l *Ledger) freeClaims(ctx context.Context, w *mailroom.Worker) error {
 	for {
 		threads, err := l.claimedThreads(ctx, w.ID, expireBatch)
@@ -295,9 +291,8 @@ func (l *Ledger) freeClaims(ctx context.Context, w *mailroom.Worker) error {
 	}
 }
 
-// expire takes the claims on threads away from a worker that is dead, after which its
-// row does not change. It leaves the rest to the next operation once it has read
-// enough.
+// expire takes away the claims of a dead worker on threads. After reading expireBytes of flushed
+// text it leaves the rest to the next operation.
 func (b *batch) expire(worker *mailroom.Worker, threads []string) error {
 	read := 0
 	for _, id := range threads {
@@ -328,12 +323,10 @@ func textBytes(list []mailroom.Partial) (n int) {
 	return n
 }
 
-// FailOrphans fails what has been due for at least grace for agents that nobody
-// serves: not served (by the caller's configuration), and by no worker that is
-// alive or was within grace, or within a day if it is one from elsewhere: a
-// laptop that is closed comes back. What a token names for its workers waits for
-// them. A node alone never judges: the caller must
-// have been up for grace itself.
+// FailOrphans fails runs that have been due for at least grace for agents that no worker serves:
+// the agent is not configured, no token declares it, and no worker that is alive, or died within
+// grace, serves it. For remote workers the period is at least deadRetention, because a closed
+// laptop comes back. The caller must have been running for grace itself.
 func (l *Ledger) FailOrphans(ctx context.Context, configured []string, grace time.Duration) error {
 	var lost []string
 	err := l.View(ctx, func(r mailroom.Reader) error {

@@ -20,72 +20,69 @@ import (
 
 // Options configure a Ledger. The zero value works.
 type Options struct {
-	// DefaultAgent runs on threads that name none; "" is "echo".
+	// DefaultAgent runs on threads without an agent. Defaults to "echo".
 	DefaultAgent string
 	// Version returns the current version of an agent, "" if it has none.
 	Version func(agent string) string
-	// Publish is given what was committed, in commit order, before the
-	// operations are answered. It must not block.
+	// Publish receives committed entries, in commit order, before the operations are answered. It
+	// must not block.
 	Publish func(thread string, entries []mailroom.Entry)
-	// Lease is how long a worker owns its claims without renewal; 0 is 15 s.
+	// Lease is how long a worker keeps its claims without a renewal. Defaults to 15 s.
 	Lease time.Duration
-	// Deadline is how long one attempt of an agent's run may take; nil, or 0 from
-	// it, is 1 h. StopGrace is what a worker has to end a run after that, or after a
-	// stop; 0 is 10 s. The ledger waits a lease longer, within which every worker
-	// hears of a stop, and ends the claim then.
+	// Deadline is how long one attempt of an agent's run may take; 0 and a nil function mean 1 h.
+	// StopGrace is the time that a worker has to end a run after that, or after a stop; it defaults
+	// to 10 s. The ledger ends the claim one lease time later, because a worker may learn of a stop
+	// that late.
 	Deadline  func(agent string) time.Duration
 	StopGrace time.Duration
-	// Poll is how often a standing claim looks for due work that nobody
-	// announced; 0 is 1 s.
+	// Poll is how often standing claims look for due work that this ledger did not commit. Defaults
+	// to 1 s.
 	Poll time.Duration
-	// MaxQueued bounds the runs in one thread's queue; 0 is 1,000, less is
-	// any number.
+	// MaxQueued bounds the runs in one thread's queue. Defaults to 1,000; a negative value means no
+	// limit.
 	MaxQueued int
-	// Quotas bound what owners may have, but for the operator, where their tokens
-	// say nothing else; nil is no bound.
+	// Quotas are the default quotas of owners. The operator has none. A nil map means no limits.
 	Quotas mailroom.Quotas
-	// Reserved are beginnings of thread ids: only the operator makes such
-	// threads, or somebody could wait in one for what arrives there.
+	// Reserved lists prefixes of thread ids that only the operator may create. Otherwise a token
+	// could create a thread in advance and receive what is meant for another.
 	Reserved []string
 	Observe  Observe
 	Log      *slog.Logger
 }
 
-// Ledger is the only writer of a store's rows. Its methods may be called
-// concurrently; each waits until its commit is durable. An error of code
-// Unavailable means that the outcome is unknown: repeat the operation, with its
-// key or number.
+// Ledger is the only writer of a store's rows. Its methods may be called concurrently; each waits
+// until its commit is durable. An error of CodeUnavailable means that the outcome is unknown:
+// repeat the operation with the same key or number.
 type Ledger struct {
 	store   mailroom.Store
 	options Options
 
 	// Owned by mu.
 	mu     sync.Mutex
-	queue  []*op           // operations that are in no batch yet
+	queue  []*op           // operations that are not in a batch yet
 	claims []*op           // standing claims, oldest first
-	closed error           // set once: no further operation is taken
-	freed  map[string]bool // dead workers that have no claims any more
+	closed error           // set once; no operation is accepted after that
+	freed  map[string]bool // dead workers without claims
 
-	// clockStepped says that a worker's row was from later than now: the next sweep
-	// plans again what was planned by a clock that went back.
+	// clockStepped is set when a worker's row shows that the clock stepped back. The next sweep
+	// then reschedules.
 	clockStepped atomic.Bool
 
 	wake chan struct{} // one slot: the queue or the claims changed
 
 	// Owned by the goroutine of Run.
-	inFlight []*op // of the batch under way; answered at once if the committer panics
-	// wasLarge: the last batch had large operations.
+	inFlight []*op // operations of the current batch, answered if the committer panics
+	// wasLarge reports that the last batch had large operations.
 	wasLarge bool
-	idle     map[mailroom.Capacity]time.Time // nothing is due for the want before then
-	poll     time.Time                       // when idle is forgotten
-	// nextFair is when owners without a run are looked for again, should there be no
-	// batch before.
+	idle     map[mailroom.Capacity]time.Time // earliest time at which work may be due
+	poll     time.Time                       // when idle is cleared
+	// nextFair is when claimFairSlots runs again at the latest.
 	nextFair     time.Time
 	cache        threadCache
 	reservations reservationCache
 }
 
-// New makes a Ledger over store. Nothing is written before Run is called.
+// New returns a Ledger over store. It writes nothing before Run is called.
 func New(store mailroom.Store, o Options) *Ledger {
 	if o.DefaultAgent == "" {
 		o.DefaultAgent = "echo"
@@ -127,7 +124,7 @@ func New(store mailroom.Store, o Options) *Ledger {
 	}
 }
 
-// NewID makes an id that grows with time: a UUID, version 7.
+// NewID returns an id that grows with time: a UUID, version 7.
 func NewID() string { return uuid.Must(uuid.NewV7()).String() }
 
 // View reads one consistent snapshot.
@@ -135,26 +132,26 @@ func (l *Ledger) View(ctx context.Context, f func(mailroom.Reader) error) error 
 	return l.store.View(ctx, f)
 }
 
-// op is one operation on its way through a batch.
+// op is one operation.
 type op struct {
 	name    string
 	rank    int // order within a batch: renewals, everything else, claims
-	size    int // bytes it carries
+	size    int // size in bytes
 	workers []string
 	threads []string
-	runs    []string // loaded beside the threads' current runs
+	runs    []string // runs to load besides the current ones
 	claim   *ClaimRequest
-	claimer *subscription // whose claim it is; nil: a caller's that waits for done
+	claimer *subscription // owner of a standing claim; nil: a caller waits for done
 
-	// apply runs the transitions. It may run again if the batch is.
+	// apply runs the transitions. It runs again if the batch does.
 	apply func(b *batch) error
-	// onBatch is called when it is in a batch, before the takers are asked for
-	// that batch; within mu.
+	// onBatch is called when the operation enters a batch, before the claimers are asked for
+	// capacity. The caller holds mu.
 	onBatch func()
 
 	// Owned by Ledger.mu.
 	inBatch   bool // it is in a batch
-	abandoned bool // its caller's context ended meanwhile
+	abandoned bool // the caller's context has ended
 
 	err  error      // owned by the goroutine of Run until done is sent
 	done chan error // one slot
@@ -164,10 +161,10 @@ const (
 	rankRenew = iota
 	rankPlain
 	rankClaim
-	rankPurge // only when nothing else waits
+	rankPurge // only when nothing else is queued
 )
 
-// run sends an operation through the committer and waits for its result.
+// run passes an operation to the committer and waits for its result.
 func run[T any](ctx context.Context, l *Ledger, o op, f func(b *batch) (T, error)) (T, error) {
 	var out, none T
 	o.apply = func(b *batch) (err error) {
@@ -214,21 +211,21 @@ func (l *Ledger) execute(ctx context.Context, o *op) error {
 		return ctx.Err()
 	}
 	if o.claim != nil {
-		return <-o.done // a claim that is being made must not get lost
+		return <-o.done // a claim in progress must not be lost
 	}
 	select {
 	case err := <-o.done:
 		return err
 	default:
 	}
-	return mailroom.Errorf(mailroom.CodeUnavailable, "%s was not waited for, its outcome is unknown: %w", o.name, ctx.Err())
+	return mailroom.Errorf(mailroom.CodeUnavailable, "outcome of %s is unknown: %w", o.name, ctx.Err())
 }
 
 func (l *Ledger) enqueue(o *op) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed != nil {
-		return mailroom.Errorf(mailroom.CodeUnavailable, "%s was not taken: %w", o.name, l.closed)
+		return mailroom.Errorf(mailroom.CodeUnavailable, "%s was not accepted: %w", o.name, l.closed)
 	}
 	if o.claim != nil && o.claim.Wait {
 		l.claims = append(l.claims, o)
@@ -239,7 +236,7 @@ func (l *Ledger) enqueue(o *op) error {
 	return nil
 }
 
-// signal wakes the committer; one pending wake-up is enough.
+// signal wakes the committer.
 func (l *Ledger) signal() {
 	select {
 	case l.wake <- struct{}{}:
@@ -247,7 +244,7 @@ func (l *Ledger) signal() {
 	}
 }
 
-// withdraw takes an operation back that is in no batch yet.
+// withdraw removes an operation that is not in a batch yet.
 func (l *Ledger) withdraw(o *op) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -270,20 +267,20 @@ func without(ops []*op, o *op) []*op {
 	return kept
 }
 
-// Run is the committer: it takes what has gathered, commits it, and answers. It
-// returns nil after ctx ended and what was taken is answered, or the error that
-// closed the store. A panic of its own code ends it like such an error: what it
-// holds in memory cannot be trusted any more, and a restart reads it again.
+// Run is the committer: it forms batches, commits them and answers their operations. It returns nil
+// after ctx has ended and the accepted operations are answered, or the error that closed the store.
+// A panic of the committer itself ends it in the same way, because its memory may be inconsistent;
+// a restart reads the store again.
 func (l *Ledger) Run(ctx context.Context) error {
 	err := recovery.Call(l.options.Log, "the committer", func() error { return l.loop(ctx) })
 	if p, ok := errors.AsType[*recovery.Panic](err); ok {
-		err = fmt.Errorf("the committer failed: %w: %w", p, mailroom.ErrStoreClosed)
+		err = fmt.Errorf("committer failed: %w: %w", p, mailroom.ErrStoreClosed)
 		l.failAll(l.inFlight, mailroom.Errorf(mailroom.CodeUnavailable, "the outcome is unknown: %w", err))
 	}
 	l.mu.Lock()
 	l.closed = err
 	if l.closed == nil {
-		l.closed = errors.New("the ledger is closed")
+		l.closed = errors.New("ledger is closed")
 	}
 	left := append(l.queue, l.claims...)
 	l.queue, l.claims = nil, nil
@@ -293,7 +290,7 @@ func (l *Ledger) Run(ctx context.Context) error {
 	closed := l.closed
 	l.mu.Unlock()
 	for _, o := range left {
-		o.done <- mailroom.Errorf(mailroom.CodeUnavailable, "%s was not taken: %w", o.name, closed)
+		o.done <- mailroom.Errorf(mailroom.CodeUnavailable, "%s was not accepted: %w", o.name, closed)
 	}
 	return err
 }

@@ -9,7 +9,7 @@ import (
 	"mailroom"
 )
 
-// Message returns one message of a thread with its present content and state.
+// Message returns a message of a thread with its current content and state.
 func (l *Ledger) Message(ctx context.Context, thread, id string) (mailroom.Message, error) {
 	var m mailroom.Message
 	err := l.View(ctx, func(r mailroom.Reader) error {
@@ -24,8 +24,8 @@ func (l *Ledger) Message(ctx context.Context, thread, id string) (mailroom.Messa
 	return m, err
 }
 
-// Messages returns the messages at the given entries of a thread, each a message
-// or an edit of one, with the content of that entry.
+// Messages returns the messages at the given entries of a thread, each a message or an edit, with
+// the content of that entry.
 func (l *Ledger) Messages(ctx context.Context, thread string, seqs []int64) ([]mailroom.Message, error) {
 	var out []mailroom.Message
 	err := l.View(ctx, func(r mailroom.Reader) error {
@@ -42,7 +42,7 @@ func (l *Ledger) Messages(ctx context.Context, thread string, seqs []int64) ([]m
 	return out, err
 }
 
-// Inputs returns what each of the runs was started for, from one snapshot.
+// Inputs returns the messages that started each of the runs, from one snapshot.
 func (l *Ledger) Inputs(ctx context.Context, runs []*mailroom.Run) ([][]mailroom.Message, error) {
 	out := make([][]mailroom.Message, len(runs))
 	err := l.View(ctx, func(r mailroom.Reader) error {
@@ -64,7 +64,7 @@ func (l *Ledger) Inputs(ctx context.Context, runs []*mailroom.Run) ([][]mailroom
 	return out, err
 }
 
-// messageAt reads the message whose content is in entry seq.
+// messageAt returns the message whose content is in entry seq.
 func messageAt(r mailroom.Reader, thread string, seq int64) (mailroom.Message, error) {
 	var m mailroom.Message
 	e, err := entryAt(r, thread, seq)
@@ -75,8 +75,8 @@ func messageAt(r mailroom.Reader, thread string, seq int64) (mailroom.Message, e
 	case mailroom.KindMessage:
 		return m, e.Decode(&m)
 	case mailroom.KindEdited:
-	default: // an agent writes what it likes into entries of its own
-		return m, mailroom.Errorf(mailroom.CodeNotFound, "entry %d of thread %q is no message", seq, thread)
+	default: // entries of agents have any content
+		return m, mailroom.Errorf(mailroom.CodeNotFound, "entry %d of thread %q is not a message", seq, thread)
 	}
 	var edit mailroom.Edited
 	if err := e.Decode(&edit); err != nil {
@@ -105,8 +105,8 @@ func entryAt(r mailroom.Reader, thread string, seq int64) (mailroom.Entry, error
 	return found[0], nil
 }
 
-// findMessage resolves a message id: "<run>.<seq>" for what was submitted, and
-// "<run>.<attempt>-<n>" for what a run wrote, among its entries.
+// findMessage returns the message with an id: "<run>.<seq>" for a submitted message,
+// "<run>.<attempt>-<n>" for one that a run wrote.
 func findMessage(r mailroom.Reader, thread, id string) (mailroom.Message, error) {
 	run, rest, _ := strings.Cut(id, ".")
 	if seq, err := strconv.ParseInt(rest, 10, 64); err == nil {
@@ -132,8 +132,8 @@ func findMessage(r mailroom.Reader, thread, id string) (mailroom.Message, error)
 	return m, err
 }
 
-// eachEntry calls f for each entry that q selects, in pages, for as long as it
-// wants more. Not more than a page of entries is held at a time.
+// eachEntry calls f for each entry that q selects while f returns more. It reads one page at a
+// time.
 func eachEntry(r mailroom.Reader, q mailroom.EntryQuery, f func(e mailroom.Entry) (more bool, err error)) error {
 	q.Limit, q.Bytes = 200, mailroom.MaxPage
 	for {
@@ -150,9 +150,8 @@ func eachEntry(r mailroom.Reader, q mailroom.EntryQuery, f func(e mailroom.Entry
 	}
 }
 
-// findSubmitted reads the message whose first entry is seq, with its present
-// content: that of its last edit, which the run that holds it knows, or else the
-// entry which says that it was read.
+// findSubmitted returns the submitted message whose first entry is seq, with its current content:
+// that of the last edit, which the holding run records, or of the entry that records the read.
 func findSubmitted(r mailroom.Reader, thread, id string, seq int64) (mailroom.Message, error) {
 	m, err := messageAt(r, thread, seq)
 	if code := mailroom.CodeOf(err); code == mailroom.CodeNotFound || err == nil && m.ID != id {
@@ -187,8 +186,8 @@ func findSubmitted(r mailroom.Reader, thread, id string, seq int64) (mailroom.Me
 	return now, err
 }
 
-// readBy returns the message of that id, first at seq, with the content that an
-// entry says was read, if the entry says so of this one.
+// readBy returns the message with this id, first appended at first, with the content that entry e
+// records as read. The message is empty if e does not record it.
 func readBy(r mailroom.Reader, e mailroom.Entry, id string, first int64) (mailroom.Message, error) {
 	seqs, err := e.Reads()
 	if err != nil {
@@ -196,7 +195,7 @@ func readBy(r mailroom.Reader, e mailroom.Entry, id string, first int64) (mailro
 	}
 	for _, seq := range seqs {
 		if seq < first {
-			continue // of another one, which may be purged
+			continue // another message, which may be purged
 		}
 		if m, err := messageAt(r, e.Thread, seq); err != nil || m.ID == id {
 			return m, err
@@ -205,8 +204,8 @@ func readBy(r mailroom.Reader, e mailroom.Entry, id string, first int64) (mailro
 	return mailroom.Message{}, nil
 }
 
-// holderRuns are the runs that may hold a submitted message: the one in its id,
-// and the one that it was handed to while that one was current.
+// holderRuns returns the runs that may hold a submitted message: the one in its id and the one that
+// it was steered into.
 func holderRuns(m *mailroom.Message) []string {
 	id, _, _ := strings.Cut(m.ID, ".")
 	return []string{id, m.Run}
@@ -226,8 +225,8 @@ func inputOf(r *mailroom.Run, id string) *mailroom.Input {
 	return nil
 }
 
-// messageState derives the present state of a message from the run that holds
-// it. One that no run holds any more was steered, read and covered by a step.
+// messageState derives the current state of a message from the run that holds it. If no run does,
+// the message was steered, read and covered by a step.
 func messageState(r mailroom.Reader, m *mailroom.Message) (string, error) {
 	if m.Role == mailroom.RoleAssistant {
 		return mailroom.MessageDone, nil
@@ -252,7 +251,7 @@ func messageState(r mailroom.Reader, m *mailroom.Message) (string, error) {
 	return state, nil
 }
 
-// Effects returns what the log says of a run's named effects.
+// Effects returns the state of a run's named effects.
 func (l *Ledger) Effects(ctx context.Context, run *mailroom.Run) (states map[string]*mailroom.EffectState, err error) {
 	err = l.View(ctx, func(r mailroom.Reader) error {
 		entries, err := r.Entries(mailroom.EntryQuery{
@@ -267,8 +266,8 @@ func (l *Ledger) Effects(ctx context.Context, run *mailroom.Run) (states map[str
 	return states, err
 }
 
-// foldPurged returns what the log has of a message whose run was purged: a run
-// goes with its first entry, and messages that joined it later may be kept.
+// foldPurged derives the content and state of a message from the log after its run was purged. A
+// run is purged with its first entry, while messages that joined it later may be kept.
 func foldPurged(r mailroom.Reader, m *mailroom.Message) (now mailroom.Message, state string, err error) {
 	after := mailroom.EntryQuery{Thread: m.Thread, After: m.Seq, Kinds: []string{
 		mailroom.KindEdited, mailroom.KindRetracted, mailroom.KindCompleted, mailroom.KindCancelled,

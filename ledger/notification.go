@@ -9,18 +9,18 @@ import (
 	"mailroom"
 )
 
-// maxRecipients is how many agents the answer to a notification for all names.
+// maxRecipients bounds the agents named in the answer to a broadcast.
 const maxRecipients = 1000
 
-// Notified is the answer to a Notify. To are the agents with an inbox that get it, by
-// name, of a notification for all the first maxTold.
+// Notified is the result of a Notify. To lists the recipients, ordered by name; of a broadcast, the
+// first maxRecipients with an inbox.
 type Notified struct {
 	Seq int64
 	To  []string
 }
 
-// Notify tells the agents of a project something, and makes the project if there is
-// none. Those that it names have an inbox from then on.
+// Notify sends a notification to agents of a project and creates the project if there is none.
+// Named agents without an inbox get one.
 func (l *Ledger) Notify(ctx context.Context, in mailroom.Notify) (Notified, error) {
 	if err := in.Check(); err != nil {
 		return Notified{}, err
@@ -64,16 +64,16 @@ func (b *batch) notify(p *mailroom.Project, in mailroom.Notify) (Notified, error
 	return Notified{Seq: seq, To: to.names}, nil
 }
 
-// recipients are those of a notification.
+// recipients are the recipients of a notification.
 type recipients struct {
 	names   []string // as in Notified
-	missing []string // of the names those that have no inbox yet
-	inboxes int64    // that get it
-	begins  int64    // inboxes that come with it
+	missing []string // names without an inbox
+	inboxes int64    // inboxes that receive it
+	begins  int64    // inboxes created with it
 }
 
-// findRecipients finds out who gets a notification. One for all costs by maxTold, and not by
-// the number of inboxes, which the project's row says.
+// findRecipients determines the recipients of a notification. The cost of a broadcast grows with
+// maxRecipients, not with the number of inboxes, which the project's row has.
 func (b *batch) findRecipients(p *mailroom.Project, in *mailroom.Notify) (to recipients, err error) {
 	sender, err := b.cursors(mailroom.CursorQuery{Channel: p.ID, Identities: []string{in.From}})
 	if err != nil {
@@ -111,8 +111,8 @@ func (b *batch) findRecipients(p *mailroom.Project, in *mailroom.Notify) (to rec
 	return to, err
 }
 
-// checkNotifyQuota is admit for a notification: the project's owner pays for its bytes, and
-// its sender for the inboxes that it lies in.
+// checkNotifyQuota is checkQuota for a notification: its size counts for the project's owner, and
+// its inboxes for the sender.
 func (b *batch) checkNotifyQuota(p *mailroom.Project, in *mailroom.Notify, to recipients) error {
 	if err := b.checkProjectQuota(p, in.By, in.Size()); err != nil {
 		return err
@@ -130,26 +130,26 @@ type Received struct {
 	mailroom.Notification
 }
 
-// InboxQuery asks for what an agent has not read, the oldest first. With Consume it
-// counts as read once this was answered. Who reads an inbox first is its reader.
+// InboxQuery selects an agent's unread notifications, oldest first. With Consume they are marked as
+// read. The first token that reads an inbox becomes its reader.
 type InboxQuery struct {
 	Project string
 	Agent   string
 	By      *mailroom.Token
 	Limit   int // at least 1
-	Bytes   int // of them together, unless the first has more; 0: mailroom.MaxPage
+	Bytes   int // total size, unless the first is larger; 0: mailroom.MaxPage
 	Consume bool
-	After   int64 // without Consume: only those with a greater seq
+	After   int64 // without Consume: only seqs above it
 }
 
-// InboxPage is what was read of an inbox.
+// InboxPage is one page of an inbox.
 type InboxPage struct {
 	Found []Received
-	Next  int64 // the After of what may follow; 0: nothing does
+	Next  int64 // the After of the next page; 0: none
 }
 
-// Inbox returns what an agent has not read. Its inbox is there from the first time
-// on that it is asked for; to look makes no project.
+// Inbox returns an agent's unread notifications. The first call creates the inbox, but not the
+// project.
 func (l *Ledger) Inbox(ctx context.Context, in InboxQuery) (InboxPage, error) {
 	if in.Bytes == 0 {
 		in.Bytes = mailroom.MaxPage
@@ -166,14 +166,14 @@ func (l *Ledger) Inbox(ctx context.Context, in InboxQuery) (InboxPage, error) {
 		if err != nil || len(found.Found) > 0 || found.Next == 0 {
 			return found, err
 		}
-		if !in.Consume { // otherwise its position has moved
+		if !in.Consume { // a consuming read has moved the inbox
 			in.After = found.Next
 		}
 	}
 }
 
-// readInbox looks at a bounded part of an inbox. It has found nothing and says Next where
-// that part is for others alone.
+// readInbox reads a bounded part of an inbox. An empty result with Next means that this part has
+// only notifications for others.
 func (l *Ledger) readInbox(ctx context.Context, thread string, in InboxQuery) (InboxPage, error) {
 	if !in.Consume {
 		if found, ok, err := l.viewInbox(ctx, thread, in); ok || err != nil {
@@ -198,8 +198,8 @@ func (l *Ledger) readInbox(ctx context.Context, thread string, in InboxQuery) (I
 	})
 }
 
-// viewInbox reads an inbox that is there, and whose reader asks, without a transaction
-// that could write.
+// viewInbox reads an existing inbox without a write transaction. ok is false if a transaction is
+// needed.
 func (l *Ledger) viewInbox(ctx context.Context, thread string, in InboxQuery) (found InboxPage, ok bool, err error) {
 	err = l.View(ctx, func(r mailroom.Reader) error {
 		rows, err := r.Threads(mailroom.ThreadQuery{IDs: []string{thread}})
@@ -224,7 +224,7 @@ func (l *Ledger) viewInbox(ctx context.Context, thread string, in InboxQuery) (f
 	return found, ok, err
 }
 
-// Acknowledge notes that an agent has read some notifications, by their seqs.
+// Acknowledge marks notifications of an agent as read, by their seqs.
 func (l *Ledger) Acknowledge(ctx context.Context, project, agent string, by *mailroom.Token, seqs []int64) error {
 	_, err := onProject(ctx, l, "acknowledge", project, func(b *batch, p *mailroom.Project) (struct{}, error) {
 		box, err := b.openInbox(p, agent, by)
@@ -233,7 +233,7 @@ func (l *Ledger) Acknowledge(ctx context.Context, project, agent string, by *mai
 		}
 		for _, seq := range seqs {
 			if seq < 1 || seq > p.LastSeq {
-				return struct{}{}, mailroom.Errorf(mailroom.CodeInvalid, "there is no notification %d in project %q", seq, project)
+				return struct{}{}, mailroom.Errorf(mailroom.CodeInvalid, "no notification %d in project %q", seq, project)
 			}
 		}
 		read, err := b.unreadAt(p, agent, box, seqs)
@@ -260,14 +260,13 @@ func (l *Ledger) Acknowledge(ctx context.Context, project, agent string, by *mai
 	return err
 }
 
-// unreadPage is how many notifications are looked at in one go.
+// unreadPage is how many notifications one query reads.
 const unreadPage = 200
 
-// maxUnread is how many notifications one transaction or view looks at, those for others
-// included.
+// maxUnread is how many notifications one transaction or view reads, including those for others.
 const maxUnread = 5000
 
-// readUnread reads an inbox. Nothing up to upto is left besides what it found.
+// readUnread reads an inbox. Up to upto, it has no unread notification besides those returned.
 func readUnread(r mailroom.Reader, thread string, box mailroom.Inbox, in InboxQuery) (out InboxPage, upto int64, err error) {
 	rows, err := r.Threads(mailroom.ThreadQuery{IDs: []string{thread}})
 	if err != nil || len(rows) == 0 {
@@ -310,8 +309,8 @@ func readUnread(r mailroom.Reader, thread string, box mailroom.Inbox, in InboxQu
 	}
 }
 
-// ensureInbox returns the inbox of an agent of a project, which has one from now on. It
-// begins with what is told next.
+// ensureInbox returns the inbox of an agent and creates it if there is none. A new inbox starts
+// with the next notification.
 func (b *batch) ensureInbox(p *mailroom.Project, agent string, by *mailroom.Token) (mailroom.Inbox, error) {
 	rows, err := b.cursors(mailroom.CursorQuery{Channel: p.ID, Identities: []string{agent}})
 	if err != nil {
@@ -341,7 +340,8 @@ func (b *batch) ensureInbox(p *mailroom.Project, agent string, by *mailroom.Toke
 	return box, nil
 }
 
-// checkInboxLimit refuses an agent without an inbox where a project has no room for one.
+// checkInboxLimit returns an error if the agent has no inbox and the project has no room for
+// another.
 func (b *batch) checkInboxLimit(p *mailroom.Project, agent string) error {
 	full := p.CheckInboxLimit(1)
 	if full == nil {
@@ -359,7 +359,7 @@ func (b *batch) addInbox(p *mailroom.Project, agent string, box mailroom.Inbox) 
 	b.saveInbox(p.ID, agent, box)
 }
 
-// openInbox is the inbox of an agent for who wants to read it.
+// openInbox returns the inbox of an agent, which by must be allowed to read.
 func (b *batch) openInbox(p *mailroom.Project, agent string, by *mailroom.Token) (mailroom.Inbox, error) {
 	if err := p.CheckAccess(by, "agent", agent); err != nil {
 		return mailroom.Inbox{}, err
@@ -379,7 +379,7 @@ func (b *batch) saveInbox(thread, agent string, box mailroom.Inbox) {
 	b.moveCursor(mailroom.Cursor{Channel: thread, Identity: agent, Position: raw})
 }
 
-// cursors are those of a channel as this batch has left them.
+// cursors returns the cursors of a channel with the changes of this batch.
 func (b *batch) cursors(q mailroom.CursorQuery) ([]mailroom.Cursor, error) {
 	channel := q.Channel
 	rows, err := b.tx.Cursors(q)

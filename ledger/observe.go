@@ -7,16 +7,16 @@ import (
 	"mailroom/internal/recovery"
 )
 
-// Observe is told what the ledger does, for metrics. Its functions must be quick
-// and must not block or call the ledger; nil ones are not called.
+// Observe holds callbacks for metrics. They must be fast and must not call the ledger. Nil
+// callbacks are skipped.
 type Observe struct {
-	// Operation ended, with the error it was answered with. took is from
-	// call to answer, 0 for a claim that stood until something was due.
+	// Operation is called for each operation with its error. took is the time from call to answer,
+	// 0 for a waiting claim.
 	Operation func(name string, err error, took time.Duration)
-	// Commit of a batch of operations succeeded; took is the transaction's.
+	// Commit is called for each committed batch. took is the time of the transaction.
 	Commit func(operations int, took time.Duration)
-	// RunFinished is called for each run that has finished, once it is durable, on
-	// whatever operation ended it. The run must not be kept or changed.
+	// RunFinished is called for each finished run once it is durable. The run must not be kept or
+	// changed.
 	RunFinished func(r *mailroom.Run)
 }
 
@@ -32,15 +32,14 @@ func (o *Observe) fill() {
 	}
 }
 
-// Every other write waits while the committer applies an operation or commits a
-// batch, so both are bounded. What takes longer than this is logged; a commit waits
-// for the disk, which may be slow by itself.
+// All other writes wait while the committer applies an operation or commits a batch. Durations
+// above these limits are logged. A commit includes the time of the disk.
 const (
 	slowOperation = 50 * time.Millisecond
 	slowCommit    = 500 * time.Millisecond
 )
 
-// logSlow logs an operation of the committer, or a commit, that others waited for.
+// logSlow logs an operation or commit that delayed others.
 func (l *Ledger) logSlow(operation string, took time.Duration) {
 	switch {
 	case operation == "commit" && took > slowCommit:
@@ -50,7 +49,7 @@ func (l *Ledger) logSlow(operation string, took time.Duration) {
 	}
 }
 
-// logFailed logs a run that failed for good, without its message: that may quote what the agent said.
+// logFailed logs a run that failed for good. It omits the error message, which may quote the agent.
 func (l *Ledger) logFailed(r *mailroom.Run) {
 	if r.Status != mailroom.StatusFailed {
 		return
@@ -62,7 +61,7 @@ func (l *Ledger) logFailed(r *mailroom.Run) {
 	l.options.Log.Warn("run failed for good", args...)
 }
 
-// reportCommit tells about a batch that is durable.
+// reportCommit reports a durable batch to the observer.
 func (b *batch) reportCommit(took time.Duration) {
 	defer recovery.Log(b.l.options.Log, "the numbers of a commit")
 	b.l.options.Observe.Commit(len(b.ops)+len(b.claims), took)

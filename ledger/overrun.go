@@ -8,7 +8,7 @@ import (
 	"mailroom"
 )
 
-// claimant is a round as a claim of an agent's run is made for it.
+// claimant returns the limits of a claim for a run of agent.
 func (l *Ledger) claimant(c *ClaimRequest, agent string) mailroom.Claimant {
 	grace := l.options.StopGrace + l.options.Lease
 	return mailroom.Claimant{
@@ -17,8 +17,8 @@ func (l *Ledger) claimant(c *ClaimRequest, agent string) mailroom.Claimant {
 	}
 }
 
-// endOverruns ends the claims whose time is over, some at a time, and leaves self's
-// for longer. They are due like runs are, so it reads only those.
+// endOverruns ends overdue claims, expireBatch at a time, and extends those of self. Overdue claims
+// have due columns, so it reads only those.
 func (l *Ledger) endOverruns(ctx context.Context, self string) error {
 	for {
 		o := op{name: "overrun", rank: rankClaim}
@@ -29,8 +29,8 @@ func (l *Ledger) endOverruns(ctx context.Context, self string) error {
 	}
 }
 
-// endOverdueClaims returns how many claims were over when the batch began, frees at most, and
-// frees if it has read enough and left some to the next operation.
+// endOverdueClaims returns how many claims were overdue when the batch began, at most expireBatch.
+// It returns expireBatch if it stopped after reading expireBytes of text.
 func (b *batch) endOverdueClaims(self string) (int, error) {
 	rows, _, err := b.tx.Due(b.now, []mailroom.Capacity{{Slots: expireBatch}})
 	if err != nil {

@@ -9,8 +9,7 @@ import (
 	"mailroom"
 )
 
-// Reserve takes names in a project, all or none, and makes the project if there is
-// none.
+// Reserve reserves names in a project, all or none, and creates the project if there is none.
 func (l *Ledger) Reserve(ctx context.Context, in mailroom.Reserve) (mailroom.Reserved, error) {
 	if err := in.Check(); err != nil {
 		return mailroom.Reserved{}, err
@@ -26,7 +25,7 @@ func (l *Ledger) Reserve(ctx context.Context, in mailroom.Reserve) (mailroom.Res
 	return second.Reserved, err
 }
 
-// reserveResult is an answer, or says that the names are to be compared before.
+// reserveResult is the result of a reservation. heavy asks the caller to compare the names first.
 type reserveResult struct {
 	mailroom.Reserved
 	heavy bool
@@ -53,8 +52,7 @@ func (l *Ledger) reserve(ctx context.Context, in mailroom.Reserve, mayPutOff boo
 	})
 }
 
-// compareNames finds out which reservations the names overlap, before the committer has
-// to wait for it.
+// compareNames compares the names with the project's reservations outside of the committer.
 func (l *Ledger) compareNames(ctx context.Context, in *mailroom.Reserve) error {
 	thread, err := mailroom.ProjectThread(in.Project)
 	if err != nil {
@@ -75,29 +73,29 @@ func (l *Ledger) compareNames(ctx context.Context, in *mailroom.Reserve) error {
 	return err
 }
 
-// RenewReservation lets a reservation last for ttl from now.
+// RenewReservation extends a reservation to ttl from now.
 func (l *Ledger) RenewReservation(ctx context.Context, id string, by *mailroom.Token, ttl time.Duration) (mailroom.Reservation, error) {
 	return l.onReservation(ctx, "renew reservation", id, func(b *batch, p *mailroom.Project) (mailroom.Reservation, error) {
 		return p.Renew(id, by, ttl, b.now)
 	})
 }
 
-// Release ends a reservation; with force an admin ends that of another.
+// Release ends a reservation. With force, an admin ends one of another token.
 func (l *Ledger) Release(ctx context.Context, id string, by *mailroom.Token, force bool) (mailroom.Reservation, error) {
 	return l.onReservation(ctx, "release", id, func(b *batch, p *mailroom.Project) (mailroom.Reservation, error) {
 		return p.Release(id, by, force, b.now)
 	})
 }
 
-// ReleaseNames ends what an agent holds under these names, and returns it.
+// ReleaseNames ends the agent's reservations of these names and returns them.
 func (l *Ledger) ReleaseNames(ctx context.Context, project, holder string, names []string, by *mailroom.Token) ([]mailroom.Reservation, error) {
 	return onProject(ctx, l, "release", project, func(b *batch, p *mailroom.Project) ([]mailroom.Reservation, error) {
 		return p.ReleaseNames(holder, names, by, b.now)
 	})
 }
 
-// Reservations returns those that hold, by project and fence: of one project, or
-// with "" of all that who sees.
+// Reservations returns the active reservations, ordered by project and fence: of one project, or
+// with "" of all projects that who sees.
 func (l *Ledger) Reservations(ctx context.Context, project string, who *mailroom.Token) (found []mailroom.Reservation, err error) {
 	thread := ""
 	if project != "" {
@@ -125,8 +123,8 @@ func (l *Ledger) Reservations(ctx context.Context, project string, who *mailroom
 	return found, err
 }
 
-// AppendEntry appends an entry of the operator's to a thread, which it makes if there is
-// none; the entry belongs to no run.
+// AppendEntry appends an entry without a run to a thread of the operator, which it creates if there
+// is none.
 func (l *Ledger) AppendEntry(ctx context.Context, thread, kind string, body json.RawMessage) (seq int64, err error) {
 	if thread, err = mailroom.CheckThreadID(thread); err != nil {
 		return 0, err
@@ -137,7 +135,7 @@ func (l *Ledger) AppendEntry(ctx context.Context, thread, kind string, body json
 	})
 }
 
-// onProject runs transitions of a project, which may not be there yet.
+// onProject runs transitions of a project, which may not exist yet.
 func onProject[T any](ctx context.Context, l *Ledger, name, project string, f func(*batch, *mailroom.Project) (T, error)) (T, error) {
 	thread, err := mailroom.ProjectThread(project)
 	if err != nil {
@@ -158,7 +156,7 @@ func onProjectThread[T any](ctx context.Context, l *Ledger, o op, f func(*batch,
 	})
 }
 
-// onReservation finds the project of a reservation, whose thread is locked then.
+// onReservation runs a transition of the project that has the reservation.
 func (l *Ledger) onReservation(ctx context.Context, name, id string, f func(*batch, *mailroom.Project) (mailroom.Reservation, error)) (mailroom.Reservation, error) {
 	var thread string
 	err := l.View(ctx, func(r mailroom.Reader) error {
@@ -180,7 +178,7 @@ func (l *Ledger) onReservation(ctx context.Context, name, id string, f func(*bat
 	return onProjectThread(ctx, l, op{name: name, rank: rankPlain, threads: []string{thread}}, f)
 }
 
-// project loads the rows of a project whose thread is locked, once in a batch.
+// project returns a project whose thread is locked, loading it once per batch.
 func (b *batch) project(thread string) (*mailroom.Project, error) {
 	if p := b.projects[thread]; p != nil {
 		return p, nil
@@ -202,8 +200,8 @@ func (b *batch) project(thread string) (*mailroom.Project, error) {
 	return p, nil
 }
 
-// dropProject lets go of what a project has beside its thread, unless somebody holds
-// something in it.
+// dropProject drops what a project has besides its thread. It returns an error if a reservation is
+// active.
 func (b *batch) dropProject(thread string) error {
 	p, err := b.project(thread)
 	if err != nil {

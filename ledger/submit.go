@@ -8,10 +8,10 @@ import (
 	"mailroom"
 )
 
-// Submit takes messages in for a thread, which it makes, for the operator unless
-// Owner is another, if there is none. A blank thread becomes a new one, the
-// same one for the same owner and key. Agent, if it is asked for, comes with
-// SetAgent; else the thread's is used, or the default.
+// Submit accepts messages for a thread and creates the thread if there is none, for the operator
+// unless Owner is set. An empty thread id creates a thread, the same one for the same owner and
+// key. With SetAgent, Agent becomes the thread's agent; otherwise the run has the thread's agent,
+// or the default one.
 func (l *Ledger) Submit(ctx context.Context, in mailroom.Submit) (mailroom.Submitted, error) {
 	if in.Owner == "" {
 		in.Owner = mailroom.Operator
@@ -51,9 +51,9 @@ func (l *Ledger) Submit(ctx context.Context, in mailroom.Submit) (mailroom.Submi
 	})
 }
 
-// inForeignNamespace reports whether by may not make t because its id lies in a namespace of
-// others. All accounts are looked at, once in a batch that makes threads: the operator
-// alone makes accounts.
+// inForeignNamespace reports whether by may not create t because its id lies in a namespace of
+// other tokens. It reads all tokens once per batch; only the operator can create tokens, so they
+// are few.
 func (b *batch) inForeignNamespace(t *mailroom.ThreadState, by *mailroom.Token) (bool, error) {
 	if by == nil || !t.CreatedAt.IsZero() || by.Has(mailroom.PermissionAdmin) {
 		return false, nil
@@ -62,12 +62,12 @@ func (b *batch) inForeignNamespace(t *mailroom.ThreadState, by *mailroom.Token) 
 	return err == nil && by.InForeignNamespace(t.ID, rows), err
 }
 
-// submit is one submit within a batch; its thread is locked.
+// submit applies one submit to a locked thread.
 func (b *batch) submit(in mailroom.Submit) (mailroom.Submitted, error) {
 	return b.submitAs(in, func(*mailroom.Submit) error { return nil })
 }
 
-// submitAs is submit for who is admitted.
+// submitAs is submit with a check before the transition.
 func (b *batch) submitAs(in mailroom.Submit, admit func(*mailroom.Submit) error) (mailroom.Submitted, error) {
 	t := b.thread(in.Thread)
 	if err := checkNotDeleted(t, &in); err != nil {
@@ -115,8 +115,8 @@ func (b *batch) submitAs(in mailroom.Submit, admit func(*mailroom.Submit) error)
 	return out, nil
 }
 
-// countQueued says how long the queue is, where there is a bound that may be met: a
-// thread that never gave as many places has no such queue.
+// countQueued sets the length of the queue if it may have reached its limit. A thread that never
+// gave out that many places cannot have.
 func (b *batch) countQueued(t *mailroom.ThreadState, in *mailroom.Submit) error {
 	if in.MaxQueued == 0 || t.NextPlace <= int64(in.MaxQueued) {
 		return nil
@@ -132,7 +132,7 @@ func (b *batch) countQueued(t *mailroom.ThreadState, in *mailroom.Submit) error 
 	return nil
 }
 
-// loadKey loads a submit key and the run it names.
+// loadKey loads a submit key and its run.
 func (b *batch) loadKey(t *mailroom.ThreadState, key string) error {
 	if key == "" || t.Key == 0 {
 		return nil
@@ -150,8 +150,8 @@ func (b *batch) loadKey(t *mailroom.ThreadState, key string) error {
 	return nil
 }
 
-// Append commits a durable step of a run, with its sends, and returns the seq of
-// the last entry. A repeat of the same step answers with the first result.
+// Append commits a durable step of a run, with its sends, and returns the seq of the last entry. A
+// repeat of the same step returns the first result.
 func (l *Ledger) Append(ctx context.Context, a mailroom.StepCommit) (int64, error) {
 	if err := a.Check(); err != nil {
 		return 0, err
@@ -204,8 +204,8 @@ func (b *batch) append(a *mailroom.StepCommit) (int64, error) {
 	return seq, nil
 }
 
-// makeSends are the submits that a step makes. A name that went to another thread
-// before is refused: it is unique in the run.
+// makeSends returns the submits of a step's sends. It refuses a name that was used for another
+// thread, because names are unique in a run.
 func (b *batch) makeSends(a *mailroom.StepCommit, from *mailroom.ThreadState) ([]mailroom.Submit, error) {
 	var sends []mailroom.Submit
 	var ids []string
@@ -236,10 +236,10 @@ func (b *batch) makeSends(a *mailroom.StepCommit, from *mailroom.ThreadState) ([
 }
 
 func errSentElsewhere(name, run, thread string) error {
-	return mailroom.Errorf(mailroom.CodeConflict, "send %q of run %s went to thread %q before", name, run, thread)
+	return mailroom.Errorf(mailroom.CodeConflict, "send %q of run %s already went to thread %q; use another name", name, run, thread)
 }
 
-// abortAfter makes an error after n changes one that begins the batch again.
+// abortAfter returns err, marked as an abortBatch if n changes were made before it.
 func (b *batch) abortAfter(n int, err error) error {
 	if n > 0 {
 		return abortBatch{err}
@@ -247,8 +247,8 @@ func (b *batch) abortAfter(n int, err error) error {
 	return err
 }
 
-// Flush keeps a piece of the message that a run is writing, so that it is not
-// lost with the worker.
+// Flush stores a piece of the message that a run is writing, so that it survives the loss of the
+// worker.
 func (l *Ledger) Flush(ctx context.Context, c mailroom.Claim, p mailroom.Partial) error {
 	p.Thread, p.Run, p.Attempt = c.Thread, c.Run, c.Attempt
 	o := op{name: "flush", rank: rankPlain, size: len(p.Text), threads: []string{c.Thread}, runs: []string{c.Run}}
@@ -258,7 +258,7 @@ func (l *Ledger) Flush(ctx context.Context, c mailroom.Claim, p mailroom.Partial
 	return err
 }
 
-// MarkSteersRead marks the steered messages that no step covers yet as read.
+// MarkSteersRead marks the steered messages that no step covers yet as read, and returns them.
 func (l *Ledger) MarkSteersRead(ctx context.Context, c mailroom.Claim) ([]mailroom.Input, error) {
 	o := op{name: "steered", rank: rankPlain, threads: []string{c.Thread}, runs: []string{c.Run}}
 	return run(ctx, l, o, func(b *batch) ([]mailroom.Input, error) {
@@ -266,8 +266,8 @@ func (l *Ledger) MarkSteersRead(ctx context.Context, c mailroom.Claim) ([]mailro
 	})
 }
 
-// ReadSteered returns the messages that Steered marks, as far as they stand behind
-// the entry after. last is the seq of the last one, or after.
+// ReadSteered marks steered messages as read and returns those behind the entry after. last is the
+// seq of the last one, or after.
 func (l *Ledger) ReadSteered(ctx context.Context, c mailroom.Claim, after int64) (messages []mailroom.Message, last int64, err error) {
 	inputs, err := l.MarkSteersRead(ctx, c)
 	if err != nil {
@@ -287,16 +287,14 @@ func (l *Ledger) ReadSteered(ctx context.Context, c mailroom.Claim, after int64)
 	return messages, last, nil
 }
 
-// Settle ends an attempt and returns the run as it is then. A repeat of the same
-// settle answers with the same.
+// Settle ends an attempt and returns the run. A repeat of the same settle returns the same result.
 func (l *Ledger) Settle(ctx context.Context, s mailroom.Settle) (*mailroom.Run, error) {
 	return l.SettleWith(ctx, s, nil)
 }
 
-// SettleWith is Settle for a [Claimer], which has room for another run then:
-// begun is called when the settle is in a batch, before the takers are asked for
-// it. So the room is filled in the commit that settles, and not before the
-// thread itself can be due again. begun must be quick and not call the ledger.
+// SettleWith is Settle for a [Claimer]. It calls onBatch when the settle enters a batch, before the
+// claimers are asked for capacity, so that the freed slot is filled by the commit that settles, and
+// not before the thread itself can be due again. onBatch must be fast and must not call the ledger.
 func (l *Ledger) SettleWith(ctx context.Context, s mailroom.Settle, begun func()) (*mailroom.Run, error) {
 	if err := s.Check(); err != nil {
 		return nil, err
@@ -313,14 +311,14 @@ func (l *Ledger) SettleWith(ctx context.Context, s mailroom.Settle, begun func()
 			if err != nil {
 				return nil, err
 			}
-			in.Message = t.PartialText(s.Run, stored) // a message once begun ends in an entry
+			in.Message = t.PartialText(s.Run, stored) // flushed text always ends in an entry
 		}
 		r, err := t.Settle(&in, b.now)
 		return copyRun(r), err
 	})
 }
 
-// copyRun takes a run out of a batch, whose later operations may change it.
+// copyRun returns a copy of r that later operations of the batch cannot change.
 func copyRun(r *mailroom.Run) *mailroom.Run {
 	if r == nil {
 		return nil

@@ -7,7 +7,7 @@ import (
 	"mailroom"
 )
 
-// Decide answers a ticket, once. The same decision again returns the ticket.
+// Decide decides a ticket, once. Repeating the same decision returns the ticket.
 func (l *Ledger) Decide(ctx context.Context, d mailroom.Decision) (*mailroom.Ticket, error) {
 	k, err := l.Ticket(ctx, d.Ticket)
 	if err != nil {
@@ -23,7 +23,7 @@ func (l *Ledger) Decide(ctx context.Context, d mailroom.Decision) (*mailroom.Tic
 		if err != nil {
 			return nil, err
 		}
-		decided := *k // later operations of the batch may change it
+		decided := *k // later operations of the batch may change the original
 		return &decided, nil
 	})
 }
@@ -49,8 +49,8 @@ func (l *Ledger) Tickets(ctx context.Context, q mailroom.TicketQuery) (found []*
 	return found, err
 }
 
-// ticketRuns are the runs that asked what the decisions answer. A ticket that
-// is not there is the transition's to refuse: the submit may be a repeat.
+// ticketRuns returns the runs of the tickets to decide. Unknown tickets are skipped: the submit may
+// be a repeat, which the transition answers.
 func (l *Ledger) ticketRuns(ctx context.Context, decisions []mailroom.Decision) ([]string, error) {
 	var runs []string
 	var ids []string
@@ -64,13 +64,12 @@ func (l *Ledger) ticketRuns(ctx context.Context, decisions []mailroom.Decision) 
 	return runs, err
 }
 
-// maxDescendants bounds how many runs a cancel with children ends.
+// maxDescendants bounds how many runs CancelTree ends.
 const maxDescendants = 1000
 
-// CancelTree cancels a run and the open runs that descend from it, also through
-// runs that have ended, at most maxDescendants in all. What brings their words
-// to a chat, or their answers to who asked, goes on, and so does what is in
-// threads that who does not see: anybody may name a run as the parent of theirs.
+// CancelTree cancels a run and its open descendants, including those of finished runs, at most
+// maxDescendants in all. Deliveries continue. So do runs in threads that who cannot see, because
+// any token may name a run as the parent of its own.
 func (l *Ledger) CancelTree(ctx context.Context, id string, who *mailroom.Token) (*mailroom.Run, error) {
 	top, err := l.Cancel(ctx, id, who.Name)
 	if err != nil {
@@ -91,14 +90,14 @@ func (l *Ledger) CancelTree(ctx context.Context, id string, who *mailroom.Token)
 			}
 			_, err := l.Cancel(ctx, c.ID, who.Name)
 			if code := mailroom.CodeOf(err); err != nil && code != mailroom.CodeConflict {
-				return nil, err // a conflict: it has just ended by itself
+				return nil, err // a conflict: the run has just ended
 			}
 		}
 	}
 	return top, nil
 }
 
-// children are the runs that descend from a run, in threads that who sees.
+// children returns the runs with this parent, in threads that who sees.
 func (l *Ledger) children(ctx context.Context, id string, who *mailroom.Token) (found []*mailroom.Run, err error) {
 	err = l.View(ctx, func(r mailroom.Reader) error {
 		if found, err = r.Runs(mailroom.RunQuery{Parent: id, Limit: maxDescendants}); err != nil || len(found) == 0 {

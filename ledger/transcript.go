@@ -13,23 +13,22 @@ import (
 	"mailroom"
 )
 
-// TranscriptQuery selects a page of a thread's transcript, the newest messages
-// first asked for. Before is the cursor that the page before it gave.
+// TranscriptQuery selects a page of a thread's transcript, starting with the newest messages.
+// Before is the cursor that the previous page returned.
 type TranscriptQuery struct {
 	Thread     string
-	Key        int64 // of the thread's row, if it may be no other under this id; 0: whichever is there
+	Key        int64 // required key of the thread's row; 0: any thread with this id
 	Before     string
-	Limit      int    // 0: 100; messages that were read together are not split by it, but by Bytes
-	Bytes      int    // of the messages' JSON together, unless the first has more; 0: mailroom.MaxPage
-	Visibility string // "" is all there are
-	All        bool   // also superseded, retracted and unread messages, where they arrived
+	Limit      int    // 0: 100; messages read together are split by Bytes only
+	Bytes      int    // total size of the messages' JSON, unless the first is larger; 0: mailroom.MaxPage
+	Visibility string // "" is any
+	All        bool   // include superseded, retracted and unread messages, where they arrived
 }
 
-// Transcript returns messages in order of reading, which is what agents and
-// pages get; the log is in order of arrival. A run's inputs stand at its first
-// start, a message that came later where it was read, an assistant message where it was
-// written; a partial one only if its run ended failed or cancelled. next is the
-// cursor for older messages, "" if there are none.
+// Transcript returns messages in the order in which they were read; the log has them in order of
+// arrival. The inputs of a run are at its first start, later messages where they were read, and
+// assistant messages where they were written. A partial message is included only if its run failed
+// or was cancelled. next is the cursor for older messages, "" if there are none.
 func (l *Ledger) Transcript(ctx context.Context, q TranscriptQuery) (items []mailroom.Message, next string, err error) {
 	if q.Limit == 0 {
 		q.Limit = 100
@@ -56,9 +55,8 @@ func (l *Ledger) Transcript(ctx context.Context, q TranscriptQuery) (items []mai
 	return items, next, err
 }
 
-// transcriptCursor reads SEQ, the entry that a page goes on before, or SEQ:N, when
-// the page before ended within the messages that the last entry before SEQ names:
-// N of them were in it.
+// transcriptCursor parses SEQ, the entry before which a page continues, or SEQ:N, if the previous
+// page ended within the messages that the last entry before SEQ names and contained N of them.
 func transcriptCursor(text string) (before int64, skip int, err error) {
 	if text == "" {
 		return 0, 0, nil
@@ -70,7 +68,7 @@ func transcriptCursor(text string) (before int64, skip int, err error) {
 	}
 	if err != nil || before < 1 || skip < 0 {
 		return 0, 0, &mailroom.Error{
-			Code: mailroom.CodeInvalid, Message: "before: is not a cursor of this list",
+			Code: mailroom.CodeInvalid, Message: "before: is not a cursor of this list; use the next of a page",
 			Fields: []mailroom.Field{{Location: "before", Message: "is not a cursor of this list", Value: text}},
 		}
 	}
@@ -92,22 +90,22 @@ func sameThread(r mailroom.Reader, q TranscriptQuery) error {
 type logWalker struct {
 	r    mailroom.Reader
 	q    TranscriptQuery
-	seen map[string]bool // messages that were read at a later entry
+	seen map[string]bool // messages that a later entry read
 	out  []mailroom.Message
 	next string
 
-	cut    int64 // the entry within whose messages the page before ended
-	skip   int   // how many of them it had
+	cut    int64 // entry within whose messages the previous page ended
+	skip   int   // how many of them the previous page had
 	bytes  int   // of out
-	looked int   // entries so far
+	looked int   // entries read so far
 }
 
-// maxLooked bounds the entries that one page looks at. A page that ends there is
-// short and has a next.
+// maxLooked bounds the entries that one page reads. A page that reaches it is short and has a next
+// cursor.
 const maxLooked = 20_000
 
-// errPageFull ends a walk that has taken what fits. next is set.
-var errPageFull = errors.New("the page is full")
+// errPageFull ends the walk when the page is full. next is set.
+var errPageFull = errors.New("page is full")
 
 func (w *logWalker) readBack(before int64) error {
 	for {
@@ -128,7 +126,7 @@ func (w *logWalker) readBack(before int64) error {
 	}
 }
 
-// endedBroken reports whether the run of a partial message ended without completing.
+// endedBroken reports whether the run of a partial message failed or was cancelled.
 func (w *logWalker) endedBroken(m mailroom.Message) (bool, error) {
 	ends, err := w.r.Entries(mailroom.EntryQuery{
 		Thread: m.Thread, After: m.Seq, Run: m.Run, Backward: true, Limit: 1,
@@ -152,13 +150,13 @@ func (w *logWalker) addEntry(e mailroom.Entry) error {
 	return w.addRead(e.Seq, seqs...)
 }
 
-// addRead emits the messages that the entry at names, the last one first. What was
-// read late may have been purged before the entry which says that it was read.
+// addRead emits the messages that the entry at names, in reverse order. A message may have been
+// purged before the entry that read it.
 func (w *logWalker) addRead(at int64, seqs ...int64) error {
 	for i, seq := range slices.Backward(seqs) {
 		done := len(seqs) - 1 - i
 		if at == w.cut && done < w.skip {
-			continue // the page before has it
+			continue // the previous page has it
 		}
 		m, err := messageAt(w.r, w.q.Thread, seq)
 		if mailroom.CodeOf(err) == mailroom.CodeNotFound {
@@ -179,7 +177,7 @@ func (w *logWalker) addRead(at int64, seqs ...int64) error {
 	return nil
 }
 
-// purged reports whether the log no longer begins with its first entry.
+// purged reports whether the start of the log was purged.
 func (w *logWalker) purged() (bool, error) {
 	rows, err := w.r.Threads(mailroom.ThreadQuery{IDs: []string{w.q.Thread}})
 	return len(rows) > 0 && rows[0].FirstSeq > 1, err
@@ -210,8 +208,8 @@ func (w *logWalker) addMessage(m mailroom.Message) error {
 	return nil
 }
 
-// emit takes a message into the page, or ends the page before it: here is the
-// cursor of a page that begins with it.
+// emit adds a message to the page, or ends the page before it. here is the cursor of a page that
+// starts with the message.
 func (w *logWalker) emit(m mailroom.Message, here string) (err error) {
 	if w.q.Visibility != "" && m.Visibility != w.q.Visibility {
 		return nil
@@ -231,8 +229,8 @@ func (w *logWalker) emit(m mailroom.Message, here string) (err error) {
 	return nil
 }
 
-// TranscriptBefore returns the last messages that were read before the run's input, in order
-// of reading: at most limit, and no more than mailroom.MaxPage bytes of them.
+// TranscriptBefore returns the last messages that were read before the run's input, in reading
+// order: at most limit, and at most mailroom.MaxPage bytes.
 func (l *Ledger) TranscriptBefore(ctx context.Context, run *mailroom.Run, limit int) ([]mailroom.Message, error) {
 	before, err := l.CursorBefore(ctx, run)
 	if err != nil {
@@ -242,10 +240,10 @@ func (l *Ledger) TranscriptBefore(ctx context.Context, run *mailroom.Run, limit 
 	if err != nil {
 		return nil, err
 	}
-	return items[max(0, len(items)-limit):], nil // a page does not split messages read together
+	return items[max(0, len(items)-limit):], nil // a page does not split messages that were read together
 }
 
-// CursorBefore is the transcript cursor before a run's own input.
+// CursorBefore returns the transcript cursor before a run's own input.
 func (l *Ledger) CursorBefore(ctx context.Context, run *mailroom.Run) (cursor string, err error) {
 	err = l.View(ctx, func(r mailroom.Reader) error {
 		first, err := r.Entries(mailroom.EntryQuery{

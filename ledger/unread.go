@@ -8,8 +8,8 @@ import (
 	"mailroom"
 )
 
-// unreadAt are those of the entries seqs that are unread in an inbox. Seqs in a row cost
-// one query.
+// unreadAt returns the notifications at seqs that are unread in an inbox. Consecutive seqs cost one
+// query.
 func (b *batch) unreadAt(p *mailroom.Project, agent string, box mailroom.Inbox, seqs []int64) (found []Received, err error) {
 	seqs = slices.Clone(seqs)
 	slices.Sort(seqs)
@@ -42,10 +42,10 @@ func (b *batch) unreadAt(p *mailroom.Project, agent string, box mailroom.Inbox, 
 			i, _ = slices.BinarySearch(seqs, page[len(page)-1].Seq+1)
 		}
 	}
-	return found, add(p.Entries()) // of this batch
+	return found, add(p.Entries()) // entries of this batch
 }
 
-// received decodes who sent an entry to whom; ok is false if it is no notification.
+// received decodes a notification without its data. ok is false for another entry.
 func received(e *mailroom.Entry) (one Received, ok bool, err error) {
 	one.Seq, one.At = e.Seq, e.At
 	if e.Kind != mailroom.KindNotification {
@@ -56,7 +56,7 @@ func received(e *mailroom.Entry) (one Received, ok bool, err error) {
 	return one, err == nil, err
 }
 
-// uncountUnread takes what inboxes hold of notifications that go out of the counts.
+// uncountUnread subtracts notifications that are dropped from the counts of unread ones.
 func (b *batch) uncountUnread(t *mailroom.ThreadState, gone []Received) error {
 	if len(gone) == 0 || len(t.Unread) == 0 {
 		return nil
@@ -81,9 +81,8 @@ func (b *batch) uncountUnread(t *mailroom.ThreadState, gone []Received) error {
 	return nil
 }
 
-// ExpireNotifications takes what was sent longer than age ago out of the inboxes of a project, where
-// agents that do not come again leave it unread. It works in small transactions and
-// lets everything else go first.
+// ExpireNotifications removes notifications older than age from the inboxes of a project, for
+// agents that never read them. It uses small transactions of the lowest rank.
 func (l *Ledger) ExpireNotifications(ctx context.Context, thread string, age time.Duration) error {
 	if due, err := l.expiryDue(ctx, thread, age); err != nil || !due {
 		return err
@@ -99,7 +98,7 @@ func (l *Ledger) ExpireNotifications(ctx context.Context, thread string, age tim
 	return nil
 }
 
-// expiryDue reports whether there may be something to lapse.
+// expiryDue reports whether a notification may have expired.
 func (l *Ledger) expiryDue(ctx context.Context, thread string, age time.Duration) (due bool, err error) {
 	err = l.View(ctx, func(r mailroom.Reader) error {
 		rows, err := r.Threads(mailroom.ThreadQuery{IDs: []string{thread}})
@@ -113,7 +112,7 @@ func (l *Ledger) expiryDue(ctx context.Context, thread string, age time.Duration
 	return due, err
 }
 
-// expiryQuery asks for what lapses next.
+// expiryQuery selects the notifications that expire next.
 func expiryQuery(t *mailroom.Thread, limit int) mailroom.EntryQuery {
 	return mailroom.EntryQuery{Thread: t.ID, After: t.Lapsed, Kinds: []string{mailroom.KindNotification}, Limit: limit, Bytes: maxBytes}
 }

@@ -7,7 +7,7 @@ import (
 	"mailroom"
 )
 
-// threadUse is what a thread was when the batch locked it.
+// threadUse is what a thread counted for when the batch locked it.
 type threadUse struct {
 	owner  string
 	use    mailroom.Use
@@ -25,7 +25,7 @@ func useOfThread(t *mailroom.Thread, there bool) threadUse {
 	return h
 }
 
-// add adds what the thread was to the sums of owners, with sign -1 takes it away.
+// add adds the thread's use to the sums by owner, or subtracts it with sign -1.
 func (h *threadUse) add(sums map[string]mailroom.Use, sign int64) {
 	if sign < 0 {
 		sums[h.owner] = sums[h.owner].Minus(h.use)
@@ -37,8 +37,8 @@ func (h *threadUse) add(sums map[string]mailroom.Use, sign int64) {
 	}
 }
 
-// quotaRow returns the row that sums up what an owner has; nil for the operator,
-// whose use nothing bounds, and for a name without a token.
+// quotaRow returns the token row that sums up an owner's use, or nil for the operator, who has no
+// quotas, and for a name without a token.
 func (b *batch) quotaRow(owner string) (*mailroom.Token, error) {
 	if owner == "" || owner == mailroom.Operator {
 		return nil, nil
@@ -46,7 +46,7 @@ func (b *batch) quotaRow(owner string) (*mailroom.Token, error) {
 	return b.token(owner)
 }
 
-// useChanges is what this batch has changed so far of what owners have.
+// useChanges returns the changes of this batch to the use of owners.
 func (b *batch) useChanges() map[string]mailroom.Use {
 	sums := maps.Clone(b.workerChanges)
 	if sums == nil {
@@ -66,7 +66,7 @@ func (b *batch) useChanges() map[string]mailroom.Use {
 	return sums
 }
 
-// saveUse writes what owners have with the rows that it sums up.
+// saveUse writes the changed use of owners, in the transaction of the rows that it sums up.
 func (b *batch) saveUse() error {
 	sums := b.useChanges()
 	for _, owner := range slices.Sorted(maps.Keys(sums)) {
@@ -85,8 +85,7 @@ func (b *batch) saveUse() error {
 	return nil
 }
 
-// checkQuota refuses what a caller begins if the owner that it counts for has all it
-// may have.
+// checkQuota returns CodeQuotaExceeded if the owner has no quota left for add.
 func (b *batch) checkQuota(owner string, add mailroom.Use) error {
 	row, err := b.quotaRow(owner)
 	if row == nil || err != nil {
@@ -95,8 +94,8 @@ func (b *batch) checkQuota(owner string, add mailroom.Use) error {
 	return row.Quotas.WithDefaults(b.l.options.Quotas).CheckUse(owner, row.Used.Plus(b.useChanges()[owner]), add)
 }
 
-// checkProjectQuota is admit for what a caller writes into the log of a project, whose owner
-// pays: so many bytes, and the thread if by makes it, which it must be allowed to.
+// checkProjectQuota is checkQuota for what a caller writes to a project's log. It counts for the
+// project's owner: the bytes, and the thread if by creates it, for which by needs access.
 func (b *batch) checkProjectQuota(p *mailroom.Project, by *mailroom.Token, bytes int) error {
 	owner, add := p.Owner, mailroom.Use{Bytes: int64(bytes)}
 	if p.CreatedAt.IsZero() {
@@ -112,8 +111,8 @@ func (b *batch) checkProjectQuota(p *mailroom.Project, by *mailroom.Token, bytes
 	return b.checkQuota(owner, add)
 }
 
-// checkSubmitQuota is admit for a submit, whose thread pays. One whose key is known
-// adds nothing; what was known of it was loaded.
+// checkSubmitQuota is checkQuota for a submit, which counts for the owner of its thread. A repeat
+// of a known key adds nothing.
 func (b *batch) checkSubmitQuota(in *mailroom.Submit) error {
 	t := b.thread(in.Thread)
 	if t.HasKey(in.Key) {

@@ -7,15 +7,14 @@ import (
 	"mailroom"
 )
 
-// Cursor names a place in what a reader of a thread has got: the entries up to
-// Seq, and Bytes bytes (UTF-8) of the message that was being written then.
+// Cursor is a reader's position in a thread: the entries up to Seq, and Bytes bytes (UTF-8) of the
+// message being written at that point.
 type Cursor struct {
 	Seq   int64
 	Bytes int
 }
 
-// ParseCursor reads "SEQ" or "SEQ:N", decimal digits only. Anything else is
-// Invalid.
+// ParseCursor parses "SEQ" or "SEQ:N" in decimal digits. Anything else is CodeInvalid.
 func ParseCursor(s string) (Cursor, error) {
 	seq, bytes, more := strings.Cut(s, ":")
 	c := Cursor{}
@@ -34,7 +33,7 @@ func ParseCursor(s string) (Cursor, error) {
 	return c, nil
 }
 
-// parseDigits refuses the signs and underscores that strconv would let pass.
+// parseDigits refuses the signs and underscores that strconv accepts.
 func parseDigits(s string, bits int) (int64, error) {
 	if strings.Trim(s, "0123456789") != "" {
 		return 0, strconv.ErrSyntax
@@ -47,10 +46,10 @@ func errNotCursor(s string) error {
 	if len(s) > shown {
 		s = s[:shown] + "…"
 	}
-	return mailroom.Errorf(mailroom.CodeInvalid, "%q is no cursor: give SEQ or SEQ:N, as the id of an event says", s)
+	return mailroom.Errorf(mailroom.CodeInvalid, "invalid cursor %q: use SEQ or SEQ:N, the id of an event", s)
 }
 
-// String is the cursor as ParseCursor reads it.
+// String returns the cursor in the form that ParseCursor accepts.
 func (c Cursor) String() string {
 	if c.Bytes == 0 {
 		return strconv.FormatInt(c.Seq, 10)

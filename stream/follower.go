@@ -9,15 +9,13 @@ import (
 )
 
 const (
-	// depth is how many notices a reader may be behind before it reads the
-	// store instead.
+	// depth is how many notices are buffered for a reader before it must read the store.
 	depth = 256
-	// pollInterval bounds how long a lost notice goes unnoticed.
+	// pollInterval bounds how long a lost notice can delay a reader.
 	pollInterval = time.Second
 )
 
-// follower is one call of Follow; everything in it belongs to that call's
-// goroutine.
+// follower is the state of one call of Follow. It belongs to the goroutine of that call.
 type follower struct {
 	// Set once.
 	q    Query
@@ -25,25 +23,25 @@ type follower struct {
 	bus  *bus.Bus
 	emit func(Event) error
 
-	// Where the reader is.
-	seq     int64 // entries up to it were emitted, or are not asked for
+	// Position of the reader.
+	seq     int64 // entries up to it were emitted or filtered out
 	key     int64 // of the thread's row; 0 before the first page
 	writing writing
-	// knowsClaim: writing.claim is what the log says up to seq. Until then
-	// the row of the current run must tell.
+	// knowsClaim reports that writing.claim is derived from the log up to seq. Otherwise it must be
+	// read from the row of the current run.
 	knowsClaim bool
 
-	// What is known about the text beyond the reader.
-	gotLive   bool        // some came live since the last look: no need to read it
-	requested missingText // for what the bus was asked last
+	// Text beyond the position.
+	gotLive   bool        // live text arrived since the last poll, so flushed text need not be read
+	requested missingText // last flush request
 
-	// How it ends.
-	judgedAt int64 // the Until condition was judged as of this seq
-	done     bool  // it holds
+	// End of the call.
+	judgedAt int64 // seq at which the Until condition was evaluated
+	done     bool  // the Until condition holds
 	emitErr  error
 }
 
-// requested is a hole in a message's text, from its start at byte sent.
+// missingText identifies a gap in a message's text, which starts at byte sent.
 type missingText struct {
 	message string
 	sent    int
@@ -53,8 +51,7 @@ func newFollower(s *Streams, q Query, emit func(Event) error) *follower {
 	return &follower{q: q, view: s.view, bus: s.bus, emit: emit, seq: q.After.Seq}
 }
 
-// follow subscribes before it reads, so that whatever is committed after the
-// first page was read is announced.
+// follow subscribes before its first read, so that everything committed later is announced.
 func (f *follower) follow(ctx context.Context) error {
 	sub := f.bus.Subscribe(f.q.Thread, depth)
 	defer sub.Close()
@@ -67,8 +64,7 @@ func (f *follower) follow(ctx context.Context) error {
 		case <-ctx.Done():
 			err = context.Cause(ctx)
 		case n := <-sub.C:
-			// What was lost came before some of what is here: looked at
-			// later, n could be of a thread made anew under this id.
+			// Handle the loss first: the thread may have been deleted and recreated before n.
 			if sub.Lost() {
 				err = f.catchUp(ctx, true)
 			}
@@ -84,8 +80,8 @@ func (f *follower) follow(ctx context.Context) error {
 	return err
 }
 
-// catchUp emits what the store has beyond the reader, and with text also the
-// flushed text of the message being written.
+// catchUp emits the entries after the position and, with text, the flushed text of the message
+// being written.
 func (f *follower) catchUp(ctx context.Context, text bool) error {
 	for {
 		if ctx.Err() != nil {
@@ -116,7 +112,7 @@ func (f *follower) catchUp(ctx context.Context, text bool) error {
 	}
 }
 
-// moveTo moves the reader to where the page starts.
+// moveTo moves the reader to the start of the page.
 func (f *follower) moveTo(p *page) error {
 	first := f.key == 0
 	f.key = p.thread.Key
@@ -132,15 +128,15 @@ func (f *follower) moveTo(p *page) error {
 	return f.emitEvent(Event{Gap: p.gap, Cursor: Cursor{Seq: f.seq}})
 }
 
-// adoptClaim takes the claim from the current run's row: its run.started went by
-// before the reader came, and with it maybe messages of the attempt.
+// adoptClaim takes the claim from the row of the current run, whose run.started is before the
+// reader's position. Messages of the attempt may be before it, too.
 func (f *follower) adoptClaim(c claim) {
 	resume := f.writing.resume
 	f.writing.beginAttempt(c)
 	f.writing.resume, f.writing.unseen = resume, f.seq
 }
 
-// emitEntry emits one entry of the log and learns from it who writes.
+// emitEntry emits one entry and updates the state of the message being written.
 func (f *follower) emitEntry(e *mailroom.Entry) error {
 	w := &f.writing
 	c := claim{e.Run, e.Attempt}
@@ -168,8 +164,8 @@ func (f *follower) emitEntry(e *mailroom.Entry) error {
 	return f.emitEvent(Event{Entry: e, Cursor: Cursor{Seq: e.Seq}})
 }
 
-// emitDeltas emits new text of the open message, and asks for what is missing
-// before the text that is held.
+// emitDeltas emits new text of the open message. If held text has a gap before it, it requests a
+// flush.
 func (f *follower) emitDeltas(fresh []mailroom.Delta) error {
 	for _, d := range fresh {
 		at := Cursor{Seq: f.seq, Bytes: d.Offset + len(d.Text)}

@@ -8,11 +8,10 @@ import (
 	"mailroom/bus"
 )
 
-// earlierPage is how many messages are read at a time to learn which messages
-// an attempt had written before the reader came.
+// earlierPage is the page size of readEarlier.
 const earlierPage = 32
 
-// handleNotice takes a hint from the bus.
+// handleNotice handles a notice from the bus.
 func (f *follower) handleNotice(ctx context.Context, n bus.Notice) error {
 	if err := f.handleEntries(ctx, n.Entries); err != nil || f.done {
 		return err
@@ -28,16 +27,14 @@ func (f *follower) handleNotice(ctx context.Context, n bus.Notice) error {
 	return nil
 }
 
-// handleEntries takes entries that were just committed, if nothing before them is
-// missing.
+// handleEntries emits committed entries if they follow the position, and reads the store otherwise.
 func (f *follower) handleEntries(ctx context.Context, entries []mailroom.Entry) error {
 	judge := false
 	for i := range entries {
 		e := &entries[i]
 		switch {
 		case e.Seq == 1:
-			// The log begins, and the reader is beyond: a late notice, or
-			// another thread under this id. The key of its row tells.
+			// A late notice, or a new thread under this id: catchUp compares the key.
 			if err := f.catchUp(ctx, true); err != nil || f.done {
 				return err
 			}
@@ -45,7 +42,7 @@ func (f *follower) handleEntries(ctx context.Context, entries []mailroom.Entry) 
 		case e.Seq <= f.seq:
 			continue
 		case e.Seq > f.seq+1:
-			return f.catchUp(ctx, true) // which includes the rest of them
+			return f.catchUp(ctx, true) // includes the other entries
 		case f.q.Run != "" && e.Run != f.q.Run:
 			f.seq = e.Seq
 			continue
@@ -57,7 +54,7 @@ func (f *follower) handleEntries(ctx context.Context, entries []mailroom.Entry) 
 			continue
 		}
 		if _, ended := EndStatus(e); ended && f.q.Run != "" {
-			f.done = true // the entry itself says so
+			f.done = true // the entry ends the run
 			return nil
 		}
 		judge = judge || strings.HasPrefix(e.Kind, "run.")
@@ -68,9 +65,8 @@ func (f *follower) handleEntries(ctx context.Context, entries []mailroom.Entry) 
 	return nil
 }
 
-// handleDelta takes live text. Text of a message that is neither the open one nor
-// plainly the next sends the reader to the store: that alone tells a new message
-// from an old one.
+// handleDelta handles live text. For text of an unknown message it reads the store, which
+// distinguishes a new message from an old one.
 func (f *follower) handleDelta(ctx context.Context, d mailroom.Delta) error {
 	c := claim{d.Run, d.Attempt}
 	if f.q.Run != "" && f.q.Run != d.Run || f.writing.stale(c, d.Message) {
@@ -94,13 +90,13 @@ func (f *follower) handleDelta(ctx context.Context, d mailroom.Delta) error {
 	return f.emitDeltas(f.writing.addText(d))
 }
 
-// openMessage opens message, which the reader just heard of, unless what was read
-// from the store since says that it is over.
+// openMessage opens a message that the reader has just learned of, unless the store shows that it
+// has ended.
 func (f *follower) openMessage(ctx context.Context, c claim, message string) error {
 	w := &f.writing
 	if c != w.claim {
 		if !w.stale(c, message) {
-			w.late = c // the store does not know it as current, so it never will again
+			w.late = c // not the current claim in the store, so it has ended
 		}
 		return nil
 	}
@@ -119,8 +115,8 @@ func (f *follower) openMessage(ctx context.Context, c claim, message string) err
 	return nil
 }
 
-// readEarlier learns the messages that the attempt wrote before the reader
-// came, so that a late delta of one of them is not taken for a new message.
+// readEarlier reads which messages the attempt wrote before the reader's position, so that a late
+// delta of one of them is not taken for a new message.
 func (f *follower) readEarlier(ctx context.Context) error {
 	w := &f.writing
 	for before := w.unseen + 1; before > 1; {
@@ -155,7 +151,7 @@ func (f *follower) readEarlier(ctx context.Context) error {
 	return nil
 }
 
-// handleFlushed looks for text in the store that the reader does not have.
+// handleFlushed reads flushed text that the reader does not have.
 func (f *follower) handleFlushed(ctx context.Context, n *bus.Flushed) error {
 	c := claim{n.Run, n.Attempt}
 	w := &f.writing

@@ -7,27 +7,27 @@ import (
 	"mailroom"
 )
 
-// A page is what is read in one view. A view is never held while a reader takes
-// its events, so the size of a page bounds what a slow reader holds in memory.
+// A page is read in one view, which is closed before its events are emitted. Its size bounds the
+// memory of a slow reader.
 const (
 	pageSize  = 100
 	pageBytes = 64 << 10 // of entries
 )
 
-// page is what one view gave a reader.
+// page is the result of one view.
 type page struct {
 	thread  *mailroom.Thread
 	gap     *Gap
-	after   int64 // the cursor, moved into what is kept
+	after   int64 // the cursor, moved into the kept range
 	entries []mailroom.Entry
-	last    bool // entries reach the end of the log: what follows is set, as of then
+	last    bool // entries reach the end of the log; only then the fields below are set
 
-	claim    claim              // who writes, if the reader does not know
-	partials []mailroom.Partial // what was flushed of it, if text was asked for
+	claim    claim              // the current claim, if the reader does not know it
+	partials []mailroom.Partial // its flushed text, if requested
 	done     bool               // the Until condition holds
 }
 
-// readPage takes the next page of the log in one view.
+// readPage reads the next page of the log in one view.
 func (f *follower) readPage(ctx context.Context, text bool) (*page, error) {
 	var p *page
 	err := f.view.View(ctx, func(r mailroom.Reader) error {
@@ -50,7 +50,7 @@ func (f *follower) readPage(ctx context.Context, text bool) (*page, error) {
 		n, cut := mailroom.FirstEntries(p.entries, pageBytes)
 		p.last = len(p.entries) < pageSize && !cut
 		if len(n) < len(p.entries) {
-			p.entries = slices.Clone(n) // so that the last one is not held
+			p.entries = slices.Clone(n) // release the memory of the last entry
 		}
 		if !p.last {
 			return nil
@@ -65,12 +65,11 @@ func (f *follower) readPage(ctx context.Context, text bool) (*page, error) {
 	return p, err
 }
 
-// readText adds who writes now, if the reader must be told, and with text what
-// is flushed of it.
+// readText adds the current claim if the reader does not know it, and with text its flushed text.
 func (f *follower) readText(r mailroom.Reader, p *page, text bool) error {
 	t := p.thread
 	if t.Worker == "" || f.q.Run != "" && f.q.Run != t.Current {
-		return nil // nobody writes what is asked for
+		return nil // no run that the query selects is writing
 	}
 	if p.gap != nil || !f.knowsClaim {
 		run, err := findRun(r, t.Current)
@@ -88,21 +87,20 @@ func (f *follower) readText(r mailroom.Reader, p *page, text bool) error {
 	return err
 }
 
-// findThread returns the row of the thread that is followed. Before the first
-// page it also makes sure that the run is one of its runs.
+// findThread returns the row of the followed thread. Before the first page it also checks the
+// query's run.
 func (f *follower) findThread(r mailroom.Reader) (*mailroom.Thread, error) {
 	if f.key == 0 {
 		return findTarget(r, f.q)
 	}
 	t, err := findThread(r, f.q.Thread)
 	if err == nil && t.Key != f.key {
-		return nil, unknownThread(t.ID) // deleted, and made anew under its id
+		return nil, unknownThread(t.ID) // deleted and recreated under the same id
 	}
 	return t, err
 }
 
-// findTarget returns the thread of a query whose run, if it names one, is of that
-// thread.
+// findTarget returns the thread of a query and checks that its run, if any, belongs to the thread.
 func findTarget(r mailroom.Reader, q Query) (*mailroom.Thread, error) {
 	t, err := findThread(r, q.Thread)
 	if err == nil && q.Key != 0 && t.Key != q.Key {
@@ -145,7 +143,7 @@ func unknownThread(id string) error {
 	return mailroom.Errorf(mailroom.CodeNotFound, "no thread %q", id)
 }
 
-// gap is nil for a cursor from which nothing is missing.
+// gap returns nil if no entry after the cursor is missing.
 func gap(t *mailroom.Thread, after int64) *Gap {
 	if after >= t.FirstSeq-1 && after <= t.LastSeq {
 		return nil
@@ -153,16 +151,16 @@ func gap(t *mailroom.Thread, after int64) *Gap {
 	return &Gap{After: after, Oldest: t.FirstSeq, Last: t.LastSeq}
 }
 
-// satisfied says whether the Until condition holds as of this view. It cannot
-// change without an entry.
+// satisfied reports whether the Until condition holds in this view. It can only change with a new
+// entry.
 func satisfied(r mailroom.Reader, q Query, t *mailroom.Thread) (bool, error) {
 	id := q.Run
 	switch {
 	case q.Until == UntilForever:
 		return false, nil
-	case id != "": // its own status tells
+	case id != "": // the run's own status decides
 	case t.Current == "":
-		return t.Due.At.IsZero(), nil // else a run is queued, for now or later
+		return t.Due.At.IsZero(), nil // otherwise a run is queued or scheduled
 	case q.Until == UntilSettled || t.Worker != "":
 		return false, nil
 	default:

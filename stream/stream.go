@@ -1,10 +1,9 @@
-// Package stream lets readers follow a thread: first what its log holds after
-// a cursor, then what is committed, and the text of the message being written
-// while it is written.
+// Package stream lets readers follow a thread: the entries of its log after a cursor, then new
+// entries as they are committed, and live text of the message being written.
 //
-// The store is the truth. The bus only says when to look and carries the text
-// that is not in the store yet, so a notice that is late, doubled, out of order
-// or lost changes when a reader gets something, never what.
+// The store has the truth. The bus announces commits and carries text that is not in the store
+// yet. A late, repeated, reordered or lost notice changes when a reader receives something, never
+// what it receives.
 package stream
 
 import (
@@ -14,57 +13,57 @@ import (
 	"mailroom/bus"
 )
 
-// Viewer reads the store: the ledger, or a store itself. What View shows must
-// include everything that was committed before it was called.
+// Viewer reads the store: the ledger, or a store itself. A View must include everything that was
+// committed before the call.
 type Viewer interface {
 	View(ctx context.Context, f func(mailroom.Reader) error) error
 }
 
-// Until says when a reader has seen enough.
+// Until is the condition that ends a stream.
 type Until string
 
 const (
-	UntilForever Until = "" // only the end of its context stops it
-	// UntilSettled ends when the run has completed, failed or was cancelled; for
-	// a thread, when nothing of it is queued, running or waiting.
+	UntilForever Until = "" // until the context ends
+	// UntilSettled ends the stream when the run has finished; without a run, when the thread has no
+	// queued, running or waiting run.
 	UntilSettled Until = "settled"
-	// UntilWaiting ends like Settled, and also when the run, or the thread's
+	// UntilWaiting ends the stream like UntilSettled, and also when the run, or the thread's
 	// current run, is parked.
 	UntilWaiting Until = "waiting"
 )
 
-// Query says what to follow.
+// Query selects what to follow.
 type Query struct {
 	Thread string
-	// Key of the thread's row, as of when it was decided that the reader may
-	// have it: one made anew under its id is another. 0: whichever is there.
+	// Key is the key of the thread's row for which the reader was authorized: a thread recreated
+	// under the same id has another. 0: any.
 	Key   int64
 	After Cursor // the zero value is the start of the log
 	Run   string // only entries and live text of this run; "" is all
 	Until Until
 }
 
-// Event is one thing that a reader gets. Exactly one of Entry, Delta and Gap is
-// set. They are shared and must not be changed.
+// Event is one event of a stream. Exactly one of Entry, Delta and Gap is set. They are shared and
+// must not be changed.
 type Event struct {
 	Entry *mailroom.Entry
 	Delta *mailroom.Delta
 	Gap   *Gap
-	// Cursor is where the reader is after this event: following from it
-	// gives what would have come next.
+	// Cursor is the position after this event. A stream that starts there continues with the next
+	// event.
 	Cursor Cursor
 }
 
-// Gap says that the cursor After lies outside of what is kept: the entries from
-// Oldest to Last. Following goes on with the nearest that is kept.
+// Gap reports that the cursor After is outside of the kept entries, Oldest to Last. The stream
+// continues with the nearest kept entry.
 type Gap struct {
 	After  int64 `json:"after"`
 	Oldest int64 `json:"oldest"`
 	Last   int64 `json:"last"`
 }
 
-// EndStatus reports whether e is an entry that ends its run, and with what status. A
-// run that did not complete can be tried again later.
+// EndStatus returns the status with which e ends its run; ok is false for other entries. A failed
+// or cancelled run can be retried later.
 func EndStatus(e *mailroom.Entry) (mailroom.Status, bool) {
 	switch e.Kind {
 	case mailroom.KindCompleted:
@@ -77,24 +76,23 @@ func EndStatus(e *mailroom.Entry) (mailroom.Status, bool) {
 	return "", false
 }
 
-// Streams makes readers. It keeps nothing about them: a reader is a call of
-// Follow, on its caller's goroutine.
+// Streams follows threads. It keeps no state about readers: each is a call of Follow on its
+// caller's goroutine.
 type Streams struct {
 	view Viewer
 	bus  *bus.Bus
 }
 
-// New makes Streams over a store and the bus on which its commits are published.
+// New returns Streams over a store and the bus that announces its commits.
 func New(v Viewer, b *bus.Bus) *Streams { return &Streams{view: v, bus: b} }
 
-// Follow calls emit for each event in order. It blocks until ctx ends, and
-// returns its cause; until emit fails, and returns that error; or until the
-// Until condition holds, and returns nil. A thread that is unknown, or deleted
-// meanwhile, and a run that is not of the thread are NotFound; a query that
-// makes no sense is Invalid; an error of the store is returned as it is.
+// Follow calls emit for each event, in order. It returns the cause of ctx when ctx ends, the error
+// of emit when emit fails, and nil when the Until condition holds. An unknown or deleted thread,
+// and a run of another thread, are CodeNotFound; an invalid query is CodeInvalid. Errors of the
+// store are returned unchanged.
 //
-// emit may be as slow as it likes: nobody waits for it, the reader falls behind
-// and catches up from the store.
+// emit may be slow. It delays no other reader or writer: a reader that falls behind catches up from
+// the store.
 func (s *Streams) Follow(ctx context.Context, q Query, emit func(Event) error) error {
 	if err := q.check(); err != nil {
 		return err
@@ -107,9 +105,8 @@ func (s *Streams) Follow(ctx context.Context, q Query, emit func(Event) error) e
 	return err
 }
 
-// Ended reports whether a reader that resumes would get nothing, now or later:
-// its Until condition holds, and nothing follows its cursor. Errors are those
-// of Follow.
+// Ended reports whether a stream resumed at the query's cursor would end without an event: its
+// Until condition holds and no entry follows the cursor. Its errors are those of Follow.
 func (s *Streams) Ended(ctx context.Context, q Query) (bool, error) {
 	if err := q.check(); err != nil {
 		return false, err
@@ -139,9 +136,9 @@ func (s *Streams) Ended(ctx context.Context, q Query) (bool, error) {
 func (q Query) check() error {
 	switch {
 	case q.Until != UntilForever && q.Until != UntilSettled && q.Until != UntilWaiting:
-		return mailroom.Errorf(mailroom.CodeInvalid, "until: %q is none of settled, waiting", q.Until)
+		return mailroom.Errorf(mailroom.CodeInvalid, "unknown until %q: use settled or waiting", q.Until)
 	case q.After.Seq < 0 || q.After.Bytes < 0:
-		return mailroom.Errorf(mailroom.CodeInvalid, "after: %s is negative", q.After)
+		return mailroom.Errorf(mailroom.CodeInvalid, "after: %s is negative; use the cursor of an event", q.After)
 	}
 	return nil
 }

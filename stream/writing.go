@@ -7,35 +7,34 @@ import (
 	"mailroom"
 )
 
-// maxHeld bounds the deltas that a reader holds while text before them is
-// missing. What does not fit comes with the flushed text.
+// maxHeld bounds the deltas held while earlier text is missing. Text beyond it is read from the
+// store.
 const maxHeld = 1024
 
-// claim is what live text is written under.
+// claim identifies the attempt that writes live text.
 type claim struct {
 	run     string
 	attempt int
 }
 
-// writing is the message that the current run writes, as far as one reader has
-// it. It is a plain value machine: what comes out of its methods is to be
-// emitted, in that order.
+// writing is the state of the message being written, as far as one reader has it. Its methods do no
+// I/O; the caller emits the deltas that they return, in order.
 type writing struct {
-	claim claim // who writes; zero: nobody that is known
-	late  claim // wrote, and is over: its deltas are dropped unread
+	claim claim // current claim; zero: none known
+	late  claim // last ended claim; its deltas are dropped
 
 	message string           // the open message; "" if none is known
-	sent    int              // bytes of it that the reader has
-	resume  int              // bytes the reader brought of an open message not known yet
-	held    []mailroom.Delta // of it, beyond sent, by Offset
+	sent    int              // bytes of it that were emitted
+	resume  int              // bytes that the reader has of an open message, from its cursor
+	held    []mailroom.Delta // deltas beyond sent, ordered by Offset
 
-	ended map[string]bool // messages of this claim whose entries were seen
-	// unseen, unless 0, says that entries of this claim up to this seq went
-	// by before the reader came: ended does not know their messages.
+	ended map[string]bool // messages of this claim whose entries were emitted
+	// unseen, if not 0, is a seq up to which entries of this claim were not seen: ended lacks their
+	// messages.
 	unseen int64
 }
 
-// beginAttempt starts a new attempt, whose entries are all seen from here on.
+// beginAttempt starts a new attempt, whose entries will all be seen.
 func (w *writing) beginAttempt(c claim) {
 	*w = writing{claim: c, late: w.late, ended: make(map[string]bool)}
 }
@@ -43,12 +42,12 @@ func (w *writing) beginAttempt(c claim) {
 // endAttempt ends the attempt.
 func (w *writing) endAttempt() { *w = writing{late: w.claim} }
 
-// openMessage makes message the one being written.
+// openMessage makes message the open one.
 func (w *writing) openMessage(message string) {
 	w.message, w.sent, w.resume, w.held = message, w.resume, 0, nil
 }
 
-// endMessage is told of a message's entry.
+// endMessage handles the entry of a message.
 func (w *writing) endMessage(message string) {
 	w.ended[message] = true
 	w.resume = 0
@@ -57,7 +56,7 @@ func (w *writing) endMessage(message string) {
 	}
 }
 
-// stale reports whether text of a message under c is known to be over.
+// stale reports whether the message under c is known to have ended.
 func (w *writing) stale(c claim, message string) bool {
 	switch {
 	case c == w.late:
@@ -73,14 +72,14 @@ func (w *writing) isOpen(c claim, message string) bool {
 	return c == w.claim && message == w.message && message != ""
 }
 
-// betweenMessages reports whether c is known to have no message open that the reader
-// could have missed the start of, so that whatever begins now is the next one.
+// betweenMessages reports whether the next text of c must be the start of a new message: c is
+// current, and every earlier message of it is known and has ended.
 func (w *writing) betweenMessages(c claim) bool {
 	return c == w.claim && w.message == "" && w.unseen == 0
 }
 
-// addText adds text of the open message and returns what is new to the reader.
-// Text beyond a hole is held.
+// addText adds text of the open message and returns what is new to the reader. Text after a gap is
+// held.
 func (w *writing) addText(d mailroom.Delta) []mailroom.Delta {
 	if d.Offset > w.sent {
 		w.holdDelta(d)
@@ -99,7 +98,7 @@ func (w *writing) addText(d mailroom.Delta) []mailroom.Delta {
 	return out
 }
 
-// advance moves sent over d and returns the part of d that was beyond it, from the
+// advance moves sent to the end of d and returns the part of d after the old position, from the
 // start of a code point.
 func (w *writing) advance(d mailroom.Delta) (mailroom.Delta, bool) {
 	i := w.sent - d.Offset
@@ -123,7 +122,7 @@ func (w *writing) holdDelta(d mailroom.Delta) {
 	}
 }
 
-// flushed adds the pieces that are in the store.
+// flushed adds the pieces from the store and returns what is new to the reader.
 func (w *writing) flushed(pieces []mailroom.Partial) []mailroom.Delta {
 	if len(pieces) == 0 {
 		return nil

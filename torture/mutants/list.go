@@ -28,7 +28,7 @@ func mutants() []mutant {
 			"errors.Join(f.sync(dir), dir.Close())", "dir.Close()", "store/sqlite", "^TestABackupIsSyncedBeforeItHasItsName$"},
 		{"commits are not synced", "store/sqlite/open.go",
 			`"synchronous(full)"`, `"synchronous(normal)"`, "store/sqlite", "^TestEachCommitIsSynced$"},
-		{"a purge leaves unread notifications in the count", "ledger/keep.go",
+		{"a purge leaves unread notifications in the count", "ledger/purge.go",
 			"b.uncountUnread(t, told)", "b.uncountUnread(t, nil)", "ledger", "^TestRandomHistoriesOfInboxes$"},
 		{"a notification of the same batch is acknowledged without being counted", "ledger/unread.go",
 			"found, add(p.Entries())", "found, nil", "ledger", "^TestOperationsOfOneBatchCountWhatIsUnreadOnce$"},

@@ -5,23 +5,20 @@ import (
 	"time"
 )
 
-// Claimer is a worker that takes what is due as long as it stands. Its methods
-// are called by the committer: they must be quick, and must not call the ledger.
+// Claimer is a worker that is subscribed to due runs. The committer calls its methods: they must be
+// fast and must not call the ledger.
 type Claimer interface {
-	// Capacity says what it has room for now, and numbers the round that may serve
-	// it. It is asked at the beginning of each batch; without slots it is
-	// passed over. Wait is ignored.
+	// Capacity returns the worker's free capacity and the number of the round that may use it. It
+	// is called at the start of each batch; a worker without slots is skipped. Wait is ignored.
 	Capacity() ClaimRequest
-	// Assign hands over what a round claimed, after the claims were published
-	// and before anything later is: who subscribes here to the threads misses
-	// no stop and no steer. After an error it is unknown whether anything was
-	// claimed.
+	// Assign passes on the runs claimed in a round, after their entries were published and before
+	// any later entry is: a worker that subscribes to the threads here misses no stop and no steer.
+	// After an error, the outcome of the claim is unknown.
 	Assign(asked ClaimRequest, work []Assignment, err error)
 }
 
-// Subscribe serves t at the end of every batch, with what the batch made due among
-// the rest, until ctx ends. Then, or with the error that closed the ledger, it
-// returns after the last Take.
+// Subscribe serves t at the end of every batch, including what that batch made due, until ctx ends.
+// It returns after the last Assign, with the error that closed the ledger if there was one.
 func (l *Ledger) Subscribe(ctx context.Context, t Claimer) error {
 	s := &subscription{Claimer: t, observe: l.options.Observe.Operation}
 	o := &op{name: "claim", rank: rankClaim, claimer: s, claim: &ClaimRequest{Wait: true}, done: make(chan error, 1)}
@@ -44,10 +41,10 @@ func (l *Ledger) Subscribe(ctx context.Context, t Claimer) error {
 	return nil
 }
 
-// Wake has the takers asked again: one has room that it did not have before.
+// Wake makes the ledger ask the claimers for their capacity again.
 func (l *Ledger) Wake() { l.signal() }
 
-// subscription is a taker with the claim that is made for it.
+// subscription is a claimer with its standing claim.
 type subscription struct {
 	Claimer
 	observe func(name string, err error, took time.Duration)
@@ -62,8 +59,7 @@ func (s *subscription) assign(o *op) {
 	s.work = nil
 }
 
-// requeueClaim puts a claim back until the next batch. It reports false if its caller
-// has gone.
+// requeueClaim makes a claim wait for the next batch. It returns false if its caller has gone.
 func (l *Ledger) requeueClaim(o *op) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -77,8 +73,8 @@ func (l *Ledger) requeueClaim(o *op) bool {
 	return !o.abandoned
 }
 
-// readyClaims parts the standing claims that want something from those that do not.
-// It is within mu.
+// readyClaims splits the standing claims into those with free capacity and the others. The caller
+// holds mu.
 func (l *Ledger) readyClaims() (hungry, others []*op) {
 	for _, o := range l.claims {
 		if len(o.claim.capacities()) > 0 {
@@ -90,7 +86,8 @@ func (l *Ledger) readyClaims() (hungry, others []*op) {
 	return hungry, others
 }
 
-// refreshCapacity brings what the takers have room for up to date. It is within mu.
+// refreshCapacity updates the claims with the current capacity of their claimers. The caller holds
+// mu.
 func (l *Ledger) refreshCapacity() {
 	for _, o := range l.claims {
 		if o.claimer != nil {

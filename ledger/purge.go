@@ -7,12 +7,12 @@ import (
 	"mailroom"
 )
 
-// purgeStep is how many entries one transaction of a purge removes.
+// purgeStep is the number of entries that one transaction of a purge drops.
 const purgeStep = 500
 
-// Purge removes what is older than the retention from a thread's log: a prefix,
-// up to the first entry that is younger, or that begins a run which is open or
-// younger. It works in small transactions and lets everything else go first.
+// Purge drops the entries of a thread's log that are older than the retention: the prefix up to the
+// first entry that is younger, or that belongs to an open or younger run. It uses small
+// transactions of the lowest rank.
 func (l *Ledger) Purge(ctx context.Context, thread string, retention time.Duration) error {
 	for {
 		upto, last, err := l.purgeable(ctx, thread, time.Now().Add(-retention))
@@ -22,7 +22,7 @@ func (l *Ledger) Purge(ctx context.Context, thread string, retention time.Durati
 		o := op{name: "purge", rank: rankPurge, threads: []string{thread}}
 		more, err := run(ctx, l, o, func(b *batch) (bool, error) {
 			t := b.thread(thread)
-			if t.LastSeq != last { // perhaps an old run was retried
+			if t.LastSeq != last { // an old run may have been retried
 				if err := b.keepOpen(thread, &upto); err != nil {
 					return false, err
 				}
@@ -48,8 +48,7 @@ func (l *Ledger) Purge(ctx context.Context, thread string, retention time.Durati
 	}
 }
 
-// entriesBelow is how long the entries of a thread below seq are, and which notifications are
-// among them.
+// entriesBelow returns the size of the entries below seq, and the notifications among them.
 func (b *batch) entriesBelow(t *mailroom.ThreadState, seq int64) (bytes int64, told []Received, err error) {
 	for after := t.FirstSeq - 1; after < seq-1; {
 		page, err := b.tx.Entries(mailroom.EntryQuery{Thread: t.ID, After: after, Before: seq, Limit: purgeStep, Bytes: maxBytes})
@@ -70,8 +69,8 @@ func (b *batch) entriesBelow(t *mailroom.ThreadState, seq int64) (bytes int64, t
 	return bytes, told, nil
 }
 
-// keepOpen lowers upto to the oldest open run as it is in the transaction. A
-// purge is alone in its batch, so the rows are as the batch has them.
+// keepOpen lowers upto to the first entry of the oldest open run. A purge is alone in its batch, so
+// the stored rows are current.
 func (b *batch) keepOpen(thread string, upto *int64) error {
 	open, err := b.tx.Runs(mailroom.RunQuery{
 		Thread: thread, Statuses: []mailroom.Status{mailroom.StatusQueued, mailroom.StatusRunning, mailroom.StatusWaiting},
@@ -82,8 +81,8 @@ func (b *batch) keepOpen(thread string, upto *int64) error {
 	return err
 }
 
-// purgeable is the first seq that has to stay, 0 if all of it has to; last is
-// the end of the log that it saw.
+// purgeable returns the first seq to keep, 0 to keep everything. last is the end of the log in its
+// snapshot.
 func (l *Ledger) purgeable(ctx context.Context, thread string, before time.Time) (upto, last int64, err error) {
 	err = l.View(ctx, func(r mailroom.Reader) error {
 		rows, err := r.Threads(mailroom.ThreadQuery{IDs: []string{thread}})
@@ -102,8 +101,7 @@ func (l *Ledger) purgeable(ctx context.Context, thread string, before time.Time)
 	return upto, last, err
 }
 
-// firstKept walks over the thread's runs to the oldest that is open or ended
-// after before.
+// firstKept returns the first entry of the oldest run that is open or ended after before.
 func firstKept(r mailroom.Reader, t *mailroom.Thread, before time.Time) (int64, error) {
 	keep := t.LastSeq + 1
 	for from := int64(0); ; {
@@ -123,8 +121,8 @@ func firstKept(r mailroom.Reader, t *mailroom.Thread, before time.Time) (int64, 
 	}
 }
 
-// firstAfter returns the first seq below upto whose entry was written after before, or
-// upto: entries are in the order of their times.
+// firstAfter returns the first seq below upto whose entry was written after before, or upto. It
+// searches by bisection, because entries are ordered by time.
 func firstAfter(r mailroom.Reader, t *mailroom.Thread, upto int64, before time.Time) (int64, error) {
 	for from := t.FirstSeq; from < upto; {
 		middle := from + (upto-from)/2
@@ -139,23 +137,4 @@ func firstAfter(r mailroom.Reader, t *mailroom.Thread, upto int64, before time.T
 		}
 	}
 	return upto, nil
-}
-
-// KeepDefinitions keeps the present versions of agents, so that runs pinned to them can
-// go on after a change.
-func (l *Ledger) KeepDefinitions(ctx context.Context, kept []mailroom.Definition) error {
-	_, err := run(ctx, l, op{name: "define", rank: rankPlain}, func(b *batch) (struct{}, error) {
-		b.changes.Definitions = append(b.changes.Definitions, kept...)
-		return struct{}{}, nil
-	})
-	return err
-}
-
-// Definitions returns the kept versions of agents.
-func (l *Ledger) Definitions(ctx context.Context) (kept []mailroom.Definition, err error) {
-	err = l.View(ctx, func(r mailroom.Reader) error {
-		kept, err = r.Definitions()
-		return err
-	})
-	return kept, err
 }

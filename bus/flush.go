@@ -1,22 +1,20 @@
 package bus
 
-// RequestFlush says that a reader of the thread wants the text so far of the message
-// being written: whoever writes it flushes it at once. It never waits, and like
-// a notice it may be lost; the regular flush comes anyway.
+// RequestFlush asks the worker that writes to the thread to flush the text of its message at once.
+// It never blocks. A request may be lost; the regular flush follows anyway.
 func (b *Bus) RequestFlush(thread string) {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	for s := range b.flushRequests {
 		select {
 		case s.c <- thread:
-		default: // its reader is behind, and the text is flushed each second
+		default: // the subscriber is behind; the text is flushed each second anyway
 		}
 	}
 }
 
-// SubscribeFlushRequests returns a subscription to what readers ask for. It buffers depth thread
-// ids, at least one; the same thread may be asked for many times in a row. The
-// caller must close it.
+// SubscribeFlushRequests returns a subscription to flush requests. It buffers depth thread ids, at
+// least one; an id may repeat. The caller must close it.
 func (b *Bus) SubscribeFlushRequests(depth int) *FlushRequests {
 	c := make(chan string, max(depth, 1))
 	s := &FlushRequests{C: c, bus: b, c: c}
@@ -26,11 +24,11 @@ func (b *Bus) SubscribeFlushRequests(depth int) *FlushRequests {
 	return s
 }
 
-// FlushRequests receives thread ids on C, which is closed by Close.
+// FlushRequests receives thread ids on C, which Close closes.
 type FlushRequests struct {
 	C <-chan string
 
-	// Set once by Asks.
+	// Set once by SubscribeFlushRequests.
 	bus *Bus
 	c   chan string
 }

@@ -2,12 +2,12 @@ package ledger
 
 import "mailroom"
 
-// threadCache are threads as the last transaction left them: those with a current
-// run or a queue, which the next one would have to load again. They are hints:
-// one is used only if the locked row still has its revision. A batch takes them
-// out, and puts them back once it is committed.
+// threadCache keeps the state of threads with a current run or a queue after a transaction, to save
+// the next one from loading it. An entry is used only if the locked row still has its revision. A
+// batch removes the entries it uses and puts them back after its commit.
 //
-// It has two generations. What was not used while a new one filled is forgotten.
+// The cache has two generations. An entry that is not used while a new generation fills up is
+// dropped.
 type threadCache struct {
 	young, old map[string]*mailroom.ThreadState
 }
@@ -19,7 +19,7 @@ func newThreadCache() threadCache {
 	return threadCache{young: map[string]*mailroom.ThreadState{}, old: map[string]*mailroom.ThreadState{}}
 }
 
-// pop returns the thread of a locked row, resting or new.
+// pop removes and returns the cached state of a locked row, or returns a new one.
 func (r *threadCache) pop(row *mailroom.Thread) *mailroom.ThreadState {
 	t, ok := r.young[row.ID]
 	if !ok {
@@ -44,26 +44,26 @@ func (r *threadCache) put(t *mailroom.ThreadState) {
 	r.young[t.ID] = t
 }
 
-// revision is a state of a thread's row: what belongs to the thread is written with
-// it, so whoever has seen a revision has what the store has while the row keeps it.
+// revision identifies a state of a thread. Everything that belongs to a thread is written with its
+// row, so cached values are valid while the row has the same revision.
 type revision struct{ key, number int64 }
 
 func revisionOf(row *mailroom.Thread) revision { return revision{row.Key, row.Revision} }
 
-// reservationCache are the reservations of projects as the last transaction left them, by
-// thread. They are hints like those of resting.
+// reservationCache keeps the reservations of projects after a transaction, by thread. Entries are
+// used like those of threadCache.
 type reservationCache map[string]struct {
 	at   revision
 	held *mailroom.ReservationIndex
 }
 
-// Bounds of what is kept: the reservations of two full projects.
+// Bounds of the reservationCache: the reservations of two full projects.
 const (
 	maxCachedReservations = 2 * mailroom.MaxReservations
 	maxCachedProjects     = 256 // projects
 )
 
-// pop returns the reservations of a thread that is at this revision, or nil.
+// pop removes and returns the reservations of a thread at this revision, or nil.
 func (h reservationCache) pop(thread string, at revision) *mailroom.ReservationIndex {
 	kept, ok := h[thread]
 	delete(h, thread)

@@ -1,0 +1,36 @@
+package ledger
+
+import (
+	"context"
+
+	"mailroom"
+)
+
+// DropDefinitions drops stored versions of agents. A run pinned to such a version, or retried with
+// it, fails permanently when it starts.
+func (l *Ledger) DropDefinitions(ctx context.Context, dropped []mailroom.Definition) error {
+	_, err := run(ctx, l, op{name: "forget", rank: rankPlain}, func(b *batch) (struct{}, error) {
+		b.changes.DropDefinitions = append(b.changes.DropDefinitions, dropped...)
+		return struct{}{}, nil
+	})
+	return err
+}
+
+// KeepDefinitions stores the current versions of agents, so that runs pinned to them can continue
+// after a change.
+func (l *Ledger) KeepDefinitions(ctx context.Context, kept []mailroom.Definition) error {
+	_, err := run(ctx, l, op{name: "define", rank: rankPlain}, func(b *batch) (struct{}, error) {
+		b.changes.Definitions = append(b.changes.Definitions, kept...)
+		return struct{}{}, nil
+	})
+	return err
+}
+
+// Definitions returns the stored versions of agents.
+func (l *Ledger) Definitions(ctx context.Context) (kept []mailroom.Definition, err error) {
+	err = l.View(ctx, func(r mailroom.Reader) error {
+		kept, err = r.Definitions()
+		return err
+	})
+	return kept, err
+}
