@@ -14,7 +14,7 @@ func TestAMessageOfAPersonAnswersAndOneOfARunDoesNot(t *testing.T) {
 		"user": mailroom.DispositionResumed, "channel:chat": mailroom.DispositionResumed,
 		"run": mailroom.DispositionQueued, "wake": mailroom.DispositionQueued,
 	} {
-		w := newWorld(t)
+		w := newFixture(t)
 		w.park(false, ask("q", mailroom.TicketInput))
 		s := in("", "n")
 		s.Origin.Via = via
@@ -34,7 +34,7 @@ func TestAMessageOfAPersonAnswersAndOneOfARunDoesNot(t *testing.T) {
 }
 
 func TestAMessageQueuedBeforeTheQuestionIsNoAnswer(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.must(in("", "x"))
 	w.mustStart("x")
 	w.must(in("", "before"))
@@ -48,7 +48,7 @@ func TestAMessageAnswersNoQuestionThatHasExpired(t *testing.T) {
 	for mode, want := range map[mailroom.Mode]mailroom.Disposition{
 		mailroom.ModeQueue: mailroom.DispositionQueued, mailroom.ModeSteer: mailroom.DispositionSteered,
 	} {
-		w := newWorld(t)
+		w := newFixture(t)
 		q := ask("q", mailroom.TicketInput)
 		q.Expires = w.now.Add(time.Second)
 		w.park(false, q)
@@ -61,7 +61,7 @@ func TestAMessageAnswersNoQuestionThatHasExpired(t *testing.T) {
 }
 
 func TestAMessageAnswersTheQuestionThatHasNotExpired(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	first, second := ask("first", mailroom.TicketInput), ask("second", mailroom.TicketInput)
 	first.Expires = w.now.Add(time.Second)
 	w.park(false, first, second)
@@ -73,7 +73,7 @@ func TestAMessageAnswersTheQuestionThatHasNotExpired(t *testing.T) {
 
 func TestAMessageForLaterIsNoAnswerNow(t *testing.T) {
 	for name, a := range waitStates() {
-		w := newWorld(t)
+		w := newFixture(t)
 		w.park(true, a...)
 		s := in("", "n")
 		s.NotBefore = w.now.Add(time.Minute)
@@ -84,7 +84,7 @@ func TestAMessageForLaterIsNoAnswerNow(t *testing.T) {
 
 func TestASteeredMessageThatIsUnreadWhenTheRunAsksIsHandedOver(t *testing.T) {
 	for kind, want := range map[mailroom.TicketKind]string{mailroom.TicketInput: "queued", mailroom.TicketApproval: "waiting"} {
-		w := newWorld(t)
+		w := newFixture(t)
 		w.must(in("", "x"))
 		w.mustStart("x")
 		w.must(in(mailroom.ModeSteer, "s"))
@@ -94,7 +94,7 @@ func TestASteeredMessageThatIsUnreadWhenTheRunAsksIsHandedOver(t *testing.T) {
 }
 
 func TestASteerWhileWaitingForApprovalIsReadOnResume(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.park(false, ask("ok", mailroom.TicketApproval))
 	out := w.must(in(mailroom.ModeSteer, "s"))
 	w.mustDecide("ok", mailroom.VerdictApprove)
@@ -105,7 +105,7 @@ func TestASteerWhileWaitingForApprovalIsReadOnResume(t *testing.T) {
 
 func TestAFullQueueTakesTheAnswerAndNothingElse(t *testing.T) {
 	for state, asks := range waitStates() {
-		w := newWorld(t)
+		w := newFixture(t)
 		w.park(true, asks...)
 		for mode, want := range map[mailroom.Mode]mailroom.Code{mailroom.ModeQueue: mailroom.CodeRateLimited, mailroom.ModeCollect: mailroom.CodeRateLimited} {
 			s := in(mode, "n")
@@ -121,7 +121,7 @@ func TestAFullQueueTakesTheAnswerAndNothingElse(t *testing.T) {
 			}
 		}
 	}
-	w := newWorld(t)
+	w := newFixture(t)
 	w.park(false, ask("ok", mailroom.TicketApproval))
 	s := in("", "d")
 	s.Messages, s.Decisions = nil, []mailroom.Decision{w.decision("ok", mailroom.VerdictApprove)}
@@ -131,13 +131,13 @@ func TestAFullQueueTakesTheAnswerAndNothingElse(t *testing.T) {
 	}
 	full := in(mailroom.ModeSteer, "n") // nothing to steer: it would be queued
 	full.Queued, full.MaxQueued = 3, 3
-	idle := newWorld(t)
+	idle := newFixture(t)
 	_, err := idle.submit(full)
 	wantCode(t, err, mailroom.CodeRateLimited)
 }
 
 func TestOneSubmitDecidesATicketOneWay(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.park(false, ask("ok", mailroom.TicketApproval), ask("two", mailroom.TicketApproval))
 	s := in("", "d")
 	s.Messages = nil
@@ -149,22 +149,22 @@ func TestOneSubmitDecidesATicketOneWay(t *testing.T) {
 }
 
 func TestChildrenAreTold(t *testing.T) {
-	child := func(w *world, answer mailroom.AnswerMode) {
+	child := func(w *fixture, answer mailroom.AnswerMode) {
 		s := in("", "c")
 		s.Parent, s.Caller = "p", &mailroom.Caller{Thread: "parent", Run: "p", Name: "help", Answer: answer}
 		w.must(s)
 	}
-	ends := map[mailroom.Status]func(w *world){
-		mailroom.StatusCompleted: func(w *world) { w.mustStart("c"); w.end(completed("done")) },
-		mailroom.StatusFailed:    func(w *world) { w.mustStart("c"); w.end(failed(mailroom.ClassPermanent)) },
-		mailroom.StatusCancelled: func(w *world) {
+	ends := map[mailroom.Status]func(w *fixture){
+		mailroom.StatusCompleted: func(w *fixture) { w.mustStart("c"); w.end(completed("done")) },
+		mailroom.StatusFailed:    func(w *fixture) { w.mustStart("c"); w.end(failed(mailroom.ClassPermanent)) },
+		mailroom.StatusCancelled: func(w *fixture) {
 			if _, err := w.cancel("c"); err != nil {
 				w.t.Fatal(err)
 			}
 		},
 	}
 	for want, end := range ends {
-		w := newWorld(t)
+		w := newFixture(t)
 		child(w, mailroom.AnswerWait)
 		end(w)
 		if len(w.ends) != 1 || len(w.sent) != 0 {
@@ -176,7 +176,7 @@ func TestChildrenAreTold(t *testing.T) {
 		}
 		wantEqual(t, "status", got.Status, want)
 
-		w = newWorld(t)
+		w = newFixture(t)
 		child(w, mailroom.AnswerWake)
 		end(w)
 		if len(w.ends) != 0 || len(w.sent) != 1 {
@@ -190,7 +190,7 @@ func TestChildrenAreTold(t *testing.T) {
 }
 
 func TestTheEndOfARetriedRunIsAnotherMessage(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	s := in("", "c")
 	s.Parent, s.Caller = "p", &mailroom.Caller{Thread: "parent", Run: "p", Name: "help", Answer: mailroom.AnswerWake}
 	w.must(s)
@@ -208,7 +208,7 @@ func TestTheEndOfARetriedRunIsAnotherMessage(t *testing.T) {
 }
 
 func TestAWaitingSendNeedsARunOfItsOwn(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.park(false, ask("hook", mailroom.TicketEvent))
 	s := in("", "c")
 	s.Origin.Via, s.Parent = "run", "p"
@@ -221,7 +221,7 @@ func TestAWaitingSendNeedsARunOfItsOwn(t *testing.T) {
 
 func TestWhatIsSaidIsDeliveredAndNothingBlank(t *testing.T) {
 	for reply, want := range map[string]int{"hello": 1, " \n": 1, "": 1} { // a blank one: its end is told instead
-		w := newWorld(t)
+		w := newFixture(t)
 		w.row.DeliverTo = "chat"
 		w.must(in("", "x"))
 		w.mustStart("x")
@@ -240,7 +240,7 @@ func TestWhatIsSaidIsDeliveredAndNothingBlank(t *testing.T) {
 }
 
 func TestARunThatSpokeAndThenFailedIsReported(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.row.DeliverTo = "chat"
 	w.must(in("", "x"))
 	w.mustStart("x")
@@ -254,7 +254,7 @@ func TestARunThatSpokeAndThenFailedIsReported(t *testing.T) {
 }
 
 func TestHopsEnd(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	s := in("", "x")
 	for range mailroom.MaxHops {
 		s.Lineage = append(s.Lineage, "far")
@@ -270,7 +270,7 @@ func TestHopsEnd(t *testing.T) {
 
 func TestAWaitForOneselfOrAnAncestorIsRefused(t *testing.T) {
 	for _, target := range []string{"t", "grandparent"} {
-		w := newWorld(t)
+		w := newFixture(t)
 		s := in("", "x")
 		s.Lineage = []string{"grandparent"}
 		w.must(s)
@@ -283,7 +283,7 @@ func TestAWaitForOneselfOrAnAncestorIsRefused(t *testing.T) {
 }
 
 func TestAMessageThatAnsweredATicketIsNotChanged(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.park(false, ask("q", mailroom.TicketInput), ask("may", mailroom.TicketApproval))
 	first := w.must(in("", "n")) // the run goes on waiting for the approval
 	later := w.must(in(mailroom.ModeSteer, "later"))
@@ -314,7 +314,7 @@ func TestAMessageThatAnsweredATicketIsNotChanged(t *testing.T) {
 }
 
 func TestARepeatedSettleAsksTheSame(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.must(in("", "x"))
 	c := w.mustStart("x")
 	first := parked(false, ask("q", mailroom.TicketInput))

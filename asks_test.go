@@ -8,7 +8,7 @@ import (
 	"mailroom"
 )
 
-// The operations of tickets over a world, with what tests do not care about.
+// The operations of tickets over a fixture, with what tests do not care about.
 
 func ask(name string, kind mailroom.TicketKind) mailroom.Ask {
 	a := mailroom.Ask{Name: name, Kind: kind, Prompt: "what about " + name + "?"}
@@ -27,7 +27,7 @@ func parked(any bool, asks ...mailroom.Ask) mailroom.Settle {
 }
 
 // park has run "x" started and parked on what it asks.
-func (w *world) park(any bool, asks ...mailroom.Ask) {
+func (w *fixture) park(any bool, asks ...mailroom.Ask) {
 	w.t.Helper()
 	w.must(in("", "x"))
 	w.mustStart("x")
@@ -35,7 +35,7 @@ func (w *world) park(any bool, asks ...mailroom.Ask) {
 }
 
 // ticket is run x's of that name.
-func (w *world) ticket(name string) *mailroom.Ticket {
+func (w *fixture) ticket(name string) *mailroom.Ticket {
 	w.t.Helper()
 	k := w.asks[mailroom.TicketID("x", name)]
 	if k == nil {
@@ -44,7 +44,7 @@ func (w *world) ticket(name string) *mailroom.Ticket {
 	return k
 }
 
-func (w *world) decision(name string, v mailroom.Verdict) mailroom.Decision {
+func (w *fixture) decision(name string, v mailroom.Verdict) mailroom.Decision {
 	w.t.Helper()
 	k := w.ticket(name)
 	d := mailroom.Decision{Ticket: k.ID, Verdict: v, Digest: k.Digest, By: "ann"}
@@ -54,7 +54,7 @@ func (w *world) decision(name string, v mailroom.Verdict) mailroom.Decision {
 	return d
 }
 
-func (w *world) decide(d mailroom.Decision) (k *mailroom.Ticket, err error) {
+func (w *fixture) decide(d mailroom.Decision) (k *mailroom.Ticket, err error) {
 	w.t.Helper()
 	var runs []string
 	if asked := w.asks[d.Ticket]; asked != nil {
@@ -67,7 +67,7 @@ func (w *world) decide(d mailroom.Decision) (k *mailroom.Ticket, err error) {
 	return k, err
 }
 
-func (w *world) mustDecide(name string, v mailroom.Verdict) {
+func (w *fixture) mustDecide(name string, v mailroom.Verdict) {
 	w.t.Helper()
 	if _, err := w.decide(w.decision(name, v)); err != nil {
 		w.t.Fatalf("decide: %v", err)

@@ -10,7 +10,7 @@ import (
 )
 
 func TestWhatIsSaidOnTheWayIsInternalAndNoReply(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.row.DeliverTo = "chat"
 	w.must(in("", "x"))
 	w.mustStart("x")
@@ -34,7 +34,7 @@ func TestWhatIsSaidOnTheWayIsInternalAndNoReply(t *testing.T) {
 }
 
 func TestARunThatOnlySpokeAsideEndsWithoutAReply(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.row.DeliverTo = "chat"
 	w.must(in("", "x"))
 	w.mustStart("x")
@@ -45,7 +45,7 @@ func TestARunThatOnlySpokeAsideEndsWithoutAReply(t *testing.T) {
 }
 
 func TestARunThatFailsAfterItSpokeIsToldToHaveFailed(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.row.DeliverTo = "chat"
 	w.must(in("", "x"))
 	w.mustStart("x")
@@ -68,7 +68,7 @@ func messageIn(t *testing.T, e mailroom.Entry) (mailroom.Message, bool) {
 
 func TestAnEventThatHoldsKeepsMessagesInTheQueue(t *testing.T) {
 	for holds, want := range map[bool]mailroom.Disposition{false: mailroom.DispositionResumed, true: mailroom.DispositionQueued} {
-		w := newWorld(t)
+		w := newFixture(t)
 		hook := ask("hook", mailroom.TicketEvent)
 		hook.Holds = holds
 		w.park(false, hook)
@@ -95,7 +95,7 @@ func TestARunForOneAttemptIsNotRetriedButTakenUpWhenItsWorkerIsLost(t *testing.T
 	for class, want := range map[mailroom.Class]mailroom.Class{
 		mailroom.ClassUnavailable: mailroom.ClassExhausted, mailroom.ClassTransient: mailroom.ClassExhausted, mailroom.ClassPermanent: mailroom.ClassPermanent,
 	} {
-		w := newWorld(t)
+		w := newFixture(t)
 		s := in("", "a")
 		s.NoRetry = true
 		w.must(s)
@@ -110,7 +110,7 @@ func TestARunForOneAttemptIsNotRetriedButTakenUpWhenItsWorkerIsLost(t *testing.T
 }
 
 func TestASubmitSaysWhereItsThreadDelivers(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	s := in("", "x")
 	s.DeliverTo, s.DeliverAgent = "out", "chat"
 	s.Target = &mailroom.Thread{ID: "out"}
@@ -130,7 +130,7 @@ func TestADeliveryThatGoesRoundIsRefused(t *testing.T) {
 		"to what is no thread id":        func(s *mailroom.Submit) { s.DeliverTo = "a/b" },
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newFixture(t)
 			s := in("", "x")
 			s.DeliverTo, s.DeliverAgent, s.Target = "out", "chat", &mailroom.Thread{ID: "out"}
 			change(&s)

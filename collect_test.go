@@ -29,7 +29,7 @@ func TestCollectJoinsTheNewestRunThatFits(t *testing.T) {
 		{"none of its sender", in("", "b"), with(func(s *mailroom.Submit) { s.Origin.Sender = "bob" }), "n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newFixture(t)
 			w.must(in("", "x"))
 			w.mustStart("x")
 			w.must(in("", "a"))
@@ -40,7 +40,7 @@ func TestCollectJoinsTheNewestRunThatFits(t *testing.T) {
 }
 
 func TestCollectJoinsNoRunThatWasClaimedBefore(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.must(in("", "a"))
 	w.mustStart("a")
 	w.end(failed(mailroom.ClassPermanent))
@@ -53,7 +53,7 @@ func TestCollectJoinsNoRunThatWasClaimedBefore(t *testing.T) {
 }
 
 func TestARunThatIsFullCollectsNothingMore(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.must(in("", "x"))
 	w.mustStart("x")
 	collect := func(run string, size int) mailroom.Submitted {
@@ -84,7 +84,7 @@ func TestARunThatIsFullCollectsNothingMore(t *testing.T) {
 }
 
 func TestARunStartsWithAllThatItCollected(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.must(in("", "a"))
 	w.must(in(mailroom.ModeCollect, "n"))
 	w.must(in(mailroom.ModeCollect, "m"))
@@ -93,7 +93,7 @@ func TestARunStartsWithAllThatItCollected(t *testing.T) {
 }
 
 func TestCollectPutsADelayedRunOff(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	begin := w.now
 	collect := func(run string, after time.Duration) mailroom.Submitted {
 		s := in(mailroom.ModeCollect, run)
@@ -117,7 +117,7 @@ func TestCollectPutsADelayedRunOff(t *testing.T) {
 }
 
 func TestCollectMovesARunNeitherBackNorOutOfTheQueue(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	s := in("", "held")
 	s.NotBefore = w.now.Add(time.Hour)
 	w.must(s)

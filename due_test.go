@@ -8,7 +8,7 @@ import (
 	"mailroom"
 )
 
-func delayed(w *world, run string, d time.Duration) mailroom.Submit {
+func delayed(w *fixture, run string, d time.Duration) mailroom.Submit {
 	s := in("", run)
 	s.NotBefore = w.now.Add(d)
 	return s
@@ -21,7 +21,7 @@ func urgent(run string, priority int) mailroom.Submit {
 }
 
 func TestRunsStartByPriorityThenPlace(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	for _, s := range []mailroom.Submit{urgent("a", 200), urgent("b", 128), urgent("c", 0), urgent("d", 128), urgent("e", 255), urgent("f", 0)} {
 		w.must(s)
 	}
@@ -33,14 +33,14 @@ func TestRunsStartByPriorityThenPlace(t *testing.T) {
 }
 
 func TestThePlaceCountsUp(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	for want := int64(1); want <= 5; want++ {
 		wantEqual(t, "place", w.must(in("", fmt.Sprint("r", want))).Place, want)
 	}
 }
 
 func TestAStartedRunIsFinishedBeforeAnotherStarts(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.must(in("", "a"))
 	w.mustStart("a")
 	w.must(urgent("b", 0))
@@ -59,7 +59,7 @@ func TestAStartedRunIsFinishedBeforeAnotherStarts(t *testing.T) {
 }
 
 func TestABacklogKeepsTheTimeSinceWhichItIsDue(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.must(in("", "a"))
 	began := w.now
 	w.wait(time.Second)
@@ -72,7 +72,7 @@ func TestABacklogKeepsTheTimeSinceWhichItIsDue(t *testing.T) {
 }
 
 func TestANotBeforeBlocksNobody(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	held := delayed(w, "held", time.Minute)
 	zero := 0
 	held.Priority = &zero
@@ -89,7 +89,7 @@ func TestANotBeforeBlocksNobody(t *testing.T) {
 }
 
 func TestADelayedRunGetsItsPlaceWhenItsTimeComes(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.must(in("", "x"))
 	w.mustStart("x")
 	w.must(delayed(w, "held", time.Second))
@@ -105,7 +105,7 @@ func TestADelayedRunGetsItsPlaceWhenItsTimeComes(t *testing.T) {
 }
 
 func TestManyDelayedRunsComeByTheirTimes(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	const n = 30 // more than is loaded at once
 	for i := range n {
 		w.must(delayed(w, fmt.Sprintf("r%02d", (i*7)%n), time.Duration((i*7)%n/3+1)*time.Second))
@@ -130,7 +130,7 @@ func TestManyDelayedRunsComeByTheirTimes(t *testing.T) {
 }
 
 func TestManyDelayedRunsCanComeAtOnce(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	want := ""
 	for i := range 20 {
 		id := fmt.Sprintf("r%02d", i)
@@ -146,13 +146,13 @@ func TestManyDelayedRunsCanComeAtOnce(t *testing.T) {
 }
 
 func TestANotBeforeInThePastIsNow(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.must(delayed(w, "a", -time.Hour))
 	w.mustStart("a")
 }
 
 func TestAnEmptyThreadIsNeverDue(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.must(in("", "a"))
 	w.mustStart("a")
 	w.end(completed("ok"))
@@ -167,7 +167,7 @@ func TestAnEmptyThreadIsNeverDue(t *testing.T) {
 // A submit behind a queue sees the row only: the head is who the row says, or
 // the new run if its priority is lower.
 func TestASubmitBehindAQueueNeedsNoneOfIt(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.must(urgent("a", 100))
 	at := w.row.Due.At
 	for _, c := range []struct {

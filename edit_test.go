@@ -9,14 +9,14 @@ import (
 )
 
 // threeMessages submits run a with the messages a.1, a.2 and a.3.
-func threeMessages(w *world) {
+func threeMessages(w *fixture) {
 	s := in("", "a")
 	s.Messages = []mailroom.NewMessage{{Parts: mailroom.Text("one")}, {Parts: mailroom.Text("two")}, {Parts: mailroom.Text("three")}}
 	w.must(s)
 }
 
 func TestARunStartsWithTheEditedMessage(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	threeMessages(w)
 	if err := w.edit("a.2", "zwei"); err != nil {
 		t.Fatal(err)
@@ -30,7 +30,7 @@ func TestARunStartsWithTheEditedMessage(t *testing.T) {
 }
 
 func TestARetractedMessageIsNotAnInput(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	threeMessages(w)
 	seq := w.row.LastSeq
 	if err := w.retract("a.1"); err != nil {
@@ -42,7 +42,7 @@ func TestARetractedMessageIsNotAnInput(t *testing.T) {
 }
 
 func TestRetractingTheLastMessageCancelsTheRun(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	threeMessages(w)
 	w.must(in("", "b"))
 	for _, id := range []string{"a.3", "a.1"} {
@@ -62,18 +62,18 @@ func TestRetractingTheLastMessageCancelsTheRun(t *testing.T) {
 }
 
 func TestOnlyAnUnreadMessageCanBeChanged(t *testing.T) {
-	for name, begin := range map[string]func(w *world){
-		"claimed":   func(w *world) { w.mustStart("a") },
-		"released":  func(w *world) { w.mustStart("a"); w.end(released()) },
-		"done":      func(w *world) { w.mustStart("a"); w.end(completed("ok")) },
-		"failed":    func(w *world) { w.mustStart("a"); w.end(failed(mailroom.ClassPermanent)) },
-		"cancelled": func(w *world) { w.interrupt() },
-		"retracted": func(w *world) {
+	for name, begin := range map[string]func(w *fixture){
+		"claimed":   func(w *fixture) { w.mustStart("a") },
+		"released":  func(w *fixture) { w.mustStart("a"); w.end(released()) },
+		"done":      func(w *fixture) { w.mustStart("a"); w.end(completed("ok")) },
+		"failed":    func(w *fixture) { w.mustStart("a"); w.end(failed(mailroom.ClassPermanent)) },
+		"cancelled": func(w *fixture) { w.interrupt() },
+		"retracted": func(w *fixture) {
 			if err := w.retract("a.1"); err != nil {
 				w.t.Fatal(err)
 			}
 		},
-		"retried after it was read": func(w *world) {
+		"retried after it was read": func(w *fixture) {
 			w.mustStart("a")
 			w.end(failed(mailroom.ClassPermanent))
 			if _, err := w.retry(mailroom.Retry{Run: "a"}); err != nil {
@@ -82,7 +82,7 @@ func TestOnlyAnUnreadMessageCanBeChanged(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newFixture(t)
 			threeMessages(w)
 			begin(w)
 			wantCode(t, w.edit("a.1", "late"), mailroom.CodeConflict)
@@ -92,7 +92,7 @@ func TestOnlyAnUnreadMessageCanBeChanged(t *testing.T) {
 }
 
 func TestAnEditIsAMessage(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	threeMessages(w)
 	for _, bad := range []string{"", "  ", "\x00", "\xff"} {
 		wantCode(t, w.edit("a.1", bad), mailroom.CodeInvalid)
@@ -100,7 +100,7 @@ func TestAnEditIsAMessage(t *testing.T) {
 }
 
 func TestTheStateOfAMessageOverItsLife(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	want := func(want string) {
 		t.Helper()
 		got, ok := w.runs["a"].MessageState("a.1")
@@ -125,11 +125,11 @@ func TestTheStateOfAMessageOverItsLife(t *testing.T) {
 }
 
 func TestTheStateOfAMessageThatWasNeverRead(t *testing.T) {
-	for want, end := range map[string]func(w *world) error{
-		mailroom.MessageSuperseded: func(w *world) error { w.interrupt(); return nil },
-		mailroom.MessageRetracted:  func(w *world) error { return w.retract("a.1") },
+	for want, end := range map[string]func(w *fixture) error{
+		mailroom.MessageSuperseded: func(w *fixture) error { w.interrupt(); return nil },
+		mailroom.MessageRetracted:  func(w *fixture) error { return w.retract("a.1") },
 	} {
-		w := newWorld(t)
+		w := newFixture(t)
 		w.must(in("", "a"))
 		if err := end(w); err != nil {
 			t.Fatal(err)
@@ -140,7 +140,7 @@ func TestTheStateOfAMessageThatWasNeverRead(t *testing.T) {
 }
 
 func TestRetryByHand(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	s := in("", "a")
 	s.AgentVersion = "v1"
 	w.must(s)
@@ -170,7 +170,7 @@ func TestRetryByHand(t *testing.T) {
 }
 
 func TestRetryByHandCanForget(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	s := in("", "a")
 	s.AgentVersion = "v1"
 	w.must(s)
@@ -187,21 +187,21 @@ func TestRetryByHandCanForget(t *testing.T) {
 func TestRetryByHandIsForDeadLettersAndTheCancelled(t *testing.T) {
 	for _, c := range []struct {
 		name  string
-		begin func(w *world)
+		begin func(w *fixture)
 		run   string
 		want  mailroom.Code
 	}{
-		{"failed", func(w *world) { states["running"](w); w.end(failed(mailroom.ClassPermanent)) }, "x", ""},
-		{"cancelled", func(w *world) { states["backoff"](w); w.interrupt() }, "x", ""},
-		{"superseded", func(w *world) { states["queued"](w); w.interrupt() }, "a", ""},
+		{"failed", func(w *fixture) { states["running"](w); w.end(failed(mailroom.ClassPermanent)) }, "x", ""},
+		{"cancelled", func(w *fixture) { states["backoff"](w); w.interrupt() }, "x", ""},
+		{"superseded", func(w *fixture) { states["queued"](w); w.interrupt() }, "a", ""},
 		{"queued", states["queued"], "a", mailroom.CodeConflict},
 		{"running", states["running"], "x", mailroom.CodeConflict},
 		{"backoff", states["backoff"], "x", mailroom.CodeConflict},
-		{"completed", func(w *world) { states["running"](w); w.end(completed("ok")) }, "x", mailroom.CodeConflict},
+		{"completed", func(w *fixture) { states["running"](w); w.end(completed("ok")) }, "x", mailroom.CodeConflict},
 		{"unknown", states["queued"], "nobody", mailroom.CodeNotFound},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newFixture(t)
 			c.begin(w)
 			_, err := w.retry(mailroom.Retry{Run: c.run})
 			wantCode(t, err, c.want)
@@ -210,7 +210,7 @@ func TestRetryByHandIsForDeadLettersAndTheCancelled(t *testing.T) {
 }
 
 func TestARetriedRunThatWasNeverReadCanBeEdited(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.must(in("", "a"))
 	w.interrupt()
 	if _, err := w.retry(mailroom.Retry{Run: "a"}); err != nil {
@@ -224,7 +224,7 @@ func TestARetriedRunThatWasNeverReadCanBeEdited(t *testing.T) {
 }
 
 func TestThreadPatch(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	patch := func(p mailroom.ThreadPatch) error {
 		return w.do(mailroom.ScopeRow, nil, func(l *mailroom.ThreadState) error { return l.Patch(p, w.now) })
 	}
@@ -245,7 +245,7 @@ func TestThreadPatch(t *testing.T) {
 
 func TestOnlyAnIdleThreadCanBeDeleted(t *testing.T) {
 	for state, begin := range states {
-		w := newWorld(t)
+		w := newFixture(t)
 		if state != "idle" {
 			begin(w)
 			wantCode(t, w.load(mailroom.ScopeRow, "").CheckDeletable(), mailroom.CodeConflict)

@@ -11,7 +11,7 @@ import (
 )
 
 // wantNext is when the current run may be claimed again, from now.
-func wantNext(w *world, want time.Duration) {
+func wantNext(w *fixture, want time.Duration) {
 	w.t.Helper()
 	if got := w.row.Due.At.Sub(w.now); got != want {
 		w.t.Errorf("available again after %v, want %v", got, want)
@@ -20,7 +20,7 @@ func wantNext(w *world, want time.Duration) {
 }
 
 func TestTheDelayOfARetryGrows(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	s := in("", "a")
 	s.MaxAttempts = 12
 	w.must(s)
@@ -36,7 +36,7 @@ func TestJitterLengthensARetryByUpToAFifth(t *testing.T) {
 		jitter float64
 		want   time.Duration
 	}{{0, 250 * time.Millisecond}, {0.5, 275 * time.Millisecond}, {1, 300 * time.Millisecond}} {
-		w := newWorld(t)
+		w := newFixture(t)
 		w.must(in("", "a"))
 		w.mustStart("a")
 		s := failed(mailroom.ClassTransient)
@@ -55,7 +55,7 @@ func TestARetryIsNeverBeforeARetryAfter(t *testing.T) {
 			{time.Hour, time.Hour},
 			{time.Minute + time.Nanosecond, time.Minute + time.Microsecond}, // stores keep microseconds
 		} {
-			w := newWorld(t)
+			w := newFixture(t)
 			w.must(in("", "a"))
 			w.mustStart("a")
 			s := failed(class)
@@ -68,7 +68,7 @@ func TestARetryIsNeverBeforeARetryAfter(t *testing.T) {
 
 func TestFailuresAreBounded(t *testing.T) {
 	for _, attempts := range []int{1, 2, 5, 7} {
-		w := newWorld(t)
+		w := newFixture(t)
 		s := in("", "a")
 		if s.MaxAttempts = attempts; attempts == 5 {
 			s.MaxAttempts = 0 // the default
@@ -91,7 +91,7 @@ func TestFailuresAreBounded(t *testing.T) {
 }
 
 func TestAPermanentErrorIsADeadLetterAfterOneAttempt(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	for i := range 50 {
 		w.must(in("", fmt.Sprint("r", i)))
 	}
@@ -107,7 +107,7 @@ func TestAPermanentErrorIsADeadLetterAfterOneAttempt(t *testing.T) {
 }
 
 func TestAnUnknownClassIsTransient(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.must(in("", "a"))
 	w.mustStart("a")
 	r := w.end(failed("whatever"))
@@ -117,7 +117,7 @@ func TestAnUnknownClassIsTransient(t *testing.T) {
 }
 
 func TestAnOutageCostsNoFailureForADay(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	s := in("", "a")
 	s.MaxAttempts = 1
 	w.must(s)
@@ -146,7 +146,7 @@ func TestAnOutageCostsNoFailureForADay(t *testing.T) {
 // TestTimeInWhichNobodyTriesIsNoneOfAnOutage has a run meet an outage, then nobody to
 // take it for a week, and the outage again.
 func TestTimeInWhichNobodyTriesIsNoneOfAnOutage(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.must(in("", "a"))
 	w.mustStart("a")
 	w.end(failed(mailroom.ClassUnavailable))
@@ -162,12 +162,12 @@ func TestTimeInWhichNobodyTriesIsNoneOfAnOutage(t *testing.T) {
 }
 
 func TestAnOutageEndsWithAStepOrAnotherError(t *testing.T) {
-	for name, between := range map[string]func(w *world){
-		"a step":            func(w *world) { w.step(mailroom.StepCommit{Step: mailroom.Step{Name: "one"}}); w.end(released()) },
-		"a transient error": func(w *world) { w.end(failed(mailroom.ClassTransient)) },
+	for name, between := range map[string]func(w *fixture){
+		"a step":            func(w *fixture) { w.step(mailroom.StepCommit{Step: mailroom.Step{Name: "one"}}); w.end(released()) },
+		"a transient error": func(w *fixture) { w.end(failed(mailroom.ClassTransient)) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newFixture(t)
 			w.must(in("", "a"))
 			w.mustStart("a")
 			w.end(failed(mailroom.ClassUnavailable))
@@ -184,7 +184,7 @@ func TestAnOutageEndsWithAStepOrAnotherError(t *testing.T) {
 }
 
 func TestThreeCrashesInARowAreADeadLetter(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.must(in("", "a"))
 	w.must(in("", "next"))
 	for n, want := range []time.Duration{0, time.Second} {
@@ -205,7 +205,7 @@ func TestThreeCrashesInARowAreADeadLetter(t *testing.T) {
 }
 
 func TestLostClaimsOfAnUnchargedWorkerAreNoCrashes(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.must(in("", "a"))
 	for lost := 1; lost <= mailroom.MaxLost; lost++ {
 		w.mustStart("a")
@@ -228,7 +228,7 @@ func TestAStepForgivesTheCrashesBefore(t *testing.T) {
 		want   int
 	}{{"a step", false, 0}, {"a record", true, 2}} {
 		t.Run(c.name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newFixture(t)
 			w.must(in("", "a"))
 			for range 2 {
 				w.mustStart("a")
@@ -243,7 +243,7 @@ func TestAStepForgivesTheCrashesBefore(t *testing.T) {
 }
 
 func TestTwentyLostClaimsInAllAreADeadLetter(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.must(in("", "a"))
 	for n := 1; n <= 20; n++ {
 		wantEqual(t, "last chance", w.row.Due.LastAttempt, n == 20)
@@ -257,7 +257,7 @@ func TestTwentyLostClaimsInAllAreADeadLetter(t *testing.T) {
 }
 
 func TestAReleaseCountsAsNothing(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.must(in("", "a"))
 	for n := 1; n <= 30; n++ {
 		c := w.mustStart("a")
@@ -269,7 +269,7 @@ func TestAReleaseCountsAsNothing(t *testing.T) {
 }
 
 func TestOnlyItsOwnWorkerLosesAClaim(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.must(in("", "a"))
 	w.mustStart("a")
 	l := w.load(mailroom.ScopeHead, "")
@@ -278,7 +278,7 @@ func TestOnlyItsOwnWorkerLosesAClaim(t *testing.T) {
 }
 
 func TestWhatWasWrittenIsKeptWhenTheWorkerIsLost(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.must(in("", "a"))
 	c := w.mustStart("a")
 	flush := func(offset int, s string) {
@@ -302,7 +302,7 @@ func TestWhatWasWrittenIsKeptWhenTheWorkerIsLost(t *testing.T) {
 
 func TestPiecesGoWithTheirAttempt(t *testing.T) {
 	for _, s := range []mailroom.Settle{released(), failed(mailroom.ClassTransient), failed(mailroom.ClassPermanent), {Outcome: mailroom.OutcomeComplete}} {
-		w := newWorld(t)
+		w := newFixture(t)
 		w.must(in("", "a"))
 		c := w.mustStart("a")
 		if err := w.do(mailroom.ScopeRow, nil, func(l *mailroom.ThreadState) error {
@@ -316,7 +316,7 @@ func TestPiecesGoWithTheirAttempt(t *testing.T) {
 }
 
 func TestAMessageTakesThePlaceOfItsPieces(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.must(in("", "a"))
 	c := w.mustStart("a")
 	// In one transaction: a piece, the message, a piece of the next one, the loss.
@@ -344,7 +344,7 @@ func TestAMessageTakesThePlaceOfItsPieces(t *testing.T) {
 }
 
 func TestAnOrphanFailsOnce(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.must(in("", "a"))
 	w.must(in("", "b"))
 	orphan := func(agent string) bool {
@@ -364,7 +364,7 @@ func TestAnOrphanFailsOnce(t *testing.T) {
 }
 
 func TestAnErrorIsText(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.must(in("", "a"))
 	w.mustStart("a")
 	s := failed(mailroom.ClassPermanent)

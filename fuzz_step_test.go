@@ -12,7 +12,7 @@ import (
 )
 
 // sound checks that every entry is one line of JSON.
-func (w *world) sound() {
+func (w *fixture) checkInvariants() {
 	w.t.Helper()
 	for _, e := range w.log {
 		if raw := e.JSON(); !json.Valid(raw) || !utf8.Valid(raw) || bytes.ContainsAny(raw, "\x00\n") {
@@ -32,10 +32,10 @@ func FuzzStep(f *testing.F) {
 	f.Add("s", "x.a", []byte(`{}`), []byte(`{`), []byte(nil), -1.0, "", int64(0), "")
 	f.Add("s", "x.a", []byte(`{}`), []byte(nil), []byte(`{`), 1.0, "", int64(0), "")
 	f.Fuzz(func(t *testing.T, name, kind string, body, state, checkpoint []byte, progress float64, ask string, expires int64, text string) {
-		w := newWorld(t)
+		w := newFixture(t)
 		w.must(in("", "x"))
 		w.mustStart("x")
-		a := mailroom.StepCommit{Number: 1, Claim: w.claim(), Message: said(text), Step: mailroom.Step{
+		a := mailroom.StepCommit{Number: 1, Claim: w.claim(), Message: partialText(text), Step: mailroom.Step{
 			Name: name, Entries: []mailroom.AgentEntry{{Kind: kind, Body: body}}, State: state, Checkpoint: checkpoint, Progress: progress,
 		}}
 		if ask != "" {
@@ -47,7 +47,7 @@ func FuzzStep(f *testing.F) {
 		}
 		before := len(w.log)
 		seq, err := w.append(a)
-		w.sound()
+		w.checkInvariants()
 		if err != nil {
 			wantCode(t, err, mailroom.CodeInvalid)
 			wantEqual(t, "entries", len(w.log), before)
@@ -73,13 +73,13 @@ func FuzzDecide(f *testing.F) {
 	f.Add("deny", []byte(`null`), "\xff", 15, "a\x00")
 	f.Add("Approve", []byte(`{`), "", 0, "")
 	f.Fuzz(func(t *testing.T, verdict string, answer []byte, reason string, shown int, by string) {
-		w := newWorld(t)
+		w := newFixture(t)
 		w.park(false, mailroom.Ask{Name: "q", Kind: mailroom.TicketApproval, Answers: true})
 		k := w.ticket("q")
 		d := mailroom.Decision{Ticket: k.ID, Verdict: mailroom.Verdict(verdict), Answer: answer, Reason: reason, Digest: k.Digest[:min(max(shown, 0), 64)], By: by}
 		before := len(w.log)
 		got, err := w.decide(d)
-		w.sound()
+		w.checkInvariants()
 		if err != nil {
 			if code := mailroom.CodeOf(err); code != mailroom.CodeInvalid && code != mailroom.CodeConflict {
 				t.Errorf("%+v: %v", d, err)

@@ -76,7 +76,7 @@ func FuzzSubmit(f *testing.F) {
 			}
 			return s
 		}
-		w := newWorld(t)
+		w := newFixture(t)
 		checked := submit("a")
 		refused := checked.Check()
 		_, err := w.submit(submit("a"))

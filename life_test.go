@@ -9,7 +9,7 @@ import (
 )
 
 func TestThePlainLifeOfARun(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.must(in("", "a"))
 	c := w.mustStart("a")
 	w.step(mailroom.StepCommit{Step: mailroom.Step{Name: "think"}})
@@ -27,13 +27,13 @@ func TestThePlainLifeOfARun(t *testing.T) {
 
 func TestEveryEndWritesItsEntries(t *testing.T) {
 	partial := func(s mailroom.Settle) mailroom.Settle {
-		s.Message = said("so f")
+		s.Message = partialText("so f")
 		return s
 	}
-	stopped := func(w *world) { states["stopping"](w) }
+	stopped := func(w *fixture) { states["stopping"](w) }
 	for _, c := range []struct {
 		name  string
-		begin func(w *world)
+		begin func(w *fixture)
 		end   mailroom.Settle
 		want  string
 		state string
@@ -50,7 +50,7 @@ func TestEveryEndWritesItsEntries(t *testing.T) {
 		{"release after a stop", stopped, partial(released()), "message x, run.cancelled x", "cancelled/cancelled"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newFixture(t)
 			c.begin(w)
 			seq := w.row.LastSeq
 			w.end(c.end)
@@ -70,7 +70,7 @@ func TestEveryEndWritesItsEntries(t *testing.T) {
 }
 
 func TestARescheduleSaysWhyWhenAndWhichAttempt(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.must(in("", "a"))
 	w.mustStart("a")
 	w.end(failed(mailroom.ClassTransient))
@@ -88,7 +88,7 @@ func TestARescheduleSaysWhyWhenAndWhichAttempt(t *testing.T) {
 }
 
 func TestALaterAttemptListsNoInputs(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.must(in("", "a"))
 	w.mustStart("a")
 	w.end(released())
@@ -97,11 +97,11 @@ func TestALaterAttemptListsNoInputs(t *testing.T) {
 }
 
 func TestAStepIsWrittenInOrder(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.must(in("", "a"))
 	c := w.mustStart("a")
 	a := mailroom.StepCommit{
-		Claim: c, Number: 1, Message: said("I look it up."),
+		Claim: c, Number: 1, Message: partialText("I look it up."),
 		Step: mailroom.Step{
 			Name: "look up", Checkpoint: json.RawMessage(`{"at":1}`),
 			Entries: []mailroom.AgentEntry{{Kind: "tool.started", Body: json.RawMessage(`{"call":"1"}`)}, {Kind: "x.mine", Body: json.RawMessage(`{}`)}},
@@ -122,7 +122,7 @@ func TestAStepIsWrittenInOrder(t *testing.T) {
 }
 
 func TestAStepIsRecognisedByItsNumber(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.must(in("", "a"))
 	c := w.mustStart("a")
 	named := func(number int, name string) mailroom.StepCommit {
@@ -144,7 +144,7 @@ func TestAStepIsRecognisedByItsNumber(t *testing.T) {
 }
 
 func TestASettleIsRecognisedByItsNumber(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.must(in("", "a"))
 	w.must(in("", "b"))
 	s := completed("hello")
@@ -155,13 +155,13 @@ func TestASettleIsRecognisedByItsNumber(t *testing.T) {
 	r := w.end(s)
 	wantEqual(t, "status", r.Status, mailroom.StatusCompleted)
 	wantEqual(t, "entries", len(w.log), log)
-	s.Message = said("other")
+	s.Message = partialText("other")
 	_, err := w.settle(s)
 	wantCode(t, err, mailroom.CodeLeaseLost)
 }
 
 func TestASettleThatDoesNotFollowConflicts(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.must(in("", "a"))
 	w.mustStart("a")
 	w.step(mailroom.StepCommit{Step: mailroom.Step{Name: "one"}})
@@ -174,11 +174,11 @@ func TestASettleThatDoesNotFollowConflicts(t *testing.T) {
 }
 
 // stale tries every write of a run under claim c.
-func stale(w *world, c mailroom.Claim) map[string]error {
+func staleWrites(w *fixture, c mailroom.Claim) map[string]error {
 	refused := map[string]error{}
 	_, refused["append"] = w.append(mailroom.StepCommit{Claim: c, Number: 1, Step: mailroom.Step{Name: "late", Checkpoint: json.RawMessage(`{}`)}})
 	for _, s := range []mailroom.Settle{completed("late"), failed(mailroom.ClassPermanent), released()} {
-		s.Claim, s.Number, s.Message = c, 1, said("late") // else it may be the repeat of one that came in time
+		s.Claim, s.Number, s.Message = c, 1, partialText("late") // else it may be the repeat of one that came in time
 		_, refused["settle "+string(s.Outcome)] = w.settle(s)
 	}
 	refused["flush"] = w.do(mailroom.ScopeRow, []string{c.Run}, func(l *mailroom.ThreadState) error {
@@ -192,28 +192,28 @@ func stale(w *world, c mailroom.Claim) map[string]error {
 }
 
 func TestALostClaimWritesNothing(t *testing.T) {
-	for name, lose := range map[string]func(w *world){
-		"lost":      func(w *world) { w.expire() },
-		"reclaimed": func(w *world) { w.expire(); w.mustStart("a") },
-		"released":  func(w *world) { w.end(released()) },
-		"finished":  func(w *world) { w.end(completed("ok")) },
-		"failed":    func(w *world) { w.end(failed(mailroom.ClassPermanent)) },
-		"retried by hand": func(w *world) {
+	for name, lose := range map[string]func(w *fixture){
+		"lost":      func(w *fixture) { w.expire() },
+		"reclaimed": func(w *fixture) { w.expire(); w.mustStart("a") },
+		"released":  func(w *fixture) { w.end(released()) },
+		"finished":  func(w *fixture) { w.end(completed("ok")) },
+		"failed":    func(w *fixture) { w.end(failed(mailroom.ClassPermanent)) },
+		"retried by hand": func(w *fixture) {
 			w.end(failed(mailroom.ClassPermanent))
 			if _, err := w.retry(mailroom.Retry{Run: "a"}); err != nil {
 				w.t.Fatal(err)
 			}
 			w.mustStart("a")
 		},
-		"another run is current": func(w *world) { w.end(completed("ok")); w.must(in("", "b")); w.mustStart("b") },
+		"another run is current": func(w *fixture) { w.end(completed("ok")); w.must(in("", "b")); w.mustStart("b") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newFixture(t)
 			w.must(in("", "a"))
 			c := w.mustStart("a")
 			lose(w)
 			log := len(w.log)
-			for op, err := range stale(w, c) {
+			for op, err := range staleWrites(w, c) {
 				if mailroom.CodeOf(err) != mailroom.CodeLeaseLost {
 					t.Errorf("%s: got error %v, want code %q", op, err, mailroom.CodeLeaseLost)
 				}
@@ -224,7 +224,7 @@ func TestALostClaimWritesNothing(t *testing.T) {
 }
 
 func TestAClaimOfWhatIsNotDueStartsNothing(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.must(in("", "a"))
 	for name, claim := range map[string]func(l *mailroom.ThreadState) *mailroom.Run{
 		"another agent": func(l *mailroom.ThreadState) *mailroom.Run {
@@ -257,7 +257,7 @@ func TestAnUnheldClaimIsReleased(t *testing.T) {
 		{"of another worker", "w2", 1, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newFixture(t)
 			w.must(in("", "a"))
 			w.mustStart("a")
 			var got bool

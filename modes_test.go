@@ -10,19 +10,19 @@ import (
 // states are the columns of the table of modes in api.md, and the current run
 // between two attempts. But for the first, "a" and "b" are queued; a current
 // run is "x".
-var states = map[string]func(w *world){
-	"idle": func(*world) {},
-	"queued": func(w *world) {
+var states = map[string]func(w *fixture){
+	"idle": func(*fixture) {},
+	"queued": func(w *fixture) {
 		w.must(in("", "a"))
 		w.must(in("", "b"))
 	},
-	"running": func(w *world) {
+	"running": func(w *fixture) {
 		w.must(in("", "x"))
 		w.mustStart("x")
 		w.must(in("", "a"))
 		w.must(in("", "b"))
 	},
-	"stopping": func(w *world) {
+	"stopping": func(w *fixture) {
 		w.must(in("", "x"))
 		w.mustStart("x")
 		w.must(in("", "a"))
@@ -31,7 +31,7 @@ var states = map[string]func(w *world){
 			w.t.Fatal(err)
 		}
 	},
-	"backoff": func(w *world) {
+	"backoff": func(w *fixture) {
 		w.must(in("", "x"))
 		w.mustStart("x")
 		w.must(in("", "a"))
@@ -108,7 +108,7 @@ func cells() []cell {
 func TestEveryModeMeetsEveryState(t *testing.T) {
 	for _, c := range cells() {
 		t.Run(string(c.mode)+"/"+c.state, func(t *testing.T) {
-			w := newWorld(t)
+			w := newFixture(t)
 			states[c.state](w)
 			w.wait(100 * time.Millisecond) // within the backoff
 			was := w.row
@@ -140,7 +140,7 @@ func TestEveryModeMeetsEveryState(t *testing.T) {
 	}
 }
 
-func wantDue(w *world, was mailroom.Thread, due string) {
+func wantDue(w *fixture, was mailroom.Thread, due string) {
 	w.t.Helper()
 	want := map[string]time.Time{now: w.now, before: was.Due.At}[due]
 	if got := w.row.Due.At; !got.Equal(want) {
@@ -161,7 +161,7 @@ func TestTheAnswerNamesWhatWasWritten(t *testing.T) {
 		{"queued", "collect", mailroom.Submitted{Message: "b.6", Run: "b", Seq: 6, Place: 2, Status: mailroom.StatusQueued, Disposition: mailroom.DispositionCollected}},
 	} {
 		t.Run(string(c.mode)+"/"+c.state, func(t *testing.T) {
-			w := newWorld(t)
+			w := newFixture(t)
 			states[c.state](w)
 			s := in(c.mode, "n")
 			s.Messages = two
@@ -182,7 +182,7 @@ func TestExpectRunGuardsASteer(t *testing.T) {
 		expect string
 		want   mailroom.Disposition
 	}{{"", mailroom.DispositionSteered}, {"x", mailroom.DispositionSteered}, {"y", mailroom.DispositionQueued}} {
-		w := newWorld(t)
+		w := newFixture(t)
 		states["running"](w)
 		s := in(mailroom.ModeSteer, "n")
 		s.ExpectRun = c.expect
@@ -191,7 +191,7 @@ func TestExpectRunGuardsASteer(t *testing.T) {
 }
 
 func TestASteerForAnotherAgentIsARunOfItsOwn(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	states["running"](w)
 	s := in(mailroom.ModeSteer, "n")
 	s.Agent, s.SetAgent = "codex", true
@@ -202,7 +202,7 @@ func TestASteerForAnotherAgentIsARunOfItsOwn(t *testing.T) {
 
 func TestChildrenAreNotSuperseded(t *testing.T) {
 	for _, mode := range []mailroom.Mode{mailroom.ModeInterrupt, mailroom.ModeLatest} {
-		w := newWorld(t)
+		w := newFixture(t)
 		w.must(in("", "a"))
 		child := in("", "child")
 		child.Parent = "elsewhere"

@@ -55,7 +55,7 @@ func waitCells() []cell {
 func TestEveryModeMeetsEveryWait(t *testing.T) {
 	for _, c := range waitCells() {
 		t.Run(string(c.mode)+"/"+c.state, func(t *testing.T) {
-			w := newWorld(t)
+			w := newFixture(t)
 			w.park(true, waitStates()[c.state]...)
 			// Queued by somebody else's run, so that none of it is an answer.
 			for _, id := range []string{"a", "b"} {
@@ -89,7 +89,7 @@ func TestEveryModeMeetsEveryWait(t *testing.T) {
 
 // wantTickets: an interrupt voids them, a message answers a question, and else
 // they stay open.
-func (w *world) wantTickets(c cell) {
+func (w *fixture) wantTickets(c cell) {
 	w.t.Helper()
 	for _, a := range waitStates()[c.state] {
 		want := mailroom.TicketOpen
@@ -114,7 +114,7 @@ func (w *world) wantTickets(c cell) {
 
 // queueBehind queues a run whatever the current one waits for: it is of another
 // agent.
-func (w *world) queueBehind(id string) {
+func (w *fixture) queueBehind(id string) {
 	w.t.Helper()
 	s := in("", id)
 	s.Agent, s.SetAgent = "other", true

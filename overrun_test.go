@@ -8,7 +8,7 @@ import (
 )
 
 // overrun is what the ledger does to a thread whose claim may be over.
-func (w *world) overrun() (did bool) {
+func (w *fixture) overrun() (did bool) {
 	w.t.Helper()
 	err := w.do(mailroom.ScopeHead, nil, func(l *mailroom.ThreadState) error {
 		did = l.EndOverdue(l.PartialText(l.Current, w.part[l.Current]), w.now)
@@ -24,22 +24,22 @@ func TestAClaimEndsAtItsTime(t *testing.T) {
 	const limit, grace = time.Hour, 10 * time.Second
 	for _, c := range []struct {
 		name    string
-		stop    func(w *world) // a minute after the claim
+		stop    func(w *fixture) // a minute after the claim
 		ends    time.Duration  // after the claim
 		entries string
 		state   string
 	}{
-		{"at the deadline", func(*world) {}, limit, "run.rescheduled a", "queued"},
-		{"at the grace after a cancel", func(w *world) { _, _ = w.cancel("a") }, time.Minute + grace, "run.cancelled a", "cancelled/cancelled"},
-		{"at the grace after an interrupt", func(w *world) { w.interrupt() }, time.Minute + grace, "run.cancelled a", "cancelled/interrupted"},
-		{"at the first stop's grace after a second one", func(w *world) {
+		{"at the deadline", func(*fixture) {}, limit, "run.rescheduled a", "queued"},
+		{"at the grace after a cancel", func(w *fixture) { _, _ = w.cancel("a") }, time.Minute + grace, "run.cancelled a", "cancelled/cancelled"},
+		{"at the grace after an interrupt", func(w *fixture) { w.interrupt() }, time.Minute + grace, "run.cancelled a", "cancelled/interrupted"},
+		{"at the first stop's grace after a second one", func(w *fixture) {
 			w.interrupt()
 			w.wait(time.Second)
 			w.must(in(mailroom.ModeInterrupt, "b"))
 		}, time.Minute + grace, "run.cancelled a", "cancelled/interrupted"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newFixture(t)
 			w.limit, w.grace = limit, grace
 			w.must(in("", "a"))
 			claimed := w.now
@@ -72,7 +72,7 @@ func TestAClaimEndsAtItsTime(t *testing.T) {
 }
 
 func TestARunThatIsEndedAfterAStopIsForced(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.limit, w.grace = time.Hour, time.Second
 	w.must(in("", "a"))
 	w.must(in("", "b"))
@@ -89,7 +89,7 @@ func TestARunThatIsEndedAfterAStopIsForced(t *testing.T) {
 }
 
 func TestARunOutlivesItsDeadlineAsOftenAsItMayFail(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.limit, w.grace = time.Hour, time.Second
 	w.must(in("", "a"))
 	for range mailroom.DefaultAttempts {

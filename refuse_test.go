@@ -13,7 +13,7 @@ import (
 	"mailroom"
 )
 
-// That a refusal changes nothing is checked by world.apply, whatever is refused.
+// That a refusal changes nothing is checked by fixture.apply, whatever is refused.
 
 func badSubmits() map[string]func(s *mailroom.Submit) {
 	minus, high := -1, 256
@@ -94,7 +94,7 @@ func TestABadSubmitIsRefused(t *testing.T) {
 	for name, spoil := range badSubmits() {
 		t.Run(name, func(t *testing.T) {
 			for state, begin := range states {
-				w := newWorld(t)
+				w := newFixture(t)
 				begin(w)
 				s := in("", "n")
 				s.Key = "k"
@@ -137,7 +137,7 @@ func TestWhatIsAtTheLimitIsTaken(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newFixture(t)
 			s := in("", "n")
 			s.Key = "k"
 			stretch(&s)
@@ -178,12 +178,12 @@ func TestABadStepIsRefused(t *testing.T) {
 		"send of nothing":        {Step: send(func(s *mailroom.Send) { s.Parts = nil })},
 		"send of bad data":       {Step: send(func(s *mailroom.Send) { s.Parts = []mailroom.Part{{Type: "data", Data: json.RawMessage(`{`)}} })},
 		"send to a bad agent":    {Step: send(func(s *mailroom.Send) { s.Agent = "\x00" })},
-		"message with NUL":       {Message: said("\x00")},
-		"large message":          {Message: said(strings.Repeat("a", mailroom.MaxText+1))},
+		"message with NUL":       {Message: partialText("\x00")},
+		"large message":          {Message: partialText(strings.Repeat("a", mailroom.MaxText+1))},
 		"message with a bad id":  {Message: &mailroom.PartialText{ID: "\xff", Text: "a"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newFixture(t)
 			states["running"](w)
 			_, err := w.append(a)
 			wantCode(t, err, codeOfCase(name))
@@ -210,12 +210,12 @@ func TestABadSettleIsRefused(t *testing.T) {
 		"negative jitter":        {Outcome: mailroom.OutcomeFail, Failure: &mailroom.Failure{}, Jitter: -0.1},
 		"large jitter":           {Outcome: mailroom.OutcomeFail, Failure: &mailroom.Failure{}, Jitter: 1.1},
 		"jitter without measure": {Outcome: mailroom.OutcomeFail, Failure: &mailroom.Failure{}, Jitter: math.NaN()},
-		"message with NUL":       {Outcome: mailroom.OutcomeComplete, Message: said("\x00")},
-		"large message":          {Outcome: mailroom.OutcomeRelease, Message: said(strings.Repeat("a", mailroom.MaxText+1))},
+		"message with NUL":       {Outcome: mailroom.OutcomeComplete, Message: partialText("\x00")},
+		"large message":          {Outcome: mailroom.OutcomeRelease, Message: partialText(strings.Repeat("a", mailroom.MaxText+1))},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, state := range []string{"running", "stopping"} {
-				w := newWorld(t)
+				w := newFixture(t)
 				states[state](w)
 				_, err := w.settle(s)
 				wantCode(t, err, codeOfCase(name))
@@ -231,7 +231,7 @@ func TestABadFlushIsRefused(t *testing.T) {
 		"before the start": {Offset: -1, Text: "a"},
 		"large offset":     {Offset: mailroom.MaxText, Text: "a"},
 	} {
-		w := newWorld(t)
+		w := newFixture(t)
 		states["running"](w)
 		err := w.do(mailroom.ScopeRow, nil, func(l *mailroom.ThreadState) error { return l.Flush(w.claim(), p) })
 		if want := codeOfCase(name); mailroom.CodeOf(err) != want {

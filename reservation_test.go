@@ -205,17 +205,17 @@ func TestWhatIsNoReservation(t *testing.T) {
 		many[i] = strings.Repeat("n", i+1)
 	}
 	for location, in := range map[string]Reserve{
-		"names":  a.request("x"),
-		"names:": a.request("x", ""),
-		"names ": a.request("x", many...),
-		"duplicates":  a.request("x", "n", "./n"),
-		"each":   a.request("x", "a\x00"),
-		"holder": a.request("", "n"),
-		"blanks": a.request("x ", "n"),
-		"slash":  a.request("x/y", "n"),
-		"reason": {Project: "p", Names: []string{"n"}, Holder: "x", By: owner(), Reason: strings.Repeat("r", MaxReason+1)},
-		"ttl":    {Project: "p", Names: []string{"n"}, Holder: "x", By: owner(), TTL: MaxTTL + 1},
-		"1s":     {Project: "p", Names: []string{"n"}, Holder: "x", By: owner(), TTL: -1},
+		"names":      a.request("x"),
+		"names:":     a.request("x", ""),
+		"names ":     a.request("x", many...),
+		"duplicates": a.request("x", "n", "./n"),
+		"each":       a.request("x", "a\x00"),
+		"holder":     a.request("", "n"),
+		"blanks":     a.request("x ", "n"),
+		"slash":      a.request("x/y", "n"),
+		"reason":     {Project: "p", Names: []string{"n"}, Holder: "x", By: owner(), Reason: strings.Repeat("r", MaxReason+1)},
+		"ttl":        {Project: "p", Names: []string{"n"}, Holder: "x", By: owner(), TTL: MaxTTL + 1},
+		"1s":         {Project: "p", Names: []string{"n"}, Holder: "x", By: owner(), TTL: -1},
 	} {
 		a.refused(in, CodeInvalid, strings.TrimRight(location, ": "))
 	}

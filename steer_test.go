@@ -18,9 +18,9 @@ func ids(inputs []mailroom.Input) []string {
 	return list
 }
 
-// steering is a world where run x runs and the message of s waits for it.
-func steering(t *testing.T) (*world, mailroom.Submitted) {
-	w := newWorld(t)
+// steering is a fixture where run x runs and the message of s waits for it.
+func steering(t *testing.T) (*fixture, mailroom.Submitted) {
+	w := newFixture(t)
 	w.must(in("", "x"))
 	w.mustStart("x")
 	return w, w.must(in(mailroom.ModeSteer, "s"))
@@ -61,11 +61,11 @@ func TestAStepDoesNotCoverWhatIsUnread(t *testing.T) {
 }
 
 func TestALaterAttemptGetsWhatWasReadAndNotCovered(t *testing.T) {
-	for name, end := range map[string]func(w *world){
-		"retry":   func(w *world) { w.end(failed(mailroom.ClassTransient)); w.wait(time.Second) },
-		"release": func(w *world) { w.end(released()) },
-		"lost":    func(w *world) { w.expire() },
-		"by hand": func(w *world) {
+	for name, end := range map[string]func(w *fixture){
+		"retry":   func(w *fixture) { w.end(failed(mailroom.ClassTransient)); w.wait(time.Second) },
+		"release": func(w *fixture) { w.end(released()) },
+		"lost":    func(w *fixture) { w.expire() },
+		"by hand": func(w *fixture) {
 			w.end(failed(mailroom.ClassPermanent))
 			if _, err := w.retry(mailroom.Retry{Run: "x"}); err != nil {
 				w.t.Fatal(err)
@@ -86,19 +86,19 @@ func TestALaterAttemptGetsWhatWasReadAndNotCovered(t *testing.T) {
 
 func TestAnUnreadSteerBecomesARunAtThePlaceOfItsSubmission(t *testing.T) {
 	for name, c := range map[string]struct {
-		end  func(w *world)
+		end  func(w *fixture)
 		want string
 	}{
-		"complete": {func(w *world) { w.end(completed("ok")) }, "message x, run.completed x, run.queued s"},
-		"fail":     {func(w *world) { w.end(failed(mailroom.ClassPermanent)) }, "run.failed x, run.queued s"},
-		"crash": {func(w *world) {
+		"complete": {func(w *fixture) { w.end(completed("ok")) }, "message x, run.completed x, run.queued s"},
+		"fail":     {func(w *fixture) { w.end(failed(mailroom.ClassPermanent)) }, "run.failed x, run.queued s"},
+		"crash": {func(w *fixture) {
 			for range 3 {
 				w.expire()
 				w.wait(time.Second)
 				w.start()
 			}
 		}, "run.rescheduled x, run.started x, run.rescheduled x, run.started x, run.failed x, run.queued s, run.started a"},
-		"cancel": {func(w *world) {
+		"cancel": {func(w *fixture) {
 			if _, err := w.cancel("x"); err != nil {
 				w.t.Fatal(err)
 			}
@@ -106,7 +106,7 @@ func TestAnUnreadSteerBecomesARunAtThePlaceOfItsSubmission(t *testing.T) {
 		}, "run.stop_requested x, run.cancelled x, run.queued s"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newFixture(t)
 			w.must(in("", "x"))
 			w.mustStart("x")
 			w.must(in("", "a"))
@@ -133,7 +133,7 @@ func TestAnUnreadSteerBecomesARunAtThePlaceOfItsSubmission(t *testing.T) {
 }
 
 func TestTheMessagesOfOneSteerBecomeOneRun(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.must(in("", "x"))
 	w.mustStart("x")
 	three := in(mailroom.ModeSteer, "s")

@@ -10,24 +10,24 @@ import (
 func TestCancelByState(t *testing.T) {
 	for _, c := range []struct {
 		name  string
-		begin func(w *world)
+		begin func(w *fixture)
 		run   string
 		want  string // entries
 		state string
 		code  mailroom.Code
 	}{
 		{"queued", states["queued"], "b", "run.cancelled b", "cancelled/cancelled", ""},
-		{"held", func(w *world) { w.must(delayed(w, "a", time.Hour)) }, "a", "run.cancelled a", "cancelled/cancelled", ""},
+		{"held", func(w *fixture) { w.must(delayed(w, "a", time.Hour)) }, "a", "run.cancelled a", "cancelled/cancelled", ""},
 		{"running", states["running"], "x", "run.stop_requested x", "running", ""},
 		{"stopping already", states["stopping"], "x", "", "running", ""},
 		{"in backoff", states["backoff"], "x", "run.cancelled x", "cancelled/cancelled", ""},
-		{"cancelled already", func(w *world) { states["backoff"](w); w.interrupt() }, "a", "", "cancelled/superseded", ""},
-		{"completed", func(w *world) { states["running"](w); w.end(completed("ok")) }, "x", "", "completed", mailroom.CodeConflict},
-		{"failed", func(w *world) { states["running"](w); w.end(failed(mailroom.ClassPermanent)) }, "x", "", "failed", mailroom.CodeConflict},
+		{"cancelled already", func(w *fixture) { states["backoff"](w); w.interrupt() }, "a", "", "cancelled/superseded", ""},
+		{"completed", func(w *fixture) { states["running"](w); w.end(completed("ok")) }, "x", "", "completed", mailroom.CodeConflict},
+		{"failed", func(w *fixture) { states["running"](w); w.end(failed(mailroom.ClassPermanent)) }, "x", "", "failed", mailroom.CodeConflict},
 		{"unknown", states["queued"], "nobody", "", "none", mailroom.CodeNotFound},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newFixture(t)
 			c.begin(w)
 			seq := w.row.LastSeq
 			_, err := w.cancel(c.run)
@@ -54,7 +54,7 @@ func TestInterruptByState(t *testing.T) {
 		{"backoff", both + ", run.cancelled x", "", []string{"a", "b"}},
 	} {
 		t.Run(c.state, func(t *testing.T) {
-			w := newWorld(t)
+			w := newFixture(t)
 			states[c.state](w)
 			seq := w.row.LastSeq
 			out := w.interrupt()
@@ -71,7 +71,7 @@ func TestInterruptByState(t *testing.T) {
 }
 
 func TestTheFirstReasonToStopStays(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	states["stopping"](w)
 	w.must(in(mailroom.ModeInterrupt, "n"))
 	w.end(released())
@@ -80,18 +80,18 @@ func TestTheFirstReasonToStopStays(t *testing.T) {
 }
 
 func TestAReplacementStartsAfterTheInterruptedRunHasEnded(t *testing.T) {
-	for name, end := range map[string]func(w *world){
-		"settled": func(w *world) { w.end(released()) },
-		"forced":  func(w *world) { s := released(); s.Forced = true; w.end(s) },
-		"lost":    func(w *world) { w.expire() },
-		"unheld": func(w *world) {
+	for name, end := range map[string]func(w *fixture){
+		"settled": func(w *fixture) { w.end(released()) },
+		"forced":  func(w *fixture) { s := released(); s.Forced = true; w.end(s) },
+		"lost":    func(w *fixture) { w.expire() },
+		"unheld": func(w *fixture) {
 			if err := w.do(mailroom.ScopeHead, nil, func(l *mailroom.ThreadState) error { l.ReleaseUnheld("w1", 1, w.now); return nil }); err != nil {
 				w.t.Fatal(err)
 			}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newFixture(t)
 			states["running"](w)
 			w.must(in(mailroom.ModeInterrupt, "n"))
 			if r := w.start(); r != nil {
@@ -109,7 +109,7 @@ func TestAReplacementStartsAfterTheInterruptedRunHasEnded(t *testing.T) {
 }
 
 func TestAStoppedRunWhoseWorkerDiesOnItsLastChanceIsCancelled(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.must(in("", "a"))
 	for range 2 {
 		w.mustStart("a")
@@ -128,7 +128,7 @@ func TestAStoppedRunWhoseWorkerDiesOnItsLastChanceIsCancelled(t *testing.T) {
 func TestAnInterruptSupersedesUnreadSteers(t *testing.T) {
 	for _, state := range []string{"running", "backoff"} {
 		t.Run(state, func(t *testing.T) {
-			w := newWorld(t)
+			w := newFixture(t)
 			states[state](w)
 			w.must(in(mailroom.ModeSteer, "s"))
 			child := in(mailroom.ModeSteer, "child")

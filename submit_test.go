@@ -10,7 +10,7 @@ import (
 )
 
 func TestASubmitMakesItsThread(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	s := in("", "a")
 	s.Owner, s.ParentThread = "ann", "p"
 	w.must(s)
@@ -31,7 +31,7 @@ func TestASubmitMakesItsThread(t *testing.T) {
 }
 
 func TestALaterSubmitChangesOnlyTheAgentOfAThread(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	s := in("", "a")
 	s.Owner = "ann"
 	w.must(s)
@@ -50,7 +50,7 @@ func TestAKeyIsOneSubmitInEveryMode(t *testing.T) {
 			continue
 		}
 		t.Run(string(c.mode)+"/"+c.state, func(t *testing.T) {
-			w := newWorld(t)
+			w := newFixture(t)
 			states[c.state](w)
 			s := in(c.mode, "n")
 			s.Key = "k"
@@ -67,7 +67,7 @@ func TestAKeyIsOneSubmitInEveryMode(t *testing.T) {
 }
 
 func TestAKeyAnswersWithThePresentStatus(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	s := in("", "a")
 	s.Key = "k"
 	w.must(s)
@@ -85,7 +85,7 @@ func TestAKeyAnswersWithThePresentStatus(t *testing.T) {
 }
 
 func TestAKeyAnswersBeforeReject(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	s := in(mailroom.ModeReject, "a")
 	s.Key = "k"
 	w.must(s)
@@ -112,7 +112,7 @@ func TestAKeyWithOtherContentConflicts(t *testing.T) {
 		"options":    func(s *mailroom.Submit) { s.Options = json.RawMessage(`{"a":2}`) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newFixture(t)
 			first := func() mailroom.Submit { s := in("", "a"); s.Key, s.Options = "k", options; return s }
 			w.must(first())
 			s := first()
@@ -128,7 +128,7 @@ func TestAKeyWithOtherContentConflicts(t *testing.T) {
 }
 
 func TestAKeySurvivesEditRetractAndCancel(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	s := in("", "a")
 	s.Key = "k"
 	w.must(s)
@@ -144,7 +144,7 @@ func TestAKeySurvivesEditRetractAndCancel(t *testing.T) {
 }
 
 func TestARepeatedInterruptInterruptsNothing(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.must(in("", "x"))
 	w.mustStart("x")
 	s := in(mailroom.ModeInterrupt, "n")

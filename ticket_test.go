@@ -11,7 +11,7 @@ import (
 )
 
 func TestADecisionIsSpentOnceAndTheSameAgainAnswersWithTheTicket(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.park(false, ask("ok", mailroom.TicketApproval))
 	d := w.decision("ok", mailroom.VerdictApprove)
 	first, err := w.decide(d)
@@ -31,7 +31,7 @@ func TestADecisionIsSpentOnceAndTheSameAgainAnswersWithTheTicket(t *testing.T) {
 }
 
 func TestTheSameAnswerIsRecognisedHoweverItsJSONIsWritten(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.park(false, ask("q", mailroom.TicketInput))
 	d := w.decision("q", mailroom.VerdictAnswer)
 	for _, answer := range []string{`{"a":"<b>","c":[1,2]}`, `{ "a": "<b>", "c": [1, 2] }`} {
@@ -78,7 +78,7 @@ func TestADecisionMustFitWhatIsAsked(t *testing.T) {
 		{"ok", mailroom.VerdictDeny, func(d *mailroom.Decision) { d.Ticket = "none" }, mailroom.CodeNotFound},
 		{"ok", mailroom.VerdictDeny, func(d *mailroom.Decision) { d.Reason = "\x00" }, mailroom.CodeInvalid},
 	} {
-		w := newWorld(t)
+		w := newFixture(t)
 		w.park(false, kinds...)
 		d := w.decision(c.name, c.verdict)
 		if c.edit != nil {
@@ -92,7 +92,7 @@ func TestADecisionMustFitWhatIsAsked(t *testing.T) {
 }
 
 func TestExpiryNeverApprovesAndResumesTheRun(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	a := ask("ok", mailroom.TicketApproval)
 	a.After = time.Hour
 	w.park(false, a)
@@ -114,7 +114,7 @@ func TestAWaitForAllGoesOnWithTheLastAndOneForAnyWithTheFirst(t *testing.T) {
 		any  bool
 		want []string // status of the run after each decision
 	}{{false, []string{"waiting", "queued"}}, {true, []string{"queued", "queued"}}} {
-		w := newWorld(t)
+		w := newFixture(t)
 		w.park(c.any, ask("one", mailroom.TicketApproval), ask("two", mailroom.TicketApproval))
 		for i, name := range []string{"one", "two"} {
 			w.mustDecide(name, mailroom.VerdictApprove)
@@ -124,7 +124,7 @@ func TestAWaitForAllGoesOnWithTheLastAndOneForAnyWithTheFirst(t *testing.T) {
 }
 
 func TestTheDueTimeOfAWaitIsItsEarliestOpenTime(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	late, soon := ask("late", mailroom.TicketApproval), ask("soon", mailroom.TicketApproval)
 	late.After, soon.After = 3*time.Hour, time.Hour
 	w.park(false, late, soon, ask("never", mailroom.TicketInput))
@@ -138,7 +138,7 @@ func TestTheDueTimeOfAWaitIsItsEarliestOpenTime(t *testing.T) {
 }
 
 func TestWhatIsDueFiresWithoutResumingUntilTheWaitIsOver(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.park(false, ask("later", mailroom.TicketTimer), ask("ok", mailroom.TicketApproval))
 	w.wait(time.Hour)
 	last := w.row.LastSeq
@@ -152,7 +152,7 @@ func TestWhatIsDueFiresWithoutResumingUntilTheWaitIsOver(t *testing.T) {
 }
 
 func TestADecisionMayComeBeforeTheWait(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.must(in("", "x"))
 	w.mustStart("x")
 	a := ask("ok", mailroom.TicketApproval)
@@ -169,7 +169,7 @@ func TestADecisionMayComeBeforeTheWait(t *testing.T) {
 }
 
 func TestAskingTwiceUnderOneNamePromptsOnce(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.must(in("", "x"))
 	w.mustStart("x")
 	a := ask("ok", mailroom.TicketApproval)
@@ -204,7 +204,7 @@ func TestAQuestionThatNothingCouldAnswerIsRefused(t *testing.T) {
 		{Name: "n", Kind: mailroom.TicketInput, Arguments: json.RawMessage(`{`)},
 		{Name: "n", Kind: mailroom.TicketInput, Expires: time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)},
 	} {
-		w := newWorld(t)
+		w := newFixture(t)
 		w.must(in("", "x"))
 		w.mustStart("x")
 		want := mailroom.CodeInvalid
@@ -216,7 +216,7 @@ func TestAQuestionThatNothingCouldAnswerIsRefused(t *testing.T) {
 		_, err = w.settle(parked(false, a))
 		wantCode(t, err, want)
 	}
-	w := newWorld(t)
+	w := newFixture(t)
 	w.must(in("", "x"))
 	w.mustStart("x")
 	_, err := w.settle(mailroom.Settle{Outcome: mailroom.OutcomePark, Wait: &mailroom.Wait{Names: []string{"unasked"}}})
@@ -226,19 +226,19 @@ func TestAQuestionThatNothingCouldAnswerIsRefused(t *testing.T) {
 }
 
 func TestTicketsAreVoidOnceTheirRunEnded(t *testing.T) {
-	ends := map[string]func(w *world){
-		"completed": func(w *world) { w.end(completed("done")) },
-		"failed":    func(w *world) { w.end(failed(mailroom.ClassPermanent)) },
-		"cancelled/cancelled": func(w *world) {
+	ends := map[string]func(w *fixture){
+		"completed": func(w *fixture) { w.end(completed("done")) },
+		"failed":    func(w *fixture) { w.end(failed(mailroom.ClassPermanent)) },
+		"cancelled/cancelled": func(w *fixture) {
 			if _, err := w.cancel("x"); err != nil {
 				w.t.Fatal(err)
 			}
 			w.end(released())
 		},
-		"cancelled/interrupted": func(w *world) { w.interrupt(); w.end(released()) },
+		"cancelled/interrupted": func(w *fixture) { w.interrupt(); w.end(released()) },
 	}
 	for want, end := range ends {
-		w := newWorld(t)
+		w := newFixture(t)
 		w.must(in("", "x"))
 		w.mustStart("x")
 		w.step(mailroom.StepCommit{Step: mailroom.Step{Tickets: []mailroom.Ask{ask("ok", mailroom.TicketApproval)}}})
@@ -251,7 +251,7 @@ func TestTicketsAreVoidOnceTheirRunEnded(t *testing.T) {
 }
 
 func TestAnInterruptOfAParkedRunEndsItAndVoidsItsTickets(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.park(false, ask("ok", mailroom.TicketApproval))
 	if out := w.interrupt(); out.Stopping != nil {
 		t.Errorf("got stopping %s; nobody holds it", *out.Stopping)
@@ -262,7 +262,7 @@ func TestAnInterruptOfAParkedRunEndsItAndVoidsItsTickets(t *testing.T) {
 }
 
 func TestSixApprovalsCountAsNoFailure(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.must(in("", "x"))
 	for i := range 6 {
 		w.mustStart("x")
@@ -279,7 +279,7 @@ func TestSixApprovalsCountAsNoFailure(t *testing.T) {
 // TestAWaitIsNoneOfAnOutage has a run meet an outage, park for days, and meet the next
 // one when it goes on.
 func TestAWaitIsNoneOfAnOutage(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.must(in("", "x"))
 	for range 3 {
 		w.mustStart("x")

@@ -16,10 +16,10 @@ import (
 	"mailroom"
 )
 
-// world is one thread with its rows, kept between operations as a store keeps
+// fixture is one thread with its rows, kept between operations as a store keeps
 // them: every operation loads what it needs, and no more, and writes what it
 // changed. A refusal that changed anything fails the test.
-type world struct {
+type fixture struct {
 	t    *testing.T
 	now  time.Time
 	row  mailroom.Thread
@@ -34,8 +34,8 @@ type world struct {
 	limit, grace time.Duration // of claims
 }
 
-func newWorld(t *testing.T) *world {
-	return &world{
+func newFixture(t *testing.T) *fixture {
+	return &fixture{
 		t: t, now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
 		row:  mailroom.Thread{ID: "t"},
 		runs: map[string]*mailroom.Run{},
@@ -45,10 +45,10 @@ func newWorld(t *testing.T) *world {
 	}
 }
 
-func (w *world) wait(d time.Duration) { w.now = w.now.Add(d) }
+func (w *fixture) wait(d time.Duration) { w.now = w.now.Add(d) }
 
 // load makes a ThreadState as the ledger does.
-func (w *world) load(s mailroom.Scope, key string, runs ...string) *mailroom.ThreadState {
+func (w *fixture) load(s mailroom.Scope, key string, runs ...string) *mailroom.ThreadState {
 	row := w.row
 	l := mailroom.NewThreadState(&row)
 	if k, ok := w.keys[key]; ok {
@@ -75,7 +75,7 @@ func (w *world) load(s mailroom.Scope, key string, runs ...string) *mailroom.Thr
 	}
 }
 
-func (w *world) fill(l *mailroom.ThreadState, set mailroom.RunSet, n int) {
+func (w *fixture) fill(l *mailroom.ThreadState, set mailroom.RunSet, n int) {
 	if n == 0 {
 		return
 	}
@@ -89,7 +89,7 @@ func (w *world) fill(l *mailroom.ThreadState, set mailroom.RunSet, n int) {
 }
 
 // set returns the runs that a store has in a set, in its order.
-func (w *world) set(set mailroom.RunSet) []*mailroom.Run {
+func (w *fixture) set(set mailroom.RunSet) []*mailroom.Run {
 	var rows []*mailroom.Run
 	for _, r := range w.runs {
 		if r.NeverStarted() && r.Scheduled == (set == mailroom.RunsScheduled) {
@@ -106,10 +106,10 @@ func (w *world) set(set mailroom.RunSet) []*mailroom.Run {
 }
 
 // apply runs one operation and keeps what it changed.
-func (w *world) apply(l *mailroom.ThreadState, untouched *mailroom.ThreadState, f func(*mailroom.ThreadState) error) error {
+func (w *fixture) apply(l *mailroom.ThreadState, untouched *mailroom.ThreadState, f func(*mailroom.ThreadState) error) error {
 	w.t.Helper()
 	if err := f(l); err != nil {
-		if diff := gocmp.Diff(untouched, l, everything()); diff != "" {
+		if diff := gocmp.Diff(untouched, l, compareOptions()); diff != "" {
 			w.t.Errorf("refused with %q and yet changed (-before +after):\n%s", err, diff)
 		}
 		return err
@@ -152,14 +152,14 @@ func (w *world) apply(l *mailroom.ThreadState, untouched *mailroom.ThreadState, 
 }
 
 // do is apply over what an operation of this scope loads.
-func (w *world) do(s mailroom.Scope, runs []string, f func(*mailroom.ThreadState) error) error {
+func (w *fixture) do(s mailroom.Scope, runs []string, f func(*mailroom.ThreadState) error) error {
 	w.t.Helper()
 	return w.apply(w.load(s, "", runs...), w.load(s, "", runs...), f)
 }
 
 // check holds after every operation: the log has no hole and the scheduling
 // columns are those that the whole of the runs gives.
-func (w *world) check() {
+func (w *fixture) check() {
 	w.t.Helper()
 	for i, e := range w.log {
 		if e.Seq != int64(i+1) {
@@ -181,7 +181,7 @@ func (w *world) check() {
 }
 
 // everything lets cmp look at all of a value but its functions.
-func everything() gocmp.Options {
+func compareOptions() gocmp.Options {
 	return gocmp.Options{
 		gocmp.Exporter(func(reflect.Type) bool { return true }),
 		gocmp.FilterPath(func(p gocmp.Path) bool { return p.Last().Type().Kind() == reflect.Func }, gocmp.Ignore()),
@@ -215,7 +215,7 @@ func in(mode mailroom.Mode, run string) mailroom.Submit {
 	return s
 }
 
-func (w *world) submit(in mailroom.Submit) (out mailroom.Submitted, err error) {
+func (w *fixture) submit(in mailroom.Submit) (out mailroom.Submitted, err error) {
 	w.t.Helper()
 	scope := in.Scope(&w.row)
 	err = w.apply(w.load(scope, in.Key), w.load(scope, in.Key), func(l *mailroom.ThreadState) error {
@@ -225,7 +225,7 @@ func (w *world) submit(in mailroom.Submit) (out mailroom.Submitted, err error) {
 	return out, err
 }
 
-func (w *world) must(in mailroom.Submit) mailroom.Submitted {
+func (w *fixture) must(in mailroom.Submit) mailroom.Submitted {
 	w.t.Helper()
 	out, err := w.submit(in)
 	if err != nil {
@@ -235,7 +235,7 @@ func (w *world) must(in mailroom.Submit) mailroom.Submitted {
 }
 
 // start claims what is due for any agent, nil if nothing is.
-func (w *world) start() *mailroom.Run {
+func (w *fixture) start() *mailroom.Run {
 	w.t.Helper()
 	var r *mailroom.Run
 	err := w.do(mailroom.ScopeHead, nil, func(l *mailroom.ThreadState) error {
@@ -250,7 +250,7 @@ func (w *world) start() *mailroom.Run {
 	return r
 }
 
-func (w *world) mustStart(id string) mailroom.Claim {
+func (w *fixture) mustStart(id string) mailroom.Claim {
 	w.t.Helper()
 	r := w.start()
 	if r == nil || r.ID != id {
@@ -264,9 +264,9 @@ func claimOf(r *mailroom.Run) mailroom.Claim {
 }
 
 // claim is the claim that holds now.
-func (w *world) claim() mailroom.Claim { return claimOf(w.runs[w.row.Current]) }
+func (w *fixture) claim() mailroom.Claim { return claimOf(w.runs[w.row.Current]) }
 
-func (w *world) settle(s mailroom.Settle) (r *mailroom.Run, err error) {
+func (w *fixture) settle(s mailroom.Settle) (r *mailroom.Run, err error) {
 	w.t.Helper()
 	if s.Claim == (mailroom.Claim{}) {
 		s.Claim = w.claim()
@@ -281,7 +281,7 @@ func (w *world) settle(s mailroom.Settle) (r *mailroom.Run, err error) {
 	return r, err
 }
 
-func (w *world) end(s mailroom.Settle) *mailroom.Run {
+func (w *fixture) end(s mailroom.Settle) *mailroom.Run {
 	w.t.Helper()
 	r, err := w.settle(s)
 	if err != nil {
@@ -290,10 +290,10 @@ func (w *world) end(s mailroom.Settle) *mailroom.Run {
 	return r
 }
 
-func said(s string) *mailroom.PartialText { return &mailroom.PartialText{ID: "said", Text: s} }
+func partialText(s string) *mailroom.PartialText { return &mailroom.PartialText{ID: "said", Text: s} }
 
 func completed(reply string) mailroom.Settle {
-	return mailroom.Settle{Outcome: mailroom.OutcomeComplete, Message: said(reply)}
+	return mailroom.Settle{Outcome: mailroom.OutcomeComplete, Message: partialText(reply)}
 }
 
 func failed(class mailroom.Class) mailroom.Settle {
@@ -302,7 +302,7 @@ func failed(class mailroom.Class) mailroom.Settle {
 
 func released() mailroom.Settle { return mailroom.Settle{Outcome: mailroom.OutcomeRelease} }
 
-func (w *world) append(a mailroom.StepCommit) (seq int64, err error) {
+func (w *fixture) append(a mailroom.StepCommit) (seq int64, err error) {
 	w.t.Helper()
 	if a.Claim == (mailroom.Claim{}) {
 		a.Claim = w.claim()
@@ -324,7 +324,7 @@ func (w *world) append(a mailroom.StepCommit) (seq int64, err error) {
 	return seq, err
 }
 
-func (w *world) step(a mailroom.StepCommit) int64 {
+func (w *fixture) step(a mailroom.StepCommit) int64 {
 	w.t.Helper()
 	seq, err := w.append(a)
 	if err != nil {
@@ -333,7 +333,7 @@ func (w *world) step(a mailroom.StepCommit) int64 {
 	return seq
 }
 
-func (w *world) steered() []mailroom.Input {
+func (w *fixture) steered() []mailroom.Input {
 	w.t.Helper()
 	var all []mailroom.Input
 	err := w.do(mailroom.ScopeRow, nil, func(l *mailroom.ThreadState) (err error) {
@@ -346,7 +346,7 @@ func (w *world) steered() []mailroom.Input {
 	return all
 }
 
-func (w *world) cancel(run string) (r *mailroom.Run, err error) {
+func (w *fixture) cancel(run string) (r *mailroom.Run, err error) {
 	w.t.Helper()
 	err = w.do(mailroom.ScopeHead, []string{run}, func(l *mailroom.ThreadState) error {
 		r, err = l.Cancel(run, "bob", w.now)
@@ -355,7 +355,7 @@ func (w *world) cancel(run string) (r *mailroom.Run, err error) {
 	return r, err
 }
 
-func (w *world) interrupt() (out mailroom.Interrupted) {
+func (w *fixture) interrupt() (out mailroom.Interrupted) {
 	w.t.Helper()
 	err := w.do(mailroom.ScopeAll, nil, func(l *mailroom.ThreadState) error {
 		out = l.Interrupt(0, "bob", w.now)
@@ -367,7 +367,7 @@ func (w *world) interrupt() (out mailroom.Interrupted) {
 	return out
 }
 
-func (w *world) expire() {
+func (w *fixture) expire() {
 	w.t.Helper()
 	err := w.do(mailroom.ScopeHead, nil, func(l *mailroom.ThreadState) error {
 		l.Expire(&mailroom.Worker{ID: "w1"}, l.PartialText(l.Current, w.part[l.Current]), w.now)
@@ -378,7 +378,7 @@ func (w *world) expire() {
 	}
 }
 
-func (w *world) retry(in mailroom.Retry) (r *mailroom.Run, err error) {
+func (w *fixture) retry(in mailroom.Retry) (r *mailroom.Run, err error) {
 	w.t.Helper()
 	err = w.do(mailroom.ScopeHead, []string{in.Run}, func(l *mailroom.ThreadState) error {
 		r, err = l.Retry(in, w.now)
@@ -387,14 +387,14 @@ func (w *world) retry(in mailroom.Retry) (r *mailroom.Run, err error) {
 	return r, err
 }
 
-func (w *world) edit(message, to string) error {
+func (w *fixture) edit(message, to string) error {
 	w.t.Helper()
 	return w.do(mailroom.ScopeHead, holder(message), func(l *mailroom.ThreadState) error {
 		return l.Edit(message, mailroom.Text(to), w.now)
 	})
 }
 
-func (w *world) retract(message string) error {
+func (w *fixture) retract(message string) error {
 	w.t.Helper()
 	return w.do(mailroom.ScopeHead, holder(message), func(l *mailroom.ThreadState) error {
 		return l.Retract(message, w.now)
@@ -409,7 +409,7 @@ func holder(message string) []string {
 // What the tests look at.
 
 // since tells the entries after seq, as "kind run, kind run".
-func (w *world) since(seq int64) string {
+func (w *fixture) since(seq int64) string {
 	var list []string
 	for _, e := range w.log[seq:] {
 		list = append(list, strings.TrimSpace(e.Kind+" "+e.Run))
@@ -418,7 +418,7 @@ func (w *world) since(seq int64) string {
 }
 
 // queue tells the runs that never started and are not held, in order.
-func (w *world) queue() string {
+func (w *fixture) queue() string {
 	var ids []string
 	for _, r := range w.set(mailroom.RunsQueued) {
 		ids = append(ids, r.ID)
@@ -435,9 +435,9 @@ func body[T any](t *testing.T, e mailroom.Entry) T {
 	return v
 }
 
-func (w *world) last() mailroom.Entry { return w.log[len(w.log)-1] }
+func (w *fixture) last() mailroom.Entry { return w.log[len(w.log)-1] }
 
-func (w *world) wantSince(seq int64, want string) {
+func (w *fixture) wantSince(seq int64, want string) {
 	w.t.Helper()
 	if got := w.since(seq); got != want {
 		w.t.Errorf("entries:\ngot  %s\nwant %s", got, want)
@@ -458,7 +458,7 @@ func wantEqual[T any](t *testing.T, what string, got, want T) {
 	}
 }
 
-func (w *world) state(run string) string {
+func (w *fixture) state(run string) string {
 	r := w.runs[run]
 	if r == nil {
 		return "none"
