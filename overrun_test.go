@@ -25,7 +25,7 @@ func TestAClaimEndsAtItsTime(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		stop    func(w *fixture) // a minute after the claim
-		ends    time.Duration  // after the claim
+		ends    time.Duration    // after the claim
 		entries string
 		state   string
 	}{

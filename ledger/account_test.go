@@ -22,7 +22,7 @@ func (m *model) account(t *rapid.T) {
 	switch number(t, 0, 2, "of a token") {
 	case 0:
 		in := account(name, m.name("secret "))
-		if _, err := twice(t, m.twin, "create token", func(l *ledger.Ledger) (*mailroom.Token, error) { return l.CreateToken(m.ctx, in) }); err == nil {
+		if _, err := onBoth(t, m.twin, "create token", func(l *ledger.Ledger) (*mailroom.Token, error) { return l.CreateToken(m.ctx, in) }); err == nil {
 			if good {
 				t.Fatalf("token %s was made while there was a good one", name)
 			}
@@ -54,7 +54,7 @@ func (m *model) account(t *rapid.T) {
 	}
 }
 
-func (d *desk) tokens() []*mailroom.Token {
+func (d *fixture) tokens() []*mailroom.Token {
 	d.t.Helper()
 	return must(d.Tokens(d.ctx))(d.t)
 }
@@ -123,12 +123,12 @@ func TestTheLastUseOfATokenOnlyGrows(t *testing.T) {
 
 func TestOperationsOnTokensOfOneBatchSeeEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFate(nil)
+		f := newControlledStore(nil)
 		d := open(t, f, ledger.Options{})
 		create := func(name, sum string) func() error {
 			return func() error { _, err := d.CreateToken(d.ctx, account(name, sum)); return err }
 		}
-		errs := gathered(t, d, f, create("amy", "one"), create("amy", "two"),
+		errs := gatherBatch(t, d, f, create("amy", "one"), create("amy", "two"),
 			func() error { return d.RevokeToken(d.ctx, "amy") },
 			create("amy", "three"), create("bob", "four"),
 			func() error {

@@ -15,9 +15,9 @@ import (
 	"mailroom/store/storetest"
 )
 
-// fate is a store of whose Updates a test decides: the next one begins when
+// controlledStore is a store of whose Updates a test decides: the next one begins when
 // hold's channel is closed, and then goes as the faults say, one each.
-type fate struct {
+type controlledStore struct {
 	mailroom.Store
 
 	mu     sync.Mutex
@@ -26,9 +26,9 @@ type fate struct {
 	calls  int
 }
 
-// newFate wraps s, or a new memory store.
-func newFate(s mailroom.Store) *fate {
-	f := &fate{}
+// newControlledStore wraps s, or a new memory store.
+func newControlledStore(s mailroom.Store) *controlledStore {
+	f := &controlledStore{}
 	if s == nil {
 		s = memory.New()
 	}
@@ -48,8 +48,8 @@ func newFate(s mailroom.Store) *fate {
 	return f
 }
 
-// hold makes the next Update wait for go.
-func (f *fate) hold() (release func()) {
+// holdNext makes the next Update wait for go.
+func (f *controlledStore) holdNext() (release func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	gate := make(chan struct{})
@@ -57,14 +57,14 @@ func (f *fate) hold() (release func()) {
 	return func() { close(gate) }
 }
 
-func (f *fate) then(faults ...storetest.Fault) {
+func (f *controlledStore) setFaults(faults ...storetest.Fault) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.faults = append(f.faults, faults...)
 }
 
 // updates is how many there were since it was asked last.
-func (f *fate) updates() int {
+func (f *controlledStore) updates() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	n := f.calls
@@ -72,11 +72,11 @@ func (f *fate) updates() int {
 	return n
 }
 
-// gathered runs the operations in one batch: a first one keeps the committer
+// gatherBatch runs the operations in one batch: a first one keeps the committer
 // busy meanwhile. It returns their errors in order.
-func gathered(t *testing.T, d *desk, f *fate, ops ...func() error) []error {
+func gatherBatch(t *testing.T, d *fixture, f *controlledStore, ops ...func() error) []error {
 	t.Helper()
-	release := f.hold()
+	release := f.holdNext()
 	first := make(chan error, 1)
 	go func() { _, err := d.Submit(d.ctx, text("first", "hello")); first <- err }()
 	synctest.Wait()
@@ -95,7 +95,7 @@ func gathered(t *testing.T, d *desk, f *fate, ops ...func() error) []error {
 	return errs
 }
 
-func submitting(d *desk, in mailroom.Submit) func() error {
+func submitFunc(d *fixture, in mailroom.Submit) func() error {
 	return func() error { _, err := d.Submit(d.ctx, in); return err }
 }
 
@@ -108,13 +108,13 @@ func codes(errs []error) (list []mailroom.Code) {
 
 func TestARulesRefusalFailsAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFate(nil)
+		f := newControlledStore(nil)
 		d := open(t, f, ledger.Options{})
 		d.submit(text("t", "busy"))
-		errs := gathered(t, d, f,
-			submitting(d, text("a", "hello")),
-			submitting(d, mode(mailroom.ModeReject, "t", "hello")),
-			submitting(d, text("t", "hello")),
+		errs := gatherBatch(t, d, f,
+			submitFunc(d, text("a", "hello")),
+			submitFunc(d, mode(mailroom.ModeReject, "t", "hello")),
+			submitFunc(d, text("t", "hello")),
 		)
 		wantEqual(t, "answers", codes(errs), []mailroom.Code{"", mailroom.CodeBusy, ""})
 		wantEqual(t, "commits", f.updates(), 1)
@@ -124,7 +124,7 @@ func TestARulesRefusalFailsAlone(t *testing.T) {
 
 func TestALaterOperationSeesTheOnesBeforeItInItsBatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFate(nil)
+		f := newControlledStore(nil)
 		d := open(t, f, ledger.Options{})
 		keyed := text("t", "hello")
 		keyed.Key = "k"
@@ -132,8 +132,8 @@ func TestALaterOperationSeesTheOnesBeforeItInItsBatch(t *testing.T) {
 		submit := func(i int) func() error {
 			return func() (err error) { outs[i], err = d.Submit(d.ctx, keyed); return err }
 		}
-		errs := gathered(t, d, f, submit(0), submit(1), submitting(d, mode(mailroom.ModeReject, "t", "hello")),
-			submitting(d, mode(mailroom.ModeLatest, "t", "instead")), func() error { return d.DeleteThread(d.ctx, "t", nil) })
+		errs := gatherBatch(t, d, f, submit(0), submit(1), submitFunc(d, mode(mailroom.ModeReject, "t", "hello")),
+			submitFunc(d, mode(mailroom.ModeLatest, "t", "instead")), func() error { return d.DeleteThread(d.ctx, "t", nil) })
 		wantEqual(t, "answers", codes(errs), []mailroom.Code{"", "", mailroom.CodeBusy, "", mailroom.CodeConflict})
 		wantEqual(t, "repeat", []any{outs[1].Run, outs[1].Disposition}, []any{outs[0].Run, mailroom.DispositionDuplicate})
 		wantEqual(t, "commits", f.updates(), 1)
@@ -143,14 +143,14 @@ func TestALaterOperationSeesTheOnesBeforeItInItsBatch(t *testing.T) {
 
 func TestABatchCanEmptyAQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFate(nil)
+		f := newControlledStore(nil)
 		d := open(t, f, ledger.Options{})
 		var ops []func() error
 		for range 20 {
 			run := d.submit(text("t", "hello")).Run
 			ops = append(ops, func() error { _, err := d.Cancel(d.ctx, run, "ann"); return err })
 		}
-		wantEqual(t, "answers", codes(gathered(t, d, f, ops...)), make([]mailroom.Code, 20))
+		wantEqual(t, "answers", codes(gatherBatch(t, d, f, ops...)), make([]mailroom.Code, 20))
 		wantEqual(t, "commits", f.updates(), 1)
 		wantEqual(t, "due", d.thread("t").Due, mailroom.Due{})
 	})
@@ -158,14 +158,14 @@ func TestABatchCanEmptyAQueue(t *testing.T) {
 
 func TestAThreadDeletedInABatchCanBeMadeAgainInIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFate(nil)
+		f := newControlledStore(nil)
 		d := open(t, f, ledger.Options{})
 		d.register("w")
 		keyed := text("t", "hello")
 		keyed.Key = "k"
 		d.submit(keyed)
 		d.serve("w")
-		errs := gathered(t, d, f, func() error { return d.DeleteThread(d.ctx, "t", nil) }, submitting(d, keyed))
+		errs := gatherBatch(t, d, f, func() error { return d.DeleteThread(d.ctx, "t", nil) }, submitFunc(d, keyed))
 		wantEqual(t, "answers", codes(errs), []mailroom.Code{"", ""})
 		wantEqual(t, "log", d.kinds("t"), "message, run.queued")
 	})
@@ -173,38 +173,38 @@ func TestAThreadDeletedInABatchCanBeMadeAgainInIt(t *testing.T) {
 
 func TestARefusedSendUndoesItsStepAndNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFate(nil)
+		f := newControlledStore(nil)
 		d := open(t, f, ledger.Options{})
 		d.register("w")
 		d.submit(text("t", "hello"))
 		c := d.claimOne("w").Claim
 		must(d.Append(d.ctx, mailroom.StepCommit{Claim: c, Number: 1, Step: mailroom.Step{Sends: []mailroom.Send{{Name: "x", Thread: "u", Parts: mailroom.Text("one")}}}}))(t)
 		log := d.kinds("u")
-		errs := gathered(t, d, f,
-			submitting(d, text("a", "hello")),
+		errs := gatherBatch(t, d, f,
+			submitFunc(d, text("a", "hello")),
 			func() error {
 				_, err := d.Append(d.ctx, mailroom.StepCommit{Claim: c, Number: 2, Step: mailroom.Step{Sends: []mailroom.Send{
 					{Name: "y", Thread: "u", Parts: mailroom.Text("two")}, {Name: "x", Thread: "u", Parts: mailroom.Text("another")},
 				}}})
 				return err
 			},
-			submitting(d, text("b", "hello")),
+			submitFunc(d, text("b", "hello")),
 		)
 		wantEqual(t, "answers", codes(errs), []mailroom.Code{"", mailroom.CodeConflict, ""})
 		wantEqual(t, "log", d.kinds("u"), log)
 	})
 }
 
-// choosy is a database that refuses whatever touches the thread "bad".
-type choosy struct{ mailroom.Store }
+// rejectingStore is a database that refuses whatever touches the thread "bad".
+type rejectingStore struct{ mailroom.Store }
 
-func (s choosy) Update(ctx context.Context, f func(mailroom.Tx) error) error {
-	return s.Store.Update(ctx, func(tx mailroom.Tx) error { return f(choosyTx{tx}) })
+func (s rejectingStore) Update(ctx context.Context, f func(mailroom.Tx) error) error {
+	return s.Store.Update(ctx, func(tx mailroom.Tx) error { return f(rejectingTx{tx}) })
 }
 
-type choosyTx struct{ mailroom.Tx }
+type rejectingTx struct{ mailroom.Tx }
 
-func (tx choosyTx) Write(c *mailroom.Changes) error {
+func (tx rejectingTx) Write(c *mailroom.Changes) error {
 	for _, row := range c.Threads {
 		if row.ID == "bad" {
 			return errors.New("the database refuses")
@@ -215,11 +215,11 @@ func (tx choosyTx) Write(c *mailroom.Changes) error {
 
 func TestWhenTheDatabaseRefusesOnlyTheCulpritFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFate(choosy{memory.New()})
+		f := newControlledStore(rejectingStore{memory.New()})
 		d := open(t, f, ledger.Options{})
 		d.register("w")
-		answer := stand(t.Context(), d, "echo", 1)
-		errs := gathered(t, d, f, submitting(d, text("a", "hello")), submitting(d, text("bad", "hello")), submitting(d, text("b", "hello")))
+		answer := startClaimer(t.Context(), d, "echo", 1)
+		errs := gatherBatch(t, d, f, submitFunc(d, text("a", "hello")), submitFunc(d, text("bad", "hello")), submitFunc(d, text("b", "hello")))
 		wantEqual(t, "answers", codes(errs), []mailroom.Code{"", mailroom.CodeInternal, ""})
 		for _, thread := range []string{"a", "b"} {
 			wantEqual(t, "log of "+thread, d.kinds(thread)[:19], "message, run.queued")
@@ -231,11 +231,11 @@ func TestWhenTheDatabaseRefusesOnlyTheCulpritFails(t *testing.T) {
 func TestAnUnknownOutcomeIsRepeatedWithItsKey(t *testing.T) {
 	for name, kind := range map[string]storetest.FaultKind{"nothing happened": storetest.FailBefore, "it happened": storetest.FailAfter} {
 		t.Run(name, func(t *testing.T) {
-			f := newFate(nil)
+			f := newControlledStore(nil)
 			d := open(t, f, ledger.Options{})
 			in := text("t", "hello")
 			in.Key = "k"
-			f.then(storetest.Fault{Kind: kind})
+			f.setFaults(storetest.Fault{Kind: kind})
 			_, err := d.Submit(t.Context(), in)
 			wantCode(t, err, mailroom.CodeUnavailable)
 			d.submit(in)
@@ -247,11 +247,11 @@ func TestAnUnknownOutcomeIsRepeatedWithItsKey(t *testing.T) {
 func TestAStoreThatClosesEndsTheLedgerAndFailsAllThatIsQueued(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		closed := &mailroom.Error{Code: mailroom.CodeUnavailable, Message: "disk full", Cause: mailroom.ErrStoreClosed}
-		f := newFate(nil)
+		f := newControlledStore(nil)
 		d := open(t, f, ledger.Options{})
 		d.register("w")
-		release := f.hold()
-		f.then(storetest.Fault{Kind: storetest.FailBefore, Err: closed})
+		release := f.holdNext()
+		f.setFaults(storetest.Fault{Kind: storetest.FailBefore, Err: closed})
 		var errs [4]error
 		var all sync.WaitGroup
 		for i := range 3 {
@@ -276,7 +276,7 @@ func TestAStoreThatClosesEndsTheLedgerAndFailsAllThatIsQueued(t *testing.T) {
 func TestAStoreThatClosesOneByOneAnswersAllStandingClaims(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		closed := &mailroom.Error{Code: mailroom.CodeUnavailable, Message: "disk full", Cause: mailroom.ErrStoreClosed}
-		f := newFate(nil)
+		f := newControlledStore(nil)
 		d := open(t, f, ledger.Options{})
 		d.register("w")
 		var errs [3]error
@@ -287,7 +287,7 @@ func TestAStoreThatClosesOneByOneAnswersAllStandingClaims(t *testing.T) {
 			})
 		}
 		synctest.Wait()
-		f.then(
+		f.setFaults(
 			storetest.Fault{Kind: storetest.FailBefore, Err: errors.New("the database refuses")}, // the batch
 			storetest.Fault{}, // the submit by itself
 			storetest.Fault{}, // the first claim
@@ -306,9 +306,9 @@ func TestAStoreThatClosesOneByOneAnswersAllStandingClaims(t *testing.T) {
 
 func TestAnOperationCanBeWithdrawnUntilItIsInABatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFate(nil)
+		f := newControlledStore(nil)
 		d := open(t, f, ledger.Options{})
-		release := f.hold()
+		release := f.holdNext()
 		ctx, cancel := context.WithCancel(t.Context())
 		errs := make([]chan error, 2)
 		for i := range errs {
@@ -336,12 +336,12 @@ func TestAStandingClaimWhoseContextEndsInABatchReturnsWhatItClaimed(t *testing.T
 	for name, due := range map[string]bool{"something": true, "nothing": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := newFate(nil)
+				f := newControlledStore(nil)
 				d := open(t, f, ledger.Options{})
 				d.register("w")
 				ctx, cancel := context.WithCancel(t.Context())
-				answer := stand(ctx, d, "echo", 1)
-				release := f.hold()
+				answer := startClaimer(ctx, d, "echo", 1)
+				release := f.holdNext()
 				in := text("t", "hello")
 				if in.SetAgent = !due; !due {
 					in.Agent = "codex"
@@ -369,15 +369,15 @@ func TestAStandingClaimWhoseContextEndsInABatchReturnsWhatItClaimed(t *testing.T
 
 func TestRenewalsGoFirstAndClaimsDoNotStarve(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFate(nil)
+		f := newControlledStore(nil)
 		d := start(t, f, ledger.Options{})
 		d.register("w")
-		release := f.hold()
+		release := f.holdNext()
 		var all sync.WaitGroup
 		all.Go(func() { d.submit(text("first", "hello")) })
 		synctest.Wait()
 		behind := make(chan struct{})
-		f.then(storetest.Fault{}, storetest.Fault{Gate: behind}) // the next batch goes, the one after it waits
+		f.setFaults(storetest.Fault{}, storetest.Fault{Gate: behind}) // the next batch goes, the one after it waits
 		var claimed, renewed atomic.Bool
 		all.Go(func() { d.claim("w", 1); claimed.Store(true) })
 		synctest.Wait()

@@ -24,21 +24,21 @@ import (
 func TestABatchGivesWhatOneByOneGives(t *testing.T) {
 	rounds(t, 40)
 	synctest.Test(t, func(t *testing.T) {
-		rapid.Check(bubbled{t}, func(rt *rapid.T) { newPair(t, rt).play(rt) })
+		rapid.Check(bubbleTB{t}, func(rt *rapid.T) { newPair(t, rt).play(rt) })
 	})
 }
 
-// bubbled hides the deadline of a test, which must not be asked for in a bubble.
-type bubbled struct{ rapid.TB }
+// bubbleTB hides the deadline of a test, which must not be asked for in a bubble.
+type bubbleTB struct{ rapid.TB }
 
 // pair are two ledgers over memory at the same model time: one gets its
 // operations one by one, the other some at a time.
 type pair struct {
 	clock   *clock
 	stores  [2]mailroom.Store
-	fate    *fate
-	single  *desk
-	batched *desk
+	fate    *controlledStore
+	single  *fixture
+	batched *fixture
 	n       int
 	after   contents
 	claims  []mailroom.Claim
@@ -47,11 +47,11 @@ type pair struct {
 func newPair(t *testing.T, rt *rapid.T) *pair {
 	p := &pair{clock: newClock()}
 	p.stores = [2]mailroom.Store{memory.New(), memory.New()}
-	p.fate = newFate(clocked{p.stores[1], p.clock})
+	p.fate = newControlledStore(clocked{p.stores[1], p.clock})
 	p.single = start(t, clocked{p.stores[0], p.clock}, ledger.Options{})
 	p.batched = start(t, p.fate, ledger.Options{})
 	rt.Cleanup(func() {
-		for _, d := range []*desk{p.single, p.batched} {
+		for _, d := range []*fixture{p.single, p.batched} {
 			if err := d.close(); err != nil {
 				rt.Errorf("run: %v", err)
 			}
@@ -60,14 +60,14 @@ func newPair(t *testing.T, rt *rapid.T) *pair {
 	return p
 }
 
-// deed is one operation, to be done on either side.
-type deed struct {
+// action is one operation, to be done on either side.
+type action struct {
 	name string
-	do   func(d *desk) (any, error)
+	do   func(d *fixture) (any, error)
 }
 
-// outcome is what a deed answered.
-type outcome struct {
+// result is what a deed answered.
+type result struct {
 	Name  string
 	Value any
 	Error string
@@ -75,29 +75,29 @@ type outcome struct {
 
 func (p *pair) play(t *rapid.T) {
 	<-time.After(30 * time.Millisecond) // the time for making a failure smaller is the bubble's
-	fill := []deed{{"register", func(d *desk) (any, error) { return d.Register(d.ctx, mailroom.Worker{ID: "w"}) }}}
+	fill := []action{{"register", func(d *fixture) (any, error) { return d.Register(d.ctx, mailroom.Worker{ID: "w"}) }}}
 	for range rapid.IntRange(0, 15).Draw(t, "runs to begin with") {
 		fill = append(fill, p.submit(t))
 	}
-	p.both(t, fill)
+	p.applyBoth(t, fill)
 	for range rapid.IntRange(1, 8).Draw(t, "batches") {
-		var group []deed
+		var group []action
 		for range rapid.IntRange(1, 8).Draw(t, "operations") {
 			group = append(group, p.draw(t))
 		}
 		if rapid.Bool().Draw(t, "and a claim") {
 			group = append(group, p.claim(t))
 		}
-		p.both(t, group)
+		p.applyBoth(t, group)
 		p.clock.move(time.Duration(rapid.IntRange(0, 3000).Draw(t, "ms")) * time.Millisecond)
 	}
 }
 
-func (p *pair) both(t *rapid.T, group []deed) {
-	var one, many []outcome
+func (p *pair) applyBoth(t *rapid.T, group []action) {
+	var one, many []result
 	for _, g := range group {
 		v, err := g.do(p.single)
-		one = append(one, outcome{g.name, v, fmt.Sprint(err)})
+		one = append(one, result{g.name, v, fmt.Sprint(err)})
 	}
 	many = p.gather(t, group)
 	if diff := cmp.Diff(one, many, sameRows()); diff != "" {
@@ -124,8 +124,8 @@ func (p *pair) both(t *rapid.T, group []deed) {
 
 // gather does the deeds in one commit: another one keeps the committer busy
 // until all of them are queued.
-func (p *pair) gather(t *rapid.T, group []deed) []outcome {
-	release := p.fate.hold()
+func (p *pair) gather(t *rapid.T, group []action) []result {
+	release := p.fate.holdNext()
 	var all sync.WaitGroup
 	all.Go(func() {
 		if _, err := p.batched.Interrupt(p.batched.ctx, "nowhere", ann()); mailroom.CodeOf(err) != mailroom.CodeNotFound {
@@ -134,11 +134,11 @@ func (p *pair) gather(t *rapid.T, group []deed) []outcome {
 	})
 	synctest.Wait()
 	p.fate.updates()
-	answers := make([]outcome, len(group))
+	answers := make([]result, len(group))
 	for i, g := range group {
 		all.Go(func() {
 			v, err := g.do(p.batched)
-			answers[i] = outcome{g.name, v, fmt.Sprint(err)}
+			answers[i] = result{g.name, v, fmt.Sprint(err)}
 		})
 		synctest.Wait()
 	}
@@ -150,7 +150,7 @@ func (p *pair) gather(t *rapid.T, group []deed) []outcome {
 	return answers
 }
 
-func (p *pair) draw(t *rapid.T) deed {
+func (p *pair) draw(t *rapid.T) action {
 	run := rapid.SampledFrom(append(slices.Sorted(maps.Keys(p.after.Runs)), "nobody")).Draw(t, "run")
 	claim := rapid.SampledFrom(append(p.claims, mailroom.Claim{Thread: "a", Run: "nobody"})).Draw(t, "claim")
 	thread := rapid.SampledFrom([]string{"a", "a", "b"}).Draw(t, "thread")
@@ -162,27 +162,27 @@ func (p *pair) draw(t *rapid.T) deed {
 	case "settle":
 		s := ending(t, claim)
 		s.Number = number
-		return deed{"settle", func(d *desk) (any, error) { return d.Settle(d.ctx, s) }}
+		return action{"settle", func(d *fixture) (any, error) { return d.Settle(d.ctx, s) }}
 	case "append":
 		a := mailroom.StepCommit{Claim: claim, Number: number, Step: mailroom.Step{Name: "step", Sends: []mailroom.Send{
 			{Name: fmt.Sprint("s", number), Thread: thread, Parts: mailroom.Text("do")},
 		}}}
-		return deed{"append", func(d *desk) (any, error) { return d.Append(d.ctx, a) }}
+		return action{"append", func(d *fixture) (any, error) { return d.Append(d.ctx, a) }}
 	case "steered":
-		return deed{"steered", func(d *desk) (any, error) { return d.MarkSteersRead(d.ctx, claim) }}
+		return action{"steered", func(d *fixture) (any, error) { return d.MarkSteersRead(d.ctx, claim) }}
 	case "cancel":
-		return deed{"cancel", func(d *desk) (any, error) { return d.Cancel(d.ctx, run, "ann") }}
+		return action{"cancel", func(d *fixture) (any, error) { return d.Cancel(d.ctx, run, "ann") }}
 	case "interrupt":
-		return deed{"interrupt", func(d *desk) (any, error) { return d.Interrupt(d.ctx, thread, ann()) }}
+		return action{"interrupt", func(d *fixture) (any, error) { return d.Interrupt(d.ctx, thread, ann()) }}
 	case "retry":
-		return deed{"retry", func(d *desk) (any, error) { return d.Retry(d.ctx, mailroom.Retry{Run: run}) }}
+		return action{"retry", func(d *fixture) (any, error) { return d.Retry(d.ctx, mailroom.Retry{Run: run}) }}
 	case "edit", "retract":
 		return p.change(t, run)
 	}
 	return p.submit(t)
 }
 
-func (p *pair) change(t *rapid.T, run string) deed {
+func (p *pair) change(t *rapid.T, run string) action {
 	r := p.after.Runs[run]
 	if r == nil || len(r.Inputs)+len(r.Steers) == 0 {
 		return p.submit(t)
@@ -196,15 +196,15 @@ func (p *pair) change(t *rapid.T, run string) deed {
 	}
 	id := rapid.SampledFrom(ids).Draw(t, "message")
 	if rapid.Bool().Draw(t, "retract") {
-		return deed{"retract", func(d *desk) (any, error) { return nil, d.Retract(d.ctx, r.Thread, id) }}
+		return action{"retract", func(d *fixture) (any, error) { return nil, d.Retract(d.ctx, r.Thread, id) }}
 	}
-	return deed{"edit", func(d *desk) (any, error) {
+	return action{"edit", func(d *fixture) (any, error) {
 		_, err := d.Edit(d.ctx, r.Thread, id, mailroom.Text("better")) // answers with what is committed by then
 		return nil, err
 	}}
 }
 
-func (p *pair) submit(t *rapid.T) deed {
+func (p *pair) submit(t *rapid.T) action {
 	p.n++
 	in := text(rapid.SampledFrom([]string{"a", "a", "b"}).Draw(t, "thread"), fmt.Sprint("text ", p.n))
 	in.Run = fmt.Sprint("r", p.n)
@@ -219,12 +219,12 @@ func (p *pair) submit(t *rapid.T) deed {
 	if chance(t, 20, "keyed") {
 		in.Key = rapid.SampledFrom([]string{"k1", "k2"}).Draw(t, "key")
 	}
-	return deed{"submit " + string(in.Mode), func(d *desk) (any, error) { return d.Submit(d.ctx, in) }}
+	return action{"submit " + string(in.Mode), func(d *fixture) (any, error) { return d.Submit(d.ctx, in) }}
 }
 
-func (p *pair) claim(t *rapid.T) deed {
+func (p *pair) claim(t *rapid.T) action {
 	alone := rapid.Bool().Draw(t, "alone")
-	return deed{"claim", func(d *desk) (any, error) {
+	return action{"claim", func(d *fixture) (any, error) {
 		work, err := d.Claim(d.ctx, ledger.ClaimRequest{Worker: "w", Round: 1, Slots: 2, Agents: map[string]int{"echo": 2}, LastAttempt: alone})
 		slices.SortFunc(work, func(a, b ledger.Assignment) int { return strings.Compare(a.Claim.Thread, b.Claim.Thread) }) // ties have no order
 		return work, err

@@ -19,7 +19,7 @@ func TestOf32ConcurrentClaimersOneWins(t *testing.T) {
 	d.submit(text("t", "b"))
 	var mu sync.Mutex
 	var won []ledger.Assignment
-	together(32, func(i int) {
+	concurrently(32, func(i int) {
 		w := fmt.Sprint("w", i)
 		if _, err := d.Register(t.Context(), mailroom.Worker{ID: w}); err != nil {
 			t.Error(err)

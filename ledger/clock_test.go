@@ -11,8 +11,8 @@ import (
 	"mailroom/store/memory"
 )
 
-// ahead writes the rows as a clock would have that was so far ahead of the present one.
-func (d *desk) ahead(s mailroom.Store, far time.Duration, thread, run string) {
+// writeAhead writes the rows as a clock would have that was so far ahead of the present one.
+func (d *fixture) writeAhead(s mailroom.Store, far time.Duration, thread, run string) {
 	d.t.Helper()
 	err := s.Update(d.ctx, func(tx mailroom.Tx) error {
 		_, threads, err := tx.Lock(nil, []string{thread})
@@ -44,10 +44,10 @@ func (d *desk) ahead(s mailroom.Store, far time.Duration, thread, run string) {
 }
 
 func TestARetryWaitsNoLongerThanItsDelayAfterTheClockWentBack(t *testing.T) {
-	for name, worker := range map[string]func(*desk){
-		"a worker that is lost": func(*desk) {},
-		"a worker that renews":  func(d *desk) { d.renew("w", 1) },
-		"a worker that left":    func(d *desk) { d.leave("w") },
+	for name, worker := range map[string]func(*fixture){
+		"a worker that is lost": func(*fixture) {},
+		"a worker that renews":  func(d *fixture) { d.renew("w", 1) },
+		"a worker that left":    func(d *fixture) { d.deregister("w") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -58,7 +58,7 @@ func TestARetryWaitsNoLongerThanItsDelayAfterTheClockWentBack(t *testing.T) {
 				c := d.claimOne("w").Claim
 				d.settle(mailroom.Settle{Claim: c, Outcome: mailroom.OutcomeFail, Failure: &mailroom.Failure{Class: mailroom.ClassTransient, Err: errors.New("busy")}})
 				delay := time.Until(d.run(run).AvailableAt)
-				d.ahead(s, time.Hour, "t", run)
+				d.writeAhead(s, time.Hour, "t", run)
 				worker(d)
 				d.sweep()
 				if left := time.Until(d.run(run).AvailableAt); left > delay {

@@ -41,8 +41,8 @@ func (s *counting) add(updates, queries, rows int) {
 	s.Rows += rows
 }
 
-// look counts entries of a transaction or view, which has read so many.
-func (s *counting) look(seen *int, n int) {
+// countEntries counts entries of a transaction or view, which has read so many.
+func (s *counting) countEntries(seen *int, n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	*seen += n
@@ -66,7 +66,7 @@ type countingReader struct {
 
 func (r countingReader) Entries(q mailroom.EntryQuery) ([]mailroom.Entry, error) {
 	rows, err := r.Reader.Entries(q)
-	r.s.look(r.seen, len(rows))
+	r.s.countEntries(r.seen, len(rows))
 	return rows, err
 }
 

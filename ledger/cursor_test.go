@@ -13,7 +13,7 @@ import (
 )
 
 // cursors are the positions that are kept, by channel and identity.
-func (d *desk) cursors() map[string]string {
+func (d *fixture) cursors() map[string]string {
 	d.t.Helper()
 	at := map[string]string{}
 	var rows []mailroom.Cursor
@@ -38,7 +38,7 @@ func received(thread, key, position string) mailroom.Submit {
 	return in
 }
 
-func wantCursors(d *desk, want map[string]string) {
+func wantCursors(d *fixture, want map[string]string) {
 	d.t.Helper()
 	if diff := cmp.Diff(want, d.cursors()); diff != "" {
 		d.t.Errorf("cursors (-want +got):\n%s", diff)

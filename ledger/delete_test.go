@@ -10,24 +10,24 @@ import (
 	"mailroom/store/memory"
 )
 
-// dropping checks how much an Update drops, and fails those that drop when broken.
-type dropping struct {
+// countingDrops checks how much an Update drops, and fails those that drop when broken.
+type countingDrops struct {
 	mailroom.Store
 	t      *testing.T
 	broken *bool
 	steps  *int
 }
 
-type droppingTx struct {
+type countingDropsTx struct {
 	mailroom.Tx
-	s dropping
+	s countingDrops
 }
 
-func (s dropping) Update(ctx context.Context, f func(mailroom.Tx) error) error {
-	return s.Store.Update(ctx, func(tx mailroom.Tx) error { return f(droppingTx{tx, s}) })
+func (s countingDrops) Update(ctx context.Context, f func(mailroom.Tx) error) error {
+	return s.Store.Update(ctx, func(tx mailroom.Tx) error { return f(countingDropsTx{tx, s}) })
 }
 
-func (tx droppingTx) Write(c *mailroom.Changes) error {
+func (tx countingDropsTx) Write(c *mailroom.Changes) error {
 	before, dropped := map[string]int{}, append([]string{}, c.DropThreads...)
 	for _, p := range c.DropEntries {
 		dropped = append(dropped, p.Thread)
@@ -58,8 +58,8 @@ func (tx droppingTx) Write(c *mailroom.Changes) error {
 	return nil
 }
 
-// long makes a thread with a log of more than n entries.
-func (d *desk) long(thread string, n int) string {
+// longThread makes a thread with a log of more than n entries.
+func (d *fixture) longThread(thread string, n int) string {
 	d.t.Helper()
 	run := d.submit(text(thread, "hello")).Run
 	c := d.claimOne("w").Claim
@@ -70,7 +70,7 @@ func (d *desk) long(thread string, n int) string {
 	return run
 }
 
-func (d *desk) there(thread string) (rows, marked, entries, runs int) {
+func (d *fixture) storedRows(thread string) (rows, marked, entries, runs int) {
 	d.view(func(r mailroom.Reader) error {
 		seen, err := r.Threads(mailroom.ThreadQuery{IDs: []string{thread}})
 		if err != nil {
@@ -94,13 +94,13 @@ func (d *desk) there(thread string) (rows, marked, entries, runs int) {
 func TestALongThreadIsDeletedInBoundedTransactions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broken, steps := false, 0
-		d := open(t, dropping{memory.New(), t, &broken, &steps}, ledger.Options{})
+		d := open(t, countingDrops{memory.New(), t, &broken, &steps}, ledger.Options{})
 		d.register("w")
-		d.long("t", 1300)
+		d.longThread("t", 1300)
 		if err := d.DeleteThread(d.ctx, "t", nil); err != nil {
 			t.Fatal(err)
 		}
-		if rows, marked, entries, runs := d.there("t"); rows+marked+entries+runs != 0 || steps != 3 {
+		if rows, marked, entries, runs := d.storedRows("t"); rows+marked+entries+runs != 0 || steps != 3 {
 			t.Errorf("after %d steps there are %d threads, %d marked, %d entries and %d runs", steps, rows, marked, entries, runs)
 		}
 	})
@@ -108,9 +108,9 @@ func TestALongThreadIsDeletedInBoundedTransactions(t *testing.T) {
 
 // The process ends between the transactions of a deletion.
 func TestADeletedThreadIsGoneAndTheRestartDropsItsRows(t *testing.T) {
-	for name, end := range map[string]func(d *desk){
-		"by a sweep": func(d *desk) { d.sweep() },
-		"by a submit under its id": func(d *desk) {
+	for name, end := range map[string]func(d *fixture){
+		"by a sweep": func(d *fixture) { d.sweep() },
+		"by a submit under its id": func(d *fixture) {
 			sent := d.submit(text("t", "again"))
 			if got := d.thread("t"); sent.Seq != 1 || got.NextPlace != 2 {
 				d.t.Errorf("the new thread begins at %d and has place %d next, want 1 and 2", sent.Seq, got.NextPlace)
@@ -120,14 +120,14 @@ func TestADeletedThreadIsGoneAndTheRestartDropsItsRows(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				broken, steps := true, 0
-				store := dropping{memory.New(), t, &broken, &steps}
+				store := countingDrops{memory.New(), t, &broken, &steps}
 				d := open(t, store, ledger.Options{})
 				d.register("w")
-				run := d.long("t", 1300)
+				run := d.longThread("t", 1300)
 				if err := d.DeleteThread(d.ctx, "t", nil); err != nil {
 					t.Fatal(err)
 				}
-				if rows, marked, _, _ := d.there("t"); rows != 0 || marked != 1 {
+				if rows, marked, _, _ := d.storedRows("t"); rows != 0 || marked != 1 {
 					t.Errorf("readers find %d threads, %d are marked, want 0 and 1", rows, marked)
 				}
 				_, err := d.Retry(d.ctx, mailroom.Retry{Run: run})
@@ -141,7 +141,7 @@ func TestADeletedThreadIsGoneAndTheRestartDropsItsRows(t *testing.T) {
 				broken = false
 				d = open(t, store, ledger.Options{})
 				end(d)
-				_, marked, entries, runs := d.there("t")
+				_, marked, entries, runs := d.storedRows("t")
 				if fresh := d.log("t"); marked != 0 || entries > 2 || runs > 1 || len(fresh) > 0 && fresh[0].Seq != 1 {
 					t.Errorf("left: %d marked threads, %d entries, %d runs", marked, entries, runs)
 				}

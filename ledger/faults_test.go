@@ -20,36 +20,36 @@ import (
 	"mailroom/store/storetest"
 )
 
-// mishap is what happens to one Update of an operation.
-type mishap struct {
-	name  string
-	fault storetest.Fault
-	slow  bool // it begins late, and is answered
-	left  bool // it begins late, and nobody waits any more
-	ends  bool // the store takes nothing more until it is opened again
+// fault is what happens to one Update of an operation.
+type fault struct {
+	name      string
+	fault     storetest.Fault
+	slow      bool // it begins late, and is answered
+	abandoned bool // it begins late, and nobody waits any more
+	ends      bool // the store takes nothing more until it is opened again
 }
 
-func mishaps() []mishap {
+func allFaults() []fault {
 	closed := &mailroom.Error{Code: mailroom.CodeUnavailable, Message: "the disk is full", Cause: mailroom.ErrStoreClosed}
-	return []mishap{
+	return []fault{
 		{name: "it fails before", fault: storetest.Fault{Kind: storetest.FailBefore}},
 		{name: "it happens and is reported failed", fault: storetest.Fault{Kind: storetest.FailAfter}},
 		{name: "it fails before, and the store closes", fault: storetest.Fault{Kind: storetest.FailBefore, Err: closed}, ends: true},
 		{name: "it happens, is reported failed, and the store closes", fault: storetest.Fault{Kind: storetest.FailAfter, Err: closed}, ends: true},
 		{name: "its context ends before the commit", fault: storetest.Fault{Kind: storetest.Cancel}},
 		{name: "it is slow", slow: true},
-		{name: "it is slow and not waited for", slow: true, left: true},
+		{name: "it is slow and not waited for", slow: true, abandoned: true},
 	}
 }
 
-// trial is a ledger over a store whose Updates may go wrong, and that can be
+// faultTrial is a ledger over a store whose Updates may go wrong, and that can be
 // opened again.
-type trial struct {
+type faultTrial struct {
 	t     *testing.T
 	path  string // of the SQLite file; "" is memory
 	rows  mailroom.Store
 	clock *clock
-	desk  *desk
+	desk  *fixture
 
 	mu    sync.Mutex // guards what follows
 	calls int
@@ -59,13 +59,13 @@ type trial struct {
 }
 
 // newTrial begins after a day, on memory, or on a copy of a file in which one was.
-func newTrial(t *testing.T, after []byte) *trial {
+func newTrial(t *testing.T, after []byte) *faultTrial {
 	t.Helper()
-	x := &trial{t: t, clock: newClock()}
+	x := &faultTrial{t: t, clock: newClock()}
 	if after == nil {
 		x.rows = memory.New()
 		x.open()
-		day(x.desk, x.clock)
+		fillDay(x.desk, x.clock)
 		return x
 	}
 	x.clock.move(dayLasts)
@@ -80,16 +80,16 @@ func newTrial(t *testing.T, after []byte) *trial {
 // dayOnFile is an SQLite file after a day.
 func dayOnFile(t *testing.T) []byte {
 	t.Helper()
-	x := &trial{t: t, clock: newClock(), path: filepath.Join(t.TempDir(), "mail.db")}
+	x := &faultTrial{t: t, clock: newClock(), path: filepath.Join(t.TempDir(), "mail.db")}
 	x.open()
-	day(x.desk, x.clock)
+	fillDay(x.desk, x.clock)
 	if err := x.close(); err != nil {
 		t.Fatal(err)
 	}
 	return must(os.ReadFile(x.path))(t)
 }
 
-func (x *trial) open() {
+func (x *faultTrial) open() {
 	x.t.Helper()
 	if x.path != "" {
 		s, err := sqlite.Open(x.t.Context(), x.path, sqlite.Options{})
@@ -111,7 +111,7 @@ func (x *trial) open() {
 }
 
 // close ends the ledger, and the file, and returns what Run did.
-func (x *trial) close() error {
+func (x *faultTrial) close() error {
 	err := x.desk.close()
 	if x.path != "" {
 		if err := x.rows.Close(); err != nil {
@@ -123,7 +123,7 @@ func (x *trial) close() error {
 
 // updates is how many there were since the last call; from now on the n-th goes
 // wrong.
-func (x *trial) updates(n int, with storetest.Fault) int {
+func (x *faultTrial) updates(n int, with storetest.Fault) int {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	calls := x.calls
@@ -131,7 +131,7 @@ func (x *trial) updates(n int, with storetest.Fault) int {
 	return calls
 }
 
-func (x *trial) contents() contents {
+func (x *faultTrial) contents() contents {
 	x.t.Helper()
 	found, err := storetest.Check(x.t.Context(), x.rows)
 	if err != nil {
@@ -143,9 +143,9 @@ func (x *trial) contents() contents {
 	return must(readAll(x.t.Context(), x.rows, contents{}))(x.t)
 }
 
-// suffer does the operation while its n-th Update goes wrong, and returns what
+// inject does the operation while its n-th Update goes wrong, and returns what
 // it is answered with.
-func (x *trial) suffer(o operation, m mishap, n int) error {
+func (x *faultTrial) inject(o operation, m fault, n int) error {
 	x.t.Helper()
 	ctx, cancel := context.WithCancel(x.t.Context())
 	defer cancel()
@@ -163,7 +163,7 @@ func (x *trial) suffer(o operation, m mishap, n int) error {
 		return <-answer
 	}
 	<-x.began
-	if m.left {
+	if m.abandoned {
 		cancel()
 		if !o.claims {
 			err := <-answer
@@ -175,13 +175,13 @@ func (x *trial) suffer(o operation, m mishap, n int) error {
 	return <-answer
 }
 
-// allMishaps makes the trials on SQLite as many as those on memory: go test ./ledger
+// runAllFaults makes the trials on SQLite as many as those on memory: go test ./ledger
 // -run CanBeRepeated -all.
-var allMishaps = flag.Bool("all", false, "try every mishap on SQLite too, not only the worst of each operation")
+var runAllFaults = flag.Bool("all", false, "try every mishap on SQLite too, not only the worst of each operation")
 
-// worst is the mishap in which the file matters most.
-func worst() []mishap {
-	return slices.DeleteFunc(mishaps(), func(m mishap) bool { return !m.ends || m.fault.Kind != storetest.FailAfter })
+// worstFaults is the mishap in which the file matters most.
+func worstFaults() []fault {
+	return slices.DeleteFunc(allFaults(), func(m fault) bool { return !m.ends || m.fault.Kind != storetest.FailAfter })
 }
 
 // TestEachOperationCanBeRepeatedWhateverHappensToItsUpdates: every Update of
@@ -195,10 +195,10 @@ func TestEachOperationCanBeRepeatedWhateverHappensToItsUpdates(t *testing.T) {
 		if o.doubles {
 			twice, _, _ = o.reference(t, 2)
 		}
-		try := func(store string, after []byte, m mishap, n int) {
+		try := func(store string, after []byte, m fault, n int) {
 			t.Run(fmt.Sprintf("%s/%s/update %d/%s", store, o.name, n, m.name), func(t *testing.T) {
 				x := newTrial(t, after)
-				x.endure(o, m, n, answer)
+				x.checkRepeat(o, m, n, answer)
 				is := x.contents()
 				if err := x.close(); err != nil {
 					t.Fatal(err)
@@ -211,12 +211,12 @@ func TestEachOperationCanBeRepeatedWhateverHappensToItsUpdates(t *testing.T) {
 				}
 			})
 		}
-		onFile, most := mishaps(), updates
-		if !*allMishaps {
-			onFile, most = worst(), 1
+		onFile, most := allFaults(), updates
+		if !*runAllFaults {
+			onFile, most = worstFaults(), 1
 		}
 		for n := 1; n <= updates; n++ {
-			for _, m := range mishaps() {
+			for _, m := range allFaults() {
 				try("memory", nil, m, n)
 			}
 		}
@@ -255,17 +255,17 @@ func (o operation) reference(t *testing.T, times int) (is contents, answer any, 
 	return is, answer, updates
 }
 
-// endure has the operation go wrong, opens the store again, and repeats it.
-func (x *trial) endure(o operation, m mishap, n int, want any) {
+// checkRepeat has the operation go wrong, opens the store again, and repeats it.
+func (x *faultTrial) checkRepeat(o operation, m fault, n int, want any) {
 	t := x.t
 	t.Helper()
-	err := x.suffer(o, m, n)
+	err := x.inject(o, m, n)
 	switch code := mailroom.CodeOf(err); {
-	case m.slow && !m.left, m.left && o.claims:
+	case m.slow && !m.abandoned, m.abandoned && o.claims:
 		if err != nil {
 			t.Fatalf("a slow one: got %v", err)
 		}
-	case code != mailroom.CodeUnavailable && !(m.left && errors.Is(err, context.Canceled)):
+	case code != mailroom.CodeUnavailable && !(m.abandoned && errors.Is(err, context.Canceled)):
 		t.Fatalf("got %v, want an error of code unavailable: nobody knows", err)
 	}
 	if m.ends {

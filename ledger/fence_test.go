@@ -8,8 +8,8 @@ import (
 	"mailroom/ledger"
 )
 
-// late tries every write that a run can make, under claim c.
-func late(d *desk, c mailroom.Claim) map[string]error {
+// lateWrites tries every write that a run can make, under claim c.
+func lateWrites(d *fixture, c mailroom.Claim) map[string]error {
 	refused := map[string]error{}
 	_, refused["entry"] = d.Append(d.ctx, mailroom.StepCommit{Claim: c, Number: 1, Step: mailroom.Step{
 		Entries: []mailroom.AgentEntry{{Kind: "x.late", Body: json.RawMessage(`{}`)}},
@@ -19,7 +19,7 @@ func late(d *desk, c mailroom.Claim) map[string]error {
 		Sends: []mailroom.Send{{Name: "late", Thread: "elsewhere", Parts: mailroom.Text("late")}},
 	}})
 	for _, s := range []mailroom.Settle{complete(c, "late"), failure(c, mailroom.ClassTransient), release(c)} {
-		s.Number, s.Message = 1, said(c, "late")
+		s.Number, s.Message = 1, partialText(c, "late")
 		_, refused["settle "+string(s.Outcome)] = d.Settle(d.ctx, s)
 	}
 	refused["flush"] = d.Flush(d.ctx, c, mailroom.Partial{Message: "late", Text: "late"})
@@ -28,22 +28,22 @@ func late(d *desk, c mailroom.Claim) map[string]error {
 }
 
 func TestALateWriteOfAnOldAttemptChangesNothing(t *testing.T) {
-	for name, lose := range map[string]func(d *desk, c mailroom.Claim){
-		"its worker was lost": func(d *desk, c mailroom.Claim) { d.lose("w") },
-		"and it runs again":   func(d *desk, c mailroom.Claim) { d.lose("w"); d.claimOne("w2") },
-		"it was released":     func(d *desk, c mailroom.Claim) { d.settle(release(c)) },
-		"it is done":          func(d *desk, c mailroom.Claim) { d.settle(complete(c, "ok")) },
-		"it failed":           func(d *desk, c mailroom.Claim) { d.settle(failure(c, mailroom.ClassPermanent)) },
-		"it was retried by hand": func(d *desk, c mailroom.Claim) {
+	for name, lose := range map[string]func(d *fixture, c mailroom.Claim){
+		"its worker was lost": func(d *fixture, c mailroom.Claim) { d.expireWorker("w") },
+		"and it runs again":   func(d *fixture, c mailroom.Claim) { d.expireWorker("w"); d.claimOne("w2") },
+		"it was released":     func(d *fixture, c mailroom.Claim) { d.settle(release(c)) },
+		"it is done":          func(d *fixture, c mailroom.Claim) { d.settle(complete(c, "ok")) },
+		"it failed":           func(d *fixture, c mailroom.Claim) { d.settle(failure(c, mailroom.ClassPermanent)) },
+		"it was retried by hand": func(d *fixture, c mailroom.Claim) {
 			d.settle(failure(c, mailroom.ClassPermanent))
 			must(d.Retry(d.ctx, mailroom.Retry{Run: c.Run}))(d.t)
 		},
-		"it was retried by hand and runs": func(d *desk, c mailroom.Claim) {
+		"it was retried by hand and runs": func(d *fixture, c mailroom.Claim) {
 			d.settle(failure(c, mailroom.ClassPermanent))
 			must(d.Retry(d.ctx, mailroom.Retry{Run: c.Run}))(d.t)
 			d.claimOne("w2")
 		},
-		"it was forced to end": func(d *desk, c mailroom.Claim) {
+		"it was forced to end": func(d *fixture, c mailroom.Claim) {
 			must(d.Cancel(d.ctx, c.Run, "ann"))(d.t)
 			s := release(c)
 			s.Forced = true
@@ -58,7 +58,7 @@ func TestALateWriteOfAnOldAttemptChangesNothing(t *testing.T) {
 			d.submit(mode(mailroom.ModeSteer, "t", "and this"))
 			lose(d, c)
 			run, thread, log := d.run(out.Run), d.thread("t"), d.kinds("t")
-			for op, err := range late(d, c) {
+			for op, err := range lateWrites(d, c) {
 				if mailroom.CodeOf(err) != mailroom.CodeLeaseLost {
 					t.Errorf("%s: got error %v, want code %q", op, err, mailroom.CodeLeaseLost)
 				}
@@ -80,7 +80,7 @@ func TestAClaimIsForOneRunOfOneThread(t *testing.T) {
 	d.submit(text("u", "hello"))
 	work := d.claim("w", 2)
 	mixed := mailroom.Claim{Thread: work[0].Claim.Thread, Run: work[1].Claim.Run, Attempt: 1}
-	for op, err := range late(d, mixed) {
+	for op, err := range lateWrites(d, mixed) {
 		if mailroom.CodeOf(err) != mailroom.CodeLeaseLost {
 			t.Errorf("%s: got error %v, want code %q", op, err, mailroom.CodeLeaseLost)
 		}
@@ -98,7 +98,7 @@ func TestASendArrivesOnceAlsoFromALaterAttempt(t *testing.T) {
 	}}
 	first := d.claimOne("w").Claim
 	must(d.Append(t.Context(), mailroom.StepCommit{Claim: first, Number: 1, Step: step}))(t)
-	d.lose("w")
+	d.expireWorker("w")
 
 	var again mailroom.Claim
 	for _, work := range d.claim("w2", 9) {
@@ -180,7 +180,7 @@ func TestAStepWhoseAnswerWasLostIsWrittenOnce(t *testing.T) {
 	d.register("w")
 	d.submit(text("t", "hello"))
 	c := d.claimOne("w").Claim
-	a := mailroom.StepCommit{Claim: c, Number: 1, Message: said(c, "I look"), Step: mailroom.Step{
+	a := mailroom.StepCommit{Claim: c, Number: 1, Message: partialText(c, "I look"), Step: mailroom.Step{
 		Name: "look", Sends: []mailroom.Send{{Name: "one", Thread: "u", Parts: mailroom.Text("hi")}},
 	}}
 	first := must(d.Append(t.Context(), a))(t)

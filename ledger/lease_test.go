@@ -13,35 +13,35 @@ import (
 	"mailroom/store/memory"
 )
 
-func (d *desk) sweep() {
+func (d *fixture) sweep() {
 	d.t.Helper()
 	if err := d.Sweep(d.ctx, ""); err != nil {
 		d.t.Fatal(err)
 	}
 }
 
-func (d *desk) renew(worker string, round int64, held ...mailroom.Claim) ledger.Renewed {
+func (d *fixture) renew(worker string, round int64, held ...mailroom.Claim) ledger.Renewed {
 	d.t.Helper()
 	return must(d.Renew(d.ctx, ledger.Renewal{Worker: worker, Round: round, Held: held}))(d.t)
 }
 
-func (d *desk) leave(worker string) {
+func (d *fixture) deregister(worker string) {
 	d.t.Helper()
 	if err := d.Deregister(d.ctx, worker); err != nil {
 		d.t.Fatal(err)
 	}
 }
 
-// lose ends a worker's lease and takes its claims away.
-func (d *desk) lose(worker string) {
+// expireWorker ends a worker's lease and takes its claims away.
+func (d *fixture) expireWorker(worker string) {
 	d.t.Helper()
-	d.leave(worker)
+	d.deregister(worker)
 	d.sweep()
 }
 
-func (d *desk) flush(c mailroom.Claim, offset int, s string) {
+func (d *fixture) flush(c mailroom.Claim, offset int, s string) {
 	d.t.Helper()
-	p := mailroom.Partial{Message: said(c, "").ID, Offset: offset, Text: s}
+	p := mailroom.Partial{Message: partialText(c, "").ID, Offset: offset, Text: s}
 	if err := d.Flush(d.ctx, c, p); err != nil {
 		d.t.Fatal(err)
 	}
@@ -115,7 +115,7 @@ func TestADeadWorkerCannotRenewOrClaimOrComeBack(t *testing.T) {
 	d := open(t, nil, ledger.Options{})
 	d.register("w")
 	d.submit(text("t", "hello"))
-	d.leave("w")
+	d.deregister("w")
 	_, err := d.Renew(t.Context(), ledger.Renewal{Worker: "w"})
 	wantCode(t, err, mailroom.CodeLeaseLost)
 	_, err = d.Claim(t.Context(), ledger.ClaimRequest{Worker: "w", Slots: 1, Agents: map[string]int{"echo": 1}})
@@ -196,13 +196,13 @@ func TestPartialTextIsKeptWhenTheWorkerIsLost(t *testing.T) {
 	c := d.claimOne("w").Claim
 	d.flush(c, 0, "Hello, ")
 	d.flush(c, 7, "wor")
-	d.lose("w")
+	d.expireWorker("w")
 	wantEqual(t, "log", d.kinds("t"), "message, run.queued, run.started, message, run.rescheduled")
 	var m mailroom.Message
 	if err := d.log("t")[3].Decode(&m); err != nil {
 		t.Fatal(err)
 	}
-	wantEqual(t, "message", []any{m.ID, m.Text, m.Partial}, []any{said(c, "").ID, "Hello, wor", true})
+	wantEqual(t, "message", []any{m.ID, m.Text, m.Partial}, []any{partialText(c, "").ID, "Hello, wor", true})
 }
 
 func TestAStoppedRunWhoseWorkerDiesEndsCancelled(t *testing.T) {
@@ -212,7 +212,7 @@ func TestAStoppedRunWhoseWorkerDiesEndsCancelled(t *testing.T) {
 	c := d.claimOne("w").Claim
 	d.flush(c, 0, "Hello")
 	wantEqual(t, "status", must(d.Cancel(t.Context(), out.Run, "ann"))(t).Status, mailroom.StatusRunning)
-	d.lose("w")
+	d.expireWorker("w")
 	wantEqual(t, "status", d.run(out.Run).Status, mailroom.StatusCancelled)
 	wantEqual(t, "log", d.kinds("t"), "message, run.queued, run.started, run.stop_requested, message, run.cancelled")
 }
@@ -248,7 +248,7 @@ func TestARunThatKillsItsWorkerThreeTimesIsADeadLetterAndItsCompanionsAreNot(t *
 					done++
 				}
 			}
-			d.lose(worker)
+			d.expireWorker(worker)
 			<-time.After(5 * time.Second)
 		}
 		r := d.run(poison)
@@ -317,7 +317,7 @@ func TestTheRowOfADeadWorkerGoesAfterADay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := open(t, nil, ledger.Options{})
 		d.register("w")
-		d.lose("w")
+		d.expireWorker("w")
 		workers := func() (n int) {
 			d.view(func(r mailroom.Reader) error {
 				all, err := r.Workers()
@@ -361,7 +361,7 @@ func TestARunOfAnAgentThatExistsNowhereFailsOnceAfterTheGrace(t *testing.T) {
 			return threads
 		}
 		<-time.After(30 * time.Second)
-		d.leave("l")
+		d.deregister("l")
 		<-time.After(30*time.Second - time.Microsecond)
 		wantEqual(t, "before the grace", failed(), nil)
 		<-time.After(time.Microsecond)
@@ -402,7 +402,7 @@ func TestRowsOfDeadWorkersThatTellTheSameGoSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
 		views := 0
-		d := open(t, viewed{store, &views}, ledger.Options{})
+		d := open(t, countingViews{store, &views}, ledger.Options{})
 		for i := range 500 {
 			d.register(fmt.Sprint("w", i))
 		}
@@ -432,13 +432,13 @@ func TestRowsOfDeadWorkersThatTellTheSameGoSoon(t *testing.T) {
 	})
 }
 
-// viewed counts the views of a store.
-type viewed struct {
+// countingViews counts the views of a store.
+type countingViews struct {
 	mailroom.Store
 	n *int
 }
 
-func (s viewed) View(ctx context.Context, f func(mailroom.Reader) error) error {
+func (s countingViews) View(ctx context.Context, f func(mailroom.Reader) error) error {
 	*s.n++
 	return s.Store.View(ctx, f)
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // message tells the text and the present state of a message.
-func (d *desk) message(id string) []string {
+func (d *fixture) message(id string) []string {
 	d.t.Helper()
 	m := must(d.Message(d.ctx, "t", id))(d.t)
 	wantEqual(d.t, "id", m.ID, id)
@@ -25,11 +25,11 @@ func TestAMessageOverItsLife(t *testing.T) {
 	wantEqual(t, "edited", []string{edited.ID, edited.Text}, []string{out.Message, "hi"})
 	c := d.claimOne("w").Claim
 	wantEqual(t, "claimed", d.message(out.Message), []string{"hi", mailroom.MessageDelivered})
-	must(d.Append(t.Context(), mailroom.StepCommit{Claim: c, Number: 1, Message: said(c, "well")}))(t)
+	must(d.Append(t.Context(), mailroom.StepCommit{Claim: c, Number: 1, Message: partialText(c, "well")}))(t)
 	wantEqual(t, "after a step", d.message(out.Message), []string{"hi", mailroom.MessageRead})
 	d.settle(mailroom.Settle{Claim: c, Outcome: mailroom.OutcomeComplete})
 	wantEqual(t, "done", d.message(out.Message), []string{"hi", mailroom.MessageDone})
-	wantEqual(t, "what the agent wrote", d.message(said(c, "").ID), []string{"well", mailroom.MessageDone})
+	wantEqual(t, "what the agent wrote", d.message(partialText(c, "").ID), []string{"well", mailroom.MessageDone})
 }
 
 func TestASteeredMessageOverItsLife(t *testing.T) {
@@ -98,7 +98,7 @@ func TestAMessageThatOutlivesItsRun(t *testing.T) {
 	wantEqual(t, "told before", want, [][]string{{"zwei", mailroom.MessageDone}, {"three", mailroom.MessageRetracted}})
 }
 
-func (d *desk) patchAgent(agent string) {
+func (d *fixture) patchAgent(agent string) {
 	d.t.Helper()
 	must(d.PatchThread(d.ctx, "t", mailroom.ThreadPatch{Agent: &agent}))(d.t)
 }
@@ -136,19 +136,19 @@ func TestOnlyAnUnreadMessageCanBeChanged(t *testing.T) {
 	c := d.claimOne("w").Claim
 	steered := d.submit(mode(mailroom.ModeSteer, "t", "left"))
 	must(d.MarkSteersRead(t.Context(), c))(t)
-	must(d.Append(t.Context(), mailroom.StepCommit{Claim: c, Number: 1, Message: said(c, "well"), Covers: steered.Seq}))(t)
+	must(d.Append(t.Context(), mailroom.StepCommit{Claim: c, Number: 1, Message: partialText(c, "well"), Covers: steered.Seq}))(t)
 	other := d.submit(text("u", "elsewhere"))
 	log := d.kinds("t")
 	for id, want := range map[string]mailroom.Code{
-		out.Message:       mailroom.CodeConflict,
-		steered.Message:   mailroom.CodeConflict,
-		said(c, "").ID:    mailroom.CodeConflict,
-		out.Run + ".99":   mailroom.CodeNotFound,
-		out.Run + ".2":    mailroom.CodeNotFound, // an entry, but no message
-		out.Run + ".1-99": mailroom.CodeNotFound,
-		other.Message:     mailroom.CodeNotFound,
-		"nonsense":        mailroom.CodeNotFound,
-		"":                mailroom.CodeNotFound,
+		out.Message:           mailroom.CodeConflict,
+		steered.Message:       mailroom.CodeConflict,
+		partialText(c, "").ID: mailroom.CodeConflict,
+		out.Run + ".99":       mailroom.CodeNotFound,
+		out.Run + ".2":        mailroom.CodeNotFound, // an entry, but no message
+		out.Run + ".1-99":     mailroom.CodeNotFound,
+		other.Message:         mailroom.CodeNotFound,
+		"nonsense":            mailroom.CodeNotFound,
+		"":                    mailroom.CodeNotFound,
 	} {
 		_, err := d.Edit(t.Context(), "t", id, mailroom.Text("late"))
 		if mailroom.CodeOf(err) != want {

@@ -17,15 +17,15 @@ import (
 // journal is a plain picture of what was acknowledged, made from the answers
 // alone. It knows no rule: what it lists is there until it was taken back.
 type journal struct {
-	said    []*spoken                       // in the order of the answers
-	decided map[string]*mailroom.Ticket     // by id, as answered
-	ended   map[string]mailroom.Status      // runs, as settled
-	effects map[string]mailroom.EffectEntry // "run name", of which a result was recorded
-	begun   map[string]mailroom.EffectEntry // "run name", intended and not settled
+	messages []*sentMessage                  // in the order of the answers
+	decided  map[string]*mailroom.Ticket     // by id, as answered
+	ended    map[string]mailroom.Status      // runs, as settled
+	effects  map[string]mailroom.EffectEntry // "run name", of which a result was recorded
+	begun    map[string]mailroom.EffectEntry // "run name", intended and not settled
 }
 
-// spoken is a message that was taken in.
-type spoken struct {
+// sentMessage is a message that was taken in.
+type sentMessage struct {
 	thread, id string
 	seq        int64
 	text       string // as submitted, or as edited since
@@ -39,17 +39,17 @@ func newJournal() *journal {
 	}
 }
 
-// heard notes a submit, whose messages are the entries up to the answered one.
-func (j *journal) heard(t *rapid.T, w *twin, in mailroom.Submit, out mailroom.Submitted) {
+// recordSubmit notes a submit, whose messages are the entries up to the answered one.
+func (j *journal) recordSubmit(t *rapid.T, w *twin, in mailroom.Submit, out mailroom.Submitted) {
 	for i, d := range in.Messages {
-		s := &spoken{thread: out.Thread, seq: out.Seq - int64(len(in.Messages)-1-i), text: mailroom.JoinText(d.Parts)}
+		s := &sentMessage{thread: out.Thread, seq: out.Seq - int64(len(in.Messages)-1-i), text: mailroom.JoinText(d.Parts)}
 		found := w.messageAt(t, s.thread, s.seq)
 		if s.id = found.ID; found.Text != s.text {
 			t.Fatalf("submit answered with seq %d, where the log has %+v, want %q", out.Seq, found, s.text)
 		}
-		j.said = append(j.said, s)
+		j.messages = append(j.messages, s)
 	}
-	if last := j.said[len(j.said)-1]; last.id != out.Message {
+	if last := j.messages[len(j.messages)-1]; last.id != out.Message {
 		t.Fatalf("submit answered with message %s at %d, which is %s", out.Message, out.Seq, last.id)
 	}
 }
@@ -70,14 +70,14 @@ func (w *twin) messageAt(t *rapid.T, thread string, seq int64) (found mailroom.M
 	return found
 }
 
-func (j *journal) settled(r *mailroom.Run) {
+func (j *journal) recordSettle(r *mailroom.Run) {
 	if r.Status.Finished() {
 		j.ended[r.ID] = r.Status
 	}
 }
 
-// again: a run was retried by hand.
-func (j *journal) again(r *mailroom.Run, fresh bool) {
+// recordRetry: a run was retried by hand.
+func (j *journal) recordRetry(r *mailroom.Run, fresh bool) {
 	delete(j.ended, r.ID)
 	if !fresh {
 		return
@@ -93,8 +93,8 @@ func (j *journal) again(r *mailroom.Run, fresh bool) {
 	}
 }
 
-// unlearn forgets runs that are gone.
-func (j *journal) unlearn(gone func(run string) bool) {
+// dropRuns forgets runs that are gone.
+func (j *journal) dropRuns(gone func(run string) bool) {
 	of := func(id string, _ mailroom.EffectEntry) bool { run, _, _ := strings.Cut(id, " "); return gone(run) }
 	maps.DeleteFunc(j.effects, of)
 	maps.DeleteFunc(j.begun, of)
@@ -102,18 +102,18 @@ func (j *journal) unlearn(gone func(run string) bool) {
 	maps.DeleteFunc(j.decided, func(_ string, k *mailroom.Ticket) bool { return gone(k.Run) })
 }
 
-// forget: a thread was deleted.
-func (j *journal) forget(thread string) {
-	j.said = slices.DeleteFunc(j.said, func(s *spoken) bool { return s.thread == thread })
+// dropThread: a thread was deleted.
+func (j *journal) dropThread(thread string) {
+	j.messages = slices.DeleteFunc(j.messages, func(s *sentMessage) bool { return s.thread == thread })
 }
 
-// acknowledged: every message that was taken in is there once, in order, with
+// checkMessages: every message that was taken in is there once, in order, with
 // its text; decisions, ends and results of effects are as they were answered.
 // What was purged is gone with its run.
-func (m *model) acknowledged(t *rapid.T) {
+func (m *model) checkMessages(t *rapid.T) {
 	t.Helper()
 	last := map[string]int64{}
-	for _, s := range m.said {
+	for _, s := range m.messages {
 		row := m.after.Threads[s.thread]
 		if row == nil {
 			t.Fatalf("thread %s of message %s is not there", s.thread, s.id)
@@ -123,7 +123,7 @@ func (m *model) acknowledged(t *rapid.T) {
 		}
 		last[s.thread] = s.seq
 		if s.seq >= row.FirstSeq {
-			m.present(t, s)
+			m.checkMessage(t, s)
 		}
 	}
 	for id, k := range m.decided {
@@ -139,8 +139,8 @@ func (m *model) acknowledged(t *rapid.T) {
 	}
 }
 
-// present checks one message that is kept.
-func (m *model) present(t *rapid.T, s *spoken) {
+// checkMessage checks one message that is kept.
+func (m *model) checkMessage(t *rapid.T, s *sentMessage) {
 	if found := m.messageAt(t, s.thread, s.seq); found.ID != s.id {
 		t.Fatalf("message %s of thread %s is not at %d, there is %s", s.id, s.thread, s.seq, found.ID)
 	}
@@ -161,7 +161,7 @@ func (m *model) present(t *rapid.T, s *spoken) {
 		t.Fatalf("message %s is %d times in the log of thread %s", s.id, times, s.thread)
 	}
 	for _, side := range m.sides {
-		is, err := side.doors[m.door].Message(m.ctx, s.thread, s.id)
+		is, err := side.doors[m.handle].Message(m.ctx, s.thread, s.id)
 		if err != nil || is.Text != s.text || (is.State == mailroom.MessageRetracted) != s.retracted {
 			t.Fatalf("%s has message %s as %q, %s, error %v; want %q, retracted: %v", side.name, s.id, is.Text, is.State, err, s.text, s.retracted)
 		}
@@ -173,14 +173,14 @@ func effectNames() []string { return []string{"e1", "e2"} }
 // effect records the next entry of a named effect. What was recorded as its
 // result is what every later look finds.
 func (m *model) effect(t *rapid.T) {
-	c, name := pick(t, m.live(), "claim"), one(t, effectNames(), "effect")
-	for _, live := range m.live() {
+	c, name := pick(t, m.liveClaims(), "claim"), one(t, effectNames(), "effect")
+	for _, live := range m.liveClaims() {
 		if _, begun := m.begun[live.Run+" "+name]; begun {
 			c = live
 		}
 	}
 	id := c.Run + " " + name
-	m.remembered(t, c.Run)
+	m.checkEffects(t, c.Run)
 	if _, done := m.effects[id]; done {
 		t.Skip("it has its result")
 	}
@@ -213,9 +213,9 @@ func (m *model) effect(t *rapid.T) {
 	}
 }
 
-// remembered: the recorded results of a run's effects are there.
-func (m *model) remembered(t *rapid.T, run string) {
-	states, err := twice(t, m.twin, "effects", func(l *ledger.Ledger) (map[string]*mailroom.EffectState, error) {
+// checkEffects: the recorded results of a run's effects are there.
+func (m *model) checkEffects(t *rapid.T, run string) {
+	states, err := onBoth(t, m.twin, "effects", func(l *ledger.Ledger) (map[string]*mailroom.EffectState, error) {
 		return l.Effects(m.ctx, m.run(run))
 	})
 	if err != nil {
@@ -249,7 +249,7 @@ func (m *model) drain(t *rapid.T) {
 		m.serveAll(t)
 	}
 	m.quick = was
-	m.look(t, "drain")
+	m.compare(t, "drain")
 	for id, row := range m.after.Threads {
 		if row.Current != "" || !row.Due.At.IsZero() || !row.HeldAt.IsZero() {
 			t.Fatalf("nothing is left to do in thread %s, and it is %+v", id, row)
@@ -285,7 +285,7 @@ func (m *model) answer(t *rapid.T, id string) {
 	default:
 		d.Verdict, d.Answer = mailroom.VerdictAnswer, json.RawMessage(`"yes"`)
 	}
-	if _, err := twice(t, m.twin, "last decision", func(l *ledger.Ledger) (*mailroom.Ticket, error) { return l.Decide(m.ctx, d) }); err != nil &&
+	if _, err := onBoth(t, m.twin, "last decision", func(l *ledger.Ledger) (*mailroom.Ticket, error) { return l.Decide(m.ctx, d) }); err != nil &&
 		mailroom.CodeOf(err) != mailroom.CodeGone {
 		t.Fatalf("decide %+v: %v", k, err)
 	}
@@ -294,14 +294,14 @@ func (m *model) answer(t *rapid.T, id string) {
 // serveAll completes all that is due.
 func (m *model) serveAll(t *rapid.T) {
 	id := m.name("w")
-	if _, err := twice(t, m.twin, "register", func(l *ledger.Ledger) (time.Time, error) {
+	if _, err := onBoth(t, m.twin, "register", func(l *ledger.Ledger) (time.Time, error) {
 		return l.Register(m.ctx, mailroom.Worker{ID: id, Agents: []string{"echo", "codex"}})
 	}); err != nil {
 		t.Fatalf("register: %v", err)
 	}
 	for round := int64(1); ; round++ {
 		before := m.after
-		work, err := twice(t, m.twin, "last claim", func(l *ledger.Ledger) ([]ledger.Assignment, error) {
+		work, err := onBoth(t, m.twin, "last claim", func(l *ledger.Ledger) ([]ledger.Assignment, error) {
 			return l.Claim(m.ctx, ledger.ClaimRequest{
 				Worker: id, Round: round, Slots: 10, LastAttempt: true, Agents: map[string]int{"echo": 10, "codex": 10},
 			})
@@ -313,7 +313,7 @@ func (m *model) serveAll(t *rapid.T) {
 			return
 		}
 		for _, one := range work {
-			m.started(t, before, one)
+			m.checkStarted(t, before, one)
 		}
 		for _, one := range work { // after that, because the end of one may send to the thread of another
 			m.finish(t, one.Claim)
@@ -326,9 +326,9 @@ func (m *model) finish(t *rapid.T, c mailroom.Claim) {
 		Claim: c, Number: m.run(c.Run).Step + 1, Outcome: mailroom.OutcomeComplete,
 		Message: &mailroom.PartialText{ID: m.name(c.Run + ".1-"), Text: "done"},
 	}
-	r, err := twice(t, m.twin, "last settle", func(l *ledger.Ledger) (*mailroom.Run, error) { return l.Settle(m.ctx, s) })
+	r, err := onBoth(t, m.twin, "last settle", func(l *ledger.Ledger) (*mailroom.Run, error) { return l.Settle(m.ctx, s) })
 	if err != nil {
 		t.Fatalf("settle: %v", err)
 	}
-	m.settled(r)
+	m.recordSettle(r)
 }

@@ -18,7 +18,7 @@ func (m *model) outcomes() {
 		for _, raw := range log {
 			var e struct{ Kind string }
 			if json.Unmarshal([]byte(raw), &e) == nil {
-				m.came["entry "+e.Kind]++
+				m.coverage["entry "+e.Kind]++
 			}
 		}
 	}
@@ -27,7 +27,7 @@ func (m *model) outcomes() {
 		if r.Error != nil {
 			end += string(r.Error.Class)
 		}
-		m.came[strings.TrimSpace(end)]++
+		m.coverage[strings.TrimSpace(end)]++
 	}
 }
 
@@ -38,7 +38,7 @@ func TestTheHistoriesReachEveryOperation(t *testing.T) {
 	given(t, "rapid.seed", "4")
 	given(t, "rapid.checks", "36")
 	given(t, "rapid.steps", "60")
-	came := reach{}
+	came := coverage{}
 	rapid.Check(t, func(rt *rapid.T) {
 		w := twinOf(rt, 1, onMemory())
 		w.quick = true
@@ -49,16 +49,16 @@ func TestTheHistoriesReachEveryOperation(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(came)) {
 		t.Logf("%6d %s", came[name], name)
 	}
-	for _, name := range reached() {
+	for _, name := range coveredOperations() {
 		if came[name] == 0 {
 			t.Errorf("never came about: %s", name)
 		}
 	}
 }
 
-// reached are the operations, the refusals of each, the dispositions of submits,
+// coveredOperations are the operations, the refusals of each, the dispositions of submits,
 // the kinds of entries and the ends of runs that must come about.
-func reached() (names []string) {
+func coveredOperations() (names []string) {
 	for _, of := range []string{
 		"append, append again, append: conflict, ask, ask: conflict, ask: invalid, flush, steered, effect, effects",
 		"late append: lease_lost, late flush: lease_lost, late settle: lease_lost, late steered: lease_lost",

@@ -16,12 +16,12 @@ import (
 
 func (m *model) do(t *rapid.T, name string, f func(l *ledger.Ledger) error) error {
 	t.Helper()
-	_, err := twice(t, m.twin, name, func(l *ledger.Ledger) (struct{}, error) { return struct{}{}, f(l) })
+	_, err := onBoth(t, m.twin, name, func(l *ledger.Ledger) (struct{}, error) { return struct{}{}, f(l) })
 	return err
 }
 
-// late: every write under a claim that was taken away is refused as such.
-func (m *model) late(t *rapid.T) {
+// lateWrite: every write under a claim that was taken away is refused as such.
+func (m *model) lateWrite(t *rapid.T) {
 	dead := slices.DeleteFunc(slices.Clone(m.claims), m.holds)
 	c := pick(t, dead, "old claim")
 	number := 1
@@ -52,25 +52,25 @@ func (m *model) late(t *rapid.T) {
 
 func (m *model) cancel(t *rapid.T) {
 	run := pick(t, m.runs(), "run")
-	_, _ = twice(t, m.twin, "cancel", func(l *ledger.Ledger) (*mailroom.Run, error) { return l.Cancel(m.ctx, run, "ann") })
+	_, _ = onBoth(t, m.twin, "cancel", func(l *ledger.Ledger) (*mailroom.Run, error) { return l.Cancel(m.ctx, run, "ann") })
 }
 
 func (m *model) interrupt(t *rapid.T) {
 	thread := thread(t, "thread")
-	_, _ = twice(t, m.twin, "interrupt", func(l *ledger.Ledger) (mailroom.Interrupted, error) { return l.Interrupt(m.ctx, thread, ann()) })
+	_, _ = onBoth(t, m.twin, "interrupt", func(l *ledger.Ledger) (mailroom.Interrupted, error) { return l.Interrupt(m.ctx, thread, ann()) })
 }
 
 func (m *model) retry(t *rapid.T) {
 	in := mailroom.Retry{Run: pick(t, m.runs(), "run"), By: "ann", Fresh: rapid.Bool().Draw(t, "fresh"), SameVersion: rapid.Bool().Draw(t, "same version")}
-	r, err := twice(t, m.twin, "retry", func(l *ledger.Ledger) (*mailroom.Run, error) { return l.Retry(m.ctx, in) })
+	r, err := onBoth(t, m.twin, "retry", func(l *ledger.Ledger) (*mailroom.Run, error) { return l.Retry(m.ctx, in) })
 	if err == nil {
-		m.again(r, in.Fresh)
+		m.recordRetry(r, in.Fresh)
 	}
 }
 
 // message draws one that was acknowledged, rather a late one.
-func (m *model) message(t *rapid.T) *spoken {
-	all := m.said
+func (m *model) message(t *rapid.T) *sentMessage {
+	all := m.messages
 	if n := len(all); n > 4 && chance(t, 60, "late") {
 		all = all[n-4:]
 	}
@@ -80,7 +80,7 @@ func (m *model) message(t *rapid.T) *spoken {
 func (m *model) edit(t *rapid.T) {
 	s := m.message(t)
 	text := m.name("edit ")
-	_, err := twice(t, m.twin, "edit", func(l *ledger.Ledger) (mailroom.Message, error) {
+	_, err := onBoth(t, m.twin, "edit", func(l *ledger.Ledger) (mailroom.Message, error) {
 		return l.Edit(m.ctx, s.thread, s.id, mailroom.Text(text))
 	})
 	if err == nil {
@@ -98,7 +98,7 @@ func (m *model) retract(t *rapid.T) {
 func (m *model) patch(t *rapid.T) {
 	agent := one(t, []string{"echo", "codex"}, "agent")
 	thread := thread(t, "thread")
-	_, _ = twice(t, m.twin, "patch", func(l *ledger.Ledger) (*mailroom.Thread, error) {
+	_, _ = onBoth(t, m.twin, "patch", func(l *ledger.Ledger) (*mailroom.Thread, error) {
 		return l.PatchThread(m.ctx, thread, mailroom.ThreadPatch{Agent: &agent, Metadata: json.RawMessage(`{"a": 1}`)})
 	})
 }
@@ -113,7 +113,7 @@ func (m *model) delete(t *rapid.T) {
 			delete(m.keys, id)
 		}
 	}
-	m.forget(thread)
+	m.dropThread(thread)
 }
 
 // purge removes a prefix and nothing of a run that is open.
@@ -128,7 +128,7 @@ func (m *model) purge(t *rapid.T) {
 	}
 	for id, was := range m.before.Runs {
 		if m.after.Runs[id] == nil {
-			m.came["purged run"]++
+			m.coverage["purged run"]++
 			if !was.Status.Finished() {
 				t.Fatalf("run %s was %s and was purged", id, was.Status)
 			}
@@ -140,7 +140,7 @@ func (m *model) purge(t *rapid.T) {
 func (m *model) renew(t *rapid.T) {
 	id := pick(t, slices.Sorted(maps.Keys(m.workers)), "worker")
 	w := m.workers[id]
-	out, err := twice(t, m.twin, "renew", func(l *ledger.Ledger) (ledger.Renewed, error) {
+	out, err := onBoth(t, m.twin, "renew", func(l *ledger.Ledger) (ledger.Renewed, error) {
 		return l.Renew(m.ctx, ledger.Renewal{Worker: id, Round: w.asked, Held: w.held})
 	})
 	if err != nil {
@@ -223,7 +223,7 @@ func (m *model) reopen(t *rapid.T) {
 		t.Fatalf("reopen: %v", err)
 	}
 	was := m.after
-	m.look(t, "reopen")
+	m.compare(t, "reopen")
 	if diff := difference(was, m.after); diff != "" {
 		t.Fatalf("after reopening (-before +after):\n%s", diff)
 	}
@@ -271,13 +271,13 @@ func (m *model) versions(t *rapid.T) {
 	}
 }
 
-func (m *model) wait(t *rapid.T) {
+func (m *model) advance(t *rapid.T) {
 	m.clock.move(time.Duration(one(t, []int{1, 250, 1000, 1000, 3000, 3000, 7000, 7000, 3600_000, 25 * 3600_000}, "ms")) * time.Millisecond)
 }
 
-// started: a claim takes the current run, or else the first of the queue by
+// checkStarted: a claim takes the current run, or else the first of the queue by
 // priority and place, and its attempt is one more than ever before.
-func (m *model) started(t *rapid.T, before contents, one ledger.Assignment) {
+func (m *model) checkStarted(t *rapid.T, before contents, one ledger.Assignment) {
 	c := one.Claim
 	if c.Attempt != m.attempts[c.Run]+1 {
 		t.Fatalf("run %s is claimed at attempt %d after %d", c.Run, c.Attempt, m.attempts[c.Run])
@@ -306,8 +306,8 @@ func (m *model) started(t *rapid.T, before contents, one ledger.Assignment) {
 
 // check holds between any two states of a store.
 func (m *model) check(t *rapid.T) {
-	m.ticketsKept(t)
-	m.unlearn()
+	m.checkTickets(t)
+	m.dropPurged()
 	for thread, log := range m.before.Logs {
 		row, was := m.after.Threads[thread], m.before.Threads[thread]
 		if row == nil || row.Key != was.Key {
@@ -327,7 +327,7 @@ func (m *model) check(t *rapid.T) {
 		if is == nil {
 			continue
 		}
-		m.within(t, is)
+		m.checkBounds(t, is)
 		if is.Attempt < was.Attempt || is.Step < was.Step {
 			t.Fatalf("run %s went from attempt %d, step %d to %d, %d", id, was.Attempt, was.Step, is.Attempt, is.Step)
 		}
@@ -335,7 +335,7 @@ func (m *model) check(t *rapid.T) {
 			t.Fatalf("run %s was %s and is %s", id, was.Status, is.Status)
 		}
 		for _, s := range was.Steers {
-			m.steerKept(t, was, is, s)
+			m.checkSteerKept(t, was, is, s)
 		}
 	}
 }
@@ -348,9 +348,9 @@ func (m *model) owner(t *rapid.T, thread string) string {
 	return one(t, []string{"ann", "ann", "cat", mailroom.Operator}, "owner")
 }
 
-// within: what a run sent or brought is in a thread of the owner that it acted
+// checkBounds: what a run sent or brought is in a thread of the owner that it acted
 // for, unless that was the operator.
-func (m *model) within(t *rapid.T, r *mailroom.Run) {
+func (m *model) checkBounds(t *rapid.T, r *mailroom.Run) {
 	parent := m.after.Runs[r.Parent]
 	if parent == nil {
 		return
@@ -364,20 +364,20 @@ func (m *model) within(t *rapid.T, r *mailroom.Run) {
 	}
 }
 
-// unlearn forgets runs that were deleted or purged: one that is sent again by its
+// dropPurged forgets runs that were deleted or purged: one that is sent again by its
 // name has the same id, and begins anew.
-func (m *model) unlearn() {
+func (m *model) dropPurged() {
 	gone := func(run string) bool { return m.after.Runs[run] == nil }
 	maps.DeleteFunc(m.attempts, func(run string, _ int) bool { return gone(run) })
 	maps.DeleteFunc(m.steps, func(c mailroom.Claim, _ mailroom.StepCommit) bool { return gone(c.Run) })
 	maps.DeleteFunc(m.handed, func(c mailroom.Claim, _ int64) bool { return gone(c.Run) })
 	m.claims = slices.DeleteFunc(m.claims, func(c mailroom.Claim) bool { return gone(c.Run) })
-	m.journal.unlearn(gone)
+	m.journal.dropRuns(gone)
 }
 
-// steerKept: a steered message that is unread is read later, becomes a run, or is
+// checkSteerKept: a steered message that is unread is read later, becomes a run, or is
 // superseded or retracted. It is never dropped.
-func (m *model) steerKept(t *rapid.T, was, is *mailroom.Run, s mailroom.Steer) {
+func (m *model) checkSteerKept(t *rapid.T, was, is *mailroom.Run, s mailroom.Steer) {
 	if s.Read || s.Retracted || slices.ContainsFunc(is.Steers, func(x mailroom.Steer) bool { return x.Message == s.Message }) {
 		return
 	}

@@ -50,7 +50,7 @@ func twinOf(t *rapid.T, doors int, sides ...*side) *twin {
 }
 
 // play is one history.
-func play(t *rapid.T, w *twin) reach {
+func play(t *rapid.T, w *twin) coverage {
 	doors := len(w.sides[0].doors)
 	defer func() {
 		if err := w.close(); err != nil {
@@ -58,28 +58,28 @@ func play(t *rapid.T, w *twin) reach {
 		}
 	}()
 	m := newModel(w)
-	m.look(t, "open")
+	m.compare(t, "open")
 	t.Repeat(map[string]func(*rapid.T){
 		"": func(t *rapid.T) {
 			m.check(t)
-			m.door = number(t, 0, doors-1, "ledger")
+			m.handle = number(t, 0, doors-1, "ledger")
 		},
 		"step": m.step,
 	})
 	m.outcomes()
-	m.acknowledged(t)
+	m.checkMessages(t)
 	m.drain(t)
-	m.acknowledged(t)
-	return w.came
+	m.checkMessages(t)
+	return w.coverage
 }
 
 // step is one operation, drawn from those for which there is something.
 func (m *model) step(t *rapid.T) {
-	claimed := func() bool { return len(m.live()) > 0 }
-	lost := func() bool { return len(m.live()) < len(m.claims) }
+	claimed := func() bool { return len(m.liveClaims()) > 0 }
+	lost := func() bool { return len(m.liveClaims()) < len(m.claims) }
 	runs := func() bool { return len(m.after.Runs) > 0 }
 	asked := func() bool { return len(m.after.Tickets) > 0 }
-	heard := func() bool { return len(m.said) > 0 }
+	heard := func() bool { return len(m.messages) > 0 }
 	working := func() bool { return len(m.workers) > 0 }
 	var can []func(*rapid.T)
 	for _, a := range []struct {
@@ -87,12 +87,12 @@ func (m *model) step(t *rapid.T) {
 		do     func(*rapid.T)
 		when   func() bool
 	}{
-		{12, m.submit, nil}, {12, m.claim, nil}, {2, m.wait, nil}, {2, m.sweep, nil}, {1, m.crash, nil},
+		{12, m.submit, nil}, {12, m.claim, nil}, {2, m.advance, nil}, {2, m.sweep, nil}, {1, m.crash, nil},
 		{1, m.orphans, nil}, {1, m.reopen, nil}, {1, m.versions, nil}, {2, m.interrupt, nil},
 		{1, m.account, nil}, {2, m.patch, nil}, {2, m.deliver, nil}, {1, m.delete, nil}, {2, m.purge, nil},
 		{6, m.append, claimed}, {3, m.flush, claimed}, {4, m.steered, claimed}, {6, m.settle, claimed},
 		{4, m.effect, claimed}, {6, m.ask, claimed}, {6, m.park, claimed},
-		{1, m.late, lost}, {2, m.cancel, runs}, {1, m.cancelTree, runs}, {4, m.retry, runs},
+		{1, m.lateWrite, lost}, {2, m.cancel, runs}, {1, m.cancelTree, runs}, {4, m.retry, runs},
 		{3, m.edit, heard}, {3, m.retract, heard}, {6, m.decide, asked}, {4, m.submitDecisions, asked},
 		{3, m.renew, working}, {1, m.leave, working},
 	} {
@@ -196,8 +196,8 @@ func pick[T any](t *rapid.T, list []T, of string) T {
 
 func (m *model) runs() []string { return slices.Sorted(maps.Keys(m.after.Runs)) }
 
-// live are the claims that are still good, of all that were ever given.
-func (m *model) live() []mailroom.Claim {
+// liveClaims are the claims that are still good, of all that were ever given.
+func (m *model) liveClaims() []mailroom.Claim {
 	return slices.DeleteFunc(slices.Clone(m.claims), func(c mailroom.Claim) bool { return !m.holds(c) })
 }
 
@@ -253,10 +253,10 @@ func (m *model) submit(t *rapid.T) {
 	if chance(t, 2, "nothing to say") {
 		in.Messages = nil
 	}
-	out, err := twice(t, m.twin, "submit", func(l *ledger.Ledger) (mailroom.Submitted, error) { return l.Submit(m.ctx, in) })
+	out, err := onBoth(t, m.twin, "submit", func(l *ledger.Ledger) (mailroom.Submitted, error) { return l.Submit(m.ctx, in) })
 	if err == nil {
-		m.came["submit "+string(out.Disposition)]++
-		m.submitted(t, in, out)
+		m.coverage["submit "+string(out.Disposition)]++
+		m.checkSubmitted(t, in, out)
 	}
 }
 
@@ -269,9 +269,9 @@ func scope(in mailroom.Submit) string {
 	return in.Thread + " " + in.Key
 }
 
-// submitted: an acknowledged submit is in the log, and a key answers as before
+// checkSubmitted: an acknowledged submit is in the log, and a key answers as before
 // until what it made is purged.
-func (m *model) submitted(t *rapid.T, in mailroom.Submit, out mailroom.Submitted) {
+func (m *model) checkSubmitted(t *rapid.T, in mailroom.Submit, out mailroom.Submitted) {
 	id := scope(in)
 	if first, ok := m.keys[id]; ok && in.Key != "" {
 		_, known := m.before.Keys[out.Thread+" "+in.Key]
@@ -286,7 +286,7 @@ func (m *model) submitted(t *rapid.T, in mailroom.Submit, out mailroom.Submitted
 		}
 	}
 	m.keys[id] = keyed{in, out}
-	m.heard(t, m.twin, in, out)
+	m.recordSubmit(t, m.twin, in, out)
 }
 
 func (m *model) claim(t *rapid.T) {
@@ -305,7 +305,7 @@ func (m *model) register(t *rapid.T, local bool) (id string) {
 	id = m.name("w")
 	m.workers[id] = &worker{}
 	w := mailroom.Worker{ID: id, Agents: []string{"echo", "codex"}, Local: local}
-	if _, err := twice(t, m.twin, "register", func(l *ledger.Ledger) (time.Time, error) { return l.Register(m.ctx, w) }); err != nil {
+	if _, err := onBoth(t, m.twin, "register", func(l *ledger.Ledger) (time.Time, error) { return l.Register(m.ctx, w) }); err != nil {
 		t.Fatalf("register: %v", err)
 	}
 	return id
@@ -320,14 +320,14 @@ func (m *model) claimAs(t *rapid.T, id string, alone bool) {
 		Agents: map[string]int{"echo": n, "codex": number(t, 0, n, "of codex")},
 	}
 	before := m.after
-	work, err := twice(t, m.twin, "claim", func(l *ledger.Ledger) ([]ledger.Assignment, error) { return l.Claim(m.ctx, ask) })
+	work, err := onBoth(t, m.twin, "claim", func(l *ledger.Ledger) ([]ledger.Assignment, error) { return l.Claim(m.ctx, ask) })
 	if err != nil {
 		delete(m.workers, id)
 		return
 	}
 	lost := chance(t, 10, "answer lost")
 	for _, one := range work {
-		m.started(t, before, one)
+		m.checkStarted(t, before, one)
 		m.claims = append(m.claims, one.Claim)
 		if !lost {
 			w.held = append(w.held, one.Claim)
@@ -339,7 +339,7 @@ func (m *model) claimAs(t *rapid.T, id string, alone bool) {
 }
 
 func (m *model) append(t *rapid.T) {
-	c := pick(t, m.live(), "claim")
+	c := pick(t, m.liveClaims(), "claim")
 	if a, ok := m.steps[c]; ok && chance(t, 15, "a repeat") && m.run(c.Run).LastStep.Step == a.Number {
 		m.write(t, "append again", a)
 		return
@@ -376,14 +376,14 @@ func (m *model) append(t *rapid.T) {
 }
 
 func (m *model) write(t *rapid.T, name string, a mailroom.StepCommit) {
-	_, err := twice(t, m.twin, name, func(l *ledger.Ledger) (int64, error) { return l.Append(m.ctx, a) })
+	_, err := onBoth(t, m.twin, name, func(l *ledger.Ledger) (int64, error) { return l.Append(m.ctx, a) })
 	if err == nil {
 		m.steps[a.Claim] = a
 	}
 }
 
 func (m *model) flush(t *rapid.T) {
-	c := pick(t, m.live(), "claim")
+	c := pick(t, m.liveClaims(), "claim")
 	p := mailroom.Partial{Message: c.Run + ".1-0", Text: m.name("piece ")}
 	for _, old := range m.after.Partials[c.Run] {
 		p.Message, p.Offset = old.Message, p.Offset+len(old.Text)
@@ -392,18 +392,18 @@ func (m *model) flush(t *rapid.T) {
 }
 
 func (m *model) steered(t *rapid.T) {
-	c := pick(t, m.live(), "claim")
-	if with := slices.DeleteFunc(m.live(), func(c mailroom.Claim) bool { return len(m.run(c.Run).Steers) == 0 }); len(with) > 0 {
+	c := pick(t, m.liveClaims(), "claim")
+	if with := slices.DeleteFunc(m.liveClaims(), func(c mailroom.Claim) bool { return len(m.run(c.Run).Steers) == 0 }); len(with) > 0 {
 		c = one(t, with, "steered")
 	}
-	all, _ := twice(t, m.twin, "steered", func(l *ledger.Ledger) ([]mailroom.Input, error) { return l.MarkSteersRead(m.ctx, c) })
+	all, _ := onBoth(t, m.twin, "steered", func(l *ledger.Ledger) ([]mailroom.Input, error) { return l.MarkSteersRead(m.ctx, c) })
 	for _, in := range all {
 		m.handed[c] = max(m.handed[c], in.Seq)
 	}
 }
 
 func (m *model) settle(t *rapid.T) {
-	c := pick(t, m.live(), "claim")
+	c := pick(t, m.liveClaims(), "claim")
 	s := ending(t, c)
 	s.Number = m.run(c.Run).Step + 1
 	if chance(t, 50, "said") {
@@ -411,11 +411,11 @@ func (m *model) settle(t *rapid.T) {
 	}
 	again := chance(t, 20, "twice")
 	settle := func(name string) *mailroom.Run {
-		r, err := twice(t, m.twin, name, func(l *ledger.Ledger) (*mailroom.Run, error) { return l.Settle(m.ctx, s) })
+		r, err := onBoth(t, m.twin, name, func(l *ledger.Ledger) (*mailroom.Run, error) { return l.Settle(m.ctx, s) })
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		m.settled(r)
+		m.recordSettle(r)
 		return r
 	}
 	settle("settle " + string(s.Outcome))

@@ -35,7 +35,7 @@ func asks(t *rapid.T, most int) []mailroom.Ask {
 
 // ask opens tickets, and children that are waited for or come back.
 func (m *model) ask(t *rapid.T) {
-	c := pick(t, m.live(), "claim")
+	c := pick(t, m.liveClaims(), "claim")
 	a := mailroom.StepCommit{Claim: c, Number: m.run(c.Run).Step + 1, Covers: m.handed[c]}
 	a.Step.Tickets = asks(t, 2)
 	for _, name := range []string{"c1", "c2"} {
@@ -62,7 +62,7 @@ func (m *model) ticketsOf(run string) []*mailroom.Ticket {
 
 // park waits for what was asked before and what is asked with it.
 func (m *model) park(t *rapid.T) {
-	c := pick(t, m.live(), "claim")
+	c := pick(t, m.liveClaims(), "claim")
 	s := mailroom.Settle{
 		Claim: c, Number: m.run(c.Run).Step + 1, Outcome: mailroom.OutcomePark,
 		Wait: &mailroom.Wait{Any: rapid.Bool().Draw(t, "any")}, Asks: asks(t, 2),
@@ -75,7 +75,7 @@ func (m *model) park(t *rapid.T) {
 	for _, a := range s.Asks {
 		s.Wait.Names = append(s.Wait.Names, a.Name)
 	}
-	_, _ = twice(t, m.twin, "park", func(l *ledger.Ledger) (*mailroom.Run, error) { return l.Settle(m.ctx, s) })
+	_, _ = onBoth(t, m.twin, "park", func(l *ledger.Ledger) (*mailroom.Run, error) { return l.Settle(m.ctx, s) })
 }
 
 func (m *model) decision(t *rapid.T) mailroom.Decision {
@@ -102,7 +102,7 @@ func (m *model) decision(t *rapid.T) mailroom.Decision {
 func (m *model) decide(t *rapid.T) {
 	d := m.decision(t)
 	was := m.after.Tickets[d.Ticket]
-	k, err := twice(t, m.twin, "decide", func(l *ledger.Ledger) (*mailroom.Ticket, error) { return l.Decide(m.ctx, d) })
+	k, err := onBoth(t, m.twin, "decide", func(l *ledger.Ledger) (*mailroom.Ticket, error) { return l.Decide(m.ctx, d) })
 	if err != nil {
 		return
 	}
@@ -128,7 +128,7 @@ func (m *model) submitDecisions(t *rapid.T) {
 	if chance(t, 50, "and a message") {
 		in.Messages = []mailroom.NewMessage{{Parts: mailroom.Text("with it")}}
 	}
-	out, err := twice(t, m.twin, "submit decisions", func(l *ledger.Ledger) (mailroom.Submitted, error) { return l.Submit(m.ctx, in) })
+	out, err := onBoth(t, m.twin, "submit decisions", func(l *ledger.Ledger) (mailroom.Submitted, error) { return l.Submit(m.ctx, in) })
 	if err != nil {
 		return
 	}
@@ -136,21 +136,21 @@ func (m *model) submitDecisions(t *rapid.T) {
 		m.decided[d.Ticket] = m.after.Tickets[d.Ticket]
 	}
 	if len(in.Messages) > 0 {
-		m.heard(t, m.twin, in, out)
+		m.recordSubmit(t, m.twin, in, out)
 	}
 }
 
 func (m *model) deliver(t *rapid.T) {
 	thread := thread(t, "thread")
 	to := one(t, []string{"d", "d", ""}, "to")
-	_, _ = twice(t, m.twin, "deliver", func(l *ledger.Ledger) (*mailroom.Thread, error) {
+	_, _ = onBoth(t, m.twin, "deliver", func(l *ledger.Ledger) (*mailroom.Thread, error) {
 		return l.PatchThread(m.ctx, thread, mailroom.ThreadPatch{DeliverTo: &to})
 	})
 }
 
 func (m *model) cancelTree(t *rapid.T) {
 	run := pick(t, m.runs(), "run")
-	if _, err := twice(t, m.twin, "cancel tree", func(l *ledger.Ledger) (*mailroom.Run, error) { return l.CancelTree(m.ctx, run, ann()) }); err != nil {
+	if _, err := onBoth(t, m.twin, "cancel tree", func(l *ledger.Ledger) (*mailroom.Run, error) { return l.CancelTree(m.ctx, run, ann()) }); err != nil {
 		return
 	}
 	for _, r := range m.after.Runs {
@@ -160,9 +160,9 @@ func (m *model) cancelTree(t *rapid.T) {
 	}
 }
 
-// ticketsKept: what was decided or has expired stays so, unless a fresh retry
+// checkTickets: what was decided or has expired stays so, unless a fresh retry
 // forgets it; a decision never changes, and a ticket is not forgotten.
-func (m *model) ticketsKept(t *rapid.T) {
+func (m *model) checkTickets(t *rapid.T) {
 	for id, was := range m.before.Tickets {
 		is := m.after.Tickets[id]
 		if is == nil {

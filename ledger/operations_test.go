@@ -25,8 +25,8 @@ type operation struct {
 
 const dayLasts = time.Hour
 
-// day fills a store with threads in all states. Its ids are always the same.
-func day(d *desk, c *clock) {
+// fillDay fills a store with threads in all states. Its ids are always the same.
+func fillDay(d *fixture, c *clock) {
 	submit := func(thread, run string) {
 		in := text(thread, "for "+run)
 		in.Run = run
@@ -116,7 +116,7 @@ func status(r *mailroom.Run, err error) (any, error) {
 }
 
 func runOperations() []operation {
-	step := mailroom.StepCommit{Claim: current(), Number: 1, Message: said(current(), "so far"), Step: mailroom.Step{
+	step := mailroom.StepCommit{Claim: current(), Number: 1, Message: partialText(current(), "so far"), Step: mailroom.Step{
 		Name: "half", Checkpoint: json.RawMessage(`{"at":1}`), State: json.RawMessage(`{"n":1}`),
 		Tickets: []mailroom.Ask{approval("more")},
 		Sends:   []mailroom.Send{{Name: "tell", Thread: "told", Parts: mailroom.Text("it")}, {Name: "ask", Thread: "asked", Parts: mailroom.Text("what?"), Answer: mailroom.AnswerWait}},

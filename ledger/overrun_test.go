@@ -13,15 +13,15 @@ import (
 func TestTheLedgerEndsTheClaimOfAWorkerThatOnlyRenews(t *testing.T) {
 	for _, c := range []struct {
 		name    string
-		stop    func(d *desk, run string)
+		stop    func(d *fixture, run string)
 		within  time.Duration
 		entries string
 	}{
-		{"after a cancel", func(d *desk, run string) { must(d.Cancel(d.ctx, run, "ann"))(d.t) }, 26 * time.Second,
+		{"after a cancel", func(d *fixture, run string) { must(d.Cancel(d.ctx, run, "ann"))(d.t) }, 26 * time.Second,
 			"message, run.queued, run.started, run.stop_requested, run.cancelled"},
-		{"after an interrupt", func(d *desk, _ string) { d.submit(mode(mailroom.ModeInterrupt, "t", "no")) }, 26 * time.Second,
+		{"after an interrupt", func(d *fixture, _ string) { d.submit(mode(mailroom.ModeInterrupt, "t", "no")) }, 26 * time.Second,
 			"message, run.queued, run.started, message, run.queued, run.stop_requested, run.cancelled"},
-		{"at its deadline", func(*desk, string) {}, 10*time.Minute + 26*time.Second,
+		{"at its deadline", func(*fixture, string) {}, 10*time.Minute + 26*time.Second,
 			"message, run.queued, run.started, run.rescheduled"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -7,8 +7,8 @@ import (
 	"mailroom/ledger"
 )
 
-// of is text in the name of somebody with a token of his own.
-func of(owner, thread, s string) mailroom.Submit {
+// submitAs is text in the name of somebody with a token of his own.
+func submitAs(owner, thread, s string) mailroom.Submit {
 	in := text(thread, s)
 	in.Owner, in.Sender, in.By = owner, owner, &mailroom.Token{Name: owner, Scopes: []mailroom.Permission{mailroom.PermissionSubmit}}
 	return in
@@ -16,11 +16,11 @@ func of(owner, thread, s string) mailroom.Submit {
 
 func TestASubmitToSomebodyElsesThreadIsRefusedAsToNone(t *testing.T) {
 	d := open(t, nil, ledger.Options{})
-	first := of("ann", "t", "mine")
+	first := submitAs("ann", "t", "mine")
 	first.Key = "k"
 	d.submit(first)
 	for _, key := range []string{"", "k"} { // a key of hers tells a stranger nothing either
-		in := of("bob", "t", "mine")
+		in := submitAs("bob", "t", "mine")
 		in.Key = key
 		_, err := d.Submit(d.ctx, in)
 		wantCode(t, err, mailroom.CodeNotFound)
@@ -34,7 +34,7 @@ func TestOfTwoWhoMakeOneThreadAtOnceOneOwnsIt(t *testing.T) {
 	names := []string{"ann", "bob"}
 	for _, name := range names {
 		go func() {
-			_, err := d.Submit(d.ctx, of(name, "t", "me first"))
+			_, err := d.Submit(d.ctx, submitAs(name, "t", "me first"))
 			answers <- err
 		}()
 	}
@@ -51,10 +51,10 @@ func TestReservedThreadsAreMadeByTheOperatorOnly(t *testing.T) {
 	d := open(t, nil, ledger.Options{Reserved: []string{"chat:", "out:chat:"}})
 	d.register("w")
 	for _, thread := range []string{"chat:ann", "out:chat:ann"} {
-		_, err := d.Submit(d.ctx, of("bob", thread, "mine"))
+		_, err := d.Submit(d.ctx, submitAs("bob", thread, "mine"))
 		wantCode(t, err, mailroom.CodeForbidden)
 	}
-	d.submit(of("bob", "chat", "mine"))
+	d.submit(submitAs("bob", "chat", "mine"))
 	work := d.claimIn("chat")
 	wantCode(t, d.send(work.Claim, mailroom.Send{Name: "spy", Thread: "chat:ann"}), mailroom.CodeForbidden)
 
@@ -66,16 +66,16 @@ func TestReservedThreadsAreMadeByTheOperatorOnly(t *testing.T) {
 	in := text("chat:ann", "hello") // of the server itself
 	in.Owner = mailroom.Operator
 	d.submit(in)
-	_, err := d.Submit(d.ctx, of("bob", "chat:ann", "mine"))
+	_, err := d.Submit(d.ctx, submitAs("bob", "chat:ann", "mine"))
 	wantCode(t, err, mailroom.CodeNotFound)
 }
 
 func TestARunReachesTheThreadsOfItsOwnerOnly(t *testing.T) {
 	d := open(t, nil, ledger.Options{})
 	d.register("w")
-	d.submit(of("bob", "private", "hands off"))
+	d.submit(submitAs("bob", "private", "hands off"))
 	d.settle(complete(d.claimIn("private").Claim, "yes"))
-	d.submit(of("ann", "p", "go"))
+	d.submit(submitAs("ann", "p", "go"))
 	work := d.claimIn("p")
 	wantCode(t, d.send(work.Claim, mailroom.Send{Name: "spy", Thread: "private"}), mailroom.CodeNotFound)
 	d.mustSend(work.Claim, mailroom.Send{Name: "help", Thread: "helper"})
@@ -86,7 +86,7 @@ func TestARunReachesTheThreadsOfItsOwnerOnly(t *testing.T) {
 func TestARunOfTheOperatorReachesEveryThreadAndIsAnswered(t *testing.T) {
 	d := open(t, nil, ledger.Options{})
 	d.register("w")
-	d.submit(of("bob", "b", "hello"))
+	d.submit(submitAs("bob", "b", "hello"))
 	d.settle(complete(d.claimIn("b").Claim, "hi"))
 	d.submit(mailroom.Submit{Thread: "o", Messages: []mailroom.NewMessage{{Parts: mailroom.Text("go")}}, Sender: "ops"})
 	wantEqual(t, "owner", d.thread("o").Owner, mailroom.Operator)
@@ -101,16 +101,16 @@ func TestARunOfTheOperatorReachesEveryThreadAndIsAnswered(t *testing.T) {
 
 // What was under way to a thread does not go to another one of the same id.
 func TestNothingArrivesInAThreadThatSomebodyElseMadeAnew(t *testing.T) {
-	for name, how := range map[string]func(*desk) mailroom.Claim{
-		"the end of a run": func(d *desk) mailroom.Claim {
+	for name, how := range map[string]func(*fixture) mailroom.Claim{
+		"the end of a run": func(d *fixture) mailroom.Claim {
 			work := d.claimIn("p")
 			d.mustSend(work.Claim, mailroom.Send{Name: "help", Thread: "c", Answer: mailroom.AnswerWake})
 			d.settle(complete(work.Claim, "sent"))
 			return d.claimIn("c").Claim
 		},
-		"a delivery": func(d *desk) mailroom.Claim {
+		"a delivery": func(d *fixture) mailroom.Claim {
 			d.settle(complete(d.claimIn("p").Claim, "made"))
-			d.submit(of("ann", "c", "go"))
+			d.submit(submitAs("ann", "c", "go"))
 			to := "p"
 			must(d.PatchThread(d.ctx, "c", mailroom.ThreadPatch{DeliverTo: &to}))(d.t)
 			return d.claimIn("c").Claim
@@ -119,10 +119,10 @@ func TestNothingArrivesInAThreadThatSomebodyElseMadeAnew(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := open(t, nil, ledger.Options{})
 			d.register("w")
-			d.submit(of("ann", "p", "go"))
+			d.submit(submitAs("ann", "p", "go"))
 			late := how(d)
 			must(0, d.DeleteThread(d.ctx, "p", nil))(t)
-			d.submit(of("bob", "p", "mine now"))
+			d.submit(submitAs("bob", "p", "mine now"))
 			d.settle(complete(d.claimIn("p").Claim, "yes"))
 			d.settle(complete(late, "a secret of ann"))
 			wantEqual(t, "log of bob's thread", d.kinds("p"), "message, run.queued, run.started, message, run.completed")
@@ -140,10 +140,10 @@ func TestThreadsInANamespaceAreMadeByThoseWhoHaveIt(t *testing.T) {
 	} {
 		must(d.CreateToken(d.ctx, in))(t)
 	}
-	_, err := d.Submit(d.ctx, of("bob", "team-1", "mine"))
+	_, err := d.Submit(d.ctx, submitAs("bob", "team-1", "mine"))
 	wantCode(t, err, mailroom.CodeNotFound)
 	wantEqual(t, "the refusal", err.Error(), `no thread "team-1"`)
-	d.submit(of("bob", "t", "mine"))
+	d.submit(submitAs("bob", "t", "mine"))
 	work := d.claimIn("t")
 	wantCode(t, d.send(work.Claim, mailroom.Send{Name: "spy", Thread: "team-1"}), mailroom.CodeNotFound)
 	bob := &mailroom.Token{Name: "bob", Scopes: []mailroom.Permission{mailroom.PermissionSubmit}}
@@ -156,6 +156,6 @@ func TestThreadsInANamespaceAreMadeByThoseWhoHaveIt(t *testing.T) {
 	_, err = d.Inbox(d.ctx, ledger.InboxQuery{Project: "crew", Agent: "a", By: bob, Limit: 1, Consume: true})
 	wantCode(t, err, mailroom.CodeForbidden)
 	wantEqual(t, "the project", d.thread("project:crew") == nil, true)
-	d.submit(of("team", "team-1", "mine"))
+	d.submit(submitAs("team", "team-1", "mine"))
 	d.submit(text("team-2", "of the server itself"))
 }

@@ -26,19 +26,19 @@ func park(c mailroom.Claim, names []string, asks ...mailroom.Ask) mailroom.Settl
 	return s
 }
 
-func (d *desk) ticket(run, name string) *mailroom.Ticket {
+func (d *fixture) ticket(run, name string) *mailroom.Ticket {
 	d.t.Helper()
 	return must(d.Ticket(d.ctx, mailroom.TicketID(run, name)))(d.t)
 }
 
-func (d *desk) decide(run, name string, v mailroom.Verdict) {
+func (d *fixture) decide(run, name string, v mailroom.Verdict) {
 	d.t.Helper()
 	k := d.ticket(run, name)
 	must(d.Decide(d.ctx, mailroom.Decision{Ticket: k.ID, Verdict: v, Digest: k.Digest, By: "ann"}))(d.t)
 }
 
 // send has a run send one message.
-func (d *desk) send(c mailroom.Claim, s mailroom.Send) error {
+func (d *fixture) send(c mailroom.Claim, s mailroom.Send) error {
 	d.t.Helper()
 	if s.Parts == nil {
 		s.Parts = mailroom.Text("help")
@@ -49,7 +49,7 @@ func (d *desk) send(c mailroom.Claim, s mailroom.Send) error {
 	return err
 }
 
-func (d *desk) mustSend(c mailroom.Claim, s mailroom.Send) {
+func (d *fixture) mustSend(c mailroom.Claim, s mailroom.Send) {
 	d.t.Helper()
 	if err := d.send(c, s); err != nil {
 		d.t.Fatal(err)
@@ -57,7 +57,7 @@ func (d *desk) mustSend(c mailroom.Claim, s mailroom.Send) {
 }
 
 // claimIn claims what is due and returns the work of the thread.
-func (d *desk) claimIn(thread string) ledger.Assignment {
+func (d *fixture) claimIn(thread string) ledger.Assignment {
 	d.t.Helper()
 	for _, w := range d.claim("w", 1) {
 		if w.Claim.Thread == thread {
@@ -70,7 +70,7 @@ func (d *desk) claimIn(thread string) ledger.Assignment {
 }
 
 // parent is a run in thread "p" that has sent to thread "c" and waits for it.
-func (d *desk) parent() (run string, child ledger.Assignment) {
+func (d *fixture) parent() (run string, child ledger.Assignment) {
 	d.t.Helper()
 	d.register("w")
 	d.submit(text("p", "go"))
@@ -80,7 +80,7 @@ func (d *desk) parent() (run string, child ledger.Assignment) {
 	return p.Run.ID, d.claimIn("c")
 }
 
-func wantRun(d *desk, id string, want mailroom.Status) *mailroom.Run {
+func wantRun(d *fixture, id string, want mailroom.Status) *mailroom.Run {
 	d.t.Helper()
 	r := d.run(id)
 	if r.Status != want {
@@ -147,10 +147,10 @@ func TestAChildThatEndsBeforeItsParentWaitsIsNotMissed(t *testing.T) {
 }
 
 func TestAChildsFateIsItsParentsAnswer(t *testing.T) {
-	for status, end := range map[mailroom.Status]func(d *desk, c mailroom.Claim){
-		mailroom.StatusCompleted: func(d *desk, c mailroom.Claim) { d.settle(complete(c, "here")) },
-		mailroom.StatusFailed:    func(d *desk, c mailroom.Claim) { d.settle(failure(c, mailroom.ClassPermanent)) },
-		mailroom.StatusCancelled: func(d *desk, c mailroom.Claim) {
+	for status, end := range map[mailroom.Status]func(d *fixture, c mailroom.Claim){
+		mailroom.StatusCompleted: func(d *fixture, c mailroom.Claim) { d.settle(complete(c, "here")) },
+		mailroom.StatusFailed:    func(d *fixture, c mailroom.Claim) { d.settle(failure(c, mailroom.ClassPermanent)) },
+		mailroom.StatusCancelled: func(d *fixture, c mailroom.Claim) {
 			must(d.Cancel(d.ctx, c.Run, "ann"))(d.t)
 			d.settle(release(c))
 		},
@@ -169,12 +169,12 @@ func TestAChildsFateIsItsParentsAnswer(t *testing.T) {
 }
 
 func TestTheEndOfAChildCommitsWithItsCallersTicketOrNotAtAll(t *testing.T) {
-	store := newFate(nil)
+	store := newControlledStore(nil)
 	d := open(t, store, ledger.Options{})
 	run, child := d.parent()
 	s := complete(child.Claim, "here")
 	s.Number = 1
-	store.then(storetest.Fault{Kind: storetest.FailBefore})
+	store.setFaults(storetest.Fault{Kind: storetest.FailBefore})
 	_, err := d.Settle(d.ctx, s)
 	wantCode(t, err, mailroom.CodeUnavailable)
 	wantRun(d, child.Run.ID, mailroom.StatusRunning)
@@ -199,7 +199,7 @@ func TestALongReplyOfAChildIsReferenced(t *testing.T) {
 	}
 }
 
-func answer[T any](d *desk, run, name string) (v T) {
+func answer[T any](d *fixture, run, name string) (v T) {
 	d.t.Helper()
 	e := mailroom.Entry{Body: d.ticket(run, name).Answer}
 	must(0, e.Decode(&v))(d.t)
@@ -288,7 +288,7 @@ func TestWhatAThreadSaysAsksAndEndsIsDeliveredOnce(t *testing.T) {
 	must(d.PatchThread(d.ctx, "p", mailroom.ThreadPatch{DeliverTo: &chat}))(t)
 	p := d.claimIn("p")
 	s := park(p.Claim, nil, approval("ok"))
-	s.Message = said(p.Claim, "may I?")
+	s.Message = partialText(p.Claim, "may I?")
 	s.Number = 1
 	d.settle(s)
 	d.settle(s) // a repeat
@@ -300,7 +300,7 @@ func TestWhatAThreadSaysAsksAndEndsIsDeliveredOnce(t *testing.T) {
 	wantEqual(t, "messages", d.count("chat", mailroom.KindMessage), 3) // it had said something
 }
 
-func (d *desk) count(thread, kind string) int {
+func (d *fixture) count(thread, kind string) int {
 	n := 0
 	for _, e := range d.log(thread) {
 		var m mailroom.Message
@@ -312,7 +312,7 @@ func (d *desk) count(thread, kind string) int {
 }
 
 // serveOne completes the first run of a thread that is due.
-func (d *desk) serveOne(thread string) []ledger.Assignment {
+func (d *fixture) serveOne(thread string) []ledger.Assignment {
 	d.t.Helper()
 	work := d.claim("w", 5)
 	var of []ledger.Assignment
@@ -326,7 +326,7 @@ func (d *desk) serveOne(thread string) []ledger.Assignment {
 }
 
 func TestADeliveryCommitsWithWhatItDeliversOrNotAtAll(t *testing.T) {
-	store := newFate(nil)
+	store := newControlledStore(nil)
 	d := open(t, store, ledger.Options{})
 	d.register("w")
 	d.submit(text("p", "go"))
@@ -335,7 +335,7 @@ func TestADeliveryCommitsWithWhatItDeliversOrNotAtAll(t *testing.T) {
 	p := d.claimIn("p")
 	s := complete(p.Claim, "hello")
 	s.Number = 1
-	store.then(storetest.Fault{Kind: storetest.FailBefore})
+	store.setFaults(storetest.Fault{Kind: storetest.FailBefore})
 	if _, err := d.Settle(d.ctx, s); err == nil {
 		t.Fatal("the commit failed and the settle did not")
 	}

@@ -13,25 +13,25 @@ import (
 	"mailroom/store/memory"
 )
 
-// reading notes how much flushed text each Update reads.
-type reading struct {
+// countingPartials notes how much flushed text each Update reads.
+type countingPartials struct {
 	mailroom.Store
 	most *int
 }
 
-type readingTx struct {
+type countingPartialsTx struct {
 	mailroom.Tx
 	bytes *int
 }
 
-func (s reading) Update(ctx context.Context, f func(mailroom.Tx) error) error {
+func (s countingPartials) Update(ctx context.Context, f func(mailroom.Tx) error) error {
 	bytes := 0
-	err := s.Store.Update(ctx, func(tx mailroom.Tx) error { return f(readingTx{tx, &bytes}) })
+	err := s.Store.Update(ctx, func(tx mailroom.Tx) error { return f(countingPartialsTx{tx, &bytes}) })
 	*s.most = max(*s.most, bytes)
 	return err
 }
 
-func (t readingTx) Partials(run string) ([]mailroom.Partial, error) {
+func (t countingPartialsTx) Partials(run string) ([]mailroom.Partial, error) {
 	list, err := t.Tx.Partials(run)
 	for _, p := range list {
 		*t.bytes += len(p.Text)
@@ -41,14 +41,14 @@ func (t readingTx) Partials(run string) ([]mailroom.Partial, error) {
 
 // Many claims end at once, each with a long message that was being written.
 func TestOneTransactionReadsABoundedPartOfTheFlushedText(t *testing.T) {
-	for name, end := range map[string]func(d *desk){
-		"of a lost worker":     func(d *desk) { d.lose("w") },
-		"of claims that ended": func(d *desk) { <-time.After(3*time.Hour + 10*time.Second); d.sweep() },
+	for name, end := range map[string]func(d *fixture){
+		"of a lost worker":     func(d *fixture) { d.expireWorker("w") },
+		"of claims that ended": func(d *fixture) { <-time.After(3*time.Hour + 10*time.Second); d.sweep() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				most := 0
-				d := open(t, reading{memory.New(), &most}, ledger.Options{Lease: 2 * time.Hour})
+				d := open(t, countingPartials{memory.New(), &most}, ledger.Options{Lease: 2 * time.Hour})
 				d.register("w")
 				const runs, each, bound = 12, 1 << 20, 4 << 20
 				for i := range runs {

@@ -140,7 +140,7 @@ func TestStrangersSeeNoReservations(t *testing.T) {
 }
 
 // inbox is what an agent reads, by the events.
-func (d *desk) inbox(agent string, consume bool, limit int) []string {
+func (d *fixture) inbox(agent string, consume bool, limit int) []string {
 	d.t.Helper()
 	read, err := d.Inbox(d.ctx, ledger.InboxQuery{Project: "p", Agent: agent, By: ann(), Limit: limit, Consume: consume})
 	if err != nil {
@@ -153,7 +153,7 @@ func (d *desk) inbox(agent string, consume bool, limit int) []string {
 	return events
 }
 
-func (d *desk) notify(from, event, key string, to ...string) ledger.Notified {
+func (d *fixture) notify(from, event, key string, to ...string) ledger.Notified {
 	d.t.Helper()
 	out, err := d.Notify(d.ctx, mailroom.Notify{
 		Project: "p", By: ann(), Key: key, Notification: mailroom.Notification{From: from, To: to, Event: event, Data: json.RawMessage(`{}`)},

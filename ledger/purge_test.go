@@ -14,7 +14,7 @@ import (
 )
 
 // talk completes n runs in thread "t".
-func (d *desk) talk(n int) {
+func (d *fixture) talk(n int) {
 	d.t.Helper()
 	for range n {
 		d.submit(text("t", "hello"))
@@ -91,14 +91,14 @@ func TestAPurgeKeepsWhatIsYoungerThanTheRetention(t *testing.T) {
 	wantEqual(t, "first entry", d.log("t")[0].Seq, row.LastSeq+1)
 }
 
-// between is a store that calls f once, after the next View.
-type between struct {
+// betweenViews is a store that calls f once, after the next View.
+type betweenViews struct {
 	mailroom.Store
 	mu sync.Mutex
 	f  func()
 }
 
-func (b *between) View(ctx context.Context, f func(mailroom.Reader) error) error {
+func (b *betweenViews) View(ctx context.Context, f func(mailroom.Reader) error) error {
 	err := b.Store.View(ctx, f)
 	b.mu.Lock()
 	then := b.f
@@ -111,7 +111,7 @@ func (b *between) View(ctx context.Context, f func(mailroom.Reader) error) error
 }
 
 func TestAPurgeKeepsARunThatIsRetriedMeanwhile(t *testing.T) {
-	s := &between{Store: memory.New()}
+	s := &betweenViews{Store: memory.New()}
 	d := open(t, s, ledger.Options{})
 	d.register("w")
 	d.talk(1)
@@ -128,7 +128,7 @@ func TestAPurgeKeepsARunThatIsRetriedMeanwhile(t *testing.T) {
 }
 
 func TestAPurgeWorksInSmallSteps(t *testing.T) {
-	store := newFate(nil)
+	store := newControlledStore(nil)
 	d := open(t, store, ledger.Options{})
 	d.register("w")
 	out := d.submit(text("t", "much"))
@@ -148,7 +148,7 @@ func TestAPurgeWorksInSmallSteps(t *testing.T) {
 	wantEqual(t, "run is gone", len(d.runsOf(out.Run)), 0)
 }
 
-func (d *desk) runsOf(id string) (found []*mailroom.Run) {
+func (d *fixture) runsOf(id string) (found []*mailroom.Run) {
 	d.t.Helper()
 	d.view(func(r mailroom.Reader) (err error) {
 		found, err = r.Runs(mailroom.RunQuery{IDs: []string{id}})

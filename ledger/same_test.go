@@ -20,23 +20,23 @@ func difference(a, b contents) string {
 // without is c without the rows, and the logs, that the other has as well.
 func (c contents) without(other contents) contents {
 	is := c
-	is.Threads = unlike(c.Threads, other.Threads, func(a, b *mailroom.Thread) bool {
+	is.Threads = differing(c.Threads, other.Threads, func(a, b *mailroom.Thread) bool {
 		x, y := *a, *b
 		x.Key, x.Revision, y.Key, y.Revision = 0, 0, 0, 0
 		return reflect.DeepEqual(x, y)
 	})
-	is.Runs = unlike(c.Runs, other.Runs, func(a, b *mailroom.Run) bool {
+	is.Runs = differing(c.Runs, other.Runs, func(a, b *mailroom.Run) bool {
 		x, y := *a, *b
 		x.Key, y.Key = 0, 0
 		return reflect.DeepEqual(x, y)
 	})
-	is.Tickets = unlike(c.Tickets, other.Tickets, func(a, b *mailroom.Ticket) bool {
+	is.Tickets = differing(c.Tickets, other.Tickets, func(a, b *mailroom.Ticket) bool {
 		x, y := *a, *b
 		x.Key, y.Key = 0, 0
 		return reflect.DeepEqual(x, y)
 	})
-	is.Logs = unlike(c.Logs, other.Logs, slices.Equal[[]string])
-	is.Keys = unlike(c.Keys, other.Keys, func(a, b mailroom.SubmitKey) bool { return reflect.DeepEqual(a, b) })
+	is.Logs = differing(c.Logs, other.Logs, slices.Equal[[]string])
+	is.Keys = differing(c.Keys, other.Keys, func(a, b mailroom.SubmitKey) bool { return reflect.DeepEqual(a, b) })
 	if reflect.DeepEqual(c.Workers, other.Workers) {
 		is.Workers = nil
 	}
@@ -46,7 +46,7 @@ func (c contents) without(other contents) contents {
 	return is
 }
 
-func unlike[V any](rows, others map[string]V, same func(a, b V) bool) map[string]V {
+func differing[V any](rows, others map[string]V, same func(a, b V) bool) map[string]V {
 	left := map[string]V{}
 	for id, row := range rows {
 		if other, ok := others[id]; !ok || !same(row, other) {
@@ -68,12 +68,12 @@ func TestADifferenceInAnyRowIsSeen(t *testing.T) {
 		t.Fatalf("contents differ from themselves:\n%s", diff)
 	}
 	for name, change := range map[string]func(c *contents){
-		"thread":    func(c *contents) { c.Threads = altered(c.Threads, func(r *mailroom.Thread) { r.LastSeq++ }) },
-		"run":       func(c *contents) { c.Runs = altered(c.Runs, func(r *mailroom.Run) { r.Attempt++ }) },
-		"ticket":    func(c *contents) { c.Tickets = altered(c.Tickets, func(r *mailroom.Ticket) { r.Digest += "0" }) },
-		"no thread": func(c *contents) { c.Threads = altered(c.Threads, nil) },
-		"no run":    func(c *contents) { c.Runs = altered(c.Runs, nil) },
-		"no ticket": func(c *contents) { c.Tickets = altered(c.Tickets, nil) },
+		"thread":    func(c *contents) { c.Threads = alterations(c.Threads, func(r *mailroom.Thread) { r.LastSeq++ }) },
+		"run":       func(c *contents) { c.Runs = alterations(c.Runs, func(r *mailroom.Run) { r.Attempt++ }) },
+		"ticket":    func(c *contents) { c.Tickets = alterations(c.Tickets, func(r *mailroom.Ticket) { r.Digest += "0" }) },
+		"no thread": func(c *contents) { c.Threads = alterations(c.Threads, nil) },
+		"no run":    func(c *contents) { c.Runs = alterations(c.Runs, nil) },
+		"no ticket": func(c *contents) { c.Tickets = alterations(c.Tickets, nil) },
 		"no key":    func(c *contents) { c.Keys = nil },
 		"key":       func(c *contents) { c.Keys = map[string]mailroom.SubmitKey{"a k1": {Key: "k1", Digest: "other"}} },
 		"log": func(c *contents) {
@@ -93,8 +93,8 @@ func TestADifferenceInAnyRowIsSeen(t *testing.T) {
 	}
 }
 
-// altered are the rows, with a change in one of them, or without it.
-func altered[R any](rows map[string]*R, change func(*R)) map[string]*R {
+// alterations are the rows, with a change in one of them, or without it.
+func alterations[R any](rows map[string]*R, change func(*R)) map[string]*R {
 	rows = maps.Clone(rows)
 	for id, row := range rows {
 		delete(rows, id)

@@ -14,8 +14,8 @@ import (
 	"mailroom/store/storetest"
 )
 
-// taker is a worker with some room, that keeps what it takes.
-type taker struct {
+// testClaimer is a worker with some room, that keeps what it takes.
+type testClaimer struct {
 	mu    sync.Mutex
 	free  int
 	round int64
@@ -23,14 +23,14 @@ type taker struct {
 	errs  []error
 }
 
-func (k *taker) Capacity() ledger.ClaimRequest {
+func (k *testClaimer) Capacity() ledger.ClaimRequest {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.round++
 	return ledger.ClaimRequest{Worker: "w", Round: k.round, Slots: k.free, Agents: map[string]int{"echo": k.free}, LastAttempt: true}
 }
 
-func (k *taker) Assign(asked ledger.ClaimRequest, work []ledger.Assignment, err error) {
+func (k *testClaimer) Assign(asked ledger.ClaimRequest, work []ledger.Assignment, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.free -= len(work)
@@ -40,8 +40,8 @@ func (k *taker) Assign(asked ledger.ClaimRequest, work []ledger.Assignment, err 
 	}
 }
 
-// taken returns what it took since the last call, by thread, and makes room.
-func (k *taker) taken(room int) []string {
+// drain returns what it took since the last call, by thread, and makes room.
+func (k *testClaimer) drain(room int) []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	threads := []string{}
@@ -52,8 +52,8 @@ func (k *taker) taken(room int) []string {
 	return threads
 }
 
-// stands lets a taker stand until the test, or ctx, ends.
-func stands(ctx context.Context, d *desk, k *taker) (end func() error) {
+// subscribe lets a taker stand until the test, or ctx, ends.
+func subscribe(ctx context.Context, d *fixture, k *testClaimer) (end func() error) {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() { ended <- d.Subscribe(ctx, k) }()
@@ -70,19 +70,19 @@ func TestATakerIsServedByOneBatchAfterTheOther(t *testing.T) {
 		s := &counting{Store: memory.New()}
 		d := open(t, s, ledger.Options{})
 		d.register("w")
-		k := &taker{free: 2}
-		end := stands(t.Context(), d, k)
+		k := &testClaimer{free: 2}
+		end := subscribe(t.Context(), d, k)
 		s.reset()
 		d.submit(text("a", "hello"))
-		wantEqual(t, "first", k.taken(0), []string{"a"})
+		wantEqual(t, "first", k.drain(0), []string{"a"})
 		d.submit(text("b", "hello"))
-		wantEqual(t, "second", k.taken(0), []string{"b"})
+		wantEqual(t, "second", k.drain(0), []string{"b"})
 		d.submit(text("c", "hello"))
-		wantEqual(t, "without room", k.taken(1), []string{})
+		wantEqual(t, "without room", k.drain(1), []string{})
 		wantEqual(t, "commits", s.reset().Updates, 3)
 		d.Wake()
 		synctest.Wait()
-		wantEqual(t, "with room again", k.taken(0), []string{"c"})
+		wantEqual(t, "with room again", k.drain(0), []string{"c"})
 		if err := end(); err != nil {
 			t.Error(err)
 		}
@@ -93,8 +93,8 @@ func TestWhatComesWithAClaimIsWhatTheLogSays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := open(t, nil, ledger.Options{})
 		d.register("w")
-		k := &taker{free: 1}
-		end := stands(t.Context(), d, k)
+		k := &testClaimer{free: 1}
+		end := subscribe(t.Context(), d, k)
 		in := text("a", "look <here>")
 		in.Messages = append(in.Messages, mailroom.NewMessage{Parts: []mailroom.Part{{Type: "data", Data: []byte(`{"n":1}`)}}, Visibility: mailroom.VisibleInternal})
 		out := d.submit(in)
@@ -111,13 +111,13 @@ func TestATakerThatHasGoneIsServedNoMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := open(t, nil, ledger.Options{})
 		d.register("w")
-		k := &taker{free: 1}
-		end := stands(t.Context(), d, k)
+		k := &testClaimer{free: 1}
+		end := subscribe(t.Context(), d, k)
 		if err := end(); err != nil {
 			t.Error(err)
 		}
 		d.submit(text("a", "hello"))
-		wantEqual(t, "taken", k.taken(0), []string{})
+		wantEqual(t, "taken", k.drain(0), []string{})
 		wantEqual(t, "still to be claimed", len(d.claim("w", 1)), 1)
 	})
 }
@@ -133,16 +133,16 @@ func TestATakerHearsOfAClaimThatMayHaveBeenMade(t *testing.T) {
 		})
 		d := open(t, s, ledger.Options{})
 		d.register("w")
-		k := &taker{free: 1}
-		end := stands(t.Context(), d, k)
+		k := &testClaimer{free: 1}
+		end := subscribe(t.Context(), d, k)
 		fails.Store(true)
 		_, err := d.Submit(t.Context(), text("a", "hello"))
 		wantCode(t, err, mailroom.CodeUnavailable)
 		synctest.Wait()
 		wantEqual(t, "errors", len(k.errs), 1)
-		wantEqual(t, "taken", k.taken(1), []string{})
+		wantEqual(t, "taken", k.drain(1), []string{})
 		d.submit(text("b", "hello"))
-		wantEqual(t, "after it", k.taken(0), []string{"b"})
+		wantEqual(t, "after it", k.drain(0), []string{"b"})
 		if err := end(); err != nil {
 			t.Error(err)
 		}
@@ -153,7 +153,7 @@ func TestATakerEndsWithItsLedger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := open(t, nil, ledger.Options{})
 		d.register("w")
-		k := &taker{free: 1}
+		k := &testClaimer{free: 1}
 		ended := make(chan error, 1)
 		go func() { ended <- d.Subscribe(t.Context(), k) }()
 		synctest.Wait()

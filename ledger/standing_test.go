@@ -11,8 +11,8 @@ import (
 	"mailroom/store/memory"
 )
 
-// stand puts a standing claim of worker w out and returns its answer.
-func stand(ctx context.Context, d *desk, agent string, slots int) <-chan []ledger.Assignment {
+// startClaimer puts a standing claim of worker w out and returns its answer.
+func startClaimer(ctx context.Context, d *fixture, agent string, slots int) <-chan []ledger.Assignment {
 	answer := make(chan []ledger.Assignment, 1)
 	go func() {
 		work, err := d.Claim(ctx, ledger.ClaimRequest{
@@ -32,7 +32,7 @@ func TestAStandingClaimIsServedInTheCommitThatMakesItDue(t *testing.T) {
 		s := &counting{Store: memory.New()}
 		d := open(t, s, ledger.Options{})
 		d.register("w")
-		answer := stand(t.Context(), d, "echo", 1)
+		answer := startClaimer(t.Context(), d, "echo", 1)
 		s.reset()
 		out := d.submit(text("t", "hello"))
 		work := <-answer
@@ -51,7 +51,7 @@ func TestAStandingClaimIsServedInTheCommitThatEndsTheRunBefore(t *testing.T) {
 		d.submit(text("t", "one"))
 		two := d.submit(text("t", "two"))
 		first := d.claimOne("w")
-		answer := stand(t.Context(), d, "echo", 1)
+		answer := startClaimer(t.Context(), d, "echo", 1)
 		s.reset()
 		d.settle(complete(first.Claim, "ok"))
 		if work := <-answer; len(work) != 1 || work[0].Run.ID != two.Run {
@@ -69,13 +69,13 @@ func TestAStandingClaimWakesForWhatIsDueLater(t *testing.T) {
 		d.settle(failure(d.claimOne("w").Claim, mailroom.ClassTransient))
 		in := text("u", "later")
 		in.NotBefore = time.Now().Add(time.Minute)
-		answer := stand(t.Context(), d, "echo", 1)
+		answer := startClaimer(t.Context(), d, "echo", 1)
 		d.submit(in)
 		begin := time.Now()
 		work := <-answer
 		wantEqual(t, "thread", work[0].Claim.Thread, "t")
 		wantEqual(t, "after", time.Since(begin), 250*time.Millisecond)
-		work = <-stand(t.Context(), d, "echo", 1)
+		work = <-startClaimer(t.Context(), d, "echo", 1)
 		wantEqual(t, "thread", work[0].Claim.Thread, "u")
 		wantEqual(t, "after", time.Since(begin), time.Minute)
 	})
@@ -86,7 +86,7 @@ func TestAStandingClaimPollsForWhatOthersSubmit(t *testing.T) {
 		s := memory.New()
 		d, other := open(t, s, ledger.Options{}), open(t, s, ledger.Options{})
 		d.register("w")
-		answer := stand(t.Context(), d, "echo", 1)
+		answer := startClaimer(t.Context(), d, "echo", 1)
 		begin := time.Now()
 		other.submit(text("t", "hello"))
 		wantEqual(t, "claims", len(<-answer), 1)
@@ -102,7 +102,7 @@ func TestAnIdleStandingClaimAsksOnceASecond(t *testing.T) {
 		d := open(t, s, ledger.Options{})
 		d.register("w")
 		ctx, cancel := context.WithCancel(t.Context())
-		answer := stand(ctx, d, "echo", 1)
+		answer := startClaimer(ctx, d, "echo", 1)
 		s.reset()
 		<-time.After(10 * time.Second)
 		synctest.Wait()
@@ -119,7 +119,7 @@ func TestAStandingClaimForAnotherAgentIsNotServed(t *testing.T) {
 		d := open(t, nil, ledger.Options{})
 		d.register("w")
 		ctx, cancel := context.WithCancel(t.Context())
-		answer := stand(ctx, d, "codex", 1)
+		answer := startClaimer(ctx, d, "codex", 1)
 		d.submit(text("t", "hello"))
 		cancel()
 		wantEqual(t, "claims", len(<-answer), 0)
@@ -132,7 +132,7 @@ func TestAStandingClaimEndsWithItsContext(t *testing.T) {
 		d := open(t, nil, ledger.Options{})
 		d.register("w")
 		ctx, cancel := context.WithCancel(t.Context())
-		answer := stand(ctx, d, "echo", 1)
+		answer := startClaimer(ctx, d, "echo", 1)
 		cancel()
 		wantEqual(t, "claims", len(<-answer), 0)
 		d.submit(text("t", "hello"))

@@ -12,8 +12,8 @@ import (
 	"mailroom/store/memory"
 )
 
-// together calls f n times at once.
-func together(n int, f func(i int)) {
+// concurrently calls f n times at once.
+func concurrently(n int, f func(i int)) {
 	var all sync.WaitGroup
 	for i := range n {
 		all.Go(func() { f(i) })
@@ -97,7 +97,7 @@ func TestTheSameKey64TimesAtOnceIsOneSubmit(t *testing.T) {
 	in := text("t", "hello")
 	in.Key = "k"
 	outs := make([]mailroom.Submitted, 64)
-	together(64, func(i int) {
+	concurrently(64, func(i int) {
 		var err error
 		if outs[i], err = d.Submit(t.Context(), in); err != nil {
 			t.Error(err)
@@ -131,7 +131,7 @@ func TestAKeyOutlivesTheProcess(t *testing.T) {
 func Test32ConcurrentSubmitsGet32ConsecutivePlaces(t *testing.T) {
 	d := open(t, nil, ledger.Options{})
 	places, messages := make([]int64, 32), make([]string, 32)
-	together(32, func(i int) {
+	concurrently(32, func(i int) {
 		out, err := d.Submit(t.Context(), text("t", fmt.Sprint("message ", i)))
 		if err != nil {
 			t.Error(err)
@@ -172,7 +172,7 @@ func TestWhatIsCommittedIsPublishedInOrderBeforeTheAnswer(t *testing.T) {
 			seen[thread] = e.Seq
 		}
 	}})
-	together(64, func(i int) {
+	concurrently(64, func(i int) {
 		out, err := d.Submit(t.Context(), text(fmt.Sprint("t", i%4), "hello"))
 		mu.Lock()
 		defer mu.Unlock()

@@ -83,7 +83,7 @@ func TestInterrupt(t *testing.T) {
 }
 
 func TestTheReplacementIsDurableBeforeAnythingIsDestroyed(t *testing.T) {
-	store := newFate(nil)
+	store := newControlledStore(nil)
 	d := open(t, store, ledger.Options{})
 	d.register("w")
 	d.submit(text("t", "a"))
@@ -91,7 +91,7 @@ func TestTheReplacementIsDurableBeforeAnythingIsDestroyed(t *testing.T) {
 	d.submit(text("t", "b"))
 	before := len(d.log("t"))
 	instead := mode(mailroom.ModeInterrupt, "t", "instead")
-	store.then(storetest.Fault{Kind: storetest.FailBefore})
+	store.setFaults(storetest.Fault{Kind: storetest.FailBefore})
 	_, err := d.Submit(t.Context(), instead)
 	wantCode(t, err, mailroom.CodeUnavailable)
 	wantEqual(t, "entries after a commit that failed", len(d.log("t")), before)

@@ -17,16 +17,16 @@ import (
 )
 
 // read tells a transcript as "role text/state, …"; a partial text ends in "…".
-func (d *desk) read(q ledger.TranscriptQuery) (string, string) {
+func (d *fixture) read(q ledger.TranscriptQuery) (string, string) {
 	d.t.Helper()
 	items, next, err := d.Transcript(d.ctx, q)
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	return told(items), next
+	return formatMessages(items), next
 }
 
-func told(items []mailroom.Message) string {
+func formatMessages(items []mailroom.Message) string {
 	var lines []string
 	for _, m := range items {
 		line := fmt.Sprintf("%s %s", m.Role, m.Text)
@@ -78,7 +78,7 @@ func TestASteeredMessageStandsWhereItWasRead(t *testing.T) {
 	d.submit(text("t", "go"))
 	c := d.claimOne("w").Claim
 	s := d.submit(mode(mailroom.ModeSteer, "t", "left"))
-	must(d.Append(t.Context(), mailroom.StepCommit{Claim: c, Number: 1, Message: said(c, "I go")}))(t)
+	must(d.Append(t.Context(), mailroom.StepCommit{Claim: c, Number: 1, Message: partialText(c, "I go")}))(t)
 	must(d.Edit(t.Context(), "t", s.Message, mailroom.Text("right")))(t)
 	must(d.MarkSteersRead(t.Context(), c))(t)
 	d.settle(complete(c, "I turn right"))
@@ -108,7 +108,7 @@ func TestPartialMessagesCountOnlyWhenTheRunEndedSo(t *testing.T) {
 			d.submit(text(thread, "go"))
 			c := d.claimOne("w").Claim
 			s := failure(c, mailroom.ClassTransient)
-			s.Message = said(c, "first try")
+			s.Message = partialText(c, "first try")
 			d.settle(s)
 			<-time.After(time.Second)
 			last(d.claimOne("w").Claim)
@@ -116,13 +116,13 @@ func TestPartialMessagesCountOnlyWhenTheRunEndedSo(t *testing.T) {
 		end("completed", func(c mailroom.Claim) { d.settle(complete(c, "second try")) })
 		end("failed", func(c mailroom.Claim) {
 			s := failure(c, mailroom.ClassPermanent)
-			s.Message = said(c, "second try")
+			s.Message = partialText(c, "second try")
 			d.settle(s)
 		})
 		end("cancelled", func(c mailroom.Claim) {
 			must(d.Cancel(d.ctx, c.Run, "ann"))(t)
 			s := release(c)
-			s.Message = said(c, "second try")
+			s.Message = partialText(c, "second try")
 			d.settle(s)
 		})
 		end("running", func(c mailroom.Claim) {})
@@ -139,7 +139,7 @@ func TestPartialMessagesCountOnlyWhenTheRunEndedSo(t *testing.T) {
 }
 
 // busyThread is a thread with something of everything in its log.
-func busyThread(d *desk) {
+func busyThread(d *fixture) {
 	d.register("w")
 	for i := range 30 {
 		three := text("t", fmt.Sprint("question ", i))
@@ -165,7 +165,7 @@ func busyThread(d *desk) {
 		}
 		if i%7 == 0 {
 			s := failure(c, mailroom.ClassPermanent)
-			s.Message = said(c, "so f")
+			s.Message = partialText(c, "so f")
 			d.settle(s)
 			continue
 		}
@@ -294,7 +294,7 @@ func TestWhatARunReadsWhenItGoesOnIsInTheTranscript(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := "user go, user quickly, user with care, user mail!, assistant done"
-	wantEqual(t, "what the next run gets", told(before), want)
+	wantEqual(t, "what the next run gets", formatMessages(before), want)
 	d.settle(complete(next.Claim, "too"))
 	for _, all := range []bool{false, true} {
 		got, _ := d.read(ledger.TranscriptQuery{Thread: "t", All: all})

@@ -63,13 +63,13 @@ func (tx clockedTx) Now() time.Time { return tx.now }
 // twin are ledgers over different stores that are given the same operations at
 // the same times.
 type twin struct {
-	ctx   context.Context
-	clock *clock
-	sides []*side
-	door  int   // of each side, the ledger that does the next operation
-	came  reach // what the operations came to
-	quick bool  // look without a check of the invariants
-	looks int
+	ctx      context.Context
+	clock    *clock
+	sides    []*side
+	handle   int      // of each side, the ledger that does the next operation
+	coverage coverage // what the operations came to
+	quick    bool     // look without a check of the invariants
+	looks    int
 
 	before, after contents // of the stores, around the last operation
 }
@@ -78,29 +78,29 @@ type twin struct {
 type side struct {
 	name  string
 	open  func() (mailroom.Store, error) // a handle of its own on the rows
-	doors []*door
+	doors []*handleSet
 }
 
-// door is a ledger over a handle of its own.
-type door struct {
+// handle is a ledger over a handle of its own.
+type handleSet struct {
 	*ledger.Ledger
 	store mailroom.Store
 	stop  context.CancelFunc
 	ended chan error
 }
 
-// reach counts what a history came to, by name.
-type reach map[string]int
+// coverage counts what a history came to, by name.
+type coverage map[string]int
 
 // onMemory keeps its rows over the ends of its handles.
 func onMemory() *side {
 	rows := memory.New()
-	return &side{name: "memory", open: func() (mailroom.Store, error) { return kept{rows}, nil }}
+	return &side{name: "memory", open: func() (mailroom.Store, error) { return unclosedStore{rows}, nil }}
 }
 
-type kept struct{ mailroom.Store }
+type unclosedStore struct{ mailroom.Store }
 
-func (kept) Close() error { return nil }
+func (unclosedStore) Close() error { return nil }
 
 // onFile is an SQLite file in a new folder inside dir.
 func onFile(dir string) *side {
@@ -119,7 +119,7 @@ func onFile(dir string) *side {
 
 // newTwin opens so many ledgers over each side; close ends them.
 func newTwin(doors int, sides ...*side) (*twin, error) {
-	w := &twin{ctx: context.Background(), clock: newClock(), sides: sides, came: reach{}}
+	w := &twin{ctx: context.Background(), clock: newClock(), sides: sides, coverage: coverage{}}
 	return w, w.open(doors)
 }
 
@@ -131,7 +131,7 @@ func (w *twin) open(doors int) error {
 				return errors.Join(err, w.close())
 			}
 			ctx, stop := context.WithCancel(w.ctx)
-			d := &door{store: store, stop: stop, ended: make(chan error, 1)}
+			d := &handleSet{store: store, stop: stop, ended: make(chan error, 1)}
 			d.Ledger = ledger.New(clocked{store, w.clock}, ledger.Options{
 				Version: func(agent string) string { return agent + "-2" }, MaxQueued: twinQueue,
 			})
@@ -165,14 +165,14 @@ type fataler interface {
 	Fatalf(format string, args ...any)
 }
 
-// twice does one operation on both sides and compares what they say and what
+// onBoth does one operation on both sides and compares what they say and what
 // they hold. A refusal must have changed nothing.
-func twice[T any](t fataler, w *twin, name string, f func(l *ledger.Ledger) (T, error)) (T, error) {
+func onBoth[T any](t fataler, w *twin, name string, f func(l *ledger.Ledger) (T, error)) (T, error) {
 	t.Helper()
 	var value T
 	var err error
 	for i, s := range w.sides {
-		v, e := f(s.doors[w.door].Ledger)
+		v, e := f(s.doors[w.handle].Ledger)
 		if i == 0 {
 			value, err = v, e
 			continue
@@ -189,8 +189,8 @@ func twice[T any](t fataler, w *twin, name string, f func(l *ledger.Ledger) (T, 
 	if code == mailroom.CodeInternal || code == mailroom.CodeUnavailable {
 		t.Fatalf("%s: %v", name, err)
 	}
-	w.came[strings.TrimSuffix(name+": "+string(code), ": ")]++
-	w.look(t, name)
+	w.coverage[strings.TrimSuffix(name+": "+string(code), ": ")]++
+	w.compare(t, name)
 	if err != nil {
 		if diff := difference(w.before, w.after); diff != "" {
 			t.Fatalf("%s was refused with %q and changed (-before +after):\n%s", name, err, diff)
@@ -199,8 +199,8 @@ func twice[T any](t fataler, w *twin, name string, f func(l *ledger.Ledger) (T, 
 	return value, err
 }
 
-// look reads the stores, compares them, and checks the invariants of each.
-func (w *twin) look(t fataler, name string) {
+// compare reads the stores, compares them, and checks the invariants of each.
+func (w *twin) compare(t fataler, name string) {
 	t.Helper()
 	var first contents
 	known := w.after

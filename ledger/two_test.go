@@ -29,7 +29,7 @@ func handle(t *testing.T, path string) mailroom.Store {
 }
 
 // two starts two ledgers, each over a handle of its own on one file.
-func two(t *testing.T) (path string, both [2]*desk) {
+func two(t *testing.T) (path string, both [2]*fixture) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "mail.db")
 	for i := range both {
@@ -38,8 +38,8 @@ func two(t *testing.T) (path string, both [2]*desk) {
 	return path, both
 }
 
-// surely repeats an operation while its outcome is unknown.
-func surely[T any](t *testing.T, f func() (T, error)) T {
+// retryBusy repeats an operation while its outcome is unknown.
+func retryBusy[T any](t *testing.T, f func() (T, error)) T {
 	t.Helper()
 	for {
 		v, err := f()
@@ -58,8 +58,8 @@ func TestTwoLedgersOverOneFileTakeAKeyOnce(t *testing.T) {
 	in := text("t", "hello")
 	in.Key = "k"
 	outs := make([]mailroom.Submitted, 64)
-	together(64, func(i int) {
-		outs[i] = surely(t, func() (mailroom.Submitted, error) { return both[i%2].Submit(t.Context(), in) })
+	concurrently(64, func(i int) {
+		outs[i] = retryBusy(t, func() (mailroom.Submitted, error) { return both[i%2].Submit(t.Context(), in) })
 	})
 	for _, out := range outs {
 		wantEqual(t, "answer", []any{out.Message, out.Run, out.Seq}, []any{outs[0].Message, outs[0].Run, outs[0].Seq})
@@ -77,10 +77,10 @@ func TestTwoLedgersOverOneFileTakeAKeyOnce(t *testing.T) {
 func TestTwoLedgersOverOneFileGiveConsecutivePlaces(t *testing.T) {
 	_, both := two(t)
 	places := make([]int64, 32)
-	together(32, func(i int) {
+	concurrently(32, func(i int) {
 		in := text("t", "hello")
 		in.Key = fmt.Sprint("k", i) // an unknown outcome is repeated
-		places[i] = surely(t, func() (mailroom.Submitted, error) { return both[i%2].Submit(t.Context(), in) }).Place
+		places[i] = retryBusy(t, func() (mailroom.Submitted, error) { return both[i%2].Submit(t.Context(), in) }).Place
 	})
 	slices.Sort(places)
 	for i, place := range places {
@@ -96,11 +96,11 @@ func TestTwoLedgersOverOneFileClaimARunOnce(t *testing.T) {
 	}
 	var mu sync.Mutex
 	claims := map[string]int{}
-	together(8, func(i int) {
+	concurrently(8, func(i int) {
 		d, worker := both[i%2], fmt.Sprint("w", i)
-		surely(t, func() (any, error) { return d.Register(t.Context(), mailroom.Worker{ID: worker}) })
+		retryBusy(t, func() (any, error) { return d.Register(t.Context(), mailroom.Worker{ID: worker}) })
 		for round := int64(1); ; round++ {
-			work := surely(t, func() ([]ledger.Assignment, error) {
+			work := retryBusy(t, func() ([]ledger.Assignment, error) {
 				return d.Claim(t.Context(), ledger.ClaimRequest{Worker: worker, Round: round, Slots: 3, Agents: map[string]int{"echo": 3}})
 			})
 			for _, w := range work {
@@ -109,7 +109,7 @@ func TestTwoLedgersOverOneFileClaimARunOnce(t *testing.T) {
 				mu.Unlock()
 				s := complete(w.Claim, "ok")
 				s.Number = 1
-				surely(t, func() (*mailroom.Run, error) { return d.Settle(t.Context(), s) })
+				retryBusy(t, func() (*mailroom.Run, error) { return d.Settle(t.Context(), s) })
 			}
 			if len(work) == 0 {
 				return
@@ -129,7 +129,7 @@ func TestOneLedgerTakesAwayTheClaimsOfAWorkerOfTheOther(t *testing.T) {
 	both[0].submit(text("t", "hello"))
 	c := both[0].claimOne("a").Claim
 	wantEqual(t, "claims meanwhile", len(both[1].claim("b", 1)), 0)
-	both[1].lose("a")
+	both[1].expireWorker("a")
 	_, err := both[0].Settle(t.Context(), mailroom.Settle{Claim: c, Number: 1, Outcome: mailroom.OutcomeComplete})
 	wantCode(t, err, mailroom.CodeLeaseLost)
 	both[1].settle(complete(both[1].claimOne("b").Claim, "ok"))

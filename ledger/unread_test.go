@@ -20,7 +20,7 @@ import (
 )
 
 // unread is how many notifications of ann inboxes hold, by her token.
-func (d *desk) unread() int64 { d.t.Helper(); return d.used().Notifications }
+func (d *fixture) unread() int64 { d.t.Helper(); return d.used().Notifications }
 
 func TestATokenSaysHowManyOfItsNotificationsAreUnread(t *testing.T) {
 	d := limited(t, nil)
@@ -156,7 +156,7 @@ func TestAnInboxBehindMuchForOthersIsReadInPieces(t *testing.T) {
 
 func TestOperationsOfOneBatchCountWhatIsUnreadOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFate(nil)
+		f := newControlledStore(nil)
 		d := open(t, f, ledger.Options{})
 		must(d.CreateToken(d.ctx, account("ann", "sum")))(t)
 		d.inbox("x", true, 1)
@@ -174,7 +174,7 @@ func TestOperationsOfOneBatchCountWhatIsUnreadOnce(t *testing.T) {
 			_, err := d.Inbox(d.ctx, ledger.InboxQuery{Project: "p", Agent: "x", By: ann(), Limit: 9, Consume: true})
 			return err
 		}
-		errs := gathered(t, d, f, tell(), acknowledge(2), acknowledge(2, 1), take, tell("x", "new"), tell(), acknowledge(3), take)
+		errs := gatherBatch(t, d, f, tell(), acknowledge(2), acknowledge(2, 1), take, tell("x", "new"), tell(), acknowledge(3), take)
 		wantEqual(t, "errors", errs, make([]error, len(errs)))
 		wantEqual(t, "unread", d.unread(), 3) // the fourth in x and in new, the third in new
 	})
@@ -185,13 +185,13 @@ func TestOperationsOfOneBatchCountWhatIsUnreadOnce(t *testing.T) {
 func TestRandomHistoriesOfInboxes(t *testing.T) {
 	rounds(t, 60)
 	synctest.Test(t, func(t *testing.T) {
-		rapid.Check(bubbled{t}, func(rt *rapid.T) { newInboxes(t, rt).play(rt) })
+		rapid.Check(bubbleTB{t}, func(rt *rapid.T) { newInboxes(t, rt).play(rt) })
 	})
 }
 
 // inboxes are a ledger with one project, and an account of what is unread in it.
 type inboxes struct {
-	*desk
+	*fixture
 	store  mailroom.Store
 	unread map[string]map[int64]string // by agent and seq the token that sent it
 	last   int64
@@ -199,7 +199,7 @@ type inboxes struct {
 
 func newInboxes(t *testing.T, rt *rapid.T) *inboxes {
 	store := memory.New()
-	b := &inboxes{desk: start(t, store, ledger.Options{}), store: store, unread: map[string]map[int64]string{}}
+	b := &inboxes{fixture: start(t, store, ledger.Options{}), store: store, unread: map[string]map[int64]string{}}
 	rt.Cleanup(func() {
 		if err := b.close(); err != nil {
 			rt.Errorf("run: %v", err)
@@ -227,7 +227,7 @@ func (b *inboxes) play(rt *rapid.T) {
 	rt.Repeat(map[string]func(*rapid.T){
 		"notify": func(rt *rapid.T) {
 			from, to := agent.Draw(rt, "from"), rapid.SliceOfN(agent, 0, 3).Draw(rt, "to")
-			b.tell(rt, by(), from, to)
+			b.notify(rt, by(), from, to)
 		},
 		"take": func(rt *rapid.T) {
 			in := ledger.InboxQuery{Project: "p", Agent: agent.Draw(rt, "agent"), By: by(), Limit: rapid.IntRange(1, 4).Draw(rt, "limit"), Consume: true}
@@ -286,7 +286,7 @@ func (b *inboxes) play(rt *rapid.T) {
 				rt.Error(err)
 			}
 			b.unread, b.last = map[string]map[int64]string{}, 0
-			b.tell(rt, by(), "a", nil)
+			b.notify(rt, by(), "a", nil)
 		},
 		"": func(rt *rapid.T) { b.compare(rt) },
 	})
@@ -295,7 +295,7 @@ func (b *inboxes) play(rt *rapid.T) {
 	}
 }
 
-func (b *inboxes) tell(rt *rapid.T, by *mailroom.Token, from string, to []string) {
+func (b *inboxes) notify(rt *rapid.T, by *mailroom.Token, from string, to []string) {
 	out, err := b.Notify(b.ctx, mailroom.Notify{Project: "p", By: by, Notification: mailroom.Notification{From: from, To: to, Event: "e", Data: json.RawMessage("1")}})
 	if err != nil {
 		rt.Fatal(err)

@@ -11,7 +11,7 @@ import (
 )
 
 // limited starts a ledger with a token ann that may have so much.
-func limited(t *testing.T, q mailroom.Quotas) *desk {
+func limited(t *testing.T, q mailroom.Quotas) *fixture {
 	t.Helper()
 	d := open(t, nil, ledger.Options{Quotas: mailroom.Quotas{"threads": 1000}})
 	in := account("ann", "sum")
@@ -20,9 +20,9 @@ func limited(t *testing.T, q mailroom.Quotas) *desk {
 	return d
 }
 
-func (d *desk) used() mailroom.Use { d.t.Helper(); return d.tokens()[0].Used }
+func (d *fixture) used() mailroom.Use { d.t.Helper(); return d.tokens()[0].Used }
 
-func (d *desk) size(threads ...string) (n int64) {
+func (d *fixture) size(threads ...string) (n int64) {
 	for _, thread := range threads {
 		for _, e := range d.log(thread) {
 			n += int64(len(e.JSON()))
@@ -63,7 +63,7 @@ func TestAQuotaBindsWhatACallerBeginsAndNothingElse(t *testing.T) {
 	wantCode(t, err, mailroom.CodeQuotaExceeded)
 	d.register("w")
 	c := d.claimOne("w").Claim
-	must(d.Append(d.ctx, mailroom.StepCommit{Claim: c, Number: 1, Message: &mailroom.PartialText{ID: said(c, "").ID, Text: string(make([]byte, 0)) + fmt.Sprintf("%4000d", 1)}}))(t)
+	must(d.Append(d.ctx, mailroom.StepCommit{Claim: c, Number: 1, Message: &mailroom.PartialText{ID: partialText(c, "").ID, Text: string(make([]byte, 0)) + fmt.Sprintf("%4000d", 1)}}))(t)
 	d.settle(mailroom.Settle{Claim: c, Number: 2, Outcome: mailroom.OutcomeComplete})
 	_, err = d.Submit(d.ctx, text("t", "two"))
 	wantCode(t, err, mailroom.CodeQuotaExceeded)
@@ -77,14 +77,14 @@ func TestAQuotaBindsWhatACallerBeginsAndNothingElse(t *testing.T) {
 
 func TestOperationsOfOneBatchSeeEachOthersUse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFate(nil)
+		f := newControlledStore(nil)
 		d := open(t, f, ledger.Options{Quotas: mailroom.Quotas{"threads": 4}})
 		must(d.CreateToken(d.ctx, account("ann", "sum")))(t)
 		var all []func() error
 		for i := range 5 {
 			all = append(all, func() error { _, err := d.Submit(d.ctx, text(fmt.Sprint("t", i), "hello")); return err })
 		}
-		errs := gathered(t, d, f, all...)
+		errs := gatherBatch(t, d, f, all...)
 		refused := 0
 		for _, err := range errs {
 			if mailroom.CodeOf(err) == mailroom.CodeQuotaExceeded {
@@ -108,7 +108,7 @@ func TestATokenHasSoManyWorkersAlive(t *testing.T) {
 		wantCode(t, begin("w2"), "")
 		wantCode(t, begin("w3"), mailroom.CodeQuotaExceeded)
 		wantEqual(t, "used", d.used().Workers, 2)
-		d.leave("w1")
+		d.deregister("w1")
 		wantCode(t, begin("w4"), "")
 		<-time.After(16 * time.Second)
 		d.sweep()

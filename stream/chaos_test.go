@@ -15,14 +15,14 @@ import (
 	"mailroom/stream"
 )
 
-// mangler is a bus at its worst: it loses, doubles, delays and reorders.
-type mangler struct {
+// faultyBus is a bus at its worst: it loses, doubles, delays and reorders.
+type faultyBus struct {
 	rng  *rand.Rand
 	bus  *bus.Bus
 	late []bus.Notice
 }
 
-func (m *mangler) publish(n bus.Notice) {
+func (m *faultyBus) publish(n bus.Notice) {
 	switch p := m.rng.IntN(10); {
 	case p < 2: // lost
 	case p < 4:
@@ -40,8 +40,8 @@ func (m *mangler) publish(n bus.Notice) {
 	}
 }
 
-// act does one random thing that is possible now.
-func (d *desk) act(rng *rand.Rand) {
+// randomStep does one random thing that is possible now.
+func (d *fixture) randomStep(rng *rand.Rand) {
 	if d.claim.Run == "" {
 		if rng.IntN(3) == 0 || d.runs == 0 {
 			d.submit()
@@ -52,7 +52,7 @@ func (d *desk) act(rng *rand.Rand) {
 	texts := []string{"a", "é", "€", "😀", "words ", "mixed €uro "}
 	switch p := rng.IntN(40); {
 	case p < 24:
-		d.say(texts[rng.IntN(len(texts))])
+		d.stream(texts[rng.IntN(len(texts))])
 	case p < 30:
 		d.flush()
 	case p < 33:
@@ -70,31 +70,31 @@ func (d *desk) act(rng *rand.Rand) {
 	}
 }
 
-// life is a reader over all its connections: what it showed in the end.
-type life struct {
+// connection is a reader over all its connections: what it showed in the end.
+type connection struct {
 	*reader
 	q       stream.Query
 	entries []int64
 }
 
 // reconnect hangs up, and comes back with the cursor of the last event.
-func (l *life) reconnect() {
+func (l *connection) reconnect() {
 	l.close()
-	l.q.After = l.at()
+	l.q.After = l.cursorNow()
 	l.follow(l.q)
 }
 
-func (l *life) close() {
+func (l *connection) close() {
 	l.hangUp()
 	l.check()
 	l.entries = append(l.entries, l.seqs()...)
 }
 
-var again = flag.Uint64("seed", 0, "run only this seed of the test that mistreats the bus")
+var seedFlag = flag.Uint64("seed", 0, "run only this seed of the test that mistreats the bus")
 
 func TestWhateverTheBusDoesReadersGetExactlyTheLog(t *testing.T) {
-	seeds := []uint64{*again}
-	for len(seeds) < 12 && *again == 0 {
+	seeds := []uint64{*seedFlag}
+	for len(seeds) < 12 && *seedFlag == 0 {
 		seeds = append(seeds, rand.Uint64())
 	}
 	for _, seed := range seeds {
@@ -106,14 +106,14 @@ func TestWhateverTheBusDoesReadersGetExactlyTheLog(t *testing.T) {
 
 func chaos(t *testing.T, seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 0))
-	d := newDesk(t)
-	m := &mangler{rng: rng, bus: d.bus}
+	d := newFixture(t)
+	m := &faultyBus{rng: rng, bus: d.bus}
 	d.publish = m.publish
 	first := d.submit()
 
-	var lives []*life
+	var lives []*connection
 	for i := range 6 {
-		l := &life{reader: &reader{desk: d}}
+		l := &connection{reader: &reader{desk: d}}
 		if i >= 4 {
 			l.q.Run = first
 		}
@@ -127,7 +127,7 @@ func chaos(t *testing.T, seed uint64) {
 	synctest.Wait()
 
 	for range 400 {
-		d.act(rng)
+		d.randomStep(rng)
 		switch rng.IntN(12) {
 		case 0:
 			synctest.Wait()
@@ -147,7 +147,7 @@ func chaos(t *testing.T, seed uint64) {
 	for i, l := range lives {
 		if d.claim.Run != "" && (l.q.Run == "" || l.q.Run == d.claim.Run) {
 			shown := l.have
-			for _, e := range l.got() {
+			for _, e := range l.received() {
 				if e.Delta != nil && e.Delta.Message == d.open.ID {
 					shown = e.Delta.Offset + len(e.Delta.Text)
 				}
@@ -164,7 +164,7 @@ func chaos(t *testing.T, seed uint64) {
 }
 
 // tryStart claims what is due, if anything is.
-func (d *desk) tryStart() {
+func (d *fixture) tryStart() {
 	if !d.due() {
 		<-time.After(time.Second) // a lost claim may be put off
 	}

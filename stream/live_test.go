@@ -13,19 +13,19 @@ import (
 	"mailroom/stream"
 )
 
-// aLook is long enough for a reader to have looked at the store once.
-const aLook = 1100 * time.Millisecond
+// pollTime is long enough for a reader to have looked at the store once.
+const pollTime = 1100 * time.Millisecond
 
-// begun is a desk with a run that has started.
-func begun(t *testing.T) *desk {
-	d := newDesk(t)
+// startedFixture is a desk with a run that has started.
+func startedFixture(t *testing.T) *fixture {
+	d := newFixture(t)
 	d.submit()
 	d.start()
 	return d
 }
 
-// quietly does f without telling the bus.
-func (d *desk) quietly(f func()) {
+// unpublished does f without telling the bus.
+func (d *fixture) unpublished(f func()) {
 	tell := d.publish
 	d.publish = func(bus.Notice) {}
 	f()
@@ -34,20 +34,20 @@ func (d *desk) quietly(f func()) {
 
 func TestLiveTextComesAtOnceAndItsEntryEndsIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := begun(t)
+		d := startedFixture(t)
 		r := d.follow(stream.Query{After: stream.Cursor{Seq: d.last()}})
 		synctest.Wait()
-		d.say("he")
+		d.stream("he")
 		synctest.Wait()
-		d.say("llo")
+		d.stream("llo")
 		late := mailroom.Delta{
 			Run: d.claim.Run, Attempt: d.claim.Attempt, Message: d.open.ID, Offset: 5, Channel: "text", Text: " late",
 		}
 		d.append()
 		d.publish(bus.Notice{Thread: thread, Delta: &late})
-		d.say("next")
+		d.stream("next")
 		synctest.Wait()
-		wants(t, "events", []string{"+he", "+llo", "step", "message", "+next"}, r.kinds())
+		wantEqual(t, "events", []string{"+he", "+llo", "step", "message", "+next"}, r.kinds())
 		r.check()
 		r.hangUp()
 	})
@@ -56,10 +56,10 @@ func TestLiveTextComesAtOnceAndItsEntryEndsIt(t *testing.T) {
 func TestReaderIsNotFooledByLateTextOfAMessageWhoseEntryItHas(t *testing.T) {
 	for _, brought := range []int64{10, 60, 143} { // a part of the entries, or all
 		synctest.Test(t, func(t *testing.T) {
-			d := begun(t)
+			d := startedFixture(t)
 			var late []mailroom.Delta
 			for range 70 { // more than one page of messages
-				d.say("old")
+				d.stream("old")
 				late = append(late, mailroom.Delta{
 					Run: d.claim.Run, Attempt: d.claim.Attempt, Message: d.open.ID, Channel: "text", Text: "old",
 				})
@@ -71,10 +71,10 @@ func TestReaderIsNotFooledByLateTextOfAMessageWhoseEntryItHas(t *testing.T) {
 				d.publish(bus.Notice{Thread: thread, Delta: &delta})
 				synctest.Wait()
 			}
-			d.say("new")
+			d.stream("new")
 			synctest.Wait()
-			r.gotAll("", brought)
-			wants(t, "text", []string{"+new"}, r.kinds()[len(r.seqs()):])
+			r.wantAll("", brought)
+			wantEqual(t, "text", []string{"+new"}, r.kinds()[len(r.seqs()):])
 			r.check()
 			r.hangUp()
 		})
@@ -83,10 +83,10 @@ func TestReaderIsNotFooledByLateTextOfAMessageWhoseEntryItHas(t *testing.T) {
 
 func TestNewAttemptStartsTheTextAnewAndTheOldOneIsDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := begun(t)
+		d := startedFixture(t)
 		r := d.follow(stream.Query{After: stream.Cursor{Seq: d.last()}})
 		synctest.Wait()
-		d.say("first try")
+		d.stream("first try")
 		synctest.Wait()
 		zombie := mailroom.Delta{
 			Run: d.claim.Run, Attempt: d.claim.Attempt, Message: d.open.ID, Offset: 9, Channel: "text", Text: "!",
@@ -95,11 +95,11 @@ func TestNewAttemptStartsTheTextAnewAndTheOldOneIsDropped(t *testing.T) {
 		d.publish(bus.Notice{Thread: thread, Delta: &zombie})
 		d.start()
 		d.publish(bus.Notice{Thread: thread, Delta: &zombie})
-		d.say("second")
+		d.stream("second")
 		d.publish(bus.Notice{Thread: thread, Delta: &zombie})
-		d.say(" try")
+		d.stream(" try")
 		synctest.Wait()
-		wants(t, "events",
+		wantEqual(t, "events",
 			[]string{"+first try", "run.rescheduled", "run.started", "+second", "+ try"}, r.kinds())
 		r.check()
 		r.hangUp()
@@ -108,33 +108,33 @@ func TestNewAttemptStartsTheTextAnewAndTheOldOneIsDropped(t *testing.T) {
 
 func TestReaderThatComesLateAsksForTheTextBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := begun(t)
+		d := startedFixture(t)
 		asks := d.bus.SubscribeFlushRequests(8)
 		defer asks.Close()
-		d.say("zero ")
+		d.stream("zero ")
 		d.flush()
-		d.say("one ")
+		d.stream("one ")
 		r := d.follow(stream.Query{After: stream.Cursor{Seq: d.last()}})
 		synctest.Wait()
-		wants(t, "before any live text", []string{"+zero "}, r.kinds())
-		wants(t, "asks", 0, len(asks.C))
+		wantEqual(t, "before any live text", []string{"+zero "}, r.kinds())
+		wantEqual(t, "asks", 0, len(asks.C))
 
-		d.say("two ")
-		d.say("three ")
+		d.stream("two ")
+		d.stream("three ")
 		synctest.Wait()
-		wants(t, "held", []string{"+zero "}, r.kinds())
-		wants(t, "asks, once per hole", 1, len(asks.C))
-		wants(t, "asked for", thread, <-asks.C)
+		wantEqual(t, "held", []string{"+zero "}, r.kinds())
+		wantEqual(t, "asks, once per hole", 1, len(asks.C))
+		wantEqual(t, "asked for", thread, <-asks.C)
 
 		<-time.After(1500 * time.Millisecond)
 		synctest.Wait()
-		wants(t, "asks again each second", 1, len(asks.C))
+		wantEqual(t, "asks again each second", 1, len(asks.C))
 
-		d.quietly(func() { d.say("lost ") })
-		d.say("four")
+		d.unpublished(func() { d.stream("lost ") })
+		d.stream("four")
 		d.flush()
 		synctest.Wait()
-		wants(t, "text", "zero one two three lost four", r.text(d.open.ID))
+		wantEqual(t, "text", "zero one two three lost four", r.text(d.open.ID))
 		r.check()
 		r.hangUp()
 	})
@@ -142,21 +142,21 @@ func TestReaderThatComesLateAsksForTheTextBefore(t *testing.T) {
 
 func TestHoleWithinLiveTextIsFilledByTheNextFlush(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := begun(t)
+		d := startedFixture(t)
 		r := d.follow(stream.Query{After: stream.Cursor{Seq: d.last()}})
 		synctest.Wait()
-		d.say("a")
+		d.stream("a")
 		synctest.Wait()
-		d.quietly(func() { d.say("b") })
-		d.say("c")
+		d.unpublished(func() { d.stream("b") })
+		d.stream("c")
 		synctest.Wait()
-		d.quietly(d.flush)
-		d.say("d")
+		d.unpublished(d.flush)
+		d.stream("d")
 		synctest.Wait()
-		wants(t, "before the next look", "a", r.text(d.open.ID))
-		<-time.After(aLook)
+		wantEqual(t, "before the next look", "a", r.text(d.open.ID))
+		<-time.After(pollTime)
 		synctest.Wait()
-		wants(t, "after the next look", "abcd", r.text(d.open.ID))
+		wantEqual(t, "after the next look", "abcd", r.text(d.open.ID))
 		r.check()
 		r.hangUp()
 	})
@@ -164,21 +164,21 @@ func TestHoleWithinLiveTextIsFilledByTheNextFlush(t *testing.T) {
 
 func TestWithoutAnyNoticeEverythingComesWithinASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := begun(t)
+		d := startedFixture(t)
 		r := d.follow(stream.Query{})
 		synctest.Wait()
 		d.publish = func(bus.Notice) {}
-		d.say("kept")
+		d.stream("kept")
 		d.flush()
 		d.submit()
-		<-time.After(aLook)
+		<-time.After(pollTime)
 		synctest.Wait()
-		r.gotAll("", 0)
-		wants(t, "text", "kept", r.text(d.open.ID))
+		r.wantAll("", 0)
+		wantEqual(t, "text", "kept", r.text(d.open.ID))
 		d.complete()
-		<-time.After(aLook)
+		<-time.After(pollTime)
 		synctest.Wait()
-		r.gotAll("", 0)
+		r.wantAll("", 0)
 		r.check()
 		r.hangUp()
 	})
@@ -186,15 +186,15 @@ func TestWithoutAnyNoticeEverythingComesWithinASecond(t *testing.T) {
 
 func TestFollowerElsewhereGetsTheTextFlushByFlush(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := begun(t)
+		d := startedFixture(t)
 		r := d.follow(stream.Query{After: stream.Cursor{Seq: d.last()}})
 		synctest.Wait()
 		for _, text := range []string{"one ", "two ", "three"} {
-			d.quietly(func() { d.say(text) }) // its live text does not reach here
+			d.unpublished(func() { d.stream(text) }) // its live text does not reach here
 			d.flush()
 			synctest.Wait()
 		}
-		wants(t, "events", []string{"+one ", "+two ", "+three"}, r.kinds())
+		wantEqual(t, "events", []string{"+one ", "+two ", "+three"}, r.kinds())
 		r.check()
 		r.hangUp()
 	})
@@ -202,28 +202,28 @@ func TestFollowerElsewhereGetsTheTextFlushByFlush(t *testing.T) {
 
 func TestRunFilterGivesOnlyThatRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t)
+		d := newFixture(t)
 		first := d.submit()
 		second := d.submit()
 		one, two := d.follow(stream.Query{Run: first}), d.follow(stream.Query{Run: second})
 		synctest.Wait()
 		d.start()
-		d.say("mine")
+		d.stream("mine")
 		synctest.Wait()
 		d.submit()
 		d.complete()
 		d.start()
 		d.submit()
-		d.say("yours")
+		d.stream("yours")
 		d.flush()
 		synctest.Wait()
-		wants(t, "events of the first", []string{
+		wantEqual(t, "events of the first", []string{
 			"message", "run.queued", "run.started", "+mine", "message", "run.completed",
 		}, one.kinds())
-		wants(t, "events of the second", []string{"message", "run.queued", "run.started", "+yours"}, two.kinds())
-		wants(t, "cursor, in seqs of the thread", stream.Cursor{Seq: d.last(), Bytes: 5}, two.at())
-		one.gotAll(first, 0)
-		two.gotAll(second, 0)
+		wantEqual(t, "events of the second", []string{"message", "run.queued", "run.started", "+yours"}, two.kinds())
+		wantEqual(t, "cursor, in seqs of the thread", stream.Cursor{Seq: d.last(), Bytes: 5}, two.cursorNow())
+		one.wantAll(first, 0)
+		two.wantAll(second, 0)
 		one.check()
 		two.check()
 		one.hangUp()
@@ -231,14 +231,14 @@ func TestRunFilterGivesOnlyThatRun(t *testing.T) {
 
 		two.follow(stream.Query{Run: second})
 		synctest.Wait()
-		wants(t, "cursor after a replay", stream.Cursor{Seq: d.last(), Bytes: 5}, two.at())
+		wantEqual(t, "cursor after a replay", stream.Cursor{Seq: d.last(), Bytes: 5}, two.cursorNow())
 		two.hangUp()
 
 		two.follow(stream.Query{Run: second, After: stream.Cursor{Seq: d.last(), Bytes: 2}})
 		one.follow(stream.Query{Run: first})
 		synctest.Wait()
-		wants(t, "resumed", []string{"+urs"}, two.kinds())
-		wants(t, "replayed", []string{"message", "run.queued", "run.started", "message", "run.completed"}, one.kinds())
+		wantEqual(t, "resumed", []string{"+urs"}, two.kinds())
+		wantEqual(t, "replayed", []string{"message", "run.queued", "run.started", "message", "run.completed"}, one.kinds())
 		one.hangUp()
 		two.hangUp()
 	})
@@ -246,7 +246,7 @@ func TestRunFilterGivesOnlyThatRun(t *testing.T) {
 
 func TestSlowReaderNeitherBlocksThePublisherNorMissesAnything(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := begun(t)
+		d := startedFixture(t)
 		stuck := make(chan struct{})
 		slow := &reader{desk: d, slow: func() { <-stuck }}
 		slow.follow(stream.Query{})
@@ -254,7 +254,7 @@ func TestSlowReaderNeitherBlocksThePublisherNorMissesAnything(t *testing.T) {
 		synctest.Wait()
 
 		for i := range 600 { // far beyond what is buffered
-			d.say("x€")
+			d.stream("x€")
 			switch {
 			case i == 250:
 				d.append()
@@ -265,15 +265,15 @@ func TestSlowReaderNeitherBlocksThePublisherNorMissesAnything(t *testing.T) {
 		}
 		d.flush()
 		synctest.Wait()
-		wants(t, "quick reader's text", strings.Repeat("x€", 349), quick.text(d.open.ID))
+		wantEqual(t, "quick reader's text", strings.Repeat("x€", 349), quick.text(d.open.ID))
 
 		close(stuck)
 		synctest.Wait()
 		for _, r := range []*reader{slow, quick} {
-			r.gotAll("", 0)
+			r.wantAll("", 0)
 			r.check()
 		}
-		wants(t, "slow reader's text", strings.Repeat("x€", 349), slow.text(d.open.ID))
+		wantEqual(t, "slow reader's text", strings.Repeat("x€", 349), slow.text(d.open.ID))
 		slow.hangUp()
 		quick.hangUp()
 	})
@@ -281,17 +281,17 @@ func TestSlowReaderNeitherBlocksThePublisherNorMissesAnything(t *testing.T) {
 
 func TestHeldTextIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := begun(t)
-		d.quietly(func() { d.say("hidden ") })
+		d := startedFixture(t)
+		d.unpublished(func() { d.stream("hidden ") })
 		r := d.follow(stream.Query{After: stream.Cursor{Seq: d.last()}})
 		synctest.Wait()
 		for range 3000 {
-			d.say("x")
+			d.stream("x")
 			synctest.Wait()
 		}
 		d.flush()
 		synctest.Wait()
-		wants(t, "text", d.open.Text, r.text(d.open.ID))
+		wantEqual(t, "text", d.open.Text, r.text(d.open.ID))
 		r.check()
 		r.hangUp()
 	})
@@ -299,16 +299,16 @@ func TestHeldTextIsBounded(t *testing.T) {
 
 func TestMissedBeginningThatIsFlushedComesWithTheNextLiveText(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t)
+		d := newFixture(t)
 		d.submit()
 		r := d.follow(stream.Query{After: stream.Cursor{Seq: d.last()}})
 		synctest.Wait()
 		d.start()
 		synctest.Wait()
-		d.quietly(func() { d.say("missed "); d.flush() })
-		d.say("live")
+		d.unpublished(func() { d.stream("missed "); d.flush() })
+		d.stream("live")
 		synctest.Wait()
-		wants(t, "events", []string{"run.started", "+missed ", "+live"}, r.kinds())
+		wantEqual(t, "events", []string{"run.started", "+missed ", "+live"}, r.kinds())
 		r.hangUp()
 	})
 }
@@ -326,7 +326,7 @@ func (c *counter) View(ctx context.Context, f func(mailroom.Reader) error) error
 
 func TestWhatConcernsNobodyCostsTheStoreNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t)
+		d := newFixture(t)
 		views := &counter{Viewer: d.store}
 		d.streams = stream.New(views, d.bus)
 		first := d.submit()
@@ -342,17 +342,17 @@ func TestWhatConcernsNobodyCostsTheStoreNothing(t *testing.T) {
 		d.start()
 		d.release()
 		d.start()
-		d.say("text of its own")
+		d.stream("text of its own")
 		synctest.Wait()
 		before := views.views.Load()
 		for range 100 {
 			d.publish(late[0])
 			d.publish(late[1])
 			d.submit() // of other runs, for one of the two
-			d.say("and more")
+			d.stream("and more")
 			synctest.Wait()
 		}
-		wants(t, "views", 0, views.views.Load()-before)
+		wantEqual(t, "views", 0, views.views.Load()-before)
 
 		d.release()
 		synctest.Wait()

@@ -9,22 +9,22 @@ import (
 	"mailroom/stream"
 )
 
-// weighed is a viewer that notes the largest page, in bytes.
-type weighed struct {
+// sizedViewer is a viewer that notes the largest page, in bytes.
+type sizedViewer struct {
 	stream.Viewer
 	most int
 }
 
-func (w *weighed) View(ctx context.Context, f func(mailroom.Reader) error) error {
-	return w.Viewer.View(ctx, func(r mailroom.Reader) error { return f(weighing{r, w}) })
+func (w *sizedViewer) View(ctx context.Context, f func(mailroom.Reader) error) error {
+	return w.Viewer.View(ctx, func(r mailroom.Reader) error { return f(sizedReader{r, w}) })
 }
 
-type weighing struct {
+type sizedReader struct {
 	mailroom.Reader
-	on *weighed
+	on *sizedViewer
 }
 
-func (r weighing) Entries(q mailroom.EntryQuery) ([]mailroom.Entry, error) {
+func (r sizedReader) Entries(q mailroom.EntryQuery) ([]mailroom.Entry, error) {
 	got, err := r.Reader.Entries(q)
 	size := 0
 	for _, e := range got {
@@ -37,7 +37,7 @@ func (r weighing) Entries(q mailroom.EntryQuery) ([]mailroom.Entry, error) {
 // A view is not held while a reader takes its events, so it holds what it has
 // read: as much when entries are large as when they are small.
 func TestLargeEntriesAreReadAFewAtATime(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	const large = 100 << 10
 	text := strings.Repeat("x", large)
 	for range 12 {
@@ -46,7 +46,7 @@ func TestLargeEntriesAreReadAFewAtATime(t *testing.T) {
 	for range 30 {
 		d.submit()
 	}
-	w := &weighed{Viewer: d.store}
+	w := &sizedViewer{Viewer: d.store}
 	ctx, stop := context.WithCancelCause(t.Context())
 	last := int64(0)
 	err := stream.New(w, d.bus).Follow(ctx, stream.Query{Thread: thread}, func(e stream.Event) error {
@@ -68,7 +68,7 @@ func TestLargeEntriesAreReadAFewAtATime(t *testing.T) {
 
 // A reader that is behind finds large entries in the store.
 func TestLargeEntriesAreNotKeptForReadersThatAreBehind(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	sub := d.bus.Subscribe(thread, 100)
 	defer sub.Close()
 	for range 10 {

@@ -18,7 +18,7 @@ var errHangUp = errors.New("the reader hangs up")
 
 // reader is a client: it follows, keeps all it gets, and can come back.
 type reader struct {
-	desk *desk
+	desk *fixture
 	slow func() // called in each emit; nil: quick
 
 	have int // bytes of an open message that it brought to this connection
@@ -32,7 +32,7 @@ type reader struct {
 }
 
 // follow starts to read; synctest.Wait lets it get all there is.
-func (d *desk) follow(q stream.Query) *reader {
+func (d *fixture) follow(q stream.Query) *reader {
 	r := &reader{desk: d}
 	r.follow(q)
 	return r
@@ -63,15 +63,15 @@ func (r *reader) follow(q stream.Query) {
 	}()
 }
 
-// got is what came so far.
-func (r *reader) got() []stream.Event {
+// received is what came so far.
+func (r *reader) received() []stream.Event {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.events)
 }
 
-// at is the cursor of what came last.
-func (r *reader) at() stream.Cursor {
+// cursorNow is the cursor of what came last.
+func (r *reader) cursorNow() stream.Cursor {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.cursor
@@ -86,8 +86,8 @@ func (r *reader) hangUp() {
 	}
 }
 
-// isOver checks that Follow has ended by itself.
-func (r *reader) isOver() {
+// wantEnded checks that Follow has ended by itself.
+func (r *reader) wantEnded() {
 	r.desk.t.Helper()
 	select {
 	case err := <-r.ended:
@@ -101,8 +101,8 @@ func (r *reader) isOver() {
 	}
 }
 
-// goesOn checks that Follow has not ended by itself.
-func (r *reader) goesOn() {
+// stillFollows checks that Follow has not ended by itself.
+func (r *reader) stillFollows() {
 	r.desk.t.Helper()
 	select {
 	case err := <-r.ended:
@@ -115,7 +115,7 @@ func (r *reader) goesOn() {
 // seqs are those of the entries that came.
 func (r *reader) seqs() []int64 {
 	var seqs []int64
-	for _, e := range r.got() {
+	for _, e := range r.received() {
 		if e.Entry != nil {
 			seqs = append(seqs, e.Entry.Seq)
 		}
@@ -126,7 +126,7 @@ func (r *reader) seqs() []int64 {
 // text joins the deltas of one message that came.
 func (r *reader) text(message string) string {
 	text := ""
-	for _, e := range r.got() {
+	for _, e := range r.received() {
 		if e.Delta != nil && e.Delta.Message == message {
 			text += e.Delta.Text
 		}
@@ -137,7 +137,7 @@ func (r *reader) text(message string) string {
 // kinds tells the story in one word per event.
 func (r *reader) kinds() []string {
 	var kinds []string
-	for _, e := range r.got() {
+	for _, e := range r.received() {
 		switch {
 		case e.Entry != nil:
 			kinds = append(kinds, e.Entry.Kind)
@@ -160,8 +160,8 @@ func suffix(log []mailroom.Entry, after int64) []int64 {
 	return seqs
 }
 
-// gotAll checks that the entries that came are exactly those that follow after.
-func (r *reader) gotAll(run string, after int64) {
+// wantAll checks that the entries that came are exactly those that follow after.
+func (r *reader) wantAll(run string, after int64) {
 	r.desk.t.Helper()
 	if diff := cmp.Diff(suffix(r.desk.log(run), after), r.seqs()); diff != "" {
 		r.desk.t.Errorf("entries after %d of run %q (-want +got):\n%s", after, run, diff)
@@ -176,7 +176,7 @@ func (r *reader) check() {
 	var open writer
 	have := r.have
 	var claim writer // of the last start that came
-	for i, e := range r.got() {
+	for i, e := range r.received() {
 		if entry := e.Entry; entry != nil {
 			if want := (stream.Cursor{Seq: entry.Seq}); e.Cursor != want {
 				t.Errorf("event %d: cursor %v, want %v", i, e.Cursor, want)
@@ -200,7 +200,7 @@ func (r *reader) check() {
 			t.Errorf("event %d: text of %v while %v is open", i, w, open)
 		}
 		open = w
-		truth := r.desk.truth[w]
+		truth := r.desk.written[w]
 		start := have
 		for start > 0 && start < len(truth) && !utf8.RuneStart(truth[start]) {
 			start--
@@ -227,8 +227,8 @@ func (r *reader) check() {
 	}
 }
 
-// wants compares a test's short list.
-func wants[T any](t *testing.T, what string, want, got T) {
+// wantEqual compares a test's short list.
+func wantEqual[T any](t *testing.T, what string, want, got T) {
 	t.Helper()
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("%s (-want +got):\n%s", what, diff)

@@ -27,13 +27,13 @@ func TestCursorOutsideOfWhatIsKeptGetsAGapAndGoesOn(t *testing.T) {
 		"of another life of it": {stream.Cursor{Seq: 99}, &stream.Gap{After: 99, Oldest: 3, Last: 6}, 7},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			d := newDesk(t)
+			d := newFixture(t)
 			d.submit()
 			d.start()
 			d.append()
 			d.submit()
 			d.purge(3)
-			d.say("open")
+			d.stream("open")
 			d.flush()
 			r := d.follow(stream.Query{After: c.after})
 			synctest.Wait()
@@ -41,12 +41,12 @@ func TestCursorOutsideOfWhatIsKeptGetsAGapAndGoesOn(t *testing.T) {
 			synctest.Wait()
 
 			var got *stream.Gap
-			if got = r.got()[0].Gap; got != nil {
-				wants(t, name+": cursor after the gap", stream.Cursor{Seq: c.next - 1}, r.got()[0].Cursor)
+			if got = r.received()[0].Gap; got != nil {
+				wantEqual(t, name+": cursor after the gap", stream.Cursor{Seq: c.next - 1}, r.received()[0].Cursor)
 			}
-			wants(t, name+": gap", c.want, got)
-			wants(t, name+": entries", suffix(d.log(""), c.next-1), r.seqs())
-			wants(t, name+": text", "open", r.text(d.open.ID))
+			wantEqual(t, name+": gap", c.want, got)
+			wantEqual(t, name+": entries", suffix(d.log(""), c.next-1), r.seqs())
+			wantEqual(t, name+": text", "open", r.text(d.open.ID))
 			r.hangUp()
 		})
 	}
@@ -54,7 +54,7 @@ func TestCursorOutsideOfWhatIsKeptGetsAGapAndGoesOn(t *testing.T) {
 
 func TestReaderOvertakenByAPurgeIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := begun(t)
+		d := startedFixture(t)
 		stuck := make(chan struct{})
 		slow := &reader{desk: d, slow: func() { <-stuck }}
 		slow.follow(stream.Query{})
@@ -67,12 +67,12 @@ func TestReaderOvertakenByAPurgeIsTold(t *testing.T) {
 		d.submit()
 		d.start()
 		d.purge(d.last() + 1)
-		d.say("after all")
+		d.stream("after all")
 		d.flush()
 		close(stuck)
 		synctest.Wait()
 		var got []stream.Gap
-		for _, e := range slow.got() {
+		for _, e := range slow.received() {
 			if e.Gap != nil {
 				got = append(got, *e.Gap)
 			}
@@ -80,14 +80,14 @@ func TestReaderOvertakenByAPurgeIsTold(t *testing.T) {
 		if len(got) != 1 || got[0].Oldest != d.last()+1 {
 			t.Errorf("gaps = %v, want one up to %d", got, d.last()+1)
 		}
-		wants(t, "text", "after all", slow.text(d.open.ID))
-		wants(t, "last entry", d.last(), slow.at().Seq)
+		wantEqual(t, "text", "after all", slow.text(d.open.ID))
+		wantEqual(t, "last entry", d.last(), slow.cursorNow().Seq)
 		slow.hangUp()
 	})
 }
 
 func TestUnknownThreadAndForeignRunAreNotFound(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	d.submit()
 	err := d.store.Update(t.Context(), func(tx mailroom.Tx) error {
 		return tx.Write(&mailroom.Changes{
@@ -126,7 +126,7 @@ func TestUnknownThreadAndForeignRunAreNotFound(t *testing.T) {
 func TestThreadThatIsDeletedEndsItsReaders(t *testing.T) {
 	for name, again := range map[string]bool{"gone": false, "made anew": true} {
 		synctest.Test(t, func(t *testing.T) {
-			d := newDesk(t)
+			d := newFixture(t)
 			d.submit()
 			r := d.follow(stream.Query{})
 			synctest.Wait()
@@ -144,7 +144,7 @@ func TestThreadThatIsDeletedEndsItsReaders(t *testing.T) {
 
 func TestFollowEndsWithTheErrorOfEmitOrTheCauseOfItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t)
+		d := newFixture(t)
 		d.submit()
 		want := errors.New("the pipe is broken")
 		q := stream.Query{Thread: thread}
@@ -169,7 +169,7 @@ func TestFollowEndsWithTheErrorOfEmitOrTheCauseOfItsContext(t *testing.T) {
 
 func TestErrorOfTheStoreEndsTheReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t)
+		d := newFixture(t)
 		d.submit()
 		r := d.follow(stream.Query{})
 		synctest.Wait()
@@ -194,7 +194,7 @@ func TestAThreadMadeAnewIsNeverToldToTheReadersOfTheOldOne(t *testing.T) {
 		"who has lost the new beginning": {busy: 1000},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			d := newDesk(t)
+			d := newFixture(t)
 			d.submit()
 			stuck := make(chan struct{})
 			r := &reader{desk: d, slow: func() {
@@ -221,7 +221,7 @@ func TestAThreadMadeAnewIsNeverToldToTheReadersOfTheOldOne(t *testing.T) {
 				t.Errorf("%s: Follow returned %v, want code not_found", name, err)
 			}
 			r.cancel(nil)
-			for _, e := range r.got() {
+			for _, e := range r.received() {
 				var n int
 				if _, err := fmt.Sscanf(e.Entry.Run, "run%d", &n); err != nil || n > runs {
 					t.Errorf("%s: it was told entry %d of %s, of the new thread", name, e.Entry.Seq, e.Entry.Run)
@@ -232,7 +232,7 @@ func TestAThreadMadeAnewIsNeverToldToTheReadersOfTheOldOne(t *testing.T) {
 }
 
 func TestAReaderThatWasAllowedOneThreadGetsNoOtherUnderItsID(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	d.submit()
 	q := stream.Query{Thread: thread, Key: d.key(), Until: stream.UntilSettled}
 	if _, err := d.streams.Ended(t.Context(), q); err != nil {

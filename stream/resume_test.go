@@ -10,30 +10,30 @@ import (
 
 const words = "añb€c😀d"
 
-// talk makes a log with every kind of entry that text depends on, and leaves a
+// conversation makes a log with every kind of entry that text depends on, and leaves a
 // message open of which a part is flushed.
-func talk(d *desk) {
+func conversation(d *fixture) {
 	d.submit()
 	d.start()
-	d.say("one ")
+	d.stream("one ")
 	d.submit() // in the middle of a message
-	d.say("two")
+	d.stream("two")
 	d.append()
-	d.say("lost €")
+	d.stream("lost €")
 	d.flush()
-	d.say("never kept")
+	d.stream("never kept")
 	d.expire()
 	d.start()
-	d.say("again")
+	d.stream("again")
 	d.release()
 	d.start()
-	d.say("and done")
+	d.stream("and done")
 	d.complete()
 	d.start()
-	d.say("step")
+	d.stream("step")
 	d.append()
 	for _, c := range words {
-		d.say(string(c))
+		d.stream(string(c))
 		if c == '€' {
 			d.flush()
 		}
@@ -42,15 +42,15 @@ func talk(d *desk) {
 
 func TestResumeAfterEveryEntryGivesExactlyTheSuffix(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t)
-		talk(d)
+		d := newFixture(t)
+		conversation(d)
 		open := d.open.ID
 		last := d.last()
 		for seq := int64(0); seq <= last; seq++ {
 			r := d.follow(stream.Query{After: stream.Cursor{Seq: seq}})
 			synctest.Wait()
-			r.gotAll("", seq)
-			wants(t, "flushed text", "añb€", r.text(open))
+			r.wantAll("", seq)
+			wantEqual(t, "flushed text", "añb€", r.text(open))
 			r.check()
 			r.hangUp()
 		}
@@ -60,24 +60,24 @@ func TestResumeAfterEveryEntryGivesExactlyTheSuffix(t *testing.T) {
 func TestResumeInsideAMessageGivesExactlyTheRest(t *testing.T) {
 	for n := 0; n <= len(words); n++ {
 		synctest.Test(t, func(t *testing.T) {
-			d := newDesk(t)
-			talk(d)
+			d := newFixture(t)
+			conversation(d)
 			open := d.writer()
 			at := stream.Cursor{Seq: d.last(), Bytes: n}
 			r := d.follow(stream.Query{After: at})
 			synctest.Wait()
-			d.say(" more") // live text beyond a hole, unless the reader has it all
+			d.stream(" more") // live text beyond a hole, unless the reader has it all
 			d.flush()
 			d.submit()
-			d.say(" …")
+			d.stream(" …")
 			synctest.Wait()
 
 			start := n
 			for start > 0 && start < len(words) && words[start]&0xc0 == 0x80 {
 				start-- // back to the code point that the reader has half of
 			}
-			wants(t, "text after "+at.String(), d.truth[open][start:], r.text(open.message))
-			r.gotAll("", at.Seq)
+			wantEqual(t, "text after "+at.String(), d.written[open][start:], r.text(open.message))
+			r.wantAll("", at.Seq)
 			r.check()
 			r.hangUp()
 		})
@@ -86,25 +86,25 @@ func TestResumeInsideAMessageGivesExactlyTheRest(t *testing.T) {
 
 func TestBytesOfACursorDoNotCountOnceAnEntryFollows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t)
-		talk(d)
+		d := newFixture(t)
+		conversation(d)
 		open := d.writer()
 		at := stream.Cursor{Seq: d.last(), Bytes: 4}
 		d.flush()
 		d.submit()
 		r := d.follow(stream.Query{After: at})
 		synctest.Wait()
-		wants(t, "events", []string{"message", "run.queued", "+" + words}, r.kinds())
+		wantEqual(t, "events", []string{"message", "run.queued", "+" + words}, r.kinds())
 		r.hangUp()
 
 		d.expire()
 		d.start()
-		d.say("anew")
+		d.stream("anew")
 		r = d.follow(stream.Query{After: at})
 		d.flush()
 		synctest.Wait()
-		wants(t, "text of the old attempt", "", r.text(open.message))
-		wants(t, "text of the new attempt", "anew", r.text(d.open.ID))
+		wantEqual(t, "text of the old attempt", "", r.text(open.message))
+		wantEqual(t, "text of the new attempt", "anew", r.text(d.open.ID))
 		r.check()
 		r.hangUp()
 	})
@@ -112,12 +112,12 @@ func TestBytesOfACursorDoNotCountOnceAnEntryFollows(t *testing.T) {
 
 func TestEveryCursorOfAConnectionLeadsToTheSameEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t)
+		d := newFixture(t)
 		d.submit()
 		d.start()
 		whole := d.follow(stream.Query{})
 		for _, c := range words {
-			d.say(string(c))
+			d.stream(string(c))
 			synctest.Wait()
 			if c == 'b' || c == '😀' {
 				d.submit()
@@ -126,17 +126,17 @@ func TestEveryCursorOfAConnectionLeadsToTheSameEnd(t *testing.T) {
 		d.flush()
 		synctest.Wait()
 		want := whole.seqs()
-		for i, e := range whole.got() {
+		for i, e := range whole.received() {
 			r := d.follow(stream.Query{After: e.Cursor})
 			synctest.Wait()
 			r.check()
-			before := &reader{events: whole.got()[:i+1]}
-			wants(t, "entries before and after "+e.Cursor.String(), want, append(before.seqs(), r.seqs()...))
+			before := &reader{events: whole.received()[:i+1]}
+			wantEqual(t, "entries before and after "+e.Cursor.String(), want, append(before.seqs(), r.seqs()...))
 			got := words[:0]
 			if len(r.seqs()) == 0 {
 				got = words[:e.Cursor.Bytes]
 			}
-			wants(t, "text at "+e.Cursor.String(), words, got+r.text(d.open.ID))
+			wantEqual(t, "text at "+e.Cursor.String(), words, got+r.text(d.open.ID))
 			r.hangUp()
 		}
 		whole.check()
@@ -146,21 +146,21 @@ func TestEveryCursorOfAConnectionLeadsToTheSameEnd(t *testing.T) {
 
 func TestLongLogsAreReadInPages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t)
+		d := newFixture(t)
 		first := d.submit()
 		d.start()
 		for range 150 {
 			d.append()
 		}
 		d.submit()
-		d.say("open")
+		d.stream("open")
 		d.flush()
 		for _, run := range []string{"", first} {
 			for _, after := range []int64{0, 1, 99, 100, 101, 152, 153, 154} {
 				r := d.follow(stream.Query{Run: run, After: stream.Cursor{Seq: after}})
 				synctest.Wait()
-				r.gotAll(run, after)
-				wants(t, "text", "open", r.text(d.open.ID))
+				r.wantAll(run, after)
+				wantEqual(t, "text", "open", r.text(d.open.ID))
 				r.check()
 				r.hangUp()
 			}
@@ -170,22 +170,22 @@ func TestLongLogsAreReadInPages(t *testing.T) {
 
 func TestTenReadersSeeTheSame(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t)
+		d := newFixture(t)
 		d.submit()
 		readers := make([]*reader, 10)
 		for i := range readers {
 			readers[i] = d.follow(stream.Query{})
 		}
 		synctest.Wait()
-		talk(d)
+		conversation(d)
 		d.flush()
 		<-time.After(3 * time.Second)
 		synctest.Wait()
 		for _, r := range readers {
 			r.check()
-			r.gotAll("", 0)
-			wants(t, "open text", words, r.text(d.open.ID))
-			wants(t, "events", readers[0].kinds(), r.kinds())
+			r.wantAll("", 0)
+			wantEqual(t, "open text", words, r.text(d.open.ID))
+			wantEqual(t, "events", readers[0].kinds(), r.kinds())
 		}
 		for _, r := range readers {
 			r.hangUp()

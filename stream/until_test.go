@@ -11,10 +11,10 @@ import (
 )
 
 func TestUntilSettledOfARunEndsWithItsLastEntry(t *testing.T) {
-	for name, end := range map[string]func(*desk){
-		"run.completed": (*desk).complete,
-		"run.failed":    (*desk).fail,
-		"run.cancelled": func(d *desk) {
+	for name, end := range map[string]func(*fixture){
+		"run.completed": (*fixture).complete,
+		"run.failed":    (*fixture).fail,
+		"run.cancelled": func(d *fixture) {
 			run := d.claim.Run
 			d.change(func(l *mailroom.ThreadState, now time.Time) error {
 				_, err := l.Cancel(run, "ann", now)
@@ -24,34 +24,34 @@ func TestUntilSettledOfARunEndsWithItsLastEntry(t *testing.T) {
 		},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			d := newDesk(t)
+			d := newFixture(t)
 			run := d.submit()
 			r := d.follow(stream.Query{Run: run, Until: stream.UntilSettled})
 			synctest.Wait()
 			d.start()
-			d.say("bye")
+			d.stream("bye")
 			synctest.Wait()
-			r.goesOn()
+			r.stillFollows()
 			d.submit()
 			end(d)
 			d.start()
 			synctest.Wait()
-			r.isOver()
-			r.gotAll(run, 0)
-			wants(t, "last event", name, r.kinds()[len(r.got())-1])
+			r.wantEnded()
+			r.wantAll(run, 0)
+			wantEqual(t, "last event", name, r.kinds()[len(r.received())-1])
 			r.check()
 
 			r.follow(stream.Query{Run: run, Until: stream.UntilSettled})
 			synctest.Wait()
-			r.isOver()
-			r.gotAll(run, 0)
+			r.wantEnded()
+			r.wantAll(run, 0)
 		})
 	}
 }
 
 func TestUntilSettledEndsAtTheEntryAlsoIfTheRunIsRetriedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t)
+		d := newFixture(t)
 		run := d.submit()
 		r := d.follow(stream.Query{Run: run, Until: stream.UntilSettled})
 		d.start()
@@ -67,19 +67,19 @@ func TestUntilSettledEndsAtTheEntryAlsoIfTheRunIsRetriedAtOnce(t *testing.T) {
 			d.bus.Publish(n)
 		}
 		synctest.Wait()
-		r.isOver()
-		wants(t, "events", []string{"message", "run.queued", "run.started", "run.failed"}, r.kinds())
+		r.wantEnded()
+		wantEqual(t, "events", []string{"message", "run.queued", "run.started", "run.failed"}, r.kinds())
 
 		r.follow(stream.Query{Run: run, Until: stream.UntilSettled})
 		synctest.Wait()
-		r.goesOn() // it is queued again, and that is in the log
+		r.stillFollows() // it is queued again, and that is in the log
 		r.hangUp()
 	})
 }
 
 func TestUntilSettledOfAThreadEndsWhenNothingIsLeftToDo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t)
+		d := newFixture(t)
 		d.submit()
 		d.submit()
 		r := d.follow(stream.Query{Until: stream.UntilSettled})
@@ -87,23 +87,23 @@ func TestUntilSettledOfAThreadEndsWhenNothingIsLeftToDo(t *testing.T) {
 		for _, step := range []func(){d.start, d.release, d.start, d.complete, d.start, d.expire, d.start} {
 			step()
 			synctest.Wait()
-			r.goesOn()
+			r.stillFollows()
 		}
 		d.fail()
 		synctest.Wait()
-		r.isOver()
-		r.gotAll("", 0)
+		r.wantEnded()
+		r.wantAll("", 0)
 
 		r.follow(stream.Query{Until: stream.UntilSettled, After: stream.Cursor{Seq: 2}})
 		synctest.Wait()
-		r.isOver()
-		r.gotAll("", 2)
+		r.wantEnded()
+		r.wantAll("", 2)
 	})
 }
 
 func TestUntilSettledWaitsForRunsThatAreForLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t)
+		d := newFixture(t)
 		d.change(func(l *mailroom.ThreadState, now time.Time) error {
 			_, err := l.Submit(mailroom.Submit{
 				Thread: thread, Run: "later", Agent: agent, NotBefore: now.Add(time.Minute),
@@ -114,18 +114,18 @@ func TestUntilSettledWaitsForRunsThatAreForLater(t *testing.T) {
 		r := d.follow(stream.Query{Until: stream.UntilSettled})
 		<-time.After(time.Minute)
 		synctest.Wait()
-		r.goesOn()
+		r.stillFollows()
 		d.start()
 		d.complete()
 		synctest.Wait()
-		r.isOver()
-		r.gotAll("", 0)
+		r.wantEnded()
+		r.wantAll("", 0)
 	})
 }
 
 func TestUntilWaitingEndsWhenTheRunIsParked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t)
+		d := newFixture(t)
 		run := d.submit()
 		readers := []*reader{
 			d.follow(stream.Query{Until: stream.UntilWaiting}),
@@ -135,21 +135,21 @@ func TestUntilWaitingEndsWhenTheRunIsParked(t *testing.T) {
 		d.start()
 		synctest.Wait()
 		for _, r := range readers {
-			r.goesOn()
+			r.stillFollows()
 		}
 		d.park()
 		synctest.Wait()
 		for _, r := range readers {
-			r.isOver()
-			r.gotAll("", 0)
+			r.wantEnded()
+			r.wantAll("", 0)
 		}
-		settled.goesOn()
+		settled.stillFollows()
 		settled.hangUp()
 	})
 }
 
 func TestEndedTellsThatNothingIsLeftForAResume(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	first := d.submit()
 	d.start()
 	d.complete()

@@ -16,8 +16,8 @@ import (
 	"mailroom/store/storetest"
 )
 
-// desk is a ledger that runs over a store.
-type desk struct {
+// fixture is a ledger that runs over a store.
+type fixture struct {
 	*ledger.Ledger
 	t     *testing.T
 	ctx   context.Context
@@ -31,7 +31,7 @@ func ann() *mailroom.Token { return &mailroom.Token{Name: "ann", Scopes: mailroo
 
 // open starts a ledger over s, or over a new memory store. When the test ends,
 // the invariants of the store hold.
-func open(t *testing.T, s mailroom.Store, o ledger.Options) *desk {
+func open(t *testing.T, s mailroom.Store, o ledger.Options) *fixture {
 	t.Helper()
 	if s == nil {
 		s = memory.New()
@@ -49,10 +49,10 @@ func open(t *testing.T, s mailroom.Store, o ledger.Options) *desk {
 }
 
 // start is open without the look at the invariants.
-func start(t *testing.T, s mailroom.Store, o ledger.Options) *desk {
+func start(t *testing.T, s mailroom.Store, o ledger.Options) *fixture {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
-	d := &desk{Ledger: ledger.New(s, o), t: t, ctx: context.Background(), stop: stop, ended: make(chan error, 1)}
+	d := &fixture{Ledger: ledger.New(s, o), t: t, ctx: context.Background(), stop: stop, ended: make(chan error, 1)}
 	go func() { d.ended <- d.Run(ctx) }() // close waits for it
 	t.Cleanup(func() {
 		if err := d.close(); err != nil {
@@ -63,7 +63,7 @@ func start(t *testing.T, s mailroom.Store, o ledger.Options) *desk {
 }
 
 // close ends the ledger and returns what Run did; more than once is once.
-func (d *desk) close() error {
+func (d *fixture) close() error {
 	d.stop()
 	err := <-d.ended
 	d.ended <- nil
@@ -83,12 +83,12 @@ func mode(m mailroom.Mode, thread, s string) mailroom.Submit {
 	return in
 }
 
-func (d *desk) submit(in mailroom.Submit) mailroom.Submitted {
+func (d *fixture) submit(in mailroom.Submit) mailroom.Submitted {
 	d.t.Helper()
 	return must(d.Submit(d.ctx, in))(d.t)
 }
 
-func (d *desk) register(ids ...string) {
+func (d *fixture) register(ids ...string) {
 	d.t.Helper()
 	for _, id := range ids {
 		must(d.Register(d.ctx, mailroom.Worker{ID: id, Agents: []string{"echo"}}))(d.t)
@@ -96,7 +96,7 @@ func (d *desk) register(ids ...string) {
 }
 
 // claim takes up to n due runs of the agent echo for worker, in a new round.
-func (d *desk) claim(worker string, n int) []ledger.Assignment {
+func (d *fixture) claim(worker string, n int) []ledger.Assignment {
 	d.t.Helper()
 	d.round++
 	return must(d.Claim(d.ctx, ledger.ClaimRequest{
@@ -105,7 +105,7 @@ func (d *desk) claim(worker string, n int) []ledger.Assignment {
 }
 
 // claimOne takes the one run that is due.
-func (d *desk) claimOne(worker string) ledger.Assignment {
+func (d *fixture) claimOne(worker string) ledger.Assignment {
 	d.t.Helper()
 	work := d.claim(worker, 2)
 	if len(work) != 1 {
@@ -114,7 +114,7 @@ func (d *desk) claimOne(worker string) ledger.Assignment {
 	return work[0]
 }
 
-func (d *desk) settle(s mailroom.Settle) *mailroom.Run {
+func (d *fixture) settle(s mailroom.Settle) *mailroom.Run {
 	d.t.Helper()
 	if s.Number == 0 {
 		s.Number = d.run(s.Run).Step + 1
@@ -123,7 +123,7 @@ func (d *desk) settle(s mailroom.Settle) *mailroom.Run {
 }
 
 func complete(c mailroom.Claim, reply string) mailroom.Settle {
-	return mailroom.Settle{Claim: c, Outcome: mailroom.OutcomeComplete, Message: said(c, reply)}
+	return mailroom.Settle{Claim: c, Outcome: mailroom.OutcomeComplete, Message: partialText(c, reply)}
 }
 
 func failure(c mailroom.Claim, class mailroom.Class) mailroom.Settle {
@@ -134,13 +134,13 @@ func release(c mailroom.Claim) mailroom.Settle {
 	return mailroom.Settle{Claim: c, Outcome: mailroom.OutcomeRelease}
 }
 
-func said(c mailroom.Claim, s string) *mailroom.PartialText {
+func partialText(c mailroom.Claim, s string) *mailroom.PartialText {
 	return &mailroom.PartialText{ID: fmt.Sprintf("%s.%d-1", c.Run, c.Attempt), Text: s}
 }
 
 // serve claims one run after the other and completes each with "re: " and its
 // last input, until nothing is due. It returns the runs in order.
-func (d *desk) serve(worker string) []string {
+func (d *fixture) serve(worker string) []string {
 	d.t.Helper()
 	var order []string
 	for {
@@ -153,7 +153,7 @@ func (d *desk) serve(worker string) []string {
 	}
 }
 
-func (d *desk) input(r *mailroom.Run) string {
+func (d *fixture) input(r *mailroom.Run) string {
 	d.t.Helper()
 	var seqs []int64
 	for _, in := range r.Inputs {
@@ -165,7 +165,7 @@ func (d *desk) input(r *mailroom.Run) string {
 
 // What the tests look at.
 
-func (d *desk) run(id string) *mailroom.Run {
+func (d *fixture) run(id string) *mailroom.Run {
 	d.t.Helper()
 	var found []*mailroom.Run
 	d.view(func(r mailroom.Reader) (err error) {
@@ -178,7 +178,7 @@ func (d *desk) run(id string) *mailroom.Run {
 	return found[0]
 }
 
-func (d *desk) thread(id string) *mailroom.Thread {
+func (d *fixture) thread(id string) *mailroom.Thread {
 	d.t.Helper()
 	var found []*mailroom.Thread
 	d.view(func(r mailroom.Reader) (err error) {
@@ -191,7 +191,7 @@ func (d *desk) thread(id string) *mailroom.Thread {
 	return found[0]
 }
 
-func (d *desk) log(thread string) []mailroom.Entry {
+func (d *fixture) log(thread string) []mailroom.Entry {
 	d.t.Helper()
 	var log []mailroom.Entry
 	d.view(func(r mailroom.Reader) (err error) {
@@ -201,7 +201,7 @@ func (d *desk) log(thread string) []mailroom.Entry {
 	return log
 }
 
-func (d *desk) kinds(thread string) string {
+func (d *fixture) kinds(thread string) string {
 	d.t.Helper()
 	var kinds []string
 	for _, e := range d.log(thread) {
@@ -210,7 +210,7 @@ func (d *desk) kinds(thread string) string {
 	return strings.Join(kinds, ", ")
 }
 
-func (d *desk) view(f func(r mailroom.Reader) error) {
+func (d *fixture) view(f func(r mailroom.Reader) error) {
 	d.t.Helper()
 	if err := d.View(d.ctx, f); err != nil {
 		d.t.Fatal(err)

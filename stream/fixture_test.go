@@ -17,9 +17,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const thread, agent, worker = "t", "echo", "w"
 
-// desk plays everybody who writes: submitters, the ledger and one worker. It
+// fixture plays everybody who writes: submitters, the ledger and one worker. It
 // commits real transitions to a real store and publishes what it did.
-type desk struct {
+type fixture struct {
 	t       *testing.T
 	store   *memory.Store
 	bus     *bus.Bus
@@ -33,7 +33,7 @@ type desk struct {
 	kept           int                  // bytes of open that are in the store
 
 	// What is true.
-	truth   map[writer]string // all that was ever said
+	written map[writer]string // all that was ever said
 	entries []mailroom.Entry  // the log
 	started map[writer]int64  // by run and attempt: seq of its start
 	ended   map[writer]int64  // seq of the message's entry
@@ -46,9 +46,9 @@ type writer struct {
 	message string
 }
 
-func newDesk(t *testing.T) *desk {
-	d := &desk{
-		t: t, store: memory.New(), bus: bus.New(), truth: map[writer]string{},
+func newFixture(t *testing.T) *fixture {
+	d := &fixture{
+		t: t, store: memory.New(), bus: bus.New(), written: map[writer]string{},
 		started: map[writer]int64{}, ended: map[writer]int64{},
 	}
 	d.publish = d.bus.Publish
@@ -57,7 +57,7 @@ func newDesk(t *testing.T) *desk {
 }
 
 // change commits what f does to the thread, and tells the bus.
-func (d *desk) change(f func(l *mailroom.ThreadState, now time.Time) error) {
+func (d *fixture) change(f func(l *mailroom.ThreadState, now time.Time) error) {
 	d.t.Helper()
 	var entries []mailroom.Entry
 	err := d.store.Update(d.t.Context(), func(tx mailroom.Tx) error {
@@ -89,7 +89,7 @@ func (d *desk) change(f func(l *mailroom.ThreadState, now time.Time) error) {
 	d.committed(entries)
 }
 
-func (d *desk) committed(entries []mailroom.Entry) {
+func (d *fixture) committed(entries []mailroom.Entry) {
 	d.t.Helper()
 	if len(entries) == 0 {
 		return
@@ -113,12 +113,12 @@ func (d *desk) committed(entries []mailroom.Entry) {
 }
 
 // submit returns the run that it is queued as.
-func (d *desk) submit() string {
+func (d *fixture) submit() string {
 	d.t.Helper()
 	return d.submitText("hello")
 }
 
-func (d *desk) submitText(text string) string {
+func (d *fixture) submitText(text string) string {
 	d.t.Helper()
 	d.runs++
 	in := mailroom.Submit{
@@ -133,7 +133,7 @@ func (d *desk) submitText(text string) string {
 }
 
 // start claims what is due; that must be something.
-func (d *desk) start() {
+func (d *fixture) start() {
 	d.t.Helper()
 	d.change(func(l *mailroom.ThreadState, now time.Time) error {
 		r := l.Claim(mailroom.Claimant{Worker: worker, Round: 1}, agent, l.Due.LastAttempt, now)
@@ -146,12 +146,12 @@ func (d *desk) start() {
 	})
 }
 
-func (d *desk) writer() writer {
+func (d *fixture) writer() writer {
 	return writer{d.claim.Run, d.claim.Attempt, d.open.ID}
 }
 
-// say streams text of the message being written.
-func (d *desk) say(text string) {
+// stream streams text of the message being written.
+func (d *fixture) stream(text string) {
 	if d.open.ID == "" {
 		d.messages++
 		d.open = mailroom.PartialText{ID: fmt.Sprintf("message%d", d.messages)}
@@ -162,12 +162,12 @@ func (d *desk) say(text string) {
 		Offset: len(d.open.Text), Channel: "text", Text: text,
 	}
 	d.open.Text += text
-	d.truth[d.writer()] = d.open.Text
+	d.written[d.writer()] = d.open.Text
 	d.publish(bus.Notice{Thread: thread, Delta: &delta})
 }
 
 // flush brings what was said into the store.
-func (d *desk) flush() {
+func (d *fixture) flush() {
 	d.t.Helper()
 	if d.open.ID == "" || d.kept == len(d.open.Text) {
 		return
@@ -183,8 +183,8 @@ func (d *desk) flush() {
 	}})
 }
 
-// said takes the message being written.
-func (d *desk) said() *mailroom.PartialText {
+// partial takes the message being written.
+func (d *fixture) partial() *mailroom.PartialText {
 	if d.open.ID == "" {
 		return nil
 	}
@@ -194,9 +194,9 @@ func (d *desk) said() *mailroom.PartialText {
 }
 
 // append commits a step, and with it the message being written.
-func (d *desk) append() {
+func (d *fixture) append() {
 	d.t.Helper()
-	a := &mailroom.StepCommit{Claim: d.claim, Number: d.step + 1, Step: mailroom.Step{Name: "s"}, Message: d.said()}
+	a := &mailroom.StepCommit{Claim: d.claim, Number: d.step + 1, Step: mailroom.Step{Name: "s"}, Message: d.partial()}
 	d.step++
 	d.change(func(l *mailroom.ThreadState, now time.Time) error {
 		_, err := l.Append(a, nil, now)
@@ -204,9 +204,9 @@ func (d *desk) append() {
 	})
 }
 
-func (d *desk) settle(o mailroom.Outcome, f *mailroom.Failure) {
+func (d *fixture) settle(o mailroom.Outcome, f *mailroom.Failure) {
 	d.t.Helper()
-	s := &mailroom.Settle{Claim: d.claim, Number: d.step + 1, Outcome: o, Failure: f, Message: d.said()}
+	s := &mailroom.Settle{Claim: d.claim, Number: d.step + 1, Outcome: o, Failure: f, Message: d.partial()}
 	d.claim = mailroom.Claim{}
 	d.change(func(l *mailroom.ThreadState, now time.Time) error {
 		_, err := l.Settle(s, now)
@@ -214,17 +214,17 @@ func (d *desk) settle(o mailroom.Outcome, f *mailroom.Failure) {
 	})
 }
 
-func (d *desk) complete() { d.t.Helper(); d.settle(mailroom.OutcomeComplete, nil) }
-func (d *desk) release()  { d.t.Helper(); d.settle(mailroom.OutcomeRelease, nil) }
-func (d *desk) fail() {
+func (d *fixture) complete() { d.t.Helper(); d.settle(mailroom.OutcomeComplete, nil) }
+func (d *fixture) release()  { d.t.Helper(); d.settle(mailroom.OutcomeRelease, nil) }
+func (d *fixture) fail() {
 	d.t.Helper()
 	d.settle(mailroom.OutcomeFail, &mailroom.Failure{Class: mailroom.ClassPermanent, Err: fmt.Errorf("no")})
 }
 
 // expire takes the claim away; only what was flushed is kept.
-func (d *desk) expire() {
+func (d *fixture) expire() {
 	d.t.Helper()
-	said := d.said()
+	said := d.partial()
 	if said != nil {
 		said.Text = said.Text[:d.kept]
 	}
@@ -237,7 +237,7 @@ func (d *desk) expire() {
 
 // rewrite changes the rows of the thread and of a run as no transition does,
 // and may append an entry.
-func (d *desk) rewrite(run, kind string, f func(*mailroom.Thread, *mailroom.Run)) {
+func (d *fixture) rewrite(run, kind string, f func(*mailroom.Thread, *mailroom.Run)) {
 	d.t.Helper()
 	var entries []mailroom.Entry
 	err := d.store.Update(d.t.Context(), func(tx mailroom.Tx) error {
@@ -270,7 +270,7 @@ func (d *desk) rewrite(run, kind string, f func(*mailroom.Thread, *mailroom.Run)
 }
 
 // park leaves the run of the claim as a wait does.
-func (d *desk) park() {
+func (d *fixture) park() {
 	d.t.Helper()
 	d.rewrite(d.claim.Run, "run.waiting", func(t *mailroom.Thread, r *mailroom.Run) {
 		r.Status, t.Worker, t.Round = mailroom.StatusWaiting, "", 0
@@ -279,13 +279,13 @@ func (d *desk) park() {
 }
 
 // purge lets the log begin at first.
-func (d *desk) purge(first int64) {
+func (d *fixture) purge(first int64) {
 	d.t.Helper()
 	d.rewrite("run1", "", func(t *mailroom.Thread, _ *mailroom.Run) { t.FirstSeq = first })
 }
 
 // drop deletes the thread.
-func (d *desk) drop() {
+func (d *fixture) drop() {
 	d.t.Helper()
 	err := d.store.Update(d.t.Context(), func(tx mailroom.Tx) error {
 		return tx.Write(&mailroom.Changes{DropThreads: []string{thread}})
@@ -297,7 +297,7 @@ func (d *desk) drop() {
 }
 
 // key is that of the thread's row.
-func (d *desk) key() int64 {
+func (d *fixture) key() int64 {
 	d.t.Helper()
 	var key int64
 	err := d.store.View(d.t.Context(), func(r mailroom.Reader) error {
@@ -314,7 +314,7 @@ func (d *desk) key() int64 {
 }
 
 // log is the whole log, or that of one run.
-func (d *desk) log(run string) []mailroom.Entry {
+func (d *fixture) log(run string) []mailroom.Entry {
 	var log []mailroom.Entry
 	for _, e := range d.entries {
 		if run == "" || e.Run == run {
@@ -324,10 +324,10 @@ func (d *desk) log(run string) []mailroom.Entry {
 	return log
 }
 
-func (d *desk) last() int64 { return d.entries[len(d.entries)-1].Seq }
+func (d *fixture) last() int64 { return d.entries[len(d.entries)-1].Seq }
 
 // due reports whether there is something to start.
-func (d *desk) due() bool {
+func (d *fixture) due() bool {
 	d.t.Helper()
 	due := false
 	err := d.store.View(d.t.Context(), func(r mailroom.Reader) error {
