@@ -34,7 +34,7 @@ async function call(path, body) {
       });
       if (answer.ok) return answer.status === 204 ? null : await answer.json();
     } catch {
-      await sleep(200); // nobody knows whether it arrived: the server recognises the repeat
+      await sleep(200); // it may have arrived: the server recognizes a repeat
       continue;
     }
     const problem = await answer.json().catch(() => ({}));
@@ -128,7 +128,7 @@ async function shout(session) {
   }
 }
 
-// fail ends the process: somebody starts it again, as a new worker.
+// fail ends the process. A supervisor restarts it as a new worker.
 function fail(err) {
   console.error(err.message);
   process.exit(1);

@@ -28,7 +28,6 @@ var phraseCeilings = map[string]int{
 	"bus":      3,
 	"channel":  393,
 	"cmd":      128,
-	"docs":     91,
 	"doctor":   22,
 	"engine":   30,
 	"internal": 29,
