@@ -52,7 +52,7 @@ func TestAMessageAnswersNoQuestionThatHasExpired(t *testing.T) {
 		q := ask("q", mailroom.TicketInput)
 		q.Expires = w.now.Add(time.Second)
 		w.park(false, q)
-		w.now = q.Expires // nobody has claimed what is due since
+		w.now = q.Expires // the expired ticket has made the run due, but no claim came yet
 		wantEqual(t, string(mode), w.must(in(mode, "n")).Disposition, want)
 		wantTicket(t, w.ticket("q"), mailroom.TicketOpen)
 		w.mustStart("x")

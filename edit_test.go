@@ -198,7 +198,7 @@ func TestRetryByHandIsForDeadLettersAndTheCancelled(t *testing.T) {
 		{"running", states["running"], "x", mailroom.CodeConflict},
 		{"backoff", states["backoff"], "x", mailroom.CodeConflict},
 		{"completed", func(w *fixture) { states["running"](w); w.end(completed("ok")) }, "x", mailroom.CodeConflict},
-		{"unknown", states["queued"], "nobody", mailroom.CodeNotFound},
+		{"unknown", states["queued"], "unknown", mailroom.CodeNotFound},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newFixture(t)

@@ -143,9 +143,9 @@ func TestAnOutageCostsNoFailureForADay(t *testing.T) {
 	}
 }
 
-// TestTimeInWhichNobodyTriesIsNoneOfAnOutage has a run meet an outage, then nobody to
-// take it for a week, and the outage again.
-func TestTimeInWhichNobodyTriesIsNoneOfAnOutage(t *testing.T) {
+// TestTimeWithoutAClaimDoesNotCountAsOutage: a run fails in an outage, is not claimed for a week, and
+// fails in the outage again.
+func TestTimeWithoutAClaimDoesNotCountAsOutage(t *testing.T) {
 	w := newFixture(t)
 	w.must(in("", "a"))
 	w.mustStart("a")
@@ -291,7 +291,7 @@ func TestWhatWasWrittenIsKeptWhenTheWorkerIsLost(t *testing.T) {
 	}
 	flush(0, "Hello, ")
 	flush(7, "wor")
-	flush(7, "world") // its answer was lost, and more was written meanwhile
+	flush(7, "world") // the answer was lost, and more text was written since
 	seq := w.row.LastSeq
 	w.expire()
 	w.wantSince(seq, "message a, run.rescheduled a")

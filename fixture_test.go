@@ -16,9 +16,9 @@ import (
 	"mailroom"
 )
 
-// fixture is one thread with its rows, kept between operations as a store keeps
-// them: every operation loads what it needs, and no more, and writes what it
-// changed. A refusal that changed anything fails the test.
+// fixture is one thread with its rows, kept between operations as a store keeps them. Each
+// operation loads only what it needs and writes what it changed. A refusal that changes anything
+// fails the test.
 type fixture struct {
 	t    *testing.T
 	now  time.Time
@@ -88,7 +88,7 @@ func (w *fixture) fill(l *mailroom.ThreadState, set mailroom.RunSet, n int) {
 	l.SetQueue(set, rows, whole)
 }
 
-// set returns the runs that a store has in a set, in its order.
+// set returns the runs of a set in the order of the store.
 func (w *fixture) set(set mailroom.RunSet) []*mailroom.Run {
 	var rows []*mailroom.Run
 	for _, r := range w.runs {
@@ -105,7 +105,7 @@ func (w *fixture) set(set mailroom.RunSet) []*mailroom.Run {
 	return rows
 }
 
-// apply runs one operation and keeps what it changed.
+// apply runs one operation and stores its changes.
 func (w *fixture) apply(l *mailroom.ThreadState, untouched *mailroom.ThreadState, f func(*mailroom.ThreadState) error) error {
 	w.t.Helper()
 	if err := f(l); err != nil {
@@ -234,7 +234,7 @@ func (w *fixture) must(in mailroom.Submit) mailroom.Submitted {
 	return out
 }
 
-// start claims what is due for any agent, nil if nothing is.
+// start claims the due run of any agent; it returns nil if none is due.
 func (w *fixture) start() *mailroom.Run {
 	w.t.Helper()
 	var r *mailroom.Run
@@ -408,7 +408,7 @@ func holder(message string) []string {
 
 // What the tests look at.
 
-// since tells the entries after seq, as "kind run, kind run".
+// since lists the entries after seq as "kind run, kind run".
 func (w *fixture) since(seq int64) string {
 	var list []string
 	for _, e := range w.log[seq:] {
@@ -417,7 +417,7 @@ func (w *fixture) since(seq int64) string {
 	return strings.Join(list, ", ")
 }
 
-// queue tells the runs that never started and are not held, in order.
+// queue lists the unscheduled runs that never started, in order.
 func (w *fixture) queue() string {
 	var ids []string
 	for _, r := range w.set(mailroom.RunsQueued) {

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// FuzzProject plays what agents do in a project: two bytes are one of them. Whatever
-// they do, no two hold what only one can have, fences grow, the rows are what the log
-// tells, and what is refused changes nothing.
+// FuzzProject runs random operations of agents in a project, two bytes for each. Incompatible
+// reservations are never active together, fences grow, the rows agree with the log, and a refusal
+// changes nothing.
 func FuzzProject(f *testing.F) {
 	f.Add([]byte("\x00\x00\x00\x01\x01\x00\x02\x00\x03\x00"))
 	f.Add([]byte("\x00\x01\x05\x00\x00\x05\x00\x8a\x04\xff\x04\xff\x00\x8a\x00\x87"))

@@ -173,7 +173,7 @@ func TestASettleThatDoesNotFollowConflicts(t *testing.T) {
 	}
 }
 
-// stale tries every write of a run under claim c.
+// staleWrites tries every write of a run under claim c.
 func staleWrites(w *fixture, c mailroom.Claim) map[string]error {
 	refused := map[string]error{}
 	_, refused["append"] = w.append(mailroom.StepCommit{Claim: c, Number: 1, Step: mailroom.Step{Name: "late", Checkpoint: json.RawMessage(`{}`)}})

@@ -57,7 +57,7 @@ func TestEveryModeMeetsEveryWait(t *testing.T) {
 		t.Run(string(c.mode)+"/"+c.state, func(t *testing.T) {
 			w := newFixture(t)
 			w.park(true, waitStates()[c.state]...)
-			// Queued by somebody else's run, so that none of it is an answer.
+			// Queued by a run of another thread, so it answers no question.
 			for _, id := range []string{"a", "b"} {
 				w.queueBehind(id)
 			}

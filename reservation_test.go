@@ -90,7 +90,7 @@ func TestOneHoldsWhatOthersMayNot(t *testing.T) {
 		t.Errorf("the refusal does not tell who holds it: %v", err)
 	}
 	a.must(a.request("y", "srcs"))
-	a.must(a.request("x", "src/main.go")) // one's own is in nobody's way
+	a.must(a.request("x", "src/main.go")) // the agent's own reservations do not conflict
 	other := a.request("x", "src/main.go")
 	other.By = tokenOf("bob", PermissionAdmin)
 	a.refused(other, CodeConflict, "reserved by x") // the same name of another token is another agent

@@ -18,7 +18,7 @@ func ids(inputs []mailroom.Input) []string {
 	return list
 }
 
-// steering is a fixture where run x runs and the message of s waits for it.
+// steering returns a fixture in which run x runs and the message of s is steered into it.
 func steering(t *testing.T) (*fixture, mailroom.Submitted) {
 	w := newFixture(t)
 	w.must(in("", "x"))

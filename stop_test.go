@@ -24,7 +24,7 @@ func TestCancelByState(t *testing.T) {
 		{"cancelled already", func(w *fixture) { states["backoff"](w); w.interrupt() }, "a", "", "cancelled/superseded", ""},
 		{"completed", func(w *fixture) { states["running"](w); w.end(completed("ok")) }, "x", "", "completed", mailroom.CodeConflict},
 		{"failed", func(w *fixture) { states["running"](w); w.end(failed(mailroom.ClassPermanent)) }, "x", "", "failed", mailroom.CodeConflict},
-		{"unknown", states["queued"], "nobody", "", "none", mailroom.CodeNotFound},
+		{"unknown", states["queued"], "unknown", "", "none", mailroom.CodeNotFound},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newFixture(t)

@@ -254,7 +254,7 @@ func TestAnInterruptOfAParkedRunEndsItAndVoidsItsTickets(t *testing.T) {
 	w := newFixture(t)
 	w.park(false, ask("ok", mailroom.TicketApproval))
 	if out := w.interrupt(); out.Stopping != nil {
-		t.Errorf("got stopping %s; nobody holds it", *out.Stopping)
+		t.Errorf("got stopping %s; no worker holds the run", *out.Stopping)
 	}
 	wantEqual(t, "run", w.state("x"), "cancelled/interrupted")
 	wantTicket(t, w.ticket("ok"), mailroom.TicketVoid)

@@ -26,7 +26,7 @@ func TestATokenSeesItsOwnItsNamespaceAndAsAdminAll(t *testing.T) {
 		{"xteam-", "bob", []*mailroom.Token{ops}},
 		{"other", "team", []*mailroom.Token{team, ops}},
 		{"t", mailroom.Operator, []*mailroom.Token{ops}},
-		{"t", "", nil}, // whose owner is unknown is nobody's, also admins'
+		{"t", "", nil}, // without an owner: invisible, even to admins
 		{"team-1", "", nil},
 	} {
 		row := &mailroom.Thread{ID: c.id, Owner: c.owner}

@@ -15,8 +15,8 @@ import (
 	"mailroom/store/storetest"
 )
 
-// controlledStore is a store of whose Updates a test decides: the next one begins when
-// hold's channel is closed, and then goes as the faults say, one each.
+// controlledStore is a store whose Updates a test controls: the next one waits for the channel of
+// holdNext, and each one takes the next fault.
 type controlledStore struct {
 	mailroom.Store
 
@@ -73,7 +73,7 @@ func (f *controlledStore) updates() int {
 }
 
 // gatherBatch runs the operations in one batch: a first one keeps the committer
-// busy meanwhile. It returns their errors in order.
+// busy until all are queued. It returns their errors in order.
 func gatherBatch(t *testing.T, d *fixture, f *controlledStore, ops ...func() error) []error {
 	t.Helper()
 	release := f.holdNext()
@@ -195,7 +195,7 @@ func TestARefusedSendUndoesItsStepAndNoOther(t *testing.T) {
 	})
 }
 
-// rejectingStore is a database that refuses whatever touches the thread "bad".
+// rejectingStore fails every write that touches the thread "bad".
 type rejectingStore struct{ mailroom.Store }
 
 func (s rejectingStore) Update(ctx context.Context, f func(mailroom.Tx) error) error {

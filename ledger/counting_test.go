@@ -24,7 +24,7 @@ type counts struct {
 	MostEntries int // that one transaction or view has read
 }
 
-// reset returns what was counted, and begins anew.
+// reset returns the counts and clears them.
 func (s *counting) reset() counts {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 	"mailroom/store/storetest"
 )
 
-// fixture is a ledger that runs over a store.
+// fixture is a running ledger over a store.
 type fixture struct {
 	*ledger.Ledger
 	t     *testing.T
@@ -29,8 +29,8 @@ type fixture struct {
 // ann may do everything.
 func ann() *mailroom.Token { return &mailroom.Token{Name: "ann", Scopes: mailroom.Permissions()} }
 
-// open starts a ledger over s, or over a new memory store. When the test ends,
-// the invariants of the store hold.
+// open starts a ledger over s, or over a new memory store. At the end of the test it checks the
+// invariants of the store.
 func open(t *testing.T, s mailroom.Store, o ledger.Options) *fixture {
 	t.Helper()
 	if s == nil {
@@ -48,7 +48,7 @@ func open(t *testing.T, s mailroom.Store, o ledger.Options) *fixture {
 	return start(t, s, o)
 }
 
-// start is open without the look at the invariants.
+// start is open without the check of the invariants.
 func start(t *testing.T, s mailroom.Store, o ledger.Options) *fixture {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
@@ -62,7 +62,7 @@ func start(t *testing.T, s mailroom.Store, o ledger.Options) *fixture {
 	return d
 }
 
-// close ends the ledger and returns what Run did; more than once is once.
+// close ends the ledger and returns the result of Run. It may be called more than once.
 func (d *fixture) close() error {
 	d.stop()
 	err := <-d.ended
@@ -95,7 +95,7 @@ func (d *fixture) register(ids ...string) {
 	}
 }
 
-// claim takes up to n due runs of the agent echo for worker, in a new round.
+// claim claims up to n due runs of the agent echo for worker, in a new round.
 func (d *fixture) claim(worker string, n int) []ledger.Assignment {
 	d.t.Helper()
 	d.round++
@@ -104,7 +104,7 @@ func (d *fixture) claim(worker string, n int) []ledger.Assignment {
 	}))(d.t)
 }
 
-// claimOne takes the one run that is due.
+// claimOne claims the one due run.
 func (d *fixture) claimOne(worker string) ledger.Assignment {
 	d.t.Helper()
 	work := d.claim(worker, 2)
@@ -138,8 +138,8 @@ func partialText(c mailroom.Claim, s string) *mailroom.PartialText {
 	return &mailroom.PartialText{ID: fmt.Sprintf("%s.%d-1", c.Run, c.Attempt), Text: s}
 }
 
-// serve claims one run after the other and completes each with "re: " and its
-// last input, until nothing is due. It returns the runs in order.
+// serve claims and completes due runs one after the other, replying "re: " and the last input. It
+// returns the runs in order.
 func (d *fixture) serve(worker string) []string {
 	d.t.Helper()
 	var order []string

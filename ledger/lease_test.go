@@ -90,7 +90,7 @@ func TestALeaseIsOwnedUntilItIsTakenAway(t *testing.T) {
 		d.register("w")
 		d.submit(text("t", "hello"))
 		c := d.claimOne("w").Claim
-		<-time.After(time.Hour) // nobody swept meanwhile
+		<-time.After(time.Hour) // no sweep in between
 		wantEqual(t, "lost", d.renew("w", 1, c).Lost, nil)
 		<-time.After(time.Hour)
 		d.settle(complete(c, "ok"))
@@ -225,7 +225,7 @@ func TestARunThatKillsItsWorkerThreeTimesIsADeadLetterAndItsCompanionsAreNot(t *
 		for i := range companions {
 			d.submit(text(fmt.Sprint("t", i), "hello"))
 		}
-		// Whenever the poison runs, its worker dies with all that it holds.
+		// Whenever the crashing run starts, its worker dies with all of its claims.
 		done := 0
 		for n := 0; done < companions; n++ {
 			if n > companions+3 {

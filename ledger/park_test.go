@@ -12,7 +12,7 @@ import (
 	"mailroom/store/storetest"
 )
 
-// The operations of tickets and children over a desk.
+// The operations of tickets and children over a fixture.
 
 func approval(name string) mailroom.Ask {
 	return mailroom.Ask{Name: name, Kind: mailroom.TicketApproval, Prompt: "may I?"}

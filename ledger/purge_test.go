@@ -54,8 +54,7 @@ func TestASteerThatIsSupersededAfterAPurgeIsSound(t *testing.T) {
 	wantEqual(t, "superseded", out.Superseded, []string{own})
 }
 
-// A run that waited long before it started says what it read behind the first
-// entry of one that was queued meanwhile.
+// A run that starts late records its reads after the first entry of a run that was queued since.
 func TestATranscriptLeavesOutWhatWasPurgedBeforeItWasRead(t *testing.T) {
 	d := open(t, nil, ledger.Options{})
 	d.register("w")

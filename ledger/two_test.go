@@ -13,7 +13,7 @@ import (
 	"mailroom/store/sqlite"
 )
 
-// handle opens the file anew, as another process does.
+// handle opens another handle on the file, as another process would.
 func handle(t *testing.T, path string) mailroom.Store {
 	t.Helper()
 	s, err := sqlite.Open(context.Background(), path, sqlite.Options{})

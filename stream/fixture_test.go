@@ -17,8 +17,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const thread, agent, worker = "t", "echo", "w"
 
-// fixture plays everybody who writes: submitters, the ledger and one worker. It
-// commits real transitions to a real store and publishes what it did.
+// fixture acts as all writers: submitters, the ledger and one worker. It commits real transitions
+// to a real store and publishes them.
 type fixture struct {
 	t       *testing.T
 	store   *memory.Store

@@ -16,7 +16,7 @@ import (
 // pollTime is long enough for a reader to have looked at the store once.
 const pollTime = 1100 * time.Millisecond
 
-// startedFixture is a desk with a run that has started.
+// startedFixture is a fixture with a run that has started.
 func startedFixture(t *testing.T) *fixture {
 	d := newFixture(t)
 	d.submit()
@@ -324,7 +324,7 @@ func (c *counter) View(ctx context.Context, f func(mailroom.Reader) error) error
 	return c.Viewer.View(ctx, f)
 }
 
-func TestWhatConcernsNobodyCostsTheStoreNothing(t *testing.T) {
+func TestIrrelevantNoticesCauseNoReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newFixture(t)
 		views := &counter{Viewer: d.store}
