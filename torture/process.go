@@ -177,7 +177,7 @@ func (t *torture) checkSecondServer(ctx context.Context, binary string) error {
 	}
 	defer second.kill()
 	err = second.await(ctx)
-	if errors.Is(err, errEnded) && strings.Contains(second.last(5), "already holds") {
+	if errors.Is(err, errEnded) && strings.Contains(second.last(5), "already uses") {
 		return nil
 	}
 	return fmt.Errorf("a second server on the same folder was not refused: %w", err)

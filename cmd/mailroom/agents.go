@@ -17,26 +17,25 @@ import (
 	"mailroom/engine"
 )
 
-// agentSet are the agents of a configuration, with their present definitions and
-// the older versions of them that could be rebuilt.
+// agentSet holds the configured agents with their current definitions, and the older
+// versions that open runs may still be pinned to.
 type agentSet struct {
 	agents   map[string]engine.Agent
 	kinds    map[string]string
 	programs *programs
 	sandbox  *sandbox
-	present  []mailroom.Definition // by agent
-	old      []mailroom.Definition // kept, but not present
+	present  []mailroom.Definition // current, sorted by agent
+	old      []mailroom.Definition // kept in the store, no longer current
 }
 
-// newAgentSet builds the agents of c, and of the definitions that were kept the
-// versions that runs may still be pinned to. One that cannot be rebuilt is left
-// out: its runs fail for good, naming it.
+// newAgentSet builds the agents of c and the older versions in kept. A version that
+// cannot be rebuilt is left out: the runs pinned to it fail permanently and name it.
 func newAgentSet(c *config.Config, kept []mailroom.Definition, log *slog.Logger) (*agentSet, error) {
 	r := &agentSet{agents: map[string]engine.Agent{}, kinds: map[string]string{}, programs: newPrograms(log), sandbox: newSandbox(c, log)}
 	configured := maps.Clone(c.Agents)
 	for _, p := range program.All() {
 		if configured[p.Name] != nil {
-			continue // whatever it is there
+			continue // an agent of this name is configured, whatever its kind
 		}
 		offered := c.ProgramAgent(p)
 		if r.programs.addIfFound(p.Name, programOptions(p, offered, c.Mark, launchOptions{})) {
@@ -66,11 +65,11 @@ func newAgentSet(c *config.Config, kept []mailroom.Definition, log *slog.Logger)
 		}
 		r.old = append(r.old, d)
 		if !present {
-			continue // due runs of it fail as of an agent that nobody has
+			continue // its due runs fail with an unknown agent
 		}
 		built, err := r.rebuild(d, configured[d.Agent], c.Mark)
 		if err != nil {
-			log.Warn("an older version of an agent cannot be kept; runs that are pinned to it will fail", "agent", d.Agent, "version", d.Version, "error", err)
+			log.Warn("agent version cannot be rebuilt; runs pinned to it will fail", "agent", d.Agent, "version", d.Version, "error", err)
 			continue
 		}
 		a.OldVersions[d.Version] = built
@@ -78,7 +77,7 @@ func newAgentSet(c *config.Config, kept []mailroom.Definition, log *slog.Logger)
 	return r, nil
 }
 
-// build adds a present agent.
+// build adds a configured agent.
 func (r *agentSet) build(name string, a *config.Agent, mark, version string) error {
 	var around launchOptions
 	if a.IsProgram() {
@@ -101,7 +100,7 @@ func (r *agentSet) build(name string, a *config.Agent, mark, version string) err
 	return nil
 }
 
-// rebuild makes an agent of a kept definition.
+// rebuild builds an agent from a definition in the store.
 func (r *agentSet) rebuild(d mailroom.Definition, present *config.Agent, mark string) (mailroom.Agent, error) {
 	a, err := config.Rebuild(d.Body, present)
 	if err != nil {
@@ -134,10 +133,10 @@ func buildAgent(a *config.Agent, mark string, around launchOptions) (mailroom.Ag
 			Isolation: around.isolation, Files: around.files,
 		})
 	}
-	return nil, fmt.Errorf("nothing can run the kind %q", a.Kind)
+	return nil, fmt.Errorf("unknown kind %q", a.Kind)
 }
 
-// programOptions are the settings of a program. A time of 0s is no limit.
+// programOptions returns the options of a CLI agent. A timeout of 0 means no limit.
 func programOptions(p *program.Profile, a *config.Agent, mark string, around launchOptions) exec.ProgramOptions {
 	noneIfZero := func(d time.Duration) time.Duration {
 		if d == 0 {

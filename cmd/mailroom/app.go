@@ -15,26 +15,26 @@ import (
 	"mailroom/cmd/mailroom/internal/datadir"
 )
 
-// Main is one invocation of the program. Data goes to Stdout, talk to Stderr.
+// Main is one invocation of the program. Data goes to Stdout, messages for people to Stderr.
 type Main struct {
 	Stdin  io.Reader
 	Stdout io.Writer
 	Stderr io.Writer
 	Env    func(string) string // as os.Getenv
-	// Unsetenv removes a variable that Env has read from the environment of the
-	// process, so that no program that it starts gets it. nil: does nothing.
+	// Unsetenv removes a variable from the environment of the process, so that child
+	// processes do not inherit it. nil: does nothing.
 	Unsetenv func(name string) error
-	Name     string // how the program was called, for hints; "" is mailroom
+	Name     string // os.Args[0], for hints; "" means mailroom
 
 	// set by Run, from the flags
 	data    string
-	url     string // of the server that connect found
-	parsed  bool   // the command line was understood
-	midLine bool   // Stdout is within a line
+	url     string // of the server, set by connect
+	parsed  bool   // the command line was valid
+	midLine bool   // Stdout is in the middle of a line
 }
 
-// Run runs the command that args name and returns its exit code. The end of
-// ctx stands for Ctrl-C.
+// Run runs the command in args and returns its exit code. Cancelling ctx
+// means Ctrl-C.
 func (m *Main) Run(ctx context.Context, args []string) int {
 	root := m.rootCommand()
 	root.SetArgs(args)
@@ -74,22 +74,22 @@ func (m *Main) rootCommand() *cobra.Command {
 
 const rootHelp = `A durable mailbox for agents.
 
-Start a server with "mailroom serve", then hand a message to an agent with
-"mailroom send". Nothing that was accepted is lost: the run goes on when you
+Start a server with "mailroom serve", then send a message to an agent with
+"mailroom send". Accepted messages are never lost: the run continues when you
 close the terminal, and "mailroom attach" shows it again. "mailroom send --agent
-tour hello" shows what a run can do, with no model and no key.
+tour hello" demonstrates what a run can do, without a model or an API key.
 
-Exit codes: 0 done, 1 failed or cancelled, 2 usage or invalid, 3 waits for a
-decision, 4 no server or not allowed, 130 Ctrl-C; of a server whose channels are all
-down 75 start it again, 78 mend its configuration.`
+Exit codes: 0 success, 1 failed or cancelled, 2 invalid usage or input, 3 waiting
+for a decision, 4 no server or not authorized, 130 interrupted by Ctrl-C. A server
+whose channels are all down exits with 75 (restart it) or 78 (fix its configuration).`
 
-// findEndpoint is where a server is, and how to get in.
+// findEndpoint is the address of a server with its credentials.
 type endpoint struct {
 	url, token string
 	web        *http.Client
 }
 
-// connect finds the server.
+// connect returns a client for the server.
 func (m *Main) connect() (*client.Client, error) {
 	d, err := m.findEndpoint()
 	if err != nil {
@@ -98,16 +98,16 @@ func (m *Main) connect() (*client.Client, error) {
 	return client.New(d.url, d.token, client.WithHTTPClient(d.web), client.WithOutage(m.printConnectionState)), nil
 }
 
-// findEndpoint finds the server. What --data names comes before MAILROOM_URL and
-// MAILROOM_TOKEN, and these before the usual folder. The token of a folder
-// goes to the server of that folder only.
+// findEndpoint finds the server: from --data, else from MAILROOM_URL and
+// MAILROOM_TOKEN, else from the default data folder. A folder's token is sent
+// only to the server of that folder.
 func (m *Main) findEndpoint() (d endpoint, err error) {
 	if m.data == "" {
 		d.url, d.token = m.Env("MAILROOM_URL"), m.Env("MAILROOM_TOKEN")
 	}
 	if d.url != "" {
 		if !isAddress(d.url) {
-			return d, exitErrorf(exitUsage, "set it to an address such as http://127.0.0.1:8420", "MAILROOM_URL is %q, which is no address of a server", d.url)
+			return d, exitErrorf(exitUsage, "set it to an address such as http://127.0.0.1:8420", "MAILROOM_URL %q is not a server address", d.url)
 		}
 		if d.token == "" {
 			return d, exitErrorf(exitServer, "set it to the token of that server", "MAILROOM_URL is set, but MAILROOM_TOKEN is not")
@@ -138,7 +138,7 @@ func isAddress(at string) bool {
 	return err == nil && u.Host != "" && (u.Scheme == "http" || u.Scheme == "https")
 }
 
-// commandLine is a command line of the same data folder, to be shown as a hint.
+// commandLine returns a shell command for the same data folder, for hints.
 func (m *Main) commandLine(words ...string) string {
 	line := []string{m.programName(), words[0]}
 	if m.data != "" {
@@ -150,15 +150,15 @@ func (m *Main) commandLine(words ...string) string {
 	return strings.Join(line, " ")
 }
 
-// programName is how this program is called.
+// programName returns the name to use for this program in hints.
 func (m *Main) programName() string {
 	if strings.ContainsRune(m.Name, os.PathSeparator) {
-		return quote(m.Name) // not found by its name alone
+		return quote(m.Name) // started by path, so it may not be in PATH
 	}
 	return "mailroom"
 }
 
-// quote writes a word so that a shell reads it as one.
+// quote quotes word for a shell.
 func quote(word string) string {
 	plain := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:=@,+", r)
@@ -169,7 +169,7 @@ func quote(word string) string {
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
-// terminal tells whether w is shown to a person.
+// terminal reports whether w is a terminal.
 func terminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	return ok && isatty.IsTerminal(f.Fd())

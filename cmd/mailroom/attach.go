@@ -19,19 +19,18 @@ func (m *Main) attachCommand() *cobra.Command {
 		Short: "Show the reply of a thread or run, and follow it until it is done",
 		Long: `Show the reply of a thread or run, and follow it until it is done.
 
-Without --after it starts where the run began: the current one of the thread, or
-the latest if nothing is going on. Ctrl-C detaches and cancels nothing. When the
-run waits for a decision the exit code is 3, and the commands that give it are
-shown.`,
+Without --after it starts at the beginning of the thread's current run, or of its
+latest run if none is open. Ctrl-C detaches and cancels nothing. If the run waits
+for a decision, the commands that decide are shown and the exit code is 3.`,
 		Example: `  mailroom attach notes
   mailroom attach notes --after 12`,
 		Args: cobra.ExactArgs(1),
 	}
 	output := formatFlag(cmd)
-	cmd.Flags().Int64Var(&after, "after", 0, "show what comes after this entry of the thread")
+	cmd.Flags().Int64Var(&after, "after", 0, "show entries after this sequence number")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if cmd.Flags().Changed("after") && after < 0 {
-			return exitErrorf(exitUsage, "", "--after is %d; entries are numbered from 1", after)
+			return exitErrorf(exitUsage, "", "invalid --after %d: sequence numbers start at 1", after)
 		}
 		from := strconv.FormatInt(after, 10)
 		if !cmd.Flags().Changed("after") {
@@ -42,7 +41,8 @@ shown.`,
 	return cmd
 }
 
-// attach follows what id names. after "" starts where its run began.
+// attach follows the thread or run id. With an empty after it starts at the
+// beginning of the run.
 func (m *Main) attach(ctx context.Context, id, after string, output format) error {
 	c, err := m.connect()
 	if err != nil {
@@ -55,14 +55,14 @@ func (m *Main) attach(ctx context.Context, id, after string, output format) erro
 	return m.follow(ctx, c, q, m.newReplyPrinter(output), m.commandLine("attach", id))
 }
 
-// findTarget finds the thread, or else the run, that id names.
+// findTarget finds the thread or, failing that, the run with this id.
 func findTarget(ctx context.Context, c *client.Client, id, after string) (client.FollowQuery, error) {
 	q := client.FollowQuery{After: after}
 	t, err := c.Thread(ctx, id)
 	if mailroom.CodeOf(err) == mailroom.CodeNotFound {
 		r, err := c.Run(ctx, id)
 		if mailroom.CodeOf(err) == mailroom.CodeNotFound {
-			return q, exitErrorf(exitFailed, "", "no thread and no run is named %q", id)
+			return q, exitErrorf(exitFailed, "", "no thread or run %q", id)
 		}
 		q.Run = r.ID
 		return q, err
@@ -77,8 +77,8 @@ func findTarget(ctx context.Context, c *client.Client, id, after string) (client
 	return q, err
 }
 
-// startCursor returns the place from which the reply of t's current run, else of
-// its latest, is seen whole.
+// startCursor returns the cursor from which the whole reply of t's current or
+// latest run follows.
 func startCursor(ctx context.Context, c *client.Client, t api.Thread) (string, error) {
 	run := t.ActiveRun
 	if run == nil {
@@ -87,7 +87,7 @@ func startCursor(ctx context.Context, c *client.Client, t api.Thread) (string, e
 	if run == nil && t.Status == api.ThreadIdle {
 		run = t.LatestRun
 	}
-	if run == nil { // nothing has started: what comes is all there is
+	if run == nil { // nothing has started: follow from the end of the log
 		return fmt.Sprint(t.LastSeq), nil
 	}
 	for first, err := range c.EachEntry(ctx, t.ID, client.EntriesQuery{Run: *run, Kinds: []string{mailroom.KindStarted}, Limit: 1}) {

@@ -22,35 +22,34 @@ func (m *Main) benchCommand() *cobra.Command {
 	profile := ""
 	cmd := &cobra.Command{
 		Use:   "bench [PART]…",
-		Short: "Measure how fast it is on this machine",
-		Long: `Measure how fast it is on this machine: the real ledger, engine and SQLite file,
-with every acknowledgement on disk before it is given. Nothing that is there is
-touched: it works in a folder of its own, made in --data (default: the system's
-folder for temporary files) and removed at the end. Choose one on the disk that
-is meant. Parts, all by default:
+		Short: "Measure performance on this machine",
+		Long: `Measure performance on this machine, with the real ledger, engine and SQLite file.
+Every acknowledgement is on disk before it is sent. Existing data is not touched:
+bench creates a temporary folder in --data (default: the system's temporary folder)
+and removes it at the end. Choose a folder on the disk to measure. Parts (default: all):
 
-  runs      complete runs a second, with as many submits as go
-  latency   from submit to start and to end, at 100/s, 1,000/s and as many as go
-  growth    what a log of 100,000 entries and 1,000,000 queued runs cost
-  restart   until a server with 100,000 queued runs serves
-  fanout    one run that writes 50 pieces a second, with 1,000 readers
-  stalled   what readers that take nothing cost a run and 100 other readers
-  memory    per thread, queued run and reader, and bytes on disk`,
+  runs      complete runs per second at full load
+  latency   from submit to start and to end, at 100/s, 1,000/s and full load
+  growth    cost of a log of 100,000 entries and of 1,000,000 queued runs
+  restart   time until a server with 100,000 queued runs serves requests
+  fanout    one run that streams 50 deltas per second to 1,000 readers
+  stalled   cost of stalled readers for a run and 100 other readers
+  memory    memory and disk per thread, queued run and reader`,
 		Example: `  mailroom bench runs --for 60s
   mailroom bench --scale 0.01
   mailroom bench -o json > figures.json`,
 		ValidArgs: bench.Parts(),
 	}
 	output := formatFlag(cmd)
-	cmd.Flags().DurationVar(&o.For, "for", 10*time.Second, "how long each load is measured, after a warm-up of a fifth of it (3s at most)")
-	cmd.Flags().Float64Var(&o.Scale, "scale", 1, "fraction of the full sizes, for a trial")
-	cmd.Flags().IntVar(&o.Producers, "producers", 64, "how many submit at the same time")
-	cmd.Flags().IntVar(&o.Slots, "slots", 128, "how many runs go at the same time")
+	cmd.Flags().DurationVar(&o.For, "for", 10*time.Second, "duration of each measurement, after a warm-up of a fifth of it (at most 3s)")
+	cmd.Flags().Float64Var(&o.Scale, "scale", 1, "fraction of the full sizes, for a quick trial")
+	cmd.Flags().IntVar(&o.Producers, "producers", 64, "concurrent submits")
+	cmd.Flags().IntVar(&o.Slots, "slots", 128, "concurrent runs")
 	cmd.Flags().StringVar(&profile, "cpuprofile", "", "write a CPU profile of the whole measurement to this file")
 	cmd.RunE = func(cmd *cobra.Command, parts []string) error {
 		for _, part := range parts {
 			if !slices.Contains(bench.Parts(), part) {
-				return &usageError{command: cmd.CommandPath(), err: fmt.Errorf("no part is called %q: choose of %s", part, strings.Join(bench.Parts(), ", "))}
+				return &usageError{command: cmd.CommandPath(), err: fmt.Errorf("unknown part %q; use %s", part, strings.Join(bench.Parts(), ", "))}
 			}
 		}
 		if len(parts) == 0 {
@@ -74,10 +73,10 @@ is meant. Parts, all by default:
 	return cmd
 }
 
-// benchConfig is the configuration of the servers that are measured.
+// benchConfig is the configuration of the measured servers.
 const benchConfig = "[agents.echo]\npace = \"0s\"\nkind = \"echo\"\n"
 
-// prepareBench fills in what a measurement needs to know of this program.
+// prepareBench sets the options that describe this program.
 func (m *Main) prepareBench(o *bench.Options) error {
 	o.Dir, o.Version, o.Progress, o.Config = m.data, version().Version, m.infof, benchConfig
 	c, err := config.Parse("bench.toml", []byte(benchConfig))
@@ -93,31 +92,31 @@ func (m *Main) prepareBench(o *bench.Options) error {
 	return nil
 }
 
-// benchReadersCommand is the process of its own that the readers of a
-// measurement are. Only bench starts it.
+// benchReadersCommand runs the readers of a measurement in a process of their own.
+// Only bench starts it.
 func (m *Main) benchReadersCommand() *cobra.Command {
 	reading := bench.ReaderOptions{}
 	cmd := &cobra.Command{
 		Use:    "readers COUNT THREAD",
-		Short:  "Follow a thread many times (used by bench itself)",
+		Short:  "Follow a thread with many readers (used by bench itself)",
 		Hidden: true,
 		Args:   cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			n, err := strconv.Atoi(args[0])
 			if err != nil {
-				return &usageError{command: cmd.CommandPath(), err: fmt.Errorf("%q is no number of readers", args[0])}
+				return &usageError{command: cmd.CommandPath(), err: fmt.Errorf("invalid number of readers %q", args[0])}
 			}
 			reading.URL, reading.Token = m.Env("MAILROOM_URL"), m.Env("MAILROOM_TOKEN")
 			reading.Readers, reading.Thread = n, args[1]
 			return bench.RunReaders(cmd.Context(), m.Stdin, m.Stdout, reading)
 		},
 	}
-	cmd.Flags().BoolVar(&reading.Sockets, "sockets", false, "read over WebSockets")
-	cmd.Flags().IntVar(&reading.Runs, "runs", 1, "after how many runs a reader over a WebSocket has enough")
+	cmd.Flags().BoolVar(&reading.Sockets, "sockets", false, "read over WebSockets instead of event streams")
+	cmd.Flags().IntVar(&reading.Runs, "runs", 1, "number of runs after which a WebSocket reader ends")
 	return cmd
 }
 
-// withProfile measures with a CPU profile, if a file is named for it.
+// withProfile runs measure and writes a CPU profile of it to file, unless file is empty.
 func withProfile(ctx context.Context, file string, measure func(context.Context) (*bench.Result, error)) (result *bench.Result, err error) {
 	if file == "" {
 		return measure(ctx)

@@ -9,7 +9,7 @@ import (
 	"mailroom/cmd/mailroom/internal/bench"
 )
 
-// printBench prints what was measured, each part as a table of its own.
+// printBench prints the result, one table for each part.
 func (m *Main) printBench(r *bench.Result, output format) error {
 	if output == asJSON {
 		return m.printJSON(r)
@@ -55,19 +55,19 @@ func machineRows(r *bench.Result) [][]string {
 		{"versions", fmt.Sprintf("mailroom %s, %s, SQLite %s", r.Machine.Version, r.Machine.Go, r.Machine.SQLite)},
 		{"fsync of 1 KiB", spread(r.Machine.Fsync)},
 		{"load", fmt.Sprintf("%d producers, %d slots, %s threads", r.Settings.Producers, r.Settings.Slots, count(int64(r.Settings.Threads)))},
-		{"measured", fmt.Sprintf("%gs each, after %gs of warm-up, at scale %g", r.Settings.Seconds, r.Settings.WarmupSeconds, r.Settings.Scale)},
+		{"measured", fmt.Sprintf("%gs each, after a warm-up of %gs, at scale %g", r.Settings.Seconds, r.Settings.WarmupSeconds, r.Settings.Scale)},
 	}
 }
 
 func runsRows(l *bench.Load) [][]string {
 	return [][]string{
-		{"RUNS", "as many as go"},
+		{"RUNS", "full load"},
 		{"complete runs", fmt.Sprintf("%s/s (%s in %.1fs)", round(l.RunsPerSecond), count(l.Runs), l.Seconds)},
 		{"halves, slowest second", fmt.Sprintf("%s/s, %s/s, %s/s", round(l.FirstHalf), round(l.SecondHalf), round(l.SlowestSecond))},
 		{"submit", spread(l.Submit)},
 		{"submit to start", spread(l.Start)},
 		{"submit to end", spread(l.Done)},
-		{"processor", fmt.Sprintf("%.3f ms a run, %.2f cores (producers included)", l.CPUPerRun, l.Cores)},
+		{"CPU", fmt.Sprintf("%.3f ms per run, %.2f cores (producers included)", l.CPUPerRun, l.Cores)},
 		{"commits", fmt.Sprintf("%s/s, %.1f operations and %.2f ms each", round(l.CommitsPerSecond), l.OperationsPerCommit, l.CommitMean)},
 		{"on disk", fmt.Sprintf("%.0f bytes a run", l.BytesPerRun)},
 		{"queued at the end", count(l.Queued)},
@@ -83,7 +83,7 @@ func latencyRows(loads []bench.Load) [][]string {
 }
 
 func logRows(g *bench.Growth) [][]string {
-	rows := [][]string{{"LONG LOG (ms, p50/p99)", "ONE RUN", "READ 20 MESSAGES", "PROCESSOR MS/RUN"}}
+	rows := [][]string{{"LONG LOG (ms, p50/p99)", "ONE RUN", "READ 20 MESSAGES", "CPU MS/RUN"}}
 	for _, t := range []bench.ThreadLoad{g.Short, g.Long} {
 		rows = append(rows, []string{count(t.Entries) + " entries", pair(t.Run), pair(t.Page), fmt.Sprintf("%.3f", t.CPUPerRun)})
 	}
@@ -91,7 +91,7 @@ func logRows(g *bench.Growth) [][]string {
 }
 
 func queueRows(g *bench.Growth) [][]string {
-	rows := [][]string{{"LONG QUEUE (ms, p50/p99)", "RUNS/S", "SUBMIT", "URGENT RUN TO START", "PROCESSOR MS/RUN"}}
+	rows := [][]string{{"LONG QUEUE (ms, p50/p99)", "RUNS/S", "SUBMIT", "URGENT RUN TO START", "CPU MS/RUN"}}
 	for _, q := range []bench.QueueLoad{g.Few, g.Many} {
 		rows = append(rows, []string{count(int64(q.Queued)) + " queued", round(q.RunsPerSecond), pair(q.Submit), pair(q.Urgent), fmt.Sprintf("%.3f", q.CPUPerRun)})
 	}
@@ -99,13 +99,13 @@ func queueRows(g *bench.Growth) [][]string {
 }
 
 func restartRows(r *bench.Restart) [][]string {
-	rows := [][]string{{"RESTART", "LISTENS AFTER", "A RUN HAS ENDED AFTER"}}
+	rows := [][]string{{"RESTART", "LISTENING AFTER", "FIRST RUN ENDED AFTER"}}
 	row := func(name string, s bench.Restarted) {
 		rows = append(rows, []string{name, fmt.Sprintf("%.0f ms", s.Listening), fmt.Sprintf("%.0f ms", s.Served)})
 	}
 	row(count(int64(r.Queued))+" queued", r.Clean)
 	for _, s := range r.Killed {
-		row("killed before", s)
+		row("after a kill", s)
 	}
 	return rows
 }
@@ -116,25 +116,25 @@ func fanoutRows(f *bench.Fanout) [][]string {
 		title = "FANOUT, WEBSOCKETS"
 	}
 	return [][]string{
-		{title, fmt.Sprintf("%s readers of one run, %.1f pieces/s, for %.1fs", count(int64(f.Readers)), f.PiecesPerSecond, f.Seconds)},
+		{title, fmt.Sprintf("%s readers of one run, %.1f deltas/s, for %.1fs", count(int64(f.Readers)), f.PiecesPerSecond, f.Seconds)},
 		{"deliveries", round(f.DeliveriesPerSec) + "/s"},
 		{"delay", spread(f.Delay)},
 		{"server", fmt.Sprintf("%.2f cores", f.ServerCores)},
 		{"readers", fmt.Sprintf("%.2f cores", f.ReaderCores)},
-		{"lost, cut off", fmt.Sprintf("%s bytes, %d readers", count(f.LostBytes), f.CutOff)},
+		{"lost, disconnected", fmt.Sprintf("%s bytes, %d readers", count(f.LostBytes), f.CutOff)},
 	}
 }
 
 func stalledRows(s *bench.Stalled) [][]string {
-	rows := [][]string{{"STALLED", "PIECES/S", "A RUN (ms, p50/p99)", "PROCESSOR MS/RUN", "HEAP (MB)"}}
+	rows := [][]string{{"STALLED", "DELTAS/S", "A RUN (ms, p50/p99)", "CPU MS/RUN", "HEAP (MB)"}}
 	row := func(name string, of bench.StreamLoad) {
 		rows = append(rows, []string{name, round(of.PiecesPerSecond), pair(of.Run), fmt.Sprintf("%.1f", of.CPUPerRun), fmt.Sprintf("%.2f", of.Heap/1e6)})
 	}
 	row(count(int64(s.Readers))+" readers", s.Without)
-	row(fmt.Sprintf("and %d that stall", s.Stalled), s.With)
+	row(fmt.Sprintf("plus %d stalled readers", s.Stalled), s.With)
 	ratio := func(v float64) string { return fmt.Sprintf("%.2f", v) }
 	return append(rows, []string{"ratio", ratio(s.SpeedRatio), "", ratio(s.CPURatio), ratio(s.HeapRatio)},
-		[]string{"cut off", fmt.Sprintf("%d of those that read", s.CutOff), "", "", ""})
+		[]string{"disconnected", fmt.Sprintf("%d active readers", s.CutOff), "", "", ""})
 }
 
 func memoryRows(m *bench.Memory) [][]string {
@@ -148,10 +148,10 @@ func memoryRows(m *bench.Memory) [][]string {
 	return rows
 }
 
-// pair is the middle and the tail of times in a table that says so.
+// pair formats the median and the 99th percentile.
 func pair(t bench.Times) string { return fmt.Sprintf("%.2f / %.2f", t.P50, t.P99) }
 
-// spread shows times by their middle and their tail.
+// spread formats the median, the 99th percentile and the maximum.
 func spread(t bench.Times) string {
 	return fmt.Sprintf("p50 %.2f ms, p99 %.2f ms, max %.1f ms", t.P50, t.P99, t.Max)
 }

@@ -18,7 +18,7 @@ import (
 	"mailroom/server"
 )
 
-// bridgeOptions is what mailroom bridge was asked to do.
+// bridgeOptions are the options of mailroom bridge.
 type bridgeOptions struct {
 	platform, workspace string
 	agent               string
@@ -28,11 +28,10 @@ type bridgeOptions struct {
 	interval            time.Duration
 }
 
-// bridgeChannel is the name of the one channel of a bridge. The threads of its
-// chats begin with it.
+// bridgeChannel is the name of a bridge's only channel and the prefix of its threads.
 const bridgeChannel = "bridge"
 
-// Variables that users of the platform know.
+// Environment variables that the platform's own tools use.
 const (
 	envPlatform  = "PLATFORM_URL"
 	envWorkspace = "WORKSPACE_ID"
@@ -44,41 +43,41 @@ func (m *Main) bridgeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bridge --platform URL --workspace ID --agent NAME [flags] [-- COMMAND [ARG…]]",
 		Short: "Connect an agent to a workspace of an agent platform",
-		Long: `Connect an agent to a workspace of an agent platform that is asked for its messages.
+		Long: `Connect an agent to a workspace of an agent platform by polling it for messages.
 
-It is a server of its own with a data folder of its own: messages are taken in
-durably, one chat after the other is worked on in its own order, replies are sent
-until the platform has taken them, and a message is acknowledged after that. It can
-be killed at any time and started again.
+A bridge is a separate server with its own data folder. It stores each message
+durably, runs each chat in order, sends each reply until the platform accepts it,
+and then acknowledges the message. It can be killed and restarted at any time.
 
-The agent is one that "mailroom agents" shows, or, with --agent as its name, the
-command behind "--", which gets a message on standard input and writes its reply to
-standard output. Settings of agents are read from mailroom.toml in the data folder,
-if there is one. The token is read from --token-file or MOLECULE_WORKSPACE_TOKEN;
-PLATFORM_URL and WORKSPACE_ID stand for the flags.
+The agent is one that "mailroom agents" lists, or the command after "--", which
+reads a message on standard input and writes its reply to standard output; --agent
+then names it. Agent settings come from mailroom.toml in the data folder, if it
+exists. The token comes from --token-file or MOLECULE_WORKSPACE_TOKEN; PLATFORM_URL
+and WORKSPACE_ID replace the flags.
 
-"mailroom --data DIR channels" says how it is, and the other commands work too.`,
+"mailroom --data DIR channels" shows the state of the bridge. The other commands
+work with --data too.`,
 		Example: `  mailroom bridge --platform https://platform.example.org --workspace 6f1e… --agent codex --token-file token
   MOLECULE_WORKSPACE_TOKEN=… mailroom bridge --platform … --workspace … -- my-agent --quiet`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&b.platform, "platform", "", "address of the platform (default $"+envPlatform+")")
 	flags.StringVar(&b.workspace, "workspace", "", "id of the workspace (default $"+envWorkspace+")")
-	flags.StringVar(&b.agent, "agent", "", "agent that reads the messages, or how the command behind -- is called")
-	flags.StringVar(&b.tokenFile, "token-file", "", "file with the token of the workspace (default $"+envWorkToken+")")
-	flags.StringVar(&b.listen, "listen", "", "address to listen on for commands (default a free port of this machine)")
-	flags.DurationVar(&b.interval, "interval", poll.DefaultInterval, "how often the platform is asked for messages")
+	flags.StringVar(&b.agent, "agent", "", "agent that handles the messages, or a name for the command after --")
+	flags.StringVar(&b.tokenFile, "token-file", "", "file with the workspace token (default $"+envWorkToken+")")
+	flags.StringVar(&b.listen, "listen", "", "address to listen on for commands (default a free port on localhost)")
+	flags.DurationVar(&b.interval, "interval", poll.DefaultInterval, "polling interval")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		b.command = args
 		if len(args) > 0 && cmd.ArgsLenAtDash() != 0 {
-			return exitErrorf(exitUsage, "write it behind --", "%q is no flag", args[0])
+			return exitErrorf(exitUsage, "write the command after --", "unexpected argument %q", args[0])
 		}
 		return m.bridge(cmd.Context(), b)
 	}
 	return cmd
 }
 
-// bridge serves one channel until ctx ends.
+// bridge serves one channel until ctx is done.
 func (m *Main) bridge(ctx context.Context, b bridgeOptions) error {
 	if err := b.applyEnv(m.Env); err != nil {
 		return err
@@ -99,7 +98,7 @@ func (m *Main) bridge(ctx context.Context, b bridgeOptions) error {
 	}
 	if len(b.command) > 0 {
 		if err := c.AddCommand(b.agent, b.command); err != nil {
-			return exitErrorf(exitUsage, "name it with --agent", "%w", err)
+			return exitErrorf(exitUsage, "set a name with --agent", "%w", err)
 		}
 	}
 	if err := checkAgent(c, b.agent); err != nil {
@@ -114,13 +113,13 @@ func (m *Main) bridge(ctx context.Context, b bridgeOptions) error {
 	}
 	c.DefaultWhenAllDown(config.AllDownExit)
 	if _, err := openPoll(poll.Options{URL: b.platform, Workspace: b.workspace, Agent: b.agent}, ch); err != nil {
-		return exitErrorf(exitUsage, "set "+envWorkToken+", or name a file that holds the token with --token-file", "%w", err)
+		return exitErrorf(exitUsage, "set "+envWorkToken+" or --token-file", "%w", err)
 	}
 	if u, err := url.Parse(b.platform); err == nil && u.Scheme == "http" && !loopback(u.Hostname()) {
-		m.infof("nothing encrypts what goes to %s, the token neither", b.platform)
+		m.infof("warning: the connection to %s is not encrypted, and neither is the token sent over it", b.platform)
 	}
 	c.Command = m.programName() + " --data " + quote(string(dir))
-	m.data = string(dir) // so do the hints
+	m.data = string(dir) // for the hints
 	m.infof("connecting workspace %s of %s to agent %s", b.workspace, b.platform, b.agent)
 	if err := m.serve(ctx, dir, c); err != nil {
 		return m.explainServeError(err)
@@ -128,25 +127,24 @@ func (m *Main) bridge(ctx context.Context, b bridgeOptions) error {
 	return nil
 }
 
-// checkAgent refuses an agent that cannot run here.
+// checkAgent returns an error if the agent cannot run here.
 func checkAgent(c *config.Config, agent string) error {
 	r, err := newAgentSet(c, nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return exitErrorf(exitUsage, "", "%w", err)
 	}
 	d := r.programs.describe(agent, server.AgentInfo{})
-	known := "choose one of " + strings.Join(slices.Sorted(maps.Keys(r.agents)), ", ") + ", or give a command behind --"
+	known := "use " + strings.Join(slices.Sorted(maps.Keys(r.agents)), ", ") + ", or a command after --"
 	switch {
 	case d.Disabled:
-		return exitErrorf(exitUsage, known, "agent %s cannot be used: %s", agent, d.Problem)
+		return exitErrorf(exitUsage, known, "agent %s is unavailable: %s", agent, d.Problem)
 	case r.agents[agent].Agent == nil:
-		return exitErrorf(exitUsage, known, "there is no agent %q", agent)
+		return exitErrorf(exitUsage, known, "unknown agent %q", agent)
 	}
 	return nil
 }
 
-// applyEnv takes what no flag says from the environment, and refuses what is
-// missing.
+// applyEnv fills unset options from the environment and validates the result.
 func (b *bridgeOptions) applyEnv(env func(string) string) error {
 	for _, from := range []struct {
 		value     *string
@@ -159,7 +157,7 @@ func (b *bridgeOptions) applyEnv(env func(string) string) error {
 			*from.value = strings.TrimSpace(env(from.env))
 		}
 		if *from.value == "" {
-			return exitErrorf(exitUsage, "give "+from.flag+", or set "+from.env, "it is not said which %s", strings.TrimPrefix(from.flag, "--"))
+			return exitErrorf(exitUsage, "set "+from.flag+" or "+from.env, "missing %s", strings.TrimPrefix(from.flag, "--"))
 		}
 	}
 	if _, err := poll.CheckURL(b.platform); err != nil {
@@ -169,16 +167,16 @@ func (b *bridgeOptions) applyEnv(env func(string) string) error {
 		b.agent = filepath.Base(b.command[0])
 	}
 	if b.agent == "" {
-		return exitErrorf(exitUsage, "name one with --agent, or give a command behind --", "no agent is named")
+		return exitErrorf(exitUsage, "set --agent, or write a command after --", "missing agent")
 	}
 	if b.interval <= 0 {
-		return exitErrorf(exitUsage, "give a time such as 2s", "--interval is %s", b.interval)
+		return exitErrorf(exitUsage, "use a duration such as 2s", "invalid --interval %s", b.interval)
 	}
 	return nil
 }
 
-// bridgeDir is the data folder of a bridge: the one that is named, or one beside
-// the usual one, for this workspace alone.
+// bridgeDir returns the data folder of a bridge: the given one, or a folder for this
+// workspace next to the default data folder.
 func (m *Main) bridgeDir(workspace string) (datadir.Dir, error) {
 	if m.data != "" || m.Env("MAILROOM_DATA") != "" {
 		dir, err := datadir.Find(m.data, m.Env)

@@ -275,7 +275,7 @@ func TestABridgeSaysWhatIsInItsWay(t *testing.T) {
 		{nil, "PLATFORM_URL"},
 		{url, "WORKSPACE_ID"},
 		{append(url, "--workspace", "ws"), "--agent"},
-		{append(url, "--workspace", "ws", "--agent", "nobody"), `there is no agent "nobody": choose one of `},
+		{append(url, "--workspace", "ws", "--agent", "nobody"), `unknown agent "nobody": use `},
 		{all, "MOLECULE_WORKSPACE_TOKEN"},
 		{append(all, "--token-file", filepath.Join(t.TempDir(), "none")), "no such file"},
 		{append(all, "--interval", "-1s"), "--interval"},

@@ -24,15 +24,15 @@ import (
 func (m *Main) channelsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "channels",
-		Short: "List the connections to platforms, and how they are",
-		Long: `List the connections to platforms, and how they are.
+		Short: "List channels and their state",
+		Long: `List channels (connections to platforms) and their state.
 
 ` + stateTable() + `
-To resume a channel: "mailroom channels resume NAME". A failed channel that shows a next
-try met a panic of the server, whose log has the stack; that channel retries by itself.
+To retry a channel now: "mailroom channels resume NAME". A failed channel with a next
+try panicked in the server and retries by itself; the server's log has the stack.
 
-UNHANDLED counts messages that the platform was not told to be done: their run or their
-reply is under way. Each change of the state is an entry in the thread channel:NAME.`,
+UNHANDLED counts messages that are not acknowledged yet, because their run or their
+reply is in progress. Each state change is an entry in the thread channel:NAME.`,
 		Example: `  mailroom channels
   mailroom channels -o json
   mailroom channels resume mol`,
@@ -49,7 +49,7 @@ reply is under way. Each change of the state is an entry in the thread channel:N
 	})
 }
 
-// stateTable is the table of the states of a channel.
+// stateTable formats the states of a channel as a table.
 func stateTable() string {
 	rows := append([]channel.Description{{Condition: "STATE", Meaning: "MEANING", Action: "WHAT TO DO"}}, channel.Descriptions()...)
 	state, meaning := 0, 0
@@ -66,9 +66,10 @@ func stateTable() string {
 func (m *Main) resumeChannelCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "resume NAME",
-		Short: "Try a channel now that is not connected",
-		Long: `Try a channel now that is not connected, as if nothing had failed before: also one
-that gave up or failed for good. A connected one is left alone.`,
+		Short: "Reconnect a channel now",
+		Long: `Reconnect a channel now and reset its failure count. This works in every state,
+also after the channel gave up or failed permanently. A connected channel is not
+affected.`,
 		Example: `  mailroom channels resume mol`,
 		Args:    cobra.ExactArgs(1),
 	}
@@ -81,7 +82,7 @@ that gave up or failed for good. A connected one is left alone.`,
 		if *output == asJSON {
 			return m.printJSON(ch)
 		}
-		m.infof("channel %s is %s; see how it goes with `%s`", ch.Name, ch.State, m.commandLine("channels"))
+		m.infof("channel %s is %s; show its state with `%s`", ch.Name, ch.State, m.commandLine("channels"))
 		return nil
 	})
 }
@@ -101,7 +102,7 @@ func (m *Main) printChannels(channels []api.Channel, output format) error {
 			(time.Duration(c.DowntimeMS) * time.Millisecond).Round(time.Second).String(), trouble,
 		})
 	}
-	if err := m.printList(rows, nil, "no channels: `mailroom bridge` runs one, and [channels.NAME] in the configuration makes one of this server's"); err != nil {
+	if err := m.printList(rows, nil, "no channels: add one with `mailroom channels add`, or run `mailroom bridge`"); err != nil {
 		return err
 	}
 	for _, c := range channels {
@@ -125,19 +126,19 @@ func (m *Main) stateOf(c api.Channel) string {
 		state += " after " + failedAttempts(c.Attempts)
 	}
 	if c.NextTry != nil {
-		state += ", next try " + m.when(c.NextTry)
+		state += ", next attempt " + m.when(c.NextTry)
 	}
 	if c.LeftBehind > 0 {
-		state += fmt.Sprintf(", %d adapters do not end", c.LeftBehind)
+		state += fmt.Sprintf(", %d adapters still running", c.LeftBehind)
 	}
 	return state
 }
 
 func failedAttempts(n int) string {
 	if n == 1 {
-		return "1 failed try"
+		return "1 failed attempt"
 	}
-	return fmt.Sprintf("%d failed tries", n)
+	return fmt.Sprintf("%d failed attempts", n)
 }
 
 func cursorOf(c api.Channel) string {
@@ -148,7 +149,7 @@ func cursorOf(c api.Channel) string {
 	return cursor
 }
 
-// secretFiles are the files of a configuration with the secrets of its channels.
+// secretFiles returns the files that hold the secrets of the channels.
 func secretFiles(c *config.Config, all channelSet) (files []*secretFile) {
 	for _, r := range all {
 		ch := c.Channels[r.Name()]
@@ -164,7 +165,7 @@ func secretFiles(c *config.Config, all channelSet) (files []*secretFile) {
 	return files
 }
 
-// reservedPrefixes are the threads that only channels make.
+// reservedPrefixes returns the prefixes of threads that only channels may create.
 func reservedPrefixes(c *config.Config) (beginnings []string) {
 	for _, name := range c.ChannelNames() {
 		beginnings = append(beginnings, channel.Reserved(name)...)
@@ -175,13 +176,13 @@ func reservedPrefixes(c *config.Config) (beginnings []string) {
 	return beginnings
 }
 
-// newChannels makes the runners of a configuration's channels.
+// newChannels returns the runners of the configured channels.
 func newChannels(c *config.Config, agents map[string]engine.Agent, l *ledger.Ledger, files chat.FileStore, streams *stream.Streams, log *slog.Logger) channelSet {
 	var runners channelSet
 	for _, name := range c.ChannelNames() {
 		ch := c.Channels[name]
 		if agents[ch.Agent].Agent == nil {
-			log.Warn("this server does not run the agent of a channel: its messages wait for a worker elsewhere", "channel", name, "agent", ch.Agent)
+			log.Warn("agent of channel is not run by this server; its messages wait for a remote worker", "channel", name, "agent", ch.Agent)
 		}
 		o := channel.Options{Name: name, Kind: ch.Kind, Ledger: l, Log: log}
 		if ch.IsChat() {
@@ -199,8 +200,8 @@ func newChannels(c *config.Config, agents map[string]engine.Agent, l *ledger.Led
 	return runners
 }
 
-// newPoll connects to a workspace. Its token is read again for each try, so that
-// one that was mended is used.
+// newPoll returns the connector of a poll channel. It reads the token for each attempt,
+// so that a corrected token takes effect.
 func newPoll(ch *config.Channel, command string) (channel.Connect, channel.ReconnectPolicy) {
 	work := ch.Platform.(*config.Poll)
 	o := poll.Options{
@@ -224,9 +225,9 @@ func openPoll(o poll.Options, ch *config.Channel) (*poll.Bridge, error) {
 	return poll.New(o)
 }
 
-// deliveryAgents are the agents that deliver for channels. Nobody is offered these: they
-// send what a conversation says, and nothing else. Each has room of its own, so that
-// a platform which takes its time holds up no other.
+// deliveryAgents returns the internal agents that deliver replies, one for each channel.
+// They are not listed. Each has its own limit, so that a slow platform does not delay
+// the others.
 func deliveryAgents(channels channelSet) map[string]engine.Agent {
 	all := map[string]engine.Agent{}
 	for _, c := range channels {
@@ -235,10 +236,10 @@ func deliveryAgents(channels channelSet) map[string]engine.Agent {
 	return all
 }
 
-// deliveryDeadline is for one attempt of a delivery, whose calls end sooner.
+// deliveryDeadline limits one attempt of a delivery. Its calls have shorter timeouts.
 const deliveryDeadline = 5 * time.Minute
 
-// channelSet are the channels of a server, by name.
+// channelSet are the channels of a server, sorted by name.
 type channelSet []*channel.Runner
 
 // All implements [server.Channels].
@@ -269,7 +270,7 @@ func (all channelSet) Resume(name string) bool {
 	return false
 }
 
-// metrics are what metrics tell of the channels.
+// metrics returns the metrics of the channels.
 func (all channelSet) metrics() []metrics.Channel {
 	var out []metrics.Channel
 	for _, c := range all {
@@ -282,7 +283,7 @@ func (all channelSet) metrics() []metrics.Channel {
 	return out
 }
 
-// conditionNames are all states of a channel, as metrics name them.
+// conditionNames returns the names of all channel states, for metrics.
 func conditionNames() (names []string) {
 	for _, c := range channel.Conditions() {
 		names = append(names, string(c))

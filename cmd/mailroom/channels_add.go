@@ -17,7 +17,7 @@ import (
 	"mailroom/cmd/mailroom/internal/datadir"
 )
 
-// channelFlags is what mailroom channels add was asked for.
+// channelFlags are the flags common to all kinds of mailroom channels add.
 type channelFlags struct {
 	name, agent, api, tokenFile string
 }
@@ -25,14 +25,14 @@ type channelFlags struct {
 func (m *Main) addChannelCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "add",
-		Short: "Write a channel into the configuration, once it was tried",
+		Short: "Add a channel to the configuration and test it",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var kinds []string
 			for _, c := range cmd.Commands() {
 				kinds = append(kinds, c.Name())
 			}
-			return exitErrorf(exitUsage, m.commandLine("channels", "add")+" "+strings.Join(kinds, ", or "), "it is not said what to add")
+			return exitErrorf(exitUsage, m.commandLine("channels", "add")+" "+strings.Join(kinds, ", or "), "missing kind of channel")
 		},
 	}
 	cmd.AddCommand(
@@ -50,31 +50,30 @@ func (m *Main) addTelegramCommand() *cobra.Command {
 	var a channelFlags
 	cmd := &cobra.Command{
 		Use:   "telegram",
-		Short: "Connect a bot of Telegram to an agent",
-		Long: `Connect a bot of Telegram to an agent.
+		Short: "Connect a Telegram bot to an agent",
+		Long: `Connect a Telegram bot to an agent.
 
-What no flag says is asked for: which agent it is, and the bot's token, which
-@BotFather in Telegram gives to who makes a bot with /newbot. The token is tried
-before anything is written. It goes into a file of the data folder that only its owner
-may read, and a table [channels.NAME] is added to mailroom.toml there. A server that is
-running has it once it is started again.
+The command asks for missing values: the agent, and the bot's token, which @BotFather
+in Telegram shows after /newbot. It tests the token, stores it in a file of the data
+folder that only the owner can read, and adds a table [channels.NAME] to mailroom.toml
+there. Restart a running server to load the channel.
 
-Who may talk: whoever writes to the bot gets a code, which "mailroom pair approve CODE"
-lets in.`,
+Access: a new user who writes to the bot gets a pairing code. Approve it with "mailroom
+pair approve CODE".`,
 		Example: `  mailroom channels add telegram
   mailroom channels add telegram --agent codex --name support --token-file token`,
 		Args: cobra.NoArgs,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&a.name, "name", telegram.Kind, "name of the channel")
-	flags.StringVar(&a.agent, "agent", "", "agent that reads what is said")
-	flags.StringVar(&a.tokenFile, "token-file", "", "file that holds the token already; it is read there, and not copied")
+	flags.StringVar(&a.agent, "agent", "", "agent that handles the messages")
+	flags.StringVar(&a.tokenFile, "token-file", "", "use the token in this file; the file is not copied")
 	flags.StringVar(&a.api, "api", telegram.DefaultAPI, "address of the Bot API")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return m.addTelegram(cmd.Context(), a) }
 	return cmd
 }
 
-// addTelegram asks for what is missing, tries the token, and writes both files.
+// addTelegram asks for missing values, tests the token and writes both files.
 func (m *Main) addTelegram(ctx context.Context, a channelFlags) error {
 	x, err := m.newChannelWizard(a)
 	if err != nil {
@@ -101,20 +100,20 @@ func (m *Main) addTelegram(ctx context.Context, a channelFlags) error {
 	return nil
 }
 
-// channelWizard is a channel on its way into the configuration.
+// channelWizard collects the settings of a new channel and writes them.
 type channelWizard struct {
 	m      *Main
 	dir    datadir.Dir
 	in     *bufio.Reader
 	flags  channelFlags
-	before []byte // the configuration as it is
-	after  []byte // and as it will be; set by table
+	before []byte // the current configuration file
+	after  []byte // the new configuration file, set by buildConfig
 
-	// Set by secret; blank without one.
+	// Set by readSecret; empty without a secret.
 	token, file string
 }
 
-// newChannelWizard asks which agent it is, if no flag says so.
+// newChannelWizard reads the configuration and asks for the agent unless a flag names it.
 func (m *Main) newChannelWizard(a channelFlags) (*channelWizard, error) {
 	dir, err := datadir.Find(m.data, m.Env)
 	if err != nil {
@@ -129,11 +128,11 @@ func (m *Main) newChannelWizard(a channelFlags) (*channelWizard, error) {
 		return nil, &exitError{code: exitUsage, err: err}
 	}
 	if now.Channels[a.name] != nil {
-		return nil, exitErrorf(exitUsage, "choose another with --name, or edit "+dir.Config(), "there is a channel %s already", a.name)
+		return nil, exitErrorf(exitUsage, "choose another name with --name, or edit "+dir.Config(), "channel %s already exists", a.name)
 	}
 	x := &channelWizard{m: m, dir: dir, in: bufio.NewReader(m.Stdin), flags: a, before: before}
 	if x.flags.agent == "" {
-		if x.flags.agent, err = m.prompt(x.in, fmt.Sprintf("Agent that reads what is said [%s]: ", now.DefaultAgent)); err != nil {
+		if x.flags.agent, err = m.prompt(x.in, fmt.Sprintf("Agent that handles the messages [%s]: ", now.DefaultAgent)); err != nil {
 			return nil, err
 		}
 	}
@@ -143,7 +142,7 @@ func (m *Main) newChannelWizard(a channelFlags) (*channelWizard, error) {
 	return x, checkAgent(now, x.flags.agent)
 }
 
-// readSecret reads the token from its file, or asks for it.
+// readSecret reads the token from --token-file, or asks for it.
 func (x *channelWizard) readSecret(question string) (err error) {
 	x.file = x.dir.ChannelToken(x.flags.name)
 	if x.flags.tokenFile == "" {
@@ -151,18 +150,18 @@ func (x *channelWizard) readSecret(question string) (err error) {
 		return err
 	}
 	if x.file, err = filepath.Abs(x.flags.tokenFile); err != nil {
-		return fmt.Errorf("find the file of the token: %w", err)
+		return fmt.Errorf("resolve the path of the token file: %w", err)
 	}
 	raw, err := os.ReadFile(x.file)
 	if err != nil {
-		return exitErrorf(exitUsage, "", "there is no token: %w", err)
+		return exitErrorf(exitUsage, "", "read the token: %w", err)
 	}
 	x.token = strings.TrimSpace(string(raw))
 	return nil
 }
 
-// buildConfig makes the configuration with the channel. The whole is checked before a
-// token goes anywhere.
+// buildConfig builds the new configuration file and validates it before a token is
+// sent anywhere.
 func (x *channelWizard) buildConfig(kind, more string) (*config.Channel, error) {
 	table := fmt.Sprintf("[channels.%q]\nkind = %q\nagent = %q\n", x.flags.name, kind, x.flags.agent)
 	if x.file != "" {
@@ -179,7 +178,7 @@ func (x *channelWizard) buildConfig(kind, more string) (*config.Channel, error) 
 	return c.Channels[x.flags.name], nil
 }
 
-// write keeps the token, unless it is in a file already, and the configuration.
+// write writes the configuration, and the token unless --token-file was given.
 func (x *channelWizard) write() error {
 	if x.flags.tokenFile == "" && x.file != "" {
 		if err := x.dir.WriteFile(x.file, []byte(x.token+"\n")); err != nil {
@@ -188,38 +187,38 @@ func (x *channelWizard) write() error {
 	}
 	at := x.dir.Config()
 	if real, err := filepath.EvalSymlinks(at); err == nil {
-		at = real // a link stays one
+		at = real // keep a symbolic link
 	}
 	return x.dir.WriteFile(at, x.after)
 }
 
-// printTelegramAdded says what is there now, and what comes next.
+// printTelegramAdded prints the added bot and the next steps.
 func (m *Main) printTelegramAdded(dir datadir.Dir, a channelFlags, bot telegram.Bot, file string) {
-	m.infof("the token is that of @%s (%s); it is in %s", bot.Username, bot.Name, file)
+	m.infof("the token belongs to @%s (%s); it is stored in %s", bot.Username, bot.Name, file)
 	m.printChannelAdded(dir, a.name)
-	m.infof("write to https://t.me/%s, and let yourself in with the code that it answers: `%s`", bot.Username, m.commandLine("pair", "approve", "--admin", "CODE"))
+	m.infof("write to https://t.me/%s, then approve the code that it replies with: `%s`", bot.Username, m.commandLine("pair", "approve", "--admin", "CODE"))
 	if !bot.ReadsAll {
-		m.infof("in groups it is handed what is said to it and what answers it: @BotFather can turn its privacy mode off with /setprivacy")
+		m.infof("in groups the bot sees only messages to it and replies to its messages; to change that, turn off privacy mode with /setprivacy in @BotFather")
 	}
 }
 
-// printChannelAdded says how a channel comes to be there.
+// printChannelAdded prints where the channel was added and how to load it.
 func (m *Main) printChannelAdded(dir datadir.Dir, name string) {
-	m.infof("channel %s is in %s", name, dir.Config())
+	m.infof("added channel %s to %s", name, dir.Config())
 	next := "start the server with `%s`"
 	if _, err := dir.Address(); err == nil {
-		next = "start the server again, so that it has the channel: stop it, then `%s`"
+		next = "restart the server to load the channel: stop it, then `%s`"
 	}
 	m.infof(next, m.commandLine("serve"))
 }
 
-// prompt asks for a line.
+// prompt asks a question and reads one line.
 func (m *Main) prompt(in *bufio.Reader, question string) (string, error) {
 	fmt.Fprint(m.Stderr, question)
 	line, err := in.ReadString('\n')
 	if err != nil && line == "" {
 		fmt.Fprintln(m.Stderr)
-		return "", exitErrorf(exitUsage, "say it with a flag, or on standard input", "there is no answer to %q", strings.TrimSpace(question))
+		return "", exitErrorf(exitUsage, "use a flag, or answer on standard input", "no answer to %q", strings.TrimSpace(question))
 	}
 	return strings.TrimSpace(line), nil
 }

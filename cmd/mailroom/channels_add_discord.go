@@ -13,39 +13,38 @@ func (m *Main) addDiscordCommand() *cobra.Command {
 	var a channelFlags
 	cmd := &cobra.Command{
 		Use:   "discord",
-		Short: "Connect a bot of Discord to an agent",
-		Long: `Connect a bot of Discord to an agent.
+		Short: "Connect a Discord bot to an agent",
+		Long: `Connect a Discord bot to an agent.
 
-What no flag says is asked for: which agent it is, and the bot's token, which the
-Developer Portal (https://discord.com/developers/applications) shows under Bot, once
-Reset Token was pressed. The Message Content intent has to be on there. Both are tried
-before anything is written. The token goes into a file of the data folder that only its
-owner may read, and a table [channels.NAME] is added to mailroom.toml there. A server
-that is running has it once it is started again. The address that lets the bot into a
-server of Discord's is printed.
+The command asks for missing values: the agent, and the bot's token, which the
+Developer Portal (https://discord.com/developers/applications) shows under Bot after
+Reset Token. Turn on the Message Content intent there too. The command tests both,
+stores the token in a file of the data folder that only the owner can read, adds a
+table [channels.NAME] to mailroom.toml there, and prints the invite link of the bot.
+Restart a running server to load the channel.
 
-Who may talk: whoever writes to the bot gets a code, which "mailroom pair approve CODE"
-lets in.`,
+Access: a new user who writes to the bot gets a pairing code. Approve it with "mailroom
+pair approve CODE".`,
 		Example: `  mailroom channels add discord
   mailroom channels add discord --agent codex --name team --token-file token`,
 		Args: cobra.NoArgs,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&a.name, "name", discord.Kind, "name of the channel")
-	flags.StringVar(&a.agent, "agent", "", "agent that reads what is said")
-	flags.StringVar(&a.tokenFile, "token-file", "", "file that holds the token already; it is read there, and not copied")
-	flags.StringVar(&a.api, "api", discord.DefaultAPI, "address of the HTTP API, with its version")
+	flags.StringVar(&a.agent, "agent", "", "agent that handles the messages")
+	flags.StringVar(&a.tokenFile, "token-file", "", "use the token in this file; the file is not copied")
+	flags.StringVar(&a.api, "api", discord.DefaultAPI, "base URL of the HTTP API, including its version")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return m.addDiscord(cmd.Context(), a) }
 	return cmd
 }
 
-// addDiscord asks for what is missing, tries the token, and writes both files.
+// addDiscord asks for missing values, tests the token and writes both files.
 func (m *Main) addDiscord(ctx context.Context, a channelFlags) error {
 	x, err := m.newChannelWizard(a)
 	if err != nil {
 		return err
 	}
-	if err := x.readSecret("Token of the bot, from the Developer Portal, under Bot: "); err != nil {
+	if err := x.readSecret("Bot token, from the Developer Portal under Bot: "); err != nil {
 		return err
 	}
 	more := ""
@@ -60,15 +59,15 @@ func (m *Main) addDiscord(ctx context.Context, a channelFlags) error {
 		return exitErrorf(exitFailed, "nothing was written", "%w", err)
 	}
 	if !bot.ReadsContent {
-		return exitErrorf(exitFailed, "turn the Message Content intent on in the Developer Portal, under Bot; nothing was written",
-			"the bot %s may not read what people write", bot.Username)
+		return exitErrorf(exitFailed, "turn on the Message Content intent in the Developer Portal under Bot; nothing was written",
+			"bot %s cannot read message content", bot.Username)
 	}
 	if err := x.write(); err != nil {
 		return err
 	}
-	m.infof("the token is that of %s; it is in %s", bot.Username, x.file)
+	m.infof("the token belongs to %s; it is stored in %s", bot.Username, x.file)
 	m.printChannelAdded(x.dir, a.name)
-	m.infof("let the bot into a server of yours: %s", bot.Invite())
-	m.infof("then write to it in private, and let yourself in with the code that it answers: `%s`", m.commandLine("pair", "approve", "--admin", "CODE"))
+	m.infof("invite the bot to your server: %s", bot.Invite())
+	m.infof("then send it a direct message, and approve the code that it replies with: `%s`", m.commandLine("pair", "approve", "--admin", "CODE"))
 	return nil
 }

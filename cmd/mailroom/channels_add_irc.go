@@ -11,7 +11,7 @@ import (
 	"mailroom/cmd/mailroom/internal/config"
 )
 
-// ircFlags is a network that is to be added.
+// ircFlags are the flags of mailroom channels add irc.
 type ircFlags struct {
 	channelFlags
 	server, nick, account string
@@ -23,35 +23,35 @@ func (m *Main) addIRCCommand() *cobra.Command {
 	var a ircFlags
 	cmd := &cobra.Command{
 		Use:   "irc",
-		Short: "Connect a network of IRC to an agent",
-		Long: `Connect a network of IRC to an agent.
+		Short: "Connect an IRC network to an agent",
+		Long: `Connect an IRC network to an agent.
 
-What is needed and no flag says is asked for: the agent, the server, and the nick of the
-bot, with --account also the password. The bot signs in once before anything is written;
-it joins no channel then. The password goes into a file of the data folder that only its
-owner may read, and a table [channels.NAME] is added to mailroom.toml there. A server
-that is running has it once it is started again.
+The command asks for missing values: the agent, the server, the bot's nick and, with
+--account, its password. It connects once to test them, without joining a channel. It
+stores the password in a file of the data folder that only the owner can read, and adds
+a table [channels.NAME] to mailroom.toml there. Restart a running server to load the
+channel.
 
-Who may talk: whoever writes to the bot gets a code, which "mailroom pair approve CODE"
-lets in. A channel's name has to be quoted: a shell takes # for the beginning of a remark.`,
+Access: a new user who writes to the bot gets a pairing code. Approve it with "mailroom
+pair approve CODE". Quote channel names in a shell, where # starts a comment.`,
 		Example: `  mailroom channels add irc
   mailroom channels add irc --server irc.libera.chat --nick mybot --account mybot --join "#dev"`,
 		Args: cobra.NoArgs,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&a.name, "name", irc.Kind, "name of the channel")
-	flags.StringVar(&a.agent, "agent", "", "agent that reads what is said")
-	flags.StringVar(&a.server, "server", "", "server of the network, HOST or HOST:PORT")
-	flags.StringVar(&a.nick, "nick", "", "nick of the bot")
-	flags.StringVar(&a.account, "account", "", "account of the bot, for SASL")
-	flags.StringArrayVar(&a.join, "join", nil, `channel to be in, as "#name" or "#name key"; may be repeated`)
-	flags.StringVar(&a.tokenFile, "token-file", "", "file that holds the password already, of the account or else of the server; it is read there, and not copied")
-	flags.BoolVar(&a.plain, "plain", false, "speak without TLS, which no password does but to this machine")
+	flags.StringVar(&a.agent, "agent", "", "agent that handles the messages")
+	flags.StringVar(&a.server, "server", "", "server, HOST or HOST:PORT")
+	flags.StringVar(&a.nick, "nick", "", "the bot's nick")
+	flags.StringVar(&a.account, "account", "", "the bot's account, for SASL")
+	flags.StringArrayVar(&a.join, "join", nil, `channel to join, as "#name" or "#name key"; may be repeated`)
+	flags.StringVar(&a.tokenFile, "token-file", "", "use the password in this file (of the account, else of the server); the file is not copied")
+	flags.BoolVar(&a.plain, "plain", false, "connect without TLS (a password is then sent to localhost only)")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return m.addIRC(cmd.Context(), a) }
 	return cmd
 }
 
-// addIRC asks for what is missing, signs in once, and writes.
+// addIRC asks for missing values, connects once and writes the configuration.
 func (m *Main) addIRC(ctx context.Context, a ircFlags) error {
 	x, err := m.newChannelWizard(a.channelFlags)
 	if err != nil {
@@ -68,7 +68,7 @@ func (m *Main) addIRC(ctx context.Context, a ircFlags) error {
 		}
 	}
 	if a.account != "" || a.tokenFile != "" {
-		if err := x.readSecret(fmt.Sprintf("Password of the account %s: ", a.account)); err != nil {
+		if err := x.readSecret(fmt.Sprintf("Password of account %s: ", a.account)); err != nil {
 			return err
 		}
 	}
@@ -90,13 +90,13 @@ func (m *Main) addIRC(ctx context.Context, a ircFlags) error {
 	if err := x.write(); err != nil {
 		return err
 	}
-	m.infof("%s lets the bot in as %s", a.server, nick)
+	m.infof("connected to %s as %s", a.server, nick)
 	m.printChannelAdded(x.dir, a.name)
-	m.infof("write to %s there, and let yourself in with the code that it answers: `%s`", a.nick, m.commandLine("pair", "approve", "--admin", "CODE"))
+	m.infof("write to %s there, then approve the code that it replies with: `%s`", a.nick, m.commandLine("pair", "approve", "--admin", "CODE"))
 	return nil
 }
 
-// settings are the lines of the table that are IRC's.
+// settings returns the IRC settings as TOML lines.
 func (a ircFlags) settings() string {
 	lines := fmt.Sprintf("server = %q\nnick = %q\n", a.server, a.nick)
 	if a.plain {

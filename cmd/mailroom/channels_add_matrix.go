@@ -10,7 +10,7 @@ import (
 	"mailroom/channel/matrix"
 )
 
-// matrixFlags is an account that is to be added.
+// matrixFlags are the flags of mailroom channels add matrix.
 type matrixFlags struct {
 	channelFlags
 	homeserver, user string
@@ -20,17 +20,17 @@ func (m *Main) addMatrixCommand() *cobra.Command {
 	var a matrixFlags
 	cmd := &cobra.Command{
 		Use:   "matrix",
-		Short: "Connect an account of Matrix to an agent",
-		Long: `Connect an account of Matrix to an agent.
+		Short: "Connect a Matrix account to an agent",
+		Long: `Connect a Matrix account to an agent.
 
-What no flag says is asked for: which agent it is, the homeserver, and the user that is
-the bot with the password, or an access token instead of both. The bot is logged in as a
-device of its own, and the password kept nowhere. The access token goes into a file of
-the data folder that only its owner may read, and a table [channels.NAME] is added to
-mailroom.toml there. A server that is running has it once it is started again.
+The command asks for missing values: the agent, the homeserver, and the bot's user and
+password, or an access token instead of both. With a password it logs the bot in as a
+new device; the password is not stored. It stores the access token in a file of the data
+folder that only the owner can read, and adds a table [channels.NAME] to mailroom.toml
+there. Restart a running server to load the channel.
 
-Who may talk: whoever writes to the bot gets a code, which "mailroom pair approve CODE"
-lets in. It reads rooms without encryption only.`,
+Access: a new user who writes to the bot gets a pairing code. Approve it with "mailroom
+pair approve CODE". The bot cannot read encrypted rooms.`,
 		Example: `  mailroom channels add matrix
   mailroom channels add matrix --homeserver example.org --user mybot
   mailroom channels add matrix --homeserver https://matrix.example.org --token-file token`,
@@ -38,23 +38,23 @@ lets in. It reads rooms without encryption only.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&a.name, "name", matrix.Kind, "name of the channel")
-	flags.StringVar(&a.agent, "agent", "", "agent that reads what is said")
-	flags.StringVar(&a.homeserver, "homeserver", "", "address of the homeserver, or a name such as example.org that says it")
-	flags.StringVar(&a.user, "user", "", "user that is the bot, such as mybot or @mybot:example.org")
-	flags.StringVar(&a.tokenFile, "token-file", "", "file that holds an access token already; it is read there, and not copied")
+	flags.StringVar(&a.agent, "agent", "", "agent that handles the messages")
+	flags.StringVar(&a.homeserver, "homeserver", "", "homeserver URL, or a server name such as example.org")
+	flags.StringVar(&a.user, "user", "", "the bot's user, such as mybot or @mybot:example.org")
+	flags.StringVar(&a.tokenFile, "token-file", "", "use the access token in this file; the file is not copied")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return m.addMatrix(cmd.Context(), a) }
 	return cmd
 }
 
-// addMatrix asks for what is missing, logs in or tries the token, and writes. Whoever
-// was logged in for nothing is logged out.
+// addMatrix asks for missing values, logs in or tests the token, and writes the
+// configuration. If writing fails, it logs the new device out.
 func (m *Main) addMatrix(ctx context.Context, a matrixFlags) error {
 	x, err := m.newChannelWizard(a.channelFlags)
 	if err != nil {
 		return err
 	}
 	if a.homeserver == "" {
-		if a.homeserver, err = m.prompt(x.in, "Homeserver, or the name of one: "); err != nil {
+		if a.homeserver, err = m.prompt(x.in, "Homeserver URL or server name: "); err != nil {
 			return err
 		}
 	}
@@ -64,7 +64,7 @@ func (m *Main) addMatrix(ctx context.Context, a matrixFlags) error {
 	}
 	question := "Access token: "
 	if a.user == "" && a.tokenFile == "" {
-		if a.user, err = m.prompt(x.in, "User that is the bot, or nothing for an access token: "); err != nil {
+		if a.user, err = m.prompt(x.in, "Bot user (empty for an access token): "); err != nil {
 			return err
 		}
 	}
@@ -94,9 +94,9 @@ func (m *Main) addMatrix(ctx context.Context, a matrixFlags) error {
 		}
 		return err
 	}
-	m.infof("the access token is that of %s (%s), device %s; it is in %s", session.Bot.ID, session.Bot.Name, session.Bot.Device, x.file)
+	m.infof("the access token belongs to %s (%s), device %s; it is stored in %s", session.Bot.ID, session.Bot.Name, session.Bot.Device, x.file)
 	m.printChannelAdded(x.dir, a.name)
-	m.infof("invite %s to a room without encryption, say something there, and let yourself in with the code that it answers: `%s`",
+	m.infof("invite %s to an unencrypted room, write a message there, then approve the code that it replies with: `%s`",
 		session.Bot.ID, m.commandLine("pair", "approve", "--admin", "CODE"))
 	return nil
 }

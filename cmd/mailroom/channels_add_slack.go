@@ -12,7 +12,7 @@ import (
 	"mailroom/channel/slack"
 )
 
-// slackFlags is an app that is to be added.
+// slackFlags are the flags of mailroom channels add slack.
 type slackFlags struct {
 	channelFlags
 	appTokenFile string
@@ -22,40 +22,39 @@ func (m *Main) addSlackCommand() *cobra.Command {
 	var a slackFlags
 	cmd := &cobra.Command{
 		Use:   "slack",
-		Short: "Connect an app of Slack to an agent",
-		Long: `Connect an app of Slack to an agent.
+		Short: "Connect a Slack app to an agent",
+		Long: `Connect a Slack app to an agent.
 
-What no flag says is asked for: which agent it is, and two tokens. Make the app at
-https://api.slack.com/apps from the manifest in docs/channels/slack.md, and install it
-in your workspace. The bot's token begins with xoxb- and is under "OAuth & Permissions";
-the app-level token begins with xapp-, and is made under "Basic Information" with the
-scope connections:write. Both are tried before anything is written. They go into files of the
-data folder that only its owner may read, and a table [channels.NAME] is added to
-mailroom.toml there. A server that is running has it once it is started again.
+Create the app at https://api.slack.com/apps from the manifest in docs/channels/slack.md
+and install it in your workspace. The command asks for missing values: the agent and two
+tokens. The bot token (xoxb-…) is under "OAuth & Permissions"; create the app-level token
+(xapp-…) under "Basic Information" with the scope connections:write. The command tests
+both, stores them in files of the data folder that only the owner can read, and adds a
+table [channels.NAME] to mailroom.toml there. Restart a running server to load the channel.
 
-Who may talk: whoever writes to the bot gets a code, which "mailroom pair approve CODE"
-lets in.`,
+Access: a new user who writes to the bot gets a pairing code. Approve it with "mailroom
+pair approve CODE".`,
 		Example: `  mailroom channels add slack
   mailroom channels add slack --agent codex --token-file bot --app-token-file app`,
 		Args: cobra.NoArgs,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&a.name, "name", slack.Kind, "name of the channel")
-	flags.StringVar(&a.agent, "agent", "", "agent that reads what is said")
-	flags.StringVar(&a.tokenFile, "token-file", "", "file that holds the bot's token already; it is read there, and not copied")
-	flags.StringVar(&a.appTokenFile, "app-token-file", "", "the same of the app-level token")
-	flags.StringVar(&a.api, "api", slack.DefaultAPI, "address of the Web API")
+	flags.StringVar(&a.agent, "agent", "", "agent that handles the messages")
+	flags.StringVar(&a.tokenFile, "token-file", "", "use the bot token in this file; the file is not copied")
+	flags.StringVar(&a.appTokenFile, "app-token-file", "", "use the app-level token in this file; the file is not copied")
+	flags.StringVar(&a.api, "api", slack.DefaultAPI, "base URL of the Web API")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return m.addSlack(cmd.Context(), a) }
 	return cmd
 }
 
-// addSlack asks for what is missing, tries both tokens, and writes.
+// addSlack asks for missing values, tests both tokens and writes the files.
 func (m *Main) addSlack(ctx context.Context, a slackFlags) error {
 	x, err := m.newChannelWizard(a.channelFlags)
 	if err != nil {
 		return err
 	}
-	if err := x.readSecret("Token of the bot, xoxb-…: "); err != nil {
+	if err := x.readSecret("Bot token (xoxb-…): "); err != nil {
 		return err
 	}
 	token, file, err := x.readAppToken(a.appTokenFile)
@@ -83,27 +82,27 @@ func (m *Main) addSlack(ctx context.Context, a slackFlags) error {
 	if err := x.write(); err != nil {
 		return err
 	}
-	m.infof("the tokens are those of @%s in %s (%s); they are in %s and %s", bot.Name, bot.Team, bot.URL, x.file, file)
+	m.infof("the tokens belong to @%s in %s (%s); they are stored in %s and %s", bot.Name, bot.Team, bot.URL, x.file, file)
 	if len(bot.MissingScopes) > 0 {
-		m.infof("the bot may not do everything that it should; add these scopes and install the app again: %s", strings.Join(bot.MissingScopes, ", "))
+		m.infof("the app lacks scopes; add these and reinstall the app: %s", strings.Join(bot.MissingScopes, ", "))
 	}
 	m.printChannelAdded(x.dir, a.name)
-	m.infof("write to @%s in Slack, and let yourself in with the code that it answers: `%s`", bot.Name, m.commandLine("pair", "approve", "--admin", "CODE"))
+	m.infof("write to @%s in Slack, then approve the code that it replies with: `%s`", bot.Name, m.commandLine("pair", "approve", "--admin", "CODE"))
 	return nil
 }
 
-// readAppToken reads the app-level token from a file, or asks for it.
+// readAppToken reads the app-level token from the file, or asks for it.
 func (x *channelWizard) readAppToken(from string) (token, file string, err error) {
 	if from == "" {
-		token, err = x.m.prompt(x.in, "App-level token, xapp-…: ")
+		token, err = x.m.prompt(x.in, "App-level token (xapp-…): ")
 		return token, x.dir.ChannelAppToken(x.flags.name), err
 	}
 	if file, err = filepath.Abs(from); err != nil {
-		return "", "", fmt.Errorf("find the file of the app-level token: %w", err)
+		return "", "", fmt.Errorf("resolve the path of the app-level token file: %w", err)
 	}
 	raw, err := os.ReadFile(file)
 	if err != nil {
-		return "", "", exitErrorf(exitUsage, "", "there is no app-level token: %w", err)
+		return "", "", exitErrorf(exitUsage, "", "read the app-level token: %w", err)
 	}
 	return strings.TrimSpace(string(raw)), file, nil
 }

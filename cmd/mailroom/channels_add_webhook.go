@@ -13,7 +13,7 @@ import (
 	"mailroom/cmd/mailroom/internal/datadir"
 )
 
-// webhookFlags is a program that is to be added.
+// webhookFlags are the flags of mailroom channels add webhook.
 type webhookFlags struct {
 	channelFlags
 	url             string
@@ -25,33 +25,33 @@ func (m *Main) addWebhookCommand() *cobra.Command {
 	var a webhookFlags
 	cmd := &cobra.Command{
 		Use:   "webhook",
-		Short: "Connect a program that can POST to an agent",
-		Long: `Connect a program that can POST to an agent.
+		Short: "Connect a program to an agent with webhooks",
+		Long: `Connect a program to an agent with webhooks.
 
-What the program says it posts to this server, signed with a secret that both have; what
-it is told is posted to --url, signed with the same. Without --url replies are in the log
-of the server only. A secret is made, unless --token-file has one, and goes into a file
-of the data folder that only its owner may read; a table [channels.NAME] is added to
-mailroom.toml there. A server that is running has it once it is started again.
+The program posts its messages to this server, and the server posts replies to --url.
+A shared secret signs both. Without --url, replies are only in the thread's log. The
+command generates a secret unless --token-file is given, stores it in a file of the data
+folder that only the owner can read, and adds a table [channels.NAME] to mailroom.toml
+there. Restart a running server to load the channel.
 
-Who may talk: whoever a signed request names, unless the table says anybody = false.`,
+Access: every user that a signed request names, unless the table sets anybody = false.`,
 		Example: `  mailroom channels add webhook --agent codex --url https://app.example.org/agent
   mailroom channels add webhook --name ci --url http://10.1.2.3:9000/ --insecure --allow 10.0.0.0/8`,
 		Args: cobra.NoArgs,
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&a.name, "name", webhook.Kind, "name of the channel, which is in the address that is posted to")
-	flags.StringVar(&a.agent, "agent", "", "agent that reads what is said")
-	flags.StringVar(&a.url, "url", "", "address that messages are posted to")
-	flags.StringArrayVar(&a.allow, "allow", nil, "network or address that --url may be in, beside public ones; may be repeated")
-	flags.BoolVar(&a.insecure, "insecure", false, "let --url be of http")
-	flags.BoolVar(&a.edits, "edits", false, "the program can change messages that it has got")
-	flags.StringVar(&a.tokenFile, "token-file", "", "file that holds the secret already; it is read there, and not copied")
+	flags.StringVar(&a.name, "name", webhook.Kind, "name of the channel, part of its URL on this server")
+	flags.StringVar(&a.agent, "agent", "", "agent that handles the messages")
+	flags.StringVar(&a.url, "url", "", "URL to post replies to")
+	flags.StringArrayVar(&a.allow, "allow", nil, "private network or address that --url may use; may be repeated")
+	flags.BoolVar(&a.insecure, "insecure", false, "allow http in --url")
+	flags.BoolVar(&a.edits, "edits", false, "the program supports edits of messages")
+	flags.StringVar(&a.tokenFile, "token-file", "", "use the secret in this file; the file is not copied")
 	cmd.RunE = func(*cobra.Command, []string) error { return m.addWebhook(a) }
 	return cmd
 }
 
-// addWebhook makes what is missing, and writes.
+// addWebhook generates a secret if needed and writes the configuration.
 func (m *Main) addWebhook(a webhookFlags) error {
 	x, err := m.newChannelWizard(a.channelFlags)
 	if err != nil {
@@ -75,17 +75,17 @@ func (m *Main) addWebhook(a webhookFlags) error {
 	if err := x.write(); err != nil {
 		return err
 	}
-	m.infof("the secret is in %s", x.file)
+	m.infof("the secret is stored in %s", x.file)
 	m.printChannelAdded(x.dir, a.name)
-	m.infof("this says something to %s there, from a shell on this machine; nobody else can without the secret:\n", x.flags.agent)
+	m.infof("to send a test message to %s, run this in a shell on this machine:\n", x.flags.agent)
 	m.infof("%s", curlExample(serverURL(x.dir, c), a.name, x.file, webhook.IsBase64(x.token)))
 	if a.url == "" {
-		m.infof("no url is set: replies are in the log, and sent nowhere")
+		m.infof("no --url is set: replies are in the log and are not sent")
 	}
 	return nil
 }
 
-// settings are the lines of the table that are a webhook's.
+// settings returns the webhook settings as TOML lines.
 func (a webhookFlags) settings() (lines string) {
 	if a.url != "" {
 		lines += fmt.Sprintf("url = %q\n", a.url)
@@ -106,7 +106,7 @@ func (a webhookFlags) settings() (lines string) {
 	return lines
 }
 
-// serverURL is the address of the server: where it is, or will be as far as that is known.
+// serverURL returns the URL of the running server, else the URL from the configuration.
 func serverURL(dir datadir.Dir, c *config.Config) string {
 	if at, err := dir.Address(); err == nil {
 		return at.URL
@@ -123,8 +123,8 @@ func serverURL(dir datadir.Dir, c *config.Config) string {
 	return (&url.URL{Scheme: scheme, Host: host}).String()
 }
 
-// curlExample is a request that a shell signs and sends. It names the file of the secret,
-// and not the secret; coded is whether that is in Base64.
+// curlExample returns a shell command that signs and sends a message. It contains the path
+// of the secret's file, not the secret; coded reports whether the secret is Base64.
 func curlExample(at, channel, file string, coded bool) string {
 	key := `head -n 1 FILE | tr -d '\n'`
 	if coded {

@@ -12,41 +12,40 @@ import (
 	"mailroom/internal/recovery"
 )
 
-// How often it is looked whether all channels are down, and whether a secret has
-// changed.
+// Intervals of checking whether all channels are down, and whether a secret file changed.
 const (
 	channelCheckInterval = 250 * time.Millisecond
 	secretCheckInterval  = 5 * time.Second
 )
 
-// run keeps the channels going until ctx ends, or, if it exits, until none of them is
-// connected or may be again by itself.
+// run runs the channels until ctx is done. If exits is set, it also returns when no
+// channel is connected and none will reconnect by itself.
 func (all channelSet) run(ctx context.Context, watched []*secretFile, exits bool) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, s := range watched {
 		group.Go(func() error {
-			defer recovery.Log(nil, "what watches a secret")
+			defer recovery.Log(nil, "secret file watcher")
 			s.watch(ctx, secretCheckInterval)
 			return nil
 		})
 	}
 	for _, c := range all {
 		group.Go(func() (err error) {
-			defer recovery.Error(nil, "a channel", &err) // a channel that only looks alive helps less than a restart: the server ends
+			defer recovery.Error(nil, "channel", &err) // stop the server: a restart is better than a channel that only looks alive
 			c.Run(ctx)
 			return nil
 		})
 	}
 	if exits && len(all) > 0 {
 		group.Go(func() (err error) {
-			defer recovery.Error(nil, "what looks at the channels", &err)
+			defer recovery.Error(nil, "channel watchdog", &err)
 			return all.waitAllDown(ctx)
 		})
 	}
 	return group.Wait()
 }
 
-// waitAllDown returns when ctx has ended, or with an error when all are down.
+// waitAllDown returns nil when ctx is done, and an error when all channels are down.
 func (all channelSet) waitAllDown(ctx context.Context) error {
 	turn := time.NewTicker(channelCheckInterval)
 	defer turn.Stop()
@@ -62,35 +61,35 @@ func (all channelSet) waitAllDown(ctx context.Context) error {
 	}
 }
 
-// allDown is an error if none is connected or may be again by itself. If trying again
-// may help, so does starting this server again.
+// allDown returns an error if no channel is connected and none will reconnect by itself.
+// If at least one channel gave up, the exit code asks for a restart.
 func (all channelSet) allDown() error {
-	code, hint := exitConfig, "mend what it says, then start it again"
+	code, hint := exitConfig, "fix the cause, then restart the server"
 	var why []string
 	for _, c := range all {
 		s := c.State()
-		if s.Condition.Alive() || !s.NextTry.IsZero() { // the second: its supervisor starts again
+		if s.Condition.Alive() || !s.NextTry.IsZero() { // with NextTry set, the channel's supervisor restarts
 			return nil
 		}
 		if s.Condition == channel.ConditionGaveUp {
-			code, hint = exitRestart, "start it again"
+			code, hint = exitRestart, "restart the server"
 		}
 		why = append(why, s.Name+" "+strings.ReplaceAll(string(s.Condition), "_", " ")+": "+s.Reason)
 	}
-	return exitErrorf(code, hint, "no channel is connected, and none is tried any more: %s", strings.Join(why, "; "))
+	return exitErrorf(code, hint, "all channels are down and none will reconnect: %s", strings.Join(why, "; "))
 }
 
-// secretFile is a file with the token of a channel, which is tried when that has changed,
+// secretFile watches a file with a channel's token. A change reconnects the channel
 // unless it is connected.
 type secretFile struct {
 	channel *channel.Runner
 	file    string
 
 	// Owned by watch.
-	seen os.FileInfo // nil: it was not there
+	seen os.FileInfo // nil: the file did not exist
 }
 
-// watch looks at the file until ctx ends.
+// watch polls the file until ctx is done.
 func (s *secretFile) watch(ctx context.Context, every time.Duration) {
 	s.changed()
 	turn := time.NewTicker(every)
@@ -107,7 +106,7 @@ func (s *secretFile) watch(ctx context.Context, every time.Duration) {
 	}
 }
 
-// changed reports whether the file is another than at the last look.
+// changed reports whether the file changed since the last call.
 func (s *secretFile) changed() bool {
 	before := s.seen
 	now, err := os.Stat(s.file)

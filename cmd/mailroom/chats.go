@@ -13,16 +13,16 @@ import (
 	"mailroom/stream"
 )
 
-// newChat connects to the chat platform of a channel's kind. What agents do is shown
-// from the streams; what people send along is put among the files.
+// newChat returns the connector of a chat channel. Live previews come from streams;
+// attachments are stored in files.
 func newChat(ch *config.Channel, command string, files chat.FileStore, streams *stream.Streams) (channel.Connect, channel.ReconnectPolicy) {
 	o := chat.Options{Agent: ch.Agent, Access: ch.AccessPolicy(), Command: command, Files: files, Follow: streams, Previews: ch.Previews}
 	dial, pace := ch.Dial()
 	return chat.Connect(o, dial), pace
 }
 
-// pairings are who is let in to talk on the channels of a server, by name of the
-// channel; it implements [server.Pairings].
+// pairings are the paired users of the chat channels, sorted by channel. The type
+// implements [server.Pairings].
 type pairings []chat.Pairing
 
 func newPairings(c *config.Config, l *ledger.Ledger) (all pairings) {
@@ -49,12 +49,12 @@ func (d pairings) All(ctx context.Context) ([]api.Pairing, error) {
 	return out, nil
 }
 
-// Approve implements [server.Pairings]. A code that nobody has counts as a wrong one
-// in each channel that it may be of; one that somebody has, in none.
+// Approve implements [server.Pairings]. An unknown code counts as a wrong attempt in
+// each channel that it may belong to.
 func (d pairings) Approve(ctx context.Context, in api.ApprovePairing, by string) (api.Pairing, error) {
-	err := error(mailroom.Errorf(mailroom.CodeNotFound, "no channel of a chat platform is called %q", in.Channel))
+	err := error(mailroom.Errorf(mailroom.CodeNotFound, "no chat channel %q", in.Channel))
 	if in.Channel == "" {
-		err = mailroom.Errorf(mailroom.CodeNotFound, "this server has no channel of a chat platform")
+		err = mailroom.Errorf(mailroom.CodeNotFound, "this server has no chat channel")
 	}
 	asked := slices.DeleteFunc(slices.Clone(d), func(door chat.Pairing) bool { return in.Channel != "" && in.Channel != door.Channel })
 	for _, door := range asked {
@@ -83,7 +83,7 @@ func (d pairings) Revoke(ctx context.Context, channel, user string) error {
 			return door.Revoke(ctx, user)
 		}
 	}
-	return mailroom.Errorf(mailroom.CodeNotFound, "no channel of a chat platform is called %q", channel)
+	return mailroom.Errorf(mailroom.CodeNotFound, "no chat channel %q", channel)
 }
 
 func showPairing(p chat.Person) api.Pairing {

@@ -12,12 +12,12 @@ func (m *Main) configCommand() *cobra.Command {
 	var reveal bool
 	cmd := &cobra.Command{
 		Use:   "config",
-		Short: "Print the settings that a server would have, each with its meaning",
+		Short: "Print the effective configuration with comments",
 		Args:  cobra.NoArgs,
 	}
 	output := formatFlag(cmd)
 	cmd.Flags().StringVar(&file, "config", "", "configuration file (default mailroom.toml in the data folder)")
-	cmd.Flags().BoolVar(&reveal, "reveal", false, "print the values of env too")
+	cmd.Flags().BoolVar(&reveal, "reveal", false, "show the values of env instead of hiding them")
 	cmd.RunE = func(*cobra.Command, []string) error {
 		dir, err := datadir.Find(m.data, m.Env)
 		if err != nil {
@@ -32,8 +32,8 @@ func (m *Main) configCommand() *cobra.Command {
 	return cmd
 }
 
-// loadConfig reads the file that was named, which must be there, or the one in
-// the data folder, which need not.
+// loadConfig reads file, which must exist, or else the optional configuration file in
+// the data folder.
 func loadConfig(dir datadir.Dir, file string) (*config.Config, error) {
 	if file != "" {
 		c, err := config.Load(file, true)

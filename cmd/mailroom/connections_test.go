@@ -299,7 +299,7 @@ func TestAServerThatKeepsEndingWaitsBeforeItGoesOn(t *testing.T) {
 			}
 		}
 		began := time.Now()
-		if err := m.waitRestartBackoff(t.Context(), held); err != nil || time.Since(began) != 10*time.Second || !strings.Contains(talk.String(), "goes on in 10s") {
+		if err := m.waitRestartBackoff(t.Context(), held); err != nil || time.Since(began) != 10*time.Second || !strings.Contains(talk.String(), "starting in 10s") {
 			t.Errorf("it waits %s, %v: %s", time.Since(began), err, talk.String())
 		}
 		ctx, stop := context.WithTimeout(t.Context(), time.Second)

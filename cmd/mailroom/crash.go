@@ -7,19 +7,19 @@ import (
 	"mailroom/internal/recovery"
 )
 
-// keepCrash keeps the crash report of the server before, if there is one, and opens the one of this process. The verdict
-// on the report must be in the store by then: what crashes before the report has its own name is judged by it again, when
-// no worker is left to judge.
+// keepCrash archives the crash report of the previous server, if any, and opens the report of this process. The store must
+// already record which runs the crash is charged to, because a crash before the report is renamed leads to a second
+// evaluation that finds no workers.
 func (n *node) keepCrash(report []byte, uncharged bool) error {
 	if len(report) > 0 {
 		path, err := n.lock.KeepCrash()
 		if err != nil {
-			return err // the next start must not judge by it again
+			return err // the next start must not evaluate the report again
 		}
-		n.log.Warn("the server crashed before this start", "report", path, "charged_to_runs", !uncharged)
+		n.log.Warn("previous server crashed", "report", path, "charged_to_runs", !uncharged)
 	}
 	if err := n.reportCrashes(); err != nil {
-		n.log.Warn("a crash of this server will leave no report", "error", err)
+		n.log.Warn("crash reports are unavailable", "error", err)
 	}
 	return nil
 }

@@ -130,7 +130,7 @@ func (h *fixture) wantReports(p *process) {
 		h.t.Fatalf("reports %q, want the last three", reports)
 	}
 	last := reports[2]
-	line, err := p.until("the server crashed before this start")
+	line, err := p.until("previous server crashed")
 	h.must(err)
 	if !strings.Contains(line, "level=WARN") || !strings.Contains(line, "report="+last) || !strings.Contains(line, "charged_to_runs=true") {
 		h.t.Errorf("the log says %q, want the name of %s", line, last)

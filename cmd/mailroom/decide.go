@@ -10,8 +10,7 @@ import (
 	"mailroom/client"
 )
 
-// decide makes a decision on the ticket that id names, or that the run or the
-// thread of that name waits for.
+// decide decides the ticket id, or the open ticket of the run or thread id.
 func (m *Main) decide(ctx context.Context, c *client.Client, id string, d api.Decision, output format) error {
 	k, err := m.findTicket(ctx, c, id, d.Decision)
 	if err != nil {
@@ -28,12 +27,12 @@ func (m *Main) decide(ctx context.Context, c *client.Client, id string, d api.De
 	if err := m.printTicket(done, output); err != nil {
 		return err
 	}
-	m.infof("the run goes on; show it with:\n  %s", m.commandLine("attach", k.Run))
+	m.infof("the run continues; show it with:\n  %s", m.commandLine("attach", k.Run))
 	return nil
 }
 
-// findTicket finds a ticket by its id, or as the one that is open for this
-// decision in a run or a thread.
+// findTicket finds a ticket by its id, or as the only ticket of a run or thread that is
+// open for this decision.
 func (m *Main) findTicket(ctx context.Context, c *client.Client, id string, v mailroom.Verdict) (api.Ticket, error) {
 	k, err := c.Ticket(ctx, id)
 	if mailroom.CodeOf(err) != mailroom.CodeNotFound {
@@ -53,7 +52,7 @@ func (m *Main) findTicket(ctx context.Context, c *client.Client, id string, v ma
 			for _, k := range open {
 				m.printTicketPrompt(k)
 			}
-			return k, exitErrorf(exitUsage, "name one of them", "%s %s has %d open tickets to %s", key, id, len(open), v)
+			return k, exitErrorf(exitUsage, "name one of these tickets", "%s %s has %d open tickets to %s", key, id, len(open), v)
 		}
 	}
 	if _, err := findTarget(ctx, c, id, "0"); err != nil {
@@ -62,7 +61,7 @@ func (m *Main) findTicket(ctx context.Context, c *client.Client, id string, v ma
 	return k, exitErrorf(exitFailed, "", "%s has no open ticket to %s", id, v)
 }
 
-// acceptsVerdict says whether a person can decide a ticket so.
+// acceptsVerdict reports whether a person can decide ticket k with v.
 func acceptsVerdict(k api.Ticket, v mailroom.Verdict) bool {
 	switch k.Kind {
 	case mailroom.TicketApproval:
@@ -73,20 +72,19 @@ func acceptsVerdict(k api.Ticket, v mailroom.Verdict) bool {
 	return false
 }
 
-// acceptedVerdicts are the decisions that a ticket takes.
+// acceptedVerdicts returns the verdicts that a person can give on ticket k.
 func acceptedVerdicts(k api.Ticket) []mailroom.Verdict {
 	return slices.DeleteFunc([]mailroom.Verdict{mailroom.VerdictApprove, mailroom.VerdictDeny, mailroom.VerdictAnswer}, func(v mailroom.Verdict) bool { return !acceptsVerdict(k, v) })
 }
 
-// waitingError ends a command whose run waits for a decision. How to give it has
-// been said by then.
+// waitingError ends a command whose run waits for a decision. The commands that
+// decide have been printed by then.
 type waitingError struct{ run string }
 
 func (e *waitingError) Error() string { return "run " + e.run + " waits for a decision" }
 
-// reportWaiting returns the error that says that a run waits for somebody, after it
-// has said how to decide; nil if nobody can do anything for the run, or for the
-// runs that it waits for.
+// reportWaiting prints how to decide what run, or a child that it waits for, waits for, and
+// returns a [*waitingError]. It returns nil if no decision of a person is open.
 func (m *Main) reportWaiting(ctx context.Context, c *client.Client, run string) error {
 	open, err := client.Collect(ctx, c.Tickets, client.ListQuery{Q: "state:open run:" + client.Quote(run), Limit: 500})
 	if err != nil {
@@ -114,7 +112,7 @@ func (m *Main) reportWaiting(ctx context.Context, c *client.Client, run string) 
 	return nil
 }
 
-// printDecisionCommands shows what is asked, and the commands that decide it.
+// printDecisionCommands prints a ticket and the commands that decide it.
 func (m *Main) printDecisionCommands(k api.Ticket) {
 	m.printTicketPrompt(k)
 	for _, v := range acceptedVerdicts(k) {

@@ -222,7 +222,7 @@ func TestDiscordIsAddedOnceItsTokenWasTried(t *testing.T) {
 		}
 	}
 	dc.SetMessageContent(false)
-	if code, talk := add("\n" + discordtest.Token + "\n"); code != exitFailed || !strings.Contains(talk, "turn the Message Content intent on") {
+	if code, talk := add("\n" + discordtest.Token + "\n"); code != exitFailed || !strings.Contains(talk, "turn on the Message Content intent") {
 		t.Errorf("an intent that is off: exit code %d, %s", code, talk)
 	}
 	dc.SetMessageContent(true)

@@ -18,14 +18,14 @@ func (m *Main) doctorCommand() *cobra.Command {
 	var backup string
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Check the store, or copy it, while a server runs or not",
-		Long: `Check the invariants of the store in the data folder, whether a server runs on it
-or not. Nothing is changed, and no server is asked or stopped.
+		Short: "Check or back up the store, also while a server runs",
+		Long: `Check the invariants of the store in the data folder, also while a server runs on it.
+The check is read-only and does not contact the server.
 
-With --backup a copy of the store as it is at this moment is written and checked
-instead. To restore it, name it mailroom.db in a new data folder.
+With --backup, write a consistent copy of the store and check the copy instead. Restore
+it with "mailroom restore FILE".
 
-Exit codes: 0 nothing found, 1 findings, 2 usage, 4 cannot be read or written.`,
+Exit codes: 0 no findings, 1 findings, 2 invalid usage, 4 cannot read or write.`,
 		Example: `  mailroom doctor
   mailroom doctor --data /srv/mailroom -o json
   mailroom doctor --backup /backup/mailroom-monday.db`,
@@ -58,19 +58,19 @@ Exit codes: 0 nothing found, 1 findings, 2 usage, 4 cannot be read or written.`,
 	return cmd
 }
 
-// diagnosis is what -o json of doctor prints.
+// diagnosis is the JSON output of mailroom doctor.
 type diagnosis struct {
 	Store  string `json:"store"`            // the file that was read
-	Backup string `json:"backup,omitempty"` // the copy that was written, and checked in its place
+	Backup string `json:"backup,omitempty"` // the copy that was written and checked instead
 	doctor.Report
 }
 
-// findingsError ends a command that has printed what is wrong.
+// findingsError ends a command that has printed its findings.
 type findingsError struct{}
 
 func (*findingsError) Error() string { return "the store has findings" }
 
-// examine checks the store of a folder.
+// examine checks the store in dir.
 func (m *Main) examine(ctx context.Context, dir datadir.Dir, d *diagnosis) error {
 	file, err := sqlite.OpenFile(ctx, d.Store)
 	if err != nil {
@@ -86,13 +86,13 @@ func (m *Main) examine(ctx context.Context, dir datadir.Dir, d *diagnosis) error
 	return nil
 }
 
-// checkFile checks the file itself and what is in it.
+// checkFile checks the file's integrity and the invariants of its content.
 func checkFile(ctx context.Context, file *sqlite.File, d *diagnosis) error {
 	faults, err := file.Faults(ctx)
 	if err == nil {
 		d.Report, err = doctor.Check(ctx, file)
 	}
-	first := []doctor.Finding{} // all else may follow from these
+	first := []doctor.Finding{} // before the others, which may be consequences
 	for _, said := range faults {
 		first = append(first, doctor.Finding{Invariant: doctor.File, Text: said})
 	}
@@ -100,7 +100,7 @@ func checkFile(ctx context.Context, file *sqlite.File, d *diagnosis) error {
 	return err
 }
 
-// findLoss adds commits that the database has lost to the findings.
+// findLoss adds lost commits to the findings.
 func findLoss(ctx context.Context, file *sqlite.File, d *diagnosis) error {
 	_, lost, err := file.Commits(ctx)
 	if lost != nil {
@@ -109,11 +109,11 @@ func findLoss(ctx context.Context, file *sqlite.File, d *diagnosis) error {
 	return err
 }
 
-// backup writes a copy of the store and checks it before it gets its name.
-// Findings are no reason to have no copy.
+// backup writes a copy of the store, checks it and then renames it to target, also if
+// there are findings.
 func (m *Main) backup(ctx context.Context, dir datadir.Dir, target string, d *diagnosis) error {
 	if target == "" {
-		return exitErrorf(exitUsage, "name a file that does not exist yet", "--backup is empty")
+		return exitErrorf(exitUsage, "name a new file", "--backup is empty")
 	}
 	to, err := filepath.Abs(target)
 	if err != nil {
@@ -135,16 +135,16 @@ func (m *Main) backup(ctx context.Context, dir datadir.Dir, target string, d *di
 	err = errors.Join(err, file.Close())
 	switch {
 	case errors.Is(err, fs.ErrExist):
-		return exitErrorf(exitUsage, "a backup replaces nothing; name a file that does not exist yet", "%s is there already", to)
+		return exitErrorf(exitUsage, "name a new file", "%s already exists", to)
 	case errors.Is(err, fs.ErrNotExist):
-		return exitErrorf(exitUsage, "make it first, or name another", "the folder %s does not exist", filepath.Dir(to))
+		return exitErrorf(exitUsage, "create it, or name another", "the folder %s does not exist", filepath.Dir(to))
 	case err != nil:
 		return m.explainStoreError(ctx, dir, err)
 	}
 	return nil
 }
 
-// explainStoreError is a store that could not be read to its end.
+// explainStoreError turns an error of reading the store into an exit error.
 func (m *Main) explainStoreError(ctx context.Context, dir datadir.Dir, err error) error {
 	const elsewhere = "name the data folder of the server with --data"
 	_, there := os.Stat(string(dir))

@@ -12,18 +12,18 @@ func (m *Main) printDiagnosis(d diagnosis, output format) error {
 		return m.printJSON(d)
 	}
 	if d.Backup != "" {
-		m.infof("wrote %s and checked it", d.Backup)
+		m.infof("wrote and checked %s", d.Backup)
 	}
 	if err := m.printReport(d.Report); err != nil {
 		return err
 	}
 	if !d.Sound() {
-		m.infof("what each name means is in docs/operations.md; the store was not changed")
+		m.infof("docs/operations.md explains each finding; the store was not changed")
 	}
 	return nil
 }
 
-// printReport prints a line per finding, and what was looked at.
+// printReport prints one line for each finding, and what was checked.
 func (m *Main) printReport(r doctor.Report) error {
 	rows := [][]string{}
 	for _, f := range r.Findings {
@@ -32,21 +32,21 @@ func (m *Main) printReport(r doctor.Report) error {
 	if err := m.printTable(rows); err != nil {
 		return err
 	}
-	said := "nothing is wrong"
+	summary := "no findings"
 	switch n := len(r.Findings) + r.More; {
 	case n == 1:
-		said = "1 finding"
+		summary = "1 finding"
 	case r.More > 0:
-		said = fmt.Sprintf("%d findings, the first %d are shown", n, len(r.Findings))
+		summary = fmt.Sprintf("%d findings (first %d shown)", n, len(r.Findings))
 	case n > 1:
-		said = fmt.Sprintf("%d findings", n)
+		summary = fmt.Sprintf("%d findings", n)
 	}
-	_, err := fmt.Fprintf(m.Stdout, "%s in %s\n", said, counts(r))
+	_, err := fmt.Fprintf(m.Stdout, "%s in %s\n", summary, counts(r))
 	return wrapPrintError(err)
 }
 
-// printFindings prints what was found before the check broke off, as talk: its
-// result is the error.
+// printFindings prints the findings of an incomplete check to Stderr. The error is the
+// result of the command.
 func (m *Main) printFindings(r doctor.Report) {
 	for _, f := range r.Findings {
 		m.infof("%s  %s", f.Invariant, oneLine(f.String()))

@@ -13,13 +13,13 @@ import (
 	"mailroom/channel"
 )
 
-// entryFormatter says in one line what an entry means for who waits for a reply. It
-// remembers how tools and tickets were called when they were first named.
+// entryFormatter formats entries as single lines for a person who waits for a reply. It remembers
+// the names of tools and tickets.
 type entryFormatter struct {
 	names map[string]string // by call or ticket
 }
 
-// format returns "" for an entry of which nothing needs to be said.
+// format returns a line for an entry, or "" if the entry needs none.
 func (t entryFormatter) format(e mailroom.Entry) (string, error) {
 	switch e.Kind {
 	case mailroom.KindStep, mailroom.KindToolStarted, mailroom.KindToolDone, mailroom.KindSend,
@@ -37,8 +37,7 @@ func (t entryFormatter) format(e mailroom.Entry) (string, error) {
 	return t.runLine(e)
 }
 
-// programLine is what somebody who waits for a program must know. What cannot be
-// read of an agent's own entries is not told.
+// programLine formats a CLI agent's entry. Unreadable entries are skipped.
 func programLine(e mailroom.Entry) string {
 	if e.Kind == program.KindWarning {
 		var b struct{ Text string }
@@ -51,10 +50,10 @@ func programLine(e mailroom.Entry) string {
 	if e.Decode(&b) != nil || b.Lost == "" {
 		return ""
 	}
-	return fmt.Sprintf("%s begins a new session and was given %d messages of this thread: %s", b.Program, b.Messages, b.Why)
+	return fmt.Sprintf("%s started a new session with %d messages of this thread: %s", b.Program, b.Messages, b.Why)
 }
 
-// projectLine is what happened in a project.
+// projectLine formats an entry of a project.
 func projectLine(e mailroom.Entry) (string, error) {
 	switch e.Kind {
 	case mailroom.KindNotification:
@@ -64,21 +63,21 @@ func projectLine(e mailroom.Entry) (string, error) {
 		if len(b.To) > 0 {
 			to = strings.Join(b.To, ", ")
 		}
-		return fmt.Sprintf("%s tells %s: %s %s", b.From, to, b.Event, formatJSON(b.Data)), err
+		return fmt.Sprintf("%s notified %s: %s %s", b.From, to, b.Event, formatJSON(b.Data)), err
 	case mailroom.KindReserved:
 		var b mailroom.Reservation
 		err := e.Decode(&b)
-		return fmt.Sprintf("%s reserves %s until %s, with fence %d", b.Holder, b.Name, b.ExpiresAt.UTC().Format(time.RFC3339), b.Fence), err
+		return fmt.Sprintf("%s reserved %s until %s (fence %d)", b.Holder, b.Name, b.ExpiresAt.UTC().Format(time.RFC3339), b.Fence), err
 	}
 	var b mailroom.ReservationEnd
 	err := e.Decode(&b)
 	if e.Kind == mailroom.KindLapsed {
-		return fmt.Sprintf("the reservation of %s by %s has ended by itself", b.Name, b.Holder), err
+		return fmt.Sprintf("reservation of %s by %s expired", b.Name, b.Holder), err
 	}
-	return fmt.Sprintf("%s of %s is released by %s", b.Name, b.Holder, b.By), err
+	return fmt.Sprintf("reservation of %s by %s released by %s", b.Name, b.Holder, b.By), err
 }
 
-// channelLine is how a channel fares.
+// channelLine formats a state change of a channel.
 func channelLine(e mailroom.Entry) (string, error) {
 	var b channel.Change
 	err := e.Decode(&b)
@@ -92,7 +91,7 @@ func channelLine(e mailroom.Entry) (string, error) {
 	return line, err
 }
 
-// formatJSON is JSON as people write it, without escapes for HTML.
+// formatJSON formats JSON without HTML escapes.
 func formatJSON(raw json.RawMessage) string {
 	var v any
 	d := json.NewDecoder(bytes.NewReader(raw))
@@ -116,7 +115,7 @@ func (t entryFormatter) runLine(e mailroom.Entry) (string, error) {
 		err := e.Decode(&b)
 		return rescheduledLine(e, b), err
 	case mailroom.KindStop:
-		return fmt.Sprintf("run %s was asked to stop", e.Run), nil
+		return fmt.Sprintf("stopping run %s", e.Run), nil
 	case mailroom.KindFailed:
 		var b mailroom.RunFailed
 		err := e.Decode(&b)
@@ -130,16 +129,16 @@ func (t entryFormatter) runLine(e mailroom.Entry) (string, error) {
 		err := e.Decode(&b)
 		line := "waiting"
 		if b.Until != nil {
-			line += ", until " + b.Until.UTC().Format(time.RFC3339) + " at most"
+			line += " until " + b.Until.UTC().Format(time.RFC3339) + " at the latest"
 		}
 		return line, err
 	case mailroom.KindResumed:
-		return fmt.Sprintf("going on, attempt %d", e.Attempt), nil
+		return fmt.Sprintf("resumed, attempt %d", e.Attempt), nil
 	}
 	return "", nil
 }
 
-// activityLine is what an agent tells of what it did.
+// activityLine formats what an agent did: a step, a tool call, a sent message or an effect.
 func (t entryFormatter) activityLine(e mailroom.Entry) (string, error) {
 	switch e.Kind {
 	case mailroom.KindStep:
@@ -151,7 +150,7 @@ func (t entryFormatter) activityLine(e mailroom.Entry) (string, error) {
 			Call, Name string
 			Arguments  json.RawMessage
 		}
-		_ = e.Decode(&b) // an agent wrote it: what can be read of it is told
+		_ = e.Decode(&b) // written by an agent; print the readable fields
 		t.names[b.Call] = b.Name
 		return fmt.Sprintf("tool %s %s", b.Name, formatJSON(b.Arguments)), nil
 	case mailroom.KindToolDone:
@@ -176,14 +175,14 @@ func (t entryFormatter) activityLine(e mailroom.Entry) (string, error) {
 	err := e.Decode(&b)
 	switch {
 	case e.Kind == mailroom.KindEffectUnknown:
-		return fmt.Sprintf("effect %s: nobody knows whether it happened", b.Name), err
+		return fmt.Sprintf("effect %s: outcome unknown", b.Name), err
 	case b.Error != "":
 		return fmt.Sprintf("effect %s failed: %s", b.Name, b.Error), err
 	}
-	return fmt.Sprintf("effect %s is done", b.Name), err
+	return fmt.Sprintf("effect %s completed", b.Name), err
 }
 
-// ticketLine is what a run asks, and what it is told.
+// ticketLine formats a ticket's question or its outcome.
 func (t entryFormatter) ticketLine(e mailroom.Entry) (string, error) {
 	switch e.Kind {
 	case mailroom.KindTicketOpened:
@@ -192,7 +191,7 @@ func (t entryFormatter) ticketLine(e mailroom.Entry) (string, error) {
 		t.names[k.ID] = k.Name
 		switch k.Kind {
 		case mailroom.TicketChildren:
-			return "", err // the send tells
+			return "", err // the send has its own line
 		case mailroom.TicketTimer:
 			if k.ExpiresAt == nil {
 				return "", err
@@ -203,7 +202,7 @@ func (t entryFormatter) ticketLine(e mailroom.Entry) (string, error) {
 	case mailroom.KindTicketExpired:
 		var b mailroom.TicketRef
 		err := e.Decode(&b)
-		return t.name(b.Ticket) + ": its time has come", err
+		return t.name(b.Ticket) + " expired", err
 	}
 	var b mailroom.TicketDecision
 	if err := e.Decode(&b); err != nil {
@@ -237,7 +236,7 @@ func verdictText(v mailroom.Verdict) string {
 	return "answered"
 }
 
-// name is what a call or a ticket was called, or its id if that was not seen.
+// name returns the name of a tool call or a ticket, or its id if the name is unknown.
 func (t entryFormatter) name(id string) string {
 	if name, ok := t.names[id]; ok {
 		return name
@@ -256,16 +255,16 @@ func rescheduledLine(e mailroom.Entry, b mailroom.RunRescheduled) string {
 	line := fmt.Sprintf("run %s: attempt %d ", e.Run, b.Attempt)
 	switch b.Reason {
 	case "lease_lost":
-		line += "was lost with its worker"
+		line += "lost its worker"
 	case "released":
-		line += "was given back by its worker"
+		line += "was released by its worker"
 	default:
 		line += "failed"
 	}
 	if b.Error != nil {
 		line += fmt.Sprintf(": %s: %s", b.Error.Class, b.Error.Message)
 	}
-	line += "; the run goes on with another attempt"
+	line += "; retrying"
 	if wait := b.AvailableAt.Sub(e.At); wait > 0 {
 		line += fmt.Sprintf(" in %s", wait.Round(10*time.Millisecond))
 	}

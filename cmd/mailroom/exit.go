@@ -20,13 +20,13 @@ const (
 	exitFailed      = 1  // also: cancelled
 	exitUsage       = 2  // or invalid input
 	exitWaiting     = 3  // for a decision
-	exitServer      = 4  // none, or not allowed
-	exitRestart     = 75 // of a server: start it again
-	exitConfig      = 78 // of a server: mend its configuration first
+	exitServer      = 4  // no server, or not authorized
+	exitRestart     = 75 // server: restart it (EX_TEMPFAIL)
+	exitConfig      = 78 // server: fix the configuration first (EX_CONFIG)
 	exitInterrupted = 130
 )
 
-// exitError is an error that knows its exit code. hint, if any, says what to do.
+// exitError is an error with an exit code and an optional hint what to do.
 type exitError struct {
 	code int
 	hint string
@@ -36,17 +36,18 @@ type exitError struct {
 func (e *exitError) Error() string { return e.err.Error() }
 func (e *exitError) Unwrap() error { return e.err }
 
+// exitErrorf returns an [*exitError] with a formatted message.
 func exitErrorf(code int, hint, format string, args ...any) error {
 	return &exitError{code: code, hint: hint, err: fmt.Errorf(format, args...)}
 }
 
-// unsuccessfulError ends a command whose run did not complete. What there is to say
-// has been said by then.
+// unsuccessfulError ends a command whose run failed or was cancelled. The reason has
+// been printed by then.
 type unsuccessfulError struct{ status mailroom.Status }
 
 func (e *unsuccessfulError) Error() string { return "the run is " + string(e.status) }
 
-// usageError is a command line that was not understood.
+// usageError is an invalid command line.
 type usageError struct {
 	command string
 	err     error
@@ -62,7 +63,7 @@ func noServer(err error, dir datadir.Dir, start string) error {
 	return exitErrorf(exitServer, hint, "%w", err)
 }
 
-// reportError prints err and returns its exit code.
+// reportError prints err and its hint, and returns the exit code.
 func (m *Main) reportError(ctx context.Context, err error) int {
 	code, hint := exitFailed, ""
 	message := err.Error()
@@ -87,7 +88,7 @@ func (m *Main) reportError(ctx context.Context, err error) int {
 	return code
 }
 
-// explainServerError turns the refusal of a server into what a person can act on.
+// explainServerError turns an error of the server into an exit code, a message and a hint.
 func (m *Main) explainServerError(e *mailroom.Error) (code int, message, hint string) {
 	message = e.Error()
 	switch e.Code {
@@ -100,7 +101,7 @@ func (m *Main) explainServerError(e *mailroom.Error) (code int, message, hint st
 			}
 		}
 	case mailroom.CodeUnauthenticated:
-		code, hint = exitServer, "MAILROOM_TOKEN, or --data with the server's data folder, gives the token"
+		code, hint = exitServer, "set MAILROOM_TOKEN, or name the server's data folder with --data"
 	case mailroom.CodeForbidden, mailroom.CodeQuotaExceeded:
 		code = exitServer
 	case mailroom.CodeUnavailable:
@@ -108,7 +109,7 @@ func (m *Main) explainServerError(e *mailroom.Error) (code int, message, hint st
 		if errors.Is(e, syscall.ECONNREFUSED) {
 			message, hint = "no server at "+m.url, "start one with `"+m.commandLine("serve")+"`"
 		} else if _, ok := errors.AsType[*tls.CertificateVerificationError](e); ok && m.data == "" {
-			hint = "if it is the right server, MAILROOM_CA names a file with its certificate or its authority's"
+			hint = "if this is the right server, set MAILROOM_CA to a file with its certificate or its CA's"
 		}
 	case mailroom.CodeRateLimited:
 		code = exitFailed

@@ -10,9 +10,8 @@ import (
 	"mailroom/client"
 )
 
-// follow prints what q names until nothing is left to be done, or until it waits
-// for somebody's decision. again is the command that shows the rest of it after
-// Ctrl-C.
+// follow prints the events of q until all its runs have ended or one waits for a
+// decision. again is the command that resumes the output after Ctrl-C.
 func (m *Main) follow(ctx context.Context, c *client.Client, q client.FollowQuery, p *replyPrinter, again string) error {
 	err := m.followUntilDone(ctx, c, q, p)
 	if err != nil && (ctx.Err() != nil || mailroom.CodeOf(err) == mailroom.CodeUnavailable) {
@@ -49,10 +48,10 @@ func (m *Main) followUntilDone(ctx context.Context, c *client.Client, q client.F
 	}
 }
 
-// followState is how what is followed stands.
+// followState is the state of the followed thread or run.
 type followState struct {
-	waiting string // the run that waits, or ""
-	done    bool   // nothing is left to be done
+	waiting string // the waiting run, or ""
+	done    bool   // no run is open
 	last    mailroom.Status
 }
 
@@ -82,13 +81,13 @@ func fetchFollowState(ctx context.Context, c *client.Client, q client.FollowQuer
 	return followState{done: r.Status.Finished(), last: r.Status}, nil
 }
 
-// followUntilResumed prints what comes while the run waits for what nobody decides,
-// such as the end of another run. It returns in time to look whether that one
-// has a question by now.
+// followUntilResumed prints events while the run waits for something other than a decision,
+// such as a child run. It returns after look at the latest, so that the caller can check
+// whether a child waits for a decision.
 func followUntilResumed(ctx context.Context, c *client.Client, q client.FollowQuery, p *replyPrinter, look time.Duration) error {
 	q.Until = client.UntilForever
-	enough := errors.New("enough")
-	ctx, cancel := context.WithTimeoutCause(ctx, look, enough)
+	elapsed := errors.New("poll interval elapsed")
+	ctx, cancel := context.WithTimeoutCause(ctx, look, elapsed)
 	defer cancel()
 	err := p.follow(ctx, c, q, func(ev client.Event) bool {
 		if ev.Entry == nil {
@@ -100,13 +99,13 @@ func followUntilResumed(ctx context.Context, c *client.Client, q client.FollowQu
 		}
 		return false
 	})
-	if err == nil || errors.Is(err, enough) {
+	if err == nil || errors.Is(err, elapsed) {
 		return nil
 	}
 	return errors.Join(err, p.close())
 }
 
-// follow prints the events of q until the stream or last ends it.
+// follow prints the events of q until the stream ends or last reports true.
 func (p *replyPrinter) follow(ctx context.Context, c *client.Client, q client.FollowQuery, last func(client.Event) bool) error {
 	for ev, err := range c.Follow(ctx, q) {
 		if err != nil {
@@ -122,7 +121,7 @@ func (p *replyPrinter) follow(ctx context.Context, c *client.Client, q client.Fo
 	return nil
 }
 
-// after is the place behind what was printed last, or from if nothing was.
+// after returns the cursor after the last printed event, or from if none was printed.
 func (p *replyPrinter) after(from string) string {
 	if p.cursor == "" {
 		return from
@@ -130,8 +129,8 @@ func (p *replyPrinter) after(from string) string {
 	return p.cursor
 }
 
-// result is the outcome of what was followed to its end. last is how the latest run
-// of it stands, in case that no end was seen.
+// result returns the outcome as an error. last is the status of the latest run, for the case
+// that its final entry was not seen.
 func (p *replyPrinter) result(last mailroom.Status) error {
 	if p.last != "" {
 		last = p.last

@@ -19,7 +19,7 @@ func (f *format) Type() string   { return "FORMAT" }
 
 func (f *format) Set(s string) error {
 	if s != string(asText) && s != string(asJSON) {
-		return fmt.Errorf("the format is text or json")
+		return fmt.Errorf("use text or json")
 	}
 	*f = format(s)
 	return nil
@@ -28,6 +28,6 @@ func (f *format) Set(s string) error {
 // formatFlag adds -o to a command that prints data.
 func formatFlag(cmd *cobra.Command) *format {
 	f := asText
-	cmd.Flags().VarP(&f, "output", "o", "text or json")
+	cmd.Flags().VarP(&f, "output", "o", "output format: text or json")
 	return &f
 }

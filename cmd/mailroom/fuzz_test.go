@@ -47,7 +47,7 @@ func FuzzTalk(f *testing.F) {
 		}
 		said := talk.String()
 		line, _, _ := strings.Cut(said, "\n")
-		if strings.Count(said, "\n") > 1 && !strings.HasSuffix(said, "\n(the reply breaks off here)\n") ||
+		if strings.Count(said, "\n") > 1 && !strings.HasSuffix(said, "\n(reply incomplete)\n") ||
 			strings.ContainsFunc(line, unicode.IsControl) || !utf8.ValidString(line) || utf8.RuneCountInString(line) > 300 {
 			t.Errorf("%s %s is told as %q", kind, body, said)
 		}

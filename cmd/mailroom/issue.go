@@ -19,14 +19,14 @@ import (
 	"mailroom/tracker"
 )
 
-// issueCommand is the tracker: what comes behind the word is bd's to read.
+// issueCommand runs the tracker. bd parses its arguments.
 func (m *Main) issueCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "issue …",
-		Short: "The tracker: issues in a file, the same as bd",
-		Long: `The tracker: issues in a file that git carries. This is bd under another name; see
-"mailroom issue --help" for its commands. It needs no server. If there is one, and it
-gave the issue to an agent, "mailroom issue show" tells of the run too.`,
+		Short: "Manage issues in a file (same as bd)",
+		Long: `Manage issues in a file under version control. This command is the same as bd; see
+"mailroom issue --help" for its commands. It needs no server. If a server gave the issue
+to an agent, "mailroom issue show" also shows the run.`,
 		DisableFlagParsing: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			bd.ShortLived()
@@ -39,19 +39,19 @@ gave the issue to an agent, "mailroom issue show" tells of the run too.`,
 				RunOf: m.runOfIssue,
 			}
 			if t.Run(cmd.Context(), args) != exitDone {
-				return &findingsError{} // which it has told
+				return &findingsError{} // bd has printed the error
 			}
 			return nil
 		},
 	}
 }
 
-// issueRunTimeout is how long a server may take to tell of a run. Nobody waits for one
-// that is not there.
+// issueRunTimeout limits the request for the run of an issue, so that an unreachable server
+// does not delay the command.
 const issueRunTimeout = time.Second
 
-// runOfIssue asks the server for the run of an issue that was given to an agent.
-// It is an addition: whatever is in its way, there is none.
+// runOfIssue returns the run of an issue that was given to an agent. The run is optional
+// output, so any error means nil.
 func (m *Main) runOfIssue(ctx context.Context, it *tracker.Issue) *bd.Run {
 	thread, key := watch.LastSubmit(config.TrackerChannel, it)
 	if key == "" {
@@ -75,11 +75,11 @@ func (m *Main) runOfIssue(ctx context.Context, it *tracker.Issue) *bd.Run {
 	return &bd.Run{Lines: m.runLines(run), JSON: raw}
 }
 
-// runLines tells people of the run of an issue, and how to see more.
+// runLines formats the run of an issue, with commands that show more.
 func (m *Main) runLines(run api.Run) []string {
 	lines := []string{fmt.Sprintf("Run %s of %s: %s, attempt %d", run.ID, run.Agent, run.Status, run.Attempt)}
 	if first, _, _ := strings.Cut(strings.TrimSpace(deref(run.Reply)), "\n"); first != "" {
-		lines = append(lines, "  said: "+cut(first, 100))
+		lines = append(lines, "  reply: "+cut(first, 100))
 	}
 	if run.Error != nil {
 		lines = append(lines, fmt.Sprintf("  %s: %s", run.Error.Class, oneLine(run.Error.Message)))
@@ -88,7 +88,7 @@ func (m *Main) runLines(run api.Run) []string {
 	case mailroom.StatusWaiting:
 		lines = append(lines, "  waits for a decision: "+m.commandLine("tickets"))
 	case mailroom.StatusFailed, mailroom.StatusCancelled:
-		lines = append(lines, "  try it again: "+m.commandLine("run", "retry", run.ID))
+		lines = append(lines, "  retry: "+m.commandLine("run", "retry", run.ID))
 	}
-	return append(lines, "  see all of it: "+m.commandLine("attach", run.Thread))
+	return append(lines, "  show: "+m.commandLine("attach", run.Thread))
 }

@@ -13,25 +13,24 @@ import (
 	"mailroom/ledger"
 )
 
-// janitor throws away what need not be kept: definitions that nothing is pinned
-// to, once, and in turn notifications that were not read for long, entries that are older
-// than the retention, and the files that people sent along before that.
+// janitor removes obsolete data: once at the start, agent definitions that no open run is
+// pinned to; then periodically, expired unread notifications, and entries and attachments
+// that are older than the retention.
 type janitor struct {
 	ledger         *ledger.Ledger
 	files          datadir.Files
-	oldDefinitions []mailroom.Definition // those that are not present
-	retention      time.Duration         // 0: entries are kept for ever
+	oldDefinitions []mailroom.Definition // not current
+	retention      time.Duration         // 0: entries are kept forever
 	log            *slog.Logger
 }
 
 // janitorPageSize is how many rows are read at a time.
 const janitorPageSize = 500
 
-// run works until ctx ends. What fails is tried again in the next turn: nothing
-// depends on it.
+// run works until ctx is done. It retries failed work at the next interval.
 func (k *janitor) run(ctx context.Context) {
 	if err := k.dropUnusedDefinitions(ctx); err != nil && ctx.Err() == nil {
-		k.log.Warn("older versions of agents were not dropped; the next start tries again", "error", err)
+		k.log.Warn("obsolete agent versions not removed; retrying at the next start", "error", err)
 	}
 	every := time.Hour
 	if k.retention > 0 {
@@ -40,8 +39,8 @@ func (k *janitor) run(ctx context.Context) {
 	turn := time.NewTicker(every)
 	defer turn.Stop()
 	for {
-		if err := recovery.Call(k.log, "the keeper", func() error { return k.expireNotifications(ctx) }); err != nil && ctx.Err() == nil {
-			k.log.Warn("old notifications were not taken out of inboxes", "error", err)
+		if err := recovery.Call(k.log, "janitor", func() error { return k.expireNotifications(ctx) }); err != nil && ctx.Err() == nil {
+			k.log.Warn("expired notifications not removed", "error", err)
 		}
 		k.applyRetention(ctx)
 		select {
@@ -52,20 +51,20 @@ func (k *janitor) run(ctx context.Context) {
 	}
 }
 
-// applyRetention throws away what is older than the retention.
+// applyRetention removes entries and files that are older than the retention.
 func (k *janitor) applyRetention(ctx context.Context) {
 	if k.retention == 0 {
 		return
 	}
-	if err := recovery.Call(k.log, "the keeper", func() error { return k.purgeEntries(ctx) }); err != nil && ctx.Err() == nil {
-		k.log.Warn("old entries were not purged", "error", err)
+	if err := recovery.Call(k.log, "janitor", func() error { return k.purgeEntries(ctx) }); err != nil && ctx.Err() == nil {
+		k.log.Warn("old entries not purged", "error", err)
 	}
 	if _, err := k.files.RemoveBefore(ctx, time.Now().Add(-k.retention)); err != nil && ctx.Err() == nil {
-		k.log.Warn("old files were not dropped", "error", err)
+		k.log.Warn("old files not removed", "error", err)
 	}
 }
 
-// expireNotifications goes through all projects, by their names.
+// expireNotifications expires unread notifications in all projects.
 func (k *janitor) expireNotifications(ctx context.Context) error {
 	q := mailroom.ThreadQuery{Prefix: mailroom.ProjectPrefix, Limit: janitorPageSize}
 	for {
@@ -92,14 +91,14 @@ func (k *janitor) expireNotifications(ctx context.Context) error {
 	}
 }
 
-// dropUnusedDefinitions drops the older definitions that no open run is pinned to.
+// dropUnusedDefinitions removes the older definitions that no open run is pinned to.
 func (k *janitor) dropUnusedDefinitions(ctx context.Context) error {
 	if len(k.oldDefinitions) == 0 {
 		return nil
 	}
 	used, err := pinnedVersions(ctx, k.ledger)
 	if err != nil {
-		return fmt.Errorf("find the versions of agents that are in use: %w", err)
+		return fmt.Errorf("find the agent versions in use: %w", err)
 	}
 	unused := slices.DeleteFunc(slices.Clone(k.oldDefinitions), func(d mailroom.Definition) bool {
 		return used[agentVersion{d.Agent, d.Version}]
@@ -113,7 +112,7 @@ func (k *janitor) dropUnusedDefinitions(ctx context.Context) error {
 // agentVersion is one version of an agent.
 type agentVersion struct{ agent, version string }
 
-// pinnedVersions are the versions that open runs are pinned to.
+// pinnedVersions returns the agent versions that open runs are pinned to.
 func pinnedVersions(ctx context.Context, l *ledger.Ledger) (map[agentVersion]bool, error) {
 	used := map[agentVersion]bool{}
 	q := mailroom.RunQuery{
@@ -138,8 +137,8 @@ func pinnedVersions(ctx context.Context, l *ledger.Ledger) (map[agentVersion]boo
 	}
 }
 
-// purgeEntries goes through all threads, the oldest first. The ledger lets everything
-// else go before it.
+// purgeEntries purges all threads, oldest first. The ledger runs purges at
+// the lowest priority.
 func (k *janitor) purgeEntries(ctx context.Context) error {
 	q := mailroom.ThreadQuery{Oldest: true, Limit: janitorPageSize}
 	for {
@@ -154,7 +153,7 @@ func (k *janitor) purgeEntries(ctx context.Context) error {
 		for _, t := range page {
 			q.From = t.Key
 			if t.FirstSeq > t.LastSeq {
-				continue // nothing is left of its log
+				continue // its log is empty
 			}
 			if err := k.ledger.Purge(ctx, t.ID, k.retention); err != nil {
 				return fmt.Errorf("thread %s: %w", t.ID, err)

@@ -156,7 +156,7 @@ func TestAgentsInClonesShareIssuesThroughTheServerAndItsDeath(t *testing.T) {
 	kept := silence.ReplaceAllString(winner.read("mail.json"), `$1"2001-01-01T00:00:00Z"`)
 	winner.write("mail.json", kept) // it is that much later
 	winner.must("create", "something else")
-	winner.write("mail.json", kept) // as if it had been killed before it wrote down what it sent
+	winner.write("mail.json", kept) // as if it had been after a kill it wrote down what it sent
 	winner.must("create", "and more")
 	if after := winner.read("mail.json"); strings.Contains(after, `"kept"`) {
 		t.Errorf("something is kept still: %s", after)

@@ -14,8 +14,8 @@ import (
 
 func main() { os.Exit(run()) }
 
-// run ends the context of the command at the first signal. By then the default
-// is restored, by which the second one ends the process at once.
+// run cancels the command's context at the first SIGINT or SIGTERM. It restores the
+// default handling first, so that a second signal ends the process at once.
 func run() int {
 	slog.SetDefault(slog.New(slog.NewTextHandler(os.Stderr, nil)))
 	if os.Getenv("GOGC") == "" {
@@ -26,7 +26,7 @@ func run() int {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	defer context.AfterFunc(signalled, func() {
-		defer recovery.Log(nil, "the end of a command")
+		defer recovery.Log(nil, "signal handler")
 		stop()
 		cancel()
 	})()

@@ -167,7 +167,7 @@ func TestSendGoesOnWhenItsServerIsKilled(t *testing.T) {
 	if want := text + "\n" + text + "\n"; out.text.String() != want {
 		t.Errorf("printed %q, want what the first attempt wrote, then the reply of the second, once", out.text.String())
 	}
-	if !strings.Contains(stderr, "was lost with its worker") {
+	if !strings.Contains(stderr, "lost its worker") {
 		t.Errorf("nothing is said about the lost attempt: %s", stderr)
 	}
 }

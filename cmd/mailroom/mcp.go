@@ -19,20 +19,22 @@ func (m *Main) mcpCommand() *cobra.Command {
 	var thread string
 	cmd := &cobra.Command{
 		Use:   "mcp",
-		Short: "Let an agent read its mail and write to others by tool calls",
-		Long: `Let an agent read its mail and write to others by tool calls.
+		Short: "Serve an agent's inbox as MCP tools",
+		Long: `Serve an agent's inbox as tools of the Model Context Protocol (MCP): the agent reads
+its messages and writes to other threads with tool calls.
 
-This is a server of the Model Context Protocol over standard input and output, to
-be started by the agent's program; put this command into its configuration. The
-tools read the messages of one thread, the inbox, which is made at the first look.
+The command speaks MCP over standard input and output. Add it to the configuration of
+the agent's program, which starts it. The tools read one thread, the inbox, which is
+created at the first use.
 
-It needs a running server, found as by the other commands, and while that is away
-the tools say so. The same tools are at /mcp of the server itself.`,
+It needs a running server, found in the same way as by the other commands. While the
+server is unreachable, the tools return an error. The server offers the same tools
+at /mcp.`,
 		Example: `  codex mcp add mailroom -- mailroom mcp --thread inbox-of-codex
   claude mcp add mailroom -- mailroom mcp --thread inbox-of-claude`,
 		Args: cobra.NoArgs,
 	}
-	cmd.Flags().StringVar(&thread, "thread", mcp.DefaultThread, "the inbox: id of a thread")
+	cmd.Flags().StringVar(&thread, "thread", mcp.DefaultThread, "thread that is the inbox")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		id, err := mailroom.CheckThreadID(thread)
 		if err != nil {
@@ -43,7 +45,7 @@ the tools say so. The same tools are at /mcp of the server itself.`,
 	return cmd
 }
 
-// mcp serves the tools until the other side closes standard input, or ctx ends.
+// mcp serves the tools until standard input ends or ctx is done.
 func (m *Main) mcp(ctx context.Context, thread string) error {
 	o := clientDialer{main: *m}
 	s := mcp.New(mcp.Options{
@@ -52,18 +54,18 @@ func (m *Main) mcp(ctx context.Context, thread string) error {
 	})
 	err := s.Run(ctx, &sdk.IOTransport{Reader: io.NopCloser(m.Stdin), Writer: nopCloser{m.Stdout}})
 	if ctx.Err() != nil || errors.Is(err, io.EOF) {
-		return nil // it was told to end
+		return nil
 	}
 	return err
 }
 
-// clientDialer finds the server for each call: it may have come, or moved, since the
-// last.
+// clientDialer finds the server for each call, because it may have started or moved since the
+// last call.
 type clientDialer struct {
 	mu     sync.Mutex
 	main   Main           // owned by mu
-	found  endpoint       // owned by mu; where the last call went
-	client *client.Client // owned by mu; to found, nil before the first call
+	found  endpoint       // owned by mu; endpoint of the last call
+	client *client.Client // owned by mu; client of found, nil before the first call
 }
 
 func (o *clientDialer) dial() (*client.Client, error) {
@@ -82,7 +84,7 @@ func (o *clientDialer) dial() (*client.Client, error) {
 	return o.client, nil
 }
 
-// nopCloser is a writer that belongs to somebody else.
+// nopCloser is a writer whose Close does nothing.
 type nopCloser struct{ io.Writer }
 
 func (nopCloser) Close() error { return nil }

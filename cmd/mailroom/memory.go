@@ -8,19 +8,18 @@ import (
 	"mailroom/internal/recovery"
 )
 
-// A server keeps little and makes much. Garbage of gcPercent of what it keeps costs a few
-// tens of megabytes and saves a fifth of its processor time under load. What it keeps
-// grows for a moment with large requests, and garbage in proportion to that would be
-// hundreds of megabytes: the heap grows to heapGoal only, or to leastPercent more than
-// what is kept.
+// A server has a small live heap and a high allocation rate. A GOGC of gcPercent costs a
+// few tens of megabytes and saves a fifth of the CPU time under load. Large requests let
+// the live heap grow for a moment, and garbage in proportion to it would be hundreds of
+// megabytes. So the heap goal is limited to maxHeapGoal, or to minGCPercent above the
+// live heap.
 const (
 	gcPercent    = 400
 	minGCPercent = 50
 	maxHeapGoal  = 128 << 20
 )
 
-// gcPercentFor returns how much garbage, in percent of live bytes, there may be beside
-// them.
+// gcPercentFor returns the GOGC percentage for a live heap of live bytes.
 func gcPercentFor(live uint64) int {
 	if live == 0 {
 		return gcPercent
@@ -29,18 +28,18 @@ func gcPercentFor(live uint64) int {
 	return int(min(max(room*100/int64(live), minGCPercent), gcPercent))
 }
 
-// tuneGC sets the percentage after each collection by what was kept. An object
-// without a reference tells that there was one, so nothing runs in between.
+// tuneGC sets GOGC, and adjusts it after each collection to the size of the live heap. The
+// cleanup of an unreachable object signals a collection, so nothing runs in between.
 func tuneGC() {
 	debug.SetGCPercent(gcPercent)
 	retuneAfterGC(gcPercent)
 }
 
-// retuneAfterGC has the percentage, which is now, set after the next collection.
+// retuneAfterGC adjusts the percentage, currently now, after the next collection.
 func retuneAfterGC(now int) {
-	type sentinel struct{ _ *byte } // a pointer keeps it apart from other small objects
+	type sentinel struct{ _ *byte } // the pointer keeps it out of the allocator's shared tiny blocks
 	runtime.AddCleanup(&sentinel{}, func(now int) {
-		defer recovery.Log(nil, "the pace of collections")
+		defer recovery.Log(nil, "GC tuning")
 		kept := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 		metrics.Read(kept)
 		if percent := gcPercentFor(kept[0].Value.Uint64()); percent != now {

@@ -27,7 +27,7 @@ import (
 	"mailroom/web"
 )
 
-// node is one server: the parts over one store.
+// node is one server: the components on one store.
 type node struct {
 	ledger  *ledger.Ledger
 	engine  *engine.Engine
@@ -35,20 +35,20 @@ type node struct {
 	janitor *janitor
 	agents  *agentSet
 	log     *slog.Logger
-	lock    *datadir.Lock // keeps the crash reports; nil: none are kept
+	lock    *datadir.Lock // stores crash reports; nil: none are stored
 
 	channels     channelSet
 	secretFiles  []*secretFile
-	exitWhenDown bool             // when no channel is connected or may be again by itself
-	engines      []*engine.Engine // engine, and the one that delivers for channels
+	exitWhenDown bool             // if no channel is connected and none will reconnect by itself
+	engines      []*engine.Engine // engine, and the engine of deliveries
 }
 
-// newNode puts the parts together. secure is nil for a server without TLS. It reads which versions of agents are kept,
-// and starts nothing.
+// newNode wires the components and starts none. secure is nil for a server without TLS. It reads the agent versions
+// in the store.
 func newNode(ctx context.Context, store mailroom.Store, files datadir.Files, c *config.Config, token string, secure *tls.Config, log *slog.Logger) (*node, error) {
 	kept, err := readDefinitions(ctx, store)
 	if err != nil {
-		return nil, fmt.Errorf("read the kept versions of agents: %w", err)
+		return nil, fmt.Errorf("read the stored agent versions: %w", err)
 	}
 	roster, err := newAgentSet(c, kept, log)
 	if err != nil {
@@ -60,7 +60,7 @@ func newNode(ctx context.Context, store mailroom.Store, files datadir.Files, c *
 	return assemble(store, files, c, roster, token, secure, log), nil
 }
 
-// assemble puts the parts together around the agents of a roster.
+// assemble wires the components with the given agents.
 func assemble(store mailroom.Store, files datadir.Files, c *config.Config, roster *agentSet, token string, secure *tls.Config, log *slog.Logger) *node {
 	agents := roster.agents
 	n := &node{agents: roster, log: log, exitWhenDown: c.WhenAllDown == config.AllDownExit}
@@ -90,8 +90,8 @@ func assemble(store mailroom.Store, files datadir.Files, c *config.Config, roste
 	n.engine = engine.New(n.ledger, b, engineOptions(c, agents, c.Runs, numbers, log))
 	n.engines = []*engine.Engine{n.engine}
 	if len(n.channels) > 0 {
-		// Deliveries have room of their own: agents that work for hours must not
-		// keep what was said from going out.
+		// Deliveries have an engine of their own, so that long agent runs cannot
+		// delay replies.
 		n.engines = append(n.engines, engine.New(n.ledger, b, engineOptions(c, deliveryAgents(n.channels), channel.MaxDeliveries*len(n.channels), numbers, log)))
 	}
 	n.server = server.New(server.Options{
@@ -117,7 +117,7 @@ func assemble(store mailroom.Store, files datadir.Files, c *config.Config, roste
 	return n
 }
 
-// engineOptions are those of an engine of this process.
+// engineOptions returns the options of an engine in this process.
 func engineOptions(c *config.Config, agents map[string]engine.Agent, runs int, numbers *metrics.Metrics, log *slog.Logger) engine.Options {
 	return engine.Options{
 		Agents: agents, Runs: runs, Lease: c.Lease, Renew: c.Renew, Sweep: c.Sweep, Deadline: c.RunDeadline,
@@ -129,19 +129,19 @@ func engineOptions(c *config.Config, agents map[string]engine.Agent, runs int, n
 	}
 }
 
-// work runs the engines until ctx ends, or one of them fails.
+// work runs the engines until ctx is done or one fails.
 func (n *node) work(ctx context.Context) error {
 	all, ctx := errgroup.WithContext(ctx)
 	for _, e := range n.engines {
 		all.Go(func() (err error) {
-			defer recovery.Error(n.log, "an engine", &err)
+			defer recovery.Error(n.log, "engine", &err)
 			return e.Run(ctx)
 		})
 	}
 	return all.Wait()
 }
 
-// readDefinitions are the versions of agents that store keeps.
+// readDefinitions returns the agent versions in the store.
 func readDefinitions(ctx context.Context, store mailroom.Store) (kept []mailroom.Definition, err error) {
 	err = store.View(ctx, func(r mailroom.Reader) error {
 		kept, err = r.Definitions()
@@ -150,7 +150,7 @@ func readDefinitions(ctx context.Context, store mailroom.Store) (kept []mailroom
 	return kept, err
 }
 
-// defaultQuotas are those of tokens that say nothing else.
+// defaultQuotas returns the quotas of tokens that set none.
 func defaultQuotas(c *config.Config) mailroom.Quotas {
 	return mailroom.Quotas{
 		mailroom.QuotaThreads: int64(c.Limits.Threads), mailroom.QuotaBytes: int64(c.Limits.Stored),
@@ -158,7 +158,7 @@ func defaultQuotas(c *config.Config) mailroom.Quotas {
 	}
 }
 
-// unlimitedIfZero is the bound of the ledger, to which 0 is its default.
+// unlimitedIfZero maps the setting 0 (no limit) to -1, because 0 means the default in the ledger.
 func unlimitedIfZero(n int) int {
 	if n == 0 {
 		return -1
@@ -166,10 +166,10 @@ func unlimitedIfZero(n int) int {
 	return n
 }
 
-// run serves ln until ctx ends or a part fails; then the parts end in order:
-// the server takes nothing more, the engine settles or releases its runs, and
-// the ledger commits what was handed in. lost receives why the store ended by
-// itself. A part whose own code panics has failed.
+// run serves ln until ctx is done or a component fails or panics. It then stops the
+// components in order: the server accepts nothing more, the engines settle or release
+// their runs, and the ledger commits the remaining operations. lost receives the error
+// with which the store fails by itself.
 func (n *node) run(ctx context.Context, ln net.Listener, lost <-chan error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	engineCtx, stopEngine := context.WithCancel(context.WithoutCancel(ctx))
@@ -178,7 +178,7 @@ func (n *node) run(ctx context.Context, ln net.Listener, lost <-chan error) erro
 	defer stopLedger()
 	prepared := make(chan struct{})
 	group.Go(func() (err error) {
-		defer recovery.Error(n.log, "the server", &err)
+		defer recovery.Error(n.log, "server", &err)
 		defer stopEngine()
 		select {
 		case <-prepared:
@@ -188,7 +188,7 @@ func (n *node) run(ctx context.Context, ln net.Listener, lost <-chan error) erro
 		return n.server.Serve(ctx, ln)
 	})
 	group.Go(func() (err error) {
-		defer recovery.Error(n.log, "the engines", &err)
+		defer recovery.Error(n.log, "engines", &err)
 		defer stopLedger()
 		if err := n.prepare(context.WithoutCancel(ctx)); err != nil {
 			return err
@@ -197,7 +197,7 @@ func (n *node) run(ctx context.Context, ln net.Listener, lost <-chan error) erro
 		return n.work(engineCtx)
 	})
 	group.Go(func() (err error) {
-		defer recovery.Log(n.log, "the keeper") // what it throws away can wait for the next start
+		defer recovery.Log(n.log, "janitor") // the next start repeats its work
 		select {
 		case <-prepared:
 			n.agents.programs.queryVersions(ctx)
@@ -207,7 +207,7 @@ func (n *node) run(ctx context.Context, ln net.Listener, lost <-chan error) erro
 		return nil
 	})
 	group.Go(func() (err error) {
-		defer recovery.Error(n.log, "the channels", &err)
+		defer recovery.Error(n.log, "channels", &err)
 		select {
 		case <-prepared:
 			return n.channels.run(ctx, n.secretFiles, n.exitWhenDown)
@@ -216,7 +216,7 @@ func (n *node) run(ctx context.Context, ln net.Listener, lost <-chan error) erro
 		}
 	})
 	group.Go(func() (err error) {
-		defer recovery.Error(n.log, "the watch on the store", &err)
+		defer recovery.Error(n.log, "store watcher", &err)
 		select {
 		case err := <-lost:
 			return err
@@ -225,14 +225,14 @@ func (n *node) run(ctx context.Context, ln net.Listener, lost <-chan error) erro
 		}
 	})
 	group.Go(func() (err error) {
-		defer recovery.Error(n.log, "the ledger", &err)
+		defer recovery.Error(n.log, "ledger", &err)
 		return n.ledger.Run(ledgerCtx)
 	})
 	return group.Wait()
 }
 
-// prepare takes the store over from the process before, and keeps the present
-// versions of agents before a run can be pinned to them.
+// prepare ends the leases of the previous process, and stores the current agent
+// versions before a run can be pinned to them.
 func (n *node) prepare(ctx context.Context) error {
 	var report []byte
 	if n.lock != nil {
@@ -243,7 +243,7 @@ func (n *node) prepare(ctx context.Context) error {
 	}
 	uncharged := recovery.OutsideRun(report)
 	if err := n.ledger.EndLocalWorkers(ctx, uncharged); err != nil {
-		return fmt.Errorf("end the leases of the process before: %w", err)
+		return fmt.Errorf("end the leases of the previous process: %w", err)
 	}
 	if n.lock != nil {
 		if err := n.keepCrash(report, uncharged); err != nil {
@@ -251,7 +251,7 @@ func (n *node) prepare(ctx context.Context) error {
 		}
 	}
 	if err := n.ledger.KeepDefinitions(ctx, n.agents.present); err != nil {
-		return fmt.Errorf("keep the present versions of agents: %w", err)
+		return fmt.Errorf("store the current agent versions: %w", err)
 	}
 	return nil
 }

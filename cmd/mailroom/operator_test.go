@@ -171,7 +171,7 @@ func (s isolationCase) run(t *testing.T) map[string]bool {
 		t.Errorf("server of %s, %s: copies of files are left: %q, %v", s.server, s.shown, left, err)
 	}
 	if shown != s.shown {
-		t.Errorf("server of %s: the isolation is shown as %q, want %q", s.server, shown, s.shown)
+		t.Errorf("server of %s: the isolation shown as %q, want %q", s.server, shown, s.shown)
 	}
 	got := map[string]bool{}
 	for i, a := range readAttempts() {
@@ -184,7 +184,7 @@ func (s isolationCase) run(t *testing.T) map[string]bool {
 }
 
 // runAgent makes a ticket, and has the agent work with a file that was sent to its
-// thread. It returns what the agent said, and how its isolation is shown.
+// thread. It returns what the agent said, and how its isolation shown.
 func (s isolationCase) runAgent(t *testing.T, data datadir.Dir, url, mine string) (said, shown string) {
 	t.Helper()
 	token, err := data.Token()

@@ -9,17 +9,17 @@ import (
 	"mailroom/client"
 )
 
-// pairCommand is who may talk to the agents of this server through chat platforms.
+// pairCommand manages which users of chat platforms may use the agents of this server.
 func (m *Main) pairCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "pair",
-		Short: "List who may talk through chat platforms, and let others in",
-		Long: `List who was let in to talk through chat platforms with a code, and who waits for it.
+		Short: "List, approve and revoke users of chat channels",
+		Long: `List the users of chat channels who are paired or wait for approval.
 
-Nobody may talk who is not among the users, admins or chats of the channel's settings,
-or was let in. A stranger who writes to the bot in private gets a code, which is good
-for an hour, and tells it to you. Codes are not listed: that somebody has one shows
-that they are who you think.`,
+A user may talk to a bot if the channel's settings list them under users or admins, or
+their chat under chats, or if they are paired. An unknown user who writes to the bot in
+private gets a code, valid for one hour, and passes it on to you. Codes are not listed:
+the code proves that the request comes from the person who gave it to you.`,
 		Example: `  mailroom pair
   mailroom pair approve K7QM-2WXA
   mailroom pair approve K7QM-2WXA --admin
@@ -47,7 +47,7 @@ that they are who you think.`,
 			}
 			rows = append(rows, []string{p.Channel, p.User, orDash(&p.Name), p.State, may, m.when(&p.Since), m.when(p.Until), orDash(p.By)})
 		}
-		return m.printList(rows, nil, "nobody was let in with a code, and nobody waits")
+		return m.printList(rows, nil, "no paired users and no pending requests")
 	})
 }
 
@@ -55,18 +55,18 @@ func (m *Main) pairApproveCommand() *cobra.Command {
 	var in api.ApprovePairing
 	cmd := &cobra.Command{
 		Use:   "approve CODE",
-		Short: "Let in who has this code",
-		Long: fmt.Sprintf(`Let in who has this code. With --admin they may also approve what the agent asks to do,
-on the machine where it runs.
+		Short: "Approve a pairing code",
+		Long: fmt.Sprintf(`Approve a pairing code. With --admin the user may also decide the agent's requests for
+approval, which can run commands on the agent's machine.
 
-After %d wrong codes in a row the channel lets nobody in, and gives no codes, for %s.`, 5, "an hour"),
+After %d wrong codes in a row the channel stops pairing for %s.`, 5, "an hour"),
 		Example: `  mailroom pair approve K7QM-2WXA
   mailroom pair approve k7qm2wxa --admin --channel tg`,
 		Args: cobra.ExactArgs(1),
 	}
 	output := formatFlag(cmd)
-	cmd.Flags().BoolVar(&in.Admin, "admin", false, "they may also decide what the agent asks to do")
-	cmd.Flags().StringVar(&in.Channel, "channel", "", "the channel that gave the code (default any)")
+	cmd.Flags().BoolVar(&in.Admin, "admin", false, "the user may also approve or deny the agent's requests")
+	cmd.Flags().StringVar(&in.Channel, "channel", "", "channel that issued the code (default: any)")
 	return m.withClient(cmd, func(c *client.Client, args []string) error {
 		in.Code = args[0]
 		p, err := c.ApprovePairing(cmd.Context(), in)
@@ -76,7 +76,7 @@ After %d wrong codes in a row the channel lets nobody in, and gives no codes, fo
 		if *output == asJSON {
 			return m.printJSON(p)
 		}
-		m.infof("%s (%s) may talk on channel %s now, as %s; to end that: %s", p.User, orDash(&p.Name), p.Channel, p.Tier, m.commandLine("pair", "revoke", p.Channel, p.User))
+		m.infof("paired %s (%s) on channel %s as %s; to revoke: %s", p.User, orDash(&p.Name), p.Channel, p.Tier, m.commandLine("pair", "revoke", p.Channel, p.User))
 		return nil
 	})
 }
@@ -84,10 +84,9 @@ After %d wrong codes in a row the channel lets nobody in, and gives no codes, fo
 func (m *Main) pairRevokeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "revoke CHANNEL USER",
-		Short: "Let somebody talk no longer who was let in with a code",
-		Long: `Let somebody talk no longer who was let in with a code, or refuse who waits for it.
-USER is the id that "mailroom pair" shows. Who is in the settings of the channel may go
-on talking.`,
+		Short: "Revoke a user's access",
+		Long: `Revoke a paired user's access, or deny a pending request. USER is the id that
+"mailroom pair" shows. Users in the channel's settings keep their access.`,
 		Example: `  mailroom pair revoke tg 123456789`,
 		Args:    cobra.ExactArgs(2),
 	}
@@ -95,7 +94,7 @@ on talking.`,
 		if err := c.RevokePairing(cmd.Context(), args[0], args[1]); err != nil {
 			return err
 		}
-		m.infof("%s may not talk on channel %s any more", args[1], args[0])
+		m.infof("revoked the access of %s on channel %s", args[1], args[0])
 		return nil
 	})
 }

@@ -17,8 +17,8 @@ import (
 	"mailroom/internal/display"
 )
 
-// infof prints a line of talk, rendered for a person: see [display.Text]. That it cannot be
-// printed changes no outcome, so its error is dropped here and nowhere else.
+// infof prints a line for people to Stderr, escaped by [display.Text]. A write error does not
+// change the outcome of a command, so it is dropped here and only here.
 func (m *Main) infof(format string, args ...any) {
 	_, _ = io.WriteString(m.Stderr, display.Text(fmt.Sprintf(format, args...))+"\n")
 }
@@ -30,8 +30,8 @@ func (m *Main) printError(message, hint string) {
 	m.infof("mailroom: %s%s", message, hint)
 }
 
-// fieldText is what is wrong with a field of a request. It names the field and not the place of it in the JSON of the request,
-// which a user of a command has not written.
+// fieldText formats a field error for a user of a command: with the field's name instead of its path in the JSON of the
+// request.
 func fieldText(f mailroom.Field) string {
 	name := f.Location[strings.LastIndexByte(f.Location, '.')+1:]
 	if name, _, _ = strings.Cut(name, "["); name == "" || name == "body" || strings.Contains(f.Message, name) {
@@ -41,44 +41,44 @@ func fieldText(f mailroom.Field) string {
 }
 
 func (m *Main) printRetryHint(key string) {
-	m.infof("the message may have been accepted: sending it again with --key %s sends nothing twice", key)
+	m.infof("the message may have been accepted; retry with --key %s to avoid a duplicate", key)
 }
 
 func (m *Main) printDetached(again string) {
-	m.infof("detached; nothing was cancelled. Show it again with:\n  %s", again)
+	m.infof("detached; nothing was cancelled. To show it again:\n  %s", again)
 }
 
-// printListening says where the server is, and what to type next.
+// printListening prints the server's address and the next commands.
 func (m *Main) printListening(url string, dir datadir.Dir) {
-	m.infof("listening on %s, keeping everything in %s\nnow type, in another terminal:\n  %s", url, dir, m.commandLine("send", "hello"))
-	m.infof("or open %s/chat in a browser, and paste the token from %s", url, dir.TokenFile())
+	m.infof("listening on %s, data folder %s\nnext, in another terminal:\n  %s", url, dir, m.commandLine("send", "hello"))
+	m.infof("or open %s/chat in a browser and paste the token from %s", url, dir.TokenFile())
 }
 
-// printBridging says where the server of a bridge is, and how to look at it.
+// printBridging prints the bridge's address and how to show its state.
 func (m *Main) printBridging(url string, dir datadir.Dir) {
-	m.infof("listening on %s, keeping everything in %s\nhow it is, in another terminal:\n  %s", url, dir, m.commandLine("channels"))
+	m.infof("listening on %s, data folder %s\nto show its state, in another terminal:\n  %s", url, dir, m.commandLine("channels"))
 }
 
 func (m *Main) printExposed() {
-	m.infof("other machines may reach this address without encryption: let nobody but the proxy do so")
+	m.infof("warning: this address is reachable from other machines without encryption: restrict access to the proxy")
 }
 
-// printConnectionState says that the server does not answer, or does again. What is being
-// written goes on below.
+// printConnectionState reports that the server became unreachable (err is set) or reachable again.
+// A partially printed line continues on the next line.
 func (m *Main) printConnectionState(err error) {
 	if m.midLine && terminal(m.Stdout) && terminal(m.Stderr) {
 		m.infof("")
 		m.midLine = false
 	}
 	if err != nil {
-		m.infof("the server does not answer; trying again until it does (Ctrl-C ends this, and cancels nothing)")
+		m.infof("server unreachable; retrying (Ctrl-C detaches and cancels nothing)")
 		return
 	}
-	m.infof("the server is back")
+	m.infof("server reachable again")
 }
 
 func (m *Main) printStopping() {
-	m.infof("shutting down; a second signal ends it at once")
+	m.infof("shutting down; a second signal exits at once")
 }
 
 func (m *Main) printSubmitted(s mailroom.Submitted, output format) error {
@@ -102,11 +102,11 @@ func (m *Main) printThreads(page api.Page[api.Thread], output format) error {
 			t.ID, t.Agent, t.Status, fmt.Sprint(t.Queued), fmt.Sprint(t.LastSeq), m.when(&t.UpdatedAt),
 		})
 	}
-	return m.printList(rows, page.Next, `no threads yet: mailroom send "hello" makes one`)
+	return m.printList(rows, page.Next, `no threads yet; create one with: mailroom send "hello"`)
 }
 
-// threadView is what -o json of threads show prints: the thread's fields, and
-// the last messages of its transcript in order of reading.
+// threadView is the JSON output of threads show: the thread's fields, and the last
+// messages of its transcript in reading order.
 type threadView struct {
 	api.Thread
 	Messages []mailroom.Message `json:"messages"`
@@ -128,7 +128,7 @@ func (m *Main) printThread(t threadView, output format) error {
 	for _, msg := range t.Messages {
 		note := ""
 		if msg.Partial {
-			note = ", breaks off"
+			note = ", incomplete"
 		} else if msg.State != mailroom.MessageDone {
 			note = ", " + msg.State
 		}
@@ -223,7 +223,7 @@ func (m *Main) printJSON(v any) error {
 	return wrapPrintError(enc.Encode(v))
 }
 
-// printList prints rows below their head, and on Stderr how to see the rest.
+// printList prints rows, the first of which is the header, and to Stderr how to get the next page.
 func (m *Main) printList(rows [][]string, next *string, none string) error {
 	if len(rows) == 1 {
 		m.infof("%s", none)
@@ -233,7 +233,7 @@ func (m *Main) printList(rows [][]string, next *string, none string) error {
 		return err
 	}
 	if next != nil {
-		m.infof("there are more: --cursor %s", quote(*next))
+		m.infof("more results: --cursor %s", quote(*next))
 	}
 	return nil
 }
@@ -259,7 +259,7 @@ func wrapPrintError(err error) error {
 	return nil
 }
 
-// when is a time for people in a terminal, and for programs elsewhere.
+// when formats a time: relative on a terminal, RFC 3339 elsewhere.
 func (m *Main) when(t *time.Time) string {
 	switch {
 	case t == nil || t.IsZero():
@@ -270,8 +270,7 @@ func (m *Main) when(t *time.Time) string {
 	return t.UTC().Format(time.RFC3339)
 }
 
-// display is text as it may go to Stdout: rendered for a person in a terminal, unchanged for a
-// program. See [display.Text].
+// display returns text for Stdout: escaped by [display.Text] on a terminal, unchanged elsewhere.
 func (m *Main) display(text string) string {
 	if !terminal(m.Stdout) {
 		return text
@@ -279,7 +278,7 @@ func (m *Main) display(text string) string {
 	return display.Text(text)
 }
 
-// oneLine makes text fit for a line of talk or a cell of a table.
+// oneLine formats text as a single line, for messages and table cells.
 func oneLine(text string) string { return display.Line(text) }
 
 // cut shortens text to at most n characters.
@@ -297,7 +296,7 @@ func status(r api.Run) string {
 	return string(r.Status)
 }
 
-// detail is the one thing to know of a run beside its status.
+// detail returns the most useful fact about a run beside its status.
 func detail(r api.Run) string {
 	switch {
 	case r.Error != nil:
@@ -335,7 +334,7 @@ func orDash(s *string) string {
 	return *s
 }
 
-// content is the text of a message and, a line each, its other parts.
+// content returns the text of a message and its other parts, one line each.
 func content(msg mailroom.Message) string {
 	lines := []string{}
 	if msg.Text != "" {
@@ -352,7 +351,7 @@ func content(msg mailroom.Message) string {
 	return strings.Join(lines, "\n")
 }
 
-// agentLabel is an agent with its version, if that is known.
+// agentLabel returns an agent's name with its version, if known.
 func agentLabel(agent string, version *string) string {
 	if version == nil {
 		return agent

@@ -12,17 +12,17 @@ import (
 	"mailroom/server"
 )
 
-// programs are the agents that are command-line agents, those that were not
-// found among them, and what is known of each.
+// programs holds the agents that are CLI agents, and the CLI agents whose program was not
+// found.
 type programs struct {
-	// Set before anything is asked.
+	// Set before queryVersions runs.
 	log      *slog.Logger
 	present  map[string]exec.ProgramOptions // by agent
 	notFound map[string]exec.ProgramOptions
 
 	mu            sync.Mutex // guards what follows
 	versions      map[string]string
-	versionErrors map[string]string // why there is no version
+	versionErrors map[string]string // why the version is unknown
 }
 
 func newPrograms(log *slog.Logger) *programs {
@@ -32,7 +32,8 @@ func newPrograms(log *slog.Logger) *programs {
 	}
 }
 
-// addIfFound reports whether a program that nobody has configured was found.
+// addIfFound reports whether the program of an agent that is not configured was found, and
+// records a missing one.
 func (p *programs) addIfFound(name string, o exec.ProgramOptions) bool {
 	if exec.Usable(o) != nil {
 		p.notFound[name] = o
@@ -43,17 +44,17 @@ func (p *programs) addIfFound(name string, o exec.ProgramOptions) bool {
 
 func (p *programs) add(name string, o exec.ProgramOptions) { p.present[name] = o }
 
-// missing names the agents that could be offered.
+// missing returns the names of agents whose program was not found.
 func (p *programs) missing() []string { return slices.Sorted(maps.Keys(p.notFound)) }
 
-// describe says of an agent how its program is, as it is now.
+// describe adds the current state of an agent's program to d.
 func (p *programs) describe(name string, d server.AgentInfo) server.AgentInfo {
 	o, ok := p.present[name]
 	if !ok {
 		if o, ok = p.notFound[name]; !ok {
 			return d
 		}
-		d.Kind, d.Problem, d.Disabled = o.Profile.Name, "it was found after the server had started; start that anew", true
+		d.Kind, d.Problem, d.Disabled = o.Profile.Name, "the program was installed after the server started; restart the server", true
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -67,15 +68,15 @@ func (p *programs) describe(name string, d server.AgentInfo) server.AgentInfo {
 	return d
 }
 
-// queryVersions asks each program once for its version, until ctx ends.
+// queryVersions runs each program once to get its version.
 func (p *programs) queryVersions(ctx context.Context) {
 	var all sync.WaitGroup
 	for name, o := range p.present {
 		if exec.Usable(o) != nil {
-			continue // which is what is shown
+			continue // describe shows the reason
 		}
 		all.Go(func() {
-			defer recovery.Log(p.log, "a program's version")
+			defer recovery.Log(p.log, "program version query")
 			version, err := exec.Version(ctx, o)
 			if ctx.Err() != nil {
 				return
@@ -85,7 +86,7 @@ func (p *programs) queryVersions(ctx context.Context) {
 			p.versions[name] = version
 			if err != nil {
 				p.versionErrors[name] = err.Error()
-				p.log.Warn("a program does not answer", "agent", name, "error", err)
+				p.log.Warn("program version unknown", "agent", name, "error", err)
 			}
 		})
 	}

@@ -15,13 +15,13 @@ import (
 	"mailroom/client"
 )
 
-// projectCommand is what agents that share something do beside their work.
+// projectCommand lets agents that share resources coordinate.
 func (m *Main) projectCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "project",
-		Short: "Reserve names, and notify the other agents that share a project",
-		Long: `Reserve names, and notify the other agents that share a project. A project is a name
-that they have agreed on; what happens in it is the log of the thread project:NAME.`,
+		Short: "Reserve names and notify other agents of a project",
+		Long: `Reserve names and notify other agents of a project. A project is a name that the agents
+agree on. The thread project:NAME logs its events.`,
 		Example: `  mailroom project reserve 'src/**' --ttl 30m --reason refactoring
   mailroom project reservations
   mailroom project release 'src/**'
@@ -29,47 +29,46 @@ that they have agreed on; what happens in it is the log of the thread project:NA
   mailroom project inbox`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return &usageError{command: cmd.CommandPath(), err: errors.New("what to do in a project? reserve, reservations, release, notify or inbox")}
+			return &usageError{command: cmd.CommandPath(), err: errors.New("missing subcommand: reserve, reservations, release, notify or inbox")}
 		},
 	}
 	cmd.AddCommand(m.reserveCommand(), m.reservationsCommand(), m.releaseCommand(), m.notifyCommand(), m.inboxCommand())
 	return cmd
 }
 
-// agentFlag is the name under which an agent takes part in a project.
+// agentFlag adds --as, the agent's name in a project.
 func (m *Main) agentFlag(cmd *cobra.Command) *string {
 	host, err := os.Hostname()
 	if err != nil {
 		host = ""
 	}
-	return cmd.Flags().String("as", cmp.Or(m.Env("BEADS_AGENT_NAME"), host), "the name of the agent")
+	return cmd.Flags().String("as", cmp.Or(m.Env("BEADS_AGENT_NAME"), host), "name of the agent")
 }
 
 func projectFlag(cmd *cobra.Command) *string {
-	return cmd.Flags().String("project", "", "the project (default default)")
+	return cmd.Flags().String("project", "", "project (default: default)")
 }
 
 func (m *Main) reserveCommand() *cobra.Command {
 	in := api.Reserve{}
 	cmd := &cobra.Command{
 		Use:   "reserve NAME…",
-		Short: "Reserve files, issues or anything with a name, so that other agents leave it alone",
-		Long: `Reserve files, issues or anything with a name, so that other agents leave it alone:
-all of the names, or none. It ends by itself, sooner with release; reserving
-again renews it.
+		Short: "Reserve files, issues or other names for an agent",
+		Long: `Reserve files, issues or other names for an agent: all of the given names, or none.
+A reservation expires after its TTL; reserve again to renew it, or release it earlier.
 
-A name is a glob: ? is any character but a slash, * any number of those, ** any number
-of any. Two names conflict if anything has both. A conflict is exit code 1, and says who
-holds the name and until when.`,
+Names are globs: ? matches one character except a slash, * any number of those, ** any
+number of any characters. Two names conflict if one string can match both. On a conflict
+the exit code is 1, and the holder and expiry time are shown.`,
 		Example: `  mailroom project reserve 'src/**' --ttl 30m --reason refactoring
   mailroom project reserve docs/design.md --shared --as ann`,
 		Args: cobra.MinimumNArgs(1),
 	}
 	output, agent, project := formatFlag(cmd), m.agentFlag(cmd), projectFlag(cmd)
-	cmd.Flags().StringVar(&in.TTL, "ttl", "", "how long it lasts, 1s to 168h (default 1h)")
-	cmd.Flags().StringVar(&in.Reason, "reason", "", "what for")
-	cmd.Flags().BoolVar(&in.Shared, "shared", false, "goes with others that are shared")
-	cmd.Flags().BoolVar(&in.Advisory, "advisory", false, "refuse nobody, and be refused by nobody: only tell")
+	cmd.Flags().StringVar(&in.TTL, "ttl", "", "duration, 1s to 168h (default 1h)")
+	cmd.Flags().StringVar(&in.Reason, "reason", "", "reason, shown to other agents")
+	cmd.Flags().BoolVar(&in.Shared, "shared", false, "allow other shared reservations of the same names")
+	cmd.Flags().BoolVar(&in.Advisory, "advisory", false, "report conflicts only; neither block others nor be blocked")
 	return m.withClient(cmd, func(c *client.Client, args []string) error {
 		in.Names, in.Holder, in.Project = args, *agent, *project
 		out, err := c.Reserve(cmd.Context(), in)
@@ -89,13 +88,13 @@ holds the name and until when.`,
 func (m *Main) reservationsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "reservations",
-		Short: "List what is reserved, and by whom",
+		Short: "List reservations",
 		Example: `  mailroom project reservations
   mailroom project reservations --project shop -o json`,
 		Args: cobra.NoArgs,
 	}
 	output := formatFlag(cmd)
-	project := cmd.Flags().String("project", "", "of this project (default of all that are visible)")
+	project := cmd.Flags().String("project", "", "only this project (default: all visible projects)")
 	return m.withClient(cmd, func(c *client.Client, _ []string) error {
 		rows, err := c.Reservations(cmd.Context(), *project)
 		if err != nil {
@@ -109,13 +108,13 @@ func (m *Main) releaseCommand() *cobra.Command {
 	var force bool
 	cmd := &cobra.Command{
 		Use:   "release ID|NAME…",
-		Short: "End reservations, by their ids or by the names that an agent reserved",
+		Short: "Release reservations by id or name",
 		Example: `  mailroom project release 'src/**' --as ann
   mailroom project release 3f1c… --force`,
 		Args: cobra.MinimumNArgs(1),
 	}
 	agent, project := m.agentFlag(cmd), projectFlag(cmd)
-	cmd.Flags().BoolVar(&force, "force", false, "also those of others; needs a token with the scope admin, and ids")
+	cmd.Flags().BoolVar(&force, "force", false, "release other agents' reservations; needs ids and a token with scope admin")
 	return m.withClient(cmd, func(c *client.Client, args []string) error {
 		if !force {
 			ended, err := c.ReleaseNames(cmd.Context(), api.ReleaseNames{Project: *project, Holder: *agent, Names: args})
@@ -123,7 +122,7 @@ func (m *Main) releaseCommand() *cobra.Command {
 				return err
 			}
 			for _, r := range ended {
-				m.infof("%s is free", r.Name)
+				m.infof("released %s", r.Name)
 			}
 			args = withoutNames(args, ended)
 		}
@@ -131,13 +130,13 @@ func (m *Main) releaseCommand() *cobra.Command {
 			if err := c.Release(cmd.Context(), id, force); err != nil {
 				return err
 			}
-			m.infof("reservation %s has ended", id)
+			m.infof("released reservation %s", id)
 		}
 		return nil
 	})
 }
 
-// withoutNames are the arguments that were no names of what has ended.
+// withoutNames returns args without the names of the ended reservations.
 func withoutNames(args []string, ended []api.Reservation) (rest []string) {
 	names := map[string]bool{}
 	for _, r := range ended {
@@ -168,7 +167,7 @@ func (m *Main) printReservations(rows []api.Reservation, f format) error {
 			r.Name, r.Holder, r.Project, kind, m.when(&r.ExpiresAt), strconv.FormatInt(r.Fence, 10), orDash(&r.Reason), r.ID,
 		})
 	}
-	return m.printList(table, nil, "nothing is reserved")
+	return m.printList(table, nil, "no reservations")
 }
 
 func (m *Main) notifyCommand() *cobra.Command {
@@ -176,22 +175,22 @@ func (m *Main) notifyCommand() *cobra.Command {
 	var data string
 	cmd := &cobra.Command{
 		Use:   "notify EVENT",
-		Short: "Tell the other agents of a project something",
-		Long: `Tell the other agents of a project something: those that the project knows, which is
-who has reserved, notified or looked into an inbox there, or those that --to names.`,
+		Short: "Notify the other agents of a project",
+		Long: `Notify the other agents of a project, or those that --to names. A project knows the
+agents that reserved names, sent notifications or read their inbox in it.`,
 		Example: `  mailroom project notify build.failed --data '{"commit":"3f1c"}'
   mailroom project notify review --to bob,carol --as ann`,
 		Args: cobra.ExactArgs(1),
 	}
 	output, agent, project := formatFlag(cmd), m.agentFlag(cmd), projectFlag(cmd)
 	cmd.Flags().StringSliceVar(&in.To, "to", nil, "only these agents")
-	cmd.Flags().StringVar(&data, "data", "", "JSON that goes with it")
-	cmd.Flags().StringVar(&in.Key, "key", "", "the same under the same key is told once")
+	cmd.Flags().StringVar(&data, "data", "", "JSON payload")
+	cmd.Flags().StringVar(&in.Key, "key", "", "idempotency key: the same notification with the same key is sent once")
 	return m.withClient(cmd, func(c *client.Client, args []string) error {
 		in.Event, in.From, in.Project = args[0], *agent, *project
 		if data != "" {
 			if in.Data = json.RawMessage(data); !json.Valid(in.Data) {
-				return exitErrorf(exitUsage, `such as --data '{"commit":"3f1c"}'`, "--data is not JSON")
+				return exitErrorf(exitUsage, `use JSON such as --data '{"commit":"3f1c"}'`, "invalid --data")
 			}
 		}
 		out, err := c.Notify(cmd.Context(), in)
@@ -201,9 +200,9 @@ who has reserved, notified or looked into an inbox there, or those that --to nam
 		case *output == asJSON:
 			return m.printJSON(out)
 		case len(out.To) == 0:
-			m.infof("nobody else is known in project %s yet", out.Project)
+			m.infof("no other agents in project %s yet", out.Project)
 		default:
-			m.infof("told %s", strings.Join(out.To, ", "))
+			m.infof("notified %s", strings.Join(out.To, ", "))
 		}
 		return nil
 	})
@@ -214,17 +213,17 @@ func (m *Main) inboxCommand() *cobra.Command {
 	var limit int
 	cmd := &cobra.Command{
 		Use:   "inbox",
-		Short: "Read what other agents of a project have told, once",
-		Long: `Read what other agents of a project have told, the oldest first. What was read does
-not come again, unless --keep leaves it unread. An agent's inbox begins when it first
-looks into it, reserves or notifies.`,
+		Short: "Read notifications from other agents",
+		Long: `Read notifications from other agents of a project, oldest first, and mark them as read;
+--keep leaves them unread. An agent's inbox starts when the agent first reads it,
+reserves a name or sends a notification.`,
 		Example: `  mailroom project inbox --as ann
   mailroom project inbox --keep -o json`,
 		Args: cobra.NoArgs,
 	}
 	output, agent, project := formatFlag(cmd), m.agentFlag(cmd), projectFlag(cmd)
-	cmd.Flags().BoolVar(&keep, "keep", false, "leave it unread")
-	cmd.Flags().IntVar(&limit, "limit", 50, "how many at most, up to 500")
+	cmd.Flags().BoolVar(&keep, "keep", false, "leave the notifications unread")
+	cmd.Flags().IntVar(&limit, "limit", 50, "maximum number of notifications, at most 500")
 	return m.withClient(cmd, func(c *client.Client, _ []string) error {
 		read := func() ([]api.Notification, error) {
 			return c.TakeNotifications(cmd.Context(), api.Take{Project: *project, Agent: *agent, Limit: limit})
@@ -243,6 +242,6 @@ looks into it, reserves or notifies.`,
 		for _, n := range found {
 			rows = append(rows, []string{fmt.Sprint(n.Seq), m.when(&n.At), n.From, n.Event, cut(string(n.Data), 100)})
 		}
-		return m.printList(rows, nil, "nothing new for "+*agent)
+		return m.printList(rows, nil, "no new notifications for "+*agent)
 	})
 }

@@ -10,7 +10,7 @@ import (
 	"mailroom/server"
 )
 
-// protocols are the other protocols that the server speaks. log gets what goes wrong inside of them.
+// protocols returns the protocols that the server mounts beside its API. They log errors to log.
 func protocols(hooks *webhook.Hooks, log *slog.Logger) map[string]server.Protocol {
 	all := map[string]server.Protocol{"POST /mcp": {
 		Via: "mcp", Query: []string{mcp.ThreadParam}, Headers: mcp.Headers(), Summary: "The tools of the Model Context Protocol, over streamable HTTP",
@@ -26,7 +26,7 @@ func protocols(hooks *webhook.Hooks, log *slog.Logger) map[string]server.Protoco
 	return all
 }
 
-// newHooks is where requests for the webhooks of a configuration come in.
+// newHooks returns the receiver of the requests for all webhook channels.
 func newHooks(c *config.Config) *webhook.Hooks {
 	hooks := webhook.NewHooks()
 	for name, ch := range c.Channels {

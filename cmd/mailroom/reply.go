@@ -9,19 +9,19 @@ import (
 	"mailroom/internal/display"
 )
 
-// replyPrinter prints a stream: the text of replies as it is written, and the
-// rest as talk; or, as JSON, each entry on a line. It belongs to the goroutine
-// that follows the stream.
+// replyPrinter prints an event stream. As text, replies go to Stdout as they are
+// streamed and everything else to Stderr; as JSON, each entry is a line on Stdout. It
+// belongs to the goroutine that follows the stream.
 type replyPrinter struct {
 	main      *Main
 	output    format
-	last      mailroom.Status // of the run that ended last, "" if none did
-	cursor    string          // behind the event that was printed last
+	last      mailroom.Status // of the run that ended last, or ""
+	cursor    string          // of the last printed event
 	formatter entryFormatter
-	pending   []string // lines of talk for when the message being written has ended
+	pending   []string // lines to print after the current message
 
-	// The message being written.
-	message string // its id, "" between two messages
+	// The message being streamed.
+	message string // its id, "" between messages
 	attempt int
 	printed int // bytes of its text on Stdout
 	shown   display.Stream
@@ -31,7 +31,7 @@ func (m *Main) newReplyPrinter(output format) *replyPrinter {
 	return &replyPrinter{main: m, output: output, formatter: entryFormatter{names: map[string]string{}}}
 }
 
-// printSubmitted prints the answer to a submit. asked is the thread that was named.
+// printSubmitted prints the result of a submit. asked is the requested thread, which may be empty.
 func (p *replyPrinter) printSubmitted(asked string, s mailroom.Submitted) error {
 	if p.output == asJSON {
 		return p.main.printJSON(s)
@@ -41,19 +41,19 @@ func (p *replyPrinter) printSubmitted(asked string, s mailroom.Submitted) error 
 	}
 	switch s.Disposition {
 	case mailroom.DispositionSteered:
-		p.main.infof("handed to run %s, which has already started", s.Run)
+		p.main.infof("steered run %s, which is already running", s.Run)
 	case mailroom.DispositionResumed:
-		p.main.infof("run %s goes on with it", s.Run)
+		p.main.infof("resumed run %s", s.Run)
 	case mailroom.DispositionCollected:
-		p.main.infof("joined run %s, which has not started yet", s.Run)
+		p.main.infof("added to queued run %s", s.Run)
 	case mailroom.DispositionDuplicate:
-		p.main.infof("sent before as message %s", s.Message)
+		p.main.infof("duplicate of message %s", s.Message)
 	}
 	for _, run := range s.Superseded {
-		p.main.infof("run %s superseded", run)
+		p.main.infof("superseded run %s", run)
 	}
 	if s.Stopping != nil {
-		p.main.infof("run %s was asked to stop", *s.Stopping)
+		p.main.infof("stopping run %s", *s.Stopping)
 	}
 	return nil
 }
@@ -65,7 +65,7 @@ func (p *replyPrinter) printEvent(ev client.Event) error {
 	}
 	switch {
 	case ev.Gap != nil:
-		p.main.infof("entries after %d are gone or were never written; going on with %d to %d", ev.Gap.After, ev.Gap.Oldest, ev.Gap.Last)
+		p.main.infof("entries after %d are missing; continuing with %d to %d", ev.Gap.After, ev.Gap.Oldest, ev.Gap.Last)
 	case ev.Delta != nil && p.output == asText && ev.Delta.Channel == "text":
 		return p.printDelta(ev.Delta)
 	case ev.Entry != nil:
@@ -77,11 +77,11 @@ func (p *replyPrinter) printEvent(ev client.Event) error {
 	return nil
 }
 
-// printDelta prints what is new in d. Offsets are positions in the message, so text
-// that comes again after a reconnection is not printed again.
+// printDelta prints the new part of d. Offsets are positions in the message, so text that
+// is repeated after a reconnect is printed once.
 func (p *replyPrinter) printDelta(d *mailroom.Delta) error {
 	if d.Offset < 0 || d.Offset > mailroom.MaxText {
-		return nil // no place in a message, whose entry will tell
+		return nil // invalid offset; the message's entry has the text
 	}
 	if d.Message != p.message || d.Attempt != p.attempt {
 		if err := p.close(); err != nil {
@@ -109,7 +109,7 @@ func (p *replyPrinter) write(text string) error {
 	return wrapPrintError(err)
 }
 
-// close ends the message being written and its line.
+// close ends the current message and its line.
 func (p *replyPrinter) close() error {
 	p.message, p.attempt, p.printed = "", 0, 0
 	if _, err := io.WriteString(p.main.Stdout, p.shown.End()); err != nil {
@@ -124,7 +124,7 @@ func (p *replyPrinter) close() error {
 	return nil
 }
 
-// flushPending says what had to wait for the end of a line on Stdout.
+// flushPending prints the lines that waited for the end of a line on Stdout.
 func (p *replyPrinter) flushPending() {
 	for _, line := range p.pending {
 		p.main.infof("%s", line)
@@ -160,9 +160,9 @@ func (p *replyPrinter) printEntry(e mailroom.Entry) error {
 	return err
 }
 
-// printMessage prints a message of the log: what the agent says, or what remains of it
-// behind what was printed while it was written; other people's messages are talk.
-// What an agent says on the way is internal, and printed as live text is.
+// printMessage prints a message entry. Of an agent's message it prints the part that was
+// not streamed yet, also if the message is internal. Other messages go to Stderr, unless
+// they are internal.
 func (p *replyPrinter) printMessage(e mailroom.Entry) error {
 	var msg mailroom.Message
 	if err := e.Decode(&msg); err != nil {
@@ -188,7 +188,7 @@ func (p *replyPrinter) printMessage(e mailroom.Entry) error {
 		return err
 	}
 	if msg.Partial {
-		p.main.infof("(the reply breaks off here)")
+		p.main.infof("(reply incomplete)")
 	}
 	return nil
 }

@@ -124,11 +124,11 @@ func TestWhatIsNotTheReplyIsTalk(t *testing.T) {
 		t.Errorf("stdout is %q, want only the reply", stdout)
 	}
 	want := `user: two lines⟦U+001B⟧[2J
-run r: attempt 1 failed: transient: no luck; the run goes on with another attempt in 250ms
-(the reply breaks off here)
+run r: attempt 1 failed: transient: no luck; retrying in 250ms
+(reply incomplete)
 run r failed: permanent: bad input
 run r cancelled: superseded
-entries after 1 are gone or were never written; going on with 3 to 9
+entries after 1 are missing; continuing with 3 to 9
 `
 	if diff := cmp.Diff(want, stderr); diff != "" {
 		t.Errorf("stderr (-want +got):\n%s", diff)

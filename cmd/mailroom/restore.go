@@ -15,24 +15,24 @@ func (m *Main) restoreCommand() *cobra.Command {
 	var accept bool
 	cmd := &cobra.Command{
 		Use:   "restore [FILE]",
-		Short: "Put a backup in the place of the store, while no server runs",
-		Long: `Put a copy that "mailroom doctor --backup" wrote in the place of the data folder's
-store. The copy is checked first. The files of the store that was there are kept in
-a folder beside it. No server may run on the data folder.
+		Short: "Replace the store with a backup, while no server runs",
+		Long: `Replace the store of the data folder with a copy that "mailroom doctor --backup" wrote.
+The copy is checked first. The replaced files are kept in a new folder in the data
+folder. No server may run on the data folder.
 
-With --accept-loss, and without a file, the store that is there stays, although it
-lacks commits that a server acknowledged. The next server then starts on it.
+With --accept-loss and no file, keep the current store although it lacks commits that a
+server acknowledged, so that a server can start on it.
 
-Exit codes: 0 done, 1 the copy has findings or a server runs, 2 usage, 4 cannot be
-read or written.`,
+Exit codes: 0 success, 1 the copy has findings or a server runs, 2 invalid usage,
+4 cannot read or write.`,
 		Example: `  mailroom restore /backup/mailroom-monday.db
   mailroom restore --accept-loss --data /srv/mailroom`,
 		Args: cobra.MaximumNArgs(1),
 	}
-	cmd.Flags().BoolVar(&accept, "accept-loss", false, "keep the store that is there, without the commits it has lost")
+	cmd.Flags().BoolVar(&accept, "accept-loss", false, "keep the current store without its lost commits")
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		if accept == (len(args) == 1) {
-			return exitErrorf(exitUsage, "", "name the file of a backup, or use --accept-loss")
+			return exitErrorf(exitUsage, "", "name a backup file or use --accept-loss, not both")
 		}
 		dir, err := datadir.Find(m.data, m.Env)
 		if err != nil {
@@ -51,10 +51,10 @@ read or written.`,
 	return cmd
 }
 
-// restore checks a copy and puts it in place.
+// restore checks the copy and replaces the store with it.
 func (m *Main) restore(ctx context.Context, held *datadir.Lock, from string) error {
 	if wal, err := os.Stat(from + "-wal"); err == nil && wal.Size() > 0 {
-		return exitErrorf(exitUsage, "write a backup of it with `mailroom doctor --backup FILE`", "%s has a WAL beside it, so it is the store of a server and no backup", from)
+		return exitErrorf(exitUsage, "write a backup of it with `mailroom doctor --backup FILE`", "%s is not a backup but the store of a server: it has a WAL file", from)
 	}
 	commits, err := m.checkBackup(ctx, held.Dir, from)
 	if err != nil {
@@ -62,21 +62,21 @@ func (m *Main) restore(ctx context.Context, held *datadir.Lock, from string) err
 	}
 	kept, err := held.ReplaceStore(from, commits)
 	if err != nil {
-		return exitErrorf(exitServer, "run the same command again when the cause is mended; a server refuses the folder until then", "%w", err)
+		return exitErrorf(exitServer, "fix the cause and run the command again; a server refuses the folder until then", "%w", err)
 	}
 	if kept != "" {
-		m.infof("the files of the store that was there are in %s", kept)
+		m.infof("the replaced files are in %s", kept)
 	}
 	m.infof("restored %s from %s, at revision %d", held.Dir.Database(), from, commits)
 	return nil
 }
 
-// checkBackup refuses a database with findings, and returns its revision, 0 for one
-// whose tables an older version made: the next server migrates those.
+// checkBackup checks a database and returns its revision. Findings are an error. The
+// revision is 0 if the tables are of an older version, which the next server migrates.
 func (m *Main) checkBackup(ctx context.Context, dir datadir.Dir, path string) (commits int64, err error) {
 	file, err := sqlite.OpenFile(ctx, path)
 	if version, ok := errors.AsType[*sqlite.VersionError](err); ok && version.CanMigrate() {
-		m.infof("%s was made by an older mailroom and is not checked; the next start of the server migrates it", path)
+		m.infof("%s has tables of an older version and was not checked; the next server migrates it", path)
 		return 0, nil
 	}
 	if err != nil {
@@ -95,7 +95,7 @@ func (m *Main) checkBackup(ctx context.Context, dir datadir.Dir, path string) (c
 	return commits, nil
 }
 
-// acceptLoss takes the store as it is for the newest.
+// acceptLoss records the current revision of the store as the latest.
 func (m *Main) acceptLoss(ctx context.Context, dir datadir.Dir) error {
 	last, known, err := sqlite.ReadRevision(dir.Database())
 	if err != nil {
@@ -106,12 +106,12 @@ func (m *Main) acceptLoss(ctx context.Context, dir datadir.Dir) error {
 		return err
 	}
 	if !known || commits >= last.Commits {
-		m.infof("%s lacks no commits", dir.Database())
+		m.infof("%s has all commits", dir.Database())
 		return nil
 	}
 	if err := sqlite.WriteRevision(dir.Database(), sqlite.Revision{Commits: commits}); err != nil {
 		return exitErrorf(exitServer, "", "%w", err)
 	}
-	m.infof("%s goes on at revision %d, without %d commits", dir.Database(), commits, last.Commits-commits)
+	m.infof("%s continues at revision %d without %d lost commits", dir.Database(), commits, last.Commits-commits)
 	return nil
 }

@@ -15,8 +15,8 @@ func (m *Main) runsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "runs",
 		Short: "List runs, newest first",
-		Long: `List runs, newest first. A filter knows status, agent, thread, parent, class,
-reason, error, key, mode, via, created, finished and metadata.NAME.`,
+		Long: `List runs, newest first. Filter fields: status, agent, thread, parent, class, reason,
+error, key, mode, via, created, finished and metadata.NAME.`,
 		Example: `  mailroom runs
   mailroom runs --filter 'status:failed agent:coder error:"*rate limit*"'
   mailroom runs --filter 'thread:notes -status:completed' --limit 5`,
@@ -39,7 +39,7 @@ func (m *Main) runCommand() *cobra.Command {
 		Short: "Show, cancel or retry a run",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return &usageError{command: cmd.CommandPath(), err: errors.New("what to do with a run? show, cancel or retry")}
+			return &usageError{command: cmd.CommandPath(), err: errors.New("missing subcommand: show, cancel or retry")}
 		},
 	}
 	cmd.AddCommand(m.runShowCommand(), m.runCancelCommand(), m.runRetryCommand())
@@ -67,14 +67,14 @@ func (m *Main) runCancelCommand() *cobra.Command {
 	children := false
 	cmd := &cobra.Command{
 		Use:   "cancel RUN",
-		Short: "Cancel a run, or ask it to stop if it is running",
-		Long: `Cancel a run, or ask it to stop if it is running. The runs that it has sent to
-other threads go on, unless --children cancels them too.`,
+		Short: "Cancel a run",
+		Long: `Cancel a queued or waiting run, or ask a running one to stop. Its child runs in other
+threads continue unless --children cancels them too.`,
 		Example: `  mailroom run cancel 019f2c6e-5a30-7cc1-b2d4-0a8d8a4c1f6b --children`,
 		Args:    cobra.ExactArgs(1),
 	}
 	output := formatFlag(cmd)
-	cmd.Flags().BoolVar(&children, "children", false, "cancel the open runs that descend from it too")
+	cmd.Flags().BoolVar(&children, "children", false, "also cancel its open descendants")
 	return m.withClient(cmd, func(c *client.Client, args []string) error {
 		cancel := c.CancelRun
 		if children {
@@ -94,23 +94,23 @@ func (m *Main) runRetryCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "retry RUN | --filter FILTER",
 		Short: "Queue failed or cancelled runs again",
-		Long: `Queue a failed or cancelled run again, or all of those that a filter matches. See
-"mailroom runs" for what a filter knows.`,
+		Long: `Queue a failed or cancelled run again, or all that match a filter. "mailroom runs --help"
+lists the filter fields.`,
 		Example: `  mailroom run retry 019f2c6e-5a30-7cc1-b2d4-0a8d8a4c1f6b --fresh
   mailroom run retry --filter 'status:failed error:"*rate limit*"' --dry-run
   mailroom run retry --filter 'status:failed error:"*rate limit*"'`,
 		Args: cobra.MaximumNArgs(1),
 	}
 	output := formatFlag(cmd)
-	cmd.Flags().BoolVar(&fresh, "fresh", false, "start from nothing: drop what it had done")
-	cmd.Flags().BoolVar(&same, "same-version", false, "keep the agent version it had (default: the current one)")
+	cmd.Flags().BoolVar(&fresh, "fresh", false, "discard the run's progress and start over")
+	cmd.Flags().BoolVar(&same, "same-version", false, "keep the run's agent version (default: the current version)")
 	cmd.Flags().StringVar(&q, "filter", "", "retry all failed or cancelled runs that match")
-	cmd.Flags().BoolVar(&dry, "dry-run", false, "with --filter: count them only")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "with --filter: only count the matching runs")
 	return m.withClient(cmd, func(c *client.Client, args []string) error {
 		many := cmd.Flags().Changed("filter")
 		switch {
 		case many == (len(args) == 1):
-			return &usageError{command: cmd.CommandPath(), err: errors.New("name a run, or runs with --filter")}
+			return &usageError{command: cmd.CommandPath(), err: errors.New("name a run or set --filter, not both")}
 		case many && (fresh || same), !many && dry:
 			return &usageError{command: cmd.CommandPath(), err: errors.New("--dry-run goes with --filter, --fresh and --same-version with one run")}
 		case many:
@@ -128,8 +128,8 @@ func (m *Main) runRetryCommand() *cobra.Command {
 	})
 }
 
-// retryMany repeats the request until it has gone through all runs: one request does
-// a bounded part.
+// retryMany repeats the request until all runs are processed, because the server
+// processes a limited number of runs per request.
 func (m *Main) retryMany(ctx context.Context, c *client.Client, in api.RetryMany, output format) error {
 	var all api.Retried
 	for {

@@ -17,34 +17,34 @@ import (
 	"mailroom/internal/proc"
 )
 
-// sandbox decides what keeps the programs of agents from what is the server's:
-// its data folder, and the files with its secrets.
+// sandbox decides how the programs of agents are isolated from the server's data folder
+// and the files with its secrets.
 type sandbox struct {
-	disabled bool     // programs are started as they are
-	data     string   // the data folder; "": there is none
-	hide     []string // it and the other files
-	secrets  []string // variables that programs do not get
+	disabled bool     // programs run without isolation
+	data     string   // the data folder, or ""
+	hide     []string // paths that programs cannot access
+	secrets  []string // environment variables that programs do not get
 	log      *slog.Logger
 
-	// Filled while agents are built.
+	// Set while agents are built.
 	tried      map[proc.Kind]error
-	chosen     map[string]string // by agent, as it is shown
-	unisolated []string          // agents with nothing that keeps them away
-	reason     error             // why, of the last one that did not choose it
+	chosen     map[string]string // by agent, for display
+	unisolated []string          // agents that run without isolation
+	reason     error             // why the last of them is not isolated
 }
 
-// launchOptions is how the programs of one agent are started.
+// launchOptions says how the programs of one agent are started.
 type launchOptions struct {
 	isolation *proc.Isolation
 	files     string
 	dir       string
-	env       []string // who it is; what the configuration sets comes behind
+	env       []string // identity of the user; overridden by the configuration
 }
 
-// newSandbox finds what must be hidden. It tries nothing yet.
+// newSandbox collects the paths to hide. It does not test the mechanisms yet.
 func newSandbox(c *config.Config, log *slog.Logger) *sandbox {
 	s := &sandbox{log: log, tried: map[proc.Kind]error{}, chosen: map[string]string{}, secrets: secretVariables(c)}
-	if c.Data == "" { // it is not served
+	if c.Data == "" { // no server runs on it
 		s.disabled = true
 		return s
 	}
@@ -59,7 +59,7 @@ func newSandbox(c *config.Config, log *slog.Logger) *sandbox {
 	return s
 }
 
-// addHidden adds files that are not in the data folder.
+// addHidden hides files outside the data folder.
 func (s *sandbox) addHidden(paths ...string) {
 	for _, path := range paths {
 		if path == "" {
@@ -71,7 +71,7 @@ func (s *sandbox) addHidden(paths ...string) {
 	}
 }
 
-// resolvePath is a path without links, as far as it is there.
+// resolvePath returns the absolute path without symbolic links, if it exists.
 func resolvePath(path string) string {
 	if abs, err := filepath.Abs(path); err == nil {
 		path = abs
@@ -86,7 +86,8 @@ func isWithin(path, folder string) bool {
 	return path == folder || strings.HasPrefix(path, strings.TrimSuffix(folder, "/")+"/")
 }
 
-// confine decides for an agent, and refuses what it asks for and cannot have.
+// confine returns how to start an agent's programs. It fails if the configured isolation
+// is unavailable.
 func (s *sandbox) confine(name string, a *config.Agent) (launchOptions, error) {
 	c := launchOptions{dir: a.Dir}
 	if s.disabled {
@@ -115,21 +116,21 @@ func (s *sandbox) confine(name string, a *config.Agent) (launchOptions, error) {
 	switch {
 	case kind != proc.KindNone, private, a.Isolation == config.IsolationAuto, a.Isolation == string(proc.KindNone):
 	default:
-		return c, fmt.Errorf("isolation is %q, and it cannot be had: %w", a.Isolation, why)
+		return c, fmt.Errorf("isolation %q is unavailable: %w", a.Isolation, why)
 	}
 	c.isolation.Kind = kind
 	s.record(name, a, kind, private, why)
 	return c, nil
 }
 
-// setUser makes another user of the system run the program.
+// setUser makes the program run as another user of the system.
 func (s *sandbox) setUser(c *launchOptions, name string) (*user.User, error) {
 	u, err := user.Lookup(name)
 	if err != nil {
 		return nil, fmt.Errorf("user %q: %w", name, err)
 	}
 	if os.Geteuid() != 0 {
-		return nil, fmt.Errorf("user is %q, but only a server that runs as root can start programs as another user", name)
+		return nil, fmt.Errorf("cannot run programs as user %q: only a server that runs as root can", name)
 	}
 	groups, err := u.GroupIds()
 	if err != nil {
@@ -139,12 +140,12 @@ func (s *sandbox) setUser(c *launchOptions, name string) (*user.User, error) {
 	for _, id := range append([]string{u.Uid, u.Gid}, groups...) {
 		n, err := strconv.ParseUint(id, 10, 32)
 		if err != nil {
-			return nil, fmt.Errorf("user %q: id %q is no number", name, id)
+			return nil, fmt.Errorf("user %q: invalid id %q", name, id)
 		}
 		ids = append(ids, uint32(n))
 	}
 	if ids[0] == 0 {
-		return nil, fmt.Errorf("user %q is root itself; name another", name)
+		return nil, fmt.Errorf("user %q is root; name another user", name)
 	}
 	c.isolation.User = &proc.User{UID: ids[0], GID: ids[1], Groups: ids[2:]}
 	c.env = []string{"HOME=" + u.HomeDir, "USER=" + u.Username, "LOGNAME=" + u.Username}
@@ -154,9 +155,9 @@ func (s *sandbox) setUser(c *launchOptions, name string) (*user.User, error) {
 	return u, nil
 }
 
-// keepVisible leaves the folder in which a program works, and its home, as they are
-// where they are inside the data folder. One that is the data folder cannot be
-// hidden from it, which is the error.
+// keepVisible keeps a program's working folder and HOME accessible if they are inside the
+// data folder. It fails if one of them is the data folder itself, which cannot be hidden
+// then.
 func (s *sandbox) keepVisible(c *launchOptions, home string) error {
 	if s.data == "" {
 		return nil
@@ -168,7 +169,7 @@ func (s *sandbox) keepVisible(c *launchOptions, home string) error {
 		path = resolvePath(path)
 		switch {
 		case path == s.data:
-			return fmt.Errorf("it %s the data folder itself", what)
+			return fmt.Errorf("the program %s the data folder itself", what)
 		case isWithin(path, s.data):
 			c.isolation.Keep = append(c.isolation.Keep, path)
 		}
@@ -177,8 +178,8 @@ func (s *sandbox) keepVisible(c *launchOptions, home string) error {
 	return nil
 }
 
-// chooseKind returns what a value of isolation means on this machine, and why that is
-// None although something else was asked for.
+// chooseKind returns the mechanism for a value of isolation on this machine. If it is
+// None although another was configured, the error says why.
 func (s *sandbox) chooseKind(asked string, unfit error) (proc.Kind, error) {
 	kinds := []proc.Kind{proc.KindNamespace, proc.KindLandlock}
 	switch asked {
@@ -206,14 +207,14 @@ func (s *sandbox) chooseKind(asked string, unfit error) (proc.Kind, error) {
 	return proc.KindNone, why
 }
 
-// checkPrivate reports, as an error, whom the mode of the data folder lets in; without one,
-// that of the files that are hidden.
+// checkPrivate returns an error if the mode of the data folder, or without one of the hidden
+// files, gives access to other users.
 func (s *sandbox) checkPrivate() error {
 	if s.data == "" {
 		for _, path := range s.hide {
 			info, err := os.Stat(path)
 			if err == nil && info.Mode().Perm()&0o077 != 0 {
-				err = fmt.Errorf("others may read the file of the token: chmod 600 %s", path)
+				err = fmt.Errorf("other users can read the token file: chmod 600 %s", path)
 			}
 			if err != nil {
 				return err
@@ -223,20 +224,19 @@ func (s *sandbox) checkPrivate() error {
 	}
 	info, err := os.Stat(s.data)
 	if err == nil && info.Mode().Perm()&0o077 != 0 {
-		err = fmt.Errorf("others may enter the data folder: chmod 700 %s", s.data)
+		err = fmt.Errorf("other users can access the data folder: chmod 700 %s", s.data)
 	}
 	return err
 }
 
-// record keeps what was chosen for a present agent, for those who ask and for the
-// log.
+// record records the choice for a configured agent, for display and for the log.
 func (s *sandbox) record(name string, a *config.Agent, kind proc.Kind, private bool, why error) {
 	if name == "" {
 		return
 	}
 	for _, variable := range a.EnvAllow {
 		if slices.Contains(s.secrets, variable) {
-			s.log.Warn("env_allow names a variable with a secret of the server; the agent does not get it", "agent", name, "variable", variable)
+			s.log.Warn("env_allow names a secret of the server; variable withheld from the agent", "agent", name, "variable", variable)
 		}
 	}
 	switch {
@@ -256,8 +256,8 @@ func (s *sandbox) record(name string, a *config.Agent, kind proc.Kind, private b
 	}
 }
 
-// isolationOf returns what keeps the programs of an agent away, as it is shown; "" for one
-// that has none.
+// isolationOf returns the isolation of an agent's programs, for display; "" for an agent
+// without programs.
 func (s *sandbox) isolationOf(agent string) string {
 	if s == nil {
 		return ""
@@ -265,7 +265,7 @@ func (s *sandbox) isolationOf(agent string) string {
 	return s.chosen[agent]
 }
 
-// warnUnisolated says which agents are not kept away, once.
+// warnUnisolated logs a warning that lists the agents without isolation.
 func (s *sandbox) warnUnisolated() {
 	if len(s.unisolated) == 0 {
 		return
@@ -274,10 +274,11 @@ func (s *sandbox) warnUnisolated() {
 	if s.reason != nil {
 		args = append(args, "reason", strings.ReplaceAll(s.reason.Error(), "\n", "; "))
 	}
-	s.log.Warn("nothing keeps the programs of agents from the server's data and tokens", args...)
+	s.log.Warn("agents run without isolation and can read the server's data and tokens", args...)
 }
 
-// newWorkSandbox is that of mailroom work, whose machine may have a data folder too.
+// newWorkSandbox returns the sandbox of mailroom work, which hides the token file and the data
+// folder of its machine, if there is one.
 func (m *Main) newWorkSandbox(tokenFile string, log *slog.Logger) *sandbox {
 	s := &sandbox{log: log, tried: map[proc.Kind]error{}, chosen: map[string]string{}, secrets: []string{"MAILROOM_TOKEN"}}
 	if dir, err := datadir.Find(m.data, m.Env); err == nil {

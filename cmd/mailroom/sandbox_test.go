@@ -37,7 +37,7 @@ func TestRequiredIsolationRefusesToStartWithoutAny(t *testing.T) {
 		works + "isolation = \"landlock\"",
 	} {
 		_, _, _, err := newTestAgents(t, data, settings)
-		if err == nil || !strings.Contains(err.Error(), "agent a: isolation is ") || !strings.Contains(err.Error(), "it works in the data folder itself") {
+		if err == nil || !strings.Contains(err.Error(), "agent a: isolation ") || !strings.Contains(err.Error(), "the program works in the data folder itself") {
 			t.Errorf("%s: error %v", settings, err)
 		}
 	}
@@ -58,7 +58,7 @@ func TestAgentsWithoutIsolationAreOneWarning(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if strings.Count(log, "level=WARN") != 1 || !strings.Contains(log, `agents="a, b" reason="it works in the data folder itself"`) {
+	if strings.Count(log, "level=WARN") != 1 || !strings.Contains(log, `agents="a, b" reason="the program works in the data folder itself"`) {
 		t.Errorf("the log is %s", log)
 	}
 	if a, b, echo := r.sandbox.isolationOf("a"), r.sandbox.isolationOf("b"), r.sandbox.isolationOf("echo"); a != "none" || b != "none" || echo != "" {
@@ -94,7 +94,7 @@ func TestSecretsBesideTheDataFolderAreHidden(t *testing.T) {
 	if want := []string{filepath.Join(data, "work")}; !slices.Equal(a.isolation.Keep, want) {
 		t.Errorf("kept are %q, want %q", a.isolation.Keep, want)
 	}
-	if !strings.Contains(log, "env_allow names a variable with a secret") || !strings.Contains(log, "variable=PLATFORM_TOKEN") {
+	if !strings.Contains(log, "env_allow names a secret") || !strings.Contains(log, "variable=PLATFORM_TOKEN") {
 		t.Errorf("the log is %s", log)
 	}
 }
@@ -102,10 +102,10 @@ func TestSecretsBesideTheDataFolderAreHidden(t *testing.T) {
 func TestUserOfAnAgentIsChecked(t *testing.T) {
 	for user, want := range map[string]string{
 		"no-such-user-here": `agent a: user "no-such-user-here": user: unknown user no-such-user-here`,
-		"root":              `agent a: user "root" is root itself; name another`,
+		"root":              `agent a: user "root" is root; name another user`,
 	} {
 		if os.Geteuid() != 0 && user == "root" {
-			want = `agent a: user is "root", but only a server that runs as root can start programs as another user`
+			want = `agent a: user is "root": only a server that runs as root can`
 		}
 		_, _, _, err := newTestAgents(t, t.TempDir(), "[agents.a]\nkind = \"exec\"\ncommand = [\"cat\"]\nuser = \""+user+"\"\n")
 		if err == nil || err.Error() != want {
@@ -136,11 +136,11 @@ func TestAWorkerElsewhereHasTheIsolationOfAnAgent(t *testing.T) {
 		t.Errorf("required is shown as %q, %v, where the best is %s", shown, err, best)
 	}
 	t.Chdir(base) // nothing can hide the folder in which the command works
-	if _, _, err := build("required", base); err == nil || !strings.Contains(err.Error(), "it works in the data folder itself") {
+	if _, _, err := build("required", base); err == nil || !strings.Contains(err.Error(), "the program works in the data folder itself") {
 		t.Errorf("required in the data folder: %v", err)
 	}
 	for isolation, want := range map[string]string{
-		"some": `unknown isolation "some"; use auto, required`, "auto,user=": "names no user", "auto,user=no-such-user-here": "unknown user no-such-user-here",
+		"some": `unknown isolation "some"; use auto, required`, "auto,user=": "has an empty user", "auto,user=no-such-user-here": "unknown user no-such-user-here",
 	} {
 		if _, _, err := build(isolation, base); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", isolation, err)

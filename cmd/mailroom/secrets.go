@@ -7,10 +7,10 @@ import (
 	"mailroom/internal/proc"
 )
 
-// hideSecrets keeps what this process knows from the programs that it starts: they
-// may not read its memory and environment, and its environment loses the tokens
-// that were read from it. Linux shows the environment that a process was started
-// with in /proc as long as it lives, so the first protects the second.
+// hideSecrets hides the secrets of this process from child processes: it makes the process's
+// memory and environment unreadable for them, and removes variables from its environment.
+// Linux shows the initial environment in /proc for the life of the process, so removing
+// the variables alone is not enough.
 func (m *Main) hideSecrets(variables []string) error {
 	if err := proc.HideSelf(); err != nil {
 		return err
@@ -26,7 +26,7 @@ func (m *Main) hideSecrets(variables []string) error {
 	return nil
 }
 
-// secretVariables are the variables of the server's environment that hold secrets.
+// secretVariables returns the environment variables that hold secrets of the server.
 func secretVariables(c *config.Config) []string {
 	names := []string{"MAILROOM_TOKEN"}
 	for _, channel := range c.ChannelNames() {

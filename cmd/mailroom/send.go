@@ -14,7 +14,7 @@ import (
 	"mailroom/client"
 )
 
-// maxStdin bounds what send reads; the server's own limit is lower.
+// maxStdin limits the text on standard input. The server's limit is lower.
 const maxStdin = 8 << 20
 
 func (m *Main) sendCommand() *cobra.Command {
@@ -26,9 +26,9 @@ func (m *Main) sendCommand() *cobra.Command {
 		Short: "Send a message and show the reply as it is written",
 		Long: `Send a message and show the reply as it is written.
 
-The reply goes to standard output, everything else to standard error. "-" as the
-text reads standard input. Ctrl-C detaches and cancels nothing. When the run waits
-for a decision the exit code is 3, and the commands that give it are shown.`,
+The reply goes to standard output, everything else to standard error. The text "-"
+reads standard input. Ctrl-C detaches and cancels nothing. If the run waits for a
+decision, the commands that decide are shown and the exit code is 3.`,
 		Example: `  mailroom send "hello"
   mailroom send --thread notes --agent echo "remember the milk"
   mailroom send --agent tour "show me"
@@ -37,11 +37,11 @@ for a decision the exit code is 3, and the commands that give it are shown.`,
 	}
 	output := formatFlag(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&in.Thread, "thread", "", "thread to send to (default: a new one)")
-	flags.StringVar(&in.Agent, "agent", "", "agent of the thread from now on")
-	flags.StringVar(&mode, "mode", "", "what to do when the thread is busy: queue, steer, interrupt, latest, collect or reject")
-	flags.StringVar(&in.Key, "key", "", "idempotency key: sending it again sends nothing twice")
-	flags.BoolVar(&detach, "detach", false, "print the ids and do not wait for the reply")
+	flags.StringVar(&in.Thread, "thread", "", "thread to send to (default: a new thread)")
+	flags.StringVar(&in.Agent, "agent", "", "agent of the thread, from this message on")
+	flags.StringVar(&mode, "mode", "", "how to handle a busy thread: queue, steer, interrupt, latest, collect or reject")
+	flags.StringVar(&in.Key, "key", "", "idempotency key: a message with the same key is sent once")
+	flags.BoolVar(&detach, "detach", false, "print the ids without waiting for the reply")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		var err error
 		if in.Text, err = m.text(args); err != nil {
@@ -53,8 +53,8 @@ for a decision the exit code is 3, and the commands that give it are shown.`,
 	return cmd
 }
 
-// text joins args to a message; "-" alone is standard input, without the last
-// line break that most programs end their output with.
+// text joins args to a message. A single "-" reads standard input and drops its final
+// line break.
 func (m *Main) text(args []string) (string, error) {
 	if len(args) != 1 || args[0] != "-" {
 		return strings.Join(args, " "), nil
@@ -101,7 +101,7 @@ func (m *Main) send(ctx context.Context, in api.Submit, detach bool, output form
 	return m.follow(ctx, c, q, p, m.commandLine("attach", done.Thread))
 }
 
-// reportBlocking says how to decide what the run before waits for, if it does.
+// reportBlocking prints how to decide what an earlier run of the thread waits for, if it does.
 func (m *Main) reportBlocking(ctx context.Context, c *client.Client, done mailroom.Submitted) error {
 	t, err := c.Thread(ctx, done.Thread)
 	if err != nil || t.WaitingRun == nil || *t.WaitingRun == done.Run {

@@ -21,11 +21,11 @@ func (m *Main) serveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the server",
-		Long: `Run the server. Everything it keeps is in its data folder, which one server holds
-at a time. SIGINT and SIGTERM shut it down in order, a second one at once.`,
+		Long: `Run the server. All its data is in the data folder, which one server can use at a
+time. SIGINT and SIGTERM shut it down gracefully, a second signal at once.`,
 		Args: cobra.NoArgs,
 	}
-	cmd.Flags().StringVar(&listen, "listen", "", "address to listen on; port 0 picks a free one (default 127.0.0.1:8420)")
+	cmd.Flags().StringVar(&listen, "listen", "", "address to listen on; port 0 picks a free port (default 127.0.0.1:8420)")
 	cmd.Flags().StringVar(&file, "config", "", "configuration file (default mailroom.toml in the data folder)")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		dir, err := datadir.Find(m.data, m.Env)
@@ -49,25 +49,25 @@ at a time. SIGINT and SIGTERM shut it down in order, a second one at once.`,
 	return cmd
 }
 
-// explainServeError is why there is no server, or no longer. It is an error also when
-// the context ended meanwhile.
+// explainServeError turns an error of the server into an exit error with a hint. The result
+// counts as a failure even if the context was cancelled.
 func (m *Main) explainServeError(err error) error {
 	if held, ok := errors.AsType[*datadir.InUseError](err); ok && held.PID != 0 {
-		return exitErrorf(exitFailed, "use that one, or another folder with --data", "%w", err)
+		return exitErrorf(exitFailed, "use that server, or another folder with --data", "%w", err)
 	}
 	if _, ok := errors.AsType[*exitError](err); ok {
 		return err
 	}
 	if _, ok := errors.AsType[*datadir.LostStoreError](err); ok {
-		return exitErrorf(exitFailed, "put a backup in place with `mailroom restore FILE`, or remove that file to begin with an empty store", "%w", err)
+		return exitErrorf(exitFailed, "restore a backup with `mailroom restore FILE`, or remove that file to start with an empty store", "%w", err)
 	}
 	if _, ok := errors.AsType[*sqlite.LostCommitsError](err); ok {
-		return exitErrorf(exitFailed, "put a newer copy in place with `mailroom restore FILE`, or go on without them with `mailroom restore --accept-loss`", "%w", err)
+		return exitErrorf(exitFailed, "restore a newer backup with `mailroom restore FILE`, or continue without them with `mailroom restore --accept-loss`", "%w", err)
 	}
 	return exitErrorf(exitFailed, "", "%w", err)
 }
 
-// serve holds the folder and runs a node on it until ctx ends.
+// serve locks the folder and runs a node on it until ctx is done.
 func (m *Main) serve(ctx context.Context, dir datadir.Dir, c *config.Config) (err error) {
 	log := slog.New(slog.NewTextHandler(m.Stderr, &slog.HandlerOptions{Level: c.LogLevel}))
 	cert, secure, err := loadTLS(c, log)
@@ -105,7 +105,7 @@ func (m *Main) serve(ctx context.Context, dir datadir.Dir, c *config.Config) (er
 	if err := killOrphans(ctx, c.Mark, log); err != nil {
 		return err
 	}
-	if c.WhenAllDown == config.AllDownExit { // and whoever keeps it running starts it again
+	if c.WhenAllDown == config.AllDownExit { // a service manager restarts it
 		if err := m.waitRestartBackoff(ctx, held); err != nil || ctx.Err() != nil {
 			return err
 		}
@@ -120,7 +120,7 @@ func (m *Main) serve(ctx context.Context, dir datadir.Dir, c *config.Config) (er
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	// After the store: a token beside an empty store is the sign of a lost one.
+	// After the store: a token without a store means that the store was lost.
 	token, err := held.EnsureToken()
 	if err != nil {
 		return err
@@ -140,13 +140,14 @@ func (m *Main) serve(ctx context.Context, dir datadir.Dir, c *config.Config) (er
 	}
 	m.printStarted(url, dir, c, bridge)
 	defer context.AfterFunc(ctx, func() {
-		defer recovery.Log(log, "the end of a command")
+		defer recovery.Log(log, "shutdown message")
 		m.printStopping()
 	})()
 	return n.run(ctx, ln, store.Failed())
 }
 
-// printStarted says where the server is, and warns if others can reach it without TLS.
+// printStarted prints the server's address, and a warning if other machines can reach it
+// without TLS.
 func (m *Main) printStarted(url string, dir datadir.Dir, c *config.Config, bridge bool) {
 	if bridge {
 		m.printBridging(url, dir)
@@ -158,13 +159,13 @@ func (m *Main) printStarted(url string, dir datadir.Dir, c *config.Config, bridg
 	}
 }
 
-// waitRestartBackoff waits before a server goes on of which too many have ended just now.
+// waitRestartBackoff pauses the start if the folder's servers have ended too often recently.
 func (m *Main) waitRestartBackoff(ctx context.Context, held *datadir.Lock) error {
 	pause, err := held.RecordStart(time.Now())
 	if err != nil || pause == 0 {
 		return err
 	}
-	m.infof("it was started too often within two minutes: it goes on in %s", pause)
+	m.infof("too many restarts within two minutes; starting in %s", pause)
 	select {
 	case <-time.After(pause):
 		return nil
@@ -173,22 +174,22 @@ func (m *Main) waitRestartBackoff(ctx context.Context, held *datadir.Lock) error
 	}
 }
 
-// killOrphans ends what a killed server of the same folder left running: nobody reads
-// what it says any more, and its runs are started anew.
+// killOrphans kills agent processes that a killed server of the same folder left running.
+// Their output is lost and their runs start again.
 func killOrphans(ctx context.Context, mark string, log *slog.Logger) error {
 	n, err := exec.Reap(ctx, mark)
 	if n > 0 {
-		log.Warn("killed processes that a server which was killed had left", "processes", n)
+		log.Warn("killed orphaned agent processes of the previous server", "processes", n)
 	}
 	if err != nil && ctx.Err() == nil {
-		log.Warn("processes that a server which was killed had left could not all be ended", "error", err)
+		log.Warn("could not kill all orphaned agent processes of the previous server", "error", err)
 		return nil
 	}
 	return err
 }
 
-// address is the URL of a listener. One that listens everywhere is reached on
-// the loopback address.
+// address returns the URL of a listener. For a wildcard address it uses the loopback
+// address.
 func address(at net.Addr, c *config.Config) string {
 	scheme := "http://"
 	if c.TLS() {

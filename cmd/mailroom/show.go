@@ -23,8 +23,7 @@ func (m *Main) printTickets(page api.Page[api.Ticket], output format) error {
 	return m.printList(rows, page.Next, "no tickets match")
 }
 
-// printTicketPrompt shows exactly what a ticket asks, as talk: Stdout is for what
-// became of it.
+// printTicketPrompt prints a ticket's question to Stderr. Stdout is for the decision.
 func (m *Main) printTicketPrompt(k api.Ticket) {
 	m.infof("%s %s of run %s in thread %s: %s", k.Kind, oneLine(k.Name), k.Run, oneLine(k.Thread), oneLine(deref(k.Prompt)))
 	if deref(k.Action) != "" || len(k.Arguments) > 0 {
@@ -42,7 +41,7 @@ func (m *Main) printTicket(k api.Ticket, output format) error {
 	return m.printTable([][]string{{k.ID, ticketState(k)}})
 }
 
-// ticketState is where a ticket stands, with what was decided.
+// ticketState returns the state of a ticket, or its decision.
 func ticketState(k api.Ticket) string {
 	if k.Decision == nil {
 		return string(k.State)
@@ -50,7 +49,7 @@ func ticketState(k api.Ticket) string {
 	return verdictText(*k.Decision)
 }
 
-// ticketSummary is what a ticket wants, in a cell of a table.
+// ticketSummary summarizes a ticket for a table cell.
 func ticketSummary(k api.Ticket) string {
 	line := deref(k.Prompt)
 	if line == "" {
@@ -96,7 +95,7 @@ func (m *Main) printRetried(r api.Retried, dry bool, output format) error {
 	}
 	rows := [][]string{{"matched", fmt.Sprint(r.Matched)}, {"retried", fmt.Sprint(r.Retried)}}
 	if dry {
-		m.infof("nothing was done: without --dry-run they are queued again")
+		m.infof("dry run: without --dry-run these runs are queued again")
 	}
 	return m.printTable(rows)
 }
@@ -108,7 +107,7 @@ func deref(s *string) string {
 	return *s
 }
 
-// pluralize is a number of things in words.
+// pluralize formats a count with its noun.
 func pluralize(n int, what string) string {
 	if n == 1 {
 		return "1 " + what

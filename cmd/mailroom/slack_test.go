@@ -189,12 +189,12 @@ func TestSlackIsAddedOnceItsTokensWereTried(t *testing.T) {
 		"a wrong token":     {"\nxoxb-0-another-token\n" + slacktest.AppToken + "\n", nil, exitFailed, "Slack answered invalid_auth: get the current tokens at https://api.slack.com/apps: nothing was written"},
 		"a wrong app":       {"\n" + slacktest.Token + "\nxapp-0-another-token\n", nil, exitFailed, "open socket: Slack answered invalid_auth"},
 		"the wrong way":     {"\n" + slacktest.AppToken + "\n" + slacktest.Token + "\n", nil, exitFailed, "it starts with xoxb-"},
-		"one token":         {"\n" + slacktest.Token + "\n", nil, exitUsage, "there is no answer to"},
-		"no such agent":     {"nobody\n", nil, exitUsage, `there is no agent "nobody"`},
-		"a missing file":    {both, []string{"--app-token-file", "none"}, exitUsage, "there is no app-level token"},
+		"one token":         {"\n" + slacktest.Token + "\n", nil, exitUsage, "no answer to"},
+		"no such agent":     {"nobody\n", nil, exitUsage, `unknown agent "nobody"`},
+		"a missing file":    {both, []string{"--app-token-file", "none"}, exitUsage, "read the app-level token"},
 		"nobody at home":    {both, []string{"--api", "http://127.0.0.1:1"}, exitFailed, "connection refused"},
 		"a strange address": {both, []string{"--api", "nowhere"}, exitUsage, "api"},
-		"no name":           {both, []string{"--name", "a b"}, exitUsage, "a name has 1 to 64 letters"},
+		"no name":           {both, []string{"--name", "a b"}, exitUsage, "use 1 to 64 letters"},
 	} {
 		code, talk := add(c.stdin, c.more...)
 		if code != c.code || !strings.Contains(talk, c.want) || strings.Contains(talk, slacktest.Token) || strings.Contains(talk, slacktest.AppToken) {
@@ -205,7 +205,7 @@ func TestSlackIsAddedOnceItsTokensWereTried(t *testing.T) {
 		t.Errorf("what was refused has left %v, %v", files, err)
 	}
 	code, talk := add(both, "--name", "work")
-	if code != exitDone || !strings.Contains(talk, "@mailroom in Work") || !strings.Contains(talk, "install the app again: files:read") || strings.Contains(talk, slacktest.Token) {
+	if code != exitDone || !strings.Contains(talk, "@mailroom in Work") || !strings.Contains(talk, "reinstall the app: files:read") || strings.Contains(talk, slacktest.Token) {
 		t.Fatalf("exit code %d: %s", code, talk)
 	}
 	t.Logf("\n%s", talk)

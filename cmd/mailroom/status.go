@@ -15,10 +15,10 @@ import (
 	"mailroom/cmd/mailroom/internal/datadir"
 )
 
-// statusTimeout is how long status waits for the answers of a server.
+// statusTimeout limits the requests of mailroom status.
 const statusTimeout = 10 * time.Second
 
-// serverStatus is what -o json of status prints. PID and Data are null for a server that MAILROOM_URL names.
+// serverStatus is the JSON output of mailroom status. PID and Data are null for a server named by MAILROOM_URL.
 type serverStatus struct {
 	URL       string                  `json:"url"`
 	Ready     bool                    `json:"ready"`
@@ -37,16 +37,16 @@ func (m *Main) statusCommand() *cobra.Command {
 	pid := false
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Show whether a server runs, and how it is",
-		Long: `Show the server of the data folder, or the one that MAILROOM_URL names: its process,
-version, address, runs, agents and channels. The exit code is 4 if none runs.`,
+		Short: "Show the state of the server",
+		Long: `Show the server of the data folder, or the server that MAILROOM_URL names: its process,
+version, address, runs, agents and channels. If no server runs, the exit code is 4.`,
 		Example: `  mailroom status
   mailroom status -o json
   kill -9 "$(mailroom status --pid)"`,
 		Args: cobra.NoArgs,
 	}
 	output := formatFlag(cmd)
-	cmd.Flags().BoolVar(&pid, "pid", false, "print the process id alone, also of a server that does not answer")
+	cmd.Flags().BoolVar(&pid, "pid", false, "print only the process id, even if the server does not respond")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if pid {
 			return m.printPID()
@@ -60,13 +60,13 @@ version, address, runs, agents and channels. The exit code is 4 if none runs.`,
 	return cmd
 }
 
-// remote tells whether the environment names a server by its address.
+// remote reports whether MAILROOM_URL selects the server.
 func (m *Main) remote() bool { return m.data == "" && m.Env("MAILROOM_URL") != "" }
 
 // localServer finds the process of the data folder's server.
 func (m *Main) localServer() (*datadir.Process, datadir.Dir, error) {
 	if m.remote() {
-		return nil, "", exitErrorf(exitUsage, "name its data folder with --data, on its machine", "MAILROOM_URL names a server by its address, which does not give its process")
+		return nil, "", exitErrorf(exitUsage, "use --data on the server's machine", "cannot find the process of a server named by MAILROOM_URL")
 	}
 	dir, err := datadir.Find(m.data, m.Env)
 	if err != nil {
@@ -75,7 +75,7 @@ func (m *Main) localServer() (*datadir.Process, datadir.Dir, error) {
 	p, err := dir.Process()
 	switch {
 	case errors.Is(err, errors.ErrUnsupported):
-		return nil, dir, exitErrorf(exitFailed, "", "this system does not tell which process holds %s", dir)
+		return nil, dir, exitErrorf(exitFailed, "", "cannot find the server of %s: this system does not report lock owners", dir)
 	case err != nil:
 		return nil, dir, exitErrorf(exitServer, "", "%w", err)
 	case p == nil:
@@ -93,8 +93,8 @@ func (m *Main) printPID() error {
 	return errors.Join(wrapPrintError(err), p.Release())
 }
 
-// status asks the server how it is. A server of a folder is asked only while its process runs: the address of a killed one may be
-// another program's by now.
+// status queries the server. For a data folder it first checks that the server's process runs, because another program may use
+// the address of a killed server.
 func (m *Main) status(ctx context.Context) (s serverStatus, err error) {
 	if !m.remote() {
 		p, dir, err := m.localServer()
@@ -107,7 +107,7 @@ func (m *Main) status(ctx context.Context) (s serverStatus, err error) {
 			return s, err
 		}
 		if _, err := dir.Address(); err != nil {
-			return s, exitErrorf(exitServer, "try again in a moment", "a server with process id %d is starting or stopping on %s", pid, dir)
+			return s, exitErrorf(exitServer, "try again in a moment", "server with process id %d is starting or stopping on %s", pid, dir)
 		}
 	}
 	c, err := m.connect()
@@ -120,7 +120,7 @@ func (m *Main) status(ctx context.Context) (s serverStatus, err error) {
 	return s, s.fetch(ctx, c)
 }
 
-// fetch fills in what the server says of itself.
+// fetch queries the API and sets the remaining fields.
 func (s *serverStatus) fetch(ctx context.Context, c *client.Client) error {
 	health, err := c.Health(ctx)
 	if err != nil {
@@ -161,7 +161,7 @@ func (m *Main) printStatus(s serverStatus, output format) error {
 	))
 }
 
-// runCounts are the numbers of runs by status, without those that are zero.
+// runCounts formats the number of runs by status, without zeros.
 func runCounts(runs map[mailroom.Status]int) string {
 	var counts []string
 	for _, status := range []mailroom.Status{mailroom.StatusRunning, mailroom.StatusQueued, mailroom.StatusWaiting, mailroom.StatusCompleted, mailroom.StatusFailed, mailroom.StatusCancelled} {
@@ -192,7 +192,7 @@ func channelStates(channels []api.Channel) string {
 	return joinItems(states)
 }
 
-// joinItems joins items to one cell that fits on a screen.
+// joinItems joins at most 12 items for a table cell.
 func joinItems(items []string) string {
 	const most = 12
 	if len(items) == 0 {

@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// stopPollInterval is how often stop looks whether the server has ended.
+	// stopPollInterval is the interval of checking whether the server has ended.
 	stopPollInterval = 20 * time.Millisecond
-	// stopReportInterval is how often stop says that it still waits.
+	// stopReportInterval is the interval of progress messages.
 	stopReportInterval = 5 * time.Second
 )
 
@@ -25,21 +25,20 @@ func (m *Main) stopCommand() *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "stop",
-		Short: "Shut the server of the data folder down",
-		Long: `Shut the server of the data folder down, and wait until it has ended. Its runs end or
-are given back first, within shutdown_grace. Ctrl-C ends the wait and not the shutdown.
+		Short: "Stop the server of the data folder",
+		Long: `Shut down the server of the data folder and wait until it has ended. Its runs finish or
+are released first, within shutdown_grace. Ctrl-C ends the wait, not the shutdown.
 
-The server is the process that holds the lock of the folder; no other process gets a
-signal.`,
+Only the process that holds the folder's lock gets a signal.`,
 		Example: `  mailroom stop
   mailroom stop --data /srv/mailroom --timeout 5m`,
 		Args: cobra.NoArgs,
 	}
-	cmd.Flags().BoolVar(&now, "now", false, "kill it: the next server takes its runs up again")
-	cmd.Flags().DurationVar(&timeout, "timeout", time.Minute, "how long to wait for its end")
+	cmd.Flags().BoolVar(&now, "now", false, "kill the server; the next server continues its runs")
+	cmd.Flags().DurationVar(&timeout, "timeout", time.Minute, "maximum time to wait")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
 		if timeout <= 0 {
-			return exitErrorf(exitUsage, "give a time such as 1m", "--timeout is %s, which leaves no time to wait", timeout)
+			return exitErrorf(exitUsage, "use a duration such as 1m", "invalid --timeout %s", timeout)
 		}
 		p, dir, err := m.localServer()
 		if err != nil {
@@ -66,11 +65,11 @@ func (m *Main) stop(ctx context.Context, p *datadir.Process, dir datadir.Dir, no
 	if err := m.waitEnded(ctx, p, timeout); err != nil {
 		return err
 	}
-	m.infof("the server has ended")
+	m.infof("server stopped")
 	return nil
 }
 
-// printRunning says for how many runs the server waits before it ends. A server that does not answer is stopped all the same.
+// printRunning prints how many runs the server waits for. A server that does not respond is stopped without this message.
 func (m *Main) printRunning(ctx context.Context) {
 	c, err := m.connect()
 	if err != nil {
@@ -80,11 +79,11 @@ func (m *Main) printRunning(ctx context.Context) {
 	defer cancel()
 	stats, err := c.Stats(ctx)
 	if n := stats.Runs[mailroom.StatusRunning]; err == nil && n > 0 {
-		m.infof("waiting for its %s to end or to be given back", pluralize(n, "run"))
+		m.infof("waiting for %s to finish or be released", pluralize(n, "run"))
 	}
 }
 
-// waitEnded waits until the server has ended.
+// waitEnded waits until the server has ended, for timeout at most.
 func (m *Main) waitEnded(ctx context.Context, p *datadir.Process, timeout time.Duration) error {
 	begin := time.Now()
 	look, say := time.NewTicker(stopPollInterval), time.NewTicker(stopReportInterval)
@@ -101,10 +100,10 @@ func (m *Main) waitEnded(ctx context.Context, p *datadir.Process, timeout time.D
 		case <-say.C:
 			m.infof("still waiting after %s", time.Since(begin).Round(time.Second))
 		case <-late.C:
-			return exitErrorf(exitFailed, "wait longer with --timeout, or kill it with `"+m.commandLine("stop", "--now")+"`",
-				"the server with process id %d has not ended within %s", p.PID, timeout)
+			return exitErrorf(exitFailed, "wait longer with --timeout, or kill the server with `"+m.commandLine("stop", "--now")+"`",
+				"server with process id %d did not stop within %s", p.PID, timeout)
 		case <-ctx.Done():
-			m.infof("the server with process id %d goes on shutting down", p.PID)
+			m.infof("server with process id %d is still shutting down", p.PID)
 			return context.Cause(ctx)
 		}
 	}

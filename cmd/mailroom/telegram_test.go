@@ -203,9 +203,9 @@ func TestTelegramIsAddedOnceItsTokenWasTried(t *testing.T) {
 	}{
 		"a wrong token":   {"\n" + wrong + "\n", nil, exitFailed, "token rejected (401 Unauthorized): get the current token from @BotFather: nothing was written"},
 		"no token":        {"\nhello\n", nil, exitFailed, "it has the form 123456789:AAE…"},
-		"nothing said":    {"", nil, exitUsage, "there is no answer to"},
-		"no such agent":   {"nobody\n", nil, exitUsage, `there is no agent "nobody"`},
-		"no name":         {"\n" + telegramtest.Token + "\n", []string{"--name", "a b"}, exitUsage, "a name has 1 to 64 letters"},
+		"nothing said":    {"", nil, exitUsage, "no answer to"},
+		"no such agent":   {"nobody\n", nil, exitUsage, `unknown agent "nobody"`},
+		"no name":         {"\n" + telegramtest.Token + "\n", []string{"--name", "a b"}, exitUsage, "use 1 to 64 letters"},
 		"a missing file":  {"\n", []string{"--token-file", "none"}, exitUsage, "no such file"},
 		"nobody at home":  {"\n" + telegramtest.Token + "\n", []string{"--api", "http://127.0.0.1:1"}, exitFailed, "connection refused"},
 		"a strange place": {"\n" + telegramtest.Token + "\n", []string{"--api", "nowhere"}, exitUsage, "api"},
@@ -231,7 +231,7 @@ func TestTelegramIsAddedOnceItsTokenWasTried(t *testing.T) {
 	if err != nil || !strings.HasPrefix(string(settings), "# mine\n[agents.echo]\npace = \"0s\"\n\n[channels.\"tg\"]\n") || strings.Contains(string(settings), secret) {
 		t.Errorf("the settings are\n%s%v", settings, err)
 	}
-	if code, talk := add("", "--name", "tg"); code != exitUsage || !strings.Contains(talk, "there is a channel tg already") {
+	if code, talk := add("", "--name", "tg"); code != exitUsage || !strings.Contains(talk, "channel tg already") {
 		t.Errorf("the same again: exit code %d, %s", code, talk)
 	}
 

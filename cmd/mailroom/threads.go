@@ -11,7 +11,7 @@ func (m *Main) threadsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "threads",
 		Short: "List threads, newest first",
-		Long:  "List threads, newest first. A filter knows id, agent, owner, status and updated.",
+		Long:  "List threads, newest first. Filter fields: id, agent, owner, status and updated.",
 		Example: `  mailroom threads
   mailroom threads --filter 'status:waiting agent:tour'
   mailroom threads show notes`,
@@ -29,11 +29,11 @@ func (m *Main) threadsCommand() *cobra.Command {
 	})
 }
 
-// listFlags adds the flags of a list. usual is the filter without --filter.
+// listFlags adds the flags of a list command. usual is the default of --filter.
 func listFlags(cmd *cobra.Command, q *client.ListQuery, usual string) {
-	cmd.Flags().StringVar(&q.Q, "filter", usual, "show those that match, such as 'agent:echo -thread:\"old*\"'")
-	cmd.Flags().IntVar(&q.Limit, "limit", 50, "how many, at most 500")
-	cmd.Flags().StringVar(&q.Cursor, "cursor", "", "go on where an earlier list ended")
+	cmd.Flags().StringVar(&q.Q, "filter", usual, "only items that match, such as 'agent:echo -thread:\"old*\"'")
+	cmd.Flags().IntVar(&q.Limit, "limit", 50, "maximum number of items, at most 500")
+	cmd.Flags().StringVar(&q.Cursor, "cursor", "", "continue after an earlier page")
 }
 
 func (m *Main) threadsShowCommand() *cobra.Command {
@@ -46,8 +46,8 @@ func (m *Main) threadsShowCommand() *cobra.Command {
 		Args: cobra.ExactArgs(1),
 	}
 	output := formatFlag(cmd)
-	cmd.Flags().IntVar(&q.Limit, "limit", 20, "how many messages")
-	cmd.Flags().BoolVar(&q.All, "all", false, "superseded, retracted and unread messages too")
+	cmd.Flags().IntVar(&q.Limit, "limit", 20, "maximum number of messages")
+	cmd.Flags().BoolVar(&q.All, "all", false, "include superseded, retracted and unread messages")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c, err := m.connect()
 		if err != nil {
@@ -69,7 +69,7 @@ func (m *Main) threadsShowCommand() *cobra.Command {
 func (m *Main) interruptCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "interrupt THREAD",
-		Short:   "Stop what runs in a thread and drop what is queued",
+		Short:   "Stop a thread's running run and supersede its queued runs",
 		Example: `  mailroom interrupt notes`,
 		Args:    cobra.ExactArgs(1),
 	}

@@ -15,9 +15,9 @@ func (m *Main) ticketsCommand() *cobra.Command {
 	q := client.ListQuery{}
 	cmd := &cobra.Command{
 		Use:   "tickets",
-		Short: "List what runs wait for, newest first",
-		Long: `List what runs wait for, newest first: approvals, questions, events, timers and
-the ends of other runs. A filter knows state, kind, thread and run.`,
+		Short: "List tickets, newest first",
+		Long: `List tickets, newest first. A ticket is what a run waits for: an approval, an answer, an
+event, a timer or child runs. Filter fields: state, kind, thread and run.`,
 		Example: `  mailroom tickets
   mailroom tickets --filter 'state:open kind:approval'
   mailroom tickets --filter 'thread:notes -state:open'`,
@@ -37,7 +37,7 @@ the ends of other runs. A filter knows state, kind, thread and run.`,
 func (m *Main) approveCommand() *cobra.Command {
 	return m.decideCommand(&cobra.Command{
 		Use:   "approve TICKET|RUN|THREAD",
-		Short: "Allow what a run asks leave for",
+		Short: "Approve an action that a run requests",
 		Example: `  mailroom approve notes
   mailroom approve notes --reason "looks right to me"`,
 		Args: cobra.ExactArgs(1),
@@ -47,7 +47,7 @@ func (m *Main) approveCommand() *cobra.Command {
 func (m *Main) denyCommand() *cobra.Command {
 	return m.decideCommand(&cobra.Command{
 		Use:     "deny TICKET|RUN|THREAD",
-		Short:   "Forbid what a run asks leave for",
+		Short:   "Deny an action that a run requests",
 		Example: `  mailroom deny notes --reason "not on a Friday"`,
 		Args:    cobra.ExactArgs(1),
 	}, mailroom.VerdictDeny)
@@ -55,9 +55,9 @@ func (m *Main) denyCommand() *cobra.Command {
 
 const decideHelp = `
 
-A run or a thread names the one open ticket that it has for this. What is asked
-is shown, and its digest is sent with the decision: if something else is asked by
-then, the decision is refused. With --digest it must be what was shown before.`
+A run or thread stands for its only open ticket of this kind. The command shows the
+ticket and sends its digest with the decision, so that the server refuses the decision
+if the ticket has changed. Use --digest to decide only what you reviewed before.`
 
 func (m *Main) decideCommand(cmd *cobra.Command, v mailroom.Verdict) *cobra.Command {
 	cmd.Long = cmd.Short + "." + decideHelp
@@ -70,8 +70,8 @@ func (m *Main) decideCommand(cmd *cobra.Command, v mailroom.Verdict) *cobra.Comm
 }
 
 func decideFlags(cmd *cobra.Command, d *api.Decision) {
-	cmd.Flags().StringVar(&d.Reason, "reason", "", "why; the run is told")
-	cmd.Flags().StringVar(&d.Digest, "digest", "", "digest of what was shown, its first 16 characters or more")
+	cmd.Flags().StringVar(&d.Reason, "reason", "", "reason, passed on to the run")
+	cmd.Flags().StringVar(&d.Digest, "digest", "", "digest of the reviewed ticket, at least its first 16 characters")
 }
 
 func (m *Main) answerCommand() *cobra.Command {
@@ -79,16 +79,16 @@ func (m *Main) answerCommand() *cobra.Command {
 	raw := false
 	cmd := &cobra.Command{
 		Use:   "answer TICKET|RUN|THREAD TEXT…",
-		Short: "Answer what a run asks",
-		Long: `Answer what a run asks. The words are one text, and "-" is standard input. With
---json they are one JSON value.` + decideHelp,
+		Short: "Answer a run's question",
+		Long: `Answer a run's question. The words are joined to one text; "-" reads standard input.
+With --json the text is a JSON value.` + decideHelp,
 		Example: `  mailroom answer notes "by the end of the week"
   mailroom answer notes --json '{"amount": 42}'`,
 		Args: cobra.MinimumNArgs(2),
 	}
 	output := formatFlag(cmd)
 	decideFlags(cmd, &d)
-	cmd.Flags().BoolVar(&raw, "json", false, "the answer is JSON")
+	cmd.Flags().BoolVar(&raw, "json", false, "parse the answer as JSON")
 	return m.withClient(cmd, func(c *client.Client, args []string) error {
 		text, err := m.text(args[1:])
 		if err != nil {
@@ -106,12 +106,12 @@ func answer(text string, raw bool) (json.RawMessage, error) {
 		return json.Marshal(text)
 	}
 	if !json.Valid([]byte(text)) {
-		return nil, exitErrorf(exitUsage, "", "%s is not JSON", cut(oneLine(text), 60))
+		return nil, exitErrorf(exitUsage, "", "invalid JSON: %s", cut(oneLine(text), 60))
 	}
 	return json.RawMessage(strings.TrimSpace(text)), nil
 }
 
-// withClient makes run the action of a command that talks to the server.
+// withClient sets run as the action of cmd and passes it a client of the server.
 func (m *Main) withClient(cmd *cobra.Command, run func(c *client.Client, args []string) error) *cobra.Command {
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		c, err := m.connect()

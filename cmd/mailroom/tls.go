@@ -17,15 +17,14 @@ import (
 	"mailroom/internal/recovery"
 )
 
-// loadTLS refuses an address that others could reach without anything that
-// encrypts. It returns the absolute path of the certificate and what serves it,
-// "" and nil without TLS.
+// loadTLS returns the absolute path of the certificate and the TLS configuration, or "" and
+// nil without TLS. It refuses an unencrypted address that other machines can reach.
 func loadTLS(c *config.Config, log *slog.Logger) (file string, secure *tls.Config, err error) {
 	if !c.TLS() {
 		if c.Exposed() && !c.BehindProxy {
 			return "", nil, exitErrorf(exitUsage,
-				"set tls_cert and tls_key in the configuration, or behind_proxy = true if a proxy in front of it encrypts",
-				"other machines could reach %s, and nothing would encrypt what is sent", c.Listen)
+				"set tls_cert and tls_key in the configuration, or behind_proxy = true if a proxy provides TLS",
+				"refusing to listen on %s without TLS: other machines can reach it", c.Listen)
 		}
 		return "", nil, nil
 	}
@@ -34,41 +33,41 @@ func loadTLS(c *config.Config, log *slog.Logger) (file string, secure *tls.Confi
 	}
 	renewed := &certificate{file: file, key: c.TLSKey, log: log}
 	if err := renewed.reload(); err != nil {
-		return "", nil, exitErrorf(exitUsage, "see tls_cert and tls_key in the configuration", "%w", err)
+		return "", nil, exitErrorf(exitUsage, "check tls_cert and tls_key in the configuration", "%w", err)
 	}
 	return file, &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: renewed.getCertificate}, nil
 }
 
-// certificate is read from its files again when they change, so that one that is
-// renewed is used from the next connection on.
+// certificate reloads its files when they change, so that new connections use a renewed
+// certificate.
 type certificate struct {
-	// set by guard
+	// set by loadTLS
 	file, key string
 	log       *slog.Logger
 
 	mu      sync.Mutex
 	now     *tls.Certificate // owned by mu
-	changed [2]time.Time     // owned by mu: of the files when they were last looked at
+	changed [2]time.Time     // owned by mu: modification times at the last reload
 }
 
-// getCertificate keeps to the certificate it has while the new files cannot be read: they
-// are written one after the other.
+// getCertificate returns the current certificate. While changed files cannot be loaded, for
+// example between the writes of the two files, it returns the previous one.
 func (c *certificate) getCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if err := c.reload(); err != nil {
-		c.log.Warn("the certificate was not renewed", "error", err)
+		c.log.Warn("certificate not reloaded", "error", err)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.now, nil
 }
 
-// reload reads files that have changed, once.
+// reload loads the files if they changed since the last call.
 func (c *certificate) reload() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	changed, err := c.modTimes()
 	if c.now != nil && changed == c.changed {
-		return nil // also if they are still missing, which was said
+		return nil // a file that is still missing was reported before
 	}
 	c.changed = changed
 	if err != nil {
@@ -82,7 +81,7 @@ func (c *certificate) reload() error {
 	return nil
 }
 
-// modTimes returns when the files were changed, a zero time for one that is missing.
+// modTimes returns the modification times of the files, a zero time for a missing file.
 func (c *certificate) modTimes() (changed [2]time.Time, err error) {
 	for i, path := range []string{c.file, c.key} {
 		info, statErr := os.Stat(path)
@@ -95,8 +94,8 @@ func (c *certificate) modTimes() (changed [2]time.Time, err error) {
 	return changed, err
 }
 
-// pinnedClient trusts exactly the certificate in file, whatever its names and its
-// issuer: a server's own folder says which one it has. "" trusts as usual.
+// pinnedClient returns a client that trusts exactly the certificate in file, regardless of its
+// names and issuer. With an empty file it returns a default client.
 func pinnedClient(file string) *http.Client {
 	if file == "" {
 		return &http.Client{}
@@ -104,8 +103,8 @@ func pinnedClient(file string) *http.Client {
 	return clientWithTLS(&tls.Config{
 		InsecureSkipVerify: true, // VerifyConnection is stricter
 		VerifyConnection: func(state tls.ConnectionState) (err error) {
-			defer recovery.Error(nil, "the check of a certificate", &err) // a transport dials on goroutines of its own
-			data, err := os.ReadFile(file)                                // again for each connection: it may have been renewed
+			defer recovery.Error(nil, "certificate check", &err) // runs on the transport's goroutine
+			data, err := os.ReadFile(file)                       // for each connection, because it may have been renewed
 			if err != nil {
 				return fmt.Errorf("read the server's certificate: %w", err)
 			}
@@ -114,16 +113,16 @@ func pinnedClient(file string) *http.Client {
 					if len(state.PeerCertificates) > 0 && bytes.Equal(block.Bytes, state.PeerCertificates[0].Raw) {
 						return nil
 					}
-					break // the first is the server's own
+					break // the first certificate is the server's own
 				}
 			}
-			return fmt.Errorf("the server at this address has another certificate than %s", file)
+			return fmt.Errorf("the server's certificate is not the one in %s", file)
 		},
 	})
 }
 
-// clientTrusting trusts the authorities in file beside those of the system. "" trusts
-// as usual.
+// clientTrusting returns a client that trusts the CA certificates in file and those of the
+// system. With an empty file it returns a default client.
 func clientTrusting(file string) (*http.Client, error) {
 	if file == "" {
 		return &http.Client{}, nil
@@ -134,10 +133,10 @@ func clientTrusting(file string) (*http.Client, error) {
 	}
 	roots, err := x509.SystemCertPool()
 	if err != nil {
-		roots = x509.NewCertPool() // a system without any
+		roots = x509.NewCertPool() // the system has no certificate pool
 	}
 	if !roots.AppendCertsFromPEM(data) {
-		return nil, exitErrorf(exitUsage, "set MAILROOM_CA to a file with certificates in PEM form", "there is no certificate in %s", file)
+		return nil, exitErrorf(exitUsage, "set MAILROOM_CA to a file with certificates in PEM form", "no certificate in %s", file)
 	}
 	return clientWithTLS(&tls.Config{RootCAs: roots}), nil
 }

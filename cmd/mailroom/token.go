@@ -15,10 +15,10 @@ import (
 func (m *Main) tokenCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "token",
-		Short: "Create, list or revoke tokens, and bound what they may have",
+		Short: "Create, list and revoke tokens, and set their quotas",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return &usageError{command: cmd.CommandPath(), err: errors.New("what to do with a token? create, list, revoke or quota")}
+			return &usageError{command: cmd.CommandPath(), err: errors.New("missing subcommand: create, list, revoke or quota")}
 		},
 	}
 	cmd.AddCommand(m.tokenCreateCommand(), m.tokenListCommand(), m.tokenRevokeCommand(), m.tokenQuotaCommand())
@@ -30,23 +30,23 @@ func (m *Main) tokenCreateCommand() *cobra.Command {
 	var scopes []string
 	cmd := &cobra.Command{
 		Use:   "create NAME",
-		Short: "Create a token and print its secret, this once",
-		Long: `Create a token and print its secret, this once: the server keeps a hash of it.
-NAME owns the threads that are made with it, and is the sender of its messages.
+		Short: "Create a token and print its secret once",
+		Long: `Create a token and print its secret once: the server stores only a hash of it. NAME is
+the owner of the threads and the sender of the messages created with the token.
 
-Scopes: read (look and follow), submit (send, edit, stop, retry), decide (answer
-tickets), work (run agents from another process), admin (everything, in all
-threads). A token sees the threads of its own name, with --namespace also those
-whose id begins so, and with admin all.`,
+Scopes: read (show and follow), submit (send, edit, stop, retry), decide (decide
+tickets), work (run agents from another process), metrics (read /metrics), admin
+(everything, in all threads). A token has access to the threads of its own name, with
+--namespace also to threads whose id starts with that prefix, with admin to all.`,
 		Example: `  mailroom token create laptop --scope read,submit,decide
   mailroom token create team --scope read --namespace team-
   MAILROOM_TOKEN=$(mailroom token create ci --scope read,submit) mailroom send "build it"`,
 		Args: cobra.ExactArgs(1),
 	}
 	output := formatFlag(cmd)
-	cmd.Flags().StringSliceVar(&scopes, "scope", nil, "what it may do: read, submit, decide, work, metrics, admin")
-	cmd.Flags().StringVar(&in.Namespace, "namespace", "", "also see the threads whose id begins with this")
-	cmd.Flags().StringSliceVar(&in.Agents, "agent", nil, "with the scope work: the agents that it may run (default all that the server does not run)")
+	cmd.Flags().StringSliceVar(&scopes, "scope", nil, "permissions: read, submit, decide, work, metrics, admin")
+	cmd.Flags().StringVar(&in.Namespace, "namespace", "", "also give access to threads whose id starts with this")
+	cmd.Flags().StringSliceVar(&in.Agents, "agent", nil, "with scope work: agents that it may run (default: all that the server does not run)")
 	quotas := quotaFlag(cmd)
 	return m.withClient(cmd, func(c *client.Client, args []string) error {
 		var err error
@@ -58,7 +58,7 @@ whose id begins so, and with admin all.`,
 			in.Scopes = append(in.Scopes, mailroom.Permission(strings.TrimSpace(s)))
 		}
 		if len(in.Scopes) == 0 {
-			return exitErrorf(exitUsage, "add --scope read,submit,decide, or what it needs of read, submit, decide, work, metrics and admin", "a token without scopes may do nothing")
+			return exitErrorf(exitUsage, "add --scope, such as --scope read,submit,decide; scopes are read, submit, decide, work, metrics and admin", "missing scopes")
 		}
 		t, err := c.CreateToken(cmd.Context(), in)
 		if err != nil {
@@ -89,9 +89,9 @@ func (m *Main) tokenListCommand() *cobra.Command {
 func (m *Main) tokenRevokeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "revoke NAME",
-		Short: "End what the holder of a token may do, at once",
-		Long: `End what the holder of a token may do, at once: what it has open is closed. The
-threads of its name stay, for admins and for the next token of that name.`,
+		Short: "Revoke a token",
+		Long: `Revoke a token at once and close its open connections. The threads of its name remain,
+for admins and for the next token of that name.`,
 		Example: `  mailroom token revoke laptop`,
 		Args:    cobra.ExactArgs(1),
 	}
@@ -99,17 +99,17 @@ threads of its name stay, for admins and for the next token of that name.`,
 		if err := c.RevokeToken(cmd.Context(), args[0]); err != nil {
 			return err
 		}
-		m.infof("token %s is revoked", args[0])
+		m.infof("revoked token %s", args[0])
 		return nil
 	})
 }
 
-// printCreatedToken prints the secret alone on Stdout, to be taken by a shell.
+// printCreatedToken prints only the secret on Stdout, so that a shell can capture it.
 func (m *Main) printCreatedToken(t api.CreatedToken, f format) error {
 	if f == asJSON {
 		return m.printJSON(t)
 	}
-	m.infof("token %s may %s; it is shown this once:", t.Name, joinScopes(t.Scopes))
+	m.infof("created token %s with scopes %s; the secret is shown once:", t.Name, joinScopes(t.Scopes))
 	_, err := fmt.Fprintln(m.Stdout, t.Secret)
 	return wrapPrintError(err)
 }
@@ -126,7 +126,7 @@ func (m *Main) printTokens(tokens []api.Token, f format) error {
 			m.when(&t.CreatedAt), m.when(t.UsedAt), m.when(t.RevokedAt),
 		})
 	}
-	return m.printList(rows, nil, "there are no tokens beside the operator's, which is in the data folder")
+	return m.printList(rows, nil, "no tokens except the operator's, which is in the data folder")
 }
 
 func joinScopes(scopes []mailroom.Permission) string {

@@ -14,10 +14,11 @@ import (
 func (m *Main) tokenQuotaCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "quota NAME",
-		Short: "Set what a token may have",
-		Long: `Set what a token may have: threads, bytes of their logs, notifications that it sent
-and that inboxes have not read, workers that are alive, and streams that are open. What is not named is as [limits] in the configuration says. 0 is any
-number. What is there stays when a quota is lowered below it.`,
+		Short: "Set the quotas of a token",
+		Long: `Set the quotas of a token: threads, bytes of their logs, notifications it sent that are
+still unread, live workers, and open streams. Quotas that are not set come from [limits]
+in the configuration. 0 means unlimited. Lowering a quota below the current use removes
+nothing.`,
 		Example: `  mailroom token quota laptop --quota threads=500 --quota bytes=1073741824
   mailroom token quota laptop`,
 		Args: cobra.ExactArgs(1),
@@ -37,15 +38,15 @@ number. What is there stays when a quota is lowered below it.`,
 	})
 }
 
-// quotaFlag adds --quota, and returns what it says.
+// quotaFlag adds --quota and returns a function that parses it.
 func quotaFlag(cmd *cobra.Command) func() (mailroom.Quotas, error) {
-	given := cmd.Flags().StringToString("quota", nil, "what it may have: threads=N, bytes=N, notifications=N, workers=N, streams=N; 0 is any number")
+	given := cmd.Flags().StringToString("quota", nil, "quotas: threads=N, bytes=N, notifications=N, workers=N, streams=N; 0 means unlimited")
 	return func() (mailroom.Quotas, error) {
 		q := mailroom.Quotas{}
 		for name, text := range *given {
 			n, err := strconv.ParseInt(text, 10, 64)
 			if err != nil {
-				return nil, exitErrorf(exitUsage, "give whole numbers, such as --quota threads=500", "the quota %s cannot be %q", name, text)
+				return nil, exitErrorf(exitUsage, "use whole numbers, such as --quota threads=500", "invalid quota %s=%q", name, text)
 			}
 			q[mailroom.Quota(name)] = n
 		}
@@ -53,7 +54,7 @@ func quotaFlag(cmd *cobra.Command) func() (mailroom.Quotas, error) {
 	}
 }
 
-// quotaUsage is what a token has of what it may have.
+// quotaUsage formats the use of a quota, with the limit if there is one.
 func quotaUsage(t api.Token, q mailroom.Quota) string {
 	used := t.Used.Of(q)
 	if limit := t.Quotas[q]; limit > 0 {

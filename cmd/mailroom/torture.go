@@ -32,10 +32,9 @@ const (
 	tortureVersion = "746f72747572"
 )
 
-// addTorture adds the agent that walks through all points, and dies at the one that
-// MAILROOM_TORTURE names. Its effects go to the file MAILROOM_TORTURE_FILE, and
-// MAILROOM_TORTURE_LIMIT says how many runs of it there are at a time, so that
-// another worker gets some.
+// addTorture adds the torture agent and kills the process at the point that MAILROOM_TORTURE
+// names. The agent's effects go to the file MAILROOM_TORTURE_FILE. MAILROOM_TORTURE_LIMIT
+// limits its concurrent runs, so that a second worker gets some.
 func addTorture(store mailroom.Store, r *agentSet) (mailroom.Store, error) {
 	d, err := killpoint.Parse(os.Getenv("MAILROOM_TORTURE"))
 	if err != nil {
@@ -58,8 +57,8 @@ func addTorture(store mailroom.Store, r *agentSet) (mailroom.Store, error) {
 	return d.Store(store), nil
 }
 
-// moreCommands adds a second worker: an engine in a process of its own, over the
-// ledger of a server that runs.
+// moreCommands adds a second worker: an engine in its own process on the store of a
+// running server.
 func (m *Main) moreCommands() []*cobra.Command {
 	cmd := &cobra.Command{Use: "torture-worker", Hidden: true, Args: cobra.NoArgs}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -103,11 +102,11 @@ func (m *Main) besideServer(ctx context.Context, dir datadir.Dir, c *config.Conf
 	group := &errgroup.Group{}
 	ledgerCtx, end := context.WithCancel(context.WithoutCancel(ctx))
 	group.Go(func() (err error) {
-		defer recovery.Error(log, "the ledger", &err)
+		defer recovery.Error(log, "ledger", &err)
 		return l.Run(ledgerCtx)
 	})
 	group.Go(func() (err error) {
-		defer recovery.Error(log, "the engine", &err)
+		defer recovery.Error(log, "engine", &err)
 		defer end()
 		return e.Run(ctx)
 	})

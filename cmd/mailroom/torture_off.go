@@ -8,8 +8,8 @@ import (
 	"mailroom"
 )
 
-// addTorture and moreCommands are where the build for the torture adds what it needs;
-// there is nothing of it in the program otherwise.
+// addTorture and moreCommands are hooks of the torture build. They do nothing in a normal
+// build.
 func addTorture(store mailroom.Store, _ *agentSet) (mailroom.Store, error) { return store, nil }
 
 func (m *Main) moreCommands() []*cobra.Command { return nil }

@@ -29,7 +29,7 @@ func newTrackerChannel(c *config.Config, agents map[string]engine.Agent, l *ledg
 	}
 	for _, name := range append([]string{t.Agent}, t.Agents...) {
 		if agents[name].Agent == nil {
-			log.Warn("this server does not run an agent that the tracker names: its issues wait for a worker elsewhere", "channel", o.Name, "agent", name)
+			log.Warn("agent of tracker is not run by this server; its issues wait for a remote worker", "channel", o.Name, "agent", name)
 		}
 	}
 	return channel.New(o)

@@ -7,8 +7,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// versionInfo is what -o json of version prints. Version is "devel" for a
-// build of a working tree, Revision the commit of the source if it is known.
+// versionInfo is the JSON output of mailroom version. Version is "devel" for a build from
+// a working tree; Revision is the source commit, if known.
 type versionInfo struct {
 	Version  string `json:"version"`
 	Revision string `json:"revision"`

@@ -171,14 +171,14 @@ func TestAWebhookIsAddedAndWhatIsPrintedWorks(t *testing.T) {
 		more []string
 		want string
 	}{
-		"no such agent":  {[]string{"--agent", "nobody"}, `there is no agent "nobody"`},
-		"this machine":   {[]string{"--url", r.URL}, "127.0.0.1 is a loopback address; to post there all the same, write it into allow"},
+		"no such agent":  {[]string{"--agent", "nobody"}, `unknown agent "nobody"`},
+		"this machine":   {[]string{"--url", r.URL}, "127.0.0.1 is a loopback address; to allow it, add it to allow"},
 		"without TLS":    {[]string{"--url", "http://example.org/"}, "it is not https"},
 		"no address":     {[]string{"--url", "example.org"}, "it is not a URL"},
 		"no network":     {[]string{"--allow", "ten"}, `"ten" is neither an address`},
 		"a short secret": {[]string{"--token-file", short}, "the secret has 4 bytes, but at least 24 are required: nothing was written"},
 		"a missing file": {[]string{"--token-file", "none"}, "no such file"},
-		"a strange name": {[]string{"--name", "a b"}, "a name has 1 to 64 letters"},
+		"a strange name": {[]string{"--name", "a b"}, "use 1 to 64 letters"},
 	} {
 		if code, talk := add(c.more...); code != exitUsage || !strings.Contains(talk, c.want) {
 			t.Errorf("%s: exit code %d, %s; want %q", name, code, talk, c.want)

@@ -26,92 +26,105 @@ import (
 )
 
 const (
-	// workCallTimeout bounds one call of a worker, so that there is time for another
-	// within a lease.
+	// workCallTimeout limits one call of a worker, so that a retry fits into the lease.
 	workCallTimeout = 10 * time.Second
-	// workRenewInterval is how soon a command that says nothing hears of a stop.
+	// workRenewInterval is the interval of renewals, which also deliver stop requests to a
+	// silent command.
 	workRenewInterval = 2 * time.Second
-	// workMaxIdleConns is how many connections to the server are kept.
+	// workMaxIdleConns limits the idle connections to the server.
 	workMaxIdleConns = 32
 )
 
-// workOptions is what mailroom work was asked to do.
+// workOptions are the options of mailroom work.
 type workOptions struct {
 	url, tokenFile string
 	agent          string
 	runs           int
 	name           string
 	env            []string
-	profile        string
-	permissions    string
+	profile        string   // PROGRAM[,permissions=MODE]
+	permissions    string   // the deprecated flag
 	isolation      string   // KIND[,user=NAME]
-	command        []string // of a profile, further arguments
+	command        []string // with a profile, further arguments
 }
 
 func (m *Main) workCommand() *cobra.Command {
 	var w workOptions
 	cmd := &cobra.Command{
 		Use:   "work --agent NAME [flags] [--profile PROGRAM] -- COMMAND [ARG…]",
-		Short: "Run an agent of a server elsewhere, with a command on this machine",
-		Long: `Run an agent of a server elsewhere, with a command on this machine.
+		Short: "Run an agent of a remote server on this machine",
+		Long: `Run an agent of a remote server with a command on this machine.
 
-Each run starts the command with the text of its message on standard input; what
-it writes to standard output is the reply, shown as it is written. It finds
-MAILROOM_RUN, MAILROOM_THREAD, MAILROOM_ATTEMPT and MAILROOM_IDEMPOTENCY_KEY in its
-environment, of ours PATH, HOME, the language and the like, and what --env names.
+Each run starts the command with the message text on standard input. Its standard output
+is the reply, streamed as it is written. The command's environment has MAILROOM_RUN,
+MAILROOM_THREAD, MAILROOM_ATTEMPT and MAILROOM_IDEMPOTENCY_KEY, basic variables of this
+process such as PATH, HOME and the locale, and those that --env names.
 
-With --profile codex or claude the command is that program: a thread is one of its
-sessions, what it does is shown, and what it asks is a ticket. What follows -- are
-further arguments for it.
+With --profile codex or claude, that program is the command. Each thread is one session of
+the program; its actions are shown, and its requests for approval become tickets. The
+arguments after -- are passed on to it.
 
-The token needs the scope work. It is read from --token-file or MAILROOM_TOKEN;
-without --url the server is found as by the other commands.
+The token needs the scope work and is read from --token-file or MAILROOM_TOKEN. Without
+--url the server is found in the same way as by the other commands.
 
-While the server is away, this waits for it, and goes on with its runs if that was
-shorter than a lease. SIGINT and SIGTERM let runs finish for 30 s and give back the
-rest; a second one ends it at once.`,
-		Example: `  mailroom work --url https://mail.example.org --agent coder --profile codex --permissions edit
+If the server is unreachable, the worker keeps retrying, and continues its runs if the
+outage was shorter than the lease. At SIGINT or SIGTERM, runs have 30 s to finish and the
+rest are released; a second signal exits at once.`,
+		Example: `  mailroom work --url https://mail.example.org --agent coder --profile codex,permissions=edit
   mailroom work --agent coder --isolation required,user=coder --profile claude
   MAILROOM_TOKEN=… mailroom work --url http://127.0.0.1:8420 --agent shout -- tr a-z A-Z`,
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&w.url, "url", "", "address of the server (default $MAILROOM_URL, else the one of the data folder)")
+	flags.StringVar(&w.url, "url", "", "server URL (default $MAILROOM_URL, else the server of the data folder)")
 	flags.StringVar(&w.tokenFile, "token-file", "", "file with the token (default $MAILROOM_TOKEN)")
-	flags.StringVar(&w.agent, "agent", "", "name of the agent, which the server must not run itself")
-	flags.IntVar(&w.runs, "runs", 1, "runs at once")
-	flags.StringVar(&w.name, "name", "", "how this machine is called in the list of workers (default its own name)")
-	flags.StringVar(&w.profile, "profile", "", "run this program, codex or claude, instead of a command")
-	flags.StringVar(&w.permissions, "permissions", "", "what the program may do: ask, read, edit or all (default what it has)")
-	flags.StringVar(&w.isolation, "isolation", config.IsolationAuto, "what keeps the command from the token and the data folder here: auto, required, namespace, landlock or none, and ,user=NAME for another user")
-	flags.StringSliceVar(&w.env, "env", nil, "variable of ours that the command may see too; may be repeated")
+	flags.StringVar(&w.agent, "agent", "", "name of the agent; the server must not run it itself")
+	flags.IntVar(&w.runs, "runs", 1, "maximum number of concurrent runs")
+	flags.StringVar(&w.name, "name", "", "name of this machine in the list of workers (default: its host name)")
+	flags.StringVar(&w.profile, "profile", "", "run this program instead of a command: codex or claude, with ,permissions=MODE (ask, read, edit or all)")
+	flags.StringVar(&w.permissions, "permissions", "", "use --profile PROGRAM,permissions=MODE")
+	_ = flags.MarkHidden("permissions") // fails only for an unknown flag
+	flags.StringVar(&w.isolation, "isolation", config.IsolationAuto, "isolation of the command from the token and the local data folder: auto, required, namespace, landlock or none; add ,user=NAME to run as another user")
+	flags.StringSliceVar(&w.env, "env", nil, "pass this environment variable on to the command; may be repeated")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		w.command = args
 		switch {
 		case w.agent == "":
-			return exitErrorf(exitUsage, "name one with --agent", "no agent is named")
+			return exitErrorf(exitUsage, "set --agent", "missing agent")
 		case w.runs < 1:
-			return exitErrorf(exitUsage, "give 1 or more", "--runs is %d", w.runs)
+			return exitErrorf(exitUsage, "use 1 or more", "invalid --runs %d", w.runs)
 		case w.profile == "" && len(args) == 0:
-			return exitErrorf(exitUsage, "write it behind --, or name a program with --profile", "there is no command")
+			return exitErrorf(exitUsage, "write it after --, or set --profile", "missing command")
 		case w.profile == "" && w.permissions != "":
-			return exitErrorf(exitUsage, "", "--permissions goes with --profile")
+			return exitErrorf(exitUsage, "use --profile PROGRAM,permissions=MODE", "--permissions needs --profile")
 		}
 		return m.work(cmd.Context(), w)
 	}
 	return cmd
 }
 
-// confinement reads --isolation: the same settings as those of an agent of the server.
+// confinement parses --isolation into the settings of a server's agent.
 func (w workOptions) confinement() (config.Confinement, error) {
 	kind, name, user := strings.Cut(w.isolation, ",user=")
 	c := config.Confinement{Isolation: kind, User: name}
 	if user && name == "" {
-		return c, fmt.Errorf("--isolation %q names no user; write ,user=NAME or leave it out", w.isolation)
+		return c, fmt.Errorf("--isolation %q has an empty user; use ,user=NAME or leave it out", w.isolation)
 	}
 	return c, config.CheckIsolation(kind)
 }
 
-// build makes the agent that is served.
+// program parses --profile into the name of a program and its permissions.
+func (w workOptions) program() (name, permissions string, err error) {
+	name, permissions, set := strings.Cut(w.profile, ",permissions=")
+	switch {
+	case !set:
+		return name, w.permissions, nil
+	case permissions == "" || w.permissions != "":
+		return "", "", fmt.Errorf("--profile %q: set permissions once, as ,permissions=MODE", w.profile)
+	}
+	return name, permissions, nil
+}
+
+// build builds the agent.
 func (w workOptions) build(s *sandbox) (mailroom.Agent, error) {
 	how, err := w.confinement()
 	if err != nil {
@@ -128,16 +141,20 @@ func (w workOptions) build(s *sandbox) (mailroom.Agent, error) {
 			Env: around.env, Dir: around.dir,
 		})
 	}
-	p := program.Find(w.profile)
+	profile, permissions, err := w.program()
+	if err != nil {
+		return nil, err
+	}
+	p := program.Find(profile)
 	if p == nil {
 		var known []string
 		for _, p := range program.All() {
 			known = append(known, p.Name)
 		}
-		return nil, fmt.Errorf("no program %q is known; known: %s", w.profile, strings.Join(known, ", "))
+		return nil, fmt.Errorf("unknown program %q; use %s", profile, strings.Join(known, ", "))
 	}
 	o := exec.ProgramOptions{
-		Profile: p, Args: w.command, Permissions: program.Mode(w.permissions), EnvAllow: append(exec.EnvAllow(p), w.env...),
+		Profile: p, Args: w.command, Permissions: program.Mode(permissions), EnvAllow: append(exec.EnvAllow(p), w.env...),
 		Isolation: around.isolation, Files: around.files, Env: around.env, Dir: around.dir,
 	}
 	if err := exec.Usable(o); err != nil {
@@ -146,7 +163,7 @@ func (w workOptions) build(s *sandbox) (mailroom.Agent, error) {
 	return exec.NewProgram(o)
 }
 
-// work serves an agent until ctx ends.
+// work runs an agent for the server until ctx is done.
 func (m *Main) work(ctx context.Context, w workOptions) error {
 	log := slog.New(slog.NewTextHandler(m.Stderr, nil))
 	agent, err := w.build(m.newWorkSandbox(w.tokenFile, log))
@@ -161,19 +178,19 @@ func (m *Main) work(ctx context.Context, w workOptions) error {
 		return exitErrorf(exitFailed, "", "%w", err)
 	}
 	if w.name == "" {
-		w.name, _ = os.Hostname() // only shown; "" if the system does not know
+		w.name, _ = os.Hostname() // only for display; may be ""
 	}
 	if u, err := url.Parse(d.url); err == nil && u.Scheme == "http" && !loopback(u.Hostname()) {
-		m.infof("nothing encrypts what goes to %s, the token neither", d.url)
+		m.infof("warning: the connection to %s is not encrypted, and neither is the token sent over it", d.url)
 	}
 	b := bus.New()
 	l, err := remote.Dial(ctx, client.New(d.url, d.token, client.WithHTTPClient(workClient(d.web)), client.WithTimeout(workCallTimeout)), b, remote.Options{
 		Agents: []string{w.agent}, Host: w.name, PID: os.Getpid(), Log: log,
-		OnOutage: func(err error) { m.infof("no server at %s yet, trying until it is there: %v", d.url, err) },
+		OnOutage: func(err error) { m.infof("no server at %s yet, retrying: %v", d.url, err) },
 	})
 	if err != nil {
 		if ctx.Err() != nil {
-			return nil // it was told to end before there was anything to do
+			return nil // interrupted before it connected
 		}
 		return explainWorkError(err)
 	}
@@ -182,14 +199,14 @@ func (m *Main) work(ctx context.Context, w workOptions) error {
 		Lease: l.LeaseTime(), Renew: min(workRenewInterval, l.LeaseTime()/3),
 	})
 	defer context.AfterFunc(ctx, func() {
-		defer recovery.Log(log, "the end of a command")
+		defer recovery.Log(log, "shutdown message")
 		m.printStopping()
 	})()
-	m.infof("serving agent %s of %s", w.agent, d.url)
+	m.infof("running agent %s for %s", w.agent, d.url)
 	live, quit := context.WithCancel(context.WithoutCancel(ctx))
 	var showing sync.WaitGroup
 	showing.Go(func() {
-		defer recovery.Log(log, "what sends live text")
+		defer recovery.Log(log, "live text sender")
 		l.Run(live)
 	})
 	err = e.Run(ctx)
@@ -204,12 +221,12 @@ func (m *Main) work(ctx context.Context, w workOptions) error {
 	return nil
 }
 
-// findWorkEndpoint finds the server, and a token that is not on the command line.
+// findWorkEndpoint finds the server and the token, which is never a command line argument.
 func (m *Main) findWorkEndpoint(w workOptions) (d endpoint, err error) {
 	if w.url == "" {
 		d, err = m.findEndpoint()
 	} else if d.url = w.url; !isAddress(w.url) {
-		return d, exitErrorf(exitUsage, "give an address such as https://mail.example.org", "--url is %q, which is no address of a server", w.url)
+		return d, exitErrorf(exitUsage, "use a URL such as https://mail.example.org", "--url %q is not a server address", w.url)
 	} else {
 		m.url, d.token = w.url, m.Env("MAILROOM_TOKEN")
 		d.web, err = clientTrusting(m.Env("MAILROOM_CA"))
@@ -225,24 +242,24 @@ func (m *Main) findWorkEndpoint(w workOptions) (d endpoint, err error) {
 		d.token = strings.TrimSpace(string(raw))
 	}
 	if d.token == "" {
-		return d, exitErrorf(exitServer, "set MAILROOM_TOKEN, or name a file that holds it with --token-file", "there is no token for %s", d.url)
+		return d, exitErrorf(exitServer, "set MAILROOM_TOKEN or --token-file", "missing token for %s", d.url)
 	}
 	return d, nil
 }
 
-// explainWorkError says what to do about a server that does not want this worker.
+// explainWorkError turns the server's refusal of this worker into an exit error with a hint.
 func explainWorkError(err error) error {
 	switch mailroom.CodeOf(err) {
 	case mailroom.CodeForbidden:
-		return exitErrorf(exitServer, "it needs the scope work, and the agent among those that it may work for", "this token may not do that: %w", err)
+		return exitErrorf(exitServer, "the token needs the scope work and must allow the agent", "not authorized: %w", err)
 	case mailroom.CodeConflict, mailroom.CodeInvalid:
 		return exitErrorf(exitUsage, "", "%w", err)
 	}
 	return err
 }
 
-// workClient gives a worker connections that it can keep: as many as it has calls
-// at a time, and one call each, so that a dead one takes no other with it.
+// workClient returns an HTTP/1 client that keeps one connection for each concurrent call, so that
+// a dead connection affects one call only.
 func workClient(web *http.Client) *http.Client {
 	transport, ok := web.Transport.(*http.Transport)
 	if !ok {

@@ -29,7 +29,7 @@ func (h *fixture) startWorker(command ...string) *process {
 	cmd := exec.Command("mailroom", append([]string{"work", "--agent", "far", "--"}, command...)...)
 	cmd.Dir = string(h.dir)
 	w := h.startProcess(cmd, "MAILROOM_DATA="+string(h.dir))
-	if _, err := w.until("msg=working"); err != nil {
+	if _, err := w.until("worker registered"); err != nil {
 		h.t.Fatal(err)
 	}
 	return w
@@ -306,7 +306,7 @@ func TestTwoWorkersElsewhereShareTheRuns(t *testing.T) {
 		holders[*r.Worker] = true
 	}
 	if len(holders) != 2 {
-		t.Errorf("two runs at once are with %d workers, which take one each", len(holders))
+		t.Errorf("two maximum number of concurrent runs are with %d workers, which take one each", len(holders))
 	}
 	for _, id := range runs { // who opens the gate cannot tell for whom
 		if code, stderr := h.run(t.Context(), io.Discard, "run", "cancel", id); code != exitDone {
@@ -340,8 +340,8 @@ func TestWorkSaysWhatIsInItsWay(t *testing.T) {
 		{[]string{"--agent", "echo", "--", "cat"}, exitUsage, `agent "echo" is run by this server`},
 		{[]string{"--agent", "a b", "--", "cat"}, exitUsage, "letters, digits"},
 		{[]string{"--", "cat"}, exitUsage, "--agent"},
-		{[]string{"--agent", "far"}, exitUsage, "there is no command"},
-		{[]string{"--agent", "far", "--profile", "cody"}, exitUsage, "known: claude, codex"},
+		{[]string{"--agent", "far"}, exitUsage, "missing command"},
+		{[]string{"--agent", "far", "--profile", "cody"}, exitUsage, "use claude, codex"},
 		{[]string{"--agent", "far", "--permissions", "read", "--", "cat"}, exitUsage, "--profile"},
 		{[]string{"--agent", "far", "--runs", "0", "--", "cat"}, exitUsage, "--runs"},
 		{[]string{"--agent", "far", "--url", "example.org", "--", "cat"}, exitUsage, "--url"},

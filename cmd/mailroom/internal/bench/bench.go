@@ -11,79 +11,78 @@ import (
 	"time"
 )
 
-// Parts that can be measured.
+// Names of the parts.
 const (
-	PartRuns    = "runs"    // complete runs a second, with as many submits as go
-	PartLatency = "latency" // at steady rates
-	PartGrowth  = "growth"  // what a long log and a long queue cost
-	PartRestart = "restart" // until a server with a backlog serves
+	PartRuns    = "runs"    // complete runs per second at full load
+	PartLatency = "latency" // times at steady rates
+	PartGrowth  = "growth"  // cost of a long log and a long queue
+	PartRestart = "restart" // time until a server with a backlog serves requests
 	PartFanout  = "fanout"  // one run with many readers
-	PartStalled = "stalled" // what readers that take nothing cost the others
-	PartMemory  = "memory"  // and disk
+	PartStalled = "stalled" // cost of stalled readers
+	PartMemory  = "memory"  // memory and disk per object
 )
 
-// Parts returns the names of all parts, in the order in which they are measured.
+// Parts returns the names of all parts, in their documented order.
 func Parts() []string {
 	return []string{PartRuns, PartLatency, PartGrowth, PartRestart, PartFanout, PartStalled, PartMemory}
 }
 
 // Options of a measurement.
 type Options struct {
-	// Dir is where the measured files are made, in a folder of their own
-	// that is removed at the end; "" is the system's for temporary files.
+	// Dir is where the temporary folder of the measurement is created; "" is the
+	// system's folder for temporary files.
 	Dir string
-	For time.Duration // how long each rate is measured
+	For time.Duration // duration of each measurement
 	// Scale is the fraction of the full sizes (10,000 threads, 100,000
-	// entries, 1,000,000 queued runs, 1,000 readers, …): 1 for figures, less
-	// for a trial.
+	// entries, 1,000,000 queued runs, 1,000 readers, …); less than 1 is for quick
+	// trials.
 	Scale     float64
-	Producers int // that submit at the same time
-	Slots     int // runs at the same time
+	Producers int // concurrent submits
+	Slots     int // concurrent runs
 	Version   string
-	// Executable is the path of this program, which is started as a server and
-	// as readers.
+	// Executable is the path of this program, which bench starts as a server and as
+	// readers.
 	Executable string
-	// Config is a configuration in which the agent echo has no pace, and
-	// AgentVersion the version it then has.
+	// Config is a configuration in which the agent echo has no pace. AgentVersion is its
+	// version.
 	Config       string
 	AgentVersion string
-	Progress     func(format string, args ...any) // progress
+	Progress     func(format string, args ...any) // prints progress
 }
 
-// Limits of the options: beyond them a measurement would measure the machine's
-// swapping.
+// Limits of the options. Larger values would measure swapping.
 const (
 	MaxFor       = time.Hour
 	MaxProducers = 4096
 	MaxSlots     = 4096
 )
 
-// Check refuses options that make no sense, in plain words.
+// Check validates the options.
 func (o *Options) Check() error {
 	switch {
 	case o.For < 100*time.Millisecond || o.For > MaxFor:
-		return fmt.Errorf("--for is %s: choose a time from 100ms to %s", o.For, MaxFor)
+		return fmt.Errorf("invalid --for %s: use 100ms to %s", o.For, MaxFor)
 	case !(o.Scale > 0 && o.Scale <= 1):
-		return fmt.Errorf("--scale is %v: choose a fraction above 0, up to 1", o.Scale)
+		return fmt.Errorf("invalid --scale %v: use a fraction above 0, at most 1", o.Scale)
 	case o.Producers < 1 || o.Producers > MaxProducers:
-		return fmt.Errorf("--producers is %d: choose 1 to %d", o.Producers, MaxProducers)
+		return fmt.Errorf("invalid --producers %d: use 1 to %d", o.Producers, MaxProducers)
 	case o.Slots < 1 || o.Slots > MaxSlots:
-		return fmt.Errorf("--slots is %d: choose 1 to %d", o.Slots, MaxSlots)
+		return fmt.Errorf("invalid --slots %d: use 1 to %d", o.Slots, MaxSlots)
 	}
 	return nil
 }
 
-// scaled is a full size at the scale of the measurement, at least least.
+// scaled returns full times the scale, at least least.
 func (o *Options) scaled(full, least int) int {
 	return max(least, int(float64(full)*o.Scale))
 }
 
-// warmup is how long a load runs before it is measured.
+// warmup returns the duration of a load before it is measured.
 func (o *Options) warmup() time.Duration {
 	return min(o.For/5, 3*time.Second)
 }
 
-// Result is what was measured. Parts that were not asked for are nil.
+// Result is the result of a measurement. Parts that were not selected are nil.
 type Result struct {
 	Machine  Machine  `json:"machine"`
 	Settings Settings `json:"settings"`
@@ -96,7 +95,7 @@ type Result struct {
 	Memory   *Memory  `json:"memory,omitempty"`
 }
 
-// Settings say under which load.
+// Settings describes the load.
 type Settings struct {
 	Seconds       float64 `json:"seconds"`
 	WarmupSeconds float64 `json:"warmup_seconds"`
@@ -106,7 +105,7 @@ type Settings struct {
 	Threads       int     `json:"threads"`
 }
 
-// threads of a load, which are taken in turn.
+// threads is the number of threads of a load, used in turn.
 const threads = 10_000
 
 // bench is one measurement.
@@ -116,15 +115,15 @@ type bench struct {
 	result *Result
 }
 
-// Run measures the parts that are named. When ctx ends it stops early with
-// ctx's error. It removes what it has made, whatever happens.
+// Run measures the given parts. It stops with ctx's error when ctx is done, and removes its
+// files in every case.
 func Run(ctx context.Context, o Options, parts []string) (result *Result, err error) {
 	if err := o.Check(); err != nil {
 		return nil, err
 	}
 	folder, err := os.MkdirTemp(o.Dir, "mailroom-bench-*")
 	if err != nil {
-		return nil, fmt.Errorf("make a folder to measure in: %w", err)
+		return nil, fmt.Errorf("create a temporary folder: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
 	b := &bench{Options: o, dir: folder, result: &Result{Settings: Settings{
@@ -138,7 +137,7 @@ func Run(ctx context.Context, o Options, parts []string) (result *Result, err er
 		name    string
 		measure func(ctx context.Context, dir string) error
 	}{
-		{PartMemory, b.memory}, // first: what others leave behind would be counted
+		{PartMemory, b.memory}, // first, because it would count memory of the other parts
 		{PartRuns, b.runs}, {PartLatency, b.latency}, {PartGrowth, b.growth}, {PartRestart, b.restart}, {PartFanout, b.fanout},
 		{PartStalled, b.stalled},
 	} {
@@ -152,7 +151,7 @@ func Run(ctx context.Context, o Options, parts []string) (result *Result, err er
 	return b.result, nil
 }
 
-// inTempDir gives f a folder of its own and removes it.
+// inTempDir calls f with a new folder and removes it afterwards.
 func (b *bench) inTempDir(name string, f func(dir string) error) error {
 	dir := filepath.Join(b.dir, name)
 	if err := mkdir(dir); err != nil {
@@ -163,7 +162,7 @@ func (b *bench) inTempDir(name string, f func(dir string) error) error {
 
 func mkdir(dir string) error { return os.Mkdir(dir, 0o700) }
 
-// runs measures how many complete runs a second go.
+// runs measures complete runs per second.
 func (b *bench) runs(ctx context.Context, dir string) error {
 	b.Progress("runs: %d producers, %d threads, %s after %s of warm-up", b.Producers, b.result.Settings.Threads, b.For, b.warmup())
 	r, err := b.measureLoad(ctx, dir, load{})
@@ -171,7 +170,7 @@ func (b *bench) runs(ctx context.Context, dir string) error {
 	return err
 }
 
-// latency measures at steady rates, and at as many as go.
+// latency measures times at steady rates and at full load.
 func (b *bench) latency(ctx context.Context, dir string) error {
 	for _, rate := range []int{100, 1000, 0} {
 		if rate == 0 && b.result.Runs != nil {
@@ -193,10 +192,10 @@ func (b *bench) latency(ctx context.Context, dir string) error {
 	return nil
 }
 
-// Rate is a rate in words.
+// Rate formats a rate.
 func Rate(perSecond int) string {
 	if perSecond == 0 {
-		return "as many as go"
+		return "full load"
 	}
-	return strconv.Itoa(perSecond) + " submits a second"
+	return strconv.Itoa(perSecond) + " submits/s"
 }

@@ -12,7 +12,7 @@ import (
 	"sync"
 )
 
-// child is this program in a process of its own.
+// child is a child process that runs this program.
 type child struct {
 	cmd   *exec.Cmd
 	stdin io.WriteCloser
@@ -22,8 +22,8 @@ type child struct {
 	err  error
 }
 
-// startChild starts this program. Its talk is what it writes to standard error, its
-// data what it writes to standard output; lines has the one that is wanted.
+// startChild starts this program as a child process. lines reads its standard error if talk is
+// set, else its standard output.
 func (b *bench) startChild(ctx context.Context, env []string, talk bool, args ...string) (*child, error) {
 	cmd := exec.CommandContext(ctx, b.Executable, args...)
 	cmd.Env = append(os.Environ(), env...)
@@ -45,7 +45,7 @@ func (b *bench) startChild(ctx context.Context, env []string, talk bool, args ..
 	return &child{cmd: cmd, stdin: stdin, lines: bufio.NewReader(out)}, nil
 }
 
-// waitLine waits for a line that begins with words.
+// waitLine reads lines until one starts with prefix, and returns that line.
 func (c *child) waitLine(words string) (string, error) {
 	said := ""
 	for {
@@ -55,28 +55,28 @@ func (c *child) waitLine(words string) (string, error) {
 		}
 		said += line
 		if err != nil {
-			return "", fmt.Errorf("it ended: %w: %s", errors.Join(c.wait(), err), strings.TrimSpace(said))
+			return "", fmt.Errorf("child process ended: %w: %s", errors.Join(c.wait(), err), strings.TrimSpace(said))
 		}
 	}
 }
 
-// wait waits until it has ended.
+// wait waits until the process has ended.
 func (c *child) wait() error {
 	c.once.Do(func() { c.err = c.cmd.Wait() })
 	return c.err
 }
 
-// finish lets it end by itself, which it does when its standard input ends.
+// finish closes the standard input, which ends the process, and waits.
 func (c *child) finish() error {
 	return errors.Join(c.stdin.Close(), c.wait())
 }
 
-// kill ends it at once, as a loss of power would.
+// kill kills the process.
 func (c *child) kill() error {
 	if err := c.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}
-	// It ends with the signal, which is no error of ours.
+	// The exit status of the kill is expected.
 	if err := c.wait(); err != nil {
 		if _, ok := errors.AsType[*exec.ExitError](err); !ok {
 			return err

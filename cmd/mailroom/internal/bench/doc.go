@@ -1,9 +1,9 @@
-// Package bench measures what the parts of Mailroom can do on the machine it
-// runs on: the real ledger, engine, streams and server over a real SQLite file,
-// with every acknowledgement on disk before it is given.
+// Package bench measures the performance of Mailroom on the current machine, with the real
+// ledger, engine, streams and server on a real SQLite file. Every acknowledgement is on disk
+// before it is sent.
 //
-// Each part of a measurement has a folder of its own, which is removed when it
-// ends. Times are taken by the callers' clock: a submit's from the call to the
-// answer, a start's and an end's from the call of the submit to the moment at
-// which the agent is entered and the completion is durable and told.
+// Each part of a measurement uses its own folder and removes it at the end. Times are
+// measured by the callers: the submit time from the call to the response; the start and end
+// times from the call of the submit until the agent starts, and until the completion is
+// durable and published.
 package bench

@@ -14,46 +14,46 @@ import (
 	"mailroom"
 )
 
-// driver submits a load and hears of its runs.
+// driver submits a load and observes its runs.
 type driver struct {
 	load
 	fixture     *fixture
 	producers   int
 	threads     int
 	created     time.Time
-	submitTimes []submitTime // by number, in turn
+	submitTimes []submitTime // ring buffer, indexed by the number of the submit
 	slots       chan struct{}
 
 	next      atomic.Int64  // number of the next submit
-	submitted atomic.Int64  // answered
-	ended     atomic.Int64  // completed, or else
+	submitted atomic.Int64  // acknowledged
+	ended     atomic.Int64  // ended in any status
 	first     chan struct{} // closed when the first run has ended
 	recording atomic.Bool
 
 	submits, starts, dones, urgents histogram
 }
 
-// submitTime says when a run was submitted. Numbers come around, so it also says
-// which one it was.
+// submitTime is the time of a submit. The ring buffer reuses entries, so it also has the number of
+// the submit.
 type submitTime struct {
 	number atomic.Int64
 	at     atomic.Int64 // since the driver was made, in ns
 }
 
-// urgentPrefix is what the request ids of urgent submits begin with.
+// urgentPrefix is the prefix of the request ids of urgent submits.
 const urgentPrefix = "urgent-"
 
-// urgentProducers are few: what they submit is a small part of a load.
+// urgentProducers is small, because urgent submits are a small part of a load.
 const urgentProducers = 4
 
-// schedule says when the next submit of a steady rate is due.
+// schedule paces submits at a steady rate.
 type schedule struct {
-	rate  int // a second; 0: at once
+	rate  int // per second; 0: unlimited
 	began time.Time
 	taken atomic.Int64
 }
 
-// wait waits for the next turn.
+// wait waits until the next submit is due.
 func (s *schedule) wait(ctx context.Context) error {
 	if s.rate == 0 {
 		return context.Cause(ctx)
@@ -62,7 +62,7 @@ func (s *schedule) wait(ctx context.Context) error {
 	return sleepUntil(ctx, s.began.Add(time.Duration(turn*float64(time.Second))))
 }
 
-// newDriver opens a file in dir for a load.
+// newDriver returns a driver with a new fixture in dir.
 func (b *bench) newDriver(ctx context.Context, dir string, l load) (*driver, error) {
 	room := l.backlog
 	if room == 0 {
@@ -77,10 +77,10 @@ func (b *bench) newDriver(ctx context.Context, dir string, l load) (*driver, err
 	return d, err
 }
 
-// errMeasured ends the producers when all is measured.
+// errMeasured ends the producers after the measurement.
 var errMeasured = errors.New("measured")
 
-// produce submits, one run after another, until ctx ends.
+// produce submits one run after another until ctx is done.
 func (d *driver) produce(ctx context.Context, when *schedule, urgent bool) error {
 	for {
 		err := when.wait(ctx)
@@ -96,9 +96,9 @@ func (d *driver) produce(ctx context.Context, when *schedule, urgent bool) error
 	}
 }
 
-// fill submits so many runs as fast as many producers can.
+// fill submits runs as fast as possible.
 func (d *driver) fill(ctx context.Context, runs int) error {
-	// The first alone: it is the first in every order.
+	// The first run alone, so that it is the first in every order.
 	if err := d.submit(ctx, false); err != nil {
 		return err
 	}
@@ -118,7 +118,7 @@ func (d *driver) fill(ctx context.Context, runs int) error {
 	return group.Wait()
 }
 
-// submit submits one run, when there is room for it.
+// submit submits one run as soon as fewer than the maximum are outstanding.
 func (d *driver) submit(ctx context.Context, urgent bool) error {
 	select {
 	case d.slots <- struct{}{}:
@@ -135,7 +135,7 @@ func (d *driver) submit(ctx context.Context, urgent bool) error {
 		now := 0
 		in.Priority, in.Thread, in.Origin.RequestID = &now, "urgent-"+in.Thread, urgentPrefix+in.Origin.RequestID
 	}
-	// Not ctx: a submit that began is waited for, so that all are counted.
+	// Detached from ctx, so that every submit that began is counted.
 	if _, err := d.fixture.ledger.Submit(context.WithoutCancel(ctx), in); err != nil {
 		return fmt.Errorf("submit run %d: %w", n, err)
 	}
@@ -146,8 +146,7 @@ func (d *driver) submit(ctx context.Context, urgent bool) error {
 	return nil
 }
 
-// newSubmit is the n-th submit of a load. Its number travels as the request id,
-// as one that came over HTTP has it.
+// newSubmit returns the n-th submit of a load. The request id holds the number.
 func (d *driver) newSubmit(n int64) mailroom.Submit {
 	number := strconv.FormatInt(n, 10)
 	return mailroom.Submit{
@@ -158,8 +157,8 @@ func (d *driver) newSubmit(n int64) mailroom.Submit {
 	}
 }
 
-// latency is how long ago the run was submitted. It is not known of runs that
-// waited for so long that others took their marks.
+// latency returns the time since a run was submitted. ok is false if the ring buffer has reused
+// the entry.
 func (d *driver) latency(r *mailroom.Run) (took time.Duration, urgent, ok bool) {
 	number, urgent := strings.CutPrefix(r.Origin.RequestID, urgentPrefix)
 	n, err := strconv.ParseInt(number, 10, 64)
@@ -171,7 +170,7 @@ func (d *driver) latency(r *mailroom.Run) (took time.Duration, urgent, ok bool) 
 	return time.Since(d.created) - time.Duration(at), urgent, m.number.Load() == n
 }
 
-// onAgentStart hears that an agent begins.
+// onAgentStart records the start of an agent.
 func (d *driver) onAgentStart(r *mailroom.Run) {
 	took, urgent, ok := d.latency(r)
 	switch {
@@ -183,7 +182,7 @@ func (d *driver) onAgentStart(r *mailroom.Run) {
 	}
 }
 
-// onRunEnd hears that a run is durably over.
+// onRunEnd records the durable end of a run.
 func (d *driver) onRunEnd(r *mailroom.Run) {
 	if took, urgent, ok := d.latency(r); ok && !urgent && d.recording.Load() {
 		d.dones.add(took)
@@ -191,13 +190,12 @@ func (d *driver) onRunEnd(r *mailroom.Run) {
 	if d.ended.Add(1) == 1 {
 		close(d.first)
 	}
-	<-d.slots // there is one for each run that has not ended
+	<-d.slots // one entry for each run that has not ended
 }
 
-// drain waits until every run has ended, and looks whether the store says the
-// same of them.
+// drain waits until all runs have ended, and checks that the store has them as completed.
 func (d *driver) drain(ctx context.Context) error {
-	for range cap(d.slots) { // all the room there is, when nobody else has any
+	for range cap(d.slots) { // all slots are free once no run is outstanding
 		select {
 		case d.slots <- struct{}{}:
 		case <-ctx.Done():

@@ -15,22 +15,22 @@ import (
 	"mailroom/stream"
 )
 
-// Fanout is one run that writes, and its readers, which are in a process of
-// their own and connected over HTTP on the loopback.
+// Fanout is the result of one run with many readers, which run in another process and
+// connect over HTTP on the loopback interface.
 type Fanout struct {
-	Sockets          bool    `json:"sockets"` // they read over WebSockets, not streams of events
+	Sockets          bool    `json:"sockets"` // readers use WebSockets instead of event streams
 	Readers          int     `json:"readers"`
-	PiecesPerSecond  float64 `json:"pieces_per_second"` // that the run wrote
+	PiecesPerSecond  float64 `json:"pieces_per_second"` // streamed by the run
 	Seconds          float64 `json:"seconds"`
 	DeliveriesPerSec float64 `json:"deliveries_per_second"` // events with live text, to all readers
-	// ServerCores is the processor's time of the server's process in a second,
-	// ReaderCores that of the readers'.
+	// ServerCores and ReaderCores are the CPU seconds per second of the server's and the
+	// readers' processes.
 	ServerCores float64 `json:"server_cores"`
 	ReaderCores float64 `json:"reader_cores"`
-	// Delay is from the writing of a piece to when a reader has it.
+	// Delay is the time from streaming a delta to its arrival at a reader.
 	Delay Times `json:"delay"`
-	// LostBytes is the text that readers did not get live, and CutOff how many
-	// of their connections ended before the run.
+	// LostBytes is the text that readers did not receive live. CutOff is the number of
+	// connections that ended before the run.
 	LostBytes int64 `json:"lost_bytes"`
 	CutOff    int   `json:"cut_off"`
 }
@@ -43,8 +43,8 @@ const (
 	fanoutThread  = "fanout"
 )
 
-// pacedAgent is the agent of the fanout: it writes a piece every 20 ms, each with
-// the time at which it was written.
+// pacedAgent is the agent of the fanout part. It streams a delta every 20 ms that contains the
+// current time.
 type pacedAgent struct {
 	begin chan struct{}
 	last  time.Duration
@@ -58,8 +58,7 @@ func (s pacedAgent) Run(ctx context.Context, session mailroom.Session) error {
 	}
 	began := time.Now()
 	for i := range s.pieces() {
-		// By a schedule, so that a moment in which the machine was busy is
-		// made up for.
+		// On a fixed schedule, to catch up after a delay.
 		if err := sleepUntil(ctx, began.Add(time.Duration(i+1)*pieceEvery)); err != nil {
 			return err
 		}
@@ -72,8 +71,7 @@ func (s pacedAgent) Run(ctx context.Context, session mailroom.Session) error {
 
 func (s pacedAgent) pieces() int { return int(s.last / pieceEvery) }
 
-// fanout measures one run with many readers, of streams of events and over
-// WebSockets.
+// fanout measures one run with many readers, over event streams and over WebSockets.
 func (b *bench) fanout(ctx context.Context, dir string) error {
 	for _, sockets := range []bool{false, true} {
 		name := map[bool]string{false: "events", true: "sockets"}[sockets]
@@ -87,7 +85,7 @@ func (b *bench) fanout(ctx context.Context, dir string) error {
 
 func (b *bench) measureFanout(ctx context.Context, dir string, sockets bool) (err error) {
 	n := b.scaled(fanoutReaders, 10)
-	b.Progress("fanout: %d readers %s of a run that writes 50 pieces a second", n, readerTransport(sockets))
+	b.Progress("fanout: %d readers over %s of a run with 50 deltas/s", n, readerTransport(sockets))
 	a := pacedAgent{begin: make(chan struct{}), last: min(b.For, maxFanoutTime)}
 	ended := make(chan struct{}, 1)
 	h, err := newFixture(ctx, dir, b.AgentVersion, func(*mailroom.Run) { ended <- struct{}{} })
@@ -132,22 +130,22 @@ func (b *bench) measureFanout(ctx context.Context, dir string, sockets bool) (er
 	return nil
 }
 
-// readerTransport says what the readers read.
+// readerTransport names the transport of the readers.
 func readerTransport(sockets bool) string {
 	if sockets {
-		return "over WebSockets"
+		return "WebSockets"
 	}
-	return "of streams of events"
+	return "event streams"
 }
 
-// httpServer is the HTTP server of a house.
+// httpServer is the HTTP server of a fixture.
 type httpServer struct {
 	url, token string
 	stop       context.CancelFunc
 	done       chan error
 }
 
-// serve starts a server that lets so many readers in.
+// serve starts a server that accepts the given number of readers.
 func (h *fixture) serve(readers int) (*httpServer, error) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -168,8 +166,8 @@ func (f *httpServer) close() error {
 	return <-f.done
 }
 
-// startReaders returns when so many readers of the thread are connected. Over
-// WebSockets they read until so many runs have ended.
+// startReaders starts n readers of the thread and returns when they are connected. Over
+// WebSockets they read until the given number of runs has ended.
 func (b *bench) startReaders(ctx context.Context, f *httpServer, n int, sockets bool, runs int) (*child, error) {
 	env := []string{"MAILROOM_URL=" + f.url, "MAILROOM_TOKEN=" + f.token}
 	args := []string{"bench", "readers", strconv.Itoa(n), fanoutThread}

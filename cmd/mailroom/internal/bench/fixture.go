@@ -23,8 +23,7 @@ import (
 // agentName is the agent of the loads.
 const agentName = "echo"
 
-// fixture is a server's worth of parts over one file. It is wired as a server is,
-// with its metrics.
+// fixture holds the components of a server on one file, wired as in a server.
 type fixture struct {
 	store   *sqlite.Store
 	path    string
@@ -36,16 +35,16 @@ type fixture struct {
 	cancelLedger context.CancelFunc
 	ledgerDone   chan error
 
-	// set while there is an engine
+	// Set while an engine runs.
 	cancelEngine context.CancelFunc
 	engineDone   chan error
 
-	// counted since the last look
+	// Totals.
 	commits, operations, commitNanos atomic.Int64 // the last in ns
 }
 
-// newFixture opens the file in dir and starts the ledger. ended hears of every run
-// that has ended.
+// newFixture opens the store in dir and starts the ledger. It calls ended for every run that
+// has ended.
 func newFixture(ctx context.Context, dir, version string, ended func(*mailroom.Run)) (*fixture, error) {
 	path := filepath.Join(dir, "mailroom.db")
 	store, err := sqlite.Open(ctx, path, sqlite.Options{})
@@ -74,14 +73,14 @@ func newFixture(ctx context.Context, dir, version string, ended func(*mailroom.R
 		},
 		Log: slog.New(slog.DiscardHandler),
 	})
-	// Not ctx: what ends the parts is close, in their order.
+	// Detached from ctx, because close stops the components in order.
 	ledgerCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	h.cancelLedger = stop
 	go func() { h.ledgerDone <- h.ledger.Run(ledgerCtx) }() // close waits for it
 	return h, nil
 }
 
-// startEngine starts an engine that runs agent in so many slots.
+// startEngine starts an engine that runs agent with the given number of slots.
 func (h *fixture) startEngine(agent mailroom.Agent, slots int) {
 	e := engine.New(h.ledger, h.bus, engine.Options{
 		Agents: map[string]engine.Agent{agentName: {Agent: agent, Version: h.version}},
@@ -93,7 +92,7 @@ func (h *fixture) startEngine(agent mailroom.Agent, slots int) {
 	})
 	ctx, stop := context.WithCancel(context.Background())
 	h.cancelEngine, h.engineDone = stop, make(chan error, 1)
-	go func() { h.engineDone <- e.Run(ctx) }() // rest waits for it
+	go func() { h.engineDone <- e.Run(ctx) }() // stopEngine waits for it
 }
 
 // stopEngine ends the engine, if there is one.
@@ -106,7 +105,7 @@ func (h *fixture) stopEngine() error {
 	return <-h.engineDone
 }
 
-// close ends the parts in their order, and closes the file.
+// close stops the components in order and closes the store.
 func (h *fixture) close() error {
 	err := h.stopEngine()
 	h.cancelLedger()
@@ -128,7 +127,7 @@ func (t timedAgent) Run(ctx context.Context, s mailroom.Session) error {
 	return t.echo.Run(ctx, s)
 }
 
-// databaseSize is how many bytes the pages of the database have, wherever they are.
+// databaseSize returns the size of the database's pages in bytes, including pages in the WAL.
 func (h *fixture) databaseSize(ctx context.Context) (bytes int64, err error) {
 	db, err := sql.Open("sqlite", h.path)
 	if err != nil {
@@ -141,7 +140,7 @@ func (h *fixture) databaseSize(ctx context.Context) (bytes int64, err error) {
 	return bytes, nil
 }
 
-// diskUsage is how many bytes the files in dir have.
+// diskUsage returns the total size of the files in dir.
 func diskUsage(dir string) (int64, error) {
 	var sum int64
 	err := filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {

@@ -15,38 +15,37 @@ import (
 	"mailroom/ledger"
 )
 
-// Growth is what the length of a log and of the queues costs.
+// Growth is the cost of a long log and of long queues.
 type Growth struct {
 	// Short and Long are threads of one store, measured in turn.
 	Short ThreadLoad `json:"short_log"`
 	Long  ThreadLoad `json:"long_log"`
-	// LogRatio is how much longer the median run on the long log takes: 1 is
-	// nothing. LogCPURatio is the same of the processor's time.
+	// LogRatio is the median run time on the long log divided by that on the short log.
+	// LogCPURatio is the same ratio for the CPU time.
 	LogRatio    float64 `json:"log_ratio"`
 	LogCPURatio float64 `json:"log_cpu_ratio"`
 
-	// Few and Many are stores with so many queued runs, which stay queued: as
-	// many are submitted as end.
+	// Few and Many are stores with a constant number of queued runs: as many are submitted
+	// as end.
 	Few  QueueLoad `json:"few_queued"`
 	Many QueueLoad `json:"many_queued"`
-	// QueueRatio is how many more runs a second go with few queued runs: 1 is
-	// as many. UrgentRatio is how much longer a run that goes before all
-	// others takes to its start with many.
+	// QueueRatio is the rate with few queued runs divided by the rate with many.
+	// UrgentRatio is the time to the start of an urgent run with many queued runs divided
+	// by the time with few.
 	QueueRatio  float64 `json:"queue_ratio"`
 	UrgentRatio float64 `json:"urgent_ratio"`
 }
 
-// ThreadLoad is what one run at a time takes on threads with logs of one length.
+// ThreadLoad is the result of single runs on threads with logs of one length.
 type ThreadLoad struct {
-	Entries int64 `json:"entries"` // of one thread, when it was first measured
+	Entries int64 `json:"entries"` // of one thread at the start
 	Run     Times `json:"run"`     // from submit to end
-	// Page is the time to read the last 20 messages of the transcript, as an
-	// agent does.
+	// Page is the time to read the last 20 messages of the transcript.
 	Page      Times   `json:"page"`
 	CPUPerRun float64 `json:"cpu_ms_per_run"`
 }
 
-// QueueLoad is a load over a backlog.
+// QueueLoad is the result of a load with a backlog.
 type QueueLoad struct {
 	Queued int `json:"queued"`
 	Load
@@ -59,12 +58,12 @@ const (
 	fewQueued   = 1_000 // runs
 	manyQueued  = 1_000_000
 	urgentRate  = 50 // a second
-	batchRuns   = 25 // runs on one thread before it is the other's turn
-	shortCount  = 20 // threads with a short log: each is measured a little only, so that it stays short
-	longestTurn = 40 // of both together
+	batchRuns   = 25 // consecutive runs on one thread
+	shortCount  = 20 // threads with a short log; several, so that each log stays short
+	longestTurn = 40 // maximum number of turns
 )
 
-// growth measures what a long log and long queues cost.
+// growth measures the cost of a long log and of long queues.
 func (b *bench) growth(ctx context.Context, dir string) error {
 	g := &Growth{}
 	if err := b.logGrowth(ctx, filepath.Join(dir, "log"), g); err != nil {
@@ -95,7 +94,7 @@ func (b *bench) growth(ctx context.Context, dir string) error {
 	return nil
 }
 
-// ratio is a over b, 0 if b is nothing.
+// ratio returns a/b, or 0 if b is 0.
 func ratio(a, b float64) float64 {
 	if b == 0 {
 		return 0
@@ -103,7 +102,7 @@ func ratio(a, b float64) float64 {
 	return a / b
 }
 
-// logGrowth measures runs on short and on long logs in turn.
+// logGrowth measures runs on short and long logs in turn.
 func (b *bench) logGrowth(ctx context.Context, dir string, g *Growth) (err error) {
 	if err := mkdir(dir); err != nil {
 		return err
@@ -116,7 +115,7 @@ func (b *bench) logGrowth(ctx context.Context, dir string, g *Growth) (err error
 	defer func() { err = errors.Join(err, a.fixture.close()) }()
 	a.fixture.startEngine(newTimedAgent(func(*mailroom.Run) {}), b.Slots)
 	short, long := b.scaled(shortLog, 10), b.scaled(longLog, 20)
-	b.Progress("growth: logs of %d and of %d entries", short, long)
+	b.Progress("growth: logs of %d and %d entries", short, long)
 	if err := b.growLogs(ctx, a, short, long); err != nil {
 		return err
 	}
@@ -141,13 +140,13 @@ const longThread = "long"
 
 func shortThread(i int) string { return "short-" + strconv.Itoa(i) }
 
-// growLogs makes the threads. Most of a log are its messages, because many of
-// them fit into one submit.
+// growLogs creates the threads. Most entries are messages, because one submit can have
+// many.
 func (b *bench) growLogs(ctx context.Context, a *submitter, short, long int) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(b.Producers)
 	grow := func(thread string, entries int) {
-		const perRun = mailroom.MaxMessages + 4 // its queueing, its start, its reply and its end
+		const perRun = mailroom.MaxMessages + 4 // plus the entries queued, started, reply and completed
 		for left := entries; left > 0; left -= perRun {
 			n := min(mailroom.MaxMessages, left)
 			group.Go(func() error { return a.submitAndWait(ctx, thread, n) })
@@ -160,7 +159,7 @@ func (b *bench) growLogs(ctx context.Context, a *submitter, short, long int) err
 	return group.Wait()
 }
 
-// threadMeasurement adds up turns on threads of one kind.
+// threadMeasurement sums up the turns on threads of one kind.
 type threadMeasurement struct {
 	entries   int64
 	runs      int
@@ -168,7 +167,7 @@ type threadMeasurement struct {
 	run, page histogram
 }
 
-// measure makes so many runs on a thread, one after another.
+// measure executes runs on a thread, one after another.
 func (o *threadMeasurement) measure(ctx context.Context, a *submitter, thread string, runs int) error {
 	if o.entries == 0 {
 		err := a.fixture.store.View(ctx, func(r mailroom.Reader) error {
@@ -209,7 +208,7 @@ func (o *threadMeasurement) result() ThreadLoad {
 	}
 }
 
-// submitter submits runs and waits for their ends.
+// submitter submits runs and waits for their end.
 type submitter struct {
 	fixture *fixture
 
@@ -218,7 +217,7 @@ type submitter struct {
 	waiting map[string]chan struct{} // owned by mu; by request id
 }
 
-// submitAndWait submits so many messages as one run, and waits until it has ended.
+// submitAndWait submits a run with the given number of messages and waits until it has ended.
 func (a *submitter) submitAndWait(ctx context.Context, thread string, messages int) error {
 	ended := make(chan struct{})
 	a.mu.Lock()
@@ -244,7 +243,7 @@ func (a *submitter) submitAndWait(ctx context.Context, thread string, messages i
 	}
 }
 
-// onRunEnd hears that a run is durably over.
+// onRunEnd records the durable end of a run.
 func (a *submitter) onRunEnd(r *mailroom.Run) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// histogram counts times in buckets that are at most 1/128 wide. Any number of
-// goroutines may add to it, and its size does not depend on how much is added.
+// histogram counts times in buckets with a relative width of at most 1/128. It has a fixed
+// size and is safe for concurrent use.
 type histogram struct {
 	counts [buckets]atomic.Int64
 	sum    atomic.Int64 // ns
@@ -15,7 +15,7 @@ type histogram struct {
 }
 
 const (
-	subBucketBits = 7 // bits of a time that are kept below its highest
+	subBucketBits = 7 // bits kept below the highest bit of a time
 	buckets       = (64 - subBucketBits) << subBucketBits
 )
 
@@ -34,12 +34,12 @@ func (h *histogram) add(d time.Duration) {
 func bucket(ns int64) int {
 	exponent := bits.Len64(uint64(ns)) - subBucketBits - 1
 	if exponent <= 0 {
-		return int(ns) // below 2^(fine+1) every number has its own
+		return int(ns) // below 2^(subBucketBits+1) every value has its own bucket
 	}
 	return exponent<<subBucketBits + int(ns>>exponent)
 }
 
-// middle of a bucket, in ns.
+// middle returns the middle of a bucket, in ns.
 func middle(i int) int64 {
 	exponent := i>>subBucketBits - 1
 	if exponent <= 0 {
@@ -49,7 +49,7 @@ func middle(i int) int64 {
 	return low + int64(1)<<exponent/2
 }
 
-// Times are the order statistics of many times, in milliseconds.
+// Times summarizes a distribution of times, in milliseconds.
 type Times struct {
 	Count int64   `json:"count"`
 	P50   float64 `json:"p50_ms"`
@@ -72,7 +72,8 @@ func (h *histogram) times() Times {
 	return t
 }
 
-// percentile is the smallest time that so many percent are not above.
+// percentile returns the smallest time that is not exceeded by the given percentage of
+// times.
 func (h *histogram) percentile(count, percent int64) float64 {
 	rank := (count*percent + 99) / 100
 	for i := range h.counts {

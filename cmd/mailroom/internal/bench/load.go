@@ -8,38 +8,35 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// load says how runs are submitted and measured.
+// load describes how runs are submitted and measured.
 type load struct {
-	rate    int // submits a second; 0: as many as go
-	backlog int // runs that are queued before it begins, and stay queued
-	urgent  int // submits a second that go before the others, each on a thread of its own
+	rate    int // submits per second; 0: full load
+	backlog int // runs that are queued at the start and stay queued
+	urgent  int // submits per second at the highest priority, each on its own thread
 }
 
-// maxOutstanding bounds the runs that were submitted and have not ended, so that a
-// machine on which submits outrun the runs shows the rate it can sustain, not
-// the length of the queue it can build. It is small enough to be met within the
-// warm-up.
+// maxOutstanding limits the outstanding runs, so that the result is the sustainable rate even if
+// submits are faster than runs. It is small enough to be reached during the warm-up.
 const maxOutstanding = 1_000
 
-// Load is what a load of complete runs measured. Of a run are counted a submit,
-// a claim, the agent's entering, its reply, and its completion.
+// Load is the result of a load of complete runs. A run includes a submit, a claim, the start
+// of the agent, its reply and its completion.
 type Load struct {
-	Rate          int     `json:"rate"` // asked for; 0: as many as go
+	Rate          int     `json:"rate"` // requested; 0: full load
 	Seconds       float64 `json:"seconds"`
-	Runs          int64   `json:"runs"` // that ended in that time
+	Runs          int64   `json:"runs"` // that ended during the measurement
 	RunsPerSecond float64 `json:"runs_per_second"`
-	SlowestSecond float64 `json:"slowest_second"` // runs a second in the slowest of them (of its halves, if it was short)
-	// FirstHalf and SecondHalf are runs a second too: what lasts does not
-	// differ between them.
+	SlowestSecond float64 `json:"slowest_second"` // runs per second in the slowest second (or half, if the measurement was short)
+	// FirstHalf and SecondHalf are runs per second. They are equal for a sustainable rate.
 	FirstHalf  float64 `json:"first_half"`
 	SecondHalf float64 `json:"second_half"`
 
 	Submit Times `json:"submit"`
 	Start  Times `json:"start"`
 	Done   Times `json:"done"`
-	Urgent Times `json:"urgent_start"` // of those that go before the others, where there are
+	Urgent Times `json:"urgent_start"` // of urgent runs, if there are any
 
-	// CPUPerRun is of the whole process, with the producers, in milliseconds.
+	// CPUPerRun is the CPU time of the whole process, producers included, in milliseconds.
 	CPUPerRun float64 `json:"cpu_ms_per_run"`
 	Cores     float64 `json:"cores_used"`
 
@@ -47,12 +44,12 @@ type Load struct {
 	OperationsPerCommit float64 `json:"operations_per_commit"`
 	CommitMean          float64 `json:"commit_mean_ms"`
 
-	Queued      int64   `json:"queued_at_end"` // when it was no longer measured
-	FileBytes   int64   `json:"file_bytes"`    // when it is closed
-	BytesPerRun float64 `json:"bytes_per_run"` // of that, per run that is in it
+	Queued      int64   `json:"queued_at_end"` // at the end of the measurement
+	FileBytes   int64   `json:"file_bytes"`    // after closing
+	BytesPerRun float64 `json:"bytes_per_run"` // FileBytes per run in the file
 }
 
-// measureLoad measures one load on a file of its own.
+// measureLoad measures one load on a new store.
 func (b *bench) measureLoad(ctx context.Context, dir string, l load) (result *Load, err error) {
 	d, err := b.newDriver(ctx, dir, l)
 	if err != nil {
@@ -70,8 +67,7 @@ func (b *bench) measureLoad(ctx context.Context, dir string, l load) (result *Lo
 	return result, err
 }
 
-// runLoad measures a load, and looks whether all its runs have completed,
-// unless they are too many to wait for.
+// runLoad measures a load and, without a backlog, checks that all its runs have completed.
 func (b *bench) runLoad(ctx context.Context, d *driver) (*Load, error) {
 	if d.backlog > 0 {
 		b.Progress("  queueing %d runs", d.backlog)
@@ -87,8 +83,8 @@ func (b *bench) runLoad(ctx context.Context, d *driver) (*Load, error) {
 	return result, d.drain(ctx)
 }
 
-// produceAndRecord runs the producers for the warm-up and the time that is measured. It
-// returns when no producer submits any more.
+// produceAndRecord runs the producers for the warm-up and the measurement. It returns when all
+// producers have stopped.
 func (b *bench) produceAndRecord(ctx context.Context, d *driver) (result *Load, err error) {
 	group, ctx := errgroup.WithContext(ctx)
 	producing, stop := context.WithCancelCause(ctx)
@@ -96,7 +92,7 @@ func (b *bench) produceAndRecord(ctx context.Context, d *driver) (result *Load, 
 	plain, urgent := &schedule{rate: d.rate, began: began}, &schedule{rate: d.urgent, began: began}
 	producers := d.producers
 	if d.backlog > 0 {
-		producers *= 4 // else the runs end faster than they are submitted, and the queue gets short
+		producers *= 4 // otherwise runs end faster than they are submitted, and the queue shrinks
 	}
 	for range producers {
 		group.Go(func() error { return d.produce(producing, plain, false) })
@@ -118,7 +114,7 @@ func (b *bench) produceAndRecord(ctx context.Context, d *driver) (result *Load, 
 	return result, nil
 }
 
-// snapshot is where the counters of a load stand.
+// snapshot holds the counters of a load at one time.
 type snapshot struct {
 	at                              time.Time
 	ended                           int64
@@ -134,7 +130,7 @@ func (d *driver) snapshot() snapshot {
 	}
 }
 
-// record measures a load that others produce.
+// record measures the load while the producers run.
 func (b *bench) record(ctx context.Context, d *driver) (*Load, error) {
 	select {
 	case <-d.first:
@@ -146,7 +142,7 @@ func (b *bench) record(ctx context.Context, d *driver) (*Load, error) {
 	}
 	d.recording.Store(true)
 	defer d.recording.Store(false)
-	// Slices of about a second, the same number in both halves.
+	// Slices of about a second, the same number in each half.
 	slices := 2 * max(1, int(b.For/(2*time.Second)))
 	readings := []snapshot{d.snapshot()}
 	for i := range slices {
@@ -176,7 +172,7 @@ func (b *bench) record(ctx context.Context, d *driver) (*Load, error) {
 	return r, nil
 }
 
-// rate is the runs a second between two readings.
+// rate returns the runs per second between two snapshots.
 func rate(from, to snapshot) float64 {
 	return float64(to.ended-from.ended) / to.at.Sub(from.at).Seconds()
 }

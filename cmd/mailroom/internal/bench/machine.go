@@ -12,17 +12,16 @@ import (
 	"time"
 )
 
-// Machine is what a figure needs beside it to mean anything.
+// Machine describes the machine and the software of a measurement.
 type Machine struct {
 	OS      string `json:"os"`
 	Arch    string `json:"arch"`
-	CPU     string `json:"cpu,omitempty"` // its model, where the system tells
-	Cores   int    `json:"cores"`         // that this process may use
+	CPU     string `json:"cpu,omitempty"` // model, if known
+	Cores   int    `json:"cores"`         // available to this process
 	Go      string `json:"go"`
 	SQLite  string `json:"sqlite"`
 	Version string `json:"version"` // of Mailroom
-	// Fsync is the time to append 1 KiB to a file in the folder that is
-	// measured in, and to bring it to the disk.
+	// Fsync is the time to append 1 KiB to a file in the measured folder and sync it.
 	Fsync Times `json:"fsync"`
 }
 
@@ -39,15 +38,15 @@ func describeMachine(ctx context.Context, folder, version string) (Machine, erro
 	return m, err
 }
 
-// sqliteVersion asks the driver that store/sqlite registers.
+// sqliteVersion queries the driver that store/sqlite registers.
 func sqliteVersion(ctx context.Context) (version string, err error) {
 	db, err := sql.Open("sqlite", ":memory:")
 	if err != nil {
-		return "", fmt.Errorf("ask SQLite for its version: %w", err)
+		return "", fmt.Errorf("query the SQLite version: %w", err)
 	}
 	err = db.QueryRowContext(ctx, "SELECT sqlite_version()").Scan(&version)
 	if err = errors.Join(err, db.Close()); err != nil {
-		return "", fmt.Errorf("ask SQLite for its version: %w", err)
+		return "", fmt.Errorf("query the SQLite version: %w", err)
 	}
 	return version, nil
 }

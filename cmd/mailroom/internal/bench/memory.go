@@ -11,21 +11,20 @@ import (
 	"mailroom"
 )
 
-// Memory is what things take that do nothing, each the difference between many
-// and few, divided by their number.
+// Memory is the memory and disk use of idle objects. Each value is the difference between
+// many and few objects, divided by their number.
 type Memory struct {
-	Thread Footprint `json:"idle_thread"` // that had one run
+	Thread Footprint `json:"idle_thread"` // with one completed run
 	Run    Footprint `json:"queued_run"`
 	Reader Footprint `json:"idle_reader"`
 }
 
-// Footprint is what one of many takes, in bytes.
+// Footprint is the use of one object, in bytes.
 type Footprint struct {
 	Count int     `json:"count"`
 	Heap  float64 `json:"heap_bytes"`
-	// Resident is the memory of the whole process. It has the cache of SQLite
-	// in it, which is bounded (64 MiB), and what the collector has not given
-	// back. 0: the system does not tell.
+	// Resident is the resident memory of the whole process. It includes SQLite's cache
+	// (at most 64 MiB) and memory that the collector has not returned. 0: unknown.
 	Resident float64 `json:"resident_bytes"`
 	Disk     float64 `json:"disk_bytes"`
 }
@@ -34,10 +33,10 @@ const (
 	memoryThreads = 100_000
 	memoryRuns    = 100_000
 	memoryReaders = 1000
-	memoryFew     = 1000 // that are there already, so that what is made once is not counted
+	memoryFew     = 1000 // created before, so that one-time allocations are not counted
 )
 
-// memoryUse is the memory of this process.
+// memoryUse is the memory use of this process.
 type memoryUse struct{ heap, resident int64 }
 
 func measureMemory() memoryUse {
@@ -48,7 +47,7 @@ func measureMemory() memoryUse {
 	return memoryUse{heap: int64(m.HeapAlloc), resident: resident()}
 }
 
-// footprint is the share of one of n in what was used since before.
+// footprint returns the use per object of n objects created since before.
 func (before memoryUse) footprint(n int) Footprint {
 	now := measureMemory()
 	f := Footprint{Count: n, Heap: float64(now.heap-before.heap) / float64(n)}
@@ -58,7 +57,7 @@ func (before memoryUse) footprint(n int) Footprint {
 	return f
 }
 
-// memory measures in this process, which must not have done much before.
+// memory measures this process, so it must run before the other parts.
 func (b *bench) memory(ctx context.Context, dir string) error {
 	m := &Memory{}
 	for _, kind := range []struct {
@@ -84,7 +83,7 @@ func (b *bench) memory(ctx context.Context, dir string) error {
 	return nil
 }
 
-// threadMemory makes threads that had one run each.
+// threadMemory creates threads with one completed run each.
 func (b *bench) threadMemory(ctx context.Context, dir string) (f Footprint, err error) {
 	n, few := b.scaled(memoryThreads, 20), b.scaled(memoryFew, 10)
 	d, err := b.newDriver(ctx, dir, load{})
@@ -97,7 +96,7 @@ func (b *bench) threadMemory(ctx context.Context, dir string) (f Footprint, err 
 	return d.footprint(ctx, n, few, func() error { return d.drain(ctx) })
 }
 
-// footprint makes few runs, which are not counted, and then n.
+// footprint creates few runs, which are not counted, and then n.
 func (d *driver) footprint(ctx context.Context, n, few int, settle func() error) (f Footprint, err error) {
 	if err := errors.Join(d.fill(ctx, few), settle()); err != nil {
 		return f, err
@@ -116,7 +115,7 @@ func (d *driver) footprint(ctx context.Context, n, few int, settle func() error)
 	return f, err
 }
 
-// queueMemory makes runs that stay queued.
+// queueMemory creates runs that stay queued.
 func (b *bench) queueMemory(ctx context.Context, dir string) (f Footprint, err error) {
 	n, few := b.scaled(memoryRuns, 20), b.scaled(memoryFew, 10)
 	d, err := b.newDriver(ctx, dir, load{backlog: n + few})
@@ -127,7 +126,7 @@ func (b *bench) queueMemory(ctx context.Context, dir string) (f Footprint, err e
 	return d.footprint(ctx, n, few, func() error { return nil })
 }
 
-// readerMemory connects readers to a thread that stays as it is.
+// readerMemory connects readers to an idle thread.
 func (b *bench) readerMemory(ctx context.Context, dir string) (f Footprint, err error) {
 	n, few := b.scaled(memoryReaders, 10), b.scaled(memoryFew, 10)/10
 	h, err := newFixture(ctx, dir, b.AgentVersion, func(*mailroom.Run) {})

@@ -20,36 +20,36 @@ import (
 	"mailroom"
 )
 
-// ReaderResult are what the readers of one process got.
+// ReaderResult is what the readers of one process received.
 type ReaderResult struct {
 	Deltas     int64   `json:"deltas"`
-	Bytes      int64   `json:"bytes"`   // of text, each once
+	Bytes      int64   `json:"bytes"`   // of text, without duplicates
 	CutOff     int     `json:"cut_off"` // connections that ended before the run
 	CPUSeconds float64 `json:"cpu_seconds"`
 	Delay      Times   `json:"delay"`
 }
 
-// readersReady is the line that says that all are connected.
+// readersReady is printed when all readers are connected.
 const readersReady = "connected"
 
-// readersRead is the line that says that all have read the ends of so many runs.
+// readersRead is printed when all readers have read the end of the n-th run.
 const readersRead = "read %d\n"
 
-// MaxReaders of one process.
+// MaxReaders is the maximum number of readers in one process.
 const MaxReaders = 10_000
 
-// readers are many readers of one thread.
+// readers holds the state of all readers of one thread.
 type readers struct {
 	count                                  int64 // set once
 	deltas, bytes, cutOff, connected, ends atomic.Int64
 	delay                                  histogram
 
 	mu sync.Mutex
-	w  io.Writer // owned by mu, from the first end of a run on
+	w  io.Writer // owned by mu, once the first run has ended
 }
 
-// onRunEnd notes that one reader has read the end of a run. When all have read the
-// same number of them, it says how many.
+// onRunEnd records that one reader has read the end of a run. When all readers have read it, it
+// prints the number of the run.
 func (r *readers) onRunEnd() error {
 	n := r.ends.Add(1)
 	if n%r.count != 0 {
@@ -61,29 +61,28 @@ func (r *readers) onRunEnd() error {
 	return err
 }
 
-// ReaderOptions says what the readers of one process do.
+// ReaderOptions are the options of the readers of one process.
 type ReaderOptions struct {
 	URL, Token, Thread string
 	Readers            int
-	Sockets            bool // over WebSockets, not streams of events
-	// Runs is how many of the thread's runs a reader over a WebSocket waits
-	// for. A stream of events ends when the thread has settled.
+	Sockets            bool // WebSockets instead of event streams
+	// Runs is the number of runs that a WebSocket reader waits for. An event stream ends
+	// when the thread has settled.
 	Runs int
 }
 
-// RunReaders connects readers to a thread. When all are connected it says so on w; when
-// they have come to their end it writes their [Readings] there. It returns then,
-// or when stdin ends.
+// RunReaders connects readers to a thread. It prints readersReady to w when all are
+// connected, and their [ReaderResult] as JSON when all have finished or stdin has ended.
 func RunReaders(ctx context.Context, stdin io.Reader, w io.Writer, what ReaderOptions) error {
 	n := what.Readers
 	if n < 1 || n > MaxReaders {
-		return fmt.Errorf("%d readers: choose 1 to %d", n, MaxReaders)
+		return fmt.Errorf("invalid number of readers %d: use 1 to %d", n, MaxReaders)
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	go func() {
-		// It ends with the process: a read of standard input cannot be
-		// interrupted. Its error means the same as its end.
+		// This goroutine ends with the process, because reading standard input cannot be
+		// interrupted. An error counts as the end.
 		_, _ = io.Copy(io.Discard, stdin)
 		stop()
 	}()
@@ -91,7 +90,7 @@ func RunReaders(ctx context.Context, stdin io.Reader, w io.Writer, what ReaderOp
 	r := readers{count: int64(n), w: w}
 	group, connected := errgroup.WithContext(ctx)
 	web := &http.Client{Transport: &http.Transport{MaxConnsPerHost: n, ReadBufferSize: 16 << 10}}
-	connecting := make(chan struct{}, 16) // not all at once: the backlog of a listener is short
+	connecting := make(chan struct{}, 16) // limited, because the backlog of a listener is short
 	for range n {
 		group.Go(func() error {
 			begun := func() {
@@ -127,14 +126,13 @@ func RunReaders(ctx context.Context, stdin io.Reader, w io.Writer, what ReaderOp
 	})
 }
 
-// readEvents is one reader of a stream of events. begun is called once it is
-// connected.
+// readEvents runs one event stream reader. It calls begun when it is connected.
 func (r *readers) readEvents(ctx context.Context, web *http.Client, what ReaderOptions, begun func()) error {
 	body, err := connect(ctx, web, what)
 	if err != nil {
 		return err
 	}
-	defer body.Close() // nothing depends on how the reading side is closed
+	defer body.Close() // the error does not matter
 	begun()
 	return r.parseEvents(body)
 }
@@ -151,13 +149,13 @@ func connect(ctx context.Context, web *http.Client, what ReaderOptions) (io.Read
 		return nil, err
 	}
 	if resp.StatusCode != http.StatusOK {
-		said, _ := io.ReadAll(io.LimitReader(resp.Body, 1000)) // the status says enough
-		return nil, errors.Join(fmt.Errorf("the stream was answered with %s: %s", resp.Status, said), resp.Body.Close())
+		said, _ := io.ReadAll(io.LimitReader(resp.Body, 1000)) // the status is enough
+		return nil, errors.Join(fmt.Errorf("unexpected response %s: %s", resp.Status, said), resp.Body.Close())
 	}
 	return resp.Body, nil
 }
 
-// parseEvents reads events until the stream ends.
+// parseEvents parses events until the stream ends.
 func (r *readers) parseEvents(body io.Reader) error {
 	lines := bufio.NewReader(body)
 	event, upto, settled := "", 0, false
@@ -190,13 +188,13 @@ func (r *readers) parseEvents(body io.Reader) error {
 				continue
 			}
 			if settled = true; r.onRunEnd() != nil {
-				return nil // nobody listens any more
+				return nil // the parent process has ended
 			}
 		}
 	}
 }
 
-// readLine reads a line of any length; it is good until the next.
+// readLine reads a line of any length. The result is valid until the next call.
 func readLine(r *bufio.Reader) ([]byte, error) {
 	part, err := r.ReadSlice('\n')
 	if !errors.Is(err, bufio.ErrBufferFull) {
@@ -210,14 +208,14 @@ func readLine(r *bufio.Reader) ([]byte, error) {
 	return bytes.TrimSuffix(long, []byte("\n")), err
 }
 
-// piece is live text.
+// piece is a delta.
 type piece struct {
 	Offset int
 	Text   string
 }
 
-// delta counts a piece of text that begins at upto or before; what lies beyond
-// is not counted, so that it is missing in the sum.
+// delta counts the new text of a delta and returns the new position. Text that was skipped
+// is missing in the sum.
 func (r *readers) delta(d piece, upto int) int {
 	now := time.Now()
 	r.deltas.Add(1)

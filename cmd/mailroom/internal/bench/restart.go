@@ -17,19 +17,19 @@ import (
 	"mailroom/client"
 )
 
-// Restart is how long a server with a backlog takes until it serves.
+// Restart is the result of starting a server with a backlog.
 type Restart struct {
 	Queued int       `json:"queued"`
-	Clean  Restarted `json:"clean"` // after a server that had ended in order
-	// Killed are starts after the server before was killed (SIGKILL) while it
-	// worked, each with what is left of the queue.
+	Clean  Restarted `json:"clean"` // after a clean shutdown
+	// Killed are starts after the previous server was killed (SIGKILL) at work, each with
+	// the remaining queue.
 	Killed []Restarted `json:"killed"`
 }
 
-// Restarted is one start, from before the process is made.
+// Restarted is one start, measured from before the process is created.
 type Restarted struct {
-	Listening float64 `json:"listening_ms"` // until it says that it takes requests
-	Served    float64 `json:"served_ms"`    // until a reader was told of the end of a run
+	Listening float64 `json:"listening_ms"` // until it reports that it listens
+	Served    float64 `json:"served_ms"`    // until a reader received the end of a run
 }
 
 const (
@@ -38,7 +38,7 @@ const (
 	probeEvery    = 200 * time.Millisecond
 )
 
-// restart queues runs, and starts the real server on them.
+// restart queues runs and starts a real server on them.
 func (b *bench) restart(ctx context.Context, dir string) error {
 	r := &Restart{Queued: b.scaled(restartQueued, 200)}
 	b.Progress("restart: queueing %d runs", r.Queued)
@@ -87,8 +87,7 @@ func (b *bench) restartOnce(ctx context.Context, dir string) (r Restarted, err e
 	url, _, _ := strings.Cut(strings.TrimPrefix(line, "listening on "), ",")
 	go func() {
 		defer close(talk)
-		// What else it says is read until it is killed, which is also what
-		// the error says.
+		// Discards output until the process is killed, which is also the error.
 		_, _ = io.Copy(io.Discard, s.lines)
 	}()
 	token, err := os.ReadFile(filepath.Join(dir, "token"))
@@ -104,17 +103,17 @@ func (b *bench) restartOnce(ctx context.Context, dir string) (r Restarted, err e
 	return r, nil
 }
 
-// waitRunEnd waits for the end of a run. Now and then it submits one more, in case
-// that all that were queued had ended before it looked.
+// waitRunEnd waits for the end of a run. It keeps submitting runs, in case all queued runs ended
+// before it connected.
 func waitRunEnd(ctx context.Context, c *client.Client) (at time.Time, err error) {
-	seen := errors.New("seen")
+	seen := errors.New("run ended")
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
 		for {
 			if err := sleepUntil(ctx, time.Now().Add(probeEvery)); err != nil {
-				return nil // it was seen, or the other one says why not
+				return nil // the other goroutine has the result
 			}
-			if _, err := c.Submit(ctx, api.Submit{Text: "Is anybody there?"}); err != nil && ctx.Err() == nil {
+			if _, err := c.Submit(ctx, api.Submit{Text: "ping"}); err != nil && ctx.Err() == nil {
 				return err
 			}
 		}

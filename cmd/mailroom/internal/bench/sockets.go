@@ -9,16 +9,15 @@ import (
 	"github.com/coder/websocket"
 )
 
-// readSocket is one reader over a WebSocket. begun is called once it has
-// subscribed.
+// readSocket runs one WebSocket reader. It calls begun when it has subscribed.
 func (r *readers) readSocket(ctx context.Context, what ReaderOptions, begun func()) error {
 	conn, err := subscribe(ctx, http.DefaultClient, what)
 	if err != nil {
 		return err
 	}
-	defer conn.CloseNow() // nothing depends on how the reading side is closed
+	defer conn.CloseNow() // the error does not matter
 	if _, said, err := conn.Read(ctx); err != nil {
-		return fmt.Errorf("hear of the subscription: %w: %s", err, said)
+		return fmt.Errorf("read the acknowledgement: %w: %s", err, said)
 	}
 	begun()
 	upto := 0
@@ -42,16 +41,16 @@ func (r *readers) readSocket(ctx context.Context, what ReaderOptions, begun func
 			upto = r.delta(f.Delta, upto)
 		case "settled":
 			if upto, left = 0, left-1; r.onRunEnd() != nil {
-				return nil // nobody listens any more
+				return nil // the parent process has ended
 			}
 		case "error":
-			return fmt.Errorf("the subscription was answered with %s", raw)
+			return fmt.Errorf("subscription failed: %s", raw)
 		}
 	}
 	return nil
 }
 
-// subscribe opens a WebSocket and asks for the thread.
+// subscribe opens a WebSocket and subscribes to the thread.
 func subscribe(ctx context.Context, web *http.Client, what ReaderOptions) (*websocket.Conn, error) {
 	header := http.Header{"Authorization": {"Bearer " + what.Token}}
 	conn, _, err := websocket.Dial(ctx, what.URL+"/v1/ws", &websocket.DialOptions{HTTPClient: web, HTTPHeader: header})
@@ -64,7 +63,7 @@ func subscribe(ctx context.Context, web *http.Client, what ReaderOptions) (*webs
 		err = conn.Write(ctx, websocket.MessageText, ask)
 	}
 	if err != nil {
-		_ = conn.CloseNow() // it is of no use
+		_ = conn.CloseNow() // the error does not matter
 		return nil, err
 	}
 	return conn, nil

@@ -16,44 +16,45 @@ import (
 	"mailroom"
 )
 
-// Stalled is what readers that are connected and take nothing cost a run and the
-// readers beside them. Both kinds of rounds are measured in turn.
+// Stalled is the cost of readers that are connected and read nothing, for a run and its
+// active readers. Rounds with and without stalled readers alternate.
 type Stalled struct {
-	Readers int        `json:"readers"` // that read; half of them over WebSockets
-	Stalled int        `json:"stalled"` // beside them in every second round
+	Readers int        `json:"readers"` // active readers, half of them over WebSockets
+	Stalled int        `json:"stalled"` // stalled readers in every second round
 	Without StreamLoad `json:"without"`
 	With    StreamLoad `json:"with"`
-	// The second divided by the first.
+	// With divided by Without.
 	SpeedRatio float64 `json:"speed_ratio"`
 	CPURatio   float64 `json:"cpu_ratio"`
 	HeapRatio  float64 `json:"heap_ratio"`
-	CutOff     int     `json:"cut_off"` // of those that read
+	CutOff     int     `json:"cut_off"` // disconnected active readers
 }
 
-// StreamLoad is a run that writes as fast as it can.
+// StreamLoad is the result of runs that stream at full speed.
 type StreamLoad struct {
-	PiecesPerSecond float64 `json:"pieces_per_second"` // of the run of middle length
+	PiecesPerSecond float64 `json:"pieces_per_second"` // of the median run
 	Run             Times   `json:"run"`
-	// CPUPerRun is the processor's time of the server for a run, until all
-	// that read have it, in milliseconds; the middle of the runs.
+	// CPUPerRun is the server's CPU time for a run, until all active readers have it, in
+	// milliseconds; the median of the runs.
 	CPUPerRun float64 `json:"cpu_ms_per_run"`
-	// Heap is the server's at the end of a round, when all has been read and
-	// after a collection, in bytes; the mean of the rounds.
+	// Heap is the server's heap after a round and a collection, in bytes; the mean of the
+	// rounds.
 	Heap float64 `json:"heap_bytes"`
 }
 
 const (
 	stalledReaders = 100
-	stalledPairs   = 6 // of rounds, the second with readers that stall
-	stalledWarmup  = 1 // runs of a round in which buffers fill
-	stalledRuns    = 3 // of a round after that
+	stalledPairs   = 6 // pairs of rounds, the second with stalled readers
+	stalledWarmup  = 1 // runs per round in which buffers fill
+	stalledRuns    = 3 // measured runs per round
 	stalledPieces  = 5_000
 	stalledPiece   = "fifty bytes of text, which is a line or so of it. "
 )
 
-// unpacedAgent is the agent: it writes without a pause, once it may begin.
+// unpacedAgent is the agent of the stalled part. It streams without a pause after a signal on
+// begin.
 type unpacedAgent struct {
-	pieces int // of a run
+	pieces int // per run
 	begin  chan struct{}
 	took   chan time.Duration
 }
@@ -74,12 +75,12 @@ func (a unpacedAgent) Run(ctx context.Context, session mailroom.Session) error {
 	return nil
 }
 
-// stalled measures rounds of runs with and without readers that stall.
+// stalled measures rounds of runs with and without stalled readers.
 func (b *bench) stalled(ctx context.Context, dir string) (err error) {
 	n := b.scaled(stalledReaders, 4)
 	rounds, each := 2*b.scaled(stalledPairs, 1), stalledWarmup+b.scaled(stalledRuns, 1)
 	runs := rounds * each
-	b.Progress("stalled: a run that writes as fast as it can, with %d readers and in turn with 2 more that take nothing", n)
+	b.Progress("stalled: a run at full speed with %d readers, with and without 2 stalled readers", n)
 	a := unpacedAgent{pieces: b.scaled(stalledPieces, 500), begin: make(chan struct{}), took: make(chan time.Duration, 1)}
 	ended := make(chan struct{}, 1)
 	h, err := newFixture(ctx, dir, b.AgentVersion, func(*mailroom.Run) { ended <- struct{}{} })
@@ -88,7 +89,7 @@ func (b *bench) stalled(ctx context.Context, dir string) (err error) {
 	}
 	defer func() { err = errors.Join(err, h.close()) }()
 	h.startEngine(a, 1)
-	for range runs + 1 { // the last keeps the thread from settling before the end
+	for range runs + 1 { // one extra run, so that the thread does not settle early
 		in := mailroom.Submit{Thread: fanoutThread, Sender: "bench", Owner: "bench", Messages: []mailroom.NewMessage{{Parts: mailroom.Text("Speak.")}}}
 		if _, err := h.ledger.Submit(ctx, in); err != nil {
 			return err
@@ -114,7 +115,7 @@ func (b *bench) stalled(ctx context.Context, dir string) (err error) {
 			return err
 		}
 	}
-	if _, err := m.runOnce(ctx); err != nil { // the last one, with which those that read end
+	if _, err := m.runOnce(ctx); err != nil { // the extra run, which ends the readers
 		return err
 	}
 	b.result.Stalled = m.result(n)
@@ -128,32 +129,32 @@ func (b *bench) stalled(ctx context.Context, dir string) (err error) {
 	return nil
 }
 
-// readResults waits for the end of readers, and returns what they got.
+// readResults waits for the readers and returns their result.
 func (c *child) readResults() (got ReaderResult, err error) {
 	line, err := c.waitLine("{")
 	if err == nil {
 		err = json.Unmarshal([]byte(line), &got)
 	}
 	if err != nil {
-		return got, fmt.Errorf("hear from the readers: %w", err)
+		return got, fmt.Errorf("read the readers' output: %w", err)
 	}
 	return got, c.finish()
 }
 
-// stalledRounds measures the rounds.
+// stalledRounds holds the state of the measurement.
 type stalledRounds struct {
 	server  *httpServer
 	agent   unpacedAgent
 	ended   chan struct{}
-	readers []*child // those that read
-	runs    int      // that have written
+	readers []*child // active readers
+	runs    int      // completed runs
 
-	took  [2]histogram // of runs, without and with readers that stall
+	took  [2]histogram // of runs, without and with stalled readers
 	cpu   [2]histogram
 	heaps [2][]float64
 }
 
-// round has some runs write, one after the other.
+// round executes runs, one after the other.
 func (m *stalledRounds) round(ctx context.Context, runs int, stall bool) error {
 	kind := 0
 	if stall {
@@ -161,9 +162,9 @@ func (m *stalledRounds) round(ctx context.Context, runs int, stall bool) error {
 		for _, begin := range []func(context.Context) (io.Closer, error){m.openStalledEvents, m.openStalledSocket} {
 			stuck, err := begin(ctx)
 			if err != nil {
-				return fmt.Errorf("connect a reader that stalls: %w", err)
+				return fmt.Errorf("connect a stalled reader: %w", err)
 			}
-			defer stuck.Close() // nothing depends on how the reading side is closed
+			defer stuck.Close() // the error does not matter
 		}
 	}
 	for i := range runs {
@@ -181,8 +182,8 @@ func (m *stalledRounds) round(ctx context.Context, runs int, stall bool) error {
 	return nil
 }
 
-// runOnce lets the next run write, and those that read come to its end, so that
-// every run finds them at rest.
+// runOnce executes the next run and waits until all active readers have read its end, so that
+// every run starts with idle readers.
 func (m *stalledRounds) runOnce(ctx context.Context) (took time.Duration, err error) {
 	select {
 	case m.agent.begin <- struct{}{}:
@@ -194,7 +195,7 @@ func (m *stalledRounds) runOnce(ctx context.Context) (took time.Duration, err er
 	m.runs++
 	for _, c := range m.readers {
 		if _, err := c.waitLine(fmt.Sprintf(readersRead, m.runs)); err != nil {
-			return 0, fmt.Errorf("hear from the readers: %w", err)
+			return 0, fmt.Errorf("read the readers' output: %w", err)
 		}
 	}
 	return took, nil
@@ -215,16 +216,16 @@ func (m *stalledRounds) result(readers int) *Stalled {
 	return out
 }
 
-// dialSmallBuffer connects with room for next to nothing that is not read.
+// dialSmallBuffer connects with a minimal receive buffer.
 func dialSmallBuffer(ctx context.Context, network, address string) (net.Conn, error) {
 	conn, err := new(net.Dialer).DialContext(ctx, network, address)
 	if err == nil {
-		err = conn.(*net.TCPConn).SetReadBuffer(4096) // the only kind that this network makes
+		err = conn.(*net.TCPConn).SetReadBuffer(4096) // the network is always tcp
 	}
 	return conn, err
 }
 
-// openStalledEvents asks for a stream of events and reads nothing of it.
+// openStalledEvents requests an event stream and reads nothing.
 func (m *stalledRounds) openStalledEvents(ctx context.Context) (io.Closer, error) {
 	conn, err := dialSmallBuffer(ctx, "tcp", strings.TrimPrefix(m.server.url, "http://"))
 	if err != nil {
@@ -234,7 +235,7 @@ func (m *stalledRounds) openStalledEvents(ctx context.Context) (io.Closer, error
 	return conn, err
 }
 
-// openStalledSocket subscribes over a WebSocket and reads nothing of it.
+// openStalledSocket subscribes over a WebSocket and reads nothing.
 func (m *stalledRounds) openStalledSocket(ctx context.Context) (io.Closer, error) {
 	web := &http.Client{Transport: &http.Transport{DialContext: dialSmallBuffer}}
 	conn, err := subscribe(ctx, web, ReaderOptions{URL: m.server.url, Token: m.server.token, Thread: fanoutThread})
@@ -244,7 +245,7 @@ func (m *stalledRounds) openStalledSocket(ctx context.Context) (io.Closer, error
 	return abruptCloser{conn}, nil
 }
 
-// abruptCloser closes a WebSocket without a word.
+// abruptCloser closes a WebSocket without a handshake.
 type abruptCloser struct{ conn *websocket.Conn }
 
 func (h abruptCloser) Close() error { return h.conn.CloseNow() }

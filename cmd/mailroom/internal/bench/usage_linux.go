@@ -6,7 +6,7 @@ import (
 	"strconv"
 )
 
-// resident is how many bytes of memory this process has, all kinds together.
+// resident returns the resident memory of this process in bytes, or 0 if it is unknown.
 func resident() int64 {
 	b, err := os.ReadFile("/proc/self/statm")
 	if err != nil {
@@ -23,7 +23,7 @@ func resident() int64 {
 	return pages * int64(os.Getpagesize())
 }
 
-// cpuModel is what the first processor calls itself.
+// cpuModel returns the model name of the first processor, or "".
 func cpuModel() string {
 	b, err := os.ReadFile("/proc/cpuinfo")
 	if err != nil {

@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// cpuTime is how long this process has used a core, 0 if the system does not
-// tell.
+// cpuTime returns the CPU time of this process, or 0 if it is unknown.
 func cpuTime() time.Duration {
 	var u syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {

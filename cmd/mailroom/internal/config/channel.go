@@ -16,23 +16,24 @@ import (
 // Channel is one [channels.NAME] table.
 type Channel struct {
 	Kind  string // one of ChannelKinds
-	Agent string // that reads its messages
+	Agent string // handles the messages
 	Token Secret
 	ReconnectSettings
-	Chat     // of kinds on which people talk
-	Platform // of its kind
+	Chat     // used by chat kinds
+	Platform // settings of the kind
 }
 
-// ReconnectSettings is how a channel is kept going.
+// ReconnectSettings holds the reconnect policy of a channel.
 type ReconnectSettings struct {
 	RetryFirst  time.Duration
 	RetryMost   time.Duration
-	Attempts    int // 0: it is never parked
+	Attempts    int // 0: never park
 	ProbeEvery  time.Duration
-	GiveUpAfter int // 0: never
+	GiveUpAfter int // 0: never give up
 }
 
-// What a server does when no channel is connected or may be again by itself.
+// Values of when_all_down: what a server does when no channel is connected and none will
+// reconnect by itself.
 const (
 	AllDownStay = "stay"
 	AllDownExit = "exit"
@@ -45,23 +46,23 @@ func defaultReconnect() ReconnectSettings {
 func (p *ReconnectSettings) settings() []setting {
 	const day = 24 * time.Hour
 	return []setting{
-		{"retry_first", "Pause after a try to connect that failed, doubled after each further one.", duration(&p.RetryFirst, 10*time.Millisecond, day)},
-		{"retry_most", "Longest such pause.", duration(&p.RetryMost, 10*time.Millisecond, day)},
-		{"attempts", "Tries in a row that may fail before it is parked: it needs attention and is tried now and then; 0 is any number.", number(&p.Attempts, 0, 1_000_000)},
-		{"probe_every", "How often a parked channel is tried.", duration(&p.ProbeEvery, 10*time.Millisecond, 7*day)},
-		{"give_up_after", "Tries in a row that may fail before it is not tried any more; 0 is any number.", number(&p.GiveUpAfter, 0, 1_000_000)},
+		{"retry_first", "Pause after a failed connection attempt, doubled after each further failure.", duration(&p.RetryFirst, 10*time.Millisecond, day)},
+		{"retry_most", "Maximum pause between connection attempts.", duration(&p.RetryMost, 10*time.Millisecond, day)},
+		{"attempts", "Consecutive failures after which the channel is parked and only probed now and then; 0 is never.", number(&p.Attempts, 0, 1_000_000)},
+		{"probe_every", "Interval of connection attempts of a parked channel.", duration(&p.ProbeEvery, 10*time.Millisecond, 7*day)},
+		{"give_up_after", "Consecutive failures after which the channel gives up; 0 is never.", number(&p.GiveUpAfter, 0, 1_000_000)},
 	}
 }
 
-// channelDefaults are the settings of the table of all channels.
+// channelDefaults returns the settings in [channels], which apply to all channels.
 func (c *Config) channelDefaults() []setting {
 	return append([]setting{
-		{"when_all_down", "What the server does when no channel is connected or may be again by itself: stay, or exit with code 75 (start it again) or 78 (mend the configuration).", oneOf(&c.WhenAllDown, AllDownStay, AllDownExit)},
+		{"when_all_down", "What the server does when no channel is connected and none will reconnect by itself: stay, or exit with code 75 (restart it) or 78 (fix the configuration).", oneOf(&c.WhenAllDown, AllDownStay, AllDownExit)},
 	}, c.ReconnectSettings.settings()...)
 }
 
-// inheritReconnect gives a channel what its table does not set: what the table of all channels
-// sets, else what its platform is best asked with.
+// inheritReconnect sets the values that a channel's table does not set: from [channels], else
+// the defaults of its platform.
 func (c *Config) inheritReconnect(name string, ch *Channel) {
 	all, own := c.ReconnectSettings, ch.ReconnectSettings
 	ch.ReconnectSettings = all
@@ -87,7 +88,7 @@ func (c *Config) inheritReconnect(name string, ch *Channel) {
 	}
 }
 
-// checkReconnect returns what is wrong with two numbers together.
+// checkReconnect returns the problems of retry_most and retry_first.
 func (c *Config) checkReconnect() (found []problem) {
 	check := func(key string, p ReconnectSettings) {
 		if p.RetryMost < p.RetryFirst {
@@ -101,7 +102,7 @@ func (c *Config) checkReconnect() (found []problem) {
 	return found
 }
 
-// DefaultWhenAllDown sets what a configuration that says nothing of it wants.
+// DefaultWhenAllDown sets when_all_down unless the configuration sets it.
 func (c *Config) DefaultWhenAllDown(what string) {
 	if !c.set["channels.when_all_down"] {
 		c.WhenAllDown = what
@@ -120,18 +121,18 @@ func NewChannel(kind string) *Channel {
 	return c
 }
 
-// IsChat reports whether people talk on the channel.
+// IsChat reports whether the channel is a chat platform.
 func (c *Channel) IsChat() bool {
 	_, is := c.Platform.(ChatPlatform)
 	return is
 }
 
-// Dial connects to the platform of a channel on which people talk.
+// Dial returns the dialer and the reconnect policy of a chat channel.
 func (c *Channel) Dial() (chat.Dialer, channel.ReconnectPolicy) {
 	return c.Platform.(ChatPlatform).Dial(c)
 }
 
-// Secrets are all that it has.
+// Secrets returns all secrets of the channel.
 func (c *Channel) Secrets() []*Secret {
 	all := []*Secret{&c.Token}
 	if g, is := c.Platform.(SecretHolder); is {
@@ -140,11 +141,11 @@ func (c *Channel) Secrets() []*Secret {
 	return all
 }
 
-// settings are the keys that its kind knows.
+// settings returns the keys of a channel's table, which depend on its kind.
 func (c *Channel) settings() []setting {
 	all := []setting{
-		{"kind", "poll asks a workspace of an agent platform for its messages; the others are chats, with who may talk there.", oneOf(&c.Kind, ChannelKinds()...)},
-		{"agent", "Agent that reads the messages.", name(&c.Agent)},
+		{"kind", "poll polls a workspace of an agent platform; the other kinds are chat platforms with access settings.", oneOf(&c.Kind, ChannelKinds()...)},
+		{"agent", "Agent that handles the messages.", name(&c.Agent)},
 	}
 	all = append(all, c.Token.settings("token", "the token or the password")...)
 	if c.Platform != nil {
@@ -156,16 +157,16 @@ func (c *Channel) settings() []setting {
 	return append(all, c.ReconnectSettings.settings()...)
 }
 
-// missing says what a channel cannot do without; "" if it is all there.
+// missing returns which required setting is missing, or "".
 func (c *Channel) missing() string {
 	if c.Agent == "" {
-		return `it needs an agent, such as agent = "codex"`
+		return `missing agent; set one such as agent = "codex"`
 	}
 	return c.Platform.missing(c)
 }
 
-// CheckTokens refuses two channels of one kind that would receive the messages of one bot: a
-// platform hands each message to one of its connections, or to both. It needs ReadTokens.
+// CheckTokens returns an error if two channels of one kind use the same token, because a platform
+// sends each message to only one or to both connections of a bot. Call ReadTokens before it.
 func (c *Config) CheckTokens() error {
 	first := map[string]string{} // names of channels by kind and token
 	for _, name := range c.ChannelNames() {
@@ -173,7 +174,7 @@ func (c *Config) CheckTokens() error {
 		switch ch.Kind {
 		case KindDiscord, KindMatrix, KindSlack, KindTelegram:
 		default:
-			continue // a password can be that of several networks
+			continue // several networks can have the same password
 		}
 		token, err := ch.Token.Get()
 		if err != nil {
@@ -181,15 +182,15 @@ func (c *Config) CheckTokens() error {
 		}
 		key := ch.Kind + " " + token
 		if other := first[key]; other != "" {
-			return fmt.Errorf("channels %s and %s have the same token: each needs a bot of its own, or remove one of them", other, name)
+			return fmt.Errorf("channels %s and %s have the same token: use a separate bot for each, or remove one", other, name)
 		}
 		first[key] = name
 	}
 	return nil
 }
 
-// ReadTokens takes the tokens of the channels from the environment, and returns what
-// is to be warned of.
+// ReadTokens reads the channels' tokens from the environment and returns warnings about
+// token files.
 func (c *Config) ReadTokens(env func(string) string) (warnings []string) {
 	for _, name := range c.ChannelNames() {
 		for _, s := range c.Channels[name].Secrets() {
@@ -205,7 +206,7 @@ func (c *Config) ReadTokens(env func(string) string) (warnings []string) {
 func (r *reader) channels(v any) {
 	tables, ok := v.(map[string]any)
 	if !ok {
-		r.report("channels", "it is not a table; write [channels.NAME]")
+		r.report("channels", "not a table; use [channels.NAME]")
 		return
 	}
 	all, known := map[string]any{}, []string{}
@@ -223,13 +224,13 @@ func (r *reader) channels(v any) {
 			r.report(key, fmt.Sprintf("unknown key (did you mean %q?)", suggest.Word(name, known)))
 			continue
 		case !ok:
-			r.report(key, fmt.Sprintf("%q is not a table; write [channels.NAME] with the settings of one channel", name))
+			r.report(key, fmt.Sprintf("%q is not a table; use [channels.NAME] for the settings of one channel", name))
 			continue
 		case !validName(name):
-			r.report(key, "a name has 1 to 64 letters, digits, dots, dashes and underscores")
+			r.report(key, "invalid name: use 1 to 64 letters, digits, dots, dashes and underscores")
 			continue
 		case table["kind"] == nil:
-			r.report(key, "it needs a kind: "+strings.Join(ChannelKinds(), ", "))
+			r.report(key, "missing kind; use one of "+strings.Join(ChannelKinds(), ", "))
 			continue
 		}
 		c := NewChannel("")
@@ -252,19 +253,19 @@ func (r *reader) channels(v any) {
 	r.table("channels.", all, r.config.channelDefaults())
 }
 
-// ChannelNames are the names of the channels, in order.
+// ChannelNames returns the sorted names of the channels.
 func (c *Config) ChannelNames() []string { return slices.Sorted(maps.Keys(c.Channels)) }
 
-// AddChannel adds a channel, as flags do.
+// AddChannel adds a channel that command flags define.
 func (c *Config) AddChannel(name string, ch *Channel) {
 	c.Channels[name] = ch
 	c.inheritReconnect(name, ch)
 }
 
-// AddCommand makes a command an agent, as flags do.
+// AddCommand adds an agent that runs a command, which command flags define.
 func (c *Config) AddCommand(name string, command []string) error {
 	if !validName(name) {
-		return fmt.Errorf("%q is no name of an agent: 1 to 64 letters, digits, dots, dashes and underscores", name)
+		return fmt.Errorf("invalid agent name %q: use 1 to 64 letters, digits, dots, dashes and underscores", name)
 	}
 	a := newAgent(KindExec)
 	a.Command = command
@@ -273,7 +274,7 @@ func (c *Config) AddCommand(name string, command []string) error {
 	return nil
 }
 
-// DefaultListen sets the address for a configuration that names none.
+// DefaultListen sets the address unless the configuration sets it.
 func (c *Config) DefaultListen(addr string) {
 	if !c.set["listen"] {
 		c.Listen = addr

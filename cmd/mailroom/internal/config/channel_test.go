@@ -72,13 +72,13 @@ func TestATokenThatIsMissingIsTheChannelsFailure(t *testing.T) {
 
 func TestWhatIsWrongWithAChannelIsNamed(t *testing.T) {
 	for name, test := range map[string]struct{ file, want string }{
-		"no table":     {"channels = 1", `f.toml:1: channels: it is not a table; write [channels.NAME]`},
-		"no name":      {"[channels]\nkind = \"poll\"", `f.toml:2: channels.kind: "kind" is not a table; write [channels.NAME] with the settings of one channel`},
-		"no kind":      {"[channels.x]\nagent = \"echo\"", "f.toml:1: channels.x: it needs a kind: " + strings.Join(ChannelKinds(), ", ")},
+		"no table":     {"channels = 1", `f.toml:1: channels: not a table; use [channels.NAME]`},
+		"no name":      {"[channels]\nkind = \"poll\"", `f.toml:2: channels.kind: "kind" is not a table; use [channels.NAME] for the settings of one channel`},
+		"no kind":      {"[channels.x]\nagent = \"echo\"", "f.toml:1: channels.x: missing kind; use one of " + strings.Join(ChannelKinds(), ", ")},
 		"another kind": {"[channels.x]\nkind = \"pigeon\"", `f.toml:2: channels.x.kind: "pigeon" is not one of ` + strings.Join(ChannelKinds(), ", ")},
 		"unknown key":  {good + "tokenfile = \"x\"", `f.toml:6: channels.mol.tokenfile: unknown key (did you mean "token_file"?)`},
-		"no token":     {good, `f.toml:1: channels.mol: it needs token_env or token_file, one of them: the token itself is in no configuration`},
-		"two tokens":   {good + "token_env = \"A\"\ntoken_file = \"b\"", `f.toml:1: channels.mol: it needs token_env or token_file, one of them: the token itself is in no configuration`},
+		"no token":     {good, `f.toml:1: channels.mol: missing token; set either token_env or token_file (the configuration never contains the token itself)`},
+		"two tokens":   {good + "token_env = \"A\"\ntoken_file = \"b\"", `f.toml:1: channels.mol: missing token; set either token_env or token_file (the configuration never contains the token itself)`},
 		"an url with a password": {
 			"[channels.x]\nkind = \"poll\"\nurl = \"https://u:p@example.org\"",
 			`f.toml:3: channels.x.url: "…@…" is not an address, such as "https://platform.example.org"`,
@@ -87,7 +87,7 @@ func TestWhatIsWrongWithAChannelIsNamed(t *testing.T) {
 		"a setting of all, as a name": {"[channels.attempts]\nkind = \"poll\"", `f.toml:1: channels.attempts: map[kind:poll] is not a whole number from 0 to 1000000`},
 		"what to do, wrong":           {"[channels]\nwhen_all_down = \"panic\"", `f.toml:2: channels.when_all_down: "panic" is not one of stay, exit`},
 		"pauses the wrong way round":  {"[channels]\nretry_first = \"1h\"\nretry_most = \"1m\"", `f.toml:3: channels.retry_most: 1m is shorter than retry_first, 1h`},
-		"nothing else":                {"[channels.x]\nkind = \"poll\"", `f.toml:1: channels.x: it needs an agent, such as agent = "codex"`},
+		"nothing else":                {"[channels.x]\nkind = \"poll\"", `f.toml:1: channels.x: missing agent; set one such as agent = "codex"`},
 	} {
 		t.Run(name, func(t *testing.T) { refused(t, test.file, test.want) })
 	}

@@ -5,22 +5,21 @@ import (
 	"mailroom/channel/chat"
 )
 
-// Chat is who may talk on the channel of a chat platform, and how.
+// Chat holds the access and conversation settings of a chat channel.
 type Chat struct {
-	Admins  []string // ids of users, as the platform has them
+	Admins  []string // user ids of the platform
 	Users   []string
-	Chats   []string // in which everybody may talk
+	Chats   []string // ids of chats in which every user may talk
 	Pairing bool
 	Busy    string // one of chat.BusyModes
-	Groups  string // Addressed or Everything
-	// Previews shows what the agent writes while it writes it, where messages can be
-	// edited.
+	Groups  string // GroupsAddressed or GroupsEverything
+	// Previews shows the agent's text while it is written, on platforms with edits.
 	Previews bool
-	PerUser  bool // each user in a group has a conversation of their own
-	MaxFile  int  // bytes of a file that is kept
+	PerUser  bool // each user in a group has a separate conversation
+	MaxFile  int  // maximum size of a stored attachment, in bytes
 }
 
-// What is read in groups.
+// Values of groups: which messages in groups are processed.
 const (
 	GroupsAddressed  = "addressed"
 	GroupsEverything = "everything"
@@ -36,19 +35,19 @@ func (c *Chat) settings() []setting {
 		busy = append(busy, string(m))
 	}
 	return []setting{
-		{"admins", "Ids of users who may also decide what the agent asks to do.", list(&c.Admins)},
-		{"users", "Ids of users who may talk; nobody else may.", list(&c.Users)},
-		{"chats", "Ids of chats in which everybody may talk.", list(&c.Chats)},
-		{"pairing", "Give a stranger in private a code, for mailroom pair approve.", flag(&c.Pairing)},
-		{"busy", "What a message does while the agent works: queue, steer, interrupt or collect.", oneOf(&c.Busy, busy...)},
-		{"groups", "What is read in groups: addressed is what is said to the bot, everything is all.", oneOf(&c.Groups, GroupsAddressed, GroupsEverything)},
-		{"previews", "Show what the agent writes while it writes it, where messages can be edited.", flag(&c.Previews)},
-		{"per_user", "Each user in a group has a conversation of their own.", flag(&c.PerUser)},
-		{"max_file", "Largest file sent along that is kept for the agent, in the folder files of the data folder.", size(&c.MaxFile, 1<<10, 1<<30)},
+		{"admins", "Ids of users who may talk and also decide the agent's requests for approval.", list(&c.Admins)},
+		{"users", "Ids of users who may talk.", list(&c.Users)},
+		{"chats", "Ids of chats in which every user may talk.", list(&c.Chats)},
+		{"pairing", "Give an unknown user in a private chat a pairing code, for mailroom pair approve.", flag(&c.Pairing)},
+		{"busy", "How to handle a message while the agent works: queue, steer, interrupt or collect.", oneOf(&c.Busy, busy...)},
+		{"groups", "Which messages in groups are processed: addressed (to the bot) or everything.", oneOf(&c.Groups, GroupsAddressed, GroupsEverything)},
+		{"previews", "Show the agent's text while it is written, on platforms with edits.", flag(&c.Previews)},
+		{"per_user", "Each user in a group has a separate conversation.", flag(&c.PerUser)},
+		{"max_file", "Maximum size of an attachment that is stored for the agent, in the folder files of the data folder.", size(&c.MaxFile, 1<<10, 1<<30)},
 	}
 }
 
-// AccessPolicy is what the settings say to a platform.
+// AccessPolicy returns the access policy of these settings.
 func (c *Chat) AccessPolicy() chat.AccessPolicy {
 	return chat.AccessPolicy{
 		Admins: c.Admins, Users: c.Users, Chats: c.Chats, Pairing: c.Pairing, BusyMode: mailroom.Mode(c.Busy),

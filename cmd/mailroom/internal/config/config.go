@@ -1,5 +1,5 @@
-// Package config is what a user may set: one struct with defaults, read from a
-// TOML file in which a key or a value that is not understood is an error.
+// Package config defines the server's settings: a struct with defaults, read from a TOML
+// file in which an unknown key or an invalid value is an error.
 package config
 
 import (
@@ -18,102 +18,102 @@ import (
 	"mailroom/internal/suggest"
 )
 
-// Config are the settings of a server. Every one of them has a default, so an
-// empty file, or none, is a whole configuration.
+// Config holds the settings of a server. Every setting has a default, so an empty or
+// missing file is a complete configuration.
 type Config struct {
 	Listen       string // HOST:PORT; port 0 picks a free one
-	DefaultAgent string // of submits to new threads that name none
+	DefaultAgent string // for submits to new threads that name no agent
 	LogLevel     slog.Level
 
-	TLSCert     string // file; with TLSKey it speaks https
+	TLSCert     string // file; with TLSKey it enables https
 	TLSKey      string
-	BehindProxy bool     // a proxy in front of it encrypts
-	Hosts       []string // further names that requests may be addressed to
+	BehindProxy bool     // a proxy in front of the server provides TLS
+	Hosts       []string // further host names that requests may use
 	Origins     []string // further origins of web pages that may use the API
 	Limits      Limits
 
 	Runs          int           // runs at once in this process
-	Lease         time.Duration // how long a worker that died keeps its runs
+	Lease         time.Duration // time after which a dead worker loses its runs
 	Renew         time.Duration // how often a worker renews its lease
-	Sweep         time.Duration // how often the leases of others are looked at
+	Sweep         time.Duration // interval of checking for expired leases
 	StopGrace     time.Duration // from a stop or a passed deadline to the forced end
 	ShutdownGrace time.Duration // for runs to finish before they are released
 	RunDeadline   time.Duration // of one attempt
-	AgentGrace    time.Duration // before due runs of an agent that nobody has fail
-	MaxQueued     int           // runs in the queue of one thread; 0: any number
-	Retention     time.Duration // of entries; 0: for ever
-	Isolation     string        // of agents that say nothing else
+	AgentGrace    time.Duration // before due runs of an agent without a worker fail
+	MaxQueued     int           // runs in the queue of one thread; 0: unlimited
+	Retention     time.Duration // of entries; 0: forever
+	Isolation     string        // of agents that set none
 
 	Agents   map[string]*Agent
 	Channels map[string]*Channel
-	Tracker  *Tracker // nil: none is watched
+	Tracker  *Tracker // nil: no tracker
 
-	ReconnectSettings        // of channels that say nothing else
-	WhenAllDown       string // Stay or Exit
+	ReconnectSettings        // of channels that set none
+	WhenAllDown       string // AllDownStay or AllDownExit
 
-	// Command is how the commands for this server are begun, in hints.
+	// Command is the command line prefix for this server in hints.
 	Command string
 
-	// Mark is what processes of agents are marked with, so that they can be
-	// found after this one was killed. The data folder gives it, no file does.
+	// Mark marks the processes of agents, so that the next server finds them after a
+	// crash. It comes from the data folder, not from a file.
 	Mark string
 
-	// Data is the data folder, which is hidden from programs; no file gives it.
+	// Data is the data folder, which is hidden from programs. It is not in a file.
 	Data string
 
-	file string          // it was read from, or ""
-	set  map[string]bool // dotted keys that the file or a flag gave
+	file string          // path that it was read from, or ""
+	set  map[string]bool // dotted keys that the file or a flag set
 }
 
-// Agent is one [agents.NAME] table. Which of its fields count depends on Kind.
+// Agent is one [agents.NAME] table. Kind decides which of its fields are used.
 type Agent struct {
 	Kind     string        // one of the kinds below, or the name of a program's profile
-	Limit    int           // runs of it at once in this process
+	Limit    int           // concurrent runs in this process
 	Deadline time.Duration // of one attempt
 
-	// Of echo and tour.
+	// For echo and tour.
 	Pace time.Duration // between two words; 0 writes them at once
 
-	// Of exec.
+	// For exec.
 	Command []string // argument vector; no shell
 
-	// Of programs with a profile.
-	Program     string   // path, or name that is looked for in PATH
+	// For programs with a profile.
+	Program     string   // path, or name in PATH
 	Model       string   // "" is the program's own choice
 	Args        []string // further arguments
 	Permissions string   // a mode of the profile
 
-	// Of both.
-	Dir          string // it runs in; "" is the server's own
+	// For both.
+	Dir          string // working folder; "" is the server's own
 	Env          map[string]string
-	EnvAllow     []string      // variables of the server that it may see
+	EnvAllow     []string      // environment variables to pass on
 	StartTimeout time.Duration // to its first output; 0: none
 	IdleTimeout  time.Duration // between two outputs; 0: none
 	TotalTimeout time.Duration // 0: none but the deadline
 	Confinement
 }
 
-// Confinement is what a program is kept from. It is no part of an agent's
-// definition: an older version of the agent runs with the present one.
+// Confinement holds the isolation and resource limits of a program. It is not part of an
+// agent's definition: older versions of the agent run with the current values.
 type Confinement struct {
 	Isolation    string // one of the values below
-	User         string // of the system; "" is the server's own
+	User         string // system user; "" is the server's own
 	MaxProcesses int    // of that user; 0: as many as the server's
 	MaxOpenFiles int    // 0: as many as the server's
-	MaxFileSize  int    // bytes; 0: any
+	MaxFileSize  int    // bytes; 0: unlimited
 }
 
-// Values of isolation. Others name one mechanism, which must be there.
+// Values of isolation. Others name a mechanism, which must be available.
 const (
-	IsolationAuto     = "auto"     // the best that the machine has
-	IsolationRequired = "required" // that, and no start without any
+	IsolationAuto     = "auto"     // the best available mechanism, or none
+	IsolationRequired = "required" // the best available mechanism; without one the server does not start
 )
 
 func isolations() []string {
 	return []string{IsolationAuto, IsolationRequired, string(proc.KindNamespace), string(proc.KindLandlock), string(proc.KindNone)}
 }
 
-// CheckIsolation refuses what is no value of isolation.
+// CheckIsolation returns an error if kind is not a value of isolation.
 func CheckIsolation(kind string) error {
 	if !slices.Contains(isolations(), kind) {
 		return fmt.Errorf("unknown isolation %q; use %s", kind, strings.Join(isolations(), ", "))
@@ -123,11 +123,11 @@ func CheckIsolation(kind string) error {
 
 func (c *Confinement) settings() []setting {
 	return []setting{
-		{"isolation", "What keeps it from the server's data: auto is the best that this machine has, required too but no start without any, else namespace, landlock or none.", oneOf(&c.Isolation, isolations()...)},
-		{"user", "User of the system that it runs as, for a server that runs as root; empty is the server's own.", text(&c.User)},
-		{"max_processes", "Processes of its user, at most; 0 leaves that to the system.", number(&c.MaxProcesses, 0, 10_000_000)},
-		{"max_open_files", "Files that one of its processes may have open; 0 leaves that to the system.", number(&c.MaxOpenFiles, 0, 10_000_000)},
-		{"max_file_size", "Largest file that it may write; 0B is any size.", size(&c.MaxFileSize, 0, 1<<30)},
+		{"isolation", "Isolation from the server's data: auto uses the best available mechanism, required also fails without one; or namespace, landlock or none.", oneOf(&c.Isolation, isolations()...)},
+		{"user", "System user to run as, if the server runs as root; empty is the server's own.", text(&c.User)},
+		{"max_processes", "Maximum number of processes of its user; 0 is the system's limit.", number(&c.MaxProcesses, 0, 10_000_000)},
+		{"max_open_files", "Maximum number of open files per process; 0 is the system's limit.", number(&c.MaxOpenFiles, 0, 10_000_000)},
+		{"max_file_size", "Maximum size of a file it writes; 0B is unlimited.", size(&c.MaxFileSize, 0, 1<<30)},
 	}
 }
 
@@ -163,15 +163,15 @@ func newAgent(kind string) *Agent {
 // IsProgram reports whether the agent starts a program of the system.
 func (a *Agent) IsProgram() bool { return a.Kind == KindExec || program.Find(a.Kind) != nil }
 
-// ProgramAgent returns the settings of an agent that nobody has configured: of a
-// program that was found.
+// ProgramAgent returns the default settings of an agent for a program that was found but
+// is not configured.
 func (c *Config) ProgramAgent(p *program.Profile) *Agent {
 	a := newAgent(p.Name)
 	a.Limit, a.Deadline, a.Isolation = c.Runs, c.RunDeadline, c.Isolation
 	return a
 }
 
-// kinds are all kinds of agents.
+// kinds returns all kinds of agents.
 func kinds() []string {
 	all := []string{KindEcho, KindExec, KindInbox, KindTour}
 	for _, p := range program.All() {
@@ -212,42 +212,42 @@ func (c *Config) settings() []setting {
 	const most = 365 * 24 * time.Hour
 	return []setting{
 		{"listen", "Address of the server; port 0 picks a free one.", address(&c.Listen)},
-		{"default_agent", "Agent of submits to new threads that name none.", name(&c.DefaultAgent)},
-		{"log_level", "Least level that is logged: debug, info, warn or error.", level(&c.LogLevel)},
-		{"tls_cert", "File with the certificate, with which it speaks https; read again when it changes.", text(&c.TLSCert)},
-		{"tls_key", "File with the key of the certificate.", text(&c.TLSKey)},
-		{"behind_proxy", "A proxy in front of the server encrypts what is sent, so it may listen openly without TLS.", flag(&c.BehindProxy)},
-		{"hosts", "Names that requests may be addressed to, beside localhost and the address above.", hosts(&c.Hosts)},
-		{"origins", "Web pages of other origins that may use the API.", origins(&c.Origins)},
-		{"runs", "Runs at once in this process.", number(&c.Runs, 1, 100_000)},
-		{"lease", "How long a worker that died keeps its runs.", duration(&c.Lease, time.Second, time.Hour)},
+		{"default_agent", "Agent for submits to new threads that name no agent.", name(&c.DefaultAgent)},
+		{"log_level", "Minimum log level: debug, info, warn or error.", level(&c.LogLevel)},
+		{"tls_cert", "Certificate file, enables https; reloaded when it changes.", text(&c.TLSCert)},
+		{"tls_key", "Private key file of the certificate.", text(&c.TLSKey)},
+		{"behind_proxy", "A proxy in front of the server provides TLS, so the server may listen on a public address without it.", flag(&c.BehindProxy)},
+		{"hosts", "Further host names that requests may use, beside localhost and the address above.", hosts(&c.Hosts)},
+		{"origins", "Further origins of web pages that may use the API.", origins(&c.Origins)},
+		{"runs", "Maximum number of concurrent runs in this process.", number(&c.Runs, 1, 100_000)},
+		{"lease", "Time after which a dead worker loses its runs.", duration(&c.Lease, time.Second, time.Hour)},
 		{"renew", "How often a worker renews its lease.", duration(&c.Renew, 100*time.Millisecond, time.Hour)},
-		{"sweep", "How often the leases of other workers are looked at.", duration(&c.Sweep, 10*time.Millisecond, time.Minute)},
-		{"stop_grace", "From the request to stop, or a passed deadline, to the forced end of a run.", duration(&c.StopGrace, time.Millisecond, time.Hour)},
-		{"shutdown_grace", "How long a shutdown lets runs finish before it releases them.", duration(&c.ShutdownGrace, time.Millisecond, 24*time.Hour)},
-		{"run_deadline", "Longest time of one attempt of a run.", duration(&c.RunDeadline, 10*time.Millisecond, most)},
-		{"agent_grace", "After this time, due runs of an agent that no worker has fail.", duration(&c.AgentGrace, time.Millisecond, most)},
-		{"max_queued", "Runs in the queue of one thread, at most; 0 is any number.", number(&c.MaxQueued, 0, 100_000_000)},
-		{"isolation", "isolation of agents that are programs and set none: auto, required, namespace, landlock or none.", oneOf(&c.Isolation, isolations()...)},
-		{"retention", "How long entries are kept after their run has ended; 0s keeps them for ever.", duration(&c.Retention, 0, 100*most)},
+		{"sweep", "Interval of checking other workers for expired leases.", duration(&c.Sweep, 10*time.Millisecond, time.Minute)},
+		{"stop_grace", "Time from a stop request or a passed deadline to the forced end of a run.", duration(&c.StopGrace, time.Millisecond, time.Hour)},
+		{"shutdown_grace", "Time that runs have to finish at a shutdown before they are released.", duration(&c.ShutdownGrace, time.Millisecond, 24*time.Hour)},
+		{"run_deadline", "Maximum time of one attempt of a run.", duration(&c.RunDeadline, 10*time.Millisecond, most)},
+		{"agent_grace", "Time after which due runs of an agent without a worker fail.", duration(&c.AgentGrace, time.Millisecond, most)},
+		{"max_queued", "Maximum number of queued runs of a thread; 0 is unlimited.", number(&c.MaxQueued, 0, 100_000_000)},
+		{"isolation", "Default isolation of agents that run programs: auto, required, namespace, landlock or none.", oneOf(&c.Isolation, isolations()...)},
+		{"retention", "How long entries are kept after their run has ended; 0s keeps them forever.", duration(&c.Retention, 0, 100*most)},
 	}
 }
 
-// settings returns the keys of an agent's table that its kind knows.
+// settings returns the keys of an agent's table, which depend on its kind.
 func (a *Agent) settings() []setting {
 	const most = 365 * 24 * time.Hour
 	all := []setting{
-		{"kind", "echo says what it is told; exec runs a command; inbox keeps messages for who reads them by tool calls; tour shows what a run can do; codex and claude are those programs.", oneOf(&a.Kind, kinds()...)},
-		{"limit", "Runs of this agent at once in this process.", number(&a.Limit, 1, 100_000)},
-		{"deadline", "Longest time of one attempt.", duration(&a.Deadline, 10*time.Millisecond, most)},
+		{"kind", "echo repeats its input; exec runs a command; inbox stores messages for readers that use tool calls; tour demonstrates runs; codex and claude run those programs.", oneOf(&a.Kind, kinds()...)},
+		{"limit", "Maximum number of concurrent runs of this agent in this process.", number(&a.Limit, 1, 100_000)},
+		{"deadline", "Maximum time of one attempt.", duration(&a.Deadline, 10*time.Millisecond, most)},
 	}
 	profile := program.Find(a.Kind)
 	if profile != nil {
 		all = append(all,
 			setting{"program", "Path of the program, or its name in PATH.", text(&a.Program)},
-			setting{"args", "Further arguments for it.", list(&a.Args)},
-			setting{"model", "Model it uses; empty leaves that to it.", text(&a.Model)},
-			setting{"permissions", "What it may do: ask (looks, and a person is asked about the rest), read (looks), edit (changes files in its folder too), all.", oneOf(&a.Permissions, modes(profile)...)},
+			setting{"args", "Further arguments for the program.", list(&a.Args)},
+			setting{"model", "Model to use; empty is the program's default.", text(&a.Model)},
+			setting{"permissions", "Permissions: ask (read; a person approves everything else), read, edit (also change files in its folder), all.", oneOf(&a.Permissions, modes(profile)...)},
 		)
 	}
 	switch {
@@ -255,15 +255,15 @@ func (a *Agent) settings() []setting {
 		all = append(all, setting{"pace", "Pause between two words; 0s writes them at once.", duration(&a.Pace, 0, time.Hour)})
 	case a.Kind == KindExec || profile != nil:
 		if profile == nil {
-			all = append(all, setting{"command", "Program and its arguments; no shell reads them.", list(&a.Command)})
+			all = append(all, setting{"command", "Program and its arguments; no shell is used.", list(&a.Command)})
 		}
 		all = append(all,
-			setting{"dir", "Folder it runs in; empty is the server's own.", text(&a.Dir)},
-			setting{"env", "Variables that are set for it.", pairs(&a.Env)},
-			setting{"env_allow", "Variables of the server that it may see.", list(&a.EnvAllow)},
-			setting{"start_timeout", "Longest time to its first output; 0s is no limit.", duration(&a.StartTimeout, 0, most)},
-			setting{"idle_timeout", "Longest time between two outputs; 0s is no limit.", duration(&a.IdleTimeout, 0, most)},
-			setting{"total_timeout", "Longest time in all; 0s leaves it to deadline.", duration(&a.TotalTimeout, 0, most)},
+			setting{"dir", "Working folder; empty is the server's own.", text(&a.Dir)},
+			setting{"env", "Environment variables to set.", pairs(&a.Env)},
+			setting{"env_allow", "Environment variables of the server to pass on.", list(&a.EnvAllow)},
+			setting{"start_timeout", "Maximum time to the first output; 0s is unlimited.", duration(&a.StartTimeout, 0, most)},
+			setting{"idle_timeout", "Maximum time between two outputs; 0s is unlimited.", duration(&a.IdleTimeout, 0, most)},
+			setting{"total_timeout", "Maximum total time; 0s means only deadline applies.", duration(&a.TotalTimeout, 0, most)},
 		)
 		all = append(all, a.Confinement.settings()...)
 	}
@@ -277,22 +277,22 @@ func modes(p *program.Profile) (names []string) {
 	return names
 }
 
-// check returns what no single value is wrong about.
+// check returns the problems that involve more than one setting.
 func (c *Config) check() []problem {
 	var found []problem
 	if c.Renew > c.Lease/2 { // a worker gives its lease up before its end, and a renewal may come late
 		found = append(found, problem{key: "renew", what: fmt.Sprintf(
-			"%s is too long for a lease of %s: at most half of it, %s", formatDuration(c.Renew), formatDuration(c.Lease), formatDuration(c.Lease/2))})
+			"%s is too long for a lease of %s; use at most half of it, %s", formatDuration(c.Renew), formatDuration(c.Lease), formatDuration(c.Lease/2))})
 	}
 	if (c.TLSCert == "") != (c.TLSKey == "") {
 		there, missing := "tls_cert", "tls_key"
 		if c.TLSCert == "" {
 			there, missing = missing, there
 		}
-		found = append(found, problem{key: there, what: "it needs " + missing + " beside it"})
+		found = append(found, problem{key: there, what: "set " + missing + " too"})
 	}
 	if c.Agents[c.DefaultAgent] == nil && program.Find(c.DefaultAgent) == nil { // a program may be found
-		what := fmt.Sprintf("no agent is named %q", c.DefaultAgent)
+		what := fmt.Sprintf("unknown agent %q", c.DefaultAgent)
 		if near := suggest.Word(c.DefaultAgent, sorted(c.Agents)); near != "" {
 			what += fmt.Sprintf(" (did you mean %q?)", near)
 		}
@@ -302,10 +302,10 @@ func (c *Config) check() []problem {
 	for _, name := range sorted(c.Agents) {
 		a := c.Agents[name]
 		if a.Kind == KindExec && (len(a.Command) == 0 || a.Command[0] == "") {
-			found = append(found, problem{key: "agents." + name, what: "an exec agent needs a command, such as command = [\"cat\"]"})
+			found = append(found, problem{key: "agents." + name, what: "missing command; set one such as command = [\"cat\"]"})
 		}
 		if program.Find(a.Kind) != nil && a.Program == "" {
-			found = append(found, problem{key: "agents." + name + ".program", what: "it is empty; give a path, or a name in PATH"})
+			found = append(found, problem{key: "agents." + name + ".program", what: "empty; use a path, or a name in PATH"})
 		}
 	}
 	return found

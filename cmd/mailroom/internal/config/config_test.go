@@ -77,10 +77,10 @@ func TestWhatIsWrongNamesKeyValueAndWhatIsAllowed(t *testing.T) {
 			"runs = 3\nleese = \"15s\"", `f.toml:2: leese: unknown key (did you mean "lease"?)`,
 		},
 		"unknown key with nothing near": {
-			"[agents.echo]\ncolour = 1", `f.toml:2: agents.echo.colour: unknown key; known are kind, limit, deadline, pace`,
+			"[agents.echo]\ncolour = 1", `f.toml:2: agents.echo.colour: unknown key; known keys: kind, limit, deadline, pace`,
 		},
 		"key of another kind": {
-			"[agents.x]\nkind = \"echo\"\ncommand = [\"cat\"]", `f.toml:3: agents.x.command: unknown key; known are kind, limit, deadline, pace`,
+			"[agents.x]\nkind = \"echo\"\ncommand = [\"cat\"]", `f.toml:3: agents.x.command: unknown key; known keys: kind, limit, deadline, pace`,
 		},
 		"table with a typing error": {
 			"[agent.x]\nkind = \"echo\"", `f.toml:1: agent: unknown key (did you mean "agents"?)`,
@@ -101,31 +101,31 @@ func TestWhatIsWrongNamesKeyValueAndWhatIsAllowed(t *testing.T) {
 			`listen = "localhost"`, `f.toml:1: listen: "localhost" is not HOST:PORT, such as "127.0.0.1:8420"`,
 		},
 		"renewal longer than the lease": {
-			"lease = \"10s\"\nrenew = \"8s\"", `f.toml:2: renew: 8s is too long for a lease of 10s: at most half of it, 5s`,
+			"lease = \"10s\"\nrenew = \"8s\"", `f.toml:2: renew: 8s is too long for a lease of 10s; use at most half of it, 5s`,
 		},
 		"default agent that is not there": {
-			"default_agent = \"ekho\"", `f.toml:1: default_agent: no agent is named "ekho" (did you mean "echo"?)`,
+			"default_agent = \"ekho\"", `f.toml:1: default_agent: unknown agent "ekho" (did you mean "echo"?)`,
 		},
 		"kind that is none": {
 			"[agents.x]\nkind = \"shell\"", `f.toml:2: agents.x.kind: "shell" is not one of echo, exec, inbox, tour, claude, codex`,
 		},
 		"no kind": {
-			"[agents.x]\ncommand = [\"cat\"]", `f.toml:1: agents.x: it needs a kind: echo, exec, inbox, tour, claude, codex`,
+			"[agents.x]\ncommand = [\"cat\"]", `f.toml:1: agents.x: missing kind; use one of echo, exec, inbox, tour, claude, codex`,
 		},
 		"exec without a command": {
-			"[agents.x]\nkind = \"exec\"", `f.toml:1: agents.x: an exec agent needs a command, such as command = ["cat"]`,
+			"[agents.x]\nkind = \"exec\"", `f.toml:1: agents.x: missing command; set one such as command = ["cat"]`,
 		},
 		"command as one text": {
-			"[agents.x]\nkind = \"exec\"\ncommand = \"cat -u\"", `f.toml:3: agents.x.command: "cat -u" is not a list of texts, such as ["a", "b"]`,
+			"[agents.x]\nkind = \"exec\"\ncommand = \"cat -u\"", `f.toml:3: agents.x.command: "cat -u" is not a list of strings, such as ["a", "b"]`,
 		},
 		"variables stay secret": {
-			"[agents.x]\nkind = \"exec\"\ncommand = [\"cat\"]\nenv = { KEY = 42 }", `f.toml:4: agents.x.env: variable "KEY" is not a plain text`,
+			"[agents.x]\nkind = \"exec\"\ncommand = [\"cat\"]\nenv = { KEY = 42 }", `f.toml:4: agents.x.env: invalid variable "KEY": use a name without = and a string without NUL`,
 		},
 		"name that is none": {
-			"[agents.\"a b\"]\nkind = \"echo\"", `f.toml:1: agents.a b: a name has 1 to 64 letters, digits, dots, dashes and underscores`,
+			"[agents.\"a b\"]\nkind = \"echo\"", `f.toml:1: agents.a b: invalid name: use 1 to 64 letters, digits, dots, dashes and underscores`,
 		},
 		"agents is no table": {
-			"agents = 1", `f.toml:1: agents: it is not a table; write [agents.NAME]`,
+			"agents = 1", `f.toml:1: agents: not a table; use [agents.NAME]`,
 		},
 		"several at once, in the order of the file": {
 			"swep = \"1s\"\nruns = -1\n", "f.toml:1: swep: unknown key (did you mean \"sweep\"?)\nf.toml:2: runs: -1 is not a whole number from 1 to 100000",
@@ -220,7 +220,7 @@ func TestPrintedConfigurationSaysWhereItComesFrom(t *testing.T) {
 	}
 	got := c.TOML(false)
 	for _, want := range []string{
-		"# From a.toml; ", "process. (set)\nruns = 3\n", "(default)\nlease = \"15s\"\n", "(set)\nlisten = \"127.0.0.1:0\"\n",
+		"# From a.toml and defaults.", "process. (set)\nruns = 3\n", "(default)\nlease = \"15s\"\n", "(set)\nlisten = \"127.0.0.1:0\"\n",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is missing in\n%s", want, got)

@@ -22,9 +22,9 @@ func newDiscord() *Discord { return &Discord{API: discord.DefaultAPI, Beat: disc
 
 func (d *Discord) settings() []setting {
 	return []setting{
-		{"api", "Address of the HTTP API, with its version. The gateway is where it says.", serviceURL(&d.API)},
-		{"about", "Address of a page about your bot, for the User-Agent that Discord asks of bots; empty is one that says that there is none.", aboutURL(&d.About)},
-		{"beat", "Longest time between two heartbeats; the platform asks for one about every 41s. An acknowledgement is evidence for that long and up to 15s more.", duration(&d.Beat, 100*time.Millisecond, 10*time.Minute)},
+		{"api", "Base URL of the HTTP API, including its version. The API provides the gateway's URL.", serviceURL(&d.API)},
+		{"about", "URL of a page about your bot, for the User-Agent header that Discord requires; empty uses a placeholder.", aboutURL(&d.About)},
+		{"beat", "Maximum time between two heartbeats; the platform asks for about 41s. Without an acknowledgement in this time plus 15s the connection counts as broken.", duration(&d.Beat, 100*time.Millisecond, 10*time.Minute)},
 	}
 }
 

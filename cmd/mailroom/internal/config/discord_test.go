@@ -56,7 +56,7 @@ func TestWhatIsWrongWithABotOfDiscordIsNamed(t *testing.T) {
 		`beat = "1ms"`:            `f.toml:5: channels.dc.beat: "1ms" is not a duration from 100ms to 10m, such as "1m30s"`,
 		`api = "discord.com"`:     `f.toml:5: channels.dc.api: "discord.com" is not an address, such as "https://platform.example.org"`,
 		`api = "https://u:p@x.y"`: `f.toml:5: channels.dc.api: "…@…" is not an address, such as "https://platform.example.org"`,
-		`token_file = "b"`:        `f.toml:1: channels.dc: it needs token_env or token_file, one of them: the token itself is in no configuration`,
+		`token_file = "b"`:        `f.toml:1: channels.dc: missing token; set either token_env or token_file (the configuration never contains the token itself)`,
 	} {
 		refused(t, community+setting, want)
 	}

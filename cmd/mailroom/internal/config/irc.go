@@ -11,7 +11,7 @@ import (
 // KindIRC is an IRC network.
 const KindIRC = irc.Kind
 
-// IRC is a network, and who the bot is there.
+// IRC holds the settings of a network and the bot's identity.
 type IRC struct {
 	Server   string
 	TLS      bool
@@ -27,14 +27,14 @@ func newIRC() *IRC { return &IRC{TLS: true, Gap: irc.DefaultGap, Fresh: irc.Defa
 
 func (c *IRC) settings() []setting {
 	return []setting{
-		{"server", "Server of the network, HOST or HOST:PORT; the port is 6697 with TLS and 6667 without.", text(&c.Server)},
-		{"tls", "Whether it is spoken to with TLS. Without it, a password goes to this machine only.", flag(&c.TLS)},
-		{"nick", "Nick of the bot; while another has it, the bot goes by a similar one.", text(&c.Nick)},
-		{"real_name", "What the network shows beside the nick; empty is the nick.", text(&c.RealName)},
-		{"account", "Account of the bot, whose password the token is; without one the token is the password of the server, if it wants one.", text(&c.Account)},
-		{"join", "Channels to be in, each with its key after a space if it has one.", list(&c.Join)},
-		{"gap", "Least time between two lines to one room.", duration(&c.Gap, 10*time.Millisecond, time.Minute)},
-		{"fresh", "How long an answer of the server proves that it is there; it is asked in half of that.", duration(&c.Fresh, 100*time.Millisecond, 10*time.Minute)},
+		{"server", "Server, HOST or HOST:PORT; the default port is 6697 with TLS and 6667 without.", text(&c.Server)},
+		{"tls", "Use TLS. Without TLS, a password is only sent to localhost.", flag(&c.TLS)},
+		{"nick", "Nick of the bot; if it is taken, the bot uses a similar one.", text(&c.Nick)},
+		{"real_name", "Real name of the bot; empty is the nick.", text(&c.RealName)},
+		{"account", "SASL account of the bot, with the token as its password; without an account the token is the server password.", text(&c.Account)},
+		{"join", "Channels to join, each optionally followed by a space and its key.", list(&c.Join)},
+		{"gap", "Minimum time between two lines to a room.", duration(&c.Gap, 10*time.Millisecond, time.Minute)},
+		{"fresh", "Time without an answer after which the connection counts as broken; the bot pings the server after half of it.", duration(&c.Fresh, 100*time.Millisecond, 10*time.Minute)},
 	}
 }
 
@@ -50,7 +50,7 @@ func (c *IRC) Dial(ch *Channel) (chat.Dialer, channel.ReconnectPolicy) {
 	return o.Dial, o.ReconnectPolicy()
 }
 
-// Options are what the settings say to the platform, with the password that token is.
+// Options returns the adapter's options, with token as the password.
 func (c *IRC) Options(token *Secret) irc.Options {
 	o := c.options()
 	if token.IsSet() {
@@ -70,13 +70,13 @@ func (c *IRC) Options(token *Secret) irc.Options {
 func (c *IRC) missing(ch *Channel) string {
 	switch {
 	case c.Server == "":
-		return `it needs a server, such as server = "irc.example.org"`
+		return `missing server; set one such as server = "irc.example.org"`
 	case c.Nick == "":
-		return `it needs a nick, such as nick = "mybot"`
+		return `missing nick; set one such as nick = "mybot"`
 	case ch.Token.ambiguous():
-		return "it has token_env and token_file; one of them holds the password"
+		return "token_env and token_file are both set; use one"
 	case c.Account != "" && !ch.Token.IsSet():
-		return "the account needs token_env or token_file with its password"
+		return "missing password of the account; set token_env or token_file"
 	}
 	if err := c.options().Check(); err != nil {
 		return err.Error()

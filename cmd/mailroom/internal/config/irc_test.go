@@ -81,13 +81,13 @@ func ircOptions(c *Config) irc.Options {
 func TestWhatIsWrongWithANetworkIsNamed(t *testing.T) {
 	for setting, want := range map[string]string{
 		`sever = "x"`:                         `f.toml:6: channels.net.sever: unknown key (did you mean "server"?)`,
-		`account = "robot"`:                   `f.toml:1: channels.net: the account needs token_env or token_file with its password`,
-		"token_env = \"A\"\ntoken_file = 'b'": `f.toml:1: channels.net: it has token_env and token_file; one of them holds the password`,
+		`account = "robot"`:                   `f.toml:1: channels.net: missing password of the account; set token_env or token_file`,
+		"token_env = \"A\"\ntoken_file = 'b'": `f.toml:1: channels.net: token_env and token_file are both set; use one`,
 		`join = ["dev"]`:                      `f.toml:1: channels.net: invalid channel "dev": use "#name", or "#name key" if it has a key`,
 		`tls = "no"`:                          `f.toml:6: channels.net.tls: "no" is not true or false`,
 	} {
 		refused(t, network+setting, want)
 	}
-	refused(t, strings.Replace(network, `nick = "bot"`, "", 1), `f.toml:1: channels.net: it needs a nick, such as nick = "mybot"`)
-	refused(t, strings.Replace(network, `server = "irc.example.org"`, "", 1), `f.toml:1: channels.net: it needs a server, such as server = "irc.example.org"`)
+	refused(t, strings.Replace(network, `nick = "bot"`, "", 1), `f.toml:1: channels.net: missing nick; set one such as nick = "mybot"`)
+	refused(t, strings.Replace(network, `server = "irc.example.org"`, "", 1), `f.toml:1: channels.net: missing server; set one such as server = "irc.example.org"`)
 }

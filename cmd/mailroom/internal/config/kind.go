@@ -8,29 +8,29 @@ import (
 	"mailroom/channel/chat"
 )
 
-// Platform is what only one kind of channel has settings for.
+// Platform holds the settings of one kind of channel.
 type Platform interface {
-	// settings are their keys.
+	// settings returns the keys.
 	settings() []setting
-	// missing says what c cannot do without; "" if it is all there.
+	// missing returns which required setting of c is missing, or "".
 	missing(c *Channel) string
 }
 
-// ChatPlatform is the Platform of a kind on which people talk.
+// ChatPlatform is the Platform of a chat.
 type ChatPlatform interface {
 	Platform
-	// Dial connects as c, whose secrets are read for each connection.
+	// Dial returns the dialer of c, which reads the secrets for each connection.
 	Dial(c *Channel) (chat.Dialer, channel.ReconnectPolicy)
 }
 
-// SecretHolder is a Platform with secrets beside the channel's token.
+// SecretHolder is a Platform with secrets in addition to the channel's token.
 type SecretHolder interface {
 	Platform
-	// Secrets are those.
+	// Secrets returns these secrets.
 	Secrets() []*Secret
 }
 
-// platforms make the platform of a new channel, with its defaults, by kind.
+// platforms returns the constructors of platforms with default settings, by kind.
 func platforms() map[string]func() Platform {
 	return map[string]func() Platform{
 		KindDiscord:  func() Platform { return newDiscord() },
@@ -43,13 +43,13 @@ func platforms() map[string]func() Platform {
 	}
 }
 
-// ChannelKinds are all kinds of channels that a table can have.
+// ChannelKinds returns all kinds of channels, sorted.
 func ChannelKinds() []string { return slices.Sorted(maps.Keys(platforms())) }
 
-// missingToken is what nearly every kind misses without a token.
+// missingToken returns an error text unless exactly one source of the token is set.
 func missingToken(c *Channel) string {
 	if !c.Token.IsSet() || c.Token.ambiguous() {
-		return `it needs token_env or token_file, one of them: the token itself is in no configuration`
+		return `missing token; set either token_env or token_file (the configuration never contains the token itself)`
 	}
 	return ""
 }

@@ -12,12 +12,11 @@ import (
 	"unicode"
 )
 
-// Limits are the [limits] table: what one connection or one token may use. Sizes
-// are bytes.
+// Limits is the [limits] table: limits of connections and tokens. Sizes are in bytes.
 type Limits struct {
-	Connections   int // open at a time
-	PerAddress    int // of them from one address
-	Bodies        int // of all requests under way
+	Connections   int // open at the same time
+	PerAddress    int // connections from one address
+	Bodies        int // of all requests in progress together
 	Body          int
 	Header        int
 	Frame         int // of a WebSocket
@@ -25,14 +24,14 @@ type Limits struct {
 	BodyTimeout   time.Duration
 	WriteTimeout  time.Duration
 	IdleTimeout   time.Duration
-	Streams       int // streams and waits of a token at a time
-	Unread        int // by readers of streams and sockets
-	TokenUnread   int // of them by those of a token
-	Submits       int // of a token in a second; 0: any number
-	SubmitBurst   int // of a token at once
-	Threads       int // of the name of a token; 0: any number, as the next three
-	Stored        int // bytes of their logs
-	Notifications int // that it sent and that inboxes have not read
+	Streams       int // concurrent streams and waits of a token
+	Unread        int // buffered for all readers of streams and WebSockets
+	TokenUnread   int // buffered for the readers of one token
+	Submits       int // of a token per second; 0: unlimited
+	SubmitBurst   int // burst of a token
+	Threads       int // of one token; 0: unlimited, as for the next three
+	Stored        int // size of their logs
+	Notifications int // sent and still unread
 	Workers       int // alive at a time
 }
 
@@ -49,29 +48,29 @@ func defaultLimits() Limits {
 
 func (l *Limits) settings() []setting {
 	return []setting{
-		{"connections", "Connections open at a time.", number(&l.Connections, 16, 1_000_000)},
-		{"connections_per_address", "Connections of one address at a time; loopback and a proxy have no such limit.", number(&l.PerAddress, 1, 1_000_000)},
-		{"bodies", "Bodies of all requests under way together, of which one token may have a quarter.", size(&l.Bodies, 16<<20, 1<<30)},
-		{"body", "Largest body of a request.", size(&l.Body, 1<<10, 4<<20)},
-		{"header", "Largest header of a request.", size(&l.Header, 4<<10, 1<<20)},
-		{"frame", "Largest frame from a WebSocket.", size(&l.Frame, 1<<10, 8<<20)},
-		{"header_timeout", "Longest time to send a request's header, and to begin TLS.", duration(&l.HeaderTimeout, 100*time.Millisecond, 10*time.Minute)},
-		{"body_timeout", "Longest time to send a request's body.", duration(&l.BodyTimeout, 100*time.Millisecond, time.Hour)},
-		{"write_timeout", "Longest time to take a piece of an answer or of a stream.", duration(&l.WriteTimeout, 100*time.Millisecond, time.Hour)},
-		{"idle_timeout", "How long a connection is kept between two requests.", duration(&l.IdleTimeout, 100*time.Millisecond, 24*time.Hour)},
-		{"streams", "Streams and waits of one token at a time.", number(&l.Streams, 1, 100_000)},
-		{"unread", "What readers of streams and WebSockets have not taken yet, together.", size(&l.Unread, 1<<20, 16<<30)},
-		{"unread_per_token", "Of it what those of one token have not taken.", size(&l.TokenUnread, 256<<10, 16<<30)},
-		{"submits", "Submits and other writes of one token in a second, on average; 0 is any number.", number(&l.Submits, 0, 1_000_000)},
-		{"submit_burst", "Submits and other writes of one token at once.", number(&l.SubmitBurst, 1, 10_000_000)},
-		{"threads", "Threads of one token; 0 is any number.", number(&l.Threads, 0, 1_000_000_000)},
-		{"stored", "Size of the logs of one token's threads; 0B is any.", size(&l.Stored, 0, 1<<50)},
-		{"notifications", "Notifications that one token sent and that inboxes have not read, each counted once for each inbox; 0 is any number.", number(&l.Notifications, 0, 1_000_000_000)},
-		{"workers", "Workers of one token that are alive; 0 is any number.", number(&l.Workers, 0, 1_000_000)},
+		{"connections", "Maximum number of open connections.", number(&l.Connections, 16, 1_000_000)},
+		{"connections_per_address", "Maximum number of open connections from one address; loopback addresses and a proxy are exempt.", number(&l.PerAddress, 1, 1_000_000)},
+		{"bodies", "Maximum size of the bodies of all requests in progress; one token may use a quarter of it.", size(&l.Bodies, 16<<20, 1<<30)},
+		{"body", "Maximum size of a request body.", size(&l.Body, 1<<10, 4<<20)},
+		{"header", "Maximum size of a request header.", size(&l.Header, 4<<10, 1<<20)},
+		{"frame", "Maximum size of a WebSocket frame.", size(&l.Frame, 1<<10, 8<<20)},
+		{"header_timeout", "Maximum time to receive a request header, and for the TLS handshake.", duration(&l.HeaderTimeout, 100*time.Millisecond, 10*time.Minute)},
+		{"body_timeout", "Maximum time to receive a request body.", duration(&l.BodyTimeout, 100*time.Millisecond, time.Hour)},
+		{"write_timeout", "Maximum time to write a part of a response or a stream.", duration(&l.WriteTimeout, 100*time.Millisecond, time.Hour)},
+		{"idle_timeout", "How long an idle connection stays open.", duration(&l.IdleTimeout, 100*time.Millisecond, 24*time.Hour)},
+		{"streams", "Maximum number of concurrent streams and waits of a token.", number(&l.Streams, 1, 100_000)},
+		{"unread", "Maximum data buffered for all readers of streams and WebSockets.", size(&l.Unread, 1<<20, 16<<30)},
+		{"unread_per_token", "Maximum data buffered for the readers of one token.", size(&l.TokenUnread, 256<<10, 16<<30)},
+		{"submits", "Maximum average number of writes (such as submits) of a token per second; 0 is unlimited.", number(&l.Submits, 0, 1_000_000)},
+		{"submit_burst", "Maximum burst of writes of a token.", number(&l.SubmitBurst, 1, 10_000_000)},
+		{"threads", "Maximum number of threads of a token; 0 is unlimited.", number(&l.Threads, 0, 1_000_000_000)},
+		{"stored", "Maximum size of the logs of a token's threads; 0B is unlimited.", size(&l.Stored, 0, 1<<50)},
+		{"notifications", "Maximum number of unread notifications that a token sent, counted per inbox; 0 is unlimited.", number(&l.Notifications, 0, 1_000_000_000)},
+		{"workers", "Maximum number of live workers of a token; 0 is unlimited.", number(&l.Workers, 0, 1_000_000)},
 	}
 }
 
-// sizeUnits of a size, the largest first.
+// sizeUnits returns the units of sizes, largest first.
 func sizeUnits() []sizeUnit {
 	return []sizeUnit{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"B", 1}}
 }
@@ -81,7 +80,7 @@ type sizeUnit struct {
 	bytes int
 }
 
-// size is a number of bytes with its unit.
+// size is a number of bytes, written with a unit.
 func size(p *int, least, most int) value {
 	allowed := fmt.Sprintf("a size from %s to %s, such as %q", formatSize(least), formatSize(most), "64KiB")
 	return value{
@@ -132,7 +131,7 @@ func hosts(p *[]string) value {
 	})
 }
 
-// origins are what a browser sends as the origin of a page.
+// origins are values of a browser's Origin header.
 func origins(p *[]string) value {
 	return eachOf(p, `an origin, such as "https://app.example.org"`, func(s string) bool {
 		u, err := url.Parse(s)
@@ -173,8 +172,8 @@ func flag(p *bool) value {
 	}
 }
 
-// Exposed tells whether other machines could reach the address that is listened
-// on. A name counts as exposed, other than localhost: what it stands for can change.
+// Exposed reports whether other machines can reach the address that the server listens on.
+// Every name except localhost counts as exposed, because its address can change.
 func (c *Config) Exposed() bool {
 	host, _, err := net.SplitHostPort(c.Listen)
 	if err != nil || host == "localhost" {
@@ -184,10 +183,10 @@ func (c *Config) Exposed() bool {
 	return err != nil || !ip.Unmap().IsLoopback()
 }
 
-// TLS tells whether the server speaks https.
+// TLS reports whether the server uses https.
 func (c *Config) TLS() bool { return c.TLSCert != "" }
 
-// AllHosts are the names that requests may be addressed to, beside the loopback ones.
+// AllHosts returns the host names that requests may use, beside the loopback names.
 func (c *Config) AllHosts() []string {
 	host, _, err := net.SplitHostPort(c.Listen)
 	switch {

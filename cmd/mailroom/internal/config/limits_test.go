@@ -66,13 +66,13 @@ func TestWhatIsWrongWithALimitIsNamed(t *testing.T) {
 			"[limits]\nbody = \"1GiB\"", `f.toml:2: limits.body: "1GiB" is not a size from 1KiB to 4MiB, such as "64KiB"`,
 		},
 		"limit at the top level": {
-			"submit = 5", `f.toml:1: submit: unknown key; known are ` + topLevel,
+			"submit = 5", `f.toml:1: submit: unknown key; known keys: ` + topLevel,
 		},
 		"limits is no table": {
-			"limits = 1", `f.toml:1: limits: it is not a table; write [limits]`,
+			"limits = 1", `f.toml:1: limits: not a table; use [limits]`,
 		},
 		"certificate without a key": {
-			"tls_cert = \"cert.pem\"", `f.toml:1: tls_cert: it needs tls_key beside it`,
+			"tls_cert = \"cert.pem\"", `f.toml:1: tls_cert: set tls_key too`,
 		},
 		"host with a port": {
 			"hosts = [\"mail.example.org:443\"]", `f.toml:1: hosts: "mail.example.org:443" is not a name or address without port, such as "mail.example.org"`,

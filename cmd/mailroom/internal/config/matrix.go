@@ -26,15 +26,15 @@ func newMatrix() *Matrix {
 func (x *Matrix) settings() []setting {
 	return []setting{
 		{"homeserver", "Address of the homeserver of the bot's account.", serviceURL(&x.Homeserver)},
-		{"poll", "How long the homeserver is to wait with its answer for something to happen. An answer is evidence for that long and up to 15s more.", duration(&x.Poll, time.Second, 50*time.Second)},
-		{"gap", "Least time between two messages to one room.", duration(&x.Gap, 10*time.Millisecond, time.Minute)},
-		{"edit_gap", "Least time between two edits of the message that shows what is being written.", duration(&x.EditGap, 10*time.Millisecond, 10*time.Minute)},
+		{"poll", "How long the homeserver may hold a sync request open. Without an answer in this time plus 15s the connection counts as broken.", duration(&x.Poll, time.Second, 50*time.Second)},
+		{"gap", "Minimum time between two messages to a room.", duration(&x.Gap, 10*time.Millisecond, time.Minute)},
+		{"edit_gap", "Minimum time between two edits of a preview.", duration(&x.EditGap, 10*time.Millisecond, 10*time.Minute)},
 	}
 }
 
 func (x *Matrix) missing(c *Channel) string {
 	if x.Homeserver == "" {
-		return `it needs a homeserver, such as homeserver = "https://matrix.example.org"`
+		return `missing homeserver; set one such as homeserver = "https://matrix.example.org"`
 	}
 	if _, err := matrix.CheckHomeserver(x.Homeserver); err != nil {
 		return "homeserver: " + err.Error()

@@ -59,9 +59,9 @@ func TestWhatIsWrongWithAnAccountOfMatrixIsNamed(t *testing.T) {
 	for name, test := range map[string]struct{ file, want string }{
 		"no homeserver": {
 			"[channels.mx]\nkind = \"matrix\"\nagent = \"echo\"\ntoken_env = \"X\"",
-			`f.toml:1: channels.mx: it needs a homeserver, such as homeserver = "https://matrix.example.org"`,
+			`f.toml:1: channels.mx: missing homeserver; set one such as homeserver = "https://matrix.example.org"`,
 		},
-		"no token":                   {account, `f.toml:1: channels.mx: it needs token_env or token_file, one of them: the token itself is in no configuration`},
+		"no token":                   {account, `f.toml:1: channels.mx: missing token; set either token_env or token_file (the configuration never contains the token itself)`},
 		"a homeserver without a way": {strings.Replace(account, "https://", "", 1) + "token_env = \"X\"", `f.toml:4: channels.mx.homeserver: "matrix.example.org" is not an address, such as "https://platform.example.org"`},
 		"a poll without an end":      {account + "token_env = \"X\"\npoll = \"10m\"", `f.toml:6: channels.mx.poll: "10m" is not a duration from 1s to 50s, such as "1m30s"`},
 	} {

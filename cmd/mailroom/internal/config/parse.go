@@ -14,17 +14,16 @@ import (
 	"mailroom/internal/suggest"
 )
 
-// maxFile bounds what is read as a configuration.
+// maxFile limits the size of a configuration file, in bytes.
 const maxFile = 1 << 20
 
-// Error is everything that is wrong with a configuration, one line each, in
-// the order of the file.
+// Error lists all problems of a configuration, one line each, in the order of the file.
 type Error struct {
 	File     string
 	problems []problem
 }
 
-// problem is one wrong key. line is 0 where the file has none for it.
+// problem is one invalid key. line is 0 if the file has no line for it.
 type problem struct {
 	line int
 	key  string
@@ -50,8 +49,8 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// Load reads the file at path. A missing file is an error only if must is set;
-// else it is an empty one. An [*Error] says what is wrong inside.
+// Load reads the file at path. A missing file is an error if must is set, else it counts
+// as an empty file. An [*Error] lists invalid settings.
 func Load(path string, must bool) (*Config, error) {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) && !must {
@@ -128,7 +127,7 @@ func (r *reader) top(doc map[string]any) {
 		if table, ok := limits.(map[string]any); ok {
 			r.table("limits.", table, r.config.Limits.settings())
 		} else {
-			r.report("limits", "it is not a table; write [limits]")
+			r.report("limits", "not a table; use [limits]")
 		}
 	}
 	if !has {
@@ -136,7 +135,7 @@ func (r *reader) top(doc map[string]any) {
 	}
 	tables, ok := agents.(map[string]any)
 	if !ok {
-		r.report("agents", "it is not a table; write [agents.NAME]")
+		r.report("agents", "not a table; use [agents.NAME]")
 		return
 	}
 	for _, name := range sorted(tables) {
@@ -144,16 +143,16 @@ func (r *reader) top(doc map[string]any) {
 		table, ok := tables[name].(map[string]any)
 		switch {
 		case !ok:
-			r.report(key, fmt.Sprintf("%q is not a table; write [agents.NAME] with the settings of one agent", name))
+			r.report(key, fmt.Sprintf("%q is not a table; use [agents.NAME] for the settings of one agent", name))
 		case !validName(name):
-			r.report(key, "a name has 1 to 64 letters, digits, dots, dashes and underscores")
+			r.report(key, "invalid name: use 1 to 64 letters, digits, dots, dashes and underscores")
 		default:
 			r.agent(key, name, table)
 		}
 	}
 }
 
-// agent reads one table. The kind comes first: it decides which keys exist.
+// agent reads one table, kind first, because the kind decides which keys exist.
 func (r *reader) agent(key, name string, table map[string]any) {
 	a := &Agent{}
 	if given, ok := table["kind"]; ok {
@@ -164,7 +163,7 @@ func (r *reader) agent(key, name string, table map[string]any) {
 	} else if name != KindExec && slices.Contains(kinds(), name) {
 		a.Kind = name
 	} else {
-		what := "it needs a kind: " + strings.Join(kinds(), ", ")
+		what := "missing kind; use one of " + strings.Join(kinds(), ", ")
 		if near := suggest.Word("kind", sorted(table)); near != "" {
 			what += fmt.Sprintf(" (%q is not a known key)", near)
 		}
@@ -190,7 +189,7 @@ func (r *reader) table(prefix string, table map[string]any, settings []setting, 
 			if near := suggest.Word(k, known); near != "" {
 				what += fmt.Sprintf(" (did you mean %q?)", near)
 			} else {
-				what += "; known are " + strings.Join(known, ", ")
+				what += "; known keys: " + strings.Join(known, ", ")
 			}
 			r.report(prefix+k, what)
 			continue
@@ -203,7 +202,7 @@ func (r *reader) table(prefix string, table map[string]any, settings []setting, 
 	}
 }
 
-// inherit gives agents what they take from the top level.
+// inherit sets the values that agents and channels inherit from the top level.
 func (c *Config) inherit() {
 	for name, a := range c.Agents {
 		if !c.set["agents."+name+".limit"] {
@@ -221,9 +220,8 @@ func (c *Config) inherit() {
 	}
 }
 
-// keyLines maps the dotted keys of a valid document, and the tables they are in,
-// to the lines where they come first. Keys within inline tables are left out:
-// their table's line is near enough.
+// keyLines maps the dotted keys of a valid document, and their tables, to their first lines.
+// It omits keys in inline tables; their errors use the line of the table.
 func keyLines(data []byte) map[string]int {
 	at := map[string]int{}
 	var p unstable.Parser

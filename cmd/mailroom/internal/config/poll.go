@@ -7,7 +7,7 @@ import (
 	"mailroom/channel/poll"
 )
 
-// KindPoll is a platform that is asked for its messages.
+// KindPoll is an agent platform that is polled for messages.
 const KindPoll = poll.Kind
 
 // Poll is a workspace of an agent platform.
@@ -21,23 +21,23 @@ func newPoll() *Poll { return &Poll{Interval: poll.DefaultInterval} }
 
 func (p *Poll) settings() []setting {
 	return []setting{
-		{"url", "Address of the platform.", serviceURL(&p.URL)},
+		{"url", "URL of the platform.", serviceURL(&p.URL)},
 		{"workspace", "Id of the workspace.", text(&p.Workspace)},
-		{"interval", "How often the platform is asked for messages.", duration(&p.Interval, 10*time.Millisecond, 10*time.Minute)},
+		{"interval", "Polling interval.", duration(&p.Interval, 10*time.Millisecond, 10*time.Minute)},
 	}
 }
 
 func (p *Poll) missing(c *Channel) string {
 	switch {
 	case p.URL == "":
-		return `it needs the url of the platform, such as url = "https://platform.example.org"`
+		return `missing url of the platform; set one such as url = "https://platform.example.org"`
 	case p.Workspace == "":
-		return `it needs a workspace, by its id`
+		return `missing workspace; set its id`
 	}
 	return missingToken(c)
 }
 
-// serviceURL is an address. One with a password in it is not shown in an error.
+// serviceURL is a URL. Errors do not show a URL that contains a password.
 func serviceURL(p *string) value {
 	v := checked(p, `an address, such as "https://platform.example.org"`, func(s string) bool {
 		_, err := poll.CheckURL(s)

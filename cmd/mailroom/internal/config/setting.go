@@ -13,16 +13,16 @@ import (
 	"unicode"
 )
 
-// setting is one key of a table: how it is read, shown and explained.
+// setting is one key of a table, with its documentation and its value.
 type setting struct {
 	key   string
 	doc   string
 	value value
 }
 
-// value is a typed place for a setting. set takes what TOML decodes to; its
-// error shows the value and says what is allowed. get returns what JSON and
-// TOML can show.
+// value gives access to a typed setting. set stores a decoded TOML value; its error shows
+// the value and the allowed values. get returns a value that can be encoded as JSON and
+// TOML.
 type value struct {
 	set func(v any) error
 	get func() any
@@ -73,17 +73,17 @@ func number(p *int, least, most int) value {
 }
 
 func text(p *string) value {
-	return checked(p, "a text without control characters", func(s string) bool {
+	return checked(p, "a string without control characters", func(s string) bool {
 		return !strings.ContainsFunc(s, unicode.IsControl)
 	})
 }
 
 func name(p *string) value {
-	return checked(p, "a name of an agent", validName)
+	return checked(p, "an agent name", validName)
 }
 
-// validName tells whether s can be an agent: it appears in addresses, filters
-// and tables, so it is short and plain.
+// validName reports whether s can name an agent or a channel. Names appear in URLs, filters
+// and tables.
 func validName(s string) bool {
 	plain := func(r rune) bool {
 		return unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("._-", r)
@@ -139,7 +139,7 @@ func level(p *slog.Level) value {
 }
 
 func list(p *[]string) value {
-	const allowed = `a list of texts, such as ["a", "b"]`
+	const allowed = `a list of strings, such as ["a", "b"]`
 	return value{
 		set: func(v any) error {
 			items, ok := v.([]any)
@@ -159,19 +159,20 @@ func list(p *[]string) value {
 	}
 }
 
-// pairs never shows a value in an error: variables hold secrets.
+// pairs is a table of environment variables. Its errors never show a value, because
+// variables can hold secrets.
 func pairs(p *map[string]string) value {
 	return value{
 		set: func(v any) error {
 			table, ok := v.(map[string]any)
 			if !ok {
-				return fmt.Errorf(`it is not a table of texts, such as { NAME = "value" }`)
+				return fmt.Errorf(`not a table of strings, such as { NAME = "value" }`)
 			}
 			texts := make(map[string]string, len(table))
 			for _, k := range sorted(table) {
 				s, ok := table[k].(string)
 				if !ok || k == "" || strings.ContainsAny(k, "=\x00") || strings.ContainsRune(s, 0) {
-					return fmt.Errorf("variable %q is not a plain text", k)
+					return fmt.Errorf("invalid variable %q: use a name without = and a string without NUL", k)
 				}
 				texts[k] = s
 			}
@@ -179,14 +180,14 @@ func pairs(p *map[string]string) value {
 			return nil
 		},
 		get: func() any {
-			got := map[string]string{} // never nil: none and empty are one definition
+			got := map[string]string{} // never nil: a missing and an empty table are the same definition
 			maps.Copy(got, *p)
 			return got
 		},
 	}
 }
 
-// formatDuration prints a duration as one would type it: 1h, not 1h0m0s.
+// formatDuration formats a duration without zero units: 1h, not 1h0m0s.
 func formatDuration(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {

@@ -10,15 +10,15 @@ import (
 
 const hidden = "(hidden)"
 
-// TOML prints the effective settings as a file that could be loaded, each with
-// its explanation and where it comes from. Values of env are hidden unless
-// reveal is set, because people paste this into reports.
+// TOML formats the effective settings as a valid configuration file, each with its
+// documentation and its source. It hides the values of env unless reveal is set, because
+// people paste the output into bug reports.
 func (c *Config) TOML(reveal bool) string {
 	var b strings.Builder
 	if c.file == "" {
 		b.WriteString("# No configuration file: all defaults.\n")
 	} else {
-		fmt.Fprintf(&b, "# From %s; what it does not set is a default.\n", c.file)
+		fmt.Fprintf(&b, "# From %s and defaults.\n", c.file)
 	}
 	c.table(&b, "", c.settings(), reveal)
 	b.WriteString("\n[limits]\n")
@@ -47,8 +47,8 @@ func (c *Config) table(b *strings.Builder, prefix string, settings []setting, re
 	}
 }
 
-// JSON prints the effective settings as one object with the keys of the file,
-// and the path of the file under "file" (null if there is none).
+// JSON formats the effective settings as one object with the keys of the file, plus "file",
+// the path of the file or null.
 func (c *Config) JSON(reveal bool) ([]byte, error) {
 	object := map[string]any{"file": nil}
 	if c.file != "" {
@@ -141,7 +141,7 @@ func tomlKey(k string) string {
 	return tomlText(k)
 }
 
-// tomlText quotes s. TOML has the escapes of Go but for \a, \v and \x.
+// tomlText quotes s. TOML has Go's escapes except \a, \v and \x.
 func tomlText(s string) string {
 	var b strings.Builder
 	b.WriteByte('"')

@@ -13,7 +13,7 @@ const KindSlack = slack.Kind
 
 // Slack is an app. The channel's token is its bot's.
 type Slack struct {
-	AppToken Secret // with which the socket is opened
+	AppToken Secret // opens the socket
 	Threads  bool
 	API      string
 	Fresh    time.Duration
@@ -25,9 +25,9 @@ func newSlack() *Slack {
 
 func (s *Slack) settings() []setting {
 	return append(s.AppToken.settings("app_token", "the app-level token, with connections:write"), []setting{
-		{"threads", "Answer what is said in a channel in a thread of its own; false answers in the channel, which is one conversation then.", flag(&s.Threads)},
-		{"api", "Address of the Web API.", serviceURL(&s.API)},
-		{"fresh", "How long an answer of the socket proves that it is there; it is asked three times in that.", duration(&s.Fresh, 300*time.Millisecond, 10*time.Minute)},
+		{"threads", "Reply to a message in a channel in its own thread; false replies in the channel, as one conversation.", flag(&s.Threads)},
+		{"api", "Base URL of the Web API.", serviceURL(&s.API)},
+		{"fresh", "Time without an answer after which the socket counts as broken; it is pinged three times in this time.", duration(&s.Fresh, 300*time.Millisecond, 10*time.Minute)},
 	}...)
 }
 
@@ -36,7 +36,7 @@ func (s *Slack) missing(c *Channel) string {
 		return what
 	}
 	if !s.AppToken.IsSet() || s.AppToken.ambiguous() {
-		return `it needs app_token_env or app_token_file, one of them, for the app-level token beside the bot's`
+		return `missing app-level token; set either app_token_env or app_token_file`
 	}
 	return ""
 }

@@ -74,9 +74,9 @@ func TestAnAppOfSlackIsReadAndItsTokensAreNowhere(t *testing.T) {
 func TestWhatIsWrongWithAnAppOfSlackIsNamed(t *testing.T) {
 	const app = "app_token_env = \"APP\"\n"
 	for settings, want := range map[string]string{
-		workspace:                                `f.toml:1: channels.work: it needs app_token_env or app_token_file, one of them, for the app-level token beside the bot's`,
-		workspace + app + `app_token_file = "x"`: `f.toml:1: channels.work: it needs app_token_env or app_token_file, one of them, for the app-level token beside the bot's`,
-		strings.Replace(workspace, `token_env = "BOT"`, app, 1): `f.toml:1: channels.work: it needs token_env or token_file, one of them: the token itself is in no configuration`,
+		workspace:                                `f.toml:1: channels.work: missing app-level token; set either app_token_env or app_token_file`,
+		workspace + app + `app_token_file = "x"`: `f.toml:1: channels.work: missing app-level token; set either app_token_env or app_token_file`,
+		strings.Replace(workspace, `token_env = "BOT"`, app, 1): `f.toml:1: channels.work: missing token; set either token_env or token_file (the configuration never contains the token itself)`,
 		workspace + app + `thread = true`:                       `f.toml:6: channels.work.thread: unknown key (did you mean "threads"?)`,
 		workspace + app + `threads = "no"`:                      `f.toml:6: channels.work.threads: "no" is not true or false`,
 		workspace + app + `api = "slack"`:                       `f.toml:6: channels.work.api: "slack" is not an address, such as "https://platform.example.org"`,

@@ -21,8 +21,8 @@ func newTelegram() *Telegram { return &Telegram{API: telegram.DefaultAPI, Poll: 
 
 func (t *Telegram) settings() []setting {
 	return []setting{
-		{"api", "Address of the Bot API; another one is a Bot API server of one's own.", serviceURL(&t.API)},
-		{"poll", "How long the platform is to wait with its answer for something to arrive, in whole seconds. An answer is evidence for that long and up to 15s more.", duration(&t.Poll, time.Second, 50*time.Second)},
+		{"api", "Base URL of the Bot API; change it for a self-hosted Bot API server.", serviceURL(&t.API)},
+		{"poll", "How long the platform may hold a poll open, in whole seconds. Without an answer in this time plus 15s the connection counts as broken.", duration(&t.Poll, time.Second, 50*time.Second)},
 	}
 }
 

@@ -11,24 +11,23 @@ import (
 	"mailroom/channel/tracker"
 )
 
-// Tracker is the [tracker] table: a tracker whose issues are given to agents.
+// Tracker is the [tracker] table: the tracker whose issues are assigned to agents.
 type Tracker struct {
-	Folder     string   // of the project, or its .beads
-	Agent      string   // that issues are given to
-	Agents     []string // others that an issue can choose
-	Labels     []string // that an issue needs
-	Types      []string // of issues that are given; none: all
-	MaxClaimed int      // in progress at once
+	Folder     string   // project folder, or its .beads
+	Agent      string   // default agent of issues
+	Agents     []string // other agents that an issue can name
+	Labels     []string // required labels
+	Types      []string // types of issues; empty: all
+	MaxClaimed int      // issues in progress at the same time
 	WhenDone   string   // WhenDoneClose or WhenDoneComment
 	Interval   time.Duration
-	Project    string // in which issues are reserved; "": none
+	Project    string // project in which issues are reserved, or ""
 }
 
-// TrackerChannel is the name of the tracker's channel. The threads of its issues
-// begin with it.
+// TrackerChannel is the name of the tracker's channel and the prefix of its threads.
 const TrackerChannel = "issue"
 
-// What is done with an issue whose run has completed.
+// Values of when_done: how to handle an issue whose run completed.
 const (
 	WhenDoneClose   = "close"
 	WhenDoneComment = "comment"
@@ -40,15 +39,15 @@ func newTracker() *Tracker {
 
 func (t *Tracker) settings() []setting {
 	return []setting{
-		{"folder", "Folder of the project whose issues are given to agents, or its .beads.", text(&t.Folder)},
-		{"agent", "Agent that they are given to.", name(&t.Agent)},
-		{"agents", "Other agents that an issue may be given to: by the label agent:NAME, or because it is assigned to one.", names(&t.Agents)},
-		{"labels", "Labels that an issue needs, all of them, to be given to an agent.", list(&t.Labels)},
-		{"types", "Types of issues that are given to agents; empty is all of them.", list(&t.Types)},
-		{"max_claimed", "Issues in progress at once.", number(&t.MaxClaimed, 1, 10_000)},
-		{"when_done", "close closes an issue whose run has completed; comment leaves it in progress, for a person to look at.", oneOf(&t.WhenDone, WhenDoneClose, WhenDoneComment)},
-		{"interval", "How often the file is looked at.", duration(&t.Interval, 10*time.Millisecond, 10*time.Minute)},
-		{"project", "Project of this server in which issues are reserved while agents work on them, for agents in clones; empty is none.", project(&t.Project)},
+		{"folder", "Folder of the project with the tracker, or its .beads.", text(&t.Folder)},
+		{"agent", "Default agent of the issues.", name(&t.Agent)},
+		{"agents", "Other agents, which an issue selects with the label agent:NAME or its assignee.", names(&t.Agents)},
+		{"labels", "Labels that an issue must have, all of them.", list(&t.Labels)},
+		{"types", "Types of issues to process; empty is all types.", list(&t.Types)},
+		{"max_claimed", "Maximum number of issues in progress.", number(&t.MaxClaimed, 1, 10_000)},
+		{"when_done", "What to do with an issue whose run completed: close it, or comment (it stays in progress for review).", oneOf(&t.WhenDone, WhenDoneClose, WhenDoneComment)},
+		{"interval", "Interval of checking the issue file.", duration(&t.Interval, 10*time.Millisecond, 10*time.Minute)},
+		{"project", "Project of this server in which issues are reserved while an agent works on them; empty is none.", project(&t.Project)},
 	}
 }
 
@@ -64,7 +63,7 @@ func names(p *[]string) value {
 		for _, s := range *p {
 			if !validName(s) {
 				*p = before
-				return invalidValue(s, "a name of an agent")
+				return invalidValue(s, "an agent name")
 			}
 		}
 		return nil
@@ -72,15 +71,15 @@ func names(p *[]string) value {
 	return v
 }
 
-// project is the name of one, or nothing.
+// project is the name of a project, or empty.
 func project(p *string) value {
-	return checked(p, `a name of a project, such as "default"`, func(s string) bool {
+	return checked(p, `a project name, such as "default"`, func(s string) bool {
 		_, err := mailroom.ProjectThread(s)
 		return s == "" || err == nil
 	})
 }
 
-// Dir is the folder in which the file is.
+// Dir returns the folder with the issue file.
 func (t *Tracker) Dir() string {
 	if filepath.Base(t.Folder) == beadsDir {
 		return filepath.Clean(t.Folder)
@@ -90,11 +89,11 @@ func (t *Tracker) Dir() string {
 
 const beadsDir = ".beads"
 
-// tracker reads the table.
+// tracker reads the [tracker] table.
 func (r *reader) tracker(v any) {
 	table, ok := v.(map[string]any)
 	if !ok {
-		r.report("tracker", "it is not a table; write [tracker]")
+		r.report("tracker", "not a table; use [tracker]")
 		return
 	}
 	t, before := newTracker(), len(r.problems)
@@ -104,18 +103,18 @@ func (r *reader) tracker(v any) {
 	}
 	switch {
 	case t.Folder == "":
-		r.report("tracker", `it needs the folder of a project, such as folder = "/home/ann/roof"`)
+		r.report("tracker", `missing folder of the project; set one such as folder = "/home/ann/roof"`)
 	case t.Agent == "":
-		r.report("tracker", `it needs an agent, such as agent = "codex"`)
+		r.report("tracker", `missing agent; set one such as agent = "codex"`)
 	case r.config.Channels[TrackerChannel] != nil:
-		r.report("channels."+TrackerChannel, "the tracker's channel has this name: choose another one")
+		r.report("channels."+TrackerChannel, "name is reserved for the tracker; choose another name")
 	default:
 		t.Agents = slices.DeleteFunc(t.Agents, func(s string) bool { return s == t.Agent })
 		r.config.Tracker = t
 	}
 }
 
-// trackerTable prints it.
+// trackerTable writes the tracker's settings as TOML.
 func (c *Config) trackerTable(b *strings.Builder) {
 	if c.Tracker != nil {
 		fmt.Fprint(b, "\n[tracker]\n")
@@ -123,7 +122,7 @@ func (c *Config) trackerTable(b *strings.Builder) {
 	}
 }
 
-// trackerObject is it in JSON, nil if there is none.
+// trackerObject returns the tracker's settings for JSON, or nil.
 func (c *Config) trackerObject() map[string]any {
 	if c.Tracker == nil {
 		return nil

@@ -61,17 +61,17 @@ func TestTheFolderOfATrackerIsTheProjectsOrItsOwn(t *testing.T) {
 func TestWhatIsWrongWithATrackerIsNamed(t *testing.T) {
 	const whole = "[tracker]\nfolder = \"/roof\"\nagent = \"echo\"\n"
 	for name, test := range map[string]struct{ file, want string }{
-		"no table":      {"tracker = 1", `f.toml:1: tracker: it is not a table; write [tracker]`},
-		"no folder":     {"[tracker]\nagent = \"echo\"", `f.toml:1: tracker: it needs the folder of a project, such as folder = "/home/ann/roof"`},
-		"no agent":      {"[tracker]\nfolder = \"/roof\"", `f.toml:1: tracker: it needs an agent, such as agent = "codex"`},
+		"no table":      {"tracker = 1", `f.toml:1: tracker: not a table; use [tracker]`},
+		"no folder":     {"[tracker]\nagent = \"echo\"", `f.toml:1: tracker: missing folder of the project; set one such as folder = "/home/ann/roof"`},
+		"no agent":      {"[tracker]\nfolder = \"/roof\"", `f.toml:1: tracker: missing agent; set one such as agent = "codex"`},
 		"unknown key":   {whole + "when_dome = \"close\"", `f.toml:4: tracker.when_dome: unknown key (did you mean "when_done"?)`},
 		"another end":   {whole + "when_done = \"delete\"", `f.toml:4: tracker.when_done: "delete" is not one of close, comment`},
-		"no agent name": {whole + "agents = [\"a b\"]", `f.toml:4: tracker.agents: "a b" is not a name of an agent`},
+		"no agent name": {whole + "agents = [\"a b\"]", `f.toml:4: tracker.agents: "a b" is not an agent name`},
 		"no claims":     {whole + "max_claimed = 0", `f.toml:4: tracker.max_claimed: 0 is not a whole number from 1 to 10000`},
-		"no project":    {whole + "project = \"a/b\"", `f.toml:4: tracker.project: "a/b" is not a name of a project, such as "default"`},
+		"no project":    {whole + "project = \"a/b\"", `f.toml:4: tracker.project: "a/b" is not a project name, such as "default"`},
 		"a channel of its name": {
 			whole + strings.Replace(good, "mol", "issue", 1) + "token_env = \"A\"",
-			`f.toml:4: channels.issue: the tracker's channel has this name: choose another one`,
+			`f.toml:4: channels.issue: name is reserved for the tracker; choose another name`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) { refused(t, test.file, test.want) })

@@ -8,13 +8,11 @@ import (
 	"fmt"
 )
 
-// Definition returns what decides what a run of the agent does, as JSON with
-// sorted keys, which can be kept and given to [Rebuild]. limit, deadline and the
-// keys of Confinement say when, how long and how closed in it may run, not what it
-// does, and are not in it. Of the
-// variables of env it has the names, and digests instead of the values, because
-// they hold secrets; a secret that is changed often is better passed through
-// env_allow, which counts by name.
+// Definition returns the settings that decide what a run of the agent does, as JSON with
+// sorted keys for [Rebuild]. It omits limit, deadline and Confinement, which decide only
+// when, how long and how isolated a run is. For env it has digests instead of the values,
+// because they can be secrets. Pass a secret that changes often through env_allow, which
+// is included by name only.
 func (a *Agent) Definition() (json.RawMessage, error) {
 	definition := map[string]any{}
 	outside := map[string]bool{"limit": true, "deadline": true}
@@ -51,17 +49,17 @@ func (a *Agent) Version() (string, error) {
 	return hex.EncodeToString(sum[:])[:12], nil
 }
 
-// envDigest recognises the value of a variable. The name is the key of the
-// digest, so that the same value of two variables is not seen to be the same.
+// envDigest returns a digest of a variable's value. The name is the HMAC key, so that equal
+// values of two variables have different digests.
 func envDigest(name, value string) string {
 	mac := hmac.New(sha256.New, []byte("mailroom env "+name))
 	mac.Write([]byte(value))
 	return hex.EncodeToString(mac.Sum(nil))[:32]
 }
 
-// Rebuild makes the agent of a kept definition. The values of its variables,
-// its limit, deadline and confinement are those of the present agent of that name; a
-// variable that has another value now, or is gone, is an error that names it.
+// Rebuild returns the agent of a stored definition. The values of its variables, its limit,
+// deadline and confinement come from the current agent of that name. A variable that
+// changed or is missing is an error.
 func Rebuild(definition json.RawMessage, present *Agent) (*Agent, error) {
 	var given map[string]any
 	if err := json.Unmarshal(definition, &given); err != nil {
@@ -83,7 +81,7 @@ func Rebuild(definition json.RawMessage, present *Agent) (*Agent, error) {
 	for _, key := range sorted(given) {
 		s, ok := known[key]
 		if !ok {
-			return nil, fmt.Errorf("nothing understands its setting %q", key)
+			return nil, fmt.Errorf("unknown setting %q", key)
 		}
 		v := given[key]
 		if key == "env" {
@@ -103,7 +101,7 @@ func Rebuild(definition json.RawMessage, present *Agent) (*Agent, error) {
 	return a, nil
 }
 
-// resolveEnv finds the values of digests among the present variables.
+// resolveEnv returns the values of the current variables that match the digests.
 func resolveEnv(digests any, present map[string]string) (map[string]any, error) {
 	table, ok := digests.(map[string]any)
 	if !ok {
@@ -113,7 +111,7 @@ func resolveEnv(digests any, present map[string]string) (map[string]any, error) 
 	for _, name := range sorted(table) {
 		value, ok := present[name]
 		if !ok || table[name] != envDigest(name, value) {
-			return nil, fmt.Errorf("variable %s no longer has the value that it had", name)
+			return nil, fmt.Errorf("variable %s has changed or is not set", name)
 		}
 		found[name] = value
 	}

@@ -9,17 +9,18 @@ import (
 	"mailroom/internal/netguard"
 )
 
-// KindWebhook is a program that posts, and is posted to.
+// KindWebhook is a program that sends and receives webhooks.
 const KindWebhook = webhook.Kind
 
-// Webhook is a program. Its secret is the channel's token.
+// Webhook holds the settings of a webhook channel. The channel's token is the signing
+// secret.
 type Webhook struct {
-	URL      string // "": it is sent nothing
+	URL      string // "": replies are not sent
 	Insecure bool
 	Allow    []string
 	Edits    bool
 	Anybody  bool
-	// Hooks are where its requests come in: no setting, but of the server.
+	// Hooks receives the program's requests. It is set by the server, not by a file.
 	Hooks *webhook.Hooks
 }
 
@@ -27,11 +28,11 @@ func newWebhook() *Webhook { return &Webhook{Anybody: true} }
 
 func (w *Webhook) settings() []setting {
 	return []setting{
-		{"url", "Address of https that messages are posted to; empty is none, and replies are in the log only.", webhookURL(&w.URL)},
-		{"insecure", "Post to an address of http too that is not of this machine.", flag(&w.Insecure)},
-		{"allow", "Networks and addresses that url may be in, such as \"10.0.0.0/8\", beside public ones.", networks(&w.Allow)},
-		{"edits", "The program can change messages that it has got: it is shown what the agent writes, and what became of a question.", flag(&w.Edits)},
-		{"anybody", "Whoever the signed requests name may talk; false leaves it to admins, users, chats and pairing.", flag(&w.Anybody)},
+		{"url", "HTTPS URL to post replies to; empty means that replies are only in the log.", webhookURL(&w.URL)},
+		{"insecure", "Allow http URLs of other machines.", flag(&w.Insecure)},
+		{"allow", "Private networks and addresses that url may use, such as \"10.0.0.0/8\".", networks(&w.Allow)},
+		{"edits", "The program supports edits: it gets previews, and updates of answered questions.", flag(&w.Edits)},
+		{"anybody", "Every user that a signed request names may talk; false applies admins, users, chats and pairing.", flag(&w.Anybody)},
 	}
 }
 
@@ -45,7 +46,7 @@ func (w *Webhook) missing(c *Channel) string {
 	}
 	switch {
 	case errors.Is(err, netguard.ErrRefused):
-		return err.Error() + `; to post there all the same, write it into allow`
+		return err.Error() + `; to allow it, add it to allow`
 	case err != nil:
 		return err.Error()
 	}
@@ -60,7 +61,7 @@ func (w *Webhook) options() (o webhook.Options, err error) {
 
 // Dial implements [ChatPlatform].
 func (w *Webhook) Dial(c *Channel) (chat.Dialer, channel.ReconnectPolicy) {
-	o, err := w.options() // what is wrong with them was found when they were read
+	o, err := w.options() // errors were reported when the settings were parsed
 	o.Secret = func() (string, error) {
 		if err != nil {
 			return "", err
@@ -70,7 +71,7 @@ func (w *Webhook) Dial(c *Channel) (chat.Dialer, channel.ReconnectPolicy) {
 	return o.Dial, o.ReconnectPolicy()
 }
 
-// AccessPolicy is what the settings say to a platform.
+// AccessPolicy returns the access policy of the channel.
 func (c *Channel) AccessPolicy() chat.AccessPolicy {
 	t := c.Chat.AccessPolicy()
 	if w, is := c.Platform.(*Webhook); is {
@@ -79,13 +80,13 @@ func (c *Channel) AccessPolicy() chat.AccessPolicy {
 	return t
 }
 
-// webhookURL is an address to post to. It is in no error: there may be a secret in it.
+// webhookURL is a URL to post to. Errors never show it, because it can contain a secret.
 func webhookURL(p *string) value {
 	return value{
 		set: func(v any) error {
 			s, isText := v.(string)
 			if !isText {
-				return invalidValue(v, `an address, such as "https://example.org/hook"`)
+				return invalidValue(v, `a URL such as "https://example.org/hook"`)
 			}
 			if _, err := netguard.URL(s, true); s != "" && err != nil {
 				return err

@@ -76,12 +76,12 @@ func TestWhatIsWrongWithAWebhookIsNamed(t *testing.T) {
 		`url = "http://example.org/hush"`:     `f.toml:1: channels.ops: url: it is not https: the connection would not be encrypted`,
 		`url = "https://u:hush@example.org/"`: `f.toml:5: channels.ops.url: it contains a user name or password, which is not supported: remove it`,
 		`url = "example.org/hush"`:            `f.toml:5: channels.ops.url: it is not a URL such as "https://example.org/hook"`,
-		`url = 7`:                             `f.toml:5: channels.ops.url: 7 is not an address, such as "https://example.org/hook"`,
-		`url = "https://10.0.0.1/"`:           `f.toml:1: channels.ops: url: the address is not allowed: 10.0.0.1 is in a private network; to post there all the same, write it into allow`,
-		`url = "http://localhost:9000/"`:      `f.toml:1: channels.ops: url: the address is not allowed: 127.0.0.1 is a loopback address; to post there all the same, write it into allow`,
+		`url = 7`:                             `f.toml:5: channels.ops.url: 7 is not a URL such as "https://example.org/hook"`,
+		`url = "https://10.0.0.1/"`:           `f.toml:1: channels.ops: url: the address is not allowed: 10.0.0.1 is in a private network; to allow it, add it to allow`,
+		`url = "http://localhost:9000/"`:      `f.toml:1: channels.ops: url: the address is not allowed: 127.0.0.1 is a loopback address; to allow it, add it to allow`,
 		`allow = ["ten"]`:                     `f.toml:5: channels.ops.allow: "ten" is neither an address nor a network such as "10.0.0.0/8"`,
-		`allow = "10.0.0.0/8"`:                `f.toml:5: channels.ops.allow: "10.0.0.0/8" is not a list of texts, such as ["a", "b"]`,
-		`token_env = "A"`:                     `f.toml:1: channels.ops: it needs token_env or token_file, one of them: the token itself is in no configuration`,
+		`allow = "10.0.0.0/8"`:                `f.toml:5: channels.ops.allow: "10.0.0.0/8" is not a list of strings, such as ["a", "b"]`,
+		`token_env = "A"`:                     `f.toml:1: channels.ops: missing token; set either token_env or token_file (the configuration never contains the token itself)`,
 		`anybody = "yes"`:                     `f.toml:5: channels.ops.anybody: "yes" is not true or false`,
 	} {
 		refused(t, hooked+setting, want)

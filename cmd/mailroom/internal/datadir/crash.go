@@ -13,16 +13,16 @@ import (
 const (
 	// crashFile takes the crash report of the running server. It is empty unless that server crashed.
 	crashFile = "crash.txt"
-	// crashReportName is the name of a report that is kept, with the time of the crash.
+	// crashReportName is the file name of an archived report, with the time of the crash.
 	crashReportName = "crash-%s.txt"
-	// maxCrashReports is how many reports are kept.
+	// maxCrashReports is the number of archived reports.
 	maxCrashReports = 3
-	// maxCrashReportSize bounds a report, in bytes.
+	// maxCrashReportSize limits the size of a report, in bytes.
 	maxCrashReportSize = 256 << 10
 )
 
 // CrashReport reads the report of the folder's last server, at most 256 KiB. It is empty if that server did not crash. The
-// answer stays the same until KeepCrash is called.
+// result does not change until KeepCrash is called.
 func (h *Lock) CrashReport() (report []byte, err error) {
 	f, err := os.Open(h.Dir.path(crashFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -38,12 +38,12 @@ func (h *Lock) CrashReport() (report []byte, err error) {
 	return report, nil
 }
 
-// KeepCrash gives the report of the last server a name of its own, cuts it to 256 KiB and removes all but the last three
-// reports. It returns the report's path.
+// KeepCrash archives the report of the last server under its own name, truncated to 256 KiB, and removes all but the last
+// three reports. It returns the report's path.
 func (h *Lock) KeepCrash() (path string, err error) {
 	path, err = h.keepCrash()
 	if err != nil {
-		return "", fmt.Errorf("keep the crash report of the last server: %w", err)
+		return "", fmt.Errorf("archive the crash report of the last server: %w", err)
 	}
 	return path, nil
 }
@@ -76,8 +76,8 @@ func (h *Lock) keepCrash() (string, error) {
 	return path, nil
 }
 
-// CrashOutput opens the empty file that takes the report of this process if it crashes. The report of the last server must
-// have been kept. Only the owner of the folder may read the file.
+// CrashOutput opens the file for the crash report of this process, readable only by its owner. Call KeepCrash first if the
+// last server crashed.
 func (h *Lock) CrashOutput() (*os.File, error) {
 	return os.OpenFile(h.Dir.path(crashFile), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 }

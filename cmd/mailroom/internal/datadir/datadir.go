@@ -1,6 +1,5 @@
-// Package folder is the data folder of a server: the one place where everything
-// it keeps lives, and where commands on the same machine find its address and
-// its token.
+// Package folder manages the data folder of a server. It holds all data of the server, and
+// commands on the same machine find the server's address and token there.
 package datadir
 
 import (
@@ -16,18 +15,17 @@ import (
 	"path/filepath"
 )
 
-// Dir is the path of a data folder. It need not exist.
+// Dir is the path of a data folder, which may not exist yet.
 type Dir string
 
-// Address is the content of server.json, there while a server runs.
+// Address is the content of server.json, which exists while a server runs.
 type Address struct {
 	URL  string `json:"url"`
 	PID  int    `json:"pid"`
-	Cert string `json:"cert,omitempty"` // file with the certificate of an https server
+	Cert string `json:"cert,omitempty"` // certificate file of an https server, or ""
 }
 
-// Find returns the folder that flag names, else MAILROOM_DATA, else the
-// mailroom folder in XDG_DATA_HOME, else the one in the home folder.
+// Find returns the folder from flag, else from MAILROOM_DATA, else [Default].
 func Find(flag string, env func(string) string) (Dir, error) {
 	dir := flag
 	if dir == "" {
@@ -43,48 +41,48 @@ func Find(flag string, env func(string) string) (Dir, error) {
 	return Dir(abs), nil
 }
 
-// Default returns the folder that is meant when nothing names one. A relative
-// XDG_DATA_HOME is ignored, as its specification asks.
+// Default returns the default folder: mailroom in XDG_DATA_HOME, else .local/share/mailroom
+// in HOME. It ignores a relative XDG_DATA_HOME, as the XDG specification requires.
 func Default(env func(string) string) (Dir, error) {
 	if data := env("XDG_DATA_HOME"); filepath.IsAbs(data) {
 		return Dir(filepath.Join(data, "mailroom")), nil
 	}
 	home := env("HOME")
 	if home == "" {
-		return "", errors.New("find the data folder: HOME is not set; name one with --data or MAILROOM_DATA")
+		return "", errors.New("find the data folder: HOME is not set; use --data or MAILROOM_DATA")
 	}
 	return Dir(filepath.Join(home, ".local", "share", "mailroom")), nil
 }
 
-// Database returns the path of the store.
+// Database returns the path of the database file.
 func (f Dir) Database() string { return f.path("mailroom.db") }
 
-// Config returns the path of the configuration that is read by default.
+// Config returns the path of the default configuration file.
 func (f Dir) Config() string { return f.path("mailroom.toml") }
 
-// TokenFile returns the path of the file with the server's own token.
+// TokenFile returns the path of the operator's token.
 func (f Dir) TokenFile() string { return f.path("token") }
 
-// ChannelToken is the file of a channel's token, where none is named.
+// ChannelToken returns the default path of a channel's token.
 func (f Dir) ChannelToken(channel string) string { return f.path("channel-" + channel + ".token") }
 
-// ChannelAppToken is the file of the other token of a channel that has two.
+// ChannelAppToken returns the default path of a channel's second token.
 func (f Dir) ChannelAppToken(channel string) string {
 	return f.path("channel-" + channel + ".app-token")
 }
 
-// WriteFile puts a file of the folder in its place at once, for its owner only. It makes
-// the folder if it is not there.
+// WriteFile writes a file of the folder atomically, readable only by its owner. It creates the
+// folder if needed.
 func (f Dir) WriteFile(path string, data []byte) error {
 	if err := os.MkdirAll(string(f), 0o700); err != nil {
-		return fmt.Errorf("make the data folder: %w", err)
+		return fmt.Errorf("create the data folder: %w", err)
 	}
 	return writeFileAtomic(path, data)
 }
 
 func (f Dir) path(name string) string { return filepath.Join(string(f), name) }
 
-// Token reads the token. Without one the error is [fs.ErrNotExist].
+// Token reads the operator's token. A missing token file is [fs.ErrNotExist].
 func (f Dir) Token() (string, error) {
 	b, err := os.ReadFile(f.TokenFile())
 	if err != nil {
@@ -92,27 +90,26 @@ func (f Dir) Token() (string, error) {
 	}
 	token := string(bytes.TrimSpace(b))
 	if token == "" {
-		return "", fmt.Errorf("the token file %s is empty: remove it, and the next start of the server makes a new one", f.path("token"))
+		return "", fmt.Errorf("token file %s is empty: remove it, and the next server creates a new one", f.path("token"))
 	}
 	return token, nil
 }
 
-// Address reads where the server of the folder is. Without one the error is
-// [fs.ErrNotExist]; one that was killed leaves its last address.
+// Address reads the server's address. A missing file is [fs.ErrNotExist]. A killed server
+// leaves its last address behind.
 func (f Dir) Address() (Address, error) {
 	var a Address
 	b, err := os.ReadFile(f.path("server.json"))
 	if err != nil {
-		return a, fmt.Errorf("read the address of the server: %w", err)
+		return a, fmt.Errorf("read the server's address: %w", err)
 	}
 	if err := json.Unmarshal(b, &a); err != nil || a.URL == "" {
-		return a, fmt.Errorf("%s is not an address of a server: %.60q", f.path("server.json"), b)
+		return a, fmt.Errorf("%s is not a server address: %.60q", f.path("server.json"), b)
 	}
 	return a, nil
 }
 
-// EnsureToken reads the token, and makes one first if there is none. Only the
-// holder of the folder's lock calls it.
+// EnsureToken reads the operator's token, and creates it first if it is missing.
 func (h *Lock) EnsureToken() (string, error) {
 	token, err := h.Dir.Token()
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -122,8 +119,8 @@ func (h *Lock) EnsureToken() (string, error) {
 	return token, writeFileAtomic(h.Dir.path("token"), []byte(token+"\n"))
 }
 
-// EnsureProcessMark returns what the processes of the folder's agents are marked with, the
-// same from one server to the next. Of the folder it tells nothing.
+// EnsureProcessMark returns the mark of the agent processes of this folder. It is the same for
+// all servers of the folder, and does not reveal the folder's path.
 func (h *Lock) EnsureProcessMark() (string, error) {
 	path := h.Dir.path("id")
 	id, err := os.ReadFile(path)
@@ -135,25 +132,25 @@ func (h *Lock) EnsureProcessMark() (string, error) {
 		return "", fmt.Errorf("read the id of the data folder: %w", err)
 	}
 	if id = bytes.TrimSpace(id); len(id) == 0 {
-		return "", fmt.Errorf("%s is empty: remove it, and the next start of the server makes a new one", path)
+		return "", fmt.Errorf("%s is empty: remove it, and the next server creates a new one", path)
 	}
 	sum := sha256.Sum256(append([]byte("mailroom mark "), id...))
 	return hex.EncodeToString(sum[:16]), nil
 }
 
-// WriteAddress writes the address of the holder's server. cert is the file with its
-// certificate, "" without TLS.
+// WriteAddress writes the address of this process's server. cert is the certificate file, or ""
+// without TLS.
 func (h *Lock) WriteAddress(url, cert string) error {
 	b, err := json.Marshal(Address{URL: url, PID: os.Getpid(), Cert: cert})
 	if err != nil {
-		return fmt.Errorf("encode the address of the server: %w", err)
+		return fmt.Errorf("encode the server's address: %w", err)
 	}
 	h.isServer = true
 	return writeFileAtomic(h.Dir.path("server.json"), append(b, '\n'))
 }
 
-// writeFileAtomic puts a file that only its owner may read in its place at once: nobody
-// sees a half of it, and after a crash it is there or not.
+// writeFileAtomic writes a file that only its owner can read. Readers, also after a crash,
+// see the whole file or none.
 func writeFileAtomic(path string, data []byte) (err error) {
 	defer func() {
 		if err != nil {

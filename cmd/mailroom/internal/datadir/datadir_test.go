@@ -45,14 +45,14 @@ func TestOneServerHoldsAFolderAndTheNextHearsWho(t *testing.T) {
 
 	_, err := f.Acquire(t.Context())
 	if held, ok := errors.AsType[*InUseError](err); !ok || held.PID != 0 {
-		t.Errorf("before it is announced: got %v, want a HeldError without a process id", err)
+		t.Errorf("before it is announced: got %v, want a InUseError without a process id", err)
 	}
 	if err := h.WriteAddress("http://127.0.0.1:1234", ""); err != nil {
 		t.Fatal(err)
 	}
 	_, err = f.Acquire(t.Context())
 	if held, ok := errors.AsType[*InUseError](err); !ok || held.PID != os.Getpid() || held.URL != "http://127.0.0.1:1234" {
-		t.Errorf("after: got %v, want a HeldError with this process and its address", err)
+		t.Errorf("after: got %v, want a InUseError with this process and its address", err)
 	}
 
 	if err := h.Release(); err != nil {

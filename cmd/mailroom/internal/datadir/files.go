@@ -15,23 +15,22 @@ import (
 	"time"
 )
 
-// Files are what people sent along with a message. A file is named by its content, so
-// what arrives twice is kept once. Only the owner of the folder may read them.
+// Files is the folder of attachments. A file is named by the hash of its content, so equal
+// files are stored once. Only the owner of the data folder can read them.
 type Files string
 
-// Files are those of the folder.
+// Files returns the folder of attachments.
 func (f Dir) Files() Files { return Files(f.path("files")) }
 
-// tempPrefix is how the name of a file begins that is still being written.
+// tempPrefix is the name prefix of files that are being written.
 const tempPrefix = ".arriving-"
 
-// Save reads r to its end and returns the URI of the file that holds it, which is on
-// disk by then. Of name only the ending is kept. A file that is there already counts
-// as new from now on.
+// Save stores the content of r durably and returns the URI of the file. It uses only the
+// extension of name. Saving existing content resets its age.
 func (f Files) Save(ctx context.Context, name string, r io.Reader) (uri string, err error) {
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("keep a file: %w", err)
+			err = fmt.Errorf("store a file: %w", err)
 		}
 	}()
 	if err := os.MkdirAll(string(f), 0o700); err != nil {
@@ -56,7 +55,7 @@ func (f Files) Save(ctx context.Context, name string, r io.Reader) (uri string, 
 	return (&url.URL{Scheme: "file", Path: path}).String(), errors.Join(syncDir(dir), syncDir(string(f)))
 }
 
-// extension is that of a name by which programs know what a file is, if it is plain.
+// extension returns the lower-case extension of name if it is 1 to 8 letters or digits, else "".
 func extension(name string) string {
 	end := strings.ToLower(filepath.Ext(name))
 	if len(end) < 2 || len(end) > 9 || strings.ContainsFunc(end[1:], func(r rune) bool {
@@ -67,7 +66,7 @@ func extension(name string) string {
 	return end
 }
 
-// syncDir makes the names in a folder outlive a power cut.
+// syncDir makes renames in a folder durable.
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -76,12 +75,12 @@ func syncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// RemoveBefore removes the files that were kept last before then, and returns how many these
-// were.
+// RemoveBefore removes the files that were last saved before the given time, and returns their
+// number.
 func (f Files) RemoveBefore(ctx context.Context, before time.Time) (dropped int, err error) {
 	err = filepath.WalkDir(string(f), func(path string, at fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil // nothing was kept yet, or somebody else was faster
+			return nil // no files yet, or removed concurrently
 		}
 		if err != nil || at.IsDir() {
 			return errors.Join(err, ctx.Err())
@@ -100,7 +99,7 @@ func (f Files) RemoveBefore(ctx context.Context, before time.Time) (dropped int,
 		return nil
 	})
 	if err != nil {
-		return dropped, fmt.Errorf("drop old files: %w", err)
+		return dropped, fmt.Errorf("remove old files: %w", err)
 	}
 	return dropped, nil
 }

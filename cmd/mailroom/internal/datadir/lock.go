@@ -13,16 +13,16 @@ import (
 	"mailroom/store/sqlite"
 )
 
-// Lock is a folder whose lock this process holds.
+// Lock is a folder that this process has locked.
 type Lock struct {
 	Dir        Dir
-	locks      []*flock.Flock // in the order taken
-	isServer   bool           // this process is the folder's server: server.json is its own
-	serverLock *os.File       // with the record lock of Serve; nil: none. Closing any other file of this name in this process drops the lock
+	locks      []*flock.Flock // in the order of locking
+	isServer   bool           // this process is the folder's server and owns server.json
+	serverLock *os.File       // holds the record lock of MarkServer, or nil. Closing any other descriptor of this file in this process releases the lock
 }
 
-// InUseError says that another server holds a folder. PID and URL are zero if it
-// has not said yet where it is.
+// InUseError reports that another process has locked the folder. PID and URL are zero if it
+// has not written its address yet.
 type InUseError struct {
 	Dir Dir
 	Address
@@ -32,16 +32,16 @@ func (e *InUseError) Error() string {
 	if e.URL == "" {
 		return fmt.Sprintf("another server is starting or stopping on %s", e.Dir)
 	}
-	return fmt.Sprintf("a server with process id %d at %s already holds %s", e.PID, e.URL, e.Dir)
+	return fmt.Sprintf("server with process id %d at %s already uses %s", e.PID, e.URL, e.Dir)
 }
 
-// lockWait is how long Hold waits for a server that is about to end. The kernel
-// releases the locks of a killed process only after its last write has ended.
+// lockWait is how long Acquire waits for a server that is shutting down. The kernel releases
+// the locks of a killed process only after its last write.
 const lockWait = time.Second
 
-// Acquire makes the folder if need be, readable by its owner only, and takes its
-// lock, waiting for lockWait at most. A [*HeldError] says who holds it. The lock
-// ends with the process, so a crash leaves nothing to clean up.
+// Acquire creates the folder if needed, readable only by its owner, and locks it. It waits
+// for at most lockWait, then returns an [*InUseError]. The kernel releases the lock at the
+// end of the process, so a crash needs no cleanup.
 func (f Dir) Acquire(ctx context.Context) (*Lock, error) {
 	if err := os.MkdirAll(string(f), 0o700); err != nil {
 		return nil, fmt.Errorf("make the data folder: %w", err)
@@ -73,28 +73,28 @@ func (f Dir) inUseError() *InUseError {
 	held := &InUseError{Dir: f}
 	var err error
 	if held.Address, err = f.Address(); err != nil {
-		held.Address = Address{} // it holds the lock and has not announced itself
+		held.Address = Address{} // its server has not written its address yet
 	}
 	return held
 }
 
-// LostStoreError says that a folder has no store, although it had one.
+// LostStoreError reports that the store of a folder is missing.
 type LostStoreError struct {
 	Dir      Dir
-	Evidence string // the file that only a folder with a store has
+	Evidence string // a file that exists only in a folder with a store
 }
 
 func (e *LostStoreError) Error() string {
-	return fmt.Sprintf("%s is missing or empty, but %s is there", e.Dir.Database(), e.Evidence)
+	return fmt.Sprintf("%s is missing or empty, but %s exists", e.Dir.Database(), e.Evidence)
 }
 
-// PrepareStore readies the folder for a server: it refuses with a
-// [*LostStoreError] a folder that has lost its store, makes an empty database
-// file where there is none, and removes the address of a killed server.
+// PrepareStore prepares the folder for a server. It returns a [*LostStoreError] if the store
+// was lost, creates an empty database file in a new folder, and removes the address of a
+// killed server.
 func (h *Lock) PrepareStore() error {
 	info, err := os.Stat(h.Dir.Database())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("look at the store: %w", err)
+		return fmt.Errorf("check the store: %w", err)
 	}
 	if err != nil || info.Size() == 0 {
 		for _, sign := range []string{
@@ -105,8 +105,8 @@ func (h *Lock) PrepareStore() error {
 			}
 		}
 	}
-	// The store's files take their mode from the first of them: other users do not
-	// read the messages, also where the folder is open to them.
+	// SQLite gives its other files the mode of the database file. So other users cannot
+	// read the messages even if they can access the folder.
 	if err := createIfMissing(h.Dir.Database()); err != nil {
 		return err
 	}
@@ -114,7 +114,7 @@ func (h *Lock) PrepareStore() error {
 	return h.Dir.removeAddress()
 }
 
-// createIfMissing makes an empty file for its owner unless there is one.
+// createIfMissing creates an empty file, readable only by its owner, unless it exists.
 func createIfMissing(path string) error {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o600)
 	if err != nil {
@@ -123,15 +123,15 @@ func createIfMissing(path string) error {
 	return file.Close()
 }
 
-// Release removes the address, so that no token is sent to whoever gets the
-// port next, and gives the lock up.
+// Release removes the server's address, so that no command sends the token to another
+// program on the same port, and releases the locks.
 func (h *Lock) Release() error {
 	var err error
 	if h.isServer {
 		err = h.Dir.removeAddress()
 	}
 	err = errors.Join(err, h.releaseLocks())
-	if h.serverLock != nil { // last: a command that stops the server waits for it
+	if h.serverLock != nil { // last, because mailroom stop waits for this lock
 		err = errors.Join(err, h.serverLock.Close())
 	}
 	return err
@@ -147,7 +147,7 @@ func (h *Lock) releaseLocks() error {
 
 func (f Dir) removeAddress() error {
 	if err := os.Remove(f.path("server.json")); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("remove the address of the server: %w", err)
+		return fmt.Errorf("remove the server's address: %w", err)
 	}
 	return nil
 }

@@ -28,7 +28,7 @@ func TestAFolderWhoseLockFileWasRemovedIsStillHeld(t *testing.T) {
 	}
 	_, err := f.Acquire(t.Context())
 	if _, ok := errors.AsType[*InUseError](err); !ok {
-		t.Errorf("got %v, want a HeldError", err)
+		t.Errorf("got %v, want a InUseError", err)
 	}
 }
 

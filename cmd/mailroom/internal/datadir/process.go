@@ -7,26 +7,26 @@ import (
 	"os"
 )
 
-// serverLockFile is the file on which a server holds a record lock while it runs. The kernel tells which process holds such a lock and
-// drops it with the process, so no process id is ever read from a file.
+// serverLockFile is the file that a server holds a record lock on while it runs. The kernel reports the owner of a record lock and
+// releases it with the process, so no process id is ever read from a file.
 const serverLockFile = "server.lock"
 
-// HiddenError says that a server runs on a folder in a process that this one cannot see, such as one in another container.
+// HiddenError reports that the server of a folder runs in a process that is not visible here, for example in another container.
 type HiddenError struct{ Dir Dir }
 
 func (e *HiddenError) Error() string {
-	return fmt.Sprintf("the server on %s runs in a process that cannot be seen from here, such as one in another container", e.Dir)
+	return fmt.Sprintf("the server of %s runs in a process that is not visible here, such as in another container", e.Dir)
 }
 
 // Process is a running server of a folder.
 type Process struct {
 	PID    int
 	dir    Dir
-	handle *os.Process // on Linux a pidfd: it never refers to another process
+	handle *os.Process // on Linux a pidfd, which never refers to another process
 }
 
-// Process finds the server that runs on the folder; nil: none does. The error is [errors.ErrUnsupported] where the system does not
-// tell who holds a lock, and a [*HiddenError] for a process out of sight.
+// Process returns the server of the folder, or nil if none runs. The error is [errors.ErrUnsupported] if the system does not report
+// lock owners, and a [*HiddenError] if the process is not visible.
 func (f Dir) Process() (*Process, error) {
 	for range 3 {
 		pid, err := f.serverPID()
@@ -37,7 +37,7 @@ func (f Dir) Process() (*Process, error) {
 		if err != nil {
 			return nil, fmt.Errorf("find the server of %s: %w", f, err)
 		}
-		// A process that holds the lock after the handle was made is the one behind the handle, or the handle's has ended.
+		// If pid still holds the lock after the handle was opened, the handle refers to that process, or the process has ended.
 		again, err := f.serverPID()
 		if err == nil && again == pid {
 			return &Process{PID: pid, dir: f, handle: handle}, nil
@@ -46,10 +46,10 @@ func (f Dir) Process() (*Process, error) {
 			return nil, fmt.Errorf("find the server of %s: %w", f, err)
 		}
 	}
-	return nil, fmt.Errorf("servers on %s start and end too fast for one to be found", f)
+	return nil, fmt.Errorf("cannot find the server of %s: servers start and end too fast", f)
 }
 
-// Signal sends the server a signal. A server that has ended gets none, and no other process does.
+// Signal sends a signal to the server, never to another process. It does nothing if the server has ended.
 func (p *Process) Signal(sig os.Signal) error {
 	if ended, err := p.Ended(); ended || err != nil {
 		return err
@@ -60,23 +60,23 @@ func (p *Process) Signal(sig os.Signal) error {
 	return nil
 }
 
-// Ended tells whether the server no longer runs.
+// Ended reports whether the server has ended.
 func (p *Process) Ended() (bool, error) {
 	pid, err := p.dir.serverPID()
 	return err == nil && pid != p.PID, err
 }
 
-// Release drops the handle.
+// Release releases the process handle.
 func (p *Process) Release() error { return p.handle.Release() }
 
-// openServerLock opens the lock file without making it; nil: there is none.
+// openServerLock opens the lock file, or returns nil if it does not exist.
 func (f Dir) openServerLock() (*os.File, error) {
 	file, err := os.Open(f.path(serverLockFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("look for the server of %s: %w", f, err)
+		return nil, fmt.Errorf("find the server of %s: %w", f, err)
 	}
 	return file, nil
 }

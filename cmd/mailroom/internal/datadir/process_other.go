@@ -7,7 +7,7 @@ import (
 	"errors"
 )
 
-// Serve does nothing: this system does not tell who holds a lock.
+// Serve does nothing, because this system does not report lock owners.
 func (h *Held) Serve(context.Context) error { return nil }
 
 func (f Folder) holder() (pid int, err error) {

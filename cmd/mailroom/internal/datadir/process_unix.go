@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MarkServer marks this process as the folder's server until Release. It waits for lockWait at most for the mark of a server that has
-// just ended. The mark ends with the process.
+// MarkServer marks this process as the folder's server until Release, with a record lock that ends with the process. It waits for at
+// most lockWait for the lock of a server that has just ended.
 func (h *Lock) MarkServer(ctx context.Context) error {
 	file, err := os.OpenFile(h.Dir.path(serverLockFile), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -39,7 +39,7 @@ func (h *Lock) MarkServer(ctx context.Context) error {
 	}
 }
 
-// serverPID is the id of the process that marked itself as the folder's server, 0 if none has.
+// serverPID returns the process id of the folder's server, or 0 if none runs.
 func (f Dir) serverPID() (pid int, err error) {
 	file, err := f.openServerLock()
 	if file == nil || err != nil {
@@ -48,7 +48,7 @@ func (f Dir) serverPID() (pid int, err error) {
 	lock := unix.Flock_t{Type: unix.F_WRLCK}
 	err = unix.FcntlFlock(file.Fd(), unix.F_GETLK, &lock)
 	if err = errors.Join(err, file.Close()); err != nil {
-		return 0, fmt.Errorf("look for the server of %s: %w", f, err)
+		return 0, fmt.Errorf("find the server of %s: %w", f, err)
 	}
 	switch {
 	case lock.Type == unix.F_UNLCK:

@@ -9,27 +9,27 @@ import (
 	"time"
 )
 
-// A service manager starts a server again that has ended with an error. One that
-// ends at once each time would do nothing else, so it waits before it goes on.
+// A service manager restarts a server that exits with an error. To avoid a tight restart
+// loop, a server pauses at its start after too many rapid restarts.
 const (
-	maxRapidStarts   = 5 // in stormTime; more are a storm
+	maxRapidStarts   = 5 // in rapidStartWindow, without a pause
 	rapidStartWindow = 120 * time.Second
 	minRestartPause  = 10 * time.Second
 	maxRestartPause  = 5 * time.Minute
 )
 
-// startHistory is what is kept of the starts of the folder's servers.
+// startHistory records the recent starts of the folder's servers.
 type startHistory struct {
-	Starts []time.Time `json:"starts"` // of late, each with the time at which it went on
-	Pauses int         `json:"pauses"` // in a row
+	Starts []time.Time `json:"starts"` // recent starts, each after its pause
+	Pauses int         `json:"pauses"` // consecutive pauses
 }
 
-// add takes a start, and says how long it is to wait first. The pause grows for
-// as long as no server lasts longer than stormTime.
+// add adds a start at now and returns the pause before it. The pause doubles until a server
+// runs for at least rapidStartWindow.
 func (s startHistory) add(now time.Time) (startHistory, time.Duration) {
 	var starts []time.Time
 	for _, at := range s.Starts {
-		if age := now.Sub(at); age >= 0 && age < rapidStartWindow { // a clock that was set back counts nothing
+		if age := now.Sub(at); age >= 0 && age < rapidStartWindow { // ignore starts in the future: the clock was set back
 			starts = append(starts, at)
 		}
 	}
@@ -53,28 +53,27 @@ func (s startHistory) add(now time.Time) (startHistory, time.Duration) {
 	return s, pause
 }
 
-// RecordStart notes that a server starts, and says how long it is to wait first because
-// those before it have ended so soon.
+// RecordStart records the start of a server and returns the pause before it.
 func (h *Lock) RecordStart(now time.Time) (pause time.Duration, err error) {
 	var s startHistory
 	raw, err := os.ReadFile(h.Dir.path(startsFile))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return 0, fmt.Errorf("read when servers were started: %w", err)
+		return 0, fmt.Errorf("read the start history: %w", err)
 	}
 	if err == nil && json.Unmarshal(raw, &s) != nil {
-		s = startHistory{} // it is of no use, and worth no refusal
+		s = startHistory{} // ignore a damaged file
 	}
 	s, pause = s.add(now)
 	if raw, err = json.Marshal(s); err != nil {
-		return 0, fmt.Errorf("encode when servers were started: %w", err)
+		return 0, fmt.Errorf("encode the start history: %w", err)
 	}
 	return pause, writeFileAtomic(h.Dir.path(startsFile), append(raw, '\n'))
 }
 
-// ClearStarts notes that the server was told to end: who starts the next one wants to.
+// ClearStarts clears the history after a deliberate shutdown.
 func (h *Lock) ClearStarts() error {
 	if err := os.Remove(h.Dir.path(startsFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("forget when servers were started: %w", err)
+		return fmt.Errorf("remove the start history: %w", err)
 	}
 	return nil
 }

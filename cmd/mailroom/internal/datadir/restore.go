@@ -12,10 +12,10 @@ import (
 	"mailroom/store/sqlite"
 )
 
-// ReplaceStore puts a copy of the database file from in the place of the store,
-// whose revision is commits. The files of the store that was there are moved to
-// the folder kept, "" if there was none. After a crash in between, PrepareStore
-// refuses the folder until ReplaceStore has succeeded.
+// ReplaceStore replaces the store with a copy of the database file from, whose revision is
+// commits. It moves the files of the old store to a new folder and returns its path, or ""
+// if there was no store. After a crash in between, PrepareStore refuses the folder until
+// ReplaceStore has succeeded.
 func (h *Lock) ReplaceStore(from string, commits int64) (kept string, err error) {
 	database := h.Dir.Database()
 	copied, err := copyNextTo(from, database)
@@ -34,13 +34,13 @@ func (h *Lock) ReplaceStore(from string, commits int64) (kept string, err error)
 		return kept, err
 	}
 	if err := os.Rename(copied, database); err != nil {
-		return kept, fmt.Errorf("name the store: %w", err)
+		return kept, fmt.Errorf("rename the copy: %w", err)
 	}
 	return kept, syncDir(string(h.Dir))
 }
 
-// copyNextTo copies a file to a new one in the folder of target, readable by its
-// owner only and on stable storage.
+// copyNextTo copies a file durably to a new file in the folder of target, readable only by its
+// owner.
 func copyNextTo(from, target string) (path string, err error) {
 	in, err := os.Open(from)
 	if err != nil {
@@ -58,24 +58,24 @@ func copyNextTo(from, target string) (path string, err error) {
 	return out.Name(), nil
 }
 
-// moveStoreAside moves the files of the store to a new folder, the database first: what
-// is left without it is refused.
+// moveStoreAside moves the files of the store to a new folder. It moves the database first,
+// because PrepareStore refuses the remaining files without it.
 func (h *Lock) moveStoreAside() (kept string, err error) {
 	database := h.Dir.Database()
 	for _, suffix := range []string{"", "-wal", "-shm", sqlite.RevisionSuffix} {
 		if _, err := os.Lstat(database + suffix); errors.Is(err, fs.ErrNotExist) {
 			continue
 		} else if err != nil {
-			return kept, fmt.Errorf("set the store aside: %w", err)
+			return kept, fmt.Errorf("move the old store: %w", err)
 		}
 		if kept == "" {
 			pattern := "replaced-" + time.Now().UTC().Format("20060102T150405Z") + "-*"
 			if kept, err = os.MkdirTemp(string(h.Dir), pattern); err != nil {
-				return "", fmt.Errorf("set the store aside: %w", err)
+				return "", fmt.Errorf("move the old store: %w", err)
 			}
 		}
 		if err := os.Rename(database+suffix, filepath.Join(kept, filepath.Base(database)+suffix)); err != nil {
-			return kept, fmt.Errorf("set the store aside: %w", err)
+			return kept, fmt.Errorf("move the old store: %w", err)
 		}
 	}
 	if kept == "" {

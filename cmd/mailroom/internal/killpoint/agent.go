@@ -11,20 +11,20 @@ import (
 	"mailroom"
 )
 
-// Script is what a run of the agent does: the options it was submitted with.
+// Script holds the options of a run: what the agent does in it.
 type Script struct {
 	// Scenes, in order: say, once, sure, look (effects: by default, declared
 	// idempotent, with a reconcile function), ask, question, timer, child,
 	// note, fail (the first attempt), never (for good), stubborn, deaf.
 	Scenes []string `json:"scenes"`
-	Words  int      `json:"words"`   // of a say
+	Words  int      `json:"words"`   // words in a say scene
 	Pace   int      `json:"pace_ms"` // between two words, or two steps of a stubborn scene
-	To     string   `json:"to"`      // thread of a note
+	To     string   `json:"to"`      // target thread of a note scene
 }
 
-// Agent walks through scenes, one durable step each, and dies at the places
-// begin, token, text, effect, effected, result, step on its way if d says so.
-// Effects append a line to file, which nothing else of the server touches.
+// Agent returns an agent that runs scenes, one durable step each. Its kill points are the
+// places begin, token, text, effect, effected, result and step. Effects append a line to
+// file, which only this agent writes.
 func (d *KillPoint) Agent(file string) mailroom.Agent {
 	return mailroom.AgentFunc(func(ctx context.Context, s mailroom.Session) error {
 		p := &scriptRun{point: d, file: file, session: s, run: s.Run()}
@@ -36,7 +36,7 @@ func (d *KillPoint) Agent(file string) mailroom.Agent {
 	})
 }
 
-// scriptRun is one attempt.
+// scriptRun is one attempt of a run.
 type scriptRun struct {
 	point      *KillPoint
 	file       string
@@ -48,8 +48,8 @@ type scriptRun struct {
 
 // checkpoint is the checkpoint.
 type checkpoint struct {
-	Next  int    `json:"next"`          // the scene to be played
-	Child string `json:"kid,omitempty"` // the child that this scene waits for
+	Next  int    `json:"next"`          // index of the next scene
+	Child string `json:"kid,omitempty"` // name of the child that this scene waits for
 }
 
 func (p *scriptRun) runAll(ctx context.Context) error {
@@ -102,15 +102,15 @@ func (p *scriptRun) runScene(ctx context.Context, name string) error {
 	case "deaf":
 		return p.runDeaf(ctx)
 	}
-	return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: fmt.Errorf("no scene is called %q", name)}
+	return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: fmt.Errorf("unknown scene %q", name)}
 }
 
-// sceneName is a name that is the same in every attempt at the present scene.
+// sceneName returns a name that is the same in every attempt of the current scene.
 func (p *scriptRun) sceneName(what string) string {
 	return fmt.Sprintf("%s-%d", what, p.checkpoint.Next)
 }
 
-// finishScene ends the scene with its step.
+// finishScene ends the scene by committing its step.
 func (p *scriptRun) finishScene(ctx context.Context, step mailroom.Step) error {
 	if err := p.echoSteered(ctx); err != nil {
 		return err
@@ -125,7 +125,8 @@ func (p *scriptRun) finishScene(ctx context.Context, step mailroom.Step) error {
 		return err
 	}
 	step.Name, step.Checkpoint = p.sceneName(p.script.Scenes[p.checkpoint.Next]), raw
-	// Who wrote it, in its own words: the entry says who was let.
+	// The attempt that wrote the step. The entry itself records the attempt that the store
+	// accepted.
 	step.Entries = append(step.Entries, mailroom.AgentEntry{Kind: "x.by", Body: by})
 	p.point.reach("step")
 	if err := p.session.Append(ctx, step); err != nil {
@@ -135,7 +136,7 @@ func (p *scriptRun) finishScene(ctx context.Context, step mailroom.Step) error {
 	return nil
 }
 
-// echoSteered says what was steered, so that the log shows that it was taken in.
+// echoSteered streams the steered messages back, so that the log shows that they were read.
 func (p *scriptRun) echoSteered(ctx context.Context) error {
 	messages, err := p.session.Steered(ctx)
 	if err != nil {
@@ -149,7 +150,7 @@ func (p *scriptRun) echoSteered(ctx context.Context) error {
 	return nil
 }
 
-// runSay tells what was read, and goes on talking.
+// runSay streams its input and then more words.
 func (p *scriptRun) runSay(ctx context.Context) error {
 	input, err := p.session.Input(ctx)
 	if err != nil {
@@ -186,7 +187,7 @@ func (p *scriptRun) pause(ctx context.Context) error {
 	}
 }
 
-// runStubborn goes on writing whatever its context says: only the fence can stop it.
+// runStubborn keeps writing after its context is cancelled, so that only the fence can stop it.
 func (p *scriptRun) runStubborn(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx)
 	for i := range p.script.Words {
@@ -200,8 +201,8 @@ func (p *scriptRun) runStubborn(ctx context.Context) error {
 	return p.finishScene(ctx, mailroom.Step{})
 }
 
-// runDeaf hears of nothing for long enough to lose its claim, and then writes a
-// step, or the end of the run, as if nothing had happened.
+// runDeaf ignores its context until it has lost its claim, then writes a step, or ends the run,
+// as if nothing had happened.
 func (p *scriptRun) runDeaf(ctx context.Context) error {
 	if err := p.session.Stream(ctx, "deaf"); err != nil {
 		return err
@@ -214,7 +215,7 @@ func (p *scriptRun) runDeaf(ctx context.Context) error {
 	return p.finishScene(context.WithoutCancel(ctx), mailroom.Step{})
 }
 
-// runAsk asks under a name of the scene and notes what it was told.
+// runAsk opens a ticket named after the scene and records the decision.
 func (p *scriptRun) runAsk(ctx context.Context, a mailroom.Ask) error {
 	a.Name = p.sceneName(string(a.Kind))
 	tickets, err := p.session.Wait(ctx, false, a)
@@ -232,8 +233,8 @@ func (p *scriptRun) recordTicket(ctx context.Context, k mailroom.Ticket) error {
 	return p.finishScene(ctx, mailroom.Step{Entries: []mailroom.AgentEntry{{Kind: "x.told", Body: body}}})
 }
 
-// runChild sends a run and waits for its end. A run that is tried again after it
-// was cancelled has to send anew, under another name.
+// runChild starts a child run and waits for its end. A run that is retried after it was
+// cancelled starts a new child under another name.
 func (p *scriptRun) runChild(ctx context.Context) error {
 	for {
 		if p.checkpoint.Child == "" {

@@ -12,7 +12,7 @@ import (
 	"mailroom"
 )
 
-// runEffect does the scene's effect: a line "KEY NONCE" outside of the server.
+// runEffect performs an effect outside the server: it appends a line "KEY NONCE" to the file.
 func (p *scriptRun) runEffect(ctx context.Context, kind string) error {
 	e := mailroom.Effect{Name: p.sceneName(kind), Idempotent: kind == "sure"}
 	if kind == "look" {
@@ -38,8 +38,8 @@ func (p *scriptRun) runEffect(ctx context.Context, kind string) error {
 	return p.finishScene(ctx, mailroom.Step{Entries: []mailroom.AgentEntry{{Kind: "x.effect", Body: body}}})
 }
 
-// appendLine adds a line in one call, so that a killed process leaves it whole or not
-// at all.
+// appendLine appends a line with one write call, so that a killed process leaves all of it or
+// nothing.
 func (p *scriptRun) appendLine(line string) error {
 	f, err := os.OpenFile(p.file, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
 	if err != nil {
@@ -49,7 +49,7 @@ func (p *scriptRun) appendLine(line string) error {
 	return errors.Join(err, f.Close())
 }
 
-// findEffect says whether the effect of a key happened, and with which nonce.
+// findEffect reports whether the effect of a key happened, and returns its nonce.
 func (p *scriptRun) findEffect(_ context.Context, key string) (json.RawMessage, bool, error) {
 	text, err := os.ReadFile(p.file)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {

@@ -1,5 +1,5 @@
-// Package doom makes a server die at a named point, as SIGKILL would: it is what
-// the build for the torture adds to the command. Nothing else links it.
+// Package doom kills a server at a named point, as SIGKILL would. Only the torture build links
+// it.
 package killpoint
 
 import (
@@ -14,18 +14,17 @@ import (
 	"mailroom"
 )
 
-// KillPoint is an armed point. The zero Doom never comes.
+// KillPoint is an armed point. The zero KillPoint never kills.
 type KillPoint struct {
 	when, what string
 	remaining  atomic.Int64
 }
 
-// Parse reads "WHEN WHAT COUNT": the process dies when the point is reached for
-// the COUNT-th time. WHEN is at, for a place of the agent (see [Agent]), or
-// before or after, for a commit of a kind: the kind of an entry in it, or one of
-// any, renewal, burial, definition, flush, purge, deletion. Before means that
-// the write was made and not committed, after that it was committed and not
-// answered. "" is the zero Doom.
+// Parse reads "WHEN WHAT COUNT": the process is killed when the point is reached for
+// the COUNT-th time. WHEN is at, for a place in the agent (see [KillPoint.Agent]), or
+// before or after, for a commit of a kind: the kind of an entry in it, or any,
+// renewal, burial, definition, flush, purge or deletion. Before means written but not
+// committed, after means committed but not acknowledged. "" is the zero KillPoint.
 func Parse(s string) (*KillPoint, error) {
 	d := &KillPoint{}
 	if s == "" {
@@ -33,39 +32,39 @@ func Parse(s string) (*KillPoint, error) {
 	}
 	words := strings.Fields(s)
 	if len(words) != 3 {
-		return nil, fmt.Errorf("%q is no point to die at: give WHEN WHAT COUNT", s)
+		return nil, fmt.Errorf("invalid kill point %q: use WHEN WHAT COUNT", s)
 	}
 	n, err := strconv.ParseInt(words[2], 10, 64)
 	if err != nil || n < 1 {
-		return nil, fmt.Errorf("%q is no point to die at: the count %q is none", s, words[2])
+		return nil, fmt.Errorf("invalid kill point %q: the count %q is not a positive number", s, words[2])
 	}
 	switch words[0] {
 	case "at", "before", "after":
 	default:
-		return nil, fmt.Errorf("%q is no point to die at: it begins with at, before or after", s)
+		return nil, fmt.Errorf("invalid kill point %q: it must start with at, before or after", s)
 	}
 	d.when, d.what = words[0], words[1]
 	d.remaining.Store(n)
 	return d, nil
 }
 
-// reach dies at a place of the agent.
+// reach kills the process if place is the armed place of the agent.
 func (d *KillPoint) reach(place string) {
 	if d.when == "at" && d.what == place && d.remaining.Add(-1) == 0 {
 		d.kill()
 	}
 }
 
-// kill ends the process at once. What it says is written before.
+// kill writes the point to Stderr and ends the process at once.
 func (d *KillPoint) kill() {
-	_, _ = fmt.Fprintf(os.Stderr, "killpoint: %s %s\n", d.when, d.what) // it dies also unheard
+	_, _ = fmt.Fprintf(os.Stderr, "killpoint: %s %s\n", d.when, d.what) // kill even if writing fails
 	if p, err := os.FindProcess(os.Getpid()); err == nil {
 		_ = p.Kill() // a process can always kill itself
 	}
 	select {}
 }
 
-// Store dies around a commit of s.
+// Store wraps s so that a commit of the armed kind kills the process.
 func (d *KillPoint) Store(s mailroom.Store) mailroom.Store {
 	if d.when != "before" && d.when != "after" {
 		return s
@@ -78,8 +77,7 @@ type store struct {
 	point *KillPoint
 }
 
-// replyGrace is how long an answer that did not wait for its commit has to get out
-// and be believed.
+// replyGrace is the time in which a wrong reply, sent before its commit, would reach the client.
 const replyGrace = 20 * time.Millisecond
 
 func (s *store) Update(ctx context.Context, f func(mailroom.Tx) error) error {
@@ -102,7 +100,7 @@ func (s *store) Update(ctx context.Context, f func(mailroom.Tx) error) error {
 	return err
 }
 
-// watchedTx is a transaction in which somebody looks for writes of a kind.
+// watchedTx is a transaction that detects writes of a kind.
 type watchedTx struct {
 	mailroom.Tx
 	what string
