@@ -148,7 +148,7 @@ func TestOneSubmitDecidesATicketOneWay(t *testing.T) {
 	wantEqual(t, "status", w.must(s).Status, mailroom.StatusQueued)
 }
 
-func TestChildrenAreTold(t *testing.T) {
+func TestTheEndOfAChildIsReported(t *testing.T) {
 	child := func(w *fixture, answer mailroom.AnswerMode) {
 		s := in("", "c")
 		s.Parent, s.Caller = "p", &mailroom.Caller{Thread: "parent", Run: "p", Name: "help", Answer: answer}

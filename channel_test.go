@@ -33,7 +33,7 @@ func TestWhatIsSaidOnTheWayIsInternalAndNoReply(t *testing.T) {
 	wantEqual(t, "reply", *w.runs["x"].Reply, "found it")
 }
 
-func TestARunThatOnlySpokeAsideEndsWithoutAReply(t *testing.T) {
+func TestARunWithInternalMessagesOnlyHasNoReply(t *testing.T) {
 	w := newFixture(t)
 	w.row.DeliverTo = "chat"
 	w.must(in("", "x"))
@@ -44,7 +44,7 @@ func TestARunThatOnlySpokeAsideEndsWithoutAReply(t *testing.T) {
 	wantEqual(t, "what is told", w.sent[0].Messages[0].Parts[0].Type, "data")
 }
 
-func TestARunThatFailsAfterItSpokeIsToldToHaveFailed(t *testing.T) {
+func TestAFailureAfterAReplyIsReported(t *testing.T) {
 	w := newFixture(t)
 	w.row.DeliverTo = "chat"
 	w.must(in("", "x"))

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestANotificationIsToldOnce(t *testing.T) {
+func TestANotificationIsSentOnce(t *testing.T) {
 	a := newProjectFixture(t)
 	in := Notify{Project: "p", By: owner(), Key: "k", Notification: Notification{From: "x", Event: "built", Data: json.RawMessage(`{"n":1}`)}}
 	first, err := a.Notify(in, a.now)
@@ -36,7 +36,7 @@ func TestANotificationIsToldOnce(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoNotification(t *testing.T) {
+func TestInvalidNotificationsAreRefused(t *testing.T) {
 	a := newProjectFixture(t)
 	for location, n := range map[string]Notification{
 		"event":   {From: "x"},

@@ -198,7 +198,7 @@ func TestWhoMayEndAReservation(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoReservation(t *testing.T) {
+func TestInvalidReservationsAreRefused(t *testing.T) {
 	a := newProjectFixture(t)
 	many := make([]string, MaxReserve+1)
 	for i := range many {
@@ -234,7 +234,7 @@ func (a *projectFixture) reserveMany(n int, ttl time.Duration, name func(int) st
 	}
 }
 
-func TestAProjectHasRoomForSoMany(t *testing.T) {
+func TestAProjectHasLimits(t *testing.T) {
 	numbered := func(i int) string { return fmt.Sprint("n", i) }
 	a := newProjectFixture(t)
 	a.reserveMany(MaxReservations, time.Second, numbered)
@@ -317,7 +317,7 @@ func TestATransitionComparesWithWhatCameLater(t *testing.T) {
 	}
 }
 
-func TestThousandsThatEndAreToldOfInSteps(t *testing.T) {
+func TestExpiredReservationsAreRecordedInSteps(t *testing.T) {
 	a := newProjectFixture(t)
 	a.reserveMany(5000, time.Second, func(i int) string { return fmt.Sprint("n", i) })
 	a.now = a.now.Add(time.Hour)

@@ -276,9 +276,9 @@ func TestSixApprovalsCountAsNoFailure(t *testing.T) {
 	wantEqual(t, "attempt", r.Attempt, 7)
 }
 
-// TestAWaitIsNoneOfAnOutage has a run meet an outage, park for days, and meet the next
+// TestAWaitDoesNotCountAsOutage has a run meet an outage, park for days, and meet the next
 // one when it goes on.
-func TestAWaitIsNoneOfAnOutage(t *testing.T) {
+func TestAWaitDoesNotCountAsOutage(t *testing.T) {
 	w := newFixture(t)
 	w.must(in("", "x"))
 	for range 3 {

@@ -102,7 +102,7 @@ func TestATokenThatBreaksARuleIsRefused(t *testing.T) {
 	}
 }
 
-func TestAThreadInANamespaceOfOthersIsSquatted(t *testing.T) {
+func TestInForeignNamespace(t *testing.T) {
 	team, mate := token("team", "team-", mailroom.PermissionSubmit), token("mate", "team-m", mailroom.PermissionSubmit)
 	watch, gone := token("watch", "w-", mailroom.PermissionRead), token("gone", "g-", mailroom.PermissionSubmit)
 	gone.RevokedAt = time.Unix(1, 0)

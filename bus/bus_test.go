@@ -174,7 +174,7 @@ func TestOrderOfEachPublisherIsKeptWhileReadersComeAndGo(t *testing.T) {
 	}
 }
 
-func TestAskReachesEveryWriterAndNeverWaits(t *testing.T) {
+func TestRequestFlushReachesEachSubscriberAndNeverBlocks(t *testing.T) {
 	b := bus.New()
 	b.RequestFlush("nobody listens")
 	one, two := b.SubscribeFlushRequests(2), b.SubscribeFlushRequests(1)

@@ -10,7 +10,7 @@ import (
 	"mailroom/ledger"
 )
 
-func TestForgottenDefinitionsAreNoLongerKept(t *testing.T) {
+func TestDroppedDefinitionsAreGone(t *testing.T) {
 	d := open(t, nil, ledger.Options{})
 	first := mailroom.Definition{Agent: "a", Version: "1", Body: json.RawMessage(`{"n":1}`)}
 	second := mailroom.Definition{Agent: "a", Version: "2", Body: json.RawMessage(`{"n":2}`)}

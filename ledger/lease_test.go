@@ -217,7 +217,7 @@ func TestAStoppedRunWhoseWorkerDiesEndsCancelled(t *testing.T) {
 	wantEqual(t, "log", d.kinds("t"), "message, run.queued, run.started, run.stop_requested, message, run.cancelled")
 }
 
-func TestARunThatKillsItsWorkerThreeTimesIsADeadLetterAndItsCompanionsAreNot(t *testing.T) {
+func TestARunThatKillsThreeWorkersIsADeadLetterAndItsCompanionsAreNot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := open(t, nil, ledger.Options{})
 		poison := d.submit(text("poison", "hello")).Run

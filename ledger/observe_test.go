@@ -97,7 +97,7 @@ func (t slowTx) Write(c *mailroom.Changes) error {
 	return t.Tx.Write(c)
 }
 
-func TestWhatHoldsTheCommitterIsLogged(t *testing.T) {
+func TestSlowOperationsAreLogged(t *testing.T) {
 	for _, c := range []struct {
 		store slowStore
 		want  string

@@ -14,7 +14,7 @@ func submitAs(owner, thread, s string) mailroom.Submit {
 	return in
 }
 
-func TestASubmitToSomebodyElsesThreadIsRefusedAsToNone(t *testing.T) {
+func TestASubmitToAnInvisibleThreadIsNotFound(t *testing.T) {
 	d := open(t, nil, ledger.Options{})
 	first := submitAs("ann", "t", "mine")
 	first.Key = "k"
@@ -100,7 +100,7 @@ func TestARunOfTheOperatorReachesEveryThreadAndIsAnswered(t *testing.T) {
 }
 
 // What was under way to a thread does not go to another one of the same id.
-func TestNothingArrivesInAThreadThatSomebodyElseMadeAnew(t *testing.T) {
+func TestARecreatedThreadReceivesNothingMeantForTheDeletedOne(t *testing.T) {
 	for name, how := range map[string]func(*fixture) mailroom.Claim{
 		"the end of a run": func(d *fixture) mailroom.Claim {
 			work := d.claimIn("p")

@@ -206,7 +206,7 @@ func answer[T any](d *fixture, run, name string) (v T) {
 	return v
 }
 
-func TestARetriedParentHearsOfAChildThatEndedMeanwhile(t *testing.T) {
+func TestARetriedParentGetsTheEndOfAnEndedChild(t *testing.T) {
 	for _, fresh := range []bool{false, true} {
 		d := open(t, nil, ledger.Options{})
 		run, child := d.parent()

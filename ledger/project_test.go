@@ -253,7 +253,7 @@ func TestAPurgeKeepsWhatIsYoungAndBelongsToNoRun(t *testing.T) {
 	})
 }
 
-func TestANoteBelongsToNoRun(t *testing.T) {
+func TestAnAppendedEntryBelongsToNoRun(t *testing.T) {
 	d := open(t, nil, ledger.Options{})
 	for i := range 2 {
 		seq, err := d.AppendEntry(d.ctx, "channel:c", mailroom.KindChannel, json.RawMessage(`{"state":"connected"}`))

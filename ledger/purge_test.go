@@ -109,7 +109,7 @@ func (b *betweenViews) View(ctx context.Context, f func(mailroom.Reader) error) 
 	return err
 }
 
-func TestAPurgeKeepsARunThatIsRetriedMeanwhile(t *testing.T) {
+func TestAPurgeKeepsARunThatIsRetriedDuringIt(t *testing.T) {
 	s := &betweenViews{Store: memory.New()}
 	d := open(t, s, ledger.Options{})
 	d.register("w")

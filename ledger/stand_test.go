@@ -65,7 +65,7 @@ func subscribe(ctx context.Context, d *fixture, k *testClaimer) (end func() erro
 	}
 }
 
-func TestATakerIsServedByOneBatchAfterTheOther(t *testing.T) {
+func TestAClaimerIsServedByConsecutiveBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &counting{Store: memory.New()}
 		d := open(t, s, ledger.Options{})
@@ -107,7 +107,7 @@ func TestWhatComesWithAClaimIsWhatTheLogSays(t *testing.T) {
 	})
 }
 
-func TestATakerThatHasGoneIsServedNoMore(t *testing.T) {
+func TestAClaimerThatHasGoneIsNotServed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := open(t, nil, ledger.Options{})
 		d.register("w")
@@ -122,7 +122,7 @@ func TestATakerThatHasGoneIsServedNoMore(t *testing.T) {
 	})
 }
 
-func TestATakerHearsOfAClaimThatMayHaveBeenMade(t *testing.T) {
+func TestAClaimerLearnsOfAClaimWithAnUnknownOutcome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var fails atomic.Bool
 		s := storetest.Faulty(memory.New(), func(int) storetest.Fault {
@@ -149,7 +149,7 @@ func TestATakerHearsOfAClaimThatMayHaveBeenMade(t *testing.T) {
 	})
 }
 
-func TestATakerEndsWithItsLedger(t *testing.T) {
+func TestAClaimerEndsWithItsLedger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := open(t, nil, ledger.Options{})
 		d.register("w")

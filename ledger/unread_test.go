@@ -22,7 +22,7 @@ import (
 // unread is how many notifications of ann inboxes hold, by her token.
 func (d *fixture) unread() int64 { d.t.Helper(); return d.used().Notifications }
 
-func TestATokenSaysHowManyOfItsNotificationsAreUnread(t *testing.T) {
+func TestATokenCountsItsUnreadNotifications(t *testing.T) {
 	d := limited(t, nil)
 	for _, agent := range []string{"x", "y", "z"} {
 		d.inbox(agent, true, 1)
@@ -100,7 +100,7 @@ func TestAProjectHasABoundedNumberOfInboxes(t *testing.T) {
 	must(d.Reserve(d.ctx, reserve("agent1", "a")))(t)
 }
 
-func TestNotificationsLapseInInboxes(t *testing.T) {
+func TestNotificationsExpireInInboxes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const day = 24 * time.Hour
 		d := limited(t, nil)

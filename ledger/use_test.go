@@ -31,7 +31,7 @@ func (d *fixture) size(threads ...string) (n int64) {
 	return n
 }
 
-func TestATokenSaysWhatItsNameHas(t *testing.T) {
+func TestATokenHasTheUseOfItsName(t *testing.T) {
 	d := limited(t, nil)
 	d.submit(text("a", "one"))
 	d.submit(text("b", "two"))

@@ -27,7 +27,7 @@ func TestCursorReadsBackAsItWasWritten(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoCursorIsInvalid(t *testing.T) {
+func TestAnInvalidCursorIsRefused(t *testing.T) {
 	for _, s := range []string{
 		"", ":", "1:", ":1", "-1", "+1", "1:-1", "1:+1", "1_0", "0x1", " 1", "1 ", "1:2:3", "one",
 		"9223372036854775808", "1:99999999999999999999", strings.Repeat("9", 1000),

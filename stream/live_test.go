@@ -81,7 +81,7 @@ func TestReaderIsNotFooledByLateTextOfAMessageWhoseEntryItHas(t *testing.T) {
 	}
 }
 
-func TestNewAttemptStartsTheTextAnewAndTheOldOneIsDropped(t *testing.T) {
+func TestANewAttemptRestartsTheTextAndDropsTheOld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := startedFixture(t)
 		r := d.follow(stream.Query{After: stream.Cursor{Seq: d.last()}})

@@ -183,7 +183,7 @@ func TestErrorOfTheStoreEndsTheReader(t *testing.T) {
 	})
 }
 
-func TestAThreadMadeAnewIsNeverToldToTheReadersOfTheOldOne(t *testing.T) {
+func TestReadersOfADeletedThreadNeverSeeTheRecreatedOne(t *testing.T) {
 	for name, c := range map[string]struct {
 		after stream.Cursor
 		busy  int // notices that wait for the reader when the thread goes
