@@ -179,7 +179,7 @@ func TestDefinitionsInUseAreKept(t *testing.T) {
 	})
 }
 
-func TestRosterHasTheVersionsThatAreKept(t *testing.T) {
+func TestAgentSetHasTheKeptVersions(t *testing.T) {
 	configured := func(text string) *config.Config {
 		c, err := config.Parse("f.toml", []byte(text))
 		if err != nil {
