@@ -66,7 +66,7 @@ func TestPublishNeverWaitsAndTheLossIsToldOnce(t *testing.T) {
 	defer quick.Close()
 
 	for i := range 5 {
-		b.Publish(delta("a", i)) // nobody reads: this would hang if it waited
+		b.Publish(delta("a", i)) // no reader: a blocking Publish would hang
 	}
 
 	if diff := cmp.Diff([]int{0, 1}, drain(slow)); diff != "" {
@@ -176,7 +176,7 @@ func TestOrderOfEachPublisherIsKeptWhileReadersComeAndGo(t *testing.T) {
 
 func TestRequestFlushReachesEachSubscriberAndNeverBlocks(t *testing.T) {
 	b := bus.New()
-	b.RequestFlush("nobody listens")
+	b.RequestFlush("no subscriber")
 	one, two := b.SubscribeFlushRequests(2), b.SubscribeFlushRequests(1)
 	defer two.Close()
 

@@ -35,7 +35,7 @@ func (m *model) account(t *rapid.T) {
 	case 2:
 		at := m.clock.read().Truncate(time.Minute)
 		_ = m.do(t, "tokens used", func(l *ledger.Ledger) error { // it is never refused: twice would say so
-			return l.RecordTokenUse(m.ctx, map[string]time.Time{known.Sum: at, "of nobody": at})
+			return l.RecordTokenUse(m.ctx, map[string]time.Time{known.Sum: at, "unknown": at})
 		})
 	}
 	found := map[string]string{}
@@ -86,7 +86,7 @@ func TestANameHasOneTokenAtATime(t *testing.T) {
 	want := second
 	want.Key, want.CreatedAt = key, got.CreatedAt
 	wantEqual(t, "the next one", d.tokens(), []*mailroom.Token{&want})
-	// The secret that was revoked is nobody's, also when it comes late.
+	// A late use of a revoked secret is ignored.
 	if err := d.RecordTokenUse(d.ctx, map[string]time.Time{"one": time.Now()}); err != nil || !d.tokens()[0].UsedAt.IsZero() {
 		t.Errorf("used at %v, %v, want never", d.tokens()[0].UsedAt, err)
 	}

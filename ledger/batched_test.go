@@ -151,8 +151,8 @@ func (p *pair) gather(t *rapid.T, group []action) []result {
 }
 
 func (p *pair) draw(t *rapid.T) action {
-	run := rapid.SampledFrom(append(slices.Sorted(maps.Keys(p.after.Runs)), "nobody")).Draw(t, "run")
-	claim := rapid.SampledFrom(append(p.claims, mailroom.Claim{Thread: "a", Run: "nobody"})).Draw(t, "claim")
+	run := rapid.SampledFrom(append(slices.Sorted(maps.Keys(p.after.Runs)), "unknown")).Draw(t, "run")
+	claim := rapid.SampledFrom(append(p.claims, mailroom.Claim{Thread: "a", Run: "unknown"})).Draw(t, "claim")
 	thread := rapid.SampledFrom([]string{"a", "a", "b"}).Draw(t, "thread")
 	number := 1
 	if r := p.after.Runs[claim.Run]; r != nil {

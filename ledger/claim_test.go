@@ -71,7 +71,7 @@ func TestAClaimNeedsALiveWorker(t *testing.T) {
 	if err := d.Deregister(t.Context(), "w"); err != nil {
 		t.Fatal(err)
 	}
-	for _, worker := range []string{"w", "nobody"} {
+	for _, worker := range []string{"w", "unknown"} {
 		_, err := d.Claim(t.Context(), ledger.ClaimRequest{Worker: worker, Round: 1, Slots: 1, Agents: map[string]int{"echo": 1}})
 		wantCode(t, err, mailroom.CodeLeaseLost)
 	}

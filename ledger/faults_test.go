@@ -25,7 +25,7 @@ type fault struct {
 	name      string
 	fault     storetest.Fault
 	slow      bool // it begins late, and is answered
-	abandoned bool // it begins late, and nobody waits any more
+	abandoned bool // it begins late, after its caller has gone
 	ends      bool // the store takes nothing more until it is opened again
 }
 
@@ -266,7 +266,7 @@ func (x *faultTrial) checkRepeat(o operation, m fault, n int, want any) {
 			t.Fatalf("a slow one: got %v", err)
 		}
 	case code != mailroom.CodeUnavailable && !(m.abandoned && errors.Is(err, context.Canceled)):
-		t.Fatalf("got %v, want an error of code unavailable: nobody knows", err)
+		t.Fatalf("got %v, want an error of code unavailable", err)
 	}
 	if m.ends {
 		if _, err := x.desk.Submit(t.Context(), text("late", "hello")); mailroom.CodeOf(err) != mailroom.CodeUnavailable {

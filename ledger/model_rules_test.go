@@ -365,7 +365,7 @@ func (m *model) checkBounds(t *rapid.T, r *mailroom.Run) {
 }
 
 // dropPurged forgets runs that were deleted or purged: one that is sent again by its
-// name has the same id, and begins anew.
+// name has the same id, and starts again.
 func (m *model) dropPurged() {
 	gone := func(run string) bool { return m.after.Runs[run] == nil }
 	maps.DeleteFunc(m.attempts, func(run string, _ int) bool { return gone(run) })

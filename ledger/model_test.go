@@ -237,7 +237,7 @@ func (m *model) submit(t *rapid.T) {
 		in.Options = json.RawMessage(`{"depth": 1.50}`)
 	}
 	if in.Mode == mailroom.ModeSteer && chance(t, 30, "guarded") {
-		in.ExpectRun = one(t, append(m.runs(), "nobody"), "expected")
+		in.ExpectRun = one(t, append(m.runs(), "unknown"), "expected")
 	}
 	if chance(t, 30, "keyed") {
 		in.Key = one(t, keyNames(), "key")

@@ -7,7 +7,7 @@ import (
 	"mailroom/ledger"
 )
 
-// submitAs is text in the name of somebody with a token of his own.
+// submitAs is text by the owner of a token.
 func submitAs(owner, thread, s string) mailroom.Submit {
 	in := text(thread, s)
 	in.Owner, in.Sender, in.By = owner, owner, &mailroom.Token{Name: owner, Scopes: []mailroom.Permission{mailroom.PermissionSubmit}}
@@ -60,7 +60,7 @@ func TestReservedThreadsAreMadeByTheOperatorOnly(t *testing.T) {
 
 	to := "out:chat:ann"
 	must(d.PatchThread(d.ctx, "chat", mailroom.ThreadPatch{DeliverTo: &to}))(t)
-	d.settle(complete(work.Claim, "said to nobody"))
+	d.settle(complete(work.Claim, "unheard"))
 	wantEqual(t, "a thread made by a delivery", d.thread(to) == nil, true)
 
 	in := text("chat:ann", "hello") // of the server itself

@@ -47,7 +47,7 @@ func TestOneOfManyGetsTheReservation(t *testing.T) {
 	wantEqual(t, "log", d.kinds("project:p"), mailroom.KindReserved)
 }
 
-// A ledger keeps the reservations of a project in memory. Whoever else writes is seen.
+// A ledger keeps the reservations of a project in memory. Writes of another ledger invalidate them.
 func TestTwoLedgersAgreeOnWhatIsReserved(t *testing.T) {
 	s := memory.New()
 	d := open(t, s, ledger.Options{})

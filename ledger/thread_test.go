@@ -38,8 +38,8 @@ func TestWhatDoesNotExistIsNotFound(t *testing.T) {
 	d.submit(text("t", "hello"))
 	agent := "codex"
 	for name, f := range map[string]func() error{
-		"cancel":    func() error { _, err := d.Cancel(t.Context(), "nobody", "ann"); return err },
-		"retry":     func() error { _, err := d.Retry(t.Context(), mailroom.Retry{Run: "nobody"}); return err },
+		"cancel":    func() error { _, err := d.Cancel(t.Context(), "unknown", "ann"); return err },
+		"retry":     func() error { _, err := d.Retry(t.Context(), mailroom.Retry{Run: "unknown"}); return err },
 		"interrupt": func() error { _, err := d.Interrupt(t.Context(), "nowhere", ann()); return err },
 		"patch": func() error {
 			_, err := d.PatchThread(t.Context(), "nowhere", mailroom.ThreadPatch{Agent: &agent})
@@ -47,7 +47,7 @@ func TestWhatDoesNotExistIsNotFound(t *testing.T) {
 		},
 		"delete":  func() error { return d.DeleteThread(t.Context(), "nowhere", nil) },
 		"retract": func() error { return d.Retract(t.Context(), "nowhere", "x.1") },
-		"message": func() error { _, err := d.Message(t.Context(), "t", "nobody.1"); return err },
+		"message": func() error { _, err := d.Message(t.Context(), "t", "unknown.1"); return err },
 	} {
 		if err := f(); mailroom.CodeOf(err) != mailroom.CodeNotFound {
 			t.Errorf("%s: got error %v, want not_found", name, err)

@@ -128,7 +128,7 @@ func TestOneLedgerTakesAwayTheClaimsOfAWorkerOfTheOther(t *testing.T) {
 	both[1].register("b")
 	both[0].submit(text("t", "hello"))
 	c := both[0].claimOne("a").Claim
-	wantEqual(t, "claims meanwhile", len(both[1].claim("b", 1)), 0)
+	wantEqual(t, "claims by the other", len(both[1].claim("b", 1)), 0)
 	both[1].expireWorker("a")
 	_, err := both[0].Settle(t.Context(), mailroom.Settle{Claim: c, Number: 1, Outcome: mailroom.OutcomeComplete})
 	wantCode(t, err, mailroom.CodeLeaseLost)

@@ -65,7 +65,7 @@ func TestAQuotaBindsUnreadNotifications(t *testing.T) {
 	wantCode(t, tell(guest, "k"), "")         // to x, y and admin
 	wantEqual(t, "unread", d.unread(), 3)
 	inboxes := len(d.cursors())
-	err := tell(guest, "", "somebody")
+	err := tell(guest, "", "other")
 	wantCode(t, err, mailroom.CodeQuotaExceeded)
 	if !strings.Contains(err.Error(), "ann has 3 of 3 unread notifications") {
 		t.Errorf("refused with %q", err)
@@ -95,7 +95,7 @@ func TestAProjectHasABoundedNumberOfInboxes(t *testing.T) {
 	_, err := d.Notify(d.ctx, mailroom.Notify{Project: "p", By: ann(), Notification: mailroom.Notification{From: "x", To: []string{"one", "two"}, Event: "e"}})
 	wantCode(t, err, mailroom.CodeTooLarge)
 	d.notify("x", "e", "", "one", "agent1")
-	_, err = d.Reserve(d.ctx, reserve("somebody new", "a"))
+	_, err = d.Reserve(d.ctx, reserve("another", "a"))
 	wantCode(t, err, mailroom.CodeTooLarge)
 	must(d.Reserve(d.ctx, reserve("agent1", "a")))(t)
 }

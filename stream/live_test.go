@@ -363,7 +363,7 @@ func TestIrrelevantNoticesCauseNoReads(t *testing.T) {
 				synctest.Wait()
 			}
 			if got := views.views.Load() - before; got > 2 {
-				t.Errorf("%d views once nobody writes, want at most one for each reader", got)
+				t.Errorf("%d views without a writer, want at most one for each reader", got)
 			}
 			d.start()
 			d.release()

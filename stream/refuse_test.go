@@ -104,7 +104,7 @@ func TestUnknownThreadAndForeignRunAreNotFound(t *testing.T) {
 	}{
 		"unknown thread": {stream.Query{Thread: "nowhere"}, mailroom.CodeNotFound},
 		"no thread":      {stream.Query{}, mailroom.CodeNotFound},
-		"unknown run":    {stream.Query{Thread: thread, Run: "nobody"}, mailroom.CodeNotFound},
+		"unknown run":    {stream.Query{Thread: thread, Run: "unknown"}, mailroom.CodeNotFound},
 		"foreign run":    {stream.Query{Thread: thread, Run: "foreign", Until: stream.UntilSettled}, mailroom.CodeNotFound},
 		"wrong until":    {stream.Query{Thread: thread, Until: "done"}, mailroom.CodeInvalid},
 		"negative seq":   {stream.Query{Thread: thread, After: stream.Cursor{Seq: -1}}, mailroom.CodeInvalid},
@@ -124,7 +124,7 @@ func TestUnknownThreadAndForeignRunAreNotFound(t *testing.T) {
 }
 
 func TestThreadThatIsDeletedEndsItsReaders(t *testing.T) {
-	for name, again := range map[string]bool{"gone": false, "made anew": true} {
+	for name, again := range map[string]bool{"gone": false, "recreated": true} {
 		synctest.Test(t, func(t *testing.T) {
 			d := newFixture(t)
 			d.submit()

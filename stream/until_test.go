@@ -168,7 +168,7 @@ func TestEndedTellsThatNothingIsLeftForAResume(t *testing.T) {
 		"later entries of others":  {stream.Query{Run: first, Until: stream.UntilSettled, After: stream.Cursor{Seq: settled + 1}}, true},
 		"the other is queued":      {stream.Query{Run: second, Until: stream.UntilSettled, After: stream.Cursor{Seq: settled + 2}}, false},
 		"the thread is not idle":   {stream.Query{Until: stream.UntilSettled, After: stream.Cursor{Seq: settled + 2}}, false},
-		"a gap is to be told":      {stream.Query{Run: first, Until: stream.UntilSettled, After: stream.Cursor{Seq: settled + 9}}, false},
+		"a gap to report":          {stream.Query{Run: first, Until: stream.UntilSettled, After: stream.Cursor{Seq: settled + 9}}, false},
 	} {
 		c.q.Thread = thread
 		got, err := d.streams.Ended(t.Context(), c.q)
