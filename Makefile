@@ -1,4 +1,4 @@
-# What can be done with this tree. `make` alone prints it.
+# Targets of this tree. `make` alone lists them.
 
 GO         ?= go
 STATICCHECK = $(GO) tool -modfile=tools.mod staticcheck
@@ -6,28 +6,28 @@ STATICCHECK = $(GO) tool -modfile=tools.mod staticcheck
 # The product needs no C; only the race detector does.
 export CGO_ENABLED = 0
 
-# Go refuses to build where git refuses to read, for example in a tree that
-# somebody else owns. The build then goes without the revision.
+# Go cannot stamp the revision where git refuses to read, for example in a tree that
+# another user owns. The build then omits the revision.
 ifneq ($(shell git status --porcelain >/dev/null 2>&1 || echo refused),)
 export GOFLAGS := $(GOFLAGS) -buildvcs=false
 endif
 
-# SQLite is C that was translated to Go. Its memory is not Go's, so the race
-# detector cannot see into it and only makes it three times slower. All else is
-# watched: our code, the driver, the other libraries.
+# SQLite is C translated to Go and manages its own memory. The race detector finds
+# nothing there and makes it three times slower. Everything else is instrumented: our
+# code, the driver, the other libraries.
 RACE = -race $(foreach p,modernc.org/libc modernc.org/sqlite/lib,-gcflags=$(p)=-race=false)
 
-# Under the race detector every process waits a second before it exits, in case that
-# goroutines are still at work. Ours have ended by then.
+# By default a process under the race detector sleeps a second before it exits, for
+# goroutines that still run. Ours have ended by then.
 export GORACE = atexit_sleep_ms=0
 
-# What takes longest begins first.
+# The slowest packages start first.
 LONGEST = ./cmd/mailroom ./ledger ./torture ./engine ./server
 
 .DEFAULT_GOAL := help
 .PHONY: help build run test racing rest test-real-agents test-real-channels lint pages torture attack mutants chaos fuzz bench bench-bd peers cover compiler browser ircd clean
 
-help: ## print this
+help: ## print this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1 — /p' $(MAKEFILE_LIST)
 
 build: ## build bin/mailroom and bin/bd
@@ -36,15 +36,14 @@ build: ## build bin/mailroom and bin/bd
 run: build ## build and start the server; DATA=folder keeps everything there
 	@exec bin/mailroom serve $(if $(DATA),--data "$$DATA")
 
-# Two lanes, because the tests wait for real processes, clocks and disks, and the
-# rest fills these gaps. What the rest says comes in one piece, at its end.
+# Two jobs in parallel: the tests often wait for real processes, clocks and disks, and
+# the other checks use that time. Their output is printed in one piece at their end.
 test: compiler browser ircd ## everything: format, vet, staticcheck, build, tests with the race detector
 	@mkdir -p bin
 	@$(MAKE) --no-print-directory -j2 racing rest
 
-# Much of a package's time is waiting, so more of them run at once than there are
-# processors.
-racing: # go vet has its turn in lint
+# Packages spend much time waiting, so more run in parallel than there are processors.
+racing: # lint runs go vet
 	CGO_ENABLED=1 $(GO) test $(RACE) -p 3 -vet=off -timeout 10m $(LONGEST) ./...
 
 rest:
@@ -52,8 +51,8 @@ rest:
 		for m in $(MODULES); do (cd $$m && $(GO) vet . && $(GO) test -vet=off .) || exit 1; done && \
 		$(MAKE) --no-print-directory pages; } >bin/rest.log 2>&1; code=$$?; cat bin/rest.log; exit $$code
 
-# What needs a library that nothing else needs is in a module of its own. Of the module
-# bench, the peers have a target of their own: they take minutes to build.
+# Code with dependencies that nothing else needs is a separate module. bench/peers has
+# its own target, because it takes minutes to build.
 MODULES = store/sqlite/powercut server/openapi channel/slack/slackgo bench/bd
 
 PROGRAMS = agent/exec/testdata/programs
@@ -61,14 +60,14 @@ PROGRAMS = agent/exec/testdata/programs
 test-real-agents: compiler $(PROGRAMS)/node_modules/.ready ## the real codex and claude, from npm (770 MB), against a fake model on loopback; RUN=name for some
 	CGO_ENABLED=1 $(GO) test -race -tags realagents -count 1 -timeout 10m -v -run 'TestReal.*$(RUN)' ./agent/exec ./cmd/mailroom
 
-# No script of a package runs, but the one that puts claude's own program in place.
+# Install scripts of packages do not run, except the one that installs claude's binary.
 $(PROGRAMS)/node_modules/.ready: $(PROGRAMS)/package-lock.json
 	cd $(PROGRAMS) && npm ci --ignore-scripts --prefer-offline --loglevel=error && \
 		node node_modules/@anthropic-ai/claude-code/install.cjs && touch node_modules/.ready
 
 ELEMENT = channel/matrix/node
 
-test-real-channels: compiler bin/dendrite/dendrite $(ELEMENT)/node_modules/.ready ## Matrix on a real homeserver, Dendrite (built at first, in some minutes), also with the client library of Element; RUN=name for some
+test-real-channels: compiler bin/dendrite/dendrite $(ELEMENT)/node_modules/.ready ## Matrix on a real homeserver, Dendrite (the first build takes minutes), and with the client library of Element; RUN=name for some
 	CGO_ENABLED=1 $(GO) test -race -tags realchannels -count 1 -timeout 20m -v -run '$(or $(RUN),Matrix)' ./cmd/mailroom
 	CGO_ENABLED=1 $(GO) test -race -tags realchannels -count 1 -timeout 20m -v -run '$(RUN)' ./channel/matrix
 
@@ -88,8 +87,8 @@ pages: browser build $(MCP)/node_modules/.ready ## the JavaScript client and an 
 	cd $(MCP) && npm test --silent
 	cd web && npm ci --ignore-scripts --prefer-offline --loglevel=error && npm test --silent
 
-# The build is without paths. What lint and these tests need is compiled as it is,
-# so that nothing is compiled twice.
+# The build uses -trimpath. Lint and these tests use it too, so that they share the
+# build cache.
 rest lint: export GOFLAGS := $(GOFLAGS) -trimpath
 
 lint: ## gofmt, go vet, staticcheck, no large file
@@ -104,7 +103,7 @@ lint: ## gofmt, go vet, staticcheck, no large file
 	cd server/openapi && $(GO) tool -modfile=$(CURDIR)/tools.mod staticcheck .
 	cd bench && $(GO) tool -modfile=$(CURDIR)/tools.mod staticcheck ./bd
 
-torture: build ## random histories, faults, power cuts, then kill -9 over and over; CYCLES=100 SEED=n DATA=folder CHECKS=n CUTS=n
+torture: build ## random histories, faults, power cuts, then repeated kill -9; CYCLES=100 SEED=n DATA=folder CHECKS=n CUTS=n
 	$(GO) build -trimpath -tags torture -o bin/mailroom-torture ./cmd/mailroom
 	$(GO) build -trimpath -o bin/torture ./torture
 	$(GO) test ./ledger -count 1 -timeout 30m -run TestRandomHistories -v -rapid.checks=$(or $(CHECKS),200) -rapid.steps=60
@@ -112,17 +111,17 @@ torture: build ## random histories, faults, power cuts, then kill -9 over and ov
 	cd store/sqlite/powercut && $(GO) test -count 1 -timeout 30m -v . -cuts $(or $(CUTS),300)
 	bin/torture -cycles $(or $(CYCLES),100) $(if $(SEED),-seed "$$SEED") $(if $(DATA),-data "$$DATA")
 
-attack: build ## do to a server what hostile clients could; ONLY=name SERVER=program JUDGE=false
+attack: build ## attack a server as hostile clients would; ONLY=name SERVER=program JUDGE=false
 	$(GO) build -trimpath -o bin/attack ./torture/attack
 	bin/attack -server $(or $(SERVER),bin/mailroom) $(if $(ONLY),-only "$$ONLY") $(if $(JUDGE),-judge=$(JUDGE))
 
-mutants: ## break a guarantee in the source, one after the other; its test must notice; ONLY=path
+mutants: ## break each guarantee in the source; its test must fail; ONLY=path
 	$(GO) run ./torture/mutants $(if $(ONLY),-only "$$ONLY")
 
-chaos: ## readers behind a bad network, and a server killed while they follow it; KILLS=10 WORDS=300 SEED=n
+chaos: ## clients on a bad network while the server is killed; KILLS=10 WORDS=300 SEED=n
 	$(GO) test ./torture -count 1 -timeout 30m -v -run BehindABadNetwork -kills $(or $(KILLS),10) -words $(or $(WORDS),300) $(if $(SEED),-seed "$$SEED")
 
-fuzz: ## feed every parser what nobody expects; TIME=10s for each, FUZZ=name for one
+fuzz: ## run every fuzz target; TIME=10s for each, FUZZ=name for one
 	@set -e; found=; \
 	folders=$$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n 1 dirname | sort -u); \
 	for folder in $$folders; do \
@@ -133,7 +132,7 @@ fuzz: ## feed every parser what nobody expects; TIME=10s for each, FUZZ=name for
 			$(GO) test $$folder -run '^$$' -fuzz "^$$name\$$" -fuzztime $(or $(TIME),10s) -fuzzminimizetime 1s; \
 		done; \
 	done; \
-	[ -n "$$found" ] || { echo "no fuzz target is named $(FUZZ)" >&2; exit 1; }
+	[ -n "$$found" ] || { echo "no fuzz target matches $(FUZZ)" >&2; exit 1; }
 
 bench: build ## measure this machine; PARTS="runs latency" FOR=60s DATA=folder, see docs/benchmarks.md
 	@exec bin/mailroom bench $(PARTS) --for $(or $(FOR),10s) $(if $(DATA),--data "$$DATA")
@@ -142,18 +141,18 @@ bench-bd: build ## measure the tracker's command on this machine; ROUNDS=15 DATA
 	cd bench && $(GO) build -trimpath -o ../bin/bench-bd ./bd
 	@exec bin/bench-bd -rounds $(or $(ROUNDS),15) $(if $(DATA),-data "$(abspath $(DATA))") $(or $(BD),bin/bd)
 
-peers: build ## the same work on other queues, in turn; ROUNDS=3 FOR=60s ONLY=asynq,jetstream RATE=100 DATA=folder
+peers: build ## compare with other queues under the same load; ROUNDS=3 FOR=60s ONLY=asynq,jetstream RATE=100 DATA=folder
 	cd bench && $(GO) vet ./peers && $(GO) test ./peers && $(GO) build -o ../bin/peers ./peers
 	@exec bin/peers -rounds $(or $(ROUNDS),3) -for $(or $(FOR),10s) $(if $(ONLY),-only $(ONLY)) \
 		$(if $(RATE),-rate $(RATE)) $(if $(DATA),-data "$(abspath $(DATA))")
 
-cover: ## how much of the code the tests reach; details in bin/cover.html
+cover: ## measure test coverage; details in bin/cover.html
 	@mkdir -p bin
 	$(GO) test -coverpkg=./... -coverprofile=bin/cover.out ./...
 	@$(GO) tool cover -html=bin/cover.out -o bin/cover.html
 	@$(GO) tool cover -func=bin/cover.out | tail -n 1
 
-compiler: ## make sure of the C compiler that the race detector needs
+compiler: ## check for the C compiler that the race detector needs; as root, install it
 	@cc=$$($(GO) env CC); \
 	works() { echo '#include <stdlib.h>' | $$cc -E - >/dev/null 2>&1; }; \
 	if ! works && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
@@ -161,23 +160,23 @@ compiler: ## make sure of the C compiler that the race detector needs
 	fi; \
 	works || { echo "the race detector needs a C compiler ($$cc does not work): install gcc and the C library's headers, on Debian: apt-get install gcc libc6-dev" >&2; exit 1; }
 
-browser: ## make sure of Node, and of the browser that the pages are tested in
+browser: ## check for Node and Chromium, which test the pages; as root, install Chromium
 	@node -e 'const [a, b] = process.versions.node.split(".").map(Number); process.exit(a > 20 || a === 20 && b >= 10 ? 0 : 1)' 2>/dev/null && command -v npm >/dev/null || \
 		{ echo "the JavaScript client and the pages are tested with Node: install Node 20.10 or later with npm" >&2; exit 1; }
 	@has() { [ -x "$$CHROMIUM" ] || command -v chromium chromium-browser google-chrome >/dev/null; }; \
 	if ! has && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 		apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -yq --no-install-recommends chromium fonts-dejavu-core; \
 	fi; \
-	has || { echo "the pages are tested in Chromium: install it, on Debian: apt-get install chromium, or name another one in CHROMIUM" >&2; exit 1; }
+	has || { echo "the pages are tested in Chromium: install it, on Debian: apt-get install chromium, or set CHROMIUM to another browser" >&2; exit 1; }
 
-# The package would begin a server for everybody, which nobody has asked for.
-ircd: ## make sure of the IRC server that the channel of IRC is tested with
+# The package's install script would start a public IRC server; RUNLEVEL=1 prevents it.
+ircd: ## check for the IRC server that tests the IRC channel; as root, install it
 	@has() { [ -x /usr/sbin/ngircd ] || command -v ngircd >/dev/null; }; \
 	if ! has && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 		apt-get update -q && DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -yq --no-install-recommends ngircd && \
 			{ systemctl disable --now ngircd >/dev/null 2>&1 || true; }; \
 	fi; \
-	has || { echo "the channel of IRC is tested with a real server: install ngircd, on Debian: apt-get install ngircd" >&2; exit 1; }
+	has || { echo "the tests of the IRC channel need ngircd: install it, on Debian: apt-get install ngircd" >&2; exit 1; }
 
-clean: ## remove what was built
+clean: ## remove build results
 	rm -rf bin clients/js/node_modules $(MCP)/node_modules web/node_modules $(PROGRAMS)/node_modules $(ELEMENT)/node_modules

@@ -5,21 +5,21 @@ import (
 	"sync"
 )
 
-// Input is what goes to a child's stdin. Nobody who writes to it waits for the
-// child, which may itself be waiting for what it writes to be read.
+// Input queues text for a child's stdin. Write never blocks: a child that waits
+// for its own output to be read would otherwise deadlock with its writer.
 type Input struct {
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	queue  []string
 	closed bool
-	wake   chan struct{} // one slot: there is something to do
+	wake   chan struct{} // one slot: the state changed
 }
 
-// NewInput returns one that begins with text.
+// NewInput returns an Input that begins with text.
 func NewInput(text string) *Input {
 	return &Input{queue: []string{text}, wake: make(chan struct{}, 1)}
 }
 
-// Write adds text. After Close it does nothing.
+// Write queues text. After Close it does nothing.
 func (in *Input) Write(text string) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -29,7 +29,7 @@ func (in *Input) Write(text string) {
 	}
 }
 
-// Close closes stdin behind what was written.
+// Close closes stdin once the queued text is written.
 func (in *Input) Close() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -37,7 +37,7 @@ func (in *Input) Close() {
 	in.notify()
 }
 
-// drop closes stdin at once: nobody reads it any more.
+// drop discards the queue and closes stdin at once.
 func (in *Input) drop() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -48,11 +48,11 @@ func (in *Input) drop() {
 func (in *Input) notify() {
 	select {
 	case in.wake <- struct{}{}:
-	default: // it will look anyway
+	default: // a wake-up is pending already
 	}
 }
 
-// next waits for text, and reports false behind the last of it.
+// next waits for the next text. It reports false after Close, when the queue is empty.
 func (in *Input) next() (text string, ok bool) {
 	for {
 		in.mu.Lock()
@@ -70,8 +70,8 @@ func (in *Input) next() (text string, ok bool) {
 	}
 }
 
-// pump writes until the end, or until the child takes no more: one that closes
-// its stdin, or ends, does nothing wrong, and what became of it its exit tells.
+// pump writes the queue to the pipe until Input is closed or a write fails. A
+// child may close its stdin or exit early: a failed write is no error.
 func (in *Input) pump(to io.WriteCloser) {
 	for {
 		text, ok := in.next()
@@ -83,5 +83,5 @@ func (in *Input) pump(to io.WriteCloser) {
 		}
 	}
 	_ = to.Close() // as above
-	in.drop()      // whatever comes now is for nobody
+	in.drop()      // discard later writes
 }

@@ -1,53 +1,53 @@
 package proc
 
-// Kind is the mechanism that keeps a child away from the files that its
-// Isolation hides.
+// Kind is the mechanism that hides files from an isolated child.
 type Kind string
 
-// The kinds, the strongest first. Which of them a machine has, [Probe] tells.
+// The kinds, strongest first. [Probe] finds the strongest that this machine supports.
 const (
-	// KindNamespace gives the child its own mounts, in which the hidden files are
-	// not there, and its own processes: it sees and signals no others, and all
-	// of them end with the first (user_namespaces(7), pid_namespaces(7)).
+	// KindNamespace gives the child mount and pid namespaces of its own. Hidden
+	// files do not exist there, the child neither sees nor signals other
+	// processes, and all its processes end with the first one
+	// (user_namespaces(7), pid_namespaces(7)).
 	KindNamespace Kind = "namespace"
-	// KindLandlock has the kernel refuse to open the hidden files, to trace
-	// processes outside, and, since Linux 6.12, to signal them (landlock(7)).
+	// KindLandlock makes the kernel refuse to open hidden files, to trace
+	// processes outside the sandbox and, since Linux 6.12, to signal them (landlock(7)).
 	KindLandlock Kind = "landlock"
 	// KindNone hides nothing.
 	KindNone Kind = "none"
 )
 
-// Isolation says how a child is kept apart. On Linux such a child has a shim as
-// its parent: this program, executed again, which prepares the isolation and
-// adopts the orphans of the child, so that they are found whatever they did to
-// their environment and session. On other systems it is not supported.
+// Isolation describes a child's sandbox. On Linux the child's parent is then a
+// shim: this program, executed again. The shim sets the sandbox up and adopts the
+// child's orphans, so they are found even if they cleared their environment and
+// began a new session. Other systems do not support isolation.
 type Isolation struct {
 	Kind Kind `json:"kind"`
-	// Hide are files and folders, absolute and without links. One that does
-	// not exist is left out.
+	// Hide lists files and folders to hide, as absolute paths without links.
+	// Missing ones are ignored.
 	Hide []string `json:"hide,omitempty"`
-	// Show are regular files below Hide that the child may read.
+	// Show lists regular files below Hide that the child may read.
 	Show []string `json:"show,omitempty"`
-	// Keep are folders below Hide that stay as they are, such as the child's
+	// Keep lists folders below Hide that stay accessible, such as the child's
 	// working directory.
 	Keep []string `json:"keep,omitempty"`
-	// User is who the child runs as; nil is the user of this process.
+	// User is the user that the child runs as; nil: the user of this process.
 	User *User `json:"user,omitempty"`
 
 	Resources Resources `json:"resources"`
 }
 
-// User is a user of the system with all of its groups.
+// User is a system user with all of its groups.
 type User struct {
 	UID    uint32   `json:"uid"`
 	GID    uint32   `json:"gid"`
 	Groups []uint32 `json:"groups"`
 }
 
-// Resources are limits of setrlimit(2), soft and hard. 0 is what this process
-// has. Isolated children leave no core.
+// Resources are setrlimit(2) limits, set as both soft and hard limit. 0 inherits
+// the limit of this process. An isolated child never dumps core.
 type Resources struct {
-	Processes uint64 `json:"processes,omitempty"` // of the child's user
+	Processes uint64 `json:"processes,omitempty"` // of the child's user, all its processes together
 	OpenFiles uint64 `json:"open_files,omitempty"`
 	FileSize  uint64 `json:"file_size,omitempty"` // bytes of one file
 }

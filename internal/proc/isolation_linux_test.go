@@ -16,7 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// The test binary is also these helper programs.
+// init runs the helper programs: some tests execute the test binary again.
 func init() {
 	switch os.Getenv("PROC_TEST_ROLE") {
 	case "isolating":
@@ -29,8 +29,8 @@ func init() {
 	os.Exit(0)
 }
 
-// forEachKind runs a test for each kind. One that this machine lacks is reported
-// as absent, and no child may start with it.
+// forEachKind runs test for each kind. For a kind that this machine does not
+// support it checks instead that no child starts with it.
 func forEachKind(t *testing.T, test func(t *testing.T, kind Kind)) {
 	for _, kind := range []Kind{KindNone, KindLandlock, KindNamespace} {
 		t.Run(string(kind), func(t *testing.T) {
@@ -39,7 +39,7 @@ func forEachKind(t *testing.T, test func(t *testing.T, kind Kind)) {
 				test(t, kind)
 				return
 			}
-			t.Logf("this machine has no %s: %v", kind, why)
+			t.Logf("this machine does not support %s: %v", kind, why)
 			spec := shell(t, "true", longLimits)
 			spec.Isolation = &Isolation{Kind: kind}
 			if c, err := Start(spec); err == nil {
@@ -62,19 +62,19 @@ func TestProbeFindsTheStrongestKind(t *testing.T) {
 	}
 }
 
-// runIsolated runs a script and returns what it said, on stderr too.
+// runIsolated runs a script and returns its stdout and stderr.
 func runIsolated(t *testing.T, script string, i Isolation, env ...string) string {
 	t.Helper()
 	spec := shell(t, "exec 2>&1\n"+script, Limits{Stderr: 64, Interrupt: time.Minute, Terminate: time.Millisecond})
 	spec.Isolation, spec.Env = &i, append(spec.Env, env...)
 	var got output
 	if exit, err := start(t, spec).Run(t.Context(), "", got.emit); err != nil || !exit.Success() {
-		t.Errorf("ended with %v, %v, and said %q", exit, err, got.text.String())
+		t.Errorf("ended with %v, %v, output %q", exit, err, got.text.String())
 	}
 	return got.text.String()
 }
 
-func TestHiddenFilesAreNotThere(t *testing.T) {
+func TestHiddenFilesCannotBeAccessed(t *testing.T) {
 	data := t.TempDir()
 	for name, text := range map[string]string{
 		"token": "hush", "files/ab/mine": "a picture", "files/ab/theirs": "hush", "work/kept": "kept", "outside": "hush",
@@ -128,12 +128,12 @@ true
 	})
 }
 
-// An orphan that left its group and session and has no mark.
+// bareOrphanInSession starts an orphan in a session of its own, without the mark.
 const bareOrphanInSession = "(env -i setsid sh -c 'exec 3>&-; exec sleep 1000' >/dev/null 2>&1 &)\n"
 
 func TestNoOrphanOutlivesAnIsolatedChild(t *testing.T) {
 	forEachKind(t, func(t *testing.T, kind Kind) {
-		// Its orphan holds a pipe: its end says that all who hold it have ended.
+		// The orphan holds a pipe: end of file means that every holder has ended.
 		dir := t.TempDir()
 		pipe := filepath.Join(dir, "pipe")
 		if err := syscall.Mkfifo(pipe, 0o600); err != nil {
@@ -149,7 +149,7 @@ func TestNoOrphanOutlivesAnIsolatedChild(t *testing.T) {
 			t.Fatal(err)
 		}
 		if b, err := io.ReadAll(r); string(b) != "x\n" || err != nil {
-			t.Errorf("read %q, %v: the orphan lives on", b, err)
+			t.Errorf("read %q, %v: the orphan still runs", b, err)
 		}
 	})
 }
@@ -166,7 +166,7 @@ func TestNoOrphanOutlivesAParentThatIsKilled(t *testing.T) {
 		if err := parent.Start(); err != nil {
 			t.Fatal(err)
 		}
-		r, err := os.Open(pipe) // waits for the child
+		r, err := os.Open(pipe) // blocks until the child opens it
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -178,16 +178,16 @@ func TestNoOrphanOutlivesAParentThatIsKilled(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := parent.Wait(); err == nil {
-			t.Error("the parent ended by itself")
+			t.Error("the parent exited by itself")
 		}
-		if _, err := io.ReadAll(r); err != nil { // until nothing holds it
-			t.Errorf("the orphan lives on: %v", err)
+		if _, err := io.ReadAll(r); err != nil { // until its last holder ends
+			t.Errorf("the orphan still runs: %v", err)
 		}
 	})
 }
 
-// runIsolatingParent is a helper that starts an isolated child with an orphan that holds a
-// pipe, and never waits for it.
+// runIsolatingParent is a helper program. It starts an isolated child whose orphan
+// holds a pipe, and never waits for it.
 func runIsolatingParent() {
 	_, err := Start(Spec{
 		Command:   []string{"/bin/sh", "-c", "exec 4>" + os.Getenv("PROC_TEST_PIPE") + "; " + bareOrphanInSession + "echo x >&4; sleep 1000"},
@@ -210,7 +210,7 @@ func TestResourcesAreLimited(t *testing.T) {
 	})
 }
 
-func TestAnIsolatedChildEndsAsAnyOther(t *testing.T) {
+func TestAnIsolatedChildReportsItsExit(t *testing.T) {
 	forEachKind(t, func(t *testing.T, kind Kind) {
 		for script, want := range map[string]string{"exit 7": "exit status 7", "kill -9 $$": "signal: killed", "kill -TERM $$": "signal: terminated"} {
 			spec := shell(t, script, longLimits)
@@ -228,8 +228,8 @@ func TestAnIsolatedChildEndsAsAnyOther(t *testing.T) {
 	})
 }
 
-// A process that is not dumpable is refused to readers of the same user. Root
-// reads anything, so the reader and the read are an ordinary user if we are root.
+// A process of the same user may not read one that is not dumpable. Root may read
+// any, so as root the test runs both processes as an ordinary user.
 func TestAHiddenProcessCannotBeRead(t *testing.T) {
 	for _, hidden := range []bool{false, true} {
 		script := "exec 2>/dev/null; tr '\\0' '\\n' </proc/$PPID/environ | grep ^HUSH=; true"
@@ -252,7 +252,7 @@ func TestAHiddenProcessCannotBeRead(t *testing.T) {
 	}
 }
 
-// runReader is a helper that hides itself, or not, and runs a script as its child.
+// runReader is a helper program. It hides itself if PROC_TEST_HIDE is set, and runs a script as its child.
 func runReader() {
 	if os.Getenv("PROC_TEST_HIDE") != "" {
 		if err := HideSelf(); err != nil {

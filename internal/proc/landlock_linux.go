@@ -10,15 +10,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Rights that landlock(7) knows, by what they are of.
+// The access rights of landlock(7).
 const (
 	fileRights = unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_WRITE_FILE | unix.LANDLOCK_ACCESS_FS_READ_FILE |
 		unix.LANDLOCK_ACCESS_FS_TRUNCATE
-	allRights = unix.LANDLOCK_ACCESS_FS_TRUNCATE<<1 - 1 // up to it, of version 3
+	allRights = unix.LANDLOCK_ACCESS_FS_TRUNCATE<<1 - 1 // all rights up to it: those of version 3
 
-	// leastLandlock is the version of Linux 6.2: before it a hidden file could
-	// be emptied.
-	leastLandlock = 3
+	// minLandlockVersion is that of Linux 6.2. Earlier versions cannot stop the
+	// child from truncating a hidden file.
+	minLandlockVersion = 3
 )
 
 func landlockVersion() (int, error) {
@@ -29,13 +29,13 @@ func landlockVersion() (int, error) {
 	return int(v), nil
 }
 
-// restrict takes from this thread, and all that it starts, the right to open
-// what is hidden. Landlock lists what is allowed, so everything beside the way to
-// what is hidden is allowed; of the folders on the way only the names can be
-// read, and nothing can be made or removed in them.
+// restrict denies this thread and its descendants access to hidden paths.
+// Landlock rules only allow, so restrict allows every path beside those that lead
+// to a hidden one. In a folder that leads to a hidden path the child can list
+// names, but not create or remove files.
 func (p *plan) restrict() error {
 	version, err := landlockVersion()
-	if err == nil && version < leastLandlock {
+	if err == nil && version < minLandlockVersion {
 		err = unix.EOPNOTSUPP
 	}
 	if err != nil {
@@ -58,16 +58,16 @@ func (p *plan) restrict() error {
 	rules.fd = int(fd)
 	defer unix.Close(rules.fd)
 	if err := rules.allowAround("/"); err != nil {
-		return &opError{"allow what is not hidden", err}
+		return &opError{"allow unhidden files", err}
 	}
 	for _, path := range p.Show {
 		if err := rules.allow(path, unix.LANDLOCK_ACCESS_FS_READ_FILE); err != nil {
-			return &opError{"allow what is shown", err}
+			return &opError{"allow shown files", err}
 		}
 	}
 	for _, path := range p.Keep {
 		if err := rules.allow(path, rules.folder); err != nil {
-			return &opError{"allow what is shown", err}
+			return &opError{"allow shown files", err}
 		}
 	}
 	if err := p.dropCapabilities(); err != nil {
@@ -82,14 +82,14 @@ func (p *plan) restrict() error {
 	return nil
 }
 
-// landlock collects rules.
+// landlock builds a Landlock ruleset.
 type landlock struct {
 	fd           int
-	file, folder uint64 // all rights of each
+	file, folder uint64 // all rights of a file and of a folder
 	hide         []string
 }
 
-// allowAround allows what is in a folder, which is on the way to something hidden.
+// allowAround allows everything in folder except hidden paths. The folder is an ancestor of a hidden path.
 func (l *landlock) allowAround(folder string) error {
 	if err := l.allow(folder, unix.LANDLOCK_ACCESS_FS_READ_DIR); err != nil {
 		return err
@@ -101,7 +101,7 @@ func (l *landlock) allowAround(folder string) error {
 	for _, e := range entries {
 		path := filepath.Join(folder, e.Name())
 		switch {
-		case slices.Contains(l.hide, path), e.Type()&os.ModeSymlink != 0: // where a link leads has rules of its own
+		case slices.Contains(l.hide, path), e.Type()&os.ModeSymlink != 0: // the rules of its target apply to a link
 			continue
 		case slices.ContainsFunc(l.hide, func(h string) bool { return within(h, path) }):
 			err = l.allowAround(path)
@@ -117,7 +117,7 @@ func (l *landlock) allowAround(folder string) error {
 	return nil
 }
 
-// allow adds a rule for a file or a folder, unless it has gone.
+// allow adds a rule for a file or a folder. A missing path is no error.
 func (l *landlock) allow(path string, rights uint64) error {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	switch {

@@ -12,16 +12,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Capabilities that a shim needs to prepare a namespace, where it is not root.
+// Capabilities that a shim without root needs to set up a namespace.
 const (
 	capSetPCap  = 8
 	capSysAdmin = 21
-	lastCap     = 63 // more than any kernel has
+	lastCap     = 63 // above the highest number of any kernel
 )
 
-// droppedCapabilities are the capabilities that the programs of a server that is root do not
-// get: those with which one reads the memory or the mounts of other processes, or
-// devices and the kernel itself.
+// droppedCapabilities are the capabilities that a child of a root server loses: they
+// give access to the memory and mounts of other processes, to devices and to the kernel.
 func droppedCapabilities() []uintptr {
 	return []uintptr{
 		16, // CAP_SYS_MODULE
@@ -34,12 +33,12 @@ func droppedCapabilities() []uintptr {
 	}
 }
 
-// namespaceAttributes adds to a process's attributes the namespaces of a shim.
-// As root all users are themselves in it, so that files belong to whom they
-// belong to, but its capabilities count in it only. Anybody else is alone in it,
-// and the shim maps that user, because a process that is not dumpable, as we
-// are, cannot do it for its children. Nothing has to be hidden from root's
-// capabilities where the child becomes another user.
+// namespaceAttributes adds a shim's namespaces to attr and reports whether the
+// shim must map its own user. Root maps all users to themselves, so files keep
+// their owners while capabilities apply inside the namespace only. Any other user
+// is mapped alone, and by the shim: this process is not dumpable (see [HideSelf]),
+// so it may not write its children's uid_map. A root server whose child runs as
+// another user needs no user namespace.
 func namespaceAttributes(attr *syscall.SysProcAttr, u *User) (shimMaps bool) {
 	attr.Cloneflags |= unix.CLONE_NEWNS | unix.CLONE_NEWPID
 	switch {
@@ -55,15 +54,15 @@ func namespaceAttributes(attr *syscall.SysProcAttr, u *User) (shimMaps bool) {
 	return false
 }
 
-// enterNamespace hides files in the mount namespace of this process, and shows
-// the processes of its pid namespace only.
+// enterNamespace hides files in this process's mount namespace and mounts a /proc
+// that shows its pid namespace only.
 func (p *plan) enterNamespace() error {
 	if p.Map {
 		if err := mapSelf(p.UID, p.GID); err != nil {
 			return err
 		}
 	}
-	// Mounts that appear outside appear here too, and none of ours there.
+	// Mounts made outside later appear here; mounts made here stay here.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
 		return &opError{"separate the mounts", err}
 	}
@@ -81,12 +80,12 @@ func (p *plan) enterNamespace() error {
 		}
 	}
 	for _, s := range shown {
-		_ = unix.Close(s.fd) // a path's handle: nothing can be lost
+		_ = unix.Close(s.fd) // opened with O_PATH: nothing can be lost
 	}
 	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
 		return &opError{"mount /proc", err}
 	}
-	// The directory that this process stands in may be a hidden one.
+	// The current directory may lie below a hidden folder: resolve it again.
 	if err := os.Chdir(dir); err != nil {
 		return &opError{"enter the working directory", err}
 	}
@@ -106,11 +105,11 @@ func mapSelf(uid, gid int) error {
 	return nil
 }
 
-// dropCapabilities bounds what the child can have. The shim keeps its own, and
-// so the child cannot trace it.
+// dropCapabilities limits the capabilities that the child can gain. The shim
+// keeps its own, so the child cannot trace it.
 func (p *plan) dropCapabilities() error {
 	if p.User != nil || p.Kind == KindLandlock && os.Geteuid() != 0 {
-		return nil // it has none
+		return nil // the child gets no capabilities
 	}
 	some := droppedCapabilities()
 	for c := range uintptr(lastCap + 1) {
@@ -119,7 +118,7 @@ func (p *plan) dropCapabilities() error {
 		}
 		err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0)
 		if errors.Is(err, unix.EINVAL) {
-			break // there are no more
+			break // above the highest capability
 		}
 		if err != nil {
 			return &opError{"drop capabilities", err}
@@ -140,7 +139,7 @@ func (p *plan) dropCapabilities() error {
 	return nil
 }
 
-// handle is an open path that is mounted where it was, over what hides it.
+// handle is a shown path, opened before it was hidden, to be mounted again at the same place.
 type handle struct {
 	path   string
 	fd     int
@@ -159,11 +158,11 @@ func openAll(files, folders []string) (all []handle, err error) {
 		}
 		switch kind := st.Mode & unix.S_IFMT; {
 		case e != nil:
-			err = errors.Join(err, &opError{"open what is to be shown", e})
+			err = errors.Join(err, &opError{"open a shown path", e})
 		case folder && kind == unix.S_IFDIR, !folder && kind == unix.S_IFREG:
 			all = append(all, handle{path, fd, folder})
 		default:
-			_ = unix.Close(fd) // a link or the like: it stays hidden
+			_ = unix.Close(fd) // a link or special file stays hidden
 		}
 	}
 	for _, path := range files {
@@ -175,15 +174,15 @@ func openAll(files, folders []string) (all []handle, err error) {
 	return all, err
 }
 
-// hidePath hides a folder under an empty one, and a file under an empty file. Of
-// shown, what is below it is mounted again.
+// hidePath hides path: an empty read-only tmpfs covers a folder, /dev/null a file.
+// Shown paths below it are mounted again.
 func hidePath(path string, shown []handle) error {
 	info, err := os.Lstat(path)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 		return nil
 	case err != nil:
-		return &opError{"look at what is to be hidden", err}
+		return &opError{"stat a hidden path", err}
 	case !info.IsDir():
 		if err := unix.Mount("/dev/null", path, "", unix.MS_BIND, ""); err != nil {
 			return &opError{"hide a file", err}
@@ -202,14 +201,14 @@ func hidePath(path string, shown []handle) error {
 		}
 	}
 	if err := unix.Mount("", path, "", unix.MS_REMOUNT|unix.MS_RDONLY|flags, "size=1m,mode=0755"); err != nil {
-		return &opError{"protect a hidden folder", err}
+		return &opError{"make a hidden folder read-only", err}
 	}
 	return nil
 }
 
 func (h handle) mount() error {
 	if err := os.MkdirAll(filepath.Dir(h.path), 0o755); err != nil {
-		return &opError{"make room for what is shown", err}
+		return &opError{"create a mount point", err}
 	}
 	var err error
 	if h.folder {
@@ -218,7 +217,7 @@ func (h handle) mount() error {
 		err = os.WriteFile(h.path, nil, 0o444)
 	}
 	if err != nil {
-		return &opError{"make room for what is shown", err}
+		return &opError{"create a mount point", err}
 	}
 	from := fmt.Sprintf("/proc/self/fd/%d", h.fd)
 	if err := unix.Mount(from, h.path, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
@@ -227,7 +226,7 @@ func (h handle) mount() error {
 	if h.folder {
 		return nil
 	}
-	// What the mount has already may not be taken away in a user namespace.
+	// In a user namespace a remount must keep the flags that the mount has.
 	var st unix.Statfs_t
 	if err := unix.Statfs(h.path, &st); err != nil {
 		return &opError{"show a file", err}
@@ -237,7 +236,7 @@ func (h handle) mount() error {
 		locked |= unix.MS_RELATIME
 	}
 	if err := unix.Mount("", h.path, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY|locked, ""); err != nil {
-		return &opError{"protect a file that is shown", err}
+		return &opError{"make a shown file read-only", err}
 	}
 	return nil
 }

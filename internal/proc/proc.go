@@ -1,18 +1,16 @@
-// Package proc starts a child process, talks to it, and leaves nothing of it
-// behind: not when it is stopped, not when it ends by itself and its own
-// children do not, and not when we die before it.
+// Package proc runs a child process, streams its input and output, and ends its
+// whole process tree: when the child is stopped, when it exits and leaves
+// processes behind, and when this process dies first.
 //
-// What a child started is its tree: its process group and session, its
-// descendants, and any process that carries its mark in the environment, which
-// is how those are found that left the group and lost their parent. A process
-// that did all three, clear its environment, start a session and be orphaned
-// before it was looked for, is found only if the child is isolated: then orphans
-// become children of its shim.
+// A child's tree is its process group and session, its descendants, and every
+// process with the child's mark in its environment. The mark finds processes that
+// left the group and lost their parent. A process that cleared its environment,
+// began a session and was orphaned before the tree was scanned is found only if
+// the child is isolated: then the shim adopts the orphans.
 //
-// On Linux processes are told apart by pid and start time, so a pid that was
-// used again is never signalled. On other Unix systems the tree is the process
-// group alone, a child outlives a parent that was killed, and what is left of
-// an earlier life is not found.
+// On Linux a process is identified by pid and start time, so a reused pid is never
+// signalled. On other Unix systems the tree is the process group alone, a child
+// outlives a parent that is killed, and [KillLeftovers] finds nothing.
 package proc
 
 import (
@@ -30,86 +28,85 @@ import (
 	"mailroom/internal/recovery"
 )
 
-// ID names one process for good, also after its pid was given to another.
+// ID identifies one process, even after its pid is reused.
 type ID struct {
 	PID       int    `json:"pid"`
-	Group     int    `json:"group"`               // its process group, led by itself
-	Start     uint64 `json:"start,omitempty"`     // Linux: clock ticks from the boot to its start
-	Boot      string `json:"boot,omitempty"`      // Linux: id of the boot
-	Namespace string `json:"namespace,omitempty"` // Linux: the pid namespace in which PID counts
+	Group     int    `json:"group"`               // its process group, which it leads
+	Start     uint64 `json:"start,omitempty"`     // Linux: start time in clock ticks since boot
+	Boot      string `json:"boot,omitempty"`      // Linux: boot id
+	Namespace string `json:"namespace,omitempty"` // Linux: pid namespace of PID
 	Host      string `json:"host"`
 }
 
-// Belongs tells by its environment whether a process is of a tree.
+// Belongs reports from a process's environment whether it is part of a tree.
 type Belongs func(lookup func(name string) (value string, ok bool)) bool
 
 // Spec describes a child.
 type Spec struct {
-	Command []string // argument vector, never a shell's line; [0] is found by our PATH
-	Dir     string   // working directory; "" is ours
-	Env     []string // its whole environment, NAME=VALUE, the last of a name counts
-	Belongs Belongs  // recognises the mark in Env; nil: there is none
+	Command []string // argument vector, without a shell; [0] is looked up in this process's PATH
+	Dir     string   // working directory; "": that of this process
+	Env     []string // the whole environment, NAME=VALUE; the last entry of a name wins
+	Belongs Belongs  // recognizes the mark in Env; nil: no mark
 	Limits  Limits
-	// Isolation keeps it apart; nil: it may do what we may, as the same user.
+	// Isolation is the sandbox; nil: the child has all rights of this process.
 	Isolation *Isolation
-	// Urgent tells of a reason to stop, a context's cause or an Emit's error,
-	// that leaves no time to ask: the tree is killed at once. nil: none does.
+	// Urgent reports whether a reason to stop (a context's cause or an error of
+	// Emit) requires KILL at once, without INT and TERM. nil: never.
 	Urgent func(why error) bool
 }
 
-// Limits bound what a child may take. 0 is no bound.
+// Limits bound a child's time and output. 0 is no limit.
 type Limits struct {
-	Start  time.Duration // until the first sign of life, a piece of stdout or stderr
-	Idle   time.Duration // between two of them; before the first too if Start is 0
+	Start  time.Duration // until the first output on stdout or stderr
+	Idle   time.Duration // between two outputs; also before the first if Start is 0
 	Total  time.Duration // from Run to the child's exit
 	Output int64         // bytes of stdout
-	Stderr int           // bytes of stderr's end that are kept
-	// StdoutOnly says that stderr is no sign of life: of a child that only
-	// complains there.
+	Stderr int           // last bytes of stderr to keep
+	// StdoutOnly makes output on stderr count as no activity for Start and Idle.
 	StdoutOnly bool
 
-	Interrupt time.Duration // from INT to TERM when it is stopped
+	Interrupt time.Duration // from INT to TERM when the child is stopped
 	Terminate time.Duration // from TERM to KILL
 }
 
-// Why a child was stopped before it ended by itself, beside the causes of a
-// context and the errors of an Emit.
+// Reasons why Run stopped a child. The others are the cause of its context and
+// errors of Emit.
 var (
-	ErrStart  = errors.New("no sign of life in time")
-	ErrIdle   = errors.New("silent for too long")
-	ErrTotal  = errors.New("took too long")
-	ErrOutput = errors.New("too much output")
+	ErrStart  = errors.New("no output before the start timeout")
+	ErrIdle   = errors.New("no output before the idle timeout")
+	ErrTotal  = errors.New("total timeout exceeded")
+	ErrOutput = errors.New("output limit exceeded")
 )
 
-// Child is a started process. Run, RunWithInput or Kill must be called, once, to its
-// end.
+// Child is a started process. The caller must call one of Run, RunWithInput and
+// Kill, once, and wait for it to return.
 type Child struct {
 	// Set by Start, then only read.
 	spec                  Spec
 	id                    ID
 	started               time.Time
-	stdin, stdout, stderr *os.File // our ends
+	stdin, stdout, stderr *os.File // this process's ends of the pipes
 
-	// Used by the goroutine that stops the tree.
+	// Owned by the goroutine that stops the tree.
 	tree *tree
 
-	// Set by the goroutine that owns the process, before it closes exited.
-	code    int    // exit status, -1 if a signal ended it
+	// Set by the owner goroutine before it closes exited.
+	code    int    // exit status; -1: killed by a signal
 	signal  string // name of that signal
 	waitErr error
 	ended   time.Time
 
 	exited chan struct{}
-	reaped chan struct{} // the process named by id was; with a shim later than exited
+	reaped chan struct{} // closed when the process id is reaped; with a shim, after exited
 	owner  sync.WaitGroup
 }
 
-// Start starts a child, which waits for its input if it reads one. Its errors
-// are those of the system, [exec.ErrNotFound], [fs.ErrNotExist],
-// [fs.ErrPermission] and others, and name nothing but the program and Dir.
+// Start starts a child. A child that reads stdin blocks until Run. Errors are
+// those of the system, such as [exec.ErrNotFound], [fs.ErrNotExist] and
+// [fs.ErrPermission]; their texts name only the program and Dir.
 func Start(spec Spec) (*Child, error) {
 	if spec.Dir != "" {
-		// A folder that is missing would look like a missing program.
+		// os/exec reports a missing folder as if the program were missing.
 		info, err := os.Stat(spec.Dir)
 		if err != nil {
 			return nil, fmt.Errorf("working directory: %w", err)
@@ -121,7 +118,7 @@ func Start(spec Spec) (*Child, error) {
 	cmd := exec.Command(spec.Command[0], spec.Command[1:]...)
 	cmd.Dir, cmd.Env, cmd.SysProcAttr = spec.Dir, spec.Env, attributes()
 	if spec.Env == nil {
-		cmd.Env = []string{} // nil would hand on ours
+		cmd.Env = []string{} // nil would inherit this process's environment
 	}
 	c := &Child{spec: spec, exited: make(chan struct{}), reaped: make(chan struct{})}
 	theirs, err := c.openPipes(cmd)
@@ -134,7 +131,7 @@ func Start(spec Spec) (*Child, error) {
 		own = c.runShimOwner
 	}
 	c.owner.Go(func() {
-		defer recovery.Log(nil, "the owner of a program")
+		defer recovery.Log(nil, "program owner")
 		own(cmd, started)
 	})
 	err = <-started
@@ -152,8 +149,8 @@ func Start(spec Spec) (*Child, error) {
 	return c, nil
 }
 
-// running reports whether the child was not reaped yet, so that its pid and the
-// number of its group are still its own.
+// running reports whether the child is not reaped yet: until then its pid and
+// group id cannot be reused.
 func (c *Child) running() bool {
 	select {
 	case <-c.reaped:
@@ -163,21 +160,21 @@ func (c *Child) running() bool {
 	}
 }
 
-// ID returns the child's own process.
+// ID identifies the child's process; with isolation, its shim.
 func (c *Child) ID() ID { return c.id }
 
-// runOwner starts the process and waits for its exit, all of it on one thread that
-// does nothing else. The kernel kills the child (Pdeathsig) when the *thread*
-// that forked it ends, not when our process does, and the Go runtime ends
-// threads as it sees fit; one that is locked to this goroutine lives until it
-// is unlocked. It costs nothing: a thread would be blocked in wait anyway.
+// runOwner starts the process and waits for its exit on one locked thread. The
+// kernel kills the child (Pdeathsig) when the *thread* that forked it ends, not
+// when the process does, and the Go runtime may end an idle thread at any time. A
+// locked thread lives until it is unlocked. The lock costs nothing: a thread is
+// blocked in wait anyway.
 func (c *Child) runOwner(cmd *exec.Cmd, started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	c.started = time.Now()
 	err := cmd.Start()
 	if err == nil {
-		// It is not reaped yet, so its pid is its own even if it has ended.
+		// The child is not reaped yet, so its pid is not reused even if it has exited.
 		if c.id, err = identify(cmd.Process.Pid); err != nil {
 			err = errors.Join(err, cmd.Process.Kill(), cmd.Wait())
 		}
@@ -192,7 +189,7 @@ func (c *Child) runOwner(cmd *exec.Cmd, started chan<- error) {
 	close(c.reaped)
 }
 
-// recordExit notes how a process ended that was reaped.
+// recordExit records the exit status of the reaped process.
 func (c *Child) recordExit(state *os.ProcessState) {
 	c.code, c.ended = state.ExitCode(), time.Now()
 	if ws, ok := state.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
@@ -200,7 +197,7 @@ func (c *Child) recordExit(state *os.ProcessState) {
 	}
 }
 
-// signalName is "" for no signal.
+// signalName returns the name of sig, "" for 0.
 func signalName(sig syscall.Signal) string {
 	if sig == 0 {
 		return ""
@@ -208,9 +205,9 @@ func signalName(sig syscall.Signal) string {
 	return sig.String()
 }
 
-// openPipes makes the pipes. The child's ends are files of their own rather than
-// what os/exec makes of readers and writers, because its Wait would wait for
-// them, and a grandchild may hold them for ever.
+// openPipes creates the pipes and returns the child's ends. It does not leave them to
+// os/exec: Cmd.Wait would wait until they are closed, and a grandchild may keep
+// them open forever.
 func (c *Child) openPipes(cmd *exec.Cmd) (theirs []*os.File, err error) {
 	var files []*os.File
 	pipe := func() (r, w *os.File) {
@@ -227,7 +224,7 @@ func (c *Child) openPipes(cmd *exec.Cmd) (theirs []*os.File, err error) {
 	errR, errW := pipe()
 	if err != nil {
 		closeAll(files)
-		return nil, fmt.Errorf("make pipes: %w", err)
+		return nil, fmt.Errorf("create pipes: %w", err)
 	}
 	c.stdin, c.stdout, c.stderr = inW, outR, errR
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = inR, outW, errW
@@ -236,14 +233,14 @@ func (c *Child) openPipes(cmd *exec.Cmd) (theirs []*os.File, err error) {
 
 func closeAll(files []*os.File) {
 	for _, f := range files {
-		_ = f.Close() // an end of a pipe: nothing is buffered, so nothing can be lost
+		_ = f.Close() // a pipe buffers nothing here, so nothing can be lost
 	}
 }
 
-// Kill ends a child that never got its input, at once and with its tree. Its
+// Kill ends a child that Run was not called for, with its whole tree, at once. Its
 // error is nil or a [SurvivorsError].
 func (c *Child) Kill() error {
-	exit, _ := c.finish(context.Background(), c.startPipes(nil), errKilled, discard) // which is the error
+	exit, _ := c.finish(context.Background(), c.startPipes(nil), errKilled, discard) // the error is errKilled
 	if exit.Survivors != nil {
 		return exit.Survivors
 	}

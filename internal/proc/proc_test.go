@@ -22,24 +22,24 @@ import (
 
 const mark = "PROC_TEST_MARK"
 
-// The test binary is also the helper program that some tests start.
+// TestMain also runs the helper programs: some tests execute the test binary again.
 func TestMain(m *testing.M) {
 	switch os.Getenv("PROC_TEST_ROLE") {
 	case "parent":
 		runParent()
-	case "deaf":
+	case "ignore-signals":
 		signal.Ignore(syscall.SIGINT, syscall.SIGTERM)
 		fmt.Println("ready")
-		<-time.After(time.Hour) // a bare select would be a deadlock, and end it
+		<-time.After(time.Hour) // the runtime would report an empty select as a deadlock
 	default:
 		goleak.VerifyTestMain(m)
 	}
 }
 
-// longLimits are limits that no test reaches unless something is wrong.
+// longLimits are limits that a test reaches only when it fails.
 var longLimits = Limits{Stderr: 64, Interrupt: time.Minute, Terminate: time.Minute}
 
-// shell is a child that runs a script, marked with a value of its own.
+// shell returns a child that runs a script, with the test's name as its mark.
 func shell(t *testing.T, script string, limits Limits) Spec {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "script")
@@ -71,7 +71,7 @@ func start(t *testing.T, spec Spec) *Child {
 	return c
 }
 
-// output collects output; heard, if set, is called with all of it so far.
+// output collects stdout. onOutput, if not nil, gets all of it so far after each chunk.
 type output struct {
 	text     strings.Builder
 	onOutput func(all string)
@@ -85,9 +85,9 @@ func (s *output) emit(_ context.Context, b []byte) error {
 	return nil
 }
 
-var errStop = errors.New("asked to stop")
+var errStop = errors.New("stop requested")
 
-// cancelOn returns a context that is cancelled once the child has said word.
+// cancelOn returns a context that is canceled once the output contains word.
 func (s *output) cancelOn(t *testing.T, word string) context.Context {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	t.Cleanup(func() { cancel(nil) })
@@ -111,7 +111,7 @@ func TestInputGoesInAndOutputComesOut(t *testing.T) {
 	}
 }
 
-func TestExitTellsHowTheChildEnded(t *testing.T) {
+func TestExitReportsHowTheChildEnded(t *testing.T) {
 	cases := []struct {
 		script string
 		want   Exit
@@ -161,11 +161,11 @@ func TestLimits(t *testing.T) {
 		script string
 		limits Limits
 		want   error
-		said   string
+		output string
 	}{
-		{"no sign of life", "sleep 1000", Limits{Start: 20 * time.Millisecond, Idle: long}, ErrStart, ""},
+		{"no output", "sleep 1000", Limits{Start: 20 * time.Millisecond, Idle: long}, ErrStart, ""},
 		{"silence from the start", "sleep 1000", Limits{Idle: 20 * time.Millisecond}, ErrIdle, ""},
-		{"silence after a word", "echo one; sleep 1000", Limits{Start: long, Idle: 20 * time.Millisecond}, ErrIdle, "one\n"},
+		{"silence after output", "echo one; sleep 1000", Limits{Start: long, Idle: 20 * time.Millisecond}, ErrIdle, "one\n"},
 		{"silence after stderr", "echo one >&2; sleep 1000", Limits{Start: long, Idle: 20 * time.Millisecond}, ErrIdle, ""},
 		{"silence after stdout was closed", "echo one; exec >&-; sleep 1000", Limits{Start: long, Idle: 20 * time.Millisecond}, ErrIdle, "one\n"},
 		{"total", "while :; do sleep 0.01; echo; done | tr -d '\\n'", Limits{Total: 50 * time.Millisecond}, ErrTotal, ""},
@@ -180,29 +180,29 @@ func TestLimits(t *testing.T) {
 			if !errors.Is(err, c.want) {
 				t.Errorf("error %v, want %v", err, c.want)
 			}
-			if got.text.String() != c.said {
-				t.Errorf("said %q, want %q", got.text.String(), c.said)
+			if got.text.String() != c.output {
+				t.Errorf("output %q, want %q", got.text.String(), c.output)
 			}
 		})
 	}
 }
 
-func TestIsStoppedByIntThenTermThenKill(t *testing.T) {
-	// Each child puts up with the signals before the one that it obeys.
-	moment := 20 * time.Millisecond
+func TestStopSendsIntThenTermThenKill(t *testing.T) {
+	// Each child ignores the signals before the one that ends it.
+	grace := 20 * time.Millisecond
 	cases := []struct {
 		name   string
 		script string
 		limits Limits
 		want   string
-		said   string
+		output string
 	}{
 		{"INT", "trap 'kill $!; echo bye; exit 7' INT; echo ready; sleep 1000 & wait",
 			Limits{Interrupt: time.Minute, Terminate: time.Minute}, "exit status 7", "ready\nbye\n"},
 		{"TERM", "trap '' INT; trap 'echo bye; exit 8' TERM; echo ready; sleep 1000 & wait",
-			Limits{Interrupt: moment, Terminate: time.Minute}, "exit status 8", "ready\nbye\n"},
+			Limits{Interrupt: grace, Terminate: time.Minute}, "exit status 8", "ready\nbye\n"},
 		{"KILL", "trap '' INT TERM; echo ready; while :; do sleep 1000; done",
-			Limits{Interrupt: moment, Terminate: moment}, "signal: killed", "ready\n"},
+			Limits{Interrupt: grace, Terminate: grace}, "signal: killed", "ready\n"},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -215,8 +215,8 @@ func TestIsStoppedByIntThenTermThenKill(t *testing.T) {
 			if exit.String() != c.want {
 				t.Errorf("ended by %v, want %v", exit, c.want)
 			}
-			if got.text.String() != c.said {
-				t.Errorf("said %q, want %q", got.text.String(), c.said)
+			if got.text.String() != c.output {
+				t.Errorf("output %q, want %q", got.text.String(), c.output)
 			}
 		})
 	}
@@ -234,13 +234,13 @@ func TestAnUrgentReasonKillsAtOnce(t *testing.T) {
 }
 
 func TestAnErrorOfEmitStopsTheChild(t *testing.T) {
-	full := errors.New("nobody listens")
+	full := errors.New("receiver closed")
 	_, err := start(t, shell(t, "echo one; sleep 1000", longLimits)).Run(t.Context(), "",
 		func(context.Context, []byte) error { return full })
 	if !errors.Is(err, full) {
 		t.Errorf("error %v, want %v", err, full)
 	}
-	// Also when the child has ended before it was heard.
+	// Also when the child has exited before its output is read.
 	c := start(t, shell(t, "echo one", longLimits))
 	<-c.exited
 	if _, err := c.Run(t.Context(), "", func(context.Context, []byte) error { return full }); !errors.Is(err, full) {
@@ -268,11 +268,11 @@ func TestKillEndsAChildWithoutInput(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(witness); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the child went on as if its input had ended: %v", err)
+		t.Errorf("the child read an end of input and went on: %v", err)
 	}
 }
 
-func TestWhatCannotBeStarted(t *testing.T) {
+func TestStartErrors(t *testing.T) {
 	dir := t.TempDir()
 	plain := filepath.Join(dir, "plain")
 	if err := os.WriteFile(plain, []byte("text"), 0o600); err != nil {
@@ -296,7 +296,7 @@ func TestWhatCannotBeStarted(t *testing.T) {
 	}
 }
 
-func TestNothingOfOurEnvironmentIsPassedOn(t *testing.T) {
+func TestTheEnvironmentIsNotInherited(t *testing.T) {
 	t.Setenv("PROC_TEST_CANARY", "canary")
 	for _, env := range [][]string{nil, {"GIVEN=1"}} {
 		var got output
@@ -325,9 +325,9 @@ func TestDirIsTheWorkingDirectory(t *testing.T) {
 	}
 }
 
-// A child must live as long as its run, not as long as the thread of whoever
-// started it.
-func TestOutlivesTheThreadThatAskedForIt(t *testing.T) {
+// Pdeathsig kills a child when the thread that forked it ends: that must not be the
+// caller's thread.
+func TestAChildOutlivesTheThreadThatStartedIt(t *testing.T) {
 	var c *Child
 	done := make(chan struct{})
 	go func() {
@@ -336,7 +336,7 @@ func TestOutlivesTheThreadThatAskedForIt(t *testing.T) {
 		c = start(t, shell(t, "cat", longLimits))
 	}()
 	<-done
-	for range 20 { // threads end after their goroutines, unseen: have many do it
+	for range 20 { // a thread ends some time after its goroutine: end several to be sure
 		ended := make(chan struct{})
 		go func() { runtime.LockOSThread(); close(ended) }()
 		<-ended
@@ -344,14 +344,14 @@ func TestOutlivesTheThreadThatAskedForIt(t *testing.T) {
 	var got output
 	exit, err := c.Run(t.Context(), "still here", got.emit)
 	if err != nil || !exit.Success() || got.text.String() != "still here" {
-		t.Errorf("said %q and ended with %v, %v; want it alive", got.text.String(), exit, err)
+		t.Errorf("output %q, ended with %v, %v; want it alive", got.text.String(), exit, err)
 	}
 }
 
-// runParent is a helper that starts a child, which inherits its fd 3, tells when it
-// is up, and never waits for it.
+// runParent is a helper program. It starts a child that inherits fd 3, prints
+// "ready" when the child does, and never waits for it.
 func runParent() {
-	c, err := Start(Spec{Command: []string{os.Args[0]}, Env: []string{"PROC_TEST_ROLE=deaf"}})
+	c, err := Start(Spec{Command: []string{os.Args[0]}, Env: []string{"PROC_TEST_ROLE=ignore-signals"}})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)

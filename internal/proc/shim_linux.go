@@ -15,32 +15,31 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// shimName is argument 0 of a shim: the process between us and an isolated
-// child. It is this program, executed again.
+// shimName is argument 0 of a shim, the process between this one and an isolated
+// child. A shim is this program, executed again.
 const shimName = "mailroom-shim"
 
-// Descriptors of a shim beside those that it hands to the child.
+// File descriptors of a shim beside those that the child inherits.
 const (
-	shimOrders  = 3 // its plan, one line of JSON; the end of the file says that we died
-	shimReports = 4 // reports, one line of JSON each
+	shimOrders  = 3 // reads the plan, one line of JSON; end of file means that the parent died
+	shimReports = 4 // writes reports, one line of JSON each
 )
 
-// plan is what a shim is told to do.
+// plan tells a shim what to do.
 type plan struct {
-	Path string   `json:"path"` // program; "" starts none
+	Path string   `json:"path"` // program; "": none
 	Args []string `json:"args"`
 	Isolation
 
-	// Map says that the shim maps its own user, because its parent may not.
+	// Map makes the shim map its own user, because its parent may not.
 	Map bool `json:"map,omitempty"`
 	UID int  `json:"uid"`
 	GID int  `json:"gid"`
-	// Probe is a file that must not be readable once all is prepared.
+	// Probe is a file that must be unreadable once the sandbox is set up.
 	Probe string `json:"probe,omitempty"`
 }
 
-// report is what a shim tells: that the child was started, or why not, and how
-// it ended.
+// report is a shim's message: the child has started, failed to start, or exited.
 type report struct {
 	Op      string        `json:"op,omitempty"` // what failed
 	Errno   syscall.Errno `json:"errno,omitempty"`
@@ -51,27 +50,26 @@ type report struct {
 	Signal  int           `json:"signal,omitempty"`
 }
 
-// init turns a process that was started as a shim into one. It happens here and
-// not in main so that every program that can start an isolated child can also be
-// its shim, tests included, and so that a shim does not wait for the packages
-// that are initialised later.
+// init runs the shim if this process was started as one. It is here and not in main
+// so that every program that starts isolated children, tests included, can be their
+// shim, and so that a shim skips the initialization of later packages.
 func init() {
 	if len(os.Args) == 1 && os.Args[0] == shimName {
 		os.Exit(runShim())
 	}
 }
 
-// runShim prepares the isolation, starts the child, reaps all that is left to it,
-// and ends when nothing is left, or when the process that started it has ended.
+// runShim sets up the sandbox, starts the child and reaps its orphans. It ends when
+// no descendant is left, or when its parent has ended. It returns the exit status.
 func runShim() int {
-	runtime.LockOSThread() // what is prepared belongs to the thread that forks
+	runtime.LockOSThread() // the sandbox applies to the thread that forks
 	unix.CloseOnExec(shimOrders)
 	unix.CloseOnExec(shimReports)
 	orders, reports := os.NewFile(shimOrders, "orders"), os.NewFile(shimReports, "reports")
-	// Signals to the tree are for the child. They are caught and not ignored:
-	// what is ignored would be ignored by the child too.
+	// Signals to the tree are meant for the child. The shim catches them and does not
+	// ignore them, because the child would inherit an ignored signal.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
-	tell := func(r report) bool { return json.NewEncoder(reports).Encode(r) == nil }
+	send := func(r report) bool { return json.NewEncoder(reports).Encode(r) == nil }
 	reader := bufio.NewReader(orders)
 	line, err := reader.ReadBytes('\n')
 	var p plan
@@ -82,32 +80,32 @@ func runShim() int {
 		return 125
 	}
 	if err := p.prepare(); err != nil {
-		tell(failureReport(err))
+		send(failureReport(err))
 		return 125
 	}
 	if p.Path == "" {
-		tell(report{Started: true})
+		send(report{Started: true})
 		return 0
 	}
 	child, err := p.start()
 	if err != nil {
-		tell(failureReport(err))
+		send(failureReport(err))
 		return 126
 	}
-	if !tell(report{Started: true}) || releaseStreams() != nil {
+	if !send(report{Started: true}) || releaseStreams() != nil {
 		endDescendants()
 		return 125
 	}
-	go func() { // archtest: this is the shim's own process, which is to end with this.
-		_, _ = io.Copy(io.Discard, reader) // its end is what matters
+	go func() { // archtest: this is the shim's own process, which ends with this goroutine.
+		_, _ = io.Copy(io.Discard, reader) // wait for the end of file
 		endDescendants()
 		os.Exit(125)
 	}()
-	reap(child, tell)
+	reap(child, send)
 	return 0
 }
 
-// opError names what failed.
+// opError is an error with the operation that failed.
 type opError struct {
 	op  string
 	err error
@@ -125,8 +123,8 @@ func failureReport(err error) report {
 	return r
 }
 
-// err is the error that a report tells of. That of a program that cannot be
-// executed is as package os would give it.
+// err returns the error of a report, or nil. A program that cannot be executed
+// yields the error that package os would return.
 func (r report) err(path string) error {
 	switch {
 	case r.Failed == "":
@@ -139,12 +137,12 @@ func (r report) err(path string) error {
 
 const opExec = "fork/exec"
 
-// prepare makes what the child inherits.
+// prepare sets up the sandbox and the limits that the child inherits.
 func (p *plan) prepare() error {
 	if os.Getpid() != 1 {
-		// Orphans come to this process, and so to those that look for the tree.
+		// Orphans become children of this process, where a scan of the tree finds them.
 		if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-			return &opError{"become the parent of orphans", err}
+			return &opError{"adopt orphans", err}
 		}
 	}
 	var err error
@@ -183,7 +181,7 @@ func (p *plan) setLimits() error {
 		if err := syscall.Getrlimit(l.resource, &now); err != nil {
 			return &opError{"read a resource limit", err}
 		}
-		to := min(l.value, now.Max) // nobody but root can raise it
+		to := min(l.value, now.Max) // only root can raise the hard limit
 		if err := syscall.Setrlimit(l.resource, &syscall.Rlimit{Cur: to, Max: to}); err != nil {
 			return &opError{"set a resource limit", err}
 		}
@@ -207,8 +205,8 @@ func (p *plan) start() (pid int, err error) {
 	return pid, nil
 }
 
-// releaseStreams lets go of the child's pipes, so that their other ends see when
-// the child closes them.
+// releaseStreams closes the shim's copies of the child's pipes, so that the other
+// ends see end of file when the child closes its own.
 func releaseStreams() error {
 	null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -220,15 +218,15 @@ func releaseStreams() error {
 	return errors.Join(err, unix.Close(null))
 }
 
-// reap collects children until there are none, and tells how the first ended.
-func reap(child int, tell func(report) bool) {
+// reap waits for all children and reports how the one with pid child ended.
+func reap(child int, send func(report) bool) {
 	for {
 		var status syscall.WaitStatus
 		pid, err := syscall.Wait4(-1, &status, 0, nil)
 		switch {
 		case err == syscall.EINTR:
 			continue
-		case err != nil: // ECHILD: nothing is left
+		case err != nil: // ECHILD: no children
 			return
 		case pid != child:
 			continue
@@ -237,12 +235,12 @@ func reap(child int, tell func(report) bool) {
 		if status.Signaled() {
 			r.Code, r.Signal = -1, int(status.Signal())
 		}
-		tell(r) // if it cannot be told, our parent has ended, which the other goroutine sees
+		send(r) // fails only if the parent has ended, which the other goroutine notices
 	}
 }
 
-// endDescendants kills what descends from this process. In a pid namespace of
-// its own its end does that.
+// endDescendants kills the descendants of this process. The init process of a pid
+// namespace need not: its exit kills them.
 func endDescendants() {
 	if os.Getpid() == 1 {
 		return
@@ -256,9 +254,9 @@ func endDescendants() {
 		}
 		left := 0
 		for _, p := range all {
-			if p.parent == self && p.alive() { // their own children come to us when they have ended
+			if p.parent == self && p.alive() { // grandchildren become children when their parent dies
 				left++
-				_ = syscall.Kill(p.pid, syscall.SIGKILL) // it may have ended, or be another user's
+				_ = syscall.Kill(p.pid, syscall.SIGKILL) // it may have ended, or belong to another user
 			}
 		}
 		if left == 0 {

@@ -16,10 +16,10 @@ import (
 	"mailroom/internal/recovery"
 )
 
-// runShimOwner is own for an isolated child: it starts a shim, which starts the child
-// and tells how it ends. The shim is the process by which the child is known.
+// runShimOwner is runOwner for an isolated child. It starts a shim, which starts the child and
+// reports its exit. Child.id is that of the shim.
 func (c *Child) runShimOwner(cmd *exec.Cmd, started chan<- error) {
-	runtime.LockOSThread() // see own
+	runtime.LockOSThread() // see runOwner
 	defer runtime.UnlockOSThread()
 	c.started = time.Now()
 	s, err := startShim(cmd, *c.spec.Isolation, "")
@@ -33,13 +33,13 @@ func (c *Child) runShimOwner(cmd *exec.Cmd, started chan<- error) {
 		return
 	}
 	var r report
-	told := s.reports.Decode(&r) == nil && r.Exited
-	if told {
+	reported := s.reports.Decode(&r) == nil && r.Exited
+	if reported {
 		c.code, c.signal, c.ended = r.Code, signalName(syscall.Signal(r.Signal)), time.Now()
 		close(c.exited)
 	}
 	err = s.wait()
-	if !told {
+	if !reported {
 		c.waitErr = err
 		c.recordExit(s.cmd.ProcessState)
 		close(c.exited)
@@ -47,15 +47,16 @@ func (c *Child) runShimOwner(cmd *exec.Cmd, started chan<- error) {
 	close(c.reaped)
 }
 
-// started is a shim that runs.
+// startedShim is a running shim.
 type startedShim struct {
 	cmd     *exec.Cmd
 	reports *json.Decoder
-	pipes   []*os.File // our ends
+	pipes   []*os.File // this process's ends
 }
 
-// startShim starts a shim for cmd, and returns when that was started, or with
-// why not. With a probe, a file, there is no cmd.
+// startShim starts a shim and returns once the shim has started cmd, or with the
+// error. If probe is not "", the shim starts no program but checks that it cannot
+// read the file probe.
 func startShim(cmd *exec.Cmd, i Isolation, probe string) (*startedShim, error) {
 	if cmd.Err != nil {
 		return nil, cmd.Err
@@ -69,8 +70,8 @@ func startShim(cmd *exec.Cmd, i Isolation, probe string) (*startedShim, error) {
 		Stdin: cmd.Stdin, Stdout: cmd.Stdout, Stderr: cmd.Stderr, SysProcAttr: &syscall.SysProcAttr{Setpgid: true},
 	}
 	if i.Kind == KindNamespace {
-		// All its processes end with it. A shim without a pid namespace ends
-		// them first, and must live for that.
+		// The kernel ends a pid namespace with its first process. A shim without
+		// one must outlive its parent to end the tree.
 		shim.SysProcAttr.Pdeathsig = syscall.SIGKILL
 		p.Map = namespaceAttributes(shim.SysProcAttr, i.User)
 	}
@@ -80,12 +81,12 @@ func startShim(cmd *exec.Cmd, i Isolation, probe string) (*startedShim, error) {
 	}
 	ordersIn, orders, err := os.Pipe()
 	if err != nil {
-		return nil, fmt.Errorf("make pipes: %w", err)
+		return nil, fmt.Errorf("create pipes: %w", err)
 	}
 	reports, reportsIn, err := os.Pipe()
 	if err != nil {
 		closeAll([]*os.File{ordersIn, orders})
-		return nil, fmt.Errorf("make pipes: %w", err)
+		return nil, fmt.Errorf("create pipes: %w", err)
 	}
 	s := &startedShim{cmd: shim, reports: json.NewDecoder(reports), pipes: []*os.File{orders, reports}}
 	shim.ExtraFiles = []*os.File{ordersIn, reportsIn}
@@ -127,8 +128,8 @@ func ignoreExit(err error) error {
 	return err
 }
 
-// Probe returns the strongest kind that this machine lets this process use, as
-// found by trying. The error says why there is nothing better than None.
+// Probe tries the kinds and returns the strongest that works for this process. The
+// error says why it is KindNone.
 func Probe(ctx context.Context) (Kind, error) {
 	var why error
 	for _, kind := range []Kind{KindNamespace, KindLandlock} {
@@ -144,8 +145,8 @@ func Probe(ctx context.Context) (Kind, error) {
 	return KindNone, why
 }
 
-// Try isolates a process by a kind and has it try to read a file that is hidden
-// from it. It returns why the kind cannot be used, nil if it can.
+// Try starts an isolated process that tries to read a hidden file. It returns nil
+// if this process can use kind, or the reason why not.
 func Try(ctx context.Context, kind Kind) (err error) {
 	if kind == KindNone {
 		return nil
@@ -167,18 +168,18 @@ func Try(ctx context.Context, kind Kind) (err error) {
 		return err
 	}
 	defer context.AfterFunc(ctx, func() {
-		defer recovery.Log(nil, "the end of a shim")
+		defer recovery.Log(nil, "shim probe")
 		closeAll(s.pipes)
 	})()
 	_, err = io.Copy(io.Discard, s.pipes[1])
 	return errors.Join(err, s.wait())
 }
 
-// endShim ends the shim of an isolated child, of which nothing else is left.
+// endShim kills the shim of an isolated child once the rest of the tree has ended.
 func (c *Child) endShim() *SurvivorsError {
 	if c.tree.shim == 0 {
 		return nil
 	}
-	left, _ := errors.AsType[*SurvivorsError](c.tree.stop(context.Background(), []stopStage{{syscall.SIGKILL, killWait}}, nil)) // its only error
+	left, _ := errors.AsType[*SurvivorsError](c.tree.stop(context.Background(), []stopStage{{syscall.SIGKILL, killWait}}, nil)) // stop returns no other error here
 	return left
 }

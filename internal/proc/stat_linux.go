@@ -10,22 +10,22 @@ import (
 	"syscall"
 )
 
-// process is a line of /proc/PID/stat, as far as it matters here; see proc(5).
+// process holds fields of /proc/PID/stat; see proc(5).
 type process struct {
 	pid, parent, group, session int
 	state                       byte
 	threads                     int
-	start                       uint64 // clock ticks after the boot
-	kernel                      bool   // a thread of the kernel
+	start                       uint64 // clock ticks since boot
+	kernel                      bool   // a kernel thread
 }
 
-// alive is false for one that has ended and only waits to be reaped. A main
-// thread may look ended while others of its process live.
+// alive reports whether the process runs. A zombie with more than one thread does:
+// only its main thread has ended.
 func (p process) alive() bool {
 	return p.state != 'X' && (p.state != 'Z' || p.threads > 1)
 }
 
-// processes lists what runs in our pid namespace, by pid.
+// processes lists the processes of this pid namespace.
 func processes() ([]process, error) {
 	dir, err := os.Open("/proc")
 	if err != nil {
@@ -61,11 +61,11 @@ func readProcess(pid int) (process, error) {
 	return parseStat(string(b))
 }
 
-// parseStat reads a line of /proc/PID/stat. The program's name is in
-// parentheses and may hold anything, parentheses and spaces too.
+// parseStat parses /proc/PID/stat. The program's name is in parentheses and may
+// itself contain parentheses and spaces.
 func parseStat(line string) (process, error) {
 	bad := func(what string) (process, error) {
-		return process{}, fmt.Errorf("read process: no %s in %q", what, line)
+		return process{}, fmt.Errorf("parse /proc stat: no %s in %q", what, line)
 	}
 	open, end := strings.IndexByte(line, '('), strings.LastIndexByte(line, ')')
 	if open < 0 || end < open {
@@ -89,15 +89,15 @@ func parseStat(line string) (process, error) {
 	p.threads = number(fields[17])
 	p.start, e = strconv.ParseUint(fields[19], 10, 64)
 	if err = errors.Join(err, e); err != nil {
-		return process{}, fmt.Errorf("read process: %w", err)
+		return process{}, fmt.Errorf("parse /proc stat: %w", err)
 	}
 	const kernelThread = 0x00200000 // PF_KTHREAD
 	p.kernel = flags&kernelThread != 0
 	return p, nil
 }
 
-// environ returns the environment that the process was started with, entries
-// ended by NUL; "" if it has ended or belongs to somebody else.
+// environ returns the environment that the process was started with, as
+// NUL-terminated entries. It is "" if the process has ended or may not be read.
 func (p process) environ() string {
 	b, err := os.ReadFile("/proc/" + strconv.Itoa(p.pid) + "/environ")
 	if err != nil {
@@ -106,8 +106,8 @@ func (p process) environ() string {
 	return string(b)
 }
 
-// signal sends sig to this process and to no other that got its pid: a handle
-// is opened first, and what it refers to is looked at before it is used.
+// signal sends sig to this process, never to another with the same pid: it opens a
+// handle first and compares the start time before it uses the handle.
 func (p process) signal(sig syscall.Signal) error {
 	handle, err := os.FindProcess(p.pid)
 	if err != nil {
@@ -120,7 +120,7 @@ func (p process) signal(sig syscall.Signal) error {
 	return errors.Join(ignoreGone(err), handle.Release())
 }
 
-// ignoreGone makes an error nil that says that a process has ended.
+// ignoreGone returns nil for an error that means that the process has ended, else err.
 func ignoreGone(err error) error {
 	if errors.Is(err, os.ErrProcessDone) || errors.Is(err, syscall.ESRCH) || errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -8,36 +8,38 @@ import (
 )
 
 const (
-	// killWait is how long a killed process may take to disappear. One that
-	// takes longer hangs in the kernel, or is not ours to kill.
+	// killWait bounds the wait for a killed process to disappear. A process that
+	// takes longer hangs in the kernel or belongs to another user.
 	killWait = 10 * time.Second
 
+	// minPoll and maxPoll bound the pause between two scans of the tree.
 	minPoll = 2 * time.Millisecond
 	maxPoll = 100 * time.Millisecond
 )
 
-// SurvivorsError says that processes could not be ended.
+// SurvivorsError reports processes that could not be stopped.
 type SurvivorsError struct {
 	PIDs []int
-	Err  error // why, if the system said so
+	Err  error // the system's error, or nil
 }
 
 func (e *SurvivorsError) Error() string {
 	if e.Err != nil {
-		return fmt.Sprintf("processes %v could not be ended: %v", e.PIDs, e.Err)
+		return fmt.Sprintf("processes %v could not be stopped: %v", e.PIDs, e.Err)
 	}
-	return fmt.Sprintf("processes %v could not be ended", e.PIDs)
+	return fmt.Sprintf("processes %v could not be stopped", e.PIDs)
 }
 
 func (e *SurvivorsError) Unwrap() error { return e.Err }
 
-// stopStage is one step of stopping: a signal, 0 for none, and the time that a tree
-// has after it to be gone.
+// stopStage is one stage of stopping a tree: send signal (0: none), then wait up to
+// grace for the tree to end.
 type stopStage struct {
 	signal syscall.Signal
 	grace  time.Duration
 }
 
+// stopStages returns how to stop the tree. why is nil if the child has exited.
 func (c *Child) stopStages(why error) []stopStage {
 	lim := c.spec.Limits
 	kill := stopStage{syscall.SIGKILL, killWait}
@@ -46,22 +48,22 @@ func (c *Child) stopStages(why error) []stopStage {
 	}
 	terminate := stopStage{syscall.SIGTERM, lim.Terminate}
 	if why == nil {
-		// Its parent has ended and will not come to collect it. INT is no
-		// use: a shell makes what it starts in the background ignore it.
+		// The child has exited. INT would not end what it left: a shell makes
+		// its background processes ignore INT.
 		return []stopStage{{0, lingerTimeout}, terminate, kill}
 	}
 	return []stopStage{{syscall.SIGINT, lim.Interrupt}, terminate, kill}
 }
 
-// stop stops a tree rung by rung until nothing of it lives. Processes that
-// appear meanwhile get the signal of the rung too. Once the child has exited,
-// what it left gets linger and no more to obey INT, as shells make what they
-// start in the background ignore it. climb returns a [SurvivorsError] if some live
-// after the last rung, or the cause of ctx.
-func (t *tree) stop(ctx context.Context, rungs []stopStage, exited <-chan struct{}) error {
+// stop runs stages until no process of the tree lives. New processes get the
+// signal of the current stage too. Once the child has exited, the rest of its tree
+// has only lingerTimeout left to obey INT, because shells make their background
+// processes ignore it. stop returns a [SurvivorsError] if processes live after the
+// last stage, or the cause of ctx.
+func (t *tree) stop(ctx context.Context, stages []stopStage, exited <-chan struct{}) error {
 	var live []int
 	var err error
-	for _, r := range rungs {
+	for _, r := range stages {
 		end := time.NewTimer(r.grace)
 		defer end.Stop()
 		pause := minPoll

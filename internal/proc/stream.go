@@ -14,39 +14,39 @@ import (
 )
 
 const (
-	// lingerTimeout is how long the rest of a tree may take to leave by itself after
-	// the child has ended: a last filter of its output, mostly.
+	// lingerTimeout is how long the rest of a tree may run after the child has
+	// exited, such as the last filter of a pipeline.
 	lingerTimeout = 500 * time.Millisecond
-	// drainTimeout is how long a read waits after everybody found has gone, in case
-	// somebody who was not found holds the pipe, and pipeSize is the most
-	// that can still be in it.
+	// drainTimeout bounds a read after the tree has ended, in case a process that
+	// was not found holds the pipe open.
 	drainTimeout = time.Second
-	pipeSize     = 1 << 20
-	// finalEmitTimeout bounds an Emit once the child is being stopped.
+	// pipeSize is the most that a pipe can hold, in bytes.
+	pipeSize = 1 << 20
+	// finalEmitTimeout bounds one call of Emit while the child is being stopped.
 	finalEmitTimeout = 10 * time.Second
 
 	pieceSize = 32 << 10
 )
 
-// Emit takes a piece of stdout. It is called from Run's goroutine, one piece
-// after the other; while it blocks, the child is not counted as silent. Its
-// error stops the child, but for ErrNoActivity.
+// Emit receives stdout in chunks. Run calls it from its own goroutine, one chunk at
+// a time; the idle timer stands still while Emit blocks. An error other than
+// ErrNoActivity stops the child.
 type Emit func(ctx context.Context, piece []byte) error
 
-// ErrNoActivity is what an Emit returns for a piece that it has taken and that is
-// no sign of life: the child stays as silent as it was.
-var ErrNoActivity = errors.New("no sign of life")
+// ErrNoActivity is returned by Emit for a chunk that it accepted but that must not
+// reset the start and idle timers.
+var ErrNoActivity = errors.New("output without activity")
 
-// Exit is how a child ended.
+// Exit describes how a child ended.
 type Exit struct {
-	Code      int    // exit status; -1 if a signal ended it
+	Code      int    // exit status; -1: killed by a signal
 	Signal    string // name of that signal, "" if none
 	Duration  time.Duration
-	Stderr    []byte          // the last Limits.Stderr bytes, as they came
-	Survivors *SurvivorsError // what of the tree could not be ended; nil: nothing is left
+	Stderr    []byte          // the last Limits.Stderr bytes, unchanged
+	Survivors *SurvivorsError // processes of the tree that could not be stopped; nil: none
 }
 
-// Success reports whether the child ended with status 0.
+// Success reports whether the child exited with status 0.
 func (e Exit) Success() bool { return e.Code == 0 }
 
 func (e Exit) String() string {
@@ -56,38 +56,38 @@ func (e Exit) String() string {
 	return fmt.Sprintf("exit status %d", e.Code)
 }
 
-// Run gives the child its input, closes its stdin, hands on its stdout, and
-// returns once its whole tree is gone and its pipes are drained. The error is
-// nil if the child ended by itself, whatever its status; else it tells why it
-// was stopped: the cause of ctx, an error of emit, or an Err of this package. A
-// child that does not read its input does nothing wrong.
+// Run writes input to the child's stdin, closes it, passes stdout to emit, and
+// returns once the whole tree has ended and the pipes are drained. The error is nil
+// if the child exited by itself, whatever its status. Otherwise it is the reason for
+// the stop: the cause of ctx, an error of emit, or an Err of this package. A child
+// need not read its input.
 //
-// It is stopped by INT to every process of its tree, then TERM, then KILL, with
-// the grace of Limits after each. What it says meanwhile is still handed on, with a context
-// that is not ctx. When it ends by itself, what it leaves running gets a moment
-// to end too, then TERM and KILL. Processes that survive KILL, for some seconds,
-// are named in the Exit: they are the one thing that Run does not wait for.
+// To stop a child, Run sends INT to every process of the tree, then TERM, then KILL,
+// with the grace periods of Limits. It still passes output to emit, with a context
+// that is not canceled with ctx. When the child exits by itself, the rest of its tree
+// gets a short time to end, then TERM and KILL. Run does not wait for processes that
+// survive KILL for some seconds; Exit lists them.
 func (c *Child) Run(ctx context.Context, input string, emit Emit) (Exit, error) {
 	in := NewInput(input)
 	in.Close()
 	return c.RunWithInput(ctx, in, emit)
 }
 
-// RunWithInput is Run with an input that goes on while the child works. The caller
-// closes it; when the child has ended it takes nothing more.
+// RunWithInput is Run with an input that the caller writes to while the child runs,
+// and closes. Input written after the child's exit is discarded.
 func (c *Child) RunWithInput(ctx context.Context, in *Input, emit Emit) (Exit, error) {
 	t := c.startPipes(in)
 	return c.finish(ctx, t, c.watch(ctx, t, emit), emit)
 }
 
-// stream is what goes on over the pipes of a child. Goroutines own the pipes'
-// ends; everything else belongs to the goroutine of Run.
+// stream is the data exchange with a child. Goroutines own the ends of the pipes;
+// everything else belongs to the goroutine of Run.
 type stream struct {
-	out    chan []byte   // pieces of stdout; closed at its end
-	life   chan struct{} // one slot: there was something on stderr
-	stderr *tail         // of the goroutine that reads it, until done
+	out    chan []byte   // chunks of stdout; closed at its end
+	life   chan struct{} // one slot: output on stderr
+	stderr *tail         // owned by the goroutine that reads stderr, until it ends
 	pipes  sync.WaitGroup
-	in     *Input // nil: the child gets none
+	in     *Input // nil: no input
 
 	got int64 // bytes of stdout so far
 }
@@ -99,17 +99,17 @@ func (c *Child) startPipes(in *Input) *stream {
 	}
 	if in != nil {
 		t.pipes.Go(func() {
-			defer recovery.Log(nil, "the input of a program")
+			defer recovery.Log(nil, "program stdin")
 			in.pump(c.stdin)
 		})
 	}
 	t.pipes.Go(func() {
-		defer recovery.Log(nil, "the output of a program")
+		defer recovery.Log(nil, "program stdout")
 		defer close(t.out)
 		readPipe(c.stdout, func(b []byte) { t.out <- append([]byte(nil), b...) })
 	})
 	t.pipes.Go(func() {
-		defer recovery.Log(nil, "the errors of a program")
+		defer recovery.Log(nil, "program stderr")
 		readPipe(c.stderr, func(b []byte) {
 			t.stderr.add(b)
 			if c.spec.Limits.StdoutOnly {
@@ -117,22 +117,22 @@ func (c *Child) startPipes(in *Input) *stream {
 			}
 			select {
 			case t.life <- struct{}{}:
-			default: // the one before was not seen yet
+			default: // a wake-up is pending already
 			}
 		})
 	})
 	return t
 }
 
-// readPipe hands on what comes until the end of the pipe. Its deadline says that the
-// tree has gone: then what is in the pipe is the rest, with an end behind it
-// unless somebody was not found.
-func readPipe(f *os.File, take func([]byte)) {
+// readPipe passes everything up to the end of the pipe to onData. An expired read
+// deadline means that the tree has ended. readPipe then reads what is left in the
+// pipe, with a timeout: a process that was not found may keep the pipe open.
+func readPipe(f *os.File, onData func([]byte)) {
 	buf := make([]byte, pieceSize)
 	piece := func() (int, error) {
 		n, err := f.Read(buf)
 		if n > 0 {
-			take(buf[:n])
+			onData(buf[:n])
 		}
 		return n, err
 	}
@@ -155,7 +155,7 @@ func readPipe(f *os.File, take func([]byte)) {
 	}
 }
 
-// watch follows the child until it has ended, nil, or must be stopped, why.
+// watch waits until the child exits and returns nil, or returns why it must be stopped.
 func (c *Child) watch(ctx context.Context, t *stream, emit Emit) (why error) {
 	lim := c.spec.Limits
 	first, late := lim.Start, ErrStart
@@ -177,13 +177,13 @@ func (c *Child) watch(ctx context.Context, t *stream, emit Emit) (why error) {
 		select {
 		case b, ok := <-out:
 			if !ok {
-				out = nil // closed its stdout; it may still do something
+				out = nil // stdout is closed; the child may still work
 				continue
 			}
 			switch err := c.emitPiece(ctx, t, b, emit); {
 			case errors.Is(err, ErrNoActivity):
 			case err != nil && ctx.Err() != nil:
-				return context.Cause(ctx) // which is why emit failed
+				return context.Cause(ctx) // emit failed because ctx ended
 			case err != nil:
 				return err
 			default:
@@ -203,7 +203,7 @@ func (c *Child) watch(ctx context.Context, t *stream, emit Emit) (why error) {
 	}
 }
 
-// newTimer makes a timer that never fires if d is 0.
+// newTimer returns a timer of duration d. It never fires if d is 0.
 func newTimer(d time.Duration) *time.Timer {
 	if d > 0 {
 		return time.NewTimer(d)
@@ -213,7 +213,7 @@ func newTimer(d time.Duration) *time.Timer {
 	return t
 }
 
-// emitPiece gives a piece to emit, up to the limit of output.
+// emitPiece passes b to emit, cut at the output limit. It returns ErrOutput if b exceeds it.
 func (c *Child) emitPiece(ctx context.Context, t *stream, b []byte, emit Emit) error {
 	room := int64(len(b))
 	if c.spec.Limits.Output > 0 {
@@ -230,14 +230,14 @@ func (c *Child) emitPiece(ctx context.Context, t *stream, b []byte, emit Emit) e
 	return err
 }
 
-// finish ends the tree, reads the pipes to their end, and tells how the child
-// ended. why is nil if it ended by itself.
+// finish stops the tree, drains the pipes, and returns how the child ended. why is
+// nil if the child exited by itself.
 func (c *Child) finish(ctx context.Context, t *stream, why error, emit Emit) (Exit, error) {
 	stopped := make(chan *SurvivorsError, 1)
 	ladder := c.stopStages(why)
 	t.pipes.Go(func() {
-		defer recovery.Handle(nil, "the end of a program", func(*recovery.Panic) { c.closePipes(t); stopped <- nil })
-		left, _ := errors.AsType[*SurvivorsError](c.tree.stop(context.Background(), ladder, c.exited)) // its only error
+		defer recovery.Handle(nil, "program stop", func(*recovery.Panic) { c.closePipes(t); stopped <- nil })
+		left, _ := errors.AsType[*SurvivorsError](c.tree.stop(context.Background(), ladder, c.exited)) // stop returns no other error here
 		if left == nil {
 			left = c.endShim()
 		}
@@ -247,11 +247,11 @@ func (c *Child) finish(ctx context.Context, t *stream, why error, emit Emit) (Ex
 	gone := make(chan struct{})
 	var closing sync.WaitGroup
 	closing.Go(func() {
-		defer recovery.Log(nil, "the end of a program")
+		defer recovery.Log(nil, "program stop")
 		defer close(gone)
 		t.pipes.Wait()
 	})
-	out, deaf := t.out, false
+	out, emitFailed := t.out, false
 	for open := true; open; {
 		select {
 		case b, ok := <-out:
@@ -259,11 +259,11 @@ func (c *Child) finish(ctx context.Context, t *stream, why error, emit Emit) (Ex
 				out = nil
 				continue
 			}
-			if deaf {
+			if emitFailed {
 				continue
 			}
 			if err := c.emitFinal(ctx, t, b, emit); err != nil && !errors.Is(err, ErrNoActivity) {
-				deaf = true
+				emitFailed = true
 				if why == nil {
 					why = err
 				}
@@ -283,22 +283,22 @@ func (c *Child) emitFinal(ctx context.Context, t *stream, b []byte, emit Emit) e
 	return c.emitPiece(ctx, t, b, emit)
 }
 
-// closePipes ends the pipes after the tree has gone. Readers still get all that is
-// in them; only somebody who was not found and keeps one open is cut off.
+// closePipes closes stdin and sets the read deadlines after the tree has ended. The
+// readers still drain the pipes; see readPipe.
 func (c *Child) closePipes(t *stream) {
-	_ = c.stdin.Close() // nobody is left to read it; the writer may have closed it before
+	_ = c.stdin.Close() // no reader is left; the writer may have closed it before
 	if t.in != nil {
 		t.in.drop()
 	}
 	for _, f := range []*os.File{c.stdout, c.stderr} {
 		if err := f.SetReadDeadline(time.Now()); err != nil {
-			_ = f.Close() // no deadlines here: close it, or its reader might wait for ever
+			_ = f.Close() // pipes without deadlines: close it, or its reader might block forever
 		}
 	}
 }
 
-// exit reports. left is what could not be ended: the child may be among it, and
-// then the goroutine that waits for it stays until the kernel lets it go.
+// exit builds the Exit. If the child itself is among the survivors in left, its
+// owner goroutine stays until the kernel ends the process.
 func (c *Child) exit(t *stream, why error, left *SurvivorsError) (Exit, error) {
 	e := Exit{Code: -1, Stderr: t.stderr.bytes(), Duration: time.Since(c.started), Survivors: left}
 	if left != nil && slices.Contains(left.PIDs, c.id.PID) {

@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-func TestAChildIsSpokenToWhileItWorks(t *testing.T) {
+func TestInputCanFollowOutput(t *testing.T) {
 	c := start(t, shell(t, `read a; echo "got $a"; read b; echo "got $b"; read c || echo "no more"`, longLimits))
 	in := NewInput("one\n")
-	var said strings.Builder
+	var out strings.Builder
 	exit, why := c.RunWithInput(t.Context(), in, func(_ context.Context, piece []byte) error {
-		said.Write(piece)
-		switch said.String() {
+		out.Write(piece)
+		switch out.String() {
 		case "got one\n":
 			in.Write("two\n")
 		case "got one\ngot two\n":
@@ -23,17 +23,17 @@ func TestAChildIsSpokenToWhileItWorks(t *testing.T) {
 		}
 		return nil
 	})
-	if got, want := said.String(), "got one\ngot two\nno more\n"; got != want || why != nil || !exit.Success() {
-		t.Errorf("it said %q and ended with %v, %v; want %q", got, exit, why, want)
+	if got, want := out.String(), "got one\ngot two\nno more\n"; got != want || why != nil || !exit.Success() {
+		t.Errorf("output %q, ended with %v, %v; want %q", got, exit, why, want)
 	}
 }
 
-func TestAnInputThatIsNeverClosedKeepsNobody(t *testing.T) {
+func TestAnUnclosedInputDoesNotDelayTheExit(t *testing.T) {
 	in := NewInput(strings.Repeat("x", 1<<20)) // more than a pipe holds
 	if exit, why := start(t, shell(t, "exit 0", longLimits)).RunWithInput(t.Context(), in, discard); why != nil || !exit.Success() {
-		t.Errorf("it ended with %v, %v", exit, why)
+		t.Errorf("ended with %v, %v", exit, why)
 	}
-	in.Write("for nobody")
+	in.Write("after the exit")
 
 	in = NewInput("")
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -43,24 +43,24 @@ func TestAnInputThatIsNeverClosedKeepsNobody(t *testing.T) {
 		return nil
 	})
 	if !errors.Is(why, stop) {
-		t.Errorf("it was stopped because of %v, want %v", why, stop)
+		t.Errorf("stop reason %v, want %v", why, stop)
 	}
 }
 
-func TestOnlyASignOfLifeEndsTheSilence(t *testing.T) {
+func TestOnlyActivityResetsTheIdleTimer(t *testing.T) {
 	limits := longLimits
 	limits.Idle = 60 * time.Millisecond
 	noise := "while :; do echo noise; sleep 0.01; done"
-	lifeless := func(context.Context, []byte) error { return ErrNoActivity }
-	if _, why := start(t, shell(t, noise, limits)).Run(t.Context(), "", lifeless); !errors.Is(why, ErrIdle) {
-		t.Errorf("one that makes noise was stopped because of %v, want %v", why, ErrIdle)
+	inactive := func(context.Context, []byte) error { return ErrNoActivity }
+	if _, why := start(t, shell(t, noise, limits)).Run(t.Context(), "", inactive); !errors.Is(why, ErrIdle) {
+		t.Errorf("output without activity: stop reason %v, want %v", why, ErrIdle)
 	}
 	limits.StdoutOnly = true
 	if _, why := start(t, shell(t, "exec >&2; "+noise, limits)).Run(t.Context(), "", discard); !errors.Is(why, ErrIdle) {
-		t.Errorf("one that only complains was stopped because of %v, want %v", why, ErrIdle)
+		t.Errorf("output on stderr only: stop reason %v, want %v", why, ErrIdle)
 	}
 	limits.Output = 100
-	if _, why := start(t, shell(t, "exec yes", limits)).Run(t.Context(), "", lifeless); !errors.Is(why, ErrOutput) {
-		t.Errorf("one that writes too much was stopped because of %v, want %v", why, ErrOutput)
+	if _, why := start(t, shell(t, "exec yes", limits)).Run(t.Context(), "", inactive); !errors.Is(why, ErrOutput) {
+		t.Errorf("too much output: stop reason %v, want %v", why, ErrOutput)
 	}
 }

@@ -8,8 +8,7 @@ type tail struct {
 
 func (t *tail) add(b []byte) {
 	t.buf = append(t.buf, b[max(0, len(b)-t.max):]...)
-	// Moving what is kept only when twice as much has come keeps the cost of
-	// an add in proportion to what is added.
+	// Compacting only at twice the limit makes add amortized O(len(b)).
 	if len(t.buf) > 2*t.max {
 		t.buf = t.buf[:copy(t.buf, t.buf[len(t.buf)-t.max:])]
 	}

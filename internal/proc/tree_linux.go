@@ -10,8 +10,8 @@ import (
 	"syscall"
 )
 
-// attributes makes the child the leader of a process group, and has the kernel
-// kill it when we die; see Child.own for what that takes.
+// attributes makes the child lead a process group and makes the kernel kill it when
+// this process dies; see Child.runOwner.
 func attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
@@ -19,13 +19,13 @@ func attributes() *syscall.SysProcAttr {
 // tree finds the processes of a child. One goroutine uses it at a time.
 type tree struct {
 	belongs Belongs
-	since   uint64             // nothing of the tree is older
-	known   map[int]uint64     // pid to start of all that were found so far
-	sent    map[int]sentSignal // what was signalled last
+	since   uint64             // start of the oldest process that can belong
+	known   map[int]uint64     // start by pid of all processes found so far
+	sent    map[int]sentSignal // last signal by pid
 
-	shim      int         // of an isolated child; gets KILL only, as it ends with the rest; 0: none
-	group     int         // what leads says is still its own
-	ownsGroup func() bool // nil: no
+	shim      int         // pid of the shim, 0: none; gets KILL only, because it ends when the rest has
+	group     int         // the group of the child, valid while ownsGroup
+	ownsGroup func() bool // reports that group is not reused; nil: it may be
 }
 
 type sentSignal struct {
@@ -44,8 +44,8 @@ func newTree(id ID, belongs Belongs) *tree {
 	return t
 }
 
-// signal sends sig to every living process of the tree that did not get it yet,
-// 0 to none, and returns those that lived. KILL is repeated.
+// signal sends sig to every living process of the tree that has not got it yet and
+// returns their pids. 0 only lists them. KILL is sent again each time.
 func (t *tree) signal(sig syscall.Signal) (live []int, err error) {
 	found, err := t.find()
 	if sig != syscall.SIGKILL {
@@ -55,8 +55,8 @@ func (t *tree) signal(sig syscall.Signal) (live []int, err error) {
 		found, err = t.freeze(found)
 	}
 	if err != nil {
-		// Out of files, perhaps. The group of a child that was not reaped
-		// can be stopped without looking.
+		// The scan may fail for lack of file descriptors. While the child is not
+		// reaped, its group can be signalled without a scan.
 		if sig != 0 && t.ownsGroup != nil && t.ownsGroup() {
 			err = errors.Join(err, ignoreGone(syscall.Kill(-t.group, sig)))
 		}
@@ -71,14 +71,14 @@ func (t *tree) signal(sig syscall.Signal) (live []int, err error) {
 	return live, err
 }
 
-// freeze stops the tree where it is until nobody new is found: otherwise one
-// that starts others while it is killed could outrun us.
+// freeze sends STOP until a scan finds no new process. Otherwise a tree that forks
+// fast could outrun KILL.
 func (t *tree) freeze(found []process) ([]process, error) {
-	const most = 20 // rounds; a tree that is still ahead then is killed in the next look
-	for range most {
+	const maxRounds = 20 // the next scan goes on where freeze gives up
+	for range maxRounds {
 		n, err := t.sendSignal(syscall.SIGSTOP, found)
 		if n == 0 || err != nil {
-			return found, nil // one that cannot be stopped is reported when it is killed
+			return found, nil // KILL reports the processes that cannot be signalled
 		}
 		if found, err = t.find(); err != nil {
 			return nil, err
@@ -87,8 +87,8 @@ func (t *tree) freeze(found []process) ([]process, error) {
 	return found, nil
 }
 
-// sendSignal sends sig to those that did not get it as their last one. It returns to
-// how many.
+// sendSignal sends sig to each process whose last signal was another one, and KILL
+// always. It returns how many processes it signalled.
 func (t *tree) sendSignal(sig syscall.Signal, to []process) (n int, err error) {
 	for _, p := range to {
 		last := sentSignal{p.start, sig}
@@ -114,8 +114,8 @@ func (t *tree) find() ([]process, error) {
 	return slices.DeleteFunc(t.members(all), func(p process) bool { return !p.alive() }), nil
 }
 
-// members returns what of all belongs to the tree, and remembers it: a process
-// stays a member when the parent, or the group, that showed it has gone.
+// members returns the processes of all that belong to the tree and remembers them: a
+// process stays a member after the parent or group that revealed it has ended.
 func (t *tree) members(all []process) []process {
 	self := os.Getpid()
 	in := make(map[int]bool)
@@ -136,8 +136,8 @@ func (t *tree) members(all []process) []process {
 			}
 			in[p.pid], t.known[p.pid], more = true, p.start, true
 			found = append(found, p)
-			// A group or session that a member leads is the tree's, and its
-			// number is not used again while a member is in it.
+			// A group or session led by a member belongs to the tree. Its id is
+			// not reused while a member is in it.
 			if _, led := t.known[p.group]; led {
 				groups[p.group] = true
 			}
@@ -166,10 +166,10 @@ func lookup(env, name string) (string, bool) {
 	return "", false
 }
 
-// KillLeftovers kills what is left of an earlier life: the tree of the process
-// earlier, if it is still that process on this host, and every process that
-// belongs. It returns how many it killed, once they are gone. The error is the
-// cause of ctx or a [SurvivorsError]. On systems other than Linux it does nothing.
+// KillLeftovers kills processes that an earlier instance of this program left: the
+// tree of the process earlier, if it still runs on this host, and every process that
+// belongs. It waits until they have ended and returns how many it killed. The error is
+// the cause of ctx or a [SurvivorsError]. On systems other than Linux it does nothing.
 func KillLeftovers(ctx context.Context, earlier ID, belongs Belongs) (int, error) {
 	here, err := localID()
 	if err != nil {
@@ -183,7 +183,7 @@ func KillLeftovers(ctx context.Context, earlier ID, belongs Belongs) (int, error
 	return len(t.sent), err
 }
 
-// identify names a process that is not reaped yet.
+// identify returns the ID of a process that is not reaped yet.
 func identify(pid int) (ID, error) {
 	id, err := localID()
 	if err != nil {
@@ -197,8 +197,8 @@ func identify(pid int) (ID, error) {
 	return id, nil
 }
 
-// localID says where pids count: on which host, since which boot, in which
-// namespace. Containers may share the first two.
+// localID returns an ID with host, boot and pid namespace, the scope of a pid.
+// Containers may share the first two.
 func localID() (ID, error) {
 	host, err := os.Hostname()
 	if err != nil {

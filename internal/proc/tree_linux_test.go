@@ -16,13 +16,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// living returns those of the pids named in text that live.
+// living returns the pids in text whose processes run.
 func living(t *testing.T, text string) []int {
 	t.Helper()
 	var live []int
 	fields := strings.Fields(text)
 	if len(fields) == 0 {
-		t.Fatal("the child named no processes")
+		t.Fatal("the child printed no pids")
 	}
 	for _, f := range fields {
 		pid, err := strconv.Atoi(f)
@@ -39,24 +39,24 @@ func living(t *testing.T, text string) []int {
 	return live
 }
 
-// The grandchildren that a child may leave: each line starts one and says its
-// pid. None of them ends by itself, or by INT.
+// Scripts that leave a grandchild: each line starts one and prints its pid. None of
+// them ends by itself or by INT.
 const (
-	inGroup         = "sleep 1000 & echo $!\n"
-	inSession       = "setsid sleep 1000 & echo $!\n"
-	orphan          = "(setsid sleep 1000 & echo $!)\n"
-	orphanDeaf      = "(trap '' TERM; setsid sleep 1000 & echo $!)\n"
-	silentOrphan    = "(setsid sleep 1000 >/dev/null 2>&1 & echo $!)\n"
-	bareInGroup     = "env -i sleep 1000 & echo $!\n"
-	bareInSession   = "env -i setsid sleep 1000 & echo $!\n"
-	bareOrphan      = "(env -i sleep 1000 & echo $!)\n"
-	familyInSession = "setsid sh -c 'echo $$; sleep 1000 & echo $!; wait' &\n"
+	inGroup            = "sleep 1000 & echo $!\n"
+	inSession          = "setsid sleep 1000 & echo $!\n"
+	orphan             = "(setsid sleep 1000 & echo $!)\n"
+	orphanIgnoringTerm = "(trap '' TERM; setsid sleep 1000 & echo $!)\n"
+	silentOrphan       = "(setsid sleep 1000 >/dev/null 2>&1 & echo $!)\n"
+	bareInGroup        = "env -i sleep 1000 & echo $!\n"
+	bareInSession      = "env -i setsid sleep 1000 & echo $!\n"
+	bareOrphan         = "(env -i sleep 1000 & echo $!)\n"
+	familyInSession    = "setsid sh -c 'echo $$; sleep 1000 & echo $!; wait' &\n"
 )
 
 func TestAStopEndsTheWholeTree(t *testing.T) {
-	all := inGroup + inSession + orphan + orphanDeaf + silentOrphan + bareInGroup + bareInSession + bareOrphan + familyInSession
-	// The child obeys INT at once. What it leaves is ended by TERM, without
-	// the whole grace of INT, and the deaf one by KILL.
+	all := inGroup + inSession + orphan + orphanIgnoringTerm + silentOrphan + bareInGroup + bareInSession + bareOrphan + familyInSession
+	// The child obeys INT at once. TERM ends the rest without the whole grace
+	// period of INT, and KILL the one that ignores TERM.
 	limits := Limits{Interrupt: time.Hour, Terminate: 50 * time.Millisecond}
 	var got output
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -70,21 +70,21 @@ func TestAStopEndsTheWholeTree(t *testing.T) {
 		t.Errorf("error %v, want %v", err, errStop)
 	}
 	if live := living(t, got.text.String()); live != nil {
-		t.Errorf("processes %v live on", live)
+		t.Errorf("processes %v still run", live)
 	}
 }
 
 func TestNothingOfATreeOutlivesTheChild(t *testing.T) {
 	limits := Limits{Terminate: 50 * time.Millisecond}
-	all := inGroup + inSession + orphan + orphanDeaf + silentOrphan + bareInGroup + bareOrphan + familyInSession
+	all := inGroup + inSession + orphan + orphanIgnoringTerm + silentOrphan + bareInGroup + bareOrphan + familyInSession
 	var got output
-	// The family says its two pids in its own time.
+	// The sleep leaves time for the family to print its two pids.
 	exit, err := start(t, shell(t, all+"sleep 0.2", limits)).Run(t.Context(), "", got.emit)
 	if err != nil || !exit.Success() {
-		t.Errorf("ended with %v, %v; want success, whatever it left", exit, err)
+		t.Errorf("ended with %v, %v; want success despite the processes it left", exit, err)
 	}
 	if live := living(t, got.text.String()); live != nil {
-		t.Errorf("processes %v live on", live)
+		t.Errorf("processes %v still run", live)
 	}
 }
 
@@ -92,11 +92,11 @@ func TestTheLastFilterOfTheOutputMayFinish(t *testing.T) {
 	var got output
 	exit, err := start(t, shell(t, "(while kill -0 $$ 2>/dev/null; do :; done; echo last) & echo first", longLimits)).Run(t.Context(), "", got.emit)
 	if err != nil || !exit.Success() || got.text.String() != "first\nlast\n" {
-		t.Errorf("said %q and ended with %v, %v", got.text.String(), exit, err)
+		t.Errorf("output %q, ended with %v, %v", got.text.String(), exit, err)
 	}
 }
 
-func TestAHolderOfThePipeThatNobodyFindsDoesNotHangUs(t *testing.T) {
+func TestAnUnfoundPipeHolderDoesNotBlockRun(t *testing.T) {
 	var got output
 	exit, err := start(t, shell(t, "(env -i setsid sh -c 'echo $$; exec sleep 1000' & )", longLimits)).Run(t.Context(), "", got.emit)
 	if err != nil || !exit.Success() {
@@ -109,7 +109,7 @@ func TestAHolderOfThePipeThatNobodyFindsDoesNotHangUs(t *testing.T) {
 	}
 }
 
-// readLines reads n lines from a child that is not run yet.
+// readLines reads n lines from a child before Run is called.
 func readLines(t *testing.T, c *Child, n int) string {
 	t.Helper()
 	var got strings.Builder
@@ -124,8 +124,8 @@ func readLines(t *testing.T, c *Child, n int) string {
 	return got.String()
 }
 
-// A tree that starts others as fast as it can must not outrun KILL, whatever
-// its processes do to their environment, group and session.
+// A tree that forks as fast as it can must not outrun KILL, even if its processes
+// clear their environment and leave the group and session.
 func TestATreeThatForksWhileItIsKilled(t *testing.T) {
 	argument := fmt.Sprintf("1000.%d", os.Getpid())
 	spec := shell(t, "echo ready; i=0; while [ $i -lt 100 ]; do env -i setsid sleep "+argument+" & i=$((i+1)); done; wait", longLimits)
@@ -145,7 +145,7 @@ func TestATreeThatForksWhileItIsKilled(t *testing.T) {
 			t.Fatal(err)
 		}
 		if p.alive() && strings.Contains(string(line), argument) {
-			t.Errorf("process %d got away", p.pid)
+			t.Errorf("process %d survived", p.pid)
 			if err := ignoreGone(syscall.Kill(p.pid, syscall.SIGKILL)); err != nil {
 				t.Error(err)
 			}
@@ -160,18 +160,18 @@ func TestLeftoversAreKilled(t *testing.T) {
 	}{
 		{"known by their process and mark", func(id ID) ID { return id }},
 		{"known by their mark", func(ID) ID { return ID{} }},
-		{"the process was of another boot", func(id ID) ID { id.Boot, id.PID = "before", 1; return id }},
+		{"the process ran before a reboot", func(id ID) ID { id.Boot, id.PID = "before", 1; return id }},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			old := start(t, shell(t, inGroup+inSession+orphan+"wait", longLimits))
 			pids := readLines(t, old, 3)
 			n, err := KillLeftovers(t.Context(), c.id(old.ID()), marked(t.Name()))
-			if err != nil || n < 4 { // the subshell may not have ended yet
+			if err != nil || n < 4 { // the subshell may still run
 				t.Errorf("killed %d, %v; want 4", n, err)
 			}
 			if live := living(t, pids); live != nil {
-				t.Errorf("processes %v live on", live)
+				t.Errorf("processes %v still run", live)
 			}
 			exit, err := old.Run(t.Context(), "", discard)
 			if err != nil || exit.Signal != "killed" {
@@ -189,7 +189,7 @@ func TestLeftoversWithoutAMarkAreFoundByTheirProcess(t *testing.T) {
 		t.Errorf("killed %d, %v; want 3", n, err)
 	}
 	if live := living(t, pids); live != nil {
-		t.Errorf("processes %v live on", live)
+		t.Errorf("processes %v still run", live)
 	}
 	exit, err := old.Run(t.Context(), "", discard)
 	if err != nil || exit.Signal != "killed" {
@@ -197,7 +197,7 @@ func TestLeftoversWithoutAMarkAreFoundByTheirProcess(t *testing.T) {
 	}
 }
 
-func TestAPidThatWasUsedAgainIsLeftAlone(t *testing.T) {
+func TestAReusedPidIsNotKilled(t *testing.T) {
 	cases := []struct {
 		name string
 		id   func(ID) ID
@@ -211,21 +211,21 @@ func TestAPidThatWasUsedAgainIsLeftAlone(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			stranger := start(t, shell(t, "sleep 1000 & cat; kill $!", longLimits))
-			n, err := KillLeftovers(t.Context(), c.id(stranger.ID()), marked("somebody else"))
+			other := start(t, shell(t, "sleep 1000 & cat; kill $!", longLimits))
+			n, err := KillLeftovers(t.Context(), c.id(other.ID()), marked("another mark"))
 			if err != nil || n != 0 {
-				t.Errorf("killed %d, %v; want nobody", n, err)
+				t.Errorf("killed %d, %v; want 0", n, err)
 			}
 			var got output
-			exit, err := stranger.Run(t.Context(), "alive", got.emit)
+			exit, err := other.Run(t.Context(), "alive", got.emit)
 			if err != nil || !exit.Success() || got.text.String() != "alive" {
-				t.Errorf("said %q and ended with %v, %v; want it alive", got.text.String(), exit, err)
+				t.Errorf("output %q, ended with %v, %v; want it alive", got.text.String(), exit, err)
 			}
 		})
 	}
 }
 
-func TestKillingLeftoversEndsWithItsContext(t *testing.T) {
+func TestKillLeftoversEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errStop)
 	c := start(t, shell(t, "exec sleep 1000", longLimits))
@@ -245,7 +245,7 @@ func TestTheChildDiesWithItsParent(t *testing.T) {
 	defer r.Close()
 	parent := exec.Command(os.Args[0])
 	parent.Env = []string{"PROC_TEST_ROLE=parent"}
-	parent.ExtraFiles = []*os.File{w} // the child inherits it: it ends when both are gone
+	parent.ExtraFiles = []*os.File{w} // inherited by the child: end of file when both have ended
 	parent.Stderr = os.Stderr
 	out, err := parent.StdoutPipe()
 	if err != nil {
@@ -258,7 +258,7 @@ func TestTheChildDiesWithItsParent(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := io.ReadFull(out, make([]byte, len("ready\n"))); err != nil {
-		t.Fatalf("the child did not come up: %v", err)
+		t.Fatalf("the child did not start: %v", err)
 	}
 	if err := parent.Process.Kill(); err != nil {
 		t.Fatal(err)
@@ -293,7 +293,7 @@ func TestIDNamesTheProcess(t *testing.T) {
 }
 
 func TestParseStat(t *testing.T) {
-	// As the kernel writes it, with a name that tries to look like more.
+	// A line as the kernel writes it, with a name that imitates further fields.
 	const tail = "4194560 109 0 0 0 1 2 0 0 20 0 3 0 8675309 1 2 3"
 	got, err := parseStat("42 (a) R 1 (b) S 7 40 39 0 -1 " + tail)
 	want := process{pid: 42, parent: 7, group: 40, session: 39, state: 'S', threads: 3, start: 8675309}
@@ -305,7 +305,7 @@ func TestParseStat(t *testing.T) {
 	}
 	for _, bad := range []string{"", "42", "42 (a", "42 (a)", "x (a) S 7 40 39 0 -1 " + tail, "42 (a) S 7 40 39 0 -1"} {
 		if p, err := parseStat(bad); err == nil {
-			t.Errorf("%q was read as %+v, want an error", bad, p)
+			t.Errorf("%q was parsed as %+v, want an error", bad, p)
 		}
 	}
 }
@@ -320,12 +320,12 @@ func FuzzParseStat(f *testing.F) {
 			t.Fatal(err)
 		}
 		if got.pid != pid || got.parent != parent || got.start != start {
-			t.Errorf("%q was read as %+v", line, got)
+			t.Errorf("%q was parsed as %+v", line, got)
 		}
 	})
 }
 
-func TestLookupReadsAnEnvironment(t *testing.T) {
+func TestLookupFindsVariables(t *testing.T) {
 	const env = "A=1\x00AB=2\x00B=x=y\x00EMPTY=\x00"
 	for name, want := range map[string]string{"A": "1", "AB": "2", "B": "x=y", "EMPTY": ""} {
 		if got, ok := lookup(env, name); !ok || got != want {
@@ -337,15 +337,15 @@ func TestLookupReadsAnEnvironment(t *testing.T) {
 	}
 }
 
-// FuzzLookup: in an environment, the first variable of a name is found whole,
-// whatever is around it.
+// FuzzLookup checks that lookup returns the whole value of the first variable of a
+// name, whatever surrounds it.
 func FuzzLookup(f *testing.F) {
 	f.Add("A", "1", "B=2\x00A=3")
 	f.Add("A", "1", "AB=2")
 	f.Add("MAILROOM_RUN", "", "XMAILROOM_RUN=x\x00MAILROOM_RUN")
 	f.Fuzz(func(t *testing.T, name, value, others string) {
 		if name == "" || strings.ContainsAny(name, "=\x00") || strings.ContainsRune(value, 0) {
-			return // no variable
+			return // not a valid variable
 		}
 		if got, ok := lookup(name+"="+value+"\x00"+others, name); !ok || got != value {
 			t.Errorf("%q is %q, %v; want %q", name, got, ok, value)
@@ -358,23 +358,22 @@ func FuzzLookup(f *testing.F) {
 	})
 }
 
-// FuzzTail: of what comes in pieces the last bytes are kept, and no more than
-// twice as many are held.
+// FuzzTail checks that tail keeps the last bytes and buffers at most twice as many.
 func FuzzTail(f *testing.F) {
 	f.Add([]byte("hello world"), uint8(4), uint8(3))
 	f.Add([]byte("a"), uint8(0), uint8(0))
-	f.Fuzz(func(t *testing.T, all []byte, most, size uint8) {
-		k := tail{max: int(most)}
+	f.Fuzz(func(t *testing.T, all []byte, limit, size uint8) {
+		k := tail{max: int(limit)}
 		for rest := all; len(rest) > 0; {
 			n := min(len(rest), 1+int(size))
 			k.add(rest[:n])
 			rest = rest[n:]
 			if len(k.buf) > 2*k.max {
-				t.Fatalf("%d bytes are held for the last %d", len(k.buf), k.max)
+				t.Fatalf("%d bytes are buffered to keep %d", len(k.buf), k.max)
 			}
 		}
-		if got, want := string(k.bytes()), string(all[max(0, len(all)-int(most)):]); got != want {
-			t.Errorf("the last %d of %q are %q", most, all, got)
+		if got, want := string(k.bytes()), string(all[max(0, len(all)-int(limit)):]); got != want {
+			t.Errorf("the last %d of %q are %q", limit, all, got)
 		}
 	})
 }

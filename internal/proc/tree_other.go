@@ -11,22 +11,23 @@ import (
 	"syscall"
 )
 
-// attributes makes the child the leader of a process group. There is no way to
-// have it killed when we die.
+// attributes makes the child lead a process group. These systems cannot kill it
+// when this process dies.
 func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
 // tree is the process group of a child.
 type tree struct {
 	group     int
-	shim      int         // there is none here
-	ownsGroup func() bool // whether the child was not reaped yet
+	shim      int         // always 0: there is no shim
+	ownsGroup func() bool // reports whether the child is not reaped yet
 	last      syscall.Signal
 }
 
 func newTree(id ID, _ Belongs) *tree { return &tree{group: id.Group} }
 
-// signal sends sig to the group unless it was the last it got, 0 to nobody, and
-// returns the group's leader while any of it lives. KILL is repeated.
+// signal sends sig to the group unless it was the last signal sent, and returns the
+// group's leader while any process of it lives. 0 only checks. KILL is sent again each
+// time.
 func (t *tree) signal(sig syscall.Signal) (live []int, err error) {
 	if sig == t.last && sig != syscall.SIGKILL {
 		sig = 0
@@ -34,7 +35,7 @@ func (t *tree) signal(sig syscall.Signal) (live []int, err error) {
 	err = syscall.Kill(-t.group, sig)
 	switch {
 	case errors.Is(err, syscall.ESRCH), errors.Is(err, syscall.EPERM):
-		return nil, nil // EPERM: only processes that wait to be reaped
+		return nil, nil // EPERM: only zombies are left
 	case err != nil:
 		return nil, fmt.Errorf("signal the process group: %w", err)
 	}
@@ -44,8 +45,7 @@ func (t *tree) signal(sig syscall.Signal) (live []int, err error) {
 	return []int{t.group}, nil
 }
 
-// KillLeftovers does nothing here: there is no portable way to tell whether a
-// process is the one that it was.
+// KillLeftovers does nothing here: there is no portable way to detect a reused pid.
 func KillLeftovers(context.Context, ID, Belongs) (int, error) { return 0, nil }
 
 func identify(pid int) (ID, error) {
@@ -56,18 +56,18 @@ func identify(pid int) (ID, error) {
 	return ID{PID: pid, Group: pid, Host: host}, nil
 }
 
-// Probe tells that there is no kind but KindNone here, and why.
+// Probe returns KindNone and why no other kind is supported.
 func Probe(ctx context.Context) (Kind, error) { return KindNone, Try(ctx, KindNamespace) }
 
-// Try reports that no kind but KindNone can be used here.
+// Try returns an error for every kind but KindNone.
 func Try(_ context.Context, kind Kind) error {
 	if kind == KindNone {
 		return nil
 	}
-	return errors.New("programs are isolated on Linux only")
+	return errors.New("isolation is supported on Linux only")
 }
 
-// runShimOwner is runOwner: without isolation there is nothing for a shim to do.
+// runShimOwner is runOwner: without isolation no shim is needed.
 func (c *Child) runShimOwner(cmd *exec.Cmd, started chan<- error) {
 	i := c.spec.Isolation
 	if err := Try(context.Background(), i.Kind); err != nil {
