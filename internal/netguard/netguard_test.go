@@ -19,21 +19,21 @@ func TestOnlyPublicAddressesAreConnectedTo(t *testing.T) {
 		"93.184.216.34": "", "1.1.1.1": "", "172.15.0.1": "", "172.32.0.1": "", "100.63.255.255": "", "100.128.0.0": "",
 		"2606:2800:220:1::1": "", "2a00:1450::1": "", "64:ff9b::5db8:d822": "", "2002:5db8:d822::1": "", "::ffff:93.184.216.34": "",
 
-		"127.0.0.1": "of this machine", "127.8.8.8": "of this machine", "::1": "of this machine",
-		"0.0.0.0": "unspecified", "::": "unspecified", "0.1.2.3": "of this network",
+		"127.0.0.1": "loopback", "127.8.8.8": "loopback", "::1": "loopback",
+		"0.0.0.0": "unspecified", "::": "unspecified", "0.1.2.3": "this network",
 		"10.0.0.1": "private", "172.16.0.1": "private", "172.31.255.255": "private", "192.168.1.1": "private", "fd00::1": "private", "fc00::1": "private",
 		"fd00:ec2::254":   "private", // metadata of a cloud
-		"169.254.169.254": "local link", "fe80::1": "local link", "fe80::1%eth0": "local link",
+		"169.254.169.254": "link-local", "fe80::1": "link-local", "fe80::1%eth0": "link-local",
 		"100.64.0.1": "NAT", "100.127.255.255": "NAT", "100.100.100.200": "NAT",
 		"168.63.129.16": "metadata", "192.0.0.192": "protocols",
-		"224.0.0.1": "group", "239.1.1.1": "group", "ff02::1": "group",
-		"255.255.255.255": "reserved", "240.0.0.1": "reserved", "198.18.0.1": "measuring", "198.19.255.255": "measuring",
+		"224.0.0.1": "multicast", "239.1.1.1": "multicast", "ff02::1": "multicast",
+		"255.255.255.255": "reserved", "240.0.0.1": "reserved", "198.18.0.1": "benchmarks", "198.19.255.255": "benchmarks",
 		"192.0.2.1": "documentation", "198.51.100.1": "documentation", "203.0.113.1": "documentation", "2001:db8::1": "documentation", "3fff::1": "documentation",
-		"::ffff:127.0.0.1": "of this machine", "::ffff:10.0.0.1": "private", "::ffff:169.254.169.254": "local link",
-		"64:ff9b::7f00:1": "of this machine", "64:ff9b::a00:1": "private", "64:ff9b::a9fe:a9fe": "local link", "64:ff9b:1::1": "local translation",
-		"2002:7f00:1::": "of this machine", "2002:a00:1::1": "private", "2002:c0a8:101::1": "private",
+		"::ffff:127.0.0.1": "loopback", "::ffff:10.0.0.1": "private", "::ffff:169.254.169.254": "link-local",
+		"64:ff9b::7f00:1": "loopback", "64:ff9b::a00:1": "private", "64:ff9b::a9fe:a9fe": "link-local", "64:ff9b:1::1": "local IPv4 translation",
+		"2002:7f00:1::": "loopback", "2002:a00:1::1": "private", "2002:c0a8:101::1": "private",
 		"2001:0:4136:e378:8000:63bf:3fff:fdd2": "protocols", // Teredo
-		"::127.0.0.1":                          "no public", "::a00:1": "no public", "fec0::1": "no public", "100::1": "no public", "4000::1": "no public",
+		"::127.0.0.1":                          "not a public address", "::a00:1": "not a public address", "fec0::1": "not a public address", "100::1": "not a public address", "4000::1": "not a public address",
 	} {
 		err := netguard.Policy{}.Check(netip.MustParseAddr(address))
 		switch {
@@ -82,8 +82,8 @@ func TestWhatIsAllowedIsConnectedTo(t *testing.T) {
 func TestAnAddressIsOfHTTPSAndTellsNothing(t *testing.T) {
 	for text, want := range map[string]string{
 		"https://example.org/hook?a=b": "", "https://example.org:8443": "", "http://127.0.0.1:9000/": "", "http://localhost/": "", "http://[::1]:1/": "",
-		"http://example.org/": "not https", "ftp://example.org": "no address", "https://": "no address", "example.org": "no address", "https:example.org": "no address",
-		"https://u:hush@example.org/": "password", "https://example.org/#hush": "fragment", "https://exa mple.org/hush": "no address", "": "no address",
+		"http://example.org/": "not https", "ftp://example.org": "not a URL", "https://": "not a URL", "example.org": "not a URL", "https:example.org": "not a URL",
+		"https://u:hush@example.org/": "password", "https://example.org/#hush": "fragment", "https://exa mple.org/hush": "not a URL", "": "not a URL",
 	} {
 		_, err := netguard.URL(text, false)
 		switch {
