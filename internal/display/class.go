@@ -26,14 +26,14 @@ func isHidden(r rune) bool {
 	case r == 0xad, r == 0x34f: // soft hyphen, combining grapheme joiner
 	case isDirectionMark(r):
 	case r == 0x115f, r == 0x1160, r == 0x3164, r == 0xffa0: // Hangul fillers
-	case r == 0x17b4, r == 0x17b5: // Khmer vowels without a shape
+	case r == 0x17b4, r == 0x17b5: // invisible Khmer vowels
 	case r >= 0x180b && r <= 0x180f: // Mongolian selectors
 	case r >= 0x200b && r <= 0x200d: // zero-width space and joiners
 	case r >= 0x2028 && r <= 0x202e: // separators of lines, embeddings, overrides
 	case r >= 0x2060 && r <= 0x206f: // word joiner, invisible operators, isolates
 	case r >= 0xd800 && r <= 0xdfff: // surrogates
 	case r >= 0xfe00 && r <= 0xfe0f, r == 0xfeff: // variation selectors, byte order mark
-	case r >= 0xfdd0 && r <= 0xfdef, r&0xfffe == 0xfffe: // no characters
+	case r >= 0xfdd0 && r <= 0xfdef, r&0xfffe == 0xfffe: // noncharacters
 	case r >= 0xfff0 && r <= 0xfffb: // annotations
 	case r >= 0x13430 && r <= 0x1343f, r >= 0x1bca0 && r <= 0x1bca3, r >= 0x1d173 && r <= 0x1d17a: // layout of hieroglyphs, shorthand, music
 	case r >= 0xe0000 && r <= 0xe0fff: // tags, more variation selectors

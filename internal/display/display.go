@@ -30,8 +30,8 @@ func Line(s string) string { return render(s, true) }
 
 // Cut returns s if it has at most n characters, and otherwise its first n characters and
 // how many follow: "… (1,234 more characters)". It cuts earlier rather than through a mark
-// or a combined character, so rendering can come before or after it. A long text is cut
-// first, because a mark is longer than what it stands for.
+// or a combined character, so rendering can come before or after it. Cut a
+// long text before rendering it, because a mark is longer than its character.
 func Cut(s string, n int) string {
 	at := offset(s, n)
 	if at == len(s) {
@@ -104,7 +104,7 @@ const (
 	markClose = "⟧"
 )
 
-// plain reports whether s has only characters that need no look at their neighbours.
+// plain reports whether s has only characters whose rendering does not depend on their neighbours.
 func plain(s string, line bool) bool {
 	for i := range len(s) {
 		if c := s[i]; c >= 0x7f || c < ' ' && (line || c != '\n' && c != '\t') {
@@ -156,8 +156,8 @@ func (p *printer) render(s string, line bool) {
 
 func isBreak(r rune) bool { return r == '\n' || r == '\r' || r == '\t' }
 
-// printer is a rendered text and what the rules need to know of its end. They look at what
-// was printed and not at what was read, so a second rendering comes to the same.
+// printer is a rendered text and the state that the rules need of its end. The rules depend on
+// the output, not on the input, so rendering twice changes nothing.
 type printer struct {
 	strings.Builder
 	last      rune // the last character; 0 at the start
@@ -168,7 +168,7 @@ type printer struct {
 // Bounds of what counts as ordinary writing.
 const (
 	maxCombining = 8 // on one character
-	nearby       = 8 // ASCII signs and digits between a direction mark and its letter
+	nearby       = 8 // ASCII punctuation and digits between a direction mark and its letter
 )
 
 func (p *printer) keep(r rune) {

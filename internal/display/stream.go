@@ -2,14 +2,14 @@ package display
 
 import "unicode/utf8"
 
-// Stream renders a text that comes in chunks, as [Text] renders the whole. The zero value is
-// ready. What a chunk ends with is held back if it depends on what follows.
+// Stream renders a text in chunks as [Text] renders the whole. The zero value is ready to
+// use. Stream holds back the end of a chunk if its rendering depends on the next one.
 type Stream struct {
 	p    printer
 	held string
 }
 
-// Add returns what can be printed once chunk has come.
+// Add adds chunk and returns the text that can be printed now.
 func (s *Stream) Add(chunk string) string {
 	text := s.held + chunk
 	at := undecided(text)
@@ -17,7 +17,7 @@ func (s *Stream) Add(chunk string) string {
 	return s.print(text[:at])
 }
 
-// End returns what was held back. The next chunk begins a new text.
+// End returns the text that was held back. The next chunk begins a new text.
 func (s *Stream) End() string {
 	text := s.print(s.held)
 	*s = Stream{}
@@ -30,8 +30,8 @@ func (s *Stream) print(text string) string {
 	return s.p.String()
 }
 
-// undecided returns where the end of s begins that depends on what follows: at the first
-// hidden character among the last ones that a rule looks at together.
+// undecided returns the offset from which the rendering of s depends on the next chunk: the
+// first hidden character among the last ones that a rule examines together.
 func undecided(s string) int {
 	at := len(s)
 	for i, n := len(s), 0; i > 0 && n < nearby+5; n++ {

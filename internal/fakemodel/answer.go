@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// The tokens that every answer claims to have used.
+// Token usage that every answer reports.
 const (
 	InputTokens  = 100
 	CachedTokens = 40
@@ -69,7 +69,7 @@ func (o *stream) responsesText(a Answer, index int) {
 			"item_id": id, "output_index": index, "content_index": 0, "delta": piece,
 		})
 	}
-	// A text that is held or hangs is not done.
+	// A text that hangs or is held until the client left never ends.
 	if a.Hold != nil && !o.wait(a.Hold) || a.Hang && len(a.Calls) == 0 {
 		return
 	}
@@ -106,7 +106,7 @@ func (o *stream) messages(a Answer) {
 		if a.Hold != nil && !o.wait(a.Hold) {
 			return
 		}
-		if !a.Hang || len(a.Calls) > 0 { // a text that hangs is not done
+		if !a.Hang || len(a.Calls) > 0 { // a text that hangs never ends
 			end()
 		}
 	}
@@ -133,7 +133,7 @@ func (o *stream) messages(a Answer) {
 func encode(v any) string {
 	data, err := json.Marshal(v)
 	if err != nil {
-		panic(fmt.Sprintf("encode the input of a tool: %v", err))
+		panic(fmt.Sprintf("encode tool input: %v", err))
 	}
 	return string(data)
 }

@@ -6,9 +6,9 @@ import (
 	"path/filepath"
 )
 
-// Environment are the variables with which codex and claude ask the model at url
-// and nobody else, and keep all that is theirs in folder. Their shells read the
-// profile of a home, and what that starts must not meet the user's own things.
+// Environment returns variables that make codex and claude use only the model at url
+// and keep their files in folder. HOME is set too: their shells read its profile,
+// which must not be the user's.
 func Environment(url, folder string) map[string]string {
 	return map[string]string{
 		"HOME": folder,
@@ -25,12 +25,12 @@ func Environment(url, folder string) map[string]string {
 	}
 }
 
-// ConfigureCodex makes codex with this home ask the model at url.
+// ConfigureCodex writes a configuration to home that makes codex use the model at url.
 func ConfigureCodex(home, url string) error {
 	if err := os.MkdirAll(home, 0o700); err != nil {
 		return fmt.Errorf("configure codex: %w", err)
 	}
-	// Without the last table it tries to reach its makers, for seconds.
+	// Without the analytics table codex spends seconds trying to reach its vendor.
 	config := fmt.Sprintf(`model = "fake-1"
 model_provider = "fake"
 

@@ -8,25 +8,25 @@ import (
 	"strings"
 )
 
-// Request is what a program asked the model.
+// Request is one request of a program to the model.
 type Request struct {
-	API    string // Responses or Messages
+	API    string // APIResponses or APIMessages
 	Model  string
 	Header http.Header
-	Tools  []string // names of the tools on offer
+	Tools  []string // names of the available tools
 	System string
-	// Turns is the whole of what was said, oldest first.
+	// Turns is the conversation, oldest first.
 	Turns []Turn
-	Body  []byte // as it came
+	Body  []byte // as received
 }
 
-// Turn is one thing that was said.
+// Turn is one part of the conversation.
 type Turn struct {
-	Role string // user, assistant, tool-call, tool-result, and what else the program uses
+	Role string // user, assistant, tool-call, tool-result, or another role that the program uses
 	Text string
 }
 
-// Prompt is the last thing that the user said.
+// Prompt returns the last text of the user, without reminders that the program adds.
 func (r Request) Prompt() string {
 	for _, t := range slices.Backward(r.Turns) {
 		if t.Role == "user" && !strings.HasPrefix(t.Text, "<") { // <environment_context>, <system-reminder>
@@ -36,8 +36,8 @@ func (r Request) Prompt() string {
 	return ""
 }
 
-// Result is the text of the last turn if that is the result of a tool. What a
-// program adds to it on its own, such as words that came meanwhile, does not count.
+// Result returns the text of the last turn if that is a tool result. Turns that the
+// program adds after it, such as steering messages, are skipped.
 func (r Request) Result() (text string, ok bool) {
 	for _, t := range slices.Backward(r.Turns) {
 		switch t.Role {
@@ -52,7 +52,7 @@ func (r Request) Result() (text string, ok bool) {
 	return "", false
 }
 
-// Contains reports whether the user or the model said text, as a part of a turn.
+// Contains reports whether a turn contains text.
 func (r Request) Contains(text string) bool {
 	for _, t := range r.Turns {
 		if strings.Contains(t.Text, text) {
@@ -68,7 +68,7 @@ type part struct {
 	Text    string          `json:"text"`
 	Name    string          `json:"name"`
 	Content json.RawMessage `json:"content"`
-	// Calls and results of tools.
+	// Tool calls and results.
 	Arguments string          `json:"arguments"`
 	Input     json.RawMessage `json:"input"`
 	Output    json.RawMessage `json:"output"`
@@ -87,7 +87,7 @@ func parseRequest(api string, body []byte) (Request, error) {
 		} `json:"tools"`
 	}
 	if err := json.Unmarshal(body, &in); err != nil {
-		return Request{}, fmt.Errorf("read the request of a %s client: %w", api, err)
+		return Request{}, fmt.Errorf("parse a %s request: %w", api, err)
 	}
 	r := Request{API: api, Model: in.Model, System: in.Instructions, Body: body}
 	if len(in.System) > 0 {
@@ -131,7 +131,7 @@ func (p part) turns(role string) []Turn {
 	}
 }
 
-// text is the text of raw, which is a string or a list of parts.
+// text returns the text of raw, which is a string or a list of parts.
 func text(raw json.RawMessage) string {
 	var s string
 	if json.Unmarshal(raw, &s) == nil {

@@ -1,8 +1,7 @@
-// Package fakemodel is a model server for tests. It listens on loopback and
-// speaks, over server-sent events, as much of the OpenAI Responses API and of
-// the Anthropic Messages API as command-line agents need, so that the real
-// programs can be run against it without a network. What it answers is up to
-// the test; what it was asked is kept.
+// Package fakemodel is a model server for tests. It listens on loopback and serves,
+// over server-sent events, the parts of the OpenAI Responses API and the Anthropic
+// Messages API that command-line agents use, so tests can run the real programs
+// without a network. The test supplies the answers; the server records the requests.
 package fakemodel
 
 import (
@@ -18,55 +17,55 @@ import (
 	"time"
 )
 
-// The two APIs, as Request.API names them.
+// Values of Request.API.
 const (
 	APIResponses = "responses" // POST /v1/responses
 	APIMessages  = "messages"  // POST /v1/messages
 )
 
-// Answer is what the model does with one request. The parts happen in the order
-// of the fields. The zero Answer is an empty one.
+// Answer is the model's answer to one request. The parts are sent in the order of the
+// fields. The zero Answer is an empty answer.
 type Answer struct {
-	// Status is an error to answer with instead of all the rest, such as 429.
+	// Status, if not 0, is an HTTP error such as 429, sent instead of everything else.
 	Status int
-	// RetryAfter goes with Status, in whole seconds.
+	// RetryAfter is sent with Status, in whole seconds.
 	RetryAfter time.Duration
-	// Silent never answers, not even with a header.
+	// Silent sends nothing, not even a header.
 	Silent bool
 
 	Reasoning string   // a summary of reasoning
-	Text      []string // the text, in these pieces
-	// Hold, if not nil, keeps the answer there until it is closed.
+	Text      []string // the text, one delta for each element
+	// Hold, if not nil, pauses the answer here until the channel is closed.
 	Hold  <-chan struct{}
 	Calls []Call // the tools to call
-	// Hang ends the answer there: it stays open and nothing more comes.
+	// Hang sends nothing more and keeps the connection open.
 	Hang bool
-	// Cut ends the answer there: the connection is closed.
+	// Cut closes the connection without the end of the answer.
 	Cut bool
 }
 
 // Text is the answer with this text.
 func Reply(pieces ...string) Answer { return Answer{Text: pieces} }
 
-// Call is a call of a tool of the program.
+// Call is a tool call.
 type Call struct {
-	ID    string // "" is a fresh one
+	ID    string // "": a generated one
 	Name  string
-	Input any // what is passed, encoded as JSON; a string for a Custom one
-	// Custom marks a tool of the Responses API whose input is plain text.
+	Input any // encoded as JSON; a string if Custom
+	// Custom marks a custom tool of the Responses API, whose input is plain text.
 	Custom bool
 }
 
 // Server is a fake model server.
 type Server struct {
-	// URL is that of the root, without a slash at the end. The base URL of the
-	// Responses API is URL + "/v1", that of the Messages API is URL.
+	// URL is the root, without a trailing slash. The base URL of the
+	// Responses API is URL + "/v1", that of the Messages API is URL itself.
 	URL string
 
 	answer func(Request) Answer
 	http   *http.Server
 	done   chan error
-	// stop is closed by Close, so that hanging answers end.
+	// stop is closed by Close to end hanging answers.
 	stop chan struct{}
 
 	mu       sync.Mutex // guards the rest
@@ -76,20 +75,20 @@ type Server struct {
 	changed  chan struct{} // closed and renewed with each request
 }
 
-// Start serves on a free port of loopback. play is called for each request of a
-// turn, concurrently where requests are; it must not be nil.
-func Start(play func(Request) Answer) (*Server, error) {
-	return Listen("127.0.0.1:0", play)
+// Start serves on a free loopback port. It calls answer for each model request,
+// concurrently for concurrent requests. answer must not be nil.
+func Start(answer func(Request) Answer) (*Server, error) {
+	return Listen("127.0.0.1:0", answer)
 }
 
-// Listen is Start on an address.
-func Listen(addr string, play func(Request) Answer) (*Server, error) {
+// Listen is Start on the given address.
+func Listen(addr string, answer func(Request) Answer) (*Server, error) {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
 		return nil, fmt.Errorf("listen for the fake model: %w", err)
 	}
 	s := &Server{
-		URL: "http://" + l.Addr().String(), answer: play,
+		URL: "http://" + l.Addr().String(), answer: answer,
 		done: make(chan error, 1), stop: make(chan struct{}), changed: make(chan struct{}),
 	}
 	mux := http.NewServeMux()
@@ -101,7 +100,7 @@ func Listen(addr string, play func(Request) Answer) (*Server, error) {
 	return s, nil
 }
 
-// Close ends all answers and returns when the server has stopped.
+// Close ends all answers and waits until the server has stopped.
 func (s *Server) Close() error {
 	close(s.stop)
 	err := s.http.Close()
@@ -111,21 +110,21 @@ func (s *Server) Close() error {
 	return err
 }
 
-// Requests returns the requests for a turn so far, in the order they came.
+// Requests returns the model requests so far, in the order of arrival.
 func (s *Server) Requests() []Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return append([]Request(nil), s.requests...)
 }
 
-// OtherRequests returns method and path of all other requests so far.
+// OtherRequests returns the method and path of all other requests so far.
 func (s *Server) OtherRequests() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return append([]string(nil), s.other...)
 }
 
-// Wait returns the requests as soon as there are n of them.
+// Wait waits until n model requests have arrived and returns all of them.
 func (s *Server) Wait(ctx context.Context, n int) ([]Request, error) {
 	for {
 		s.mu.Lock()
@@ -137,7 +136,7 @@ func (s *Server) Wait(ctx context.Context, n int) ([]Request, error) {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return got, fmt.Errorf("wait for request %d of the model, %d came: %w", n, len(got), context.Cause(ctx))
+			return got, fmt.Errorf("wait for model request %d, got %d: %w", n, len(got), context.Cause(ctx))
 		}
 	}
 }
@@ -146,13 +145,13 @@ func (s *Server) handleUnknown(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	s.other = append(s.other, r.Method+" "+r.URL.Path)
 	s.mu.Unlock()
-	http.Error(w, `{"error":{"message":"the fake model has no such page"}}`, http.StatusNotFound)
+	http.Error(w, `{"error":{"message":"the fake model has no such endpoint"}}`, http.StatusNotFound)
 }
 
 func (s *Server) handleTurn(w http.ResponseWriter, r *http.Request, api string) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
-		return // the program has gone
+		return // the client closed the connection
 	}
 	req, err := parseRequest(api, body)
 	if err != nil {
@@ -197,7 +196,7 @@ func writeError(w http.ResponseWriter, api string, a Answer) {
 		w.Header().Set("Retry-After", fmt.Sprint(int(a.RetryAfter/time.Second)))
 	}
 	w.WriteHeader(a.Status)
-	_ = json.NewEncoder(w).Encode(body) // nobody to tell if the program has gone
+	_ = json.NewEncoder(w).Encode(body) // fails only if the client closed the connection
 }
 
 // stream writes one answer.
@@ -210,7 +209,7 @@ type stream struct {
 	gone  bool
 }
 
-// wait returns when c is closed, or false if the program or the server goes.
+// wait waits until c is closed. It returns false if the client or the server stops first.
 func (o *stream) wait(c <-chan struct{}) bool {
 	select {
 	case <-c:
@@ -229,7 +228,7 @@ func (o *stream) event(kind string, fields map[string]any) {
 	fields["type"] = kind
 	data, err := json.Marshal(fields)
 	if err != nil {
-		panic(fmt.Sprintf("encode %s: %v", kind, err)) // a test's Call.Input is no JSON
+		panic(fmt.Sprintf("encode %s: %v", kind, err)) // Call.Input of the test cannot be encoded as JSON
 	}
 	_, err = fmt.Fprintf(o.w, "event: %s\ndata: %s\n\n", kind, data)
 	if err == nil {
@@ -238,7 +237,7 @@ func (o *stream) event(kind string, fields map[string]any) {
 	o.gone = err != nil
 }
 
-// finish does what comes after the tools, and says whether the answer ends well.
+// finish handles Hang and Cut. It reports whether to complete the answer.
 func (o *stream) finish(a Answer) bool {
 	if a.Hang {
 		o.wait(nil)

@@ -13,9 +13,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func start(t *testing.T, play func(Request) Answer) *Server {
+func start(t *testing.T, answer func(Request) Answer) *Server {
 	t.Helper()
-	s, err := Start(play)
+	s, err := Start(answer)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,14 +37,14 @@ func post(t *testing.T, url, body string) *http.Response {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = resp.Body.Close() }) // read to its end, or given up
+	t.Cleanup(func() { _ = resp.Body.Close() }) // the test has read what it needs
 	return resp
 }
 
 // event is one server-sent event.
 type event map[string]any
 
-// next reads one event; nil at the end.
+// next reads one event. It returns nil at the end of the stream.
 func next(t *testing.T, r *bufio.Reader) event {
 	t.Helper()
 	for {
@@ -77,7 +77,7 @@ func kinds(t *testing.T, resp *http.Response) []string {
 	}
 }
 
-func TestBothInterfacesAnswerAsTheProgramsExpect(t *testing.T) {
+func TestBothAPIsSendTheirEvents(t *testing.T) {
 	s := start(t, func(Request) Answer {
 		return Answer{Reasoning: "hm", Text: []string{"Hello ", "you"}, Calls: []Call{{Name: "look", Input: map[string]string{"at": "it"}}}}
 	})
@@ -99,7 +99,7 @@ func TestBothInterfacesAnswerAsTheProgramsExpect(t *testing.T) {
 	}
 }
 
-func TestWhatWasSaidIsKept(t *testing.T) {
+func TestRequestsAreRecorded(t *testing.T) {
 	s := start(t, func(Request) Answer { return Reply("yes") })
 	post(t, s.URL+"/v1/responses", `{"model":"a","instructions":"be good","tools":[{"name":"shell"},{"type":"web_search"}],"input":[
 		{"type":"message","role":"user","content":[{"type":"input_text","text":"<environment_context>"},{"type":"input_text","text":"one"}]},
@@ -132,7 +132,7 @@ func TestWhatWasSaidIsKept(t *testing.T) {
 	}
 }
 
-func TestAnErrorIsOneOfTheInterface(t *testing.T) {
+func TestErrorsHaveTheFormatOfTheAPI(t *testing.T) {
 	s := start(t, func(Request) Answer { return Answer{Status: 429, RetryAfter: 3 * time.Second} })
 	for path, want := range map[string]string{
 		"/v1/responses": `{"error":{"message":"the fake model answers 429","type":"rate_limit_error"}}` + "\n",
@@ -146,7 +146,7 @@ func TestAnErrorIsOneOfTheInterface(t *testing.T) {
 	}
 }
 
-func TestAnAnswerIsHeldUntilItMayGoOn(t *testing.T) {
+func TestHoldPausesAnAnswer(t *testing.T) {
 	hold := make(chan struct{})
 	s := start(t, func(Request) Answer { return Answer{Text: []string{"slow"}, Hold: hold} })
 	r := bufio.NewReader(post(t, s.URL+"/v1/messages", `{}`).Body)
@@ -158,11 +158,11 @@ func TestAnAnswerIsHeldUntilItMayGoOn(t *testing.T) {
 		last = e
 	}
 	if last["type"] != "message_stop" {
-		t.Errorf("the answer ends with %v", last)
+		t.Errorf("the last event is %v", last)
 	}
 }
 
-func TestAnAnswerHangsUntilTheServerIsClosed(t *testing.T) {
+func TestHangLastsUntilTheServerIsClosed(t *testing.T) {
 	s, err := Start(func(r Request) Answer { return Answer{Text: []string{"and then"}, Hang: true} })
 	if err != nil {
 		t.Fatal(err)
@@ -178,25 +178,25 @@ func TestAnAnswerHangsUntilTheServerIsClosed(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, r := range bodies {
-		if rest, _ := io.ReadAll(r); strings.Contains(string(rest), "data:") { // an error: it was cut
-			t.Errorf("after the hang came %q", rest)
+		if rest, _ := io.ReadAll(r); strings.Contains(string(rest), "data:") { // the error says that the connection was cut
+			t.Errorf("got %q after the hang", rest)
 		}
 	}
 }
 
-func TestWaitSeesTheRequest(t *testing.T) {
+func TestWaitReturnsTheRequests(t *testing.T) {
 	s := start(t, func(Request) Answer { return Answer{Cut: true} })
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := s.Wait(ctx, 1); err == nil {
-		t.Error("nothing was asked, and yet no error")
+		t.Error("Wait returned without an error before any request")
 	}
 	resp := post(t, s.URL+"/v1/responses", `{"model":"m"}`)
 	if got, err := s.Wait(t.Context(), 1); err != nil || len(got) != 1 {
 		t.Errorf("%d requests, %v", len(got), err)
 	}
 	if _, err := io.ReadAll(resp.Body); err == nil {
-		t.Error("the answer ends well, want it cut")
+		t.Error("the answer is complete, want it cut")
 	}
 	post(t, s.URL+"/v1/nonsense", "")
 	if diff := cmp.Diff([]string{"POST /v1/nonsense"}, s.OtherRequests()); diff != "" {

@@ -1,24 +1,24 @@
-// Package filter has the grammar of the parameter q of lists:
+// Package filter implements the query language of the parameter q of lists:
 //
 //	status:failed agent:codex -thread:"nightly build" key:order-*
 //
-// Terms are separated by blanks and all of them must hold. A minus before a
-// term negates it. A star matches any characters, none too. Quotes hold a value
-// with blanks together; in them a backslash makes the next character, also a
-// quote or a star, stand for itself. Letters match exactly.
+// Terms are separated by spaces and must all match. A minus before a term negates
+// it. A star matches any number of characters, including none. Quotes enclose a value
+// with spaces; inside them a backslash escapes the next character, such as a quote or
+// a star. Matching is case-sensitive.
 //
-// A key of text takes a value that stands anywhere in the text:
+// A text key matches a value anywhere in the text:
 //
 //	error:"rate limit"
 //
-// A key of a time takes a day or an RFC 3339 time, a comparison with one, or two
-// that hold a range between them, both included. A day is the whole day, UTC:
+// A time key takes a day or an RFC 3339 time, a comparison with one, or an inclusive
+// range of two. A day is the whole day in UTC:
 //
 //	created:2026-11-01 created:>2026-11-01 finished:<=2026-11-01T08:30:00Z
 //	created:2026-11-01..2026-11-07 finished:"" finished:*
 //
-// So created:>2026-11-01 begins with the 2nd. The last two ask for no time and
-// for any.
+// So created:>2026-11-01 begins with the 2nd. The last two terms match rows without
+// a time and rows with any time.
 package filter
 
 import (
@@ -32,9 +32,8 @@ import (
 	"mailroom"
 )
 
-// Key is a key that a list knows. With Values, a value without a star must be
-// one of them. A Name that ends in ".*" stands for every longer one that begins
-// like it.
+// Key is a key of a list. If Values is set, a value without a star must be one of
+// them. A Name that ends in ".*" matches every key with that prefix.
 type Key struct {
 	Name   string
 	Values []string
@@ -45,9 +44,9 @@ type Key struct {
 type Kind int
 
 const (
-	KindName Kind = iota // as a whole
-	KindText             // a value without a star may stand anywhere in it
-	KindTime             // see the package
+	KindName Kind = iota // the whole value must match
+	KindText             // a value without a star matches anywhere in the text
+	KindTime             // see the package comment
 )
 
 func (k Key) named(name string) bool {
@@ -57,11 +56,11 @@ func (k Key) named(name string) bool {
 	return k.Name == name
 }
 
-// Row gives the present values of the keys of what is matched. Each method is
-// called only for keys of its kind that are asked for.
+// Row returns the values of one row. Each function is called only for keys of its
+// kind that the filter contains.
 type Row struct {
-	Text func(key string) string    // of kind Name and Text
-	Time func(key string) time.Time // of kind Time; zero for none
+	Text func(key string) string    // of KindName and KindText
+	Time func(key string) time.Time // of KindTime; zero: no time
 }
 
 // Filter is a parsed q. The zero Filter matches everything.
@@ -71,15 +70,15 @@ type term struct {
 	key  string
 	kind Kind
 	not  bool
-	// pieces are the literal texts between stars: one piece means no star
+	// pieces are the literal texts between stars; one piece: no star
 	pieces []string
-	span   span // of kind Time
+	span   span // of KindTime
 }
 
-// MaxLength of a q, in bytes: a longer one is no filter that somebody wrote.
+// MaxLength is the longest q that Parse accepts, in bytes.
 const MaxLength = 4096
 
-// Parse reads q. What it cannot read is Invalid, naming the term.
+// Parse parses q. Its error has code invalid and names the term.
 func Parse(q string, keys []Key) (Filter, error) {
 	if len(q) > MaxLength {
 		return Filter{}, refuse(q, fmt.Sprintf("is longer than %d bytes", MaxLength))
@@ -106,7 +105,7 @@ func parseTerm(s string, keys []Key) (term, string, error) {
 	s, t.not = strings.CutPrefix(s, "-")
 	end := strings.IndexFunc(s, func(c rune) bool { return c == ':' || c == '"' || unicode.IsSpace(c) })
 	if end <= 0 || s[end] != ':' {
-		return t, "", refuse(whole, "is no term: write key:value, with one of "+names(keys))
+		return t, "", refuse(whole, "is not a term: write key:value with one of the keys "+names(keys))
 	}
 	t.key = s[:end]
 	i := slices.IndexFunc(keys, func(k Key) bool { return k.named(t.key) })
@@ -129,7 +128,7 @@ func parseTerm(s string, keys []Key) (term, string, error) {
 	return t, rest, nil
 }
 
-// parseValue reads up to the next blank outside of quotes.
+// parseValue reads up to the next space outside quotes.
 func parseValue(s string) (pieces []string, rest string, problem string) {
 	var piece strings.Builder
 	quoted, any := false, false
@@ -149,7 +148,7 @@ func parseValue(s string) (pieces []string, rest string, problem string) {
 			continue
 		case c == '\\' && quoted:
 			if s == "" {
-				return nil, "", `ends in the middle: a quote (") is missing`
+				return nil, "", `has no closing quote (")`
 			}
 			c, n = utf8.DecodeRuneInString(s)
 			s = s[n:]
@@ -159,14 +158,14 @@ func parseValue(s string) (pieces []string, rest string, problem string) {
 	}
 	switch {
 	case quoted:
-		return nil, "", `ends in the middle: a quote (") is missing`
+		return nil, "", `has no closing quote (")`
 	case !any:
-		return nil, "", `has no value; write "" to look for an empty one`
+		return nil, "", `has no value: write "" to match an empty one`
 	}
 	return append(pieces, piece.String()), s, ""
 }
 
-// Match reports whether all terms hold for a row.
+// Match reports whether all terms match a row.
 func (f Filter) Match(r Row) bool {
 	for _, t := range f.terms {
 		good := false
@@ -182,8 +181,8 @@ func (f Filter) Match(r Row) bool {
 	return true
 }
 
-// Exact returns the value that key must have if a term says so without a star
-// and without a minus, so that a store can look for it.
+// Exact returns the value that a term without star and minus requires of key, so that
+// a store can use an index.
 func (f Filter) Exact(key string) (string, bool) {
 	for _, t := range f.terms {
 		if v, ok := t.exact(); ok && t.key == key && !t.not {
@@ -216,7 +215,7 @@ func (t term) match(v string) bool {
 		return false
 	}
 	for _, p := range t.pieces[1 : len(t.pieces)-1] {
-		// the leftmost place leaves the most for the others
+		// the leftmost match leaves the most text for the others
 		if _, rest, ok = strings.Cut(rest, p); !ok {
 			return false
 		}
@@ -224,7 +223,7 @@ func (t term) match(v string) bool {
 	return strings.HasSuffix(rest, last)
 }
 
-// String writes the filter so that Parse reads it again.
+// String returns the filter as a q that Parse accepts.
 func (f Filter) String() string {
 	var b strings.Builder
 	for i, t := range f.terms {

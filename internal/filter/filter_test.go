@@ -93,7 +93,7 @@ func TestMatch(t *testing.T) {
 
 func TestTimesAreDaysInstantsAndRanges(t *testing.T) {
 	for _, tc := range []struct {
-		q    string // of 2026-11-01T12:30:15.25Z
+		q    string // matched against 2026-11-01T12:30:15.25Z
 		want bool
 	}{
 		{"created:2026-11-01", true},
@@ -141,7 +141,7 @@ func TestTimesAreDaysInstantsAndRanges(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoFilterIsInvalidAndNamed(t *testing.T) {
+func TestInvalidFiltersNameTheTerm(t *testing.T) {
 	for _, tc := range []struct{ q, named string }{
 		{"colour:red", `"colour"`},
 		{"-colour:red", `"colour"`},
@@ -182,7 +182,7 @@ func TestWhatIsNoFilterIsInvalidAndNamed(t *testing.T) {
 	}
 }
 
-func TestExactIsWhatAStoreCanLookFor(t *testing.T) {
+func TestExactReturnsRequiredValues(t *testing.T) {
 	for _, tc := range []struct {
 		q, want string
 		ok      bool

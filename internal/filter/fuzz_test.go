@@ -10,9 +10,8 @@ import (
 	"mailroom"
 )
 
-// FuzzParse: a filter that can be read says the same once it is written and read
-// again, twice over, and with a minus the contrary; one that cannot be read is
-// Invalid and says where.
+// FuzzParse checks that a filter matches the same rows after String and Parse, and the
+// other rows with a minus before it. An error must have code invalid and name the place.
 func FuzzParse(f *testing.F) {
 	for _, q := range []string{
 		"", "status:failed -agent:co*x", `thread:"a b" key:"\"\\\*"`, "-", "a:b", "key:\"", "key:*", "key:a*b*", `key:""`,
@@ -53,16 +52,16 @@ func FuzzParse(f *testing.F) {
 		if len(once.terms) == 1 && !once.terms[0].not {
 			contrary, err := Parse("-"+written, keys())
 			if err != nil || contrary.Match(value) == once.Match(value) {
-				t.Errorf("-%s says the same as without the minus (%v)", written, err)
+				t.Errorf("-%s matches the same as without the minus (%v)", written, err)
 			}
 		}
 		if exact, ok := once.Exact("agent"); ok && once.Match(value) && v != exact {
-			t.Errorf("%q matches agent %q although it asks for %q", q, v, exact)
+			t.Errorf("%q matches agent %q although it requires %q", q, v, exact)
 		}
 	})
 }
 
-// modelled says by a regular expression whether a term of text matches.
+// modelled reports by a regular expression whether a text term matches.
 func modelled(t term, r Row) bool {
 	var quoted []string
 	for _, p := range t.pieces {
@@ -75,8 +74,7 @@ func modelled(t term, r Row) bool {
 	return regexp.MustCompile("(?s)"+pattern).MatchString(r.Text(t.key)) != t.not
 }
 
-// FuzzTime: a comparison with an instant holds for exactly the times that it
-// says, whenever that is.
+// FuzzTime checks comparisons with an instant against package time.
 func FuzzTime(f *testing.F) {
 	f.Add("<", int64(1_761_999_015), int64(1_761_999_014), "")
 	f.Add("<=", int64(1_761_999_015), int64(1_761_999_015), ",00")
@@ -85,7 +83,7 @@ func FuzzTime(f *testing.F) {
 	f.Add("", int64(253402300799), int64(253402300799), ".0000000000")
 	f.Fuzz(func(t *testing.T, op string, than, at int64, fraction string) {
 		begin := time.Unix(than, 0).UTC()
-		when := time.Unix(at, 0).UTC() // of a row: since the year 1
+		when := time.Unix(at, 0).UTC() // a row's time, from year 1 on
 		if y := begin.Year(); y < 0 || y > 9999 || when.Before(time.Time{}) || fraction != "" && strings.Trim(fraction[1:], "0") != "" {
 			return
 		}

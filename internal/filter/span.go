@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// span is a part of the time line: from an instant on, and before another if it
-// is bounded. That end may be the zero time: nothing is before it.
+// span is a range of time: from is inclusive and upto, if bounded, exclusive. upto may
+// be the zero time: then the range is empty.
 type span struct {
-	any, none bool // every time, and only the absence of one
+	any, none bool // any: every time; none: only rows without a time
 	from      time.Time
 	bounded   bool
 	upto      time.Time
@@ -24,9 +24,9 @@ func (s span) contains(at time.Time) bool {
 	return s.any || !at.Before(s.from) && (!s.bounded || at.Before(s.upto))
 }
 
-const badTime = `needs a time: 2026-11-01, 2026-11-01T08:30:00Z, one of them behind <, <=, > or >=, or two with .. between them`
+const badTime = `needs a time such as 2026-11-01 or 2026-11-01T08:30:00Z, one after <, <=, > or >=, or two joined by ..`
 
-// parseSpan reads the value of a time key.
+// parseSpan parses the value of a time key.
 func parseSpan(pieces []string) (s span, problem string) {
 	if len(pieces) > 1 {
 		if strings.Join(pieces, "") != "" {
@@ -66,8 +66,8 @@ func parseSpan(pieces []string) (s span, problem string) {
 	return s, badTime
 }
 
-// parseTime returns the span that a day or an instant is. An instant is as long
-// as what is written of it: a second, or less.
+// parseTime parses a day or an instant and returns its range. An instant lasts one
+// unit of its last digit: a second, or less with a fraction.
 func parseTime(v string) (begin, end time.Time, ok bool) {
 	if day, err := time.Parse(time.DateOnly, v); err == nil {
 		return day, day.AddDate(0, 0, 1), true
@@ -77,7 +77,7 @@ func parseTime(v string) (begin, end time.Time, ok bool) {
 		return begin, end, false
 	}
 	length := time.Second
-	if i := strings.IndexAny(v, ".,"); i > 0 { // package time takes both
+	if i := strings.IndexAny(v, ".,"); i > 0 { // package time accepts both
 		for _, c := range v[i+1:] {
 			if c < '0' || c > '9' {
 				break

@@ -24,20 +24,20 @@ import (
 type Dir struct {
 	root *os.Root
 	path string
-	sync func(*os.File) error // how files and the folder reach stable storage
+	sync func(*os.File) error // fsync; replaced in tests
 }
 
 // Open opens the folder at path. A path whose last element is a link is refused:
 // a repository can carry a link that points to any folder of the user. An error
 // for a folder that does not exist is [fs.ErrNotExist].
 func Open(path string) (*Dir, error) {
-	path = filepath.Clean(path) // without the slash at the end, which would follow a link
+	path = filepath.Clean(path) // a trailing slash would follow a link
 	seen, err := os.Lstat(path)
 	switch {
 	case err != nil:
 		return nil, err
 	case seen.Mode()&fs.ModeSymlink != 0:
-		return nil, mailroom.Errorf(mailroom.CodeInvalid, "%s is a link, and a project's links are not followed; replace it with the folder, or name the folder that it leads to", path)
+		return nil, mailroom.Errorf(mailroom.CodeInvalid, "%s is a link, and a project's links are not followed; replace it with the folder, or name its target", path)
 	case !seen.IsDir():
 		return nil, mailroom.Errorf(mailroom.CodeInvalid, "%s is not a folder; move it away", path)
 	}
@@ -104,13 +104,13 @@ func (d *Dir) regular(name string, info fs.FileInfo) error {
 	return mailroom.Errorf(mailroom.CodeInvalid, "%s is %s, not a regular file; remove it", at, kind)
 }
 
-// OpenFile opens a regular file, with flags and permissions as [os.OpenFile] has
-// them. It never waits, as opening a pipe would.
+// OpenFile opens a regular file with the flags and permissions of [os.OpenFile]. It
+// never blocks, as opening a pipe would.
 func (d *Dir) OpenFile(name string, flag int, perm fs.FileMode) (*os.File, fs.FileInfo, error) {
 	if _, err := d.Stat(name); err != nil && (flag&os.O_CREATE == 0 || !errors.Is(err, fs.ErrNotExist)) {
 		return nil, nil, err
 	}
-	// A file that is replaced in between is still inside of the folder.
+	// A file that is replaced after Stat is still inside the folder.
 	file, err := d.root.OpenFile(name, flag|syscall.O_NONBLOCK, perm)
 	if err != nil {
 		return nil, nil, err
@@ -131,7 +131,7 @@ func (d *Dir) Read(name string, max int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer file.Close() // it is only read: nothing can be lost
+	defer file.Close() // opened for reading: nothing can be lost
 	all := bytes.NewBuffer(make([]byte, 0, min(info.Size(), max)+bytes.MinRead))
 	if err := d.ReadInto(all, file, name, max); err != nil {
 		return nil, err
@@ -139,7 +139,7 @@ func (d *Dir) Read(name string, max int64) ([]byte, error) {
 	return all.Bytes(), nil
 }
 
-// ReadInto reads an open file into a buffer, and refuses one of more than max bytes.
+// ReadInto reads an open file into a buffer. A file of more than max bytes is an error.
 func (d *Dir) ReadInto(into *bytes.Buffer, file *os.File, name string, max int64) error {
 	n, err := into.ReadFrom(io.LimitReader(file, max+1))
 	if err != nil {
@@ -152,7 +152,7 @@ func (d *Dir) ReadInto(into *bytes.Buffer, file *os.File, name string, max int64
 }
 
 func (d *Dir) tooLarge(name string, max int64) error {
-	return mailroom.Errorf(mailroom.CodeTooLarge, "%s has more than %d bytes, the most that is read; make it smaller", filepath.Join(d.path, name), max)
+	return mailroom.Errorf(mailroom.CodeTooLarge, "%s is larger than %d bytes; make it smaller", filepath.Join(d.path, name), max)
 }
 
 // Create writes a file that does not exist yet. An error for one that exists is
@@ -174,13 +174,13 @@ func (d *Dir) Append(name string, text []byte, max int64) error {
 		return err
 	}
 	if info.Size()+int64(len(text)) > max {
-		return errors.Join(mailroom.Errorf(mailroom.CodeTooLarge, "%s would have more than %d bytes; move it away", filepath.Join(d.path, name), max), file.Close())
+		return errors.Join(mailroom.Errorf(mailroom.CodeTooLarge, "%s would exceed %d bytes; move it away", filepath.Join(d.path, name), max), file.Close())
 	}
 	_, err = file.Write(text)
 	return errors.Join(err, file.Sync(), file.Close())
 }
 
-// fileIgnore is read by git; it follows no link there either.
+// fileIgnore is the file that git reads. Git does not follow a link there either.
 const fileIgnore = ".gitignore"
 
 // Ignore makes git ignore files of the folder: it adds the patterns that the
@@ -219,10 +219,10 @@ func (d *Dir) Sync() error {
 	return errors.Join(d.sync(dir), dir.Close())
 }
 
-// Path is where a file of the folder is.
+// Path returns the path of a file in the folder.
 func (d *Dir) Path(name string) string { return filepath.Join(d.path, name) }
 
-// removeIfExists removes a file, if there is one.
+// removeIfExists removes a file if it exists.
 func (d *Dir) removeIfExists(name string) error {
 	if err := d.root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove %s: %w", name, err)

@@ -15,51 +15,51 @@ import (
 )
 
 const (
-	lockRetry = 2 * time.Millisecond // between two tries to take a lock
-	maxHolder = 4 << 10              // bytes that a holder writes of itself
+	lockRetry = 2 * time.Millisecond // between two attempts to lock
+	maxHolder = 4 << 10              // bytes of a holder's record
 	tmpSuffix = ".tmp"
 )
 
-// Holder says which process holds a lock. What is read of it comes from a file
-// that a repository can carry, so it is for people only.
+// Holder describes the process that holds a lock. It is read from a file that a
+// repository may contain, so it is for display only.
 type Holder struct {
 	PID     int       `json:"pid"`
 	Command string    `json:"command"` // program and command, without arguments
 	Since   time.Time `json:"since"`
-	// Temporary is the file that the holder writes before it puts it in the place of
-	// another one. A holder that was killed leaves it to the next one to remove.
+	// Temporary is the file that the holder writes and then renames. If the holder is
+	// killed, the next one removes it.
 	Temporary string `json:"temporary,omitempty"`
 }
 
-// Known reports whether a holder wrote who it is.
+// Known reports whether the holder recorded its process.
 func (h Holder) Known() bool { return h.PID > 0 && h.Command != "" }
 
-// WaitOptions says how a process waits for a lock. Its zero value waits until the context
-// ends and tells nothing.
+// WaitOptions say how to wait for a lock. The zero value waits until the context ends and
+// does not call OnWait.
 type WaitOptions struct {
-	Command     string        // of this process, for others that wait for it
-	Max         time.Duration // to wait; 0 is without limit
+	Command     string        // of this process, shown to those that wait for it
+	Max         time.Duration // longest wait; 0: no limit
 	NoticeAfter time.Duration // after which Tell is called, once
 	OnWait      func(Holder)  // of the process that is waited for; nil: nothing is told
 }
 
-// LockedError says that another process held a lock for too long.
+// LockedError is returned when another process holds the lock until the wait ends.
 type LockedError struct {
 	Holder Holder
 	Waited time.Duration
-	err    error // of the context, or nil
+	err    error // the context's error, or nil
 }
 
 func (e *LockedError) Error() string {
-	return fmt.Sprintf("it was locked for %s by %s", e.Waited.Round(time.Millisecond), e.Holder)
+	return fmt.Sprintf("locked for %s by %s", e.Waited.Round(time.Millisecond), e.Holder)
 }
 
 func (e *LockedError) Unwrap() error { return e.err }
 
-// String names a holder in messages, in one line.
+// String describes the holder on one line.
 func (h Holder) String() string {
 	if !h.Known() {
-		return "a process that did not say which one it is"
+		return "an unknown process"
 	}
 	return fmt.Sprintf("process %d (%q, since %s)", h.PID, cut(h.Command), h.Since.Local().Format(time.DateTime))
 }
@@ -72,18 +72,17 @@ func cut(text string) string {
 	return text
 }
 
-// Lock is a lock that this process holds. All writes that replace a file of the
-// folder go through it.
+// Lock is a lock that this process holds. It is needed to replace a file of the folder.
 type Lock struct {
 	dir           *Dir
 	file          *os.File
 	temporary     string
-	holderWritten bool // the file says who holds it
+	holderWritten bool // the file contains the Holder
 }
 
 // Lock locks the file name, which it creates if necessary, for files whose
-// temporary names begin with base. It waits for other holders as wait says, and
-// returns a [*LockedError] when that takes too long or ctx ends.
+// temporary names begin with base. It waits for other holders as wait says,
+// and returns a [*LockedError] when that takes too long or ctx ends.
 func (d *Dir) Lock(ctx context.Context, name, base string, wait WaitOptions) (*Lock, error) {
 	q := lockWait{dir: d, name: name, wait: wait, begin: time.Now(), noticed: wait.OnWait == nil}
 	for {
@@ -103,21 +102,21 @@ func (d *Dir) Lock(ctx context.Context, name, base string, wait WaitOptions) (*L
 		}
 		if err = errors.Join(err, file.Close()); err != nil {
 			return nil, err
-		} // else the file was removed or replaced: another process locks the new one
+		} // the file was removed or replaced: lock the new one
 	}
 }
 
-// openLock opens a file to be locked.
+// openLock opens or creates a lock file.
 func (d *Dir) openLock(name string) (*os.File, error) {
-	const everybody = 0o666 // a process that may write the folder may lock it
-	file, _, err := d.OpenFile(name, os.O_RDWR|os.O_CREATE, everybody)
-	if errors.Is(err, fs.ErrPermission) { // the file of another user can be locked, and not written
+	const perm = 0o666 // every process that may write the folder may lock it
+	file, _, err := d.OpenFile(name, os.O_RDWR|os.O_CREATE, perm)
+	if errors.Is(err, fs.ErrPermission) { // another user's file can be locked without write access
 		file, _, err = d.OpenFile(name, os.O_RDONLY, 0)
 	}
 	return file, err
 }
 
-// isCurrent reports whether a name is still that of an open file.
+// isCurrent reports whether name still refers to the open file.
 func (d *Dir) isCurrent(name string, file *os.File) (bool, error) {
 	opened, err := file.Stat()
 	if err != nil {
@@ -173,8 +172,8 @@ func flock(file *os.File) error {
 	}
 }
 
-// writeHolder writes who holds the lock, and removes what a holder that was killed left.
-// A lock file that cannot be written locks all the same.
+// writeHolder records this process in the lock file and removes the temporary file of a
+// killed holder. A lock file that cannot be written still locks.
 func (l *Lock) writeHolder(name, base, command string) error {
 	if left := l.dir.holder(name).Temporary; isTemporary(left, base) {
 		if err := l.dir.removeIfExists(left); err != nil {
@@ -183,7 +182,7 @@ func (l *Lock) writeHolder(name, base, command string) error {
 	}
 	raw, err := json.Marshal(Holder{PID: os.Getpid(), Command: cut(command), Since: time.Now().UTC().Truncate(time.Second), Temporary: l.temporary})
 	if err != nil {
-		return errors.Join(fmt.Errorf("encode the holder of a lock: %w", err), l.Unlock())
+		return errors.Join(fmt.Errorf("encode the lock holder: %w", err), l.Unlock())
 	}
 	if err := l.file.Truncate(0); err == nil {
 		_, err = l.file.WriteAt(raw, 0)
@@ -192,15 +191,15 @@ func (l *Lock) writeHolder(name, base, command string) error {
 	return nil
 }
 
-// isTemporary reports whether a name is one that a lock made for its temporary file.
+// isTemporary reports whether name is a temporary file name that Lock generates.
 func isTemporary(name, base string) bool {
 	middle, ok := strings.CutPrefix(name, base+".")
 	middle, is := strings.CutSuffix(middle, tmpSuffix)
-	other := func(r rune) bool { return (r < 'A' || r > 'Z') && (r < '2' || r > '7') } // of rand.Text
+	other := func(r rune) bool { return (r < 'A' || r > 'Z') && (r < '2' || r > '7') } // not in the alphabet of rand.Text
 	return ok && is && len(middle) == len(rand.Text()) && !strings.ContainsFunc(middle, other)
 }
 
-// holder reads who holds a lock, as far as it wrote that.
+// holder reads the Holder from a lock file. It is zero if the file is unreadable.
 func (d *Dir) holder(name string) (h Holder) {
 	raw, err := d.Read(name, maxHolder)
 	if err != nil || json.Unmarshal(raw, &h) != nil {
@@ -209,18 +208,17 @@ func (d *Dir) holder(name string) (h Holder) {
 	return h
 }
 
-// Unlock ends the lock.
+// Unlock releases the lock.
 func (l *Lock) Unlock() error {
 	if l.holderWritten {
-		_ = l.file.Truncate(0) // it only helps people
+		_ = l.file.Truncate(0) // the record is for display only
 	}
 	return l.file.Close()
 }
 
-// Replace puts a new file in the place of name: it writes a temporary file, syncs
-// it, and renames it. ready, if not nil, is called before the rename, and can stop
-// it. A reader, and a process that comes after a crash, finds the old file or the
-// new one.
+// Replace replaces the file name atomically: it writes a temporary file, syncs it and
+// renames it. ready, if not nil, is called before the rename and can prevent it with
+// an error. Readers see the old file or the new one, also after a crash.
 func (l *Lock) Replace(name string, perm fs.FileMode, write func(io.Writer) error, ready func() error) error {
 	root := l.dir.root
 	file, err := root.OpenFile(l.temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)

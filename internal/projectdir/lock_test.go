@@ -42,52 +42,52 @@ func unlock(t *testing.T, l *Lock) {
 	}
 }
 
-func TestAWaitForALockNamesItsHolderAndEnds(t *testing.T) {
+func TestALockWaitNamesTheHolderAndTimesOut(t *testing.T) {
 	d := open(t)
 	synctest.Test(t, func(t *testing.T) {
 		l := lock(t, d, WaitOptions{Command: "bd update"})
 		since := time.Now()
 		begin := time.Now()
-		var told []time.Duration
+		var notices []time.Duration
 		_, err := d.Lock(t.Context(), "lock", "file", WaitOptions{Max: 30 * time.Second, NoticeAfter: 2 * time.Second, OnWait: func(h Holder) {
 			if h.PID != os.Getpid() || h.Command != "bd update" || !h.Since.Equal(since.Truncate(time.Second)) {
-				t.Errorf("the holder is %+v", h)
+				t.Errorf("holder %+v", h)
 			}
-			told = append(told, time.Since(begin))
+			notices = append(notices, time.Since(begin))
 		}})
 		locked, ok := errors.AsType[*LockedError](err)
 		if !ok || locked.Holder.Command != "bd update" || !strings.Contains(err.Error(), `("bd update", since`) {
-			t.Errorf("it ended with %v", err)
+			t.Errorf("error %v", err)
 		}
 		if took := time.Since(begin); took < 30*time.Second || took > 31*time.Second {
-			t.Errorf("it gave up after %s", took)
+			t.Errorf("waited %s", took)
 		}
-		if len(told) != 1 || told[0] < 2*time.Second || told[0] > 3*time.Second {
-			t.Errorf("it told of the holder after %v", told)
+		if len(notices) != 1 || notices[0] < 2*time.Second || notices[0] > 3*time.Second {
+			t.Errorf("OnWait was called after %v", notices)
 		}
 		unlock(t, l)
 		unlock(t, lock(t, d, WaitOptions{}))
 	})
 }
 
-func TestAWaitForALockEndsWithItsContext(t *testing.T) {
+func TestALockWaitEndsWithItsContext(t *testing.T) {
 	d := open(t)
 	l := lock(t, d, WaitOptions{})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
 	if _, err := d.Lock(ctx, "lock", "file", WaitOptions{}); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("it ended with %v", err)
+		t.Errorf("error %v", err)
 	}
 	unlock(t, l)
 }
 
-func TestALockFileThatIsReplacedIsLockedAsItIsNow(t *testing.T) {
+func TestAReplacedLockFileIsLockedAgain(t *testing.T) {
 	d := open(t)
 	synctest.Test(t, func(t *testing.T) {
 		old := lock(t, d, WaitOptions{})
 		got := make(chan *Lock)
 		go func() { got <- lock(t, d, WaitOptions{}) }()
-		synctest.Wait()                                   // it waits for the old file
+		synctest.Wait()                                   // the goroutine waits for the old file
 		if err := os.Remove(d.Path("lock")); err != nil { // as git clean does
 			t.Fatal(err)
 		}
@@ -95,7 +95,7 @@ func TestALockFileThatIsReplacedIsLockedAsItIsNow(t *testing.T) {
 		unlock(t, old)
 		select {
 		case <-got:
-			t.Fatal("two hold the lock")
+			t.Fatal("two holders at once")
 		case <-time.After(time.Second):
 		}
 		unlock(t, now)
@@ -103,9 +103,9 @@ func TestALockFileThatIsReplacedIsLockedAsItIsNow(t *testing.T) {
 	})
 }
 
-// TestWhatAKilledHolderLeftIsRemoved has a lock file that says which temporary file
-// its holder wrote; a repository can carry one too, so no other name is removed.
-func TestWhatAKilledHolderLeftIsRemoved(t *testing.T) {
+// A lock file names the temporary file of its holder. A repository may contain a lock
+// file, so only names that Lock generates are removed.
+func TestTheTemporaryFileOfAKilledHolderIsRemoved(t *testing.T) {
 	d := open(t)
 	killed := lock(t, d, WaitOptions{Command: "bd update"})
 	raw, err := os.ReadFile(d.Path("lock"))
@@ -120,7 +120,7 @@ func TestWhatAKilledHolderLeftIsRemoved(t *testing.T) {
 			t.Fatal(err)
 		}
 		if name == killed.temporary {
-			killed.holderWritten = false // it unlocks without a word, as a process that ends
+			killed.holderWritten = false // Unlock then leaves the record, as a killed process does
 			unlock(t, killed)
 		}
 		unlock(t, lock(t, d, WaitOptions{}))
@@ -150,7 +150,7 @@ func TestReplaceLeavesNoTemporaryFile(t *testing.T) {
 		t.Errorf("%q, %v", raw, err)
 	}
 	if _, err := d.Read("file", 2); err == nil {
-		t.Error("a file of 3 bytes is not more than 2")
+		t.Error("a file of 3 bytes was read with a limit of 2")
 	}
 	left, err := filepath.Glob(d.Path("*.tmp"))
 	if err != nil || len(left) > 0 {

@@ -35,7 +35,7 @@ func TestAFileIsSyncedBeforeItHasItsNameAndTheFolderAfter(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		raw, _ := os.ReadFile(filepath.Join(path, "data")) // there is none before the rename
+		raw, _ := os.ReadFile(filepath.Join(path, "data")) // missing before the rename
 		synced = append(synced, fmt.Sprintf("folder %t, data %q", info.IsDir(), raw))
 		return f.Sync()
 	}
