@@ -79,7 +79,7 @@ type place struct {
 
 func (b Bench) newPlace(dir string, n int) (*place, error) {
 	p := &place{program: b.Program, dir: dir, issues: n}
-	beads := tracker.Within(filepath.Join(dir, ".beads"))
+	beads := tracker.FolderAt(filepath.Join(dir, ".beads"))
 	if err := beads.Init(); err != nil {
 		return nil, err
 	}

@@ -75,7 +75,7 @@ func (b Bench) crowd(ctx context.Context, p *place, args func(i int) []string, k
 	if c.Took, err = b.together(ctx, p, args); err != nil {
 		return c, err
 	}
-	t, _, err := tracker.Within(filepath.Join(p.dir, ".beads")).Read()
+	t, _, err := tracker.FolderAt(filepath.Join(p.dir, ".beads")).Read()
 	if err != nil {
 		return c, err
 	}
