@@ -232,7 +232,7 @@ func connectionError(err error) error {
 	case 4011:
 		return channel.Fatal(errors.New("the bot is in too many servers for one connection (4011)"))
 	case 4010, 4012, 4013:
-		return channel.Fatal(fmt.Errorf("Discord rejected the connection parameters: %w", err))
+		return channel.Fatal(fmt.Errorf("connection parameters rejected by Discord: %w", err))
 	}
 	return unavailable(err)
 }

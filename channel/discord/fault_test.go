@@ -61,7 +61,7 @@ func TestUnacknowledgedHeartbeatEndsTheConnection(t *testing.T) {
 	fx.waitTexts("one")
 	dc.Freeze()
 	s := fx.waitState("not connected", func(s channel.State) bool { return s.LastError != "" })
-	if !strings.Contains(s.LastError, "did not acknowledge") {
+	if !strings.Contains(s.LastError, "heartbeat not acknowledged") {
 		t.Errorf("reason %q", s.LastError)
 	}
 	ann.Sends(dev, "two")

@@ -68,8 +68,8 @@ func (e *startLimitError) Error() string {
 
 var (
 	errInvalid   = errors.New("the session is no longer valid")
-	errReconnect = errors.New("Discord requested a reconnect")
-	errZombie    = errors.New("Discord did not acknowledge a heartbeat: the connection is dead")
+	errReconnect = errors.New("reconnect requested by Discord")
+	errZombie    = errors.New("heartbeat not acknowledged by Discord: the connection is dead")
 )
 
 // socket is the WebSocket of one connection.

@@ -68,7 +68,7 @@ func isBefore(a, b string) bool {
 }
 
 // errEventsDropped stands for app_rate_limited, which Slack sends instead of events.
-var errEventsDropped = errors.New("Slack drops events: the app has exceeded its hourly event limit")
+var errEventsDropped = errors.New("events dropped by Slack: the app has exceeded its hourly event limit")
 
 // parseEvent parses the message event in an envelope. ok is false for other events.
 func parseEvent(payload json.RawMessage) (m message, ok bool, err error) {

@@ -224,7 +224,7 @@ func TestDisabledSocketModeFails(t *testing.T) {
 	fx.waitConnected()
 	sl.Disconnect("link_disabled")
 	s := fx.waitState("failed", func(s channel.State) bool { return s.Condition == channel.ConditionFailed })
-	if !strings.Contains(s.Reason, "Socket Mode is disabled") {
+	if !strings.Contains(s.Reason, "Socket Mode disabled") {
 		t.Errorf("reason %q", s.Reason)
 	}
 }

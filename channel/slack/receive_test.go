@@ -167,7 +167,7 @@ func TestMessagesNotFromPeopleAreIgnored(t *testing.T) {
 	if got := fx.waitEvents(1); got[0].Text != "good" || !strings.Contains(fx.logs.String(), "unreadable envelope skipped") {
 		t.Errorf("recorded %+v", got)
 	}
-	if s := fx.runner.State(); !strings.Contains(s.LastError, "Slack drops events") {
+	if s := fx.runner.State(); !strings.Contains(s.LastError, "events dropped by Slack") {
 		t.Errorf("dropped events are not reported: %+v", s)
 	}
 }

@@ -53,7 +53,7 @@ func (c *connection) replaceSocket(s *socket) (old *socket) {
 func (in *receiver) onDisconnect(ctx context.Context, a socketEvent) error {
 	switch {
 	case a.Reason == "link_disabled":
-		return channel.Fatal(errors.New("Socket Mode is disabled: enable it for the app at https://api.slack.com/apps"))
+		return channel.Fatal(errors.New("the app has Socket Mode disabled: enable it at https://api.slack.com/apps"))
 	case a.socket != in.currentSocket():
 		return nil
 	case a.Reason != "warning" && a.Reason != "refresh_requested":
