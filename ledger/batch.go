@@ -61,26 +61,38 @@ func (n *batchLoad) admit(o *op) bool {
 // operations is followed by one without if others are queued, so a small operation waits for one
 // large batch at most.
 func (l *Ledger) nextBatch(now time.Time) (ops, claims []*op) {
+	ops = l.dequeue()
+	for _, o := range ops {
+		if o.onBatch != nil {
+			o.onBatch()
+		}
+	}
+	l.refreshCapacity()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(ops) > 0 || !l.nextDue(now).After(now) {
+		claims, l.claims = splitReady(l.claims)
+	}
+	for _, o := range claims {
+		o.inBatch = true
+	}
+	return ops, claims
+}
+
+// dequeue returns the operations of the next batch, in the order in which they are applied.
+func (l *Ledger) dequeue() (ops []*op) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	slices.SortStableFunc(l.queue, func(a, b *op) int { return cmp.Compare(a.queueRank(), b.queueRank()) })
 	if ops = l.gatherBatch(l.wasLarge); len(ops) == 0 {
 		ops = l.gatherBatch(false)
 	}
-	l.inFlight = ops
 	slices.SortStableFunc(ops, func(a, b *op) int { return cmp.Compare(a.rank, b.rank) })
 	for _, o := range ops {
-		if o.onBatch != nil {
-			o.onBatch()
-		}
-	}
-	if l.refreshCapacity(); len(ops) > 0 || !l.nextDue(now).After(now) {
-		claims, l.claims = l.readyClaims()
-	}
-	for _, o := range append(slices.Clone(ops), claims...) {
 		o.inBatch = true
 	}
-	return ops, claims
+	l.inFlight = ops
+	return ops
 }
 
 // gatherBatch moves operations from the queue into a batch. The caller holds mu.
@@ -142,9 +154,9 @@ func (l *Ledger) nextDue(now time.Time) time.Time {
 }
 
 func (l *Ledger) idleTime(now time.Time) time.Duration {
+	l.refreshCapacity()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.refreshCapacity()
 	return max(l.nextDue(now).Sub(now), 0)
 }
 

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Claimer is a worker that is subscribed to due runs. The committer calls its methods: they must be
-// fast and must not call the ledger.
+// Claimer is a worker that is subscribed to due runs. The committer calls its methods, without
+// holding a lock: they must be fast and must not wait for the ledger.
 type Claimer interface {
 	// Capacity returns the worker's free capacity and the number of the round that may use it. It
 	// is called at the start of each batch; a worker without slots is skipped. Wait is ignored.
@@ -73,27 +73,41 @@ func (l *Ledger) requeueClaim(o *op) bool {
 	return !o.abandoned
 }
 
-// readyClaims splits the standing claims into those with free capacity and the others. The caller
-// holds mu.
-func (l *Ledger) readyClaims() (hungry, others []*op) {
-	for _, o := range l.claims {
+// splitReady splits standing claims into those with free capacity and the others.
+func splitReady(claims []*op) (ready, others []*op) {
+	for _, o := range claims {
 		if len(o.claim.capacities()) > 0 {
-			hungry = append(hungry, o)
+			ready = append(ready, o)
 		} else {
 			others = append(others, o)
 		}
 	}
-	return hungry, others
+	return ready, others
 }
 
-// refreshCapacity updates the claims with the current capacity of their claimers. The caller holds
-// mu.
+// refreshCapacity updates the standing claims with the current capacity of their claimers. It asks
+// them without holding mu; a subscription that ends in the meantime waits for its answer.
 func (l *Ledger) refreshCapacity() {
+	l.mu.Lock()
+	var asked []*op
 	for _, o := range l.claims {
 		if o.claimer != nil {
-			*o.claim = o.claimer.Capacity()
-			o.claim.Wait = true
-			o.workers = []string{o.claim.Worker}
+			o.inBatch = true
+			asked = append(asked, o)
+		}
+	}
+	l.mu.Unlock()
+	for _, o := range asked {
+		*o.claim = o.claimer.Capacity()
+		o.claim.Wait = true
+		o.workers = []string{o.claim.Worker}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, o := range asked {
+		if o.inBatch = false; o.abandoned {
+			l.claims = without(l.claims, o)
+			o.done <- nil
 		}
 	}
 }

@@ -146,7 +146,7 @@ type op struct {
 	// apply runs the transitions. It runs again if the batch does.
 	apply func(b *batch) error
 	// onBatch is called when the operation enters a batch, before the claimers are asked for
-	// capacity. The caller holds mu.
+	// capacity.
 	onBatch func()
 
 	// Owned by Ledger.mu.

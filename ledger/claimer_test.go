@@ -14,7 +14,7 @@ import (
 	"mailroom/store/storetest"
 )
 
-// testClaimer is a worker with some room, that keeps what it takes.
+// testClaimer is a worker that records its assignments.
 type testClaimer struct {
 	mu    sync.Mutex
 	free  int
@@ -40,7 +40,7 @@ func (k *testClaimer) Assign(asked ledger.ClaimRequest, work []ledger.Assignment
 	}
 }
 
-// drain returns what it took since the last call, by thread, and makes room.
+// drain returns the threads assigned since the last call and adds capacity.
 func (k *testClaimer) drain(room int) []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -52,7 +52,7 @@ func (k *testClaimer) drain(room int) []string {
 	return threads
 }
 
-// subscribe lets a taker stand until the test, or ctx, ends.
+// subscribe subscribes a claimer until the test, or ctx, ends.
 func subscribe(ctx context.Context, d *fixture, k *testClaimer) (end func() error) {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan error, 1)
@@ -119,6 +119,49 @@ func TestAClaimerThatHasGoneIsNotServed(t *testing.T) {
 		d.submit(text("a", "hello"))
 		wantEqual(t, "taken", k.drain(0), []string{})
 		wantEqual(t, "still to be claimed", len(d.claim("w", 1)), 1)
+	})
+}
+
+// slowClaimer is a claimer whose Capacity waits for a signal.
+type slowClaimer struct {
+	testClaimer
+	asked, answer chan struct{}
+}
+
+func (k *slowClaimer) Capacity() ledger.ClaimRequest {
+	k.asked <- struct{}{}
+	<-k.answer
+	return k.testClaimer.Capacity()
+}
+
+func TestTheCommitterHoldsNoLockWhileAClaimerAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := open(t, nil, ledger.Options{})
+		k := &slowClaimer{asked: make(chan struct{}), answer: make(chan struct{})}
+		standing, end := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- d.Subscribe(standing, k) }()
+		<-k.asked
+		ctx, cancel := context.WithCancel(t.Context())
+		submitted := make(chan error, 1)
+		go func() {
+			_, err := d.Submit(ctx, text("a", "hello"))
+			submitted <- err
+		}()
+		synctest.Wait()
+		cancel()
+		wantEqual(t, "a submit that its caller gives up", errors.Is(<-submitted, context.Canceled), true)
+		end()
+		synctest.Wait()
+		select {
+		case err := <-ended:
+			t.Errorf("the subscription ended before its claimer had answered: %v", err)
+		default:
+		}
+		k.answer <- struct{}{}
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
 	})
 }
 
