@@ -15,51 +15,51 @@ import (
 	"mailroom/tracker"
 )
 
-// Bench says what to measure. All of it is bounded: a run ends by itself.
+// Bench configures the measurement.
 type Bench struct {
-	Program []string // how bd is called; its arguments follow
-	Dir     string   // a tracker's folder is made in it, and removed; "" is the system's for temporary files
-	Sizes   []int    // trackers of so many issues
-	Rounds  int      // how often each command runs on each of them
-	Crowd   int      // processes at once, for the parallel part
-	Import  int      // issues of the file that is imported
-	Tell    func(format string, args ...any)
+	Program []string // the command line of bd, without a subcommand
+	Dir     string   // parent of the temporary trackers; "": the system's temporary folder
+	Sizes   []int    // numbers of issues of the trackers
+	Rounds  int      // runs of each command on each tracker
+	Crowd   int      // number of parallel processes
+	Import  int      // number of issues to import
+	Logf    func(format string, args ...any)
 }
 
-// Report is what was measured.
+// Report contains the results.
 type Report struct {
 	Commands []Row   `json:"commands"`
 	Crowds   []Crowd `json:"parallel"`
-	Grown    []File  `json:"files"` // of the trackers, but for issues.jsonl
+	Grown    []File  `json:"files"` // of the tracker folders, without issues.jsonl
 }
 
-// File is one that a tracker's folder has at the end.
+// File is a file in a tracker's folder at the end.
 type File struct {
 	Issues int    `json:"issues"`
 	Name   string `json:"name"`
 	Size   int64  `json:"size"` // bytes
 }
 
-// Run measures. The folder it works in is gone when it returns.
+// Run measures in a temporary folder, which it removes.
 func (b Bench) Run(ctx context.Context) (report Report, err error) {
 	dir, err := os.MkdirTemp(b.Dir, "bd-bench-*")
 	if err != nil {
-		return report, fmt.Errorf("make a folder to measure in: %w", err)
+		return report, fmt.Errorf("create the benchmark folder: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	var places []*place
+	var fixtures []*fixture
 	for _, n := range b.Sizes {
-		p, err := b.newPlace(filepath.Join(dir, fmt.Sprintf("of-%d", n)), n)
+		p, err := b.newFixture(filepath.Join(dir, fmt.Sprintf("of-%d", n)), n)
 		if err != nil {
 			return report, err
 		}
-		places = append(places, p)
+		fixtures = append(fixtures, p)
 	}
-	if report.Commands, err = b.commands(ctx, places); err != nil {
+	if report.Commands, err = b.commands(ctx, fixtures); err != nil {
 		return report, err
 	}
-	for _, p := range places {
-		grown, err := p.others()
+	for _, p := range fixtures {
+		grown, err := p.otherFiles()
 		if err != nil {
 			return report, err
 		}
@@ -69,16 +69,16 @@ func (b Bench) Run(ctx context.Context) (report Report, err error) {
 	return report, err
 }
 
-// place is a tracker that is measured.
-type place struct {
+// fixture is a tracker under measurement.
+type fixture struct {
 	program []string
 	dir     string
 	issues  int
-	size    int64 // bytes of its file, at the beginning
+	size    int64 // bytes of its file at the start
 }
 
-func (b Bench) newPlace(dir string, n int) (*place, error) {
-	p := &place{program: b.Program, dir: dir, issues: n}
+func (b Bench) newFixture(dir string, n int) (*fixture, error) {
+	p := &fixture{program: b.Program, dir: dir, issues: n}
 	beads := tracker.FolderAt(filepath.Join(dir, ".beads"))
 	if err := beads.Init(); err != nil {
 		return nil, err
@@ -86,21 +86,21 @@ func (b Bench) newPlace(dir string, n int) (*place, error) {
 	text := Text(n)
 	p.size = int64(len(text))
 	if err := os.WriteFile(beads.File(), []byte(text), 0o644); err != nil {
-		return nil, fmt.Errorf("make a tracker to measure: %w", err)
+		return nil, fmt.Errorf("create a tracker: %w", err)
 	}
 	return p, nil
 }
 
-// others are the files of the folder, but for the one with the issues.
-func (p *place) others() (found []File, err error) {
+// otherFiles returns the files of the folder except issues.jsonl.
+func (p *fixture) otherFiles() (found []File, err error) {
 	entries, err := os.ReadDir(filepath.Join(p.dir, ".beads"))
 	if err != nil {
-		return nil, fmt.Errorf("look at the tracker: %w", err)
+		return nil, fmt.Errorf("list the tracker folder: %w", err)
 	}
 	for _, e := range entries {
 		info, err := e.Info()
 		if err != nil {
-			return nil, fmt.Errorf("look at the tracker: %w", err)
+			return nil, fmt.Errorf("list the tracker folder: %w", err)
 		}
 		if e.Name() != "issues.jsonl" {
 			found = append(found, File{p.issues, e.Name(), info.Size()})
@@ -109,8 +109,8 @@ func (p *place) others() (found []File, err error) {
 	return found, nil
 }
 
-// answer is the beginning of an output. To keep all of a long one would take
-// longer than it takes to be made.
+// answer keeps the beginning of an output. Keeping all of a long one would distort the
+// measurement.
 type answer struct{ text []byte }
 
 func (a *answer) Write(p []byte) (int, error) {
@@ -119,9 +119,9 @@ func (a *answer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// process makes a process of bd in the place. Its output is read, as a caller
-// would.
-func (p *place) process(ctx context.Context, args ...string) (cmd *exec.Cmd, out *answer) {
+// process returns a command that runs bd in the tracker's folder. Its output is read,
+// as a caller would do.
+func (p *fixture) process(ctx context.Context, args ...string) (cmd *exec.Cmd, out *answer) {
 	out = &answer{}
 	all := append(p.program[1:len(p.program):len(p.program)], args...)
 	cmd = exec.CommandContext(ctx, p.program[0], all...)
@@ -130,9 +130,9 @@ func (p *place) process(ctx context.Context, args ...string) (cmd *exec.Cmd, out
 	return cmd, out
 }
 
-// run is how long a whole process of bd takes, from before its start until it is
-// gone and its output was read.
-func (p *place) run(ctx context.Context, args ...string) (time.Duration, string, error) {
+// run runs bd and returns the time from before its start until it has exited and its
+// output is read.
+func (p *fixture) run(ctx context.Context, args ...string) (time.Duration, string, error) {
 	cmd, out := p.process(ctx, args...)
 	begin := time.Now()
 	err := cmd.Run()
@@ -143,9 +143,9 @@ func (p *place) run(ctx context.Context, args ...string) (time.Duration, string,
 	return took, string(out.text), nil
 }
 
-// write is how long the disk takes for what every change of the tracker asks of
-// it: a file written and synced, renamed, and the folder synced.
-func (p *place) write() (took time.Duration, err error) {
+// write measures the disk operations of every change of the tracker: write and sync a
+// file, rename it, sync the folder.
+func (p *fixture) write() (took time.Duration, err error) {
 	file := filepath.Join(p.dir, "bare")
 	text := bytes.Repeat([]byte{'x'}, int(p.size))
 	begin := time.Now()
@@ -165,8 +165,8 @@ func (p *place) write() (took time.Duration, err error) {
 	return time.Since(begin), nil
 }
 
-// start is how long any process takes that does nothing.
-func (p *place) start(ctx context.Context) (time.Duration, error) {
+// start measures a process that does nothing.
+func (p *fixture) start(ctx context.Context) (time.Duration, error) {
 	cmd := exec.CommandContext(ctx, "true")
 	cmd.Stdout, cmd.Stderr = io.Discard, io.Discard
 	begin := time.Now()

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Row is what one command took on one tracker.
+// Row has the times of one command on one tracker.
 type Row struct {
 	Command string  `json:"command"`
 	Issues  int     `json:"issues"`
@@ -19,27 +19,27 @@ type Row struct {
 	Least   float64 `json:"least_ms"` // of whole processes
 	Median  float64 `json:"median_ms"`
 	P95     float64 `json:"p95_ms"`
-	Disk    float64 `json:"disk_ms"` // median of a bare write of that size, 0: the command writes nothing
+	Disk    float64 `json:"disk_ms"` // median of a bare write of that size; 0: the command does not write
 }
 
-// round is what commands are made for.
+// round has the arguments of the commands of one round.
 type round struct {
 	n       int    // counts from 0
-	issue   string // one of the tracker, another in each round
-	on      string // another one, that it does not depend on
-	created string // what the round's create has made
-	file    string // one line to import
+	issue   string // an existing issue, a different one each round
+	on      string // another issue, without a dependency between them
+	created string // the issue that create made in this round
+	file    string // file to import, one line
 }
 
-// command is one that is measured.
+// command is a command to measure.
 type command struct {
 	name   string
 	writes bool
 	args   func(r *round) []string
 }
 
-// commands are all of bd's, each as it is mostly used. A round leaves the tracker
-// about as it was.
+// commands returns all commands of bd with typical arguments. A round leaves the
+// tracker nearly unchanged.
 func commands() []command {
 	fixed := func(line string) command {
 		return command{line, false, func(*round) []string { return strings.Fields(line) }}
@@ -78,7 +78,7 @@ func commands() []command {
 	}
 }
 
-// prefix is what the ids begin with in a round.
+// prefix returns the prefix of the ids in round n.
 func prefix(n int) string {
 	if n%2 == 1 {
 		return "other"
@@ -86,17 +86,17 @@ func prefix(n int) string {
 	return "bench"
 }
 
-// commands runs all commands on all places, in turn, so that what moves on the
-// machine meanwhile meets all of them.
-func (b Bench) commands(ctx context.Context, places []*place) ([]Row, error) {
+// commands runs all commands on all trackers, in turn, so that other load on the machine
+// affects all of them alike.
+func (b Bench) commands(ctx context.Context, fixtures []*fixture) ([]Row, error) {
 	all := commands()
-	took := map[*place][][]time.Duration{}
-	disk, bare := map[*place][]time.Duration{}, []time.Duration{}
-	for _, p := range places {
+	took := map[*fixture][][]time.Duration{}
+	disk, bare := map[*fixture][]time.Duration{}, []time.Duration{}
+	for _, p := range fixtures {
 		took[p] = make([][]time.Duration, len(all))
 	}
 	for n := range b.Rounds {
-		for _, p := range places {
+		for _, p := range fixtures {
 			times, err := p.round(ctx, n, all)
 			if err != nil {
 				return nil, err
@@ -114,15 +114,15 @@ func (b Bench) commands(ctx context.Context, places []*place) ([]Row, error) {
 			}
 			bare = append(bare, d)
 		}
-		b.Tell("round %d of %d", n+1, b.Rounds)
+		b.Logf("round %d of %d", n+1, b.Rounds)
 	}
-	rows := []Row{row("(a process that does nothing)", &place{}, bare)}
-	for _, p := range places {
+	rows := []Row{row("(a process that does nothing)", &fixture{}, bare)}
+	for _, p := range fixtures {
 		rows = append(rows, row("(a bare write of the file, synced)", p, disk[p]))
 		for i, c := range all {
 			r := row(c.name, p, took[p][i])
 			if c.writes {
-				r.Disk = middle(disk[p])
+				r.Disk = median(disk[p])
 			}
 			rows = append(rows, r)
 		}
@@ -131,12 +131,12 @@ func (b Bench) commands(ctx context.Context, places []*place) ([]Row, error) {
 }
 
 // round runs each command once.
-func (p *place) round(ctx context.Context, n int, all []command) (took []time.Duration, err error) {
+func (p *fixture) round(ctx context.Context, n int, all []command) (took []time.Duration, err error) {
 	id := func(i int) string { return strings.Replace(ID(i%p.issues), prefix(0), prefix(n), 1) }
 	r := &round{n: n, issue: id(11 + 13*n), on: id(12 + 17*n), file: filepath.Join(p.dir, "one.jsonl")}
 	line := strings.Replace(strings.SplitAfterN(Text(1), "\n", 2)[0], ID(0), fmt.Sprintf("extra-%d", n), 1)
 	if err := os.WriteFile(r.file, []byte(line), 0o644); err != nil {
-		return nil, fmt.Errorf("make a file to import: %w", err)
+		return nil, fmt.Errorf("write a file to import: %w", err)
 	}
 	for _, c := range all {
 		d, out, err := p.run(ctx, c.args(r)...)
@@ -146,7 +146,7 @@ func (p *place) round(ctx context.Context, n int, all []command) (took []time.Du
 		if c.name == "create" {
 			var made struct{ ID string }
 			if err := json.Unmarshal([]byte(out), &made); err != nil {
-				return nil, fmt.Errorf("read the answer of create: %w", err)
+				return nil, fmt.Errorf("parse the output of create: %w", err)
 			}
 			r.created = made.ID
 		}
@@ -155,16 +155,16 @@ func (p *place) round(ctx context.Context, n int, all []command) (took []time.Du
 	return took, nil
 }
 
-func row(name string, p *place, took []time.Duration) Row {
+func row(name string, p *fixture, took []time.Duration) Row {
 	slices.Sort(took)
-	return Row{Command: name, Issues: p.issues, Size: p.size, Least: share(took, 0), Median: middle(took), P95: share(took, 95)}
+	return Row{Command: name, Issues: p.issues, Size: p.size, Least: percentile(took, 0), Median: median(took), P95: percentile(took, 95)}
 }
 
-// middle is the median, in milliseconds.
-func middle(took []time.Duration) float64 { return share(slices.Sorted(slices.Values(took)), 50) }
+// median returns the median in milliseconds.
+func median(took []time.Duration) float64 { return percentile(slices.Sorted(slices.Values(took)), 50) }
 
-// share is what so many of a hundred sorted times are not above, in milliseconds.
-func share(took []time.Duration, percent int) float64 {
+// percentile returns a percentile of sorted times in milliseconds.
+func percentile(took []time.Duration, percent int) float64 {
 	if len(took) == 0 {
 		return 0
 	}

@@ -13,12 +13,12 @@ import (
 	"mailroom/tracker"
 )
 
-// Crowd is what many at once took together.
+// Crowd has the results of many processes at once.
 type Crowd struct {
 	What   string  `json:"what"`
 	Issues int     `json:"issues"` // in the tracker before
 	Took   float64 `json:"took_ms"`
-	Kept   int     `json:"kept"` // changes that are in the file at the end, all that were asked for
+	Kept   int     `json:"kept"` // changes in the file at the end; must be all of them
 	Disk   float64 `json:"disk_ms"`
 	Starts float64 `json:"starts_ms"` // as many processes at once that only print their version
 }
@@ -33,7 +33,7 @@ func (b Bench) crowds(ctx context.Context, dir string) (found []Crowd, err error
 		}
 	}
 	for _, n := range sizes {
-		p, err := b.newPlace(filepath.Join(dir, fmt.Sprintf("crowd-%d", n)), n)
+		p, err := b.newFixture(filepath.Join(dir, fmt.Sprintf("crowd-%d", n)), n)
 		if err != nil {
 			return nil, err
 		}
@@ -54,15 +54,15 @@ func (b Bench) crowds(ctx context.Context, dir string) (found []Crowd, err error
 			c.What = fmt.Sprintf("%d %s at once", b.Crowd, part.what)
 			found = append(found, c)
 		}
-		b.Tell("%d at once on %d issues", b.Crowd, n)
+		b.Logf("%d at once on %d issues", b.Crowd, n)
 	}
-	c, err := b.imported(ctx, filepath.Join(dir, "import"))
+	c, err := b.measureImport(ctx, filepath.Join(dir, "import"))
 	return append(found, c), err
 }
 
-func (b Bench) crowd(ctx context.Context, p *place, args func(i int) []string, kept func(*tracker.Issue) bool) (c Crowd, err error) {
+func (b Bench) crowd(ctx context.Context, p *fixture, args func(i int) []string, kept func(*tracker.Issue) bool) (c Crowd, err error) {
 	c.Issues = p.issues
-	if c.Starts, err = b.together(ctx, p, func(int) []string { return []string{"version"} }); err != nil {
+	if c.Starts, err = b.runParallel(ctx, p, func(int) []string { return []string{"version"} }); err != nil {
 		return c, err
 	}
 	for range b.Crowd {
@@ -72,7 +72,7 @@ func (b Bench) crowd(ctx context.Context, p *place, args func(i int) []string, k
 		}
 		c.Disk += float64(d.Microseconds()) / 1000
 	}
-	if c.Took, err = b.together(ctx, p, args); err != nil {
+	if c.Took, err = b.runParallel(ctx, p, args); err != nil {
 		return c, err
 	}
 	t, _, err := tracker.FolderAt(filepath.Join(p.dir, ".beads")).Read()
@@ -85,14 +85,14 @@ func (b Bench) crowd(ctx context.Context, p *place, args func(i int) []string, k
 		}
 	}
 	if c.Kept != b.Crowd {
-		err = fmt.Errorf("%d of %d changes were kept: bd has lost some", c.Kept, b.Crowd)
+		err = fmt.Errorf("%d of %d changes were kept: bd lost some", c.Kept, b.Crowd)
 	}
 	return c, err
 }
 
-// together runs a crowd of processes, and returns how many milliseconds all of
-// them took from the first start to the last end.
-func (b Bench) together(ctx context.Context, p *place, args func(i int) []string) (float64, error) {
+// runParallel runs the processes in parallel and returns the milliseconds from the first
+// start to the last exit.
+func (b Bench) runParallel(ctx context.Context, p *fixture, args func(i int) []string) (float64, error) {
 	failed := make([]error, b.Crowd)
 	var group sync.WaitGroup
 	begin := time.Now()
@@ -103,16 +103,16 @@ func (b Bench) together(ctx context.Context, p *place, args func(i int) []string
 	return float64(time.Since(begin).Microseconds()) / 1000, errors.Join(failed...)
 }
 
-// imported measures a large import into an empty tracker.
-func (b Bench) imported(ctx context.Context, dir string) (Crowd, error) {
+// measureImport measures a large import into an empty tracker.
+func (b Bench) measureImport(ctx context.Context, dir string) (Crowd, error) {
 	c := Crowd{What: fmt.Sprintf("import of %d issues", b.Import)}
-	p, err := b.newPlace(dir, 0)
+	p, err := b.newFixture(dir, 0)
 	if err != nil {
 		return c, err
 	}
 	text := Text(b.Import)
 	if err := os.WriteFile(filepath.Join(dir, "many.jsonl"), []byte(text), 0o644); err != nil {
-		return c, fmt.Errorf("make a file to import: %w", err)
+		return c, fmt.Errorf("write a file to import: %w", err)
 	}
 	took, _, err := p.run(ctx, "import", "-i", "many.jsonl")
 	if err != nil {
@@ -121,10 +121,10 @@ func (b Bench) imported(ctx context.Context, dir string) (Crowd, error) {
 	c.Took = float64(took.Microseconds()) / 1000
 	file, err := os.ReadFile(filepath.Join(dir, ".beads", "issues.jsonl"))
 	if err != nil {
-		return c, fmt.Errorf("look at what was imported: %w", err)
+		return c, fmt.Errorf("read the imported issues: %w", err)
 	}
 	if c.Kept = strings.Count(string(file), "\n"); string(file) != text {
-		return c, fmt.Errorf("%d of %d issues were imported, or not as they were", c.Kept, b.Import)
+		return c, fmt.Errorf("%d of %d issues were imported, or some changed", c.Kept, b.Import)
 	}
 	p.size = int64(len(text))
 	d, err := p.write()
@@ -132,6 +132,6 @@ func (b Bench) imported(ctx context.Context, dir string) (Crowd, error) {
 	if err != nil {
 		return c, err
 	}
-	c.Starts, err = Bench{Crowd: 1, Program: b.Program}.together(ctx, p, func(int) []string { return []string{"version"} })
+	c.Starts, err = Bench{Crowd: 1, Program: b.Program}.runParallel(ctx, p, func(int) []string { return []string{"version"} })
 	return c, err
 }

@@ -1,6 +1,5 @@
-// Command bd measures the tracker's command as its users meet it: whole processes,
-// one after the other, and beside them what the disk and the start of a process cost
-// in the same run.
+// Command bd measures bd as users run it, as whole processes one after the other. The
+// same run measures the cost of a disk write and of a process start for comparison.
 package main
 
 import (
@@ -37,18 +36,18 @@ func main() {
 
 // run measures the program that args name and prints the report to out.
 func run(ctx context.Context, args []string, out, progress io.Writer) error {
-	b := Bench{Tell: func(format string, args ...any) { fmt.Fprintf(progress, format+"\n", args...) }}
+	b := Bench{Logf: func(format string, args ...any) { fmt.Fprintf(progress, format+"\n", args...) }}
 	flags := flag.NewFlagSet("bench-bd", flag.ContinueOnError)
 	flags.SetOutput(progress)
 	flags.Usage = func() {
 		fmt.Fprintln(progress, "usage: bench-bd [flags] PROGRAM [ARG…], such as bench-bd bin/bd")
 		flags.PrintDefaults()
 	}
-	flags.IntVar(&b.Rounds, "rounds", 15, "how often each command runs on each tracker")
-	issues := flags.String("issues", "1000,10000", "sizes of the trackers, with commas")
-	flags.IntVar(&b.Crowd, "crowd", 50, "processes at once")
-	flags.IntVar(&b.Import, "import", 5000, "issues of the file that is imported")
-	flags.StringVar(&b.Dir, "data", "", "folder on the disk to measure (default: the one for temporary files)")
+	flags.IntVar(&b.Rounds, "rounds", 15, "runs of each command on each tracker")
+	issues := flags.String("issues", "1000,10000", "sizes of the trackers, comma-separated")
+	flags.IntVar(&b.Crowd, "crowd", 50, "number of parallel processes")
+	flags.IntVar(&b.Import, "import", 5000, "number of issues to import")
+	flags.StringVar(&b.Dir, "data", "", "folder on the disk to measure (default: the temporary folder)")
 	asJSON := flags.Bool("json", false, "print the report as JSON")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -81,7 +80,7 @@ func sizes(list string) (found []int, err error) {
 	for text := range strings.SplitSeq(list, ",") {
 		n, err := strconv.Atoi(text)
 		if err != nil {
-			return nil, fmt.Errorf("-issues: %q is not a number; use numbers with commas, such as 1000,10000", text)
+			return nil, fmt.Errorf("-issues: %q is not a number; use comma-separated numbers such as 1000,10000", text)
 		}
 		found = append(found, n)
 	}

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// buildBD builds the command that the tree has.
+// buildBD builds bd from this tree.
 func buildBD(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "bd")
@@ -55,7 +55,7 @@ func TestEveryCommandIsMeasuredAndNothingIsLeft(t *testing.T) {
 	}
 }
 
-func TestMeasurementsThatCannotBeMadeAreRefused(t *testing.T) {
+func TestInvalidArgumentsAreRefused(t *testing.T) {
 	for _, x := range []struct {
 		args []string
 		want string

@@ -8,9 +8,9 @@ import (
 	"mailroom/tracker"
 )
 
-// Text is the file of a tracker of n issues, always the same one for an n: six
-// of ten are open, every tenth is an epic with the nine after it as its children,
-// two of three depend on an earlier one, one of four was talked about.
+// Text returns the file of a tracker with n issues, always the same for the same n: six
+// of ten are open, every tenth is an epic with the next nine as its children, two of
+// three depend on an earlier one, one of four has a comment.
 func Text(n int) string {
 	begin := time.Date(2026, 1, 1, 8, 0, 0, 123456789, time.UTC)
 	var out strings.Builder
@@ -18,7 +18,7 @@ func Text(n int) string {
 	for i := range n {
 		at := begin.Add(time.Duration(i) * time.Minute)
 		it := &tracker.Issue{
-			ID: ID(i), Title: fmt.Sprintf("Issue number %d: what is to be done about it", i),
+			ID: ID(i), Title: fmt.Sprintf("Issue number %d: what to do about it", i),
 			Description: strings.Repeat(fmt.Sprintf("What was seen of %d, what \"should\" be there, and how to see it again.\n", i), 3),
 			Status:      []tracker.Status{tracker.StatusOpen, tracker.StatusClosed, tracker.StatusOpen, tracker.StatusInProgress, tracker.StatusOpen}[i%5],
 			Priority:    i % 5, Type: []string{"task", "bug", "feature", "chore"}[i%4], CreatedAt: at, UpdatedAt: at.Add(time.Hour),
@@ -47,5 +47,5 @@ func Text(n int) string {
 	return out.String()
 }
 
-// ID is that of an issue of [Text].
+// ID returns the id of the i-th issue of [Text].
 func ID(i int) string { return fmt.Sprintf("bench-%05d", i) }

@@ -45,7 +45,7 @@ func needsRedis() error {
 	return err
 }
 
-func (p *asynqPeer) open(ctx context.Context, dir string, slots int, h heard) error {
+func (p *asynqPeer) open(ctx context.Context, dir string, slots int, h observer) error {
 	bin, err := redisBinary()
 	if err != nil {
 		return err
@@ -59,7 +59,7 @@ func (p *asynqPeer) open(ctx context.Context, dir string, slots int, h heard) er
 	}
 	at := asynq.RedisClientOpt{Network: "unix", Addr: socket, PoolSize: asynqPool}
 	p.client, p.inspector = asynq.NewClient(at), asynq.NewInspector(at)
-	// Its own pool: the server's waits must not take the producers' connections.
+	// A pool of its own: the server's blocking calls must not use the producers' connections.
 	p.server = asynq.NewServer(at, asynq.Config{
 		Concurrency: slots, TaskCheckInterval: asynqCheck, LogLevel: asynq.FatalLevel, ShutdownTimeout: 10 * time.Second,
 	})
@@ -74,7 +74,7 @@ func (p *asynqPeer) open(ctx context.Context, dir string, slots int, h heard) er
 	}))
 }
 
-// ping says whether a Redis answers.
+// ping checks that Redis answers.
 func ping(ctx context.Context, socket string) (err error) {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)
 	if err != nil {

@@ -1,11 +1,11 @@
-// Command peers runs the same work on Mailroom and on other durable queues, in
-// turn on one machine and one disk, and prints how they compare.
+// Command peers compares Mailroom with other durable queues under the same load, in
+// turn on one machine and one disk.
 //
-// The work: 64 producers hand in one small piece of work at a time and wait for
-// the answer; a handler that does nothing gets it; its end is recorded. Every
-// queue is set so that what it acknowledges has been synced to the disk. Bulk
-// inserts, which some peers offer, are not used: agents' messages come singly.
+// The load: 64 producers each submit one small job at a time and wait for the
+// acknowledgement; a handler that does nothing receives it; its completion is recorded.
+// Every queue is configured to sync a job to disk before it acknowledges it. Bulk inserts
+// are not used, because agents' messages arrive one at a time.
 //
-// The folder bench is a module of its own, so that what the peers need stays out of
-// Mailroom's. This command imports nothing of Mailroom.
+// The folder bench is a separate module, so Mailroom's own module does not depend on the
+// peers. This command imports nothing of Mailroom.
 package main

@@ -17,8 +17,8 @@ import (
 	_ "modernc.org/sqlite" // the driver "sqlite", the one that Mailroom uses
 )
 
-// sqliteDB opens a SQLite file as both peers that use one want it: WAL, each
-// commit synced, one connection, because SQLite has one writer anyway.
+// sqliteDB opens a SQLite file for the two peers that use one: WAL, each commit synced,
+// and one connection, because SQLite has only one writer.
 func sqliteDB(dir string) (*sql.DB, error) {
 	path := filepath.Join(dir, "peer.db")
 	db, err := sql.Open("sqlite", "file:"+path+"?_txlock=immediate&_pragma=busy_timeout(5000)&_pragma=journal_mode(wal)&_pragma=synchronous(full)&_pragma=cache_size(-65536)")
@@ -29,8 +29,8 @@ func sqliteDB(dir string) (*sql.DB, error) {
 	return db, nil
 }
 
-// goqitePeer is goqite on SQLite. Its receivers are loops over Receive and
-// Delete, which is what its own runner does beside renewing time-outs.
+// goqitePeer is goqite on SQLite. Its receivers loop over Receive and Delete, as its own
+// runner does, but do not extend timeouts.
 type goqitePeer struct {
 	db        *sql.DB
 	queue     *goqite.Queue
@@ -50,12 +50,11 @@ func (*goqitePeer) settings() string {
 	return fmt.Sprintf("SQLite WAL, synchronous=FULL, one connection (as it advises); %d receivers that poll each %s when there is nothing", goqiteReceivers, goqitePoll)
 }
 
-// goqiteSchema reads the table that goqite's queue needs from its module, where
-// it is a file for its users to copy.
+// goqiteSchema reads the schema of goqite's table from its module.
 func goqiteSchema(ctx context.Context) (string, error) {
 	dir, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "maragu.dev/goqite").Output()
 	if err != nil {
-		return "", fmt.Errorf("find the module of goqite (start this in bench/peers, with go in PATH): %w", err)
+		return "", fmt.Errorf("find the module of goqite (run this in bench/peers, with go in PATH): %w", err)
 	}
 	schema, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), "schema_sqlite.sql"))
 	if err != nil {
@@ -64,7 +63,7 @@ func goqiteSchema(ctx context.Context) (string, error) {
 	return string(schema), nil
 }
 
-func (p *goqitePeer) open(ctx context.Context, dir string, _ int, h heard) (err error) {
+func (p *goqitePeer) open(ctx context.Context, dir string, _ int, h observer) (err error) {
 	if p.db, err = sqliteDB(dir); err != nil {
 		return err
 	}
@@ -89,8 +88,8 @@ func (p *goqitePeer) open(ctx context.Context, dir string, _ int, h heard) (err 
 	return nil
 }
 
-// receive works until it fails, which it does when ctx ends.
-func (p *goqitePeer) receive(ctx context.Context, h heard) error {
+// receive handles messages until an error, such as the end of ctx.
+func (p *goqitePeer) receive(ctx context.Context, h observer) error {
 	for {
 		m, err := p.queue.ReceiveAndWait(ctx, goqitePoll)
 		if err != nil {
@@ -122,9 +121,9 @@ func (p *goqitePeer) recorded(ctx context.Context) (int64, error) {
 		return 0, err
 	}
 	if left > 0 {
-		return 0, fmt.Errorf("%d messages are left", left)
+		return 0, fmt.Errorf("%d messages remain", left)
 	}
-	return -1, nil // what is done is deleted
+	return -1, nil // goqite deletes completed messages
 }
 
 func (p *goqitePeer) close() error {

@@ -33,7 +33,7 @@ func (*jetStream) settings() string {
 	return fmt.Sprintf("server in the process, file storage, sync_interval always, work queue, explicit acknowledgement that the server confirms (DoubleAck), %d connections; each producer waits for the answer to its publish", natsConnections)
 }
 
-func (p *jetStream) open(ctx context.Context, dir string, slots int, h heard) (err error) {
+func (p *jetStream) open(ctx context.Context, dir string, slots int, h observer) (err error) {
 	p.server, err = server.NewServer(&server.Options{
 		JetStream: true, StoreDir: dir, SyncAlways: true, Host: "127.0.0.1", Port: server.RANDOM_PORT,
 		NoLog: true, NoSigs: true, DisableJetStreamBanner: true,
@@ -78,8 +78,8 @@ func (p *jetStream) open(ctx context.Context, dir string, slots int, h heard) (e
 	return nil
 }
 
-// handle takes messages until the connection closes.
-func (p *jetStream) handle(ctx context.Context, messages jetstream.MessagesContext, h heard) {
+// handle handles messages until the connection closes.
+func (p *jetStream) handle(ctx context.Context, messages jetstream.MessagesContext, h observer) {
 	err := func() error {
 		for {
 			m, err := messages.Next()

@@ -11,49 +11,46 @@ import (
 	"time"
 )
 
-// peer is a queue that is measured. open, submit and close come from one
-// goroutine, from many, and from one.
+// peer is a queue under measurement. submit is called concurrently, the other methods
+// from one goroutine.
 type peer interface {
-	// open starts everything in dir, with slots handlers at a time. heard
-	// must be told of each piece of work, by its number.
-	open(ctx context.Context, dir string, slots int, heard heard) error
-	// submit hands in one piece of work. When it returns nil the work must be
-	// on the disk.
+	// open starts the queue in dir with slots concurrent handlers. It must call
+	// the functions of observer for each job.
+	open(ctx context.Context, dir string, slots int, observer observer) error
+	// submit submits one job. The job must be on disk when submit returns nil.
 	submit(ctx context.Context, work work) error
-	// recorded counts the work whose end is recorded, by looking where it is
-	// recorded, or returns -1 if there is nothing to look at. It is called
-	// when all has ended.
+	// recorded returns the number of recorded completions, as stored by the
+	// queue, or -1 if it stores none. It is called when all jobs have ended.
 	recorded(ctx context.Context) (int64, error)
 	close() error
 }
 
-// work is one piece of it.
+// work is one job.
 type work struct {
 	Number int64  `json:"number"`
 	Thread string `json:"thread"`
 	Text   string `json:"text"`
 }
 
-// heard is told when a handler begins a piece of work, and when its end is
-// recorded.
-type heard struct{ started, done func(number int64) }
+// observer is called when a handler starts a job and when its completion is recorded.
+type observer struct{ started, done func(number int64) }
 
-// load is what is asked of every contender.
+// load is the load of every contender.
 type load struct {
 	producers int
 	slots     int
-	rate      int // submits a second; 0: as many as go
+	rate      int // submits per second; 0: as many as possible
 	warmup    time.Duration
 	last      time.Duration
 }
 
-// The same bound and the same threads as in mailroom bench.
+// The same values as in mailroom bench.
 const (
 	outstanding = 1_000
 	threads     = 10_000
 )
 
-// figures are what one round of one contender gave. Times are milliseconds.
+// figures are the results of one contender in one round. Times are milliseconds.
 type figures struct {
 	RunsPerSecond float64 `json:"runs_per_second"`
 	SubmitP50     float64 `json:"submit_p50_ms"`
@@ -67,11 +64,11 @@ type driver struct {
 	load
 	peer peer
 	made time.Time
-	room chan struct{} // one for each piece of work that has not ended
+	room chan struct{} // one token for each job that has not ended
 
 	next, submitted, ended atomic.Int64
 	recording              atomic.Bool
-	marks                  []atomic.Int64 // when each was submitted, since made, in ns; by number in turn
+	marks                  []atomic.Int64 // submit times in ns since made, indexed by number modulo the length
 
 	mu              sync.Mutex
 	submits, starts []time.Duration // owned by mu
@@ -83,7 +80,7 @@ func measure(ctx context.Context, p peer, l load, dir string) (f figures, err er
 		load: l, peer: p, made: time.Now(),
 		room: make(chan struct{}, outstanding), marks: make([]atomic.Int64, 64*outstanding),
 	}
-	if err := p.open(ctx, dir, l.slots, heard{started: d.started, done: d.done}); err != nil {
+	if err := p.open(ctx, dir, l.slots, observer{started: d.started, done: d.done}); err != nil {
 		return f, errors.Join(err, p.close())
 	}
 	defer func() { err = errors.Join(err, p.close()) }()
@@ -129,8 +126,8 @@ func (d *driver) run(ctx context.Context) (f figures, err error) {
 	d.recording.Store(false)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	f.SubmitP50, f.SubmitP99 = middleAndTail(d.submits)
-	f.StartP50, f.StartP99 = middleAndTail(d.starts)
+	f.SubmitP50, f.SubmitP99 = percentiles(d.submits)
+	f.StartP50, f.StartP99 = percentiles(d.starts)
 	return f, nil
 }
 
@@ -149,7 +146,7 @@ func (d *driver) submit(ctx context.Context) error {
 		Number: n, Thread: "bench-" + strconv.FormatInt(n%threads, 10),
 		Text: "What is the answer to question " + strconv.FormatInt(n, 10) + "?",
 	}
-	// Not ctx: what began is waited for, so that all is counted.
+	// Not ctx: a submit that has begun must end, so that every job is counted.
 	if err := d.peer.submit(context.WithoutCancel(ctx), w); err != nil {
 		return fmt.Errorf("submit %d: %w", n, err)
 	}
@@ -176,9 +173,9 @@ func (d *driver) done(int64) {
 	<-d.room
 }
 
-// drain waits until all has ended, and looks whether it is recorded.
+// drain waits until all jobs have ended and checks that their completions are recorded.
 func (d *driver) drain(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, time.Minute, errors.New("not all of the work has ended within a minute"))
+	ctx, cancel := context.WithTimeoutCause(ctx, time.Minute, errors.New("not all jobs ended within a minute"))
 	defer cancel()
 	for range cap(d.room) {
 		select {
@@ -187,19 +184,19 @@ func (d *driver) drain(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 	}
-	// What tells of an end may be a little ahead of the record.
+	// The notice of a completion may be a little ahead of the record.
 	for {
 		n, err := d.peer.recorded(ctx)
 		if err != nil || n < 0 || n == d.submitted.Load() {
 			return err
 		}
 		if until(ctx, time.Now().Add(10*time.Millisecond)) != nil {
-			return fmt.Errorf("%d pieces of work were handed in, but the ends of %d are recorded", d.submitted.Load(), n)
+			return fmt.Errorf("%d jobs were submitted, but %d completions are recorded", d.submitted.Load(), n)
 		}
 	}
 }
 
-// until waits for a time, and fails when ctx ends before.
+// until waits until the time at. It returns the cause of ctx if that ends first.
 func until(ctx context.Context, at time.Time) error {
 	timer := time.NewTimer(time.Until(at))
 	defer timer.Stop()
@@ -211,8 +208,8 @@ func until(ctx context.Context, at time.Time) error {
 	}
 }
 
-// middleAndTail are the median and the 99th percentile, in milliseconds.
-func middleAndTail(times []time.Duration) (p50, p99 float64) {
+// percentiles returns the median and the 99th percentile in milliseconds.
+func percentiles(times []time.Duration) (p50, p99 float64) {
 	if len(times) == 0 {
 		return 0, 0
 	}

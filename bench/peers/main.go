@@ -16,32 +16,34 @@ import (
 	"time"
 )
 
-// contender is somebody who is measured.
+// contender is a queue to compare, Mailroom included.
 type contender struct {
 	name     string
 	settings string
-	needs    func() error // says what is missing on this machine; nil: nothing can be
+	needs    func() error // returns what this machine lacks; nil: no requirements
 	measure  func(ctx context.Context, l load, dir string) (figures, error)
 }
 
-// mailroom is the name that all others are compared with.
+// mailroom is the contender that the others are compared with.
 const mailroom = "mailroom"
 
 func contenders(program string) []contender {
 	all := []contender{{
-		name: mailroom, settings: "bin/mailroom bench, in a process of its own: the echo agent at no pace, with log, claim and reply of each run; SQLite WAL, synchronous=FULL",
-		measure: func(ctx context.Context, l load, dir string) (figures, error) { return ours(ctx, program, l, dir) },
+		name: mailroom, settings: "bin/mailroom bench, in a process of its own: the echo agent without delay, with log, claim and reply of each run; SQLite WAL, synchronous=FULL",
+		measure: func(ctx context.Context, l load, dir string) (figures, error) {
+			return measureMailroom(ctx, program, l, dir)
+		},
 	}}
 	for _, p := range []struct {
 		name  string
-		make  func() described
+		make  func() namedPeer
 		needs func() error
 	}{
-		{"river-postgres", func() described { return &riverPostgres{} }, needsPostgres},
-		{"river-sqlite", func() described { return &riverSQLite{} }, nil},
-		{"asynq", func() described { return &asynqPeer{} }, needsRedis},
-		{"goqite", func() described { return &goqitePeer{} }, nil},
-		{"jetstream", func() described { return &jetStream{} }, nil},
+		{"river-postgres", func() namedPeer { return &riverPostgres{} }, needsPostgres},
+		{"river-sqlite", func() namedPeer { return &riverSQLite{} }, nil},
+		{"asynq", func() namedPeer { return &asynqPeer{} }, needsRedis},
+		{"goqite", func() namedPeer { return &goqitePeer{} }, nil},
+		{"jetstream", func() namedPeer { return &jetStream{} }, nil},
 	} {
 		all = append(all, contender{name: p.name, settings: p.make().settings(), needs: p.needs, measure: func(ctx context.Context, l load, dir string) (figures, error) {
 			return measure(ctx, p.make(), l, dir)
@@ -50,8 +52,8 @@ func contenders(program string) []contender {
 	return all
 }
 
-// described is a peer that says how it is set.
-type described = interface {
+// namedPeer is a peer that describes its settings.
+type namedPeer = interface {
 	peer
 	settings() string
 }
@@ -77,17 +79,17 @@ func run(ctx context.Context, args []string) error {
 	l := load{}
 	flags := flag.NewFlagSet("peers", flag.ContinueOnError)
 	program := flags.String("mailroom", "bin/mailroom", "the built program")
-	rounds := flags.Int("rounds", 3, "how often each is measured, in turn")
-	only := flags.String("only", "", "names of those that are measured, with commas (default: all)")
-	data := flags.String("data", "", "folder on the disk that is meant (default: the system's for temporary files)")
+	rounds := flags.Int("rounds", 3, "rounds for each contender")
+	only := flags.String("only", "", "contenders to measure, comma-separated (default: all)")
+	data := flags.String("data", "", "folder on the disk to measure (default: the temporary folder)")
 	asJSON := flags.Bool("json", false, "print every round as JSON")
-	flags.DurationVar(&l.last, "for", 10*time.Second, "how long each is measured, after a warm-up")
-	flags.IntVar(&l.rate, "rate", 0, "submits a second, 100 or 1000 (default: as many as go)")
+	flags.DurationVar(&l.last, "for", 10*time.Second, "duration of each measurement, after a warm-up")
+	flags.IntVar(&l.rate, "rate", 0, "submits per second, 100 or 1000 (default: as many as possible)")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	if flags.NArg() > 0 || *rounds < 1 || l.last < time.Second || l.rate < 0 {
-		return errors.New("there are no arguments; -rounds is 1 or more, -for 1s or more, -rate 0 or more: see -help")
+		return errors.New("invalid arguments: give flags only; -rounds is 1 or more, -for 1s or more, -rate 0 or more: see -help")
 	}
 	l.producers, l.slots, l.warmup = 64, 128, min(l.last/5, 3*time.Second)
 	chosen, err := choose(contenders(*program), *only)
@@ -102,7 +104,7 @@ func run(ctx context.Context, args []string) error {
 			return fmt.Errorf("%s cannot be measured: %w; or leave it out with -only", c.name, err)
 		}
 	}
-	results, err := rounded(ctx, chosen, l, *rounds, *data)
+	results, err := measureRounds(ctx, chosen, l, *rounds, *data)
 	if err != nil {
 		return err
 	}
@@ -112,7 +114,7 @@ func run(ctx context.Context, args []string) error {
 	return printTable(os.Stdout, chosen, results)
 }
 
-// choose picks by name; ours is always among them.
+// choose selects contenders by name. Mailroom is always included.
 func choose(all []contender, only string) ([]contender, error) {
 	if only == "" {
 		return all, nil
@@ -125,7 +127,7 @@ func choose(all []contender, only string) ([]contender, error) {
 			for _, c := range all {
 				names = append(names, c.name)
 			}
-			return nil, fmt.Errorf("nobody is called %q: choose of %s", name, strings.Join(names, ", "))
+			return nil, fmt.Errorf("unknown contender %q: use one of %s", name, strings.Join(names, ", "))
 		}
 		if i > 0 {
 			chosen = append(chosen, all[i])
@@ -134,9 +136,9 @@ func choose(all []contender, only string) ([]contender, error) {
 	return chosen, nil
 }
 
-// rounded measures all in turn, so that what the machine does beside meets all
-// of them. Each round begins with another one.
-func rounded(ctx context.Context, chosen []contender, l load, rounds int, data string) (_ map[string][]figures, err error) {
+// measureRounds measures the contenders in turn, so that other load on the machine affects all
+// alike. Each round begins with a different contender.
+func measureRounds(ctx context.Context, chosen []contender, l load, rounds int, data string) (_ map[string][]figures, err error) {
 	folder, err := os.MkdirTemp(data, "peers-*")
 	if err != nil {
 		return nil, err

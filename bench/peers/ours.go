@@ -11,21 +11,20 @@ import (
 	"time"
 )
 
-// ours measures Mailroom in a process of its own, which makes its load the same
-// way.
-func ours(ctx context.Context, program string, l load, dir string) (figures, error) {
+// measureMailroom measures Mailroom in a process of its own, which generates the same load.
+func measureMailroom(ctx context.Context, program string, l load, dir string) (figures, error) {
 	part := "runs"
 	if l.rate > 0 {
 		part = "latency"
 	}
 	cmd := exec.CommandContext(ctx, program, "bench", part, "--for", l.last.String(), "--data", dir, "-o", "json",
 		"--producers", strconv.Itoa(l.producers), "--slots", strconv.Itoa(l.slots))
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // it removes what it made
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // so that it removes its files
 	cmd.WaitDelay = 10 * time.Second
 	out, err := cmd.Output()
 	if err != nil {
 		if exit, ok := err.(*exec.ExitError); ok {
-			_, _ = os.Stderr.Write(exit.Stderr) // it says why; that it cannot be shown changes nothing
+			_, _ = os.Stderr.Write(exit.Stderr) // best effort: the error is returned anyway
 		}
 		return figures{}, fmt.Errorf("run %s bench: %w", program, err)
 	}
@@ -44,7 +43,7 @@ func ours(ctx context.Context, program string, l load, dir string) (figures, err
 		Latency []measured `json:"latency"`
 	}
 	if err := json.Unmarshal(out, &result); err != nil {
-		return figures{}, fmt.Errorf("read what %s bench measured: %w", program, err)
+		return figures{}, fmt.Errorf("parse the results of %s bench: %w", program, err)
 	}
 	for _, m := range append(result.Latency, result.Runs) {
 		if m.Rate == l.rate && m.RunsPerSecond > 0 {
@@ -54,5 +53,5 @@ func ours(ctx context.Context, program string, l load, dir string) (figures, err
 			}, nil
 		}
 	}
-	return figures{}, fmt.Errorf("%s bench has no figures for %d submits a second: it knows 100 and 1000", program, l.rate)
+	return figures{}, fmt.Errorf("%s bench has no results for %d submits per second: use 100 or 1000", program, l.rate)
 }

@@ -10,18 +10,17 @@ import (
 	"time"
 )
 
-// counter is a queue in memory. It loses one piece of work in so many of its
-// records.
+// counter is a queue in memory. It does not record every loses-th completion.
 type counter struct {
-	heard  heard
-	loses  int64 // 0: none
-	record atomic.Int64
-	closed bool
-	fails  error // of submits
+	observer observer
+	loses    int64 // 0: none
+	record   atomic.Int64
+	closed   bool
+	fails    error // of submits
 }
 
-func (c *counter) open(_ context.Context, _ string, _ int, h heard) error {
-	c.heard = h
+func (c *counter) open(_ context.Context, _ string, _ int, h observer) error {
+	c.observer = h
 	return nil
 }
 
@@ -29,11 +28,11 @@ func (c *counter) submit(_ context.Context, w work) error {
 	if c.fails != nil {
 		return c.fails
 	}
-	c.heard.started(w.Number)
+	c.observer.started(w.Number)
 	if c.loses == 0 || w.Number%c.loses != 0 {
 		c.record.Add(1)
 	}
-	c.heard.done(w.Number)
+	c.observer.done(w.Number)
 	return nil
 }
 
@@ -44,7 +43,7 @@ func (c *counter) close() error {
 	return nil
 }
 
-// light is a load that does not keep the tests waiting.
+// light returns a load that is short enough for tests.
 func light() load {
 	return load{producers: 4, slots: 1, rate: 2000, warmup: 10 * time.Millisecond, last: 100 * time.Millisecond}
 }
@@ -65,10 +64,10 @@ func TestLoadIsMeasuredAndThePeerClosed(t *testing.T) {
 
 func TestLostWorkIsNoResult(t *testing.T) {
 	c := &counter{loses: 7}
-	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, errors.New("out of patience"))
+	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, errors.New("test timeout"))
 	defer cancel()
 	if _, err := measure(ctx, c, light(), t.TempDir()); err == nil || !strings.Contains(err.Error(), "are recorded") {
-		t.Errorf("got %v, want that ends are missing", err)
+		t.Errorf("got %v, want an error about missing completions", err)
 	}
 	if !c.closed {
 		t.Error("the peer is still open")
@@ -129,6 +128,6 @@ func TestOursIsAlwaysAmongTheChosen(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	if _, err := choose(all, "kafka"); err == nil || !strings.Contains(err.Error(), `"kafka"`) {
-		t.Errorf("got %v, want that nobody is called so", err)
+		t.Errorf("got %v, want an error about the unknown contender", err)
 	}
 }

@@ -18,11 +18,11 @@ import (
 // postgres is a private cluster that listens on a Unix socket only.
 type postgres struct {
 	*process
-	dir string // of the socket
+	dir string // folder of the socket
 }
 
-// postgresBinaries finds the folder with initdb and postgres: where Debian puts
-// them, which is not in PATH, the newest first, or else in PATH.
+// postgresBinaries returns the folder with initdb and postgres: the newest version in
+// the folders of Debian, which are not in PATH, or else the one in PATH.
 func postgresBinaries() (string, error) {
 	found, err := filepath.Glob("/usr/lib/postgresql/*/bin")
 	if err != nil {
@@ -48,8 +48,8 @@ func needsPostgres() error {
 	return err
 }
 
-// startPostgres makes a cluster in dir and starts it. PostgreSQL refuses to run
-// as root, so then it runs as the user postgres, or nobody.
+// startPostgres creates a cluster in dir and starts it. PostgreSQL refuses to run as
+// root; then it runs as another user, see unprivileged.
 func startPostgres(ctx context.Context, dir string) (_ *postgres, err error) {
 	bin, err := postgresBinaries()
 	if err != nil {
@@ -61,14 +61,14 @@ func startPostgres(ctx context.Context, dir string) (_ *postgres, err error) {
 			return nil, err
 		}
 		if err := errors.Join(os.Chown(dir, int(uid), int(gid)), os.Chmod(filepath.Dir(dir), 0o711)); err != nil {
-			return nil, fmt.Errorf("hand a folder to the user of PostgreSQL: %w", err)
+			return nil, fmt.Errorf("give a folder to the user of PostgreSQL: %w", err)
 		}
 	}
 	data := filepath.Join(dir, "data")
 	initdb := as(exec.CommandContext(ctx, filepath.Join(bin, "initdb"), "-D", data, "-U", "peers", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-instructions"), uid, gid)
 	initdb.Dir = dir
-	if said, err := initdb.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("initdb: %w: %s", err, said)
+	if output, err := initdb.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("initdb: %w: %s", err, output)
 	}
 	args := []string{"-D", data, "-k", dir}
 	for _, setting := range []string{
@@ -95,10 +95,11 @@ func startPostgres(ctx context.Context, dir string) (_ *postgres, err error) {
 
 func (p *postgres) address() string { return "host=" + p.dir + " user=peers dbname=postgres" }
 
-// close is PostgreSQL's fast shutdown.
+// close requests PostgreSQL's fast shutdown.
 func (p *postgres) close() error { return p.process.close(syscall.SIGINT) }
 
-// unprivileged is somebody who may not do much.
+// unprivileged returns the ids of the user postgres or, if there is none, of the user
+// `nobody`.
 func unprivileged() (uid, gid uint32, err error) {
 	for _, name := range []string{"postgres", "nobody"} {
 		u, err := user.Lookup(name)
@@ -114,5 +115,5 @@ func unprivileged() (uid, gid uint32, err error) {
 			return uint32(uid), uint32(gid), nil
 		}
 	}
-	return 0, 0, errors.New("PostgreSQL refuses to run as root, and there is neither a user postgres nor nobody: start this as another user")
+	return 0, 0, errors.New("PostgreSQL refuses to run as root, and neither of the users `postgres` and `nobody` exists: run this as another user")
 }

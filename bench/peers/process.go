@@ -17,23 +17,23 @@ import (
 type process struct {
 	name   string
 	cmd    *exec.Cmd
-	exited chan struct{} // closed when it has ended, with exit set
+	exited chan struct{} // closed after the process has exited and exit is set
 	exit   error
 
-	mu   sync.Mutex
-	said bytes.Buffer // owned by mu
+	mu     sync.Mutex
+	output bytes.Buffer // owned by mu
 }
 
 func (p *process) Write(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.said.Len() > 64<<10 {
-		return len(b), nil // a server that talks on and on has said why by now
+	if p.output.Len() > 64<<10 {
+		return len(b), nil // the beginning of the output is enough to explain an error
 	}
-	return p.said.Write(b)
+	return p.output.Write(b)
 }
 
-// startProcess starts a server, and waits until ready says that it is.
+// startProcess starts a server and waits until ready returns nil.
 func startProcess(ctx context.Context, cmd *exec.Cmd, ready func(context.Context) error) (*process, error) {
 	p := &process{name: cmd.Path, cmd: cmd, exited: make(chan struct{})}
 	cmd.Stdout, cmd.Stderr = p, p
@@ -44,8 +44,8 @@ func startProcess(ctx context.Context, cmd *exec.Cmd, ready func(context.Context
 		p.exit = cmd.Wait()
 		close(p.exited)
 	}()
-	const patience = 30 * time.Second
-	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("%s is not ready after %s", p.name, patience))
+	const timeout = 30 * time.Second
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("%s is not ready after %s", p.name, timeout))
 	defer cancel()
 	for {
 		err := ready(ctx)
@@ -54,7 +54,7 @@ func startProcess(ctx context.Context, cmd *exec.Cmd, ready func(context.Context
 		}
 		select {
 		case <-p.exited:
-			return nil, fmt.Errorf("%s has ended: %w: %s", p.name, p.exit, p.all())
+			return nil, fmt.Errorf("%s exited: %w: %s", p.name, p.exit, p.all())
 		case <-ctx.Done():
 			return nil, errors.Join(context.Cause(ctx), err, p.close(os.Kill))
 		case <-time.After(20 * time.Millisecond):
@@ -65,13 +65,13 @@ func startProcess(ctx context.Context, cmd *exec.Cmd, ready func(context.Context
 func (p *process) all() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return strings.TrimSpace(p.said.String())
+	return strings.TrimSpace(p.output.String())
 }
 
-// close ends it by a signal, and by force if that does not help.
+// close stops the process with a signal, and with KILL if it does not exit in time.
 func (p *process) close(by os.Signal) error {
 	if err := p.cmd.Process.Signal(by); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return fmt.Errorf("end %s: %w", p.name, err)
+		return fmt.Errorf("stop %s: %w", p.name, err)
 	}
 	select {
 	case <-p.exited:
@@ -79,13 +79,13 @@ func (p *process) close(by os.Signal) error {
 	case <-time.After(20 * time.Second):
 	}
 	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return fmt.Errorf("end %s: %w", p.name, err)
+		return fmt.Errorf("stop %s: %w", p.name, err)
 	}
 	<-p.exited
-	return fmt.Errorf("%s did not end by itself: %s", p.name, p.all())
+	return fmt.Errorf("%s did not stop in time and was killed: %s", p.name, p.all())
 }
 
-// as makes a command run as another user, by its ids; 0 leaves it.
+// as makes a command run as another user; uid 0 keeps the current one.
 func as(cmd *exec.Cmd, uid, gid uint32) *exec.Cmd {
 	if uid != 0 {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: gid}}

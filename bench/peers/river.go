@@ -19,17 +19,17 @@ import (
 	"github.com/riverqueue/river/rivertype"
 )
 
-// Kind makes work the arguments of a River job.
+// Kind implements the job arguments of River.
 func (work) Kind() string { return "work" }
 
-// riverClient is River over one driver. T is its transaction.
+// riverClient is River over one driver. T is the transaction type.
 type riverClient[T any] struct {
 	client    *river.Client[T]
 	cancel    func()
 	listening sync.WaitGroup
 }
 
-// idle is the handler that does nothing.
+// idle is a handler that does nothing.
 type idle struct {
 	river.WorkerDefaults[work]
 	started func(int64)
@@ -41,7 +41,7 @@ func (i *idle) Work(_ context.Context, job *river.Job[work]) error {
 }
 
 // start migrates the database and starts a client.
-func (r *riverClient[T]) start(ctx context.Context, driver riverdriver.Driver[T], slots int, poll time.Duration, h heard) error {
+func (r *riverClient[T]) start(ctx context.Context, driver riverdriver.Driver[T], slots int, poll time.Duration, h observer) error {
 	quiet := slog.New(slog.DiscardHandler)
 	migrator, err := rivermigrate.New(driver, &rivermigrate.Config{Logger: quiet})
 	if err != nil {
@@ -61,9 +61,9 @@ func (r *riverClient[T]) start(ctx context.Context, driver riverdriver.Driver[T]
 	if err != nil {
 		return err
 	}
-	// Told of after the completion has been committed.
+	// River sends the event after it has committed the completion.
 	events, cancel := r.client.SubscribeConfig(&river.SubscribeConfig{
-		ChanSize: 10 * outstanding, // more than can end at once: none is dropped
+		ChanSize: 10 * outstanding, // more than can end at once, so no event is dropped
 		Kinds:    []river.EventKind{river.EventKindJobCompleted},
 	})
 	r.cancel = cancel
@@ -75,7 +75,7 @@ func (r *riverClient[T]) start(ctx context.Context, driver riverdriver.Driver[T]
 	return r.client.Start(ctx)
 }
 
-// riverCooldown is the least that River takes.
+// riverCooldown is the smallest value that River accepts.
 const riverCooldown = time.Millisecond
 
 func (r *riverClient[T]) submit(ctx context.Context, w work) error {
@@ -83,7 +83,7 @@ func (r *riverClient[T]) submit(ctx context.Context, w work) error {
 	return err
 }
 
-// stop ends the client, if it was started.
+// stop stops the client if it was started.
 func (r *riverClient[T]) stop() error {
 	if r.client == nil {
 		return nil
@@ -115,7 +115,7 @@ func (*riverPostgres) settings() string {
 	return fmt.Sprintf("fsync and synchronous_commit on, shared_buffers 256MB, max_wal_size 4GB, Unix socket, %d connections; FetchCooldown %s, FetchPollInterval %s (it listens to NOTIFY beside)", riverConnections, riverCooldown, riverPollPostgres)
 }
 
-func (p *riverPostgres) open(ctx context.Context, dir string, slots int, h heard) (err error) {
+func (p *riverPostgres) open(ctx context.Context, dir string, slots int, h observer) (err error) {
 	if p.server, err = startPostgres(ctx, dir); err != nil {
 		return err
 	}
@@ -156,7 +156,7 @@ func (*riverSQLite) settings() string {
 	return fmt.Sprintf("SQLite WAL, synchronous=FULL, one connection (as it advises); FetchCooldown %s, FetchPollInterval %s", riverCooldown, riverPollSQLite)
 }
 
-func (p *riverSQLite) open(ctx context.Context, dir string, slots int, h heard) (err error) {
+func (p *riverSQLite) open(ctx context.Context, dir string, slots int, h observer) (err error) {
 	if p.db, err = sqliteDB(dir); err != nil {
 		return err
 	}

@@ -8,7 +8,7 @@ import (
 	"text/tabwriter"
 )
 
-// printTable prints the medians of all rounds, and how ours compare.
+// printTable prints the medians of all rounds and the ratio of Mailroom to each peer.
 func printTable(w io.Writer, chosen []contender, results map[string][]figures) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	best := 0.0
@@ -53,7 +53,7 @@ func printTable(w io.Writer, chosen []contender, results map[string][]figures) e
 	return nil
 }
 
-// median of an odd number of rounds, else the middle of the two in the middle.
+// median returns the median of a figure over all rounds.
 func median(r []figures, of func(figures) float64) float64 {
 	if len(r) == 0 {
 		return 0

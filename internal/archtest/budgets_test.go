@@ -40,7 +40,7 @@ func checkFunctionSize(f *file) []string {
 	return found
 }
 
-// checkVariables finds package variables that somebody could change.
+// checkVariables finds mutable package variables.
 func checkVariables(f *file) []string {
 	if f.test {
 		return nil
@@ -55,7 +55,7 @@ func checkVariables(f *file) []string {
 			spec := s.(*ast.ValueSpec) // the only kind that a var declaration has
 			for i, name := range spec.Names {
 				if !fixed(spec, i) && !f.excused(name.Pos(), decl.Doc, spec.Doc, spec.Comment) {
-					found = append(found, f.finding(name.Pos(), "package variable %s can be changed", name.Name))
+					found = append(found, f.finding(name.Pos(), "package variable %s is mutable", name.Name))
 				}
 			}
 		}
@@ -63,8 +63,8 @@ func checkVariables(f *file) []string {
 	return found
 }
 
-// fixed reports whether the i-th variable of spec is of a kind that nobody
-// changes: an error to compare with, a compiled regexp, embedded files, or the
+// fixed reports whether the i-th variable of spec is of a kind that code does not
+// change: a sentinel error, a compiled regexp, embedded files, or the
 // assertion that a type implements an interface.
 func fixed(spec *ast.ValueSpec, i int) bool {
 	if spec.Names[i].Name == "_" || selector(spec.Type) == "embed.FS" {
@@ -97,7 +97,7 @@ func selector(e ast.Expr) string {
 	return ""
 }
 
-func TestBudgetsSeeWhatIsTooLarge(t *testing.T) {
+func TestOversizedCodeIsFound(t *testing.T) {
 	long := func(n int) string { return strings.Repeat("\n", n) }
 	for _, e := range []example{
 		{"600 lines", "", "package x" + long(600), 0},
@@ -116,7 +116,7 @@ func TestBudgetsSeeWhatIsTooLarge(t *testing.T) {
 	}
 }
 
-func TestVariablesThatCanBeChangedAreSeen(t *testing.T) {
+func TestMutableVariablesAreFound(t *testing.T) {
 	for _, e := range []example{
 		{"a counter", "", "package x\nvar n int", 1},
 		{"two", "", "package x\nvar (\n a = 1\n b = map[string]int{}\n)", 2},

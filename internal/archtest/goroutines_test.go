@@ -11,8 +11,8 @@ import (
 // guards are the functions of internal/recovery that a goroutine defers first.
 var guards = []string{"recovery.Log", "recovery.Error", "recovery.Handle"}
 
-// unguarded are folders of programs beside the product: drivers and fakes of tests, and measurements. A panic there is a
-// result.
+// unguarded are folders outside the product: test drivers, fakes and benchmarks. A panic there must end the
+// process.
 var unguarded = []string{"torture", "bench", "internal/fakemodel", "cmd/mailroom/internal/bench"}
 
 // checkGoroutines finds goroutines whose panic would end the process: what a go statement, a Go method or an AfterFunc
@@ -26,7 +26,7 @@ func checkGoroutines(f *file) []string {
 	var found []string
 	check := func(at ast.Node, started ast.Expr) {
 		if !guarded(started) && !f.excused(at.Pos()) {
-			found = append(found, f.finding(at.Pos(), "a panic of this goroutine ends the process: begin it with defer recovery.Log, Error or Handle"))
+			found = append(found, f.finding(at.Pos(), "a panic in this goroutine ends the process: begin it with defer recovery.Log, Error or Handle"))
 		}
 	}
 	ast.Inspect(f.ast, func(n ast.Node) bool {
@@ -81,7 +81,7 @@ func opening(e ast.Expr) ast.Stmt {
 	return literal.Body.List[0]
 }
 
-func TestGoroutinesWithoutAGuardAreSeen(t *testing.T) {
+func TestGoroutinesWithoutAGuardAreFound(t *testing.T) {
 	body := func(s string) string { return "package x\nfunc f() {\n" + s + "\n}" }
 	for _, e := range []example{
 		{"a bare one", "bus/x.go", body("go func() { g() }()"), 1},

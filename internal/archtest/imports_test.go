@@ -15,16 +15,16 @@ var floors = map[string]int{
 	"bus":                 1,
 	"store":               1,
 	"doctor":              1,
-	"store/storetest":     2, // for tests: it asks the doctor
+	"store/storetest":     2, // for tests; it runs the doctor
 	"engine":              2,
 	"stream":              2,
 	"agent":               2,
-	"channel":             2, // the seam; its platforms are above it
+	"channel":             2, // the interface that the platforms above implement
 	"channel/poll":        3,
-	"channel/channeltest": 3, // for tests: what every adapter keeps to
-	"channel/chat":        3, // what chat platforms have in common; each of them is above it
-	"channel/tracker":     3, // gives the issues of a tracker to agents
-	"channel/markdown":    3, // how replies look
+	"channel/channeltest": 3, // for tests: the conformance suite of adapters
+	"channel/chat":        3, // shared by the chat platforms above
+	"channel/tracker":     3, // hands issues of a tracker to agents
+	"channel/markdown":    3, // renders replies
 	"channel/discord":     4,
 	"channel/irc":         4,
 	"channel/matrix":      4,
@@ -32,17 +32,17 @@ var floors = map[string]int{
 	"channel/telegram":    4,
 	"channel/webhook":     4,
 	"tracker":             1, // issues in a file
-	"tracker/mail":        2, // what its commands ask and tell a server
+	"tracker/mail":        2, // the mail commands and their server
 	"api":                 1, // the wire types, for server and client
 	"client":              2, // the Go client
 	"clients/js":          2, // the modules of the JavaScript client, embedded
-	"web":                 3, // the pages, beside the server that gets them from cmd
-	"remote":              3, // a server's ledger, for an engine elsewhere
+	"web":                 3, // the pages; cmd passes them to the server
+	"remote":              3, // a server's ledger, for a remote engine
 	"server":              3,
-	"protocol":            3, // faces over the client, beside the server that gets them from cmd
+	"protocol":            3, // protocols over the client; cmd passes them to the server
 	"cmd/mailroom":        5,
 	"cmd/bd":              5,
-	"cmd/internal":        4, // what commands share
+	"cmd/internal":        4, // shared by the commands
 	"bench":               5, // a module of its own: measures bd, and the peers, from outside
 	"torture":             5, // drives the binary, from outside
 }
@@ -50,7 +50,7 @@ var floors = map[string]int{
 // concrete stores are named by commands and tests only.
 var concrete = []string{"store/memory", "store/sqlite", "store/postgres"}
 
-const leaf = -1 // the floor of internal: anybody may use it, it uses only the root and internal/recovery
+const leaf = -1 // the floor of internal: every package may import it; it imports only the root and internal/recovery
 
 // ground is below all floors but the root's rule: it uses the standard library only.
 const ground = "internal/recovery"
@@ -76,7 +76,7 @@ func within(folder, base string) bool {
 
 func checkImports(f *file) []string {
 	if f.test {
-		return nil // tests look at whatever they need
+		return nil // tests may import any package
 	}
 	from := f.folder()
 	at, ok := floor(from)
@@ -109,8 +109,8 @@ func checkImports(f *file) []string {
 	return found
 }
 
-// forbidden says why the code in folder from, on floor at, may not import
-// folder to; "" if it may.
+// forbidden returns why the code in folder from, on floor at, may not import
+// folder to, or "" if it may.
 func forbidden(from string, at int, to string) string {
 	below, ok := floor(to)
 	for _, store := range concrete {
@@ -120,24 +120,24 @@ func forbidden(from string, at int, to string) string {
 	}
 	switch {
 	case !ok:
-		return "it has no floor"
+		return "that folder has no floor"
 	case from == ground:
-		return "it uses the standard library only"
+		return "it may use the standard library only"
 	case to == ground && from != ".":
 		return ""
 	case at == leaf && to != ".":
-		return "what is internal uses only the root and " + ground
+		return "internal packages may use only the root and " + ground
 	case at == leaf, below == leaf:
 		return ""
 	case within(to, from) && from != ".":
-		return "" // its own inner packages
+		return "" // its own subpackages
 	case below >= at:
-		return "arrows point down, from floor " + strconv.Itoa(at) + " not to " + strconv.Itoa(below)
+		return "imports must point down: from floor " + strconv.Itoa(at) + " not to " + strconv.Itoa(below)
 	}
 	return ""
 }
 
-func TestImportRulesSeeWhatIsWrong(t *testing.T) {
+func TestForbiddenImportsAreFound(t *testing.T) {
 	imports := func(target string) string { return "package x\nimport _ \"" + target + "\"\n" }
 	for _, e := range []example{
 		{"root, standard library", "x.go", imports("net/http"), 0},

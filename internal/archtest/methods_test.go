@@ -18,8 +18,8 @@ const (
 	maxAllMethods      = 60 // of a type
 )
 
-// largeTypes have more methods than the budget. A number is what the type may have at
-// most, exported and in all; it only ever shrinks, and a type is not added.
+// largeTypes have more methods than the budget. The numbers are the limits for exported
+// and for all methods. They may only shrink, and no type may be added.
 //
 // archtest: a table, never written.
 var largeTypes = map[string]struct {
@@ -49,12 +49,12 @@ type typeMethods struct {
 	docs     []*ast.CommentGroup
 	isSeam   bool     // an interface
 	own      []string // names of its own methods
-	embedded []string // keys of what it embeds, if that is in the tree
-	foreign  int      // embedded interfaces that are not in the tree: one method each, at least
+	embedded []string // keys of embedded types of the tree
+	foreign  int      // embedded interfaces from outside the tree; each counts as one method
 }
 
-// collectMethods reads all files first, because a type and its methods may be in
-// different ones.
+// collectMethods collects the methods of all files, because a type and its methods may
+// be in different files.
 func collectMethods(files []*file) methods {
 	all := methods{}
 	for _, f := range files {
@@ -77,7 +77,7 @@ func collectMethods(files []*file) methods {
 	return all
 }
 
-// key is different for the test package of a folder.
+// key identifies a type. The external test package of a folder has keys of its own.
 func key(f *file, name string) string { return f.folder() + " " + f.ast.Name.Name + "." + name }
 
 func (all methods) get(key string) *typeMethods {
@@ -166,7 +166,7 @@ func embeddedKey(f *file, e ast.Expr) (string, bool) {
 	return "", false
 }
 
-// names are the methods of a type with those of what it embeds.
+// names returns the methods of a type, including promoted ones.
 func (all methods) names(key string) []string {
 	found, seen := map[string]bool{}, map[string]bool{}
 	var walk func(key string)
@@ -238,12 +238,12 @@ func TestMethodBudgetsHold(t *testing.T) {
 	}
 	for name, large := range largeTypes {
 		if large.why == "" {
-			t.Errorf("largeTypes does not say why %s may be large", name)
+			t.Errorf("largeTypes gives no reason for %s", name)
 		}
 	}
 }
 
-func TestMethodsAreCountedWithTheEmbeddedOnes(t *testing.T) {
+func TestEmbeddedMethodsAreCounted(t *testing.T) {
 	list := func(begin, n int, format string) (s string) {
 		for i := range n {
 			s += fmt.Sprintf(format, begin+i)

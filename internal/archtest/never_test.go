@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// checkNames finds package names that say nothing about what is inside.
+// checkNames finds package names without meaning.
 func checkNames(f *file) []string {
 	vague := []string{
 		"util", "utils", "common", "helper", "helpers", "type", "types", "manager", "managers", "service", "services",
@@ -21,7 +21,7 @@ func checkNames(f *file) []string {
 	return nil
 }
 
-// checkSleep finds tests that hope instead of waiting for the thing itself.
+// checkSleep finds tests that sleep instead of waiting for an event.
 func checkSleep(f *file) []string {
 	if !f.test {
 		return nil
@@ -41,14 +41,14 @@ func checkSleep(f *file) []string {
 	var found []string
 	ast.Inspect(f.ast, func(n ast.Node) bool {
 		if e, ok := n.(*ast.SelectorExpr); ok && selector(e) == clock+".Sleep" {
-			found = append(found, f.finding(e.Pos(), "a test sleeps: wait for the thing itself"))
+			found = append(found, f.finding(e.Pos(), "a test sleeps: wait for the event itself"))
 		}
 		return true
 	})
 	return found
 }
 
-func TestVagueNamesAreSeen(t *testing.T) {
+func TestVagueNamesAreFound(t *testing.T) {
 	for _, e := range []example{
 		{"a thing", "bus/x.go", "package bus", 0},
 		{"its outer tests", "bus/x_test.go", "package bus_test", 0},
@@ -61,7 +61,7 @@ func TestVagueNamesAreSeen(t *testing.T) {
 	}
 }
 
-func TestSleepsAreSeen(t *testing.T) {
+func TestSleepsAreFound(t *testing.T) {
 	sleep := "import \"time\"\nfunc f() { time.Sleep(1) }"
 	for _, e := range []example{
 		{"in a test", "bus/x_test.go", "package x\n" + sleep, 1},

@@ -157,7 +157,7 @@ func TestEachComplaintNamesTestsThatExist(t *testing.T) {
 	}
 }
 
-func TestRowsThatNameNoTestAreSeen(t *testing.T) {
+func TestRowsWithoutATestAreFound(t *testing.T) {
 	known := map[string]bool{"ledger.TestA": true, "channel/chat.FuzzB": true}
 	for _, e := range []struct {
 		name, doc string
@@ -178,7 +178,7 @@ func TestRowsThatNameNoTestAreSeen(t *testing.T) {
 	}
 }
 
-func TestProofsThatDoNotHoldAreSeen(t *testing.T) {
+func TestBrokenProofsAreFound(t *testing.T) {
 	known := map[string]bool{"ledger.TestA": true, "start.txtar": true, "make torture": true, "at text": true}
 	const head = promised + "\n| --- | --- | --- |\n"
 	for _, e := range []struct {

@@ -19,23 +19,23 @@ const module = "mailroom"
 // file is one parsed Go file. Its name is relative to the root of the tree.
 type file struct {
 	name string
-	test bool // it, or its package, is part of tests only
+	test bool // a test file, or a file of a package for tests
 	ast  *ast.File
 	fset *token.FileSet
 }
 
-// folder is where the file is, "." for the root.
+// folder returns the file's folder, "." for the root.
 func (f *file) folder() string { return path.Dir(f.name) }
 
 func (f *file) line(p token.Pos) int { return f.fset.Position(p).Line }
 
-// finding names a place and what is wrong there.
+// finding formats a finding with its position.
 func (f *file) finding(p token.Pos, format string, args ...any) string {
 	return fmt.Sprintf("%s:%d: %s", f.name, f.line(p), fmt.Sprintf(format, args...))
 }
 
-// excused reports whether a comment says why something may break a budget: in
-// its doc, or on the line at which it begins.
+// excused reports whether a comment gives the reason for exceeding a budget, either in
+// the doc comment or on the first line of the declaration.
 func (f *file) excused(at token.Pos, docs ...*ast.CommentGroup) bool {
 	for _, group := range f.ast.Comments {
 		if f.line(group.Pos()) == f.line(at) {
@@ -114,8 +114,8 @@ func tree(t *testing.T) []*file {
 	return files
 }
 
-// TestTheHouseRulesHold checks the whole tree, each rule by its name.
-func TestTheHouseRulesHold(t *testing.T) {
+// TestTheRulesOfTheCodeHold checks the whole tree, each rule by its name.
+func TestTheRulesOfTheCodeHold(t *testing.T) {
 	files := tree(t)
 	for name, check := range map[string]func(*file) []string{
 		"imports point down":                checkImports,
