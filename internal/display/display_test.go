@@ -20,12 +20,12 @@ var update = flag.Bool("update", false, "write the shared cases that JavaScript 
 
 const casesFile = "testdata/cases.json"
 
-// cases is what Go and JavaScript must agree about.
+// cases are the test cases that Go and JavaScript share.
 type cases struct {
-	// Marked are the ranges of code points that become a mark when they are alone.
+	// Marked lists the ranges of code points that become a mark when they stand alone.
 	Marked [][2]string `json:"marked"`
 	Named  []example   `json:"named"`
-	// Random are of characters that the rules name, in any order.
+	// Random has texts of characters that the rules name, in random order.
 	Random []example `json:"random"`
 	Cut    []cutting `json:"cut"`
 }
@@ -43,7 +43,7 @@ type cutting struct {
 	Out string `json:"out"`
 }
 
-// same is an example that stays as it is.
+// same returns an example that rendering does not change.
 func same(name, s string) example { return example{name, s, s, s} }
 
 func named() []example {
@@ -86,7 +86,7 @@ func named() []example {
 	}
 }
 
-// alphabet is what random examples are made of.
+// alphabet has the characters of random examples.
 const alphabet = "aZ1# -.\n\t\r\u202e\u2066\u2069\u200b\u200c\u200d\u200e\u200f\u061c\u00ad\u034f\u2060\ufeff\x1b\x00\u0085\ufe00\ufe0e\ufe0f\u20e3\u0301" +
 	"אבيم\u064bक्स្ក\u17b4กမ\u1820\u180b漢\U000e0100\U000e0041\U000e007f👩🚀🏽❤🇩🏴⟦⟧\U000101ff\u3164\ufffd\ufffe"
 
@@ -101,8 +101,8 @@ func random(r *rand.Rand, letters []rune) string {
 	return b.String()
 }
 
-// shared makes the cases. What they come to is what this package does; the tests below and
-// named say that this is right.
+// shared generates the cases with the output of this package; named and the tests below
+// check that the output is right.
 func shared() cases {
 	c := cases{Named: named(), Marked: marked()}
 	r := rand.New(rand.NewPCG(1, 2))
@@ -250,7 +250,7 @@ func FuzzText(f *testing.F) {
 	})
 }
 
-// always reports whether r is in no rendered text, whatever is beside it.
+// always reports whether rendering marks r in every context.
 func always(r rune) bool {
 	return r < ' ' && r != '\n' && r != '\t' || r >= 0x7f && r <= 0x9f || r == 0xad || r == 0xfeff || r == 0x2060 ||
 		r >= 0x2028 && r <= 0x202e || r >= 0x2066 && r <= 0x2069

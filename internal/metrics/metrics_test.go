@@ -49,7 +49,7 @@ func TestReportedEventsAreCounted(t *testing.T) {
 		`mailroom_operations_total{operation="submit",result="busy"}`:     "1",
 		`mailroom_operations_total{operation="claim",result="withdrawn"}`: "1",
 		`mailroom_operation_seconds_count{operation="submit"}`:            "2",
-		`mailroom_operation_seconds_count{operation="claim"}`:             "", // it stood
+		`mailroom_operation_seconds_count{operation="claim"}`:             "", // unchanged
 		`mailroom_commit_batch_size_sum`:                                  "3",
 		`mailroom_commit_seconds_count`:                                   "1",
 		`mailroom_enqueue_to_start_seconds_sum`:                           "4",

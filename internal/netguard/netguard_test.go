@@ -98,7 +98,7 @@ func TestAnAddressIsOfHTTPSAndTellsNothing(t *testing.T) {
 	}
 }
 
-// server counts the connections that come.
+// server counts its connections.
 func server(t *testing.T) (url string, conns *atomic.Int64) {
 	t.Helper()
 	conns = &atomic.Int64{}
@@ -148,7 +148,7 @@ func TestAProxyOfTheEnvironmentIsNotUsed(t *testing.T) {
 	}
 }
 
-// TestAnAnswerWithALongHeaderIsBrokenOff long before what the standard library allows.
+// The limit of response headers is far below the standard library's default.
 func TestAnAnswerWithALongHeaderIsBrokenOff(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		for range 16 {
@@ -160,7 +160,7 @@ func TestAnAnswerWithALongHeaderIsBrokenOff(t *testing.T) {
 	defer client.CloseIdleConnections()
 	a, err := client.Get(s.URL)
 	if err == nil {
-		_ = a.Body.Close() // it should not be there
+		_ = a.Body.Close() // an unexpected response
 		t.Errorf("a header of 256 KiB is read: %s", a.Status)
 	}
 }

@@ -13,7 +13,7 @@ const stack = "\nmain.work(...)\n\t/src/main.go:7 +0x1d\n"
 func TestACrashReportShowsWhetherARunCausedIt(t *testing.T) {
 	for _, c := range []struct {
 		name, report string
-		want         bool // of no run
+		want         bool // the goroutine worked for no run
 	}{
 		{"nothing", "", false},
 		{"a panic of no run", "panic: broken\n\ngoroutine 7 [running]:" + stack, true},
@@ -37,7 +37,7 @@ func TestACrashReportShowsWhetherARunCausedIt(t *testing.T) {
 	}
 }
 
-// Whatever the text of a panic is, the runtime's line decides, and a part of the line decides nothing.
+// FuzzOutsideRun checks that only the runtime's whole line decides, for any panic text.
 func FuzzOutsideRun(f *testing.F) {
 	f.Add("broken", "r1", 10)
 	f.Add("x\n\ngoroutine 1 [running]:\nmain.main()", "r1", 40)
