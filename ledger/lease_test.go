@@ -338,7 +338,7 @@ func TestTheRowOfADeadWorkerGoesAfterADay(t *testing.T) {
 func TestARunOfAnAgentThatExistsNowhereFailsOnceAfterTheGrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := open(t, nil, ledger.Options{})
-		for _, agent := range []string{"configured", "served", "left", "nobody", "nobody"} {
+		for _, agent := range []string{"configured", "served", "left", "unserved", "unserved"} {
 			in := text("of "+agent, "hello")
 			in.Agent, in.SetAgent = agent, true
 			d.submit(in)
@@ -365,12 +365,12 @@ func TestARunOfAnAgentThatExistsNowhereFailsOnceAfterTheGrace(t *testing.T) {
 		<-time.After(30*time.Second - time.Microsecond)
 		wantEqual(t, "before the grace", failed(), nil)
 		<-time.After(time.Microsecond)
-		wantEqual(t, "after it", failed(), []string{"of nobody"})
-		wantEqual(t, "a second time", failed(), []string{"of nobody", "of nobody"})
+		wantEqual(t, "after it", failed(), []string{"of unserved"})
+		wantEqual(t, "a second time", failed(), []string{"of unserved", "of unserved"})
 		<-time.After(31 * time.Second)
-		wantEqual(t, "of a worker that left", failed(), []string{"of left", "of nobody", "of nobody"})
+		wantEqual(t, "of a worker that left", failed(), []string{"of left", "of unserved", "of unserved"})
 		wantEqual(t, "log", d.kinds("of left"), "message, run.queued, run.failed")
-		wantEqual(t, "due", d.thread("of nobody").Due, mailroom.Due{})
+		wantEqual(t, "due", d.thread("of unserved").Due, mailroom.Due{})
 	})
 }
 

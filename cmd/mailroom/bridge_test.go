@@ -275,7 +275,7 @@ func TestABridgeSaysWhatIsInItsWay(t *testing.T) {
 		{nil, "PLATFORM_URL"},
 		{url, "WORKSPACE_ID"},
 		{append(url, "--workspace", "ws"), "--agent"},
-		{append(url, "--workspace", "ws", "--agent", "nobody"), `unknown agent "nobody": use `},
+		{append(url, "--workspace", "ws", "--agent", "missing"), `unknown agent "missing": use `},
 		{all, "MOLECULE_WORKSPACE_TOKEN"},
 		{append(all, "--token-file", filepath.Join(t.TempDir(), "none")), "no such file"},
 		{append(all, "--interval", "-1s"), "--interval"},
@@ -294,7 +294,7 @@ func TestABridgeSaysWhatIsInItsWay(t *testing.T) {
 }
 
 // TestAChannelOfTheConfigurationIsServed has one that works, and one whose token is
-// missing and stops nobody.
+// missing and blocks nothing.
 func TestAChannelOfTheConfigurationIsServed(t *testing.T) {
 	p := polltest.New(t)
 	secret := filepath.Join(t.TempDir(), "secret")

@@ -176,7 +176,7 @@ func TestAChannelIsResumedByItsOwner(t *testing.T) {
 		t.Errorf("exit code %d: %s", code, talk)
 	}
 	b.waitChannel("mol", api.ChannelConnected)
-	if code, talk := resume("nobody"); code != exitFailed || !strings.Contains(talk, `no channel "nobody"`) {
+	if code, talk := resume("missing"); code != exitFailed || !strings.Contains(talk, `no channel "missing"`) {
 		t.Errorf("exit code %d: %s", code, talk)
 	}
 	b.waitEntries(channel.LogThreadID("mol"), mailroom.KindChannel, 6) // told a moment later

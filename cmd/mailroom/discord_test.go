@@ -98,7 +98,7 @@ func TestAServerThatIsKilledAnswersEachMessageOfDiscord(t *testing.T) {
 		fault discordtest.Fault
 		until func(c *discordFixture)
 		told  int
-		in    []string // that Ann says while nobody is there
+		in    []string // messages of Ann while the server is off
 	}{
 		{
 			when: "after the inbound commit, while the agent runs", more: "test $text != one || test $MAILROOM_ATTEMPT != 1 || cat gate;", told: 2,
@@ -200,7 +200,7 @@ func TestABotOfDiscordInABadWeek(t *testing.T) {
 	}
 }
 
-// TestDiscordIsAddedOnceItsTokenWasTried is what somebody does who begins.
+// TestDiscordIsAddedOnceItsTokenWasTried follows a new user.
 func TestDiscordIsAddedOnceItsTokenWasTried(t *testing.T) {
 	t.Parallel()
 	dc := discordtest.New(t)

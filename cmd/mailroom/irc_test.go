@@ -231,7 +231,7 @@ func TestAConversationOnIRC(t *testing.T) {
 	n.al.Say("#dev", "bot: !status")
 	n.al.WaitMessage("bot", "is idle")
 
-	n.al.Say("#dev", "nobody in particular")
+	n.al.Say("#dev", "no one in particular")
 	n.al.Say("bot", "!status") // in private there is another conversation
 	n.al.WaitMessage("bot", "This conversation has no messages yet.")
 	if got := n.entries(devThread, mailroom.KindQueued); got != 2 {

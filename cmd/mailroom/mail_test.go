@@ -19,7 +19,7 @@ import (
 	"mailroom/tracker"
 )
 
-// bdClone is somebody's copy of a tracker, and bd in processes of its own.
+// bdClone is a user's copy of a tracker, with bd in processes of its own.
 type bdClone struct {
 	t         *testing.T
 	name, dir string

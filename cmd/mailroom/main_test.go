@@ -93,7 +93,7 @@ kind = "exec"
 command = ["sh", "-c", "cat; test $MAILROOM_ATTEMPT != 1 || cat gate"]
 `
 
-// gatedConfig says what it is told, and ends when somebody writes into the gate.
+// gatedConfig has an agent that repeats its input and ends once the test writes into the gate.
 const gatedConfig = `default_agent = "gated"
 [agents.gated]
 kind = "exec"

@@ -31,7 +31,7 @@ func init() {
 	}
 }
 
-// element is somebody with the client library of Element, in a process of its own.
+// element is a user of the client library of Element, in a process of its own.
 type element struct {
 	t  *testing.T
 	in io.Writer
@@ -42,7 +42,7 @@ type element struct {
 	next  int // of those that were not waited for
 }
 
-// seen is what happened, as somebody's program has it.
+// seen is what happened, as a user's program has it.
 type seen struct {
 	Here   string `json:"here"`
 	Room   string `json:"room"`
@@ -105,7 +105,7 @@ func newElement(t *testing.T, at, user string) *element {
 	return e
 }
 
-// does has somebody do something.
+// does lets a user act.
 func (e *element) does(what map[string]string) {
 	e.t.Helper()
 	if err := json.NewEncoder(e.in).Encode(what); err != nil {
@@ -138,7 +138,7 @@ func (e *element) hears(bot, words string) seen {
 	return e.until(words, func(s seen) bool { return s.By == bot && strings.Contains(s.Said, words) })
 }
 
-// transcript is what was said, as somebody's program showed it.
+// transcript is the conversation as a user's program showed it.
 func (e *element) transcript(bot string) string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -195,7 +195,7 @@ func TestAConversationOnMatrix(t *testing.T) {
 	b.process.kill()
 	d.Kill()
 	d.Up()
-	ann.says("!status") // said while nobody is there
+	ann.says("!status") // sent while the server is off
 	ann.until("that", func(s seen) bool { return s.Said == "!status" })
 	b.serve()
 	ann.hears(bot.ID, "It asks: May I send this postcard?")

@@ -51,7 +51,7 @@ type matrixFixture struct {
 }
 
 // newMatrixFixture makes one whose agent notes what it is told and answers in capitals,
-// under a name that nobody else has on the homeserver.
+// under a unique name on the homeserver.
 func newMatrixFixture(t *testing.T, h matrixServer, name, more string) *matrixFixture {
 	t.Helper()
 	b := &matrixFixture{bridgeFixture: &bridgeFixture{fixture: newFixture(t, "")}, way: matrixtest.NewProxy(t, h.url)}
@@ -173,7 +173,7 @@ func TestAServerThatIsKilledAnswersEachMessageOfMatrixOnce(t *testing.T) {
 	})
 }
 
-// addMatrix adds an account with what somebody types.
+// addMatrix adds an account with typed answers.
 func (h *fixture) addMatrix(stdin string, more ...string) (int, string) {
 	h.t.Helper()
 	var talk bytes.Buffer
@@ -182,7 +182,7 @@ func (h *fixture) addMatrix(stdin string, more ...string) (int, string) {
 	return code, talk.String()
 }
 
-// TestAnAccountOfMatrixIsAddedOnceItWasTried is what somebody does who begins.
+// TestAnAccountOfMatrixIsAddedOnceItWasTried follows a new user.
 func TestAnAccountOfMatrixIsAddedOnceItWasTried(t *testing.T) {
 	t.Parallel()
 	eachMatrixServer(t, func(t *testing.T, at matrixServer) {
@@ -199,11 +199,11 @@ func TestAnAccountOfMatrixIsAddedOnceItWasTried(t *testing.T) {
 			"a wrong token":    {"\n" + at.url + "\n\nsyt_guess\n", nil, exitFailed, "access token was rejected (401"},
 			"no token":         {"\n" + at.url + "\n\ntwo words\n", nil, exitFailed, "not a Matrix access token"},
 			"nothing said":     {"", nil, exitUsage, "no answer to"},
-			"no such agent":    {"nobody\n", nil, exitUsage, `unknown agent "nobody"`},
+			"no such agent":    {"missing\n", nil, exitUsage, `unknown agent "missing"`},
 			"a missing file":   {"\n", []string{"--homeserver", at.url, "--token-file", "none"}, exitUsage, "no such file"},
-			"nobody at home":   {"\nhttp://127.0.0.1:1\nmybot\n" + matrixtest.Password + "\n", nil, exitFailed, "connection refused"},
+			"nothing listens":  {"\nhttp://127.0.0.1:1\nmybot\n" + matrixtest.Password + "\n", nil, exitFailed, "connection refused"},
 			"a strange place":  {"\nftp://x\n", nil, exitFailed, "not a base URL"},
-			"nobody by name":   {"\n127.0.0.1:1\n", nil, exitFailed, "connection refused"},
+			"no scheme":        {"\n127.0.0.1:1\n", nil, exitFailed, "connection refused"},
 		} {
 			code, talk := add(c.stdin, c.more...)
 			if code != c.code || !strings.Contains(talk, c.want) || strings.Contains(talk, "guess") || strings.Contains(talk, matrixtest.Password) {

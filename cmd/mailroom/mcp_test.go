@@ -156,7 +156,7 @@ func TestWhatIsSaidWhileTheServerIsKilledIsSaidOnce(t *testing.T) {
 	p.kill() // wherever that finds it
 	h.process(p, "--listen", strings.TrimPrefix(p.url, "http://"))
 	why := <-refused
-	if why != "" && !strings.HasPrefix(why, "unavailable: ") { // then nobody knows whether it was handed in
+	if why != "" && !strings.HasPrefix(why, "unavailable: ") { // then the outcome is unknown
 		t.Errorf("refused: %s, want unavailable", why)
 	}
 	var popped mcp.Popped

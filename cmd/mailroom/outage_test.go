@@ -260,7 +260,7 @@ func (p *outageFixture) writeToken(token string) {
 }
 
 // TestABotWhosePollOutlivesItsServerIsConnectedOnceItsNextIsAnswered kills the server on
-// a network that does not tell Telegram: for a while nobody else may poll.
+// a network that does not tell Telegram: for a while no other process may poll.
 func TestABotWhosePollOutlivesItsServerIsConnectedOnceItsNextIsAnswered(t *testing.T) {
 	b := newTelegramFixture(t, "")
 	way := channeltest.NewProxy(t, strings.TrimPrefix(b.tg.URL, "http://"))

@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 //	damage FILE         overwrite the last page of a database
 //	await THREAD KIND   until the thread's stream has an entry of KIND, or a "delta"
 //	becomes ID STATUS   until an issue of the tracker here has a status
-//	open TEXT           write into the pipe named gate, once somebody reads it
+//	open TEXT           write into the pipe named gate, once it has a reader
 //	field NAME PATH     set variable NAME to a field of the JSON in stdout's first line
 func TestSessions(t *testing.T) {
 	testscript.Run(t, testscript.Params{

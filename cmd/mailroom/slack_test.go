@@ -103,7 +103,7 @@ func TestAServerThatIsKilledAnswersEachMessageOfSlack(t *testing.T) {
 		deaf     bool   // acknowledgements are lost
 		fault    slacktest.Fault
 		until    func(b *slackFixture)
-		away     bool // while nobody is connected another one is said, and sent by nobody
+		away     bool // another message is posted while the server is off
 		told, in int
 	}{
 		{
@@ -115,7 +115,7 @@ func TestAServerThatIsKilledAnswersEachMessageOfSlack(t *testing.T) {
 			until: func(b *slackFixture) { b.waitEntries("out:"+b.thread(), mailroom.KindRescheduled, 1) }, told: 1, in: 1,
 		},
 		{when: "after the send, before its receipt", fault: slacktest.Fault{Hold: hold}, until: replied, told: 1, in: 1},
-		{when: "and a message is said while nobody is connected", until: replied, away: true, told: 2, in: 2},
+		{when: "and a message is posted while the server is off", until: replied, away: true, told: 2, in: 2},
 		{
 			when: "after everything", until: func(b *slackFixture) {
 				b.waitEntries("out:"+b.thread(), mailroom.KindCompleted, 1)
@@ -138,7 +138,7 @@ func TestAServerThatIsKilledAnswersEachMessageOfSlack(t *testing.T) {
 			}
 			b.sl.LoseAcks(false)
 			if c.away {
-				b.ann.Sends(b.ann.Private(), "meanwhile")
+				b.ann.Sends(b.ann.Private(), "second")
 				b.sl.DropPending()
 			}
 			b.serve()
@@ -166,7 +166,7 @@ func TestAServerThatIsKilledAnswersEachMessageOfSlack(t *testing.T) {
 	t.Logf("\n%s", table.String())
 }
 
-// TestSlackIsAddedOnceItsTokensWereTried is what somebody does who begins.
+// TestSlackIsAddedOnceItsTokensWereTried follows a new user.
 func TestSlackIsAddedOnceItsTokensWereTried(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
@@ -190,9 +190,9 @@ func TestSlackIsAddedOnceItsTokensWereTried(t *testing.T) {
 		"a wrong app":       {"\n" + slacktest.Token + "\nxapp-0-another-token\n", nil, exitFailed, "open socket: Slack answered invalid_auth"},
 		"the wrong way":     {"\n" + slacktest.AppToken + "\n" + slacktest.Token + "\n", nil, exitFailed, "it starts with xoxb-"},
 		"one token":         {"\n" + slacktest.Token + "\n", nil, exitUsage, "no answer to"},
-		"no such agent":     {"nobody\n", nil, exitUsage, `unknown agent "nobody"`},
+		"no such agent":     {"missing\n", nil, exitUsage, `unknown agent "missing"`},
 		"a missing file":    {both, []string{"--app-token-file", "none"}, exitUsage, "read the app-level token"},
-		"nobody at home":    {both, []string{"--api", "http://127.0.0.1:1"}, exitFailed, "connection refused"},
+		"nothing listens":   {both, []string{"--api", "http://127.0.0.1:1"}, exitFailed, "connection refused"},
 		"a strange address": {both, []string{"--api", "nowhere"}, exitUsage, "api"},
 		"no name":           {both, []string{"--name", "a b"}, exitUsage, "use 1 to 64 letters"},
 	} {

@@ -181,7 +181,7 @@ func (b *bridgeFixture) count(thread, kind string) (n int) {
 	return n
 }
 
-// TestTelegramIsAddedOnceItsTokenWasTried is what somebody does who begins.
+// TestTelegramIsAddedOnceItsTokenWasTried follows a new user.
 func TestTelegramIsAddedOnceItsTokenWasTried(t *testing.T) {
 	t.Parallel()
 	tg := telegramtest.New(t)
@@ -204,10 +204,10 @@ func TestTelegramIsAddedOnceItsTokenWasTried(t *testing.T) {
 		"a wrong token":   {"\n" + wrong + "\n", nil, exitFailed, "token rejected (401 Unauthorized): get the current token from @BotFather: nothing was written"},
 		"no token":        {"\nhello\n", nil, exitFailed, "it has the form 123456789:AAE…"},
 		"nothing said":    {"", nil, exitUsage, "no answer to"},
-		"no such agent":   {"nobody\n", nil, exitUsage, `unknown agent "nobody"`},
+		"no such agent":   {"missing\n", nil, exitUsage, `unknown agent "missing"`},
 		"no name":         {"\n" + telegramtest.Token + "\n", []string{"--name", "a b"}, exitUsage, "use 1 to 64 letters"},
 		"a missing file":  {"\n", []string{"--token-file", "none"}, exitUsage, "no such file"},
-		"nobody at home":  {"\n" + telegramtest.Token + "\n", []string{"--api", "http://127.0.0.1:1"}, exitFailed, "connection refused"},
+		"nothing listens": {"\n" + telegramtest.Token + "\n", []string{"--api", "http://127.0.0.1:1"}, exitFailed, "connection refused"},
 		"a strange place": {"\n" + telegramtest.Token + "\n", []string{"--api", "nowhere"}, exitUsage, "api"},
 	} {
 		code, talk := add(c.stdin, c.more...)

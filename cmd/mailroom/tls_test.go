@@ -32,7 +32,7 @@ import (
 	"mailroom/client"
 )
 
-// writeCertificate writes a certificate that nobody else has signed, and its key, into
+// writeCertificate writes a self-signed certificate and its key, into
 // the data folder.
 func (h *fixture) writeCertificate(serial int64, names ...string) (cert, key string) {
 	h.t.Helper()
@@ -213,7 +213,7 @@ func TestCommandsTrustNoOtherCertificate(t *testing.T) {
 		return m.Run(t.Context(), []string{"threads"}), talk.String()
 	}
 	if code, stderr := health(""); code != exitServer || !strings.Contains(stderr, "MAILROOM_CA") {
-		t.Errorf("signed by nobody: exit code %d, %s, want %d", code, stderr, exitServer)
+		t.Errorf("self-signed: exit code %d, %s, want %d", code, stderr, exitServer)
 	}
 	if code, stderr := health(filepath.Join(string(h.dir), "cert.pem")); code != exitDone {
 		t.Errorf("with MAILROOM_CA: exit code %d, %s", code, stderr)

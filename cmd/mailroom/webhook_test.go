@@ -152,7 +152,7 @@ func TestAServerThatIsKilledAnswersEachWebhook(t *testing.T) {
 	t.Logf("\n%s", table.String())
 }
 
-// TestAWebhookIsAddedAndWhatIsPrintedWorks is what somebody does who begins.
+// TestAWebhookIsAddedAndWhatIsPrintedWorks follows a new user.
 func TestAWebhookIsAddedAndWhatIsPrintedWorks(t *testing.T) {
 	t.Parallel()
 	h := newFixture(t, "# mine\n[agents.echo]\npace = \"0s\"")
@@ -171,7 +171,7 @@ func TestAWebhookIsAddedAndWhatIsPrintedWorks(t *testing.T) {
 		more []string
 		want string
 	}{
-		"no such agent":  {[]string{"--agent", "nobody"}, `unknown agent "nobody"`},
+		"no such agent":  {[]string{"--agent", "missing"}, `unknown agent "missing"`},
 		"this machine":   {[]string{"--url", r.URL}, "127.0.0.1 is a loopback address; to allow it, add it to allow"},
 		"without TLS":    {[]string{"--url", "http://example.org/"}, "it is not https"},
 		"no address":     {[]string{"--url", "example.org"}, "it is not a URL"},

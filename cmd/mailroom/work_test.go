@@ -153,7 +153,7 @@ func TestARunGoesOnElsewhereWhileItsServerIsKilled(t *testing.T) {
 	h.startWorker("sh", "-c", "cat; cat gate; cat gate")
 	run := h.startRun("one two", "delta")
 	p.kill()
-	h.openGate(", three") // it is said while nobody hears it
+	h.openGate(", three") // it is written while no server listens
 	h.process(p, "--listen", at)
 	h.openGate(", four")
 	r := h.waitRun(run)

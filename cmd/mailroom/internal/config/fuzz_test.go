@@ -99,7 +99,7 @@ func FuzzRebuild(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, kept []byte) {
 		present := newAgent(KindExec)
-		present.Env = map[string]string{"KEY": "a-secret-nobody-guesses"}
+		present.Env = map[string]string{"KEY": "a-secret-of-the-test"}
 		a, err := Rebuild(kept, present)
 		if err == nil {
 			rebuilt(t, a)
