@@ -45,7 +45,8 @@ func (u Use) Minus(v Use) Use {
 	return Use{u.Threads - v.Threads, u.Bytes - v.Bytes, u.Workers - v.Workers, u.Notifications - v.Notifications}
 }
 
-// Of returns the use of one quota, 0 for QuotaStreams.
+// Of returns how much of a quota is used. It is 0 for QuotaStreams, which the server counts in
+// memory.
 func (u Use) Of(q Quota) int64 {
 	switch q {
 	case QuotaThreads:

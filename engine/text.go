@@ -99,7 +99,7 @@ func (s *session) flush(asked bool) bool {
 			s.cancel(mailroom.ErrLeaseLost)
 			return false
 		case err != nil:
-			s.engine.options.Log.Warn("flush failed, retrying", "run", s.claim.Run, "error", err)
+			s.engine.options.Log.Warn("could not store streamed text; retrying", "run", s.claim.Run, "error", err)
 			return true
 		}
 		s.turn.lock()

@@ -34,8 +34,8 @@ func (t *torture) log(thread string) *threadLog {
 	return l
 }
 
-// strict reports whether only a decision may repeat an effect: the torture agent's "once", and the
-// postcard of the tour.
+// strict reports whether an effect with an unknown outcome may be repeated only after a person
+// decides so. These are the effects named once of the torture agent and send-1 of the tour agent.
 func strict(effect string) bool {
 	return strings.HasPrefix(effect, "once") || effect == "send-1"
 }

@@ -259,7 +259,7 @@ func (c *connection) Maintain(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return c.stopError(ctx, nil)
 		case c.currentSocket() == s:
-			c.host.Log().Debug("socket keepalive ended", "error", err)
+			c.host.Log().Debug("socket did not answer a ping; reconnecting", "error", err)
 			return nil
 		}
 	}

@@ -86,7 +86,7 @@ func (p *programs) queryVersions(ctx context.Context) {
 			p.versions[name] = version
 			if err != nil {
 				p.versionErrors[name] = err.Error()
-				p.log.Warn("program version unknown", "agent", name, "error", err)
+				p.log.Warn("agent program did not report its version", "agent", name, "error", err)
 			}
 		})
 	}

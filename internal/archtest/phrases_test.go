@@ -12,72 +12,42 @@ import (
 	"testing"
 )
 
-// vague matches phrases to avoid: name the subject, and write "again" or "while". A quoted `nobody` is the Unix user, and http.NoBody
-// an identifier.
-var vague = regexp.MustCompile("(?i)[\"'`]nobody[\"'`]|http\\.NoBody|\\b(somebody|nobody|whoever|anew|meanwhile|is to be)\\b")
-
-// phraseCeilings limits the vague phrases in the files of each top-level folder. The
-// numbers may only shrink; a folder that is not listed may have none.
-//
-// archtest: a table, never written.
-var phraseCeilings = map[string]int{
-	"agent":    51,
-	"bus":      3,
-	"channel":  393,
-	"cmd":      128,
-	"doctor":   22,
-	"engine":   30,
-	"ledger":   41,
-	"protocol": 16,
-	"server":   70,
-	"store":    37,
-	"stream":   13,
-	"torture":  27,
-	"tracker":  38,
-}
+// vague matches phrases to avoid: name the subject, and write "again" or "while". exempt
+// matches the identifier http.NoBody and the Unix user nobody.
+var (
+	vague  = regexp.MustCompile(`(?i)\b(somebody|nobody|whoever|anew|meanwhile|is to be)\b`)
+	exempt = regexp.MustCompile("http\\.NoBody|[\"'`]nobody[\"'`]|user[ =]nobody")
+)
 
 // phrases returns the vague phrases in a text, each with its line.
 func phrases(text string) (found []string) {
+	text = exempt.ReplaceAllString(text, "")
 	line, last := 1, 0
 	for _, at := range vague.FindAllStringIndex(text, -1) {
 		line += strings.Count(text[last:at[0]], "\n")
 		last = at[0]
-		if word := text[at[0]:at[1]]; !strings.ContainsAny(word, "\"'`.") {
-			found = append(found, strconv.Itoa(line)+": "+word)
-		}
+		found = append(found, strconv.Itoa(line)+": "+text[at[0]:at[1]])
 	}
 	return found
 }
 
-// written are the files that people write, by their top-level folder, "." for files of
-// the root itself. Recorded transcripts are in testdata, which is left out.
-func written(t *testing.T) map[string][]string {
+// written returns the files that people write. Recorded transcripts are in testdata,
+// which is left out.
+func written(t *testing.T) (files []string) {
 	t.Helper()
 	root := filepath.Join("..", "..")
-	files := map[string][]string{}
 	err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
 		base := d.Name()
-		if d.IsDir() {
-			if p != root && (strings.HasPrefix(base, ".") || slices.Contains([]string{"testdata", "bin", "node_modules"}, base)) {
-				return fs.SkipDir
-			}
-			return nil
+		switch {
+		case d.IsDir() && p != root && (strings.HasPrefix(base, ".") || slices.Contains([]string{"testdata", "bin", "node_modules"}, base)):
+			return fs.SkipDir
+		case d.IsDir(), base == "phrases_test.go":
+		case slices.Contains([]string{".go", ".js", ".mjs", ".md", ".toml"}, path.Ext(base)) || base == "Makefile":
+			files = append(files, p)
 		}
-		if !slices.Contains([]string{".go", ".js", ".mjs", ".md", ".toml"}, path.Ext(base)) || base == "phrases_test.go" {
-			return nil
-		}
-		name, err := filepath.Rel(root, p)
-		if err != nil {
-			return err
-		}
-		top, _, inside := strings.Cut(filepath.ToSlash(name), "/")
-		if !inside {
-			top = "."
-		}
-		files[top] = append(files[top], p)
 		return nil
 	})
 	if err != nil {
@@ -86,20 +56,14 @@ func written(t *testing.T) map[string][]string {
 	return files
 }
 
-func TestVaguePhrasesStayBelowTheirCeilings(t *testing.T) {
-	for top, files := range written(t) {
-		var found []string
-		for _, p := range files {
-			text, err := os.ReadFile(p)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, at := range phrases(string(text)) {
-				found = append(found, p+":"+at)
-			}
+func TestNoFileHasVaguePhrases(t *testing.T) {
+	for _, p := range written(t) {
+		text, err := os.ReadFile(p)
+		if err != nil {
+			t.Fatal(err)
 		}
-		if most := phraseCeilings[top]; len(found) > most {
-			t.Errorf("%s has %d vague phrases, at most %d allowed:\n%s", top, len(found), most, strings.Join(found, "\n"))
+		for _, at := range phrases(string(text)) {
+			t.Errorf("%s:%s", p, at)
 		}
 	}
 }
@@ -112,7 +76,7 @@ func TestVaguePhrasesAreFound(t *testing.T) {
 		{"The adapter retries.", 0},
 		{"Nobody waits, and somebody\nelse is to be asked anew; meanwhile whoever", 6},
 		{"canewood, nobodyElse", 0},
-		{"as the user `nobody` or \"nobody\"", 0},
+		{"as the user `nobody` or \"nobody\", --isolation none,user=nobody, http.NoBody", 0},
 	} {
 		if got := phrases(x.text); len(got) != x.want {
 			t.Errorf("%q: got %q, want %d", x.text, got, x.want)

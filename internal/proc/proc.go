@@ -101,7 +101,7 @@ type Child struct {
 	owner  sync.WaitGroup
 }
 
-// Start starts a child. A child that reads stdin blocks until Run. Errors are
+// Start starts a child. Its stdin stays empty until the caller calls Run. Errors are
 // those of the system, such as [exec.ErrNotFound], [fs.ErrNotExist] and
 // [fs.ErrPermission]; their texts name only the program and Dir.
 func Start(spec Spec) (*Child, error) {

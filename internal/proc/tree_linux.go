@@ -167,9 +167,10 @@ func lookup(env, name string) (string, bool) {
 }
 
 // KillLeftovers kills processes that an earlier instance of this program left: the
-// tree of the process earlier, if it still runs on this host, and every process that
-// belongs. It waits until they have ended and returns how many it killed. The error is
-// the cause of ctx or a [SurvivorsError]. On systems other than Linux it does nothing.
+// process tree of the process earlier, if that still runs on this host, and every
+// process for which belongs returns true. It waits until they have ended and returns how
+// many it killed. The error is the cause of ctx or a [SurvivorsError]. On systems other
+// than Linux it does nothing.
 func KillLeftovers(ctx context.Context, earlier ID, belongs Belongs) (int, error) {
 	here, err := localID()
 	if err != nil {

@@ -16,8 +16,9 @@ import (
 // (https://sqlite.org/wal.html#walresetbug).
 const oldest = "3.51.3"
 
-// walLimit is the size in bytes to which the WAL file is truncated after it was longer. Keeping
-// some length makes later commits cheaper.
+// walLimit is the size in bytes to which a checkpoint truncates a longer WAL file
+// (journal_size_limit). Commits that reuse the rest of the file are cheaper than commits that
+// extend it.
 const walLimit = 16 << 20
 
 // file returns a connector to the database file with pragmas. Every connection of a store comes
