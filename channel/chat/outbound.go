@@ -243,7 +243,7 @@ func (x *attempt) markGone(ctx context.Context, cause error) error {
 
 // endUnsent completes a delivery without sending, and records why.
 func (x *attempt) endUnsent(ctx context.Context, why string) error {
-	x.host.Log().Info("nothing to send; delivery completed", "run", x.delivery.Run.ID, "reason", why)
+	x.host.Log().Info("reply not sent", "run", x.delivery.Run.ID, "reason", why)
 	return x.appendNote(ctx, KindUnsent, DeliveryNote{Reason: why})
 }
 
