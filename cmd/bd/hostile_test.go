@@ -169,7 +169,7 @@ func TestTheFolderItselfIsNoLink(t *testing.T) {
 func TestFilesThatAreTooLargeAreRefused(t *testing.T) {
 	p := newPlace(t)
 	p.must("ann", "create", "the first", "--id", "x-1")
-	for name, want := range map[string]string{"config.toml": "bytes", "issues.jsonl": "more than 134217728 bytes"} {
+	for name, want := range map[string]string{"config.toml": "bytes", "issues.jsonl": "larger than 134217728 bytes"} {
 		check(t, os.Truncate(filepath.Join(p.dir, ".beads", name), 1<<40)) // which takes no room on the disk
 		talk, err := p.runHostile("rename-prefix", "y")
 		if err == nil || !strings.Contains(talk, want) {
