@@ -113,13 +113,13 @@ func TestTimeoutsAreTransientAndTooMuchOutputIsPermanent(t *testing.T) {
 		error  string
 	}{
 		{"exec sleep 1000", exec.Options{StartTimeout: short, TotalTimeout: long}, mailroom.ClassTransient,
-			"the command gave no sign of life in time (start_timeout 20ms)"},
+			"the command was stopped: no output before the start timeout (start_timeout 20ms)"},
 		{"echo one; exec sleep 1000", exec.Options{StartTimeout: long, IdleTimeout: short}, mailroom.ClassTransient,
-			"the command was silent for too long (idle_timeout 20ms)"},
+			"the command was stopped: no output before the idle timeout (idle_timeout 20ms)"},
 		{"exec sleep 1000", exec.Options{TotalTimeout: short}, mailroom.ClassTransient,
-			"the command took too long (total_timeout 20ms)"},
+			"the command was stopped: total timeout exceeded (total_timeout 20ms)"},
 		{"exec yes", exec.Options{MaxOutput: 1000}, mailroom.ClassPermanent,
-			"the command wrote too much output (max_output 1000 bytes)"},
+			"the command was stopped: output limit exceeded (max_output 1000 bytes)"},
 	}
 	for _, c := range cases {
 		s := newSession(1, "go")

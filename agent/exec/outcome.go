@@ -239,13 +239,13 @@ func (a *agent) verdict(e ending) error {
 	case e.why == nil:
 		return failure(mailroom.ClassTransient, "ended with %v", e.exit)
 	case errors.Is(e.why, proc.ErrStart):
-		return failure(mailroom.ClassTransient, "gave %w (start_timeout %v)", e.why, o.StartTimeout)
+		return failure(mailroom.ClassTransient, "was stopped: %w (start_timeout %v)", e.why, o.StartTimeout)
 	case errors.Is(e.why, proc.ErrIdle):
-		return failure(mailroom.ClassTransient, "was %w (idle_timeout %v)", e.why, o.IdleTimeout)
+		return failure(mailroom.ClassTransient, "was stopped: %w (idle_timeout %v)", e.why, o.IdleTimeout)
 	case errors.Is(e.why, proc.ErrTotal):
-		return failure(mailroom.ClassTransient, "%w (total_timeout %v)", e.why, o.TotalTimeout)
+		return failure(mailroom.ClassTransient, "was stopped: %w (total_timeout %v)", e.why, o.TotalTimeout)
 	case errors.Is(e.why, proc.ErrOutput):
-		return failure(mailroom.ClassPermanent, "wrote %w (max_output %d bytes)", e.why, o.MaxOutput)
+		return failure(mailroom.ClassPermanent, "was stopped: %w (max_output %d bytes)", e.why, o.MaxOutput)
 	case left != nil:
 		return errors.Join(e.why, left)
 	}
