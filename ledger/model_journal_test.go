@@ -20,7 +20,7 @@ type journal struct {
 	messages []*sentMessage                  // in the order of the answers
 	decided  map[string]*mailroom.Ticket     // by id, as answered
 	ended    map[string]mailroom.Status      // runs, as settled
-	effects  map[string]mailroom.EffectEntry // "run name", of which a result was recorded
+	effects  map[string]mailroom.EffectEntry // "run name", with a recorded result
 	begun    map[string]mailroom.EffectEntry // "run name", intended and not settled
 }
 

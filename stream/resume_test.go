@@ -11,7 +11,7 @@ import (
 const words = "añb€c😀d"
 
 // conversation makes a log with every kind of entry that text depends on, and leaves a
-// message open of which a part is flushed.
+// partly flushed message open.
 func conversation(d *fixture) {
 	d.submit()
 	d.start()

@@ -50,7 +50,7 @@ func (l *threadLog) add(e mailroom.Entry, by string) {
 	n := int64(len(l.entries))
 	switch {
 	case e.Seq < 1 || e.Seq > n+1:
-		l.torture.violation(l.thread, "%s read entry %d of thread %s, of which only %d entries are known", by, e.Seq, l.thread, n)
+		l.torture.violation(l.thread, "%s read entry %d of thread %s, but only %d entries are known", by, e.Seq, l.thread, n)
 	case e.Seq <= n:
 		if known := l.entries[e.Seq-1]; !same(known, e) {
 			l.torture.violation(l.thread, "%s read entry %d of thread %s as %s, but it was %s", by, e.Seq, l.thread, e.JSON(), known.JSON())

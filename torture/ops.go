@@ -153,8 +153,8 @@ func (h *user) deleteThread(ctx context.Context) {
 
 func (h *user) journalNext() int { return h.torture.journal.next() }
 
-// decideLoop decides open tickets until ctx ends, some of them twice in different ways, of which
-// only one may succeed. all decides every ticket.
+// decideLoop decides open tickets until ctx ends, some of them twice in different ways: only one
+// of the two decisions may succeed. all decides every ticket.
 func (h *user) decideLoop(ctx context.Context, all bool) {
 	for ctx.Err() == nil {
 		page, err := h.client.Tickets(ctx, client.ListQuery{Q: "state:open", Limit: 200})

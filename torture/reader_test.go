@@ -101,7 +101,7 @@ func TestAReaderFindsErrorsOfAStream(t *testing.T) {
 			r.torture.killed = time.Now().Add(2 * flushWindow)
 			entry(mailroom.KindMessage, 1, said("one", true))
 		}, "only 3 are kept"},
-		"text of which nothing was kept": {func(r *reader, entry func(string, int, any), delta func(int, string)) {
+		"text without a stored part": {func(r *reader, entry func(string, int, any), delta func(int, string)) {
 			delta(0, "one two")
 			r.torture.killed = time.Now().Add(2 * flushWindow)
 			entry(mailroom.KindRescheduled, 1, mailroom.RunRescheduled{Reason: "lease_lost", Attempt: 1})

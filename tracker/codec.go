@@ -78,7 +78,7 @@ func (c *codec) readID(s *scanner, line string, it *Issue) error {
 	return err
 }
 
-// complete parses the rest of an issue of which only the id was read.
+// complete parses the rest of an issue whose id alone was read.
 func (c *codec) complete(s *scanner, it *Issue) {
 	if it.lazy {
 		_ = c.read(s, it.line, it) // cannot fail: the line was checked when its id was read

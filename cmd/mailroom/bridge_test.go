@@ -62,7 +62,7 @@ func (b *bridgeFixture) start(command []string) {
 	}
 }
 
-// repeats counts the replies of which the log says that they may be there twice.
+// repeats counts the replies that the log marks as possibly sent twice.
 func (b *bridgeFixture) repeats(threads ...string) int {
 	b.t.Helper()
 	n := 0

@@ -87,7 +87,7 @@ func TestReplyIsPrintedOnceHoweverItComes(t *testing.T) {
 		"a later attempt starts over": {
 			[]client.Event{delta(1, "m", 0, "one tw"), reply(t, 1, 1, "m", "one ", true), delta(2, "n", 0, "one two"), reply(t, 3, 2, "n", "one two", false)}, "one tw\none two\n",
 		},
-		"a later attempt of which the first was not seen to end": {
+		"a later attempt after one whose end was not seen": {
 			[]client.Event{delta(1, "m", 0, "one tw"), delta(2, "m", 0, "one two"), reply(t, 3, 2, "m", "one two", false)}, "one tw\none two\n",
 		},
 		"its own line break is enough": {

@@ -74,8 +74,6 @@ func (m *Main) localServer() (*datadir.Process, datadir.Dir, error) {
 	}
 	p, err := dir.Process()
 	switch {
-	case errors.Is(err, errors.ErrUnsupported):
-		return nil, dir, exitErrorf(exitFailed, "", "cannot find the server of %s: this system does not report lock owners", dir)
 	case err != nil:
 		return nil, dir, exitErrorf(exitServer, "", "%w", err)
 	case p == nil:

@@ -163,7 +163,7 @@ func (b *telegramFixture) out() string {
 	return fmt.Sprintf("out:tg:%d:%d", telegramtest.BotID, b.ann.ID)
 }
 
-// repeatedSends counts the messages of which the log says that they may be there twice.
+// repeatedSends counts the messages that the log marks as possibly sent twice.
 func (b *telegramFixture) repeatedSends() int { return b.count(b.out(), chat.KindRepeated) }
 
 // count is how many entries of a kind a thread has.

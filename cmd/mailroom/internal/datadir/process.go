@@ -25,8 +25,7 @@ type Process struct {
 	handle *os.Process // on Linux a pidfd, which never refers to another process
 }
 
-// Process returns the server of the folder, or nil if none runs. The error is [errors.ErrUnsupported] if the system does not report
-// lock owners, and a [*HiddenError] if the process is not visible.
+// Process returns the server of the folder, or nil if none runs. The error is a [*HiddenError] if the process is not visible.
 func (f Dir) Process() (*Process, error) {
 	for range 3 {
 		pid, err := f.serverPID()
