@@ -88,7 +88,7 @@ func TestOnlyTheTaggedServerCanKillItself(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, trace := range []string{"MAILROOM_TORTURE", "cmd/mailroom/internal/killpoint", "torture-worker"} {
+		for _, trace := range []string{"MAILROOM_TORTURE", "internal/killpoint", "torture-worker"} {
 			if got := bytes.Contains(raw, []byte(trace)); got != want {
 				t.Errorf("%s: has %q: %t, want %t", filepath.Base(binary), trace, got, want)
 			}

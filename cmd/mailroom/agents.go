@@ -13,8 +13,8 @@ import (
 	"mailroom/agent/exec/program"
 	"mailroom/agent/inbox"
 	"mailroom/agent/tour"
-	"mailroom/cmd/mailroom/internal/config"
 	"mailroom/engine"
+	"mailroom/internal/config"
 )
 
 // agentSet holds the configured agents with their current definitions, and the older

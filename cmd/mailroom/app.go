@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"mailroom/client"
-	"mailroom/cmd/mailroom/internal/datadir"
+	"mailroom/internal/datadir"
 )
 
 // Main is one invocation of the program. Data goes to Stdout, messages for people to Stderr.

@@ -13,8 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"mailroom/cmd/mailroom/internal/bench"
-	"mailroom/cmd/mailroom/internal/config"
+	"mailroom/internal/bench"
+	"mailroom/internal/config"
 )
 
 func (m *Main) benchCommand() *cobra.Command {

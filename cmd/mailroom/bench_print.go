@@ -6,7 +6,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
-	"mailroom/cmd/mailroom/internal/bench"
+	"mailroom/internal/bench"
 )
 
 // printBench prints the result, one table for each part.

@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"mailroom/channel/poll"
-	"mailroom/cmd/mailroom/internal/config"
-	"mailroom/cmd/mailroom/internal/datadir"
+	"mailroom/internal/config"
+	"mailroom/internal/datadir"
 	"mailroom/server"
 )
 

@@ -18,7 +18,7 @@ import (
 	"mailroom/channel/poll"
 	"mailroom/channel/poll/polltest"
 	"mailroom/client"
-	"mailroom/cmd/mailroom/internal/datadir"
+	"mailroom/internal/datadir"
 )
 
 // bridgeFixture is a bridge in a process of its own, at a platform, whose agent is a

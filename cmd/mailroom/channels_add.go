@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"mailroom/channel/telegram"
-	"mailroom/cmd/mailroom/internal/config"
-	"mailroom/cmd/mailroom/internal/datadir"
+	"mailroom/internal/config"
+	"mailroom/internal/datadir"
 )
 
 // channelFlags are the flags common to all kinds of mailroom channels add.

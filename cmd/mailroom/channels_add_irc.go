@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"mailroom/channel/irc"
-	"mailroom/cmd/mailroom/internal/config"
+	"mailroom/internal/config"
 )
 
 // ircFlags are the flags of mailroom channels add irc.

@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"mailroom/channel/webhook"
-	"mailroom/cmd/mailroom/internal/config"
-	"mailroom/cmd/mailroom/internal/datadir"
+	"mailroom/internal/config"
+	"mailroom/internal/datadir"
 )
 
 // webhookFlags are the flags of mailroom channels add webhook.

@@ -8,7 +8,7 @@ import (
 	"mailroom/api"
 	"mailroom/channel"
 	"mailroom/channel/chat"
-	"mailroom/cmd/mailroom/internal/config"
+	"mailroom/internal/config"
 	"mailroom/ledger"
 	"mailroom/stream"
 )

@@ -21,7 +21,7 @@ import (
 	"mailroom/channel"
 	"mailroom/channel/poll/polltest"
 	"mailroom/client"
-	"mailroom/cmd/mailroom/internal/datadir"
+	"mailroom/internal/datadir"
 )
 
 // platformTable is a channel of a configuration.

@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"mailroom/cmd/mailroom/internal/datadir"
 	"mailroom/doctor"
+	"mailroom/internal/datadir"
 	"mailroom/store/sqlite"
 )
 

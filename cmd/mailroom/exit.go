@@ -10,8 +10,8 @@ import (
 	"syscall"
 
 	"mailroom"
-	"mailroom/cmd/mailroom/internal/config"
-	"mailroom/cmd/mailroom/internal/datadir"
+	"mailroom/internal/config"
+	"mailroom/internal/datadir"
 )
 
 // Exit codes.

@@ -15,7 +15,7 @@ import (
 	"mailroom/channel/chat"
 	"mailroom/channel/irc/irctest"
 	"mailroom/client"
-	"mailroom/cmd/mailroom/internal/config"
+	"mailroom/internal/config"
 )
 
 // ircFixture is a real server of IRC, on which al talks with the bot of a Mailroom in a

@@ -15,7 +15,7 @@ import (
 	watch "mailroom/channel/tracker"
 	"mailroom/client"
 	"mailroom/cmd/internal/bd"
-	"mailroom/cmd/mailroom/internal/config"
+	"mailroom/internal/config"
 	"mailroom/tracker"
 )
 

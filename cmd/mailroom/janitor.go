@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"mailroom"
-	"mailroom/cmd/mailroom/internal/datadir"
+	"mailroom/internal/datadir"
 	"mailroom/internal/recovery"
 	"mailroom/ledger"
 )

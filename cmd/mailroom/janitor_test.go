@@ -13,8 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"mailroom"
-	"mailroom/cmd/mailroom/internal/config"
-	"mailroom/cmd/mailroom/internal/datadir"
+	"mailroom/internal/config"
+	"mailroom/internal/datadir"
 	"mailroom/ledger"
 	"mailroom/store/memory"
 	"mailroom/store/storetest"

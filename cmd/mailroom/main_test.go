@@ -16,8 +16,8 @@ import (
 	"testing"
 
 	"mailroom"
-	"mailroom/cmd/mailroom/internal/config"
-	"mailroom/cmd/mailroom/internal/datadir"
+	"mailroom/internal/config"
+	"mailroom/internal/datadir"
 	"mailroom/store/memory"
 )
 

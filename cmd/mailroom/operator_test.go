@@ -18,7 +18,7 @@ import (
 	"mailroom"
 	"mailroom/api"
 	"mailroom/client"
-	"mailroom/cmd/mailroom/internal/datadir"
+	"mailroom/internal/datadir"
 	"mailroom/internal/proc"
 )
 

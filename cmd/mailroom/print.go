@@ -12,8 +12,8 @@ import (
 
 	"mailroom"
 	"mailroom/api"
-	"mailroom/cmd/mailroom/internal/config"
-	"mailroom/cmd/mailroom/internal/datadir"
+	"mailroom/internal/config"
+	"mailroom/internal/datadir"
 	"mailroom/internal/display"
 )
 

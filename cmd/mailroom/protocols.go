@@ -4,7 +4,7 @@ import (
 	"log/slog"
 
 	"mailroom/channel/webhook"
-	"mailroom/cmd/mailroom/internal/config"
+	"mailroom/internal/config"
 	"mailroom/protocol/agentmail"
 	"mailroom/protocol/mcp"
 	"mailroom/server"

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"mailroom/cmd/mailroom/internal/datadir"
+	"mailroom/internal/datadir"
 	"mailroom/store/sqlite"
 )
 

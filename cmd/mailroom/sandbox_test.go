@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"mailroom/cmd/mailroom/internal/config"
+	"mailroom/internal/config"
 	"mailroom/internal/proc"
 )
 

@@ -20,7 +20,7 @@ import (
 
 	"mailroom/client"
 	"mailroom/cmd/internal/bd"
-	"mailroom/cmd/mailroom/internal/datadir"
+	"mailroom/internal/datadir"
 )
 
 func TestMain(m *testing.M) {

@@ -3,7 +3,7 @@ package main
 import (
 	"fmt"
 
-	"mailroom/cmd/mailroom/internal/config"
+	"mailroom/internal/config"
 	"mailroom/internal/proc"
 )
 

@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"mailroom/agent/exec"
-	"mailroom/cmd/mailroom/internal/config"
-	"mailroom/cmd/mailroom/internal/datadir"
+	"mailroom/internal/config"
+	"mailroom/internal/datadir"
 	"mailroom/internal/recovery"
 	"mailroom/store/sqlite"
 )

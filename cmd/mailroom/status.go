@@ -12,7 +12,7 @@ import (
 	"mailroom"
 	"mailroom/api"
 	"mailroom/client"
-	"mailroom/cmd/mailroom/internal/datadir"
+	"mailroom/internal/datadir"
 )
 
 // statusTimeout limits the requests of mailroom status.

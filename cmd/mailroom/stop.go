@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"mailroom"
-	"mailroom/cmd/mailroom/internal/datadir"
+	"mailroom/internal/datadir"
 )
 
 const (

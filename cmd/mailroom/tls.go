@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"mailroom/cmd/mailroom/internal/config"
+	"mailroom/internal/config"
 	"mailroom/internal/recovery"
 )
 

@@ -18,10 +18,10 @@ import (
 
 	"mailroom"
 	"mailroom/bus"
-	"mailroom/cmd/mailroom/internal/config"
-	"mailroom/cmd/mailroom/internal/datadir"
-	"mailroom/cmd/mailroom/internal/killpoint"
 	"mailroom/engine"
+	"mailroom/internal/config"
+	"mailroom/internal/datadir"
+	"mailroom/internal/killpoint"
 	"mailroom/internal/recovery"
 	"mailroom/ledger"
 	"mailroom/store/sqlite"

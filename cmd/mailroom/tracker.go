@@ -5,8 +5,8 @@ import (
 
 	"mailroom/channel"
 	watch "mailroom/channel/tracker"
-	"mailroom/cmd/mailroom/internal/config"
 	"mailroom/engine"
+	"mailroom/internal/config"
 	"mailroom/ledger"
 	"mailroom/tracker"
 )

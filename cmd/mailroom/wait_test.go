@@ -13,8 +13,8 @@ import (
 
 	"mailroom"
 	"mailroom/api"
-	"mailroom/cmd/mailroom/internal/config"
 	"mailroom/engine"
+	"mailroom/internal/config"
 	"mailroom/store/memory"
 )
 

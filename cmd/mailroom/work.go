@@ -19,8 +19,8 @@ import (
 	"mailroom/agent/exec/program"
 	"mailroom/bus"
 	"mailroom/client"
-	"mailroom/cmd/mailroom/internal/config"
 	"mailroom/engine"
+	"mailroom/internal/config"
 	"mailroom/internal/recovery"
 	"mailroom/remote"
 )

@@ -2,6 +2,7 @@ package archtest
 
 import (
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -40,34 +41,40 @@ var floors = map[string]int{
 	"remote":              3, // a server's ledger, for a remote engine
 	"server":              3,
 	"protocol":            3, // protocols over the client; cmd passes them to the server
-	"cmd/mailroom":        5,
-	"cmd/bd":              5,
-	"cmd/internal":        4, // shared by the commands
-	"bench":               5, // a module of its own: measures bd, and the peers, from outside
-	"torture":             5, // drives the binary, from outside
+	"internal/datadir":    2, // the data folder of a server
+	"internal/killpoint":  3, // for torture: kills the process at a chosen point
+	"internal/bench":      4, // measures a server from inside
+	"internal/config":     5, // the settings of a server and of the platforms
+	"cmd/mailroom":        7,
+	"cmd/bd":              7,
+	"cmd/internal":        5, // shared by the commands
+	"bench":               7, // a module of its own: measures bd, and the peers, from outside
+	"torture":             7, // drives the binary, from outside
 }
 
-// concrete stores are named by commands and tests only.
-var concrete = []string{"store/memory", "store/sqlite", "store/postgres"}
+// concrete stores are named by these folders and tests only.
+var (
+	concrete = []string{"store/memory", "store/sqlite", "store/postgres"}
+	wiring   = []string{"cmd", "internal/bench", "internal/datadir"}
+)
 
-const leaf = -1 // the floor of internal: every package may import it; it imports only the root and internal/recovery
+const leaf = -1 // the floor of other folders in internal: every package may import them; they import only the root and internal/recovery
 
 // ground is below all floors but the root's rule: it uses the standard library only.
 const ground = "internal/recovery"
 
 func floor(folder string) (int, bool) {
-	if within(folder, "internal") {
-		return leaf, true
-	}
-	if n, ok := floors[folder]; ok {
-		return n, true
-	}
-	for base := path.Dir(folder); base != "."; base = path.Dir(base) {
-		if n, ok := floors[base]; ok {
+	for base := folder; ; base = path.Dir(base) {
+		if n, ok := floors[base]; ok && (base != "." || folder == ".") {
 			return n, true
 		}
+		if base == "internal" {
+			return leaf, true
+		}
+		if base == "." {
+			return 0, false
+		}
 	}
-	return 0, false
 }
 
 func within(folder, base string) bool {
@@ -114,8 +121,9 @@ func checkImports(f *file) []string {
 func forbidden(from string, at int, to string) string {
 	below, ok := floor(to)
 	for _, store := range concrete {
-		if within(to, store) && !within(from, store) && !within(from, "cmd") {
-			return "only commands and tests name a concrete store"
+		names := func(folder string) bool { return within(from, folder) }
+		if within(to, store) && !within(from, store) && !slices.ContainsFunc(wiring, names) {
+			return "only the wiring of a server, commands and tests name a concrete store"
 		}
 	}
 	switch {
@@ -157,6 +165,9 @@ func TestForbiddenImportsAreFound(t *testing.T) {
 		{"internal uses the root", "internal/filter/x.go", imports("mailroom"), 0},
 		{"internal uses more", "internal/filter/x.go", imports("mailroom/bus"), 1},
 		{"internal uses the guard", "internal/filter/x.go", imports("mailroom/internal/recovery"), 0},
+		{"internal with a floor", "internal/config/x.go", imports("mailroom/channel/irc"), 0},
+		{"internal with a floor, from below", "server/x.go", imports("mailroom/internal/config"), 1},
+		{"internal uses internal with a floor", "internal/filter/x.go", imports("mailroom/internal/config"), 1},
 		{"the guard uses the root", "internal/recovery/x.go", imports("mailroom"), 1},
 		{"no floor", "attic/x.go", "package x", 1},
 		{"from nowhere", "server/x.go", imports("mailroom/attic"), 1},

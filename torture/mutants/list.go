@@ -41,10 +41,10 @@ func mutants() []mutant {
 			"store/sqlite", "^TestAStoreWhoseFilesAreGoneAcknowledgesNothing$"},
 		{"a damaged file is not checked", "store/sqlite/sqlite.go",
 			"	if unclean {", "	if false && unclean {", "store/sqlite", "^TestADamagedFileIsRefusedUnlessItWasClosedInOrder$"},
-		{"an emptied store is accepted as a new one", "cmd/mailroom/internal/datadir/lock.go",
-			"if err != nil || info.Size() == 0 {", "if false && (err != nil || info.Size() == 0) {", "cmd/mailroom/internal/datadir", "^TestAFolderThatHasLostItsStoreIsRefused$"},
-		{"a second server starts where the lock file was removed", "cmd/mailroom/internal/datadir/lock.go",
+		{"an emptied store is accepted as a new one", "internal/datadir/lock.go",
+			"if err != nil || info.Size() == 0 {", "if false && (err != nil || info.Size() == 0) {", "internal/datadir", "^TestAFolderThatHasLostItsStoreIsRefused$"},
+		{"a second server starts where the lock file was removed", "internal/datadir/lock.go",
 			"		flock.New(string(f), flock.SetFlag(os.O_RDONLY)), // the lock file may be removed by hand\n", "",
-			"cmd/mailroom/internal/datadir", "^TestAFolderWhoseLockFileWasRemovedIsStillHeld$"},
+			"internal/datadir", "^TestAFolderWhoseLockFileWasRemovedIsStillHeld$"},
 	}
 }
