@@ -198,7 +198,7 @@ func TestRateLimitedChatGetsNoCalls(t *testing.T) {
 	began := time.Now()
 	refused := func() (calls []telegramtest.Call) {
 		for _, c := range tg.Calls("") {
-			if c.Code == 429 {
+			if c.Status == 429 {
 				calls = append(calls, c)
 			}
 		}
@@ -217,13 +217,13 @@ func TestRateLimitedChatGetsNoCalls(t *testing.T) {
 	for _, c := range tg.Calls("") {
 		if c.At.After(first.At) && c.At.Before(began.Add(limit)) && c.Params["chat_id"] != nil {
 			tries++
-			t.Errorf("%s was called %s after the limit began, and the first rejected call %s after: %d, %v", c.Method, c.At.Sub(began), first.At.Sub(began), c.Code, c.Params)
+			t.Errorf("%s was called %s after the limit began, and the first rejected call %s after: %d, %v", c.Name, c.At.Sub(began), first.At.Sub(began), c.Status, c.Params)
 		}
 	}
 	if n := strings.Count(strings.Join(ann.Private().Texts(), "\n"), "the end."); n != 1 || waited < limit || len(ann.Private().Texts()) != 1 {
 		t.Errorf("after %s the end arrived %d times in %d messages", waited, n, len(ann.Private().Texts()))
 	}
-	t.Logf("limit %s: rejected once (%s), tried %d times during it, the final text arrived once after %s", limit, first.Method, tries, waited.Round(time.Millisecond))
+	t.Logf("limit %s: rejected once (%s), tried %d times during it, the final text arrived once after %s", limit, first.Name, tries, waited.Round(time.Millisecond))
 }
 
 func TestALongAnswerArrivesWhole(t *testing.T) {

@@ -118,7 +118,7 @@ func TestConflictingPollerIsReportedAndWaitedFor(t *testing.T) {
 	t.Parallel()
 	tg := telegramtest.New(t)
 	fx := newFixture(t, tg)
-	conflict := telegramtest.Fault{Code: 409, Message: "Conflict: terminated by other getUpdates request; make sure that only one bot instance is running"}
+	conflict := telegramtest.Fault{Status: 409, Message: "Conflict: terminated by other getUpdates request; make sure that only one bot instance is running"}
 	tg.Fail("getUpdates", conflict)
 	began := time.Now()
 	fx.start()
@@ -160,12 +160,12 @@ func TestPlatformErrorsAreRetriedAfterTheirDelay(t *testing.T) {
 		want   string // part of the error
 		after  time.Duration
 	}{
-		"too many polls":         {"getUpdates", telegramtest.Fault{Code: 429, Message: "Too Many Requests: retry after 1", RetryAfter: 1}, "Too Many Requests", time.Second},
-		"too many, at the start": {"getMe", telegramtest.Fault{Code: 429, Message: "Too Many Requests: retry after 1", RetryAfter: 1}, "Too Many Requests", time.Second},
-		"an internal error":      {"getUpdates", telegramtest.Fault{Code: 500, Message: "Internal Server Error"}, "500 Internal Server Error", 0},
-		"a gateway's page":       {"getUpdates", telegramtest.Fault{Code: 502, Raw: "<html>no /bot" + telegramtest.Token + "/getUpdates</html>"}, "(token)", 0},
-		"a missing page":         {"getMe", telegramtest.Fault{Code: 404, Raw: "<html>404: /bot700100200%3A" + secret + "</html>"}, "not from the Bot API (404 Not Found)", 0},
-		"a busy gateway":         {"getMe", telegramtest.Fault{Code: 503, Raw: "later", RetryAfter: 1}, "503", time.Second},
+		"too many polls":         {"getUpdates", telegramtest.Fault{Status: 429, Message: "Too Many Requests: retry after 1", RetryAfter: 1}, "Too Many Requests", time.Second},
+		"too many, at the start": {"getMe", telegramtest.Fault{Status: 429, Message: "Too Many Requests: retry after 1", RetryAfter: 1}, "Too Many Requests", time.Second},
+		"an internal error":      {"getUpdates", telegramtest.Fault{Status: 500, Message: "Internal Server Error"}, "500 Internal Server Error", 0},
+		"a gateway's page":       {"getUpdates", telegramtest.Fault{Status: 502, Raw: "<html>no /bot" + telegramtest.Token + "/getUpdates</html>"}, "(token)", 0},
+		"a missing page":         {"getMe", telegramtest.Fault{Status: 404, Raw: "<html>404: /bot700100200%3A" + secret + "</html>"}, "not from the Bot API (404 Not Found)", 0},
+		"a busy gateway":         {"getMe", telegramtest.Fault{Status: 503, Raw: "later", RetryAfter: 1}, "503", time.Second},
 		"nonsense":               {"getUpdates", telegramtest.Fault{Raw: "\x00\xff{"}, "not from the Bot API", 0},
 		"other JSON":             {"getUpdates", telegramtest.Fault{Raw: `{"ok":true,"result":{"a":1}}`}, "unexpected response", 0},
 		"no update_id":           {"getUpdates", telegramtest.Fault{Raw: `{"ok":true,"result":[{"message":{}}]}`}, "without update_id", 0},

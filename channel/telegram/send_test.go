@@ -76,7 +76,7 @@ func TestTextThatTelegramCannotParseIsSentPlain(t *testing.T) {
 	tg := telegramtest.New(t)
 	ann := tg.Person("Ann")
 	p := newFixture(t, tg).start().waitConnected()
-	tg.Fail("sendMessage", telegramtest.Fault{Code: 400, Message: `Bad Request: can't parse entities: Unsupported start tag "x" at byte offset 3`})
+	tg.Fail("sendMessage", telegramtest.Fault{Status: 400, Message: `Bad Request: can't parse entities: Unsupported start tag "x" at byte offset 3`})
 	id, err := p.Send(t.Context(), room(ann.Private()), chat.Message{Text: "some **odd** text"}, "")
 	if err != nil {
 		t.Fatal(err)
@@ -84,7 +84,7 @@ func TestTextThatTelegramCannotParseIsSentPlain(t *testing.T) {
 	if got := ann.Private().Replies()[0]; got.Text != "some **odd** text" || got.HTML != "" {
 		t.Errorf("sent %+v", got)
 	}
-	tg.Fail("editMessageText", telegramtest.Fault{Code: 400, Message: `Bad Request: can't parse entities: whatever`})
+	tg.Fail("editMessageText", telegramtest.Fault{Status: 400, Message: `Bad Request: can't parse entities: whatever`})
 	if err := p.Edit(t.Context(), room(ann.Private()), id, chat.Message{Text: "*other*"}); err != nil || ann.Private().Texts()[0] != "*other*" {
 		t.Errorf("edited to %q, %v", ann.Private().Texts(), err)
 	}
@@ -145,7 +145,7 @@ func TestSendErrorsAreClassified(t *testing.T) {
 	ann := tg.Person("Ann")
 	p := newFixture(t, tg).start().waitConnected()
 	refusal := func(code int, words string) telegramtest.Fault {
-		return telegramtest.Fault{Code: code, Message: words}
+		return telegramtest.Fault{Status: code, Message: words}
 	}
 	for _, c := range []struct {
 		fault telegramtest.Fault
@@ -167,8 +167,8 @@ func TestSendErrorsAreClassified(t *testing.T) {
 		{refusal(401, "Unauthorized"), mailroom.ClassUnavailable}, // the message waits until the token is corrected
 		{refusal(429, "Too Many Requests: retry after 5"), mailroom.ClassUnavailable},
 		{refusal(500, "Internal Server Error"), classUnknown},
-		{telegramtest.Fault{Code: 502, Raw: "<html>bad gateway</html>"}, classUnknown},
-		{telegramtest.Fault{Code: 407, Raw: "<html>who are you?</html>"}, mailroom.ClassUnavailable}, // a proxy that has not forwarded the call
+		{telegramtest.Fault{Status: 502, Raw: "<html>bad gateway</html>"}, classUnknown},
+		{telegramtest.Fault{Status: 407, Raw: "<html>who are you?</html>"}, mailroom.ClassUnavailable}, // a proxy that has not forwarded the call
 		{telegramtest.Fault{Raw: "what?"}, classUnknown},
 		{telegramtest.Fault{Half: true}, classUnknown},
 		{telegramtest.Fault{Lose: true}, classUnknown},

@@ -277,7 +277,7 @@ func TestABotWhosePollOutlivesItsServerIsConnectedOnceItsNextIsAnswered(t *testi
 	way.BlackholeOpen()
 	b.process.kill()
 	b.ann.Sends(b.ann.Private(), "one")
-	conflict := telegramtest.Fault{Code: 409, Message: "Conflict: terminated by other getUpdates request; make sure that only one bot instance is running"}
+	conflict := telegramtest.Fault{Status: 409, Message: "Conflict: terminated by other getUpdates request; make sure that only one bot instance is running"}
 	b.tg.Fail("getUpdates", conflict, conflict)
 	b.serve()
 	b.tg.WaitFor(t, "the answer", func() bool { return slices.Equal(b.ann.Private().Texts(), []string{"ONE"}) })

@@ -105,7 +105,7 @@ func TestAServerThatIsKilledAnswersEachMessageOfTelegram(t *testing.T) {
 			until: func(b *telegramFixture) { b.waitReplyCount(1) },
 		},
 		{
-			when: "after the run, before the send", method: "sendMessage", fault: telegramtest.Fault{Code: 429, Message: "Too Many Requests: retry after 1", RetryAfter: 1},
+			when: "after the run, before the send", method: "sendMessage", fault: telegramtest.Fault{Status: 429, Message: "Too Many Requests: retry after 1", RetryAfter: 1},
 			until: func(b *telegramFixture) { b.waitEntries(b.out(), mailroom.KindRescheduled, 1) }, told: 1, replies: 1,
 		},
 		{

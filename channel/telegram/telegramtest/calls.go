@@ -72,13 +72,13 @@ func (p *Platform) targetChat(in map[string]any) (*Chat, *apiError) {
 	case c == nil:
 		return nil, newAPIError(400, "Bad Request: chat not found")
 	case c.moved != 0:
-		return nil, &apiError{code: 400, message: "Bad Request: group chat was upgraded to a supergroup chat", migrated: c.moved}
+		return nil, &apiError{Status: 400, Message: "Bad Request: group chat was upgraded to a supergroup chat", Fields: map[string]any{"migrate_to_chat_id": c.moved}}
 	case c.rejection != "":
 		return nil, newAPIError(c.rejectionCode, "%s", c.rejection)
 	}
 	if left := time.Until(p.limits[c.ID]); left > 0 {
-		after := int(math.Ceil(left.Seconds()))
-		return nil, &apiError{code: 429, message: fmt.Sprintf("Too Many Requests: retry after %d", after), retryAfter: after}
+		after := math.Ceil(left.Seconds())
+		return nil, &apiError{Status: 429, Message: fmt.Sprintf("Too Many Requests: retry after %.0f", after), RetryAfter: after}
 	}
 	if topic := integer(in["message_thread_id"]); topic != 0 && !slices.Contains(c.topics, topic) {
 		return nil, newAPIError(400, "Bad Request: message thread not found")

@@ -88,9 +88,7 @@ func (p *Platform) Group(title string) *Chat {
 
 // Refuse rejects all sends to a chat with an error; "" accepts them again.
 func (c *Chat) Refuse(code int, words string) {
-	c.platform.mu.Lock()
-	defer c.platform.mu.Unlock()
-	c.rejectionCode, c.rejection = code, words
+	c.platform.Update(func() { c.rejectionCode, c.rejection = code, words })
 }
 
 // Topic creates a topic and returns its id.
@@ -104,12 +102,12 @@ func (c *Chat) Topic() int64 {
 
 // MigrateTo migrates the group to a supergroup with another id.
 func (c *Chat) MigrateTo(by *Person, is *Chat) {
-	c.platform.mu.Lock()
-	defer c.platform.mu.Unlock()
-	c.moved = is.ID
-	body := c.messageBody(by, 0)
-	body["migrate_to_chat_id"] = is.ID
-	c.platform.push(c, "message", body)
+	c.platform.Update(func() {
+		c.moved = is.ID
+		body := c.messageBody(by, 0)
+		body["migrate_to_chat_id"] = is.ID
+		c.platform.push(c, "message", body)
+	})
 }
 
 // Messages returns copies of all messages of the chat.
@@ -140,9 +138,7 @@ func (c *Chat) Texts() (texts []string) {
 
 // Delete deletes a message. Telegram does not tell bots about deletions.
 func (c *Chat) Delete(id int64) {
-	c.platform.mu.Lock()
-	defer c.platform.mu.Unlock()
-	c.messages = slices.DeleteFunc(c.messages, func(m *Message) bool { return m.ID == id })
+	c.platform.Update(func() { c.messages = slices.DeleteFunc(c.messages, func(m *Message) bool { return m.ID == id }) })
 }
 
 // MessageOptions holds the properties of a message besides its text.
@@ -193,15 +189,15 @@ func (p *Person) Sends(c *Chat, text string, how ...MessageOptions) int64 {
 
 // Edits edits a message of the person.
 func (p *Person) Edits(c *Chat, id int64, text string) {
-	c.platform.mu.Lock()
-	defer c.platform.mu.Unlock()
-	m := c.find(id)
-	m.Text, m.body = text, clone(m.body)
-	m.body["text"], m.body["edit_date"] = text, time.Now().Unix()
-	if found := entities(text); len(found) > 0 {
-		m.body["entities"] = found
-	}
-	c.platform.push(c, "edited_message", m.body)
+	c.platform.Update(func() {
+		m := c.find(id)
+		m.Text, m.body = text, clone(m.body)
+		m.body["text"], m.body["edit_date"] = text, time.Now().Unix()
+		if found := entities(text); len(found) > 0 {
+			m.body["entities"] = found
+		}
+		c.platform.push(c, "edited_message", m.body)
+	})
 }
 
 // ButtonPress is a press of a button.
@@ -252,9 +248,7 @@ func (p *Person) PressesInaccessibleData(c *Chat, data string) *ButtonPress {
 
 // MakeAdmin makes the bot an admin of the group.
 func (c *Chat) MakeAdmin() {
-	c.platform.mu.Lock()
-	defer c.platform.mu.Unlock()
-	c.admin = true
+	c.platform.Update(func() { c.admin = true })
 }
 
 func (p *Person) press(c *Chat, m *Message, data string) *ButtonPress {
@@ -270,9 +264,7 @@ func (p *Person) press(c *Chat, m *Message, data string) *ButtonPress {
 
 // Expire makes answers to the press fail as too late.
 func (t *ButtonPress) Expire(p *Platform) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	t.expired = true
+	p.Update(func() { t.expired = true })
 }
 
 // Answer returns the answer shown for the press, and the number of answers.

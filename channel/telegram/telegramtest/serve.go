@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"net/http"
 	"net/url"
@@ -12,138 +13,65 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"mailroom/channel/platformtest"
 )
 
-// apiError is an error response.
-type apiError struct {
-	code       int
-	message    string
-	retryAfter int
-	migrated   int64
-}
+// apiError is an error response. Its fields are the response's parameters.
+type apiError = platformtest.Error
 
 func newAPIError(code int, format string, args ...any) *apiError {
-	return &apiError{code: code, message: fmt.Sprintf(format, args...)}
+	return &apiError{Status: code, Message: fmt.Sprintf(format, args...)}
 }
 
-func (p *Platform) handler(ctx context.Context) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		words := strings.SplitN(strings.TrimPrefix(r.URL.Path, "/"), "/", 3)
+// ServeHTTP implements [platformtest.Dialect].
+func (p *Platform) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	words := strings.SplitN(strings.TrimPrefix(r.URL.Path, "/"), "/", 3)
+	switch {
+	case len(words) == 2 && strings.HasPrefix(words[0], "bot"):
+		p.serve(w, r, strings.TrimPrefix(words[0], "bot"), words[1])
+	case len(words) == 3 && words[0] == "file" && strings.HasPrefix(words[1], "bot"):
+		p.download(r.Context(), w, strings.TrimPrefix(words[1], "bot"), words[2])
+	default:
+		p.Respond(w, nil, newAPIError(404, "Not Found"))
+	}
+}
+
+// serve answers a call.
+func (p *Platform) serve(w http.ResponseWriter, r *http.Request, token, method string) {
+	in, err := parseParams(r)
+	if err != nil {
+		p.Respond(w, nil, newAPIError(400, "Bad Request: can't parse the body"))
+		return
+	}
+	p.Serve(w, r, method, in, func() (any, *apiError) {
+		b := p.bots[token]
 		switch {
-		case len(words) == 2 && strings.HasPrefix(words[0], "bot"):
-			p.serve(ctx, w, r, strings.TrimPrefix(words[0], "bot"), words[1])
-		case len(words) == 3 && words[0] == "file" && strings.HasPrefix(words[1], "bot"):
-			p.download(r.Context(), w, strings.TrimPrefix(words[1], "bot"), words[2])
-		default:
-			answer(w, nil, newAPIError(404, "Not Found"))
+		case !strings.Contains(token, ":"):
+			return nil, newAPIError(404, "Not Found")
+		case b == nil || b.revoked:
+			return nil, newAPIError(401, "Unauthorized")
+		case method == "getUpdates":
+			return p.getUpdates(r.Context(), b, in)
 		}
+		return p.call(b, method, in)
 	})
 }
 
-// serve answers a call, or fails as requested.
-func (p *Platform) serve(ctx context.Context, w http.ResponseWriter, r *http.Request, token, method string) {
-	in, err := parseParams(r)
-	if err != nil {
-		answer(w, nil, newAPIError(400, "Bad Request: can't parse the body"))
-		return
-	}
-	p.mu.Lock()
-	b := p.bots[token]
-	p.calls = append(p.calls, Call{Method: method, Params: in, At: time.Now()})
-	call := len(p.calls) - 1
-	var fault Fault
-	if left := p.faults[method]; len(left) > 0 {
-		fault, p.faults[method] = left[0], left[1:]
-	}
-	frozen := p.frozen != nil
-	var result any
-	var apiErr *apiError
-	done := !frozen && !fault.Hang && fault.Code == 0 && fault.Raw == ""
-	switch {
-	case !strings.Contains(token, ":"):
-		apiErr = newAPIError(404, "Not Found")
-	case b == nil || b.revoked:
-		apiErr = newAPIError(401, "Unauthorized")
-	case done && method == "getUpdates":
-		result, apiErr = p.getUpdates(ctx, r, token, in) // releases mu while it waits
-	case done:
-		result, apiErr = p.call(b, method, in)
-	}
-	p.notify()
-	p.mu.Unlock()
-	if fault.Hold != nil {
-		select {
-		case <-fault.Hold:
-		case <-ctx.Done():
-		}
-	}
-	p.mu.Lock()
-	thaw := p.frozen
-	code := 200
-	if apiErr != nil {
-		code = apiErr.code
-	}
-	if done && thaw == nil && !fault.Lose && !fault.Half {
-		p.calls[call].Code = code
-	}
-	p.notify()
-	p.mu.Unlock()
-	if frozen && thaw == nil {
-		panic(http.ErrAbortHandler) // the call was lost
-	}
-	if thaw != nil || fault.Hang {
-		select {
-		case <-r.Context().Done():
-		case <-ctx.Done():
-		case <-thaw: // nil, so never ready, for Fault.Hang
-		}
-		panic(http.ErrAbortHandler)
-	}
-	fault.write(w, result, apiErr)
-}
-
-// write sends the response of a call, or the faulty one.
-func (f Fault) write(w http.ResponseWriter, result any, apiErr *apiError) {
-	switch {
-	case f.Lose:
-		panic(http.ErrAbortHandler)
-	case f.Raw != "":
-		if f.RetryAfter != 0 {
-			w.Header().Set("Retry-After", strconv.Itoa(f.RetryAfter))
-		}
-		if f.Code != 0 {
-			w.WriteHeader(f.Code)
-		}
-		_, _ = io.WriteString(w, f.Raw) // the client may be gone
-	case f.Code != 0:
-		answer(w, nil, &apiError{code: f.Code, message: f.Message, retryAfter: f.RetryAfter})
-	case f.Half:
-		raw, _ := json.Marshal(map[string]any{"ok": true, "result": result}) // JSON values always marshal
-		w.Header().Set("Content-Length", strconv.Itoa(len(raw)))
-		_, _ = w.Write(raw[:len(raw)/2])
-		_ = http.NewResponseController(w).Flush() // send the half; the client may be gone
-		panic(http.ErrAbortHandler)
-	default:
-		answer(w, result, apiErr)
-	}
-}
-
-func answer(w http.ResponseWriter, result any, apiErr *apiError) {
+// Respond implements [platformtest.Dialect].
+func (p *Platform) Respond(w http.ResponseWriter, result any, refused *apiError) {
 	w.Header().Set("Content-Type", "application/json")
 	body := map[string]any{"ok": true, "result": result}
-	if apiErr != nil {
-		body = map[string]any{"ok": false, "error_code": apiErr.code, "description": apiErr.message}
-		more := map[string]any{}
-		if apiErr.retryAfter != 0 {
-			more["retry_after"] = apiErr.retryAfter
+	if refused != nil {
+		body = map[string]any{"ok": false, "error_code": refused.Status, "description": refused.Message}
+		parameters := maps.Clone(refused.Fields)
+		if refused.RetryAfter != 0 {
+			parameters = map[string]any{"retry_after": refused.RetryAfter}
 		}
-		if apiErr.migrated != 0 {
-			more["migrate_to_chat_id"] = apiErr.migrated
+		if parameters != nil {
+			body["parameters"] = parameters
 		}
-		if len(more) > 0 {
-			body["parameters"] = more
-		}
-		w.WriteHeader(apiErr.code)
+		w.WriteHeader(refused.Status)
 	}
 	_ = json.NewEncoder(w).Encode(body) // the client may be gone
 }
@@ -173,21 +101,18 @@ func parseParams(r *http.Request) (map[string]any, error) {
 }
 
 // getUpdates returns unconfirmed updates. mu must be held; it is released while the poll waits.
-func (p *Platform) getUpdates(ctx context.Context, r *http.Request, token string, in map[string]any) (any, *apiError) {
-	b := p.bots[token]
+func (p *Platform) getUpdates(ctx context.Context, b *bot, in map[string]any) (any, *apiError) {
 	if b.webhook != "" {
 		return nil, newAPIError(409, "Conflict: can't use getUpdates method while webhook is active; use deleteWebhook to delete the webhook first")
 	}
-	p.endPoll(b)
 	b.polls++
-	me, ended := b.polls, make(chan struct{})
-	b.polling = ended
+	me := b.polls
 	offset := int64(math.MinInt64)
 	if n, ok := in["offset"].(float64); ok && n != 0 {
 		offset = int64(n)
 		b.updates = slices.DeleteFunc(b.updates, func(u queuedUpdate) bool { return u.id < offset })
-		p.notify()
 	}
+	p.Notify()
 	limit := 100
 	if n, ok := in["limit"].(float64); ok {
 		limit = int(n)
@@ -195,55 +120,26 @@ func (p *Platform) getUpdates(ctx context.Context, r *http.Request, token string
 	wait, _ := in["timeout"].(float64)
 	late := time.NewTimer(time.Duration(wait * float64(time.Second)))
 	defer late.Stop()
-	for {
+	for open := wait > 0; ; {
 		out := []any{}
 		for _, u := range b.updates {
 			if u.id >= offset && isAllowed(u, in) && len(out) < limit {
 				out = append(out, u.raw)
 			}
 		}
-		if len(out) > 0 || wait == 0 {
-			return out, b.endOwnPoll(me)
+		if len(out) > 0 || !open {
+			return out, nil
 		}
-		changed := p.changed
-		p.mu.Unlock()
-		wait = 1
-		select {
-		case <-changed:
-		case <-ended:
-		case <-late.C:
-			wait = 0
-		case <-r.Context().Done():
-			wait = 0
-		case <-ctx.Done():
-			wait = 0
-		}
-		p.mu.Lock()
-		if apiErr := b.pollError(me); apiErr != nil {
-			return nil, apiErr
-		}
-		if b.revoked {
+		open = p.Wait(ctx, late.C)
+		switch {
+		case b.polls != me:
+			return nil, newAPIError(409, "Conflict: terminated by other getUpdates request; make sure that only one bot instance is running")
+		case b.webhook != "":
+			return nil, newAPIError(409, "Conflict: terminated by setWebhook request")
+		case b.revoked:
 			return nil, newAPIError(401, "Unauthorized")
 		}
 	}
-}
-
-// pollError returns why a poll was ended early, or nil.
-func (b *bot) pollError(poll int) *apiError {
-	switch {
-	case b.polls != poll:
-		return newAPIError(409, "Conflict: terminated by other getUpdates request; make sure that only one bot instance is running")
-	case b.webhook != "":
-		return newAPIError(409, "Conflict: terminated by setWebhook request")
-	}
-	return nil
-}
-
-func (b *bot) endOwnPoll(me int) *apiError {
-	if b.polls == me {
-		b.polling = nil
-	}
-	return nil
 }
 
 func isAllowed(u queuedUpdate, in map[string]any) bool {
@@ -272,7 +168,7 @@ func (p *Platform) download(ctx context.Context, w http.ResponseWriter, token, p
 	p.downloads++
 	p.mu.Unlock()
 	if found == nil {
-		answer(w, nil, newAPIError(404, "Not Found"))
+		p.Respond(w, nil, newAPIError(404, "Not Found"))
 		return
 	}
 	_, _ = w.Write(found[:len(found)/2]) // the client may be gone
