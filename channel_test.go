@@ -87,7 +87,7 @@ func TestOnlyAnEventHolds(t *testing.T) {
 	for _, kind := range []mailroom.TicketKind{mailroom.TicketApproval, mailroom.TicketInput, mailroom.TicketTimer} {
 		a := ask("a", kind)
 		a.Holds = true
-		wantCode(t, a.Check(), mailroom.CodeInvalid)
+		wantCode(t, mailroom.CheckAsk(&a), mailroom.CodeInvalid)
 	}
 }
 

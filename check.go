@@ -178,7 +178,7 @@ func checkParts(at string, parts []Part) error {
 		if !cleanText(p.URI + p.Name + p.MimeType) {
 			return invalid(where, "must be valid UTF-8 without NUL", "")
 		}
-		if err := p.checkLabels(where); err != nil {
+		if err := checkLabels(&p, where); err != nil {
 			return err
 		}
 		if len(p.Data) > 0 || p.Type == "data" {
@@ -211,7 +211,7 @@ func checkParts(at string, parts []Part) error {
 }
 
 // checkLabels bounds the URI, name and MIME type of a part.
-func (p *Part) checkLabels(where string) error {
+func checkLabels(p *Part, where string) error {
 	for _, l := range []struct {
 		field, text string
 		most        int
@@ -266,7 +266,7 @@ func (in *Submit) digest() string {
 		d.Agent = in.Agent
 	}
 	if in.Size() > maxAppended {
-		type streamed submitDigest // has no appendJSON: encoding/json reuses its buffer for long texts
+		type streamed submitDigest // has no AppendJSON: encoding/json reuses its buffer for long texts
 		return digest(streamed(d))
 	}
 	return digest(d)

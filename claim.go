@@ -26,7 +26,7 @@ func (t *ThreadState) Claim(by Claimant, agent string, alone bool, now time.Time
 		t.schedule(now)
 		return nil
 	}
-	kind, body := KindStarted, RunStarted{Worker: by.Worker, Messages: r.markRead()}
+	kind, body := KindStarted, RunStarted{Worker: by.Worker, Messages: markRead(r)}
 	if r.Resumes {
 		kind = KindResumed
 		body.Tickets = t.answeredTickets(r)
@@ -74,7 +74,7 @@ func (t *ThreadState) Input(r *Run) []Message {
 
 // markRead marks the messages that the run reads by being claimed and returns their seqs: its
 // inputs at its first start, and after a wait the messages that arrived during the wait.
-func (r *Run) markRead() []int64 {
+func markRead(r *Run) []int64 {
 	seqs := []int64{}
 	if !r.Started {
 		for _, in := range r.Inputs {
@@ -133,7 +133,7 @@ func (t *ThreadState) claimedRun(c Claim) (*Run, error) {
 
 // checkNumber accepts the number of the next durable step. repeat reports a repeat of the last step
 // with the same content.
-func (r *Run) checkNumber(c Claim, number int, sum string) (repeat bool, err error) {
+func checkNumber(r *Run, c Claim, number int, sum string) (repeat bool, err error) {
 	last := r.LastStep
 	if last.Attempt == c.Attempt && last.Step == number {
 		if last.Digest != sum {

@@ -41,5 +41,5 @@ func (t *ThreadState) ReplanAfterClockStep(now time.Time) {
 		return
 	}
 	t.UpdatedAt = now
-	t.touchRow()
+	t.Touch()
 }

@@ -50,7 +50,7 @@ func (r *Run) IsDelivery() bool {
 }
 
 func ticketParts(k *Ticket) []Part {
-	return []Part{{Type: "data", Data: mustJSON(map[string]any{"ticket": k})}}
+	return []Part{{Type: "data", Data: appendAny(nil, map[string]any{"ticket": k})}}
 }
 
 // reportEnd reports the end of a run to its caller and to the thread it delivers to. A run with a
@@ -59,18 +59,18 @@ func ticketParts(k *Ticket) []Part {
 func (t *ThreadState) reportEnd(r *Run, seq int64, now time.Time) {
 	untold := r.Reply == nil || strings.TrimSpace(*r.Reply) == "" || r.Status == StatusFailed
 	if untold && r.Reason != ReasonSuperseded && r.Reason != ReasonRetracted {
-		t.deliver(r, seq, []Part{{Type: "data", Data: r.endReport()}}, now)
+		t.deliver(r, seq, []Part{{Type: "data", Data: endReport(r)}}, now)
 	}
 	c := r.Caller
 	switch {
 	case c == nil:
 	case c.Answer == AnswerWait:
-		t.ended = append(t.ended, ChildEnd{Thread: c.Thread, Run: c.Run, Name: c.Name, Child: r.ID, Answer: r.endReport()})
+		t.ended = append(t.ended, ChildEnd{Thread: c.Thread, Run: c.Run, Name: c.Name, Child: r.ID, Answer: endReport(r)})
 	case c.Answer == AnswerWake:
 		at := strconv.FormatInt(seq, 10) // unique: a retried run can end again with the same attempt
 		t.outgoing = append(t.outgoing, Submit{
 			Thread: c.Thread, Run: DeriveID("answer", r.ID, at), Key: r.ID + "/answer/" + at,
-			Messages: []NewMessage{{Parts: []Part{{Type: "data", Data: r.endReport()}}, Visibility: VisibleInternal}},
+			Messages: []NewMessage{{Parts: []Part{{Type: "data", Data: endReport(r)}}, Visibility: VisibleInternal}},
 			Sender:   r.Agent, Owner: t.Owner, Origin: Origin{Via: "wake", Sender: r.Agent}, Parent: c.Run,
 		})
 	}
@@ -78,7 +78,7 @@ func (t *ThreadState) reportEnd(r *Run, seq int64, now time.Time) {
 
 // endReport encodes how a run ended for its caller. It leaves out a reply that exceeds MaxAnswer;
 // the caller reads it from the run.
-func (r *Run) endReport() json.RawMessage {
+func endReport(r *Run) json.RawMessage {
 	out := struct {
 		Run    string    `json:"run"`
 		Thread string    `json:"thread"`
@@ -88,10 +88,10 @@ func (r *Run) endReport() json.RawMessage {
 		Error  *RunError `json:"error,omitempty"`
 		Reason Reason    `json:"reason,omitempty"`
 	}{r.ID, r.Thread, r.Status, r.Reply, false, r.Error, r.Reason}
-	b := mustJSON(out)
+	b := appendAny(nil, out)
 	if len(b) > MaxAnswer {
 		out.Reply, out.Cut = nil, true
-		b = mustJSON(out)
+		b = appendAny(nil, out)
 	}
 	return b
 }
@@ -107,7 +107,7 @@ func (t *ThreadState) FindChild(run, name, child string) (*ChildEnd, error) {
 		return nil, nil
 	}
 	c := r.Caller
-	return &ChildEnd{Thread: c.Thread, Run: c.Run, Name: c.Name, Child: r.ID, Answer: r.endReport()}, nil
+	return &ChildEnd{Thread: c.Thread, Run: c.Run, Name: c.Name, Child: r.ID, Answer: endReport(r)}, nil
 }
 
 // OnChildEnd decides the ticket of an ended child, if the ticket is still open.

@@ -37,7 +37,7 @@ func (t *ThreadState) Retry(in Retry, now time.Time) (*Run, error) {
 	if r.Status != StatusFailed && r.Status != StatusCancelled {
 		return nil, Errorf(CodeConflict, "run %s is %s; only a failed or cancelled run can be retried", r.ID, r.Status)
 	}
-	if r.countInputs() == 0 {
+	if countInputs(r) == 0 {
 		return nil, Errorf(CodeConflict, "all messages of run %s were retracted", r.ID)
 	}
 	t.promote(now)
@@ -89,7 +89,7 @@ func (t *ThreadState) Retract(message string, now time.Time) error {
 	in.Retracted = true
 	t.append(KindRetracted, r, now, MessageRef{Message: message})
 	t.touchRun(r)
-	if r.NeverStarted() && r.countInputs() == 0 {
+	if r.NeverStarted() && countInputs(r) == 0 {
 		r.Reason = ReasonRetracted
 		t.finish(r, StatusCancelled, now, KindCancelled, RunStop{Reason: ReasonRetracted})
 	}
@@ -98,7 +98,7 @@ func (t *ThreadState) Retract(message string, now time.Time) error {
 }
 
 // countInputs returns the number of inputs that were not retracted.
-func (r *Run) countInputs() int {
+func countInputs(r *Run) int {
 	n := 0
 	for _, in := range r.Inputs {
 		if !in.Retracted {
@@ -165,7 +165,7 @@ func (t *ThreadState) Patch(p ThreadPatch, now time.Time) error {
 		t.DeliverTo = *p.DeliverTo
 	}
 	t.UpdatedAt = now
-	t.touchRow()
+	t.Touch()
 	return nil
 }
 
@@ -204,13 +204,13 @@ func (t *ThreadState) CheckDeletable() error {
 func (t *ThreadState) Purge(seq, bytes int64) {
 	t.FirstSeq = seq
 	t.Bytes -= bytes
-	t.touchRow()
+	t.Touch()
 }
 
 // MarkDeleted hides the thread from every caller before its rows are dropped.
 func (t *ThreadState) MarkDeleted(now time.Time) {
 	t.DeletedAt = now
-	t.touchRow()
+	t.Touch()
 }
 
 // errTooLate is the refusal of a change to a read message. The text is the same whether the run

@@ -80,7 +80,7 @@ func FoldEffects(entries []Entry) (map[string]*EffectState, error) {
 // again, answer to supply its value, deny to fail.
 func (s *EffectState) AskOutcome(input json.RawMessage) Ask {
 	if len(input) > MaxAnswer {
-		input = mustJSON(map[string]any{"digest": s.Input, "bytes": len(input)})
+		input = appendAny(nil, map[string]any{"digest": s.Input, "bytes": len(input)})
 	}
 	return Ask{
 		Name: fmt.Sprintf("effect:%s#%d", s.Name, s.Tries), Kind: TicketApproval, Answers: true,

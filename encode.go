@@ -12,13 +12,13 @@ import (
 
 // jsonAppender is implemented by bodies with a handwritten encoder.
 type jsonAppender interface {
-	appendJSON(b []byte) []byte
+	AppendJSON(b []byte) []byte
 }
 
 // appendBody appends the JSON of an entry's body.
 func appendBody(b []byte, body any) ([]byte, error) {
 	if a, ok := body.(jsonAppender); ok {
-		return a.appendJSON(b), nil
+		return a.AppendJSON(b), nil
 	}
 	raw, err := json.Marshal(body)
 	return append(b, raw...), err
@@ -35,14 +35,14 @@ func (e *Entry) appendHead(b []byte) []byte {
 	return appendName(b, "body")
 }
 
-func (m Message) appendJSON(b []byte) []byte {
+func (m Message) AppendJSON(b []byte) []byte {
 	b = appendString(appendName(append(b, '{'), "id"), m.ID)
 	b = appendString(appendName(b, "thread"), m.Thread)
 	b = strconv.AppendInt(appendName(b, "seq"), m.Seq, 10)
 	b = appendString(appendName(b, "role"), string(m.Role))
 	b = appendString(appendName(b, "sender"), m.Sender)
 	b = appendString(appendName(b, "text"), m.Text)
-	b = appendList(appendName(b, "parts"), m.Parts, func(b []byte, p Part) []byte { return p.appendJSON(b) })
+	b = appendList(appendName(b, "parts"), m.Parts, func(b []byte, p Part) []byte { return p.AppendJSON(b) })
 	b = appendString(appendName(b, "visibility"), m.Visibility)
 	b = appendString(appendName(b, "run"), m.Run)
 	b = appendString(appendName(b, "state"), m.State)
@@ -54,7 +54,7 @@ func (m Message) appendJSON(b []byte) []byte {
 	return append(b, '}')
 }
 
-func (p Part) appendJSON(b []byte) []byte {
+func (p Part) AppendJSON(b []byte) []byte {
 	b = appendString(appendName(append(b, '{'), "type"), p.Type)
 	b = appendNonEmpty(b, "text", p.Text)
 	if len(p.Data) > 0 {
@@ -66,7 +66,7 @@ func (p Part) appendJSON(b []byte) []byte {
 	return append(b, '}')
 }
 
-func (q RunQueued) appendJSON(b []byte) []byte {
+func (q RunQueued) AppendJSON(b []byte) []byte {
 	b = appendString(appendName(append(b, '{'), "agent"), q.Agent)
 	if b = appendName(b, "agent_version"); q.AgentVersion == "" {
 		b = append(b, "null"...) // unknown
@@ -84,10 +84,10 @@ func (q RunQueued) appendJSON(b []byte) []byte {
 	return append(b, '}', '}')
 }
 
-// MarshalJSON returns the JSON that appendJSON writes.
-func (q RunQueued) MarshalJSON() ([]byte, error) { return q.appendJSON(nil), nil }
+// MarshalJSON returns the JSON that AppendJSON writes.
+func (q RunQueued) MarshalJSON() ([]byte, error) { return q.AppendJSON(nil), nil }
 
-func (s RunStarted) appendJSON(b []byte) []byte {
+func (s RunStarted) AppendJSON(b []byte) []byte {
 	b = appendString(appendName(append(b, '{'), "worker"), s.Worker)
 	if len(s.Tickets) > 0 {
 		b = appendList(appendName(b, "tickets"), s.Tickets, appendString)
@@ -96,7 +96,7 @@ func (s RunStarted) appendJSON(b []byte) []byte {
 	return append(b, '}')
 }
 
-func (c RunCompleted) appendJSON(b []byte) []byte {
+func (c RunCompleted) AppendJSON(b []byte) []byte {
 	b = appendName(append(b, '{'), "reply")
 	if c.Reply == nil {
 		b = append(b, "null"...)
@@ -115,10 +115,10 @@ func (c RunCompleted) appendJSON(b []byte) []byte {
 	return append(b, '}', '}')
 }
 
-// MarshalJSON returns the JSON that appendJSON writes.
-func (c RunCompleted) MarshalJSON() ([]byte, error) { return c.appendJSON(nil), nil }
+// MarshalJSON returns the JSON that AppendJSON writes.
+func (c RunCompleted) MarshalJSON() ([]byte, error) { return c.AppendJSON(nil), nil }
 
-func (s settleDigest) appendJSON(b []byte) []byte {
+func (s settleDigest) AppendJSON(b []byte) []byte {
 	b = appendString(appendName(append(b, '{'), "Outcome"), string(s.Outcome))
 	b = appendName(b, "Message")
 	if m := s.Message; m == nil {
@@ -144,10 +144,10 @@ func (s settleDigest) appendJSON(b []byte) []byte {
 // maxAppended bounds the size in bytes of submits whose digest uses the handwritten encoder.
 const maxAppended = 16 << 10
 
-func (d submitDigest) appendJSON(b []byte) []byte {
+func (d submitDigest) AppendJSON(b []byte) []byte {
 	b = appendList(appendName(append(b, '{'), "Messages"), d.Messages, func(b []byte, m NewMessage) []byte {
 		b = appendString(appendName(append(b, '{'), "Role"), string(m.Role))
-		b = appendList(appendName(b, "Parts"), m.Parts, func(b []byte, p Part) []byte { return p.appendJSON(b) })
+		b = appendList(appendName(b, "Parts"), m.Parts, func(b []byte, p Part) []byte { return p.AppendJSON(b) })
 		return append(appendString(appendName(b, "Visibility"), m.Visibility), '}')
 	})
 	b = appendString(appendName(b, "Agent"), d.Agent)

@@ -140,6 +140,18 @@ type (
 	}
 )
 
+// UnmarshalJSON decodes an edit. Its text shares the memory of the only part.
+func (e *Edited) UnmarshalJSON(b []byte) error {
+	type plain Edited
+	if err := json.Unmarshal(b, (*plain)(e)); err != nil {
+		return err
+	}
+	if len(e.Parts) == 1 && e.Parts[0].Text == e.Text {
+		e.Text = e.Parts[0].Text
+	}
+	return nil
+}
+
 // NewEntry returns an encoded entry. body is one of the bodies above, or raw JSON for the kinds of
 // agents.
 func NewEntry(thread string, seq int64, kind, run string, attempt int, at time.Time, body any) (Entry, error) {
@@ -154,15 +166,17 @@ func NewEntry(thread string, seq int64, kind, run string, attempt int, at time.T
 	return e, nil
 }
 
-// textSize returns the size of a body's long texts, to allocate the entry at once.
+// textSize returns the size of the long texts of a message, to allocate the entry at once.
 func textSize(body any) int {
-	switch b := body.(type) {
-	case Message:
-		return len(b.Text) + PartsSize(b.Parts)
-	case Edited:
-		return len(b.Text) + PartsSize(b.Parts)
+	m, ok := body.(Message)
+	if !ok {
+		return 0
 	}
-	return 0
+	n := len(m.Text)
+	for _, p := range m.Parts {
+		n += len(p.Text) + len(p.Data)
+	}
+	return n
 }
 
 type entryFields Entry // has no methods, so encoding it does not recurse
@@ -180,7 +194,7 @@ func ParseEntry(raw []byte) (Entry, error) {
 // Reads returns the seqs of the entries whose messages were read at e, in reading order. It defines
 // the position of a message in a transcript: a run reads its inputs at its first start, messages
 // that arrived during a wait when it resumes, and a steered message at its message.read.
-func (e Entry) Reads() ([]int64, error) {
+func Reads(e Entry) ([]int64, error) {
 	switch e.Kind {
 	case KindStarted, KindResumed:
 		var body RunStarted
@@ -230,10 +244,7 @@ func (e Entry) Decode(v any) error {
 	if err := json.Unmarshal(e.Body, v); err != nil {
 		return fmt.Errorf("decode body of %s %d in %s: %w", e.Kind, e.Seq, e.Thread, err)
 	}
-	switch m := v.(type) {
-	case *Message:
-		m.Text = shareText(m.Text, m.Parts)
-	case *Edited:
+	if m, ok := v.(*Message); ok {
 		m.Text = shareText(m.Text, m.Parts)
 	}
 	return nil

@@ -18,20 +18,20 @@ func FuzzProject(f *testing.F) {
 	f.Fuzz(func(t *testing.T, script []byte) {
 		a := newProjectFixture(t)
 		a.Create(tokens[0], a.now)
-		a.Key = 1
+		a.Thread.Key = 1
 		var seen []Reservation // by a look that may be old
 		for len(script) > 1 {
 			op, detail := script[0]%6, int(script[1])
 			script = script[2:]
 			by, holder, name := tokens[detail&1], holders[detail>>1&1], names[detail>>2%8%len(names)]
-			before, entries := a.rows(), len(a.Entries())
+			before, entries := a.rows(), len(a.Thread.Entries())
 			var err error
 			switch op {
 			case 0:
 				in := Reserve{Project: "p", Names: []string{name}, Holder: holder, By: by, TTL: time.Minute, Shared: detail&32 > 0, Advisory: detail&64 > 0}
 				if detail&128 > 0 {
 					if err = in.Check(); err == nil {
-						in.Compare(&a.Thread, seen)
+						in.Compare(&a.Thread.Thread, seen)
 					}
 				}
 				_, err = a.Reserve(in, a.now)
@@ -46,7 +46,7 @@ func FuzzProject(f *testing.F) {
 			case 4:
 				a.now = a.now.Add(time.Duration(detail) * time.Second)
 			}
-			if err != nil && (!slices.Equal(before, a.rows()) || len(a.Entries()) != entries) {
+			if err != nil && (!slices.Equal(before, a.rows()) || len(a.Thread.Entries()) != entries) {
 				t.Fatalf("operation %d was refused (%v), and changed %+v to %+v", op, err, before, a.rows())
 			}
 			a.checkInvariants()
@@ -67,7 +67,7 @@ func (a *projectFixture) any(n int) string {
 func (a *projectFixture) checkInvariants() {
 	a.t.Helper()
 	told, last := map[string]bool{}, int64(0)
-	for _, e := range a.Entries() {
+	for _, e := range a.Thread.Entries() {
 		var taken Reservation
 		var end ReservationEnd
 		switch e.Kind {

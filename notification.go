@@ -74,16 +74,11 @@ func (p *Project) Notify(in Notify, now time.Time) (seq int64, err error) {
 	told.By = ""
 	sum := digest(told)
 	told.By = in.By.Name
-	if k, ok := p.known[in.Key]; ok && in.Key != "" {
-		out, err := p.answerRepeat(k, sum)
+	if out, repeat, err := p.Thread.FindRepeat(in.Key, sum); repeat || err != nil {
 		return out.Seq, err
 	}
 	seq = p.appendEvent(in.By, KindNotification, told, now)
-	if in.Key != "" {
-		k := SubmitKey{Thread: p.ID, Key: in.Key, Digest: sum, Result: Submitted{Thread: p.ID, Seq: seq, Disposition: DispositionNotified}}
-		p.known[in.Key] = k
-		p.keys = append(p.keys, k)
-	}
+	p.Thread.RecordKey(in.Key, sum, Submitted{Thread: p.Thread.ID, Seq: seq, Disposition: DispositionNotified})
 	return seq, nil
 }
 
@@ -135,17 +130,17 @@ func (b *Inbox) Advance(seq int64) {
 	b.Done = slices.DeleteFunc(b.Done, func(s int64) bool { return s <= b.Read })
 }
 
-// Inbox decodes the inbox stored in c, advanced past expired notifications.
-func (t *Thread) Inbox(c Cursor) (box Inbox, err error) {
+// DecodeInbox decodes the inbox stored in c, advanced past expired notifications.
+func DecodeInbox(t *Thread, c Cursor) (box Inbox, err error) {
 	err = json.Unmarshal(c.Position, &box)
 	box.Advance(t.Lapsed)
 	return box, err
 }
 
 // Lapse removes the notifications up to entry seq from all inboxes of the project.
-func (t *ThreadState) Lapse(seq int64) {
+func Lapse(t *ThreadState, seq int64) {
 	t.Lapsed = max(t.Lapsed, seq)
-	t.touchRow()
+	t.Touch()
 }
 
 // UnreadIn counts the inboxes, keyed by agent, in which n, at entry seq, is unread.
@@ -168,7 +163,7 @@ func (n *Notification) UnreadIn(boxes map[string]Inbox, seq int64) (count int64)
 
 // CountUnread adds more, which may be negative, to the count of unread notifications sent by a
 // token. Entries from before the token was recorded are not counted.
-func (t *ThreadState) CountUnread(by string, more int64) {
+func CountUnread(t *ThreadState, by string, more int64) {
 	if by == "" || more == 0 {
 		return
 	}
@@ -181,12 +176,12 @@ func (t *ThreadState) CountUnread(by string, more int64) {
 	if len(t.Unread) == 0 {
 		t.Unread = nil
 	}
-	t.touchRow()
+	t.Touch()
 }
 
 // CheckInboxLimit returns an error if the project cannot have so many more inboxes.
 func (p *Project) CheckInboxLimit(inboxes int64) error {
-	if inboxes > 0 && p.Inboxes+inboxes > MaxInboxes {
+	if inboxes > 0 && p.Thread.Inboxes+inboxes > MaxInboxes {
 		return Errorf(CodeTooLarge, "a project has at most %d inboxes, one per agent name: reuse names, or use another project", MaxInboxes)
 	}
 	return nil
@@ -194,6 +189,6 @@ func (p *Project) CheckInboxLimit(inboxes int64) error {
 
 // AddInbox counts a new inbox.
 func (p *Project) AddInbox() {
-	p.Inboxes++
-	p.touchRow()
+	p.Thread.Inboxes++
+	p.Thread.Touch()
 }

@@ -27,8 +27,8 @@ func TestANotificationIsSentOnce(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if a.LastSeq != 3 || string(a.Entries()[0].Body) != `{"from":"x","by":"ann","event":"built","data":{"n":1}}` {
-		t.Errorf("the log has %d entries, the first %s", a.LastSeq, a.Entries()[0].Body)
+	if a.Thread.LastSeq != 3 || string(a.Thread.Entries()[0].Body) != `{"from":"x","by":"ann","event":"built","data":{"n":1}}` {
+		t.Errorf("the log has %d entries, the first %s", a.Thread.LastSeq, a.Thread.Entries()[0].Body)
 	}
 	in.By = tokenOf("eve", PermissionSubmit)
 	if _, err := a.Notify(in, a.now); CodeOf(err) != CodeForbidden {
@@ -56,7 +56,7 @@ func TestInvalidNotificationsAreRefused(t *testing.T) {
 			t.Errorf("%s: got %v", location, err)
 		}
 	}
-	if a.LastSeq != 0 {
+	if a.Thread.LastSeq != 0 {
 		t.Error("something was written")
 	}
 }

@@ -86,7 +86,7 @@ func (t *ThreadState) resume(kind TicketKind, in *Submit, now time.Time) Submitt
 
 func (t *ThreadState) firstQuestion(r *Run, now time.Time) *Ticket {
 	for _, name := range r.Wait.Names {
-		if k := t.tickets[TicketID(r.ID, name)]; k.openAt(now) && k.Kind == TicketInput {
+		if k := t.tickets[TicketID(r.ID, name)]; openAt(k, now) && k.Kind == TicketInput {
 			return k
 		}
 	}
@@ -102,7 +102,7 @@ func messageAnswer(in *Submit) json.RawMessage {
 	if len(in.Messages) == 1 {
 		text = JoinText(in.Messages[0].Parts)
 	}
-	return mustJSON(truncate(text, MaxAnswer/2))
+	return appendAny(nil, truncate(text, MaxAnswer/2))
 }
 
 // checkSubmit returns an error if a decision does not fit its ticket, or the queue or the current
@@ -123,7 +123,7 @@ func (t *ThreadState) checkSubmit(in *Submit, now time.Time) error {
 		return errRateLimited("queue of thread %q is full with %d runs", t.ID, n)
 	}
 	if t.willSteer(in, now) {
-		return t.current().checkSteer(in)
+		return checkSteer(t.current(), in)
 	}
 	return nil
 }
@@ -159,12 +159,4 @@ func (t *ThreadState) decideAll(all []Decision, now time.Time) *Ticket {
 		}
 	}
 	return last
-}
-
-func mustJSON(v any) json.RawMessage {
-	b, err := json.Marshal(v)
-	if err != nil {
-		panic(err) // callers pass plain data
-	}
-	return b
 }

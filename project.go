@@ -39,7 +39,7 @@ func ProjectOf(thread string) (name string, ok bool) { return strings.CutPrefix(
 
 // Project is a loaded project: its thread and its reservations.
 type Project struct {
-	*ThreadState
+	Thread  *ThreadState
 	agent   string // agent of the thread, if the thread is created
 	held    *ReservationIndex
 	changed map[string]*Reservation // reservations to write, by id
@@ -49,7 +49,7 @@ type Project struct {
 // LoadProject returns the project of a thread and takes over its reservations. agent becomes the
 // thread's agent if the thread does not exist yet.
 func LoadProject(t *ThreadState, agent string, held *ReservationIndex) *Project {
-	return &Project{ThreadState: t, agent: agent, held: held, changed: map[string]*Reservation{}}
+	return &Project{Thread: t, agent: agent, held: held, changed: map[string]*Reservation{}}
 }
 
 // Reservations returns the reservations after the transitions. A later transaction may use them if
@@ -76,13 +76,13 @@ func (p *Project) CheckUnreserved(now time.Time) error {
 }
 
 // Create creates the project's thread for by, if there is none.
-func (p *Project) Create(by *Token, now time.Time) { p.Open(p.agent, by.Name, now) }
+func (p *Project) Create(by *Token, now time.Time) { p.Thread.Open(p.agent, by.Name, now) }
 
 // CheckAccess returns an error if the token may not use the project or the agent's name is not
 // valid. location names the field with the agent's name. Unlike for threads, the error admits that
 // the project exists: project names are no secret.
 func (p *Project) CheckAccess(by *Token, location, agent string) error {
-	if p.exists() && !by.CanSee(&p.Thread) {
+	if p.Thread.Exists() && !by.CanSee(&p.Thread.Thread) {
 		return p.AccessError()
 	}
 	return checkAgentName(location, agent)
@@ -90,8 +90,8 @@ func (p *Project) CheckAccess(by *Token, location, agent string) error {
 
 // AccessError returns the error for a token that may neither use nor create the project.
 func (p *Project) AccessError() error {
-	name, _ := ProjectOf(p.ID)
-	return Errorf(CodeForbidden, "project %q is not accessible with this token: use a token with the namespace %q, or another project", name, p.ID)
+	name, _ := ProjectOf(p.Thread.ID)
+	return Errorf(CodeForbidden, "project %q is not accessible with this token: use a token with the namespace %q, or another project", name, p.Thread.ID)
 }
 
 func checkAgentName(location, name string) error {
@@ -103,5 +103,5 @@ func checkAgentName(location, name string) error {
 
 // appendEvent appends an entry of the project.
 func (p *Project) appendEvent(by *Token, kind string, body any, now time.Time) int64 {
-	return p.AppendEntry(p.agent, by.Name, kind, body, now)
+	return p.Thread.AppendEntry(p.agent, by.Name, kind, body, now)
 }

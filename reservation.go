@@ -213,9 +213,9 @@ func (p *Project) grant(in *Reserve, name string, now time.Time) Reservation {
 	r := p.held.find(name, in.Holder, in.By.Name)
 	taken := r == nil
 	if taken {
-		fence := p.LastSeq + 1
+		fence := p.Thread.LastSeq + 1
 		r = &Reservation{
-			ID: DeriveID("reservation", p.ID, fmt.Sprint(fence)), Thread: p.ID, Name: name,
+			ID: DeriveID("reservation", p.Thread.ID, fmt.Sprint(fence)), Thread: p.Thread.ID, Name: name,
 			Holder: in.Holder, Owner: in.By.Name, Fence: fence, TakenAt: now,
 		}
 		p.held.add(r)
@@ -288,7 +288,7 @@ func (p *Project) ReleaseNames(holder string, names []string, by *Token, now tim
 // find returns an active reservation of a project that the token can see.
 func (p *Project) find(id string, by *Token, now time.Time) (*Reservation, error) {
 	r := p.held.ids[id]
-	if r == nil || !r.Live(now) || !by.CanSee(&p.Thread) {
+	if r == nil || !r.Live(now) || !by.CanSee(&p.Thread.Thread) {
 		return nil, ReservationNotFound(id)
 	}
 	return r, nil
@@ -330,5 +330,5 @@ func (p *Project) endReservations(kind string, by *Token, now time.Time, ended .
 // save marks r as changed.
 func (p *Project) save(r *Reservation) {
 	p.changed[r.ID] = r
-	p.touchRow()
+	p.Thread.Touch()
 }

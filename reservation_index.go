@@ -122,7 +122,7 @@ func (p *Project) conflicts(in *Reserve, now time.Time) (found, refusing []Reser
 		if !r.Live(now) || r.belongsTo(in.Holder, in.By.Name) || r.Shared && in.Shared {
 			continue
 		}
-		known := in.compared.project == p.Key && p.Key != 0 && r.Fence <= in.compared.through
+		known := in.compared.project == p.Thread.Key && p.Thread.Key != 0 && r.Fence <= in.compared.through
 		if known && !in.compared.ids[r.ID] || !known && !in.overlap(r.Name) {
 			continue
 		}

@@ -59,19 +59,19 @@ func (a *projectFixture) must(in Reserve) Reserved {
 
 func (a *projectFixture) refused(in Reserve, code Code, message string) {
 	a.t.Helper()
-	seq := a.LastSeq
+	seq := a.Thread.LastSeq
 	_, err := a.Reserve(in, a.now)
 	if CodeOf(err) != code || !strings.Contains(err.Error(), message) {
 		a.t.Errorf("%s reserves %v: got %v, want %s with %q", in.Holder, in.Names, err, code, message)
 	}
-	if a.LastSeq != seq {
+	if a.Thread.LastSeq != seq {
 		a.t.Error("what was refused has written something")
 	}
 }
 
 func (a *projectFixture) kinds() string {
 	var kinds []string
-	for _, e := range a.Entries() {
+	for _, e := range a.Thread.Entries() {
 		kinds = append(kinds, strings.TrimPrefix(e.Kind, "reservation."))
 	}
 	return strings.Join(kinds, " ")
@@ -229,7 +229,7 @@ func TestInvalidReservationsAreRefused(t *testing.T) {
 // reserveMany adds reservations of x, made before.
 func (a *projectFixture) reserveMany(n int, ttl time.Duration, name func(int) string) {
 	for i := range n {
-		r := Reservation{ID: fmt.Sprint(ttl, i), Thread: a.ID, Name: name(i), Holder: "x", Owner: "ann", ExpiresAt: a.now.Add(ttl)}
+		r := Reservation{ID: fmt.Sprint(ttl, i), Thread: a.Thread.ID, Name: name(i), Holder: "x", Owner: "ann", ExpiresAt: a.now.Add(ttl)}
 		a.held.add(&r)
 	}
 }
@@ -288,12 +288,12 @@ func TestARequestHasSoManyNamesAndBytes(t *testing.T) {
 func TestATransitionComparesWithWhatCameLater(t *testing.T) {
 	a := newProjectFixture(t)
 	a.must(a.request("x", "src/**"))
-	a.Key = 1
+	a.Thread.Key = 1
 	in := a.request("y", "src/*.go", "free")
 	if err := in.Check(); err != nil {
 		t.Fatal(err)
 	}
-	in.Compare(&a.Thread, a.rows())
+	in.Compare(&a.Thread.Thread, a.rows())
 	a.must(a.request("z", "docs/**"))
 	in.all, in.wilds = newGlobs(), newGlobs()
 	a.refused(in, CodeConflict, "src/** is reserved by x")
@@ -304,13 +304,13 @@ func TestATransitionComparesWithWhatCameLater(t *testing.T) {
 	if err := later.Check(); err != nil {
 		t.Fatal(err)
 	}
-	later.Compare(&a.Thread, a.rows())
+	later.Compare(&a.Thread.Thread, a.rows())
 	a.must(a.request("z", "web/**"))
 	a.refused(later, CodeConflict, "web/** is reserved by z")
 
 	made := newProjectFixture(t) // again, so that its fences begin again
 	made.must(made.request("z", "web/**"))
-	made.Key = 2
+	made.Thread.Key = 2
 	_, err := made.Reserve(later, made.now)
 	if CodeOf(err) != CodeConflict {
 		t.Errorf("compared with another project's: %v", err)
@@ -326,7 +326,7 @@ func TestExpiredReservationsAreRecordedInSteps(t *testing.T) {
 	}
 	a.must(a.request("y", "n4999", "n1"))
 	a.must(a.request("x", "n4998")) // it has ended, and is not told of yet
-	if got, want := len(a.Entries()), 2*MaxEnded+1+3; got != want {
+	if got, want := len(a.Thread.Entries()), 2*MaxEnded+1+3; got != want {
 		t.Errorf("%d entries, want %d: two steps, and one that is taken again", got, want)
 	}
 	for a.held.Len() > 3 {
@@ -337,7 +337,7 @@ func TestExpiredReservationsAreRecordedInSteps(t *testing.T) {
 		}
 	}
 	lapsed := map[string]bool{}
-	for _, e := range a.Entries() {
+	for _, e := range a.Thread.Entries() {
 		var end ReservationEnd
 		if e.Kind == KindLapsed && (e.Decode(&end) != nil || lapsed[end.Reservation]) {
 			t.Errorf("entry %d ends %+v again", e.Seq, end)

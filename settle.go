@@ -97,7 +97,7 @@ func (t *ThreadState) Settle(s *Settle, now time.Time) (*Run, error) {
 		if r.LastStep.Digest == s.legacySum {
 			sum = s.legacySum
 		}
-		repeat, err := r.checkNumber(s.Claim, s.Number, sum)
+		repeat, err := checkNumber(r, s.Claim, s.Number, sum)
 		if repeat {
 			return r, nil
 		}
@@ -229,14 +229,14 @@ func (t *ThreadState) finish(r *Run, status Status, now time.Time, kind string, 
 	t.voidTickets(r)
 	t.reportEnd(r, seq, now)
 	r.Wait, r.Resumes = nil, false
-	for _, own := range r.detachSteers(func(*Run) bool { return true }) {
+	for _, own := range detachSteers(r, func(*Run) bool { return true }) {
 		t.touchRun(own)
-		t.append(KindQueued, own, now, own.queuedBody())
+		t.append(KindQueued, own, now, queuedBody(own))
 	}
 	r.Steers = slices.DeleteFunc(slices.Clone(r.Steers), func(s Steer) bool {
 		return s.Read && status == StatusCompleted // a manual retry reads the others again
 	})
-	r.trimSpent()
+	trimSpent(r)
 	t.touchRun(r)
 }
 

@@ -29,7 +29,7 @@ func TestASettleStoredByAnOlderVersionIsRecognised(t *testing.T) {
 // rawBody is a body that is encoded already.
 type rawBody string
 
-func (b rawBody) appendJSON(to []byte) []byte { return append(to, b...) }
+func (b rawBody) AppendJSON(to []byte) []byte { return append(to, b...) }
 
 func TestATicketThatIsReadAfterItsTimeHasExpired(t *testing.T) {
 	at := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)

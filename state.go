@@ -221,9 +221,9 @@ func (t *ThreadState) current() *Run {
 	return r
 }
 
-// touchRow marks the row as changed. Every change to a thread increments Revision, so a cached
+// Touch marks the row as changed. Every change to a thread increments Revision, so a cached
 // state is valid as long as the row has the same revision.
-func (t *ThreadState) touchRow() {
+func (t *ThreadState) Touch() {
 	if !t.touched {
 		t.touched = true
 		t.Revision++
@@ -232,7 +232,7 @@ func (t *ThreadState) touchRow() {
 
 // touchRun marks r as changed and moves it to its position in the queue.
 func (t *ThreadState) touchRun(r *Run) {
-	t.touchRow()
+	t.Touch()
 	t.runs[r.ID] = r
 	t.queue.place(r)
 	t.scheduled.place(r)
@@ -263,7 +263,7 @@ func (t *ThreadState) append(kind string, r *Run, now time.Time, body any) int64
 	t.LastSeq++
 	t.Bytes += int64(len(e.JSON()))
 	t.UpdatedAt = now
-	t.touchRow()
+	t.Touch()
 	t.entries = append(t.entries, e)
 	return t.LastSeq
 }
@@ -295,7 +295,7 @@ func (t *ThreadState) nextPlace() int64 {
 
 // schedule ends every transition. It is the only function that sets the due columns.
 func (t *ThreadState) schedule(now time.Time) {
-	t.touchRow()
+	t.Touch()
 	if t.scheduled.whole || len(t.scheduled.runs) > 0 {
 		t.HeldAt = t.scheduled.first().NotBefore
 	}
@@ -415,7 +415,7 @@ func digest(v any) string { return longDigest(v)[:32] }
 // longDigest returns the SHA-256 of a value's JSON, in hex.
 func longDigest(v any) string {
 	if a, ok := v.(jsonAppender); ok {
-		sum := sha256.Sum256(a.appendJSON(make([]byte, 0, 512)))
+		sum := sha256.Sum256(a.AppendJSON(make([]byte, 0, 512)))
 		return hex.EncodeToString(sum[:])
 	}
 	h := sha256.New()

@@ -31,7 +31,7 @@ func (t *ThreadState) unreadSteers() int {
 
 // checkSteer returns an error if the run has too many steered messages: each new one rewrites all
 // of them. A message that answers a question is always accepted, because it is read next.
-func (r *Run) checkSteer(in *Submit) error {
+func checkSteer(r *Run, in *Submit) error {
 	size := len(in.Options)
 	for k, v := range in.Metadata {
 		size += len(k) + len(v)
@@ -101,7 +101,7 @@ func (t *ThreadState) ReadSteers(c Claim, now time.Time) ([]Input, error) {
 }
 
 // dropCovered drops the read steered messages up to seq, which a step covers.
-func (r *Run) dropCovered(seq int64) {
+func dropCovered(r *Run, seq int64) {
 	kept := r.Steers[:0:0]
 	for _, s := range r.Steers {
 		if !s.Read || s.Seq > seq {
@@ -109,11 +109,11 @@ func (r *Run) dropCovered(seq int64) {
 		}
 	}
 	r.Steers = kept
-	r.trimSpent()
+	trimSpent(r)
 }
 
 // trimSpent drops the messages from Spent that are no longer in Steers.
-func (r *Run) trimSpent() {
+func trimSpent(r *Run) {
 	if len(r.Spent) == 0 {
 		return
 	}
@@ -128,7 +128,7 @@ func (r *Run) trimSpent() {
 
 // detachSteers removes the unread steered messages from r whose run take accepts, and returns those
 // runs with their current content.
-func (r *Run) detachSteers(take func(own *Run) bool) []*Run {
+func detachSteers(r *Run, take func(own *Run) bool) []*Run {
 	var runs []*Run
 	kept := r.Steers[:0:0]
 	for i, n := 0, 0; i < len(r.Steers); i += n {
@@ -146,7 +146,7 @@ func (r *Run) detachSteers(take func(own *Run) bool) []*Run {
 		for _, s := range group {
 			own.Inputs = append(own.Inputs, s.Input)
 		}
-		if own.countInputs() > 0 && take(own) {
+		if countInputs(own) > 0 && take(own) {
 			runs = append(runs, own)
 		} else {
 			kept = append(kept, group...)
@@ -164,8 +164,8 @@ func (t *ThreadState) supersedeSteers(these func(*Run) bool, by string, now time
 	if c == nil {
 		return ids
 	}
-	for _, own := range c.detachSteers(func(own *Run) bool { return own.Parent == "" && these(own) }) {
-		t.append(KindQueued, own, now, own.queuedBody()) // the log must name the run before its end
+	for _, own := range detachSteers(c, func(own *Run) bool { return own.Parent == "" && these(own) }) {
+		t.append(KindQueued, own, now, queuedBody(own)) // the log must name the run before its end
 		own.Reason = ReasonSuperseded
 		t.finish(own, StatusCancelled, now, KindCancelled, RunStop{Reason: ReasonSuperseded, By: by})
 		ids = append(ids, own.ID)

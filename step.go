@@ -85,7 +85,7 @@ func (a *StepCommit) checkSends() error {
 			}
 			s.Thread = id
 		}
-		in := s.Submit(&Run{ID: a.Run}, &Thread{})
+		in := SubmitOf(*s, &Run{ID: a.Run}, &Thread{})
 		if err := in.Check(); err != nil {
 			return err
 		}
@@ -137,7 +137,7 @@ func (a *StepCommit) digest() string {
 func (t *ThreadState) CheckStep(a *StepCommit) (seq int64, repeat bool, err error) {
 	if r := t.runs[a.Run]; r != nil {
 		a.sum = a.digest()
-		repeat, err := r.checkNumber(a.Claim, a.Number, a.sum)
+		repeat, err := checkNumber(r, a.Claim, a.Number, a.sum)
 		if repeat {
 			return r.LastStep.Seq, true, nil
 		}
@@ -160,7 +160,7 @@ func (t *ThreadState) checkTargets(r *Run, a *StepCommit) error {
 		if len(r.Lineage) >= MaxHops {
 			return invalid("sends", fmt.Sprintf("would pass through more than %d threads", MaxHops), s.Name)
 		}
-		target := s.Target(r.ID)
+		target := TargetOf(s, r.ID)
 		if s.Answer == AnswerWait && (target == t.ID || slices.Contains(r.Lineage, target)) {
 			return invalid("sends", "cannot wait for the run's own thread or one that waits for it", target)
 		}
@@ -173,7 +173,7 @@ func (a *StepCommit) allAsks(run string) []Ask {
 	asks := slices.Clone(a.Step.Tickets)
 	for _, s := range a.Step.Sends {
 		if s.Answer == AnswerWait {
-			args, err := json.Marshal(map[string]string{"thread": s.Target(run)})
+			args, err := json.Marshal(map[string]string{"thread": TargetOf(s, run)})
 			if err != nil {
 				panic(err) // strings always encode
 			}
@@ -200,14 +200,14 @@ func (t *ThreadState) Append(a *StepCommit, sent []Submitted, now time.Time) (in
 	}
 	t.openTickets(r, a.allAsks(r.ID), now)
 	for i, s := range sent {
-		r.recordSend(a.Step.Sends[i].Name, s)
+		recordSend(r, a.Step.Sends[i].Name, s)
 		t.append(KindSend, r, now, Sent{Thread: s.Thread, Message: s.Message, Run: s.Run, Answer: a.Step.Sends[i].Answer != AnswerNone})
 	}
 	t.applyStep(r, &a.Step)
 	if !a.Step.NoProgress {
 		r.Crashes, r.Outages, r.OutageSince = 0, 0, time.Time{}
 	}
-	r.dropCovered(a.Covers)
+	dropCovered(r, a.Covers)
 	r.LastStep = StepMark{Attempt: a.Attempt, Step: a.Number, Digest: a.sum, Seq: t.LastSeq}
 	t.touchRun(r)
 	t.schedule(now)
@@ -215,7 +215,7 @@ func (t *ThreadState) Append(a *StepCommit, sent []Submitted, now time.Time) (in
 }
 
 // recordSend records the target of a named send for which no run was created.
-func (r *Run) recordSend(name string, s Submitted) {
+func recordSend(r *Run, name string, s Submitted) {
 	if s.Disposition != DispositionResumed && s.Disposition != DispositionSteered {
 		return
 	}
@@ -292,7 +292,7 @@ func (t *ThreadState) Flush(c Claim, p Partial) error {
 	}
 	t.pieces = slices.DeleteFunc(t.pieces, func(old Partial) bool { return old.Run == p.Run && old.Offset == p.Offset })
 	t.pieces = append(t.pieces, p)
-	t.touchRow()
+	t.Touch()
 	if !r.Flushed {
 		r.Flushed = true
 		t.touchRun(r)
@@ -332,11 +332,11 @@ func (t *ThreadState) dropPartials(r *Run) {
 	}
 }
 
-// Submit returns the submit of a send by run r on thread from. Its key makes a repeated send
+// SubmitOf returns the submit of a send by run r on thread from. Its key makes a repeated send
 // harmless.
-func (s Send) Submit(r *Run, from *Thread) Submit {
+func SubmitOf(s Send, r *Run, from *Thread) Submit {
 	in := Submit{
-		Thread: s.Target(r.ID), Run: DeriveID("send", r.ID, s.Name),
+		Thread: TargetOf(s, r.ID), Run: DeriveID("send", r.ID, s.Name),
 		Messages: []NewMessage{{Parts: s.Parts}}, Sender: r.Agent, Owner: from.Owner, By: RunToken(from.Owner),
 		Origin: Origin{Via: "run", Sender: r.Agent}, Agent: s.Agent, SetAgent: s.Agent != "",
 		Key: r.ID + "/" + s.Name, Parent: r.ID, ParentThread: from.ID,
@@ -348,8 +348,8 @@ func (s Send) Submit(r *Run, from *Thread) Submit {
 	return in
 }
 
-// Target returns the id of the thread that a send of a run goes to.
-func (s Send) Target(run string) string {
+// TargetOf returns the id of the thread that a send of a run goes to.
+func TargetOf(s Send, run string) string {
 	if s.Thread == "" {
 		return DeriveID("thread", run, s.Name)
 	}

@@ -125,8 +125,8 @@ func (t *ThreadState) Submit(in Submit, now time.Time) (Submitted, error) {
 	if err := t.checkReachable(&in); err != nil {
 		return Submitted{}, err
 	}
-	if k, ok := t.known[in.Key]; ok && in.Key != "" {
-		return t.answerRepeat(k, in.sum)
+	if out, repeat, err := t.FindRepeat(in.Key, in.sum); repeat || err != nil {
+		return out, err
 	}
 	if err := t.checkSubmit(&in, now); err != nil {
 		return Submitted{}, err
@@ -141,11 +141,7 @@ func (t *ThreadState) Submit(in Submit, now time.Time) (Submitted, error) {
 	t.ensureThread(&in, now)
 	out := t.apply(&in, now)
 	t.schedule(now)
-	if in.Key != "" {
-		k := SubmitKey{Thread: t.ID, Key: in.Key, Digest: in.sum, Result: out}
-		t.known[in.Key] = k
-		t.keys = append(t.keys, k)
-	}
+	t.RecordKey(in.Key, in.sum, out)
 	return out, nil
 }
 
@@ -185,24 +181,39 @@ func (t *ThreadState) apply(in *Submit, now time.Time) Submitted {
 	return out
 }
 
-// answerRepeat answers a submit with a known key.
-func (t *ThreadState) answerRepeat(k SubmitKey, sum string) (Submitted, error) {
-	if k.Digest != sum {
-		return Submitted{}, Errorf(CodeConflict, "key %q was used in thread %q for another submit; use a new key for new content", k.Key, t.ID)
+// FindRepeat returns the first result under a loaded key, with the current status of its run.
+// repeat is false for a new key and for "". Another digest under the same key is a conflict.
+func (t *ThreadState) FindRepeat(key, digest string) (out Submitted, repeat bool, err error) {
+	k, ok := t.known[key]
+	switch {
+	case !ok || key == "":
+		return Submitted{}, false, nil
+	case k.Digest != digest:
+		return Submitted{}, false, Errorf(CodeConflict, "key %q was used in thread %q for another submit; use a new key for new content", k.Key, t.ID)
 	}
-	out := k.Result
+	out = k.Result
 	out.Disposition = DispositionDuplicate
 	if r := t.runs[out.Run]; r != nil {
 		out.Status = r.Status
 	}
-	return out, nil
+	return out, true, nil
+}
+
+// RecordKey records the result under a key, unless the key is "".
+func (t *ThreadState) RecordKey(key, digest string, out Submitted) {
+	if key == "" {
+		return
+	}
+	k := SubmitKey{Thread: t.ID, Key: key, Digest: digest, Result: out}
+	t.known[key] = k
+	t.keys = append(t.keys, k)
 }
 
 func (t *ThreadState) idle() bool { return t.Current == "" && t.Due.At.IsZero() }
 
 // ensureThread creates the thread if it is new, and sets the requested agent.
 func (t *ThreadState) ensureThread(in *Submit, now time.Time) {
-	if !t.exists() {
+	if !t.Exists() {
 		t.Open(in.Agent, in.Owner, now)
 		t.Parent = in.ParentThread
 	}
@@ -217,13 +228,13 @@ func (t *ThreadState) ensureThread(in *Submit, now time.Time) {
 // Open creates the thread unless it exists. A delivery thread is created this way, before its first
 // message.
 func (t *ThreadState) Open(agent, owner string, now time.Time) {
-	if t.exists() {
+	if t.Exists() {
 		return
 	}
 	t.CreatedAt, t.UpdatedAt = now, now
 	t.Owner, t.Agent = owner, agent
 	t.FirstSeq, t.NextPlace = 1, 1
-	t.touchRow()
+	t.Touch()
 }
 
 // deliveryPatch returns the change of the thread's DeliverTo.
@@ -239,7 +250,7 @@ func (t *ThreadState) enqueue(in *Submit, now time.Time) *Run {
 	r := t.newRun(in.Run, in, now)
 	t.appendMessages(r, r.ID, in, now)
 	t.touchRun(r)
-	t.append(KindQueued, r, now, r.queuedBody())
+	t.append(KindQueued, r, now, queuedBody(r))
 	return r
 }
 
@@ -278,7 +289,7 @@ func (t *ThreadState) appendMessages(r *Run, run string, in *Submit, now time.Ti
 	}
 }
 
-func (r *Run) queuedBody() RunQueued {
+func queuedBody(r *Run) RunQueued {
 	b := RunQueued{
 		Agent: r.Agent, AgentVersion: r.AgentVersion, Mode: r.Mode, Priority: r.Priority,
 		AvailableAt: r.AvailableAt, Origin: r.Origin, Messages: []string{},

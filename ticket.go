@@ -103,8 +103,8 @@ const MaxAnswer = 64 << 10
 // TicketID returns the id of a run's ticket with this name.
 func TicketID(run, name string) string { return DeriveID("ticket", run, name) }
 
-// Digest returns the SHA-256, in hex, of the request as it is shown.
-func (a *Ask) Digest() string {
+// AskDigest returns the SHA-256, in hex, of the request as it is shown.
+func AskDigest(a *Ask) string {
 	return longDigest(struct {
 		Kind           TicketKind
 		Prompt, Action string
@@ -125,15 +125,15 @@ func checkAsks(asks []Ask) error {
 		if asks[i].Kind == TicketChildren {
 			return invalid("tickets", "of kind children are opened by a send with answer wait", asks[i].Name)
 		}
-		if err := asks[i].Check(); err != nil {
+		if err := CheckAsk(&asks[i]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// Check validates a.
-func (a *Ask) Check() error {
+// CheckAsk validates a.
+func CheckAsk(a *Ask) error {
 	if a.Name == "" || !cleanText(a.Name+a.Prompt+a.Action) {
 		return invalid("tickets", "need a name, and text without NUL", a.Name)
 	}
@@ -178,13 +178,13 @@ func (t *ThreadState) AddTicket(row *Ticket) *Ticket {
 // checkAsks returns an error if an ask contradicts an earlier one with the same name.
 func (t *ThreadState) checkAsks(r *Run, asks []Ask) error {
 	for i := range asks {
-		if err := asks[i].Check(); err != nil {
+		if err := CheckAsk(&asks[i]); err != nil {
 			return err
 		}
 		old := t.tickets[TicketID(r.ID, asks[i].Name)]
-		differs := old != nil && old.State != TicketVoid && old.Digest != asks[i].Digest()
+		differs := old != nil && old.State != TicketVoid && old.Digest != AskDigest(&asks[i])
 		for j := range asks[:i] {
-			differs = differs || asks[j].Name == asks[i].Name && asks[j].Digest() != asks[i].Digest()
+			differs = differs || asks[j].Name == asks[i].Name && AskDigest(&asks[j]) != AskDigest(&asks[i])
 		}
 		if differs {
 			return Errorf(CodeConflict, "ticket %q of run %s exists with other content; use another name", asks[i].Name, r.ID)
@@ -203,7 +203,7 @@ func (t *ThreadState) openTickets(r *Run, asks []Ask, now time.Time) {
 		}
 		k := &Ticket{
 			ID: id, Thread: t.ID, Run: r.ID, Name: a.Name, Kind: a.Kind, Prompt: a.Prompt, Action: a.Action,
-			Arguments: a.Arguments, Digest: a.Digest(), State: TicketOpen, Answers: a.Answers, Holds: a.Holds,
+			Arguments: a.Arguments, Digest: AskDigest(a), State: TicketOpen, Answers: a.Answers, Holds: a.Holds,
 		}
 		if old := t.tickets[id]; old != nil {
 			k.Key = old.Key
@@ -224,7 +224,7 @@ func (t *ThreadState) openTickets(r *Run, asks []Ask, now time.Time) {
 }
 
 func (t *ThreadState) touchTicket(k *Ticket) {
-	t.touchRow()
+	t.Touch()
 	t.tickets[k.ID] = k
 	if !slices.Contains(t.dirtyTickets, k.ID) {
 		t.dirtyTickets = append(t.dirtyTickets, k.ID)
@@ -268,7 +268,7 @@ func (w *Wait) Ended(open func(name string) bool) bool {
 // waitExpired reports whether the wait of a parked run has ended by expiry, although no transition
 // has recorded it yet.
 func (t *ThreadState) waitExpired(r *Run, now time.Time) bool {
-	return r.Wait.Ended(func(name string) bool { return t.tickets[TicketID(r.ID, name)].openAt(now) })
+	return r.Wait.Ended(func(name string) bool { return openAt(t.tickets[TicketID(r.ID, name)], now) })
 }
 
 // StateAt returns the ticket's state at now. An open ticket whose time has passed counts as
@@ -281,7 +281,7 @@ func (k *Ticket) StateAt(now time.Time) TicketState {
 }
 
 // openAt reports whether the ticket can still be decided at now.
-func (k *Ticket) openAt(now time.Time) bool {
+func openAt(k *Ticket, now time.Time) bool {
 	return k != nil && k.StateAt(now) == TicketOpen
 }
 
@@ -292,7 +292,7 @@ func (t *ThreadState) waitKind(r *Run, now time.Time) TicketKind {
 	for _, name := range r.Wait.Names {
 		k := t.tickets[TicketID(r.ID, name)]
 		switch {
-		case !k.openAt(now):
+		case !openAt(k, now):
 		case k.Kind == TicketInput:
 			return TicketInput
 		case k.Kind == TicketApproval, k.Holds:
@@ -393,7 +393,7 @@ func (t *ThreadState) checkDecision(d *Decision, now time.Time) (k *Ticket, repe
 	if !cleanText(d.Reason) {
 		return nil, false, invalid("reason", "must be valid UTF-8 without NUL", "")
 	}
-	if err := k.accepts(d); err != nil {
+	if err := accepts(k, d); err != nil {
 		return nil, false, err
 	}
 	switch {
@@ -411,7 +411,7 @@ func (t *ThreadState) checkDecision(d *Decision, now time.Time) (k *Ticket, repe
 
 // accepts returns an error if the ticket's kind does not allow the verdict, or its digest differs
 // from the one shown.
-func (k *Ticket) accepts(d *Decision) error {
+func accepts(k *Ticket, d *Decision) error {
 	ok := false
 	switch k.Kind {
 	case TicketApproval:

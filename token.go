@@ -129,8 +129,8 @@ func (t *Token) CanSee(thread *Thread) bool {
 	return thread.Owner == t.Name || t.Namespace != "" && strings.HasPrefix(thread.ID, t.Namespace)
 }
 
-// exists reports whether the thread exists, in the store or in this transaction.
-func (t *ThreadState) exists() bool { return t.Key != 0 || !t.CreatedAt.IsZero() }
+// Exists reports whether the thread exists, in the store or in this transaction.
+func (t *ThreadState) Exists() bool { return t.Key != 0 || !t.CreatedAt.IsZero() }
 
 // CheckVisibleTo returns CodeNotFound if the thread does not exist or who may not see it; the error
 // is the same in both cases. A nil who is the server itself.
@@ -147,7 +147,7 @@ func errNoThread(id string) error { return Errorf(CodeNotFound, "no thread %q", 
 // reported only to threads of the run's owner or of the operator: a thread recreated by another
 // owner under a deleted thread's id does not receive it. A new thread may have a reserved id.
 func (t *ThreadState) checkReachable(in *Submit) error {
-	if !t.exists() {
+	if !t.Exists() {
 		return in.checkCreate(t.ID)
 	}
 	seen := in.By == nil || in.By.CanSee(&t.Thread)

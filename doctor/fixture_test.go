@@ -132,7 +132,7 @@ func (w *fixture) fill() *fixture {
 	w.step(c, 1, mailroom.Step{Name: "look", Sends: []mailroom.Send{{Name: "tell", Thread: "far", Agent: "b", Parts: mailroom.Text("hi")}}})
 	ask := approval("ok")
 	w.step(c, 2, mailroom.Step{Tickets: []mailroom.Ask{ask}})
-	_, err := w.Decide(ctx, mailroom.Decision{Ticket: mailroom.TicketID("done", "ok"), Verdict: mailroom.VerdictApprove, Digest: ask.Digest(), By: "ann"})
+	_, err := w.Decide(ctx, mailroom.Decision{Ticket: mailroom.TicketID("done", "ok"), Verdict: mailroom.VerdictApprove, Digest: mailroom.AskDigest(&ask), By: "ann"})
 	w.must(err)
 	w.settle(mailroom.Settle{Claim: c, Number: 3, Outcome: mailroom.OutcomeComplete, Message: &mailroom.PartialText{ID: "done.1-1", Text: "well"}})
 	w.submit("t", "dead")

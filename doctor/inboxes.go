@@ -24,7 +24,7 @@ func (p *checker) inboxes() error {
 	}
 	boxes, from := map[string]mailroom.Inbox{}, p.t.LastSeq
 	for _, row := range rows {
-		box, err := p.t.Inbox(row)
+		box, err := mailroom.DecodeInbox(p.t, row)
 		if err != nil {
 			p.bad(Use, "the inbox of %q cannot be read: %v", row.Identity, err)
 			return nil

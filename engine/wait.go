@@ -27,7 +27,7 @@ func (s *session) wait(ctx context.Context, any bool, asks []mailroom.Ask) ([]ma
 	for i := range asks {
 		a := &asks[i]
 		if a.Kind != "" {
-			if err := a.Check(); err != nil {
+			if err := mailroom.CheckAsk(a); err != nil {
 				return nil, err
 			}
 		}
@@ -38,7 +38,7 @@ func (s *session) wait(ctx context.Context, any bool, asks []mailroom.Ask) ([]ma
 			return nil, mailroom.Errorf(mailroom.CodeInvalid, "unknown ticket %q: give a kind to open it", a.Name)
 		case !ok:
 			fresh = append(fresh, *a)
-		case a.Kind != "" && a.Digest() != k.Digest:
+		case a.Kind != "" && mailroom.AskDigest(a) != k.Digest:
 			return nil, mailroom.Errorf(mailroom.CodeConflict, "ticket %q already exists with different content", a.Name)
 		}
 	}

@@ -74,12 +74,12 @@ func (h reservationCache) pop(thread string, at revision) *mailroom.ReservationI
 }
 
 func (h reservationCache) put(p *mailroom.Project) {
-	if p.Key == 0 {
+	if p.Thread.Key == 0 {
 		return
 	}
-	kept := h[p.ID]
-	kept.at, kept.held = revisionOf(&p.Thread), p.Reservations()
-	h[p.ID] = kept
+	kept := h[p.Thread.ID]
+	kept.at, kept.held = revisionOf(&p.Thread.Thread), p.Reservations()
+	h[p.Thread.ID] = kept
 	n := 0
 	for _, k := range h {
 		n += 1 + k.held.Len()

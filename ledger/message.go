@@ -189,7 +189,7 @@ func findSubmitted(r mailroom.Reader, thread, id string, seq int64) (mailroom.Me
 // readBy returns the message with this id, first appended at first, with the content that entry e
 // records as read. The message is empty if e does not record it.
 func readBy(r mailroom.Reader, e mailroom.Entry, id string, first int64) (mailroom.Message, error) {
-	seqs, err := e.Reads()
+	seqs, err := mailroom.Reads(e)
 	if err != nil {
 		return mailroom.Message{}, err
 	}

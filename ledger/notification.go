@@ -31,7 +31,7 @@ func (l *Ledger) Notify(ctx context.Context, in mailroom.Notify) (Notified, erro
 }
 
 func (b *batch) notify(p *mailroom.Project, in mailroom.Notify) (Notified, error) {
-	if err := b.loadKey(p.ThreadState, in.Key); err != nil {
+	if err := b.loadKey(p.Thread, in.Key); err != nil {
 		return Notified{}, err
 	}
 	if err := p.CheckAccess(in.By, "from", in.From); err != nil {
@@ -41,13 +41,13 @@ func (b *batch) notify(p *mailroom.Project, in mailroom.Notify) (Notified, error
 	if err != nil {
 		return Notified{}, err
 	}
-	repeat := p.HasKey(in.Key)
+	repeat := p.Thread.HasKey(in.Key)
 	if !repeat {
 		if err := b.checkNotifyQuota(p, &in, to); err != nil {
 			return Notified{}, err
 		}
 	}
-	before := p.LastSeq
+	before := p.Thread.LastSeq
 	seq, err := p.Notify(in, b.now)
 	if err != nil {
 		return Notified{}, err
@@ -59,7 +59,7 @@ func (b *batch) notify(p *mailroom.Project, in mailroom.Notify) (Notified, error
 		b.addInbox(p, name, mailroom.Inbox{Read: before})
 	}
 	if !repeat {
-		p.CountUnread(in.By.Name, to.inboxes)
+		mailroom.CountUnread(p.Thread, in.By.Name, to.inboxes)
 	}
 	return Notified{Seq: seq, To: to.names}, nil
 }
@@ -75,7 +75,7 @@ type recipients struct {
 // findRecipients determines the recipients of a notification. The cost of a broadcast grows with
 // maxRecipients, not with the number of inboxes, which the project's row has.
 func (b *batch) findRecipients(p *mailroom.Project, in *mailroom.Notify) (to recipients, err error) {
-	sender, err := b.cursors(mailroom.CursorQuery{Channel: p.ID, Identities: []string{in.From}})
+	sender, err := b.cursors(mailroom.CursorQuery{Channel: p.Thread.ID, Identities: []string{in.From}})
 	if err != nil {
 		return to, err
 	}
@@ -83,7 +83,7 @@ func (b *batch) findRecipients(p *mailroom.Project, in *mailroom.Notify) (to rec
 		to.begins = 1
 	}
 	if len(in.To) == 0 {
-		boxes, err := b.cursors(mailroom.CursorQuery{Channel: p.ID, Limit: maxRecipients + 1})
+		boxes, err := b.cursors(mailroom.CursorQuery{Channel: p.Thread.ID, Limit: maxRecipients + 1})
 		for _, c := range boxes {
 			if c.Identity != in.From {
 				to.names = append(to.names, c.Identity)
@@ -91,7 +91,7 @@ func (b *batch) findRecipients(p *mailroom.Project, in *mailroom.Notify) (to rec
 		}
 		slices.Sort(to.names)
 		to.names = to.names[:min(len(to.names), maxRecipients)]
-		to.inboxes = p.Inboxes - int64(len(sender))
+		to.inboxes = p.Thread.Inboxes - int64(len(sender))
 		return to, err
 	}
 	names := slices.Clone(in.To)
@@ -100,7 +100,7 @@ func (b *batch) findRecipients(p *mailroom.Project, in *mailroom.Notify) (to rec
 	if len(to.names) == 0 {
 		return to, nil
 	}
-	boxes, err := b.cursors(mailroom.CursorQuery{Channel: p.ID, Identities: to.names})
+	boxes, err := b.cursors(mailroom.CursorQuery{Channel: p.Thread.ID, Identities: to.names})
 	for _, name := range to.names {
 		if !slices.ContainsFunc(boxes, func(c mailroom.Cursor) bool { return c.Identity == name }) {
 			to.missing = append(to.missing, name)
@@ -190,7 +190,7 @@ func (l *Ledger) readInbox(ctx context.Context, thread string, in InboxQuery) (I
 			return found, err
 		}
 		for _, one := range found.Found {
-			p.CountUnread(one.By, -1)
+			mailroom.CountUnread(p.Thread, one.By, -1)
 		}
 		box.Advance(upto)
 		b.saveInbox(thread, in.Agent, box)
@@ -210,7 +210,7 @@ func (l *Ledger) viewInbox(ctx context.Context, thread string, in InboxQuery) (f
 		if err != nil || len(cursors) == 0 {
 			return err
 		}
-		box, err := rows[0].Inbox(cursors[0])
+		box, err := mailroom.DecodeInbox(rows[0], cursors[0])
 		if err != nil || box.Owner == "" {
 			return err
 		}
@@ -232,7 +232,7 @@ func (l *Ledger) Acknowledge(ctx context.Context, project, agent string, by *mai
 			return struct{}{}, err
 		}
 		for _, seq := range seqs {
-			if seq < 1 || seq > p.LastSeq {
+			if seq < 1 || seq > p.Thread.LastSeq {
 				return struct{}{}, mailroom.Errorf(mailroom.CodeInvalid, "no notification %d in project %q", seq, project)
 			}
 		}
@@ -243,18 +243,18 @@ func (l *Ledger) Acknowledge(ctx context.Context, project, agent string, by *mai
 		if err := box.Acknowledge(seqs...); err != nil {
 			return struct{}{}, err
 		}
-		first, upto, err := readUnread(b.tx, p.ID, box, InboxQuery{Agent: agent, Limit: 1, Bytes: mailroom.MaxPage})
+		first, upto, err := readUnread(b.tx, p.Thread.ID, box, InboxQuery{Agent: agent, Limit: 1, Bytes: mailroom.MaxPage})
 		if err != nil {
 			return struct{}{}, err
 		}
 		for _, n := range read {
-			p.CountUnread(n.By, -1)
+			mailroom.CountUnread(p.Thread, n.By, -1)
 		}
 		if len(first.Found) > 0 {
 			upto = first.Found[0].Seq - 1
 		}
 		box.Advance(upto)
-		b.saveInbox(p.ID, agent, box)
+		b.saveInbox(p.Thread.ID, agent, box)
 		return struct{}{}, nil
 	})
 	return err
@@ -312,13 +312,13 @@ func readUnread(r mailroom.Reader, thread string, box mailroom.Inbox, in InboxQu
 // ensureInbox returns the inbox of an agent and creates it if there is none. A new inbox starts
 // with the next notification.
 func (b *batch) ensureInbox(p *mailroom.Project, agent string, by *mailroom.Token) (mailroom.Inbox, error) {
-	rows, err := b.cursors(mailroom.CursorQuery{Channel: p.ID, Identities: []string{agent}})
+	rows, err := b.cursors(mailroom.CursorQuery{Channel: p.Thread.ID, Identities: []string{agent}})
 	if err != nil {
 		return mailroom.Inbox{}, err
 	}
-	box := mailroom.Inbox{Read: p.LastSeq}
+	box := mailroom.Inbox{Read: p.Thread.LastSeq}
 	if len(rows) > 0 {
-		if box, err = p.Inbox(rows[0]); err != nil || box.Owner != "" {
+		if box, err = mailroom.DecodeInbox(&p.Thread.Thread, rows[0]); err != nil || box.Owner != "" {
 			return box, err
 		}
 	}
@@ -335,7 +335,7 @@ func (b *batch) ensureInbox(p *mailroom.Project, agent string, by *mailroom.Toke
 	if len(rows) == 0 {
 		b.addInbox(p, agent, box)
 	} else {
-		b.saveInbox(p.ID, agent, box)
+		b.saveInbox(p.Thread.ID, agent, box)
 	}
 	return box, nil
 }
@@ -347,7 +347,7 @@ func (b *batch) checkInboxLimit(p *mailroom.Project, agent string) error {
 	if full == nil {
 		return nil
 	}
-	rows, err := b.cursors(mailroom.CursorQuery{Channel: p.ID, Identities: []string{agent}})
+	rows, err := b.cursors(mailroom.CursorQuery{Channel: p.Thread.ID, Identities: []string{agent}})
 	if err != nil || len(rows) > 0 {
 		return err
 	}
@@ -356,7 +356,7 @@ func (b *batch) checkInboxLimit(p *mailroom.Project, agent string) error {
 
 func (b *batch) addInbox(p *mailroom.Project, agent string, box mailroom.Inbox) {
 	p.AddInbox()
-	b.saveInbox(p.ID, agent, box)
+	b.saveInbox(p.Thread.ID, agent, box)
 }
 
 // openInbox returns the inbox of an agent, which by must be allowed to read.

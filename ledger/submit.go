@@ -158,7 +158,7 @@ func (l *Ledger) Append(ctx context.Context, a mailroom.StepCommit) (int64, erro
 	}
 	o := op{name: "append", rank: rankPlain, size: a.Size(), threads: []string{a.Thread}, runs: []string{a.Run}}
 	for _, s := range a.Step.Sends {
-		o.threads = append(o.threads, s.Target(a.Run))
+		o.threads = append(o.threads, mailroom.TargetOf(s, a.Run))
 	}
 	return run(ctx, l, o, func(b *batch) (int64, error) { return b.append(&a) })
 }
@@ -210,7 +210,7 @@ func (b *batch) makeSends(a *mailroom.StepCommit, from *mailroom.ThreadState) ([
 	var sends []mailroom.Submit
 	var ids []string
 	for _, s := range a.Step.Sends {
-		in := s.Submit(from.Run(a.Run), &from.Thread)
+		in := mailroom.SubmitOf(s, from.Run(a.Run), &from.Thread)
 		if err := in.Check(); err != nil {
 			return nil, err
 		}

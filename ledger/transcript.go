@@ -143,7 +143,7 @@ func (w *logWalker) addEntry(e mailroom.Entry) error {
 		}
 		return w.addMessage(m)
 	}
-	seqs, err := e.Reads()
+	seqs, err := mailroom.Reads(e)
 	if err != nil {
 		return err
 	}

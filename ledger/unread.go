@@ -31,7 +31,7 @@ func (b *batch) unreadAt(p *mailroom.Project, agent string, box mailroom.Inbox, 
 		for end < len(seqs) && seqs[end] == seqs[end-1]+1 {
 			end++
 		}
-		page, err := b.tx.Entries(mailroom.EntryQuery{Thread: p.ID, After: seqs[i] - 1, Before: seqs[end-1] + 1, Bytes: mailroom.MaxPage})
+		page, err := b.tx.Entries(mailroom.EntryQuery{Thread: p.Thread.ID, After: seqs[i] - 1, Before: seqs[end-1] + 1, Bytes: mailroom.MaxPage})
 		if err != nil {
 			return nil, err
 		}
@@ -42,7 +42,7 @@ func (b *batch) unreadAt(p *mailroom.Project, agent string, box mailroom.Inbox, 
 			i, _ = slices.BinarySearch(seqs, page[len(page)-1].Seq+1)
 		}
 	}
-	return found, add(p.Entries()) // entries of this batch
+	return found, add(p.Thread.Entries()) // entries of this batch
 }
 
 // received decodes a notification without its data. ok is false for another entry.
@@ -67,7 +67,7 @@ func (b *batch) uncountUnread(t *mailroom.ThreadState, gone []Received) error {
 	}
 	boxes := map[string]mailroom.Inbox{}
 	for _, c := range rows {
-		box, err := t.Inbox(c)
+		box, err := mailroom.DecodeInbox(&t.Thread, c)
 		if err != nil {
 			return err
 		}
@@ -76,7 +76,7 @@ func (b *batch) uncountUnread(t *mailroom.ThreadState, gone []Received) error {
 		}
 	}
 	for i := range gone {
-		t.CountUnread(gone[i].By, -gone[i].UnreadIn(boxes, gone[i].Seq))
+		mailroom.CountUnread(t, gone[i].By, -gone[i].UnreadIn(boxes, gone[i].Seq))
 	}
 	return nil
 }
@@ -139,6 +139,6 @@ func (b *batch) expireNotifications(t *mailroom.ThreadState, age time.Duration) 
 	if err := b.uncountUnread(t, gone); err != nil {
 		return false, err
 	}
-	t.Lapse(gone[len(gone)-1].Seq)
+	mailroom.Lapse(t, gone[len(gone)-1].Seq)
 	return len(gone) == len(page), nil
 }

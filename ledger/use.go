@@ -97,10 +97,10 @@ func (b *batch) checkQuota(owner string, add mailroom.Use) error {
 // checkProjectQuota is checkQuota for what a caller writes to a project's log. It counts for the
 // project's owner: the bytes, and the thread if by creates it, for which by needs access.
 func (b *batch) checkProjectQuota(p *mailroom.Project, by *mailroom.Token, bytes int) error {
-	owner, add := p.Owner, mailroom.Use{Bytes: int64(bytes)}
-	if p.CreatedAt.IsZero() {
+	owner, add := p.Thread.Owner, mailroom.Use{Bytes: int64(bytes)}
+	if p.Thread.CreatedAt.IsZero() {
 		owner, add.Threads = by.Name, 1
-		squats, err := b.inForeignNamespace(p.ThreadState, by)
+		squats, err := b.inForeignNamespace(p.Thread, by)
 		switch {
 		case err != nil:
 			return err

@@ -99,7 +99,7 @@ func TestAQuestionIsKnownByItsToolAndArguments(t *testing.T) {
 		ask("Bash", `{"content":"`+strings.Repeat(`\u0000x`, 1<<16)+`"}`), ask(strings.Repeat("世\x00", 1000), `{}`), ask("", `null`),
 	} {
 		a := q.ticketAsk()
-		if err := a.Check(); err != nil {
+		if err := mailroom.CheckAsk(&a); err != nil {
 			t.Errorf("the ticket of %.100s is refused: %v", q.Tool, err)
 		}
 	}

@@ -60,7 +60,7 @@ func FuzzParseText(f *testing.F) {
 
 func newTicket(run, what string) *mailroom.Ticket {
 	ask := mailroom.Ask{Name: what, Kind: mailroom.TicketApproval, Prompt: "May I?", Action: what}
-	return &mailroom.Ticket{ID: mailroom.TicketID(run, what), Run: run, Kind: mailroom.TicketApproval, Prompt: "May I?", Action: what, Digest: ask.Digest(), State: mailroom.TicketOpen}
+	return &mailroom.Ticket{ID: mailroom.TicketID(run, what), Run: run, Kind: mailroom.TicketApproval, Prompt: "May I?", Action: what, Digest: mailroom.AskDigest(&ask), State: mailroom.TicketOpen}
 }
 
 func TestAButtonCarriesWhatWasShown(t *testing.T) {
