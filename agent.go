@@ -130,7 +130,6 @@ const (
 	ClassPermanent   Class = "permanent"   // a dead letter after one attempt
 	ClassExhausted   Class = "exhausted"   // attempts used up, or an outage that lasted too long
 	ClassCrashed     Class = "crashed"     // its worker was lost too often
-	maxErrorLen            = 4096
 )
 
 // Failure is an agent's error with its class. RetryAfter is the least delay before a retry, as a

@@ -143,7 +143,7 @@ func TestADeliveryThatGoesRoundIsRefused(t *testing.T) {
 
 func TestACursorNeedsAChannelAndAPosition(t *testing.T) {
 	good := mailroom.Cursor{Channel: "chat", Position: json.RawMessage(`{"since":"a"}`)}
-	if err := good.Check(); err != nil {
+	if err := mailroom.CheckCursor(&good); err != nil {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]mailroom.Cursor{
@@ -153,7 +153,7 @@ func TestACursorNeedsAChannelAndAPosition(t *testing.T) {
 		"NUL":           {Channel: "chat", Identity: "a\x00", Position: good.Position},
 		"a vast cursor": {Channel: "chat", Position: json.RawMessage(`"` + strings.Repeat("a", mailroom.MaxPosition) + `"`)},
 	} {
-		if c.Check() == nil {
+		if mailroom.CheckCursor(&c) == nil {
 			t.Errorf("%s: it was taken", name)
 		}
 	}

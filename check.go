@@ -80,7 +80,7 @@ func (in *Submit) checkChannel() error {
 	if in.Cursor == nil {
 		return nil
 	}
-	return in.Cursor.Check()
+	return CheckCursor(in.Cursor)
 }
 
 func (in *Submit) checkOptions() error {

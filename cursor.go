@@ -14,8 +14,8 @@ type Cursor struct {
 	MovedAt  time.Time       // set by the transaction that writes it
 }
 
-// Check validates c.
-func (c *Cursor) Check() error {
+// CheckCursor validates c.
+func CheckCursor(c *Cursor) error {
 	if c.Channel == "" || !cleanText(c.Channel+c.Identity) {
 		return invalid("cursor", "needs the name of a channel, without NUL", c.Channel)
 	}

@@ -94,7 +94,7 @@ func (a *projectFixture) checkInvariants() {
 			a.t.Fatalf("%s is there; told %v, written %v", r.ID, told[r.ID], written[r.ID])
 		}
 		for _, other := range a.rows()[:i] {
-			if r.ConflictsWith(&other, a.now) {
+			if Conflict(&r, &other, a.now) {
 				a.t.Fatalf("both hold: %+v and %+v", r, other)
 			}
 		}

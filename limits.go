@@ -19,20 +19,26 @@ const (
 	MaxSends      = 100 // in one step
 	MaxHops       = 16  // threads that a run was sent through, one after the other
 	MaxState      = 16 << 10
-	MaxPosition   = 1 << 20 // of a channel's cursor
-	MaxEffect     = 1 << 20 // stored value of an effect
-	MaxQueued     = 1000    // runs in one thread's queue, by default
-	MaxCollected  = 4 << 20 // entries collected into one run; they hold each text twice
-	MaxSteers     = 200     // messages steered into a run and not covered by a step
-	MaxSteersSize = 1 << 20 // options and metadata of the runs that unread steers become
+	MaxPosition   = 1 << 20  // of a channel's cursor
+	MaxEffect     = 1 << 20  // stored value of an effect
+	MaxQueued     = 1000     // runs in one thread's queue, by default
+	MaxAnswer     = 64 << 10 // of a ticket
 
 	DefaultPriority = 128
 	DefaultAttempts = 5
 	MaxCrashes      = 3  // consecutive crashes without progress that make a dead letter
 	MaxLost         = 20 // lost claims in total that make a dead letter
+)
+
+// Limits of the transitions. Sizes are in bytes.
+const (
+	maxCollected  = 4 << 20 // entries collected into one run; they hold each text twice
+	MaxSteers     = 200     // messages steered into a run and not covered by a step
+	MaxSteersSize = 1 << 20 // options and metadata of the runs that unread steers become
+	maxErrorLen   = 4096
 
 	retryBase   = 250 * time.Millisecond
 	retryCap    = 30 * time.Second
 	outageCap   = 5 * time.Minute
-	GiveUpAfter = 24 * time.Hour // from the first failed attempt of an outage, not counting time in the queue
+	giveUpAfter = 24 * time.Hour // from the first failed attempt of an outage, not counting time in the queue
 )

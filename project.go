@@ -69,7 +69,7 @@ func (p *Project) Collect(c *Changes) {
 func (p *Project) CheckUnreserved(now time.Time) error {
 	for _, r := range p.held.rows {
 		if r.Live(now) {
-			return Errorf(CodeConflict, "%s: release it first", r.describe())
+			return Errorf(CodeConflict, "%s: release it first", describe(r))
 		}
 	}
 	return nil

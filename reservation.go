@@ -62,7 +62,7 @@ const (
 	DefaultTTL = time.Hour
 )
 
-func (r *Reservation) describe() string {
+func describe(r *Reservation) string {
 	return fmt.Sprintf("%s is reserved by %s until %s", r.Name, r.Holder, r.ExpiresAt.UTC().Format(time.RFC3339))
 }
 
@@ -70,18 +70,18 @@ func (r *Reservation) describe() string {
 func (r *Reservation) Live(now time.Time) bool { return r.ExpiresAt.After(now) }
 
 // belongsTo reports whether the agent made the reservation with the token named owner.
-func (r *Reservation) belongsTo(holder, owner string) bool {
+func belongsTo(r *Reservation, holder, owner string) bool {
 	return r.Holder == holder && r.Owner == owner
 }
 
-// overlaps reports whether two agents hold incompatible reservations of overlapping names.
-func (r *Reservation) overlaps(n *Reservation) bool {
-	return !r.belongsTo(n.Holder, n.Owner) && !(r.Shared && n.Shared) && Overlap(r.Name, n.Name)
+// overlap reports whether two agents hold incompatible reservations of overlapping names.
+func overlap(r, n *Reservation) bool {
+	return !belongsTo(r, n.Holder, n.Owner) && !(r.Shared && n.Shared) && Overlap(r.Name, n.Name)
 }
 
-// ConflictsWith reports whether r and n must not both be active at now.
-func (r *Reservation) ConflictsWith(n *Reservation, now time.Time) bool {
-	return r.Live(now) && n.Live(now) && !r.Advisory && !n.Advisory && r.overlaps(n)
+// Conflict reports whether r and n must not both be active at now.
+func Conflict(r, n *Reservation, now time.Time) bool {
+	return r.Live(now) && n.Live(now) && !r.Advisory && !n.Advisory && overlap(r, n)
 }
 
 // ReservedError is the cause of a CodeConflict error: other agents hold some of the requested
@@ -185,7 +185,7 @@ func (p *Project) Reserve(in Reserve, now time.Time) (out Reserved, err error) {
 	}
 	conflicts, refusing := p.conflicts(&in, now)
 	if len(refusing) > 0 {
-		return out, &Error{Code: CodeConflict, Message: refusing[0].describe(), Cause: &ReservedError{refusing}}
+		return out, &Error{Code: CodeConflict, Message: describe(&refusing[0]), Cause: &ReservedError{refusing}}
 	}
 	if err := p.checkLimits(&in, now); err != nil {
 		return out, err

@@ -63,7 +63,7 @@ func (h *ReservationIndex) remove(ended []*Reservation) {
 // find returns the reservation of a name by an agent and token, or nil.
 func (h *ReservationIndex) find(name, holder, owner string) *Reservation {
 	for _, r := range h.names[name] {
-		if r.belongsTo(holder, owner) {
+		if belongsTo(r, holder, owner) {
 			return r
 		}
 	}
@@ -119,7 +119,7 @@ func (p *Project) conflicts(in *Reserve, now time.Time) (found, refusing []Reser
 		if len(refusing) == MaxConflicts || in.Advisory && len(found) == MaxConflicts {
 			break
 		}
-		if !r.Live(now) || r.belongsTo(in.Holder, in.By.Name) || r.Shared && in.Shared {
+		if !r.Live(now) || belongsTo(r, in.Holder, in.By.Name) || r.Shared && in.Shared {
 			continue
 		}
 		known := in.compared.project == p.Thread.Key && p.Thread.Key != 0 && r.Fence <= in.compared.through

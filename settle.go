@@ -167,7 +167,7 @@ func (t *ThreadState) fail(r *Run, f *Failure, jitter float64, now time.Time) {
 	}
 }
 
-// retryOutage schedules a retry without counting a failure, until GiveUpAfter has passed since the
+// retryOutage schedules a retry without counting a failure, until giveUpAfter has passed since the
 // first attempt of the outage. Time that the run spent due in the queue does not count: a server
 // that was off has not tried.
 func (t *ThreadState) retryOutage(r *Run, e RunError, after time.Duration, jitter float64, now time.Time) {
@@ -175,7 +175,7 @@ func (t *ThreadState) retryOutage(r *Run, e RunError, after time.Duration, jitte
 	if r.OutageSince.IsZero() {
 		r.OutageSince = now
 	}
-	if now.Sub(r.OutageSince) >= GiveUpAfter {
+	if now.Sub(r.OutageSince) >= giveUpAfter {
 		e.Class = ClassExhausted
 		t.deadLetter(r, e, now)
 		return

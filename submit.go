@@ -314,7 +314,7 @@ func (t *ThreadState) collectable(in *Submit) *Run {
 			}
 		}
 	}
-	if newest == nil || len(newest.Inputs)+len(in.Messages) > MaxMessages || newest.InputBytes+2*int64(in.Size()) > MaxCollected {
+	if newest == nil || len(newest.Inputs)+len(in.Messages) > MaxMessages || newest.InputBytes+2*int64(in.Size()) > maxCollected {
 		return nil
 	}
 	return newest

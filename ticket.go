@@ -97,9 +97,6 @@ type Decision struct {
 	By      string
 }
 
-// MaxAnswer bounds the answer of a ticket in bytes.
-const MaxAnswer = 64 << 10
-
 // TicketID returns the id of a run's ticket with this name.
 func TicketID(run, name string) string { return DeriveID("ticket", run, name) }
 

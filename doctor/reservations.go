@@ -39,7 +39,7 @@ func (p *checker) reservations() error {
 		}
 		delete(p.fold.holds, row.ID)
 		for _, other := range rows[:i] {
-			if row.ConflictsWith(&other, p.now) {
+			if mailroom.Conflict(&row, &other, p.now) {
 				p.bad(Reserve, "reservations %s of %s and %s of %s overlap", other.ID, other.Holder, row.ID, row.Holder)
 			}
 		}

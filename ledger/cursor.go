@@ -11,7 +11,7 @@ import (
 
 // MoveCursor moves a cursor without a submit.
 func (l *Ledger) MoveCursor(ctx context.Context, c mailroom.Cursor) error {
-	if err := c.Check(); err != nil {
+	if err := mailroom.CheckCursor(&c); err != nil {
 		return err
 	}
 	o := op{name: "cursor", rank: rankPlain, size: len(c.Position)}
@@ -42,7 +42,7 @@ func (l *Ledger) ChangeCursor(ctx context.Context, under, channel, identity stri
 		if c.Position, err = f(at, b.now); err != nil || c.Position == nil {
 			return struct{}{}, err
 		}
-		if err := c.Check(); err != nil {
+		if err := mailroom.CheckCursor(&c); err != nil {
 			return struct{}{}, err
 		}
 		b.moveCursor(c)

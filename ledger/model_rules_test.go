@@ -56,7 +56,7 @@ func (m *model) cancel(t *rapid.T) {
 }
 
 func (m *model) interrupt(t *rapid.T) {
-	thread := thread(t, "thread")
+	thread := drawThread(t, "thread")
 	_, _ = onBoth(t, m.twin, "interrupt", func(l *ledger.Ledger) (mailroom.Interrupted, error) { return l.Interrupt(m.ctx, thread, ann()) })
 }
 
@@ -97,14 +97,14 @@ func (m *model) retract(t *rapid.T) {
 
 func (m *model) patch(t *rapid.T) {
 	agent := one(t, []string{"echo", "codex"}, "agent")
-	thread := thread(t, "thread")
+	thread := drawThread(t, "thread")
 	_, _ = onBoth(t, m.twin, "patch", func(l *ledger.Ledger) (*mailroom.Thread, error) {
 		return l.PatchThread(m.ctx, thread, mailroom.ThreadPatch{Agent: &agent, Metadata: json.RawMessage(`{"a": 1}`)})
 	})
 }
 
 func (m *model) delete(t *rapid.T) {
-	thread := thread(t, "thread")
+	thread := drawThread(t, "thread")
 	if m.do(t, "delete", func(l *ledger.Ledger) error { return l.DeleteThread(m.ctx, thread, nil) }) != nil {
 		return
 	}
@@ -118,7 +118,7 @@ func (m *model) delete(t *rapid.T) {
 
 // purge removes a prefix and nothing of a run that is open.
 func (m *model) purge(t *rapid.T) {
-	thread := thread(t, "thread")
+	thread := drawThread(t, "thread")
 	retention := time.Duration(0)
 	if chance(t, 30, "of late") {
 		retention = time.Since(m.clock.read()) + 30*time.Minute

@@ -162,7 +162,7 @@ func (m *model) name(prefix string) string {
 	return fmt.Sprint(prefix, m.n)
 }
 
-func thread(t *rapid.T, of string) string { return one(t, []string{"a", "b", "c"}, of) }
+func drawThread(t *rapid.T, of string) string { return one(t, []string{"a", "b", "c"}, of) }
 
 func chance(t *rapid.T, percent int, of string) bool { return number(t, 1, 100, of) <= percent }
 
@@ -203,7 +203,7 @@ func (m *model) liveClaims() []mailroom.Claim {
 
 func (m *model) submit(t *rapid.T) {
 	in := mailroom.Submit{
-		Thread: thread(t, "thread"), Run: m.name("r"),
+		Thread: drawThread(t, "thread"), Run: m.name("r"),
 		Sender: one(t, []string{"ann", "ann", "bob"}, "sender"),
 		Mode: one(t, []mailroom.Mode{
 			"", mailroom.ModeQueue, mailroom.ModeQueue, mailroom.ModeSteer, mailroom.ModeSteer,
@@ -368,7 +368,7 @@ func (m *model) append(t *rapid.T) {
 	for i := range one(t, []int{0, 0, 1, 2}, "sends") {
 		send := mailroom.Send{Name: fmt.Sprint("s", i, number(t, 1, 2, "send")), Parts: mailroom.Text("do")}
 		if !chance(t, 20, "to a new thread") {
-			send.Thread = thread(t, "to")
+			send.Thread = drawThread(t, "to")
 		}
 		a.Step.Sends = append(a.Step.Sends, send)
 	}

@@ -41,7 +41,7 @@ func (m *model) ask(t *rapid.T) {
 	for _, name := range []string{"c1", "c2"} {
 		if chance(t, 40, "child "+name) {
 			a.Step.Sends = append(a.Step.Sends, mailroom.Send{
-				Name: name, Thread: thread(t, "to"), Parts: mailroom.Text("do"),
+				Name: name, Thread: drawThread(t, "to"), Parts: mailroom.Text("do"),
 				Answer: one(t, []mailroom.AnswerMode{mailroom.AnswerWait, mailroom.AnswerWait, mailroom.AnswerWake}, "answer"),
 			})
 		}
@@ -141,7 +141,7 @@ func (m *model) submitDecisions(t *rapid.T) {
 }
 
 func (m *model) deliver(t *rapid.T) {
-	thread := thread(t, "thread")
+	thread := drawThread(t, "thread")
 	to := one(t, []string{"d", "d", ""}, "to")
 	_, _ = onBoth(t, m.twin, "deliver", func(l *ledger.Ledger) (*mailroom.Thread, error) {
 		return l.PatchThread(m.ctx, thread, mailroom.ThreadPatch{DeliverTo: &to})

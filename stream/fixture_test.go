@@ -15,7 +15,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-const thread, agent, worker = "t", "echo", "w"
+const threadID, agent, worker = "t", "echo", "w"
 
 // fixture acts as all writers: submitters, the ledger and one worker. It commits real transitions
 // to a real store and publishes them.
@@ -61,12 +61,12 @@ func (d *fixture) change(f func(l *mailroom.ThreadState, now time.Time) error) {
 	d.t.Helper()
 	var entries []mailroom.Entry
 	err := d.store.Update(d.t.Context(), func(tx mailroom.Tx) error {
-		_, rows, err := tx.Lock(nil, []string{thread})
+		_, rows, err := tx.Lock(nil, []string{threadID})
 		if err != nil {
 			return err
 		}
 		l := mailroom.NewThreadState(rows[0])
-		runs, err := tx.Runs(mailroom.RunQuery{Thread: thread})
+		runs, err := tx.Runs(mailroom.RunQuery{Thread: threadID})
 		if err != nil {
 			return err
 		}
@@ -109,7 +109,7 @@ func (d *fixture) committed(entries []mailroom.Entry) {
 			d.ended[w] = e.Seq
 		}
 	}
-	d.publish(bus.Notice{Thread: thread, Entries: entries})
+	d.publish(bus.Notice{Thread: threadID, Entries: entries})
 }
 
 // submit returns the run that it is queued as.
@@ -122,7 +122,7 @@ func (d *fixture) submitText(text string) string {
 	d.t.Helper()
 	d.runs++
 	in := mailroom.Submit{
-		Thread: thread, Run: fmt.Sprintf("run%d", d.runs), Agent: agent, Sender: "ann",
+		Thread: threadID, Run: fmt.Sprintf("run%d", d.runs), Agent: agent, Sender: "ann",
 		Messages: []mailroom.NewMessage{{Role: mailroom.RoleUser, Parts: mailroom.Text(text)}},
 	}
 	d.change(func(l *mailroom.ThreadState, now time.Time) error {
@@ -140,7 +140,7 @@ func (d *fixture) start() {
 		if r == nil {
 			return fmt.Errorf("nothing to claim")
 		}
-		d.claim = mailroom.Claim{Thread: thread, Run: r.ID, Attempt: r.Attempt}
+		d.claim = mailroom.Claim{Thread: threadID, Run: r.ID, Attempt: r.Attempt}
 		d.step = r.Step
 		return nil
 	})
@@ -163,7 +163,7 @@ func (d *fixture) stream(text string) {
 	}
 	d.open.Text += text
 	d.written[d.writer()] = d.open.Text
-	d.publish(bus.Notice{Thread: thread, Delta: &delta})
+	d.publish(bus.Notice{Thread: threadID, Delta: &delta})
 }
 
 // flush brings what was said into the store.
@@ -173,12 +173,12 @@ func (d *fixture) flush() {
 		return
 	}
 	piece := mailroom.Partial{
-		Thread: thread, Run: d.claim.Run, Attempt: d.claim.Attempt, Message: d.open.ID,
+		Thread: threadID, Run: d.claim.Run, Attempt: d.claim.Attempt, Message: d.open.ID,
 		Offset: d.kept, Text: d.open.Text[d.kept:],
 	}
 	d.change(func(l *mailroom.ThreadState, _ time.Time) error { return l.Flush(d.claim, piece) })
 	d.kept = len(d.open.Text)
-	d.publish(bus.Notice{Thread: thread, Flushed: &bus.Flushed{
+	d.publish(bus.Notice{Thread: threadID, Flushed: &bus.Flushed{
 		Run: d.claim.Run, Attempt: d.claim.Attempt, Message: d.open.ID, Upto: d.kept,
 	}})
 }
@@ -241,7 +241,7 @@ func (d *fixture) rewrite(run, kind string, f func(*mailroom.Thread, *mailroom.R
 	d.t.Helper()
 	var entries []mailroom.Entry
 	err := d.store.Update(d.t.Context(), func(tx mailroom.Tx) error {
-		_, threads, err := tx.Lock(nil, []string{thread})
+		_, threads, err := tx.Lock(nil, []string{threadID})
 		if err != nil {
 			return err
 		}
@@ -288,7 +288,7 @@ func (d *fixture) purge(first int64) {
 func (d *fixture) drop() {
 	d.t.Helper()
 	err := d.store.Update(d.t.Context(), func(tx mailroom.Tx) error {
-		return tx.Write(&mailroom.Changes{DropThreads: []string{thread}})
+		return tx.Write(&mailroom.Changes{DropThreads: []string{threadID}})
 	})
 	if err != nil {
 		d.t.Fatalf("drop: %v", err)
@@ -301,7 +301,7 @@ func (d *fixture) key() int64 {
 	d.t.Helper()
 	var key int64
 	err := d.store.View(d.t.Context(), func(r mailroom.Reader) error {
-		rows, err := r.Threads(mailroom.ThreadQuery{IDs: []string{thread}})
+		rows, err := r.Threads(mailroom.ThreadQuery{IDs: []string{threadID}})
 		if err == nil && len(rows) == 1 {
 			key = rows[0].Key
 		}
@@ -331,7 +331,7 @@ func (d *fixture) due() bool {
 	d.t.Helper()
 	due := false
 	err := d.store.View(d.t.Context(), func(r mailroom.Reader) error {
-		rows, err := r.Threads(mailroom.ThreadQuery{IDs: []string{thread}})
+		rows, err := r.Threads(mailroom.ThreadQuery{IDs: []string{threadID}})
 		if err == nil && len(rows) == 1 {
 			at := rows[0].Due.At
 			due = !at.IsZero() && !at.After(time.Now())

@@ -44,7 +44,7 @@ func TestLiveTextComesAtOnceAndItsEntryEndsIt(t *testing.T) {
 			Run: d.claim.Run, Attempt: d.claim.Attempt, Message: d.open.ID, Offset: 5, Channel: "text", Text: " late",
 		}
 		d.append()
-		d.publish(bus.Notice{Thread: thread, Delta: &late})
+		d.publish(bus.Notice{Thread: threadID, Delta: &late})
 		d.stream("next")
 		synctest.Wait()
 		wantEqual(t, "events", []string{"+he", "+llo", "step", "message", "+next"}, r.kinds())
@@ -68,7 +68,7 @@ func TestReaderIsNotFooledByLateTextOfAMessageWhoseEntryItHas(t *testing.T) {
 			r := d.follow(stream.Query{After: stream.Cursor{Seq: brought}})
 			synctest.Wait()
 			for _, delta := range late {
-				d.publish(bus.Notice{Thread: thread, Delta: &delta})
+				d.publish(bus.Notice{Thread: threadID, Delta: &delta})
 				synctest.Wait()
 			}
 			d.stream("new")
@@ -92,11 +92,11 @@ func TestANewAttemptRestartsTheTextAndDropsTheOld(t *testing.T) {
 			Run: d.claim.Run, Attempt: d.claim.Attempt, Message: d.open.ID, Offset: 9, Channel: "text", Text: "!",
 		}
 		d.expire()
-		d.publish(bus.Notice{Thread: thread, Delta: &zombie})
+		d.publish(bus.Notice{Thread: threadID, Delta: &zombie})
 		d.start()
-		d.publish(bus.Notice{Thread: thread, Delta: &zombie})
+		d.publish(bus.Notice{Thread: threadID, Delta: &zombie})
 		d.stream("second")
-		d.publish(bus.Notice{Thread: thread, Delta: &zombie})
+		d.publish(bus.Notice{Thread: threadID, Delta: &zombie})
 		d.stream(" try")
 		synctest.Wait()
 		wantEqual(t, "events",
@@ -124,7 +124,7 @@ func TestReaderThatComesLateAsksForTheTextBefore(t *testing.T) {
 		synctest.Wait()
 		wantEqual(t, "held", []string{"+zero "}, r.kinds())
 		wantEqual(t, "asks, once per hole", 1, len(asks.C))
-		wantEqual(t, "asked for", thread, <-asks.C)
+		wantEqual(t, "asked for", threadID, <-asks.C)
 
 		<-time.After(1500 * time.Millisecond)
 		synctest.Wait()
@@ -335,8 +335,8 @@ func TestIrrelevantNoticesCauseNoReads(t *testing.T) {
 		d.start()
 		zombie := mailroom.Delta{Run: first, Attempt: d.claim.Attempt, Message: "zombie", Channel: "text", Text: "!"}
 		late := []bus.Notice{
-			{Thread: thread, Delta: &zombie},
-			{Thread: thread, Flushed: &bus.Flushed{Run: first, Attempt: zombie.Attempt, Message: "zombie", Upto: 9}},
+			{Thread: threadID, Delta: &zombie},
+			{Thread: threadID, Flushed: &bus.Flushed{Run: first, Attempt: zombie.Attempt, Message: "zombie", Upto: 9}},
 		}
 		d.release()
 		d.start()

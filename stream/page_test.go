@@ -49,7 +49,7 @@ func TestLargeEntriesAreReadAFewAtATime(t *testing.T) {
 	w := &sizedViewer{Viewer: d.store}
 	ctx, stop := context.WithCancelCause(t.Context())
 	last := int64(0)
-	err := stream.New(w, d.bus).Follow(ctx, stream.Query{Thread: thread}, func(e stream.Event) error {
+	err := stream.New(w, d.bus).Follow(ctx, stream.Query{Thread: threadID}, func(e stream.Event) error {
 		if e.Entry.Seq != last+1 {
 			t.Errorf("entry %d follows entry %d", e.Entry.Seq, last)
 		}
@@ -69,7 +69,7 @@ func TestLargeEntriesAreReadAFewAtATime(t *testing.T) {
 // A reader that is behind finds large entries in the store.
 func TestLargeEntriesAreNotKeptForReadersThatAreBehind(t *testing.T) {
 	d := newFixture(t)
-	sub := d.bus.Subscribe(thread, 100)
+	sub := d.bus.Subscribe(threadID, 100)
 	defer sub.Close()
 	for range 10 {
 		d.submitText(strings.Repeat("x", 100<<10))

@@ -39,7 +39,7 @@ func (d *fixture) follow(q stream.Query) *reader {
 }
 
 func (r *reader) follow(q stream.Query) {
-	q.Thread = thread
+	q.Thread = threadID
 	r.have = 0
 	r.mu.Lock()
 	r.cursor, r.events = q.After, nil

@@ -104,11 +104,11 @@ func TestUnknownThreadAndForeignRunAreNotFound(t *testing.T) {
 	}{
 		"unknown thread": {stream.Query{Thread: "nowhere"}, mailroom.CodeNotFound},
 		"no thread":      {stream.Query{}, mailroom.CodeNotFound},
-		"unknown run":    {stream.Query{Thread: thread, Run: "unknown"}, mailroom.CodeNotFound},
-		"foreign run":    {stream.Query{Thread: thread, Run: "foreign", Until: stream.UntilSettled}, mailroom.CodeNotFound},
-		"wrong until":    {stream.Query{Thread: thread, Until: "done"}, mailroom.CodeInvalid},
-		"negative seq":   {stream.Query{Thread: thread, After: stream.Cursor{Seq: -1}}, mailroom.CodeInvalid},
-		"negative bytes": {stream.Query{Thread: thread, After: stream.Cursor{Bytes: -1}}, mailroom.CodeInvalid},
+		"unknown run":    {stream.Query{Thread: threadID, Run: "unknown"}, mailroom.CodeNotFound},
+		"foreign run":    {stream.Query{Thread: threadID, Run: "foreign", Until: stream.UntilSettled}, mailroom.CodeNotFound},
+		"wrong until":    {stream.Query{Thread: threadID, Until: "done"}, mailroom.CodeInvalid},
+		"negative seq":   {stream.Query{Thread: threadID, After: stream.Cursor{Seq: -1}}, mailroom.CodeInvalid},
+		"negative bytes": {stream.Query{Thread: threadID, After: stream.Cursor{Bytes: -1}}, mailroom.CodeInvalid},
 	} {
 		err := d.streams.Follow(t.Context(), c.q, func(stream.Event) error {
 			t.Errorf("%s: something was emitted", name)
@@ -147,7 +147,7 @@ func TestFollowEndsWithTheErrorOfEmitOrTheCauseOfItsContext(t *testing.T) {
 		d := newFixture(t)
 		d.submit()
 		want := errors.New("the pipe is broken")
-		q := stream.Query{Thread: thread}
+		q := stream.Query{Thread: threadID}
 		if err := d.streams.Follow(t.Context(), q, func(stream.Event) error { return want }); err != want {
 			t.Errorf("Follow returned %v, want the error of emit", err)
 		}
@@ -234,7 +234,7 @@ func TestReadersOfADeletedThreadNeverSeeTheRecreatedOne(t *testing.T) {
 func TestAReaderThatWasAllowedOneThreadGetsNoOtherUnderItsID(t *testing.T) {
 	d := newFixture(t)
 	d.submit()
-	q := stream.Query{Thread: thread, Key: d.key(), Until: stream.UntilSettled}
+	q := stream.Query{Thread: threadID, Key: d.key(), Until: stream.UntilSettled}
 	if _, err := d.streams.Ended(t.Context(), q); err != nil {
 		t.Errorf("of the same thread: %v", err)
 	}

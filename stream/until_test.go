@@ -106,7 +106,7 @@ func TestUntilSettledWaitsForRunsThatAreForLater(t *testing.T) {
 		d := newFixture(t)
 		d.change(func(l *mailroom.ThreadState, now time.Time) error {
 			_, err := l.Submit(mailroom.Submit{
-				Thread: thread, Run: "later", Agent: agent, NotBefore: now.Add(time.Minute),
+				Thread: threadID, Run: "later", Agent: agent, NotBefore: now.Add(time.Minute),
 				Messages: []mailroom.NewMessage{{Role: mailroom.RoleUser, Parts: mailroom.Text("hello")}},
 			}, now)
 			return err
@@ -170,7 +170,7 @@ func TestEndedTellsThatNothingIsLeftForAResume(t *testing.T) {
 		"the thread is not idle":   {stream.Query{Until: stream.UntilSettled, After: stream.Cursor{Seq: settled + 2}}, false},
 		"a gap to report":          {stream.Query{Run: first, Until: stream.UntilSettled, After: stream.Cursor{Seq: settled + 9}}, false},
 	} {
-		c.q.Thread = thread
+		c.q.Thread = threadID
 		got, err := d.streams.Ended(t.Context(), c.q)
 		if err != nil || got != c.want {
 			t.Errorf("%s: Ended = %v, %v; want %v", name, got, err, c.want)
@@ -179,7 +179,7 @@ func TestEndedTellsThatNothingIsLeftForAResume(t *testing.T) {
 
 	d.start()
 	d.complete()
-	q := stream.Query{Thread: thread, Until: stream.UntilSettled, After: stream.Cursor{Seq: d.last()}}
+	q := stream.Query{Thread: threadID, Until: stream.UntilSettled, After: stream.Cursor{Seq: d.last()}}
 	if got, err := d.streams.Ended(t.Context(), q); err != nil || !got {
 		t.Errorf("idle thread: Ended = %v, %v; want true", got, err)
 	}

@@ -62,7 +62,7 @@ func TestWhatARunDoesIsToldInALineEach(t *testing.T) {
 		{"x.note", json.RawMessage(`{}`), ""},
 	} {
 		talked.Reset()
-		if err := p.printEvent(entry(t, 1, test.kind, 2, test.body)); err != nil {
+		if err := p.printEvent(event(t, 1, test.kind, 2, test.body)); err != nil {
 			t.Fatal(err)
 		}
 		if got := talked.String(); got != test.want {
@@ -76,11 +76,11 @@ func TestAStepIsToldAfterTheMessageThatItWrites(t *testing.T) {
 	p := (&Main{Stdout: &screen, Stderr: &screen}).newReplyPrinter(asText)
 	for _, ev := range []client.Event{
 		delta(1, "m", 0, "hel"),
-		entry(t, 1, mailroom.KindStep, 1, mailroom.StepNamed{Name: "greet"}),
+		event(t, 1, mailroom.KindStep, 1, mailroom.StepNamed{Name: "greet"}),
 		reply(t, 2, 1, "m", "hello", false),
-		entry(t, 3, mailroom.KindStep, 1, mailroom.StepNamed{Name: "look"}),
+		event(t, 3, mailroom.KindStep, 1, mailroom.StepNamed{Name: "look"}),
 		delta(1, "n", 0, "by"),
-		entry(t, 4, mailroom.KindStep, 1, mailroom.StepNamed{Name: "leave"}),
+		event(t, 4, mailroom.KindStep, 1, mailroom.StepNamed{Name: "leave"}),
 	} {
 		if err := p.printEvent(ev); err != nil {
 			t.Fatal(err)

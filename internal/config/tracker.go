@@ -47,7 +47,7 @@ func (t *Tracker) settings() []setting {
 		{"max_claimed", "Maximum number of issues in progress.", number(&t.MaxClaimed, 1, 10_000)},
 		{"when_done", "What to do with an issue whose run completed: close it, or comment (it stays in progress for review).", oneOf(&t.WhenDone, WhenDoneClose, WhenDoneComment)},
 		{"interval", "Interval of checking the issue file.", duration(&t.Interval, 10*time.Millisecond, 10*time.Minute)},
-		{"project", "Project of this server in which issues are reserved while an agent works on them; empty is none.", project(&t.Project)},
+		{"project", "Project of this server in which issues are reserved while an agent works on them; empty is none.", projectSetting(&t.Project)},
 	}
 }
 
@@ -71,8 +71,8 @@ func names(p *[]string) value {
 	return v
 }
 
-// project is the name of a project, or empty.
-func project(p *string) value {
+// projectSetting is the name of a projectSetting, or empty.
+func projectSetting(p *string) value {
 	return checked(p, `a project name, such as "default"`, func(s string) bool {
 		_, err := mailroom.ProjectThread(s)
 		return s == "" || err == nil

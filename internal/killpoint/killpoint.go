@@ -69,10 +69,10 @@ func (d *KillPoint) Store(s mailroom.Store) mailroom.Store {
 	if d.when != "before" && d.when != "after" {
 		return s
 	}
-	return &store{Store: s, point: d}
+	return &storeProxy{Store: s, point: d}
 }
 
-type store struct {
+type storeProxy struct {
 	mailroom.Store
 	point *KillPoint
 }
@@ -80,7 +80,7 @@ type store struct {
 // replyGrace is the time in which a wrong reply, sent before its commit, would reach the client.
 const replyGrace = 20 * time.Millisecond
 
-func (s *store) Update(ctx context.Context, f func(mailroom.Tx) error) error {
+func (s *storeProxy) Update(ctx context.Context, f func(mailroom.Tx) error) error {
 	hit := false
 	err := s.Store.Update(ctx, func(tx mailroom.Tx) error {
 		w := &watchedTx{Tx: tx, what: s.point.what}

@@ -15,7 +15,7 @@ func bytesCases() []testCase {
 	const large = 10_000
 	const rows = 9
 	filling := json.RawMessage(`"` + strings.Repeat("x", large) + `"`)
-	write := func(s *store) {
+	write := func(s *handle) {
 		c := &mailroom.Changes{Entries: [][]mailroom.Entry{nil}}
 		for i := range rows {
 			t := thread(fmt.Sprint("t", i))
@@ -60,7 +60,7 @@ func bytesCases() []testCase {
 	}
 	var cases []testCase
 	for name, list := range lists {
-		cases = append(cases, testCase{"of " + name, func(t *testing.T, s *store) {
+		cases = append(cases, testCase{"of " + name, func(t *testing.T, s *handle) {
 			write(s)
 			s.view(func(r mailroom.Reader) {
 				for _, tc := range []struct{ limit, bytes, want int }{

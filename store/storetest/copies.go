@@ -11,7 +11,7 @@ import (
 
 func copyCases() []testCase {
 	return []testCase{
-		{"what was given can be changed after Write", func(t *testing.T, s *store) {
+		{"what was given can be changed after Write", func(t *testing.T, s *handle) {
 			c := fullChanges()
 			s.write(c)
 			before := s.everything()
@@ -20,7 +20,7 @@ func copyCases() []testCase {
 			wantSame(t, "rows", s.everything(), before)
 			wantOriginalKey(t, s)
 		}},
-		{"what was returned can be changed", func(t *testing.T, s *store) {
+		{"what was returned can be changed", func(t *testing.T, s *handle) {
 			s.write(fullChanges())
 			before := s.everything()
 			spoil(s.everything())
@@ -40,7 +40,7 @@ func copyCases() []testCase {
 	}
 }
 
-func wantOriginalKey(t *testing.T, s *store) {
+func wantOriginalKey(t *testing.T, s *handle) {
 	t.Helper()
 	s.view(func(r mailroom.Reader) {
 		got := get(r.Keys("t", []string{"k"}))(t)

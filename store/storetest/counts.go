@@ -14,7 +14,7 @@ import (
 func countCases() []testCase {
 	return []testCase{
 		{"match a recount after random changes", countStory},
-		{"have the earliest due time", func(t *testing.T, s *store) {
+		{"have the earliest due time", func(t *testing.T, s *handle) {
 			at := func(n int) time.Time { return time.Date(2026, 1, 2, 3, 4, n, 0, time.UTC) }
 			row := func(id, owner string, due mailroom.Due) *mailroom.Thread {
 				return &mailroom.Thread{ID: id, Owner: owner, Due: due}
@@ -37,7 +37,7 @@ func countCases() []testCase {
 }
 
 // countStory writes, changes and drops random rows, and compares the store's counts with the rows.
-func countStory(t *testing.T, s *store) {
+func countStory(t *testing.T, s *handle) {
 	draw := rand.New(rand.NewPCG(1, 2))
 	owners, agents := []string{"", "ann", "bob"}, []string{"x", "y"}
 	statuses := []mailroom.Status{
@@ -87,7 +87,7 @@ func countStory(t *testing.T, s *store) {
 }
 
 // recount compares all counts with the rows.
-func (s *store) recount(t *testing.T, step int, owners, agents []string, statuses []mailroom.Status) {
+func (s *handle) recount(t *testing.T, step int, owners, agents []string, statuses []mailroom.Status) {
 	t.Helper()
 	threads := get1(t, s, func(r mailroom.Reader) ([]*mailroom.Thread, error) { return r.Threads(mailroom.ThreadQuery{}) })
 	rows := get1(t, s, func(r mailroom.Reader) ([]*mailroom.Run, error) { return r.Runs(mailroom.RunQuery{}) })
@@ -132,7 +132,7 @@ func (s *store) recount(t *testing.T, step int, owners, agents []string, statuse
 	}
 }
 
-func (s *store) count(q mailroom.CountQuery) mailroom.Counts {
+func (s *handle) count(q mailroom.CountQuery) mailroom.Counts {
 	s.t.Helper()
 	return get1(s.t, s, func(r mailroom.Reader) (mailroom.Counts, error) { return r.Count(q) })
 }

@@ -9,7 +9,7 @@ import (
 
 func cursorCases() []testCase {
 	return []testCase{
-		{"round trip", func(t *testing.T, s *store) {
+		{"round trip", func(t *testing.T, s *handle) {
 			zero, full := mailroom.Cursor{Channel: "a"}, filled[mailroom.Cursor](1)
 			s.write(&mailroom.Changes{Cursors: []mailroom.Cursor{zero, full}})
 			want := []mailroom.Cursor{zero, full}
@@ -18,7 +18,7 @@ func cursorCases() []testCase {
 				wantSame(t, "cursors in a transaction", get(tx.Cursors(mailroom.CursorQuery{}))(t), want)
 			})
 		}},
-		{"are ordered by channel and identity, one for each", func(t *testing.T, s *store) {
+		{"are ordered by channel and identity, one for each", func(t *testing.T, s *handle) {
 			at := func(channel, identity, position string) mailroom.Cursor {
 				return mailroom.Cursor{Channel: channel, Identity: identity, Position: json.RawMessage(position), MovedAt: base()}
 			}

@@ -52,7 +52,7 @@ func dueCases() []testCase {
 		{"of no agent with due threads", []want{{Agent: "c", Slots: 1}}, nil, time.Time{}},
 		{"for no wants", nil, nil, time.Time{}},
 	}
-	return []testCase{{"come", func(t *testing.T, s *store) {
+	return []testCase{{"come", func(t *testing.T, s *handle) {
 		s.write(rows())
 		for _, c := range cases {
 			t.Run(c.name, func(t *testing.T) {
@@ -73,7 +73,7 @@ func dueCases() []testCase {
 		{"with many priorities and later ones between", duePriorities}}
 }
 
-func dueFollowsWrites(t *testing.T, s *store) {
+func dueFollowsWrites(t *testing.T, s *handle) {
 	s.write(&mailroom.Changes{Threads: []*mailroom.Thread{
 		dueThread("t1", "a", 1, base(), false), dueThread("t2", "a", 2, base(), false),
 	}})
@@ -102,7 +102,7 @@ func dueFollowsWrites(t *testing.T, s *store) {
 	})
 }
 
-func dueShares(t *testing.T, s *store) {
+func dueShares(t *testing.T, s *handle) {
 	owned := func(owner string, rows ...*mailroom.Thread) []*mailroom.Thread {
 		for _, row := range rows {
 			row.Owner = owner
@@ -145,7 +145,7 @@ func dueShares(t *testing.T, s *store) {
 	}
 }
 
-func duePriorities(t *testing.T, s *store) {
+func duePriorities(t *testing.T, s *handle) {
 	c := &mailroom.Changes{}
 	var want []string
 	for p := range 40 {

@@ -41,7 +41,7 @@ func entryCases() []testCase {
 		{"of an unknown run", query{Run: "none"}, nil},
 		{"limit over batches", query{Limit: 7}, []int64{1, 2, 3, 4, 5, 6, 7}},
 	}
-	return []testCase{{"by", func(t *testing.T, s *store) {
+	return []testCase{{"by", func(t *testing.T, s *handle) {
 		writeLogs(s)
 		for _, tc := range cases {
 			t.Run(tc.name, func(t *testing.T) {
@@ -53,7 +53,7 @@ func entryCases() []testCase {
 				}
 			})
 		}
-	}}, {"of a thread without any", func(t *testing.T, s *store) {
+	}}, {"of a thread without any", func(t *testing.T, s *handle) {
 		writeLogs(s)
 		s.view(func(r mailroom.Reader) {
 			for _, id := range []string{"empty", "none"} {
@@ -70,7 +70,7 @@ func entryCases() []testCase {
 
 // writeLogs writes the entries 1 to 10 of thread t in batches 1-3, 4, 5-9 and 10, and some entries
 // of u.
-func writeLogs(s *store) {
+func writeLogs(s *handle) {
 	c := &mailroom.Changes{
 		Threads: []*mailroom.Thread{thread("t"), thread("u"), thread("empty")},
 		Entries: [][]mailroom.Entry{
@@ -89,7 +89,7 @@ func writeLogs(s *store) {
 }
 
 // everyPage reads a log of batches of 1 to 7 entries in pages of all sizes.
-func everyPage(t *testing.T, s *store) {
+func everyPage(t *testing.T, s *handle) {
 	row := thread("t")
 	s.write(&mailroom.Changes{Threads: []*mailroom.Thread{row}})
 	for size := int64(1); size <= 7; size++ {

@@ -9,7 +9,7 @@ import (
 
 func lockCases() []testCase {
 	return []testCase{
-		{"returns rows in the order asked", func(t *testing.T, s *store) {
+		{"returns rows in the order asked", func(t *testing.T, s *handle) {
 			c := &mailroom.Changes{
 				Threads: []*mailroom.Thread{thread("a"), thread("c"), thread("b")},
 				Workers: []*mailroom.Worker{{ID: "w1"}, {ID: "w3"}, {ID: "w2"}},
@@ -31,7 +31,7 @@ func lockCases() []testCase {
 				wantSame(t, "a locked row", threads[3], c.Threads[1])
 			})
 		}},
-		{"a missing worker is nil, a missing thread has its id and no key", func(t *testing.T, s *store) {
+		{"a missing worker is nil, a missing thread has its id and no key", func(t *testing.T, s *handle) {
 			s.update(func(tx mailroom.Tx) {
 				workers, threads, err := tx.Lock([]string{"none"}, []string{"none"})
 				must(t, err)
@@ -41,7 +41,7 @@ func lockCases() []testCase {
 				wantSame(t, "threads", threads, []*mailroom.Thread{{ID: "none"}})
 			})
 		}},
-		{"a missing thread does not exist until it is written", func(t *testing.T, s *store) {
+		{"a missing thread does not exist until it is written", func(t *testing.T, s *handle) {
 			s.update(func(tx mailroom.Tx) {
 				_, rows, err := tx.Lock(nil, []string{"written", "left"})
 				must(t, err)
@@ -59,7 +59,7 @@ func lockCases() []testCase {
 	}
 }
 
-func lockAgain(t *testing.T, s *store) {
+func lockAgain(t *testing.T, s *handle) {
 	s.write(&mailroom.Changes{
 		Threads: []*mailroom.Thread{thread("a"), thread("b"), dueThread("due", "echo", 1, base(), false)},
 		Workers: []*mailroom.Worker{{ID: "w"}},
@@ -92,7 +92,7 @@ func lockAgain(t *testing.T, s *store) {
 	}
 }
 
-func lockTakesMany(t *testing.T, s *store) {
+func lockTakesMany(t *testing.T, s *handle) {
 	var ids []string
 	c := &mailroom.Changes{}
 	for i := range 1000 {

@@ -9,7 +9,7 @@ import (
 
 func otherCases() []testCase {
 	return []testCase{
-		{"Keys finds the keys of its thread only", func(t *testing.T, s *store) {
+		{"Keys finds the keys of its thread only", func(t *testing.T, s *handle) {
 			s.write(&mailroom.Changes{
 				Threads: []*mailroom.Thread{thread("t"), thread("u")},
 				Keys:    []mailroom.SubmitKey{key("t", "a"), key("t", "b"), key("u", "a"), key("u", "c")},
@@ -22,7 +22,7 @@ func otherCases() []testCase {
 				wantSame(t, "keys of no thread", get(r.Keys("none", []string{"a"}))(t), []mailroom.SubmitKey(nil))
 			})
 		}},
-		{"Partials are appended, by offset", func(t *testing.T, s *store) {
+		{"Partials are appended, by offset", func(t *testing.T, s *handle) {
 			c := &mailroom.Changes{
 				Threads:  []*mailroom.Thread{thread("t")},
 				Runs:     []*mailroom.Run{run("r", "t"), run("r2", "t")},
@@ -37,7 +37,7 @@ func otherCases() []testCase {
 				wantSame(t, "partials of no run", get(r.Partials("none"))(t), []mailroom.Partial(nil))
 			})
 		}},
-		{"A partial replaces one at the same offset", func(t *testing.T, s *store) {
+		{"A partial replaces one at the same offset", func(t *testing.T, s *handle) {
 			c := &mailroom.Changes{
 				Threads:  []*mailroom.Thread{thread("t")},
 				Runs:     []*mailroom.Run{run("r", "t")},
@@ -48,11 +48,11 @@ func otherCases() []testCase {
 			wantSame(t, "partials of r", s.everything().Partials["r"], []mailroom.Partial{
 				partial("r", 0, "one "), partial("r", 4, "two "), partial("r", 8, "three and")})
 		}},
-		{"Workers are ordered by id", func(t *testing.T, s *store) {
+		{"Workers are ordered by id", func(t *testing.T, s *handle) {
 			s.write(&mailroom.Changes{Workers: []*mailroom.Worker{{ID: "c"}, {ID: "a"}, {ID: "b", Dead: true}}})
 			wantSame(t, "workers", s.everything().Workers, []*mailroom.Worker{{ID: "a"}, {ID: "b", Dead: true}, {ID: "c"}})
 		}},
-		{"a due thread of each agent", func(t *testing.T, s *store) {
+		{"a due thread of each agent", func(t *testing.T, s *handle) {
 			s.write(&mailroom.Changes{Threads: []*mailroom.Thread{
 				thread("idle"), dueThread("1", "b", 1, after(100), false), dueThread("2", "a", 2, base(), true),
 				dueThread("3", "b", 1, base(), false), dueThread("4", "b", 9, base(), true),
@@ -62,7 +62,7 @@ func otherCases() []testCase {
 				t.Errorf("got %v, want %v", got, want)
 			}
 		}},
-		{"an empty store has empty lists", func(t *testing.T, s *store) {
+		{"an empty store has empty lists", func(t *testing.T, s *handle) {
 			all := s.everything()
 			if len(all.Threads)+len(all.Runs)+len(all.Workers)+len(all.Tokens)+len(all.Agents) != 0 {
 				t.Errorf("got %v, want nothing", all)
@@ -73,7 +73,7 @@ func otherCases() []testCase {
 
 func dropCases() []testCase {
 	return []testCase{
-		{"partials, before others are appended", func(t *testing.T, s *store) {
+		{"partials, before others are appended", func(t *testing.T, s *handle) {
 			s.write(&mailroom.Changes{
 				Threads:  []*mailroom.Thread{thread("t")},
 				Runs:     []*mailroom.Run{run("r", "t"), run("r2", "t")},
@@ -86,12 +86,12 @@ func dropCases() []testCase {
 			wantSame(t, "partials of r", got["r"], []mailroom.Partial{partial("r", 0, "new")})
 			wantSame(t, "partials of r2", got["r2"], []mailroom.Partial{partial("r2", 0, "other")})
 		}},
-		{"workers", func(t *testing.T, s *store) {
+		{"workers", func(t *testing.T, s *handle) {
 			s.write(&mailroom.Changes{Workers: []*mailroom.Worker{{ID: "a"}, {ID: "b"}}},
 				&mailroom.Changes{DropWorkers: []string{"a", "none"}})
 			wantSame(t, "workers", s.everything().Workers, []*mailroom.Worker{{ID: "b"}})
 		}},
-		{"threads with all that belongs to them", func(t *testing.T, s *store) {
+		{"threads with all that belongs to them", func(t *testing.T, s *handle) {
 			other := &mailroom.Changes{
 				Threads:  []*mailroom.Thread{dueThread("u", "a", 1, base(), false)},
 				Runs:     []*mailroom.Run{run("ru", "u")},
@@ -123,7 +123,7 @@ func dropCases() []testCase {
 	}
 }
 
-func get1[T any](t *testing.T, s *store, f func(mailroom.Reader) (T, error)) T {
+func get1[T any](t *testing.T, s *handle, f func(mailroom.Reader) (T, error)) T {
 	t.Helper()
 	var v T
 	s.view(func(r mailroom.Reader) { v = get(f(r))(t) })

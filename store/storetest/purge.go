@@ -10,7 +10,7 @@ import (
 // purgeable writes a thread t of 10 entries, in rows of 3, 1, 5 and 1, and an identical thread u.
 // Each has run r1 from entry 1, r2 from 4, and r3 from 6. Run late is written last and begins at 5,
 // with a message that was steered to r1 first.
-func purgeable(s *store) {
+func purgeable(s *handle) {
 	key := func(thread, key string, d mailroom.Disposition) mailroom.SubmitKey {
 		return mailroom.SubmitKey{Thread: thread, Key: key, Result: mailroom.Submitted{Disposition: d}}
 	}
@@ -66,7 +66,7 @@ type kept struct {
 	keys                    []string
 }
 
-func (s *store) kept(thread string) kept {
+func (s *handle) kept(thread string) kept {
 	s.t.Helper()
 	var k kept
 	s.view(func(r mailroom.Reader) {
@@ -134,18 +134,18 @@ func purgeCases() []testCase {
 		{"all", 11, kept{}},
 		{"all and more", 1 << 40, kept{}},
 	}
-	drop := func(s *store, thread string, seq int64) {
+	drop := func(s *handle, thread string, seq int64) {
 		s.write(&mailroom.Changes{DropEntries: []mailroom.Prefix{{Thread: thread, Seq: seq}}})
 	}
 	list := []testCase{
-		{"in steps equals in one step", func(t *testing.T, s *store) {
+		{"in steps equals in one step", func(t *testing.T, s *handle) {
 			purgeable(s)
 			for _, c := range cases {
 				drop(s, "t", c.seq)
 				s.kept("t").compare(t, c.want)
 			}
 		}},
-		{"of no thread", func(t *testing.T, s *store) {
+		{"of no thread", func(t *testing.T, s *handle) {
 			purgeable(s)
 			drop(s, "none", 5)
 			s.kept("t").compare(t, all)
@@ -154,7 +154,7 @@ func purgeCases() []testCase {
 		{"happens before the writes of the same Changes", purgedFirst},
 	}
 	for _, c := range cases {
-		list = append(list, testCase{c.name, func(t *testing.T, s *store) {
+		list = append(list, testCase{c.name, func(t *testing.T, s *handle) {
 			purgeable(s)
 			others := s.kept("u")
 			drop(s, "t", c.seq)
@@ -165,7 +165,7 @@ func purgeCases() []testCase {
 	return list
 }
 
-func purgedGoesOn(t *testing.T, s *store) {
+func purgedGoesOn(t *testing.T, s *handle) {
 	purgeable(s)
 	s.write(&mailroom.Changes{DropEntries: []mailroom.Prefix{{Thread: "t", Seq: 8}}})
 	for _, c := range []struct {
@@ -200,7 +200,7 @@ func purgedGoesOn(t *testing.T, s *store) {
 	s.kept("t").compare(t, kept{seqs: []int64{11}, runs: []string{"new"}})
 }
 
-func purgedFirst(t *testing.T, s *store) {
+func purgedFirst(t *testing.T, s *handle) {
 	purgeable(s)
 	row := s.everything().Threads[1]
 	row.FirstSeq, row.LastSeq = 11, 12

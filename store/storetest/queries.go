@@ -52,7 +52,7 @@ func threadCases() []testCase {
 		{"of an agent", func(*mailroom.Changes) query { return query{Agent: "x", Limit: 9} }, []string{"a", "d"}, false},
 		{"of an unknown worker", func(*mailroom.Changes) query { return query{Worker: "none"} }, nil, false},
 	}
-	return []testCase{{"by", func(t *testing.T, s *store) {
+	return []testCase{{"by", func(t *testing.T, s *handle) {
 		c := rows()
 		s.write(c)
 		for _, tc := range cases {
@@ -169,7 +169,7 @@ func runLists() []runCase {
 }
 
 func runCases() []testCase {
-	return []testCase{{"by", func(t *testing.T, s *store) {
+	return []testCase{{"by", func(t *testing.T, s *handle) {
 		c := someRuns()
 		s.write(c)
 		for _, tc := range runLists() {

@@ -13,7 +13,7 @@ func reservationCases() []testCase {
 	}
 	threads := []*mailroom.Thread{thread("t"), thread("u")}
 	return []testCase{
-		{"round trip", func(t *testing.T, s *store) {
+		{"round trip", func(t *testing.T, s *handle) {
 			zero, full := mailroom.Reservation{ID: "a", Thread: "t"}, filled[mailroom.Reservation](1)
 			full.Thread = "t"
 			s.write(&mailroom.Changes{Threads: []*mailroom.Thread{thread("t")}, Reservations: []mailroom.Reservation{zero, full}})
@@ -23,7 +23,7 @@ func reservationCases() []testCase {
 				wantSame(t, "in a transaction", get(tx.Reservations(mailroom.ReservationQuery{Thread: "t"}))(t), want)
 			})
 		}},
-		{"are ordered by thread and fence, and dropped by id", func(t *testing.T, s *store) {
+		{"are ordered by thread and fence, and dropped by id", func(t *testing.T, s *handle) {
 			s.write(&mailroom.Changes{Threads: threads, Reservations: []mailroom.Reservation{in("u", "x", 1), in("t", "b", 2), in("t", "c", 1)}},
 				&mailroom.Changes{Reservations: []mailroom.Reservation{in("t", "b", 3), in("t", "a", 4)}})
 			want := []mailroom.Reservation{in("t", "c", 1), in("t", "b", 3), in("t", "a", 4), in("u", "x", 1)}
@@ -43,7 +43,7 @@ func reservationCases() []testCase {
 			s.write(&mailroom.Changes{DropThreads: []string{"t"}})
 			wantSame(t, "after their thread went", s.everything().Reserved, []mailroom.Reservation{in("u", "x", 1)})
 		}},
-		{"belong to an existing thread", func(t *testing.T, s *store) {
+		{"belong to an existing thread", func(t *testing.T, s *handle) {
 			err := s.Update(t.Context(), func(tx mailroom.Tx) error {
 				return tx.Write(&mailroom.Changes{Reservations: []mailroom.Reservation{in("none", "a", 1)}})
 			})

@@ -10,7 +10,7 @@ import (
 
 func roundTripCases() []testCase {
 	return []testCase{
-		{"of threads", func(t *testing.T, s *store) {
+		{"of threads", func(t *testing.T, s *handle) {
 			zero, full := mailroom.Thread{ID: "zero"}, filled[mailroom.Thread](1)
 			full.Key = 0
 			rows := []*mailroom.Thread{&full, &zero}
@@ -25,7 +25,7 @@ func roundTripCases() []testCase {
 			})
 			wantSame(t, "threads", s.everything().Threads, []*mailroom.Thread{&zero, &full})
 		}},
-		{"of runs", func(t *testing.T, s *store) {
+		{"of runs", func(t *testing.T, s *handle) {
 			zero, full := mailroom.Run{ID: "zero", Thread: "t"}, filled[mailroom.Run](2)
 			full.Key, full.Thread = 0, "t"
 			s.write(&mailroom.Changes{
@@ -35,7 +35,7 @@ func roundTripCases() []testCase {
 		}},
 		{"of tickets", ticketsAreKept},
 		{"of empty values that are not nil", emptyIsNotMissing},
-		{"of submit keys", func(t *testing.T, s *store) {
+		{"of submit keys", func(t *testing.T, s *handle) {
 			zero, full := mailroom.SubmitKey{Thread: "t", Key: "zero"}, filled[mailroom.SubmitKey](3)
 			full.Thread = "t"
 			keys := []mailroom.SubmitKey{full, zero}
@@ -44,7 +44,7 @@ func roundTripCases() []testCase {
 				wantSame(t, "keys", get(r.Keys("t", []string{full.Key, "zero"}))(t), keys)
 			})
 		}},
-		{"of workers", func(t *testing.T, s *store) {
+		{"of workers", func(t *testing.T, s *handle) {
 			zero, full := mailroom.Worker{ID: "a"}, filled[mailroom.Worker](5)
 			rows := []*mailroom.Worker{&zero, &full}
 			s.write(&mailroom.Changes{Workers: rows})
@@ -55,7 +55,7 @@ func roundTripCases() []testCase {
 				wantSame(t, "locked workers", got, rows)
 			})
 		}},
-		{"of partials", func(t *testing.T, s *store) {
+		{"of partials", func(t *testing.T, s *handle) {
 			full := filled[mailroom.Partial](4)
 			full.Thread, full.Run = "t", "r"
 			rows := []mailroom.Partial{{Thread: "t", Run: "r"}, full}
@@ -65,7 +65,7 @@ func roundTripCases() []testCase {
 			wantSame(t, "partials", s.everything().Partials["r"], rows)
 		}},
 		{"of entries keeps their bytes", entryBytesAreKept},
-		{"of any printable id", func(t *testing.T, s *store) {
+		{"of any printable id", func(t *testing.T, s *handle) {
 			for _, id := range []string{"Ünï cödé 日本 🧵", `"'%_?;--`, "telegram:-100:7", "a.b", "A", "a"} {
 				s.write(&mailroom.Changes{
 					Threads: []*mailroom.Thread{thread(id)},
@@ -87,7 +87,7 @@ func roundTripCases() []testCase {
 	}
 }
 
-func ticketsAreKept(t *testing.T, s *store) {
+func ticketsAreKept(t *testing.T, s *handle) {
 	zero, full := mailroom.Ticket{ID: "zero", Thread: "t", Run: "r"}, filled[mailroom.Ticket](6)
 	full.Key, full.Thread, full.Run = 0, "t", "r"
 	s.write(&mailroom.Changes{
@@ -98,7 +98,7 @@ func ticketsAreKept(t *testing.T, s *store) {
 }
 
 // emptyIsNotMissing checks that a pointer to a zero value is not stored as nil.
-func emptyIsNotMissing(t *testing.T, s *store) {
+func emptyIsNotMissing(t *testing.T, s *handle) {
 	text := ""
 	r := run("r", "t")
 	r.Reply, r.Error, r.Caller, r.Wait = &text, &mailroom.RunError{}, &mailroom.Caller{}, &mailroom.Wait{}
@@ -110,7 +110,7 @@ func emptyIsNotMissing(t *testing.T, s *store) {
 	wantSame(t, "threads", got.Threads, []*mailroom.Thread{row})
 }
 
-func entryBytesAreKept(t *testing.T, s *store) {
+func entryBytesAreKept(t *testing.T, s *handle) {
 	want := entries("t", 1, "r", mailroom.KindMessage, mailroom.KindStep)
 	for i, body := range []any{
 		json.RawMessage(`{"spaces":  1, "html":"<b>&amp;</b>", "sep":"\u2028 \n"}`),

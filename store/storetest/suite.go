@@ -74,18 +74,18 @@ func Reopen(t *testing.T, open func(t *testing.T, dir string) mailroom.Store) {
 
 type testCase struct {
 	name string
-	test func(t *testing.T, s *store)
+	test func(t *testing.T, s *handle)
 }
 
-// store is a store in a test. Its methods end the test on an error.
-type store struct {
+// handle is a store in a test. Its methods end the test on an error.
+type handle struct {
 	mailroom.Store
 	t      *testing.T
 	closed bool
 }
 
-func opened(t *testing.T, s mailroom.Store) *store {
-	box := &store{Store: s, t: t}
+func opened(t *testing.T, s mailroom.Store) *handle {
+	box := &handle{Store: s, t: t}
 	t.Cleanup(func() {
 		if !box.closed {
 			box.close()
@@ -94,7 +94,7 @@ func opened(t *testing.T, s mailroom.Store) *store {
 	return box
 }
 
-func (s *store) close() {
+func (s *handle) close() {
 	s.t.Helper()
 	s.closed = true
 	if err := s.Close(); err != nil {
@@ -103,7 +103,7 @@ func (s *store) close() {
 }
 
 // update runs f in a transaction that must commit.
-func (s *store) update(f func(tx mailroom.Tx)) {
+func (s *handle) update(f func(tx mailroom.Tx)) {
 	s.t.Helper()
 	err := s.Update(s.t.Context(), func(tx mailroom.Tx) error {
 		f(tx)
@@ -114,14 +114,14 @@ func (s *store) update(f func(tx mailroom.Tx)) {
 	}
 }
 
-func (s *store) write(changes ...*mailroom.Changes) {
+func (s *handle) write(changes ...*mailroom.Changes) {
 	s.t.Helper()
 	for _, c := range changes {
 		s.update(func(tx mailroom.Tx) { must(s.t, tx.Write(c)) })
 	}
 }
 
-func (s *store) view(f func(r mailroom.Reader)) {
+func (s *handle) view(f func(r mailroom.Reader)) {
 	s.t.Helper()
 	err := s.View(s.t.Context(), func(r mailroom.Reader) error {
 		f(r)
@@ -147,7 +147,7 @@ type contents struct {
 	Agents   []string
 }
 
-func (s *store) everything() contents {
+func (s *handle) everything() contents {
 	s.t.Helper()
 	var all contents
 	s.view(func(r mailroom.Reader) { all = read(s.t, r) })

@@ -70,7 +70,7 @@ func ticketCases() []testCase {
 			Kinds: []mailroom.TicketKind{mailroom.TicketApproval}}, want: []string{"approval"}, any: true},
 		{name: "of no thread", query: query{Thread: "none"}},
 	}
-	return []testCase{{"by", func(t *testing.T, s *store) {
+	return []testCase{{"by", func(t *testing.T, s *handle) {
 		c := someTickets()
 		s.write(c)
 		for _, tc := range cases {
@@ -91,7 +91,7 @@ func ticketCases() []testCase {
 	}}, {"reflect writes of the transaction", ticketsFollowWrites}}
 }
 
-func ticketsFollowWrites(t *testing.T, s *store) {
+func ticketsFollowWrites(t *testing.T, s *handle) {
 	c := someTickets()
 	s.write(c)
 	open := mailroom.TicketQuery{States: []mailroom.TicketState{mailroom.TicketOpen}}
@@ -119,23 +119,23 @@ func definitionCases() []testCase {
 		return mailroom.Definition{Agent: agent, Version: version, Body: []byte(body)}
 	}
 	return []testCase{
-		{"keep their bytes", func(t *testing.T, s *store) {
+		{"keep their bytes", func(t *testing.T, s *handle) {
 			rows := []mailroom.Definition{{}, {Agent: "a"}, filled[mailroom.Definition](7)}
 			s.write(&mailroom.Changes{Definitions: rows})
 			wantSame(t, "definitions", s.everything().Kept, rows)
 		}},
-		{"are ordered by agent and version", func(t *testing.T, s *store) {
+		{"are ordered by agent and version", func(t *testing.T, s *handle) {
 			s.write(&mailroom.Changes{Definitions: []mailroom.Definition{def("b", "1", "1"), def("a", "2", "2"), def("ab", "0", "3")}},
 				&mailroom.Changes{Definitions: []mailroom.Definition{def("a", "10", "4")}})
 			wantSame(t, "definitions", s.everything().Kept, []mailroom.Definition{
 				def("a", "10", "4"), def("a", "2", "2"), def("ab", "0", "3"), def("b", "1", "1")})
 		}},
-		{"keep the first body", func(t *testing.T, s *store) {
+		{"keep the first body", func(t *testing.T, s *handle) {
 			s.write(&mailroom.Changes{Definitions: []mailroom.Definition{def("a", "1", "1"), def("a", "1", "2")}},
 				&mailroom.Changes{Definitions: []mailroom.Definition{def("a", "1", "3"), def("a", "2", "4")}})
 			wantSame(t, "definitions", s.everything().Kept, []mailroom.Definition{def("a", "1", "1"), def("a", "2", "4")})
 		}},
-		{"are dropped by agent and version, and can be written again", func(t *testing.T, s *store) {
+		{"are dropped by agent and version, and can be written again", func(t *testing.T, s *handle) {
 			s.write(&mailroom.Changes{Definitions: []mailroom.Definition{def("a", "1", "1"), def("a", "2", "2"), def("b", "1", "3")}},
 				&mailroom.Changes{
 					DropDefinitions: []mailroom.Definition{{Agent: "a", Version: "1"}, {Agent: "b", Version: "2"}, {Agent: "b", Version: "1"}},

@@ -8,7 +8,7 @@ import (
 
 func tokenCases() []testCase {
 	return []testCase{
-		{"round trip", func(t *testing.T, s *store) {
+		{"round trip", func(t *testing.T, s *handle) {
 			zero, full := mailroom.Token{Name: "a"}, filled[mailroom.Token](1)
 			full.Key = 0
 			rows := []*mailroom.Token{&zero, &full}
@@ -16,7 +16,7 @@ func tokenCases() []testCase {
 			wantSame(t, "tokens", s.everything().Tokens, rows)
 			s.update(func(tx mailroom.Tx) { wantSame(t, "tokens in a transaction", get(tx.Tokens())(t), rows) })
 		}},
-		{"are ordered by name", func(t *testing.T, s *store) {
+		{"are ordered by name", func(t *testing.T, s *handle) {
 			s.write(&mailroom.Changes{Tokens: []*mailroom.Token{{Name: "c"}, {Name: "a"}, {Name: "B"}}},
 				&mailroom.Changes{Tokens: []*mailroom.Token{{Name: "b"}}})
 			wantSame(t, "names", tokenNames(s.everything().Tokens), []string{"B", "a", "b", "c"})
@@ -25,7 +25,7 @@ func tokenCases() []testCase {
 				wantSame(t, "an unknown name", tokenNames(get(tx.Tokens("unknown"))(t)), []string(nil))
 			})
 		}},
-		{"an update writes all fields", func(t *testing.T, s *store) {
+		{"an update writes all fields", func(t *testing.T, s *handle) {
 			c := fullChanges()
 			s.write(c)
 			full := filled[mailroom.Token](2)
@@ -36,7 +36,7 @@ func tokenCases() []testCase {
 			s.write(&mailroom.Changes{Tokens: []*mailroom.Token{&zero}})
 			wantSame(t, "emptied", s.everything().Tokens, []*mailroom.Token{&zero})
 		}},
-		{"have growing keys and unique names", func(t *testing.T, s *store) {
+		{"have growing keys and unique names", func(t *testing.T, s *handle) {
 			first, second := &mailroom.Token{Name: "first"}, &mailroom.Token{Name: "second"}
 			s.write(&mailroom.Changes{Tokens: []*mailroom.Token{first}}, &mailroom.Changes{Tokens: []*mailroom.Token{second}})
 			if first.Key == 0 || second.Key <= first.Key {

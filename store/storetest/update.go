@@ -25,7 +25,7 @@ func updateCases() []testCase {
 	}
 }
 
-func failedUpdateWritesNothing(t *testing.T, s *store) {
+func failedUpdateWritesNothing(t *testing.T, s *handle) {
 	s.write(fullChanges())
 	before := s.everything()
 	refused := errors.New("refused")
@@ -61,7 +61,7 @@ func failedUpdateWritesNothing(t *testing.T, s *store) {
 	})
 }
 
-func panicWritesNothing(t *testing.T, s *store) {
+func panicWritesNothing(t *testing.T, s *handle) {
 	func() {
 		defer func() {
 			if got := recover(); got != "bug" {
@@ -78,7 +78,7 @@ func panicWritesNothing(t *testing.T, s *store) {
 	s.write(fullChanges())
 }
 
-func refusedWriteIsNotCommitted(t *testing.T, s *store) {
+func refusedWriteIsNotCommitted(t *testing.T, s *handle) {
 	s.write(fullChanges())
 	before := s.everything()
 	err := s.Update(t.Context(), func(tx mailroom.Tx) error {
@@ -92,7 +92,7 @@ func refusedWriteIsNotCommitted(t *testing.T, s *store) {
 	wantSame(t, "rows after a refused write", s.everything(), before)
 }
 
-func endedContextWritesNothing(t *testing.T, s *store) {
+func endedContextWritesNothing(t *testing.T, s *handle) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	err := s.Update(ctx, func(tx mailroom.Tx) error { return tx.Write(fullChanges()) })
@@ -118,7 +118,7 @@ func endedContextWritesNothing(t *testing.T, s *store) {
 	}
 }
 
-func waitEndsWithContext(t *testing.T, s *store) {
+func waitEndsWithContext(t *testing.T, s *handle) {
 	ctx, cancel := context.WithCancel(t.Context())
 	waited := make(chan error, 1)
 	s.update(func(mailroom.Tx) {
@@ -133,7 +133,7 @@ func waitEndsWithContext(t *testing.T, s *store) {
 	wantSame(t, "threads", s.everything().Threads, []*mailroom.Thread(nil))
 }
 
-func oneUpdateAtATime(t *testing.T, s *store) {
+func oneUpdateAtATime(t *testing.T, s *handle) {
 	const writers, each = 4, 5
 	inside, total := 0, 0 // without a lock: the race detector watches too
 	var all sync.WaitGroup
@@ -166,7 +166,7 @@ func oneUpdateAtATime(t *testing.T, s *store) {
 	}
 }
 
-func updateSeesItsWrites(t *testing.T, s *store) {
+func updateSeesItsWrites(t *testing.T, s *handle) {
 	s.write(&mailroom.Changes{Threads: []*mailroom.Thread{thread("old")}})
 	s.update(func(tx mailroom.Tx) {
 		must(t, tx.Write(fullChanges()))
@@ -197,7 +197,7 @@ func updateSeesItsWrites(t *testing.T, s *store) {
 	})
 }
 
-func nowIsOneTime(t *testing.T, s *store) {
+func nowIsOneTime(t *testing.T, s *handle) {
 	s.update(func(tx mailroom.Tx) {
 		now := tx.Now()
 		if now.Location() != time.UTC || !now.Equal(now.Truncate(time.Microsecond)) || now.IsZero() {
@@ -210,7 +210,7 @@ func nowIsOneTime(t *testing.T, s *store) {
 	})
 }
 
-func closedStoreIsUnavailable(t *testing.T, s *store) {
+func closedStoreIsUnavailable(t *testing.T, s *handle) {
 	s.close()
 	err := s.Update(t.Context(), func(mailroom.Tx) error { return nil })
 	wantCode(t, err, mailroom.CodeUnavailable)

@@ -10,13 +10,13 @@ import (
 
 func viewCases() []testCase {
 	return []testCase{
-		{"returns f's error as it is", func(t *testing.T, s *store) {
+		{"returns f's error as it is", func(t *testing.T, s *handle) {
 			refused := errors.New("refused")
 			if err := s.View(t.Context(), func(mailroom.Reader) error { return refused }); err != refused {
 				t.Errorf("got error %v, want the one that f returned", err)
 			}
 		}},
-		{"does not wait for an Update and does not see its writes", func(t *testing.T, s *store) {
+		{"does not wait for an Update and does not see its writes", func(t *testing.T, s *handle) {
 			s.write(fullChanges())
 			before := s.everything()
 			s.update(func(tx mailroom.Tx) {
@@ -30,7 +30,7 @@ func viewCases() []testCase {
 				wantSame(t, "rows seen while an update runs", s.everything(), before)
 			})
 		}},
-		{"is one snapshot while other transactions commit", func(t *testing.T, s *store) {
+		{"is one snapshot while other transactions commit", func(t *testing.T, s *handle) {
 			s.write(fullChanges())
 			s.view(func(r mailroom.Reader) {
 				before := read(t, r)
@@ -61,7 +61,7 @@ func viewCases() []testCase {
 				t.Errorf("entries of the next view: got %v, want %v", got, want)
 			}
 		}},
-		{"views run concurrently", func(t *testing.T, s *store) {
+		{"views run concurrently", func(t *testing.T, s *handle) {
 			s.write(fullChanges())
 			s.view(func(mailroom.Reader) {
 				s.view(func(r mailroom.Reader) {

@@ -12,7 +12,7 @@ func writeCases() []testCase {
 		{"updates all fields", updateWritesAllFields},
 		{"a row may refer to another of the same Changes", fullChangesAreWritten},
 		{"refuses what contradicts the rows as internal", contradictionsAreInternal},
-		{"writes nothing for empty Changes", func(t *testing.T, s *store) {
+		{"writes nothing for empty Changes", func(t *testing.T, s *handle) {
 			s.write(fullChanges())
 			before := s.everything()
 			s.write(&mailroom.Changes{}, &mailroom.Changes{Entries: [][]mailroom.Entry{nil}})
@@ -21,7 +21,7 @@ func writeCases() []testCase {
 	}
 }
 
-func keysGrow(t *testing.T, s *store) {
+func keysGrow(t *testing.T, s *handle) {
 	var lastThread, lastRun, lastTicket int64
 	for _, id := range []string{"b", "a", "c"} {
 		row, r := thread(id), run("r"+id, id)
@@ -52,7 +52,7 @@ func keysGrow(t *testing.T, s *store) {
 	}
 }
 
-func updateWritesAllFields(t *testing.T, s *store) {
+func updateWritesAllFields(t *testing.T, s *handle) {
 	c := fullChanges()
 	s.write(c)
 
@@ -89,7 +89,7 @@ func updateWritesAllFields(t *testing.T, s *store) {
 	wantSame(t, "tickets set to zero", got.Tickets, []*mailroom.Ticket{&zeroTicket})
 }
 
-func fullChangesAreWritten(t *testing.T, s *store) {
+func fullChangesAreWritten(t *testing.T, s *handle) {
 	c := fullChanges()
 	s.write(c)
 	got := s.everything()
@@ -106,7 +106,7 @@ func fullChangesAreWritten(t *testing.T, s *store) {
 	})
 }
 
-func contradictionsAreInternal(t *testing.T, s *store) {
+func contradictionsAreInternal(t *testing.T, s *handle) {
 	c := fullChanges()
 	s.write(c)
 	before := s.everything()
