@@ -235,7 +235,7 @@ func TestWhatIsSaidIsDeliveredAndNothingBlank(t *testing.T) {
 		}
 		wantEqual(t, "reply "+reply, sent.Messages[0].Parts[0].Type == "text", reply == "hello")
 		r := mailroom.Run{ID: sent.Run, Parent: sent.Parent, SubmitKey: sent.Key}
-		wantEqual(t, "is a delivery", r.IsDelivery(), true)
+		wantEqual(t, "is a delivery", mailroom.IsDelivery(&r), true)
 	}
 }
 

@@ -41,7 +41,7 @@ func (t *ThreadState) deliver(r *Run, seq int64, parts []Part, now time.Time) {
 
 // IsDelivery reports whether the run delivers a message of its parent to a chat, or the end of a
 // child to its parent's thread. Such a run continues when its parent is cancelled.
-func (r *Run) IsDelivery() bool {
+func IsDelivery(r *Run) bool {
 	if r.Origin.Via == "wake" {
 		return true
 	}

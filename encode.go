@@ -17,15 +17,18 @@ type jsonAppender interface {
 
 // appendBody appends the JSON of an entry's body.
 func appendBody(b []byte, body any) ([]byte, error) {
-	if a, ok := body.(jsonAppender); ok {
-		return a.AppendJSON(b), nil
+	switch body := body.(type) {
+	case Message:
+		return AppendMessage(b, body), nil
+	case jsonAppender:
+		return body.AppendJSON(b), nil
 	}
 	raw, err := json.Marshal(body)
 	return append(b, raw...), err
 }
 
 // appendHead appends the JSON of e up to its body.
-func (e *Entry) appendHead(b []byte) []byte {
+func appendHead(b []byte, e *Entry) []byte {
 	b = appendString(appendName(append(b, '{'), "thread"), e.Thread)
 	b = strconv.AppendInt(appendName(b, "seq"), e.Seq, 10)
 	b = appendString(appendName(b, "kind"), e.Kind)
@@ -35,14 +38,15 @@ func (e *Entry) appendHead(b []byte) []byte {
 	return appendName(b, "body")
 }
 
-func (m Message) AppendJSON(b []byte) []byte {
+// AppendMessage appends the JSON of m.
+func AppendMessage(b []byte, m Message) []byte {
 	b = appendString(appendName(append(b, '{'), "id"), m.ID)
 	b = appendString(appendName(b, "thread"), m.Thread)
 	b = strconv.AppendInt(appendName(b, "seq"), m.Seq, 10)
 	b = appendString(appendName(b, "role"), string(m.Role))
 	b = appendString(appendName(b, "sender"), m.Sender)
 	b = appendString(appendName(b, "text"), m.Text)
-	b = appendList(appendName(b, "parts"), m.Parts, func(b []byte, p Part) []byte { return p.AppendJSON(b) })
+	b = appendList(appendName(b, "parts"), m.Parts, AppendPart)
 	b = appendString(appendName(b, "visibility"), m.Visibility)
 	b = appendString(appendName(b, "run"), m.Run)
 	b = appendString(appendName(b, "state"), m.State)
@@ -54,7 +58,8 @@ func (m Message) AppendJSON(b []byte) []byte {
 	return append(b, '}')
 }
 
-func (p Part) AppendJSON(b []byte) []byte {
+// AppendPart appends the JSON of p.
+func AppendPart(b []byte, p Part) []byte {
 	b = appendString(appendName(append(b, '{'), "type"), p.Type)
 	b = appendNonEmpty(b, "text", p.Text)
 	if len(p.Data) > 0 {
@@ -147,7 +152,7 @@ const maxAppended = 16 << 10
 func (d submitDigest) AppendJSON(b []byte) []byte {
 	b = appendList(appendName(append(b, '{'), "Messages"), d.Messages, func(b []byte, m NewMessage) []byte {
 		b = appendString(appendName(append(b, '{'), "Role"), string(m.Role))
-		b = appendList(appendName(b, "Parts"), m.Parts, func(b []byte, p Part) []byte { return p.AppendJSON(b) })
+		b = appendList(appendName(b, "Parts"), m.Parts, AppendPart)
 		return append(appendString(appendName(b, "Visibility"), m.Visibility), '}')
 	})
 	b = appendString(appendName(b, "Agent"), d.Agent)

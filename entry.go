@@ -1,13 +1,13 @@
 package mailroom
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"time"
 )
 
-// Entry is one record of a thread's log. It is encoded once, when it is appended; stores and
-// streams pass on the same bytes.
+// Entry is one record of a thread's log.
 type Entry struct {
 	Thread  string          `json:"thread"`
 	Seq     int64           `json:"seq"`
@@ -17,7 +17,9 @@ type Entry struct {
 	At      time.Time       `json:"at"`
 	Body    json.RawMessage `json:"body"`
 
-	raw []byte
+	// Raw is the encoded entry, one line. It is encoded once, when it is appended; stores and streams
+	// pass on the same bytes. It must not be changed.
+	Raw []byte `json:"-"`
 }
 
 // Kinds of entries. Kinds under "x." belong to agents.
@@ -156,13 +158,13 @@ func (e *Edited) UnmarshalJSON(b []byte) error {
 // agents.
 func NewEntry(thread string, seq int64, kind, run string, attempt int, at time.Time, body any) (Entry, error) {
 	e := Entry{Thread: thread, Seq: seq, Kind: kind, Run: run, Attempt: attempt, At: at}
-	head := e.appendHead(make([]byte, 0, 512+textSize(body)))
+	head := appendHead(make([]byte, 0, 512+textSize(body)), &e)
 	raw, err := appendBody(head, body)
 	if err != nil {
 		return Entry{}, fmt.Errorf("encode %s entry: %w", kind, err)
 	}
-	e.raw = append(raw, '}')
-	e.Body = json.RawMessage(e.raw[len(head):len(raw):len(raw)])
+	e.Raw = append(raw, '}')
+	e.Body = json.RawMessage(e.Raw[len(head):len(raw):len(raw)])
 	return e, nil
 }
 
@@ -181,13 +183,14 @@ func textSize(body any) int {
 
 type entryFields Entry // has no methods, so encoding it does not recurse
 
-// ParseEntry decodes the output of [Entry.JSON]. The entry keeps raw.
+// ParseEntry decodes an encoded entry. The entry keeps raw.
 func ParseEntry(raw []byte) (Entry, error) {
-	var e entryFields
+	type fields Entry // has no methods, so decoding it does not recurse
+	var e fields
 	if err := json.Unmarshal(raw, &e); err != nil {
 		return Entry{}, fmt.Errorf("decode entry: %w", err)
 	}
-	e.raw = raw
+	e.Raw = raw
 	return Entry(e), nil
 }
 
@@ -211,24 +214,22 @@ func Reads(e Entry) ([]int64, error) {
 // ReadKinds returns the kinds of entries for which Reads may return seqs.
 func ReadKinds() []string { return []string{KindStarted, KindResumed, KindMessageRead} }
 
-// JSON returns the encoded entry, one line. The caller must not change it.
-func (e Entry) JSON() []byte { return e.raw }
-
 // MarshalJSON returns the entry's encoded bytes.
 func (e Entry) MarshalJSON() ([]byte, error) {
-	if e.raw == nil {
+	if e.Raw == nil {
 		return json.Marshal(entryFields(e))
 	}
-	return e.raw, nil
+	return e.Raw, nil
 }
 
-// UnmarshalJSON decodes a copy of b with ParseEntry.
+// UnmarshalJSON decodes a copy of b.
 func (e *Entry) UnmarshalJSON(b []byte) error {
-	parsed, err := ParseEntry(append([]byte(nil), b...))
-	if err == nil {
-		*e = parsed
+	raw := bytes.Clone(b)
+	if err := json.Unmarshal(raw, (*entryFields)(e)); err != nil {
+		return fmt.Errorf("decode entry: %w", err)
 	}
-	return err
+	e.Raw = raw
+	return nil
 }
 
 // shareText returns text, sharing the memory of the only part if it has the same text.

@@ -261,7 +261,7 @@ func (t *ThreadState) append(kind string, r *Run, now time.Time, body any) int64
 		panic(err) // bodies are plain structs or checked JSON
 	}
 	t.LastSeq++
-	t.Bytes += int64(len(e.JSON()))
+	t.Bytes += int64(len(e.Raw))
 	t.UpdatedAt = now
 	t.Touch()
 	t.entries = append(t.entries, e)

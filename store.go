@@ -211,7 +211,7 @@ type EntryQuery struct {
 func FirstEntries(list []Entry, bytes int) (first []Entry, more bool) {
 	sum := 0
 	for i := range list {
-		if sum += len(list[i].JSON()); sum > bytes {
+		if sum += len(list[i].Raw); sum > bytes {
 			return list[:max(1, i)], true
 		}
 	}

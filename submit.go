@@ -282,7 +282,7 @@ func (t *ThreadState) appendMessages(r *Run, run string, in *Submit, now time.Ti
 		}
 		seq := t.append(KindMessage, &Run{ID: run}, now, m)
 		if run == r.ID {
-			r.InputBytes += int64(len(t.entries[len(t.entries)-1].JSON()))
+			r.InputBytes += int64(len(t.entries[len(t.entries)-1].Raw))
 		}
 		t.submitted = append(t.submitted, m)
 		r.Inputs = append(r.Inputs, Input{Message: m.ID, Seq: seq})

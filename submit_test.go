@@ -17,13 +17,13 @@ func TestASubmitMakesItsThread(t *testing.T) {
 	wantEqual(t, "row", w.row, mailroom.Thread{
 		Key: 1, Revision: 1, ID: "t", Agent: "echo", Owner: "ann", Parent: "p",
 		Due:      mailroom.Due{At: w.now, Agent: "echo", Priority: 128},
-		FirstSeq: 1, LastSeq: 2, NextPlace: 2, Bytes: int64(len(w.log[0].JSON()) + len(w.log[1].JSON())), CreatedAt: w.now, UpdatedAt: w.now,
+		FirstSeq: 1, LastSeq: 2, NextPlace: 2, Bytes: int64(len(w.log[0].Raw) + len(w.log[1].Raw)), CreatedAt: w.now, UpdatedAt: w.now,
 	})
 	r := *w.runs["a"]
 	wantEqual(t, "run", r, mailroom.Run{
 		Key: 1, ID: "a", Thread: "t", Agent: "echo", Mode: mailroom.ModeQueue, Priority: 128, Place: 1,
 		Origin: s.Origin, MaxAttempts: 5, FirstSeq: 1, Status: mailroom.StatusQueued, AvailableAt: w.now,
-		Inputs: []mailroom.Input{{Message: "a.1", Seq: 1}}, InputBytes: int64(len(w.log[0].JSON())), CreatedAt: w.now,
+		Inputs: []mailroom.Input{{Message: "a.1", Seq: 1}}, InputBytes: int64(len(w.log[0].Raw)), CreatedAt: w.now,
 	})
 	wantEqual(t, "queued", body[mailroom.RunQueued](t, w.last()), mailroom.RunQueued{
 		Agent: "echo", Mode: mailroom.ModeQueue, Priority: 128, AvailableAt: w.now, Messages: []string{"a.1"}, Origin: s.Origin,

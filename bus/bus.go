@@ -54,7 +54,7 @@ func New() *Bus {
 func (b *Bus) Publish(n Notice) {
 	size := 0
 	for i := range n.Entries {
-		size += len(n.Entries[i].JSON())
+		size += len(n.Entries[i].Raw)
 	}
 	b.mu.RLock()
 	defer b.mu.RUnlock()

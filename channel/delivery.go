@@ -24,7 +24,7 @@ type Delivery struct {
 func (r *Runner) readDelivery(ctx context.Context, s mailroom.Session) (d Delivery, err error) {
 	run := s.Run()
 	own := run.Origin.Via == Via(r.Name())
-	if !own && !run.IsDelivery() {
+	if !own && !mailroom.IsDelivery(run) {
 		return d, permanent("this agent delivers replies only; submit the message to the conversation's thread")
 	}
 	input, err := s.Input(ctx)

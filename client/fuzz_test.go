@@ -53,7 +53,7 @@ func followed(t *testing.T, small bool, streams ...[]byte) (events, entries []st
 				t.Errorf("entry %d after %d", ev.Entry.Seq, last)
 			}
 			last = ev.Entry.Seq
-			entries = append(entries, string(ev.Entry.JSON()))
+			entries = append(entries, string(ev.Entry.Raw))
 		case ev.Gap != nil && ev.Gap.After > ev.Gap.Last:
 			last = ev.Gap.Last
 		}

@@ -325,7 +325,7 @@ func (r *rows) measure(thread string) {
 	for _, list := range r.Entries {
 		for _, e := range list {
 			if e.Thread == thread {
-				row.Bytes += int64(len(e.JSON()))
+				row.Bytes += int64(len(e.Raw))
 			}
 		}
 	}

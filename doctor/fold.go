@@ -69,7 +69,7 @@ func (s *fold) read() (cost int, err error) {
 			s.bad(Seq, "entry %d belongs to thread %q", e.Seq, e.Thread)
 		}
 		s.after = max(s.after, e.Seq)
-		s.bytes += int64(len(e.JSON()))
+		s.bytes += int64(len(e.Raw))
 		s.entry(e)
 	}
 	s.report.Entries += len(page)
@@ -221,7 +221,7 @@ func (s *fold) message(e mailroom.Entry) {
 	if s.runs[own] == nil {
 		s.runs[own] = s.newRun()
 	}
-	s.runs[own].bytes += int64(len(e.JSON()))
+	s.runs[own].bytes += int64(len(e.Raw))
 }
 
 // newRun returns the state of a run that no earlier entry names. In a purged log the run may have

@@ -291,7 +291,7 @@ func readUnread(r mailroom.Reader, thread string, box mailroom.Inbox, in InboxQu
 				after = e.Seq
 				continue
 			}
-			if size += len(e.JSON()); size > in.Bytes && len(out.Found) > 0 {
+			if size += len(e.Raw); size > in.Bytes && len(out.Found) > 0 {
 				out.Next = after
 				return out, after, nil
 			}

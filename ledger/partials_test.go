@@ -63,7 +63,7 @@ func TestOneTransactionReadsABoundedPartOfTheFlushedText(t *testing.T) {
 					if r := d.run(w.Run.ID); r.Status == mailroom.StatusRunning {
 						t.Errorf("run %s is still claimed", r.ID)
 					}
-					if log := d.log(w.Run.Thread); !strings.Contains(d.kinds(w.Run.Thread), "run.started, message, ") || len(log[3].JSON()) < each {
+					if log := d.log(w.Run.Thread); !strings.Contains(d.kinds(w.Run.Thread), "run.started, message, ") || len(log[3].Raw) < each {
 						t.Errorf("thread %s lost the text: %s", w.Run.Thread, d.kinds(w.Run.Thread))
 					}
 				}

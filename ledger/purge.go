@@ -63,7 +63,7 @@ func (b *batch) entriesBelow(t *mailroom.ThreadState, seq int64) (bytes int64, t
 			if ok {
 				told = append(told, one)
 			}
-			bytes, after = bytes+int64(len(page[i].JSON())), one.Seq
+			bytes, after = bytes+int64(len(page[i].Raw)), one.Seq
 		}
 	}
 	return bytes, told, nil

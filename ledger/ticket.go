@@ -81,7 +81,7 @@ func (l *Ledger) CancelTree(ctx context.Context, id string, who *mailroom.Token)
 			return nil, err
 		}
 		for _, c := range children {
-			if c.IsDelivery() {
+			if mailroom.IsDelivery(c) {
 				continue
 			}
 			todo = append(todo, c.ID)

@@ -290,7 +290,7 @@ func readAll(ctx context.Context, s mailroom.Store, known contents) (contents, e
 				return err
 			}
 			for _, e := range entries {
-				all.Logs[row.ID] = append(all.Logs[row.ID], string(e.JSON()))
+				all.Logs[row.ID] = append(all.Logs[row.ID], string(e.Raw))
 			}
 			keys, err := r.Keys(row.ID, keyNames())
 			if err != nil {

@@ -25,7 +25,7 @@ func (d *fixture) used() mailroom.Use { d.t.Helper(); return d.tokens()[0].Used 
 func (d *fixture) size(threads ...string) (n int64) {
 	for _, thread := range threads {
 		for _, e := range d.log(thread) {
-			n += int64(len(e.JSON()))
+			n += int64(len(e.Raw))
 		}
 	}
 	return n

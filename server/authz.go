@@ -159,7 +159,7 @@ func isCurrent(rd mailroom.Reader, n bus.Notice) (bool, error) {
 	if len(n.Entries) > 0 {
 		announced := &n.Entries[0]
 		stored, err := rd.Entries(mailroom.EntryQuery{Thread: n.Thread, After: announced.Seq - 1, Before: announced.Seq + 1, Limit: 1})
-		return err == nil && len(stored) == 1 && bytes.Equal(stored[0].JSON(), announced.JSON()), err
+		return err == nil && len(stored) == 1 && bytes.Equal(stored[0].Raw, announced.Raw), err
 	}
 	runs, err := rd.Runs(mailroom.RunQuery{IDs: []string{n.Delta.Run}})
 	return err == nil && len(runs) == 1 && runs[0].Thread == n.Thread, err

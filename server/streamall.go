@@ -92,7 +92,7 @@ func (w *eventWriter) sendGap() error {
 func (w *eventWriter) sendNotice(n bus.Notice) error {
 	size := 0
 	for i := range n.Entries {
-		size += len(n.Entries[i].JSON())
+		size += len(n.Entries[i].Raw)
 	}
 	if n.Delta != nil {
 		size += len(n.Delta.Text)

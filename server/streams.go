@@ -271,7 +271,7 @@ func eventID(e stream.Event) string {
 func eventData(e stream.Event) (name string, data []byte, err error) {
 	switch {
 	case e.Entry != nil:
-		name, data = api.EventEntry, e.Entry.JSON()
+		name, data = api.EventEntry, e.Entry.Raw
 		if data == nil {
 			data, err = json.Marshal(e.Entry)
 		}

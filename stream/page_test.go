@@ -28,7 +28,7 @@ func (r sizedReader) Entries(q mailroom.EntryQuery) ([]mailroom.Entry, error) {
 	got, err := r.Reader.Entries(q)
 	size := 0
 	for _, e := range got {
-		size += len(e.JSON())
+		size += len(e.Raw)
 	}
 	r.on.most = max(r.on.most, size)
 	return got, err

@@ -137,7 +137,7 @@ func (a *account) compare(t *testing.T, log []mailroom.Entry) {
 	}
 	for i := range log {
 		if !same(a.entries[i], log[i]) {
-			t.Errorf("%s has %s, the log %s", a.who, a.entries[i].JSON(), log[i].JSON())
+			t.Errorf("%s has %s, the log %s", a.who, a.entries[i].Raw, log[i].Raw)
 			return
 		}
 	}

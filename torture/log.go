@@ -53,7 +53,7 @@ func (l *threadLog) add(e mailroom.Entry, by string) {
 		l.torture.violation(l.thread, "%s read entry %d of thread %s, but only %d entries are known", by, e.Seq, l.thread, n)
 	case e.Seq <= n:
 		if known := l.entries[e.Seq-1]; !same(known, e) {
-			l.torture.violation(l.thread, "%s read entry %d of thread %s as %s, but it was %s", by, e.Seq, l.thread, e.JSON(), known.JSON())
+			l.torture.violation(l.thread, "%s read entry %d of thread %s as %s, but it was %s", by, e.Seq, l.thread, e.Raw, known.Raw)
 		}
 	default:
 		l.entries, l.seen = append(l.entries, e), append(l.seen, time.Now())
@@ -103,7 +103,7 @@ func (l *threadLog) tail(n int) []string {
 	}
 	var lines []string
 	for _, e := range l.entries[max(0, len(l.entries)-n):] {
-		lines = append(lines, string(e.JSON()))
+		lines = append(lines, string(e.Raw))
 	}
 	return lines
 }

@@ -217,7 +217,7 @@ func (in *inbound) shownTickets(ctx context.Context, out string) (all []*mailroo
 		asked := map[string]bool{} // ids
 		var threads []string
 		for _, run := range sent {
-			if !run.IsDelivery() || run.Status != mailroom.StatusCompleted || len(run.Lineage) == 0 {
+			if !mailroom.IsDelivery(run) || run.Status != mailroom.StatusCompleted || len(run.Lineage) == 0 {
 				continue
 			}
 			id, err := sentTicket(r, run)

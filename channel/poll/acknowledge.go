@@ -114,7 +114,7 @@ func deliveriesDone(children []*mailroom.Run, agent string, now time.Time) (all 
 	all = true
 	for _, c := range children {
 		switch {
-		case c.Agent != agent || !c.IsDelivery():
+		case c.Agent != agent || !mailroom.IsDelivery(c):
 		case !c.Status.Finished():
 			all = false
 		case c.Status == mailroom.StatusFailed && (c.Error == nil || c.Error.Class != mailroom.ClassPermanent):

@@ -141,7 +141,7 @@ entries after 1 are missing; continuing with 3 to 9
 func TestEntriesAsJSONAreTheBytesOfTheLog(t *testing.T) {
 	ev := reply(t, 1, 1, "m", "a < b", false)
 	stdout, stderr, _ := printEvents(t, asJSON, delta(1, "m", 0, "a"), ev)
-	if want := fmt.Sprintf("%s\n", ev.Entry.JSON()); stdout != want || stderr != "" {
+	if want := fmt.Sprintf("%s\n", ev.Entry.Raw); stdout != want || stderr != "" {
 		t.Errorf("stdout %q, stderr %q, want %q and nothing", stdout, stderr, want)
 	}
 }

@@ -76,7 +76,7 @@ func copyToken(t *mailroom.Token) *mailroom.Token {
 // copyEntry decodes a copy of the entry's bytes, so that it returns what a store returns that keeps
 // only the bytes.
 func copyEntry(e mailroom.Entry) (mailroom.Entry, error) {
-	return mailroom.ParseEntry(bytes.Clone(e.JSON()))
+	return mailroom.ParseEntry(bytes.Clone(e.Raw))
 }
 
 func copyOf[T any](p *T) *T {

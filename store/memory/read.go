@@ -164,7 +164,7 @@ func (r reader) Entries(q mailroom.EntryQuery) ([]mailroom.Entry, error) {
 	found = first(found, q.Limit)
 	if kept, cut := mailroom.FirstEntries(found, q.Bytes); q.Bytes > 0 && cut {
 		n := len(kept)
-		if len(kept[0].JSON()) <= q.Bytes {
+		if len(kept[0].Raw) <= q.Bytes {
 			n++ // the entry that exceeds it
 		}
 		found = found[:n]

@@ -29,7 +29,7 @@ const (
 func joinEntries(list []mailroom.Entry) ([]byte, error) {
 	size := 0
 	for i, e := range list {
-		raw := e.JSON()
+		raw := e.Raw
 		if e.Thread != list[0].Thread || e.Seq != list[0].Seq+int64(i) {
 			return nil, mailroom.Errorf(mailroom.CodeInternal,
 				"entry %d of thread %q does not follow in the entries of thread %q from %d",
@@ -45,7 +45,7 @@ func joinEntries(list []mailroom.Entry) ([]byte, error) {
 		if i > 0 {
 			lines = append(lines, '\n')
 		}
-		lines = append(lines, e.JSON()...)
+		lines = append(lines, e.Raw...)
 	}
 	return lines, nil
 }
@@ -70,7 +70,7 @@ func (r reader) Entries(q mailroom.EntryQuery) ([]mailroom.Entry, error) {
 		several, err := splitEntries(lines, first, q)
 		for _, e := range several {
 			found = append(found, e)
-			if !g.add(len(e.JSON())) {
+			if !g.add(len(e.Raw)) {
 				return false, err
 			}
 		}

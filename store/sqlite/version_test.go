@@ -90,7 +90,7 @@ func printRows(w *strings.Builder, r mailroom.Reader) error {
 		err = errors.Join(err, e)
 		length := int64(0)
 		for i := range entries {
-			length += int64(len(entries[i].JSON()))
+			length += int64(len(entries[i].Raw))
 		}
 		fmt.Fprintf(w, "thread %.8s %s owner=%q entries=%d current=%t due=%q revision=%d whole=%t\n",
 			t.ID, t.Agent, t.Owner, len(entries), t.Current != "", t.Due.Agent, t.Revision, length == t.Bytes)

@@ -225,7 +225,7 @@ func same() cmp.Options {
 		cmpopts.EquateEmpty(),
 		cmpopts.IgnoreFields(mailroom.Run{}, "Stored"), // see counts.go
 		cmp.Transformer("entry", func(e mailroom.Entry) entryView {
-			return entryView{string(e.JSON()), e.Thread, e.Seq, e.Kind, e.Run, e.Attempt, e.At, string(e.Body)}
+			return entryView{string(e.Raw), e.Thread, e.Seq, e.Kind, e.Run, e.Attempt, e.At, string(e.Body)}
 		}),
 	}
 }
