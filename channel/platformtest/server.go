@@ -45,7 +45,6 @@ type Fault struct {
 	Code       string
 	Message    string
 	RetryAfter float64 // with Raw, the Retry-After header
-	Fields     map[string]any
 
 	Raw  string        // response body as is, with Status or 200
 	Hang bool          // no response
@@ -196,7 +195,8 @@ func hang(r *http.Request, thaw <-chan struct{}) {
 }
 
 // Serve records a call and answers it, or makes it fail. do carries it out while the lock is held;
-// it may release the lock with [State.Wait].
+// it may release the lock with [State.Wait]. A result that is an [http.Handler], such as [Content],
+// writes the response itself; the dialect writes all others.
 func (s *Server) Serve(w http.ResponseWriter, r *http.Request, name string, params map[string]any, do func() (any, *Error)) {
 	s.mu.Lock()
 	number := len(s.calls)
@@ -211,7 +211,7 @@ func (s *Server) Serve(w http.ResponseWriter, r *http.Request, name string, para
 	switch {
 	case thaw != nil, fault.Hang, fault.Raw != "":
 	case fault.Status != 0 || fault.Code != "":
-		refused = &Error{fault.Status, fault.Code, fault.Message, fault.RetryAfter, fault.Fields}
+		refused = &Error{Status: fault.Status, Code: fault.Code, Message: fault.Message, RetryAfter: fault.RetryAfter}
 	default:
 		result, refused = do()
 	}
@@ -224,9 +224,13 @@ func (s *Server) Serve(w http.ResponseWriter, r *http.Request, name string, para
 		}
 	}
 	response := httptest.NewRecorder()
-	if fault.Raw != "" {
+	handler, direct := result.(http.Handler)
+	switch {
+	case fault.Raw != "":
 		fault.writeRaw(response)
-	} else {
+	case direct:
+		handler.ServeHTTP(response, r)
+	default:
 		s.dialect.Respond(response, result, refused)
 	}
 	s.mu.Lock()
@@ -245,6 +249,17 @@ func (s *Server) Serve(w http.ResponseWriter, r *http.Request, name string, para
 		hang(r, thaw)
 	}
 	fault.send(w, response)
+}
+
+// Content returns a handler that answers with the content of a file. kind is its MIME type; ""
+// detects it.
+func Content(kind string, content []byte) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if kind != "" {
+			w.Header().Set("Content-Type", kind)
+		}
+		_, _ = w.Write(content) // the client may be gone
+	})
 }
 
 func (f Fault) writeRaw(w http.ResponseWriter) {

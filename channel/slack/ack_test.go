@@ -141,7 +141,7 @@ func TestFailedHistoryDoesNotAdvanceThePosition(t *testing.T) {
 	ann.Sends(ann.Private(), "missed")
 	sl.DropPending()
 	slow := make(chan struct{})
-	sl.Fail("conversations.history", slacktest.Fault{Hold: slow, Error: "internal_error"})
+	sl.Fail("conversations.history", slacktest.Fault{Hold: slow, Code: "internal_error"})
 	at := fmt.Sprintf(`{%q:%q}`, ann.Private().ID, first)
 	one := newFixture(t, sl).startAt(at).start()
 	one.waitConnected()

@@ -205,7 +205,7 @@ func TestRateLimitedMethodGetsNoCalls(t *testing.T) {
 	began := time.Now()
 	refused := func() (calls []slacktest.Call) {
 		for _, c := range sl.Calls("") {
-			if c.Error == "ratelimited" {
+			if c.Code == "ratelimited" {
 				calls = append(calls, c)
 			}
 		}
@@ -221,15 +221,15 @@ func TestRateLimitedMethodGetsNoCalls(t *testing.T) {
 	first := refused()[0]
 	tries := 0
 	for _, c := range sl.Calls("") {
-		if c.At.After(first.At) && c.At.Before(began.Add(limit)) && strings.HasPrefix(c.Method, "chat.") {
+		if c.At.After(first.At) && c.At.Before(began.Add(limit)) && strings.HasPrefix(c.Name, "chat.") {
 			tries++
-			t.Errorf("%s was called %s after the limit began: %s, %v", c.Method, c.At.Sub(began), c.Error, c.Params)
+			t.Errorf("%s was called %s after the limit began: %s, %v", c.Name, c.At.Sub(began), c.Code, c.Params)
 		}
 	}
 	if n := strings.Count(strings.Join(ann.Private().Texts(), "\n"), "the end."); n != 1 || waited < limit || len(ann.Private().Texts()) != 1 {
 		t.Errorf("after %s the end arrived %d times in %d messages", waited, n, len(ann.Private().Texts()))
 	}
-	t.Logf("limit %s: rejected once (%s), tried %d times during it, the final text arrived once after %s", limit, first.Method, tries, waited.Round(time.Millisecond))
+	t.Logf("limit %s: rejected once (%s), tried %d times during it, the final text arrived once after %s", limit, first.Name, tries, waited.Round(time.Millisecond))
 }
 
 // TestReplyWithALostReceiptIsSentOnce loses or breaks the responses to sends, and checks that
@@ -238,7 +238,7 @@ func TestReplyWithALostReceiptIsSentOnce(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann := sl.Person("Ann")
-	sl.Fail("chat.postMessage", slacktest.Fault{Lose: true}, slacktest.Fault{Error: "internal_error"}, slacktest.Fault{Half: true})
+	sl.Fail("chat.postMessage", slacktest.Fault{Lose: true}, slacktest.Fault{Code: "internal_error"}, slacktest.Fault{Half: true})
 	startServer(t, sl, ann, false, func(ctx context.Context, s mailroom.Session) error { return s.Stream(ctx, "the answer") })
 	ann.Sends(ann.Private(), "well?")
 	sl.WaitFor(t, "the answer", func() bool { return len(ann.Private().Texts()) > 0 })

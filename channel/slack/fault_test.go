@@ -206,7 +206,7 @@ func TestOldSocketIsUsedIfTheRenewalFails(t *testing.T) {
 	ann := sl.Person("Ann")
 	fx := newFixture(t, sl).start()
 	fx.waitConnected()
-	sl.Fail("apps.connections.open", slacktest.Fault{Error: "internal_error"})
+	sl.Fail("apps.connections.open", slacktest.Fault{Code: "internal_error"})
 	sl.Disconnect("warning")
 	fx.waitState("the reported error", func(s channel.State) bool { return strings.Contains(s.LastError, "open the next socket") })
 	ann.Sends(ann.Private(), "still here")
@@ -249,9 +249,9 @@ func TestPlatformErrorsAreRetriedAfterTheirDelay(t *testing.T) {
 		want   string // part of the error
 		after  time.Duration
 	}{
-		"too many, at the start": {"auth.test", slacktest.Fault{Error: "ratelimited", RetryAfter: 1}, "ratelimited", time.Second},
-		"too many sockets":       {"apps.connections.open", slacktest.Fault{Error: "ratelimited", RetryAfter: 1}, "ratelimited", time.Second},
-		"an internal error":      {"apps.connections.open", slacktest.Fault{Error: "internal_error"}, "internal_error", 0},
+		"too many, at the start": {"auth.test", slacktest.Fault{Code: "ratelimited", RetryAfter: 1}, "ratelimited", time.Second},
+		"too many sockets":       {"apps.connections.open", slacktest.Fault{Code: "ratelimited", RetryAfter: 1}, "ratelimited", time.Second},
+		"an internal error":      {"apps.connections.open", slacktest.Fault{Code: "internal_error"}, "internal_error", 0},
 		"a gateway's page":       {"auth.test", slacktest.Fault{Status: 502, Raw: "<html>no " + slacktest.Token + "</html>"}, "(token)", 0},
 		"another's page":         {"apps.connections.open", slacktest.Fault{Status: 502, Raw: "<html>no " + slacktest.AppToken + "</html>"}, "(token)", 0},
 		"a busy gateway":         {"auth.test", slacktest.Fault{Status: 503, Raw: "later", RetryAfter: 1}, "503", time.Second},

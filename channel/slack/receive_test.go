@@ -343,7 +343,7 @@ func TestRateLimitedHistoryIsReadLater(t *testing.T) {
 	first := ann.Sends(ann.Private(), "before")
 	ann.Sends(ann.Private(), "missed")
 	sl.DropPending()
-	sl.Fail("conversations.history", slacktest.Fault{Error: "ratelimited", RetryAfter: 1})
+	sl.Fail("conversations.history", slacktest.Fault{Code: "ratelimited", RetryAfter: 1})
 	fx := newFixture(t, sl).startAt(fmt.Sprintf(`{%q:%q}`, ann.Private().ID, first)).start()
 	fx.waitConnected()
 	ann.Sends(ann.Private(), "live")

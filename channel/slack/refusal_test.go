@@ -69,7 +69,7 @@ func TestNoErrorOfAConversationEndsTheApp(t *testing.T) {
 				t.Fatalf("%s is listed twice", word)
 			}
 			seen[word] = true
-			fault := slacktest.Fault{Error: word}
+			fault := slacktest.Fault{Code: word}
 			sl.Fail("chat.postMessage", fault)
 			if _, err := p.Send(t.Context(), privateRoom(ann), chat.Message{Text: "x"}, "k"); sendClass(err) != want {
 				t.Errorf("a send with %s is %s, want %s: %v", word, sendClass(err), want, err)
@@ -112,7 +112,7 @@ func TestRejectedHistoryAffectsOnlyItsRoom(t *testing.T) {
 		ann.Sends(ann.Private(), "to a bot that may not read it")
 		bob.Sends(bob.Private(), "to a bot that may")
 		sl.DropPending()
-		sl.Fail("conversations.history", slacktest.Fault{Error: word})
+		sl.Fail("conversations.history", slacktest.Fault{Code: word})
 		fx.start().waitConnected()
 		if got := fx.waitEvents(1); got[0].Text != "to a bot that may" {
 			t.Errorf("%s: recorded %+v", word, got)

@@ -58,7 +58,7 @@ func TestAMessageIsSentAndEdited(t *testing.T) {
 		t.Errorf("after the edit: %+v", m)
 	}
 	for _, c := range sl.Calls("chat.postMessage") {
-		if c.Params.Get("unfurl_links") != "false" || c.Params.Has("token") {
+		if c.Params["unfurl_links"] != "false" || c.Params["token"] != nil {
 			t.Errorf("parameters %v", c.Params)
 		}
 	}
@@ -116,7 +116,7 @@ func TestAMessageIsFoundByItsKey(t *testing.T) {
 	if s := fx.runner.State(); !strings.Contains(s.LastError, "channels:history") {
 		t.Errorf("not reported: %q", s.LastError)
 	}
-	sl.Fail("conversations.history", slacktest.Fault{Error: "internal_error"}, slacktest.Fault{Error: "ratelimited", RetryAfter: 7})
+	sl.Fail("conversations.history", slacktest.Fault{Code: "internal_error"}, slacktest.Fault{Code: "ratelimited", RetryAfter: 7})
 	for range 2 {
 		if _, found, err := p.Find(t.Context(), privateRoom(ann), "the key", chat.Message{}); found || err == nil || errors.Is(err, chat.ErrNoHistory) {
 			t.Errorf("a failed history: %t, %v", found, err)
@@ -180,7 +180,7 @@ func TestSendErrorsAreClassified(t *testing.T) {
 	sl := slacktest.New(t)
 	ann := sl.Person("Ann")
 	p := newFixture(t, sl).start().waitConnected()
-	refusal := func(word string) slacktest.Fault { return slacktest.Fault{Error: word} }
+	refusal := func(word string) slacktest.Fault { return slacktest.Fault{Code: word} }
 	for _, c := range []struct {
 		fault slacktest.Fault
 		want  mailroom.Class
@@ -194,7 +194,7 @@ func TestSendErrorsAreClassified(t *testing.T) {
 		{refusal("invalid_blocks"), mailroom.ClassPermanent},
 		{refusal("restricted_action"), mailroom.ClassPermanent},
 		{refusal("messages_tab_disabled"), mailroom.ClassPermanent},
-		{slacktest.Fault{Error: "ratelimited", RetryAfter: 5}, mailroom.ClassUnavailable},
+		{slacktest.Fault{Code: "ratelimited", RetryAfter: 5}, mailroom.ClassUnavailable},
 		{refusal("rate_limited"), mailroom.ClassUnavailable},
 		{refusal("message_limit_exceeded"), mailroom.ClassUnavailable},
 		{slacktest.Fault{Status: 429, Raw: "<html>slow</html>", RetryAfter: 5}, mailroom.ClassUnavailable},

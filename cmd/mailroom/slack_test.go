@@ -111,7 +111,7 @@ func TestAServerThatIsKilledAnswersEachMessageOfSlack(t *testing.T) {
 			until: func(b *slackFixture) { b.waitReplyCount(1) }, told: 2, in: 1,
 		},
 		{
-			when: "after the run, before the send", fault: slacktest.Fault{Error: "ratelimited", RetryAfter: 1},
+			when: "after the run, before the send", fault: slacktest.Fault{Code: "ratelimited", RetryAfter: 1},
 			until: func(b *slackFixture) { b.waitEntries("out:"+b.thread(), mailroom.KindRescheduled, 1) }, told: 1, in: 1,
 		},
 		{when: "after the send, before its receipt", fault: slacktest.Fault{Hold: hold}, until: replied, told: 1, in: 1},

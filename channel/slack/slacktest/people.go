@@ -83,9 +83,7 @@ func (c *Channel) scope() string {
 
 // Refuse rejects all calls about a channel with an error code; "" accepts them again.
 func (c *Channel) Refuse(word string) {
-	c.platform.mu.Lock()
-	defer c.platform.mu.Unlock()
-	c.rejection = word
+	c.platform.Update(func() { c.rejection = word })
 }
 
 // Messages returns copies of all messages of the channel.
@@ -123,9 +121,7 @@ func (c *Channel) Ephemeral(p *Person) []string {
 
 // Remove removes a message without an event.
 func (c *Channel) Remove(ts string) {
-	c.platform.mu.Lock()
-	defer c.platform.mu.Unlock()
-	c.messages = slices.DeleteFunc(c.messages, func(m *Message) bool { return m.TS == ts })
+	c.platform.Update(func() { c.messages = slices.DeleteFunc(c.messages, func(m *Message) bool { return m.TS == ts }) })
 }
 
 // find returns a message, or nil. mu must be held.
@@ -216,7 +212,7 @@ func (p *Platform) attachFile(h MessageOptions) map[string]any {
 }
 
 func (p *Platform) fileBody(id string, f storedFile) map[string]any {
-	at := "http://" + p.addr + "/files/" + id
+	at := "http://" + p.Addr + "/files/" + id
 	return map[string]any{
 		"id": id, "name": f.name, "title": f.name, "mimetype": f.kind, "size": len(f.content), "mode": "hosted",
 		"url_private": at, "url_private_download": at, "permalink": "https://work.slack.com/files/" + id + "/" + f.name,
@@ -225,14 +221,14 @@ func (p *Platform) fileBody(id string, f storedFile) map[string]any {
 
 // Edits edits a message of the person.
 func (p *Person) Edits(c *Channel, ts, text string) {
-	c.platform.mu.Lock()
-	defer c.platform.mu.Unlock()
-	m := c.find(ts)
-	was := m.body(false)
-	at := c.platform.nextTimestamp()
-	m.Text = text
-	m.extra["edited"] = map[string]any{"user": p.ID, "ts": at}
-	c.pushChange(was, m.body(false), at)
+	c.platform.Update(func() {
+		m := c.find(ts)
+		was := m.body(false)
+		at := c.platform.nextTimestamp()
+		m.Text = text
+		m.extra["edited"] = map[string]any{"user": p.ID, "ts": at}
+		c.pushChange(was, m.body(false), at)
+	})
 }
 
 // pushChange sends a message_changed event. mu must be held.
@@ -245,30 +241,30 @@ func (c *Channel) pushChange(was, is map[string]any, at string) {
 
 // Unfurl adds a link preview to a message, as Slack does.
 func (c *Channel) Unfurl(ts string) {
-	c.platform.mu.Lock()
-	defer c.platform.mu.Unlock()
-	m := c.find(ts)
-	is := m.body(false)
-	is["attachments"] = []any{map[string]any{"title": "a page"}}
-	c.pushChange(m.body(false), is, c.platform.nextTimestamp())
+	c.platform.Update(func() {
+		m := c.find(ts)
+		is := m.body(false)
+		is["attachments"] = []any{map[string]any{"title": "a page"}}
+		c.pushChange(m.body(false), is, c.platform.nextTimestamp())
+	})
 }
 
 // Deletes deletes a message. A message with replies leaves a tombstone.
 func (p *Person) Deletes(c *Channel, ts string) {
-	c.platform.mu.Lock()
-	defer c.platform.mu.Unlock()
-	was := c.find(ts).body(false)
-	at := c.platform.nextTimestamp()
-	if len(c.replies(ts)) > 0 {
-		c.pushChange(was, map[string]any{
-			"type": "message", "subtype": "tombstone", "user": slackbot, "text": "This message was deleted.", "ts": ts, "thread_ts": ts, "hidden": true,
-		}, at)
-		return
-	}
-	c.messages = slices.DeleteFunc(c.messages, func(m *Message) bool { return m.TS == ts })
-	c.platform.event(map[string]any{
-		"type": "message", "subtype": "message_deleted", "hidden": true, "channel": c.ID, "channel_type": c.Type, "ts": at, "event_ts": at,
-		"deleted_ts": ts, "previous_message": was,
+	c.platform.Update(func() {
+		was := c.find(ts).body(false)
+		at := c.platform.nextTimestamp()
+		if len(c.replies(ts)) > 0 {
+			c.pushChange(was, map[string]any{
+				"type": "message", "subtype": "tombstone", "user": slackbot, "text": "This message was deleted.", "ts": ts, "thread_ts": ts, "hidden": true,
+			}, at)
+			return
+		}
+		c.messages = slices.DeleteFunc(c.messages, func(m *Message) bool { return m.TS == ts })
+		c.platform.event(map[string]any{
+			"type": "message", "subtype": "message_deleted", "hidden": true, "channel": c.ID, "channel_type": c.Type, "ts": at, "event_ts": at,
+			"deleted_ts": ts, "previous_message": was,
+		})
 	})
 }
 
@@ -276,21 +272,19 @@ const slackbot = "USLACKBOT"
 
 // Presses presses the button with a label.
 func (p *Person) Presses(c *Channel, ts, label string) {
-	c.platform.mu.Lock()
-	defer c.platform.mu.Unlock()
-	m := c.find(ts)
-	i := slices.IndexFunc(m.Buttons, func(b Button) bool { return b.Label == label })
-	if i < 0 {
-		panic(fmt.Sprintf("message %s has no button %q: %+v", ts, label, m.Buttons)) // a mistake in a test
-	}
-	p.press(c, m, m.Buttons[i])
+	c.platform.Update(func() {
+		m := c.find(ts)
+		i := slices.IndexFunc(m.Buttons, func(b Button) bool { return b.Label == label })
+		if i < 0 {
+			panic(fmt.Sprintf("message %s has no button %q: %+v", ts, label, m.Buttons)) // a mistake in a test
+		}
+		p.press(c, m, m.Buttons[i])
+	})
 }
 
 // PressesData presses a button by its value; the message may no longer have it.
 func (p *Person) PressesData(c *Channel, ts, value string) {
-	c.platform.mu.Lock()
-	defer c.platform.mu.Unlock()
-	p.press(c, c.find(ts), Button{Value: value, Action: "mailroom_0"})
+	c.platform.Update(func() { p.press(c, c.find(ts), Button{Value: value, Action: "mailroom_0"}) })
 }
 
 func (p *Person) press(c *Channel, m *Message, b Button) {

@@ -1,47 +1,44 @@
 package slacktest
 
 import (
-	"context"
 	"encoding/json"
-	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"mailroom/channel/platformtest"
 )
 
 // apiError is an error response.
-type apiError struct {
-	code, needed string
-	retryAfter   int
+type apiError = platformtest.Error
+
+func newAPIError(word string) *apiError { return &apiError{Code: word} }
+
+// ServeHTTP implements [platformtest.Dialect].
+func (p *Platform) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if method, ok := strings.CutPrefix(r.URL.Path, "/api/"); ok {
+		p.serve(w, r, method)
+		return
+	}
+	if id, ok := strings.CutPrefix(r.URL.Path, "/files/"); ok {
+		p.download(w, r, id)
+		return
+	}
+	if _, ok := strings.CutPrefix(r.URL.Path, "/link/"); ok {
+		p.serveSocket(w, r)
+		return
+	}
+	http.NotFound(w, r)
 }
 
-func newAPIError(word string) *apiError { return &apiError{code: word} }
-
-func (p *Platform) handler(ctx context.Context) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if method, ok := strings.CutPrefix(r.URL.Path, "/api/"); ok {
-			p.serve(ctx, w, r, method)
-			return
-		}
-		if id, ok := strings.CutPrefix(r.URL.Path, "/files/"); ok {
-			p.download(w, r, id)
-			return
-		}
-		if _, ok := strings.CutPrefix(r.URL.Path, "/link/"); ok {
-			p.serveSocket(ctx, w, r)
-			return
-		}
-		http.NotFound(w, r)
-	})
-}
-
-// serve answers a call, or fails as requested.
-func (p *Platform) serve(ctx context.Context, w http.ResponseWriter, r *http.Request, method string) {
+// serve answers a call.
+func (p *Platform) serve(w http.ResponseWriter, r *http.Request, method string) {
 	if err := r.ParseForm(); err != nil {
-		answer(w, nil, nil, newAPIError("invalid_form_data"))
+		p.Respond(w, nil, newAPIError("invalid_form_data"))
 		return
 	}
 	in := r.Form
@@ -50,80 +47,38 @@ func (p *Platform) serve(ctx context.Context, w http.ResponseWriter, r *http.Req
 		token = in.Get("token")
 	}
 	in.Del("token")
-	p.mu.Lock()
-	at := len(p.calls)
-	p.calls = append(p.calls, Call{Method: method, Params: in, At: time.Now()})
-	var fault Fault
-	if left := p.faults[method]; len(left) > 0 {
-		fault, p.faults[method] = left[0], left[1:]
+	params := map[string]any{}
+	for name := range in {
+		params[name] = in.Get(name)
 	}
-	frozen, scopes := p.frozen, slices.Clone(p.scopes)
-	var result any
-	var apiErr *apiError
-	switch left := time.Until(p.limits[method]); {
-	case frozen != nil, fault.Hang, fault.Raw != "":
-	case fault.Error != "":
-		apiErr = &apiError{code: fault.Error, needed: fault.Needed, retryAfter: fault.RetryAfter}
-	case left > 0:
-		apiErr = &apiError{code: "ratelimited", retryAfter: int(left/time.Second) + 1}
-	default:
-		result, apiErr = p.call(r.Host, token, method, in)
-	}
-	if apiErr != nil {
-		p.calls[at].Error = apiErr.code
-	}
-	p.notify()
-	p.mu.Unlock()
-	if fault.Hold != nil {
-		select {
-		case <-fault.Hold:
-		case <-ctx.Done():
+	p.Serve(w, r, method, params, func() (any, *apiError) {
+		if left := time.Until(p.limits[method]); left > 0 {
+			return nil, &apiError{Code: "ratelimited", RetryAfter: float64(left/time.Second) + 1}
 		}
-	}
-	switch {
-	case frozen != nil:
-		hang(ctx, r, frozen)
-	case fault.Hang:
-		hang(ctx, r, nil)
-	case fault.Lose:
-		panic(http.ErrAbortHandler)
-	case fault.Raw != "":
-		if fault.RetryAfter > 0 {
-			w.Header().Set("Retry-After", strconv.Itoa(fault.RetryAfter))
-		}
-		if fault.Status != 0 {
-			w.WriteHeader(fault.Status)
-		}
-		_, _ = io.WriteString(w, fault.Raw) // the client may be gone
-	case fault.Half:
-		raw, _ := json.Marshal(result) // JSON values always marshal
-		w.Header().Set("Content-Length", strconv.Itoa(len(raw)))
-		_, _ = w.Write(raw[:len(raw)/2])
-		_ = http.NewResponseController(w).Flush() // send the half; the client may be gone
-		panic(http.ErrAbortHandler)
-	default:
-		answer(w, scopes, result, apiErr)
-	}
+		return p.call(r.Host, token, method, in)
+	})
 }
 
-func answer(w http.ResponseWriter, scopes []string, result any, apiErr *apiError) {
+// Respond implements [platformtest.Dialect].
+func (p *Platform) Respond(w http.ResponseWriter, result any, refused *apiError) {
+	p.mu.Lock()
+	scopes := strings.Join(p.scopes, ",")
+	p.mu.Unlock()
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
-	w.Header().Set("X-OAuth-Scopes", strings.Join(scopes, ","))
+	w.Header().Set("X-OAuth-Scopes", scopes)
 	body := map[string]any{"ok": true}
 	if more, ok := result.(map[string]any); ok {
-		for k, v := range more {
-			body[k] = v
-		}
+		maps.Copy(body, more)
 	}
-	if apiErr != nil {
-		body = map[string]any{"ok": false, "error": apiErr.code}
-		if apiErr.needed != "" {
-			body["needed"], body["provided"] = apiErr.needed, strings.Join(scopes, ",")
+	if refused != nil {
+		body = map[string]any{"ok": false, "error": refused.Code}
+		if refused.Fields["needed"] != nil {
+			body["needed"], body["provided"] = refused.Fields["needed"], scopes
 		}
-		if apiErr.retryAfter > 0 {
-			w.Header().Set("Retry-After", strconv.Itoa(apiErr.retryAfter))
+		if refused.RetryAfter > 0 {
+			w.Header().Set("Retry-After", strconv.Itoa(int(refused.RetryAfter)))
 		}
-		if apiErr.code == "ratelimited" {
+		if refused.Code == "ratelimited" {
 			w.WriteHeader(http.StatusTooManyRequests)
 		}
 	}
@@ -184,38 +139,25 @@ func (p *Platform) call(host, token, method string, in url.Values) (any, *apiErr
 // requireScope returns result, or an error if the bot's token lacks the scope. mu must be held.
 func (p *Platform) requireScope(scope string, result any) (any, *apiError) {
 	if !slices.Contains(p.scopes, scope) {
-		return nil, &apiError{code: "missing_scope", needed: scope}
+		return nil, &apiError{Code: "missing_scope", Fields: map[string]any{"needed": scope}}
 	}
 	return result, nil
 }
 
-// Download is the method name for faults of downloads. Only Hold is supported.
+// Download is the name of downloads, for faults and counts.
 const Download = "(download)"
 
 // download serves a file if the request has the bot's token. Other requests are redirected to
 // the sign-in page.
 func (p *Platform) download(w http.ResponseWriter, r *http.Request, id string) {
-	p.mu.Lock()
-	f, ok := p.files[id]
-	may := r.Header.Get("Authorization") == "Bearer "+p.token && !p.revoked[p.token] && slices.Contains(p.scopes, "files:read")
-	var fault Fault
-	if left := p.faults[Download]; len(left) > 0 {
-		fault, p.faults[Download] = left[0], left[1:]
-	}
-	p.mu.Unlock()
-	if fault.Hold != nil {
-		select {
-		case <-fault.Hold:
-		case <-r.Context().Done():
-			return
+	p.Serve(w, r, Download, nil, func() (any, *apiError) {
+		f, ok := p.files[id]
+		switch {
+		case r.Header.Get("Authorization") != "Bearer "+p.token || p.revoked[p.token] || !slices.Contains(p.scopes, "files:read"):
+			return http.RedirectHandler("/?redir="+url.QueryEscape(r.URL.Path), http.StatusFound), nil
+		case !ok:
+			return http.NotFoundHandler(), nil
 		}
-	}
-	switch {
-	case !may:
-		http.Redirect(w, r, "/?redir="+url.QueryEscape(r.URL.Path), http.StatusFound)
-	case !ok:
-		http.NotFound(w, r)
-	default:
-		_, _ = w.Write(f.content) // the client may be gone
-	}
+		return platformtest.Content("", f.content), nil
+	})
 }

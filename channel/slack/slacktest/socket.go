@@ -45,15 +45,13 @@ func (p *Platform) openConnection(host string) (any, *apiError) {
 }
 
 // serveSocket serves a socket.
-func (p *Platform) serveSocket(ctx context.Context, w http.ResponseWriter, r *http.Request) {
+func (p *Platform) serveSocket(w http.ResponseWriter, r *http.Request) {
+	p.HangIfFrozen(r)
 	ticket := r.URL.Query().Get("ticket")
 	p.mu.Lock()
-	good, frozen := p.tickets[ticket], p.frozen
+	good := p.tickets[ticket]
 	delete(p.tickets, ticket)
 	p.mu.Unlock()
-	if frozen != nil {
-		hang(ctx, r, frozen)
-	}
 	if !good {
 		http.Error(w, "bad ticket", http.StatusForbidden)
 		return
@@ -63,19 +61,19 @@ func (p *Platform) serveSocket(ctx context.Context, w http.ResponseWriter, r *ht
 		OnPingReceived: func(context.Context, []byte) bool {
 			p.mu.Lock()
 			defer p.mu.Unlock()
-			return p.frozen == nil
+			return !p.Frozen()
 		},
 	})
 	if err != nil {
 		return // Accept has responded
 	}
 	s := &socket{conn: conn}
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	p.mu.Lock()
 	s.number = p.nextNumber()
 	p.sockets[s] = true
-	p.notify()
+	p.Notify()
 	hello := map[string]any{
 		"type": "hello", "num_connections": len(p.sockets) + p.otherSockets, "connection_info": map[string]any{"app_id": AppID},
 		"debug_info": map[string]any{"host": "applink-1", "approximate_connection_time": 18060},
@@ -94,15 +92,14 @@ func (p *Platform) serveSocket(ctx context.Context, w http.ResponseWriter, r *ht
 
 // removeSocket removes a socket. Its unacknowledged envelopes are sent again on another one.
 func (p *Platform) removeSocket(s *socket) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.sockets, s)
-	for _, e := range p.envelopes {
-		if e.socket == s {
-			e.socket = nil
+	p.Update(func() {
+		delete(p.sockets, s)
+		for _, e := range p.envelopes {
+			if e.socket == s {
+				e.socket = nil
+			}
 		}
-	}
-	p.notify()
+	})
 }
 
 func (p *Platform) writeFrame(ctx context.Context, s *socket, body any) error {
@@ -116,41 +113,40 @@ func (p *Platform) writeFrame(ctx context.Context, s *socket, body any) error {
 // deliver sends pending envelopes one after the other.
 func (p *Platform) deliver(ctx context.Context, s *socket) {
 	for {
-		p.mu.Lock()
-		changed := p.changed
-		var next *envelope
-		for _, e := range p.envelopes {
-			if p.frozen == nil && (e.socket == nil || time.Since(e.sentAt) > ackTimeout) {
-				next = e
-				break
-			}
-		}
-		var body map[string]any
-		if next != nil {
-			next.socket, next.sentAt = s, time.Now()
-			if next.attempts == 0 {
-				next.firstSent = next.sentAt
-			}
-			body = map[string]any{"type": next.kind, "envelope_id": next.id, "payload": next.payload, "accepts_response_payload": next.kind == "interactive"}
-			if next.attempts > 0 {
-				body["retry_attempt"], body["retry_reason"] = next.attempts, "timeout"
-			}
-			next.attempts++
-		}
-		p.mu.Unlock()
-		if next == nil {
-			select {
-			case <-changed:
-			case <-time.After(ackTimeout / 10):
-			case <-ctx.Done():
-				return
-			}
-			continue
-		}
-		if p.writeFrame(ctx, s, body) != nil {
+		body := p.nextDelivery(ctx, s)
+		if body == nil || p.writeFrame(ctx, s, body) != nil {
 			return
 		}
 	}
+}
+
+// nextDelivery waits for an envelope to send on a socket and returns its JSON, nil when ctx ends.
+func (p *Platform) nextDelivery(ctx context.Context, s *socket) map[string]any {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for ctx.Err() == nil {
+		for _, e := range p.envelopes {
+			if !p.Frozen() && (e.socket == nil || time.Since(e.sentAt) > ackTimeout) {
+				return e.deliver(s)
+			}
+		}
+		p.Wait(ctx, time.After(ackTimeout/10))
+	}
+	return nil
+}
+
+// deliver assigns an envelope to a socket and returns its JSON. mu must be held.
+func (e *envelope) deliver(s *socket) map[string]any {
+	e.socket, e.sentAt = s, time.Now()
+	if e.attempts == 0 {
+		e.firstSent = e.sentAt
+	}
+	body := map[string]any{"type": e.kind, "envelope_id": e.id, "payload": e.payload, "accepts_response_payload": e.kind == "interactive"}
+	if e.attempts > 0 {
+		body["retry_attempt"], body["retry_reason"] = e.attempts, "timeout"
+	}
+	e.attempts++
+	return body
 }
 
 // readAcks reads acknowledgements from a socket until it ends.
@@ -166,17 +162,17 @@ func (p *Platform) readAcks(ctx context.Context, s *socket) {
 		if json.Unmarshal(raw, &in) != nil || in.ID == "" {
 			return // Slack closes a socket after any other message
 		}
-		p.mu.Lock()
-		if p.frozen == nil && !p.loseAcks {
+		p.Update(func() {
+			if p.Frozen() || p.loseAcks {
+				return
+			}
 			for _, e := range p.envelopes {
 				if e.id == in.ID {
 					p.acks = append(p.acks, Ack{Kind: e.kind, After: time.Since(e.firstSent), Attempts: e.attempts, Payload: e.payload})
 				}
 			}
 			p.envelopes = slices.DeleteFunc(p.envelopes, func(e *envelope) bool { return e.id == in.ID })
-			p.notify()
-		}
-		p.mu.Unlock()
+		})
 	}
 }
 
@@ -185,7 +181,7 @@ func (p *Platform) push(kind string, payload map[string]any) {
 	e := &envelope{id: fmt.Sprintf("%08x-0000-4000-8000-000000000000", p.nextNumber()), kind: kind, payload: payload}
 	p.envelopes = append(p.envelopes, e)
 	p.last = e
-	p.notify()
+	p.Notify()
 }
 
 // event queues an envelope with an event. mu must be held.
@@ -197,26 +193,21 @@ func (p *Platform) event(body map[string]any) {
 
 // Push queues an envelope of any kind.
 func (p *Platform) Push(kind string, payload map[string]any) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.push(kind, payload)
+	p.Update(func() { p.push(kind, payload) })
 }
 
 // Redeliver sends the latest envelope once more, even if it was acknowledged.
 func (p *Platform) Redeliver() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	again := *p.last
-	again.socket = nil
-	p.envelopes = append(p.envelopes, &again)
-	p.notify()
+	p.Update(func() {
+		again := *p.last
+		again.socket = nil
+		p.envelopes = append(p.envelopes, &again)
+	})
 }
 
 // LoseAcks ignores acknowledgements from now on, or accepts them again.
 func (p *Platform) LoseAcks(lost bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.loseAcks = lost
+	p.Update(func() { p.loseAcks = lost })
 }
 
 // Ack is the acknowledgement of an envelope.
@@ -253,10 +244,7 @@ func (p *Platform) MaxAttempts() (most int) {
 
 // DropPending drops the pending envelopes, as Slack does after some minutes.
 func (p *Platform) DropPending() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.envelopes = nil
-	p.notify()
+	p.Update(func() { p.envelopes = nil })
 }
 
 // Sockets returns the number of open sockets.
@@ -297,17 +285,5 @@ func (p *Platform) CloseOldest() {
 
 // SetOtherSockets sets how many sockets of the app other processes hold.
 func (p *Platform) SetOtherSockets(sockets int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.otherSockets = sockets
-}
-
-// hang waits until thaw or the end of the request, and aborts the connection.
-func hang(ctx context.Context, r *http.Request, thaw <-chan struct{}) {
-	select {
-	case <-r.Context().Done():
-	case <-ctx.Done():
-	case <-thaw: // nil, so never ready, for Fault.Hang
-	}
-	panic(http.ErrAbortHandler)
+	p.Update(func() { p.otherSockets = sockets })
 }
