@@ -1,55 +1,23 @@
-// Package channeltest is a conformance suite for channel adapters. A platform that the test
-// controls fails in every way that platforms do. The suite checks that each message is answered
-// once, that at most one adapter runs at a time, and that the reported state is true.
+// Package channeltest is the test suite of channels. Each case is written once and runs on every
+// platform: the platform is a fake that the test controls, which fails in every way that platforms
+// do. A platform that lacks a feature gets the case for platforms without it.
 package channeltest
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"mailroom/channel"
 )
 
-// Agent is the agent of the suite: it echoes each message.
-const Agent = "echo"
-
-// Platform is a platform under a test's control, with one chat, and the channel that connects to
-// it. Its functions may be called concurrently and repeatedly.
-type Platform struct {
-	Kind    string
-	Connect channel.Connect // must address messages to Agent
-	// Reconnect should be short: InitialDelay some milliseconds, IdleTimeout and ConnectTimeout
-	// less than a second.
-	Reconnect channel.ReconnectPolicy
-
-	// Post sends a user's message with the given platform id.
-	Post func(id, text string)
-	// Sent returns the texts that the platform has accepted, in order.
-	Sent func() []string
-	// Down refuses new connections and closes open ones.
-	Down func()
-	// Hang keeps open and new connections open but answers nothing.
-	Hang func()
-	// Restore undoes Down, Hang and RejectLogin.
-	Restore func()
-	// RejectLogin rejects the credentials and closes open connections. It is nil if the channel
-	// cannot distinguish this from other failures.
-	RejectLogin func()
-	// History means that messages posted during an outage can be read later.
-	History bool
-	// ExactlyOnce means that the platform deduplicates messages by key or shows what was sent, so
-	// that no reply is shown twice. See [RunNetfaults].
-	ExactlyOnce bool
-}
-
 // Run runs the suite, with a new platform of make for each case. The platform must end with its
 // test.
 func Run(t *testing.T, make func(t *testing.T) *Platform) {
-	for _, play := range []struct {
+	for _, c := range []struct {
 		name string
-		f    func(o *fixture)
+		run  func(s *Server)
 	}{
 		{"each message is answered once", answeredOnce},
 		{"a platform that is down at the start", downAtStart},
@@ -60,165 +28,162 @@ func Run(t *testing.T, make func(t *testing.T) *Platform) {
 		{"a redelivered message", redelivered},
 		{"rejected credentials", loginRejected},
 	} {
-		t.Run(play.name, func(t *testing.T) {
-			play.f(newFixture(t, make(t)))
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel() // the cases mostly wait
+			c.run(NewServer(t, make(t)))
 		})
 	}
 }
 
-func answeredOnce(o *fixture) {
-	o.start()
-	o.awaitCondition(channel.ConditionConnected)
-	o.p.Post("1", "one")
-	o.p.Post("2", "two")
-	o.expectSent("one", "two")
-	if s := o.State(); s.LastInbound.IsZero() || s.LastOutbound.IsZero() || s.LastSuccess.IsZero() || s.Attempts != 0 {
-		o.t.Errorf("the state is %+v", s)
+func answeredOnce(s *Server) {
+	s.Start()
+	s.awaitCondition(channel.ConditionConnected)
+	s.post("1", "one")
+	s.post("2", "two")
+	s.expectSent("one", "two")
+	if now := s.State(); now.LastInbound.IsZero() || now.LastOutbound.IsZero() || now.LastSuccess.IsZero() || now.Attempts != 0 {
+		s.t.Errorf("the state is %+v", now)
 	}
-	o.stop()
+	s.Stop()
 }
 
-func downAtStart(o *fixture) {
-	o.p.Down()
-	o.start()
-	o.await("two failed attempts", func() bool { return o.State().Attempts > 1 })
-	if s := o.State(); !slices.Contains([]channel.Condition{channel.ConditionQueued, channel.ConditionParked}, s.Condition) || s.Reason == "" || !s.ConnectedSince.IsZero() {
-		o.t.Errorf("the state is %+v", s)
+func downAtStart(s *Server) {
+	s.p.Down()
+	s.Start()
+	if !s.connects() {
+		s.post("1", "one")
 	}
-	if o.p.History {
-		o.p.Post("1", "one")
+	s.awaitFailures(2)
+	if s.connects() {
+		s.postIfHistory("1", "one")
 	}
-	o.p.Restore()
-	o.awaitCondition(channel.ConditionConnected)
-	if !o.p.History {
-		o.p.Post("1", "one")
+	now := s.State()
+	if s.connects() && (now.Condition == channel.ConditionConnected || !now.ConnectedSince.IsZero() || !strings.Contains(now.Reason, "refused")) {
+		s.t.Errorf("the state is %+v", now)
 	}
-	o.expectSent("one")
-	o.stop()
+	s.p.Restore()
+	if s.connects() {
+		s.awaitReconnect("1", "one")
+	}
+	s.expectSent("one")
+	s.Stop()
 }
 
-func outage(o *fixture) {
-	o.start()
-	o.awaitCondition(channel.ConditionConnected)
-	o.p.Post("1", "one")
-	o.expectSent("one")
-	o.p.Down()
-	o.await("the channel is not connected", func() bool { return o.State().Condition != channel.ConditionConnected })
-	if o.p.History {
-		o.p.Post("2", "two")
+func outage(s *Server) {
+	s.startAnswered()
+	s.p.Down()
+	s.awaitLeaves(channel.ConditionConnected)
+	s.postIfHistory("2", "two")
+	s.awaitFailures(1)
+	s.p.Restore()
+	s.awaitReconnect("2", "two")
+	s.expectSent("one", "two")
+	if now := s.State(); s.connects() && (now.Reconnects < 1 || now.Downtime == 0 || now.Adapter < 2) {
+		s.t.Errorf("the state is %+v", now)
 	}
-	o.p.Restore()
-	o.awaitCondition(channel.ConditionConnected)
-	if !o.p.History {
-		o.p.Post("2", "two")
-	}
-	o.expectSent("one", "two")
-	if s := o.State(); s.Reconnects < 1 || s.Downtime == 0 || s.Adapter < 2 {
-		o.t.Errorf("the state is %+v", s)
-	}
-	o.stop()
+	s.Stop()
 }
 
-func hangs(o *fixture) {
-	o.start()
-	o.awaitCondition(channel.ConditionConnected)
-	o.p.Hang()
-	o.await("the channel is not connected", func() bool { return o.State().Condition != channel.ConditionConnected })
-	o.p.Restore()
-	o.awaitCondition(channel.ConditionConnected)
-	o.p.Post("1", "one")
-	o.expectSent("one")
-	o.stop()
-}
-
-func hangsAtStart(o *fixture) {
-	o.p.Hang()
-	o.start()
-	o.await("a failed attempt", func() bool { return o.State().Attempts > 0 })
-	o.stop() // also during an attempt
-	o.p.Restore()
-	o.start()
-	o.awaitCondition(channel.ConditionConnected)
-	o.stop()
-}
-
-func restarted(o *fixture) {
-	o.start()
-	o.awaitCondition(channel.ConditionConnected)
-	o.p.Post("1", "one")
-	o.expectSent("one")
-	o.stop()
-	if o.p.History {
-		o.p.Post("2", "two")
+func hangs(s *Server) {
+	s.startAnswered()
+	s.p.Hang()
+	s.postIfHistory("2", "two")
+	s.awaitLeaves(channel.ConditionConnected)
+	if now := s.State(); s.connects() && s.p.HangReason == "" && (now.Condition != channel.ConditionSilent || !strings.Contains(now.Reason, "no heartbeat")) {
+		s.t.Errorf("the state is %+v", now)
+	} else if !strings.Contains(now.LastError, s.p.HangReason) {
+		s.t.Errorf("the state is %+v", now)
 	}
-	o.start()
-	o.awaitCondition(channel.ConditionConnected)
-	if !o.p.History {
-		o.p.Post("2", "two")
+	s.p.Restore()
+	s.awaitReconnect("2", "two")
+	s.expectSent("one", "two")
+	s.Stop()
+}
+
+func hangsAtStart(s *Server) {
+	s.p.Hang()
+	s.Start()
+	if !s.connects() {
+		s.post("1", "one")
 	}
-	o.p.Post("3", "three")
-	o.expectSent("one", "two", "three")
-	o.stop()
+	s.awaitFailures(1)
+	s.Stop() // also during an attempt
+	s.p.Restore()
+	s.Start()
+	s.awaitCondition(channel.ConditionConnected)
+	if s.connects() {
+		s.post("1", "one")
+	}
+	s.expectSent("one")
+	s.Stop()
 }
 
-func redelivered(o *fixture) {
-	o.start()
-	o.awaitCondition(channel.ConditionConnected)
-	o.p.Post("1", "one")
-	o.expectSent("one")
-	o.p.Post("1", "one")
-	o.p.Post("2", "two") // posted behind the repeat
-	o.expectSent("one", "two")
-	o.stop()
+func restarted(s *Server) {
+	s.startAnswered()
+	s.Stop()
+	s.postIfHistory("2", "two")
+	s.Start()
+	s.awaitReconnect("2", "two")
+	s.post("3", "three")
+	s.expectSent("one", "two", "three")
+	s.Stop()
 }
 
-func loginRejected(o *fixture) {
-	if o.p.RejectLogin == nil {
-		o.start()
-		o.awaitCondition(channel.ConditionConnected)
-		o.stop()
+func redelivered(s *Server) {
+	s.startAnswered()
+	if s.p.Dialer == nil || s.p.Redeliver != nil {
+		s.post("1", "one")
+	} else { // the platform repeats nothing
+		s.Stop()
+		s.Start()
+	}
+	s.post("2", "two") // posted behind the repeat
+	s.expectSent("one", "two")
+	s.Stop()
+}
+
+func loginRejected(s *Server) {
+	if s.p.RejectLogin == nil {
+		s.Start()
+		s.awaitCondition(channel.ConditionConnected)
+		s.Stop()
 		return
 	}
-	o.p.RejectLogin()
-	o.start()
-	o.awaitCondition(channel.ConditionFailed)
-	if s := o.State(); s.Adapter != 1 || !s.NextTry.IsZero() || s.Reason == "" {
-		o.t.Errorf("at the start: %+v", s)
+	s.p.RejectLogin()
+	s.Start()
+	s.awaitCondition(channel.ConditionFailed)
+	if now := s.State(); now.Adapter != 1 || !now.NextTry.IsZero() || now.Reason == "" {
+		s.t.Errorf("at the start: %+v", now)
 	}
-	o.p.Restore()
-	o.Resume()
-	o.awaitCondition(channel.ConditionConnected)
-	o.p.RejectLogin()
-	o.awaitCondition(channel.ConditionFailed)
-	o.stop()
+	s.p.Restore()
+	s.Resume()
+	s.awaitCondition(channel.ConditionConnected)
+	s.p.RejectLogin()
+	s.awaitCondition(channel.ConditionFailed)
+	s.Stop()
 }
 
+// connects reports whether the platform has connections.
+func (s *Server) connects() bool { return s.Policy.IdleTimeout >= 0 }
+
 // awaitCondition waits for a condition.
-func (o *fixture) awaitCondition(want channel.Condition) {
-	o.t.Helper()
-	o.await("the channel is "+string(want), func() bool { return o.State().Condition == want })
+func (s *Server) awaitCondition(want channel.Condition) {
+	s.t.Helper()
+	s.Await("the channel is "+string(want), func() bool { return s.State().Condition == want })
 }
 
 // expectSent waits until the platform has accepted exactly these texts.
-func (o *fixture) expectSent(want ...string) {
-	o.t.Helper()
-	o.await(strings.Join(want, ", ")+" sent", func() bool { return len(o.p.Sent()) >= len(want) })
-	o.awaitSettled()
-	if got := o.p.Sent(); !slices.Equal(got, want) {
-		o.t.Fatalf("sent %q, want %q", got, want)
+func (s *Server) expectSent(want ...string) {
+	s.t.Helper()
+	s.Await(strings.Join(want, ", ")+" sent", func() bool { return len(s.sent()) >= len(want) })
+	s.AwaitSettled()
+	if got := s.sent(); !slices.Equal(got, want) {
+		s.t.Fatalf("sent %q, want %q", got, want)
 	}
 }
 
-func (o *fixture) await(what string, good func() bool) {
-	o.t.Helper()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	late := time.After(30 * time.Second)
-	for !good() {
-		select {
-		case <-tick.C:
-		case <-late:
-			o.t.Fatalf("timeout: %s; the channel is %+v; sent %q", what, o.State(), o.p.Sent())
-		}
-	}
+// Await waits until good returns true.
+func (s *Server) Await(what string, good func() bool) {
+	s.t.Helper()
+	await(s.t, what, good, func() string { return fmt.Sprintf("%+v; sent %q", s.State(), s.sent()) })
 }

@@ -23,7 +23,7 @@ import (
 func RunNetfaults(t *testing.T, make func(t *testing.T, through func(addr string) string) *Platform) {
 	for _, play := range []struct {
 		name string
-		f    func(o *fixture)
+		f    func(s *Server)
 	}{
 		{"a slow network", withFaults(Netfaults{Latency: 25 * time.Millisecond, Jitter: 20 * time.Millisecond})},
 		{"a narrow network", withFaults(Netfaults{Rate: 20})},
@@ -56,205 +56,205 @@ func RunNetfaults(t *testing.T, make func(t *testing.T, through func(addr string
 			if n == nil {
 				t.Fatal("the test names no address")
 			}
-			o := newFixture(t, p)
-			o.proxy = n
-			play.f(o)
+			s := NewServer(t, p)
+			s.proxy = n
+			play.f(s)
 		})
 	}
 }
 
 // withFaults runs on a bad network that delivers everything.
-func withFaults(w Netfaults) func(o *fixture) {
-	return func(o *fixture) {
-		o.proxy.SetFaults(w)
-		o.start()
-		o.awaitCondition(channel.ConditionConnected)
-		o.p.Post("1", "one")
-		o.p.Post("2", "two")
-		o.expectAnswered("one", "two")
-		o.stop()
+func withFaults(w Netfaults) func(s *Server) {
+	return func(s *Server) {
+		s.proxy.SetFaults(w)
+		s.Start()
+		s.awaitCondition(channel.ConditionConnected)
+		s.post("1", "one")
+		s.post("2", "two")
+		s.expectAnswered("one", "two")
+		s.Stop()
 	}
 }
 
-func netDownAtStart(o *fixture) {
-	o.proxy.Down()
-	o.start()
-	connects := o.p.Reconnect.IdleTimeout > 0
+func netDownAtStart(s *Server) {
+	s.proxy.Down()
+	s.Start()
+	connects := s.connects()
 	if !connects {
-		o.p.Post("1", "one")
+		s.post("1", "one")
 	}
-	o.awaitFailures(2)
-	o.proxy.Up()
-	o.awaitCondition(channel.ConditionConnected)
+	s.awaitFailures(2)
+	s.proxy.Up()
+	s.awaitCondition(channel.ConditionConnected)
 	if connects {
-		o.p.Post("1", "one")
+		s.post("1", "one")
 	}
-	o.expectAnswered("one")
-	o.stop()
+	s.expectAnswered("one")
+	s.Stop()
 }
 
-func netOutage(o *fixture) {
-	o.startAnswered()
-	o.proxy.Down()
-	o.awaitLeaves(channel.ConditionConnected)
-	o.postIfHistory("2", "two")
-	o.awaitFailures(1)
-	o.proxy.Up()
-	o.awaitReconnect("2", "two")
-	o.expectAnswered("one", "two")
-	o.stop()
+func netOutage(s *Server) {
+	s.startAnswered()
+	s.proxy.Down()
+	s.awaitLeaves(channel.ConditionConnected)
+	s.postIfHistory("2", "two")
+	s.awaitFailures(1)
+	s.proxy.Up()
+	s.awaitReconnect("2", "two")
+	s.expectAnswered("one", "two")
+	s.Stop()
 }
 
-func halfOpen(w Netfaults) func(o *fixture) {
-	return func(o *fixture) {
-		o.startAnswered()
-		o.proxy.SetFaults(w)
-		o.awaitLeaves(channel.ConditionConnected)
-		o.postIfHistory("2", "two")
-		o.awaitFailures(2)
-		o.proxy.SetFaults(Netfaults{})
-		o.awaitReconnect("2", "two")
-		o.expectAnswered("one", "two")
-		o.stop()
+func halfOpen(w Netfaults) func(s *Server) {
+	return func(s *Server) {
+		s.startAnswered()
+		s.proxy.SetFaults(w)
+		s.awaitLeaves(channel.ConditionConnected)
+		s.postIfHistory("2", "two")
+		s.awaitFailures(2)
+		s.proxy.SetFaults(Netfaults{})
+		s.awaitReconnect("2", "two")
+		s.expectAnswered("one", "two")
+		s.Stop()
 	}
 }
 
 // blackholed freezes open connections on a healthy network.
-func blackholed(o *fixture) {
-	o.startAnswered()
-	before := o.State()
-	o.proxy.BlackholeOpen()
-	if o.p.Reconnect.IdleTimeout > 0 {
+func blackholed(s *Server) {
+	s.startAnswered()
+	before := s.State()
+	s.proxy.BlackholeOpen()
+	if s.connects() {
 		// On a polled platform an acknowledgement may meet the frozen connection: the adapter
 		// reports the failure and continues with another connection.
-		o.await("the failure is noticed and the channel is connected", func() bool {
-			s := o.State()
-			return s.Condition == channel.ConditionConnected && (s.Adapter > before.Adapter || s.LastErrorAt.After(before.LastErrorAt))
+		s.Await("the failure is noticed and the channel is connected", func() bool {
+			now := s.State()
+			return now.Condition == channel.ConditionConnected && (now.Adapter > before.Adapter || now.LastErrorAt.After(before.LastErrorAt))
 		})
 	}
-	o.p.Post("2", "two")
-	o.expectAnswered("one", "two")
-	o.stop()
+	s.post("2", "two")
+	s.expectAnswered("one", "two")
+	s.Stop()
 }
 
-func resets(o *fixture) {
-	o.startAnswered()
+func resets(s *Server) {
+	s.startAnswered()
 	texts := []string{"one"}
 	for _, text := range []string{"two", "three", "four"} {
-		before := o.State()
-		o.proxy.SetFaults(Netfaults{Reset: true})
-		o.postIfHistory(text, text)
-		o.await("a failure is reported", func() bool { return o.State().LastErrorAt.After(before.LastErrorAt) })
-		o.proxy.SetFaults(Netfaults{})
-		o.awaitReconnect(text, text)
+		before := s.State()
+		s.proxy.SetFaults(Netfaults{Reset: true})
+		s.postIfHistory(text, text)
+		s.Await("a failure is reported", func() bool { return s.State().LastErrorAt.After(before.LastErrorAt) })
+		s.proxy.SetFaults(Netfaults{})
+		s.awaitReconnect(text, text)
 		texts = append(texts, text)
-		o.expectAnswered(texts...)
+		s.expectAnswered(texts...)
 	}
-	o.stop()
+	s.Stop()
 }
 
 // cutAfter closes connections after some bytes from the platform. Without heartbeats, those bytes
 // may be a sufficient answer.
-func cutAfter(after int) func(o *fixture) {
-	return func(o *fixture) {
-		o.startAnswered()
-		o.proxy.SetFaults(Netfaults{CutAfter: after})
-		o.postIfHistory("2", "two")
-		if o.p.Reconnect.IdleTimeout > 0 {
-			o.await("two attempts have failed", func() bool { return o.State().Attempts > 1 })
+func cutAfter(after int) func(s *Server) {
+	return func(s *Server) {
+		s.startAnswered()
+		s.proxy.SetFaults(Netfaults{CutAfter: after})
+		s.postIfHistory("2", "two")
+		if s.connects() {
+			s.Await("two attempts have failed", func() bool { return s.State().Attempts > 1 })
 		}
-		o.proxy.SetFaults(Netfaults{})
-		o.awaitReconnect("2", "two")
-		o.expectAnswered("one", "two")
-		o.stop()
+		s.proxy.SetFaults(Netfaults{})
+		s.awaitReconnect("2", "two")
+		s.expectAnswered("one", "two")
+		s.Stop()
 	}
 }
 
 // receiptLost lets the platform accept a reply and loses the response.
-func receiptLost(o *fixture) {
-	o.hold = make(chan struct{})
-	o.start()
-	o.awaitCondition(channel.ConditionConnected)
-	o.p.Post("1", "one")
-	o.await("the message is submitted", func() bool { return o.runs(mailroom.RunQuery{Agent: Agent}) == 1 })
-	o.proxy.SetFaults(Netfaults{DropDownstream: true})
-	close(o.hold)
-	o.await("the platform has the reply", func() bool { return len(o.p.Sent()) > 0 })
-	o.awaitLeaves(channel.ConditionConnected)
-	o.proxy.SetFaults(Netfaults{})
-	o.awaitCondition(channel.ConditionConnected)
-	o.p.Post("2", "two")
-	o.expectAnswered("one", "two")
-	o.stop()
+func receiptLost(s *Server) {
+	s.hold = make(chan struct{})
+	s.Start()
+	s.awaitCondition(channel.ConditionConnected)
+	s.post("1", "one")
+	s.Await("the message is submitted", func() bool { return s.runs(mailroom.RunQuery{Agent: Agent}) == 1 })
+	s.proxy.SetFaults(Netfaults{DropDownstream: true})
+	close(s.hold)
+	s.Await("the platform has the reply", func() bool { return len(s.sent()) > 0 })
+	s.awaitLeaves(channel.ConditionConnected)
+	s.proxy.SetFaults(Netfaults{})
+	s.awaitCondition(channel.ConditionConnected)
+	s.post("2", "two")
+	s.expectAnswered("one", "two")
+	s.Stop()
 }
 
 // startAnswered starts the server and has one message answered.
-func (o *fixture) startAnswered() {
-	o.t.Helper()
-	o.start()
-	o.awaitCondition(channel.ConditionConnected)
-	o.p.Post("1", "one")
-	o.expectAnswered("one")
+func (s *Server) startAnswered() {
+	s.t.Helper()
+	s.Start()
+	s.awaitCondition(channel.ConditionConnected)
+	s.post("1", "one")
+	s.expectAnswered("one")
 }
 
 // postIfHistory posts a message during an outage if the platform has a history.
-func (o *fixture) postIfHistory(id, text string) {
-	if o.p.History {
-		o.p.Post(id, text)
+func (s *Server) postIfHistory(id, text string) {
+	if s.p.History {
+		s.post(id, text)
 	}
 }
 
 // awaitReconnect waits until the channel is connected, and then posts what postIfHistory could
 // not.
-func (o *fixture) awaitReconnect(id, text string) {
-	o.t.Helper()
-	o.awaitCondition(channel.ConditionConnected)
-	if !o.p.History {
-		o.p.Post(id, text)
+func (s *Server) awaitReconnect(id, text string) {
+	s.t.Helper()
+	s.awaitCondition(channel.ConditionConnected)
+	if !s.p.History {
+		s.post(id, text)
 	}
 }
 
 // awaitLeaves waits until the channel leaves a condition, if the platform has heartbeats.
-func (o *fixture) awaitLeaves(c channel.Condition) {
-	o.t.Helper()
-	if o.p.Reconnect.IdleTimeout > 0 {
-		o.await("the channel is not "+string(c), func() bool { return o.State().Condition != c })
+func (s *Server) awaitLeaves(c channel.Condition) {
+	s.t.Helper()
+	if s.connects() {
+		s.Await("the channel is not "+string(c), func() bool { return s.State().Condition != c })
 	}
 }
 
 // awaitFailures waits for failed attempts in a row. The channel must not be reported as connected
 // before.
-func (o *fixture) awaitFailures(tries int) {
-	o.t.Helper()
-	if o.p.Reconnect.IdleTimeout < 0 {
-		before := o.State().LastErrorAt
-		o.await("a reply has failed", func() bool { return o.State().LastErrorAt.After(before) })
+func (s *Server) awaitFailures(tries int) {
+	s.t.Helper()
+	if !s.connects() {
+		before := s.State().LastErrorAt
+		s.Await("a reply has failed", func() bool { return s.State().LastErrorAt.After(before) })
 		return
 	}
-	o.await("the attempts have failed", func() bool {
-		s := o.State()
-		if s.Condition == channel.ConditionConnected {
-			o.t.Fatalf("reported as connected after %d of %d failed attempts: %+v", s.Attempts, tries, s)
+	s.Await("the attempts have failed", func() bool {
+		now := s.State()
+		if now.Condition == channel.ConditionConnected {
+			s.t.Fatalf("reported as connected after %d of %d failed attempts: %+v", now.Attempts, tries, now)
 		}
-		return s.Attempts >= tries
+		return now.Attempts >= tries
 	})
 }
 
 // expectAnswered waits until the platform has accepted these texts in order. It accepts no other
 // text, and a duplicate only with a log entry.
-func (o *fixture) expectAnswered(want ...string) {
-	o.t.Helper()
-	o.await("every text is sent", func() bool { return len(dedup(o.p.Sent())) >= len(want) })
-	o.awaitSettled()
-	sent := o.p.Sent()
+func (s *Server) expectAnswered(want ...string) {
+	s.t.Helper()
+	s.Await("every text is sent", func() bool { return len(dedup(s.sent())) >= len(want) })
+	s.AwaitSettled()
+	sent := s.sent()
 	if got := dedup(sent); !slices.Equal(got, want) {
-		o.t.Fatalf("sent %q, want %q", sent, want)
+		s.t.Fatalf("sent %q, want %q", sent, want)
 	}
-	switch again, marked := len(sent)-len(want), o.countRepeated(); {
+	switch again, marked := len(sent)-len(want), s.countRepeated(); {
 	case again > marked:
-		o.t.Fatalf("sent %q with %d log entries of duplicates", sent, marked)
-	case again > 0 && o.p.ExactlyOnce:
-		o.t.Fatalf("sent %q, want each once", sent)
+		s.t.Fatalf("sent %q with %d log entries of duplicates", sent, marked)
+	case again > 0 && s.p.ExactlyOnce:
+		s.t.Fatalf("sent %q, want each once", sent)
 	}
 }
 
@@ -269,9 +269,9 @@ func dedup(texts []string) (first []string) {
 }
 
 // countRepeated counts the log entries of possible duplicates.
-func (o *fixture) countRepeated() (n int) {
-	o.t.Helper()
-	err := o.store.View(o.t.Context(), func(r mailroom.Reader) error {
+func (s *Server) countRepeated() (n int) {
+	s.t.Helper()
+	err := s.store.View(s.t.Context(), func(r mailroom.Reader) error {
 		threads, err := r.Threads(mailroom.ThreadQuery{})
 		for _, t := range threads {
 			found, wrong := r.Entries(mailroom.EntryQuery{Thread: t.ID, Kinds: []string{chat.KindRepeated, poll.KindRepeated}})
@@ -283,7 +283,7 @@ func (o *fixture) countRepeated() (n int) {
 		return err
 	})
 	if err != nil {
-		o.t.Fatal(err)
+		s.t.Fatal(err)
 	}
 	return n
 }

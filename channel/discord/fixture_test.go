@@ -95,9 +95,6 @@ func (fx *fixture) start() *fixture {
 	return fx
 }
 
-// secret is the part of the token that must not be revealed.
-const secret = "TheSecretOfTheBotThatIsUsedInTests"
-
 // recordingAdapter is an adapter that passes events to its fixture.
 type recordingAdapter struct {
 	chat.Platform

@@ -27,47 +27,63 @@ import (
 // fakeServer has what ngircd lacks: capabilities, accounts and echoes. It answers each line by a
 // rule.
 type fakeServer struct {
-	addr string
+	addr string // the same after each start
+	rule func(line string) []string
+	all  sync.WaitGroup
 
-	mu    sync.Mutex
-	lines []string // sent by the client
-	conn  net.Conn // the newest connection
+	// Owned by mu.
+	mu       sync.Mutex
+	listener net.Listener
+	lines    []string // sent by the client
+	conn     net.Conn // the newest connection
 }
 
 // startFakeServer starts a server. rule returns the replies to a line; nil selects the default
 // replies, and the reply "" closes the connection.
 func startFakeServer(t *testing.T, rule func(line string) []string) *fakeServer {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	m := &fakeServer{addr: "127.0.0.1:0", rule: rule}
+	m.up(t)
+	t.Cleanup(func() {
+		m.down()
+		m.all.Wait()
+	})
+	return m
+}
+
+// up accepts connections until down.
+func (m *fakeServer) up(t *testing.T) {
+	t.Helper()
+	l, err := net.Listen("tcp", m.addr)
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &fakeServer{addr: l.Addr().String()}
-	var all sync.WaitGroup
-	all.Go(func() {
+	if m.addr == "127.0.0.1:0" {
+		m.addr = l.Addr().String()
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.listener = l
+	m.all.Go(func() {
 		for {
 			c, err := l.Accept()
 			if err != nil {
-				return // closed by the cleanup
+				return // closed by down
 			}
 			m.mu.Lock()
 			m.conn = c
 			m.mu.Unlock()
-			all.Go(func() { m.serveConn(c, rule) })
+			m.all.Go(func() { m.serveConn(c, m.rule) })
 		}
 	})
-	t.Cleanup(func() {
-		if err := l.Close(); err != nil {
-			t.Error(err)
-		}
-		m.mu.Lock()
-		if m.conn != nil {
-			m.conn.Close()
-		}
-		m.mu.Unlock()
-		all.Wait()
-	})
-	return m
+}
+
+// down refuses new connections and closes the newest one.
+func (m *fakeServer) down() {
+	m.mu.Lock()
+	_ = m.listener.Close() // a second close has no effect
+	m.mu.Unlock()
+	m.disconnect()
 }
 
 func (m *fakeServer) serveConn(c net.Conn, rule func(line string) []string) {

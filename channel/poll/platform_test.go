@@ -22,8 +22,7 @@ func TestABridgeIsAChannelOverABadNetwork(t *testing.T) {
 	channeltest.RunNetfaults(t, newPlatform)
 }
 
-// newPlatform returns the fixture for the conformance suite. through maps the address that the
-// bridge connects to.
+// newPlatform returns a platform for the suite. through maps the address that the bridge connects to.
 func newPlatform(t *testing.T, through func(addr string) string) *channeltest.Platform {
 	p := polltest.New(t)
 	bridge, err := poll.New(poll.Options{
@@ -51,6 +50,7 @@ func newPlatform(t *testing.T, through func(addr string) string) *channeltest.Pl
 			p.Down()
 			down = true
 		},
+		HangReason: "request timed out",
 		Hang: func() {
 			for _, endpoint := range []string{polltest.Activity, polltest.Ack, polltest.Notify, polltest.Heartbeat} {
 				p.Fail(endpoint, slices.Repeat([]polltest.Fault{{Hang: true}}, 1000)...)

@@ -1,0 +1,166 @@
+package irc_test
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"mailroom/channel/channeltest"
+	"mailroom/channel/chat"
+	"mailroom/channel/irc"
+	"mailroom/channel/irc/irctest"
+)
+
+// TestIRCIsAChannel uses a server with message ids, so that a message can arrive twice.
+func TestIRCIsAChannel(t *testing.T) {
+	t.Parallel()
+	channeltest.Run(t, func(t *testing.T) *channeltest.Platform {
+		s := newFaultyServer(t)
+		o := testOptions(s.addr)
+		o.Join, o.Gap, o.Fresh = []string{"#dev"}, time.Millisecond, 400*time.Millisecond
+		pace := o.ReconnectPolicy()
+		pace.InitialDelay, pace.MaxDelay, pace.ConnectTimeout = 10*time.Millisecond, 50*time.Millisecond, 400*time.Millisecond
+		down := false
+		return &channeltest.Platform{
+			Kind: irc.Kind, Reconnect: pace, Dialer: func() chat.Dialer { return o.Dial }, People: s.people(t), Redeliver: func() { s.redeliver(t) },
+			Down:        func() { down = true; s.down() },
+			Hang:        func() { s.setMode(modeSilent) },
+			RejectLogin: func() { s.setMode(modeReject) },
+			Restore: func() {
+				s.setMode(modeNormal)
+				if down {
+					down = false
+					s.up(t)
+				}
+			},
+		}
+	})
+}
+
+// TestIRCIsAChannelOverABadNetwork uses a real server. A bot that reconnects while the server still
+// has its dead connection gets another nick.
+func TestIRCIsAChannelOverABadNetwork(t *testing.T) {
+	t.Parallel()
+	channeltest.RunNetfaults(t, func(t *testing.T, proxied func(addr string) string) *channeltest.Platform {
+		s := irctest.Start(t)
+		al := s.Connect("al")
+		o := testOptions(proxied(s.Addr))
+		o.Gap, o.Fresh = time.Millisecond, 1500*time.Millisecond
+		pace := o.ReconnectPolicy()
+		pace.InitialDelay, pace.MaxDelay, pace.ConnectTimeout = 10*time.Millisecond, 50*time.Millisecond, time.Second
+		return &channeltest.Platform{
+			Kind: irc.Kind, Reconnect: pace, Dialer: func() chat.Dialer { return o.Dial },
+			People: channeltest.People{
+				ID: func(string) string { return "al!~al@127.0.0.1" },
+				Say: func(m channeltest.Message) string {
+					al.Say("bot", m.Text)
+					al.Say("bot_", m.Text) // only one of the two nicks is the live bot
+					return ""
+				},
+				Shown: func(string) (shown []channeltest.Shown) {
+					for _, text := range append(al.Messages("bot"), al.Messages("bot_")...) {
+						shown = append(shown, channeltest.Shown{Text: text})
+					}
+					return shown
+				},
+			},
+		}
+	})
+}
+
+// faultyServer is a fake server that can fail.
+type faultyServer struct {
+	*fakeServer
+
+	// Owned by its mu.
+	mu       sync.Mutex
+	mode     serverMode
+	messages map[string][]string // sent by the bot, by target
+	said     []string            // lines of people
+}
+
+type serverMode int
+
+const (
+	modeNormal serverMode = iota
+	modeSilent
+	modeReject
+)
+
+func newFaultyServer(t *testing.T) *faultyServer {
+	s := &faultyServer{messages: map[string][]string{}}
+	s.fakeServer = startFakeServer(t, s.reply)
+	return s
+}
+
+func (s *faultyServer) reply(line string) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.mode == modeSilent:
+		return []string{}
+	case s.mode == modeReject:
+		return []string{":s 464 * :Password incorrect", ""}
+	case strings.HasPrefix(line, "PRIVMSG "):
+		to, text, _ := strings.Cut(strings.TrimPrefix(line, "PRIVMSG "), " :")
+		s.messages[to] = append(s.messages[to], text)
+	case strings.HasPrefix(line, "WHOIS "):
+		nick := strings.TrimPrefix(line, "WHOIS ")
+		return []string{":s 311 bot " + nick + " ~" + nick + " home * :" + nick, ":s 330 bot " + nick + " " + nick + " :is logged in as"}
+	case strings.HasPrefix(line, "JOIN "):
+		return []string{":bot!bot@cloak " + line}
+	}
+	return nil
+}
+
+// people returns people whose nicks and accounts are their names in lower case.
+func (s *faultyServer) people(t *testing.T) channeltest.People {
+	nick := strings.ToLower
+	return channeltest.People{
+		ID:   nick,
+		Room: func(place string) chat.Room { return chat.Room{Chat: nick(place), Group: place == channeltest.Dev} },
+		Say: func(m channeltest.Message) string {
+			to := "bot"
+			if m.Place == channeltest.Dev {
+				to = "#dev"
+			}
+			if m.ToBot {
+				m.Text = "bot: " + m.Text
+			}
+			s.mu.Lock()
+			id := fmt.Sprint("m", len(s.said))
+			line := fmt.Sprintf("@account=%[1]s;msgid=%[2]s :%[1]s!~%[1]s@home PRIVMSG %[3]s :%[4]s", nick(m.From), id, to, m.Text)
+			s.said = append(s.said, line)
+			s.mu.Unlock()
+			s.send(t, line)
+			return "msgid:" + id
+		},
+		Shown: func(place string) (shown []channeltest.Shown) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			for _, text := range s.messages[nick(place)] {
+				shown = append(shown, channeltest.Shown{Text: text})
+			}
+			return shown
+		},
+	}
+}
+
+// redeliver delivers the newest message of a person again.
+func (s *faultyServer) redeliver(t *testing.T) {
+	s.mu.Lock()
+	line := s.said[len(s.said)-1]
+	s.mu.Unlock()
+	s.send(t, line)
+}
+
+func (s *faultyServer) setMode(m serverMode) {
+	s.mu.Lock()
+	s.mode = m
+	s.mu.Unlock()
+	if m == modeReject {
+		s.disconnect()
+	}
+}

@@ -1,0 +1,188 @@
+package webhook_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"mailroom"
+	"mailroom/channel/channeltest"
+	"mailroom/channel/chat"
+	"mailroom/channel/webhook"
+	"mailroom/channel/webhook/webhooktest"
+)
+
+func TestAWebhookIsAChannel(t *testing.T) {
+	t.Parallel()
+	channeltest.Run(t, func(t *testing.T) *channeltest.Platform { return newPlatform(t, nil) })
+}
+
+// TestAWebhookIsAChannelOverABadNetwork has faults between the adapter and a receiver that
+// deduplicates by id.
+func TestAWebhookIsAChannelOverABadNetwork(t *testing.T) {
+	t.Parallel()
+	channeltest.RunNetfaults(t, newPlatform)
+}
+
+// newPlatform returns a receiver that deduplicates by id and a program that repeats each request
+// until it is accepted. proxied may be nil.
+func newPlatform(t *testing.T, proxied func(addr string) string) *channeltest.Platform {
+	receiver := webhooktest.NewReceiver(t)
+	proxy := channeltest.NewProxy(t, strings.TrimPrefix(receiver.URL, "http://"))
+	if proxied == nil {
+		proxied = func(addr string) string { return addr }
+	}
+	secret, hooks := channeltest.NewSetting(webhooktest.Secret), webhook.NewHooks()
+	hooks.Expect("c")
+	o := webhook.Options{
+		Secret: secret.Get, Hooks: hooks, URL: proxied("http://" + proxy.Addr), Policy: loopback(), Edits: true, EditGap: 10 * time.Millisecond, Timeout: 500 * time.Millisecond,
+	}
+	pace := o.ReconnectPolicy()
+	pace.InitialDelay, pace.MaxDelay = 10*time.Millisecond, 50*time.Millisecond
+	down := false
+	return &channeltest.Platform{
+		Kind: webhook.Kind, Reconnect: pace, Dialer: func() chat.Dialer { return o.Dial }, Secrets: []string{webhooktest.Key},
+		People: newSender(t, hooks, receiver).people(),
+		Down:   func() { down = true; proxy.Down() },
+		Hang:   func() { proxy.SetFaults(channeltest.Netfaults{DropUpstream: true}) },
+		Restore: func() {
+			proxy.SetFaults(channeltest.Netfaults{})
+			if down {
+				down = false
+				proxy.Up()
+			}
+		},
+		History: true, ExactlyOnce: true,
+	}
+}
+
+// sender is a program that sends requests in order, each until it is accepted.
+type sender struct {
+	t        *testing.T
+	program  webhooktest.Program
+	receiver *webhooktest.Receiver
+	requests chan request
+
+	// Owned by mu.
+	mu     sync.Mutex
+	number int
+}
+
+// request is a request of a sender. answered receives the answer to a pressed button.
+type request struct {
+	id, body string
+	answered *channeltest.Setting[[]string]
+}
+
+func newSender(t *testing.T, hooks *webhook.Hooks, receiver *webhooktest.Receiver) *sender {
+	endpoint := hooks.Protocol()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.SetPathValue("channel", "c")
+		_, err := endpoint.Admit(r)
+		var accepted any
+		if err == nil {
+			accepted, err = endpoint.Answer(r)
+		}
+		switch mailroom.CodeOf(err) {
+		case "":
+			w.WriteHeader(http.StatusAccepted)
+			_ = json.NewEncoder(w).Encode(accepted) // the client may be gone
+		case mailroom.CodeUnavailable:
+			w.WriteHeader(http.StatusServiceUnavailable)
+		default:
+			t.Errorf("a request is refused: %v", err)
+		}
+	}))
+	s := &sender{t: t, program: webhooktest.Program{URL: server.URL, Key: webhooktest.Key}, receiver: receiver, requests: make(chan request, 1000)}
+	var worker sync.WaitGroup
+	worker.Go(s.work)
+	t.Cleanup(func() {
+		close(s.requests)
+		worker.Wait()
+		server.Close()
+	})
+	return s
+}
+
+// work sends the requests.
+func (s *sender) work() {
+	for r := range s.requests {
+		for s.t.Context().Err() == nil {
+			a, err := s.program.Post("c", r.id, r.body, nil)
+			var accepted webhook.Accepted
+			if err == nil && a.Code == http.StatusAccepted && json.Unmarshal([]byte(a.Body), &accepted) == nil {
+				if r.answered != nil {
+					r.answered.Set([]string{accepted.Answer})
+				}
+				break
+			}
+			<-time.After(5 * time.Millisecond) // the pause of the program before its retry
+		}
+	}
+}
+
+// send queues a request about a place and returns its id.
+func (s *sender) send(from, place string, fields map[string]any, answered *channeltest.Setting[[]string]) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.number++
+	id := fmt.Sprint("msg-", s.number)
+	fields["room"], fields["group"], fields["user"] = place, place == channeltest.Dev, map[string]string{"id": from, "name": from}
+	if fields["kind"] == "delete" {
+		delete(fields, "user")
+	}
+	s.requests <- request{id, requestBody(s.t, fields), answered}
+	return id
+}
+
+func (s *sender) people() channeltest.People {
+	return channeltest.People{
+		ID:   func(person string) string { return person },
+		Room: func(place string) chat.Room { return chat.Room{Chat: place, Group: place == channeltest.Dev} },
+		Say: func(m channeltest.Message) string {
+			return s.send(m.From, m.Place, map[string]any{"text": m.Text, "addressed": m.ToBot || m.Place != channeltest.Dev || m.ReplyTo != ""}, nil)
+		},
+		Shown: s.shown,
+		Edit: func(person, place, id, text string) {
+			s.send(person, place, map[string]any{"kind": "edit", "of": id, "text": text}, nil)
+		},
+		Delete: func(person, place, id string) { s.send(person, place, map[string]any{"kind": "delete", "of": id}, nil) },
+		Press: func(person, place, id, data string) func() []string {
+			answered := channeltest.NewSetting[[]string](nil)
+			s.send(person, place, map[string]any{"kind": "tap", "of": id, "data": data}, answered)
+			return func() []string {
+				answers, _ := answered.Get() // never fails
+				return answers
+			}
+		},
+	}
+}
+
+// shown returns the messages of a room as a program shows them that deduplicates and edits.
+func (s *sender) shown(place string) (shown []channeltest.Shown) {
+	at := map[string]int{}
+	for _, p := range s.receiver.Posts() {
+		m := channeltest.Shown{ID: p.ID, Text: p.Body.Text}
+		for _, b := range p.Body.Buttons {
+			m.Buttons = append(m.Buttons, chat.Button{Label: b["words"], Data: b["data"]})
+		}
+		_, known := at[p.ID]
+		switch {
+		case !p.Accepted || known || p.Body.Room != place:
+		case p.Body.Kind == "edit":
+			if i, ok := at[p.Body.Of]; ok {
+				m.ID = shown[i].ID
+				shown[i] = m
+			}
+		default:
+			at[p.ID] = len(shown)
+			shown = append(shown, m)
+		}
+	}
+	return shown
+}
