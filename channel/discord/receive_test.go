@@ -118,7 +118,7 @@ func TestUnknownThreadIsSkipped(t *testing.T) {
 	quiet := dev.Thread("secrets", true)
 	fx := newFixture(t, dc)
 	fx.start().waitConnected()
-	dc.Fail(discordtest.Lookup, discordtest.Fault{Status: 404, Code: 10003, Message: "Unknown Channel"}, discordtest.Fault{Status: 500, Message: "Internal Server Error"})
+	dc.Fail(discordtest.Lookup, discordtest.Fault{Status: 404, Code: "10003", Message: "Unknown Channel"}, discordtest.Fault{Status: 500, Message: "Internal Server Error"})
 	ann.Sends(quiet, "nowhere")
 	waitFor(t, "the log entry", func() bool { return strings.Contains(fx.logs.String(), "their thread does not exist") })
 	ann.Sends(quiet, "later")
@@ -148,7 +148,7 @@ func TestFilesAreDownloadedWhenOpened(t *testing.T) {
 	if string(content) != "one\ntwo" || err != nil || r.Close() != nil {
 		t.Errorf("content %q, %v", content, err)
 	}
-	if calls := dc.Calls(discordtest.File); len(calls) != 1 || calls[0].Auth != "" {
+	if calls := dc.Calls(discordtest.File); len(calls) != 1 || calls[0].Header.Get("Authorization") != "" {
 		t.Errorf("downloads %+v", calls)
 	}
 	for name, url := range map[string]string{
@@ -198,7 +198,7 @@ func TestButtonPressIsAnsweredOnce(t *testing.T) {
 		t.Errorf("the press is answered %d characters, %d times", len([]rune(answer)), times)
 	}
 	calls := dc.Calls(discordtest.Callback)
-	if len(calls) != 2 || calls[0].Auth != "" {
+	if len(calls) != 2 || calls[0].Header.Get("Authorization") != "" {
 		t.Errorf("%d answers to 2 presses", len(calls))
 	}
 	if data := calls[0].Params["data"].(map[string]any); data["flags"] != 68.0 {

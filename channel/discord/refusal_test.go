@@ -1,6 +1,7 @@
 package discord_test
 
 import (
+	"strconv"
 	"testing"
 
 	"mailroom"
@@ -40,7 +41,7 @@ func TestNoErrorOfAConversationEndsTheBot(t *testing.T) {
 	} {
 		for _, code := range c.codes {
 			seen++
-			dc.Fail(discordtest.Send, discordtest.Fault{Status: c.status, Code: code, Message: "because"})
+			dc.Fail(discordtest.Send, discordtest.Fault{Status: c.status, Code: strconv.Itoa(code), Message: "because"})
 			if _, err := p.Send(t.Context(), room(ann.Private()), chat.Message{Text: "x"}, ""); sendClass(err) != c.want {
 				t.Errorf("%d, %d is %s, want %s: %v", c.status, code, sendClass(err), c.want, err)
 			}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -100,7 +101,7 @@ func TestNonceDeduplicatesAMessage(t *testing.T) {
 	if _, _, err := p.Find(t.Context(), room(private), "a/3", chat.Message{Text: "lost"}); !errors.Is(err, chat.ErrNoHistory) {
 		t.Errorf("Find of an unsent key: %v", err)
 	}
-	dc.Fail(discordtest.History, discordtest.Fault{Status: 403, Code: 50001, Message: "Missing Access"}, discordtest.Fault{Status: 429, RetryAfter: 7, Message: "slowly"})
+	dc.Fail(discordtest.History, discordtest.Fault{Status: 403, Code: "50001", Message: "Missing Access"}, discordtest.Fault{Status: 429, RetryAfter: 7, Message: "slowly"})
 	if _, _, err := p.Find(t.Context(), room(private), "a/3", chat.Message{}); !errors.Is(err, chat.ErrNoHistory) {
 		t.Errorf("a forbidden history: %v", err)
 	}
@@ -175,7 +176,7 @@ func TestSendErrorsAreClassified(t *testing.T) {
 	p := newFixture(t, dc).start().waitConnected()
 	to := room(ann.Private())
 	refusal := func(status, code int) discordtest.Fault {
-		return discordtest.Fault{Status: status, Code: code, Message: "because"}
+		return discordtest.Fault{Status: status, Code: strconv.Itoa(code), Message: "because"}
 	}
 	for _, c := range []struct {
 		fault discordtest.Fault
@@ -191,7 +192,7 @@ func TestSendErrorsAreClassified(t *testing.T) {
 		{refusal(400, 50006), mailroom.ClassPermanent},
 		{refusal(413, 40005), mailroom.ClassPermanent},
 		{discordtest.Fault{Status: 429, Message: "slowly", RetryAfter: 0.01}, mailroom.ClassUnavailable},
-		{discordtest.Fault{Status: 429, Message: "slowly", RetryAfter: 0.01, Global: true}, classEverywhere},
+		{discordtest.Fault{Status: 429, Raw: `{"message":"slowly","retry_after":0.01,"global":true}`}, classEverywhere},
 		{discordtest.Fault{Status: 429, Raw: "<html>error 1015</html>", RetryAfter: 1}, classEverywhere}, // a proxy in front of Discord
 		{refusal(500, 0), classUnknown},
 		{refusal(503, 130000), classUnknown},

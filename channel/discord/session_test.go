@@ -334,7 +334,7 @@ func TestFailedHistoryAffectsOnlyItsRoom(t *testing.T) {
 			dc.Fail(discordtest.History,
 				discordtest.Fault{Status: 500, Message: "Internal Server Error"},
 				discordtest.Fault{Status: 502, Raw: "<html>"},
-				discordtest.Fault{Status: 403, Code: 40333, Message: "internal network error"},
+				discordtest.Fault{Status: 403, Code: "40333", Message: "internal network error"},
 				discordtest.Fault{Hold: hold},
 			)
 			fx.start().waitConnected()

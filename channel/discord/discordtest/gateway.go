@@ -34,22 +34,15 @@ type gatewayConn struct {
 }
 
 // serveGateway serves a connection to the gateway.
-func (p *Platform) serveGateway(ctx context.Context, w http.ResponseWriter, r *http.Request) {
+func (p *Platform) serveGateway(w http.ResponseWriter, r *http.Request) {
 	p.mu.Lock()
-	frozen, gone := p.frozen, p.noResume && r.URL.Path == "/resume"
+	gone := p.noResume && r.URL.Path == "/resume"
 	p.mu.Unlock()
 	if gone {
 		http.NotFound(w, r)
 		return
 	}
-	if frozen != nil {
-		select {
-		case <-r.Context().Done():
-		case <-ctx.Done():
-		case <-frozen:
-		}
-		panic(http.ErrAbortHandler)
-	}
+	p.HangIfFrozen(r)
 	if q := r.URL.Query(); q.Get("v") != "10" || q.Get("encoding") != "json" {
 		http.Error(w, "no such version", http.StatusBadRequest)
 		return
@@ -70,31 +63,37 @@ func (p *Platform) serveGateway(ctx context.Context, w http.ResponseWriter, r *h
 		defer close(read)
 		p.readFrames(reading, l, conn)
 	}()
-	p.writeFrames(ctx, l, conn)
+	p.writeFrames(r.Context(), l, conn)
 	stop()
 	<-read
-	p.mu.Lock()
-	delete(p.links, l)
-	if l.session != nil && l.session.conn == l {
-		l.session.conn = nil
-	}
-	p.notify()
-	p.mu.Unlock()
+	p.Update(func() {
+		delete(p.links, l)
+		if l.session != nil && l.session.conn == l {
+			l.session.conn = nil
+		}
+	})
 }
 
-// writeFrames sends pending frames until the connection ends.
+// takeFrames returns the frames to send. mu must be held.
+func (l *gatewayConn) takeFrames() []map[string]any {
+	out := l.out
+	l.out = nil
+	if l.session != nil && l.session.conn == l {
+		out = append(out, l.session.events[l.sent:]...)
+		l.sent = len(l.session.events)
+	}
+	return out
+}
+
+// writeFrames sends pending frames until the connection ends. Those of a frozen connection are lost.
 func (p *Platform) writeFrames(ctx context.Context, l *gatewayConn, conn *websocket.Conn) {
-	for {
+	for ctx.Err() == nil {
 		p.mu.Lock()
-		changed, frozen := p.changed, p.frozen
-		out := l.out
-		l.out = nil
-		if l.session != nil && l.session.conn == l {
-			out = append(out, l.session.events[l.sent:]...)
-			l.sent = len(l.session.events)
+		out, lost := l.takeFrames(), l.frozen
+		code, reason, end := l.code, l.reason, l.cut || l.gone || lost && !p.Frozen()
+		if !end && (lost || len(out) == 0 && code == 0) {
+			p.Wait(ctx, nil)
 		}
-		code, reason, end := l.code, l.reason, l.cut || l.gone || l.frozen && frozen == nil
-		lost := l.frozen
 		p.mu.Unlock()
 		if !lost {
 			for _, f := range out {
@@ -114,11 +113,6 @@ func (p *Platform) writeFrames(ctx context.Context, l *gatewayConn, conn *websoc
 		if end {
 			return
 		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return
-		}
 	}
 }
 
@@ -133,7 +127,7 @@ func (p *Platform) readFrames(ctx context.Context, l *gatewayConn, conn *websock
 			if end := websocket.CloseStatus(err); l.session != nil && (end == 1000 || end == 1001) {
 				l.session.invalid = true
 			}
-			p.notify()
+			p.Notify()
 			p.mu.Unlock()
 			return
 		}
@@ -146,7 +140,7 @@ func (p *Platform) readFrames(ctx context.Context, l *gatewayConn, conn *websock
 		} else if !l.frozen {
 			p.handleFrame(l, f.Op, f.Data)
 		}
-		p.notify()
+		p.Notify()
 		p.mu.Unlock()
 	}
 }
@@ -241,7 +235,7 @@ func (p *Platform) push(kind string, body map[string]any) {
 			s.add(kind, maps.Clone(body))
 		}
 	}
-	p.notify()
+	p.Notify()
 }
 
 // guild builds the JSON of the server. mu must be held.

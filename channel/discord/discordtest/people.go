@@ -27,10 +27,9 @@ type Channel struct {
 	platform *Platform
 
 	// Owned by the platform's mu.
-	messages  []*Message
-	last      string
-	hidden    bool  // no event announces it to the bot
-	rejection Fault // error of all writes; Status 0 accepts them
+	messages []*Message
+	last     string
+	hidden   bool // no event announces it to the bot
 }
 
 // Message is a message of a channel.
@@ -103,16 +102,7 @@ func (c *Channel) Thread(name string, hidden bool) *Channel {
 
 // Remove removes a channel.
 func (c *Channel) Remove() {
-	c.platform.mu.Lock()
-	defer c.platform.mu.Unlock()
-	delete(c.platform.channels, c.ID)
-}
-
-// Refuse rejects all writes to a channel; a Status of 0 accepts them again.
-func (c *Channel) Refuse(f Fault) {
-	c.platform.mu.Lock()
-	defer c.platform.mu.Unlock()
-	c.rejection = f
+	c.platform.Update(func() { delete(c.platform.channels, c.ID) })
 }
 
 // body builds the JSON of a channel. mu must be held.
@@ -245,7 +235,7 @@ func setMentions(body map[string]any, text string) {
 func (p *Platform) attachFile(c *Channel, h MessageOptions) map[string]any {
 	path := fmt.Sprintf("/attachments/%s/%d/%s?ex=1&is=2&hm=%x", c.ID, len(p.files)+1, h.File, len(p.files)+7)
 	p.files[path] = h.Content
-	f := map[string]any{"id": "1", "filename": h.File, "size": len(h.Content), "url": "http://" + p.host + path, "proxy_url": "http://nowhere.invalid/"}
+	f := map[string]any{"id": "1", "filename": h.File, "size": len(h.Content), "url": "http://" + p.Addr + path, "proxy_url": "http://nowhere.invalid/"}
 	if strings.HasSuffix(h.File, ".txt") {
 		f["content_type"] = "text/plain; charset=utf-8"
 	}
@@ -254,55 +244,51 @@ func (p *Platform) attachFile(c *Channel, h MessageOptions) map[string]any {
 
 // Edits edits a message of the person.
 func (p *Person) Edits(c *Channel, id, text string) {
-	c.platform.mu.Lock()
-	defer c.platform.mu.Unlock()
-	m := c.find(id)
-	m.Text, m.body = text, maps.Clone(m.body)
-	m.Edits++
-	m.body["content"], m.body["edited_timestamp"] = text, time.Now().Format(time.RFC3339Nano)
-	setMentions(m.body, text)
-	c.platform.push("MESSAGE_UPDATE", c.event(m.body))
+	c.platform.Update(func() {
+		m := c.find(id)
+		m.Text, m.body = text, maps.Clone(m.body)
+		m.Edits++
+		m.body["content"], m.body["edited_timestamp"] = text, time.Now().Format(time.RFC3339Nano)
+		setMentions(m.body, text)
+		c.platform.push("MESSAGE_UPDATE", c.event(m.body))
+	})
 }
 
 // Unfurl adds a link preview to a message, as Discord does.
 func (c *Channel) Unfurl(id string) {
-	c.platform.mu.Lock()
-	defer c.platform.mu.Unlock()
-	body := c.event(c.find(id).body)
-	body["embeds"] = []any{map[string]any{"url": "https://example.org"}}
-	c.platform.push("MESSAGE_UPDATE", body)
+	c.platform.Update(func() {
+		body := c.event(c.find(id).body)
+		body["embeds"] = []any{map[string]any{"url": "https://example.org"}}
+		c.platform.push("MESSAGE_UPDATE", body)
+	})
 }
 
 // Deletes deletes messages.
 func (p *Person) Deletes(c *Channel, ids ...string) {
-	c.platform.mu.Lock()
-	defer c.platform.mu.Unlock()
-	c.messages = slices.DeleteFunc(c.messages, func(m *Message) bool { return slices.Contains(ids, m.ID) })
-	body := map[string]any{"channel_id": c.ID}
-	if c.Type != typePrivate {
-		body["guild_id"] = ServerID
-	}
-	if len(ids) == 1 {
-		body["id"] = ids[0]
-		c.platform.push("MESSAGE_DELETE", body)
-		return
-	}
-	body["ids"] = ids
-	c.platform.push("MESSAGE_DELETE_BULK", body)
+	c.platform.Update(func() {
+		c.messages = slices.DeleteFunc(c.messages, func(m *Message) bool { return slices.Contains(ids, m.ID) })
+		body := map[string]any{"channel_id": c.ID}
+		if c.Type != typePrivate {
+			body["guild_id"] = ServerID
+		}
+		if len(ids) == 1 {
+			body["id"] = ids[0]
+			c.platform.push("MESSAGE_DELETE", body)
+			return
+		}
+		body["ids"] = ids
+		c.platform.push("MESSAGE_DELETE_BULK", body)
+	})
 }
 
 // Redeliver sends the event of the latest message by a person once more.
 func (p *Platform) Redeliver() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.push("MESSAGE_CREATE", p.lastMessage)
+	p.Update(func() { p.push("MESSAGE_CREATE", p.lastMessage) })
 }
 
 // PushEvent sends an event as is.
 func (p *Platform) PushEvent(kind string, body map[string]any) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.push(kind, body)
+	p.Update(func() { p.push(kind, body) })
 }
 
 // ButtonPress is a press of a button.
@@ -357,9 +343,7 @@ func (p *Person) press(c *Channel, m *Message, data string) *ButtonPress {
 
 // Expire makes answers to the press fail as too late.
 func (t *ButtonPress) Expire(p *Platform) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	t.expired = true
+	p.Update(func() { t.expired = true })
 }
 
 // Deferred reports whether the press got a deferred response and no answer yet.

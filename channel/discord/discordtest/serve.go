@@ -1,7 +1,6 @@
 package discordtest
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -11,18 +10,20 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"mailroom/channel/platformtest"
 )
 
-// apiError is an error response.
-type apiError struct {
-	status, code int
-	message      string
-	retryAfter   float64
-	global       bool
-}
+// apiError is an error response. The field "global" is set if its limit applies to all calls.
+type apiError = platformtest.Error
 
 func newAPIError(status, code int, words string) *apiError {
-	return &apiError{status: status, code: code, message: words}
+	return &apiError{Status: status, Code: strconv.Itoa(code), Message: words}
+}
+
+// newLimitError returns the error of a limit that ends after a time.
+func newLimitError(left time.Duration, global bool) *apiError {
+	return &apiError{Status: 429, Message: "You are being rate limited.", RetryAfter: left.Seconds(), Fields: map[string]any{"global": global}}
 }
 
 // request is a call to carry out.
@@ -35,20 +36,25 @@ type request struct {
 	channel *Channel
 }
 
-func (p *Platform) handler(ctx context.Context) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		path := r.URL.Path
-		switch {
-		case path == "/gateway" || path == "/resume":
-			p.serveGateway(ctx, w, r)
-		case strings.HasPrefix(path, "/attachments/"):
-			p.download(w, r)
-		case strings.HasPrefix(path, "/api/v10/"):
-			p.serve(ctx, w, r, strings.Split(strings.TrimPrefix(path, "/api/v10/"), "/"))
-		default:
-			answer(w, nil, newAPIError(404, 0, "404: Not Found"), nil)
-		}
-	})
+// limitedResult is a result whose response reports that the limit of the call is used up.
+type limitedResult struct {
+	result any
+	left   time.Duration
+}
+
+// ServeHTTP implements [platformtest.Dialect].
+func (p *Platform) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	path := r.URL.Path
+	switch {
+	case path == "/gateway" || path == "/resume":
+		p.serveGateway(w, r)
+	case strings.HasPrefix(path, "/attachments/"):
+		p.download(w, r)
+	case strings.HasPrefix(path, "/api/v10/"):
+		p.serve(w, r, strings.Split(strings.TrimPrefix(path, "/api/v10/"), "/"))
+	default:
+		p.Respond(w, nil, newAPIError(404, 0, "404: Not Found"))
+	}
 }
 
 // callName returns the name of a call, "" if the route is unknown.
@@ -78,72 +84,31 @@ func callName(method string, w []string) string {
 	return ""
 }
 
-// serve answers a call, or fails as requested.
-func (p *Platform) serve(ctx context.Context, w http.ResponseWriter, r *http.Request, words []string) {
+// serve answers a call.
+func (p *Platform) serve(w http.ResponseWriter, r *http.Request, words []string) {
 	in := map[string]any{}
 	raw, err := io.ReadAll(r.Body)
 	if err == nil && len(raw) > 0 {
 		err = json.Unmarshal(raw, &in)
 	}
 	a := request{name: callName(r.Method, words), host: r.Host, path: words, query: r.URL.Query(), params: in}
-	p.mu.Lock()
-	p.calls = append(p.calls, Call{Name: a.name, Path: r.URL.Path, Params: in, Agent: r.UserAgent(), Auth: r.Header.Get("Authorization"), At: time.Now()})
-	call := len(p.calls) - 1
-	var fault Fault
-	if left := p.faults[a.name]; len(left) > 0 {
-		fault, p.faults[a.name] = left[0], left[1:]
-	}
-	frozen := p.frozen != nil
-	var result any
-	var apiErr *apiError
-	headers := map[string]string{}
-	done := !frozen && !fault.Hang && fault.Status == 0 && fault.Raw == ""
-	switch {
-	case err != nil || len(raw) > 0 && r.Header.Get("Content-Type") != "application/json":
-		apiErr = newAPIError(400, 50035, "Invalid Form Body")
-	case !strings.HasPrefix(r.UserAgent(), "DiscordBot ("):
-		apiErr = newAPIError(403, 40333, "internal network error")
-	case a.name != Callback && a.name != FollowUp && r.Header.Get("Authorization") != "Bot "+p.token:
-		apiErr = newAPIError(401, 0, "401: Unauthorized")
-	case done:
-		result, apiErr = p.checkLimits(&a, headers)
-	}
-	p.notify()
-	p.mu.Unlock()
-	if fault.Hold != nil {
-		select {
-		case <-fault.Hold:
-		case <-ctx.Done():
+	p.Serve(w, r, a.name, in, func() (any, *apiError) {
+		switch {
+		case err != nil || len(raw) > 0 && r.Header.Get("Content-Type") != "application/json":
+			return nil, newAPIError(400, 50035, "Invalid Form Body")
+		case !strings.HasPrefix(r.UserAgent(), "DiscordBot ("):
+			return nil, newAPIError(403, 40333, "internal network error")
+		case a.name != Callback && a.name != FollowUp && r.Header.Get("Authorization") != "Bot "+p.token:
+			return nil, newAPIError(401, 0, "401: Unauthorized")
 		}
-	}
-	p.mu.Lock()
-	thaw := p.frozen
-	if done && thaw == nil && !fault.Lose && !fault.Half {
-		p.calls[call].Status = 200
-		if apiErr != nil {
-			p.calls[call].Status = apiErr.status
-		}
-	}
-	p.notify()
-	p.mu.Unlock()
-	if frozen && thaw == nil {
-		panic(http.ErrAbortHandler) // the call was lost
-	}
-	if thaw != nil || fault.Hang {
-		select {
-		case <-r.Context().Done():
-		case <-ctx.Done():
-		case <-thaw: // nil, so never ready, for Fault.Hang
-		}
-		panic(http.ErrAbortHandler)
-	}
-	fault.write(w, result, apiErr, headers)
+		return p.checkLimits(&a)
+	})
 }
 
 // checkLimits carries out a call unless a limit or the channel rejects it. mu must be held.
-func (p *Platform) checkLimits(a *request, headers map[string]string) (any, *apiError) {
+func (p *Platform) checkLimits(a *request) (any, *apiError) {
 	if left := time.Until(p.globalUntil); left > 0 && a.name != Callback && a.name != FollowUp {
-		return nil, &apiError{status: 429, message: "You are being rate limited.", retryAfter: left.Seconds(), global: true}
+		return nil, newLimitError(left, true)
 	}
 	if a.path[0] == "channels" {
 		a.channel = p.channels[a.path[1]]
@@ -152,28 +117,18 @@ func (p *Platform) checkLimits(a *request, headers map[string]string) (any, *api
 		}
 	}
 	writes := a.name == Send || a.name == Edit || a.name == Typing
-	if f := rejectionOf(a.channel); writes && f.Status != 0 {
-		return nil, newAPIError(f.Status, f.Code, f.Message)
-	}
 	for _, of := range []string{channelID(a.channel), a.name} {
 		if left := time.Until(p.limits[of]); left > 0 && (writes || of == a.name) {
-			return nil, &apiError{status: 429, message: "You are being rate limited.", retryAfter: left.Seconds()}
+			return nil, newLimitError(left, false)
 		}
 	}
+	result, refused := p.call(a)
 	if d := p.exhausted[a.name]; d > 0 {
 		delete(p.exhausted, a.name)
 		p.limits[a.name] = time.Now().Add(d)
-		headers["X-RateLimit-Remaining"] = "0"
-		headers["X-RateLimit-Reset-After"] = strconv.FormatFloat(d.Seconds(), 'f', 3, 64)
+		result = limitedResult{result, d}
 	}
-	return p.call(a)
-}
-
-func rejectionOf(c *Channel) Fault {
-	if c == nil {
-		return Fault{}
-	}
-	return c.rejection
+	return result, refused
 }
 
 func channelID(c *Channel) string {
@@ -255,48 +210,26 @@ func (p *Platform) history(a *request) (any, *apiError) {
 	return found, nil
 }
 
-// write sends the response of a call, or the faulty one.
-func (f Fault) write(w http.ResponseWriter, result any, apiErr *apiError, headers map[string]string) {
-	switch {
-	case f.Lose:
-		panic(http.ErrAbortHandler)
-	case f.Raw != "":
-		if f.RetryAfter != 0 {
-			w.Header().Set("Retry-After", strconv.Itoa(int(f.RetryAfter)))
-		}
-		if f.Status != 0 {
-			w.WriteHeader(f.Status)
-		}
-		_, _ = io.WriteString(w, f.Raw) // the client may be gone
-	case f.Status != 0:
-		answer(w, nil, &apiError{status: f.Status, code: f.Code, message: f.Message, retryAfter: f.RetryAfter, global: f.Global}, nil)
-	case f.Half:
-		raw, _ := json.Marshal(result) // JSON values always marshal
-		w.Header().Set("Content-Length", strconv.Itoa(len(raw)))
-		_, _ = w.Write(raw[:len(raw)/2])
-		_ = http.NewResponseController(w).Flush() // send the half; the client may be gone
-		panic(http.ErrAbortHandler)
-	default:
-		answer(w, result, apiErr, headers)
-	}
-}
-
-func answer(w http.ResponseWriter, result any, apiErr *apiError, headers map[string]string) {
+// Respond implements [platformtest.Dialect].
+func (p *Platform) Respond(w http.ResponseWriter, result any, refused *apiError) {
 	w.Header().Set("Content-Type", "application/json")
-	for k, v := range headers {
-		w.Header().Set(k, v)
+	if limited, ok := result.(limitedResult); ok {
+		result = limited.result
+		w.Header().Set("X-RateLimit-Remaining", "0")
+		w.Header().Set("X-RateLimit-Reset-After", strconv.FormatFloat(limited.left.Seconds(), 'f', 3, 64))
 	}
 	switch {
-	case apiErr != nil:
-		body := map[string]any{"message": apiErr.message, "code": apiErr.code}
-		if apiErr.code == 50035 {
+	case refused != nil:
+		code, _ := strconv.Atoi(refused.Code) // 0 without a code
+		body := map[string]any{"message": refused.Message, "code": code}
+		if code == 50035 {
 			body["errors"] = map[string]any{"_errors": []any{map[string]any{"code": "INVALID", "message": "the form is invalid"}}}
 		}
-		if apiErr.status == 429 {
-			body = map[string]any{"message": apiErr.message, "retry_after": apiErr.retryAfter, "global": apiErr.global}
-			w.Header().Set("Retry-After", fmt.Sprint(int(math.Ceil(apiErr.retryAfter))))
+		if refused.Status == 429 {
+			body = map[string]any{"message": refused.Message, "retry_after": refused.RetryAfter, "global": refused.Fields["global"] == true}
+			w.Header().Set("Retry-After", fmt.Sprint(int(math.Ceil(refused.RetryAfter))))
 		}
-		w.WriteHeader(apiErr.status)
+		w.WriteHeader(refused.Status)
 		_ = json.NewEncoder(w).Encode(body) // the client may be gone
 	case result == nil:
 		w.WriteHeader(http.StatusNoContent)
@@ -305,14 +238,12 @@ func answer(w http.ResponseWriter, result any, apiErr *apiError, headers map[str
 	}
 }
 
+// download serves a file. It needs no token.
 func (p *Platform) download(w http.ResponseWriter, r *http.Request) {
-	p.mu.Lock()
-	p.calls = append(p.calls, Call{Name: File, Path: r.URL.Path, Auth: r.Header.Get("Authorization"), At: time.Now(), Status: 200})
-	found, ok := p.files[r.URL.RequestURI()]
-	p.mu.Unlock()
-	if !ok {
-		http.Error(w, "This content is no longer available.", http.StatusNotFound)
-		return
-	}
-	_, _ = w.Write(found) // the client may be gone
+	p.Serve(w, r, File, nil, func() (any, *apiError) {
+		if content, ok := p.files[r.URL.RequestURI()]; ok {
+			return platformtest.Content("", content), nil
+		}
+		return nil, newAPIError(404, 0, "This content is no longer available.")
+	})
 }
