@@ -4,9 +4,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"mailroom/client"
+	"mailroom/internal/console"
 )
 
-func (m *Main) agentsCommand() *cobra.Command {
+func agentsCommand(con *console.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "agents",
 		Short: "List the agents that messages can be sent to",
@@ -14,17 +15,17 @@ func (m *Main) agentsCommand() *cobra.Command {
   mailroom agents -o json`,
 		Args: cobra.NoArgs,
 	}
-	output := formatFlag(cmd)
-	return m.withClient(cmd, func(c *client.Client, _ []string) error {
+	output := console.FormatFlag(cmd)
+	return withClient(con, cmd, func(c *client.Client, _ []string) error {
 		agents, err := c.Agents(cmd.Context())
 		if err != nil {
 			return err
 		}
-		return m.printAgents(agents, *output)
+		return printAgents(con, agents, *output)
 	})
 }
 
-func (m *Main) workersCommand() *cobra.Command {
+func workersCommand(con *console.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "workers",
 		Short: "List the processes that run agents",
@@ -32,12 +33,12 @@ func (m *Main) workersCommand() *cobra.Command {
   mailroom workers -o json`,
 		Args: cobra.NoArgs,
 	}
-	output := formatFlag(cmd)
-	return m.withClient(cmd, func(c *client.Client, _ []string) error {
+	output := console.FormatFlag(cmd)
+	return withClient(con, cmd, func(c *client.Client, _ []string) error {
 		workers, err := c.Workers(cmd.Context())
 		if err != nil {
 			return err
 		}
-		return m.printWorkers(workers, *output)
+		return printWorkers(con, workers, *output)
 	})
 }

@@ -3,16 +3,10 @@ package main
 import (
 	"context"
 	"io"
-	"net/http"
-	"net/url"
-	"os"
-	"strings"
 
-	"github.com/mattn/go-isatty"
 	"github.com/spf13/cobra"
 
-	"mailroom/client"
-	"mailroom/internal/datadir"
+	"mailroom/internal/console"
 )
 
 // Main is one invocation of the program. Data goes to Stdout, messages for people to Stderr.
@@ -26,49 +20,45 @@ type Main struct {
 	Unsetenv func(name string) error
 	Name     string // os.Args[0], for hints; "" means mailroom
 
-	// set by Run, from the flags
-	data    string
-	url     string // of the server, set by connect
-	parsed  bool   // the command line was valid
-	midLine bool   // Stdout is in the middle of a line
+	con *console.Console
 }
 
 // Run runs the command in args and returns its exit code. Cancelling ctx
 // means Ctrl-C.
 func (m *Main) Run(ctx context.Context, args []string) int {
-	root := m.rootCommand()
+	con := &console.Console{Stdin: m.Stdin, Stdout: m.Stdout, Stderr: m.Stderr, Env: m.Env, Unsetenv: m.Unsetenv, Name: m.Name}
+	parsed := false // the command line is valid
+	root := rootCommand(con)
+	root.PersistentPreRun = func(*cobra.Command, []string) { parsed = true }
 	root.SetArgs(args)
 	root.SetIn(m.Stdin)
 	root.SetOut(m.Stdout)
 	root.SetErr(m.Stderr)
 	cmd, err := root.ExecuteContextC(ctx)
-	if err != nil && !m.parsed {
-		err = &usageError{command: cmd.CommandPath(), err: err}
+	if err != nil && !parsed {
+		err = console.UsageErrorf(cmd, "%w", err)
 	}
 	if err != nil {
-		return m.reportError(ctx, err)
+		return con.ReportError(ctx, err)
 	}
-	return exitDone
+	return console.ExitDone
 }
 
-func (m *Main) rootCommand() *cobra.Command {
+func rootCommand(con *console.Console) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "mailroom",
 		Short:         "A durable mailbox for agents",
 		Long:          rootHelp,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		PersistentPreRun: func(*cobra.Command, []string) {
-			m.parsed = true
-		},
 	}
-	root.PersistentFlags().StringVar(&m.data, "data", "", "data folder of the server (default $MAILROOM_DATA, else mailroom in $XDG_DATA_HOME)")
+	root.PersistentFlags().StringVar(&con.Data, "data", "", "data folder of the server (default $MAILROOM_DATA, else mailroom in $XDG_DATA_HOME)")
 	root.AddCommand(
-		m.serveCommand(), m.statusCommand(), m.stopCommand(), m.bridgeCommand(), m.sendCommand(), m.attachCommand(), m.threadsCommand(), m.runsCommand(),
-		m.runCommand(), m.interruptCommand(), m.ticketsCommand(), m.approveCommand(), m.denyCommand(), m.answerCommand(),
-		m.agentsCommand(), m.channelsCommand(), m.pairCommand(), m.workersCommand(), m.workCommand(), m.mcpCommand(), m.issueCommand(), m.projectCommand(), m.tokenCommand(), m.configCommand(), m.doctorCommand(), m.restoreCommand(), m.benchCommand(), m.versionCommand(),
+		serveCommand(con), statusCommand(con), stopCommand(con), bridgeCommand(con), sendCommand(con), attachCommand(con), threadsCommand(con), runsCommand(con),
+		runCommand(con), interruptCommand(con), ticketsCommand(con), approveCommand(con), denyCommand(con), answerCommand(con),
+		agentsCommand(con), channelsCommand(con), pairCommand(con), workersCommand(con), workCommand(con), mcpCommand(con), issueCommand(con), projectCommand(con), tokenCommand(con), configCommand(con), doctorCommand(con), restoreCommand(con), benchCommand(con), versionCommand(con),
 	)
-	root.AddCommand(m.moreCommands()...)
+	root.AddCommand(moreCommands(con)...)
 	return root
 }
 
@@ -82,95 +72,3 @@ tour hello" demonstrates what a run can do, without a model or an API key.
 Exit codes: 0 success, 1 failed or cancelled, 2 invalid usage or input, 3 waiting
 for a decision, 4 no server or not authorized, 130 interrupted by Ctrl-C. A server
 whose channels are all down exits with 75 (restart it) or 78 (fix its configuration).`
-
-// findEndpoint is the address of a server with its credentials.
-type endpoint struct {
-	url, token string
-	web        *http.Client
-}
-
-// connect returns a client for the server.
-func (m *Main) connect() (*client.Client, error) {
-	d, err := m.findEndpoint()
-	if err != nil {
-		return nil, err
-	}
-	return client.New(d.url, d.token, client.WithHTTPClient(d.web), client.WithOutage(m.printConnectionState)), nil
-}
-
-// findEndpoint finds the server: from --data, else from MAILROOM_URL and
-// MAILROOM_TOKEN, else from the default data folder. A folder's token is sent
-// only to the server of that folder.
-func (m *Main) findEndpoint() (d endpoint, err error) {
-	if m.data == "" {
-		d.url, d.token = m.Env("MAILROOM_URL"), m.Env("MAILROOM_TOKEN")
-	}
-	if d.url != "" {
-		if !isAddress(d.url) {
-			return d, exitErrorf(exitUsage, "set it to an address such as http://127.0.0.1:8420", "MAILROOM_URL %q is not a server address", d.url)
-		}
-		if d.token == "" {
-			return d, exitErrorf(exitServer, "set it to the token of that server", "MAILROOM_URL is set, but MAILROOM_TOKEN is not")
-		}
-		m.url = d.url
-		d.web, err = clientTrusting(m.Env("MAILROOM_CA"))
-		return d, err
-	}
-	dir, err := datadir.Find(m.data, m.Env)
-	if err != nil {
-		return d, exitErrorf(exitUsage, "", "%w", err)
-	}
-	address, err := dir.Address()
-	if err != nil {
-		return d, noServer(err, dir, m.commandLine("serve"))
-	}
-	if d.token == "" {
-		if d.token, err = dir.Token(); err != nil {
-			return d, exitErrorf(exitServer, "", "%w", err)
-		}
-	}
-	m.url, d.url, d.web = address.URL, address.URL, pinnedClient(address.Cert)
-	return d, nil
-}
-
-func isAddress(at string) bool {
-	u, err := url.Parse(at)
-	return err == nil && u.Host != "" && (u.Scheme == "http" || u.Scheme == "https")
-}
-
-// commandLine returns a shell command for the same data folder, for hints.
-func (m *Main) commandLine(words ...string) string {
-	line := []string{m.programName(), words[0]}
-	if m.data != "" {
-		line = append(line, "--data", quote(m.data))
-	}
-	for _, w := range words[1:] {
-		line = append(line, quote(w))
-	}
-	return strings.Join(line, " ")
-}
-
-// programName returns the name to use for this program in hints.
-func (m *Main) programName() string {
-	if strings.ContainsRune(m.Name, os.PathSeparator) {
-		return quote(m.Name) // started by path, so it may not be in PATH
-	}
-	return "mailroom"
-}
-
-// quote quotes word for a shell.
-func quote(word string) string {
-	plain := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:=@,+", r)
-	}
-	if word != "" && !strings.ContainsFunc(word, func(r rune) bool { return !plain(r) }) {
-		return word
-	}
-	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
-}
-
-// terminal reports whether w is a terminal.
-func terminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	return ok && isatty.IsTerminal(f.Fd())
-}

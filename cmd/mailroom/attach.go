@@ -10,9 +10,10 @@ import (
 	"mailroom"
 	"mailroom/api"
 	"mailroom/client"
+	"mailroom/internal/console"
 )
 
-func (m *Main) attachCommand() *cobra.Command {
+func attachCommand(con *console.Console) *cobra.Command {
 	var after int64
 	cmd := &cobra.Command{
 		Use:   "attach THREAD|RUN",
@@ -26,25 +27,25 @@ for a decision, the commands that decide are shown and the exit code is 3.`,
   mailroom attach notes --after 12`,
 		Args: cobra.ExactArgs(1),
 	}
-	output := formatFlag(cmd)
+	output := console.FormatFlag(cmd)
 	cmd.Flags().Int64Var(&after, "after", 0, "show entries after this sequence number")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if cmd.Flags().Changed("after") && after < 0 {
-			return exitErrorf(exitUsage, "", "invalid --after %d: sequence numbers start at 1", after)
+			return console.Errorf(console.ExitUsage, "", "invalid --after %d: sequence numbers start at 1", after)
 		}
 		from := strconv.FormatInt(after, 10)
 		if !cmd.Flags().Changed("after") {
 			from = ""
 		}
-		return m.attach(cmd.Context(), args[0], from, *output)
+		return attach(cmd.Context(), con, args[0], from, *output)
 	}
 	return cmd
 }
 
 // attach follows the thread or run id. With an empty after it starts at the
 // beginning of the run.
-func (m *Main) attach(ctx context.Context, id, after string, output format) error {
-	c, err := m.connect()
+func attach(ctx context.Context, con *console.Console, id, after string, output console.Format) error {
+	c, err := connect(con)
 	if err != nil {
 		return err
 	}
@@ -52,7 +53,7 @@ func (m *Main) attach(ctx context.Context, id, after string, output format) erro
 	if err != nil {
 		return err
 	}
-	return m.follow(ctx, c, q, m.newReplyPrinter(output), m.commandLine("attach", id))
+	return follow(ctx, con, c, q, newReplyPrinter(con, output), con.CommandLine("attach", id))
 }
 
 // findTarget finds the thread or, failing that, the run with this id.
@@ -62,7 +63,7 @@ func findTarget(ctx context.Context, c *client.Client, id, after string) (client
 	if mailroom.CodeOf(err) == mailroom.CodeNotFound {
 		r, err := c.Run(ctx, id)
 		if mailroom.CodeOf(err) == mailroom.CodeNotFound {
-			return q, exitErrorf(exitFailed, "", "no thread or run %q", id)
+			return q, console.Errorf(console.ExitFailed, "", "no thread or run %q", id)
 		}
 		q.Run = r.ID
 		return q, err

@@ -15,9 +15,10 @@ import (
 
 	"mailroom/internal/bench"
 	"mailroom/internal/config"
+	"mailroom/internal/console"
 )
 
-func (m *Main) benchCommand() *cobra.Command {
+func benchCommand(con *console.Console) *cobra.Command {
 	o := bench.Options{}
 	profile := ""
 	cmd := &cobra.Command{
@@ -40,7 +41,7 @@ and removes it at the end. Choose a folder on the disk to measure. Parts (defaul
   mailroom bench -o json > figures.json`,
 		ValidArgs: bench.Parts(),
 	}
-	output := formatFlag(cmd)
+	output := console.FormatFlag(cmd)
 	cmd.Flags().DurationVar(&o.For, "for", 10*time.Second, "duration of each measurement, after a warm-up of a fifth of it (at most 3s)")
 	cmd.Flags().Float64Var(&o.Scale, "scale", 1, "fraction of the full sizes, for a quick trial")
 	cmd.Flags().IntVar(&o.Producers, "producers", 64, "concurrent submits")
@@ -49,16 +50,16 @@ and removes it at the end. Choose a folder on the disk to measure. Parts (defaul
 	cmd.RunE = func(cmd *cobra.Command, parts []string) error {
 		for _, part := range parts {
 			if !slices.Contains(bench.Parts(), part) {
-				return &usageError{command: cmd.CommandPath(), err: fmt.Errorf("unknown part %q; use %s", part, strings.Join(bench.Parts(), ", "))}
+				return console.UsageErrorf(cmd, "unknown part %q; use %s", part, strings.Join(bench.Parts(), ", "))
 			}
 		}
 		if len(parts) == 0 {
 			parts = bench.Parts()
 		}
 		if err := o.Check(); err != nil {
-			return &usageError{command: cmd.CommandPath(), err: err}
+			return console.UsageErrorf(cmd, "%w", err)
 		}
-		if err := m.prepareBench(&o); err != nil {
+		if err := prepareBench(con, &o); err != nil {
 			return err
 		}
 		result, err := withProfile(cmd.Context(), profile, func(ctx context.Context) (*bench.Result, error) {
@@ -67,9 +68,9 @@ and removes it at the end. Choose a folder on the disk to measure. Parts (defaul
 		if err != nil {
 			return err
 		}
-		return m.printBench(result, *output)
+		return printBench(con, result, *output)
 	}
-	cmd.AddCommand(m.benchReadersCommand())
+	cmd.AddCommand(benchReadersCommand(con))
 	return cmd
 }
 
@@ -77,8 +78,8 @@ and removes it at the end. Choose a folder on the disk to measure. Parts (defaul
 const benchConfig = "[agents.echo]\npace = \"0s\"\nkind = \"echo\"\n"
 
 // prepareBench sets the options that describe this program.
-func (m *Main) prepareBench(o *bench.Options) error {
-	o.Dir, o.Version, o.Progress, o.Config = m.data, version().Version, m.infof, benchConfig
+func prepareBench(con *console.Console, o *bench.Options) error {
+	o.Dir, o.Version, o.Progress, o.Config = con.Data, version().Version, con.Infof, benchConfig
 	c, err := config.Parse("bench.toml", []byte(benchConfig))
 	if err != nil {
 		return err
@@ -94,7 +95,7 @@ func (m *Main) prepareBench(o *bench.Options) error {
 
 // benchReadersCommand runs the readers of a measurement in a process of their own.
 // Only bench starts it.
-func (m *Main) benchReadersCommand() *cobra.Command {
+func benchReadersCommand(con *console.Console) *cobra.Command {
 	reading := bench.ReaderOptions{}
 	cmd := &cobra.Command{
 		Use:    "readers COUNT THREAD",
@@ -104,11 +105,11 @@ func (m *Main) benchReadersCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			n, err := strconv.Atoi(args[0])
 			if err != nil {
-				return &usageError{command: cmd.CommandPath(), err: fmt.Errorf("invalid number of readers %q", args[0])}
+				return console.UsageErrorf(cmd, "invalid number of readers %q", args[0])
 			}
-			reading.URL, reading.Token = m.Env("MAILROOM_URL"), m.Env("MAILROOM_TOKEN")
+			reading.URL, reading.Token = con.Env("MAILROOM_URL"), con.Env("MAILROOM_TOKEN")
 			reading.Readers, reading.Thread = n, args[1]
-			return bench.RunReaders(cmd.Context(), m.Stdin, m.Stdout, reading)
+			return bench.RunReaders(cmd.Context(), con.Stdin, con.Stdout, reading)
 		},
 	}
 	cmd.Flags().BoolVar(&reading.Sockets, "sockets", false, "read over WebSockets instead of event streams")
@@ -123,7 +124,7 @@ func withProfile(ctx context.Context, file string, measure func(context.Context)
 	}
 	f, err := os.Create(file)
 	if err != nil {
-		return nil, exitErrorf(exitUsage, "", "write the profile: %w", err)
+		return nil, console.Errorf(console.ExitUsage, "", "write the profile: %w", err)
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	if err := pprof.StartCPUProfile(f); err != nil {

@@ -7,12 +7,13 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"mailroom/internal/bench"
+	"mailroom/internal/console"
 )
 
 // printBench prints the result, one table for each part.
-func (m *Main) printBench(r *bench.Result, output format) error {
-	if output == asJSON {
-		return m.printJSON(r)
+func printBench(con *console.Console, r *bench.Result, output console.Format) error {
+	if output == console.FormatJSON {
+		return con.PrintJSON(r)
 	}
 	tables := [][][]string{machineRows(r)}
 	if r.Runs != nil {
@@ -38,11 +39,11 @@ func (m *Main) printBench(r *bench.Result, output format) error {
 	}
 	for i, rows := range tables {
 		if i > 0 {
-			if _, err := fmt.Fprintln(m.Stdout); err != nil {
-				return wrapPrintError(err)
+			if err := con.Printf("\n"); err != nil {
+				return err
 			}
 		}
-		if err := m.printTable(rows); err != nil {
+		if err := con.PrintTable(rows); err != nil {
 			return err
 		}
 	}

@@ -14,6 +14,7 @@ import (
 
 	"mailroom/channel/poll"
 	"mailroom/internal/config"
+	"mailroom/internal/console"
 	"mailroom/internal/datadir"
 	"mailroom/server"
 )
@@ -38,7 +39,7 @@ const (
 	envWorkToken = "MOLECULE_WORKSPACE_TOKEN"
 )
 
-func (m *Main) bridgeCommand() *cobra.Command {
+func bridgeCommand(con *console.Console) *cobra.Command {
 	var b bridgeOptions
 	cmd := &cobra.Command{
 		Use:   "bridge --platform URL --workspace ID --agent NAME [flags] [-- COMMAND [ARG…]]",
@@ -70,19 +71,19 @@ work with --data too.`,
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		b.command = args
 		if len(args) > 0 && cmd.ArgsLenAtDash() != 0 {
-			return exitErrorf(exitUsage, "write the command after --", "unexpected argument %q", args[0])
+			return console.Errorf(console.ExitUsage, "write the command after --", "unexpected argument %q", args[0])
 		}
-		return m.bridge(cmd.Context(), b)
+		return runBridge(cmd.Context(), con, b)
 	}
 	return cmd
 }
 
 // bridge serves one channel until ctx is done.
-func (m *Main) bridge(ctx context.Context, b bridgeOptions) error {
-	if err := b.applyEnv(m.Env); err != nil {
+func runBridge(ctx context.Context, con *console.Console, b bridgeOptions) error {
+	if err := b.applyEnv(con.Env); err != nil {
 		return err
 	}
-	dir, err := m.bridgeDir(b.workspace)
+	dir, err := bridgeDir(con, b.workspace)
 	if err != nil {
 		return err
 	}
@@ -93,12 +94,12 @@ func (m *Main) bridge(ctx context.Context, b bridgeOptions) error {
 	c.DefaultListen("127.0.0.1:0")
 	if b.listen != "" {
 		if err := c.SetListen(b.listen); err != nil {
-			return exitErrorf(exitUsage, "", "%w", err)
+			return console.Errorf(console.ExitUsage, "", "%w", err)
 		}
 	}
 	if len(b.command) > 0 {
 		if err := c.AddCommand(b.agent, b.command); err != nil {
-			return exitErrorf(exitUsage, "set a name with --agent", "%w", err)
+			return console.Errorf(console.ExitUsage, "set a name with --agent", "%w", err)
 		}
 	}
 	if err := checkAgent(c, b.agent); err != nil {
@@ -108,21 +109,21 @@ func (m *Main) bridge(ctx context.Context, b bridgeOptions) error {
 	ch.Agent, ch.Token = b.agent, config.Secret{File: b.tokenFile, Env: envWorkToken}
 	ch.Platform = &config.Poll{URL: b.platform, Workspace: b.workspace, Interval: b.interval}
 	c.AddChannel(bridgeChannel, ch)
-	for _, warning := range c.ReadTokens(m.Env) {
-		m.infof("%s", warning)
+	for _, warning := range c.ReadTokens(con.Env) {
+		con.Infof("%s", warning)
 	}
 	c.DefaultWhenAllDown(config.AllDownExit)
 	if _, err := openPoll(poll.Options{URL: b.platform, Workspace: b.workspace, Agent: b.agent}, ch); err != nil {
-		return exitErrorf(exitUsage, "set "+envWorkToken+" or --token-file", "%w", err)
+		return console.Errorf(console.ExitUsage, "set "+envWorkToken+" or --token-file", "%w", err)
 	}
 	if u, err := url.Parse(b.platform); err == nil && u.Scheme == "http" && !loopback(u.Hostname()) {
-		m.infof("warning: the connection to %s is not encrypted, and neither is the token sent over it", b.platform)
+		con.Infof("warning: the connection to %s is not encrypted, and neither is the token sent over it", b.platform)
 	}
-	c.Command = m.programName() + " --data " + quote(string(dir))
-	m.data = string(dir) // for the hints
-	m.infof("connecting workspace %s of %s to agent %s", b.workspace, b.platform, b.agent)
-	if err := m.serve(ctx, dir, c); err != nil {
-		return m.explainServeError(err)
+	c.Command = con.Program() + " --data " + console.Quote(string(dir))
+	con.Data = string(dir) // for the hints
+	con.Infof("connecting workspace %s of %s to agent %s", b.workspace, b.platform, b.agent)
+	if err := serve(ctx, con, dir, c); err != nil {
+		return explainServeError(con, err)
 	}
 	return nil
 }
@@ -131,15 +132,15 @@ func (m *Main) bridge(ctx context.Context, b bridgeOptions) error {
 func checkAgent(c *config.Config, agent string) error {
 	r, err := newAgentSet(c, nil, slog.New(slog.DiscardHandler))
 	if err != nil {
-		return exitErrorf(exitUsage, "", "%w", err)
+		return console.Errorf(console.ExitUsage, "", "%w", err)
 	}
 	d := r.programs.describe(agent, server.AgentInfo{})
 	known := "use " + strings.Join(slices.Sorted(maps.Keys(r.agents)), ", ") + ", or a command after --"
 	switch {
 	case d.Disabled:
-		return exitErrorf(exitUsage, known, "agent %s is unavailable: %s", agent, d.Problem)
+		return console.Errorf(console.ExitUsage, known, "agent %s is unavailable: %s", agent, d.Problem)
 	case r.agents[agent].Agent == nil:
-		return exitErrorf(exitUsage, known, "unknown agent %q", agent)
+		return console.Errorf(console.ExitUsage, known, "unknown agent %q", agent)
 	}
 	return nil
 }
@@ -157,37 +158,37 @@ func (b *bridgeOptions) applyEnv(env func(string) string) error {
 			*from.value = strings.TrimSpace(env(from.env))
 		}
 		if *from.value == "" {
-			return exitErrorf(exitUsage, "set "+from.flag+" or "+from.env, "missing %s", strings.TrimPrefix(from.flag, "--"))
+			return console.Errorf(console.ExitUsage, "set "+from.flag+" or "+from.env, "missing %s", strings.TrimPrefix(from.flag, "--"))
 		}
 	}
 	if _, err := poll.CheckURL(b.platform); err != nil {
-		return exitErrorf(exitUsage, "", "--platform: %w", err)
+		return console.Errorf(console.ExitUsage, "", "--platform: %w", err)
 	}
 	if b.agent == "" && len(b.command) > 0 {
 		b.agent = filepath.Base(b.command[0])
 	}
 	if b.agent == "" {
-		return exitErrorf(exitUsage, "set --agent, or write a command after --", "missing agent")
+		return console.Errorf(console.ExitUsage, "set --agent, or write a command after --", "missing agent")
 	}
 	if b.interval <= 0 {
-		return exitErrorf(exitUsage, "use a duration such as 2s", "invalid --interval %s", b.interval)
+		return console.Errorf(console.ExitUsage, "use a duration such as 2s", "invalid --interval %s", b.interval)
 	}
 	return nil
 }
 
 // bridgeDir returns the data folder of a bridge: the given one, or a folder for this
 // workspace next to the default data folder.
-func (m *Main) bridgeDir(workspace string) (datadir.Dir, error) {
-	if m.data != "" || m.Env("MAILROOM_DATA") != "" {
-		dir, err := datadir.Find(m.data, m.Env)
+func bridgeDir(con *console.Console, workspace string) (datadir.Dir, error) {
+	if con.Data != "" || con.Env("MAILROOM_DATA") != "" {
+		dir, err := datadir.Find(con.Data, con.Env)
 		if err != nil {
-			return "", exitErrorf(exitUsage, "", "%w", err)
+			return "", console.Errorf(console.ExitUsage, "", "%w", err)
 		}
 		return dir, nil
 	}
-	usual, err := datadir.Default(m.Env)
+	usual, err := datadir.Default(con.Env)
 	if err != nil {
-		return "", exitErrorf(exitUsage, "", "%w", err)
+		return "", console.Errorf(console.ExitUsage, "", "%w", err)
 	}
 	return datadir.Dir(string(usual) + "-bridge-" + url.QueryEscape(workspace)), nil
 }

@@ -18,6 +18,7 @@ import (
 	"mailroom/channel/poll"
 	"mailroom/channel/poll/polltest"
 	"mailroom/client"
+	"mailroom/internal/console"
 	"mailroom/internal/datadir"
 )
 
@@ -328,9 +329,9 @@ func TestAChannelOfTheConfigurationIsServed(t *testing.T) {
 }
 
 func TestABridgeHasAFolderOfItsOwnBesideTheUsualOne(t *testing.T) {
-	m := Main{Env: func(name string) string { return map[string]string{"XDG_DATA_HOME": "/xdg"}[name] }}
+	con := &console.Console{Env: func(name string) string { return map[string]string{"XDG_DATA_HOME": "/xdg"}[name] }}
 	for workspace, want := range map[string]datadir.Dir{"ws-1": "/xdg/mailroom-bridge-ws-1", "../x": "/xdg/mailroom-bridge-..%2Fx"} {
-		if got, err := m.bridgeDir(workspace); got != want || err != nil {
+		if got, err := bridgeDir(con, workspace); got != want || err != nil {
 			t.Errorf("%s: %s, %v, want %s", workspace, got, err, want)
 		}
 	}

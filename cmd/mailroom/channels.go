@@ -16,12 +16,13 @@ import (
 	"mailroom/client"
 	"mailroom/engine"
 	"mailroom/internal/config"
+	"mailroom/internal/console"
 	"mailroom/internal/metrics"
 	"mailroom/ledger"
 	"mailroom/stream"
 )
 
-func (m *Main) channelsCommand() *cobra.Command {
+func channelsCommand(con *console.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "channels",
 		Short: "List channels and their state",
@@ -38,14 +39,14 @@ reply is in progress. Each state change is an entry in the thread channel:NAME.`
   mailroom channels resume mol`,
 		Args: cobra.NoArgs,
 	}
-	cmd.AddCommand(m.addChannelCommand(), m.resumeChannelCommand())
-	output := formatFlag(cmd)
-	return m.withClient(cmd, func(c *client.Client, _ []string) error {
+	cmd.AddCommand(addChannelCommand(con), resumeChannelCommand(con))
+	output := console.FormatFlag(cmd)
+	return withClient(con, cmd, func(c *client.Client, _ []string) error {
 		channels, err := c.Channels(cmd.Context())
 		if err != nil {
 			return err
 		}
-		return m.printChannels(channels, *output)
+		return printChannels(con, channels, *output)
 	})
 }
 
@@ -63,7 +64,7 @@ func stateTable() string {
 	return b.String()
 }
 
-func (m *Main) resumeChannelCommand() *cobra.Command {
+func resumeChannelCommand(con *console.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "resume NAME",
 		Short: "Reconnect a channel now",
@@ -73,48 +74,48 @@ affected.`,
 		Example: `  mailroom channels resume mol`,
 		Args:    cobra.ExactArgs(1),
 	}
-	output := formatFlag(cmd)
-	return m.withClient(cmd, func(c *client.Client, args []string) error {
+	output := console.FormatFlag(cmd)
+	return withClient(con, cmd, func(c *client.Client, args []string) error {
 		ch, err := c.ResumeChannel(cmd.Context(), args[0])
 		if err != nil {
 			return err
 		}
-		if *output == asJSON {
-			return m.printJSON(ch)
+		if *output == console.FormatJSON {
+			return con.PrintJSON(ch)
 		}
-		m.infof("channel %s is %s; show its state with `%s`", ch.Name, ch.State, m.commandLine("channels"))
+		con.Infof("channel %s is %s; show its state with `%s`", ch.Name, ch.State, con.CommandLine("channels"))
 		return nil
 	})
 }
 
-func (m *Main) printChannels(channels []api.Channel, output format) error {
-	if output == asJSON {
-		return m.printJSON(api.Page[api.Channel]{Items: channels})
+func printChannels(con *console.Console, channels []api.Channel, output console.Format) error {
+	if output == console.FormatJSON {
+		return con.PrintJSON(api.Page[api.Channel]{Items: channels})
 	}
 	rows := [][]string{{"CHANNEL", "KIND", "STATE", "LAST SUCCESS", "LAST IN", "LAST OUT", "CURSOR", "UNHANDLED", "DOWN", "LAST ERROR"}}
 	for _, c := range channels {
 		trouble := "-"
 		if c.LastError != nil {
-			trouble = m.when(c.LastErrorAt) + " " + cut(*c.LastError, 100)
+			trouble = con.When(c.LastErrorAt) + " " + console.Shorten(*c.LastError, 100)
 		}
 		rows = append(rows, []string{
-			c.Name, c.Kind, m.stateOf(c), m.when(c.LastSuccess), m.when(c.LastInbound), m.when(c.LastOutbound), cursorOf(c), fmt.Sprint(c.Unhandled),
+			c.Name, c.Kind, stateOf(con, c), con.When(c.LastSuccess), con.When(c.LastInbound), con.When(c.LastOutbound), cursorOf(c), fmt.Sprint(c.Unhandled),
 			(time.Duration(c.DowntimeMS) * time.Millisecond).Round(time.Second).String(), trouble,
 		})
 	}
-	if err := m.printList(rows, nil, "no channels: add one with `mailroom channels add`, or run `mailroom bridge`"); err != nil {
+	if err := con.PrintList(rows, nil, "no channels: add one with `mailroom channels add`, or run `mailroom bridge`"); err != nil {
 		return err
 	}
 	for _, c := range channels {
 		switch c.State {
 		case api.ChannelParked, api.ChannelGaveUp, api.ChannelFailed:
-			m.infof("channel %s needs attention; to retry it now: %s", c.Name, m.commandLine("channels", "resume", c.Name))
+			con.Infof("channel %s needs attention; to retry it now: %s", c.Name, con.CommandLine("channels", "resume", c.Name))
 		}
 	}
 	return nil
 }
 
-func (m *Main) stateOf(c api.Channel) string {
+func stateOf(con *console.Console, c api.Channel) string {
 	state := c.State
 	if c.State == api.ChannelConnected {
 		if c.Reason != nil {
@@ -126,7 +127,7 @@ func (m *Main) stateOf(c api.Channel) string {
 		state += " after " + failedAttempts(c.Attempts)
 	}
 	if c.NextTry != nil {
-		state += ", next attempt " + m.when(c.NextTry)
+		state += ", next attempt " + con.When(c.NextTry)
 	}
 	if c.LeftBehind > 0 {
 		state += fmt.Sprintf(", %d adapters still running", c.LeftBehind)

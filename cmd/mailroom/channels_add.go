@@ -115,7 +115,7 @@ type channelWizard struct {
 
 // newChannelWizard reads the configuration and asks for the agent unless a flag names it.
 func (m *Main) newChannelWizard(a channelFlags) (*channelWizard, error) {
-	dir, err := datadir.Find(m.data, m.Env)
+	dir, err := datadir.Find(m.con.Data, m.Env)
 	if err != nil {
 		return nil, exitErrorf(exitUsage, "", "%w", err)
 	}

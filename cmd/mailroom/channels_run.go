@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"mailroom/channel"
+	"mailroom/internal/console"
 	"mailroom/internal/recovery"
 )
 
@@ -64,7 +65,7 @@ func (all channelSet) waitAllDown(ctx context.Context) error {
 // allDown returns an error if no channel is connected and none will reconnect by itself.
 // If at least one channel gave up, the exit code asks for a restart.
 func (all channelSet) allDown() error {
-	code, hint := exitConfig, "fix the cause, then restart the server"
+	code, hint := console.ExitConfig, "fix the cause, then restart the server"
 	var why []string
 	for _, c := range all {
 		s := c.State()
@@ -72,11 +73,11 @@ func (all channelSet) allDown() error {
 			return nil
 		}
 		if s.Condition == channel.ConditionGaveUp {
-			code, hint = exitRestart, "restart the server"
+			code, hint = console.ExitRestart, "restart the server"
 		}
 		why = append(why, s.Name+" "+strings.ReplaceAll(string(s.Condition), "_", " ")+": "+s.Reason)
 	}
-	return exitErrorf(code, hint, "all channels are down and none will reconnect: %s", strings.Join(why, "; "))
+	return console.Errorf(code, hint, "all channels are down and none will reconnect: %s", strings.Join(why, "; "))
 }
 
 // secretFile watches a file with a channel's token. A change reconnects the channel

@@ -1,13 +1,16 @@
 package main
 
 import (
+	"errors"
+
 	"github.com/spf13/cobra"
 
 	"mailroom/internal/config"
+	"mailroom/internal/console"
 	"mailroom/internal/datadir"
 )
 
-func (m *Main) configCommand() *cobra.Command {
+func configCommand(con *console.Console) *cobra.Command {
 	var file string
 	var reveal bool
 	cmd := &cobra.Command{
@@ -15,19 +18,19 @@ func (m *Main) configCommand() *cobra.Command {
 		Short: "Print the effective configuration with comments",
 		Args:  cobra.NoArgs,
 	}
-	output := formatFlag(cmd)
+	output := console.FormatFlag(cmd)
 	cmd.Flags().StringVar(&file, "config", "", "configuration file (default mailroom.toml in the data folder)")
 	cmd.Flags().BoolVar(&reveal, "reveal", false, "show the values of env instead of hiding them")
 	cmd.RunE = func(*cobra.Command, []string) error {
-		dir, err := datadir.Find(m.data, m.Env)
+		dir, err := datadir.Find(con.Data, con.Env)
 		if err != nil {
-			return exitErrorf(exitUsage, "", "%w", err)
+			return console.Errorf(console.ExitUsage, "", "%w", err)
 		}
 		c, err := loadConfig(dir, file)
 		if err != nil {
 			return err
 		}
-		return m.printConfig(c, reveal, *output)
+		return printConfig(con, c, reveal, *output)
 	}
 	return cmd
 }
@@ -38,9 +41,13 @@ func loadConfig(dir datadir.Dir, file string) (*config.Config, error) {
 	if file != "" {
 		c, err := config.Load(file, true)
 		if err != nil {
-			return nil, &exitError{code: exitUsage, err: err}
+			return nil, console.Errorf(console.ExitUsage, "", "%w", err)
 		}
 		return c, nil
 	}
-	return config.Load(dir.Config(), false)
+	c, err := config.Load(dir.Config(), false)
+	if _, ok := errors.AsType[*config.Error](err); ok {
+		return nil, console.Errorf(console.ExitUsage, "", "%w", err)
+	}
+	return c, err
 }

@@ -21,6 +21,7 @@ import (
 	"mailroom/channel"
 	"mailroom/channel/poll/polltest"
 	"mailroom/client"
+	"mailroom/internal/console"
 	"mailroom/internal/datadir"
 )
 
@@ -292,20 +293,20 @@ func TestAServerThatKeepsEndingWaitsBeforeItGoesOn(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		var talk bytes.Buffer
-		m := &Main{Stderr: &talk}
+		con := &console.Console{Stderr: &talk}
 		for range 5 {
-			if err := m.waitRestartBackoff(t.Context(), held); err != nil {
+			if err := waitRestartBackoff(t.Context(), con, held); err != nil {
 				t.Fatal(err)
 			}
 		}
 		began := time.Now()
-		if err := m.waitRestartBackoff(t.Context(), held); err != nil || time.Since(began) != 10*time.Second || !strings.Contains(talk.String(), "starting in 10s") {
+		if err := waitRestartBackoff(t.Context(), con, held); err != nil || time.Since(began) != 10*time.Second || !strings.Contains(talk.String(), "starting in 10s") {
 			t.Errorf("it waits %s, %v: %s", time.Since(began), err, talk.String())
 		}
 		ctx, stop := context.WithTimeout(t.Context(), time.Second)
 		defer stop()
 		began = time.Now()
-		if err := m.waitRestartBackoff(ctx, held); err != nil || time.Since(began) != time.Second {
+		if err := waitRestartBackoff(ctx, con, held); err != nil || time.Since(began) != time.Second {
 			t.Errorf("told to end, it waits %s, %v", time.Since(began), err)
 		}
 	})

@@ -8,15 +8,16 @@ import (
 	"mailroom"
 	"mailroom/api"
 	"mailroom/client"
+	"mailroom/internal/console"
 )
 
 // decide decides the ticket id, or the open ticket of the run or thread id.
-func (m *Main) decide(ctx context.Context, c *client.Client, id string, d api.Decision, output format) error {
-	k, err := m.findTicket(ctx, c, id, d.Decision)
+func decide(ctx context.Context, con *console.Console, c *client.Client, id string, d api.Decision, output console.Format) error {
+	k, err := findTicket(ctx, con, c, id, d.Decision)
 	if err != nil {
 		return err
 	}
-	m.printTicketPrompt(k)
+	printTicketPrompt(con, k)
 	if d.Digest == "" {
 		d.Digest = k.Digest
 	}
@@ -24,16 +25,16 @@ func (m *Main) decide(ctx context.Context, c *client.Client, id string, d api.De
 	if err != nil {
 		return err
 	}
-	if err := m.printTicket(done, output); err != nil {
+	if err := printTicket(con, done, output); err != nil {
 		return err
 	}
-	m.infof("the run continues; show it with:\n  %s", m.commandLine("attach", k.Run))
+	con.Infof("the run continues; show it with:\n  %s", con.CommandLine("attach", k.Run))
 	return nil
 }
 
 // findTicket finds a ticket by its id, or as the only ticket of a run or thread that is
 // open for this decision.
-func (m *Main) findTicket(ctx context.Context, c *client.Client, id string, v mailroom.Verdict) (api.Ticket, error) {
+func findTicket(ctx context.Context, con *console.Console, c *client.Client, id string, v mailroom.Verdict) (api.Ticket, error) {
 	k, err := c.Ticket(ctx, id)
 	if mailroom.CodeOf(err) != mailroom.CodeNotFound {
 		return k, err
@@ -50,15 +51,15 @@ func (m *Main) findTicket(ctx context.Context, c *client.Client, id string, v ma
 			return open[0], nil
 		default:
 			for _, k := range open {
-				m.printTicketPrompt(k)
+				printTicketPrompt(con, k)
 			}
-			return k, exitErrorf(exitUsage, "name one of these tickets", "%s %s has %d open tickets to %s", key, id, len(open), v)
+			return k, console.Errorf(console.ExitUsage, "name one of these tickets", "%s %s has %d open tickets to %s", key, id, len(open), v)
 		}
 	}
 	if _, err := findTarget(ctx, c, id, "0"); err != nil {
 		return k, err
 	}
-	return k, exitErrorf(exitFailed, "", "%s has no open ticket to %s", id, v)
+	return k, console.Errorf(console.ExitFailed, "", "%s has no open ticket to %s", id, v)
 }
 
 // acceptsVerdict reports whether a person can decide ticket k with v.
@@ -77,26 +78,20 @@ func acceptedVerdicts(k api.Ticket) []mailroom.Verdict {
 	return slices.DeleteFunc([]mailroom.Verdict{mailroom.VerdictApprove, mailroom.VerdictDeny, mailroom.VerdictAnswer}, func(v mailroom.Verdict) bool { return !acceptsVerdict(k, v) })
 }
 
-// waitingError ends a command whose run waits for a decision. The commands that
-// decide have been printed by then.
-type waitingError struct{ run string }
-
-func (e *waitingError) Error() string { return "run " + e.run + " waits for a decision" }
-
 // reportWaiting prints how to decide what run, or a child that it waits for, waits for, and
-// returns a [*waitingError]. It returns nil if no decision of a person is open.
-func (m *Main) reportWaiting(ctx context.Context, c *client.Client, run string) error {
+// returns an error with [console.ExitWaiting]. It returns nil if no decision of a person is open.
+func reportWaiting(ctx context.Context, con *console.Console, c *client.Client, run string) error {
 	open, err := client.Collect(ctx, c.Tickets, client.ListQuery{Q: "state:open run:" + client.Quote(run), Limit: 500})
 	if err != nil {
 		return err
 	}
 	mine := slices.DeleteFunc(slices.Clone(open), func(k api.Ticket) bool { return len(acceptedVerdicts(k)) == 0 || k.Holds })
 	if len(mine) > 0 {
-		m.infof("run %s waits for a decision:", run)
+		con.Infof("run %s waits for a decision:", run)
 		for _, k := range mine {
-			m.printDecisionCommands(k)
+			printDecisionCommands(con, k)
 		}
-		return &waitingError{run: run}
+		return &console.PrintedError{Code: console.ExitWaiting, Reason: "run " + run + " waits for a decision"}
 	}
 	if !slices.ContainsFunc(open, func(k api.Ticket) bool { return k.Kind == mailroom.TicketChildren }) {
 		return nil
@@ -105,7 +100,7 @@ func (m *Main) reportWaiting(ctx context.Context, c *client.Client, run string) 
 		if err != nil {
 			return err
 		}
-		if err := m.reportWaiting(ctx, c, child.ID); err != nil {
+		if err := reportWaiting(ctx, con, c, child.ID); err != nil {
 			return err
 		}
 	}
@@ -113,13 +108,13 @@ func (m *Main) reportWaiting(ctx context.Context, c *client.Client, run string) 
 }
 
 // printDecisionCommands prints a ticket and the commands that decide it.
-func (m *Main) printDecisionCommands(k api.Ticket) {
-	m.printTicketPrompt(k)
+func printDecisionCommands(con *console.Console, k api.Ticket) {
+	printTicketPrompt(con, k)
 	for _, v := range acceptedVerdicts(k) {
 		words := []string{string(v), k.ID, "--digest", k.Digest[:min(16, len(k.Digest))]}
 		if v == mailroom.VerdictAnswer {
 			words = append(words, "TEXT")
 		}
-		m.infof("  %s", m.commandLine(words...))
+		con.Infof("  %s", con.CommandLine(words...))
 	}
 }

@@ -10,11 +10,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"mailroom/doctor"
+	"mailroom/internal/console"
 	"mailroom/internal/datadir"
 	"mailroom/store/sqlite"
 )
 
-func (m *Main) doctorCommand() *cobra.Command {
+func doctorCommand(con *console.Console) *cobra.Command {
 	var backup string
 	cmd := &cobra.Command{
 		Use:   "doctor",
@@ -31,27 +32,27 @@ Exit codes: 0 no findings, 1 findings, 2 invalid usage, 4 cannot read or write.`
   mailroom doctor --backup /backup/mailroom-monday.db`,
 		Args: cobra.NoArgs,
 	}
-	output := formatFlag(cmd)
+	output := console.FormatFlag(cmd)
 	cmd.Flags().StringVar(&backup, "backup", "", "write a copy of the store to this file, which must not exist")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		dir, err := datadir.Find(m.data, m.Env)
+		dir, err := datadir.Find(con.Data, con.Env)
 		if err != nil {
-			return exitErrorf(exitUsage, "", "%w", err)
+			return console.Errorf(console.ExitUsage, "", "%w", err)
 		}
 		d := diagnosis{Store: dir.Database()}
 		if cmd.Flags().Changed("backup") {
-			err = m.backup(cmd.Context(), dir, backup, &d)
+			err = backupStore(cmd.Context(), con, dir, backup, &d)
 		} else {
-			err = m.examine(cmd.Context(), dir, &d)
+			err = examine(cmd.Context(), con, dir, &d)
 		}
 		if err != nil {
 			return err
 		}
-		if err := m.printDiagnosis(d, *output); err != nil {
+		if err := printDiagnosis(con, d, *output); err != nil {
 			return err
 		}
 		if !d.Sound() {
-			return &findingsError{}
+			return foundError()
 		}
 		return nil
 	}
@@ -65,23 +66,23 @@ type diagnosis struct {
 	doctor.Report
 }
 
-// findingsError ends a command that has printed its findings.
-type findingsError struct{}
-
-func (*findingsError) Error() string { return "the store has findings" }
+// foundError ends a command that has printed its findings.
+func foundError() error {
+	return &console.PrintedError{Code: console.ExitFailed, Reason: "the store has findings"}
+}
 
 // examine checks the store in dir.
-func (m *Main) examine(ctx context.Context, dir datadir.Dir, d *diagnosis) error {
+func examine(ctx context.Context, con *console.Console, dir datadir.Dir, d *diagnosis) error {
 	file, err := sqlite.OpenFile(ctx, d.Store)
 	if err != nil {
-		return m.explainStoreError(ctx, dir, err)
+		return explainStoreError(ctx, con, dir, err)
 	}
 	if err = checkFile(ctx, file, d); err == nil {
 		err = findLoss(ctx, file, d)
 	}
 	if err = errors.Join(err, file.Close()); err != nil {
-		m.printFindings(d.Report)
-		return m.explainStoreError(ctx, dir, err)
+		printFindings(con, d.Report)
+		return explainStoreError(ctx, con, dir, err)
 	}
 	return nil
 }
@@ -111,18 +112,18 @@ func findLoss(ctx context.Context, file *sqlite.File, d *diagnosis) error {
 
 // backup writes a copy of the store, checks it and then renames it to target, also if
 // there are findings.
-func (m *Main) backup(ctx context.Context, dir datadir.Dir, target string, d *diagnosis) error {
+func backupStore(ctx context.Context, con *console.Console, dir datadir.Dir, target string, d *diagnosis) error {
 	if target == "" {
-		return exitErrorf(exitUsage, "name a new file", "--backup is empty")
+		return console.Errorf(console.ExitUsage, "name a new file", "--backup is empty")
 	}
 	to, err := filepath.Abs(target)
 	if err != nil {
-		return exitErrorf(exitUsage, "", "--backup: %w", err)
+		return console.Errorf(console.ExitUsage, "", "--backup: %w", err)
 	}
 	d.Backup = to
 	file, err := sqlite.OpenFile(ctx, d.Store)
 	if err != nil {
-		return m.explainStoreError(ctx, dir, err)
+		return explainStoreError(ctx, con, dir, err)
 	}
 	err = file.Backup(ctx, to, func(path string) (err error) {
 		made, err := sqlite.OpenFile(ctx, path)
@@ -135,26 +136,26 @@ func (m *Main) backup(ctx context.Context, dir datadir.Dir, target string, d *di
 	err = errors.Join(err, file.Close())
 	switch {
 	case errors.Is(err, fs.ErrExist):
-		return exitErrorf(exitUsage, "name a new file", "%s already exists", to)
+		return console.Errorf(console.ExitUsage, "name a new file", "%s already exists", to)
 	case errors.Is(err, fs.ErrNotExist):
-		return exitErrorf(exitUsage, "create it, or name another", "the folder %s does not exist", filepath.Dir(to))
+		return console.Errorf(console.ExitUsage, "create it, or name another", "the folder %s does not exist", filepath.Dir(to))
 	case err != nil:
-		return m.explainStoreError(ctx, dir, err)
+		return explainStoreError(ctx, con, dir, err)
 	}
 	return nil
 }
 
 // explainStoreError turns an error of reading the store into an exit error.
-func (m *Main) explainStoreError(ctx context.Context, dir datadir.Dir, err error) error {
+func explainStoreError(ctx context.Context, con *console.Console, dir datadir.Dir, err error) error {
 	const elsewhere = "name the data folder of the server with --data"
 	_, there := os.Stat(string(dir))
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case errors.Is(there, fs.ErrNotExist):
-		return exitErrorf(exitServer, elsewhere, "the data folder %s does not exist", dir)
+		return console.Errorf(console.ExitServer, elsewhere, "the data folder %s does not exist", dir)
 	case errors.Is(err, sqlite.ErrNoStore):
-		return exitErrorf(exitServer, elsewhere, "%w", err)
+		return console.Errorf(console.ExitServer, elsewhere, "%w", err)
 	}
-	return exitErrorf(exitServer, "", "%w", err)
+	return console.Errorf(console.ExitServer, "", "%w", err)
 }

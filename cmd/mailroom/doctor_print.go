@@ -5,31 +5,33 @@ import (
 	"strings"
 
 	"mailroom/doctor"
+	"mailroom/internal/console"
+	"mailroom/internal/display"
 )
 
-func (m *Main) printDiagnosis(d diagnosis, output format) error {
-	if output == asJSON {
-		return m.printJSON(d)
+func printDiagnosis(con *console.Console, d diagnosis, output console.Format) error {
+	if output == console.FormatJSON {
+		return con.PrintJSON(d)
 	}
 	if d.Backup != "" {
-		m.infof("wrote and checked %s", d.Backup)
+		con.Infof("wrote and checked %s", d.Backup)
 	}
-	if err := m.printReport(d.Report); err != nil {
+	if err := printReport(con, d.Report); err != nil {
 		return err
 	}
 	if !d.Sound() {
-		m.infof("docs/operations.md explains each finding; the store was not changed")
+		con.Infof("docs/operations.md explains each finding; the store was not changed")
 	}
 	return nil
 }
 
 // printReport prints one line for each finding, and what was checked.
-func (m *Main) printReport(r doctor.Report) error {
+func printReport(con *console.Console, r doctor.Report) error {
 	rows := [][]string{}
 	for _, f := range r.Findings {
 		rows = append(rows, []string{string(f.Invariant), f.String()})
 	}
-	if err := m.printTable(rows); err != nil {
+	if err := con.PrintTable(rows); err != nil {
 		return err
 	}
 	summary := "no findings"
@@ -41,15 +43,14 @@ func (m *Main) printReport(r doctor.Report) error {
 	case n > 1:
 		summary = fmt.Sprintf("%d findings", n)
 	}
-	_, err := fmt.Fprintf(m.Stdout, "%s in %s\n", summary, counts(r))
-	return wrapPrintError(err)
+	return con.Printf("%s in %s\n", summary, counts(r))
 }
 
 // printFindings prints the findings of an incomplete check to Stderr. The error is the
 // result of the command.
-func (m *Main) printFindings(r doctor.Report) {
+func printFindings(con *console.Console, r doctor.Report) {
 	for _, f := range r.Findings {
-		m.infof("%s  %s", f.Invariant, oneLine(f.String()))
+		con.Infof("%s  %s", f.Invariant, display.Line(f.String()))
 	}
 }
 

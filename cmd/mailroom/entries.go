@@ -11,6 +11,7 @@ import (
 	"mailroom/agent/exec"
 	"mailroom/agent/exec/program"
 	"mailroom/channel"
+	"mailroom/internal/console"
 )
 
 // entryFormatter formats entries as single lines for a person who waits for a reply. It remembers
@@ -214,11 +215,11 @@ func (t entryFormatter) ticketLine(e mailroom.Entry) (string, error) {
 func (t entryFormatter) decisionLine(b mailroom.TicketDecision) string {
 	var child struct{ Run, Status, Reply string }
 	if json.Unmarshal(b.Answer, &child) == nil && child.Run != "" && b.DecidedBy == "run:"+child.Run {
-		return fmt.Sprintf("child run %s %s: %s", child.Run, child.Status, cut(child.Reply, 120))
+		return fmt.Sprintf("child run %s %s: %s", child.Run, child.Status, console.Shorten(child.Reply, 120))
 	}
 	line := fmt.Sprintf("%s: %s by %s", t.name(b.Ticket), verdictText(b.Decision), b.DecidedBy)
 	if b.Decision == mailroom.VerdictAnswer {
-		line += ": " + cut(string(b.Answer), 120)
+		line += ": " + console.Shorten(string(b.Answer), 120)
 	}
 	if b.Reason != "" {
 		line += fmt.Sprintf(" (%s)", b.Reason)

@@ -11,6 +11,7 @@ import (
 
 	"mailroom"
 	"mailroom/client"
+	"mailroom/internal/console"
 )
 
 func TestWhatARunDoesIsToldInALineEach(t *testing.T) {
@@ -22,7 +23,7 @@ func TestWhatARunDoesIsToldInALineEach(t *testing.T) {
 		return mailroom.TicketDecision{Ticket: id, Decision: v, Answer: json.RawMessage(answer), Reason: reason, DecidedBy: by}
 	}
 	var talked bytes.Buffer
-	p := (&Main{Stdout: io.Discard, Stderr: &talked}).newReplyPrinter(asText)
+	p := newReplyPrinter(&console.Console{Stdout: io.Discard, Stderr: &talked}, console.FormatText)
 	// In this order: later entries use what earlier ones named.
 	for _, test := range []struct {
 		kind string
@@ -73,7 +74,7 @@ func TestWhatARunDoesIsToldInALineEach(t *testing.T) {
 
 func TestAStepIsToldAfterTheMessageThatItWrites(t *testing.T) {
 	var screen bytes.Buffer // a terminal shows both
-	p := (&Main{Stdout: &screen, Stderr: &screen}).newReplyPrinter(asText)
+	p := newReplyPrinter(&console.Console{Stdout: &screen, Stderr: &screen}, console.FormatText)
 	for _, ev := range []client.Event{
 		delta(1, "m", 0, "hel"),
 		event(t, 1, mailroom.KindStep, 1, mailroom.StepNamed{Name: "greet"}),

@@ -8,19 +8,20 @@ import (
 	"mailroom"
 	"mailroom/api"
 	"mailroom/client"
+	"mailroom/internal/console"
 )
 
 // follow prints the events of q until all its runs have ended or one waits for a
 // decision. again is the command that resumes the output after Ctrl-C.
-func (m *Main) follow(ctx context.Context, c *client.Client, q client.FollowQuery, p *replyPrinter, again string) error {
-	err := m.followUntilDone(ctx, c, q, p)
+func follow(ctx context.Context, con *console.Console, c *client.Client, q client.FollowQuery, p *replyPrinter, again string) error {
+	err := followUntilDone(ctx, con, c, q, p)
 	if err != nil && (ctx.Err() != nil || mailroom.CodeOf(err) == mailroom.CodeUnavailable) {
-		m.printDetached(again)
+		printDetached(con, again)
 	}
 	return err
 }
 
-func (m *Main) followUntilDone(ctx context.Context, c *client.Client, q client.FollowQuery, p *replyPrinter) error {
+func followUntilDone(ctx context.Context, con *console.Console, c *client.Client, q client.FollowQuery, p *replyPrinter) error {
 	q.Until = client.UntilWaiting
 	look := time.Second
 	for {
@@ -34,7 +35,7 @@ func (m *Main) followUntilDone(ctx context.Context, c *client.Client, q client.F
 		case err != nil:
 			return err
 		case at.waiting != "":
-			if err := m.reportWaiting(ctx, c, at.waiting); err != nil {
+			if err := reportWaiting(ctx, con, c, at.waiting); err != nil {
 				return err
 			}
 			if err := followUntilResumed(ctx, c, q, p, look); err != nil {
@@ -136,7 +137,7 @@ func (p *replyPrinter) result(last mailroom.Status) error {
 		last = p.last
 	}
 	if last == mailroom.StatusFailed || last == mailroom.StatusCancelled {
-		return &unsuccessfulError{status: last}
+		return &console.PrintedError{Code: console.ExitFailed, Reason: "the run is " + string(last)}
 	}
 	return nil
 }

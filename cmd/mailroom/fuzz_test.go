@@ -13,6 +13,7 @@ import (
 
 	"mailroom"
 	"mailroom/client"
+	"mailroom/internal/console"
 )
 
 // FuzzTalk: whatever an entry says is told in at most one line that moves no
@@ -40,7 +41,7 @@ func FuzzTalk(f *testing.F) {
 			t.Fatal(err)
 		}
 		var out, talk bytes.Buffer
-		p := (&Main{Stdout: &out, Stderr: &talk}).newReplyPrinter(asText)
+		p := newReplyPrinter(&console.Console{Stdout: &out, Stderr: &talk}, console.FormatText)
 		err = p.printEvent(client.Event{Entry: &e})
 		if err != nil && slices.Contains(kinds[:3], kind) {
 			t.Errorf("%s %s cannot be told: %v", kind, body, err)
@@ -63,10 +64,10 @@ func FuzzReply(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string, a, b, wild int) {
 		a, b = min(max(a, 0), len(text)), min(max(b, 0), len(text))
 		pieces := []client.Event{delta(1, "m", 0, text[:a]), delta(1, "m", min(a, b), text[min(a, b):]), reply(t, 1, 1, "m", text, false)}
-		if got, _, _ := printEvents(t, asText, pieces...); utf8.ValidString(text) && strings.TrimSuffix(got, "\n") != strings.TrimSuffix(text, "\n") {
+		if got, _, _ := printEvents(t, console.FormatText, pieces...); utf8.ValidString(text) && strings.TrimSuffix(got, "\n") != strings.TrimSuffix(text, "\n") {
 			t.Errorf("%q in pieces at %d and %d is printed as %q", text, a, b, got)
 		}
 		// A place that makes no sense is no reason to fall.
-		printEvents(t, asText, delta(1, "m", wild, "x"), delta(1, "m", a, text), reply(t, 1, 1, "m", text, false))
+		printEvents(t, console.FormatText, delta(1, "m", wild, "x"), delta(1, "m", a, text), reply(t, 1, 1, "m", text, false))
 	})
 }

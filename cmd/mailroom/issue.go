@@ -16,11 +16,14 @@ import (
 	"mailroom/client"
 	"mailroom/cmd/internal/bd"
 	"mailroom/internal/config"
+	"mailroom/internal/console"
+	"mailroom/internal/display"
+	"mailroom/internal/endpoint"
 	"mailroom/tracker"
 )
 
 // issueCommand runs the tracker. bd parses its arguments.
-func (m *Main) issueCommand() *cobra.Command {
+func issueCommand(con *console.Console) *cobra.Command {
 	return &cobra.Command{
 		Use:   "issue …",
 		Short: "Manage issues in a file (same as bd)",
@@ -35,11 +38,11 @@ to an agent, "mailroom issue show" also shows the run.`,
 				return err
 			}
 			t := bd.Main{
-				Stdin: m.Stdin, Stdout: m.Stdout, Stderr: m.Stderr, Env: m.Env, Dir: dir, Name: "issue", Version: version().Version,
-				RunOf: m.runOfIssue,
+				Stdin: con.Stdin, Stdout: con.Stdout, Stderr: con.Stderr, Env: con.Env, Dir: dir, Name: "issue", Version: version().Version,
+				RunOf: func(ctx context.Context, it *tracker.Issue) *bd.Run { return runOfIssue(ctx, con, it) },
 			}
-			if t.Run(cmd.Context(), args) != exitDone {
-				return &findingsError{} // bd has printed the error
+			if t.Run(cmd.Context(), args) != console.ExitDone {
+				return &console.PrintedError{Code: console.ExitFailed, Reason: "the command failed"}
 			}
 			return nil
 		},
@@ -52,18 +55,18 @@ const issueRunTimeout = time.Second
 
 // runOfIssue returns the run of an issue that was given to an agent. The run is optional
 // output, so any error means nil.
-func (m *Main) runOfIssue(ctx context.Context, it *tracker.Issue) *bd.Run {
+func runOfIssue(ctx context.Context, con *console.Console, it *tracker.Issue) *bd.Run {
 	thread, key := watch.LastSubmit(config.TrackerChannel, it)
 	if key == "" {
 		return nil
 	}
-	d, err := m.findEndpoint()
+	server, err := endpoint.Find(con)
 	if err != nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, issueRunTimeout)
 	defer cancel()
-	page, err := client.New(d.url, d.token, client.WithHTTPClient(d.web)).Runs(ctx, client.ListQuery{Q: "thread:" + client.Quote(thread) + " key:" + client.Quote(key), Limit: 1})
+	page, err := server.Client().Runs(ctx, client.ListQuery{Q: "thread:" + client.Quote(thread) + " key:" + client.Quote(key), Limit: 1})
 	if err != nil || len(page.Items) == 0 {
 		return nil
 	}
@@ -72,23 +75,23 @@ func (m *Main) runOfIssue(ctx context.Context, it *tracker.Issue) *bd.Run {
 	if err != nil {
 		return nil
 	}
-	return &bd.Run{Lines: m.runLines(run), JSON: raw}
+	return &bd.Run{Lines: runLines(con, run), JSON: raw}
 }
 
 // runLines formats the run of an issue, with commands that show more.
-func (m *Main) runLines(run api.Run) []string {
+func runLines(con *console.Console, run api.Run) []string {
 	lines := []string{fmt.Sprintf("Run %s of %s: %s, attempt %d", run.ID, run.Agent, run.Status, run.Attempt)}
 	if first, _, _ := strings.Cut(strings.TrimSpace(deref(run.Reply)), "\n"); first != "" {
-		lines = append(lines, "  reply: "+cut(first, 100))
+		lines = append(lines, "  reply: "+console.Shorten(first, 100))
 	}
 	if run.Error != nil {
-		lines = append(lines, fmt.Sprintf("  %s: %s", run.Error.Class, oneLine(run.Error.Message)))
+		lines = append(lines, fmt.Sprintf("  %s: %s", run.Error.Class, display.Line(run.Error.Message)))
 	}
 	switch run.Status {
 	case mailroom.StatusWaiting:
-		lines = append(lines, "  waits for a decision: "+m.commandLine("tickets"))
+		lines = append(lines, "  waits for a decision: "+con.CommandLine("tickets"))
 	case mailroom.StatusFailed, mailroom.StatusCancelled:
-		lines = append(lines, "  retry: "+m.commandLine("run", "retry", run.ID))
+		lines = append(lines, "  retry: "+con.CommandLine("run", "retry", run.ID))
 	}
-	return append(lines, "  show: "+m.commandLine("attach", run.Thread))
+	return append(lines, "  show: "+con.CommandLine("attach", run.Thread))
 }

@@ -17,6 +17,7 @@ import (
 
 	"mailroom"
 	"mailroom/internal/config"
+	"mailroom/internal/console"
 	"mailroom/internal/datadir"
 	"mailroom/store/memory"
 )
@@ -56,6 +57,15 @@ func (h *fixture) run(ctx context.Context, stdout io.Writer, args ...string) (co
 	code = m.Run(ctx, args)
 	return code, talk.String()
 }
+
+// Exit codes.
+const (
+	exitWaiting     = console.ExitWaiting
+	exitServer      = console.ExitServer
+	exitRestart     = console.ExitRestart
+	exitConfig      = console.ExitConfig
+	exitInterrupted = console.ExitInterrupted
+)
 
 // process starts a server in a process of its own.
 func (h *fixture) process(p *process, args ...string) {

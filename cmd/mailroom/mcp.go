@@ -12,10 +12,12 @@ import (
 
 	"mailroom"
 	"mailroom/client"
+	"mailroom/internal/console"
+	"mailroom/internal/endpoint"
 	"mailroom/protocol/mcp"
 )
 
-func (m *Main) mcpCommand() *cobra.Command {
+func mcpCommand(con *console.Console) *cobra.Command {
 	var thread string
 	cmd := &cobra.Command{
 		Use:   "mcp",
@@ -38,21 +40,22 @@ at /mcp.`,
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		id, err := mailroom.CheckThreadID(thread)
 		if err != nil {
-			return exitErrorf(exitUsage, "", "--thread: %w", err)
+			return console.Errorf(console.ExitUsage, "", "--thread: %w", err)
 		}
-		return m.mcp(cmd.Context(), id)
+		return serveMCP(cmd.Context(), con, id)
 	}
 	return cmd
 }
 
 // mcp serves the tools until standard input ends or ctx is done.
-func (m *Main) mcp(ctx context.Context, thread string) error {
-	o := clientDialer{main: *m}
+func serveMCP(ctx context.Context, con *console.Console, thread string) error {
+	own := *con // the dialer changes it
+	o := clientDialer{con: &own}
 	s := mcp.New(mcp.Options{
 		Thread: thread, Version: version().Version, Dial: o.dial, RetryUnavailable: true,
-		Log: slog.New(slog.NewTextHandler(m.Stderr, nil)),
+		Log: slog.New(slog.NewTextHandler(con.Stderr, nil)),
 	})
-	err := s.Run(ctx, &sdk.IOTransport{Reader: io.NopCloser(m.Stdin), Writer: nopCloser{m.Stdout}})
+	err := s.Run(ctx, &sdk.IOTransport{Reader: io.NopCloser(con.Stdin), Writer: nopCloser{con.Stdout}})
 	if ctx.Err() != nil || errors.Is(err, io.EOF) {
 		return nil
 	}
@@ -63,23 +66,23 @@ func (m *Main) mcp(ctx context.Context, thread string) error {
 // last call.
 type clientDialer struct {
 	mu     sync.Mutex
-	main   Main           // owned by mu
-	found  endpoint       // owned by mu; endpoint of the last call
-	client *client.Client // owned by mu; client of found, nil before the first call
+	con    *console.Console  // owned by mu
+	found  endpoint.Endpoint // owned by mu; endpoint of the last call
+	client *client.Client    // owned by mu; client of found, nil before the first call
 }
 
 func (o *clientDialer) dial() (*client.Client, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	d, err := o.main.findEndpoint()
-	if e, ok := errors.AsType[*exitError](err); ok && e.hint != "" {
-		return nil, errors.New(e.Error() + ": " + e.hint)
+	d, err := endpoint.Find(o.con)
+	if e, ok := errors.AsType[*console.Error](err); ok && e.Hint != "" {
+		return nil, errors.New(e.Error() + ": " + e.Hint)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if o.client == nil || d.url != o.found.url || d.token != o.found.token {
-		o.found, o.client = d, client.New(d.url, d.token, client.WithHTTPClient(d.web))
+	if o.client == nil || d.URL != o.found.URL || d.Token != o.found.Token {
+		o.found, o.client = d, d.Client()
 	}
 	return o.client, nil
 }

@@ -7,10 +7,11 @@ import (
 
 	"mailroom/api"
 	"mailroom/client"
+	"mailroom/internal/console"
 )
 
 // pairCommand manages which users of chat platforms may use the agents of this server.
-func (m *Main) pairCommand() *cobra.Command {
+func pairCommand(con *console.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "pair",
 		Short: "List, approve and revoke users of chat channels",
@@ -26,15 +27,15 @@ the code proves that the request comes from the person who gave it to you.`,
   mailroom pair revoke tg 123456789`,
 		Args: cobra.NoArgs,
 	}
-	cmd.AddCommand(m.pairApproveCommand(), m.pairRevokeCommand())
-	output := formatFlag(cmd)
-	return m.withClient(cmd, func(c *client.Client, _ []string) error {
+	cmd.AddCommand(pairApproveCommand(con), pairRevokeCommand(con))
+	output := console.FormatFlag(cmd)
+	return withClient(con, cmd, func(c *client.Client, _ []string) error {
 		all, err := c.Pairings(cmd.Context())
 		if err != nil {
 			return err
 		}
-		if *output == asJSON {
-			return m.printJSON(api.Page[api.Pairing]{Items: all})
+		if *output == console.FormatJSON {
+			return con.PrintJSON(api.Page[api.Pairing]{Items: all})
 		}
 		rows := [][]string{{"CHANNEL", "USER", "NAME", "STATE", "MAY", "SINCE", "UNTIL", "BY"}}
 		for _, p := range all {
@@ -45,13 +46,13 @@ the code proves that the request comes from the person who gave it to you.`,
 					may = "talk, decide"
 				}
 			}
-			rows = append(rows, []string{p.Channel, p.User, orDash(&p.Name), p.State, may, m.when(&p.Since), m.when(p.Until), orDash(p.By)})
+			rows = append(rows, []string{p.Channel, p.User, orDash(&p.Name), p.State, may, con.When(&p.Since), con.When(p.Until), orDash(p.By)})
 		}
-		return m.printList(rows, nil, "no paired users and no pending requests")
+		return con.PrintList(rows, nil, "no paired users and no pending requests")
 	})
 }
 
-func (m *Main) pairApproveCommand() *cobra.Command {
+func pairApproveCommand(con *console.Console) *cobra.Command {
 	var in api.ApprovePairing
 	cmd := &cobra.Command{
 		Use:   "approve CODE",
@@ -64,24 +65,24 @@ After %d wrong codes in a row the channel stops pairing for %s.`, 5, "an hour"),
   mailroom pair approve k7qm2wxa --admin --channel tg`,
 		Args: cobra.ExactArgs(1),
 	}
-	output := formatFlag(cmd)
+	output := console.FormatFlag(cmd)
 	cmd.Flags().BoolVar(&in.Admin, "admin", false, "the user may also approve or deny the agent's requests")
 	cmd.Flags().StringVar(&in.Channel, "channel", "", "channel that issued the code (default: any)")
-	return m.withClient(cmd, func(c *client.Client, args []string) error {
+	return withClient(con, cmd, func(c *client.Client, args []string) error {
 		in.Code = args[0]
 		p, err := c.ApprovePairing(cmd.Context(), in)
 		if err != nil {
 			return err
 		}
-		if *output == asJSON {
-			return m.printJSON(p)
+		if *output == console.FormatJSON {
+			return con.PrintJSON(p)
 		}
-		m.infof("paired %s (%s) on channel %s as %s; to revoke: %s", p.User, orDash(&p.Name), p.Channel, p.Tier, m.commandLine("pair", "revoke", p.Channel, p.User))
+		con.Infof("paired %s (%s) on channel %s as %s; to revoke: %s", p.User, orDash(&p.Name), p.Channel, p.Tier, con.CommandLine("pair", "revoke", p.Channel, p.User))
 		return nil
 	})
 }
 
-func (m *Main) pairRevokeCommand() *cobra.Command {
+func pairRevokeCommand(con *console.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "revoke CHANNEL USER",
 		Short: "Revoke a user's access",
@@ -90,11 +91,11 @@ func (m *Main) pairRevokeCommand() *cobra.Command {
 		Example: `  mailroom pair revoke tg 123456789`,
 		Args:    cobra.ExactArgs(2),
 	}
-	return m.withClient(cmd, func(c *client.Client, args []string) error {
+	return withClient(con, cmd, func(c *client.Client, args []string) error {
 		if err := c.RevokePairing(cmd.Context(), args[0], args[1]); err != nil {
 			return err
 		}
-		m.infof("revoked the access of %s on channel %s", args[1], args[0])
+		con.Infof("revoked the access of %s on channel %s", args[1], args[0])
 		return nil
 	})
 }

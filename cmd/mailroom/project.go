@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -13,10 +12,11 @@ import (
 
 	"mailroom/api"
 	"mailroom/client"
+	"mailroom/internal/console"
 )
 
 // projectCommand lets agents that share resources coordinate.
-func (m *Main) projectCommand() *cobra.Command {
+func projectCommand(con *console.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "project",
 		Short: "Reserve names and notify other agents of a project",
@@ -29,27 +29,27 @@ agree on. The thread project:NAME logs its events.`,
   mailroom project inbox`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return &usageError{command: cmd.CommandPath(), err: errors.New("missing subcommand: reserve, reservations, release, notify or inbox")}
+			return console.UsageErrorf(cmd, "missing subcommand: reserve, reservations, release, notify or inbox")
 		},
 	}
-	cmd.AddCommand(m.reserveCommand(), m.reservationsCommand(), m.releaseCommand(), m.notifyCommand(), m.inboxCommand())
+	cmd.AddCommand(reserveCommand(con), reservationsCommand(con), releaseCommand(con), notifyCommand(con), inboxCommand(con))
 	return cmd
 }
 
 // agentFlag adds --as, the agent's name in a project.
-func (m *Main) agentFlag(cmd *cobra.Command) *string {
+func agentFlag(con *console.Console, cmd *cobra.Command) *string {
 	host, err := os.Hostname()
 	if err != nil {
 		host = ""
 	}
-	return cmd.Flags().String("as", cmp.Or(m.Env("BEADS_AGENT_NAME"), host), "name of the agent")
+	return cmd.Flags().String("as", cmp.Or(con.Env("BEADS_AGENT_NAME"), host), "name of the agent")
 }
 
 func projectFlag(cmd *cobra.Command) *string {
 	return cmd.Flags().String("project", "", "project (default: default)")
 }
 
-func (m *Main) reserveCommand() *cobra.Command {
+func reserveCommand(con *console.Console) *cobra.Command {
 	in := api.Reserve{}
 	cmd := &cobra.Command{
 		Use:   "reserve NAME…",
@@ -64,28 +64,28 @@ the exit code is 1, and the holder and expiry time are shown.`,
   mailroom project reserve docs/design.md --shared --as ann`,
 		Args: cobra.MinimumNArgs(1),
 	}
-	output, agent, project := formatFlag(cmd), m.agentFlag(cmd), projectFlag(cmd)
+	output, agent, project := console.FormatFlag(cmd), agentFlag(con, cmd), projectFlag(cmd)
 	cmd.Flags().StringVar(&in.TTL, "ttl", "", "duration, 1s to 168h (default 1h)")
 	cmd.Flags().StringVar(&in.Reason, "reason", "", "reason, shown to other agents")
 	cmd.Flags().BoolVar(&in.Shared, "shared", false, "allow other shared reservations of the same names")
 	cmd.Flags().BoolVar(&in.Advisory, "advisory", false, "report conflicts only; neither block others nor be blocked")
-	return m.withClient(cmd, func(c *client.Client, args []string) error {
+	return withClient(con, cmd, func(c *client.Client, args []string) error {
 		in.Names, in.Holder, in.Project = args, *agent, *project
 		out, err := c.Reserve(cmd.Context(), in)
 		if err != nil {
 			return err
 		}
 		for _, r := range out.Conflicts {
-			m.infof("%s is reserved by %s until %s", r.Name, r.Holder, m.when(&r.ExpiresAt))
+			con.Infof("%s is reserved by %s until %s", r.Name, r.Holder, con.When(&r.ExpiresAt))
 		}
-		if *output == asJSON {
-			return m.printJSON(out)
+		if *output == console.FormatJSON {
+			return con.PrintJSON(out)
 		}
-		return m.printReservations(out.Granted, *output)
+		return printReservations(con, out.Granted, *output)
 	})
 }
 
-func (m *Main) reservationsCommand() *cobra.Command {
+func reservationsCommand(con *console.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "reservations",
 		Short: "List reservations",
@@ -93,18 +93,18 @@ func (m *Main) reservationsCommand() *cobra.Command {
   mailroom project reservations --project shop -o json`,
 		Args: cobra.NoArgs,
 	}
-	output := formatFlag(cmd)
+	output := console.FormatFlag(cmd)
 	project := cmd.Flags().String("project", "", "only this project (default: all visible projects)")
-	return m.withClient(cmd, func(c *client.Client, _ []string) error {
+	return withClient(con, cmd, func(c *client.Client, _ []string) error {
 		rows, err := c.Reservations(cmd.Context(), *project)
 		if err != nil {
 			return err
 		}
-		return m.printReservations(rows, *output)
+		return printReservations(con, rows, *output)
 	})
 }
 
-func (m *Main) releaseCommand() *cobra.Command {
+func releaseCommand(con *console.Console) *cobra.Command {
 	var force bool
 	cmd := &cobra.Command{
 		Use:   "release ID|NAME…",
@@ -113,16 +113,16 @@ func (m *Main) releaseCommand() *cobra.Command {
   mailroom project release 3f1c… --force`,
 		Args: cobra.MinimumNArgs(1),
 	}
-	agent, project := m.agentFlag(cmd), projectFlag(cmd)
+	agent, project := agentFlag(con, cmd), projectFlag(cmd)
 	cmd.Flags().BoolVar(&force, "force", false, "release other agents' reservations; needs ids and a token with scope admin")
-	return m.withClient(cmd, func(c *client.Client, args []string) error {
+	return withClient(con, cmd, func(c *client.Client, args []string) error {
 		if !force {
 			ended, err := c.ReleaseNames(cmd.Context(), api.ReleaseNames{Project: *project, Holder: *agent, Names: args})
 			if err != nil {
 				return err
 			}
 			for _, r := range ended {
-				m.infof("released %s", r.Name)
+				con.Infof("released %s", r.Name)
 			}
 			args = withoutNames(args, ended)
 		}
@@ -130,7 +130,7 @@ func (m *Main) releaseCommand() *cobra.Command {
 			if err := c.Release(cmd.Context(), id, force); err != nil {
 				return err
 			}
-			m.infof("released reservation %s", id)
+			con.Infof("released reservation %s", id)
 		}
 		return nil
 	})
@@ -150,9 +150,9 @@ func withoutNames(args []string, ended []api.Reservation) (rest []string) {
 	return rest
 }
 
-func (m *Main) printReservations(rows []api.Reservation, f format) error {
-	if f == asJSON {
-		return m.printJSON(api.Page[api.Reservation]{Items: rows})
+func printReservations(con *console.Console, rows []api.Reservation, f console.Format) error {
+	if f == console.FormatJSON {
+		return con.PrintJSON(api.Page[api.Reservation]{Items: rows})
 	}
 	table := [][]string{{"NAME", "HOLDER", "PROJECT", "KIND", "UNTIL", "FENCE", "REASON", "ID"}}
 	for _, r := range rows {
@@ -164,13 +164,13 @@ func (m *Main) printReservations(rows []api.Reservation, f format) error {
 			kind = "shared"
 		}
 		table = append(table, []string{
-			r.Name, r.Holder, r.Project, kind, m.when(&r.ExpiresAt), strconv.FormatInt(r.Fence, 10), orDash(&r.Reason), r.ID,
+			r.Name, r.Holder, r.Project, kind, con.When(&r.ExpiresAt), strconv.FormatInt(r.Fence, 10), orDash(&r.Reason), r.ID,
 		})
 	}
-	return m.printList(table, nil, "no reservations")
+	return con.PrintList(table, nil, "no reservations")
 }
 
-func (m *Main) notifyCommand() *cobra.Command {
+func notifyCommand(con *console.Console) *cobra.Command {
 	in := api.Notify{}
 	var data string
 	cmd := &cobra.Command{
@@ -182,33 +182,33 @@ agents that reserved names, sent notifications or read their inbox in it.`,
   mailroom project notify review --to bob,carol --as ann`,
 		Args: cobra.ExactArgs(1),
 	}
-	output, agent, project := formatFlag(cmd), m.agentFlag(cmd), projectFlag(cmd)
+	output, agent, project := console.FormatFlag(cmd), agentFlag(con, cmd), projectFlag(cmd)
 	cmd.Flags().StringSliceVar(&in.To, "to", nil, "only these agents")
 	cmd.Flags().StringVar(&data, "data", "", "JSON payload")
 	cmd.Flags().StringVar(&in.Key, "key", "", "idempotency key: the same notification with the same key is sent once")
-	return m.withClient(cmd, func(c *client.Client, args []string) error {
+	return withClient(con, cmd, func(c *client.Client, args []string) error {
 		in.Event, in.From, in.Project = args[0], *agent, *project
 		if data != "" {
 			if in.Data = json.RawMessage(data); !json.Valid(in.Data) {
-				return exitErrorf(exitUsage, `use JSON such as --data '{"commit":"3f1c"}'`, "invalid --data")
+				return console.Errorf(console.ExitUsage, `use JSON such as --data '{"commit":"3f1c"}'`, "invalid --data")
 			}
 		}
 		out, err := c.Notify(cmd.Context(), in)
 		switch {
 		case err != nil:
 			return err
-		case *output == asJSON:
-			return m.printJSON(out)
+		case *output == console.FormatJSON:
+			return con.PrintJSON(out)
 		case len(out.To) == 0:
-			m.infof("no other agents in project %s yet", out.Project)
+			con.Infof("no other agents in project %s yet", out.Project)
 		default:
-			m.infof("notified %s", strings.Join(out.To, ", "))
+			con.Infof("notified %s", strings.Join(out.To, ", "))
 		}
 		return nil
 	})
 }
 
-func (m *Main) inboxCommand() *cobra.Command {
+func inboxCommand(con *console.Console) *cobra.Command {
 	var keep bool
 	var limit int
 	cmd := &cobra.Command{
@@ -221,10 +221,10 @@ reserves a name or sends a notification.`,
   mailroom project inbox --keep -o json`,
 		Args: cobra.NoArgs,
 	}
-	output, agent, project := formatFlag(cmd), m.agentFlag(cmd), projectFlag(cmd)
+	output, agent, project := console.FormatFlag(cmd), agentFlag(con, cmd), projectFlag(cmd)
 	cmd.Flags().BoolVar(&keep, "keep", false, "leave the notifications unread")
 	cmd.Flags().IntVar(&limit, "limit", 50, "maximum number of notifications, at most 500")
-	return m.withClient(cmd, func(c *client.Client, _ []string) error {
+	return withClient(con, cmd, func(c *client.Client, _ []string) error {
 		read := func() ([]api.Notification, error) {
 			return c.TakeNotifications(cmd.Context(), api.Take{Project: *project, Agent: *agent, Limit: limit})
 		}
@@ -235,13 +235,13 @@ reserves a name or sends a notification.`,
 		if err != nil {
 			return err
 		}
-		if *output == asJSON {
-			return m.printJSON(api.Page[api.Notification]{Items: found})
+		if *output == console.FormatJSON {
+			return con.PrintJSON(api.Page[api.Notification]{Items: found})
 		}
 		rows := [][]string{{"SEQ", "AT", "FROM", "EVENT", "DATA"}}
 		for _, n := range found {
-			rows = append(rows, []string{fmt.Sprint(n.Seq), m.when(&n.At), n.From, n.Event, cut(string(n.Data), 100)})
+			rows = append(rows, []string{fmt.Sprint(n.Seq), con.When(&n.At), n.From, n.Event, console.Shorten(string(n.Data), 100)})
 		}
-		return m.printList(rows, nil, "no new notifications for "+*agent)
+		return con.PrintList(rows, nil, "no new notifications for "+*agent)
 	})
 }

@@ -1,11 +1,11 @@
 package main
 
 import (
-	"io"
 	"strings"
 
 	"mailroom"
 	"mailroom/client"
+	"mailroom/internal/console"
 	"mailroom/internal/display"
 )
 
@@ -13,8 +13,8 @@ import (
 // streamed and everything else to Stderr; as JSON, each entry is a line on Stdout. It
 // belongs to the goroutine that follows the stream.
 type replyPrinter struct {
-	main      *Main
-	output    format
+	con       *console.Console
+	output    console.Format
 	last      mailroom.Status // of the run that ended last, or ""
 	cursor    string          // of the last printed event
 	formatter entryFormatter
@@ -27,33 +27,33 @@ type replyPrinter struct {
 	shown   display.Stream
 }
 
-func (m *Main) newReplyPrinter(output format) *replyPrinter {
-	return &replyPrinter{main: m, output: output, formatter: entryFormatter{names: map[string]string{}}}
+func newReplyPrinter(con *console.Console, output console.Format) *replyPrinter {
+	return &replyPrinter{con: con, output: output, formatter: entryFormatter{names: map[string]string{}}}
 }
 
 // printSubmitted prints the result of a submit. asked is the requested thread, which may be empty.
 func (p *replyPrinter) printSubmitted(asked string, s mailroom.Submitted) error {
-	if p.output == asJSON {
-		return p.main.printJSON(s)
+	if p.output == console.FormatJSON {
+		return p.con.PrintJSON(s)
 	}
 	if strings.TrimSpace(asked) == "" {
-		p.main.infof("thread %s", oneLine(s.Thread))
+		p.con.Infof("thread %s", display.Line(s.Thread))
 	}
 	switch s.Disposition {
 	case mailroom.DispositionSteered:
-		p.main.infof("steered run %s, which is already running", s.Run)
+		p.con.Infof("steered run %s, which is already running", s.Run)
 	case mailroom.DispositionResumed:
-		p.main.infof("resumed run %s", s.Run)
+		p.con.Infof("resumed run %s", s.Run)
 	case mailroom.DispositionCollected:
-		p.main.infof("added to queued run %s", s.Run)
+		p.con.Infof("added to queued run %s", s.Run)
 	case mailroom.DispositionDuplicate:
-		p.main.infof("duplicate of message %s", s.Message)
+		p.con.Infof("duplicate of message %s", s.Message)
 	}
 	for _, run := range s.Superseded {
-		p.main.infof("superseded run %s", run)
+		p.con.Infof("superseded run %s", run)
 	}
 	if s.Stopping != nil {
-		p.main.infof("stopping run %s", *s.Stopping)
+		p.con.Infof("stopping run %s", *s.Stopping)
 	}
 	return nil
 }
@@ -65,8 +65,8 @@ func (p *replyPrinter) printEvent(ev client.Event) error {
 	}
 	switch {
 	case ev.Gap != nil:
-		p.main.infof("entries after %d are missing; continuing with %d to %d", ev.Gap.After, ev.Gap.Oldest, ev.Gap.Last)
-	case ev.Delta != nil && p.output == asText && ev.Delta.Channel == "text":
+		p.con.Infof("entries after %d are missing; continuing with %d to %d", ev.Gap.After, ev.Gap.Oldest, ev.Gap.Last)
+	case ev.Delta != nil && p.output == console.FormatText && ev.Delta.Channel == "text":
 		return p.printDelta(ev.Delta)
 	case ev.Entry != nil:
 		if err := p.printEntry(*ev.Entry); err != nil || ev.Entry.Kind == mailroom.KindStep {
@@ -101,21 +101,20 @@ func (p *replyPrinter) write(text string) error {
 	if text == "" {
 		return nil
 	}
-	p.main.midLine = !strings.HasSuffix(text, "\n")
-	if terminal(p.main.Stdout) {
+	p.con.MidLine = !strings.HasSuffix(text, "\n")
+	if console.IsTerminal(p.con.Stdout) {
 		text = p.shown.Add(text)
 	}
-	_, err := io.WriteString(p.main.Stdout, text)
-	return wrapPrintError(err)
+	return p.con.Printf("%s", text)
 }
 
 // close ends the current message and its line.
 func (p *replyPrinter) close() error {
 	p.message, p.attempt, p.printed = "", 0, 0
-	if _, err := io.WriteString(p.main.Stdout, p.shown.End()); err != nil {
-		return wrapPrintError(err)
+	if err := p.con.Printf("%s", p.shown.End()); err != nil {
+		return err
 	}
-	if p.main.midLine {
+	if p.con.MidLine {
 		if err := p.write("\n"); err != nil {
 			return err
 		}
@@ -127,7 +126,7 @@ func (p *replyPrinter) close() error {
 // flushPending prints the lines that waited for the end of a line on Stdout.
 func (p *replyPrinter) flushPending() {
 	for _, line := range p.pending {
-		p.main.infof("%s", line)
+		p.con.Infof("%s", line)
 	}
 	p.pending = nil
 }
@@ -141,8 +140,8 @@ func (p *replyPrinter) printEntry(e mailroom.Entry) error {
 	case mailroom.KindCancelled:
 		p.last = mailroom.StatusCancelled
 	}
-	if p.output == asJSON {
-		return p.main.printJSON(e)
+	if p.output == console.FormatJSON {
+		return p.con.PrintJSON(e)
 	}
 	if e.Kind == mailroom.KindMessage {
 		return p.printMessage(e)
@@ -151,12 +150,12 @@ func (p *replyPrinter) printEntry(e mailroom.Entry) error {
 	if line == "" {
 		return err
 	}
-	line = cut(oneLine(line), 300) // an error can bring a whole stack
-	if e.Kind == mailroom.KindStep && p.main.midLine {
+	line = console.Shorten(display.Line(line), 300) // an error can bring a whole stack
+	if e.Kind == mailroom.KindStep && p.con.MidLine {
 		p.pending = append(p.pending, line) // the message of the step comes after it
 		return err
 	}
-	p.main.infof("%s", line)
+	p.con.Infof("%s", line)
 	return err
 }
 
@@ -172,7 +171,7 @@ func (p *replyPrinter) printMessage(e mailroom.Entry) error {
 		if msg.Visibility == mailroom.VisibleInternal {
 			return nil
 		}
-		p.main.infof("%s", cut(oneLine(string(msg.Role)+": "+content(msg)), 200))
+		p.con.Infof("%s", console.Shorten(display.Line(string(msg.Role)+": "+content(msg)), 200))
 		return nil
 	}
 	text := content(msg)
@@ -188,7 +187,7 @@ func (p *replyPrinter) printMessage(e mailroom.Entry) error {
 		return err
 	}
 	if msg.Partial {
-		p.main.infof("(reply incomplete)")
+		p.con.Infof("(reply incomplete)")
 	}
 	return nil
 }

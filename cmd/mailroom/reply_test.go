@@ -12,13 +12,15 @@ import (
 	"mailroom"
 	"mailroom/api"
 	"mailroom/client"
+	"mailroom/internal/console"
+	"mailroom/internal/display"
 )
 
 // printEvents prints events and returns what came out.
-func printEvents(t *testing.T, output format, events ...client.Event) (stdout, stderr string, p *replyPrinter) {
+func printEvents(t *testing.T, output console.Format, events ...client.Event) (stdout, stderr string, p *replyPrinter) {
 	t.Helper()
 	var out, talk bytes.Buffer
-	p = (&Main{Stdout: &out, Stderr: &talk}).newReplyPrinter(output)
+	p = newReplyPrinter(&console.Console{Stdout: &out, Stderr: &talk}, output)
 	for _, ev := range events {
 		if err := p.printEvent(ev); err != nil {
 			t.Fatal(err)
@@ -98,7 +100,7 @@ func TestReplyIsPrintedOnceHoweverItComes(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, _, _ := printEvents(t, asText, test.events...)
+			got, _, _ := printEvents(t, console.FormatText, test.events...)
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("stdout (-want +got):\n%s", diff)
 			}
@@ -109,7 +111,7 @@ func TestReplyIsPrintedOnceHoweverItComes(t *testing.T) {
 func TestWhatIsNotTheReplyIsTalk(t *testing.T) {
 	question := mailroom.Message{ID: "u", Role: mailroom.RoleUser, Text: "two\nlines\x1b[2J", Visibility: mailroom.VisibleAll}
 	hidden := mailroom.Message{ID: "i", Role: mailroom.RoleUser, Text: "not for you", Visibility: mailroom.VisibleInternal}
-	stdout, stderr, p := printEvents(t, asText,
+	stdout, stderr, p := printEvents(t, console.FormatText,
 		event(t, 1, mailroom.KindMessage, 0, question),
 		event(t, 2, mailroom.KindMessage, 1, hidden),
 		event(t, 3, mailroom.KindRescheduled, 1, mailroom.RunRescheduled{
@@ -140,7 +142,7 @@ entries after 1 are missing; continuing with 3 to 9
 
 func TestEntriesAsJSONAreTheBytesOfTheLog(t *testing.T) {
 	ev := reply(t, 1, 1, "m", "a < b", false)
-	stdout, stderr, _ := printEvents(t, asJSON, delta(1, "m", 0, "a"), ev)
+	stdout, stderr, _ := printEvents(t, console.FormatJSON, delta(1, "m", 0, "a"), ev)
 	if want := fmt.Sprintf("%s\n", ev.Entry.Raw); stdout != want || stderr != "" {
 		t.Errorf("stdout %q, stderr %q, want %q and nothing", stdout, stderr, want)
 	}
@@ -152,25 +154,25 @@ func TestTalkShowsWhatHides(t *testing.T) {
 		"a\x1b]0;x\x07b\u009b": "a⟦U+001B⟧]0;x⟦U+0007⟧b⟦U+009B⟧",
 		"שלום\u200f 👩\u200d👧 می\u200cخواهم grüße": "שלום\u200f 👩\u200d👧 می\u200cخواهم grüße",
 	} {
-		if got := oneLine(text); got != want {
+		if got := display.Line(text); got != want {
 			t.Errorf("%q is in a line as %q, want %q", text, got, want)
 		}
 		var stderr strings.Builder
-		(&Main{Stderr: &stderr}).infof("it asks: %s", text)
+		(&console.Console{Stderr: &stderr}).Infof("it asks: %s", text)
 		if got := stderr.String(); got != "it asks: "+want+"\n" {
 			t.Errorf("%q is talk as %q, want %q", text, got, want)
 		}
 	}
 	// What is piped is what was said.
 	said := "a\u202eb\x1b[1m"
-	if got, _, _ := printEvents(t, asText, reply(t, 1, 1, "m", said, false)); got != said+"\n" {
+	if got, _, _ := printEvents(t, console.FormatText, reply(t, 1, 1, "m", said, false)); got != said+"\n" {
 		t.Errorf("a pipe got %q, want %q", got, said)
 	}
 }
 
 func TestHintsCanBeTyped(t *testing.T) {
-	m := &Main{data: "my data"}
-	if got, want := m.commandLine("attach", "it's; rm"), `mailroom attach --data 'my data' 'it'\''s; rm'`; got != want {
+	con := &console.Console{Data: "my data"}
+	if got, want := con.CommandLine("attach", "it's; rm"), `mailroom attach --data 'my data' 'it'\''s; rm'`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }

@@ -7,11 +7,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"mailroom/internal/console"
 	"mailroom/internal/datadir"
 	"mailroom/store/sqlite"
 )
 
-func (m *Main) restoreCommand() *cobra.Command {
+func restoreCommand(con *console.Console) *cobra.Command {
 	var accept bool
 	cmd := &cobra.Command{
 		Use:   "restore [FILE]",
@@ -32,86 +33,86 @@ Exit codes: 0 success, 1 the copy has findings or a server runs, 2 invalid usage
 	cmd.Flags().BoolVar(&accept, "accept-loss", false, "keep the current store without its lost commits")
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		if accept == (len(args) == 1) {
-			return exitErrorf(exitUsage, "", "name a backup file or use --accept-loss, not both")
+			return console.Errorf(console.ExitUsage, "", "name a backup file or use --accept-loss, not both")
 		}
-		dir, err := datadir.Find(m.data, m.Env)
+		dir, err := datadir.Find(con.Data, con.Env)
 		if err != nil {
-			return exitErrorf(exitUsage, "", "%w", err)
+			return console.Errorf(console.ExitUsage, "", "%w", err)
 		}
 		held, err := dir.Acquire(cmd.Context())
 		if err != nil {
-			return m.explainServeError(err)
+			return explainServeError(con, err)
 		}
 		defer func() { err = errors.Join(err, held.Release()) }()
 		if accept {
-			return m.acceptLoss(cmd.Context(), dir)
+			return acceptLoss(cmd.Context(), con, dir)
 		}
-		return m.restore(cmd.Context(), held, args[0])
+		return restoreStore(cmd.Context(), con, held, args[0])
 	}
 	return cmd
 }
 
 // restore checks the copy and replaces the store with it.
-func (m *Main) restore(ctx context.Context, held *datadir.Lock, from string) error {
+func restoreStore(ctx context.Context, con *console.Console, held *datadir.Lock, from string) error {
 	if wal, err := os.Stat(from + "-wal"); err == nil && wal.Size() > 0 {
-		return exitErrorf(exitUsage, "write a backup of it with `mailroom doctor --backup FILE`", "%s is not a backup but the store of a server: it has a WAL file", from)
+		return console.Errorf(console.ExitUsage, "write a backup of it with `mailroom doctor --backup FILE`", "%s is not a backup but the store of a server: it has a WAL file", from)
 	}
-	commits, err := m.checkBackup(ctx, held.Dir, from)
+	commits, err := checkBackup(ctx, con, held.Dir, from)
 	if err != nil {
 		return err
 	}
 	kept, err := held.ReplaceStore(from, commits)
 	if err != nil {
-		return exitErrorf(exitServer, "fix the cause and run the command again; a server refuses the folder until then", "%w", err)
+		return console.Errorf(console.ExitServer, "fix the cause and run the command again; a server refuses the folder until then", "%w", err)
 	}
 	if kept != "" {
-		m.infof("the replaced files are in %s", kept)
+		con.Infof("the replaced files are in %s", kept)
 	}
-	m.infof("restored %s from %s, at revision %d", held.Dir.Database(), from, commits)
+	con.Infof("restored %s from %s, at revision %d", held.Dir.Database(), from, commits)
 	return nil
 }
 
 // checkBackup checks a database and returns its revision. Findings are an error. The
 // revision is 0 if the tables are of an older version, which the next server migrates.
-func (m *Main) checkBackup(ctx context.Context, dir datadir.Dir, path string) (commits int64, err error) {
+func checkBackup(ctx context.Context, con *console.Console, dir datadir.Dir, path string) (commits int64, err error) {
 	file, err := sqlite.OpenFile(ctx, path)
 	if version, ok := errors.AsType[*sqlite.VersionError](err); ok && version.CanMigrate() {
-		m.infof("%s has tables of an older version and was not checked; the next server migrates it", path)
+		con.Infof("%s has tables of an older version and was not checked; the next server migrates it", path)
 		return 0, nil
 	}
 	if err != nil {
-		return 0, m.explainStoreError(ctx, dir, err)
+		return 0, explainStoreError(ctx, con, dir, err)
 	}
 	d := diagnosis{Store: path}
 	if err = checkFile(ctx, file, &d); err == nil {
 		commits, _, err = file.Commits(ctx)
 	}
 	if err = errors.Join(err, file.Close()); err != nil {
-		return 0, m.explainStoreError(ctx, dir, err)
+		return 0, explainStoreError(ctx, con, dir, err)
 	}
 	if !d.Sound() {
-		return 0, errors.Join(m.printReport(d.Report), &findingsError{})
+		return 0, errors.Join(printReport(con, d.Report), foundError())
 	}
 	return commits, nil
 }
 
 // acceptLoss records the current revision of the store as the latest.
-func (m *Main) acceptLoss(ctx context.Context, dir datadir.Dir) error {
+func acceptLoss(ctx context.Context, con *console.Console, dir datadir.Dir) error {
 	last, known, err := sqlite.ReadRevision(dir.Database())
 	if err != nil {
-		return exitErrorf(exitServer, "", "%w", err)
+		return console.Errorf(console.ExitServer, "", "%w", err)
 	}
-	commits, err := m.checkBackup(ctx, dir, dir.Database())
+	commits, err := checkBackup(ctx, con, dir, dir.Database())
 	if err != nil {
 		return err
 	}
 	if !known || commits >= last.Commits {
-		m.infof("%s has all commits", dir.Database())
+		con.Infof("%s has all commits", dir.Database())
 		return nil
 	}
 	if err := sqlite.WriteRevision(dir.Database(), sqlite.Revision{Commits: commits}); err != nil {
-		return exitErrorf(exitServer, "", "%w", err)
+		return console.Errorf(console.ExitServer, "", "%w", err)
 	}
-	m.infof("%s continues at revision %d without %d lost commits", dir.Database(), commits, last.Commits-commits)
+	con.Infof("%s continues at revision %d without %d lost commits", dir.Database(), commits, last.Commits-commits)
 	return nil
 }

@@ -2,15 +2,15 @@ package main
 
 import (
 	"context"
-	"errors"
 
 	"github.com/spf13/cobra"
 
 	"mailroom/api"
 	"mailroom/client"
+	"mailroom/internal/console"
 )
 
-func (m *Main) runsCommand() *cobra.Command {
+func runsCommand(con *console.Console) *cobra.Command {
 	q := client.ListQuery{}
 	cmd := &cobra.Command{
 		Use:   "runs",
@@ -22,48 +22,48 @@ error, key, mode, via, created, finished and metadata.NAME.`,
   mailroom runs --filter 'thread:notes -status:completed' --limit 5`,
 		Args: cobra.NoArgs,
 	}
-	output := formatFlag(cmd)
+	output := console.FormatFlag(cmd)
 	listFlags(cmd, &q, "")
-	return m.withClient(cmd, func(c *client.Client, _ []string) error {
+	return withClient(con, cmd, func(c *client.Client, _ []string) error {
 		page, err := c.Runs(cmd.Context(), q)
 		if err != nil {
 			return err
 		}
-		return m.printRuns(page, *output)
+		return printRuns(con, page, *output)
 	})
 }
 
-func (m *Main) runCommand() *cobra.Command {
+func runCommand(con *console.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run",
 		Short: "Show, cancel or retry a run",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return &usageError{command: cmd.CommandPath(), err: errors.New("missing subcommand: show, cancel or retry")}
+			return console.UsageErrorf(cmd, "missing subcommand: show, cancel or retry")
 		},
 	}
-	cmd.AddCommand(m.runShowCommand(), m.runCancelCommand(), m.runRetryCommand())
+	cmd.AddCommand(runShowCommand(con), runCancelCommand(con), runRetryCommand(con))
 	return cmd
 }
 
-func (m *Main) runShowCommand() *cobra.Command {
+func runShowCommand(con *console.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "show RUN",
 		Short:   "Show a run",
 		Example: `  mailroom run show 019f2c6e-5a30-7cc1-b2d4-0a8d8a4c1f6b`,
 		Args:    cobra.ExactArgs(1),
 	}
-	output := formatFlag(cmd)
-	return m.withClient(cmd, func(c *client.Client, args []string) error {
+	output := console.FormatFlag(cmd)
+	return withClient(con, cmd, func(c *client.Client, args []string) error {
 		r, err := c.Run(cmd.Context(), args[0])
 		if err != nil {
 			return err
 		}
-		return m.printRun(r, *output)
+		return printRun(con, r, *output)
 	})
 }
 
-func (m *Main) runCancelCommand() *cobra.Command {
+func runCancelCommand(con *console.Console) *cobra.Command {
 	children := false
 	cmd := &cobra.Command{
 		Use:   "cancel RUN",
@@ -73,9 +73,9 @@ threads continue unless --children cancels them too.`,
 		Example: `  mailroom run cancel 019f2c6e-5a30-7cc1-b2d4-0a8d8a4c1f6b --children`,
 		Args:    cobra.ExactArgs(1),
 	}
-	output := formatFlag(cmd)
+	output := console.FormatFlag(cmd)
 	cmd.Flags().BoolVar(&children, "children", false, "also cancel its open descendants")
-	return m.withClient(cmd, func(c *client.Client, args []string) error {
+	return withClient(con, cmd, func(c *client.Client, args []string) error {
 		cancel := c.CancelRun
 		if children {
 			cancel = c.CancelTree
@@ -84,11 +84,11 @@ threads continue unless --children cancels them too.`,
 		if err != nil {
 			return err
 		}
-		return m.printChanged(r, *output)
+		return printChanged(con, r, *output)
 	})
 }
 
-func (m *Main) runRetryCommand() *cobra.Command {
+func runRetryCommand(con *console.Console) *cobra.Command {
 	var fresh, same, dry bool
 	var q string
 	cmd := &cobra.Command{
@@ -101,20 +101,20 @@ lists the filter fields.`,
   mailroom run retry --filter 'status:failed error:"*rate limit*"'`,
 		Args: cobra.MaximumNArgs(1),
 	}
-	output := formatFlag(cmd)
+	output := console.FormatFlag(cmd)
 	cmd.Flags().BoolVar(&fresh, "fresh", false, "discard the run's progress and start over")
 	cmd.Flags().BoolVar(&same, "same-version", false, "keep the run's agent version (default: the current version)")
 	cmd.Flags().StringVar(&q, "filter", "", "retry all failed or cancelled runs that match")
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "with --filter: only count the matching runs")
-	return m.withClient(cmd, func(c *client.Client, args []string) error {
+	return withClient(con, cmd, func(c *client.Client, args []string) error {
 		many := cmd.Flags().Changed("filter")
 		switch {
 		case many == (len(args) == 1):
-			return &usageError{command: cmd.CommandPath(), err: errors.New("name a run or set --filter, not both")}
+			return console.UsageErrorf(cmd, "name a run or set --filter, not both")
 		case many && (fresh || same), !many && dry:
-			return &usageError{command: cmd.CommandPath(), err: errors.New("--dry-run goes with --filter, --fresh and --same-version with one run")}
+			return console.UsageErrorf(cmd, "--dry-run goes with --filter, --fresh and --same-version with one run")
 		case many:
-			return m.retryMany(cmd.Context(), c, api.RetryMany{Q: q, DryRun: dry}, *output)
+			return retryMany(cmd.Context(), con, c, api.RetryMany{Q: q, DryRun: dry}, *output)
 		}
 		in := api.Retry{Fresh: fresh}
 		if same {
@@ -124,13 +124,13 @@ lists the filter fields.`,
 		if err != nil {
 			return err
 		}
-		return m.printChanged(r, *output)
+		return printChanged(con, r, *output)
 	})
 }
 
 // retryMany repeats the request until all runs are processed, because the server
 // processes a limited number of runs per request.
-func (m *Main) retryMany(ctx context.Context, c *client.Client, in api.RetryMany, output format) error {
+func retryMany(ctx context.Context, con *console.Console, c *client.Client, in api.RetryMany, output console.Format) error {
 	var all api.Retried
 	for {
 		part, err := c.RetryRuns(ctx, in)
@@ -140,7 +140,7 @@ func (m *Main) retryMany(ctx context.Context, c *client.Client, in api.RetryMany
 		all.Matched += part.Matched
 		all.Retried += part.Retried
 		if part.Next == nil {
-			return m.printRetried(all, in.DryRun, output)
+			return printRetried(con, all, in.DryRun, output)
 		}
 		in.Cursor = *part.Next
 	}

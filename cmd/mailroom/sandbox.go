@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"mailroom/internal/config"
+	"mailroom/internal/console"
 	"mailroom/internal/datadir"
 	"mailroom/internal/proc"
 )
@@ -279,9 +280,9 @@ func (s *sandbox) warnUnisolated() {
 
 // newWorkSandbox returns the sandbox of mailroom work, which hides the token file and the data
 // folder of its machine, if there is one.
-func (m *Main) newWorkSandbox(tokenFile string, log *slog.Logger) *sandbox {
+func newWorkSandbox(con *console.Console, tokenFile string, log *slog.Logger) *sandbox {
 	s := &sandbox{log: log, tried: map[proc.Kind]error{}, chosen: map[string]string{}, secrets: []string{"MAILROOM_TOKEN"}}
-	if dir, err := datadir.Find(m.data, m.Env); err == nil {
+	if dir, err := datadir.Find(con.Data, con.Env); err == nil {
 		if _, err := os.Stat(string(dir)); err == nil {
 			s.data = resolvePath(string(dir))
 			s.hide = []string{s.data}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"mailroom/internal/config"
+	"mailroom/internal/console"
 	"mailroom/internal/proc"
 )
 
@@ -124,8 +125,8 @@ func TestAWorkerElsewhereHasTheIsolationOfAnAgent(t *testing.T) {
 	best, why := proc.Probe(t.Context())
 	build := func(isolation, data string) (shown, log string, err error) {
 		var said bytes.Buffer
-		m := &Main{data: data, Env: func(string) string { return "" }}
-		s := m.newWorkSandbox(token, slog.New(slog.NewTextHandler(&said, nil)))
+		con := &console.Console{Data: data, Env: func(string) string { return "" }}
+		s := newWorkSandbox(con, token, slog.New(slog.NewTextHandler(&said, nil)))
 		_, err = workOptions{agent: "a", command: []string{"cat"}, isolation: isolation}.build(s)
 		return s.isolationOf("a"), said.String(), err
 	}

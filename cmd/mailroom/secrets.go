@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"mailroom/internal/config"
+	"mailroom/internal/console"
 	"mailroom/internal/proc"
 )
 
@@ -11,15 +12,15 @@ import (
 // memory and environment unreadable for them, and removes variables from its environment.
 // Linux shows the initial environment in /proc for the life of the process, so removing
 // the variables alone is not enough.
-func (m *Main) hideSecrets(variables []string) error {
+func hideSecrets(con *console.Console, variables []string) error {
 	if err := proc.HideSelf(); err != nil {
 		return err
 	}
-	if m.Unsetenv == nil {
+	if con.Unsetenv == nil {
 		return nil
 	}
 	for _, name := range variables {
-		if err := m.Unsetenv(name); err != nil {
+		if err := con.Unsetenv(name); err != nil {
 			return fmt.Errorf("remove %s from the environment: %w", name, err)
 		}
 	}

@@ -12,12 +12,13 @@ import (
 	"mailroom"
 	"mailroom/api"
 	"mailroom/client"
+	"mailroom/internal/console"
 )
 
 // maxStdin limits the text on standard input. The server's limit is lower.
 const maxStdin = 8 << 20
 
-func (m *Main) sendCommand() *cobra.Command {
+func sendCommand(con *console.Console) *cobra.Command {
 	var in api.Submit
 	var mode string
 	var detach bool
@@ -35,7 +36,7 @@ decision, the commands that decide are shown and the exit code is 3.`,
   git diff | mailroom send --thread review -`,
 		Args: cobra.MinimumNArgs(1),
 	}
-	output := formatFlag(cmd)
+	output := console.FormatFlag(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&in.Thread, "thread", "", "thread to send to (default: a new thread)")
 	flags.StringVar(&in.Agent, "agent", "", "agent of the thread, from this message on")
@@ -44,33 +45,33 @@ decision, the commands that decide are shown and the exit code is 3.`,
 	flags.BoolVar(&detach, "detach", false, "print the ids without waiting for the reply")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		var err error
-		if in.Text, err = m.text(args); err != nil {
+		if in.Text, err = readText(con, args); err != nil {
 			return err
 		}
 		in.Mode = mailroom.Mode(mode)
-		return m.send(cmd.Context(), in, detach, *output)
+		return send(cmd.Context(), con, in, detach, *output)
 	}
 	return cmd
 }
 
 // text joins args to a message. A single "-" reads standard input and drops its final
 // line break.
-func (m *Main) text(args []string) (string, error) {
+func readText(con *console.Console, args []string) (string, error) {
 	if len(args) != 1 || args[0] != "-" {
 		return strings.Join(args, " "), nil
 	}
-	b, err := io.ReadAll(io.LimitReader(m.Stdin, maxStdin+1))
+	b, err := io.ReadAll(io.LimitReader(con.Stdin, maxStdin+1))
 	if err != nil {
 		return "", fmt.Errorf("read standard input: %w", err)
 	}
 	if len(b) > maxStdin {
-		return "", exitErrorf(exitUsage, "", "standard input is larger than %d bytes", maxStdin)
+		return "", console.Errorf(console.ExitUsage, "", "standard input is larger than %d bytes", maxStdin)
 	}
 	return strings.TrimSuffix(strings.TrimSuffix(string(b), "\n"), "\r"), nil
 }
 
-func (m *Main) send(ctx context.Context, in api.Submit, detach bool, output format) error {
-	c, err := m.connect()
+func send(ctx context.Context, con *console.Console, in api.Submit, detach bool, output console.Format) error {
+	c, err := connect(con)
 	if err != nil {
 		return err
 	}
@@ -81,31 +82,31 @@ func (m *Main) send(ctx context.Context, in api.Submit, detach bool, output form
 	done, err := c.Submit(ctx, in)
 	if err != nil {
 		if made && mailroom.CodeOf(err) == mailroom.CodeUnavailable {
-			m.printRetryHint(in.Key)
+			printRetryHint(con, in.Key)
 		}
 		return err
 	}
 	if detach {
-		return m.printSubmitted(done, output)
+		return printSubmitted(con, done, output)
 	}
-	p := m.newReplyPrinter(output)
+	p := newReplyPrinter(con, output)
 	if err := p.printSubmitted(in.Thread, done); err != nil {
 		return err
 	}
 	if done.Disposition == mailroom.DispositionQueued {
-		if err := m.reportBlocking(ctx, c, done); err != nil {
+		if err := reportBlocking(ctx, con, c, done); err != nil {
 			return err
 		}
 	}
 	q := client.FollowQuery{Run: done.Run, After: fmt.Sprint(done.Seq)}
-	return m.follow(ctx, c, q, p, m.commandLine("attach", done.Thread))
+	return follow(ctx, con, c, q, p, con.CommandLine("attach", done.Thread))
 }
 
 // reportBlocking prints how to decide what an earlier run of the thread waits for, if it does.
-func (m *Main) reportBlocking(ctx context.Context, c *client.Client, done mailroom.Submitted) error {
+func reportBlocking(ctx context.Context, con *console.Console, c *client.Client, done mailroom.Submitted) error {
 	t, err := c.Thread(ctx, done.Thread)
 	if err != nil || t.WaitingRun == nil || *t.WaitingRun == done.Run {
 		return err
 	}
-	return m.reportWaiting(ctx, c, *t.WaitingRun)
+	return reportWaiting(ctx, con, c, *t.WaitingRun)
 }

@@ -11,12 +11,13 @@ import (
 
 	"mailroom/agent/exec"
 	"mailroom/internal/config"
+	"mailroom/internal/console"
 	"mailroom/internal/datadir"
 	"mailroom/internal/recovery"
 	"mailroom/store/sqlite"
 )
 
-func (m *Main) serveCommand() *cobra.Command {
+func serveCommand(con *console.Console) *cobra.Command {
 	var listen, file string
 	cmd := &cobra.Command{
 		Use:   "serve",
@@ -28,9 +29,9 @@ time. SIGINT and SIGTERM shut it down gracefully, a second signal at once.`,
 	cmd.Flags().StringVar(&listen, "listen", "", "address to listen on; port 0 picks a free port (default 127.0.0.1:8420)")
 	cmd.Flags().StringVar(&file, "config", "", "configuration file (default mailroom.toml in the data folder)")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		dir, err := datadir.Find(m.data, m.Env)
+		dir, err := datadir.Find(con.Data, con.Env)
 		if err != nil {
-			return exitErrorf(exitUsage, "", "%w", err)
+			return console.Errorf(console.ExitUsage, "", "%w", err)
 		}
 		c, err := loadConfig(dir, file)
 		if err != nil {
@@ -38,11 +39,11 @@ time. SIGINT and SIGTERM shut it down gracefully, a second signal at once.`,
 		}
 		if listen != "" {
 			if err := c.SetListen(listen); err != nil {
-				return exitErrorf(exitUsage, "", "%w", err)
+				return console.Errorf(console.ExitUsage, "", "%w", err)
 			}
 		}
-		if err := m.serve(cmd.Context(), dir, c); err != nil {
-			return m.explainServeError(err)
+		if err := serve(cmd.Context(), con, dir, c); err != nil {
+			return explainServeError(con, err)
 		}
 		return nil
 	}
@@ -51,41 +52,41 @@ time. SIGINT and SIGTERM shut it down gracefully, a second signal at once.`,
 
 // explainServeError turns an error of the server into an exit error with a hint. The result
 // counts as a failure even if the context was cancelled.
-func (m *Main) explainServeError(err error) error {
+func explainServeError(con *console.Console, err error) error {
 	if held, ok := errors.AsType[*datadir.InUseError](err); ok && held.PID != 0 {
-		return exitErrorf(exitFailed, "use that server, or another folder with --data", "%w", err)
+		return console.Errorf(console.ExitFailed, "use that server, or another folder with --data", "%w", err)
 	}
-	if _, ok := errors.AsType[*exitError](err); ok {
+	if _, ok := errors.AsType[*console.Error](err); ok {
 		return err
 	}
 	if _, ok := errors.AsType[*datadir.LostStoreError](err); ok {
-		return exitErrorf(exitFailed, "restore a backup with `mailroom restore FILE`, or remove that file to start with an empty store", "%w", err)
+		return console.Errorf(console.ExitFailed, "restore a backup with `mailroom restore FILE`, or remove that file to start with an empty store", "%w", err)
 	}
 	if _, ok := errors.AsType[*sqlite.LostCommitsError](err); ok {
-		return exitErrorf(exitFailed, "restore a newer backup with `mailroom restore FILE`, or continue without them with `mailroom restore --accept-loss`", "%w", err)
+		return console.Errorf(console.ExitFailed, "restore a newer backup with `mailroom restore FILE`, or continue without them with `mailroom restore --accept-loss`", "%w", err)
 	}
-	return exitErrorf(exitFailed, "", "%w", err)
+	return console.Errorf(console.ExitFailed, "", "%w", err)
 }
 
 // serve locks the folder and runs a node on it until ctx is done.
-func (m *Main) serve(ctx context.Context, dir datadir.Dir, c *config.Config) (err error) {
-	log := slog.New(slog.NewTextHandler(m.Stderr, &slog.HandlerOptions{Level: c.LogLevel}))
+func serve(ctx context.Context, con *console.Console, dir datadir.Dir, c *config.Config) (err error) {
+	log := slog.New(slog.NewTextHandler(con.Stderr, &slog.HandlerOptions{Level: c.LogLevel}))
 	cert, secure, err := loadTLS(c, log)
 	if err != nil {
 		return err
 	}
-	for _, warning := range c.ReadTokens(m.Env) {
+	for _, warning := range c.ReadTokens(con.Env) {
 		log.Warn(warning)
 	}
 	if err := c.CheckTokens(); err != nil {
-		return exitErrorf(exitConfig, "", "%w", err)
+		return console.Errorf(console.ExitConfig, "", "%w", err)
 	}
-	if err := m.hideSecrets(secretVariables(c)); err != nil {
+	if err := hideSecrets(con, secretVariables(c)); err != nil {
 		return err
 	}
 	bridge := c.Command != ""
 	if !bridge {
-		c.Command = m.programName()
+		c.Command = con.Program()
 	}
 	held, err := dir.Acquire(ctx)
 	if err != nil {
@@ -106,7 +107,7 @@ func (m *Main) serve(ctx context.Context, dir datadir.Dir, c *config.Config) (er
 		return err
 	}
 	if c.WhenAllDown == config.AllDownExit { // a service manager restarts it
-		if err := m.waitRestartBackoff(ctx, held); err != nil || ctx.Err() != nil {
+		if err := waitRestartBackoff(ctx, con, held); err != nil || ctx.Err() != nil {
 			return err
 		}
 		defer func() {
@@ -132,40 +133,40 @@ func (m *Main) serve(ctx context.Context, dir datadir.Dir, c *config.Config) (er
 	n.lock = held
 	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", c.Listen)
 	if err != nil {
-		return exitErrorf(exitFailed, "choose another address with --listen", "%w", err)
+		return console.Errorf(console.ExitFailed, "choose another address with --listen", "%w", err)
 	}
 	url := address(ln.Addr(), c)
 	if err := held.WriteAddress(url, cert); err != nil {
 		return errors.Join(err, ln.Close())
 	}
-	m.printStarted(url, dir, c, bridge)
+	printStarted(con, url, dir, c, bridge)
 	defer context.AfterFunc(ctx, func() {
 		defer recovery.Log(log, "shutdown message")
-		m.printStopping()
+		con.Stopping()
 	})()
 	return n.run(ctx, ln, store.Failed())
 }
 
 // printStarted prints the server's address, and a warning if other machines can reach it
 // without TLS.
-func (m *Main) printStarted(url string, dir datadir.Dir, c *config.Config, bridge bool) {
+func printStarted(con *console.Console, url string, dir datadir.Dir, c *config.Config, bridge bool) {
 	if bridge {
-		m.printBridging(url, dir)
+		printBridging(con, url, dir)
 	} else {
-		m.printListening(url, dir)
+		printListening(con, url, dir)
 	}
 	if c.Exposed() && !c.TLS() {
-		m.printExposed()
+		printExposed(con)
 	}
 }
 
 // waitRestartBackoff pauses the start if the folder's servers have ended too often recently.
-func (m *Main) waitRestartBackoff(ctx context.Context, held *datadir.Lock) error {
+func waitRestartBackoff(ctx context.Context, con *console.Console, held *datadir.Lock) error {
 	pause, err := held.RecordStart(time.Now())
 	if err != nil || pause == 0 {
 		return err
 	}
-	m.infof("too many restarts within two minutes; starting in %s", pause)
+	con.Infof("too many restarts within two minutes; starting in %s", pause)
 	select {
 	case <-time.After(pause):
 		return nil

@@ -6,39 +6,41 @@ import (
 
 	"mailroom"
 	"mailroom/api"
+	"mailroom/internal/console"
+	"mailroom/internal/display"
 )
 
-func (m *Main) printTickets(page api.Page[api.Ticket], output format) error {
-	if output == asJSON {
-		return m.printJSON(page)
+func printTickets(con *console.Console, page api.Page[api.Ticket], output console.Format) error {
+	if output == console.FormatJSON {
+		return con.PrintJSON(page)
 	}
 	rows := [][]string{{"TICKET", "THREAD", "KIND", "STATE", "EXPIRES", "ASKS"}}
 	for _, k := range page.Items {
 		expires := "-"
 		if k.ExpiresAt != nil {
-			expires = m.when(k.ExpiresAt)
+			expires = con.When(k.ExpiresAt)
 		}
-		rows = append(rows, []string{k.ID, k.Thread, string(k.Kind), ticketState(k), expires, cut(ticketSummary(k), 60)})
+		rows = append(rows, []string{k.ID, k.Thread, string(k.Kind), ticketState(k), expires, console.Shorten(ticketSummary(k), 60)})
 	}
-	return m.printList(rows, page.Next, "no tickets match")
+	return con.PrintList(rows, page.Next, "no tickets match")
 }
 
 // printTicketPrompt prints a ticket's question to Stderr. Stdout is for the decision.
-func (m *Main) printTicketPrompt(k api.Ticket) {
-	m.infof("%s %s of run %s in thread %s: %s", k.Kind, oneLine(k.Name), k.Run, oneLine(k.Thread), oneLine(deref(k.Prompt)))
+func printTicketPrompt(con *console.Console, k api.Ticket) {
+	con.Infof("%s %s of run %s in thread %s: %s", k.Kind, display.Line(k.Name), k.Run, display.Line(k.Thread), display.Line(deref(k.Prompt)))
 	if deref(k.Action) != "" || len(k.Arguments) > 0 {
-		m.infof("  %s", oneLine(strings.TrimSpace(deref(k.Action)+" "+string(k.Arguments))))
+		con.Infof("  %s", display.Line(strings.TrimSpace(deref(k.Action)+" "+string(k.Arguments))))
 	}
 	if k.ExpiresAt != nil && k.State == mailroom.TicketOpen {
-		m.infof("  expires %s", m.when(k.ExpiresAt))
+		con.Infof("  expires %s", con.When(k.ExpiresAt))
 	}
 }
 
-func (m *Main) printTicket(k api.Ticket, output format) error {
-	if output == asJSON {
-		return m.printJSON(k)
+func printTicket(con *console.Console, k api.Ticket, output console.Format) error {
+	if output == console.FormatJSON {
+		return con.PrintJSON(k)
 	}
-	return m.printTable([][]string{{k.ID, ticketState(k)}})
+	return con.PrintTable([][]string{{k.ID, ticketState(k)}})
 }
 
 // ticketState returns the state of a ticket, or its decision.
@@ -61,9 +63,9 @@ func ticketSummary(k api.Ticket) string {
 	return line
 }
 
-func (m *Main) printAgents(agents []api.Agent, output format) error {
-	if output == asJSON {
-		return m.printJSON(api.Page[api.Agent]{Items: agents})
+func printAgents(con *console.Console, agents []api.Agent, output console.Format) error {
+	if output == console.FormatJSON {
+		return con.PrintJSON(api.Page[api.Agent]{Items: agents})
 	}
 	rows := [][]string{{"AGENT", "KIND", "VERSION", "PROGRAM", "AVAILABLE", "WORKERS", "RUNNING", "ISOLATION"}}
 	for _, a := range agents {
@@ -73,31 +75,31 @@ func (m *Main) printAgents(agents []api.Agent, output format) error {
 		}
 		rows = append(rows, []string{a.Name, orDash(a.Kind), orDash(a.Version), orDash(a.Program), available, fmt.Sprint(a.Workers), fmt.Sprint(a.Running), orDash(a.Isolation)})
 	}
-	return m.printList(rows, nil, "no agents")
+	return con.PrintList(rows, nil, "no agents")
 }
 
-func (m *Main) printWorkers(workers []api.Worker, output format) error {
-	if output == asJSON {
-		return m.printJSON(api.Page[api.Worker]{Items: workers})
+func printWorkers(con *console.Console, workers []api.Worker, output console.Format) error {
+	if output == console.FormatJSON {
+		return con.PrintJSON(api.Page[api.Worker]{Items: workers})
 	}
 	rows := [][]string{{"WORKER", "HOST", "PID", "RUNNING", "LEASE UNTIL", "AGENTS"}}
 	for _, w := range workers {
 		rows = append(rows, []string{
-			w.ID, w.Host, fmt.Sprint(w.PID), fmt.Sprint(w.Running), m.when(&w.LeaseUntil), strings.Join(w.Agents, " "),
+			w.ID, w.Host, fmt.Sprint(w.PID), fmt.Sprint(w.Running), con.When(&w.LeaseUntil), strings.Join(w.Agents, " "),
 		})
 	}
-	return m.printList(rows, nil, "no workers")
+	return con.PrintList(rows, nil, "no workers")
 }
 
-func (m *Main) printRetried(r api.Retried, dry bool, output format) error {
-	if output == asJSON {
-		return m.printJSON(r)
+func printRetried(con *console.Console, r api.Retried, dry bool, output console.Format) error {
+	if output == console.FormatJSON {
+		return con.PrintJSON(r)
 	}
 	rows := [][]string{{"matched", fmt.Sprint(r.Matched)}, {"retried", fmt.Sprint(r.Retried)}}
 	if dry {
-		m.infof("dry run: without --dry-run these runs are queued again")
+		con.Infof("dry run: without --dry-run these runs are queued again")
 	}
-	return m.printTable(rows)
+	return con.PrintTable(rows)
 }
 
 func deref(s *string) string {

@@ -12,7 +12,9 @@ import (
 	"mailroom"
 	"mailroom/api"
 	"mailroom/client"
+	"mailroom/internal/console"
 	"mailroom/internal/datadir"
+	"mailroom/internal/endpoint"
 )
 
 // statusTimeout limits the requests of mailroom status.
@@ -33,7 +35,7 @@ type serverStatus struct {
 	Channels  []api.Channel           `json:"channels"`
 }
 
-func (m *Main) statusCommand() *cobra.Command {
+func statusCommand(con *console.Console) *cobra.Command {
 	pid := false
 	cmd := &cobra.Command{
 		Use:   "status",
@@ -45,57 +47,53 @@ version, address, runs, agents and channels. If no server runs, the exit code is
   kill -9 "$(mailroom status --pid)"`,
 		Args: cobra.NoArgs,
 	}
-	output := formatFlag(cmd)
+	output := console.FormatFlag(cmd)
 	cmd.Flags().BoolVar(&pid, "pid", false, "print only the process id, even if the server does not respond")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if pid {
-			return m.printPID()
+			return printPID(con)
 		}
-		s, err := m.status(cmd.Context())
+		s, err := fetchServerStatus(cmd.Context(), con)
 		if err != nil {
 			return err
 		}
-		return m.printStatus(s, *output)
+		return printStatus(con, s, *output)
 	}
 	return cmd
 }
 
-// remote reports whether MAILROOM_URL selects the server.
-func (m *Main) remote() bool { return m.data == "" && m.Env("MAILROOM_URL") != "" }
-
 // localServer finds the process of the data folder's server.
-func (m *Main) localServer() (*datadir.Process, datadir.Dir, error) {
-	if m.remote() {
-		return nil, "", exitErrorf(exitUsage, "use --data on the server's machine", "cannot find the process of a server named by MAILROOM_URL")
+func localServer(con *console.Console) (*datadir.Process, datadir.Dir, error) {
+	if endpoint.IsRemote(con) {
+		return nil, "", console.Errorf(console.ExitUsage, "use --data on the server's machine", "cannot find the process of a server named by MAILROOM_URL")
 	}
-	dir, err := datadir.Find(m.data, m.Env)
+	dir, err := datadir.Find(con.Data, con.Env)
 	if err != nil {
-		return nil, "", exitErrorf(exitUsage, "", "%w", err)
+		return nil, "", console.Errorf(console.ExitUsage, "", "%w", err)
 	}
 	p, err := dir.Process()
 	switch {
 	case err != nil:
-		return nil, dir, exitErrorf(exitServer, "", "%w", err)
+		return nil, dir, console.Errorf(console.ExitServer, "", "%w", err)
 	case p == nil:
-		return nil, dir, exitErrorf(exitServer, "start one with `"+m.commandLine("serve")+"`", "no server on %s", dir)
+		return nil, dir, console.Errorf(console.ExitServer, "start one with `"+con.CommandLine("serve")+"`", "no server on %s", dir)
 	}
 	return p, dir, nil
 }
 
-func (m *Main) printPID() error {
-	p, _, err := m.localServer()
+func printPID(con *console.Console) error {
+	p, _, err := localServer(con)
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintln(m.Stdout, p.PID)
-	return errors.Join(wrapPrintError(err), p.Release())
+	return errors.Join(con.Printf("%d\n", p.PID), p.Release())
 }
 
-// status queries the server. For a data folder it first checks that the server's process runs, because another program may use
+// fetchServerStatus queries the server. For a data folder it first checks that the server's process runs, because another program may use
 // the address of a killed server.
-func (m *Main) status(ctx context.Context) (s serverStatus, err error) {
-	if !m.remote() {
-		p, dir, err := m.localServer()
+func fetchServerStatus(ctx context.Context, con *console.Console) (s serverStatus, err error) {
+	if !endpoint.IsRemote(con) {
+		p, dir, err := localServer(con)
 		if err != nil {
 			return s, err
 		}
@@ -105,14 +103,14 @@ func (m *Main) status(ctx context.Context) (s serverStatus, err error) {
 			return s, err
 		}
 		if _, err := dir.Address(); err != nil {
-			return s, exitErrorf(exitServer, "try again in a moment", "server with process id %d is starting or stopping on %s", pid, dir)
+			return s, console.Errorf(console.ExitServer, "try again in a moment", "server with process id %d is starting or stopping on %s", pid, dir)
 		}
 	}
-	c, err := m.connect()
+	c, err := connect(con)
 	if err != nil {
 		return s, err
 	}
-	s.URL = m.url
+	s.URL = con.Server
 	ctx, cancel := context.WithTimeoutCause(ctx, statusTimeout, fmt.Errorf("waited %s", statusTimeout))
 	defer cancel()
 	return s, s.fetch(ctx, c)
@@ -141,9 +139,9 @@ func (s *serverStatus) fetch(ctx context.Context, c *client.Client) error {
 	return err
 }
 
-func (m *Main) printStatus(s serverStatus, output format) error {
-	if output == asJSON {
-		return m.printJSON(s)
+func printStatus(con *console.Console, s serverStatus, output console.Format) error {
+	if output == console.FormatJSON {
+		return con.PrintJSON(s)
 	}
 	state := "ready"
 	if !s.Ready {
@@ -153,8 +151,8 @@ func (m *Main) printStatus(s serverStatus, output format) error {
 	if s.PID != nil {
 		rows = append(rows, []string{"process", fmt.Sprint(*s.PID)}, []string{"data", deref(s.Data)})
 	}
-	return m.printTable(append(rows,
-		[]string{"version", s.Version}, []string{"started", m.when(&s.StartedAt)}, []string{"threads", fmt.Sprint(s.Threads)},
+	return con.PrintTable(append(rows,
+		[]string{"version", s.Version}, []string{"started", con.When(&s.StartedAt)}, []string{"threads", fmt.Sprint(s.Threads)},
 		[]string{"runs", runCounts(s.Runs)}, []string{"agents", agentNames(s.Agents)}, []string{"channels", channelStates(s.Channels)},
 	))
 }

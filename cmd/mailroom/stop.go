@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"mailroom"
+	"mailroom/internal/console"
 	"mailroom/internal/datadir"
 )
 
@@ -20,7 +21,7 @@ const (
 	stopReportInterval = 5 * time.Second
 )
 
-func (m *Main) stopCommand() *cobra.Command {
+func stopCommand(con *console.Console) *cobra.Command {
 	var now bool
 	var timeout time.Duration
 	cmd := &cobra.Command{
@@ -38,40 +39,40 @@ Only the process that holds the folder's lock gets a signal.`,
 	cmd.Flags().DurationVar(&timeout, "timeout", time.Minute, "maximum time to wait")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
 		if timeout <= 0 {
-			return exitErrorf(exitUsage, "use a duration such as 1m", "invalid --timeout %s", timeout)
+			return console.Errorf(console.ExitUsage, "use a duration such as 1m", "invalid --timeout %s", timeout)
 		}
-		p, dir, err := m.localServer()
+		p, dir, err := localServer(con)
 		if err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, p.Release()) }()
-		return m.stop(cmd.Context(), p, dir, now, timeout)
+		return stopServer(cmd.Context(), con, p, dir, now, timeout)
 	}
 	return cmd
 }
 
-func (m *Main) stop(ctx context.Context, p *datadir.Process, dir datadir.Dir, now bool, timeout time.Duration) error {
+func stopServer(ctx context.Context, con *console.Console, p *datadir.Process, dir datadir.Dir, now bool, timeout time.Duration) error {
 	var sig os.Signal = syscall.SIGTERM
 	if now {
 		sig = os.Kill
-		m.infof("killing the server with process id %d on %s", p.PID, dir)
+		con.Infof("killing the server with process id %d on %s", p.PID, dir)
 	} else {
-		m.infof("stopping the server with process id %d on %s", p.PID, dir)
-		m.printRunning(ctx)
+		con.Infof("stopping the server with process id %d on %s", p.PID, dir)
+		printRunning(ctx, con)
 	}
 	if err := p.Signal(sig); err != nil {
-		return exitErrorf(exitFailed, "", "%w", err)
+		return console.Errorf(console.ExitFailed, "", "%w", err)
 	}
-	if err := m.waitEnded(ctx, p, timeout); err != nil {
+	if err := waitEnded(ctx, con, p, timeout); err != nil {
 		return err
 	}
-	m.infof("server stopped")
+	con.Infof("server stopped")
 	return nil
 }
 
 // printRunning prints how many runs the server waits for. A server that does not respond is stopped without this message.
-func (m *Main) printRunning(ctx context.Context) {
-	c, err := m.connect()
+func printRunning(ctx context.Context, con *console.Console) {
+	c, err := connect(con)
 	if err != nil {
 		return
 	}
@@ -79,12 +80,12 @@ func (m *Main) printRunning(ctx context.Context) {
 	defer cancel()
 	stats, err := c.Stats(ctx)
 	if n := stats.Runs[mailroom.StatusRunning]; err == nil && n > 0 {
-		m.infof("waiting for %s to finish or be released", pluralize(n, "run"))
+		con.Infof("waiting for %s to finish or be released", pluralize(n, "run"))
 	}
 }
 
 // waitEnded waits until the server has ended, for timeout at most.
-func (m *Main) waitEnded(ctx context.Context, p *datadir.Process, timeout time.Duration) error {
+func waitEnded(ctx context.Context, con *console.Console, p *datadir.Process, timeout time.Duration) error {
 	begin := time.Now()
 	look, say := time.NewTicker(stopPollInterval), time.NewTicker(stopReportInterval)
 	defer look.Stop()
@@ -98,12 +99,12 @@ func (m *Main) waitEnded(ctx context.Context, p *datadir.Process, timeout time.D
 		select {
 		case <-look.C:
 		case <-say.C:
-			m.infof("still waiting after %s", time.Since(begin).Round(time.Second))
+			con.Infof("still waiting after %s", time.Since(begin).Round(time.Second))
 		case <-late.C:
-			return exitErrorf(exitFailed, "wait longer with --timeout, or kill the server with `"+m.commandLine("stop", "--now")+"`",
+			return console.Errorf(console.ExitFailed, "wait longer with --timeout, or kill the server with `"+con.CommandLine("stop", "--now")+"`",
 				"server with process id %d did not stop within %s", p.PID, timeout)
 		case <-ctx.Done():
-			m.infof("server with process id %d is still shutting down", p.PID)
+			con.Infof("server with process id %d is still shutting down", p.PID)
 			return context.Cause(ctx)
 		}
 	}

@@ -4,9 +4,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"mailroom/client"
+	"mailroom/internal/console"
 )
 
-func (m *Main) threadsCommand() *cobra.Command {
+func threadsCommand(con *console.Console) *cobra.Command {
 	q := client.ListQuery{}
 	cmd := &cobra.Command{
 		Use:   "threads",
@@ -17,15 +18,15 @@ func (m *Main) threadsCommand() *cobra.Command {
   mailroom threads show notes`,
 		Args: cobra.NoArgs,
 	}
-	output := formatFlag(cmd)
+	output := console.FormatFlag(cmd)
 	listFlags(cmd, &q, "")
-	cmd.AddCommand(m.threadsShowCommand())
-	return m.withClient(cmd, func(c *client.Client, _ []string) error {
+	cmd.AddCommand(threadsShowCommand(con))
+	return withClient(con, cmd, func(c *client.Client, _ []string) error {
 		page, err := c.Threads(cmd.Context(), q)
 		if err != nil {
 			return err
 		}
-		return m.printThreads(page, *output)
+		return printThreads(con, page, *output)
 	})
 }
 
@@ -36,7 +37,7 @@ func listFlags(cmd *cobra.Command, q *client.ListQuery, usual string) {
 	cmd.Flags().StringVar(&q.Cursor, "cursor", "", "continue after an earlier page")
 }
 
-func (m *Main) threadsShowCommand() *cobra.Command {
+func threadsShowCommand(con *console.Console) *cobra.Command {
 	q := client.MessagesQuery{}
 	cmd := &cobra.Command{
 		Use:   "show THREAD",
@@ -45,11 +46,11 @@ func (m *Main) threadsShowCommand() *cobra.Command {
   mailroom threads show notes --all -o json`,
 		Args: cobra.ExactArgs(1),
 	}
-	output := formatFlag(cmd)
+	output := console.FormatFlag(cmd)
 	cmd.Flags().IntVar(&q.Limit, "limit", 20, "maximum number of messages")
 	cmd.Flags().BoolVar(&q.All, "all", false, "include superseded, retracted and unread messages")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c, err := m.connect()
+		c, err := connect(con)
 		if err != nil {
 			return err
 		}
@@ -61,21 +62,21 @@ func (m *Main) threadsShowCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return m.printThread(threadView{Thread: t, Messages: page.Items}, *output)
+		return printThread(con, threadView{Thread: t, Messages: page.Items}, *output)
 	}
 	return cmd
 }
 
-func (m *Main) interruptCommand() *cobra.Command {
+func interruptCommand(con *console.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "interrupt THREAD",
 		Short:   "Stop a thread's running run and supersede its queued runs",
 		Example: `  mailroom interrupt notes`,
 		Args:    cobra.ExactArgs(1),
 	}
-	output := formatFlag(cmd)
+	output := console.FormatFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c, err := m.connect()
+		c, err := connect(con)
 		if err != nil {
 			return err
 		}
@@ -83,7 +84,7 @@ func (m *Main) interruptCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return m.printInterrupted(done, *output)
+		return printInterrupted(con, done, *output)
 	}
 	return cmd
 }

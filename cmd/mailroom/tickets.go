@@ -9,9 +9,11 @@ import (
 	"mailroom"
 	"mailroom/api"
 	"mailroom/client"
+	"mailroom/internal/console"
+	"mailroom/internal/display"
 )
 
-func (m *Main) ticketsCommand() *cobra.Command {
+func ticketsCommand(con *console.Console) *cobra.Command {
 	q := client.ListQuery{}
 	cmd := &cobra.Command{
 		Use:   "tickets",
@@ -23,19 +25,19 @@ event, a timer or child runs. Filter fields: state, kind, thread and run.`,
   mailroom tickets --filter 'thread:notes -state:open'`,
 		Args: cobra.NoArgs,
 	}
-	output := formatFlag(cmd)
+	output := console.FormatFlag(cmd)
 	listFlags(cmd, &q, "state:open")
-	return m.withClient(cmd, func(c *client.Client, _ []string) error {
+	return withClient(con, cmd, func(c *client.Client, _ []string) error {
 		page, err := c.Tickets(cmd.Context(), q)
 		if err != nil {
 			return err
 		}
-		return m.printTickets(page, *output)
+		return printTickets(con, page, *output)
 	})
 }
 
-func (m *Main) approveCommand() *cobra.Command {
-	return m.decideCommand(&cobra.Command{
+func approveCommand(con *console.Console) *cobra.Command {
+	return decideCommand(con, &cobra.Command{
 		Use:   "approve TICKET|RUN|THREAD",
 		Short: "Approve an action that a run requests",
 		Example: `  mailroom approve notes
@@ -44,8 +46,8 @@ func (m *Main) approveCommand() *cobra.Command {
 	}, mailroom.VerdictApprove)
 }
 
-func (m *Main) denyCommand() *cobra.Command {
-	return m.decideCommand(&cobra.Command{
+func denyCommand(con *console.Console) *cobra.Command {
+	return decideCommand(con, &cobra.Command{
 		Use:     "deny TICKET|RUN|THREAD",
 		Short:   "Deny an action that a run requests",
 		Example: `  mailroom deny notes --reason "not on a Friday"`,
@@ -59,13 +61,13 @@ A run or thread stands for its only open ticket of this kind. The command shows 
 ticket and sends its digest with the decision, so that the server refuses the decision
 if the ticket has changed. Use --digest to decide only what you reviewed before.`
 
-func (m *Main) decideCommand(cmd *cobra.Command, v mailroom.Verdict) *cobra.Command {
+func decideCommand(con *console.Console, cmd *cobra.Command, v mailroom.Verdict) *cobra.Command {
 	cmd.Long = cmd.Short + "." + decideHelp
 	d := api.Decision{Decision: v}
-	output := formatFlag(cmd)
+	output := console.FormatFlag(cmd)
 	decideFlags(cmd, &d)
-	return m.withClient(cmd, func(c *client.Client, args []string) error {
-		return m.decide(cmd.Context(), c, args[0], d, *output)
+	return withClient(con, cmd, func(c *client.Client, args []string) error {
+		return decide(cmd.Context(), con, c, args[0], d, *output)
 	})
 }
 
@@ -74,7 +76,7 @@ func decideFlags(cmd *cobra.Command, d *api.Decision) {
 	cmd.Flags().StringVar(&d.Digest, "digest", "", "digest of the reviewed ticket, at least its first 16 characters")
 }
 
-func (m *Main) answerCommand() *cobra.Command {
+func answerCommand(con *console.Console) *cobra.Command {
 	d := api.Decision{Decision: mailroom.VerdictAnswer}
 	raw := false
 	cmd := &cobra.Command{
@@ -86,18 +88,18 @@ With --json the text is a JSON value.` + decideHelp,
   mailroom answer notes --json '{"amount": 42}'`,
 		Args: cobra.MinimumNArgs(2),
 	}
-	output := formatFlag(cmd)
+	output := console.FormatFlag(cmd)
 	decideFlags(cmd, &d)
 	cmd.Flags().BoolVar(&raw, "json", false, "parse the answer as JSON")
-	return m.withClient(cmd, func(c *client.Client, args []string) error {
-		text, err := m.text(args[1:])
+	return withClient(con, cmd, func(c *client.Client, args []string) error {
+		text, err := readText(con, args[1:])
 		if err != nil {
 			return err
 		}
 		if d.Answer, err = answer(text, raw); err != nil {
 			return err
 		}
-		return m.decide(cmd.Context(), c, args[0], d, *output)
+		return decide(cmd.Context(), con, c, args[0], d, *output)
 	})
 }
 
@@ -106,19 +108,7 @@ func answer(text string, raw bool) (json.RawMessage, error) {
 		return json.Marshal(text)
 	}
 	if !json.Valid([]byte(text)) {
-		return nil, exitErrorf(exitUsage, "", "invalid JSON: %s", cut(oneLine(text), 60))
+		return nil, console.Errorf(console.ExitUsage, "", "invalid JSON: %s", console.Shorten(display.Line(text), 60))
 	}
 	return json.RawMessage(strings.TrimSpace(text)), nil
-}
-
-// withClient sets run as the action of cmd and passes it a client of the server.
-func (m *Main) withClient(cmd *cobra.Command, run func(c *client.Client, args []string) error) *cobra.Command {
-	cmd.RunE = func(_ *cobra.Command, args []string) error {
-		c, err := m.connect()
-		if err != nil {
-			return err
-		}
-		return run(c, args)
-	}
-	return cmd
 }

@@ -1,20 +1,16 @@
 package main
 
 import (
-	"bytes"
 	"crypto/tls"
-	"crypto/x509"
-	"encoding/pem"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"os"
 	"path/filepath"
 	"sync"
 	"time"
 
 	"mailroom/internal/config"
-	"mailroom/internal/recovery"
+	"mailroom/internal/console"
 )
 
 // loadTLS returns the absolute path of the certificate and the TLS configuration, or "" and
@@ -22,7 +18,7 @@ import (
 func loadTLS(c *config.Config, log *slog.Logger) (file string, secure *tls.Config, err error) {
 	if !c.TLS() {
 		if c.Exposed() && !c.BehindProxy {
-			return "", nil, exitErrorf(exitUsage,
+			return "", nil, console.Errorf(console.ExitUsage,
 				"set tls_cert and tls_key in the configuration, or behind_proxy = true if a proxy provides TLS",
 				"refusing to listen on %s without TLS: other machines can reach it", c.Listen)
 		}
@@ -33,7 +29,7 @@ func loadTLS(c *config.Config, log *slog.Logger) (file string, secure *tls.Confi
 	}
 	renewed := &certificate{file: file, key: c.TLSKey, log: log}
 	if err := renewed.reload(); err != nil {
-		return "", nil, exitErrorf(exitUsage, "check tls_cert and tls_key in the configuration", "%w", err)
+		return "", nil, console.Errorf(console.ExitUsage, "check tls_cert and tls_key in the configuration", "%w", err)
 	}
 	return file, &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: renewed.getCertificate}, nil
 }
@@ -92,57 +88,4 @@ func (c *certificate) modTimes() (changed [2]time.Time, err error) {
 		changed[i] = info.ModTime()
 	}
 	return changed, err
-}
-
-// pinnedClient returns a client that trusts exactly the certificate in file, regardless of its
-// names and issuer. With an empty file it returns a default client.
-func pinnedClient(file string) *http.Client {
-	if file == "" {
-		return &http.Client{}
-	}
-	return clientWithTLS(&tls.Config{
-		InsecureSkipVerify: true, // VerifyConnection is stricter
-		VerifyConnection: func(state tls.ConnectionState) (err error) {
-			defer recovery.Error(nil, "certificate check", &err) // runs on the transport's goroutine
-			data, err := os.ReadFile(file)                       // for each connection, because it may have been renewed
-			if err != nil {
-				return fmt.Errorf("read the server's certificate: %w", err)
-			}
-			for block, rest := pem.Decode(data); block != nil; block, rest = pem.Decode(rest) {
-				if block.Type == "CERTIFICATE" {
-					if len(state.PeerCertificates) > 0 && bytes.Equal(block.Bytes, state.PeerCertificates[0].Raw) {
-						return nil
-					}
-					break // the first certificate is the server's own
-				}
-			}
-			return fmt.Errorf("the server's certificate is not the one in %s", file)
-		},
-	})
-}
-
-// clientTrusting returns a client that trusts the CA certificates in file and those of the
-// system. With an empty file it returns a default client.
-func clientTrusting(file string) (*http.Client, error) {
-	if file == "" {
-		return &http.Client{}, nil
-	}
-	data, err := os.ReadFile(file)
-	if err != nil {
-		return nil, exitErrorf(exitUsage, "set MAILROOM_CA to a file with certificates", "%w", err)
-	}
-	roots, err := x509.SystemCertPool()
-	if err != nil {
-		roots = x509.NewCertPool() // the system has no certificate pool
-	}
-	if !roots.AppendCertsFromPEM(data) {
-		return nil, exitErrorf(exitUsage, "set MAILROOM_CA to a file with certificates in PEM form", "no certificate in %s", file)
-	}
-	return clientWithTLS(&tls.Config{RootCAs: roots}), nil
-}
-
-func clientWithTLS(secure *tls.Config) *http.Client {
-	transport := http.DefaultTransport.(*http.Transport).Clone() // the standard library's own
-	transport.TLSClientConfig = secure
-	return &http.Client{Transport: transport}
 }

@@ -30,6 +30,8 @@ import (
 	"mailroom"
 	"mailroom/api"
 	"mailroom/client"
+	"mailroom/internal/console"
+	"mailroom/internal/endpoint"
 )
 
 // writeCertificate writes a self-signed certificate and its key, into
@@ -148,9 +150,9 @@ func (s *stallingReader) Close() error {
 func TestReadersThatStopReadingAreCutOffOverHTTP2(t *testing.T) {
 	h, p := newTLSFixture(t, "log_level = \"debug\"\ndefault_agent = \"silent\"\n[agents.silent]\nkind = \"exec\"\ncommand = [\"true\"]\n[limits]\nwrite_timeout = \"300ms\""), &process{}
 	h.process(p, "--listen", "127.0.0.1:0")
-	token, err := h.dir.Token()
+	server, err := endpoint.Find(&console.Console{Data: string(h.dir)})
 	h.must(err)
-	c := client.New(p.url, token, client.WithHTTPClient(pinnedClient(filepath.Join(string(h.dir), "cert.pem"))))
+	c := server.Client()
 	for range 4 { // more than is in flight to anybody
 		_, err := c.Submit(t.Context(), api.Submit{Thread: "long", Text: strings.Repeat("x", mailroom.MaxText)})
 		h.must(err)

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -10,22 +8,23 @@ import (
 	"mailroom"
 	"mailroom/api"
 	"mailroom/client"
+	"mailroom/internal/console"
 )
 
-func (m *Main) tokenCommand() *cobra.Command {
+func tokenCommand(con *console.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "token",
 		Short: "Create, list and revoke tokens, and set their quotas",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return &usageError{command: cmd.CommandPath(), err: errors.New("missing subcommand: create, list, revoke or quota")}
+			return console.UsageErrorf(cmd, "missing subcommand: create, list, revoke or quota")
 		},
 	}
-	cmd.AddCommand(m.tokenCreateCommand(), m.tokenListCommand(), m.tokenRevokeCommand(), m.tokenQuotaCommand())
+	cmd.AddCommand(tokenCreateCommand(con), tokenListCommand(con), tokenRevokeCommand(con), tokenQuotaCommand(con))
 	return cmd
 }
 
-func (m *Main) tokenCreateCommand() *cobra.Command {
+func tokenCreateCommand(con *console.Console) *cobra.Command {
 	in := api.NewToken{}
 	var scopes []string
 	cmd := &cobra.Command{
@@ -43,12 +42,12 @@ tickets), work (run agents from another process), metrics (read /metrics), admin
   MAILROOM_TOKEN=$(mailroom token create ci --scope read,submit) mailroom send "build it"`,
 		Args: cobra.ExactArgs(1),
 	}
-	output := formatFlag(cmd)
+	output := console.FormatFlag(cmd)
 	cmd.Flags().StringSliceVar(&scopes, "scope", nil, "permissions: read, submit, decide, work, metrics, admin")
 	cmd.Flags().StringVar(&in.Namespace, "namespace", "", "also give access to threads whose id starts with this")
 	cmd.Flags().StringSliceVar(&in.Agents, "agent", nil, "with scope work: agents that it may run (default: all that the server does not run)")
 	quotas := quotaFlag(cmd)
-	return m.withClient(cmd, func(c *client.Client, args []string) error {
+	return withClient(con, cmd, func(c *client.Client, args []string) error {
 		var err error
 		if in.Quotas, err = quotas(); err != nil {
 			return err
@@ -58,17 +57,17 @@ tickets), work (run agents from another process), metrics (read /metrics), admin
 			in.Scopes = append(in.Scopes, mailroom.Permission(strings.TrimSpace(s)))
 		}
 		if len(in.Scopes) == 0 {
-			return exitErrorf(exitUsage, "add --scope, such as --scope read,submit,decide; scopes are read, submit, decide, work, metrics and admin", "missing scopes")
+			return console.Errorf(console.ExitUsage, "add --scope, such as --scope read,submit,decide; scopes are read, submit, decide, work, metrics and admin", "missing scopes")
 		}
 		t, err := c.CreateToken(cmd.Context(), in)
 		if err != nil {
 			return err
 		}
-		return m.printCreatedToken(t, *output)
+		return printCreatedToken(con, t, *output)
 	})
 }
 
-func (m *Main) tokenListCommand() *cobra.Command {
+func tokenListCommand(con *console.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the tokens, by name",
@@ -76,17 +75,17 @@ func (m *Main) tokenListCommand() *cobra.Command {
   mailroom token list -o json`,
 		Args: cobra.NoArgs,
 	}
-	output := formatFlag(cmd)
-	return m.withClient(cmd, func(c *client.Client, _ []string) error {
+	output := console.FormatFlag(cmd)
+	return withClient(con, cmd, func(c *client.Client, _ []string) error {
 		tokens, err := c.Tokens(cmd.Context())
 		if err != nil {
 			return err
 		}
-		return m.printTokens(tokens, *output)
+		return printTokens(con, tokens, *output)
 	})
 }
 
-func (m *Main) tokenRevokeCommand() *cobra.Command {
+func tokenRevokeCommand(con *console.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "revoke NAME",
 		Short: "Revoke a token",
@@ -95,38 +94,37 @@ for admins and for the next token of that name.`,
 		Example: `  mailroom token revoke laptop`,
 		Args:    cobra.ExactArgs(1),
 	}
-	return m.withClient(cmd, func(c *client.Client, args []string) error {
+	return withClient(con, cmd, func(c *client.Client, args []string) error {
 		if err := c.RevokeToken(cmd.Context(), args[0]); err != nil {
 			return err
 		}
-		m.infof("revoked token %s", args[0])
+		con.Infof("revoked token %s", args[0])
 		return nil
 	})
 }
 
 // printCreatedToken prints only the secret on Stdout, so that a shell can capture it.
-func (m *Main) printCreatedToken(t api.CreatedToken, f format) error {
-	if f == asJSON {
-		return m.printJSON(t)
+func printCreatedToken(con *console.Console, t api.CreatedToken, f console.Format) error {
+	if f == console.FormatJSON {
+		return con.PrintJSON(t)
 	}
-	m.infof("created token %s with scopes %s; the secret is shown once:", t.Name, joinScopes(t.Scopes))
-	_, err := fmt.Fprintln(m.Stdout, t.Secret)
-	return wrapPrintError(err)
+	con.Infof("created token %s with scopes %s; the secret is shown once:", t.Name, joinScopes(t.Scopes))
+	return con.Printf("%s\n", t.Secret)
 }
 
-func (m *Main) printTokens(tokens []api.Token, f format) error {
-	if f == asJSON {
-		return m.printJSON(api.Page[api.Token]{Items: tokens})
+func printTokens(con *console.Console, tokens []api.Token, f console.Format) error {
+	if f == console.FormatJSON {
+		return con.PrintJSON(api.Page[api.Token]{Items: tokens})
 	}
 	rows := [][]string{{"NAME", "SCOPES", "NAMESPACE", "AGENTS", "THREADS", "STORED", "WORKERS", "STREAMS", "UNREAD", "CREATED", "USED", "REVOKED"}}
 	for _, t := range tokens {
 		rows = append(rows, []string{
 			t.Name, joinScopes(t.Scopes), orDash(t.Namespace), joinOrDash(t.Agents),
 			quotaUsage(t, mailroom.QuotaThreads), quotaUsage(t, mailroom.QuotaBytes), quotaUsage(t, mailroom.QuotaWorkers), quotaUsage(t, mailroom.QuotaStreams), quotaUsage(t, mailroom.QuotaNotifications),
-			m.when(&t.CreatedAt), m.when(t.UsedAt), m.when(t.RevokedAt),
+			con.When(&t.CreatedAt), con.When(t.UsedAt), con.When(t.RevokedAt),
 		})
 	}
-	return m.printList(rows, nil, "no tokens except the operator's, which is in the data folder")
+	return con.PrintList(rows, nil, "no tokens except the operator's, which is in the data folder")
 }
 
 func joinScopes(scopes []mailroom.Permission) string {

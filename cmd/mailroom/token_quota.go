@@ -9,9 +9,10 @@ import (
 	"mailroom"
 	"mailroom/api"
 	"mailroom/client"
+	"mailroom/internal/console"
 )
 
-func (m *Main) tokenQuotaCommand() *cobra.Command {
+func tokenQuotaCommand(con *console.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "quota NAME",
 		Short: "Set the quotas of a token",
@@ -23,9 +24,9 @@ nothing.`,
   mailroom token quota laptop`,
 		Args: cobra.ExactArgs(1),
 	}
-	output := formatFlag(cmd)
+	output := console.FormatFlag(cmd)
 	quotas := quotaFlag(cmd)
-	return m.withClient(cmd, func(c *client.Client, args []string) error {
+	return withClient(con, cmd, func(c *client.Client, args []string) error {
 		q, err := quotas()
 		if err != nil {
 			return err
@@ -34,7 +35,7 @@ nothing.`,
 		if err != nil {
 			return err
 		}
-		return m.printTokens([]api.Token{t}, *output)
+		return printTokens(con, []api.Token{t}, *output)
 	})
 }
 
@@ -46,7 +47,7 @@ func quotaFlag(cmd *cobra.Command) func() (mailroom.Quotas, error) {
 		for name, text := range *given {
 			n, err := strconv.ParseInt(text, 10, 64)
 			if err != nil {
-				return nil, exitErrorf(exitUsage, "use whole numbers, such as --quota threads=500", "invalid quota %s=%q", name, text)
+				return nil, console.Errorf(console.ExitUsage, "use whole numbers, such as --quota threads=500", "invalid quota %s=%q", name, text)
 			}
 			q[mailroom.Quota(name)] = n
 		}

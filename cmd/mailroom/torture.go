@@ -20,6 +20,7 @@ import (
 	"mailroom/bus"
 	"mailroom/engine"
 	"mailroom/internal/config"
+	"mailroom/internal/console"
 	"mailroom/internal/datadir"
 	"mailroom/internal/killpoint"
 	"mailroom/internal/recovery"
@@ -59,10 +60,10 @@ func addTorture(store mailroom.Store, r *agentSet) (mailroom.Store, error) {
 
 // moreCommands adds a second worker: an engine in its own process on the store of a
 // running server.
-func (m *Main) moreCommands() []*cobra.Command {
+func moreCommands(con *console.Console) []*cobra.Command {
 	cmd := &cobra.Command{Use: "torture-worker", Hidden: true, Args: cobra.NoArgs}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		dir, err := datadir.Find(m.data, m.Env)
+		dir, err := datadir.Find(con.Data, con.Env)
 		if err != nil {
 			return err
 		}
@@ -70,13 +71,13 @@ func (m *Main) moreCommands() []*cobra.Command {
 		if err != nil {
 			return err
 		}
-		return m.besideServer(cmd.Context(), dir, c)
+		return besideServer(cmd.Context(), con, dir, c)
 	}
 	return []*cobra.Command{cmd}
 }
 
-func (m *Main) besideServer(ctx context.Context, dir datadir.Dir, c *config.Config) (err error) {
-	log := slog.New(slog.NewTextHandler(m.Stderr, &slog.HandlerOptions{Level: c.LogLevel}))
+func besideServer(ctx context.Context, con *console.Console, dir datadir.Dir, c *config.Config) (err error) {
+	log := slog.New(slog.NewTextHandler(con.Stderr, &slog.HandlerOptions{Level: c.LogLevel}))
 	file, err := sqlite.Open(ctx, dir.Database(), sqlite.Options{})
 	if err != nil {
 		return err
@@ -98,7 +99,7 @@ func (m *Main) besideServer(ctx context.Context, dir datadir.Dir, c *config.Conf
 		Agents: r.agents, Runs: c.Runs, Lease: c.Lease, Renew: c.Renew, Sweep: c.Sweep, Deadline: c.RunDeadline,
 		StopGrace: c.StopGrace, ShutdownGrace: c.ShutdownGrace, AgentGrace: c.AgentGrace, Log: log,
 	})
-	m.infof("working as process %d", os.Getpid())
+	con.Infof("working as process %d", os.Getpid())
 	group := &errgroup.Group{}
 	ledgerCtx, end := context.WithCancel(context.WithoutCancel(ctx))
 	group.Go(func() (err error) {

@@ -6,10 +6,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"mailroom"
+	"mailroom/internal/console"
 )
 
 // addTorture and moreCommands are hooks of the torture build. They do nothing in a normal
 // build.
 func addTorture(store mailroom.Store, _ *agentSet) (mailroom.Store, error) { return store, nil }
 
-func (m *Main) moreCommands() []*cobra.Command { return nil }
+func moreCommands(con *console.Console) []*cobra.Command { return nil }

@@ -5,6 +5,8 @@ import (
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"mailroom/internal/console"
 )
 
 // versionInfo is the JSON output of mailroom version. Version is "devel" for a build from
@@ -32,13 +34,13 @@ func version() versionInfo {
 	return v
 }
 
-func (m *Main) versionCommand() *cobra.Command {
+func versionCommand(con *console.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
 		Args:  cobra.NoArgs,
 	}
-	output := formatFlag(cmd)
-	cmd.RunE = func(*cobra.Command, []string) error { return m.printVersion(version(), *output) }
+	output := console.FormatFlag(cmd)
+	cmd.RunE = func(*cobra.Command, []string) error { return printVersion(con, version(), *output) }
 	return cmd
 }

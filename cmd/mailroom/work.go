@@ -21,6 +21,8 @@ import (
 	"mailroom/client"
 	"mailroom/engine"
 	"mailroom/internal/config"
+	"mailroom/internal/console"
+	"mailroom/internal/endpoint"
 	"mailroom/internal/recovery"
 	"mailroom/remote"
 )
@@ -48,7 +50,7 @@ type workOptions struct {
 	command        []string // with a profile, further arguments
 }
 
-func (m *Main) workCommand() *cobra.Command {
+func workCommand(con *console.Console) *cobra.Command {
 	var w workOptions
 	cmd := &cobra.Command{
 		Use:   "work --agent NAME [flags] [--profile PROGRAM] -- COMMAND [ARG…]",
@@ -89,15 +91,15 @@ rest are released; a second signal exits at once.`,
 		w.command = args
 		switch {
 		case w.agent == "":
-			return exitErrorf(exitUsage, "set --agent", "missing agent")
+			return console.Errorf(console.ExitUsage, "set --agent", "missing agent")
 		case w.runs < 1:
-			return exitErrorf(exitUsage, "use 1 or more", "invalid --runs %d", w.runs)
+			return console.Errorf(console.ExitUsage, "use 1 or more", "invalid --runs %d", w.runs)
 		case w.profile == "" && len(args) == 0:
-			return exitErrorf(exitUsage, "write it after --, or set --profile", "missing command")
+			return console.Errorf(console.ExitUsage, "write it after --, or set --profile", "missing command")
 		case w.profile == "" && w.permissions != "":
-			return exitErrorf(exitUsage, "use --profile PROGRAM,permissions=MODE", "--permissions needs --profile")
+			return console.Errorf(console.ExitUsage, "use --profile PROGRAM,permissions=MODE", "--permissions needs --profile")
 		}
-		return m.work(cmd.Context(), w)
+		return runWorker(cmd.Context(), con, w)
 	}
 	return cmd
 }
@@ -164,29 +166,29 @@ func (w workOptions) build(s *sandbox) (mailroom.Agent, error) {
 }
 
 // work runs an agent for the server until ctx is done.
-func (m *Main) work(ctx context.Context, w workOptions) error {
-	log := slog.New(slog.NewTextHandler(m.Stderr, nil))
-	agent, err := w.build(m.newWorkSandbox(w.tokenFile, log))
+func runWorker(ctx context.Context, con *console.Console, w workOptions) error {
+	log := slog.New(slog.NewTextHandler(con.Stderr, nil))
+	agent, err := w.build(newWorkSandbox(con, w.tokenFile, log))
 	if err != nil {
-		return exitErrorf(exitUsage, "", "%w", err)
+		return console.Errorf(console.ExitUsage, "", "%w", err)
 	}
-	d, err := m.findWorkEndpoint(w)
+	d, err := findWorkEndpoint(con, w)
 	if err != nil {
 		return err
 	}
-	if err := m.hideSecrets([]string{"MAILROOM_TOKEN"}); err != nil {
-		return exitErrorf(exitFailed, "", "%w", err)
+	if err := hideSecrets(con, []string{"MAILROOM_TOKEN"}); err != nil {
+		return console.Errorf(console.ExitFailed, "", "%w", err)
 	}
 	if w.name == "" {
 		w.name, _ = os.Hostname() // only for display; may be ""
 	}
-	if u, err := url.Parse(d.url); err == nil && u.Scheme == "http" && !loopback(u.Hostname()) {
-		m.infof("warning: the connection to %s is not encrypted, and neither is the token sent over it", d.url)
+	if u, err := url.Parse(d.URL); err == nil && u.Scheme == "http" && !loopback(u.Hostname()) {
+		con.Infof("warning: the connection to %s is not encrypted, and neither is the token sent over it", d.URL)
 	}
 	b := bus.New()
-	l, err := remote.Dial(ctx, client.New(d.url, d.token, client.WithHTTPClient(workClient(d.web)), client.WithTimeout(workCallTimeout)), b, remote.Options{
+	l, err := remote.Dial(ctx, d.Client(client.WithHTTPClient(workClient(d.HTTP)), client.WithTimeout(workCallTimeout)), b, remote.Options{
 		Agents: []string{w.agent}, Host: w.name, PID: os.Getpid(), Log: log,
-		OnOutage: func(err error) { m.infof("no server at %s yet, retrying: %v", d.url, err) },
+		OnOutage: func(err error) { con.Infof("no server at %s yet, retrying: %v", d.URL, err) },
 	})
 	if err != nil {
 		if ctx.Err() != nil {
@@ -200,9 +202,9 @@ func (m *Main) work(ctx context.Context, w workOptions) error {
 	})
 	defer context.AfterFunc(ctx, func() {
 		defer recovery.Log(log, "shutdown message")
-		m.printStopping()
+		con.Stopping()
 	})()
-	m.infof("running agent %s for %s", w.agent, d.url)
+	con.Infof("running agent %s for %s", w.agent, d.URL)
 	live, quit := context.WithCancel(context.WithoutCancel(ctx))
 	var showing sync.WaitGroup
 	showing.Go(func() {
@@ -216,20 +218,19 @@ func (m *Main) work(ctx context.Context, w workOptions) error {
 		return explainWorkError(why)
 	}
 	if err != nil {
-		return exitErrorf(exitFailed, "", "%w", err)
+		return console.Errorf(console.ExitFailed, "", "%w", err)
 	}
 	return nil
 }
 
 // findWorkEndpoint finds the server and the token, which is never a command line argument.
-func (m *Main) findWorkEndpoint(w workOptions) (d endpoint, err error) {
+func findWorkEndpoint(con *console.Console, w workOptions) (d endpoint.Endpoint, err error) {
 	if w.url == "" {
-		d, err = m.findEndpoint()
-	} else if d.url = w.url; !isAddress(w.url) {
-		return d, exitErrorf(exitUsage, "use a URL such as https://mail.example.org", "--url %q is not a server address", w.url)
+		d, err = endpoint.Find(con)
+	} else if err := endpoint.CheckURL(w.url); err != nil {
+		return d, console.Errorf(console.ExitUsage, "use a URL such as https://mail.example.org", "--url %w", err)
 	} else {
-		m.url, d.token = w.url, m.Env("MAILROOM_TOKEN")
-		d.web, err = clientTrusting(m.Env("MAILROOM_CA"))
+		d, err = endpoint.At(con, w.url)
 	}
 	if err != nil {
 		return d, err
@@ -237,12 +238,12 @@ func (m *Main) findWorkEndpoint(w workOptions) (d endpoint, err error) {
 	if w.tokenFile != "" {
 		raw, err := os.ReadFile(w.tokenFile)
 		if err != nil {
-			return d, exitErrorf(exitUsage, "", "read the token: %w", err)
+			return d, console.Errorf(console.ExitUsage, "", "read the token: %w", err)
 		}
-		d.token = strings.TrimSpace(string(raw))
+		d.Token = strings.TrimSpace(string(raw))
 	}
-	if d.token == "" {
-		return d, exitErrorf(exitServer, "set MAILROOM_TOKEN or --token-file", "missing token for %s", d.url)
+	if d.Token == "" {
+		return d, console.Errorf(console.ExitServer, "set MAILROOM_TOKEN or --token-file", "missing token for %s", d.URL)
 	}
 	return d, nil
 }
@@ -251,9 +252,9 @@ func (m *Main) findWorkEndpoint(w workOptions) (d endpoint, err error) {
 func explainWorkError(err error) error {
 	switch mailroom.CodeOf(err) {
 	case mailroom.CodeForbidden:
-		return exitErrorf(exitServer, "the token needs the scope work and must allow the agent", "not authorized: %w", err)
+		return console.Errorf(console.ExitServer, "the token needs the scope work and must allow the agent", "not authorized: %w", err)
 	case mailroom.CodeConflict, mailroom.CodeInvalid:
-		return exitErrorf(exitUsage, "", "%w", err)
+		return console.Errorf(console.ExitUsage, "", "%w", err)
 	}
 	return err
 }

@@ -44,6 +44,8 @@ var floors = map[string]int{
 	"internal/datadir":    2, // the data folder of a server
 	"internal/killpoint":  3, // for torture: kills the process at a chosen point
 	"internal/bench":      4, // measures a server from inside
+	"internal/console":    1, // streams, output and exit codes of the commands
+	"internal/endpoint":   3, // finds the server that a command talks to
 	"internal/config":     5, // the settings of a server and of the platforms
 	"cmd/mailroom":        7,
 	"cmd/bd":              7,

@@ -32,7 +32,6 @@ var largeTypes = map[string]struct {
 	"ledger.Ledger":        {60, 105, "one method for each operation; reading leaves it for a package of its own"},
 	"ledger.batch":         {0, 64, "it embeds the rows of its transaction"},
 	"mailroom.ThreadState": {49, 116, "one method for each transition; they leave the root"},
-	"cmd/mailroom.Main":    {1, 153, "one method for each command, and the wiring of a server"},
 	"server.Ledger":        {38, 38, "all that the server asks of a ledger; its handlers get the parts that it embeds"},
 	"server.Server":        {2, 135, "one method for each route"},
 }

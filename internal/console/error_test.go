@@ -1,4 +1,4 @@
-package main
+package console
 
 import (
 	"io"
@@ -9,7 +9,7 @@ import (
 )
 
 func TestNoRefusalShowsThePlaceOfAFieldInARequest(t *testing.T) {
-	m := Main{Stderr: io.Discard}
+	m := Console{Stderr: io.Discard}
 	for _, c := range []struct {
 		message string
 		field   mailroom.Field
@@ -24,7 +24,7 @@ func TestNoRefusalShowsThePlaceOfAFieldInARequest(t *testing.T) {
 	} {
 		for _, code := range []mailroom.Code{mailroom.CodeInvalid, mailroom.CodeTooLarge} {
 			exit, message, hint := m.explainServerError(&mailroom.Error{Code: code, Message: c.message, Fields: []mailroom.Field{c.field}})
-			if got := message + hint; exit != exitUsage || got != c.want || strings.Contains(got, "body.") {
+			if got := message + hint; exit != ExitUsage || got != c.want || strings.Contains(got, "body.") {
 				t.Errorf("%s: exit code %d and %q, want %q", c.message, exit, got, c.want)
 			}
 		}

@@ -1,0 +1,89 @@
+// Package console is what the commands of mailroom share: streams, output formats, hints and exit codes.
+//
+// Data goes to standard output and everything else to standard error. What comes from outside is escaped on a terminal.
+package console
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/mattn/go-isatty"
+
+	"mailroom/internal/display"
+)
+
+// Console is the environment of one command.
+type Console struct {
+	Stdin  io.Reader
+	Stdout io.Writer           // data
+	Stderr io.Writer           // messages for people
+	Env    func(string) string // as os.Getenv
+	// Unsetenv removes a variable from the environment of the process, so that child
+	// processes do not inherit it. nil: does nothing.
+	Unsetenv func(name string) error
+	Name     string // os.Args[0], for hints; "" means mailroom
+
+	Data    string // --data
+	Server  string // URL of the server that the command uses, "" until it is known
+	MidLine bool   // Stdout is in the middle of a line
+}
+
+// Infof prints a line for people to Stderr, escaped by [display.Text]. A write error does not
+// change the outcome of a command, so it is dropped here and only here.
+func (c *Console) Infof(format string, args ...any) {
+	_, _ = io.WriteString(c.Stderr, display.Text(fmt.Sprintf(format, args...))+"\n")
+}
+
+// Stopping prints that the command shuts down.
+func (c *Console) Stopping() { c.Infof("shutting down; a second signal exits at once") }
+
+// Prompt asks a question and reads one line from in, which reads Stdin.
+func (c *Console) Prompt(in *bufio.Reader, question string) (string, error) {
+	fmt.Fprint(c.Stderr, question)
+	line, err := in.ReadString('\n')
+	if err != nil && line == "" {
+		fmt.Fprintln(c.Stderr)
+		return "", Errorf(ExitUsage, "use a flag, or answer on standard input", "no answer to %q", strings.TrimSpace(question))
+	}
+	return strings.TrimSpace(line), nil
+}
+
+// CommandLine returns a shell command for the same data folder, for hints.
+func (c *Console) CommandLine(words ...string) string {
+	line := []string{c.Program(), words[0]}
+	if c.Data != "" {
+		line = append(line, "--data", Quote(c.Data))
+	}
+	for _, w := range words[1:] {
+		line = append(line, Quote(w))
+	}
+	return strings.Join(line, " ")
+}
+
+// Program returns the name of this program for hints.
+func (c *Console) Program() string {
+	if strings.ContainsRune(c.Name, os.PathSeparator) {
+		return Quote(c.Name) // started by path, so it may not be in PATH
+	}
+	return "mailroom"
+}
+
+// Quote quotes word for a shell.
+func Quote(word string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:=@,+", r)
+	}
+	if word != "" && !strings.ContainsFunc(word, func(r rune) bool { return !plain(r) }) {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}
+
+// IsTerminal reports whether w is a terminal.
+func IsTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && isatty.IsTerminal(f.Fd())
+}

@@ -1,0 +1,123 @@
+package console
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+
+	"mailroom/internal/display"
+)
+
+// Format is the value of -o.
+type Format string
+
+// Formats of data on Stdout.
+const (
+	FormatText Format = "text"
+	FormatJSON Format = "json"
+)
+
+func (f *Format) String() string { return string(*f) }
+
+// Type implements the value of a flag.
+func (f *Format) Type() string { return "FORMAT" }
+
+// Set implements the value of a flag.
+func (f *Format) Set(s string) error {
+	if s != string(FormatText) && s != string(FormatJSON) {
+		return fmt.Errorf("use text or json")
+	}
+	*f = Format(s)
+	return nil
+}
+
+// FormatFlag adds -o to a command that prints data.
+func FormatFlag(cmd *cobra.Command) *Format {
+	f := FormatText
+	cmd.Flags().VarP(&f, "output", "o", "output format: text or json")
+	return &f
+}
+
+// Printf prints to Stdout, without a line break of its own.
+func (c *Console) Printf(format string, args ...any) error {
+	_, err := fmt.Fprintf(c.Stdout, format, args...)
+	return wrapPrintError(err)
+}
+
+// PrintJSON prints v to Stdout as one line.
+func (c *Console) PrintJSON(v any) error {
+	enc := json.NewEncoder(c.Stdout)
+	enc.SetEscapeHTML(false)
+	return wrapPrintError(enc.Encode(v))
+}
+
+// PrintList prints rows, the first of which is the header, and to Stderr how to get the next page.
+// Without further rows it prints none to Stderr.
+func (c *Console) PrintList(rows [][]string, next *string, none string) error {
+	if len(rows) == 1 {
+		c.Infof("%s", none)
+		return nil
+	}
+	if err := c.PrintTable(rows); err != nil {
+		return err
+	}
+	if next != nil {
+		c.Infof("more results: --cursor %s", Quote(*next))
+	}
+	return nil
+}
+
+// PrintTable prints rows to Stdout in aligned columns.
+func (c *Console) PrintTable(rows [][]string) error {
+	w := tabwriter.NewWriter(c.Stdout, 0, 0, 2, ' ', 0)
+	for _, row := range rows {
+		cells := make([]string, len(row))
+		for i, cell := range row {
+			cells[i] = display.Line(cell)
+		}
+		if _, err := io.WriteString(w, strings.Join(cells, "\t")+"\n"); err != nil {
+			return wrapPrintError(err)
+		}
+	}
+	return wrapPrintError(w.Flush())
+}
+
+func wrapPrintError(err error) error {
+	if err != nil {
+		return fmt.Errorf("print: %w", err)
+	}
+	return nil
+}
+
+// When formats a time: relative on a terminal, RFC 3339 elsewhere.
+func (c *Console) When(t *time.Time) string {
+	switch {
+	case t == nil || t.IsZero():
+		return "-"
+	case IsTerminal(c.Stdout):
+		return humanize.Time(*t)
+	}
+	return t.UTC().Format(time.RFC3339)
+}
+
+// Escape returns text for Stdout: escaped by [display.Text] on a terminal, unchanged elsewhere.
+func (c *Console) Escape(text string) string {
+	if !IsTerminal(c.Stdout) {
+		return text
+	}
+	return display.Text(text)
+}
+
+// Shorten shortens text to at most n characters.
+func Shorten(text string, n int) string {
+	if r := []rune(text); len(r) > n {
+		return string(r[:n-1]) + "…"
+	}
+	return text
+}
