@@ -16,6 +16,7 @@ import (
 	"mailroom/internal/config"
 	"mailroom/internal/console"
 	"mailroom/internal/datadir"
+	"mailroom/internal/setting"
 	"mailroom/server"
 )
 
@@ -105,15 +106,17 @@ func runBridge(ctx context.Context, con *console.Console, b bridgeOptions) error
 	if err := checkAgent(c, b.agent); err != nil {
 		return err
 	}
-	ch := config.NewChannel(config.KindPoll)
-	ch.Agent, ch.Token = b.agent, config.Secret{File: b.tokenFile, Env: envWorkToken}
-	ch.Platform = &config.Poll{URL: b.platform, Workspace: b.workspace, Interval: b.interval}
+	workspace := &poll.Settings{
+		URL: b.platform, Workspace: b.workspace, Interval: b.interval, Token: setting.Secret{File: b.tokenFile, Env: envWorkToken},
+	}
+	ch := config.NewChannel(poll.NewKind())
+	ch.Agent, ch.Settings = b.agent, workspace
 	c.AddChannel(bridgeChannel, ch)
 	for _, warning := range c.ReadTokens(con.Env) {
 		con.Infof("%s", warning)
 	}
 	c.DefaultWhenAllDown(config.AllDownExit)
-	if _, err := openPoll(poll.Options{URL: b.platform, Workspace: b.workspace, Agent: b.agent}, ch); err != nil {
+	if _, err := workspace.Open(b.agent, "", time.Time{}); err != nil {
 		return console.Errorf(console.ExitUsage, "set "+envWorkToken+" or --token-file", "%w", err)
 	}
 	if u, err := url.Parse(b.platform); err == nil && u.Scheme == "http" && !loopback(u.Hostname()) {

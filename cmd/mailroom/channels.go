@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -12,7 +11,6 @@ import (
 	"mailroom/api"
 	"mailroom/channel"
 	"mailroom/channel/chat"
-	"mailroom/channel/poll"
 	"mailroom/client"
 	"mailroom/engine"
 	"mailroom/internal/config"
@@ -185,12 +183,10 @@ func newChannels(c *config.Config, agents map[string]engine.Agent, l *ledger.Led
 		if agents[ch.Agent].Agent == nil {
 			log.Warn("agent of channel is not run by this server; its messages wait for a remote worker", "channel", name, "agent", ch.Agent)
 		}
-		o := channel.Options{Name: name, Kind: ch.Kind, Ledger: l, Log: log}
-		if ch.IsChat() {
-			o.Connect, o.Reconnect = newChat(ch, c.Command, files, streams)
-		} else {
-			o.Connect, o.Reconnect = newPoll(ch, c.Command)
-		}
+		o := channel.Options{Name: name, Kind: ch.Kind.Name, Ledger: l, Log: log, Reconnect: ch.Settings.ReconnectPolicy()}
+		o.Connect = ch.Settings.Connect(chat.Options{
+			Agent: ch.Agent, Access: ch.Chat.AccessPolicy(), Command: c.Command, Files: files, Follow: streams, Previews: ch.Chat.Previews,
+		})
 		o.Reconnect.InitialDelay, o.Reconnect.MaxDelay, o.Reconnect.ProbeInterval = ch.RetryFirst, ch.RetryMost, ch.ProbeEvery
 		o.Reconnect.ParkAfter, o.Reconnect.GiveUpAfter = unlimitedIfZero(ch.Attempts), ch.GiveUpAfter
 		runners = append(runners, channel.New(o))
@@ -199,31 +195,6 @@ func newChannels(c *config.Config, agents map[string]engine.Agent, l *ledger.Led
 		runners = append(runners, newTrackerChannel(c, agents, l, log))
 	}
 	return runners
-}
-
-// newPoll returns the connector of a poll channel. It reads the token for each attempt,
-// so that a corrected token takes effect.
-func newPoll(ch *config.Channel, command string) (channel.Connect, channel.ReconnectPolicy) {
-	work := ch.Platform.(*config.Poll)
-	o := poll.Options{
-		URL: work.URL, Workspace: work.Workspace, Agent: ch.Agent, Interval: work.Interval, Command: command, Started: time.Now(),
-	}
-	return func(ctx context.Context, l *channel.Host) (channel.Adapter, error) {
-		bridge, err := openPoll(o, ch)
-		if err != nil {
-			return nil, channel.Fatal(err)
-		}
-		return bridge.Connect(ctx, l)
-	}, o.ReconnectPolicy()
-}
-
-func openPoll(o poll.Options, ch *config.Channel) (*poll.Bridge, error) {
-	token, err := ch.Token.Get()
-	if err != nil {
-		return nil, err
-	}
-	o.Token = token
-	return poll.New(o)
 }
 
 // deliveryAgents returns the internal agents that deliver replies, one for each channel.

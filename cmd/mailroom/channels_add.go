@@ -15,6 +15,7 @@ import (
 	"mailroom/channel/telegram"
 	"mailroom/internal/config"
 	"mailroom/internal/datadir"
+	"mailroom/internal/platforms"
 )
 
 // channelFlags are the flags common to all kinds of mailroom channels add.
@@ -123,7 +124,7 @@ func (m *Main) newChannelWizard(a channelFlags) (*channelWizard, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("read the configuration: %w", err)
 	}
-	now, err := config.Parse(dir.Config(), before)
+	now, err := config.Parse(dir.Config(), before, platforms.All())
 	if err != nil {
 		return nil, &exitError{code: exitUsage, err: err}
 	}
@@ -171,7 +172,7 @@ func (x *channelWizard) buildConfig(kind, more string) (*config.Channel, error) 
 		x.after = append([]byte(strings.TrimRight(string(x.before), "\n")), "\n\n"...)
 	}
 	x.after = append(x.after, table+more...)
-	c, err := config.Parse(x.dir.Config(), x.after)
+	c, err := config.Parse(x.dir.Config(), x.after, platforms.All())
 	if err != nil {
 		return nil, &exitError{code: exitUsage, err: err}
 	}

@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"mailroom/channel/irc"
-	"mailroom/internal/config"
 )
 
 // ircFlags are the flags of mailroom channels add irc.
@@ -76,7 +75,7 @@ func (m *Main) addIRC(ctx context.Context, a ircFlags) error {
 	if err != nil {
 		return err
 	}
-	o := ch.Platform.(*config.IRC).Options(&ch.Token)
+	o := ch.Settings.(*irc.Settings).Options
 	o.Secrets = func() (irc.Secrets, error) {
 		if a.account != "" {
 			return irc.Secrets{Account: x.token}, nil

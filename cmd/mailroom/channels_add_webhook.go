@@ -11,6 +11,7 @@ import (
 	"mailroom/channel/webhook"
 	"mailroom/internal/config"
 	"mailroom/internal/datadir"
+	"mailroom/internal/platforms"
 )
 
 // webhookFlags are the flags of mailroom channels add webhook.
@@ -68,7 +69,7 @@ func (m *Main) addWebhook(a webhookFlags) error {
 	if _, err := x.buildConfig(webhook.Kind, a.settings()); err != nil {
 		return err
 	}
-	c, err := config.Parse(x.dir.Config(), x.after)
+	c, err := config.Parse(x.dir.Config(), x.after, platforms.All())
 	if err != nil {
 		return &exitError{code: exitUsage, err: err}
 	}

@@ -6,20 +6,10 @@ import (
 
 	"mailroom"
 	"mailroom/api"
-	"mailroom/channel"
 	"mailroom/channel/chat"
 	"mailroom/internal/config"
 	"mailroom/ledger"
-	"mailroom/stream"
 )
-
-// newChat returns the connector of a chat channel. Live previews come from streams;
-// attachments are stored in files.
-func newChat(ch *config.Channel, command string, files chat.FileStore, streams *stream.Streams) (channel.Connect, channel.ReconnectPolicy) {
-	o := chat.Options{Agent: ch.Agent, Access: ch.AccessPolicy(), Command: command, Files: files, Follow: streams, Previews: ch.Previews}
-	dial, pace := ch.Dial()
-	return chat.Connect(o, dial), pace
-}
 
 // pairings are the paired users of the chat channels, sorted by channel. The type
 // implements [server.Pairings].
@@ -27,7 +17,7 @@ type pairings []chat.Pairing
 
 func newPairings(c *config.Config, l *ledger.Ledger) (all pairings) {
 	for _, name := range c.ChannelNames() {
-		if c.Channels[name].IsChat() {
+		if c.Channels[name].Kind.Chat {
 			all = append(all, chat.Pairing{Ledger: l, Channel: name})
 		}
 	}

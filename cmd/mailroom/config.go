@@ -8,6 +8,7 @@ import (
 	"mailroom/internal/config"
 	"mailroom/internal/console"
 	"mailroom/internal/datadir"
+	"mailroom/internal/platforms"
 )
 
 func configCommand(con *console.Console) *cobra.Command {
@@ -39,13 +40,13 @@ func configCommand(con *console.Console) *cobra.Command {
 // the data folder.
 func loadConfig(dir datadir.Dir, file string) (*config.Config, error) {
 	if file != "" {
-		c, err := config.Load(file, true)
+		c, err := config.Load(file, true, platforms.All())
 		if err != nil {
 			return nil, console.Errorf(console.ExitUsage, "", "%w", err)
 		}
 		return c, nil
 	}
-	c, err := config.Load(dir.Config(), false)
+	c, err := config.Load(dir.Config(), false, platforms.All())
 	if _, ok := errors.AsType[*config.Error](err); ok {
 		return nil, console.Errorf(console.ExitUsage, "", "%w", err)
 	}

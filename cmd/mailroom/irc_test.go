@@ -13,9 +13,11 @@ import (
 	"mailroom"
 	"mailroom/channel/channeltest"
 	"mailroom/channel/chat"
+	"mailroom/channel/irc"
 	"mailroom/channel/irc/irctest"
 	"mailroom/client"
 	"mailroom/internal/config"
+	"mailroom/internal/platforms"
 )
 
 // ircFixture is a real server of IRC, on which al talks with the bot of a Mailroom in a
@@ -274,11 +276,11 @@ func TestANetworkOfIRCIsAddedOnceItWasTried(t *testing.T) {
 	if code != exitDone || !strings.Contains(said, "as bot") || !strings.Contains(said, "pair approve --admin CODE") {
 		t.Errorf("a good one: code %d, %s", code, said)
 	}
-	c, err := config.Load(h.dir.Config(), true)
+	c, err := config.Load(h.dir.Config(), true, platforms.All())
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := c.Channels["irc"].Platform.(*config.IRC).Options(&c.Channels["irc"].Token)
+	o := c.Channels["irc"].Settings.(*irc.Settings).Options
 	secrets, err := o.Secrets()
 	if err != nil || o.Server != server.Addr || o.Nick != "bot" || len(o.Join) != 2 || secrets.Server != "sesame" {
 		t.Errorf("the options are %+v, %v", o, err)

@@ -15,6 +15,7 @@ import (
 	"mailroom"
 	"mailroom/internal/config"
 	"mailroom/internal/datadir"
+	"mailroom/internal/platforms"
 	"mailroom/ledger"
 	"mailroom/store/memory"
 	"mailroom/store/storetest"
@@ -181,7 +182,7 @@ func TestDefinitionsInUseAreKept(t *testing.T) {
 
 func TestAgentSetHasTheKeptVersions(t *testing.T) {
 	configured := func(text string) *config.Config {
-		c, err := config.Parse("f.toml", []byte(text))
+		c, err := config.Parse("f.toml", []byte(text), platforms.All())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -224,7 +224,7 @@ func (b *failingStore) Update(ctx context.Context, f func(mailroom.Tx) error) er
 }
 
 func TestNodeEndsWithAnErrorWhenItsStoreCloses(t *testing.T) {
-	settings, err := config.Parse("test.toml", []byte("renew = \"100ms\"\nlisten = \"127.0.0.1:0\""))
+	settings, err := config.Parse("test.toml", []byte("renew = \"100ms\"\nlisten = \"127.0.0.1:0\""), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,9 +30,9 @@ func protocols(hooks *webhook.Hooks, log *slog.Logger) map[string]server.Protoco
 func newHooks(c *config.Config) *webhook.Hooks {
 	hooks := webhook.NewHooks()
 	for name, ch := range c.Channels {
-		if w, is := ch.Platform.(*config.Webhook); is {
+		if w, is := ch.Settings.(*webhook.Settings); is {
 			hooks.Expect(name)
-			w.Hooks = hooks
+			w.Options.Hooks = hooks
 		}
 	}
 	return hooks

@@ -17,7 +17,7 @@ import (
 // newTestAgents parses settings of a server whose data folder is data.
 func newTestAgents(t *testing.T, data, settings string) (*config.Config, *agentSet, string, error) {
 	t.Helper()
-	c, err := config.Parse("mailroom.toml", []byte(settings))
+	c, err := config.Parse("mailroom.toml", []byte(settings), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,7 +29,7 @@ func (h *fixture) serveAgents(agents map[string]mailroom.AgentFunc) {
 	for name, f := range agents {
 		r.agents[name] = engine.Agent{Agent: f}
 	}
-	settings := config.Default()
+	settings := config.Default(nil)
 	settings.DefaultAgent = "asker"
 	n := assemble(memory.New(), h.dir.Files(), settings, r, token, nil, slog.New(slog.NewTextHandler(h.t.Output(), nil)))
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

@@ -1,26 +1,25 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
-	"mailroom/channel"
-	"mailroom/channel/chat"
-	"mailroom/channel/poll"
+	"mailroom/channel/kind"
+	"mailroom/internal/setting"
 	"mailroom/internal/suggest"
 )
 
 // Channel is one [channels.NAME] table.
 type Channel struct {
-	Kind  string // one of ChannelKinds
+	Kind  kind.Kind
 	Agent string // handles the messages
-	Token Secret
 	ReconnectSettings
-	Chat     // used by chat kinds
-	Platform // settings of the kind
+	Chat     kind.Chat     // if the kind is a chat
+	Settings kind.Settings // of the kind
 }
 
 // ReconnectSettings holds the reconnect policy of a channel.
@@ -43,36 +42,34 @@ func defaultReconnect() ReconnectSettings {
 	return ReconnectSettings{RetryFirst: 30 * time.Second, RetryMost: 5 * time.Minute, Attempts: 20, ProbeEvery: 15 * time.Minute}
 }
 
-func (p *ReconnectSettings) settings() []setting {
+func (p *ReconnectSettings) settings() []setting.Setting {
 	const day = 24 * time.Hour
-	return []setting{
-		{"retry_first", "Pause after a failed connection attempt, doubled after each further failure.", duration(&p.RetryFirst, 10*time.Millisecond, day)},
-		{"retry_most", "Maximum pause between connection attempts.", duration(&p.RetryMost, 10*time.Millisecond, day)},
-		{"attempts", "Consecutive failures after which the channel is parked and only probed now and then; 0 is never.", number(&p.Attempts, 0, 1_000_000)},
-		{"probe_every", "Interval of connection attempts of a parked channel.", duration(&p.ProbeEvery, 10*time.Millisecond, 7*day)},
-		{"give_up_after", "Consecutive failures after which the channel gives up; 0 is never.", number(&p.GiveUpAfter, 0, 1_000_000)},
+	return []setting.Setting{
+		setting.New("retry_first", "Pause after a failed connection attempt, doubled after each further failure.", setting.Duration(&p.RetryFirst, 10*time.Millisecond, day)),
+		setting.New("retry_most", "Maximum pause between connection attempts.", setting.Duration(&p.RetryMost, 10*time.Millisecond, day)),
+		setting.New("attempts", "Consecutive failures after which the channel is parked and only probed now and then; 0 is never.", setting.Int(&p.Attempts, 0, 1_000_000)),
+		setting.New("probe_every", "Interval of connection attempts of a parked channel.", setting.Duration(&p.ProbeEvery, 10*time.Millisecond, 7*day)),
+		setting.New("give_up_after", "Consecutive failures after which the channel gives up; 0 is never.", setting.Int(&p.GiveUpAfter, 0, 1_000_000)),
 	}
 }
 
 // channelDefaults returns the settings in [channels], which apply to all channels.
-func (c *Config) channelDefaults() []setting {
-	return append([]setting{
-		{"when_all_down", "What the server does when no channel is connected and none will reconnect by itself: stay, or exit with code 75 (restart it) or 78 (fix the configuration).", oneOf(&c.WhenAllDown, AllDownStay, AllDownExit)},
+func (c *Config) channelDefaults() []setting.Setting {
+	return append([]setting.Setting{
+		setting.New("when_all_down", "What the server does when no channel is connected and none will reconnect by itself: stay, or exit with code 75 (restart it) or 78 (fix the configuration).", setting.OneOf(&c.WhenAllDown, AllDownStay, AllDownExit)),
 	}, c.ReconnectSettings.settings()...)
 }
 
 // inheritReconnect sets the values that a channel's table does not set: from [channels], else
-// the defaults of its platform.
+// the defaults of its kind.
 func (c *Config) inheritReconnect(name string, ch *Channel) {
-	all, own := c.ReconnectSettings, ch.ReconnectSettings
+	all, own, platform := c.ReconnectSettings, ch.ReconnectSettings, ch.Settings.ReconnectPolicy()
 	ch.ReconnectSettings = all
-	if platform := (poll.Options{}).ReconnectPolicy(); ch.Kind == KindPoll {
-		if !c.set["channels.retry_first"] {
-			ch.RetryFirst = platform.InitialDelay
-		}
-		if !c.set["channels.retry_most"] {
-			ch.RetryMost = max(platform.MaxDelay, ch.RetryFirst)
-		}
+	if platform.InitialDelay > 0 && !c.set["channels.retry_first"] {
+		ch.RetryFirst = platform.InitialDelay
+	}
+	if platform.MaxDelay > 0 && !c.set["channels.retry_most"] {
+		ch.RetryMost = max(platform.MaxDelay, ch.RetryFirst)
 	}
 	for key, take := range map[string]func(){
 		"retry_first": func() { ch.RetryFirst = own.RetryFirst }, "retry_most": func() { ch.RetryMost = own.RetryMost },
@@ -92,7 +89,7 @@ func (c *Config) inheritReconnect(name string, ch *Channel) {
 func (c *Config) checkReconnect() (found []problem) {
 	check := func(key string, p ReconnectSettings) {
 		if p.RetryMost < p.RetryFirst {
-			found = append(found, problem{key: key, what: fmt.Sprintf("%s is shorter than retry_first, %s", formatDuration(p.RetryMost), formatDuration(p.RetryFirst))})
+			found = append(found, problem{key: key, what: fmt.Sprintf("%s is shorter than retry_first, %s", setting.FormatDuration(p.RetryMost), setting.FormatDuration(p.RetryFirst))})
 		}
 	}
 	check("channels.retry_most", c.ReconnectSettings)
@@ -110,59 +107,43 @@ func (c *Config) DefaultWhenAllDown(what string) {
 }
 
 // NewChannel returns a channel with the defaults of its kind.
-func NewChannel(kind string) *Channel {
-	c := &Channel{Kind: kind}
-	if p := platforms()[kind]; p != nil {
-		c.Platform = p()
-	}
-	if c.IsChat() {
-		c.Chat = defaultChat()
+func NewChannel(k kind.Kind) *Channel {
+	c := &Channel{Kind: k, Settings: k.New()}
+	if k.Chat {
+		c.Chat = kind.NewChat()
 	}
 	return c
 }
 
-// IsChat reports whether the channel is a chat platform.
-func (c *Channel) IsChat() bool {
-	_, is := c.Platform.(ChatPlatform)
-	return is
-}
-
-// Dial returns the dialer and the reconnect policy of a chat channel.
-func (c *Channel) Dial() (chat.Dialer, channel.ReconnectPolicy) {
-	return c.Platform.(ChatPlatform).Dial(c)
-}
-
-// Secrets returns all secrets of the channel.
-func (c *Channel) Secrets() []*Secret {
-	all := []*Secret{&c.Token}
-	if g, is := c.Platform.(SecretHolder); is {
-		all = append(all, g.Secrets()...)
+// Secrets returns the secrets of the channel, its token first.
+func (c *Channel) Secrets() (all []*setting.Secret) {
+	for _, s := range c.Settings.Keys() {
+		if s.Secret != nil && !slices.Contains(all, s.Secret) {
+			all = append(all, s.Secret)
+		}
 	}
 	return all
 }
 
-// settings returns the keys of a channel's table, which depend on its kind.
-func (c *Channel) settings() []setting {
-	all := []setting{
-		{"kind", "poll polls a workspace of an agent platform; the other kinds are chat platforms with access settings.", oneOf(&c.Kind, ChannelKinds()...)},
-		{"agent", "Agent that handles the messages.", name(&c.Agent)},
+// settings returns the keys of a channel's table.
+func (c *Channel) settings() []setting.Setting {
+	all := []setting.Setting{
+		setting.New("kind", "poll polls a workspace of an agent platform; the other kinds are chat platforms with access settings.", setting.OneOf(&c.Kind.Name, c.Kind.Name)),
+		setting.New("agent", "Agent that handles the messages.", setting.AgentName(&c.Agent)),
 	}
-	all = append(all, c.Token.settings("token", "the token or the password")...)
-	if c.Platform != nil {
-		all = append(all, c.Platform.settings()...)
-	}
-	if c.IsChat() {
-		all = append(all, c.Chat.settings()...)
+	all = append(all, c.Settings.Keys()...)
+	if c.Kind.Chat {
+		all = append(all, c.Chat.Keys()...)
 	}
 	return append(all, c.ReconnectSettings.settings()...)
 }
 
-// missing returns which required setting is missing, or "".
-func (c *Channel) missing() string {
+// check returns an error that says which required setting is missing.
+func (c *Channel) check() error {
 	if c.Agent == "" {
-		return `missing agent; set one such as agent = "codex"`
+		return errors.New(`missing agent; set one such as agent = "codex"`)
 	}
-	return c.Platform.missing(c)
+	return c.Settings.Check()
 }
 
 // CheckTokens returns an error if two channels of one kind use the same token, because a platform
@@ -171,16 +152,14 @@ func (c *Config) CheckTokens() error {
 	first := map[string]string{} // names of channels by kind and token
 	for _, name := range c.ChannelNames() {
 		ch := c.Channels[name]
-		switch ch.Kind {
-		case KindDiscord, KindMatrix, KindSlack, KindTelegram:
-		default:
-			continue // several networks can have the same password
+		if !ch.Kind.OwnToken {
+			continue
 		}
-		token, err := ch.Token.Get()
+		token, err := ch.Secrets()[0].Get()
 		if err != nil {
 			continue // the channel says so when it connects
 		}
-		key := ch.Kind + " " + token
+		key := ch.Kind.Name + " " + token
 		if other := first[key]; other != "" {
 			return fmt.Errorf("channels %s and %s have the same token: use a separate bot for each, or remove one", other, name)
 		}
@@ -194,7 +173,7 @@ func (c *Config) CheckTokens() error {
 func (c *Config) ReadTokens(env func(string) string) (warnings []string) {
 	for _, name := range c.ChannelNames() {
 		for _, s := range c.Channels[name].Secrets() {
-			if warning := s.read(env); warning != "" {
+			if warning := s.Read(env); warning != "" {
 				warnings = append(warnings, "channel "+name+": "+warning)
 			}
 		}
@@ -211,7 +190,7 @@ func (r *reader) channels(v any) {
 	}
 	all, known := map[string]any{}, []string{}
 	for _, s := range r.config.channelDefaults() {
-		known = append(known, s.key)
+		known = append(known, s.Key)
 	}
 	for _, name := range sorted(tables) {
 		key := "channels." + name
@@ -226,31 +205,45 @@ func (r *reader) channels(v any) {
 		case !ok:
 			r.report(key, fmt.Sprintf("%q is not a table; use [channels.NAME] for the settings of one channel", name))
 			continue
-		case !validName(name):
+		case !setting.ValidName(name):
 			r.report(key, "invalid name: use 1 to 64 letters, digits, dots, dashes and underscores")
 			continue
 		case table["kind"] == nil:
-			r.report(key, "missing kind; use one of "+strings.Join(ChannelKinds(), ", "))
+			r.report(key, "missing kind; use one of "+strings.Join(r.config.kindNames(), ", "))
 			continue
 		}
-		c := NewChannel("")
-		if err := c.settings()[0].value.set(table["kind"]); err != nil {
-			r.report(key+".kind", err.Error())
-			continue
-		}
-		c = NewChannel(c.Kind)
-		before := len(r.problems)
-		r.table(key+".", table, c.settings())
-		if len(r.problems) > before {
-			continue
-		}
-		if what := c.missing(); what != "" {
-			r.report(key, what)
-			continue
-		}
-		r.config.Channels[name] = c
+		r.channel(key, name, table)
 	}
 	r.table("channels.", all, r.config.channelDefaults())
+}
+
+// channel reads one table, kind first, because the kind decides which keys exist.
+func (r *reader) channel(key, name string, table map[string]any) {
+	var of string
+	names := r.config.kindNames()
+	if err := setting.OneOf(&of, names...).Set(table["kind"]); err != nil {
+		r.report(key+".kind", err.Error())
+		return
+	}
+	c := NewChannel(r.config.kinds[slices.Index(names, of)])
+	before := len(r.problems)
+	r.table(key+".", table, c.settings())
+	if len(r.problems) > before {
+		return
+	}
+	if err := c.check(); err != nil {
+		r.report(key, err.Error())
+		return
+	}
+	r.config.Channels[name] = c
+}
+
+// kindNames returns the names of all kinds of channels.
+func (c *Config) kindNames() (names []string) {
+	for _, k := range c.kinds {
+		names = append(names, k.Name)
+	}
+	return names
 }
 
 // ChannelNames returns the sorted names of the channels.
@@ -264,7 +257,7 @@ func (c *Config) AddChannel(name string, ch *Channel) {
 
 // AddCommand adds an agent that runs a command, which command flags define.
 func (c *Config) AddCommand(name string, command []string) error {
-	if !validName(name) {
+	if !setting.ValidName(name) {
 		return fmt.Errorf("invalid agent name %q: use 1 to 64 letters, digits, dots, dashes and underscores", name)
 	}
 	a := newAgent(KindExec)

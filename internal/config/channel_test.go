@@ -9,6 +9,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"mailroom/channel/kind"
+	"mailroom/channel/poll"
+	"mailroom/internal/setting"
 )
 
 const good = `[channels.mol]
@@ -23,23 +27,23 @@ func TestAChannelIsReadAndItsTokenIsNowhere(t *testing.T) {
 	if err := os.WriteFile(file, []byte("hush\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	c, err := Parse("f.toml", []byte(good+"token_file = \""+file+"\"\ninterval = \"5s\""))
+	c, err := parse("f.toml", []byte(good+"token_file = \""+file+"\"\ninterval = \"5s\""))
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := map[string]*Channel{"mol": {
-		Kind: KindPoll, Agent: "echo", Token: Secret{File: file},
-		Platform:          &Poll{URL: "https://platform.example.org", Workspace: "ws-1", Interval: 5 * time.Second},
+		Kind: kind.Kind{Name: poll.Kind}, Agent: "echo",
+		Settings:          &poll.Settings{Token: setting.Secret{File: file}, URL: "https://platform.example.org", Workspace: "ws-1", Interval: 5 * time.Second},
 		ReconnectSettings: ReconnectSettings{RetryFirst: time.Second, RetryMost: time.Minute, Attempts: 20, ProbeEvery: 15 * time.Minute},
 	}}
-	if diff := cmp.Diff(want, c.Channels, cmpopts.IgnoreUnexported(Secret{})); diff != "" {
+	if diff := cmp.Diff(want, c.Channels, cmpopts.IgnoreUnexported(setting.Secret{}), cmpopts.IgnoreFields(kind.Kind{}, "New")); diff != "" {
 		t.Error(diff)
 	}
 	warnings := c.ReadTokens(func(string) string { return "" })
 	if len(warnings) != 1 || !strings.Contains(warnings[0], "chmod 600") {
 		t.Errorf("of a file that everybody may read: %q", warnings)
 	}
-	if token, err := c.Channels["mol"].Token.Get(); token != "hush" || err != nil {
+	if token, err := c.Channels["mol"].Secrets()[0].Get(); token != "hush" || err != nil {
 		t.Errorf("the token is %q, %v", token, err)
 	}
 	raw, err := c.JSON(true)
@@ -57,25 +61,27 @@ func TestATokenThatIsMissingIsTheChannelsFailure(t *testing.T) {
 	for setting, want := range map[string]string{
 		`token_env = "HUSH"`: "HUSH is not set", `token_file = "` + dir + `/none"`: "no such file", `token_file = "` + empty + `"`: "is empty",
 	} {
-		c, err := Parse("f.toml", []byte(good+setting))
+		c, err := parse("f.toml", []byte(good+setting))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if warnings := c.ReadTokens(func(string) string { return "" }); len(warnings) > 0 {
 			t.Errorf("%s: %q", setting, warnings)
 		}
-		if token, err := c.Channels["mol"].Token.Get(); err == nil || token != "" || !strings.Contains(err.Error(), want) {
+		if token, err := c.Channels["mol"].Secrets()[0].Get(); err == nil || token != "" || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %q, %v, want %q", setting, token, err, want)
 		}
 	}
 }
 
+const allKinds = "discord, irc, matrix, poll, slack, telegram, webhook"
+
 func TestWhatIsWrongWithAChannelIsNamed(t *testing.T) {
 	for name, test := range map[string]struct{ file, want string }{
 		"no table":     {"channels = 1", `f.toml:1: channels: not a table; use [channels.NAME]`},
 		"no name":      {"[channels]\nkind = \"poll\"", `f.toml:2: channels.kind: "kind" is not a table; use [channels.NAME] for the settings of one channel`},
-		"no kind":      {"[channels.x]\nagent = \"echo\"", "f.toml:1: channels.x: missing kind; use one of " + strings.Join(ChannelKinds(), ", ")},
-		"another kind": {"[channels.x]\nkind = \"pigeon\"", `f.toml:2: channels.x.kind: "pigeon" is not one of ` + strings.Join(ChannelKinds(), ", ")},
+		"no kind":      {"[channels.x]\nagent = \"echo\"", "f.toml:1: channels.x: missing kind; use one of " + allKinds},
+		"another kind": {"[channels.x]\nkind = \"pigeon\"", `f.toml:2: channels.x.kind: "pigeon" is not one of ` + allKinds},
 		"unknown key":  {good + "tokenfile = \"x\"", `f.toml:6: channels.mol.tokenfile: unknown key (did you mean "token_file"?)`},
 		"no token":     {good, `f.toml:1: channels.mol: missing token; set either token_env or token_file (the configuration never contains the token itself)`},
 		"two tokens":   {good + "token_env = \"A\"\ntoken_file = \"b\"", `f.toml:1: channels.mol: missing token; set either token_env or token_file (the configuration never contains the token itself)`},
@@ -112,14 +118,14 @@ func TestAChannelIsKeptGoingAsItsTableSaysElseAsThatOfAllElseAsItsKindIsBest(t *
 		"a long first pause": {"", "retry_first = \"2h\"", func() ReconnectSettings { p := first(2 * time.Hour); p.RetryMost = 2 * time.Hour; return p }()},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := Parse("f.toml", []byte(c.before+good+"token_env = \"X\"\n"+c.after))
+			got, err := parse("f.toml", []byte(c.before+good+"token_env = \"X\"\n"+c.after))
 			if err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(c.want, got.Channels["mol"].ReconnectSettings); diff != "" {
 				t.Error(diff)
 			}
-			if again, err := Parse("g.toml", []byte(got.TOML(true))); err != nil || again.Channels["mol"].ReconnectSettings != c.want || again.WhenAllDown != got.WhenAllDown {
+			if again, err := parse("g.toml", []byte(got.TOML(true))); err != nil || again.Channels["mol"].ReconnectSettings != c.want || again.WhenAllDown != got.WhenAllDown {
 				t.Errorf("what is shown is read as %+v, %v", again, err)
 			}
 			if want := map[bool]string{true: AllDownExit, false: AllDownStay}[c.before != ""]; got.WhenAllDown != want {
@@ -145,7 +151,7 @@ func TestTwoChannelsCannotHaveOneToken(t *testing.T) {
 		"none that is there": {"kind = \"telegram\"\ntoken_env = \"NONE\"", "kind = \"telegram\"\ntoken_env = \"NONE\"", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			parsed, err := Parse("f.toml", []byte("[channels.a]\nagent = \"echo\"\n"+c.a+"\n[channels.b]\nagent = \"echo\"\n"+c.b+"\n"))
+			parsed, err := parse("f.toml", []byte("[channels.a]\nagent = \"echo\"\n"+c.a+"\n[channels.b]\nagent = \"echo\"\n"+c.b+"\n"))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -28,11 +28,11 @@ groups = "everything"
 per_user = true
 max_file = "1MiB"`: {Admins: []string{"a"}, Users: []string{"b", "c"}, Chats: []string{"#d"}, BusyMode: mailroom.ModeSteer, AllGroupMessages: true, PerUser: true, MaxFileSize: 1 << 20},
 	} {
-		c, err := Parse("f.toml", []byte(file))
+		c, err := parse("f.toml", []byte(file))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(want, c.Channels["net"].AccessPolicy()); diff != "" {
+		if diff := cmp.Diff(want, c.Channels["net"].Chat.AccessPolicy()); diff != "" {
 			t.Errorf("of %s (-want +got):\n%s", file, diff)
 		}
 	}

@@ -14,7 +14,9 @@ import (
 	"mailroom/agent/exec"
 	"mailroom/agent/exec/program"
 	"mailroom/agent/tour"
+	"mailroom/channel/kind"
 	"mailroom/internal/proc"
+	"mailroom/internal/setting"
 	"mailroom/internal/suggest"
 )
 
@@ -61,8 +63,9 @@ type Config struct {
 	// Data is the data folder, which is hidden from programs. It is not in a file.
 	Data string
 
-	file string          // path that it was read from, or ""
-	set  map[string]bool // dotted keys that the file or a flag set
+	kinds []kind.Kind     // of channels
+	file  string          // path that it was read from, or ""
+	set   map[string]bool // dotted keys that the file or a flag set
 }
 
 // Agent is one [agents.NAME] table. Kind decides which of its fields are used.
@@ -121,13 +124,13 @@ func CheckIsolation(kind string) error {
 	return nil
 }
 
-func (c *Confinement) settings() []setting {
-	return []setting{
-		{"isolation", "Isolation from the server's data: auto uses the best available mechanism, required also fails without one; or namespace, landlock or none.", oneOf(&c.Isolation, isolations()...)},
-		{"user", "System user to run as, if the server runs as root; empty is the server's own.", text(&c.User)},
-		{"max_processes", "Maximum number of processes of its user; 0 is the system's limit.", number(&c.MaxProcesses, 0, 10_000_000)},
-		{"max_open_files", "Maximum number of open files per process; 0 is the system's limit.", number(&c.MaxOpenFiles, 0, 10_000_000)},
-		{"max_file_size", "Maximum size of a file it writes; 0B is unlimited.", size(&c.MaxFileSize, 0, 1<<30)},
+func (c *Confinement) settings() []setting.Setting {
+	return []setting.Setting{
+		setting.New("isolation", "Isolation from the server's data: auto uses the best available mechanism, required also fails without one; or namespace, landlock or none.", setting.OneOf(&c.Isolation, isolations()...)),
+		setting.New("user", "System user to run as, if the server runs as root; empty is the server's own.", setting.Text(&c.User)),
+		setting.New("max_processes", "Maximum number of processes of its user; 0 is the system's limit.", setting.Int(&c.MaxProcesses, 0, 10_000_000)),
+		setting.New("max_open_files", "Maximum number of open files per process; 0 is the system's limit.", setting.Int(&c.MaxOpenFiles, 0, 10_000_000)),
+		setting.New("max_file_size", "Maximum size of a file it writes; 0B is unlimited.", setting.Size(&c.MaxFileSize, 0, 1<<30)),
 	}
 }
 
@@ -180,9 +183,10 @@ func kinds() []string {
 	return all
 }
 
-// Default returns the settings of an empty file.
-func Default() *Config {
+// Default returns the settings of an empty file. kinds are the kinds of channels.
+func Default(kinds []kind.Kind) *Config {
 	c := &Config{
+		kinds:             kinds,
 		Listen:            "127.0.0.1:8420",
 		DefaultAgent:      KindEcho,
 		LogLevel:          slog.LevelInfo,
@@ -208,62 +212,62 @@ func Default() *Config {
 }
 
 // settings returns the top-level keys in the order in which they are printed.
-func (c *Config) settings() []setting {
+func (c *Config) settings() []setting.Setting {
 	const most = 365 * 24 * time.Hour
-	return []setting{
-		{"listen", "Address of the server; port 0 picks a free one.", address(&c.Listen)},
-		{"default_agent", "Agent for submits to new threads that name no agent.", name(&c.DefaultAgent)},
-		{"log_level", "Minimum log level: debug, info, warn or error.", level(&c.LogLevel)},
-		{"tls_cert", "Certificate file, enables https; reloaded when it changes.", text(&c.TLSCert)},
-		{"tls_key", "Private key file of the certificate.", text(&c.TLSKey)},
-		{"behind_proxy", "A proxy in front of the server provides TLS, so the server may listen on a public address without it.", flag(&c.BehindProxy)},
-		{"hosts", "Further host names that requests may use, beside localhost and the address above.", hosts(&c.Hosts)},
-		{"origins", "Further origins of web pages that may use the API.", origins(&c.Origins)},
-		{"runs", "Maximum number of concurrent runs in this process.", number(&c.Runs, 1, 100_000)},
-		{"lease", "Time after which a dead worker loses its runs.", duration(&c.Lease, time.Second, time.Hour)},
-		{"renew", "How often a worker renews its lease.", duration(&c.Renew, 100*time.Millisecond, time.Hour)},
-		{"sweep", "Interval of checking other workers for expired leases.", duration(&c.Sweep, 10*time.Millisecond, time.Minute)},
-		{"stop_grace", "Time from a stop request or a passed deadline to the forced end of a run.", duration(&c.StopGrace, time.Millisecond, time.Hour)},
-		{"shutdown_grace", "Time that runs have to finish at a shutdown before they are released.", duration(&c.ShutdownGrace, time.Millisecond, 24*time.Hour)},
-		{"run_deadline", "Maximum time of one attempt of a run.", duration(&c.RunDeadline, 10*time.Millisecond, most)},
-		{"agent_grace", "Time after which due runs of an agent without a worker fail.", duration(&c.AgentGrace, time.Millisecond, most)},
-		{"max_queued", "Maximum number of queued runs of a thread; 0 is unlimited.", number(&c.MaxQueued, 0, 100_000_000)},
-		{"isolation", "Default isolation of agents that run programs: auto, required, namespace, landlock or none.", oneOf(&c.Isolation, isolations()...)},
-		{"retention", "How long entries are kept after their run has ended; 0s keeps them forever.", duration(&c.Retention, 0, 100*most)},
+	return []setting.Setting{
+		setting.New("listen", "Address of the server; port 0 picks a free one.", address(&c.Listen)),
+		setting.New("default_agent", "Agent for submits to new threads that name no agent.", setting.AgentName(&c.DefaultAgent)),
+		setting.New("log_level", "Minimum log level: debug, info, warn or error.", level(&c.LogLevel)),
+		setting.New("tls_cert", "Certificate file, enables https; reloaded when it changes.", setting.Text(&c.TLSCert)),
+		setting.New("tls_key", "Private key file of the certificate.", setting.Text(&c.TLSKey)),
+		setting.New("behind_proxy", "A proxy in front of the server provides TLS, so the server may listen on a public address without it.", setting.Bool(&c.BehindProxy)),
+		setting.New("hosts", "Further host names that requests may use, beside localhost and the address above.", hosts(&c.Hosts)),
+		setting.New("origins", "Further origins of web pages that may use the API.", origins(&c.Origins)),
+		setting.New("runs", "Maximum number of concurrent runs in this process.", setting.Int(&c.Runs, 1, 100_000)),
+		setting.New("lease", "Time after which a dead worker loses its runs.", setting.Duration(&c.Lease, time.Second, time.Hour)),
+		setting.New("renew", "How often a worker renews its lease.", setting.Duration(&c.Renew, 100*time.Millisecond, time.Hour)),
+		setting.New("sweep", "Interval of checking other workers for expired leases.", setting.Duration(&c.Sweep, 10*time.Millisecond, time.Minute)),
+		setting.New("stop_grace", "Time from a stop request or a passed deadline to the forced end of a run.", setting.Duration(&c.StopGrace, time.Millisecond, time.Hour)),
+		setting.New("shutdown_grace", "Time that runs have to finish at a shutdown before they are released.", setting.Duration(&c.ShutdownGrace, time.Millisecond, 24*time.Hour)),
+		setting.New("run_deadline", "Maximum time of one attempt of a run.", setting.Duration(&c.RunDeadline, 10*time.Millisecond, most)),
+		setting.New("agent_grace", "Time after which due runs of an agent without a worker fail.", setting.Duration(&c.AgentGrace, time.Millisecond, most)),
+		setting.New("max_queued", "Maximum number of queued runs of a thread; 0 is unlimited.", setting.Int(&c.MaxQueued, 0, 100_000_000)),
+		setting.New("isolation", "Default isolation of agents that run programs: auto, required, namespace, landlock or none.", setting.OneOf(&c.Isolation, isolations()...)),
+		setting.New("retention", "How long entries are kept after their run has ended; 0s keeps them forever.", setting.Duration(&c.Retention, 0, 100*most)),
 	}
 }
 
 // settings returns the keys of an agent's table, which depend on its kind.
-func (a *Agent) settings() []setting {
+func (a *Agent) settings() []setting.Setting {
 	const most = 365 * 24 * time.Hour
-	all := []setting{
-		{"kind", "echo repeats its input; exec runs a command; inbox stores messages for readers that use tool calls; tour demonstrates runs; codex and claude run those programs.", oneOf(&a.Kind, kinds()...)},
-		{"limit", "Maximum number of concurrent runs of this agent in this process.", number(&a.Limit, 1, 100_000)},
-		{"deadline", "Maximum time of one attempt.", duration(&a.Deadline, 10*time.Millisecond, most)},
+	all := []setting.Setting{
+		setting.New("kind", "echo repeats its input; exec runs a command; inbox stores messages for readers that use tool calls; tour demonstrates runs; codex and claude run those programs.", setting.OneOf(&a.Kind, kinds()...)),
+		setting.New("limit", "Maximum number of concurrent runs of this agent in this process.", setting.Int(&a.Limit, 1, 100_000)),
+		setting.New("deadline", "Maximum time of one attempt.", setting.Duration(&a.Deadline, 10*time.Millisecond, most)),
 	}
 	profile := program.Find(a.Kind)
 	if profile != nil {
 		all = append(all,
-			setting{"program", "Path of the program, or its name in PATH.", text(&a.Program)},
-			setting{"args", "Further arguments for the program.", list(&a.Args)},
-			setting{"model", "Model to use; empty is the program's default.", text(&a.Model)},
-			setting{"permissions", "Permissions: ask (read; a person approves everything else), read, edit (also change files in its folder), all.", oneOf(&a.Permissions, modes(profile)...)},
+			setting.New("program", "Path of the program, or its name in PATH.", setting.Text(&a.Program)),
+			setting.New("args", "Further arguments for the program.", setting.List(&a.Args)),
+			setting.New("model", "Model to use; empty is the program's default.", setting.Text(&a.Model)),
+			setting.New("permissions", "Permissions: ask (read; a person approves everything else), read, edit (also change files in its folder), all.", setting.OneOf(&a.Permissions, modes(profile)...)),
 		)
 	}
 	switch {
 	case a.Kind == KindEcho || a.Kind == KindTour:
-		all = append(all, setting{"pace", "Pause between two words; 0s writes them at once.", duration(&a.Pace, 0, time.Hour)})
+		all = append(all, setting.New("pace", "Pause between two words; 0s writes them at once.", setting.Duration(&a.Pace, 0, time.Hour)))
 	case a.Kind == KindExec || profile != nil:
 		if profile == nil {
-			all = append(all, setting{"command", "Program and its arguments; no shell is used.", list(&a.Command)})
+			all = append(all, setting.New("command", "Program and its arguments; no shell is used.", setting.List(&a.Command)))
 		}
 		all = append(all,
-			setting{"dir", "Working folder; empty is the server's own.", text(&a.Dir)},
-			setting{"env", "Environment variables to set.", pairs(&a.Env)},
-			setting{"env_allow", "Environment variables of the server to pass on.", list(&a.EnvAllow)},
-			setting{"start_timeout", "Maximum time to the first output; 0s is unlimited.", duration(&a.StartTimeout, 0, most)},
-			setting{"idle_timeout", "Maximum time between two outputs; 0s is unlimited.", duration(&a.IdleTimeout, 0, most)},
-			setting{"total_timeout", "Maximum total time; 0s means only deadline applies.", duration(&a.TotalTimeout, 0, most)},
+			setting.New("dir", "Working folder; empty is the server's own.", setting.Text(&a.Dir)),
+			setting.New("env", "Environment variables to set.", pairs(&a.Env)),
+			setting.New("env_allow", "Environment variables of the server to pass on.", setting.List(&a.EnvAllow)),
+			setting.New("start_timeout", "Maximum time to the first output; 0s is unlimited.", setting.Duration(&a.StartTimeout, 0, most)),
+			setting.New("idle_timeout", "Maximum time between two outputs; 0s is unlimited.", setting.Duration(&a.IdleTimeout, 0, most)),
+			setting.New("total_timeout", "Maximum total time; 0s means only deadline applies.", setting.Duration(&a.TotalTimeout, 0, most)),
 		)
 		all = append(all, a.Confinement.settings()...)
 	}
@@ -282,7 +286,7 @@ func (c *Config) check() []problem {
 	var found []problem
 	if c.Renew > c.Lease/2 { // a worker gives its lease up before its end, and a renewal may come late
 		found = append(found, problem{key: "renew", what: fmt.Sprintf(
-			"%s is too long for a lease of %s; use at most half of it, %s", formatDuration(c.Renew), formatDuration(c.Lease), formatDuration(c.Lease/2))})
+			"%s is too long for a lease of %s; use at most half of it, %s", setting.FormatDuration(c.Renew), setting.FormatDuration(c.Lease), setting.FormatDuration(c.Lease/2))})
 	}
 	if (c.TLSCert == "") != (c.TLSKey == "") {
 		there, missing := "tls_cert", "tls_key"
@@ -316,7 +320,7 @@ func (c *Config) File() string { return c.file }
 
 // SetListen overrides the address, as a flag does.
 func (c *Config) SetListen(addr string) error {
-	if err := address(&c.Listen).set(addr); err != nil {
+	if err := address(&c.Listen).Set(addr); err != nil {
 		return fmt.Errorf("--listen: %w", err)
 	}
 	c.set["listen"] = true

@@ -11,10 +11,11 @@ import (
 
 	"mailroom/agent/echo"
 	"mailroom/agent/tour"
+	"mailroom/internal/platforms"
 )
 
 func TestEmptyFileIsAWholeConfiguration(t *testing.T) {
-	got, err := Parse("mailroom.toml", nil)
+	got, err := parse("mailroom.toml", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,16 +30,16 @@ func TestEmptyFileIsAWholeConfiguration(t *testing.T) {
 
 func TestMissingFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "mailroom.toml")
-	if c, err := Load(path, false); err != nil || c.File() != "" {
+	if c, err := Load(path, false, nil); err != nil || c.File() != "" {
 		t.Errorf("a missing file that need not be: %v, file %q", err, c.File())
 	}
-	if _, err := Load(path, true); err == nil || !strings.Contains(err.Error(), path) {
+	if _, err := Load(path, true, nil); err == nil || !strings.Contains(err.Error(), path) {
 		t.Errorf("a missing file that must be: %v", err)
 	}
 }
 
 func TestAgentsTakeWhatTheyDoNotSet(t *testing.T) {
-	got, err := Parse("mailroom.toml", []byte(`
+	got, err := parse("mailroom.toml", []byte(`
 		runs = 8
 		run_deadline = "2m"
 		default_agent = "coder"
@@ -135,10 +136,13 @@ func TestWhatIsWrongNamesKeyValueAndWhatIsAllowed(t *testing.T) {
 	}
 }
 
+// parse parses a file whose channels are of any platform.
+func parse(file string, data []byte) (*Config, error) { return Parse(file, data, platforms.All()) }
+
 // refused checks how Parse refuses a file named f.toml.
 func refused(t *testing.T, file, want string) {
 	t.Helper()
-	_, err := Parse("f.toml", []byte(file))
+	_, err := parse("f.toml", []byte(file))
 	if err == nil {
 		t.Fatal("it was accepted")
 	}
@@ -148,14 +152,14 @@ func refused(t *testing.T, file, want string) {
 }
 
 func TestSyntaxErrorNamesItsLine(t *testing.T) {
-	_, err := Parse("f.toml", []byte("runs = 1\n[agents\n"))
+	_, err := parse("f.toml", []byte("runs = 1\n[agents\n"))
 	if err == nil || !strings.HasPrefix(err.Error(), "f.toml:2: ") {
 		t.Errorf("got %v, want an error at f.toml:2", err)
 	}
 }
 
 func TestPrintedConfigurationLoadsAsTheSame(t *testing.T) {
-	first, err := Parse("a.toml", []byte(`
+	first, err := parse("a.toml", []byte(`
 		log_level = "warn"
 		agent_grace = "1h30m"
 		[agents."v1.2"]
@@ -166,7 +170,7 @@ func TestPrintedConfigurationLoadsAsTheSame(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := Parse("b.toml", []byte(first.TOML(true)))
+	second, err := parse("b.toml", []byte(first.TOML(true)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,7 +196,7 @@ func strip(t *testing.T, c *Config) map[string]any {
 }
 
 func TestPrintedConfigurationHidesVariables(t *testing.T) {
-	c, err := Parse("a.toml", []byte("[agents.x]\nkind = \"exec\"\ncommand = [\"cat\"]\nenv = { KEY = \"s3cret\" }\n"))
+	c, err := parse("a.toml", []byte("[agents.x]\nkind = \"exec\"\ncommand = [\"cat\"]\nenv = { KEY = \"s3cret\" }\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,7 +215,7 @@ func TestPrintedConfigurationHidesVariables(t *testing.T) {
 }
 
 func TestPrintedConfigurationSaysWhereItComesFrom(t *testing.T) {
-	c, err := Parse("a.toml", []byte("runs = 3"))
+	c, err := parse("a.toml", []byte("runs = 3"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -231,7 +235,7 @@ func TestPrintedConfigurationSaysWhereItComesFrom(t *testing.T) {
 func TestVersionFollowsWhatARunDoes(t *testing.T) {
 	version := func(file string) string {
 		t.Helper()
-		c, err := Parse("f.toml", []byte("[agents.x]\nkind = \"exec\"\n"+file))
+		c, err := parse("f.toml", []byte("[agents.x]\nkind = \"exec\"\n"+file))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -5,8 +5,10 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"mailroom/channel"
+	"mailroom/channel/chat"
 	"mailroom/channel/discord"
 )
 
@@ -19,30 +21,30 @@ token_env = "HUSH"
 func TestABotOfDiscordIsRead(t *testing.T) {
 	for name, c := range map[string]struct {
 		settings string
-		want     Discord
+		want     discord.Options
 		pace     channel.ReconnectPolicy
 	}{
-		"by itself": {"", Discord{API: discord.DefaultAPI, Beat: discord.DefaultHeartbeat}, channel.ReconnectPolicy{IdleTimeout: time.Minute, ConnectTimeout: 40 * time.Second}},
+		"by itself": {"", discord.Options{API: discord.DefaultAPI, Heartbeat: discord.DefaultHeartbeat}, channel.ReconnectPolicy{IdleTimeout: time.Minute, ConnectTimeout: 40 * time.Second}},
 		"elsewhere": {
-			"api = \"http://127.0.0.1:8000/api/v10\"\nbeat = \"1s\"", Discord{API: "http://127.0.0.1:8000/api/v10", Beat: time.Second},
+			"api = \"http://127.0.0.1:8000/api/v10\"\nbeat = \"1s\"", discord.Options{API: "http://127.0.0.1:8000/api/v10", Heartbeat: time.Second},
 			channel.ReconnectPolicy{IdleTimeout: 2 * time.Second, ConnectTimeout: 40 * time.Second},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			read, err := Parse("f.toml", []byte(community+c.settings))
+			read, err := parse("f.toml", []byte(community+c.settings))
 			if err != nil {
 				t.Fatal(err)
 			}
-			again, err := Parse("g.toml", []byte(read.TOML(true)))
+			again, err := parse("g.toml", []byte(read.TOML(true)))
 			if err != nil {
 				t.Fatal(err)
 			}
 			for _, from := range []*Config{read, again} {
 				ch := from.Channels["dc"]
-				if diff := cmp.Diff(&c.want, ch.Platform); diff != "" || !ch.IsChat() {
+				if diff := cmp.Diff(c.want, ch.Settings.(*discord.Settings).Options, cmpopts.IgnoreFields(discord.Options{}, "Token")); diff != "" || !ch.Kind.Chat {
 					t.Error(diff)
 				}
-				if dial, pace := ch.Dial(); dial == nil || pace != c.pace {
+				if pace := ch.Settings.ReconnectPolicy(); ch.Settings.Connect(chat.Options{}) == nil || pace != c.pace {
 					t.Errorf("it is kept going as %+v", pace)
 				}
 			}

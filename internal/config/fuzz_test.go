@@ -27,7 +27,7 @@ func FuzzParse(f *testing.F) {
 		f.Add(data)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		c, err := Parse("f.toml", data)
+		c, err := parse("f.toml", data)
 		if err != nil {
 			e, ok := errors.AsType[*Error](err)
 			if !ok || len(e.problems) == 0 || c != nil {
@@ -41,14 +41,14 @@ func FuzzParse(f *testing.F) {
 			}
 			return
 		}
-		again, err := Parse("f.toml", []byte(c.TOML(true)))
+		again, err := parse("f.toml", []byte(c.TOML(true)))
 		if err != nil {
 			t.Fatalf("what was printed cannot be loaded: %v\n%s", err, c.TOML(true))
 		}
 		if diff := cmp.Diff(strip(t, c), strip(t, again)); diff != "" {
 			t.Errorf("after printing and loading (-want +got):\n%s", diff)
 		}
-		shy, err := Parse("f.toml", []byte(c.TOML(false)))
+		shy, err := parse("f.toml", []byte(c.TOML(false)))
 		if err != nil {
 			t.Fatalf("what was printed for others cannot be loaded: %v\n%s", err, c.TOML(false))
 		}

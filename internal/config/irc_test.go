@@ -42,7 +42,7 @@ func TestANetworkIsReadAndItsPasswordIsNowhere(t *testing.T) {
 		"without TLS":              {strings.Replace(network, "irc.example.org", "127.0.0.1:6667", 1) + "tls = false", open, irc.Secrets{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c1, err := Parse("f.toml", []byte(c.settings))
+			c1, err := parse("f.toml", []byte(c.settings))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -51,17 +51,15 @@ func TestANetworkIsReadAndItsPasswordIsNowhere(t *testing.T) {
 			if diff := cmp.Diff(c.want, got, cmpopts.IgnoreFields(irc.Options{}, "Secrets"), cmpopts.EquateEmpty()); diff != "" {
 				t.Error(diff)
 			}
-			if got.Secrets != nil {
-				if s, err := got.Secrets(); s != c.secrets || err != nil {
-					t.Errorf("the passwords are %+v, %v", s, err)
-				}
+			if s, err := got.Secrets(); s != c.secrets || err != nil {
+				t.Errorf("the passwords are %+v, %v", s, err)
 			}
 			raw, err := c1.JSON(true)
 			shown := c1.TOML(true)
 			if both := shown + string(raw); err != nil || strings.Contains(both, "hush") || strings.Contains(both, "sesame") || strings.Contains(both, "workspace =") {
 				t.Errorf("shown as %s", both)
 			}
-			again, err := Parse("g.toml", []byte(shown))
+			again, err := parse("g.toml", []byte(shown))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -74,8 +72,7 @@ func TestANetworkIsReadAndItsPasswordIsNowhere(t *testing.T) {
 
 // ircOptions are those of the channel "net".
 func ircOptions(c *Config) irc.Options {
-	ch := c.Channels["net"]
-	return ch.Platform.(*IRC).Options(&ch.Token)
+	return c.Channels["net"].Settings.(*irc.Settings).Options
 }
 
 func TestWhatIsWrongWithANetworkIsNamed(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 )
 
 func TestLimitsAreReadAndShownWithTheirUnits(t *testing.T) {
-	c, err := Parse("f.toml", []byte(`
+	c, err := parse("f.toml", []byte(`
 		tls_cert = "cert.pem"
 		tls_key = "key.pem"
 		behind_proxy = true
@@ -44,7 +44,7 @@ func TestOnlyLoopbackAddressesAreNotExposed(t *testing.T) {
 		":8420": true, "0.0.0.0:8420": true, "[::]:8420": true, "10.0.0.1:0": true, "mail.example.org:443": true, "localhost.example.org:0": true,
 		"[::ffff:10.0.0.1]:0": true, "[fe80::1%eth0]:0": true,
 	} {
-		c := Default()
+		c := Default(nil)
 		if err := c.SetListen(listen); err != nil {
 			t.Fatal(err)
 		}

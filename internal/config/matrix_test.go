@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"mailroom/channel/matrix"
 )
 
 const account = `[channels.mx]
@@ -21,19 +24,19 @@ func TestAnAccountOfMatrixIsReadAndItsTokenIsNowhere(t *testing.T) {
 	if err := os.WriteFile(file, []byte("syt_hush\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for more, want := range map[string]Matrix{
+	for more, want := range map[string]matrix.Options{
 		"": {Homeserver: "https://matrix.example.org", Poll: 20 * time.Second, Gap: time.Second, EditGap: 6 * time.Second},
 		"poll = \"5s\"\ngap = \"2s\"\nedit_gap = \"30s\"": {Homeserver: "https://matrix.example.org", Poll: 5 * time.Second, Gap: 2 * time.Second, EditGap: 30 * time.Second},
 	} {
-		c, err := Parse("f.toml", []byte(account+"token_file = \""+file+"\"\n"+more))
+		c, err := parse("f.toml", []byte(account+"token_file = \""+file+"\"\n"+more))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(&want, c.Channels["mx"].Platform); diff != "" {
+		if diff := cmp.Diff(want, matrixOptions(c), cmpopts.IgnoreFields(matrix.Options{}, "Token")); diff != "" {
 			t.Error(diff)
 		}
 		c.ReadTokens(func(string) string { return "" })
-		if token, err := c.Channels["mx"].Token.Get(); token != "syt_hush" || err != nil {
+		if token, err := matrixOptions(c).Token(); token != "syt_hush" || err != nil {
 			t.Errorf("the token is %q, %v", token, err)
 		}
 		raw, err := c.JSON(true)
@@ -41,18 +44,23 @@ func TestAnAccountOfMatrixIsReadAndItsTokenIsNowhere(t *testing.T) {
 		if err != nil || strings.Contains(shown+string(raw), "syt_hush") {
 			t.Errorf("shown as %s%s", shown, raw)
 		}
-		again, err := Parse("g.toml", []byte(shown))
+		again, err := parse("g.toml", []byte(shown))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(&want, again.Channels["mx"].Platform); diff != "" {
+		if diff := cmp.Diff(want, matrixOptions(again), cmpopts.IgnoreFields(matrix.Options{}, "Token")); diff != "" {
 			t.Errorf("what is shown is read otherwise: %s", diff)
 		}
-		_, pace := c.Channels["mx"].Platform.(ChatPlatform).Dial(c.Channels["mx"])
+		pace := c.Channels["mx"].Settings.ReconnectPolicy()
 		if pace.IdleTimeout < want.Poll {
 			t.Errorf("an answer is fresh for %s, and the next one takes %s", pace.IdleTimeout, want.Poll)
 		}
 	}
+}
+
+// matrixOptions are those of the channel "mx".
+func matrixOptions(c *Config) matrix.Options {
+	return c.Channels["mx"].Settings.(*matrix.Settings).Options
 }
 
 func TestWhatIsWrongWithAnAccountOfMatrixIsNamed(t *testing.T) {

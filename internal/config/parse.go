@@ -11,6 +11,8 @@ import (
 	"github.com/pelletier/go-toml/v2"
 	"github.com/pelletier/go-toml/v2/unstable"
 
+	"mailroom/channel/kind"
+	"mailroom/internal/setting"
 	"mailroom/internal/suggest"
 )
 
@@ -50,20 +52,20 @@ func (e *Error) Error() string {
 }
 
 // Load reads the file at path. A missing file is an error if must is set, else it counts
-// as an empty file. An [*Error] lists invalid settings.
-func Load(path string, must bool) (*Config, error) {
+// as an empty file. kinds are the kinds of channels. An [*Error] lists invalid settings.
+func Load(path string, must bool, kinds []kind.Kind) (*Config, error) {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) && !must {
-		return Default(), nil
+		return Default(kinds), nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read the configuration: %w", err)
 	}
-	return Parse(path, data)
+	return Parse(path, data, kinds)
 }
 
-// Parse reads a configuration; file names it in errors.
-func Parse(file string, data []byte) (*Config, error) {
+// Parse reads a configuration; file names it in errors, and kinds are the kinds of channels.
+func Parse(file string, data []byte, kinds []kind.Kind) (*Config, error) {
 	if len(data) > maxFile {
 		return nil, &Error{File: file, problems: []problem{{what: fmt.Sprintf("larger than %d bytes", maxFile)}}}
 	}
@@ -75,7 +77,7 @@ func Parse(file string, data []byte) (*Config, error) {
 		}
 		return nil, &Error{File: file, problems: []problem{p}}
 	}
-	c := Default()
+	c := Default(kinds)
 	c.file = file
 	r := reader{config: c, lines: keyLines(data)}
 	r.top(doc)
@@ -144,7 +146,7 @@ func (r *reader) top(doc map[string]any) {
 		switch {
 		case !ok:
 			r.report(key, fmt.Sprintf("%q is not a table; use [agents.NAME] for the settings of one agent", name))
-		case !validName(name):
+		case !setting.ValidName(name):
 			r.report(key, "invalid name: use 1 to 64 letters, digits, dots, dashes and underscores")
 		default:
 			r.agent(key, name, table)
@@ -156,7 +158,7 @@ func (r *reader) top(doc map[string]any) {
 func (r *reader) agent(key, name string, table map[string]any) {
 	a := &Agent{}
 	if given, ok := table["kind"]; ok {
-		if err := a.settings()[0].value.set(given); err != nil {
+		if err := a.settings()[0].Value.Set(given); err != nil {
 			r.report(key+".kind", err.Error())
 			return
 		}
@@ -175,12 +177,12 @@ func (r *reader) agent(key, name string, table map[string]any) {
 	r.config.Agents[name] = a
 }
 
-func (r *reader) table(prefix string, table map[string]any, settings []setting, others ...string) {
+func (r *reader) table(prefix string, table map[string]any, settings []setting.Setting, others ...string) {
 	known := slices.Clone(others)
-	byKey := map[string]setting{}
+	byKey := map[string]setting.Setting{}
 	for _, s := range settings {
-		known = append(known, s.key)
-		byKey[s.key] = s
+		known = append(known, s.Key)
+		byKey[s.Key] = s
 	}
 	for _, k := range sorted(table) {
 		s, ok := byKey[k]
@@ -194,7 +196,7 @@ func (r *reader) table(prefix string, table map[string]any, settings []setting, 
 			r.report(prefix+k, what)
 			continue
 		}
-		if err := s.value.set(table[k]); err != nil {
+		if err := s.Value.Set(table[k]); err != nil {
 			r.report(prefix+k, err.Error())
 			continue
 		}

@@ -7,6 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
 	"mailroom/channel/slack"
 )
 
@@ -21,24 +24,25 @@ func TestAnAppOfSlackIsReadAndItsTokensAreNowhere(t *testing.T) {
 	if err := os.WriteFile(file, []byte("hush\n"), 0o640); err != nil {
 		t.Fatal(err)
 	}
+	ignoreTokens := cmpopts.IgnoreFields(slack.Options{}, "Token", "AppToken")
 	for name, c := range map[string]struct {
 		settings string
-		want     Slack
+		want     slack.Options
 		warned   int
 	}{
-		"by itself": {workspace + `app_token_env = "APP"`, Slack{AppToken: Secret{Env: "APP"}, Threads: true, API: slack.DefaultAPI, Fresh: slack.DefaultIdleTimeout}, 0},
+		"by itself": {workspace + `app_token_env = "APP"`, slack.Options{API: slack.DefaultAPI, IdleTimeout: slack.DefaultIdleTimeout}, 0},
 		"with everything": {
 			workspace + "app_token_file = \"" + file + "\"\nthreads = false\napi = \"https://slack.example.org/api\"\nfresh = \"5s\"",
-			Slack{AppToken: Secret{File: file}, API: "https://slack.example.org/api", Fresh: 5 * time.Second}, 1,
+			slack.Options{Flat: true, API: "https://slack.example.org/api", IdleTimeout: 5 * time.Second}, 1,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c1, err := Parse("f.toml", []byte(c.settings))
+			c1, err := parse("f.toml", []byte(c.settings))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := *c1.Channels["work"].Platform.(*Slack); got != c.want {
-				t.Errorf("it is %+v, want %+v", got, c.want)
+			if diff := cmp.Diff(c.want, slackOptions(c1), ignoreTokens); diff != "" {
+				t.Error(diff)
 			}
 			warnings := c1.ReadTokens(func(name string) string { return map[string]string{"BOT": "sesame", "APP": "hush"}[name] })
 			if len(warnings) != c.warned {
@@ -48,8 +52,8 @@ func TestAnAppOfSlackIsReadAndItsTokensAreNowhere(t *testing.T) {
 			if all := ch.Secrets(); len(all) != 2 {
 				t.Errorf("it has %d secrets", len(all))
 			}
-			app, err := ch.Platform.(*Slack).AppToken.Get()
-			if bot, botErr := ch.Token.Get(); bot != "sesame" || app != "hush" || err != nil || botErr != nil {
+			app, err := slackOptions(c1).AppToken()
+			if bot, botErr := slackOptions(c1).Token(); bot != "sesame" || app != "hush" || err != nil || botErr != nil {
 				t.Errorf("the tokens are %q and %q, %v, %v", bot, app, err, botErr)
 			}
 			raw, err := c1.JSON(true)
@@ -60,15 +64,20 @@ func TestAnAppOfSlackIsReadAndItsTokensAreNowhere(t *testing.T) {
 			if both := shown + string(raw); strings.Contains(both, "hush") || strings.Contains(both, "sesame") {
 				t.Errorf("shown as %s", both)
 			}
-			again, err := Parse("g.toml", []byte(shown))
+			again, err := parse("g.toml", []byte(shown))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := *again.Channels["work"].Platform.(*Slack); got != c.want {
-				t.Errorf("what is shown is read as %+v, want %+v", got, c.want)
+			if diff := cmp.Diff(c.want, slackOptions(again), ignoreTokens); diff != "" {
+				t.Errorf("what is shown is read otherwise: %s", diff)
 			}
 		})
 	}
+}
+
+// slackOptions are those of the channel "work".
+func slackOptions(c *Config) slack.Options {
+	return c.Channels["work"].Settings.(*slack.Settings).Options
 }
 
 func TestWhatIsWrongWithAnAppOfSlackIsNamed(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 
 	"mailroom"
 	"mailroom/channel/tracker"
+	"mailroom/internal/setting"
 )
 
 // Tracker is the [tracker] table: the tracker whose issues are assigned to agents.
@@ -37,43 +38,23 @@ func newTracker() *Tracker {
 	return &Tracker{Types: tracker.DefaultTypes(), MaxClaimed: 1, WhenDone: WhenDoneClose, Interval: tracker.DefaultInterval}
 }
 
-func (t *Tracker) settings() []setting {
-	return []setting{
-		{"folder", "Folder of the project with the tracker, or its .beads.", text(&t.Folder)},
-		{"agent", "Default agent of the issues.", name(&t.Agent)},
-		{"agents", "Other agents, which an issue selects with the label agent:NAME or its assignee.", names(&t.Agents)},
-		{"labels", "Labels that an issue must have, all of them.", list(&t.Labels)},
-		{"types", "Types of issues to process; empty is all types.", list(&t.Types)},
-		{"max_claimed", "Maximum number of issues in progress.", number(&t.MaxClaimed, 1, 10_000)},
-		{"when_done", "What to do with an issue whose run completed: close it, or comment (it stays in progress for review).", oneOf(&t.WhenDone, WhenDoneClose, WhenDoneComment)},
-		{"interval", "Interval of checking the issue file.", duration(&t.Interval, 10*time.Millisecond, 10*time.Minute)},
-		{"project", "Project of this server in which issues are reserved while an agent works on them; empty is none.", projectSetting(&t.Project)},
+func (t *Tracker) settings() []setting.Setting {
+	return []setting.Setting{
+		setting.New("folder", "Folder of the project with the tracker, or its .beads.", setting.Text(&t.Folder)),
+		setting.New("agent", "Default agent of the issues.", setting.AgentName(&t.Agent)),
+		setting.New("agents", "Other agents, which an issue selects with the label agent:NAME or its assignee.", setting.Each(&t.Agents, "an agent name", setting.ValidName)),
+		setting.New("labels", "Labels that an issue must have, all of them.", setting.List(&t.Labels)),
+		setting.New("types", "Types of issues to process; empty is all types.", setting.List(&t.Types)),
+		setting.New("max_claimed", "Maximum number of issues in progress.", setting.Int(&t.MaxClaimed, 1, 10_000)),
+		setting.New("when_done", "What to do with an issue whose run completed: close it, or comment (it stays in progress for review).", setting.OneOf(&t.WhenDone, WhenDoneClose, WhenDoneComment)),
+		setting.New("interval", "Interval of checking the issue file.", setting.Duration(&t.Interval, 10*time.Millisecond, 10*time.Minute)),
+		setting.New("project", "Project of this server in which issues are reserved while an agent works on them; empty is none.", projectName(&t.Project)),
 	}
 }
 
-// names is a list of agents.
-func names(p *[]string) value {
-	v := list(p)
-	set := v.set
-	v.set = func(given any) error {
-		before := *p
-		if err := set(given); err != nil {
-			return err
-		}
-		for _, s := range *p {
-			if !validName(s) {
-				*p = before
-				return invalidValue(s, "an agent name")
-			}
-		}
-		return nil
-	}
-	return v
-}
-
-// projectSetting is the name of a projectSetting, or empty.
-func projectSetting(p *string) value {
-	return checked(p, `a project name, such as "default"`, func(s string) bool {
+// projectName is the name of a project, or empty.
+func projectName(p *string) setting.Value {
+	return setting.Checked(p, `a project name, such as "default"`, func(s string) bool {
 		_, err := mailroom.ProjectThread(s)
 		return s == "" || err == nil
 	})
@@ -129,7 +110,7 @@ func (c *Config) trackerObject() map[string]any {
 	}
 	table := map[string]any{}
 	for _, s := range c.Tracker.settings() {
-		table[s.key] = s.value.get()
+		table[s.Key] = s.Value.Get()
 	}
 	return table
 }

@@ -12,7 +12,7 @@ import (
 )
 
 func TestATrackerIsReadAndPrintedAsItIs(t *testing.T) {
-	c, err := Parse("f.toml", []byte("[tracker]\nfolder = \"/home/ann/roof\"\nagent = \"echo\"\nagents = [\"codex\", \"echo\"]\nlabels = [\"auto\"]\n"+
+	c, err := parse("f.toml", []byte("[tracker]\nfolder = \"/home/ann/roof\"\nagent = \"echo\"\nagents = [\"codex\", \"echo\"]\nlabels = [\"auto\"]\n"+
 		"max_claimed = 3\nwhen_done = \"comment\"\ninterval = \"5s\"\nproject = \"shop\"\n"))
 	if err != nil {
 		t.Fatal(err)
@@ -24,7 +24,7 @@ func TestATrackerIsReadAndPrintedAsItIs(t *testing.T) {
 	if diff := cmp.Diff(want, c.Tracker); diff != "" {
 		t.Error(diff)
 	}
-	again, err := Parse("again.toml", []byte(c.TOML(false)))
+	again, err := parse("again.toml", []byte(c.TOML(false)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +43,7 @@ func TestATrackerIsReadAndPrintedAsItIs(t *testing.T) {
 }
 
 func TestWithoutATrackerNoneIsShown(t *testing.T) {
-	c := Default()
+	c := Default(nil)
 	raw, err := c.JSON(false)
 	if shown := c.TOML(false) + string(raw); err != nil || strings.Contains(shown, "tracker") {
 		t.Errorf("shown as %s (%v)", shown, err)

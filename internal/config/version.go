@@ -6,6 +6,8 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+
+	"mailroom/internal/setting"
 )
 
 // Definition returns the settings that decide what a run of the agent does, as JSON with
@@ -17,19 +19,19 @@ func (a *Agent) Definition() (json.RawMessage, error) {
 	definition := map[string]any{}
 	outside := map[string]bool{"limit": true, "deadline": true}
 	for _, s := range a.Confinement.settings() {
-		outside[s.key] = true
+		outside[s.Key] = true
 	}
 	for _, s := range a.settings() {
 		switch {
-		case outside[s.key]:
-		case s.key == "env":
+		case outside[s.Key]:
+		case s.Key == "env":
 			digests := map[string]string{}
 			for name, value := range a.Env {
 				digests[name] = envDigest(name, value)
 			}
-			definition[s.key] = digests
+			definition[s.Key] = digests
 		default:
-			definition[s.key] = s.value.get()
+			definition[s.Key] = s.Value.Get()
 		}
 	}
 	b, err := json.Marshal(definition) // sorts the keys of maps
@@ -74,9 +76,9 @@ func Rebuild(definition json.RawMessage, present *Agent) (*Agent, error) {
 	if a.IsProgram() && present.IsProgram() {
 		a.Confinement = present.Confinement
 	}
-	known := map[string]setting{}
+	known := map[string]setting.Setting{}
 	for _, s := range a.settings() {
-		known[s.key] = s
+		known[s.Key] = s
 	}
 	for _, key := range sorted(given) {
 		s, ok := known[key]
@@ -94,7 +96,7 @@ func Rebuild(definition json.RawMessage, present *Agent) (*Agent, error) {
 			}
 			v = found
 		}
-		if err := s.value.set(v); err != nil {
+		if err := s.Value.Set(v); err != nil {
 			return nil, fmt.Errorf("%s: %w", key, err)
 		}
 	}

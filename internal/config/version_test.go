@@ -9,7 +9,7 @@ import (
 
 func agentX(t *testing.T, table string) *Agent {
 	t.Helper()
-	c, err := Parse("f.toml", []byte("[agents.x]\n"+table))
+	c, err := parse("f.toml", []byte("[agents.x]\n"+table))
 	if err != nil {
 		t.Fatal(err)
 	}

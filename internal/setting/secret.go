@@ -1,6 +1,7 @@
-package config
+package setting
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -12,26 +13,34 @@ type Secret struct {
 	Env  string // name of the variable
 	File string
 
-	value string // of Env
+	value string // of Env, or what File will contain
 }
 
-// settings returns the keys NAME_env and NAME_file.
-func (s *Secret) settings(name, what string) []setting {
-	return []setting{
-		{name + "_env", "Environment variable of the server that holds " + what + ".", text(&s.Env)},
-		{name + "_file", "File that holds it instead, readable only by its owner.", text(&s.File)},
+// Settings returns the keys NAME_env and NAME_file.
+func (s *Secret) Settings(name, what string) []Setting {
+	return []Setting{
+		{name + "_env", "Environment variable of the server that holds " + what + ".", Text(&s.Env), s},
+		{name + "_file", "File that holds it instead, readable only by its owner.", Text(&s.File), s},
 	}
 }
 
 // IsSet reports whether the secret has a source.
 func (s *Secret) IsSet() bool { return s.Env != "" || s.File != "" }
 
-// ambiguous reports whether the secret has two sources.
-func (s *Secret) ambiguous() bool { return s.Env != "" && s.File != "" }
+// Ambiguous reports whether the secret has two sources.
+func (s *Secret) Ambiguous() bool { return s.Env != "" && s.File != "" }
 
-// read reads the secret from the environment, and returns a warning if its file is readable
+// CheckToken returns an error unless the secret, the token of a channel, has exactly one source.
+func (s *Secret) CheckToken() error {
+	if !s.IsSet() || s.Ambiguous() {
+		return errors.New(`missing token; set either token_env or token_file (the configuration never contains the token itself)`)
+	}
+	return nil
+}
+
+// Read reads the secret from the environment, and returns a warning if its file is readable
 // by other users.
-func (s *Secret) read(env func(string) string) (warning string) {
+func (s *Secret) Read(env func(string) string) (warning string) {
 	if s.File == "" {
 		if s.Env != "" {
 			s.value = strings.TrimSpace(env(s.Env))
@@ -44,8 +53,8 @@ func (s *Secret) read(env func(string) string) (warning string) {
 	return ""
 }
 
-// Get returns the value that ReadTokens read from the environment, or the current content
-// of the file.
+// Get returns the value that Read read from the environment, or the current content of the
+// file.
 func (s *Secret) Get() (string, error) {
 	if s.File == "" {
 		if s.value == "" {

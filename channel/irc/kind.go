@@ -1,0 +1,78 @@
+package irc
+
+import (
+	"errors"
+	"time"
+
+	"mailroom/channel"
+	"mailroom/channel/chat"
+	"mailroom/channel/kind"
+	"mailroom/internal/setting"
+)
+
+// NewKind returns the platform IRC.
+func NewKind() kind.Kind {
+	return kind.Kind{Name: Kind, Chat: true, New: func() kind.Settings { return newSettings() }}
+}
+
+// Settings are those of one network and the bot's identity there.
+type Settings struct {
+	Token   setting.Secret // password of the account, else of the server
+	Options Options
+}
+
+func newSettings() *Settings {
+	s := &Settings{Options: Options{Gap: DefaultGap, Fresh: DefaultFresh}}
+	s.Options.Secrets = s.secrets
+	return s
+}
+
+// secrets returns the passwords of a connection.
+func (s *Settings) secrets() (out Secrets, err error) {
+	if !s.Token.IsSet() {
+		return out, nil
+	}
+	password, err := s.Token.Get()
+	if s.Options.Account != "" {
+		out.Account = password
+	} else {
+		out.Server = password
+	}
+	return out, err
+}
+
+// Keys implements [kind.Settings].
+func (s *Settings) Keys() []setting.Setting {
+	o := &s.Options
+	return append(kind.Token(&s.Token),
+		setting.New("server", "Server, HOST or HOST:PORT; the default port is 6697 with TLS and 6667 without.", setting.Text(&o.Server)),
+		setting.New("tls", "Use TLS. Without TLS, a password is only sent to localhost.", setting.Not(&o.Plain)),
+		setting.New("nick", "Nick of the bot; if it is taken, the bot uses a similar one.", setting.Text(&o.Nick)),
+		setting.New("real_name", "Real name of the bot; empty is the nick.", setting.Text(&o.Name)),
+		setting.New("account", "SASL account of the bot, with the token as its password; without an account the token is the server password.", setting.Text(&o.Account)),
+		setting.New("join", "Channels to join, each optionally followed by a space and its key.", setting.List(&o.Join)),
+		setting.New("gap", "Minimum time between two lines to a room.", setting.Duration(&o.Gap, 10*time.Millisecond, time.Minute)),
+		setting.New("fresh", "Time without an answer after which the connection counts as broken; the bot pings the server after half of it.", setting.Duration(&o.Fresh, 100*time.Millisecond, 10*time.Minute)),
+	)
+}
+
+// Check implements [kind.Settings].
+func (s *Settings) Check() error {
+	switch {
+	case s.Options.Server == "":
+		return errors.New(`missing server; set one such as server = "irc.example.org"`)
+	case s.Options.Nick == "":
+		return errors.New(`missing nick; set one such as nick = "mybot"`)
+	case s.Token.Ambiguous():
+		return errors.New("token_env and token_file are both set; use one")
+	case s.Options.Account != "" && !s.Token.IsSet():
+		return errors.New("missing password of the account; set token_env or token_file")
+	}
+	return s.Options.Check()
+}
+
+// Connect implements [kind.Settings].
+func (s *Settings) Connect(o chat.Options) channel.Connect { return chat.Connect(o, s.Options.Dial) }
+
+// ReconnectPolicy implements [kind.Settings].
+func (s *Settings) ReconnectPolicy() channel.ReconnectPolicy { return s.Options.ReconnectPolicy() }

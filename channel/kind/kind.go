@@ -1,0 +1,43 @@
+// Package kind describes a platform as one value: the settings of its channels, how to connect
+// them, and what the manual says. The configuration, the commands and the tables of the manual are
+// derived from it, so they know no platform.
+package kind
+
+import (
+	"mailroom/channel"
+	"mailroom/channel/chat"
+	"mailroom/internal/setting"
+)
+
+// Kind is a platform that channels connect to.
+type Kind struct {
+	Name string // value of the key kind
+	// Chat reports whether people talk there: a channel has the settings of [Chat] too, and unknown
+	// users can be paired.
+	Chat bool
+	// OwnToken reports whether two channels must not use the same token, because the platform sends
+	// each message to only one or to both connections of a bot.
+	OwnToken bool
+	// New returns the settings of a new channel, with their defaults.
+	New func() Settings
+}
+
+// Settings are the settings of one channel, beside those that every channel has.
+type Settings interface {
+	// Keys returns the keys of the channel's table, bound to the settings. Those of the token are
+	// first.
+	Keys() []setting.Setting
+	// Check returns an error that says which setting is missing, or which do not fit together.
+	Check() error
+	// Connect returns how to connect the channel. It reads secrets for each connection, so that a
+	// corrected one takes effect. A kind that is no chat uses only the agent and the command of o.
+	Connect(o chat.Options) channel.Connect
+	// ReconnectPolicy returns the platform's timeouts, and its delays if the platform should not
+	// have those of other channels.
+	ReconnectPolicy() channel.ReconnectPolicy
+}
+
+// Token returns the keys of a channel's token.
+func Token(s *setting.Secret) []setting.Setting {
+	return s.Settings("token", "the token or the password")
+}

@@ -1,0 +1,73 @@
+package poll
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"mailroom/channel"
+	"mailroom/channel/chat"
+	"mailroom/channel/kind"
+	"mailroom/internal/setting"
+)
+
+// NewKind returns an agent platform that is polled for messages.
+func NewKind() kind.Kind {
+	return kind.Kind{Name: Kind, New: func() kind.Settings { return &Settings{Interval: DefaultInterval} }}
+}
+
+// Settings are those of one workspace.
+type Settings struct {
+	Token     setting.Secret
+	URL       string
+	Workspace string
+	Interval  time.Duration
+}
+
+// Keys implements [kind.Settings].
+func (s *Settings) Keys() []setting.Setting {
+	return append(kind.Token(&s.Token),
+		setting.New("url", "URL of the platform.", setting.BaseURL(&s.URL)),
+		setting.New("workspace", "Id of the workspace.", setting.Text(&s.Workspace)),
+		setting.New("interval", "Polling interval.", setting.Duration(&s.Interval, 10*time.Millisecond, 10*time.Minute)),
+	)
+}
+
+// Check implements [kind.Settings].
+func (s *Settings) Check() error {
+	switch {
+	case s.URL == "":
+		return errors.New(`missing url of the platform; set one such as url = "https://platform.example.org"`)
+	case s.Workspace == "":
+		return errors.New(`missing workspace; set its id`)
+	}
+	return s.Token.CheckToken()
+}
+
+// Connect implements [kind.Settings].
+func (s *Settings) Connect(o chat.Options) channel.Connect {
+	started := time.Now()
+	return func(ctx context.Context, l *channel.Host) (channel.Adapter, error) {
+		bridge, err := s.Open(o.Agent, o.Command, started)
+		if err != nil {
+			return nil, channel.Fatal(err)
+		}
+		return bridge.Connect(ctx, l)
+	}
+}
+
+// Open reads the token and returns the bridge of the workspace. It makes no request.
+func (s *Settings) Open(agent, command string, started time.Time) (*Bridge, error) {
+	token, err := s.Token.Get()
+	if err != nil {
+		return nil, err
+	}
+	return New(Options{
+		URL: s.URL, Workspace: s.Workspace, Agent: agent, Token: token, Interval: s.Interval, Command: command, Started: started,
+	})
+}
+
+// ReconnectPolicy implements [kind.Settings].
+func (s *Settings) ReconnectPolicy() channel.ReconnectPolicy {
+	return Options{Interval: s.Interval}.ReconnectPolicy()
+}

@@ -1,0 +1,73 @@
+package config
+
+import (
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"mailroom/internal/setting"
+)
+
+func address(p *string) setting.Value {
+	return setting.Checked(p, `HOST:PORT, such as "127.0.0.1:8420"`, func(s string) bool {
+		host, port, err := net.SplitHostPort(s)
+		if err != nil || strings.ContainsFunc(host, unicode.IsSpace) {
+			return false
+		}
+		n, err := strconv.ParseUint(port, 10, 16)
+		return err == nil && strconv.FormatUint(n, 10) == port
+	})
+}
+
+func level(p *slog.Level) setting.Value {
+	known := map[string]slog.Level{
+		"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError,
+	}
+	return setting.Value{
+		Set: func(v any) error {
+			s, isText := v.(string)
+			l, ok := known[s]
+			if !isText || !ok {
+				return setting.Invalid(v, "one of debug, info, warn, error")
+			}
+			*p = l
+			return nil
+		},
+		Get: func() any { return strings.ToLower(p.String()) },
+	}
+}
+
+// pairs is a table of environment variables. Its errors never show a value, because
+// variables can hold secrets.
+func pairs(p *map[string]string) setting.Value {
+	return setting.Value{
+		Set: func(v any) error {
+			table, ok := v.(map[string]any)
+			if !ok {
+				return fmt.Errorf(`not a table of strings, such as { NAME = "value" }`)
+			}
+			texts := make(map[string]string, len(table))
+			for _, k := range sorted(table) {
+				s, ok := table[k].(string)
+				if !ok || k == "" || strings.ContainsAny(k, "=\x00") || strings.ContainsRune(s, 0) {
+					return fmt.Errorf("invalid variable %q: use a name without = and a string without NUL", k)
+				}
+				texts[k] = s
+			}
+			*p = texts
+			return nil
+		},
+		Get: func() any {
+			got := map[string]string{} // never nil: a missing and an empty table are the same definition
+			maps.Copy(got, *p)
+			return got
+		},
+	}
+}
+
+func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

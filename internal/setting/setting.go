@@ -1,0 +1,204 @@
+// Package setting declares the keys of a configuration: each is a name, its documentation, and a
+// typed value that it is bound to.
+package setting
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+)
+
+// Setting is one key of a table.
+type Setting struct {
+	Key    string
+	Doc    string
+	Value  Value
+	Secret *Secret // that the key names the source of, or nil
+}
+
+// New returns a setting that is bound to v.
+func New(key, doc string, v Value) Setting { return Setting{Key: key, Doc: doc, Value: v} }
+
+// Value gives access to a typed setting. Set stores a decoded TOML value; its error shows
+// the value and the allowed values. Get returns a value that can be encoded as JSON and
+// TOML.
+type Value struct {
+	Set func(v any) error
+	Get func() any
+}
+
+// Invalid returns an error that shows a value and the allowed ones.
+func Invalid(v any, allowed string) error {
+	shown := fmt.Sprintf("%v", v)
+	if s, ok := v.(string); ok {
+		shown = strconv.Quote(s)
+	}
+	if r := []rune(shown); len(r) > 60 {
+		shown = string(r[:60]) + "…"
+	}
+	return fmt.Errorf("%s is not %s", shown, allowed)
+}
+
+// Duration is a duration between two bounds.
+func Duration(p *time.Duration, least, most time.Duration) Value {
+	allowed := fmt.Sprintf("a duration from %s to %s, such as %q", FormatDuration(least), FormatDuration(most), "1m30s")
+	return Value{
+		Set: func(v any) error {
+			s, ok := v.(string)
+			if !ok {
+				return Invalid(v, allowed)
+			}
+			d, err := time.ParseDuration(s)
+			if err != nil || d < least || d > most {
+				return Invalid(v, allowed)
+			}
+			*p = d
+			return nil
+		},
+		Get: func() any { return FormatDuration(*p) },
+	}
+}
+
+// FormatDuration formats a duration without zero units: 1h, not 1h0m0s.
+func FormatDuration(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
+
+// Int is a whole number between two bounds.
+func Int(p *int, least, most int) Value {
+	return Value{
+		Set: func(v any) error {
+			n, ok := v.(int64)
+			if !ok || n < int64(least) || n > int64(most) {
+				return Invalid(v, fmt.Sprintf("a whole number from %d to %d", least, most))
+			}
+			*p = int(n)
+			return nil
+		},
+		Get: func() any { return *p },
+	}
+}
+
+// Bool is true or false.
+func Bool(p *bool) Value {
+	return Value{
+		Set: func(v any) error {
+			given, ok := v.(bool)
+			if !ok {
+				return Invalid(v, "true or false")
+			}
+			*p = given
+			return nil
+		},
+		Get: func() any { return *p },
+	}
+}
+
+// Not is the opposite of *p.
+func Not(p *bool) Value {
+	return Value{
+		Set: func(v any) error {
+			opposite := !*p
+			err := Bool(&opposite).Set(v)
+			*p = !opposite
+			return err
+		},
+		Get: func() any { return !*p },
+	}
+}
+
+// Text is a string without control characters.
+func Text(p *string) Value {
+	return Checked(p, "a string without control characters", func(s string) bool {
+		return !strings.ContainsFunc(s, unicode.IsControl)
+	})
+}
+
+// AgentName is the name of an agent.
+func AgentName(p *string) Value { return Checked(p, "an agent name", ValidName) }
+
+// ValidName reports whether s can name an agent or a channel. Names appear in URLs, filters
+// and tables.
+func ValidName(s string) bool {
+	plain := func(r rune) bool {
+		return unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("._-", r)
+	}
+	return s != "" && len(s) <= 64 && !strings.ContainsFunc(s, func(r rune) bool { return !plain(r) })
+}
+
+// OneOf is one of the allowed strings.
+func OneOf(p *string, allowed ...string) Value {
+	return Checked(p, "one of "+strings.Join(allowed, ", "), func(s string) bool { return slices.Contains(allowed, s) })
+}
+
+// BaseURL is the base URL of a service. Errors do not show a URL that contains a password.
+func BaseURL(p *string) Value {
+	v := Checked(p, `an address, such as "https://platform.example.org"`, func(s string) bool {
+		u, err := url.Parse(s)
+		return err == nil && u.Host != "" && (u.Scheme == "http" || u.Scheme == "https") && u.User == nil && u.RawQuery == "" && u.Fragment == ""
+	})
+	set := v.Set
+	v.Set = func(given any) error {
+		if s, ok := given.(string); ok && strings.Contains(s, "@") {
+			given = "…@…"
+		}
+		return set(given)
+	}
+	return v
+}
+
+// Checked is a string that ok accepts. allowed describes such strings.
+func Checked(p *string, allowed string, ok func(string) bool) Value {
+	return Value{
+		Set: func(v any) error {
+			s, isText := v.(string)
+			if !isText || !ok(s) {
+				return Invalid(v, allowed)
+			}
+			*p = s
+			return nil
+		},
+		Get: func() any { return *p },
+	}
+}
+
+// List is a list of strings.
+func List(p *[]string) Value { return Each(p, "", func(string) bool { return true }) }
+
+// Each is a list of strings that ok accepts. allowed describes such a string.
+func Each(p *[]string, allowed string, ok func(string) bool) Value {
+	const list = `a list of strings, such as ["a", "b"]`
+	return Value{
+		Set: func(v any) error {
+			items, isList := v.([]any)
+			if !isList {
+				return Invalid(v, list)
+			}
+			texts := make([]string, len(items))
+			for i, item := range items {
+				s, isText := item.(string)
+				switch {
+				case !isText, strings.ContainsRune(s, 0):
+					return Invalid(item, list)
+				case !ok(s):
+					return Invalid(s, allowed)
+				}
+				texts[i] = s
+			}
+			*p = texts
+			return nil
+		},
+		Get: func() any { return append([]string{}, *p...) },
+	}
+}
