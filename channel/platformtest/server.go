@@ -45,6 +45,7 @@ type Fault struct {
 	Code       string
 	Message    string
 	RetryAfter float64 // with Raw, the Retry-After header
+	Header     string  // one more header, as "Name: value"
 
 	Raw  string        // response body as is, with Status or 200
 	Hang bool          // no response
@@ -71,6 +72,7 @@ type Server struct {
 	Addr string // host:port
 
 	dialect Dialect
+	serving sync.WaitGroup
 
 	// Owned by the lock of State.
 	http   *http.Server
@@ -106,7 +108,7 @@ func (s *Server) Up(t testing.TB) {
 	ctx, quit := context.WithCancel(context.Background())
 	server := &http.Server{Handler: s.dialect, ReadHeaderTimeout: time.Minute, BaseContext: func(net.Listener) context.Context { return ctx }}
 	s.Update(func() { s.http, s.quit = server, quit })
-	go func() { _ = server.Serve(ln) }() // returns after Down
+	s.serving.Go(func() { _ = server.Serve(ln) }) // returns after Down
 }
 
 // Down closes all connections, refuses new ones and ends the contexts of all requests. The state
@@ -120,6 +122,7 @@ func (s *Server) Down() {
 		quit()
 		_ = server.Close() // the server is gone either way
 	}
+	s.serving.Wait()
 }
 
 // Freeze keeps all connections open and answers nothing until Thaw.
@@ -224,6 +227,9 @@ func (s *Server) Serve(w http.ResponseWriter, r *http.Request, name string, para
 		}
 	}
 	response := httptest.NewRecorder()
+	if name, value, ok := strings.Cut(fault.Header, ": "); ok {
+		response.Header().Set(name, value)
+	}
 	handler, direct := result.(http.Handler)
 	switch {
 	case fault.Raw != "":

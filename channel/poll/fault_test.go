@@ -35,11 +35,11 @@ func failWith(endpoint string, faults ...polltest.Fault) func(*fixture) {
 func failureCases() []failureCase {
 	status := func(codes ...int) (faults []polltest.Fault) {
 		for _, c := range codes {
-			faults = append(faults, polltest.Fault{Status: c, Body: `{"error":"as told"}`})
+			faults = append(faults, polltest.Fault{Status: c, Raw: `{"error":"as told"}`})
 		}
 		return faults
 	}
-	wait := []polltest.Fault{{Status: 429, RetryAfter: "1"}}
+	wait := []polltest.Fault{{Status: 429, RetryAfter: 1}}
 	hang, half, lost := []polltest.Fault{{Hang: true}}, []polltest.Fault{{Half: true}}, []polltest.Fault{{Lose: true}}
 	return []failureCase{
 		{name: "nothing fails"},
@@ -59,8 +59,8 @@ func failureCases() []failureCase {
 		{name: "look: 429, Retry-After 1", before: failWith(polltest.Activity, wait...)},
 		{name: "look: hangs", hangs: true, before: failWith(polltest.Activity, hang...)},
 		{name: "look: half an answer", before: failWith(polltest.Activity, half...)},
-		{name: "look: not JSON", before: failWith(polltest.Activity, polltest.Fault{Body: "<html>"})},
-		{name: "look: no list", before: failWith(polltest.Activity, polltest.Fault{Body: `{"error":"no"}`})},
+		{name: "look: not JSON", before: failWith(polltest.Activity, polltest.Fault{Raw: "<html>"})},
+		{name: "look: no list", before: failWith(polltest.Activity, polltest.Fault{Raw: `{"error":"no"}`})},
 		{name: "platform refuses, then is there", before: func(w *fixture) { w.platform.Down() }, during: func(w *fixture) {
 			w.waitFor("it is seen", func() bool { return w.runner.State().Attempts > 1 })
 			w.platform.Up(w.t)

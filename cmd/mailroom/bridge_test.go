@@ -112,7 +112,7 @@ func killCases() []killCase {
 				b.waitEntries("bridge:canvas:ws-1", mailroom.KindQueued, 2)
 				b.waitReplyCount(1)
 			}, runs: 3, replies: 2}, // the one that was killed is run again
-		{when: "after the run, before the reply is taken", prepare: fails(false, polltest.Fault{Status: 503, RetryAfter: "1"}), until: func(b *bridgeFixture) {
+		{when: "after the run, before the reply is taken", prepare: fails(false, polltest.Fault{Status: 503, RetryAfter: 1}), until: func(b *bridgeFixture) {
 			for _, thread := range outThreads() {
 				b.waitEntries(thread, mailroom.KindRescheduled, 1)
 			}
@@ -219,7 +219,7 @@ func (b *bridgeFixture) waitReplyCount(n int) {
 
 func TestAReplyGoesOutWhileAgentsHaveAllTheRoom(t *testing.T) {
 	b := newBridgeFixture(t, "runs = 1\n")
-	b.platform.Fail(polltest.Notify, polltest.Fault{Status: 503, RetryAfter: "1"}) // by then the second run has the room
+	b.platform.Fail(polltest.Notify, polltest.Fault{Status: 503, RetryAfter: 1}) // by then the second run has the room
 	b.platform.Add(polltest.Canvas("c-1", "one"), polltest.Canvas("c-2", "two"))
 	b.start(b.command("test $text != two || cat gate;"))
 	b.waitReplyCount(2)
