@@ -46,20 +46,20 @@ func TestReceiverResponsesDecideTheRetry(t *testing.T) {
 		trouble string
 	}{
 		"yes":                      {webhooktest.Fault{}, 1, false, ""},
-		"an error of its own":      {webhooktest.Fault{Code: 500, Body: "oh " + webhooktest.Secret + " or " + webhooktest.Key}, 2, false, "status 500 Internal Server Error: oh "},
-		"a bad gateway":            {webhooktest.Fault{Code: 502}, 2, false, "status 502"},
-		"not now":                  {webhooktest.Fault{Code: 503}, 2, false, "status 503"},
-		"too many, without a time": {webhooktest.Fault{Code: 429}, 2, false, "status 429"},
-		"too slow":                 {webhooktest.Fault{Code: 408}, 2, false, "status 408"},
-		"a connection cut":         {webhooktest.Fault{Reset: true}, 2, false, "EOF"},
-		"no":                       {webhooktest.Fault{Code: 400, Body: "no such\nroom"}, 2, false, "status 400 Bad Request: no such room"},
-		"who are you":              {webhooktest.Fault{Code: 401}, 2, false, "status 401"},
-		"not here":                 {webhooktest.Fault{Code: 404}, 2, false, "status 404"},
-		"over there":               {webhooktest.Fault{Code: 307, Location: "/there"}, 2, false, "redirects are not followed"},
-		"no, for long":             {webhooktest.Fault{Code: 400}, 2, true, "status 400"},
-		"not here, for long":       {webhooktest.Fault{Code: 404}, 2, true, "status 404"},
-		"over there, for long":     {webhooktest.Fault{Code: 307, Location: "/there"}, 2, true, "redirects are not followed"},
-		"gone":                     {webhooktest.Fault{Code: 410}, 1, true, "the recipient is gone"},
+		"an error of its own":      {webhooktest.Fault{Status: 500, Message: "oh " + webhooktest.Secret + " or " + webhooktest.Key}, 2, false, "status 500 Internal Server Error: oh "},
+		"a bad gateway":            {webhooktest.Fault{Status: 502}, 2, false, "status 502"},
+		"not now":                  {webhooktest.Fault{Status: 503}, 2, false, "status 503"},
+		"too many, without a time": {webhooktest.Fault{Status: 429}, 2, false, "status 429"},
+		"too slow":                 {webhooktest.Fault{Status: 408}, 2, false, "status 408"},
+		"a connection cut":         {webhooktest.Fault{Lose: true}, 2, false, "EOF"},
+		"no":                       {webhooktest.Fault{Status: 400, Message: "no such\nroom"}, 2, false, "status 400 Bad Request: no such room"},
+		"who are you":              {webhooktest.Fault{Status: 401}, 2, false, "status 401"},
+		"not here":                 {webhooktest.Fault{Status: 404}, 2, false, "status 404"},
+		"over there":               {webhooktest.Fault{Status: 307, Header: "Location: /there"}, 2, false, "redirects are not followed"},
+		"no, for long":             {webhooktest.Fault{Status: 400}, 2, true, "status 400"},
+		"not here, for long":       {webhooktest.Fault{Status: 404}, 2, true, "status 404"},
+		"over there, for long":     {webhooktest.Fault{Status: 307, Header: "Location: /there"}, 2, true, "redirects are not followed"},
+		"gone":                     {webhooktest.Fault{Status: 410}, 1, true, "the recipient is gone"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -84,7 +84,7 @@ func TestReceiverResponsesDecideTheRetry(t *testing.T) {
 			if s := o.runner.State(); !strings.Contains(s.LastError, c.trouble) || c.trouble == "" && s.LastError != "" || s.Condition != channel.ConditionConnected {
 				t.Errorf("the error is %q", s.LastError)
 			}
-			unsure := c.fault.Reset || c.fault.Code == 500 || c.fault.Code == 502
+			unsure := c.fault.Lose || c.fault.Status == 500 || c.fault.Status == 502
 			if n := len(o.entries("out:ops:webhook:r", mailroom.KindEffectUnknown)); unsure != (n > 0) {
 				t.Errorf("%d unknown outcomes", n)
 			}
@@ -118,14 +118,14 @@ func TestARequestToAHangingReceiverIsRetried(t *testing.T) {
 func TestRetryAfterHoldsForAllRooms(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]webhooktest.Fault{
-		"too many": {Code: 429, RetryAfter: "2"}, "not now": {Code: 503, RetryAfter: "2"},
-		"until a date": {Code: 503, RetryAfter: "3 s from now"},
+		"too many": {Status: 429, RetryAfter: 2}, "not now": {Status: 503, RetryAfter: 2},
+		"until a date": {Status: 503, Header: "Retry-After: 3 s from now"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			o := newFixture(t)
 			if o.start(); name == "until a date" {
-				fault.RetryAfter = time.Now().Add(3 * time.Second).UTC().Format(http.TimeFormat)
+				fault.Header = "Retry-After: " + time.Now().Add(3*time.Second).UTC().Format(http.TimeFormat)
 			}
 			o.Fail(fault)
 			o.postMessage("1", "r", "one")
@@ -148,7 +148,7 @@ func TestRetryAfterHoldsForAllRooms(t *testing.T) {
 func TestSendingToAGoneReceiverPausesUntilTheNextMessage(t *testing.T) {
 	t.Parallel()
 	o := newFixture(t)
-	o.Fail(webhooktest.Fault{Code: 410})
+	o.Fail(webhooktest.Fault{Status: 410})
 	o.start()
 	o.postMessage("1", "r", "one")
 	o.WaitFor(t, "the dead letter", func() bool { return o.deadLetters() == 1 })
@@ -212,7 +212,7 @@ func TestEditsUseTheReceiversMessageID(t *testing.T) {
 			o.options.Edits = true
 			o.access.Admins = []string{"ann"}
 			o.agent = approvalAgent
-			o.Fail(webhooktest.Fault{Body: c.answer})
+			o.Fail(webhooktest.Fault{Raw: c.answer})
 			o.start()
 			o.postMessage("1", "r", "clean up")
 			o.WaitFor(t, "the question", func() bool { return len(o.Posts()) == 1 })

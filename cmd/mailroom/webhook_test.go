@@ -102,7 +102,7 @@ func TestAServerThatIsKilledAnswersEachWebhook(t *testing.T) {
 			until: func(h *webhookFixture) { h.waitReplyCount(1) }, told: 2, posts: 1,
 		},
 		{
-			when: "after the run, before the send", fault: &webhooktest.Fault{Code: 429, RetryAfter: "1"},
+			when: "after the run, before the send", fault: &webhooktest.Fault{Status: 429, RetryAfter: 1},
 			until: func(h *webhookFixture) { h.waitEntries(lobbyOut, mailroom.KindRescheduled, 1) }, told: 1, posts: 2,
 		},
 		{

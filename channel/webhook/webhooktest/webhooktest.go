@@ -12,12 +12,13 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"mailroom/channel/platformtest"
 )
 
 // Key and Secret are the same secret, raw and in the whsec_ form.
@@ -101,16 +102,8 @@ func Message(room, user, text string) string {
 	return string(raw)
 }
 
-// Fault describes how one request is answered. The zero value accepts it.
-type Fault struct {
-	Code       int // 0 accepts it with Body as the response
-	RetryAfter string
-	Location   string
-	Body       string
-	Hang       bool          // not accepted and never answered
-	Reset      bool          // accepted; the connection is cut
-	Hold       chan struct{} // accepted; answered after the channel is closed
-}
+// Fault is that of every fake. Its Message is the body of the response.
+type Fault = platformtest.Fault
 
 // Post is a received request.
 type Post struct {
@@ -139,75 +132,53 @@ type Body struct {
 
 // Receiver is an endpoint for outbound requests. It rejects invalid signatures.
 type Receiver struct {
+	*platformtest.Server
 	URL string
 
 	// Owned by mu.
-	mu     sync.Mutex
-	faults []Fault
-	posts  []Post
-	keys   []string
+	mu   sync.Mutex
+	keys []string
 }
 
 // NewReceiver returns a receiver that stops when the test ends.
-func NewReceiver(t *testing.T) *Receiver {
+func NewReceiver(t testing.TB) *Receiver {
 	t.Helper()
-	r := &Receiver{keys: []string{Key}}
+	r := NewDownReceiver(t)
 	r.Up(t)
 	return r
 }
 
 // NewDownReceiver returns a receiver that does not listen until Up.
-func NewDownReceiver(t *testing.T) *Receiver {
+func NewDownReceiver(t testing.TB) *Receiver {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err == nil {
-		err = ln.Close()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &Receiver{keys: []string{Key}, URL: "http://" + ln.Addr().String()}
-}
-
-// Up starts listening.
-func (r *Receiver) Up(t *testing.T) {
-	t.Helper()
-	s := httptest.NewUnstartedServer(http.HandlerFunc(r.serve))
-	if r.URL != "" {
-		ln, err := net.Listen("tcp", strings.TrimPrefix(r.URL, "http://"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = s.Listener.Close() // never used
-		s.Listener = ln
-	}
-	s.Start()
-	r.URL = s.URL
-	t.Cleanup(func() {
-		s.CloseClientConnections()
-		s.Close()
-	})
+	r := &Receiver{keys: []string{Key}}
+	r.Server = platformtest.NewServer(t, &r.mu, r)
+	r.URL = "http://" + r.Addr
+	return r
 }
 
 // AcceptKeys replaces the keys that the receiver accepts.
 func (r *Receiver) AcceptKeys(keys ...string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.keys = keys
+	r.Update(func() { r.keys = keys })
 }
 
-// Fail queues faults for the next requests.
-func (r *Receiver) Fail(faults ...Fault) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.faults = append(r.faults, faults...)
-}
+// Names of requests, for faults and counts.
+const (
+	signed   = "signed"
+	unsigned = "unsigned"
+)
+
+// Fail queues faults for the next requests with a valid signature.
+func (r *Receiver) Fail(faults ...Fault) { r.Server.Fail(signed, faults...) }
 
 // Posts returns all received requests.
-func (r *Receiver) Posts() []Post {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return append([]Post(nil), r.posts...)
+func (r *Receiver) Posts() (posts []Post) {
+	for _, c := range r.Calls("") {
+		p, _ := c.Params["post"].(Post) // ServeHTTP sets it
+		p.Code, p.At, p.Accepted = c.Status, c.At, c.Status == http.StatusOK || c.Params["accepted"] == true
+		posts = append(posts, p)
+	}
+	return posts
 }
 
 // Texts returns the current messages in order, as a program shows them that deduplicates by id and
@@ -231,22 +202,17 @@ func (r *Receiver) Texts() []string {
 	return texts
 }
 
-// WaitFor polls until good returns true.
-func (r *Receiver) WaitFor(t *testing.T, what string, good func() bool) {
+// WaitFor waits until good returns true, also for conditions that are not the receiver's.
+func (r *Receiver) WaitFor(t testing.TB, what string, good func() bool) {
 	t.Helper()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	late := time.After(30 * time.Second)
-	for !good() {
-		select {
-		case <-tick.C:
-		case <-late:
-			t.Fatalf("condition not met in time: %s; received %+v", what, r.Posts())
-		}
-	}
+	platformtest.WaitFor(t, what, good)
 }
 
-func (r *Receiver) serve(w http.ResponseWriter, in *http.Request) {
+// String describes the received requests.
+func (r *Receiver) String() string { return fmt.Sprintf("%+v", r.Posts()) }
+
+// ServeHTTP implements [platformtest.Dialect].
+func (r *Receiver) ServeHTTP(w http.ResponseWriter, in *http.Request) {
 	raw, err := io.ReadAll(in.Body)
 	p := Post{ID: in.Header.Get("webhook-id"), Header: in.Header.Clone(), Raw: string(raw)}
 	d := json.NewDecoder(bytes.NewReader(raw))
@@ -254,42 +220,29 @@ func (r *Receiver) serve(w http.ResponseWriter, in *http.Request) {
 	if err == nil {
 		err = d.Decode(&p.Body)
 	}
+	params := map[string]any{"post": p}
 	if reason := r.check(in, raw, p); reason != "" || err != nil {
-		http.Error(w, fmt.Sprint(reason, err), http.StatusUnauthorized)
-		r.record(p, http.StatusUnauthorized)
+		r.Serve(w, in, unsigned, params, func() (any, *platformtest.Error) {
+			return nil, &platformtest.Error{Status: http.StatusUnauthorized, Message: fmt.Sprint(reason, err)}
+		})
 		return
 	}
-	f := r.nextFault()
-	p.Accepted = f.Code == 0 && !f.Hang
-	if f.Hang {
-		r.record(p, 0)
-		<-in.Context().Done()
+	r.Serve(w, in, signed, params, func() (any, *platformtest.Error) {
+		params["accepted"] = true
+		return nil, nil
+	})
+}
+
+// Respond implements [platformtest.Dialect].
+func (r *Receiver) Respond(w http.ResponseWriter, _ any, refused *platformtest.Error) {
+	if refused == nil {
 		return
 	}
-	if f.Reset || f.Hold != nil {
-		r.record(p, 0)
+	if refused.RetryAfter != 0 {
+		w.Header().Set("Retry-After", fmt.Sprint(refused.RetryAfter))
 	}
-	if f.Reset {
-		panic(http.ErrAbortHandler)
-	}
-	if f.Hold != nil {
-		select {
-		case <-f.Hold:
-		case <-in.Context().Done():
-		}
-		return
-	}
-	for name, value := range map[string]string{"Retry-After": f.RetryAfter, "Location": f.Location} {
-		if value != "" {
-			w.Header().Set(name, value)
-		}
-	}
-	if p.Accepted {
-		f.Code = http.StatusOK
-	}
-	r.record(p, f.Code)
-	w.WriteHeader(f.Code)
-	_, _ = io.WriteString(w, f.Body) // the client may be gone
+	w.WriteHeader(refused.Status)
+	_, _ = io.WriteString(w, refused.Message) // the client may be gone
 }
 
 // check returns what is wrong with a request, or "".
@@ -315,20 +268,4 @@ func (r *Receiver) check(in *http.Request, raw []byte, p Post) string {
 		return "invalid webhook-id"
 	}
 	return ""
-}
-
-func (r *Receiver) nextFault() (f Fault) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(r.faults) > 0 {
-		f, r.faults = r.faults[0], r.faults[1:]
-	}
-	return f
-}
-
-func (r *Receiver) record(p Post, code int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	p.Code, p.At = code, time.Now()
-	r.posts = append(r.posts, p)
 }
