@@ -75,17 +75,3 @@ func CodeOf(err error) Code {
 	}
 	return CodeInternal
 }
-
-func tooLarge(location, message string, value any) *Error {
-	e := invalid(location, message, value)
-	e.Code = CodeTooLarge
-	return e
-}
-
-func invalid(location, message string, value any) *Error {
-	return &Error{
-		Code:    CodeInvalid,
-		Message: fmt.Sprintf("%s: %s", location, message),
-		Fields:  []Field{{Location: location, Message: message, Value: value}},
-	}
-}

@@ -1,7 +1,5 @@
 package mailroom
 
-import "time"
-
 // Limits of the system. Sizes are in bytes.
 const (
 	MaxThreadID   = 200  // characters
@@ -28,17 +26,4 @@ const (
 	DefaultAttempts = 5
 	MaxCrashes      = 3  // consecutive crashes without progress that make a dead letter
 	MaxLost         = 20 // lost claims in total that make a dead letter
-)
-
-// Limits of the transitions. Sizes are in bytes.
-const (
-	maxCollected  = 4 << 20 // entries collected into one run; they hold each text twice
-	MaxSteers     = 200     // messages steered into a run and not covered by a step
-	MaxSteersSize = 1 << 20 // options and metadata of the runs that unread steers become
-	maxErrorLen   = 4096
-
-	retryBase   = 250 * time.Millisecond
-	retryCap    = 30 * time.Second
-	outageCap   = 5 * time.Minute
-	giveUpAfter = 24 * time.Hour // from the first failed attempt of an outage, not counting time in the queue
 )

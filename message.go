@@ -2,7 +2,6 @@ package mailroom
 
 import (
 	"encoding/json"
-	"strings"
 	"time"
 )
 
@@ -61,14 +60,3 @@ const (
 
 // Text returns the parts of a plain text message.
 func Text(s string) []Part { return []Part{{Type: "text", Text: s}} }
-
-// JoinText returns the text of the text parts, joined by newlines.
-func JoinText(parts []Part) string {
-	var texts []string
-	for _, p := range parts {
-		if p.Type == "text" {
-			texts = append(texts, p.Text)
-		}
-	}
-	return strings.Join(texts, "\n")
-}

@@ -57,48 +57,6 @@ type Due struct {
 	LastAttempt bool // see Run.OnLastAttempt
 }
 
-// SubmitKey is the row of an idempotency key, one per (thread, key). It is kept as long as the run
-// it names.
-type SubmitKey struct {
-	Thread string
-	Key    string
-	Digest string // of the first submit's content
-	Result Submitted
-}
-
-// Definition is the row of one version of an agent's definition. Runs pinned to it can continue
-// after the configuration has changed.
-type Definition struct {
-	Agent   string
-	Version string
-	Body    json.RawMessage
-}
-
-// Worker is the row of one process's lease. Ids are never reused.
-type Worker struct {
-	ID         string
-	Host       string
-	PID        int
-	Owner      string   // name of its token; "" for a worker of the server itself
-	Local      bool     // runs in the process that owns the store
-	Agents     []string // agents it serves
-	StartedAt  time.Time
-	LeaseUntil time.Time
-	Dead       bool // the lease has ended: it cannot be renewed, and its claims are being freed
-	Uncharged  bool // dead for a reason that no run caused: its claims count as lost, not as crashes
-}
-
-// Partial is a flushed piece of the message that a run is writing. Offset is the position in the
-// message's text in bytes. The pieces of a run are contiguous and start at 0.
-type Partial struct {
-	Thread  string
-	Run     string
-	Attempt int
-	Message string
-	Offset  int
-	Text    string
-}
-
 // Claim is a worker's exclusive right to one attempt of a run. Every write of the run carries it,
 // and fails with CodeLeaseLost once the claim was taken away.
 type Claim struct {

@@ -3,6 +3,7 @@ package api
 import (
 	"errors"
 	"fmt"
+	"mailroom/internal/thread"
 	"strconv"
 	"strings"
 	"time"
@@ -119,7 +120,7 @@ func ReadAsks(at string, asks []Ask) ([]mailroom.Ask, error) {
 }
 
 // FormatPartialText converts a message to its wire type.
-func FormatPartialText(s *mailroom.PartialText) *PartialText {
+func FormatPartialText(s *thread.PartialText) *PartialText {
 	if s == nil {
 		return nil
 	}
@@ -127,11 +128,11 @@ func FormatPartialText(s *mailroom.PartialText) *PartialText {
 }
 
 // Read converts the message from its wire type.
-func (s *PartialText) Read() *mailroom.PartialText {
+func (s *PartialText) Read() *thread.PartialText {
 	if s == nil {
 		return nil
 	}
-	return &mailroom.PartialText{ID: s.ID, Text: s.Text, Truncated: s.Truncated}
+	return &thread.PartialText{ID: s.ID, Text: s.Text, Truncated: s.Truncated}
 }
 
 // FormatFailure converts an error of an agent to its wire type.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"mailroom/project"
 	"net/http"
 	"strings"
 	"time"
@@ -113,7 +114,7 @@ func NewProblem(err *mailroom.Error) Problem {
 	for _, f := range err.Fields {
 		p.Errors = append(p.Errors, ProblemField{Location: f.Location, Message: f.Message, Value: CutValue(f.Value)})
 	}
-	if held, ok := errors.AsType[*mailroom.ReservedError](err.Cause); ok {
+	if held, ok := errors.AsType[*project.ReservedError](err.Cause); ok {
 		for _, r := range held.By {
 			p.Held = append(p.Held, NewReservation(r))
 		}
@@ -135,7 +136,7 @@ func (p Problem) Err(retryAfter time.Duration) *mailroom.Error {
 		e.Fields = append(e.Fields, mailroom.Field(f))
 	}
 	if len(p.Held) > 0 {
-		held := &mailroom.ReservedError{}
+		held := &project.ReservedError{}
 		for _, r := range p.Held {
 			held.By = append(held.By, r.row())
 		}

@@ -2,6 +2,7 @@ package api
 
 import (
 	"encoding/json"
+	"mailroom/entry"
 	"time"
 
 	"mailroom"
@@ -169,7 +170,7 @@ type Gap struct {
 // ThreadDelta is the data of a delta in the stream of all threads.
 type ThreadDelta struct {
 	Thread string `json:"thread"`
-	mailroom.Delta
+	entry.Delta
 }
 
 // Names of the events of a stream.

@@ -2,9 +2,9 @@ package api
 
 import (
 	"encoding/json"
+	"mailroom/project"
+	"mailroom/store"
 	"time"
-
-	"mailroom"
 )
 
 // Reservation is a lease on a name in a project.
@@ -99,8 +99,8 @@ type Acknowledge struct {
 }
 
 // NewReservation converts a reservation to its wire type.
-func NewReservation(r mailroom.Reservation) Reservation {
-	project, _ := mailroom.ProjectOf(r.Thread)
+func NewReservation(r store.Reservation) Reservation {
+	project, _ := project.NameOf(r.Thread)
 	return Reservation{
 		ID: r.ID, Project: project, Name: r.Name, Holder: r.Holder, Owner: r.Owner, Shared: r.Shared, Advisory: r.Advisory,
 		Reason: r.Reason, Fence: r.Fence, TakenAt: r.TakenAt, ExpiresAt: r.ExpiresAt,
@@ -108,12 +108,12 @@ func NewReservation(r mailroom.Reservation) Reservation {
 }
 
 // row converts a reservation to its row.
-func (r Reservation) row() mailroom.Reservation {
-	thread, err := mailroom.ProjectThread(r.Project)
+func (r Reservation) row() store.Reservation {
+	thread, err := project.ThreadID(r.Project)
 	if err != nil {
 		thread = r.Project // from a different server version; it is only displayed
 	}
-	return mailroom.Reservation{
+	return store.Reservation{
 		ID: r.ID, Thread: thread, Name: r.Name, Holder: r.Holder, Owner: r.Owner, Shared: r.Shared, Advisory: r.Advisory,
 		Reason: r.Reason, Fence: r.Fence, TakenAt: r.TakenAt, ExpiresAt: r.ExpiresAt,
 	}

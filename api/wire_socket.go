@@ -1,11 +1,14 @@
 package api
 
-import "mailroom"
+import (
+	"mailroom"
+	"mailroom/auth"
+)
 
 // Identity is the name and the scopes of a token.
 type Identity struct {
-	Name   string                `json:"name"`
-	Scopes []mailroom.Permission `json:"scopes"`
+	Name   string            `json:"name"`
+	Scopes []auth.Permission `json:"scopes"`
 }
 
 // Subscribed is the answer to a subscription to a run: its status at that time.

@@ -1,34 +1,33 @@
 package api
 
 import (
+	"mailroom/auth"
 	"time"
-
-	"mailroom"
 )
 
 // Token is a token without its secret. A field that is unknown or does not apply is
 // null.
 type Token struct {
-	Name      string                `json:"name" doc:"Owner of the threads that it makes, and sender of its messages."`
-	Scopes    []mailroom.Permission `json:"scopes" enum:"read,submit,decide,work,metrics,admin"`
-	Namespace *string               `json:"namespace" doc:"Prefix of thread ids that it sees in addition to its own threads."`
-	Agents    []string              `json:"agents" doc:"With the scope work: the agents that it may run; empty: all that the server does not run itself."`
-	Quotas    mailroom.Quotas       `json:"quotas" doc:"Limits of its name: threads, bytes of their logs, unread notifications that it sent, live workers, open streams; 0 is unlimited."`
-	Used      Used                  `json:"used" doc:"Current use of each quota."`
-	CreatedAt time.Time             `json:"created_at"`
-	UsedAt    *time.Time            `json:"used_at" doc:"Last use, to the minute."`
-	RevokedAt *time.Time            `json:"revoked_at" doc:"When it was revoked."`
+	Name      string            `json:"name" doc:"Owner of the threads that it makes, and sender of its messages."`
+	Scopes    []auth.Permission `json:"scopes" enum:"read,submit,decide,work,metrics,admin"`
+	Namespace *string           `json:"namespace" doc:"Prefix of thread ids that it sees in addition to its own threads."`
+	Agents    []string          `json:"agents" doc:"With the scope work: the agents that it may run; empty: all that the server does not run itself."`
+	Quotas    auth.Quotas       `json:"quotas" doc:"Limits of its name: threads, bytes of their logs, unread notifications that it sent, live workers, open streams; 0 is unlimited."`
+	Used      Used              `json:"used" doc:"Current use of each quota."`
+	CreatedAt time.Time         `json:"created_at"`
+	UsedAt    *time.Time        `json:"used_at" doc:"Last use, to the minute."`
+	RevokedAt *time.Time        `json:"revoked_at" doc:"When it was revoked."`
 }
 
 // Used is the use of a token's quotas.
 type Used struct {
-	mailroom.Use
+	auth.Use
 	Streams int64 `json:"streams"`
 }
 
 // Of returns the use of one quota.
-func (u Used) Of(q mailroom.Quota) int64 {
-	if q == mailroom.QuotaStreams {
+func (u Used) Of(q auth.Quota) int64 {
+	if q == auth.QuotaStreams {
 		return u.Streams
 	}
 	return u.Use.Of(q)
@@ -36,16 +35,16 @@ func (u Used) Of(q mailroom.Quota) int64 {
 
 // NewToken creates a token.
 type NewToken struct {
-	Name      string                `json:"name" example:"laptop" doc:"1 to 64 letters, digits or any of . _ - @"`
-	Scopes    []mailroom.Permission `json:"scopes" nullable:"false" minItems:"1" enum:"read,submit,decide,work,metrics,admin"`
-	Namespace string                `json:"namespace,omitempty" doc:"Prefix of thread ids that it may see in addition to its own threads."`
-	Agents    []string              `json:"agents,omitempty" nullable:"false" doc:"With the scope work: the agents that it may run."`
-	Quotas    mailroom.Quotas       `json:"quotas,omitempty" doc:"Limits of threads, bytes, notifications, workers and streams, where they differ from the server's; 0 is unlimited."`
+	Name      string            `json:"name" example:"laptop" doc:"1 to 64 letters, digits or any of . _ - @"`
+	Scopes    []auth.Permission `json:"scopes" nullable:"false" minItems:"1" enum:"read,submit,decide,work,metrics,admin"`
+	Namespace string            `json:"namespace,omitempty" doc:"Prefix of thread ids that it may see in addition to its own threads."`
+	Agents    []string          `json:"agents,omitempty" nullable:"false" doc:"With the scope work: the agents that it may run."`
+	Quotas    auth.Quotas       `json:"quotas,omitempty" doc:"Limits of threads, bytes, notifications, workers and streams, where they differ from the server's; 0 is unlimited."`
 }
 
 // TokenPatch changes a token.
 type TokenPatch struct {
-	Quotas mailroom.Quotas `json:"quotas" doc:"Limits of threads, bytes, notifications, workers and streams; one that is left out is the server's."`
+	Quotas auth.Quotas `json:"quotas" doc:"Limits of threads, bytes, notifications, workers and streams; one that is left out is the server's."`
 }
 
 // CreatedToken is a new token with its secret.

@@ -2,6 +2,8 @@ package api
 
 import (
 	"encoding/json"
+	"mailroom/entry"
+	"mailroom/internal/thread"
 	"time"
 
 	"mailroom"
@@ -166,14 +168,14 @@ type TextTaken struct {
 
 // Settle ends an attempt.
 type Settle struct {
-	Number  int              `json:"number" minimum:"1" example:"1" doc:"The run's steps + 1. A repeat returns the first result."`
-	Outcome mailroom.Outcome `json:"outcome" enum:"complete,fail,release,wait"`
-	Message *PartialText     `json:"message,omitempty" doc:"The message being written: the reply if the outcome is complete, else a partial message. With neither message nor text, the stored chunks are used."`
-	Text    string           `json:"text,omitempty" doc:"Instead of message."`
-	Failure *Failure         `json:"failure,omitempty" doc:"Required with the outcome fail."`
-	Wait    *WaitFor         `json:"wait,omitempty" doc:"Required with the outcome wait."`
-	Tickets []Ask            `json:"tickets,omitempty" nullable:"false" maxItems:"1000" doc:"Tickets to open with the wait."`
-	Forced  bool             `json:"forced,omitempty" doc:"The agent did not stop in time and was killed."`
+	Number  int            `json:"number" minimum:"1" example:"1" doc:"The run's steps + 1. A repeat returns the first result."`
+	Outcome thread.Outcome `json:"outcome" enum:"complete,fail,release,wait"`
+	Message *PartialText   `json:"message,omitempty" doc:"The message being written: the reply if the outcome is complete, else a partial message. With neither message nor text, the stored chunks are used."`
+	Text    string         `json:"text,omitempty" doc:"Instead of message."`
+	Failure *Failure       `json:"failure,omitempty" doc:"Required with the outcome fail."`
+	Wait    *WaitFor       `json:"wait,omitempty" doc:"Required with the outcome wait."`
+	Tickets []Ask          `json:"tickets,omitempty" nullable:"false" maxItems:"1000" doc:"Tickets to open with the wait."`
+	Forced  bool           `json:"forced,omitempty" doc:"The agent did not stop in time and was killed."`
 }
 
 // WaitFor names the tickets that a run waits for.
@@ -202,7 +204,7 @@ type HandedOver struct {
 
 // Effect is the recorded state of one named effect of a run.
 type Effect struct {
-	mailroom.EffectEntry
+	entry.EffectEntry
 	Tries int    `json:"tries" doc:"How often the effect was started."`
 	Last  string `json:"last" doc:"Kind of its last entry: effect.intended, effect.settled or effect.unknown."`
 }

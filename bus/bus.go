@@ -6,6 +6,7 @@
 package bus
 
 import (
+	"mailroom/entry"
 	"sync"
 	"sync/atomic"
 
@@ -20,7 +21,7 @@ const largeNotice = 64 << 10
 type Notice struct {
 	Thread  string
 	Entries []mailroom.Entry // committed, consecutive, in commit order
-	Delta   *mailroom.Delta  // live text
+	Delta   *entry.Delta     // live text
 	Flushed *Flushed         // text of a message reached the store
 }
 

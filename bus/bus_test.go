@@ -9,12 +9,13 @@ import (
 
 	"mailroom"
 	"mailroom/bus"
+	"mailroom/entry"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func delta(thread string, offset int) bus.Notice {
-	return bus.Notice{Thread: thread, Delta: &mailroom.Delta{Offset: offset}}
+	return bus.Notice{Thread: thread, Delta: &entry.Delta{Offset: offset}}
 }
 
 // drain returns the offsets of the deltas that wait in s.

@@ -4,6 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"mailroom/auth"
+	"mailroom/internal/thread"
+	"mailroom/store"
 	"time"
 
 	"mailroom"
@@ -20,8 +23,8 @@ type Answer struct {
 }
 
 // operatorToken authorizes a channel's own submits. It reaches only the operator's threads.
-func operatorToken() *mailroom.Token {
-	return &mailroom.Token{Name: mailroom.Operator, Scopes: []mailroom.Permission{mailroom.PermissionSubmit}}
+func operatorToken() *auth.Token {
+	return &auth.Token{Name: auth.Operator, Scopes: []auth.Permission{auth.PermissionSubmit}}
 }
 
 // Answer sends an answer ahead of the room's queued deliveries. A key that was used before sends
@@ -37,17 +40,17 @@ func (h *Host) Answer(ctx context.Context, a Answer) error {
 
 // SendAnswer is [Host.Answer] for a channel that need not be running.
 func SendAnswer(ctx context.Context, l Ledger, channel string, a Answer) error {
-	var cursor *mailroom.Cursor
+	var cursor *store.Cursor
 	if a.Cursor != nil && a.Cursor.Position != nil {
-		cursor = &mailroom.Cursor{Channel: channel, Identity: a.Cursor.Identity, Position: a.Cursor.Position}
+		cursor = &store.Cursor{Channel: channel, Identity: a.Cursor.Identity, Position: a.Cursor.Position}
 	}
 	first := 0
 	if a.Later {
 		first = mailroom.DefaultPriority
 	}
-	_, err := l.Submit(ctx, mailroom.Submit{
+	_, err := l.Submit(ctx, thread.Submit{
 		By: operatorToken(), Thread: DeliveryThreadID(ThreadID(channel, a.Room...)), Key: a.Key, Priority: &first,
-		Messages: []mailroom.NewMessage{{Role: mailroom.RoleSystem, Parts: mailroom.Text(a.Text)}},
+		Messages: []thread.NewMessage{{Role: mailroom.RoleSystem, Parts: mailroom.Text(a.Text)}},
 		Sender:   Via(channel), Origin: mailroom.Origin{Via: Via(channel), Sender: Via(channel), RequestID: a.Key},
 		Agent: AgentName(channel), SetAgent: true, Metadata: a.Metadata, Cursor: cursor,
 	})
@@ -61,7 +64,7 @@ func SendAnswer(ctx context.Context, l Ledger, channel string, a Answer) error {
 }
 
 // Decide decides a ticket. Repeating the same decision returns the ticket.
-func (h *Host) Decide(ctx context.Context, d mailroom.Decision) (*mailroom.Ticket, error) {
+func (h *Host) Decide(ctx context.Context, d thread.Decision) (*mailroom.Ticket, error) {
 	ctx, done, err := h.operationContext(ctx)
 	if err != nil {
 		return nil, err
@@ -72,13 +75,13 @@ func (h *Host) Decide(ctx context.Context, d mailroom.Decision) (*mailroom.Ticke
 
 // Interrupt supersedes a thread's queued runs and stops its current run, as far as their places
 // are below place. So a repeated call stops no later run.
-func (h *Host) Interrupt(ctx context.Context, thread string, place int64) (mailroom.Interrupted, error) {
+func (h *Host) Interrupt(ctx context.Context, threadID string, place int64) (thread.Interrupted, error) {
 	ctx, done, err := h.operationContext(ctx)
 	if err != nil {
-		return mailroom.Interrupted{}, err
+		return thread.Interrupted{}, err
 	}
 	defer done()
-	return h.runner.options.Ledger.InterruptBefore(ctx, thread, place, operatorToken())
+	return h.runner.options.Ledger.InterruptBefore(ctx, threadID, place, operatorToken())
 }
 
 // UpdateValue updates a stored value of the channel, see [UpdateValue].
@@ -103,7 +106,7 @@ type CursorChanger interface {
 
 // Viewer is the part of a [Ledger] that reads.
 type Viewer interface {
-	View(ctx context.Context, f func(mailroom.Reader) error) error
+	View(ctx context.Context, f func(store.Reader) error) error
 }
 
 // UpdateValue updates a value that a channel stores under a name, in one transaction. f gets the
@@ -118,8 +121,8 @@ func UpdateValue(ctx context.Context, l CursorChanger, channel, what string, f f
 
 // ReadValue reads the value that a channel stores under a name, nil if there is none.
 func ReadValue(ctx context.Context, l Viewer, channel, what string) (kept json.RawMessage, err error) {
-	err = l.View(ctx, func(r mailroom.Reader) error {
-		rows, err := r.Cursors(mailroom.CursorQuery{Channel: LogThreadID(channel) + ":" + what})
+	err = l.View(ctx, func(r store.Reader) error {
+		rows, err := r.Cursors(store.CursorQuery{Channel: LogThreadID(channel) + ":" + what})
 		for _, c := range rows {
 			kept = c.Position
 		}

@@ -16,6 +16,10 @@ package channel
 import (
 	"context"
 	"encoding/json"
+	"mailroom/auth"
+	"mailroom/internal/digest"
+	"mailroom/internal/thread"
+	"mailroom/store"
 	"net/url"
 	"strings"
 	"time"
@@ -79,16 +83,16 @@ type Adapter interface {
 
 // Ledger is the part of a ledger that a channel uses.
 type Ledger interface {
-	View(ctx context.Context, f func(mailroom.Reader) error) error
-	Submit(ctx context.Context, in mailroom.Submit) (mailroom.Submitted, error)
-	MoveCursor(ctx context.Context, c mailroom.Cursor) error
-	Retry(ctx context.Context, in mailroom.Retry) (*mailroom.Run, error)
+	View(ctx context.Context, f func(store.Reader) error) error
+	Submit(ctx context.Context, in thread.Submit) (store.Submitted, error)
+	MoveCursor(ctx context.Context, c store.Cursor) error
+	Retry(ctx context.Context, in thread.Retry) (*mailroom.Run, error)
 	Cancel(ctx context.Context, run, by string) (*mailroom.Run, error)
 	Edit(ctx context.Context, thread, message string, parts []mailroom.Part) (mailroom.Message, error)
 	Retract(ctx context.Context, thread, message string) error
 	AppendEntry(ctx context.Context, thread, kind string, body json.RawMessage) (seq int64, err error)
-	Decide(ctx context.Context, d mailroom.Decision) (*mailroom.Ticket, error)
-	InterruptBefore(ctx context.Context, thread string, place int64, who *mailroom.Token) (mailroom.Interrupted, error)
+	Decide(ctx context.Context, d thread.Decision) (*mailroom.Ticket, error)
+	InterruptBefore(ctx context.Context, thread string, place int64, who *auth.Token) (thread.Interrupted, error)
 	ChangeCursor(ctx context.Context, under, channel, identity string, f func(at json.RawMessage, now time.Time) (json.RawMessage, error)) error
 	// Wake tells the engine to check for deliveries that may start. It must not block.
 	Wake()
@@ -118,7 +122,7 @@ func ThreadID(channel string, chat ...string) string {
 	}
 	id := strings.Join(words, ":")
 	if most := mailroom.MaxThreadID - len(deliveryPrefix); len(id) > most {
-		sum := mailroom.DeriveID(append([]string{"chat", channel}, chat...)...)
+		sum := digest.ID(append([]string{"chat", channel}, chat...)...)
 		id = id[:most-len(sum)-1] + ":" + sum
 	}
 	return id

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"mailroom/internal/thread"
+	"mailroom/store"
 
 	"mailroom"
 )
@@ -24,7 +26,7 @@ type Delivery struct {
 func (r *Runner) readDelivery(ctx context.Context, s mailroom.Session) (d Delivery, err error) {
 	run := s.Run()
 	own := run.Origin.Via == Via(r.Name())
-	if !own && !mailroom.IsDelivery(run) {
+	if !own && !thread.IsDelivery(run) {
 		return d, permanent("this agent delivers replies only; submit the message to the conversation's thread")
 	}
 	input, err := s.Input(ctx)
@@ -65,9 +67,9 @@ func (r *Runner) readDelivery(ctx context.Context, s mailroom.Session) (d Delive
 
 // findOrigin returns a run and its nearest ancestor that came through this channel.
 func (r *Runner) findOrigin(ctx context.Context, id string) (run, origin *mailroom.Run, err error) {
-	err = r.options.Ledger.View(ctx, func(rd mailroom.Reader) error {
+	err = r.options.Ledger.View(ctx, func(rd store.Reader) error {
 		for range mailroom.MaxHops {
-			rows, err := rd.Runs(mailroom.RunQuery{IDs: []string{id}})
+			rows, err := rd.Runs(store.RunQuery{IDs: []string{id}})
 			if err != nil || len(rows) == 0 {
 				return err
 			}

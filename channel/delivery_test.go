@@ -17,6 +17,7 @@ import (
 	"mailroom/channel"
 	"mailroom/engine"
 	"mailroom/ledger"
+	"mailroom/store"
 	"mailroom/store/memory"
 )
 
@@ -25,7 +26,7 @@ type serverFixture struct {
 	*channel.Runner
 	t      *testing.T
 	ledger *ledger.Ledger
-	store  mailroom.Store
+	store  store.Store
 	p      *platform
 
 	mu   sync.Mutex
@@ -87,7 +88,7 @@ func (o *serverFixture) inbound(key, text string) channel.Inbound {
 	}
 }
 
-func (o *serverFixture) submit(key, text string) mailroom.Submitted {
+func (o *serverFixture) submit(key, text string) store.Submitted {
 	o.t.Helper()
 	out, err := o.host().Submit(o.t.Context(), o.inbound(key, text))
 	if err != nil {
@@ -129,8 +130,8 @@ func (o *serverFixture) delivered() []string {
 func (o *serverFixture) run(thread string) *mailroom.Run {
 	o.t.Helper()
 	var runs []*mailroom.Run
-	err := o.store.View(o.t.Context(), func(r mailroom.Reader) (err error) {
-		runs, err = r.Runs(mailroom.RunQuery{Thread: thread, Limit: 1})
+	err := o.store.View(o.t.Context(), func(r store.Reader) (err error) {
+		runs, err = r.Runs(store.RunQuery{Thread: thread, Limit: 1})
 		return err
 	})
 	if err != nil || len(runs) == 0 {
@@ -156,7 +157,7 @@ func TestAMessageIsSubmittedOnceWithItsCursorAndAnswered(t *testing.T) {
 		o.p.receive = pollWhile(&up)
 		o.onDeliver(nil)
 	}, func(o *serverFixture) {
-		if first, second := o.submit("7", "hello"), o.submit("7", "hello"); second.Disposition != mailroom.DispositionDuplicate || second.Run != first.Run {
+		if first, second := o.submit("7", "hello"), o.submit("7", "hello"); second.Disposition != store.DispositionDuplicate || second.Run != first.Run {
 			t.Errorf("the second submit returned %+v, the first %+v", second, first)
 		}
 		if diff := cmp.Diff([]string{"hello"}, o.advance(time.Second).delivered()); diff != "" || o.position("bot") != `"7"` || o.position("another") != "" {

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"mailroom/internal/thread"
+	"mailroom/store"
 	"time"
 
 	"mailroom"
@@ -47,7 +49,7 @@ func (h *Host) operationContext(ctx context.Context) (context.Context, context.C
 
 // View reads one consistent snapshot. It works on a closed host too, because a delivery may end
 // after its adapter was stopped.
-func (h *Host) View(ctx context.Context, f func(mailroom.Reader) error) error {
+func (h *Host) View(ctx context.Context, f func(store.Reader) error) error {
 	return h.runner.options.Ledger.View(ctx, f)
 }
 
@@ -56,8 +58,8 @@ func (h *Host) View(ctx context.Context, f func(mailroom.Reader) error) error {
 // another token may belong to another account.
 func (h *Host) Position(ctx context.Context, identity string) (json.RawMessage, error) {
 	var saved json.RawMessage
-	err := h.View(ctx, func(r mailroom.Reader) error {
-		rows, err := r.Cursors(mailroom.CursorQuery{Channel: h.Name(), Identities: []string{identity}})
+	err := h.View(ctx, func(r store.Reader) error {
+		rows, err := r.Cursors(store.CursorQuery{Channel: h.Name(), Identities: []string{identity}})
 		for _, c := range rows {
 			if c.Identity == identity {
 				saved = c.Position
@@ -71,26 +73,26 @@ func (h *Host) Position(ctx context.Context, identity string) (json.RawMessage, 
 // Submit submits an inbound message and moves the cursor in the same transaction. A second submit
 // with the same key returns the first result. A thread that belongs to another owner, from before
 // the channel existed, is a NotFound error.
-func (h *Host) Submit(ctx context.Context, a Inbound) (mailroom.Submitted, error) {
+func (h *Host) Submit(ctx context.Context, a Inbound) (store.Submitted, error) {
 	ctx, done, err := h.operationContext(ctx)
 	if err != nil {
-		return mailroom.Submitted{}, err
+		return store.Submitted{}, err
 	}
 	defer done()
 	name := h.Name()
-	thread := ThreadID(name, a.Chat...)
-	room := DeliveryThreadID(thread)
+	threadID := ThreadID(name, a.Chat...)
+	room := DeliveryThreadID(threadID)
 	if a.Room != nil {
 		room = DeliveryThreadID(ThreadID(name, a.Room...))
 	}
-	out, err := h.runner.options.Ledger.Submit(ctx, mailroom.Submit{
+	out, err := h.runner.options.Ledger.Submit(ctx, thread.Submit{
 		By:     operatorToken(),
-		Thread: thread, Key: a.Key, Messages: []mailroom.NewMessage{{Parts: a.Parts}}, Sender: a.Sender,
+		Thread: threadID, Key: a.Key, Messages: []thread.NewMessage{{Parts: a.Parts}}, Sender: a.Sender,
 		Origin: mailroom.Origin{Via: Via(name), Sender: a.Sender, RequestID: a.Key},
 		Agent:  a.Agent, SetAgent: true, Mode: a.Mode, NoRetry: a.NoRetry, Metadata: a.Metadata,
 		DeliverTo: room, DeliverAgent: AgentName(name), Cursor: h.cursorRow(a.Cursor),
 	})
-	if err == nil && out.Disposition != mailroom.DispositionDuplicate {
+	if err == nil && out.Disposition != store.DispositionDuplicate {
 		h.runner.updateReported(h.number, func(s *State) { s.LastInbound = time.Now() })
 	}
 	return out, err
@@ -106,8 +108,8 @@ func (h *Host) Edit(ctx context.Context, e Edit) (changed bool, err error) {
 	}
 	defer done()
 	thread := ThreadID(h.Name(), e.Chat...)
-	var known []mailroom.SubmitKey
-	err = h.View(ctx, func(r mailroom.Reader) (err error) {
+	var known []store.SubmitKey
+	err = h.View(ctx, func(r store.Reader) (err error) {
 		known, err = r.Keys(thread, []string{e.Key})
 		return err
 	})
@@ -149,11 +151,11 @@ func (h *Host) moveCursor(ctx context.Context, c Cursor) error {
 }
 
 // cursorRow converts a cursor to its row, nil if it has no position.
-func (h *Host) cursorRow(c Cursor) *mailroom.Cursor {
+func (h *Host) cursorRow(c Cursor) *store.Cursor {
 	if c.Position == nil {
 		return nil
 	}
-	return &mailroom.Cursor{Channel: h.Name(), Identity: c.Identity, Position: c.Position}
+	return &store.Cursor{Channel: h.Name(), Identity: c.Identity, Position: c.Position}
 }
 
 // Retry retries a dead letter.
@@ -163,7 +165,7 @@ func (h *Host) Retry(ctx context.Context, run string) error {
 		return err
 	}
 	defer done()
-	_, err = h.runner.options.Ledger.Retry(ctx, mailroom.Retry{Run: run, By: Via(h.Name())})
+	_, err = h.runner.options.Ledger.Retry(ctx, thread.Retry{Run: run, By: Via(h.Name())})
 	return err
 }
 

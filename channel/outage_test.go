@@ -14,16 +14,19 @@ import (
 
 	"mailroom"
 	"mailroom/channel"
+	"mailroom/entry"
+	"mailroom/internal/thread"
+	"mailroom/store"
 )
 
 // submitTo submits a message of a chat directly to the ledger, as if it had arrived before a
 // restart.
 func (o *serverFixture) submitTo(chat, text string) {
 	o.t.Helper()
-	thread := channel.ThreadID("c", "chat", chat)
-	_, err := o.ledger.Submit(o.t.Context(), mailroom.Submit{
-		Thread: thread, Key: text, Messages: []mailroom.NewMessage{{Parts: mailroom.Text(text)}}, Origin: mailroom.Origin{Via: channel.Via("c")},
-		Agent: "echo", SetAgent: true, DeliverTo: channel.DeliveryThreadID(thread), DeliverAgent: channel.AgentName("c"),
+	threadID := channel.ThreadID("c", "chat", chat)
+	_, err := o.ledger.Submit(o.t.Context(), thread.Submit{
+		Thread: threadID, Key: text, Messages: []thread.NewMessage{{Parts: mailroom.Text(text)}}, Origin: mailroom.Origin{Via: channel.Via("c")},
+		Agent: "echo", SetAgent: true, DeliverTo: channel.DeliveryThreadID(threadID), DeliverAgent: channel.AgentName("c"),
 	})
 	if err != nil {
 		o.t.Fatal(err)
@@ -33,8 +36,8 @@ func (o *serverFixture) submitTo(chat, text string) {
 // kinds returns the kinds of a thread's entries.
 func (o *serverFixture) kinds(thread string) (kinds []string) {
 	o.t.Helper()
-	err := o.store.View(o.t.Context(), func(r mailroom.Reader) error {
-		entries, err := r.Entries(mailroom.EntryQuery{Thread: thread})
+	err := o.store.View(o.t.Context(), func(r store.Reader) error {
+		entries, err := r.Entries(store.EntryQuery{Thread: thread})
 		for _, e := range entries {
 			kinds = append(kinds, e.Kind)
 		}
@@ -112,7 +115,7 @@ func TestDeliveriesStayQueuedDuringAnOutage(t *testing.T) {
 				t.Error(diff)
 			}
 			out := channel.DeliveryThreadID(channel.ThreadID("c", "chat", chat))
-			if slices.Contains(o.kinds(out), mailroom.KindRescheduled) || o.run(out).Attempt != 1 {
+			if slices.Contains(o.kinds(out), entry.KindRescheduled) || o.run(out).Attempt != 1 {
 				t.Errorf("chat %s: %v", chat, o.kinds(out))
 			}
 		}
@@ -152,7 +155,7 @@ func TestADeliveryThatFailedWithItsConnectionIsSentOverTheNext(t *testing.T) {
 		if diff := cmp.Diff([]string{"one", "two"}, got); diff != "" || len(o.delivered()) > 10 {
 			t.Errorf("sent %q: %s", o.delivered(), diff)
 		}
-		if got := o.kinds(out); slices.Contains(got, mailroom.KindFailed) || o.run(out).Status != mailroom.StatusCompleted {
+		if got := o.kinds(out); slices.Contains(got, entry.KindFailed) || o.run(out).Status != mailroom.StatusCompleted {
 			t.Errorf("a delivery is a dead letter or unfinished: %v", got)
 		}
 	})

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"mailroom/entry"
+	"mailroom/store"
 	"time"
 
 	"mailroom"
@@ -21,10 +23,10 @@ type Refusal struct {
 func (h *Host) HandleRefusal(ctx context.Context, s mailroom.Session, kind string, patience time.Duration, refusal error) error {
 	run := s.Run()
 	var first time.Time
-	err := h.View(ctx, func(r mailroom.Reader) error {
-		entries, err := r.Entries(mailroom.EntryQuery{
+	err := h.View(ctx, func(r store.Reader) error {
+		entries, err := r.Entries(store.EntryQuery{
 			Thread: run.Thread, Run: run.ID, After: run.FirstSeq - 1, Backward: true, Limit: 1,
-			Kinds: []string{kind, mailroom.KindRetried},
+			Kinds: []string{kind, entry.KindRetried},
 		})
 		if len(entries) > 0 && entries[0].Kind == kind {
 			first = entries[0].At

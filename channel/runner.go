@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/entry"
 	"mailroom/internal/recovery"
 )
 
@@ -366,7 +367,7 @@ func (r *Runner) writeChange(ctx context.Context, c Change) error {
 	if err != nil {
 		return fmt.Errorf("encode state change: %w", err)
 	}
-	_, err = r.options.Ledger.AppendEntry(ctx, LogThreadID(c.Channel), mailroom.KindChannel, body)
+	_, err = r.options.Ledger.AppendEntry(ctx, LogThreadID(c.Channel), entry.KindChannel, body)
 	return err
 }
 

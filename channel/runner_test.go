@@ -20,6 +20,7 @@ import (
 
 	"mailroom"
 	"mailroom/channel"
+	"mailroom/entry"
 )
 
 // platform is a fake platform that calls the test's functions. The zero value connects and sends
@@ -134,7 +135,7 @@ func (n *fakeLedger) AppendEntry(_ context.Context, thread, kind string, body js
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	var c channel.Change
-	if err := json.Unmarshal(body, &c); err != nil || kind != mailroom.KindChannel || thread != "channel:"+c.Channel {
+	if err := json.Unmarshal(body, &c); err != nil || kind != entry.KindChannel || thread != "channel:"+c.Channel {
 		return 0, fmt.Errorf("%s in %s: %s (%v)", kind, thread, body, err)
 	}
 	n.changes = append(n.changes, c)

@@ -5,8 +5,8 @@ import (
 	"net/http"
 	"net/url"
 
-	"mailroom"
 	"mailroom/api"
+	"mailroom/auth"
 )
 
 // CreateToken creates a token. Only the answer has its secret: if the answer is lost,
@@ -26,7 +26,7 @@ func (c *Client) Tokens(ctx context.Context) ([]api.Token, error) {
 
 // SetQuotas replaces what the name of a token may have instead of the server's
 // limits.
-func (c *Client) SetQuotas(ctx context.Context, name string, q mailroom.Quotas) (api.Token, error) {
+func (c *Client) SetQuotas(ctx context.Context, name string, q auth.Quotas) (api.Token, error) {
 	return ask[api.Token](ctx, c, request{method: http.MethodPatch, path: path("v1", "tokens", name), body: api.TokenPatch{Quotas: q}})
 }
 

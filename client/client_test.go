@@ -16,6 +16,7 @@ import (
 
 	"mailroom"
 	"mailroom/api"
+	"mailroom/store"
 )
 
 // script is a server whose n-th request is answered by the n-th function; more
@@ -76,7 +77,7 @@ func TestAnUnansweredSubmitIsRepeatedUnderTheSameKey(t *testing.T) {
 			next(w, r)
 		}
 	}
-	want := mailroom.Submitted{Run: "r", Disposition: mailroom.DispositionDuplicate}
+	want := store.Submitted{Run: "r", Disposition: store.DispositionDuplicate}
 	cut := func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Length", "100")
 		fmt.Fprint(w, `{"run":`)

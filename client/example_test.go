@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"log"
 
-	"mailroom"
 	"mailroom/api"
 	"mailroom/client"
+	"mailroom/entry"
 )
 
 // Send a message and print the reply while it is written. What comes again after
@@ -33,7 +33,7 @@ func ExampleClient_Follow() {
 				fmt.Print(ev.Delta.Text[known:])
 				printed += len(ev.Delta.Text) - known
 			}
-		case ev.Entry != nil && ev.Entry.Kind == mailroom.KindCompleted:
+		case ev.Entry != nil && ev.Entry.Kind == entry.KindCompleted:
 			fmt.Println()
 		}
 	}
@@ -55,7 +55,7 @@ func ExampleClient_Follow_resume() {
 			fmt.Println(ev.Entry.Seq, ev.Entry.Kind)
 			after = ev.ID
 		}
-		if ev.Entry != nil && ev.Entry.Kind == mailroom.KindFailed {
+		if ev.Entry != nil && ev.Entry.Kind == entry.KindFailed {
 			break // closes the connection
 		}
 	}

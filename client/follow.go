@@ -11,6 +11,7 @@ import (
 
 	"mailroom"
 	"mailroom/api"
+	"mailroom/entry"
 )
 
 // Until says when a stream ends on its own.
@@ -39,7 +40,7 @@ type Event struct {
 	ID     string
 	Thread string // of the entry or, from Stream, of the delta
 	Entry  *mailroom.Entry
-	Delta  *mailroom.Delta
+	Delta  *entry.Delta
 	Gap    *api.Gap
 }
 

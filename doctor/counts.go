@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"fmt"
+	"mailroom/store"
 	"maps"
 	"slices"
 
@@ -16,7 +17,7 @@ type tally struct {
 
 // counts compares the store's counts with the rows of all runs and threads. It reads them in one
 // view, a page at a time.
-func (w *scan) counts(r mailroom.Reader) error {
+func (w *scan) counts(r store.Reader) error {
 	threads, due, err := countThreads(r)
 	if err != nil {
 		return err
@@ -30,7 +31,7 @@ func (w *scan) counts(r mailroom.Reader) error {
 	for _, k := range slices.SortedFunc(maps.Keys(runs), compareTallies) {
 		perOwner[k.owner] += runs[k]
 		sum[k.status] += runs[k]
-		got, err := r.Count(mailroom.CountQuery{Owner: &k.owner, Agent: k.agent, Statuses: []mailroom.Status{k.status}})
+		got, err := r.Count(store.CountQuery{Owner: &k.owner, Agent: k.agent, Statuses: []mailroom.Status{k.status}})
 		if err != nil {
 			return err
 		}
@@ -40,7 +41,7 @@ func (w *scan) counts(r mailroom.Reader) error {
 		}
 	}
 	for _, owner := range slices.Sorted(maps.Keys(threads)) {
-		got, err := r.Count(mailroom.CountQuery{Owner: &owner})
+		got, err := r.Count(store.CountQuery{Owner: &owner})
 		if err != nil {
 			return err
 		}
@@ -53,8 +54,8 @@ func (w *scan) counts(r mailroom.Reader) error {
 }
 
 // countAll compares the sums over all owners. It finds counts without rows.
-func (w *scan) countAll(r mailroom.Reader, threads map[string]int, runs map[mailroom.Status]int, due mailroom.Due) error {
-	got, err := r.Count(mailroom.CountQuery{})
+func (w *scan) countAll(r store.Reader, threads map[string]int, runs map[mailroom.Status]int, due mailroom.Due) error {
+	got, err := r.Count(store.CountQuery{})
 	if err != nil {
 		return err
 	}
@@ -77,10 +78,10 @@ func compareTallies(a, b tally) int {
 }
 
 // countThreads counts threads by owner, and returns the earliest due time.
-func countThreads(r mailroom.Reader) (threads map[string]int, due mailroom.Due, err error) {
+func countThreads(r store.Reader) (threads map[string]int, due mailroom.Due, err error) {
 	threads = map[string]int{}
 	for _, deleted := range []bool{false, true} {
-		q := mailroom.ThreadQuery{Deleted: deleted, Oldest: true, Limit: batch}
+		q := store.ThreadQuery{Deleted: deleted, Oldest: true, Limit: batch}
 		for {
 			rows, err := r.Threads(q)
 			if err != nil {
@@ -101,9 +102,9 @@ func countThreads(r mailroom.Reader) (threads map[string]int, due mailroom.Due, 
 	return threads, due, nil
 }
 
-func countRuns(r mailroom.Reader) (map[tally]int, error) {
+func countRuns(r store.Reader) (map[tally]int, error) {
 	runs := map[tally]int{}
-	q := mailroom.RunQuery{Oldest: true, Limit: batch}
+	q := store.RunQuery{Oldest: true, Limit: batch}
 	for {
 		rows, err := r.Runs(q)
 		if err != nil || len(rows) == 0 {
@@ -117,7 +118,7 @@ func countRuns(r mailroom.Reader) (map[tally]int, error) {
 		ids = slices.Compact(ids)
 		owner := map[string]string{}
 		for _, deleted := range []bool{false, true} {
-			found, err := r.Threads(mailroom.ThreadQuery{IDs: ids, Deleted: deleted})
+			found, err := r.Threads(store.ThreadQuery{IDs: ids, Deleted: deleted})
 			if err != nil {
 				return nil, err
 			}

@@ -8,25 +8,26 @@ import (
 
 	"mailroom"
 	"mailroom/doctor"
+	"mailroom/store"
 	"mailroom/store/memory"
 )
 
 // miscounted is a store with wrong counts for some queries.
 type miscounted struct {
-	mailroom.Store
-	spoil func(mailroom.CountQuery, *mailroom.Counts)
+	store.Store
+	spoil func(store.CountQuery, *store.Counts)
 }
 
 type miscountedReader struct {
-	mailroom.Reader
-	spoil func(mailroom.CountQuery, *mailroom.Counts)
+	store.Reader
+	spoil func(store.CountQuery, *store.Counts)
 }
 
-func (s miscounted) View(ctx context.Context, f func(mailroom.Reader) error) error {
-	return s.Store.View(ctx, func(r mailroom.Reader) error { return f(miscountedReader{r, s.spoil}) })
+func (s miscounted) View(ctx context.Context, f func(store.Reader) error) error {
+	return s.Store.View(ctx, func(r store.Reader) error { return f(miscountedReader{r, s.spoil}) })
 }
 
-func (r miscountedReader) Count(q mailroom.CountQuery) (mailroom.Counts, error) {
+func (r miscountedReader) Count(q store.CountQuery) (store.Counts, error) {
 	c, err := r.Reader.Count(q)
 	r.spoil(q, &c)
 	return c, err
@@ -35,7 +36,7 @@ func (r miscountedReader) Count(q mailroom.CountQuery) (mailroom.Counts, error) 
 func TestCountsThatDifferFromTheRowsAreFound(t *testing.T) {
 	s := memory.New()
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	c := &mailroom.Changes{
+	c := &store.Changes{
 		Threads: []*mailroom.Thread{
 			{ID: "a", Owner: "ann", FirstSeq: 1, NextPlace: 1, CreatedAt: at},
 			{ID: "b", Owner: "bob", FirstSeq: 1, NextPlace: 1, CreatedAt: at, DeletedAt: at},
@@ -44,30 +45,30 @@ func TestCountsThatDifferFromTheRowsAreFound(t *testing.T) {
 			{ID: "r", Thread: "a", Agent: "x", Status: mailroom.StatusCompleted}, {ID: "s", Thread: "b", Agent: "x", Status: mailroom.StatusFailed},
 		},
 	}
-	if err := s.Update(t.Context(), func(tx mailroom.Tx) error { return tx.Write(c) }); err != nil {
+	if err := s.Update(t.Context(), func(tx store.Tx) error { return tx.Write(c) }); err != nil {
 		t.Fatal(err)
 	}
 	for _, tc := range []struct {
 		name, want string
-		spoil      func(mailroom.CountQuery, *mailroom.Counts)
+		spoil      func(store.CountQuery, *store.Counts)
 	}{
-		{"right", "", func(mailroom.CountQuery, *mailroom.Counts) {}},
-		{"of a status", `owner "ann" has 1 completed runs of agent "x", the store counts 2`, func(q mailroom.CountQuery, c *mailroom.Counts) {
+		{"right", "", func(store.CountQuery, *store.Counts) {}},
+		{"of a status", `owner "ann" has 1 completed runs of agent "x", the store counts 2`, func(q store.CountQuery, c *store.Counts) {
 			if q.Agent == "x" && *q.Owner == "ann" {
 				c.Runs[mailroom.StatusCompleted]++
 			}
 		}},
-		{"of threads", `owner "bob" has 1 threads and 1 runs, the store counts 0 and 1`, func(q mailroom.CountQuery, c *mailroom.Counts) {
+		{"of threads", `owner "bob" has 1 threads and 1 runs, the store counts 0 and 1`, func(q store.CountQuery, c *store.Counts) {
 			if q.Agent == "" && q.Owner != nil && *q.Owner == "bob" {
 				c.Threads--
 			}
 		}},
-		{"of what is not there", "the store counts 2 and map[completed:1 failed:1 queued:1]", func(q mailroom.CountQuery, c *mailroom.Counts) {
+		{"of what is not there", "the store counts 2 and map[completed:1 failed:1 queued:1]", func(q store.CountQuery, c *store.Counts) {
 			if q.Owner == nil {
 				c.Runs[mailroom.StatusQueued]++
 			}
 		}},
-		{"when the first is due", "the store reports 2026", func(q mailroom.CountQuery, c *mailroom.Counts) {
+		{"when the first is due", "the store reports 2026", func(q store.CountQuery, c *store.Counts) {
 			if q.Owner == nil {
 				c.Due = at
 			}

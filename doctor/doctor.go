@@ -6,13 +6,12 @@ package doctor
 import (
 	"context"
 	"fmt"
-
-	"mailroom"
+	"mailroom/store"
 )
 
 // Viewer is what Check reads: a store, or a ledger over one.
 type Viewer interface {
-	View(ctx context.Context, f func(mailroom.Reader) error) error
+	View(ctx context.Context, f func(store.Reader) error) error
 }
 
 // Invariant is the short, stable name of what a finding violates.

@@ -10,7 +10,10 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/auth"
 	"mailroom/doctor"
+	"mailroom/internal/thread"
+	"mailroom/store"
 	"mailroom/store/memory"
 )
 
@@ -83,7 +86,7 @@ func TestAClaimOfAWorkerThatIsGone(t *testing.T) {
 		r := w.rows()
 		r.Workers[0].LeaseUntil = x.lease
 		if !x.other.IsZero() {
-			r.Workers = append(r.Workers, &mailroom.Worker{ID: "v", StartedAt: x.other, LeaseUntil: time.Now().Add(time.Hour)})
+			r.Workers = append(r.Workers, &store.Worker{ID: "v", StartedAt: x.other, LeaseUntil: time.Now().Add(time.Hour)})
 		}
 		found := check(t, r.store()).Findings
 		if got := len(found) == 1 && found[0].Invariant == doctor.Claim; got != x.found || len(found) > 0 != x.found {
@@ -133,11 +136,11 @@ func TestALogWithEntriesOfAPurgedRunIsSound(t *testing.T) {
 func TestAPurgedLogWithASupersededSteerIsSound(t *testing.T) {
 	w := newFixture(t)
 	w.submit("t", "old")
-	w.settle(mailroom.Settle{Claim: w.claim("old"), Number: 1, Outcome: mailroom.OutcomeComplete})
+	w.settle(thread.Settle{Claim: w.claim("old"), Number: 1, Outcome: thread.OutcomeComplete})
 	w.submit("t", "now")
 	w.claim("now")
-	w.submit("t", "aside", func(in *mailroom.Submit) { in.Mode = mailroom.ModeSteer })
-	if _, err := w.Interrupt(t.Context(), "t", &mailroom.Token{Name: "ann", Scopes: mailroom.Permissions()}); err != nil {
+	w.submit("t", "aside", func(in *thread.Submit) { in.Mode = mailroom.ModeSteer })
+	if _, err := w.Interrupt(t.Context(), "t", &auth.Token{Name: "ann", Scopes: auth.Permissions()}); err != nil {
 		t.Fatal(err)
 	}
 	r := w.rows()
@@ -156,7 +159,7 @@ func TestALongLogIsReadInViews(t *testing.T) {
 	w := newFixture(t).fill()
 	w.backlog("long", 1500)
 	views := 0
-	grow := viewer(func(ctx context.Context, f func(mailroom.Reader) error) error {
+	grow := viewer(func(ctx context.Context, f func(store.Reader) error) error {
 		views++
 		if views%2 == 0 {
 			w.submit("long", fmt.Sprint("v", views))
@@ -183,9 +186,9 @@ func TestAThreadMayBeDeletedDuringTheCheck(t *testing.T) {
 	w := newFixture(t).fill()
 	w.backlog("long", 1500)
 	views := 0
-	report := check(t, viewer(func(ctx context.Context, f func(mailroom.Reader) error) error {
+	report := check(t, viewer(func(ctx context.Context, f func(store.Reader) error) error {
 		if views++; views == 2 {
-			w.must(w.store.Update(ctx, func(tx mailroom.Tx) error { return tx.Write(&mailroom.Changes{DropThreads: []string{"long"}}) }))
+			w.must(w.store.Update(ctx, func(tx store.Tx) error { return tx.Write(&store.Changes{DropThreads: []string{"long"}}) }))
 		}
 		return w.store.View(ctx, f)
 	}))
@@ -194,13 +197,13 @@ func TestAThreadMayBeDeletedDuringTheCheck(t *testing.T) {
 	}
 }
 
-type viewer func(ctx context.Context, f func(mailroom.Reader) error) error
+type viewer func(ctx context.Context, f func(store.Reader) error) error
 
-func (v viewer) View(ctx context.Context, f func(mailroom.Reader) error) error { return v(ctx, f) }
+func (v viewer) View(ctx context.Context, f func(store.Reader) error) error { return v(ctx, f) }
 
 func TestAStoreThatCannotBeReadIsAnError(t *testing.T) {
 	broken := errors.New("broken")
-	_, err := doctor.Check(t.Context(), viewer(func(context.Context, func(mailroom.Reader) error) error { return broken }))
+	_, err := doctor.Check(t.Context(), viewer(func(context.Context, func(store.Reader) error) error { return broken }))
 	if !errors.Is(err, broken) {
 		t.Errorf("got %v, want %v", err, broken)
 	}

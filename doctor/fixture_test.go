@@ -10,8 +10,13 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/auth"
 	"mailroom/doctor"
+	"mailroom/entry"
+	"mailroom/internal/thread"
 	"mailroom/ledger"
+	"mailroom/project"
+	"mailroom/store"
 	"mailroom/store/memory"
 )
 
@@ -41,7 +46,7 @@ func newFixture(t *testing.T) *fixture {
 		stop()
 		w.must(<-ended)
 	})
-	_, err := w.Register(ctx, mailroom.Worker{ID: "w", Agents: []string{"a"}})
+	_, err := w.Register(ctx, store.Worker{ID: "w", Agents: []string{"a"}})
 	w.must(err)
 	return w
 }
@@ -53,11 +58,11 @@ func (w *fixture) must(err error) {
 	}
 }
 
-func (w *fixture) submit(thread, run string, change ...func(*mailroom.Submit)) {
+func (w *fixture) submit(threadID, run string, change ...func(*thread.Submit)) {
 	w.t.Helper()
-	in := mailroom.Submit{
-		Thread: thread, Run: run, Sender: "ann", Origin: mailroom.Origin{Via: "user", Sender: "ann"},
-		Messages: []mailroom.NewMessage{{Parts: mailroom.Text("do " + run)}},
+	in := thread.Submit{
+		Thread: threadID, Run: run, Sender: "ann", Origin: mailroom.Origin{Via: "user", Sender: "ann"},
+		Messages: []thread.NewMessage{{Parts: mailroom.Text("do " + run)}},
 	}
 	for _, f := range change {
 		f(&in)
@@ -67,17 +72,17 @@ func (w *fixture) submit(thread, run string, change ...func(*mailroom.Submit)) {
 }
 
 // backlog makes a thread with n queued runs, in one transaction.
-func (w *fixture) backlog(thread string, n int) {
+func (w *fixture) backlog(threadID string, n int) {
 	w.t.Helper()
-	l := mailroom.NewThreadState(&mailroom.Thread{ID: thread})
+	l := thread.NewState(&mailroom.Thread{ID: threadID})
 	for i := range n {
-		in := mailroom.Submit{Thread: thread, Run: fmt.Sprint("r", i), Agent: "a", Owner: "ann", Messages: []mailroom.NewMessage{{Parts: mailroom.Text("do")}}}
+		in := thread.Submit{Thread: threadID, Run: fmt.Sprint("r", i), Agent: "a", Owner: "ann", Messages: []thread.NewMessage{{Parts: mailroom.Text("do")}}}
 		_, err := l.Submit(in, time.Now().UTC().Truncate(time.Microsecond))
 		w.must(err)
 	}
-	c := &mailroom.Changes{}
+	c := &store.Changes{}
 	l.Collect(c)
-	w.must(w.store.Update(w.t.Context(), func(tx mailroom.Tx) error { return tx.Write(c) }))
+	w.must(w.store.Update(w.t.Context(), func(tx store.Tx) error { return tx.Write(c) }))
 }
 
 // claim starts the next run, which must be run.
@@ -94,11 +99,11 @@ func (w *fixture) claim(run string) mailroom.Claim {
 
 func (w *fixture) step(c mailroom.Claim, n int, s mailroom.Step) {
 	w.t.Helper()
-	_, err := w.Append(w.t.Context(), mailroom.StepCommit{Claim: c, Number: n, Step: s})
+	_, err := w.Append(w.t.Context(), thread.StepCommit{Claim: c, Number: n, Step: s})
 	w.must(err)
 }
 
-func (w *fixture) settle(s mailroom.Settle) {
+func (w *fixture) settle(s thread.Settle) {
 	w.t.Helper()
 	_, err := w.Settle(w.t.Context(), s)
 	w.must(err)
@@ -111,14 +116,14 @@ func approval(name string) mailroom.Ask {
 // reserve makes the project.
 func (w *fixture) reserve() {
 	w.t.Helper()
-	ctx, by := w.t.Context(), &mailroom.Token{Name: mailroom.Operator, Scopes: mailroom.Permissions()}
-	out, err := w.Reserve(ctx, mailroom.Reserve{Project: "p", Names: []string{"a", "b"}, Holder: "x", By: by})
+	ctx, by := w.t.Context(), &auth.Token{Name: auth.Operator, Scopes: auth.Permissions()}
+	out, err := w.Reserve(ctx, project.Reserve{Project: "p", Names: []string{"a", "b"}, Holder: "x", By: by})
 	w.must(err)
 	_, err = w.Release(ctx, out.Granted[1].ID, by, false)
 	w.must(err)
 	_, err = w.Inbox(ctx, ledger.InboxQuery{Project: "p", Agent: "y", By: by, Limit: 1})
 	w.must(err)
-	_, err = w.Notify(ctx, mailroom.Notify{Project: "p", By: by, Notification: mailroom.Notification{From: "x", Event: "e"}})
+	_, err = w.Notify(ctx, project.Notify{Project: "p", By: by, Notification: project.Notification{From: "x", Event: "e"}})
 	w.must(err)
 }
 
@@ -126,36 +131,36 @@ func (w *fixture) reserve() {
 func (w *fixture) fill() *fixture {
 	w.t.Helper()
 	ctx := w.t.Context()
-	w.submit("far", "there", func(in *mailroom.Submit) { in.Agent, in.SetAgent = "b", true })
-	w.submit("t", "done", func(in *mailroom.Submit) { in.Key = "k" })
+	w.submit("far", "there", func(in *thread.Submit) { in.Agent, in.SetAgent = "b", true })
+	w.submit("t", "done", func(in *thread.Submit) { in.Key = "k" })
 	c := w.claim("done")
 	w.step(c, 1, mailroom.Step{Name: "look", Sends: []mailroom.Send{{Name: "tell", Thread: "far", Agent: "b", Parts: mailroom.Text("hi")}}})
 	ask := approval("ok")
 	w.step(c, 2, mailroom.Step{Tickets: []mailroom.Ask{ask}})
-	_, err := w.Decide(ctx, mailroom.Decision{Ticket: mailroom.TicketID("done", "ok"), Verdict: mailroom.VerdictApprove, Digest: mailroom.AskDigest(&ask), By: "ann"})
+	_, err := w.Decide(ctx, thread.Decision{Ticket: thread.TicketID("done", "ok"), Verdict: mailroom.VerdictApprove, Digest: thread.AskDigest(&ask), By: "ann"})
 	w.must(err)
-	w.settle(mailroom.Settle{Claim: c, Number: 3, Outcome: mailroom.OutcomeComplete, Message: &mailroom.PartialText{ID: "done.1-1", Text: "well"}})
+	w.settle(thread.Settle{Claim: c, Number: 3, Outcome: thread.OutcomeComplete, Message: &thread.PartialText{ID: "done.1-1", Text: "well"}})
 	w.submit("t", "dead")
-	w.settle(mailroom.Settle{Claim: w.claim("dead"), Number: 1, Outcome: mailroom.OutcomeFail, Failure: &mailroom.Failure{Class: mailroom.ClassPermanent, Err: errors.New("no")}})
+	w.settle(thread.Settle{Claim: w.claim("dead"), Number: 1, Outcome: thread.OutcomeFail, Failure: &mailroom.Failure{Class: mailroom.ClassPermanent, Err: errors.New("no")}})
 	w.submit("t", "off")
 	_, err = w.Cancel(ctx, "off", "ann")
 	w.must(err)
 	w.submit("t", "now")
 	c = w.claim("now")
-	w.settle(mailroom.Settle{Claim: c, Number: 1, Outcome: mailroom.OutcomeRelease})
+	w.settle(thread.Settle{Claim: c, Number: 1, Outcome: thread.OutcomeRelease})
 	c = w.claim("now")
 	w.step(c, 1, mailroom.Step{Tickets: []mailroom.Ask{approval("ok")}})
-	w.submit("t", "aside", func(in *mailroom.Submit) { in.Mode = mailroom.ModeSteer })
-	w.must(w.Flush(ctx, c, mailroom.Partial{Message: "now.2-1", Text: "once "}))
-	w.must(w.Flush(ctx, c, mailroom.Partial{Message: "now.2-1", Text: "upon", Offset: 5}))
+	w.submit("t", "aside", func(in *thread.Submit) { in.Mode = mailroom.ModeSteer })
+	w.must(w.Flush(ctx, c, store.Partial{Message: "now.2-1", Text: "once "}))
+	w.must(w.Flush(ctx, c, store.Partial{Message: "now.2-1", Text: "upon", Offset: 5}))
 	w.submit("t", "q1")
-	w.submit("t", "q2", func(in *mailroom.Submit) { p := 1; in.Priority = &p })
-	w.submit("t", "later", func(in *mailroom.Submit) { in.NotBefore = time.Now().Add(time.Hour) })
+	w.submit("t", "q2", func(in *thread.Submit) { p := 1; in.Priority = &p })
+	w.submit("t", "later", func(in *thread.Submit) { in.NotBefore = time.Now().Add(time.Hour) })
 	w.submit("p", "parent")
 	c = w.claim("parent")
 	w.step(c, 1, mailroom.Step{Sends: []mailroom.Send{{Name: "help", Thread: "kid", Agent: "b", Parts: mailroom.Text("help"), Answer: mailroom.AnswerWait}}})
-	w.settle(mailroom.Settle{
-		Claim: c, Number: 2, Outcome: mailroom.OutcomePark, Asks: []mailroom.Ask{approval("ok")},
+	w.settle(thread.Settle{
+		Claim: c, Number: 2, Outcome: thread.OutcomePark, Asks: []mailroom.Ask{approval("ok")},
 		Wait: &mailroom.Wait{Names: []string{"ok", "help"}},
 	})
 	w.reserve()
@@ -164,7 +169,7 @@ func (w *fixture) fill() *fixture {
 
 // rows are all rows of a store, to be modified and written into another store.
 type rows struct {
-	mailroom.Changes
+	store.Changes
 	t *testing.T
 }
 
@@ -172,11 +177,11 @@ func (w *fixture) rows() *rows {
 	w.t.Helper()
 	out := &rows{t: w.t}
 	c := &out.Changes
-	w.must(w.store.View(w.t.Context(), func(r mailroom.Reader) (err error) {
-		if c.Threads, err = r.Threads(mailroom.ThreadQuery{Oldest: true}); err != nil {
+	w.must(w.store.View(w.t.Context(), func(r store.Reader) (err error) {
+		if c.Threads, err = r.Threads(store.ThreadQuery{Oldest: true}); err != nil {
 			return err
 		}
-		if c.Runs, err = r.Runs(mailroom.RunQuery{}); err != nil {
+		if c.Runs, err = r.Runs(store.RunQuery{}); err != nil {
 			return err
 		}
 		slices.Reverse(c.Runs)
@@ -190,7 +195,7 @@ func (w *fixture) rows() *rows {
 			run.Key = 0
 		}
 		for _, t := range c.Threads {
-			log, err := r.Entries(mailroom.EntryQuery{Thread: t.ID})
+			log, err := r.Entries(store.EntryQuery{Thread: t.ID})
 			if err != nil {
 				return err
 			}
@@ -202,13 +207,13 @@ func (w *fixture) rows() *rows {
 		if c.Workers, err = r.Workers(); err != nil {
 			return err
 		}
-		if c.Cursors, err = r.Cursors(mailroom.CursorQuery{}); err != nil {
+		if c.Cursors, err = r.Cursors(store.CursorQuery{}); err != nil {
 			return err
 		}
-		if c.Reservations, err = r.Reservations(mailroom.ReservationQuery{}); err != nil {
+		if c.Reservations, err = r.Reservations(store.ReservationQuery{}); err != nil {
 			return err
 		}
-		c.Tickets, err = r.Tickets(mailroom.TicketQuery{})
+		c.Tickets, err = r.Tickets(store.TicketQuery{})
 		for _, k := range c.Tickets {
 			k.Key = 0
 		}
@@ -221,7 +226,7 @@ func (w *fixture) rows() *rows {
 func (r *rows) store() *memory.Store {
 	r.t.Helper()
 	s := memory.New()
-	if err := s.Update(r.t.Context(), func(tx mailroom.Tx) error { return tx.Write(&r.Changes) }); err != nil {
+	if err := s.Update(r.t.Context(), func(tx store.Tx) error { return tx.Write(&r.Changes) }); err != nil {
 		r.t.Fatal(err)
 	}
 	return s
@@ -245,8 +250,8 @@ func (r *rows) ticket(run, name string) *mailroom.Ticket {
 // dropRun removes a run and its partials, keys and tickets.
 func (r *rows) dropRun(id string) {
 	r.Runs = slices.DeleteFunc(r.Runs, func(x *mailroom.Run) bool { return x.ID == id })
-	r.Partials = slices.DeleteFunc(r.Partials, func(x mailroom.Partial) bool { return x.Run == id })
-	r.Keys = slices.DeleteFunc(r.Keys, func(x mailroom.SubmitKey) bool { return x.Result.Run == id })
+	r.Partials = slices.DeleteFunc(r.Partials, func(x store.Partial) bool { return x.Run == id })
+	r.Keys = slices.DeleteFunc(r.Keys, func(x store.SubmitKey) bool { return x.Result.Run == id })
 	r.Tickets = slices.DeleteFunc(r.Tickets, func(x *mailroom.Ticket) bool { return x.Run == id })
 }
 
@@ -269,7 +274,7 @@ func (r *rows) replace(e *mailroom.Entry, change func(e *mailroom.Entry)) {
 	r.t.Helper()
 	other := *e
 	change(&other)
-	made, err := mailroom.NewEntry(other.Thread, other.Seq, other.Kind, other.Run, other.Attempt, other.At, other.Body)
+	made, err := entry.New(other.Thread, other.Seq, other.Kind, other.Run, other.Attempt, other.At, other.Body)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -296,7 +301,7 @@ func (r *rows) another(kind, run string, attempt int, body any) {
 	r.t.Helper()
 	t := r.thread("t")
 	t.LastSeq++
-	e, err := mailroom.NewEntry("t", t.LastSeq, kind, run, attempt, t.UpdatedAt, body)
+	e, err := entry.New("t", t.LastSeq, kind, run, attempt, t.UpdatedAt, body)
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -4,6 +4,8 @@ import (
 	"container/heap"
 	"encoding/json"
 	"hash/maphash"
+	"mailroom/entry"
+	"mailroom/store"
 	"slices"
 	"strconv"
 	"strings"
@@ -56,7 +58,7 @@ func newFold(p *checker) *fold {
 
 // read folds the next page of the log.
 func (s *fold) read() (cost int, err error) {
-	page, err := s.r.Entries(mailroom.EntryQuery{Thread: s.t.ID, After: s.after, Before: s.t.LastSeq + 1, Limit: batch})
+	page, err := s.r.Entries(store.EntryQuery{Thread: s.t.ID, After: s.after, Before: s.t.LastSeq + 1, Limit: batch})
 	if err != nil {
 		return 0, err
 	}
@@ -84,7 +86,7 @@ func (s *fold) read() (cost int, err error) {
 
 // edges checks that no entry is before first_seq or behind last_seq.
 func (s *fold) edges() error {
-	for _, q := range []mailroom.EntryQuery{
+	for _, q := range []store.EntryQuery{
 		{Thread: s.t.ID, After: s.t.LastSeq, Limit: 1},
 		{Thread: s.t.ID, Before: s.t.FirstSeq, Limit: 1},
 	} {
@@ -114,11 +116,11 @@ func (s *fold) decode(e mailroom.Entry, body any) {
 // entry folds one entry.
 func (s *fold) entry(e mailroom.Entry) {
 	switch e.Kind {
-	case mailroom.KindMessage:
+	case entry.KindMessage:
 		s.message(e)
 		return
-	case mailroom.KindEdited:
-		var body mailroom.Edited
+	case entry.KindEdited:
+		var body entry.Edited
 		s.decode(e, &body)
 		s.content[e.Seq] = s.hash(body.Message)
 		if m, ok := s.unread[body.Message]; ok {
@@ -127,44 +129,44 @@ func (s *fold) entry(e mailroom.Entry) {
 		}
 		s.run(e)
 		return
-	case mailroom.KindRetracted:
-		var body mailroom.MessageRef
+	case entry.KindRetracted:
+		var body entry.MessageRef
 		s.decode(e, &body)
 		delete(s.unread, body.Message)
 		s.run(e)
 		return
-	case mailroom.KindNotification, mailroom.KindReserved, mailroom.KindReleased, mailroom.KindLapsed, mailroom.KindChannel:
+	case entry.KindNotification, entry.KindReserved, entry.KindReleased, entry.KindLapsed, entry.KindChannel:
 		s.threadEntry(e)
 		return
 	}
 	t := s.run(e)
 	switch e.Kind {
-	case mailroom.KindQueued:
+	case entry.KindQueued:
 		s.queued(e, t)
-	case mailroom.KindStarted, mailroom.KindResumed:
+	case entry.KindStarted, entry.KindResumed:
 		s.started(e, t)
-	case mailroom.KindRescheduled:
+	case entry.KindRescheduled:
 		s.rescheduled(e, t)
-	case mailroom.KindWaiting:
+	case entry.KindWaiting:
 		s.transition(e, t, stateWaiting, stateRunning)
-	case mailroom.KindStop:
-		var body mailroom.RunStop
+	case entry.KindStop:
+		var body entry.RunStop
 		s.decode(e, &body)
 		s.transition(e, t, stateRunning, stateRunning)
 		t.stop = body.Reason
-	case mailroom.KindCompleted, mailroom.KindFailed, mailroom.KindCancelled:
+	case entry.KindCompleted, entry.KindFailed, entry.KindCancelled:
 		s.ended(e, t)
-	case mailroom.KindRetried:
+	case entry.KindRetried:
 		s.retried(e, t)
-	case mailroom.KindTicketOpened, mailroom.KindTicketDecided, mailroom.KindTicketExpired:
+	case entry.KindTicketOpened, entry.KindTicketDecided, entry.KindTicketExpired:
 		s.ticket(e, t)
-	case mailroom.KindMessageRead:
-		var body mailroom.MessageRef
+	case entry.KindMessageRead:
+		var body entry.MessageRef
 		s.decode(e, &body)
 		s.transition(e, t, stateRunning, stateRunning)
 		s.reads(e, t, body.Message)
-	case mailroom.KindSend:
-		var body mailroom.Sent
+	case entry.KindSend:
+		var body entry.Sent
 		s.decode(e, &body)
 		s.transition(e, t, stateRunning, stateRunning)
 		s.sent = append(s.sent, sent{seq: e.Seq, at: e.At, from: e.Run, thread: body.Thread, run: body.Run})
@@ -182,7 +184,7 @@ func (s *fold) run(e mailroom.Entry) *loggedRun {
 		s.runs[e.Run] = t
 	}
 	want := t.attempt
-	if e.Kind == mailroom.KindStarted || e.Kind == mailroom.KindResumed {
+	if e.Kind == entry.KindStarted || e.Kind == entry.KindResumed {
 		want++
 	}
 	if e.Attempt != want && t.state != statePurged {
@@ -248,7 +250,7 @@ func submitted(id string) (run string, seq int64) {
 }
 
 func (s *fold) queued(e mailroom.Entry, t *loggedRun) {
-	var body mailroom.RunQueued
+	var body entry.RunQueued
 	s.decode(e, &body)
 	if t.state == statePurged {
 		t.state = stateUnqueued // only its messages were seen so far
@@ -273,13 +275,13 @@ func (s *fold) enqueue(run string, t *loggedRun) {
 
 // started checks that the run is the first in the queue, and that no other run is open.
 func (s *fold) started(e mailroom.Entry, t *loggedRun) {
-	var body mailroom.RunStarted
+	var body entry.RunStarted
 	s.decode(e, &body)
 	if s.open != "" && s.open != e.Run {
 		s.badRun(Current, e.Run, "entry %d starts run %s before the end of run %s", e.Seq, e.Run, s.open)
 	}
 	s.open = e.Run
-	if e.Kind == mailroom.KindResumed {
+	if e.Kind == entry.KindResumed {
 		s.transition(e, t, stateRunning, stateWaiting)
 		t.failures = 0
 		s.readSeqs(body.Messages)
@@ -323,7 +325,7 @@ func (s *fold) reads(e mailroom.Entry, t *loggedRun, message string) {
 }
 
 func (s *fold) rescheduled(e mailroom.Entry, t *loggedRun) {
-	var body mailroom.RunRescheduled
+	var body entry.RunRescheduled
 	s.decode(e, &body)
 	s.transition(e, t, stateRescheduled, stateRunning)
 	t.available = micros(body.AvailableAt)
@@ -338,21 +340,21 @@ func (s *fold) rescheduled(e mailroom.Entry, t *loggedRun) {
 // ended folds the end of a run, which voids its open tickets.
 func (s *fold) ended(e mailroom.Entry, t *loggedRun) {
 	switch e.Kind {
-	case mailroom.KindCompleted:
-		var body mailroom.RunCompleted
+	case entry.KindCompleted:
+		var body entry.RunCompleted
 		s.decode(e, &body)
 		s.transition(e, t, stateCompleted, stateRunning)
 		t.end = s.hash(completion(body.Reply, body.Steps))
-	case mailroom.KindFailed:
-		var body mailroom.RunFailed
+	case entry.KindFailed:
+		var body entry.RunFailed
 		s.decode(e, &body)
 		s.transition(e, t, stateFailed, stateQueued, stateRunning, stateRescheduled, stateWaiting)
 		t.end = s.hash(failure(&body.Error, body.Failures, body.Crashes))
 		if body.Error.Class == mailroom.ClassCrashed {
 			t.lost++
 		}
-	case mailroom.KindCancelled:
-		var body mailroom.RunStop
+	case entry.KindCancelled:
+		var body entry.RunStop
 		s.decode(e, &body)
 		if t.state == stateUnqueued || t.state == statePurged { // possibly steered, and superseded before it became a run
 			for id, m := range s.unread {
@@ -377,7 +379,7 @@ func (s *fold) ended(e mailroom.Entry, t *loggedRun) {
 }
 
 func (s *fold) retried(e mailroom.Entry, t *loggedRun) {
-	var body mailroom.RunRetried
+	var body entry.RunRetried
 	s.decode(e, &body)
 	s.transition(e, t, stateQueued, stateFailed, stateCancelled)
 	t.failures, t.lost, t.started, t.ended, t.end, t.stop = 0, 0, 0, 0, 0, ""
@@ -401,7 +403,7 @@ func (s *fold) ticket(e mailroom.Entry, t *loggedRun) {
 	s.decode(e, &body)
 	id := body.ID + body.Ticket
 	k := s.tickets[id]
-	if e.Kind == mailroom.KindTicketOpened {
+	if e.Kind == entry.KindTicketOpened {
 		s.transition(e, t, stateRunning, stateRunning)
 		t.asked++
 		if k == nil {
@@ -414,7 +416,7 @@ func (s *fold) ticket(e mailroom.Entry, t *loggedRun) {
 		k.state, k.verdict = mailroom.TicketOpen, ""
 		return
 	}
-	if e.Kind == mailroom.KindTicketExpired {
+	if e.Kind == entry.KindTicketExpired {
 		s.transition(e, t, stateWaiting, stateWaiting)
 	} else if t.state.over() {
 		s.badTicket(Ticket, e.Run, id, "entry %d decides ticket %s of run %s, which is %s", e.Seq, id, e.Run, t.state)
@@ -429,7 +431,7 @@ func (s *fold) ticket(e mailroom.Entry, t *loggedRun) {
 		s.badTicket(Ticket, e.Run, id, "entry %d, %s, is about ticket %s of run %s, which is already %s", e.Seq, e.Kind, id, e.Run, k.state)
 	}
 	k.state, k.verdict = mailroom.TicketDecided, body.Decision
-	if e.Kind == mailroom.KindTicketExpired {
+	if e.Kind == entry.KindTicketExpired {
 		k.state = mailroom.TicketExpired
 	}
 }

@@ -1,6 +1,9 @@
 package doctor
 
 import (
+	"mailroom/entry"
+	"mailroom/project"
+	"mailroom/store"
 	"maps"
 
 	"mailroom"
@@ -9,22 +12,22 @@ import (
 // inboxes checks a project's numbers of inboxes and of unread notifications per token. In one view
 // it reads the log from the lowest read position of the inboxes.
 func (p *checker) inboxes() error {
-	if _, ok := mailroom.ProjectOf(p.t.ID); !ok {
+	if _, ok := project.NameOf(p.t.ID); !ok {
 		if p.t.Inboxes != 0 || len(p.t.Unread) > 0 {
 			p.bad(Use, "its row has %d inboxes, but it is not a project", p.t.Inboxes)
 		}
 		return nil
 	}
-	rows, err := p.r.Cursors(mailroom.CursorQuery{Channel: p.t.ID})
+	rows, err := p.r.Cursors(store.CursorQuery{Channel: p.t.ID})
 	if err != nil {
 		return err
 	}
 	if p.t.Lapsed > p.t.LastSeq {
 		p.bad(Use, "its row says that entries up to %d lapsed in inboxes, beyond the last entry %d", p.t.Lapsed, p.t.LastSeq)
 	}
-	boxes, from := map[string]mailroom.Inbox{}, p.t.LastSeq
+	boxes, from := map[string]project.Inbox{}, p.t.LastSeq
 	for _, row := range rows {
-		box, err := mailroom.DecodeInbox(p.t, row)
+		box, err := project.DecodeInbox(p.t, row)
 		if err != nil {
 			p.bad(Use, "the inbox of %q cannot be read: %v", row.Identity, err)
 			return nil
@@ -43,16 +46,16 @@ func (p *checker) inboxes() error {
 }
 
 // unread counts the unread notifications behind the entry after, by token.
-func (p *checker) unread(boxes map[string]mailroom.Inbox, after int64) (map[string]int64, error) {
+func (p *checker) unread(boxes map[string]project.Inbox, after int64) (map[string]int64, error) {
 	unread := map[string]int64{}
 	for {
-		page, err := p.r.Entries(mailroom.EntryQuery{Thread: p.t.ID, After: after, Kinds: []string{mailroom.KindNotification}, Limit: batch, Bytes: mailroom.MaxPage})
+		page, err := p.r.Entries(store.EntryQuery{Thread: p.t.ID, After: after, Kinds: []string{entry.KindNotification}, Limit: batch, Bytes: mailroom.MaxPage})
 		if err != nil || len(page) == 0 {
 			return unread, err
 		}
 		for i := range page {
 			after = page[i].Seq
-			var n mailroom.Notification
+			var n project.Notification
 			if err := page[i].Decode(&n); err != nil {
 				p.bad(Seq, "entry %d, %s, cannot be read: %v", after, page[i].Kind, err)
 				continue

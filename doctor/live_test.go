@@ -12,7 +12,9 @@ import (
 
 	"mailroom"
 	"mailroom/doctor"
+	"mailroom/internal/thread"
 	"mailroom/ledger"
+	"mailroom/store"
 	"mailroom/store/sqlite"
 )
 
@@ -28,7 +30,7 @@ func TestAStoreIsSoundWhileItIsWritten(t *testing.T) {
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- l.Run(ctx) }() // the test waits for it at its end
-	if _, err := l.Register(ctx, mailroom.Worker{ID: "w", Agents: []string{"a"}}); err != nil {
+	if _, err := l.Register(ctx, store.Worker{ID: "w", Agents: []string{"a"}}); err != nil {
 		t.Fatal(err)
 	}
 	busy, quiet := context.WithCancel(context.Background())
@@ -92,13 +94,13 @@ func checkFile(t *testing.T, path string) doctor.Report {
 }
 
 func submitSomething(ctx context.Context, l *ledger.Ledger, id string) error {
-	in := mailroom.Submit{
+	in := thread.Submit{
 		Thread: fmt.Sprint("t", rand.IntN(3)), Run: id, Sender: "ann", Origin: mailroom.Origin{Via: "user", Sender: "ann"},
 		Mode: []mailroom.Mode{
 			mailroom.ModeQueue, mailroom.ModeQueue, mailroom.ModeQueue, mailroom.ModeSteer, mailroom.ModeCollect,
 			mailroom.ModeLatest, mailroom.ModeInterrupt,
 		}[rand.IntN(7)],
-		Messages: []mailroom.NewMessage{{Parts: mailroom.Text("do " + id)}},
+		Messages: []thread.NewMessage{{Parts: mailroom.Text("do " + id)}},
 	}
 	if rand.IntN(2) == 0 {
 		in.Key = id
@@ -116,15 +118,15 @@ func runSomething(ctx context.Context, l *ledger.Ledger, round int64) error {
 	work, err := l.Claim(ctx, ledger.ClaimRequest{Worker: "w", Round: round, Slots: 3, Agents: map[string]int{"a": 3}})
 	for _, w := range work {
 		_, e := l.MarkSteersRead(ctx, w.Claim)
-		_, e2 := l.Append(ctx, mailroom.StepCommit{Claim: w.Claim, Number: w.Run.Step + 1, Step: mailroom.Step{
+		_, e2 := l.Append(ctx, thread.StepCommit{Claim: w.Claim, Number: w.Run.Step + 1, Step: mailroom.Step{
 			Name: "step", Sends: []mailroom.Send{{Name: fmt.Sprint("s", w.Claim.Attempt), Thread: "far", Agent: "b", Parts: mailroom.Text("hi")}},
 		}})
-		s := mailroom.Settle{Claim: w.Claim, Number: w.Run.Step + 2, Outcome: mailroom.OutcomeComplete}
+		s := thread.Settle{Claim: w.Claim, Number: w.Run.Step + 2, Outcome: thread.OutcomeComplete}
 		switch rand.IntN(4) {
 		case 0:
-			s.Outcome, s.Failure = mailroom.OutcomeFail, &mailroom.Failure{Class: mailroom.ClassTransient, Err: errors.New("no luck")}
+			s.Outcome, s.Failure = thread.OutcomeFail, &mailroom.Failure{Class: mailroom.ClassTransient, Err: errors.New("no luck")}
 		case 1:
-			s.Outcome = mailroom.OutcomeRelease
+			s.Outcome = thread.OutcomeRelease
 		}
 		_, e3 := l.Settle(ctx, s)
 		err = errors.Join(err, e, e2, e3)

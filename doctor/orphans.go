@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"mailroom/store"
 	"time"
 
 	"mailroom"
@@ -21,7 +22,7 @@ func (p *checker) orphans() (cost int, err error) {
 	if len(ids) == 0 {
 		return p.orphanTickets()
 	}
-	rows, err := p.r.Runs(mailroom.RunQuery{IDs: ids, Thread: p.t.ID})
+	rows, err := p.r.Runs(store.RunQuery{IDs: ids, Thread: p.t.ID})
 	if err != nil {
 		return 0, err
 	}
@@ -55,7 +56,7 @@ func (p *checker) orphanTickets() (cost int, err error) {
 		p.phase = phaseWhole
 		return 1, nil
 	}
-	rows, err := p.r.Tickets(mailroom.TicketQuery{IDs: ids, Thread: p.t.ID})
+	rows, err := p.r.Tickets(store.TicketQuery{IDs: ids, Thread: p.t.ID})
 	if err != nil {
 		return 0, err
 	}
@@ -88,7 +89,7 @@ func (p *checker) sends(all []sent) error {
 	for _, s := range all {
 		ids, threads = append(ids, s.run), append(threads, s.thread)
 	}
-	runs, err := p.r.Runs(mailroom.RunQuery{IDs: ids})
+	runs, err := p.r.Runs(store.RunQuery{IDs: ids})
 	if err != nil {
 		return err
 	}
@@ -96,7 +97,7 @@ func (p *checker) sends(all []sent) error {
 	for _, r := range runs {
 		in[r.ID] = r.Thread
 	}
-	rows, err := p.r.Threads(mailroom.ThreadQuery{IDs: threads})
+	rows, err := p.r.Threads(store.ThreadQuery{IDs: threads})
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,9 @@ package doctor
 
 import (
 	"mailroom"
+	"mailroom/entry"
+	"mailroom/project"
+	"mailroom/store"
 )
 
 // threadEntry folds an entry that belongs to no run.
@@ -10,15 +13,15 @@ func (s *fold) threadEntry(e mailroom.Entry) {
 		s.bad(Log, "entry %d, %s, names run %s but belongs to the thread", e.Seq, e.Kind, e.Run)
 	}
 	switch e.Kind {
-	case mailroom.KindReserved:
-		var body mailroom.Reservation
+	case entry.KindReserved:
+		var body store.Reservation
 		s.decode(e, &body)
 		if body.Fence != e.Seq {
 			s.bad(Reserve, "entry %d makes reservation %s with fence %d, which should be its seq", e.Seq, body.ID, body.Fence)
 		}
 		s.holds[body.ID] = e.Seq
-	case mailroom.KindReleased, mailroom.KindLapsed:
-		var body mailroom.ReservationEnd
+	case entry.KindReleased, entry.KindLapsed:
+		var body store.ReservationEnd
 		s.decode(e, &body)
 		if s.holds[body.Reservation] == 0 && body.Fence >= s.first {
 			s.bad(Reserve, "entry %d ends reservation %s, which is not held", e.Seq, body.Reservation)
@@ -29,7 +32,7 @@ func (s *fold) threadEntry(e mailroom.Entry) {
 
 // reservations checks that the rows are the reservations that the log leaves open.
 func (p *checker) reservations() error {
-	rows, err := p.r.Reservations(mailroom.ReservationQuery{Thread: p.t.ID})
+	rows, err := p.r.Reservations(store.ReservationQuery{Thread: p.t.ID})
 	if err != nil {
 		return err
 	}
@@ -39,7 +42,7 @@ func (p *checker) reservations() error {
 		}
 		delete(p.fold.holds, row.ID)
 		for _, other := range rows[:i] {
-			if mailroom.Conflict(&row, &other, p.now) {
+			if project.Conflict(&row, &other, p.now) {
 				p.bad(Reserve, "reservations %s of %s and %s of %s overlap", other.ID, other.Holder, row.ID, row.Holder)
 			}
 		}

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"mailroom/store"
 	"unicode/utf8"
 
 	"mailroom"
@@ -8,7 +9,7 @@ import (
 
 // runs compares the next page of run rows with the log.
 func (p *checker) runs() (cost int, err error) {
-	rows, err := p.r.Runs(mailroom.RunQuery{Thread: p.t.ID, From: p.from, Limit: batch})
+	rows, err := p.r.Runs(store.RunQuery{Thread: p.t.ID, From: p.from, Limit: batch})
 	if err != nil {
 		return 0, err
 	}
@@ -288,7 +289,7 @@ func (p *checker) keys(runs []*mailroom.Run) error {
 	if err != nil {
 		return err
 	}
-	known := make(map[string]mailroom.SubmitKey, len(rows))
+	known := make(map[string]store.SubmitKey, len(rows))
 	for _, k := range rows {
 		known[k.Key] = k
 	}
@@ -301,7 +302,7 @@ func (p *checker) keys(runs []*mailroom.Run) error {
 	return nil
 }
 
-func (p *checker) key(r *mailroom.Run, known map[string]mailroom.SubmitKey) {
+func (p *checker) key(r *mailroom.Run, known map[string]store.SubmitKey) {
 	k, ok := known[r.SubmitKey]
 	if !ok {
 		p.badRun(Key, r.ID, "key %q of run %s is not remembered", r.SubmitKey, r.ID)
@@ -311,7 +312,7 @@ func (p *checker) key(r *mailroom.Run, known map[string]mailroom.SubmitKey) {
 		p.badRun(Key, r.ID, "key %q of run %s is remembered for message %s, which made run %s", k.Key, r.ID, k.Result.Message, made)
 		return
 	}
-	if k.Result.Thread != p.t.ID || k.Result.Disposition == mailroom.DispositionQueued && k.Result.Run != r.ID {
+	if k.Result.Thread != p.t.ID || k.Result.Disposition == store.DispositionQueued && k.Result.Run != r.ID {
 		p.badRun(Key, r.ID, "key %q of run %s answers with run %s in thread %q", k.Key, r.ID, k.Result.Run, k.Result.Thread)
 	}
 	if _, seq := submitted(k.Result.Message); seq != k.Result.Seq || seq > p.t.LastSeq {

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"fmt"
+	"mailroom/store"
 	"time"
 
 	"mailroom"
@@ -24,14 +25,14 @@ type scan struct {
 	done   bool
 
 	// Of the current view.
-	r       mailroom.Reader
+	r       store.Reader
 	now     time.Time
-	workers map[string]*mailroom.Worker
+	workers map[string]*store.Worker
 	swept   time.Time // since when a live worker has swept; zero: there is none
 }
 
 // view checks up to viewCost in one view.
-func (w *scan) view(r mailroom.Reader) error {
+func (w *scan) view(r store.Reader) error {
 	w.r = r
 	if err := w.loadWorkers(); err != nil {
 		return err
@@ -51,7 +52,7 @@ func (w *scan) view(r mailroom.Reader) error {
 		}
 		if len(rows) == 0 {
 			var err error
-			if rows, err = r.Threads(mailroom.ThreadQuery{From: w.from, Oldest: true, Limit: batch}); err != nil {
+			if rows, err = r.Threads(store.ThreadQuery{From: w.from, Oldest: true, Limit: batch}); err != nil {
 				return err
 			}
 			if len(rows) == 0 {
@@ -73,7 +74,7 @@ func (w *scan) resume() error {
 	if w.at == nil {
 		return nil
 	}
-	rows, err := w.r.Threads(mailroom.ThreadQuery{IDs: []string{w.at.t.ID}})
+	rows, err := w.r.Threads(store.ThreadQuery{IDs: []string{w.at.t.ID}})
 	switch {
 	case err != nil:
 		return err
@@ -100,7 +101,7 @@ func (w *scan) step() (cost int, err error) {
 func (w *scan) loadWorkers() error {
 	rows, err := w.r.Workers()
 	w.now = time.Now().UTC() // a snapshot may begin with its first read, so no row in it is later
-	w.workers, w.swept, w.report.Workers = map[string]*mailroom.Worker{}, time.Time{}, len(rows)
+	w.workers, w.swept, w.report.Workers = map[string]*store.Worker{}, time.Time{}, len(rows)
 	for _, row := range rows {
 		w.workers[row.ID] = row
 		if alive := !row.Dead && !w.now.After(row.LeaseUntil); alive && (w.swept.IsZero() || row.StartedAt.Before(w.swept)) {

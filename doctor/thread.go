@@ -2,6 +2,9 @@ package doctor
 
 import (
 	"fmt"
+	"mailroom/internal/check"
+	"mailroom/internal/thread"
+	"mailroom/store"
 	"time"
 
 	"mailroom"
@@ -14,7 +17,7 @@ const overdue = 2 * time.Minute
 // row checks the thread's row by itself.
 func (p *checker) row() {
 	t := p.t
-	if id, err := mailroom.CheckThreadID(t.ID); err != nil || id != t.ID {
+	if id, err := check.ThreadID(t.ID); err != nil || id != t.ID {
 		p.bad(Limit, "%q is not a valid thread id", t.ID)
 	}
 	if t.FirstSeq < 1 || t.FirstSeq > t.LastSeq+1 {
@@ -53,7 +56,7 @@ func (p *checker) whole() error {
 	p.bytes()
 	var current *mailroom.Run
 	if p.t.Current != "" {
-		rows, err := p.r.Runs(mailroom.RunQuery{IDs: []string{p.t.Current}, Thread: p.t.ID})
+		rows, err := p.r.Runs(store.RunQuery{IDs: []string{p.t.Current}, Thread: p.t.ID})
 		if err != nil {
 			return err
 		}
@@ -75,7 +78,7 @@ func (p *checker) delivery() error {
 	if p.t.DeliverTo == "" {
 		return nil
 	}
-	rows, err := p.r.Threads(mailroom.ThreadQuery{IDs: []string{p.t.DeliverTo}})
+	rows, err := p.r.Threads(store.ThreadQuery{IDs: []string{p.t.DeliverTo}})
 	if err == nil && len(rows) > 0 && rows[0].DeliverTo != "" {
 		p.bad(Send, "it delivers to thread %q, which itself delivers to %q", p.t.DeliverTo, rows[0].DeliverTo)
 	}
@@ -128,11 +131,11 @@ func (p *checker) claim() {
 
 // due recomputes the scheduling columns with the function that sets them.
 func (p *checker) due(current *mailroom.Run) error {
-	loaded := mailroom.NewThreadState(p.t)
+	loaded := thread.NewState(p.t)
 	if current != nil {
 		loaded.AddRun(current)
 		if current.Asked > 0 {
-			tickets, err := p.r.Tickets(mailroom.TicketQuery{Runs: []string{current.ID}})
+			tickets, err := p.r.Tickets(store.TicketQuery{Runs: []string{current.ID}})
 			if err != nil {
 				return err
 			}
@@ -142,13 +145,13 @@ func (p *checker) due(current *mailroom.Run) error {
 		}
 	}
 	queue := false
-	for _, set := range []mailroom.RunSet{mailroom.RunsQueued, mailroom.RunsScheduled} {
-		rows, err := p.r.Runs(mailroom.RunQuery{Thread: p.t.ID, Set: set, Limit: 1})
+	for _, set := range []store.RunSet{store.RunsQueued, store.RunsScheduled} {
+		rows, err := p.r.Runs(store.RunQuery{Thread: p.t.ID, Set: set, Limit: 1})
 		if err != nil {
 			return err
 		}
 		loaded.SetQueue(set, rows, true) // the function reads only the first ones
-		queue = queue || set == mailroom.RunsQueued && len(rows) > 0
+		queue = queue || set == store.RunsQueued && len(rows) > 0
 	}
 	want, heldAt := loaded.ExpectedDue(p.now)
 	if !p.t.HeldAt.Equal(heldAt) {

@@ -1,10 +1,14 @@
 package doctor
 
-import "mailroom"
+import (
+	"mailroom"
+	"mailroom/internal/thread"
+	"mailroom/store"
+)
 
 // tickets compares the next page of ticket rows with their runs and with the log.
 func (p *checker) tickets() (cost int, err error) {
-	rows, err := p.r.Tickets(mailroom.TicketQuery{Thread: p.t.ID, From: p.from, Limit: batch})
+	rows, err := p.r.Tickets(store.TicketQuery{Thread: p.t.ID, From: p.from, Limit: batch})
 	if err != nil {
 		return 0, err
 	}
@@ -25,7 +29,7 @@ func (p *checker) check(tickets []*mailroom.Ticket) error {
 	for _, k := range tickets {
 		ids = append(ids, k.Run)
 	}
-	rows, err := p.r.Runs(mailroom.RunQuery{IDs: ids, Thread: p.t.ID})
+	rows, err := p.r.Runs(store.RunQuery{IDs: ids, Thread: p.t.ID})
 	if err != nil {
 		return err
 	}
@@ -52,7 +56,7 @@ func (p *checker) ticket(k *mailroom.Ticket, r *mailroom.Run) {
 	case r == nil:
 		bad("ticket %s names run %s, which does not exist", k.ID, k.Run)
 		return
-	case k.ID != mailroom.TicketID(k.Run, k.Name):
+	case k.ID != thread.TicketID(k.Run, k.Name):
 		bad("ticket %s does not have the id of ticket %[3]q of run %[2]s", k.ID, k.Run, k.Name)
 	case k.State == mailroom.TicketOpen && r.Status.Finished():
 		bad("ticket %s is open but its run %s is %s", k.ID, k.Run, r.Status)
@@ -62,8 +66,8 @@ func (p *checker) ticket(k *mailroom.Ticket, r *mailroom.Run) {
 		bad("ticket %s of run %s is %s, by the log %s", k.ID, k.Run, describeTicket(k.State, k.Decision), describeTicket(logged.state, logged.verdict))
 	}
 	asked := mailroom.Ask{Kind: k.Kind, Prompt: k.Prompt, Action: k.Action, Arguments: k.Arguments, Answers: k.Answers}
-	if k.Digest != mailroom.AskDigest(&asked) {
-		bad("ticket %s has the digest %s, its content has %s", k.ID, k.Digest, mailroom.AskDigest(&asked))
+	if k.Digest != thread.AskDigest(&asked) {
+		bad("ticket %s has the digest %s, its content has %s", k.ID, k.Digest, thread.AskDigest(&asked))
 	}
 	if k.Kind == mailroom.TicketTimer && k.ExpiresAt == nil {
 		bad("ticket %s is a timer without an expiry", k.ID)
@@ -119,7 +123,7 @@ func (p *checker) waits(r *mailroom.Run) error {
 	if r.Status.Finished() || r.Asked == 0 && r.Wait == nil {
 		return nil
 	}
-	tickets, err := p.r.Tickets(mailroom.TicketQuery{Runs: []string{r.ID}})
+	tickets, err := p.r.Tickets(store.TicketQuery{Runs: []string{r.ID}})
 	if err != nil {
 		return err
 	}
@@ -154,7 +158,7 @@ func (p *checker) children(r *mailroom.Run, open []string) error {
 	if len(open) == 0 {
 		return nil
 	}
-	rows, err := p.r.Runs(mailroom.RunQuery{
+	rows, err := p.r.Runs(store.RunQuery{
 		Parent: r.ID, Statuses: []mailroom.Status{mailroom.StatusQueued, mailroom.StatusRunning, mailroom.StatusWaiting},
 	})
 	if err != nil {
@@ -168,7 +172,7 @@ func (p *checker) children(r *mailroom.Run, open []string) error {
 	}
 	for _, name := range open {
 		if !going[name] {
-			id := mailroom.TicketID(r.ID, name)
+			id := thread.TicketID(r.ID, name)
 			p.badTicket(Child, r.ID, id, "ticket %s waits for the child %q of run %s, which has no unfinished run", id, name, r.ID)
 		}
 	}
@@ -181,11 +185,11 @@ func (p *checker) caller(r *mailroom.Run) error {
 	if r.Caller == nil || r.Caller.Answer != mailroom.AnswerWait || r.Status.Finished() {
 		return nil
 	}
-	found, err := p.r.Runs(mailroom.RunQuery{IDs: []string{r.Caller.Run}})
+	found, err := p.r.Runs(store.RunQuery{IDs: []string{r.Caller.Run}})
 	if err != nil || len(found) == 0 || found[0].Status.Finished() {
 		return err
 	}
-	tickets, err := p.r.Tickets(mailroom.TicketQuery{IDs: []string{mailroom.TicketID(r.Caller.Run, r.Caller.Name)}})
+	tickets, err := p.r.Tickets(store.TicketQuery{IDs: []string{thread.TicketID(r.Caller.Run, r.Caller.Name)}})
 	if err == nil && len(tickets) == 0 {
 		p.badRun(Child, r.ID, "run %s is the child %q of run %s, which has no ticket for it", r.ID, r.Caller.Name, r.Caller.Run)
 	}

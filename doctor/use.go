@@ -2,20 +2,20 @@ package doctor
 
 import (
 	"fmt"
-
-	"mailroom"
+	"mailroom/auth"
+	"mailroom/store"
 )
 
 // use compares the usage of each token with the sums of the rows. It reads the rows of all threads
 // in one view, and no log: the rows were compared with their logs before.
-func (w *scan) use(r mailroom.Reader) error {
+func (w *scan) use(r store.Reader) error {
 	tokens, err := r.Tokens()
 	if err != nil || len(tokens) == 0 {
 		return err
 	}
-	sums := map[string]mailroom.Use{}
+	sums := map[string]auth.Use{}
 	for from := int64(0); ; {
-		rows, err := r.Threads(mailroom.ThreadQuery{From: from, Oldest: true, Limit: batch})
+		rows, err := r.Threads(store.ThreadQuery{From: from, Oldest: true, Limit: batch})
 		if err != nil {
 			return err
 		}
@@ -24,9 +24,9 @@ func (w *scan) use(r mailroom.Reader) error {
 		}
 		for _, t := range rows {
 			from = t.Key
-			sums[t.Owner] = sums[t.Owner].Plus(mailroom.Use{Threads: 1, Bytes: t.Bytes})
+			sums[t.Owner] = sums[t.Owner].Plus(auth.Use{Threads: 1, Bytes: t.Bytes})
 			for by, n := range t.Unread {
-				sums[by] = sums[by].Plus(mailroom.Use{Notifications: n})
+				sums[by] = sums[by].Plus(auth.Use{Notifications: n})
 			}
 		}
 	}
@@ -36,7 +36,7 @@ func (w *scan) use(r mailroom.Reader) error {
 	}
 	for _, row := range workers {
 		if !row.Dead {
-			sums[row.Owner] = sums[row.Owner].Plus(mailroom.Use{Workers: 1})
+			sums[row.Owner] = sums[row.Owner].Plus(auth.Use{Workers: 1})
 		}
 	}
 	for _, t := range tokens {
@@ -47,7 +47,7 @@ func (w *scan) use(r mailroom.Reader) error {
 	return nil
 }
 
-func inWords(u mailroom.Use) string {
+func inWords(u auth.Use) string {
 	return fmt.Sprintf("%d threads of %d bytes, %d unread notifications and %d workers", u.Threads, u.Bytes, u.Notifications, u.Workers)
 }
 

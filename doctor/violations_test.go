@@ -6,17 +6,21 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/auth"
 	"mailroom/doctor"
+	"mailroom/entry"
+	"mailroom/internal/digest"
+	"mailroom/internal/thread"
 )
 
 func logViolations() []violation {
 	const (
-		message  = mailroom.KindMessage
-		wasQ     = mailroom.KindQueued
-		wasStart = mailroom.KindStarted
+		message  = entry.KindMessage
+		wasQ     = entry.KindQueued
+		wasStart = entry.KindStarted
 	)
 	return []violation{
-		{"a gap", func(r *rows) { r.cut(r.entry(mailroom.KindStep, "done", 1)) }, doctor.Seq, "follows entry"},
+		{"a gap", func(r *rows) { r.cut(r.entry(entry.KindStep, "done", 1)) }, doctor.Seq, "follows entry"},
 		{"an end cut off", func(r *rows) { r.thread("t").LastSeq++ }, doctor.Seq, "the log ends at entry"},
 		{"an entry too many", func(r *rows) { r.thread("kid").LastSeq-- }, doctor.Seq, "is not between first_seq, 1, and last_seq, 1"},
 		{"an entry before the first", func(r *rows) { r.thread("kid").FirstSeq++ }, doctor.Seq, "is not between first_seq, 2, and last_seq, 2"},
@@ -24,17 +28,17 @@ func logViolations() []violation {
 		{"a body that cannot be read", func(r *rows) {
 			r.replace(r.entry(wasQ, "q1", 1), func(e *mailroom.Entry) { e.Body = json.RawMessage(`"x"`) })
 		}, doctor.Seq, "is unreadable"},
-		{"two at a time", func(r *rows) { r.another(wasStart, "q1", 1, mailroom.RunStarted{}) }, doctor.Current, "starts run q1 before the end of run now"},
-		{"an end that no row knows", func(r *rows) { r.another(mailroom.KindCompleted, "now", 2, mailroom.RunCompleted{}) },
+		{"two at a time", func(r *rows) { r.another(wasStart, "q1", 1, entry.RunStarted{}) }, doctor.Current, "starts run q1 before the end of run now"},
+		{"an end that no row knows", func(r *rows) { r.another(entry.KindCompleted, "now", 2, entry.RunCompleted{}) },
 			doctor.Current, `the log leaves run "" open, the current run is "now"`},
-		{"a second end", func(r *rows) { r.another(mailroom.KindCompleted, "done", 1, mailroom.RunCompleted{}) },
+		{"a second end", func(r *rows) { r.another(entry.KindCompleted, "done", 1, entry.RunCompleted{}) },
 			doctor.Log, "run.completed of run done, comes while the run is completed"},
-		{"a step after the end", func(r *rows) { r.another(mailroom.KindStep, "done", 1, mailroom.StepNamed{}) },
+		{"a step after the end", func(r *rows) { r.another(entry.KindStep, "done", 1, entry.StepNamed{}) },
 			doctor.Log, "step of run done, comes while the run is completed"},
 		{"a start without a submit", func(r *rows) { r.cut(r.entry(wasQ, "dead", 1)) }, doctor.Log, "run.started of run dead, comes while the run is not queued yet"},
-		{"an attempt of the past", func(r *rows) { r.another(mailroom.KindStep, "now", 1, mailroom.StepNamed{}) }, doctor.Attempt, "has attempt 1, which should be 2"},
-		{"an attempt of the future", func(r *rows) { r.another(mailroom.KindStep, "now", 3, mailroom.StepNamed{}) }, doctor.Attempt, "has attempt 3, which should be 2"},
-		{"an entry of an unknown run", func(r *rows) { r.another(mailroom.KindStep, "ghost", 0, mailroom.StepNamed{}) }, doctor.Log, "the log names run ghost, which does not exist"},
+		{"an attempt of the past", func(r *rows) { r.another(entry.KindStep, "now", 1, entry.StepNamed{}) }, doctor.Attempt, "has attempt 1, which should be 2"},
+		{"an attempt of the future", func(r *rows) { r.another(entry.KindStep, "now", 3, entry.StepNamed{}) }, doctor.Attempt, "has attempt 3, which should be 2"},
+		{"an entry of an unknown run", func(r *rows) { r.another(entry.KindStep, "ghost", 0, entry.StepNamed{}) }, doctor.Log, "the log names run ghost, which does not exist"},
 		{"a run of no entry", func(r *rows) {
 			run := *r.run("q1")
 			run.ID, run.Place, run.FirstSeq = "silent", r.thread("t").NextPlace, r.thread("t").LastSeq+1
@@ -54,21 +58,21 @@ func logViolations() []violation {
 			s.Message, s.Own.ID = strings.Replace(s.Message, "aside", "other", 1), "other"
 		}, doctor.Steer, "which differs from the log"},
 		{"a steered message read twice", func(r *rows) {
-			ref := mailroom.MessageRef{Message: r.run("now").Steers[0].Message}
-			r.another(mailroom.KindMessageRead, "now", 2, ref)
-			r.another(mailroom.KindMessageRead, "now", 2, ref)
+			ref := entry.MessageRef{Message: r.run("now").Steers[0].Message}
+			r.another(entry.KindMessageRead, "now", 2, ref)
+			r.another(entry.KindMessageRead, "now", 2, ref)
 		}, doctor.Steer, "which is not unread in run now"},
 		{"a steered message of a run that is not current", func(r *rows) { r.run("q1").Steers = r.run("now").Steers }, doctor.Steer, "and is not the current one"},
 		{"a send to nowhere", func(r *rows) {
-			r.body(r.entry(mailroom.KindSend, "done", 1), "run", "ghost")
+			r.body(r.entry(entry.KindSend, "done", 1), "run", "ghost")
 		}, doctor.Send, `sent run ghost to thread "far", where it does not exist`},
 	}
 }
 
 // cutAfterwards removes the end of a run from the log, so that the log leaves it waiting.
 func (r *rows) cutAfterwards(run string) {
-	e := r.entry(mailroom.KindCancelled, run, 1)
-	r.replace(e, func(e *mailroom.Entry) { e.Kind, e.Run = mailroom.KindEdited, "done" })
+	e := r.entry(entry.KindCancelled, run, 1)
+	r.replace(e, func(e *mailroom.Entry) { e.Kind, e.Run = entry.KindEdited, "done" })
 }
 
 func runViolations() []violation {
@@ -111,7 +115,7 @@ func runViolations() []violation {
 		{"a key that answers with another entry", func(r *rows) { r.Keys[len(r.Keys)-1].Result.Seq = 99 }, doctor.Key, "answers with entry 99"},
 		{"a length forgotten", func(r *rows) { r.thread("t").Bytes = 7 }, doctor.Use, "its row says 7"},
 		{"the length of messages forgotten", func(r *rows) { r.run("q1").InputBytes = 7 }, doctor.Use, "of run q1 have"},
-		{"a use forgotten", func(r *rows) { r.Tokens = []*mailroom.Token{{Name: "admin"}} }, doctor.Use, "its row says 0 threads of 0 bytes, 0 unread notifications"},
+		{"a use forgotten", func(r *rows) { r.Tokens = []*auth.Token{{Name: "admin"}} }, doctor.Use, "its row says 0 threads of 0 bytes, 0 unread notifications"},
 		{"a priority beyond the last", func(r *rows) { r.run("off").Priority = 256 }, doctor.Limit, "the priority is 256, which should be between 0 and 255"},
 		{"a checkpoint too large", func(r *rows) { r.run("off").Checkpoint = make([]byte, mailroom.MaxCheckpoint+1) }, doctor.Limit, "the size of its checkpoint is 262145"},
 	}
@@ -149,9 +153,9 @@ func reservationViolations() []violation {
 		{"forgotten", func(r *rows) { r.Reservations = nil }, doctor.Reserve, "made by entry 1, has no row"},
 		{"never taken", func(r *rows) { r.Reservations[0].ID = "other" }, doctor.Reserve, "reservation other has fence 1, but that entry does not make it"},
 		{"another fence", func(r *rows) { r.Reservations[0].Fence = 2 }, doctor.Reserve, "has fence 2, but that entry does not make it"},
-		{"still there", func(r *rows) { r.cut(r.entry(mailroom.KindReleased, "", 1)) }, doctor.Reserve, "made by entry 2, has no row"},
+		{"still there", func(r *rows) { r.cut(r.entry(entry.KindReleased, "", 1)) }, doctor.Reserve, "made by entry 2, has no row"},
 		{"ended and not taken", func(r *rows) {
-			r.replace(r.entry(mailroom.KindReserved, "", 2), func(e *mailroom.Entry) { e.Kind = mailroom.KindChannel })
+			r.replace(r.entry(entry.KindReserved, "", 2), func(e *mailroom.Entry) { e.Kind = entry.KindChannel })
 		}, doctor.Reserve, "which is not held"},
 		{"two that cannot be", func(r *rows) {
 			other := r.Reservations[0]
@@ -159,7 +163,7 @@ func reservationViolations() []violation {
 			r.Reservations = append(r.Reservations, other)
 		}, doctor.Reserve, "of y overlap"},
 		{"told of a run", func(r *rows) {
-			r.replace(r.entry(mailroom.KindNotification, "", 1), func(e *mailroom.Entry) { e.Run = "done" })
+			r.replace(r.entry(entry.KindNotification, "", 1), func(e *mailroom.Entry) { e.Run = "done" })
 		}, doctor.Log, "names run done but belongs to the thread"},
 	}
 }
@@ -168,7 +172,7 @@ func ticketViolations() []violation {
 	return []violation{
 		{"open for a run that ended", func(r *rows) { r.ticket("done", "ok").State = mailroom.TicketOpen }, doctor.Ticket, "is open but its run done is completed"},
 		{"under another name", func(r *rows) { r.ticket("now", "ok").Name = "yes" }, doctor.Ticket, `does not have the id of ticket "yes" of run now`},
-		{"without an entry that opens it", func(r *rows) { r.cut(r.entry(mailroom.KindTicketOpened, "now", 1)) }, doctor.Ticket, "no entry opens ticket"},
+		{"without an entry that opens it", func(r *rows) { r.cut(r.entry(entry.KindTicketOpened, "now", 1)) }, doctor.Ticket, "no entry opens ticket"},
 		{"forgotten", func(r *rows) { r.Tickets = r.Tickets[:len(r.Tickets)-1] }, doctor.Ticket, "of run done, which does not exist"},
 		{"not counted", func(r *rows) { r.run("now").Asked = 0 }, doctor.Ticket, "the row of run now counts 0 opened tickets, the log has 1"},
 		{"decided without an entry", func(r *rows) {
@@ -177,17 +181,17 @@ func ticketViolations() []violation {
 		}, doctor.Ticket, "of run now is decided, deny, by the log open"},
 		{"decided the other way", func(r *rows) { r.ticket("done", "ok").Decision = mailroom.VerdictDeny }, doctor.Ticket, "is decided, deny, by the log decided, approve"},
 		{"decided twice", func(r *rows) {
-			r.another(mailroom.KindTicketDecided, "now", 2, mailroom.TicketDecision{Ticket: mailroom.TicketID("now", "ok")})
-			r.another(mailroom.KindTicketDecided, "now", 2, mailroom.TicketDecision{Ticket: mailroom.TicketID("now", "ok")})
+			r.another(entry.KindTicketDecided, "now", 2, entry.TicketDecision{Ticket: thread.TicketID("now", "ok")})
+			r.another(entry.KindTicketDecided, "now", 2, entry.TicketDecision{Ticket: thread.TicketID("now", "ok")})
 		}, doctor.Ticket, "which is already decided"},
 		{"decided and never opened", func(r *rows) {
-			r.another(mailroom.KindTicketDecided, "now", 2, mailroom.TicketDecision{Ticket: "other"})
+			r.another(entry.KindTicketDecided, "now", 2, entry.TicketDecision{Ticket: "other"})
 		}, doctor.Ticket, "about ticket other of run now, which was never opened"},
 		{"decided after the end", func(r *rows) {
-			r.another(mailroom.KindTicketDecided, "done", 1, mailroom.TicketDecision{Ticket: mailroom.TicketID("done", "ok")})
+			r.another(entry.KindTicketDecided, "done", 1, entry.TicketDecision{Ticket: thread.TicketID("done", "ok")})
 		}, doctor.Ticket, "of run done, which is completed"},
 		{"opened twice", func(r *rows) {
-			r.another(mailroom.KindTicketOpened, "now", 2, mailroom.Ticket{ID: mailroom.TicketID("now", "ok")})
+			r.another(entry.KindTicketOpened, "now", 2, mailroom.Ticket{ID: thread.TicketID("now", "ok")})
 		}, doctor.Ticket, "of run now again while it is open"},
 		{"decided too late", func(r *rows) {
 			at := r.ticket("done", "ok").ExpiresAt.Add(time.Second)
@@ -206,9 +210,9 @@ func ticketViolations() []violation {
 		}, doctor.Wait, "which is over"},
 		{"waits and is not parked", func(r *rows) { r.run("q1").Wait = &mailroom.Wait{Names: []string{"x"}} }, doctor.Wait, `run q1 is queued but waits for ["x"]`},
 		{"resumes although it has ended", func(r *rows) { r.run("done").Resumes = true }, doctor.Wait, "run done is completed but marked to resume"},
-		{"a child that has ended", func(r *rows) { r.run(mailroom.DeriveID("send", "parent", "help")).Status = mailroom.StatusCompleted }, doctor.Child, `waits for the child "help" of run parent, which has no unfinished run`},
+		{"a child that has ended", func(r *rows) { r.run(digest.ID("send", "parent", "help")).Status = mailroom.StatusCompleted }, doctor.Child, `waits for the child "help" of run parent, which has no unfinished run`},
 		{"a child without a ticket", func(r *rows) {
-			r.run(mailroom.DeriveID("send", "parent", "help")).Caller.Name = "other"
+			r.run(digest.ID("send", "parent", "help")).Caller.Name = "other"
 		}, doctor.Child, `is the child "other" of run parent, which has no ticket for it`},
 	}
 }

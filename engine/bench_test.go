@@ -14,7 +14,10 @@ import (
 	"mailroom"
 	"mailroom/bus"
 	"mailroom/engine"
+	"mailroom/entry"
+	"mailroom/internal/thread"
 	"mailroom/ledger"
+	"mailroom/store"
 	"mailroom/store/memory"
 	"mailroom/store/sqlite"
 )
@@ -34,10 +37,10 @@ func BenchmarkRuns(b *testing.B) {
 	for _, s := range []struct {
 		name    string
 		threads int
-		open    func(b *testing.B) mailroom.Store
+		open    func(b *testing.B) store.Store
 	}{
-		{"memory", 100, func(b *testing.B) mailroom.Store { return memory.New() }},
-		{"sqlite", 10_000, func(b *testing.B) mailroom.Store {
+		{"memory", 100, func(b *testing.B) store.Store { return memory.New() }},
+		{"sqlite", 10_000, func(b *testing.B) store.Store {
 			store, err := sqlite.Open(b.Context(), filepath.Join(b.TempDir(), "mailroom.db"), sqlite.Options{})
 			if err != nil {
 				b.Fatal(err)
@@ -59,7 +62,7 @@ func BenchmarkRuns(b *testing.B) {
 // bench has the parts of a server and the measurements.
 type bench struct {
 	b       *testing.B
-	store   mailroom.Store
+	store   store.Store
 	ledger  *ledger.Ledger
 	engine  *engine.Engine
 	threads int
@@ -71,13 +74,13 @@ type bench struct {
 	starts  seen[time.Duration]
 }
 
-func newBench(b *testing.B, store mailroom.Store, threads int) *bench {
+func newBench(b *testing.B, store store.Store, threads int) *bench {
 	m := &bench{b: b, store: store, threads: threads, all: make(chan struct{})}
 	hints := bus.New()
 	m.ledger = ledger.New(store, ledger.Options{Publish: func(thread string, entries []mailroom.Entry) {
 		hints.Publish(bus.Notice{Thread: thread, Entries: entries})
 		for _, e := range entries {
-			if e.Kind == mailroom.KindCompleted && m.ended.Add(1) == int64(b.N) {
+			if e.Kind == entry.KindCompleted && m.ended.Add(1) == int64(b.N) {
 				close(m.all)
 			}
 		}
@@ -134,9 +137,9 @@ func (m *bench) submit(rate int, begin time.Time) {
 			<-time.After(time.Until(begin.Add(time.Duration(n) * time.Second / time.Duration(rate))))
 		}
 		asked := time.Now()
-		_, err := m.ledger.Submit(context.Background(), mailroom.Submit{
+		_, err := m.ledger.Submit(context.Background(), thread.Submit{
 			Thread: fmt.Sprint("thread-", n%int64(m.threads)), Agent: "a", SetAgent: true,
-			Messages: []mailroom.NewMessage{{Parts: mailroom.Text("what is the answer to this question?")}},
+			Messages: []thread.NewMessage{{Parts: mailroom.Text("what is the answer to this question?")}},
 			Origin:   mailroom.Origin{Via: "user", Sender: "bench"}, Sender: "bench",
 		})
 		m.must(err)

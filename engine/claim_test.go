@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"mailroom/store"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -23,7 +24,7 @@ func TestTwoEnginesOverOneLedgerShareTheWork(t *testing.T) {
 			o.Runs = 5
 			h.start(o)
 		}
-		var runs []mailroom.Submitted
+		var runs []store.Submitted
 		for range 40 {
 			runs = append(runs, h.send("", "hello"))
 		}
@@ -52,7 +53,7 @@ func TestClaimWhoseAnswerWasLostIsReleasedByARenewal(t *testing.T) {
 		}))
 		h.wait(time.Second)
 		lost := false
-		p.line.onWrite(nil, func(c *mailroom.Changes) error {
+		p.line.onWrite(nil, func(c *store.Changes) error {
 			for _, r := range c.Runs {
 				if r.Status == mailroom.StatusRunning && !lost {
 					lost = true
@@ -88,7 +89,7 @@ func TestClaimThatComesForALostLeaseIsGivenBack(t *testing.T) {
 		p.line.freeze()
 		out := h.send("t", "hello") // the claim for it is in flight when the lease ends
 		h.wait(30 * time.Second)
-		p.line.onWrite(nil, func(c *mailroom.Changes) error {
+		p.line.onWrite(nil, func(c *store.Changes) error {
 			if len(c.Runs) > 0 {
 				p.line.freeze() // the next write: the renewal
 				p.line.onWrite(nil, nil)
@@ -168,7 +169,7 @@ func TestStoreThatFailsIsRetriedWithPauses(t *testing.T) {
 		p := h.elsewhere(o)
 		h.wait(time.Second)
 		tries := 0
-		p.line.onWrite(func(*mailroom.Changes) error {
+		p.line.onWrite(func(*store.Changes) error {
 			tries++
 			return unknown()
 		}, nil)

@@ -11,6 +11,9 @@ import (
 
 	"mailroom"
 	"mailroom/engine"
+	"mailroom/entry"
+	"mailroom/internal/thread"
+	"mailroom/store"
 )
 
 // asker returns an agent that waits for the asks and streams the decisions.
@@ -64,14 +67,14 @@ func TestTwoDecisionsAtOnceResumeTheRunOnce(t *testing.T) {
 		for _, name := range []string{"one", "two"} {
 			k := h.ticket(out.Run, name)
 			both.Go(func() {
-				_, err := h.ledger.Decide(context.Background(), mailroom.Decision{Ticket: k.ID, Verdict: mailroom.VerdictApprove, Digest: k.Digest})
+				_, err := h.ledger.Decide(context.Background(), thread.Decision{Ticket: k.ID, Verdict: mailroom.VerdictApprove, Digest: k.Digest})
 				h.expect(err)
 			})
 		}
 		both.Wait()
 		h.wait(time.Second)
 		h.wantReply(out.Run, "one decided approve;two decided approve;")
-		if n := len(h.entries("t", mailroom.KindResumed)); n != 1 {
+		if n := len(h.entries("t", entry.KindResumed)); n != 1 {
 			t.Errorf("got %d run.resumed, want 1", n)
 		}
 	})
@@ -100,7 +103,7 @@ func TestAnExpiredApprovalResumesTheRunWithoutApproving(t *testing.T) {
 		h.wait(time.Hour + 2*time.Second)
 		h.wantReply(out.Run, "go expired ;")
 		k := h.ticket(out.Run, "go")
-		_, err := h.ledger.Decide(context.Background(), mailroom.Decision{Ticket: k.ID, Verdict: mailroom.VerdictApprove, Digest: k.Digest})
+		_, err := h.ledger.Decide(context.Background(), thread.Decision{Ticket: k.ID, Verdict: mailroom.VerdictApprove, Digest: k.Digest})
 		if code := mailroom.CodeOf(err); code != mailroom.CodeGone {
 			t.Errorf("got %v, want code %s", err, mailroom.CodeGone)
 		}
@@ -160,13 +163,13 @@ func TestAParkedRunHoldsNoSlotAndNoGoroutine(t *testing.T) {
 		h.start(o)
 		h.wait(time.Minute)
 		before := runtime.NumGoroutine()
-		var outs []mailroom.Submitted
+		var outs []store.Submitted
 		for i := range n {
 			outs = append(outs, h.send(fmt.Sprint("t", i), "deploy"))
 		}
 		h.wait(time.Minute)
-		waiting := query(h, func(r mailroom.Reader) ([]*mailroom.Run, error) {
-			return r.Runs(mailroom.RunQuery{Statuses: []mailroom.Status{mailroom.StatusWaiting}})
+		waiting := query(h, func(r store.Reader) ([]*mailroom.Run, error) {
+			return r.Runs(store.RunQuery{Statuses: []mailroom.Status{mailroom.StatusWaiting}})
 		})
 		if len(waiting) != n {
 			t.Fatalf("%d runs wait, want %d", len(waiting), n)
@@ -174,7 +177,7 @@ func TestAParkedRunHoldsNoSlotAndNoGoroutine(t *testing.T) {
 		if after := runtime.NumGoroutine(); after > before+8 {
 			t.Errorf("%d goroutines with %d parked runs, %d without", after, n, before)
 		}
-		for _, row := range query(h, func(r mailroom.Reader) ([]*mailroom.Thread, error) { return r.Threads(mailroom.ThreadQuery{}) }) {
+		for _, row := range query(h, func(r store.Reader) ([]*mailroom.Thread, error) { return r.Threads(store.ThreadQuery{}) }) {
 			if row.Worker != "" || !row.Due.At.IsZero() {
 				t.Errorf("thread %s: held by %q, due at %v; a parked run is neither", row.ID, row.Worker, row.Due.At)
 			}
@@ -187,8 +190,8 @@ func TestAParkedRunHoldsNoSlotAndNoGoroutine(t *testing.T) {
 
 func TestARunKeepsTheVersionItIsPinnedTo(t *testing.T) {
 	localOnly(t, func(h *fixture) {
-		pin := func(version string) func(*mailroom.Submit) {
-			return func(in *mailroom.Submit) { in.AgentVersion = version }
+		pin := func(version string) func(*thread.Submit) {
+			return func(in *thread.Submit) { in.AgentVersion = version }
 		}
 		ask := asker(false, approval("go"))
 		before := h.elsewhere(engine.Options{Agents: map[string]engine.Agent{"a": {Agent: ask, Version: "v1"}}})

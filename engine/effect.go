@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"mailroom/entry"
 	"unicode/utf8"
 
 	"mailroom"
@@ -14,12 +15,12 @@ import (
 // changes it.
 type effect struct {
 	busy  gate // one call at a time
-	state mailroom.EffectState
+	state entry.EffectState
 }
 
 // Do calls f once per name and stores its result; see [mailroom.Session].
 func (s *session) Do(ctx context.Context, e mailroom.Effect, f func(ctx context.Context, key string) (json.RawMessage, error)) (json.RawMessage, error) {
-	body, err := mailroom.NewEffect(s.claim.Run, e)
+	body, err := entry.NewEffect(s.claim.Run, e)
 	if err != nil {
 		return nil, err
 	}
@@ -39,9 +40,9 @@ func (s *session) Do(ctx context.Context, e mailroom.Effect, f func(ctx context.
 	}
 	for {
 		switch {
-		case eff.state.Last == mailroom.KindEffectSettled && !eff.state.Failed():
+		case eff.state.Last == entry.KindEffectSettled && !eff.state.Failed():
 			return eff.state.Result, nil
-		case eff.state.Last == mailroom.KindEffectIntended, eff.state.Last == mailroom.KindEffectUnknown:
+		case eff.state.Last == entry.KindEffectIntended, eff.state.Last == entry.KindEffectUnknown:
 			again, err := s.resolve(ctx, e, eff)
 			if err != nil {
 				return nil, err
@@ -83,8 +84,8 @@ func (s *session) effect(ctx context.Context, name string) (*effect, error) {
 // resolve settles an effect with an unknown outcome. It reports again if the effect must be called
 // again.
 func (s *session) resolve(ctx context.Context, e mailroom.Effect, eff *effect) (again bool, err error) {
-	if eff.state.Last == mailroom.KindEffectIntended {
-		if err := s.record(eff, mailroom.KindEffectUnknown, nil, nil); err != nil {
+	if eff.state.Last == entry.KindEffectIntended {
+		if err := s.record(eff, entry.KindEffectUnknown, nil, nil); err != nil {
 			return false, err
 		}
 	}
@@ -96,7 +97,7 @@ func (s *session) resolve(ctx context.Context, e mailroom.Effect, eff *effect) (
 		if err != nil || !done {
 			return err == nil, err
 		}
-		return false, s.record(eff, mailroom.KindEffectSettled, value, nil)
+		return false, s.record(eff, entry.KindEffectSettled, value, nil)
 	}
 	return s.askAbout(ctx, e, eff)
 }
@@ -111,7 +112,7 @@ func (s *session) askAbout(ctx context.Context, e mailroom.Effect, eff *effect) 
 	case mailroom.VerdictApprove:
 		return true, nil
 	case mailroom.VerdictAnswer:
-		return false, s.record(eff, mailroom.KindEffectSettled, k.Answer, nil)
+		return false, s.record(eff, entry.KindEffectSettled, k.Answer, nil)
 	}
 	return false, &mailroom.Failure{Class: mailroom.ClassPermanent, Err: fmt.Errorf("the outcome of effect %q is unknown, and repeating it was denied", e.Name)}
 }
@@ -131,7 +132,7 @@ func (s *session) call(ctx context.Context, eff *effect, f func(context.Context,
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	if err := s.record(eff, mailroom.KindEffectIntended, nil, nil); err != nil {
+	if err := s.record(eff, entry.KindEffectIntended, nil, nil); err != nil {
 		return nil, err
 	}
 	value, err := f(ctx, eff.state.Key)
@@ -139,16 +140,16 @@ func (s *session) call(ctx context.Context, eff *effect, f func(context.Context,
 	case err == nil:
 		if len(value) > 0 && (!json.Valid(value) || !utf8.Valid(value)) {
 			err = fmt.Errorf("effect %q returned invalid JSON", eff.state.Name)
-			return nil, errors.Join(err, s.record(eff, mailroom.KindEffectSettled, nil, err))
+			return nil, errors.Join(err, s.record(eff, entry.KindEffectSettled, nil, err))
 		}
-		if err := s.record(eff, mailroom.KindEffectSettled, value, nil); err != nil {
+		if err := s.record(eff, entry.KindEffectSettled, value, nil); err != nil {
 			return nil, err
 		}
 		return value, nil
 	case errors.Is(err, mailroom.ErrUnknown), ctx.Err() != nil:
-		return nil, errors.Join(err, s.record(eff, mailroom.KindEffectUnknown, nil, nil))
+		return nil, errors.Join(err, s.record(eff, entry.KindEffectUnknown, nil, nil))
 	}
-	return nil, errors.Join(err, s.record(eff, mailroom.KindEffectSettled, nil, err))
+	return nil, errors.Join(err, s.record(eff, entry.KindEffectSettled, nil, err))
 }
 
 // record appends an entry of an effect. It also works when the attempt is parked or stopped: the
@@ -174,12 +175,12 @@ func (s *session) record(eff *effect, kind string, value json.RawMessage, failed
 		return fmt.Errorf("encode effect %q: %w", body.Name, err)
 	}
 	// A failed call is no progress: it does not end a series of failures.
-	step := mailroom.Step{NoProgress: kind != mailroom.KindEffectSettled || failed != nil}
+	step := mailroom.Step{NoProgress: kind != entry.KindEffectSettled || failed != nil}
 	if err := s.append(step, []mailroom.AgentEntry{{Kind: kind, Body: raw}}); err != nil {
 		return err
 	}
 	eff.state.EffectEntry, eff.state.Last = body, kind
-	if kind == mailroom.KindEffectIntended {
+	if kind == entry.KindEffectIntended {
 		eff.state.Tries++
 	}
 	return nil

@@ -6,6 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"mailroom/entry"
+	"mailroom/internal/thread"
+	"mailroom/store"
 	"strings"
 	"sync"
 	"testing"
@@ -25,8 +28,8 @@ type result struct {
 func (h *fixture) effects(thread string) []string {
 	h.t.Helper()
 	var list []string
-	for _, e := range h.entries(thread, mailroom.KindEffectIntended, mailroom.KindEffectSettled, mailroom.KindEffectUnknown) {
-		list = append(list, strings.TrimPrefix(e.Kind, "effect.")+" "+body[mailroom.EffectEntry](h, e).Name)
+	for _, e := range h.entries(thread, entry.KindEffectIntended, entry.KindEffectSettled, entry.KindEffectUnknown) {
+		list = append(list, strings.TrimPrefix(e.Kind, "effect.")+" "+body[entry.EffectEntry](h, e).Name)
 	}
 	return list
 }
@@ -40,7 +43,7 @@ func (h *fixture) wantEffects(thread string, want ...string) {
 
 // crashed submits to another process, whose agent starts the effect "pay" and dies in it; the run
 // is then due for other workers.
-func (h *fixture) crashed(e mailroom.Effect) mailroom.Submitted {
+func (h *fixture) crashed(e mailroom.Effect) store.Submitted {
 	h.t.Helper()
 	inside := make(chan struct{})
 	victim := h.elsewhere(serving(func(ctx context.Context, s mailroom.Session) error {
@@ -85,7 +88,7 @@ func TestACrashInAnEffectIsUnknownAndOpensATicket(t *testing.T) {
 				h.status(out.Run, mailroom.StatusWaiting)
 				h.wantEffects("t", "intended pay", "unknown pay")
 				k := h.ticket(out.Run, "effect:pay#1")
-				d := mailroom.Decision{Ticket: k.ID, Verdict: verdict, Digest: k.Digest, By: "anna"}
+				d := thread.Decision{Ticket: k.ID, Verdict: verdict, Digest: k.Digest, By: "anna"}
 				if verdict == mailroom.VerdictAnswer {
 					d.Answer = json.RawMessage(`"answered"`)
 				}
@@ -123,8 +126,8 @@ func TestACrashInAnIdempotentEffectCallsAgainWithTheSameKey(t *testing.T) {
 		h.status(out.Run, mailroom.StatusCompleted)
 		h.wantEffects("t", "intended pay", "unknown pay", "intended pay", "settled pay")
 		keys := map[string]bool{key: true}
-		for _, e := range h.entries("t", mailroom.KindEffectIntended) {
-			keys[body[mailroom.EffectEntry](h, e).Key] = true
+		for _, e := range h.entries("t", entry.KindEffectIntended) {
+			keys[body[entry.EffectEntry](h, e).Key] = true
 		}
 		if len(keys) != 1 || key == "" {
 			t.Errorf("got keys %v, want one", keys)
@@ -339,11 +342,11 @@ func TestARetryByHandKeepsEffectsAndFreshForgetsThem(t *testing.T) {
 		h.wait(time.Minute)
 		h.status(out.Run, mailroom.StatusFailed)
 		retry := func(fresh bool) {
-			_, err := h.ledger.Retry(context.Background(), mailroom.Retry{Run: out.Run, Fresh: fresh})
+			_, err := h.ledger.Retry(context.Background(), thread.Retry{Run: out.Run, Fresh: fresh})
 			h.must(err)
 			h.wait(time.Minute)
 		}
-		prompts := func() int { return len(h.entries("t", mailroom.KindTicketOpened)) }
+		prompts := func() int { return len(h.entries("t", entry.KindTicketOpened)) }
 
 		retry(false)
 		if r := h.status(out.Run, mailroom.StatusFailed); calls != 1 || prompts() != 1 || r.Checkpoint == nil || r.Attempt != 3 {

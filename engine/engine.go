@@ -16,6 +16,7 @@ import (
 	"mailroom"
 	"mailroom/bus"
 	"mailroom/internal/recovery"
+	"mailroom/store"
 )
 
 // Agent configures one agent that the engine serves.
@@ -232,7 +233,7 @@ func (e *Engine) stop() {
 // closed reports whether err says that the store is closed. No run can be settled then, so the
 // first such error ends the engine.
 func (e *Engine) closed(err error) bool {
-	if !errors.Is(err, mailroom.ErrStoreClosed) {
+	if !errors.Is(err, store.ErrClosed) {
 		return false
 	}
 	if e.fatal == nil {

@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"mailroom/entry"
 	"testing"
 	"time"
 
@@ -14,7 +15,7 @@ func TestPlainRunLeavesItsEntriesInTheLog(t *testing.T) {
 		h.serve(streaming("hi"))
 		out := h.send("t", "hello")
 		h.wait(time.Second)
-		want := []string{mailroom.KindMessage, mailroom.KindQueued, mailroom.KindStarted, mailroom.KindMessage, mailroom.KindCompleted}
+		want := []string{entry.KindMessage, entry.KindQueued, entry.KindStarted, entry.KindMessage, entry.KindCompleted}
 		if diff := cmp.Diff(want, h.kinds("t")); diff != "" {
 			t.Error(diff)
 		}

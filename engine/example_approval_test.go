@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"mailroom/entry"
+	"mailroom/internal/thread"
 
 	"mailroom"
 )
@@ -30,10 +32,10 @@ func Example_approval() {
 
 	run := o.send("releases", "deployer", "ship it")
 	var asked mailroom.Ticket
-	check(o.until(run, mailroom.KindTicketOpened).Decode(&asked))
+	check(o.until(run, entry.KindTicketOpened).Decode(&asked))
 	fmt.Println(asked.Prompt, asked.Action, string(asked.Arguments))
 
-	_, err := o.ledger.Decide(context.Background(), mailroom.Decision{
+	_, err := o.ledger.Decide(context.Background(), thread.Decision{
 		Ticket: asked.ID, Verdict: mailroom.VerdictApprove, Digest: asked.Digest, By: "anna",
 	})
 	check(err)

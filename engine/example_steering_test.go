@@ -3,6 +3,8 @@ package engine_test
 import (
 	"context"
 	"fmt"
+	"mailroom/entry"
+	"mailroom/internal/thread"
 	"time"
 
 	"mailroom"
@@ -36,10 +38,10 @@ func Example_steering() {
 	defer o.close()
 
 	run := o.send("house", "painter", "paint the door")
-	o.until(run, mailroom.KindStep)
-	out, err := o.ledger.Submit(context.Background(), mailroom.Submit{
+	o.until(run, entry.KindStep)
+	out, err := o.ledger.Submit(context.Background(), thread.Submit{
 		Thread: "house", Mode: mailroom.ModeSteer, ExpectRun: run,
-		Messages: []mailroom.NewMessage{{Parts: mailroom.Text("red")}},
+		Messages: []thread.NewMessage{{Parts: mailroom.Text("red")}},
 	})
 	check(err)
 	fmt.Println(out.Disposition)

@@ -7,6 +7,8 @@ import (
 	"mailroom"
 	"mailroom/bus"
 	"mailroom/engine"
+	"mailroom/entry"
+	"mailroom/internal/thread"
 	"mailroom/ledger"
 	"mailroom/store/memory"
 )
@@ -67,10 +69,10 @@ func openFixture(agents map[string]mailroom.AgentFunc) *exampleFixture {
 }
 
 // send submits a message and returns the run that it created or joined.
-func (o *exampleFixture) send(thread, agent, text string) string {
-	out, err := o.ledger.Submit(context.Background(), mailroom.Submit{
-		Thread: thread, Agent: agent, SetAgent: true,
-		Messages: []mailroom.NewMessage{{Parts: mailroom.Text(text)}},
+func (o *exampleFixture) send(threadID, agent, text string) string {
+	out, err := o.ledger.Submit(context.Background(), thread.Submit{
+		Thread: threadID, Agent: agent, SetAgent: true,
+		Messages: []thread.NewMessage{{Parts: mailroom.Text(text)}},
 	})
 	check(err)
 	return out.Run
@@ -88,8 +90,8 @@ func (o *exampleFixture) until(run, kind string) mailroom.Entry {
 
 // reply waits for a run to complete and returns its last message.
 func (o *exampleFixture) reply(run string) string {
-	var end mailroom.RunCompleted
-	check(o.until(run, mailroom.KindCompleted).Decode(&end))
+	var end entry.RunCompleted
+	check(o.until(run, entry.KindCompleted).Decode(&end))
 	return *end.Reply
 }
 

@@ -15,6 +15,9 @@ import (
 
 	"mailroom"
 	"mailroom/engine"
+	"mailroom/entry"
+	"mailroom/internal/thread"
+	"mailroom/store"
 )
 
 // seen collects what agents report from their goroutines.
@@ -62,8 +65,8 @@ func TestTransientErrorsAreRetriedWithGrowingDelays(t *testing.T) {
 			t.Error(diff)
 		}
 		var again []string
-		for _, e := range h.entries("t", mailroom.KindRescheduled) {
-			b := body[mailroom.RunRescheduled](h, e)
+		for _, e := range h.entries("t", entry.KindRescheduled) {
+			b := body[entry.RunRescheduled](h, e)
 			again = append(again, fmt.Sprintf("%s %d %s", b.Reason, b.Attempt, b.Error.Class))
 		}
 		if diff := cmp.Diff([]string{"retry 1 transient", "retry 2 transient", "retry 3 transient", "retry 4 transient"}, again); diff != "" {
@@ -100,7 +103,7 @@ func TestOutageOfAnHourEndsInSuccess(t *testing.T) {
 			}
 			return s.Stream(ctx, "at last")
 		})
-		var runs []mailroom.Submitted
+		var runs []store.Submitted
 		for i := range 20 {
 			runs = append(runs, h.send(fmt.Sprint("t", i), "hello"))
 		}
@@ -120,7 +123,7 @@ func TestFiftyPermanentFailuresCostFiftyAttempts(t *testing.T) {
 			entered.add(s.Run().ID)
 			return fmt.Errorf("call the model: %w", &mailroom.Failure{Class: mailroom.ClassPermanent, Err: errors.New("content filtered")})
 		})
-		var runs []mailroom.Submitted
+		var runs []store.Submitted
 		for i := range 50 {
 			runs = append(runs, h.send(fmt.Sprint("t", i%10), "hello"))
 		}
@@ -155,7 +158,7 @@ func TestThreadContinuesAfterADeadLetter(t *testing.T) {
 		h.status(good.Run, mailroom.StatusCompleted)
 
 		// A user can retry it; it gets one more attempt.
-		_, err := h.ledger.Retry(context.Background(), mailroom.Retry{Run: bad.Run, By: "user"})
+		_, err := h.ledger.Retry(context.Background(), thread.Retry{Run: bad.Run, By: "user"})
 		h.must(err)
 		h.wait(time.Second)
 		if r := h.status(bad.Run, mailroom.StatusFailed); r.Attempt != 2 {
@@ -193,7 +196,7 @@ func TestRunInBackoffKeepsItsThreadAndNoOther(t *testing.T) {
 func TestAgentThatExistsNowhereFailsOnceAfterTheGrace(t *testing.T) {
 	localOnly(t, func(h *fixture) {
 		h.serve(streaming("hi"))
-		ghost := func(in *mailroom.Submit) { in.Agent = "ghost" }
+		ghost := func(in *thread.Submit) { in.Agent = "ghost" }
 		h.wait(2 * time.Minute) // the engine has run long enough to judge
 		begin := time.Now()
 		out := h.send("t", "hello", ghost)
@@ -208,7 +211,7 @@ func TestAgentThatExistsNowhereFailsOnceAfterTheGrace(t *testing.T) {
 			t.Errorf("got attempt %d, error %v; want none, permanent and naming the agent", r.Attempt, r.Error)
 		}
 		h.wait(10 * time.Minute)
-		want := []string{mailroom.KindMessage, mailroom.KindQueued, mailroom.KindFailed}
+		want := []string{entry.KindMessage, entry.KindQueued, entry.KindFailed}
 		if diff := cmp.Diff(want, h.kinds("t")); diff != "" {
 			t.Error(diff)
 		}
@@ -217,7 +220,7 @@ func TestAgentThatExistsNowhereFailsOnceAfterTheGrace(t *testing.T) {
 
 func TestEngineThatJustStartedFailsNoOrphans(t *testing.T) {
 	localOnly(t, func(h *fixture) {
-		out := h.send("t", "hello", func(in *mailroom.Submit) { in.Agent = "b" })
+		out := h.send("t", "hello", func(in *thread.Submit) { in.Agent = "b" })
 		h.wait(10 * time.Minute)
 		h.serve(streaming("hi"))
 		h.wait(55 * time.Second) // other engines may still start
@@ -234,7 +237,7 @@ func TestRunsOfAnAgentThatAnotherWorkerServesDoNotFail(t *testing.T) {
 		other.Agents = map[string]engine.Agent{"b": {Agent: work(3 * time.Minute)}}
 		other.Runs = 1
 		h.elsewhere(other)
-		toB := func(in *mailroom.Submit) { in.Agent = "b" }
+		toB := func(in *thread.Submit) { in.Agent = "b" }
 		h.send("t1", "keeps the only slot", toB)
 		out := h.send("t2", "waits", toB)
 		h.wait(2*time.Minute + 30*time.Second)
@@ -261,7 +264,7 @@ func TestRunThatKillsItsWorkerFailsAlone(t *testing.T) {
 			return context.Cause(ctx)
 		})
 		o.Runs, o.Local = 200, true
-		var runs []mailroom.Submitted
+		var runs []store.Submitted
 		for i := range 200 {
 			runs = append(runs, h.send(fmt.Sprint("t", i), "hello"))
 		}
@@ -310,11 +313,11 @@ func TestPanicIsATransientErrorWithItsStack(t *testing.T) {
 		out := h.send("t", "hello")
 		h.wait(time.Second)
 		h.status(out.Run, mailroom.StatusCompleted)
-		again := h.entries("t", mailroom.KindRescheduled)
+		again := h.entries("t", entry.KindRescheduled)
 		if len(again) != 1 {
 			t.Fatalf("got %d reschedules, want 1", len(again))
 		}
-		e := body[mailroom.RunRescheduled](h, again[0]).Error
+		e := body[entry.RunRescheduled](h, again[0]).Error
 		if e.Class != mailroom.ClassTransient || !strings.Contains(e.Message, "panic: boom") || !strings.Contains(e.Message, "engine_test.explode") {
 			t.Errorf("got %+v, want a transient error with the panic and its stack", e)
 		}
@@ -345,7 +348,7 @@ func TestEndThatIsRefusedCountsAsAFailure(t *testing.T) {
 			entered.add(s.Run().Attempt)
 			return s.Stream(ctx, "unwritable")
 		}))
-		p.line.onWrite(func(c *mailroom.Changes) error {
+		p.line.onWrite(func(c *store.Changes) error {
 			for _, r := range c.Runs {
 				if r.Status == mailroom.StatusCompleted {
 					return errors.New("constraint failed")
@@ -368,7 +371,7 @@ func TestEndThatIsRefusedCountsAsAFailure(t *testing.T) {
 func TestAnEndThatTheStoreHasNoTimeForIsNotTheAgentsFailure(t *testing.T) {
 	everywhere(t, func(h *fixture) {
 		h.serve(work(6 * time.Second))
-		out := h.send("t", "hello", func(in *mailroom.Submit) { in.MaxAttempts = 1 })
+		out := h.send("t", "hello", func(in *thread.Submit) { in.MaxAttempts = 1 })
 		h.wait(time.Second)
 		h.line.freeze() // a renewal is stuck in the store, and the settle waits behind it
 		h.wait(25 * time.Second)

@@ -8,6 +8,9 @@ import (
 
 	"mailroom"
 	"mailroom/engine"
+	"mailroom/entry"
+	"mailroom/internal/thread"
+	"mailroom/store"
 	"mailroom/store/memory"
 	"mailroom/store/storetest"
 )
@@ -16,7 +19,7 @@ import (
 type fixture struct {
 	*process // the fixture's own process, with the ledger that tests submit through
 	t        *testing.T
-	store    mailroom.Store
+	store    store.Store
 	others   []*process
 }
 
@@ -93,14 +96,14 @@ func serving(f mailroom.AgentFunc) engine.Options {
 	return engine.Options{Agents: map[string]engine.Agent{"a": {Agent: f}}}
 }
 
-func mode(m mailroom.Mode) func(*mailroom.Submit) {
-	return func(in *mailroom.Submit) { in.Mode = m }
+func mode(m mailroom.Mode) func(*thread.Submit) {
+	return func(in *thread.Submit) { in.Mode = m }
 }
 
 func (h *fixture) run(id string) *mailroom.Run {
 	h.t.Helper()
-	found := query(h, func(r mailroom.Reader) ([]*mailroom.Run, error) {
-		return r.Runs(mailroom.RunQuery{IDs: []string{id}})
+	found := query(h, func(r store.Reader) ([]*mailroom.Run, error) {
+		return r.Runs(store.RunQuery{IDs: []string{id}})
 	})
 	if len(found) != 1 {
 		h.t.Fatalf("run %s: %d found", id, len(found))
@@ -109,23 +112,23 @@ func (h *fixture) run(id string) *mailroom.Run {
 }
 
 // workers returns the worker rows, by id.
-func (h *fixture) workers() []*mailroom.Worker {
+func (h *fixture) workers() []*store.Worker {
 	h.t.Helper()
-	return query(h, mailroom.Reader.Workers)
+	return query(h, store.Reader.Workers)
 }
 
 // entries returns a thread's entries of some kinds, or all.
 func (h *fixture) entries(thread string, kinds ...string) []mailroom.Entry {
 	h.t.Helper()
-	return query(h, func(r mailroom.Reader) ([]mailroom.Entry, error) {
-		return r.Entries(mailroom.EntryQuery{Thread: thread, Kinds: kinds})
+	return query(h, func(r store.Reader) ([]mailroom.Entry, error) {
+		return r.Entries(store.EntryQuery{Thread: thread, Kinds: kinds})
 	})
 }
 
 // query reads from the fixture's store.
-func query[T any](h *fixture, f func(mailroom.Reader) ([]T, error)) (found []T) {
+func query[T any](h *fixture, f func(store.Reader) ([]T, error)) (found []T) {
 	h.t.Helper()
-	h.must(h.store.View(context.Background(), func(r mailroom.Reader) (err error) {
+	h.must(h.store.View(context.Background(), func(r store.Reader) (err error) {
 		found, err = f(r)
 		return err
 	}))
@@ -145,7 +148,7 @@ func (h *fixture) kinds(thread string) []string {
 func (h *fixture) texts(thread string) []string {
 	h.t.Helper()
 	var texts []string
-	for _, e := range h.entries(thread, mailroom.KindMessage) {
+	for _, e := range h.entries(thread, entry.KindMessage) {
 		texts = append(texts, body[mailroom.Message](h, e).Text)
 	}
 	return texts

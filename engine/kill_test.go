@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"mailroom/entry"
+	"mailroom/store"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -87,8 +89,8 @@ func TestASettledEffectIsNeverCalledAgainOverAThousandKills(t *testing.T) {
 
 func (h *fixture) runsIn(status mailroom.Status) []*mailroom.Run {
 	h.t.Helper()
-	return query(h, func(r mailroom.Reader) ([]*mailroom.Run, error) {
-		return r.Runs(mailroom.RunQuery{Statuses: []mailroom.Status{status}})
+	return query(h, func(r store.Reader) ([]*mailroom.Run, error) {
+		return r.Runs(store.RunQuery{Statuses: []mailroom.Status{status}})
 	})
 }
 
@@ -97,8 +99,8 @@ func (h *fixture) runsIn(status mailroom.Status) []*mailroom.Run {
 func (h *fixture) wantOnceSettled(thread string, c *called) int {
 	h.t.Helper()
 	seen := map[string]bool{}
-	for _, e := range h.entries(thread, mailroom.KindEffectSettled) {
-		id := e.Run + "/" + body[mailroom.EffectEntry](h, e).Name
+	for _, e := range h.entries(thread, entry.KindEffectSettled) {
+		id := e.Run + "/" + body[entry.EffectEntry](h, e).Name
 		if seen[id] {
 			h.t.Errorf("effect %s was settled twice", id)
 		}
@@ -107,8 +109,8 @@ func (h *fixture) wantOnceSettled(thread string, c *called) int {
 			h.t.Errorf("effect %s was settled in attempt %d and called in attempt %d", id, e.Attempt, c.attempts[id])
 		}
 	}
-	for _, r := range query(h, func(r mailroom.Reader) ([]*mailroom.Run, error) {
-		return r.Runs(mailroom.RunQuery{Thread: thread})
+	for _, r := range query(h, func(r store.Reader) ([]*mailroom.Run, error) {
+		return r.Runs(store.RunQuery{Thread: thread})
 	}) {
 		if !r.Status.Finished() {
 			h.t.Errorf("run %s is %s", r.ID, r.Status)

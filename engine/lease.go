@@ -9,6 +9,7 @@ import (
 	"mailroom"
 	"mailroom/internal/recovery"
 	"mailroom/ledger"
+	"mailroom/store"
 )
 
 // lease is the engine's own view of its lease. It ends earlier than the other workers' view of it.
@@ -87,7 +88,7 @@ func (e *Engine) renew(ctx context.Context) {
 }
 
 func (e *Engine) registration() func(context.Context) renewal {
-	row := mailroom.Worker{
+	row := store.Worker{
 		ID: ledger.NewID(), Host: e.options.Host, PID: os.Getpid(),
 		Local: e.options.Local, Agents: e.agentNames(),
 	}

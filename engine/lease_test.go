@@ -9,13 +9,14 @@ import (
 
 	"mailroom"
 	"mailroom/engine"
+	"mailroom/store"
 )
 
 // renewals returns a hook that calls verdict for each write of a live worker's row, with n counting
 // from 1.
-func renewals(verdict func(n int) error) func(*mailroom.Changes) error {
+func renewals(verdict func(n int) error) func(*store.Changes) error {
 	n := 0
-	return func(c *mailroom.Changes) error {
+	return func(c *store.Changes) error {
 		for _, w := range c.Workers {
 			if !w.Dead {
 				n++
@@ -27,7 +28,7 @@ func renewals(verdict func(n int) error) func(*mailroom.Changes) error {
 }
 
 // onlyWorker returns the only worker row.
-func (h *fixture) onlyWorker() *mailroom.Worker {
+func (h *fixture) onlyWorker() *store.Worker {
 	h.t.Helper()
 	all := h.workers()
 	if len(all) != 1 {
@@ -71,9 +72,9 @@ func TestLeaseIsRenewedWhileRunsAreActive(t *testing.T) {
 }
 
 func TestRenewalThatFailsIsTriedAgain(t *testing.T) {
-	for name, hook := range map[string]func(l *line, f func(*mailroom.Changes) error){
-		"and was not written": func(l *line, f func(*mailroom.Changes) error) { l.onWrite(f, nil) },
-		"though it was":       func(l *line, f func(*mailroom.Changes) error) { l.onWrite(nil, f) },
+	for name, hook := range map[string]func(l *line, f func(*store.Changes) error){
+		"and was not written": func(l *line, f func(*store.Changes) error) { l.onWrite(f, nil) },
+		"though it was":       func(l *line, f func(*store.Changes) error) { l.onWrite(nil, f) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			localOnly(t, func(h *fixture) {
@@ -234,7 +235,7 @@ func TestMachineThatSleptRenewsBeforeItSweeps(t *testing.T) {
 		h.wait(10 * time.Minute)
 
 		buried := make(chan time.Time, 1)
-		sleeper.line.onWrite(nil, func(c *mailroom.Changes) error {
+		sleeper.line.onWrite(nil, func(c *store.Changes) error {
 			for _, w := range c.Workers {
 				if !w.Dead {
 					continue

@@ -5,7 +5,10 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/entry"
+	"mailroom/internal/thread"
 	"mailroom/ledger"
+	"mailroom/store"
 )
 
 // Ledger is what an engine works on: the ledger of its own process, or that of a remote server. Its
@@ -22,7 +25,7 @@ type Ledger interface {
 // Leases has the methods of a worker's lease and of claiming.
 type Leases interface {
 	// Register begins a lease for a worker with a new id.
-	Register(ctx context.Context, w mailroom.Worker) (until time.Time, err error)
+	Register(ctx context.Context, w store.Worker) (until time.Time, err error)
 	// Renew extends the lease. It also releases claims that the ledger made for the worker up to
 	// the named round and that the worker does not hold.
 	Renew(ctx context.Context, in ledger.Renewal) (ledger.Renewed, error)
@@ -46,16 +49,16 @@ type Runs interface {
 	ClaimedRun(ctx context.Context, c mailroom.Claim) (*mailroom.Run, error)
 	// TranscriptBefore returns the last messages that were read before the run's input, at most limit.
 	TranscriptBefore(ctx context.Context, run *mailroom.Run, limit int) ([]mailroom.Message, error)
-	Tickets(ctx context.Context, q mailroom.TicketQuery) ([]*mailroom.Ticket, error)
-	Effects(ctx context.Context, run *mailroom.Run) (map[string]*mailroom.EffectState, error)
+	Tickets(ctx context.Context, q store.TicketQuery) ([]*mailroom.Ticket, error)
+	Effects(ctx context.Context, run *mailroom.Run) (map[string]*entry.EffectState, error)
 	// ReadSteered marks the steered messages that no step covers as read. It returns those with a seq
 	// above after, and the seq of the last one.
 	ReadSteered(ctx context.Context, c mailroom.Claim, after int64) ([]mailroom.Message, int64, error)
-	Append(ctx context.Context, a mailroom.StepCommit) (seq int64, err error)
-	Flush(ctx context.Context, c mailroom.Claim, p mailroom.Partial) error
+	Append(ctx context.Context, a thread.StepCommit) (seq int64, err error)
+	Flush(ctx context.Context, c mailroom.Claim, p store.Partial) error
 	// SettleWith settles the attempt. It calls begun, unless nil, once the settle is sure to be
 	// tried, and before the next claim.
-	SettleWith(ctx context.Context, s mailroom.Settle, begun func()) (*mailroom.Run, error)
+	SettleWith(ctx context.Context, s thread.Settle, begun func()) (*mailroom.Run, error)
 }
 
 var _ Ledger = (*ledger.Ledger)(nil)

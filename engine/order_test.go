@@ -11,6 +11,8 @@ import (
 
 	"mailroom"
 	"mailroom/engine"
+	"mailroom/internal/thread"
+	"mailroom/store"
 )
 
 // gauge counts concurrent runs.
@@ -36,9 +38,9 @@ func TestNoMoreRunsAtOnceThanTheProcessAndItsAgentsAllow(t *testing.T) {
 		h.start(engine.Options{Runs: 5, Agents: map[string]engine.Agent{
 			"a": {Agent: counted(&a)}, "b": {Agent: counted(&b), Limit: 2},
 		}})
-		var runs []mailroom.Submitted
+		var runs []store.Submitted
 		for i := range 40 {
-			runs = append(runs, h.send("", "hello", func(in *mailroom.Submit) { in.Agent = []string{"a", "b"}[i%2] }))
+			runs = append(runs, h.send("", "hello", func(in *thread.Submit) { in.Agent = []string{"a", "b"}[i%2] }))
 		}
 		h.wait(11 * time.Second)
 		for _, out := range runs {
@@ -61,7 +63,7 @@ func TestAgentWithoutAFreeSlotHoldsUpNoOther(t *testing.T) {
 			"a": {Agent: work(time.Millisecond)}, "b": {Agent: work(time.Minute), Limit: 1},
 		}})
 		for range 10 {
-			h.send("", "slow", func(in *mailroom.Submit) { in.Agent = "b" })
+			h.send("", "slow", func(in *thread.Submit) { in.Agent = "b" })
 		}
 		h.wait(time.Second)
 		quick := h.send("", "quick")
@@ -83,8 +85,8 @@ func (h *fixture) ordered(order *seen[string]) mailroom.AgentFunc {
 	}
 }
 
-func priority(p int) func(*mailroom.Submit) {
-	return func(in *mailroom.Submit) { in.Priority = &p }
+func priority(p int) func(*thread.Submit) {
+	return func(in *thread.Submit) { in.Priority = &p }
 }
 
 func TestLowerPriorityNumberRunsFirst(t *testing.T) {
@@ -140,7 +142,7 @@ func TestRunWithNotBeforeStartsAtItsTimeAndBlocksNoOther(t *testing.T) {
 		var order seen[string]
 		h.serve(h.ordered(&order))
 		at := time.Now().Add(time.Hour + 123*time.Millisecond)
-		later := func(in *mailroom.Submit) { in.NotBefore = at }
+		later := func(in *thread.Submit) { in.NotBefore = at }
 		held := h.send("t", "held", later)
 		alone := h.send("u", "alone", later)
 		h.send("t", "now")
@@ -150,7 +152,7 @@ func TestRunWithNotBeforeStartsAtItsTimeAndBlocksNoOther(t *testing.T) {
 		if diff := cmp.Diff([]string{"now", "and again"}, order.all()[:2]); diff != "" {
 			t.Error(diff)
 		}
-		for _, out := range []mailroom.Submitted{held, alone} {
+		for _, out := range []store.Submitted{held, alone} {
 			if r := h.status(out.Run, mailroom.StatusCompleted); !r.StartedAt.Equal(at) {
 				t.Errorf("started at %v, want exactly %v, although nothing wakes the engine", r.StartedAt, at)
 			}

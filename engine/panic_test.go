@@ -10,6 +10,7 @@ import (
 	"mailroom"
 	"mailroom/bus"
 	"mailroom/engine"
+	"mailroom/internal/thread"
 )
 
 // rigged is an error whose chain panics when the engine reads its class.
@@ -83,7 +84,7 @@ func TestAPanicOfASettleCountsAsAFailure(t *testing.T) {
 // unsettled is a ledger that panics when a settle has the message "bad".
 type unsettled struct{ engine.Ledger }
 
-func (l unsettled) SettleWith(ctx context.Context, in mailroom.Settle, free func()) (*mailroom.Run, error) {
+func (l unsettled) SettleWith(ctx context.Context, in thread.Settle, free func()) (*mailroom.Run, error) {
 	if in.Message != nil && in.Message.Text == "bad" {
 		panic("bomb")
 	}

@@ -10,7 +10,9 @@ import (
 	"mailroom"
 	"mailroom/bus"
 	"mailroom/engine"
+	"mailroom/internal/thread"
 	"mailroom/ledger"
+	"mailroom/store"
 )
 
 // process has a ledger with its connection to the store, a bus, and the engines over them, which
@@ -115,8 +117,8 @@ func (p *process) kill() {
 	p.t.Helper()
 	p.line.die()
 	for _, w := range p.engines {
-		if <-w.done; !errors.Is(w.err, mailroom.ErrStoreClosed) {
-			p.t.Errorf("engine of a dead process: got %v, want %v", w.err, mailroom.ErrStoreClosed)
+		if <-w.done; !errors.Is(w.err, store.ErrClosed) {
+			p.t.Errorf("engine of a dead process: got %v, want %v", w.err, store.ErrClosed)
 		}
 	}
 	p.end()
@@ -124,9 +126,9 @@ func (p *process) kill() {
 }
 
 // send submits text for agent a and returns the answer.
-func (p *process) send(thread, text string, edit ...func(*mailroom.Submit)) mailroom.Submitted {
+func (p *process) send(threadID, text string, edit ...func(*thread.Submit)) store.Submitted {
 	p.t.Helper()
-	in := mailroom.Submit{Thread: thread, Agent: "a", SetAgent: true, Messages: []mailroom.NewMessage{{Parts: mailroom.Text(text)}}}
+	in := thread.Submit{Thread: threadID, Agent: "a", SetAgent: true, Messages: []thread.NewMessage{{Parts: mailroom.Text(text)}}}
 	for _, f := range edit {
 		f(&in)
 	}
@@ -137,7 +139,7 @@ func (p *process) send(thread, text string, edit ...func(*mailroom.Submit)) mail
 	return out
 }
 
-func (p *process) cancel(out mailroom.Submitted) {
+func (p *process) cancel(out store.Submitted) {
 	p.t.Helper()
 	_, err := p.ledger.Cancel(context.Background(), out.Run, "user")
 	if err != nil {
@@ -147,7 +149,7 @@ func (p *process) cancel(out mailroom.Submitted) {
 
 // line is one process's connection to the store.
 type line struct {
-	mailroom.Store
+	store.Store
 
 	mu  sync.Mutex
 	now faults
@@ -160,7 +162,7 @@ type faults struct {
 
 	// before may refuse a Write, after may fail one that was committed, and viewed may fail a View.
 	// Each may be nil.
-	before, after func(*mailroom.Changes) error
+	before, after func(*store.Changes) error
 	viewed        func() error
 }
 
@@ -188,7 +190,7 @@ func (l *line) thaw() {
 	})
 }
 
-func (l *line) onWrite(before, after func(*mailroom.Changes) error) {
+func (l *line) onWrite(before, after func(*store.Changes) error) {
 	l.set(func(f *faults) { f.before, f.after = before, after })
 }
 
@@ -196,7 +198,7 @@ func (l *line) onView(viewed func() error) {
 	l.set(func(f *faults) { f.viewed = viewed })
 }
 
-func (l *line) Update(ctx context.Context, f func(mailroom.Tx) error) error {
+func (l *line) Update(ctx context.Context, f func(store.Tx) error) error {
 	if frozen := l.faults().frozen; frozen != nil {
 		<-frozen
 	}
@@ -204,9 +206,9 @@ func (l *line) Update(ctx context.Context, f func(mailroom.Tx) error) error {
 	if now.dead {
 		return gone()
 	}
-	var wrote *mailroom.Changes
-	err := l.Store.Update(ctx, func(tx mailroom.Tx) error {
-		return f(watched{Tx: tx, write: func(c *mailroom.Changes) error {
+	var wrote *store.Changes
+	err := l.Store.Update(ctx, func(tx store.Tx) error {
+		return f(watched{Tx: tx, write: func(c *store.Changes) error {
 			wrote = c
 			if now.before == nil {
 				return nil
@@ -220,7 +222,7 @@ func (l *line) Update(ctx context.Context, f func(mailroom.Tx) error) error {
 	return err
 }
 
-func (l *line) View(ctx context.Context, f func(mailroom.Reader) error) error {
+func (l *line) View(ctx context.Context, f func(store.Reader) error) error {
 	if l.faults().dead {
 		return gone()
 	}
@@ -233,16 +235,16 @@ func (l *line) View(ctx context.Context, f func(mailroom.Reader) error) error {
 
 // gone returns the error of a closed store.
 func gone() error {
-	return mailroom.Errorf(mailroom.CodeUnavailable, "a dead process uses the store: %w", mailroom.ErrStoreClosed)
+	return mailroom.Errorf(mailroom.CodeUnavailable, "a dead process uses the store: %w", store.ErrClosed)
 }
 
 // watched is a transaction that calls hooks around Write.
 type watched struct {
-	mailroom.Tx
-	write func(*mailroom.Changes) error
+	store.Tx
+	write func(*store.Changes) error
 }
 
-func (w watched) Write(c *mailroom.Changes) error {
+func (w watched) Write(c *store.Changes) error {
 	if err := w.write(c); err != nil {
 		return err
 	}

@@ -9,6 +9,8 @@ import (
 
 	"mailroom"
 	"mailroom/engine"
+	"mailroom/internal/thread"
+	"mailroom/store"
 )
 
 // when returns options with agent "a", which is ready while open is true, and "b", which is always
@@ -20,7 +22,7 @@ func (h *fixture) when(open *atomic.Bool, order *seen[string]) engine.Options {
 }
 
 // waits checks that a run was neither started nor rescheduled.
-func (h *fixture) waits(out mailroom.Submitted) {
+func (h *fixture) waits(out store.Submitted) {
 	h.t.Helper()
 	r := h.status(out.Run, mailroom.StatusQueued)
 	if r.Attempt != 0 || r.Outages != 0 || r.AvailableAt.After(r.CreatedAt) {
@@ -35,7 +37,7 @@ func TestRunsOfAnAgentThatIsNotReadyWaitAsTheyAre(t *testing.T) {
 		h.start(h.when(&open, &order))
 		first, second := h.send("t", "first"), h.send("t", "second")
 		h.wait(3 * time.Minute) // longer than the grace for agents without a worker
-		other := h.send("u", "of another agent", func(in *mailroom.Submit) { in.Agent = "b" })
+		other := h.send("u", "of another agent", func(in *thread.Submit) { in.Agent = "b" })
 		h.wait(time.Second)
 		h.status(other.Run, mailroom.StatusCompleted)
 		h.waits(first)
@@ -45,7 +47,7 @@ func TestRunsOfAnAgentThatIsNotReadyWaitAsTheyAre(t *testing.T) {
 		}
 		open.Store(true) // without a wake: a remote engine polls
 		h.wait(25 * time.Second)
-		for _, out := range []mailroom.Submitted{first, second} {
+		for _, out := range []store.Submitted{first, second} {
 			if r := h.status(out.Run, mailroom.StatusCompleted); r.Attempt != 1 {
 				t.Errorf("got attempt %d, want 1", r.Attempt)
 			}

@@ -17,8 +17,10 @@ import (
 	"mailroom/bus"
 	"mailroom/client"
 	"mailroom/engine"
+	"mailroom/entry"
 	"mailroom/remote"
 	"mailroom/server"
+	"mailroom/store"
 	"mailroom/stream"
 )
 
@@ -165,9 +167,9 @@ func TestAClaimWhoseResponseIsLostIsRequestedAgain(t *testing.T) {
 	remoteOnly(t, func(h *fixture) {
 		w := h.serve(streaming("done"))
 		h.wait(time.Second)
-		h.line.onWrite(func(c *mailroom.Changes) error {
+		h.line.onWrite(func(c *store.Changes) error {
 			for _, e := range slices.Concat(c.Entries...) {
-				if e.Kind == mailroom.KindStarted {
+				if e.Kind == entry.KindStarted {
 					w.conn.sever() // the claim is made, but its answer is lost
 				}
 			}

@@ -12,6 +12,7 @@ import (
 	"mailroom"
 	"mailroom/bus"
 	"mailroom/internal/recovery"
+	"mailroom/internal/thread"
 	"mailroom/ledger"
 )
 
@@ -137,7 +138,7 @@ func (s *session) Append(ctx context.Context, step mailroom.Step) error {
 
 // append commits a step. The caller holds both gates.
 func (s *session) append(step mailroom.Step, effects []mailroom.AgentEntry) error {
-	in := mailroom.StepCommit{
+	in := thread.StepCommit{
 		Claim: s.claim, Number: s.step + 1, Step: step, Effects: effects, Covers: s.handed,
 	}
 	if !step.NoProgress {
@@ -240,7 +241,7 @@ func (s *session) lost(err error) error {
 
 // close ends the session: every later call fails. It returns the partial text and the number of the
 // settle.
-func (s *session) close() (*mailroom.PartialText, int) {
+func (s *session) close() (*thread.PartialText, int) {
 	partial, number := s.closeSteps()
 	s.wantFlush() // the flusher sees that the session is closed
 	s.flusher.Wait()
@@ -249,7 +250,7 @@ func (s *session) close() (*mailroom.PartialText, int) {
 
 // closeSteps closes the session for steps. It returns the partial text and the number that the next
 // step would have.
-func (s *session) closeSteps() (*mailroom.PartialText, int) {
+func (s *session) closeSteps() (*thread.PartialText, int) {
 	s.flushing.lock()
 	defer s.flushing.leave()
 	s.turn.lock()

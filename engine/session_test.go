@@ -12,6 +12,9 @@ import (
 
 	"mailroom"
 	"mailroom/bus"
+	"mailroom/entry"
+	"mailroom/internal/thread"
+	"mailroom/store"
 )
 
 func TestCheckpointSurvivesIntoTheNextAttempt(t *testing.T) {
@@ -62,9 +65,9 @@ func TestNamedSendArrivesOnceThoughItsRunIsExecutedTwice(t *testing.T) {
 		if diff := cmp.Diff([]string{"to x", "thanks"}, h.texts("x")); diff != "" {
 			t.Error(diff)
 		}
-		var sent []mailroom.Sent
-		for _, e := range h.entries("t", mailroom.KindSend) {
-			sent = append(sent, body[mailroom.Sent](h, e))
+		var sent []entry.Sent
+		for _, e := range h.entries("t", entry.KindSend) {
+			sent = append(sent, body[entry.Sent](h, e))
 		}
 		if len(sent) != 4 || sent[0] != sent[2] || sent[1] != sent[3] {
 			t.Fatalf("got %+v, want the second pair to answer as the first", sent)
@@ -88,7 +91,7 @@ func TestAppendWhoseAnswerWasLostIsWrittenOnce(t *testing.T) {
 		}))
 		h.wait(time.Second)
 		n := 0
-		p.line.onWrite(nil, func(c *mailroom.Changes) error {
+		p.line.onWrite(nil, func(c *store.Changes) error {
 			if n += len(c.Runs); len(c.Runs) > 0 && n%2 == 1 {
 				return unknown()
 			}
@@ -124,11 +127,11 @@ func TestStepThatIsBeingWrittenWhenTheRunIsStoppedCounts(t *testing.T) {
 		}))
 		h.wait(time.Second)
 		out := h.send("t", "hello")
-		p.line.onWrite(nil, func(c *mailroom.Changes) error {
+		p.line.onWrite(nil, func(c *store.Changes) error {
 			for _, r := range c.Runs {
 				if r.Step == 1 && r.Status == mailroom.StatusRunning {
 					h.cancel(out)
-					p.bus.Publish(bus.Notice{Thread: "t", Entries: h.entries("t", mailroom.KindStop)}) // as if it came here
+					p.bus.Publish(bus.Notice{Thread: "t", Entries: h.entries("t", entry.KindStop)}) // as if it came here
 					<-time.After(time.Second)
 				}
 			}
@@ -138,8 +141,8 @@ func TestStepThatIsBeingWrittenWhenTheRunIsStoppedCounts(t *testing.T) {
 		h.wait(5 * time.Second)
 		h.status(out.Run, mailroom.StatusCancelled)
 		want := []string{
-			mailroom.KindMessage, mailroom.KindQueued, mailroom.KindStarted, mailroom.KindStep, mailroom.KindMessage,
-			mailroom.KindStop, mailroom.KindMessage, mailroom.KindCancelled,
+			entry.KindMessage, entry.KindQueued, entry.KindStarted, entry.KindStep, entry.KindMessage,
+			entry.KindStop, entry.KindMessage, entry.KindCancelled,
 		}
 		if diff := cmp.Diff(want, h.kinds("t")); diff != "" {
 			t.Error(diff)
@@ -237,8 +240,8 @@ func TestTranscriptNeverHoldsMoreThanItWasAskedFor(t *testing.T) {
 			return nil
 		})
 		h.wait(time.Second)
-		h.send("t", "", func(in *mailroom.Submit) {
-			in.Messages = []mailroom.NewMessage{{Parts: mailroom.Text("a")}, {Parts: mailroom.Text("b")}, {Parts: mailroom.Text("c")}}
+		h.send("t", "", func(in *thread.Submit) {
+			in.Messages = []thread.NewMessage{{Parts: mailroom.Text("a")}, {Parts: mailroom.Text("b")}, {Parts: mailroom.Text("c")}}
 		})
 		h.wait(time.Second)
 		got = nil
@@ -265,8 +268,8 @@ func TestStepThatBreaksARuleIsRefusedAndTheRunContinues(t *testing.T) {
 		h.wait(time.Second)
 		h.status(out.Run, mailroom.StatusCompleted)
 		want := []string{
-			mailroom.KindMessage, mailroom.KindQueued, mailroom.KindStarted,
-			mailroom.KindMessage, "x.mine", mailroom.KindMessage, mailroom.KindCompleted,
+			entry.KindMessage, entry.KindQueued, entry.KindStarted,
+			entry.KindMessage, "x.mine", entry.KindMessage, entry.KindCompleted,
 		}
 		if diff := cmp.Diff(want, h.kinds("t")); diff != "" {
 			t.Error(diff)

@@ -8,10 +8,12 @@ import (
 
 	"mailroom"
 	"mailroom/engine"
+	"mailroom/internal/thread"
+	"mailroom/store"
 )
 
-func owned(by string) func(*mailroom.Submit) {
-	return func(in *mailroom.Submit) { in.Owner = by }
+func owned(by string) func(*thread.Submit) {
+	return func(in *thread.Submit) { in.Owner = by }
 }
 
 // endless is an agent that runs until it is cancelled.
@@ -27,7 +29,7 @@ func slots(n int, f mailroom.AgentFunc) engine.Options {
 }
 
 // running counts the running runs of an owner.
-func (h *fixture) running(runs []mailroom.Submitted) (n int) {
+func (h *fixture) running(runs []store.Submitted) (n int) {
 	h.t.Helper()
 	for _, out := range runs {
 		if h.run(out.Run).Status == mailroom.StatusRunning {
@@ -37,7 +39,7 @@ func (h *fixture) running(runs []mailroom.Submitted) (n int) {
 	return n
 }
 
-func (h *fixture) sendAll(n int, owner string) (runs []mailroom.Submitted) {
+func (h *fixture) sendAll(n int, owner string) (runs []store.Submitted) {
 	h.t.Helper()
 	for i := range n {
 		runs = append(runs, h.send(fmt.Sprintf("%s-%d", owner, i), "hello", owned(owner)))

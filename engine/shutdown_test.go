@@ -3,6 +3,8 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"mailroom/entry"
+	"mailroom/store"
 	"testing"
 	"time"
 
@@ -39,7 +41,7 @@ func TestShutdownReleasesSoThatTheWorkIsClaimableAtOnce(t *testing.T) {
 		if r := h.status(out.Run, mailroom.StatusCompleted); r.Attempt != 2 || r.Crashes != 0 || r.Failures != 0 {
 			t.Errorf("got attempt %d, %d crashes, %d failures, want 2 and none", r.Attempt, r.Crashes, r.Failures)
 		}
-		again := only[mailroom.RunRescheduled](h, "t", mailroom.KindRescheduled)
+		again := only[entry.RunRescheduled](h, "t", entry.KindRescheduled)
 		if again.Reason != "released" || again.Attempt != 1 || again.Error != nil {
 			t.Errorf("got %+v, want attempt 1 released", again)
 		}
@@ -78,7 +80,7 @@ func TestNothingIsClaimedWhileShuttingDown(t *testing.T) {
 		out := h.send("u", "too late")
 		behind := h.send("t", "behind")
 		<-w.done
-		for _, out := range []mailroom.Submitted{out, behind} {
+		for _, out := range []store.Submitted{out, behind} {
 			if r := h.status(out.Run, mailroom.StatusQueued); r.Attempt != 0 {
 				t.Errorf("got attempt %d, want none", r.Attempt)
 			}
@@ -222,7 +224,7 @@ func TestStuckAgentIsLeftBehindWithItsClaim(t *testing.T) {
 		h.wait(5 * time.Second)
 		h.status(out.Run, mailroom.StatusRunning)
 		h.wait(15 * time.Second)
-		for _, out := range []mailroom.Submitted{out, fine} {
+		for _, out := range []store.Submitted{out, fine} {
 			if r := h.status(out.Run, mailroom.StatusCompleted); r.Attempt != 2 || r.Crashes != 1 {
 				t.Errorf("got attempt %d, %d crashes, want 2 and 1", r.Attempt, r.Crashes)
 			}
@@ -235,16 +237,16 @@ func TestStuckAgentIsLeftBehindWithItsClaim(t *testing.T) {
 }
 
 func TestSettleIsRepeatedWhileItsOutcomeIsUnknown(t *testing.T) {
-	for name, hook := range map[string]func(l *line, f func(*mailroom.Changes) error){
-		"not written": func(l *line, f func(*mailroom.Changes) error) { l.onWrite(f, nil) },
-		"written":     func(l *line, f func(*mailroom.Changes) error) { l.onWrite(nil, f) },
+	for name, hook := range map[string]func(l *line, f func(*store.Changes) error){
+		"not written": func(l *line, f func(*store.Changes) error) { l.onWrite(f, nil) },
+		"written":     func(l *line, f func(*store.Changes) error) { l.onWrite(nil, f) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			localOnly(t, func(h *fixture) {
 				p := h.elsewhere(serving(streaming("hi")))
 				h.wait(time.Second)
 				n := 0
-				hook(p.line, func(c *mailroom.Changes) error {
+				hook(p.line, func(c *store.Changes) error {
 					for _, r := range c.Runs {
 						if r.Status == mailroom.StatusCompleted && n < 3 {
 							n++
@@ -279,8 +281,8 @@ func TestStoreThatClosesCancelsRunsAndEndsTheEngine(t *testing.T) {
 		if took := time.Since(begin); took > 6*time.Second {
 			t.Errorf("found out after %v, want with the next renewal", took)
 		}
-		if err := p.engines[0].err; !errors.Is(err, mailroom.ErrStoreClosed) {
-			t.Errorf("got %v, want %v", err, mailroom.ErrStoreClosed)
+		if err := p.engines[0].err; !errors.Is(err, store.ErrClosed) {
+			t.Errorf("got %v, want %v", err, store.ErrClosed)
 		}
 		h.must(h.ledger.Deregister(context.Background(), h.onlyWorker().ID))
 		h.serve(streaming("again"))

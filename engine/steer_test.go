@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"mailroom/entry"
+	"mailroom/internal/thread"
+	"mailroom/store"
 	"slices"
 	"sync"
 	"testing"
@@ -51,7 +54,7 @@ func TestSteerReachesTheRunsNextStepAndIsInTheLogOnce(t *testing.T) {
 		h.wait(time.Second)
 		begin := time.Now()
 		steer := h.send("t", "and one more", mode(mailroom.ModeSteer))
-		if steer.Run != out.Run || steer.Disposition != mailroom.DispositionSteered {
+		if steer.Run != out.Run || steer.Disposition != store.DispositionSteered {
 			t.Errorf("got %+v, want steered into run %s", steer, out.Run)
 		}
 		h.wait(time.Second)
@@ -60,8 +63,8 @@ func TestSteerReachesTheRunsNextStepAndIsInTheLogOnce(t *testing.T) {
 			t.Errorf("read after %v, want at the next step", got)
 		}
 		want := []string{
-			mailroom.KindMessage, mailroom.KindQueued, mailroom.KindStarted, mailroom.KindMessage,
-			mailroom.KindMessageRead, mailroom.KindMessage, mailroom.KindCompleted,
+			entry.KindMessage, entry.KindQueued, entry.KindStarted, entry.KindMessage,
+			entry.KindMessageRead, entry.KindMessage, entry.KindCompleted,
 		}
 		if diff := cmp.Diff(want, h.kinds("t")); diff != "" {
 			t.Error(diff)
@@ -139,7 +142,7 @@ func TestSteerReadButNotCoveredIsHandedToTheNextAttemptAgain(t *testing.T) {
 		if diff := cmp.Diff(want, handed.all()); diff != "" {
 			t.Error(diff)
 		}
-		if reads := h.entries("t", mailroom.KindMessageRead); len(reads) != 2 {
+		if reads := h.entries("t", entry.KindMessageRead); len(reads) != 2 {
 			t.Errorf("got %d message.read entries, want one for each", len(reads))
 		}
 	})
@@ -157,7 +160,7 @@ func TestSteerThatExpectsAnotherRunIsItsOwnRun(t *testing.T) {
 		})
 		h.send("t", "question")
 		h.wait(time.Second)
-		own := h.send("t", "for an older run", mode(mailroom.ModeSteer), func(in *mailroom.Submit) { in.ExpectRun = "another" })
+		own := h.send("t", "for an older run", mode(mailroom.ModeSteer), func(in *thread.Submit) { in.ExpectRun = "another" })
 		h.wait(20 * time.Second)
 		h.status(own.Run, mailroom.StatusCompleted)
 	})
@@ -231,7 +234,7 @@ func TestSessionTakesConcurrentCalls(t *testing.T) {
 		var want []string
 		for i := range 10 {
 			text := fmt.Sprint("steer ", i)
-			if h.send("t", text, mode(mailroom.ModeSteer)).Disposition == mailroom.DispositionSteered {
+			if h.send("t", text, mode(mailroom.ModeSteer)).Disposition == store.DispositionSteered {
 				want = append(want, text)
 			}
 			h.wait(20 * time.Millisecond)
@@ -244,7 +247,7 @@ func TestSessionTakesConcurrentCalls(t *testing.T) {
 			t.Errorf("handed over: %s", diff)
 		}
 		said := ""
-		for _, e := range h.entries("t", mailroom.KindMessage) {
+		for _, e := range h.entries("t", entry.KindMessage) {
 			if m := body[mailroom.Message](h, e); m.Role == mailroom.RoleAssistant {
 				said += m.Text
 			}
@@ -252,7 +255,7 @@ func TestSessionTakesConcurrentCalls(t *testing.T) {
 		if want := writers * (10*len("0.0 ") + 15*len("0.00 ")); len(said) != want {
 			t.Errorf("got %d bytes of text in all, want %d", len(said), want)
 		}
-		if steps := h.entries("t", mailroom.KindStep); len(steps) != writers*each/5 {
+		if steps := h.entries("t", entry.KindStep); len(steps) != writers*each/5 {
 			t.Errorf("got %d steps, want %d", len(steps), writers*each/5)
 		}
 	})

@@ -10,6 +10,8 @@ import (
 
 	"mailroom"
 	"mailroom/engine"
+	"mailroom/entry"
+	"mailroom/store"
 )
 
 // only returns the body of a thread's only entry of a kind.
@@ -46,16 +48,16 @@ func TestCancelStopsARunAndKeepsItsPartialText(t *testing.T) {
 		if r := h.status(out.Run, mailroom.StatusCancelled); r.Reason != mailroom.ReasonCancelled || r.Reply != nil {
 			t.Errorf("got reason %s, reply %v", r.Reason, r.Reply)
 		}
-		want := []string{mailroom.KindMessage, mailroom.KindQueued, mailroom.KindStarted, mailroom.KindStop, mailroom.KindMessage, mailroom.KindCancelled}
+		want := []string{entry.KindMessage, entry.KindQueued, entry.KindStarted, entry.KindStop, entry.KindMessage, entry.KindCancelled}
 		if diff := cmp.Diff(want, h.kinds("t")); diff != "" {
 			t.Fatal(diff)
 		}
-		m := body[mailroom.Message](h, h.entries("t", mailroom.KindMessage)[1])
+		m := body[mailroom.Message](h, h.entries("t", entry.KindMessage)[1])
 		if m.Text != "as far as I came" || !m.Partial {
 			t.Errorf("got text %q, partial %v, want what was streamed, marked partial", m.Text, m.Partial)
 		}
-		end := only[mailroom.RunStop](h, "t", mailroom.KindCancelled)
-		if diff := cmp.Diff(mailroom.RunStop{Reason: mailroom.ReasonCancelled, By: "user"}, end); diff != "" {
+		end := only[entry.RunStop](h, "t", entry.KindCancelled)
+		if diff := cmp.Diff(entry.RunStop{Reason: mailroom.ReasonCancelled, By: "user"}, end); diff != "" {
 			t.Error(diff)
 		}
 	})
@@ -79,7 +81,7 @@ func TestStopBetweenClaimAndStartMeansTheAgentIsNeverEntered(t *testing.T) {
 			return nil
 		}))
 		h.wait(time.Second)
-		p.line.onWrite(nil, func(c *mailroom.Changes) error {
+		p.line.onWrite(nil, func(c *store.Changes) error {
 			for _, r := range c.Runs {
 				if r.Status == mailroom.StatusRunning && r.Stop == "" {
 					_, err := h.ledger.Cancel(context.Background(), r.ID, "user") // before the answer to the claim
@@ -141,7 +143,7 @@ func TestAgentIsNotEnteredWhileItIsUnknownWhetherItMay(t *testing.T) {
 		if diff := cmp.Diff([]int{2}, entered.all()); diff != "" {
 			t.Errorf("entered at attempts: %s", diff)
 		}
-		if again := only[mailroom.RunRescheduled](h, "t", mailroom.KindRescheduled); again.Error == nil || again.Error.Class != mailroom.ClassTransient {
+		if again := only[entry.RunRescheduled](h, "t", entry.KindRescheduled); again.Error == nil || again.Error.Class != mailroom.ClassTransient {
 			t.Errorf("got %+v, want a transient error", again)
 		}
 	})
@@ -212,7 +214,7 @@ func TestRunThatDoesNotStopIsForcedAndItsSlotStaysTaken(t *testing.T) {
 		if got := r.FinishedAt.Sub(begin); got != 10*time.Second {
 			t.Errorf("forced after %v, want the stop grace of 10 s", got)
 		}
-		if end := only[mailroom.RunStop](h, "t", mailroom.KindCancelled); !end.Forced || end.Reason != mailroom.ReasonInterrupted {
+		if end := only[entry.RunStop](h, "t", entry.KindCancelled); !end.Forced || end.Reason != mailroom.ReasonInterrupted {
 			t.Errorf("got %+v, want forced by the interrupt", end)
 		}
 		if r := h.status(next.Run, mailroom.StatusCompleted); r.StartedAt.Sub(begin) > 10*time.Second+10*time.Millisecond {
@@ -220,7 +222,7 @@ func TestRunThatDoesNotStopIsForcedAndItsSlotStaysTaken(t *testing.T) {
 		}
 
 		// The agent that does not return still uses one of two slots.
-		slow := []mailroom.Submitted{h.send("u", "deaf"), h.send("v", "deaf")}
+		slow := []store.Submitted{h.send("u", "deaf"), h.send("v", "deaf")}
 		h.wait(time.Second)
 		h.status(slow[0].Run, mailroom.StatusRunning)
 		h.status(slow[1].Run, mailroom.StatusQueued)
@@ -330,7 +332,7 @@ func TestRunDeadlineEndsTheAttemptAndCountsAsAFailure(t *testing.T) {
 			t.Errorf("got %d failures, %d attempts, want 1 and 2", r.Failures, r.Attempt)
 		}
 		want := &mailroom.RunError{Class: mailroom.ClassTransient, Message: "the run deadline of 2m0s has passed"}
-		if diff := cmp.Diff(want, only[mailroom.RunRescheduled](h, "t", mailroom.KindRescheduled).Error); diff != "" {
+		if diff := cmp.Diff(want, only[entry.RunRescheduled](h, "t", entry.KindRescheduled).Error); diff != "" {
 			t.Error(diff)
 		}
 	})

@@ -12,13 +12,15 @@ import (
 
 	"mailroom"
 	"mailroom/bus"
+	"mailroom/entry"
+	"mailroom/store"
 )
 
 // flushed joins the flushed text of the message that a run is writing.
 func (h *fixture) flushed(run string) string {
 	h.t.Helper()
 	text := ""
-	for _, p := range query(h, func(r mailroom.Reader) ([]mailroom.Partial, error) { return r.Partials(run) }) {
+	for _, p := range query(h, func(r store.Reader) ([]store.Partial, error) { return r.Partials(run) }) {
 		if p.Offset != len(text) {
 			h.t.Errorf("a piece at %d follows %d bytes", p.Offset, len(text))
 		}
@@ -38,7 +40,7 @@ func TestStreamedTextIsKeptAboutOnceASecond(t *testing.T) {
 			return nil
 		}))
 		h.wait(time.Second)
-		p.line.onWrite(nil, func(c *mailroom.Changes) error {
+		p.line.onWrite(nil, func(c *store.Changes) error {
 			writes += len(c.Partials)
 			for _, p := range c.Partials {
 				size += len(p.Text)
@@ -112,7 +114,7 @@ func TestFlushWhoseAnswerWasLostLosesAndDoublesNothing(t *testing.T) {
 		}))
 		h.wait(time.Second)
 		n := 0
-		p.line.onWrite(nil, func(c *mailroom.Changes) error {
+		p.line.onWrite(nil, func(c *store.Changes) error {
 			if n += len(c.Partials); len(c.Partials) > 0 && n%2 == 1 {
 				return unknown()
 			}
@@ -153,7 +155,7 @@ func TestTextIsCutAtTheLimitAndMarked(t *testing.T) {
 		out := h.send("t", "hello")
 		h.wait(5 * time.Second)
 		h.status(out.Run, mailroom.StatusCompleted)
-		said := h.entries("t", mailroom.KindMessage)
+		said := h.entries("t", entry.KindMessage)
 		if len(said) != 3 {
 			t.Fatalf("got %d messages, want 3", len(said))
 		}
@@ -185,19 +187,19 @@ func TestDeltasNameTheirPlace(t *testing.T) {
 		})
 		run := h.send("t", "hello").Run
 		h.wait(2 * time.Second)
-		var got []mailroom.Delta
+		var got []entry.Delta
 		for len(sub.C) > 0 {
 			if n := <-sub.C; n.Delta != nil {
 				got = append(got, *n.Delta)
 			}
 		}
-		delta := func(attempt, message, offset int, text string) mailroom.Delta {
-			return mailroom.Delta{
+		delta := func(attempt, message, offset int, text string) entry.Delta {
+			return entry.Delta{
 				Run: run, Attempt: attempt, Message: fmt.Sprintf("%s.%d-%d", run, attempt, message),
 				Offset: offset, Channel: "text", Text: text,
 			}
 		}
-		want := []mailroom.Delta{
+		want := []entry.Delta{
 			delta(1, 1, 0, "grüße"), delta(1, 1, 7, ", world"),
 			delta(2, 1, 0, "grüße"), delta(2, 1, 7, ", world"), delta(2, 2, 0, "next"),
 		}
@@ -205,7 +207,7 @@ func TestDeltasNameTheirPlace(t *testing.T) {
 			t.Error(diff)
 		}
 		var ids []string
-		for _, e := range h.entries("t", mailroom.KindMessage)[1:] {
+		for _, e := range h.entries("t", entry.KindMessage)[1:] {
 			m := body[mailroom.Message](h, e)
 			ids = append(ids, fmt.Sprint(m.ID, " ", m.Text, " ", m.Partial))
 		}
@@ -238,7 +240,7 @@ func TestPartialTextOfADeadWorkerIsKept(t *testing.T) {
 		if r.Attempt != 2 {
 			t.Errorf("got attempt %d, want 2", r.Attempt)
 		}
-		m := body[mailroom.Message](h, h.entries("t", mailroom.KindMessage)[1])
+		m := body[mailroom.Message](h, h.entries("t", entry.KindMessage)[1])
 		if !m.Partial || len(m.Text) < 20 || !strings.HasPrefix("0123456789012345678901234567890123456789", m.Text) {
 			t.Errorf("got %q, partial %v, want the text up to the last flush", m.Text, m.Partial)
 		}
@@ -258,7 +260,7 @@ func TestTextIsKeptWhenTheEndOfItsAttemptIsRefused(t *testing.T) {
 			}))
 			h.wait(time.Second)
 			left := 2 * refusals // an operation that fails in a batch is tried again alone
-			p.line.onWrite(func(c *mailroom.Changes) error {
+			p.line.onWrite(func(c *store.Changes) error {
 				if isAgentMessage(c) && left > 0 {
 					left--
 					return mailroom.Errorf(mailroom.CodeInvalid, "not like this")
@@ -277,7 +279,7 @@ func TestTextIsKeptWhenTheEndOfItsAttemptIsRefused(t *testing.T) {
 			if diff := cmp.Diff([]string{"hello", kept, "whole"}, h.texts("t")); diff != "" {
 				t.Errorf("refused %d times: %s", refusals, diff)
 			}
-			m := body[mailroom.Message](h, h.entries("t", mailroom.KindMessage)[1])
+			m := body[mailroom.Message](h, h.entries("t", entry.KindMessage)[1])
 			if !m.Partial {
 				t.Errorf("%q is not marked partial", m.Text)
 			}
@@ -286,8 +288,8 @@ func TestTextIsKeptWhenTheEndOfItsAttemptIsRefused(t *testing.T) {
 }
 
 // isAgentMessage reports whether the changes contain an agent's message.
-func isAgentMessage(c *mailroom.Changes) bool {
-	return slices.ContainsFunc(slices.Concat(c.Entries...), func(e mailroom.Entry) bool { return e.Kind == mailroom.KindMessage && e.Attempt > 0 })
+func isAgentMessage(c *store.Changes) bool {
+	return slices.ContainsFunc(slices.Concat(c.Entries...), func(e mailroom.Entry) bool { return e.Kind == entry.KindMessage && e.Attempt > 0 })
 }
 
 func TestSlowReaderNeverSlowsARun(t *testing.T) {
@@ -321,14 +323,14 @@ func TestStopIsFoundThoughItsHintWasLost(t *testing.T) {
 		p := h.elsewhere(serving(work(time.Hour)))
 		h.wait(time.Second + time.Millisecond) // between two sweeps
 		p.line.onView(func() error {
-			for _, r := range query(h, func(r mailroom.Reader) ([]*mailroom.Run, error) {
-				return r.Runs(mailroom.RunQuery{Statuses: []mailroom.Status{mailroom.StatusRunning}})
+			for _, r := range query(h, func(r store.Reader) ([]*mailroom.Run, error) {
+				return r.Runs(store.RunQuery{Statuses: []mailroom.Status{mailroom.StatusRunning}})
 			}) {
 				p.line.onView(nil)
 				for range 100 { // more than the buffer holds
 					p.bus.Publish(bus.Notice{Thread: r.Thread, Entries: []mailroom.Entry{{}}})
 				}
-				h.cancel(mailroom.Submitted{Run: r.ID})
+				h.cancel(store.Submitted{Run: r.ID})
 			}
 			return nil
 		})

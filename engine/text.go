@@ -7,6 +7,9 @@ import (
 
 	"mailroom"
 	"mailroom/bus"
+	"mailroom/entry"
+	"mailroom/internal/thread"
+	"mailroom/store"
 )
 
 // message is the text that a run is streaming. Its id "<run>.<attempt>-<n>" is known before its
@@ -22,7 +25,7 @@ type message struct {
 func (m *message) id() string { return fmt.Sprintf("%s.%d-%d", m.claim.Run, m.claim.Attempt, m.n+1) }
 
 // add appends text up to MaxText and returns the added part as a delta.
-func (m *message) add(text string) mailroom.Delta {
+func (m *message) add(text string) entry.Delta {
 	if m.cut {
 		text = "" // nothing follows a cut
 	} else if room := mailroom.MaxText - len(m.text); len(text) > room {
@@ -31,7 +34,7 @@ func (m *message) add(text string) mailroom.Delta {
 		}
 		text, m.cut = text[:room], true
 	}
-	d := mailroom.Delta{
+	d := entry.Delta{
 		Run: m.claim.Run, Attempt: m.claim.Attempt, Message: m.id(),
 		Offset: len(m.text), Channel: "text", Text: text,
 	}
@@ -40,11 +43,11 @@ func (m *message) add(text string) mailroom.Delta {
 }
 
 // partial returns the message so far, nil if it is empty.
-func (m *message) partial() *mailroom.PartialText {
+func (m *message) partial() *thread.PartialText {
 	if len(m.text) == 0 {
 		return nil
 	}
-	return &mailroom.PartialText{ID: m.id(), Text: string(m.text), Truncated: m.cut}
+	return &thread.PartialText{ID: m.id(), Text: string(m.text), Truncated: m.cut}
 }
 
 // next starts another message after this one became an entry.
@@ -93,7 +96,7 @@ func (s *session) flush(asked bool) bool {
 		return false
 	}
 	if len(m.text) > m.flushed {
-		piece := mailroom.Partial{Message: m.id(), Offset: m.flushed, Text: string(m.text[m.flushed:])}
+		piece := store.Partial{Message: m.id(), Offset: m.flushed, Text: string(m.text[m.flushed:])}
 		switch err := s.engine.ledger.Flush(s.life, s.claim, piece); {
 		case mailroom.CodeOf(err) == mailroom.CodeLeaseLost:
 			s.cancel(mailroom.ErrLeaseLost)

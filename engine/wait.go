@@ -2,6 +2,8 @@ package engine
 
 import (
 	"context"
+	"mailroom/internal/thread"
+	"mailroom/store"
 
 	"mailroom"
 )
@@ -27,7 +29,7 @@ func (s *session) wait(ctx context.Context, any bool, asks []mailroom.Ask) ([]ma
 	for i := range asks {
 		a := &asks[i]
 		if a.Kind != "" {
-			if err := mailroom.CheckAsk(a); err != nil {
+			if err := thread.CheckAsk(a); err != nil {
 				return nil, err
 			}
 		}
@@ -38,7 +40,7 @@ func (s *session) wait(ctx context.Context, any bool, asks []mailroom.Ask) ([]ma
 			return nil, mailroom.Errorf(mailroom.CodeInvalid, "unknown ticket %q: give a kind to open it", a.Name)
 		case !ok:
 			fresh = append(fresh, *a)
-		case a.Kind != "" && mailroom.AskDigest(a) != k.Digest:
+		case a.Kind != "" && thread.AskDigest(a) != k.Digest:
 			return nil, mailroom.Errorf(mailroom.CodeConflict, "ticket %q already exists with different content", a.Name)
 		}
 	}
@@ -64,7 +66,7 @@ func (s *session) wait(ctx context.Context, any bool, asks []mailroom.Ask) ([]ma
 
 // tickets returns the run's tickets by name.
 func (s *session) tickets(ctx context.Context) (map[string]*mailroom.Ticket, error) {
-	found, err := s.engine.ledger.Tickets(ctx, mailroom.TicketQuery{Runs: []string{s.claim.Run}})
+	found, err := s.engine.ledger.Tickets(ctx, store.TicketQuery{Runs: []string{s.claim.Run}})
 	known := map[string]*mailroom.Ticket{}
 	for _, k := range found {
 		if k.State != mailroom.TicketVoid { // void: from before a fresh retry

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"mailroom/internal/thread"
 	"testing"
 	"time"
 
@@ -14,14 +15,14 @@ import (
 
 func (h *fixture) ticket(run, name string) *mailroom.Ticket {
 	h.t.Helper()
-	k, err := h.ledger.Ticket(context.Background(), mailroom.TicketID(run, name))
+	k, err := h.ledger.Ticket(context.Background(), thread.TicketID(run, name))
 	h.must(err)
 	return k
 }
 
 func (h *fixture) decide(k *mailroom.Ticket, v mailroom.Verdict) {
 	h.t.Helper()
-	_, err := h.ledger.Decide(context.Background(), mailroom.Decision{Ticket: k.ID, Verdict: v, Digest: k.Digest, By: "anna"})
+	_, err := h.ledger.Decide(context.Background(), thread.Decision{Ticket: k.ID, Verdict: v, Digest: k.Digest, By: "anna"})
 	h.must(err)
 }
 

@@ -11,7 +11,10 @@ import (
 
 	"mailroom"
 	"mailroom/bus"
+	"mailroom/entry"
 	"mailroom/internal/recovery"
+	"mailroom/internal/thread"
+	"mailroom/store"
 )
 
 // attempt runs work. A panic outside the agent settles as a failure, so that it counts as an
@@ -22,7 +25,7 @@ func (s *session) attempt() {
 	defer recovery.Handle(s.engine.options.Log, "an attempt", func(p *recovery.Panic) {
 		left := s.agentDone != nil
 		failure := &mailroom.Failure{Class: mailroom.ClassTransient, Err: fmt.Errorf("attempt failed outside the agent: %w", p)}
-		out := mailroom.Settle{Outcome: mailroom.OutcomeFail, Jitter: rand.Float64(), Failure: failure, Forced: left}
+		out := thread.Settle{Outcome: thread.OutcomeFail, Jitter: rand.Float64(), Failure: failure, Forced: left}
 		// If the settle itself panics, the partial text may be the cause: settle without it.
 		if recovery.Call(s.engine.options.Log, "the end of an attempt", func() error { s.settle(out, p, begin); return nil }) != nil {
 			s.settleBare(out, p, begin)
@@ -66,7 +69,7 @@ func (s *session) work() {
 		s.agentDone = nil
 	}
 	out := outcome(ctx, err, limit, forced)
-	if out.Outcome != mailroom.OutcomeRelease && !forced {
+	if out.Outcome != thread.OutcomeRelease && !forced {
 		s.parkInstead(&out)
 	}
 	s.settle(out, err, begin)
@@ -112,9 +115,9 @@ func (s *session) onHint(n bus.Notice) {
 	for _, e := range n.Entries {
 		switch {
 		case e.Run != s.claim.Run:
-		case e.Kind == mailroom.KindStop:
+		case e.Kind == entry.KindStop:
 			s.cancel(mailroom.ErrStopped)
-		case e.Kind == mailroom.KindMessage && e.Attempt == 0: // not written by the run
+		case e.Kind == entry.KindMessage && e.Attempt == 0: // not written by the run
 			s.steered.Store(true)
 		}
 	}
@@ -180,16 +183,16 @@ func call(ctx context.Context, a mailroom.Agent, s mailroom.Session) (err error)
 }
 
 // outcome returns the settle of an attempt whose agent returned err.
-func outcome(ctx context.Context, err error, limit time.Duration, forced bool) mailroom.Settle {
-	out := mailroom.Settle{Outcome: mailroom.OutcomeFail, Jitter: rand.Float64(), Forced: forced}
+func outcome(ctx context.Context, err error, limit time.Duration, forced bool) thread.Settle {
+	out := thread.Settle{Outcome: thread.OutcomeFail, Jitter: rand.Float64(), Forced: forced}
 	cause := context.Cause(ctx)
 	stopped := errors.Is(cause, mailroom.ErrStopped)
 	taken := errors.Is(cause, mailroom.ErrReleased) || errors.Is(cause, mailroom.ErrLeaseLost)
 	switch {
 	case err == nil:
-		out.Outcome = mailroom.OutcomeComplete
+		out.Outcome = thread.OutcomeComplete
 	case stopped, taken && !forced:
-		out.Outcome = mailroom.OutcomeRelease
+		out.Outcome = thread.OutcomeRelease
 	case forced, errors.Is(cause, mailroom.ErrDeadline):
 		out.Failure = &mailroom.Failure{Class: mailroom.ClassTransient, Err: fmt.Errorf("the run deadline of %s has passed", limit)}
 	default:
@@ -199,30 +202,30 @@ func outcome(ctx context.Context, err error, limit time.Duration, forced bool) m
 }
 
 // parkInstead makes the settle a park if the agent called Wait, whatever it returned.
-func (s *session) parkInstead(out *mailroom.Settle) {
+func (s *session) parkInstead(out *thread.Settle) {
 	s.turn.lock()
 	defer s.turn.leave()
 	if s.parked != nil {
-		out.Outcome, out.Failure, out.Wait, out.Asks = mailroom.OutcomePark, nil, s.parked, s.asks
+		out.Outcome, out.Failure, out.Wait, out.Asks = thread.OutcomePark, nil, s.parked, s.asks
 	}
 }
 
 // settle ends the attempt. It repeats the call while the outcome is unknown. A settle that the
 // store refuses becomes a failure, so that it is counted and visible.
-func (s *session) settle(in mailroom.Settle, cause error, begin time.Time) {
+func (s *session) settle(in thread.Settle, cause error, begin time.Time) {
 	in.Message, in.Number = s.close()
 	s.settleAs(in, cause, begin)
 }
 
 // settleBare settles without the partial text. The part that was flushed is kept.
-func (s *session) settleBare(in mailroom.Settle, cause error, begin time.Time) {
+func (s *session) settleBare(in thread.Settle, cause error, begin time.Time) {
 	s.turn.lock()
 	in.Number = s.step + 1
 	s.turn.leave()
 	s.settleAs(in, cause, begin)
 }
 
-func (s *session) settleAs(in mailroom.Settle, cause error, begin time.Time) {
+func (s *session) settleAs(in thread.Settle, cause error, begin time.Time) {
 	in.Claim = s.claim
 	if !in.Forced {
 		defer s.free() // also if no batch contained it
@@ -230,7 +233,7 @@ func (s *session) settleAs(in mailroom.Settle, cause error, begin time.Time) {
 	run, err := s.end(in)
 	if refused(err) {
 		refusal := &mailroom.Failure{Class: mailroom.ClassTransient, Err: fmt.Errorf("settle refused: %w", err)}
-		in.Outcome, in.Failure, in.Asks, in.Wait = mailroom.OutcomeFail, refusal, nil, nil
+		in.Outcome, in.Failure, in.Asks, in.Wait = thread.OutcomeFail, refusal, nil, nil
 		if run, err = s.end(in); refused(err) {
 			in.Message = nil // it is probably the partial text; the flushed part is kept
 			run, err = s.end(in)
@@ -240,7 +243,7 @@ func (s *session) settleAs(in mailroom.Settle, cause error, begin time.Time) {
 }
 
 // report counts and logs the end of an attempt. err is the error of its settle.
-func (s *session) report(in mailroom.Settle, run *mailroom.Run, cause, err error, took time.Duration) {
+func (s *session) report(in thread.Settle, run *mailroom.Run, cause, err error, took time.Duration) {
 	level, text, counted := slog.LevelInfo, "attempt ended", string(in.Outcome)
 	switch {
 	case err == nil:
@@ -278,7 +281,7 @@ func refused(err error) bool {
 	return err != nil && code != mailroom.CodeLeaseLost && code != mailroom.CodeUnavailable
 }
 
-func (s *session) end(in mailroom.Settle) (run *mailroom.Run, err error) {
+func (s *session) end(in thread.Settle) (run *mailroom.Run, err error) {
 	free := s.free
 	if in.Forced {
 		free = nil // its agent has not returned
@@ -302,7 +305,7 @@ func (s *session) repeat(f func(ctx context.Context) error) error {
 		if ended := ctx.Err(); ended != nil && errors.Is(err, ended) && mailroom.CodeOf(err) != mailroom.CodeUnavailable {
 			return mailroom.Errorf(mailroom.CodeUnavailable, "no answer from the store in time: %w", err)
 		}
-		if mailroom.CodeOf(err) != mailroom.CodeUnavailable || errors.Is(err, mailroom.ErrStoreClosed) {
+		if mailroom.CodeOf(err) != mailroom.CodeUnavailable || errors.Is(err, store.ErrClosed) {
 			return err
 		}
 		timer := time.NewTimer(pause)

@@ -2,6 +2,8 @@ package ledger
 
 import (
 	"context"
+	"mailroom/auth"
+	"mailroom/store"
 	"maps"
 	"slices"
 	"strings"
@@ -11,8 +13,8 @@ import (
 )
 
 // Tokens returns all token rows, ordered by name.
-func (l *Ledger) Tokens(ctx context.Context) (rows []*mailroom.Token, err error) {
-	err = l.View(ctx, func(r mailroom.Reader) error {
+func (l *Ledger) Tokens(ctx context.Context) (rows []*auth.Token, err error) {
+	err = l.View(ctx, func(r store.Reader) error {
 		rows, err = r.Tokens()
 		return err
 	})
@@ -22,7 +24,7 @@ func (l *Ledger) Tokens(ctx context.Context) (rows []*mailroom.Token, err error)
 // CreateToken creates a token for the secret whose SHA-256 is in.Sum. A name has one token at a
 // time. After a revocation the name is free again, and the new token takes over its row, so the
 // table does not grow with each secret. A repeat with the same secret returns the existing token.
-func (l *Ledger) CreateToken(ctx context.Context, in mailroom.Token) (*mailroom.Token, error) {
+func (l *Ledger) CreateToken(ctx context.Context, in auth.Token) (*auth.Token, error) {
 	if err := in.Check(); err != nil {
 		return nil, err
 	}
@@ -30,7 +32,7 @@ func (l *Ledger) CreateToken(ctx context.Context, in mailroom.Token) (*mailroom.
 		return nil, mailroom.Errorf(mailroom.CodeInvalid, "token %q has no secret; set its SHA-256", in.Name)
 	}
 	o := op{name: "create token", rank: rankPlain}
-	return run(ctx, l, o, func(b *batch) (*mailroom.Token, error) {
+	return run(ctx, l, o, func(b *batch) (*auth.Token, error) {
 		there, err := b.token(in.Name)
 		switch {
 		case err != nil:
@@ -42,7 +44,7 @@ func (l *Ledger) CreateToken(ctx context.Context, in mailroom.Token) (*mailroom.
 		}
 		row := plainToken(&in)
 		row.CreatedAt, row.UsedAt, row.RevokedAt = b.now, time.Time{}, time.Time{}
-		row.Used = mailroom.Use{}
+		row.Used = auth.Use{}
 		if there != nil {
 			row.Key, row.Used = there.Key, there.Used
 		}
@@ -52,12 +54,12 @@ func (l *Ledger) CreateToken(ctx context.Context, in mailroom.Token) (*mailroom.
 }
 
 // SetQuotas replaces the quotas of a token's name.
-func (l *Ledger) SetQuotas(ctx context.Context, name string, q mailroom.Quotas) (*mailroom.Token, error) {
+func (l *Ledger) SetQuotas(ctx context.Context, name string, q auth.Quotas) (*auth.Token, error) {
 	if err := q.Check(); err != nil {
 		return nil, err
 	}
 	o := op{name: "set quotas", rank: rankPlain}
-	return run(ctx, l, o, func(b *batch) (*mailroom.Token, error) {
+	return run(ctx, l, o, func(b *batch) (*auth.Token, error) {
 		there, err := b.token(name)
 		switch {
 		case err != nil:
@@ -108,13 +110,13 @@ func (l *Ledger) RecordTokenUse(ctx context.Context, used map[string]time.Time) 
 }
 
 // accounts returns all token rows with the changes of this batch.
-func (b *batch) accounts() ([]*mailroom.Token, error) {
+func (b *batch) accounts() ([]*auth.Token, error) {
 	if b.tokens == nil {
 		rows, err := b.tx.Tokens()
 		if err != nil {
 			return nil, err
 		}
-		b.tokens = []*mailroom.Token{}
+		b.tokens = []*auth.Token{}
 		for _, t := range rows {
 			if b.tokensByName[t.Name] == nil {
 				b.tokens = append(b.tokens, t)
@@ -125,14 +127,14 @@ func (b *batch) accounts() ([]*mailroom.Token, error) {
 				b.tokens = append(b.tokens, t)
 			}
 		}
-		slices.SortFunc(b.tokens, func(x, y *mailroom.Token) int { return strings.Compare(x.Name, y.Name) })
+		slices.SortFunc(b.tokens, func(x, y *auth.Token) int { return strings.Compare(x.Name, y.Name) })
 	}
 	return b.tokens, nil
 }
 
 // token returns the token row of a name, or nil.
-func (b *batch) token(name string) (*mailroom.Token, error) {
-	if i := slices.IndexFunc(b.tokens, func(t *mailroom.Token) bool { return t.Name == name }); i >= 0 {
+func (b *batch) token(name string) (*auth.Token, error) {
+	if i := slices.IndexFunc(b.tokens, func(t *auth.Token) bool { return t.Name == name }); i >= 0 {
 		return b.tokens[i], nil
 	}
 	if t, ok := b.tokensByName[name]; ok || b.tokens != nil {
@@ -149,14 +151,14 @@ func (b *batch) token(name string) (*mailroom.Token, error) {
 	return b.tokensByName[name], nil
 }
 
-func (b *batch) saveToken(row *mailroom.Token) {
+func (b *batch) saveToken(row *auth.Token) {
 	b.tokensByName[row.Name] = row
-	lists := []*[]*mailroom.Token{&b.changes.Tokens}
+	lists := []*[]*auth.Token{&b.changes.Tokens}
 	if b.tokens != nil {
 		lists = append(lists, &b.tokens)
 	}
 	for _, list := range lists {
-		i := slices.IndexFunc(*list, func(t *mailroom.Token) bool { return t.Name == row.Name })
+		i := slices.IndexFunc(*list, func(t *auth.Token) bool { return t.Name == row.Name })
 		if i < 0 {
 			*list = append(*list, row)
 		} else {
@@ -167,7 +169,7 @@ func (b *batch) saveToken(row *mailroom.Token) {
 
 // plainToken returns a copy that later operations of the batch cannot change, without the key,
 // which the store has not set yet.
-func plainToken(t *mailroom.Token) *mailroom.Token {
+func plainToken(t *auth.Token) *auth.Token {
 	c := *t
 	c.Key, c.Scopes, c.Agents, c.Quotas = 0, slices.Clone(t.Scopes), slices.Clone(t.Agents), maps.Clone(t.Quotas)
 	return &c

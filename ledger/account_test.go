@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"mailroom"
+	"mailroom/auth"
 	"mailroom/ledger"
 )
 
@@ -22,7 +23,7 @@ func (m *model) account(t *rapid.T) {
 	switch number(t, 0, 2, "of a token") {
 	case 0:
 		in := account(name, m.name("secret "))
-		if _, err := onBoth(t, m.twin, "create token", func(l *ledger.Ledger) (*mailroom.Token, error) { return l.CreateToken(m.ctx, in) }); err == nil {
+		if _, err := onBoth(t, m.twin, "create token", func(l *ledger.Ledger) (*auth.Token, error) { return l.CreateToken(m.ctx, in) }); err == nil {
 			if good {
 				t.Fatalf("token %s was made while there was a good one", name)
 			}
@@ -54,7 +55,7 @@ func (m *model) account(t *rapid.T) {
 	}
 }
 
-func (d *fixture) tokens() []*mailroom.Token {
+func (d *fixture) tokens() []*auth.Token {
 	d.t.Helper()
 	return must(d.Tokens(d.ctx))(d.t)
 }
@@ -81,11 +82,11 @@ func TestANameHasOneTokenAtATime(t *testing.T) {
 	wantCode(t, d.RevokeToken(d.ctx, "bob"), mailroom.CodeNotFound)
 
 	second := account("ann", "two")
-	second.Scopes, second.Namespace = []mailroom.Permission{mailroom.PermissionRead}, "team-"
+	second.Scopes, second.Namespace = []auth.Permission{auth.PermissionRead}, "team-"
 	got := must(d.CreateToken(d.ctx, second))(t)
 	want := second
 	want.Key, want.CreatedAt = key, got.CreatedAt
-	wantEqual(t, "the next one", d.tokens(), []*mailroom.Token{&want})
+	wantEqual(t, "the next one", d.tokens(), []*auth.Token{&want})
 	// A late use of a revoked secret is ignored.
 	if err := d.RecordTokenUse(d.ctx, map[string]time.Time{"one": time.Now()}); err != nil || !d.tokens()[0].UsedAt.IsZero() {
 		t.Errorf("used at %v, %v, want never", d.tokens()[0].UsedAt, err)
@@ -94,8 +95,8 @@ func TestANameHasOneTokenAtATime(t *testing.T) {
 
 func TestATokenIsRefusedByItsOwnRules(t *testing.T) {
 	d := open(t, nil, ledger.Options{})
-	for name, in := range map[string]mailroom.Token{
-		"the operator's name": account(mailroom.Operator, "sum"),
+	for name, in := range map[string]auth.Token{
+		"the operator's name": account(auth.Operator, "sum"),
 		"no name":             account("", "sum"),
 		"no scope":            {Name: "ann", Sum: "sum"},
 		"no secret":           account("ann", ""),

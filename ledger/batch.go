@@ -10,7 +10,11 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/auth"
 	"mailroom/internal/recovery"
+	"mailroom/internal/thread"
+	"mailroom/project"
+	"mailroom/store"
 )
 
 const (
@@ -192,7 +196,7 @@ func (l *Ledger) commit(ctx context.Context, ops, claims []*op) error {
 			}
 		case mailroom.CodeOf(err) == mailroom.CodeUnavailable || len(ops)+len(claims) == 1:
 			l.failAll(append(slices.Clone(ops), claims...), err)
-			if errors.Is(err, mailroom.ErrStoreClosed) {
+			if errors.Is(err, store.ErrClosed) {
 				return fmt.Errorf("commit: %w", err)
 			}
 			return nil
@@ -240,23 +244,23 @@ type batch struct {
 	claims  []*op
 	culprit *op // removed before the next try
 
-	tx      mailroom.Tx
+	tx      store.Tx
 	now     time.Time
-	threads map[string]*mailroom.ThreadState
-	order   []*mailroom.ThreadState
+	threads map[string]*thread.State
+	order   []*thread.State
 	wasDue  map[string]mailroom.Due // Due of the rows as locked
-	workers map[string]*mailroom.Worker
-	tokens  []*mailroom.Token // all rows, once an operation needed them
+	workers map[string]*store.Worker
+	tokens  []*auth.Token // all rows, once an operation needed them
 	// usedBefore is the use of threads as locked, dropped are the deleted threads, and
 	// workerChanges the changes to the use of workers by owner.
 	usedBefore    map[string]threadUse
 	dropped       map[string]bool
-	workerChanges map[string]mailroom.Use
-	tokensByName  map[string]*mailroom.Token // rows loaded by name; nil: no such token
+	workerChanges map[string]auth.Use
+	tokensByName  map[string]*auth.Token // rows loaded by name; nil: no such token
 	// Loaded projects, by thread.
-	projects map[string]*mailroom.Project
+	projects map[string]*project.Project
 	locked   map[string]revision // revisions of the projects' threads, as locked
-	changes  mailroom.Changes
+	changes  store.Changes
 	applied  time.Duration // time to apply the operations, without the commit
 }
 
@@ -266,15 +270,15 @@ type abortBatch struct{ error }
 
 func (p abortBatch) Unwrap() error { return p.error }
 
-func (b *batch) run(tx mailroom.Tx) error {
+func (b *batch) run(tx store.Tx) error {
 	b.tx, b.now = tx, tx.Now()
-	b.threads = map[string]*mailroom.ThreadState{}
+	b.threads = map[string]*thread.State{}
 	b.wasDue = map[string]mailroom.Due{}
-	b.workers = map[string]*mailroom.Worker{}
-	b.projects = map[string]*mailroom.Project{}
+	b.workers = map[string]*store.Worker{}
+	b.projects = map[string]*project.Project{}
 	b.locked = map[string]revision{}
 	b.usedBefore, b.dropped = map[string]threadUse{}, map[string]bool{}
-	b.workerChanges, b.tokensByName = map[string]mailroom.Use{}, map[string]*mailroom.Token{}
+	b.workerChanges, b.tokensByName = map[string]auth.Use{}, map[string]*auth.Token{}
 	if err := b.lock(); err != nil {
 		return err
 	}
@@ -345,7 +349,7 @@ func (b *batch) load(rows []*mailroom.Thread) error {
 		b.threads[row.ID] = t
 		b.order = append(b.order, t)
 		b.wasDue[row.ID] = row.Due
-		if _, ok := mailroom.ProjectOf(row.ID); ok {
+		if _, ok := project.NameOf(row.ID); ok {
 			b.locked[row.ID] = revisionOf(row)
 		}
 		b.usedBefore[row.ID] = useOfThread(row, row.Key != 0)
@@ -367,7 +371,7 @@ func (b *batch) loadRuns(ids []string) error {
 		return nil
 	}
 	slices.Sort(ids)
-	rows, err := b.tx.Runs(mailroom.RunQuery{IDs: slices.Compact(ids)})
+	rows, err := b.tx.Runs(store.RunQuery{IDs: slices.Compact(ids)})
 	if err != nil {
 		return err
 	}
@@ -388,7 +392,7 @@ func (b *batch) loadTickets(runs []string) error {
 	if len(runs) == 0 {
 		return nil
 	}
-	rows, err := b.tx.Tickets(mailroom.TicketQuery{Runs: runs})
+	rows, err := b.tx.Tickets(store.TicketQuery{Runs: runs})
 	if err != nil {
 		return err
 	}
@@ -399,7 +403,7 @@ func (b *batch) loadTickets(runs []string) error {
 }
 
 // lockThread returns a thread of the batch, locking and loading it if no operation named it.
-func (b *batch) lockThread(id string) (*mailroom.ThreadState, error) {
+func (b *batch) lockThread(id string) (*thread.State, error) {
 	if t := b.threads[id]; t != nil {
 		return t, nil
 	}
@@ -434,7 +438,7 @@ func (b *batch) forward() error {
 			if err := b.loadRuns([]string{e.Run}); err != nil {
 				return err
 			}
-			if err := b.ensure(t, mailroom.ScopeHead); err != nil {
+			if err := b.ensure(t, thread.ScopeHead); err != nil {
 				return err
 			}
 			t.OnChildEnd(e, b.now)
@@ -444,7 +448,7 @@ func (b *batch) forward() error {
 	return nil
 }
 
-func (b *batch) forwardSubmit(in mailroom.Submit) error {
+func (b *batch) forwardSubmit(in thread.Submit) error {
 	if _, err := b.lockThread(in.Thread); err != nil {
 		return err
 	}
@@ -503,29 +507,29 @@ func isRefusal(err error) bool {
 }
 
 // thread returns a thread that the operation named, whether it exists or not.
-func (b *batch) thread(id string) *mailroom.ThreadState { return b.threads[id] }
+func (b *batch) thread(id string) *thread.State { return b.threads[id] }
 
 // ensure loads the part of t's queue that a transition of this scope reads.
-func (b *batch) ensure(t *mailroom.ThreadState, s mailroom.Scope) error {
+func (b *batch) ensure(t *thread.State, s thread.Scope) error {
 	for {
 		queue, held := t.RowsNeeded(s, b.now)
 		if queue == 0 && held == 0 {
 			return nil
 		}
-		if err := b.fill(t, mailroom.RunsScheduled, held); err != nil {
+		if err := b.fill(t, store.RunsScheduled, held); err != nil {
 			return err
 		}
-		if err := b.fill(t, mailroom.RunsQueued, queue); err != nil {
+		if err := b.fill(t, store.RunsQueued, queue); err != nil {
 			return err
 		}
 	}
 }
 
-func (b *batch) fill(t *mailroom.ThreadState, set mailroom.RunSet, n int) error {
+func (b *batch) fill(t *thread.State, set store.RunSet, n int) error {
 	if n == 0 {
 		return nil
 	}
-	q := mailroom.RunQuery{Thread: t.ID, Set: set, Limit: n}
+	q := store.RunQuery{Thread: t.ID, Set: set, Limit: n}
 	if n > maxBatch*maxBatch {
 		q.Limit = 0
 	}
@@ -538,7 +542,7 @@ func (b *batch) fill(t *mailroom.ThreadState, set mailroom.RunSet, n int) error 
 }
 
 // worker returns a worker with a live lease, or CodeLeaseLost.
-func (b *batch) worker(id string) (*mailroom.Worker, error) {
+func (b *batch) worker(id string) (*store.Worker, error) {
 	w := b.workers[id]
 	if w == nil || w.Dead {
 		return nil, mailroom.Errorf(mailroom.CodeLeaseLost, "the lease of worker %s has ended", id)
@@ -546,9 +550,9 @@ func (b *batch) worker(id string) (*mailroom.Worker, error) {
 	return w, nil
 }
 
-func (b *batch) saveWorker(w *mailroom.Worker) {
+func (b *batch) saveWorker(w *store.Worker) {
 	b.workers[w.ID] = w
-	b.changes.Workers = slices.DeleteFunc(b.changes.Workers, func(x *mailroom.Worker) bool { return x.ID == w.ID })
+	b.changes.Workers = slices.DeleteFunc(b.changes.Workers, func(x *store.Worker) bool { return x.ID == w.ID })
 	b.changes.Workers = append(b.changes.Workers, w)
 }
 
@@ -559,7 +563,7 @@ func (b *batch) hint() {
 		if d.At.IsZero() {
 			continue
 		}
-		w := mailroom.Capacity{Agent: d.Agent, LastAttempt: d.LastAttempt}
+		w := store.Capacity{Agent: d.Agent, LastAttempt: d.LastAttempt}
 		if known, ok := b.l.idle[w]; ok && d.At.Before(known) {
 			b.l.idle[w] = d.At
 		}

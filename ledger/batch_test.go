@@ -10,7 +10,9 @@ import (
 	"testing/synctest"
 
 	"mailroom"
+	"mailroom/internal/thread"
 	"mailroom/ledger"
+	"mailroom/store"
 	"mailroom/store/memory"
 	"mailroom/store/storetest"
 )
@@ -18,7 +20,7 @@ import (
 // controlledStore is a store whose Updates a test controls: the next one waits for the channel of
 // holdNext, and each one takes the next fault.
 type controlledStore struct {
-	mailroom.Store
+	store.Store
 
 	mu     sync.Mutex
 	gate   chan struct{}
@@ -27,7 +29,7 @@ type controlledStore struct {
 }
 
 // newControlledStore wraps s, or a new memory store.
-func newControlledStore(s mailroom.Store) *controlledStore {
+func newControlledStore(s store.Store) *controlledStore {
 	f := &controlledStore{}
 	if s == nil {
 		s = memory.New()
@@ -95,7 +97,7 @@ func gatherBatch(t *testing.T, d *fixture, f *controlledStore, ops ...func() err
 	return errs
 }
 
-func submitFunc(d *fixture, in mailroom.Submit) func() error {
+func submitFunc(d *fixture, in thread.Submit) func() error {
 	return func() error { _, err := d.Submit(d.ctx, in); return err }
 }
 
@@ -128,14 +130,14 @@ func TestALaterOperationSeesTheOnesBeforeItInItsBatch(t *testing.T) {
 		d := open(t, f, ledger.Options{})
 		keyed := text("t", "hello")
 		keyed.Key = "k"
-		var outs [2]mailroom.Submitted
+		var outs [2]store.Submitted
 		submit := func(i int) func() error {
 			return func() (err error) { outs[i], err = d.Submit(d.ctx, keyed); return err }
 		}
 		errs := gatherBatch(t, d, f, submit(0), submit(1), submitFunc(d, mode(mailroom.ModeReject, "t", "hello")),
 			submitFunc(d, mode(mailroom.ModeLatest, "t", "instead")), func() error { return d.DeleteThread(d.ctx, "t", nil) })
 		wantEqual(t, "answers", codes(errs), []mailroom.Code{"", "", mailroom.CodeBusy, "", mailroom.CodeConflict})
-		wantEqual(t, "repeat", []any{outs[1].Run, outs[1].Disposition}, []any{outs[0].Run, mailroom.DispositionDuplicate})
+		wantEqual(t, "repeat", []any{outs[1].Run, outs[1].Disposition}, []any{outs[0].Run, store.DispositionDuplicate})
 		wantEqual(t, "commits", f.updates(), 1)
 		wantEqual(t, "log", d.kinds("t"), "message, run.queued, message, run.queued, run.cancelled")
 	})
@@ -178,12 +180,12 @@ func TestARefusedSendUndoesItsStepAndNoOther(t *testing.T) {
 		d.register("w")
 		d.submit(text("t", "hello"))
 		c := d.claimOne("w").Claim
-		must(d.Append(d.ctx, mailroom.StepCommit{Claim: c, Number: 1, Step: mailroom.Step{Sends: []mailroom.Send{{Name: "x", Thread: "u", Parts: mailroom.Text("one")}}}}))(t)
+		must(d.Append(d.ctx, thread.StepCommit{Claim: c, Number: 1, Step: mailroom.Step{Sends: []mailroom.Send{{Name: "x", Thread: "u", Parts: mailroom.Text("one")}}}}))(t)
 		log := d.kinds("u")
 		errs := gatherBatch(t, d, f,
 			submitFunc(d, text("a", "hello")),
 			func() error {
-				_, err := d.Append(d.ctx, mailroom.StepCommit{Claim: c, Number: 2, Step: mailroom.Step{Sends: []mailroom.Send{
+				_, err := d.Append(d.ctx, thread.StepCommit{Claim: c, Number: 2, Step: mailroom.Step{Sends: []mailroom.Send{
 					{Name: "y", Thread: "u", Parts: mailroom.Text("two")}, {Name: "x", Thread: "u", Parts: mailroom.Text("another")},
 				}}})
 				return err
@@ -196,15 +198,15 @@ func TestARefusedSendUndoesItsStepAndNoOther(t *testing.T) {
 }
 
 // rejectingStore fails every write that touches the thread "bad".
-type rejectingStore struct{ mailroom.Store }
+type rejectingStore struct{ store.Store }
 
-func (s rejectingStore) Update(ctx context.Context, f func(mailroom.Tx) error) error {
-	return s.Store.Update(ctx, func(tx mailroom.Tx) error { return f(rejectingTx{tx}) })
+func (s rejectingStore) Update(ctx context.Context, f func(store.Tx) error) error {
+	return s.Store.Update(ctx, func(tx store.Tx) error { return f(rejectingTx{tx}) })
 }
 
-type rejectingTx struct{ mailroom.Tx }
+type rejectingTx struct{ store.Tx }
 
-func (tx rejectingTx) Write(c *mailroom.Changes) error {
+func (tx rejectingTx) Write(c *store.Changes) error {
 	for _, row := range c.Threads {
 		if row.ID == "bad" {
 			return errors.New("the database refuses")
@@ -246,7 +248,7 @@ func TestAnUnknownOutcomeIsRepeatedWithItsKey(t *testing.T) {
 
 func TestAStoreThatClosesEndsTheLedgerAndFailsAllThatIsQueued(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		closed := &mailroom.Error{Code: mailroom.CodeUnavailable, Message: "disk full", Cause: mailroom.ErrStoreClosed}
+		closed := &mailroom.Error{Code: mailroom.CodeUnavailable, Message: "disk full", Cause: store.ErrClosed}
 		f := newControlledStore(nil)
 		d := open(t, f, ledger.Options{})
 		d.register("w")
@@ -265,7 +267,7 @@ func TestAStoreThatClosesEndsTheLedgerAndFailsAllThatIsQueued(t *testing.T) {
 		release()
 		all.Wait()
 		wantEqual(t, "answers", codes(errs[:]), []mailroom.Code{mailroom.CodeUnavailable, mailroom.CodeUnavailable, mailroom.CodeUnavailable, mailroom.CodeUnavailable})
-		if err := d.close(); !errors.Is(err, mailroom.ErrStoreClosed) {
+		if err := d.close(); !errors.Is(err, store.ErrClosed) {
 			t.Errorf("run: got %v, want the error that closed the store", err)
 		}
 		_, err := d.Submit(d.ctx, text("t", "late"))
@@ -275,7 +277,7 @@ func TestAStoreThatClosesEndsTheLedgerAndFailsAllThatIsQueued(t *testing.T) {
 
 func TestAStoreThatClosesOneByOneAnswersAllStandingClaims(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		closed := &mailroom.Error{Code: mailroom.CodeUnavailable, Message: "disk full", Cause: mailroom.ErrStoreClosed}
+		closed := &mailroom.Error{Code: mailroom.CodeUnavailable, Message: "disk full", Cause: store.ErrClosed}
 		f := newControlledStore(nil)
 		d := open(t, f, ledger.Options{})
 		d.register("w")
@@ -298,7 +300,7 @@ func TestAStoreThatClosesOneByOneAnswersAllStandingClaims(t *testing.T) {
 		for _, err := range errs {
 			wantCode(t, err, mailroom.CodeUnavailable)
 		}
-		if err := d.close(); !errors.Is(err, mailroom.ErrStoreClosed) {
+		if err := d.close(); !errors.Is(err, store.ErrClosed) {
 			t.Errorf("run: got %v, want the error that closed the store", err)
 		}
 	})

@@ -14,7 +14,9 @@ import (
 	"pgregory.net/rapid"
 
 	"mailroom"
+	"mailroom/internal/thread"
 	"mailroom/ledger"
+	"mailroom/store"
 	"mailroom/store/memory"
 )
 
@@ -35,7 +37,7 @@ type bubbleTB struct{ rapid.TB }
 // operations one by one, the other some at a time.
 type pair struct {
 	clock   *clock
-	stores  [2]mailroom.Store
+	stores  [2]store.Store
 	fate    *controlledStore
 	single  *fixture
 	batched *fixture
@@ -46,7 +48,7 @@ type pair struct {
 
 func newPair(t *testing.T, rt *rapid.T) *pair {
 	p := &pair{clock: newClock()}
-	p.stores = [2]mailroom.Store{memory.New(), memory.New()}
+	p.stores = [2]store.Store{memory.New(), memory.New()}
 	p.fate = newControlledStore(clocked{p.stores[1], p.clock})
 	p.single = start(t, clocked{p.stores[0], p.clock}, ledger.Options{})
 	p.batched = start(t, p.fate, ledger.Options{})
@@ -75,7 +77,7 @@ type result struct {
 
 func (p *pair) play(t *rapid.T) {
 	<-time.After(30 * time.Millisecond) // the time for making a failure smaller is the bubble's
-	fill := []action{{"register", func(d *fixture) (any, error) { return d.Register(d.ctx, mailroom.Worker{ID: "w"}) }}}
+	fill := []action{{"register", func(d *fixture) (any, error) { return d.Register(d.ctx, store.Worker{ID: "w"}) }}}
 	for range rapid.IntRange(0, 15).Draw(t, "runs to begin with") {
 		fill = append(fill, p.submit(t))
 	}
@@ -153,7 +155,7 @@ func (p *pair) gather(t *rapid.T, group []action) []result {
 func (p *pair) draw(t *rapid.T) action {
 	run := rapid.SampledFrom(append(slices.Sorted(maps.Keys(p.after.Runs)), "unknown")).Draw(t, "run")
 	claim := rapid.SampledFrom(append(p.claims, mailroom.Claim{Thread: "a", Run: "unknown"})).Draw(t, "claim")
-	thread := rapid.SampledFrom([]string{"a", "a", "b"}).Draw(t, "thread")
+	threadID := rapid.SampledFrom([]string{"a", "a", "b"}).Draw(t, "thread")
 	number := 1
 	if r := p.after.Runs[claim.Run]; r != nil {
 		number = r.Step + 1
@@ -164,8 +166,8 @@ func (p *pair) draw(t *rapid.T) action {
 		s.Number = number
 		return action{"settle", func(d *fixture) (any, error) { return d.Settle(d.ctx, s) }}
 	case "append":
-		a := mailroom.StepCommit{Claim: claim, Number: number, Step: mailroom.Step{Name: "step", Sends: []mailroom.Send{
-			{Name: fmt.Sprint("s", number), Thread: thread, Parts: mailroom.Text("do")},
+		a := thread.StepCommit{Claim: claim, Number: number, Step: mailroom.Step{Name: "step", Sends: []mailroom.Send{
+			{Name: fmt.Sprint("s", number), Thread: threadID, Parts: mailroom.Text("do")},
 		}}}
 		return action{"append", func(d *fixture) (any, error) { return d.Append(d.ctx, a) }}
 	case "steered":
@@ -173,9 +175,9 @@ func (p *pair) draw(t *rapid.T) action {
 	case "cancel":
 		return action{"cancel", func(d *fixture) (any, error) { return d.Cancel(d.ctx, run, "ann") }}
 	case "interrupt":
-		return action{"interrupt", func(d *fixture) (any, error) { return d.Interrupt(d.ctx, thread, ann()) }}
+		return action{"interrupt", func(d *fixture) (any, error) { return d.Interrupt(d.ctx, threadID, ann()) }}
 	case "retry":
-		return action{"retry", func(d *fixture) (any, error) { return d.Retry(d.ctx, mailroom.Retry{Run: run}) }}
+		return action{"retry", func(d *fixture) (any, error) { return d.Retry(d.ctx, thread.Retry{Run: run}) }}
 	case "edit", "retract":
 		return p.change(t, run)
 	}

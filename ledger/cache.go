@@ -1,6 +1,10 @@
 package ledger
 
-import "mailroom"
+import (
+	"mailroom"
+	"mailroom/internal/thread"
+	"mailroom/project"
+)
 
 // threadCache keeps the state of threads with a current run or a queue after a transaction, to save
 // the next one from loading it. An entry is used only if the locked row still has its revision. A
@@ -9,18 +13,18 @@ import "mailroom"
 // The cache has two generations. An entry that is not used while a new generation fills up is
 // dropped.
 type threadCache struct {
-	young, old map[string]*mailroom.ThreadState
+	young, old map[string]*thread.State
 }
 
 // maxCachedThreads bounds each generation.
 const maxCachedThreads = 2048
 
 func newThreadCache() threadCache {
-	return threadCache{young: map[string]*mailroom.ThreadState{}, old: map[string]*mailroom.ThreadState{}}
+	return threadCache{young: map[string]*thread.State{}, old: map[string]*thread.State{}}
 }
 
 // pop removes and returns the cached state of a locked row, or returns a new one.
-func (r *threadCache) pop(row *mailroom.Thread) *mailroom.ThreadState {
+func (r *threadCache) pop(row *mailroom.Thread) *thread.State {
 	t, ok := r.young[row.ID]
 	if !ok {
 		t = r.old[row.ID]
@@ -28,12 +32,12 @@ func (r *threadCache) pop(row *mailroom.Thread) *mailroom.ThreadState {
 	delete(r.young, row.ID)
 	delete(r.old, row.ID)
 	if t == nil || t.Key != row.Key || t.Revision != row.Revision {
-		return mailroom.NewThreadState(row)
+		return thread.NewState(row)
 	}
 	return t
 }
 
-func (r *threadCache) put(t *mailroom.ThreadState) {
+func (r *threadCache) put(t *thread.State) {
 	if !t.Trim() {
 		return
 	}
@@ -54,17 +58,17 @@ func revisionOf(row *mailroom.Thread) revision { return revision{row.Key, row.Re
 // used like those of threadCache.
 type reservationCache map[string]struct {
 	at   revision
-	held *mailroom.ReservationIndex
+	held *project.ReservationIndex
 }
 
 // Bounds of the reservationCache: the reservations of two full projects.
 const (
-	maxCachedReservations = 2 * mailroom.MaxReservations
+	maxCachedReservations = 2 * project.MaxReservations
 	maxCachedProjects     = 256 // projects
 )
 
 // pop removes and returns the reservations of a thread at this revision, or nil.
-func (h reservationCache) pop(thread string, at revision) *mailroom.ReservationIndex {
+func (h reservationCache) pop(thread string, at revision) *project.ReservationIndex {
 	kept, ok := h[thread]
 	delete(h, thread)
 	if !ok || kept.at != at {
@@ -73,7 +77,7 @@ func (h reservationCache) pop(thread string, at revision) *mailroom.ReservationI
 	return kept.held
 }
 
-func (h reservationCache) put(p *mailroom.Project) {
+func (h reservationCache) put(p *project.Project) {
 	if p.Thread.Key == 0 {
 		return
 	}

@@ -3,6 +3,8 @@ package ledger
 import (
 	"cmp"
 	"context"
+	"mailroom/internal/thread"
+	"mailroom/store"
 	"maps"
 	"slices"
 	"time"
@@ -35,15 +37,15 @@ type Assignment struct {
 }
 
 // capacities returns the store's queries for a request, one per agent and kind.
-func (c *ClaimRequest) capacities() []mailroom.Capacity {
-	var wants []mailroom.Capacity
+func (c *ClaimRequest) capacities() []store.Capacity {
+	var wants []store.Capacity
 	for _, agent := range slices.Sorted(maps.Keys(c.Agents)) {
 		if c.Agents[agent] <= 0 || c.Slots <= 0 && c.FairSlots <= 0 {
 			continue
 		}
-		wants = append(wants, mailroom.Capacity{Agent: agent})
+		wants = append(wants, store.Capacity{Agent: agent})
 		if c.LastAttempt {
-			wants = append(wants, mailroom.Capacity{Agent: agent, LastAttempt: true})
+			wants = append(wants, store.Capacity{Agent: agent, LastAttempt: true})
 		}
 	}
 	return wants
@@ -74,7 +76,7 @@ func (b *batch) claim(c *ClaimRequest) ([]Assignment, error) {
 		return nil, err
 	}
 	r := &round{ClaimRequest: c, slots: c.Slots, lastAttempt: c.LastAttempt, agents: map[string]int{}, shares: newShares(c.Held, c.Slots)}
-	var passed []*mailroom.ThreadState
+	var passed []*thread.State
 	if r.slots > 0 {
 		due, err := b.candidates(r, nil)
 		if err != nil {
@@ -131,20 +133,20 @@ type round struct {
 
 // start starts due runs while slots are free. It returns the threads it skipped because over
 // reported that their owner has its share.
-func (b *batch) start(r *round, due []*mailroom.ThreadState, over func(owner string) bool) (passed []*mailroom.ThreadState, err error) {
+func (b *batch) start(r *round, due []*thread.State, over func(owner string) bool) (passed []*thread.State, err error) {
 	for _, t := range due {
 		d := t.Due
 		if r.slots <= 0 {
 			break
 		}
-		if !matches(d, mailroom.Capacity{Agent: d.Agent, LastAttempt: d.LastAttempt}, b.now) || r.agents[d.Agent] >= r.Agents[d.Agent] || d.LastAttempt && !r.lastAttempt {
+		if !matches(d, store.Capacity{Agent: d.Agent, LastAttempt: d.LastAttempt}, b.now) || r.agents[d.Agent] >= r.Agents[d.Agent] || d.LastAttempt && !r.lastAttempt {
 			continue
 		}
 		if over != nil && over(t.Owner) {
 			passed = append(passed, t)
 			continue
 		}
-		if err := b.ensure(t, mailroom.ScopeHead); err != nil {
+		if err := b.ensure(t, thread.ScopeHead); err != nil {
 			return nil, err
 		}
 		run := t.Claim(b.l.claimant(r.ClaimRequest, d.Agent), d.Agent, d.LastAttempt, b.now)
@@ -170,8 +172,8 @@ func (b *batch) start(r *round, due []*mailroom.ThreadState, over func(owner str
 
 // candidates returns the due threads of a round, in order: the loaded ones in their current state,
 // the others from the store. share bounds the stored ones per owner.
-func (b *batch) candidates(r *round, share *mailroom.Share) ([]*mailroom.ThreadState, error) {
-	var due []*mailroom.ThreadState
+func (b *batch) candidates(r *round, share *store.Share) ([]*thread.State, error) {
+	var due []*thread.State
 	for _, w := range r.capacities() {
 		for _, t := range b.order {
 			if matches(t.Due, w, b.now) {
@@ -191,19 +193,19 @@ func (b *batch) candidates(r *round, share *mailroom.Share) ([]*mailroom.ThreadS
 		}
 		due = append(due, stored...)
 	}
-	slices.SortStableFunc(due, func(x, y *mailroom.ThreadState) int {
+	slices.SortStableFunc(due, func(x, y *thread.State) int {
 		newest := cmp.Compare(uint64(x.Key-1), uint64(y.Key-1)) // an unwritten thread has key 0 and sorts last
 		return cmp.Or(cmp.Compare(x.Due.Priority, y.Due.Priority), x.Due.At.Compare(y.Due.At), newest)
 	})
 	return due, nil
 }
 
-func matches(d mailroom.Due, w mailroom.Capacity, now time.Time) bool {
+func matches(d mailroom.Due, w store.Capacity, now time.Time) bool {
 	return !d.At.IsZero() && !d.At.After(now) && d.Agent == w.Agent && d.LastAttempt == w.LastAttempt
 }
 
 // dueThreads loads due threads that the batch does not have yet.
-func (b *batch) dueThreads(w mailroom.Capacity) ([]*mailroom.ThreadState, error) {
+func (b *batch) dueThreads(w store.Capacity) ([]*thread.State, error) {
 	for id, d := range b.wasDue {
 		if !matches(d, w, b.now) {
 			continue
@@ -214,7 +216,7 @@ func (b *batch) dueThreads(w mailroom.Capacity) ([]*mailroom.ThreadState, error)
 			w.Share.Held[b.threads[id].Owner]--
 		}
 	}
-	rows, next, err := b.tx.Due(b.now, []mailroom.Capacity{w})
+	rows, next, err := b.tx.Due(b.now, []store.Capacity{w})
 	if err != nil {
 		return nil, err
 	}
@@ -222,7 +224,7 @@ func (b *batch) dueThreads(w mailroom.Capacity) ([]*mailroom.ThreadState, error)
 		if next.IsZero() {
 			next = b.now.Add(b.l.options.Poll)
 		}
-		b.l.idle[mailroom.Capacity{Agent: w.Agent, LastAttempt: w.LastAttempt}] = next
+		b.l.idle[store.Capacity{Agent: w.Agent, LastAttempt: w.LastAttempt}] = next
 	}
 	fresh := rows[:0]
 	for _, row := range rows {
@@ -240,8 +242,8 @@ func (b *batch) dueThreads(w mailroom.Capacity) ([]*mailroom.ThreadState, error)
 // ClaimedRun returns the current row of a claim's run, whether or not the claim is still valid.
 func (l *Ledger) ClaimedRun(ctx context.Context, c mailroom.Claim) (*mailroom.Run, error) {
 	var runs []*mailroom.Run
-	err := l.View(ctx, func(r mailroom.Reader) (err error) {
-		runs, err = r.Runs(mailroom.RunQuery{IDs: []string{c.Run}})
+	err := l.View(ctx, func(r store.Reader) (err error) {
+		runs, err = r.Runs(store.RunQuery{IDs: []string{c.Run}})
 		return err
 	})
 	switch {

@@ -10,6 +10,7 @@ import (
 
 	"mailroom"
 	"mailroom/ledger"
+	"mailroom/store"
 	"mailroom/store/memory"
 )
 
@@ -21,7 +22,7 @@ func TestOf32ConcurrentClaimersOneWins(t *testing.T) {
 	var won []ledger.Assignment
 	concurrently(32, func(i int) {
 		w := fmt.Sprint("w", i)
-		if _, err := d.Register(t.Context(), mailroom.Worker{ID: w}); err != nil {
+		if _, err := d.Register(t.Context(), store.Worker{ID: w}); err != nil {
 			t.Error(err)
 		}
 		work, err := d.Claim(t.Context(), ledger.ClaimRequest{Worker: w, Round: 1, Slots: 1, Agents: map[string]int{"echo": 1}})
@@ -133,14 +134,14 @@ func TestThreadsWithBacklogsTakeTurns(t *testing.T) {
 
 // fill puts n more runs into the queue of a thread of s. It writes no entries: a
 // claim does not read them.
-func fill(t *testing.T, s mailroom.Store, thread string, n int) {
+func fill(t *testing.T, s store.Store, thread string, n int) {
 	t.Helper()
-	err := s.Update(t.Context(), func(tx mailroom.Tx) error {
+	err := s.Update(t.Context(), func(tx store.Tx) error {
 		_, rows, err := tx.Lock(nil, []string{thread})
 		if err != nil {
 			return err
 		}
-		c := mailroom.Changes{Threads: rows}
+		c := store.Changes{Threads: rows}
 		for range n {
 			c.Runs = append(c.Runs, &mailroom.Run{
 				ID: ledger.NewID(), Thread: thread, Agent: "echo", Priority: mailroom.DefaultPriority, Place: rows[0].NextPlace,

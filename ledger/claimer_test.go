@@ -9,7 +9,9 @@ import (
 	"testing/synctest"
 
 	"mailroom"
+	"mailroom/internal/thread"
 	"mailroom/ledger"
+	"mailroom/store"
 	"mailroom/store/memory"
 	"mailroom/store/storetest"
 )
@@ -96,7 +98,7 @@ func TestWhatComesWithAClaimIsWhatTheLogSays(t *testing.T) {
 		k := &testClaimer{free: 1}
 		end := subscribe(t.Context(), d, k)
 		in := text("a", "look <here>")
-		in.Messages = append(in.Messages, mailroom.NewMessage{Parts: []mailroom.Part{{Type: "data", Data: []byte(`{"n":1}`)}}, Visibility: mailroom.VisibleInternal})
+		in.Messages = append(in.Messages, thread.NewMessage{Parts: []mailroom.Part{{Type: "data", Data: []byte(`{"n":1}`)}}, Visibility: mailroom.VisibleInternal})
 		out := d.submit(in)
 		want := must(d.Messages(t.Context(), "a", []int64{1, 2}))(t)
 		wantEqual(t, "input", k.work[0].Input, want)
@@ -205,7 +207,7 @@ func TestAClaimerEndsWithItsLedger(t *testing.T) {
 		}
 		err := <-ended
 		wantCode(t, err, mailroom.CodeUnavailable)
-		if errors.Is(err, mailroom.ErrStoreClosed) {
+		if errors.Is(err, store.ErrClosed) {
 			t.Errorf("got %v: the store is open", err)
 		}
 	})

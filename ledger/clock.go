@@ -2,16 +2,16 @@ package ledger
 
 import (
 	"context"
+	"mailroom/internal/thread"
+	"mailroom/store"
 	"slices"
 	"time"
-
-	"mailroom"
 )
 
 // fromFuture reports whether the worker's row was written by a clock ahead of now: a live lease
 // ends at most one lease time after now, and that of a dead worker in the past.
-func (l *Ledger) fromFuture(w *mailroom.Worker, now time.Time) bool {
-	latest := now.Add(mailroom.ClockSlack)
+func (l *Ledger) fromFuture(w *store.Worker, now time.Time) bool {
+	latest := now.Add(thread.ClockSlack)
 	if !w.Dead {
 		latest = latest.Add(l.options.Lease)
 	}
@@ -20,7 +20,7 @@ func (l *Ledger) fromFuture(w *mailroom.Worker, now time.Time) bool {
 
 // checkClock makes the next sweep handle a clock step that this worker's row shows, before the row
 // is overwritten.
-func (b *batch) checkClock(w *mailroom.Worker) {
+func (b *batch) checkClock(w *store.Worker) {
 	if b.l.fromFuture(w, b.now) {
 		b.l.clockStepped.Store(true)
 	}
@@ -29,9 +29,9 @@ func (b *batch) checkClock(w *mailroom.Worker) {
 // replanAfterClockStep reschedules threads after the clock stepped back, see
 // [mailroom.ThreadState.ReplanAfterClockStep], and shortens leases that end too late. Only then it
 // reads the rows of all threads, a page at a time.
-func (l *Ledger) replanAfterClockStep(ctx context.Context, workers []*mailroom.Worker) error {
+func (l *Ledger) replanAfterClockStep(ctx context.Context, workers []*store.Worker) error {
 	now := time.Now()
-	late := slices.DeleteFunc(slices.Clone(workers), func(w *mailroom.Worker) bool { return !l.fromFuture(w, now) })
+	late := slices.DeleteFunc(slices.Clone(workers), func(w *store.Worker) bool { return !l.fromFuture(w, now) })
 	if !l.clockStepped.Swap(false) && len(late) == 0 {
 		return nil
 	}
@@ -64,11 +64,11 @@ func (l *Ledger) replanAfterClockStep(ctx context.Context, workers []*mailroom.W
 func (l *Ledger) replanThreads(ctx context.Context, now time.Time) error {
 	for from, more := int64(0), true; more; {
 		var ids []string
-		err := l.View(ctx, func(r mailroom.Reader) error {
-			rows, err := r.Threads(mailroom.ThreadQuery{From: from, Oldest: true, Limit: expireBatch})
+		err := l.View(ctx, func(r store.Reader) error {
+			rows, err := r.Threads(store.ThreadQuery{From: from, Oldest: true, Limit: expireBatch})
 			for _, t := range rows {
 				from = t.Key
-				if !t.Due.At.IsZero() && t.UpdatedAt.After(now.Add(mailroom.ClockSlack)) {
+				if !t.Due.At.IsZero() && t.UpdatedAt.After(now.Add(thread.ClockSlack)) {
 					ids = append(ids, t.ID)
 				}
 			}

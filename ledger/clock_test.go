@@ -7,19 +7,21 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/internal/thread"
 	"mailroom/ledger"
+	"mailroom/store"
 	"mailroom/store/memory"
 )
 
 // writeAhead writes the rows as a clock would have that was so far ahead of the present one.
-func (d *fixture) writeAhead(s mailroom.Store, far time.Duration, thread, run string) {
+func (d *fixture) writeAhead(s store.Store, far time.Duration, thread, run string) {
 	d.t.Helper()
-	err := s.Update(d.ctx, func(tx mailroom.Tx) error {
+	err := s.Update(d.ctx, func(tx store.Tx) error {
 		_, threads, err := tx.Lock(nil, []string{thread})
 		if err != nil {
 			return err
 		}
-		runs, err := tx.Runs(mailroom.RunQuery{IDs: []string{run}})
+		runs, err := tx.Runs(store.RunQuery{IDs: []string{run}})
 		if err != nil {
 			return err
 		}
@@ -36,7 +38,7 @@ func (d *fixture) writeAhead(s mailroom.Store, far time.Duration, thread, run st
 		for _, w := range workers {
 			w.LeaseUntil = w.LeaseUntil.Add(far)
 		}
-		return tx.Write(&mailroom.Changes{Threads: threads, Runs: runs, Workers: workers})
+		return tx.Write(&store.Changes{Threads: threads, Runs: runs, Workers: workers})
 	})
 	if err != nil {
 		d.t.Fatal(err)
@@ -56,7 +58,7 @@ func TestARetryWaitsNoLongerThanItsDelayAfterTheClockWentBack(t *testing.T) {
 				d.register("w")
 				run := d.submit(text("t", "one")).Run
 				c := d.claimOne("w").Claim
-				d.settle(mailroom.Settle{Claim: c, Outcome: mailroom.OutcomeFail, Failure: &mailroom.Failure{Class: mailroom.ClassTransient, Err: errors.New("busy")}})
+				d.settle(thread.Settle{Claim: c, Outcome: thread.OutcomeFail, Failure: &mailroom.Failure{Class: mailroom.ClassTransient, Err: errors.New("busy")}})
 				delay := time.Until(d.run(run).AvailableAt)
 				d.writeAhead(s, time.Hour, "t", run)
 				worker(d)
@@ -64,7 +66,7 @@ func TestARetryWaitsNoLongerThanItsDelayAfterTheClockWentBack(t *testing.T) {
 				if left := time.Until(d.run(run).AvailableAt); left > delay {
 					t.Errorf("the retry waits %s, its delay is %s", left, delay)
 				}
-				d.view(func(r mailroom.Reader) error {
+				d.view(func(r store.Reader) error {
 					rows, err := r.Workers()
 					for _, w := range rows {
 						if left := time.Until(w.LeaseUntil); left > 15*time.Second {

@@ -2,6 +2,7 @@ package ledger_test
 
 import (
 	"context"
+	"mailroom/store"
 	"sync"
 	"time"
 
@@ -10,7 +11,7 @@ import (
 
 // counting is a store that counts what is asked of it.
 type counting struct {
-	mailroom.Store
+	store.Store
 
 	mu sync.Mutex
 	counts
@@ -49,74 +50,74 @@ func (s *counting) countEntries(seen *int, n int) {
 	s.MostEntries = max(s.MostEntries, *seen)
 }
 
-func (s *counting) Update(ctx context.Context, f func(mailroom.Tx) error) error {
+func (s *counting) Update(ctx context.Context, f func(store.Tx) error) error {
 	s.add(1, 0, 0)
-	return s.Store.Update(ctx, func(tx mailroom.Tx) error { return f(countingTx{Tx: tx, s: s, seen: new(int)}) })
+	return s.Store.Update(ctx, func(tx store.Tx) error { return f(countingTx{Tx: tx, s: s, seen: new(int)}) })
 }
 
-func (s *counting) View(ctx context.Context, f func(mailroom.Reader) error) error {
-	return s.Store.View(ctx, func(r mailroom.Reader) error { return f(countingReader{Reader: r, s: s, seen: new(int)}) })
+func (s *counting) View(ctx context.Context, f func(store.Reader) error) error {
+	return s.Store.View(ctx, func(r store.Reader) error { return f(countingReader{Reader: r, s: s, seen: new(int)}) })
 }
 
 type countingReader struct {
-	mailroom.Reader
+	store.Reader
 	s    *counting
 	seen *int // entries
 }
 
-func (r countingReader) Entries(q mailroom.EntryQuery) ([]mailroom.Entry, error) {
+func (r countingReader) Entries(q store.EntryQuery) ([]mailroom.Entry, error) {
 	rows, err := r.Reader.Entries(q)
 	r.s.countEntries(r.seen, len(rows))
 	return rows, err
 }
 
-func (r countingReader) Runs(q mailroom.RunQuery) ([]*mailroom.Run, error) {
+func (r countingReader) Runs(q store.RunQuery) ([]*mailroom.Run, error) {
 	rows, err := r.Reader.Runs(q)
 	r.s.add(0, 1, len(rows))
 	return rows, err
 }
 
-func (r countingReader) Cursors(q mailroom.CursorQuery) ([]mailroom.Cursor, error) {
+func (r countingReader) Cursors(q store.CursorQuery) ([]store.Cursor, error) {
 	rows, err := r.Reader.Cursors(q)
 	r.s.add(0, 1, len(rows))
 	return rows, err
 }
 
-func (r countingReader) Threads(q mailroom.ThreadQuery) ([]*mailroom.Thread, error) {
+func (r countingReader) Threads(q store.ThreadQuery) ([]*mailroom.Thread, error) {
 	rows, err := r.Reader.Threads(q)
 	r.s.add(0, 1, len(rows))
 	return rows, err
 }
 
 type countingTx struct {
-	mailroom.Tx
+	store.Tx
 	s    *counting
 	seen *int // entries
 }
 
-func (tx countingTx) Entries(q mailroom.EntryQuery) ([]mailroom.Entry, error) {
+func (tx countingTx) Entries(q store.EntryQuery) ([]mailroom.Entry, error) {
 	return countingReader{Reader: tx.Tx, s: tx.s, seen: tx.seen}.Entries(q)
 }
 
-func (tx countingTx) Runs(q mailroom.RunQuery) ([]*mailroom.Run, error) {
+func (tx countingTx) Runs(q store.RunQuery) ([]*mailroom.Run, error) {
 	return countingReader{Reader: tx.Tx, s: tx.s}.Runs(q)
 }
 
-func (tx countingTx) Cursors(q mailroom.CursorQuery) ([]mailroom.Cursor, error) {
+func (tx countingTx) Cursors(q store.CursorQuery) ([]store.Cursor, error) {
 	return countingReader{Reader: tx.Tx, s: tx.s}.Cursors(q)
 }
 
-func (tx countingTx) Threads(q mailroom.ThreadQuery) ([]*mailroom.Thread, error) {
+func (tx countingTx) Threads(q store.ThreadQuery) ([]*mailroom.Thread, error) {
 	return countingReader{Reader: tx.Tx, s: tx.s}.Threads(q)
 }
 
-func (tx countingTx) Lock(workers, threads []string) ([]*mailroom.Worker, []*mailroom.Thread, error) {
+func (tx countingTx) Lock(workers, threads []string) ([]*store.Worker, []*mailroom.Thread, error) {
 	ws, ts, err := tx.Tx.Lock(workers, threads)
 	tx.s.add(0, 1, len(ts))
 	return ws, ts, err
 }
 
-func (tx countingTx) Due(now time.Time, wants []mailroom.Capacity) ([]*mailroom.Thread, time.Time, error) {
+func (tx countingTx) Due(now time.Time, wants []store.Capacity) ([]*mailroom.Thread, time.Time, error) {
 	ts, next, err := tx.Tx.Due(now, wants)
 	tx.s.add(0, 1, len(ts))
 	return ts, next, err

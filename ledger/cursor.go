@@ -3,15 +3,15 @@ package ledger
 import (
 	"context"
 	"encoding/json"
+	"mailroom/internal/thread"
+	"mailroom/store"
 	"slices"
 	"time"
-
-	"mailroom"
 )
 
 // MoveCursor moves a cursor without a submit.
-func (l *Ledger) MoveCursor(ctx context.Context, c mailroom.Cursor) error {
-	if err := mailroom.CheckCursor(&c); err != nil {
+func (l *Ledger) MoveCursor(ctx context.Context, c store.Cursor) error {
+	if err := thread.CheckCursor(&c); err != nil {
 		return err
 	}
 	o := op{name: "cursor", rank: rankPlain, size: len(c.Position)}
@@ -28,11 +28,11 @@ func (l *Ledger) MoveCursor(ctx context.Context, c mailroom.Cursor) error {
 func (l *Ledger) ChangeCursor(ctx context.Context, under, channel, identity string, f func(at json.RawMessage, now time.Time) (json.RawMessage, error)) error {
 	o := op{name: "cursor", rank: rankPlain, threads: []string{under}}
 	_, err := run(ctx, l, o, func(b *batch) (struct{}, error) {
-		rows, err := b.cursors(mailroom.CursorQuery{Channel: channel, Identities: []string{identity}})
+		rows, err := b.cursors(store.CursorQuery{Channel: channel, Identities: []string{identity}})
 		if err != nil {
 			return struct{}{}, err
 		}
-		c := mailroom.Cursor{Channel: channel, Identity: identity}
+		c := store.Cursor{Channel: channel, Identity: identity}
 		var at json.RawMessage
 		for _, row := range rows {
 			if row.Identity == identity {
@@ -42,7 +42,7 @@ func (l *Ledger) ChangeCursor(ctx context.Context, under, channel, identity stri
 		if c.Position, err = f(at, b.now); err != nil || c.Position == nil {
 			return struct{}{}, err
 		}
-		if err := mailroom.CheckCursor(&c); err != nil {
+		if err := thread.CheckCursor(&c); err != nil {
 			return struct{}{}, err
 		}
 		b.moveCursor(c)
@@ -51,9 +51,9 @@ func (l *Ledger) ChangeCursor(ctx context.Context, under, channel, identity stri
 	return err
 }
 
-func (b *batch) moveCursor(c mailroom.Cursor) {
+func (b *batch) moveCursor(c store.Cursor) {
 	c.MovedAt = b.now
-	b.changes.Cursors = slices.DeleteFunc(b.changes.Cursors, func(x mailroom.Cursor) bool {
+	b.changes.Cursors = slices.DeleteFunc(b.changes.Cursors, func(x store.Cursor) bool {
 		return x.Channel == c.Channel && x.Identity == c.Identity
 	})
 	b.changes.Cursors = append(b.changes.Cursors, c)

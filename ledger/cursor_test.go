@@ -9,16 +9,19 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"mailroom"
+	"mailroom/auth"
+	"mailroom/internal/thread"
 	"mailroom/ledger"
+	"mailroom/store"
 )
 
 // cursors are the positions that are kept, by channel and identity.
 func (d *fixture) cursors() map[string]string {
 	d.t.Helper()
 	at := map[string]string{}
-	var rows []mailroom.Cursor
-	d.view(func(r mailroom.Reader) (err error) {
-		rows, err = r.Cursors(mailroom.CursorQuery{})
+	var rows []store.Cursor
+	d.view(func(r store.Reader) (err error) {
+		rows, err = r.Cursors(store.CursorQuery{})
 		return err
 	})
 	for _, c := range rows {
@@ -31,10 +34,10 @@ func (d *fixture) cursors() map[string]string {
 }
 
 // received is a row of a platform: a submit with the cursor behind it.
-func received(thread, key, position string) mailroom.Submit {
+func received(thread, key, position string) thread.Submit {
 	in := text(thread, "row "+key)
 	in.Key, in.DeliverTo, in.DeliverAgent = key, "out:"+thread, "chat"
-	in.Cursor = &mailroom.Cursor{Channel: "chat", Identity: "bot", Position: json.RawMessage(position)}
+	in.Cursor = &store.Cursor{Channel: "chat", Identity: "bot", Position: json.RawMessage(position)}
 	return in
 }
 
@@ -52,7 +55,7 @@ func TestACursorMovesWithItsSubmit(t *testing.T) {
 
 	// What was seen before is not submitted again, and is behind the cursor.
 	out := d.submit(received("t", "a", "2"))
-	wantEqual(t, "disposition", out.Disposition, mailroom.DispositionDuplicate)
+	wantEqual(t, "disposition", out.Disposition, store.DispositionDuplicate)
 	wantCursors(d, map[string]string{"chat/bot": "2"})
 
 	// What is refused is not behind it.
@@ -62,10 +65,10 @@ func TestACursorMovesWithItsSubmit(t *testing.T) {
 	wantCode(t, err, mailroom.CodeConflict)
 	wantCursors(d, map[string]string{"chat/bot": "2"})
 
-	must(struct{}{}, d.MoveCursor(d.ctx, mailroom.Cursor{Channel: "chat", Identity: "bot", Position: json.RawMessage(`4`)}))(t)
-	must(struct{}{}, d.MoveCursor(d.ctx, mailroom.Cursor{Channel: "chat", Identity: "other", Position: json.RawMessage(`1`)}))(t)
+	must(struct{}{}, d.MoveCursor(d.ctx, store.Cursor{Channel: "chat", Identity: "bot", Position: json.RawMessage(`4`)}))(t)
+	must(struct{}{}, d.MoveCursor(d.ctx, store.Cursor{Channel: "chat", Identity: "other", Position: json.RawMessage(`1`)}))(t)
 	wantCursors(d, map[string]string{"chat/bot": "4", "chat/other": "1"})
-	wantCode(t, d.MoveCursor(d.ctx, mailroom.Cursor{Channel: "chat"}), mailroom.CodeInvalid)
+	wantCode(t, d.MoveCursor(d.ctx, store.Cursor{Channel: "chat"}), mailroom.CodeInvalid)
 }
 
 func TestASubmitMakesTheThreadItDeliversTo(t *testing.T) {
@@ -82,7 +85,7 @@ func TestASubmitMakesTheThreadItDeliversTo(t *testing.T) {
 	wantEqual(t, "its entries", delivery.LastSeq, int64(0))
 
 	stranger := received("u", "a", "2")
-	stranger.DeliverTo, stranger.By = "out:t", &mailroom.Token{Name: "bob", Scopes: []mailroom.Permission{mailroom.PermissionSubmit}}
+	stranger.DeliverTo, stranger.By = "out:t", &auth.Token{Name: "bob", Scopes: []auth.Permission{auth.PermissionSubmit}}
 	_, err := d.Submit(d.ctx, stranger)
 	wantCode(t, err, mailroom.CodeNotFound)
 	wantEqual(t, "a thread that delivers to a stranger's", d.thread("u") == nil, true)
@@ -121,8 +124,8 @@ func TestACursorIsChangedByWhereItIs(t *testing.T) {
 	if err := d.ChangeCursor(d.ctx, "log", "kept", "", func(json.RawMessage, time.Time) (json.RawMessage, error) { return nil, refusal }); err != refusal {
 		t.Errorf("refused with %v, want %v", err, refusal)
 	}
-	d.view(func(r mailroom.Reader) error {
-		rows, err := r.Threads(mailroom.ThreadQuery{})
+	d.view(func(r store.Reader) error {
+		rows, err := r.Threads(store.ThreadQuery{})
 		wantEqual(t, "threads that were made", len(rows), 0)
 		return err
 	})
@@ -136,7 +139,7 @@ func TestAnInterruptOfWhatWasThereStopsNothingElseWhenItIsRepeated(t *testing.T)
 	second := d.submit(text("t", "two"))
 	before := d.thread("t").NextPlace
 	third := d.submit(text("t", "three"))
-	who := &mailroom.Token{Name: mailroom.Operator, Scopes: []mailroom.Permission{mailroom.PermissionAdmin}}
+	who := &auth.Token{Name: auth.Operator, Scopes: []auth.Permission{auth.PermissionAdmin}}
 	for range 2 {
 		if _, err := d.InterruptBefore(d.ctx, "t", before, who); err != nil {
 			t.Fatal(err)
@@ -145,7 +148,7 @@ func TestAnInterruptOfWhatWasThereStopsNothingElseWhenItIsRepeated(t *testing.T)
 	wantEqual(t, "the current run's stop", d.run(first.Run).Stop, mailroom.ReasonInterrupted)
 	wantEqual(t, "what waited", d.run(second.Run).Status, mailroom.StatusCancelled)
 	wantEqual(t, "what came later", d.run(third.Run).Status, mailroom.StatusQueued)
-	d.settle(mailroom.Settle{Claim: work.Claim, Number: 1, Outcome: mailroom.OutcomeComplete})
+	d.settle(thread.Settle{Claim: work.Claim, Number: 1, Outcome: thread.OutcomeComplete})
 	work = d.claimIn("t")
 	wantEqual(t, "what runs then", work.Run.ID, third.Run)
 	if _, err := d.InterruptBefore(d.ctx, "t", before, who); err != nil {

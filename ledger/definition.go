@@ -2,13 +2,12 @@ package ledger
 
 import (
 	"context"
-
-	"mailroom"
+	"mailroom/store"
 )
 
 // DropDefinitions drops stored versions of agents. A run pinned to such a version, or retried with
 // it, fails permanently when it starts.
-func (l *Ledger) DropDefinitions(ctx context.Context, dropped []mailroom.Definition) error {
+func (l *Ledger) DropDefinitions(ctx context.Context, dropped []store.Definition) error {
 	_, err := run(ctx, l, op{name: "forget", rank: rankPlain}, func(b *batch) (struct{}, error) {
 		b.changes.DropDefinitions = append(b.changes.DropDefinitions, dropped...)
 		return struct{}{}, nil
@@ -18,7 +17,7 @@ func (l *Ledger) DropDefinitions(ctx context.Context, dropped []mailroom.Definit
 
 // KeepDefinitions stores the current versions of agents, so that runs pinned to them can continue
 // after a change.
-func (l *Ledger) KeepDefinitions(ctx context.Context, kept []mailroom.Definition) error {
+func (l *Ledger) KeepDefinitions(ctx context.Context, kept []store.Definition) error {
 	_, err := run(ctx, l, op{name: "define", rank: rankPlain}, func(b *batch) (struct{}, error) {
 		b.changes.Definitions = append(b.changes.Definitions, kept...)
 		return struct{}{}, nil
@@ -27,8 +26,8 @@ func (l *Ledger) KeepDefinitions(ctx context.Context, kept []mailroom.Definition
 }
 
 // Definitions returns the stored versions of agents.
-func (l *Ledger) Definitions(ctx context.Context) (kept []mailroom.Definition, err error) {
-	err = l.View(ctx, func(r mailroom.Reader) error {
+func (l *Ledger) Definitions(ctx context.Context) (kept []store.Definition, err error) {
+	err = l.View(ctx, func(r store.Reader) error {
 		kept, err = r.Definitions()
 		return err
 	})

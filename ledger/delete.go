@@ -4,6 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"mailroom/auth"
+	"mailroom/internal/thread"
+	"mailroom/project"
+	"mailroom/store"
 
 	"mailroom"
 )
@@ -20,15 +24,15 @@ const (
 // DeleteThread deletes an idle thread that who sees, with everything that belongs to it. A long
 // thread is first marked as deleted, which hides it from every caller. Its rows are then dropped in
 // bounded transactions, by this call and by later sweeps.
-func (l *Ledger) DeleteThread(ctx context.Context, thread string, who *mailroom.Token) error {
-	long, err := onThread(ctx, l, "delete", thread, who, mailroom.ScopeRow, nil, func(b *batch, t *mailroom.ThreadState) (bool, error) {
+func (l *Ledger) DeleteThread(ctx context.Context, threadID string, who *auth.Token) error {
+	long, err := onThread(ctx, l, "delete", threadID, who, thread.ScopeRow, nil, func(b *batch, t *thread.State) (bool, error) {
 		if err := t.CheckDeletable(); err != nil {
 			return false, err
 		}
 		if t.Changed() {
-			return false, mailroom.Errorf(mailroom.CodeConflict, "thread %q is in use; try again", thread)
+			return false, mailroom.Errorf(mailroom.CodeConflict, "thread %q is in use; try again", threadID)
 		}
-		_, project := mailroom.ProjectOf(t.ID)
+		_, project := project.NameOf(t.ID)
 		if project {
 			if err := b.dropProject(t.ID); err != nil {
 				return false, err
@@ -46,13 +50,13 @@ func (l *Ledger) DeleteThread(ctx context.Context, thread string, who *mailroom.
 		return err
 	}
 	// The thread is deleted. If dropping its rows fails, a sweep continues.
-	if err := l.dropRows(ctx, thread, dropSteps); err != nil && ctx.Err() == nil {
+	if err := l.dropRows(ctx, threadID, dropSteps); err != nil && ctx.Err() == nil {
 		l.options.Log.WarnContext(ctx, "rows of a deleted thread not dropped; the next sweep continues", "error", err)
 	}
 	return nil
 }
 
-func isLong(t *mailroom.ThreadState) bool { return t.LastSeq-t.FirstSeq >= dropStep }
+func isLong(t *thread.State) bool { return t.LastSeq-t.FirstSeq >= dropStep }
 
 // dropRows drops rows of a deleted thread, in at most so many steps.
 func (l *Ledger) dropRows(ctx context.Context, thread string, steps int) error {
@@ -70,7 +74,7 @@ func (l *Ledger) dropRows(ctx context.Context, thread string, steps int) error {
 			}
 			next := t.FirstSeq + dropStep
 			t.Purge(next, 0)
-			b.changes.DropEntries = append(b.changes.DropEntries, mailroom.Prefix{Thread: thread, Seq: next})
+			b.changes.DropEntries = append(b.changes.DropEntries, store.Prefix{Thread: thread, Seq: next})
 			return true, nil
 		})
 		if err != nil || !more {
@@ -83,8 +87,8 @@ func (l *Ledger) dropRows(ctx context.Context, thread string, steps int) error {
 // dropDeleted continues with deleted threads that still have rows, also after a crash.
 func (l *Ledger) dropDeleted(ctx context.Context) error {
 	var marked []*mailroom.Thread
-	err := l.View(ctx, func(r mailroom.Reader) (err error) {
-		marked, err = r.Threads(mailroom.ThreadQuery{Deleted: true, Oldest: true, Limit: 1})
+	err := l.View(ctx, func(r store.Reader) (err error) {
+		marked, err = r.Threads(store.ThreadQuery{Deleted: true, Oldest: true, Limit: 1})
 		return err
 	})
 	if err != nil || len(marked) == 0 {
@@ -101,7 +105,7 @@ func (e deletingError) Error() string { return fmt.Sprintf("thread %q is being d
 
 // checkNotDeleted refuses a submit to a thread that is being deleted. The end of a run must not
 // reach a later thread with the same id.
-func checkNotDeleted(t *mailroom.ThreadState, in *mailroom.Submit) error {
+func checkNotDeleted(t *thread.State, in *thread.Submit) error {
 	switch {
 	case t.DeletedAt.IsZero():
 		return nil

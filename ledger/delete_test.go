@@ -6,28 +6,30 @@ import (
 	"testing/synctest"
 
 	"mailroom"
+	"mailroom/internal/thread"
 	"mailroom/ledger"
+	"mailroom/store"
 	"mailroom/store/memory"
 )
 
 // countingDrops checks how much an Update drops, and fails those that drop when broken.
 type countingDrops struct {
-	mailroom.Store
+	store.Store
 	t      *testing.T
 	broken *bool
 	steps  *int
 }
 
 type countingDropsTx struct {
-	mailroom.Tx
+	store.Tx
 	s countingDrops
 }
 
-func (s countingDrops) Update(ctx context.Context, f func(mailroom.Tx) error) error {
-	return s.Store.Update(ctx, func(tx mailroom.Tx) error { return f(countingDropsTx{tx, s}) })
+func (s countingDrops) Update(ctx context.Context, f func(store.Tx) error) error {
+	return s.Store.Update(ctx, func(tx store.Tx) error { return f(countingDropsTx{tx, s}) })
 }
 
-func (tx countingDropsTx) Write(c *mailroom.Changes) error {
+func (tx countingDropsTx) Write(c *store.Changes) error {
 	before, dropped := map[string]int{}, append([]string{}, c.DropThreads...)
 	for _, p := range c.DropEntries {
 		dropped = append(dropped, p.Thread)
@@ -36,7 +38,7 @@ func (tx countingDropsTx) Write(c *mailroom.Changes) error {
 		return &mailroom.Error{Code: mailroom.CodeUnavailable, Message: "broken"}
 	}
 	for _, id := range dropped {
-		log, err := tx.Entries(mailroom.EntryQuery{Thread: id})
+		log, err := tx.Entries(store.EntryQuery{Thread: id})
 		if err != nil {
 			return err
 		}
@@ -46,7 +48,7 @@ func (tx countingDropsTx) Write(c *mailroom.Changes) error {
 		return err
 	}
 	for id, n := range before {
-		log, err := tx.Entries(mailroom.EntryQuery{Thread: id})
+		log, err := tx.Entries(store.EntryQuery{Thread: id})
 		if err != nil {
 			return err
 		}
@@ -59,32 +61,32 @@ func (tx countingDropsTx) Write(c *mailroom.Changes) error {
 }
 
 // longThread makes a thread with a log of more than n entries.
-func (d *fixture) longThread(thread string, n int) string {
+func (d *fixture) longThread(threadID string, n int) string {
 	d.t.Helper()
-	run := d.submit(text(thread, "hello")).Run
+	run := d.submit(text(threadID, "hello")).Run
 	c := d.claimOne("w").Claim
 	for i := range n {
-		must(d.Append(d.ctx, mailroom.StepCommit{Claim: c, Number: i + 1, Step: mailroom.Step{Name: "s"}}))(d.t)
+		must(d.Append(d.ctx, thread.StepCommit{Claim: c, Number: i + 1, Step: mailroom.Step{Name: "s"}}))(d.t)
 	}
-	d.settle(mailroom.Settle{Claim: c, Outcome: mailroom.OutcomeComplete})
+	d.settle(thread.Settle{Claim: c, Outcome: thread.OutcomeComplete})
 	return run
 }
 
 func (d *fixture) storedRows(thread string) (rows, marked, entries, runs int) {
-	d.view(func(r mailroom.Reader) error {
-		seen, err := r.Threads(mailroom.ThreadQuery{IDs: []string{thread}})
+	d.view(func(r store.Reader) error {
+		seen, err := r.Threads(store.ThreadQuery{IDs: []string{thread}})
 		if err != nil {
 			return err
 		}
-		hidden, err := r.Threads(mailroom.ThreadQuery{Deleted: true})
+		hidden, err := r.Threads(store.ThreadQuery{Deleted: true})
 		if err != nil {
 			return err
 		}
-		log, err := r.Entries(mailroom.EntryQuery{Thread: thread})
+		log, err := r.Entries(store.EntryQuery{Thread: thread})
 		if err != nil {
 			return err
 		}
-		of, err := r.Runs(mailroom.RunQuery{Thread: thread})
+		of, err := r.Runs(store.RunQuery{Thread: thread})
 		rows, marked, entries, runs = len(seen), len(hidden), len(log), len(of)
 		return err
 	})
@@ -130,10 +132,10 @@ func TestADeletedThreadIsGoneAndTheRestartDropsItsRows(t *testing.T) {
 				if rows, marked, _, _ := d.storedRows("t"); rows != 0 || marked != 1 {
 					t.Errorf("readers find %d threads, %d are marked, want 0 and 1", rows, marked)
 				}
-				_, err := d.Retry(d.ctx, mailroom.Retry{Run: run})
+				_, err := d.Retry(d.ctx, thread.Retry{Run: run})
 				wantCode(t, err, mailroom.CodeNotFound)
 				wantCode(t, d.DeleteThread(d.ctx, "t", nil), mailroom.CodeNotFound)
-				_, err = d.PatchThread(d.ctx, "t", mailroom.ThreadPatch{})
+				_, err = d.PatchThread(d.ctx, "t", thread.Patch{})
 				wantCode(t, err, mailroom.CodeNotFound)
 				if err := d.close(); err != nil {
 					t.Fatal(err)

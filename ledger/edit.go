@@ -4,6 +4,10 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"mailroom/auth"
+	"mailroom/internal/check"
+	"mailroom/internal/thread"
+	"mailroom/store"
 	"slices"
 	"strings"
 
@@ -12,14 +16,14 @@ import (
 
 // Cancel ends a run, or asks it to stop if a worker holds it.
 func (l *Ledger) Cancel(ctx context.Context, id, by string) (*mailroom.Run, error) {
-	return l.onRun(ctx, "cancel", id, func(b *batch, t *mailroom.ThreadState) (*mailroom.Run, error) {
+	return l.onRun(ctx, "cancel", id, func(b *batch, t *thread.State) (*mailroom.Run, error) {
 		return t.Cancel(id, by, b.now)
 	})
 }
 
 // Retry puts a failed or cancelled run back into its thread's queue.
-func (l *Ledger) Retry(ctx context.Context, in mailroom.Retry) (*mailroom.Run, error) {
-	return l.onRun(ctx, "retry", in.Run, func(b *batch, t *mailroom.ThreadState) (*mailroom.Run, error) {
+func (l *Ledger) Retry(ctx context.Context, in thread.Retry) (*mailroom.Run, error) {
+	return l.onRun(ctx, "retry", in.Run, func(b *batch, t *thread.State) (*mailroom.Run, error) {
 		if r := t.Run(in.Run); r != nil {
 			in.AgentVersion = b.l.options.Version(r.Agent)
 		}
@@ -28,7 +32,7 @@ func (l *Ledger) Retry(ctx context.Context, in mailroom.Retry) (*mailroom.Run, e
 }
 
 // onRun runs a transition of one run.
-func (l *Ledger) onRun(ctx context.Context, name, id string, f func(*batch, *mailroom.ThreadState) (*mailroom.Run, error)) (*mailroom.Run, error) {
+func (l *Ledger) onRun(ctx context.Context, name, id string, f func(*batch, *thread.State) (*mailroom.Run, error)) (*mailroom.Run, error) {
 	r, err := l.findRun(ctx, id)
 	if err != nil {
 		return nil, err
@@ -39,7 +43,7 @@ func (l *Ledger) onRun(ctx context.Context, name, id string, f func(*batch, *mai
 		if !t.DeletedAt.IsZero() {
 			return nil, mailroom.Errorf(mailroom.CodeNotFound, "no run %q", id)
 		}
-		if err := b.ensure(t, mailroom.ScopeHead); err != nil {
+		if err := b.ensure(t, thread.ScopeHead); err != nil {
 			return nil, err
 		}
 		r, err := f(b, t)
@@ -49,8 +53,8 @@ func (l *Ledger) onRun(ctx context.Context, name, id string, f func(*batch, *mai
 
 func (l *Ledger) findRun(ctx context.Context, id string) (*mailroom.Run, error) {
 	var found []*mailroom.Run
-	err := l.View(ctx, func(r mailroom.Reader) (err error) {
-		found, err = r.Runs(mailroom.RunQuery{IDs: []string{id}})
+	err := l.View(ctx, func(r store.Reader) (err error) {
+		found, err = r.Runs(store.RunQuery{IDs: []string{id}})
 		return err
 	})
 	if err == nil && len(found) == 0 {
@@ -63,22 +67,22 @@ func (l *Ledger) findRun(ctx context.Context, id string) (*mailroom.Run, error) 
 }
 
 // Interrupt supersedes the queue of a thread that who sees, and stops its current run.
-func (l *Ledger) Interrupt(ctx context.Context, thread string, who *mailroom.Token) (mailroom.Interrupted, error) {
+func (l *Ledger) Interrupt(ctx context.Context, thread string, who *auth.Token) (thread.Interrupted, error) {
 	return l.InterruptBefore(ctx, thread, 0, who)
 }
 
 // InterruptBefore is an Interrupt of the runs before a place. It can be repeated without affecting
 // later runs.
-func (l *Ledger) InterruptBefore(ctx context.Context, thread string, place int64, who *mailroom.Token) (mailroom.Interrupted, error) {
-	return onThread(ctx, l, "interrupt", thread, who, mailroom.ScopeAll, nil, func(b *batch, t *mailroom.ThreadState) (mailroom.Interrupted, error) {
+func (l *Ledger) InterruptBefore(ctx context.Context, threadID string, place int64, who *auth.Token) (thread.Interrupted, error) {
+	return onThread(ctx, l, "interrupt", threadID, who, thread.ScopeAll, nil, func(b *batch, t *thread.State) (thread.Interrupted, error) {
 		return t.Interrupt(place, who.Name, b.now), nil
 	})
 }
 
 // Edit replaces the content of an unread message.
-func (l *Ledger) Edit(ctx context.Context, thread, message string, parts []mailroom.Part) (mailroom.Message, error) {
-	err := l.onMessage(ctx, "edit", thread, message, func(b *batch, t *mailroom.ThreadState) error {
-		if err := b.checkQuota(t.Owner, mailroom.Use{Bytes: int64(mailroom.PartsSize(parts))}); err != nil {
+func (l *Ledger) Edit(ctx context.Context, threadID, message string, parts []mailroom.Part) (mailroom.Message, error) {
+	err := l.onMessage(ctx, "edit", threadID, message, func(b *batch, t *thread.State) error {
+		if err := b.checkQuota(t.Owner, auth.Use{Bytes: int64(thread.PartsSize(parts))}); err != nil {
 			return err
 		}
 		return t.Edit(message, parts, b.now)
@@ -86,24 +90,24 @@ func (l *Ledger) Edit(ctx context.Context, thread, message string, parts []mailr
 	if err != nil {
 		return mailroom.Message{}, err
 	}
-	return l.Message(ctx, thread, message)
+	return l.Message(ctx, threadID, message)
 }
 
 // Retract withdraws an unread message.
-func (l *Ledger) Retract(ctx context.Context, thread, message string) error {
-	return l.onMessage(ctx, "retract", thread, message, func(b *batch, t *mailroom.ThreadState) error {
+func (l *Ledger) Retract(ctx context.Context, threadID, message string) error {
+	return l.onMessage(ctx, "retract", threadID, message, func(b *batch, t *thread.State) error {
 		return t.Retract(message, b.now)
 	})
 }
 
 // onMessage runs a transition of a message. The run in the message's id holds it, or the current
 // run if it was steered.
-func (l *Ledger) onMessage(ctx context.Context, name, thread, message string, f func(*batch, *mailroom.ThreadState) error) error {
+func (l *Ledger) onMessage(ctx context.Context, name, threadID, message string, f func(*batch, *thread.State) error) error {
 	run, _, _ := strings.Cut(message, ".")
-	_, err := onThread(ctx, l, name, thread, nil, mailroom.ScopeHead, []string{run}, func(b *batch, t *mailroom.ThreadState) (struct{}, error) {
+	_, err := onThread(ctx, l, name, threadID, nil, thread.ScopeHead, []string{run}, func(b *batch, t *thread.State) (struct{}, error) {
 		err := f(b, t)
 		if mailroom.CodeOf(err) == mailroom.CodeConflict {
-			if _, missing := findMessage(b.tx, thread, message); mailroom.CodeOf(missing) == mailroom.CodeNotFound {
+			if _, missing := findMessage(b.tx, threadID, message); mailroom.CodeOf(missing) == mailroom.CodeNotFound {
 				err = missing
 			}
 		}
@@ -113,10 +117,10 @@ func (l *Ledger) onMessage(ctx context.Context, name, thread, message string, f 
 }
 
 // PatchThread changes the agent, the metadata or the delivery target of a thread.
-func (l *Ledger) PatchThread(ctx context.Context, thread string, p mailroom.ThreadPatch) (*mailroom.Thread, error) {
+func (l *Ledger) PatchThread(ctx context.Context, thread string, p thread.Patch) (*mailroom.Thread, error) {
 	o := op{name: "patch", rank: rankPlain, threads: []string{thread}}
 	if p.DeliverTo != nil && *p.DeliverTo != "" {
-		to, err := mailroom.CheckThreadID(*p.DeliverTo)
+		to, err := check.ThreadID(*p.DeliverTo)
 		if err != nil {
 			return nil, relocateError("deliver_to", err)
 		}
@@ -140,7 +144,7 @@ func (l *Ledger) PatchThread(ctx context.Context, thread string, p mailroom.Thre
 }
 
 // loadDelivery loads the threads that the check of DeliverTo needs.
-func (b *batch) loadDelivery(t *mailroom.ThreadState, p *mailroom.ThreadPatch) error {
+func (b *batch) loadDelivery(t *thread.State, p *thread.Patch) error {
 	if p.DeliverTo == nil || *p.DeliverTo == "" || t.CreatedAt.IsZero() {
 		return nil
 	}
@@ -151,7 +155,7 @@ func (b *batch) loadDelivery(t *mailroom.ThreadState, p *mailroom.ThreadPatch) e
 		}
 	}
 	// One row beyond the loaded threads is enough to find another.
-	rows, err := b.tx.Threads(mailroom.ThreadQuery{DeliverTo: t.ID, Limit: len(b.order) + 1})
+	rows, err := b.tx.Threads(store.ThreadQuery{DeliverTo: t.ID, Limit: len(b.order) + 1})
 	for _, row := range rows {
 		if b.threads[row.ID] == nil {
 			p.Source = cmp.Or(p.Source, row)
@@ -172,15 +176,15 @@ func relocateError(location string, err error) error {
 }
 
 // replaceDeleted replaces a deleted thread by an empty one, for later operations of the batch.
-func (b *batch) replaceDeleted(t *mailroom.ThreadState) {
-	fresh := mailroom.NewThreadState(&mailroom.Thread{ID: t.ID})
+func (b *batch) replaceDeleted(t *thread.State) {
+	fresh := thread.NewState(&mailroom.Thread{ID: t.ID})
 	b.threads[t.ID] = fresh
 	b.dropped[t.ID] = true
 	b.order[slices.Index(b.order, t)] = fresh
 }
 
 // onThread runs a transition of a thread that who sees; nil is the server itself.
-func onThread[T any](ctx context.Context, l *Ledger, name, thread string, who *mailroom.Token, s mailroom.Scope, runs []string, f func(*batch, *mailroom.ThreadState) (T, error)) (T, error) {
+func onThread[T any](ctx context.Context, l *Ledger, name, thread string, who *auth.Token, s thread.Scope, runs []string, f func(*batch, *thread.State) (T, error)) (T, error) {
 	o := op{name: name, rank: rankPlain, threads: []string{thread}, runs: runs}
 	return run(ctx, l, o, func(b *batch) (T, error) {
 		var none T

@@ -15,6 +15,7 @@ import (
 
 	"mailroom"
 	"mailroom/ledger"
+	"mailroom/store"
 	"mailroom/store/memory"
 	"mailroom/store/sqlite"
 	"mailroom/store/storetest"
@@ -30,7 +31,7 @@ type fault struct {
 }
 
 func allFaults() []fault {
-	closed := &mailroom.Error{Code: mailroom.CodeUnavailable, Message: "the disk is full", Cause: mailroom.ErrStoreClosed}
+	closed := &mailroom.Error{Code: mailroom.CodeUnavailable, Message: "the disk is full", Cause: store.ErrClosed}
 	return []fault{
 		{name: "it fails before", fault: storetest.Fault{Kind: storetest.FailBefore}},
 		{name: "it happens and is reported failed", fault: storetest.Fault{Kind: storetest.FailAfter}},
@@ -47,7 +48,7 @@ func allFaults() []fault {
 type faultTrial struct {
 	t     *testing.T
 	path  string // of the SQLite file; "" is memory
-	rows  mailroom.Store
+	rows  store.Store
 	clock *clock
 	desk  *fixture
 
@@ -273,7 +274,7 @@ func (x *faultTrial) checkRepeat(o operation, m fault, n int, want any) {
 			t.Errorf("after the store has closed: got %v, want an error of code unavailable", err)
 		}
 	}
-	if err := x.close(); errors.Is(err, mailroom.ErrStoreClosed) != m.ends {
+	if err := x.close(); errors.Is(err, store.ErrClosed) != m.ends {
 		t.Fatalf("the ledger ended with %v", err)
 	}
 	x.updates(0, storetest.Fault{})

@@ -5,24 +5,28 @@ import (
 	"testing"
 
 	"mailroom"
+	"mailroom/entry"
+	"mailroom/internal/digest"
+	"mailroom/internal/thread"
 	"mailroom/ledger"
+	"mailroom/store"
 )
 
 // lateWrites tries every write that a run can make, under claim c.
 func lateWrites(d *fixture, c mailroom.Claim) map[string]error {
 	refused := map[string]error{}
-	_, refused["entry"] = d.Append(d.ctx, mailroom.StepCommit{Claim: c, Number: 1, Step: mailroom.Step{
+	_, refused["entry"] = d.Append(d.ctx, thread.StepCommit{Claim: c, Number: 1, Step: mailroom.Step{
 		Entries: []mailroom.AgentEntry{{Kind: "x.late", Body: json.RawMessage(`{}`)}},
 	}})
-	_, refused["checkpoint"] = d.Append(d.ctx, mailroom.StepCommit{Claim: c, Number: 1, Step: mailroom.Step{Checkpoint: json.RawMessage(`{"late":true}`)}})
-	_, refused["send"] = d.Append(d.ctx, mailroom.StepCommit{Claim: c, Number: 1, Step: mailroom.Step{
+	_, refused["checkpoint"] = d.Append(d.ctx, thread.StepCommit{Claim: c, Number: 1, Step: mailroom.Step{Checkpoint: json.RawMessage(`{"late":true}`)}})
+	_, refused["send"] = d.Append(d.ctx, thread.StepCommit{Claim: c, Number: 1, Step: mailroom.Step{
 		Sends: []mailroom.Send{{Name: "late", Thread: "elsewhere", Parts: mailroom.Text("late")}},
 	}})
-	for _, s := range []mailroom.Settle{complete(c, "late"), failure(c, mailroom.ClassTransient), release(c)} {
+	for _, s := range []thread.Settle{complete(c, "late"), failure(c, mailroom.ClassTransient), release(c)} {
 		s.Number, s.Message = 1, partialText(c, "late")
 		_, refused["settle "+string(s.Outcome)] = d.Settle(d.ctx, s)
 	}
-	refused["flush"] = d.Flush(d.ctx, c, mailroom.Partial{Message: "late", Text: "late"})
+	refused["flush"] = d.Flush(d.ctx, c, store.Partial{Message: "late", Text: "late"})
 	_, refused["steered"] = d.MarkSteersRead(d.ctx, c)
 	return refused
 }
@@ -36,11 +40,11 @@ func TestALateWriteOfAnOldAttemptChangesNothing(t *testing.T) {
 		"it failed":           func(d *fixture, c mailroom.Claim) { d.settle(failure(c, mailroom.ClassPermanent)) },
 		"it was retried by hand": func(d *fixture, c mailroom.Claim) {
 			d.settle(failure(c, mailroom.ClassPermanent))
-			must(d.Retry(d.ctx, mailroom.Retry{Run: c.Run}))(d.t)
+			must(d.Retry(d.ctx, thread.Retry{Run: c.Run}))(d.t)
 		},
 		"it was retried by hand and runs": func(d *fixture, c mailroom.Claim) {
 			d.settle(failure(c, mailroom.ClassPermanent))
-			must(d.Retry(d.ctx, mailroom.Retry{Run: c.Run}))(d.t)
+			must(d.Retry(d.ctx, thread.Retry{Run: c.Run}))(d.t)
 			d.claimOne("w2")
 		},
 		"it was forced to end": func(d *fixture, c mailroom.Claim) {
@@ -97,7 +101,7 @@ func TestASendArrivesOnceAlsoFromALaterAttempt(t *testing.T) {
 		{Name: "self", Thread: "t", Parts: mailroom.Text("later")},
 	}}
 	first := d.claimOne("w").Claim
-	must(d.Append(t.Context(), mailroom.StepCommit{Claim: first, Number: 1, Step: step}))(t)
+	must(d.Append(t.Context(), thread.StepCommit{Claim: first, Number: 1, Step: step}))(t)
 	d.expireWorker("w")
 
 	var again mailroom.Claim
@@ -108,15 +112,15 @@ func TestASendArrivesOnceAlsoFromALaterAttempt(t *testing.T) {
 			d.settle(complete(work.Claim, "ok"))
 		}
 	}
-	must(d.Append(t.Context(), mailroom.StepCommit{Claim: again, Number: 2, Step: step}))(t)
+	must(d.Append(t.Context(), thread.StepCommit{Claim: again, Number: 2, Step: step}))(t)
 	d.settle(complete(again, "ok"))
 
-	fresh := mailroom.DeriveID("thread", first.Run, "new")
+	fresh := digest.ID("thread", first.Run, "new")
 	for thread, want := range map[string]string{"u": "do this", "t": "later", fresh: "and this"} {
 		var got []string
 		for _, e := range d.log(thread) {
 			var m mailroom.Message
-			if e.Kind == mailroom.KindMessage && e.Decode(&m) == nil && m.Role == mailroom.RoleUser && m.Sender == "echo" {
+			if e.Kind == entry.KindMessage && e.Decode(&m) == nil && m.Role == mailroom.RoleUser && m.Sender == "echo" {
 				got = append(got, m.Text)
 				wantEqual(t, "parent", d.run(m.Run).Parent, first.Run)
 			}
@@ -133,7 +137,7 @@ func TestASendThatIsRefusedTakesItsStepWithIt(t *testing.T) {
 	d.submit(text("t", "hello"))
 	c := d.claimOne("w").Claim
 	send := func(number int, names ...string) error {
-		a := mailroom.StepCommit{Claim: c, Number: number}
+		a := thread.StepCommit{Claim: c, Number: number}
 		for i, name := range names {
 			a.Step.Sends = append(a.Step.Sends, mailroom.Send{Name: name, Thread: "u", Parts: mailroom.Text(names[len(names)-1] + names[i])})
 		}
@@ -157,9 +161,9 @@ func TestANameOfASendGoesToOneThread(t *testing.T) {
 	d.register("w")
 	d.submit(text("t", "hello"))
 	c := d.claimOne("w").Claim
-	send := func(number int, thread string) error {
-		_, err := d.Append(t.Context(), mailroom.StepCommit{Claim: c, Number: number, Step: mailroom.Step{
-			Sends: []mailroom.Send{{Name: "one", Thread: thread, Parts: mailroom.Text("hi")}},
+	send := func(number int, threadID string) error {
+		_, err := d.Append(t.Context(), thread.StepCommit{Claim: c, Number: number, Step: mailroom.Step{
+			Sends: []mailroom.Send{{Name: "one", Thread: threadID, Parts: mailroom.Text("hi")}},
 		}})
 		return err
 	}
@@ -180,7 +184,7 @@ func TestAStepWhoseAnswerWasLostIsWrittenOnce(t *testing.T) {
 	d.register("w")
 	d.submit(text("t", "hello"))
 	c := d.claimOne("w").Claim
-	a := mailroom.StepCommit{Claim: c, Number: 1, Message: partialText(c, "I look"), Step: mailroom.Step{
+	a := thread.StepCommit{Claim: c, Number: 1, Message: partialText(c, "I look"), Step: mailroom.Step{
 		Name: "look", Sends: []mailroom.Send{{Name: "one", Thread: "u", Parts: mailroom.Text("hi")}},
 	}}
 	first := must(d.Append(t.Context(), a))(t)
@@ -202,15 +206,15 @@ func TestADeadLetterIsRetriedAndTheThreadGoesOnBefore(t *testing.T) {
 	next := d.submit(text("t", "good")).Run
 	d.settle(failure(d.claimOne("w").Claim, mailroom.ClassPermanent))
 	var failed []string
-	d.view(func(r mailroom.Reader) error {
-		runs, err := r.Runs(mailroom.RunQuery{Statuses: []mailroom.Status{mailroom.StatusFailed}})
+	d.view(func(r store.Reader) error {
+		runs, err := r.Runs(store.RunQuery{Statuses: []mailroom.Status{mailroom.StatusFailed}})
 		for _, run := range runs {
 			failed = append(failed, run.ID+": "+run.Error.Message)
 		}
 		return err
 	})
 	wantEqual(t, "dead letters", failed, []string{dead + ": no luck"})
-	must(d.Retry(t.Context(), mailroom.Retry{Run: dead, By: "ann"}))(t)
+	must(d.Retry(t.Context(), thread.Retry{Run: dead, By: "ann"}))(t)
 	wantEqual(t, "order", d.serve("w"), []string{next, dead})
 	wantEqual(t, "attempts", d.run(dead).Attempt, 2)
 }

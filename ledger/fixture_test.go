@@ -11,7 +11,10 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"mailroom"
+	"mailroom/auth"
+	"mailroom/internal/thread"
 	"mailroom/ledger"
+	"mailroom/store"
 	"mailroom/store/memory"
 	"mailroom/store/storetest"
 )
@@ -27,11 +30,11 @@ type fixture struct {
 }
 
 // ann may do everything.
-func ann() *mailroom.Token { return &mailroom.Token{Name: "ann", Scopes: mailroom.Permissions()} }
+func ann() *auth.Token { return &auth.Token{Name: "ann", Scopes: auth.Permissions()} }
 
 // open starts a ledger over s, or over a new memory store. At the end of the test it checks the
 // invariants of the store.
-func open(t *testing.T, s mailroom.Store, o ledger.Options) *fixture {
+func open(t *testing.T, s store.Store, o ledger.Options) *fixture {
 	t.Helper()
 	if s == nil {
 		s = memory.New()
@@ -49,7 +52,7 @@ func open(t *testing.T, s mailroom.Store, o ledger.Options) *fixture {
 }
 
 // start is open without the check of the invariants.
-func start(t *testing.T, s mailroom.Store, o ledger.Options) *fixture {
+func start(t *testing.T, s store.Store, o ledger.Options) *fixture {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	d := &fixture{Ledger: ledger.New(s, o), t: t, ctx: context.Background(), stop: stop, ended: make(chan error, 1)}
@@ -70,20 +73,20 @@ func (d *fixture) close() error {
 	return err
 }
 
-func text(thread, s string) mailroom.Submit {
-	return mailroom.Submit{
-		Thread: thread, Messages: []mailroom.NewMessage{{Parts: mailroom.Text(s)}},
+func text(threadID, s string) thread.Submit {
+	return thread.Submit{
+		Thread: threadID, Messages: []thread.NewMessage{{Parts: mailroom.Text(s)}},
 		Sender: "ann", Owner: "ann", Origin: mailroom.Origin{Via: "user", Sender: "ann"},
 	}
 }
 
-func mode(m mailroom.Mode, thread, s string) mailroom.Submit {
+func mode(m mailroom.Mode, thread, s string) thread.Submit {
 	in := text(thread, s)
 	in.Mode = m
 	return in
 }
 
-func (d *fixture) submit(in mailroom.Submit) mailroom.Submitted {
+func (d *fixture) submit(in thread.Submit) store.Submitted {
 	d.t.Helper()
 	return must(d.Submit(d.ctx, in))(d.t)
 }
@@ -91,7 +94,7 @@ func (d *fixture) submit(in mailroom.Submit) mailroom.Submitted {
 func (d *fixture) register(ids ...string) {
 	d.t.Helper()
 	for _, id := range ids {
-		must(d.Register(d.ctx, mailroom.Worker{ID: id, Agents: []string{"echo"}}))(d.t)
+		must(d.Register(d.ctx, store.Worker{ID: id, Agents: []string{"echo"}}))(d.t)
 	}
 }
 
@@ -114,7 +117,7 @@ func (d *fixture) claimOne(worker string) ledger.Assignment {
 	return work[0]
 }
 
-func (d *fixture) settle(s mailroom.Settle) *mailroom.Run {
+func (d *fixture) settle(s thread.Settle) *mailroom.Run {
 	d.t.Helper()
 	if s.Number == 0 {
 		s.Number = d.run(s.Run).Step + 1
@@ -122,20 +125,20 @@ func (d *fixture) settle(s mailroom.Settle) *mailroom.Run {
 	return must(d.Settle(d.ctx, s))(d.t)
 }
 
-func complete(c mailroom.Claim, reply string) mailroom.Settle {
-	return mailroom.Settle{Claim: c, Outcome: mailroom.OutcomeComplete, Message: partialText(c, reply)}
+func complete(c mailroom.Claim, reply string) thread.Settle {
+	return thread.Settle{Claim: c, Outcome: thread.OutcomeComplete, Message: partialText(c, reply)}
 }
 
-func failure(c mailroom.Claim, class mailroom.Class) mailroom.Settle {
-	return mailroom.Settle{Claim: c, Outcome: mailroom.OutcomeFail, Failure: &mailroom.Failure{Class: class, Err: errors.New("no luck")}}
+func failure(c mailroom.Claim, class mailroom.Class) thread.Settle {
+	return thread.Settle{Claim: c, Outcome: thread.OutcomeFail, Failure: &mailroom.Failure{Class: class, Err: errors.New("no luck")}}
 }
 
-func release(c mailroom.Claim) mailroom.Settle {
-	return mailroom.Settle{Claim: c, Outcome: mailroom.OutcomeRelease}
+func release(c mailroom.Claim) thread.Settle {
+	return thread.Settle{Claim: c, Outcome: thread.OutcomeRelease}
 }
 
-func partialText(c mailroom.Claim, s string) *mailroom.PartialText {
-	return &mailroom.PartialText{ID: fmt.Sprintf("%s.%d-1", c.Run, c.Attempt), Text: s}
+func partialText(c mailroom.Claim, s string) *thread.PartialText {
+	return &thread.PartialText{ID: fmt.Sprintf("%s.%d-1", c.Run, c.Attempt), Text: s}
 }
 
 // serve claims and completes due runs one after the other, replying "re: " and the last input. It
@@ -168,8 +171,8 @@ func (d *fixture) input(r *mailroom.Run) string {
 func (d *fixture) run(id string) *mailroom.Run {
 	d.t.Helper()
 	var found []*mailroom.Run
-	d.view(func(r mailroom.Reader) (err error) {
-		found, err = r.Runs(mailroom.RunQuery{IDs: []string{id}})
+	d.view(func(r store.Reader) (err error) {
+		found, err = r.Runs(store.RunQuery{IDs: []string{id}})
 		return err
 	})
 	if len(found) != 1 {
@@ -181,8 +184,8 @@ func (d *fixture) run(id string) *mailroom.Run {
 func (d *fixture) thread(id string) *mailroom.Thread {
 	d.t.Helper()
 	var found []*mailroom.Thread
-	d.view(func(r mailroom.Reader) (err error) {
-		found, err = r.Threads(mailroom.ThreadQuery{IDs: []string{id}})
+	d.view(func(r store.Reader) (err error) {
+		found, err = r.Threads(store.ThreadQuery{IDs: []string{id}})
 		return err
 	})
 	if len(found) != 1 {
@@ -194,8 +197,8 @@ func (d *fixture) thread(id string) *mailroom.Thread {
 func (d *fixture) log(thread string) []mailroom.Entry {
 	d.t.Helper()
 	var log []mailroom.Entry
-	d.view(func(r mailroom.Reader) (err error) {
-		log, err = r.Entries(mailroom.EntryQuery{Thread: thread})
+	d.view(func(r store.Reader) (err error) {
+		log, err = r.Entries(store.EntryQuery{Thread: thread})
 		return err
 	})
 	return log
@@ -210,7 +213,7 @@ func (d *fixture) kinds(thread string) string {
 	return strings.Join(kinds, ", ")
 }
 
-func (d *fixture) view(f func(r mailroom.Reader) error) {
+func (d *fixture) view(f func(r store.Reader) error) {
 	d.t.Helper()
 	if err := d.View(d.ctx, f); err != nil {
 		d.t.Fatal(err)

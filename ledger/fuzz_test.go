@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"mailroom"
+	"mailroom/internal/thread"
 	"mailroom/ledger"
 )
 
@@ -24,7 +25,7 @@ func FuzzMessageID(f *testing.F) {
 		in.Run = "r"
 		sent := d.submit(in)
 		c := d.claimOne("w").Claim
-		step := mailroom.StepCommit{Claim: c, Number: 1, Step: mailroom.Step{Entries: []mailroom.AgentEntry{
+		step := thread.StepCommit{Claim: c, Number: 1, Step: mailroom.Step{Entries: []mailroom.AgentEntry{
 			{Kind: "x.note", Body: []byte(`{}`)}, {Kind: "x.note", Body: body},
 		}}}
 		_, err := d.Append(d.ctx, step)

@@ -3,6 +3,9 @@ package ledger
 import (
 	"context"
 	"fmt"
+	"mailroom/auth"
+	"mailroom/internal/thread"
+	"mailroom/store"
 	"slices"
 	"time"
 
@@ -49,13 +52,13 @@ const (
 func (l *Ledger) LeaseTime() time.Duration { return l.options.Lease }
 
 // Register adds a worker with a new id and returns the end of its lease.
-func (l *Ledger) Register(ctx context.Context, w mailroom.Worker) (time.Time, error) {
+func (l *Ledger) Register(ctx context.Context, w store.Worker) (time.Time, error) {
 	o := op{name: "register", rank: rankRenew, workers: []string{w.ID}}
 	return run(ctx, l, o, func(b *batch) (time.Time, error) {
 		if b.workers[w.ID] != nil {
 			return time.Time{}, mailroom.Errorf(mailroom.CodeConflict, "worker id %s was used before; use a new id", w.ID)
 		}
-		one := mailroom.Use{Workers: 1}
+		one := auth.Use{Workers: 1}
 		if err := b.checkQuota(w.Owner, one); err != nil {
 			return time.Time{}, err
 		}
@@ -99,7 +102,7 @@ func (b *batch) renew(in Renewal, threads []string, held map[string]mailroom.Cla
 		if t.Worker != in.Worker || holds && t.Holds(in.Worker, c) || t.Round > in.Round {
 			continue
 		}
-		if err := b.ensure(t, mailroom.ScopeHead); err != nil {
+		if err := b.ensure(t, thread.ScopeHead); err != nil {
 			return Renewed{}, err
 		}
 		t.ReleaseUnheld(in.Worker, in.Round, b.now)
@@ -124,9 +127,9 @@ func (b *batch) renew(in Renewal, threads []string, held map[string]mailroom.Cla
 // claimedThreads returns the threads whose current run the worker holds, at most limit.
 func (l *Ledger) claimedThreads(ctx context.Context, worker string, limit int) ([]string, error) {
 	var ids []string
-	err := l.View(ctx, func(r mailroom.Reader) error {
+	err := l.View(ctx, func(r store.Reader) error {
 		ids = nil
-		rows, err := r.Threads(mailroom.ThreadQuery{Worker: worker, Limit: limit})
+		rows, err := r.Threads(store.ThreadQuery{Worker: worker, Limit: limit})
 		for _, t := range rows {
 			ids = append(ids, t.ID)
 		}
@@ -137,21 +140,21 @@ func (l *Ledger) claimedThreads(ctx context.Context, worker string, limit int) (
 
 // Deregister ends a worker's lease. The next sweep takes away its remaining claims.
 func (l *Ledger) Deregister(ctx context.Context, worker string) error {
-	return l.endWorker(ctx, worker, false, func(*mailroom.Worker, time.Time) bool { return true })
+	return l.endWorker(ctx, worker, false, func(*store.Worker, time.Time) bool { return true })
 }
 
 // EndLocalWorkers ends the leases of the workers of the process that used this store before, so
 // that a restart does not wait for them. With uncharged, which is for a crash that no run caused,
 // their claims do not count as crashes.
 func (l *Ledger) EndLocalWorkers(ctx context.Context, uncharged bool) error {
-	return l.endWorkers(ctx, uncharged, func(w *mailroom.Worker, _ time.Time) bool { return w.Local })
+	return l.endWorkers(ctx, uncharged, func(w *store.Worker, _ time.Time) bool { return w.Local })
 }
 
 // Sweep takes away the claims of workers whose lease has ended, strictly after its end. It spares
 // self, because an engine that slept renews its lease first. It also ends overdue claims of all
 // workers but self, which ends its own.
 func (l *Ledger) Sweep(ctx context.Context, self string) error {
-	err := l.endWorkers(ctx, false, func(w *mailroom.Worker, now time.Time) bool {
+	err := l.endWorkers(ctx, false, func(w *store.Worker, now time.Time) bool {
 		return w.ID != self && now.After(w.LeaseUntil)
 	})
 	if err != nil {
@@ -183,7 +186,7 @@ func (l *Ledger) Sweep(ctx context.Context, self string) error {
 
 // workersToFree returns the dead workers that may have claims. A worker that was freed once can
 // have none.
-func (l *Ledger) workersToFree(workers []*mailroom.Worker) (dead []*mailroom.Worker) {
+func (l *Ledger) workersToFree(workers []*store.Worker) (dead []*store.Worker) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	freed := map[string]bool{}
@@ -201,10 +204,10 @@ func (l *Ledger) workersToFree(workers []*mailroom.Worker) (dead []*mailroom.Wor
 }
 
 // dropWorkers drops the rows of dead workers that are no longer needed.
-func (l *Ledger) dropWorkers(ctx context.Context, workers []*mailroom.Worker) error {
+func (l *Ledger) dropWorkers(ctx context.Context, workers []*store.Worker) error {
 	now := time.Now()
-	newest := map[string]*mailroom.Worker{} // by owner and agents
-	same := func(w *mailroom.Worker) string { return fmt.Sprintf("%q %q", w.Owner, w.Agents) }
+	newest := map[string]*store.Worker{} // by owner and agents
+	same := func(w *store.Worker) string { return fmt.Sprintf("%q %q", w.Owner, w.Agents) }
 	for _, w := range workers {
 		if n := newest[same(w)]; n == nil || n.Dead && (!w.Dead || w.LeaseUntil.After(n.LeaseUntil)) {
 			newest[same(w)] = w
@@ -229,8 +232,8 @@ func (l *Ledger) dropWorkers(ctx context.Context, workers []*mailroom.Worker) er
 	return nil
 }
 
-func (l *Ledger) workers(ctx context.Context) (workers []*mailroom.Worker, err error) {
-	err = l.View(ctx, func(r mailroom.Reader) error {
+func (l *Ledger) workers(ctx context.Context) (workers []*store.Worker, err error) {
+	err = l.View(ctx, func(r store.Reader) error {
 		workers, err = r.Workers()
 		return err
 	})
@@ -238,7 +241,7 @@ func (l *Ledger) workers(ctx context.Context) (workers []*mailroom.Worker, err e
 }
 
 // endWorkers ends the leases of the live workers for which ended reports true.
-func (l *Ledger) endWorkers(ctx context.Context, uncharged bool, ended func(*mailroom.Worker, time.Time) bool) error {
+func (l *Ledger) endWorkers(ctx context.Context, uncharged bool, ended func(*store.Worker, time.Time) bool) error {
 	workers, err := l.workers(ctx)
 	if err != nil {
 		return err
@@ -256,14 +259,14 @@ func (l *Ledger) endWorkers(ctx context.Context, uncharged bool, ended func(*mai
 
 // endWorker marks one worker as dead before its claims are freed, so that it cannot renew in
 // between.
-func (l *Ledger) endWorker(ctx context.Context, id string, uncharged bool, ended func(*mailroom.Worker, time.Time) bool) error {
+func (l *Ledger) endWorker(ctx context.Context, id string, uncharged bool, ended func(*store.Worker, time.Time) bool) error {
 	o := op{name: "bury", rank: rankRenew, workers: []string{id}}
 	_, err := run(ctx, l, o, func(b *batch) (struct{}, error) {
 		w := b.workers[id]
 		if w != nil && !w.Dead && ended(w, b.now) {
 			b.checkClock(w)
 			w.Dead, w.Uncharged = true, uncharged
-			b.workerChanges[w.Owner] = b.workerChanges[w.Owner].Minus(mailroom.Use{Workers: 1})
+			b.workerChanges[w.Owner] = b.workerChanges[w.Owner].Minus(auth.Use{Workers: 1})
 			if w.LeaseUntil.After(b.now) {
 				w.LeaseUntil = b.now
 			}
@@ -275,7 +278,7 @@ func (l *Ledger) endWorker(ctx context.Context, id string, uncharged bool, ended
 }
 
 // freeClaims takes away a dead worker's claims, expireBatch at a time.
-func (l *Ledger) freeClaims(ctx context.Context, w *mailroom.Worker) error {
+func (l *Ledger) freeClaims(ctx context.Context, w *store.Worker) error {
 	for {
 		threads, err := l.claimedThreads(ctx, w.ID, expireBatch)
 		if err != nil {
@@ -293,7 +296,7 @@ func (l *Ledger) freeClaims(ctx context.Context, w *mailroom.Worker) error {
 
 // expire takes away the claims of a dead worker on threads. After reading expireBytes of flushed
 // text it leaves the rest to the next operation.
-func (b *batch) expire(worker *mailroom.Worker, threads []string) error {
+func (b *batch) expire(worker *store.Worker, threads []string) error {
 	read := 0
 	for _, id := range threads {
 		if read >= expireBytes {
@@ -303,7 +306,7 @@ func (b *batch) expire(worker *mailroom.Worker, threads []string) error {
 		if t.Worker != worker.ID {
 			continue
 		}
-		if err := b.ensure(t, mailroom.ScopeHead); err != nil {
+		if err := b.ensure(t, thread.ScopeHead); err != nil {
 			return err
 		}
 		stored, err := b.tx.Partials(t.Current)
@@ -316,7 +319,7 @@ func (b *batch) expire(worker *mailroom.Worker, threads []string) error {
 	return nil
 }
 
-func textBytes(list []mailroom.Partial) (n int) {
+func textBytes(list []store.Partial) (n int) {
 	for _, p := range list {
 		n += len(p.Text)
 	}
@@ -329,8 +332,8 @@ func textBytes(list []mailroom.Partial) (n int) {
 // laptop comes back. The caller must have been running for grace itself.
 func (l *Ledger) FailOrphans(ctx context.Context, configured []string, grace time.Duration) error {
 	var lost []string
-	err := l.View(ctx, func(r mailroom.Reader) error {
-		due, err := r.Threads(mailroom.ThreadQuery{OnePerAgent: true})
+	err := l.View(ctx, func(r store.Reader) error {
+		due, err := r.Threads(store.ThreadQuery{OnePerAgent: true})
 		if err != nil {
 			return err
 		}
@@ -342,7 +345,7 @@ func (l *Ledger) FailOrphans(ctx context.Context, configured []string, grace tim
 		if err != nil {
 			return err
 		}
-		configured := slices.Concat(configured, mailroom.DeclaredAgents(tokens))
+		configured := slices.Concat(configured, auth.DeclaredAgents(tokens))
 		for _, t := range due {
 			if a := t.Due.Agent; a != "" && !slices.Contains(configured, a) && !servedSince(workers, a, time.Now(), grace) {
 				lost = append(lost, a)
@@ -362,8 +365,8 @@ func (l *Ledger) FailOrphans(ctx context.Context, configured []string, grace tim
 	return nil
 }
 
-func servedSince(workers []*mailroom.Worker, agent string, now time.Time, grace time.Duration) bool {
-	return slices.ContainsFunc(workers, func(w *mailroom.Worker) bool {
+func servedSince(workers []*store.Worker, agent string, now time.Time, grace time.Duration) bool {
+	return slices.ContainsFunc(workers, func(w *store.Worker) bool {
 		within := grace
 		if w.Owner != "" {
 			within = max(grace, deadRetention)
@@ -374,7 +377,7 @@ func servedSince(workers []*mailroom.Worker, agent string, now time.Time, grace 
 
 func (b *batch) failOrphans(agent string, grace time.Duration) error {
 	for _, alone := range []bool{false, true} {
-		rows, _, err := b.tx.Due(b.now.Add(-grace), []mailroom.Capacity{{Agent: agent, Slots: expireBatch, LastAttempt: alone}})
+		rows, _, err := b.tx.Due(b.now.Add(-grace), []store.Capacity{{Agent: agent, Slots: expireBatch, LastAttempt: alone}})
 		if err != nil {
 			return err
 		}
@@ -384,7 +387,7 @@ func (b *batch) failOrphans(agent string, grace time.Duration) error {
 			return err
 		}
 		for _, t := range b.order[n:] {
-			if err := b.ensure(t, mailroom.ScopeHead); err != nil {
+			if err := b.ensure(t, thread.ScopeHead); err != nil {
 				return err
 			}
 			t.FailOrphaned(agent, b.now)

@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/auth"
 	"mailroom/ledger"
+	"mailroom/store"
 	"mailroom/store/memory"
 )
 
@@ -41,7 +43,7 @@ func (d *fixture) expireWorker(worker string) {
 
 func (d *fixture) flush(c mailroom.Claim, offset int, s string) {
 	d.t.Helper()
-	p := mailroom.Partial{Message: partialText(c, "").ID, Offset: offset, Text: s}
+	p := store.Partial{Message: partialText(c, "").ID, Offset: offset, Text: s}
 	if err := d.Flush(d.ctx, c, p); err != nil {
 		d.t.Fatal(err)
 	}
@@ -120,7 +122,7 @@ func TestADeadWorkerCannotRenewOrClaimOrComeBack(t *testing.T) {
 	wantCode(t, err, mailroom.CodeLeaseLost)
 	_, err = d.Claim(t.Context(), ledger.ClaimRequest{Worker: "w", Slots: 1, Agents: map[string]int{"echo": 1}})
 	wantCode(t, err, mailroom.CodeLeaseLost)
-	_, err = d.Register(t.Context(), mailroom.Worker{ID: "w"})
+	_, err = d.Register(t.Context(), store.Worker{ID: "w"})
 	wantCode(t, err, mailroom.CodeConflict)
 }
 
@@ -259,8 +261,8 @@ func TestARunThatKillsThreeWorkersIsADeadLetterAndItsCompanionsAreNot(t *testing
 func TestARestartDoesNotWaitForTheLease(t *testing.T) {
 	s := memory.New()
 	d := open(t, s, ledger.Options{})
-	must(d.Register(t.Context(), mailroom.Worker{ID: "local", Local: true}))(t)
-	must(d.Register(t.Context(), mailroom.Worker{ID: "remote"}))(t)
+	must(d.Register(t.Context(), store.Worker{ID: "local", Local: true}))(t)
+	must(d.Register(t.Context(), store.Worker{ID: "remote"}))(t)
 	d.submit(text("a", "hello"))
 	d.submit(text("b", "hello"))
 	mine, theirs := d.claim("local", 1)[0].Claim, d.claim("remote", 1)[0].Claim
@@ -285,7 +287,7 @@ func TestDeathsThatNoRunCausedMakeNoDeadLetter(t *testing.T) {
 	die := func(uncharged bool) {
 		t.Helper()
 		worker := ledger.NewID()
-		must(d.Register(t.Context(), mailroom.Worker{ID: worker, Local: true}))(t)
+		must(d.Register(t.Context(), store.Worker{ID: worker, Local: true}))(t)
 		d.claimOne(worker)
 		if err := d.close(); err != nil { // as if killed: nothing is released
 			t.Fatal(err)
@@ -319,7 +321,7 @@ func TestTheRowOfADeadWorkerGoesAfterADay(t *testing.T) {
 		d.register("w")
 		d.expireWorker("w")
 		workers := func() (n int) {
-			d.view(func(r mailroom.Reader) error {
+			d.view(func(r store.Reader) error {
 				all, err := r.Workers()
 				n = len(all)
 				return err
@@ -343,14 +345,14 @@ func TestARunOfAnAgentThatExistsNowhereFailsOnceAfterTheGrace(t *testing.T) {
 			in.Agent, in.SetAgent = agent, true
 			d.submit(in)
 		}
-		must(d.Register(d.ctx, mailroom.Worker{ID: "w", Agents: []string{"served"}}))(t)
-		must(d.Register(d.ctx, mailroom.Worker{ID: "l", Agents: []string{"left"}}))(t)
+		must(d.Register(d.ctx, store.Worker{ID: "w", Agents: []string{"served"}}))(t)
+		must(d.Register(d.ctx, store.Worker{ID: "l", Agents: []string{"left"}}))(t)
 		failed := func() (threads []string) {
 			if err := d.FailOrphans(d.ctx, []string{"configured"}, time.Minute); err != nil {
 				t.Fatal(err)
 			}
-			d.view(func(r mailroom.Reader) error {
-				runs, err := r.Runs(mailroom.RunQuery{Statuses: []mailroom.Status{mailroom.StatusFailed}})
+			d.view(func(r store.Reader) error {
+				runs, err := r.Runs(store.RunQuery{Statuses: []mailroom.Status{mailroom.StatusFailed}})
 				for _, run := range runs {
 					threads = append(threads, run.Thread)
 					wantEqual(t, "error", run.Error, &mailroom.RunError{Class: mailroom.ClassPermanent, Message: fmt.Sprintf("no worker serves agent %q", run.Agent)})
@@ -377,8 +379,8 @@ func TestARunOfAnAgentThatExistsNowhereFailsOnceAfterTheGrace(t *testing.T) {
 func TestARunOfAnAgentThatATokenNamesWaitsForItsWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := open(t, nil, ledger.Options{})
-		must(d.CreateToken(d.ctx, mailroom.Token{
-			Name: "laptop", Sum: "1", Scopes: []mailroom.Permission{mailroom.PermissionWork}, Agents: []string{"far"},
+		must(d.CreateToken(d.ctx, auth.Token{
+			Name: "laptop", Sum: "1", Scopes: []auth.Permission{auth.PermissionWork}, Agents: []string{"far"},
 		}))(t)
 		in := text("t", "hello")
 		in.Agent, in.SetAgent = "far", true
@@ -400,13 +402,13 @@ func TestARunOfAnAgentThatATokenNamesWaitsForItsWorker(t *testing.T) {
 
 func TestRowsOfDeadWorkersThatTellTheSameGoSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := memory.New()
+		st := memory.New()
 		views := 0
-		d := open(t, countingViews{store, &views}, ledger.Options{})
+		d := open(t, countingViews{st, &views}, ledger.Options{})
 		for i := range 500 {
 			d.register(fmt.Sprint("w", i))
 		}
-		must(d.Register(d.ctx, mailroom.Worker{ID: "other", Agents: []string{"coder"}}))(t)
+		must(d.Register(d.ctx, store.Worker{ID: "other", Agents: []string{"coder"}}))(t)
 		<-time.After(16 * time.Second)
 		d.sweep()
 		views = 0
@@ -415,7 +417,7 @@ func TestRowsOfDeadWorkersThatTellTheSameGoSoon(t *testing.T) {
 			t.Errorf("a sweep looks %d times at the store for 501 dead workers", views)
 		}
 		rows := func() (n int) {
-			d.view(func(r mailroom.Reader) error {
+			d.view(func(r store.Reader) error {
 				all, err := r.Workers()
 				n = len(all)
 				return err
@@ -434,11 +436,11 @@ func TestRowsOfDeadWorkersThatTellTheSameGoSoon(t *testing.T) {
 
 // countingViews counts the views of a store.
 type countingViews struct {
-	mailroom.Store
+	store.Store
 	n *int
 }
 
-func (s countingViews) View(ctx context.Context, f func(mailroom.Reader) error) error {
+func (s countingViews) View(ctx context.Context, f func(store.Reader) error) error {
 	*s.n++
 	return s.Store.View(ctx, f)
 }

@@ -15,7 +15,9 @@ import (
 	"github.com/google/uuid"
 
 	"mailroom"
+	"mailroom/auth"
 	"mailroom/internal/recovery"
+	"mailroom/store"
 )
 
 // Options configure a Ledger. The zero value works.
@@ -42,7 +44,7 @@ type Options struct {
 	// limit.
 	MaxQueued int
 	// Quotas are the default quotas of owners. The operator has none. A nil map means no limits.
-	Quotas mailroom.Quotas
+	Quotas auth.Quotas
 	// Reserved lists prefixes of thread ids that only the operator may create. Otherwise a token
 	// could create a thread in advance and receive what is meant for another.
 	Reserved []string
@@ -54,7 +56,7 @@ type Options struct {
 // until its commit is durable. An error of CodeUnavailable means that the outcome is unknown:
 // repeat the operation with the same key or number.
 type Ledger struct {
-	store   mailroom.Store
+	store   store.Store
 	options Options
 
 	// Owned by mu.
@@ -74,8 +76,8 @@ type Ledger struct {
 	inFlight []*op // operations of the current batch, answered if the committer panics
 	// wasLarge reports that the last batch had large operations.
 	wasLarge bool
-	idle     map[mailroom.Capacity]time.Time // earliest time at which work may be due
-	poll     time.Time                       // when idle is cleared
+	idle     map[store.Capacity]time.Time // earliest time at which work may be due
+	poll     time.Time                    // when idle is cleared
 	// nextFair is when claimFairSlots runs again at the latest.
 	nextFair     time.Time
 	cache        threadCache
@@ -83,7 +85,7 @@ type Ledger struct {
 }
 
 // New returns a Ledger over store. It writes nothing before Run is called.
-func New(store mailroom.Store, o Options) *Ledger {
+func New(st store.Store, o Options) *Ledger {
 	if o.DefaultAgent == "" {
 		o.DefaultAgent = "echo"
 	}
@@ -116,9 +118,9 @@ func New(store mailroom.Store, o Options) *Ledger {
 	}
 	o.Observe.fill()
 	return &Ledger{
-		store: store, options: o,
+		store: st, options: o,
 		wake:  make(chan struct{}, 1),
-		idle:  map[mailroom.Capacity]time.Time{},
+		idle:  map[store.Capacity]time.Time{},
 		cache: newThreadCache(), freed: map[string]bool{},
 		reservations: reservationCache{},
 	}
@@ -128,7 +130,7 @@ func New(store mailroom.Store, o Options) *Ledger {
 func NewID() string { return uuid.Must(uuid.NewV7()).String() }
 
 // View reads one consistent snapshot.
-func (l *Ledger) View(ctx context.Context, f func(mailroom.Reader) error) error {
+func (l *Ledger) View(ctx context.Context, f func(store.Reader) error) error {
 	return l.store.View(ctx, f)
 }
 
@@ -274,7 +276,7 @@ func without(ops []*op, o *op) []*op {
 func (l *Ledger) Run(ctx context.Context) error {
 	err := recovery.Call(l.options.Log, "the committer", func() error { return l.loop(ctx) })
 	if p, ok := errors.AsType[*recovery.Panic](err); ok {
-		err = fmt.Errorf("committer failed: %w: %w", p, mailroom.ErrStoreClosed)
+		err = fmt.Errorf("committer failed: %w: %w", p, store.ErrClosed)
 		l.failAll(l.inFlight, mailroom.Errorf(mailroom.CodeUnavailable, "the outcome is unknown: %w", err))
 	}
 	l.mu.Lock()

@@ -2,6 +2,8 @@ package ledger
 
 import (
 	"context"
+	"mailroom/entry"
+	"mailroom/store"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,7 +14,7 @@ import (
 // Message returns a message of a thread with its current content and state.
 func (l *Ledger) Message(ctx context.Context, thread, id string) (mailroom.Message, error) {
 	var m mailroom.Message
-	err := l.View(ctx, func(r mailroom.Reader) error {
+	err := l.View(ctx, func(r store.Reader) error {
 		found, err := findMessage(r, thread, id)
 		if err != nil {
 			return err
@@ -28,7 +30,7 @@ func (l *Ledger) Message(ctx context.Context, thread, id string) (mailroom.Messa
 // the content of that entry.
 func (l *Ledger) Messages(ctx context.Context, thread string, seqs []int64) ([]mailroom.Message, error) {
 	var out []mailroom.Message
-	err := l.View(ctx, func(r mailroom.Reader) error {
+	err := l.View(ctx, func(r store.Reader) error {
 		out = nil
 		for _, seq := range seqs {
 			m, err := messageAt(r, thread, seq)
@@ -45,7 +47,7 @@ func (l *Ledger) Messages(ctx context.Context, thread string, seqs []int64) ([]m
 // Inputs returns the messages that started each of the runs, from one snapshot.
 func (l *Ledger) Inputs(ctx context.Context, runs []*mailroom.Run) ([][]mailroom.Message, error) {
 	out := make([][]mailroom.Message, len(runs))
-	err := l.View(ctx, func(r mailroom.Reader) error {
+	err := l.View(ctx, func(r store.Reader) error {
 		for i, run := range runs {
 			out[i] = []mailroom.Message{}
 			for _, in := range run.Inputs {
@@ -65,20 +67,20 @@ func (l *Ledger) Inputs(ctx context.Context, runs []*mailroom.Run) ([][]mailroom
 }
 
 // messageAt returns the message whose content is in entry seq.
-func messageAt(r mailroom.Reader, thread string, seq int64) (mailroom.Message, error) {
+func messageAt(r store.Reader, thread string, seq int64) (mailroom.Message, error) {
 	var m mailroom.Message
 	e, err := entryAt(r, thread, seq)
 	if err != nil {
 		return m, err
 	}
 	switch e.Kind {
-	case mailroom.KindMessage:
+	case entry.KindMessage:
 		return m, e.Decode(&m)
-	case mailroom.KindEdited:
+	case entry.KindEdited:
 	default: // entries of agents have any content
 		return m, mailroom.Errorf(mailroom.CodeNotFound, "entry %d of thread %q is not a message", seq, thread)
 	}
-	var edit mailroom.Edited
+	var edit entry.Edited
 	if err := e.Decode(&edit); err != nil {
 		return m, err
 	}
@@ -94,8 +96,8 @@ func messageAt(r mailroom.Reader, thread string, seq int64) (mailroom.Message, e
 	return m, nil
 }
 
-func entryAt(r mailroom.Reader, thread string, seq int64) (mailroom.Entry, error) {
-	found, err := r.Entries(mailroom.EntryQuery{Thread: thread, After: seq - 1, Before: seq + 1, Limit: 1})
+func entryAt(r store.Reader, thread string, seq int64) (mailroom.Entry, error) {
+	found, err := r.Entries(store.EntryQuery{Thread: thread, After: seq - 1, Before: seq + 1, Limit: 1})
 	if err == nil && len(found) == 0 {
 		err = mailroom.Errorf(mailroom.CodeNotFound, "no entry %d in thread %q", seq, thread)
 	}
@@ -107,21 +109,21 @@ func entryAt(r mailroom.Reader, thread string, seq int64) (mailroom.Entry, error
 
 // findMessage returns the message with an id: "<run>.<seq>" for a submitted message,
 // "<run>.<attempt>-<n>" for one that a run wrote.
-func findMessage(r mailroom.Reader, thread, id string) (mailroom.Message, error) {
+func findMessage(r store.Reader, thread, id string) (mailroom.Message, error) {
 	run, rest, _ := strings.Cut(id, ".")
 	if seq, err := strconv.ParseInt(rest, 10, 64); err == nil {
 		return findSubmitted(r, thread, id, seq)
 	}
 	var m mailroom.Message
 	missing := mailroom.Errorf(mailroom.CodeNotFound, "no message %q in thread %q", id, thread)
-	runs, err := r.Runs(mailroom.RunQuery{IDs: []string{run}})
+	runs, err := r.Runs(store.RunQuery{IDs: []string{run}})
 	if err != nil {
 		return m, err
 	}
 	if len(runs) == 0 || runs[0].Thread != thread {
 		return m, missing
 	}
-	said := mailroom.EntryQuery{Thread: thread, After: runs[0].FirstSeq - 1, Run: run, Kinds: []string{mailroom.KindMessage}}
+	said := store.EntryQuery{Thread: thread, After: runs[0].FirstSeq - 1, Run: run, Kinds: []string{entry.KindMessage}}
 	err = eachEntry(r, said, func(e mailroom.Entry) (more bool, err error) {
 		err = e.Decode(&m)
 		return m.ID != id, err
@@ -134,7 +136,7 @@ func findMessage(r mailroom.Reader, thread, id string) (mailroom.Message, error)
 
 // eachEntry calls f for each entry that q selects while f returns more. It reads one page at a
 // time.
-func eachEntry(r mailroom.Reader, q mailroom.EntryQuery, f func(e mailroom.Entry) (more bool, err error)) error {
+func eachEntry(r store.Reader, q store.EntryQuery, f func(e mailroom.Entry) (more bool, err error)) error {
 	q.Limit, q.Bytes = 200, mailroom.MaxPage
 	for {
 		page, err := r.Entries(q)
@@ -152,7 +154,7 @@ func eachEntry(r mailroom.Reader, q mailroom.EntryQuery, f func(e mailroom.Entry
 
 // findSubmitted returns the submitted message whose first entry is seq, with its current content:
 // that of the last edit, which the holding run records, or of the entry that records the read.
-func findSubmitted(r mailroom.Reader, thread, id string, seq int64) (mailroom.Message, error) {
+func findSubmitted(r store.Reader, thread, id string, seq int64) (mailroom.Message, error) {
 	m, err := messageAt(r, thread, seq)
 	if code := mailroom.CodeOf(err); code == mailroom.CodeNotFound || err == nil && m.ID != id {
 		return mailroom.Message{}, mailroom.Errorf(mailroom.CodeNotFound, "no message %q in thread %q", id, thread)
@@ -160,7 +162,7 @@ func findSubmitted(r mailroom.Reader, thread, id string, seq int64) (mailroom.Me
 	if err != nil {
 		return m, err
 	}
-	runs, err := r.Runs(mailroom.RunQuery{IDs: holderRuns(&m)})
+	runs, err := r.Runs(store.RunQuery{IDs: holderRuns(&m)})
 	if err != nil {
 		return m, err
 	}
@@ -173,7 +175,7 @@ func findSubmitted(r mailroom.Reader, thread, id string, seq int64) (mailroom.Me
 			return messageAt(r, thread, in.Seq)
 		}
 	}
-	reads := mailroom.EntryQuery{Thread: thread, After: seq, Run: m.Run, Kinds: mailroom.ReadKinds()}
+	reads := store.EntryQuery{Thread: thread, After: seq, Run: m.Run, Kinds: entry.ReadKinds()}
 	now := m
 	err = eachEntry(r, reads, func(e mailroom.Entry) (more bool, err error) {
 		read, err := readBy(r, e, id, seq)
@@ -188,8 +190,8 @@ func findSubmitted(r mailroom.Reader, thread, id string, seq int64) (mailroom.Me
 
 // readBy returns the message with this id, first appended at first, with the content that entry e
 // records as read. The message is empty if e does not record it.
-func readBy(r mailroom.Reader, e mailroom.Entry, id string, first int64) (mailroom.Message, error) {
-	seqs, err := mailroom.Reads(e)
+func readBy(r store.Reader, e mailroom.Entry, id string, first int64) (mailroom.Message, error) {
+	seqs, err := entry.Reads(e)
 	if err != nil {
 		return mailroom.Message{}, err
 	}
@@ -227,11 +229,11 @@ func inputOf(r *mailroom.Run, id string) *mailroom.Input {
 
 // messageState derives the current state of a message from the run that holds it. If no run does,
 // the message was steered, read and covered by a step.
-func messageState(r mailroom.Reader, m *mailroom.Message) (string, error) {
+func messageState(r store.Reader, m *mailroom.Message) (string, error) {
 	if m.Role == mailroom.RoleAssistant {
 		return mailroom.MessageDone, nil
 	}
-	runs, err := r.Runs(mailroom.RunQuery{IDs: holderRuns(m)})
+	runs, err := r.Runs(store.RunQuery{IDs: holderRuns(m)})
 	if err != nil {
 		return "", err
 	}
@@ -252,14 +254,14 @@ func messageState(r mailroom.Reader, m *mailroom.Message) (string, error) {
 }
 
 // Effects returns the state of a run's named effects.
-func (l *Ledger) Effects(ctx context.Context, run *mailroom.Run) (states map[string]*mailroom.EffectState, err error) {
-	err = l.View(ctx, func(r mailroom.Reader) error {
-		entries, err := r.Entries(mailroom.EntryQuery{
+func (l *Ledger) Effects(ctx context.Context, run *mailroom.Run) (states map[string]*entry.EffectState, err error) {
+	err = l.View(ctx, func(r store.Reader) error {
+		entries, err := r.Entries(store.EntryQuery{
 			Thread: run.Thread, After: run.FirstSeq, Run: run.ID,
-			Kinds: []string{mailroom.KindRetried, mailroom.KindEffectIntended, mailroom.KindEffectSettled, mailroom.KindEffectUnknown},
+			Kinds: []string{entry.KindRetried, entry.KindEffectIntended, entry.KindEffectSettled, entry.KindEffectUnknown},
 		})
 		if err == nil {
-			states, err = mailroom.FoldEffects(entries)
+			states, err = entry.FoldEffects(entries)
 		}
 		return err
 	})
@@ -268,9 +270,9 @@ func (l *Ledger) Effects(ctx context.Context, run *mailroom.Run) (states map[str
 
 // foldPurged derives the content and state of a message from the log after its run was purged. A
 // run is purged with its first entry, while messages that joined it later may be kept.
-func foldPurged(r mailroom.Reader, m *mailroom.Message) (now mailroom.Message, state string, err error) {
-	after := mailroom.EntryQuery{Thread: m.Thread, After: m.Seq, Kinds: []string{
-		mailroom.KindEdited, mailroom.KindRetracted, mailroom.KindCompleted, mailroom.KindCancelled,
+func foldPurged(r store.Reader, m *mailroom.Message) (now mailroom.Message, state string, err error) {
+	after := store.EntryQuery{Thread: m.Thread, After: m.Seq, Kinds: []string{
+		entry.KindEdited, entry.KindRetracted, entry.KindCompleted, entry.KindCancelled,
 	}}
 	now, state = *m, mailroom.MessageRead
 	err = eachEntry(r, after, func(e mailroom.Entry) (more bool, err error) {
@@ -282,16 +284,16 @@ func foldPurged(r mailroom.Reader, m *mailroom.Message) (now mailroom.Message, s
 		}
 		mine := slices.Contains(holderRuns(m), e.Run)
 		switch {
-		case e.Kind == mailroom.KindEdited && body.Message == m.ID:
+		case e.Kind == entry.KindEdited && body.Message == m.ID:
 			if now, err = messageAt(r, m.Thread, e.Seq); err != nil {
 				return false, err
 			}
-		case e.Kind == mailroom.KindRetracted && body.Message == m.ID:
+		case e.Kind == entry.KindRetracted && body.Message == m.ID:
 			state = mailroom.MessageRetracted
 			return false, nil
-		case e.Kind == mailroom.KindCompleted && mine:
+		case e.Kind == entry.KindCompleted && mine:
 			state = mailroom.MessageDone
-		case e.Kind == mailroom.KindCancelled && mine && e.Attempt == 0:
+		case e.Kind == entry.KindCancelled && mine && e.Attempt == 0:
 			state = mailroom.MessageSuperseded
 		}
 		return true, nil

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/internal/thread"
 	"mailroom/ledger"
 )
 
@@ -25,9 +26,9 @@ func TestAMessageOverItsLife(t *testing.T) {
 	wantEqual(t, "edited", []string{edited.ID, edited.Text}, []string{out.Message, "hi"})
 	c := d.claimOne("w").Claim
 	wantEqual(t, "claimed", d.message(out.Message), []string{"hi", mailroom.MessageDelivered})
-	must(d.Append(t.Context(), mailroom.StepCommit{Claim: c, Number: 1, Message: partialText(c, "well")}))(t)
+	must(d.Append(t.Context(), thread.StepCommit{Claim: c, Number: 1, Message: partialText(c, "well")}))(t)
 	wantEqual(t, "after a step", d.message(out.Message), []string{"hi", mailroom.MessageRead})
-	d.settle(mailroom.Settle{Claim: c, Outcome: mailroom.OutcomeComplete})
+	d.settle(thread.Settle{Claim: c, Outcome: thread.OutcomeComplete})
 	wantEqual(t, "done", d.message(out.Message), []string{"hi", mailroom.MessageDone})
 	wantEqual(t, "what the agent wrote", d.message(partialText(c, "").ID), []string{"well", mailroom.MessageDone})
 }
@@ -38,7 +39,7 @@ func TestASteeredMessageOverItsLife(t *testing.T) {
 	d.submit(text("t", "go"))
 	c := d.claimOne("w").Claim
 	three := mode(mailroom.ModeSteer, "t", "one")
-	three.Messages = append(three.Messages, mailroom.NewMessage{Parts: mailroom.Text("two")}, mailroom.NewMessage{Parts: mailroom.Text("three")})
+	three.Messages = append(three.Messages, thread.NewMessage{Parts: mailroom.Text("two")}, thread.NewMessage{Parts: mailroom.Text("three")})
 	last := d.submit(three)
 	run := last.Message[:36] // the run that they would become
 	one, two, three3 := run+".4", run+".5", run+".6"
@@ -53,7 +54,7 @@ func TestASteeredMessageOverItsLife(t *testing.T) {
 	handed := must(d.MarkSteersRead(t.Context(), c))(t)
 	wantEqual(t, "handed over", len(handed), 2)
 	wantEqual(t, "handed over", d.message(one), []string{"eins", mailroom.MessageRead})
-	must(d.Append(t.Context(), mailroom.StepCommit{Claim: c, Number: 1, Covers: max(handed[0].Seq, handed[1].Seq)}))(t)
+	must(d.Append(t.Context(), thread.StepCommit{Claim: c, Number: 1, Covers: max(handed[0].Seq, handed[1].Seq)}))(t)
 	wantEqual(t, "covered", d.message(one), []string{"eins", mailroom.MessageRead})
 	d.settle(complete(c, "ok"))
 	wantEqual(t, "done", d.message(one), []string{"eins", mailroom.MessageDone})
@@ -100,7 +101,7 @@ func TestAMessageThatOutlivesItsRun(t *testing.T) {
 
 func (d *fixture) patchAgent(agent string) {
 	d.t.Helper()
-	must(d.PatchThread(d.ctx, "t", mailroom.ThreadPatch{Agent: &agent}))(d.t)
+	must(d.PatchThread(d.ctx, "t", thread.Patch{Agent: &agent}))(d.t)
 }
 
 func TestASteeredMessageThatBecameARun(t *testing.T) {
@@ -136,7 +137,7 @@ func TestOnlyAnUnreadMessageCanBeChanged(t *testing.T) {
 	c := d.claimOne("w").Claim
 	steered := d.submit(mode(mailroom.ModeSteer, "t", "left"))
 	must(d.MarkSteersRead(t.Context(), c))(t)
-	must(d.Append(t.Context(), mailroom.StepCommit{Claim: c, Number: 1, Message: partialText(c, "well"), Covers: steered.Seq}))(t)
+	must(d.Append(t.Context(), thread.StepCommit{Claim: c, Number: 1, Message: partialText(c, "well"), Covers: steered.Seq}))(t)
 	other := d.submit(text("u", "elsewhere"))
 	log := d.kinds("t")
 	for id, want := range map[string]mailroom.Code{

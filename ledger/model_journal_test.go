@@ -11,17 +11,20 @@ import (
 	"pgregory.net/rapid"
 
 	"mailroom"
+	"mailroom/entry"
+	"mailroom/internal/thread"
 	"mailroom/ledger"
+	"mailroom/store"
 )
 
 // journal is a plain picture of what was acknowledged, made from the answers
 // alone. It knows no rule: what it lists is there until it was taken back.
 type journal struct {
-	messages []*sentMessage                  // in the order of the answers
-	decided  map[string]*mailroom.Ticket     // by id, as answered
-	ended    map[string]mailroom.Status      // runs, as settled
-	effects  map[string]mailroom.EffectEntry // "run name", with a recorded result
-	begun    map[string]mailroom.EffectEntry // "run name", intended and not settled
+	messages []*sentMessage               // in the order of the answers
+	decided  map[string]*mailroom.Ticket  // by id, as answered
+	ended    map[string]mailroom.Status   // runs, as settled
+	effects  map[string]entry.EffectEntry // "run name", with a recorded result
+	begun    map[string]entry.EffectEntry // "run name", intended and not settled
 }
 
 // sentMessage is a message that was taken in.
@@ -35,14 +38,14 @@ type sentMessage struct {
 func newJournal() *journal {
 	return &journal{
 		decided: map[string]*mailroom.Ticket{}, ended: map[string]mailroom.Status{},
-		effects: map[string]mailroom.EffectEntry{}, begun: map[string]mailroom.EffectEntry{},
+		effects: map[string]entry.EffectEntry{}, begun: map[string]entry.EffectEntry{},
 	}
 }
 
 // recordSubmit notes a submit, whose messages are the entries up to the answered one.
-func (j *journal) recordSubmit(t *rapid.T, w *twin, in mailroom.Submit, out mailroom.Submitted) {
+func (j *journal) recordSubmit(t *rapid.T, w *twin, in thread.Submit, out store.Submitted) {
 	for i, d := range in.Messages {
-		s := &sentMessage{thread: out.Thread, seq: out.Seq - int64(len(in.Messages)-1-i), text: mailroom.JoinText(d.Parts)}
+		s := &sentMessage{thread: out.Thread, seq: out.Seq - int64(len(in.Messages)-1-i), text: thread.JoinText(d.Parts)}
 		found := w.messageAt(t, s.thread, s.seq)
 		if s.id = found.ID; found.Text != s.text {
 			t.Fatalf("submit answered with seq %d, where the log has %+v, want %q", out.Seq, found, s.text)
@@ -60,11 +63,11 @@ func (w *twin) messageAt(t *rapid.T, thread string, seq int64) (found mailroom.M
 	if seq < first || seq-first >= int64(len(log)) {
 		t.Fatalf("thread %s has no entry %d", thread, seq)
 	}
-	e, err := mailroom.ParseEntry([]byte(log[seq-first]))
+	e, err := entry.Parse([]byte(log[seq-first]))
 	if err == nil {
 		err = e.Decode(&found)
 	}
-	if err != nil || e.Kind != mailroom.KindMessage {
+	if err != nil || e.Kind != entry.KindMessage {
 		t.Fatalf("entry %d of thread %s is a %s, want a message, error %v", seq, thread, e.Kind, err)
 	}
 	return found
@@ -95,7 +98,7 @@ func (j *journal) recordRetry(r *mailroom.Run, fresh bool) {
 
 // dropRuns forgets runs that are gone.
 func (j *journal) dropRuns(gone func(run string) bool) {
-	of := func(id string, _ mailroom.EffectEntry) bool { run, _, _ := strings.Cut(id, " "); return gone(run) }
+	of := func(id string, _ entry.EffectEntry) bool { run, _, _ := strings.Cut(id, " "); return gone(run) }
 	maps.DeleteFunc(j.effects, of)
 	maps.DeleteFunc(j.begun, of)
 	maps.DeleteFunc(j.ended, func(run string, _ mailroom.Status) bool { return gone(run) })
@@ -153,7 +156,7 @@ func (m *model) checkMessage(t *rapid.T, s *sentMessage) {
 		if err := json.Unmarshal([]byte(raw), &e); err != nil {
 			t.Fatal(err)
 		}
-		if e.Kind == mailroom.KindMessage && e.Body.ID == s.id {
+		if e.Kind == entry.KindMessage && e.Body.ID == s.id {
 			times++
 		}
 	}
@@ -184,14 +187,14 @@ func (m *model) effect(t *rapid.T) {
 	if _, done := m.effects[id]; done {
 		t.Skip("it has its result")
 	}
-	body, err := mailroom.NewEffect(c.Run, mailroom.Effect{Name: name})
+	body, err := entry.NewEffect(c.Run, mailroom.Effect{Name: name})
 	if err != nil {
 		t.Fatal(err)
 	}
-	kind := mailroom.KindEffectIntended
+	kind := entry.KindEffectIntended
 	if _, begun := m.begun[id]; begun {
-		kind = one(t, []string{mailroom.KindEffectSettled, mailroom.KindEffectUnknown}, "kind")
-		if kind == mailroom.KindEffectSettled {
+		kind = one(t, []string{entry.KindEffectSettled, entry.KindEffectUnknown}, "kind")
+		if kind == entry.KindEffectSettled {
 			body.Result = json.RawMessage(fmt.Sprintf(`{"n":%d}`, m.n))
 		}
 	}
@@ -199,23 +202,23 @@ func (m *model) effect(t *rapid.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.write(t, "effect", mailroom.StepCommit{
+	m.write(t, "effect", thread.StepCommit{
 		Claim: c, Number: m.run(c.Run).Step + 1, Covers: m.handed[c],
-		Step:    mailroom.Step{NoProgress: kind != mailroom.KindEffectSettled},
+		Step:    mailroom.Step{NoProgress: kind != entry.KindEffectSettled},
 		Effects: []mailroom.AgentEntry{{Kind: kind, Body: raw}},
 	})
 	delete(m.begun, id)
 	switch kind {
-	case mailroom.KindEffectIntended:
+	case entry.KindEffectIntended:
 		m.begun[id] = body
-	case mailroom.KindEffectSettled:
+	case entry.KindEffectSettled:
 		m.effects[id] = body
 	}
 }
 
 // checkEffects: the recorded results of a run's effects are there.
 func (m *model) checkEffects(t *rapid.T, run string) {
-	states, err := onBoth(t, m.twin, "effects", func(l *ledger.Ledger) (map[string]*mailroom.EffectState, error) {
+	states, err := onBoth(t, m.twin, "effects", func(l *ledger.Ledger) (map[string]*entry.EffectState, error) {
 		return l.Effects(m.ctx, m.run(run))
 	})
 	if err != nil {
@@ -223,7 +226,7 @@ func (m *model) checkEffects(t *rapid.T, run string) {
 	}
 	for _, name := range effectNames() {
 		want, done := m.effects[run+" "+name]
-		if is := states[name]; done && (is == nil || is.Last != mailroom.KindEffectSettled || string(is.Result) != string(want.Result)) {
+		if is := states[name]; done && (is == nil || is.Last != entry.KindEffectSettled || string(is.Result) != string(want.Result)) {
 			t.Fatalf("effect %s of run %s had the result %s and is %+v", name, run, want.Result, is)
 		}
 	}
@@ -277,7 +280,7 @@ func (m *model) unfinished() (runs []string) {
 // answer decides a ticket in the way that its kind takes, if it takes any.
 func (m *model) answer(t *rapid.T, id string) {
 	k := m.after.Tickets[id]
-	d := mailroom.Decision{Ticket: id, By: "ann", Verdict: mailroom.VerdictApprove, Digest: k.Digest}
+	d := thread.Decision{Ticket: id, By: "ann", Verdict: mailroom.VerdictApprove, Digest: k.Digest}
 	switch k.Kind {
 	case mailroom.TicketChildren, mailroom.TicketTimer:
 		return
@@ -295,7 +298,7 @@ func (m *model) answer(t *rapid.T, id string) {
 func (m *model) serveAll(t *rapid.T) {
 	id := m.name("w")
 	if _, err := onBoth(t, m.twin, "register", func(l *ledger.Ledger) (time.Time, error) {
-		return l.Register(m.ctx, mailroom.Worker{ID: id, Agents: []string{"echo", "codex"}})
+		return l.Register(m.ctx, store.Worker{ID: id, Agents: []string{"echo", "codex"}})
 	}); err != nil {
 		t.Fatalf("register: %v", err)
 	}
@@ -322,9 +325,9 @@ func (m *model) serveAll(t *rapid.T) {
 }
 
 func (m *model) finish(t *rapid.T, c mailroom.Claim) {
-	s := mailroom.Settle{
-		Claim: c, Number: m.run(c.Run).Step + 1, Outcome: mailroom.OutcomeComplete,
-		Message: &mailroom.PartialText{ID: m.name(c.Run + ".1-"), Text: "done"},
+	s := thread.Settle{
+		Claim: c, Number: m.run(c.Run).Step + 1, Outcome: thread.OutcomeComplete,
+		Message: &thread.PartialText{ID: m.name(c.Run + ".1-"), Text: "done"},
 	}
 	r, err := onBoth(t, m.twin, "last settle", func(l *ledger.Ledger) (*mailroom.Run, error) { return l.Settle(m.ctx, s) })
 	if err != nil {

@@ -11,7 +11,10 @@ import (
 	"pgregory.net/rapid"
 
 	"mailroom"
+	"mailroom/auth"
+	"mailroom/internal/thread"
 	"mailroom/ledger"
+	"mailroom/store"
 )
 
 func (m *model) do(t *rapid.T, name string, f func(l *ledger.Ledger) error) error {
@@ -30,17 +33,17 @@ func (m *model) lateWrite(t *rapid.T) {
 	}
 	for name, f := range map[string]func(l *ledger.Ledger) error{
 		"late append": func(l *ledger.Ledger) error {
-			_, err := l.Append(m.ctx, mailroom.StepCommit{Claim: c, Number: number, Message: &mailroom.PartialText{ID: "late", Text: "late"}, Step: mailroom.Step{
+			_, err := l.Append(m.ctx, thread.StepCommit{Claim: c, Number: number, Message: &thread.PartialText{ID: "late", Text: "late"}, Step: mailroom.Step{
 				Checkpoint: json.RawMessage(`{"late":true}`), Sends: []mailroom.Send{{Name: "late", Parts: mailroom.Text("late")}},
 			}})
 			return err
 		},
 		"late flush": func(l *ledger.Ledger) error {
-			return l.Flush(m.ctx, c, mailroom.Partial{Message: "late", Text: "late"})
+			return l.Flush(m.ctx, c, store.Partial{Message: "late", Text: "late"})
 		},
 		"late steered": func(l *ledger.Ledger) error { _, err := l.MarkSteersRead(m.ctx, c); return err },
 		"late settle": func(l *ledger.Ledger) error {
-			_, err := l.Settle(m.ctx, mailroom.Settle{Claim: c, Number: number, Outcome: mailroom.OutcomeComplete, Message: &mailroom.PartialText{ID: "late", Text: "late"}})
+			_, err := l.Settle(m.ctx, thread.Settle{Claim: c, Number: number, Outcome: thread.OutcomeComplete, Message: &thread.PartialText{ID: "late", Text: "late"}})
 			return err
 		},
 	} {
@@ -56,12 +59,12 @@ func (m *model) cancel(t *rapid.T) {
 }
 
 func (m *model) interrupt(t *rapid.T) {
-	thread := drawThread(t, "thread")
-	_, _ = onBoth(t, m.twin, "interrupt", func(l *ledger.Ledger) (mailroom.Interrupted, error) { return l.Interrupt(m.ctx, thread, ann()) })
+	threadID := drawThread(t, "thread")
+	_, _ = onBoth(t, m.twin, "interrupt", func(l *ledger.Ledger) (thread.Interrupted, error) { return l.Interrupt(m.ctx, threadID, ann()) })
 }
 
 func (m *model) retry(t *rapid.T) {
-	in := mailroom.Retry{Run: pick(t, m.runs(), "run"), By: "ann", Fresh: rapid.Bool().Draw(t, "fresh"), SameVersion: rapid.Bool().Draw(t, "same version")}
+	in := thread.Retry{Run: pick(t, m.runs(), "run"), By: "ann", Fresh: rapid.Bool().Draw(t, "fresh"), SameVersion: rapid.Bool().Draw(t, "same version")}
 	r, err := onBoth(t, m.twin, "retry", func(l *ledger.Ledger) (*mailroom.Run, error) { return l.Retry(m.ctx, in) })
 	if err == nil {
 		m.recordRetry(r, in.Fresh)
@@ -97,9 +100,9 @@ func (m *model) retract(t *rapid.T) {
 
 func (m *model) patch(t *rapid.T) {
 	agent := one(t, []string{"echo", "codex"}, "agent")
-	thread := drawThread(t, "thread")
+	threadID := drawThread(t, "thread")
 	_, _ = onBoth(t, m.twin, "patch", func(l *ledger.Ledger) (*mailroom.Thread, error) {
-		return l.PatchThread(m.ctx, thread, mailroom.ThreadPatch{Agent: &agent, Metadata: json.RawMessage(`{"a": 1}`)})
+		return l.PatchThread(m.ctx, threadID, thread.Patch{Agent: &agent, Metadata: json.RawMessage(`{"a": 1}`)})
 	})
 }
 
@@ -247,16 +250,16 @@ func (m *model) reopen(t *rapid.T) {
 
 // versions: what is defined stays as it is until it is forgotten.
 func (m *model) versions(t *rapid.T) {
-	of := mailroom.Definition{
+	of := store.Definition{
 		Agent:   one(t, []string{"echo", "codex"}, "agent"),
 		Version: one(t, []string{"v1", "v2"}, "version"),
 		Body:    json.RawMessage(fmt.Sprintf(`{"n": %d}`, m.n)),
 	}
-	name, f := "define", func(l *ledger.Ledger) error { return l.KeepDefinitions(m.ctx, []mailroom.Definition{of}) }
-	same := func(d mailroom.Definition) bool { return d.Agent == of.Agent && d.Version == of.Version }
+	name, f := "define", func(l *ledger.Ledger) error { return l.KeepDefinitions(m.ctx, []store.Definition{of}) }
+	same := func(d store.Definition) bool { return d.Agent == of.Agent && d.Version == of.Version }
 	forget := chance(t, 40, "forget")
 	if forget {
-		name, f = "forget", func(l *ledger.Ledger) error { return l.DropDefinitions(m.ctx, []mailroom.Definition{of}) }
+		name, f = "forget", func(l *ledger.Ledger) error { return l.DropDefinitions(m.ctx, []store.Definition{of}) }
 	}
 	if err := m.do(t, name, f); err != nil {
 		t.Fatalf("%s: %v", name, err)
@@ -264,7 +267,7 @@ func (m *model) versions(t *rapid.T) {
 	if slices.ContainsFunc(m.after.Kept, same) == forget {
 		t.Fatalf("after %s of %s %s: kept %v", name, of.Agent, of.Version, m.after.Kept)
 	}
-	if i := slices.IndexFunc(m.before.Kept, same); i >= 0 && !forget && !slices.ContainsFunc(m.after.Kept, func(d mailroom.Definition) bool {
+	if i := slices.IndexFunc(m.before.Kept, same); i >= 0 && !forget && !slices.ContainsFunc(m.after.Kept, func(d store.Definition) bool {
 		return same(d) && string(d.Body) == string(m.before.Kept[i].Body)
 	}) {
 		t.Fatalf("version %s of %s was changed", of.Version, of.Agent)
@@ -345,7 +348,7 @@ func (m *model) owner(t *rapid.T, thread string) string {
 	if row := m.after.Threads[thread]; row != nil && !chance(t, 5, "a stranger") {
 		return row.Owner
 	}
-	return one(t, []string{"ann", "ann", "cat", mailroom.Operator}, "owner")
+	return one(t, []string{"ann", "ann", "cat", auth.Operator}, "owner")
 }
 
 // checkBounds: what a run sent or brought is in a thread of the owner that it acted
@@ -356,10 +359,10 @@ func (m *model) checkBounds(t *rapid.T, r *mailroom.Run) {
 		return
 	}
 	from, to := m.after.Threads[parent.Thread].Owner, m.after.Threads[r.Thread].Owner
-	if r.Origin.Via == "wake" && to == mailroom.Operator {
+	if r.Origin.Via == "wake" && to == auth.Operator {
 		return // the operator's runs reach everybody, and are answered
 	}
-	if from != to && from != mailroom.Operator {
+	if from != to && from != auth.Operator {
 		t.Fatalf("run %s of %s came from run %s of %s", r.ID, to, parent.ID, from)
 	}
 }
@@ -369,7 +372,7 @@ func (m *model) checkBounds(t *rapid.T, r *mailroom.Run) {
 func (m *model) dropPurged() {
 	gone := func(run string) bool { return m.after.Runs[run] == nil }
 	maps.DeleteFunc(m.attempts, func(run string, _ int) bool { return gone(run) })
-	maps.DeleteFunc(m.steps, func(c mailroom.Claim, _ mailroom.StepCommit) bool { return gone(c.Run) })
+	maps.DeleteFunc(m.steps, func(c mailroom.Claim, _ thread.StepCommit) bool { return gone(c.Run) })
 	maps.DeleteFunc(m.handed, func(c mailroom.Claim, _ int64) bool { return gone(c.Run) })
 	m.claims = slices.DeleteFunc(m.claims, func(c mailroom.Claim) bool { return gone(c.Run) })
 	m.journal.dropRuns(gone)

@@ -16,7 +16,11 @@ import (
 	"pgregory.net/rapid"
 
 	"mailroom"
+	"mailroom/auth"
+	"mailroom/entry"
+	"mailroom/internal/thread"
 	"mailroom/ledger"
+	"mailroom/store"
 )
 
 // TestRandomHistories gives random operations to a ledger over memory and one
@@ -133,14 +137,14 @@ type model struct {
 	claims   []mailroom.Claim // all that were ever given
 	keys     map[string]keyed // "thread key"
 	attempts map[string]int   // run to the last attempt that was claimed
-	steps    map[mailroom.Claim]mailroom.StepCommit
-	tokens   map[string]mailroom.Token // good ones, by name
-	handed   map[mailroom.Claim]int64  // seq of the last steered message handed over
+	steps    map[mailroom.Claim]thread.StepCommit
+	tokens   map[string]auth.Token    // good ones, by name
+	handed   map[mailroom.Claim]int64 // seq of the last steered message handed over
 }
 
 type keyed struct {
-	in  mailroom.Submit
-	out mailroom.Submitted
+	in  thread.Submit
+	out store.Submitted
 }
 
 // worker is one that was registered: what it thinks that it holds.
@@ -153,7 +157,7 @@ type worker struct {
 func newModel(w *twin) *model {
 	return &model{
 		twin: w, journal: newJournal(), workers: map[string]*worker{}, keys: map[string]keyed{}, attempts: map[string]int{},
-		steps: map[mailroom.Claim]mailroom.StepCommit{}, handed: map[mailroom.Claim]int64{}, tokens: map[string]mailroom.Token{},
+		steps: map[mailroom.Claim]thread.StepCommit{}, handed: map[mailroom.Claim]int64{}, tokens: map[string]auth.Token{},
 	}
 }
 
@@ -202,7 +206,7 @@ func (m *model) liveClaims() []mailroom.Claim {
 }
 
 func (m *model) submit(t *rapid.T) {
-	in := mailroom.Submit{
+	in := thread.Submit{
 		Thread: drawThread(t, "thread"), Run: m.name("r"),
 		Sender: one(t, []string{"ann", "ann", "bob"}, "sender"),
 		Mode: one(t, []mailroom.Mode{
@@ -215,10 +219,10 @@ func (m *model) submit(t *rapid.T) {
 		in.Mode = mailroom.ModeSteer
 	}
 	in.Owner = m.owner(t, in.Thread)
-	in.By = mailroom.RunToken(in.Owner)
+	in.By = auth.RunToken(in.Owner)
 	in.Origin = mailroom.Origin{Via: "user", Sender: in.Sender}
 	for range one(t, []int{1, 1, 1, 3}, "messages") {
-		in.Messages = append(in.Messages, mailroom.NewMessage{Parts: mailroom.Text(m.name("text "))})
+		in.Messages = append(in.Messages, thread.NewMessage{Parts: mailroom.Text(m.name("text "))})
 	}
 	if chance(t, 20, "agent asked for") {
 		in.SetAgent, in.Agent = true, one(t, []string{"echo", "codex", "ghost"}, "agent")
@@ -253,7 +257,7 @@ func (m *model) submit(t *rapid.T) {
 	if chance(t, 2, "nothing to say") {
 		in.Messages = nil
 	}
-	out, err := onBoth(t, m.twin, "submit", func(l *ledger.Ledger) (mailroom.Submitted, error) { return l.Submit(m.ctx, in) })
+	out, err := onBoth(t, m.twin, "submit", func(l *ledger.Ledger) (store.Submitted, error) { return l.Submit(m.ctx, in) })
 	if err == nil {
 		m.coverage["submit "+string(out.Disposition)]++
 		m.checkSubmitted(t, in, out)
@@ -262,7 +266,7 @@ func (m *model) submit(t *rapid.T) {
 
 // scope is a key with where it counts: in its thread, or for whom if that is to
 // be made.
-func scope(in mailroom.Submit) string {
+func scope(in thread.Submit) string {
 	if in.Thread == "" {
 		return "of " + in.Owner + " " + in.Key
 	}
@@ -271,7 +275,7 @@ func scope(in mailroom.Submit) string {
 
 // checkSubmitted: an acknowledged submit is in the log, and a key answers as before
 // until what it made is purged.
-func (m *model) checkSubmitted(t *rapid.T, in mailroom.Submit, out mailroom.Submitted) {
+func (m *model) checkSubmitted(t *rapid.T, in thread.Submit, out store.Submitted) {
 	id := scope(in)
 	if first, ok := m.keys[id]; ok && in.Key != "" {
 		_, known := m.before.Keys[out.Thread+" "+in.Key]
@@ -279,7 +283,7 @@ func (m *model) checkSubmitted(t *rapid.T, in mailroom.Submit, out mailroom.Subm
 			t.Fatalf("key %q of %+v was forgotten", in.Key, first.out)
 		}
 		if known {
-			if out.Message != first.out.Message || out.Run != first.out.Run || out.Disposition != mailroom.DispositionDuplicate {
+			if out.Message != first.out.Message || out.Run != first.out.Run || out.Disposition != store.DispositionDuplicate {
 				t.Fatalf("key %q answered with %+v, first with %+v", in.Key, out, first.out)
 			}
 			return
@@ -304,7 +308,7 @@ func (m *model) claim(t *rapid.T) {
 func (m *model) register(t *rapid.T, local bool) (id string) {
 	id = m.name("w")
 	m.workers[id] = &worker{}
-	w := mailroom.Worker{ID: id, Agents: []string{"echo", "codex"}, Local: local}
+	w := store.Worker{ID: id, Agents: []string{"echo", "codex"}, Local: local}
 	if _, err := onBoth(t, m.twin, "register", func(l *ledger.Ledger) (time.Time, error) { return l.Register(m.ctx, w) }); err != nil {
 		t.Fatalf("register: %v", err)
 	}
@@ -344,7 +348,7 @@ func (m *model) append(t *rapid.T) {
 		m.write(t, "append again", a)
 		return
 	}
-	a := mailroom.StepCommit{Claim: c, Number: m.run(c.Run).Step + 1, Covers: m.handed[c]}
+	a := thread.StepCommit{Claim: c, Number: m.run(c.Run).Step + 1, Covers: m.handed[c]}
 	if chance(t, 5, "a hole") {
 		a.Number++
 	}
@@ -352,14 +356,14 @@ func (m *model) append(t *rapid.T) {
 		a.Step.Name = m.name("step ")
 	}
 	if chance(t, 50, "said") {
-		a.Message = &mailroom.PartialText{ID: m.name(c.Run + ".1-"), Text: m.name("said ")}
+		a.Message = &thread.PartialText{ID: m.name(c.Run + ".1-"), Text: m.name("said ")}
 	}
 	if chance(t, 30, "checkpoint") {
 		a.Step.Checkpoint = json.RawMessage(fmt.Sprintf(`{"at": %d}`, m.n))
 	}
 	a.Step.NoProgress = chance(t, 20, "record")
 	if chance(t, 20, "noted") {
-		kind := one(t, []string{mailroom.KindToolStarted, mailroom.KindToolDone, "x.note"}, "kind")
+		kind := one(t, []string{entry.KindToolStarted, entry.KindToolDone, "x.note"}, "kind")
 		a.Step.Entries = []mailroom.AgentEntry{{Kind: kind, Body: json.RawMessage(`{"call":"c1"}`)}}
 	}
 	if chance(t, 20, "state") {
@@ -375,7 +379,7 @@ func (m *model) append(t *rapid.T) {
 	m.write(t, "append", a)
 }
 
-func (m *model) write(t *rapid.T, name string, a mailroom.StepCommit) {
+func (m *model) write(t *rapid.T, name string, a thread.StepCommit) {
 	_, err := onBoth(t, m.twin, name, func(l *ledger.Ledger) (int64, error) { return l.Append(m.ctx, a) })
 	if err == nil {
 		m.steps[a.Claim] = a
@@ -384,7 +388,7 @@ func (m *model) write(t *rapid.T, name string, a mailroom.StepCommit) {
 
 func (m *model) flush(t *rapid.T) {
 	c := pick(t, m.liveClaims(), "claim")
-	p := mailroom.Partial{Message: c.Run + ".1-0", Text: m.name("piece ")}
+	p := store.Partial{Message: c.Run + ".1-0", Text: m.name("piece ")}
 	for _, old := range m.after.Partials[c.Run] {
 		p.Message, p.Offset = old.Message, p.Offset+len(old.Text)
 	}
@@ -407,7 +411,7 @@ func (m *model) settle(t *rapid.T) {
 	s := ending(t, c)
 	s.Number = m.run(c.Run).Step + 1
 	if chance(t, 50, "said") {
-		s.Message = &mailroom.PartialText{ID: m.name(c.Run + ".1-"), Text: m.name("said ")}
+		s.Message = &thread.PartialText{ID: m.name(c.Run + ".1-"), Text: m.name("said ")}
 	}
 	again := chance(t, 20, "twice")
 	settle := func(name string) *mailroom.Run {
@@ -428,14 +432,14 @@ func (m *model) settle(t *rapid.T) {
 	}
 }
 
-func ending(t *rapid.T, c mailroom.Claim) mailroom.Settle {
-	s := mailroom.Settle{Claim: c, Outcome: mailroom.OutcomeFail, Jitter: 0.5, Forced: rapid.Bool().Draw(t, "forced")}
+func ending(t *rapid.T, c mailroom.Claim) thread.Settle {
+	s := thread.Settle{Claim: c, Outcome: thread.OutcomeFail, Jitter: 0.5, Forced: rapid.Bool().Draw(t, "forced")}
 	class := one(t, []mailroom.Class{"", "", "release", mailroom.ClassTransient, mailroom.ClassTransient, mailroom.ClassUnavailable, mailroom.ClassPermanent}, "end")
 	switch class {
 	case "":
-		s.Outcome = mailroom.OutcomeComplete
+		s.Outcome = thread.OutcomeComplete
 	case "release":
-		s.Outcome = mailroom.OutcomeRelease
+		s.Outcome = thread.OutcomeRelease
 	default:
 		s.Failure = &mailroom.Failure{Class: class, Err: errors.New("no luck"), RetryAfter: time.Duration(number(t, 0, 5, "after")) * time.Second}
 	}

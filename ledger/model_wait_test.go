@@ -9,7 +9,9 @@ import (
 	"pgregory.net/rapid"
 
 	"mailroom"
+	"mailroom/internal/thread"
 	"mailroom/ledger"
+	"mailroom/store"
 )
 
 // asks draws questions; a name may come again, with the same question or another.
@@ -36,7 +38,7 @@ func asks(t *rapid.T, most int) []mailroom.Ask {
 // ask opens tickets, and children that are waited for or come back.
 func (m *model) ask(t *rapid.T) {
 	c := pick(t, m.liveClaims(), "claim")
-	a := mailroom.StepCommit{Claim: c, Number: m.run(c.Run).Step + 1, Covers: m.handed[c]}
+	a := thread.StepCommit{Claim: c, Number: m.run(c.Run).Step + 1, Covers: m.handed[c]}
 	a.Step.Tickets = asks(t, 2)
 	for _, name := range []string{"c1", "c2"} {
 		if chance(t, 40, "child "+name) {
@@ -63,8 +65,8 @@ func (m *model) ticketsOf(run string) []*mailroom.Ticket {
 // park waits for what was asked before and what is asked with it.
 func (m *model) park(t *rapid.T) {
 	c := pick(t, m.liveClaims(), "claim")
-	s := mailroom.Settle{
-		Claim: c, Number: m.run(c.Run).Step + 1, Outcome: mailroom.OutcomePark,
+	s := thread.Settle{
+		Claim: c, Number: m.run(c.Run).Step + 1, Outcome: thread.OutcomePark,
 		Wait: &mailroom.Wait{Any: rapid.Bool().Draw(t, "any")}, Asks: asks(t, 2),
 	}
 	for _, k := range m.ticketsOf(c.Run) {
@@ -78,14 +80,14 @@ func (m *model) park(t *rapid.T) {
 	_, _ = onBoth(t, m.twin, "park", func(l *ledger.Ledger) (*mailroom.Run, error) { return l.Settle(m.ctx, s) })
 }
 
-func (m *model) decision(t *rapid.T) mailroom.Decision {
+func (m *model) decision(t *rapid.T) thread.Decision {
 	ids := slices.Sorted(maps.Keys(m.after.Tickets))
 	if open := slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return m.after.Tickets[id].State != mailroom.TicketOpen }); len(open) > 0 && chance(t, 70, "open") {
 		ids = open
 	}
 	id := pick(t, ids, "ticket")
 	k := m.after.Tickets[id]
-	d := mailroom.Decision{
+	d := thread.Decision{
 		Ticket: id, By: "ann", Digest: k.Digest[:16],
 		Verdict: one(t, []mailroom.Verdict{mailroom.VerdictApprove, mailroom.VerdictDeny}, "verdict"),
 	}
@@ -118,17 +120,17 @@ func (m *model) decide(t *rapid.T) {
 
 func (m *model) submitDecisions(t *rapid.T) {
 	d := m.decision(t)
-	in := mailroom.Submit{
+	in := thread.Submit{
 		Thread: m.after.Tickets[d.Ticket].Thread, Run: m.name("r"), Owner: "ann", Sender: "ann",
-		Origin: mailroom.Origin{Via: "user", Sender: "ann"}, Decisions: []mailroom.Decision{d},
+		Origin: mailroom.Origin{Via: "user", Sender: "ann"}, Decisions: []thread.Decision{d},
 	}
 	if chance(t, 30, "another") {
 		in.Decisions = append(in.Decisions, m.decision(t))
 	}
 	if chance(t, 50, "and a message") {
-		in.Messages = []mailroom.NewMessage{{Parts: mailroom.Text("with it")}}
+		in.Messages = []thread.NewMessage{{Parts: mailroom.Text("with it")}}
 	}
-	out, err := onBoth(t, m.twin, "submit decisions", func(l *ledger.Ledger) (mailroom.Submitted, error) { return l.Submit(m.ctx, in) })
+	out, err := onBoth(t, m.twin, "submit decisions", func(l *ledger.Ledger) (store.Submitted, error) { return l.Submit(m.ctx, in) })
 	if err != nil {
 		return
 	}
@@ -141,10 +143,10 @@ func (m *model) submitDecisions(t *rapid.T) {
 }
 
 func (m *model) deliver(t *rapid.T) {
-	thread := drawThread(t, "thread")
+	threadID := drawThread(t, "thread")
 	to := one(t, []string{"d", "d", ""}, "to")
 	_, _ = onBoth(t, m.twin, "deliver", func(l *ledger.Ledger) (*mailroom.Thread, error) {
-		return l.PatchThread(m.ctx, thread, mailroom.ThreadPatch{DeliverTo: &to})
+		return l.PatchThread(m.ctx, threadID, thread.Patch{DeliverTo: &to})
 	})
 }
 
@@ -154,7 +156,7 @@ func (m *model) cancelTree(t *rapid.T) {
 		return
 	}
 	for _, r := range m.after.Runs {
-		if r.Parent == run && !mailroom.IsDelivery(r) && !r.Status.Finished() && r.Stop == "" {
+		if r.Parent == run && !thread.IsDelivery(r) && !r.Status.Finished() && r.Stop == "" {
 			t.Fatalf("run %s was cancelled with its children, and %s is %s", run, r.ID, r.Status)
 		}
 	}

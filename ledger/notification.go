@@ -3,6 +3,10 @@ package ledger
 import (
 	"context"
 	"encoding/json"
+	"mailroom/auth"
+	"mailroom/entry"
+	"mailroom/project"
+	"mailroom/store"
 	"slices"
 	"time"
 
@@ -21,16 +25,16 @@ type Notified struct {
 
 // Notify sends a notification to agents of a project and creates the project if there is none.
 // Named agents without an inbox get one.
-func (l *Ledger) Notify(ctx context.Context, in mailroom.Notify) (Notified, error) {
+func (l *Ledger) Notify(ctx context.Context, in project.Notify) (Notified, error) {
 	if err := in.Check(); err != nil {
 		return Notified{}, err
 	}
-	return onProject(ctx, l, "notify", in.Project, func(b *batch, p *mailroom.Project) (Notified, error) {
+	return onProject(ctx, l, "notify", in.Project, func(b *batch, p *project.Project) (Notified, error) {
 		return b.notify(p, in)
 	})
 }
 
-func (b *batch) notify(p *mailroom.Project, in mailroom.Notify) (Notified, error) {
+func (b *batch) notify(p *project.Project, in project.Notify) (Notified, error) {
 	if err := b.loadKey(p.Thread, in.Key); err != nil {
 		return Notified{}, err
 	}
@@ -56,10 +60,10 @@ func (b *batch) notify(p *mailroom.Project, in mailroom.Notify) (Notified, error
 		return Notified{}, err
 	}
 	for _, name := range to.missing {
-		b.addInbox(p, name, mailroom.Inbox{Read: before})
+		b.addInbox(p, name, project.Inbox{Read: before})
 	}
 	if !repeat {
-		mailroom.CountUnread(p.Thread, in.By.Name, to.inboxes)
+		project.CountUnread(p.Thread, in.By.Name, to.inboxes)
 	}
 	return Notified{Seq: seq, To: to.names}, nil
 }
@@ -74,8 +78,8 @@ type recipients struct {
 
 // findRecipients determines the recipients of a notification. The cost of a broadcast grows with
 // maxRecipients, not with the number of inboxes, which the project's row has.
-func (b *batch) findRecipients(p *mailroom.Project, in *mailroom.Notify) (to recipients, err error) {
-	sender, err := b.cursors(mailroom.CursorQuery{Channel: p.Thread.ID, Identities: []string{in.From}})
+func (b *batch) findRecipients(p *project.Project, in *project.Notify) (to recipients, err error) {
+	sender, err := b.cursors(store.CursorQuery{Channel: p.Thread.ID, Identities: []string{in.From}})
 	if err != nil {
 		return to, err
 	}
@@ -83,7 +87,7 @@ func (b *batch) findRecipients(p *mailroom.Project, in *mailroom.Notify) (to rec
 		to.begins = 1
 	}
 	if len(in.To) == 0 {
-		boxes, err := b.cursors(mailroom.CursorQuery{Channel: p.Thread.ID, Limit: maxRecipients + 1})
+		boxes, err := b.cursors(store.CursorQuery{Channel: p.Thread.ID, Limit: maxRecipients + 1})
 		for _, c := range boxes {
 			if c.Identity != in.From {
 				to.names = append(to.names, c.Identity)
@@ -100,9 +104,9 @@ func (b *batch) findRecipients(p *mailroom.Project, in *mailroom.Notify) (to rec
 	if len(to.names) == 0 {
 		return to, nil
 	}
-	boxes, err := b.cursors(mailroom.CursorQuery{Channel: p.Thread.ID, Identities: to.names})
+	boxes, err := b.cursors(store.CursorQuery{Channel: p.Thread.ID, Identities: to.names})
 	for _, name := range to.names {
-		if !slices.ContainsFunc(boxes, func(c mailroom.Cursor) bool { return c.Identity == name }) {
+		if !slices.ContainsFunc(boxes, func(c store.Cursor) bool { return c.Identity == name }) {
 			to.missing = append(to.missing, name)
 		}
 	}
@@ -113,21 +117,21 @@ func (b *batch) findRecipients(p *mailroom.Project, in *mailroom.Notify) (to rec
 
 // checkNotifyQuota is checkQuota for a notification: its size counts for the project's owner, and
 // its inboxes for the sender.
-func (b *batch) checkNotifyQuota(p *mailroom.Project, in *mailroom.Notify, to recipients) error {
+func (b *batch) checkNotifyQuota(p *project.Project, in *project.Notify, to recipients) error {
 	if err := b.checkProjectQuota(p, in.By, in.Size()); err != nil {
 		return err
 	}
 	if err := p.CheckInboxLimit(to.begins); err != nil {
 		return err
 	}
-	return b.checkQuota(in.By.Name, mailroom.Use{Notifications: to.inboxes})
+	return b.checkQuota(in.By.Name, auth.Use{Notifications: to.inboxes})
 }
 
 // Received is a notification in an inbox.
 type Received struct {
 	Seq int64
 	At  time.Time
-	mailroom.Notification
+	project.Notification
 }
 
 // InboxQuery selects an agent's unread notifications, oldest first. With Consume they are marked as
@@ -135,7 +139,7 @@ type Received struct {
 type InboxQuery struct {
 	Project string
 	Agent   string
-	By      *mailroom.Token
+	By      *auth.Token
 	Limit   int // at least 1
 	Bytes   int // total size, unless the first is larger; 0: mailroom.MaxPage
 	Consume bool
@@ -154,7 +158,7 @@ func (l *Ledger) Inbox(ctx context.Context, in InboxQuery) (InboxPage, error) {
 	if in.Bytes == 0 {
 		in.Bytes = mailroom.MaxPage
 	}
-	thread, err := mailroom.ProjectThread(in.Project)
+	thread, err := project.ThreadID(in.Project)
 	if err != nil {
 		return InboxPage{}, err
 	}
@@ -180,7 +184,7 @@ func (l *Ledger) readInbox(ctx context.Context, thread string, in InboxQuery) (I
 			return found, err
 		}
 	}
-	return onProject(ctx, l, "inbox", in.Project, func(b *batch, p *mailroom.Project) (InboxPage, error) {
+	return onProject(ctx, l, "inbox", in.Project, func(b *batch, p *project.Project) (InboxPage, error) {
 		box, err := b.openInbox(p, in.Agent, in.By)
 		if err != nil {
 			return InboxPage{}, err
@@ -190,7 +194,7 @@ func (l *Ledger) readInbox(ctx context.Context, thread string, in InboxQuery) (I
 			return found, err
 		}
 		for _, one := range found.Found {
-			mailroom.CountUnread(p.Thread, one.By, -1)
+			project.CountUnread(p.Thread, one.By, -1)
 		}
 		box.Advance(upto)
 		b.saveInbox(thread, in.Agent, box)
@@ -201,16 +205,16 @@ func (l *Ledger) readInbox(ctx context.Context, thread string, in InboxQuery) (I
 // viewInbox reads an existing inbox without a write transaction. ok is false if a transaction is
 // needed.
 func (l *Ledger) viewInbox(ctx context.Context, thread string, in InboxQuery) (found InboxPage, ok bool, err error) {
-	err = l.View(ctx, func(r mailroom.Reader) error {
-		rows, err := r.Threads(mailroom.ThreadQuery{IDs: []string{thread}})
+	err = l.View(ctx, func(r store.Reader) error {
+		rows, err := r.Threads(store.ThreadQuery{IDs: []string{thread}})
 		if ok = err == nil && len(rows) == 0; err != nil || ok || !in.By.CanSee(rows[0]) {
 			return err
 		}
-		cursors, err := r.Cursors(mailroom.CursorQuery{Channel: thread, Identities: []string{in.Agent}})
+		cursors, err := r.Cursors(store.CursorQuery{Channel: thread, Identities: []string{in.Agent}})
 		if err != nil || len(cursors) == 0 {
 			return err
 		}
-		box, err := mailroom.DecodeInbox(rows[0], cursors[0])
+		box, err := project.DecodeInbox(rows[0], cursors[0])
 		if err != nil || box.Owner == "" {
 			return err
 		}
@@ -225,15 +229,15 @@ func (l *Ledger) viewInbox(ctx context.Context, thread string, in InboxQuery) (f
 }
 
 // Acknowledge marks notifications of an agent as read, by their seqs.
-func (l *Ledger) Acknowledge(ctx context.Context, project, agent string, by *mailroom.Token, seqs []int64) error {
-	_, err := onProject(ctx, l, "acknowledge", project, func(b *batch, p *mailroom.Project) (struct{}, error) {
+func (l *Ledger) Acknowledge(ctx context.Context, projectName, agent string, by *auth.Token, seqs []int64) error {
+	_, err := onProject(ctx, l, "acknowledge", projectName, func(b *batch, p *project.Project) (struct{}, error) {
 		box, err := b.openInbox(p, agent, by)
 		if err != nil {
 			return struct{}{}, err
 		}
 		for _, seq := range seqs {
 			if seq < 1 || seq > p.Thread.LastSeq {
-				return struct{}{}, mailroom.Errorf(mailroom.CodeInvalid, "no notification %d in project %q", seq, project)
+				return struct{}{}, mailroom.Errorf(mailroom.CodeInvalid, "no notification %d in project %q", seq, projectName)
 			}
 		}
 		read, err := b.unreadAt(p, agent, box, seqs)
@@ -248,7 +252,7 @@ func (l *Ledger) Acknowledge(ctx context.Context, project, agent string, by *mai
 			return struct{}{}, err
 		}
 		for _, n := range read {
-			mailroom.CountUnread(p.Thread, n.By, -1)
+			project.CountUnread(p.Thread, n.By, -1)
 		}
 		if len(first.Found) > 0 {
 			upto = first.Found[0].Seq - 1
@@ -267,8 +271,8 @@ const unreadPage = 200
 const maxUnread = 5000
 
 // readUnread reads an inbox. Up to upto, it has no unread notification besides those returned.
-func readUnread(r mailroom.Reader, thread string, box mailroom.Inbox, in InboxQuery) (out InboxPage, upto int64, err error) {
-	rows, err := r.Threads(mailroom.ThreadQuery{IDs: []string{thread}})
+func readUnread(r store.Reader, thread string, box project.Inbox, in InboxQuery) (out InboxPage, upto int64, err error) {
+	rows, err := r.Threads(store.ThreadQuery{IDs: []string{thread}})
 	if err != nil || len(rows) == 0 {
 		return out, 0, err
 	}
@@ -278,7 +282,7 @@ func readUnread(r mailroom.Reader, thread string, box mailroom.Inbox, in InboxQu
 			out.Next = after
 			return out, after, nil
 		}
-		page, err := r.Entries(mailroom.EntryQuery{Thread: thread, After: after, Kinds: []string{mailroom.KindNotification}, Limit: unreadPage, Bytes: in.Bytes})
+		page, err := r.Entries(store.EntryQuery{Thread: thread, After: after, Kinds: []string{entry.KindNotification}, Limit: unreadPage, Bytes: in.Bytes})
 		if err != nil {
 			return out, 0, err
 		}
@@ -311,14 +315,14 @@ func readUnread(r mailroom.Reader, thread string, box mailroom.Inbox, in InboxQu
 
 // ensureInbox returns the inbox of an agent and creates it if there is none. A new inbox starts
 // with the next notification.
-func (b *batch) ensureInbox(p *mailroom.Project, agent string, by *mailroom.Token) (mailroom.Inbox, error) {
-	rows, err := b.cursors(mailroom.CursorQuery{Channel: p.Thread.ID, Identities: []string{agent}})
+func (b *batch) ensureInbox(p *project.Project, agent string, by *auth.Token) (project.Inbox, error) {
+	rows, err := b.cursors(store.CursorQuery{Channel: p.Thread.ID, Identities: []string{agent}})
 	if err != nil {
-		return mailroom.Inbox{}, err
+		return project.Inbox{}, err
 	}
-	box := mailroom.Inbox{Read: p.Thread.LastSeq}
+	box := project.Inbox{Read: p.Thread.LastSeq}
 	if len(rows) > 0 {
-		if box, err = mailroom.DecodeInbox(&p.Thread.Thread, rows[0]); err != nil || box.Owner != "" {
+		if box, err = project.DecodeInbox(&p.Thread.Thread, rows[0]); err != nil || box.Owner != "" {
 			return box, err
 		}
 	}
@@ -342,27 +346,27 @@ func (b *batch) ensureInbox(p *mailroom.Project, agent string, by *mailroom.Toke
 
 // checkInboxLimit returns an error if the agent has no inbox and the project has no room for
 // another.
-func (b *batch) checkInboxLimit(p *mailroom.Project, agent string) error {
+func (b *batch) checkInboxLimit(p *project.Project, agent string) error {
 	full := p.CheckInboxLimit(1)
 	if full == nil {
 		return nil
 	}
-	rows, err := b.cursors(mailroom.CursorQuery{Channel: p.Thread.ID, Identities: []string{agent}})
+	rows, err := b.cursors(store.CursorQuery{Channel: p.Thread.ID, Identities: []string{agent}})
 	if err != nil || len(rows) > 0 {
 		return err
 	}
 	return full
 }
 
-func (b *batch) addInbox(p *mailroom.Project, agent string, box mailroom.Inbox) {
+func (b *batch) addInbox(p *project.Project, agent string, box project.Inbox) {
 	p.AddInbox()
 	b.saveInbox(p.Thread.ID, agent, box)
 }
 
 // openInbox returns the inbox of an agent, which by must be allowed to read.
-func (b *batch) openInbox(p *mailroom.Project, agent string, by *mailroom.Token) (mailroom.Inbox, error) {
+func (b *batch) openInbox(p *project.Project, agent string, by *auth.Token) (project.Inbox, error) {
 	if err := p.CheckAccess(by, "agent", agent); err != nil {
-		return mailroom.Inbox{}, err
+		return project.Inbox{}, err
 	}
 	box, err := b.ensureInbox(p, agent, by)
 	if err != nil {
@@ -371,20 +375,20 @@ func (b *batch) openInbox(p *mailroom.Project, agent string, by *mailroom.Token)
 	return box, box.CheckReader(by)
 }
 
-func (b *batch) saveInbox(thread, agent string, box mailroom.Inbox) {
+func (b *batch) saveInbox(thread, agent string, box project.Inbox) {
 	raw, err := json.Marshal(box)
 	if err != nil {
 		panic(err) // numbers and a name
 	}
-	b.moveCursor(mailroom.Cursor{Channel: thread, Identity: agent, Position: raw})
+	b.moveCursor(store.Cursor{Channel: thread, Identity: agent, Position: raw})
 }
 
 // cursors returns the cursors of a channel with the changes of this batch.
-func (b *batch) cursors(q mailroom.CursorQuery) ([]mailroom.Cursor, error) {
+func (b *batch) cursors(q store.CursorQuery) ([]store.Cursor, error) {
 	channel := q.Channel
 	rows, err := b.tx.Cursors(q)
-	rows = slices.DeleteFunc(rows, func(c mailroom.Cursor) bool {
-		return slices.ContainsFunc(b.changes.DropCursors, func(gone mailroom.Cursor) bool {
+	rows = slices.DeleteFunc(rows, func(c store.Cursor) bool {
+		return slices.ContainsFunc(b.changes.DropCursors, func(gone store.Cursor) bool {
 			return gone.Channel == channel && gone.Identity == c.Identity
 		})
 	})
@@ -392,7 +396,7 @@ func (b *batch) cursors(q mailroom.CursorQuery) ([]mailroom.Cursor, error) {
 		if moved.Channel != channel || len(q.Identities) > 0 && !slices.Contains(q.Identities, moved.Identity) {
 			continue
 		}
-		if i := slices.IndexFunc(rows, func(c mailroom.Cursor) bool { return c.Identity == moved.Identity }); i >= 0 {
+		if i := slices.IndexFunc(rows, func(c store.Cursor) bool { return c.Identity == moved.Identity }); i >= 0 {
 			rows[i] = moved
 		} else {
 			rows = append(rows, moved)

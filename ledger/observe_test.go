@@ -15,7 +15,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"mailroom"
+	"mailroom/internal/thread"
 	"mailroom/ledger"
+	"mailroom/store"
 	"mailroom/store/memory"
 )
 
@@ -74,25 +76,25 @@ func TestAnObserverHearsOfEveryOperationCommitAndEnd(t *testing.T) {
 
 // slowStore takes its time, of the test's own clock, where it is told to.
 type slowStore struct {
-	mailroom.Store
+	store.Store
 	keys, write time.Duration
 }
 
 type slowTx struct {
-	mailroom.Tx
+	store.Tx
 	s *slowStore
 }
 
-func (s *slowStore) Update(ctx context.Context, f func(mailroom.Tx) error) error {
-	return s.Store.Update(ctx, func(tx mailroom.Tx) error { return f(slowTx{tx, s}) })
+func (s *slowStore) Update(ctx context.Context, f func(store.Tx) error) error {
+	return s.Store.Update(ctx, func(tx store.Tx) error { return f(slowTx{tx, s}) })
 }
 
-func (t slowTx) Keys(thread string, keys []string) ([]mailroom.SubmitKey, error) {
+func (t slowTx) Keys(thread string, keys []string) ([]store.SubmitKey, error) {
 	<-time.After(t.s.keys) // of the bubble
 	return t.Tx.Keys(thread, keys)
 }
 
-func (t slowTx) Write(c *mailroom.Changes) error {
+func (t slowTx) Write(c *store.Changes) error {
 	<-time.After(t.s.write)
 	return t.Tx.Write(c)
 }
@@ -151,8 +153,8 @@ func TestARunThatFailedForGoodIsLoggedOnceWithoutItsMessage(t *testing.T) {
 	d.register("w")
 	for _, class := range []mailroom.Class{mailroom.ClassTransient, mailroom.ClassPermanent} {
 		d.submit(text(string(class), "one"))
-		d.settle(mailroom.Settle{
-			Claim: d.claimOne("w").Claim, Outcome: mailroom.OutcomeFail, Failure: &mailroom.Failure{Class: class, Err: errors.New("a secret")},
+		d.settle(thread.Settle{
+			Claim: d.claimOne("w").Claim, Outcome: thread.OutcomeFail, Failure: &mailroom.Failure{Class: class, Err: errors.New("a secret")},
 		})
 	}
 	if err := d.close(); err != nil {

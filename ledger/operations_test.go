@@ -6,7 +6,10 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/auth"
+	"mailroom/internal/thread"
 	"mailroom/ledger"
+	"mailroom/store"
 )
 
 // operation is one of the ledger's, on the rows of a day.
@@ -43,8 +46,8 @@ func fillDay(d *fixture, c *clock) {
 	claim("held", "lost", "gone")
 	c.move(dayLasts) // what "gone" held can be taken away
 	d.register("w", "idle")
-	must(d.Register(d.ctx, mailroom.Worker{ID: "local", Local: true}))(d.t)
-	must(0, d.KeepDefinitions(d.ctx, []mailroom.Definition{{Agent: "echo", Version: "v1", Body: json.RawMessage(`{}`)}}))(d.t)
+	must(d.Register(d.ctx, store.Worker{ID: "local", Local: true}))(d.t)
+	must(0, d.KeepDefinitions(d.ctx, []store.Definition{{Agent: "echo", Version: "v1", Body: json.RawMessage(`{}`)}}))(d.t)
 	for _, name := range []string{"bob", "former"} {
 		must(d.CreateToken(d.ctx, account(name, "secret of "+name)))(d.t)
 	}
@@ -80,7 +83,7 @@ func operations() []operation {
 	}
 	answer := text("asks", "yes")
 	decided := text("asks", "and do")
-	decided.Decisions = []mailroom.Decision{okayed()}
+	decided.Decisions = []thread.Decision{okayed()}
 	return append(all,
 		submission("submit reject", mode(mailroom.ModeReject, "new", "hello")),
 		submission("submit an answer", answer),
@@ -88,12 +91,12 @@ func operations() []operation {
 		submission("submit to no thread", text("", "hello")),
 		submission("submit of a channel", received("chat", "", "1")),
 		operation{name: "cursor", doubles: true, do: func(ctx context.Context, l *ledger.Ledger) (any, error) {
-			return nil, l.MoveCursor(ctx, mailroom.Cursor{Channel: "chat", Identity: "bot", Position: json.RawMessage(`2`)})
+			return nil, l.MoveCursor(ctx, store.Cursor{Channel: "chat", Identity: "bot", Position: json.RawMessage(`2`)})
 		}},
 	)
 }
 
-func submission(name string, in mailroom.Submit) operation {
+func submission(name string, in thread.Submit) operation {
 	in.Run, in.Key = "submitted", "key"
 	return operation{name: name, do: func(ctx context.Context, l *ledger.Ledger) (any, error) {
 		out, err := l.Submit(ctx, in)
@@ -102,9 +105,9 @@ func submission(name string, in mailroom.Submit) operation {
 }
 
 // okayed answers the approval of the day. Digests of equal questions are equal.
-func okayed() mailroom.Decision {
+func okayed() thread.Decision {
 	ask := approval("ok")
-	return mailroom.Decision{Ticket: mailroom.TicketID("asker", "ok"), Verdict: mailroom.VerdictApprove, By: "ann", Digest: mailroom.AskDigest(&ask)}
+	return thread.Decision{Ticket: thread.TicketID("asker", "ok"), Verdict: mailroom.VerdictApprove, By: "ann", Digest: thread.AskDigest(&ask)}
 }
 
 // status is the answer of an operation that returns a run.
@@ -116,12 +119,12 @@ func status(r *mailroom.Run, err error) (any, error) {
 }
 
 func runOperations() []operation {
-	step := mailroom.StepCommit{Claim: current(), Number: 1, Message: partialText(current(), "so far"), Step: mailroom.Step{
+	step := thread.StepCommit{Claim: current(), Number: 1, Message: partialText(current(), "so far"), Step: mailroom.Step{
 		Name: "half", Checkpoint: json.RawMessage(`{"at":1}`), State: json.RawMessage(`{"n":1}`),
 		Tickets: []mailroom.Ask{approval("more")},
 		Sends:   []mailroom.Send{{Name: "tell", Thread: "told", Parts: mailroom.Text("it")}, {Name: "ask", Thread: "asked", Parts: mailroom.Text("what?"), Answer: mailroom.AnswerWait}},
 	}}
-	settles := map[string]mailroom.Settle{
+	settles := map[string]thread.Settle{
 		"complete": complete(current(), "done"), "fail": failure(current(), mailroom.ClassPermanent), "retry": failure(current(), mailroom.ClassTransient),
 		"release": release(current()), "park": park(current(), nil, approval("more")),
 	}
@@ -136,7 +139,7 @@ func runOperations() []operation {
 	return append(all,
 		operation{name: "append", do: func(ctx context.Context, l *ledger.Ledger) (any, error) { return l.Append(ctx, step) }},
 		operation{name: "flush", do: func(ctx context.Context, l *ledger.Ledger) (any, error) {
-			return nil, l.Flush(ctx, current(), mailroom.Partial{Message: current().Run + ".1-1", Offset: 4, Text: "ar"})
+			return nil, l.Flush(ctx, current(), store.Partial{Message: current().Run + ".1-1", Offset: 4, Text: "ar"})
 		}},
 		operation{name: "steered", do: func(ctx context.Context, l *ledger.Ledger) (any, error) { return l.MarkSteersRead(ctx, current()) }},
 		operation{
@@ -166,18 +169,18 @@ func runOperations() []operation {
 			return k.Decision, nil
 		}},
 		operation{name: "retry by hand", late: mailroom.CodeConflict, do: func(ctx context.Context, l *ledger.Ledger) (any, error) {
-			return status(l.Retry(ctx, mailroom.Retry{Run: "dead", By: "ann"}))
+			return status(l.Retry(ctx, thread.Retry{Run: "dead", By: "ann"}))
 		}},
 	)
 }
 
 // account is a token of a secret whose hash is sum.
-func account(name, sum string) mailroom.Token {
-	return mailroom.Token{Name: name, Sum: sum, Scopes: []mailroom.Permission{mailroom.PermissionRead, mailroom.PermissionSubmit}}
+func account(name, sum string) auth.Token {
+	return auth.Token{Name: name, Sum: sum, Scopes: []auth.Permission{auth.PermissionRead, auth.PermissionSubmit}}
 }
 
 func tokenOperations() []operation {
-	create := func(in mailroom.Token) func(ctx context.Context, l *ledger.Ledger) (any, error) {
+	create := func(in auth.Token) func(ctx context.Context, l *ledger.Ledger) (any, error) {
 		return func(ctx context.Context, l *ledger.Ledger) (any, error) {
 			row, err := l.CreateToken(ctx, in)
 			if err != nil {
@@ -210,7 +213,7 @@ func threadOperations() []operation {
 		return func(ctx context.Context, l *ledger.Ledger) (any, error) { return nil, f(ctx, l) }
 	}
 	agent, to := "codex", "deliveries"
-	version := []mailroom.Definition{{Agent: "echo", Version: "v2", Body: json.RawMessage(`{}`)}}
+	version := []store.Definition{{Agent: "echo", Version: "v2", Body: json.RawMessage(`{}`)}}
 	return []operation{
 		{name: "interrupt", doubles: true, do: func(ctx context.Context, l *ledger.Ledger) (any, error) { return l.Interrupt(ctx, "busy", ann()) }},
 		{name: "edit", doubles: true, do: func(ctx context.Context, l *ledger.Ledger) (any, error) {
@@ -221,17 +224,17 @@ func threadOperations() []operation {
 			return l.Retract(ctx, "due", "due.1")
 		})},
 		{name: "patch", doubles: true, do: nothing(func(ctx context.Context, l *ledger.Ledger) error {
-			_, err := l.PatchThread(ctx, "done", mailroom.ThreadPatch{Agent: &agent, DeliverTo: &to, Metadata: json.RawMessage(`{"a": 1}`)})
+			_, err := l.PatchThread(ctx, "done", thread.Patch{Agent: &agent, DeliverTo: &to, Metadata: json.RawMessage(`{"a": 1}`)})
 			return err
 		})},
 		{name: "delete", late: mailroom.CodeNotFound, do: nothing(func(ctx context.Context, l *ledger.Ledger) error { return l.DeleteThread(ctx, "done", nil) })},
 		{name: "purge", do: nothing(func(ctx context.Context, l *ledger.Ledger) error { return l.Purge(ctx, "old", 0) })},
 		{name: "define", do: nothing(func(ctx context.Context, l *ledger.Ledger) error { return l.KeepDefinitions(ctx, version) })},
 		{name: "forget", do: nothing(func(ctx context.Context, l *ledger.Ledger) error {
-			return l.DropDefinitions(ctx, []mailroom.Definition{{Agent: "echo", Version: "v1"}})
+			return l.DropDefinitions(ctx, []store.Definition{{Agent: "echo", Version: "v1"}})
 		})},
 		{name: "register", late: mailroom.CodeConflict, do: nothing(func(ctx context.Context, l *ledger.Ledger) error {
-			_, err := l.Register(ctx, mailroom.Worker{ID: "new", Agents: []string{"echo"}})
+			_, err := l.Register(ctx, store.Worker{ID: "new", Agents: []string{"echo"}})
 			return err
 		})},
 		{name: "renew", do: func(ctx context.Context, l *ledger.Ledger) (any, error) {

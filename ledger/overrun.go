@@ -3,15 +3,17 @@ package ledger
 import (
 	"cmp"
 	"context"
+	"mailroom/internal/thread"
+	"mailroom/store"
 	"time"
 
 	"mailroom"
 )
 
 // claimant returns the limits of a claim for a run of agent.
-func (l *Ledger) claimant(c *ClaimRequest, agent string) mailroom.Claimant {
+func (l *Ledger) claimant(c *ClaimRequest, agent string) thread.Claimant {
 	grace := l.options.StopGrace + l.options.Lease
-	return mailroom.Claimant{
+	return thread.Claimant{
 		Worker: c.Worker, Round: c.Round,
 		Limit: cmp.Or(l.options.Deadline(agent), time.Hour) + grace, StopGrace: grace,
 	}
@@ -32,7 +34,7 @@ func (l *Ledger) endOverruns(ctx context.Context, self string) error {
 // endOverdueClaims returns how many claims were overdue when the batch began, at most expireBatch.
 // It returns expireBatch if it stopped after reading expireBytes of text.
 func (b *batch) endOverdueClaims(self string) (int, error) {
-	rows, _, err := b.tx.Due(b.now, []mailroom.Capacity{{Slots: expireBatch}})
+	rows, _, err := b.tx.Due(b.now, []store.Capacity{{Slots: expireBatch}})
 	if err != nil {
 		return 0, err
 	}
@@ -51,14 +53,14 @@ func (b *batch) endOverdueClaims(self string) (int, error) {
 			return expireBatch, nil
 		}
 		t := b.thread(row.ID)
-		if err := b.ensure(t, mailroom.ScopeHead); err != nil {
+		if err := b.ensure(t, thread.ScopeHead); err != nil {
 			return 0, err
 		}
 		if t.Worker != "" && t.Worker == self {
 			t.Extend(b.now.Add(b.l.options.StopGrace+b.l.options.Lease), b.now)
 			continue
 		}
-		var said *mailroom.PartialText
+		var said *thread.PartialText
 		if t.Current != "" {
 			stored, err := b.tx.Partials(t.Current)
 			if err != nil {

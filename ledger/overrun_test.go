@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/internal/thread"
 	"mailroom/ledger"
 )
 
@@ -43,7 +44,7 @@ func TestTheLedgerEndsTheClaimOfAWorkerThatOnlyRenews(t *testing.T) {
 					t.Errorf("the claim still stands %s later", c.within)
 				}
 				wantEqual(t, "log", d.kinds("t"), c.entries)
-				_, err := d.Append(d.ctx, mailroom.StepCommit{Claim: held, Number: 1})
+				_, err := d.Append(d.ctx, thread.StepCommit{Claim: held, Number: 1})
 				wantCode(t, err, mailroom.CodeLeaseLost)
 			})
 		})

@@ -4,13 +4,16 @@ import (
 	"testing"
 
 	"mailroom"
+	"mailroom/auth"
+	"mailroom/internal/thread"
 	"mailroom/ledger"
+	"mailroom/project"
 )
 
 // submitAs is text by the owner of a token.
-func submitAs(owner, thread, s string) mailroom.Submit {
+func submitAs(owner, thread, s string) thread.Submit {
 	in := text(thread, s)
-	in.Owner, in.Sender, in.By = owner, owner, &mailroom.Token{Name: owner, Scopes: []mailroom.Permission{mailroom.PermissionSubmit}}
+	in.Owner, in.Sender, in.By = owner, owner, &auth.Token{Name: owner, Scopes: []auth.Permission{auth.PermissionSubmit}}
 	return in
 }
 
@@ -59,12 +62,12 @@ func TestReservedThreadsAreMadeByTheOperatorOnly(t *testing.T) {
 	wantCode(t, d.send(work.Claim, mailroom.Send{Name: "spy", Thread: "chat:ann"}), mailroom.CodeForbidden)
 
 	to := "out:chat:ann"
-	must(d.PatchThread(d.ctx, "chat", mailroom.ThreadPatch{DeliverTo: &to}))(t)
+	must(d.PatchThread(d.ctx, "chat", thread.Patch{DeliverTo: &to}))(t)
 	d.settle(complete(work.Claim, "unheard"))
 	wantEqual(t, "a thread made by a delivery", d.thread(to) == nil, true)
 
 	in := text("chat:ann", "hello") // of the server itself
-	in.Owner = mailroom.Operator
+	in.Owner = auth.Operator
 	d.submit(in)
 	_, err := d.Submit(d.ctx, submitAs("bob", "chat:ann", "mine"))
 	wantCode(t, err, mailroom.CodeNotFound)
@@ -88,8 +91,8 @@ func TestARunOfTheOperatorReachesEveryThreadAndIsAnswered(t *testing.T) {
 	d.register("w")
 	d.submit(submitAs("bob", "b", "hello"))
 	d.settle(complete(d.claimIn("b").Claim, "hi"))
-	d.submit(mailroom.Submit{Thread: "o", Messages: []mailroom.NewMessage{{Parts: mailroom.Text("go")}}, Sender: "ops"})
-	wantEqual(t, "owner", d.thread("o").Owner, mailroom.Operator)
+	d.submit(thread.Submit{Thread: "o", Messages: []thread.NewMessage{{Parts: mailroom.Text("go")}}, Sender: "ops"})
+	wantEqual(t, "owner", d.thread("o").Owner, auth.Operator)
 	work := d.claimIn("o")
 	d.mustSend(work.Claim, mailroom.Send{Name: "ask", Thread: "b", Answer: mailroom.AnswerWake})
 	d.settle(complete(work.Claim, "sent"))
@@ -112,7 +115,7 @@ func TestARecreatedThreadReceivesNothingMeantForTheDeletedOne(t *testing.T) {
 			d.settle(complete(d.claimIn("p").Claim, "made"))
 			d.submit(submitAs("ann", "c", "go"))
 			to := "p"
-			must(d.PatchThread(d.ctx, "c", mailroom.ThreadPatch{DeliverTo: &to}))(d.t)
+			must(d.PatchThread(d.ctx, "c", thread.Patch{DeliverTo: &to}))(d.t)
 			return d.claimIn("c").Claim
 		},
 	} {
@@ -133,10 +136,10 @@ func TestARecreatedThreadReceivesNothingMeantForTheDeletedOne(t *testing.T) {
 func TestThreadsInANamespaceAreMadeByThoseWhoHaveIt(t *testing.T) {
 	d := open(t, nil, ledger.Options{})
 	d.register("w")
-	for _, in := range []mailroom.Token{
-		{Name: "team", Sum: "1", Namespace: "team-", Scopes: []mailroom.Permission{mailroom.PermissionSubmit}},
-		{Name: "crew", Sum: "2", Namespace: "project:crew", Scopes: []mailroom.Permission{mailroom.PermissionSubmit}},
-		{Name: "bob", Sum: "3", Scopes: []mailroom.Permission{mailroom.PermissionSubmit}},
+	for _, in := range []auth.Token{
+		{Name: "team", Sum: "1", Namespace: "team-", Scopes: []auth.Permission{auth.PermissionSubmit}},
+		{Name: "crew", Sum: "2", Namespace: "project:crew", Scopes: []auth.Permission{auth.PermissionSubmit}},
+		{Name: "bob", Sum: "3", Scopes: []auth.Permission{auth.PermissionSubmit}},
 	} {
 		must(d.CreateToken(d.ctx, in))(t)
 	}
@@ -146,12 +149,12 @@ func TestThreadsInANamespaceAreMadeByThoseWhoHaveIt(t *testing.T) {
 	d.submit(submitAs("bob", "t", "mine"))
 	work := d.claimIn("t")
 	wantCode(t, d.send(work.Claim, mailroom.Send{Name: "spy", Thread: "team-1"}), mailroom.CodeNotFound)
-	bob := &mailroom.Token{Name: "bob", Scopes: []mailroom.Permission{mailroom.PermissionSubmit}}
+	bob := &auth.Token{Name: "bob", Scopes: []auth.Permission{auth.PermissionSubmit}}
 	in := reserve("a", "src/**")
 	in.Project, in.By = "crew", bob
 	_, err = d.Reserve(d.ctx, in)
 	wantCode(t, err, mailroom.CodeForbidden)
-	_, err = d.Notify(d.ctx, mailroom.Notify{Project: "crew", By: bob, Notification: mailroom.Notification{From: "a", Event: "e"}})
+	_, err = d.Notify(d.ctx, project.Notify{Project: "crew", By: bob, Notification: project.Notification{From: "a", Event: "e"}})
 	wantCode(t, err, mailroom.CodeForbidden)
 	_, err = d.Inbox(d.ctx, ledger.InboxQuery{Project: "crew", Agent: "a", By: bob, Limit: 1, Consume: true})
 	wantCode(t, err, mailroom.CodeForbidden)

@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 
 	"mailroom"
+	"mailroom/internal/thread"
+	"mailroom/store"
 	"mailroom/store/memory"
 )
 
@@ -19,8 +21,8 @@ func TestAPanicIsThatOperationsOwn(t *testing.T) {
 		var errs [3]error
 		var panics int
 		var all sync.WaitGroup
-		submit := func(i int, thread string) {
-			in := mailroom.Submit{Thread: thread, Messages: []mailroom.NewMessage{{Parts: mailroom.Text("hello")}}}
+		submit := func(i int, threadID string) {
+			in := thread.Submit{Thread: threadID, Messages: []thread.NewMessage{{Parts: mailroom.Text("hello")}}}
 			_, errs[i] = l.Submit(ctx, in)
 		}
 		// All three are queued before the committer begins: they are one batch.
@@ -30,7 +32,7 @@ func TestAPanicIsThatOperationsOwn(t *testing.T) {
 			o := op{name: "broken", rank: rankPlain, threads: []string{"a"}}
 			_, errs[1] = run(ctx, l, o, func(b *batch) (int, error) {
 				panics++
-				in := mailroom.Submit{Thread: "a", Run: "lost", Agent: "echo", Messages: []mailroom.NewMessage{{Parts: mailroom.Text("half done")}}}
+				in := thread.Submit{Thread: "a", Run: "lost", Agent: "echo", Messages: []thread.NewMessage{{Parts: mailroom.Text("half done")}}}
 				if _, err := b.submit(in); err != nil {
 					t.Error(err)
 				}
@@ -58,8 +60,8 @@ func TestAPanicIsThatOperationsOwn(t *testing.T) {
 			strings.Contains(refused.Message, "secret") || !strings.Contains(refused.Error(), "panic_test.go") {
 			t.Errorf("got error %v, want an internal one that keeps its stack for the log", errs[1])
 		}
-		err := l.View(context.Background(), func(r mailroom.Reader) error {
-			log, err := r.Entries(mailroom.EntryQuery{Thread: "a"})
+		err := l.View(context.Background(), func(r store.Reader) error {
+			log, err := r.Entries(store.EntryQuery{Thread: "a"})
 			if len(log) != 4 {
 				t.Errorf("%d entries, want the 4 of the two submits", len(log))
 			}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/entry"
+	"mailroom/internal/thread"
 	"mailroom/ledger"
 	"mailroom/store/memory"
 	"mailroom/store/storetest"
@@ -18,8 +20,8 @@ func approval(name string) mailroom.Ask {
 	return mailroom.Ask{Name: name, Kind: mailroom.TicketApproval, Prompt: "may I?"}
 }
 
-func park(c mailroom.Claim, names []string, asks ...mailroom.Ask) mailroom.Settle {
-	s := mailroom.Settle{Claim: c, Outcome: mailroom.OutcomePark, Wait: &mailroom.Wait{Names: names}, Asks: asks}
+func park(c mailroom.Claim, names []string, asks ...mailroom.Ask) thread.Settle {
+	s := thread.Settle{Claim: c, Outcome: thread.OutcomePark, Wait: &mailroom.Wait{Names: names}, Asks: asks}
 	for _, a := range asks {
 		s.Wait.Names = append(s.Wait.Names, a.Name)
 	}
@@ -28,13 +30,13 @@ func park(c mailroom.Claim, names []string, asks ...mailroom.Ask) mailroom.Settl
 
 func (d *fixture) ticket(run, name string) *mailroom.Ticket {
 	d.t.Helper()
-	return must(d.Ticket(d.ctx, mailroom.TicketID(run, name)))(d.t)
+	return must(d.Ticket(d.ctx, thread.TicketID(run, name)))(d.t)
 }
 
 func (d *fixture) decide(run, name string, v mailroom.Verdict) {
 	d.t.Helper()
 	k := d.ticket(run, name)
-	must(d.Decide(d.ctx, mailroom.Decision{Ticket: k.ID, Verdict: v, Digest: k.Digest, By: "ann"}))(d.t)
+	must(d.Decide(d.ctx, thread.Decision{Ticket: k.ID, Verdict: v, Digest: k.Digest, By: "ann"}))(d.t)
 }
 
 // send has a run send one message.
@@ -43,7 +45,7 @@ func (d *fixture) send(c mailroom.Claim, s mailroom.Send) error {
 	if s.Parts == nil {
 		s.Parts = mailroom.Text("help")
 	}
-	_, err := d.Append(d.ctx, mailroom.StepCommit{
+	_, err := d.Append(d.ctx, thread.StepCommit{
 		Claim: c, Number: d.run(c.Run).Step + 1, Step: mailroom.Step{Sends: []mailroom.Send{s}},
 	})
 	return err
@@ -126,7 +128,7 @@ func TestADecisionSurvivesTheProcess(t *testing.T) {
 func TestASubmitWithDecisionsIsRecognisedAlsoWhenItsTicketsAreGone(t *testing.T) {
 	d := open(t, nil, ledger.Options{})
 	in := text("t", "and go on")
-	in.Decisions = []mailroom.Decision{{Ticket: "none", Verdict: mailroom.VerdictDeny}}
+	in.Decisions = []thread.Decision{{Ticket: "none", Verdict: mailroom.VerdictDeny}}
 	_, err := d.Submit(d.ctx, in)
 	wantCode(t, err, mailroom.CodeNotFound)
 	if d.thread("t") != nil {
@@ -212,7 +214,7 @@ func TestARetriedParentGetsTheEndOfAnEndedChild(t *testing.T) {
 		run, child := d.parent()
 		must(d.Cancel(d.ctx, run, "ann"))(t)
 		d.settle(complete(child.Claim, "here"))
-		must(d.Retry(d.ctx, mailroom.Retry{Run: run, Fresh: fresh}))(t)
+		must(d.Retry(d.ctx, thread.Retry{Run: run, Fresh: fresh}))(t)
 		p := d.claimIn("p")
 		d.mustSend(p.Claim, mailroom.Send{Name: "help", Thread: "c", Answer: mailroom.AnswerWait})
 		wantEqual(t, "ticket", d.ticket(run, "help").State, mailroom.TicketDecided)
@@ -263,7 +265,7 @@ func TestACancelWithChildrenReachesThroughOnesThatEndedButStopsNoDelivery(t *tes
 	d.register("w")
 	out := d.submit(text("p", "go"))
 	chat := "chat"
-	must(d.PatchThread(d.ctx, "p", mailroom.ThreadPatch{DeliverTo: &chat}))(t)
+	must(d.PatchThread(d.ctx, "p", thread.Patch{DeliverTo: &chat}))(t)
 	p := d.claimIn("p")
 	d.mustSend(p.Claim, mailroom.Send{Name: "help", Thread: "c"})
 	c := d.claimIn("c")
@@ -285,26 +287,26 @@ func TestWhatAThreadSaysAsksAndEndsIsDeliveredOnce(t *testing.T) {
 	d.register("w")
 	d.submit(text("p", "go"))
 	chat := "chat"
-	must(d.PatchThread(d.ctx, "p", mailroom.ThreadPatch{DeliverTo: &chat}))(t)
+	must(d.PatchThread(d.ctx, "p", thread.Patch{DeliverTo: &chat}))(t)
 	p := d.claimIn("p")
 	s := park(p.Claim, nil, approval("ok"))
 	s.Message = partialText(p.Claim, "may I?")
 	s.Number = 1
 	d.settle(s)
 	d.settle(s) // a repeat
-	wantEqual(t, "messages", d.count("chat", mailroom.KindMessage), 2)
+	wantEqual(t, "messages", d.count("chat", entry.KindMessage), 2)
 	d.decide(p.Run.ID, "ok", mailroom.VerdictDeny)
 	wantEqual(t, "delivered in order", len(d.serveOne("chat")), 1)
 	must(d.Interrupt(d.ctx, "p", ann()))(t)
 	d.submit(text("p", "again"))
-	wantEqual(t, "messages", d.count("chat", mailroom.KindMessage), 3) // it had said something
+	wantEqual(t, "messages", d.count("chat", entry.KindMessage), 3) // it had said something
 }
 
 func (d *fixture) count(thread, kind string) int {
 	n := 0
 	for _, e := range d.log(thread) {
 		var m mailroom.Message
-		if e.Kind == kind && (kind != mailroom.KindMessage || e.Decode(&m) == nil && m.Role == mailroom.RoleUser) {
+		if e.Kind == kind && (kind != entry.KindMessage || e.Decode(&m) == nil && m.Role == mailroom.RoleUser) {
 			n++
 		}
 	}
@@ -331,7 +333,7 @@ func TestADeliveryCommitsWithWhatItDeliversOrNotAtAll(t *testing.T) {
 	d.register("w")
 	d.submit(text("p", "go"))
 	chat := "chat"
-	must(d.PatchThread(d.ctx, "p", mailroom.ThreadPatch{DeliverTo: &chat}))(t)
+	must(d.PatchThread(d.ctx, "p", thread.Patch{DeliverTo: &chat}))(t)
 	p := d.claimIn("p")
 	s := complete(p.Claim, "hello")
 	s.Number = 1
@@ -344,7 +346,7 @@ func TestADeliveryCommitsWithWhatItDeliversOrNotAtAll(t *testing.T) {
 		t.Error("what was not said was delivered")
 	}
 	d.settle(s)
-	wantEqual(t, "deliveries", d.count("chat", mailroom.KindMessage), 1)
+	wantEqual(t, "deliveries", d.count("chat", entry.KindMessage), 1)
 }
 
 func TestTheStateOfAConversationIsRefusedFromAZombie(t *testing.T) {
@@ -353,7 +355,7 @@ func TestTheStateOfAConversationIsRefusedFromAZombie(t *testing.T) {
 	d.submit(text("t", "go"))
 	zombie := d.claimOne("z")
 	keep := func(c mailroom.Claim, number int, state string) error {
-		_, err := d.Append(d.ctx, mailroom.StepCommit{Claim: c, Number: number, Step: mailroom.Step{State: []byte(state)}})
+		_, err := d.Append(d.ctx, thread.StepCommit{Claim: c, Number: number, Step: mailroom.Step{State: []byte(state)}})
 		return err
 	}
 	must(0, keep(zombie.Claim, 1, `{"session":1}`))(t)

@@ -10,28 +10,29 @@ import (
 
 	"mailroom"
 	"mailroom/ledger"
+	"mailroom/store"
 	"mailroom/store/memory"
 )
 
 // countingPartials notes how much flushed text each Update reads.
 type countingPartials struct {
-	mailroom.Store
+	store.Store
 	most *int
 }
 
 type countingPartialsTx struct {
-	mailroom.Tx
+	store.Tx
 	bytes *int
 }
 
-func (s countingPartials) Update(ctx context.Context, f func(mailroom.Tx) error) error {
+func (s countingPartials) Update(ctx context.Context, f func(store.Tx) error) error {
 	bytes := 0
-	err := s.Store.Update(ctx, func(tx mailroom.Tx) error { return f(countingPartialsTx{tx, &bytes}) })
+	err := s.Store.Update(ctx, func(tx store.Tx) error { return f(countingPartialsTx{tx, &bytes}) })
 	*s.most = max(*s.most, bytes)
 	return err
 }
 
-func (t countingPartialsTx) Partials(run string) ([]mailroom.Partial, error) {
+func (t countingPartialsTx) Partials(run string) ([]store.Partial, error) {
 	list, err := t.Tx.Partials(run)
 	for _, p := range list {
 		*t.bytes += len(p.Text)

@@ -3,6 +3,10 @@ package ledger
 import (
 	"context"
 	"encoding/json"
+	"mailroom/auth"
+	"mailroom/internal/check"
+	"mailroom/project"
+	"mailroom/store"
 	"slices"
 	"time"
 
@@ -10,16 +14,16 @@ import (
 )
 
 // Reserve reserves names in a project, all or none, and creates the project if there is none.
-func (l *Ledger) Reserve(ctx context.Context, in mailroom.Reserve) (mailroom.Reserved, error) {
+func (l *Ledger) Reserve(ctx context.Context, in project.Reserve) (project.Reserved, error) {
 	if err := in.Check(); err != nil {
-		return mailroom.Reserved{}, err
+		return project.Reserved{}, err
 	}
 	first, err := l.reserve(ctx, in, true)
 	if err != nil || !first.heavy {
 		return first.Reserved, err
 	}
 	if err := l.compareNames(ctx, &in); err != nil {
-		return mailroom.Reserved{}, err
+		return project.Reserved{}, err
 	}
 	second, err := l.reserve(ctx, in, false)
 	return second.Reserved, err
@@ -27,12 +31,12 @@ func (l *Ledger) Reserve(ctx context.Context, in mailroom.Reserve) (mailroom.Res
 
 // reserveResult is the result of a reservation. heavy asks the caller to compare the names first.
 type reserveResult struct {
-	mailroom.Reserved
+	project.Reserved
 	heavy bool
 }
 
-func (l *Ledger) reserve(ctx context.Context, in mailroom.Reserve, mayPutOff bool) (reserveResult, error) {
-	return onProject(ctx, l, "reserve", in.Project, func(b *batch, p *mailroom.Project) (reserveResult, error) {
+func (l *Ledger) reserve(ctx context.Context, in project.Reserve, mayPutOff bool) (reserveResult, error) {
+	return onProject(ctx, l, "reserve", in.Project, func(b *batch, p *project.Project) (reserveResult, error) {
 		if mayPutOff && p.NeedsCompare(&in) {
 			return reserveResult{heavy: true}, nil
 		}
@@ -53,18 +57,18 @@ func (l *Ledger) reserve(ctx context.Context, in mailroom.Reserve, mayPutOff boo
 }
 
 // compareNames compares the names with the project's reservations outside of the committer.
-func (l *Ledger) compareNames(ctx context.Context, in *mailroom.Reserve) error {
-	thread, err := mailroom.ProjectThread(in.Project)
+func (l *Ledger) compareNames(ctx context.Context, in *project.Reserve) error {
+	thread, err := project.ThreadID(in.Project)
 	if err != nil {
 		return err
 	}
 	var threads []*mailroom.Thread
-	var rows []mailroom.Reservation
-	err = l.View(ctx, func(r mailroom.Reader) error {
-		if threads, err = r.Threads(mailroom.ThreadQuery{IDs: []string{thread}}); err != nil || len(threads) == 0 {
+	var rows []store.Reservation
+	err = l.View(ctx, func(r store.Reader) error {
+		if threads, err = r.Threads(store.ThreadQuery{IDs: []string{thread}}); err != nil || len(threads) == 0 {
 			return err
 		}
-		rows, err = r.Reservations(mailroom.ReservationQuery{Thread: thread})
+		rows, err = r.Reservations(store.ReservationQuery{Thread: thread})
 		return err
 	})
 	if err == nil && len(threads) > 0 {
@@ -74,50 +78,50 @@ func (l *Ledger) compareNames(ctx context.Context, in *mailroom.Reserve) error {
 }
 
 // RenewReservation extends a reservation to ttl from now.
-func (l *Ledger) RenewReservation(ctx context.Context, id string, by *mailroom.Token, ttl time.Duration) (mailroom.Reservation, error) {
-	return l.onReservation(ctx, "renew reservation", id, func(b *batch, p *mailroom.Project) (mailroom.Reservation, error) {
+func (l *Ledger) RenewReservation(ctx context.Context, id string, by *auth.Token, ttl time.Duration) (store.Reservation, error) {
+	return l.onReservation(ctx, "renew reservation", id, func(b *batch, p *project.Project) (store.Reservation, error) {
 		return p.Renew(id, by, ttl, b.now)
 	})
 }
 
 // Release ends a reservation. With force, an admin ends one of another token.
-func (l *Ledger) Release(ctx context.Context, id string, by *mailroom.Token, force bool) (mailroom.Reservation, error) {
-	return l.onReservation(ctx, "release", id, func(b *batch, p *mailroom.Project) (mailroom.Reservation, error) {
+func (l *Ledger) Release(ctx context.Context, id string, by *auth.Token, force bool) (store.Reservation, error) {
+	return l.onReservation(ctx, "release", id, func(b *batch, p *project.Project) (store.Reservation, error) {
 		return p.Release(id, by, force, b.now)
 	})
 }
 
 // ReleaseNames ends the agent's reservations of these names and returns them.
-func (l *Ledger) ReleaseNames(ctx context.Context, project, holder string, names []string, by *mailroom.Token) ([]mailroom.Reservation, error) {
-	return onProject(ctx, l, "release", project, func(b *batch, p *mailroom.Project) ([]mailroom.Reservation, error) {
+func (l *Ledger) ReleaseNames(ctx context.Context, projectName, holder string, names []string, by *auth.Token) ([]store.Reservation, error) {
+	return onProject(ctx, l, "release", projectName, func(b *batch, p *project.Project) ([]store.Reservation, error) {
 		return p.ReleaseNames(holder, names, by, b.now)
 	})
 }
 
 // Reservations returns the active reservations, ordered by project and fence: of one project, or
 // with "" of all projects that who sees.
-func (l *Ledger) Reservations(ctx context.Context, project string, who *mailroom.Token) (found []mailroom.Reservation, err error) {
+func (l *Ledger) Reservations(ctx context.Context, projectName string, who *auth.Token) (found []store.Reservation, err error) {
 	thread := ""
-	if project != "" {
-		if thread, err = mailroom.ProjectThread(project); err != nil {
+	if projectName != "" {
+		if thread, err = project.ThreadID(projectName); err != nil {
 			return nil, err
 		}
 	}
-	err = l.View(ctx, func(r mailroom.Reader) error {
-		if found, err = r.Reservations(mailroom.ReservationQuery{Thread: thread}); err != nil || len(found) == 0 {
+	err = l.View(ctx, func(r store.Reader) error {
+		if found, err = r.Reservations(store.ReservationQuery{Thread: thread}); err != nil || len(found) == 0 {
 			return err
 		}
 		var ids []string
 		for _, row := range found {
 			ids = append(ids, row.Thread)
 		}
-		rows, err := r.Threads(mailroom.ThreadQuery{IDs: slices.Compact(ids)})
+		rows, err := r.Threads(store.ThreadQuery{IDs: slices.Compact(ids)})
 		seen := map[string]bool{}
 		for _, t := range rows {
 			seen[t.ID] = who.CanSee(t)
 		}
 		now := time.Now()
-		found = slices.DeleteFunc(found, func(row mailroom.Reservation) bool { return !seen[row.Thread] || !row.Live(now) })
+		found = slices.DeleteFunc(found, func(row store.Reservation) bool { return !seen[row.Thread] || !row.Live(now) })
 		return err
 	})
 	return found, err
@@ -126,18 +130,18 @@ func (l *Ledger) Reservations(ctx context.Context, project string, who *mailroom
 // AppendEntry appends an entry without a run to a thread of the operator, which it creates if there
 // is none.
 func (l *Ledger) AppendEntry(ctx context.Context, thread, kind string, body json.RawMessage) (seq int64, err error) {
-	if thread, err = mailroom.CheckThreadID(thread); err != nil {
+	if thread, err = check.ThreadID(thread); err != nil {
 		return 0, err
 	}
 	o := op{name: "note", rank: rankPlain, size: len(body), threads: []string{thread}}
 	return run(ctx, l, o, func(b *batch) (int64, error) {
-		return b.thread(thread).AppendEntry(b.l.options.DefaultAgent, mailroom.Operator, kind, body, b.now), nil
+		return b.thread(thread).AppendEntry(b.l.options.DefaultAgent, auth.Operator, kind, body, b.now), nil
 	})
 }
 
 // onProject runs transitions of a project, which may not exist yet.
-func onProject[T any](ctx context.Context, l *Ledger, name, project string, f func(*batch, *mailroom.Project) (T, error)) (T, error) {
-	thread, err := mailroom.ProjectThread(project)
+func onProject[T any](ctx context.Context, l *Ledger, name, projectName string, f func(*batch, *project.Project) (T, error)) (T, error) {
+	thread, err := project.ThreadID(projectName)
 	if err != nil {
 		var none T
 		return none, err
@@ -145,7 +149,7 @@ func onProject[T any](ctx context.Context, l *Ledger, name, project string, f fu
 	return onProjectThread(ctx, l, op{name: name, rank: rankPlain, threads: []string{thread}}, f)
 }
 
-func onProjectThread[T any](ctx context.Context, l *Ledger, o op, f func(*batch, *mailroom.Project) (T, error)) (T, error) {
+func onProjectThread[T any](ctx context.Context, l *Ledger, o op, f func(*batch, *project.Project) (T, error)) (T, error) {
 	return run(ctx, l, o, func(b *batch) (T, error) {
 		p, err := b.project(o.threads[0])
 		if err != nil {
@@ -157,45 +161,45 @@ func onProjectThread[T any](ctx context.Context, l *Ledger, o op, f func(*batch,
 }
 
 // onReservation runs a transition of the project that has the reservation.
-func (l *Ledger) onReservation(ctx context.Context, name, id string, f func(*batch, *mailroom.Project) (mailroom.Reservation, error)) (mailroom.Reservation, error) {
+func (l *Ledger) onReservation(ctx context.Context, name, id string, f func(*batch, *project.Project) (store.Reservation, error)) (store.Reservation, error) {
 	var thread string
-	err := l.View(ctx, func(r mailroom.Reader) error {
+	err := l.View(ctx, func(r store.Reader) error {
 		if id == "" {
 			return nil
 		}
-		rows, err := r.Reservations(mailroom.ReservationQuery{ID: id})
+		rows, err := r.Reservations(store.ReservationQuery{ID: id})
 		for _, row := range rows {
 			thread = row.Thread
 		}
 		return err
 	})
 	if err != nil {
-		return mailroom.Reservation{}, err
+		return store.Reservation{}, err
 	}
 	if thread == "" {
-		return mailroom.Reservation{}, mailroom.ReservationNotFound(id)
+		return store.Reservation{}, project.ReservationNotFound(id)
 	}
 	return onProjectThread(ctx, l, op{name: name, rank: rankPlain, threads: []string{thread}}, f)
 }
 
 // project returns a project whose thread is locked, loading it once per batch.
-func (b *batch) project(thread string) (*mailroom.Project, error) {
+func (b *batch) project(thread string) (*project.Project, error) {
 	if p := b.projects[thread]; p != nil {
 		return p, nil
 	}
 	t := b.thread(thread)
 	held := b.l.reservations.pop(thread, b.locked[thread])
 	if held == nil {
-		var rows []mailroom.Reservation
+		var rows []store.Reservation
 		if t.Key != 0 {
 			var err error
-			if rows, err = b.tx.Reservations(mailroom.ReservationQuery{Thread: thread}); err != nil {
+			if rows, err = b.tx.Reservations(store.ReservationQuery{Thread: thread}); err != nil {
 				return nil, err
 			}
 		}
-		held = mailroom.NewReservationIndex(rows)
+		held = project.NewReservationIndex(rows)
 	}
-	p := mailroom.LoadProject(t, b.l.options.DefaultAgent, held)
+	p := project.Load(t, b.l.options.DefaultAgent, held)
 	b.projects[thread] = p
 	return p, nil
 }
@@ -210,12 +214,12 @@ func (b *batch) dropProject(thread string) error {
 	if err := p.CheckUnreserved(b.now); err != nil {
 		return err
 	}
-	boxes, err := b.cursors(mailroom.CursorQuery{Channel: thread})
+	boxes, err := b.cursors(store.CursorQuery{Channel: thread})
 	if err != nil {
 		return err
 	}
 	b.changes.DropCursors = append(b.changes.DropCursors, boxes...)
-	b.changes.Cursors = slices.DeleteFunc(b.changes.Cursors, func(c mailroom.Cursor) bool { return c.Channel == thread })
+	b.changes.Cursors = slices.DeleteFunc(b.changes.Cursors, func(c store.Cursor) bool { return c.Channel == thread })
 	delete(b.projects, thread)
 	return nil
 }

@@ -10,18 +10,22 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/auth"
+	"mailroom/entry"
 	"mailroom/ledger"
+	"mailroom/project"
+	"mailroom/store"
 	"mailroom/store/memory"
 )
 
-func reserve(holder string, names ...string) mailroom.Reserve {
-	return mailroom.Reserve{Project: "p", Names: names, Holder: holder, By: ann(), TTL: time.Minute}
+func reserve(holder string, names ...string) project.Reserve {
+	return project.Reserve{Project: "p", Names: names, Holder: holder, By: ann(), TTL: time.Minute}
 }
 
 func TestOneOfManyGetsTheReservation(t *testing.T) {
 	d := open(t, nil, ledger.Options{})
 	var wg sync.WaitGroup
-	won := make(chan mailroom.Reserved, 50)
+	won := make(chan project.Reserved, 50)
 	for i := range cap(won) {
 		wg.Go(func() {
 			out, err := d.Reserve(d.ctx, reserve(fmt.Sprint("agent", i), "src/**"))
@@ -44,7 +48,7 @@ func TestOneOfManyGetsTheReservation(t *testing.T) {
 	if err != nil || len(held) != 1 || held[0] != winner.Granted[0] {
 		t.Errorf("held: %+v, %v, want %+v", held, err, winner.Granted)
 	}
-	wantEqual(t, "log", d.kinds("project:p"), mailroom.KindReserved)
+	wantEqual(t, "log", d.kinds("project:p"), entry.KindReserved)
 }
 
 // A ledger keeps the reservations of a project in memory. Writes of another ledger invalidate them.
@@ -122,14 +126,14 @@ func TestStrangersSeeNoReservations(t *testing.T) {
 	if _, err := d.Reserve(d.ctx, reserve("x", "a")); err != nil {
 		t.Fatal(err)
 	}
-	eve := &mailroom.Token{Name: "eve", Scopes: []mailroom.Permission{mailroom.PermissionSubmit, mailroom.PermissionRead}}
+	eve := &auth.Token{Name: "eve", Scopes: []auth.Permission{auth.PermissionSubmit, auth.PermissionRead}}
 	held, err := d.Reservations(d.ctx, "", eve)
 	if err != nil || len(held) != 0 {
 		t.Errorf("a stranger sees %+v, %v", held, err)
 	}
 	_, err = d.Inbox(d.ctx, ledger.InboxQuery{Project: "p", Agent: "x", By: eve, Limit: 1})
 	wantCode(t, err, mailroom.CodeForbidden)
-	_, err = d.Notify(d.ctx, mailroom.Notify{Project: "p", By: eve, Notification: mailroom.Notification{From: "eve", Event: "e"}})
+	_, err = d.Notify(d.ctx, project.Notify{Project: "p", By: eve, Notification: project.Notification{From: "eve", Event: "e"}})
 	wantCode(t, err, mailroom.CodeForbidden)
 	eve.Namespace = "project:p"
 	if held, err := d.Reservations(d.ctx, "p", eve); err != nil || len(held) != 1 {
@@ -155,8 +159,8 @@ func (d *fixture) inbox(agent string, consume bool, limit int) []string {
 
 func (d *fixture) notify(from, event, key string, to ...string) ledger.Notified {
 	d.t.Helper()
-	out, err := d.Notify(d.ctx, mailroom.Notify{
-		Project: "p", By: ann(), Key: key, Notification: mailroom.Notification{From: from, To: to, Event: event, Data: json.RawMessage(`{}`)},
+	out, err := d.Notify(d.ctx, project.Notify{
+		Project: "p", By: ann(), Key: key, Notification: project.Notification{From: from, To: to, Event: event, Data: json.RawMessage(`{}`)},
 	})
 	if err != nil {
 		d.t.Fatal(err)
@@ -256,19 +260,19 @@ func TestAPurgeKeepsWhatIsYoungAndBelongsToNoRun(t *testing.T) {
 func TestAnAppendedEntryBelongsToNoRun(t *testing.T) {
 	d := open(t, nil, ledger.Options{})
 	for i := range 2 {
-		seq, err := d.AppendEntry(d.ctx, "channel:c", mailroom.KindChannel, json.RawMessage(`{"state":"connected"}`))
+		seq, err := d.AppendEntry(d.ctx, "channel:c", entry.KindChannel, json.RawMessage(`{"state":"connected"}`))
 		if err != nil || seq != int64(i+1) {
 			t.Errorf("got %d, %v", seq, err)
 		}
 	}
 	log := d.log("channel:c")
-	if len(log) != 2 || log[1].Kind != mailroom.KindChannel || log[1].Run != "" || string(log[1].Body) != `{"state":"connected"}` {
+	if len(log) != 2 || log[1].Kind != entry.KindChannel || log[1].Run != "" || string(log[1].Body) != `{"state":"connected"}` {
 		t.Errorf("the log has %+v", log)
 	}
-	_, err := d.AppendEntry(d.ctx, "a/b", mailroom.KindChannel, nil)
+	_, err := d.AppendEntry(d.ctx, "a/b", entry.KindChannel, nil)
 	wantCode(t, err, mailroom.CodeInvalid)
 	d.submit(text("channel:c", "and it is a thread like any other"))
-	if kinds := d.log("channel:c"); !slices.ContainsFunc(kinds, func(e mailroom.Entry) bool { return e.Kind == mailroom.KindQueued }) {
+	if kinds := d.log("channel:c"); !slices.ContainsFunc(kinds, func(e mailroom.Entry) bool { return e.Kind == entry.KindQueued }) {
 		t.Error("it takes no messages")
 	}
 }
@@ -277,15 +281,15 @@ func TestAProjectWithManyAgentsCostsNoMore(t *testing.T) {
 	s := &counting{Store: memory.New()}
 	d := open(t, s, ledger.Options{})
 	d.notify("a", "e", "", "b")
-	thread, err := mailroom.ProjectThread("p")
+	thread, err := project.ThreadID("p")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var many mailroom.Changes
+	var many store.Changes
 	for i := range 1500 {
-		many.Cursors = append(many.Cursors, mailroom.Cursor{Channel: thread, Identity: fmt.Sprintf("z%04d", i), Position: json.RawMessage(`{"owner":"ann","read":1}`)})
+		many.Cursors = append(many.Cursors, store.Cursor{Channel: thread, Identity: fmt.Sprintf("z%04d", i), Position: json.RawMessage(`{"owner":"ann","read":1}`)})
 	}
-	err = s.Update(d.ctx, func(tx mailroom.Tx) error {
+	err = s.Update(d.ctx, func(tx store.Tx) error {
 		_, rows, err := tx.Lock(nil, []string{thread})
 		if err != nil {
 			return err

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/internal/thread"
+	"mailroom/store"
 	"mailroom/store/memory"
 )
 
@@ -20,8 +22,8 @@ func TestAPanicWhilePublishingEndsTheLedgerInOrder(t *testing.T) {
 		var published atomic.Int32
 		var l *Ledger
 		errs := make(chan error, 4)
-		submit := func(thread string) {
-			_, err := l.Submit(context.Background(), mailroom.Submit{Thread: thread, Messages: []mailroom.NewMessage{{Parts: mailroom.Text("hello")}}})
+		submit := func(threadID string) {
+			_, err := l.Submit(context.Background(), thread.Submit{Thread: threadID, Messages: []thread.NewMessage{{Parts: mailroom.Text("hello")}}})
 			errs <- err
 		}
 		l = New(memory.New(), Options{Publish: func(string, []mailroom.Entry) {
@@ -39,7 +41,7 @@ func TestAPanicWhilePublishingEndsTheLedgerInOrder(t *testing.T) {
 		<-time.After(time.Minute) // of the bubble: no real time passes
 		select {
 		case err := <-ended:
-			if !errors.Is(err, mailroom.ErrStoreClosed) || !strings.Contains(err.Error(), "panic: bomb") {
+			if !errors.Is(err, store.ErrClosed) || !strings.Contains(err.Error(), "panic: bomb") {
 				t.Errorf("Run returned %v, want the panic, and that the store is closed", err)
 			}
 		default:

@@ -2,6 +2,8 @@ package ledger
 
 import (
 	"context"
+	"mailroom/internal/thread"
+	"mailroom/store"
 	"time"
 
 	"mailroom"
@@ -39,7 +41,7 @@ func (l *Ledger) Purge(ctx context.Context, thread string, retention time.Durati
 				return false, err
 			}
 			t.Purge(next, bytes)
-			b.changes.DropEntries = append(b.changes.DropEntries, mailroom.Prefix{Thread: thread, Seq: next})
+			b.changes.DropEntries = append(b.changes.DropEntries, store.Prefix{Thread: thread, Seq: next})
 			return next < upto, nil
 		})
 		if err != nil || !more {
@@ -49,9 +51,9 @@ func (l *Ledger) Purge(ctx context.Context, thread string, retention time.Durati
 }
 
 // entriesBelow returns the size of the entries below seq, and the notifications among them.
-func (b *batch) entriesBelow(t *mailroom.ThreadState, seq int64) (bytes int64, told []Received, err error) {
+func (b *batch) entriesBelow(t *thread.State, seq int64) (bytes int64, told []Received, err error) {
 	for after := t.FirstSeq - 1; after < seq-1; {
-		page, err := b.tx.Entries(mailroom.EntryQuery{Thread: t.ID, After: after, Before: seq, Limit: purgeStep, Bytes: maxBytes})
+		page, err := b.tx.Entries(store.EntryQuery{Thread: t.ID, After: after, Before: seq, Limit: purgeStep, Bytes: maxBytes})
 		if err != nil || len(page) == 0 {
 			return bytes, told, err
 		}
@@ -72,7 +74,7 @@ func (b *batch) entriesBelow(t *mailroom.ThreadState, seq int64) (bytes int64, t
 // keepOpen lowers upto to the first entry of the oldest open run. A purge is alone in its batch, so
 // the stored rows are current.
 func (b *batch) keepOpen(thread string, upto *int64) error {
-	open, err := b.tx.Runs(mailroom.RunQuery{
+	open, err := b.tx.Runs(store.RunQuery{
 		Thread: thread, Statuses: []mailroom.Status{mailroom.StatusQueued, mailroom.StatusRunning, mailroom.StatusWaiting},
 	})
 	for _, r := range open {
@@ -84,8 +86,8 @@ func (b *batch) keepOpen(thread string, upto *int64) error {
 // purgeable returns the first seq to keep, 0 to keep everything. last is the end of the log in its
 // snapshot.
 func (l *Ledger) purgeable(ctx context.Context, thread string, before time.Time) (upto, last int64, err error) {
-	err = l.View(ctx, func(r mailroom.Reader) error {
-		rows, err := r.Threads(mailroom.ThreadQuery{IDs: []string{thread}})
+	err = l.View(ctx, func(r store.Reader) error {
+		rows, err := r.Threads(store.ThreadQuery{IDs: []string{thread}})
 		if err != nil || len(rows) == 0 {
 			return err
 		}
@@ -102,10 +104,10 @@ func (l *Ledger) purgeable(ctx context.Context, thread string, before time.Time)
 }
 
 // firstKept returns the first entry of the oldest run that is open or ended after before.
-func firstKept(r mailroom.Reader, t *mailroom.Thread, before time.Time) (int64, error) {
+func firstKept(r store.Reader, t *mailroom.Thread, before time.Time) (int64, error) {
 	keep := t.LastSeq + 1
 	for from := int64(0); ; {
-		runs, err := r.Runs(mailroom.RunQuery{Thread: t.ID, From: from, Limit: purgeStep})
+		runs, err := r.Runs(store.RunQuery{Thread: t.ID, From: from, Limit: purgeStep})
 		if err != nil {
 			return 0, err
 		}
@@ -123,7 +125,7 @@ func firstKept(r mailroom.Reader, t *mailroom.Thread, before time.Time) (int64, 
 
 // firstAfter returns the first seq below upto whose entry was written after before, or upto. It
 // searches by bisection, because entries are ordered by time.
-func firstAfter(r mailroom.Reader, t *mailroom.Thread, upto int64, before time.Time) (int64, error) {
+func firstAfter(r store.Reader, t *mailroom.Thread, upto int64, before time.Time) (int64, error) {
 	for from := t.FirstSeq; from < upto; {
 		middle := from + (upto-from)/2
 		e, err := entryAt(r, t.ID, middle)

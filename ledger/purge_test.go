@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/internal/thread"
 	"mailroom/ledger"
+	"mailroom/store"
 	"mailroom/store/memory"
 )
 
@@ -92,12 +94,12 @@ func TestAPurgeKeepsWhatIsYoungerThanTheRetention(t *testing.T) {
 
 // betweenViews is a store that calls f once, after the next View.
 type betweenViews struct {
-	mailroom.Store
+	store.Store
 	mu sync.Mutex
 	f  func()
 }
 
-func (b *betweenViews) View(ctx context.Context, f func(mailroom.Reader) error) error {
+func (b *betweenViews) View(ctx context.Context, f func(store.Reader) error) error {
 	err := b.Store.View(ctx, f)
 	b.mu.Lock()
 	then := b.f
@@ -117,7 +119,7 @@ func TestAPurgeKeepsARunThatIsRetriedDuringIt(t *testing.T) {
 	out := d.submit(text("t", "again"))
 	d.settle(failure(d.claimOne("w").Claim, mailroom.ClassPermanent))
 	s.mu.Lock()
-	s.f = func() { must(d.Retry(d.ctx, mailroom.Retry{Run: out.Run}))(t) }
+	s.f = func() { must(d.Retry(d.ctx, thread.Retry{Run: out.Run}))(t) }
 	s.mu.Unlock()
 	must(0, d.Purge(d.ctx, "t", 0))(t)
 	wantEqual(t, "first seq", d.thread("t").FirstSeq, d.run(out.Run).FirstSeq)
@@ -136,7 +138,7 @@ func TestAPurgeWorksInSmallSteps(t *testing.T) {
 	for range 1200 {
 		step.Entries = append(step.Entries, mailroom.AgentEntry{Kind: "x.note", Body: json.RawMessage(`{}`)})
 	}
-	must(d.Append(d.ctx, mailroom.StepCommit{Claim: work.Claim, Number: 1, Step: step}))(t)
+	must(d.Append(d.ctx, thread.StepCommit{Claim: work.Claim, Number: 1, Step: step}))(t)
 	d.settle(complete(work.Claim, "done"))
 
 	store.updates()
@@ -149,8 +151,8 @@ func TestAPurgeWorksInSmallSteps(t *testing.T) {
 
 func (d *fixture) runsOf(id string) (found []*mailroom.Run) {
 	d.t.Helper()
-	d.view(func(r mailroom.Reader) (err error) {
-		found, err = r.Runs(mailroom.RunQuery{IDs: []string{id}})
+	d.view(func(r store.Reader) (err error) {
+		found, err = r.Runs(store.RunQuery{IDs: []string{id}})
 		return err
 	})
 	return found

@@ -1,6 +1,7 @@
 package ledger_test
 
 import (
+	"mailroom/store"
 	"maps"
 	"reflect"
 	"slices"
@@ -36,7 +37,7 @@ func (c contents) without(other contents) contents {
 		return reflect.DeepEqual(x, y)
 	})
 	is.Logs = differing(c.Logs, other.Logs, slices.Equal[[]string])
-	is.Keys = differing(c.Keys, other.Keys, func(a, b mailroom.SubmitKey) bool { return reflect.DeepEqual(a, b) })
+	is.Keys = differing(c.Keys, other.Keys, func(a, b store.SubmitKey) bool { return reflect.DeepEqual(a, b) })
 	if reflect.DeepEqual(c.Workers, other.Workers) {
 		is.Workers = nil
 	}
@@ -63,7 +64,7 @@ func TestADifferenceInAnyRowIsSeen(t *testing.T) {
 	if err := x.close(); err != nil {
 		t.Fatal(err)
 	}
-	is.Keys = map[string]mailroom.SubmitKey{"a k1": {Key: "k1"}} // a day has none of these
+	is.Keys = map[string]store.SubmitKey{"a k1": {Key: "k1"}} // a day has none of these
 	if diff := difference(is, is); diff != "" {
 		t.Fatalf("contents differ from themselves:\n%s", diff)
 	}
@@ -75,7 +76,7 @@ func TestADifferenceInAnyRowIsSeen(t *testing.T) {
 		"no run":    func(c *contents) { c.Runs = alterations(c.Runs, nil) },
 		"no ticket": func(c *contents) { c.Tickets = alterations(c.Tickets, nil) },
 		"no key":    func(c *contents) { c.Keys = nil },
-		"key":       func(c *contents) { c.Keys = map[string]mailroom.SubmitKey{"a k1": {Key: "k1", Digest: "other"}} },
+		"key":       func(c *contents) { c.Keys = map[string]store.SubmitKey{"a k1": {Key: "k1", Digest: "other"}} },
 		"log": func(c *contents) {
 			c.Logs = maps.Clone(c.Logs)
 			c.Logs["busy"] = c.Logs["busy"][1:]

@@ -1,9 +1,8 @@
 package ledger
 
 import (
+	"mailroom/store"
 	"maps"
-
-	"mailroom"
 )
 
 // shares divides the slots of a worker fairly between owners. No owner gets more than its share
@@ -38,6 +37,6 @@ func (s *shares) full(owner string) bool { return s.held[owner] >= s.limit() }
 func (s *shares) add(owner string) { s.held[owner]++ }
 
 // remaining returns how many more runs each owner may get, out of most.
-func (s *shares) remaining(most int) *mailroom.Share {
-	return &mailroom.Share{Most: most, Held: maps.Clone(s.held)}
+func (s *shares) remaining(most int) *store.Share {
+	return &store.Share{Most: most, Held: maps.Clone(s.held)}
 }

@@ -2,6 +2,11 @@ package ledger
 
 import (
 	"context"
+	"mailroom/auth"
+	"mailroom/internal/check"
+	"mailroom/internal/digest"
+	"mailroom/internal/thread"
+	"mailroom/store"
 	"slices"
 	"strings"
 
@@ -12,19 +17,19 @@ import (
 // unless Owner is set. An empty thread id creates a thread, the same one for the same owner and
 // key. With SetAgent, Agent becomes the thread's agent; otherwise the run has the thread's agent,
 // or the default one.
-func (l *Ledger) Submit(ctx context.Context, in mailroom.Submit) (mailroom.Submitted, error) {
+func (l *Ledger) Submit(ctx context.Context, in thread.Submit) (store.Submitted, error) {
 	if in.Owner == "" {
-		in.Owner = mailroom.Operator
+		in.Owner = auth.Operator
 	}
 	switch {
 	case strings.TrimSpace(in.Thread) != "":
-		id, err := mailroom.CheckThreadID(in.Thread)
+		id, err := check.ThreadID(in.Thread)
 		if err != nil {
-			return mailroom.Submitted{}, err
+			return store.Submitted{}, err
 		}
 		in.Thread = id
 	case in.Key != "":
-		in.Thread = mailroom.DeriveID("thread", in.Owner, in.Key)
+		in.Thread = digest.ID("thread", in.Owner, in.Key)
 	default:
 		in.Thread = NewID()
 	}
@@ -32,7 +37,7 @@ func (l *Ledger) Submit(ctx context.Context, in mailroom.Submit) (mailroom.Submi
 		in.Run = NewID()
 	}
 	if err := in.Check(); err != nil {
-		return mailroom.Submitted{}, err
+		return store.Submitted{}, err
 	}
 	o := op{name: "submit", rank: rankPlain, size: in.Size(), threads: []string{in.Thread}}
 	if in.DeliverTo != "" {
@@ -42,11 +47,11 @@ func (l *Ledger) Submit(ctx context.Context, in mailroom.Submit) (mailroom.Submi
 	if len(in.Decisions) > 0 {
 		runs, err := l.ticketRuns(ctx, in.Decisions)
 		if err != nil {
-			return mailroom.Submitted{}, err
+			return store.Submitted{}, err
 		}
 		o.runs = runs
 	}
-	return run(ctx, l, o, func(b *batch) (mailroom.Submitted, error) {
+	return run(ctx, l, o, func(b *batch) (store.Submitted, error) {
 		return b.submitAs(in, b.checkSubmitQuota)
 	})
 }
@@ -54,8 +59,8 @@ func (l *Ledger) Submit(ctx context.Context, in mailroom.Submit) (mailroom.Submi
 // inForeignNamespace reports whether by may not create t because its id lies in a namespace of
 // other tokens. It reads all tokens once per batch; only the operator can create tokens, so they
 // are few.
-func (b *batch) inForeignNamespace(t *mailroom.ThreadState, by *mailroom.Token) (bool, error) {
-	if by == nil || !t.CreatedAt.IsZero() || by.Has(mailroom.PermissionAdmin) {
+func (b *batch) inForeignNamespace(t *thread.State, by *auth.Token) (bool, error) {
+	if by == nil || !t.CreatedAt.IsZero() || by.Has(auth.PermissionAdmin) {
 		return false, nil
 	}
 	rows, err := b.accounts()
@@ -63,15 +68,15 @@ func (b *batch) inForeignNamespace(t *mailroom.ThreadState, by *mailroom.Token) 
 }
 
 // submit applies one submit to a locked thread.
-func (b *batch) submit(in mailroom.Submit) (mailroom.Submitted, error) {
-	return b.submitAs(in, func(*mailroom.Submit) error { return nil })
+func (b *batch) submit(in thread.Submit) (store.Submitted, error) {
+	return b.submitAs(in, func(*thread.Submit) error { return nil })
 }
 
 // submitAs is submit with a check before the transition.
-func (b *batch) submitAs(in mailroom.Submit, admit func(*mailroom.Submit) error) (mailroom.Submitted, error) {
+func (b *batch) submitAs(in thread.Submit, admit func(*thread.Submit) error) (store.Submitted, error) {
 	t := b.thread(in.Thread)
 	if err := checkNotDeleted(t, &in); err != nil {
-		return mailroom.Submitted{}, err
+		return store.Submitted{}, err
 	}
 	if !in.SetAgent {
 		if in.Agent = t.Agent; in.Agent == "" {
@@ -82,21 +87,21 @@ func (b *batch) submitAs(in mailroom.Submit, admit func(*mailroom.Submit) error)
 		in.AgentVersion = b.l.options.Version(in.Agent)
 	}
 	if err := b.loadKey(t, in.Key); err != nil {
-		return mailroom.Submitted{}, err
+		return store.Submitted{}, err
 	}
 	if err := admit(&in); err != nil {
-		return mailroom.Submitted{}, err
+		return store.Submitted{}, err
 	}
 	if err := b.ensure(t, in.Scope(&t.Thread)); err != nil {
-		return mailroom.Submitted{}, err
+		return store.Submitted{}, err
 	}
 	if err := b.countQueued(t, &in); err != nil {
-		return mailroom.Submitted{}, err
+		return store.Submitted{}, err
 	}
 	in.Reserved = b.l.options.Reserved
 	squats, err := b.inForeignNamespace(t, in.By)
 	if err != nil {
-		return mailroom.Submitted{}, err
+		return store.Submitted{}, err
 	}
 	in.ForeignNamespace = squats
 	if in.DeliverTo != "" {
@@ -117,12 +122,12 @@ func (b *batch) submitAs(in mailroom.Submit, admit func(*mailroom.Submit) error)
 
 // countQueued sets the length of the queue if it may have reached its limit. A thread that never
 // gave out that many places cannot have.
-func (b *batch) countQueued(t *mailroom.ThreadState, in *mailroom.Submit) error {
+func (b *batch) countQueued(t *thread.State, in *thread.Submit) error {
 	if in.MaxQueued == 0 || t.NextPlace <= int64(in.MaxQueued) {
 		return nil
 	}
-	for _, set := range []mailroom.RunSet{mailroom.RunsQueued, mailroom.RunsScheduled} {
-		counts, err := b.tx.Count(mailroom.CountQuery{Thread: t.ID, Set: set})
+	for _, set := range []store.RunSet{store.RunsQueued, store.RunsScheduled} {
+		counts, err := b.tx.Count(store.CountQuery{Thread: t.ID, Set: set})
 		if err != nil {
 			return err
 		}
@@ -133,7 +138,7 @@ func (b *batch) countQueued(t *mailroom.ThreadState, in *mailroom.Submit) error 
 }
 
 // loadKey loads a submit key and its run.
-func (b *batch) loadKey(t *mailroom.ThreadState, key string) error {
+func (b *batch) loadKey(t *thread.State, key string) error {
 	if key == "" || t.Key == 0 {
 		return nil
 	}
@@ -152,18 +157,18 @@ func (b *batch) loadKey(t *mailroom.ThreadState, key string) error {
 
 // Append commits a durable step of a run, with its sends, and returns the seq of the last entry. A
 // repeat of the same step returns the first result.
-func (l *Ledger) Append(ctx context.Context, a mailroom.StepCommit) (int64, error) {
+func (l *Ledger) Append(ctx context.Context, a thread.StepCommit) (int64, error) {
 	if err := a.Check(); err != nil {
 		return 0, err
 	}
 	o := op{name: "append", rank: rankPlain, size: a.Size(), threads: []string{a.Thread}, runs: []string{a.Run}}
 	for _, s := range a.Step.Sends {
-		o.threads = append(o.threads, mailroom.TargetOf(s, a.Run))
+		o.threads = append(o.threads, thread.TargetOf(s, a.Run))
 	}
 	return run(ctx, l, o, func(b *batch) (int64, error) { return b.append(&a) })
 }
 
-func (b *batch) append(a *mailroom.StepCommit) (int64, error) {
+func (b *batch) append(a *thread.StepCommit) (int64, error) {
 	t := b.thread(a.Thread)
 	seq, repeat, err := t.CheckStep(a)
 	if err != nil || repeat {
@@ -173,8 +178,8 @@ func (b *batch) append(a *mailroom.StepCommit) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	var sent []mailroom.Submitted
-	var ended []*mailroom.ChildEnd
+	var sent []store.Submitted
+	var ended []*thread.ChildEnd
 	for i, in := range sends {
 		s := a.Step.Sends[i]
 		res, err := b.submit(in)
@@ -182,7 +187,7 @@ func (b *batch) append(a *mailroom.StepCommit) (int64, error) {
 			return 0, b.abortAfter(i, err)
 		}
 		sent = append(sent, res)
-		if s.Answer == mailroom.AnswerWait && res.Disposition == mailroom.DispositionDuplicate {
+		if s.Answer == mailroom.AnswerWait && res.Disposition == store.DispositionDuplicate {
 			e, err := b.thread(res.Thread).FindChild(a.Run, s.Name, res.Run)
 			if err != nil {
 				return 0, b.abortAfter(i, err)
@@ -190,7 +195,7 @@ func (b *batch) append(a *mailroom.StepCommit) (int64, error) {
 			ended = append(ended, e)
 		}
 	}
-	if err := b.ensure(t, mailroom.ScopeHead); err != nil {
+	if err := b.ensure(t, thread.ScopeHead); err != nil {
 		return 0, err
 	}
 	if seq, err = t.Append(a, sent, b.now); err != nil {
@@ -206,11 +211,11 @@ func (b *batch) append(a *mailroom.StepCommit) (int64, error) {
 
 // makeSends returns the submits of a step's sends. It refuses a name that was used for another
 // thread, because names are unique in a run.
-func (b *batch) makeSends(a *mailroom.StepCommit, from *mailroom.ThreadState) ([]mailroom.Submit, error) {
-	var sends []mailroom.Submit
+func (b *batch) makeSends(a *thread.StepCommit, from *thread.State) ([]thread.Submit, error) {
+	var sends []thread.Submit
 	var ids []string
 	for _, s := range a.Step.Sends {
-		in := mailroom.SubmitOf(s, from.Run(a.Run), &from.Thread)
+		in := thread.SubmitOf(s, from.Run(a.Run), &from.Thread)
 		if err := in.Check(); err != nil {
 			return nil, err
 		}
@@ -223,7 +228,7 @@ func (b *batch) makeSends(a *mailroom.StepCommit, from *mailroom.ThreadState) ([
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	made, err := b.tx.Runs(mailroom.RunQuery{IDs: ids})
+	made, err := b.tx.Runs(store.RunQuery{IDs: ids})
 	if err != nil {
 		return nil, err
 	}
@@ -249,7 +254,7 @@ func (b *batch) abortAfter(n int, err error) error {
 
 // Flush stores a piece of the message that a run is writing, so that it survives the loss of the
 // worker.
-func (l *Ledger) Flush(ctx context.Context, c mailroom.Claim, p mailroom.Partial) error {
+func (l *Ledger) Flush(ctx context.Context, c mailroom.Claim, p store.Partial) error {
 	p.Thread, p.Run, p.Attempt = c.Thread, c.Run, c.Attempt
 	o := op{name: "flush", rank: rankPlain, size: len(p.Text), threads: []string{c.Thread}, runs: []string{c.Run}}
 	_, err := run(ctx, l, o, func(b *batch) (struct{}, error) {
@@ -288,21 +293,21 @@ func (l *Ledger) ReadSteered(ctx context.Context, c mailroom.Claim, after int64)
 }
 
 // Settle ends an attempt and returns the run. A repeat of the same settle returns the same result.
-func (l *Ledger) Settle(ctx context.Context, s mailroom.Settle) (*mailroom.Run, error) {
+func (l *Ledger) Settle(ctx context.Context, s thread.Settle) (*mailroom.Run, error) {
 	return l.SettleWith(ctx, s, nil)
 }
 
 // SettleWith is Settle for a [Claimer]. It calls onBatch when the settle enters a batch, before the
 // claimers are asked for capacity, so that the freed slot is filled by the commit that settles, and
 // not before the thread itself can be due again. onBatch must be fast and must not call the ledger.
-func (l *Ledger) SettleWith(ctx context.Context, s mailroom.Settle, begun func()) (*mailroom.Run, error) {
+func (l *Ledger) SettleWith(ctx context.Context, s thread.Settle, begun func()) (*mailroom.Run, error) {
 	if err := s.Check(); err != nil {
 		return nil, err
 	}
 	o := op{name: "settle", rank: rankPlain, onBatch: begun, threads: []string{s.Thread}, runs: []string{s.Run}}
 	return run(ctx, l, o, func(b *batch) (*mailroom.Run, error) {
 		t := b.thread(s.Thread)
-		if err := b.ensure(t, mailroom.ScopeHead); err != nil {
+		if err := b.ensure(t, thread.ScopeHead); err != nil {
 			return nil, err
 		}
 		in := s

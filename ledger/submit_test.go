@@ -8,7 +8,9 @@ import (
 	"testing"
 
 	"mailroom"
+	"mailroom/internal/thread"
 	"mailroom/ledger"
+	"mailroom/store"
 	"mailroom/store/memory"
 )
 
@@ -35,13 +37,13 @@ func TestABlankThreadBecomesANewOne(t *testing.T) {
 
 func TestABlankThreadIsTheSameForTheSameOwnerAndKey(t *testing.T) {
 	d := open(t, nil, ledger.Options{})
-	keyed := func(owner, key string) mailroom.Submitted {
+	keyed := func(owner, key string) store.Submitted {
 		in := text("", "hello")
 		in.Owner, in.Key = owner, key
 		return d.submit(in)
 	}
 	first, again, other, bobs := keyed("ann", "k"), keyed("ann", "k"), keyed("ann", "l"), keyed("bob", "k")
-	wantEqual(t, "again", []any{again.Thread, again.Run, again.Disposition}, []any{first.Thread, first.Run, mailroom.DispositionDuplicate})
+	wantEqual(t, "again", []any{again.Thread, again.Run, again.Disposition}, []any{first.Thread, first.Run, store.DispositionDuplicate})
 	if other.Thread == first.Thread || bobs.Thread == first.Thread {
 		t.Error("another key or owner has the same thread")
 	}
@@ -58,7 +60,7 @@ func TestARefusedSubmitWritesNothing(t *testing.T) {
 	before := d.kinds("t")
 	reject := mode(mailroom.ModeReject, "t", "hello")
 	reject.Key = "k"
-	for code, in := range map[mailroom.Code]mailroom.Submit{
+	for code, in := range map[mailroom.Code]thread.Submit{
 		mailroom.CodeInvalid: text("t", " "),
 		mailroom.CodeBusy:    reject,
 	} {
@@ -76,7 +78,7 @@ func TestARefusedSubmitWritesNothing(t *testing.T) {
 	}
 	wantEqual(t, "log", d.kinds("t"), before)
 	reject.Mode = mailroom.ModeQueue
-	wantEqual(t, "the key of a refused submit", d.submit(reject).Disposition, mailroom.DispositionQueued)
+	wantEqual(t, "the key of a refused submit", d.submit(reject).Disposition, store.DispositionQueued)
 }
 
 func TestTheAgentOfARun(t *testing.T) {
@@ -96,7 +98,7 @@ func TestTheSameKey64TimesAtOnceIsOneSubmit(t *testing.T) {
 	d := open(t, nil, ledger.Options{})
 	in := text("t", "hello")
 	in.Key = "k"
-	outs := make([]mailroom.Submitted, 64)
+	outs := make([]store.Submitted, 64)
 	concurrently(64, func(i int) {
 		var err error
 		if outs[i], err = d.Submit(t.Context(), in); err != nil {
@@ -105,7 +107,7 @@ func TestTheSameKey64TimesAtOnceIsOneSubmit(t *testing.T) {
 	})
 	first := 0
 	for _, out := range outs {
-		if out.Disposition == mailroom.DispositionQueued {
+		if out.Disposition == store.DispositionQueued {
 			first++
 		}
 		wantEqual(t, "answer", []any{out.Message, out.Run, out.Seq, out.Place}, []any{outs[0].Message, outs[0].Run, outs[0].Seq, outs[0].Place})
@@ -124,7 +126,7 @@ func TestAKeyOutlivesTheProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	again := open(t, s, ledger.Options{}).submit(in)
-	first.Disposition = mailroom.DispositionDuplicate
+	first.Disposition = store.DispositionDuplicate
 	wantEqual(t, "answer", again, first)
 }
 

@@ -4,7 +4,9 @@ import (
 	"testing"
 
 	"mailroom"
+	"mailroom/internal/thread"
 	"mailroom/ledger"
+	"mailroom/store"
 	"mailroom/store/storetest"
 )
 
@@ -30,7 +32,7 @@ func TestDeletingAThreadTakesAllThatBelongsToIt(t *testing.T) {
 	wantCode(t, err, mailroom.CodeNotFound)
 
 	again := d.submit(in)
-	wantEqual(t, "the key is new again", []any{again.Disposition, again.Seq, again.Place}, []any{mailroom.DispositionQueued, int64(1), int64(1)})
+	wantEqual(t, "the key is new again", []any{again.Disposition, again.Seq, again.Place}, []any{store.DispositionQueued, int64(1), int64(1)})
 }
 
 func TestWhatDoesNotExistIsNotFound(t *testing.T) {
@@ -39,10 +41,10 @@ func TestWhatDoesNotExistIsNotFound(t *testing.T) {
 	agent := "codex"
 	for name, f := range map[string]func() error{
 		"cancel":    func() error { _, err := d.Cancel(t.Context(), "unknown", "ann"); return err },
-		"retry":     func() error { _, err := d.Retry(t.Context(), mailroom.Retry{Run: "unknown"}); return err },
+		"retry":     func() error { _, err := d.Retry(t.Context(), thread.Retry{Run: "unknown"}); return err },
 		"interrupt": func() error { _, err := d.Interrupt(t.Context(), "nowhere", ann()); return err },
 		"patch": func() error {
-			_, err := d.PatchThread(t.Context(), "nowhere", mailroom.ThreadPatch{Agent: &agent})
+			_, err := d.PatchThread(t.Context(), "nowhere", thread.Patch{Agent: &agent})
 			return err
 		},
 		"delete":  func() error { return d.DeleteThread(t.Context(), "nowhere", nil) },
@@ -62,7 +64,7 @@ func TestAThreadIsPatched(t *testing.T) {
 	d := open(t, nil, ledger.Options{})
 	d.submit(text("t", "hello"))
 	agent := "codex"
-	row := must(d.PatchThread(t.Context(), "t", mailroom.ThreadPatch{Agent: &agent, Metadata: []byte(`{"title":"x"}`)}))(t)
+	row := must(d.PatchThread(t.Context(), "t", thread.Patch{Agent: &agent, Metadata: []byte(`{"title":"x"}`)}))(t)
 	wantEqual(t, "row", []string{row.Agent, string(row.Metadata)}, []string{"codex", `{"title":"x"}`})
 	wantEqual(t, "stored", d.thread("t"), row)
 	wantEqual(t, "agent of the next run", d.run(d.submit(text("t", "again")).Run).Agent, "codex")
@@ -75,11 +77,11 @@ func TestInterrupt(t *testing.T) {
 	c := d.claimOne("w").Claim
 	queued := d.submit(text("t", "b")).Run
 	out := must(d.Interrupt(t.Context(), "t", ann()))(t)
-	wantEqual(t, "answer", out, mailroom.Interrupted{Superseded: []string{queued}, Stopping: &running})
+	wantEqual(t, "answer", out, thread.Interrupted{Superseded: []string{queued}, Stopping: &running})
 	d.settle(release(c))
 	wantEqual(t, "status", []any{d.run(running).Status, d.run(running).Reason}, []any{mailroom.StatusCancelled, mailroom.ReasonInterrupted})
 	out = must(d.Interrupt(t.Context(), "t", ann()))(t)
-	wantEqual(t, "of an idle thread", out, mailroom.Interrupted{Superseded: []string{}})
+	wantEqual(t, "of an idle thread", out, thread.Interrupted{Superseded: []string{}})
 }
 
 func TestTheReplacementIsDurableBeforeAnythingIsDestroyed(t *testing.T) {

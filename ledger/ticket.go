@@ -2,13 +2,16 @@ package ledger
 
 import (
 	"context"
+	"mailroom/auth"
+	"mailroom/internal/thread"
+	"mailroom/store"
 	"slices"
 
 	"mailroom"
 )
 
 // Decide decides a ticket, once. Repeating the same decision returns the ticket.
-func (l *Ledger) Decide(ctx context.Context, d mailroom.Decision) (*mailroom.Ticket, error) {
+func (l *Ledger) Decide(ctx context.Context, d thread.Decision) (*mailroom.Ticket, error) {
 	k, err := l.Ticket(ctx, d.Ticket)
 	if err != nil {
 		return nil, err
@@ -16,7 +19,7 @@ func (l *Ledger) Decide(ctx context.Context, d mailroom.Decision) (*mailroom.Tic
 	o := op{name: "decide", rank: rankPlain, size: len(d.Answer), threads: []string{k.Thread}, runs: []string{k.Run}}
 	return run(ctx, l, o, func(b *batch) (*mailroom.Ticket, error) {
 		t := b.thread(k.Thread)
-		if err := b.ensure(t, mailroom.ScopeHead); err != nil {
+		if err := b.ensure(t, thread.ScopeHead); err != nil {
 			return nil, err
 		}
 		k, err := t.Decide(d, b.now)
@@ -30,7 +33,7 @@ func (l *Ledger) Decide(ctx context.Context, d mailroom.Decision) (*mailroom.Tic
 
 // Ticket returns one ticket.
 func (l *Ledger) Ticket(ctx context.Context, id string) (*mailroom.Ticket, error) {
-	found, err := l.Tickets(ctx, mailroom.TicketQuery{IDs: []string{id}})
+	found, err := l.Tickets(ctx, store.TicketQuery{IDs: []string{id}})
 	if err == nil && len(found) == 0 {
 		err = mailroom.Errorf(mailroom.CodeNotFound, "no ticket %q", id)
 	}
@@ -41,8 +44,8 @@ func (l *Ledger) Ticket(ctx context.Context, id string) (*mailroom.Ticket, error
 }
 
 // Tickets returns the tickets of a query.
-func (l *Ledger) Tickets(ctx context.Context, q mailroom.TicketQuery) (found []*mailroom.Ticket, err error) {
-	err = l.View(ctx, func(r mailroom.Reader) error {
+func (l *Ledger) Tickets(ctx context.Context, q store.TicketQuery) (found []*mailroom.Ticket, err error) {
+	err = l.View(ctx, func(r store.Reader) error {
 		found, err = r.Tickets(q)
 		return err
 	})
@@ -51,13 +54,13 @@ func (l *Ledger) Tickets(ctx context.Context, q mailroom.TicketQuery) (found []*
 
 // ticketRuns returns the runs of the tickets to decide. Unknown tickets are skipped: the submit may
 // be a repeat, which the transition answers.
-func (l *Ledger) ticketRuns(ctx context.Context, decisions []mailroom.Decision) ([]string, error) {
+func (l *Ledger) ticketRuns(ctx context.Context, decisions []thread.Decision) ([]string, error) {
 	var runs []string
 	var ids []string
 	for _, d := range decisions {
 		ids = append(ids, d.Ticket)
 	}
-	found, err := l.Tickets(ctx, mailroom.TicketQuery{IDs: ids})
+	found, err := l.Tickets(ctx, store.TicketQuery{IDs: ids})
 	for _, k := range found {
 		runs = append(runs, k.Run)
 	}
@@ -70,7 +73,7 @@ const maxDescendants = 1000
 // CancelTree cancels a run and its open descendants, including those of finished runs, at most
 // maxDescendants in all. Deliveries continue. So do runs in threads that who cannot see, because
 // any token may name a run as the parent of its own.
-func (l *Ledger) CancelTree(ctx context.Context, id string, who *mailroom.Token) (*mailroom.Run, error) {
+func (l *Ledger) CancelTree(ctx context.Context, id string, who *auth.Token) (*mailroom.Run, error) {
 	top, err := l.Cancel(ctx, id, who.Name)
 	if err != nil {
 		return nil, err
@@ -81,7 +84,7 @@ func (l *Ledger) CancelTree(ctx context.Context, id string, who *mailroom.Token)
 			return nil, err
 		}
 		for _, c := range children {
-			if mailroom.IsDelivery(c) {
+			if thread.IsDelivery(c) {
 				continue
 			}
 			todo = append(todo, c.ID)
@@ -98,16 +101,16 @@ func (l *Ledger) CancelTree(ctx context.Context, id string, who *mailroom.Token)
 }
 
 // children returns the runs with this parent, in threads that who sees.
-func (l *Ledger) children(ctx context.Context, id string, who *mailroom.Token) (found []*mailroom.Run, err error) {
-	err = l.View(ctx, func(r mailroom.Reader) error {
-		if found, err = r.Runs(mailroom.RunQuery{Parent: id, Limit: maxDescendants}); err != nil || len(found) == 0 {
+func (l *Ledger) children(ctx context.Context, id string, who *auth.Token) (found []*mailroom.Run, err error) {
+	err = l.View(ctx, func(r store.Reader) error {
+		if found, err = r.Runs(store.RunQuery{Parent: id, Limit: maxDescendants}); err != nil || len(found) == 0 {
 			return err
 		}
 		var threads []string
 		for _, c := range found {
 			threads = append(threads, c.Thread)
 		}
-		rows, err := r.Threads(mailroom.ThreadQuery{IDs: threads})
+		rows, err := r.Threads(store.ThreadQuery{IDs: threads})
 		seen := map[string]bool{}
 		for _, t := range rows {
 			seen[t.ID] = who.CanSee(t)

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"mailroom/entry"
+	"mailroom/store"
 	"slices"
 	"strconv"
 	"strings"
@@ -40,7 +42,7 @@ func (l *Ledger) Transcript(ctx context.Context, q TranscriptQuery) (items []mai
 	if err != nil {
 		return nil, "", err
 	}
-	err = l.View(ctx, func(r mailroom.Reader) error {
+	err = l.View(ctx, func(r store.Reader) error {
 		if err := sameThread(r, q); err != nil {
 			return err
 		}
@@ -75,11 +77,11 @@ func transcriptCursor(text string) (before int64, skip int, err error) {
 	return before, skip, nil
 }
 
-func sameThread(r mailroom.Reader, q TranscriptQuery) error {
+func sameThread(r store.Reader, q TranscriptQuery) error {
 	if q.Key == 0 {
 		return nil
 	}
-	rows, err := r.Threads(mailroom.ThreadQuery{IDs: []string{q.Thread}})
+	rows, err := r.Threads(store.ThreadQuery{IDs: []string{q.Thread}})
 	if err == nil && (len(rows) == 0 || rows[0].Key != q.Key) {
 		err = mailroom.Errorf(mailroom.CodeNotFound, "no thread %q", q.Thread)
 	}
@@ -88,7 +90,7 @@ func sameThread(r mailroom.Reader, q TranscriptQuery) error {
 
 // logWalker reads a log backwards and collects the transcript, newest first.
 type logWalker struct {
-	r    mailroom.Reader
+	r    store.Reader
 	q    TranscriptQuery
 	seen map[string]bool // messages that a later entry read
 	out  []mailroom.Message
@@ -109,7 +111,7 @@ var errPageFull = errors.New("page is full")
 
 func (w *logWalker) readBack(before int64) error {
 	for {
-		page, err := w.r.Entries(mailroom.EntryQuery{Thread: w.q.Thread, Before: before, Backward: true, Limit: 200, Bytes: mailroom.MaxPage})
+		page, err := w.r.Entries(store.EntryQuery{Thread: w.q.Thread, Before: before, Backward: true, Limit: 200, Bytes: mailroom.MaxPage})
 		if err != nil || len(page) == 0 {
 			return err
 		}
@@ -128,22 +130,22 @@ func (w *logWalker) readBack(before int64) error {
 
 // endedBroken reports whether the run of a partial message failed or was cancelled.
 func (w *logWalker) endedBroken(m mailroom.Message) (bool, error) {
-	ends, err := w.r.Entries(mailroom.EntryQuery{
+	ends, err := w.r.Entries(store.EntryQuery{
 		Thread: m.Thread, After: m.Seq, Run: m.Run, Backward: true, Limit: 1,
-		Kinds: []string{mailroom.KindCompleted, mailroom.KindFailed, mailroom.KindCancelled},
+		Kinds: []string{entry.KindCompleted, entry.KindFailed, entry.KindCancelled},
 	})
-	return len(ends) > 0 && ends[0].Kind != mailroom.KindCompleted, err
+	return len(ends) > 0 && ends[0].Kind != entry.KindCompleted, err
 }
 
 func (w *logWalker) addEntry(e mailroom.Entry) error {
-	if e.Kind == mailroom.KindMessage {
+	if e.Kind == entry.KindMessage {
 		var m mailroom.Message
 		if err := e.Decode(&m); err != nil {
 			return err
 		}
 		return w.addMessage(m)
 	}
-	seqs, err := mailroom.Reads(e)
+	seqs, err := entry.Reads(e)
 	if err != nil {
 		return err
 	}
@@ -179,7 +181,7 @@ func (w *logWalker) addRead(at int64, seqs ...int64) error {
 
 // purged reports whether the start of the log was purged.
 func (w *logWalker) purged() (bool, error) {
-	rows, err := w.r.Threads(mailroom.ThreadQuery{IDs: []string{w.q.Thread}})
+	rows, err := w.r.Threads(store.ThreadQuery{IDs: []string{w.q.Thread}})
 	return len(rows) > 0 && rows[0].FirstSeq > 1, err
 }
 
@@ -245,9 +247,9 @@ func (l *Ledger) TranscriptBefore(ctx context.Context, run *mailroom.Run, limit 
 
 // CursorBefore returns the transcript cursor before a run's own input.
 func (l *Ledger) CursorBefore(ctx context.Context, run *mailroom.Run) (cursor string, err error) {
-	err = l.View(ctx, func(r mailroom.Reader) error {
-		first, err := r.Entries(mailroom.EntryQuery{
-			Thread: run.Thread, After: run.FirstSeq, Run: run.ID, Kinds: []string{mailroom.KindStarted}, Limit: 1,
+	err = l.View(ctx, func(r store.Reader) error {
+		first, err := r.Entries(store.EntryQuery{
+			Thread: run.Thread, After: run.FirstSeq, Run: run.ID, Kinds: []string{entry.KindStarted}, Limit: 1,
 		})
 		if err == nil && len(first) == 0 {
 			err = mailroom.Errorf(mailroom.CodeInternal, "run %s has no run.started", run.ID)

@@ -12,7 +12,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"mailroom"
+	"mailroom/entry"
+	"mailroom/internal/thread"
 	"mailroom/ledger"
+	"mailroom/store"
 	"mailroom/store/memory"
 )
 
@@ -78,7 +81,7 @@ func TestASteeredMessageStandsWhereItWasRead(t *testing.T) {
 	d.submit(text("t", "go"))
 	c := d.claimOne("w").Claim
 	s := d.submit(mode(mailroom.ModeSteer, "t", "left"))
-	must(d.Append(t.Context(), mailroom.StepCommit{Claim: c, Number: 1, Message: partialText(c, "I go")}))(t)
+	must(d.Append(t.Context(), thread.StepCommit{Claim: c, Number: 1, Message: partialText(c, "I go")}))(t)
 	must(d.Edit(t.Context(), "t", s.Message, mailroom.Text("right")))(t)
 	must(d.MarkSteersRead(t.Context(), c))(t)
 	d.settle(complete(c, "I turn right"))
@@ -144,7 +147,7 @@ func busyThread(d *fixture) {
 	for i := range 30 {
 		three := text("t", fmt.Sprint("question ", i))
 		if i%5 == 0 {
-			three.Messages = append(three.Messages, mailroom.NewMessage{Parts: mailroom.Text("and more"), Visibility: mailroom.VisibleInternal}, three.Messages[0])
+			three.Messages = append(three.Messages, thread.NewMessage{Parts: mailroom.Text("and more"), Visibility: mailroom.VisibleInternal}, three.Messages[0])
 		}
 		out := d.submit(three)
 		switch i % 6 {
@@ -247,10 +250,10 @@ func TestTheTranscriptIsWhatThePagesFold(t *testing.T) {
 		at := time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
 		row := &mailroom.Thread{ID: "t", Agent: "echo", FirstSeq: 1, LastSeq: int64(len(c.Entries)), CreatedAt: at, UpdatedAt: at}
 		for i, e := range c.Entries {
-			c.Entries[i] = must(mailroom.NewEntry("t", int64(i+1), e.Kind, e.Run, e.Attempt, at, e.Body))(t)
+			c.Entries[i] = must(entry.New("t", int64(i+1), e.Kind, e.Run, e.Attempt, at, e.Body))(t)
 		}
-		err := s.Update(t.Context(), func(tx mailroom.Tx) error {
-			return tx.Write(&mailroom.Changes{Threads: []*mailroom.Thread{row}, Entries: [][]mailroom.Entry{c.Entries}})
+		err := s.Update(t.Context(), func(tx store.Tx) error {
+			return tx.Write(&store.Changes{Threads: []*mailroom.Thread{row}, Entries: [][]mailroom.Entry{c.Entries}})
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -276,7 +279,7 @@ func TestWhatARunReadsWhenItGoesOnIsInTheTranscript(t *testing.T) {
 		t.Helper()
 		c := d.claimOne("w").Claim
 		number := d.run(c.Run).Step + 1
-		d.settle(mailroom.Settle{Claim: c, Number: number, Outcome: mailroom.OutcomePark, Asks: []mailroom.Ask{a}, Wait: &mailroom.Wait{Names: []string{a.Name}}})
+		d.settle(thread.Settle{Claim: c, Number: number, Outcome: thread.OutcomePark, Asks: []mailroom.Ask{a}, Wait: &mailroom.Wait{Names: []string{a.Name}}})
 	}
 	run := d.submit(text("t", "go")).Run
 	park(mailroom.Ask{Name: "how", Kind: mailroom.TicketInput, Prompt: "how?"})

@@ -16,7 +16,9 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"mailroom"
+	"mailroom/auth"
 	"mailroom/ledger"
+	"mailroom/store"
 	"mailroom/store/memory"
 	"mailroom/store/sqlite"
 	"mailroom/store/storetest"
@@ -45,16 +47,16 @@ func (c *clock) move(d time.Duration) {
 
 // clocked is a store whose transactions happen at the time of a clock.
 type clocked struct {
-	mailroom.Store
+	store.Store
 	clock *clock
 }
 
-func (s clocked) Update(ctx context.Context, f func(mailroom.Tx) error) error {
-	return s.Store.Update(ctx, func(tx mailroom.Tx) error { return f(clockedTx{tx, s.clock.read()}) })
+func (s clocked) Update(ctx context.Context, f func(store.Tx) error) error {
+	return s.Store.Update(ctx, func(tx store.Tx) error { return f(clockedTx{tx, s.clock.read()}) })
 }
 
 type clockedTx struct {
-	mailroom.Tx
+	store.Tx
 	now time.Time
 }
 
@@ -77,14 +79,14 @@ type twin struct {
 // side is one kind of store with the ledgers that work on its rows.
 type side struct {
 	name  string
-	open  func() (mailroom.Store, error) // a handle of its own on the rows
+	open  func() (store.Store, error) // a handle of its own on the rows
 	doors []*handleSet
 }
 
 // handle is a ledger over a handle of its own.
 type handleSet struct {
 	*ledger.Ledger
-	store mailroom.Store
+	store store.Store
 	stop  context.CancelFunc
 	ended chan error
 }
@@ -95,17 +97,17 @@ type coverage map[string]int
 // onMemory keeps its rows over the ends of its handles.
 func onMemory() *side {
 	rows := memory.New()
-	return &side{name: "memory", open: func() (mailroom.Store, error) { return unclosedStore{rows}, nil }}
+	return &side{name: "memory", open: func() (store.Store, error) { return unclosedStore{rows}, nil }}
 }
 
-type unclosedStore struct{ mailroom.Store }
+type unclosedStore struct{ store.Store }
 
 func (unclosedStore) Close() error { return nil }
 
 // onFile is an SQLite file in a new folder inside dir.
 func onFile(dir string) *side {
 	path := ""
-	return &side{name: "sqlite", open: func() (mailroom.Store, error) {
+	return &side{name: "sqlite", open: func() (store.Store, error) {
 		if path == "" {
 			own, err := os.MkdirTemp(dir, "")
 			if err != nil {
@@ -236,27 +238,27 @@ type contents struct {
 	Threads  map[string]*mailroom.Thread
 	Runs     map[string]*mailroom.Run
 	Logs     map[string][]string // thread to encoded entries
-	Partials map[string][]mailroom.Partial
-	Workers  []*mailroom.Worker
+	Partials map[string][]store.Partial
+	Workers  []*store.Worker
 	Tickets  map[string]*mailroom.Ticket
-	Keys     map[string]mailroom.SubmitKey // by "thread key", of those that submits use
-	Tokens   []*mailroom.Token
-	Kept     []mailroom.Definition
-	Cursors  []mailroom.Cursor
-	Reserved []mailroom.Reservation
+	Keys     map[string]store.SubmitKey // by "thread key", of those that submits use
+	Tokens   []*auth.Token
+	Kept     []store.Definition
+	Cursors  []store.Cursor
+	Reserved []store.Reservation
 }
 
 // keyNames are the submit keys that histories use.
 func keyNames() []string { return []string{"k1", "k2", "k3"} }
 
 // readAll reads a store. Of logs that are known it reads what was appended since.
-func readAll(ctx context.Context, s mailroom.Store, known contents) (contents, error) {
+func readAll(ctx context.Context, s store.Store, known contents) (contents, error) {
 	all := contents{
 		Threads: map[string]*mailroom.Thread{}, Runs: map[string]*mailroom.Run{},
-		Logs: map[string][]string{}, Partials: map[string][]mailroom.Partial{}, Tickets: map[string]*mailroom.Ticket{},
-		Keys: map[string]mailroom.SubmitKey{},
+		Logs: map[string][]string{}, Partials: map[string][]store.Partial{}, Tickets: map[string]*mailroom.Ticket{},
+		Keys: map[string]store.SubmitKey{},
 	}
-	err := s.View(ctx, func(r mailroom.Reader) (err error) {
+	err := s.View(ctx, func(r store.Reader) (err error) {
 		if all.Workers, err = r.Workers(); err != nil {
 			return err
 		}
@@ -266,19 +268,19 @@ func readAll(ctx context.Context, s mailroom.Store, known contents) (contents, e
 		if all.Tokens, err = r.Tokens(); err != nil {
 			return err
 		}
-		if all.Cursors, err = r.Cursors(mailroom.CursorQuery{}); err != nil {
+		if all.Cursors, err = r.Cursors(store.CursorQuery{}); err != nil {
 			return err
 		}
-		if all.Reserved, err = r.Reservations(mailroom.ReservationQuery{}); err != nil {
+		if all.Reserved, err = r.Reservations(store.ReservationQuery{}); err != nil {
 			return err
 		}
-		threads, err := r.Threads(mailroom.ThreadQuery{})
+		threads, err := r.Threads(store.ThreadQuery{})
 		if err != nil {
 			return err
 		}
 		for _, row := range threads {
 			all.Threads[row.ID] = row
-			q := mailroom.EntryQuery{Thread: row.ID}
+			q := store.EntryQuery{Thread: row.ID}
 			if was := known.Threads[row.ID]; was != nil && was.CreatedAt.Equal(row.CreatedAt) && was.FirstSeq == row.FirstSeq {
 				q.After = was.LastSeq
 				if log := known.Logs[row.ID]; len(log) > 0 {
@@ -300,14 +302,14 @@ func readAll(ctx context.Context, s mailroom.Store, known contents) (contents, e
 				all.Keys[row.ID+" "+k.Key] = k
 			}
 		}
-		tickets, err := r.Tickets(mailroom.TicketQuery{})
+		tickets, err := r.Tickets(store.TicketQuery{})
 		if err != nil {
 			return err
 		}
 		for _, k := range tickets {
 			all.Tickets[k.ID] = k
 		}
-		runs, err := r.Runs(mailroom.RunQuery{})
+		runs, err := r.Runs(store.RunQuery{})
 		if err != nil {
 			return err
 		}

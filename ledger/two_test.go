@@ -9,12 +9,14 @@ import (
 	"testing"
 
 	"mailroom"
+	"mailroom/internal/thread"
 	"mailroom/ledger"
+	"mailroom/store"
 	"mailroom/store/sqlite"
 )
 
 // handle opens another handle on the file, as another process would.
-func handle(t *testing.T, path string) mailroom.Store {
+func handle(t *testing.T, path string) store.Store {
 	t.Helper()
 	s, err := sqlite.Open(context.Background(), path, sqlite.Options{})
 	if err != nil {
@@ -57,9 +59,9 @@ func TestTwoLedgersOverOneFileTakeAKeyOnce(t *testing.T) {
 	path, both := two(t)
 	in := text("t", "hello")
 	in.Key = "k"
-	outs := make([]mailroom.Submitted, 64)
+	outs := make([]store.Submitted, 64)
 	concurrently(64, func(i int) {
-		outs[i] = retryBusy(t, func() (mailroom.Submitted, error) { return both[i%2].Submit(t.Context(), in) })
+		outs[i] = retryBusy(t, func() (store.Submitted, error) { return both[i%2].Submit(t.Context(), in) })
 	})
 	for _, out := range outs {
 		wantEqual(t, "answer", []any{out.Message, out.Run, out.Seq}, []any{outs[0].Message, outs[0].Run, outs[0].Seq})
@@ -71,7 +73,7 @@ func TestTwoLedgersOverOneFileTakeAKeyOnce(t *testing.T) {
 		}
 	}
 	again := open(t, handle(t, path), ledger.Options{}).submit(in)
-	wantEqual(t, "after a restart", []any{again.Run, again.Disposition}, []any{outs[0].Run, mailroom.DispositionDuplicate})
+	wantEqual(t, "after a restart", []any{again.Run, again.Disposition}, []any{outs[0].Run, store.DispositionDuplicate})
 }
 
 func TestTwoLedgersOverOneFileGiveConsecutivePlaces(t *testing.T) {
@@ -80,7 +82,7 @@ func TestTwoLedgersOverOneFileGiveConsecutivePlaces(t *testing.T) {
 	concurrently(32, func(i int) {
 		in := text("t", "hello")
 		in.Key = fmt.Sprint("k", i) // an unknown outcome is repeated
-		places[i] = retryBusy(t, func() (mailroom.Submitted, error) { return both[i%2].Submit(t.Context(), in) }).Place
+		places[i] = retryBusy(t, func() (store.Submitted, error) { return both[i%2].Submit(t.Context(), in) }).Place
 	})
 	slices.Sort(places)
 	for i, place := range places {
@@ -98,7 +100,7 @@ func TestTwoLedgersOverOneFileClaimARunOnce(t *testing.T) {
 	claims := map[string]int{}
 	concurrently(8, func(i int) {
 		d, worker := both[i%2], fmt.Sprint("w", i)
-		retryBusy(t, func() (any, error) { return d.Register(t.Context(), mailroom.Worker{ID: worker}) })
+		retryBusy(t, func() (any, error) { return d.Register(t.Context(), store.Worker{ID: worker}) })
 		for round := int64(1); ; round++ {
 			work := retryBusy(t, func() ([]ledger.Assignment, error) {
 				return d.Claim(t.Context(), ledger.ClaimRequest{Worker: worker, Round: round, Slots: 3, Agents: map[string]int{"echo": 3}})
@@ -130,7 +132,7 @@ func TestOneLedgerTakesAwayTheClaimsOfAWorkerOfTheOther(t *testing.T) {
 	c := both[0].claimOne("a").Claim
 	wantEqual(t, "claims by the other", len(both[1].claim("b", 1)), 0)
 	both[1].expireWorker("a")
-	_, err := both[0].Settle(t.Context(), mailroom.Settle{Claim: c, Number: 1, Outcome: mailroom.OutcomeComplete})
+	_, err := both[0].Settle(t.Context(), thread.Settle{Claim: c, Number: 1, Outcome: thread.OutcomeComplete})
 	wantCode(t, err, mailroom.CodeLeaseLost)
 	both[1].settle(complete(both[1].claimOne("b").Claim, "ok"))
 }

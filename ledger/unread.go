@@ -2,6 +2,10 @@ package ledger
 
 import (
 	"context"
+	"mailroom/entry"
+	"mailroom/internal/thread"
+	"mailroom/project"
+	"mailroom/store"
 	"slices"
 	"time"
 
@@ -10,7 +14,7 @@ import (
 
 // unreadAt returns the notifications at seqs that are unread in an inbox. Consecutive seqs cost one
 // query.
-func (b *batch) unreadAt(p *mailroom.Project, agent string, box mailroom.Inbox, seqs []int64) (found []Received, err error) {
+func (b *batch) unreadAt(p *project.Project, agent string, box project.Inbox, seqs []int64) (found []Received, err error) {
 	seqs = slices.Clone(seqs)
 	slices.Sort(seqs)
 	seqs = slices.Compact(seqs)
@@ -31,7 +35,7 @@ func (b *batch) unreadAt(p *mailroom.Project, agent string, box mailroom.Inbox, 
 		for end < len(seqs) && seqs[end] == seqs[end-1]+1 {
 			end++
 		}
-		page, err := b.tx.Entries(mailroom.EntryQuery{Thread: p.Thread.ID, After: seqs[i] - 1, Before: seqs[end-1] + 1, Bytes: mailroom.MaxPage})
+		page, err := b.tx.Entries(store.EntryQuery{Thread: p.Thread.ID, After: seqs[i] - 1, Before: seqs[end-1] + 1, Bytes: mailroom.MaxPage})
 		if err != nil {
 			return nil, err
 		}
@@ -48,7 +52,7 @@ func (b *batch) unreadAt(p *mailroom.Project, agent string, box mailroom.Inbox, 
 // received decodes a notification without its data. ok is false for another entry.
 func received(e *mailroom.Entry) (one Received, ok bool, err error) {
 	one.Seq, one.At = e.Seq, e.At
-	if e.Kind != mailroom.KindNotification {
+	if e.Kind != entry.KindNotification {
 		return one, false, nil
 	}
 	err = e.Decode(&one.Notification)
@@ -57,17 +61,17 @@ func received(e *mailroom.Entry) (one Received, ok bool, err error) {
 }
 
 // uncountUnread subtracts notifications that are dropped from the counts of unread ones.
-func (b *batch) uncountUnread(t *mailroom.ThreadState, gone []Received) error {
+func (b *batch) uncountUnread(t *thread.State, gone []Received) error {
 	if len(gone) == 0 || len(t.Unread) == 0 {
 		return nil
 	}
-	rows, err := b.cursors(mailroom.CursorQuery{Channel: t.ID})
+	rows, err := b.cursors(store.CursorQuery{Channel: t.ID})
 	if err != nil {
 		return err
 	}
-	boxes := map[string]mailroom.Inbox{}
+	boxes := map[string]project.Inbox{}
 	for _, c := range rows {
-		box, err := mailroom.DecodeInbox(&t.Thread, c)
+		box, err := project.DecodeInbox(&t.Thread, c)
 		if err != nil {
 			return err
 		}
@@ -76,7 +80,7 @@ func (b *batch) uncountUnread(t *mailroom.ThreadState, gone []Received) error {
 		}
 	}
 	for i := range gone {
-		mailroom.CountUnread(t, gone[i].By, -gone[i].UnreadIn(boxes, gone[i].Seq))
+		project.CountUnread(t, gone[i].By, -gone[i].UnreadIn(boxes, gone[i].Seq))
 	}
 	return nil
 }
@@ -100,8 +104,8 @@ func (l *Ledger) ExpireNotifications(ctx context.Context, thread string, age tim
 
 // expiryDue reports whether a notification may have expired.
 func (l *Ledger) expiryDue(ctx context.Context, thread string, age time.Duration) (due bool, err error) {
-	err = l.View(ctx, func(r mailroom.Reader) error {
-		rows, err := r.Threads(mailroom.ThreadQuery{IDs: []string{thread}})
+	err = l.View(ctx, func(r store.Reader) error {
+		rows, err := r.Threads(store.ThreadQuery{IDs: []string{thread}})
 		if err != nil || len(rows) == 0 || len(rows[0].Unread) == 0 {
 			return err
 		}
@@ -113,11 +117,11 @@ func (l *Ledger) expiryDue(ctx context.Context, thread string, age time.Duration
 }
 
 // expiryQuery selects the notifications that expire next.
-func expiryQuery(t *mailroom.Thread, limit int) mailroom.EntryQuery {
-	return mailroom.EntryQuery{Thread: t.ID, After: t.Lapsed, Kinds: []string{mailroom.KindNotification}, Limit: limit, Bytes: maxBytes}
+func expiryQuery(t *mailroom.Thread, limit int) store.EntryQuery {
+	return store.EntryQuery{Thread: t.ID, After: t.Lapsed, Kinds: []string{entry.KindNotification}, Limit: limit, Bytes: maxBytes}
 }
 
-func (b *batch) expireNotifications(t *mailroom.ThreadState, age time.Duration) (more bool, err error) {
+func (b *batch) expireNotifications(t *thread.State, age time.Duration) (more bool, err error) {
 	page, err := b.tx.Entries(expiryQuery(&t.Thread, purgeStep))
 	if err != nil {
 		return false, err
@@ -139,6 +143,6 @@ func (b *batch) expireNotifications(t *mailroom.ThreadState, age time.Duration) 
 	if err := b.uncountUnread(t, gone); err != nil {
 		return false, err
 	}
-	mailroom.Lapse(t, gone[len(gone)-1].Seq)
+	project.Lapse(t, gone[len(gone)-1].Seq)
 	return len(gone) == len(page), nil
 }

@@ -14,7 +14,10 @@ import (
 	"pgregory.net/rapid"
 
 	"mailroom"
+	"mailroom/auth"
 	"mailroom/ledger"
+	"mailroom/project"
+	"mailroom/store"
 	"mailroom/store/memory"
 	"mailroom/store/storetest"
 )
@@ -54,11 +57,11 @@ func TestATokenCountsItsUnreadNotifications(t *testing.T) {
 }
 
 func TestAQuotaBindsUnreadNotifications(t *testing.T) {
-	d := limited(t, mailroom.Quotas{"notifications": 3})
-	boss := &mailroom.Token{Name: mailroom.Operator, Scopes: mailroom.Permissions()}
-	guest := &mailroom.Token{Name: "ann", Namespace: "project:p", Scopes: []mailroom.Permission{mailroom.PermissionSubmit}}
-	tell := func(by *mailroom.Token, key string, to ...string) error {
-		_, err := d.Notify(d.ctx, mailroom.Notify{Project: "p", Key: key, By: by, Notification: mailroom.Notification{From: by.Name, To: to, Event: "e"}})
+	d := limited(t, auth.Quotas{"notifications": 3})
+	boss := &auth.Token{Name: auth.Operator, Scopes: auth.Permissions()}
+	guest := &auth.Token{Name: "ann", Namespace: "project:p", Scopes: []auth.Permission{auth.PermissionSubmit}}
+	tell := func(by *auth.Token, key string, to ...string) error {
+		_, err := d.Notify(d.ctx, project.Notify{Project: "p", Key: key, By: by, Notification: project.Notification{From: by.Name, To: to, Event: "e"}})
 		return err
 	}
 	wantCode(t, tell(boss, "", "x", "y"), "") // it is the operator's project
@@ -82,17 +85,17 @@ func TestAQuotaBindsUnreadNotifications(t *testing.T) {
 
 func TestAProjectHasABoundedNumberOfInboxes(t *testing.T) {
 	d := open(t, nil, ledger.Options{})
-	for n := 0; n < mailroom.MaxInboxes; n += mailroom.MaxTo {
+	for n := 0; n < project.MaxInboxes; n += project.MaxTo {
 		var to []string
-		for i := range mailroom.MaxTo {
-			if n+i < mailroom.MaxInboxes-2 { // and that of x
+		for i := range project.MaxTo {
+			if n+i < project.MaxInboxes-2 { // and that of x
 				to = append(to, fmt.Sprint("agent", n+i))
 			}
 		}
 		d.notify("x", "e", "", to...)
 	}
-	wantEqual(t, "inboxes", len(d.cursors()), mailroom.MaxInboxes-1)
-	_, err := d.Notify(d.ctx, mailroom.Notify{Project: "p", By: ann(), Notification: mailroom.Notification{From: "x", To: []string{"one", "two"}, Event: "e"}})
+	wantEqual(t, "inboxes", len(d.cursors()), project.MaxInboxes-1)
+	_, err := d.Notify(d.ctx, project.Notify{Project: "p", By: ann(), Notification: project.Notification{From: "x", To: []string{"one", "two"}, Event: "e"}})
 	wantCode(t, err, mailroom.CodeTooLarge)
 	d.notify("x", "e", "", "one", "agent1")
 	_, err = d.Reserve(d.ctx, reserve("another", "a"))
@@ -107,7 +110,7 @@ func TestNotificationsExpireInInboxes(t *testing.T) {
 		for _, agent := range []string{"x", "gone"} {
 			d.inbox(agent, true, 1)
 		}
-		lapse := func() { t.Helper(); must(0, d.ExpireNotifications(d.ctx, "project:p", mailroom.LapseAfter))(t) }
+		lapse := func() { t.Helper(); must(0, d.ExpireNotifications(d.ctx, "project:p", project.LapseAfter))(t) }
 		for i := range 3 {
 			d.notify("y", fmt.Sprint("e", i), "")
 			<-time.After(10 * day)
@@ -163,7 +166,7 @@ func TestOperationsOfOneBatchCountWhatIsUnreadOnce(t *testing.T) {
 		d.notify("y", "one", "")
 		tell := func(to ...string) func() error {
 			return func() error {
-				_, err := d.Notify(d.ctx, mailroom.Notify{Project: "p", By: ann(), Notification: mailroom.Notification{From: "y", To: to, Event: "e"}})
+				_, err := d.Notify(d.ctx, project.Notify{Project: "p", By: ann(), Notification: project.Notification{From: "y", To: to, Event: "e"}})
 				return err
 			}
 		}
@@ -192,7 +195,7 @@ func TestRandomHistoriesOfInboxes(t *testing.T) {
 // inboxes are a ledger with one project, and an account of what is unread in it.
 type inboxes struct {
 	*fixture
-	store  mailroom.Store
+	store  store.Store
 	unread map[string]map[int64]string // by agent and seq the token that sent it
 	last   int64
 }
@@ -221,8 +224,8 @@ func (b *inboxes) open(agent string) {
 
 func (b *inboxes) play(rt *rapid.T) {
 	agent := rapid.SampledFrom([]string{"a", "b", "c", "d", "e"})
-	by := func() *mailroom.Token {
-		return &mailroom.Token{Name: rapid.SampledFrom([]string{"ann", "bob"}).Draw(rt, "by"), Scopes: mailroom.Permissions()}
+	by := func() *auth.Token {
+		return &auth.Token{Name: rapid.SampledFrom([]string{"ann", "bob"}).Draw(rt, "by"), Scopes: auth.Permissions()}
 	}
 	rt.Repeat(map[string]func(*rapid.T){
 		"notify": func(rt *rapid.T) {
@@ -295,8 +298,8 @@ func (b *inboxes) play(rt *rapid.T) {
 	}
 }
 
-func (b *inboxes) notify(rt *rapid.T, by *mailroom.Token, from string, to []string) {
-	out, err := b.Notify(b.ctx, mailroom.Notify{Project: "p", By: by, Notification: mailroom.Notification{From: from, To: to, Event: "e", Data: json.RawMessage("1")}})
+func (b *inboxes) notify(rt *rapid.T, by *auth.Token, from string, to []string) {
+	out, err := b.Notify(b.ctx, project.Notify{Project: "p", By: by, Notification: project.Notification{From: from, To: to, Event: "e", Data: json.RawMessage("1")}})
 	if err != nil {
 		rt.Fatal(err)
 	}
@@ -330,7 +333,7 @@ func (b *inboxes) compare(rt *rapid.T) {
 func inboxOperations() []operation {
 	return []operation{
 		{name: "notify", do: func(ctx context.Context, l *ledger.Ledger) (any, error) {
-			return l.Notify(ctx, mailroom.Notify{Project: "p", Key: "key", By: ann(), Notification: mailroom.Notification{From: "a", To: []string{"x", "new"}, Event: "e"}})
+			return l.Notify(ctx, project.Notify{Project: "p", Key: "key", By: ann(), Notification: project.Notification{From: "a", To: []string{"x", "new"}, Event: "e"}})
 		}},
 		{name: "take", doubles: true, do: func(ctx context.Context, l *ledger.Ledger) (any, error) {
 			_, err := l.Inbox(ctx, ledger.InboxQuery{Project: "p", Agent: "x", By: ann(), Limit: 9, Consume: true})

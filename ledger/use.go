@@ -1,6 +1,9 @@
 package ledger
 
 import (
+	"mailroom/auth"
+	"mailroom/internal/thread"
+	"mailroom/project"
 	"maps"
 	"slices"
 
@@ -10,7 +13,7 @@ import (
 // threadUse is what a thread counted for when the batch locked it.
 type threadUse struct {
 	owner  string
-	use    mailroom.Use
+	use    auth.Use
 	unread map[string]int64 // see Thread.Unread
 }
 
@@ -18,7 +21,7 @@ func useOfThread(t *mailroom.Thread, there bool) threadUse {
 	if !t.DeletedAt.IsZero() {
 		return threadUse{owner: t.Owner}
 	}
-	h := threadUse{owner: t.Owner, use: mailroom.Use{Bytes: t.Bytes}, unread: maps.Clone(t.Unread)}
+	h := threadUse{owner: t.Owner, use: auth.Use{Bytes: t.Bytes}, unread: maps.Clone(t.Unread)}
 	if there {
 		h.use.Threads = 1
 	}
@@ -26,31 +29,31 @@ func useOfThread(t *mailroom.Thread, there bool) threadUse {
 }
 
 // add adds the thread's use to the sums by owner, or subtracts it with sign -1.
-func (h *threadUse) add(sums map[string]mailroom.Use, sign int64) {
+func (h *threadUse) add(sums map[string]auth.Use, sign int64) {
 	if sign < 0 {
 		sums[h.owner] = sums[h.owner].Minus(h.use)
 	} else {
 		sums[h.owner] = sums[h.owner].Plus(h.use)
 	}
 	for by, n := range h.unread {
-		sums[by] = sums[by].Plus(mailroom.Use{Notifications: sign * n})
+		sums[by] = sums[by].Plus(auth.Use{Notifications: sign * n})
 	}
 }
 
 // quotaRow returns the token row that sums up an owner's use, or nil for the operator, who has no
 // quotas, and for a name without a token.
-func (b *batch) quotaRow(owner string) (*mailroom.Token, error) {
-	if owner == "" || owner == mailroom.Operator {
+func (b *batch) quotaRow(owner string) (*auth.Token, error) {
+	if owner == "" || owner == auth.Operator {
 		return nil, nil
 	}
 	return b.token(owner)
 }
 
 // useChanges returns the changes of this batch to the use of owners.
-func (b *batch) useChanges() map[string]mailroom.Use {
+func (b *batch) useChanges() map[string]auth.Use {
 	sums := maps.Clone(b.workerChanges)
 	if sums == nil {
-		sums = map[string]mailroom.Use{}
+		sums = map[string]auth.Use{}
 	}
 	for id, h := range b.usedBefore {
 		if t := b.threads[id]; t.Changed() || b.dropped[id] {
@@ -70,7 +73,7 @@ func (b *batch) useChanges() map[string]mailroom.Use {
 func (b *batch) saveUse() error {
 	sums := b.useChanges()
 	for _, owner := range slices.Sorted(maps.Keys(sums)) {
-		if sums[owner] == (mailroom.Use{}) {
+		if sums[owner] == (auth.Use{}) {
 			continue
 		}
 		row, err := b.quotaRow(owner)
@@ -86,7 +89,7 @@ func (b *batch) saveUse() error {
 }
 
 // checkQuota returns CodeQuotaExceeded if the owner has no quota left for add.
-func (b *batch) checkQuota(owner string, add mailroom.Use) error {
+func (b *batch) checkQuota(owner string, add auth.Use) error {
 	row, err := b.quotaRow(owner)
 	if row == nil || err != nil {
 		return err
@@ -96,8 +99,8 @@ func (b *batch) checkQuota(owner string, add mailroom.Use) error {
 
 // checkProjectQuota is checkQuota for what a caller writes to a project's log. It counts for the
 // project's owner: the bytes, and the thread if by creates it, for which by needs access.
-func (b *batch) checkProjectQuota(p *mailroom.Project, by *mailroom.Token, bytes int) error {
-	owner, add := p.Thread.Owner, mailroom.Use{Bytes: int64(bytes)}
+func (b *batch) checkProjectQuota(p *project.Project, by *auth.Token, bytes int) error {
+	owner, add := p.Thread.Owner, auth.Use{Bytes: int64(bytes)}
 	if p.Thread.CreatedAt.IsZero() {
 		owner, add.Threads = by.Name, 1
 		squats, err := b.inForeignNamespace(p.Thread, by)
@@ -113,12 +116,12 @@ func (b *batch) checkProjectQuota(p *mailroom.Project, by *mailroom.Token, bytes
 
 // checkSubmitQuota is checkQuota for a submit, which counts for the owner of its thread. A repeat
 // of a known key adds nothing.
-func (b *batch) checkSubmitQuota(in *mailroom.Submit) error {
+func (b *batch) checkSubmitQuota(in *thread.Submit) error {
 	t := b.thread(in.Thread)
 	if t.HasKey(in.Key) {
 		return nil
 	}
-	owner, add := t.Owner, mailroom.Use{Bytes: int64(in.Size())}
+	owner, add := t.Owner, auth.Use{Bytes: int64(in.Size())}
 	if t.CreatedAt.IsZero() {
 		owner, add.Threads = in.Owner, 1
 	}

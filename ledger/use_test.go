@@ -7,20 +7,24 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/auth"
+	"mailroom/internal/thread"
 	"mailroom/ledger"
+	"mailroom/project"
+	"mailroom/store"
 )
 
 // limited starts a ledger with a token ann that may have so much.
-func limited(t *testing.T, q mailroom.Quotas) *fixture {
+func limited(t *testing.T, q auth.Quotas) *fixture {
 	t.Helper()
-	d := open(t, nil, ledger.Options{Quotas: mailroom.Quotas{"threads": 1000}})
+	d := open(t, nil, ledger.Options{Quotas: auth.Quotas{"threads": 1000}})
 	in := account("ann", "sum")
 	in.Quotas = q
 	must(d.CreateToken(d.ctx, in))(t)
 	return d
 }
 
-func (d *fixture) used() mailroom.Use { d.t.Helper(); return d.tokens()[0].Used }
+func (d *fixture) used() auth.Use { d.t.Helper(); return d.tokens()[0].Used }
 
 func (d *fixture) size(threads ...string) (n int64) {
 	for _, thread := range threads {
@@ -35,27 +39,27 @@ func TestATokenHasTheUseOfItsName(t *testing.T) {
 	d := limited(t, nil)
 	d.submit(text("a", "one"))
 	d.submit(text("b", "two"))
-	wantEqual(t, "used", d.used(), mailroom.Use{Threads: 2, Bytes: d.size("a", "b")})
+	wantEqual(t, "used", d.used(), auth.Use{Threads: 2, Bytes: d.size("a", "b")})
 	d.register("w")
 	d.serve("w")
-	wantEqual(t, "after the runs", d.used(), mailroom.Use{Threads: 2, Bytes: d.size("a", "b")})
+	wantEqual(t, "after the runs", d.used(), auth.Use{Threads: 2, Bytes: d.size("a", "b")})
 	if err := d.DeleteThread(d.ctx, "a", ann()); err != nil {
 		t.Fatal(err)
 	}
-	wantEqual(t, "after one was deleted", d.used(), mailroom.Use{Threads: 1, Bytes: d.size("b")})
+	wantEqual(t, "after one was deleted", d.used(), auth.Use{Threads: 1, Bytes: d.size("b")})
 	if err := d.Purge(d.ctx, "b", -time.Hour); err != nil {
 		t.Fatal(err)
 	}
-	wantEqual(t, "after the other was purged", d.used(), mailroom.Use{Threads: 1, Bytes: d.size("b")})
+	wantEqual(t, "after the other was purged", d.used(), auth.Use{Threads: 1, Bytes: d.size("b")})
 	if err := d.RevokeToken(d.ctx, "ann"); err != nil {
 		t.Fatal(err)
 	}
 	must(d.CreateToken(d.ctx, account("ann", "another")))(t)
-	wantEqual(t, "of the next token of the name", d.used(), mailroom.Use{Threads: 1, Bytes: d.size("b")})
+	wantEqual(t, "of the next token of the name", d.used(), auth.Use{Threads: 1, Bytes: d.size("b")})
 }
 
 func TestAQuotaBindsWhatACallerBeginsAndNothingElse(t *testing.T) {
-	d := limited(t, mailroom.Quotas{"threads": 1, "bytes": 2000})
+	d := limited(t, auth.Quotas{"threads": 1, "bytes": 2000})
 	in := text("t", "one")
 	in.Key = "k"
 	first := d.submit(in)
@@ -63,22 +67,22 @@ func TestAQuotaBindsWhatACallerBeginsAndNothingElse(t *testing.T) {
 	wantCode(t, err, mailroom.CodeQuotaExceeded)
 	d.register("w")
 	c := d.claimOne("w").Claim
-	must(d.Append(d.ctx, mailroom.StepCommit{Claim: c, Number: 1, Message: &mailroom.PartialText{ID: partialText(c, "").ID, Text: string(make([]byte, 0)) + fmt.Sprintf("%4000d", 1)}}))(t)
-	d.settle(mailroom.Settle{Claim: c, Number: 2, Outcome: mailroom.OutcomeComplete})
+	must(d.Append(d.ctx, thread.StepCommit{Claim: c, Number: 1, Message: &thread.PartialText{ID: partialText(c, "").ID, Text: string(make([]byte, 0)) + fmt.Sprintf("%4000d", 1)}}))(t)
+	d.settle(thread.Settle{Claim: c, Number: 2, Outcome: thread.OutcomeComplete})
 	_, err = d.Submit(d.ctx, text("t", "two"))
 	wantCode(t, err, mailroom.CodeQuotaExceeded)
 	wantEqual(t, "a repeat", d.submit(in).Run, first.Run)
 	other := text("of the operator", "free")
-	other.Owner = mailroom.Operator
+	other.Owner = auth.Operator
 	d.submit(other)
-	must(d.SetQuotas(d.ctx, "ann", mailroom.Quotas{"bytes": 0}))(t)
+	must(d.SetQuotas(d.ctx, "ann", auth.Quotas{"bytes": 0}))(t)
 	d.submit(text("u", "now there is room"))
 }
 
 func TestOperationsOfOneBatchSeeEachOthersUse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newControlledStore(nil)
-		d := open(t, f, ledger.Options{Quotas: mailroom.Quotas{"threads": 4}})
+		d := open(t, f, ledger.Options{Quotas: auth.Quotas{"threads": 4}})
 		must(d.CreateToken(d.ctx, account("ann", "sum")))(t)
 		var all []func() error
 		for i := range 5 {
@@ -99,9 +103,9 @@ func TestOperationsOfOneBatchSeeEachOthersUse(t *testing.T) {
 
 func TestATokenHasSoManyWorkersAlive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := limited(t, mailroom.Quotas{"workers": 2})
+		d := limited(t, auth.Quotas{"workers": 2})
 		begin := func(id string) error {
-			_, err := d.Register(d.ctx, mailroom.Worker{ID: id, Owner: "ann", Agents: []string{"far"}})
+			_, err := d.Register(d.ctx, store.Worker{ID: id, Owner: "ann", Agents: []string{"far"}})
 			return err
 		}
 		wantCode(t, begin("w1"), "")
@@ -117,25 +121,25 @@ func TestATokenHasSoManyWorkersAlive(t *testing.T) {
 }
 
 func TestAQuotaBindsNotesReservationsAndEditsToo(t *testing.T) {
-	d := limited(t, mailroom.Quotas{"bytes": 1000, "threads": 2})
+	d := limited(t, auth.Quotas{"bytes": 1000, "threads": 2})
 	in := text("t", "one")
 	message := d.submit(in).Message
 	notify := func(event, key string) error {
-		_, err := d.Notify(d.ctx, mailroom.Notify{Project: "p", Key: key, By: ann(), Notification: mailroom.Notification{From: "a", Event: event}})
+		_, err := d.Notify(d.ctx, project.Notify{Project: "p", Key: key, By: ann(), Notification: project.Notification{From: "a", Event: event}})
 		return err
 	}
 	wantCode(t, notify("done", "k"), "")
 	held := must(d.Reserve(d.ctx, reserve("a", "src/**")))(t).Granted[0]
 	_, err := d.Edit(d.ctx, "t", message, mailroom.Text(fmt.Sprintf("%1000d", 1)))
 	wantCode(t, err, mailroom.CodeQuotaExceeded)
-	must(d.SetQuotas(d.ctx, "ann", mailroom.Quotas{"bytes": d.used().Bytes, "threads": 2}))(t)
+	must(d.SetQuotas(d.ctx, "ann", auth.Quotas{"bytes": d.used().Bytes, "threads": 2}))(t)
 	wantCode(t, notify("again", ""), mailroom.CodeQuotaExceeded)
 	wantCode(t, notify("done", "k"), "") // a repeat adds nothing
 	_, err = d.Reserve(d.ctx, reserve("a", "doc/**"))
 	wantCode(t, err, mailroom.CodeQuotaExceeded)
 	must(d.Reserve(d.ctx, reserve("a", "src/**")))(t) // a renewal adds nothing either
 	must(d.Release(d.ctx, held.ID, ann(), false))(t)
-	must(d.SetQuotas(d.ctx, "ann", mailroom.Quotas{"threads": 2}))(t)
+	must(d.SetQuotas(d.ctx, "ann", auth.Quotas{"threads": 2}))(t)
 	other := reserve("a", "src/**")
 	other.Project = "another"
 	_, err = d.Reserve(d.ctx, other)

@@ -8,6 +8,7 @@ import (
 	"mailroom"
 	"mailroom/api"
 	"mailroom/ledger"
+	"mailroom/store"
 )
 
 // register begins a lease for a new worker.
@@ -24,7 +25,7 @@ func (l *Ledger) register(ctx context.Context) (api.Claims, error) {
 
 // Register implements engine.Leases. The server assigns its own worker id; the id in w
 // is known to the engine only.
-func (l *Ledger) Register(ctx context.Context, w mailroom.Worker) (time.Time, error) {
+func (l *Ledger) Register(ctx context.Context, w store.Worker) (time.Time, error) {
 	l.mu.Lock()
 	worker := l.spare
 	l.spare = ""
@@ -72,7 +73,7 @@ func (l *Ledger) leaseError(ctx context.Context, err error) error {
 		defer l.mu.Unlock()
 		return l.refuse(err)
 	}
-	if err = l.onAnswer(err); retryable(err) && !errors.Is(err, mailroom.ErrStoreClosed) {
+	if err = l.onAnswer(err); retryable(err) && !errors.Is(err, store.ErrClosed) {
 		l.pause(ctx, err, l.lease/8)
 	}
 	return err

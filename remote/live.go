@@ -7,6 +7,7 @@ import (
 
 	"mailroom"
 	"mailroom/api"
+	"mailroom/entry"
 	"mailroom/internal/recovery"
 )
 
@@ -89,7 +90,7 @@ type sentText struct {
 
 // buffer appends a delta to the text of its run. A delta that does not follow, or that
 // exceeds the buffer, starts a new text; the next flush fills the gap.
-func buffer(runs map[string]*liveText, thread string, d *mailroom.Delta) {
+func buffer(runs map[string]*liveText, thread string, d *entry.Delta) {
 	p := runs[d.Run]
 	if p == nil {
 		p = &liveText{}

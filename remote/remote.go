@@ -21,6 +21,7 @@ import (
 	"mailroom"
 	"mailroom/bus"
 	"mailroom/client"
+	"mailroom/store"
 )
 
 // Options of a Ledger.
@@ -151,7 +152,7 @@ func (l *Ledger) refuse(err error) error {
 	if l.refused == nil {
 		l.refused = err
 	}
-	return mailroom.Errorf(mailroom.CodeUnavailable, "the server refuses this worker: %w", errors.Join(mailroom.ErrStoreClosed, err))
+	return mailroom.Errorf(mailroom.CodeUnavailable, "the server refuses this worker: %w", errors.Join(store.ErrClosed, err))
 }
 
 func retryAfter(err error) time.Duration {
@@ -184,7 +185,7 @@ func retryRead[T any](ctx context.Context, l *Ledger, call func(context.Context)
 	for {
 		out, err := call(ctx)
 		err = l.onAnswer(err)
-		if !retryable(err) || errors.Is(err, mailroom.ErrStoreClosed) || ctx.Err() != nil {
+		if !retryable(err) || errors.Is(err, store.ErrClosed) || ctx.Err() != nil {
 			return out, err
 		}
 		l.pause(ctx, err, l.lease/8)

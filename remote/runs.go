@@ -6,6 +6,9 @@ import (
 	"mailroom"
 	"mailroom/api"
 	"mailroom/bus"
+	"mailroom/entry"
+	"mailroom/internal/thread"
+	"mailroom/store"
 )
 
 // Inputs implements engine.Runs.
@@ -47,7 +50,7 @@ func (l *Ledger) TranscriptBefore(ctx context.Context, run *mailroom.Run, limit 
 }
 
 // Tickets implements engine.Runs, for queries that name held runs.
-func (l *Ledger) Tickets(ctx context.Context, q mailroom.TicketQuery) ([]*mailroom.Ticket, error) {
+func (l *Ledger) Tickets(ctx context.Context, q store.TicketQuery) ([]*mailroom.Ticket, error) {
 	var out []*mailroom.Ticket
 	for _, run := range q.Runs {
 		l.mu.Lock()
@@ -68,14 +71,14 @@ func (l *Ledger) Tickets(ctx context.Context, q mailroom.TicketQuery) ([]*mailro
 }
 
 // Effects implements engine.Runs.
-func (l *Ledger) Effects(ctx context.Context, run *mailroom.Run) (map[string]*mailroom.EffectState, error) {
+func (l *Ledger) Effects(ctx context.Context, run *mailroom.Run) (map[string]*entry.EffectState, error) {
 	found, err := retryRead(ctx, l, func(ctx context.Context) ([]api.Effect, error) { return l.client.ClaimedEffects(ctx, claimOf(run)) })
 	if err != nil {
 		return nil, err
 	}
-	states := map[string]*mailroom.EffectState{}
+	states := map[string]*entry.EffectState{}
 	for _, e := range found {
-		states[e.Name] = &mailroom.EffectState{EffectEntry: e.EffectEntry, Tries: e.Tries, Last: e.Last}
+		states[e.Name] = &entry.EffectState{EffectEntry: e.EffectEntry, Tries: e.Tries, Last: e.Last}
 	}
 	return states, nil
 }
@@ -90,7 +93,7 @@ func (l *Ledger) ReadSteered(ctx context.Context, c mailroom.Claim, after int64)
 }
 
 // Append implements engine.Runs.
-func (l *Ledger) Append(ctx context.Context, a mailroom.StepCommit) (int64, error) {
+func (l *Ledger) Append(ctx context.Context, a thread.StepCommit) (int64, error) {
 	out, err := l.client.Append(ctx, a.Claim, api.StepCommit{
 		Number: a.Number, Step: api.FormatStep(a.Step), Message: api.FormatPartialText(a.Message),
 		Covers: a.Covers, Effects: api.FormatAgentEntries(a.Effects),
@@ -103,7 +106,7 @@ func (l *Ledger) Append(ctx context.Context, a mailroom.StepCommit) (int64, erro
 }
 
 // Flush implements engine.Runs.
-func (l *Ledger) Flush(ctx context.Context, c mailroom.Claim, p mailroom.Partial) error {
+func (l *Ledger) Flush(ctx context.Context, c mailroom.Claim, p store.Partial) error {
 	out, err := l.client.Write(ctx, c, api.Text{Message: p.Message, Offset: p.Offset, Text: p.Text})
 	if err := l.onAnswer(err); err != nil {
 		return err
@@ -113,7 +116,7 @@ func (l *Ledger) Flush(ctx context.Context, c mailroom.Claim, p mailroom.Partial
 }
 
 // SettleWith implements engine.Runs.
-func (l *Ledger) SettleWith(ctx context.Context, s mailroom.Settle, begun func()) (*mailroom.Run, error) {
+func (l *Ledger) SettleWith(ctx context.Context, s thread.Settle, begun func()) (*mailroom.Run, error) {
 	if err := s.Check(); err != nil {
 		return nil, err
 	}
@@ -142,7 +145,7 @@ func (l *Ledger) SettleWith(ctx context.Context, s mailroom.Settle, begun func()
 // engine gets from commits inside the server.
 func (l *Ledger) forwardOrders(c mailroom.Claim, o api.Orders) {
 	if o.Steered {
-		l.hint(c, mailroom.KindMessage)
+		l.hint(c, entry.KindMessage)
 	}
 	if o.Stop == nil {
 		return
@@ -155,7 +158,7 @@ func (l *Ledger) forwardOrders(c mailroom.Claim, o api.Orders) {
 	}
 	l.mu.Unlock()
 	if first {
-		l.hint(c, mailroom.KindStop)
+		l.hint(c, entry.KindStop)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"mailroom/api"
 	"mailroom/internal/recovery"
 	"mailroom/ledger"
+	"mailroom/store"
 )
 
 // idle is the poll interval for the capacity of a claimer without any, unless it wakes
@@ -55,7 +56,7 @@ func (l *Ledger) Subscribe(ctx context.Context, t ledger.Claimer) error {
 		case errors.Is(err, errNewCapacity), ctx.Err() != nil:
 		default:
 			if err = l.leaseError(ctx, err); retryable(err) {
-				if errors.Is(err, mailroom.ErrStoreClosed) {
+				if errors.Is(err, store.ErrClosed) {
 					return err
 				}
 				continue

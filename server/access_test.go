@@ -12,11 +12,14 @@ import (
 
 	"mailroom"
 	"mailroom/api"
+	"mailroom/auth"
+	"mailroom/internal/thread"
+	"mailroom/store"
 )
 
 // accessRule is how a test calls an operation, and the permission it needs.
 type accessRule struct {
-	need mailroom.Permission // "": no token needed
+	need auth.Permission // "": no token needed
 	// body is the request body; {thread} and the like stand for ids.
 	body string
 	// makes is set if the operation creates a missing thread.
@@ -29,12 +32,12 @@ type accessRule struct {
 // accessRules has every operation. An operation that names an object is then tested against the
 // objects of another owner.
 func accessRules() map[string]accessRule {
-	const read, submit, decide, work, admin = mailroom.PermissionRead, mailroom.PermissionSubmit, mailroom.PermissionDecide, mailroom.PermissionWork, mailroom.PermissionAdmin
+	const read, submit, decide, work, admin = auth.PermissionRead, auth.PermissionSubmit, auth.PermissionDecide, auth.PermissionWork, auth.PermissionAdmin
 	const projects = "TestAProjectNeedsAccess"
 	lists, everything, frames := "TestListsShowWhatIsVisible", "TestTheStreamOfAllThreadsShowsWhatIsVisible", "TestFramesReachWhatIsVisible"
 	return map[string]accessRule{
 		"GET /healthz": {}, "GET /readyz": {},
-		"GET /metrics":                         {need: mailroom.PermissionMeasure, shown: "it names no thread"},
+		"GET /metrics":                         {need: auth.PermissionMeasure, shown: "it names no thread"},
 		"GET /v1/agents":                       {need: read, shown: "it names no thread"},
 		"GET /v1/channels":                     {need: read, shown: "it names no thread"},
 		"POST /v1/channels/{name}/resume":      {need: admin},
@@ -108,7 +111,7 @@ func (f *fixture) withToken(secret string) *fixture {
 }
 
 // createToken creates a token and returns its secret.
-func (f *fixture) createToken(name, namespace string, scopes ...mailroom.Permission) string {
+func (f *fixture) createToken(name, namespace string, scopes ...auth.Permission) string {
 	f.t.Helper()
 	made, err := f.client.CreateToken(f.t.Context(), api.NewToken{Name: name, Namespace: namespace, Scopes: scopes})
 	if err != nil {
@@ -118,19 +121,19 @@ func (f *fixture) createToken(name, namespace string, scopes ...mailroom.Permiss
 }
 
 // scopesWithout returns every scope except admin and p.
-func scopesWithout(p mailroom.Permission) []mailroom.Permission {
-	return slices.DeleteFunc(mailroom.Permissions(), func(s mailroom.Permission) bool { return s == p || s == mailroom.PermissionAdmin })
+func scopesWithout(p auth.Permission) []auth.Permission {
+	return slices.DeleteFunc(auth.Permissions(), func(s auth.Permission) bool { return s == p || s == auth.PermissionAdmin })
 }
 
 // makeObjects creates one object of each kind in a thread of f's token: a run that waits for a
 // ticket, and a queued run with an unread message. It returns their ids.
-func (f *fixture) makeObjects(thread string) map[string]string {
+func (f *fixture) makeObjects(threadID string) map[string]string {
 	f.t.Helper()
-	first := f.submit(thread, "one")
+	first := f.submit(threadID, "one")
 	f.park(f.claim(), approval())
-	behind := f.submit(thread, "two")
+	behind := f.submit(threadID, "two")
 	return map[string]string{
-		"thread": thread, "run": first.Run, "ticket": mailroom.TicketID(first.Run, "deploy"), "message": behind.Message, "name": "unknown",
+		"thread": threadID, "run": first.Run, "ticket": thread.TicketID(first.Run, "deploy"), "message": behind.Message, "name": "unknown",
 		"claim": first.Run + ":1", "worker": "w",
 	}
 }
@@ -185,12 +188,12 @@ func TestEveryOperationChecksItsPermission(t *testing.T) {
 		t.Fatalf("accessRules must have every operation (-described +rules):\n%s", diff)
 	}
 	mine := f.makeObjects("mine")
-	revoked := f.createToken("gone", "", mailroom.Permissions()...)
+	revoked := f.createToken("gone", "", auth.Permissions()...)
 	if err := f.client.RevokeToken(t.Context(), "gone"); err != nil {
 		t.Fatal(err)
 	}
-	lacking := map[mailroom.Permission]string{}
-	for _, p := range mailroom.Permissions() {
+	lacking := map[auth.Permission]string{}
+	for _, p := range auth.Permissions() {
 		lacking[p] = f.createToken("without-"+string(p), "", scopesWithout(p)...)
 	}
 	before := f.snapshot()
@@ -245,7 +248,7 @@ func TestResourcesOfOthersAreNotFound(t *testing.T) {
 		case a.shown != "" || a.need == "":
 			continue
 		case !named:
-			if a.need != mailroom.PermissionAdmin {
+			if a.need != auth.PermissionAdmin {
 				t.Errorf("%s names no object: set shown in accessRules", route)
 			}
 			continue
@@ -284,14 +287,14 @@ func TestResourcesOfOthersAreNotFound(t *testing.T) {
 // clearOwner removes the owner of a thread. No operation of the API can.
 func (f *fixture) clearOwner(thread string) {
 	f.t.Helper()
-	err := f.store.Update(f.t.Context(), func(tx mailroom.Tx) error {
+	err := f.store.Update(f.t.Context(), func(tx store.Tx) error {
 		_, rows, err := tx.Lock(nil, []string{thread})
 		if err != nil {
 			return err
 		}
 		rows[0].Owner = ""
 		rows[0].Revision++
-		return tx.Write(&mailroom.Changes{Threads: rows})
+		return tx.Write(&store.Changes{Threads: rows})
 	})
 	if err != nil {
 		f.t.Fatal(err)

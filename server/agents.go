@@ -12,16 +12,18 @@ import (
 
 	"mailroom"
 	"mailroom/api"
+	"mailroom/auth"
 	"mailroom/internal/metrics"
+	"mailroom/store"
 )
 
 // registerAgents registers the operations on agents, workers, statistics and metrics.
 func (rt router) registerAgents() {
 	s := rt.server
-	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/agents", "list-agents", "List agents, by name"), s.listAgents)
-	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/workers", "list-workers", "List the token's workers with a live lease, by id; an admin sees all"), s.listWorkers)
-	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/stats", "stats", "Count threads and runs"), s.stats)
-	op := rt.operation(mailroom.PermissionMeasure, "GET /metrics", "metrics", "Get metrics in the Prometheus text format")
+	handle(rt, rt.operation(auth.PermissionRead, "GET /v1/agents", "list-agents", "List agents, by name"), s.listAgents)
+	handle(rt, rt.operation(auth.PermissionRead, "GET /v1/workers", "list-workers", "List the token's workers with a live lease, by id; an admin sees all"), s.listWorkers)
+	handle(rt, rt.operation(auth.PermissionRead, "GET /v1/stats", "stats", "Count threads and runs"), s.stats)
+	op := rt.operation(auth.PermissionMeasure, "GET /metrics", "metrics", "Get metrics in the Prometheus text format")
 	text := &huma.Schema{Type: huma.TypeString}
 	op.Responses["200"] = &huma.Response{Description: "OK", Content: map[string]*huma.MediaType{"text/plain": {Schema: text}}}
 	rt.api.OpenAPI().AddOperation(&op)
@@ -29,10 +31,10 @@ func (rt router) registerAgents() {
 }
 
 // liveWorkers returns the workers whose lease has not expired.
-func liveWorkers(rd mailroom.Reader) ([]*mailroom.Worker, error) {
+func liveWorkers(rd store.Reader) ([]*store.Worker, error) {
 	rows, err := rd.Workers()
 	now := time.Now()
-	return slices.DeleteFunc(rows, func(w *mailroom.Worker) bool { return w.Dead || w.LeaseUntil.Before(now) }), err
+	return slices.DeleteFunc(rows, func(w *store.Worker) bool { return w.Dead || w.LeaseUntil.Before(now) }), err
 }
 
 func (s *Server) listAgents(ctx context.Context, _ *empty) (*body[api.Page[api.Agent]], error) {
@@ -42,7 +44,7 @@ func (s *Server) listAgents(ctx context.Context, _ *empty) (*body[api.Page[api.A
 			agents[name] = s.agentOf(name)
 		}
 	}
-	err := s.options.Ledger.View(ctx, func(rd mailroom.Reader) error {
+	err := s.options.Ledger.View(ctx, func(rd store.Reader) error {
 		workers, err := liveWorkers(rd)
 		if err != nil {
 			return err
@@ -79,9 +81,9 @@ func (s *Server) listAgents(ctx context.Context, _ *empty) (*body[api.Page[api.A
 
 // countRunning adds the running runs of each agent, in threads visible to who. It reads only
 // threads that workers hold, so the cost does not grow with history.
-func countRunning(rd mailroom.Reader, who *mailroom.Token, workers []*mailroom.Worker, agents map[string]*api.Agent) error {
+func countRunning(rd store.Reader, who *auth.Token, workers []*store.Worker, agents map[string]*api.Agent) error {
 	for _, w := range workers {
-		held, err := rd.Threads(mailroom.ThreadQuery{Worker: w.ID})
+		held, err := rd.Threads(store.ThreadQuery{Worker: w.ID})
 		if err != nil {
 			return err
 		}
@@ -94,7 +96,7 @@ func countRunning(rd mailroom.Reader, who *mailroom.Token, workers []*mailroom.W
 		if len(ids) == 0 {
 			continue
 		}
-		runs, err := rd.Runs(mailroom.RunQuery{IDs: ids})
+		runs, err := rd.Runs(store.RunQuery{IDs: ids})
 		if err != nil {
 			return err
 		}
@@ -118,16 +120,16 @@ func (s *Server) agentOf(name string) *api.Agent {
 
 func (s *Server) listWorkers(ctx context.Context, _ *empty) (*body[api.Page[api.Worker]], error) {
 	out := api.Page[api.Worker]{Items: []api.Worker{}}
-	err := s.options.Ledger.View(ctx, func(rd mailroom.Reader) error {
+	err := s.options.Ledger.View(ctx, func(rd store.Reader) error {
 		rows, err := liveWorkers(rd)
 		if err != nil {
 			return err
 		}
 		for _, w := range rows {
-			if who := requestOf(ctx).who; !who.Has(mailroom.PermissionAdmin) && w.Owner != who.Name {
+			if who := requestOf(ctx).who; !who.Has(auth.PermissionAdmin) && w.Owner != who.Name {
 				continue
 			}
-			held, err := rd.Threads(mailroom.ThreadQuery{Worker: w.ID})
+			held, err := rd.Threads(store.ThreadQuery{Worker: w.ID})
 			if err != nil {
 				return err
 			}
@@ -146,22 +148,22 @@ func (s *Server) listWorkers(ctx context.Context, _ *empty) (*body[api.Page[api.
 // stats counts the rows that the caller may see.
 func (s *Server) stats(ctx context.Context, _ *empty) (*body[api.Stats], error) {
 	who := requestOf(ctx).who
-	all := who.Has(mailroom.PermissionAdmin)
+	all := who.Has(auth.PermissionAdmin)
 	now := time.Now()
 	sum := totals{runs: zeroRuns(), due: now}
-	err := s.options.Ledger.View(ctx, func(rd mailroom.Reader) error {
+	err := s.options.Ledger.View(ctx, func(rd store.Reader) error {
 		if !all {
-			own, err := rd.Count(mailroom.CountQuery{Owner: &who.Name})
+			own, err := rd.Count(store.CountQuery{Owner: &who.Name})
 			sum.add(own, 1)
 			return err
 		}
-		counts, err := rd.Count(mailroom.CountQuery{})
+		counts, err := rd.Count(store.CountQuery{})
 		if err != nil {
 			return err
 		}
 		sum.add(counts, 1)
-		hidden, err := rd.Count(mailroom.CountQuery{Owner: new(string)})
-		sum.add(mailroom.Counts{Threads: hidden.Threads, Runs: hidden.Runs}, -1)
+		hidden, err := rd.Count(store.CountQuery{Owner: new(string)})
+		sum.add(store.Counts{Threads: hidden.Threads, Runs: hidden.Runs}, -1)
 		return err
 	})
 	if err == nil && !all && who.Namespace != "" {
@@ -177,10 +179,10 @@ func (s *Server) stats(ctx context.Context, _ *empty) (*body[api.Stats], error) 
 
 // countNamespace adds the threads of other owners in the namespace of who. It reads a page per
 // view, so that no view is held for long; the pages are of different moments.
-func (s *Server) countNamespace(ctx context.Context, who *mailroom.Token, sum *totals) error {
-	q := mailroom.ThreadQuery{Prefix: who.Namespace, Limit: scanPage}
+func (s *Server) countNamespace(ctx context.Context, who *auth.Token, sum *totals) error {
+	q := store.ThreadQuery{Prefix: who.Namespace, Limit: scanPage}
 	for end := false; !end; {
-		err := s.options.Ledger.View(ctx, func(rd mailroom.Reader) error {
+		err := s.options.Ledger.View(ctx, func(rd store.Reader) error {
 			rows, err := rd.Threads(q)
 			end = len(rows) < scanPage
 			for _, t := range rows {
@@ -188,7 +190,7 @@ func (s *Server) countNamespace(ctx context.Context, who *mailroom.Token, sum *t
 				if t.Owner == who.Name || !who.CanSee(t) {
 					continue
 				}
-				counts, err := rd.Count(mailroom.CountQuery{Thread: t.ID})
+				counts, err := rd.Count(store.CountQuery{Thread: t.ID})
 				if err != nil {
 					return err
 				}
@@ -214,7 +216,7 @@ type totals struct {
 	due     time.Time // the earliest due time, at most now
 }
 
-func (s *totals) add(c mailroom.Counts, sign int) {
+func (s *totals) add(c store.Counts, sign int) {
 	s.threads += sign * c.Threads
 	for status, n := range c.Runs {
 		s.runs[status] += sign * n
@@ -233,8 +235,8 @@ func zeroRuns() map[mailroom.Status]int {
 // countRuns counts all runs by status.
 func (s *Server) countRuns(ctx context.Context) (map[mailroom.Status]int, error) {
 	sum := totals{runs: zeroRuns()}
-	err := s.options.Ledger.View(ctx, func(rd mailroom.Reader) error {
-		counts, err := rd.Count(mailroom.CountQuery{})
+	err := s.options.Ledger.View(ctx, func(rd store.Reader) error {
+		counts, err := rd.Count(store.CountQuery{})
 		sum.add(counts, 1)
 		return err
 	})
@@ -246,7 +248,7 @@ func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
 	out := w.(*response) // ServeHTTP makes no other
 	err := checkQuery(r.URL.Query(), nil)
 	var runs map[mailroom.Status]int
-	var tokens []*mailroom.Token
+	var tokens []*auth.Token
 	if err == nil {
 		runs, err = s.countRuns(r.Context())
 	}
@@ -264,9 +266,9 @@ func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
 
 // quotaLevels returns, per quota, the use of all tokens together and the highest ratio of use to
 // limit. It has no value per token, to keep the cardinality fixed.
-func (s *Server) quotaLevels(tokens []*mailroom.Token) map[mailroom.Quota]metrics.Level {
-	all := map[mailroom.Quota]metrics.Level{}
-	for _, q := range mailroom.AllQuotas() {
+func (s *Server) quotaLevels(tokens []*auth.Token) map[auth.Quota]metrics.Level {
+	all := map[auth.Quota]metrics.Level{}
+	for _, q := range auth.AllQuotas() {
 		var l metrics.Level
 		for _, t := range tokens {
 			used := s.usageOf(t).Of(q)

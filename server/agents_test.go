@@ -9,7 +9,10 @@ import (
 
 	"mailroom"
 	"mailroom/api"
+	"mailroom/auth"
+	"mailroom/internal/thread"
 	"mailroom/server"
+	"mailroom/store"
 )
 
 func TestAgentsAndWorkersAreWhatTheRowsSay(t *testing.T) {
@@ -38,7 +41,7 @@ func TestAgentsAndWorkersAreWhatTheRowsSay(t *testing.T) {
 	f.submit("t", "two")
 	begin := time.Now()
 	f.claim()
-	if _, err := f.ledger.Register(t.Context(), mailroom.Worker{ID: "far", Host: "there", PID: 7, Agents: []string{"tour", "echo"}}); err != nil {
+	if _, err := f.ledger.Register(t.Context(), store.Worker{ID: "far", Host: "there", PID: 7, Agents: []string{"tour", "echo"}}); err != nil {
 		t.Fatal(err)
 	}
 	agents, err = f.client.Agents(t.Context())
@@ -80,9 +83,9 @@ func TestStatsCountRows(t *testing.T) {
 		t.Errorf("empty: %v %s", err, diff)
 	}
 	f.submit("done", "x")
-	f.settleRun(f.claim(), mailroom.OutcomeComplete, "")
+	f.settleRun(f.claim(), thread.OutcomeComplete, "")
 	f.submit("failed", "x")
-	f.settleRun(f.claim(), mailroom.OutcomeFail, "")
+	f.settleRun(f.claim(), thread.OutcomeFail, "")
 	f.waiting("waits", newAsk(mailroom.TicketTimer)) // is due in an hour, not now
 	f.submit("runs", "x")
 	f.claim()
@@ -109,7 +112,7 @@ func TestStatsCountRows(t *testing.T) {
 func TestMetricsCountOperationsAndRuns(t *testing.T) {
 	f := start(t)
 	f.submit("t", "x")
-	f.settleRun(f.claim(), mailroom.OutcomeComplete, "")
+	f.settleRun(f.claim(), thread.OutcomeComplete, "")
 	f.submit("t", "x")
 	f.call("POST /v1/messages", `{"thread":"t","text":"x","mode":"reject"}`)
 	f.open(200, "/v1/threads/t/stream")
@@ -152,12 +155,12 @@ func TestATokenDoesNotSeeTheWorkOfOthers(t *testing.T) {
 	if r, w := running(f), workers(f); r != 1 || w != 1 {
 		t.Fatalf("the operator sees %d runs and %d workers, want one of each", r, w)
 	}
-	reader := f.withToken(f.createToken("reader", "", mailroom.PermissionRead))
+	reader := f.withToken(f.createToken("reader", "", auth.PermissionRead))
 	if r, w := running(reader), workers(reader); r != 0 || w != 0 {
 		t.Errorf("another token sees %d runs and %d workers, want none", r, w)
 	}
 	f.wantCode("metrics for a reader", reader.call("GET /metrics", ""), 403, mailroom.CodeForbidden)
-	if a := f.withToken(f.createToken("prometheus", "", mailroom.PermissionMeasure)).call("GET /metrics", ""); a.status != 200 {
+	if a := f.withToken(f.createToken("prometheus", "", auth.PermissionMeasure)).call("GET /metrics", ""); a.status != 200 {
 		t.Errorf("metrics with their scope: %d %s", a.status, a.body)
 	}
 }

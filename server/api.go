@@ -15,6 +15,8 @@ import (
 
 	"mailroom"
 	"mailroom/api"
+	"mailroom/auth"
+	"mailroom/internal/check"
 )
 
 // router collects the operations while New registers them.
@@ -97,7 +99,7 @@ func (s *Server) version() string {
 
 // operation describes an operation: its permission, its route such as "GET /v1/threads", its id and
 // what it does.
-func (rt router) operation(need mailroom.Permission, route, id, summary string) huma.Operation {
+func (rt router) operation(need auth.Permission, route, id, summary string) huma.Operation {
 	rt.server.mux.require(route, need)
 	method, path, _ := strings.Cut(route, " ")
 	return huma.Operation{
@@ -155,7 +157,7 @@ type ThreadPath struct {
 
 // id returns the normalized thread id, or an error with its location.
 func (p ThreadPath) id() (string, error) {
-	id, err := mailroom.CheckThreadID(p.Thread)
+	id, err := check.ThreadID(p.Thread)
 	return id, atLocation("path.", err)
 }
 

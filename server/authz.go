@@ -6,15 +6,17 @@ import (
 	"slices"
 
 	"mailroom"
+	"mailroom/auth"
 	"mailroom/bus"
+	"mailroom/store"
 )
 
 // Authorized lookups. A resource that the caller may not see yields the same not_found error as
 // a missing one. All handlers read threads, runs, tickets and messages through these functions.
 
 // findThread returns a thread, or not_found if it does not exist or who may not see it.
-func findThread(rd mailroom.Reader, who *mailroom.Token, id string) (*mailroom.Thread, error) {
-	rows, err := rd.Threads(mailroom.ThreadQuery{IDs: []string{id}})
+func findThread(rd store.Reader, who *auth.Token, id string) (*mailroom.Thread, error) {
+	rows, err := rd.Threads(store.ThreadQuery{IDs: []string{id}})
 	if err == nil && (len(rows) == 0 || !who.CanSee(rows[0])) {
 		err = mailroom.Errorf(mailroom.CodeNotFound, "no thread %q", id)
 	}
@@ -25,8 +27,8 @@ func findThread(rd mailroom.Reader, who *mailroom.Token, id string) (*mailroom.T
 }
 
 // findRun returns a run and its thread, or not_found if who may not see the thread.
-func findRun(rd mailroom.Reader, who *mailroom.Token, id string) (*mailroom.Run, *mailroom.Thread, error) {
-	rows, err := rd.Runs(mailroom.RunQuery{IDs: []string{id}})
+func findRun(rd store.Reader, who *auth.Token, id string) (*mailroom.Run, *mailroom.Thread, error) {
+	rows, err := rd.Runs(store.RunQuery{IDs: []string{id}})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -40,8 +42,8 @@ func findRun(rd mailroom.Reader, who *mailroom.Token, id string) (*mailroom.Run,
 }
 
 // findTicket returns a ticket, or not_found if who may not see its thread.
-func findTicket(rd mailroom.Reader, who *mailroom.Token, id string) (*mailroom.Ticket, error) {
-	rows, err := rd.Tickets(mailroom.TicketQuery{IDs: []string{id}})
+func findTicket(rd store.Reader, who *auth.Token, id string) (*mailroom.Ticket, error) {
+	rows, err := rd.Tickets(store.TicketQuery{IDs: []string{id}})
 	if err != nil {
 		return nil, err
 	}
@@ -55,13 +57,13 @@ func findTicket(rd mailroom.Reader, who *mailroom.Token, id string) (*mailroom.T
 }
 
 // visibleThreads reports, by id, which of the threads exist and are visible to who.
-func visibleThreads(rd mailroom.Reader, who *mailroom.Token, threads []string) (map[string]bool, error) {
+func visibleThreads(rd store.Reader, who *auth.Token, threads []string) (map[string]bool, error) {
 	out := map[string]bool{}
 	if len(threads) == 0 {
 		return out, nil
 	}
 	slices.Sort(threads)
-	rows, err := rd.Threads(mailroom.ThreadQuery{IDs: slices.Compact(threads)})
+	rows, err := rd.Threads(store.ThreadQuery{IDs: slices.Compact(threads)})
 	for _, t := range rows {
 		out[t.ID] = who.CanSee(t)
 	}
@@ -70,7 +72,7 @@ func visibleThreads(rd mailroom.Reader, who *mailroom.Token, threads []string) (
 
 // findThread returns a thread that is visible to the caller.
 func (s *Server) findThread(ctx context.Context, id string) (out *mailroom.Thread, err error) {
-	err = s.options.Ledger.View(ctx, func(rd mailroom.Reader) (err error) {
+	err = s.options.Ledger.View(ctx, func(rd store.Reader) (err error) {
 		out, err = findThread(rd, requestOf(ctx).who, id)
 		return err
 	})
@@ -80,7 +82,7 @@ func (s *Server) findThread(ctx context.Context, id string) (out *mailroom.Threa
 // findRun returns a run that is visible to the caller. A run never moves to another thread and ids
 // are not reused, so a later transaction can use the id without a second check.
 func (s *Server) findRun(ctx context.Context, id string) (out *mailroom.Run, err error) {
-	err = s.options.Ledger.View(ctx, func(rd mailroom.Reader) (err error) {
+	err = s.options.Ledger.View(ctx, func(rd store.Reader) (err error) {
 		out, _, err = findRun(rd, requestOf(ctx).who, id)
 		return err
 	})
@@ -90,7 +92,7 @@ func (s *Server) findRun(ctx context.Context, id string) (out *mailroom.Run, err
 // findTicket returns a ticket that is visible to the caller. A later transaction can use its id, as
 // with findRun.
 func (s *Server) findTicket(ctx context.Context, id string) (out *mailroom.Ticket, err error) {
-	err = s.options.Ledger.View(ctx, func(rd mailroom.Reader) (err error) {
+	err = s.options.Ledger.View(ctx, func(rd store.Reader) (err error) {
 		out, err = findTicket(rd, requestOf(ctx).who, id)
 		return err
 	})
@@ -112,12 +114,12 @@ const maxFilterThreads = 10_000
 // noticeFilter selects the notices that a reader of the stream of all threads may see. It belongs
 // to the reader's goroutine.
 type noticeFilter struct {
-	view    func(context.Context, func(mailroom.Reader) error) error
-	who     *mailroom.Token
+	view    func(context.Context, func(store.Reader) error) error
+	who     *auth.Token
 	threads map[string]bool // cached visibility by thread
 }
 
-func (s *Server) newNoticeFilter(who *mailroom.Token) *noticeFilter {
+func (s *Server) newNoticeFilter(who *auth.Token) *noticeFilter {
 	return &noticeFilter{view: s.options.Ledger.View, who: who, threads: map[string]bool{}}
 }
 
@@ -135,8 +137,8 @@ func (s *noticeFilter) allows(ctx context.Context, n bus.Notice) (bool, error) {
 		return visible, nil
 	}
 	visible, current := false, false
-	err := s.view(ctx, func(rd mailroom.Reader) error {
-		rows, err := rd.Threads(mailroom.ThreadQuery{IDs: []string{n.Thread}})
+	err := s.view(ctx, func(rd store.Reader) error {
+		rows, err := rd.Threads(store.ThreadQuery{IDs: []string{n.Thread}})
 		if err != nil || len(rows) == 0 {
 			return err
 		}
@@ -155,12 +157,12 @@ func (s *noticeFilter) allows(ctx context.Context, n bus.Notice) (bool, error) {
 }
 
 // isCurrent reports whether n is about the thread that has its id now.
-func isCurrent(rd mailroom.Reader, n bus.Notice) (bool, error) {
+func isCurrent(rd store.Reader, n bus.Notice) (bool, error) {
 	if len(n.Entries) > 0 {
 		announced := &n.Entries[0]
-		stored, err := rd.Entries(mailroom.EntryQuery{Thread: n.Thread, After: announced.Seq - 1, Before: announced.Seq + 1, Limit: 1})
+		stored, err := rd.Entries(store.EntryQuery{Thread: n.Thread, After: announced.Seq - 1, Before: announced.Seq + 1, Limit: 1})
 		return err == nil && len(stored) == 1 && bytes.Equal(stored[0].Raw, announced.Raw), err
 	}
-	runs, err := rd.Runs(mailroom.RunQuery{IDs: []string{n.Delta.Run}})
+	runs, err := rd.Runs(store.RunQuery{IDs: []string{n.Delta.Run}})
 	return err == nil && len(runs) == 1 && runs[0].Thread == n.Thread, err
 }

@@ -12,7 +12,11 @@ import (
 
 	"mailroom"
 	"mailroom/api"
+	"mailroom/auth"
 	"mailroom/bus"
+	"mailroom/entry"
+	"mailroom/internal/thread"
+	"mailroom/store"
 )
 
 // listThreads reads a whole list page by page and returns the threads of its rows.
@@ -44,7 +48,7 @@ func TestListsShowWhatIsVisible(t *testing.T) {
 	f.clearOwner("unowned")
 	f.submit("b1", "x") // the operator's
 	bob.submit("team-b", "x")
-	team := f.withToken(f.createToken("lead", "team-", scopesWithout(mailroom.PermissionWork)...))
+	team := f.withToken(f.createToken("lead", "team-", scopesWithout(auth.PermissionWork)...))
 	for _, e := range []struct {
 		who                    string
 		f                      *fixture
@@ -81,7 +85,7 @@ func TestListsShowWhatIsVisible(t *testing.T) {
 
 func TestACursorIsBoundToItsToken(t *testing.T) {
 	f := start(t)
-	ann, bob := f.withToken(f.createToken("ann", "", mailroom.PermissionRead, mailroom.PermissionSubmit)), f.withToken(f.createToken("bob", "", mailroom.PermissionRead))
+	ann, bob := f.withToken(f.createToken("ann", "", auth.PermissionRead, auth.PermissionSubmit)), f.withToken(f.createToken("bob", "", auth.PermissionRead))
 	ann.submit("t", "one")
 	ann.submit("t", "two")
 	next := *mustCall[api.Page[api.Run]](ann, "GET /v1/runs?limit=1", "").Next
@@ -147,7 +151,7 @@ func TestABodyReachesWhatIsVisible(t *testing.T) {
 func TestATokenCannotActUnderAnotherName(t *testing.T) {
 	f := start(t)
 	ann := f.withToken(f.createToken("ann", "", scopesWithout("")...))
-	boss := f.withToken(f.createToken("boss", "", mailroom.PermissionAdmin))
+	boss := f.withToken(f.createToken("boss", "", auth.PermissionAdmin))
 	for who, f := range map[string]*fixture{"bob": ann, "admin": ann} {
 		f.wantCode("sender", f.call("POST /v1/messages", `{"text":"x","sender":"`+who+`"}`), 403, mailroom.CodeForbidden)
 		f.wantCode("decided_by", f.call("POST /v1/tickets/none", `{"decision":"deny","decided_by":"`+who+`"}`), 403, mailroom.CodeForbidden)
@@ -159,12 +163,12 @@ func TestATokenCannotActUnderAnotherName(t *testing.T) {
 	if m.Sender != "ann" || run.Origin.Sender != "ann" || thread.Owner != "ann" {
 		t.Errorf("sender %q, origin %q, owner %q, want ann's", m.Sender, run.Origin.Sender, thread.Owner)
 	}
-	sent = mustCall[mailroom.Submitted](boss, "POST /v1/messages", `{"thread":"t","text":"x","sender":"carol"}`)
+	sent = mustCall[store.Submitted](boss, "POST /v1/messages", `{"thread":"t","text":"x","sender":"carol"}`)
 	if m := mustCall[mailroom.Message](ann, "GET /v1/threads/t/messages/"+sent.Message, ""); m.Sender != "carol" {
 		t.Errorf("an admin speaks for carol: %q", m.Sender)
 	}
 	// Decisions in a submit need the scope decide.
-	limited := f.withToken(f.createToken("limited", "", mailroom.PermissionRead, mailroom.PermissionSubmit))
+	limited := f.withToken(f.createToken("limited", "", auth.PermissionRead, auth.PermissionSubmit))
 	f.wantCode("a decision without the scope", limited.call("POST /v1/messages", `{"thread":"t","decisions":[{"ticket":"x","decision":"deny"}]}`), 403, mailroom.CodeForbidden)
 }
 
@@ -189,9 +193,9 @@ func TestACancelWithChildrenEndsWhatIsVisible(t *testing.T) {
 	f := start(t)
 	ann := f.withToken(f.createToken("ann", "", scopesWithout("")...))
 	parent := ann.submit("team-a", "x").Run
-	lead := f.withToken(f.createToken("lead", "team-", scopesWithout(mailroom.PermissionWork)...))
-	child := mustCall[mailroom.Submitted](lead, "POST /v1/messages", `{"thread":"hers","text":"x","parent":"`+parent+`"}`).Run
-	own := mustCall[mailroom.Submitted](ann, "POST /v1/messages", `{"thread":"own","text":"x","parent":"`+parent+`"}`).Run
+	lead := f.withToken(f.createToken("lead", "team-", scopesWithout(auth.PermissionWork)...))
+	child := mustCall[store.Submitted](lead, "POST /v1/messages", `{"thread":"hers","text":"x","parent":"`+parent+`"}`).Run
+	own := mustCall[store.Submitted](ann, "POST /v1/messages", `{"thread":"own","text":"x","parent":"`+parent+`"}`).Run
 	mustCall[api.Run](ann, "POST /v1/runs/"+parent+"/cancel", `{"children":true}`)
 	if got := mustCall[api.Run](lead, "GET /v1/runs/"+child, "").Status; got != mailroom.StatusQueued {
 		t.Errorf("another token's child of ann's run is %s, want queued", got)
@@ -205,7 +209,7 @@ func TestANamespaceIsSharedAndNoMore(t *testing.T) {
 	f := start(t)
 	ann := f.withToken(f.createToken("ann", "", scopesWithout("")...))
 	ann.submit("team-1", "from ann")
-	team := f.withToken(f.createToken("team", "team-", scopesWithout(mailroom.PermissionWork)...))
+	team := f.withToken(f.createToken("team", "team-", scopesWithout(auth.PermissionWork)...))
 	f.wantCode("a new thread within the namespace of others", ann.call("POST /v1/threads/team-2/messages", `{"text":"mine"}`), 404, mailroom.CodeNotFound)
 	ann.submit("teams", "not theirs")
 	if a := team.call("POST /v1/threads/team-1/messages", `{"text":"from the team"}`); a.status != 202 {
@@ -226,7 +230,7 @@ func TestAThreadMadeByARunHasTheRunsOwner(t *testing.T) {
 	ann, bob := f.withToken(f.createToken("ann", "", scopesWithout("")...)), f.withToken(f.createToken("bob", "", scopesWithout("")...))
 	ann.submit("t", "go")
 	w := f.claim()
-	_, err := f.ledger.Append(t.Context(), mailroom.StepCommit{Claim: w.Claim, Number: 1, Step: mailroom.Step{
+	_, err := f.ledger.Append(t.Context(), thread.StepCommit{Claim: w.Claim, Number: 1, Step: mailroom.Step{
 		Sends: []mailroom.Send{{Name: "help", Thread: "helper", Parts: mailroom.Text("do it"), Answer: mailroom.AnswerWait}},
 	}})
 	if err != nil {
@@ -260,7 +264,7 @@ func TestTheStreamOfAllThreadsShowsWhatIsVisible(t *testing.T) {
 	f := start(t)
 	ann, bob := f.withToken(f.createToken("ann", "", scopesWithout("")...)), f.withToken(f.createToken("bob", "", scopesWithout("")...))
 	r, everything := ann.open(200, "/v1/stream"), f.open(200, "/v1/stream")
-	submit := func(who *fixture, thread string) mailroom.Submitted { return who.submit(thread, "x") }
+	submit := func(who *fixture, thread string) store.Submitted { return who.submit(thread, "x") }
 	wantThreads := func(r *reader, want ...string) {
 		t.Helper()
 		for _, want := range want {
@@ -272,13 +276,13 @@ func TestTheStreamOfAllThreadsShowsWhatIsVisible(t *testing.T) {
 	}
 	submit(bob, "b")
 	mine := submit(ann, "a")
-	f.bus.Publish(bus.Notice{Thread: "b", Delta: &mailroom.Delta{Run: mine.Run, Text: "of another thread"}})
-	f.bus.Publish(bus.Notice{Thread: "a", Delta: &mailroom.Delta{Run: mine.Run, Text: "hers"}})
+	f.bus.Publish(bus.Notice{Thread: "b", Delta: &entry.Delta{Run: mine.Run, Text: "of another thread"}})
+	f.bus.Publish(bus.Notice{Thread: "a", Delta: &entry.Delta{Run: mine.Run, Text: "hers"}})
 	wantThreads(r, "a", "a", "a")
 	wantThreads(everything, "b", "b", "a", "a", "b", "a")
 
 	// A new thread under a used id is authorized again.
-	drop := func(who *fixture, thread string, sent mailroom.Submitted) {
+	drop := func(who *fixture, thread string, sent store.Submitted) {
 		t.Helper()
 		mustCall[api.Run](who, "POST /v1/runs/"+sent.Run+"/cancel", "")
 		if a := who.call("DELETE /v1/threads/"+thread, ""); a.status != 204 {
@@ -337,7 +341,7 @@ func TestRevocationEndsOpenStreamsAndSockets(t *testing.T) {
 			other.want("entry 3 message") // other tokens are not affected
 
 			// A new token of the same name does not revive the old secret.
-			next := f.withToken(f.createToken("ann", "", mailroom.PermissionRead))
+			next := f.withToken(f.createToken("ann", "", auth.PermissionRead))
 			f.wantCode("the old secret", ann.call("GET /v1/threads", ""), 401, mailroom.CodeUnauthenticated)
 			if got := next.listThreads("threads", "", 50); !slices.Equal(got, []string{"t"}) {
 				t.Errorf("the next token of that name sees %q, want t", got)
@@ -362,11 +366,11 @@ func (f *fixture) waitSubscribers(n int) {
 func TestTokensAreListedWithoutTheirSecrets(t *testing.T) {
 	f := start(t)
 	team := "team-"
-	made, err := f.client.CreateToken(t.Context(), api.NewToken{Name: "ann", Scopes: []mailroom.Permission{"read"}, Namespace: team})
+	made, err := f.client.CreateToken(t.Context(), api.NewToken{Name: "ann", Scopes: []auth.Permission{"read"}, Namespace: team})
 	if err != nil || !strings.HasPrefix(made.Secret, "mr_") || len(made.Secret) < 50 {
 		t.Fatalf("%+v, %v", made, err)
 	}
-	f.createToken("worker", "", mailroom.PermissionWork)
+	f.createToken("worker", "", auth.PermissionWork)
 	if err := f.client.RevokeToken(t.Context(), "worker"); err != nil {
 		t.Fatal(err)
 	}
@@ -374,7 +378,7 @@ func TestTokensAreListedWithoutTheirSecrets(t *testing.T) {
 	if err != nil || len(got) != 2 || got[1].RevokedAt == nil {
 		t.Fatalf("%+v, %v", got, err)
 	}
-	want := api.Token{Name: "ann", Scopes: []mailroom.Permission{"read"}, Namespace: &team, Agents: []string{}, CreatedAt: made.CreatedAt, Quotas: mailroom.Quotas{"threads": 0, "bytes": 0, "notifications": 0, "workers": 0, "streams": 256}}
+	want := api.Token{Name: "ann", Scopes: []auth.Permission{"read"}, Namespace: &team, Agents: []string{}, CreatedAt: made.CreatedAt, Quotas: auth.Quotas{"threads": 0, "bytes": 0, "notifications": 0, "workers": 0, "streams": 256}}
 	if diff := cmp.Diff(want, got[0]); diff != "" {
 		t.Error(diff)
 	}
@@ -442,7 +446,7 @@ func TestFramesReachWhatIsVisible(t *testing.T) {
 	if after := f.snapshot(); after != before {
 		t.Errorf("refused frames changed\n%s to\n%s", before, after)
 	}
-	reader := f.withToken(f.createToken("reader", "", mailroom.PermissionRead)).dialWithToken()
+	reader := f.withToken(f.createToken("reader", "", auth.PermissionRead)).dialWithToken()
 	reader.send(`{"op":"submit","id":1,"text":"x"}`)
 	reader.want("error 1 forbidden")
 }

@@ -4,7 +4,9 @@ import (
 	"maps"
 
 	"mailroom"
+	"mailroom/auth"
 	"mailroom/internal/filter"
+	"mailroom/project"
 )
 
 // boundTable maps a schema's field, such as "Submit.text", or a parameter, such as "path.run", to
@@ -22,7 +24,7 @@ func allBounds() boundTable {
 func boundsOfSubmits() boundTable {
 	return boundTable{
 		"Submit.thread": byRule(mailroom.MaxThreadID), "Submit.text": maxJSON(mailroom.MaxText), "Submit.parts": maxItems(mailroom.MaxParts),
-		"Submit.messages": maxItems(mailroom.MaxMessages), "Submit.agent": maxChars(mailroom.MaxName), "Submit.agent_version": maxChars(mailroom.MaxLabel),
+		"Submit.messages": maxItems(mailroom.MaxMessages), "Submit.agent": maxChars(project.MaxName), "Submit.agent_version": maxChars(mailroom.MaxLabel),
 		"Submit.mode": byRule(maxKeyword), "Submit.key": byRule(mailroom.MaxSubmitKey), "Submit.expect_run": maxChars(maxID),
 		"Submit.options": maxJSON(mailroom.MaxOptions), "Submit.parent": maxChars(maxID), "Submit.metadata": maxJSON(mailroom.MaxMetadata),
 		"Submit.sender": maxChars(maxSender), "Submit.decisions": maxItems(maxDecisions),
@@ -32,7 +34,7 @@ func boundsOfSubmits() boundTable {
 		"Part.type": byRule(maxKeyword), "Part.text": maxJSON(mailroom.MaxText), "Part.data": maxJSON(mailroom.MaxText), "Part.uri": byRule(mailroom.MaxURI),
 		"Part.name": byRule(mailroom.MaxLabel), "Part.mime_type": byRule(mailroom.MaxLabel),
 		"Edit.text": maxJSON(mailroom.MaxText), "Edit.parts": maxItems(mailroom.MaxParts),
-		"ThreadPatch.agent": maxChars(mailroom.MaxName), "ThreadPatch.deliver_to": byRule(mailroom.MaxThreadID), "ThreadPatch.metadata": maxJSON(mailroom.MaxMetadata),
+		"ThreadPatch.agent": maxChars(project.MaxName), "ThreadPatch.deliver_to": byRule(mailroom.MaxThreadID), "ThreadPatch.metadata": maxJSON(mailroom.MaxMetadata),
 		"Decision.answer": maxJSON(mailroom.MaxAnswer), "Decision.reason": maxJSON(mailroom.MaxAnswer), "Decision.digest": byRule(maxDigest), "Decision.decided_by": maxChars(maxSender),
 		"RetryMany.q": byRule(filter.MaxLength),
 	}
@@ -46,7 +48,7 @@ func boundsOfWork() boundTable {
 		"AgentEntry.kind": maxChars(mailroom.MaxLabel), "AgentEntry.body": maxJSON(mailroom.MaxAgentEntry),
 		"PartialText.id": maxChars(maxID), "PartialText.text": maxJSON(mailroom.MaxText),
 		"Step.name": maxChars(mailroom.MaxLabel), "Step.checkpoint": maxJSON(mailroom.MaxCheckpoint), "Step.state": maxJSON(mailroom.MaxState), "Step.sends": maxItems(mailroom.MaxSends),
-		"Send.name": maxChars(mailroom.MaxSubmitKey), "Send.thread": byRule(mailroom.MaxThreadID), "Send.agent": maxChars(mailroom.MaxName),
+		"Send.name": maxChars(mailroom.MaxSubmitKey), "Send.thread": byRule(mailroom.MaxThreadID), "Send.agent": maxChars(project.MaxName),
 		"Send.text": maxJSON(mailroom.MaxText), "Send.parts": maxItems(mailroom.MaxParts),
 		"Ask.name": maxJSON(mailroom.MaxAnswer), "Ask.prompt": maxJSON(mailroom.MaxAnswer), "Ask.action": maxJSON(mailroom.MaxAnswer),
 		"Ask.arguments": maxJSON(mailroom.MaxAnswer), "Ask.after": maxChars(maxDuration),
@@ -57,19 +59,19 @@ func boundsOfWork() boundTable {
 
 func boundsOfProjects() boundTable {
 	return boundTable{
-		"Notify.project": byRule(mailroom.MaxProject), "Notify.from": byRule(mailroom.MaxName), "Notify.to": maxItems(mailroom.MaxTo), "Notify.to[]": byRule(mailroom.MaxName),
-		"Notify.event": byRule(mailroom.MaxEvent), "Notify.data": maxJSON(mailroom.MaxData), "Notify.key": byRule(mailroom.MaxSubmitKey),
-		"Take.project": byRule(mailroom.MaxProject), "Take.agent": byRule(mailroom.MaxName),
-		"Acknowledge.project": byRule(mailroom.MaxProject), "Acknowledge.agent": byRule(mailroom.MaxName),
-		"Reserve.project": byRule(mailroom.MaxProject), "Reserve.names": maxItems(mailroom.MaxReserve), "Reserve.names[]": byRule(mailroom.MaxReservationName),
-		"Reserve.holder": byRule(mailroom.MaxName), "Reserve.reason": byRule(mailroom.MaxReason), "Reserve.ttl": maxChars(maxDuration),
+		"Notify.project": byRule(project.MaxProject), "Notify.from": byRule(project.MaxName), "Notify.to": maxItems(project.MaxTo), "Notify.to[]": byRule(project.MaxName),
+		"Notify.event": byRule(project.MaxEvent), "Notify.data": maxJSON(project.MaxData), "Notify.key": byRule(mailroom.MaxSubmitKey),
+		"Take.project": byRule(project.MaxProject), "Take.agent": byRule(project.MaxName),
+		"Acknowledge.project": byRule(project.MaxProject), "Acknowledge.agent": byRule(project.MaxName),
+		"Reserve.project": byRule(project.MaxProject), "Reserve.names": maxItems(project.MaxReserve), "Reserve.names[]": byRule(project.MaxReservationName),
+		"Reserve.holder": byRule(project.MaxName), "Reserve.reason": byRule(project.MaxReason), "Reserve.ttl": maxChars(maxDuration),
 		"ReservationRenewal.ttl": maxChars(maxDuration),
-		"ReleaseNames.project":   byRule(mailroom.MaxProject), "ReleaseNames.holder": maxChars(mailroom.MaxName),
-		"ReleaseNames.names": maxItems(mailroom.MaxReserve), "ReleaseNames.names[]": maxChars(mailroom.MaxReservationName),
-		"ApprovePairing.channel": maxChars(mailroom.MaxName),
-		"NewToken.name":          byRule(mailroom.MaxTokenName), "NewToken.namespace": maxChars(mailroom.MaxThreadID), "NewToken.scopes": maxItems(len(mailroom.Permissions())),
-		"NewToken.agents": maxItems(maxAgents), "NewToken.agents[]": maxChars(mailroom.MaxName),
-		"NewToken.quotas": {items: len(mailroom.AllQuotas()), byRule: true}, "TokenPatch.quotas": {items: len(mailroom.AllQuotas()), byRule: true},
+		"ReleaseNames.project":   byRule(project.MaxProject), "ReleaseNames.holder": maxChars(project.MaxName),
+		"ReleaseNames.names": maxItems(project.MaxReserve), "ReleaseNames.names[]": maxChars(project.MaxReservationName),
+		"ApprovePairing.channel": maxChars(project.MaxName),
+		"NewToken.name":          byRule(auth.MaxTokenName), "NewToken.namespace": maxChars(mailroom.MaxThreadID), "NewToken.scopes": maxItems(len(auth.Permissions())),
+		"NewToken.agents": maxItems(maxAgents), "NewToken.agents[]": maxChars(project.MaxName),
+		"NewToken.quotas": {items: len(auth.AllQuotas()), byRule: true}, "TokenPatch.quotas": {items: len(auth.AllQuotas()), byRule: true},
 	}
 }
 
@@ -77,10 +79,10 @@ func boundsOfParameters() boundTable {
 	return boundTable{
 		"path.thread": byRule(mailroom.MaxThreadID), "path.run": maxChars(maxID), "path.message": maxChars(maxID), "path.ticket": maxChars(maxID),
 		"path.claim": maxChars(maxID), "path.worker": maxChars(maxID), "path.reservation": maxChars(maxID),
-		"path.name": maxChars(mailroom.MaxName), "path.channel": maxChars(mailroom.MaxName), "path.user": maxChars(maxSender),
+		"path.name": maxChars(project.MaxName), "path.channel": maxChars(project.MaxName), "path.user": maxChars(maxSender),
 		"header.Idempotency-Key": byRule(mailroom.MaxSubmitKey), "header.Last-Event-ID": byRule(maxStreamCursor),
 		"query.after": byRule(maxStreamCursor), "query.before": maxChars(maxID), "query.cursor": maxChars(maxPageCursor), "query.q": byRule(filter.MaxLength),
 		"query.kind": maxItems(maxKinds), "query.kind[]": maxChars(mailroom.MaxLabel), "query.run": maxChars(maxID),
-		"query.project": byRule(mailroom.MaxProject), "query.agent": maxChars(mailroom.MaxName), "query.timeout": maxChars(maxDuration),
+		"query.project": byRule(project.MaxProject), "query.agent": maxChars(project.MaxName), "query.timeout": maxChars(maxDuration),
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"io"
+	"mailroom/auth"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -51,7 +52,7 @@ func fullServer() (s *Server, slow []*upload) {
 	s = New(Options{Token: operatorSecret, Protocols: map[string]Protocol{"POST /open": {
 		Via: "open", Public: true, Answer: func(*http.Request) (any, error) { return "in", nil },
 	}}})
-	other := newGrant(secretHash(sha256.Sum256([]byte("another"))), &mailroom.Token{Name: "other", Scopes: []mailroom.Permission{mailroom.PermissionSubmit}})
+	other := newGrant(secretHash(sha256.Sum256([]byte("another"))), &auth.Token{Name: "other", Scopes: []auth.Permission{auth.PermissionSubmit}})
 	s.tokens.byHash.Store(&map[secretHash]*grant{other.hash: other})
 	for range 4 {
 		slow = append(slow, startUpload(s, "/v1/messages", operatorSecret, 4<<20))

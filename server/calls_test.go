@@ -11,20 +11,22 @@ import (
 
 	"mailroom"
 	"mailroom/api"
+	"mailroom/internal/thread"
+	"mailroom/store"
 )
 
 func TestSubmitReturnsItsDisposition(t *testing.T) {
 	f := start(t)
-	got := mustCall[mailroom.Submitted](f, "POST /v1/threads/%20Chat%20%E2%9C%93%20/messages", `{"text":"hello","key":"k","agent":"codex"}`)
-	want := mailroom.Submitted{
+	got := mustCall[store.Submitted](f, "POST /v1/threads/%20Chat%20%E2%9C%93%20/messages", `{"text":"hello","key":"k","agent":"codex"}`)
+	want := store.Submitted{
 		Message: got.Message, Run: got.Run, Thread: "Chat ✓", Seq: 1, Place: 1,
-		Status: mailroom.StatusQueued, Disposition: mailroom.DispositionQueued, Superseded: []string{},
+		Status: mailroom.StatusQueued, Disposition: store.DispositionQueued, Superseded: []string{},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	again := mustCall[mailroom.Submitted](f, "POST /v1/messages", `{"thread":"Chat ✓","text":"hello","key":"k","agent":"codex"}`)
-	want.Disposition = mailroom.DispositionDuplicate
+	again := mustCall[store.Submitted](f, "POST /v1/messages", `{"thread":"Chat ✓","text":"hello","key":"k","agent":"codex"}`)
+	want.Disposition = store.DispositionDuplicate
 	if diff := cmp.Diff(want, again); diff != "" {
 		t.Errorf("repeated: %s", diff)
 	}
@@ -41,21 +43,21 @@ func TestSubmitReturnsItsDisposition(t *testing.T) {
 
 func TestABlankThreadIsNewAndTheSameForTheSameKey(t *testing.T) {
 	f := start(t)
-	one := mustCall[mailroom.Submitted](f, "POST /v1/messages", `{"text":"a"}`)
-	two := mustCall[mailroom.Submitted](f, "POST /v1/messages", `{"text":"a","thread":" "}`)
+	one := mustCall[store.Submitted](f, "POST /v1/messages", `{"text":"a"}`)
+	two := mustCall[store.Submitted](f, "POST /v1/messages", `{"text":"a","thread":" "}`)
 	if one.Thread == two.Thread || one.Thread == "" {
 		t.Errorf("two blank submits went to %q and %q", one.Thread, two.Thread)
 	}
-	k1 := mustCall[mailroom.Submitted](f, "POST /v1/messages", `{"text":"a","key":"k"}`)
-	k2 := mustCall[mailroom.Submitted](f, "POST /v1/messages", `{"text":"a","key":"k"}`)
-	if k1.Run != k2.Run || k2.Disposition != mailroom.DispositionDuplicate {
+	k1 := mustCall[store.Submitted](f, "POST /v1/messages", `{"text":"a","key":"k"}`)
+	k2 := mustCall[store.Submitted](f, "POST /v1/messages", `{"text":"a","key":"k"}`)
+	if k1.Run != k2.Run || k2.Disposition != store.DispositionDuplicate {
 		t.Errorf("the same key twice gave %+v and %+v", k1, k2)
 	}
 }
 
 func TestRunFromSubmitToEnd(t *testing.T) {
 	f := start(t)
-	sent := mustCall[mailroom.Submitted](f, "POST /v1/threads/t/messages", `{"messages":[{"role":"system","text":"be kind"},{"text":"hello"}],
+	sent := mustCall[store.Submitted](f, "POST /v1/threads/t/messages", `{"messages":[{"role":"system","text":"be kind"},{"text":"hello"}],
 		"key":"k","priority":7,"options":{"depth":1.50},"metadata":{"team":"a"},"sender":"ada","max_attempts":2}`)
 	run := mustCall[api.Run](f, "GET /v1/runs/"+sent.Run, "")
 	key, version := "k", "0123456789ab"
@@ -76,7 +78,7 @@ func TestRunFromSubmitToEnd(t *testing.T) {
 		run.LeaseUntil == nil || !run.LeaseUntil.After(run.CreatedAt) || run.StartedAt == nil || run.FinishedAt != nil {
 		t.Errorf("running: %+v", run)
 	}
-	f.settleRun(w, mailroom.OutcomeComplete, "hello yourself")
+	f.settleRun(w, thread.OutcomeComplete, "hello yourself")
 	run = mustCall[api.Run](f, "GET /v1/runs/"+sent.Run+"/wait", "")
 	if run.Status != mailroom.StatusCompleted || run.Reply == nil || *run.Reply != "hello yourself" || run.Worker != nil || run.FinishedAt == nil {
 		t.Errorf("completed: %+v", run)
@@ -116,8 +118,8 @@ func TestThreadShowsItsStatus(t *testing.T) {
 	if diff := cmp.Diff(want, show()); diff != "" {
 		t.Errorf("running: %s", diff)
 	}
-	f.settleRun(w, mailroom.OutcomeComplete, "")
-	f.settleRun(f.claim(), mailroom.OutcomeComplete, "")
+	f.settleRun(w, thread.OutcomeComplete, "")
+	f.settleRun(f.claim(), thread.OutcomeComplete, "")
 	want.Status, want.LastSeq, want.Queued, want.ActiveRun = api.ThreadIdle, 8, 0, nil
 	if diff := cmp.Diff(want, show()); diff != "" {
 		t.Errorf("idle: %s", diff)
@@ -130,7 +132,7 @@ func TestThreadShowsItsStatus(t *testing.T) {
 	if a := f.call("DELETE /v1/threads/t", ""); a.problem(t).Code != mailroom.CodeConflict {
 		t.Errorf("deleting a busy thread: %d %s, want conflict", a.status, a.body)
 	}
-	f.settleRun(f.claim(), mailroom.OutcomeComplete, "")
+	f.settleRun(f.claim(), thread.OutcomeComplete, "")
 	if a := f.call("DELETE /v1/threads/t", ""); a.status != 204 || a.body != "" {
 		t.Errorf("deleting an idle thread: %d %s, want 204", a.status, a.body)
 	}
@@ -190,12 +192,12 @@ func TestCancelStatuses(t *testing.T) {
 	if status, run := cancel(running.Run); status != 202 || run.Status != mailroom.StatusRunning || !run.Stopping {
 		t.Errorf("running: %d %+v, want 202 stopping", status, run)
 	}
-	f.settleRun(w, mailroom.OutcomeRelease, "")
+	f.settleRun(w, thread.OutcomeRelease, "")
 	if status, run := cancel(running.Run); status != 200 || run.Status != mailroom.StatusCancelled || run.Stopping {
 		t.Errorf("cancelled: %d %+v, want 200", status, run)
 	}
 	done := f.submit("t", "three")
-	f.settleRun(f.claim(), mailroom.OutcomeComplete, "")
+	f.settleRun(f.claim(), thread.OutcomeComplete, "")
 	if status, _ := cancel(done.Run); status != 409 {
 		t.Errorf("completed: %d, want 409", status)
 	}
@@ -207,7 +209,7 @@ func TestRetryQueuesADeadLetterAgain(t *testing.T) {
 	if a := f.call("POST /v1/runs/"+sent.Run+"/retry", ""); a.problem(t).Code != mailroom.CodeConflict {
 		t.Errorf("retry of a queued run: %d %s, want conflict", a.status, a.body)
 	}
-	f.settleRun(f.claim(), mailroom.OutcomeFail, "")
+	f.settleRun(f.claim(), thread.OutcomeFail, "")
 	failed := mustCall[api.Run](f, "GET /v1/runs/"+sent.Run, "")
 	if failed.Status != mailroom.StatusFailed || failed.Error == nil || failed.Error.Class != mailroom.ClassPermanent {
 		t.Fatalf("failed: %+v", failed)
@@ -241,8 +243,8 @@ func TestListsAreFilteredAndPaged(t *testing.T) {
 	for i := range 7 {
 		f.submit(fmt.Sprintf("t%d", i), "hello")
 	}
-	mustCall[mailroom.Submitted](f, "POST /v1/threads/t1/messages", `{"text":"again","agent":"codex","key":"k 1","mode":"latest"}`)
-	f.settleRun(f.claim(), mailroom.OutcomeFail, "")
+	mustCall[store.Submitted](f, "POST /v1/threads/t1/messages", `{"text":"again","agent":"codex","key":"k 1","mode":"latest"}`)
+	f.settleRun(f.claim(), thread.OutcomeFail, "")
 	for _, tc := range []struct {
 		list, q string
 		want    []string
@@ -368,7 +370,7 @@ func TestWaitReturnsAtTheEndOfTheRunOrTheTimeout(t *testing.T) {
 		failed <- err
 	}()
 	begin := time.Now()
-	f.settleRun(f.claim(), mailroom.OutcomeComplete, "done")
+	f.settleRun(f.claim(), thread.OutcomeComplete, "done")
 	if run, err := <-got, <-failed; err != nil || run.Status != mailroom.StatusCompleted {
 		t.Errorf("waited: %+v, %v", run, err)
 	}

@@ -6,6 +6,7 @@ import (
 
 	"mailroom"
 	"mailroom/api"
+	"mailroom/auth"
 )
 
 // Channels are the connections to platforms.
@@ -19,19 +20,19 @@ type Channels interface {
 // registerChannels registers the operations on channels.
 func (rt router) registerChannels() {
 	s := rt.server
-	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/channels", "list-channels", "List channels, by name; details need the scope metrics or admin"),
+	handle(rt, rt.operation(auth.PermissionRead, "GET /v1/channels", "list-channels", "List channels, by name; details need the scope metrics or admin"),
 		func(ctx context.Context, _ *empty) (*body[api.Page[api.Channel]], error) {
 			return &body[api.Page[api.Channel]]{api.Page[api.Channel]{Items: s.channelsFor(requestOf(ctx).who)}}, nil
 		})
-	handle(rt, rt.operation(mailroom.PermissionAdmin, "POST /v1/channels/{name}/resume", "resume-channel", "Reconnect a channel now and reset its failures"),
+	handle(rt, rt.operation(auth.PermissionAdmin, "POST /v1/channels/{name}/resume", "resume-channel", "Reconnect a channel now and reset its failures"),
 		s.resumeChannel)
 }
 
 // channelsFor returns the channels as a token may see them. Errors, cursors and counts reveal rooms
 // and users of others, so they need [mailroom.PermissionMeasure]; other tokens see the state only.
-func (s *Server) channelsFor(who *mailroom.Token) []api.Channel {
+func (s *Server) channelsFor(who *auth.Token) []api.Channel {
 	all := append([]api.Channel{}, s.allChannels()...)
-	if who.Has(mailroom.PermissionMeasure) {
+	if who.Has(auth.PermissionMeasure) {
 		return all
 	}
 	for i, c := range all {

@@ -9,6 +9,7 @@ import (
 
 	"mailroom"
 	"mailroom/api"
+	"mailroom/auth"
 	"mailroom/client"
 	"mailroom/server"
 )
@@ -54,13 +55,13 @@ func TestAReaderSeesOnlyTheStateOfAChannel(t *testing.T) {
 	full := api.Channel{Name: "a", Kind: "poll", State: api.ChannelQueued, Reason: &why, LastError: &why, LastErrorAt: &at, Cursor: &seen, Unhandled: 3}
 	f := start(t, func(o *server.Options) { o.Channels = &fakeChannels{all: []api.Channel{full}} })
 	for _, c := range []struct {
-		scope mailroom.Permission
+		scope auth.Permission
 		want  api.Channel
 	}{
-		{mailroom.PermissionWork, api.Channel{Name: "a", Kind: "poll", State: api.ChannelQueued}},
-		{mailroom.PermissionMeasure, full},
+		{auth.PermissionWork, api.Channel{Name: "a", Kind: "poll", State: api.ChannelQueued}},
+		{auth.PermissionMeasure, full},
 	} {
-		secret := f.createToken(string(c.scope), "", mailroom.PermissionRead, c.scope)
+		secret := f.createToken(string(c.scope), "", auth.PermissionRead, c.scope)
 		got, err := client.New(f.url, secret).Channels(t.Context())
 		if diff := cmp.Diff([]api.Channel{c.want}, got); diff != "" || err != nil {
 			t.Errorf("with read and %s: %v %s", c.scope, err, diff)

@@ -19,8 +19,10 @@ import (
 	"mailroom/bus"
 	"mailroom/client"
 	"mailroom/internal/metrics"
+	"mailroom/internal/thread"
 	"mailroom/ledger"
 	"mailroom/server"
+	"mailroom/store"
 	"mailroom/store/memory"
 	"mailroom/stream"
 )
@@ -33,7 +35,7 @@ type fixture struct {
 	t       *testing.T
 	url     string
 	secret  string // token of the calls
-	store   mailroom.Store
+	store   store.Store
 	ledger  *ledger.Ledger
 	bus     *bus.Bus
 	metrics *metrics.Metrics
@@ -223,13 +225,13 @@ func mustCall[T any](f *fixture, route, body string) T {
 	return out
 }
 
-func (f *fixture) submit(thread, text string) mailroom.Submitted {
+func (f *fixture) submit(thread, text string) store.Submitted {
 	f.t.Helper()
 	body, err := json.Marshal(api.Submit{Text: text})
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	return mustCall[mailroom.Submitted](f, "POST /v1/threads/"+thread+"/messages", string(body))
+	return mustCall[store.Submitted](f, "POST /v1/threads/"+thread+"/messages", string(body))
 }
 
 // claim starts the run that is due next, as worker "w".
@@ -238,7 +240,7 @@ func (f *fixture) claim() ledger.Assignment {
 	ctx, cancel := context.WithTimeout(f.t.Context(), 10*time.Second)
 	defer cancel()
 	if f.round == 0 {
-		if _, err := f.ledger.Register(ctx, mailroom.Worker{ID: "w", Agents: []string{"echo", "codex"}}); err != nil {
+		if _, err := f.ledger.Register(ctx, store.Worker{ID: "w", Agents: []string{"echo", "codex"}}); err != nil {
 			f.t.Fatal(err)
 		}
 	}
@@ -253,13 +255,13 @@ func (f *fixture) claim() ledger.Assignment {
 }
 
 // settleRun settles a claimed run, with a reply unless it is "".
-func (f *fixture) settleRun(w ledger.Assignment, outcome mailroom.Outcome, reply string) {
+func (f *fixture) settleRun(w ledger.Assignment, outcome thread.Outcome, reply string) {
 	f.t.Helper()
-	s := mailroom.Settle{Claim: w.Claim, Number: w.Run.Step + 1, Outcome: outcome}
+	s := thread.Settle{Claim: w.Claim, Number: w.Run.Step + 1, Outcome: outcome}
 	if reply != "" {
-		s.Message = &mailroom.PartialText{ID: fmt.Sprintf("%s.%d-1", w.Claim.Run, w.Claim.Attempt), Text: reply}
+		s.Message = &thread.PartialText{ID: fmt.Sprintf("%s.%d-1", w.Claim.Run, w.Claim.Attempt), Text: reply}
 	}
-	if outcome == mailroom.OutcomeFail {
+	if outcome == thread.OutcomeFail {
 		s.Failure = &mailroom.Failure{Class: mailroom.ClassPermanent, Err: fmt.Errorf("the model said no")}
 	}
 	if _, err := f.ledger.Settle(f.t.Context(), s); err != nil {
@@ -271,12 +273,12 @@ func (f *fixture) settleRun(w ledger.Assignment, outcome mailroom.Outcome, reply
 func (f *fixture) snapshot() string {
 	f.t.Helper()
 	var out strings.Builder
-	err := f.ledger.View(f.t.Context(), func(r mailroom.Reader) error {
-		threads, err := r.Threads(mailroom.ThreadQuery{})
+	err := f.ledger.View(f.t.Context(), func(r store.Reader) error {
+		threads, err := r.Threads(store.ThreadQuery{})
 		if err != nil {
 			return err
 		}
-		runs, err := r.Runs(mailroom.RunQuery{})
+		runs, err := r.Runs(store.RunQuery{})
 		if err != nil {
 			return err
 		}
@@ -286,7 +288,7 @@ func (f *fixture) snapshot() string {
 		for _, run := range runs {
 			fmt.Fprintln(&out, run.ID, run.Status, run.Stop)
 		}
-		tickets, err := r.Tickets(mailroom.TicketQuery{})
+		tickets, err := r.Tickets(store.TicketQuery{})
 		for _, k := range tickets {
 			fmt.Fprintln(&out, k.ID, k.State, k.Decision, k.Reason)
 		}

@@ -11,7 +11,9 @@ import (
 
 	"mailroom"
 	"mailroom/api"
+	"mailroom/auth"
 	"mailroom/client"
+	"mailroom/entry"
 	"mailroom/stream"
 )
 
@@ -21,7 +23,7 @@ func FuzzPageCursor(f *testing.F) {
 	runs, threads := list[int64, int64]{name: "runs"}, list[int64, int64]{name: "threads"}
 	s, again := &Server{cursors: newCursorCipher("secret")}, &Server{cursors: newCursorCipher("secret")}
 	other := &Server{cursors: newCursorCipher("another secret")}
-	ann, bob := &mailroom.Token{Name: "ann"}, &mailroom.Token{Name: "bob"}
+	ann, bob := &auth.Token{Name: "ann"}, &auth.Token{Name: "bob"}
 	f.Add("", int64(1))
 	f.Add(runs.cursor(s, ann, 7), int64(7))
 	f.Add("cnVuczotMQ", int64(-1))
@@ -65,13 +67,13 @@ func FuzzEvent(f *testing.F) {
 		}
 		thread, text = string([]rune(thread)), string([]rune(text)) // the ledger has valid UTF-8 only
 		body := map[string]string{"text": text}
-		e, err := mailroom.NewEntry(thread, seq, "x."+text, thread, attempt, time.Unix(1, 0).UTC(), body)
+		e, err := entry.New(thread, seq, "x."+text, thread, attempt, time.Unix(1, 0).UTC(), body)
 		if err != nil {
 			t.Fatal(err)
 		}
 		events := []stream.Event{
 			{Cursor: stream.Cursor{Seq: seq}, Entry: &e},
-			{Cursor: stream.Cursor{Seq: seq, Bytes: attempt}, Delta: &mailroom.Delta{Run: thread, Attempt: attempt, Message: text, Offset: attempt, Channel: "text", Text: text}},
+			{Cursor: stream.Cursor{Seq: seq, Bytes: attempt}, Delta: &entry.Delta{Run: thread, Attempt: attempt, Message: text, Offset: attempt, Channel: "text", Text: text}},
 			{Cursor: stream.Cursor{Seq: seq}, Gap: &stream.Gap{After: seq, Oldest: 1, Last: seq}},
 		}
 		var b bytes.Buffer

@@ -17,6 +17,8 @@ import (
 	"mailroom/api"
 	"mailroom/bus"
 	"mailroom/client"
+	"mailroom/internal/check"
+	"mailroom/internal/thread"
 	"mailroom/ledger"
 	"mailroom/server"
 	"mailroom/store/memory"
@@ -81,7 +83,7 @@ func (in inProcess) newFixture(t *testing.T) *fuzzFixture {
 	})
 	s := &fuzzFixture{fixture: f}
 	s.failed = f.submit("idle", "one").Run
-	f.settleRun(f.claim(), mailroom.OutcomeFail, "")
+	f.settleRun(f.claim(), thread.OutcomeFail, "")
 	var asked map[string]api.Ticket
 	s.waiting, asked = f.waiting("waiting", approval(), mailroom.Ask{Name: "colour", Kind: mailroom.TicketInput, After: time.Hour})
 	s.ticket = asked["deploy"]
@@ -115,7 +117,7 @@ func (s *fuzzFixture) checkRefused(a response, before string, codes ...mailroom.
 func (s *fuzzFixture) checkStored() {
 	s.t.Helper()
 	for _, th := range mustCall[api.Page[api.Thread]](s.fixture, "GET /v1/threads", "").Items {
-		if id, err := mailroom.CheckThreadID(th.ID); err != nil || id != th.ID {
+		if id, err := check.ThreadID(th.ID); err != nil || id != th.ID {
 			s.t.Errorf("there is a thread %q: %v", th.ID, err)
 		}
 		log, err := s.client.Entries(s.t.Context(), th.ID, client.EntriesQuery{})

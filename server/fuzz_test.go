@@ -12,6 +12,9 @@ import (
 
 	"mailroom"
 	"mailroom/api"
+	"mailroom/internal/check"
+	"mailroom/internal/thread"
+	"mailroom/store"
 	"mailroom/stream"
 )
 
@@ -49,15 +52,15 @@ func FuzzSubmitBody(f *testing.F) {
 			return
 		}
 		s.checkStored()
-		first := decode[mailroom.Submitted](t, a)
+		first := decode[store.Submitted](t, a)
 		s.checkText(first, body)
 		run := mustCall[api.Run](s.fixture, "GET /v1/runs/"+first.Run, "")
-		if run.Key == nil || first.Disposition != mailroom.DispositionQueued {
+		if run.Key == nil || first.Disposition != store.DispositionQueued {
 			return // keys are per thread
 		}
 		before = s.snapshot()
-		again := decode[mailroom.Submitted](t, s.call("POST /v1/threads/"+url.PathEscape(first.Thread)+"/messages", string(body), headers...))
-		if again.Run != first.Run || again.Message != first.Message || again.Disposition != mailroom.DispositionDuplicate || s.snapshot() != before {
+		again := decode[store.Submitted](t, s.call("POST /v1/threads/"+url.PathEscape(first.Thread)+"/messages", string(body), headers...))
+		if again.Run != first.Run || again.Message != first.Message || again.Disposition != store.DispositionDuplicate || s.snapshot() != before {
 			t.Errorf("a repeat is %+v, the first was %+v", again, first)
 		}
 	})
@@ -80,7 +83,7 @@ func decode[T any](t *testing.T, a response) (out T) {
 }
 
 // checkText checks that the text of a submit was stored unchanged.
-func (s *fuzzFixture) checkText(out mailroom.Submitted, body []byte) {
+func (s *fuzzFixture) checkText(out store.Submitted, body []byte) {
 	s.t.Helper()
 	var sent struct{ Text string }
 	if err := json.Unmarshal(body, &sent); err != nil || sent.Text == "" || out.Message == "" {
@@ -351,20 +354,20 @@ func FuzzClient(f *testing.F) {
 	f.Add("..", "x", "a\nb", "\x00")
 	f.Add("a/b?c#d%2F", "\xff", "", "")
 	in := newInProcess()
-	f.Fuzz(func(t *testing.T, thread, text, key, label string) {
+	f.Fuzz(func(t *testing.T, threadID, text, key, label string) {
 		s := in.newFixture(t)
 		before := s.snapshot()
-		sent, err := s.client.Submit(t.Context(), api.Submit{Thread: thread, Text: text, Key: key, Metadata: map[string]string{"label": label}})
-		rules := mailroom.Submit{Thread: thread, Messages: []mailroom.NewMessage{{Parts: mailroom.Text(text)}}, Key: key, Metadata: map[string]string{"label": label}}
+		sent, err := s.client.Submit(t.Context(), api.Submit{Thread: threadID, Text: text, Key: key, Metadata: map[string]string{"label": label}})
+		rules := thread.Submit{Thread: threadID, Messages: []thread.NewMessage{{Parts: mailroom.Text(text)}}, Key: key, Metadata: map[string]string{"label": label}}
 		refused := rules.Check()
-		if _, err := mailroom.CheckThreadID(thread); err != nil && strings.TrimSpace(thread) != "" {
+		if _, err := check.ThreadID(threadID); err != nil && strings.TrimSpace(threadID) != "" {
 			refused = err
 		}
-		if !utf8.ValidString(thread + "|" + text + "|" + key + "|" + label) {
+		if !utf8.ValidString(threadID + "|" + text + "|" + key + "|" + label) {
 			refused = mailroom.Errorf(mailroom.CodeInvalid, "the client sends no text that is not UTF-8")
 		}
 		if got, want := mailroom.CodeOf(err), mailroom.CodeOf(refused); got != want {
-			t.Errorf("submit of %q to %q under %q: %v of code %q, want %q as of %v", text, thread, key, err, got, want, refused)
+			t.Errorf("submit of %q to %q under %q: %v of code %q, want %q as of %v", text, threadID, key, err, got, want, refused)
 		}
 		if err != nil {
 			if after := s.snapshot(); after != before {
@@ -381,8 +384,8 @@ func FuzzClient(f *testing.F) {
 			t.Errorf("key %q and label %q arrived as %v and %q (%v)", key, label, run.Key, run.Metadata["label"], err)
 		}
 		got, err := s.client.Thread(t.Context(), sent.Thread)
-		if want := strings.TrimSpace(thread); err != nil || want != "" && got.ID != want {
-			t.Errorf("thread %q arrived as %q (%v)", thread, got.ID, err)
+		if want := strings.TrimSpace(threadID); err != nil || want != "" && got.ID != want {
+			t.Errorf("thread %q arrived as %q (%v)", threadID, got.ID, err)
 		}
 	})
 }

@@ -11,6 +11,8 @@ import (
 
 	"mailroom"
 	"mailroom/api"
+	"mailroom/auth"
+	"mailroom/store"
 )
 
 // ListParams are the parameters of every list.
@@ -37,10 +39,10 @@ type list[R, W any] struct {
 	// thread returns the id of the thread that a row belongs to.
 	thread func(R) string
 	// fetch returns rows with a key below from; 0 means all.
-	fetch func(rd mailroom.Reader, from int64, limit int) ([]R, error)
+	fetch func(rd store.Reader, from int64, limit int) ([]R, error)
 	// match, unless nil, reports which rows belong to the list.
-	match func(rd mailroom.Reader, row R) (bool, error)
-	show  func(rd mailroom.Reader, rows []R) ([]W, error)
+	match func(rd store.Reader, row R) (bool, error)
+	show  func(rd store.Reader, rows []R) ([]W, error)
 }
 
 // page reads until it has p.Limit rows and knows whether another one follows.
@@ -86,10 +88,10 @@ func (l list[R, W]) scan(ctx context.Context, s *Server, from int64, want, room 
 	out := part[W]{last: from}
 	who := requestOf(ctx).who
 	size := scanPage
-	if l.match == nil && who.Has(mailroom.PermissionAdmin) { // an admin sees nearly all rows
+	if l.match == nil && who.Has(auth.PermissionAdmin) { // an admin sees nearly all rows
 		size = want + 1
 	}
-	err := s.options.Ledger.View(ctx, func(rd mailroom.Reader) error {
+	err := s.options.Ledger.View(ctx, func(rd store.Reader) error {
 		rows, err := l.fetch(rd, from, size)
 		if err != nil {
 			return err
@@ -149,7 +151,7 @@ func (p *part[W]) fit(room, page int) (n int, err error) {
 }
 
 // visible reports, by id, which threads of the rows are visible to who.
-func (l list[R, W]) visible(rd mailroom.Reader, who *mailroom.Token, rows []R) (map[string]bool, error) {
+func (l list[R, W]) visible(rd store.Reader, who *auth.Token, rows []R) (map[string]bool, error) {
 	var threads []string
 	for _, row := range rows {
 		threads = append(threads, l.thread(row))
@@ -159,12 +161,12 @@ func (l list[R, W]) visible(rd mailroom.Reader, who *mailroom.Token, rows []R) (
 
 // cursor returns where a list continues. It is encrypted for its token: a key would reveal how many
 // rows others have.
-func (l list[R, W]) cursor(s *Server, who *mailroom.Token, key int64) string {
+func (l list[R, W]) cursor(s *Server, who *auth.Token, key int64) string {
 	place := binary.AppendVarint(nil, key)
 	return base64.RawURLEncoding.EncodeToString(s.cursors.Seal(nil, nil, place, l.cursorContext(who)))
 }
 
-func (l list[R, W]) parseCursor(s *Server, who *mailroom.Token, cursor string) (int64, error) {
+func (l list[R, W]) parseCursor(s *Server, who *auth.Token, cursor string) (int64, error) {
 	if cursor == "" {
 		return 0, nil
 	}
@@ -182,7 +184,7 @@ func (l list[R, W]) parseCursor(s *Server, who *mailroom.Token, cursor string) (
 	return key, nil
 }
 
-func (l list[R, W]) cursorContext(who *mailroom.Token) []byte {
+func (l list[R, W]) cursorContext(who *auth.Token) []byte {
 	return []byte(l.name + "\x00" + who.Name)
 }
 

@@ -7,21 +7,24 @@ import (
 
 	"mailroom"
 	"mailroom/api"
+	"mailroom/auth"
+	"mailroom/internal/thread"
 	"mailroom/ledger"
+	"mailroom/store"
 )
 
 func (rt router) registerMessages() {
 	s := rt.server
-	submit := rt.operation(mailroom.PermissionSubmit, "POST /v1/messages", "submit", "Submit a message to the thread named in the body, or to a new one")
+	submit := rt.operation(auth.PermissionSubmit, "POST /v1/messages", "submit", "Submit a message to the thread named in the body, or to a new one")
 	submit.DefaultStatus = 202
 	handle(rt, submit, s.submit)
-	submitTo := rt.operation(mailroom.PermissionSubmit, "POST /v1/threads/{thread}/messages", "submit-to-thread", "Submit a message to a thread")
+	submitTo := rt.operation(auth.PermissionSubmit, "POST /v1/threads/{thread}/messages", "submit-to-thread", "Submit a message to a thread")
 	submitTo.DefaultStatus = 202
 	handle(rt, submitTo, s.submitTo)
-	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/threads/{thread}/messages", "list-messages", "List the transcript in reading order, the last page first"), s.listMessages)
-	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/threads/{thread}/messages/{message}", "get-message", "Get a message with its current state"), s.getMessage)
-	handle(rt, rt.operation(mailroom.PermissionSubmit, "PATCH /v1/threads/{thread}/messages/{message}", "edit-message", "Replace the content of an unread message"), s.editMessage)
-	retract := rt.operation(mailroom.PermissionSubmit, "DELETE /v1/threads/{thread}/messages/{message}", "retract-message", "Retract an unread message")
+	handle(rt, rt.operation(auth.PermissionRead, "GET /v1/threads/{thread}/messages", "list-messages", "List the transcript in reading order, the last page first"), s.listMessages)
+	handle(rt, rt.operation(auth.PermissionRead, "GET /v1/threads/{thread}/messages/{message}", "get-message", "Get a message with its current state"), s.getMessage)
+	handle(rt, rt.operation(auth.PermissionSubmit, "PATCH /v1/threads/{thread}/messages/{message}", "edit-message", "Replace the content of an unread message"), s.editMessage)
+	retract := rt.operation(auth.PermissionSubmit, "DELETE /v1/threads/{thread}/messages/{message}", "retract-message", "Retract an unread message")
 	retract.DefaultStatus = 204
 	handle(rt, retract, s.retractMessage)
 }
@@ -37,11 +40,11 @@ type submitToInput struct {
 	SubmitInput
 }
 
-func (s *Server) submit(ctx context.Context, in *SubmitInput) (*body[mailroom.Submitted], error) {
+func (s *Server) submit(ctx context.Context, in *SubmitInput) (*body[store.Submitted], error) {
 	return s.submitMessages(ctx, in, "body.")
 }
 
-func (s *Server) submitTo(ctx context.Context, in *submitToInput) (*body[mailroom.Submitted], error) {
+func (s *Server) submitTo(ctx context.Context, in *submitToInput) (*body[store.Submitted], error) {
 	id, err := in.id()
 	if err != nil {
 		return nil, err
@@ -55,10 +58,10 @@ func (s *Server) submitTo(ctx context.Context, in *submitToInput) (*body[mailroo
 
 // submitMessages validates a submit and passes it to the ledger. at prefixes the locations of
 // refused fields.
-func (s *Server) submitMessages(ctx context.Context, in *SubmitInput, at string) (*body[mailroom.Submitted], error) {
+func (s *Server) submitMessages(ctx context.Context, in *SubmitInput, at string) (*body[store.Submitted], error) {
 	who, b := requestOf(ctx).who, in.Body
 	if len(b.Decisions) > 0 {
-		if err := who.Require(mailroom.PermissionDecide); err != nil {
+		if err := who.Require(auth.PermissionDecide); err != nil {
 			return nil, err
 		}
 	}
@@ -77,7 +80,7 @@ func (s *Server) submitMessages(ctx context.Context, in *SubmitInput, at string)
 	}
 	sender := who.Name
 	if b.Sender != "" {
-		if !who.Has(mailroom.PermissionAdmin) {
+		if !who.Has(auth.PermissionAdmin) {
 			return nil, mailroom.Errorf(mailroom.CodeForbidden, "sender needs a token with the scope admin")
 		}
 		sender = b.Sender
@@ -85,7 +88,7 @@ func (s *Server) submitMessages(ctx context.Context, in *SubmitInput, at string)
 	if err := s.checkParent(ctx, b.Parent); err != nil {
 		return nil, err
 	}
-	sub := mailroom.Submit{
+	sub := thread.Submit{
 		Thread: b.Thread, Messages: drafts, Sender: sender, Owner: who.Name, By: who,
 		Origin: mailroom.Origin{Via: requestOf(ctx).via, Sender: sender, RequestID: requestOf(ctx).id},
 		Agent:  b.Agent, SetAgent: b.Agent != "", AgentVersion: b.AgentVersion,
@@ -106,7 +109,7 @@ func (s *Server) submitMessages(ctx context.Context, in *SubmitInput, at string)
 	if out.Superseded == nil {
 		out.Superseded = []string{}
 	}
-	return &body[mailroom.Submitted]{out}, nil
+	return &body[store.Submitted]{out}, nil
 }
 
 // submitKey returns the idempotency key from the header or the field, which must agree.
@@ -121,13 +124,13 @@ func submitKey(header, field string) (string, error) {
 }
 
 // readMessages reads the messages of a submit, given as text, parts or messages.
-func readMessages(b api.Submit) ([]mailroom.NewMessage, error) {
+func readMessages(b api.Submit) ([]thread.NewMessage, error) {
 	if len(b.Decisions) > 0 && b.Messages == nil && len(b.Parts) == 0 && strings.TrimSpace(b.Text) == "" {
 		return nil, nil
 	}
 	if b.Messages == nil {
 		parts, err := readParts("body.", b.Text, b.Parts)
-		return []mailroom.NewMessage{{Parts: parts}}, err
+		return []thread.NewMessage{{Parts: parts}}, err
 	}
 	if b.Text != "" || b.Parts != nil {
 		return nil, invalidField("body.messages", "cannot be combined with text or parts: send one of them", nil)
@@ -135,13 +138,13 @@ func readMessages(b api.Submit) ([]mailroom.NewMessage, error) {
 	if len(b.Messages) == 0 {
 		return nil, invalidField("body.messages", "is empty", nil)
 	}
-	var out []mailroom.NewMessage
+	var out []thread.NewMessage
 	for i, d := range b.Messages {
 		parts, err := readParts(fmt.Sprintf("body.messages[%d].", i), d.Text, d.Parts)
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, mailroom.NewMessage{Role: d.Role, Parts: parts, Visibility: d.Visibility})
+		out = append(out, thread.NewMessage{Role: d.Role, Parts: parts, Visibility: d.Visibility})
 	}
 	return out, nil
 }
@@ -160,7 +163,7 @@ func (s *Server) checkParent(ctx context.Context, run string) error {
 	if run == "" {
 		return nil
 	}
-	return s.options.Ledger.View(ctx, func(rd mailroom.Reader) error {
+	return s.options.Ledger.View(ctx, func(rd store.Reader) error {
 		_, _, err := findRun(rd, requestOf(ctx).who, run)
 		if mailroom.CodeOf(err) == mailroom.CodeNotFound {
 			err = invalidField("body.parent", "names an unknown run", run)

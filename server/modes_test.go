@@ -10,7 +10,9 @@ import (
 
 	"mailroom"
 	"mailroom/api"
+	"mailroom/internal/thread"
 	"mailroom/ledger"
+	"mailroom/store"
 )
 
 // park ends the attempt of a claimed run, which then waits for all of asks. For a child it sends to
@@ -32,15 +34,15 @@ func (f *fixture) park(w ledger.Assignment, asks ...mailroom.Ask) {
 	}
 	number := w.Run.Step + 1
 	if len(step.Sends) > 0 {
-		if _, err := f.ledger.Append(f.t.Context(), mailroom.StepCommit{Claim: w.Claim, Number: number, Step: step}); err != nil {
+		if _, err := f.ledger.Append(f.t.Context(), thread.StepCommit{Claim: w.Claim, Number: number, Step: step}); err != nil {
 			f.t.Fatal(err)
 		}
 		number++
 	}
-	f.settle(mailroom.Settle{Claim: w.Claim, Number: number, Outcome: mailroom.OutcomePark, Wait: wait, Asks: rest})
+	f.settle(thread.Settle{Claim: w.Claim, Number: number, Outcome: thread.OutcomePark, Wait: wait, Asks: rest})
 }
 
-func (f *fixture) settle(s mailroom.Settle) {
+func (f *fixture) settle(s thread.Settle) {
 	f.t.Helper()
 	if _, err := f.ledger.Settle(f.t.Context(), s); err != nil {
 		f.t.Fatal(err)
@@ -100,7 +102,7 @@ func (s *threadState) cleanUp(t *testing.T) {
 	t.Helper()
 	s.f.call("POST /v1/threads/"+s.thread+"/interrupt", "")
 	if s.held != nil {
-		s.f.settleRun(*s.held, mailroom.OutcomeRelease, "")
+		s.f.settleRun(*s.held, thread.OutcomeRelease, "")
 	}
 	if got := mustCall[api.Thread](s.f, "GET /v1/threads/"+s.thread, ""); got.Status != api.ThreadIdle {
 		t.Errorf("interrupted, but the thread is still %s", got.Status)
@@ -118,7 +120,7 @@ func (s *threadState) submit(t *testing.T, mode mailroom.Mode) string {
 		}
 		return "409"
 	}
-	var out mailroom.Submitted
+	var out store.Submitted
 	if err := json.Unmarshal([]byte(a.body), &out); err != nil || a.status != 202 {
 		t.Fatalf("status %d, %v: %s", a.status, err, a.body)
 	}
@@ -145,14 +147,14 @@ func (s *threadState) submit(t *testing.T, mode mailroom.Mode) string {
 	return strings.Join(append(effects, s.tickets()...), ", ")
 }
 
-func (s *threadState) disposition(out mailroom.Submitted, effects int) []string {
+func (s *threadState) disposition(out store.Submitted, effects int) []string {
 	switch out.Disposition {
-	case mailroom.DispositionSteered, mailroom.DispositionResumed:
+	case store.DispositionSteered, store.DispositionResumed:
 		if out.Run != s.current {
 			return []string{"went to another run"}
 		}
 		return []string{string(out.Disposition)}
-	case mailroom.DispositionCollected:
+	case store.DispositionCollected:
 		if out.Run != s.queued {
 			return []string{"joined another run"}
 		}
@@ -260,7 +262,7 @@ func joinModes(modes []mailroom.Mode) string {
 
 func TestAMessageSteeredIntoAWaitIsReadOnResume(t *testing.T) {
 	s := start(t).newThreadIn(t, "t", "waits for approval", false)
-	steered := mustCall[mailroom.Submitted](s.f, "POST /v1/threads/t/messages", `{"text":"mind the gap","mode":"steer"}`)
+	steered := mustCall[store.Submitted](s.f, "POST /v1/threads/t/messages", `{"text":"mind the gap","mode":"steer"}`)
 	path := "GET /v1/threads/t/messages/" + steered.Message
 	if got := mustCall[mailroom.Message](s.f, path, ""); got.State != mailroom.MessageAccepted {
 		t.Errorf("while it waits the message is %s, want accepted", got.State)
@@ -278,8 +280,8 @@ func TestAMessageSteeredIntoAWaitIsReadOnResume(t *testing.T) {
 
 func TestAnUnstartedRunIsJoinedByItsOwnAgentOnly(t *testing.T) {
 	s := start(t).newThreadIn(t, "t", "running", true)
-	got := mustCall[mailroom.Submitted](s.f, "POST /v1/threads/t/messages", `{"text":"new","mode":"collect","agent":"codex"}`)
-	if got.Disposition != mailroom.DispositionQueued || got.Run == s.queued {
+	got := mustCall[store.Submitted](s.f, "POST /v1/threads/t/messages", `{"text":"new","mode":"collect","agent":"codex"}`)
+	if got.Disposition != store.DispositionQueued || got.Run == s.queued {
 		t.Errorf("a collect for another agent was %s, want queued", got.Disposition)
 	}
 }

@@ -6,11 +6,13 @@ import (
 
 	"mailroom"
 	"mailroom/api"
+	"mailroom/internal/thread"
+	"mailroom/store"
 )
 
 // showRuns makes the wire objects of runs. Worker and lease come from the rows of the threads and
 // workers.
-func showRuns(rd mailroom.Reader, rows []*mailroom.Run) ([]api.Run, error) {
+func showRuns(rd store.Reader, rows []*mailroom.Run) ([]api.Run, error) {
 	holders, err := holders(rd, rows)
 	if err != nil {
 		return nil, err
@@ -27,7 +29,7 @@ func showRuns(rd mailroom.Reader, rows []*mailroom.Run) ([]api.Run, error) {
 }
 
 // holders returns the workers of the running runs, by run id.
-func holders(rd mailroom.Reader, rows []*mailroom.Run) (map[string]*mailroom.Worker, error) {
+func holders(rd store.Reader, rows []*mailroom.Run) (map[string]*store.Worker, error) {
 	var threads []string
 	for _, r := range rows {
 		if r.Status == mailroom.StatusRunning {
@@ -37,7 +39,7 @@ func holders(rd mailroom.Reader, rows []*mailroom.Run) (map[string]*mailroom.Wor
 	if len(threads) == 0 {
 		return nil, nil
 	}
-	holding, err := rd.Threads(mailroom.ThreadQuery{IDs: threads})
+	holding, err := rd.Threads(store.ThreadQuery{IDs: threads})
 	if err != nil {
 		return nil, err
 	}
@@ -45,18 +47,18 @@ func holders(rd mailroom.Reader, rows []*mailroom.Run) (map[string]*mailroom.Wor
 	if err != nil {
 		return nil, err
 	}
-	byID := map[string]*mailroom.Worker{}
+	byID := map[string]*store.Worker{}
 	for _, w := range workers {
 		byID[w.ID] = w
 	}
-	out := map[string]*mailroom.Worker{}
+	out := map[string]*store.Worker{}
 	for _, t := range holding {
 		if t.Worker == "" {
 			continue
 		}
 		out[t.Current] = byID[t.Worker]
 		if out[t.Current] == nil {
-			out[t.Current] = &mailroom.Worker{ID: t.Worker} // its row was deleted first
+			out[t.Current] = &store.Worker{ID: t.Worker} // its row was deleted first
 		}
 	}
 	return out, nil
@@ -97,7 +99,7 @@ func showWait(r *mailroom.Run) *api.Wait {
 		out.Until = "any"
 	}
 	for _, name := range r.Wait.Names {
-		out.Tickets = append(out.Tickets, mailroom.TicketID(r.ID, name))
+		out.Tickets = append(out.Tickets, thread.TicketID(r.ID, name))
 	}
 	return out
 }
@@ -120,7 +122,7 @@ func known(t time.Time) *time.Time {
 
 // showThreads makes the wire objects of threads. What their rows lack is derived from the rows of
 // their runs.
-func showThreads(rd mailroom.Reader, rows []*mailroom.Thread) ([]api.Thread, error) {
+func showThreads(rd store.Reader, rows []*mailroom.Thread) ([]api.Thread, error) {
 	out := make([]api.Thread, 0, len(rows))
 	for _, t := range rows {
 		shown, err := showThread(rd, t)
@@ -132,7 +134,7 @@ func showThreads(rd mailroom.Reader, rows []*mailroom.Thread) ([]api.Thread, err
 	return out, nil
 }
 
-func showThread(rd mailroom.Reader, t *mailroom.Thread) (api.Thread, error) {
+func showThread(rd store.Reader, t *mailroom.Thread) (api.Thread, error) {
 	out := api.Thread{
 		ID: t.ID, Agent: t.Agent, Owner: t.Owner, LastSeq: t.LastSeq, OldestSeq: t.FirstSeq,
 		Parent: given(t.Parent), DeliverTo: given(t.DeliverTo), Metadata: t.Metadata, CreatedAt: t.CreatedAt, UpdatedAt: t.UpdatedAt,
@@ -152,24 +154,24 @@ func showThread(rd mailroom.Reader, t *mailroom.Thread) (api.Thread, error) {
 	} else {
 		out.ActiveRun = given(t.Current)
 	}
-	latest, err := rd.Runs(mailroom.RunQuery{Thread: t.ID, Limit: 1})
+	latest, err := rd.Runs(store.RunQuery{Thread: t.ID, Limit: 1})
 	if err == nil && len(latest) > 0 {
 		out.LatestRun = &latest[0].ID
 	}
 	return out, err
 }
 
-func countQueued(rd mailroom.Reader, thread string) (int, error) {
-	queued, err := rd.Count(mailroom.CountQuery{Thread: thread, Set: mailroom.RunsQueued})
+func countQueued(rd store.Reader, thread string) (int, error) {
+	queued, err := rd.Count(store.CountQuery{Thread: thread, Set: store.RunsQueued})
 	if err != nil {
 		return 0, err
 	}
-	held, err := rd.Count(mailroom.CountQuery{Thread: thread, Set: mailroom.RunsScheduled})
+	held, err := rd.Count(store.CountQuery{Thread: thread, Set: store.RunsScheduled})
 	return queued.Sum() + held.Sum(), err
 }
 
 // threadStatus is the status of the thread's current run, or without one whether runs are queued.
-func threadStatus(rd mailroom.Reader, t *mailroom.Thread, queued int) (string, error) {
+func threadStatus(rd store.Reader, t *mailroom.Thread, queued int) (string, error) {
 	switch {
 	case t.Worker != "":
 		return api.ThreadRunning, nil
@@ -178,7 +180,7 @@ func threadStatus(rd mailroom.Reader, t *mailroom.Thread, queued int) (string, e
 	case t.Current == "":
 		return api.ThreadIdle, nil
 	}
-	current, err := rd.Runs(mailroom.RunQuery{IDs: []string{t.Current}})
+	current, err := rd.Runs(store.RunQuery{IDs: []string{t.Current}})
 	if err == nil && len(current) == 1 && current[0].Status == mailroom.StatusWaiting {
 		return api.ThreadWaiting, nil
 	}

@@ -5,6 +5,7 @@ import (
 
 	"mailroom"
 	"mailroom/api"
+	"mailroom/auth"
 )
 
 // Pairings are the users that may use chat channels.
@@ -17,9 +18,9 @@ type Pairings interface {
 // registerPairings registers the operations on pairings.
 func (rt router) registerPairings() {
 	s := rt.server
-	handle(rt, rt.operation(mailroom.PermissionAdmin, "GET /v1/pairings", "list-pairings", "List the approved users of chat channels, and pending pairing requests"), s.listPairings)
-	handle(rt, rt.operation(mailroom.PermissionAdmin, "POST /v1/pairings", "approve-pairing", "Approve a pairing code"), s.approvePairing)
-	ending := rt.operation(mailroom.PermissionAdmin, "DELETE /v1/pairings/{channel}/{user}", "revoke-pairing", "Revoke a user's access, or refuse a pending request")
+	handle(rt, rt.operation(auth.PermissionAdmin, "GET /v1/pairings", "list-pairings", "List the approved users of chat channels, and pending pairing requests"), s.listPairings)
+	handle(rt, rt.operation(auth.PermissionAdmin, "POST /v1/pairings", "approve-pairing", "Approve a pairing code"), s.approvePairing)
+	ending := rt.operation(auth.PermissionAdmin, "DELETE /v1/pairings/{channel}/{user}", "revoke-pairing", "Revoke a user's access, or refuse a pending request")
 	ending.DefaultStatus = 204
 	handle(rt, ending, s.revokePairing)
 }

@@ -9,6 +9,7 @@ import (
 
 	"mailroom"
 	"mailroom/api"
+	"mailroom/auth"
 	"mailroom/server"
 )
 
@@ -46,7 +47,7 @@ func TestAPairingCodeIsApproved(t *testing.T) {
 	if got, err := f.client.ApprovePairing(t.Context(), in); err != nil || got.User != p.all[0].User {
 		t.Errorf("got %+v, %v", got, err)
 	}
-	if diff := cmp.Diff([]api.ApprovePairing{in}, p.approved); diff != "" || p.by != mailroom.Operator {
+	if diff := cmp.Diff([]api.ApprovePairing{in}, p.approved); diff != "" || p.by != auth.Operator {
 		t.Errorf("by %q: %s", p.by, diff)
 	}
 	if _, err := f.client.ApprovePairing(t.Context(), api.ApprovePairing{Code: "other"}); mailroom.CodeOf(err) != mailroom.CodeNotFound {

@@ -7,48 +7,50 @@ import (
 	"strconv"
 	"time"
 
-	"mailroom"
 	"mailroom/api"
+	"mailroom/auth"
 	"mailroom/ledger"
+	"mailroom/project"
+	"mailroom/store"
 )
 
 // Projects is the part of a Ledger for reservations and notifications.
 type Projects interface {
-	Reserve(ctx context.Context, in mailroom.Reserve) (mailroom.Reserved, error)
-	RenewReservation(ctx context.Context, id string, by *mailroom.Token, ttl time.Duration) (mailroom.Reservation, error)
-	Release(ctx context.Context, id string, by *mailroom.Token, force bool) (mailroom.Reservation, error)
-	ReleaseNames(ctx context.Context, project, holder string, names []string, by *mailroom.Token) ([]mailroom.Reservation, error)
-	Reservations(ctx context.Context, project string, who *mailroom.Token) ([]mailroom.Reservation, error)
-	Notify(ctx context.Context, in mailroom.Notify) (ledger.Notified, error)
+	Reserve(ctx context.Context, in project.Reserve) (project.Reserved, error)
+	RenewReservation(ctx context.Context, id string, by *auth.Token, ttl time.Duration) (store.Reservation, error)
+	Release(ctx context.Context, id string, by *auth.Token, force bool) (store.Reservation, error)
+	ReleaseNames(ctx context.Context, project, holder string, names []string, by *auth.Token) ([]store.Reservation, error)
+	Reservations(ctx context.Context, project string, who *auth.Token) ([]store.Reservation, error)
+	Notify(ctx context.Context, in project.Notify) (ledger.Notified, error)
 	Inbox(ctx context.Context, in ledger.InboxQuery) (ledger.InboxPage, error)
-	Acknowledge(ctx context.Context, project, agent string, by *mailroom.Token, seqs []int64) error
+	Acknowledge(ctx context.Context, project, agent string, by *auth.Token, seqs []int64) error
 }
 
 func (rt router) registerProjects() {
 	s := rt.server
-	reserve := rt.operation(mailroom.PermissionSubmit, "POST /v1/reservations", "reserve", "Reserve names in a project, all or none")
+	reserve := rt.operation(auth.PermissionSubmit, "POST /v1/reservations", "reserve", "Reserve names in a project, all or none")
 	reserve.DefaultStatus = 201
 	reserve.Description = "A name that another agent holds is a conflict; its field held has the holder and the expiry."
 	handle(rt, reserve, s.reserve)
-	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/reservations", "list-reservations", "List current reservations, by project and fence"), s.listReservations)
-	handle(rt, rt.operation(mailroom.PermissionSubmit, "POST /v1/reservations/{reservation}/renew", "renew-reservation", "Extend a reservation that has not ended"), s.renewReservation)
-	release := rt.operation(mailroom.PermissionSubmit, "DELETE /v1/reservations/{reservation}", "release", "End a reservation")
+	handle(rt, rt.operation(auth.PermissionRead, "GET /v1/reservations", "list-reservations", "List current reservations, by project and fence"), s.listReservations)
+	handle(rt, rt.operation(auth.PermissionSubmit, "POST /v1/reservations/{reservation}/renew", "renew-reservation", "Extend a reservation that has not ended"), s.renewReservation)
+	release := rt.operation(auth.PermissionSubmit, "DELETE /v1/reservations/{reservation}", "release", "End a reservation")
 	release.DefaultStatus = 204
 	handle(rt, release, s.release)
-	handle(rt, rt.operation(mailroom.PermissionSubmit, "POST /v1/reservations/release", "release-names", "End an agent's reservations of these names"), s.releaseNames)
+	handle(rt, rt.operation(auth.PermissionSubmit, "POST /v1/reservations/release", "release-names", "End an agent's reservations of these names"), s.releaseNames)
 
-	notify := rt.operation(mailroom.PermissionSubmit, "POST /v1/notifications", "notify", "Send a notification to agents of a project")
+	notify := rt.operation(auth.PermissionSubmit, "POST /v1/notifications", "notify", "Send a notification to agents of a project")
 	notify.DefaultStatus = 201
 	handle(rt, notify, s.notify)
-	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/notifications", "list-notifications", "List the unread notifications of an agent, oldest first"), s.listNotifications)
-	handle(rt, rt.operation(mailroom.PermissionSubmit, "POST /v1/notifications/take", "take-notifications", "Read the unread notifications of an agent and mark them read"), s.takeNotifications)
-	acknowledge := rt.operation(mailroom.PermissionSubmit, "POST /v1/notifications/acknowledge", "acknowledge", "Mark notifications as read")
+	handle(rt, rt.operation(auth.PermissionRead, "GET /v1/notifications", "list-notifications", "List the unread notifications of an agent, oldest first"), s.listNotifications)
+	handle(rt, rt.operation(auth.PermissionSubmit, "POST /v1/notifications/take", "take-notifications", "Read the unread notifications of an agent and mark them read"), s.takeNotifications)
+	acknowledge := rt.operation(auth.PermissionSubmit, "POST /v1/notifications/acknowledge", "acknowledge", "Mark notifications as read")
 	acknowledge.DefaultStatus = 204
 	handle(rt, acknowledge, s.acknowledge)
 }
 
 // projectOr returns name, or the default project for "".
-func projectOr(name string) string { return cmp.Or(name, mailroom.DefaultProject) }
+func projectOr(name string) string { return cmp.Or(name, project.Default) }
 
 type reserveInput struct{ Body api.Reserve }
 
@@ -58,7 +60,7 @@ func (s *Server) reserve(ctx context.Context, in *reserveInput) (*body[api.Reser
 	if err != nil {
 		return nil, err
 	}
-	out, err := s.options.Ledger.Reserve(ctx, mailroom.Reserve{
+	out, err := s.options.Ledger.Reserve(ctx, project.Reserve{
 		Project: projectOr(b.Project), Names: b.Names, Holder: b.Holder, By: requestOf(ctx).who,
 		Shared: b.Shared, Advisory: b.Advisory, Reason: b.Reason, TTL: ttl,
 	})
@@ -68,7 +70,7 @@ func (s *Server) reserve(ctx context.Context, in *reserveInput) (*body[api.Reser
 	return &body[api.Reserved]{api.Reserved{Granted: showReservations(out.Granted), Conflicts: showReservations(out.Conflicts)}}, nil
 }
 
-func showReservations(rows []mailroom.Reservation) []api.Reservation {
+func showReservations(rows []store.Reservation) []api.Reservation {
 	out := make([]api.Reservation, 0, len(rows))
 	for _, r := range rows {
 		out = append(out, api.NewReservation(r))
@@ -145,9 +147,9 @@ func (s *Server) notify(ctx context.Context, in *notifyInput) (*body[api.Notifie
 	if err != nil {
 		return nil, err
 	}
-	out, err := s.options.Ledger.Notify(ctx, mailroom.Notify{
+	out, err := s.options.Ledger.Notify(ctx, project.Notify{
 		Project: projectOr(b.Project), By: requestOf(ctx).who, Key: key,
-		Notification: mailroom.Notification{From: b.From, To: b.To, Event: b.Event, Data: b.Data},
+		Notification: project.Notification{From: b.From, To: b.To, Event: b.Event, Data: b.Data},
 	})
 	if err != nil {
 		return nil, atLocation("body.", err)

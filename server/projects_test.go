@@ -10,7 +10,10 @@ import (
 
 	"mailroom"
 	"mailroom/api"
+	"mailroom/auth"
 	"mailroom/client"
+	"mailroom/entry"
+	"mailroom/project"
 )
 
 func TestReservationsOverTheWire(t *testing.T) {
@@ -24,7 +27,7 @@ func TestReservationsOverTheWire(t *testing.T) {
 		t.Errorf("it expires in %v", left)
 	}
 	_, err = f.client.Reserve(ctx, api.Reserve{Project: "p", Names: []string{"src/main.go"}, Holder: "y"})
-	held, ok := errors.AsType[*mailroom.ReservedError](err)
+	held, ok := errors.AsType[*project.ReservedError](err)
 	if mailroom.CodeOf(err) != mailroom.CodeConflict || !ok || held.By[0].Holder != "x" || !held.By[0].ExpiresAt.Equal(out.Granted[0].ExpiresAt) {
 		t.Errorf("refused with %v, held by %+v", err, held)
 	}
@@ -90,7 +93,7 @@ func TestNotificationsOverTheWire(t *testing.T) {
 	}
 	// The project's log is the log of a thread.
 	entries, err := f.client.Entries(ctx, "project:default", client.EntriesQuery{})
-	if err != nil || len(entries.Items) != 1 || entries.Items[0].Kind != mailroom.KindNotification {
+	if err != nil || len(entries.Items) != 1 || entries.Items[0].Kind != entry.KindNotification {
 		t.Errorf("the log has %+v, %v", entries, err)
 	}
 }
@@ -101,7 +104,7 @@ func TestAProjectNeedsAccess(t *testing.T) {
 	eve := f.withToken(f.createToken("eve", "", scopesWithout("")...))
 	out := mustCall[api.Reserved](ann, "POST /v1/reservations", `{"project":"p","names":["a"],"holder":"x"}`)
 	mustCall[api.Notified](ann, "POST /v1/notifications", `{"project":"p","from":"x","event":"e","to":["y"]}`)
-	bob := f.withToken(f.createToken("bob", "project:p", mailroom.PermissionRead, mailroom.PermissionSubmit))
+	bob := f.withToken(f.createToken("bob", "project:p", auth.PermissionRead, auth.PermissionSubmit))
 	before := f.snapshot()
 	for route, body := range map[string]string{
 		"POST /v1/reservations":                                 `{"project":"p","names":["b"],"holder":"e"}`,
@@ -157,8 +160,8 @@ func badProjects() []badInput {
 
 func TestUnreadNotificationsAreAQuota(t *testing.T) {
 	f := start(t)
-	ann := f.withToken(f.createToken("ann", "project:p", mailroom.PermissionRead, mailroom.PermissionSubmit))
-	if _, err := f.client.SetQuotas(t.Context(), "ann", mailroom.Quotas{mailroom.QuotaNotifications: 3}); err != nil {
+	ann := f.withToken(f.createToken("ann", "project:p", auth.PermissionRead, auth.PermissionSubmit))
+	if _, err := f.client.SetQuotas(t.Context(), "ann", auth.Quotas{auth.QuotaNotifications: 3}); err != nil {
 		t.Fatal(err)
 	}
 	mustCall[api.Notified](f, "POST /v1/notifications", `{"project":"p","from":"x","event":"e","to":["y"]}`)
@@ -174,7 +177,7 @@ func TestUnreadNotificationsAreAQuota(t *testing.T) {
 		t.Errorf("%d %s, want 403 with limit and use", a.status, a.body)
 	}
 	tokens, err := f.client.Tokens(t.Context())
-	if err != nil || tokens[0].Used.Notifications != 2 || tokens[0].Quotas[mailroom.QuotaNotifications] != 3 {
+	if err != nil || tokens[0].Used.Notifications != 2 || tokens[0].Quotas[auth.QuotaNotifications] != 3 {
 		t.Errorf("tokens: %+v, %v, want use and limit", tokens, err)
 	}
 	if metrics := f.call("GET /metrics", "").body; !strings.Contains(metrics, "\n"+`mailroom_quota_used{quota="notifications"} 2`+"\n") {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/auth"
 	"mailroom/client"
 	"mailroom/server"
 )
@@ -62,8 +63,8 @@ func repeat(r *http.Request, inside http.RoundTripper) (string, error) {
 func TestProtocolRequestsHaveTheCallersIdentity(t *testing.T) {
 	f := start(t, repeatProtocol)
 	f.submit("private", "hello")
-	ann := f.withToken(f.createToken("ann", "", mailroom.PermissionRead, mailroom.PermissionSubmit))
-	reader := f.withToken(f.createToken("reader", "", mailroom.PermissionRead))
+	ann := f.withToken(f.createToken("ann", "", auth.PermissionRead, auth.PermissionSubmit))
+	reader := f.withToken(f.createToken("reader", "", auth.PermissionRead))
 	for name, e := range map[string]struct {
 		who        *fixture
 		ask, words string

@@ -2,6 +2,7 @@ package server
 
 import (
 	"fmt"
+	"mailroom/auth"
 	"net/http"
 	"sync"
 	"time"
@@ -20,7 +21,7 @@ func (s *Server) limitRate(_ *response, r *http.Request) error {
 		return nil
 	}
 	switch need := s.mux.permissions[q.route]; need {
-	case accessPublic, accessPerFrame, accessPerRequest, mailroom.PermissionWork: // no token yet, or the requests made for it count
+	case accessPublic, accessPerFrame, accessPerRequest, auth.PermissionWork: // no token yet, or the requests made for it count
 		return nil
 	}
 	wait := s.writeLimits.allow(q.who.Name, time.Now())

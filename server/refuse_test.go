@@ -14,7 +14,9 @@ import (
 	"mailroom"
 	"mailroom/api"
 	"mailroom/client"
+	"mailroom/internal/thread"
 	"mailroom/server"
+	"mailroom/store"
 )
 
 // badInput is a request that must be refused as invalid.
@@ -364,11 +366,11 @@ type stubLedger struct {
 	panic bool
 }
 
-func (s *stubLedger) Submit(context.Context, mailroom.Submit) (mailroom.Submitted, error) {
+func (s *stubLedger) Submit(context.Context, thread.Submit) (store.Submitted, error) {
 	if s.panic {
 		panic(s.err)
 	}
-	return mailroom.Submitted{}, s.err
+	return store.Submitted{}, s.err
 }
 
 func TestEveryCodeHasItsStatusAndSurvivesTheClient(t *testing.T) {
@@ -483,7 +485,7 @@ func TestRequestIDIsAcceptedEchoedAndStored(t *testing.T) {
 	if got := a.header.Get("X-Request-ID"); got != "req:1.a_b-C" {
 		t.Errorf("echoed as %q", got)
 	}
-	var sent mailroom.Submitted
+	var sent store.Submitted
 	if err := json.Unmarshal([]byte(a.body), &sent); err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/auth"
 	"mailroom/ledger"
 )
 
@@ -19,12 +20,12 @@ import (
 // it.
 type request struct {
 	id    string
-	via   string          // protocol it came over; user is the API itself
-	route string          // matched pattern; "" for none
-	who   *mailroom.Token // the caller; anonymous until its token was checked
-	grant *grant          // validity of who
-	token string          // secret that the request carried, valid or not; never shown
-	body  charge          // budget held for its body
+	via   string      // protocol it came over; user is the API itself
+	route string      // matched pattern; "" for none
+	who   *auth.Token // the caller; anonymous until its token was checked
+	grant *grant      // validity of who
+	token string      // secret that the request carried, valid or not; never shown
+	body  charge      // budget held for its body
 	// parsing is its slot for parsing a large body, released when the handler starts.
 	parsing parseSlot
 	code    mailroom.Code // code of the problem it was answered with
@@ -32,7 +33,7 @@ type request struct {
 }
 
 // anonymousGrant is the grant of a caller without a token. It permits nothing.
-func anonymousGrant() *grant { return newGrant(secretHash{}, &mailroom.Token{}) }
+func anonymousGrant() *grant { return newGrant(secretHash{}, &auth.Token{}) }
 
 // setGrant sets the caller of the request.
 func (q *request) setGrant(g *grant) { q.who, q.grant = g.token, g }

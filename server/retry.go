@@ -10,6 +10,8 @@ import (
 	"mailroom"
 	"mailroom/api"
 	"mailroom/internal/recovery"
+	"mailroom/internal/thread"
+	"mailroom/store"
 )
 
 const (
@@ -42,11 +44,11 @@ func (s *Server) retryRuns(ctx context.Context, in *retryRunsInput) (*body[api.R
 	by := requestOf(ctx).who.Name
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(retryConcurrency)
-	for _, thread := range threads {
+	for _, threadID := range threads {
 		group.Go(func() (err error) {
 			defer recovery.Error(s.log, "retry of runs", &err)
-			for _, id := range byThread[thread] {
-				_, err := s.options.Ledger.Retry(ctx, mailroom.Retry{Run: id, By: by})
+			for _, id := range byThread[threadID] {
+				_, err := s.options.Ledger.Retry(ctx, thread.Retry{Run: id, By: by})
 				switch mailroom.CodeOf(err) {
 				case "":
 					mu.Lock()
@@ -93,7 +95,7 @@ func (s *Server) findRetriable(ctx context.Context, in api.RetryMany) (oldest []
 	for looked := 0; looked < maxRetryScan; {
 		var rows []*mailroom.Run
 		var visible map[string]bool
-		err := s.options.Ledger.View(ctx, func(rd mailroom.Reader) (err error) {
+		err := s.options.Ledger.View(ctx, func(rd store.Reader) (err error) {
 			if rows, err = rd.Runs(q); err != nil {
 				return err
 			}

@@ -13,16 +13,18 @@ import (
 	"mailroom"
 	"mailroom/api"
 	"mailroom/client"
+	"mailroom/internal/thread"
 	"mailroom/server"
+	"mailroom/store"
 )
 
 // failRun submits to thread and fails the run for good.
-func (f *fixture) failRun(thread, submit, why string) string {
+func (f *fixture) failRun(threadID, submit, why string) string {
 	f.t.Helper()
-	run := mustCall[mailroom.Submitted](f, "POST /v1/threads/"+thread+"/messages", submit).Run
+	run := mustCall[store.Submitted](f, "POST /v1/threads/"+threadID+"/messages", submit).Run
 	w := f.claim()
-	f.settle(mailroom.Settle{
-		Claim: w.Claim, Number: w.Run.Step + 1, Outcome: mailroom.OutcomeFail,
+	f.settle(thread.Settle{
+		Claim: w.Claim, Number: w.Run.Step + 1, Outcome: thread.OutcomeFail,
 		Failure: &mailroom.Failure{Class: mailroom.ClassPermanent, Err: errors.New(why)},
 	})
 	return run
@@ -31,8 +33,8 @@ func (f *fixture) failRun(thread, submit, why string) string {
 func TestRunsAreFoundByEveryKey(t *testing.T) {
 	f := start(t)
 	parent := f.failRun("a", `{"text":"x","key":"order 7","metadata":{"team":"red","x.y":"1"}}`, `429: "rate limit" was met`)
-	child := mustCall[mailroom.Submitted](f, "POST /v1/threads/b/messages", `{"text":"x","agent":"codex","parent":"`+parent+`","mode":"latest"}`).Run
-	gone := mustCall[mailroom.Submitted](f, "POST /v1/threads/b/messages", `{"text":"x","metadata":{"team":"blue"}}`).Run
+	child := mustCall[store.Submitted](f, "POST /v1/threads/b/messages", `{"text":"x","agent":"codex","parent":"`+parent+`","mode":"latest"}`).Run
+	gone := mustCall[store.Submitted](f, "POST /v1/threads/b/messages", `{"text":"x","metadata":{"team":"blue"}}`).Run
 	f.call("POST /v1/runs/"+gone+"/cancel", "")
 	today, tomorrow := time.Now().UTC().Format(time.DateOnly), time.Now().UTC().AddDate(0, 0, 1).Format(time.DateOnly)
 	for _, tc := range []struct {
@@ -140,7 +142,7 @@ type changedLedger struct {
 	code mailroom.Code
 }
 
-func (c changedLedger) Retry(ctx context.Context, in mailroom.Retry) (*mailroom.Run, error) {
+func (c changedLedger) Retry(ctx context.Context, in thread.Retry) (*mailroom.Run, error) {
 	if in.Run == *c.run {
 		return nil, mailroom.Errorf(c.code, "refused")
 	}
@@ -168,7 +170,7 @@ func TestCancelWithChildrenEndsOpenDescendants(t *testing.T) {
 	parent := f.submit("a", "x").Run
 	send := func(thread, from string) string {
 		t.Helper()
-		return mustCall[mailroom.Submitted](f, "POST /v1/threads/"+thread+"/messages", `{"text":"x","parent":"`+from+`"}`).Run
+		return mustCall[store.Submitted](f, "POST /v1/threads/"+thread+"/messages", `{"text":"x","parent":"`+from+`"}`).Run
 	}
 	child := send("b", parent)
 	grandchild := send("c", child)
@@ -202,7 +204,7 @@ func TestUsageAndProgressAreShown(t *testing.T) {
 	if got := mustCall[api.Run](f, "GET /v1/runs/"+run, ""); got.Usage != nil || got.Progress != 0 {
 		t.Errorf("before a step: %+v, %v", got.Usage, got.Progress)
 	}
-	_, err := f.ledger.Append(t.Context(), mailroom.StepCommit{Claim: w.Claim, Number: 1, Step: mailroom.Step{
+	_, err := f.ledger.Append(t.Context(), thread.StepCommit{Claim: w.Claim, Number: 1, Step: mailroom.Step{
 		Name: "think", Progress: 0.5, Usage: mailroom.Usage{InputTokens: 7, CostUSD: 0.5},
 	}})
 	if err != nil {
@@ -240,7 +242,7 @@ func TestADeliveryThreadHasNoDeliverTo(t *testing.T) {
 		t.Errorf("once no thread delivers to it: %d %s", a.status, a.body)
 	}
 	for range 3 {
-		f.settleRun(f.claim(), mailroom.OutcomeComplete, "a reply")
+		f.settleRun(f.claim(), thread.OutcomeComplete, "a reply")
 	}
 	page, err := f.client.Messages(t.Context(), "far", client.MessagesQuery{All: true})
 	if err != nil || len(page.Items) < 2 {

@@ -1,30 +1,29 @@
 package server
 
 import (
+	"mailroom/auth"
 	"net/http"
-
-	"mailroom"
 )
 
 // Access of routes that require no scope.
 const (
-	accessPublic     mailroom.Permission = "public"      // no token
-	accessPerFrame   mailroom.Permission = "per frame"   // a token, possibly in the first frame; each frame needs its own scope
-	accessPerRequest mailroom.Permission = "per request" // a token; each request made on the caller's behalf needs its own scope
+	accessPublic     auth.Permission = "public"      // no token
+	accessPerFrame   auth.Permission = "per frame"   // a token, possibly in the first frame; each frame needs its own scope
+	accessPerRequest auth.Permission = "per request" // a token; each request made on the caller's behalf needs its own scope
 )
 
 // routeTable is a mux that knows the permission each route requires.
 type routeTable struct {
 	*http.ServeMux
-	permissions map[string]mailroom.Permission // by pattern
+	permissions map[string]auth.Permission // by pattern
 }
 
 func newRouteTable() *routeTable {
-	return &routeTable{ServeMux: http.NewServeMux(), permissions: map[string]mailroom.Permission{}}
+	return &routeTable{ServeMux: http.NewServeMux(), permissions: map[string]auth.Permission{}}
 }
 
 // require sets the permission of a route. Call it before HandleFunc.
-func (m *routeTable) require(pattern string, p mailroom.Permission) { m.permissions[pattern] = p }
+func (m *routeTable) require(pattern string, p auth.Permission) { m.permissions[pattern] = p }
 
 // HandleFunc registers a handler. It panics if the route declares no permission.
 func (m *routeTable) HandleFunc(pattern string, h func(http.ResponseWriter, *http.Request)) {

@@ -1,17 +1,16 @@
 package server
 
 import (
+	"mailroom/auth"
 	"net/http"
 	"strings"
 	"testing"
-
-	"mailroom"
 )
 
 func TestARouteWithoutAPermissionPanicsAtStart(t *testing.T) {
 	serve := func(http.ResponseWriter, *http.Request) {}
 	m := newRouteTable()
-	m.require("GET /named", mailroom.PermissionRead)
+	m.require("GET /named", auth.PermissionRead)
 	m.HandleFunc("GET /named", serve)
 	defer func() {
 		if p, _ := recover().(string); !strings.Contains(p, "GET /forgotten declares no permission") {

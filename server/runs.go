@@ -9,20 +9,23 @@ import (
 
 	"mailroom"
 	"mailroom/api"
+	"mailroom/auth"
 	"mailroom/internal/filter"
+	"mailroom/internal/thread"
+	"mailroom/store"
 	"mailroom/stream"
 )
 
 func (rt router) registerRuns() {
 	s := rt.server
-	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/runs", "list-runs", "List runs, newest first"), s.listRuns)
-	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/runs/{run}", "get-run", "Get a run"), s.getRun)
-	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/runs/{run}/wait", "wait-run", "Wait until a run finishes or waits, up to a timeout"), s.waitRun)
-	cancel := rt.operation(mailroom.PermissionSubmit, "POST /v1/runs/{run}/cancel", "cancel-run", "Cancel a run, or ask it to stop (202) if it is running")
+	handle(rt, rt.operation(auth.PermissionRead, "GET /v1/runs", "list-runs", "List runs, newest first"), s.listRuns)
+	handle(rt, rt.operation(auth.PermissionRead, "GET /v1/runs/{run}", "get-run", "Get a run"), s.getRun)
+	handle(rt, rt.operation(auth.PermissionRead, "GET /v1/runs/{run}/wait", "wait-run", "Wait until a run finishes or waits, up to a timeout"), s.waitRun)
+	cancel := rt.operation(auth.PermissionSubmit, "POST /v1/runs/{run}/cancel", "cancel-run", "Cancel a run, or ask it to stop (202) if it is running")
 	cancel.Responses["202"] = rt.jsonResponse(reflect.TypeFor[api.Run](), "The run was asked to stop.")
 	handle(rt, cancel, s.cancelRun)
-	handle(rt, rt.operation(mailroom.PermissionSubmit, "POST /v1/runs/{run}/retry", "retry-run", "Retry a failed or cancelled run"), s.retryRun)
-	handle(rt, rt.operation(mailroom.PermissionSubmit, "POST /v1/runs/retry", "retry-runs", "Retry the failed and cancelled runs that a filter matches"), s.retryRuns)
+	handle(rt, rt.operation(auth.PermissionSubmit, "POST /v1/runs/{run}/retry", "retry-run", "Retry a failed or cancelled run"), s.retryRun)
+	handle(rt, rt.operation(auth.PermissionSubmit, "POST /v1/runs/retry", "retry-runs", "Retry the failed and cancelled runs that a filter matches"), s.retryRuns)
 }
 
 func runKeys() []filter.Key {
@@ -40,9 +43,9 @@ func runKeys() []filter.Key {
 // parseRunFilter parses a filter of runs, and makes the query for the part that a store can answer
 // from an index in list order. The rest is matched row by row, so that a store never skips rows
 // without counting them.
-func parseRunFilter(at, text string) (filter.Filter, mailroom.RunQuery, error) {
+func parseRunFilter(at, text string) (filter.Filter, store.RunQuery, error) {
 	f, err := filter.Parse(text, runKeys())
-	q := mailroom.RunQuery{}
+	q := store.RunQuery{}
 	status, ok := f.Exact("status")
 	if q.Parent, _ = f.Exact("parent"); q.Parent != "" {
 		return f, q, atLocation(at, err)
@@ -69,14 +72,14 @@ func (s *Server) listRuns(ctx context.Context, in *listRunsInput) (*body[api.Pag
 		name: "runs", show: showRuns,
 		key:    func(r *mailroom.Run) int64 { return r.Key },
 		thread: func(r *mailroom.Run) string { return r.Thread },
-		fetch: func(rd mailroom.Reader, from int64, limit int) ([]*mailroom.Run, error) {
+		fetch: func(rd store.Reader, from int64, limit int) ([]*mailroom.Run, error) {
 			q := q
 			q.From, q.Limit, q.Bytes = from, limit, scanBytes
 			return rd.Runs(q)
 		},
 	}
 	if !f.Empty() {
-		l.match = func(_ mailroom.Reader, r *mailroom.Run) (bool, error) { return f.Match(filterRow(r)), nil }
+		l.match = func(_ store.Reader, r *mailroom.Run) (bool, error) { return f.Match(filterRow(r)), nil }
 	}
 	return l.page(ctx, s, in.ListParams)
 }
@@ -131,7 +134,7 @@ func (s *Server) getRun(ctx context.Context, in *getRunInput) (*body[api.Run], e
 
 // readRun returns a run for the caller, and its thread in the same snapshot.
 func (s *Server) readRun(ctx context.Context, id string) (out api.Run, thread *mailroom.Thread, err error) {
-	err = s.options.Ledger.View(ctx, func(rd mailroom.Reader) error {
+	err = s.options.Ledger.View(ctx, func(rd store.Reader) error {
 		r, t, err := findRun(rd, requestOf(ctx).who, id)
 		if err != nil {
 			return err
@@ -221,7 +224,7 @@ func (s *Server) cancelRun(ctx context.Context, in *cancelRunInput) (*runAnswer,
 // status.
 func (s *Server) showResult(ctx context.Context, row *mailroom.Run) (api.Run, error) {
 	var shown []api.Run
-	err := s.options.Ledger.View(ctx, func(rd mailroom.Reader) (err error) {
+	err := s.options.Ledger.View(ctx, func(rd store.Reader) (err error) {
 		shown, err = showRuns(rd, []*mailroom.Run{row})
 		return err
 	})
@@ -240,7 +243,7 @@ func (s *Server) retryRun(ctx context.Context, in *retryRunInput) (*body[api.Run
 	if _, err := s.findRun(ctx, in.Run); err != nil {
 		return nil, err
 	}
-	q := mailroom.Retry{Run: in.Run, By: requestOf(ctx).who.Name}
+	q := thread.Retry{Run: in.Run, By: requestOf(ctx).who.Name}
 	if b := in.Body; b != nil {
 		q.Fresh, q.SameVersion = b.Fresh, b.AgentVersion == "same"
 	}

@@ -10,16 +10,18 @@ import (
 
 	"mailroom"
 	"mailroom/api"
+	"mailroom/auth"
 	"mailroom/client"
 	"mailroom/server"
+	"mailroom/store"
 )
 
 // addFailedRuns writes a thread with failed runs; every third has another error.
 func (f *fixture) addFailedRuns(thread string, runs int) {
 	f.t.Helper()
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	row := &mailroom.Thread{ID: thread, Agent: "echo", Owner: mailroom.Operator, FirstSeq: 1, NextPlace: 1, CreatedAt: at, UpdatedAt: at}
-	c := &mailroom.Changes{Threads: []*mailroom.Thread{row}}
+	row := &mailroom.Thread{ID: thread, Agent: "echo", Owner: auth.Operator, FirstSeq: 1, NextPlace: 1, CreatedAt: at, UpdatedAt: at}
+	c := &store.Changes{Threads: []*mailroom.Thread{row}}
 	for i := range runs {
 		r := &mailroom.Run{
 			ID: fmt.Sprintf("%s-%d", thread, i), Thread: thread, Agent: "echo", Status: mailroom.StatusFailed, CreatedAt: at, FinishedAt: at,
@@ -30,7 +32,7 @@ func (f *fixture) addFailedRuns(thread string, runs int) {
 		}
 		c.Runs = append(c.Runs, r)
 	}
-	if err := f.store.Update(f.t.Context(), func(tx mailroom.Tx) error { return tx.Write(c) }); err != nil {
+	if err := f.store.Update(f.t.Context(), func(tx store.Tx) error { return tx.Write(c) }); err != nil {
 		f.t.Fatal(err)
 	}
 }
@@ -64,19 +66,19 @@ func TestARetryScansABoundedPartAndReturnsACursor(t *testing.T) {
 // recordingLedger records the run queries of views.
 type recordingLedger struct {
 	server.Ledger
-	runs *[]mailroom.RunQuery
+	runs *[]store.RunQuery
 }
 
 type recordingReader struct {
-	mailroom.Reader
-	runs *[]mailroom.RunQuery
+	store.Reader
+	runs *[]store.RunQuery
 }
 
-func (a recordingLedger) View(ctx context.Context, f func(mailroom.Reader) error) error {
-	return a.Ledger.View(ctx, func(r mailroom.Reader) error { return f(recordingReader{r, a.runs}) })
+func (a recordingLedger) View(ctx context.Context, f func(store.Reader) error) error {
+	return a.Ledger.View(ctx, func(r store.Reader) error { return f(recordingReader{r, a.runs}) })
 }
 
-func (r recordingReader) Runs(q mailroom.RunQuery) ([]*mailroom.Run, error) {
+func (r recordingReader) Runs(q store.RunQuery) ([]*mailroom.Run, error) {
 	*r.runs = append(*r.runs, q)
 	return r.Reader.Runs(q)
 }
@@ -84,10 +86,10 @@ func (r recordingReader) Runs(q mailroom.RunQuery) ([]*mailroom.Run, error) {
 // TestARunFilterQueriesOneIndex: with a second condition the store would skip rows without
 // counting them.
 func TestARunFilterQueriesOneIndex(t *testing.T) {
-	var asked []mailroom.RunQuery
+	var asked []store.RunQuery
 	f := start(t, func(o *server.Options) { o.Ledger = recordingLedger{o.Ledger, &asked} })
 	status := func(s mailroom.Status) []mailroom.Status { return []mailroom.Status{s} }
-	for q, want := range map[string]mailroom.RunQuery{
+	for q, want := range map[string]store.RunQuery{
 		"":                                    {},
 		"status:failed":                       {Statuses: status(mailroom.StatusFailed)},
 		"status:failed agent:echo":            {Statuses: status(mailroom.StatusFailed)},

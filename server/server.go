@@ -21,10 +21,13 @@ import (
 	"golang.org/x/time/rate"
 
 	"mailroom"
+	"mailroom/auth"
 	"mailroom/bus"
 	"mailroom/internal/metrics"
 	"mailroom/internal/recovery"
+	"mailroom/internal/thread"
 	"mailroom/ledger"
+	"mailroom/store"
 	"mailroom/stream"
 )
 
@@ -35,19 +38,19 @@ type Ledger interface {
 	Workers
 	Attempts
 	Projects
-	View(ctx context.Context, f func(mailroom.Reader) error) error
+	View(ctx context.Context, f func(store.Reader) error) error
 	Cancel(ctx context.Context, run, by string) (*mailroom.Run, error)
-	CancelTree(ctx context.Context, run string, who *mailroom.Token) (*mailroom.Run, error)
-	Interrupt(ctx context.Context, thread string, who *mailroom.Token) (mailroom.Interrupted, error)
-	Retry(ctx context.Context, in mailroom.Retry) (*mailroom.Run, error)
-	Decide(ctx context.Context, d mailroom.Decision) (*mailroom.Ticket, error)
-	PatchThread(ctx context.Context, thread string, p mailroom.ThreadPatch) (*mailroom.Thread, error)
-	DeleteThread(ctx context.Context, thread string, who *mailroom.Token) error
+	CancelTree(ctx context.Context, run string, who *auth.Token) (*mailroom.Run, error)
+	Interrupt(ctx context.Context, thread string, who *auth.Token) (thread.Interrupted, error)
+	Retry(ctx context.Context, in thread.Retry) (*mailroom.Run, error)
+	Decide(ctx context.Context, d thread.Decision) (*mailroom.Ticket, error)
+	PatchThread(ctx context.Context, thread string, p thread.Patch) (*mailroom.Thread, error)
+	DeleteThread(ctx context.Context, thread string, who *auth.Token) error
 }
 
 // Messages is the part of a Ledger for messages.
 type Messages interface {
-	Submit(ctx context.Context, in mailroom.Submit) (mailroom.Submitted, error)
+	Submit(ctx context.Context, in thread.Submit) (store.Submitted, error)
 	Edit(ctx context.Context, thread, message string, parts []mailroom.Part) (mailroom.Message, error)
 	Retract(ctx context.Context, thread, message string) error
 	Message(ctx context.Context, thread, message string) (mailroom.Message, error)
@@ -56,11 +59,11 @@ type Messages interface {
 
 // Accounts is the part of a Ledger for tokens.
 type Accounts interface {
-	Tokens(ctx context.Context) ([]*mailroom.Token, error)
-	CreateToken(ctx context.Context, t mailroom.Token) (*mailroom.Token, error)
+	Tokens(ctx context.Context) ([]*auth.Token, error)
+	CreateToken(ctx context.Context, t auth.Token) (*auth.Token, error)
 	RevokeToken(ctx context.Context, name string) error
 	// SetQuotas replaces the quotas that a token has in place of the defaults.
-	SetQuotas(ctx context.Context, name string, q mailroom.Quotas) (*mailroom.Token, error)
+	SetQuotas(ctx context.Context, name string, q auth.Quotas) (*auth.Token, error)
 	RecordTokenUse(ctx context.Context, used map[string]time.Time) error
 }
 
@@ -79,7 +82,7 @@ type Options struct {
 	// tokens of accounts work.
 	Token string
 	// Quotas are the default quotas of tokens, for display. The ledger enforces them.
-	Quotas mailroom.Quotas
+	Quotas auth.Quotas
 	// Hosts are the names and addresses, without port, that the Host header may have besides
 	// loopback ones. An unspecified address (0.0.0.0 or ::) allows every IP address.
 	Hosts []string

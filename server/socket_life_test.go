@@ -12,7 +12,9 @@ import (
 	"mailroom"
 	"mailroom/api"
 	"mailroom/bus"
+	"mailroom/internal/thread"
 	"mailroom/server"
+	"mailroom/store"
 )
 
 func TestSocketsAreClosedAtShutdown(t *testing.T) {
@@ -35,7 +37,7 @@ func TestSocketsAreClosedAtShutdown(t *testing.T) {
 func (f *fixture) flushText(run mailroom.Claim, text string) {
 	f.t.Helper()
 	message := fmt.Sprintf("%s.%d-1", run.Run, run.Attempt)
-	if err := f.ledger.Flush(f.t.Context(), run, mailroom.Partial{Run: run.Run, Attempt: run.Attempt, Message: message, Text: text}); err != nil {
+	if err := f.ledger.Flush(f.t.Context(), run, store.Partial{Run: run.Run, Attempt: run.Attempt, Message: message, Text: text}); err != nil {
 		f.t.Fatal(err)
 	}
 	f.bus.Publish(bus.Notice{Thread: run.Thread, Flushed: &bus.Flushed{Run: run.Run, Attempt: run.Attempt, Message: message, Upto: len(text)}})
@@ -45,7 +47,7 @@ func (f *fixture) flushText(run mailroom.Claim, text string) {
 func TestClosingASocketCancelsNothingAndAnotherStopsTheRun(t *testing.T) {
 	f := start(t)
 	desktop := f.dialWithToken()
-	run := result[mailroom.Submitted](desktop, `{"op":"submit","id":1,"thread":"t","text":"one"}`).Run
+	run := result[store.Submitted](desktop, `{"op":"submit","id":1,"thread":"t","text":"one"}`).Run
 	desktop.send(`{"op":"subscribe","id":2,"run":%q,"after":"2"}`, run)
 	desktop.want("ack 2 1")
 	w := f.claim()
@@ -73,7 +75,7 @@ func TestClosingASocketCancelsNothingAndAnotherStopsTheRun(t *testing.T) {
 	if got := first + ", " + second; got != "ack stop, entry 1 4 run.stop_requested" && got != "entry 1 4 run.stop_requested, ack stop" {
 		t.Errorf("got %s, want the ack and the entry", got)
 	}
-	f.settleRun(w, mailroom.OutcomeRelease, "") // flushed text stays even if the worker does not repeat it
+	f.settleRun(w, thread.OutcomeRelease, "") // flushed text stays even if the worker does not repeat it
 	phone.want("entry 1 5 message", "entry 1 6 run.cancelled", "settled 1 cancelled")
 	tablet.want("entry 1 4 run.stop_requested", "entry 1 5 message", "entry 1 6 run.cancelled", "settled 1 cancelled")
 	phone.send(`{"op":"cancel","id":"again","run":%q}`, run)
@@ -94,7 +96,7 @@ func TestOneSocketHasManySubscriptions(t *testing.T) {
 	p.want("ack 2 2")
 	p.send(`{"op":"subscribe","id":3,"run":%q,"after":"9"}`, w.Claim.Run)
 	p.want("ack 3 3", "gap 3 3")
-	f.settleRun(w, mailroom.OutcomeComplete, "")
+	f.settleRun(w, thread.OutcomeComplete, "")
 	got := map[string]int{}
 	for range 6 { // the three follow the log independently
 		got[p.next().String()]++
@@ -112,7 +114,7 @@ func TestOneSocketHasManySubscriptions(t *testing.T) {
 func TestASubscriptionSaysWhyItEnds(t *testing.T) {
 	f := start(t)
 	f.submit("t", "one")
-	f.settleRun(f.claim(), mailroom.OutcomeComplete, "")
+	f.settleRun(f.claim(), thread.OutcomeComplete, "")
 	p := f.dialWithToken()
 	p.send(`{"op":"subscribe","id":1,"thread":"t","after":4}`)
 	p.want("ack 1 1")
@@ -127,12 +129,12 @@ func TestASubscriptionSaysWhyItEnds(t *testing.T) {
 func TestASubscriptionReportsTheLastEndOfARetriedRun(t *testing.T) {
 	f := start(t)
 	run := f.submit("t", "one").Run
-	f.settleRun(f.claim(), mailroom.OutcomeFail, "")
+	f.settleRun(f.claim(), thread.OutcomeFail, "")
 	mustCall[api.Run](f, "POST /v1/runs/"+run+"/retry", "")
 	p := f.dialWithToken()
 	p.send(`{"op":"subscribe","id":1,"run":%q,"after":"3"}`, run)
 	p.want("ack 1 1", "entry 1 4 run.failed", "entry 1 5 run.retried")
-	f.settleRun(f.claim(), mailroom.OutcomeComplete, "")
+	f.settleRun(f.claim(), thread.OutcomeComplete, "")
 	p.want("entry 1 6 run.started", "entry 1 7 run.completed", "settled 1 completed")
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"mailroom"
 	"mailroom/server"
+	"mailroom/store"
 )
 
 func TestAHandshakeIsRefusedBeforeTheUpgrade(t *testing.T) {
@@ -199,8 +200,8 @@ func TestSubscriptionsCountAmongTheStreamsOfAToken(t *testing.T) {
 func TestASubmitInAFrameKeepsItsDigest(t *testing.T) {
 	f := start(t)
 	const body = `"thread":"t","text":"a < b","key":"k","options":{"b": 1.0, "a":"<é>"}`
-	first := mustCall[mailroom.Submitted](f, "POST /v1/messages", "{"+body+"}")
-	again := result[mailroom.Submitted](f.dialWithToken(), `{"op":"submit","id":1,%s}`, body)
+	first := mustCall[store.Submitted](f, "POST /v1/messages", "{"+body+"}")
+	again := result[store.Submitted](f.dialWithToken(), `{"op":"submit","id":1,%s}`, body)
 	if again.Disposition != "duplicate" || again.Run != first.Run {
 		t.Errorf("the same submit in a frame: %+v, want a duplicate of %s", again, first.Run)
 	}

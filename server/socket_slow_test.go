@@ -14,6 +14,8 @@ import (
 	"github.com/coder/websocket"
 
 	"mailroom"
+	"mailroom/auth"
+	"mailroom/internal/thread"
 	"mailroom/server"
 )
 
@@ -97,8 +99,8 @@ func TestASlowSocketIsClosedWithTheCursorsOfItsSubscriptions(t *testing.T) {
 	p.send(`{"op":"unsubscribe","id":4,"sub":"3"}`)
 	p.want("ack 4 3")
 	line.stall()
-	if _, err := f.ledger.Submit(t.Context(), mailroom.Submit{
-		Thread: "u", Messages: []mailroom.NewMessage{{Parts: mailroom.Text("three")}}, Owner: mailroom.Operator, Sender: mailroom.Operator, Agent: "echo",
+	if _, err := f.ledger.Submit(t.Context(), thread.Submit{
+		Thread: "u", Messages: []thread.NewMessage{{Parts: mailroom.Text("three")}}, Owner: auth.Operator, Sender: auth.Operator, Agent: "echo",
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +187,7 @@ func TestReadersThatDoNotReadStayWithinTheBacklog(t *testing.T) {
 	const share = 512 << 10
 	f := start(t, func(o *server.Options) { o.WriteTimeout, o.Unread, o.TokenUnread = time.Minute, 4*share, share })
 	f.submit("t", "one")
-	other := f.dial("Authorization: Bearer " + f.createToken("ann", "t", mailroom.PermissionRead))
+	other := f.dial("Authorization: Bearer " + f.createToken("ann", "t", auth.PermissionRead))
 	tight := &http.Transport{DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := new(net.Dialer).DialContext(ctx, network, addr)
 		if err == nil {

@@ -14,6 +14,10 @@ import (
 
 	"mailroom"
 	"mailroom/api"
+	"mailroom/auth"
+	"mailroom/entry"
+	"mailroom/internal/thread"
+	"mailroom/store"
 )
 
 // peer is the client's end of a socket.
@@ -35,7 +39,7 @@ type serverFrame struct {
 	Result     json.RawMessage `json:"result"`
 	Error      *api.Problem    `json:"error"`
 	Entry      *mailroom.Entry `json:"entry"`
-	Delta      *mailroom.Delta `json:"delta"`
+	Delta      *entry.Delta    `json:"delta"`
 	Gap        *api.Gap        `json:"gap"`
 	RetryAfter int             `json:"retry_after"`
 }
@@ -157,10 +161,10 @@ func TestASocketSubmitsFollowsAndAnswers(t *testing.T) {
 	f := start(t)
 	p := f.dial()
 	who := result[api.Identity](p, `{"op":"auth","id":"a","token":%q}`, token)
-	if who.Name != mailroom.Operator || len(who.Scopes) == 0 {
+	if who.Name != auth.Operator || len(who.Scopes) == 0 {
 		t.Errorf("auth: %+v", who)
 	}
-	sent := result[mailroom.Submitted](p, `{"op":"submit","id":1.0,"thread":"t","text":"one","options":{"a": "<"}}`)
+	sent := result[store.Submitted](p, `{"op":"submit","id":1.0,"thread":"t","text":"one","options":{"a": "<"}}`)
 	p.send(`{"op":"subscribe","id":2,"thread":"t"}`)
 	p.want("ack 2 1", "entry 1 1 message", "entry 1 2 run.queued")
 	w := f.claim()
@@ -173,7 +177,7 @@ func TestASocketSubmitsFollowsAndAnswers(t *testing.T) {
 	if run != (api.Subscribed{Run: sent.Run, Thread: "t", Status: mailroom.StatusRunning}) {
 		t.Errorf("resume: %+v", run)
 	}
-	f.settleRun(w, mailroom.OutcomeComplete, "héllo")
+	f.settleRun(w, thread.OutcomeComplete, "héllo")
 	other.want("entry 1 4 message", "entry 1 5 run.completed", "settled 1 completed")
 	p.want("entry 1 4 message", "entry 1 5 run.completed", "settled 1 completed")
 

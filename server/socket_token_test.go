@@ -6,8 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"mailroom"
 	"mailroom/api"
+	"mailroom/internal/thread"
+	"mailroom/store"
 )
 
 // createScopedToken creates a token with scopes, as JSON strings, and returns its secret.
@@ -24,7 +25,7 @@ func TestARevokedTokenEndsItsSockets(t *testing.T) {
 	if who.Name != "ann" || fmt.Sprint(who.Scopes) != "[read submit]" {
 		t.Errorf("auth: %+v", who)
 	}
-	result[mailroom.Submitted](busy, `{"op":"submit","id":1,"thread":"t","text":"one"}`)
+	result[store.Submitted](busy, `{"op":"submit","id":1,"thread":"t","text":"one"}`)
 	busy.send(`{"op":"subscribe","id":2,"thread":"t","after":"2"}`)
 	busy.want("ack 2 1")
 	idle.send(`{"op":"auth","id":2,"token":%q}`, token)
@@ -58,7 +59,7 @@ func TestASocketHasThePermissionsOfItsToken(t *testing.T) {
 	run := f.submit("operators", "one").Run
 	work := f.claim()
 	f.park(work, approval())
-	ticket := mailroom.TicketID(run, "deploy")
+	ticket := thread.TicketID(run, "deploy")
 	p := f.dial("Authorization: Bearer " + ann)
 	all := f.dial("Authorization: Bearer " + ann)
 	all.send(`{"op":"subscribe","id":1}`)
@@ -87,7 +88,7 @@ func TestASocketHasThePermissionsOfItsToken(t *testing.T) {
 	reader.want("error 1 forbidden")
 
 	f.submit("operators", "two")
-	mine := result[mailroom.Submitted](p, `{"op":"submit","id":2,"text":"x"}`)
+	mine := result[store.Submitted](p, `{"op":"submit","id":2,"text":"x"}`)
 	h := all.next() // no frame of the operator's thread came before
 	if h.Entry == nil || h.Entry.Thread != mine.Thread {
 		t.Errorf("the stream of all threads has %s, want an entry of %s", h, mine.Thread)

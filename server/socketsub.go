@@ -15,6 +15,7 @@ import (
 	"mailroom"
 	"mailroom/api"
 	"mailroom/bus"
+	"mailroom/entry"
 	"mailroom/internal/recovery"
 	"mailroom/stream"
 )
@@ -250,7 +251,7 @@ func (b *subscription) sendEvent(e stream.Event) error {
 	status, ended := stream.EndStatus(e.Entry)
 	switch {
 	case !ended:
-		if e.Entry.Kind == mailroom.KindRetried {
+		if e.Entry.Kind == entry.KindRetried {
 			b.settled = ""
 		}
 	case b.query.Run != "":

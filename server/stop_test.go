@@ -6,9 +6,10 @@ import (
 	"net"
 	"testing"
 
-	"mailroom"
+	"mailroom/auth"
 	"mailroom/ledger"
 	"mailroom/server"
+	"mailroom/store"
 	"mailroom/store/memory"
 )
 
@@ -18,7 +19,7 @@ type cancelledLedger struct {
 	broken error
 }
 
-func (h cancelledLedger) Tokens(ctx context.Context) ([]*mailroom.Token, error) {
+func (h cancelledLedger) Tokens(ctx context.Context) ([]*auth.Token, error) {
 	return nil, errors.Join(h.broken, context.Cause(ctx))
 }
 
@@ -31,7 +32,7 @@ func TestAStopBeforeServingIsNoFailure(t *testing.T) {
 		broken error
 	}{
 		{"stopped before", gone, nil},
-		{"a broken store", t.Context(), mailroom.ErrStoreClosed},
+		{"a broken store", t.Context(), store.ErrClosed},
 	} {
 		ln, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"mailroom"
 	"mailroom/api"
+	"mailroom/auth"
 	"mailroom/bus"
 	"mailroom/stream"
 )
@@ -20,7 +21,7 @@ const noticeBuffer = 1024
 
 func (rt router) describeStreamAll() {
 	text := &huma.Schema{Type: huma.TypeString}
-	op := rt.operation(mailroom.PermissionRead, "GET /v1/stream", "stream-all", "Stream new entries and live text of all threads")
+	op := rt.operation(auth.PermissionRead, "GET /v1/stream", "stream-all", "Stream new entries and live text of all threads")
 	op.Description = "Events: entry, and delta with its thread; none has an id, because threads have no common order. " +
 		"A reader that is too slow gets the event gap, and the stream ends. Comments every 10 seconds."
 	op.Responses["200"] = &huma.Response{Description: "OK", Content: map[string]*huma.MediaType{"text/event-stream": {Schema: text}}}

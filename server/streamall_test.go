@@ -11,6 +11,7 @@ import (
 	"mailroom"
 	"mailroom/bus"
 	"mailroom/client"
+	"mailroom/entry"
 	"mailroom/server"
 )
 
@@ -53,7 +54,7 @@ func TestASlowReaderOfAllThreadsIsCutOff(t *testing.T) {
 	r := f.open(200, "/v1/stream")
 	text := strings.Repeat("x", 64<<10)
 	for i := range 3000 { // more than the buffers hold, while nothing is read
-		f.bus.Publish(bus.Notice{Thread: "t", Delta: &mailroom.Delta{Run: sent.Run, Offset: i * len(text), Channel: "text", Text: text}})
+		f.bus.Publish(bus.Notice{Thread: "t", Delta: &entry.Delta{Run: sent.Run, Offset: i * len(text), Channel: "text", Text: text}})
 	}
 	events, last := 0, ""
 	for b := r.block(); b != ""; b = r.block() {
@@ -109,7 +110,7 @@ func TestClientStreamsAllThreadsUntilTheCallerStops(t *testing.T) {
 	}()
 	<-came
 	sent := f.submit("u", "one")
-	f.bus.Publish(bus.Notice{Thread: "u", Delta: &mailroom.Delta{Run: sent.Run, Text: "hello"}})
+	f.bus.Publish(bus.Notice{Thread: "u", Delta: &entry.Delta{Run: sent.Run, Text: "hello"}})
 	if err := <-listening; err != nil {
 		t.Errorf("it ended with %v, not when the caller stopped", err)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"mailroom"
 	"mailroom/api"
+	"mailroom/auth"
 	"mailroom/bus"
 	"mailroom/internal/recovery"
 	"mailroom/stream"
@@ -38,7 +39,7 @@ func (rt router) registerStreams() {
 func anyText() *huma.Schema { return &huma.Schema{Type: huma.TypeString} }
 
 func (rt router) describeStream(path, id, inPath string, query ...string) {
-	op := rt.operation(mailroom.PermissionRead, "GET "+path, id, "Stream entries and live text: first the stored ones, then new ones")
+	op := rt.operation(auth.PermissionRead, "GET "+path, id, "Stream entries and live text: first the stored ones, then new ones")
 	op.Description = "Events: entry (id SEQ), delta (id SEQ:N) and gap; comments every 10 seconds. 204: the stream has ended."
 	op.Parameters = []*huma.Param{
 		{Name: inPath, In: "path", Required: true, Schema: anyText()},

@@ -16,9 +16,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"mailroom"
+	"mailroom/auth"
 	"mailroom/bus"
 	"mailroom/client"
+	"mailroom/entry"
+	"mailroom/internal/thread"
 	"mailroom/server"
+	"mailroom/store"
 	"mailroom/stream"
 )
 
@@ -111,7 +115,7 @@ func (r *reader) want(events ...string) {
 
 // publishText publishes live text of a claimed run.
 func (f *fixture) publishText(run mailroom.Claim, offset int, text string) {
-	f.bus.Publish(bus.Notice{Thread: run.Thread, Delta: &mailroom.Delta{
+	f.bus.Publish(bus.Notice{Thread: run.Thread, Delta: &entry.Delta{
 		Run: run.Run, Attempt: run.Attempt, Message: fmt.Sprintf("%s.%d-1", run.Run, run.Attempt),
 		Offset: offset, Channel: "text", Text: text,
 	}})
@@ -131,14 +135,14 @@ func TestStreamReplaysThenFollowsThenEnds(t *testing.T) {
 	r.want("delta 3:4 hél")
 	f.publishText(w.Claim, 4, "lo")
 	r.want("delta 3:6 lo")
-	f.settleRun(w, mailroom.OutcomeComplete, "héllo")
+	f.settleRun(w, thread.OutcomeComplete, "héllo")
 	r.want("entry 4 message", "entry 5 run.completed", "end")
 }
 
 func TestStreamResumesAfterTheLastEvent(t *testing.T) {
 	f := start(t)
 	run := f.submit("t", "one").Run
-	f.settleRun(f.claim(), mailroom.OutcomeComplete, "reply")
+	f.settleRun(f.claim(), thread.OutcomeComplete, "reply")
 	f.open(200, "/v1/threads/t/stream?after=3").want("entry 4 message", "entry 5 run.completed")
 	f.open(200, "/v1/threads/t/stream?after=1", "Last-Event-ID: 3").want("entry 4 message")
 	f.open(200, "/v1/threads/t/stream?after=3:17").want("entry 4 message")
@@ -190,9 +194,9 @@ func TestStreamsOfOneTokenAreBounded(t *testing.T) {
 
 func TestTheStreamsQuotaBoundsAToken(t *testing.T) {
 	f := start(t, func(o *server.Options) { o.MaxStreams = 1 })
-	f.createToken("ann", "", mailroom.PermissionRead, mailroom.PermissionSubmit)
-	bob := f.withToken(f.createToken("bob", "", mailroom.PermissionRead, mailroom.PermissionSubmit))
-	if _, err := f.client.SetQuotas(t.Context(), "bob", mailroom.Quotas{mailroom.QuotaStreams: 2}); err != nil {
+	f.createToken("ann", "", auth.PermissionRead, auth.PermissionSubmit)
+	bob := f.withToken(f.createToken("bob", "", auth.PermissionRead, auth.PermissionSubmit))
+	if _, err := f.client.SetQuotas(t.Context(), "bob", auth.Quotas{auth.QuotaStreams: 2}); err != nil {
 		t.Fatal(err)
 	}
 	bob.submit("t", "one")
@@ -203,7 +207,7 @@ func TestTheStreamsQuotaBoundsAToken(t *testing.T) {
 		t.Errorf("%d %s, want 429 with limit and use", a.status, a.body)
 	}
 	tokens, err := f.client.Tokens(t.Context())
-	if err != nil || tokens[1].Used.Streams != 2 || tokens[1].Quotas[mailroom.QuotaStreams] != 2 || tokens[0].Quotas[mailroom.QuotaStreams] != 1 {
+	if err != nil || tokens[1].Used.Streams != 2 || tokens[1].Quotas[auth.QuotaStreams] != 2 || tokens[0].Quotas[auth.QuotaStreams] != 1 {
 		t.Errorf("tokens: %+v, %v, want use and limits of streams", tokens, err)
 	}
 	metrics := f.call("GET /metrics", "").body
@@ -254,7 +258,7 @@ func TestClientFollowsLiveTextToTheEnd(t *testing.T) {
 		case "3 run.started":
 			f.publishText(w.Claim, 0, "hello")
 		case "3:5 hello":
-			f.settleRun(w, mailroom.OutcomeComplete, "hello")
+			f.settleRun(w, thread.OutcomeComplete, "hello")
 		}
 	}
 	want := []string{"1 message", "2 run.queued", "3 run.started", "3:5 hello", "4 message", "5 run.completed"}
@@ -321,7 +325,7 @@ func TestShutdownEndsStreamsAndLetsRequestsFinish(t *testing.T) {
 	f := start(t, func(o *server.Options) {
 		o.Ledger = &slowMessages{Ledger: o.Ledger, entered: entered, leave: leave}
 	})
-	run := mustCall[mailroom.Submitted](f, "POST /v1/threads/t/messages", `{"text":"one"}`).Run
+	run := mustCall[store.Submitted](f, "POST /v1/threads/t/messages", `{"text":"one"}`).Run
 	r := f.open(200, "/v1/threads/t/stream")
 	r.want("entry 1 message", "entry 2 run.queued")
 

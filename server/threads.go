@@ -9,19 +9,23 @@ import (
 
 	"mailroom"
 	"mailroom/api"
+	"mailroom/auth"
+	"mailroom/entry"
 	"mailroom/internal/filter"
+	"mailroom/internal/thread"
+	"mailroom/store"
 )
 
 func (rt router) registerThreads() {
 	s := rt.server
-	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/threads", "list-threads", "List threads, newest first"), s.listThreads)
-	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/threads/{thread}", "get-thread", "Get a thread"), s.getThread)
-	handle(rt, rt.operation(mailroom.PermissionSubmit, "PATCH /v1/threads/{thread}", "patch-thread", "Change a thread's agent, metadata or delivery"), s.patchThread)
-	deletion := rt.operation(mailroom.PermissionSubmit, "DELETE /v1/threads/{thread}", "delete-thread", "Delete an idle thread with all its data")
+	handle(rt, rt.operation(auth.PermissionRead, "GET /v1/threads", "list-threads", "List threads, newest first"), s.listThreads)
+	handle(rt, rt.operation(auth.PermissionRead, "GET /v1/threads/{thread}", "get-thread", "Get a thread"), s.getThread)
+	handle(rt, rt.operation(auth.PermissionSubmit, "PATCH /v1/threads/{thread}", "patch-thread", "Change a thread's agent, metadata or delivery"), s.patchThread)
+	deletion := rt.operation(auth.PermissionSubmit, "DELETE /v1/threads/{thread}", "delete-thread", "Delete an idle thread with all its data")
 	deletion.DefaultStatus = 204
 	handle(rt, deletion, s.deleteThread)
-	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/threads/{thread}/entries", "list-entries", "List entries of a thread's log, in order of seq"), s.listEntries)
-	handle(rt, rt.operation(mailroom.PermissionSubmit, "POST /v1/threads/{thread}/interrupt", "interrupt-thread", "Supersede queued runs and stop the running one"), s.interrupt)
+	handle(rt, rt.operation(auth.PermissionRead, "GET /v1/threads/{thread}/entries", "list-entries", "List entries of a thread's log, in order of seq"), s.listEntries)
+	handle(rt, rt.operation(auth.PermissionSubmit, "POST /v1/threads/{thread}/interrupt", "interrupt-thread", "Supersede queued runs and stop the running one"), s.interrupt)
 }
 
 func threadKeys() []filter.Key {
@@ -42,8 +46,8 @@ func (s *Server) listThreads(ctx context.Context, in *listThreadsInput) (*body[a
 		name: "threads", show: showThreads,
 		key:    func(t *mailroom.Thread) int64 { return t.Key },
 		thread: func(t *mailroom.Thread) string { return t.ID },
-		fetch: func(rd mailroom.Reader, from int64, limit int) ([]*mailroom.Thread, error) {
-			q := mailroom.ThreadQuery{From: from, Limit: limit, Bytes: scanBytes}
+		fetch: func(rd store.Reader, from int64, limit int) ([]*mailroom.Thread, error) {
+			q := store.ThreadQuery{From: from, Limit: limit, Bytes: scanBytes}
 			if id, ok := f.Exact("id"); ok {
 				return threadBelow(rd, id, from)
 			}
@@ -51,19 +55,19 @@ func (s *Server) listThreads(ctx context.Context, in *listThreadsInput) (*body[a
 		},
 	}
 	if !f.Empty() {
-		l.match = func(rd mailroom.Reader, t *mailroom.Thread) (bool, error) { return matchThread(rd, f, t) }
+		l.match = func(rd store.Reader, t *mailroom.Thread) (bool, error) { return matchThread(rd, f, t) }
 	}
 	return l.page(ctx, s, in.ListParams)
 }
 
 // threadBelow fetches the one thread that the filter id:ID selects, unless it is at or above the
 // key from.
-func threadBelow(rd mailroom.Reader, id string, from int64) ([]*mailroom.Thread, error) {
-	rows, err := rd.Threads(mailroom.ThreadQuery{IDs: []string{id}})
+func threadBelow(rd store.Reader, id string, from int64) ([]*mailroom.Thread, error) {
+	rows, err := rd.Threads(store.ThreadQuery{IDs: []string{id}})
 	return slices.DeleteFunc(rows, func(t *mailroom.Thread) bool { return from != 0 && t.Key >= from }), err
 }
 
-func matchThread(rd mailroom.Reader, f filter.Filter, t *mailroom.Thread) (bool, error) {
+func matchThread(rd store.Reader, f filter.Filter, t *mailroom.Thread) (bool, error) {
 	var failed error
 	text := func(key string) string {
 		switch key {
@@ -105,7 +109,7 @@ func (s *Server) getThread(ctx context.Context, in *getThreadInput) (*body[api.T
 
 func (s *Server) readThread(ctx context.Context, id string) (*body[api.Thread], error) {
 	var out body[api.Thread]
-	err := s.options.Ledger.View(ctx, func(rd mailroom.Reader) error {
+	err := s.options.Ledger.View(ctx, func(rd store.Reader) error {
 		t, err := findThread(rd, requestOf(ctx).who, id)
 		if err == nil {
 			out.Body, err = showThread(rd, t)
@@ -136,7 +140,7 @@ func (s *Server) patchThread(ctx context.Context, in *patchThreadInput) (*body[a
 	if m := in.Body.Metadata; m != nil && m[0] != '{' {
 		return nil, invalidField("body.metadata", "must be a JSON object", string(m))
 	}
-	p := mailroom.ThreadPatch{By: requestOf(ctx).who, Agent: in.Body.Agent, Metadata: in.Body.Metadata}
+	p := thread.Patch{By: requestOf(ctx).who, Agent: in.Body.Agent, Metadata: in.Body.Metadata}
 	if to := in.Body.DeliverTo; to != nil {
 		blank := strings.TrimSpace(*to)
 		p.DeliverTo = &blank
@@ -193,12 +197,12 @@ func (s *Server) listEntries(ctx context.Context, in *listEntriesInput) (*body[a
 	if err != nil {
 		return nil, err
 	}
-	q := mailroom.EntryQuery{
+	q := store.EntryQuery{
 		Thread: id, After: in.After, Before: in.Before, Kinds: splitKinds(in.Kind), Run: in.Run,
 		Backward: in.Before > 0 && in.After == 0, Limit: in.Limit + 1, Bytes: s.options.MaxPage,
 	}
 	out := api.Page[mailroom.Entry]{}
-	err = s.options.Ledger.View(ctx, func(rd mailroom.Reader) error {
+	err = s.options.Ledger.View(ctx, func(rd store.Reader) error {
 		t, err := findThread(rd, requestOf(ctx).who, id)
 		if err == nil {
 			out, err = entriesPage(rd, t, q)
@@ -222,7 +226,7 @@ func (s *Server) listEntries(ctx context.Context, in *listEntriesInput) (*body[a
 const maxScannedEntries = 50_000
 
 // entriesPage reads one page of q, with at most q.Limit-1 entries.
-func entriesPage(rd mailroom.Reader, t *mailroom.Thread, q mailroom.EntryQuery) (out api.Page[mailroom.Entry], err error) {
+func entriesPage(rd store.Reader, t *mailroom.Thread, q store.EntryQuery) (out api.Page[mailroom.Entry], err error) {
 	end := int64(0) // last seq scanned, if the scan stops before the requested range ends
 	switch low, high := max(q.After+1, t.FirstSeq), t.LastSeq; {
 	case q.Backward && min(q.Before-1, high)-low >= maxScannedEntries:
@@ -237,7 +241,7 @@ func entriesPage(rd mailroom.Reader, t *mailroom.Thread, q mailroom.EntryQuery) 
 		return out, err
 	}
 	var more bool
-	out.Items, more = mailroom.FirstEntries(found, q.Bytes)
+	out.Items, more = entry.First(found, q.Bytes)
 	if len(out.Items) == q.Limit {
 		out.Items, more = out.Items[:q.Limit-1], true
 	}

@@ -8,14 +8,17 @@ import (
 
 	"mailroom"
 	"mailroom/api"
+	"mailroom/auth"
 	"mailroom/internal/filter"
+	"mailroom/internal/thread"
+	"mailroom/store"
 )
 
 func (rt router) registerTickets() {
 	s := rt.server
-	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/tickets", "list-tickets", "List tickets, newest first"), s.listTickets)
-	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/tickets/{ticket}", "get-ticket", "Get a ticket"), s.getTicket)
-	handle(rt, rt.operation(mailroom.PermissionDecide, "POST /v1/tickets/{ticket}", "decide", "Approve, deny or answer a ticket, once"), s.decide)
+	handle(rt, rt.operation(auth.PermissionRead, "GET /v1/tickets", "list-tickets", "List tickets, newest first"), s.listTickets)
+	handle(rt, rt.operation(auth.PermissionRead, "GET /v1/tickets/{ticket}", "get-ticket", "Get a ticket"), s.getTicket)
+	handle(rt, rt.operation(auth.PermissionDecide, "POST /v1/tickets/{ticket}", "decide", "Approve, deny or answer a ticket, once"), s.decide)
 }
 
 func ticketKeys() []filter.Key {
@@ -37,7 +40,7 @@ func (s *Server) listTickets(ctx context.Context, in *listTicketsInput) (*body[a
 	if err != nil {
 		return nil, atLocation("query.", err)
 	}
-	q := mailroom.TicketQuery{}
+	q := store.TicketQuery{}
 	q.Thread, _ = f.Exact("thread")
 	if run, ok := f.Exact("run"); ok {
 		q.Runs = []string{run}
@@ -52,14 +55,14 @@ func (s *Server) listTickets(ctx context.Context, in *listTicketsInput) (*body[a
 		name: "tickets", show: showTickets,
 		key:    func(k *mailroom.Ticket) int64 { return k.Key },
 		thread: func(k *mailroom.Ticket) string { return k.Thread },
-		fetch: func(rd mailroom.Reader, from int64, limit int) ([]*mailroom.Ticket, error) {
+		fetch: func(rd store.Reader, from int64, limit int) ([]*mailroom.Ticket, error) {
 			q := q
 			q.From, q.Limit, q.Bytes = from, limit, scanBytes
 			return rd.Tickets(q)
 		},
 	}
 	if !f.Empty() {
-		l.match = func(_ mailroom.Reader, k *mailroom.Ticket) (bool, error) {
+		l.match = func(_ store.Reader, k *mailroom.Ticket) (bool, error) {
 			return f.Match(filter.Row{Text: func(key string) string {
 				switch key {
 				case "state":
@@ -76,7 +79,7 @@ func (s *Server) listTickets(ctx context.Context, in *listTicketsInput) (*body[a
 	return l.page(ctx, s, in.ListParams)
 }
 
-func showTickets(_ mailroom.Reader, rows []*mailroom.Ticket) ([]api.Ticket, error) {
+func showTickets(_ store.Reader, rows []*mailroom.Ticket) ([]api.Ticket, error) {
 	out := make([]api.Ticket, 0, len(rows))
 	for _, k := range rows {
 		out = append(out, showTicket(k))
@@ -118,7 +121,7 @@ func (s *Server) decide(ctx context.Context, in *decideInput) (*body[api.Ticket]
 	who, b := requestOf(ctx).who, in.Body
 	by := who.Name
 	if b.DecidedBy != "" {
-		if !who.Has(mailroom.PermissionAdmin) {
+		if !who.Has(auth.PermissionAdmin) {
 			return nil, mailroom.Errorf(mailroom.CodeForbidden, "decided_by needs a token with the scope admin")
 		}
 		by = b.DecidedBy
@@ -126,7 +129,7 @@ func (s *Server) decide(ctx context.Context, in *decideInput) (*body[api.Ticket]
 	if _, err := s.findTicket(ctx, in.Ticket); err != nil {
 		return nil, err
 	}
-	k, err := s.options.Ledger.Decide(ctx, mailroom.Decision{
+	k, err := s.options.Ledger.Decide(ctx, thread.Decision{
 		Ticket: in.Ticket, Verdict: b.Decision, Answer: compactAnswer(b.Answer), Reason: b.Reason, Digest: b.Digest, By: by,
 	})
 	if err != nil {
@@ -136,10 +139,10 @@ func (s *Server) decide(ctx context.Context, in *decideInput) (*body[api.Ticket]
 }
 
 // readDecisions reads the decisions of a submit, made by its sender.
-func readDecisions(made []api.SubmitDecision, by string) []mailroom.Decision {
-	var out []mailroom.Decision
+func readDecisions(made []api.SubmitDecision, by string) []thread.Decision {
+	var out []thread.Decision
 	for _, d := range made {
-		out = append(out, mailroom.Decision{
+		out = append(out, thread.Decision{
 			Ticket: d.Ticket, Verdict: d.Decision, Answer: compactAnswer(d.Answer), Reason: d.Reason, Digest: d.Digest, By: by,
 		})
 	}

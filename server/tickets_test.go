@@ -12,6 +12,8 @@ import (
 	"mailroom"
 	"mailroom/api"
 	"mailroom/client"
+	"mailroom/internal/thread"
+	"mailroom/store"
 )
 
 // waiting parks a run of thread with tickets, and returns the run and the tickets by name.
@@ -51,7 +53,7 @@ func TestATicketFromQuestionToAnswer(t *testing.T) {
 	k := tickets["deploy"]
 	prompt, action := "Deploy?", "deploy"
 	want := api.Ticket{
-		ID: mailroom.TicketID(run, "deploy"), Thread: "t", Run: run, Name: "deploy", Kind: mailroom.TicketApproval,
+		ID: thread.TicketID(run, "deploy"), Thread: "t", Run: run, Name: "deploy", Kind: mailroom.TicketApproval,
 		Prompt: &prompt, Action: &action, Arguments: []byte(`{"to":"production"}`), Digest: k.Digest, State: mailroom.TicketOpen,
 		Answer: []byte("null"),
 	}
@@ -200,10 +202,10 @@ func TestDecisionsComeWithASubmit(t *testing.T) {
 		t.Errorf("refused, but it wrote:\n%s\nbefore:\n%s", after, before)
 	}
 	for i := range 2 {
-		got := mustCall[mailroom.Submitted](f, to, body(k.Digest, `,"key":"k","text":" "`))
-		want := mailroom.DispositionResumed
+		got := mustCall[store.Submitted](f, to, body(k.Digest, `,"key":"k","text":" "`))
+		want := store.DispositionResumed
 		if i > 0 {
-			want = mailroom.DispositionDuplicate
+			want = store.DispositionDuplicate
 		}
 		if got.Run != run || got.Disposition != want || got.Message != "" {
 			t.Errorf("a decision without text: %+v, want %s of run %s", got, want, run)
@@ -214,8 +216,8 @@ func TestDecisionsComeWithASubmit(t *testing.T) {
 	if got := mustCall[api.Ticket](f, "GET /v1/tickets/"+k.ID, ""); *got.Decision != mailroom.VerdictApprove || *got.DecidedBy != "admin" {
 		t.Errorf("decided: %+v", got)
 	}
-	got := mustCall[mailroom.Submitted](f, to, `{"text":"blue, and hurry"}`)
-	if got.Run != run || got.Disposition != mailroom.DispositionResumed || got.Status != mailroom.StatusQueued {
+	got := mustCall[store.Submitted](f, to, `{"text":"blue, and hurry"}`)
+	if got.Run != run || got.Disposition != store.DispositionResumed || got.Status != mailroom.StatusQueued {
 		t.Errorf("a message to a run that waits for input: %+v", got)
 	}
 	k = mustCall[api.Ticket](f, "GET /v1/tickets/"+tickets["q"].ID, "")

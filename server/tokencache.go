@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/auth"
 	"mailroom/internal/recovery"
 )
 
@@ -21,7 +22,7 @@ import (
 const refreshInterval = 500 * time.Millisecond
 
 // quota returns the quota q of a token's name, or def if the name has none of its own.
-func (c *tokenCache) quota(name string, q mailroom.Quota, def int64) int64 {
+func (c *tokenCache) quota(name string, q auth.Quota, def int64) int64 {
 	if n, ok := (*c.quotas.Load())[name][q]; ok {
 		return n
 	}
@@ -45,14 +46,14 @@ type tokenCache struct {
 	byHash    atomic.Pointer[map[secretHash]*grant] // grants of the rows; replaced, never modified
 	// quotas has the names with quotas of their own; replaced, never modified. A change of quotas
 	// revokes no grant.
-	quotas atomic.Pointer[map[string]mailroom.Quotas]
+	quotas atomic.Pointer[map[string]auth.Quotas]
 }
 
 // grant is the validity of one token's present rights.
 type grant struct {
 	// Set by newGrant.
 	hash   secretHash
-	token  *mailroom.Token // read-only
+	token  *auth.Token     // read-only
 	ctx    context.Context // ends when the token is revoked or its rights change; its cause says which
 	revoke context.CancelCauseFunc
 
@@ -60,7 +61,7 @@ type grant struct {
 	written int64        // owned by tokenCache.run: the last value of used that was written
 }
 
-func newGrant(s secretHash, t *mailroom.Token) *grant {
+func newGrant(s secretHash, t *auth.Token) *grant {
 	ctx, end := context.WithCancelCause(context.Background())
 	return &grant{hash: s, token: t, ctx: ctx, revoke: end, written: t.UsedAt.Unix()}
 }
@@ -68,10 +69,10 @@ func newGrant(s secretHash, t *mailroom.Token) *grant {
 func newTokenCache(accounts Accounts, secret string, log *slog.Logger) *tokenCache {
 	c := &tokenCache{accounts: accounts, log: log}
 	if secret != "" {
-		c.operator = newGrant(sha256.Sum256([]byte(secret)), mailroom.RunToken(mailroom.Operator))
+		c.operator = newGrant(sha256.Sum256([]byte(secret)), auth.RunToken(auth.Operator))
 	}
 	c.byHash.Store(&map[secretHash]*grant{})
-	c.quotas.Store(&map[string]mailroom.Quotas{})
+	c.quotas.Store(&map[string]auth.Quotas{})
 	return c
 }
 
@@ -103,7 +104,7 @@ func (c *tokenCache) refresh(ctx context.Context) error {
 	}
 	before := *c.byHash.Load()
 	now := make(map[secretHash]*grant, len(rows))
-	quotas := map[string]mailroom.Quotas{}
+	quotas := map[string]auth.Quotas{}
 	for _, t := range rows {
 		if len(t.Quotas) > 0 {
 			quotas[t.Name] = t.Quotas
@@ -126,7 +127,7 @@ func (c *tokenCache) refresh(ctx context.Context) error {
 	return nil
 }
 
-func sameRights(a, b *mailroom.Token) bool {
+func sameRights(a, b *auth.Token) bool {
 	return a.Key == b.Key && a.Name == b.Name && a.Namespace == b.Namespace &&
 		slices.Equal(a.Scopes, b.Scopes) && slices.Equal(a.Agents, b.Agents)
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"log/slog"
+	"mailroom/auth"
 	"maps"
 	"sync"
 	"testing"
@@ -20,20 +21,20 @@ type fakeAccounts struct {
 	Accounts
 
 	mu     sync.Mutex // guards the fields below
-	list   []*mailroom.Token
+	list   []*auth.Token
 	reads  int
 	writes []map[string]time.Time
 	fails  bool
 }
 
 // set changes the next result of Tokens.
-func (r *fakeAccounts) set(list []*mailroom.Token, fails bool) {
+func (r *fakeAccounts) set(list []*auth.Token, fails bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.list, r.fails = list, fails
 }
 
-func (r *fakeAccounts) Tokens(context.Context) ([]*mailroom.Token, error) {
+func (r *fakeAccounts) Tokens(context.Context) ([]*auth.Token, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.reads++
@@ -50,9 +51,9 @@ func (r *fakeAccounts) RecordTokenUse(_ context.Context, used map[string]time.Ti
 	return nil
 }
 
-func tokenRow(name, secret string, scopes ...mailroom.Permission) *mailroom.Token {
+func tokenRow(name, secret string, scopes ...auth.Permission) *auth.Token {
 	hash := sha256.Sum256([]byte(secret))
-	return &mailroom.Token{Key: 1, Name: name, Sum: hex.EncodeToString(hash[:]), Scopes: scopes}
+	return &auth.Token{Key: 1, Name: name, Sum: hex.EncodeToString(hash[:]), Scopes: scopes}
 }
 
 func (r *fakeAccounts) newCache(t *testing.T) *tokenCache {
@@ -65,14 +66,14 @@ func (r *fakeAccounts) newCache(t *testing.T) *tokenCache {
 }
 
 func TestAnUnknownSecretReadsNoRows(t *testing.T) {
-	r := &fakeAccounts{list: []*mailroom.Token{tokenRow("ann", "hers", mailroom.PermissionRead)}}
+	r := &fakeAccounts{list: []*auth.Token{tokenRow("ann", "hers", auth.PermissionRead)}}
 	k := r.newCache(t)
 	for _, secret := range []string{"", "wrong", "hers ", "the operator's ", r.list[0].Sum} {
 		if g := k.lookup(secret); g != nil {
 			t.Errorf("%q is %q's", secret, g.token.Name)
 		}
 	}
-	for secret, want := range map[string]string{"hers": "ann", "the operator's": mailroom.Operator} {
+	for secret, want := range map[string]string{"hers": "ann", "the operator's": auth.Operator} {
 		if g := k.lookup(secret); g == nil || g.token.Name != want {
 			t.Errorf("%q is not %s's", secret, want)
 		}
@@ -87,24 +88,24 @@ func TestAnUnknownSecretReadsNoRows(t *testing.T) {
 
 func TestAGrantEndsWhenItsTokenIsRevokedOrChanged(t *testing.T) {
 	for name, change := range map[string]struct {
-		to   func(t *mailroom.Token) *mailroom.Token
+		to   func(t *auth.Token) *auth.Token
 		ends bool
 		good bool
 	}{
-		"nothing":   {func(t *mailroom.Token) *mailroom.Token { return t }, false, true},
-		"used":      {func(t *mailroom.Token) *mailroom.Token { t.UsedAt = time.Now(); return t }, false, true},
-		"revoked":   {func(t *mailroom.Token) *mailroom.Token { t.RevokedAt = time.Now(); return t }, true, false},
-		"gone":      {func(*mailroom.Token) *mailroom.Token { return tokenRow("bob", "his") }, true, false},
-		"scopes":    {func(t *mailroom.Token) *mailroom.Token { t.Scopes = nil; return t }, true, true},
-		"namespace": {func(t *mailroom.Token) *mailroom.Token { t.Namespace = "x"; return t }, true, true},
-		"agents":    {func(t *mailroom.Token) *mailroom.Token { t.Agents = []string{"x"}; return t }, true, true},
-		"name":      {func(t *mailroom.Token) *mailroom.Token { t.Name = "x"; return t }, true, true},
+		"nothing":   {func(t *auth.Token) *auth.Token { return t }, false, true},
+		"used":      {func(t *auth.Token) *auth.Token { t.UsedAt = time.Now(); return t }, false, true},
+		"revoked":   {func(t *auth.Token) *auth.Token { t.RevokedAt = time.Now(); return t }, true, false},
+		"gone":      {func(*auth.Token) *auth.Token { return tokenRow("bob", "his") }, true, false},
+		"scopes":    {func(t *auth.Token) *auth.Token { t.Scopes = nil; return t }, true, true},
+		"namespace": {func(t *auth.Token) *auth.Token { t.Namespace = "x"; return t }, true, true},
+		"agents":    {func(t *auth.Token) *auth.Token { t.Agents = []string{"x"}; return t }, true, true},
+		"name":      {func(t *auth.Token) *auth.Token { t.Name = "x"; return t }, true, true},
 	} {
-		r := &fakeAccounts{list: []*mailroom.Token{tokenRow("ann", "hers", mailroom.PermissionRead)}}
+		r := &fakeAccounts{list: []*auth.Token{tokenRow("ann", "hers", auth.PermissionRead)}}
 		k := r.newCache(t)
 		g := k.lookup("hers")
 		changed := *r.list[0]
-		r.list = []*mailroom.Token{change.to(&changed)}
+		r.list = []*auth.Token{change.to(&changed)}
 		if err := k.refresh(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -119,7 +120,7 @@ func TestAGrantEndsWhenItsTokenIsRevokedOrChanged(t *testing.T) {
 
 func TestTokensAreRefreshedAndKeptAfterAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &fakeAccounts{list: []*mailroom.Token{tokenRow("ann", "hers", mailroom.PermissionRead)}}
+		r := &fakeAccounts{list: []*auth.Token{tokenRow("ann", "hers", auth.PermissionRead)}}
 		k := r.newCache(t)
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan struct{})
@@ -147,7 +148,7 @@ func TestTokensAreRefreshedAndKeptAfterAnError(t *testing.T) {
 
 func TestAUseIsWrittenOncePerMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &fakeAccounts{list: []*mailroom.Token{tokenRow("ann", "hers", mailroom.PermissionRead), tokenRow("bob", "his", mailroom.PermissionRead)}}
+		r := &fakeAccounts{list: []*auth.Token{tokenRow("ann", "hers", auth.PermissionRead), tokenRow("bob", "his", auth.PermissionRead)}}
 		k := r.newCache(t)
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan struct{})

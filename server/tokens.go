@@ -9,18 +9,18 @@ import (
 	"maps"
 	"strings"
 
-	"mailroom"
 	"mailroom/api"
+	"mailroom/auth"
 )
 
 func (rt router) registerTokens() {
 	s := rt.server
-	creation := rt.operation(mailroom.PermissionAdmin, "POST /v1/tokens", "create-token", "Create a token; its secret is shown only once")
+	creation := rt.operation(auth.PermissionAdmin, "POST /v1/tokens", "create-token", "Create a token; its secret is shown only once")
 	creation.DefaultStatus = 201
 	handle(rt, creation, s.createToken)
-	handle(rt, rt.operation(mailroom.PermissionAdmin, "GET /v1/tokens", "list-tokens", "List tokens, by name, without their secrets"), s.listTokens)
-	handle(rt, rt.operation(mailroom.PermissionAdmin, "PATCH /v1/tokens/{name}", "set-quotas", "Set the quotas of a token"), s.setQuotas)
-	revocation := rt.operation(mailroom.PermissionAdmin, "DELETE /v1/tokens/{name}", "revoke-token", "Revoke a token")
+	handle(rt, rt.operation(auth.PermissionAdmin, "GET /v1/tokens", "list-tokens", "List tokens, by name, without their secrets"), s.listTokens)
+	handle(rt, rt.operation(auth.PermissionAdmin, "PATCH /v1/tokens/{name}", "set-quotas", "Set the quotas of a token"), s.setQuotas)
+	revocation := rt.operation(auth.PermissionAdmin, "DELETE /v1/tokens/{name}", "revoke-token", "Revoke a token")
 	revocation.DefaultStatus = 204
 	handle(rt, revocation, s.revokeToken)
 }
@@ -31,7 +31,7 @@ func (s *Server) createToken(ctx context.Context, in *createTokenInput) (*body[a
 	b := in.Body
 	secret := newSecret()
 	hash := sha256.Sum256([]byte(secret))
-	row, err := s.options.Ledger.CreateToken(ctx, mailroom.Token{
+	row, err := s.options.Ledger.CreateToken(ctx, auth.Token{
 		Name: b.Name, Sum: hex.EncodeToString(hash[:]), Scopes: b.Scopes, Namespace: b.Namespace, Agents: b.Agents,
 		Quotas: b.Quotas,
 	})
@@ -87,20 +87,20 @@ func (s *Server) refreshTokens(ctx context.Context) {
 }
 
 // defaultQuotas are the quotas of tokens that set none.
-func (s *Server) defaultQuotas() mailroom.Quotas {
-	all := mailroom.Quotas{mailroom.QuotaStreams: int64(s.options.MaxStreams)}
+func (s *Server) defaultQuotas() auth.Quotas {
+	all := auth.Quotas{auth.QuotaStreams: int64(s.options.MaxStreams)}
 	maps.Copy(all, s.options.Quotas)
 	return all
 }
 
 // usageOf returns the quota use of a token, including its open streams on this server.
-func (s *Server) usageOf(t *mailroom.Token) api.Used {
+func (s *Server) usageOf(t *auth.Token) api.Used {
 	return api.Used{Use: t.Used, Streams: int64(max(s.streamSlots.used(t.Name), s.socketSlots.used(t.Name)))}
 }
 
 // maxStreams is how many streams and waits a token may have open.
 func (s *Server) maxStreams(name string) int64 {
-	return s.tokens.quota(name, mailroom.QuotaStreams, int64(s.options.MaxStreams))
+	return s.tokens.quota(name, auth.QuotaStreams, int64(s.options.MaxStreams))
 }
 
 type setQuotasInput struct {
@@ -117,9 +117,9 @@ func (s *Server) setQuotas(ctx context.Context, in *setQuotasInput) (*body[api.T
 	return &body[api.Token]{s.showToken(row)}, nil
 }
 
-func (s *Server) showToken(t *mailroom.Token) api.Token {
+func (s *Server) showToken(t *auth.Token) api.Token {
 	return api.Token{
-		Name: t.Name, Scopes: append([]mailroom.Permission{}, t.Scopes...), Namespace: given(t.Namespace),
+		Name: t.Name, Scopes: append([]auth.Permission{}, t.Scopes...), Namespace: given(t.Namespace),
 		Agents: append([]string{}, t.Agents...), Quotas: t.Quotas.WithDefaults(s.defaultQuotas()), Used: s.usageOf(t), CreatedAt: t.CreatedAt, UsedAt: known(t.UsedAt), RevokedAt: known(t.RevokedAt),
 	}
 }

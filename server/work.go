@@ -10,14 +10,16 @@ import (
 
 	"mailroom"
 	"mailroom/api"
+	"mailroom/auth"
 	"mailroom/ledger"
+	"mailroom/store"
 )
 
 // Workers is the part of a Ledger for remote workers.
 type Workers interface {
 	// LeaseTime is how long a lease lasts without renewal.
 	LeaseTime() time.Duration
-	Register(ctx context.Context, w mailroom.Worker) (until time.Time, err error)
+	Register(ctx context.Context, w store.Worker) (until time.Time, err error)
 	Claim(ctx context.Context, c ledger.ClaimRequest) ([]ledger.Assignment, error)
 	Renew(ctx context.Context, in ledger.Renewal) (ledger.Renewed, error)
 	Deregister(ctx context.Context, worker string) error
@@ -27,9 +29,9 @@ type Workers interface {
 // engine in this process.
 func (rt router) registerWorkers() {
 	s := rt.server
-	handle(rt, rt.operation(mailroom.PermissionWork, "POST /v1/claims", "claim", "Claim due runs for a remote worker"), s.claim)
-	handle(rt, rt.operation(mailroom.PermissionWork, "POST /v1/workers/{worker}/renew", "renew-worker", "Extend the lease of a worker, and learn which claims to stop or have been lost"), s.renewWorker)
-	leave := rt.operation(mailroom.PermissionWork, "POST /v1/workers/{worker}/leave", "leave-worker", "End the lease of a worker; the claims it still holds are lost")
+	handle(rt, rt.operation(auth.PermissionWork, "POST /v1/claims", "claim", "Claim due runs for a remote worker"), s.claim)
+	handle(rt, rt.operation(auth.PermissionWork, "POST /v1/workers/{worker}/renew", "renew-worker", "Extend the lease of a worker, and learn which claims to stop or have been lost"), s.renewWorker)
+	leave := rt.operation(auth.PermissionWork, "POST /v1/workers/{worker}/leave", "leave-worker", "End the lease of a worker; the claims it still holds are lost")
 	leave.DefaultStatus = 204
 	handle(rt, leave, s.leaveWorker)
 	rt.registerClaims()
@@ -45,9 +47,9 @@ type WorkerPath struct {
 const remoteAgentTTL = 24 * time.Hour
 
 // worker returns a worker of the caller's token. Workers of other tokens are not found.
-func (s *Server) worker(ctx context.Context, id string) (found *mailroom.Worker, err error) {
+func (s *Server) worker(ctx context.Context, id string) (found *store.Worker, err error) {
 	who := requestOf(ctx).who
-	err = s.options.Ledger.View(ctx, func(rd mailroom.Reader) (err error) {
+	err = s.options.Ledger.View(ctx, func(rd store.Reader) (err error) {
 		found, err = ownWorker(rd, who, id)
 		return err
 	})
@@ -58,9 +60,9 @@ func (s *Server) worker(ctx context.Context, id string) (found *mailroom.Worker,
 }
 
 // ownWorker returns a worker of who, or nil.
-func ownWorker(rd mailroom.Reader, who *mailroom.Token, id string) (*mailroom.Worker, error) {
+func ownWorker(rd store.Reader, who *auth.Token, id string) (*store.Worker, error) {
 	rows, err := rd.Workers()
-	i := slices.IndexFunc(rows, func(w *mailroom.Worker) bool { return w.ID == id && w.Owner != "" && w.Owner == who.Name })
+	i := slices.IndexFunc(rows, func(w *store.Worker) bool { return w.ID == id && w.Owner != "" && w.Owner == who.Name })
 	if err != nil || i < 0 {
 		return nil, err
 	}
@@ -69,7 +71,7 @@ func ownWorker(rd mailroom.Reader, who *mailroom.Token, id string) (*mailroom.Wo
 
 // checkServes refuses agents that the token may not serve, and agents that this server runs itself:
 // two definitions would compete.
-func (s *Server) checkServes(who *mailroom.Token, names []string) error {
+func (s *Server) checkServes(who *auth.Token, names []string) error {
 	for _, name := range names {
 		switch {
 		case !isAgentName(name):
@@ -95,7 +97,7 @@ func isAgentName(s string) bool {
 // remoteAgents returns the agents that remote workers serve or have served recently, and those that
 // tokens are limited to.
 func (s *Server) remoteAgents(ctx context.Context) (names []string, err error) {
-	err = s.options.Ledger.View(ctx, func(rd mailroom.Reader) error {
+	err = s.options.Ledger.View(ctx, func(rd store.Reader) error {
 		rows, err := rd.Workers()
 		since := time.Now().Add(-remoteAgentTTL)
 		for _, w := range rows {
@@ -107,7 +109,7 @@ func (s *Server) remoteAgents(ctx context.Context) (names []string, err error) {
 			return err
 		}
 		tokens, err := rd.Tokens()
-		names = append(names, mailroom.DeclaredAgents(tokens)...)
+		names = append(names, auth.DeclaredAgents(tokens)...)
 		return err
 	})
 	return names, err
@@ -165,8 +167,8 @@ func (s *Server) resolveClaims(ctx context.Context, held []string) (claims []mai
 		return nil, lost, nil
 	}
 	threads := map[string]string{}
-	err = s.options.Ledger.View(ctx, func(rd mailroom.Reader) error {
-		rows, err := rd.Runs(mailroom.RunQuery{IDs: runs})
+	err = s.options.Ledger.View(ctx, func(rd store.Reader) error {
+		rows, err := rd.Runs(store.RunQuery{IDs: runs})
 		for _, r := range rows {
 			threads[r.ID] = r.Thread
 		}

@@ -14,6 +14,7 @@ import (
 	"mailroom"
 	"mailroom/api"
 	"mailroom/ledger"
+	"mailroom/store"
 )
 
 const (
@@ -101,7 +102,7 @@ func readSlots(raw json.RawMessage, most int) (map[string]int, error) {
 }
 
 // claimingWorker returns the worker that claims: a newly registered one, or the token's own.
-func (s *Server) claimingWorker(ctx context.Context, q claimParams) (*mailroom.Worker, error) {
+func (s *Server) claimingWorker(ctx context.Context, q claimParams) (*store.Worker, error) {
 	who := requestOf(ctx).who
 	names := slices.Sorted(maps.Keys(q.slots))
 	if q.Worker == "" {
@@ -111,7 +112,7 @@ func (s *Server) claimingWorker(ctx context.Context, q claimParams) (*mailroom.W
 		if err := s.checkServes(who, names); err != nil {
 			return nil, err
 		}
-		w := &mailroom.Worker{ID: ledger.NewID(), Host: q.Host, PID: q.PID, Owner: who.Name, Agents: names}
+		w := &store.Worker{ID: ledger.NewID(), Host: q.Host, PID: q.PID, Owner: who.Name, Agents: names}
 		until, err := s.options.Ledger.Register(ctx, *w)
 		w.LeaseUntil = until
 		return w, err
@@ -130,7 +131,7 @@ func (s *Server) claimingWorker(ctx context.Context, q claimParams) (*mailroom.W
 
 // claimRound runs one round of a worker's claims. If an earlier round of the worker is still
 // waiting, it ends that round first: its caller has gone.
-func (s *Server) claimRound(ctx context.Context, w *mailroom.Worker, q claimParams) ([]ledger.Assignment, error) {
+func (s *Server) claimRound(ctx context.Context, w *store.Worker, q claimParams) ([]ledger.Assignment, error) {
 	release, err := s.streamSlots.acquire(requestOf(ctx).who.Name)
 	if err != nil {
 		return nil, err
@@ -173,9 +174,9 @@ func (s *Server) claimRound(ctx context.Context, w *mailroom.Worker, q claimPara
 // lost the answer repeats the claim with the same number. A round lower than one with held claims
 // is a conflict. owners counts the held runs per thread owner.
 func (s *Server) heldFromRound(ctx context.Context, worker string, round int64) (work []ledger.Assignment, owners map[string]int, err error) {
-	err = s.options.Ledger.View(ctx, func(rd mailroom.Reader) error {
+	err = s.options.Ledger.View(ctx, func(rd store.Reader) error {
 		work, owners = nil, map[string]int{}
-		held, err := rd.Threads(mailroom.ThreadQuery{Worker: worker})
+		held, err := rd.Threads(store.ThreadQuery{Worker: worker})
 		if err != nil {
 			return err
 		}
@@ -194,7 +195,7 @@ func (s *Server) heldFromRound(ctx context.Context, worker string, round int64) 
 		if len(ids) == 0 {
 			return nil
 		}
-		runs, err := rd.Runs(mailroom.RunQuery{IDs: ids})
+		runs, err := rd.Runs(store.RunQuery{IDs: ids})
 		for _, r := range runs {
 			work = append(work, ledger.Assignment{Claim: mailroom.Claim{Thread: r.Thread, Run: r.ID, Attempt: r.Attempt}, Run: r, Thread: threads[r.ID]})
 		}
@@ -215,7 +216,7 @@ func (s *Server) showClaims(ctx context.Context, work []ledger.Assignment) ([]ap
 	if err != nil {
 		return nil, err
 	}
-	err = s.options.Ledger.View(ctx, func(rd mailroom.Reader) error {
+	err = s.options.Ledger.View(ctx, func(rd store.Reader) error {
 		out = out[:0]
 		rows := make([]*mailroom.Run, len(work))
 		for i, w := range work {
@@ -263,7 +264,7 @@ func (s *Server) inputs(ctx context.Context, work []ledger.Assignment) ([][]mail
 }
 
 // readTickets returns the tickets of runs, without those that a fresh retry has voided.
-func readTickets(rd mailroom.Reader, runs []*mailroom.Run) (map[string][]api.Ticket, error) {
+func readTickets(rd store.Reader, runs []*mailroom.Run) (map[string][]api.Ticket, error) {
 	out := map[string][]api.Ticket{}
 	var ids []string
 	for _, r := range runs {
@@ -275,7 +276,7 @@ func readTickets(rd mailroom.Reader, runs []*mailroom.Run) (map[string][]api.Tic
 	if len(ids) == 0 {
 		return out, nil
 	}
-	rows, err := rd.Tickets(mailroom.TicketQuery{Runs: ids})
+	rows, err := rd.Tickets(store.TicketQuery{Runs: ids})
 	for _, k := range rows {
 		if k.State != mailroom.TicketVoid {
 			out[k.Run] = append(out[k.Run], showTicket(k))

@@ -9,31 +9,35 @@ import (
 
 	"mailroom"
 	"mailroom/api"
+	"mailroom/auth"
+	"mailroom/entry"
+	"mailroom/internal/thread"
+	"mailroom/store"
 )
 
 // Attempts is the part of a Ledger for claimed runs.
 type Attempts interface {
 	Inputs(ctx context.Context, runs []*mailroom.Run) ([][]mailroom.Message, error)
 	TranscriptBefore(ctx context.Context, run *mailroom.Run, limit int) ([]mailroom.Message, error)
-	Effects(ctx context.Context, run *mailroom.Run) (map[string]*mailroom.EffectState, error)
+	Effects(ctx context.Context, run *mailroom.Run) (map[string]*entry.EffectState, error)
 	ReadSteered(ctx context.Context, c mailroom.Claim, after int64) ([]mailroom.Message, int64, error)
-	Append(ctx context.Context, a mailroom.StepCommit) (seq int64, err error)
-	Flush(ctx context.Context, c mailroom.Claim, p mailroom.Partial) error
-	Settle(ctx context.Context, s mailroom.Settle) (*mailroom.Run, error)
+	Append(ctx context.Context, a thread.StepCommit) (seq int64, err error)
+	Flush(ctx context.Context, c mailroom.Claim, p store.Partial) error
+	Settle(ctx context.Context, s thread.Settle) (*mailroom.Run, error)
 }
 
 // registerClaims registers the operations under a claim.
 func (rt router) registerClaims() {
 	s := rt.server
-	handle(rt, rt.operation(mailroom.PermissionWork, "POST /v1/claims/{claim}/entries", "append", "Commit one step of a claimed run"), s.append)
-	handle(rt, rt.operation(mailroom.PermissionWork, "POST /v1/claims/{claim}/deltas", "write", "Show and store a piece of the message that a claimed run is writing"), s.write)
-	handle(rt, rt.operation(mailroom.PermissionWork, "POST /v1/claims/{claim}/settle", "settle", "End the attempt of a claimed run"), s.settle)
-	handle(rt, rt.operation(mailroom.PermissionWork, "POST /v1/claims/{claim}/steered", "hand-over", "Read the messages steered into a claimed run"), s.handOver)
-	handle(rt, rt.operation(mailroom.PermissionWork, "GET /v1/claims/{claim}/run", "get-claimed-run", "Get a claimed run"), s.claimedRun)
-	handle(rt, rt.operation(mailroom.PermissionWork, "GET /v1/claims/{claim}/input", "get-claimed-input", "List the input messages of a claimed run"), s.claimedInput)
-	handle(rt, rt.operation(mailroom.PermissionWork, "GET /v1/claims/{claim}/transcript", "get-claimed-transcript", "List the last messages of the transcript before a claimed run's input"), s.claimedTranscript)
-	handle(rt, rt.operation(mailroom.PermissionWork, "GET /v1/claims/{claim}/tickets", "get-claimed-tickets", "List the tickets of a claimed run"), s.claimedTickets)
-	handle(rt, rt.operation(mailroom.PermissionWork, "GET /v1/claims/{claim}/effects", "get-claimed-effects", "List the named effects of a claimed run"), s.claimedEffects)
+	handle(rt, rt.operation(auth.PermissionWork, "POST /v1/claims/{claim}/entries", "append", "Commit one step of a claimed run"), s.append)
+	handle(rt, rt.operation(auth.PermissionWork, "POST /v1/claims/{claim}/deltas", "write", "Show and store a piece of the message that a claimed run is writing"), s.write)
+	handle(rt, rt.operation(auth.PermissionWork, "POST /v1/claims/{claim}/settle", "settle", "End the attempt of a claimed run"), s.settle)
+	handle(rt, rt.operation(auth.PermissionWork, "POST /v1/claims/{claim}/steered", "hand-over", "Read the messages steered into a claimed run"), s.handOver)
+	handle(rt, rt.operation(auth.PermissionWork, "GET /v1/claims/{claim}/run", "get-claimed-run", "Get a claimed run"), s.claimedRun)
+	handle(rt, rt.operation(auth.PermissionWork, "GET /v1/claims/{claim}/input", "get-claimed-input", "List the input messages of a claimed run"), s.claimedInput)
+	handle(rt, rt.operation(auth.PermissionWork, "GET /v1/claims/{claim}/transcript", "get-claimed-transcript", "List the last messages of the transcript before a claimed run's input"), s.claimedTranscript)
+	handle(rt, rt.operation(auth.PermissionWork, "GET /v1/claims/{claim}/tickets", "get-claimed-tickets", "List the tickets of a claimed run"), s.claimedTickets)
+	handle(rt, rt.operation(auth.PermissionWork, "GET /v1/claims/{claim}/effects", "get-claimed-effects", "List the named effects of a claimed run"), s.claimedEffects)
 }
 
 type appendInput struct {
@@ -46,8 +50,8 @@ func (s *Server) append(ctx context.Context, in *appendInput) (*body[api.Appende
 	if err != nil {
 		return nil, err
 	}
-	a := mailroom.StepCommit{Number: in.Body.Number, Step: step, Message: in.Body.Message.Read(), Covers: in.Body.Covers}
-	h, err := s.findClaim(ctx, in.ClaimPath, func(rd mailroom.Reader, h *claimState) error { return h.assignMessageID(rd, a.Message, a.Number) })
+	a := thread.StepCommit{Number: in.Body.Number, Step: step, Message: in.Body.Message.Read(), Covers: in.Body.Covers}
+	h, err := s.findClaim(ctx, in.ClaimPath, func(rd store.Reader, h *claimState) error { return h.assignMessageID(rd, a.Message, a.Number) })
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +72,7 @@ func (s *Server) readEffects(ctx context.Context, h *claimState, in api.StepComm
 	if len(in.Effects) == 0 {
 		return nil, nil
 	}
-	known := map[string]*mailroom.EffectState{}
+	known := map[string]*entry.EffectState{}
 	if !h.isRepeat(in.Number) {
 		var err error
 		if known, err = s.options.Ledger.Effects(ctx, h.run); err != nil {
@@ -86,7 +90,7 @@ func (s *Server) readEffects(ctx context.Context, h *claimState, in api.StepComm
 		case old == nil:
 		case old.Input != body.Input:
 			return nil, mailroom.Errorf(mailroom.CodeConflict, "effect %q was started with different input", body.Name)
-		case old.Last == mailroom.KindEffectSettled && !old.Failed():
+		case old.Last == entry.KindEffectSettled && !old.Failed():
 			return nil, mailroom.Errorf(mailroom.CodeConflict, "effect %q is already settled", body.Name)
 		}
 		raw, err := json.Marshal(body)
@@ -98,9 +102,9 @@ func (s *Server) readEffects(ctx context.Context, h *claimState, in api.StepComm
 	return notes, nil
 }
 
-func readEffect(run string, n api.AgentEntry) (out mailroom.EffectEntry, err error) {
+func readEffect(run string, n api.AgentEntry) (out entry.EffectEntry, err error) {
 	switch n.Kind {
-	case mailroom.KindEffectIntended, mailroom.KindEffectSettled, mailroom.KindEffectUnknown:
+	case entry.KindEffectIntended, entry.KindEffectSettled, entry.KindEffectUnknown:
 	default:
 		return out, invalidField("kind", "must be effect.intended, effect.settled or effect.unknown", n.Kind)
 	}
@@ -109,7 +113,7 @@ func readEffect(run string, n api.AgentEntry) (out mailroom.EffectEntry, err err
 	if err := dec.Decode(&out); err != nil {
 		return out, invalidField("body", "must be an object with name, input, result, cut and error: "+truncate(err.Error()), nil)
 	}
-	own, err := mailroom.NewEffect(run, mailroom.Effect{Name: out.Name})
+	own, err := entry.NewEffect(run, mailroom.Effect{Name: out.Name})
 	switch {
 	case err != nil:
 		return out, atLocation("body.", err)
@@ -133,7 +137,7 @@ type settleInput struct {
 
 func (s *Server) settle(ctx context.Context, in *settleInput) (*body[api.Run], error) {
 	b := in.Body
-	out := mailroom.Settle{
+	out := thread.Settle{
 		Number: b.Number, Outcome: b.Outcome, Message: b.Message.Read(), Wait: (*mailroom.Wait)(b.Wait),
 		Jitter: rand.Float64(), Forced: b.Forced,
 	}
@@ -142,7 +146,7 @@ func (s *Server) settle(ctx context.Context, in *settleInput) (*body[api.Run], e
 	case b.Text != "" && b.Message != nil:
 		return nil, invalidField("body.text", "cannot be combined with message: send one of them", nil)
 	case b.Text != "":
-		out.Message = &mailroom.PartialText{Text: b.Text}
+		out.Message = &thread.PartialText{Text: b.Text}
 	}
 	if out.Failure, err = b.Failure.Read("body.failure"); err != nil {
 		return nil, err
@@ -150,7 +154,7 @@ func (s *Server) settle(ctx context.Context, in *settleInput) (*body[api.Run], e
 	if out.Asks, err = api.ReadAsks("body.tickets", b.Tickets); err != nil {
 		return nil, err
 	}
-	h, err := s.findClaim(ctx, in.ClaimPath, func(rd mailroom.Reader, h *claimState) error { return h.assignMessageID(rd, out.Message, out.Number) })
+	h, err := s.findClaim(ctx, in.ClaimPath, func(rd store.Reader, h *claimState) error { return h.assignMessageID(rd, out.Message, out.Number) })
 	if err != nil {
 		return nil, err
 	}
@@ -188,7 +192,7 @@ type claimedInput struct{ ClaimPath }
 
 func (s *Server) claimedRun(ctx context.Context, in *claimedInput) (*body[api.ClaimedRun], error) {
 	var out api.ClaimedRun
-	h, err := s.findLiveClaim(ctx, in.ClaimPath, func(rd mailroom.Reader, h *claimState) error {
+	h, err := s.findLiveClaim(ctx, in.ClaimPath, func(rd store.Reader, h *claimState) error {
 		shown, err := showRuns(rd, []*mailroom.Run{h.run})
 		if err == nil {
 			out.Run = shown[0]
@@ -238,7 +242,7 @@ func (s *Server) claimedTranscript(ctx context.Context, in *claimedTranscriptInp
 
 func (s *Server) claimedTickets(ctx context.Context, in *claimedInput) (*body[api.Page[api.Ticket]], error) {
 	var tickets map[string][]api.Ticket
-	h, err := s.findLiveClaim(ctx, in.ClaimPath, func(rd mailroom.Reader, h *claimState) (err error) {
+	h, err := s.findLiveClaim(ctx, in.ClaimPath, func(rd store.Reader, h *claimState) (err error) {
 		tickets, err = readTickets(rd, []*mailroom.Run{h.run})
 		return err
 	})

@@ -9,6 +9,9 @@ import (
 
 	"mailroom"
 	"mailroom/api"
+	"mailroom/entry"
+	"mailroom/internal/thread"
+	"mailroom/store"
 )
 
 // ClaimPath is the claim in a path.
@@ -25,7 +28,7 @@ type claimState struct {
 
 // findClaim returns a claim of one of the caller's own workers; a claim of another token is not
 // found. more, unless nil, runs in the same view.
-func (s *Server) findClaim(ctx context.Context, p ClaimPath, more func(rd mailroom.Reader, h *claimState) error) (*claimState, error) {
+func (s *Server) findClaim(ctx context.Context, p ClaimPath, more func(rd store.Reader, h *claimState) error) (*claimState, error) {
 	who := requestOf(ctx).who
 	var out *claimState
 	none := mailroom.Errorf(mailroom.CodeNotFound, "no claim %q", truncate(p.Claim))
@@ -33,9 +36,9 @@ func (s *Server) findClaim(ctx context.Context, p ClaimPath, more func(rd mailro
 	if !ok {
 		return nil, none
 	}
-	err := s.options.Ledger.View(ctx, func(rd mailroom.Reader) error {
+	err := s.options.Ledger.View(ctx, func(rd store.Reader) error {
 		out = nil
-		runs, err := rd.Runs(mailroom.RunQuery{IDs: []string{c.Run}})
+		runs, err := rd.Runs(store.RunQuery{IDs: []string{c.Run}})
 		if err != nil || len(runs) == 0 {
 			return err
 		}
@@ -63,8 +66,8 @@ func (s *Server) findClaim(ctx context.Context, p ClaimPath, more func(rd mailro
 
 // findWorker finds the worker of the claim: in the thread's row while the claim is held, later in
 // the entry that started the attempt.
-func (h *claimState) findWorker(rd mailroom.Reader) (worker string, err error) {
-	threads, err := rd.Threads(mailroom.ThreadQuery{IDs: []string{h.Thread}})
+func (h *claimState) findWorker(rd store.Reader) (worker string, err error) {
+	threads, err := rd.Threads(store.ThreadQuery{IDs: []string{h.Thread}})
 	if err != nil || len(threads) == 0 {
 		return "", err
 	}
@@ -76,14 +79,14 @@ func (h *claimState) findWorker(rd mailroom.Reader) (worker string, err error) {
 	if h.Attempt > h.run.Attempt {
 		return "", nil
 	}
-	begun, err := rd.Entries(mailroom.EntryQuery{
-		Thread: h.Thread, After: h.run.FirstSeq, Run: h.Run, Kinds: []string{mailroom.KindStarted, mailroom.KindResumed},
+	begun, err := rd.Entries(store.EntryQuery{
+		Thread: h.Thread, After: h.run.FirstSeq, Run: h.Run, Kinds: []string{entry.KindStarted, entry.KindResumed},
 	})
 	for _, e := range begun {
 		if e.Attempt != h.Attempt {
 			continue
 		}
-		var body mailroom.RunStarted
+		var body entry.RunStarted
 		err := e.Decode(&body)
 		return body.Worker, err
 	}
@@ -91,8 +94,8 @@ func (h *claimState) findWorker(rd mailroom.Reader) (worker string, err error) {
 }
 
 // findLiveClaim is findClaim for reads and live text, which need a claim that is still held.
-func (s *Server) findLiveClaim(ctx context.Context, p ClaimPath, more func(rd mailroom.Reader, h *claimState) error) (*claimState, error) {
-	return s.findClaim(ctx, p, func(rd mailroom.Reader, h *claimState) error {
+func (s *Server) findLiveClaim(ctx context.Context, p ClaimPath, more func(rd store.Reader, h *claimState) error) (*claimState, error) {
+	return s.findClaim(ctx, p, func(rd store.Reader, h *claimState) error {
 		if !h.live {
 			return mailroom.Errorf(mailroom.CodeLeaseLost, "attempt %d no longer holds run %s", h.Attempt, h.Run)
 		}
@@ -124,11 +127,11 @@ func (h *claimState) isRepeat(number int) bool {
 const messagePage = 32
 
 // countMessages returns how many messages of the attempt are in the log.
-func (h *claimState) countMessages(rd mailroom.Reader) (int, error) {
+func (h *claimState) countMessages(rd store.Reader) (int, error) {
 	for before := int64(0); ; {
-		page, err := rd.Entries(mailroom.EntryQuery{
+		page, err := rd.Entries(store.EntryQuery{
 			Thread: h.Thread, After: h.run.FirstSeq, Before: before, Run: h.Run,
-			Kinds: []string{mailroom.KindMessage}, Backward: true, Limit: messagePage,
+			Kinds: []string{entry.KindMessage}, Backward: true, Limit: messagePage,
 		})
 		if err != nil {
 			return 0, err
@@ -161,7 +164,7 @@ func (h *claimState) messageNumber(id string) (n int, ok bool) {
 
 // assignMessageID sets the id of the message that a step or settle writes, or checks the id it has.
 // A repeat gets the same id as before.
-func (h *claimState) assignMessageID(rd mailroom.Reader, m *mailroom.PartialText, number int) error {
+func (h *claimState) assignMessageID(rd store.Reader, m *thread.PartialText, number int) error {
 	if m == nil || !h.live && !h.isRepeat(number) {
 		return nil // the ledger refuses it: the claim is lost
 	}

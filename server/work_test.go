@@ -13,6 +13,9 @@ import (
 
 	"mailroom"
 	"mailroom/api"
+	"mailroom/entry"
+	"mailroom/internal/thread"
+	"mailroom/store"
 )
 
 // registerRemote registers a remote worker of an agent and claims at most that many due runs.
@@ -22,9 +25,9 @@ func (f *fixture) registerRemote(agent string, most int) api.Claims {
 }
 
 // submitRemote submits to the agent "far", which a remote worker serves.
-func (f *fixture) submitRemote(thread, text string) mailroom.Submitted {
+func (f *fixture) submitRemote(thread, text string) store.Submitted {
 	f.t.Helper()
-	return mustCall[mailroom.Submitted](f, "POST /v1/threads/"+thread+"/messages", fmt.Sprintf(`{"text":%q,"agent":"far"}`, text))
+	return mustCall[store.Submitted](f, "POST /v1/threads/"+thread+"/messages", fmt.Sprintf(`{"text":%q,"agent":"far"}`, text))
 }
 
 // claimRemote returns a worker of the agent "far" and its claim of one run of thread t.
@@ -268,7 +271,7 @@ func TestTextIsStoredOnceWithoutGaps(t *testing.T) {
 func TestOrdersComeWithEveryClaimResponse(t *testing.T) {
 	f := start(t)
 	worker, c := f.claimRemote()
-	mustCall[mailroom.Submitted](f, "POST /v1/threads/t/messages", `{"text":"and this","mode":"steer"}`)
+	mustCall[store.Submitted](f, "POST /v1/threads/t/messages", `{"text":"and this","mode":"steer"}`)
 	if a := f.callClaim(c.Claim, "deltas", `{"offset":0,"text":""}`); !strings.Contains(a.body, `"steered":true`) {
 		t.Errorf("response %s", a.body)
 	}
@@ -321,7 +324,7 @@ func TestARemoteRunWaitsAndContinues(t *testing.T) {
 	}
 	seen := mustCall[api.Page[api.Ticket]](f, "GET /v1/claims/"+next[0].Claim+"/tickets", "")
 	want := mailroom.Ask{Name: "deploy", Kind: mailroom.TicketApproval, Prompt: "Deploy?", Action: "deploy", Arguments: []byte(`{"Path":"<b>"}`)}
-	if k := seen.Items[0].Ticket(); k.Digest != mailroom.AskDigest(&want) {
+	if k := seen.Items[0].Ticket(); k.Digest != thread.AskDigest(&want) {
 		t.Errorf("the digest of %+v is not that of the question", k)
 	}
 }
@@ -342,7 +345,7 @@ func TestAnEffectIsIntendedAndSettledOnce(t *testing.T) {
 	f.wantCode("not its key", record(3, "intended", `,"key":"other"`), 422, mailroom.CodeInvalid)
 	f.wantCode("no name", f.callClaim(c.Claim, "entries", `{"number":3,"effects":[{"kind":"effect.intended","body":{}}]}`), 422, mailroom.CodeInvalid)
 	got := mustCall[api.Page[api.Effect]](f, "GET /v1/claims/"+c.Claim+"/effects", "").Items
-	if len(got) != 1 || got[0].Last != mailroom.KindEffectSettled || string(got[0].Result) != `{"ok":true}` || got[0].Key != c.Run.ID+"/pay" || got[0].Tries != 1 {
+	if len(got) != 1 || got[0].Last != entry.KindEffectSettled || string(got[0].Result) != `{"ok":true}` || got[0].Key != c.Run.ID+"/pay" || got[0].Tries != 1 {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -419,7 +422,7 @@ func TestRunsOfARemoteAgentWaitADay(t *testing.T) {
 	if r := mustCall[api.Run](f, "GET /v1/runs/"+run, ""); r.Status != mailroom.StatusQueued {
 		t.Errorf("the run is %s, want queued", r.Status)
 	}
-	_, err := f.ledger.Submit(t.Context(), mailroom.Submit{Thread: "u", Agent: "unknown", SetAgent: true, Messages: []mailroom.NewMessage{{Parts: mailroom.Text("x")}}})
+	_, err := f.ledger.Submit(t.Context(), thread.Submit{Thread: "u", Agent: "unknown", SetAgent: true, Messages: []thread.NewMessage{{Parts: mailroom.Text("x")}}})
 	if err != nil {
 		t.Fatal(err)
 	}

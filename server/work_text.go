@@ -11,6 +11,8 @@ import (
 	"mailroom"
 	"mailroom/api"
 	"mailroom/bus"
+	"mailroom/entry"
+	"mailroom/store"
 )
 
 type writeInput struct {
@@ -31,7 +33,7 @@ func (s *Server) write(ctx context.Context, in *writeInput) (*body[api.TextTaken
 	}
 	var over bool
 	kept := ""
-	h, err := s.findLiveClaim(ctx, in.ClaimPath, func(rd mailroom.Reader, h *claimState) (err error) {
+	h, err := s.findLiveClaim(ctx, in.ClaimPath, func(rd store.Reader, h *claimState) (err error) {
 		if b.Message, over, err = h.currentMessage(rd, b); err != nil || over || b.Live {
 			return err
 		}
@@ -51,14 +53,14 @@ func (s *Server) write(ctx context.Context, in *writeInput) (*body[api.TextTaken
 			return nil, err
 		}
 	}
-	s.publish(bus.Notice{Thread: h.Thread, Delta: &mailroom.Delta{
+	s.publish(bus.Notice{Thread: h.Thread, Delta: &entry.Delta{
 		Run: h.Run, Attempt: h.Attempt, Message: b.Message, Offset: b.Offset, Channel: "text", Text: b.Text,
 	}})
 	if b.Live {
 		return out, nil
 	}
 	if rest != "" {
-		err := s.options.Ledger.Flush(ctx, h.Claim, mailroom.Partial{Message: b.Message, Offset: len(kept), Text: rest})
+		err := s.options.Ledger.Flush(ctx, h.Claim, store.Partial{Message: b.Message, Offset: len(kept), Text: rest})
 		if err != nil {
 			return nil, atLocation("body.", err)
 		}
@@ -78,7 +80,7 @@ func (s *Server) publish(n bus.Notice) {
 // currentMessage returns the id of the message that text b belongs to. over: the message is in the
 // log already and its text is ignored. Live text is not checked: readers know which messages are
 // over.
-func (h *claimState) currentMessage(rd mailroom.Reader, b api.Text) (id string, over bool, err error) {
+func (h *claimState) currentMessage(rd store.Reader, b api.Text) (id string, over bool, err error) {
 	n, named := h.messageNumber(b.Message)
 	if b.Message != "" && !named {
 		return "", false, invalidField("body.message", "does not belong to this attempt: leave it out", b.Message)
@@ -99,9 +101,9 @@ func (h *claimState) currentMessage(rd mailroom.Reader, b api.Text) (id string, 
 }
 
 // storedText returns the stored text of a message.
-func (h *claimState) storedText(rd mailroom.Reader, message string) (string, error) {
+func (h *claimState) storedText(rd store.Reader, message string) (string, error) {
 	pieces, err := rd.Partials(h.Run)
-	slices.SortFunc(pieces, func(a, b mailroom.Partial) int { return cmp.Compare(a.Offset, b.Offset) })
+	slices.SortFunc(pieces, func(a, b store.Partial) int { return cmp.Compare(a.Offset, b.Offset) })
 	var text strings.Builder
 	for _, p := range pieces {
 		if p.Attempt == h.Attempt && p.Message == message {
@@ -129,7 +131,7 @@ func newSuffix(kept string, b api.Text) (string, error) {
 	return "", mailroom.Errorf(mailroom.CodeConflict, "different text is stored at offset %d", b.Offset)
 }
 
-func showEffects(states map[string]*mailroom.EffectState) []api.Effect {
+func showEffects(states map[string]*entry.EffectState) []api.Effect {
 	var out []api.Effect
 	for _, e := range states {
 		out = append(out, api.Effect{EffectEntry: e.EffectEntry, Tries: e.Tries, Last: e.Last})

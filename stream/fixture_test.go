@@ -9,6 +9,9 @@ import (
 
 	"mailroom"
 	"mailroom/bus"
+	"mailroom/entry"
+	"mailroom/internal/thread"
+	"mailroom/store"
 	"mailroom/store/memory"
 	"mailroom/stream"
 )
@@ -29,8 +32,8 @@ type fixture struct {
 	runs, messages int            // made so far
 	claim          mailroom.Claim // of the run that the worker has; zero: none
 	step           int
-	open           mailroom.PartialText // what it is writing
-	kept           int                  // bytes of open that are in the store
+	open           thread.PartialText // what it is writing
+	kept           int                // bytes of open that are in the store
 
 	// What is true.
 	written map[writer]string // all that was ever said
@@ -57,29 +60,29 @@ func newFixture(t *testing.T) *fixture {
 }
 
 // change commits what f does to the thread, and tells the bus.
-func (d *fixture) change(f func(l *mailroom.ThreadState, now time.Time) error) {
+func (d *fixture) change(f func(l *thread.State, now time.Time) error) {
 	d.t.Helper()
 	var entries []mailroom.Entry
-	err := d.store.Update(d.t.Context(), func(tx mailroom.Tx) error {
+	err := d.store.Update(d.t.Context(), func(tx store.Tx) error {
 		_, rows, err := tx.Lock(nil, []string{threadID})
 		if err != nil {
 			return err
 		}
-		l := mailroom.NewThreadState(rows[0])
-		runs, err := tx.Runs(mailroom.RunQuery{Thread: threadID})
+		l := thread.NewState(rows[0])
+		runs, err := tx.Runs(store.RunQuery{Thread: threadID})
 		if err != nil {
 			return err
 		}
 		for _, r := range runs {
 			l.AddRun(r)
 		}
-		l.SetQueue(mailroom.RunsQueued, runs, true)
-		l.SetQueue(mailroom.RunsScheduled, runs, true)
+		l.SetQueue(store.RunsQueued, runs, true)
+		l.SetQueue(store.RunsScheduled, runs, true)
 		if err := f(l, tx.Now()); err != nil {
 			return err
 		}
 		entries = l.Entries()
-		var c mailroom.Changes
+		var c store.Changes
 		l.Collect(&c)
 		return tx.Write(&c)
 	})
@@ -98,9 +101,9 @@ func (d *fixture) committed(entries []mailroom.Entry) {
 	for _, e := range entries {
 		w := writer{run: e.Run, attempt: e.Attempt}
 		switch e.Kind {
-		case mailroom.KindStarted:
+		case entry.KindStarted:
 			d.started[w] = e.Seq
-		case mailroom.KindMessage:
+		case entry.KindMessage:
 			var m mailroom.Message
 			if err := e.Decode(&m); err != nil {
 				d.t.Fatal(err)
@@ -121,11 +124,11 @@ func (d *fixture) submit() string {
 func (d *fixture) submitText(text string) string {
 	d.t.Helper()
 	d.runs++
-	in := mailroom.Submit{
+	in := thread.Submit{
 		Thread: threadID, Run: fmt.Sprintf("run%d", d.runs), Agent: agent, Sender: "ann",
-		Messages: []mailroom.NewMessage{{Role: mailroom.RoleUser, Parts: mailroom.Text(text)}},
+		Messages: []thread.NewMessage{{Role: mailroom.RoleUser, Parts: mailroom.Text(text)}},
 	}
-	d.change(func(l *mailroom.ThreadState, now time.Time) error {
+	d.change(func(l *thread.State, now time.Time) error {
 		_, err := l.Submit(in, now)
 		return err
 	})
@@ -135,8 +138,8 @@ func (d *fixture) submitText(text string) string {
 // start claims what is due; that must be something.
 func (d *fixture) start() {
 	d.t.Helper()
-	d.change(func(l *mailroom.ThreadState, now time.Time) error {
-		r := l.Claim(mailroom.Claimant{Worker: worker, Round: 1}, agent, l.Due.LastAttempt, now)
+	d.change(func(l *thread.State, now time.Time) error {
+		r := l.Claim(thread.Claimant{Worker: worker, Round: 1}, agent, l.Due.LastAttempt, now)
 		if r == nil {
 			return fmt.Errorf("nothing to claim")
 		}
@@ -154,10 +157,10 @@ func (d *fixture) writer() writer {
 func (d *fixture) stream(text string) {
 	if d.open.ID == "" {
 		d.messages++
-		d.open = mailroom.PartialText{ID: fmt.Sprintf("message%d", d.messages)}
+		d.open = thread.PartialText{ID: fmt.Sprintf("message%d", d.messages)}
 		d.kept = 0
 	}
-	delta := mailroom.Delta{
+	delta := entry.Delta{
 		Run: d.claim.Run, Attempt: d.claim.Attempt, Message: d.open.ID,
 		Offset: len(d.open.Text), Channel: "text", Text: text,
 	}
@@ -172,11 +175,11 @@ func (d *fixture) flush() {
 	if d.open.ID == "" || d.kept == len(d.open.Text) {
 		return
 	}
-	piece := mailroom.Partial{
+	piece := store.Partial{
 		Thread: threadID, Run: d.claim.Run, Attempt: d.claim.Attempt, Message: d.open.ID,
 		Offset: d.kept, Text: d.open.Text[d.kept:],
 	}
-	d.change(func(l *mailroom.ThreadState, _ time.Time) error { return l.Flush(d.claim, piece) })
+	d.change(func(l *thread.State, _ time.Time) error { return l.Flush(d.claim, piece) })
 	d.kept = len(d.open.Text)
 	d.publish(bus.Notice{Thread: threadID, Flushed: &bus.Flushed{
 		Run: d.claim.Run, Attempt: d.claim.Attempt, Message: d.open.ID, Upto: d.kept,
@@ -184,41 +187,41 @@ func (d *fixture) flush() {
 }
 
 // partial takes the message being written.
-func (d *fixture) partial() *mailroom.PartialText {
+func (d *fixture) partial() *thread.PartialText {
 	if d.open.ID == "" {
 		return nil
 	}
 	said := d.open
-	d.open = mailroom.PartialText{}
+	d.open = thread.PartialText{}
 	return &said
 }
 
 // append commits a step, and with it the message being written.
 func (d *fixture) append() {
 	d.t.Helper()
-	a := &mailroom.StepCommit{Claim: d.claim, Number: d.step + 1, Step: mailroom.Step{Name: "s"}, Message: d.partial()}
+	a := &thread.StepCommit{Claim: d.claim, Number: d.step + 1, Step: mailroom.Step{Name: "s"}, Message: d.partial()}
 	d.step++
-	d.change(func(l *mailroom.ThreadState, now time.Time) error {
+	d.change(func(l *thread.State, now time.Time) error {
 		_, err := l.Append(a, nil, now)
 		return err
 	})
 }
 
-func (d *fixture) settle(o mailroom.Outcome, f *mailroom.Failure) {
+func (d *fixture) settle(o thread.Outcome, f *mailroom.Failure) {
 	d.t.Helper()
-	s := &mailroom.Settle{Claim: d.claim, Number: d.step + 1, Outcome: o, Failure: f, Message: d.partial()}
+	s := &thread.Settle{Claim: d.claim, Number: d.step + 1, Outcome: o, Failure: f, Message: d.partial()}
 	d.claim = mailroom.Claim{}
-	d.change(func(l *mailroom.ThreadState, now time.Time) error {
+	d.change(func(l *thread.State, now time.Time) error {
 		_, err := l.Settle(s, now)
 		return err
 	})
 }
 
-func (d *fixture) complete() { d.t.Helper(); d.settle(mailroom.OutcomeComplete, nil) }
-func (d *fixture) release()  { d.t.Helper(); d.settle(mailroom.OutcomeRelease, nil) }
+func (d *fixture) complete() { d.t.Helper(); d.settle(thread.OutcomeComplete, nil) }
+func (d *fixture) release()  { d.t.Helper(); d.settle(thread.OutcomeRelease, nil) }
 func (d *fixture) fail() {
 	d.t.Helper()
-	d.settle(mailroom.OutcomeFail, &mailroom.Failure{Class: mailroom.ClassPermanent, Err: fmt.Errorf("no")})
+	d.settle(thread.OutcomeFail, &mailroom.Failure{Class: mailroom.ClassPermanent, Err: fmt.Errorf("no")})
 }
 
 // expire takes the claim away; only what was flushed is kept.
@@ -229,8 +232,8 @@ func (d *fixture) expire() {
 		said.Text = said.Text[:d.kept]
 	}
 	d.claim = mailroom.Claim{}
-	d.change(func(l *mailroom.ThreadState, now time.Time) error {
-		l.Expire(&mailroom.Worker{ID: worker}, said, now)
+	d.change(func(l *thread.State, now time.Time) error {
+		l.Expire(&store.Worker{ID: worker}, said, now)
 		return nil
 	})
 }
@@ -240,21 +243,21 @@ func (d *fixture) expire() {
 func (d *fixture) rewrite(run, kind string, f func(*mailroom.Thread, *mailroom.Run)) {
 	d.t.Helper()
 	var entries []mailroom.Entry
-	err := d.store.Update(d.t.Context(), func(tx mailroom.Tx) error {
+	err := d.store.Update(d.t.Context(), func(tx store.Tx) error {
 		_, threads, err := tx.Lock(nil, []string{threadID})
 		if err != nil {
 			return err
 		}
-		runs, err := tx.Runs(mailroom.RunQuery{IDs: []string{run}})
+		runs, err := tx.Runs(store.RunQuery{IDs: []string{run}})
 		if err != nil {
 			return err
 		}
 		t, r := threads[0], runs[0]
 		f(t, r)
-		c := &mailroom.Changes{Threads: threads, Runs: runs}
+		c := &store.Changes{Threads: threads, Runs: runs}
 		if kind != "" {
 			t.LastSeq++
-			e, err := mailroom.NewEntry(t.ID, t.LastSeq, kind, r.ID, r.Attempt, tx.Now(), struct{}{})
+			e, err := entry.New(t.ID, t.LastSeq, kind, r.ID, r.Attempt, tx.Now(), struct{}{})
 			if err != nil {
 				return err
 			}
@@ -287,8 +290,8 @@ func (d *fixture) purge(first int64) {
 // drop deletes the thread.
 func (d *fixture) drop() {
 	d.t.Helper()
-	err := d.store.Update(d.t.Context(), func(tx mailroom.Tx) error {
-		return tx.Write(&mailroom.Changes{DropThreads: []string{threadID}})
+	err := d.store.Update(d.t.Context(), func(tx store.Tx) error {
+		return tx.Write(&store.Changes{DropThreads: []string{threadID}})
 	})
 	if err != nil {
 		d.t.Fatalf("drop: %v", err)
@@ -300,8 +303,8 @@ func (d *fixture) drop() {
 func (d *fixture) key() int64 {
 	d.t.Helper()
 	var key int64
-	err := d.store.View(d.t.Context(), func(r mailroom.Reader) error {
-		rows, err := r.Threads(mailroom.ThreadQuery{IDs: []string{threadID}})
+	err := d.store.View(d.t.Context(), func(r store.Reader) error {
+		rows, err := r.Threads(store.ThreadQuery{IDs: []string{threadID}})
 		if err == nil && len(rows) == 1 {
 			key = rows[0].Key
 		}
@@ -330,8 +333,8 @@ func (d *fixture) last() int64 { return d.entries[len(d.entries)-1].Seq }
 func (d *fixture) due() bool {
 	d.t.Helper()
 	due := false
-	err := d.store.View(d.t.Context(), func(r mailroom.Reader) error {
-		rows, err := r.Threads(mailroom.ThreadQuery{IDs: []string{threadID}})
+	err := d.store.View(d.t.Context(), func(r store.Reader) error {
+		rows, err := r.Threads(store.ThreadQuery{IDs: []string{threadID}})
 		if err == nil && len(rows) == 1 {
 			at := rows[0].Due.At
 			due = !at.IsZero() && !at.After(time.Now())

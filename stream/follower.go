@@ -6,6 +6,7 @@ import (
 
 	"mailroom"
 	"mailroom/bus"
+	"mailroom/entry"
 )
 
 const (
@@ -141,10 +142,10 @@ func (f *follower) emitEntry(e *mailroom.Entry) error {
 	w := &f.writing
 	c := claim{e.Run, e.Attempt}
 	switch e.Kind {
-	case mailroom.KindStarted, mailroom.KindResumed:
+	case entry.KindStarted, entry.KindResumed:
 		w.beginAttempt(c)
 		f.knowsClaim = true
-	case mailroom.KindMessage:
+	case entry.KindMessage:
 		if c != w.claim || e.Run == "" {
 			break
 		}
@@ -155,7 +156,7 @@ func (f *follower) emitEntry(e *mailroom.Entry) error {
 		if said != "" {
 			w.endMessage(said)
 		}
-	case mailroom.KindRescheduled, mailroom.KindCompleted, mailroom.KindFailed, mailroom.KindCancelled:
+	case entry.KindRescheduled, entry.KindCompleted, entry.KindFailed, entry.KindCancelled:
 		if e.Run == w.claim.run {
 			w.endAttempt()
 		}
@@ -166,7 +167,7 @@ func (f *follower) emitEntry(e *mailroom.Entry) error {
 
 // emitDeltas emits new text of the open message. If held text has a gap before it, it requests a
 // flush.
-func (f *follower) emitDeltas(fresh []mailroom.Delta) error {
+func (f *follower) emitDeltas(fresh []entry.Delta) error {
 	for _, d := range fresh {
 		at := Cursor{Seq: f.seq, Bytes: d.Offset + len(d.Text)}
 		if err := f.emitEvent(Event{Delta: &d, Cursor: at}); err != nil {

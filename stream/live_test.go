@@ -8,8 +8,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"mailroom"
 	"mailroom/bus"
+	"mailroom/entry"
+	"mailroom/store"
 	"mailroom/stream"
 )
 
@@ -40,7 +41,7 @@ func TestLiveTextComesAtOnceAndItsEntryEndsIt(t *testing.T) {
 		d.stream("he")
 		synctest.Wait()
 		d.stream("llo")
-		late := mailroom.Delta{
+		late := entry.Delta{
 			Run: d.claim.Run, Attempt: d.claim.Attempt, Message: d.open.ID, Offset: 5, Channel: "text", Text: " late",
 		}
 		d.append()
@@ -57,10 +58,10 @@ func TestReaderIsNotFooledByLateTextOfAMessageWhoseEntryItHas(t *testing.T) {
 	for _, brought := range []int64{10, 60, 143} { // a part of the entries, or all
 		synctest.Test(t, func(t *testing.T) {
 			d := startedFixture(t)
-			var late []mailroom.Delta
+			var late []entry.Delta
 			for range 70 { // more than one page of messages
 				d.stream("old")
-				late = append(late, mailroom.Delta{
+				late = append(late, entry.Delta{
 					Run: d.claim.Run, Attempt: d.claim.Attempt, Message: d.open.ID, Channel: "text", Text: "old",
 				})
 				d.append()
@@ -88,7 +89,7 @@ func TestANewAttemptRestartsTheTextAndDropsTheOld(t *testing.T) {
 		synctest.Wait()
 		d.stream("first try")
 		synctest.Wait()
-		zombie := mailroom.Delta{
+		zombie := entry.Delta{
 			Run: d.claim.Run, Attempt: d.claim.Attempt, Message: d.open.ID, Offset: 9, Channel: "text", Text: "!",
 		}
 		d.expire()
@@ -319,7 +320,7 @@ type counter struct {
 	views atomic.Int64
 }
 
-func (c *counter) View(ctx context.Context, f func(mailroom.Reader) error) error {
+func (c *counter) View(ctx context.Context, f func(store.Reader) error) error {
 	c.views.Add(1)
 	return c.Viewer.View(ctx, f)
 }
@@ -333,7 +334,7 @@ func TestIrrelevantNoticesCauseNoReads(t *testing.T) {
 		all, one := d.follow(stream.Query{}), d.follow(stream.Query{Run: first, Until: stream.UntilSettled})
 		synctest.Wait()
 		d.start()
-		zombie := mailroom.Delta{Run: first, Attempt: d.claim.Attempt, Message: "zombie", Channel: "text", Text: "!"}
+		zombie := entry.Delta{Run: first, Attempt: d.claim.Attempt, Message: "zombie", Channel: "text", Text: "!"}
 		late := []bus.Notice{
 			{Thread: threadID, Delta: &zombie},
 			{Thread: threadID, Flushed: &bus.Flushed{Run: first, Attempt: zombie.Attempt, Message: "zombie", Upto: 9}},

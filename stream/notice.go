@@ -6,6 +6,8 @@ import (
 
 	"mailroom"
 	"mailroom/bus"
+	"mailroom/entry"
+	"mailroom/store"
 )
 
 // earlierPage is the page size of readEarlier.
@@ -67,7 +69,7 @@ func (f *follower) handleEntries(ctx context.Context, entries []mailroom.Entry) 
 
 // handleDelta handles live text. For text of an unknown message it reads the store, which
 // distinguishes a new message from an old one.
-func (f *follower) handleDelta(ctx context.Context, d mailroom.Delta) error {
+func (f *follower) handleDelta(ctx context.Context, d entry.Delta) error {
 	c := claim{d.Run, d.Attempt}
 	if f.q.Run != "" && f.q.Run != d.Run || f.writing.stale(c, d.Message) {
 		return nil
@@ -121,9 +123,9 @@ func (f *follower) readEarlier(ctx context.Context) error {
 	w := &f.writing
 	for before := w.unseen + 1; before > 1; {
 		var found []mailroom.Entry
-		err := f.view.View(ctx, func(r mailroom.Reader) (err error) {
-			found, err = r.Entries(mailroom.EntryQuery{
-				Thread: f.q.Thread, Run: w.claim.run, Kinds: []string{mailroom.KindMessage},
+		err := f.view.View(ctx, func(r store.Reader) (err error) {
+			found, err = r.Entries(store.EntryQuery{
+				Thread: f.q.Thread, Run: w.claim.run, Kinds: []string{entry.KindMessage},
 				Before: before, Backward: true, Limit: earlierPage,
 			})
 			return err

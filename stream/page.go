@@ -2,6 +2,8 @@ package stream
 
 import (
 	"context"
+	"mailroom/entry"
+	"mailroom/store"
 	"slices"
 
 	"mailroom"
@@ -22,15 +24,15 @@ type page struct {
 	entries []mailroom.Entry
 	last    bool // entries reach the end of the log; only then the fields below are set
 
-	claim    claim              // the current claim, if the reader does not know it
-	partials []mailroom.Partial // its flushed text, if requested
-	done     bool               // the Until condition holds
+	claim    claim           // the current claim, if the reader does not know it
+	partials []store.Partial // its flushed text, if requested
+	done     bool            // the Until condition holds
 }
 
 // readPage reads the next page of the log in one view.
 func (f *follower) readPage(ctx context.Context, text bool) (*page, error) {
 	var p *page
-	err := f.view.View(ctx, func(r mailroom.Reader) error {
+	err := f.view.View(ctx, func(r store.Reader) error {
 		t, err := f.findThread(r)
 		if err != nil {
 			return err
@@ -40,14 +42,14 @@ func (f *follower) readPage(ctx context.Context, text bool) (*page, error) {
 			p.after = max(t.FirstSeq-1, min(f.seq, t.LastSeq))
 		}
 		if p.after < t.LastSeq {
-			p.entries, err = r.Entries(mailroom.EntryQuery{
+			p.entries, err = r.Entries(store.EntryQuery{
 				Thread: t.ID, After: p.after, Run: f.q.Run, Limit: pageSize, Bytes: pageBytes,
 			})
 			if err != nil {
 				return err
 			}
 		}
-		n, cut := mailroom.FirstEntries(p.entries, pageBytes)
+		n, cut := entry.First(p.entries, pageBytes)
 		p.last = len(p.entries) < pageSize && !cut
 		if len(n) < len(p.entries) {
 			p.entries = slices.Clone(n) // release the memory of the last entry
@@ -66,7 +68,7 @@ func (f *follower) readPage(ctx context.Context, text bool) (*page, error) {
 }
 
 // readText adds the current claim if the reader does not know it, and with text its flushed text.
-func (f *follower) readText(r mailroom.Reader, p *page, text bool) error {
+func (f *follower) readText(r store.Reader, p *page, text bool) error {
 	t := p.thread
 	if t.Worker == "" || f.q.Run != "" && f.q.Run != t.Current {
 		return nil // no run that the query selects is writing
@@ -89,7 +91,7 @@ func (f *follower) readText(r mailroom.Reader, p *page, text bool) error {
 
 // findThread returns the row of the followed thread. Before the first page it also checks the
 // query's run.
-func (f *follower) findThread(r mailroom.Reader) (*mailroom.Thread, error) {
+func (f *follower) findThread(r store.Reader) (*mailroom.Thread, error) {
 	if f.key == 0 {
 		return findTarget(r, f.q)
 	}
@@ -101,7 +103,7 @@ func (f *follower) findThread(r mailroom.Reader) (*mailroom.Thread, error) {
 }
 
 // findTarget returns the thread of a query and checks that its run, if any, belongs to the thread.
-func findTarget(r mailroom.Reader, q Query) (*mailroom.Thread, error) {
+func findTarget(r store.Reader, q Query) (*mailroom.Thread, error) {
 	t, err := findThread(r, q.Thread)
 	if err == nil && q.Key != 0 && t.Key != q.Key {
 		return nil, unknownThread(t.ID)
@@ -119,8 +121,8 @@ func findTarget(r mailroom.Reader, q Query) (*mailroom.Thread, error) {
 	return t, nil
 }
 
-func findThread(r mailroom.Reader, id string) (*mailroom.Thread, error) {
-	threads, err := r.Threads(mailroom.ThreadQuery{IDs: []string{id}})
+func findThread(r store.Reader, id string) (*mailroom.Thread, error) {
+	threads, err := r.Threads(store.ThreadQuery{IDs: []string{id}})
 	if err != nil {
 		return nil, err
 	}
@@ -131,8 +133,8 @@ func findThread(r mailroom.Reader, id string) (*mailroom.Thread, error) {
 }
 
 // findRun returns nil for an unknown run.
-func findRun(r mailroom.Reader, id string) (*mailroom.Run, error) {
-	runs, err := r.Runs(mailroom.RunQuery{IDs: []string{id}})
+func findRun(r store.Reader, id string) (*mailroom.Run, error) {
+	runs, err := r.Runs(store.RunQuery{IDs: []string{id}})
 	if err != nil || len(runs) == 0 {
 		return nil, err
 	}
@@ -153,7 +155,7 @@ func gap(t *mailroom.Thread, after int64) *Gap {
 
 // satisfied reports whether the Until condition holds in this view. It can only change with a new
 // entry.
-func satisfied(r mailroom.Reader, q Query, t *mailroom.Thread) (bool, error) {
+func satisfied(r store.Reader, q Query, t *mailroom.Thread) (bool, error) {
 	id := q.Run
 	switch {
 	case q.Until == UntilForever:

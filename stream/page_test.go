@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"mailroom"
+	"mailroom/store"
 	"mailroom/stream"
 )
 
@@ -15,16 +16,16 @@ type sizedViewer struct {
 	most int
 }
 
-func (w *sizedViewer) View(ctx context.Context, f func(mailroom.Reader) error) error {
-	return w.Viewer.View(ctx, func(r mailroom.Reader) error { return f(sizedReader{r, w}) })
+func (w *sizedViewer) View(ctx context.Context, f func(store.Reader) error) error {
+	return w.Viewer.View(ctx, func(r store.Reader) error { return f(sizedReader{r, w}) })
 }
 
 type sizedReader struct {
-	mailroom.Reader
+	store.Reader
 	on *sizedViewer
 }
 
-func (r sizedReader) Entries(q mailroom.EntryQuery) ([]mailroom.Entry, error) {
+func (r sizedReader) Entries(q store.EntryQuery) ([]mailroom.Entry, error) {
 	got, err := r.Reader.Entries(q)
 	size := 0
 	for _, e := range got {

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"mailroom"
+	"mailroom/entry"
 	"mailroom/stream"
 )
 
@@ -177,16 +178,16 @@ func (r *reader) check() {
 	have := r.have
 	var claim writer // of the last start that came
 	for i, e := range r.received() {
-		if entry := e.Entry; entry != nil {
-			if want := (stream.Cursor{Seq: entry.Seq}); e.Cursor != want {
+		if item := e.Entry; item != nil {
+			if want := (stream.Cursor{Seq: item.Seq}); e.Cursor != want {
 				t.Errorf("event %d: cursor %v, want %v", i, e.Cursor, want)
 			}
-			w := writer{run: entry.Run, attempt: entry.Attempt}
-			switch entry.Kind {
-			case mailroom.KindStarted:
+			w := writer{run: item.Run, attempt: item.Attempt}
+			switch item.Kind {
+			case entry.KindStarted:
 				claim, open, have = w, writer{}, 0
-			case mailroom.KindMessage:
-				if r.desk.ended[open] == entry.Seq || open == (writer{}) && entry.Attempt > 0 {
+			case entry.KindMessage:
+				if r.desk.ended[open] == item.Seq || open == (writer{}) && item.Attempt > 0 {
 					open, have = writer{}, 0
 				}
 			}

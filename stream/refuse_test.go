@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/store"
 	"mailroom/stream"
 )
 
@@ -89,8 +90,8 @@ func TestReaderOvertakenByAPurgeIsTold(t *testing.T) {
 func TestUnknownThreadAndForeignRunAreNotFound(t *testing.T) {
 	d := newFixture(t)
 	d.submit()
-	err := d.store.Update(t.Context(), func(tx mailroom.Tx) error {
-		return tx.Write(&mailroom.Changes{
+	err := d.store.Update(t.Context(), func(tx store.Tx) error {
+		return tx.Write(&store.Changes{
 			Threads: []*mailroom.Thread{{ID: "other", FirstSeq: 1}},
 			Runs:    []*mailroom.Run{{ID: "foreign", Thread: "other", Status: mailroom.StatusCompleted}},
 		})

@@ -11,12 +11,14 @@ import (
 
 	"mailroom"
 	"mailroom/bus"
+	"mailroom/entry"
+	"mailroom/store"
 )
 
 // Viewer reads the store: the ledger, or a store itself. A View must include everything that was
 // committed before the call.
 type Viewer interface {
-	View(ctx context.Context, f func(mailroom.Reader) error) error
+	View(ctx context.Context, f func(store.Reader) error) error
 }
 
 // Until is the condition that ends a stream.
@@ -47,7 +49,7 @@ type Query struct {
 // must not be changed.
 type Event struct {
 	Entry *mailroom.Entry
-	Delta *mailroom.Delta
+	Delta *entry.Delta
 	Gap   *Gap
 	// Cursor is the position after this event. A stream that starts there continues with the next
 	// event.
@@ -66,11 +68,11 @@ type Gap struct {
 // or cancelled run can be retried later.
 func EndStatus(e *mailroom.Entry) (mailroom.Status, bool) {
 	switch e.Kind {
-	case mailroom.KindCompleted:
+	case entry.KindCompleted:
 		return mailroom.StatusCompleted, true
-	case mailroom.KindFailed:
+	case entry.KindFailed:
 		return mailroom.StatusFailed, true
-	case mailroom.KindCancelled:
+	case entry.KindCancelled:
 		return mailroom.StatusCancelled, true
 	}
 	return "", false
@@ -112,7 +114,7 @@ func (s *Streams) Ended(ctx context.Context, q Query) (bool, error) {
 		return false, err
 	}
 	ended := false
-	err := s.view.View(ctx, func(r mailroom.Reader) error {
+	err := s.view.View(ctx, func(r store.Reader) error {
 		t, err := findTarget(r, q)
 		if err != nil {
 			return err
@@ -120,7 +122,7 @@ func (s *Streams) Ended(ctx context.Context, q Query) (bool, error) {
 		if q.Until == UntilForever || q.After == (Cursor{}) || gap(t, q.After.Seq) != nil {
 			return nil
 		}
-		rest, err := r.Entries(mailroom.EntryQuery{Thread: t.ID, After: q.After.Seq, Run: q.Run, Limit: 1})
+		rest, err := r.Entries(store.EntryQuery{Thread: t.ID, After: q.After.Seq, Run: q.Run, Limit: 1})
 		if err != nil || len(rest) > 0 {
 			return err
 		}

@@ -7,6 +7,7 @@ import (
 
 	"mailroom"
 	"mailroom/bus"
+	"mailroom/internal/thread"
 	"mailroom/stream"
 )
 
@@ -16,7 +17,7 @@ func TestUntilSettledOfARunEndsWithItsLastEntry(t *testing.T) {
 		"run.failed":    (*fixture).fail,
 		"run.cancelled": func(d *fixture) {
 			run := d.claim.Run
-			d.change(func(l *mailroom.ThreadState, now time.Time) error {
+			d.change(func(l *thread.State, now time.Time) error {
 				_, err := l.Cancel(run, "ann", now)
 				return err
 			})
@@ -59,8 +60,8 @@ func TestUntilSettledEndsAtTheEntryAlsoIfTheRunIsRetriedAtOnce(t *testing.T) {
 		var held []bus.Notice
 		d.publish = func(n bus.Notice) { held = append(held, n) }
 		d.fail()
-		d.change(func(l *mailroom.ThreadState, now time.Time) error {
-			_, err := l.Retry(mailroom.Retry{Run: run, By: "ann"}, now)
+		d.change(func(l *thread.State, now time.Time) error {
+			_, err := l.Retry(thread.Retry{Run: run, By: "ann"}, now)
 			return err
 		})
 		for _, n := range held {
@@ -104,10 +105,10 @@ func TestUntilSettledOfAThreadEndsWhenNothingIsLeftToDo(t *testing.T) {
 func TestUntilSettledWaitsForRunsThatAreForLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newFixture(t)
-		d.change(func(l *mailroom.ThreadState, now time.Time) error {
-			_, err := l.Submit(mailroom.Submit{
+		d.change(func(l *thread.State, now time.Time) error {
+			_, err := l.Submit(thread.Submit{
 				Thread: threadID, Run: "later", Agent: agent, NotBefore: now.Add(time.Minute),
-				Messages: []mailroom.NewMessage{{Role: mailroom.RoleUser, Parts: mailroom.Text("hello")}},
+				Messages: []thread.NewMessage{{Role: mailroom.RoleUser, Parts: mailroom.Text("hello")}},
 			}, now)
 			return err
 		})

@@ -1,10 +1,10 @@
 package stream
 
 import (
+	"mailroom/entry"
+	"mailroom/store"
 	"slices"
 	"unicode/utf8"
-
-	"mailroom"
 )
 
 // maxHeld bounds the deltas held while earlier text is missing. Text beyond it is read from the
@@ -23,10 +23,10 @@ type writing struct {
 	claim claim // current claim; zero: none known
 	late  claim // last ended claim; its deltas are dropped
 
-	message string           // the open message; "" if none is known
-	sent    int              // bytes of it that were emitted
-	resume  int              // bytes that the reader has of an open message, from its cursor
-	held    []mailroom.Delta // deltas beyond sent, ordered by Offset
+	message string        // the open message; "" if none is known
+	sent    int           // bytes of it that were emitted
+	resume  int           // bytes that the reader has of an open message, from its cursor
+	held    []entry.Delta // deltas beyond sent, ordered by Offset
 
 	ended map[string]bool // messages of this claim whose entries were emitted
 	// unseen, if not 0, is a seq up to which entries of this claim were not seen: ended lacks their
@@ -80,12 +80,12 @@ func (w *writing) betweenMessages(c claim) bool {
 
 // addText adds text of the open message and returns what is new to the reader. Text after a gap is
 // held.
-func (w *writing) addText(d mailroom.Delta) []mailroom.Delta {
+func (w *writing) addText(d entry.Delta) []entry.Delta {
 	if d.Offset > w.sent {
 		w.holdDelta(d)
 		return nil
 	}
-	var out []mailroom.Delta
+	var out []entry.Delta
 	if n, ok := w.advance(d); ok {
 		out = append(out, n)
 	}
@@ -100,10 +100,10 @@ func (w *writing) addText(d mailroom.Delta) []mailroom.Delta {
 
 // advance moves sent to the end of d and returns the part of d after the old position, from the
 // start of a code point.
-func (w *writing) advance(d mailroom.Delta) (mailroom.Delta, bool) {
+func (w *writing) advance(d entry.Delta) (entry.Delta, bool) {
 	i := w.sent - d.Offset
 	if i >= len(d.Text) {
-		return mailroom.Delta{}, false
+		return entry.Delta{}, false
 	}
 	for i > 0 && !utf8.RuneStart(d.Text[i]) {
 		i--
@@ -113,8 +113,8 @@ func (w *writing) advance(d mailroom.Delta) (mailroom.Delta, bool) {
 	return d, true
 }
 
-func (w *writing) holdDelta(d mailroom.Delta) {
-	i, found := slices.BinarySearchFunc(w.held, d.Offset, func(h mailroom.Delta, offset int) int {
+func (w *writing) holdDelta(d entry.Delta) {
+	i, found := slices.BinarySearchFunc(w.held, d.Offset, func(h entry.Delta, offset int) int {
 		return h.Offset - offset
 	})
 	if !found && len(w.held) < maxHeld {
@@ -123,7 +123,7 @@ func (w *writing) holdDelta(d mailroom.Delta) {
 }
 
 // flushed adds the pieces from the store and returns what is new to the reader.
-func (w *writing) flushed(pieces []mailroom.Partial) []mailroom.Delta {
+func (w *writing) flushed(pieces []store.Partial) []entry.Delta {
 	if len(pieces) == 0 {
 		return nil
 	}
@@ -134,7 +134,7 @@ func (w *writing) flushed(pieces []mailroom.Partial) []mailroom.Delta {
 	if w.message != first.Message {
 		w.openMessage(first.Message)
 	}
-	d := mailroom.Delta{
+	d := entry.Delta{
 		Run: first.Run, Attempt: first.Attempt, Message: first.Message, Offset: w.sent, Channel: "text",
 	}
 	var text []byte

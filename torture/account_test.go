@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"mailroom/entry"
 	"sync"
 	"testing"
 
@@ -63,7 +64,7 @@ func (a *account) entry(e mailroom.Entry, cursor string) {
 	a.entries, a.cursor = append(a.entries, e), cursor
 	a.change()
 	var m mailroom.Message
-	if e.Kind != mailroom.KindMessage || e.Attempt == 0 {
+	if e.Kind != entry.KindMessage || e.Attempt == 0 {
 		return
 	}
 	if err := e.Decode(&m); err != nil {
@@ -84,7 +85,7 @@ func (a *account) entry(e mailroom.Entry, cursor string) {
 }
 
 // delta adds streamed text, which must continue the known text without a gap.
-func (a *account) delta(d mailroom.Delta, cursor string) {
+func (a *account) delta(d entry.Delta, cursor string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.deltas++

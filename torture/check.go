@@ -13,6 +13,7 @@ import (
 	"mailroom"
 	"mailroom/api"
 	"mailroom/client"
+	"mailroom/entry"
 	"mailroom/torture/internal/fold"
 )
 
@@ -151,10 +152,10 @@ func (t *torture) collect() {
 		from := t.collected[l.thread]
 		entries, _ := l.entriesFrom(from + 1)
 		for _, e := range entries {
-			if e.Kind == mailroom.KindQueued {
+			if e.Kind == entry.KindQueued {
 				t.runs[e.Run] = l
 			}
-			if e.Kind != mailroom.KindMessage || e.Attempt > 0 {
+			if e.Kind != entry.KindMessage || e.Attempt > 0 {
 				continue
 			}
 			var m mailroom.Message
@@ -225,7 +226,7 @@ func (t *torture) judgeEffects(before, after map[string][]string) {
 			for _, r := range s.Runs {
 				for _, f := range r.Effects {
 					value := strings.Trim(string(f.Value), `"`)
-					if r.Agent == tortureAgent && f.Last == mailroom.KindEffectSettled && !f.Failed &&
+					if r.Agent == tortureAgent && f.Last == entry.KindEffectSettled && !f.Failed &&
 						!slices.Contains(after[f.Key], value) && !strings.HasPrefix(value, "{") {
 						t.violation(l.thread, "effect %s settled as %s, which never happened; the calls were %v", f.Key, value, after[f.Key])
 					}
@@ -265,7 +266,7 @@ func (t *torture) judgeSends() {
 
 // sending is a message that a run sent to another thread.
 type sending struct {
-	mailroom.Sent
+	entry.Sent
 	from string
 }
 

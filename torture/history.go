@@ -11,6 +11,8 @@ import (
 
 	"mailroom"
 	"mailroom/api"
+	"mailroom/entry"
+	"mailroom/store"
 )
 
 // fact is one event of a thread: a change in its log, or a reading of its row.
@@ -102,7 +104,7 @@ func (t *torture) judgeHistories(ops []*operation) {
 		switch {
 		case o.Kind == "read" && o.Outcome == done && o.Called.After(t.since):
 			reads[o.Thread] = append(reads[o.Thread], o)
-		case o.Submit != nil && o.Outcome == done && o.Submitted.Disposition == mailroom.DispositionQueued:
+		case o.Submit != nil && o.Outcome == done && o.Submitted.Disposition == store.DispositionQueued:
 			calls[o.Run] = o
 		}
 	}
@@ -120,7 +122,7 @@ func (t *torture) judgeHistories(ops []*operation) {
 		for i, e := range entries {
 			if f, ok := h.fact(e, calls); ok {
 				call, end := e.At, seen[i]
-				if o := calls[e.Run]; o != nil && e.Kind == mailroom.KindQueued {
+				if o := calls[e.Run]; o != nil && e.Kind == entry.KindQueued {
 					call = o.Called
 					if o.Returned.Before(end) {
 						end = o.Returned
@@ -154,8 +156,8 @@ func operationOf(f fact, call, end time.Time) porcupine.Operation {
 func (h *history) fact(e mailroom.Entry, calls map[string]*operation) (fact, bool) {
 	f := fact{run: e.Run}
 	switch e.Kind {
-	case mailroom.KindQueued:
-		var body mailroom.RunQueued
+	case entry.KindQueued:
+		var body entry.RunQueued
 		if err := e.Decode(&body); err != nil {
 			return f, false // the fold reports it
 		}
@@ -163,11 +165,11 @@ func (h *history) fact(e mailroom.Entry, calls map[string]*operation) (fact, boo
 		if o := calls[e.Run]; o != nil && !body.AvailableAt.After(e.At) {
 			f.order.place, f.order.loose = o.Submitted.Place, false
 		}
-	case mailroom.KindRetried:
+	case entry.KindRetried:
 		f.kind, f.order.loose = "queued", true
-	case mailroom.KindStarted, mailroom.KindResumed:
+	case entry.KindStarted, entry.KindResumed:
 		f.kind = "start"
-	case mailroom.KindCompleted, mailroom.KindFailed, mailroom.KindCancelled:
+	case entry.KindCompleted, entry.KindFailed, entry.KindCancelled:
 		f.kind = "end"
 		if _, queued := h.start.queue[e.Run]; !queued && h.start.current != e.Run {
 			return f, false // what a steered message would have become

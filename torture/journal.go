@@ -12,6 +12,7 @@ import (
 
 	"mailroom"
 	"mailroom/api"
+	"mailroom/store"
 )
 
 // Outcomes of an operation.
@@ -42,10 +43,10 @@ type operation struct {
 	Code     mailroom.Code `json:"code,omitempty"`
 	Why      string        `json:"why,omitempty"`
 
-	Submitted   *mailroom.Submitted `json:"submitted,omitempty"`
-	State       *api.Run            `json:"state,omitempty"`
-	Row         *api.Thread         `json:"row,omitempty"`
-	Interrupted *api.Interrupted    `json:"interrupted,omitempty"`
+	Submitted   *store.Submitted `json:"submitted,omitempty"`
+	State       *api.Run         `json:"state,omitempty"`
+	Row         *api.Thread      `json:"row,omitempty"`
+	Interrupted *api.Interrupted `json:"interrupted,omitempty"`
 }
 
 // journal keeps every operation, in memory and in a file. It is safe for concurrent use.

@@ -6,6 +6,7 @@ import (
 
 	"mailroom"
 	"mailroom/api"
+	"mailroom/store"
 	"mailroom/torture/internal/fold"
 )
 
@@ -113,14 +114,14 @@ func submitted(o *operation, s *fold.Thread) string {
 	if o.Ticket != "" && decided(o, s) != "" {
 		return decided(o, s)
 	}
-	steered := out.Disposition == mailroom.DispositionSteered || out.Disposition == mailroom.DispositionResumed
+	steered := out.Disposition == store.DispositionSteered || out.Disposition == store.DispositionResumed
 	switch {
-	case out.Disposition == mailroom.DispositionDuplicate:
+	case out.Disposition == store.DispositionDuplicate:
 	case steered != m.Steered:
 		return "message " + out.Message + " did not get the disposition " + string(out.Disposition)
 	case !steered && !slices.Contains(r.Messages, out.Message):
 		return "run " + out.Run + " does not have message " + out.Message
-	case out.Disposition == mailroom.DispositionQueued && o.Submit.Priority != nil && r.Priority != *o.Submit.Priority:
+	case out.Disposition == store.DispositionQueued && o.Submit.Priority != nil && r.Priority != *o.Submit.Priority:
 		return "run " + out.Run + " has a different priority"
 	}
 	for _, id := range out.Superseded {

@@ -12,6 +12,7 @@ import (
 
 	"mailroom"
 	"mailroom/api"
+	"mailroom/entry"
 )
 
 // reader follows one thread over any number of connections and processes. It must receive the log
@@ -100,7 +101,7 @@ func (r *reader) event(name, id string, data []byte) {
 	r.torture.counts.events.Add(1)
 	switch name {
 	case api.EventEntry:
-		e, err := mailroom.ParseEntry(data)
+		e, err := entry.Parse(data)
 		if err != nil {
 			r.bad("%v", err)
 			return
@@ -110,7 +111,7 @@ func (r *reader) event(name, id string, data []byte) {
 		}
 		r.entry(e)
 	case api.EventDelta:
-		var d mailroom.Delta
+		var d entry.Delta
 		if err := json.Unmarshal(data, &d); err != nil {
 			r.bad("%v", err)
 			return
@@ -137,11 +138,11 @@ func (r *reader) entry(e mailroom.Entry) {
 	r.seq = e.Seq
 	r.torture.log(r.thread).add(e, r.name)
 	switch e.Kind {
-	case mailroom.KindMessage:
+	case entry.KindMessage:
 		if e.Attempt > 0 {
 			r.checkWritten(e)
 		}
-	case mailroom.KindRescheduled, mailroom.KindFailed, mailroom.KindCancelled, mailroom.KindCompleted, mailroom.KindWaiting:
+	case entry.KindRescheduled, entry.KindFailed, entry.KindCancelled, entry.KindCompleted, entry.KindWaiting:
 		for id, x := range r.texts {
 			if x.run == e.Run {
 				r.checkKept(id, x, 0)
@@ -191,7 +192,7 @@ func (r *reader) checkKept(id string, x *text, length int) {
 	}
 }
 
-func (r *reader) delta(d mailroom.Delta) {
+func (r *reader) delta(d entry.Delta) {
 	r.torture.counts.deltas.Add(1)
 	if r.over[d.Message] {
 		r.bad("text of message %s, which was already written", d.Message)

@@ -11,6 +11,7 @@ import (
 
 	"mailroom"
 	"mailroom/api"
+	"mailroom/entry"
 	"mailroom/torture/internal/fold"
 )
 
@@ -21,7 +22,7 @@ func still() *torture {
 
 func event(t *testing.T, thread string, seq int64, kind, run string, attempt int, body any) mailroom.Entry {
 	t.Helper()
-	e, err := mailroom.NewEntry(thread, seq, kind, run, attempt, time.Now().UTC(), body)
+	e, err := entry.New(thread, seq, kind, run, attempt, time.Now().UTC(), body)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,18 +43,18 @@ func feed(t *testing.T, f func(r *reader, entry func(kind string, attempt int, b
 	t.Helper()
 	home := still()
 	r := home.reader("t", "the reader", 0)
-	entry := func(kind string, attempt int, body any) {
+	item := func(kind string, attempt int, body any) {
 		e := event(t, "t", r.seq+1, kind, "a", attempt, body)
 		r.event(api.EventEntry, fmt.Sprint(e.Seq), raw(t, e))
 	}
 	delta := func(offset int, text string) {
-		d := mailroom.Delta{Run: "a", Attempt: 1, Message: "a.1-1", Offset: offset, Channel: "text", Text: text}
+		d := entry.Delta{Run: "a", Attempt: 1, Message: "a.1-1", Offset: offset, Channel: "text", Text: text}
 		r.event(api.EventDelta, fmt.Sprintf("%d:%d", r.seq, offset+len(text)), raw(t, d))
 	}
-	entry(mailroom.KindMessage, 0, mailroom.Message{ID: "a.1", Seq: 1, Run: "a", Text: "hello"})
-	entry(mailroom.KindQueued, 0, mailroom.RunQueued{Messages: []string{"a.1"}})
-	entry(mailroom.KindStarted, 1, mailroom.RunStarted{Messages: []int64{1}})
-	f(r, entry, delta)
+	item(entry.KindMessage, 0, mailroom.Message{ID: "a.1", Seq: 1, Run: "a", Text: "hello"})
+	item(entry.KindQueued, 0, entry.RunQueued{Messages: []string{"a.1"}})
+	item(entry.KindStarted, 1, entry.RunStarted{Messages: []int64{1}})
+	f(r, item, delta)
 	var found []string
 	for _, v := range home.violations() {
 		found = append(found, v.what)
@@ -70,11 +71,11 @@ func TestAReaderFindsErrorsOfAStream(t *testing.T) {
 		f    feeding
 		want string
 	}{
-		"all is well": {func(_ *reader, entry func(string, int, any), delta func(int, string)) {
+		"all is well": {func(_ *reader, item func(string, int, any), delta func(int, string)) {
 			delta(0, "one ")
 			delta(0, "one two ")
 			delta(8, "three")
-			entry(mailroom.KindMessage, 1, said("one two three", false))
+			item(entry.KindMessage, 1, said("one two three", false))
 		}, ""},
 		"a delta that was lost": {func(_ *reader, _ func(string, int, any), delta func(int, string)) {
 			delta(0, "one ")
@@ -84,36 +85,36 @@ func TestAReaderFindsErrorsOfAStream(t *testing.T) {
 			delta(0, "one ")
 			delta(0, "two ")
 		}, `is "two ", but was "one "`},
-		"another text in the message": {func(_ *reader, entry func(string, int, any), delta func(int, string)) {
+		"another text in the message": {func(_ *reader, item func(string, int, any), delta func(int, string)) {
 			delta(0, "one ")
-			entry(mailroom.KindMessage, 1, said("two three", false))
+			item(entry.KindMessage, 1, said("two three", false))
 		}, "written as"},
-		"a message that is shorter than its text": {func(_ *reader, entry func(string, int, any), delta func(int, string)) {
+		"a message that is shorter than its text": {func(_ *reader, item func(string, int, any), delta func(int, string)) {
 			delta(0, "one two")
-			entry(mailroom.KindMessage, 1, said("one", false))
+			item(entry.KindMessage, 1, said("one", false))
 		}, "but written with 3"},
-		"text after its message": {func(_ *reader, entry func(string, int, any), delta func(int, string)) {
-			entry(mailroom.KindMessage, 1, said("one", false))
+		"text after its message": {func(_ *reader, item func(string, int, any), delta func(int, string)) {
+			item(entry.KindMessage, 1, said("one", false))
 			delta(0, "one")
 		}, "was already written"},
-		"text that was not kept": {func(r *reader, entry func(string, int, any), delta func(int, string)) {
+		"text that was not kept": {func(r *reader, item func(string, int, any), delta func(int, string)) {
 			delta(0, "one two")
 			r.torture.killed = time.Now().Add(2 * flushWindow)
-			entry(mailroom.KindMessage, 1, said("one", true))
+			item(entry.KindMessage, 1, said("one", true))
 		}, "only 3 are kept"},
-		"text without a stored part": {func(r *reader, entry func(string, int, any), delta func(int, string)) {
+		"text without a stored part": {func(r *reader, item func(string, int, any), delta func(int, string)) {
 			delta(0, "one two")
 			r.torture.killed = time.Now().Add(2 * flushWindow)
-			entry(mailroom.KindRescheduled, 1, mailroom.RunRescheduled{Reason: "lease_lost", Attempt: 1})
+			item(entry.KindRescheduled, 1, entry.RunRescheduled{Reason: "lease_lost", Attempt: 1})
 		}, "only 0 are kept"},
-		"text of the last moment that was not kept": {func(r *reader, entry func(string, int, any), delta func(int, string)) {
+		"text of the last moment that was not kept": {func(r *reader, item func(string, int, any), delta func(int, string)) {
 			delta(0, "one two")
 			r.torture.killed = time.Now()
-			entry(mailroom.KindMessage, 1, said("one", true))
+			item(entry.KindMessage, 1, said("one", true))
 		}, ""},
-		"an entry twice": {func(r *reader, entry func(string, int, any), _ func(int, string)) {
+		"an entry twice": {func(r *reader, item func(string, int, any), _ func(int, string)) {
 			r.seq--
-			entry(mailroom.KindStep, 1, mailroom.StepNamed{Name: "s"})
+			item(entry.KindStep, 1, entry.StepNamed{Name: "s"})
 		}, "it was"},
 		"a gap, and nothing was purged": {func(r *reader, _ func(string, int, any), _ func(int, string)) {
 			r.event(api.EventGap, "", []byte(`{"after":3,"oldest":9,"last":9}`))

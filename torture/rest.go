@@ -11,6 +11,8 @@ import (
 
 	"mailroom"
 	"mailroom/client"
+	"mailroom/entry"
+	"mailroom/internal/digest"
 	"mailroom/torture/internal/fold"
 )
 
@@ -164,10 +166,10 @@ func (t *torture) judgeDelivery() {
 	maybe := map[string]bool{}
 	to.inspect(func(s *fold.Thread) {
 		for _, e := range entries {
-			id := mailroom.DeriveID("deliver", e.Run, fmt.Sprint(e.Seq))
+			id := digest.ID("deliver", e.Run, fmt.Sprint(e.Seq))
 			maybe[id] = true
 			var m mailroom.Message
-			if e.Kind != mailroom.KindMessage || e.Attempt == 0 || e.Seq <= t.delivers {
+			if e.Kind != entry.KindMessage || e.Attempt == 0 || e.Seq <= t.delivers {
 				continue
 			}
 			if err := e.Decode(&m); err != nil {

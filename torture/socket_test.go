@@ -12,6 +12,7 @@ import (
 
 	"mailroom"
 	"mailroom/api"
+	"mailroom/entry"
 )
 
 // socketReader follows many threads over one WebSocket at a time, and reconnects from each thread's
@@ -33,7 +34,7 @@ type frame struct {
 	Run    string          `json:"run"`
 	Status mailroom.Status `json:"status"`
 	Entry  *mailroom.Entry `json:"entry"`
-	Delta  *mailroom.Delta `json:"delta"`
+	Delta  *entry.Delta    `json:"delta"`
 	Error  *api.Problem    `json:"error"`
 }
 

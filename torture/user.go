@@ -16,6 +16,7 @@ import (
 	"mailroom"
 	"mailroom/api"
 	"mailroom/client"
+	"mailroom/store"
 )
 
 // user is one simulated user, which does one operation after the other. One goroutine owns it.
@@ -143,7 +144,7 @@ func (h *user) submit(thread string) {
 // directly.
 func (h *user) send(o *operation) *operation {
 	return h.do(o, func(ctx context.Context) error {
-		var out mailroom.Submitted
+		var out store.Submitted
 		var err error
 		if o.Submit.Key != "" {
 			out, err = h.client.Submit(ctx, *o.Submit)
@@ -157,7 +158,7 @@ func (h *user) send(o *operation) *operation {
 	})
 }
 
-func (h *user) post(ctx context.Context, in *api.Submit) (out mailroom.Submitted, err error) {
+func (h *user) post(ctx context.Context, in *api.Submit) (out store.Submitted, err error) {
 	noAnswer := func(err error) error { return mailroom.Errorf(mailroom.CodeUnavailable, "no answer: %w", err) }
 	raw, err := json.Marshal(in)
 	if err != nil {

@@ -12,6 +12,8 @@ import (
 
 	"mailroom"
 	"mailroom/agent/exec"
+	"mailroom/entry"
+	"mailroom/internal/thread"
 )
 
 func TestAThreadIsOneSessionOfTheProgram(t *testing.T) {
@@ -103,10 +105,10 @@ func TestAQuestionOfTheProgramIsATicket(t *testing.T) {
 	h := newFixture(t, "")
 	run := h.send("t", "!ask touch <it>.")
 	var ticket mailroom.Ticket
-	if err := h.await("t", run, mailroom.KindTicketOpened).Decode(&ticket); err != nil {
+	if err := h.await("t", run, entry.KindTicketOpened).Decode(&ticket); err != nil {
 		t.Fatal(err)
 	}
-	h.await("t", run, mailroom.KindWaiting)
+	h.await("t", run, entry.KindWaiting)
 	var arguments struct{ Command string }
 	if err := json.Unmarshal(ticket.Arguments, &arguments); err != nil {
 		t.Fatal(err)
@@ -115,12 +117,12 @@ func TestAQuestionOfTheProgramIsATicket(t *testing.T) {
 		arguments.Command != "touch <it>" {
 		t.Errorf("the ticket is %+v", ticket)
 	}
-	for _, m := range bodies[mailroom.Message](h, "t", mailroom.KindMessage)[1:] {
+	for _, m := range bodies[mailroom.Message](h, "t", entry.KindMessage)[1:] {
 		if m.Visibility != mailroom.VisibleInternal || m.Partial {
 			t.Errorf("what it said on the way is %+v, want an aside", m)
 		}
 	}
-	if _, err := h.Decide(t.Context(), mailroom.Decision{Ticket: ticket.ID, Verdict: mailroom.VerdictApprove, Digest: ticket.Digest, By: "ann"}); err != nil {
+	if _, err := h.Decide(t.Context(), thread.Decision{Ticket: ticket.ID, Verdict: mailroom.VerdictApprove, Digest: ticket.Digest, By: "ann"}); err != nil {
 		t.Fatal(err)
 	}
 	if got := h.reply("t", run); got != "It ran touch <it>" {
@@ -136,7 +138,7 @@ func TestAQuestionOfTheProgramIsATicket(t *testing.T) {
 		Summary string
 	}
 	tools := []done{{false, "waiting for approval"}, {true, "ran touch <it>"}}
-	if diff := cmp.Diff(tools, bodies[done](h, "t", mailroom.KindToolDone)); diff != "" {
+	if diff := cmp.Diff(tools, bodies[done](h, "t", entry.KindToolDone)); diff != "" {
 		t.Errorf("tools (-want +got):\n%s", diff)
 	}
 }
@@ -145,19 +147,19 @@ func TestAQuestionOfTheProgramIsATicket(t *testing.T) {
 func TestAQuestionIsAskedOnceInARun(t *testing.T) {
 	h := newFixture(t, "")
 	run := h.send("t", "!ask touch it.")
-	h.await("t", run, mailroom.KindWaiting)
+	h.await("t", run, entry.KindWaiting)
 	session := bodies[exec.Session](h, "t", exec.KindSession)[0].Session
 	if err := os.Remove(h.home + "/" + session); err != nil {
 		t.Fatal(err)
 	}
-	ticket := bodies[mailroom.Ticket](h, "t", mailroom.KindTicketOpened)[0]
-	if _, err := h.Decide(t.Context(), mailroom.Decision{Ticket: ticket.ID, Verdict: mailroom.VerdictDeny, Reason: "too risky", By: "ann"}); err != nil {
+	ticket := bodies[mailroom.Ticket](h, "t", entry.KindTicketOpened)[0]
+	if _, err := h.Decide(t.Context(), thread.Decision{Ticket: ticket.ID, Verdict: mailroom.VerdictDeny, Reason: "too risky", By: "ann"}); err != nil {
 		t.Fatal(err)
 	}
 	if got := h.reply("t", run); got != "It was not to be: too risky" {
 		t.Errorf("the reply is %q", got)
 	}
-	if n := len(bodies[mailroom.Ticket](h, "t", mailroom.KindTicketOpened)); n != 1 {
+	if n := len(bodies[mailroom.Ticket](h, "t", entry.KindTicketOpened)); n != 1 {
 		t.Errorf("%d tickets were opened, want one", n)
 	}
 	requests := h.requests(bodies[exec.Session](h, "t", exec.KindSession)[1].Session)
@@ -169,8 +171,8 @@ func TestAQuestionIsAskedOnceInARun(t *testing.T) {
 func TestASteeredMessageGoesIntoTheLiveProgram(t *testing.T) {
 	h := newFixture(t, "")
 	run := h.send("t", "!hold")
-	h.await("t", run, mailroom.KindToolStarted)
-	if got := h.send("t", "rather this", func(in *mailroom.Submit) { in.Mode = mailroom.ModeSteer }); got != run {
+	h.await("t", run, entry.KindToolStarted)
+	if got := h.send("t", "rather this", func(in *thread.Submit) { in.Mode = mailroom.ModeSteer }); got != run {
 		t.Fatalf("the message went to run %s, want %s", got, run)
 	}
 	if got := h.reply("t", run); got != "1: rather this" {
@@ -180,8 +182,8 @@ func TestASteeredMessageGoesIntoTheLiveProgram(t *testing.T) {
 
 func TestOverloadedModelIsUnavailable(t *testing.T) {
 	h := newFixture(t, "")
-	e := h.await("t", h.send("t", "!overload"), mailroom.KindRescheduled)
-	var b mailroom.RunRescheduled
+	e := h.await("t", h.send("t", "!overload"), entry.KindRescheduled)
+	var b entry.RunRescheduled
 	if err := e.Decode(&b); err != nil {
 		t.Fatal(err)
 	}
@@ -206,7 +208,7 @@ func TestCancelKeepsStreamedText(t *testing.T) {
 	if got := h.ended("t", run); got.Status != mailroom.StatusCancelled {
 		t.Errorf("the run is %s", got.Status)
 	}
-	messages := bodies[mailroom.Message](h, "t", mailroom.KindMessage)
+	messages := bodies[mailroom.Message](h, "t", entry.KindMessage)
 	if m := messages[len(messages)-1]; m.Text != "half of it" || !m.Partial {
 		t.Errorf("what is kept is %+v, want what was said, as a part", m)
 	}

@@ -15,7 +15,10 @@ import (
 	"mailroom/agent/exec/program"
 	"mailroom/bus"
 	"mailroom/engine"
+	"mailroom/entry"
+	"mailroom/internal/thread"
 	"mailroom/ledger"
+	"mailroom/store"
 	"mailroom/store/memory"
 )
 
@@ -78,9 +81,9 @@ func newFixture(t *testing.T, does string, change ...func(*exec.ProgramOptions))
 }
 
 // send submits a text and returns its run.
-func (h *fixture) send(thread, text string, edit ...func(*mailroom.Submit)) string {
+func (h *fixture) send(threadID, text string, edit ...func(*thread.Submit)) string {
 	h.t.Helper()
-	in := mailroom.Submit{Thread: thread, Agent: "claude", SetAgent: true, Sender: "user", Messages: []mailroom.NewMessage{{Parts: mailroom.Text(text)}}}
+	in := thread.Submit{Thread: threadID, Agent: "claude", SetAgent: true, Sender: "user", Messages: []thread.NewMessage{{Parts: mailroom.Text(text)}}}
 	for _, f := range edit {
 		f(&in)
 	}
@@ -93,8 +96,8 @@ func (h *fixture) send(thread, text string, edit ...func(*mailroom.Submit)) stri
 
 func (h *fixture) entries(thread string) (entries []mailroom.Entry) {
 	h.t.Helper()
-	err := h.View(h.t.Context(), func(r mailroom.Reader) (err error) {
-		entries, err = r.Entries(mailroom.EntryQuery{Thread: thread})
+	err := h.View(h.t.Context(), func(r store.Reader) (err error) {
+		entries, err = r.Entries(store.EntryQuery{Thread: thread})
 		return err
 	})
 	if err != nil {
@@ -125,10 +128,10 @@ func (h *fixture) await(thread, run string, kinds ...string) mailroom.Entry {
 // ended waits for the end of a run and returns it.
 func (h *fixture) ended(thread, run string) *mailroom.Run {
 	h.t.Helper()
-	h.await(thread, run, mailroom.KindCompleted, mailroom.KindFailed, mailroom.KindCancelled)
+	h.await(thread, run, entry.KindCompleted, entry.KindFailed, entry.KindCancelled)
 	var rows []*mailroom.Run
-	err := h.View(h.t.Context(), func(r mailroom.Reader) (err error) {
-		rows, err = r.Runs(mailroom.RunQuery{IDs: []string{run}})
+	err := h.View(h.t.Context(), func(r store.Reader) (err error) {
+		rows, err = r.Runs(store.RunQuery{IDs: []string{run}})
 		return err
 	})
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"mailroom"
 	"mailroom/agent/exec"
+	"mailroom/entry"
 )
 
 // TestAProgramThatMisbehavesCannotHang checks that every run ends in time and leaves no process.
@@ -52,7 +53,7 @@ func TestAProgramThatMisbehavesCannotHang(t *testing.T) {
 			})
 			begin := time.Now()
 			run := h.send("t", "go")
-			e := h.await("t", run, mailroom.KindRescheduled, mailroom.KindFailed, mailroom.KindCompleted)
+			e := h.await("t", run, entry.KindRescheduled, entry.KindFailed, entry.KindCompleted)
 			took := time.Since(begin)
 			got := outcome(t, e)
 			left := processesOf(t, t.Name(), 1)
@@ -75,20 +76,20 @@ func TestAProgramThatMisbehavesCannotHang(t *testing.T) {
 func outcome(t *testing.T, e mailroom.Entry) string {
 	t.Helper()
 	switch e.Kind {
-	case mailroom.KindCompleted:
-		var b mailroom.RunCompleted
+	case entry.KindCompleted:
+		var b entry.RunCompleted
 		if err := e.Decode(&b); err != nil || b.Reply == nil {
 			t.Fatalf("%s, %v", e.Body, err)
 		}
 		return "completed: " + *b.Reply
-	case mailroom.KindFailed:
-		var b mailroom.RunFailed
+	case entry.KindFailed:
+		var b entry.RunFailed
 		if err := e.Decode(&b); err != nil {
 			t.Fatal(err)
 		}
 		return string(b.Error.Class) + ": " + b.Error.Message
 	}
-	var b mailroom.RunRescheduled
+	var b entry.RunRescheduled
 	if err := e.Decode(&b); err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"mailroom"
 	"mailroom/agent/exec/program"
+	"mailroom/internal/digest"
 	"mailroom/internal/proc"
 )
 
@@ -220,7 +221,7 @@ func (t *attempt) plan(ctx context.Context) (p plan, err error) {
 
 func (t *attempt) newSessionPlan(ctx context.Context) (p plan, err error) {
 	if t.agent.profile.PresetSession {
-		p.session = mailroom.DeriveID("session", t.run.ID, fmt.Sprint(t.run.Attempt), fmt.Sprint(t.starts))
+		p.session = digest.ID("session", t.run.ID, fmt.Sprint(t.run.Attempt), fmt.Sprint(t.starts))
 	}
 	p.history, err = readHistory(ctx, t.session)
 	return p, err

@@ -22,7 +22,9 @@ import (
 	"mailroom/bus"
 	"mailroom/engine"
 	"mailroom/internal/fakemodel"
+	"mailroom/internal/thread"
 	"mailroom/ledger"
+	"mailroom/store"
 	"mailroom/store/sqlite"
 	"mailroom/store/storetest"
 )
@@ -73,7 +75,7 @@ type realFixture struct {
 	folder  string // all files of the test
 	options exec.ProgramOptions
 
-	store  mailroom.Store
+	store  store.Store
 	ledger *ledger.Ledger
 	bus    *bus.Bus
 	stop   func()
@@ -162,9 +164,9 @@ func (w *realFixture) ended(err error) {
 	}
 }
 
-func (w *realFixture) send(thread, text string, edit ...func(*mailroom.Submit)) mailroom.Submitted {
+func (w *realFixture) send(threadID, text string, edit ...func(*thread.Submit)) store.Submitted {
 	w.t.Helper()
-	in := mailroom.Submit{Thread: thread, Agent: w.name, SetAgent: true, Messages: []mailroom.NewMessage{{Parts: mailroom.Text(text)}}}
+	in := thread.Submit{Thread: threadID, Agent: w.name, SetAgent: true, Messages: []thread.NewMessage{{Parts: mailroom.Text(text)}}}
 	for _, f := range edit {
 		f(&in)
 	}
@@ -174,7 +176,7 @@ func (w *realFixture) send(thread, text string, edit ...func(*mailroom.Submit)) 
 }
 
 // until waits until f reports success. It calls f again whenever a thread has changed.
-func until[T any](w *realFixture, what string, f func(mailroom.Reader) (T, bool, error)) T {
+func until[T any](w *realFixture, what string, f func(store.Reader) (T, bool, error)) T {
 	w.t.Helper()
 	notices := w.bus.Subscribe("", 1000)
 	defer notices.Close()
@@ -183,7 +185,7 @@ func until[T any](w *realFixture, what string, f func(mailroom.Reader) (T, bool,
 	for {
 		var found T
 		var ok bool
-		w.must(w.store.View(w.t.Context(), func(r mailroom.Reader) (err error) {
+		w.must(w.store.View(w.t.Context(), func(r store.Reader) (err error) {
 			found, ok, err = f(r)
 			return err
 		}))
@@ -201,8 +203,8 @@ func until[T any](w *realFixture, what string, f func(mailroom.Reader) (T, bool,
 // run waits until a run is in one of these states.
 func (w *realFixture) run(id string, states ...mailroom.Status) *mailroom.Run {
 	w.t.Helper()
-	return until(w, "run that is "+string(states[0]), func(r mailroom.Reader) (*mailroom.Run, bool, error) {
-		runs, err := r.Runs(mailroom.RunQuery{IDs: []string{id}})
+	return until(w, "run that is "+string(states[0]), func(r store.Reader) (*mailroom.Run, bool, error) {
+		runs, err := r.Runs(store.RunQuery{IDs: []string{id}})
 		if err != nil || len(runs) == 0 {
 			return nil, false, err
 		}
@@ -222,8 +224,8 @@ func (w *realFixture) ask(thread, text string) *mailroom.Run {
 // entries waits for n entries of a kind in a thread, and decodes them.
 func entries[T any](w *realFixture, thread, kind string, n int) []T {
 	w.t.Helper()
-	return until(w, kind, func(r mailroom.Reader) (bodies []T, ok bool, err error) {
-		found, err := r.Entries(mailroom.EntryQuery{Thread: thread, Kinds: []string{kind}})
+	return until(w, kind, func(r store.Reader) (bodies []T, ok bool, err error) {
+		found, err := r.Entries(store.EntryQuery{Thread: thread, Kinds: []string{kind}})
 		if err != nil || len(found) < n {
 			return nil, false, err
 		}
@@ -284,18 +286,18 @@ func (w *realFixture) processes() (pids []string) {
 
 // dump logs the content of the store.
 func (w *realFixture) dump() {
-	store, err := sqlite.Open(context.Background(), filepath.Join(w.folder, "mail.db"), sqlite.Options{})
+	st, err := sqlite.Open(context.Background(), filepath.Join(w.folder, "mail.db"), sqlite.Options{})
 	if err != nil {
 		w.t.Log(err)
 		return
 	}
-	w.ended(store.View(context.Background(), func(r mailroom.Reader) error {
-		threads, err := r.Threads(mailroom.ThreadQuery{})
+	w.ended(st.View(context.Background(), func(r store.Reader) error {
+		threads, err := r.Threads(store.ThreadQuery{})
 		if err != nil {
 			return err
 		}
 		for _, thread := range threads {
-			found, err := r.Entries(mailroom.EntryQuery{Thread: thread.ID})
+			found, err := r.Entries(store.EntryQuery{Thread: thread.ID})
 			if err != nil {
 				return err
 			}
@@ -305,5 +307,5 @@ func (w *realFixture) dump() {
 		}
 		return nil
 	}))
-	w.ended(store.Close())
+	w.ended(st.Close())
 }

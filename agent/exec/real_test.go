@@ -20,7 +20,10 @@ import (
 	"mailroom"
 	"mailroom/agent/exec"
 	"mailroom/agent/exec/program"
+	"mailroom/entry"
 	"mailroom/internal/fakemodel"
+	"mailroom/internal/thread"
+	"mailroom/store"
 )
 
 // userTexts returns the user messages in a request to a model.
@@ -138,7 +141,7 @@ func TestRealProgramThatIsCancelledKeepsWhatItSaid(t *testing.T) {
 		w.run(out.Run, mailroom.StatusCancelled)
 		w.alone()
 		var texts []string
-		for _, m := range entries[mailroom.Message](w, "t", mailroom.KindMessage, 2)[1:] {
+		for _, m := range entries[mailroom.Message](w, "t", entry.KindMessage, 2)[1:] {
 			texts = append(texts, m.Text)
 		}
 		want := "I look."
@@ -195,7 +198,7 @@ func TestRealErrorsOfTheModel(t *testing.T) {
 					return fakemodel.Answer{Status: status}
 				}).URL)
 				out := w.send("t", "My word is lemon.")
-				failed := entries[mailroom.RunRescheduled](w, "t", mailroom.KindRescheduled, 1)[0]
+				failed := entries[entry.RunRescheduled](w, "t", entry.KindRescheduled, 1)[0]
 				well.Store(true)
 				run := w.run(out.Run, mailroom.StatusCompleted)
 				if failed.Error == nil || failed.Error.Class != mailroom.ClassUnavailable || run.Failures != 0 {
@@ -223,7 +226,7 @@ func TestRealProgramWithoutAModelIsCut(t *testing.T) {
 	eachProgram(t, func(t *testing.T, name string) {
 		w := newRealFixture(t, name, "http://127.0.0.1:9", func(o *exec.ProgramOptions) { o.IdleTimeout = 3 * time.Second })
 		out := w.send("t", "Hello.")
-		failed := entries[mailroom.RunRescheduled](w, "t", mailroom.KindRescheduled, 1)[0]
+		failed := entries[entry.RunRescheduled](w, "t", entry.KindRescheduled, 1)[0]
 		if failed.Error == nil || failed.Error.Class != mailroom.ClassUnavailable {
 			t.Errorf("rescheduled with %+v, want an outage", failed.Error)
 		}
@@ -268,8 +271,8 @@ func TestRealToolsAreEntries(t *testing.T) {
 			Call, Name, Summary string
 			OK                  bool
 		}
-		started := entries[tool](w, "t", mailroom.KindToolStarted, 1)
-		done := entries[tool](w, "t", mailroom.KindToolDone, 1)
+		started := entries[tool](w, "t", entry.KindToolStarted, 1)
+		done := entries[tool](w, "t", entry.KindToolDone, 1)
 		if len(started) != 1 || len(done) != 1 || started[0].Name == "" || started[0].Call != done[0].Call || !done[0].OK || !strings.Contains(done[0].Summary, "found") {
 			t.Errorf("started %+v, finished %+v, want one pair", started, done)
 		}
@@ -291,13 +294,13 @@ func TestRealQuestionOfClaudeIsATicket(t *testing.T) {
 			out := w.send("t", "Make the file.")
 			w.run(out.Run, mailroom.StatusWaiting)
 			w.alone() // only the run waits for a person
-			tickets, err := w.ledger.Tickets(t.Context(), mailroom.TicketQuery{States: []mailroom.TicketState{mailroom.TicketOpen}})
+			tickets, err := w.ledger.Tickets(t.Context(), store.TicketQuery{States: []mailroom.TicketState{mailroom.TicketOpen}})
 			w.must(err)
 			if len(tickets) != 1 || tickets[0].Kind != mailroom.TicketApproval || tickets[0].Action != "Bash" || !strings.Contains(string(tickets[0].Arguments), "touch made") {
 				t.Fatalf("tickets %+v, want the approval of the command", tickets)
 			}
 			w.restart()
-			_, err = w.ledger.Decide(t.Context(), mailroom.Decision{
+			_, err = w.ledger.Decide(t.Context(), thread.Decision{
 				Ticket: tickets[0].ID, Verdict: verdict, Reason: "not in this house", Digest: tickets[0].Digest, By: "anna",
 			})
 			w.must(err)
@@ -330,8 +333,8 @@ func TestRealSteeringReachesClaudeAtWork(t *testing.T) {
 	if _, err := m.Wait(t.Context(), 1); err != nil {
 		t.Fatal(err)
 	}
-	w.send("t", "Also say why.", func(in *mailroom.Submit) { in.Mode = mailroom.ModeSteer })
-	entries[mailroom.MessageRef](w, "t", mailroom.KindMessageRead, 1) // it was written to the program, too
+	w.send("t", "Also say why.", func(in *thread.Submit) { in.Mode = mailroom.ModeSteer })
+	entries[entry.MessageRef](w, "t", entry.KindMessageRead, 1) // it was written to the program, too
 	close(gate)
 	if got := reply(t, w.run(out.Run, mailroom.StatusCompleted)); !strings.Contains(got, "steered: true") {
 		t.Errorf("the reply is %q, want it to know what came in", got)
@@ -352,14 +355,14 @@ func TestRealSteeringAfterTheReplyIsAnotherTurn(t *testing.T) {
 	defer live.Close()
 	out := w.send("t", "Look around.")
 	w.delta(live, "You said")
-	w.send("t", "Also say why.", func(in *mailroom.Submit) { in.Mode = mailroom.ModeSteer })
-	entries[mailroom.MessageRef](w, "t", mailroom.KindMessageRead, 1)
+	w.send("t", "Also say why.", func(in *thread.Submit) { in.Mode = mailroom.ModeSteer })
+	entries[entry.MessageRef](w, "t", entry.KindMessageRead, 1)
 	close(gate)
 	if got, want := reply(t, w.run(out.Run, mailroom.StatusCompleted)), "You said: Look around. | Also say why."; got != want {
 		t.Errorf("the reply is %q, want %q", got, want)
 	}
 	var texts []string
-	for _, m := range entries[mailroom.Message](w, "t", mailroom.KindMessage, 4) {
+	for _, m := range entries[mailroom.Message](w, "t", entry.KindMessage, 4) {
 		texts = append(texts, m.Text)
 	}
 	want := []string{"Look around.", "Also say why.", "You said: Look around.", "You said: Look around. | Also say why."}
@@ -400,7 +403,7 @@ func TestRealBusySessionIsRetried(t *testing.T) {
 		t.Fatal(err)
 	}
 	out := w.send("t", "What was it?")
-	failed := entries[mailroom.RunRescheduled](w, "t", mailroom.KindRescheduled, 1)[0]
+	failed := entries[entry.RunRescheduled](w, "t", entry.KindRescheduled, 1)[0]
 	if failed.Error == nil || failed.Error.Class != mailroom.ClassUnavailable {
 		t.Errorf("rescheduled with %+v, want it to cost no failure: a person may take their time", failed.Error)
 	}

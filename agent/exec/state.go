@@ -8,6 +8,7 @@ import (
 
 	"mailroom"
 	"mailroom/agent/exec/program"
+	"mailroom/internal/digest"
 )
 
 // KindSession is the kind of the entry for a new Session.
@@ -191,7 +192,7 @@ func questionOf(name string, q program.Question, f *program.Fold) question {
 		prompt += ": " + string(about[:min(len(about), maxReason)])
 	}
 	return question{
-		Name: "use." + mailroom.DeriveID(q.Tool, canonicalJSON(q.Arguments)), Tool: tool, Prompt: f.Sanitize(prompt), Arguments: shown,
+		Name: "use." + digest.ID(q.Tool, canonicalJSON(q.Arguments)), Tool: tool, Prompt: f.Sanitize(prompt), Arguments: shown,
 	}
 }
 

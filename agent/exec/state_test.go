@@ -8,6 +8,7 @@ import (
 
 	"mailroom"
 	"mailroom/agent/exec/program"
+	"mailroom/internal/thread"
 )
 
 func TestRequestText(t *testing.T) {
@@ -99,7 +100,7 @@ func TestAQuestionIsKnownByItsToolAndArguments(t *testing.T) {
 		ask("Bash", `{"content":"`+strings.Repeat(`\u0000x`, 1<<16)+`"}`), ask(strings.Repeat("世\x00", 1000), `{}`), ask("", `null`),
 	} {
 		a := q.ticketAsk()
-		if err := mailroom.CheckAsk(&a); err != nil {
+		if err := thread.CheckAsk(&a); err != nil {
 			t.Errorf("the ticket of %.100s is refused: %v", q.Tool, err)
 		}
 	}

@@ -1,6 +1,7 @@
 package exec
 
 import (
+	"mailroom/internal/thread"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -113,7 +114,7 @@ func TestThePromptHasEveryPart(t *testing.T) {
 	for _, c := range cases {
 		var input []mailroom.Message
 		for _, parts := range c.messages {
-			input = append(input, mailroom.Message{Text: mailroom.JoinText(parts), Parts: parts})
+			input = append(input, mailroom.Message{Text: thread.JoinText(parts), Parts: parts})
 		}
 		if got := promptText(input); got != c.want {
 			t.Errorf("%+v became %q, want %q", c.messages, got, c.want)

@@ -14,7 +14,10 @@ import (
 	"mailroom/agent/inbox"
 	"mailroom/bus"
 	"mailroom/engine"
+	"mailroom/entry"
+	"mailroom/internal/thread"
 	"mailroom/ledger"
+	"mailroom/store"
 	"mailroom/store/memory"
 	"mailroom/store/storetest"
 )
@@ -22,7 +25,7 @@ import (
 // fixture is a store with a sequence of servers on it.
 type fixture struct {
 	t      *testing.T
-	store  mailroom.Store
+	store  store.Store
 	ledger *ledger.Ledger
 	stop   func()
 }
@@ -53,9 +56,9 @@ func (h *fixture) must(err error) {
 }
 
 // serve starts a server that writes through store; h.stop stops it.
-func (h *fixture) serve(store mailroom.Store) {
+func (h *fixture) serve(st store.Store) {
 	b := bus.New()
-	l := ledger.New(store, ledger.Options{Publish: func(thread string, entries []mailroom.Entry) {
+	l := ledger.New(st, ledger.Options{Publish: func(thread string, entries []mailroom.Entry) {
 		b.Publish(bus.Notice{Thread: thread, Entries: entries})
 	}})
 	h.ledger = l
@@ -66,7 +69,7 @@ func (h *fixture) serve(store mailroom.Store) {
 	ledgerCtx, end := context.WithCancel(context.Background())
 	var both sync.WaitGroup
 	ended := func(err error) {
-		if err != nil && !errors.Is(err, mailroom.ErrStoreClosed) {
+		if err != nil && !errors.Is(err, store.ErrClosed) {
 			h.t.Error(err)
 		}
 	}
@@ -100,10 +103,10 @@ func parrot(ctx context.Context, s mailroom.Session) error {
 
 // send submits to the inbox of that thread, waits until all goroutines are idle, and returns the
 // run.
-func (h *fixture) send(thread, text string, edit ...func(*mailroom.Submit)) string {
+func (h *fixture) send(threadID, text string, edit ...func(*thread.Submit)) string {
 	h.t.Helper()
-	in := mailroom.Submit{
-		Thread: thread, Agent: "inbox", SetAgent: true, Messages: []mailroom.NewMessage{{Parts: mailroom.Text(text)}},
+	in := thread.Submit{
+		Thread: threadID, Agent: "inbox", SetAgent: true, Messages: []thread.NewMessage{{Parts: mailroom.Text(text)}},
 		Sender: "ann", Owner: "ann", Origin: mailroom.Origin{Via: "user", Sender: "ann"},
 	}
 	for _, f := range edit {
@@ -116,17 +119,17 @@ func (h *fixture) send(thread, text string, edit ...func(*mailroom.Submit)) stri
 }
 
 // command makes a submit a reader's own command.
-func command(json string) func(*mailroom.Submit) {
-	return func(in *mailroom.Submit) {
+func command(json string) func(*thread.Submit) {
+	return func(in *thread.Submit) {
 		in.Options = []byte(`{"inbox":` + json + `}`)
-		in.Messages = []mailroom.NewMessage{{Parts: mailroom.Text("(a command)"), Visibility: mailroom.VisibleInternal}}
+		in.Messages = []thread.NewMessage{{Parts: mailroom.Text("(a command)"), Visibility: mailroom.VisibleInternal}}
 	}
 }
 
 // heads returns the open tickets of inboxes.
 func (h *fixture) heads() []*mailroom.Ticket {
 	h.t.Helper()
-	found, err := h.ledger.Tickets(h.t.Context(), mailroom.TicketQuery{States: []mailroom.TicketState{mailroom.TicketOpen}})
+	found, err := h.ledger.Tickets(h.t.Context(), store.TicketQuery{States: []mailroom.TicketState{mailroom.TicketOpen}})
 	h.must(err)
 	return found
 }
@@ -149,15 +152,15 @@ func (h *fixture) do(command string) {
 }
 
 func (h *fixture) answer(k *mailroom.Ticket, command string) error {
-	_, err := h.ledger.Decide(h.t.Context(), mailroom.Decision{Ticket: k.ID, Verdict: mailroom.VerdictAnswer, Answer: []byte(command), By: "reader"})
+	_, err := h.ledger.Decide(h.t.Context(), thread.Decision{Ticket: k.ID, Verdict: mailroom.VerdictAnswer, Answer: []byte(command), By: "reader"})
 	return err
 }
 
 func (h *fixture) run(id string) *mailroom.Run {
 	h.t.Helper()
 	var rows []*mailroom.Run
-	h.view(func(r mailroom.Reader) (err error) {
-		rows, err = r.Runs(mailroom.RunQuery{IDs: []string{id}})
+	h.view(func(r store.Reader) (err error) {
+		rows, err = r.Runs(store.RunQuery{IDs: []string{id}})
 		return err
 	})
 	if len(rows) != 1 {
@@ -166,7 +169,7 @@ func (h *fixture) run(id string) *mailroom.Run {
 	return rows[0]
 }
 
-func (h *fixture) view(f func(mailroom.Reader) error) {
+func (h *fixture) view(f func(store.Reader) error) {
 	h.t.Helper()
 	h.must(h.store.View(h.t.Context(), f))
 }
@@ -175,7 +178,7 @@ func (h *fixture) view(f func(mailroom.Reader) error) {
 func (h *fixture) replies(thread string) string {
 	h.t.Helper()
 	var all []string
-	for _, e := range h.entries(thread, mailroom.KindMessage) {
+	for _, e := range h.entries(thread, entry.KindMessage) {
 		var m mailroom.Message
 		h.must(e.Decode(&m))
 		if m.Role == mailroom.RoleAssistant && !m.Partial {
@@ -187,8 +190,8 @@ func (h *fixture) replies(thread string) string {
 
 func (h *fixture) entries(thread string, kinds ...string) (found []mailroom.Entry) {
 	h.t.Helper()
-	h.view(func(r mailroom.Reader) (err error) {
-		found, err = r.Entries(mailroom.EntryQuery{Thread: thread, Kinds: kinds})
+	h.view(func(r store.Reader) (err error) {
+		found, err = r.Entries(store.EntryQuery{Thread: thread, Kinds: kinds})
 		return err
 	})
 	return found
@@ -221,7 +224,7 @@ func text(t *testing.T, k *mailroom.Ticket) string {
 // killableStore is the store of a server that is killed before or after its n-th write to a log.
 // Later writes do not reach the store.
 type killableStore struct {
-	mailroom.Store
+	store.Store
 	n     int
 	after bool
 
@@ -236,20 +239,20 @@ func (m *killableStore) isDead() bool {
 	return m.dead
 }
 
-var errKilled = mailroom.Errorf(mailroom.CodeUnavailable, "killed: %w", mailroom.ErrStoreClosed)
+var errKilled = mailroom.Errorf(mailroom.CodeUnavailable, "killed: %w", store.ErrClosed)
 
-func (m *killableStore) Update(ctx context.Context, f func(mailroom.Tx) error) error {
+func (m *killableStore) Update(ctx context.Context, f func(store.Tx) error) error {
 	if m.isDead() {
 		return errKilled
 	}
-	err := m.Store.Update(ctx, func(tx mailroom.Tx) error { return f(countingTx{tx, m}) })
+	err := m.Store.Update(ctx, func(tx store.Tx) error { return f(countingTx{tx, m}) })
 	if err == nil && m.isDead() {
 		return errKilled
 	}
 	return err
 }
 
-func (m *killableStore) View(ctx context.Context, f func(mailroom.Reader) error) error {
+func (m *killableStore) View(ctx context.Context, f func(store.Reader) error) error {
 	if m.isDead() {
 		return errKilled
 	}
@@ -258,11 +261,11 @@ func (m *killableStore) View(ctx context.Context, f func(mailroom.Reader) error)
 
 // countingTx counts the writes of a transaction that append entries.
 type countingTx struct {
-	mailroom.Tx
+	store.Tx
 	m *killableStore
 }
 
-func (c countingTx) Write(changes *mailroom.Changes) error {
+func (c countingTx) Write(changes *store.Changes) error {
 	if len(changes.Entries) > 0 {
 		c.m.mu.Lock()
 		c.m.count++

@@ -9,6 +9,8 @@ import (
 
 	"mailroom"
 	"mailroom/agent/inbox"
+	"mailroom/entry"
+	"mailroom/internal/thread"
 )
 
 func TestAMessageStaysAtTheHeadUntilItIsPopped(t *testing.T) {
@@ -54,7 +56,7 @@ func TestDelegationResultArrivesAsAMessage(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			withFixture(t, func(h *fixture) {
-				h.send("cage", "hello", func(in *mailroom.Submit) { in.Agent = "parrot" })
+				h.send("cage", "hello", func(in *thread.Submit) { in.Agent = "parrot" })
 				h.send("mine", "one")
 				h.do(delegation)
 				h.do(`{"pop":true}`)
@@ -126,7 +128,7 @@ func TestAPersonCanAnswerByHand(t *testing.T) {
 
 func TestRefusedCommandIsReportedAndKeepsTheMessage(t *testing.T) {
 	withFixture(t, func(h *fixture) {
-		h.send("theirs", "", command(`{"open":true}`), func(in *mailroom.Submit) { in.Owner = "bob" })
+		h.send("theirs", "", command(`{"open":true}`), func(in *thread.Submit) { in.Owner = "bob" })
 		run := h.send("mine", "one")
 		h.do(`{"call":"a","delegate":{"thread":"theirs","task":"x"}}`)
 		h.do(`7`)
@@ -145,7 +147,7 @@ func TestRefusedCommandIsReportedAndKeepsTheMessage(t *testing.T) {
 		if diff := cmp.Diff(want, codes); diff != "" {
 			t.Errorf("refusals (-want +got):\n%s", diff)
 		}
-		if got := len(h.entries("theirs", mailroom.KindMessage)); got != 1 {
+		if got := len(h.entries("theirs", entry.KindMessage)); got != 1 {
 			t.Errorf("%d messages in the other's thread, want only its own", got)
 		}
 		own := h.send("other", "", command(`{"delegate":{"thread":"theirs","task":"x"}}`))
@@ -160,7 +162,7 @@ func TestExtendedMessageIsNotPoppedUnread(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			withFixture(t, func(h *fixture) {
 				run := h.send("mine", "one")
-				h.send("mine", "mind", func(in *mailroom.Submit) { in.Mode = mailroom.ModeSteer })
+				h.send("mine", "mind", func(in *thread.Submit) { in.Mode = mailroom.ModeSteer })
 				for _, c := range before {
 					h.do(c)
 				}
@@ -197,7 +199,7 @@ func TestEachCommandIsDoneOnceWhereverItsServerDies(t *testing.T) {
 					if got, want := h.replies("mine"), "one|three"; got != want {
 						t.Errorf("it said %q, want %q", got, want)
 					}
-					if got := len(h.entries("mine", mailroom.KindSend)); got != 1 {
+					if got := len(h.entries("mine", entry.KindSend)); got != 1 {
 						t.Errorf("%d tasks were sent, want 1", got)
 					}
 				})
@@ -217,8 +219,8 @@ func TestEachCommandIsDoneOnceWhereverItsServerDies(t *testing.T) {
 func (h *fixture) play(m *killableStore, commands []string) (survived bool) {
 	h.t.Helper()
 	submit := func() error {
-		_, err := h.ledger.Submit(h.t.Context(), mailroom.Submit{
-			Thread: "mine", Agent: "inbox", SetAgent: true, Key: "k", Messages: []mailroom.NewMessage{{Parts: mailroom.Text("hello")}}, Owner: "ann",
+		_, err := h.ledger.Submit(h.t.Context(), thread.Submit{
+			Thread: "mine", Agent: "inbox", SetAgent: true, Key: "k", Messages: []thread.NewMessage{{Parts: mailroom.Text("hello")}}, Owner: "ann",
 		})
 		return err
 	}
@@ -230,8 +232,8 @@ func (h *fixture) play(m *killableStore, commands []string) (survived bool) {
 			if run == "" {
 				run = heads[0].Run
 			}
-			k := mailroom.TicketID(run, fmt.Sprintf("read-%d", i+1))
-			_, err := h.ledger.Decide(h.t.Context(), mailroom.Decision{Ticket: k, Verdict: mailroom.VerdictAnswer, Answer: []byte(c), By: "reader"})
+			k := thread.TicketID(run, fmt.Sprintf("read-%d", i+1))
+			_, err := h.ledger.Decide(h.t.Context(), thread.Decision{Ticket: k, Verdict: mailroom.VerdictAnswer, Answer: []byte(c), By: "reader"})
 			return err
 		})
 	}

@@ -13,7 +13,9 @@ import (
 	"mailroom/agent/tour"
 	"mailroom/bus"
 	"mailroom/engine"
+	"mailroom/internal/thread"
 	"mailroom/ledger"
+	"mailroom/store"
 	"mailroom/store/memory"
 	"mailroom/store/storetest"
 )
@@ -21,7 +23,7 @@ import (
 // fixture is a store with a ledger for the test itself and a sequence of servers.
 type fixture struct {
 	t      *testing.T
-	store  mailroom.Store
+	store  store.Store
 	ledger *ledger.Ledger
 	front  *ledger.Ledger // accepts the submits
 	pace   time.Duration
@@ -57,7 +59,7 @@ func (h *fixture) must(err error) {
 }
 
 // serve starts a server that writes through store; h.stop stops it.
-func (h *fixture) serve(store mailroom.Store) {
+func (h *fixture) serve(store store.Store) {
 	b := bus.New()
 	l := ledger.New(store, ledger.Options{Publish: func(thread string, entries []mailroom.Entry) {
 		b.Publish(bus.Notice{Thread: thread, Entries: entries})
@@ -83,14 +85,14 @@ func (h *fixture) serve(store mailroom.Store) {
 
 // ended checks the error with which a part of a server ended.
 func (h *fixture) ended(err error) {
-	if err != nil && !errors.Is(err, mailroom.ErrStoreClosed) {
+	if err != nil && !errors.Is(err, store.ErrClosed) {
 		h.t.Error(err)
 	}
 }
 
-func (h *fixture) send(thread string, edit ...func(*mailroom.Submit)) mailroom.Submitted {
+func (h *fixture) send(threadID string, edit ...func(*thread.Submit)) store.Submitted {
 	h.t.Helper()
-	in := mailroom.Submit{Thread: thread, Agent: "tour", SetAgent: true, Messages: []mailroom.NewMessage{{Parts: mailroom.Text("show me")}}}
+	in := thread.Submit{Thread: threadID, Agent: "tour", SetAgent: true, Messages: []thread.NewMessage{{Parts: mailroom.Text("show me")}}}
 	for _, f := range edit {
 		f(&in)
 	}
@@ -101,23 +103,23 @@ func (h *fixture) send(thread string, edit ...func(*mailroom.Submit)) mailroom.S
 
 func (h *fixture) run(id string) *mailroom.Run {
 	h.t.Helper()
-	return one(h, func(r mailroom.Reader) ([]*mailroom.Run, error) {
-		return r.Runs(mailroom.RunQuery{IDs: []string{id}})
+	return one(h, func(r store.Reader) ([]*mailroom.Run, error) {
+		return r.Runs(store.RunQuery{IDs: []string{id}})
 	})
 }
 
 // child returns the run that the tour has started.
 func (h *fixture) child(parent string) *mailroom.Run {
 	h.t.Helper()
-	return one(h, func(r mailroom.Reader) ([]*mailroom.Run, error) {
-		return r.Runs(mailroom.RunQuery{Parent: parent})
+	return one(h, func(r store.Reader) ([]*mailroom.Run, error) {
+		return r.Runs(store.RunQuery{Parent: parent})
 	})
 }
 
-func one[T any](h *fixture, f func(mailroom.Reader) ([]T, error)) T {
+func one[T any](h *fixture, f func(store.Reader) ([]T, error)) T {
 	h.t.Helper()
 	var found []T
-	h.must(h.store.View(h.t.Context(), func(r mailroom.Reader) (err error) {
+	h.must(h.store.View(h.t.Context(), func(r store.Reader) (err error) {
 		found, err = f(r)
 		return err
 	}))
@@ -129,8 +131,8 @@ func one[T any](h *fixture, f func(mailroom.Reader) ([]T, error)) T {
 
 func (h *fixture) entries(thread string, kinds ...string) (found []mailroom.Entry) {
 	h.t.Helper()
-	h.must(h.store.View(h.t.Context(), func(r mailroom.Reader) (err error) {
-		found, err = r.Entries(mailroom.EntryQuery{Thread: thread, Kinds: kinds})
+	h.must(h.store.View(h.t.Context(), func(r store.Reader) (err error) {
+		found, err = r.Entries(store.EntryQuery{Thread: thread, Kinds: kinds})
 		return err
 	}))
 	return found
@@ -145,7 +147,7 @@ func (h *fixture) wait(d time.Duration) {
 // open returns the open approvals.
 func (h *fixture) open() []*mailroom.Ticket {
 	h.t.Helper()
-	found, err := h.ledger.Tickets(h.t.Context(), mailroom.TicketQuery{
+	found, err := h.ledger.Tickets(h.t.Context(), store.TicketQuery{
 		States: []mailroom.TicketState{mailroom.TicketOpen}, Kinds: []mailroom.TicketKind{mailroom.TicketApproval},
 	})
 	h.must(err)
@@ -154,14 +156,14 @@ func (h *fixture) open() []*mailroom.Ticket {
 
 func (h *fixture) decide(k *mailroom.Ticket, v mailroom.Verdict, reason string) {
 	h.t.Helper()
-	_, err := h.ledger.Decide(h.t.Context(), mailroom.Decision{Ticket: k.ID, Verdict: v, Reason: reason, Digest: k.Digest, By: "anna"})
+	_, err := h.ledger.Decide(h.t.Context(), thread.Decision{Ticket: k.ID, Verdict: v, Reason: reason, Digest: k.Digest, By: "anna"})
 	h.must(err)
 }
 
 // killableStore is the store of a server that is killed before or after its n-th write to a log, or
 // the write of a certain entry. Later writes do not reach the store.
 type killableStore struct {
-	mailroom.Store
+	store.Store
 	n     int
 	at    func(*mailroom.Entry) bool // instead of n
 	after bool
@@ -177,13 +179,13 @@ func (m *killableStore) isDead() bool {
 	return m.dead
 }
 
-var errKilled = mailroom.Errorf(mailroom.CodeUnavailable, "killed: %w", mailroom.ErrStoreClosed)
+var errKilled = mailroom.Errorf(mailroom.CodeUnavailable, "killed: %w", store.ErrClosed)
 
-func (m *killableStore) Update(ctx context.Context, f func(mailroom.Tx) error) error {
+func (m *killableStore) Update(ctx context.Context, f func(store.Tx) error) error {
 	if m.isDead() {
 		return errKilled
 	}
-	err := m.Store.Update(ctx, func(tx mailroom.Tx) error {
+	err := m.Store.Update(ctx, func(tx store.Tx) error {
 		return f(countingTx{Tx: tx, m: m})
 	})
 	if err == nil && m.isDead() {
@@ -192,7 +194,7 @@ func (m *killableStore) Update(ctx context.Context, f func(mailroom.Tx) error) e
 	return err
 }
 
-func (m *killableStore) View(ctx context.Context, f func(mailroom.Reader) error) error {
+func (m *killableStore) View(ctx context.Context, f func(store.Reader) error) error {
 	if m.isDead() {
 		return errKilled
 	}
@@ -201,11 +203,11 @@ func (m *killableStore) View(ctx context.Context, f func(mailroom.Reader) error)
 
 // countingTx counts the writes of a transaction that append entries.
 type countingTx struct {
-	mailroom.Tx
+	store.Tx
 	m *killableStore
 }
 
-func (c countingTx) Write(changes *mailroom.Changes) error {
+func (c countingTx) Write(changes *store.Changes) error {
 	if len(changes.Entries) > 0 {
 		c.m.mu.Lock()
 		c.m.count++

@@ -3,6 +3,7 @@ package tour
 import (
 	"context"
 	"encoding/json"
+	"mailroom/entry"
 	"strings"
 	"time"
 
@@ -52,7 +53,7 @@ type tool struct {
 func (t *attempt) callTool(ctx context.Context, c tool, f func(context.Context, string) (json.RawMessage, error)) (json.RawMessage, error) {
 	if t.progress.Calling != c.id {
 		t.progress.Calling = c.id
-		started := newEntry(mailroom.KindToolStarted, map[string]any{"call": c.id, "name": c.name, "arguments": c.arguments})
+		started := newEntry(entry.KindToolStarted, map[string]any{"call": c.id, "name": c.name, "arguments": c.arguments})
 		if err := t.save(ctx, mailroom.Step{Entries: []mailroom.AgentEntry{started}}, t.progress); err != nil {
 			return nil, err
 		}
@@ -61,7 +62,7 @@ func (t *attempt) callTool(ctx context.Context, c tool, f func(context.Context, 
 }
 
 func toolFinished(c tool, ok bool, summary string) mailroom.AgentEntry {
-	return newEntry(mailroom.KindToolDone, map[string]any{"call": c.id, "ok": ok, "summary": summary})
+	return newEntry(entry.KindToolDone, map[string]any{"call": c.id, "ok": ok, "summary": summary})
 }
 
 func newEntry(kind string, body map[string]any) mailroom.AgentEntry {

@@ -10,6 +10,8 @@ import (
 
 	"mailroom"
 	"mailroom/agent/tour"
+	"mailroom/entry"
+	"mailroom/internal/thread"
 )
 
 // wantEnd checks that the run has completed with a summary that contains all lines.
@@ -30,8 +32,8 @@ func (h *fixture) wantEnd(run string, lines ...string) {
 func (h *fixture) names(thread string) []string {
 	h.t.Helper()
 	var names []string
-	for _, e := range h.entries(thread, mailroom.KindStep) {
-		var s mailroom.StepNamed
+	for _, e := range h.entries(thread, entry.KindStep) {
+		var s entry.StepNamed
 		h.must(e.Decode(&s))
 		names = append(names, s.Name)
 	}
@@ -65,8 +67,8 @@ func TestTourShowsEverything(t *testing.T) {
 			h.t.Errorf("steps (-want +got):\n%s", diff)
 		}
 		for kind, want := range map[string]int{
-			mailroom.KindToolStarted: 2, mailroom.KindToolDone: 2, mailroom.KindEffectSettled: 2, mailroom.KindEffectUnknown: 0,
-			mailroom.KindSend: 1, mailroom.KindTicketOpened: 2, mailroom.KindTicketDecided: 2,
+			entry.KindToolStarted: 2, entry.KindToolDone: 2, entry.KindEffectSettled: 2, entry.KindEffectUnknown: 0,
+			entry.KindSend: 1, entry.KindTicketOpened: 2, entry.KindTicketDecided: 2,
 		} {
 			if got := len(h.entries("t", kind)); got != want {
 				h.t.Errorf("%d entries of kind %s, want %d", got, kind, want)
@@ -100,7 +102,7 @@ func TestTourEndsWithoutApproval(t *testing.T) {
 				test.answer(h)
 				h.wait(time.Minute)
 				h.wantEnd(out.Run, test.want, "the post boat")
-				if got := len(h.entries("t", mailroom.KindEffectIntended)); got != 1 {
+				if got := len(h.entries("t", entry.KindEffectIntended)); got != 1 {
 					h.t.Errorf("%d effects, want only the look at the weather", got)
 				}
 			})
@@ -112,8 +114,8 @@ func TestTourReadsSteeredMessages(t *testing.T) {
 	withFixture(t, func(h *fixture) {
 		h.pace = tour.DefaultPace
 		h.serve(h.store)
-		steer := func(in *mailroom.Submit) {
-			in.Mode, in.Messages = mailroom.ModeSteer, []mailroom.NewMessage{{Parts: mailroom.Text("mind the gulls")}}
+		steer := func(in *thread.Submit) {
+			in.Mode, in.Messages = mailroom.ModeSteer, []thread.NewMessage{{Parts: mailroom.Text("mind the gulls")}}
 		}
 		out := h.send("t")
 		h.wait(100 * time.Millisecond) // it streams
@@ -124,7 +126,7 @@ func TestTourReadsSteeredMessages(t *testing.T) {
 		h.wait(time.Minute)
 		h.wantEnd(out.Run, `messages during the tour: 2, the last one "mind the gulls"`)
 		said := 0
-		for _, e := range h.entries("t", mailroom.KindMessage) {
+		for _, e := range h.entries("t", entry.KindMessage) {
 			var m mailroom.Message
 			h.must(e.Decode(&m))
 			said += strings.Count(m.Text, `(You say "mind the gulls".`)
@@ -144,7 +146,7 @@ func TestTourAsksAgainAfterACancel(t *testing.T) {
 			old := h.child(out.Run).ID
 			_, err := h.ledger.Cancel(h.t.Context(), out.Run, "anna")
 			h.must(err)
-			_, err = h.ledger.Retry(h.t.Context(), mailroom.Retry{Run: out.Run, By: "anna", Fresh: fresh})
+			_, err = h.ledger.Retry(h.t.Context(), thread.Retry{Run: out.Run, By: "anna", Fresh: fresh})
 			h.must(err)
 			h.wait(time.Minute)
 			h.decide(h.open()[0], mailroom.VerdictApprove, "")
@@ -211,15 +213,15 @@ func (h *fixture) wantWhole(run, when string) {
 		h.t.Errorf("%s: the child is %s", when, c.Status)
 	}
 	settled := map[string]int{}
-	for _, e := range h.entries("t", mailroom.KindEffectSettled) {
-		var body mailroom.EffectEntry
+	for _, e := range h.entries("t", entry.KindEffectSettled) {
+		var body entry.EffectEntry
 		h.must(e.Decode(&body))
 		settled[body.Name]++
 	}
 	if diff := cmp.Diff(map[string]int{"look-1": 1, "send-1": 1}, settled); diff != "" {
 		h.t.Errorf("%s: effects that have settled (-want +got):\n%s", when, diff)
 	}
-	for kind, want := range map[string]int{mailroom.KindToolStarted: 2, mailroom.KindToolDone: 2} {
+	for kind, want := range map[string]int{entry.KindToolStarted: 2, entry.KindToolDone: 2} {
 		if got := len(h.entries("t", kind)); got != want {
 			h.t.Errorf("%s: %d entries of kind %s, want %d", when, got, kind, want)
 		}
@@ -230,8 +232,8 @@ func TestDeniedRepeatDoesNotFailTheTour(t *testing.T) {
 	withFixture(t, func(h *fixture) {
 		// Killed when the send of the postcard has started.
 		m := &killableStore{Store: h.store, after: true, at: func(e *mailroom.Entry) bool {
-			var body mailroom.EffectEntry
-			if e.Kind == mailroom.KindEffectIntended {
+			var body entry.EffectEntry
+			if e.Kind == entry.KindEffectIntended {
 				h.must(e.Decode(&body))
 			}
 			return body.Name == "send-1"

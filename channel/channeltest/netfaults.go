@@ -5,10 +5,10 @@ import (
 	"testing"
 	"time"
 
-	"mailroom"
 	"mailroom/channel"
 	"mailroom/channel/chat"
 	"mailroom/channel/poll"
+	"mailroom/store"
 )
 
 // RunNetfaults runs the suite of network faults between a channel and a platform. make passes the
@@ -176,7 +176,7 @@ func receiptLost(s *Server) {
 	s.Start()
 	s.awaitCondition(channel.ConditionConnected)
 	s.post("1", "one")
-	s.Await("the message is submitted", func() bool { return s.runs(mailroom.RunQuery{Agent: Agent}) == 1 })
+	s.Await("the message is submitted", func() bool { return s.runs(store.RunQuery{Agent: Agent}) == 1 })
 	s.proxy.SetFaults(Netfaults{DropDownstream: true})
 	close(s.hold)
 	s.Await("the platform has the reply", func() bool { return len(s.sent()) > 0 })
@@ -271,10 +271,10 @@ func dedup(texts []string) (first []string) {
 // countRepeated counts the log entries of possible duplicates.
 func (s *Server) countRepeated() (n int) {
 	s.t.Helper()
-	err := s.store.View(s.t.Context(), func(r mailroom.Reader) error {
-		threads, err := r.Threads(mailroom.ThreadQuery{})
+	err := s.store.View(s.t.Context(), func(r store.Reader) error {
+		threads, err := r.Threads(store.ThreadQuery{})
 		for _, t := range threads {
-			found, wrong := r.Entries(mailroom.EntryQuery{Thread: t.ID, Kinds: []string{chat.KindRepeated, poll.KindRepeated}})
+			found, wrong := r.Entries(store.EntryQuery{Thread: t.ID, Kinds: []string{chat.KindRepeated, poll.KindRepeated}})
 			if wrong != nil {
 				return wrong
 			}

@@ -15,6 +15,7 @@ import (
 	"mailroom/channel/chat"
 	"mailroom/engine"
 	"mailroom/ledger"
+	"mailroom/store"
 	"mailroom/store/memory"
 	"mailroom/stream"
 )
@@ -28,7 +29,7 @@ type Server struct {
 
 	t      *testing.T
 	p      *Platform
-	store  mailroom.Store
+	store  store.Store
 	log    *logBuffer
 	proxy  *Proxy          // nil without a proxy
 	hold   chan struct{}   // delays the echo until closed; nil: no delay
@@ -181,14 +182,14 @@ func (s *Server) keepCapabilities(dial chat.Dialer) chat.Dialer {
 func (s *Server) AwaitSettled() {
 	s.t.Helper()
 	s.Await("all runs and deliveries have finished", func() bool {
-		return s.runs(mailroom.RunQuery{Statuses: []mailroom.Status{mailroom.StatusQueued, mailroom.StatusRunning, mailroom.StatusWaiting}}) == 0
+		return s.runs(store.RunQuery{Statuses: []mailroom.Status{mailroom.StatusQueued, mailroom.StatusRunning, mailroom.StatusWaiting}}) == 0
 	})
 }
 
 // runs counts the runs that match a query.
-func (s *Server) runs(of mailroom.RunQuery) (n int) {
+func (s *Server) runs(of store.RunQuery) (n int) {
 	s.t.Helper()
-	err := s.store.View(s.t.Context(), func(r mailroom.Reader) (err error) {
+	err := s.store.View(s.t.Context(), func(r store.Reader) (err error) {
 		rows, err := r.Runs(of)
 		n = len(rows)
 		return err

@@ -1,6 +1,8 @@
 package chat
 
 import (
+	"mailroom/internal/digest"
+	"mailroom/internal/thread"
 	"strings"
 
 	"mailroom"
@@ -9,7 +11,7 @@ import (
 // ticketWord returns the short name of a ticket in a chat. It depends on the ticket and on its
 // digest, so it names exactly what was asked.
 func ticketWord(k *mailroom.Ticket) string {
-	return mailroom.DeriveID("word", k.ID, k.Digest)[:8]
+	return digest.ID("word", k.ID, k.Digest)[:8]
 }
 
 // digestPrefix is the number of digest characters in a decision.
@@ -21,7 +23,7 @@ func buttonData(v mailroom.Verdict, k *mailroom.Ticket) string {
 }
 
 // parseButtonData parses the payload of a button. Digest is the one shown with it.
-func parseButtonData(data string) (d mailroom.Decision, ok bool) {
+func parseButtonData(data string) (d thread.Decision, ok bool) {
 	words := strings.Split(data, " ")
 	if len(words) != 3 || len(words[1]) != 32 || len(words[2]) != digestPrefix {
 		return d, false
@@ -31,5 +33,5 @@ func parseButtonData(data string) (d mailroom.Decision, ok bool) {
 		return d, false
 	}
 	id = strings.Join([]string{id[:8], id[8:12], id[12:16], id[16:20], id[20:]}, "-")
-	return mailroom.Decision{Ticket: id, Verdict: v, Digest: words[2]}, true
+	return thread.Decision{Ticket: id, Verdict: v, Digest: words[2]}, true
 }

@@ -14,9 +14,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"mailroom"
+	"mailroom/auth"
 	"mailroom/channel"
 	"mailroom/channel/chat"
 	"mailroom/channel/chat/chattest"
+	"mailroom/internal/thread"
+	"mailroom/store"
 )
 
 // askingAgent waits for a ticket and replies with its decision.
@@ -50,8 +53,8 @@ func withServer(t *testing.T, agent mailroom.AgentFunc, f func(o *serverFixture)
 func (o *serverFixture) ticket() *mailroom.Ticket {
 	o.t.Helper()
 	var rows []*mailroom.Ticket
-	err := o.store.View(o.t.Context(), func(r mailroom.Reader) (err error) {
-		rows, err = r.Tickets(mailroom.TicketQuery{})
+	err := o.store.View(o.t.Context(), func(r store.Reader) (err error) {
+		rows, err = r.Tickets(store.TicketQuery{})
 		return err
 	})
 	if err != nil || len(rows) != 1 {
@@ -99,7 +102,7 @@ func TestAQuestionIsRedrawnOnceItIsDecided(t *testing.T) {
 			"Denied by c:ann", "it was: decided deny "},
 		"elsewhere": {func(o *serverFixture) {
 			k := o.ticket()
-			if _, err := o.ledger.Decide(o.t.Context(), mailroom.Decision{Ticket: k.ID, Verdict: mailroom.VerdictApprove, Digest: k.Digest, By: "bob"}); err != nil {
+			if _, err := o.ledger.Decide(o.t.Context(), thread.Decision{Ticket: k.ID, Verdict: mailroom.VerdictApprove, Digest: k.Digest, By: "bob"}); err != nil {
 				o.t.Fatal(err)
 			}
 		}, "Approved by bob", "it was: decided approve "},
@@ -150,7 +153,7 @@ func TestAQuestionDecidedBeforeItsDeliveryIsNotAsked(t *testing.T) {
 		o.platform.SendPrivate("ann", "go")
 		<-time.After(10 * time.Second)
 		k := o.ticket()
-		if _, err := o.ledger.Decide(o.t.Context(), mailroom.Decision{Ticket: k.ID, Verdict: mailroom.VerdictApprove, Digest: k.Digest, By: "bob"}); err != nil {
+		if _, err := o.ledger.Decide(o.t.Context(), thread.Decision{Ticket: k.ID, Verdict: mailroom.VerdictApprove, Digest: k.Digest, By: "bob"}); err != nil {
 			o.t.Fatal(err)
 		}
 		o.platform.Hook(chattest.CallSend, nil)
@@ -206,11 +209,11 @@ func TestAGoneRoomGetsNothingUntilAMessageArrives(t *testing.T) {
 		o.start()
 		o.platform.SendPrivate("ann", "one")
 		o.awaitSettled(1)
-		thread := channel.ThreadID("c", chattest.BotID, "with-ann")
+		threadID := channel.ThreadID("c", chattest.BotID, "with-ann")
 		elsewhere := func(n int) {
 			for range n {
-				if _, err := o.ledger.Submit(o.t.Context(), mailroom.Submit{
-					By: &mailroom.Token{Name: mailroom.Operator, Scopes: mailroom.Permissions()}, Thread: thread, Messages: []mailroom.NewMessage{{Parts: mailroom.Text("from a timer")}},
+				if _, err := o.ledger.Submit(o.t.Context(), thread.Submit{
+					By: &auth.Token{Name: auth.Operator, Scopes: auth.Permissions()}, Thread: threadID, Messages: []thread.NewMessage{{Parts: mailroom.Text("from a timer")}},
 				}); err != nil {
 					o.t.Fatal(err)
 				}

@@ -10,10 +10,10 @@ import (
 	"sync"
 	"testing"
 
-	"mailroom"
 	"mailroom/channel"
 	"mailroom/channel/chat"
 	"mailroom/channel/chat/chattest"
+	"mailroom/store"
 )
 
 // slowFile is a file whose download blocks until release.
@@ -162,13 +162,13 @@ func TestAKillAnywhereLosesNoMessageWithAFile(t *testing.T) {
 			died := w.faults.arm(writes+1, applied)
 			w.sendFile(boss, "look", w.platform.File("a.txt", file.open))
 			w.platform.SendPrivate(boss, "after")
-			w.await("the kill, or the end", func(r mailroom.Reader) bool {
+			w.await("the kill, or the end", func(r store.Reader) bool {
 				select {
 				case <-died:
 					return true
 				default:
 				}
-				rows, err := r.Cursors(mailroom.CursorQuery{Channel: channel.LogThreadID("tg") + ":backlog:" + chattest.BotID})
+				rows, err := r.Cursors(store.CursorQuery{Channel: channel.LogThreadID("tg") + ":backlog:" + chattest.BotID})
 				return err == nil && len(rows) == 1 && string(rows[0].Position) == "[]" && len(w.platform.Sent()) == 2
 			})
 			if killed = w.faults.isDead(); killed {
@@ -203,7 +203,7 @@ func TestAPairingCodeThatCouldNotBeSentCanBeAskedForAgain(t *testing.T) {
 	})
 	w.start()
 	w.platform.SendPrivate(stranger, "hello")
-	w.await("a failed try", func(mailroom.Reader) bool { return strings.Contains(w.logs.all(), "pairing code could not be sent") })
+	w.await("a failed try", func(store.Reader) bool { return strings.Contains(w.logs.all(), "pairing code could not be sent") })
 	for i := 0; len(w.platform.Sent()) == 0; i++ { // until the failure is recorded
 		w.platform.SendPrivate(stranger, fmt.Sprint("hello? ", i))
 		w.platform.AwaitReceived()

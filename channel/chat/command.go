@@ -8,6 +8,7 @@ import (
 
 	"mailroom"
 	"mailroom/internal/display"
+	"mailroom/store"
 )
 
 // runCommand runs a command of an authorized user that was not answered before.
@@ -93,12 +94,12 @@ func countMessages(n int) string {
 
 // findStopTarget returns what /stop would stop in a thread, nil if there is nothing.
 func (in *inbound) findStopTarget(ctx context.Context, thread string) (s *stopTarget, err error) {
-	err = in.host.View(ctx, func(r mailroom.Reader) error {
-		rows, err := r.Threads(mailroom.ThreadQuery{IDs: []string{thread}})
+	err = in.host.View(ctx, func(r store.Reader) error {
+		rows, err := r.Threads(store.ThreadQuery{IDs: []string{thread}})
 		if err != nil || len(rows) == 0 {
 			return err
 		}
-		counts, err := r.Count(mailroom.CountQuery{Thread: thread, Set: mailroom.RunsQueued})
+		counts, err := r.Count(store.CountQuery{Thread: thread, Set: store.RunsQueued})
 		queued := counts.Sum()
 		if rows[0].Current != "" || queued > 0 {
 			s = &stopTarget{Thread: thread, Place: rows[0].NextPlace, Active: rows[0].Current != "", Queued: queued}
@@ -111,9 +112,9 @@ func (in *inbound) findStopTarget(ctx context.Context, thread string) (s *stopTa
 // statusText describes what a conversation is doing.
 func (in *inbound) statusText(ctx context.Context, thread string) (string, error) {
 	var lines []string
-	err := in.host.View(ctx, func(r mailroom.Reader) error {
+	err := in.host.View(ctx, func(r store.Reader) error {
 		lines = nil
-		rows, err := r.Threads(mailroom.ThreadQuery{IDs: []string{thread}})
+		rows, err := r.Threads(store.ThreadQuery{IDs: []string{thread}})
 		if err != nil {
 			return err
 		}
@@ -124,7 +125,7 @@ func (in *inbound) statusText(ctx context.Context, thread string) (string, error
 		t := rows[0]
 		state := t.Agent + " is idle."
 		if t.Current != "" {
-			runs, err := r.Runs(mailroom.RunQuery{IDs: []string{t.Current}})
+			runs, err := r.Runs(store.RunQuery{IDs: []string{t.Current}})
 			if err != nil {
 				return err
 			}
@@ -133,7 +134,7 @@ func (in *inbound) statusText(ctx context.Context, thread string) (string, error
 			}
 		}
 		lines = append(lines, state)
-		counts, err := r.Count(mailroom.CountQuery{Thread: thread, Set: mailroom.RunsQueued})
+		counts, err := r.Count(store.CountQuery{Thread: thread, Set: store.RunsQueued})
 		queued := counts.Sum()
 		if err != nil {
 			return err
@@ -141,7 +142,7 @@ func (in *inbound) statusText(ctx context.Context, thread string) (string, error
 		if queued > 0 {
 			lines = append(lines, countMessages(queued)+" waiting.")
 		}
-		open, err := r.Tickets(mailroom.TicketQuery{Thread: thread, States: []mailroom.TicketState{mailroom.TicketOpen}, Limit: 10})
+		open, err := r.Tickets(store.TicketQuery{Thread: thread, States: []mailroom.TicketState{mailroom.TicketOpen}, Limit: 10})
 		for _, k := range open {
 			switch k.Kind {
 			case mailroom.TicketApproval:

@@ -11,6 +11,7 @@ import (
 	"mailroom"
 	"mailroom/channel/chat"
 	"mailroom/channel/chat/chattest"
+	"mailroom/store"
 	"mailroom/store/sqlite"
 )
 
@@ -103,7 +104,7 @@ func TestAMessageToABusyAgentFollowsTheMode(t *testing.T) {
 				w.awaitHeard(2) // before it is released
 			}
 			if tc.steer != "" {
-				w.await("it to be steered", func(mailroom.Reader) bool {
+				w.await("it to be steered", func(store.Reader) bool {
 					w.agent.mu.Lock()
 					defer w.agent.mu.Unlock()
 					return len(w.agent.steered) > 0
@@ -287,7 +288,7 @@ func (w *fixture) runWithKill(before []string, say string, press bool, n int, ap
 	} else {
 		w.platform.SendPrivate(boss, say)
 	}
-	w.await("the kill, or the end", func(mailroom.Reader) bool {
+	w.await("the kill, or the end", func(store.Reader) bool {
 		select {
 		case <-died:
 			return true
@@ -306,7 +307,7 @@ func (w *fixture) runWithKill(before []string, say string, press bool, n int, ap
 
 func TestADecisionOutlivesAProcessThatDiedBeforeItsAnswer(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "db")
-	open := func() mailroom.Store {
+	open := func() store.Store {
 		s, err := sqlite.Open(t.Context(), file, sqlite.Options{})
 		if err != nil {
 			t.Fatal(err)
@@ -364,8 +365,8 @@ func TestAFloodOfStrangersHasNoEffect(t *testing.T) {
 	if strings.Contains(w.logs.all(), secret) || strings.Contains(w.logs.all(), "evil") {
 		t.Errorf("logged: %s", w.logs.all())
 	}
-	w.view(func(r mailroom.Reader) error {
-		rows, err := r.Cursors(mailroom.CursorQuery{})
+	w.view(func(r store.Reader) error {
+		rows, err := r.Cursors(store.CursorQuery{})
 		for _, c := range rows {
 			if strings.Contains(string(c.Position), secret) || strings.Contains(string(c.Position), code) {
 				t.Errorf("kept: %s", c.Position)

@@ -8,6 +8,7 @@ import (
 
 	"mailroom"
 	"mailroom/channel"
+	"mailroom/internal/digest"
 )
 
 // maxEarlier bounds the earlier conversations of a room that are remembered, so that /stop and
@@ -105,7 +106,7 @@ func (in *inbound) pinCommand(ctx context.Context, t *conversation, d pinnedComm
 
 // startConversation starts a new conversation, the same one for the same command.
 func (in *inbound) startConversation(ctx context.Context, t *conversation, e *Event) error {
-	since := mailroom.DeriveID("conversation", e.Key)[:13]
+	since := digest.ID("conversation", e.Key)[:13]
 	return in.host.UpdateValue(ctx, t.name, func(raw json.RawMessage, _ time.Time) (json.RawMessage, error) {
 		kept, err := decodeConversation(raw)
 		if err != nil || kept.Since == since {

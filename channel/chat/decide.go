@@ -9,7 +9,10 @@ import (
 	"strings"
 
 	"mailroom"
+	"mailroom/entry"
 	"mailroom/internal/display"
+	"mailroom/internal/thread"
+	"mailroom/store"
 )
 
 // handleButton decides the ticket of a pressed button and answers with the redrawn question.
@@ -82,7 +85,7 @@ func (in *inbound) deciderName(e *Event) func(by string) string {
 
 // decideTicket decides a ticket and returns its present state. The decision may be an earlier
 // one, or none.
-func (in *inbound) decideTicket(ctx context.Context, d mailroom.Decision, k *mailroom.Ticket) (*mailroom.Ticket, error) {
+func (in *inbound) decideTicket(ctx context.Context, d thread.Decision, k *mailroom.Ticket) (*mailroom.Ticket, error) {
 	now, err := in.host.Decide(ctx, d)
 	switch mailroom.CodeOf(err) {
 	case "":
@@ -91,7 +94,7 @@ func (in *inbound) decideTicket(ctx context.Context, d mailroom.Decision, k *mai
 	default:
 		return nil, err
 	}
-	found, err := in.tickets(ctx, mailroom.TicketQuery{IDs: []string{k.ID}})
+	found, err := in.tickets(ctx, store.TicketQuery{IDs: []string{k.ID}})
 	if err != nil || len(found) == 0 {
 		gone := *k
 		gone.State = mailroom.TicketVoid
@@ -100,8 +103,8 @@ func (in *inbound) decideTicket(ctx context.Context, d mailroom.Decision, k *mai
 	return found[0], nil
 }
 
-func (in *inbound) tickets(ctx context.Context, q mailroom.TicketQuery) (found []*mailroom.Ticket, err error) {
-	err = in.host.View(ctx, func(r mailroom.Reader) error {
+func (in *inbound) tickets(ctx context.Context, q store.TicketQuery) (found []*mailroom.Ticket, err error) {
+	err = in.host.View(ctx, func(r store.Reader) error {
 		found, err = r.Tickets(q)
 		return err
 	})
@@ -111,12 +114,12 @@ func (in *inbound) tickets(ctx context.Context, q mailroom.TicketQuery) (found [
 // findTopic sets the topic of a button event to the topic that the ticket's conversation delivers
 // to, if that is in the same chat.
 func (in *inbound) findTopic(ctx context.Context, e *Event, id string) error {
-	return in.host.View(ctx, func(r mailroom.Reader) error {
-		found, err := r.Tickets(mailroom.TicketQuery{IDs: []string{id}})
+	return in.host.View(ctx, func(r store.Reader) error {
+		found, err := r.Tickets(store.TicketQuery{IDs: []string{id}})
 		if err != nil || len(found) == 0 {
 			return err
 		}
-		rows, err := r.Threads(mailroom.ThreadQuery{IDs: []string{found[0].Thread}})
+		rows, err := r.Threads(store.ThreadQuery{IDs: []string{found[0].Thread}})
 		if err != nil || len(rows) == 0 {
 			return err
 		}
@@ -130,12 +133,12 @@ func (in *inbound) findTopic(ctx context.Context, e *Event, id string) error {
 // ticketInRoom returns an approval of a conversation that delivers to a room, nil if the id names
 // no such ticket.
 func (in *inbound) ticketInRoom(ctx context.Context, out, id string) (k *mailroom.Ticket, err error) {
-	err = in.host.View(ctx, func(r mailroom.Reader) error {
-		found, err := r.Tickets(mailroom.TicketQuery{IDs: []string{id}})
+	err = in.host.View(ctx, func(r store.Reader) error {
+		found, err := r.Tickets(store.TicketQuery{IDs: []string{id}})
 		if err != nil || len(found) == 0 || found[0].Kind != mailroom.TicketApproval {
 			return err
 		}
-		rows, err := r.Threads(mailroom.ThreadQuery{IDs: []string{found[0].Thread}})
+		rows, err := r.Threads(store.ThreadQuery{IDs: []string{found[0].Thread}})
 		if err == nil && len(rows) == 1 && rows[0].DeliverTo == out {
 			k = found[0]
 		}
@@ -160,7 +163,7 @@ func (in *inbound) handleDecision(ctx context.Context, e *Event, c *conversation
 	if d.Ticket == nil {
 		return in.answer(ctx, e, d.Words, nil)
 	}
-	k, err := in.decideTicket(ctx, mailroom.Decision{
+	k, err := in.decideTicket(ctx, thread.Decision{
 		Ticket: d.Ticket.ID, Verdict: d.Verdict, Digest: d.Ticket.Digest, Reason: d.Reason, By: in.sender(e),
 	}, d.Ticket)
 	if err != nil {
@@ -208,16 +211,16 @@ const (
 
 // shownTickets returns the approvals that were sent to a room, the newest first.
 func (in *inbound) shownTickets(ctx context.Context, out string) (all []*mailroom.Ticket, err error) {
-	err = in.host.View(ctx, func(r mailroom.Reader) error {
+	err = in.host.View(ctx, func(r store.Reader) error {
 		all = nil
-		sent, err := r.Runs(mailroom.RunQuery{Thread: out, Limit: maxShownDeliveries})
+		sent, err := r.Runs(store.RunQuery{Thread: out, Limit: maxShownDeliveries})
 		if err != nil {
 			return err
 		}
 		asked := map[string]bool{} // ids
 		var threads []string
 		for _, run := range sent {
-			if !mailroom.IsDelivery(run) || run.Status != mailroom.StatusCompleted || len(run.Lineage) == 0 {
+			if !thread.IsDelivery(run) || run.Status != mailroom.StatusCompleted || len(run.Lineage) == 0 {
 				continue
 			}
 			id, err := sentTicket(r, run)
@@ -231,7 +234,7 @@ func (in *inbound) shownTickets(ctx context.Context, out string) (all []*mailroo
 		}
 		slices.Sort(threads)
 		for _, thread := range slices.Compact(threads) {
-			found, err := r.Tickets(mailroom.TicketQuery{Thread: thread, Kinds: []mailroom.TicketKind{mailroom.TicketApproval}, Limit: maxShownTickets})
+			found, err := r.Tickets(store.TicketQuery{Thread: thread, Kinds: []mailroom.TicketKind{mailroom.TicketApproval}, Limit: maxShownTickets})
 			if err != nil {
 				return err
 			}
@@ -248,9 +251,9 @@ func (in *inbound) shownTickets(ctx context.Context, out string) (all []*mailroo
 }
 
 // sentTicket returns the id of the ticket that a delivery has sent, "" if it sent none.
-func sentTicket(r mailroom.Reader, run *mailroom.Run) (string, error) {
-	found, err := r.Entries(mailroom.EntryQuery{Thread: run.Thread, After: run.FirstSeq - 1, Before: run.FirstSeq + 1, Limit: 1})
-	if err != nil || len(found) == 0 || found[0].Kind != mailroom.KindMessage {
+func sentTicket(r store.Reader, run *mailroom.Run) (string, error) {
+	found, err := r.Entries(store.EntryQuery{Thread: run.Thread, After: run.FirstSeq - 1, Before: run.FirstSeq + 1, Limit: 1})
+	if err != nil || len(found) == 0 || found[0].Kind != entry.KindMessage {
 		return "", err
 	}
 	var m mailroom.Message

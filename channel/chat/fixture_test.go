@@ -15,12 +15,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"mailroom"
+	"mailroom/auth"
 	"mailroom/bus"
 	"mailroom/channel"
 	"mailroom/channel/chat"
 	"mailroom/channel/chat/chattest"
 	"mailroom/engine"
+	"mailroom/internal/thread"
 	"mailroom/ledger"
+	"mailroom/store"
 	"mailroom/store/memory"
 )
 
@@ -28,7 +31,7 @@ import (
 type fixture struct {
 	t        *testing.T
 	platform *chattest.Platform
-	store    mailroom.Store
+	store    store.Store
 	agent    *agent
 	access   chat.AccessPolicy
 	faults   *faultLedger
@@ -258,21 +261,21 @@ func (w *fixture) awaitText(part string) (found chattest.Sent) {
 func (w *fixture) awaitSettled() {
 	w.t.Helper()
 	w.platform.AwaitReceived()
-	w.await("everything to end", func(r mailroom.Reader) bool {
-		counts, err := r.Count(mailroom.CountQuery{Statuses: []mailroom.Status{mailroom.StatusQueued, mailroom.StatusRunning}})
+	w.await("everything to end", func(r store.Reader) bool {
+		counts, err := r.Count(store.CountQuery{Statuses: []mailroom.Status{mailroom.StatusQueued, mailroom.StatusRunning}})
 		return err == nil && counts.Sum() == 0
 	})
 }
 
 // await waits until ok reports true.
-func (w *fixture) await(what string, ok func(r mailroom.Reader) bool) {
+func (w *fixture) await(what string, ok func(r store.Reader) bool) {
 	w.t.Helper()
 	turn := time.NewTicker(2 * time.Millisecond)
 	defer turn.Stop()
 	deadline := time.After(20 * time.Second)
 	for {
 		done := false
-		err := w.store.View(context.Background(), func(r mailroom.Reader) error {
+		err := w.store.View(context.Background(), func(r store.Reader) error {
 			done = ok(r)
 			return nil
 		})
@@ -290,7 +293,7 @@ func (w *fixture) await(what string, ok func(r mailroom.Reader) bool) {
 	}
 }
 
-func (w *fixture) view(f func(r mailroom.Reader) error) {
+func (w *fixture) view(f func(r store.Reader) error) {
 	w.t.Helper()
 	if err := w.store.View(context.Background(), f); err != nil {
 		w.t.Fatal(err)
@@ -300,8 +303,8 @@ func (w *fixture) view(f func(r mailroom.Reader) error) {
 // threads returns the ids of all threads except the channel's log.
 func (w *fixture) threads() (ids []string) {
 	w.t.Helper()
-	w.view(func(r mailroom.Reader) error {
-		rows, err := r.Threads(mailroom.ThreadQuery{})
+	w.view(func(r store.Reader) error {
+		rows, err := r.Threads(store.ThreadQuery{})
 		for _, row := range rows {
 			if row.ID != channel.LogThreadID("tg") {
 				ids = append(ids, row.ID)
@@ -316,8 +319,8 @@ func (w *fixture) threads() (ids []string) {
 func (w *fixture) ticket() *mailroom.Ticket {
 	w.t.Helper()
 	var found []*mailroom.Ticket
-	w.view(func(r mailroom.Reader) (err error) {
-		found, err = r.Tickets(mailroom.TicketQuery{})
+	w.view(func(r store.Reader) (err error) {
+		found, err = r.Tickets(store.TicketQuery{})
 		return err
 	})
 	if len(found) != 1 {
@@ -393,12 +396,12 @@ func (f *faultLedger) write(do func() error) error {
 	return nil
 }
 
-func (f *faultLedger) Submit(ctx context.Context, in mailroom.Submit) (out mailroom.Submitted, err error) {
+func (f *faultLedger) Submit(ctx context.Context, in thread.Submit) (out store.Submitted, err error) {
 	err = f.write(func() (err error) { out, err = f.Ledger.Submit(ctx, in); return err })
 	return out, err
 }
 
-func (f *faultLedger) MoveCursor(ctx context.Context, c mailroom.Cursor) error {
+func (f *faultLedger) MoveCursor(ctx context.Context, c store.Cursor) error {
 	return f.write(func() error { return f.Ledger.MoveCursor(ctx, c) })
 }
 
@@ -411,12 +414,12 @@ func (f *faultLedger) Retract(ctx context.Context, thread, message string) error
 	return f.write(func() error { return f.Ledger.Retract(ctx, thread, message) })
 }
 
-func (f *faultLedger) Decide(ctx context.Context, d mailroom.Decision) (out *mailroom.Ticket, err error) {
+func (f *faultLedger) Decide(ctx context.Context, d thread.Decision) (out *mailroom.Ticket, err error) {
 	err = f.write(func() (err error) { out, err = f.Ledger.Decide(ctx, d); return err })
 	return out, err
 }
 
-func (f *faultLedger) InterruptBefore(ctx context.Context, thread string, place int64, who *mailroom.Token) (out mailroom.Interrupted, err error) {
+func (f *faultLedger) InterruptBefore(ctx context.Context, thread string, place int64, who *auth.Token) (out thread.Interrupted, err error) {
 	err = f.write(func() (err error) { out, err = f.Ledger.InterruptBefore(ctx, thread, place, who); return err })
 	return out, err
 }

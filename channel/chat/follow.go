@@ -9,10 +9,11 @@ import (
 	"sync"
 	"time"
 
-	"mailroom"
 	"mailroom/channel"
+	"mailroom/entry"
 	"mailroom/internal/display"
 	"mailroom/internal/recovery"
+	"mailroom/store"
 	"mailroom/stream"
 )
 
@@ -201,8 +202,8 @@ type viewer struct {
 // showThread follows a conversation and shows what it writes.
 func (o *outbound) showThread(ctx context.Context, w watch) error {
 	if w.afterSeq == 0 {
-		err := o.host.View(ctx, func(r mailroom.Reader) error {
-			rows, err := r.Threads(mailroom.ThreadQuery{IDs: []string{w.thread}})
+		err := o.host.View(ctx, func(r store.Reader) error {
+			rows, err := r.Threads(store.ThreadQuery{IDs: []string{w.thread}})
 			for _, t := range rows {
 				w.afterSeq = t.LastSeq
 			}
@@ -250,13 +251,13 @@ func (v *viewer) onEvent(e stream.Event) {
 			v.run, v.text = d.Run, v.text[:d.Offset]+d.Text
 		}
 	case e.Entry == nil:
-	case e.Entry.Kind == mailroom.KindStarted, e.Entry.Kind == mailroom.KindResumed:
+	case e.Entry.Kind == entry.KindStarted, e.Entry.Kind == entry.KindResumed:
 		v.run, v.message, v.text = e.Entry.Run, "", ""
 	case e.Entry.Run != v.run:
-	case e.Entry.Kind == mailroom.KindMessage:
+	case e.Entry.Kind == entry.KindMessage:
 		v.message, v.text = "", ""
-	case e.Entry.Kind == mailroom.KindRescheduled, e.Entry.Kind == mailroom.KindWaiting,
-		e.Entry.Kind == mailroom.KindCompleted, e.Entry.Kind == mailroom.KindFailed, e.Entry.Kind == mailroom.KindCancelled:
+	case e.Entry.Kind == entry.KindRescheduled, e.Entry.Kind == entry.KindWaiting,
+		e.Entry.Kind == entry.KindCompleted, e.Entry.Kind == entry.KindFailed, e.Entry.Kind == entry.KindCancelled:
 		v.run, v.message, v.text = "", "", ""
 	}
 }

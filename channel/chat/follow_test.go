@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"mailroom"
+	"mailroom/entry"
 	"mailroom/stream"
 )
 
@@ -45,27 +46,27 @@ func TestAPreviewThatHasBecomeTheReplyIsNotEdited(t *testing.T) {
 }
 
 func TestAViewerFollowsTheStream(t *testing.T) {
-	entry := func(kind, run string) stream.Event { return stream.Event{Entry: &mailroom.Entry{Kind: kind, Run: run}} }
+	item := func(kind, run string) stream.Event { return stream.Event{Entry: &mailroom.Entry{Kind: kind, Run: run}} }
 	delta := func(message string, at int, text string) stream.Event {
-		return stream.Event{Delta: &mailroom.Delta{Run: "r", Message: message, Offset: at, Text: text}}
+		return stream.Event{Delta: &entry.Delta{Run: "r", Message: message, Offset: at, Text: text}}
 	}
 	v := &viewer{}
 	for i, c := range []struct {
 		event              stream.Event
 		run, message, text string
 	}{
-		{entry(mailroom.KindStarted, "r"), "r", "", ""},
+		{item(entry.KindStarted, "r"), "r", "", ""},
 		{delta("m1", 0, "one"), "r", "m1", "one"},
 		{delta("m1", 3, " two"), "r", "m1", "one two"},
 		{delta("m1", 3, " too"), "r", "m1", "one too"},
 		{delta("m1", 99, "lost"), "r", "m1", "one too"},
-		{entry(mailroom.KindMessage, "other"), "r", "m1", "one too"},
+		{item(entry.KindMessage, "other"), "r", "m1", "one too"},
 		{stream.Event{Gap: &stream.Gap{}}, "r", "m1", "one too"},
-		{entry(mailroom.KindMessage, "r"), "r", "", ""},
+		{item(entry.KindMessage, "r"), "r", "", ""},
 		{delta("m2", 0, "new"), "r", "m2", "new"},
-		{entry(mailroom.KindRescheduled, "r"), "", "", ""},
-		{entry(mailroom.KindResumed, "r"), "r", "", ""},
-		{entry(mailroom.KindCompleted, "r"), "", "", ""},
+		{item(entry.KindRescheduled, "r"), "", "", ""},
+		{item(entry.KindResumed, "r"), "r", "", ""},
+		{item(entry.KindCompleted, "r"), "", "", ""},
 	} {
 		v.onEvent(c.event)
 		if v.run != c.run || v.message != c.message || v.text != c.text {
@@ -93,12 +94,12 @@ func TestFirstUnknown(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var entries []mailroom.Entry
 			for i, what := range c.entries {
-				body, kind := any(mailroom.EffectEntry{Name: "send:1"}), mailroom.KindEffectIntended
+				body, kind := any(entry.EffectEntry{Name: "send:1"}), entry.KindEffectIntended
 				switch what {
 				case "f":
-					body, kind = mailroom.EffectEntry{Name: "send:1", Error: "no"}, mailroom.KindEffectSettled
+					body, kind = entry.EffectEntry{Name: "send:1", Error: "no"}, entry.KindEffectSettled
 				case "o":
-					body = mailroom.EffectEntry{Name: "send:2"}
+					body = entry.EffectEntry{Name: "send:2"}
 				case "r":
 					body, kind = DeliveryNote{Effect: "send:1"}, KindRepeated
 				}

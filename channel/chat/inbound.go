@@ -12,6 +12,9 @@ import (
 
 	"mailroom"
 	"mailroom/channel"
+	"mailroom/entry"
+	"mailroom/internal/digest"
+	"mailroom/store"
 )
 
 // inbound handles events. An event may come twice, also with a crash anywhere in its first
@@ -205,7 +208,7 @@ func reason(err error) string {
 
 // submittedBefore returns the result of an earlier submit of a message, in the room's present or
 // earlier conversations; nil if it is new.
-func (in *inbound) submittedBefore(ctx context.Context, e *Event, c *conversation) (*mailroom.SubmitKey, error) {
+func (in *inbound) submittedBefore(ctx context.Context, e *Event, c *conversation) (*store.SubmitKey, error) {
 	for _, since := range append([]string{c.state.Since}, c.state.Earlier...) {
 		if known, err := in.findKey(ctx, in.threadID(e, since), messageKey(e.Key)); err != nil || known != nil {
 			return known, err
@@ -246,7 +249,7 @@ func (in *inbound) labels(e *Event) map[string]string {
 func messageKey(key string) string {
 	const most = 150
 	if utf8.RuneCountInString(key) > most {
-		return mailroom.DeriveID("said", key)
+		return digest.ID("said", key)
 	}
 	return key
 }
@@ -277,8 +280,8 @@ func (in *inbound) deliveryThread(e *Event) string {
 }
 
 // findKey returns the result of a submit key in a thread, nil if it was never used.
-func (in *inbound) findKey(ctx context.Context, thread, key string) (found *mailroom.SubmitKey, err error) {
-	err = in.host.View(ctx, func(r mailroom.Reader) error {
+func (in *inbound) findKey(ctx context.Context, thread, key string) (found *store.SubmitKey, err error) {
+	err = in.host.View(ctx, func(r store.Reader) error {
 		keys, err := r.Keys(thread, []string{key})
 		if len(keys) > 0 {
 			found = &keys[0]
@@ -338,9 +341,9 @@ func (in *inbound) skipForeign(ctx context.Context, e *Event, err error) error {
 
 // isSender reports whether the message at seq is of a sender.
 func (in *inbound) isSender(ctx context.Context, thread string, seq int64, sender string) (own bool, err error) {
-	err = in.host.View(ctx, func(r mailroom.Reader) error {
-		found, err := r.Entries(mailroom.EntryQuery{Thread: thread, After: seq - 1, Before: seq + 1, Limit: 1})
-		if err != nil || len(found) == 0 || found[0].Kind != mailroom.KindMessage {
+	err = in.host.View(ctx, func(r store.Reader) error {
+		found, err := r.Entries(store.EntryQuery{Thread: thread, After: seq - 1, Before: seq + 1, Limit: 1})
+		if err != nil || len(found) == 0 || found[0].Kind != entry.KindMessage {
 			return err
 		}
 		var m mailroom.Message
@@ -407,7 +410,7 @@ func (in *inbound) sendCode(ctx context.Context, e *Event, code string, salt []b
 	text := fmt.Sprintf("I do not know you. To give you access, the operator runs this on the server:\n%s pair approve %s\nThe code is valid for %s.",
 		in.options.Command, formatCode(code), "one hour")
 	err := in.out.limiter.do(ctx, e.Room, in.caps, priorityQuestion, func(ctx context.Context) error {
-		_, err := in.platform.Send(ctx, e.Room, Message{Text: text, Notice: true}, mailroom.DeriveID("pair", in.host.Name(), e.Key, code))
+		_, err := in.platform.Send(ctx, e.Room, Message{Text: text, Notice: true}, digest.ID("pair", in.host.Name(), e.Key, code))
 		return err
 	})
 	if err != nil {

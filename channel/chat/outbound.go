@@ -8,7 +8,9 @@ import (
 
 	"mailroom"
 	"mailroom/channel"
+	"mailroom/entry"
 	"mailroom/internal/display"
+	"mailroom/store"
 )
 
 // Kinds of entries that a delivery writes besides those of its effects.
@@ -166,10 +168,10 @@ func (x *attempt) compose(ctx context.Context) (text string, buttons []Button, w
 func (x *attempt) partialText(ctx context.Context) (partial string, err error) {
 	run := x.delivery.Run
 	var entries []mailroom.Entry
-	err = x.host.View(ctx, func(r mailroom.Reader) (err error) {
-		entries, err = r.Entries(mailroom.EntryQuery{
+	err = x.host.View(ctx, func(r store.Reader) (err error) {
+		entries, err = r.Entries(store.EntryQuery{
 			Thread: run.Thread, Run: run.ID, After: run.FirstSeq - 1, Backward: true, Limit: 20,
-			Kinds: []string{mailroom.KindMessage},
+			Kinds: []string{entry.KindMessage},
 		})
 		return err
 	})
@@ -186,8 +188,8 @@ func (x *attempt) partialText(ctx context.Context) (partial string, err error) {
 }
 
 func (x *attempt) tickets(ctx context.Context, ids ...string) (rows []*mailroom.Ticket, err error) {
-	err = x.host.View(ctx, func(r mailroom.Reader) (err error) {
-		rows, err = r.Tickets(mailroom.TicketQuery{IDs: ids})
+	err = x.host.View(ctx, func(r store.Reader) (err error) {
+		rows, err = r.Tickets(store.TicketQuery{IDs: ids})
 		return err
 	})
 	return rows, err
@@ -203,8 +205,8 @@ func (x *attempt) isRoomGone(ctx context.Context) (bool, error) {
 	}
 	back := since(x.delivery.Origin)
 	if !back {
-		err := x.host.View(ctx, func(r mailroom.Reader) error {
-			rows, err := r.Runs(mailroom.RunQuery{Thread: x.delivery.Run.Thread, Limit: 50})
+		err := x.host.View(ctx, func(r store.Reader) error {
+			rows, err := r.Runs(store.RunQuery{Thread: x.delivery.Run.Thread, Limit: 50})
 			for _, row := range rows {
 				back = back || since(row)
 			}
@@ -222,8 +224,8 @@ func (x *attempt) isRoomGone(ctx context.Context) (bool, error) {
 
 // markGone records that the room is gone. The delivery becomes a dead letter.
 func (x *attempt) markGone(ctx context.Context, cause error) error {
-	err := x.host.View(ctx, func(r mailroom.Reader) error {
-		rows, err := r.Runs(mailroom.RunQuery{Limit: 1})
+	err := x.host.View(ctx, func(r store.Reader) error {
+		rows, err := r.Runs(store.RunQuery{Limit: 1})
 		for _, row := range rows {
 			x.state.Gone = &goneRoom{Key: row.Key}
 		}

@@ -23,6 +23,7 @@ import (
 	"mailroom/channel/chat/chattest"
 	"mailroom/engine"
 	"mailroom/ledger"
+	"mailroom/store"
 	"mailroom/store/memory"
 	"mailroom/store/sqlite"
 	"mailroom/stream"
@@ -34,7 +35,7 @@ type serverFixture struct {
 	platform *chattest.Platform
 	agent    mailroom.Agent
 	options  chat.Options
-	store    mailroom.Store
+	store    store.Store
 	logs     logBuffer
 
 	// Set by start.
@@ -97,8 +98,8 @@ const out = "out:c:" + chattest.BotID + ":with-ann"
 // notes returns the entries of a kind in ann's delivery thread.
 func (o *serverFixture) notes(kind string) (all []mailroom.Entry) {
 	o.t.Helper()
-	err := o.store.View(o.t.Context(), func(r mailroom.Reader) (err error) {
-		all, err = r.Entries(mailroom.EntryQuery{Thread: out, Kinds: []string{kind}})
+	err := o.store.View(o.t.Context(), func(r store.Reader) (err error) {
+		all, err = r.Entries(store.EntryQuery{Thread: out, Kinds: []string{kind}})
 		return err
 	})
 	if err != nil {
@@ -110,8 +111,8 @@ func (o *serverFixture) notes(kind string) (all []mailroom.Entry) {
 // deliveries returns the runs of ann's delivery thread, the oldest first.
 func (o *serverFixture) deliveries() (all []*mailroom.Run) {
 	o.t.Helper()
-	err := o.store.View(o.t.Context(), func(r mailroom.Reader) error {
-		rows, err := r.Runs(mailroom.RunQuery{Thread: out})
+	err := o.store.View(o.t.Context(), func(r store.Reader) error {
+		rows, err := r.Runs(store.RunQuery{Thread: out})
 		for i := len(rows) - 1; i >= 0; i-- {
 			all = append(all, rows[i])
 		}

@@ -9,6 +9,7 @@ import (
 
 	"mailroom"
 	"mailroom/channel"
+	"mailroom/internal/digest"
 )
 
 // pairingKey names the stored pairing state of a channel.
@@ -83,7 +84,7 @@ func (d Pairing) Approve(ctx context.Context, code string, admin bool, by string
 	}
 	who := Person{Channel: d.Channel, User: in.User, Name: in.Name, Admin: admin, Since: at, By: by}
 	err = channel.SendAnswer(ctx, d.Ledger, d.Channel, channel.Answer{
-		Room: in.Room.words(in.Bot), Key: "paired:" + mailroom.DeriveID(in.Event, string(in.Salt)), Metadata: in.Room.labels(),
+		Room: in.Room.words(in.Bot), Key: "paired:" + digest.ID(in.Event, string(in.Salt)), Metadata: in.Room.labels(),
 		Text: "You have access now. " + in.Help + " lists the commands.",
 	})
 	if err != nil {

@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"mailroom/internal/thread"
 	"strings"
 	"testing"
 
@@ -60,7 +61,7 @@ func FuzzParseText(f *testing.F) {
 
 func newTicket(run, what string) *mailroom.Ticket {
 	ask := mailroom.Ask{Name: what, Kind: mailroom.TicketApproval, Prompt: "May I?", Action: what}
-	return &mailroom.Ticket{ID: mailroom.TicketID(run, what), Run: run, Kind: mailroom.TicketApproval, Prompt: "May I?", Action: what, Digest: mailroom.AskDigest(&ask), State: mailroom.TicketOpen}
+	return &mailroom.Ticket{ID: thread.TicketID(run, what), Run: run, Kind: mailroom.TicketApproval, Prompt: "May I?", Action: what, Digest: thread.AskDigest(&ask), State: mailroom.TicketOpen}
 }
 
 func TestAButtonCarriesWhatWasShown(t *testing.T) {
@@ -71,7 +72,7 @@ func TestAButtonCarriesWhatWasShown(t *testing.T) {
 			t.Errorf("%q has %d bytes", data, len(data))
 		}
 		got, ok := parseButtonData(data)
-		if want := (mailroom.Decision{Ticket: k.ID, Verdict: v, Digest: k.Digest[:16]}); !ok || !cmp.Equal(want, got) {
+		if want := (thread.Decision{Ticket: k.ID, Verdict: v, Digest: k.Digest[:16]}); !ok || !cmp.Equal(want, got) {
 			t.Errorf("%q is read as %+v, want %+v", data, got, want)
 		}
 	}

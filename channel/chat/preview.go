@@ -7,7 +7,9 @@ import (
 	"strings"
 
 	"mailroom"
+	"mailroom/entry"
 	"mailroom/internal/display"
+	"mailroom/store"
 )
 
 // maxPreviewTries bounds the attempts to learn the outcome of a preview, because the reply waits
@@ -87,14 +89,14 @@ func (x *attempt) previewText(ctx context.Context, run string, doubt bool) strin
 		return strings.TrimSpace(unfinishedMark)
 	}
 	writing, over := x.delivery.Run.Metadata[labelPreviewMessage], false
-	err := x.host.View(ctx, func(r mailroom.Reader) error {
-		rows, err := r.Runs(mailroom.RunQuery{IDs: []string{run}})
+	err := x.host.View(ctx, func(r store.Reader) error {
+		rows, err := r.Runs(store.RunQuery{IDs: []string{run}})
 		if err != nil || len(rows) == 0 || rows[0].Status != mailroom.StatusRunning {
 			over = true
 			return err
 		}
-		entries, err := r.Entries(mailroom.EntryQuery{
-			Thread: rows[0].Thread, Run: run, After: rows[0].FirstSeq - 1, Kinds: []string{mailroom.KindMessage}, Backward: true, Limit: 20,
+		entries, err := r.Entries(store.EntryQuery{
+			Thread: rows[0].Thread, Run: run, After: rows[0].FirstSeq - 1, Kinds: []string{entry.KindMessage}, Backward: true, Limit: 20,
 		})
 		for _, e := range entries {
 			var m mailroom.Message

@@ -9,6 +9,7 @@ import (
 
 	"mailroom"
 	"mailroom/channel"
+	"mailroom/store"
 )
 
 // maxRedrawWait bounds how long other deliveries to a room wait for a question's redraw.
@@ -129,8 +130,8 @@ func (o *outbound) refreshQuestions(ctx context.Context) {
 func (o *outbound) loadQuestions(ctx context.Context) error {
 	var open []*mailroom.Ticket
 	rooms := map[string]Room{} // by conversation thread
-	err := o.host.View(ctx, func(r mailroom.Reader) (err error) {
-		open, err = r.Tickets(mailroom.TicketQuery{
+	err := o.host.View(ctx, func(r store.Reader) (err error) {
+		open, err = r.Tickets(store.TicketQuery{
 			States: []mailroom.TicketState{mailroom.TicketOpen}, Kinds: []mailroom.TicketKind{mailroom.TicketApproval, mailroom.TicketInput}, Limit: maxWatchedQuestions,
 		})
 		if err != nil || len(open) == 0 {
@@ -141,7 +142,7 @@ func (o *outbound) loadQuestions(ctx context.Context) error {
 			threads = append(threads, k.Thread)
 		}
 		slices.Sort(threads)
-		rows, err := r.Threads(mailroom.ThreadQuery{IDs: slices.Compact(threads)})
+		rows, err := r.Threads(store.ThreadQuery{IDs: slices.Compact(threads)})
 		for _, t := range rows {
 			if at, ok := roomOfThread(o.host.Name(), o.caps.BotID, t.DeliverTo); ok {
 				rooms[t.ID] = at
@@ -164,8 +165,8 @@ func (o *outbound) redrawDecided(ctx context.Context) error {
 		return nil
 	}
 	over, shown := map[string]bool{}, map[string]bool{} // by ticket
-	err := o.host.View(ctx, func(r mailroom.Reader) error {
-		rows, err := r.Tickets(mailroom.TicketQuery{IDs: ids})
+	err := o.host.View(ctx, func(r store.Reader) error {
+		rows, err := r.Tickets(store.TicketQuery{IDs: ids})
 		if err != nil {
 			return err
 		}
@@ -194,7 +195,7 @@ func (o *outbound) redrawDecided(ctx context.Context) error {
 }
 
 // findStillShown sets shown for the decided tickets whose question is still shown as open.
-func (o *outbound) findStillShown(r mailroom.Reader, over, shown map[string]bool) error {
+func (o *outbound) findStillShown(r store.Reader, over, shown map[string]bool) error {
 	o.mu.Lock()
 	var rooms []string
 	for id, q := range o.questions {
@@ -207,7 +208,7 @@ func (o *outbound) findStillShown(r mailroom.Reader, over, shown map[string]bool
 		return nil
 	}
 	slices.Sort(rooms)
-	rows, err := r.Threads(mailroom.ThreadQuery{IDs: slices.Compact(rooms)})
+	rows, err := r.Threads(store.ThreadQuery{IDs: slices.Compact(rooms)})
 	for _, t := range rows {
 		k, err := decodeRoomState(t.State[channel.AgentName(o.host.Name())])
 		if err != nil {

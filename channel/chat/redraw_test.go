@@ -10,6 +10,7 @@ import (
 
 	"mailroom"
 	"mailroom/channel/chat/chattest"
+	"mailroom/internal/thread"
 )
 
 // askThenWork asks for approval and then runs for an hour without a reply.
@@ -29,7 +30,7 @@ func askThenWork(ctx context.Context, s mailroom.Session) error {
 func (o *serverFixture) decideElsewhere() {
 	o.t.Helper()
 	k := o.ticket()
-	if _, err := o.ledger.Decide(o.t.Context(), mailroom.Decision{Ticket: k.ID, Verdict: mailroom.VerdictApprove, Digest: k.Digest, By: "bob"}); err != nil {
+	if _, err := o.ledger.Decide(o.t.Context(), thread.Decision{Ticket: k.ID, Verdict: mailroom.VerdictApprove, Digest: k.Digest, By: "bob"}); err != nil {
 		o.t.Fatal(err)
 	}
 }

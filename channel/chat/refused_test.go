@@ -10,6 +10,7 @@ import (
 	"mailroom"
 	"mailroom/channel/chat"
 	"mailroom/channel/chat/chattest"
+	"mailroom/internal/thread"
 )
 
 // TestARefusalIsFinalAfterTheGracePeriod has a platform with a RefusalGrace refuse messages, also over
@@ -47,7 +48,7 @@ func TestARefusalIsFinalAfterTheGracePeriod(t *testing.T) {
 		if lasted := dead.FinishedAt.Sub(told); dead.Status != mailroom.StatusFailed || dead.Error.Class != mailroom.ClassPermanent || lasted < patience || lasted > 3*patience {
 			o.t.Errorf("the refused one is %s (%+v) after %s", dead.Status, dead.Error, lasted)
 		}
-		if _, err := o.ledger.Retry(o.t.Context(), mailroom.Retry{Run: dead.ID, By: "ann"}); err != nil {
+		if _, err := o.ledger.Retry(o.t.Context(), thread.Retry{Run: dead.ID, By: "ann"}); err != nil {
 			o.t.Fatal(err)
 		}
 		<-time.After(patience / 2) // a manual retry starts a new grace period

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"mailroom/entry"
+	"mailroom/store"
 	"time"
 
 	"mailroom"
@@ -152,16 +154,16 @@ func (x *attempt) loadReceipts(ctx context.Context) error {
 	if run.Attempt == 1 {
 		return nil
 	}
-	entries, err := x.entries(ctx, mailroom.KindRetried, mailroom.KindEffectIntended, mailroom.KindEffectUnknown, mailroom.KindEffectSettled)
+	entries, err := x.entries(ctx, entry.KindRetried, entry.KindEffectIntended, entry.KindEffectUnknown, entry.KindEffectSettled)
 	if err != nil {
 		return err
 	}
-	states, err := mailroom.FoldEffects(entries)
+	states, err := entry.FoldEffects(entries)
 	if err != nil {
 		return err
 	}
 	for name, s := range states {
-		if s.Last == mailroom.KindEffectSettled && !s.Failed() {
+		if s.Last == entry.KindEffectSettled && !s.Failed() {
 			if x.receipts[name], err = readReceipt(s.Result); err != nil {
 				return err
 			}
@@ -173,8 +175,8 @@ func (x *attempt) loadReceipts(ctx context.Context) error {
 // entries returns the run's entries of some kinds.
 func (x *attempt) entries(ctx context.Context, kinds ...string) (found []mailroom.Entry, err error) {
 	run := x.session.Run()
-	err = x.host.View(ctx, func(r mailroom.Reader) (err error) {
-		found, err = r.Entries(mailroom.EntryQuery{Thread: run.Thread, Run: run.ID, After: run.FirstSeq - 1, Kinds: kinds})
+	err = x.host.View(ctx, func(r store.Reader) (err error) {
+		found, err = r.Entries(store.EntryQuery{Thread: run.Thread, Run: run.ID, After: run.FirstSeq - 1, Kinds: kinds})
 		return err
 	})
 	return found, err
@@ -223,7 +225,7 @@ func (x *attempt) findSent(ctx context.Context, m outgoing, key string) (id stri
 
 // mayRepeat reports whether sending a message of unknown outcome again could show it twice.
 func (x *attempt) mayRepeat(ctx context.Context, effect string) (bool, error) {
-	entries, err := x.entries(ctx, mailroom.KindEffectIntended, mailroom.KindEffectSettled, KindRepeated)
+	entries, err := x.entries(ctx, entry.KindEffectIntended, entry.KindEffectSettled, KindRepeated)
 	if err != nil {
 		return false, err
 	}
@@ -249,13 +251,13 @@ func firstUnknown(entries []mailroom.Entry, name string) (first time.Time, err e
 			}
 			continue
 		}
-		var body mailroom.EffectEntry
+		var body entry.EffectEntry
 		if err := e.Decode(&body); err != nil {
 			return first, err
 		}
 		switch {
 		case body.Name != name:
-		case e.Kind == mailroom.KindEffectSettled: // with an error: it did not happen
+		case e.Kind == entry.KindEffectSettled: // with an error: it did not happen
 			begun = time.Time{}
 		default:
 			if first.IsZero() {

@@ -2,6 +2,7 @@ package chat
 
 import (
 	"fmt"
+	"mailroom/internal/thread"
 	"math/rand/v2"
 	"regexp"
 	"strings"
@@ -65,7 +66,7 @@ func TestNoTextImitatesAnotherAuthor(t *testing.T) {
 				parts = append(parts, mailroom.Text("File "+oneLine(hostile())+":\n"+hostile())...)
 			}
 			want = append(want, sender)
-			lines = append(lines, mailroom.JoinText(withSpeaker(sender, hostile(), parts)))
+			lines = append(lines, thread.JoinText(withSpeaker(sender, hostile(), parts)))
 		}
 		text := strings.Join(lines, "\n")
 		var got []string

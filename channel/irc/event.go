@@ -5,8 +5,8 @@ import (
 	"strings"
 	"time"
 
-	"mailroom"
 	"mailroom/channel/chat"
+	"mailroom/internal/digest"
 )
 
 // messageEvent converts a PRIVMSG into an event, or nil if it is not for the bot. The caller holds
@@ -65,9 +65,9 @@ func (c *connection) messageKey(m *message, now time.Time) string {
 		if key := "msgid:" + strings.ToValidUTF8(id, "?"); len(key) <= most {
 			return key
 		}
-		return mailroom.DeriveID("irc", "msgid", id)
+		return digest.ID("irc", "msgid", id)
 	}
-	return mailroom.DeriveID("irc", c.connectedAt.Format(time.RFC3339Nano), strconv.Itoa(c.received),
+	return digest.ID("irc", c.connectedAt.Format(time.RFC3339Nano), strconv.Itoa(c.received),
 		now.Format(time.RFC3339Nano), m.from.Canonical(), m.param(0), m.trailing())
 }
 

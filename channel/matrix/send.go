@@ -12,6 +12,7 @@ import (
 	"mailroom"
 	"mailroom/channel/chat"
 	"mailroom/channel/markdown"
+	"mailroom/internal/digest"
 )
 
 // Send implements [chat.Platform].
@@ -19,7 +20,7 @@ func (c *connection) Send(ctx context.Context, to chat.Room, m chat.Message, key
 	msg := messageContent(m)
 	msg.Key = key
 	msg.RelatesTo = relationTo(to, m.ReplyTo)
-	return c.sendEvent(ctx, "send message", to, msg, mailroom.DeriveID(Kind, key))
+	return c.sendEvent(ctx, "send message", to, msg, digest.ID(Kind, key))
 }
 
 // Edit implements [chat.Platform]. Repeating an edit is harmless.

@@ -7,6 +7,8 @@ import (
 
 	"mailroom"
 	"mailroom/channel"
+	"mailroom/internal/thread"
+	"mailroom/store"
 )
 
 // viewBatch is the number of rows read in one snapshot.
@@ -25,7 +27,7 @@ func (r *receiver) handledRows(ctx context.Context) (map[pending]bool, error) {
 	done := map[pending]bool{}
 	var dead []string
 	for rows := range slices.Chunk(r.position.Rows, viewBatch) {
-		err := r.host.View(ctx, func(rd mailroom.Reader) error {
+		err := r.host.View(ctx, func(rd store.Reader) error {
 			runs, err := runsOf(rd, rows)
 			if err != nil {
 				return err
@@ -58,7 +60,7 @@ func (r *receiver) handledRows(ctx context.Context) (map[pending]bool, error) {
 
 // runsOf finds the run of each row. A row has no run if the run was purged or its thread deleted;
 // nothing is left to do for it then.
-func runsOf(rd mailroom.Reader, rows []pending) (map[pending]*mailroom.Run, error) {
+func runsOf(rd store.Reader, rows []pending) (map[pending]*mailroom.Run, error) {
 	keys := map[string][]string{}
 	for _, p := range rows {
 		keys[p.Thread] = append(keys[p.Thread], p.Key)
@@ -80,7 +82,7 @@ func runsOf(rd mailroom.Reader, rows []pending) (map[pending]*mailroom.Run, erro
 		return nil, nil
 	}
 	slices.Sort(ids)
-	found, err := rd.Runs(mailroom.RunQuery{IDs: slices.Compact(ids)})
+	found, err := rd.Runs(store.RunQuery{IDs: slices.Compact(ids)})
 	if err != nil {
 		return nil, err
 	}
@@ -97,11 +99,11 @@ func runsOf(rd mailroom.Reader, rows []pending) (map[pending]*mailroom.Run, erro
 
 // isDelivered reports whether the platform has received or permanently refused the messages
 // of a run. again lists the failed deliveries to retry now.
-func (r *receiver) isDelivered(rd mailroom.Reader, run *mailroom.Run) (all bool, again []string, err error) {
+func (r *receiver) isDelivered(rd store.Reader, run *mailroom.Run) (all bool, again []string, err error) {
 	if run == nil {
 		return true, nil, nil
 	}
-	children, err := rd.Runs(mailroom.RunQuery{Parent: run.ID})
+	children, err := rd.Runs(store.RunQuery{Parent: run.ID})
 	if err != nil {
 		return false, nil, err
 	}
@@ -114,7 +116,7 @@ func deliveriesDone(children []*mailroom.Run, agent string, now time.Time) (all 
 	all = true
 	for _, c := range children {
 		switch {
-		case c.Agent != agent || !mailroom.IsDelivery(c):
+		case c.Agent != agent || !thread.IsDelivery(c):
 		case !c.Status.Finished():
 			all = false
 		case c.Status == mailroom.StatusFailed && (c.Error == nil || c.Error.Class != mailroom.ClassPermanent):

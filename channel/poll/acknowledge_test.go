@@ -1,6 +1,7 @@
 package poll
 
 import (
+	"mailroom/internal/digest"
 	"slices"
 	"testing"
 	"time"
@@ -12,7 +13,7 @@ func TestADeliveryEndsWhenItIsReceivedOrRefused(t *testing.T) {
 	now := time.Now()
 	delivery := func(status mailroom.Status, class mailroom.Class, lived, ago time.Duration) *mailroom.Run {
 		r := &mailroom.Run{
-			ID: mailroom.DeriveID("deliver", "run", "7"), Agent: "channel:b", Parent: "run", SubmitKey: "run/7",
+			ID: digest.ID("deliver", "run", "7"), Agent: "channel:b", Parent: "run", SubmitKey: "run/7",
 			Status: status, FinishedAt: now.Add(-ago), CreatedAt: now.Add(-ago - lived),
 		}
 		if status == mailroom.StatusFailed {

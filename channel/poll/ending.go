@@ -9,6 +9,8 @@ import (
 	"mailroom"
 	"mailroom/agent/exec"
 	"mailroom/channel"
+	"mailroom/entry"
+	"mailroom/store"
 )
 
 // runEnding describes the end of a run without a reply.
@@ -49,10 +51,10 @@ const maxEntries = 100
 func loadEnding(ctx context.Context, l *channel.Host, run *mailroom.Run) (runEnding, error) {
 	e := runEnding{agent: run.Agent, status: run.Status, exit: -1, stopped: run.Status == mailroom.StatusCancelled}
 	var entries []mailroom.Entry
-	err := l.View(ctx, func(r mailroom.Reader) (err error) {
-		entries, err = r.Entries(mailroom.EntryQuery{
+	err := l.View(ctx, func(r store.Reader) (err error) {
+		entries, err = r.Entries(store.EntryQuery{
 			Thread: run.Thread, Run: run.ID, After: run.FirstSeq - 1, Backward: true, Limit: maxEntries,
-			Kinds: []string{mailroom.KindMessage, exec.KindExited},
+			Kinds: []string{entry.KindMessage, exec.KindExited},
 		})
 		return err
 	})
@@ -72,10 +74,10 @@ func loadEnding(ctx context.Context, l *channel.Host, run *mailroom.Run) (runEnd
 	return e, nil
 }
 
-func (e *runEnding) add(entry mailroom.Entry) error {
-	if entry.Kind == mailroom.KindMessage {
+func (e *runEnding) add(item mailroom.Entry) error {
+	if item.Kind == entry.KindMessage {
 		var m mailroom.Message
-		if err := entry.Decode(&m); err != nil {
+		if err := item.Decode(&m); err != nil {
 			return err
 		}
 		if m.Role == mailroom.RoleAssistant && m.Partial {
@@ -84,7 +86,7 @@ func (e *runEnding) add(entry mailroom.Entry) error {
 		return nil
 	}
 	var x exec.Exited
-	if err := entry.Decode(&x); err != nil {
+	if err := item.Decode(&x); err != nil {
 		return err
 	}
 	if x.Class != "" {

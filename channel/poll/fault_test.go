@@ -12,6 +12,7 @@ import (
 	"mailroom/channel"
 	"mailroom/channel/poll"
 	"mailroom/channel/poll/polltest"
+	"mailroom/store"
 )
 
 // failureCase is a failure during the processing of three messages: two of a person and one of an
@@ -180,8 +181,8 @@ func (c failureCase) run(t *testing.T) string {
 func (w *fixture) deadLetters() int {
 	w.t.Helper()
 	n := 0
-	err := w.store.View(w.t.Context(), func(r mailroom.Reader) (err error) {
-		counts, err := r.Count(mailroom.CountQuery{Statuses: []mailroom.Status{mailroom.StatusFailed}})
+	err := w.store.View(w.t.Context(), func(r store.Reader) (err error) {
+		counts, err := r.Count(store.CountQuery{Statuses: []mailroom.Status{mailroom.StatusFailed}})
 		n = counts.Sum()
 		return err
 	})

@@ -17,6 +17,7 @@ import (
 	"mailroom/channel/poll/polltest"
 	"mailroom/engine"
 	"mailroom/ledger"
+	"mailroom/store"
 	"mailroom/store/memory"
 )
 
@@ -24,7 +25,7 @@ import (
 type fixture struct {
 	t        *testing.T
 	platform *polltest.Platform
-	store    mailroom.Store
+	store    store.Store
 	agent    mailroom.Agent
 	options  poll.Options
 	logs     *logBuffer
@@ -145,8 +146,8 @@ type agentFunc = mailroom.AgentFunc
 func (w *fixture) entries(thread string) []mailroom.Entry {
 	w.t.Helper()
 	var found []mailroom.Entry
-	err := w.store.View(w.t.Context(), func(r mailroom.Reader) (err error) {
-		found, err = r.Entries(mailroom.EntryQuery{Thread: thread})
+	err := w.store.View(w.t.Context(), func(r store.Reader) (err error) {
+		found, err = r.Entries(store.EntryQuery{Thread: thread})
 		return err
 	})
 	if err != nil {

@@ -18,6 +18,7 @@ import (
 
 	"mailroom"
 	"mailroom/channel"
+	"mailroom/store"
 )
 
 // Kind is the name of this platform in configurations.
@@ -365,8 +366,8 @@ func (c *connection) Maintain(ctx context.Context) error {
 
 func (c *connection) sendHeartbeat(ctx context.Context) error {
 	out := heartbeat{Workspace: c.options.Workspace, Uptime: int64(time.Since(c.options.Started) / time.Second)}
-	err := c.host.View(ctx, func(r mailroom.Reader) (err error) {
-		counts, err := r.Count(mailroom.CountQuery{Agent: c.options.Agent, Statuses: []mailroom.Status{mailroom.StatusRunning}})
+	err := c.host.View(ctx, func(r store.Reader) (err error) {
+		counts, err := r.Count(store.CountQuery{Agent: c.options.Agent, Statuses: []mailroom.Status{mailroom.StatusRunning}})
 		out.ActiveTasks = counts.Sum()
 		return err
 	})

@@ -3,6 +3,7 @@ package poll
 import (
 	"bytes"
 	"encoding/json"
+	"mailroom/internal/digest"
 	"slices"
 	"strconv"
 	"strings"
@@ -96,7 +97,7 @@ func (r row) key() string {
 	if utf8.RuneCountInString(r.id) <= mailroom.MaxSubmitKey {
 		return r.id
 	}
-	return mailroom.DeriveID("activity", r.id)
+	return digest.ID("activity", r.id)
 }
 
 // sender returns the author of the row.

@@ -11,6 +11,7 @@ import (
 
 	"mailroom"
 	"mailroom/channel"
+	"mailroom/internal/thread"
 )
 
 // FuzzRow checks that every row is skipped with a reason or yields a valid submit.
@@ -36,10 +37,10 @@ func FuzzRow(f *testing.F) {
 		if r.id == "" || r.seq < 0 || r.workspace == "" || len(r.metadata()[labelActivity]) > maxID {
 			t.Errorf("taken as %+v", r)
 		}
-		thread := channel.ThreadID("b", r.chat()...)
-		in := mailroom.Submit{
-			Thread: thread, Run: "r", Key: r.key(), Messages: []mailroom.NewMessage{{Parts: r.parts}}, Sender: r.sender(),
-			Agent: "a", SetAgent: true, Metadata: r.metadata(), NoRetry: true, DeliverTo: channel.DeliveryThreadID(thread), DeliverAgent: "c",
+		threadID := channel.ThreadID("b", r.chat()...)
+		in := thread.Submit{
+			Thread: threadID, Run: "r", Key: r.key(), Messages: []thread.NewMessage{{Parts: r.parts}}, Sender: r.sender(),
+			Agent: "a", SetAgent: true, Metadata: r.metadata(), NoRetry: true, DeliverTo: channel.DeliveryThreadID(threadID), DeliverAgent: "c",
 		}
 		if err := in.Check(); err != nil {
 			t.Errorf("%q is not taken: %v", raw, err)
@@ -112,7 +113,7 @@ func TestOversizedContentIsTruncated(t *testing.T) {
 		t.Fatal(err)
 	}
 	r, what, _ := parseRow(raw, "self")
-	if text := mailroom.JoinText(r.parts); what != rowRun || len(text) > mailroom.MaxText || !utf8.ValidString(text) || !strings.HasSuffix(text, "was cut)") {
+	if text := thread.JoinText(r.parts); what != rowRun || len(text) > mailroom.MaxText || !utf8.ValidString(text) || !strings.HasSuffix(text, "was cut)") {
 		t.Errorf("taken as %d bytes", len(text))
 	}
 	if r.key() == r.id || len(r.key()) > mailroom.MaxSubmitKey {

@@ -18,6 +18,7 @@ import (
 	"mailroom/channel/slack/slacktest"
 	"mailroom/engine"
 	"mailroom/ledger"
+	"mailroom/store"
 	"mailroom/store/memory"
 	"mailroom/stream"
 )
@@ -66,8 +67,8 @@ func startServer(t *testing.T, sl *slacktest.Platform, ann *slacktest.Person, pr
 		t.Helper()
 		waitFor(t, "everything delivered", func() bool {
 			left := 1
-			err := l.View(ctx, func(r mailroom.Reader) (err error) {
-				counts, err := r.Count(mailroom.CountQuery{Statuses: []mailroom.Status{mailroom.StatusQueued, mailroom.StatusRunning}})
+			err := l.View(ctx, func(r store.Reader) (err error) {
+				counts, err := r.Count(store.CountQuery{Statuses: []mailroom.Status{mailroom.StatusQueued, mailroom.StatusRunning}})
 				left = counts.Sum()
 				return err
 			})

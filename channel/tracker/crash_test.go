@@ -17,6 +17,8 @@ import (
 	"mailroom"
 	"mailroom/channel"
 	"mailroom/channel/tracker"
+	"mailroom/entry"
+	"mailroom/internal/thread"
 	issues "mailroom/tracker"
 )
 
@@ -136,7 +138,7 @@ func TestARestartAtAnyStepResumes(t *testing.T) {
 			},
 			until: func(w *fixture) {
 				w.waitRun("x-a", mailroom.StatusCompleted)
-				w.waitFor("the delivery fails", func() bool { return w.countEntries("out:issue:x-a", mailroom.KindRescheduled) > 0 })
+				w.waitFor("the delivery fails", func() bool { return w.countEntries("out:issue:x-a", entry.KindRescheduled) > 0 })
 			},
 			mend: func(w *fixture) { w.rename(w.folder.File()+".away", w.folder.File()) },
 		},
@@ -310,8 +312,8 @@ func TestAThreadOfAnotherOwnerBlocksItsIssue(t *testing.T) {
 	w := newFixture(t)
 	w.options.Interval = time.Hour // started for its ledger only
 	w.start()
-	if _, err := w.ledger.Submit(t.Context(), mailroom.Submit{
-		Thread: "issue:x-a", Agent: "codex", SetAgent: true, Owner: "bob", Messages: []mailroom.NewMessage{{Parts: mailroom.Text("mine")}}, Sender: "bob",
+	if _, err := w.ledger.Submit(t.Context(), thread.Submit{
+		Thread: "issue:x-a", Agent: "codex", SetAgent: true, Owner: "bob", Messages: []thread.NewMessage{{Parts: mailroom.Text("mine")}}, Sender: "bob",
 	}); err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,9 @@ import (
 	"mailroom/channel"
 	"mailroom/channel/tracker"
 	"mailroom/engine"
+	"mailroom/internal/thread"
 	"mailroom/ledger"
+	"mailroom/store"
 	"mailroom/store/memory"
 	"mailroom/store/sqlite"
 	issues "mailroom/tracker"
@@ -31,7 +33,7 @@ type fixture struct {
 	ledgerFault func(name string) error // fails operations of the ledger; may be nil
 	limit       int                     // of concurrent runs; 0 for the engine's default
 	logs        *logBuffer
-	store       mailroom.Store
+	store       store.Store
 
 	// Set by start.
 	ledger *ledger.Ledger
@@ -123,10 +125,10 @@ type faultyLedger struct {
 	fault func(name string) error
 }
 
-func (f faultyLedger) Submit(ctx context.Context, in mailroom.Submit) (mailroom.Submitted, error) {
+func (f faultyLedger) Submit(ctx context.Context, in thread.Submit) (store.Submitted, error) {
 	if f.fault != nil {
 		if err := f.fault("submit"); err != nil {
-			return mailroom.Submitted{}, err
+			return store.Submitted{}, err
 		}
 	}
 	return f.Ledger.Submit(ctx, in)
@@ -261,8 +263,8 @@ func comments(it *issues.Issue) (all []string) {
 // runs returns the runs of a thread, newest first.
 func (w *fixture) runs(thread string) (found []*mailroom.Run) {
 	w.t.Helper()
-	err := w.store.View(w.t.Context(), func(r mailroom.Reader) (err error) {
-		found, err = r.Runs(mailroom.RunQuery{Thread: thread})
+	err := w.store.View(w.t.Context(), func(r store.Reader) (err error) {
+		found, err = r.Runs(store.RunQuery{Thread: thread})
 		return err
 	})
 	if err != nil {

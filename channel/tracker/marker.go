@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/internal/digest"
 	issues "mailroom/tracker"
 )
 
@@ -43,7 +44,7 @@ func (m marker) store(it *issues.Issue) error {
 func submitKey(it *issues.Issue) string {
 	key := it.ID + "@" + it.UpdatedAt.UTC().Format(time.RFC3339Nano)
 	if len(key) > mailroom.MaxSubmitKey {
-		return mailroom.DeriveID("issue", key)
+		return digest.ID("issue", key)
 	}
 	return key
 }

@@ -7,14 +7,17 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/auth"
+	"mailroom/project"
+	"mailroom/store"
 	issues "mailroom/tracker"
 )
 
 // Projects reserves issues, so that agents in other clones, which do not see the current file, know
 // what is being worked on.
 type Projects interface {
-	Reserve(ctx context.Context, in mailroom.Reserve) (mailroom.Reserved, error)
-	ReleaseNames(ctx context.Context, project, holder string, names []string, by *mailroom.Token) ([]mailroom.Reservation, error)
+	Reserve(ctx context.Context, in project.Reserve) (project.Reserved, error)
+	ReleaseNames(ctx context.Context, project, holder string, names []string, by *auth.Token) ([]store.Reservation, error)
 }
 
 const (
@@ -36,8 +39,8 @@ type reservation struct {
 func reservationName(issue string) string { return ".beads/issues/" + issue }
 
 // operator returns the token for reservations: the server's own.
-func operator() *mailroom.Token {
-	return &mailroom.Token{Name: mailroom.Operator, Scopes: []mailroom.Permission{mailroom.PermissionAdmin}}
+func operator() *auth.Token {
+	return &auth.Token{Name: auth.Operator, Scopes: []auth.Permission{auth.PermissionAdmin}}
 }
 
 // reserve reserves an issue for an agent or renews the reservation. ours is false if another agent
@@ -50,7 +53,7 @@ func (r *receiver) reserve(ctx context.Context, issue, agent string) (ours bool,
 	if had := r.reserved[issue]; had.holder == agent && now.Before(had.next) {
 		return true, nil
 	}
-	_, err = r.options.Projects.Reserve(ctx, mailroom.Reserve{
+	_, err = r.options.Projects.Reserve(ctx, project.Reserve{
 		Project: r.options.Project, Names: []string{reservationName(issue)}, Holder: agent, By: operator(), Reason: reservationReason, TTL: reservationTTL,
 	})
 	switch mailroom.CodeOf(err) {
@@ -114,14 +117,14 @@ func (r *receiver) syncReservations(ctx context.Context) error {
 // loadReservations loads the reservations made before this receiver started.
 func (r *receiver) loadReservations(ctx context.Context) error {
 	r.reserved = map[string]reservation{}
-	thread, err := mailroom.ProjectThread(r.options.Project)
+	thread, err := project.ThreadID(r.options.Project)
 	if err != nil {
 		return nil // an invalid project name; each reservation attempt reports it
 	}
-	return r.host.View(ctx, func(rd mailroom.Reader) error {
-		rows, err := rd.Reservations(mailroom.ReservationQuery{Thread: thread})
+	return r.host.View(ctx, func(rd store.Reader) error {
+		rows, err := rd.Reservations(store.ReservationQuery{Thread: thread})
 		for _, row := range rows {
-			if issue, ok := strings.CutPrefix(row.Name, reservationName("")); ok && row.Reason == reservationReason && row.Owner == mailroom.Operator {
+			if issue, ok := strings.CutPrefix(row.Name, reservationName("")); ok && row.Reason == reservationReason && row.Owner == auth.Operator {
 				r.reserved[issue] = reservation{holder: row.Holder} // renewed or released by syncReservations
 			}
 		}

@@ -10,17 +10,19 @@ import (
 	"github.com/gofrs/flock"
 
 	"mailroom"
+	"mailroom/auth"
+	"mailroom/project"
 	issues "mailroom/tracker"
 )
 
 // bob is an agent in another clone.
-func bob() *mailroom.Token {
-	return &mailroom.Token{Name: "bob", Scopes: []mailroom.Permission{mailroom.PermissionSubmit, mailroom.PermissionRead}, Namespace: "project:"}
+func bob() *auth.Token {
+	return &auth.Token{Name: "bob", Scopes: []auth.Permission{auth.PermissionSubmit, auth.PermissionRead}, Namespace: "project:"}
 }
 
 func (w *fixture) bobReserves(id string) error {
 	w.t.Helper()
-	_, err := w.ledger.Reserve(w.t.Context(), mailroom.Reserve{Project: "shop", Names: []string{".beads/issues/" + id}, Holder: "bob", By: bob()})
+	_, err := w.ledger.Reserve(w.t.Context(), project.Reserve{Project: "shop", Names: []string{".beads/issues/" + id}, Holder: "bob", By: bob()})
 	return err
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"mailroom"
 	"mailroom/channel"
+	"mailroom/store"
 	issues "mailroom/tracker"
 )
 
@@ -208,7 +209,7 @@ func (r *receiver) blockRefused(ctx context.Context, c claim, cause error) error
 func (r *receiver) runs(ctx context.Context, found []claim) (map[string]*mailroom.Run, error) {
 	runs := map[string]*mailroom.Run{}
 	for some := range slices.Chunk(found, viewBatch) {
-		err := r.host.View(ctx, func(rd mailroom.Reader) error { return r.runsOf(rd, some, runs) })
+		err := r.host.View(ctx, func(rd store.Reader) error { return r.runsOf(rd, some, runs) })
 		if err != nil {
 			return nil, err
 		}
@@ -219,7 +220,7 @@ func (r *receiver) runs(ctx context.Context, found []claim) (map[string]*mailroo
 // viewBatch is the number of rows read in one snapshot.
 const viewBatch = 200
 
-func (r *receiver) runsOf(rd mailroom.Reader, some []claim, runs map[string]*mailroom.Run) error {
+func (r *receiver) runsOf(rd store.Reader, some []claim, runs map[string]*mailroom.Run) error {
 	keys := map[string]string{}
 	var ids []string
 	for _, c := range some {
@@ -240,7 +241,7 @@ func (r *receiver) runsOf(rd mailroom.Reader, some []claim, runs map[string]*mai
 	if len(ids) == 0 {
 		return nil
 	}
-	rows, err := rd.Runs(mailroom.RunQuery{IDs: ids})
+	rows, err := rd.Runs(store.RunQuery{IDs: ids})
 	for _, run := range rows {
 		runs[keys[run.ID]] = run
 	}

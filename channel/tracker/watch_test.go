@@ -11,6 +11,8 @@ import (
 
 	"mailroom"
 	"mailroom/channel/tracker"
+	"mailroom/internal/thread"
+	"mailroom/store"
 	issues "mailroom/tracker"
 )
 
@@ -113,7 +115,7 @@ func TestAFailedRunBlocksItsIssueAndARetryClosesIt(t *testing.T) {
 	work, open := gatedWork("done after all")
 	defer open()
 	w.agent.setWork(work)
-	if _, err := w.ledger.Retry(t.Context(), mailroom.Retry{Run: run.ID, By: "ann"}); err != nil {
+	if _, err := w.ledger.Retry(t.Context(), thread.Retry{Run: run.ID, By: "ann"}); err != nil {
 		t.Fatal(err)
 	}
 	w.set("x-a", func(it *issues.Issue) { it.Notes = "looked at again" }) // or the change would be noticed only by a full scan
@@ -152,14 +154,14 @@ func TestAQuestionBecomesACommentAndItsAnswerResumesTheRun(t *testing.T) {
 	run := w.waitRun("x-a", mailroom.StatusWaiting)
 	w.waitComment("x-a")
 	it := w.issue("x-a")
-	id := mailroom.TicketID(run.ID, "colour")
+	id := thread.TicketID(run.ID, "colour")
 	if diff := cmp.Diff([]string{"mailroom: codex asks: Which colour?"}, comments(it)); diff != "" || !strings.Contains(it.Comments[0].Text, "mailroom answer "+id) {
 		t.Errorf("%s: %q", diff, comments(it))
 	}
 	if it.Status != issues.StatusInProgress {
 		t.Errorf("it is %s before the answer", it.Status)
 	}
-	if _, err := w.ledger.Decide(t.Context(), mailroom.Decision{Ticket: id, Verdict: mailroom.VerdictAnswer, Answer: []byte(`"red"`), By: "ann"}); err != nil {
+	if _, err := w.ledger.Decide(t.Context(), thread.Decision{Ticket: id, Verdict: mailroom.VerdictAnswer, Answer: []byte(`"red"`), By: "ann"}); err != nil {
 		t.Fatal(err)
 	}
 	if it := w.waitStatus("x-a", issues.StatusClosed); it.CloseReason != "It is red" {
@@ -226,7 +228,7 @@ func TestAnIssueReopenedByItsAgentIsNotClaimedAgain(t *testing.T) {
 	}
 	// A later message of the agent is not a change of the issue either.
 	w.agent.setWork(func(ctx context.Context, s mailroom.Session) error { return s.Stream(ctx, "Really not.") })
-	if _, err := w.ledger.Submit(t.Context(), mailroom.Submit{Thread: "issue:x-a", Messages: []mailroom.NewMessage{{Parts: mailroom.Text("No?")}}, Sender: "ann"}); err != nil {
+	if _, err := w.ledger.Submit(t.Context(), thread.Submit{Thread: "issue:x-a", Messages: []thread.NewMessage{{Parts: mailroom.Text("No?")}}, Sender: "ann"}); err != nil {
 		t.Fatal(err)
 	}
 	w.waitFor("the comment", func() bool { return len(w.issue("x-a").Comments) == 2 })
@@ -286,8 +288,8 @@ func TestChangesByAPersonDuringARunAreKept(t *testing.T) {
 func (w *fixture) countEntries(thread, kind string) int {
 	w.t.Helper()
 	var found []mailroom.Entry
-	err := w.store.View(w.t.Context(), func(r mailroom.Reader) (err error) {
-		found, err = r.Entries(mailroom.EntryQuery{Thread: thread, Kinds: []string{kind}})
+	err := w.store.View(w.t.Context(), func(r store.Reader) (err error) {
+		found, err = r.Entries(store.EntryQuery{Thread: thread, Kinds: []string{kind}})
 		return err
 	})
 	if err != nil {
@@ -392,7 +394,7 @@ func TestRepliesInAnIssuesThreadBecomeComments(t *testing.T) {
 	w.waitStatus("x-a", issues.StatusClosed)
 	w.waitDelivered("x-a")
 	w.agent.setWork(func(ctx context.Context, s mailroom.Session) error { return s.Stream(ctx, "They are red.") })
-	if _, err := w.ledger.Submit(t.Context(), mailroom.Submit{Thread: "issue:x-a", Messages: []mailroom.NewMessage{{Parts: mailroom.Text("Which colour?")}}, Sender: "ann"}); err != nil {
+	if _, err := w.ledger.Submit(t.Context(), thread.Submit{Thread: "issue:x-a", Messages: []thread.NewMessage{{Parts: mailroom.Text("Which colour?")}}, Sender: "ann"}); err != nil {
 		t.Fatal(err)
 	}
 	w.waitFor("it is a comment", func() bool { return len(w.issue("x-a").Comments) == 2 })

@@ -12,15 +12,18 @@ import (
 	"mailroom"
 	"mailroom/channel"
 	"mailroom/channel/webhook/webhooktest"
+	"mailroom/entry"
+	"mailroom/internal/thread"
+	"mailroom/store"
 )
 
 // faultyLedger fails some submits.
 type faultyLedger struct {
 	channel.Ledger
-	submit func(ctx context.Context, in mailroom.Submit) (mailroom.Submitted, error)
+	submit func(ctx context.Context, in thread.Submit) (store.Submitted, error)
 }
 
-func (f faultyLedger) Submit(ctx context.Context, in mailroom.Submit) (mailroom.Submitted, error) {
+func (f faultyLedger) Submit(ctx context.Context, in thread.Submit) (store.Submitted, error) {
 	return f.submit(ctx, in)
 }
 
@@ -30,7 +33,7 @@ func TestAnUncertainSubmitRunsOnce(t *testing.T) {
 	o := newFixture(t)
 	var lied atomic.Bool
 	o.wrapLedger = func(l channel.Ledger) channel.Ledger {
-		return faultyLedger{l, func(ctx context.Context, in mailroom.Submit) (mailroom.Submitted, error) {
+		return faultyLedger{l, func(ctx context.Context, in thread.Submit) (store.Submitted, error) {
 			out, err := l.Submit(ctx, in)
 			if err == nil && lied.CompareAndSwap(false, true) {
 				err = mailroom.Errorf(mailroom.CodeUnavailable, "outcome unknown")
@@ -46,7 +49,7 @@ func TestAnUncertainSubmitRunsOnce(t *testing.T) {
 	o.WaitFor(t, "another adapter", func() bool { s := o.runner.State(); return s.Adapter == 2 && s.Condition == channel.ConditionConnected })
 	o.post("1", said, 202)
 	o.waitTexts("one")
-	if n := o.countRuns(mailroom.RunQuery{Thread: "ops:webhook:r"}); n != 1 {
+	if n := o.countRuns(store.RunQuery{Thread: "ops:webhook:r"}); n != 1 {
 		t.Errorf("there are %d runs", n)
 	}
 }
@@ -58,10 +61,10 @@ func TestARequestDoesNotOutliveItsChannel(t *testing.T) {
 	began := time.Now()
 	taking := make(chan struct{}, 1)
 	o.wrapLedger = func(l channel.Ledger) channel.Ledger {
-		return faultyLedger{l, func(ctx context.Context, _ mailroom.Submit) (mailroom.Submitted, error) {
+		return faultyLedger{l, func(ctx context.Context, _ thread.Submit) (store.Submitted, error) {
 			taking <- struct{}{}
 			<-ctx.Done()
-			return mailroom.Submitted{}, context.Cause(ctx)
+			return store.Submitted{}, context.Cause(ctx)
 		}}
 	}
 	o.start()
@@ -125,7 +128,7 @@ func TestAnUnreachableReceiverGetsEverythingLater(t *testing.T) {
 	}
 	o.Up(t)
 	o.waitTexts("one", "two")
-	if n := len(o.entries("out:ops:webhook:r", mailroom.KindEffectUnknown)); n != 0 || len(o.Posts()) != 2 {
+	if n := len(o.entries("out:ops:webhook:r", entry.KindEffectUnknown)); n != 0 || len(o.Posts()) != 2 {
 		t.Errorf("nothing was sent, but %d outcomes are unknown", n)
 	}
 }

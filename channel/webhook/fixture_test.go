@@ -24,6 +24,7 @@ import (
 	"mailroom/internal/netguard"
 	"mailroom/ledger"
 	"mailroom/server"
+	"mailroom/store"
 	"mailroom/store/memory"
 	"mailroom/stream"
 )
@@ -37,7 +38,7 @@ type fixture struct {
 	options    webhook.Options
 	access     chat.AccessPolicy
 	agent      mailroom.AgentFunc
-	store      mailroom.Store
+	store      store.Store
 	logs       *logBuffer
 	secret     func() (string, error)
 	wrapLedger func(channel.Ledger) channel.Ledger // wraps the channel's ledger; may be nil
@@ -189,13 +190,13 @@ func (o *fixture) waitTexts(want ...string) {
 func (o *fixture) waitIdle() {
 	o.t.Helper()
 	o.WaitFor(o.t, "all runs finished", func() bool {
-		return o.countRuns(mailroom.RunQuery{Statuses: []mailroom.Status{mailroom.StatusQueued, mailroom.StatusRunning}}) == 0
+		return o.countRuns(store.RunQuery{Statuses: []mailroom.Status{mailroom.StatusQueued, mailroom.StatusRunning}}) == 0
 	})
 }
 
-func (o *fixture) countRuns(q mailroom.RunQuery) (n int) {
+func (o *fixture) countRuns(q store.RunQuery) (n int) {
 	o.t.Helper()
-	err := o.store.View(o.t.Context(), func(r mailroom.Reader) (err error) {
+	err := o.store.View(o.t.Context(), func(r store.Reader) (err error) {
 		rows, err := r.Runs(q)
 		n = len(rows)
 		return err
@@ -209,8 +210,8 @@ func (o *fixture) countRuns(q mailroom.RunQuery) (n int) {
 // entries returns the entries of one kind in a thread.
 func (o *fixture) entries(thread, kind string) (found []mailroom.Entry) {
 	o.t.Helper()
-	err := o.store.View(o.t.Context(), func(r mailroom.Reader) (err error) {
-		found, err = r.Entries(mailroom.EntryQuery{Thread: thread, Kinds: []string{kind}})
+	err := o.store.View(o.t.Context(), func(r store.Reader) (err error) {
+		found, err = r.Entries(store.EntryQuery{Thread: thread, Kinds: []string{kind}})
 		return err
 	})
 	if err != nil {

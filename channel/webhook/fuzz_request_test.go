@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"mailroom"
 	"mailroom/api"
 	"mailroom/channel/webhook"
 	"mailroom/channel/webhook/webhooktest"
+	"mailroom/store"
 )
 
 // FuzzRequest sends whole requests over HTTP: path, headers, signature and body. Only a request
@@ -61,7 +61,7 @@ func FuzzRequest(f *testing.F) {
 		case json.Unmarshal([]byte(a.Body), &p) != nil || p.Code == "" || p.Status != a.Code:
 			t.Errorf("%q is answered with %d and no problem: %.200s", body, a.Code, a.Body)
 		}
-		if n := o.countRuns(mailroom.RunQuery{}); n > 0 && a.Code != http.StatusAccepted {
+		if n := o.countRuns(store.RunQuery{}); n > 0 && a.Code != http.StatusAccepted {
 			t.Errorf("%q is refused with %d, and has made %d runs", body, a.Code, n)
 		}
 		o.post("next", said, http.StatusAccepted)

@@ -18,6 +18,8 @@ import (
 	"mailroom/channel"
 	"mailroom/channel/chat"
 	"mailroom/channel/webhook/webhooktest"
+	"mailroom/entry"
+	"mailroom/store"
 )
 
 func TestAMessageGetsAReply(t *testing.T) {
@@ -98,7 +100,7 @@ func TestOnlyACurrentSignatureIsAccepted(t *testing.T) {
 		}
 	}
 	o.waitIdle()
-	if n := len(o.entries("ops:webhook:lobby", mailroom.KindMessage)); n != 4 { // two messages and their replies
+	if n := len(o.entries("ops:webhook:lobby", entry.KindMessage)); n != 4 { // two messages and their replies
 		t.Errorf("there are %d messages", n)
 	}
 }
@@ -169,7 +171,7 @@ func TestARepeatedRequestRunsOnce(t *testing.T) {
 	o.post("msg_1", webhooktest.Message("lobby", "ann", "something else"), 202) // the first request counts
 	o.post("msg_2", webhooktest.Message("lobby", "ann", "bye"), 202)
 	o.waitTexts("hello", "bye")
-	if n := o.countRuns(mailroom.RunQuery{Thread: "ops:webhook:lobby"}); n != 2 {
+	if n := o.countRuns(store.RunQuery{Thread: "ops:webhook:lobby"}); n != 2 {
 		t.Errorf("there are %d runs", n)
 	}
 }
@@ -230,7 +232,7 @@ func TestInvalidBodiesAreDescribed(t *testing.T) {
 	if a, err := o.program.Post("ops", "a", say(nil), func(r *http.Request) { r.Header.Set("Content-Type", "text/plain") }); err != nil || a.Code != 415 {
 		t.Errorf("no JSON by name: %d %s, %v", a.Code, a.Body, err)
 	}
-	if n := o.countRuns(mailroom.RunQuery{}); n != 0 {
+	if n := o.countRuns(store.RunQuery{}); n != 0 {
 		t.Errorf("there are %d runs", n)
 	}
 	if s := o.runner.State(); s.Condition != channel.ConditionConnected {
@@ -335,7 +337,7 @@ func TestUnreadMessagesCanBeEditedAndDeleted(t *testing.T) {
 	o.agent = gatedEcho(gate)
 	o.start()
 	o.postMessage("1", "r", "one")
-	o.WaitFor(t, "the run", func() bool { return len(o.entries("ops:webhook:r", mailroom.KindStarted)) == 1 })
+	o.WaitFor(t, "the run", func() bool { return len(o.entries("ops:webhook:r", entry.KindStarted)) == 1 })
 	o.postMessage("2", "r", "two")
 	o.postMessage("3", "r", "three")
 	edit := func(id, of, user, text string) {

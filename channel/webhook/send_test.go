@@ -15,8 +15,10 @@ import (
 	"mailroom/channel/chat"
 	"mailroom/channel/webhook"
 	"mailroom/channel/webhook/webhooktest"
+	"mailroom/entry"
 	"mailroom/internal/netguard"
 	"mailroom/internal/netguard/netguardtest"
+	"mailroom/store"
 )
 
 // gatedEcho echoes once gate is closed.
@@ -33,7 +35,7 @@ func gatedEcho(gate <-chan struct{}) mailroom.AgentFunc {
 
 // deadLetters counts the dead letters of the delivery thread of room r.
 func (o *fixture) deadLetters() int {
-	return o.countRuns(mailroom.RunQuery{Thread: "out:ops:webhook:r", Statuses: []mailroom.Status{mailroom.StatusFailed}})
+	return o.countRuns(store.RunQuery{Thread: "out:ops:webhook:r", Statuses: []mailroom.Status{mailroom.StatusFailed}})
 }
 
 // TestReceiverResponsesDecideTheRetry fails the first request and accepts the following ones.
@@ -85,7 +87,7 @@ func TestReceiverResponsesDecideTheRetry(t *testing.T) {
 				t.Errorf("the error is %q", s.LastError)
 			}
 			unsure := c.fault.Lose || c.fault.Status == 500 || c.fault.Status == 502
-			if n := len(o.entries("out:ops:webhook:r", mailroom.KindEffectUnknown)); unsure != (n > 0) {
+			if n := len(o.entries("out:ops:webhook:r", entry.KindEffectUnknown)); unsure != (n > 0) {
 				t.Errorf("%d unknown outcomes", n)
 			}
 			if n := len(o.entries("out:ops:webhook:r", chat.KindRepeated)); n != 0 {
@@ -129,7 +131,7 @@ func TestRetryAfterHoldsForAllRooms(t *testing.T) {
 			}
 			o.Fail(fault)
 			o.postMessage("1", "r", "one")
-			o.WaitFor(t, "the refusal", func() bool { return len(o.entries("out:ops:webhook:r", mailroom.KindRescheduled)) == 1 })
+			o.WaitFor(t, "the refusal", func() bool { return len(o.entries("out:ops:webhook:r", entry.KindRescheduled)) == 1 })
 			o.postMessage("2", "s", "two")
 			o.WaitFor(t, "both", func() bool { return len(o.Texts()) == 2 })
 			posts := o.Posts()
@@ -190,7 +192,7 @@ func TestWithoutAURLRepliesStayInTheLog(t *testing.T) {
 	o.start()
 	o.postMessage("1", "r", "one")
 	const out = "out:ops:webhook:r"
-	o.WaitFor(t, "the end of the delivery", func() bool { return len(o.entries(out, mailroom.KindCompleted)) == 1 })
+	o.WaitFor(t, "the end of the delivery", func() bool { return len(o.entries(out, entry.KindCompleted)) == 1 })
 	notes := o.entries(out, chat.KindUnsent)
 	if len(notes) != 1 || !strings.Contains(string(notes[0].Body), "no url") || o.deadLetters() != 0 {
 		t.Errorf("the notes are %+v", notes)
@@ -318,7 +320,7 @@ func TestANameThatResolvesToAPrivateAddressIsNotUsed(t *testing.T) {
 	if len(o.Posts()) > 0 || o.deadLetters() > 0 {
 		t.Errorf("%d dead letters; received %+v", o.deadLetters(), o.Posts())
 	}
-	if n := len(o.entries("out:ops:webhook:r", mailroom.KindEffectUnknown)); n != 0 {
+	if n := len(o.entries("out:ops:webhook:r", entry.KindEffectUnknown)); n != 0 {
 		t.Errorf("nothing was sent, but %d outcomes are unknown", n)
 	}
 	o.stop()

@@ -15,6 +15,7 @@ import (
 	"mailroom/agent/tour"
 	"mailroom/engine"
 	"mailroom/internal/config"
+	"mailroom/store"
 )
 
 // agentSet holds the configured agents with their current definitions, and the older
@@ -24,13 +25,13 @@ type agentSet struct {
 	kinds    map[string]string
 	programs *programs
 	sandbox  *sandbox
-	present  []mailroom.Definition // current, sorted by agent
-	old      []mailroom.Definition // kept in the store, no longer current
+	present  []store.Definition // current, sorted by agent
+	old      []store.Definition // kept in the store, no longer current
 }
 
 // newAgentSet builds the agents of c and the older versions in kept. A version that
 // cannot be rebuilt is left out: the runs pinned to it fail permanently and name it.
-func newAgentSet(c *config.Config, kept []mailroom.Definition, log *slog.Logger) (*agentSet, error) {
+func newAgentSet(c *config.Config, kept []store.Definition, log *slog.Logger) (*agentSet, error) {
 	r := &agentSet{agents: map[string]engine.Agent{}, kinds: map[string]string{}, programs: newPrograms(log), sandbox: newSandbox(c, log)}
 	configured := maps.Clone(c.Agents)
 	for _, p := range program.All() {
@@ -55,7 +56,7 @@ func newAgentSet(c *config.Config, kept []mailroom.Definition, log *slog.Logger)
 		if err := r.build(name, a, c.Mark, version); err != nil {
 			return nil, fmt.Errorf("agent %s: %w", name, err)
 		}
-		r.present = append(r.present, mailroom.Definition{Agent: name, Version: version, Body: body})
+		r.present = append(r.present, store.Definition{Agent: name, Version: version, Body: body})
 	}
 	r.sandbox.warnUnisolated()
 	for _, d := range kept {
@@ -101,7 +102,7 @@ func (r *agentSet) build(name string, a *config.Agent, mark, version string) err
 }
 
 // rebuild builds an agent from a definition in the store.
-func (r *agentSet) rebuild(d mailroom.Definition, present *config.Agent, mark string) (mailroom.Agent, error) {
+func (r *agentSet) rebuild(d store.Definition, present *config.Agent, mark string) (mailroom.Agent, error) {
 	a, err := config.Rebuild(d.Body, present)
 	if err != nil {
 		return nil, err

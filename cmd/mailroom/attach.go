@@ -10,6 +10,7 @@ import (
 	"mailroom"
 	"mailroom/api"
 	"mailroom/client"
+	"mailroom/entry"
 	"mailroom/internal/console"
 )
 
@@ -91,7 +92,7 @@ func startCursor(ctx context.Context, c *client.Client, t api.Thread) (string, e
 	if run == nil { // nothing has started: follow from the end of the log
 		return fmt.Sprint(t.LastSeq), nil
 	}
-	for first, err := range c.EachEntry(ctx, t.ID, client.EntriesQuery{Run: *run, Kinds: []string{mailroom.KindStarted}, Limit: 1}) {
+	for first, err := range c.EachEntry(ctx, t.ID, client.EntriesQuery{Run: *run, Kinds: []string{entry.KindStarted}, Limit: 1}) {
 		return fmt.Sprint(first.Seq - 1), err
 	}
 	return fmt.Sprint(t.LastSeq), nil // cancelled before it started

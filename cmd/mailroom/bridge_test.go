@@ -18,6 +18,7 @@ import (
 	"mailroom/channel/poll"
 	"mailroom/channel/poll/polltest"
 	"mailroom/client"
+	"mailroom/entry"
 	"mailroom/internal/console"
 	"mailroom/internal/datadir"
 )
@@ -109,12 +110,12 @@ func killCases() []killCase {
 	return []killCase{
 		{when: "while the agent runs, with a message behind", rows: []polltest.Row{polltest.Canvas("c-1", "one"), polltest.Canvas("c-2", "two")},
 			more: "test $MAILROOM_ATTEMPT != 1 || test $text = two || cat gate;", until: func(b *bridgeFixture) {
-				b.waitEntries("bridge:canvas:ws-1", mailroom.KindQueued, 2)
+				b.waitEntries("bridge:canvas:ws-1", entry.KindQueued, 2)
 				b.waitReplyCount(1)
 			}, runs: 3, replies: 2}, // the one that was killed is run again
 		{when: "after the run, before the reply is taken", prepare: fails(false, polltest.Fault{Status: 503, RetryAfter: 1}), until: func(b *bridgeFixture) {
 			for _, thread := range outThreads() {
-				b.waitEntries(thread, mailroom.KindRescheduled, 1)
+				b.waitEntries(thread, entry.KindRescheduled, 1)
 			}
 		}, runs: 2, replies: 2},
 		{when: "while the replies are sent and taken", prepare: func(b *bridgeFixture) func() {

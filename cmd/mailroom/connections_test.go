@@ -16,11 +16,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"mailroom"
 	"mailroom/api"
 	"mailroom/channel"
 	"mailroom/channel/poll/polltest"
 	"mailroom/client"
+	"mailroom/entry"
 	"mailroom/internal/console"
 	"mailroom/internal/datadir"
 )
@@ -180,7 +180,7 @@ func TestAChannelIsResumedByItsOwner(t *testing.T) {
 	if code, talk := resume("missing"); code != exitFailed || !strings.Contains(talk, `no channel "missing"`) {
 		t.Errorf("exit code %d: %s", code, talk)
 	}
-	b.waitEntries(channel.LogThreadID("mol"), mailroom.KindChannel, 6) // told a moment later
+	b.waitEntries(channel.LogThreadID("mol"), entry.KindChannel, 6) // told a moment later
 	var states []string
 	page, err := b.client().Entries(t.Context(), "channel:mol", client.EntriesQuery{})
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"mailroom"
 	"mailroom/api"
 	"mailroom/client"
+	"mailroom/entry"
 )
 
 // crashVariable makes the program of the tests crash when the first run has ended: "run" in a goroutine that a run's starts,
@@ -72,7 +73,7 @@ func TestACrashThatNoRunCausedIsChargedToNone(t *testing.T) {
 		defer cancel()
 		for ev, err := range h.client().Follow(ctx, client.FollowQuery{Thread: "held"}) {
 			h.must(err)
-			if ev.Entry != nil && ev.Entry.Kind == mailroom.KindStarted && ev.Entry.Attempt == attempt {
+			if ev.Entry != nil && ev.Entry.Kind == entry.KindStarted && ev.Entry.Attempt == attempt {
 				break
 			}
 		}
@@ -89,7 +90,7 @@ func TestACrashThatNoRunCausedIsChargedToNone(t *testing.T) {
 		p := &process{}
 		h.process(p)
 		if bystander == "" {
-			bystander = h.startRunOf("gated", "held", "hello", mailroom.KindStarted)
+			bystander = h.startRunOf("gated", "held", "hello", entry.KindStarted)
 		}
 		running()
 		ctx, cancel := context.WithCancel(t.Context())

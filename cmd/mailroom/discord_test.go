@@ -12,10 +12,10 @@ import (
 	"testing"
 	"text/tabwriter"
 
-	"mailroom"
 	"mailroom/api"
 	"mailroom/channel/chat"
 	"mailroom/channel/discord/discordtest"
+	"mailroom/entry"
 )
 
 // discordFixture is a server in a process of its own with a channel "dc" at Discord, whose
@@ -106,7 +106,7 @@ func TestAServerThatIsKilledAnswersEachMessageOfDiscord(t *testing.T) {
 		},
 		{
 			when: "after the run, before the send", fault: discordtest.Fault{Status: 429, Message: "You are being rate limited.", RetryAfter: 1}, told: 1,
-			until: func(c *discordFixture) { c.waitEntries(c.out(), mailroom.KindRescheduled, 1) },
+			until: func(c *discordFixture) { c.waitEntries(c.out(), entry.KindRescheduled, 1) },
 		},
 		{
 			when: "after the send, before its receipt", fault: discordtest.Fault{Hold: hold}, told: 1,
@@ -114,7 +114,7 @@ func TestAServerThatIsKilledAnswersEachMessageOfDiscord(t *testing.T) {
 		},
 		{
 			when: "before two more messages", in: []string{"two", "three"}, told: 3,
-			until: func(c *discordFixture) { c.waitEntries(c.out(), mailroom.KindCompleted, 1) },
+			until: func(c *discordFixture) { c.waitEntries(c.out(), entry.KindCompleted, 1) },
 		},
 	} {
 		t.Run(k.when, func(t *testing.T) {
@@ -136,8 +136,8 @@ func TestAServerThatIsKilledAnswersEachMessageOfDiscord(t *testing.T) {
 			c.serve()
 			c.ann.Sends(c.private, "last") // behind everything
 			c.waitReplies(append(want, "LAST")...)
-			c.waitEntries(c.out(), mailroom.KindCompleted, len(want)+1)
-			told, marked, runs := len(c.agentInputs())-1, c.count(c.out(), chat.KindRepeated), c.count(c.thread(), mailroom.KindQueued)-1
+			c.waitEntries(c.out(), entry.KindCompleted, len(want)+1)
+			told, marked, runs := len(c.agentInputs())-1, c.count(c.out(), chat.KindRepeated), c.count(c.thread(), entry.KindQueued)-1
 			if told != k.told || marked != 0 || runs != len(want) {
 				t.Errorf("%d runs, started %d times, replies %q, %d marked", runs, told, c.private.Texts(), marked)
 			}

@@ -14,6 +14,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"mailroom"
+	"mailroom/store"
 	"mailroom/store/sqlite"
 )
 
@@ -73,12 +74,12 @@ func scriptFalsify(ts *testscript.TestScript, _ bool, args []string) {
 	ctx := context.Background()
 	s, err := sqlite.Open(ctx, ts.Getenv("MAILROOM_DATA")+"/mailroom.db", sqlite.Options{})
 	ts.Check(err)
-	ts.Check(s.Update(ctx, func(tx mailroom.Tx) error {
+	ts.Check(s.Update(ctx, func(tx store.Tx) error {
 		_, threads, err := tx.Lock(nil, args[1:])
 		if err != nil {
 			return err
 		}
-		runs, err := tx.Runs(mailroom.RunQuery{Thread: args[1], Limit: 1})
+		runs, err := tx.Runs(store.RunQuery{Thread: args[1], Limit: 1})
 		if err != nil {
 			return err
 		}
@@ -88,7 +89,7 @@ func scriptFalsify(ts *testscript.TestScript, _ bool, args []string) {
 		case "attempt":
 			runs[0].Attempt += 6
 		}
-		return tx.Write(&mailroom.Changes{Threads: threads, Runs: runs})
+		return tx.Write(&store.Changes{Threads: threads, Runs: runs})
 	}))
 	ts.Check(s.Close())
 }

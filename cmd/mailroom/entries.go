@@ -11,7 +11,10 @@ import (
 	"mailroom/agent/exec"
 	"mailroom/agent/exec/program"
 	"mailroom/channel"
+	"mailroom/entry"
 	"mailroom/internal/console"
+	"mailroom/project"
+	"mailroom/store"
 )
 
 // entryFormatter formats entries as single lines for a person who waits for a reply. It remembers
@@ -23,16 +26,16 @@ type entryFormatter struct {
 // format returns a line for an entry, or "" if the entry needs none.
 func (t entryFormatter) format(e mailroom.Entry) (string, error) {
 	switch e.Kind {
-	case mailroom.KindStep, mailroom.KindToolStarted, mailroom.KindToolDone, mailroom.KindSend,
-		mailroom.KindEffectSettled, mailroom.KindEffectUnknown:
+	case entry.KindStep, entry.KindToolStarted, entry.KindToolDone, entry.KindSend,
+		entry.KindEffectSettled, entry.KindEffectUnknown:
 		return t.activityLine(e)
-	case mailroom.KindTicketOpened, mailroom.KindTicketDecided, mailroom.KindTicketExpired:
+	case entry.KindTicketOpened, entry.KindTicketDecided, entry.KindTicketExpired:
 		return t.ticketLine(e)
 	case program.KindWarning, exec.KindSession:
 		return programLine(e), nil
-	case mailroom.KindNotification, mailroom.KindReserved, mailroom.KindReleased, mailroom.KindLapsed:
+	case entry.KindNotification, entry.KindReserved, entry.KindReleased, entry.KindLapsed:
 		return projectLine(e)
-	case mailroom.KindChannel:
+	case entry.KindChannel:
 		return channelLine(e)
 	}
 	return t.runLine(e)
@@ -57,22 +60,22 @@ func programLine(e mailroom.Entry) string {
 // projectLine formats an entry of a project.
 func projectLine(e mailroom.Entry) (string, error) {
 	switch e.Kind {
-	case mailroom.KindNotification:
-		var b mailroom.Notification
+	case entry.KindNotification:
+		var b project.Notification
 		err := e.Decode(&b)
 		to := "all"
 		if len(b.To) > 0 {
 			to = strings.Join(b.To, ", ")
 		}
 		return fmt.Sprintf("%s notified %s: %s %s", b.From, to, b.Event, formatJSON(b.Data)), err
-	case mailroom.KindReserved:
-		var b mailroom.Reservation
+	case entry.KindReserved:
+		var b store.Reservation
 		err := e.Decode(&b)
 		return fmt.Sprintf("%s reserved %s until %s (fence %d)", b.Holder, b.Name, b.ExpiresAt.UTC().Format(time.RFC3339), b.Fence), err
 	}
-	var b mailroom.ReservationEnd
+	var b store.ReservationEnd
 	err := e.Decode(&b)
-	if e.Kind == mailroom.KindLapsed {
+	if e.Kind == entry.KindLapsed {
 		return fmt.Sprintf("reservation of %s by %s expired", b.Name, b.Holder), err
 	}
 	return fmt.Sprintf("reservation of %s by %s released by %s", b.Name, b.Holder, b.By), err
@@ -111,29 +114,29 @@ func formatJSON(raw json.RawMessage) string {
 
 func (t entryFormatter) runLine(e mailroom.Entry) (string, error) {
 	switch e.Kind {
-	case mailroom.KindRescheduled:
-		var b mailroom.RunRescheduled
+	case entry.KindRescheduled:
+		var b entry.RunRescheduled
 		err := e.Decode(&b)
 		return rescheduledLine(e, b), err
-	case mailroom.KindStop:
+	case entry.KindStop:
 		return fmt.Sprintf("stopping run %s", e.Run), nil
-	case mailroom.KindFailed:
-		var b mailroom.RunFailed
+	case entry.KindFailed:
+		var b entry.RunFailed
 		err := e.Decode(&b)
 		return fmt.Sprintf("run %s failed: %s: %s", e.Run, b.Error.Class, b.Error.Message), err
-	case mailroom.KindCancelled:
-		var b mailroom.RunStop
+	case entry.KindCancelled:
+		var b entry.RunStop
 		err := e.Decode(&b)
 		return fmt.Sprintf("run %s %s", e.Run, cancelText(b.Reason)), err
-	case mailroom.KindWaiting:
-		var b mailroom.RunWaiting
+	case entry.KindWaiting:
+		var b entry.RunWaiting
 		err := e.Decode(&b)
 		line := "waiting"
 		if b.Until != nil {
 			line += " until " + b.Until.UTC().Format(time.RFC3339) + " at the latest"
 		}
 		return line, err
-	case mailroom.KindResumed:
+	case entry.KindResumed:
 		return fmt.Sprintf("resumed, attempt %d", e.Attempt), nil
 	}
 	return "", nil
@@ -142,11 +145,11 @@ func (t entryFormatter) runLine(e mailroom.Entry) (string, error) {
 // activityLine formats what an agent did: a step, a tool call, a sent message or an effect.
 func (t entryFormatter) activityLine(e mailroom.Entry) (string, error) {
 	switch e.Kind {
-	case mailroom.KindStep:
-		var b mailroom.StepNamed
+	case entry.KindStep:
+		var b entry.StepNamed
 		err := e.Decode(&b)
 		return "step " + b.Name, err
-	case mailroom.KindToolStarted:
+	case entry.KindToolStarted:
 		var b struct {
 			Call, Name string
 			Arguments  json.RawMessage
@@ -154,7 +157,7 @@ func (t entryFormatter) activityLine(e mailroom.Entry) (string, error) {
 		_ = e.Decode(&b) // written by an agent; print the readable fields
 		t.names[b.Call] = b.Name
 		return fmt.Sprintf("tool %s %s", b.Name, formatJSON(b.Arguments)), nil
-	case mailroom.KindToolDone:
+	case entry.KindToolDone:
 		var b struct {
 			Call, Summary string
 			OK            bool
@@ -164,18 +167,18 @@ func (t entryFormatter) activityLine(e mailroom.Entry) (string, error) {
 			return fmt.Sprintf("tool %s failed: %s", t.name(b.Call), b.Summary), nil
 		}
 		return fmt.Sprintf("tool %s: %s", t.name(b.Call), b.Summary), nil
-	case mailroom.KindSend:
-		var b mailroom.Sent
+	case entry.KindSend:
+		var b entry.Sent
 		err := e.Decode(&b)
 		if b.Answer {
 			return fmt.Sprintf("child run %s in thread %s", b.Run, b.Thread), err
 		}
 		return fmt.Sprintf("message to thread %s, for run %s", b.Thread, b.Run), err
 	}
-	var b mailroom.EffectEntry
+	var b entry.EffectEntry
 	err := e.Decode(&b)
 	switch {
-	case e.Kind == mailroom.KindEffectUnknown:
+	case e.Kind == entry.KindEffectUnknown:
 		return fmt.Sprintf("effect %s: outcome unknown", b.Name), err
 	case b.Error != "":
 		return fmt.Sprintf("effect %s failed: %s", b.Name, b.Error), err
@@ -186,7 +189,7 @@ func (t entryFormatter) activityLine(e mailroom.Entry) (string, error) {
 // ticketLine formats a ticket's question or its outcome.
 func (t entryFormatter) ticketLine(e mailroom.Entry) (string, error) {
 	switch e.Kind {
-	case mailroom.KindTicketOpened:
+	case entry.KindTicketOpened:
 		var k mailroom.Ticket
 		err := e.Decode(&k)
 		t.names[k.ID] = k.Name
@@ -200,19 +203,19 @@ func (t entryFormatter) ticketLine(e mailroom.Entry) (string, error) {
 			return "timer until " + k.ExpiresAt.UTC().Format(time.RFC3339), err
 		}
 		return fmt.Sprintf("%s %s: %s", k.Kind, k.Name, k.Prompt), err
-	case mailroom.KindTicketExpired:
-		var b mailroom.TicketRef
+	case entry.KindTicketExpired:
+		var b entry.TicketRef
 		err := e.Decode(&b)
 		return t.name(b.Ticket) + " expired", err
 	}
-	var b mailroom.TicketDecision
+	var b entry.TicketDecision
 	if err := e.Decode(&b); err != nil {
 		return "", err
 	}
 	return t.decisionLine(b), nil
 }
 
-func (t entryFormatter) decisionLine(b mailroom.TicketDecision) string {
+func (t entryFormatter) decisionLine(b entry.TicketDecision) string {
 	var child struct{ Run, Status, Reply string }
 	if json.Unmarshal(b.Answer, &child) == nil && child.Run != "" && b.DecidedBy == "run:"+child.Run {
 		return fmt.Sprintf("child run %s %s: %s", child.Run, child.Status, console.Shorten(child.Reply, 120))
@@ -252,7 +255,7 @@ func cancelText(reason mailroom.Reason) string {
 	return "cancelled: " + string(reason)
 }
 
-func rescheduledLine(e mailroom.Entry, b mailroom.RunRescheduled) string {
+func rescheduledLine(e mailroom.Entry, b entry.RunRescheduled) string {
 	line := fmt.Sprintf("run %s: attempt %d ", e.Run, b.Attempt)
 	switch b.Reason {
 	case "lease_lost":

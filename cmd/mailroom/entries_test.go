@@ -11,6 +11,7 @@ import (
 
 	"mailroom"
 	"mailroom/client"
+	"mailroom/entry"
 	"mailroom/internal/console"
 )
 
@@ -19,8 +20,8 @@ func TestWhatARunDoesIsToldInALineEach(t *testing.T) {
 	ticket := func(id string, kind mailroom.TicketKind) mailroom.Ticket {
 		return mailroom.Ticket{ID: id, Name: "name-" + id, Kind: kind, Prompt: "may\nI?", ExpiresAt: &until}
 	}
-	decided := func(id string, v mailroom.Verdict, answer, reason, by string) mailroom.TicketDecision {
-		return mailroom.TicketDecision{Ticket: id, Decision: v, Answer: json.RawMessage(answer), Reason: reason, DecidedBy: by}
+	decided := func(id string, v mailroom.Verdict, answer, reason, by string) entry.TicketDecision {
+		return entry.TicketDecision{Ticket: id, Decision: v, Answer: json.RawMessage(answer), Reason: reason, DecidedBy: by}
 	}
 	var talked bytes.Buffer
 	p := newReplyPrinter(&console.Console{Stdout: io.Discard, Stderr: &talked}, console.FormatText)
@@ -30,36 +31,36 @@ func TestWhatARunDoesIsToldInALineEach(t *testing.T) {
 		body any
 		want string
 	}{
-		{mailroom.KindStep, mailroom.StepNamed{Name: "think"}, "step think\n"},
-		{mailroom.KindToolStarted, json.RawMessage(`{"call":"c1","name":"pay","arguments":{"eur":5}}`), "tool pay {\"eur\":5}\n"},
-		{mailroom.KindToolDone, json.RawMessage(`{"call":"c1","ok":true,"summary":"paid"}`), "tool pay: paid\n"},
-		{mailroom.KindToolDone, json.RawMessage(`{"call":"c2","ok":false,"summary":"no luck"}`), "tool c2 failed: no luck\n"},
-		{mailroom.KindSend, mailroom.Sent{Thread: "u", Run: "s", Answer: true}, "child run s in thread u\n"},
-		{mailroom.KindSend, mailroom.Sent{Thread: "u", Run: "s"}, "message to thread u, for run s\n"},
-		{mailroom.KindEffectIntended, mailroom.EffectEntry{Name: "e"}, ""},
-		{mailroom.KindEffectSettled, mailroom.EffectEntry{Name: "e"}, "effect e completed\n"},
-		{mailroom.KindEffectSettled, mailroom.EffectEntry{Name: "e", Error: "no luck"}, "effect e failed: no luck\n"},
-		{mailroom.KindEffectUnknown, mailroom.EffectEntry{Name: "e"}, "effect e: outcome unknown\n"},
-		{mailroom.KindTicketOpened, ticket("1", mailroom.TicketApproval), "approval name-1: may I?\n"},
-		{mailroom.KindTicketOpened, ticket("2", mailroom.TicketChildren), ""},
-		{mailroom.KindTicketOpened, ticket("3", mailroom.TicketTimer), "timer until 1970-01-01T00:33:20Z\n"},
-		{mailroom.KindWaiting, mailroom.RunWaiting{}, "waiting\n"},
-		{mailroom.KindWaiting, mailroom.RunWaiting{Until: &until}, "waiting until 1970-01-01T00:33:20Z at the latest\n"},
-		{mailroom.KindTicketDecided, decided("1", mailroom.VerdictApprove, `null`, "", "anna"), "name-1: approved by anna\n"},
-		{mailroom.KindTicketDecided, decided("1", mailroom.VerdictDeny, `null`, "too wet", "anna"), "name-1: denied by anna (too wet)\n"},
-		{mailroom.KindTicketDecided, decided("9", mailroom.VerdictAnswer, `"yes"`, "", "anna"), "9: answered by anna: \"yes\"\n"},
-		{mailroom.KindTicketDecided, decided("2", mailroom.VerdictAnswer, `{"run":"s","status":"completed","reply":"done"}`, "", "run:s"), "child run s completed: done\n"},
-		{mailroom.KindTicketDecided, decided("2", mailroom.VerdictAnswer, `{"run":"s","status":"failed","reply":null}`, "", "run:s"), "child run s failed: \n"},
-		{mailroom.KindTicketExpired, mailroom.TicketRef{Ticket: "3"}, "name-3 expired\n"},
-		{mailroom.KindResumed, mailroom.RunStarted{}, "resumed, attempt 2\n"},
-		{mailroom.KindToolStarted, json.RawMessage(`{"call":"c3","name":"sh","arguments":{"run":"a \u0026\u0026 b","n":10000000000000000000001}}`), "tool sh {\"n\":10000000000000000000001,\"run\":\"a && b\"}\n"},
+		{entry.KindStep, entry.StepNamed{Name: "think"}, "step think\n"},
+		{entry.KindToolStarted, json.RawMessage(`{"call":"c1","name":"pay","arguments":{"eur":5}}`), "tool pay {\"eur\":5}\n"},
+		{entry.KindToolDone, json.RawMessage(`{"call":"c1","ok":true,"summary":"paid"}`), "tool pay: paid\n"},
+		{entry.KindToolDone, json.RawMessage(`{"call":"c2","ok":false,"summary":"no luck"}`), "tool c2 failed: no luck\n"},
+		{entry.KindSend, entry.Sent{Thread: "u", Run: "s", Answer: true}, "child run s in thread u\n"},
+		{entry.KindSend, entry.Sent{Thread: "u", Run: "s"}, "message to thread u, for run s\n"},
+		{entry.KindEffectIntended, entry.EffectEntry{Name: "e"}, ""},
+		{entry.KindEffectSettled, entry.EffectEntry{Name: "e"}, "effect e completed\n"},
+		{entry.KindEffectSettled, entry.EffectEntry{Name: "e", Error: "no luck"}, "effect e failed: no luck\n"},
+		{entry.KindEffectUnknown, entry.EffectEntry{Name: "e"}, "effect e: outcome unknown\n"},
+		{entry.KindTicketOpened, ticket("1", mailroom.TicketApproval), "approval name-1: may I?\n"},
+		{entry.KindTicketOpened, ticket("2", mailroom.TicketChildren), ""},
+		{entry.KindTicketOpened, ticket("3", mailroom.TicketTimer), "timer until 1970-01-01T00:33:20Z\n"},
+		{entry.KindWaiting, entry.RunWaiting{}, "waiting\n"},
+		{entry.KindWaiting, entry.RunWaiting{Until: &until}, "waiting until 1970-01-01T00:33:20Z at the latest\n"},
+		{entry.KindTicketDecided, decided("1", mailroom.VerdictApprove, `null`, "", "anna"), "name-1: approved by anna\n"},
+		{entry.KindTicketDecided, decided("1", mailroom.VerdictDeny, `null`, "too wet", "anna"), "name-1: denied by anna (too wet)\n"},
+		{entry.KindTicketDecided, decided("9", mailroom.VerdictAnswer, `"yes"`, "", "anna"), "9: answered by anna: \"yes\"\n"},
+		{entry.KindTicketDecided, decided("2", mailroom.VerdictAnswer, `{"run":"s","status":"completed","reply":"done"}`, "", "run:s"), "child run s completed: done\n"},
+		{entry.KindTicketDecided, decided("2", mailroom.VerdictAnswer, `{"run":"s","status":"failed","reply":null}`, "", "run:s"), "child run s failed: \n"},
+		{entry.KindTicketExpired, entry.TicketRef{Ticket: "3"}, "name-3 expired\n"},
+		{entry.KindResumed, entry.RunStarted{}, "resumed, attempt 2\n"},
+		{entry.KindToolStarted, json.RawMessage(`{"call":"c3","name":"sh","arguments":{"run":"a \u0026\u0026 b","n":10000000000000000000001}}`), "tool sh {\"n\":10000000000000000000001,\"run\":\"a && b\"}\n"},
 		{"x.exec.warning", json.RawMessage(`{"text":"waiting for the network"}`), "warning: waiting for the network\n"},
 		{"x.exec.warning", json.RawMessage(`{}`), ""},
 		{"x.exec.session", json.RawMessage(`{"program":"codex","session":"b"}`), ""},
 		{"x.exec.session", json.RawMessage(`{"program":"codex","session":"b","lost":"a","why":"it is gone","messages":2}`),
 			"codex started a new session with 2 messages of this thread: it is gone\n"},
-		{mailroom.KindChannel, json.RawMessage(`{"channel":"mol","state":"connected","at":"2026-11-22T01:02:03Z"}`), "channel mol: connected\n"},
-		{mailroom.KindChannel, json.RawMessage(`{"channel":"mol","state":"gave_up","reason":"it is down","attempts":3}`), "channel mol: gave_up after 3 failed attempts: it is down\n"},
+		{entry.KindChannel, json.RawMessage(`{"channel":"mol","state":"connected","at":"2026-11-22T01:02:03Z"}`), "channel mol: connected\n"},
+		{entry.KindChannel, json.RawMessage(`{"channel":"mol","state":"gave_up","reason":"it is down","attempts":3}`), "channel mol: gave_up after 3 failed attempts: it is down\n"},
 		{"x.note", json.RawMessage(`{}`), ""},
 	} {
 		talked.Reset()
@@ -77,11 +78,11 @@ func TestAStepIsToldAfterTheMessageThatItWrites(t *testing.T) {
 	p := newReplyPrinter(&console.Console{Stdout: &screen, Stderr: &screen}, console.FormatText)
 	for _, ev := range []client.Event{
 		delta(1, "m", 0, "hel"),
-		event(t, 1, mailroom.KindStep, 1, mailroom.StepNamed{Name: "greet"}),
+		event(t, 1, entry.KindStep, 1, entry.StepNamed{Name: "greet"}),
 		reply(t, 2, 1, "m", "hello", false),
-		event(t, 3, mailroom.KindStep, 1, mailroom.StepNamed{Name: "look"}),
+		event(t, 3, entry.KindStep, 1, entry.StepNamed{Name: "look"}),
 		delta(1, "n", 0, "by"),
-		event(t, 4, mailroom.KindStep, 1, mailroom.StepNamed{Name: "leave"}),
+		event(t, 4, entry.KindStep, 1, entry.StepNamed{Name: "leave"}),
 	} {
 		if err := p.printEvent(ev); err != nil {
 			t.Fatal(err)

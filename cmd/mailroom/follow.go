@@ -8,6 +8,7 @@ import (
 	"mailroom"
 	"mailroom/api"
 	"mailroom/client"
+	"mailroom/entry"
 	"mailroom/internal/console"
 )
 
@@ -95,7 +96,7 @@ func followUntilResumed(ctx context.Context, c *client.Client, q client.FollowQu
 			return false
 		}
 		switch ev.Entry.Kind {
-		case mailroom.KindResumed, mailroom.KindCompleted, mailroom.KindFailed, mailroom.KindCancelled:
+		case entry.KindResumed, entry.KindCompleted, entry.KindFailed, entry.KindCancelled:
 			return true
 		}
 		return false

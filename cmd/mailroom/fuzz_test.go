@@ -11,8 +11,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"mailroom"
 	"mailroom/client"
+	"mailroom/entry"
 	"mailroom/internal/console"
 )
 
@@ -20,9 +20,9 @@ import (
 // cursor, and nothing that an agent writes about itself ends the telling.
 func FuzzTalk(f *testing.F) {
 	kinds := []string{
-		mailroom.KindToolStarted, mailroom.KindToolDone, "x.note", mailroom.KindMessage, mailroom.KindStep, mailroom.KindSend,
-		mailroom.KindTicketOpened, mailroom.KindTicketDecided, mailroom.KindTicketExpired, mailroom.KindRescheduled, mailroom.KindStop,
-		mailroom.KindFailed, mailroom.KindCancelled, mailroom.KindWaiting, mailroom.KindEffectSettled, mailroom.KindEffectUnknown,
+		entry.KindToolStarted, entry.KindToolDone, "x.note", entry.KindMessage, entry.KindStep, entry.KindSend,
+		entry.KindTicketOpened, entry.KindTicketDecided, entry.KindTicketExpired, entry.KindRescheduled, entry.KindStop,
+		entry.KindFailed, entry.KindCancelled, entry.KindWaiting, entry.KindEffectSettled, entry.KindEffectUnknown,
 	}
 	f.Add(uint8(0), []byte(`{"call":7,"name":"\u001b[2J","arguments":[1]}`))
 	f.Add(uint8(1), []byte(`{"call":"a","ok":"yes","summary":"\r\nrm -rf"}`))
@@ -36,7 +36,7 @@ func FuzzTalk(f *testing.F) {
 		if json.Unmarshal(body, &object) != nil || object == nil {
 			return // no body of an entry
 		}
-		e, err := mailroom.NewEntry("t", 1, kind, "r", 1, time.Unix(1000, 0).UTC(), json.RawMessage(body))
+		e, err := entry.New("t", 1, kind, "r", 1, time.Unix(1000, 0).UTC(), json.RawMessage(body))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -16,6 +16,7 @@ import (
 	"mailroom/channel/irc"
 	"mailroom/channel/irc/irctest"
 	"mailroom/client"
+	"mailroom/entry"
 	"mailroom/internal/config"
 	"mailroom/internal/platforms"
 )
@@ -93,7 +94,7 @@ func (n *ircFixture) entries(thread, kind string) int {
 func (n *ircFixture) waitIdle() {
 	n.t.Helper()
 	n.waitFor("nothing is under way", func() bool {
-		return n.entries(devOut, mailroom.KindCompleted) == n.entries(devOut, mailroom.KindQueued)
+		return n.entries(devOut, entry.KindCompleted) == n.entries(devOut, entry.KindQueued)
 	})
 }
 
@@ -160,7 +161,7 @@ func TestAServerOnIRCThatIsKilledAnswersWhatItHasTaken(t *testing.T) {
 				n.al.Wait(" KICK #dev bot")
 				n.openGate("go\n")
 			},
-			before: func(n *ircFixture) { n.wait(devOut, mailroom.KindRescheduled) },
+			before: func(n *ircFixture) { n.wait(devOut, entry.KindRescheduled) },
 			mended: func(n *ircFixture) { n.al.Line("MODE #dev -i") }, told: 1, replies: 1},
 		{when: "after the send, before its receipt",
 			prepare: func(n *ircFixture) {
@@ -171,7 +172,7 @@ func TestAServerOnIRCThatIsKilledAnswersWhatItHasTaken(t *testing.T) {
 			mended: func(n *ircFixture) { n.way.SetFaults(channeltest.Netfaults{}) }, told: 1, replies: 2, marked: 1},
 		{when: "after everything",
 			prepare: func(n *ircFixture) { n.openGate("go\n") },
-			before:  func(n *ircFixture) { n.wait(devOut, mailroom.KindCompleted) }, told: 1, replies: 1},
+			before:  func(n *ircFixture) { n.wait(devOut, entry.KindCompleted) }, told: 1, replies: 1},
 	} {
 		t.Run(c.when, func(t *testing.T) {
 			n := newIRCFixture(t, "shout", shoutConfig)
@@ -187,13 +188,13 @@ func TestAServerOnIRCThatIsKilledAnswersWhatItHasTaken(t *testing.T) {
 				c.mended(n)
 			}
 			n.start()
-			n.wait(devOut, mailroom.KindCompleted)
+			n.wait(devOut, entry.KindCompleted)
 			n.al.Sync()
 			replies, marked := n.al.Messages("bot"), n.entries(devOut, chat.KindRepeated)
 			if len(n.agentInputs()) != c.told || len(replies) != c.replies || marked != c.marked {
 				t.Errorf("the agent began %d times, al reads %q, %d are marked", len(n.agentInputs()), replies, marked)
 			}
-			fmt.Fprintf(tab, "%s\t%d\t%d\t%d\t%d\n", c.when, n.entries(devThread, mailroom.KindQueued), len(n.agentInputs()), len(replies), marked)
+			fmt.Fprintf(tab, "%s\t%d\t%d\t%d\t%d\n", c.when, n.entries(devThread, entry.KindQueued), len(n.agentInputs()), len(replies), marked)
 		})
 	}
 	if err := tab.Flush(); err != nil {
@@ -236,7 +237,7 @@ func TestAConversationOnIRC(t *testing.T) {
 	n.al.Say("#dev", "no one in particular")
 	n.al.Say("bot", "!status") // in private there is another conversation
 	n.al.WaitMessage("bot", "This conversation has no messages yet.")
-	if got := n.entries(devThread, mailroom.KindQueued); got != 2 {
+	if got := n.entries(devThread, entry.KindQueued); got != 2 {
 		t.Errorf("%d messages were taken", got)
 	}
 	if repeated := n.entries(devOut, chat.KindRepeated); repeated != 0 {

@@ -11,6 +11,8 @@ import (
 	"mailroom/internal/datadir"
 	"mailroom/internal/recovery"
 	"mailroom/ledger"
+	"mailroom/project"
+	"mailroom/store"
 )
 
 // janitor removes obsolete data: once at the start, agent definitions that no open run is
@@ -19,8 +21,8 @@ import (
 type janitor struct {
 	ledger         *ledger.Ledger
 	files          datadir.Files
-	oldDefinitions []mailroom.Definition // not current
-	retention      time.Duration         // 0: entries are kept forever
+	oldDefinitions []store.Definition // not current
+	retention      time.Duration      // 0: entries are kept forever
 	log            *slog.Logger
 }
 
@@ -66,10 +68,10 @@ func (k *janitor) applyRetention(ctx context.Context) {
 
 // expireNotifications expires unread notifications in all projects.
 func (k *janitor) expireNotifications(ctx context.Context) error {
-	q := mailroom.ThreadQuery{Prefix: mailroom.ProjectPrefix, Limit: janitorPageSize}
+	q := store.ThreadQuery{Prefix: project.Prefix, Limit: janitorPageSize}
 	for {
 		var page []*mailroom.Thread
-		err := k.ledger.View(ctx, func(r mailroom.Reader) (err error) {
+		err := k.ledger.View(ctx, func(r store.Reader) (err error) {
 			page, err = r.Threads(q)
 			return err
 		})
@@ -81,7 +83,7 @@ func (k *janitor) expireNotifications(ctx context.Context) error {
 			if len(t.Unread) == 0 {
 				continue
 			}
-			if err := k.ledger.ExpireNotifications(ctx, t.ID, mailroom.LapseAfter); err != nil {
+			if err := k.ledger.ExpireNotifications(ctx, t.ID, project.LapseAfter); err != nil {
 				return fmt.Errorf("thread %s: %w", t.ID, err)
 			}
 		}
@@ -100,7 +102,7 @@ func (k *janitor) dropUnusedDefinitions(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("find the agent versions in use: %w", err)
 	}
-	unused := slices.DeleteFunc(slices.Clone(k.oldDefinitions), func(d mailroom.Definition) bool {
+	unused := slices.DeleteFunc(slices.Clone(k.oldDefinitions), func(d store.Definition) bool {
 		return used[agentVersion{d.Agent, d.Version}]
 	})
 	if len(unused) == 0 {
@@ -115,12 +117,12 @@ type agentVersion struct{ agent, version string }
 // pinnedVersions returns the agent versions that open runs are pinned to.
 func pinnedVersions(ctx context.Context, l *ledger.Ledger) (map[agentVersion]bool, error) {
 	used := map[agentVersion]bool{}
-	q := mailroom.RunQuery{
+	q := store.RunQuery{
 		Statuses: []mailroom.Status{mailroom.StatusQueued, mailroom.StatusRunning, mailroom.StatusWaiting}, Limit: janitorPageSize,
 	}
 	for {
 		var page []*mailroom.Run
-		err := l.View(ctx, func(r mailroom.Reader) (err error) {
+		err := l.View(ctx, func(r store.Reader) (err error) {
 			page, err = r.Runs(q)
 			return err
 		})
@@ -140,10 +142,10 @@ func pinnedVersions(ctx context.Context, l *ledger.Ledger) (map[agentVersion]boo
 // purgeEntries purges all threads, oldest first. The ledger runs purges at
 // the lowest priority.
 func (k *janitor) purgeEntries(ctx context.Context) error {
-	q := mailroom.ThreadQuery{Oldest: true, Limit: janitorPageSize}
+	q := store.ThreadQuery{Oldest: true, Limit: janitorPageSize}
 	for {
 		var page []*mailroom.Thread
-		err := k.ledger.View(ctx, func(r mailroom.Reader) (err error) {
+		err := k.ledger.View(ctx, func(r store.Reader) (err error) {
 			page, err = r.Threads(q)
 			return err
 		})

@@ -13,10 +13,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"mailroom"
+	"mailroom/auth"
 	"mailroom/internal/config"
 	"mailroom/internal/datadir"
 	"mailroom/internal/platforms"
+	"mailroom/internal/thread"
 	"mailroom/ledger"
+	"mailroom/project"
+	"mailroom/store"
 	"mailroom/store/memory"
 	"mailroom/store/storetest"
 )
@@ -25,7 +29,7 @@ import (
 type janitorFixture struct {
 	*ledger.Ledger
 	t     *testing.T
-	store mailroom.Store
+	store store.Store
 }
 
 func withJanitorFixture(t *testing.T, f func(d *janitorFixture)) {
@@ -53,16 +57,16 @@ func (d *janitorFixture) must(err error) {
 	}
 }
 
-func (d *janitorFixture) submit(thread, version string) mailroom.Submitted {
+func (d *janitorFixture) submit(threadID, version string) store.Submitted {
 	d.t.Helper()
-	out, err := d.Submit(d.t.Context(), mailroom.Submit{
-		Thread: thread, Agent: "a", SetAgent: true, AgentVersion: version, Messages: []mailroom.NewMessage{{Parts: mailroom.Text("hello")}},
+	out, err := d.Submit(d.t.Context(), thread.Submit{
+		Thread: threadID, Agent: "a", SetAgent: true, AgentVersion: version, Messages: []thread.NewMessage{{Parts: mailroom.Text("hello")}},
 	})
 	d.must(err)
 	return out
 }
 
-func (d *janitorFixture) cancel(out mailroom.Submitted) {
+func (d *janitorFixture) cancel(out store.Submitted) {
 	d.t.Helper()
 	_, err := d.Cancel(d.t.Context(), out.Run, "anna")
 	d.must(err)
@@ -72,8 +76,8 @@ func (d *janitorFixture) cancel(out mailroom.Submitted) {
 func (d *janitorFixture) firstSeq(thread string) int64 {
 	d.t.Helper()
 	var rows []*mailroom.Thread
-	d.must(d.View(d.t.Context(), func(r mailroom.Reader) (err error) {
-		rows, err = r.Threads(mailroom.ThreadQuery{IDs: []string{thread}})
+	d.must(d.View(d.t.Context(), func(r store.Reader) (err error) {
+		rows, err = r.Threads(store.ThreadQuery{IDs: []string{thread}})
 		return err
 	}))
 	if len(rows) != 1 {
@@ -122,8 +126,8 @@ func TestRetentionPurgesWhatEndedLongAgo(t *testing.T) {
 func TestNotificationsLapseWithoutARetention(t *testing.T) {
 	const day = 24 * time.Hour
 	withJanitorFixture(t, func(d *janitorFixture) {
-		by := &mailroom.Token{Name: "ann", Scopes: mailroom.Permissions()}
-		_, err := d.Notify(d.t.Context(), mailroom.Notify{Project: "p", By: by, Notification: mailroom.Notification{From: "a", To: []string{"b"}, Event: "e"}})
+		by := &auth.Token{Name: "ann", Scopes: auth.Permissions()}
+		_, err := d.Notify(d.t.Context(), project.Notify{Project: "p", By: by, Notification: project.Notification{From: "a", To: []string{"b"}, Event: "e"}})
 		d.must(err)
 		for _, at := range []struct {
 			after time.Duration
@@ -163,18 +167,18 @@ func TestRetentionDropsTheFilesThatCameBefore(t *testing.T) {
 
 func TestDefinitionsInUseAreKept(t *testing.T) {
 	withJanitorFixture(t, func(d *janitorFixture) {
-		definition := func(agent, version string) mailroom.Definition {
-			return mailroom.Definition{Agent: agent, Version: version, Body: json.RawMessage(`{}`)}
+		definition := func(agent, version string) store.Definition {
+			return store.Definition{Agent: agent, Version: version, Body: json.RawMessage(`{}`)}
 		}
 		present := definition("a", "3")
-		old := []mailroom.Definition{definition("a", "1"), definition("a", "2"), definition("b", "1")}
-		d.must(d.KeepDefinitions(d.t.Context(), append([]mailroom.Definition{present}, old...)))
+		old := []store.Definition{definition("a", "1"), definition("a", "2"), definition("b", "1")}
+		d.must(d.KeepDefinitions(d.t.Context(), append([]store.Definition{present}, old...)))
 		d.cancel(d.submit("t", "2"))
 		d.submit("t", "1")
 		d.runJanitor(janitor{oldDefinitions: old}, time.Second)
 		got, err := d.Definitions(d.t.Context())
 		d.must(err)
-		if diff := cmp.Diff([]mailroom.Definition{old[0], present}, got); diff != "" {
+		if diff := cmp.Diff([]store.Definition{old[0], present}, got); diff != "" {
 			d.t.Errorf("kept (-want +got):\n%s", diff)
 		}
 	})
@@ -196,7 +200,7 @@ func TestAgentSetHasTheKeptVersions(t *testing.T) {
 	if len(first.present) != 5 || len(first.old) != 0 { // with echo, inbox and tour
 		t.Fatalf("present %d, old %d definitions, want 5 and none", len(first.present), len(first.old))
 	}
-	kept := append(first.present, mailroom.Definition{Agent: "a", Version: "broken", Body: json.RawMessage(`{}`)})
+	kept := append(first.present, store.Definition{Agent: "a", Version: "broken", Body: json.RawMessage(`{}`)})
 	second, err := newAgentSet(configured("[agents.a]\nkind = \"exec\"\ncommand = [\"cat\"]"), kept, log)
 	if err != nil {
 		t.Fatal(err)

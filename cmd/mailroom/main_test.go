@@ -19,6 +19,7 @@ import (
 	"mailroom/internal/config"
 	"mailroom/internal/console"
 	"mailroom/internal/datadir"
+	"mailroom/store"
 	"mailroom/store/memory"
 )
 
@@ -212,13 +213,13 @@ func TestSecondSignalEndsTheServerAtOnce(t *testing.T) {
 // failingStore is a store that closes at its first write after broken is set, as one
 // does whose disk fails.
 type failingStore struct {
-	mailroom.Store
+	store.Store
 	broken atomic.Bool
 }
 
-func (b *failingStore) Update(ctx context.Context, f func(mailroom.Tx) error) error {
+func (b *failingStore) Update(ctx context.Context, f func(store.Tx) error) error {
 	if b.broken.Load() {
-		return mailroom.Errorf(mailroom.CodeUnavailable, "write: %w", mailroom.ErrStoreClosed)
+		return mailroom.Errorf(mailroom.CodeUnavailable, "write: %w", store.ErrClosed)
 	}
 	return b.Store.Update(ctx, f)
 }
@@ -228,8 +229,8 @@ func TestNodeEndsWithAnErrorWhenItsStoreCloses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	store := &failingStore{Store: memory.New()}
-	n, err := newNode(t.Context(), store, datadir.Dir(t.TempDir()).Files(), settings, "token", nil, slog.New(slog.DiscardHandler))
+	st := &failingStore{Store: memory.New()}
+	n, err := newNode(t.Context(), st, datadir.Dir(t.TempDir()).Files(), settings, "token", nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -237,8 +238,8 @@ func TestNodeEndsWithAnErrorWhenItsStoreCloses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	store.broken.Store(true)
-	if err := n.run(t.Context(), ln, nil); !errors.Is(err, mailroom.ErrStoreClosed) {
+	st.broken.Store(true)
+	if err := n.run(t.Context(), ln, nil); !errors.Is(err, store.ErrClosed) {
 		t.Errorf("got %v, want that the store is closed", err)
 	}
 }

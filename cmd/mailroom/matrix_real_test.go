@@ -16,9 +16,9 @@ import (
 	"sync"
 	"testing"
 
-	"mailroom"
 	"mailroom/channel/chat"
 	"mailroom/channel/matrix/matrixtest"
+	"mailroom/entry"
 )
 
 func init() {
@@ -190,7 +190,7 @@ func TestAConversationOnMatrix(t *testing.T) {
 	asked := ann.hears(bot.ID, "To allow it: ").Said
 	approve := regexp.MustCompile(`To allow it: (.*)`).FindStringSubmatch(asked)[1]
 	in := "matrix:" + url.QueryEscape(bot.ID) + ":" + url.QueryEscape(room)
-	b.waitEntries("out:"+in, mailroom.KindCompleted, 2)
+	b.waitEntries("out:"+in, entry.KindCompleted, 2)
 
 	b.process.kill()
 	d.Kill()
@@ -212,7 +212,7 @@ func TestAConversationOnMatrix(t *testing.T) {
 	ann.does(map[string]string{"thread": root, "say": "!status"})
 	ann.until("an answer in the thread", func(s seen) bool { return s.By == bot.ID && s.Thread == root })
 
-	if got := b.count(in, mailroom.KindQueued); got != 2 {
+	if got := b.count(in, entry.KindQueued); got != 2 {
 		t.Errorf("%d messages were taken", got)
 	}
 	if repeated := b.count("out:"+in, chat.KindRepeated); repeated != 0 {

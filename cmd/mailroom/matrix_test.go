@@ -13,9 +13,9 @@ import (
 	"testing"
 	"text/tabwriter"
 
-	"mailroom"
 	"mailroom/channel/chat"
 	"mailroom/channel/matrix/matrixtest"
+	"mailroom/entry"
 )
 
 // matrixServer is a homeserver.
@@ -123,7 +123,7 @@ func TestAServerThatIsKilledAnswersEachMessageOfMatrixOnce(t *testing.T) {
 			},
 			{
 				when: "after the run, before the send", fault: matrixtest.Fault{Code: 429, Name: "M_LIMIT_EXCEEDED", Message: "Too Many Requests", RetryAfterMS: 1000}, told: 1,
-				until: func(b *matrixFixture) { b.waitEntries(b.out(), mailroom.KindRescheduled, 1) },
+				until: func(b *matrixFixture) { b.waitEntries(b.out(), entry.KindRescheduled, 1) },
 			},
 			{
 				when: "in the send, before the homeserver has it", fault: matrixtest.Fault{Hang: true}, told: 1,
@@ -138,7 +138,7 @@ func TestAServerThatIsKilledAnswersEachMessageOfMatrixOnce(t *testing.T) {
 				},
 			},
 			{
-				when: "after everything", told: 1, until: func(b *matrixFixture) { b.waitEntries(b.out(), mailroom.KindCompleted, 1) },
+				when: "after everything", told: 1, until: func(b *matrixFixture) { b.waitEntries(b.out(), entry.KindCompleted, 1) },
 			},
 		} {
 			for again, f := range map[string]func(){"no": func() {}, "yes": h.again} {
@@ -155,9 +155,9 @@ func TestAServerThatIsKilledAnswersEachMessageOfMatrixOnce(t *testing.T) {
 				b.serve()
 				b.ann.Says(b.room, "last") // behind everything
 				matrixtest.WaitFor(t, "the last reply", func() bool { return slices.Contains(b.replies(), "LAST") })
-				b.waitEntries(b.out(), mailroom.KindCompleted, 2)
+				b.waitEntries(b.out(), entry.KindCompleted, 2)
 				told, replies := len(b.agentInputs())-1, len(b.replies())-1
-				repeated, runs := b.count(b.out(), chat.KindRepeated), b.count(b.in(), mailroom.KindQueued)-1
+				repeated, runs := b.count(b.out(), chat.KindRepeated), b.count(b.in(), entry.KindQueued)-1
 				if told != c.told || replies != 1 || repeated != 0 || runs != 1 {
 					t.Errorf("%s, homeserver again %s: %d runs, started %d times, replies %q, %d marked", c.when, again, runs, told, b.replies(), repeated)
 				}

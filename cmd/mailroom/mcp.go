@@ -10,8 +10,8 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/spf13/cobra"
 
-	"mailroom"
 	"mailroom/client"
+	"mailroom/internal/check"
 	"mailroom/internal/console"
 	"mailroom/internal/endpoint"
 	"mailroom/protocol/mcp"
@@ -38,7 +38,7 @@ at /mcp.`,
 	}
 	cmd.Flags().StringVar(&thread, "thread", mcp.DefaultThread, "thread that is the inbox")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		id, err := mailroom.CheckThreadID(thread)
+		id, err := check.ThreadID(thread)
 		if err != nil {
 			return console.Errorf(console.ExitUsage, "", "--thread: %w", err)
 		}

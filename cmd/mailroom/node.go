@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"mailroom"
+	"mailroom/auth"
 	"mailroom/bus"
 	"mailroom/channel"
 	"mailroom/engine"
@@ -23,6 +24,7 @@ import (
 	"mailroom/internal/recovery"
 	"mailroom/ledger"
 	"mailroom/server"
+	"mailroom/store"
 	"mailroom/stream"
 	"mailroom/web"
 )
@@ -45,7 +47,7 @@ type node struct {
 
 // newNode wires the components and starts none. secure is nil for a server without TLS. It reads the agent versions
 // in the store.
-func newNode(ctx context.Context, store mailroom.Store, files datadir.Files, c *config.Config, token string, secure *tls.Config, log *slog.Logger) (*node, error) {
+func newNode(ctx context.Context, store store.Store, files datadir.Files, c *config.Config, token string, secure *tls.Config, log *slog.Logger) (*node, error) {
 	kept, err := readDefinitions(ctx, store)
 	if err != nil {
 		return nil, fmt.Errorf("read the stored agent versions: %w", err)
@@ -61,7 +63,7 @@ func newNode(ctx context.Context, store mailroom.Store, files datadir.Files, c *
 }
 
 // assemble wires the components with the given agents.
-func assemble(store mailroom.Store, files datadir.Files, c *config.Config, roster *agentSet, token string, secure *tls.Config, log *slog.Logger) *node {
+func assemble(store store.Store, files datadir.Files, c *config.Config, roster *agentSet, token string, secure *tls.Config, log *slog.Logger) *node {
 	agents := roster.agents
 	n := &node{agents: roster, log: log, exitWhenDown: c.WhenAllDown == config.AllDownExit}
 	b, numbers := bus.New(), metrics.New()
@@ -142,8 +144,8 @@ func (n *node) work(ctx context.Context) error {
 }
 
 // readDefinitions returns the agent versions in the store.
-func readDefinitions(ctx context.Context, store mailroom.Store) (kept []mailroom.Definition, err error) {
-	err = store.View(ctx, func(r mailroom.Reader) error {
+func readDefinitions(ctx context.Context, st store.Store) (kept []store.Definition, err error) {
+	err = st.View(ctx, func(r store.Reader) error {
 		kept, err = r.Definitions()
 		return err
 	})
@@ -151,10 +153,10 @@ func readDefinitions(ctx context.Context, store mailroom.Store) (kept []mailroom
 }
 
 // defaultQuotas returns the quotas of tokens that set none.
-func defaultQuotas(c *config.Config) mailroom.Quotas {
-	return mailroom.Quotas{
-		mailroom.QuotaThreads: int64(c.Limits.Threads), mailroom.QuotaBytes: int64(c.Limits.Stored),
-		mailroom.QuotaWorkers: int64(c.Limits.Workers), mailroom.QuotaNotifications: int64(c.Limits.Notifications),
+func defaultQuotas(c *config.Config) auth.Quotas {
+	return auth.Quotas{
+		auth.QuotaThreads: int64(c.Limits.Threads), auth.QuotaBytes: int64(c.Limits.Stored),
+		auth.QuotaWorkers: int64(c.Limits.Workers), auth.QuotaNotifications: int64(c.Limits.Notifications),
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"mailroom"
 	"mailroom/api"
 	"mailroom/client"
+	"mailroom/entry"
 )
 
 // breaking are agents that break off, each in its way, unless it is their second
@@ -79,7 +80,7 @@ func newStreamReader(t *testing.T, c *client.Client, run string) *streamReader {
 			case ev.Delta != nil:
 				text = text[:min(len(text), ev.Delta.Offset)] + ev.Delta.Text
 				r.live <- text
-			case ev.Entry.Kind == mailroom.KindMessage && ev.Entry.Attempt > 0:
+			case ev.Entry.Kind == entry.KindMessage && ev.Entry.Attempt > 0:
 				r.message(ev.Entry)
 			default:
 				r.kinds = append(r.kinds, ev.Entry.Kind)
@@ -153,7 +154,7 @@ func (r *streamReader) want(c *client.Client, status mailroom.Status, reply stri
 	}
 	// Partial text comes before whatever is said of its attempt's end.
 	for i, kind := range r.kinds[1:] {
-		if kind == "said" && r.kinds[i] == mailroom.KindRescheduled {
+		if kind == "said" && r.kinds[i] == entry.KindRescheduled {
 			r.t.Errorf("run %s: a message after its attempt had ended: %v", r.run, r.kinds)
 		}
 	}

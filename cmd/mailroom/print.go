@@ -9,6 +9,7 @@ import (
 	"mailroom/internal/config"
 	"mailroom/internal/console"
 	"mailroom/internal/datadir"
+	"mailroom/store"
 )
 
 func printRetryHint(con *console.Console, key string) {
@@ -48,12 +49,12 @@ func printConnectionState(con *console.Console, err error) {
 	con.Infof("server reachable again")
 }
 
-func printSubmitted(con *console.Console, s mailroom.Submitted, output console.Format) error {
+func printSubmitted(con *console.Console, s store.Submitted, output console.Format) error {
 	if output == console.FormatJSON {
 		return con.PrintJSON(s)
 	}
 	rows := [][]string{{"thread", s.Thread}, {"run", s.Run}, {"message", s.Message}, {"status", string(s.Status)}}
-	if s.Disposition != mailroom.DispositionQueued {
+	if s.Disposition != store.DispositionQueued {
 		rows = append(rows, []string{"disposition", string(s.Disposition)})
 	}
 	return con.PrintTable(rows)

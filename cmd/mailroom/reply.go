@@ -5,8 +5,10 @@ import (
 
 	"mailroom"
 	"mailroom/client"
+	"mailroom/entry"
 	"mailroom/internal/console"
 	"mailroom/internal/display"
+	"mailroom/store"
 )
 
 // replyPrinter prints an event stream. As text, replies go to Stdout as they are
@@ -32,7 +34,7 @@ func newReplyPrinter(con *console.Console, output console.Format) *replyPrinter 
 }
 
 // printSubmitted prints the result of a submit. asked is the requested thread, which may be empty.
-func (p *replyPrinter) printSubmitted(asked string, s mailroom.Submitted) error {
+func (p *replyPrinter) printSubmitted(asked string, s store.Submitted) error {
 	if p.output == console.FormatJSON {
 		return p.con.PrintJSON(s)
 	}
@@ -40,13 +42,13 @@ func (p *replyPrinter) printSubmitted(asked string, s mailroom.Submitted) error 
 		p.con.Infof("thread %s", display.Line(s.Thread))
 	}
 	switch s.Disposition {
-	case mailroom.DispositionSteered:
+	case store.DispositionSteered:
 		p.con.Infof("steered run %s, which is already running", s.Run)
-	case mailroom.DispositionResumed:
+	case store.DispositionResumed:
 		p.con.Infof("resumed run %s", s.Run)
-	case mailroom.DispositionCollected:
+	case store.DispositionCollected:
 		p.con.Infof("added to queued run %s", s.Run)
-	case mailroom.DispositionDuplicate:
+	case store.DispositionDuplicate:
 		p.con.Infof("duplicate of message %s", s.Message)
 	}
 	for _, run := range s.Superseded {
@@ -69,7 +71,7 @@ func (p *replyPrinter) printEvent(ev client.Event) error {
 	case ev.Delta != nil && p.output == console.FormatText && ev.Delta.Channel == "text":
 		return p.printDelta(ev.Delta)
 	case ev.Entry != nil:
-		if err := p.printEntry(*ev.Entry); err != nil || ev.Entry.Kind == mailroom.KindStep {
+		if err := p.printEntry(*ev.Entry); err != nil || ev.Entry.Kind == entry.KindStep {
 			return err
 		}
 		p.flushPending()
@@ -79,7 +81,7 @@ func (p *replyPrinter) printEvent(ev client.Event) error {
 
 // printDelta prints the new part of d. Offsets are positions in the message, so text that
 // is repeated after a reconnect is printed once.
-func (p *replyPrinter) printDelta(d *mailroom.Delta) error {
+func (p *replyPrinter) printDelta(d *entry.Delta) error {
 	if d.Offset < 0 || d.Offset > mailroom.MaxText {
 		return nil // invalid offset; the message's entry has the text
 	}
@@ -133,17 +135,17 @@ func (p *replyPrinter) flushPending() {
 
 func (p *replyPrinter) printEntry(e mailroom.Entry) error {
 	switch e.Kind {
-	case mailroom.KindCompleted:
+	case entry.KindCompleted:
 		p.last = mailroom.StatusCompleted
-	case mailroom.KindFailed:
+	case entry.KindFailed:
 		p.last = mailroom.StatusFailed
-	case mailroom.KindCancelled:
+	case entry.KindCancelled:
 		p.last = mailroom.StatusCancelled
 	}
 	if p.output == console.FormatJSON {
 		return p.con.PrintJSON(e)
 	}
-	if e.Kind == mailroom.KindMessage {
+	if e.Kind == entry.KindMessage {
 		return p.printMessage(e)
 	}
 	line, err := p.formatter.format(e)
@@ -151,7 +153,7 @@ func (p *replyPrinter) printEntry(e mailroom.Entry) error {
 		return err
 	}
 	line = console.Shorten(display.Line(line), 300) // an error can bring a whole stack
-	if e.Kind == mailroom.KindStep && p.con.MidLine {
+	if e.Kind == entry.KindStep && p.con.MidLine {
 		p.pending = append(p.pending, line) // the message of the step comes after it
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"mailroom"
 	"mailroom/api"
 	"mailroom/client"
+	"mailroom/entry"
 	"mailroom/internal/console"
 	"mailroom/internal/display"
 )
@@ -33,12 +34,12 @@ func printEvents(t *testing.T, output console.Format, events ...client.Event) (s
 }
 
 func delta(attempt int, message string, offset int, text string) client.Event {
-	return client.Event{Delta: &mailroom.Delta{Run: "r", Attempt: attempt, Message: message, Offset: offset, Channel: "text", Text: text}}
+	return client.Event{Delta: &entry.Delta{Run: "r", Attempt: attempt, Message: message, Offset: offset, Channel: "text", Text: text}}
 }
 
 func event(t *testing.T, seq int64, kind string, attempt int, body any) client.Event {
 	t.Helper()
-	e, err := mailroom.NewEntry("t", seq, kind, "r", attempt, time.Unix(1000, 0).UTC(), body)
+	e, err := entry.New("t", seq, kind, "r", attempt, time.Unix(1000, 0).UTC(), body)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,14 +48,14 @@ func event(t *testing.T, seq int64, kind string, attempt int, body any) client.E
 
 func reply(t *testing.T, seq int64, attempt int, id, text string, partial bool) client.Event {
 	t.Helper()
-	return event(t, seq, mailroom.KindMessage, attempt, mailroom.Message{
+	return event(t, seq, entry.KindMessage, attempt, mailroom.Message{
 		ID: id, Role: mailroom.RoleAssistant, Text: text, Parts: mailroom.Text(text), Visibility: mailroom.VisibleAll, Partial: partial,
 	})
 }
 
 func internalMessage(t *testing.T, seq int64, id, text string) client.Event {
 	t.Helper()
-	return event(t, seq, mailroom.KindMessage, 1, mailroom.Message{
+	return event(t, seq, entry.KindMessage, 1, mailroom.Message{
 		ID: id, Role: mailroom.RoleAssistant, Text: text, Parts: mailroom.Text(text), Visibility: mailroom.VisibleInternal,
 	})
 }
@@ -96,7 +97,7 @@ func TestReplyIsPrintedOnceHoweverItComes(t *testing.T) {
 			[]client.Event{delta(1, "m", 0, "one\n"), reply(t, 1, 1, "m", "one\n", false)}, "one\n",
 		},
 		"thinking is not the reply": {
-			[]client.Event{{Delta: &mailroom.Delta{Message: "m", Channel: "thinking", Text: "hm"}}}, "",
+			[]client.Event{{Delta: &entry.Delta{Message: "m", Channel: "thinking", Text: "hm"}}}, "",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -112,14 +113,14 @@ func TestWhatIsNotTheReplyIsTalk(t *testing.T) {
 	question := mailroom.Message{ID: "u", Role: mailroom.RoleUser, Text: "two\nlines\x1b[2J", Visibility: mailroom.VisibleAll}
 	hidden := mailroom.Message{ID: "i", Role: mailroom.RoleUser, Text: "not for you", Visibility: mailroom.VisibleInternal}
 	stdout, stderr, p := printEvents(t, console.FormatText,
-		event(t, 1, mailroom.KindMessage, 0, question),
-		event(t, 2, mailroom.KindMessage, 1, hidden),
-		event(t, 3, mailroom.KindRescheduled, 1, mailroom.RunRescheduled{
+		event(t, 1, entry.KindMessage, 0, question),
+		event(t, 2, entry.KindMessage, 1, hidden),
+		event(t, 3, entry.KindRescheduled, 1, entry.RunRescheduled{
 			Reason: "retry", Attempt: 1, AvailableAt: time.Unix(1000, 250e6).UTC(), Error: &mailroom.RunError{Class: mailroom.ClassTransient, Message: "no\nluck"},
 		}),
 		reply(t, 4, 2, "m", "half", true),
-		event(t, 5, mailroom.KindFailed, 2, mailroom.RunFailed{Error: mailroom.RunError{Class: mailroom.ClassPermanent, Message: "bad input"}}),
-		event(t, 6, mailroom.KindCancelled, 2, mailroom.RunStop{Reason: mailroom.ReasonSuperseded}),
+		event(t, 5, entry.KindFailed, 2, entry.RunFailed{Error: mailroom.RunError{Class: mailroom.ClassPermanent, Message: "bad input"}}),
+		event(t, 6, entry.KindCancelled, 2, entry.RunStop{Reason: mailroom.ReasonSuperseded}),
 		client.Event{Gap: &api.Gap{After: 1, Oldest: 3, Last: 9}},
 	)
 	if stdout != "half\n" {

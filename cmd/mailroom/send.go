@@ -13,6 +13,7 @@ import (
 	"mailroom/api"
 	"mailroom/client"
 	"mailroom/internal/console"
+	"mailroom/store"
 )
 
 // maxStdin limits the text on standard input. The server's limit is lower.
@@ -93,7 +94,7 @@ func send(ctx context.Context, con *console.Console, in api.Submit, detach bool,
 	if err := p.printSubmitted(in.Thread, done); err != nil {
 		return err
 	}
-	if done.Disposition == mailroom.DispositionQueued {
+	if done.Disposition == store.DispositionQueued {
 		if err := reportBlocking(ctx, con, c, done); err != nil {
 			return err
 		}
@@ -103,7 +104,7 @@ func send(ctx context.Context, con *console.Console, in api.Submit, detach bool,
 }
 
 // reportBlocking prints how to decide what an earlier run of the thread waits for, if it does.
-func reportBlocking(ctx context.Context, con *console.Console, c *client.Client, done mailroom.Submitted) error {
+func reportBlocking(ctx context.Context, con *console.Console, c *client.Client, done store.Submitted) error {
 	t, err := c.Thread(ctx, done.Thread)
 	if err != nil || t.WaitingRun == nil || *t.WaitingRun == done.Run {
 		return err

@@ -8,6 +8,7 @@ import (
 
 	"mailroom"
 	"mailroom/api"
+	"mailroom/auth"
 	"mailroom/client"
 )
 
@@ -20,7 +21,7 @@ func TestOneTokenTakesNotEverySlot(t *testing.T) {
 	admin := client.New(p.url, secret)
 	t.Cleanup(admin.CloseIdle)
 	as := func(name string) *client.Client {
-		made, err := admin.CreateToken(t.Context(), api.NewToken{Name: name, Scopes: []mailroom.Permission{mailroom.PermissionSubmit, mailroom.PermissionRead}})
+		made, err := admin.CreateToken(t.Context(), api.NewToken{Name: name, Scopes: []auth.Permission{auth.PermissionSubmit, auth.PermissionRead}})
 		h.must(err)
 		c := client.New(p.url, made.Secret)
 		t.Cleanup(c.CloseIdle)

@@ -12,10 +12,10 @@ import (
 	"testing"
 	"text/tabwriter"
 
-	"mailroom"
 	"mailroom/channel/chat"
 	"mailroom/channel/slack/slacktest"
 	"mailroom/client"
+	"mailroom/entry"
 )
 
 // slackFixture is a server in a process of its own with a channel "sl" at Slack, whose
@@ -112,13 +112,13 @@ func TestAServerThatIsKilledAnswersEachMessageOfSlack(t *testing.T) {
 		},
 		{
 			when: "after the run, before the send", fault: slacktest.Fault{Code: "ratelimited", RetryAfter: 1},
-			until: func(b *slackFixture) { b.waitEntries("out:"+b.thread(), mailroom.KindRescheduled, 1) }, told: 1, in: 1,
+			until: func(b *slackFixture) { b.waitEntries("out:"+b.thread(), entry.KindRescheduled, 1) }, told: 1, in: 1,
 		},
 		{when: "after the send, before its receipt", fault: slacktest.Fault{Hold: hold}, until: replied, told: 1, in: 1},
 		{when: "and a message is posted while the server is off", until: replied, away: true, told: 2, in: 2},
 		{
 			when: "after everything", until: func(b *slackFixture) {
-				b.waitEntries("out:"+b.thread(), mailroom.KindCompleted, 1)
+				b.waitEntries("out:"+b.thread(), entry.KindCompleted, 1)
 				b.sl.WaitFor(b.t, "all acknowledged", func() bool { return b.sl.Pending() == 0 })
 			}, told: 1, in: 1,
 		},
@@ -146,10 +146,10 @@ func TestAServerThatIsKilledAnswersEachMessageOfSlack(t *testing.T) {
 			b.sl.WaitFor(t, "the last reply", func() bool {
 				return slices.Contains(b.ann.Private().Texts(), "LAST") && b.sl.Pending() == 0
 			})
-			b.waitEntries("out:"+b.thread(), mailroom.KindCompleted, c.in+1)
+			b.waitEntries("out:"+b.thread(), entry.KindCompleted, c.in+1)
 			replies := len(b.ann.Private().Texts()) - 1
 			told := len(b.agentInputs()) - 1
-			repeated, runs := b.count("out:"+b.thread(), chat.KindRepeated), b.count(b.thread(), mailroom.KindQueued)-1
+			repeated, runs := b.count("out:"+b.thread(), chat.KindRepeated), b.count(b.thread(), entry.KindQueued)-1
 			if told != c.told || replies != c.in || repeated != 0 || runs != c.in {
 				t.Errorf("%d runs, started %d times, replies %q, %d marked", runs, told, b.ann.Private().Texts(), repeated)
 			}

@@ -13,10 +13,10 @@ import (
 	"testing"
 	"text/tabwriter"
 
-	"mailroom"
 	"mailroom/channel/chat"
 	"mailroom/channel/telegram/telegramtest"
 	"mailroom/client"
+	"mailroom/entry"
 )
 
 // telegramFixture is a server in a process of its own with a channel "tg" at Telegram, whose agent
@@ -106,7 +106,7 @@ func TestAServerThatIsKilledAnswersEachMessageOfTelegram(t *testing.T) {
 		},
 		{
 			when: "after the run, before the send", method: "sendMessage", fault: telegramtest.Fault{Status: 429, Message: "Too Many Requests: retry after 1", RetryAfter: 1},
-			until: func(b *telegramFixture) { b.waitEntries(b.out(), mailroom.KindRescheduled, 1) }, told: 1, replies: 1,
+			until: func(b *telegramFixture) { b.waitEntries(b.out(), entry.KindRescheduled, 1) }, told: 1, replies: 1,
 		},
 		{
 			when: "after the send, before its receipt", method: "sendMessage", fault: telegramtest.Fault{Hold: hold},
@@ -116,7 +116,7 @@ func TestAServerThatIsKilledAnswersEachMessageOfTelegram(t *testing.T) {
 		},
 		{
 			when: "after everything", until: func(b *telegramFixture) {
-				b.waitEntries(b.out(), mailroom.KindCompleted, 1)
+				b.waitEntries(b.out(), entry.KindCompleted, 1)
 				b.tg.WaitFor(b.t, "all confirmed", func() bool { return b.tg.Pending() == 0 })
 			}, told: 1, replies: 1,
 		},
@@ -141,10 +141,10 @@ func TestAServerThatIsKilledAnswersEachMessageOfTelegram(t *testing.T) {
 			b.tg.WaitFor(t, "the last reply", func() bool {
 				return slices.Contains(b.ann.Private().Texts(), "LAST") && b.tg.Pending() == 0
 			})
-			b.waitEntries(b.out(), mailroom.KindCompleted, 2)
+			b.waitEntries(b.out(), entry.KindCompleted, 2)
 			replies := len(b.ann.Private().Texts()) - 1
 			told := len(b.agentInputs()) - 1
-			repeated, runs := b.repeatedSends(), b.count("tg:700100200:"+fmt.Sprint(b.ann.ID), mailroom.KindQueued)-1
+			repeated, runs := b.repeatedSends(), b.count("tg:700100200:"+fmt.Sprint(b.ann.ID), entry.KindQueued)-1
 			if told != c.told || replies != c.replies || repeated != c.repeated || runs != 1 {
 				t.Errorf("%d runs, started %d times, replies %q, %d marked", runs, told, b.ann.Private().Texts(), repeated)
 			}

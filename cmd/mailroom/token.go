@@ -5,8 +5,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"mailroom"
 	"mailroom/api"
+	"mailroom/auth"
 	"mailroom/client"
 	"mailroom/internal/console"
 )
@@ -52,9 +52,9 @@ tickets), work (run agents from another process), metrics (read /metrics), admin
 		if in.Quotas, err = quotas(); err != nil {
 			return err
 		}
-		in.Name, in.Scopes = args[0], []mailroom.Permission{}
+		in.Name, in.Scopes = args[0], []auth.Permission{}
 		for _, s := range scopes {
-			in.Scopes = append(in.Scopes, mailroom.Permission(strings.TrimSpace(s)))
+			in.Scopes = append(in.Scopes, auth.Permission(strings.TrimSpace(s)))
 		}
 		if len(in.Scopes) == 0 {
 			return console.Errorf(console.ExitUsage, "add --scope, such as --scope read,submit,decide; scopes are read, submit, decide, work, metrics and admin", "missing scopes")
@@ -120,14 +120,14 @@ func printTokens(con *console.Console, tokens []api.Token, f console.Format) err
 	for _, t := range tokens {
 		rows = append(rows, []string{
 			t.Name, joinScopes(t.Scopes), orDash(t.Namespace), joinOrDash(t.Agents),
-			quotaUsage(t, mailroom.QuotaThreads), quotaUsage(t, mailroom.QuotaBytes), quotaUsage(t, mailroom.QuotaWorkers), quotaUsage(t, mailroom.QuotaStreams), quotaUsage(t, mailroom.QuotaNotifications),
+			quotaUsage(t, auth.QuotaThreads), quotaUsage(t, auth.QuotaBytes), quotaUsage(t, auth.QuotaWorkers), quotaUsage(t, auth.QuotaStreams), quotaUsage(t, auth.QuotaNotifications),
 			con.When(&t.CreatedAt), con.When(t.UsedAt), con.When(t.RevokedAt),
 		})
 	}
 	return con.PrintList(rows, nil, "no tokens except the operator's, which is in the data folder")
 }
 
-func joinScopes(scopes []mailroom.Permission) string {
+func joinScopes(scopes []auth.Permission) string {
 	var list []string
 	for _, s := range scopes {
 		list = append(list, string(s))

@@ -6,8 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"mailroom"
 	"mailroom/api"
+	"mailroom/auth"
 	"mailroom/client"
 	"mailroom/internal/console"
 )
@@ -40,23 +40,23 @@ nothing.`,
 }
 
 // quotaFlag adds --quota and returns a function that parses it.
-func quotaFlag(cmd *cobra.Command) func() (mailroom.Quotas, error) {
+func quotaFlag(cmd *cobra.Command) func() (auth.Quotas, error) {
 	given := cmd.Flags().StringToString("quota", nil, "quotas: threads=N, bytes=N, notifications=N, workers=N, streams=N; 0 means unlimited")
-	return func() (mailroom.Quotas, error) {
-		q := mailroom.Quotas{}
+	return func() (auth.Quotas, error) {
+		q := auth.Quotas{}
 		for name, text := range *given {
 			n, err := strconv.ParseInt(text, 10, 64)
 			if err != nil {
 				return nil, console.Errorf(console.ExitUsage, "use whole numbers, such as --quota threads=500", "invalid quota %s=%q", name, text)
 			}
-			q[mailroom.Quota(name)] = n
+			q[auth.Quota(name)] = n
 		}
 		return q, nil
 	}
 }
 
 // quotaUsage formats the use of a quota, with the limit if there is one.
-func quotaUsage(t api.Token, q mailroom.Quota) string {
+func quotaUsage(t api.Token, q auth.Quota) string {
 	used := t.Used.Of(q)
 	if limit := t.Quotas[q]; limit > 0 {
 		return fmt.Sprintf("%d/%d", used, limit)

@@ -16,7 +16,6 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
-	"mailroom"
 	"mailroom/bus"
 	"mailroom/engine"
 	"mailroom/internal/config"
@@ -25,6 +24,7 @@ import (
 	"mailroom/internal/killpoint"
 	"mailroom/internal/recovery"
 	"mailroom/ledger"
+	"mailroom/store"
 	"mailroom/store/sqlite"
 )
 
@@ -36,7 +36,7 @@ const (
 // addTorture adds the torture agent and kills the process at the point that MAILROOM_TORTURE
 // names. The agent's effects go to the file MAILROOM_TORTURE_FILE. MAILROOM_TORTURE_LIMIT
 // limits its concurrent runs, so that a second worker gets some.
-func addTorture(store mailroom.Store, r *agentSet) (mailroom.Store, error) {
+func addTorture(st store.Store, r *agentSet) (store.Store, error) {
 	d, err := killpoint.Parse(os.Getenv("MAILROOM_TORTURE"))
 	if err != nil {
 		return nil, err
@@ -51,11 +51,11 @@ func addTorture(store mailroom.Store, r *agentSet) (mailroom.Store, error) {
 		Agent: d.Agent(os.Getenv("MAILROOM_TORTURE_FILE")), Version: tortureVersion, Limit: limit,
 	}
 	r.kinds[tortureAgent] = tortureAgent
-	r.present = append(r.present, mailroom.Definition{
+	r.present = append(r.present, store.Definition{
 		Agent: tortureAgent, Version: tortureVersion, Body: json.RawMessage(`{"kind":"torture"}`),
 	})
-	r.old = slices.DeleteFunc(r.old, func(k mailroom.Definition) bool { return k.Agent == tortureAgent })
-	return d.Store(store), nil
+	r.old = slices.DeleteFunc(r.old, func(k store.Definition) bool { return k.Agent == tortureAgent })
+	return d.Store(st), nil
 }
 
 // moreCommands adds a second worker: an engine in its own process on the store of a

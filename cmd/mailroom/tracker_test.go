@@ -17,6 +17,7 @@ import (
 	"mailroom"
 	"mailroom/api"
 	"mailroom/client"
+	"mailroom/entry"
 	"mailroom/tracker"
 )
 
@@ -211,7 +212,7 @@ func TestAServerThatIsKilledDoesEachIssueOnce(t *testing.T) {
 			release := w.holdTracker()
 			w.openGate("")
 			completed(w)
-			if err := awaitEntry(w.dir, "out:issue:x-roof", mailroom.KindStarted); err != nil {
+			if err := awaitEntry(w.dir, "out:issue:x-roof", entry.KindStarted); err != nil {
 				t.Fatal(err)
 			}
 			restore := w.holdStore()

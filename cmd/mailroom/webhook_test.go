@@ -12,9 +12,9 @@ import (
 	"testing"
 	"text/tabwriter"
 
-	"mailroom"
 	"mailroom/api"
 	"mailroom/channel/webhook/webhooktest"
+	"mailroom/entry"
 )
 
 // webhookFixture is a server in a process of its own with a channel "ops" of a program, whose
@@ -103,7 +103,7 @@ func TestAServerThatIsKilledAnswersEachWebhook(t *testing.T) {
 		},
 		{
 			when: "after the run, before the send", fault: &webhooktest.Fault{Status: 429, RetryAfter: 1},
-			until: func(h *webhookFixture) { h.waitEntries(lobbyOut, mailroom.KindRescheduled, 1) }, told: 1, posts: 2,
+			until: func(h *webhookFixture) { h.waitEntries(lobbyOut, entry.KindRescheduled, 1) }, told: 1, posts: 2,
 		},
 		{
 			when: "after the send, before its receipt", fault: &webhooktest.Fault{Hold: hold},
@@ -112,7 +112,7 @@ func TestAServerThatIsKilledAnswersEachWebhook(t *testing.T) {
 			}, told: 1, posts: 2,
 		},
 		{
-			when: "after everything", until: func(h *webhookFixture) { h.waitEntries(lobbyOut, mailroom.KindCompleted, 1) }, told: 1, posts: 1,
+			when: "after everything", until: func(h *webhookFixture) { h.waitEntries(lobbyOut, entry.KindCompleted, 1) }, told: 1, posts: 1,
 		},
 	} {
 		t.Run(c.when, func(t *testing.T) {
@@ -133,8 +133,8 @@ func TestAServerThatIsKilledAnswersEachWebhook(t *testing.T) {
 			h.serve()
 			h.post("msg-1", "one") // it does not know that it was taken
 			h.post("msg-2", "last")
-			h.waitEntries(lobbyOut, mailroom.KindCompleted, 2)
-			texts, runs := h.receiver.Texts(), h.count(lobby, mailroom.KindQueued)-1
+			h.waitEntries(lobbyOut, entry.KindCompleted, 2)
+			texts, runs := h.receiver.Texts(), h.count(lobby, entry.KindQueued)-1
 			posts, told := len(h.receiver.Posts())-1, len(h.agentInputs())-1
 			if strings.Join(texts, "|") != "ONE|LAST" || runs != 1 || told != c.told || posts != c.posts {
 				t.Errorf("%d runs, started %d times, %d requests: %q", runs, told, posts, texts)

@@ -17,6 +17,8 @@ import (
 	agent "mailroom/agent/exec"
 	"mailroom/api"
 	"mailroom/client"
+	"mailroom/entry"
+	"mailroom/store"
 )
 
 // shortLeaseConfig leases, so that a worker that is gone is known to be gone soon.
@@ -73,7 +75,7 @@ func (h *fixture) startRunOf(agent, thread, text, seen string) (run string) {
 	h.t.Helper()
 	var out bytes.Buffer
 	code, stderr := h.run(h.t.Context(), &out, "send", "--thread", thread, "--agent", agent, "--detach", "-o", "json", text)
-	var sent mailroom.Submitted
+	var sent store.Submitted
 	if err := json.Unmarshal(out.Bytes(), &sent); code != exitDone || err != nil {
 		h.t.Fatalf("send: exit code %d, %v: %s", code, err, stderr)
 	}
@@ -131,7 +133,7 @@ func (h *fixture) entryKinds() []string {
 			h.t.Fatal(err)
 		}
 		line := e.Kind
-		if e.Kind == mailroom.KindMessage {
+		if e.Kind == entry.KindMessage {
 			line += " " + m.Text
 		}
 		if m.Partial {

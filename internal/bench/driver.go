@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"mailroom/internal/thread"
+	"mailroom/store"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -147,11 +149,11 @@ func (d *driver) submit(ctx context.Context, urgent bool) error {
 }
 
 // newSubmit returns the n-th submit of a load. The request id holds the number.
-func (d *driver) newSubmit(n int64) mailroom.Submit {
+func (d *driver) newSubmit(n int64) thread.Submit {
 	number := strconv.FormatInt(n, 10)
-	return mailroom.Submit{
+	return thread.Submit{
 		Thread:   "bench-" + strconv.FormatInt(n%int64(d.threads), 10),
-		Messages: []mailroom.NewMessage{{Parts: mailroom.Text("What is the answer to question " + number + "?")}},
+		Messages: []thread.NewMessage{{Parts: mailroom.Text("What is the answer to question " + number + "?")}},
 		Origin:   mailroom.Origin{Via: "user", Sender: "bench", RequestID: number},
 		Sender:   "bench", Owner: "bench",
 	}
@@ -206,8 +208,8 @@ func (d *driver) drain(ctx context.Context) error {
 		<-d.slots
 	}
 	completed := 0
-	err := d.fixture.store.View(ctx, func(r mailroom.Reader) (err error) {
-		counts, err := r.Count(mailroom.CountQuery{Statuses: []mailroom.Status{mailroom.StatusCompleted}})
+	err := d.fixture.store.View(ctx, func(r store.Reader) (err error) {
+		counts, err := r.Count(store.CountQuery{Statuses: []mailroom.Status{mailroom.StatusCompleted}})
 		completed = counts.Sum()
 		return err
 	})

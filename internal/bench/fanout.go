@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/internal/thread"
 	"mailroom/server"
 	"mailroom/stream"
 )
@@ -94,7 +95,7 @@ func (b *bench) measureFanout(ctx context.Context, dir string, sockets bool) (er
 	}
 	defer func() { err = errors.Join(err, h.close()) }()
 	h.startEngine(a, b.Slots)
-	in := mailroom.Submit{Thread: fanoutThread, Sender: "bench", Owner: "bench", Messages: []mailroom.NewMessage{{Parts: mailroom.Text("Speak.")}}}
+	in := thread.Submit{Thread: fanoutThread, Sender: "bench", Owner: "bench", Messages: []thread.NewMessage{{Parts: mailroom.Text("Speak.")}}}
 	if _, err := h.ledger.Submit(ctx, in); err != nil {
 		return err
 	}

@@ -12,7 +12,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"mailroom"
+	"mailroom/internal/thread"
 	"mailroom/ledger"
+	"mailroom/store"
 )
 
 // Growth is the cost of a long log and of long queues.
@@ -170,8 +172,8 @@ type threadMeasurement struct {
 // measure executes runs on a thread, one after another.
 func (o *threadMeasurement) measure(ctx context.Context, a *submitter, thread string, runs int) error {
 	if o.entries == 0 {
-		err := a.fixture.store.View(ctx, func(r mailroom.Reader) error {
-			found, err := r.Threads(mailroom.ThreadQuery{IDs: []string{thread}})
+		err := a.fixture.store.View(ctx, func(r store.Reader) error {
+			found, err := r.Threads(store.ThreadQuery{IDs: []string{thread}})
 			for _, t := range found {
 				o.entries = t.LastSeq
 			}
@@ -218,22 +220,22 @@ type submitter struct {
 }
 
 // submitAndWait submits a run with the given number of messages and waits until it has ended.
-func (a *submitter) submitAndWait(ctx context.Context, thread string, messages int) error {
+func (a *submitter) submitAndWait(ctx context.Context, threadID string, messages int) error {
 	ended := make(chan struct{})
 	a.mu.Lock()
 	a.next++
 	id := strconv.Itoa(a.next)
 	a.waiting[id] = ended
 	a.mu.Unlock()
-	in := mailroom.Submit{
-		Thread: thread, Sender: "bench", Owner: "bench",
+	in := thread.Submit{
+		Thread: threadID, Sender: "bench", Owner: "bench",
 		Origin: mailroom.Origin{Via: "user", Sender: "bench", RequestID: id},
 	}
 	for i := range messages {
-		in.Messages = append(in.Messages, mailroom.NewMessage{Parts: mailroom.Text(fmt.Sprintf("What is the answer to question %s.%d?", id, i))})
+		in.Messages = append(in.Messages, thread.NewMessage{Parts: mailroom.Text(fmt.Sprintf("What is the answer to question %s.%d?", id, i))})
 	}
 	if _, err := a.fixture.ledger.Submit(ctx, in); err != nil {
-		return fmt.Errorf("submit to %s: %w", thread, err)
+		return fmt.Errorf("submit to %s: %w", threadID, err)
 	}
 	select {
 	case <-ended:

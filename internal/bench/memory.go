@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"mailroom/internal/thread"
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
@@ -134,7 +135,7 @@ func (b *bench) readerMemory(ctx context.Context, dir string) (f Footprint, err 
 		return f, err
 	}
 	defer func() { err = errors.Join(err, h.close()) }()
-	in := mailroom.Submit{Thread: fanoutThread, Sender: "bench", Owner: "bench", Messages: []mailroom.NewMessage{{Parts: mailroom.Text("Wait.")}}}
+	in := thread.Submit{Thread: fanoutThread, Sender: "bench", Owner: "bench", Messages: []thread.NewMessage{{Parts: mailroom.Text("Wait.")}}}
 	if _, err := h.ledger.Submit(ctx, in); err != nil {
 		return f, err
 	}

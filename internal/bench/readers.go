@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"mailroom/entry"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -16,8 +17,6 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-
-	"mailroom"
 )
 
 // ReaderResult is what the readers of one process received.
@@ -184,7 +183,7 @@ func (r *readers) parseEvents(body io.Reader) error {
 			if err := json.Unmarshal(data, &e); err != nil {
 				return fmt.Errorf("read an entry: %w", err)
 			}
-			if e.Kind != mailroom.KindCompleted {
+			if e.Kind != entry.KindCompleted {
 				continue
 			}
 			if settled = true; r.onRunEnd() != nil {

@@ -12,9 +12,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"mailroom"
 	"mailroom/api"
 	"mailroom/client"
+	"mailroom/entry"
 )
 
 // Restart is the result of starting a server with a backlog.
@@ -123,7 +123,7 @@ func waitRunEnd(ctx context.Context, c *client.Client) (at time.Time, err error)
 			if err != nil {
 				return err
 			}
-			if e.Entry != nil && e.Entry.Kind == mailroom.KindCompleted {
+			if e.Entry != nil && e.Entry.Kind == entry.KindCompleted {
 				at = time.Now()
 				return seen
 			}

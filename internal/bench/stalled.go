@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"mailroom/internal/thread"
 	"net"
 	"net/http"
 	"strings"
@@ -90,7 +91,7 @@ func (b *bench) stalled(ctx context.Context, dir string) (err error) {
 	defer func() { err = errors.Join(err, h.close()) }()
 	h.startEngine(a, 1)
 	for range runs + 1 { // one extra run, so that the thread does not settle early
-		in := mailroom.Submit{Thread: fanoutThread, Sender: "bench", Owner: "bench", Messages: []mailroom.NewMessage{{Parts: mailroom.Text("Speak.")}}}
+		in := thread.Submit{Thread: fanoutThread, Sender: "bench", Owner: "bench", Messages: []thread.NewMessage{{Parts: mailroom.Text("Speak.")}}}
 		if _, err := h.ledger.Submit(ctx, in); err != nil {
 			return err
 		}

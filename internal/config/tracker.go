@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
-	"mailroom"
 	"mailroom/channel/tracker"
 	"mailroom/internal/setting"
+	"mailroom/project"
 )
 
 // Tracker is the [tracker] table: the tracker whose issues are assigned to agents.
@@ -55,7 +55,7 @@ func (t *Tracker) settings() []setting.Setting {
 // projectName is the name of a project, or empty.
 func projectName(p *string) setting.Value {
 	return setting.Checked(p, `a project name, such as "default"`, func(s string) bool {
-		_, err := mailroom.ProjectThread(s)
+		_, err := project.ThreadID(s)
 		return s == "" || err == nil
 	})
 }

@@ -5,13 +5,12 @@ package killpoint
 import (
 	"context"
 	"fmt"
+	"mailroom/store"
 	"os"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
-
-	"mailroom"
 )
 
 // KillPoint is an armed point. The zero KillPoint never kills.
@@ -65,7 +64,7 @@ func (d *KillPoint) kill() {
 }
 
 // Store wraps s so that a commit of the armed kind kills the process.
-func (d *KillPoint) Store(s mailroom.Store) mailroom.Store {
+func (d *KillPoint) Store(s store.Store) store.Store {
 	if d.when != "before" && d.when != "after" {
 		return s
 	}
@@ -73,16 +72,16 @@ func (d *KillPoint) Store(s mailroom.Store) mailroom.Store {
 }
 
 type storeProxy struct {
-	mailroom.Store
+	store.Store
 	point *KillPoint
 }
 
 // replyGrace is the time in which a wrong reply, sent before its commit, would reach the client.
 const replyGrace = 20 * time.Millisecond
 
-func (s *storeProxy) Update(ctx context.Context, f func(mailroom.Tx) error) error {
+func (s *storeProxy) Update(ctx context.Context, f func(store.Tx) error) error {
 	hit := false
-	err := s.Store.Update(ctx, func(tx mailroom.Tx) error {
+	err := s.Store.Update(ctx, func(tx store.Tx) error {
 		w := &watchedTx{Tx: tx, what: s.point.what}
 		if err := f(w); err != nil {
 			return err
@@ -102,17 +101,17 @@ func (s *storeProxy) Update(ctx context.Context, f func(mailroom.Tx) error) erro
 
 // watchedTx is a transaction that detects writes of a kind.
 type watchedTx struct {
-	mailroom.Tx
+	store.Tx
 	what string
 	seen bool
 }
 
-func (w *watchedTx) Write(c *mailroom.Changes) error {
+func (w *watchedTx) Write(c *store.Changes) error {
 	w.seen = w.seen || containsKind(c, w.what)
 	return w.Tx.Write(c)
 }
 
-func containsKind(c *mailroom.Changes, what string) bool {
+func containsKind(c *store.Changes, what string) bool {
 	switch what {
 	case "any":
 		return len(c.Entries)+len(c.Workers)+len(c.Partials)+len(c.DropEntries)+len(c.Definitions) > 0

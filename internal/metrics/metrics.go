@@ -8,6 +8,7 @@ package metrics
 import (
 	"context"
 	"errors"
+	"mailroom/auth"
 	"maps"
 	"net/http"
 	"sync/atomic"
@@ -174,7 +175,7 @@ type Level struct {
 }
 
 // Uses sets the use of quotas; a scrape calls it.
-func (m *Metrics) Uses(levels map[mailroom.Quota]Level) {
+func (m *Metrics) Uses(levels map[auth.Quota]Level) {
 	for q, l := range levels {
 		m.used.WithLabelValues(string(q)).Set(float64(l.Used))
 		m.fullest.WithLabelValues(string(q)).Set(l.Fullest)

@@ -3,6 +3,7 @@ package metrics
 import (
 	"context"
 	"fmt"
+	"mailroom/auth"
 	"net/http/httptest"
 	"strings"
 	"sync"
@@ -41,7 +42,7 @@ func TestReportedEventsAreCounted(t *testing.T) {
 	m.Ended(&mailroom.Run{Agent: "echo", Status: mailroom.StatusCancelled, CreatedAt: at, FinishedAt: at.Add(time.Second)})
 	m.Present(map[mailroom.Status]int{mailroom.StatusQueued: 7}, 2, 4096)
 
-	m.Uses(map[mailroom.Quota]Level{mailroom.QuotaThreads: {Used: 12, Fullest: 0.5}})
+	m.Uses(map[auth.Quota]Level{auth.QuotaThreads: {Used: 12, Fullest: 0.5}})
 
 	got := scrape(t, m)
 	for name, want := range map[string]string{

@@ -20,6 +20,7 @@ import (
 	"mailroom"
 	"mailroom/api"
 	"mailroom/client"
+	"mailroom/project"
 )
 
 // ProjectHeader names the project of a request. Without it the default project is used.
@@ -107,7 +108,7 @@ func errorBody(h http.Header, err error) (status int, body errorResponse) {
 		h.Set("Retry-After", strconv.Itoa(int(math.Ceil(e.RetryAfter.Seconds()))))
 	}
 	body.Error = translateFields(e.Message)
-	if held, ok := errors.AsType[*mailroom.ReservedError](err); ok {
+	if held, ok := errors.AsType[*project.ReservedError](err); ok {
 		body.Holder, body.ExpiresAt = held.By[0].Holder, &held.By[0].ExpiresAt
 		body.Error = fmt.Sprintf("%s is reserved by %s", held.By[0].Name, body.Holder)
 	}

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"mailroom"
 	"mailroom/api"
+	"mailroom/auth"
 	"mailroom/bus"
 	"mailroom/client"
 	"mailroom/ledger"
@@ -141,7 +141,7 @@ func TestProtocolRequiresAToken(t *testing.T) {
 		}
 	}
 	c := client.New(p.url, operator)
-	made, err := c.CreateToken(t.Context(), api.NewToken{Name: "eve", Scopes: []mailroom.Permission{mailroom.PermissionRead}})
+	made, err := c.CreateToken(t.Context(), api.NewToken{Name: "eve", Scopes: []auth.Permission{auth.PermissionRead}})
 	if err != nil {
 		t.Fatal(err)
 	}

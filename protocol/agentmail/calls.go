@@ -7,6 +7,7 @@ import (
 
 	"mailroom"
 	"mailroom/api"
+	"mailroom/project"
 )
 
 // reservation is a reservation in the protocol's format.
@@ -32,11 +33,11 @@ func reserve(ctx context.Context, c call) (any, error) {
 	if err := c.decode(&in); err != nil {
 		return nil, err
 	}
-	ttl := mailroom.DefaultTTL
+	ttl := project.DefaultTTL
 	if in.TTL != nil {
-		most := mailroom.MaxTTL.Seconds()
-		if *in.TTL < mailroom.MinTTL.Seconds() || *in.TTL > most {
-			return nil, mailroom.Errorf(mailroom.CodeInvalid, "ttl: must be between %v and %v seconds", mailroom.MinTTL.Seconds(), most)
+		most := project.MaxTTL.Seconds()
+		if *in.TTL < project.MinTTL.Seconds() || *in.TTL > most {
+			return nil, mailroom.Errorf(mailroom.CodeInvalid, "ttl: must be between %v and %v seconds", project.MinTTL.Seconds(), most)
 		}
 		ttl = time.Duration(*in.TTL * float64(time.Second))
 	}
@@ -48,11 +49,11 @@ func reserve(ctx context.Context, c call) (any, error) {
 }
 
 func listReservations(ctx context.Context, c call) (any, error) {
-	project := c.project
-	if project == "" {
-		project = mailroom.DefaultProject
+	projectName := c.project
+	if projectName == "" {
+		projectName = project.Default
 	}
-	rows, err := c.api.Reservations(ctx, project)
+	rows, err := c.api.Reservations(ctx, projectName)
 	items := []reservation{}
 	for _, r := range rows {
 		items = append(items, toReservation(r))

@@ -15,6 +15,7 @@ import (
 	"mailroom/agent/inbox"
 	"mailroom/api"
 	"mailroom/client"
+	"mailroom/entry"
 )
 
 // box gives one call access to an inbox.
@@ -117,7 +118,7 @@ func (b *box) waitForChange(ctx context.Context, after int64) (seq int64, err er
 	err = b.follow(ctx, after, "", func(e *mailroom.Entry) bool {
 		seq = e.Seq
 		switch e.Kind {
-		case mailroom.KindTicketOpened, mailroom.KindTicketDecided, mailroom.KindCompleted, mailroom.KindFailed, mailroom.KindCancelled:
+		case entry.KindTicketOpened, entry.KindTicketDecided, entry.KindCompleted, entry.KindFailed, entry.KindCancelled:
 			return true
 		}
 		return false
@@ -164,7 +165,7 @@ func (b *box) nextMessage(ctx context.Context) (*Row, error) {
 type outcome struct {
 	run     string // run that executed it
 	message string // id of the message that was added
-	sent    mailroom.Sent
+	sent    entry.Sent
 	popped  bool
 }
 
@@ -269,12 +270,12 @@ func (b *box) awaitOutcome(ctx context.Context, run string, after int64, call st
 	told := false // the outcome of the command was read
 	err = b.follow(ctx, after, run, func(e *mailroom.Entry) bool {
 		switch e.Kind {
-		case mailroom.KindMessage:
+		case entry.KindMessage:
 			var m mailroom.Message
 			if e.Decode(&m) == nil && m.Role == mailroom.RoleAssistant && !m.Partial {
 				out.message = m.ID
 			}
-		case mailroom.KindSend:
+		case entry.KindSend:
 			return told && e.Decode(&out.sent) == nil
 		case inbox.KindOutcome:
 			var o inbox.Outcome
@@ -285,10 +286,10 @@ func (b *box) awaitOutcome(ctx context.Context, run string, after int64, call st
 				refused = &mailroom.Error{Code: o.Refused.Code, Message: o.Refused.Message}
 			}
 			return refused != nil || o.Did != "delegate"
-		case mailroom.KindCompleted:
+		case entry.KindCompleted:
 			out.popped = true
 			return true
-		case mailroom.KindFailed, mailroom.KindCancelled:
+		case entry.KindFailed, entry.KindCancelled:
 			refused = mailroom.Errorf(mailroom.CodeConflict, "run %s ended before it executed the command: %s", run, strings.TrimPrefix(e.Kind, "run."))
 			return true
 		}

@@ -16,6 +16,7 @@ import (
 	"mailroom/agent/echo"
 	"mailroom/agent/inbox"
 	"mailroom/api"
+	"mailroom/auth"
 	"mailroom/bus"
 	"mailroom/client"
 	"mailroom/engine"
@@ -84,7 +85,7 @@ func open(t *testing.T) *fixture {
 }
 
 // token creates an account and returns its secret.
-func (h *fixture) token(name string, scopes ...mailroom.Permission) string {
+func (h *fixture) token(name string, scopes ...auth.Permission) string {
 	h.t.Helper()
 	made, err := h.admin.CreateToken(h.t.Context(), api.NewToken{Name: name, Scopes: scopes})
 	if err != nil {

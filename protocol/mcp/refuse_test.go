@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"mailroom/auth"
 	"net/http"
 	"strconv"
 	"strings"
@@ -94,8 +95,8 @@ func TestAnAgentOfAnyNameIsAnInboxByItsKind(t *testing.T) {
 
 func TestForeignInboxIsNotFound(t *testing.T) {
 	everywhere(t, func(h *fixture, connect func(string, string) *toolClient) {
-		ann := h.token("ann", mailroom.PermissionRead, mailroom.PermissionSubmit, mailroom.PermissionDecide)
-		bob := connect(h.token("bob", mailroom.PermissionRead, mailroom.PermissionSubmit, mailroom.PermissionDecide), "anns")
+		ann := h.token("ann", auth.PermissionRead, auth.PermissionSubmit, auth.PermissionDecide)
+		bob := connect(h.token("bob", auth.PermissionRead, auth.PermissionSubmit, auth.PermissionDecide), "anns")
 		run := h.send(ann, "anns", "secret", "inbox")
 		missing := `no thread "anns"`
 		for tool, in := range map[string]args{
@@ -118,7 +119,7 @@ func TestForeignInboxIsNotFound(t *testing.T) {
 
 func TestEachToolNeedsTheScopeOfWhatItDoes(t *testing.T) {
 	everywhere(t, func(h *fixture, connect func(string, string) *toolClient) {
-		const read, submit, decide = mailroom.PermissionRead, mailroom.PermissionSubmit, mailroom.PermissionDecide
+		const read, submit, decide = auth.PermissionRead, auth.PermissionSubmit, auth.PermissionDecide
 		all := h.token("all", read, submit, decide)
 		run := h.send(all, "alls", "hello", "inbox")
 		connect(all, "alls").read()
@@ -128,7 +129,7 @@ func TestEachToolNeedsTheScopeOfWhatItDoes(t *testing.T) {
 		}
 		for tool, e := range map[string]struct {
 			in   args
-			need mailroom.Permission
+			need auth.Permission
 		}{
 			"send_message_to_user": {args{"message": "x"}, decide}, "inbox_pop": {args{"activity_id": run}, decide},
 			"delegate_task":  {args{"workspace_id": "echo", "task": "x"}, decide},
@@ -149,7 +150,7 @@ func TestEachToolNeedsTheScopeOfWhatItDoes(t *testing.T) {
 }
 
 // namesake replaces the token of a name by one with other scopes.
-func (h *fixture) namesake(name string, scopes ...mailroom.Permission) string {
+func (h *fixture) namesake(name string, scopes ...auth.Permission) string {
 	h.t.Helper()
 	if err := h.admin.RevokeToken(h.t.Context(), name); err != nil {
 		h.t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	"mailroom/agent/inbox"
 	"mailroom/api"
 	"mailroom/client"
+	"mailroom/entry"
 )
 
 // Row is a message of an inbox.
@@ -89,7 +90,7 @@ func (b *box) messages(ctx context.Context, ids []string) ([]mailroom.Message, e
 
 // addedMessages returns the messages that a run received after it started.
 func (b *box) addedMessages(ctx context.Context, r api.Run, known []mailroom.Message) ([]mailroom.Message, error) {
-	q := client.EntriesQuery{Run: r.ID, Kinds: []string{mailroom.KindMessage}, Limit: 500}
+	q := client.EntriesQuery{Run: r.ID, Kinds: []string{entry.KindMessage}, Limit: 500}
 	if len(known) > 0 {
 		q.After = known[0].Seq - 1
 	}

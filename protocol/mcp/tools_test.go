@@ -13,7 +13,9 @@ import (
 
 	"mailroom"
 	"mailroom/api"
+	"mailroom/auth"
 	"mailroom/protocol/mcp"
+	"mailroom/store"
 )
 
 // everywhere runs a test over HTTP, and over a client in memory.
@@ -60,7 +62,7 @@ func TestAMessageIsReadAnsweredAndPopped(t *testing.T) {
 			h.t.Errorf("with nothing there: %s, want a time-out", got)
 		}
 		// The inbox exists by now, so a message to it needs no agent.
-		first := h.send(h.token("ann", mailroom.PermissionAdmin), "mine", "one", "")
+		first := h.send(h.token("ann", auth.PermissionAdmin), "mine", "one", "")
 		second := h.send(operator, "mine", "two", "")
 		row := me.read()
 		want := mcp.Row{Activity: first, Kind: "canvas_user", Text: "one", Workspace: "mine", Sender: "ann", CreatedAt: row.CreatedAt}
@@ -111,7 +113,7 @@ func TestAMessageThatComesEndsTheWait(t *testing.T) {
 		go func() { waiting <- me.read() }()
 		h.waits(1)
 		// A waiting call does not block others on the same connection.
-		do[mailroom.Submitted](me, "submit_message", args{"thread": "mine", "text": "at last"})
+		do[store.Submitted](me, "submit_message", args{"thread": "mine", "text": "at last"})
 		if row := <-waiting; row.Text != "at last" {
 			h.t.Errorf("it waited for %+v", row)
 		}
@@ -234,7 +236,7 @@ func TestExtendedMessageIsReadBeforeThePop(t *testing.T) {
 	me := h.web(operator, "mine")
 	first := h.send(operator, "mine", "one", "inbox")
 	me.read()
-	do[mailroom.Submitted](me, "submit_message", args{"thread": "mine", "text": "and two", "mode": "steer"})
+	do[store.Submitted](me, "submit_message", args{"thread": "mine", "text": "and two", "mode": "steer"})
 	got := do[mcp.Popped](me, "inbox_pop", args{"activity_id": first})
 	if got.Removed || !strings.Contains(got.Reason, "read it again") {
 		t.Errorf("popping it: %+v, want why not", got)
@@ -248,15 +250,15 @@ func TestExtendedMessageIsReadBeforeThePop(t *testing.T) {
 func TestOtherToolsAreTheOperationsTheyAreNamedAfter(t *testing.T) {
 	everywhere(t, func(h *fixture, connect func(string, string) *toolClient) {
 		me := connect(operator, "mine")
-		sent := do[mailroom.Submitted](me, "submit_message", args{"thread": "t", "text": "hi", "agent": "echo", "key": "k"})
-		if again := do[mailroom.Submitted](me, "submit_message", args{"thread": "t", "text": "hi", "agent": "echo", "key": "k"}); again.Disposition != mailroom.DispositionDuplicate || again.Run != sent.Run {
+		sent := do[store.Submitted](me, "submit_message", args{"thread": "t", "text": "hi", "agent": "echo", "key": "k"})
+		if again := do[store.Submitted](me, "submit_message", args{"thread": "t", "text": "hi", "agent": "echo", "key": "k"}); again.Disposition != store.DispositionDuplicate || again.Run != sent.Run {
 			h.t.Errorf("the same key again: %+v", again)
 		}
 		r := do[api.Run](me, "get_run", args{"run": sent.Run, "timeout_secs": 20})
 		if r.Status != mailroom.StatusCompleted || *r.Reply != "hi" {
 			h.t.Errorf("the run: %s %v", r.Status, r.Reply)
 		}
-		asked := do[mailroom.Submitted](me, "submit_message", args{"text": "go", "agent": "asker"})
+		asked := do[store.Submitted](me, "submit_message", args{"text": "go", "agent": "asker"})
 		do[api.Run](me, "get_run", args{"run": asked.Run, "timeout_secs": 20})
 		open := do[api.Page[api.Ticket]](me, "list_tickets", args{"run": asked.Run})
 		if len(open.Items) != 1 || open.Items[0].Kind != mailroom.TicketApproval {
@@ -271,7 +273,7 @@ func TestOtherToolsAreTheOperationsTheyAreNamedAfter(t *testing.T) {
 		if r := h.ended(asked.Run); r.Status != mailroom.StatusCompleted {
 			h.t.Errorf("after the decision the run is %s", r.Status)
 		}
-		more := do[mailroom.Submitted](me, "submit_message", args{"text": "go", "agent": "asker"})
+		more := do[store.Submitted](me, "submit_message", args{"text": "go", "agent": "asker"})
 		if r := do[api.Run](me, "cancel_run", args{"run": more.Run}); r.Status != mailroom.StatusCancelled && !r.Stopping {
 			h.t.Errorf("cancelled: %+v", r)
 		}
@@ -280,8 +282,8 @@ func TestOtherToolsAreTheOperationsTheyAreNamedAfter(t *testing.T) {
 
 func TestOriginOfWhatIsSubmittedOverHTTPIsMCP(t *testing.T) {
 	h := open(t)
-	sent := do[mailroom.Submitted](h.web(operator, "mine"), "submit_message", args{"text": "hi", "agent": "echo"})
-	if got := h.ended(sent.Run).Origin; got.Via != "mcp" || got.Sender != mailroom.Operator || got.RequestID == "" {
+	sent := do[store.Submitted](h.web(operator, "mine"), "submit_message", args{"text": "hi", "agent": "echo"})
+	if got := h.ended(sent.Run).Origin; got.Via != "mcp" || got.Sender != auth.Operator || got.RequestID == "" {
 		t.Errorf("origin %+v, want via mcp", got)
 	}
 }

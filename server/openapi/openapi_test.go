@@ -15,6 +15,7 @@ import (
 
 	"mailroom"
 	"mailroom/api"
+	"mailroom/internal/thread"
 )
 
 func TestTheDescriptionIsOpenAPI31(t *testing.T) {
@@ -35,24 +36,24 @@ func TestTheDescriptionIsOpenAPI31(t *testing.T) {
 // makeObjects creates the objects that the parameters of an operation name, and returns their ids.
 func (f *fixture) makeObjects(operation string, n int) map[string]string {
 	f.t.Helper()
-	thread := fmt.Sprintf("t%d", n)
-	sent := f.submit(thread, `{"text":"one"}`)
-	w := map[string]string{"thread": thread, "run": sent.Run, "message": sent.Message}
+	threadID := fmt.Sprintf("t%d", n)
+	sent := f.submit(threadID, `{"text":"one"}`)
+	w := map[string]string{"thread": threadID, "run": sent.Run, "message": sent.Message}
 	switch operation {
 	case "renew-worker", "leave-worker", "append", "write", "settle", "hand-over",
 		"get-claimed-run", "get-claimed-input", "get-claimed-transcript", "get-claimed-tickets", "get-claimed-effects":
-		w["worker"], w["claim"] = f.elsewhere(fmt.Sprintf("elsewhere-%d", n), thread)
+		w["worker"], w["claim"] = f.elsewhere(fmt.Sprintf("elsewhere-%d", n), threadID)
 	case "get-ticket", "decide":
 		work := f.claim()
 		for work.Claim.Run != sent.Run { // left over from another operation
-			f.settle(work, mailroom.Settle{Outcome: mailroom.OutcomeComplete})
+			f.settle(work, thread.Settle{Outcome: thread.OutcomeComplete})
 			work = f.claim()
 		}
 		question := mailroom.Ask{Name: "deploy", Kind: mailroom.TicketApproval, Prompt: "Deploy?", Action: "deploy", Arguments: []byte(`{"to":"production"}`)}
-		f.settle(work, mailroom.Settle{
-			Outcome: mailroom.OutcomePark, Wait: &mailroom.Wait{Names: []string{question.Name}}, Asks: []mailroom.Ask{question},
+		f.settle(work, thread.Settle{
+			Outcome: thread.OutcomePark, Wait: &mailroom.Wait{Names: []string{question.Name}}, Asks: []mailroom.Ask{question},
 		})
-		w["ticket"] = mailroom.TicketID(sent.Run, question.Name)
+		w["ticket"] = thread.TicketID(sent.Run, question.Name)
 	case "post-hook":
 		w["channel"] = "ops"
 	case "resume-channel":
@@ -119,12 +120,12 @@ func TestEveryOperationAnswersAsDescribed(t *testing.T) {
 	f := start(t)
 	d := f.describe()
 	f.submit("failed", `{"text":"x","metadata":{"team":"a"},"options":{"a":1}}`)
-	f.settle(f.claim(), mailroom.Settle{
-		Outcome: mailroom.OutcomeFail, Failure: &mailroom.Failure{Class: mailroom.ClassPermanent, Err: errors.New("rate limit")},
+	f.settle(f.claim(), thread.Settle{
+		Outcome: thread.OutcomeFail, Failure: &mailroom.Failure{Class: mailroom.ClassPermanent, Err: errors.New("rate limit")},
 	})
 	done := f.submit("done", `{"text":"x"}`)
-	f.settle(f.claim(), mailroom.Settle{
-		Outcome: mailroom.OutcomeComplete, Message: &mailroom.PartialText{ID: done.Run + ".1-1", Text: "a reply"},
+	f.settle(f.claim(), thread.Settle{
+		Outcome: thread.OutcomeComplete, Message: &thread.PartialText{ID: done.Run + ".1-1", Text: "a reply"},
 	})
 	f.submit("runs", `{"text":"x"}`)
 	f.claim()

@@ -17,8 +17,10 @@ import (
 	"mailroom/api"
 	"mailroom/bus"
 	"mailroom/channel/webhook"
+	"mailroom/internal/thread"
 	"mailroom/ledger"
 	"mailroom/server"
+	"mailroom/store"
 	"mailroom/store/memory"
 	"mailroom/stream"
 )
@@ -133,9 +135,9 @@ func ask[T any](f *fixture, route, body string) (out T) {
 	return out
 }
 
-func (f *fixture) submit(thread, body string) mailroom.Submitted {
+func (f *fixture) submit(thread, body string) store.Submitted {
 	f.t.Helper()
-	return ask[mailroom.Submitted](f, "POST /v1/threads/"+thread+"/messages", body)
+	return ask[store.Submitted](f, "POST /v1/threads/"+thread+"/messages", body)
 }
 
 // claim starts the next due run, as worker "w".
@@ -144,7 +146,7 @@ func (f *fixture) claim() ledger.Assignment {
 	ctx, cancel := context.WithTimeout(f.t.Context(), 10*time.Second)
 	defer cancel()
 	if f.round == 0 {
-		if _, err := f.ledger.Register(ctx, mailroom.Worker{ID: "w", Agents: []string{"echo"}}); err != nil {
+		if _, err := f.ledger.Register(ctx, store.Worker{ID: "w", Agents: []string{"echo"}}); err != nil {
 			f.t.Fatal(err)
 		}
 	}
@@ -159,7 +161,7 @@ func (f *fixture) claim() ledger.Assignment {
 }
 
 // settle ends the attempt of a claimed run.
-func (f *fixture) settle(w ledger.Assignment, s mailroom.Settle) {
+func (f *fixture) settle(w ledger.Assignment, s thread.Settle) {
 	f.t.Helper()
 	s.Claim, s.Number = w.Claim, w.Run.Step+1
 	if _, err := f.ledger.Settle(f.t.Context(), s); err != nil {

@@ -2,6 +2,9 @@ package memory
 
 import (
 	"bytes"
+	"mailroom/auth"
+	"mailroom/entry"
+	"mailroom/store"
 	"maps"
 	"slices"
 
@@ -55,19 +58,19 @@ func copyRun(r *mailroom.Run) *mailroom.Run {
 	return &c
 }
 
-func copyKey(k mailroom.SubmitKey) mailroom.SubmitKey {
+func copyKey(k store.SubmitKey) store.SubmitKey {
 	k.Result.Superseded = slices.Clone(k.Result.Superseded)
 	k.Result.Stopping = copyOf(k.Result.Stopping)
 	return k
 }
 
-func copyWorker(w *mailroom.Worker) *mailroom.Worker {
+func copyWorker(w *store.Worker) *store.Worker {
 	c := *w
 	c.Agents = slices.Clone(w.Agents)
 	return &c
 }
 
-func copyToken(t *mailroom.Token) *mailroom.Token {
+func copyToken(t *auth.Token) *auth.Token {
 	c := *t
 	c.Scopes, c.Agents, c.Quotas = slices.Clone(t.Scopes), slices.Clone(t.Agents), maps.Clone(t.Quotas)
 	return &c
@@ -76,7 +79,7 @@ func copyToken(t *mailroom.Token) *mailroom.Token {
 // copyEntry decodes a copy of the entry's bytes, so that it returns what a store returns that keeps
 // only the bytes.
 func copyEntry(e mailroom.Entry) (mailroom.Entry, error) {
-	return mailroom.ParseEntry(bytes.Clone(e.Raw))
+	return entry.Parse(bytes.Clone(e.Raw))
 }
 
 func copyOf[T any](p *T) *T {

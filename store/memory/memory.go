@@ -4,6 +4,8 @@ package memory
 
 import (
 	"context"
+	"mailroom/auth"
+	"mailroom/store"
 	"sync/atomic"
 	"time"
 
@@ -28,14 +30,14 @@ type state struct {
 	runsOf   table[string, []string]         // thread id to run ids, by Key
 	logs     table[string, []mailroom.Entry] // thread id to entries, by Seq
 	keys     table[keyID, submitKey]
-	partials table[string, []mailroom.Partial] // run id to pieces, by Offset
-	workers  table[string, *mailroom.Worker]
+	partials table[string, []store.Partial] // run id to pieces, by Offset
+	workers  table[string, *store.Worker]
 	tickets  table[string, *mailroom.Ticket]
-	asked    table[string, []string]        // run id to the ids of its tickets
-	tokens   table[string, *mailroom.Token] // by name
-	kept     table[versionID, mailroom.Definition]
-	cursors  table[cursorID, mailroom.Cursor]
-	reserved table[string, mailroom.Reservation] // by id
+	asked    table[string, []string]    // run id to the ids of its tickets
+	tokens   table[string, *auth.Token] // by name
+	kept     table[versionID, store.Definition]
+	cursors  table[cursorID, store.Cursor]
+	reserved table[string, store.Reservation] // by id
 
 	// The last keys given. A key is never reused, not even after a drop.
 	lastThread, lastRun, lastTicket, lastToken int64
@@ -45,7 +47,7 @@ type keyID struct{ thread, key string }
 
 // submitKey is a key with its thread's LastSeq at the time of the write.
 type submitKey struct {
-	mailroom.SubmitKey
+	store.SubmitKey
 	lastSeq int64
 }
 
@@ -62,14 +64,14 @@ func New() *Store {
 		runsOf:   newTable[string, []string](),
 		logs:     newTable[string, []mailroom.Entry](),
 		keys:     newTable[keyID, submitKey](),
-		partials: newTable[string, []mailroom.Partial](),
-		workers:  newTable[string, *mailroom.Worker](),
+		partials: newTable[string, []store.Partial](),
+		workers:  newTable[string, *store.Worker](),
 		tickets:  newTable[string, *mailroom.Ticket](),
 		asked:    newTable[string, []string](),
-		tokens:   newTable[string, *mailroom.Token](),
-		kept:     newTable[versionID, mailroom.Definition](),
-		cursors:  newTable[cursorID, mailroom.Cursor](),
-		reserved: newTable[string, mailroom.Reservation](),
+		tokens:   newTable[string, *auth.Token](),
+		kept:     newTable[versionID, store.Definition](),
+		cursors:  newTable[cursorID, store.Cursor](),
+		reserved: newTable[string, store.Reservation](),
 	})
 	return s
 }
@@ -87,7 +89,7 @@ func (st *state) share() *state {
 
 // Update implements [mailroom.Store]. If the context ends before f has returned, nothing is
 // written.
-func (s *Store) Update(ctx context.Context, f func(mailroom.Tx) error) error {
+func (s *Store) Update(ctx context.Context, f func(store.Tx) error) error {
 	select {
 	case s.writer <- struct{}{}:
 		defer func() { <-s.writer }()
@@ -118,7 +120,7 @@ func (s *Store) Update(ctx context.Context, f func(mailroom.Tx) error) error {
 }
 
 // View implements [mailroom.Store].
-func (s *Store) View(ctx context.Context, f func(mailroom.Reader) error) error {
+func (s *Store) View(ctx context.Context, f func(store.Reader) error) error {
 	if s.closed.Load() {
 		return errClosed()
 	}

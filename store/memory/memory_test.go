@@ -3,11 +3,11 @@ package memory_test
 import (
 	"testing"
 
-	"mailroom"
+	"mailroom/store"
 	"mailroom/store/memory"
 	"mailroom/store/storetest"
 )
 
 func TestStore(t *testing.T) {
-	storetest.Run(t, func(*testing.T) mailroom.Store { return memory.New() })
+	storetest.Run(t, func(*testing.T) store.Store { return memory.New() })
 }

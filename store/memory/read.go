@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"mailroom/auth"
+	"mailroom/entry"
+	"mailroom/store"
 	"maps"
 	"slices"
 	"strings"
@@ -14,7 +17,7 @@ import (
 // reader answers queries from one state.
 type reader struct{ *state }
 
-func (r reader) Threads(q mailroom.ThreadQuery) ([]*mailroom.Thread, error) {
+func (r reader) Threads(q store.ThreadQuery) ([]*mailroom.Thread, error) {
 	if q.OnePerAgent {
 		return r.dueEach(), nil
 	}
@@ -52,7 +55,7 @@ func (r reader) Threads(q mailroom.ThreadQuery) ([]*mailroom.Thread, error) {
 	return found, err
 }
 
-func (r reader) Runs(q mailroom.RunQuery) ([]*mailroom.Run, error) {
+func (r reader) Runs(q store.RunQuery) ([]*mailroom.Run, error) {
 	found, err := within(first(r.selectRuns(q), q.Limit), q.Bytes)
 	for i, run := range found {
 		found[i] = copyRun(run)
@@ -60,10 +63,10 @@ func (r reader) Runs(q mailroom.RunQuery) ([]*mailroom.Run, error) {
 	return found, err
 }
 
-func (r reader) Count(q mailroom.CountQuery) (mailroom.Counts, error) {
-	out := mailroom.Counts{Runs: map[mailroom.Status]int{}}
+func (r reader) Count(q store.CountQuery) (store.Counts, error) {
+	out := store.Counts{Runs: map[mailroom.Status]int{}}
 	owned := func(t *mailroom.Thread) bool { return q.Owner == nil || *q.Owner == t.Owner }
-	for _, run := range r.selectRuns(mailroom.RunQuery{Thread: q.Thread, Agent: q.Agent, Statuses: q.Statuses, Set: q.Set}) {
+	for _, run := range r.selectRuns(store.RunQuery{Thread: q.Thread, Agent: q.Agent, Statuses: q.Statuses, Set: q.Set}) {
 		if t, _ := r.threads.get(run.Thread); owned(t) {
 			out.Runs[run.Status]++
 		}
@@ -84,7 +87,7 @@ func (r reader) Count(q mailroom.CountQuery) (mailroom.Counts, error) {
 }
 
 // selectRuns returns all matching rows in order, without copying them.
-func (r reader) selectRuns(q mailroom.RunQuery) []*mailroom.Run {
+func (r reader) selectRuns(q store.RunQuery) []*mailroom.Run {
 	var found []*mailroom.Run
 	consider := func(run *mailroom.Run) {
 		if matches(run, q) {
@@ -109,10 +112,10 @@ func (r reader) selectRuns(q mailroom.RunQuery) []*mailroom.Run {
 	}
 	slices.SortFunc(found, func(a, b *mailroom.Run) int {
 		switch q.Set {
-		case mailroom.RunsQueued:
+		case store.RunsQueued:
 			return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.Place, b.Place),
 				cmp.Compare(a.Key, b.Key))
-		case mailroom.RunsScheduled:
+		case store.RunsScheduled:
 			return cmp.Or(a.NotBefore.Compare(b.NotBefore), cmp.Compare(a.Place, b.Place),
 				cmp.Compare(a.Key, b.Key))
 		}
@@ -124,7 +127,7 @@ func (r reader) selectRuns(q mailroom.RunQuery) []*mailroom.Run {
 	return found
 }
 
-func matches(run *mailroom.Run, q mailroom.RunQuery) bool {
+func matches(run *mailroom.Run, q store.RunQuery) bool {
 	switch {
 	case q.Thread != "" && run.Thread != q.Thread,
 		q.Agent != "" && run.Agent != q.Agent,
@@ -135,15 +138,15 @@ func matches(run *mailroom.Run, q mailroom.RunQuery) bool {
 		return false
 	}
 	switch q.Set {
-	case mailroom.RunsQueued:
+	case store.RunsQueued:
 		return run.NeverStarted() && !run.Scheduled
-	case mailroom.RunsScheduled:
+	case store.RunsScheduled:
 		return run.NeverStarted() && run.Scheduled
 	}
 	return true
 }
 
-func (r reader) Entries(q mailroom.EntryQuery) ([]mailroom.Entry, error) {
+func (r reader) Entries(q store.EntryQuery) ([]mailroom.Entry, error) {
 	log, _ := r.logs.get(q.Thread)
 	start, _ := slices.BinarySearchFunc(log, q.After+1, func(e mailroom.Entry, seq int64) int {
 		return cmp.Compare(e.Seq, seq)
@@ -162,7 +165,7 @@ func (r reader) Entries(q mailroom.EntryQuery) ([]mailroom.Entry, error) {
 		slices.Reverse(found)
 	}
 	found = first(found, q.Limit)
-	if kept, cut := mailroom.FirstEntries(found, q.Bytes); q.Bytes > 0 && cut {
+	if kept, cut := entry.First(found, q.Bytes); q.Bytes > 0 && cut {
 		n := len(kept)
 		if len(kept[0].Raw) <= q.Bytes {
 			n++ // the entry that exceeds it
@@ -178,7 +181,7 @@ func (r reader) Entries(q mailroom.EntryQuery) ([]mailroom.Entry, error) {
 	return found, nil
 }
 
-func (r reader) Tickets(q mailroom.TicketQuery) ([]*mailroom.Ticket, error) {
+func (r reader) Tickets(q store.TicketQuery) ([]*mailroom.Ticket, error) {
 	var found []*mailroom.Ticket
 	rows := r.tickets.all()
 	if len(q.IDs) > 0 {
@@ -209,8 +212,8 @@ func (r reader) Tickets(q mailroom.TicketQuery) ([]*mailroom.Ticket, error) {
 	return found, err
 }
 
-func (r reader) Tokens(names ...string) ([]*mailroom.Token, error) {
-	var found []*mailroom.Token
+func (r reader) Tokens(names ...string) ([]*auth.Token, error) {
+	var found []*auth.Token
 	rows := r.tokens.all()
 	if len(names) > 0 {
 		rows = r.tokens.some(names)
@@ -218,37 +221,37 @@ func (r reader) Tokens(names ...string) ([]*mailroom.Token, error) {
 	for _, t := range rows {
 		found = append(found, copyToken(t))
 	}
-	slices.SortFunc(found, func(a, b *mailroom.Token) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(found, func(a, b *auth.Token) int { return strings.Compare(a.Name, b.Name) })
 	return found, nil
 }
 
-func (r reader) Definitions() ([]mailroom.Definition, error) {
-	var found []mailroom.Definition
+func (r reader) Definitions() ([]store.Definition, error) {
+	var found []store.Definition
 	for _, d := range r.kept.all() {
 		d.Body = bytes.Clone(d.Body)
 		found = append(found, d)
 	}
-	slices.SortFunc(found, func(a, b mailroom.Definition) int {
+	slices.SortFunc(found, func(a, b store.Definition) int {
 		return cmp.Or(strings.Compare(a.Agent, b.Agent), strings.Compare(a.Version, b.Version))
 	})
 	return found, nil
 }
 
-func (r reader) Reservations(q mailroom.ReservationQuery) ([]mailroom.Reservation, error) {
-	var found []mailroom.Reservation
+func (r reader) Reservations(q store.ReservationQuery) ([]store.Reservation, error) {
+	var found []store.Reservation
 	for _, row := range r.reserved.all() {
 		if (q.ID == "" || row.ID == q.ID) && (q.Thread == "" || row.Thread == q.Thread) {
 			found = append(found, row)
 		}
 	}
-	slices.SortFunc(found, func(a, b mailroom.Reservation) int {
+	slices.SortFunc(found, func(a, b store.Reservation) int {
 		return cmp.Or(strings.Compare(a.Thread, b.Thread), cmp.Compare(a.Fence, b.Fence), strings.Compare(a.ID, b.ID))
 	})
 	return found, nil
 }
 
-func (r reader) Cursors(q mailroom.CursorQuery) ([]mailroom.Cursor, error) {
-	var found []mailroom.Cursor
+func (r reader) Cursors(q store.CursorQuery) ([]store.Cursor, error) {
+	var found []store.Cursor
 	for _, c := range r.cursors.all() {
 		if q.Channel != "" && c.Channel != q.Channel || len(q.Identities) > 0 && !slices.Contains(q.Identities, c.Identity) {
 			continue
@@ -256,14 +259,14 @@ func (r reader) Cursors(q mailroom.CursorQuery) ([]mailroom.Cursor, error) {
 		c.Position = bytes.Clone(c.Position)
 		found = append(found, c)
 	}
-	slices.SortFunc(found, func(a, b mailroom.Cursor) int {
+	slices.SortFunc(found, func(a, b store.Cursor) int {
 		return cmp.Or(strings.Compare(a.Channel, b.Channel), strings.Compare(a.Identity, b.Identity))
 	})
 	return first(found, q.Limit), nil
 }
 
-func (r reader) Keys(thread string, keys []string) ([]mailroom.SubmitKey, error) {
-	var found []mailroom.SubmitKey
+func (r reader) Keys(thread string, keys []string) ([]store.SubmitKey, error) {
+	var found []store.SubmitKey
 	for _, key := range keys {
 		if k, ok := r.keys.get(keyID{thread, key}); ok {
 			found = append(found, copyKey(k.SubmitKey))
@@ -272,17 +275,17 @@ func (r reader) Keys(thread string, keys []string) ([]mailroom.SubmitKey, error)
 	return found, nil
 }
 
-func (r reader) Partials(run string) ([]mailroom.Partial, error) {
+func (r reader) Partials(run string) ([]store.Partial, error) {
 	pieces, _ := r.partials.get(run)
 	return slices.Clone(pieces), nil
 }
 
-func (r reader) Workers() ([]*mailroom.Worker, error) {
-	var found []*mailroom.Worker
+func (r reader) Workers() ([]*store.Worker, error) {
+	var found []*store.Worker
 	for _, w := range r.workers.all() {
 		found = append(found, copyWorker(w))
 	}
-	slices.SortFunc(found, func(a, b *mailroom.Worker) int { return strings.Compare(a.ID, b.ID) })
+	slices.SortFunc(found, func(a, b *store.Worker) int { return strings.Compare(a.ID, b.ID) })
 	return found, nil
 }
 

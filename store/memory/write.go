@@ -3,6 +3,8 @@ package memory
 import (
 	"bytes"
 	"cmp"
+	"mailroom/auth"
+	"mailroom/store"
 	"slices"
 	"time"
 
@@ -18,8 +20,8 @@ type tx struct {
 
 func (t *tx) Now() time.Time { return t.now }
 
-func (t *tx) Lock(workers, threads []string) ([]*mailroom.Worker, []*mailroom.Thread, error) {
-	ws := make([]*mailroom.Worker, len(workers))
+func (t *tx) Lock(workers, threads []string) ([]*store.Worker, []*mailroom.Thread, error) {
+	ws := make([]*store.Worker, len(workers))
 	for i, id := range workers {
 		if w, ok := t.workers.get(id); ok {
 			ws[i] = copyWorker(w)
@@ -36,7 +38,7 @@ func (t *tx) Lock(workers, threads []string) ([]*mailroom.Worker, []*mailroom.Th
 	return ws, ts, nil
 }
 
-func (t *tx) Due(now time.Time, wants []mailroom.Capacity) (due []*mailroom.Thread, next time.Time, err error) {
+func (t *tx) Due(now time.Time, wants []store.Capacity) (due []*mailroom.Thread, next time.Time, err error) {
 	for _, want := range wants {
 		var ready []*mailroom.Thread
 		var later time.Time
@@ -69,7 +71,7 @@ func (t *tx) Due(now time.Time, wants []mailroom.Capacity) (due []*mailroom.Thre
 }
 
 // shared removes the threads beyond their owner's share.
-func shared(ready []*mailroom.Thread, share *mailroom.Share) []*mailroom.Thread {
+func shared(ready []*mailroom.Thread, share *store.Share) []*mailroom.Thread {
 	given := map[string]int{}
 	return slices.DeleteFunc(ready, func(row *mailroom.Thread) bool {
 		given[row.Owner]++
@@ -77,7 +79,7 @@ func shared(ready []*mailroom.Thread, share *mailroom.Share) []*mailroom.Thread 
 	})
 }
 
-func (t *tx) Write(c *mailroom.Changes) error {
+func (t *tx) Write(c *store.Changes) error {
 	if t.failed != nil {
 		return t.failed
 	}
@@ -143,7 +145,7 @@ func (t *tx) Write(c *mailroom.Changes) error {
 }
 
 // drop removes rows before anything is written.
-func (t *tx) drop(c *mailroom.Changes) {
+func (t *tx) drop(c *store.Changes) {
 	for _, id := range c.DropThreads {
 		t.dropThread(id)
 	}
@@ -187,7 +189,7 @@ func (t *tx) writeTicket(k *mailroom.Ticket) error {
 	return nil
 }
 
-func (t *tx) writeToken(row *mailroom.Token) error {
+func (t *tx) writeToken(row *auth.Token) error {
 	old, ok := t.tokens.get(row.Name)
 	switch {
 	case row.Key == 0 && ok:
@@ -204,7 +206,7 @@ func (t *tx) writeToken(row *mailroom.Token) error {
 
 // dropPrefix removes entries, the runs whose first entry is among them, and the submit keys of
 // both.
-func (t *tx) dropPrefix(p mailroom.Prefix) {
+func (t *tx) dropPrefix(p store.Prefix) {
 	log, ok := t.logs.get(p.Thread)
 	if ok {
 		n, _ := slices.BinarySearchFunc(log, p.Seq, func(e mailroom.Entry, seq int64) int { return cmp.Compare(e.Seq, seq) })
@@ -226,7 +228,7 @@ func (t *tx) dropPrefix(p mailroom.Prefix) {
 		t.runsOf.put(p.Thread, stay)
 	}
 	for id, k := range t.keys.all() {
-		joined := k.Result.Disposition != mailroom.DispositionQueued
+		joined := k.Result.Disposition != store.DispositionQueued
 		if id.thread == p.Thread && (submitted[id.key] && id.key != "" || joined && k.lastSeq < p.Seq) {
 			t.keys.drop(id)
 		}
@@ -307,7 +309,7 @@ func (t *tx) appendEntries(entries []mailroom.Entry, among map[string]*mailroom.
 	return nil
 }
 
-func (t *tx) writeKey(key mailroom.SubmitKey, among map[string]*mailroom.Thread) error {
+func (t *tx) writeKey(key store.SubmitKey, among map[string]*mailroom.Thread) error {
 	id := keyID{key.Thread, key.Key}
 	if among[key.Thread] == nil {
 		return t.fail("key %q: its thread %q is not in the changes", key.Key, key.Thread)
@@ -319,12 +321,12 @@ func (t *tx) writeKey(key mailroom.SubmitKey, among map[string]*mailroom.Thread)
 	return nil
 }
 
-func (t *tx) appendPartial(piece mailroom.Partial) error {
+func (t *tx) appendPartial(piece store.Partial) error {
 	if _, ok := t.runs.get(piece.Run); !ok {
 		return t.fail("partial of run %q, which does not exist", piece.Run)
 	}
 	pieces, _ := t.partials.get(piece.Run)
-	i, found := slices.BinarySearchFunc(pieces, piece.Offset, func(p mailroom.Partial, offset int) int {
+	i, found := slices.BinarySearchFunc(pieces, piece.Offset, func(p store.Partial, offset int) int {
 		return cmp.Compare(p.Offset, offset)
 	})
 	pieces = slices.Clone(pieces) // older states share it

@@ -3,6 +3,8 @@ package sqlite_test
 import (
 	"encoding/json"
 	"fmt"
+	"mailroom/entry"
+	"mailroom/store"
 	"path/filepath"
 	"testing"
 	"time"
@@ -65,7 +67,7 @@ func BenchmarkRun(b *testing.B) {
 	for _, row := range w.threads {
 		row.Due = mailroom.Due{}
 	}
-	if err := s.Update(b.Context(), func(tx mailroom.Tx) error { return tx.Write(&mailroom.Changes{Threads: w.threads}) }); err != nil {
+	if err := s.Update(b.Context(), func(tx store.Tx) error { return tx.Write(&store.Changes{Threads: w.threads}) }); err != nil {
 		b.Fatal(err)
 	}
 	b.ReportAllocs()
@@ -77,12 +79,12 @@ func BenchmarkRun(b *testing.B) {
 		}
 		var runs []*mailroom.Run
 		for _, status := range []mailroom.Status{mailroom.StatusRunning, "", mailroom.StatusCompleted} {
-			err := s.Update(b.Context(), func(tx mailroom.Tx) error {
+			err := s.Update(b.Context(), func(tx store.Tx) error {
 				_, rows, err := tx.Lock(nil, ids)
 				if err != nil {
 					return err
 				}
-				c := &mailroom.Changes{Threads: rows}
+				c := &store.Changes{Threads: rows}
 				for i, row := range rows {
 					w.now = w.now.Add(time.Millisecond)
 					switch status {
@@ -100,7 +102,7 @@ func BenchmarkRun(b *testing.B) {
 						runs[i].Status = mailroom.StatusCompleted
 					}
 					row.LastSeq++
-					e, err := mailroom.NewEntry(row.ID, row.LastSeq, mailroom.KindMessage, runs[i].ID, 0, w.now, w.body)
+					e, err := entry.New(row.ID, row.LastSeq, entry.KindMessage, runs[i].ID, 0, w.now, w.body)
 					if err != nil {
 						return err
 					}
@@ -133,7 +135,7 @@ func BenchmarkLock(b *testing.B) {
 			}
 			b.ReportAllocs()
 			for b.Loop() {
-				err := s.Update(b.Context(), func(tx mailroom.Tx) error {
+				err := s.Update(b.Context(), func(tx store.Tx) error {
 					_, _, err := tx.Lock(nil, ids)
 					return err
 				})
@@ -158,7 +160,7 @@ func BenchmarkDue(b *testing.B) {
 			}()
 			now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 			for from := 0; from < n; from += 10_000 {
-				c := &mailroom.Changes{}
+				c := &store.Changes{}
 				for i := from; i < min(n, from+10_000); i++ {
 					due := mailroom.Due{Agent: fmt.Sprint(i % 3), Priority: 100 + i%5, At: now.Add(time.Duration(i+1) * time.Second)}
 					if i%(n/10) == 0 {
@@ -166,13 +168,13 @@ func BenchmarkDue(b *testing.B) {
 					}
 					c.Threads = append(c.Threads, &mailroom.Thread{ID: fmt.Sprintf("thread-%d", i), Due: due})
 				}
-				if err := s.Update(b.Context(), func(tx mailroom.Tx) error { return tx.Write(c) }); err != nil {
+				if err := s.Update(b.Context(), func(tx store.Tx) error { return tx.Write(c) }); err != nil {
 					b.Fatal(err)
 				}
 			}
-			err := s.Update(b.Context(), func(tx mailroom.Tx) error {
+			err := s.Update(b.Context(), func(tx store.Tx) error {
 				for b.Loop() {
-					due, _, err := tx.Due(now, []mailroom.Capacity{{Agent: "1", Slots: 64}})
+					due, _, err := tx.Due(now, []store.Capacity{{Agent: "1", Slots: 64}})
 					if err != nil {
 						return err
 					}
@@ -198,7 +200,7 @@ type work struct {
 	now     time.Time
 }
 
-func newWork(b *testing.B, s mailroom.Store, threads int) *work {
+func newWork(b *testing.B, s store.Store, threads int) *work {
 	b.Helper()
 	w := &work{
 		runs: make([]*mailroom.Run, threads),
@@ -209,7 +211,7 @@ func newWork(b *testing.B, s mailroom.Store, threads int) *work {
 		id := fmt.Sprintf("conversation-%d-%d", i*7919%threads, i)
 		w.threads = append(w.threads, &mailroom.Thread{ID: id, Agent: "echo", Owner: "bench", FirstSeq: 1, NextPlace: 1, CreatedAt: w.now, UpdatedAt: w.now})
 	}
-	err := s.Update(b.Context(), func(tx mailroom.Tx) error { return tx.Write(&mailroom.Changes{Threads: w.threads}) })
+	err := s.Update(b.Context(), func(tx store.Tx) error { return tx.Write(&store.Changes{Threads: w.threads}) })
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -219,9 +221,9 @@ func newWork(b *testing.B, s mailroom.Store, threads int) *work {
 	return w
 }
 
-func (w *work) write(b *testing.B, s mailroom.Store, batch int, fresh bool) {
+func (w *work) write(b *testing.B, s store.Store, batch int, fresh bool) {
 	b.Helper()
-	c := &mailroom.Changes{}
+	c := &store.Changes{}
 	for range batch {
 		i := w.at * 31 % len(w.threads)
 		w.at++
@@ -247,7 +249,7 @@ func (w *work) write(b *testing.B, s mailroom.Store, batch int, fresh bool) {
 		for n := range list {
 			row.LastSeq++
 			var err error
-			list[n], err = mailroom.NewEntry(row.ID, row.LastSeq, mailroom.KindMessage, w.runs[i].ID, 0, w.now, w.body)
+			list[n], err = entry.New(row.ID, row.LastSeq, entry.KindMessage, w.runs[i].ID, 0, w.now, w.body)
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -256,7 +258,7 @@ func (w *work) write(b *testing.B, s mailroom.Store, batch int, fresh bool) {
 		c.Runs = append(c.Runs, w.runs[i])
 		c.Entries = append(c.Entries, list)
 	}
-	if err := s.Update(b.Context(), func(tx mailroom.Tx) error { return tx.Write(c) }); err != nil {
+	if err := s.Update(b.Context(), func(tx store.Tx) error { return tx.Write(c) }); err != nil {
 		b.Fatal(err)
 	}
 }
@@ -285,8 +287,8 @@ func BenchmarkPurge(b *testing.B) {
 					b.StartTimer()
 				}
 				began := time.Now()
-				err := s.Update(b.Context(), func(tx mailroom.Tx) error {
-					return tx.Write(&mailroom.Changes{DropEntries: []mailroom.Prefix{{Thread: w.threads[0].ID, Seq: below}}})
+				err := s.Update(b.Context(), func(tx store.Tx) error {
+					return tx.Write(&store.Changes{DropEntries: []store.Prefix{{Thread: w.threads[0].ID, Seq: below}}})
 				})
 				if err != nil {
 					b.Fatal(err)
@@ -299,24 +301,24 @@ func BenchmarkPurge(b *testing.B) {
 }
 
 // grow adds runs to the first thread, each with two entries and a key.
-func (w *work) grow(b *testing.B, s mailroom.Store, runs int) {
+func (w *work) grow(b *testing.B, s store.Store, runs int) {
 	b.Helper()
 	row := w.threads[0]
-	err := s.Update(b.Context(), func(tx mailroom.Tx) error {
+	err := s.Update(b.Context(), func(tx store.Tx) error {
 		for range runs {
 			w.at++
 			id := fmt.Sprintf("grown-%d", w.at)
-			c := &mailroom.Changes{
+			c := &store.Changes{
 				Threads: []*mailroom.Thread{row},
 				Runs:    []*mailroom.Run{{ID: id, Thread: row.ID, SubmitKey: id, FirstSeq: row.LastSeq + 1, Status: mailroom.StatusCompleted}},
-				Keys: []mailroom.SubmitKey{{
-					Thread: row.ID, Key: id, Result: mailroom.Submitted{Run: id, Disposition: mailroom.DispositionQueued},
+				Keys: []store.SubmitKey{{
+					Thread: row.ID, Key: id, Result: store.Submitted{Run: id, Disposition: store.DispositionQueued},
 				}},
 				Entries: [][]mailroom.Entry{nil},
 			}
 			for range 2 {
 				row.LastSeq++
-				e, err := mailroom.NewEntry(row.ID, row.LastSeq, mailroom.KindMessage, id, 0, w.now, w.body)
+				e, err := entry.New(row.ID, row.LastSeq, entry.KindMessage, id, 0, w.now, w.body)
 				if err != nil {
 					return err
 				}

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"errors"
 	"fmt"
+	"mailroom/store"
 	"math/rand/v2"
 	"path/filepath"
 	"testing"
@@ -17,15 +18,15 @@ func TestColumnsFollowTheBodyWhateverChanges(t *testing.T) {
 	s := openAt(t, path, Options{})
 	row := &mailroom.Thread{ID: "t"}
 	runs := []*mailroom.Run{{ID: "a", Thread: "t", Status: mailroom.StatusQueued}, {ID: "b", Thread: "t", Status: mailroom.StatusRunning}}
-	err := s.Update(t.Context(), func(tx mailroom.Tx) error {
-		return tx.Write(&mailroom.Changes{Threads: []*mailroom.Thread{row}, Runs: runs})
+	err := s.Update(t.Context(), func(tx store.Tx) error {
+		return tx.Write(&store.Changes{Threads: []*mailroom.Thread{row}, Runs: runs})
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	random := rand.New(rand.NewPCG(1, 2))
 	for i := range 300 {
-		err := s.Update(t.Context(), func(tx mailroom.Tx) error {
+		err := s.Update(t.Context(), func(tx store.Tx) error {
 			if random.IntN(4) > 0 { // else the transaction does not know the row
 				_, rows, err := tx.Lock(nil, []string{"t"})
 				if err != nil {
@@ -36,7 +37,7 @@ func TestColumnsFollowTheBodyWhateverChanges(t *testing.T) {
 			for range 1 + random.IntN(2) {
 				changeThread(random, row)
 				changeRun(random, runs[random.IntN(2)])
-				if err := tx.Write(&mailroom.Changes{Threads: []*mailroom.Thread{row}, Runs: runs}); err != nil {
+				if err := tx.Write(&store.Changes{Threads: []*mailroom.Thread{row}, Runs: runs}); err != nil {
 					return err
 				}
 			}
@@ -110,18 +111,18 @@ func TestAStepSetsNoColumnOfAnIndex(t *testing.T) {
 	s := openTest(t, Options{})
 	row := &mailroom.Thread{ID: "t", Worker: "w", Due: mailroom.Due{At: time.UnixMicro(5).UTC()}}
 	run := &mailroom.Run{ID: "r", Thread: "t", Status: mailroom.StatusRunning}
-	step := func(tx mailroom.Tx) error {
+	step := func(tx store.Tx) error {
 		_, rows, err := tx.Lock(nil, []string{"t"})
 		if err != nil {
 			return err
 		}
 		rows[0].LastSeq++
 		run.Step++
-		return tx.Write(&mailroom.Changes{Threads: rows, Runs: []*mailroom.Run{run}})
+		return tx.Write(&store.Changes{Threads: rows, Runs: []*mailroom.Run{run}})
 	}
-	for _, f := range []func(mailroom.Tx) error{
-		func(tx mailroom.Tx) error {
-			return tx.Write(&mailroom.Changes{Threads: []*mailroom.Thread{row}, Runs: []*mailroom.Run{run}})
+	for _, f := range []func(store.Tx) error{
+		func(tx store.Tx) error {
+			return tx.Write(&store.Changes{Threads: []*mailroom.Thread{row}, Runs: []*mailroom.Run{run}})
 		}, step,
 	} {
 		if err := s.Update(t.Context(), f); err != nil {

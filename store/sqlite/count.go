@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"database/sql/driver"
+	"mailroom/store"
 	"math"
 	"slices"
 	"time"
@@ -54,18 +55,18 @@ func allStatuses() []mailroom.Status {
 	}
 }
 
-func (r reader) Count(q mailroom.CountQuery) (mailroom.Counts, error) {
+func (r reader) Count(q store.CountQuery) (store.Counts, error) {
 	if q.Thread != "" {
 		return r.countThread(q)
 	}
-	out := mailroom.Counts{Runs: map[mailroom.Status]int{}}
+	out := store.Counts{Runs: map[mailroom.Status]int{}}
 	for _, status := range allStatuses() {
 		if len(q.Statuses) > 0 && !slices.Contains(q.Statuses, status) {
 			continue
 		}
 		n, err := r.sum(string(status), q)
 		if err != nil {
-			return mailroom.Counts{}, err
+			return store.Counts{}, err
 		}
 		if n != 0 {
 			out.Runs[status] = n
@@ -76,14 +77,14 @@ func (r reader) Count(q mailroom.CountQuery) (mailroom.Counts, error) {
 	}
 	var err error
 	if out.Threads, err = r.sum(talliedThread, q); err != nil {
-		return mailroom.Counts{}, err
+		return store.Counts{}, err
 	}
 	out.Due, err = r.earliestDue(q.Owner)
 	return out, err
 }
 
 // sum adds up the tally rows of what.
-func (r reader) sum(what string, q mailroom.CountQuery) (n int, err error) {
+func (r reader) sum(what string, q store.CountQuery) (n int, err error) {
 	text, args := tallied, []any{what}
 	if q.Owner != nil {
 		text, args = text+ofTallyOwner, append(args, *q.Owner)
@@ -100,8 +101,8 @@ func (r reader) sum(what string, q mailroom.CountQuery) (n int, err error) {
 }
 
 // countThread counts the runs of one thread.
-func (r reader) countThread(q mailroom.CountQuery) (mailroom.Counts, error) {
-	out := mailroom.Counts{Runs: map[mailroom.Status]int{}}
+func (r reader) countThread(q store.CountQuery) (store.Counts, error) {
+	out := store.Counts{Runs: map[mailroom.Status]int{}}
 	var s sel
 	s.add("SELECT ")
 	for i, status := range allStatuses() {
@@ -111,7 +112,7 @@ func (r reader) countThread(q mailroom.CountQuery) (mailroom.Counts, error) {
 		s.add("count(*) FILTER (WHERE r.status = '" + string(status) + "')")
 	}
 	s.add(" FROM run r")
-	if !s.whichRuns(mailroom.RunQuery{Thread: q.Thread, Agent: q.Agent, Statuses: q.Statuses, Set: q.Set}) {
+	if !s.whichRuns(store.RunQuery{Thread: q.Thread, Agent: q.Agent, Statuses: q.Statuses, Set: q.Set}) {
 		return out, nil
 	}
 	if q.Owner != nil {

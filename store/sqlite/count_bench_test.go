@@ -2,6 +2,7 @@ package sqlite_test
 
 import (
 	"fmt"
+	"mailroom/store"
 	"path/filepath"
 	"testing"
 
@@ -15,19 +16,19 @@ func BenchmarkCount(b *testing.B) {
 		s := open(b, filepath.Join(b.TempDir(), "mail.db"))
 		fillHistory(b, s, n)
 		owner := "owner-1"
-		for name, ask := range map[string]func(mailroom.Reader) error{
-			"all":   func(r mailroom.Reader) error { _, err := r.Count(mailroom.CountQuery{}); return err },
-			"owner": func(r mailroom.Reader) error { _, err := r.Count(mailroom.CountQuery{Owner: &owner}); return err },
-			"running": func(r mailroom.Reader) error {
-				_, err := r.Runs(mailroom.RunQuery{Statuses: []mailroom.Status{mailroom.StatusRunning}, Limit: 51})
+		for name, ask := range map[string]func(store.Reader) error{
+			"all":   func(r store.Reader) error { _, err := r.Count(store.CountQuery{}); return err },
+			"owner": func(r store.Reader) error { _, err := r.Count(store.CountQuery{Owner: &owner}); return err },
+			"running": func(r store.Reader) error {
+				_, err := r.Runs(store.RunQuery{Statuses: []mailroom.Status{mailroom.StatusRunning}, Limit: 51})
 				return err
 			},
-			"retriable": func(r mailroom.Reader) error {
-				_, err := r.Runs(mailroom.RunQuery{Statuses: []mailroom.Status{mailroom.StatusFailed, mailroom.StatusCancelled}, Oldest: true, Limit: 51})
+			"retriable": func(r store.Reader) error {
+				_, err := r.Runs(store.RunQuery{Statuses: []mailroom.Status{mailroom.StatusFailed, mailroom.StatusCancelled}, Oldest: true, Limit: 51})
 				return err
 			},
-			"agent": func(r mailroom.Reader) error {
-				_, err := r.Runs(mailroom.RunQuery{Agent: "rare", Limit: 51})
+			"agent": func(r store.Reader) error {
+				_, err := r.Runs(store.RunQuery{Agent: "rare", Limit: 51})
 				return err
 			},
 		} {
@@ -47,14 +48,14 @@ func BenchmarkCount(b *testing.B) {
 
 // fillHistory writes ended runs, ten of each other status, and fifty of a rare agent at the very
 // beginning.
-func fillHistory(b *testing.B, s mailroom.Store, n int) {
+func fillHistory(b *testing.B, s store.Store, n int) {
 	b.Helper()
 	rows := make([]*mailroom.Thread, 100)
 	for i := range rows {
 		rows[i] = &mailroom.Thread{ID: fmt.Sprint("t", i), Owner: fmt.Sprint("owner-", i%5), FirstSeq: 1}
 	}
 	for from := 0; from < n; from += 1000 {
-		c := &mailroom.Changes{Threads: rows}
+		c := &store.Changes{Threads: rows}
 		for i := from; i < from+1000; i++ {
 			r := &mailroom.Run{ID: fmt.Sprint("r", i), Thread: rows[i%100].ID, Agent: fmt.Sprint("agent-", i%3), Status: mailroom.StatusCompleted}
 			switch {
@@ -69,7 +70,7 @@ func fillHistory(b *testing.B, s mailroom.Store, n int) {
 			}
 			c.Runs = append(c.Runs, r)
 		}
-		if err := s.Update(b.Context(), func(tx mailroom.Tx) error { return tx.Write(c) }); err != nil {
+		if err := s.Update(b.Context(), func(tx store.Tx) error { return tx.Write(c) }); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -2,10 +2,9 @@ package sqlite
 
 import (
 	"database/sql/driver"
+	"mailroom/store"
 	"slices"
 	"strings"
-
-	"mailroom"
 )
 
 const (
@@ -17,10 +16,10 @@ const (
 		ON CONFLICT (channel, identity) DO UPDATE SET position = excluded.position, moved_at = excluded.moved_at`
 )
 
-func (r reader) Cursors(q mailroom.CursorQuery) (found []mailroom.Cursor, err error) {
+func (r reader) Cursors(q store.CursorQuery) (found []store.Cursor, err error) {
 	add := func(row []driver.Value) (bool, error) {
 		c := columns{row: row}
-		found = append(found, mailroom.Cursor{Channel: c.text(), Identity: c.text(), Position: c.raw(), MovedAt: c.time()})
+		found = append(found, store.Cursor{Channel: c.text(), Identity: c.text(), Position: c.raw(), MovedAt: c.time()})
 		return true, c.err
 	}
 	limit := int64(-1)
@@ -40,11 +39,11 @@ func (r reader) Cursors(q mailroom.CursorQuery) (found []mailroom.Cursor, err er
 			return nil, err
 		}
 	}
-	slices.SortFunc(found, func(a, b mailroom.Cursor) int { return strings.Compare(a.Identity, b.Identity) })
+	slices.SortFunc(found, func(a, b store.Cursor) int { return strings.Compare(a.Identity, b.Identity) })
 	return found, nil
 }
 
-func (t *tx) writeCursor(row *mailroom.Cursor) error {
+func (t *tx) writeCursor(row *store.Cursor) error {
 	_, err := t.exec(putCursor, row.Channel, row.Identity, orNull(row.Position), micros(row.MovedAt))
 	return err
 }

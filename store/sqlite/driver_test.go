@@ -4,13 +4,12 @@ import (
 	"context"
 	"database/sql/driver"
 	"errors"
+	"mailroom/store"
 	"path/filepath"
 	"sync/atomic"
 	"testing"
 
 	sqlite3 "modernc.org/sqlite/lib"
-
-	"mailroom"
 )
 
 var errDisk = errors.New("the disk is gone")
@@ -78,8 +77,8 @@ func TestAFailedCommitEndsWritingUntilTheStoreIsOpenedAgain(t *testing.T) {
 	for range 2 {
 		err := put(t, s, "lost")
 		wantUnavailable(t, err)
-		if !errors.Is(err, mailroom.ErrStoreClosed) || !errors.Is(err, errDisk) {
-			t.Errorf("got error %v, want one that wraps %v and %v", err, mailroom.ErrStoreClosed, errDisk)
+		if !errors.Is(err, store.ErrClosed) || !errors.Is(err, errDisk) {
+			t.Errorf("got error %v, want one that wraps %v and %v", err, store.ErrClosed, errDisk)
 		}
 		p.set.Store(false) // the disk works again, but the file's state was not checked
 	}

@@ -2,13 +2,12 @@ package sqlite
 
 import (
 	"encoding/json"
+	"mailroom/store"
 	"strconv"
-
-	"mailroom"
 )
 
 // encodeSubmitted encodes without reflection, because every submit with a key writes one.
-func encodeSubmitted(s *mailroom.Submitted) string {
+func encodeSubmitted(s *store.Submitted) string {
 	b := appendText(append(make([]byte, 0, 320), `{"message":`...), s.Message)
 	b = appendText(append(b, `,"run":`...), s.Run)
 	b = appendText(append(b, `,"thread":`...), s.Thread)

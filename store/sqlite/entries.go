@@ -3,6 +3,8 @@ package sqlite
 import (
 	"bytes"
 	"database/sql/driver"
+	"mailroom/entry"
+	"mailroom/store"
 	"math"
 	"slices"
 
@@ -51,7 +53,7 @@ func joinEntries(list []mailroom.Entry) ([]byte, error) {
 }
 
 // Entries implements [mailroom.Reader]. A row holds several entries.
-func (r reader) Entries(q mailroom.EntryQuery) ([]mailroom.Entry, error) {
+func (r reader) Entries(q store.EntryQuery) ([]mailroom.Entry, error) {
 	if q.Before == 0 {
 		q.Before = math.MaxInt64
 	}
@@ -81,7 +83,7 @@ func (r reader) Entries(q mailroom.EntryQuery) ([]mailroom.Entry, error) {
 
 // splitEntries decodes the entries of one row that match q, in its order. It skips lines outside of
 // the bounds of q without decoding them.
-func splitEntries(lines []byte, first int64, q mailroom.EntryQuery) ([]mailroom.Entry, error) {
+func splitEntries(lines []byte, first int64, q store.EntryQuery) ([]mailroom.Entry, error) {
 	var found []mailroom.Entry
 	seq := first
 	whole := q.Bytes <= 0 || len(lines) <= q.Bytes
@@ -93,7 +95,7 @@ func splitEntries(lines []byte, first int64, q mailroom.EntryQuery) ([]mailroom.
 			if !whole { // an entry must not keep the other lines of its row in memory
 				line = bytes.Clone(line)
 			}
-			e, err := mailroom.ParseEntry(line)
+			e, err := entry.Parse(line)
 			if err != nil {
 				return nil, err
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"mailroom/store"
 
 	sqlite3 "modernc.org/sqlite/lib"
 
@@ -45,7 +46,7 @@ func (d *Driver) refusal(ctx context.Context, doing string, err error) (refused 
 		refused.Code = mailroom.CodeUnavailable
 	case breaks(d.kind(err)):
 		refused.Code, broken = mailroom.CodeUnavailable, true
-		refused.Cause = fmt.Errorf("%w: %w", mailroom.ErrStoreClosed, err)
+		refused.Cause = fmt.Errorf("%w: %w", store.ErrClosed, err)
 	}
 	return refused, broken
 }
@@ -69,6 +70,6 @@ func cancelled(ctx context.Context) *mailroom.Error {
 
 func errClosed() *mailroom.Error {
 	return &mailroom.Error{
-		Code: mailroom.CodeUnavailable, Message: "the store accepts no more reads or writes", Cause: mailroom.ErrStoreClosed,
+		Code: mailroom.CodeUnavailable, Message: "the store accepts no more reads or writes", Cause: store.ErrClosed,
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"mailroom/store"
 	"net/url"
 	"os"
 	"slices"
@@ -14,8 +15,6 @@ import (
 	"strings"
 
 	sqlite3 "modernc.org/sqlite/lib"
-
-	"mailroom"
 )
 
 // File is a database opened for inspection, while a server has it open or not. It changes, migrates
@@ -192,7 +191,7 @@ func latest() (int64, error) {
 }
 
 // View calls fn with a consistent snapshot, as a store's View does.
-func (f *File) View(ctx context.Context, fn func(mailroom.Reader) error) (err error) {
+func (f *File) View(ctx context.Context, fn func(store.Reader) error) (err error) {
 	if _, err := f.session.exec(ctx, "BEGIN"); err != nil {
 		return fmt.Errorf("read %s: %w", f.path, err)
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"mailroom/store"
 	"os"
 	"path/filepath"
 	"strings"
@@ -38,8 +39,8 @@ func countThreads(t *testing.T, path string) (threads int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = f.View(t.Context(), func(r mailroom.Reader) error {
-		rows, err := r.Threads(mailroom.ThreadQuery{})
+	err = f.View(t.Context(), func(r store.Reader) error {
+		rows, err := r.Threads(store.ThreadQuery{})
 		threads = len(rows)
 		return err
 	})
@@ -120,9 +121,9 @@ func TestAReaderOfTheFileDoesNotBlockAWriter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = f.View(t.Context(), func(r mailroom.Reader) error {
+	err = f.View(t.Context(), func(r store.Reader) error {
 		for n := range 2 {
-			rows, err := r.Threads(mailroom.ThreadQuery{})
+			rows, err := r.Threads(store.ThreadQuery{})
 			if err != nil {
 				return err
 			}
@@ -160,7 +161,7 @@ func TestAWriterDuringAReadIsDetected(t *testing.T) {
 	}
 	_, err = f.Faults(t.Context())
 	seen("faults", err)
-	seen("a view", f.View(t.Context(), func(mailroom.Reader) error { return nil }))
+	seen("a view", f.View(t.Context(), func(store.Reader) error { return nil }))
 	target := filepath.Join(t.TempDir(), "copy.db")
 	seen("a backup", f.Backup(t.Context(), target, func(string) error { return nil }))
 	if _, err := os.Stat(target); !errors.Is(err, fs.ErrNotExist) {
@@ -225,8 +226,8 @@ func TestFaultsOfTheFileAreFound(t *testing.T) {
 	} {
 		path := filepath.Join(t.TempDir(), "mail.db")
 		s := openAt(t, path, Options{})
-		err := s.Update(t.Context(), func(tx mailroom.Tx) error {
-			return tx.Write(&mailroom.Changes{
+		err := s.Update(t.Context(), func(tx store.Tx) error {
+			return tx.Write(&store.Changes{
 				Threads: []*mailroom.Thread{{ID: "t"}}, Runs: []*mailroom.Run{{ID: "r", Thread: "t", FirstSeq: 9}},
 			})
 		})

@@ -12,6 +12,7 @@ import (
 
 	"mailroom"
 	"mailroom/internal/recovery"
+	"mailroom/store"
 )
 
 const (
@@ -97,7 +98,7 @@ func (s *Store) noteCommit(t *tx) error {
 		err = s.guard.committed(t.given.revision)
 	}
 	if err != nil {
-		s.breakDown(fmt.Errorf("%w: %w", mailroom.ErrStoreClosed, err))
+		s.breakDown(fmt.Errorf("%w: %w", store.ErrClosed, err))
 		return s.broken
 	}
 	return nil
@@ -157,7 +158,7 @@ func (s *Store) fail(err error) {
 	}
 	select {
 	case s.turn <- struct{}{}:
-		s.breakDown(fmt.Errorf("%w: %w", mailroom.ErrStoreClosed, err))
+		s.breakDown(fmt.Errorf("%w: %w", store.ErrClosed, err))
 		<-s.turn
 	case <-s.closing:
 	}

@@ -3,13 +3,12 @@ package sqlite
 import (
 	"errors"
 	"fmt"
+	"mailroom/store"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-
-	"mailroom"
 )
 
 // crashed copies the files of an open store, as a kill of its process would leave them, and returns
@@ -165,7 +164,7 @@ func TestAStoreWhoseFilesAreGoneAcknowledgesNothing(t *testing.T) {
 				}
 				err := put(t, s, "late")
 				wantUnavailable(t, err)
-				if !errors.Is(err, mailroom.ErrStoreClosed) || !strings.Contains(fmt.Sprint(errors.Unwrap(err)), how) {
+				if !errors.Is(err, store.ErrClosed) || !strings.Contains(fmt.Sprint(errors.Unwrap(err)), how) {
 					t.Errorf("got %v, want that the store is closed because a file was %s", errors.Unwrap(err), how)
 				}
 				if err := s.Close(); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"mailroom/project"
 
 	"github.com/pressly/goose/v3"
 
@@ -26,7 +27,7 @@ func countInboxes() *goose.Migration {
 		err := eachRow(ctx, tx, boxes, func(row []driver.Value) error {
 			t, err := scanThread(row[:2])
 			t.Inboxes, _ = row[2].(int64)
-			if _, ok := mailroom.ProjectOf(t.ID); ok {
+			if _, ok := project.NameOf(t.ID); ok {
 				projects = append(projects, t)
 			}
 			return err

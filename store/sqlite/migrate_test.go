@@ -3,6 +3,8 @@ package sqlite
 import (
 	"database/sql"
 	"fmt"
+	"mailroom/auth"
+	"mailroom/store"
 	"path/filepath"
 	"testing"
 
@@ -52,14 +54,14 @@ func TestMigrationSumsUsageOfThreadsAndTokens(t *testing.T) {
 		"INSERT INTO worker (id, host, pid, local, dead, owner) VALUES ('w', '', 1, 0, 0, 'bob'), ('x', '', 1, 0, 1, 'bob')",
 	), Options{})
 	const bytes = 8 + 7 + 2
-	err := s.View(t.Context(), func(r mailroom.Reader) error {
+	err := s.View(t.Context(), func(r store.Reader) error {
 		rows, err := r.Tokens()
-		for i, want := range []mailroom.Use{{Threads: 2, Bytes: bytes}, {Threads: 1, Workers: 1}, {}} {
+		for i, want := range []auth.Use{{Threads: 2, Bytes: bytes}, {Threads: 1, Workers: 1}, {}} {
 			if err == nil && rows[i].Used != want {
 				t.Errorf("%s has %+v, want %+v", rows[i].Name, rows[i].Used, want)
 			}
 		}
-		threads, err := r.Threads(mailroom.ThreadQuery{IDs: []string{"t"}})
+		threads, err := r.Threads(store.ThreadQuery{IDs: []string{"t"}})
 		if err == nil && threads[0].Bytes != bytes {
 			t.Errorf("the log has %d bytes, want %d", threads[0].Bytes, bytes)
 		}
@@ -85,18 +87,18 @@ func TestMigrationCountsRunsAndThreads(t *testing.T) {
 		run(1, 1, "x", "completed"), run(2, 1, "x", "completed"), run(3, 1, "y", "failed"), run(4, 3, "x", "queued"), run(5, 2, "x", "completed"),
 	), Options{})
 	ann := "ann"
-	err := s.View(t.Context(), func(r mailroom.Reader) error {
-		all, err := r.Count(mailroom.CountQuery{})
-		want := mailroom.Counts{Threads: 3, Runs: map[mailroom.Status]int{mailroom.StatusCompleted: 3, mailroom.StatusFailed: 1, mailroom.StatusQueued: 1}}
+	err := s.View(t.Context(), func(r store.Reader) error {
+		all, err := r.Count(store.CountQuery{})
+		want := store.Counts{Threads: 3, Runs: map[mailroom.Status]int{mailroom.StatusCompleted: 3, mailroom.StatusFailed: 1, mailroom.StatusQueued: 1}}
 		if diff := cmp.Diff(want, all); diff != "" || err != nil {
 			t.Errorf("all (-want +got): %v %s", err, diff)
 		}
-		hers, err := r.Count(mailroom.CountQuery{Owner: &ann, Agent: "x"})
-		want = mailroom.Counts{Runs: map[mailroom.Status]int{mailroom.StatusCompleted: 2, mailroom.StatusQueued: 1}}
+		hers, err := r.Count(store.CountQuery{Owner: &ann, Agent: "x"})
+		want = store.Counts{Runs: map[mailroom.Status]int{mailroom.StatusCompleted: 2, mailroom.StatusQueued: 1}}
 		if diff := cmp.Diff(want, hers); diff != "" || err != nil {
 			t.Errorf("of ann and x (-want +got): %v %s", err, diff)
 		}
-		sources, err := r.Threads(mailroom.ThreadQuery{DeliverTo: "chat"})
+		sources, err := r.Threads(store.ThreadQuery{DeliverTo: "chat"})
 		if len(sources) != 1 || sources[0].ID != "t" {
 			t.Errorf("%d threads deliver to the chat, want t", len(sources))
 		}
@@ -117,15 +119,15 @@ func TestMigrationCountsInboxes(t *testing.T) {
 		`INSERT INTO cursor (channel, identity, position) VALUES ('project:p', 'x', '{}'), ('project:p', 'y', '{}'), ('t', 'x', '1'), ('chat', '', '2')`,
 		"INSERT INTO token (name, sum, namespace) VALUES ('ann', '1', '')",
 	), Options{})
-	err := s.View(t.Context(), func(r mailroom.Reader) error {
-		rows, err := r.Threads(mailroom.ThreadQuery{Oldest: true})
+	err := s.View(t.Context(), func(r store.Reader) error {
+		rows, err := r.Threads(store.ThreadQuery{Oldest: true})
 		for i, want := range []int64{2, 0, 0} {
 			if err == nil && (rows[i].Inboxes != want || rows[i].Bytes != 7) {
 				t.Errorf("%s has %d inboxes and %d bytes, want %d and 7", rows[i].ID, rows[i].Inboxes, rows[i].Bytes, want)
 			}
 		}
 		tokens, err := r.Tokens()
-		if err == nil && tokens[0].Used != (mailroom.Use{}) {
+		if err == nil && tokens[0].Used != (auth.Use{}) {
 			t.Errorf("the token has %+v, want nothing", tokens[0].Used)
 		}
 		return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"mailroom/auth"
 
 	"github.com/pressly/goose/v3"
 
@@ -33,7 +34,7 @@ func sumUse() *goose.Migration {
 		err = eachRow(ctx, tx, "owner FROM worker WHERE dead = 0", func(row []driver.Value) error {
 			c := columns{row: row}
 			owner := c.text()
-			used[owner] = used[owner].Plus(mailroom.Use{Workers: 1})
+			used[owner] = used[owner].Plus(auth.Use{Workers: 1})
 			return nil
 		})
 		if err != nil {
@@ -50,17 +51,17 @@ func sumUse() *goose.Migration {
 }
 
 // sumThreads writes the size of each thread's log into its row, and returns the sums by owner.
-func sumThreads(ctx context.Context, tx *sql.Tx) (map[string]mailroom.Use, error) {
+func sumThreads(ctx context.Context, tx *sql.Tx) (map[string]auth.Use, error) {
 	// One byte separates the lines of a row.
 	const sums = `t.key, t.body, coalesce((SELECT sum(length(CAST(e.lines AS BLOB)) - (e.last_seq - e.first_seq))
 		FROM entry e WHERE e.thread = t.key), 0) FROM thread t WHERE t.key > ? ORDER BY t.key LIMIT 1000`
-	used := map[string]mailroom.Use{}
+	used := map[string]auth.Use{}
 	for last := int64(0); ; {
 		var page []*mailroom.Thread
 		err := eachRow(ctx, tx, sums, func(row []driver.Value) error {
 			t, err := scanThread(row[:2])
 			t.Bytes, _ = row[2].(int64)
-			used[t.Owner] = used[t.Owner].Plus(mailroom.Use{Threads: 1, Bytes: t.Bytes})
+			used[t.Owner] = used[t.Owner].Plus(auth.Use{Threads: 1, Bytes: t.Bytes})
 			page = append(page, t)
 			return err
 		}, last)

@@ -2,6 +2,8 @@ package sqlite
 
 import (
 	"database/sql/driver"
+	"mailroom/entry"
+	"mailroom/store"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -39,40 +41,40 @@ func usual(t *testing.T, s *Store) {
 	run := &mailroom.Run{ID: "r", Thread: "t", Status: mailroom.StatusQueued}
 	asked := &mailroom.Ticket{ID: "q", Thread: "t", Run: "r"}
 	held := &mailroom.Run{ID: "h", Thread: "t", Status: mailroom.StatusQueued, Scheduled: true, NotBefore: now}
-	entry, err := mailroom.NewEntry("t", 1, mailroom.KindStep, "r", 1, now, mailroom.StepNamed{})
+	entry, err := entry.New("t", 1, entry.KindStep, "r", 1, now, entry.StepNamed{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = s.Update(t.Context(), func(tx mailroom.Tx) error {
+	err = s.Update(t.Context(), func(tx store.Tx) error {
 		_, _, err := tx.Lock([]string{"w"}, []string{"t", "u"})
 		if err != nil {
 			return err
 		}
-		c := &mailroom.Changes{
+		c := &store.Changes{
 			Threads: []*mailroom.Thread{row}, Runs: []*mailroom.Run{run, held}, Entries: [][]mailroom.Entry{{entry}},
-			Keys:        []mailroom.SubmitKey{{Thread: "t", Key: "k"}},
-			Partials:    []mailroom.Partial{{Run: "r"}},
-			Workers:     []*mailroom.Worker{{ID: "w"}},
+			Keys:        []store.SubmitKey{{Thread: "t", Key: "k"}},
+			Partials:    []store.Partial{{Run: "r"}},
+			Workers:     []*store.Worker{{ID: "w"}},
 			Tickets:     []*mailroom.Ticket{asked},
-			Definitions: []mailroom.Definition{{Agent: "a", Version: "1"}},
-			Cursors:     []mailroom.Cursor{{Channel: "c"}}, Reservations: []mailroom.Reservation{{ID: "v", Thread: "t"}},
+			Definitions: []store.Definition{{Agent: "a", Version: "1"}},
+			Cursors:     []store.Cursor{{Channel: "c"}}, Reservations: []store.Reservation{{ID: "v", Thread: "t"}},
 		}
 		if err := tx.Write(c); err != nil {
 			return err
 		}
 		held.Asked = 1
-		return tx.Write(&mailroom.Changes{
+		return tx.Write(&store.Changes{
 			Threads: []*mailroom.Thread{row}, Runs: []*mailroom.Run{run, held}, Tickets: []*mailroom.Ticket{asked},
 			DropPartials: []string{"r"}, DropWorkers: []string{"w"}, DropThreads: []string{"u"},
-			DropDefinitions: []mailroom.Definition{{Agent: "a", Version: "1"}}, DropCursors: []mailroom.Cursor{{Channel: "c"}},
+			DropDefinitions: []store.Definition{{Agent: "a", Version: "1"}}, DropCursors: []store.Cursor{{Channel: "c"}},
 			DropReservations: []string{"v"},
 		})
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = s.Update(t.Context(), func(tx mailroom.Tx) error {
-		due, _, err := tx.Due(now, []mailroom.Capacity{{Agent: "a", Slots: 2}, {Agent: "a", Slots: 2, Share: &mailroom.Share{Most: 1}}})
+	err = s.Update(t.Context(), func(tx store.Tx) error {
+		due, _, err := tx.Due(now, []store.Capacity{{Agent: "a", Slots: 2}, {Agent: "a", Slots: 2, Share: &store.Share{Most: 1}}})
 		if err == nil && len(due) != 2 {
 			t.Errorf("got %d due threads, want one twice", len(due))
 		}
@@ -90,36 +92,36 @@ func usual(t *testing.T, s *Store) {
 }
 
 // queries returns the queries that the ledger makes in its transactions.
-func queries(tx mailroom.Tx) []func() error {
+func queries(tx store.Tx) []func() error {
 	list := []func() error{
-		func() error { _, err := tx.Threads(mailroom.ThreadQuery{OnePerAgent: true}); return err },
-		func() error { _, err := tx.Threads(mailroom.ThreadQuery{DeliverTo: "t", Limit: 5}); return err },
-		func() error { _, err := tx.Threads(mailroom.ThreadQuery{Deleted: true, Limit: 5}); return err },
-		func() error { _, err := tx.Threads(mailroom.ThreadQuery{Prefix: "t", Limit: 5}); return err },
-		func() error { _, err := tx.Count(mailroom.CountQuery{}); return err },
-		func() error { _, err := tx.Count(mailroom.CountQuery{Owner: new(string)}); return err },
-		func() error { _, err := tx.Reservations(mailroom.ReservationQuery{Thread: "t"}); return err },
-		func() error { _, err := tx.Reservations(mailroom.ReservationQuery{ID: "v"}); return err },
-		func() error { _, err := tx.Cursors(mailroom.CursorQuery{Channel: "c"}); return err },
+		func() error { _, err := tx.Threads(store.ThreadQuery{OnePerAgent: true}); return err },
+		func() error { _, err := tx.Threads(store.ThreadQuery{DeliverTo: "t", Limit: 5}); return err },
+		func() error { _, err := tx.Threads(store.ThreadQuery{Deleted: true, Limit: 5}); return err },
+		func() error { _, err := tx.Threads(store.ThreadQuery{Prefix: "t", Limit: 5}); return err },
+		func() error { _, err := tx.Count(store.CountQuery{}); return err },
+		func() error { _, err := tx.Count(store.CountQuery{Owner: new(string)}); return err },
+		func() error { _, err := tx.Reservations(store.ReservationQuery{Thread: "t"}); return err },
+		func() error { _, err := tx.Reservations(store.ReservationQuery{ID: "v"}); return err },
+		func() error { _, err := tx.Cursors(store.CursorQuery{Channel: "c"}); return err },
 		func() error {
-			_, err := tx.Cursors(mailroom.CursorQuery{Channel: "c", Identities: []string{"x", "y"}})
+			_, err := tx.Cursors(store.CursorQuery{Channel: "c", Identities: []string{"x", "y"}})
 			return err
 		},
 		func() error { _, err := tx.Keys("t", []string{"k"}); return err },
 		func() error { _, err := tx.Partials("r"); return err },
-		func() error { _, err := tx.Entries(mailroom.EntryQuery{Thread: "t", Before: 5}); return err },
+		func() error { _, err := tx.Entries(store.EntryQuery{Thread: "t", Before: 5}); return err },
 		func() error {
-			_, err := tx.Entries(mailroom.EntryQuery{Thread: "t", Before: 5, Backward: true})
+			_, err := tx.Entries(store.EntryQuery{Thread: "t", Before: 5, Backward: true})
 			return err
 		},
-		func() error { _, err := tx.Threads(mailroom.ThreadQuery{IDs: []string{"t"}}); return err },
-		func() error { _, err := tx.Threads(mailroom.ThreadQuery{Worker: "w", Limit: 5}); return err },
+		func() error { _, err := tx.Threads(store.ThreadQuery{IDs: []string{"t"}}); return err },
+		func() error { _, err := tx.Threads(store.ThreadQuery{Worker: "w", Limit: 5}); return err },
 	}
-	for _, q := range []mailroom.RunQuery{
+	for _, q := range []store.RunQuery{
 		{IDs: []string{"r"}, Thread: "t"},
 		{IDs: []string{"r", "h"}, Statuses: []mailroom.Status{mailroom.StatusQueued}},
-		{Thread: "t", Set: mailroom.RunsQueued, Limit: 1},
-		{Thread: "t", Set: mailroom.RunsScheduled, Limit: 1},
+		{Thread: "t", Set: store.RunsQueued, Limit: 1},
+		{Thread: "t", Set: store.RunsScheduled, Limit: 1},
 		{Thread: "t", Limit: 5},
 		{Thread: "t", From: 7, Limit: 5},
 		{Statuses: []mailroom.Status{mailroom.StatusFailed}, Limit: 5},
@@ -134,13 +136,13 @@ func queries(tx mailroom.Tx) []func() error {
 		list = append(list,
 			func() error { _, err := tx.Runs(q); return err },
 			func() error {
-				_, err := tx.Count(mailroom.CountQuery{Thread: q.Thread, Agent: q.Agent, Statuses: q.Statuses, Set: q.Set})
+				_, err := tx.Count(store.CountQuery{Thread: q.Thread, Agent: q.Agent, Statuses: q.Statuses, Set: q.Set})
 				return err
 			})
 	}
 	list = append(list, func() error { _, err := tx.Tokens("a"); return err })
 	open := []mailroom.TicketState{mailroom.TicketOpen}
-	for _, q := range []mailroom.TicketQuery{
+	for _, q := range []store.TicketQuery{
 		{IDs: []string{"q"}}, {Runs: []string{"r"}}, {Runs: []string{"r", "s"}, States: open},
 		{Thread: "t", Limit: 5}, {Thread: "t", States: open}, {Thread: "t", From: 7, Kinds: []mailroom.TicketKind{mailroom.TicketApproval}},
 		{States: open, Limit: 5}, {States: open, From: 7, Kinds: []mailroom.TicketKind{mailroom.TicketApproval, mailroom.TicketEvent}},
@@ -155,21 +157,21 @@ func purge(t *testing.T, s *Store) {
 	t.Helper()
 	var log []mailroom.Entry
 	for seq := int64(1); seq <= 3; seq++ {
-		e, err := mailroom.NewEntry("p", seq, mailroom.KindStep, "p", 1, time.Time{}, mailroom.StepNamed{})
+		e, err := entry.New("p", seq, entry.KindStep, "p", 1, time.Time{}, entry.StepNamed{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		log = append(log, e)
 	}
 	row := &mailroom.Thread{ID: "p", LastSeq: 3}
-	for _, c := range []*mailroom.Changes{
+	for _, c := range []*store.Changes{
 		{
 			Threads: []*mailroom.Thread{row}, Entries: [][]mailroom.Entry{log},
 			Runs: []*mailroom.Run{{ID: "p", Thread: "p", SubmitKey: "k", FirstSeq: 1}},
 		},
-		{Threads: []*mailroom.Thread{row}, DropEntries: []mailroom.Prefix{{Thread: "p", Seq: 2}}},
+		{Threads: []*mailroom.Thread{row}, DropEntries: []store.Prefix{{Thread: "p", Seq: 2}}},
 	} {
-		if err := s.Update(t.Context(), func(tx mailroom.Tx) error { return tx.Write(c) }); err != nil {
+		if err := s.Update(t.Context(), func(tx store.Tx) error { return tx.Write(c) }); err != nil {
 			t.Fatal(err)
 		}
 	}

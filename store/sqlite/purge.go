@@ -3,8 +3,7 @@ package sqlite
 import (
 	"bytes"
 	"database/sql/driver"
-
-	"mailroom"
+	"mailroom/store"
 )
 
 const (
@@ -30,7 +29,7 @@ const (
 
 // dropPrefix removes the entries, runs and keys below p.Seq. Its cost depends on what it removes,
 // not on the length of the log.
-func (t *tx) dropPrefix(p mailroom.Prefix) error {
+func (t *tx) dropPrefix(p store.Prefix) error {
 	var thread int64
 	err := t.session.query(t.ctx, threadKey, []any{p.Thread}, func(row []driver.Value) (bool, error) {
 		c := columns{row: row}

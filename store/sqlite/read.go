@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql/driver"
+	"mailroom/store"
 	"slices"
 	"strings"
 
@@ -79,7 +80,7 @@ func first[T any](list []T, limit int) []T {
 	return list
 }
 
-func (r reader) Threads(q mailroom.ThreadQuery) ([]*mailroom.Thread, error) {
+func (r reader) Threads(q store.ThreadQuery) ([]*mailroom.Thread, error) {
 	switch {
 	case len(q.IDs) > 0:
 		return r.threadsByID(q)
@@ -127,7 +128,7 @@ func (r reader) Threads(q mailroom.ThreadQuery) ([]*mailroom.Thread, error) {
 const threadsFrom = threadsWith + "t.id > ? ORDER BY t.id"
 
 // threadsUnder reads the threads whose ids have a prefix, which are adjacent in the index of ids.
-func (r reader) threadsUnder(q mailroom.ThreadQuery) ([]*mailroom.Thread, error) {
+func (r reader) threadsUnder(q store.ThreadQuery) ([]*mailroom.Thread, error) {
 	var found []*mailroom.Thread
 	g := gauge{limit: q.Limit, budget: q.Bytes}
 	read := func(row []driver.Value) (bool, error) {
@@ -151,7 +152,7 @@ func (r reader) threadsUnder(q mailroom.ThreadQuery) ([]*mailroom.Thread, error)
 }
 
 // threadsByID reads the rows with the ids of q, which are few.
-func (r reader) threadsByID(q mailroom.ThreadQuery) ([]*mailroom.Thread, error) {
+func (r reader) threadsByID(q store.ThreadQuery) ([]*mailroom.Thread, error) {
 	var found []*mailroom.Thread
 	for args := range inLists(distinct(q.IDs)) {
 		err := r.query("read threads", threadsWith+"t.id "+in(args), args, func(row []driver.Value) (bool, error) {
@@ -181,14 +182,14 @@ func (r reader) threadsByID(q mailroom.ThreadQuery) ([]*mailroom.Thread, error) 
 	return first(found, q.Limit), nil
 }
 
-func (r reader) Keys(thread string, keys []string) ([]mailroom.SubmitKey, error) {
-	var found []mailroom.SubmitKey
+func (r reader) Keys(thread string, keys []string) ([]store.SubmitKey, error) {
+	var found []store.SubmitKey
 	for _, key := range keys {
 		err := r.query("read a submit key", `SELECT digest, result FROM submit_key
 			WHERE thread = (SELECT key FROM thread WHERE id = ?) AND key = ?`, []any{thread, key},
 			func(row []driver.Value) (bool, error) {
 				c := columns{row: row}
-				k := mailroom.SubmitKey{Thread: thread, Key: key, Digest: c.text()}
+				k := store.SubmitKey{Thread: thread, Key: key, Digest: c.text()}
 				c.json(&k.Result)
 				found = append(found, k)
 				return false, c.err
@@ -200,14 +201,14 @@ func (r reader) Keys(thread string, keys []string) ([]mailroom.SubmitKey, error)
 	return found, nil
 }
 
-func (r reader) Partials(run string) ([]mailroom.Partial, error) {
-	var found []mailroom.Partial
+func (r reader) Partials(run string) ([]store.Partial, error) {
+	var found []store.Partial
 	err := r.query("read partials", `SELECT t.id, p.attempt, p.message, p.start, p.text
 		FROM run r CROSS JOIN thread t ON t.key = r.thread CROSS JOIN partial p ON p.run = r.key
 		WHERE r.id = ? ORDER BY p.start`, []any{run},
 		func(row []driver.Value) (bool, error) {
 			c := columns{row: row}
-			found = append(found, mailroom.Partial{
+			found = append(found, store.Partial{
 				Thread: c.text(), Run: run, Attempt: c.int(), Message: c.text(), Offset: c.int(), Text: c.text(),
 			})
 			return true, nil
@@ -215,8 +216,8 @@ func (r reader) Partials(run string) ([]mailroom.Partial, error) {
 	return found, err
 }
 
-func (r reader) Workers() ([]*mailroom.Worker, error) {
-	var found []*mailroom.Worker
+func (r reader) Workers() ([]*store.Worker, error) {
+	var found []*store.Worker
 	err := r.query("read workers", "SELECT "+workerColumns+" FROM worker ORDER BY id", nil,
 		func(row []driver.Value) (bool, error) {
 			w, err := scanWorker(row)
@@ -226,12 +227,12 @@ func (r reader) Workers() ([]*mailroom.Worker, error) {
 	return found, err
 }
 
-func (r reader) Definitions() ([]mailroom.Definition, error) {
-	var found []mailroom.Definition
+func (r reader) Definitions() ([]store.Definition, error) {
+	var found []store.Definition
 	err := r.query("read definitions", "SELECT agent, version, body FROM definition ORDER BY agent, version", nil,
 		func(row []driver.Value) (bool, error) {
 			c := columns{row: row}
-			found = append(found, mailroom.Definition{Agent: c.text(), Version: c.text(), Body: c.raw()})
+			found = append(found, store.Definition{Agent: c.text(), Version: c.text(), Body: c.raw()})
 			return true, nil
 		})
 	return found, err

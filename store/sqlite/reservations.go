@@ -2,8 +2,7 @@ package sqlite
 
 import (
 	"database/sql/driver"
-
-	"mailroom"
+	"mailroom/store"
 )
 
 const (
@@ -22,7 +21,7 @@ const (
 		thread = excluded.thread`
 )
 
-func (r reader) Reservations(q mailroom.ReservationQuery) ([]mailroom.Reservation, error) {
+func (r reader) Reservations(q store.ReservationQuery) ([]store.Reservation, error) {
 	text, args := readReservations, []any(nil)
 	switch {
 	case q.ID != "":
@@ -30,10 +29,10 @@ func (r reader) Reservations(q mailroom.ReservationQuery) ([]mailroom.Reservatio
 	case q.Thread != "":
 		text, args = reservationsOf, []any{q.Thread}
 	}
-	var found []mailroom.Reservation
+	var found []store.Reservation
 	err := r.query("read reservations", text, args, func(row []driver.Value) (bool, error) {
 		c := columns{row: row}
-		one := mailroom.Reservation{
+		one := store.Reservation{
 			ID: c.text(), Thread: c.text(), Name: c.text(), Holder: c.text(), Owner: c.text(), Shared: c.bool(), Advisory: c.bool(),
 			Reason: c.text(), Fence: c.int64(), TakenAt: c.time(), ExpiresAt: c.time(),
 		}
@@ -45,7 +44,7 @@ func (r reader) Reservations(q mailroom.ReservationQuery) ([]mailroom.Reservatio
 	return found, err
 }
 
-func (t *tx) writeReservation(row *mailroom.Reservation) error {
+func (t *tx) writeReservation(row *store.Reservation) error {
 	res, err := t.exec(putReservation, row.Name, row.Holder, row.Owner, bit(row.Shared), bit(row.Advisory), row.Reason,
 		row.Fence, micros(row.TakenAt), micros(row.ExpiresAt), row.ID, row.Thread)
 	return wrote(res, err, "thread", row.Thread, 0)

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"database/sql/driver"
+	"mailroom/store"
 	"slices"
 
 	"mailroom"
@@ -156,9 +157,9 @@ func scanRun(row []driver.Value) (*mailroom.Run, error) {
 	return r, err
 }
 
-func scanWorker(row []driver.Value) (*mailroom.Worker, error) {
+func scanWorker(row []driver.Value) (*store.Worker, error) {
 	c := columns{row: row}
-	w := &mailroom.Worker{ID: c.text(), Host: c.text(), PID: c.int(), Local: c.bool()}
+	w := &store.Worker{ID: c.text(), Host: c.text(), PID: c.int(), Local: c.bool()}
 	c.json(&w.Agents)
 	w.StartedAt, w.LeaseUntil, w.Dead, w.Owner, w.Uncharged = c.time(), c.time(), c.bool(), c.text(), c.bool()
 	return w, c.err

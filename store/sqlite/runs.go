@@ -3,6 +3,7 @@ package sqlite
 import (
 	"cmp"
 	"database/sql/driver"
+	"mailroom/store"
 	"slices"
 
 	"mailroom"
@@ -10,11 +11,11 @@ import (
 
 const runsWith = "SELECT r.key, r.body FROM run r WHERE r.id " // … IN list
 
-func (r reader) Runs(q mailroom.RunQuery) ([]*mailroom.Run, error) {
+func (r reader) Runs(q store.RunQuery) ([]*mailroom.Run, error) {
 	if len(q.IDs) > 0 {
 		return r.runsByID(q)
 	}
-	parts := []mailroom.RunQuery{q}
+	parts := []store.RunQuery{q}
 	if q.Thread == "" && q.Parent == "" && len(q.Statuses) > 1 {
 		// A partial index per status has the order of the list.
 		parts = parts[:0]
@@ -62,16 +63,16 @@ type sizedRun struct {
 }
 
 // runsOf reads a list of runs in the order of an index.
-func (r reader) runsOf(q mailroom.RunQuery) ([]sizedRun, error) {
+func (r reader) runsOf(q store.RunQuery) ([]sizedRun, error) {
 	var s sel
 	s.add("SELECT r.key, r.body FROM run r")
 	if !s.whichRuns(q) {
 		return nil, nil
 	}
 	switch q.Set {
-	case mailroom.RunsQueued:
+	case store.RunsQueued:
 		s.add(" ORDER BY r.priority, r.place, r.key")
-	case mailroom.RunsScheduled:
+	case store.RunsScheduled:
 		s.add(" ORDER BY r.not_before, r.place, r.key")
 	default:
 		s.add(" ORDER BY r.key")
@@ -91,7 +92,7 @@ func (r reader) runsOf(q mailroom.RunQuery) ([]sizedRun, error) {
 }
 
 // runsByID reads the rows with the ids of q, which are few.
-func (r reader) runsByID(q mailroom.RunQuery) ([]*mailroom.Run, error) {
+func (r reader) runsByID(q store.RunQuery) ([]*mailroom.Run, error) {
 	var found []*mailroom.Run
 	for args := range inLists(distinct(q.IDs)) {
 		err := r.query("read runs", runsWith+in(args), args, func(row []driver.Value) (bool, error) {
@@ -114,7 +115,7 @@ func (r reader) runsByID(q mailroom.RunQuery) ([]*mailroom.Run, error) {
 	return first(found, q.Limit), nil
 }
 
-func matches(run *mailroom.Run, q mailroom.RunQuery) bool {
+func matches(run *mailroom.Run, q store.RunQuery) bool {
 	switch {
 	case q.Thread != "" && run.Thread != q.Thread,
 		q.Agent != "" && run.Agent != q.Agent,
@@ -122,14 +123,14 @@ func matches(run *mailroom.Run, q mailroom.RunQuery) bool {
 		len(q.Statuses) > 0 && !slices.Contains(q.Statuses, run.Status),
 		q.From != 0 && q.Oldest && run.Key <= q.From,
 		q.From != 0 && !q.Oldest && run.Key >= q.From,
-		q.Set != mailroom.RunsAll && !(run.NeverStarted() && run.Scheduled == (q.Set == mailroom.RunsScheduled)):
+		q.Set != store.RunsAll && !(run.NeverStarted() && run.Scheduled == (q.Set == store.RunsScheduled)):
 		return false
 	}
 	return true
 }
 
 // whichRuns adds the conditions of q except IDs. It reports false if no run can match.
-func (s *sel) whichRuns(q mailroom.RunQuery) bool {
+func (s *sel) whichRuns(q store.RunQuery) bool {
 	if q.Thread != "" {
 		s.cond("r.thread = (SELECT key FROM thread WHERE id = ?)", q.Thread)
 	}
@@ -153,9 +154,9 @@ func (s *sel) whichRuns(q mailroom.RunQuery) bool {
 		s.cond("r.status <> 'completed'") // the condition of the partial index
 	}
 	switch q.Set {
-	case mailroom.RunsQueued:
+	case store.RunsQueued:
 		s.cond("r.queue = 0")
-	case mailroom.RunsScheduled:
+	case store.RunsScheduled:
 		s.cond("r.queue = 1")
 	}
 	return true

@@ -14,8 +14,8 @@ import (
 	"sync"
 	"time"
 
-	"mailroom"
 	"mailroom/internal/recovery"
+	"mailroom/store"
 )
 
 // Options configure a store. The zero value suits most uses.
@@ -148,7 +148,7 @@ func (s *Store) open(ctx context.Context, path string, o Options) error {
 // Update implements [mailroom.Store]. After an I/O error this Update and all later ones of the
 // handle fail with Unavailable. If the context ends before f has returned, nothing is written; it
 // does not interrupt the commit.
-func (s *Store) Update(ctx context.Context, f func(mailroom.Tx) error) error {
+func (s *Store) Update(ctx context.Context, f func(store.Tx) error) error {
 	if err := s.takeTurn(ctx); err != nil {
 		return err
 	}
@@ -239,7 +239,7 @@ func (s *Store) rollback() {
 }
 
 // View implements [mailroom.Store]. Beyond Options.Readers, Views wait.
-func (s *Store) View(ctx context.Context, f func(mailroom.Reader) error) (err error) {
+func (s *Store) View(ctx context.Context, f func(store.Reader) error) (err error) {
 	session, err := s.takeReader(ctx)
 	if err != nil {
 		return err

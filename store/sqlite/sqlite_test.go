@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"mailroom"
+	"mailroom/store"
 	"mailroom/store/sqlite"
 	"mailroom/store/storetest"
 )
@@ -30,7 +30,7 @@ func TestStore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	storetest.Run(t, func(t *testing.T) mailroom.Store {
+	storetest.Run(t, func(t *testing.T) store.Store {
 		path := filepath.Join(t.TempDir(), "mail.db")
 		if err := os.WriteFile(path, empty, 0o600); err != nil {
 			t.Fatal(err)
@@ -40,7 +40,7 @@ func TestStore(t *testing.T) {
 }
 
 func TestStoreKeepsEverything(t *testing.T) {
-	storetest.Reopen(t, func(t *testing.T, dir string) mailroom.Store {
+	storetest.Reopen(t, func(t *testing.T, dir string) store.Store {
 		return open(t, filepath.Join(dir, "mail.db"))
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"mailroom/store"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,8 +19,8 @@ import (
 )
 
 func put(t *testing.T, s *Store, id string) error {
-	return s.Update(t.Context(), func(tx mailroom.Tx) error {
-		return tx.Write(&mailroom.Changes{Threads: []*mailroom.Thread{{ID: id}}})
+	return s.Update(t.Context(), func(tx store.Tx) error {
+		return tx.Write(&store.Changes{Threads: []*mailroom.Thread{{ID: id}}})
 	})
 }
 
@@ -33,8 +34,8 @@ func mustPut(t *testing.T, s *Store, id string) {
 func count(t *testing.T, s *Store) int {
 	t.Helper()
 	n := 0
-	err := s.View(t.Context(), func(r mailroom.Reader) error {
-		rows, err := r.Threads(mailroom.ThreadQuery{})
+	err := s.View(t.Context(), func(r store.Reader) error {
+		rows, err := r.Threads(store.ThreadQuery{})
 		n = len(rows)
 		return err
 	})
@@ -65,8 +66,8 @@ func TestAFullDiskEndsWritingUntilTheStoreIsOpenedAgain(t *testing.T) {
 	mustPut(t, s, "before")
 	pragma(t, s, "max_page_count = 1") // SQLite uses the current number, so nothing can be added
 
-	wantUnavailable(t, s.Update(t.Context(), func(tx mailroom.Tx) error {
-		return tx.Write(&mailroom.Changes{Threads: []*mailroom.Thread{{ID: strings.Repeat("long ", 10_000)}}})
+	wantUnavailable(t, s.Update(t.Context(), func(tx store.Tx) error {
+		return tx.Write(&store.Changes{Threads: []*mailroom.Thread{{ID: strings.Repeat("long ", 10_000)}}})
 	}))
 	pragma(t, s, "max_page_count = 1000000") // there is room again, but the file's state was not checked
 	wantUnavailable(t, put(t, s, "after"))
@@ -87,8 +88,8 @@ func TestAFullDiskEndsWritingUntilTheStoreIsOpenedAgain(t *testing.T) {
 func TestAFullDiskEndsWritingAlsoIfTheErrorIsIgnored(t *testing.T) {
 	s := openTest(t, Options{})
 	pragma(t, s, "max_page_count = 1")
-	wantUnavailable(t, s.Update(t.Context(), func(tx mailroom.Tx) error {
-		err := tx.Write(&mailroom.Changes{Threads: []*mailroom.Thread{{ID: strings.Repeat("long ", 10_000)}}})
+	wantUnavailable(t, s.Update(t.Context(), func(tx store.Tx) error {
+		err := tx.Write(&store.Changes{Threads: []*mailroom.Thread{{ID: strings.Repeat("long ", 10_000)}}})
 		wantUnavailable(t, err)
 		return nil
 	}))
@@ -99,12 +100,12 @@ func TestARefusedCommitIsRolledBack(t *testing.T) {
 	s := openTest(t, Options{})
 	mustPut(t, s, "before")
 	pragma(t, s, "foreign_keys = on")
-	err := s.Update(t.Context(), func(tx mailroom.Tx) error {
+	err := s.Update(t.Context(), func(tx store.Tx) error {
 		pragma(t, s, "defer_foreign_keys = on") // until the commit
 		if _, err := s.writer.exec(t.Context(), insertKey, 1<<40, "a key of no thread", "", ""); err != nil {
 			return err
 		}
-		return tx.Write(&mailroom.Changes{Threads: []*mailroom.Thread{{ID: "lost"}}})
+		return tx.Write(&store.Changes{Threads: []*mailroom.Thread{{ID: "lost"}}})
 	})
 	if mailroom.CodeOf(err) != mailroom.CodeInternal {
 		t.Errorf("got error %v, want one of code internal", err)
@@ -119,11 +120,11 @@ func TestABusyDatabaseIsUnavailableAndStaysUsable(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "mail.db")
 	holder := openAt(t, path, Options{})
 	s := openAt(t, path, Options{BusyTimeout: 20 * time.Millisecond})
-	err := holder.Update(t.Context(), func(mailroom.Tx) error {
+	err := holder.Update(t.Context(), func(store.Tx) error {
 		wantUnavailable(t, put(t, s, "t"))
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(errors.New("enough"))
-		wantUnavailable(t, s.Update(ctx, func(mailroom.Tx) error { return nil }))
+		wantUnavailable(t, s.Update(ctx, func(store.Tx) error { return nil }))
 		return nil
 	})
 	if err != nil {
@@ -143,13 +144,13 @@ func TestTwoHandlesShareAFile(t *testing.T) {
 	for _, s := range handles {
 		all.Go(func() {
 			for range each {
-				err := s.Update(t.Context(), func(tx mailroom.Tx) error {
+				err := s.Update(t.Context(), func(tx store.Tx) error {
 					_, rows, err := tx.Lock(nil, []string{"t"})
 					if err != nil {
 						return err
 					}
 					rows[0].LastSeq++
-					return tx.Write(&mailroom.Changes{Threads: rows})
+					return tx.Write(&store.Changes{Threads: rows})
 				})
 				if err != nil {
 					t.Error(err)
@@ -159,8 +160,8 @@ func TestTwoHandlesShareAFile(t *testing.T) {
 	}
 	all.Wait()
 	for _, s := range handles {
-		err := s.View(t.Context(), func(r mailroom.Reader) error {
-			rows, err := r.Threads(mailroom.ThreadQuery{})
+		err := s.View(t.Context(), func(r store.Reader) error {
+			rows, err := r.Threads(store.ThreadQuery{})
 			if len(rows) != 1 || rows[0].LastSeq != each*int64(len(handles)) {
 				t.Errorf("got rows %v, want one that was counted up %d times", rows, each*len(handles))
 			}
@@ -252,9 +253,9 @@ func TestAViewThatIsCancelledEndsAndLeavesItsReaderUsable(t *testing.T) {
 	s := openTest(t, Options{Readers: 1})
 	mustPut(t, s, "t")
 	ctx, cancel := context.WithCancel(t.Context())
-	err := s.View(ctx, func(r mailroom.Reader) error {
+	err := s.View(ctx, func(r store.Reader) error {
 		cancel()
-		_, err := r.Threads(mailroom.ThreadQuery{})
+		_, err := r.Threads(store.ThreadQuery{})
 		return err
 	})
 	if !errors.Is(err, context.Canceled) {
@@ -268,10 +269,10 @@ func TestAViewThatIsCancelledEndsAndLeavesItsReaderUsable(t *testing.T) {
 
 func TestAViewWaitsForAReaderUntilItsContextEnds(t *testing.T) {
 	s := openTest(t, Options{Readers: 1})
-	err := s.View(t.Context(), func(mailroom.Reader) error {
+	err := s.View(t.Context(), func(store.Reader) error {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
-		return s.View(ctx, func(mailroom.Reader) error { return errors.New("two views on one reader") })
+		return s.View(ctx, func(store.Reader) error { return errors.New("two views on one reader") })
 	})
 	wantUnavailable(t, err)
 	if !errors.Is(err, context.DeadlineExceeded) {
@@ -289,18 +290,18 @@ func TestCloseWaitsForUpdatesAndViewsAndLeavesNoGoroutine(t *testing.T) {
 	inside, closed := make(chan struct{}), make(chan error, 1)
 	viewed, updated := make(chan error, 1), make(chan error, 1)
 	go func() {
-		viewed <- s.View(t.Context(), func(r mailroom.Reader) error {
+		viewed <- s.View(t.Context(), func(r store.Reader) error {
 			inside <- struct{}{}
 			<-s.closing
-			_, err := r.Threads(mailroom.ThreadQuery{})
+			_, err := r.Threads(store.ThreadQuery{})
 			return err
 		})
 	}()
 	go func() {
-		updated <- s.Update(t.Context(), func(tx mailroom.Tx) error {
+		updated <- s.Update(t.Context(), func(tx store.Tx) error {
 			inside <- struct{}{}
 			<-s.closing
-			return tx.Write(&mailroom.Changes{Threads: []*mailroom.Thread{{ID: "t"}}})
+			return tx.Write(&store.Changes{Threads: []*mailroom.Thread{{ID: "t"}}})
 		})
 	}()
 	<-inside
@@ -324,11 +325,11 @@ func TestCloseWaitsForUpdatesAndViewsAndLeavesNoGoroutine(t *testing.T) {
 func TestDroppedThreadsLeaveNoRow(t *testing.T) {
 	s := openTest(t, Options{})
 	usual(t, s)
-	err := s.Update(t.Context(), func(tx mailroom.Tx) error {
-		if err := tx.Write(&mailroom.Changes{Partials: []mailroom.Partial{{Run: "r", Text: "text"}}}); err != nil {
+	err := s.Update(t.Context(), func(tx store.Tx) error {
+		if err := tx.Write(&store.Changes{Partials: []store.Partial{{Run: "r", Text: "text"}}}); err != nil {
 			return err
 		}
-		return tx.Write(&mailroom.Changes{DropThreads: []string{"t", "p"}})
+		return tx.Write(&store.Changes{DropThreads: []string{"t", "p"}})
 	})
 	if err != nil {
 		t.Fatal(err)

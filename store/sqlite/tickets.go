@@ -3,6 +3,7 @@ package sqlite
 import (
 	"cmp"
 	"database/sql/driver"
+	"mailroom/store"
 	"slices"
 	"strings"
 
@@ -65,7 +66,7 @@ func (t *tx) writeTicket(k *mailroom.Ticket) error {
 
 // Tickets implements [mailroom.Reader]: by ids or runs if q names any, otherwise by its other
 // conditions.
-func (r reader) Tickets(q mailroom.TicketQuery) ([]*mailroom.Ticket, error) {
+func (r reader) Tickets(q store.TicketQuery) ([]*mailroom.Ticket, error) {
 	switch {
 	case len(q.IDs) > 0:
 		return r.ticketsByName(ticketsWith, q.IDs, q)
@@ -86,7 +87,7 @@ func (r reader) Tickets(q mailroom.TicketQuery) ([]*mailroom.Ticket, error) {
 }
 
 // ticketsByName reads the rows that match names, which are few.
-func (r reader) ticketsByName(text string, names []string, q mailroom.TicketQuery) ([]*mailroom.Ticket, error) {
+func (r reader) ticketsByName(text string, names []string, q store.TicketQuery) ([]*mailroom.Ticket, error) {
 	var found []*mailroom.Ticket
 	for args := range inLists(distinct(names)) {
 		err := r.query("read tickets", text+in(args), args, func(row []driver.Value) (bool, error) {
@@ -103,7 +104,7 @@ func (r reader) ticketsByName(text string, names []string, q mailroom.TicketQuer
 	return first(found, q.Limit), nil
 }
 
-func wanted(k *mailroom.Ticket, q mailroom.TicketQuery) bool {
+func wanted(k *mailroom.Ticket, q store.TicketQuery) bool {
 	switch {
 	case len(q.Runs) > 0 && !slices.Contains(q.Runs, k.Run),
 		q.Thread != "" && k.Thread != q.Thread,
@@ -117,7 +118,7 @@ func wanted(k *mailroom.Ticket, q mailroom.TicketQuery) bool {
 
 // whichTickets builds the statement for a query without ids and runs. It reports false if no ticket
 // can match.
-func (s *sel) whichTickets(q mailroom.TicketQuery) bool {
+func (s *sel) whichTickets(q store.TicketQuery) bool {
 	states := known(q.States, mailroom.TicketOpen, mailroom.TicketDecided, mailroom.TicketExpired, mailroom.TicketVoid)
 	kinds := known(q.Kinds, mailroom.TicketApproval, mailroom.TicketInput, mailroom.TicketChildren, mailroom.TicketTimer, mailroom.TicketEvent)
 	if len(q.States) > 0 && states == "" || len(q.Kinds) > 0 && kinds == "" {

@@ -3,10 +3,9 @@ package sqlite
 import (
 	"database/sql/driver"
 	"encoding/json"
+	"mailroom/auth"
 	"slices"
 	"strings"
-
-	"mailroom"
 )
 
 const (
@@ -18,15 +17,15 @@ const (
 		bytes = ?, workers = ?, notifications = ?, created_at = ?, used_at = ?, revoked_at = ? WHERE name = ? AND key = ?`
 )
 
-func (r reader) Tokens(names ...string) (found []*mailroom.Token, err error) {
+func (r reader) Tokens(names ...string) (found []*auth.Token, err error) {
 	add := func(row []driver.Value) (bool, error) {
 		c := columns{row: row}
-		t := &mailroom.Token{Key: c.int64(), Name: c.text(), Sum: c.text()}
+		t := &auth.Token{Key: c.int64(), Name: c.text(), Sum: c.text()}
 		c.json(&t.Scopes)
 		t.Namespace = c.text()
 		c.json(&t.Agents)
 		c.json(&t.Quotas)
-		t.Used = mailroom.Use{Threads: c.int64(), Bytes: c.int64(), Workers: c.int64(), Notifications: c.int64()}
+		t.Used = auth.Use{Threads: c.int64(), Bytes: c.int64(), Workers: c.int64(), Notifications: c.int64()}
 		t.CreatedAt, t.UsedAt, t.RevokedAt = c.time(), c.time(), c.time()
 		found = append(found, t)
 		return true, c.err
@@ -39,11 +38,11 @@ func (r reader) Tokens(names ...string) (found []*mailroom.Token, err error) {
 			return nil, err
 		}
 	}
-	slices.SortFunc(found, func(a, b *mailroom.Token) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(found, func(a, b *auth.Token) int { return strings.Compare(a.Name, b.Name) })
 	return found, nil
 }
 
-func (t *tx) writeToken(row *mailroom.Token) error {
+func (t *tx) writeToken(row *auth.Token) error {
 	var quotas any
 	if len(row.Quotas) > 0 {
 		raw, err := json.Marshal(row.Quotas)

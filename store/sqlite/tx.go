@@ -3,6 +3,7 @@ package sqlite
 import (
 	"cmp"
 	"database/sql/driver"
+	"mailroom/store"
 	"math"
 	"slices"
 	"time"
@@ -44,7 +45,7 @@ type tx struct {
 
 func (t *tx) Now() time.Time { return t.now }
 
-func (t *tx) Lock(workers, threads []string) ([]*mailroom.Worker, []*mailroom.Thread, error) {
+func (t *tx) Lock(workers, threads []string) ([]*store.Worker, []*mailroom.Thread, error) {
 	ws, err := t.lockWorkers(workers)
 	if err != nil {
 		return nil, nil, t.fail("lock workers", err)
@@ -56,8 +57,8 @@ func (t *tx) Lock(workers, threads []string) ([]*mailroom.Worker, []*mailroom.Th
 	return ws, ts, nil
 }
 
-func (t *tx) lockWorkers(ids []string) ([]*mailroom.Worker, error) {
-	found := make(map[string]*mailroom.Worker, len(ids))
+func (t *tx) lockWorkers(ids []string) ([]*store.Worker, error) {
+	found := make(map[string]*store.Worker, len(ids))
 	for args := range inLists(ids) {
 		err := t.session.query(t.ctx, workersWith+in(args), args, func(row []driver.Value) (bool, error) {
 			w, err := scanWorker(row)
@@ -68,7 +69,7 @@ func (t *tx) lockWorkers(ids []string) ([]*mailroom.Worker, error) {
 			return nil, err
 		}
 	}
-	rows := make([]*mailroom.Worker, len(ids))
+	rows := make([]*store.Worker, len(ids))
 	for i, id := range ids {
 		rows[i] = found[id]
 	}
@@ -97,7 +98,7 @@ func (t *tx) lockThreads(ids []string) ([]*mailroom.Thread, error) {
 	return rows, nil
 }
 
-func (t *tx) Due(now time.Time, wants []mailroom.Capacity) (due []*mailroom.Thread, next time.Time, err error) {
+func (t *tx) Due(now time.Time, wants []store.Capacity) (due []*mailroom.Thread, next time.Time, err error) {
 	var keys []int64
 	for _, want := range wants {
 		of := t.dueOf
@@ -130,7 +131,7 @@ type dueThread struct {
 
 // dueOf returns the due threads for want, and the earliest later due time among the
 // priorities that it read.
-func (t *tx) dueOf(now time.Time, want mailroom.Capacity) ([]dueThread, time.Time, error) {
+func (t *tx) dueOf(now time.Time, want store.Capacity) ([]dueThread, time.Time, error) {
 	return t.dueAmong(now, want.Slots, dueBehind, want.Agent, bit(want.LastAttempt))
 }
 
@@ -161,7 +162,7 @@ func (t *tx) dueAmong(now time.Time, most int, text string, args ...any) (ready 
 
 // dueShared is dueOf under a Share: it reads the owners one after the other, each up to
 // its share, and merges their threads in order.
-func (t *tx) dueShared(now time.Time, want mailroom.Capacity) (ready []dueThread, _ time.Time, err error) {
+func (t *tx) dueShared(now time.Time, want store.Capacity) (ready []dueThread, _ time.Time, err error) {
 	text, args := dueFirstOwner, []any{want.Agent, bit(want.LastAttempt)}
 	for {
 		owner, found := "", false

@@ -12,8 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"mailroom"
 	"mailroom/doctor"
+	"mailroom/store"
 )
 
 // execAll runs statements on a database file, and creates it if necessary.
@@ -49,7 +49,7 @@ func TestAStoreOfTheOldestVersionIsReadWithAllItsRows(t *testing.T) {
 	path := version7(t)
 	s := openAt(t, path, Options{Guard: true})
 	var got strings.Builder
-	err := s.View(t.Context(), func(r mailroom.Reader) error { return printRows(&got, r) })
+	err := s.View(t.Context(), func(r store.Reader) error { return printRows(&got, r) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,10 +83,10 @@ func wantSound(t *testing.T, path string, s *Store) {
 }
 
 // printRows writes the rows of a store, one per line.
-func printRows(w *strings.Builder, r mailroom.Reader) error {
-	threads, err := r.Threads(mailroom.ThreadQuery{Oldest: true})
+func printRows(w *strings.Builder, r store.Reader) error {
+	threads, err := r.Threads(store.ThreadQuery{Oldest: true})
 	for _, t := range threads {
-		entries, e := r.Entries(mailroom.EntryQuery{Thread: t.ID})
+		entries, e := r.Entries(store.EntryQuery{Thread: t.ID})
 		err = errors.Join(err, e)
 		length := int64(0)
 		for i := range entries {
@@ -95,7 +95,7 @@ func printRows(w *strings.Builder, r mailroom.Reader) error {
 		fmt.Fprintf(w, "thread %.8s %s owner=%q entries=%d current=%t due=%q revision=%d whole=%t\n",
 			t.ID, t.Agent, t.Owner, len(entries), t.Current != "", t.Due.Agent, t.Revision, length == t.Bytes)
 	}
-	runs, e := r.Runs(mailroom.RunQuery{Oldest: true})
+	runs, e := r.Runs(store.RunQuery{Oldest: true})
 	err = errors.Join(err, e)
 	for _, x := range runs {
 		reply, pieces := "", 0
@@ -114,8 +114,8 @@ func printRows(w *strings.Builder, r mailroom.Reader) error {
 }
 
 // printOthers writes the rows other than threads and runs.
-func printOthers(w *strings.Builder, r mailroom.Reader) error {
-	tickets, err := r.Tickets(mailroom.TicketQuery{})
+func printOthers(w *strings.Builder, r store.Reader) error {
+	tickets, err := r.Tickets(store.TicketQuery{})
 	for _, k := range tickets {
 		fmt.Fprintf(w, "ticket %.8s %s %s %s %s reason=%q\n", k.Thread, k.Name, k.Kind, k.State, k.Decision, k.Reason)
 	}
@@ -125,7 +125,7 @@ func printOthers(w *strings.Builder, r mailroom.Reader) error {
 		fmt.Fprintf(w, "token %s scopes=%v namespace=%q agents=%v sum=%.8s revoked=%t threads=%d workers=%d\n",
 			k.Name, k.Scopes, k.Namespace, k.Agents, k.Sum, !k.RevokedAt.IsZero(), k.Used.Threads, k.Used.Workers)
 	}
-	reservations, e := r.Reservations(mailroom.ReservationQuery{})
+	reservations, e := r.Reservations(store.ReservationQuery{})
 	err = errors.Join(err, e)
 	for _, v := range reservations {
 		fmt.Fprintf(w, "reservation %s %s holder=%s fence=%d shared=%t reason=%q\n", v.Thread, v.Name, v.Holder, v.Fence, v.Shared, v.Reason)
@@ -141,7 +141,7 @@ func printOthers(w *strings.Builder, r mailroom.Reader) error {
 		fmt.Fprintf(w, "key %s %s\n", k.Key, k.Result.Disposition)
 	}
 	definitions, e := r.Definitions()
-	cursors, e2 := r.Cursors(mailroom.CursorQuery{})
+	cursors, e2 := r.Cursors(store.CursorQuery{})
 	fmt.Fprintf(w, "%d definitions, %d cursors\n", len(definitions), len(cursors))
 	return errors.Join(err, e, e2)
 }

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"fmt"
+	"mailroom/store"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,13 +20,13 @@ func fill(t *testing.T, s *Store, path string, from, commits int) int64 {
 	text := strings.Repeat("0123456789abcdef", 4096)
 	longest := int64(0)
 	for i := range commits {
-		err := s.Update(t.Context(), func(tx mailroom.Tx) error {
+		err := s.Update(t.Context(), func(tx store.Tx) error {
 			_, rows, err := tx.Lock(nil, []string{"t"})
 			if err != nil {
 				return err
 			}
 			run := &mailroom.Run{ID: fmt.Sprint(from + i), Thread: "t", Status: mailroom.StatusCompleted, Reply: &text}
-			return tx.Write(&mailroom.Changes{Threads: rows, Runs: []*mailroom.Run{run}})
+			return tx.Write(&store.Changes{Threads: rows, Runs: []*mailroom.Run{run}})
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -64,15 +65,15 @@ func TestTheWALIsShortAgainAfterALongView(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "mail.db")
 	s := openAt(t, path, Options{})
 	fill(t, s, path, 0, 1)
-	err := s.View(t.Context(), func(r mailroom.Reader) error {
-		before, err := r.Runs(mailroom.RunQuery{})
+	err := s.View(t.Context(), func(r store.Reader) error {
+		before, err := r.Runs(store.RunQuery{})
 		if err != nil {
 			return err
 		}
 		if got := fill(t, s, path, 1, 28*megabyte>>16); got < 26*megabyte {
 			t.Errorf("got a WAL of %d MB, want all that the view may still need", got/megabyte)
 		}
-		again, err := r.Count(mailroom.CountQuery{})
+		again, err := r.Count(store.CountQuery{})
 		if again.Sum() != len(before) {
 			t.Errorf("runs in the view: got %d, want %d as before", again.Sum(), len(before))
 		}

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"database/sql/driver"
+	"mailroom/store"
 	"math"
 
 	"mailroom"
@@ -31,7 +32,7 @@ const (
 	dropThread        = "DELETE FROM thread WHERE id = ?"
 )
 
-func (t *tx) Write(c *mailroom.Changes) error {
+func (t *tx) Write(c *store.Changes) error {
 	if t.failed != nil {
 		return t.failed
 	}
@@ -41,7 +42,7 @@ func (t *tx) Write(c *mailroom.Changes) error {
 	return nil
 }
 
-func (t *tx) write(c *mailroom.Changes) error {
+func (t *tx) write(c *store.Changes) error {
 	if err := t.drop(c); err != nil {
 		return err
 	}
@@ -113,7 +114,7 @@ func (t *tx) write(c *mailroom.Changes) error {
 	return t.writeTally()
 }
 
-func (t *tx) drop(c *mailroom.Changes) error {
+func (t *tx) drop(c *store.Changes) error {
 	for _, id := range c.DropThreads {
 		for _, text := range [...]string{ // referencing rows first
 			dropThreadPartials, dropThreadTickets, dropThreadKeys, dropThreadEntries, dropThreadHolds, dropThreadRuns, dropThread,
@@ -166,7 +167,7 @@ type written struct {
 	sorted int64
 }
 
-func (t *tx) writeThreads(c *mailroom.Changes) (map[string]*written, error) {
+func (t *tx) writeThreads(c *store.Changes) (map[string]*written, error) {
 	rows := make([]written, len(c.Threads))
 	among := make(map[string]*written, len(c.Threads))
 	for i, row := range c.Threads {
@@ -260,13 +261,13 @@ func (t *tx) ownerOf(run int64) (owner string, err error) {
 
 // writeKey writes a submit key. A key that made no run stores the LastSeq of its thread, and is
 // dropped with that part of the log; other keys are dropped with their runs.
-func (t *tx) writeKey(k *mailroom.SubmitKey, among map[string]*written) error {
+func (t *tx) writeKey(k *store.SubmitKey, among map[string]*written) error {
 	w := among[k.Thread]
 	if w == nil {
 		return mailroom.Errorf(mailroom.CodeInternal, "key %q: its thread %q is not in the changes", k.Key, k.Thread)
 	}
 	var joined any
-	if k.Result.Disposition != mailroom.DispositionQueued {
+	if k.Result.Disposition != store.DispositionQueued {
 		joined = w.lastSeq
 	}
 	_, err := t.exec(insertKey, w.key, k.Key, k.Digest, encodeSubmitted(&k.Result), joined)

@@ -3,6 +3,8 @@ package storetest
 import (
 	"encoding/json"
 	"fmt"
+	"mailroom/entry"
+	"mailroom/store"
 	"slices"
 	"strings"
 	"testing"
@@ -16,7 +18,7 @@ func bytesCases() []testCase {
 	const rows = 9
 	filling := json.RawMessage(`"` + strings.Repeat("x", large) + `"`)
 	write := func(s *handle) {
-		c := &mailroom.Changes{Entries: [][]mailroom.Entry{nil}}
+		c := &store.Changes{Entries: [][]mailroom.Entry{nil}}
 		for i := range rows {
 			t := thread(fmt.Sprint("t", i))
 			t.Metadata = filling
@@ -27,7 +29,7 @@ func bytesCases() []testCase {
 			k := ticket(fmt.Sprint("k", i), r.ID, "t0")
 			k.Arguments = filling
 			c.Tickets = append(c.Tickets, k)
-			e, err := mailroom.NewEntry("t0", int64(i+1), mailroom.KindStep, r.ID, 1, after(i), json.RawMessage(`{"text":`+string(filling)+`}`))
+			e, err := entry.New("t0", int64(i+1), entry.KindStep, r.ID, 1, after(i), json.RawMessage(`{"text":`+string(filling)+`}`))
 			if err != nil {
 				panic(err) // the arguments are this package's own
 			}
@@ -36,25 +38,25 @@ func bytesCases() []testCase {
 		c.Threads[0].LastSeq = rows
 		s.write(c)
 	}
-	lists := map[string]func(r mailroom.Reader, limit, bytes int) (int, error){
-		"threads": func(r mailroom.Reader, limit, bytes int) (int, error) {
-			list, err := r.Threads(mailroom.ThreadQuery{Limit: limit, Bytes: bytes})
+	lists := map[string]func(r store.Reader, limit, bytes int) (int, error){
+		"threads": func(r store.Reader, limit, bytes int) (int, error) {
+			list, err := r.Threads(store.ThreadQuery{Limit: limit, Bytes: bytes})
 			return len(list), err
 		},
-		"runs": func(r mailroom.Reader, limit, bytes int) (int, error) {
-			list, err := r.Runs(mailroom.RunQuery{Thread: "t0", Limit: limit, Bytes: bytes})
+		"runs": func(r store.Reader, limit, bytes int) (int, error) {
+			list, err := r.Runs(store.RunQuery{Thread: "t0", Limit: limit, Bytes: bytes})
 			return len(list), err
 		},
-		"tickets": func(r mailroom.Reader, limit, bytes int) (int, error) {
-			list, err := r.Tickets(mailroom.TicketQuery{Limit: limit, Bytes: bytes})
+		"tickets": func(r store.Reader, limit, bytes int) (int, error) {
+			list, err := r.Tickets(store.TicketQuery{Limit: limit, Bytes: bytes})
 			return len(list), err
 		},
-		"entries": func(r mailroom.Reader, limit, bytes int) (int, error) {
-			list, err := r.Entries(mailroom.EntryQuery{Thread: "t0", Limit: limit, Bytes: bytes})
+		"entries": func(r store.Reader, limit, bytes int) (int, error) {
+			list, err := r.Entries(store.EntryQuery{Thread: "t0", Limit: limit, Bytes: bytes})
 			return len(list), err
 		},
-		"entries backward": func(r mailroom.Reader, limit, bytes int) (int, error) {
-			list, err := r.Entries(mailroom.EntryQuery{Thread: "t0", Backward: true, Limit: limit, Bytes: bytes})
+		"entries backward": func(r store.Reader, limit, bytes int) (int, error) {
+			list, err := r.Entries(store.EntryQuery{Thread: "t0", Backward: true, Limit: limit, Bytes: bytes})
 			return len(list), err
 		},
 	}
@@ -62,7 +64,7 @@ func bytesCases() []testCase {
 	for name, list := range lists {
 		cases = append(cases, testCase{"of " + name, func(t *testing.T, s *handle) {
 			write(s)
-			s.view(func(r mailroom.Reader) {
+			s.view(func(r store.Reader) {
 				for _, tc := range []struct{ limit, bytes, want int }{
 					{0, 1, 1}, {0, large / 2, 1}, {0, 3*large + large/2, 4}, {2, 3*large + large/2, 2}, {0, 2 * rows * large, rows}, {0, 0, rows},
 				} {

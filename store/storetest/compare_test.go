@@ -15,6 +15,9 @@ import (
 	"pgregory.net/rapid"
 
 	"mailroom"
+	"mailroom/auth"
+	"mailroom/entry"
+	"mailroom/store"
 	"mailroom/store/memory"
 	"mailroom/store/sqlite"
 )
@@ -65,14 +68,14 @@ func wipe(rt *rapid.T, db *sql.DB) {
 	}
 }
 
-type pair struct{ want, got mailroom.Store }
+type pair struct{ want, got store.Store }
 
 // update applies the same changes to both stores and compares their answers.
 func (p pair) update(rt *rapid.T, t *testing.T, h history) {
 	var said [2]answers
 	var errs [2]error
-	for i, s := range []mailroom.Store{p.want, p.got} {
-		errs[i] = s.Update(t.Context(), func(tx mailroom.Tx) error { return h.apply(tx, &said[i]) })
+	for i, s := range []store.Store{p.want, p.got} {
+		errs[i] = s.Update(t.Context(), func(tx store.Tx) error { return h.apply(tx, &said[i]) })
 	}
 	if want, got := mailroom.CodeOf(errs[0]), mailroom.CodeOf(errs[1]); want != got {
 		rt.Fatalf("update: got error %v, want %v", errs[1], errs[0])
@@ -83,8 +86,8 @@ func (p pair) update(rt *rapid.T, t *testing.T, h history) {
 func (p pair) view(rt *rapid.T, t *testing.T) {
 	q := drawQueries(rt)
 	var said [2]answers
-	for i, s := range []mailroom.Store{p.want, p.got} {
-		if err := s.View(t.Context(), func(r mailroom.Reader) error { return q.queryAll(r, &said[i]) }); err != nil {
+	for i, s := range []store.Store{p.want, p.got} {
+		if err := s.View(t.Context(), func(r store.Reader) error { return q.queryAll(r, &said[i]) }); err != nil {
 			rt.Fatal(err)
 		}
 	}
@@ -119,16 +122,16 @@ type history struct {
 	threads  []mailroom.Thread // set in the rows of these ids, created if missing
 	runs     []mailroom.Run
 	lines    map[string]int // entries to append, by thread
-	keys     []mailroom.SubmitKey
+	keys     []store.SubmitKey
 	tickets  []mailroom.Ticket
-	tokens   []mailroom.Token
-	cursors  []mailroom.Cursor
-	reserved []mailroom.Reservation
-	kept     []mailroom.Definition
+	tokens   []auth.Token
+	cursors  []store.Cursor
+	reserved []store.Reservation
+	kept     []store.Definition
 	pieces   []string // runs that get another partial
-	workers  []*mailroom.Worker
-	drops    mailroom.Changes
-	due      []mailroom.Capacity
+	workers  []*store.Worker
+	drops    store.Changes
+	due      []store.Capacity
 	now      time.Time
 	fails    bool
 
@@ -141,7 +144,7 @@ type refused struct{}
 
 func (refused) Error() string { return "refused" }
 
-func (h history) apply(tx mailroom.Tx, said *answers) error {
+func (h history) apply(tx store.Tx, said *answers) error {
 	var ids []string
 	for _, t := range h.threads {
 		ids = append(ids, t.ID)
@@ -158,7 +161,7 @@ func (h history) apply(tx mailroom.Tx, said *answers) error {
 	if err := errors.Join(said.add(workers, err), said.add(late, nil)); err != nil {
 		return err
 	}
-	c := &mailroom.Changes{
+	c := &store.Changes{
 		Threads: rows, Workers: h.workers, Keys: h.keys, Definitions: h.kept, Cursors: h.cursors, Reservations: h.reserved,
 		DropThreads: h.drops.DropThreads, DropWorkers: h.drops.DropWorkers, DropPartials: h.drops.DropPartials,
 		DropEntries: h.drops.DropEntries, DropDefinitions: h.drops.DropDefinitions,
@@ -186,7 +189,7 @@ func (h history) apply(tx mailroom.Tx, said *answers) error {
 }
 
 // addTokens adds the tokens; an existing name updates its row.
-func (h history) addTokens(r mailroom.Reader, c *mailroom.Changes) error {
+func (h history) addTokens(r store.Reader, c *store.Changes) error {
 	there, err := r.Tokens()
 	for _, row := range h.tokens {
 		for _, old := range there {
@@ -200,7 +203,7 @@ func (h history) addTokens(r mailroom.Reader, c *mailroom.Changes) error {
 }
 
 // change sets the values of the locked rows, and adds the others.
-func (h history) change(tx mailroom.Tx, c *mailroom.Changes) error {
+func (h history) change(tx store.Tx, c *store.Changes) error {
 	for i, t := range h.threads {
 		row := c.Threads[i]
 		if slices.Contains(c.DropThreads, row.ID) {
@@ -213,8 +216,8 @@ func (h history) change(tx mailroom.Tx, c *mailroom.Changes) error {
 		var list []mailroom.Entry
 		for range h.lines[t.ID] {
 			t.LastSeq++
-			e, err := mailroom.NewEntry(t.ID, t.LastSeq, []string{mailroom.KindStep, mailroom.KindMessage}[t.LastSeq%2],
-				fmt.Sprint("r", t.LastSeq%3), 1, t.UpdatedAt, mailroom.StepNamed{Name: "ünï\n"})
+			e, err := entry.New(t.ID, t.LastSeq, []string{entry.KindStep, entry.KindMessage}[t.LastSeq%2],
+				fmt.Sprint("r", t.LastSeq%3), 1, t.UpdatedAt, entry.StepNamed{Name: "ünï\n"})
 			if err != nil {
 				return err
 			}
@@ -258,15 +261,15 @@ func (h history) change(tx mailroom.Tx, c *mailroom.Changes) error {
 			}
 		}
 		if thread != "" {
-			c.Partials = append(c.Partials, mailroom.Partial{Thread: thread, Run: id, Offset: end, Text: "piece"})
+			c.Partials = append(c.Partials, store.Partial{Thread: thread, Run: id, Offset: end, Text: "piece"})
 		}
 	}
 	return nil
 }
 
 // runThatStays returns an existing run that h does not drop, or nil.
-func (h history) runThatStays(r mailroom.Reader, id string) (*mailroom.Run, error) {
-	rows, err := r.Runs(mailroom.RunQuery{IDs: []string{id}})
+func (h history) runThatStays(r store.Reader, id string) (*mailroom.Run, error) {
+	rows, err := r.Runs(store.RunQuery{IDs: []string{id}})
 	if err != nil || len(rows) == 0 || slices.Contains(h.drops.DropThreads, rows[0].Thread) {
 		return nil, err
 	}
@@ -280,9 +283,9 @@ func (h history) runThatStays(r mailroom.Reader, id string) (*mailroom.Run, erro
 
 // addTickets adds the tickets: existing ones that stay are changed, others are created if their run
 // is written.
-func (h history) addTickets(r mailroom.Reader, c *mailroom.Changes) error {
+func (h history) addTickets(r store.Reader, c *store.Changes) error {
 	for _, k := range h.tickets {
-		old, err := r.Tickets(mailroom.TicketQuery{IDs: []string{k.ID}})
+		old, err := r.Tickets(store.TicketQuery{IDs: []string{k.ID}})
 		if err != nil {
 			return err
 		}

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"mailroom/store"
 	"testing"
 	"time"
 
@@ -24,16 +25,16 @@ func copyCases() []testCase {
 			s.write(fullChanges())
 			before := s.everything()
 			spoil(s.everything())
-			s.update(func(tx mailroom.Tx) {
+			s.update(func(tx store.Tx) {
 				all := read(t, tx)
 				spoil(all)
 				workers, threads, err := tx.Lock([]string{"w"}, []string{"t"})
 				must(t, err)
-				due, _, err := tx.Due(after(1000), []mailroom.Capacity{{Agent: before.Agents[0], Slots: 1, LastAttempt: true}})
+				due, _, err := tx.Due(after(1000), []store.Capacity{{Agent: before.Agents[0], Slots: 1, LastAttempt: true}})
 				must(t, err)
 				spoil(contents{Threads: append(threads, due...), Workers: workers})
 			})
-			s.view(func(r mailroom.Reader) { spoilKey(&get(r.Keys("t", []string{"k"}))(t)[0]) })
+			s.view(func(r store.Reader) { spoilKey(&get(r.Keys("t", []string{"k"}))(t)[0]) })
 			wantSame(t, "rows", s.everything(), before)
 			wantOriginalKey(t, s)
 		}},
@@ -42,7 +43,7 @@ func copyCases() []testCase {
 
 func wantOriginalKey(t *testing.T, s *handle) {
 	t.Helper()
-	s.view(func(r mailroom.Reader) {
+	s.view(func(r store.Reader) {
 		got := get(r.Keys("t", []string{"k"}))(t)
 		if diff := cmp.Diff(fullChanges().Keys, got, same()); diff != "" {
 			t.Errorf("keys (-want +got):\n%s", diff)
@@ -126,7 +127,7 @@ func spoilRun(r *mailroom.Run) {
 	r.Agent = "spoiled"
 }
 
-func spoilKey(k *mailroom.SubmitKey) {
+func spoilKey(k *store.SubmitKey) {
 	clear(k.Result.Superseded)
 	*k.Result.Stopping = "spoiled"
 }

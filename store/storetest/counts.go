@@ -2,6 +2,8 @@ package storetest
 
 import (
 	"fmt"
+	"mailroom/entry"
+	"mailroom/store"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -19,17 +21,17 @@ func countCases() []testCase {
 			row := func(id, owner string, due mailroom.Due) *mailroom.Thread {
 				return &mailroom.Thread{ID: id, Owner: owner, Due: due}
 			}
-			s.write(&mailroom.Changes{Threads: []*mailroom.Thread{
+			s.write(&store.Changes{Threads: []*mailroom.Thread{
 				row("a", "ann", mailroom.Due{At: at(5), Agent: "x", Priority: 1}), row("b", "ann", mailroom.Due{At: at(3), Agent: "x", Priority: 2, LastAttempt: true}),
 				row("c", "bob", mailroom.Due{At: at(4), Agent: "y", Priority: 9}), row("d", "bob", mailroom.Due{At: at(2), Agent: "y", Priority: 200}),
 				row("e", "ann", mailroom.Due{At: at(1)}), row("f", "cid", mailroom.Due{}),
 			}})
 			for owner, want := range map[string]time.Time{"ann": at(3), "bob": at(2), "cid": {}, "": {}} {
-				if got := s.count(mailroom.CountQuery{Owner: &owner}); !got.Due.Equal(want) {
+				if got := s.count(store.CountQuery{Owner: &owner}); !got.Due.Equal(want) {
 					t.Errorf("of %q: got %v, want %v", owner, got.Due, want)
 				}
 			}
-			if got := s.count(mailroom.CountQuery{}); !got.Due.Equal(at(2)) || got.Threads != 6 {
+			if got := s.count(store.CountQuery{}); !got.Due.Equal(at(2)) || got.Threads != 6 {
 				t.Errorf("of all: got %d threads, the earliest due at %v, want 6 and %v", got.Threads, got.Due, at(2))
 			}
 		}},
@@ -45,22 +47,22 @@ func countStory(t *testing.T, s *handle) {
 	}
 	runs := 0
 	for step := range 60 {
-		s.update(func(tx mailroom.Tx) {
+		s.update(func(tx store.Tx) {
 			id := fmt.Sprint("t", draw.IntN(5))
 			_, rows, err := tx.Lock(nil, []string{id})
 			must(t, err)
 			row := rows[0]
-			c := &mailroom.Changes{Threads: []*mailroom.Thread{row}}
+			c := &store.Changes{Threads: []*mailroom.Thread{row}}
 			switch {
 			case row.Key == 0:
 				row.Owner, row.FirstSeq = owners[draw.IntN(3)], 1
 			case draw.IntN(9) == 0:
-				must(t, tx.Write(&mailroom.Changes{DropThreads: []string{id}}))
+				must(t, tx.Write(&store.Changes{DropThreads: []string{id}}))
 				return
 			case draw.IntN(4) == 0:
-				c.DropEntries = []mailroom.Prefix{{Thread: id, Seq: 1 + draw.Int64N(row.LastSeq+1)}}
+				c.DropEntries = []store.Prefix{{Thread: id, Seq: 1 + draw.Int64N(row.LastSeq+1)}}
 			default:
-				if c.Runs, err = tx.Runs(mailroom.RunQuery{Thread: id, Limit: 3}); err != nil {
+				if c.Runs, err = tx.Runs(store.RunQuery{Thread: id, Limit: 3}); err != nil {
 					t.Error(err)
 				}
 				for _, r := range c.Runs {
@@ -73,7 +75,7 @@ func countStory(t *testing.T, s *handle) {
 				c.Runs = append(c.Runs, &mailroom.Run{
 					ID: fmt.Sprint("r", runs), Thread: id, Agent: agents[draw.IntN(2)], FirstSeq: row.LastSeq, Status: statuses[draw.IntN(6)],
 				})
-				e, err := mailroom.NewEntry(id, row.LastSeq, mailroom.KindStep, "", 0, time.Time{}, mailroom.StepNamed{})
+				e, err := entry.New(id, row.LastSeq, entry.KindStep, "", 0, time.Time{}, entry.StepNamed{})
 				must(t, err)
 				if len(c.Entries) == 0 {
 					c.Entries = [][]mailroom.Entry{nil}
@@ -89,8 +91,8 @@ func countStory(t *testing.T, s *handle) {
 // recount compares all counts with the rows.
 func (s *handle) recount(t *testing.T, step int, owners, agents []string, statuses []mailroom.Status) {
 	t.Helper()
-	threads := get1(t, s, func(r mailroom.Reader) ([]*mailroom.Thread, error) { return r.Threads(mailroom.ThreadQuery{}) })
-	rows := get1(t, s, func(r mailroom.Reader) ([]*mailroom.Run, error) { return r.Runs(mailroom.RunQuery{}) })
+	threads := get1(t, s, func(r store.Reader) ([]*mailroom.Thread, error) { return r.Threads(store.ThreadQuery{}) })
+	rows := get1(t, s, func(r store.Reader) ([]*mailroom.Run, error) { return r.Runs(store.RunQuery{}) })
 	for _, r := range rows {
 		if r.Stored != r.Status {
 			t.Fatalf("after %d steps run %s is read as stored with status %q, want %q", step, r.ID, r.Stored, r.Status)
@@ -110,7 +112,7 @@ func (s *handle) recount(t *testing.T, step int, owners, agents []string, status
 					want[r.Status]++
 				}
 			}
-			q := mailroom.CountQuery{Agent: agent}
+			q := store.CountQuery{Agent: agent}
 			wantThreads := len(threads)
 			if owner != "*" {
 				q.Owner, wantThreads = &owner, perOwner[owner]
@@ -132,7 +134,7 @@ func (s *handle) recount(t *testing.T, step int, owners, agents []string, status
 	}
 }
 
-func (s *handle) count(q mailroom.CountQuery) mailroom.Counts {
+func (s *handle) count(q store.CountQuery) store.Counts {
 	s.t.Helper()
-	return get1(s.t, s, func(r mailroom.Reader) (mailroom.Counts, error) { return r.Count(q) })
+	return get1(s.t, s, func(r store.Reader) (store.Counts, error) { return r.Count(q) })
 }

@@ -3,6 +3,9 @@ package storetest_test
 import (
 	"encoding/json"
 	"errors"
+	"mailroom/auth"
+	"mailroom/entry"
+	"mailroom/store"
 	"time"
 
 	"pgregory.net/rapid"
@@ -163,18 +166,18 @@ func drawTicket(t *rapid.T, id, run string) mailroom.Ticket {
 	return k
 }
 
-func definitions() *rapid.Generator[[]mailroom.Definition] {
-	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) mailroom.Definition {
-		return mailroom.Definition{Agent: agent().Draw(t, "agent"), Version: id("v", 3).Draw(t, "version"), Body: raw().Draw(t, "body")}
+func definitions() *rapid.Generator[[]store.Definition] {
+	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) store.Definition {
+		return store.Definition{Agent: agent().Draw(t, "agent"), Version: id("v", 3).Draw(t, "version"), Body: raw().Draw(t, "body")}
 	}), 0, 2)
 }
 
-func drawToken(t *rapid.T, name string) mailroom.Token {
-	return mailroom.Token{
+func drawToken(t *rapid.T, name string) auth.Token {
+	return auth.Token{
 		Name: name, Sum: word().Draw(t, "sum"), Namespace: word().Draw(t, "namespace"),
-		Scopes: rapid.SliceOfN(rapid.SampledFrom(mailroom.Permissions()), 0, 3).Draw(t, "scopes"),
+		Scopes: rapid.SliceOfN(rapid.SampledFrom(auth.Permissions()), 0, 3).Draw(t, "scopes"),
 		Agents: rapid.SliceOfN(word(), 0, 2).Draw(t, "agents"), CreatedAt: moment().Draw(t, "created"),
-		Used:   mailroom.Use{Bytes: rapid.Int64Range(0, 9).Draw(t, "bytes"), Notifications: rapid.Int64Range(0, 1<<40).Draw(t, "unread")},
+		Used:   auth.Use{Bytes: rapid.Int64Range(0, 9).Draw(t, "bytes"), Notifications: rapid.Int64Range(0, 1<<40).Draw(t, "unread")},
 		UsedAt: moment().Draw(t, "used"), RevokedAt: moment().Draw(t, "revoked"),
 	}
 }
@@ -196,16 +199,16 @@ func drawHistory(t *rapid.T) history {
 		}
 		for _, key := range rapid.SliceOfN(id("k", 4), 0, 1).Draw(t, "keys") {
 			stopping := word().Draw(t, "stopping")
-			h.keys = append(h.keys, mailroom.SubmitKey{
+			h.keys = append(h.keys, store.SubmitKey{
 				Thread: of.Draw(t, "thread"), Key: key, Digest: word().Draw(t, "digest"),
-				Result: mailroom.Submitted{Message: word().Draw(t, "message"), Disposition: rapid.SampledFrom(
-					[]mailroom.Disposition{mailroom.DispositionQueued, mailroom.DispositionSteered, mailroom.DispositionCollected}).Draw(t, "disposition"), Superseded: []string{stopping}, Stopping: &stopping},
+				Result: store.Submitted{Message: word().Draw(t, "message"), Disposition: rapid.SampledFrom(
+					[]store.Disposition{store.DispositionQueued, store.DispositionSteered, store.DispositionCollected}).Draw(t, "disposition"), Superseded: []string{stopping}, Stopping: &stopping},
 			})
 		}
 		h.pieces = ids("r", 7).Draw(t, "pieces")
 		h.repeated = rapid.Bool().Draw(t, "repeated")
 		for _, name := range ids("v", 3).Draw(t, "reservations") {
-			h.reserved = append(h.reserved, mailroom.Reservation{
+			h.reserved = append(h.reserved, store.Reservation{
 				ID: name, Thread: of.Draw(t, "thread"), Name: word().Draw(t, "name"), Holder: word().Draw(t, "holder"), Owner: word().Draw(t, "owner"),
 				Shared: rapid.Bool().Draw(t, "shared"), Advisory: rapid.Bool().Draw(t, "advisory"), Reason: word().Draw(t, "reason"),
 				Fence: rapid.Int64Range(0, 3).Draw(t, "fence"), TakenAt: moment().Draw(t, "taken"), ExpiresAt: moment().Draw(t, "expires"),
@@ -220,38 +223,38 @@ func drawHistory(t *rapid.T) history {
 		h.tokens = append(h.tokens, drawToken(t, name))
 	}
 	for _, name := range ids("c", 3).Draw(t, "cursors") {
-		h.cursors = append(h.cursors, mailroom.Cursor{
+		h.cursors = append(h.cursors, store.Cursor{
 			Channel: name, Identity: word().Draw(t, "identity"), Position: raw().Draw(t, "position"), MovedAt: moment().Draw(t, "moved"),
 		})
 	}
 	for _, id := range ids("w", 3).Draw(t, "workers") {
-		h.workers = append(h.workers, &mailroom.Worker{
+		h.workers = append(h.workers, &store.Worker{
 			ID: id, Owner: word().Draw(t, "owner"), Host: word().Draw(t, "host"), Local: rapid.Bool().Draw(t, "local"), Agents: ids("a", 3).Draw(t, "agents"),
 			LeaseUntil: moment().Draw(t, "lease"), Dead: rapid.Bool().Draw(t, "dead"),
 		})
 	}
 	if rapid.IntRange(0, 3).Draw(t, "drops") == 3 {
-		h.drops = mailroom.Changes{
+		h.drops = store.Changes{
 			DropThreads: ids("t", 5).Draw(t, "drop threads"), DropWorkers: ids("w", 3).Draw(t, "drop workers"),
 			DropPartials: ids("r", 7).Draw(t, "drop partials"), DropDefinitions: definitions().Draw(t, "drop kept"),
 			DropReservations: ids("v", 3).Draw(t, "drop reservations"),
 		}
 		for _, name := range ids("c", 3).Draw(t, "drop cursors") {
-			h.drops.DropCursors = append(h.drops.DropCursors, mailroom.Cursor{Channel: name, Identity: word().Draw(t, "of")})
+			h.drops.DropCursors = append(h.drops.DropCursors, store.Cursor{Channel: name, Identity: word().Draw(t, "of")})
 		}
 	}
 	if rapid.Bool().Draw(t, "purges") {
 		for _, id := range ids("t", 5).Draw(t, "purge") {
-			h.drops.DropEntries = append(h.drops.DropEntries, mailroom.Prefix{Thread: id, Seq: rapid.Int64Range(0, 12).Draw(t, "below")})
+			h.drops.DropEntries = append(h.drops.DropEntries, store.Prefix{Thread: id, Seq: rapid.Int64Range(0, 12).Draw(t, "below")})
 		}
 	}
 	h.due = drawWants(t)
 	return h
 }
 
-func drawWants(t *rapid.T) []mailroom.Capacity {
-	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) mailroom.Capacity {
-		return mailroom.Capacity{
+func drawWants(t *rapid.T) []store.Capacity {
+	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) store.Capacity {
+		return store.Capacity{
 			Agent: agent().Draw(t, "agent"), Slots: rapid.IntRange(1, 4).Draw(t, "slots"), LastAttempt: rapid.Bool().Draw(t, "alone"),
 		}
 	}), 0, 3).Draw(t, "wants")
@@ -259,10 +262,10 @@ func drawWants(t *rapid.T) []mailroom.Capacity {
 
 // queries has queries of each kind.
 type queries struct {
-	threads []mailroom.ThreadQuery
-	runs    []mailroom.RunQuery
-	entries mailroom.EntryQuery
-	tickets []mailroom.TicketQuery
+	threads []store.ThreadQuery
+	runs    []store.RunQuery
+	entries store.EntryQuery
+	tickets []store.TicketQuery
 	keysOf  string
 }
 
@@ -270,28 +273,28 @@ func drawQueries(t *rapid.T) queries {
 	limit := rapid.IntRange(0, 4)
 	from := rapid.Int64Range(0, 9)
 	q := queries{
-		threads: []mailroom.ThreadQuery{{
+		threads: []store.ThreadQuery{{
 			Worker: rapid.SampledFrom([]string{"", "w1"}).Draw(t, "worker"),
 			Agent:  rapid.SampledFrom([]string{"", "a"}).Draw(t, "agent"),
 			From:   from.Draw(t, "from"), Oldest: rapid.Bool().Draw(t, "oldest"), Limit: limit.Draw(t, "limit"),
 		}},
-		entries: mailroom.EntryQuery{
+		entries: store.EntryQuery{
 			Thread: id("t", 6).Draw(t, "log"), After: from.Draw(t, "after"), Before: from.Draw(t, "before"),
 			Backward: rapid.Bool().Draw(t, "backward"), Limit: limit.Draw(t, "limit"),
 			Run: rapid.SampledFrom([]string{"", "r1"}).Draw(t, "run"),
 		},
 		keysOf: id("t", 6).Draw(t, "keys"),
 	}
-	q.threads = append(q.threads, mailroom.ThreadQuery{DeliverTo: "plain", Limit: limit.Draw(t, "delivering")},
-		mailroom.ThreadQuery{Deleted: true, Limit: limit.Draw(t, "deleted")},
-		mailroom.ThreadQuery{Prefix: rapid.SampledFrom([]string{"t", "t2"}).Draw(t, "prefix"), After: id("t", 4).Draw(t, "after id"), Limit: limit.Draw(t, "under")})
+	q.threads = append(q.threads, store.ThreadQuery{DeliverTo: "plain", Limit: limit.Draw(t, "delivering")},
+		store.ThreadQuery{Deleted: true, Limit: limit.Draw(t, "deleted")},
+		store.ThreadQuery{Prefix: rapid.SampledFrom([]string{"t", "t2"}).Draw(t, "prefix"), After: id("t", 4).Draw(t, "after id"), Limit: limit.Draw(t, "under")})
 	these := q.threads[0]
 	these.IDs, these.Limit = ids("t", 6).Draw(t, "ids"), 0
 	q.threads = append(q.threads, these)
 	if rapid.Bool().Draw(t, "by kind") {
-		q.entries.Kinds = []string{mailroom.KindStep}
+		q.entries.Kinds = []string{entry.KindStep}
 	}
-	run := mailroom.RunQuery{
+	run := store.RunQuery{
 		Thread: rapid.SampledFrom([]string{"", "t1", "t2"}).Draw(t, "thread"), Oldest: rapid.Bool().Draw(t, "oldest run"),
 		Agent: rapid.SampledFrom([]string{"", "a"}).Draw(t, "agent"), From: from.Draw(t, "from"),
 		Parent:   rapid.SampledFrom([]string{"", "plain"}).Draw(t, "parent"),
@@ -299,9 +302,9 @@ func drawQueries(t *rapid.T) queries {
 	}
 	named := run
 	named.IDs, named.Limit = ids("r", 8).Draw(t, "ids"), 0
-	q.runs = []mailroom.RunQuery{run, named,
-		{Thread: "t1", Set: mailroom.RunsQueued, Limit: run.Limit}, {Thread: "t2", Set: mailroom.RunsScheduled, Limit: run.Limit}}
-	tickets := mailroom.TicketQuery{
+	q.runs = []store.RunQuery{run, named,
+		{Thread: "t1", Set: store.RunsQueued, Limit: run.Limit}, {Thread: "t2", Set: store.RunsScheduled, Limit: run.Limit}}
+	tickets := store.TicketQuery{
 		Thread: rapid.SampledFrom([]string{"", "t1", "t2"}).Draw(t, "tickets of"), From: from.Draw(t, "from"),
 		States: rapid.SliceOfN(ticketState(), 0, 2).Draw(t, "states"), Kinds: rapid.SliceOfN(ticketKind(), 0, 2).Draw(t, "kinds"),
 		Limit: limit.Draw(t, "limit"),
@@ -309,11 +312,11 @@ func drawQueries(t *rapid.T) queries {
 	theseTickets, ofRuns := tickets, tickets
 	theseTickets.IDs, theseTickets.Limit = ids("q", 6).Draw(t, "tickets"), 0
 	ofRuns.Runs, ofRuns.Limit = ids("r", 8).Draw(t, "runs"), 0
-	q.tickets = []mailroom.TicketQuery{tickets, theseTickets, ofRuns}
+	q.tickets = []store.TicketQuery{tickets, theseTickets, ofRuns}
 	return q
 }
 
-func (q queries) queryAll(r mailroom.Reader, said *answers) error {
+func (q queries) queryAll(r store.Reader, said *answers) error {
 	var errs []error
 	note := func(v any, err error) { errs = append(errs, said.add(v, err)) }
 	for _, tq := range q.threads {
@@ -324,19 +327,19 @@ func (q queries) queryAll(r mailroom.Reader, said *answers) error {
 		rows, err := r.Runs(rq)
 		note(rows, err)
 		if len(rq.IDs) == 0 {
-			n, err := r.Count(mailroom.CountQuery{Thread: rq.Thread, Agent: rq.Agent, Statuses: rq.Statuses, Set: rq.Set})
+			n, err := r.Count(store.CountQuery{Thread: rq.Thread, Agent: rq.Agent, Statuses: rq.Statuses, Set: rq.Set})
 			note(n, err)
 		}
 	}
 	list, err := r.Entries(q.entries)
 	note(list, err)
 	for _, owner := range []string{"", "plain"} {
-		n, err := r.Count(mailroom.CountQuery{Owner: &owner})
+		n, err := r.Count(store.CountQuery{Owner: &owner})
 		note(n, err)
-		n, err = r.Count(mailroom.CountQuery{Owner: &owner, Agent: "a"})
+		n, err = r.Count(store.CountQuery{Owner: &owner, Agent: "a"})
 		note(n, err)
 	}
-	n, err := r.Count(mailroom.CountQuery{})
+	n, err := r.Count(store.CountQuery{})
 	note(n, err)
 	for _, kq := range q.tickets {
 		rows, err := r.Tickets(kq)
@@ -347,10 +350,10 @@ func (q queries) queryAll(r mailroom.Reader, said *answers) error {
 	tokens, err := r.Tokens()
 	note(tokens, err)
 	for _, channel := range []string{"", "c1"} {
-		cursors, err := r.Cursors(mailroom.CursorQuery{Channel: channel})
+		cursors, err := r.Cursors(store.CursorQuery{Channel: channel})
 		note(cursors, err)
 	}
-	for _, rq := range []mailroom.ReservationQuery{{}, {Thread: "t1"}, {ID: "v1"}, {ID: "v2", Thread: "t1"}} {
+	for _, rq := range []store.ReservationQuery{{}, {Thread: "t1"}, {ID: "v1"}, {ID: "v2", Thread: "t1"}} {
 		reserved, err := r.Reservations(rq)
 		note(reserved, err)
 	}
@@ -362,7 +365,7 @@ func (q queries) queryAll(r mailroom.Reader, said *answers) error {
 	}
 	workers, err := r.Workers()
 	note(workers, err)
-	due, err := r.Threads(mailroom.ThreadQuery{OnePerAgent: true}) // which thread of an agent is unspecified
+	due, err := r.Threads(store.ThreadQuery{OnePerAgent: true}) // which thread of an agent is unspecified
 	for _, row := range due {
 		note(row.Due.Agent, nil)
 	}

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"mailroom/store"
 	"slices"
 	"testing"
 	"time"
@@ -9,10 +10,10 @@ import (
 )
 
 func dueCases() []testCase {
-	type want = mailroom.Capacity
+	type want = store.Capacity
 	soon, later, latest := after(10), after(20), after(30)
-	rows := func() *mailroom.Changes {
-		return &mailroom.Changes{Threads: []*mailroom.Thread{
+	rows := func() *store.Changes {
+		return &store.Changes{Threads: []*mailroom.Thread{
 			thread("idle"),
 			dueThread("low", "a", 200, after(-50), false),
 			dueThread("second", "a", 100, after(-20), false),
@@ -56,7 +57,7 @@ func dueCases() []testCase {
 		s.write(rows())
 		for _, c := range cases {
 			t.Run(c.name, func(t *testing.T) {
-				s.update(func(tx mailroom.Tx) {
+				s.update(func(tx store.Tx) {
 					due, next, err := tx.Due(base(), c.wants)
 					must(t, err)
 					if got := threadIDs(due); !slices.Equal(got, c.due) {
@@ -74,20 +75,20 @@ func dueCases() []testCase {
 }
 
 func dueFollowsWrites(t *testing.T, s *handle) {
-	s.write(&mailroom.Changes{Threads: []*mailroom.Thread{
+	s.write(&store.Changes{Threads: []*mailroom.Thread{
 		dueThread("t1", "a", 1, base(), false), dueThread("t2", "a", 2, base(), false),
 	}})
-	ask := func(tx mailroom.Tx) []string {
-		due, _, err := tx.Due(base(), []mailroom.Capacity{{Agent: "a", Slots: 10}, {Agent: "b", Slots: 10, LastAttempt: true}})
+	ask := func(tx store.Tx) []string {
+		due, _, err := tx.Due(base(), []store.Capacity{{Agent: "a", Slots: 10}, {Agent: "b", Slots: 10, LastAttempt: true}})
 		must(t, err)
 		return threadIDs(due)
 	}
-	s.update(func(tx mailroom.Tx) {
+	s.update(func(tx store.Tx) {
 		_, rows, err := tx.Lock(nil, []string{"t1", "t2"})
 		must(t, err)
 		rows[0].Due = mailroom.Due{}
 		rows[1].Due.Agent, rows[1].Due.LastAttempt = "b", true
-		must(t, tx.Write(&mailroom.Changes{Threads: append(rows, dueThread("t3", "a", 1, base(), false))}))
+		must(t, tx.Write(&store.Changes{Threads: append(rows, dueThread("t3", "a", 1, base(), false))}))
 		if got, want := ask(tx), []string{"t3", "t2"}; !slices.Equal(got, want) {
 			t.Errorf("due in the transaction: got %v, want %v", got, want)
 		}
@@ -95,7 +96,7 @@ func dueFollowsWrites(t *testing.T, s *handle) {
 			t.Errorf("agents: got %v, want %v", got, want)
 		}
 	})
-	s.update(func(tx mailroom.Tx) {
+	s.update(func(tx store.Tx) {
 		if got, want := ask(tx), []string{"t3", "t2"}; !slices.Equal(got, want) {
 			t.Errorf("due in the next transaction: got %v, want %v", got, want)
 		}
@@ -110,7 +111,7 @@ func dueShares(t *testing.T, s *handle) {
 		return rows
 	}
 	running := dueThread("running", "", 0, after(-60), false)
-	s.write(&mailroom.Changes{Threads: slices.Concat(
+	s.write(&store.Changes{Threads: slices.Concat(
 		owned("ann", dueThread("a1", "a", 5, after(-50), false), dueThread("a2", "a", 5, after(-40), false),
 			dueThread("a3", "a", 5, after(-30), false), dueThread("a later", "a", 0, after(10), false)),
 		owned("bob", dueThread("b1", "a", 5, after(-10), false), dueThread("b low", "a", 9, after(-20), false)),
@@ -119,23 +120,23 @@ func dueShares(t *testing.T, s *handle) {
 		owned("", dueThread("unowned", "a", 6, after(-1), false)),
 		owned("dan", dueThread("d later", "a", 0, after(1), false), running),
 	)})
-	held := func(most int, held map[string]int) *mailroom.Share { return &mailroom.Share{Most: most, Held: held} }
+	held := func(most int, held map[string]int) *store.Share { return &store.Share{Most: most, Held: held} }
 	for _, c := range []struct {
 		name string
-		want mailroom.Capacity
+		want store.Capacity
 		due  []string
 	}{
-		{"one of each", mailroom.Capacity{Slots: 9, Share: held(1, nil)}, []string{"a1", "b1", "unowned", "c1"}},
-		{"two of each", mailroom.Capacity{Slots: 9, Share: held(2, nil)}, []string{"a1", "a2", "b1", "unowned", "c1", "b low"}},
-		{"at most as many as there are slots", mailroom.Capacity{Slots: 2, Share: held(1, nil)}, []string{"a1", "b1"}},
-		{"less what they hold", mailroom.Capacity{Slots: 9, Share: held(2, map[string]int{"ann": 2, "bob": 1, "": 7})}, []string{"b1", "c1"}},
-		{"nothing for those over it", mailroom.Capacity{Slots: 9, Share: held(1, map[string]int{"ann": 9, "bob": 1, "": 1, "cyd": 1})}, nil},
-		{"alone ones", mailroom.Capacity{Slots: 9, LastAttempt: true, Share: held(1, nil)}, []string{"c alone"}},
+		{"one of each", store.Capacity{Slots: 9, Share: held(1, nil)}, []string{"a1", "b1", "unowned", "c1"}},
+		{"two of each", store.Capacity{Slots: 9, Share: held(2, nil)}, []string{"a1", "a2", "b1", "unowned", "c1", "b low"}},
+		{"at most as many as there are slots", store.Capacity{Slots: 2, Share: held(1, nil)}, []string{"a1", "b1"}},
+		{"less what they hold", store.Capacity{Slots: 9, Share: held(2, map[string]int{"ann": 2, "bob": 1, "": 7})}, []string{"b1", "c1"}},
+		{"nothing for those over it", store.Capacity{Slots: 9, Share: held(1, map[string]int{"ann": 9, "bob": 1, "": 1, "cyd": 1})}, nil},
+		{"alone ones", store.Capacity{Slots: 9, LastAttempt: true, Share: held(1, nil)}, []string{"c alone"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s.update(func(tx mailroom.Tx) {
+			s.update(func(tx store.Tx) {
 				c.want.Agent = "a"
-				due, next, err := tx.Due(base(), []mailroom.Capacity{c.want})
+				due, next, err := tx.Due(base(), []store.Capacity{c.want})
 				must(t, err)
 				if got := threadIDs(due); !slices.Equal(got, c.due) || !next.IsZero() {
 					t.Errorf("got %v and next %v, want %v and none", got, next, c.due)
@@ -146,7 +147,7 @@ func dueShares(t *testing.T, s *handle) {
 }
 
 func duePriorities(t *testing.T, s *handle) {
-	c := &mailroom.Changes{}
+	c := &store.Changes{}
 	var want []string
 	for p := range 40 {
 		id := string(rune('a' + p))
@@ -160,8 +161,8 @@ func duePriorities(t *testing.T, s *handle) {
 	}
 	slices.Reverse(c.Threads) // keys in reverse order of priorities
 	s.write(c)
-	s.update(func(tx mailroom.Tx) {
-		due, next, err := tx.Due(base(), []mailroom.Capacity{{Agent: "a", Slots: len(want) + 1}})
+	s.update(func(tx store.Tx) {
+		due, next, err := tx.Due(base(), []store.Capacity{{Agent: "a", Slots: len(want) + 1}})
 		must(t, err)
 		if got := threadIDs(due); !slices.Equal(got, want) {
 			t.Errorf("due: got %v, want %v", got, want)
@@ -169,7 +170,7 @@ func duePriorities(t *testing.T, s *handle) {
 		if want := after(100 - 37); !next.Equal(want) {
 			t.Errorf("next: got %v, want %v", next, want)
 		}
-		cut, next, err := tx.Due(base(), []mailroom.Capacity{{Agent: "a", Slots: len(want)}})
+		cut, next, err := tx.Due(base(), []store.Capacity{{Agent: "a", Slots: len(want)}})
 		must(t, err)
 		if got := threadIDs(cut); !slices.Equal(got, want) || !next.IsZero() {
 			t.Errorf("with just enough slots: got %v and next %v, want %v and none", got, next, want)

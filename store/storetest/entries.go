@@ -1,6 +1,8 @@
 package storetest
 
 import (
+	"mailroom/entry"
+	"mailroom/store"
 	"slices"
 	"testing"
 
@@ -8,7 +10,7 @@ import (
 )
 
 func entryCases() []testCase {
-	type query = mailroom.EntryQuery
+	type query = store.EntryQuery
 	cases := []struct {
 		name  string
 		query query
@@ -32,12 +34,12 @@ func entryCases() []testCase {
 		{"backward before a seq beyond the log", query{Before: 100, Backward: true, Limit: 2}, []int64{10, 9}},
 		{"after the last", query{After: 10}, nil},
 		{"far after the last", query{After: 1 << 40}, nil},
-		{"of one kind", query{Kinds: []string{mailroom.KindStep}}, []int64{4, 7, 8}},
-		{"of some kinds, a page", query{Kinds: []string{mailroom.KindStep, mailroom.KindMessage, "x.none"}, After: 1, Limit: 3},
+		{"of one kind", query{Kinds: []string{entry.KindStep}}, []int64{4, 7, 8}},
+		{"of some kinds, a page", query{Kinds: []string{entry.KindStep, entry.KindMessage, "x.none"}, After: 1, Limit: 3},
 			[]int64{4, 5, 7}},
-		{"of some kinds, backward", query{Kinds: []string{mailroom.KindMessage}, Backward: true, Limit: 2}, []int64{9, 5}},
+		{"of some kinds, backward", query{Kinds: []string{entry.KindMessage}, Backward: true, Limit: 2}, []int64{9, 5}},
 		{"of a run", query{Run: "r1"}, []int64{1, 2, 3, 4, 10}},
-		{"of a run and a kind", query{Run: "r2", Kinds: []string{mailroom.KindMessage}, Before: 9}, []int64{5}},
+		{"of a run and a kind", query{Run: "r2", Kinds: []string{entry.KindMessage}, Before: 9}, []int64{5}},
 		{"of an unknown run", query{Run: "none"}, nil},
 		{"limit over batches", query{Limit: 7}, []int64{1, 2, 3, 4, 5, 6, 7}},
 	}
@@ -47,7 +49,7 @@ func entryCases() []testCase {
 			t.Run(tc.name, func(t *testing.T) {
 				q := tc.query
 				q.Thread = "t"
-				got := seqs(get1(t, s, func(r mailroom.Reader) ([]mailroom.Entry, error) { return r.Entries(q) }))
+				got := seqs(get1(t, s, func(r store.Reader) ([]mailroom.Entry, error) { return r.Entries(q) }))
 				if !slices.Equal(got, tc.want) {
 					t.Errorf("got %v, want %v", got, tc.want)
 				}
@@ -55,7 +57,7 @@ func entryCases() []testCase {
 		}
 	}}, {"of a thread without any", func(t *testing.T, s *handle) {
 		writeLogs(s)
-		s.view(func(r mailroom.Reader) {
+		s.view(func(r store.Reader) {
 			for _, id := range []string{"empty", "none"} {
 				if got := get(r.Entries(query{Thread: id}))(t); len(got) != 0 {
 					t.Errorf("entries of %s: got %v, want none", id, seqs(got))
@@ -71,40 +73,40 @@ func entryCases() []testCase {
 // writeLogs writes the entries 1 to 10 of thread t in batches 1-3, 4, 5-9 and 10, and some entries
 // of u.
 func writeLogs(s *handle) {
-	c := &mailroom.Changes{
+	c := &store.Changes{
 		Threads: []*mailroom.Thread{thread("t"), thread("u"), thread("empty")},
 		Entries: [][]mailroom.Entry{
-			entries("t", 1, "r1", mailroom.KindMessage, mailroom.KindQueued, mailroom.KindStarted),
-			entries("u", 1, "ru", mailroom.KindMessage, mailroom.KindQueued),
+			entries("t", 1, "r1", entry.KindMessage, entry.KindQueued, entry.KindStarted),
+			entries("u", 1, "ru", entry.KindMessage, entry.KindQueued),
 		},
 	}
 	s.write(c)
 	for _, batch := range [][]mailroom.Entry{
-		entries("t", 4, "r1", mailroom.KindStep),
-		entries("t", 5, "r2", mailroom.KindMessage, mailroom.KindQueued, mailroom.KindStep, mailroom.KindStep, mailroom.KindMessage),
-		entries("t", 10, "r1", mailroom.KindCompleted),
+		entries("t", 4, "r1", entry.KindStep),
+		entries("t", 5, "r2", entry.KindMessage, entry.KindQueued, entry.KindStep, entry.KindStep, entry.KindMessage),
+		entries("t", 10, "r1", entry.KindCompleted),
 	} {
-		s.write(&mailroom.Changes{Threads: c.Threads[:1], Entries: [][]mailroom.Entry{batch}})
+		s.write(&store.Changes{Threads: c.Threads[:1], Entries: [][]mailroom.Entry{batch}})
 	}
 }
 
 // everyPage reads a log of batches of 1 to 7 entries in pages of all sizes.
 func everyPage(t *testing.T, s *handle) {
 	row := thread("t")
-	s.write(&mailroom.Changes{Threads: []*mailroom.Thread{row}})
+	s.write(&store.Changes{Threads: []*mailroom.Thread{row}})
 	for size := int64(1); size <= 7; size++ {
-		kinds := slices.Repeat([]string{mailroom.KindStep}, int(size))
-		s.write(&mailroom.Changes{
+		kinds := slices.Repeat([]string{entry.KindStep}, int(size))
+		s.write(&store.Changes{
 			Threads: []*mailroom.Thread{row},
 			Entries: [][]mailroom.Entry{entries("t", row.LastSeq+1, "", kinds...)},
 		})
 		row.LastSeq += size
 	}
-	s.view(func(r mailroom.Reader) {
+	s.view(func(r store.Reader) {
 		for limit := 1; limit <= 9; limit++ {
 			forward, backward := int64(0), row.LastSeq+1
 			for forward < row.LastSeq {
-				page := get(r.Entries(mailroom.EntryQuery{Thread: "t", After: forward, Limit: limit}))(t)
+				page := get(r.Entries(store.EntryQuery{Thread: "t", After: forward, Limit: limit}))(t)
 				for _, e := range page {
 					if forward++; e.Seq != forward {
 						t.Fatalf("pages of %d: got seq %d, want %d", limit, e.Seq, forward)
@@ -115,7 +117,7 @@ func everyPage(t *testing.T, s *handle) {
 				}
 			}
 			for backward > 1 {
-				page := get(r.Entries(mailroom.EntryQuery{Thread: "t", Before: backward, Backward: true, Limit: limit}))(t)
+				page := get(r.Entries(store.EntryQuery{Thread: "t", Before: backward, Backward: true, Limit: limit}))(t)
 				for _, e := range page {
 					if backward--; e.Seq != backward {
 						t.Fatalf("pages of %d backward: got seq %d, want %d", limit, e.Seq, backward)

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"mailroom/store"
 	"sync/atomic"
 
 	"mailroom"
@@ -29,17 +30,17 @@ const (
 
 // Faulty wraps a store and injects plan(n) into the n-th Update, counted from 1 in the order of
 // calls. It does not affect Views. Goroutines may call plan concurrently.
-func Faulty(s mailroom.Store, plan func(n int) Fault) mailroom.Store {
+func Faulty(s store.Store, plan func(n int) Fault) store.Store {
 	return &faulty{Store: s, plan: plan}
 }
 
 type faulty struct {
-	mailroom.Store
+	store.Store
 	plan  func(n int) Fault
 	calls atomic.Int64
 }
 
-func (s *faulty) Update(ctx context.Context, f func(mailroom.Tx) error) error {
+func (s *faulty) Update(ctx context.Context, f func(store.Tx) error) error {
 	fault := s.plan(int(s.calls.Add(1)))
 	if fault.Err == nil {
 		fault.Err = &mailroom.Error{Code: mailroom.CodeUnavailable, Message: "an injected fault"}
@@ -64,7 +65,7 @@ func (s *faulty) Update(ctx context.Context, f func(mailroom.Tx) error) error {
 	case Cancel:
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		return s.Store.Update(ctx, func(tx mailroom.Tx) error {
+		return s.Store.Update(ctx, func(tx store.Tx) error {
 			err := f(tx)
 			cancel()
 			return err

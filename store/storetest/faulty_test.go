@@ -7,19 +7,20 @@ import (
 	"testing/synctest"
 
 	"mailroom"
+	"mailroom/store"
 	"mailroom/store/memory"
 	"mailroom/store/storetest"
 )
 
-func writeThread(tx mailroom.Tx) error {
-	return tx.Write(&mailroom.Changes{Threads: []*mailroom.Thread{{ID: "t"}}})
+func writeThread(tx store.Tx) error {
+	return tx.Write(&store.Changes{Threads: []*mailroom.Thread{{ID: "t"}}})
 }
 
-func isWritten(t *testing.T, s mailroom.Store) bool {
+func isWritten(t *testing.T, s store.Store) bool {
 	t.Helper()
 	found := false
-	err := s.View(t.Context(), func(r mailroom.Reader) error {
-		rows, err := r.Threads(mailroom.ThreadQuery{})
+	err := s.View(t.Context(), func(r store.Reader) error {
+		rows, err := r.Threads(store.ThreadQuery{})
 		found = len(rows) > 0
 		return err
 	})
@@ -35,19 +36,19 @@ func TestFaultDecidesWhetherAnUpdateHappensAndWhatIsReported(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		fault   storetest.Fault
-		f       func(mailroom.Tx) error
+		f       func(store.Tx) error
 		err     error
 		code    mailroom.Code
 		written bool
 	}{
 		{"none", storetest.Fault{}, writeThread, nil, "", true},
-		{"none, f's error", storetest.Fault{}, func(mailroom.Tx) error { return refused }, refused, mailroom.CodeInternal, false},
+		{"none, f's error", storetest.Fault{}, func(store.Tx) error { return refused }, refused, mailroom.CodeInternal, false},
 		{"before", storetest.Fault{Kind: storetest.FailBefore}, writeThread, nil, mailroom.CodeUnavailable, false},
 		{"before, with an error", storetest.Fault{Kind: storetest.FailBefore, Err: full}, writeThread, full, mailroom.CodeInternal, false},
 		{"after", storetest.Fault{Kind: storetest.FailAfter}, writeThread, nil, mailroom.CodeUnavailable, true},
 		{"after, with an error", storetest.Fault{Kind: storetest.FailAfter, Err: full}, writeThread, full, mailroom.CodeInternal, true},
 		{"after, f's error", storetest.Fault{Kind: storetest.FailAfter, Err: full},
-			func(mailroom.Tx) error { return refused }, refused, mailroom.CodeInternal, false},
+			func(store.Tx) error { return refused }, refused, mailroom.CodeInternal, false},
 		{"cancelled", storetest.Fault{Kind: storetest.Cancel}, writeThread, context.Canceled, mailroom.CodeUnavailable, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -74,7 +75,7 @@ func TestFaultPlanCountsUpdatesFromOne(t *testing.T) {
 		return storetest.Fault{}
 	})
 	for n := 1; n <= 3; n++ {
-		err := s.Update(t.Context(), func(mailroom.Tx) error { return nil })
+		err := s.Update(t.Context(), func(store.Tx) error { return nil })
 		if failed := err != nil; failed != (n == 2) {
 			t.Errorf("update %d: got error %v", n, err)
 		}

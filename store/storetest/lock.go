@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"mailroom/store"
 	"slices"
 	"testing"
 
@@ -10,12 +11,12 @@ import (
 func lockCases() []testCase {
 	return []testCase{
 		{"returns rows in the order asked", func(t *testing.T, s *handle) {
-			c := &mailroom.Changes{
+			c := &store.Changes{
 				Threads: []*mailroom.Thread{thread("a"), thread("c"), thread("b")},
-				Workers: []*mailroom.Worker{{ID: "w1"}, {ID: "w3"}, {ID: "w2"}},
+				Workers: []*store.Worker{{ID: "w1"}, {ID: "w3"}, {ID: "w2"}},
 			}
 			s.write(c)
-			s.update(func(tx mailroom.Tx) {
+			s.update(func(tx store.Tx) {
 				workers, threads, err := tx.Lock([]string{"w3", "w1", "w2"}, []string{"b", "a", "none", "c"})
 				must(t, err)
 				var ids []string
@@ -32,7 +33,7 @@ func lockCases() []testCase {
 			})
 		}},
 		{"a missing worker is nil, a missing thread has its id and no key", func(t *testing.T, s *handle) {
-			s.update(func(tx mailroom.Tx) {
+			s.update(func(tx store.Tx) {
 				workers, threads, err := tx.Lock([]string{"none"}, []string{"none"})
 				must(t, err)
 				if len(workers) != 1 || workers[0] != nil {
@@ -42,13 +43,13 @@ func lockCases() []testCase {
 			})
 		}},
 		{"a missing thread does not exist until it is written", func(t *testing.T, s *handle) {
-			s.update(func(tx mailroom.Tx) {
+			s.update(func(tx store.Tx) {
 				_, rows, err := tx.Lock(nil, []string{"written", "left"})
 				must(t, err)
-				if got := get(tx.Threads(mailroom.ThreadQuery{}))(t); len(got) != 0 {
+				if got := get(tx.Threads(store.ThreadQuery{}))(t); len(got) != 0 {
 					t.Errorf("threads after Lock: got %v, want none", threadIDs(got))
 				}
-				must(t, tx.Write(&mailroom.Changes{Threads: rows[:1]}))
+				must(t, tx.Write(&store.Changes{Threads: rows[:1]}))
 			})
 			if got, want := threadIDs(s.everything().Threads), []string{"written"}; !slices.Equal(got, want) {
 				t.Errorf("threads after the update: got %v, want %v", got, want)
@@ -60,12 +61,12 @@ func lockCases() []testCase {
 }
 
 func lockAgain(t *testing.T, s *handle) {
-	s.write(&mailroom.Changes{
+	s.write(&store.Changes{
 		Threads: []*mailroom.Thread{thread("a"), thread("b"), dueThread("due", "echo", 1, base(), false)},
-		Workers: []*mailroom.Worker{{ID: "w"}},
+		Workers: []*store.Worker{{ID: "w"}},
 	})
-	s.update(func(tx mailroom.Tx) {
-		lock := func(workers []string, threads ...string) ([]*mailroom.Worker, []*mailroom.Thread) {
+	s.update(func(tx store.Tx) {
+		lock := func(workers []string, threads ...string) ([]*store.Worker, []*mailroom.Thread) {
 			t.Helper()
 			ws, rows, err := tx.Lock(workers, threads)
 			must(t, err)
@@ -73,19 +74,19 @@ func lockAgain(t *testing.T, s *handle) {
 		}
 		_, first := lock(nil, "b", "new")
 		first[0].Agent, first[1].Agent = "changed", "changed"
-		must(t, tx.Write(&mailroom.Changes{Threads: first}))
+		must(t, tx.Write(&store.Changes{Threads: first}))
 		if _, again := lock(nil, "a", "b", "new"); again[0].Agent != "echo" {
 			t.Errorf("a row that was not locked before: got agent %q, want echo", again[0].Agent)
 		} else {
 			wantSame(t, "rows locked before, as the transaction wrote them", again[1:], first)
 		}
-		due, _, err := tx.Due(base(), []mailroom.Capacity{{Agent: "echo", Slots: 1}})
+		due, _, err := tx.Due(base(), []store.Capacity{{Agent: "echo", Slots: 1}})
 		must(t, err)
 		ws, rows := lock([]string{"w", "none"}, "none", "due")
-		wantSame(t, "workers after Due", ws, []*mailroom.Worker{{ID: "w"}, nil})
+		wantSame(t, "workers after Due", ws, []*store.Worker{{ID: "w"}, nil})
 		wantSame(t, "threads after Due", rows, []*mailroom.Thread{{ID: "none"}, due[0]})
 		rows[0].Agent = "made"
-		must(t, tx.Write(&mailroom.Changes{Threads: rows[:1]}))
+		must(t, tx.Write(&store.Changes{Threads: rows[:1]}))
 	})
 	if got, want := threadIDs(s.everything().Threads), []string{"none", "new", "due", "b", "a"}; !slices.Equal(got, want) {
 		t.Errorf("threads: got %v, want %v", got, want)
@@ -94,7 +95,7 @@ func lockAgain(t *testing.T, s *handle) {
 
 func lockTakesMany(t *testing.T, s *handle) {
 	var ids []string
-	c := &mailroom.Changes{}
+	c := &store.Changes{}
 	for i := range 1000 {
 		ids = append(ids, string(rune('一'+i)))
 		if i%2 == 0 {
@@ -102,7 +103,7 @@ func lockTakesMany(t *testing.T, s *handle) {
 		}
 	}
 	s.write(c)
-	s.update(func(tx mailroom.Tx) {
+	s.update(func(tx store.Tx) {
 		_, rows, err := tx.Lock(nil, ids)
 		must(t, err)
 		if got := threadIDs(rows); !slices.Equal(got, ids) {

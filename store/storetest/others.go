@@ -1,6 +1,8 @@
 package storetest
 
 import (
+	"mailroom/entry"
+	"mailroom/store"
 	"slices"
 	"testing"
 
@@ -10,50 +12,50 @@ import (
 func otherCases() []testCase {
 	return []testCase{
 		{"Keys finds the keys of its thread only", func(t *testing.T, s *handle) {
-			s.write(&mailroom.Changes{
+			s.write(&store.Changes{
 				Threads: []*mailroom.Thread{thread("t"), thread("u")},
-				Keys:    []mailroom.SubmitKey{key("t", "a"), key("t", "b"), key("u", "a"), key("u", "c")},
+				Keys:    []store.SubmitKey{key("t", "a"), key("t", "b"), key("u", "a"), key("u", "c")},
 			})
-			s.view(func(r mailroom.Reader) {
-				wantSame(t, "keys of t", get(r.Keys("t", []string{"b", "c", "none"}))(t), []mailroom.SubmitKey{key("t", "b")})
+			s.view(func(r store.Reader) {
+				wantSame(t, "keys of t", get(r.Keys("t", []string{"b", "c", "none"}))(t), []store.SubmitKey{key("t", "b")})
 				wantSame(t, "keys of u", get(r.Keys("u", []string{"a", "c"}))(t),
-					[]mailroom.SubmitKey{key("u", "a"), key("u", "c")})
-				wantSame(t, "no keys", get(r.Keys("t", nil))(t), []mailroom.SubmitKey(nil))
-				wantSame(t, "keys of no thread", get(r.Keys("none", []string{"a"}))(t), []mailroom.SubmitKey(nil))
+					[]store.SubmitKey{key("u", "a"), key("u", "c")})
+				wantSame(t, "no keys", get(r.Keys("t", nil))(t), []store.SubmitKey(nil))
+				wantSame(t, "keys of no thread", get(r.Keys("none", []string{"a"}))(t), []store.SubmitKey(nil))
 			})
 		}},
 		{"Partials are appended, by offset", func(t *testing.T, s *handle) {
-			c := &mailroom.Changes{
+			c := &store.Changes{
 				Threads:  []*mailroom.Thread{thread("t")},
 				Runs:     []*mailroom.Run{run("r", "t"), run("r2", "t")},
-				Partials: []mailroom.Partial{partial("r", 0, "one "), partial("r2", 0, "other"), partial("r", 4, "two ")},
+				Partials: []store.Partial{partial("r", 0, "one "), partial("r2", 0, "other"), partial("r", 4, "two ")},
 			}
-			s.write(c, &mailroom.Changes{Partials: []mailroom.Partial{partial("r", 8, "three")}})
+			s.write(c, &store.Changes{Partials: []store.Partial{partial("r", 8, "three")}})
 			got := s.everything().Partials
-			wantSame(t, "partials of r", got["r"], []mailroom.Partial{
+			wantSame(t, "partials of r", got["r"], []store.Partial{
 				partial("r", 0, "one "), partial("r", 4, "two "), partial("r", 8, "three")})
-			wantSame(t, "partials of r2", got["r2"], []mailroom.Partial{partial("r2", 0, "other")})
-			s.view(func(r mailroom.Reader) {
-				wantSame(t, "partials of no run", get(r.Partials("none"))(t), []mailroom.Partial(nil))
+			wantSame(t, "partials of r2", got["r2"], []store.Partial{partial("r2", 0, "other")})
+			s.view(func(r store.Reader) {
+				wantSame(t, "partials of no run", get(r.Partials("none"))(t), []store.Partial(nil))
 			})
 		}},
 		{"A partial replaces one at the same offset", func(t *testing.T, s *handle) {
-			c := &mailroom.Changes{
+			c := &store.Changes{
 				Threads:  []*mailroom.Thread{thread("t")},
 				Runs:     []*mailroom.Run{run("r", "t")},
-				Partials: []mailroom.Partial{partial("r", 0, "one "), partial("r", 4, "tw")},
+				Partials: []store.Partial{partial("r", 0, "one "), partial("r", 4, "tw")},
 			}
-			s.write(c, &mailroom.Changes{Partials: []mailroom.Partial{partial("r", 4, "two "), partial("r", 8, "thr")}},
-				&mailroom.Changes{Partials: []mailroom.Partial{partial("r", 8, "three"), partial("r", 8, "three and")}})
-			wantSame(t, "partials of r", s.everything().Partials["r"], []mailroom.Partial{
+			s.write(c, &store.Changes{Partials: []store.Partial{partial("r", 4, "two "), partial("r", 8, "thr")}},
+				&store.Changes{Partials: []store.Partial{partial("r", 8, "three"), partial("r", 8, "three and")}})
+			wantSame(t, "partials of r", s.everything().Partials["r"], []store.Partial{
 				partial("r", 0, "one "), partial("r", 4, "two "), partial("r", 8, "three and")})
 		}},
 		{"Workers are ordered by id", func(t *testing.T, s *handle) {
-			s.write(&mailroom.Changes{Workers: []*mailroom.Worker{{ID: "c"}, {ID: "a"}, {ID: "b", Dead: true}}})
-			wantSame(t, "workers", s.everything().Workers, []*mailroom.Worker{{ID: "a"}, {ID: "b", Dead: true}, {ID: "c"}})
+			s.write(&store.Changes{Workers: []*store.Worker{{ID: "c"}, {ID: "a"}, {ID: "b", Dead: true}}})
+			wantSame(t, "workers", s.everything().Workers, []*store.Worker{{ID: "a"}, {ID: "b", Dead: true}, {ID: "c"}})
 		}},
 		{"a due thread of each agent", func(t *testing.T, s *handle) {
-			s.write(&mailroom.Changes{Threads: []*mailroom.Thread{
+			s.write(&store.Changes{Threads: []*mailroom.Thread{
 				thread("idle"), dueThread("1", "b", 1, after(100), false), dueThread("2", "a", 2, base(), true),
 				dueThread("3", "b", 1, base(), false), dueThread("4", "b", 9, base(), true),
 				dueThread("5", "a b", 9, base(), true),
@@ -74,58 +76,58 @@ func otherCases() []testCase {
 func dropCases() []testCase {
 	return []testCase{
 		{"partials, before others are appended", func(t *testing.T, s *handle) {
-			s.write(&mailroom.Changes{
+			s.write(&store.Changes{
 				Threads:  []*mailroom.Thread{thread("t")},
 				Runs:     []*mailroom.Run{run("r", "t"), run("r2", "t")},
-				Partials: []mailroom.Partial{partial("r", 0, "old"), partial("r", 3, "er"), partial("r2", 0, "other")},
-			}, &mailroom.Changes{
+				Partials: []store.Partial{partial("r", 0, "old"), partial("r", 3, "er"), partial("r2", 0, "other")},
+			}, &store.Changes{
 				DropPartials: []string{"r", "none"},
-				Partials:     []mailroom.Partial{partial("r", 0, "new")},
+				Partials:     []store.Partial{partial("r", 0, "new")},
 			})
 			got := s.everything().Partials
-			wantSame(t, "partials of r", got["r"], []mailroom.Partial{partial("r", 0, "new")})
-			wantSame(t, "partials of r2", got["r2"], []mailroom.Partial{partial("r2", 0, "other")})
+			wantSame(t, "partials of r", got["r"], []store.Partial{partial("r", 0, "new")})
+			wantSame(t, "partials of r2", got["r2"], []store.Partial{partial("r2", 0, "other")})
 		}},
 		{"workers", func(t *testing.T, s *handle) {
-			s.write(&mailroom.Changes{Workers: []*mailroom.Worker{{ID: "a"}, {ID: "b"}}},
-				&mailroom.Changes{DropWorkers: []string{"a", "none"}})
-			wantSame(t, "workers", s.everything().Workers, []*mailroom.Worker{{ID: "b"}})
+			s.write(&store.Changes{Workers: []*store.Worker{{ID: "a"}, {ID: "b"}}},
+				&store.Changes{DropWorkers: []string{"a", "none"}})
+			wantSame(t, "workers", s.everything().Workers, []*store.Worker{{ID: "b"}})
 		}},
 		{"threads with all that belongs to them", func(t *testing.T, s *handle) {
-			other := &mailroom.Changes{
+			other := &store.Changes{
 				Threads:  []*mailroom.Thread{dueThread("u", "a", 1, base(), false)},
 				Runs:     []*mailroom.Run{run("ru", "u")},
-				Entries:  [][]mailroom.Entry{entries("u", 1, "ru", mailroom.KindMessage, mailroom.KindQueued)},
-				Keys:     []mailroom.SubmitKey{key("u", "k")},
-				Partials: []mailroom.Partial{{Thread: "u", Run: "ru", Text: "kept"}},
+				Entries:  [][]mailroom.Entry{entries("u", 1, "ru", entry.KindMessage, entry.KindQueued)},
+				Keys:     []store.SubmitKey{key("u", "k")},
+				Partials: []store.Partial{{Thread: "u", Run: "ru", Text: "kept"}},
 				Tickets:  []*mailroom.Ticket{ticket("qu", "ru", "u")},
 			}
 			s.write(other)
 			want := s.everything()
 			c := fullChanges()
 			c.Workers, c.Definitions, c.Tokens, c.Cursors = nil, nil, nil, nil
-			s.write(c, &mailroom.Changes{DropThreads: []string{"t", "none", "bare"}})
+			s.write(c, &store.Changes{DropThreads: []string{"t", "none", "bare"}})
 			wantSame(t, "rows", s.everything(), want)
-			s.view(func(r mailroom.Reader) {
+			s.view(func(r store.Reader) {
 				wantSame(t, "keys of u", get(r.Keys("u", []string{"k"}))(t), other.Keys)
-				wantSame(t, "dropped partials", get(r.Partials("r"))(t), []mailroom.Partial(nil))
+				wantSame(t, "dropped partials", get(r.Partials("r"))(t), []store.Partial(nil))
 				wantSame(t, "tickets of a dropped run",
-					get(r.Tickets(mailroom.TicketQuery{Runs: []string{"r"}}))(t), []*mailroom.Ticket(nil))
-				wantSame(t, "dropped entries", get(r.Entries(mailroom.EntryQuery{Thread: "t"}))(t), []mailroom.Entry(nil))
+					get(r.Tickets(store.TicketQuery{Runs: []string{"r"}}))(t), []*mailroom.Ticket(nil))
+				wantSame(t, "dropped entries", get(r.Entries(store.EntryQuery{Thread: "t"}))(t), []mailroom.Entry(nil))
 			})
 			again := fullChanges()
 			again.Workers, again.Definitions, again.Tokens, again.Cursors = nil, nil, nil, nil
 			s.write(again) // the dropped thread left nothing that conflicts
-			s.view(func(r mailroom.Reader) {
+			s.view(func(r store.Reader) {
 				wantSame(t, "keys of t", get(r.Keys("t", []string{"k"}))(t), again.Keys)
 			})
 		}},
 	}
 }
 
-func get1[T any](t *testing.T, s *handle, f func(mailroom.Reader) (T, error)) T {
+func get1[T any](t *testing.T, s *handle, f func(store.Reader) (T, error)) T {
 	t.Helper()
 	var v T
-	s.view(func(r mailroom.Reader) { v = get(f(r))(t) })
+	s.view(func(r store.Reader) { v = get(f(r))(t) })
 	return v
 }

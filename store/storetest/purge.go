@@ -1,6 +1,8 @@
 package storetest
 
 import (
+	"mailroom/entry"
+	"mailroom/store"
 	"slices"
 	"testing"
 
@@ -11,12 +13,12 @@ import (
 // Each has run r1 from entry 1, r2 from 4, and r3 from 6. Run late is written last and begins at 5,
 // with a message that was steered to r1 first.
 func purgeable(s *handle) {
-	key := func(thread, key string, d mailroom.Disposition) mailroom.SubmitKey {
-		return mailroom.SubmitKey{Thread: thread, Key: key, Result: mailroom.Submitted{Disposition: d}}
+	key := func(thread, key string, d store.Disposition) store.SubmitKey {
+		return store.SubmitKey{Thread: thread, Key: key, Result: store.Submitted{Disposition: d}}
 	}
 	for _, id := range []string{"t", "u"} {
 		row, name := thread(id), func(n string) string { return n + " of " + id }
-		write := func(last int64, c *mailroom.Changes) {
+		write := func(last int64, c *store.Changes) {
 			row.LastSeq = last
 			c.Threads = []*mailroom.Thread{row}
 			s.write(c)
@@ -26,33 +28,33 @@ func purgeable(s *handle) {
 			r.FirstSeq, r.SubmitKey, r.Status, r.StartedAt = seq, submitted, mailroom.StatusCompleted, base()
 			return r
 		}
-		parts := func(n string) (tickets []*mailroom.Ticket, pieces []mailroom.Partial) {
+		parts := func(n string) (tickets []*mailroom.Ticket, pieces []store.Partial) {
 			return []*mailroom.Ticket{ticket("ticket of "+name(n), name(n), id)},
-				[]mailroom.Partial{{Thread: id, Run: name(n), Text: "text"}}
+				[]store.Partial{{Thread: id, Run: name(n), Text: "text"}}
 		}
-		c := &mailroom.Changes{
+		c := &store.Changes{
 			Runs: []*mailroom.Run{begin("r1", 1, "made 1")},
-			Keys: []mailroom.SubmitKey{key(id, "made 1", mailroom.DispositionQueued), key(id, "collected at 3", mailroom.DispositionCollected)},
+			Keys: []store.SubmitKey{key(id, "made 1", store.DispositionQueued), key(id, "collected at 3", store.DispositionCollected)},
 			Entries: [][]mailroom.Entry{
-				entries(id, 1, name("r1"), mailroom.KindMessage, mailroom.KindQueued, mailroom.KindMessage)},
+				entries(id, 1, name("r1"), entry.KindMessage, entry.KindQueued, entry.KindMessage)},
 		}
 		c.Tickets, c.Partials = parts("r1")
 		write(3, c)
-		write(4, &mailroom.Changes{
+		write(4, &store.Changes{
 			Runs:    []*mailroom.Run{begin("r2", 4, "")},
-			Entries: [][]mailroom.Entry{entries(id, 4, name("r2"), mailroom.KindMessage)},
+			Entries: [][]mailroom.Entry{entries(id, 4, name("r2"), entry.KindMessage)},
 		})
-		c = &mailroom.Changes{
+		c = &store.Changes{
 			Runs: []*mailroom.Run{begin("r3", 6, "made 6")},
-			Keys: []mailroom.SubmitKey{key(id, "made 6", mailroom.DispositionQueued), key(id, "steered at 5", mailroom.DispositionSteered)},
-			Entries: [][]mailroom.Entry{entries(id, 5, name("r3"), mailroom.KindMessage, mailroom.KindMessage,
-				mailroom.KindQueued, mailroom.KindStep, mailroom.KindStep)},
+			Keys: []store.SubmitKey{key(id, "made 6", store.DispositionQueued), key(id, "steered at 5", store.DispositionSteered)},
+			Entries: [][]mailroom.Entry{entries(id, 5, name("r3"), entry.KindMessage, entry.KindMessage,
+				entry.KindQueued, entry.KindStep, entry.KindStep)},
 		}
 		c.Tickets, c.Partials = parts("r3")
 		write(9, c)
-		c = &mailroom.Changes{
+		c = &store.Changes{
 			Runs:    []*mailroom.Run{begin("late", 5, "steered at 5")},
-			Entries: [][]mailroom.Entry{entries(id, 10, name("late"), mailroom.KindQueued)},
+			Entries: [][]mailroom.Entry{entries(id, 10, name("late"), entry.KindQueued)},
 		}
 		c.Tickets, c.Partials = parts("late")
 		write(10, c)
@@ -69,10 +71,10 @@ type kept struct {
 func (s *handle) kept(thread string) kept {
 	s.t.Helper()
 	var k kept
-	s.view(func(r mailroom.Reader) {
-		k.seqs = seqs(get(r.Entries(mailroom.EntryQuery{Thread: thread}))(s.t))
-		k.tickets = ticketIDs(get(r.Tickets(mailroom.TicketQuery{Thread: thread}))(s.t))
-		runs := get(r.Runs(mailroom.RunQuery{Thread: thread}))(s.t)
+	s.view(func(r store.Reader) {
+		k.seqs = seqs(get(r.Entries(store.EntryQuery{Thread: thread}))(s.t))
+		k.tickets = ticketIDs(get(r.Tickets(store.TicketQuery{Thread: thread}))(s.t))
+		runs := get(r.Runs(store.RunQuery{Thread: thread}))(s.t)
 		k.runs = runIDs(runs)
 		for _, n := range []string{"r1", "r2", "r3", "late"} {
 			if len(get(r.Partials(n+" of "+thread))(s.t)) > 0 {
@@ -135,7 +137,7 @@ func purgeCases() []testCase {
 		{"all and more", 1 << 40, kept{}},
 	}
 	drop := func(s *handle, thread string, seq int64) {
-		s.write(&mailroom.Changes{DropEntries: []mailroom.Prefix{{Thread: thread, Seq: seq}}})
+		s.write(&store.Changes{DropEntries: []store.Prefix{{Thread: thread, Seq: seq}}})
 	}
 	list := []testCase{
 		{"in steps equals in one step", func(t *testing.T, s *handle) {
@@ -167,36 +169,36 @@ func purgeCases() []testCase {
 
 func purgedGoesOn(t *testing.T, s *handle) {
 	purgeable(s)
-	s.write(&mailroom.Changes{DropEntries: []mailroom.Prefix{{Thread: "t", Seq: 8}}})
+	s.write(&store.Changes{DropEntries: []store.Prefix{{Thread: "t", Seq: 8}}})
 	for _, c := range []struct {
-		query mailroom.EntryQuery
+		query store.EntryQuery
 		want  []int64
 	}{
-		{mailroom.EntryQuery{After: 8}, []int64{9, 10}},
-		{mailroom.EntryQuery{Before: 9}, []int64{8}},
-		{mailroom.EntryQuery{Before: 8}, nil},
-		{mailroom.EntryQuery{Backward: true}, []int64{10, 9, 8}},
-		{mailroom.EntryQuery{Backward: true, Before: 9}, []int64{8}},
-		{mailroom.EntryQuery{Kinds: []string{mailroom.KindStep}}, []int64{8, 9}},
+		{store.EntryQuery{After: 8}, []int64{9, 10}},
+		{store.EntryQuery{Before: 9}, []int64{8}},
+		{store.EntryQuery{Before: 8}, nil},
+		{store.EntryQuery{Backward: true}, []int64{10, 9, 8}},
+		{store.EntryQuery{Backward: true, Before: 9}, []int64{8}},
+		{store.EntryQuery{Kinds: []string{entry.KindStep}}, []int64{8, 9}},
 	} {
 		c.query.Thread = "t"
-		got := seqs(get1(t, s, func(r mailroom.Reader) ([]mailroom.Entry, error) { return r.Entries(c.query) }))
+		got := seqs(get1(t, s, func(r store.Reader) ([]mailroom.Entry, error) { return r.Entries(c.query) }))
 		if !slices.Equal(got, c.want) {
 			t.Errorf("entries of %+v: got %v, want %v", c.query, got, c.want)
 		}
 	}
-	want := entries("t", 5, "r3 of t", mailroom.KindMessage, mailroom.KindMessage, mailroom.KindQueued, mailroom.KindStep)[3]
+	want := entries("t", 5, "r3 of t", entry.KindMessage, entry.KindMessage, entry.KindQueued, entry.KindStep)[3]
 	wantSame(t, "the first entry", s.everything().Entries["t"][0], want)
 
-	s.write(&mailroom.Changes{DropEntries: []mailroom.Prefix{{Thread: "t", Seq: 11}}})
+	s.write(&store.Changes{DropEntries: []store.Prefix{{Thread: "t", Seq: 11}}})
 	row := s.everything().Threads[1]
 	row.LastSeq = 11
 	r := run("new", "t")
 	r.FirstSeq = 11
-	s.write(&mailroom.Changes{
+	s.write(&store.Changes{
 		Threads: []*mailroom.Thread{row}, Runs: []*mailroom.Run{r},
-		Entries: [][]mailroom.Entry{entries("t", 11, "new", mailroom.KindMessage)},
-	}, &mailroom.Changes{DropEntries: []mailroom.Prefix{{Thread: "t", Seq: 11}}})
+		Entries: [][]mailroom.Entry{entries("t", 11, "new", entry.KindMessage)},
+	}, &store.Changes{DropEntries: []store.Prefix{{Thread: "t", Seq: 11}}})
 	s.kept("t").compare(t, kept{seqs: []int64{11}, runs: []string{"new"}})
 }
 
@@ -206,11 +208,11 @@ func purgedFirst(t *testing.T, s *handle) {
 	row.FirstSeq, row.LastSeq = 11, 12
 	r := run("r1 of t", "t")
 	r.FirstSeq = 11
-	s.write(&mailroom.Changes{
-		DropEntries: []mailroom.Prefix{{Thread: "t", Seq: 11}},
+	s.write(&store.Changes{
+		DropEntries: []store.Prefix{{Thread: "t", Seq: 11}},
 		Threads:     []*mailroom.Thread{row}, Runs: []*mailroom.Run{r},
-		Entries: [][]mailroom.Entry{entries("t", 11, r.ID, mailroom.KindMessage, mailroom.KindQueued)},
-		Keys:    []mailroom.SubmitKey{key("t", "made 1")},
+		Entries: [][]mailroom.Entry{entries("t", 11, r.ID, entry.KindMessage, entry.KindQueued)},
+		Keys:    []store.SubmitKey{key("t", "made 1")},
 		Tickets: []*mailroom.Ticket{ticket("ticket of r1 of t", r.ID, "t")},
 	})
 	s.kept("t").compare(t, kept{

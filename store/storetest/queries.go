@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"mailroom/store"
 	"slices"
 	"testing"
 
@@ -8,8 +9,8 @@ import (
 )
 
 func threadCases() []testCase {
-	rows := func() *mailroom.Changes {
-		c := &mailroom.Changes{}
+	rows := func() *store.Changes {
+		c := &store.Changes{}
 		for _, id := range []string{"e", "d", "c", "b", "a"} { // keys in reverse order of ids
 			c.Threads = append(c.Threads, thread(id))
 		}
@@ -18,46 +19,46 @@ func threadCases() []testCase {
 		c.Threads[4].Worker, c.Threads[4].Agent = "w2", "x"
 		return c
 	}
-	type query = mailroom.ThreadQuery
+	type query = store.ThreadQuery
 	cases := []struct {
 		name  string
-		query func(c *mailroom.Changes) query
+		query func(c *store.Changes) query
 		want  []string
 		any   bool // order unspecified
 	}{
-		{"all, newest first", func(*mailroom.Changes) query { return query{} }, []string{"a", "b", "c", "d", "e"}, false},
-		{"oldest first", func(*mailroom.Changes) query { return query{Oldest: true} }, []string{"e", "d", "c", "b", "a"}, false},
-		{"limit", func(*mailroom.Changes) query { return query{Limit: 2} }, []string{"a", "b"}, false},
-		{"below a key", func(c *mailroom.Changes) query { return query{From: c.Threads[2].Key} }, []string{"d", "e"}, false},
-		{"above a key with oldest", func(c *mailroom.Changes) query {
+		{"all, newest first", func(*store.Changes) query { return query{} }, []string{"a", "b", "c", "d", "e"}, false},
+		{"oldest first", func(*store.Changes) query { return query{Oldest: true} }, []string{"e", "d", "c", "b", "a"}, false},
+		{"limit", func(*store.Changes) query { return query{Limit: 2} }, []string{"a", "b"}, false},
+		{"below a key", func(c *store.Changes) query { return query{From: c.Threads[2].Key} }, []string{"d", "e"}, false},
+		{"above a key with oldest", func(c *store.Changes) query {
 			return query{From: c.Threads[2].Key, Oldest: true, Limit: 1}
 		}, []string{"b"}, false},
-		{"these", func(*mailroom.Changes) query { return query{IDs: []string{"a", "none", "d", "a"}} }, []string{"a", "d"}, true},
-		{"these of an agent", func(*mailroom.Changes) query {
+		{"these", func(*store.Changes) query { return query{IDs: []string{"a", "none", "d", "a"}} }, []string{"a", "d"}, true},
+		{"these of an agent", func(*store.Changes) query {
 			return query{IDs: []string{"a", "b"}, Agent: "x"}
 		}, []string{"a"}, true},
-		{"these of a worker", func(*mailroom.Changes) query {
+		{"these of a worker", func(*store.Changes) query {
 			return query{IDs: []string{"a", "b", "c"}, Worker: "w"}
 		}, []string{"b"}, true},
-		{"these below a key", func(c *mailroom.Changes) query {
+		{"these below a key", func(c *store.Changes) query {
 			return query{IDs: []string{"a", "c", "d"}, From: c.Threads[2].Key}
 		}, []string{"d"}, true},
-		{"of a worker", func(*mailroom.Changes) query { return query{Worker: "w"} }, []string{"b", "d"}, false},
-		{"of a worker, oldest first, from a key", func(c *mailroom.Changes) query {
+		{"of a worker", func(*store.Changes) query { return query{Worker: "w"} }, []string{"b", "d"}, false},
+		{"of a worker, oldest first, from a key", func(c *store.Changes) query {
 			return query{Worker: "w", Oldest: true, From: c.Threads[1].Key}
 		}, []string{"b"}, false},
-		{"of a worker and an agent", func(*mailroom.Changes) query {
+		{"of a worker and an agent", func(*store.Changes) query {
 			return query{Worker: "w", Agent: "x"}
 		}, []string{"d"}, false},
-		{"of an agent", func(*mailroom.Changes) query { return query{Agent: "x", Limit: 9} }, []string{"a", "d"}, false},
-		{"of an unknown worker", func(*mailroom.Changes) query { return query{Worker: "none"} }, nil, false},
+		{"of an agent", func(*store.Changes) query { return query{Agent: "x", Limit: 9} }, []string{"a", "d"}, false},
+		{"of an unknown worker", func(*store.Changes) query { return query{Worker: "none"} }, nil, false},
 	}
 	return []testCase{{"by", func(t *testing.T, s *handle) {
 		c := rows()
 		s.write(c)
 		for _, tc := range cases {
 			t.Run(tc.name, func(t *testing.T) {
-				got := threadIDs(get1(t, s, func(r mailroom.Reader) ([]*mailroom.Thread, error) { return r.Threads(tc.query(c)) }))
+				got := threadIDs(get1(t, s, func(r store.Reader) ([]*mailroom.Thread, error) { return r.Threads(tc.query(c)) }))
 				if tc.any {
 					slices.Sort(got)
 				}
@@ -70,8 +71,8 @@ func threadCases() []testCase {
 }
 
 // someRuns returns runs of thread t, and three of u, in many states, oldest first.
-func someRuns() *mailroom.Changes {
-	c := &mailroom.Changes{Threads: []*mailroom.Thread{thread("t"), thread("u")}}
+func someRuns() *store.Changes {
+	c := &store.Changes{Threads: []*mailroom.Thread{thread("t"), thread("u")}}
 	add := func(id, thread string, change func(r *mailroom.Run)) {
 		r := run(id, thread)
 		r.Place = int64(len(c.Runs) + 1)
@@ -105,16 +106,16 @@ func someRuns() *mailroom.Changes {
 // runCase is a query for the runs of someRuns.
 type runCase struct {
 	name  string
-	query mailroom.RunQuery
-	from  func(*mailroom.Changes) int64
+	query store.RunQuery
+	from  func(*store.Changes) int64
 	want  []string
 	count int  // of all pages
 	any   bool // order unspecified
 }
 
 func runLists() []runCase {
-	type query = mailroom.RunQuery
-	fromHeld2 := func(c *mailroom.Changes) int64 { return c.Runs[5].Key }
+	type query = store.RunQuery
+	fromHeld2 := func(c *store.Changes) int64 { return c.Runs[5].Key }
 	return []runCase{
 		{name: "all, newest first", count: 13, want: []string{"waiting", "running", "qu", "held3", "held1",
 			"q1", "q3", "held2", "q2", "backoff", "cancelled", "failed", "done"}},
@@ -140,14 +141,14 @@ func runLists() []runCase {
 			Statuses: []mailroom.Status{mailroom.StatusFailed, mailroom.StatusQueued}}, count: 1, want: []string{"failed"}, any: true},
 		{name: "these below a key", query: query{IDs: []string{"q1", "done"}}, from: fromHeld2, count: 2,
 			want: []string{"done"}, any: true},
-		{name: "the queue by priority and place", query: query{Thread: "t", Set: mailroom.RunsQueued}, count: 3,
+		{name: "the queue by priority and place", query: query{Thread: "t", Set: store.RunsQueued}, count: 3,
 			want: []string{"q1", "q2", "q3"}},
-		{name: "the head of the queue", query: query{Thread: "t", Set: mailroom.RunsQueued, Limit: 1}, count: 3,
+		{name: "the head of the queue", query: query{Thread: "t", Set: store.RunsQueued, Limit: 1}, count: 3,
 			want: []string{"q1"}},
-		{name: "the queue of an agent", query: query{Thread: "t", Set: mailroom.RunsQueued, Agent: "x"}},
-		{name: "the held ones by time and place", query: query{Thread: "t", Set: mailroom.RunsScheduled}, count: 3,
+		{name: "the queue of an agent", query: query{Thread: "t", Set: store.RunsQueued, Agent: "x"}},
+		{name: "the held ones by time and place", query: query{Thread: "t", Set: store.RunsScheduled}, count: 3,
 			want: []string{"held1", "held2", "held3"}},
-		{name: "the first held ones", query: query{Thread: "t", Set: mailroom.RunsScheduled, Limit: 2}, count: 3,
+		{name: "the first held ones", query: query{Thread: "t", Set: store.RunsScheduled, Limit: 2}, count: 3,
 			want: []string{"held1", "held2"}},
 		{name: "of a parent, newest first", query: query{Parent: "parent"}, count: 3, want: []string{"waiting", "qu", "cancelled"}},
 		{name: "of a parent, a page", query: query{Parent: "parent", Limit: 1}, from: fromHeld2, count: 3, want: []string{"cancelled"}},
@@ -178,7 +179,7 @@ func runCases() []testCase {
 				if tc.from != nil {
 					q.From = tc.from(c)
 				}
-				got := runIDs(get1(t, s, func(r mailroom.Reader) ([]*mailroom.Run, error) { return r.Runs(q) }))
+				got := runIDs(get1(t, s, func(r store.Reader) ([]*mailroom.Run, error) { return r.Runs(q) }))
 				if tc.any {
 					slices.Sort(got)
 				}
@@ -188,8 +189,8 @@ func runCases() []testCase {
 				if len(q.IDs) > 0 || q.Parent != "" {
 					return
 				}
-				n := get1(t, s, func(r mailroom.Reader) (mailroom.Counts, error) {
-					return r.Count(mailroom.CountQuery{Thread: q.Thread, Agent: q.Agent, Statuses: q.Statuses, Set: q.Set})
+				n := get1(t, s, func(r store.Reader) (store.Counts, error) {
+					return r.Count(store.CountQuery{Thread: q.Thread, Agent: q.Agent, Statuses: q.Statuses, Set: q.Set})
 				})
 				if n.Sum() != tc.count {
 					t.Errorf("count: got %d, want %d", n.Sum(), tc.count)

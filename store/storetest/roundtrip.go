@@ -3,6 +3,8 @@ package storetest
 import (
 	"bytes"
 	"encoding/json"
+	"mailroom/entry"
+	"mailroom/store"
 	"testing"
 
 	"mailroom"
@@ -14,12 +16,12 @@ func roundTripCases() []testCase {
 			zero, full := mailroom.Thread{ID: "zero"}, filled[mailroom.Thread](1)
 			full.Key = 0
 			rows := []*mailroom.Thread{&full, &zero}
-			s.write(&mailroom.Changes{Threads: rows})
-			s.update(func(tx mailroom.Tx) {
+			s.write(&store.Changes{Threads: rows})
+			s.update(func(tx store.Tx) {
 				_, got, err := tx.Lock(nil, []string{full.ID, "zero"})
 				must(t, err)
 				wantSame(t, "locked threads", got, rows)
-				due, _, err := tx.Due(full.Due.At, []mailroom.Capacity{{Agent: full.Due.Agent, Slots: 1, LastAttempt: true}})
+				due, _, err := tx.Due(full.Due.At, []store.Capacity{{Agent: full.Due.Agent, Slots: 1, LastAttempt: true}})
 				must(t, err)
 				wantSame(t, "due threads", due, rows[:1])
 			})
@@ -28,7 +30,7 @@ func roundTripCases() []testCase {
 		{"of runs", func(t *testing.T, s *handle) {
 			zero, full := mailroom.Run{ID: "zero", Thread: "t"}, filled[mailroom.Run](2)
 			full.Key, full.Thread = 0, "t"
-			s.write(&mailroom.Changes{
+			s.write(&store.Changes{
 				Threads: []*mailroom.Thread{thread("t")}, Runs: []*mailroom.Run{&full, &zero},
 			})
 			wantSame(t, "runs", s.everything().Runs, []*mailroom.Run{&zero, &full})
@@ -36,30 +38,30 @@ func roundTripCases() []testCase {
 		{"of tickets", ticketsAreKept},
 		{"of empty values that are not nil", emptyIsNotMissing},
 		{"of submit keys", func(t *testing.T, s *handle) {
-			zero, full := mailroom.SubmitKey{Thread: "t", Key: "zero"}, filled[mailroom.SubmitKey](3)
+			zero, full := store.SubmitKey{Thread: "t", Key: "zero"}, filled[store.SubmitKey](3)
 			full.Thread = "t"
-			keys := []mailroom.SubmitKey{full, zero}
-			s.write(&mailroom.Changes{Threads: []*mailroom.Thread{thread("t")}, Keys: keys})
-			s.view(func(r mailroom.Reader) {
+			keys := []store.SubmitKey{full, zero}
+			s.write(&store.Changes{Threads: []*mailroom.Thread{thread("t")}, Keys: keys})
+			s.view(func(r store.Reader) {
 				wantSame(t, "keys", get(r.Keys("t", []string{full.Key, "zero"}))(t), keys)
 			})
 		}},
 		{"of workers", func(t *testing.T, s *handle) {
-			zero, full := mailroom.Worker{ID: "a"}, filled[mailroom.Worker](5)
-			rows := []*mailroom.Worker{&zero, &full}
-			s.write(&mailroom.Changes{Workers: rows})
+			zero, full := store.Worker{ID: "a"}, filled[store.Worker](5)
+			rows := []*store.Worker{&zero, &full}
+			s.write(&store.Changes{Workers: rows})
 			wantSame(t, "workers", s.everything().Workers, rows)
-			s.update(func(tx mailroom.Tx) {
+			s.update(func(tx store.Tx) {
 				got, _, err := tx.Lock([]string{"a", full.ID}, nil)
 				must(t, err)
 				wantSame(t, "locked workers", got, rows)
 			})
 		}},
 		{"of partials", func(t *testing.T, s *handle) {
-			full := filled[mailroom.Partial](4)
+			full := filled[store.Partial](4)
 			full.Thread, full.Run = "t", "r"
-			rows := []mailroom.Partial{{Thread: "t", Run: "r"}, full}
-			s.write(&mailroom.Changes{
+			rows := []store.Partial{{Thread: "t", Run: "r"}, full}
+			s.write(&store.Changes{
 				Threads: []*mailroom.Thread{thread("t")}, Runs: []*mailroom.Run{run("r", "t")}, Partials: rows,
 			})
 			wantSame(t, "partials", s.everything().Partials["r"], rows)
@@ -67,10 +69,10 @@ func roundTripCases() []testCase {
 		{"of entries keeps their bytes", entryBytesAreKept},
 		{"of any printable id", func(t *testing.T, s *handle) {
 			for _, id := range []string{"Ünï cödé 日本 🧵", `"'%_?;--`, "telegram:-100:7", "a.b", "A", "a"} {
-				s.write(&mailroom.Changes{
+				s.write(&store.Changes{
 					Threads: []*mailroom.Thread{thread(id)},
 					Runs:    []*mailroom.Run{run("run of "+id, id)},
-					Entries: [][]mailroom.Entry{entries(id, 1, "", mailroom.KindStep)},
+					Entries: [][]mailroom.Entry{entries(id, 1, "", entry.KindStep)},
 				})
 				all := s.everything()
 				if got := all.Threads[0].ID; got != id {
@@ -90,7 +92,7 @@ func roundTripCases() []testCase {
 func ticketsAreKept(t *testing.T, s *handle) {
 	zero, full := mailroom.Ticket{ID: "zero", Thread: "t", Run: "r"}, filled[mailroom.Ticket](6)
 	full.Key, full.Thread, full.Run = 0, "t", "r"
-	s.write(&mailroom.Changes{
+	s.write(&store.Changes{
 		Threads: []*mailroom.Thread{thread("t")}, Runs: []*mailroom.Run{run("r", "t")},
 		Tickets: []*mailroom.Ticket{&full, &zero},
 	})
@@ -104,24 +106,24 @@ func emptyIsNotMissing(t *testing.T, s *handle) {
 	r.Reply, r.Error, r.Caller, r.Wait = &text, &mailroom.RunError{}, &mailroom.Caller{}, &mailroom.Wait{}
 	row := thread("t")
 	row.State = map[string]json.RawMessage{"": json.RawMessage(`{ }`), "a \"b\"": json.RawMessage(`{"n":  1.0}`)}
-	s.write(&mailroom.Changes{Threads: []*mailroom.Thread{row}, Runs: []*mailroom.Run{r}})
+	s.write(&store.Changes{Threads: []*mailroom.Thread{row}, Runs: []*mailroom.Run{r}})
 	got := s.everything()
 	wantSame(t, "runs", got.Runs, []*mailroom.Run{r})
 	wantSame(t, "threads", got.Threads, []*mailroom.Thread{row})
 }
 
 func entryBytesAreKept(t *testing.T, s *handle) {
-	want := entries("t", 1, "r", mailroom.KindMessage, mailroom.KindStep)
+	want := entries("t", 1, "r", entry.KindMessage, entry.KindStep)
 	for i, body := range []any{
 		json.RawMessage(`{"spaces":  1, "html":"<b>&amp;</b>", "sep":"\u2028 \n"}`),
 		mailroom.Message{ID: "m", Text: "two\nlines", Parts: mailroom.Text("two\nlines"), CreatedAt: base()},
 		json.RawMessage(`{}`),
 	} {
-		e, err := mailroom.NewEntry("t", int64(3+i), mailroom.KindMessage, "", 0, base(), body)
+		e, err := entry.New("t", int64(3+i), entry.KindMessage, "", 0, base(), body)
 		must(t, err)
 		want = append(want, e)
 	}
-	s.write(&mailroom.Changes{
+	s.write(&store.Changes{
 		Threads: []*mailroom.Thread{thread("t")}, Entries: [][]mailroom.Entry{want},
 	})
 	got := s.everything().Entries["t"]
@@ -132,7 +134,7 @@ func entryBytesAreKept(t *testing.T, s *handle) {
 		if !bytes.Equal(got[i].Raw, e.Raw) {
 			t.Errorf("entry %d: got %s, want %s", e.Seq, got[i].Raw, e.Raw)
 		}
-		decoded, err := mailroom.ParseEntry(e.Raw)
+		decoded, err := entry.Parse(e.Raw)
 		must(t, err)
 		wantSame(t, "fields of an entry", got[i], decoded)
 	}

@@ -3,6 +3,9 @@ package storetest
 import (
 	"encoding/json"
 	"fmt"
+	"mailroom/auth"
+	"mailroom/entry"
+	"mailroom/store"
 	"reflect"
 	"time"
 
@@ -32,12 +35,12 @@ func run(id, thread string) *mailroom.Run {
 	}
 }
 
-func key(thread, key string) mailroom.SubmitKey {
-	return mailroom.SubmitKey{Thread: thread, Key: key, Digest: "digest of " + key}
+func key(thread, key string) store.SubmitKey {
+	return store.SubmitKey{Thread: thread, Key: key, Digest: "digest of " + key}
 }
 
-func partial(run string, offset int, text string) mailroom.Partial {
-	return mailroom.Partial{Thread: "t", Run: run, Attempt: 1, Message: "m", Offset: offset, Text: text}
+func partial(run string, offset int, text string) store.Partial {
+	return store.Partial{Thread: "t", Run: run, Attempt: 1, Message: "m", Offset: offset, Text: text}
 }
 
 func ticket(id, run, thread string) *mailroom.Ticket {
@@ -52,7 +55,7 @@ func entries(thread string, first int64, run string, kinds ...string) []mailroom
 	var list []mailroom.Entry
 	for i, kind := range kinds {
 		seq := first + int64(i)
-		e, err := mailroom.NewEntry(thread, seq, kind, run, 1, after(int(seq)),
+		e, err := entry.New(thread, seq, kind, run, 1, after(int(seq)),
 			json.RawMessage(fmt.Sprintf(`{"n":%d,"text":"line\nbreak, ünïcödé"}`, seq)))
 		if err != nil {
 			panic(err) // the arguments are this package's own
@@ -63,36 +66,36 @@ func entries(thread string, first int64, run string, kinds ...string) []mailroom
 }
 
 // fullChanges returns Changes with one row of each kind, with every field set.
-func fullChanges() *mailroom.Changes {
+func fullChanges() *store.Changes {
 	t := filled[mailroom.Thread](1)
 	t.Key, t.ID, t.DeletedAt = 0, "t", time.Time{} // so that lists contain it
 	r := filled[mailroom.Run](2)
 	r.Key, r.ID, r.Thread = 0, "r", "t"
-	k := filled[mailroom.SubmitKey](3)
+	k := filled[store.SubmitKey](3)
 	k.Thread, k.Key = "t", "k"
-	p := filled[mailroom.Partial](4)
+	p := filled[store.Partial](4)
 	p.Thread, p.Run = "t", "r"
-	w := filled[mailroom.Worker](5)
+	w := filled[store.Worker](5)
 	w.ID = "w"
 	q := filled[mailroom.Ticket](6)
 	q.Key, q.ID, q.Thread, q.Run = 0, "q", "t", "r"
-	a := filled[mailroom.Token](8)
+	a := filled[auth.Token](8)
 	a.Key, a.Name = 0, "ann"
-	v := filled[mailroom.Reservation](10)
+	v := filled[store.Reservation](10)
 	v.ID, v.Thread = "v", "t"
-	return &mailroom.Changes{
+	return &store.Changes{
 		Threads:     []*mailroom.Thread{&t, thread("bare")},
 		Runs:        []*mailroom.Run{&r},
-		Entries:     [][]mailroom.Entry{entries("t", 1, "r", mailroom.KindMessage, mailroom.KindQueued)},
-		Keys:        []mailroom.SubmitKey{k},
-		Partials:    []mailroom.Partial{p},
-		Workers:     []*mailroom.Worker{&w},
+		Entries:     [][]mailroom.Entry{entries("t", 1, "r", entry.KindMessage, entry.KindQueued)},
+		Keys:        []store.SubmitKey{k},
+		Partials:    []store.Partial{p},
+		Workers:     []*store.Worker{&w},
 		Tickets:     []*mailroom.Ticket{&q},
-		Tokens:      []*mailroom.Token{&a},
-		Definitions: []mailroom.Definition{filled[mailroom.Definition](7)},
-		Cursors:     []mailroom.Cursor{filled[mailroom.Cursor](9)},
+		Tokens:      []*auth.Token{&a},
+		Definitions: []store.Definition{filled[store.Definition](7)},
+		Cursors:     []store.Cursor{filled[store.Cursor](9)},
 
-		Reservations: []mailroom.Reservation{v},
+		Reservations: []store.Reservation{v},
 	}
 }
 

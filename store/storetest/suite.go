@@ -3,6 +3,8 @@
 package storetest
 
 import (
+	"mailroom/auth"
+	"mailroom/store"
 	"testing"
 	"time"
 
@@ -13,7 +15,7 @@ import (
 )
 
 // Run checks an implementation. open returns a new, empty store, which the suite closes.
-func Run(t *testing.T, open func(t *testing.T) mailroom.Store) {
+func Run(t *testing.T, open func(t *testing.T) store.Store) {
 	groups := []struct {
 		name  string
 		cases []testCase
@@ -52,7 +54,7 @@ func Run(t *testing.T, open func(t *testing.T) mailroom.Store) {
 
 // Reopen checks that a store keeps everything over a Close. open opens the store in the folder dir,
 // and creates it at the first call.
-func Reopen(t *testing.T, open func(t *testing.T, dir string) mailroom.Store) {
+func Reopen(t *testing.T, open func(t *testing.T, dir string) store.Store) {
 	dir := t.TempDir()
 	before := opened(t, open(t, dir))
 	before.write(fullChanges())
@@ -64,7 +66,7 @@ func Reopen(t *testing.T, open func(t *testing.T, dir string) mailroom.Store) {
 		t.Errorf("after reopening (-want +got):\n%s", diff)
 	}
 	next := thread("after")
-	after.write(&mailroom.Changes{Threads: []*mailroom.Thread{next}})
+	after.write(&store.Changes{Threads: []*mailroom.Thread{next}})
 	for _, old := range want.Threads {
 		if next.Key <= old.Key {
 			t.Errorf("key after reopening: got %d, want more than %d", next.Key, old.Key)
@@ -79,12 +81,12 @@ type testCase struct {
 
 // handle is a store in a test. Its methods end the test on an error.
 type handle struct {
-	mailroom.Store
+	store.Store
 	t      *testing.T
 	closed bool
 }
 
-func opened(t *testing.T, s mailroom.Store) *handle {
+func opened(t *testing.T, s store.Store) *handle {
 	box := &handle{Store: s, t: t}
 	t.Cleanup(func() {
 		if !box.closed {
@@ -103,9 +105,9 @@ func (s *handle) close() {
 }
 
 // update runs f in a transaction that must commit.
-func (s *handle) update(f func(tx mailroom.Tx)) {
+func (s *handle) update(f func(tx store.Tx)) {
 	s.t.Helper()
-	err := s.Update(s.t.Context(), func(tx mailroom.Tx) error {
+	err := s.Update(s.t.Context(), func(tx store.Tx) error {
 		f(tx)
 		return nil
 	})
@@ -114,16 +116,16 @@ func (s *handle) update(f func(tx mailroom.Tx)) {
 	}
 }
 
-func (s *handle) write(changes ...*mailroom.Changes) {
+func (s *handle) write(changes ...*store.Changes) {
 	s.t.Helper()
 	for _, c := range changes {
-		s.update(func(tx mailroom.Tx) { must(s.t, tx.Write(c)) })
+		s.update(func(tx store.Tx) { must(s.t, tx.Write(c)) })
 	}
 }
 
-func (s *handle) view(f func(r mailroom.Reader)) {
+func (s *handle) view(f func(r store.Reader)) {
 	s.t.Helper()
-	err := s.View(s.t.Context(), func(r mailroom.Reader) error {
+	err := s.View(s.t.Context(), func(r store.Reader) error {
 		f(r)
 		return nil
 	})
@@ -137,41 +139,41 @@ type contents struct {
 	Threads  []*mailroom.Thread
 	Runs     []*mailroom.Run
 	Entries  map[string][]mailroom.Entry
-	Partials map[string][]mailroom.Partial
-	Workers  []*mailroom.Worker
+	Partials map[string][]store.Partial
+	Workers  []*store.Worker
 	Tickets  []*mailroom.Ticket
-	Tokens   []*mailroom.Token
-	Kept     []mailroom.Definition
-	Cursors  []mailroom.Cursor
-	Reserved []mailroom.Reservation
+	Tokens   []*auth.Token
+	Kept     []store.Definition
+	Cursors  []store.Cursor
+	Reserved []store.Reservation
 	Agents   []string
 }
 
 func (s *handle) everything() contents {
 	s.t.Helper()
 	var all contents
-	s.view(func(r mailroom.Reader) { all = read(s.t, r) })
+	s.view(func(r store.Reader) { all = read(s.t, r) })
 	return all
 }
 
-func read(t *testing.T, r mailroom.Reader) contents {
+func read(t *testing.T, r store.Reader) contents {
 	t.Helper()
 	all := contents{
-		Threads:  get(r.Threads(mailroom.ThreadQuery{}))(t),
-		Runs:     get(r.Runs(mailroom.RunQuery{}))(t),
+		Threads:  get(r.Threads(store.ThreadQuery{}))(t),
+		Runs:     get(r.Runs(store.RunQuery{}))(t),
 		Entries:  make(map[string][]mailroom.Entry),
-		Partials: make(map[string][]mailroom.Partial),
+		Partials: make(map[string][]store.Partial),
 		Workers:  get(r.Workers())(t),
-		Tickets:  get(r.Tickets(mailroom.TicketQuery{}))(t),
+		Tickets:  get(r.Tickets(store.TicketQuery{}))(t),
 		Tokens:   get(r.Tokens())(t),
 		Kept:     get(r.Definitions())(t),
-		Cursors:  get(r.Cursors(mailroom.CursorQuery{}))(t),
-		Reserved: get(r.Reservations(mailroom.ReservationQuery{}))(t),
+		Cursors:  get(r.Cursors(store.CursorQuery{}))(t),
+		Reserved: get(r.Reservations(store.ReservationQuery{}))(t),
 		Agents:   dueAgents(t, r),
 	}
-	all.Threads = append(all.Threads, get(r.Threads(mailroom.ThreadQuery{Deleted: true}))(t)...)
+	all.Threads = append(all.Threads, get(r.Threads(store.ThreadQuery{Deleted: true}))(t)...)
 	for _, row := range all.Threads {
-		all.Entries[row.ID] = get(r.Entries(mailroom.EntryQuery{Thread: row.ID}))(t)
+		all.Entries[row.ID] = get(r.Entries(store.EntryQuery{Thread: row.ID}))(t)
 	}
 	for _, run := range all.Runs {
 		all.Partials[run.ID] = get(r.Partials(run.ID))(t)
@@ -180,10 +182,10 @@ func read(t *testing.T, r mailroom.Reader) contents {
 }
 
 // dueAgents returns the agents that have threads with a due time.
-func dueAgents(t *testing.T, r mailroom.Reader) []string {
+func dueAgents(t *testing.T, r store.Reader) []string {
 	t.Helper()
 	var names []string
-	for _, row := range get(r.Threads(mailroom.ThreadQuery{OnePerAgent: true}))(t) {
+	for _, row := range get(r.Threads(store.ThreadQuery{OnePerAgent: true}))(t) {
 		names = append(names, row.Due.Agent)
 	}
 	return names
@@ -263,7 +265,7 @@ func ticketIDs(list []*mailroom.Ticket) []string {
 	return ids
 }
 
-func tokenNames(list []*mailroom.Token) []string {
+func tokenNames(list []*auth.Token) []string {
 	var names []string
 	for _, t := range list {
 		names = append(names, t.Name)

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"mailroom/store"
 	"slices"
 	"testing"
 
@@ -8,8 +9,8 @@ import (
 )
 
 // someTickets returns tickets of two runs of thread t and one of u, oldest first.
-func someTickets() *mailroom.Changes {
-	c := &mailroom.Changes{
+func someTickets() *store.Changes {
+	c := &store.Changes{
 		Threads: []*mailroom.Thread{thread("t"), thread("u")},
 		Runs:    []*mailroom.Run{run("r1", "t"), run("r2", "t"), run("ru", "u")},
 	}
@@ -29,13 +30,13 @@ func someTickets() *mailroom.Changes {
 }
 
 func ticketCases() []testCase {
-	type query = mailroom.TicketQuery
+	type query = store.TicketQuery
 	open := []mailroom.TicketState{mailroom.TicketOpen}
-	fromQuestion := func(c *mailroom.Changes) int64 { return c.Tickets[4].Key }
+	fromQuestion := func(c *store.Changes) int64 { return c.Tickets[4].Key }
 	cases := []struct {
 		name  string
 		query query
-		from  func(*mailroom.Changes) int64
+		from  func(*store.Changes) int64
 		want  []string
 		any   bool // order unspecified
 	}{
@@ -79,7 +80,7 @@ func ticketCases() []testCase {
 				if tc.from != nil {
 					q.From = tc.from(c)
 				}
-				got := ticketIDs(get1(t, s, func(r mailroom.Reader) ([]*mailroom.Ticket, error) { return r.Tickets(q) }))
+				got := ticketIDs(get1(t, s, func(r store.Reader) ([]*mailroom.Ticket, error) { return r.Tickets(q) }))
 				if tc.any {
 					slices.Sort(got)
 				}
@@ -94,11 +95,11 @@ func ticketCases() []testCase {
 func ticketsFollowWrites(t *testing.T, s *handle) {
 	c := someTickets()
 	s.write(c)
-	open := mailroom.TicketQuery{States: []mailroom.TicketState{mailroom.TicketOpen}}
-	s.update(func(tx mailroom.Tx) {
+	open := store.TicketQuery{States: []mailroom.TicketState{mailroom.TicketOpen}}
+	s.update(func(tx store.Tx) {
 		decided, again := c.Tickets[2], c.Tickets[1]
 		decided.State, again.State = mailroom.TicketDecided, mailroom.TicketOpen
-		must(t, tx.Write(&mailroom.Changes{Tickets: []*mailroom.Ticket{decided, again, ticket("new", "r1", "t")}}))
+		must(t, tx.Write(&store.Changes{Tickets: []*mailroom.Ticket{decided, again, ticket("new", "r1", "t")}}))
 		want := []string{"new", "child", "question", "other", "void"}
 		if got := ticketIDs(get(tx.Tickets(open))(t)); !slices.Equal(got, want) {
 			t.Errorf("open tickets in the transaction: got %v, want %v", got, want)
@@ -106,8 +107,8 @@ func ticketsFollowWrites(t *testing.T, s *handle) {
 	})
 	want := []string{"new", "void", "approval", "decided"}
 	slices.Sort(want)
-	got := ticketIDs(get1(t, s, func(r mailroom.Reader) ([]*mailroom.Ticket, error) {
-		return r.Tickets(mailroom.TicketQuery{Runs: []string{"r1"}})
+	got := ticketIDs(get1(t, s, func(r store.Reader) ([]*mailroom.Ticket, error) {
+		return r.Tickets(store.TicketQuery{Runs: []string{"r1"}})
 	}))
 	if slices.Sort(got); !slices.Equal(got, want) {
 		t.Errorf("tickets of r1: got %v, want %v", got, want)
@@ -115,33 +116,33 @@ func ticketsFollowWrites(t *testing.T, s *handle) {
 }
 
 func definitionCases() []testCase {
-	def := func(agent, version, body string) mailroom.Definition {
-		return mailroom.Definition{Agent: agent, Version: version, Body: []byte(body)}
+	def := func(agent, version, body string) store.Definition {
+		return store.Definition{Agent: agent, Version: version, Body: []byte(body)}
 	}
 	return []testCase{
 		{"keep their bytes", func(t *testing.T, s *handle) {
-			rows := []mailroom.Definition{{}, {Agent: "a"}, filled[mailroom.Definition](7)}
-			s.write(&mailroom.Changes{Definitions: rows})
+			rows := []store.Definition{{}, {Agent: "a"}, filled[store.Definition](7)}
+			s.write(&store.Changes{Definitions: rows})
 			wantSame(t, "definitions", s.everything().Kept, rows)
 		}},
 		{"are ordered by agent and version", func(t *testing.T, s *handle) {
-			s.write(&mailroom.Changes{Definitions: []mailroom.Definition{def("b", "1", "1"), def("a", "2", "2"), def("ab", "0", "3")}},
-				&mailroom.Changes{Definitions: []mailroom.Definition{def("a", "10", "4")}})
-			wantSame(t, "definitions", s.everything().Kept, []mailroom.Definition{
+			s.write(&store.Changes{Definitions: []store.Definition{def("b", "1", "1"), def("a", "2", "2"), def("ab", "0", "3")}},
+				&store.Changes{Definitions: []store.Definition{def("a", "10", "4")}})
+			wantSame(t, "definitions", s.everything().Kept, []store.Definition{
 				def("a", "10", "4"), def("a", "2", "2"), def("ab", "0", "3"), def("b", "1", "1")})
 		}},
 		{"keep the first body", func(t *testing.T, s *handle) {
-			s.write(&mailroom.Changes{Definitions: []mailroom.Definition{def("a", "1", "1"), def("a", "1", "2")}},
-				&mailroom.Changes{Definitions: []mailroom.Definition{def("a", "1", "3"), def("a", "2", "4")}})
-			wantSame(t, "definitions", s.everything().Kept, []mailroom.Definition{def("a", "1", "1"), def("a", "2", "4")})
+			s.write(&store.Changes{Definitions: []store.Definition{def("a", "1", "1"), def("a", "1", "2")}},
+				&store.Changes{Definitions: []store.Definition{def("a", "1", "3"), def("a", "2", "4")}})
+			wantSame(t, "definitions", s.everything().Kept, []store.Definition{def("a", "1", "1"), def("a", "2", "4")})
 		}},
 		{"are dropped by agent and version, and can be written again", func(t *testing.T, s *handle) {
-			s.write(&mailroom.Changes{Definitions: []mailroom.Definition{def("a", "1", "1"), def("a", "2", "2"), def("b", "1", "3")}},
-				&mailroom.Changes{
-					DropDefinitions: []mailroom.Definition{{Agent: "a", Version: "1"}, {Agent: "b", Version: "2"}, {Agent: "b", Version: "1"}},
-					Definitions:     []mailroom.Definition{def("b", "1", "4")},
+			s.write(&store.Changes{Definitions: []store.Definition{def("a", "1", "1"), def("a", "2", "2"), def("b", "1", "3")}},
+				&store.Changes{
+					DropDefinitions: []store.Definition{{Agent: "a", Version: "1"}, {Agent: "b", Version: "2"}, {Agent: "b", Version: "1"}},
+					Definitions:     []store.Definition{def("b", "1", "4")},
 				})
-			wantSame(t, "definitions", s.everything().Kept, []mailroom.Definition{def("a", "2", "2"), def("b", "1", "4")})
+			wantSame(t, "definitions", s.everything().Kept, []store.Definition{def("a", "2", "2"), def("b", "1", "4")})
 		}},
 	}
 }

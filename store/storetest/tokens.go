@@ -1,6 +1,8 @@
 package storetest
 
 import (
+	"mailroom/auth"
+	"mailroom/store"
 	"testing"
 
 	"mailroom"
@@ -9,18 +11,18 @@ import (
 func tokenCases() []testCase {
 	return []testCase{
 		{"round trip", func(t *testing.T, s *handle) {
-			zero, full := mailroom.Token{Name: "a"}, filled[mailroom.Token](1)
+			zero, full := auth.Token{Name: "a"}, filled[auth.Token](1)
 			full.Key = 0
-			rows := []*mailroom.Token{&zero, &full}
-			s.write(&mailroom.Changes{Tokens: rows})
+			rows := []*auth.Token{&zero, &full}
+			s.write(&store.Changes{Tokens: rows})
 			wantSame(t, "tokens", s.everything().Tokens, rows)
-			s.update(func(tx mailroom.Tx) { wantSame(t, "tokens in a transaction", get(tx.Tokens())(t), rows) })
+			s.update(func(tx store.Tx) { wantSame(t, "tokens in a transaction", get(tx.Tokens())(t), rows) })
 		}},
 		{"are ordered by name", func(t *testing.T, s *handle) {
-			s.write(&mailroom.Changes{Tokens: []*mailroom.Token{{Name: "c"}, {Name: "a"}, {Name: "B"}}},
-				&mailroom.Changes{Tokens: []*mailroom.Token{{Name: "b"}}})
+			s.write(&store.Changes{Tokens: []*auth.Token{{Name: "c"}, {Name: "a"}, {Name: "B"}}},
+				&store.Changes{Tokens: []*auth.Token{{Name: "b"}}})
 			wantSame(t, "names", tokenNames(s.everything().Tokens), []string{"B", "a", "b", "c"})
-			s.update(func(tx mailroom.Tx) {
+			s.update(func(tx store.Tx) {
 				wantSame(t, "some", tokenNames(get(tx.Tokens("c", "unknown", "a"))(t)), []string{"a", "c"})
 				wantSame(t, "an unknown name", tokenNames(get(tx.Tokens("unknown"))(t)), []string(nil))
 			})
@@ -28,29 +30,29 @@ func tokenCases() []testCase {
 		{"an update writes all fields", func(t *testing.T, s *handle) {
 			c := fullChanges()
 			s.write(c)
-			full := filled[mailroom.Token](2)
+			full := filled[auth.Token](2)
 			full.Key, full.Name = c.Tokens[0].Key, "ann"
-			s.write(&mailroom.Changes{Tokens: []*mailroom.Token{&full}})
-			wantSame(t, "updated", s.everything().Tokens, []*mailroom.Token{&full})
-			zero := mailroom.Token{Key: full.Key, Name: "ann"}
-			s.write(&mailroom.Changes{Tokens: []*mailroom.Token{&zero}})
-			wantSame(t, "emptied", s.everything().Tokens, []*mailroom.Token{&zero})
+			s.write(&store.Changes{Tokens: []*auth.Token{&full}})
+			wantSame(t, "updated", s.everything().Tokens, []*auth.Token{&full})
+			zero := auth.Token{Key: full.Key, Name: "ann"}
+			s.write(&store.Changes{Tokens: []*auth.Token{&zero}})
+			wantSame(t, "emptied", s.everything().Tokens, []*auth.Token{&zero})
 		}},
 		{"have growing keys and unique names", func(t *testing.T, s *handle) {
-			first, second := &mailroom.Token{Name: "first"}, &mailroom.Token{Name: "second"}
-			s.write(&mailroom.Changes{Tokens: []*mailroom.Token{first}}, &mailroom.Changes{Tokens: []*mailroom.Token{second}})
+			first, second := &auth.Token{Name: "first"}, &auth.Token{Name: "second"}
+			s.write(&store.Changes{Tokens: []*auth.Token{first}}, &store.Changes{Tokens: []*auth.Token{second}})
 			if first.Key == 0 || second.Key <= first.Key {
 				t.Errorf("keys: got %d and %d, want growing ones", first.Key, second.Key)
 			}
 			before := s.everything()
-			for name, row := range map[string]*mailroom.Token{
+			for name, row := range map[string]*auth.Token{
 				"a second token of a name":  {Name: "first"},
 				"an unknown token":          {Key: 99, Name: "third"},
 				"the key of another name":   {Key: first.Key, Name: "second"},
 				"another name for the same": {Key: first.Key, Name: "third"},
 			} {
-				err := s.Update(t.Context(), func(tx mailroom.Tx) error {
-					return tx.Write(&mailroom.Changes{Tokens: []*mailroom.Token{row}})
+				err := s.Update(t.Context(), func(tx store.Tx) error {
+					return tx.Write(&store.Changes{Tokens: []*auth.Token{row}})
 				})
 				if got := mailroom.CodeOf(err); got != mailroom.CodeInternal {
 					t.Errorf("%s: got %v, want code internal", name, err)

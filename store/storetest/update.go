@@ -3,6 +3,9 @@ package storetest
 import (
 	"context"
 	"errors"
+	"mailroom/auth"
+	"mailroom/entry"
+	"mailroom/store"
 	"slices"
 	"sync"
 	"testing"
@@ -29,23 +32,23 @@ func failedUpdateWritesNothing(t *testing.T, s *handle) {
 	s.write(fullChanges())
 	before := s.everything()
 	refused := errors.New("refused")
-	err := s.Update(t.Context(), func(tx mailroom.Tx) error {
+	err := s.Update(t.Context(), func(tx store.Tx) error {
 		_, rows, err := tx.Lock(nil, []string{"t", "made"})
 		must(t, err)
 		rows[0].Agent, rows[1].Agent = "changed", "made"
-		must(t, tx.Write(&mailroom.Changes{
+		must(t, tx.Write(&store.Changes{
 			Threads:         rows,
 			Runs:            []*mailroom.Run{run("r2", "t")},
-			Entries:         [][]mailroom.Entry{entries("t", 3, "r2", mailroom.KindMessage)},
-			Keys:            []mailroom.SubmitKey{key("t", "k2")},
-			Workers:         []*mailroom.Worker{{ID: "w2"}},
+			Entries:         [][]mailroom.Entry{entries("t", 3, "r2", entry.KindMessage)},
+			Keys:            []store.SubmitKey{key("t", "k2")},
+			Workers:         []*store.Worker{{ID: "w2"}},
 			Tickets:         []*mailroom.Ticket{ticket("q2", "r2", "t")},
-			Tokens:          []*mailroom.Token{{Name: "bob"}},
-			Definitions:     []mailroom.Definition{{Agent: "a", Version: "1"}},
+			Tokens:          []*auth.Token{{Name: "bob"}},
+			Definitions:     []store.Definition{{Agent: "a", Version: "1"}},
 			DropPartials:    []string{"r"},
 			DropWorkers:     []string{"w"},
 			DropThreads:     []string{"bare"},
-			DropEntries:     []mailroom.Prefix{{Thread: "t", Seq: 2}},
+			DropEntries:     []store.Prefix{{Thread: "t", Seq: 2}},
 			DropDefinitions: before.Kept,
 		}))
 		return refused
@@ -54,7 +57,7 @@ func failedUpdateWritesNothing(t *testing.T, s *handle) {
 		t.Errorf("got error %v, want the one that f returned", err)
 	}
 	wantSame(t, "rows after a failed update", s.everything(), before)
-	s.view(func(r mailroom.Reader) {
+	s.view(func(r store.Reader) {
 		if found := get(r.Keys("t", []string{"k", "k2"}))(t); len(found) != 1 {
 			t.Errorf("keys after a failed update: got %v, want k alone", found)
 		}
@@ -68,7 +71,7 @@ func panicWritesNothing(t *testing.T, s *handle) {
 				t.Errorf("recovered %v, want the panic of f", got)
 			}
 		}()
-		err := s.Update(t.Context(), func(tx mailroom.Tx) error {
+		err := s.Update(t.Context(), func(tx store.Tx) error {
 			must(t, tx.Write(fullChanges()))
 			panic("bug")
 		})
@@ -81,9 +84,9 @@ func panicWritesNothing(t *testing.T, s *handle) {
 func refusedWriteIsNotCommitted(t *testing.T, s *handle) {
 	s.write(fullChanges())
 	before := s.everything()
-	err := s.Update(t.Context(), func(tx mailroom.Tx) error {
-		must(t, tx.Write(&mailroom.Changes{Threads: []*mailroom.Thread{thread("fine")}}))
-		if err := tx.Write(&mailroom.Changes{Threads: []*mailroom.Thread{thread("t")}}); err == nil {
+	err := s.Update(t.Context(), func(tx store.Tx) error {
+		must(t, tx.Write(&store.Changes{Threads: []*mailroom.Thread{thread("fine")}}))
+		if err := tx.Write(&store.Changes{Threads: []*mailroom.Thread{thread("t")}}); err == nil {
 			t.Error("a second thread with an id was written")
 		}
 		return nil
@@ -95,17 +98,17 @@ func refusedWriteIsNotCommitted(t *testing.T, s *handle) {
 func endedContextWritesNothing(t *testing.T, s *handle) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	err := s.Update(ctx, func(tx mailroom.Tx) error { return tx.Write(fullChanges()) })
+	err := s.Update(ctx, func(tx store.Tx) error { return tx.Write(fullChanges()) })
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("got error %v, want one that wraps context.Canceled", err)
 	}
 	wantSame(t, "threads", s.everything().Threads, []*mailroom.Thread(nil))
-	if err := s.View(ctx, func(mailroom.Reader) error { return nil }); !errors.Is(err, context.Canceled) {
+	if err := s.View(ctx, func(store.Reader) error { return nil }); !errors.Is(err, context.Canceled) {
 		t.Errorf("view: got error %v, want one that wraps context.Canceled", err)
 	}
 
 	ctx, cancel = context.WithCancel(t.Context())
-	err = s.Update(ctx, func(tx mailroom.Tx) error {
+	err = s.Update(ctx, func(tx store.Tx) error {
 		cancel()
 		return tx.Write(fullChanges())
 	})
@@ -121,9 +124,9 @@ func endedContextWritesNothing(t *testing.T, s *handle) {
 func waitEndsWithContext(t *testing.T, s *handle) {
 	ctx, cancel := context.WithCancel(t.Context())
 	waited := make(chan error, 1)
-	s.update(func(mailroom.Tx) {
+	s.update(func(store.Tx) {
 		go func() {
-			waited <- s.Update(ctx, func(tx mailroom.Tx) error { return tx.Write(fullChanges()) })
+			waited <- s.Update(ctx, func(tx store.Tx) error { return tx.Write(fullChanges()) })
 		}()
 		cancel()
 		if err := <-waited; !errors.Is(err, context.Canceled) {
@@ -140,7 +143,7 @@ func oneUpdateAtATime(t *testing.T, s *handle) {
 	for range writers {
 		all.Go(func() {
 			for range each {
-				err := s.Update(t.Context(), func(tx mailroom.Tx) error {
+				err := s.Update(t.Context(), func(tx store.Tx) error {
 					if inside++; inside != 1 {
 						t.Errorf("got %d updates at a time, want 1", inside)
 					}
@@ -151,7 +154,7 @@ func oneUpdateAtATime(t *testing.T, s *handle) {
 					rows[0].LastSeq++
 					total++
 					inside--
-					return tx.Write(&mailroom.Changes{Threads: rows})
+					return tx.Write(&store.Changes{Threads: rows})
 				})
 				if err != nil {
 					t.Errorf("update: %v", err)
@@ -167,8 +170,8 @@ func oneUpdateAtATime(t *testing.T, s *handle) {
 }
 
 func updateSeesItsWrites(t *testing.T, s *handle) {
-	s.write(&mailroom.Changes{Threads: []*mailroom.Thread{thread("old")}})
-	s.update(func(tx mailroom.Tx) {
+	s.write(&store.Changes{Threads: []*mailroom.Thread{thread("old")}})
+	s.update(func(tx store.Tx) {
 		must(t, tx.Write(fullChanges()))
 		inside := read(t, tx)
 		if got, want := threadIDs(inside.Threads), []string{"bare", "t", "old"}; !slices.Equal(got, want) {
@@ -178,27 +181,27 @@ func updateSeesItsWrites(t *testing.T, s *handle) {
 			t.Errorf("entries: got %d, want 2", got)
 		}
 		agent := inside.Agents[0]
-		due, _, err := tx.Due(after(1000), []mailroom.Capacity{{Agent: agent, Slots: 5, LastAttempt: true}})
+		due, _, err := tx.Due(after(1000), []store.Capacity{{Agent: agent, Slots: 5, LastAttempt: true}})
 		must(t, err)
 		if got, want := threadIDs(due), []string{"t"}; !slices.Equal(got, want) {
 			t.Errorf("due threads: got %v, want %v", got, want)
 		}
 		due[0].Due = mailroom.Due{}
-		must(t, tx.Write(&mailroom.Changes{
+		must(t, tx.Write(&store.Changes{
 			Threads: due,
-			Entries: [][]mailroom.Entry{entries("t", 3, "r", mailroom.KindStarted)},
+			Entries: [][]mailroom.Entry{entries("t", 3, "r", entry.KindStarted)},
 		}))
 		if got := dueAgents(t, tx); len(got) != 0 {
 			t.Errorf("agents with due threads after the second write: got %v, want none", got)
 		}
-		if got, want := seqs(get(tx.Entries(mailroom.EntryQuery{Thread: "t"}))(t)), []int64{1, 2, 3}; !slices.Equal(got, want) {
+		if got, want := seqs(get(tx.Entries(store.EntryQuery{Thread: "t"}))(t)), []int64{1, 2, 3}; !slices.Equal(got, want) {
 			t.Errorf("entries after the second write: got %v, want %v", got, want)
 		}
 	})
 }
 
 func nowIsOneTime(t *testing.T, s *handle) {
-	s.update(func(tx mailroom.Tx) {
+	s.update(func(tx store.Tx) {
 		now := tx.Now()
 		if now.Location() != time.UTC || !now.Equal(now.Truncate(time.Microsecond)) || now.IsZero() {
 			t.Errorf("got %v, want a time in UTC and whole microseconds", now)
@@ -212,8 +215,8 @@ func nowIsOneTime(t *testing.T, s *handle) {
 
 func closedStoreIsUnavailable(t *testing.T, s *handle) {
 	s.close()
-	err := s.Update(t.Context(), func(mailroom.Tx) error { return nil })
+	err := s.Update(t.Context(), func(store.Tx) error { return nil })
 	wantCode(t, err, mailroom.CodeUnavailable)
-	err = s.View(t.Context(), func(mailroom.Reader) error { return nil })
+	err = s.View(t.Context(), func(store.Reader) error { return nil })
 	wantCode(t, err, mailroom.CodeUnavailable)
 }

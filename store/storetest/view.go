@@ -2,6 +2,9 @@ package storetest
 
 import (
 	"errors"
+	"mailroom/auth"
+	"mailroom/entry"
+	"mailroom/store"
 	"slices"
 	"testing"
 
@@ -12,43 +15,43 @@ func viewCases() []testCase {
 	return []testCase{
 		{"returns f's error as it is", func(t *testing.T, s *handle) {
 			refused := errors.New("refused")
-			if err := s.View(t.Context(), func(mailroom.Reader) error { return refused }); err != refused {
+			if err := s.View(t.Context(), func(store.Reader) error { return refused }); err != refused {
 				t.Errorf("got error %v, want the one that f returned", err)
 			}
 		}},
 		{"does not wait for an Update and does not see its writes", func(t *testing.T, s *handle) {
 			s.write(fullChanges())
 			before := s.everything()
-			s.update(func(tx mailroom.Tx) {
+			s.update(func(tx store.Tx) {
 				_, rows, err := tx.Lock(nil, []string{"t"})
 				must(t, err)
 				rows[0].Agent = "changed"
-				must(t, tx.Write(&mailroom.Changes{
+				must(t, tx.Write(&store.Changes{
 					Threads: append(rows, thread("new")),
-					Entries: [][]mailroom.Entry{entries("t", 3, "r", mailroom.KindStep)},
+					Entries: [][]mailroom.Entry{entries("t", 3, "r", entry.KindStep)},
 				}))
 				wantSame(t, "rows seen while an update runs", s.everything(), before)
 			})
 		}},
 		{"is one snapshot while other transactions commit", func(t *testing.T, s *handle) {
 			s.write(fullChanges())
-			s.view(func(r mailroom.Reader) {
+			s.view(func(r store.Reader) {
 				before := read(t, r)
-				s.update(func(tx mailroom.Tx) {
+				s.update(func(tx store.Tx) {
 					_, rows, err := tx.Lock(nil, []string{"t"})
 					must(t, err)
 					rows[0].Agent = "changed"
-					must(t, tx.Write(&mailroom.Changes{
+					must(t, tx.Write(&store.Changes{
 						Threads:         append(rows, thread("new")),
 						Runs:            []*mailroom.Run{run("r2", "t")},
-						Entries:         [][]mailroom.Entry{entries("t", 3, "r", mailroom.KindStep)},
+						Entries:         [][]mailroom.Entry{entries("t", 3, "r", entry.KindStep)},
 						DropPartials:    []string{"r"},
 						DropWorkers:     []string{"w"},
 						DropThreads:     []string{"bare"},
 						Tickets:         []*mailroom.Ticket{ticket("q2", "r2", "t")},
-						Tokens:          []*mailroom.Token{{Name: "bob"}},
-						Definitions:     []mailroom.Definition{{Agent: "a", Version: "1"}},
-						DropEntries:     []mailroom.Prefix{{Thread: "t", Seq: 2}},
+						Tokens:          []*auth.Token{{Name: "bob"}},
+						Definitions:     []store.Definition{{Agent: "a", Version: "1"}},
+						DropEntries:     []store.Prefix{{Thread: "t", Seq: 2}},
 						DropDefinitions: before.Kept,
 						DropCursors:     before.Cursors,
 
@@ -63,9 +66,9 @@ func viewCases() []testCase {
 		}},
 		{"views run concurrently", func(t *testing.T, s *handle) {
 			s.write(fullChanges())
-			s.view(func(mailroom.Reader) {
-				s.view(func(r mailroom.Reader) {
-					if got := len(get(r.Threads(mailroom.ThreadQuery{}))(t)); got != 2 {
+			s.view(func(store.Reader) {
+				s.view(func(r store.Reader) {
+					if got := len(get(r.Threads(store.ThreadQuery{}))(t)); got != 2 {
 						t.Errorf("got %d threads, want 2", got)
 					}
 				})

@@ -1,6 +1,8 @@
 package storetest
 
 import (
+	"mailroom/entry"
+	"mailroom/store"
 	"testing"
 
 	"mailroom"
@@ -15,7 +17,7 @@ func writeCases() []testCase {
 		{"writes nothing for empty Changes", func(t *testing.T, s *handle) {
 			s.write(fullChanges())
 			before := s.everything()
-			s.write(&mailroom.Changes{}, &mailroom.Changes{Entries: [][]mailroom.Entry{nil}})
+			s.write(&store.Changes{}, &store.Changes{Entries: [][]mailroom.Entry{nil}})
 			wantSame(t, "rows", s.everything(), before)
 		}},
 	}
@@ -27,7 +29,7 @@ func keysGrow(t *testing.T, s *handle) {
 		row, r := thread(id), run("r"+id, id)
 		second := thread(id + "2")
 		q := ticket("q"+id, r.ID, id)
-		s.write(&mailroom.Changes{
+		s.write(&store.Changes{
 			Threads: []*mailroom.Thread{row, second}, Runs: []*mailroom.Run{r}, Tickets: []*mailroom.Ticket{q},
 		})
 		if row.Key <= lastThread || second.Key <= row.Key {
@@ -41,9 +43,9 @@ func keysGrow(t *testing.T, s *handle) {
 		}
 		lastThread, lastRun, lastTicket = second.Key, r.Key, q.Key
 	}
-	s.write(&mailroom.Changes{DropThreads: []string{"c", "c2"}})
+	s.write(&store.Changes{DropThreads: []string{"c", "c2"}})
 	row, r, q := thread("d"), run("rd", "d"), ticket("qd", "rd", "d")
-	s.write(&mailroom.Changes{
+	s.write(&store.Changes{
 		Threads: []*mailroom.Thread{row}, Runs: []*mailroom.Run{r}, Tickets: []*mailroom.Ticket{q},
 	})
 	if row.Key <= lastThread || r.Key <= lastRun || q.Key <= lastTicket {
@@ -60,32 +62,32 @@ func updateWritesAllFields(t *testing.T, s *handle) {
 	row.Key, row.ID = c.Threads[0].Key, "t"
 	r := filled[mailroom.Run](12)
 	r.Key, r.ID, r.Thread = c.Runs[0].Key, "r", "t"
-	w := filled[mailroom.Worker](13)
+	w := filled[store.Worker](13)
 	w.ID = "w"
 	q := filled[mailroom.Ticket](14)
 	q.Key, q.ID, q.Thread, q.Run = c.Tickets[0].Key, "q", "t", "r"
-	s.write(&mailroom.Changes{
-		Threads: []*mailroom.Thread{&row}, Runs: []*mailroom.Run{&r}, Workers: []*mailroom.Worker{&w},
+	s.write(&store.Changes{
+		Threads: []*mailroom.Thread{&row}, Runs: []*mailroom.Run{&r}, Workers: []*store.Worker{&w},
 		Tickets: []*mailroom.Ticket{&q},
 	})
 	got := s.everything()
 	wantSame(t, "threads", got.Threads, []*mailroom.Thread{c.Threads[1], &row})
 	wantSame(t, "runs", got.Runs, []*mailroom.Run{&r})
-	wantSame(t, "workers", got.Workers, []*mailroom.Worker{&w})
+	wantSame(t, "workers", got.Workers, []*store.Worker{&w})
 	wantSame(t, "tickets", got.Tickets, []*mailroom.Ticket{&q})
 
 	zeroThread := mailroom.Thread{Key: row.Key, ID: "t"}
 	zeroRun := mailroom.Run{Key: r.Key, ID: "r", Thread: "t"}
-	zeroWorker := mailroom.Worker{ID: "w"}
+	zeroWorker := store.Worker{ID: "w"}
 	zeroTicket := mailroom.Ticket{Key: q.Key, ID: "q", Thread: "t", Run: "r"}
-	s.write(&mailroom.Changes{
+	s.write(&store.Changes{
 		Threads: []*mailroom.Thread{&zeroThread}, Runs: []*mailroom.Run{&zeroRun},
-		Workers: []*mailroom.Worker{&zeroWorker}, Tickets: []*mailroom.Ticket{&zeroTicket},
+		Workers: []*store.Worker{&zeroWorker}, Tickets: []*mailroom.Ticket{&zeroTicket},
 	})
 	got = s.everything()
 	wantSame(t, "threads set to zero", got.Threads, []*mailroom.Thread{c.Threads[1], &zeroThread})
 	wantSame(t, "runs set to zero", got.Runs, []*mailroom.Run{&zeroRun})
-	wantSame(t, "workers set to zero", got.Workers, []*mailroom.Worker{&zeroWorker})
+	wantSame(t, "workers set to zero", got.Workers, []*store.Worker{&zeroWorker})
 	wantSame(t, "tickets set to zero", got.Tickets, []*mailroom.Ticket{&zeroTicket})
 }
 
@@ -101,7 +103,7 @@ func fullChangesAreWritten(t *testing.T, s *handle) {
 	wantSame(t, "tickets", got.Tickets, c.Tickets)
 	wantSame(t, "definitions", got.Kept, c.Definitions)
 	wantSame(t, "agents with due threads", got.Agents, []string{c.Threads[0].Due.Agent})
-	s.view(func(r mailroom.Reader) {
+	s.view(func(r store.Reader) {
 		wantSame(t, "keys", get(r.Keys("t", []string{"k"}))(t), c.Keys)
 	})
 }
@@ -110,7 +112,7 @@ func contradictionsAreInternal(t *testing.T, s *handle) {
 	c := fullChanges()
 	s.write(c)
 	before := s.everything()
-	bareAndMore := func(more mailroom.Changes) *mailroom.Changes {
+	bareAndMore := func(more store.Changes) *store.Changes {
 		more.Threads = append(more.Threads, c.Threads[1])
 		return &more
 	}
@@ -120,31 +122,31 @@ func contradictionsAreInternal(t *testing.T, s *handle) {
 	goneRun.Key = 1 << 40
 	goneTicket := ticket("gone", "r", "t")
 	goneTicket.Key = 1 << 40
-	hole := entries("bare", 1, "", mailroom.KindStep, mailroom.KindStep)
-	hole[1] = entries("bare", 3, "", mailroom.KindStep)[0]
-	for name, wrong := range map[string]*mailroom.Changes{
+	hole := entries("bare", 1, "", entry.KindStep, entry.KindStep)
+	hole[1] = entries("bare", 3, "", entry.KindStep)[0]
+	for name, wrong := range map[string]*store.Changes{
 		"a second thread with an id":   {Threads: []*mailroom.Thread{thread("t")}},
 		"an update of no thread":       {Threads: []*mailroom.Thread{gone}},
-		"a second run with an id":      bareAndMore(mailroom.Changes{Runs: []*mailroom.Run{run("r", "bare")}}),
+		"a second run with an id":      bareAndMore(store.Changes{Runs: []*mailroom.Run{run("r", "bare")}}),
 		"an update of no run":          {Runs: []*mailroom.Run{goneRun}},
 		"a run without its thread":     {Runs: []*mailroom.Run{run("r9", "bare")}},
-		"entries without their thread": {Entries: [][]mailroom.Entry{entries("bare", 1, "", mailroom.KindStep)}},
-		"a key without its thread":     {Keys: []mailroom.SubmitKey{key("bare", "k")}},
-		"entries with a hole":          bareAndMore(mailroom.Changes{Entries: [][]mailroom.Entry{hole}}),
-		"a partial of no run":          {Partials: []mailroom.Partial{partial("none", 0, "x")}},
+		"entries without their thread": {Entries: [][]mailroom.Entry{entries("bare", 1, "", entry.KindStep)}},
+		"a key without its thread":     {Keys: []store.SubmitKey{key("bare", "k")}},
+		"entries with a hole":          bareAndMore(store.Changes{Entries: [][]mailroom.Entry{hole}}),
+		"a partial of no run":          {Partials: []store.Partial{partial("none", 0, "x")}},
 		"a second ticket with an id":   {Tickets: []*mailroom.Ticket{ticket("q", "r", "t")}},
 		"an update of no ticket":       {Tickets: []*mailroom.Ticket{goneTicket}},
 		"a ticket of no run":           {Tickets: []*mailroom.Ticket{ticket("q2", "none", "t")}},
 		"a ticket of another thread":   {Tickets: []*mailroom.Ticket{ticket("q2", "r", "bare")}},
 		"entries that are there": {
 			Threads: []*mailroom.Thread{c.Threads[0]},
-			Entries: [][]mailroom.Entry{entries("t", 1, "", mailroom.KindStep, mailroom.KindStep)},
+			Entries: [][]mailroom.Entry{entries("t", 1, "", entry.KindStep, entry.KindStep)},
 		},
 		"a key that is there": {
-			Threads: []*mailroom.Thread{c.Threads[0]}, Keys: []mailroom.SubmitKey{key("t", "k")},
+			Threads: []*mailroom.Thread{c.Threads[0]}, Keys: []store.SubmitKey{key("t", "k")},
 		},
 	} {
-		err := s.Update(t.Context(), func(tx mailroom.Tx) error { return tx.Write(wrong) })
+		err := s.Update(t.Context(), func(tx store.Tx) error { return tx.Write(wrong) })
 		if mailroom.CodeOf(err) != mailroom.CodeInternal {
 			t.Errorf("%s: got error %v, want one of code internal", name, err)
 		}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"mailroom/entry"
 	"maps"
 	"slices"
 	"strings"
@@ -145,14 +146,14 @@ func (f *Fold) toolStarted(call, name string, arguments json.RawMessage) mailroo
 		f.calls = map[string]string{}
 	}
 	f.calls[call] = name
-	return newEntry(mailroom.KindToolStarted, map[string]any{
+	return newEntry(entry.KindToolStarted, map[string]any{
 		"call": f.Prefix + call, "name": f.Sanitize(name), "arguments": f.Arguments(arguments, maxShown),
 	})
 }
 
 func (f *Fold) toolDone(call string, ok bool, summary string) mailroom.AgentEntry {
 	delete(f.calls, call)
-	return newEntry(mailroom.KindToolDone, map[string]any{"call": f.Prefix + call, "ok": ok, "summary": f.Sanitize(summary)})
+	return newEntry(entry.KindToolDone, map[string]any{"call": f.Prefix + call, "ok": ok, "summary": f.Sanitize(summary)})
 }
 
 func (f *Fold) onToolFinished(x ToolFinished) []Write {

@@ -2,6 +2,7 @@ package program
 
 import (
 	"encoding/json"
+	"mailroom/internal/thread"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -57,7 +58,7 @@ func checkWrite(t *testing.T, w Write, key string) {
 	if w.Step == nil {
 		return
 	}
-	in := mailroom.StepCommit{Claim: mailroom.Claim{Thread: "t", Run: "r", Attempt: 1}, Step: *w.Step}
+	in := thread.StepCommit{Claim: mailroom.Claim{Thread: "t", Run: "r", Attempt: 1}, Step: *w.Step}
 	if err := in.Check(); err != nil {
 		t.Errorf("the step %+v is refused: %v", w.Step, err)
 	}

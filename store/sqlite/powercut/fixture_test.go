@@ -12,7 +12,10 @@ import (
 	"sync/atomic"
 
 	"mailroom"
+	"mailroom/entry"
+	"mailroom/internal/thread"
 	"mailroom/ledger"
+	"mailroom/store"
 	"mailroom/store/sqlite"
 	"mailroom/store/storetest"
 )
@@ -30,18 +33,18 @@ type fixture struct {
 
 	names atomic.Int64
 
-	mu           sync.Mutex                    // guards the fields below
-	acknowledged map[string]mailroom.Submitted // by key: acknowledged submits
-	unknown      map[string]mailroom.Submit    // by key: submits without an answer
-	replies      map[string]string             // acknowledged replies by run
-	refused      []string                      // texts that must not be in any log
-	wrong        []string                      // wrong answers
+	mu           sync.Mutex                 // guards the fields below
+	acknowledged map[string]store.Submitted // by key: acknowledged submits
+	unknown      map[string]thread.Submit   // by key: submits without an answer
+	replies      map[string]string          // acknowledged replies by run
+	refused      []string                   // texts that must not be in any log
+	wrong        []string                   // wrong answers
 }
 
 func newFixture(d *disk, driver sqlite.Driver) *fixture {
 	return &fixture{
 		disk: d, driver: driver,
-		acknowledged: map[string]mailroom.Submitted{}, unknown: map[string]mailroom.Submit{}, replies: map[string]string{},
+		acknowledged: map[string]store.Submitted{}, unknown: map[string]thread.Submit{}, replies: map[string]string{},
 	}
 }
 
@@ -76,7 +79,7 @@ func (o *fixture) work(ctx context.Context, rounds int) {
 	for n := range 4 {
 		wg.Go(func() {
 			worker := o.name("w")
-			_, err := o.ledger.Register(ctx, mailroom.Worker{ID: worker, Local: true, Agents: []string{"echo"}})
+			_, err := o.ledger.Register(ctx, store.Worker{ID: worker, Local: true, Agents: []string{"echo"}})
 			for round := int64(1); err == nil && round <= int64(rounds); round++ {
 				err = o.round(ctx, fmt.Sprint("t", n%3), worker, round)
 			}
@@ -89,16 +92,16 @@ func (o *fixture) work(ctx context.Context, rounds int) {
 }
 
 // round does a submit, a submit that is refused, and the due runs.
-func (o *fixture) round(ctx context.Context, thread, worker string, round int64) error {
-	in := mailroom.Submit{
-		Thread: thread, Key: o.name("key "), Sender: "ann", Owner: "ann",
-		Messages: []mailroom.NewMessage{{Parts: mailroom.Text(o.name("text ") + strings.Repeat(".", 20_000))}},
+func (o *fixture) round(ctx context.Context, threadID, worker string, round int64) error {
+	in := thread.Submit{
+		Thread: threadID, Key: o.name("key "), Sender: "ann", Owner: "ann",
+		Messages: []thread.NewMessage{{Parts: mailroom.Text(o.name("text ") + strings.Repeat(".", 20_000))}},
 	}
 	if err := o.submit(ctx, in); err != nil {
 		return err
 	}
 	in.Mode, in.Key = mailroom.ModeReject, ""
-	in.Messages = []mailroom.NewMessage{{Parts: mailroom.Text(o.name("refused "))}}
+	in.Messages = []thread.NewMessage{{Parts: mailroom.Text(o.name("refused "))}}
 	_, err := o.ledger.Submit(ctx, in)
 	if mailroom.CodeOf(err) == mailroom.CodeBusy {
 		o.mu.Lock()
@@ -119,7 +122,7 @@ func (o *fixture) round(ctx context.Context, thread, worker string, round int64)
 	return nil
 }
 
-func (o *fixture) submit(ctx context.Context, in mailroom.Submit) error {
+func (o *fixture) submit(ctx context.Context, in thread.Submit) error {
 	out, err := o.ledger.Submit(ctx, in)
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -133,7 +136,7 @@ func (o *fixture) submit(ctx context.Context, in mailroom.Submit) error {
 }
 
 func (o *fixture) complete(ctx context.Context, c mailroom.Claim) error {
-	_, err := o.ledger.Append(ctx, mailroom.StepCommit{Claim: c, Number: 1, Step: mailroom.Step{Name: "half"}})
+	_, err := o.ledger.Append(ctx, thread.StepCommit{Claim: c, Number: 1, Step: mailroom.Step{Name: "half"}})
 	if code := mailroom.CodeOf(err); code == mailroom.CodeConflict {
 		err = nil // an earlier attempt wrote it, under another number
 	}
@@ -145,9 +148,9 @@ func (o *fixture) complete(ctx context.Context, c mailroom.Claim) error {
 		return err
 	}
 	reply := o.name("reply ")
-	_, err = o.ledger.Settle(ctx, mailroom.Settle{
-		Claim: c, Number: steps + 1, Outcome: mailroom.OutcomeComplete,
-		Message: &mailroom.PartialText{ID: fmt.Sprintf("%s.%d-1", c.Run, c.Attempt), Text: reply},
+	_, err = o.ledger.Settle(ctx, thread.Settle{
+		Claim: c, Number: steps + 1, Outcome: thread.OutcomeComplete,
+		Message: &thread.PartialText{ID: fmt.Sprintf("%s.%d-1", c.Run, c.Attempt), Text: reply},
 	})
 	if err != nil {
 		return err
@@ -162,8 +165,8 @@ func (o *fixture) complete(ctx context.Context, c mailroom.Claim) error {
 }
 
 func (o *fixture) steps(ctx context.Context, run string) (n int, err error) {
-	err = o.ledger.View(ctx, func(r mailroom.Reader) error {
-		runs, err := r.Runs(mailroom.RunQuery{IDs: []string{run}})
+	err = o.ledger.View(ctx, func(r store.Reader) error {
+		runs, err := r.Runs(store.RunQuery{IDs: []string{run}})
 		if err == nil && len(runs) == 1 {
 			n = runs[0].Step
 		}
@@ -193,9 +196,9 @@ func (o *fixture) audit(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return found, err
 	}
-	err = o.store.View(ctx, func(r mailroom.Reader) error {
+	err = o.store.View(ctx, func(r store.Reader) error {
 		runs := map[string]*mailroom.Run{}
-		rows, err := r.Runs(mailroom.RunQuery{})
+		rows, err := r.Runs(store.RunQuery{})
 		if err != nil {
 			return err
 		}
@@ -243,14 +246,14 @@ func (o *fixture) rejects(rows []*mailroom.Run) (n int) {
 }
 
 // countMessages counts the messages of all logs, by their ids and texts.
-func countMessages(r mailroom.Reader) (map[string]int, error) {
+func countMessages(r store.Reader) (map[string]int, error) {
 	all := map[string]int{}
-	threads, err := r.Threads(mailroom.ThreadQuery{})
+	threads, err := r.Threads(store.ThreadQuery{})
 	if err != nil {
 		return nil, err
 	}
 	for _, t := range threads {
-		entries, err := r.Entries(mailroom.EntryQuery{Thread: t.ID, Kinds: []string{mailroom.KindMessage}})
+		entries, err := r.Entries(store.EntryQuery{Thread: t.ID, Kinds: []string{entry.KindMessage}})
 		if err != nil {
 			return nil, err
 		}

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"mailroom/internal/thread"
+	"mailroom/store"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -171,16 +173,16 @@ func TestAnErrorOfTheDiskEndsTheStoreAndLosesNothing(t *testing.T) {
 // over it has ended with the same error.
 func (o *fixture) mustBeBroken(t *testing.T) {
 	t.Helper()
-	err := o.store.Update(t.Context(), func(mailroom.Tx) error { return nil })
-	if mailroom.CodeOf(err) != mailroom.CodeUnavailable || !errors.Is(err, mailroom.ErrStoreClosed) {
-		t.Errorf("an Update after the error of the disk: got %v, want one of code unavailable that wraps %v", err, mailroom.ErrStoreClosed)
+	err := o.store.Update(t.Context(), func(store.Tx) error { return nil })
+	if mailroom.CodeOf(err) != mailroom.CodeUnavailable || !errors.Is(err, store.ErrClosed) {
+		t.Errorf("an Update after the error of the disk: got %v, want one of code unavailable that wraps %v", err, store.ErrClosed)
 	}
-	_, err = o.ledger.Submit(t.Context(), mailroom.Submit{Thread: "late", Sender: "ann", Messages: []mailroom.NewMessage{{Parts: mailroom.Text("late")}}})
+	_, err = o.ledger.Submit(t.Context(), thread.Submit{Thread: "late", Sender: "ann", Messages: []thread.NewMessage{{Parts: mailroom.Text("late")}}})
 	if mailroom.CodeOf(err) != mailroom.CodeUnavailable {
 		t.Errorf("a submit after the error of the disk: got %v, want one of code unavailable", err)
 	}
 	ended, _ := o.close() // the error of closing a broken store does not matter
-	if !errors.Is(ended, mailroom.ErrStoreClosed) {
-		t.Errorf("the ledger ended with %v, want %v", ended, mailroom.ErrStoreClosed)
+	if !errors.Is(ended, store.ErrClosed) {
+		t.Errorf("the ledger ended with %v, want %v", ended, store.ErrClosed)
 	}
 }

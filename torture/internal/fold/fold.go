@@ -5,6 +5,7 @@ package fold
 
 import (
 	"fmt"
+	"mailroom/entry"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,7 +21,7 @@ type Thread struct {
 	Runs     map[string]*Run
 	Tickets  map[string]*Ticket
 	// Decided has all decisions by ticket id; a retry can reopen a ticket.
-	Decided map[string][]mailroom.TicketDecision
+	Decided map[string][]entry.TicketDecision
 	Said    map[string]string // complete and partial messages of agents, by id
 	Last    int64             // seq of the last entry
 	Current string            // the run that has started and not ended
@@ -70,7 +71,7 @@ type Run struct {
 	Error     mailroom.Class
 	Reason    mailroom.Reason
 	Effects   map[string]*Effect
-	Sends     []mailroom.Sent
+	Sends     []entry.Sent
 	QueuedSeq int64 // seq of run.queued
 	Ends      int   // number of ends
 	Judged    int   // sends that the caller has checked
@@ -88,7 +89,7 @@ type Ticket struct {
 func New(thread string, strict func(effect string) bool) *Thread {
 	return &Thread{
 		Thread: thread, Messages: map[string]*Message{}, Runs: map[string]*Run{}, Tickets: map[string]*Ticket{},
-		Decided: map[string][]mailroom.TicketDecision{}, queue: map[string]*Run{},
+		Decided: map[string][]entry.TicketDecision{}, queue: map[string]*Run{},
 		Said: map[string]string{}, strict: strict,
 	}
 }
@@ -112,11 +113,11 @@ func (s *Thread) Add(e mailroom.Entry) []string {
 	}
 	s.Last = e.Seq
 	switch {
-	case e.Kind == mailroom.KindMessage && e.Attempt == 0:
+	case e.Kind == entry.KindMessage && e.Attempt == 0:
 		s.submitted(e)
-	case e.Kind == mailroom.KindQueued:
+	case e.Kind == entry.KindQueued:
 		s.queued(e)
-	case e.Kind == mailroom.KindCancelled:
+	case e.Kind == entry.KindCancelled:
 		s.cancelled(e)
 	case s.Runs[e.Run] == nil:
 		s.bad(e, "names an unknown run")
@@ -140,35 +141,35 @@ func (s *Thread) ofRun(e mailroom.Entry, r *Run) {
 		s.bad(e, "is written under attempt %d while the run is %s in attempt %d", e.Attempt, r.Status, r.Attempt)
 	}
 	switch e.Kind {
-	case mailroom.KindStarted, mailroom.KindResumed:
+	case entry.KindStarted, entry.KindResumed:
 		s.started(e, r)
-	case mailroom.KindRescheduled:
+	case entry.KindRescheduled:
 		s.rescheduled(e, r)
-	case mailroom.KindWaiting:
+	case entry.KindWaiting:
 		r.Status = mailroom.StatusWaiting
-	case mailroom.KindStop:
+	case entry.KindStop:
 		r.Stopping = true
 		r.Stops++
-	case mailroom.KindCompleted, mailroom.KindFailed:
+	case entry.KindCompleted, entry.KindFailed:
 		s.ended(e, r)
-	case mailroom.KindRetried:
+	case entry.KindRetried:
 		s.retried(e, r)
-	case mailroom.KindMessage:
+	case entry.KindMessage:
 		s.agentMessage(e, r)
-	case mailroom.KindMessageRead:
-		s.read(e, decode[mailroom.MessageRef](s, e).Message)
-	case mailroom.KindEdited, mailroom.KindRetracted:
+	case entry.KindMessageRead:
+		s.read(e, decode[entry.MessageRef](s, e).Message)
+	case entry.KindEdited, entry.KindRetracted:
 		s.changed(e, r)
-	case mailroom.KindTicketOpened, mailroom.KindTicketDecided, mailroom.KindTicketExpired:
+	case entry.KindTicketOpened, entry.KindTicketDecided, entry.KindTicketExpired:
 		s.ticket(e, r)
-	case mailroom.KindEffectIntended, mailroom.KindEffectSettled, mailroom.KindEffectUnknown:
+	case entry.KindEffectIntended, entry.KindEffectSettled, entry.KindEffectUnknown:
 		s.effect(e, r)
 	case "x.by":
 		if by := decode[struct{ Attempt int }](s, e).Attempt; by != e.Attempt {
 			s.bad(e, "attempt %d wrote this", by)
 		}
-	case mailroom.KindSend:
-		r.Sends = append(r.Sends, decode[mailroom.Sent](s, e))
+	case entry.KindSend:
+		r.Sends = append(r.Sends, decode[entry.Sent](s, e))
 	}
 	if progress(e.Kind) {
 		r.Crashes = 0
@@ -179,9 +180,9 @@ func (s *Thread) ofRun(e mailroom.Entry, r *Run) {
 // takes a claim away.
 func during(kind string) bool {
 	switch kind {
-	case mailroom.KindStep, mailroom.KindMessage, mailroom.KindMessageRead, mailroom.KindToolStarted, mailroom.KindToolDone,
-		mailroom.KindSend, mailroom.KindEffectIntended, mailroom.KindEffectSettled, mailroom.KindEffectUnknown,
-		mailroom.KindTicketOpened, mailroom.KindWaiting, mailroom.KindRescheduled, mailroom.KindStop, mailroom.KindCompleted:
+	case entry.KindStep, entry.KindMessage, entry.KindMessageRead, entry.KindToolStarted, entry.KindToolDone,
+		entry.KindSend, entry.KindEffectIntended, entry.KindEffectSettled, entry.KindEffectUnknown,
+		entry.KindTicketOpened, entry.KindWaiting, entry.KindRescheduled, entry.KindStop, entry.KindCompleted:
 		return true
 	}
 	return strings.HasPrefix(kind, "x.")
@@ -191,7 +192,7 @@ func during(kind string) bool {
 // end of an attempt; the torture's agents name their steps.
 func progress(kind string) bool {
 	switch kind {
-	case mailroom.KindStep, mailroom.KindSend, mailroom.KindEffectSettled, mailroom.KindToolStarted, mailroom.KindToolDone:
+	case entry.KindStep, entry.KindSend, entry.KindEffectSettled, entry.KindToolStarted, entry.KindToolDone:
 		return true
 	}
 	return strings.HasPrefix(kind, "x.")
@@ -222,7 +223,7 @@ func (s *Thread) submitted(e mailroom.Entry) {
 }
 
 func (s *Thread) queued(e mailroom.Entry) {
-	body := decode[mailroom.RunQueued](s, e)
+	body := decode[entry.RunQueued](s, e)
 	if s.Runs[e.Run] != nil {
 		s.bad(e, "the run was already queued")
 		return
@@ -255,14 +256,14 @@ func (s *Thread) queued(e mailroom.Entry) {
 
 // started folds the next attempt of the current run, or the first of the head of the queue.
 func (s *Thread) started(e mailroom.Entry, r *Run) {
-	body := decode[mailroom.RunStarted](s, e)
+	body := decode[entry.RunStarted](s, e)
 	if s.Current != "" && s.Current != r.ID {
 		s.bad(e, "starts before the end of run %s", s.Current)
 	}
 	if e.Attempt != r.Attempt+1 {
 		s.bad(e, "follows attempt %d", r.Attempt)
 	}
-	resumes := e.Kind == mailroom.KindResumed
+	resumes := e.Kind == entry.KindResumed
 	switch {
 	case r.Status == mailroom.StatusQueued && !resumes:
 	case r.Status == mailroom.StatusWaiting && resumes:
@@ -328,7 +329,7 @@ func (s *Thread) read(e mailroom.Entry, id string) {
 
 // changed checks that only unread messages are edited or retracted.
 func (s *Thread) changed(e mailroom.Entry, r *Run) {
-	edit := decode[mailroom.Edited](s, e)
+	edit := decode[entry.Edited](s, e)
 	m := s.Messages[edit.Message]
 	switch {
 	case m == nil:
@@ -337,7 +338,7 @@ func (s *Thread) changed(e mailroom.Entry, r *Run) {
 	case m.Fate != "" && m.Fate != "own run", m.Fate == "own run" && r.Listed:
 		s.bad(e, "message %s was already %s", m.ID, m.Fate)
 	}
-	if e.Kind == mailroom.KindEdited {
+	if e.Kind == entry.KindEdited {
 		m.Content, m.Edits = e.Seq, append(m.Edits, edit.Text)
 		return
 	}

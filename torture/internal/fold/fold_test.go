@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/entry"
+	"mailroom/internal/thread"
 	"mailroom/torture/internal/fold"
 )
 
@@ -21,35 +23,35 @@ type line struct {
 }
 
 func userMessage(run string, text string) line {
-	return line{mailroom.KindMessage, run, 0, map[string]any{"text": text, "id": "?", "run": run}}
+	return line{entry.KindMessage, run, 0, map[string]any{"text": text, "id": "?", "run": run}}
 }
 
 func queued(run string, priority int, messages ...string) line {
-	return line{mailroom.KindQueued, run, 0, mailroom.RunQueued{Agent: "torture", Priority: priority, Messages: messages}}
+	return line{entry.KindQueued, run, 0, entry.RunQueued{Agent: "torture", Priority: priority, Messages: messages}}
 }
 
 func started(run string, attempt int, seqs ...int64) line {
-	return line{mailroom.KindStarted, run, attempt, mailroom.RunStarted{Messages: seqs}}
+	return line{entry.KindStarted, run, attempt, entry.RunStarted{Messages: seqs}}
 }
 
 func lostClaim(run string, attempt int) line {
-	return line{mailroom.KindRescheduled, run, attempt, mailroom.RunRescheduled{Reason: "lease_lost", Attempt: attempt}}
+	return line{entry.KindRescheduled, run, attempt, entry.RunRescheduled{Reason: "lease_lost", Attempt: attempt}}
 }
 
 func reply(run string, attempt int, text string) line {
-	return line{mailroom.KindMessage, run, attempt, mailroom.Message{ID: fmt.Sprintf("%s.%d-1", run, attempt), Text: text, Role: mailroom.RoleAssistant}}
+	return line{entry.KindMessage, run, attempt, mailroom.Message{ID: fmt.Sprintf("%s.%d-1", run, attempt), Text: text, Role: mailroom.RoleAssistant}}
 }
 
 func completed(run string, attempt int, text string) line {
-	body := mailroom.RunCompleted{}
+	body := entry.RunCompleted{}
 	if text != "" {
 		body.Reply = &text
 	}
-	return line{mailroom.KindCompleted, run, attempt, body}
+	return line{entry.KindCompleted, run, attempt, body}
 }
 
 func effect(run string, attempt int, what, name string) line {
-	body := mailroom.EffectEntry{Name: name, Key: run + "/" + name}
+	body := entry.EffectEntry{Name: name, Key: run + "/" + name}
 	if what == "settled" {
 		body.Result = json.RawMessage(`"done"`)
 	}
@@ -57,13 +59,13 @@ func effect(run string, attempt int, what, name string) line {
 }
 
 func asked(run string, attempt int, name string) line {
-	return line{mailroom.KindTicketOpened, run, attempt, mailroom.Ticket{
-		ID: mailroom.TicketID(run, name), Run: run, Name: name, State: mailroom.TicketOpen,
+	return line{entry.KindTicketOpened, run, attempt, mailroom.Ticket{
+		ID: thread.TicketID(run, name), Run: run, Name: name, State: mailroom.TicketOpen,
 	}}
 }
 
 func decision(run string, attempt int, name string, v mailroom.Verdict) line {
-	return line{mailroom.KindTicketDecided, run, attempt, mailroom.TicketDecision{Ticket: mailroom.TicketID(run, name), Decision: v}}
+	return line{entry.KindTicketDecided, run, attempt, entry.TicketDecision{Ticket: thread.TicketID(run, name), Decision: v}}
 }
 
 // check makes a log of the lines, one millisecond apart, and returns the violations found in it,
@@ -77,7 +79,7 @@ func check(t *testing.T, rest bool, lines ...line) string {
 		if body, ok := l.body.(map[string]any); ok && body["id"] == "?" {
 			body["id"], body["seq"] = id(l.run, seq), seq
 		}
-		e, err := mailroom.NewEntry("t", seq, l.kind, l.run, l.attempt, time.UnixMilli(1000+seq).UTC(), l.body)
+		e, err := entry.New("t", seq, l.kind, l.run, l.attempt, time.UnixMilli(1000+seq).UTC(), l.body)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -97,13 +99,13 @@ func turn(more ...line) []line {
 }
 
 func TestAFoldFindsViolations(t *testing.T) {
-	stop := line{mailroom.KindStop, "a", 1, mailroom.RunStop{Reason: mailroom.ReasonCancelled}}
-	cancel := line{mailroom.KindCancelled, "a", 1, mailroom.RunStop{Reason: mailroom.ReasonCancelled}}
-	step := func(attempt int) line { return line{mailroom.KindStep, "a", attempt, mailroom.StepNamed{Name: "s"}} }
-	wait := line{mailroom.KindWaiting, "a", 1, mailroom.RunWaiting{}}
+	stop := line{entry.KindStop, "a", 1, entry.RunStop{Reason: mailroom.ReasonCancelled}}
+	cancel := line{entry.KindCancelled, "a", 1, entry.RunStop{Reason: mailroom.ReasonCancelled}}
+	step := func(attempt int) line { return line{entry.KindStep, "a", attempt, entry.StepNamed{Name: "s"}} }
+	wait := line{entry.KindWaiting, "a", 1, entry.RunWaiting{}}
 	two := []line{userMessage("a", "1"), queued("a", 128, "a.1"), userMessage("b", "2"), queued("b", 128, "b.3")}
 	steered := []line{userMessage("a", "1"), queued("a", 128, "a.1"), started("a", 1, 1),
-		{mailroom.KindMessage, "a", 0, map[string]any{"id": "b.4", "seq": 4, "run": "a", "text": "and"}}}
+		{entry.KindMessage, "a", 0, map[string]any{"id": "b.4", "seq": 4, "run": "a", "text": "and"}}}
 	for _, x := range []struct {
 		name  string
 		lines []line
@@ -113,9 +115,9 @@ func TestAFoldFindsViolations(t *testing.T) {
 		{"a turn that crashed", turn(started("a", 1, 1), lostClaim("a", 1), started("a", 2), completed("a", 2, "")), ""},
 		{"a stop", turn(started("a", 1, 1), stop, cancel), ""},
 		{"another reply", turn(started("a", 1, 1), reply("a", 1, "hi"), completed("a", 1, "ho")), "its reply is"},
-		{"a message of a zombie", turn(started("a", 1, 1), lostClaim("a", 1), started("a", 2), line{mailroom.KindMessage, "a", 2, mailroom.Message{ID: "a.1-1", Text: "hi"}}), "written by another attempt"},
+		{"a message of a zombie", turn(started("a", 1, 1), lostClaim("a", 1), started("a", 2), line{entry.KindMessage, "a", 2, mailroom.Message{ID: "a.1-1", Text: "hi"}}), "written by another attempt"},
 		{"a step of a zombie", turn(started("a", 1, 1), lostClaim("a", 1), started("a", 2), line{"x.by", "a", 2, map[string]int{"attempt": 1}}), "attempt 1 wrote this"},
-		{"an unexpected error", turn(started("a", 1, 1), line{mailroom.KindRescheduled, "a", 1, mailroom.RunRescheduled{Reason: "retry", Error: &mailroom.RunError{Message: "step 1 does not follow"}}}), "unexpected agent error"},
+		{"an unexpected error", turn(started("a", 1, 1), line{entry.KindRescheduled, "a", 1, entry.RunRescheduled{Reason: "retry", Error: &mailroom.RunError{Message: "step 1 does not follow"}}}), "unexpected agent error"},
 		{"an attempt left out", turn(started("a", 2, 1)), "follows attempt 0"},
 		{"a stale step", turn(started("a", 1, 1), lostClaim("a", 1), started("a", 2), step(1)), "written under attempt 1"},
 		{"a step without a claim", turn(started("a", 1, 1), lostClaim("a", 1), step(1)), "while the run is queued"},
@@ -137,10 +139,10 @@ func TestAFoldFindsViolations(t *testing.T) {
 		{"a decision spent twice", turn(started("a", 1, 1), asked("a", 1, "q"), wait, decision("a", 1, "q", mailroom.VerdictDeny), decision("a", 1, "q", mailroom.VerdictApprove)), "is already"},
 		{"a decision of nothing", turn(started("a", 1, 1), decision("a", 1, "q", mailroom.VerdictDeny)), "never opened"},
 		{"a decision after the end", turn(started("a", 1, 1), asked("a", 1, "q"), completed("a", 1, ""), decision("a", 1, "q", mailroom.VerdictDeny)), "is void"},
-		{"steered and read", append(steered, line{mailroom.KindMessageRead, "a", 1, mailroom.MessageRef{Message: "b.4"}}, completed("a", 1, "")), ""},
+		{"steered and read", append(steered, line{entry.KindMessageRead, "a", 1, entry.MessageRef{Message: "b.4"}}, completed("a", 1, "")), ""},
 		{"steered and dropped", append(steered, completed("a", 1, "")), "neither read nor became a run"},
-		{"steered and both", append(steered, line{mailroom.KindMessageRead, "a", 1, mailroom.MessageRef{Message: "b.4"}}, completed("a", 1, ""), queued("b", 128, "b.4")), "becomes a run but was read"},
-		{"an edit of what was read", turn(started("a", 1, 1), line{mailroom.KindEdited, "a", 1, mailroom.Edited{Message: "a.1", Text: "x"}}), "was already read"},
+		{"steered and both", append(steered, line{entry.KindMessageRead, "a", 1, entry.MessageRef{Message: "b.4"}}, completed("a", 1, ""), queued("b", 128, "b.4")), "becomes a run but was read"},
+		{"an edit of what was read", turn(started("a", 1, 1), line{entry.KindEdited, "a", 1, entry.Edited{Message: "a.1", Text: "x"}}), "was already read"},
 		{"never ended", turn(started("a", 1, 1)), "never ended"},
 		{"an entry of an unknown run", []line{started("a", 1)}, "unknown run"},
 	} {
@@ -159,7 +161,7 @@ func TestAFoldFindsGapsAndRepeats(t *testing.T) {
 		var found []string
 		for _, seq := range seqs {
 			body := mailroom.Message{ID: "a.1", Seq: seq, Run: "a"}
-			e, err := mailroom.NewEntry("t", seq, mailroom.KindMessage, "a", 0, time.UnixMilli(seq), body)
+			e, err := entry.New("t", seq, entry.KindMessage, "a", 0, time.UnixMilli(seq), body)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -173,7 +175,7 @@ func TestAFoldFindsGapsAndRepeats(t *testing.T) {
 
 func TestARunThatWasHeldGetsItsPlaceWhenItsTimeComes(t *testing.T) {
 	at := func(ms int64) time.Time { return time.UnixMilli(1000 + ms).UTC() }
-	held := line{mailroom.KindQueued, "a", 0, mailroom.RunQueued{Priority: 128, AvailableAt: at(5), Messages: []string{"a.1"}}}
+	held := line{entry.KindQueued, "a", 0, entry.RunQueued{Priority: 128, AvailableAt: at(5), Messages: []string{"a.1"}}}
 	before := []line{userMessage("a", "1"), held, userMessage("b", "2"), queued("b", 128, "b.3")}
 	if got := check(t, false, append(before, started("b", 1, 3))...); got != "" {
 		t.Errorf("a run starts while the one before it is held: %s", got)

@@ -2,6 +2,7 @@ package fold
 
 import (
 	"fmt"
+	"mailroom/entry"
 	"strings"
 	"time"
 
@@ -40,7 +41,7 @@ func (s *Thread) before(a, b *Run) bool {
 }
 
 func (s *Thread) rescheduled(e mailroom.Entry, r *Run) {
-	body := decode[mailroom.RunRescheduled](s, e)
+	body := decode[entry.RunRescheduled](s, e)
 	if r.Stopping {
 		s.bad(e, "the run was asked to stop but continues")
 	}
@@ -59,15 +60,15 @@ func (s *Thread) rescheduled(e mailroom.Entry, r *Run) {
 }
 
 func (s *Thread) ended(e mailroom.Entry, r *Run) {
-	if e.Kind == mailroom.KindCompleted {
-		body := decode[mailroom.RunCompleted](s, e)
+	if e.Kind == entry.KindCompleted {
+		body := decode[entry.RunCompleted](s, e)
 		if show(body.Reply) != show(r.Reply) {
 			s.bad(e, "its reply is %s, its last message %s", show(body.Reply), show(r.Reply))
 		}
 		s.end(e, r, mailroom.StatusCompleted)
 		return
 	}
-	body := decode[mailroom.RunFailed](s, e)
+	body := decode[entry.RunFailed](s, e)
 	r.Error = body.Error.Class
 	if r.Error == mailroom.ClassCrashed {
 		r.Crashes++
@@ -123,7 +124,7 @@ func (s *Thread) cancelled(e mailroom.Entry) {
 		}
 		s.Runs[e.Run] = r
 	}
-	body := decode[mailroom.RunStop](s, e)
+	body := decode[entry.RunStop](s, e)
 	if r.Status == mailroom.StatusRunning && !r.Stopping {
 		s.bad(e, "a worker holds the run, and there is no stop request")
 	}
@@ -143,7 +144,7 @@ func (s *Thread) retried(e mailroom.Entry, r *Run) {
 	r.Crashes, r.Lost, r.Reply, r.Error, r.Reason = 0, 0, nil, "", ""
 	r.Retries++
 	s.queue[r.ID] = r
-	if decode[mailroom.RunRetried](s, e).Fresh {
+	if decode[entry.RunRetried](s, e).Fresh {
 		for _, f := range r.Effects {
 			f.reset()
 		}

@@ -3,6 +3,8 @@ package fold
 import (
 	"encoding/json"
 	"fmt"
+	"mailroom/entry"
+	"mailroom/internal/thread"
 
 	"mailroom"
 )
@@ -23,27 +25,27 @@ func (f *Effect) reset() { f.Last, f.Failed, f.Value, f.tries, f.answered = "", 
 // effect checks an entry of an effect: intended, then settled or unknown. An unknown effect is
 // called again only after approval or if it is repeatable; a settled one is final.
 func (s *Thread) effect(e mailroom.Entry, r *Run) {
-	body := decode[mailroom.EffectEntry](s, e)
+	body := decode[entry.EffectEntry](s, e)
 	f := r.Effects[body.Name]
 	if f == nil {
 		f = &Effect{Name: body.Name, Key: body.Key}
 		r.Effects[body.Name] = f
 	}
-	if f.Last == mailroom.KindEffectSettled && !f.Failed {
+	if f.Last == entry.KindEffectSettled && !f.Failed {
 		s.bad(e, "effect %s had already settled", f.Name)
 	}
 	switch e.Kind {
-	case mailroom.KindEffectIntended:
-		if f.Last == mailroom.KindEffectIntended {
+	case entry.KindEffectIntended:
+		if f.Last == entry.KindEffectIntended {
 			s.bad(e, "effect %s is called again without an entry that its outcome is unknown", f.Name)
 		}
-		if f.Last == mailroom.KindEffectUnknown && s.strict(f.Name) && !s.allowed(r, f) {
+		if f.Last == entry.KindEffectUnknown && s.strict(f.Name) && !s.allowed(r, f) {
 			s.bad(e, "effect %s is unknown and called again without approval", f.Name)
 		}
 		f.Intents++
 		f.tries++
-	case mailroom.KindEffectUnknown:
-		if f.Last != mailroom.KindEffectIntended {
+	case entry.KindEffectUnknown:
+		if f.Last != entry.KindEffectIntended {
 			s.bad(e, "effect %s was not intended", f.Name)
 		}
 	default:
@@ -57,12 +59,12 @@ func (s *Thread) effect(e mailroom.Entry, r *Run) {
 
 // allowed reports whether the ticket about the current unknown outcome was approved.
 func (s *Thread) allowed(r *Run, f *Effect) bool {
-	k := s.Tickets[mailroom.TicketID(r.ID, fmt.Sprintf("effect:%s#%d", f.Name, f.tries))]
+	k := s.Tickets[thread.TicketID(r.ID, fmt.Sprintf("effect:%s#%d", f.Name, f.tries))]
 	return k != nil && k.Decided && k.Decision == mailroom.VerdictApprove
 }
 
 func (s *Thread) ticket(e mailroom.Entry, r *Run) {
-	if e.Kind == mailroom.KindTicketOpened {
+	if e.Kind == entry.KindTicketOpened {
 		body := decode[mailroom.Ticket](s, e)
 		if old := s.Tickets[body.ID]; old != nil && old.State != mailroom.TicketVoid {
 			s.bad(e, "ticket %s was already opened", body.ID)
@@ -70,7 +72,7 @@ func (s *Thread) ticket(e mailroom.Entry, r *Run) {
 		s.Tickets[body.ID] = &Ticket{Ticket: body}
 		return
 	}
-	body := decode[mailroom.TicketDecision](s, e)
+	body := decode[entry.TicketDecision](s, e)
 	k := s.Tickets[body.Ticket]
 	switch {
 	case k == nil:
@@ -81,7 +83,7 @@ func (s *Thread) ticket(e mailroom.Entry, r *Run) {
 	case k.State == mailroom.TicketVoid || r.Status.Finished():
 		s.bad(e, "ticket %s is void: its run is %s", k.ID, r.Status)
 	}
-	if e.Kind == mailroom.KindTicketExpired {
+	if e.Kind == entry.KindTicketExpired {
 		k.Expired, k.State = true, mailroom.TicketExpired
 		if k.ExpiresAt == nil || k.ExpiresAt.After(e.At) {
 			s.bad(e, "ticket %s expires at %v", k.ID, k.ExpiresAt)

@@ -1,0 +1,95 @@
+package entry
+
+import (
+	"encoding/json"
+	"fmt"
+	"mailroom"
+	"mailroom/internal/check"
+	"mailroom/internal/digest"
+	"mailroom/internal/jsontext"
+)
+
+// EffectEntry is the body of effect.intended, effect.settled and effect.unknown entries.
+type EffectEntry struct {
+	Effect string          `json:"effect"` // id, derived from the run and the name
+	Name   string          `json:"name"`
+	Key    string          `json:"key"`   // idempotency key for the external system
+	Input  string          `json:"input"` // digest of Effect.Input
+	Result json.RawMessage `json:"result,omitempty"`
+	Cut    bool            `json:"cut,omitempty"` // the value exceeded MaxEffect and was not stored
+	Error  string          `json:"error,omitempty"`
+}
+
+// EffectState is the state of one named effect of a run, derived from the log.
+type EffectState struct {
+	EffectEntry
+	Tries int    // number of effect.intended entries
+	Last  string // kind of its last entry
+}
+
+// Failed reports whether the last call ended with an error. Errors are not stored, so the effect is
+// called again.
+func (s *EffectState) Failed() bool { return s.Last == KindEffectSettled && s.Error != "" }
+
+// NewEffect returns the common fields of the entries of a named effect.
+func NewEffect(run string, e mailroom.Effect) (EffectEntry, error) {
+	if e.Name == "" || !check.IsClean(e.Name) {
+		return EffectEntry{}, check.Invalid("name", "of an effect must be text without NUL", e.Name)
+	}
+	if e.Input != nil {
+		if err := check.JSON("input", e.Input, mailroom.MaxEffect); err != nil {
+			return EffectEntry{}, err
+		}
+	}
+	return EffectEntry{
+		Effect: digest.ID("effect", run, e.Name), Name: e.Name,
+		Key: run + "/" + e.Name, Input: digest.Short(e.Input),
+	}, nil
+}
+
+// FoldEffects derives the state of a run's effects from its entries, by name. A retry with Fresh
+// clears it.
+func FoldEffects(entries []mailroom.Entry) (map[string]*EffectState, error) {
+	states := map[string]*EffectState{}
+	for _, e := range entries {
+		switch e.Kind {
+		case KindRetried:
+			var body RunRetried
+			if err := e.Decode(&body); err != nil {
+				return nil, err
+			}
+			if body.Fresh {
+				clear(states)
+			}
+		case KindEffectIntended, KindEffectSettled, KindEffectUnknown:
+			var body EffectEntry
+			if err := e.Decode(&body); err != nil {
+				return nil, err
+			}
+			s := states[body.Name]
+			if s == nil {
+				s = &EffectState{}
+				states[body.Name] = s
+			}
+			s.EffectEntry, s.Last = body, e.Kind
+			if e.Kind == KindEffectIntended {
+				s.Tries++
+			}
+		}
+	}
+	return states, nil
+}
+
+// AskOutcome returns the default ticket for an effect with an unknown outcome: approve to call it
+// again, answer to supply its value, deny to fail.
+func (s *EffectState) AskOutcome(input json.RawMessage) mailroom.Ask {
+	if len(input) > mailroom.MaxAnswer {
+		input = jsontext.AppendAny(nil, map[string]any{"digest": s.Input, "bytes": len(input)})
+	}
+	return mailroom.Ask{
+		Name: fmt.Sprintf("effect:%s#%d", s.Name, s.Tries), Kind: mailroom.TicketApproval, Answers: true,
+		Prompt:    fmt.Sprintf("The outcome of %q is unknown. Approve to run it again, answer with its result, or deny.", s.Name),
+		Action:    s.Name,
+		Arguments: input,
+	}
+}

@@ -1,0 +1,210 @@
+package entry
+
+import (
+	"encoding/json"
+	"fmt"
+	"mailroom"
+	"time"
+)
+
+// Kinds of entries. Kinds under "x." belong to agents.
+const (
+	KindMessage     = "message"            // Message
+	KindMessageRead = "message.read"       // MessageRef: a steered message was read
+	KindEdited      = "message.edited"     // Edited
+	KindRetracted   = "message.retracted"  // MessageRef
+	KindQueued      = "run.queued"         // RunQueued
+	KindStarted     = "run.started"        // RunStarted
+	KindResumed     = "run.resumed"        // as RunStarted, after a wait
+	KindRescheduled = "run.rescheduled"    // RunRescheduled
+	KindStop        = "run.stop_requested" // RunStop
+	KindCompleted   = "run.completed"      // RunCompleted
+	KindFailed      = "run.failed"         // RunFailed
+	KindCancelled   = "run.cancelled"      // RunStop
+	KindRetried     = "run.retried"        // RunRetried
+	KindStep        = "step"               // StepNamed
+	KindToolStarted = "tool.started"       // {call, name, arguments}, written by the agent
+	KindToolDone    = "tool.finished"      // {call, ok, summary}, written by the agent
+	KindSend        = "send"               // Sent
+	KindWaiting     = "run.waiting"        // RunWaiting
+
+	KindTicketOpened  = "ticket.opened"  // Ticket
+	KindTicketDecided = "ticket.decided" // TicketDecision
+	KindTicketExpired = "ticket.expired" // TicketRef
+
+	KindEffectIntended = "effect.intended" // Effect
+	KindEffectSettled  = "effect.settled"  // Effect
+	KindEffectUnknown  = "effect.unknown"  // Effect
+
+	// Entries of projects, without a run.
+	KindNotification = "notification"         // Notification
+	KindReserved     = "reservation.taken"    // Reservation
+	KindReleased     = "reservation.released" // ReservationEnd
+	KindLapsed       = "reservation.lapsed"   // ReservationEnd
+
+	// Entries of channels, without a run.
+	KindChannel = "channel.changed" // format of the channel
+)
+
+// Bodies of entries; the kinds above name them.
+type (
+	// MessageRef names a message. In a message.read, Seq is the entry with its content: the
+	// message, or its last edit.
+	MessageRef struct {
+		Message string `json:"message"`
+		Seq     int64  `json:"seq,omitempty"`
+	}
+	Edited struct {
+		Message string          `json:"message"`
+		Text    string          `json:"text"`
+		Parts   []mailroom.Part `json:"parts"`
+	}
+	RunQueued struct {
+		Agent        string          `json:"agent"`
+		AgentVersion string          `json:"agent_version"`
+		Mode         mailroom.Mode   `json:"mode"`
+		Priority     int             `json:"priority"`
+		AvailableAt  time.Time       `json:"available_at"`
+		Messages     []string        `json:"messages"`
+		Origin       mailroom.Origin `json:"origin"`
+	}
+	// RunStarted lists in Messages the seqs of the entries whose messages the run reads for the
+	// first time: all inputs at the first start, none at a later attempt. A run.resumed lists the
+	// messages that arrived during the wait.
+	RunStarted struct {
+		Worker   string   `json:"worker"`
+		Tickets  []string `json:"tickets,omitempty"`
+		Messages []int64  `json:"messages"`
+	}
+	RunWaiting struct {
+		Tickets []string   `json:"tickets"`
+		Any     bool       `json:"any,omitempty"`
+		Until   *time.Time `json:"until"`
+	}
+	TicketRef struct {
+		Ticket string `json:"ticket"`
+	}
+	TicketDecision struct {
+		Ticket    string           `json:"ticket"`
+		Decision  mailroom.Verdict `json:"decision"`
+		Answer    json.RawMessage  `json:"answer"`
+		Reason    string           `json:"reason"`
+		DecidedBy string           `json:"decided_by"`
+	}
+	RunRescheduled struct {
+		Reason      string             `json:"reason"` // retry, lease_lost or released
+		Attempt     int                `json:"attempt"`
+		AvailableAt time.Time          `json:"available_at"`
+		Error       *mailroom.RunError `json:"error,omitempty"`
+	}
+	RunStop struct {
+		Reason mailroom.Reason `json:"reason"`
+		By     string          `json:"by"`
+		Forced bool            `json:"forced,omitempty"`
+	}
+	RunCompleted struct {
+		Reply *string        `json:"reply"`
+		Steps int            `json:"steps"`
+		Usage mailroom.Usage `json:"usage"`
+	}
+	RunFailed struct {
+		Error    mailroom.RunError `json:"error"`
+		Failures int               `json:"failures"`
+		Crashes  int               `json:"crashes"`
+	}
+	RunRetried struct {
+		By    string `json:"by"`
+		Fresh bool   `json:"fresh,omitempty"` // checkpoint, effects and decisions were dropped
+	}
+	StepNamed struct {
+		Name string `json:"name"`
+	}
+	Sent struct {
+		Thread  string `json:"thread"`
+		Message string `json:"message"`
+		Run     string `json:"run"`
+		Answer  bool   `json:"answer"`
+	}
+)
+
+// UnmarshalJSON decodes an edit. Its text shares the memory of the only part.
+func (e *Edited) UnmarshalJSON(b []byte) error {
+	type plain Edited
+	if err := json.Unmarshal(b, (*plain)(e)); err != nil {
+		return err
+	}
+	if len(e.Parts) == 1 && e.Parts[0].Text == e.Text {
+		e.Text = e.Parts[0].Text
+	}
+	return nil
+}
+
+// NewEntry returns an encoded entry. body is one of the bodies above, or raw JSON for the kinds of
+// agents.
+func New(thread string, seq int64, kind, run string, attempt int, at time.Time, body any) (mailroom.Entry, error) {
+	e := mailroom.Entry{Thread: thread, Seq: seq, Kind: kind, Run: run, Attempt: attempt, At: at}
+	head := appendHead(make([]byte, 0, 512+textSize(body)), &e)
+	raw, err := appendBody(head, body)
+	if err != nil {
+		return mailroom.Entry{}, fmt.Errorf("encode %s entry: %w", kind, err)
+	}
+	e.Raw = append(raw, '}')
+	e.Body = json.RawMessage(e.Raw[len(head):len(raw):len(raw)])
+	return e, nil
+}
+
+// textSize returns the size of the long texts of a message, to allocate the entry at once.
+func textSize(body any) int {
+	m, ok := body.(mailroom.Message)
+	if !ok {
+		return 0
+	}
+	n := len(m.Text)
+	for _, p := range m.Parts {
+		n += len(p.Text) + len(p.Data)
+	}
+	return n
+}
+
+// ParseEntry decodes an encoded entry. The entry keeps raw.
+func Parse(raw []byte) (mailroom.Entry, error) {
+	type fields mailroom.Entry // has no methods, so decoding it does not recurse
+	var e fields
+	if err := json.Unmarshal(raw, &e); err != nil {
+		return mailroom.Entry{}, fmt.Errorf("decode entry: %w", err)
+	}
+	e.Raw = raw
+	return mailroom.Entry(e), nil
+}
+
+// Reads returns the seqs of the entries whose messages were read at e, in reading order. It defines
+// the position of a message in a transcript: a run reads its inputs at its first start, messages
+// that arrived during a wait when it resumes, and a steered message at its message.read.
+func Reads(e mailroom.Entry) ([]int64, error) {
+	switch e.Kind {
+	case KindStarted, KindResumed:
+		var body RunStarted
+		err := e.Decode(&body)
+		return body.Messages, err
+	case KindMessageRead:
+		var body MessageRef
+		err := e.Decode(&body)
+		return []int64{body.Seq}, err
+	}
+	return nil, nil
+}
+
+// ReadKinds returns the kinds of entries for which Reads may return seqs.
+func ReadKinds() []string { return []string{KindStarted, KindResumed, KindMessageRead} }
+
+// FirstEntries returns the longest prefix of list with at most so many bytes of JSON, at least one
+// entry. more reports whether a query with these Bytes may have left entries out.
+func First(list []mailroom.Entry, bytes int) (first []mailroom.Entry, more bool) {
+	sum := 0
+	for i := range list {
+		if sum += len(list[i].Raw); sum > bytes {
+			return list[:max(1, i)], true
+		}
+	}
+	return list, false
+}

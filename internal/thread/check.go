@@ -1,0 +1,246 @@
+package thread
+
+import (
+	"encoding/json"
+	"fmt"
+	"mailroom"
+	"mailroom/internal/check"
+	"mailroom/internal/digest"
+	"mailroom/store"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// Check fills in defaults and validates in. It also computes the digest that recognizes a repeated
+// submit, so call it before the transaction.
+func (in *Submit) Check() error {
+	if in.Mode == "" {
+		in.Mode = mailroom.ModeQueue
+	}
+	if in.MaxAttempts == 0 {
+		in.MaxAttempts = mailroom.DefaultAttempts
+	}
+	in.NotBefore = in.NotBefore.UTC().Truncate(time.Microsecond)
+	in.Messages = slices.Clone(in.Messages) // do not change the caller's slice
+	for _, check := range []func() error{in.checkNames, in.checkOptions, in.checkMode, in.checkMessages, in.checkChannel} {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	in.sum = in.digest()
+	return nil
+}
+
+func (in *Submit) checkNames() error {
+	for _, n := range []struct{ location, name string }{
+		{"agent", in.Agent}, {"agent_version", in.AgentVersion}, {"sender", in.Sender}, {"owner", in.Owner},
+		{"parent", in.Parent}, {"expect_run", in.ExpectRun}, {"origin", in.Origin.Via},
+		{"origin", in.Origin.Sender}, {"origin", in.Origin.RequestID},
+	} {
+		if !check.IsClean(n.name) {
+			return check.Invalid(n.location, "must be valid UTF-8 without NUL", n.name)
+		}
+	}
+	return nil
+}
+
+// checkChannel validates the fields that only channels set.
+func (in *Submit) checkChannel() error {
+	if in.DeliverTo != "" {
+		id, err := check.ThreadID(in.DeliverTo)
+		if err != nil {
+			return err
+		}
+		if in.DeliverTo = id; !check.IsClean(in.DeliverAgent) || in.DeliverAgent == "" {
+			return check.Invalid("deliver_to", "needs an agent that delivers", in.DeliverAgent)
+		}
+	}
+	if in.Cursor == nil {
+		return nil
+	}
+	return CheckCursor(in.Cursor)
+}
+
+func (in *Submit) checkOptions() error {
+	if utf8.RuneCountInString(in.Key) > mailroom.MaxSubmitKey || !check.IsClean(in.Key) {
+		return check.Invalid("key", fmt.Sprintf("must be text of at most %d characters", mailroom.MaxSubmitKey), in.Key)
+	}
+	if p := in.priority(); p < 0 || p > 255 {
+		return check.Invalid("priority", "must be between 0 and 255", p)
+	}
+	if in.MaxAttempts < 1 || in.MaxAttempts > 100 {
+		return check.Invalid("max_attempts", "must be between 1 and 100", in.MaxAttempts)
+	}
+	if len(in.Options) == 0 {
+		in.Options = nil
+	} else if err := check.JSON("options", in.Options, mailroom.MaxOptions); err != nil {
+		return err
+	}
+	size := 0
+	for k, v := range in.Metadata {
+		size += len(k) + len(v)
+		if !check.IsClean(k) || !check.IsClean(v) || k == "" {
+			return check.Invalid("metadata", "must be text without NUL, under a name", k)
+		}
+	}
+	if size > mailroom.MaxMetadata {
+		return check.TooLarge("metadata", fmt.Sprintf("is larger than %d bytes", mailroom.MaxMetadata), size)
+	}
+	return nil
+}
+
+func (in *Submit) checkMode() error {
+	switch in.Mode {
+	case mailroom.ModeQueue, mailroom.ModeLatest, mailroom.ModeCollect:
+	case mailroom.ModeSteer, mailroom.ModeInterrupt, mailroom.ModeReject:
+		if !in.NotBefore.IsZero() {
+			return check.Invalid("not_before", "goes with the modes queue, latest and collect", in.NotBefore)
+		}
+	default:
+		return check.Invalid("mode", "must be queue, steer, interrupt, latest, collect or reject", string(in.Mode))
+	}
+	if y := in.NotBefore.Year(); y > 9999 || y < 1 {
+		return check.Invalid("not_before", "is not a time between the years 1 and 9999", in.NotBefore)
+	}
+	if in.ExpectRun != "" && in.Mode != mailroom.ModeSteer {
+		return check.Invalid("expect_run", "goes with mode steer", in.ExpectRun)
+	}
+	return nil
+}
+
+func (in *Submit) checkMessages() error {
+	if len(in.Messages) == 0 && len(in.Decisions) > 0 {
+		return nil
+	}
+	if len(in.Messages) == 0 {
+		return check.Invalid("text", "is empty; give text, parts or messages", "")
+	}
+	if len(in.Messages) > mailroom.MaxMessages {
+		return check.Invalid("messages", fmt.Sprintf("are more than %d", mailroom.MaxMessages), len(in.Messages))
+	}
+	for i := range in.Messages {
+		d := &in.Messages[i]
+		at := ""
+		if len(in.Messages) > 1 {
+			at = fmt.Sprintf("messages[%d].", i)
+		}
+		if d.Role == "" {
+			d.Role = mailroom.RoleUser
+		}
+		if d.Visibility == "" {
+			d.Visibility = mailroom.VisibleAll
+		}
+		if d.Role != mailroom.RoleUser && d.Role != mailroom.RoleSystem {
+			return check.Invalid(at+"role", "must be user or system", string(d.Role))
+		}
+		if d.Visibility != mailroom.VisibleAll && d.Visibility != mailroom.VisibleInternal {
+			return check.Invalid(at+"visibility", "must be all or internal", d.Visibility)
+		}
+		if err := checkParts(at, d.Parts); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkParts(at string, parts []mailroom.Part) error {
+	if len(parts) > mailroom.MaxParts {
+		return check.Invalid(at+"parts", fmt.Sprintf("are more than %d", mailroom.MaxParts), len(parts))
+	}
+	size, empty := 0, true
+	for i, p := range parts {
+		where := fmt.Sprintf("%sparts[%d]", at, i)
+		if !check.IsClean(p.Text) {
+			return check.Invalid(at+"text", "must be valid UTF-8 without NUL", "")
+		}
+		if !check.IsClean(p.URI + p.Name + p.MimeType) {
+			return check.Invalid(where, "must be valid UTF-8 without NUL", "")
+		}
+		if err := checkLabels(&p, where); err != nil {
+			return err
+		}
+		if len(p.Data) > 0 || p.Type == "data" {
+			if err := check.JSON(where+".data", p.Data, mailroom.MaxText); err != nil {
+				return err
+			}
+		}
+		size += len(p.Text)
+		switch p.Type {
+		case "text":
+			empty = empty && strings.TrimSpace(p.Text) == ""
+		case "data":
+			empty = false
+		case "file":
+			if p.URI == "" {
+				return check.Invalid(where+".uri", "is needed for a file part", p.URI)
+			}
+			empty = false
+		default:
+			return check.Invalid(where+".type", "must be text, data or file", p.Type)
+		}
+	}
+	if empty {
+		return check.Invalid(at+"text", "is empty; give text, parts or messages", "")
+	}
+	if size > mailroom.MaxText {
+		return check.TooLarge(at+"text", fmt.Sprintf("is longer than %d bytes", mailroom.MaxText), size)
+	}
+	return nil
+}
+
+// checkLabels bounds the URI, name and MIME type of a part.
+func checkLabels(p *mailroom.Part, where string) error {
+	for _, l := range []struct {
+		field, text string
+		most        int
+	}{{".uri", p.URI, mailroom.MaxURI}, {".name", p.Name, mailroom.MaxLabel}, {".mime_type", p.MimeType, mailroom.MaxLabel}} {
+		if utf8.RuneCountInString(l.text) > l.most {
+			return check.Invalid(where+l.field, fmt.Sprintf("is longer than %d characters", l.most), utf8.RuneCountInString(l.text))
+		}
+	}
+	return nil
+}
+
+func (in *Submit) priority() int {
+	if in.Priority == nil {
+		return mailroom.DefaultPriority
+	}
+	return *in.Priority
+}
+
+// submitDigest holds the fields that the digest of a submit covers.
+type submitDigest struct {
+	Messages  []NewMessage
+	Agent     string
+	Mode      mailroom.Mode
+	Priority  int
+	NotBefore time.Time
+	Options   json.RawMessage
+	Decisions []Decision
+}
+
+// digest returns the digest that decides whether two submits with one key are the same.
+func (in *Submit) digest() string {
+	d := submitDigest{Messages: in.Messages, Mode: in.Mode, Priority: in.priority(), NotBefore: in.NotBefore, Options: in.Options, Decisions: in.Decisions}
+	if in.SetAgent {
+		d.Agent = in.Agent
+	}
+	if in.Size() > maxAppended {
+		type streamed submitDigest // has no AppendJSON: encoding/json reuses its buffer for long texts
+		return digest.Short(streamed(d))
+	}
+	return digest.Short(d)
+}
+
+// CheckCursor validates c.
+func CheckCursor(c *store.Cursor) error {
+	if c.Channel == "" || !check.IsClean(c.Channel+c.Identity) {
+		return check.Invalid("cursor", "needs the name of a channel, without NUL", c.Channel)
+	}
+	return check.JSON("position", c.Position, mailroom.MaxPosition)
+}
+
+// maxAppended bounds the size in bytes of submits whose digest uses the handwritten encoder.
+const maxAppended = 16 << 10

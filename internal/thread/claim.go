@@ -1,0 +1,156 @@
+package thread
+
+import (
+	"bytes"
+	"mailroom"
+	"mailroom/entry"
+	"slices"
+	"time"
+)
+
+// Claimant identifies the worker and round of a claim and bounds how long the ledger lets the claim
+// last.
+type Claimant struct {
+	Worker    string
+	Round     int64
+	Limit     time.Duration // of one claim; 0: no limit
+	StopGrace time.Duration // time left after a stop; 0: unchanged
+}
+
+// Claim starts the next attempt of the due run, for a worker that serves agent. alone selects
+// whether a run on its last attempt is wanted; other runs are not claimed then. It returns nil, and
+// updates Due, if no matching run is due.
+func (t *State) Claim(by Claimant, agent string, alone bool, now time.Time) *mailroom.Run {
+	t.promote(now)
+	t.expireTickets(now)
+	r := t.nextRun(now)
+	if r == nil || r.Agent != agent || r.OnLastAttempt() != alone {
+		t.schedule(now)
+		return nil
+	}
+	kind, body := entry.KindStarted, entry.RunStarted{Worker: by.Worker, Messages: markRead(r)}
+	if r.Resumes {
+		kind = entry.KindResumed
+		body.Tickets = t.answeredTickets(r)
+	}
+	if r.Outages > 0 { // time in the queue does not count as outage
+		r.OutageSince = r.OutageSince.Add(now.Sub(r.AvailableAt))
+	}
+	r.Status, r.Started, r.Resumes, r.Wait = mailroom.StatusRunning, true, false, nil
+	r.Attempt++
+	if r.StartedAt.IsZero() {
+		r.StartedAt = now
+	}
+	if by.Limit > 0 {
+		r.ClaimEnds = now.Add(by.Limit.Truncate(time.Microsecond))
+	}
+	r.StopGrace = by.StopGrace.Truncate(time.Microsecond)
+	t.Current, t.Worker, t.Round = r.ID, by.Worker, by.Round
+	t.touchRun(r)
+	t.append(kind, r, now, body)
+	t.schedule(now)
+	return r
+}
+
+// Input returns the messages that started r, if all were submitted in this transaction. It returns
+// nil if they must be read from the log.
+func (t *State) Input(r *mailroom.Run) []mailroom.Message {
+	var input []mailroom.Message
+	for _, in := range r.Inputs {
+		i := slices.IndexFunc(t.submitted, func(m mailroom.Message) bool { return m.Seq == in.Seq })
+		if in.Retracted {
+			continue
+		}
+		if i < 0 {
+			return nil
+		}
+		m := t.submitted[i]
+		m.Parts = slices.Clone(m.Parts)
+		for j := range m.Parts {
+			m.Parts[j].Data = bytes.Clone(m.Parts[j].Data) // the submitter owns the original
+		}
+		input = append(input, m)
+	}
+	return input
+}
+
+// markRead marks the messages that the run reads by being claimed and returns their seqs: its
+// inputs at its first start, and after a wait the messages that arrived during the wait.
+func markRead(r *mailroom.Run) []int64 {
+	seqs := []int64{}
+	if !r.Started {
+		for _, in := range r.Inputs {
+			if !in.Retracted {
+				seqs = append(seqs, in.Seq)
+			}
+		}
+	}
+	if r.Resumes {
+		for i := range r.Steers {
+			if s := &r.Steers[i]; !s.Read && !s.Retracted {
+				s.Read, s.Own = true, nil
+				seqs = append(seqs, s.Seq)
+			}
+		}
+	}
+	return seqs
+}
+
+// answeredTickets returns the ids of the tickets of a wait that are no longer open.
+func (t *State) answeredTickets(r *mailroom.Run) []string {
+	var ids []string
+	if r.Wait == nil {
+		return nil
+	}
+	for _, name := range r.Wait.Names {
+		if k := t.tickets[TicketID(r.ID, name)]; k != nil && k.State != mailroom.TicketOpen {
+			ids = append(ids, k.ID)
+		}
+	}
+	return ids
+}
+
+// nextRun returns the run that a claim at now would start, or nil.
+func (t *State) nextRun(now time.Time) *mailroom.Run {
+	if c := t.current(); c != nil {
+		if c.Status == mailroom.StatusQueued && !c.AvailableAt.After(now) {
+			return c
+		}
+		return nil
+	}
+	if len(t.queue.runs) == 0 {
+		return nil
+	}
+	return t.queue.runs[0]
+}
+
+// claimedRun returns the run of c, or CodeLeaseLost if c no longer holds it.
+func (t *State) claimedRun(c mailroom.Claim) (*mailroom.Run, error) {
+	r := t.runs[c.Run]
+	if r == nil || t.Current != c.Run || r.Status != mailroom.StatusRunning || r.Attempt != c.Attempt {
+		return nil, mailroom.Errorf(mailroom.CodeLeaseLost, "attempt %d no longer holds run %s", c.Attempt, c.Run)
+	}
+	return r, nil
+}
+
+// checkNumber accepts the number of the next durable step. repeat reports a repeat of the last step
+// with the same content.
+func checkNumber(r *mailroom.Run, c mailroom.Claim, number int, sum string) (repeat bool, err error) {
+	last := r.LastStep
+	if last.Attempt == c.Attempt && last.Step == number {
+		if last.Digest != sum {
+			return false, mailroom.Errorf(mailroom.CodeConflict, "step %d of run %s was committed with other content", number, r.ID)
+		}
+		return true, nil
+	}
+	if number != r.Step+1 {
+		return false, mailroom.Errorf(mailroom.CodeConflict, "step %d of run %s does not follow step %d", number, r.ID, r.Step)
+	}
+	return false, nil
+}
+
+// Holds reports whether the worker holds the claim.
+func (t *State) Holds(worker string, c mailroom.Claim) bool {
+	_, err := t.claimedRun(c)
+	return err == nil && t.Worker == worker
+}

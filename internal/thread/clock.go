@@ -1,0 +1,48 @@
+package thread
+
+import (
+	"mailroom"
+	"time"
+)
+
+// ClockSlack is how far the clock may step back before due times are computed again.
+const ClockSlack = time.Second
+
+// replan returns the new due time of work that was due at at. last is a time that the clock had
+// reached when the work was scheduled, or later. If the clock is now behind last, it has stepped
+// back, and the remaining delay counts from now, so that no delay gets longer.
+func replan(at, last, now time.Time) time.Time {
+	if at.IsZero() || !last.After(now.Add(ClockSlack)) || !at.After(now) {
+		return at
+	}
+	return now.Add(max(at.Sub(last), 0))
+}
+
+// ReplanAfterClockStep reschedules the thread's next work if the clock stepped back since the row
+// was written: a retry, the end of a claim, or the next run of the queue. The current run must be
+// loaded. Times that a caller gave stay: NotBefore and the expiry of a ticket.
+func (t *State) ReplanAfterClockStep(now time.Time) {
+	last := t.UpdatedAt
+	if t.Due.At.IsZero() || !last.After(now.Add(ClockSlack)) {
+		return
+	}
+	switch c := t.current(); {
+	case c == nil && t.Due.At.Equal(t.HeldAt):
+		return
+	case c == nil:
+		t.Due.At = replan(t.Due.At, last, now)
+		t.head.At = replan(t.head.At, last, now)
+	case c.Status == mailroom.StatusQueued:
+		c.AvailableAt = replan(c.AvailableAt, last, now)
+		t.Due.At = c.AvailableAt
+		t.touchRun(c)
+	case c.Status == mailroom.StatusRunning:
+		c.ClaimEnds = replan(c.ClaimEnds, last, now)
+		t.Due.At = c.ClaimEnds
+		t.touchRun(c)
+	default:
+		return
+	}
+	t.UpdatedAt = now
+	t.Touch()
+}

@@ -1,0 +1,126 @@
+package thread
+
+import (
+	"encoding/json"
+	"mailroom"
+	"mailroom/auth"
+	"mailroom/internal/digest"
+	"mailroom/internal/jsontext"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// ChildEnd reports the end of a child run to the thread of the run that waits for it.
+type ChildEnd struct {
+	Thread string // of the waiting run
+	Run    string
+	Name   string // of the ticket it waits for
+	Child  string
+	Answer json.RawMessage
+}
+
+// Outgoing returns and clears what the transitions since the last call send to other threads. The
+// caller must commit it in the same transaction.
+func (t *State) Outgoing() (sends []Submit, ended []ChildEnd) {
+	sends, ended = t.outgoing, t.ended
+	t.outgoing, t.ended = nil, nil
+	return sends, ended
+}
+
+// deliver sends the content of entry seq to the thread in DeliverTo.
+func (t *State) deliver(r *mailroom.Run, seq int64, parts []mailroom.Part, now time.Time) {
+	if t.DeliverTo == "" || len(r.Lineage) >= mailroom.MaxHops {
+		return
+	}
+	at := strconv.FormatInt(seq, 10)
+	t.outgoing = append(t.outgoing, Submit{
+		Thread: t.DeliverTo, Run: digest.ID("deliver", r.ID, at), Key: r.ID + "/" + at,
+		Messages: []NewMessage{{Parts: parts}}, Sender: r.Agent, Owner: t.Owner, By: auth.RunToken(t.Owner),
+		Origin: mailroom.Origin{Via: "run", Sender: r.Agent}, Parent: r.ID, ParentThread: t.ID,
+		Lineage: append(slices.Clone(r.Lineage), t.ID),
+	})
+}
+
+// IsDelivery reports whether the run delivers a message of its parent to a chat, or the end of a
+// child to its parent's thread. Such a run continues when its parent is cancelled.
+func IsDelivery(r *mailroom.Run) bool {
+	if r.Origin.Via == "wake" {
+		return true
+	}
+	at, ok := strings.CutPrefix(r.SubmitKey, r.Parent+"/")
+	return ok && r.Parent != "" && r.ID == digest.ID("deliver", r.Parent, at)
+}
+
+func ticketParts(k *mailroom.Ticket) []mailroom.Part {
+	return []mailroom.Part{{Type: "data", Data: jsontext.AppendAny(nil, map[string]any{"ticket": k})}}
+}
+
+// reportEnd reports the end of a run to its caller and to the thread it delivers to. A run with a
+// reply needs no report unless it failed. The end of a superseded or retracted run is not reported
+// to the chat.
+func (t *State) reportEnd(r *mailroom.Run, seq int64, now time.Time) {
+	untold := r.Reply == nil || strings.TrimSpace(*r.Reply) == "" || r.Status == mailroom.StatusFailed
+	if untold && r.Reason != mailroom.ReasonSuperseded && r.Reason != mailroom.ReasonRetracted {
+		t.deliver(r, seq, []mailroom.Part{{Type: "data", Data: endReport(r)}}, now)
+	}
+	c := r.Caller
+	switch {
+	case c == nil:
+	case c.Answer == mailroom.AnswerWait:
+		t.ended = append(t.ended, ChildEnd{Thread: c.Thread, Run: c.Run, Name: c.Name, Child: r.ID, Answer: endReport(r)})
+	case c.Answer == mailroom.AnswerWake:
+		at := strconv.FormatInt(seq, 10) // unique: a retried run can end again with the same attempt
+		t.outgoing = append(t.outgoing, Submit{
+			Thread: c.Thread, Run: digest.ID("answer", r.ID, at), Key: r.ID + "/answer/" + at,
+			Messages: []NewMessage{{Parts: []mailroom.Part{{Type: "data", Data: endReport(r)}}, Visibility: mailroom.VisibleInternal}},
+			Sender:   r.Agent, Owner: t.Owner, Origin: mailroom.Origin{Via: "wake", Sender: r.Agent}, Parent: c.Run,
+		})
+	}
+}
+
+// endReport encodes how a run ended for its caller. It leaves out a reply that exceeds MaxAnswer;
+// the caller reads it from the run.
+func endReport(r *mailroom.Run) json.RawMessage {
+	out := struct {
+		Run    string             `json:"run"`
+		Thread string             `json:"thread"`
+		Status mailroom.Status    `json:"status"`
+		Reply  *string            `json:"reply"`
+		Cut    bool               `json:"cut,omitempty"` // the reply is too long; read it from the run
+		Error  *mailroom.RunError `json:"error,omitempty"`
+		Reason mailroom.Reason    `json:"reason,omitempty"`
+	}{r.ID, r.Thread, r.Status, r.Reply, false, r.Error, r.Reason}
+	b := jsontext.AppendAny(nil, out)
+	if len(b) > mailroom.MaxAnswer {
+		out.Reply, out.Cut = nil, true
+		b = jsontext.AppendAny(nil, out)
+	}
+	return b
+}
+
+// FindChild returns the end of the child run of a repeated send, or nil while the child is running.
+// A new ticket for a child that has ended must be decided at once.
+func (t *State) FindChild(run, name, child string) (*ChildEnd, error) {
+	r := t.runs[child]
+	if r == nil || r.Caller == nil || r.Caller.Answer != mailroom.AnswerWait {
+		return nil, mailroom.Errorf(mailroom.CodeConflict, "send %q of run %s was made before without waiting for its end; use another name", name, run)
+	}
+	if !r.Status.Finished() {
+		return nil, nil
+	}
+	c := r.Caller
+	return &ChildEnd{Thread: c.Thread, Run: c.Run, Name: c.Name, Child: r.ID, Answer: endReport(r)}, nil
+}
+
+// OnChildEnd decides the ticket of an ended child, if the ticket is still open.
+func (t *State) OnChildEnd(e ChildEnd, now time.Time) {
+	k := t.tickets[TicketID(e.Run, e.Name)]
+	if k == nil || k.State != mailroom.TicketOpen || t.runs[k.Run] == nil {
+		return
+	}
+	t.promote(now)
+	t.decide(k, Decision{Verdict: mailroom.VerdictAnswer, Answer: e.Answer, By: "run:" + e.Child}, now)
+	t.schedule(now)
+}

@@ -1,0 +1,18 @@
+package thread
+
+import (
+	"time"
+)
+
+// Limits of the transitions. Sizes are in bytes.
+const (
+	maxCollected  = 4 << 20 // entries collected into one run; they hold each text twice
+	MaxSteers     = 200     // messages steered into a run and not covered by a step
+	MaxSteersSize = 1 << 20 // options and metadata of the runs that unread steers become
+	maxErrorLen   = 4096
+
+	retryBase   = 250 * time.Millisecond
+	retryCap    = 30 * time.Second
+	outageCap   = 5 * time.Minute
+	giveUpAfter = 24 * time.Hour // from the first failed attempt of an outage, not counting time in the queue
+)

@@ -1,0 +1,17 @@
+package thread
+
+import (
+	"mailroom"
+	"strings"
+)
+
+// JoinText returns the text of the text parts, joined by newlines.
+func JoinText(parts []mailroom.Part) string {
+	var texts []string
+	for _, p := range parts {
+		if p.Type == "text" {
+			texts = append(texts, p.Text)
+		}
+	}
+	return strings.Join(texts, "\n")
+}

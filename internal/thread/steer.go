@@ -1,0 +1,178 @@
+package thread
+
+import (
+	"mailroom"
+	"mailroom/entry"
+	"mailroom/store"
+	"slices"
+	"time"
+)
+
+// canSteer reports whether the current run accepts the steered message.
+func (t *State) canSteer(in *Submit, now time.Time) bool {
+	c := t.current()
+	return c != nil && c.Stop == "" && (c.Status != mailroom.StatusWaiting || t.waitExpired(c, now) || t.waitKind(c, now) == mailroom.TicketApproval) && c.Agent == in.Agent && (in.ExpectRun == "" || in.ExpectRun == c.ID)
+}
+
+// willSteer reports whether the submit is steered into the current run.
+func (t *State) willSteer(in *Submit, now time.Time) bool {
+	return in.Mode == mailroom.ModeSteer && len(in.Messages) > 0 && t.resumeKind(in, now) == "" && t.canSteer(in, now)
+}
+
+// unreadSteers counts the runs that unread steered messages would become.
+func (t *State) unreadSteers() int {
+	n := 0
+	if c := t.current(); c != nil {
+		for _, s := range c.Steers {
+			if s.Own != nil {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// checkSteer returns an error if the run has too many steered messages: each new one rewrites all
+// of them. A message that answers a question is always accepted, because it is read next.
+func checkSteer(r *mailroom.Run, in *Submit) error {
+	size := len(in.Options)
+	for k, v := range in.Metadata {
+		size += len(k) + len(v)
+	}
+	for _, s := range r.Steers {
+		if s.Own == nil {
+			continue
+		}
+		size += len(s.Own.Options)
+		for k, v := range s.Own.Metadata {
+			size += len(k) + len(v)
+		}
+	}
+	if len(r.Steers)+len(in.Messages) > MaxSteers || size > MaxSteersSize {
+		return errRateLimited("run %s has the maximum of %d steered messages that no step covers yet: submit with mode queue, or wait", r.ID, len(r.Steers))
+	}
+	return nil
+}
+
+// steer hands the messages to the current run. They keep the run that they become, at the place of
+// their submission, if the current run ends first.
+func (t *State) steer(in *Submit, now time.Time) store.Submitted {
+	c := t.current()
+	own := t.newRun(in.Run, in, now)
+	t.appendMessages(own, c.ID, in, now)
+	last := own.Inputs[len(own.Inputs)-1]
+	for i, input := range own.Inputs {
+		s := mailroom.Steer{Input: input}
+		if i == 0 {
+			s.Own = own
+		}
+		c.Steers = append(c.Steers, s)
+	}
+	own.Inputs = nil // edits apply to the steers
+	t.touchRun(c)
+	return store.Submitted{
+		Message: last.Message, Seq: last.Seq, Run: c.ID, Thread: t.ID, Place: own.Place,
+		Status: c.Status, Disposition: store.DispositionSteered, Superseded: []string{},
+	}
+}
+
+// ReadSteers marks the unread steered messages as read. It returns all that no step covers yet, so
+// a repeated call returns them again.
+func (t *State) ReadSteers(c mailroom.Claim, now time.Time) ([]mailroom.Input, error) {
+	r, err := t.claimedRun(c)
+	if err != nil {
+		return nil, err
+	}
+	var all []mailroom.Input
+	for i := range r.Steers {
+		s := &r.Steers[i]
+		if s.Own != nil {
+			s.Own = nil
+			t.touchRun(r)
+		}
+		if s.Retracted {
+			continue
+		}
+		if !s.Read {
+			s.Read = true
+			t.append(entry.KindMessageRead, r, now, entry.MessageRef{Message: s.Message, Seq: s.Seq})
+			t.touchRun(r)
+		}
+		all = append(all, s.Input)
+	}
+	return all, nil
+}
+
+// dropCovered drops the read steered messages up to seq, which a step covers.
+func dropCovered(r *mailroom.Run, seq int64) {
+	kept := r.Steers[:0:0]
+	for _, s := range r.Steers {
+		if !s.Read || s.Seq > seq {
+			kept = append(kept, s)
+		}
+	}
+	r.Steers = kept
+	trimSpent(r)
+}
+
+// trimSpent drops the messages from Spent that are no longer in Steers.
+func trimSpent(r *mailroom.Run) {
+	if len(r.Spent) == 0 {
+		return
+	}
+	var spent []string
+	for _, s := range r.Steers {
+		if slices.Contains(r.Spent, s.Message) {
+			spent = append(spent, s.Message)
+		}
+	}
+	r.Spent = spent
+}
+
+// detachSteers removes the unread steered messages from r whose run take accepts, and returns those
+// runs with their current content.
+func detachSteers(r *mailroom.Run, take func(own *mailroom.Run) bool) []*mailroom.Run {
+	var runs []*mailroom.Run
+	kept := r.Steers[:0:0]
+	for i, n := 0, 0; i < len(r.Steers); i += n {
+		n = 1
+		own := r.Steers[i].Own
+		if own == nil {
+			kept = append(kept, r.Steers[i])
+			continue
+		}
+		for i+n < len(r.Steers) && r.Steers[i+n].Own == nil {
+			n++
+		}
+		group := r.Steers[i : i+n]
+		own.Inputs = nil
+		for _, s := range group {
+			own.Inputs = append(own.Inputs, s.Input)
+		}
+		if countInputs(own) > 0 && take(own) {
+			runs = append(runs, own)
+		} else {
+			kept = append(kept, group...)
+		}
+	}
+	r.Steers = kept
+	return runs
+}
+
+// supersedeSteers cancels the runs among these that unread steered messages would become, except
+// child runs: an interrupt replaces them too.
+func (t *State) supersedeSteers(these func(*mailroom.Run) bool, by string, now time.Time) []string {
+	ids := []string{}
+	c := t.current()
+	if c == nil {
+		return ids
+	}
+	for _, own := range detachSteers(c, func(own *mailroom.Run) bool { return own.Parent == "" && these(own) }) {
+		t.append(entry.KindQueued, own, now, queuedBody(own)) // the log must name the run before its end
+		own.Reason = mailroom.ReasonSuperseded
+		t.finish(own, mailroom.StatusCancelled, now, entry.KindCancelled, entry.RunStop{Reason: mailroom.ReasonSuperseded, By: by})
+		ids = append(ids, own.ID)
+	}
+	t.touchRun(c)
+	return ids
+}

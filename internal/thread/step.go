@@ -1,0 +1,363 @@
+package thread
+
+import (
+	"encoding/json"
+	"fmt"
+	"mailroom"
+	"mailroom/auth"
+	"mailroom/entry"
+	"mailroom/internal/check"
+	"mailroom/internal/digest"
+	"mailroom/store"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// StepCommit is one durable step of a run, under a claim.
+type StepCommit struct {
+	mailroom.Claim
+	Number  int // the run's Step + 1
+	Step    mailroom.Step
+	Message *PartialText          // the message being written, complete
+	Covers  int64                 // seq of the last steered message that the agent had read
+	Effects []mailroom.AgentEntry // entries of kind effect.*; only a Session writes them
+
+	sum string // digest, set by CheckStep
+}
+
+// PartialText is the text of a message that a run is writing.
+type PartialText struct {
+	ID        string
+	Text      string
+	Truncated bool // cut at MaxText
+}
+
+// Check validates a and normalizes the thread ids of its sends.
+func (a *StepCommit) Check() error {
+	if !check.IsClean(a.Step.Name) {
+		return check.Invalid("name", "must be valid UTF-8 without NUL", a.Step.Name)
+	}
+	for _, n := range a.Step.Entries {
+		if !check.IsClean(n.Kind) || n.Kind != entry.KindToolStarted && n.Kind != entry.KindToolDone && !strings.HasPrefix(n.Kind, "x.") {
+			return check.Invalid("kind", "must be tool.started, tool.finished, or begin with x.", n.Kind)
+		}
+		if err := check.JSON("body", n.Body, mailroom.MaxAgentEntry); err != nil {
+			return err
+		}
+		if !check.IsObject(n.Body) {
+			return check.Invalid("body", "must be a JSON object", truncate(string(n.Body), 80))
+		}
+	}
+	if len(a.Step.State) == 0 {
+		a.Step.State = nil
+	} else if err := check.JSON("state", a.Step.State, mailroom.MaxState); err != nil {
+		return err
+	}
+	if p := a.Step.Progress; !(p >= 0 && p <= 1) { // NaN included
+		return check.Invalid("progress", "must be between 0 and 1", p)
+	}
+	if len(a.Step.Checkpoint) == 0 {
+		a.Step.Checkpoint = nil
+	} else if err := check.JSON("checkpoint", a.Step.Checkpoint, mailroom.MaxCheckpoint); err != nil {
+		return err
+	}
+	if err := checkAsks(a.Step.Tickets); err != nil {
+		return err
+	}
+	if err := a.checkSends(); err != nil {
+		return err
+	}
+	return a.Message.check()
+}
+
+func (a *StepCommit) checkSends() error {
+	if len(a.Step.Sends) > mailroom.MaxSends {
+		return check.Invalid("sends", fmt.Sprintf("are more than %d", mailroom.MaxSends), len(a.Step.Sends))
+	}
+	a.Step.Sends = slices.Clone(a.Step.Sends) // do not change the caller's slice
+	names := map[string]bool{}
+	for i := range a.Step.Sends {
+		s := &a.Step.Sends[i]
+		if s.Name == "" || names[s.Name] {
+			return check.Invalid("sends", "need names that are unique in the run", s.Name)
+		}
+		names[s.Name] = true
+		if s.Thread = strings.TrimSpace(s.Thread); s.Thread != "" {
+			id, err := check.ThreadID(s.Thread)
+			if err != nil {
+				return err
+			}
+			s.Thread = id
+		}
+		in := SubmitOf(*s, &mailroom.Run{ID: a.Run}, &mailroom.Thread{})
+		if err := in.Check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *PartialText) check() error {
+	switch {
+	case s == nil:
+		return nil
+	case len(s.Text) > mailroom.MaxText:
+		return check.TooLarge("text", fmt.Sprintf("is longer than %d bytes", mailroom.MaxText), len(s.Text))
+	case !check.IsClean(s.Text):
+		return check.Invalid("text", "must be valid UTF-8 without NUL", len(s.Text))
+	case !check.IsClean(s.ID):
+		return check.Invalid("message", "must be valid UTF-8 without NUL", s.ID)
+	}
+	return nil
+}
+
+// Size returns the approximate size of the step in bytes.
+func (a *StepCommit) Size() int {
+	n := len(a.Step.Checkpoint)
+	for _, e := range a.Step.Entries {
+		n += len(e.Body)
+	}
+	for _, s := range a.Step.Sends {
+		in := Submit{Messages: []NewMessage{{Parts: s.Parts}}}
+		n += in.Size()
+	}
+	if a.Message != nil {
+		n += len(a.Message.Text)
+	}
+	return n
+}
+
+func (a *StepCommit) digest() string {
+	return digest.Short(struct {
+		Step    mailroom.Step
+		Message *PartialText
+		Covers  int64
+		Effects []mailroom.AgentEntry
+	}{a.Step, a.Message, a.Covers, a.Effects})
+}
+
+// CheckStep returns an error unless the claim is valid and the number follows the last step. For a
+// repeat of the last step it returns that step's last seq; the step must not be appended again.
+func (t *State) CheckStep(a *StepCommit) (seq int64, repeat bool, err error) {
+	if r := t.runs[a.Run]; r != nil {
+		a.sum = a.digest()
+		repeat, err := checkNumber(r, a.Claim, a.Number, a.sum)
+		if repeat {
+			return r.LastStep.Seq, true, nil
+		}
+		if _, lost := t.claimedRun(a.Claim); lost != nil {
+			return 0, false, lost
+		}
+		if err != nil {
+			return 0, false, err
+		}
+		return 0, false, t.checkTargets(r, a)
+	}
+	_, err = t.claimedRun(a.Claim)
+	return 0, false, err
+}
+
+// checkTargets refuses waits that could never end, sends through too many threads, and tickets that
+// contradict earlier ones.
+func (t *State) checkTargets(r *mailroom.Run, a *StepCommit) error {
+	for _, s := range a.Step.Sends {
+		if len(r.Lineage) >= mailroom.MaxHops {
+			return check.Invalid("sends", fmt.Sprintf("would pass through more than %d threads", mailroom.MaxHops), s.Name)
+		}
+		target := TargetOf(s, r.ID)
+		if s.Answer == mailroom.AnswerWait && (target == t.ID || slices.Contains(r.Lineage, target)) {
+			return check.Invalid("sends", "cannot wait for the run's own thread or one that waits for it", target)
+		}
+	}
+	return t.checkAsks(r, a.allAsks(r.ID))
+}
+
+// allAsks returns the tickets of a step: its own, and one for each send with AnswerWait.
+func (a *StepCommit) allAsks(run string) []mailroom.Ask {
+	asks := slices.Clone(a.Step.Tickets)
+	for _, s := range a.Step.Sends {
+		if s.Answer == mailroom.AnswerWait {
+			args, err := json.Marshal(map[string]string{"thread": TargetOf(s, run)})
+			if err != nil {
+				panic(err) // strings always encode
+			}
+			asks = append(asks, mailroom.Ask{Name: s.Name, Kind: mailroom.TicketChildren, Arguments: args})
+		}
+	}
+	return asks
+}
+
+// Append commits a step that CheckStep accepted and returns the last seq. sent are the results of
+// its sends, which were submitted before.
+func (t *State) Append(a *StepCommit, sent []store.Submitted, now time.Time) (int64, error) {
+	r, err := t.claimedRun(a.Claim)
+	if err != nil {
+		return 0, err
+	}
+	r.Step++
+	if a.Step.Name != "" {
+		t.append(entry.KindStep, r, now, entry.StepNamed{Name: a.Step.Name})
+	}
+	t.appendMessage(r, a.Message, a.visibility(), false, now)
+	for _, n := range append(slices.Clone(a.Step.Entries), a.Effects...) {
+		t.append(n.Kind, r, now, n.Body)
+	}
+	t.openTickets(r, a.allAsks(r.ID), now)
+	for i, s := range sent {
+		recordSend(r, a.Step.Sends[i].Name, s)
+		t.append(entry.KindSend, r, now, entry.Sent{Thread: s.Thread, Message: s.Message, Run: s.Run, Answer: a.Step.Sends[i].Answer != mailroom.AnswerNone})
+	}
+	t.applyStep(r, &a.Step)
+	if !a.Step.NoProgress {
+		r.Crashes, r.Outages, r.OutageSince = 0, 0, time.Time{}
+	}
+	dropCovered(r, a.Covers)
+	r.LastStep = mailroom.StepMark{Attempt: a.Attempt, Step: a.Number, Digest: a.sum, Seq: t.LastSeq}
+	t.touchRun(r)
+	t.schedule(now)
+	return t.LastSeq, nil
+}
+
+// recordSend records the target of a named send for which no run was created.
+func recordSend(r *mailroom.Run, name string, s store.Submitted) {
+	if s.Disposition != store.DispositionResumed && s.Disposition != store.DispositionSteered {
+		return
+	}
+	joined := maps.Clone(r.Joined) // the stored map may be shared
+	if joined == nil {
+		joined = map[string]string{}
+	}
+	joined[name] = s.Thread
+	r.Joined = joined
+}
+
+// applyStep applies the checkpoint, state, progress and usage of a step.
+func (t *State) applyStep(r *mailroom.Run, s *mailroom.Step) {
+	if s.Checkpoint != nil {
+		r.Checkpoint = s.Checkpoint
+	}
+	if s.State != nil {
+		state := maps.Clone(t.State)
+		if state == nil {
+			state = map[string]json.RawMessage{}
+		}
+		state[r.Agent] = s.State
+		t.State = state
+	}
+	if s.Progress > 0 {
+		r.Progress = s.Progress
+	}
+	r.Usage.InputTokens += s.Usage.InputTokens
+	r.Usage.OutputTokens += s.Usage.OutputTokens
+	r.Usage.CostUSD += s.Usage.CostUSD
+}
+
+// visibility returns the visibility of the message that the step completes.
+func (a *StepCommit) visibility() string {
+	if a.Step.Internal {
+		return mailroom.VisibleInternal
+	}
+	return mailroom.VisibleAll
+}
+
+// appendMessage appends a message of the agent and drops its flushed text. Empty text appends
+// nothing. A complete, public message becomes the run's reply.
+func (t *State) appendMessage(r *mailroom.Run, s *PartialText, visibility string, partial bool, now time.Time) {
+	if s == nil || s.Text == "" {
+		return
+	}
+	seq := t.append(entry.KindMessage, r, now, mailroom.Message{
+		ID: s.ID, Thread: t.ID, Seq: t.LastSeq + 1, Role: mailroom.RoleAssistant, Sender: r.Agent,
+		Text: s.Text, Parts: mailroom.Text(s.Text), Visibility: visibility, Run: r.ID, State: mailroom.MessageDone,
+		Partial: partial, Truncated: s.Truncated, CreatedAt: now,
+	})
+	if !partial && visibility == mailroom.VisibleAll {
+		text := s.Text
+		r.Reply = &text
+		if strings.TrimSpace(s.Text) != "" { // blank messages are not delivered
+			t.deliver(r, seq, mailroom.Text(s.Text), now)
+		}
+	}
+	t.dropPartials(r)
+}
+
+// Flush stores a piece of the message that a run is writing. A piece at the same offset is
+// replaced.
+func (t *State) Flush(c mailroom.Claim, p store.Partial) error {
+	r, err := t.claimedRun(c)
+	if err != nil {
+		return err
+	}
+	if p.Offset > mailroom.MaxText-len(p.Text) {
+		return check.TooLarge("text", fmt.Sprintf("ends after the first %d bytes of its message", mailroom.MaxText), p.Offset)
+	}
+	if !check.IsClean(p.Text) || p.Offset < 0 {
+		return check.Invalid("text", "must be valid UTF-8 without NUL, from an offset of 0 or more", p.Offset)
+	}
+	t.pieces = slices.DeleteFunc(t.pieces, func(old store.Partial) bool { return old.Run == p.Run && old.Offset == p.Offset })
+	t.pieces = append(t.pieces, p)
+	t.Touch()
+	if !r.Flushed {
+		r.Flushed = true
+		t.touchRun(r)
+	}
+	return nil
+}
+
+// PartialText joins the flushed pieces of a run's message: the stored ones, unless they were
+// dropped in this transaction, and those of this transaction. It returns nil if there are none.
+func (t *State) PartialText(run string, stored []store.Partial) *PartialText {
+	if slices.Contains(t.dropped, run) {
+		stored = nil
+	}
+	var s *PartialText
+	for _, p := range append(slices.Clone(stored), t.pieces...) {
+		if p.Run != run {
+			continue
+		}
+		if s == nil {
+			s = &PartialText{ID: p.Message}
+		}
+		s.Text = s.Text[:min(p.Offset, len(s.Text))] + p.Text
+	}
+	return s
+}
+
+// dropPartials drops the flushed text of a run, because its message is in the log.
+func (t *State) dropPartials(r *mailroom.Run) {
+	if !r.Flushed {
+		return
+	}
+	r.Flushed = false
+	t.touchRun(r)
+	t.pieces = slices.DeleteFunc(t.pieces, func(p store.Partial) bool { return p.Run == r.ID })
+	if !slices.Contains(t.dropped, r.ID) {
+		t.dropped = append(t.dropped, r.ID)
+	}
+}
+
+// SubmitOf returns the submit of a send by run r on thread from. Its key makes a repeated send
+// harmless.
+func SubmitOf(s mailroom.Send, r *mailroom.Run, from *mailroom.Thread) Submit {
+	in := Submit{
+		Thread: TargetOf(s, r.ID), Run: digest.ID("send", r.ID, s.Name),
+		Messages: []NewMessage{{Parts: s.Parts}}, Sender: r.Agent, Owner: from.Owner, By: auth.RunToken(from.Owner),
+		Origin: mailroom.Origin{Via: "run", Sender: r.Agent}, Agent: s.Agent, SetAgent: s.Agent != "",
+		Key: r.ID + "/" + s.Name, Parent: r.ID, ParentThread: from.ID,
+		Lineage: append(slices.Clone(r.Lineage), from.ID),
+	}
+	if s.Answer != mailroom.AnswerNone {
+		in.Caller = &mailroom.Caller{Thread: from.ID, Run: r.ID, Name: s.Name, Answer: s.Answer}
+	}
+	return in
+}
+
+// TargetOf returns the id of the thread that a send of a run goes to.
+func TargetOf(s mailroom.Send, run string) string {
+	if s.Thread == "" {
+		return digest.ID("thread", run, s.Name)
+	}
+	return s.Thread
+}

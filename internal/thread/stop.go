@@ -1,0 +1,98 @@
+package thread
+
+import (
+	"mailroom"
+	"mailroom/entry"
+	"time"
+)
+
+// Interrupted is the result of an interrupt.
+type Interrupted struct {
+	Superseded []string `json:"superseded"`
+	Stopping   *string  `json:"stopping"`
+}
+
+// Cancel ends a run, or asks it to stop if a worker holds it. Cancelling a cancelled or stopping
+// run changes nothing.
+func (t *State) Cancel(run, by string, now time.Time) (*mailroom.Run, error) {
+	r := t.runs[run]
+	switch {
+	case r == nil:
+		return nil, mailroom.Errorf(mailroom.CodeNotFound, "no run %s in thread %q", run, t.ID)
+	case r.Status == mailroom.StatusCancelled:
+		return r, nil
+	case r.Status.Finished():
+		return nil, mailroom.Errorf(mailroom.CodeConflict, "run %s has already %s", run, r.Status)
+	}
+	t.promote(now)
+	if r.ID == t.Current {
+		t.stopCurrent(mailroom.ReasonCancelled, by, now)
+	} else {
+		r.Reason = mailroom.ReasonCancelled
+		t.finish(r, mailroom.StatusCancelled, now, entry.KindCancelled, entry.RunStop{Reason: mailroom.ReasonCancelled, By: by})
+	}
+	t.schedule(now)
+	return r, nil
+}
+
+// Interrupt supersedes the queue and stops the current run. A place above 0 limits it to runs with
+// a lower place, so that a repeated call does not affect later runs.
+func (t *State) Interrupt(place int64, by string, now time.Time) Interrupted {
+	t.promote(now)
+	old := func(r *mailroom.Run) bool { return place <= 0 || r.Place < place }
+	out := Interrupted{Superseded: append(t.supersede(old, by, now), t.supersedeSteers(old, by, now)...)}
+	if c := t.current(); c != nil && old(c) {
+		out.Stopping = t.stopCurrent(mailroom.ReasonInterrupted, by, now)
+	}
+	t.schedule(now)
+	return out
+}
+
+func everyRun(*mailroom.Run) bool { return true }
+
+// stopCurrent asks the current run to stop if a worker holds it, and cancels it otherwise. It
+// returns the id of a run that has yet to stop.
+func (t *State) stopCurrent(why mailroom.Reason, by string, now time.Time) *string {
+	r := t.current()
+	if r == nil {
+		return nil
+	}
+	if r.Status != mailroom.StatusRunning {
+		r.Stop, r.StopBy = why, by
+		t.endStopped(r, false, now)
+		return nil
+	}
+	if r.Stop == "" {
+		r.Stop, r.StopBy = why, by
+		if ends := now.Add(r.StopGrace); r.StopGrace > 0 && (r.ClaimEnds.IsZero() || ends.Before(r.ClaimEnds)) {
+			r.ClaimEnds = ends
+		}
+		t.touchRun(r)
+		t.append(entry.KindStop, r, now, entry.RunStop{Reason: why, By: by})
+	}
+	id := r.ID
+	return &id
+}
+
+// supersede cancels the runs among these that never started, except child runs.
+func (t *State) supersede(these func(*mailroom.Run) bool, by string, now time.Time) []string {
+	ids := []string{}
+	var old []*mailroom.Run
+	for _, w := range []*window{&t.queue, &t.scheduled} {
+		var kept []*mailroom.Run // rebuilt in one pass: removing one by one is quadratic
+		for _, r := range w.runs {
+			if r.Parent != "" || !these(r) {
+				kept = append(kept, r)
+			} else {
+				old = append(old, r)
+			}
+		}
+		w.runs = kept
+	}
+	for _, r := range old {
+		r.Reason = mailroom.ReasonSuperseded
+		t.finish(r, mailroom.StatusCancelled, now, entry.KindCancelled, entry.RunStop{Reason: mailroom.ReasonSuperseded, By: by})
+		ids = append(ids, r.ID)
+	}
+	return ids
+}

@@ -1,0 +1,54 @@
+package thread
+
+import (
+	"mailroom"
+	"mailroom/auth"
+	"strings"
+)
+
+// Exists reports whether the thread exists, in the store or in this transaction.
+func (t *State) Exists() bool { return t.Key != 0 || !t.CreatedAt.IsZero() }
+
+// CheckVisibleTo returns CodeNotFound if the thread does not exist or who may not see it; the error
+// is the same in both cases. A nil who is the server itself.
+func (t *State) CheckVisibleTo(who *auth.Token) error {
+	if t.CreatedAt.IsZero() || !t.DeletedAt.IsZero() || who != nil && !who.CanSee(&t.Thread) {
+		return errNoThread(t.ID)
+	}
+	return nil
+}
+
+func errNoThread(id string) error { return mailroom.Errorf(mailroom.CodeNotFound, "no thread %q", id) }
+
+// checkReachable returns CodeNotFound if the submitter may not see the thread. The end of a run is
+// reported only to threads of the run's owner or of the operator: a thread recreated by another
+// owner under a deleted thread's id does not receive it. A new thread may have a reserved id.
+func (t *State) checkReachable(in *Submit) error {
+	if !t.Exists() {
+		return in.checkCreate(t.ID)
+	}
+	seen := in.By == nil || in.By.CanSee(&t.Thread)
+	if in.Origin.Via == "wake" {
+		seen = t.Owner == in.Owner || t.Owner == auth.Operator
+	}
+	if seen {
+		return nil
+	}
+	return errNoThread(t.ID)
+}
+
+// checkCreate returns an error if the submitter may not create the thread.
+func (in *Submit) checkCreate(id string) error {
+	if in.By == nil || in.By.Name == auth.Operator || in.By.Has(auth.PermissionAdmin) {
+		return nil
+	}
+	if in.ForeignNamespace {
+		return errNoThread(id)
+	}
+	for _, begin := range in.Reserved {
+		if strings.HasPrefix(id, begin) {
+			return mailroom.Errorf(mailroom.CodeForbidden, "thread %q does not exist, and only the operator may create threads whose id begins with %q", id, begin)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,112 @@
+package project
+
+import (
+	"fmt"
+	"mailroom"
+	"mailroom/auth"
+	"mailroom/internal/check"
+	"mailroom/internal/thread"
+	"mailroom/store"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// A project is a thread through which agents coordinate. Its log records reservations and
+// notifications; its owner and the namespaces of tokens decide who has access.
+
+const (
+	// ProjectPrefix is the prefix of the ids of project threads.
+	Prefix = "project:"
+	// DefaultProject is the project used when none is named.
+	Default = "default"
+
+	MaxProject = 100 // characters of a project's name
+	MaxName    = 200 // characters of an agent's name in a project
+)
+
+// ProjectThread returns the id of a project's thread.
+func ThreadID(project string) (string, error) {
+	id, err := check.ThreadID(Prefix + project)
+	switch {
+	case err != nil || id != Prefix+project || project == "" || strings.TrimSpace(project) != project:
+		return "", check.Invalid("project", "must be a printable name without slashes or surrounding blanks", project)
+	case utf8.RuneCountInString(project) > MaxProject:
+		return "", check.Invalid("project", fmt.Sprintf("is longer than %d characters", MaxProject), project)
+	}
+	return id, nil
+}
+
+// ProjectOf returns the project's name if thread is the thread of a project.
+func NameOf(thread string) (name string, ok bool) { return strings.CutPrefix(thread, Prefix) }
+
+// Project is a loaded project: its thread and its reservations.
+type Project struct {
+	Thread  *thread.State
+	agent   string // agent of the thread, if the thread is created
+	held    *ReservationIndex
+	changed map[string]*store.Reservation // reservations to write, by id
+	dropped []string                      // ids of reservations to delete
+}
+
+// LoadProject returns the project of a thread and takes over its reservations. agent becomes the
+// thread's agent if the thread does not exist yet.
+func Load(t *thread.State, agent string, held *ReservationIndex) *Project {
+	return &Project{Thread: t, agent: agent, held: held, changed: map[string]*store.Reservation{}}
+}
+
+// Reservations returns the reservations after the transitions. A later transaction may use them if
+// it finds the thread at the same revision.
+func (p *Project) Reservations() *ReservationIndex { return p.held }
+
+// Collect adds the changed reservations to c. The rows of the thread are added by its own Collect.
+func (p *Project) Collect(c *store.Changes) {
+	for _, id := range slices.Sorted(maps.Keys(p.changed)) {
+		c.Reservations = append(c.Reservations, *p.changed[id])
+	}
+	c.DropReservations = append(c.DropReservations, p.dropped...)
+}
+
+// CheckUnreserved returns an error if a reservation is still active; such a project must not be
+// deleted.
+func (p *Project) CheckUnreserved(now time.Time) error {
+	for _, r := range p.held.rows {
+		if r.Live(now) {
+			return mailroom.Errorf(mailroom.CodeConflict, "%s: release it first", describe(r))
+		}
+	}
+	return nil
+}
+
+// Create creates the project's thread for by, if there is none.
+func (p *Project) Create(by *auth.Token, now time.Time) { p.Thread.Open(p.agent, by.Name, now) }
+
+// CheckAccess returns an error if the token may not use the project or the agent's name is not
+// valid. location names the field with the agent's name. Unlike for threads, the error admits that
+// the project exists: project names are no secret.
+func (p *Project) CheckAccess(by *auth.Token, location, agent string) error {
+	if p.Thread.Exists() && !by.CanSee(&p.Thread.Thread) {
+		return p.AccessError()
+	}
+	return checkAgentName(location, agent)
+}
+
+// AccessError returns the error for a token that may neither use nor create the project.
+func (p *Project) AccessError() error {
+	name, _ := NameOf(p.Thread.ID)
+	return mailroom.Errorf(mailroom.CodeForbidden, "project %q is not accessible with this token: use a token with the namespace %q, or another project", name, p.Thread.ID)
+}
+
+func checkAgentName(location, name string) error {
+	if !check.IsClean(name) || name == "" || strings.TrimSpace(name) != name || strings.ContainsRune(name, '/') || utf8.RuneCountInString(name) > MaxName {
+		return check.Invalid(location, fmt.Sprintf("must be a name of 1 to %d characters without slashes or surrounding blanks", MaxName), name)
+	}
+	return nil
+}
+
+// appendEvent appends an entry of the project.
+func (p *Project) appendEvent(by *auth.Token, kind string, body any, now time.Time) int64 {
+	return p.Thread.AppendEntry(p.agent, by.Name, kind, body, now)
+}

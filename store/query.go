@@ -1,0 +1,120 @@
+package store
+
+import (
+	"mailroom"
+	"time"
+)
+
+// ThreadQuery selects threads that match all fields that are set. The order is newest first (by
+// Key, descending), ascending with Oldest.
+type ThreadQuery struct {
+	IDs    []string // in any order
+	Worker string   // with a claim of this worker
+	Agent  string
+	// Deleted selects the threads that are being deleted, which no other query returns; see
+	// [Thread.DeletedAt].
+	Deleted   bool
+	DeliverTo string // with this DeliverTo
+	// Prefix selects the threads whose ID has this prefix, ordered by ID, after the ID After. It
+	// combines with Limit and Bytes only.
+	Prefix      string
+	After       string
+	OnePerAgent bool  // one thread per Due.Agent, due now or later, ordered by it; not with other fields
+	From        int64 // only Keys below it, or above it with Oldest; 0: from the start
+	Oldest      bool
+	Limit       int // 0: no limit
+	Bytes       int // see RunQuery
+}
+
+// RunQuery selects runs that match all fields that are set. The order is newest first (by Key,
+// descending), unless Set has another.
+type RunQuery struct {
+	IDs      []string // in any order
+	Thread   string
+	Agent    string
+	Parent   string // runs that descend from this run
+	Statuses []mailroom.Status
+	Set      RunSet
+	From     int64 // only Keys below it, or above it with Oldest; 0: from the start; not with a Set
+	Oldest   bool  // oldest first; not with a Set
+	Limit    int   // 0: no limit
+	// Bytes ends the list with the row that exceeds it, so one page has at most one row more than
+	// Bytes, in the size that the store keeps. 0: no limit; not with IDs.
+	Bytes int
+}
+
+// RunSet is a part of a thread's runs with an order of its own.
+type RunSet int
+
+const (
+	RunsAll       RunSet = iota
+	RunsQueued           // never started and not scheduled, by (Priority, Place)
+	RunsScheduled        // never started and scheduled, by (NotBefore, Place)
+)
+
+// CountQuery selects the rows to count: those that match all fields that are set.
+type CountQuery struct {
+	Owner    *string // of the thread; "" selects threads without an owner
+	Agent    string
+	Statuses []mailroom.Status
+	Thread   string // counts the runs of this thread, or of its Set
+	Set      RunSet // requires Thread
+}
+
+// Counts is the result of a CountQuery. Threads and Due are set if the query has no field but
+// Owner.
+type Counts struct {
+	Runs    map[mailroom.Status]int // without zero counts
+	Threads int                     // including those being deleted
+	Due     time.Time               // earliest due time of a thread with a Due.Agent
+}
+
+// Sum returns the number of runs.
+func (c Counts) Sum() (n int) {
+	for _, of := range c.Runs {
+		n += of
+	}
+	return n
+}
+
+// TicketQuery selects tickets that match all fields that are set. The order is newest first (by
+// Key, descending).
+type TicketQuery struct {
+	IDs    []string // in any order
+	Runs   []string // of these runs; in any order
+	Thread string
+	States []mailroom.TicketState
+	Kinds  []mailroom.TicketKind
+	From   int64 // only Keys below it; 0: from the newest
+	Limit  int   // 0: no limit
+	Bytes  int   // see RunQuery; not with IDs or Runs
+}
+
+// ReservationQuery selects reservations that match all fields that are set, ordered by Thread,
+// Fence and ID.
+type ReservationQuery struct {
+	ID     string
+	Thread string // of this project
+}
+
+// CursorQuery selects cursors that match all fields that are set, ordered by Channel and Identity.
+type CursorQuery struct {
+	Channel    string
+	Identities []string // distinct; requires Channel
+	Limit      int      // 0: all; not with Identities
+}
+
+// EntryQuery selects a range of one thread's log, ordered by Seq, descending with Backward. Kinds
+// and Run filter the range.
+type EntryQuery struct {
+	Thread   string
+	After    int64 // exclusive; 0: from the first
+	Before   int64 // exclusive; 0: to the last
+	Backward bool
+	Kinds    []string
+	Run      string
+	Limit    int // 0: no limit
+	// Bytes ends the list with the entry that exceeds it, counting the entries' JSON. A list with
+	// more than Bytes therefore may be incomplete. 0: no limit.
+	Bytes int
+}

@@ -1,0 +1,117 @@
+package store
+
+import (
+	"encoding/json"
+	"mailroom"
+	"time"
+)
+
+// Cursor is the row that records how far a channel has read its platform. It moves in the
+// transaction of the submits it covers, so a platform message is either in a thread or read again.
+type Cursor struct {
+	Channel  string          // name of the channel
+	Identity string          // account on the platform; a cursor is valid for this account only
+	Position json.RawMessage // format of the channel, at most MaxPosition bytes
+	MovedAt  time.Time       // set by the transaction that writes it
+}
+
+// Reservation is the row of a lease on a name in a project. Agents that respect it leave the named
+// resource alone until it ends. It ends at ExpiresAt without a further write; the row of an ended
+// reservation has no effect.
+type Reservation struct {
+	ID       string `json:"id"`
+	Thread   string `json:"thread"` // thread of the project
+	Name     string `json:"name"`   // a glob, see Overlap
+	Holder   string `json:"holder"` // name of the agent
+	Owner    string `json:"owner"`  // name of the token that made it
+	Shared   bool   `json:"shared"` // compatible with other shared reservations
+	Advisory bool   `json:"advisory"`
+	Reason   string `json:"reason"`
+	// Fence is a fencing token: the seq of the entry that records the reservation, so it grows with
+	// each reservation of the project. Writes made under the reservation carry it, and a receiver
+	// can refuse those whose reservation has ended.
+	Fence     int64     `json:"fence"`
+	TakenAt   time.Time `json:"taken_at"`
+	ExpiresAt time.Time `json:"expires_at"`
+}
+
+// ReservationEnd is the body of the entry that records the end of a reservation. By is the token
+// that ended it, "" if it expired.
+type ReservationEnd struct {
+	Reservation string `json:"reservation"`
+	Name        string `json:"name"`
+	Holder      string `json:"holder"`
+	Fence       int64  `json:"fence"`
+	By          string `json:"by,omitempty"`
+}
+
+// Live reports whether the reservation is active at now.
+func (r *Reservation) Live(now time.Time) bool { return r.ExpiresAt.After(now) }
+
+// Submitted is the result of a Submit. Message is the id of its last message and Seq the entry of
+// that message.
+type Submitted struct {
+	Message     string          `json:"message"`
+	Run         string          `json:"run"`
+	Thread      string          `json:"thread"`
+	Seq         int64           `json:"seq"`
+	Place       int64           `json:"place"`
+	Status      mailroom.Status `json:"status"`
+	Disposition Disposition     `json:"disposition"`
+	Superseded  []string        `json:"superseded"`
+	Stopping    *string         `json:"stopping"`
+}
+
+// Disposition is what became of a submit.
+type Disposition string
+
+const (
+	DispositionQueued    Disposition = "queued"
+	DispositionSteered   Disposition = "steered"
+	DispositionCollected Disposition = "collected"
+	DispositionResumed   Disposition = "resumed"
+	DispositionDuplicate Disposition = "duplicate"
+	DispositionNotified  Disposition = "told" // a notification; it has no run
+)
+
+// SubmitKey is the row of an idempotency key, one per (thread, key). It is kept as long as the run
+// it names.
+type SubmitKey struct {
+	Thread string
+	Key    string
+	Digest string // of the first submit's content
+	Result Submitted
+}
+
+// Definition is the row of one version of an agent's definition. Runs pinned to it can continue
+// after the configuration has changed.
+type Definition struct {
+	Agent   string
+	Version string
+	Body    json.RawMessage
+}
+
+// Worker is the row of one process's lease. Ids are never reused.
+type Worker struct {
+	ID         string
+	Host       string
+	PID        int
+	Owner      string   // name of its token; "" for a worker of the server itself
+	Local      bool     // runs in the process that owns the store
+	Agents     []string // agents it serves
+	StartedAt  time.Time
+	LeaseUntil time.Time
+	Dead       bool // the lease has ended: it cannot be renewed, and its claims are being freed
+	Uncharged  bool // dead for a reason that no run caused: its claims count as lost, not as crashes
+}
+
+// Partial is a flushed piece of the message that a run is writing. Offset is the position in the
+// message's text in bytes. The pieces of a run are contiguous and start at 0.
+type Partial struct {
+	Thread  string
+	Run     string
+	Attempt int
+	Message string
+	Offset  int
+	Text    string
+}

@@ -1,0 +1,137 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"mailroom"
+	"mailroom/auth"
+	"time"
+)
+
+// ErrStoreClosed is the cause of a CodeUnavailable error after which the store accepts no write
+// until it is reopened.
+var ErrClosed = errors.New("the store is closed")
+
+// Store persists the rows. It decides nothing: the rules are in the transitions. Times are UTC with
+// microsecond precision. The caller owns the values that it receives and those that it passes; a
+// store must copy what it keeps.
+type Store interface {
+	// Update runs f in one transaction. When Update returns nil, the changes must have reached
+	// stable storage. When f fails, nothing is written and f's error is returned unchanged. An
+	// Error of CodeUnavailable means that the outcome is unknown. A handle runs one Update at a
+	// time.
+	Update(ctx context.Context, f func(Tx) error) error
+	// View runs f on one consistent snapshot. It must not wait for Update. f does no network I/O
+	// and reads a page at a time.
+	View(ctx context.Context, f func(Reader) error) error
+	Close() error
+}
+
+// Tx is a read-write transaction.
+//
+// archtest: the queries of a Reader, and four methods that write.
+type Tx interface {
+	Reader
+	// Now returns the time of the transaction, which does not change.
+	Now() time.Time
+	// Lock locks worker rows, then thread rows, each in id order, and returns them in the order
+	// requested. An unknown worker is returned as nil. An unknown thread is returned with its ID
+	// and Key 0; it must stay invisible to others unless it is written.
+	//
+	// Lock may be called again, also after Due, for rows that turn out to be needed. A row that the
+	// transaction has locked already is returned with the transaction's changes. Such a call is out
+	// of order: a store with several writers must resolve a deadlock by failing one of the Updates,
+	// with nothing written.
+	Lock(workers, threads []string) ([]*Worker, []*mailroom.Thread, error)
+	// Due locks and returns threads that are due at now. It never waits: it skips rows that another
+	// transaction has locked. The threads of each want are ordered by (Due.Priority, Due.At, Key),
+	// at most Slots of them. next is the earliest later due time among the wants that Slots did not
+	// cut off, zero if there is none.
+	Due(now time.Time, wants []Capacity) (due []*mailroom.Thread, next time.Time, err error)
+	// Write inserts the rows whose Key is 0 and sets their Key, and updates all fields of the
+	// others. Rows of one Changes may refer to each other.
+	Write(c *Changes) error
+}
+
+// Capacity requests due threads of one agent, or, with Agent "", threads whose claim is overdue.
+type Capacity struct {
+	Agent       string // Due.Agent of the threads
+	Slots       int    // maximum number of threads, at least 1
+	LastAttempt bool   // Due.LastAttempt of the threads
+	// Share bounds the threads per owner; nil means no bound. Its cost must grow with the number of
+	// owners, not with their threads. Later due times are not searched: the want counts as cut off.
+	Share *Share
+}
+
+// Share limits the threads per owner: Most, less those in Held.
+type Share struct {
+	Most int
+	Held map[string]int // by owner
+}
+
+// Left returns how many more threads the owner may get, 0 or less if none.
+func (s *Share) Left(owner string) int { return s.Most - s.Held[owner] }
+
+// Reader has the queries. A list without matches is empty, not an error.
+type Reader interface {
+	Threads(q ThreadQuery) ([]*mailroom.Thread, error)
+	Runs(q RunQuery) ([]*mailroom.Run, error)
+	// Count sums up rows. Without a Thread, its cost must grow at most with the number of owners
+	// and agents, not with threads and runs.
+	Count(q CountQuery) (Counts, error)
+	Entries(q EntryQuery) ([]mailroom.Entry, error)
+	Keys(thread string, keys []string) ([]SubmitKey, error)
+	// Partials returns the pieces of a run's unfinished message, by Offset.
+	Partials(run string) ([]Partial, error)
+	// Workers returns all worker rows, ordered by ID.
+	Workers() ([]*Worker, error)
+	Tickets(q TicketQuery) ([]*mailroom.Ticket, error)
+	// Tokens returns the token rows with these names, or all, ordered by Name. Names are unique.
+	Tokens(names ...string) ([]*auth.Token, error)
+	// Definitions returns the stored versions of agents, ordered by Agent and Version.
+	Definitions() ([]Definition, error)
+	Cursors(q CursorQuery) ([]Cursor, error)
+	Reservations(q ReservationQuery) ([]Reservation, error)
+}
+
+// Prefix is the part of a thread's log below Seq.
+type Prefix struct {
+	Thread string
+	Seq    int64
+}
+
+// Changes are the rows that one transaction writes.
+//
+// Entries of one thread are consecutive and become one row. Threads contains each thread whose
+// entries, keys or new runs are written. These fields never change after the insert: ID, Thread,
+// Agent and FirstSeq of a run, which is at most the thread's LastSeq then, and ID, Thread and Run
+// of a ticket. No two tokens have the same Name.
+//
+// A store drops rows before it writes others. The cost of a drop must grow with the dropped rows,
+// not with the remaining ones.
+type Changes struct {
+	Threads     []*mailroom.Thread // Owner never changes after the insert
+	Runs        []*mailroom.Run
+	Entries     [][]mailroom.Entry // one slice per thread
+	Keys        []SubmitKey
+	Partials    []Partial // replaces one with the same Run and Offset
+	Workers     []*Worker
+	Tickets     []*mailroom.Ticket // their runs exist or are in Runs
+	Tokens      []*auth.Token
+	Definitions []Definition // an existing Agent and Version is kept as it is
+	Cursors     []Cursor     // replaces one with the same Channel and Identity
+	// Reservations replace those with the same ID. Their threads exist or are in Threads.
+	Reservations []Reservation
+
+	DropPartials []string // run ids
+	DropWorkers  []string
+	DropThreads  []string // with everything that belongs to them
+	// DropEntries drops the entries below Seq, and the runs whose FirstSeq is below it with their
+	// tickets, partials and submit keys. A key whose Result is not DispositionQueued has no run of
+	// its own; it is dropped when the LastSeq with which its thread was written is below Seq.
+	DropEntries     []Prefix
+	DropDefinitions []Definition // by Agent and Version
+	DropCursors     []Cursor     // by Channel and Identity
+	// DropReservations lists ids.
+	DropReservations []string
+}
