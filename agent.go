@@ -106,15 +106,15 @@ type Effect struct {
 	Reconcile func(ctx context.Context, key string) (value json.RawMessage, done bool, err error)
 }
 
-// ErrParked is the error of Wait when the run has to wait. The agent must return it, or an error
-// that wraps it.
-var ErrParked = errors.New("run is waiting for its tickets")
-
-// ErrUnknown is returned by the function of an effect that cannot tell whether the effect happened.
-var ErrUnknown = errors.New("outcome of the effect is unknown")
-
-// Causes of the cancellation of an agent's context, see [context.Cause].
+// Errors of a session, and causes of the cancellation of an agent's context, see [context.Cause].
 var (
+	// ErrParked is the error of Wait when the run has to wait. The agent must return it, or an error
+	// that wraps it.
+	ErrParked = errors.New("run is waiting for its tickets")
+	// ErrUnknown is returned by the function of an effect that cannot tell whether the effect
+	// happened.
+	ErrUnknown = errors.New("outcome of the effect is unknown")
+
 	ErrStopped   = errors.New("run was asked to stop")
 	ErrLeaseLost = errors.New("claim of the run was lost")
 	ErrReleased  = errors.New("worker is shutting down and released the run")

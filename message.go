@@ -42,14 +42,11 @@ type Part struct {
 	Name     string          `json:"name,omitempty"`
 }
 
-// Values of Message.Visibility.
+// Values of Message.Visibility and Message.State. A state is derived from the run, not stored.
 const (
 	VisibleAll      = "all"
 	VisibleInternal = "internal"
-)
 
-// Values of Message.State. The state is derived from the run, not stored.
-const (
 	MessageAccepted   = "accepted"   // durable; no run has claimed it yet
 	MessageDelivered  = "delivered"  // its run was claimed
 	MessageRead       = "read"       // the agent has committed a step since, or its attempt has ended

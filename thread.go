@@ -49,7 +49,7 @@ type Thread struct {
 
 // Due holds the scheduling columns of a thread. If At is zero, nothing is due and the other fields
 // are zero. While the current run is claimed, Agent is "" and At is when the ledger ends the claim,
-// see [ThreadState.EndOverdue].
+// see internal/thread.
 type Due struct {
 	At          time.Time
 	Agent       string

@@ -3,12 +3,12 @@ package api
 import (
 	"errors"
 	"fmt"
-	"mailroom/internal/thread"
 	"strconv"
 	"strings"
 	"time"
 
 	"mailroom"
+	"mailroom/internal/thread"
 )
 
 // ClaimID formats the id of a claim, RUN:ATTEMPT.

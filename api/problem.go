@@ -4,13 +4,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"mailroom/project"
 	"net/http"
 	"strings"
 	"time"
 	"unicode/utf8"
 
 	"mailroom"
+	"mailroom/project"
 )
 
 // Problem is the body of every error answer: RFC 9457, with a code.

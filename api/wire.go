@@ -2,10 +2,10 @@ package api
 
 import (
 	"encoding/json"
-	"mailroom/entry"
 	"time"
 
 	"mailroom"
+	"mailroom/entry"
 )
 
 // Run is one turn of an agent on a thread. A field that is unknown or does not apply

@@ -2,9 +2,10 @@ package api
 
 import (
 	"encoding/json"
+	"time"
+
 	"mailroom/project"
 	"mailroom/store"
-	"time"
 )
 
 // Reservation is a lease on a name in a project.

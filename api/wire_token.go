@@ -1,8 +1,9 @@
 package api
 
 import (
-	"mailroom/auth"
 	"time"
+
+	"mailroom/auth"
 )
 
 // Token is a token without its secret. A field that is unknown or does not apply is

@@ -2,11 +2,11 @@ package api
 
 import (
 	"encoding/json"
-	"mailroom/entry"
-	"mailroom/internal/thread"
 	"time"
 
 	"mailroom"
+	"mailroom/entry"
+	"mailroom/internal/thread"
 )
 
 // ClaimRequest claims due runs for a remote worker.

@@ -2,11 +2,12 @@ package auth
 
 import (
 	"fmt"
-	"mailroom"
-	"mailroom/internal/check"
 	"maps"
 	"slices"
 	"strings"
+
+	"mailroom"
+	"mailroom/internal/check"
 )
 
 // Quota names a resource whose use by one owner is limited.

@@ -2,11 +2,12 @@ package auth_test
 
 import (
 	"errors"
-	"mailroom/auth"
+	"maps"
 	"strings"
 	"testing"
 
 	"mailroom"
+	"mailroom/auth"
 )
 
 func TestAQuotaRefusesWhatIsMore(t *testing.T) {
@@ -46,7 +47,9 @@ func TestAQuotaRefusesWhatIsMore(t *testing.T) {
 
 func TestQuotasOfATokenGoBeforeTheDefaults(t *testing.T) {
 	got := auth.Quotas{"threads": 0, "bytes": 7}.WithDefaults(auth.Quotas{"threads": 5, "workers": 2})
-	wantEqual(t, "quotas", got, auth.Quotas{"threads": 0, "bytes": 7, "workers": 2, "streams": 0, "notifications": 0})
+	if want := (auth.Quotas{"threads": 0, "bytes": 7, "workers": 2, "streams": 0, "notifications": 0}); !maps.Equal(got, want) {
+		t.Errorf("got quotas %v, want %v", got, want)
+	}
 	for name, q := range map[string]auth.Quotas{"another name": {"cpus": 1}, "below 0": {"threads": -1}} {
 		if err := q.Check(); mailroom.CodeOf(err) != mailroom.CodeInvalid {
 			t.Errorf("%s: %v", name, err)

@@ -1,13 +1,15 @@
+// Package auth has tokens: their permissions, what they may see, and the quotas of their owners.
 package auth
 
 import (
 	"fmt"
-	"mailroom"
-	"mailroom/internal/check"
 	"slices"
 	"strings"
 	"time"
 	"unicode"
+
+	"mailroom"
+	"mailroom/internal/check"
 )
 
 // Operator is the name of the server's operator. It owns everything that no token owns and has all

@@ -1,12 +1,12 @@
 package auth_test
 
 import (
-	"mailroom/auth"
 	"strings"
 	"testing"
 	"time"
 
 	"mailroom"
+	"mailroom/auth"
 )
 
 func token(name, namespace string, scopes ...auth.Permission) *auth.Token {

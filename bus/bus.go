@@ -6,11 +6,11 @@
 package bus
 
 import (
-	"mailroom/entry"
 	"sync"
 	"sync/atomic"
 
 	"mailroom"
+	"mailroom/entry"
 )
 
 // largeNotice is the size in bytes from which a notice is not buffered for a reader that is behind.

@@ -4,12 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"mailroom/auth"
-	"mailroom/internal/thread"
-	"mailroom/store"
 	"time"
 
 	"mailroom"
+	"mailroom/auth"
+	"mailroom/internal/thread"
+	"mailroom/store"
 )
 
 // Answer is a message that the channel itself sends to a chat, such as the reply to a command.

@@ -16,15 +16,15 @@ package channel
 import (
 	"context"
 	"encoding/json"
-	"mailroom/auth"
-	"mailroom/internal/digest"
-	"mailroom/internal/thread"
-	"mailroom/store"
 	"net/url"
 	"strings"
 	"time"
 
 	"mailroom"
+	"mailroom/auth"
+	"mailroom/internal/digest"
+	"mailroom/internal/thread"
+	"mailroom/store"
 )
 
 // MaxDeliveries is the number of deliveries that one channel runs at once. It is higher than a

@@ -4,10 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"mailroom/internal/thread"
-	"mailroom/store"
 
 	"mailroom"
+	"mailroom/internal/thread"
+	"mailroom/store"
 )
 
 // Delivery is the content of a delivery run: a reply, a ticket, or a run that ended without a

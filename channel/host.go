@@ -5,11 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
-	"mailroom/internal/thread"
-	"mailroom/store"
 	"time"
 
 	"mailroom"
+	"mailroom/internal/thread"
+	"mailroom/store"
 )
 
 // Host gives an adapter access to the ledger and to the channel's reported state. It is closed

@@ -4,11 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"mailroom/entry"
-	"mailroom/store"
 	"time"
 
 	"mailroom"
+	"mailroom/entry"
+	"mailroom/store"
 )
 
 // Refusal is the body of the entry that records the first refusal of a delivery.

@@ -2,11 +2,11 @@ package doctor
 
 import (
 	"fmt"
-	"mailroom/store"
 	"maps"
 	"slices"
 
 	"mailroom"
+	"mailroom/store"
 )
 
 // tally identifies the runs of one owner, one agent and one status.

@@ -6,6 +6,7 @@ package doctor
 import (
 	"context"
 	"fmt"
+
 	"mailroom/store"
 )
 

@@ -4,13 +4,13 @@ import (
 	"container/heap"
 	"encoding/json"
 	"hash/maphash"
-	"mailroom/entry"
-	"mailroom/store"
 	"slices"
 	"strconv"
 	"strings"
 
 	"mailroom"
+	"mailroom/entry"
+	"mailroom/store"
 )
 
 // fold folds a thread's log entry by entry. It keeps little for each run, ticket and message,

@@ -1,12 +1,12 @@
 package doctor
 
 import (
-	"mailroom/entry"
-	"mailroom/project"
-	"mailroom/store"
 	"maps"
 
 	"mailroom"
+	"mailroom/entry"
+	"mailroom/project"
+	"mailroom/store"
 )
 
 // inboxes checks a project's numbers of inboxes and of unread notifications per token. In one view

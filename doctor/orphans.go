@@ -1,10 +1,10 @@
 package doctor
 
 import (
-	"mailroom/store"
 	"time"
 
 	"mailroom"
+	"mailroom/store"
 )
 
 // orphans looks for the rows of runs and tickets that the log names and no page of rows contained.

@@ -1,10 +1,10 @@
 package doctor
 
 import (
-	"mailroom/store"
 	"unicode/utf8"
 
 	"mailroom"
+	"mailroom/store"
 )
 
 // runs compares the next page of run rows with the log.

@@ -2,10 +2,10 @@ package doctor
 
 import (
 	"fmt"
-	"mailroom/store"
 	"time"
 
 	"mailroom"
+	"mailroom/store"
 )
 
 const (

@@ -2,12 +2,12 @@ package doctor
 
 import (
 	"fmt"
-	"mailroom/internal/check"
-	"mailroom/internal/thread"
-	"mailroom/store"
 	"time"
 
 	"mailroom"
+	"mailroom/internal/check"
+	"mailroom/internal/thread"
+	"mailroom/store"
 )
 
 // overdue is how long claims may outlive a worker's lease while another worker sweeps. A sweep runs

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"fmt"
+
 	"mailroom/auth"
 	"mailroom/store"
 )

@@ -3,7 +3,6 @@ package engine_test
 import (
 	"context"
 	"errors"
-	"mailroom/store"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -11,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"mailroom"
+	"mailroom/store"
 )
 
 func TestTwoEnginesOverOneLedgerShareTheWork(t *testing.T) {

@@ -5,10 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"mailroom/entry"
 	"unicode/utf8"
 
 	"mailroom"
+	"mailroom/entry"
 )
 
 // effect is the state of one named effect of the run: as the log has it, then as this attempt

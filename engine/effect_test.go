@@ -6,9 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"mailroom/entry"
-	"mailroom/internal/thread"
-	"mailroom/store"
 	"strings"
 	"sync"
 	"testing"
@@ -17,6 +14,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"mailroom"
+	"mailroom/entry"
+	"mailroom/internal/thread"
+	"mailroom/store"
 )
 
 type result struct {

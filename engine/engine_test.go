@@ -1,13 +1,13 @@
 package engine_test
 
 import (
-	"mailroom/entry"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"mailroom"
+	"mailroom/entry"
 )
 
 func TestPlainRunLeavesItsEntriesInTheLog(t *testing.T) {

@@ -4,10 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"mailroom/entry"
-	"mailroom/internal/thread"
 
 	"mailroom"
+	"mailroom/entry"
+	"mailroom/internal/thread"
 )
 
 // A run that needs an approval parks: it holds no worker while it waits, and resumes with the

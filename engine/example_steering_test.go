@@ -3,11 +3,11 @@ package engine_test
 import (
 	"context"
 	"fmt"
-	"mailroom/entry"
-	"mailroom/internal/thread"
 	"time"
 
 	"mailroom"
+	"mailroom/entry"
+	"mailroom/internal/thread"
 )
 
 // A message with mode steer reaches the running run. The agent reads it between its steps; a

@@ -5,14 +5,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"mailroom/entry"
-	"mailroom/store"
 	"math/rand/v2"
 	"sync"
 	"testing"
 	"time"
 
 	"mailroom"
+	"mailroom/entry"
+	"mailroom/store"
 )
 
 // called records the attempt of each effect's last call, by run and name.

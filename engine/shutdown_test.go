@@ -3,14 +3,14 @@ package engine_test
 import (
 	"context"
 	"errors"
-	"mailroom/entry"
-	"mailroom/store"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"mailroom"
+	"mailroom/entry"
+	"mailroom/store"
 )
 
 func TestShutdownReleasesSoThatTheWorkIsClaimableAtOnce(t *testing.T) {

@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"mailroom/entry"
-	"mailroom/internal/thread"
-	"mailroom/store"
 	"slices"
 	"sync"
 	"testing"
@@ -15,6 +12,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"mailroom"
+	"mailroom/entry"
+	"mailroom/internal/thread"
+	"mailroom/store"
 )
 
 // texts returns the texts of messages.

@@ -2,10 +2,10 @@ package engine
 
 import (
 	"context"
-	"mailroom/internal/thread"
-	"mailroom/store"
 
 	"mailroom"
+	"mailroom/internal/thread"
+	"mailroom/store"
 )
 
 // Wait returns the tickets if the wait is over. Otherwise it parks the run: the settle after the

@@ -4,13 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"mailroom/internal/thread"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"mailroom"
+	"mailroom/internal/thread"
 )
 
 func (h *fixture) ticket(run, name string) *mailroom.Ticket {

@@ -3,6 +3,7 @@ package entry
 import (
 	"encoding/json"
 	"fmt"
+
 	"mailroom"
 	"mailroom/internal/check"
 	"mailroom/internal/digest"

@@ -2,10 +2,11 @@ package entry
 
 import (
 	"encoding/json"
-	"mailroom"
-	"mailroom/internal/jsontext"
 	"math"
 	"strconv"
+
+	"mailroom"
+	"mailroom/internal/jsontext"
 )
 
 // appendBody appends the JSON of an entry's body.

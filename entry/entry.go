@@ -1,10 +1,13 @@
+// Package entry defines what the log of a thread contains: the kinds of entries, their bodies and
+// their encoding.
 package entry
 
 import (
 	"encoding/json"
 	"fmt"
-	"mailroom"
 	"time"
+
+	"mailroom"
 )
 
 // Kinds of entries. Kinds under "x." belong to agents.
@@ -139,7 +142,7 @@ func (e *Edited) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// NewEntry returns an encoded entry. body is one of the bodies above, or raw JSON for the kinds of
+// New returns an encoded entry. body is one of the bodies above, or raw JSON for the kinds of
 // agents.
 func New(thread string, seq int64, kind, run string, attempt int, at time.Time, body any) (mailroom.Entry, error) {
 	e := mailroom.Entry{Thread: thread, Seq: seq, Kind: kind, Run: run, Attempt: attempt, At: at}
@@ -166,7 +169,7 @@ func textSize(body any) int {
 	return n
 }
 
-// ParseEntry decodes an encoded entry. The entry keeps raw.
+// Parse decodes an encoded entry. The entry keeps raw.
 func Parse(raw []byte) (mailroom.Entry, error) {
 	type fields mailroom.Entry // has no methods, so decoding it does not recurse
 	var e fields
@@ -197,7 +200,7 @@ func Reads(e mailroom.Entry) ([]int64, error) {
 // ReadKinds returns the kinds of entries for which Reads may return seqs.
 func ReadKinds() []string { return []string{KindStarted, KindResumed, KindMessageRead} }
 
-// FirstEntries returns the longest prefix of list with at most so many bytes of JSON, at least one
+// First returns the longest prefix of list with at most so many bytes of JSON, at least one
 // entry. more reports whether a query with these Bytes may have left entries out.
 func First(list []mailroom.Entry, bytes int) (first []mailroom.Entry, more bool) {
 	sum := 0

@@ -2,14 +2,14 @@ package ledger
 
 import (
 	"context"
-	"mailroom/auth"
-	"mailroom/store"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"mailroom"
+	"mailroom/auth"
+	"mailroom/store"
 )
 
 // Tokens returns all token rows, ordered by name.

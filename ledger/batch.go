@@ -258,7 +258,7 @@ type batch struct {
 	workerChanges map[string]auth.Use
 	tokensByName  map[string]*auth.Token // rows loaded by name; nil: no such token
 	// Loaded projects, by thread.
-	projects map[string]*project.Project
+	projects map[string]*project.State
 	locked   map[string]revision // revisions of the projects' threads, as locked
 	changes  store.Changes
 	applied  time.Duration // time to apply the operations, without the commit
@@ -275,7 +275,7 @@ func (b *batch) run(tx store.Tx) error {
 	b.threads = map[string]*thread.State{}
 	b.wasDue = map[string]mailroom.Due{}
 	b.workers = map[string]*store.Worker{}
-	b.projects = map[string]*project.Project{}
+	b.projects = map[string]*project.State{}
 	b.locked = map[string]revision{}
 	b.usedBefore, b.dropped = map[string]threadUse{}, map[string]bool{}
 	b.workerChanges, b.tokensByName = map[string]auth.Use{}, map[string]*auth.Token{}

@@ -58,7 +58,7 @@ func revisionOf(row *mailroom.Thread) revision { return revision{row.Key, row.Re
 // used like those of threadCache.
 type reservationCache map[string]struct {
 	at   revision
-	held *project.ReservationIndex
+	held *project.Index
 }
 
 // Bounds of the reservationCache: the reservations of two full projects.
@@ -68,7 +68,7 @@ const (
 )
 
 // pop removes and returns the reservations of a thread at this revision, or nil.
-func (h reservationCache) pop(thread string, at revision) *project.ReservationIndex {
+func (h reservationCache) pop(thread string, at revision) *project.Index {
 	kept, ok := h[thread]
 	delete(h, thread)
 	if !ok || kept.at != at {
@@ -77,7 +77,7 @@ func (h reservationCache) pop(thread string, at revision) *project.ReservationIn
 	return kept.held
 }
 
-func (h reservationCache) put(p *project.Project) {
+func (h reservationCache) put(p *project.State) {
 	if p.Thread.Key == 0 {
 		return
 	}

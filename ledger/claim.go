@@ -3,13 +3,13 @@ package ledger
 import (
 	"cmp"
 	"context"
-	"mailroom/internal/thread"
-	"mailroom/store"
 	"maps"
 	"slices"
 	"time"
 
 	"mailroom"
+	"mailroom/internal/thread"
+	"mailroom/store"
 )
 
 // ClaimRequest requests due runs for a worker.

@@ -2,10 +2,11 @@ package ledger
 
 import (
 	"context"
-	"mailroom/internal/thread"
-	"mailroom/store"
 	"slices"
 	"time"
+
+	"mailroom/internal/thread"
+	"mailroom/store"
 )
 
 // fromFuture reports whether the worker's row was written by a clock ahead of now: a live lease
@@ -27,7 +28,7 @@ func (b *batch) checkClock(w *store.Worker) {
 }
 
 // replanAfterClockStep reschedules threads after the clock stepped back, see
-// [mailroom.ThreadState.ReplanAfterClockStep], and shortens leases that end too late. Only then it
+// [thread.State.ReplanAfterClockStep], and shortens leases that end too late. Only then it
 // reads the rows of all threads, a page at a time.
 func (l *Ledger) replanAfterClockStep(ctx context.Context, workers []*store.Worker) error {
 	now := time.Now()

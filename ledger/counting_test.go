@@ -2,11 +2,11 @@ package ledger_test
 
 import (
 	"context"
-	"mailroom/store"
 	"sync"
 	"time"
 
 	"mailroom"
+	"mailroom/store"
 )
 
 // counting is a store that counts what is asked of it.

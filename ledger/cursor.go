@@ -3,10 +3,11 @@ package ledger
 import (
 	"context"
 	"encoding/json"
-	"mailroom/internal/thread"
-	"mailroom/store"
 	"slices"
 	"time"
+
+	"mailroom/internal/thread"
+	"mailroom/store"
 )
 
 // MoveCursor moves a cursor without a submit.

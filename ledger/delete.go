@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"mailroom"
 	"mailroom/auth"
 	"mailroom/internal/thread"
 	"mailroom/project"
 	"mailroom/store"
-
-	"mailroom"
 )
 
 // dropStep is how many entries of a deleted thread one transaction drops, with their runs. A thread

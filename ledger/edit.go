@@ -4,14 +4,14 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"mailroom/auth"
-	"mailroom/internal/check"
-	"mailroom/internal/thread"
-	"mailroom/store"
 	"slices"
 	"strings"
 
 	"mailroom"
+	"mailroom/auth"
+	"mailroom/internal/check"
+	"mailroom/internal/thread"
+	"mailroom/store"
 )
 
 // Cancel ends a run, or asks it to stop if a worker holds it.

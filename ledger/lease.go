@@ -3,13 +3,13 @@ package ledger
 import (
 	"context"
 	"fmt"
-	"mailroom/auth"
-	"mailroom/internal/thread"
-	"mailroom/store"
 	"slices"
 	"time"
 
 	"mailroom"
+	"mailroom/auth"
+	"mailroom/internal/thread"
+	"mailroom/store"
 )
 
 // Renewal is a worker's heartbeat.

@@ -2,13 +2,13 @@ package ledger
 
 import (
 	"context"
-	"mailroom/entry"
-	"mailroom/store"
 	"slices"
 	"strconv"
 	"strings"
 
 	"mailroom"
+	"mailroom/entry"
+	"mailroom/store"
 )
 
 // Message returns a message of a thread with its current content and state.

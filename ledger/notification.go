@@ -3,14 +3,14 @@ package ledger
 import (
 	"context"
 	"encoding/json"
-	"mailroom/auth"
-	"mailroom/entry"
-	"mailroom/project"
-	"mailroom/store"
 	"slices"
 	"time"
 
 	"mailroom"
+	"mailroom/auth"
+	"mailroom/entry"
+	"mailroom/project"
+	"mailroom/store"
 )
 
 // maxRecipients bounds the agents named in the answer to a broadcast.
@@ -29,12 +29,12 @@ func (l *Ledger) Notify(ctx context.Context, in project.Notify) (Notified, error
 	if err := in.Check(); err != nil {
 		return Notified{}, err
 	}
-	return onProject(ctx, l, "notify", in.Project, func(b *batch, p *project.Project) (Notified, error) {
+	return onProject(ctx, l, "notify", in.Project, func(b *batch, p *project.State) (Notified, error) {
 		return b.notify(p, in)
 	})
 }
 
-func (b *batch) notify(p *project.Project, in project.Notify) (Notified, error) {
+func (b *batch) notify(p *project.State, in project.Notify) (Notified, error) {
 	if err := b.loadKey(p.Thread, in.Key); err != nil {
 		return Notified{}, err
 	}
@@ -78,7 +78,7 @@ type recipients struct {
 
 // findRecipients determines the recipients of a notification. The cost of a broadcast grows with
 // maxRecipients, not with the number of inboxes, which the project's row has.
-func (b *batch) findRecipients(p *project.Project, in *project.Notify) (to recipients, err error) {
+func (b *batch) findRecipients(p *project.State, in *project.Notify) (to recipients, err error) {
 	sender, err := b.cursors(store.CursorQuery{Channel: p.Thread.ID, Identities: []string{in.From}})
 	if err != nil {
 		return to, err
@@ -117,7 +117,7 @@ func (b *batch) findRecipients(p *project.Project, in *project.Notify) (to recip
 
 // checkNotifyQuota is checkQuota for a notification: its size counts for the project's owner, and
 // its inboxes for the sender.
-func (b *batch) checkNotifyQuota(p *project.Project, in *project.Notify, to recipients) error {
+func (b *batch) checkNotifyQuota(p *project.State, in *project.Notify, to recipients) error {
 	if err := b.checkProjectQuota(p, in.By, in.Size()); err != nil {
 		return err
 	}
@@ -184,7 +184,7 @@ func (l *Ledger) readInbox(ctx context.Context, thread string, in InboxQuery) (I
 			return found, err
 		}
 	}
-	return onProject(ctx, l, "inbox", in.Project, func(b *batch, p *project.Project) (InboxPage, error) {
+	return onProject(ctx, l, "inbox", in.Project, func(b *batch, p *project.State) (InboxPage, error) {
 		box, err := b.openInbox(p, in.Agent, in.By)
 		if err != nil {
 			return InboxPage{}, err
@@ -230,7 +230,7 @@ func (l *Ledger) viewInbox(ctx context.Context, thread string, in InboxQuery) (f
 
 // Acknowledge marks notifications of an agent as read, by their seqs.
 func (l *Ledger) Acknowledge(ctx context.Context, projectName, agent string, by *auth.Token, seqs []int64) error {
-	_, err := onProject(ctx, l, "acknowledge", projectName, func(b *batch, p *project.Project) (struct{}, error) {
+	_, err := onProject(ctx, l, "acknowledge", projectName, func(b *batch, p *project.State) (struct{}, error) {
 		box, err := b.openInbox(p, agent, by)
 		if err != nil {
 			return struct{}{}, err
@@ -315,7 +315,7 @@ func readUnread(r store.Reader, thread string, box project.Inbox, in InboxQuery)
 
 // ensureInbox returns the inbox of an agent and creates it if there is none. A new inbox starts
 // with the next notification.
-func (b *batch) ensureInbox(p *project.Project, agent string, by *auth.Token) (project.Inbox, error) {
+func (b *batch) ensureInbox(p *project.State, agent string, by *auth.Token) (project.Inbox, error) {
 	rows, err := b.cursors(store.CursorQuery{Channel: p.Thread.ID, Identities: []string{agent}})
 	if err != nil {
 		return project.Inbox{}, err
@@ -346,7 +346,7 @@ func (b *batch) ensureInbox(p *project.Project, agent string, by *auth.Token) (p
 
 // checkInboxLimit returns an error if the agent has no inbox and the project has no room for
 // another.
-func (b *batch) checkInboxLimit(p *project.Project, agent string) error {
+func (b *batch) checkInboxLimit(p *project.State, agent string) error {
 	full := p.CheckInboxLimit(1)
 	if full == nil {
 		return nil
@@ -358,13 +358,13 @@ func (b *batch) checkInboxLimit(p *project.Project, agent string) error {
 	return full
 }
 
-func (b *batch) addInbox(p *project.Project, agent string, box project.Inbox) {
+func (b *batch) addInbox(p *project.State, agent string, box project.Inbox) {
 	p.AddInbox()
 	b.saveInbox(p.Thread.ID, agent, box)
 }
 
 // openInbox returns the inbox of an agent, which by must be allowed to read.
-func (b *batch) openInbox(p *project.Project, agent string, by *auth.Token) (project.Inbox, error) {
+func (b *batch) openInbox(p *project.State, agent string, by *auth.Token) (project.Inbox, error) {
 	if err := p.CheckAccess(by, "agent", agent); err != nil {
 		return project.Inbox{}, err
 	}

@@ -3,11 +3,11 @@ package ledger
 import (
 	"cmp"
 	"context"
-	"mailroom/internal/thread"
-	"mailroom/store"
 	"time"
 
 	"mailroom"
+	"mailroom/internal/thread"
+	"mailroom/store"
 )
 
 // claimant returns the limits of a claim for a run of agent.

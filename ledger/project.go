@@ -3,14 +3,14 @@ package ledger
 import (
 	"context"
 	"encoding/json"
-	"mailroom/auth"
-	"mailroom/internal/check"
-	"mailroom/project"
-	"mailroom/store"
 	"slices"
 	"time"
 
 	"mailroom"
+	"mailroom/auth"
+	"mailroom/internal/check"
+	"mailroom/project"
+	"mailroom/store"
 )
 
 // Reserve reserves names in a project, all or none, and creates the project if there is none.
@@ -36,7 +36,7 @@ type reserveResult struct {
 }
 
 func (l *Ledger) reserve(ctx context.Context, in project.Reserve, mayPutOff bool) (reserveResult, error) {
-	return onProject(ctx, l, "reserve", in.Project, func(b *batch, p *project.Project) (reserveResult, error) {
+	return onProject(ctx, l, "reserve", in.Project, func(b *batch, p *project.State) (reserveResult, error) {
 		if mayPutOff && p.NeedsCompare(&in) {
 			return reserveResult{heavy: true}, nil
 		}
@@ -79,21 +79,21 @@ func (l *Ledger) compareNames(ctx context.Context, in *project.Reserve) error {
 
 // RenewReservation extends a reservation to ttl from now.
 func (l *Ledger) RenewReservation(ctx context.Context, id string, by *auth.Token, ttl time.Duration) (store.Reservation, error) {
-	return l.onReservation(ctx, "renew reservation", id, func(b *batch, p *project.Project) (store.Reservation, error) {
+	return l.onReservation(ctx, "renew reservation", id, func(b *batch, p *project.State) (store.Reservation, error) {
 		return p.Renew(id, by, ttl, b.now)
 	})
 }
 
 // Release ends a reservation. With force, an admin ends one of another token.
 func (l *Ledger) Release(ctx context.Context, id string, by *auth.Token, force bool) (store.Reservation, error) {
-	return l.onReservation(ctx, "release", id, func(b *batch, p *project.Project) (store.Reservation, error) {
+	return l.onReservation(ctx, "release", id, func(b *batch, p *project.State) (store.Reservation, error) {
 		return p.Release(id, by, force, b.now)
 	})
 }
 
 // ReleaseNames ends the agent's reservations of these names and returns them.
 func (l *Ledger) ReleaseNames(ctx context.Context, projectName, holder string, names []string, by *auth.Token) ([]store.Reservation, error) {
-	return onProject(ctx, l, "release", projectName, func(b *batch, p *project.Project) ([]store.Reservation, error) {
+	return onProject(ctx, l, "release", projectName, func(b *batch, p *project.State) ([]store.Reservation, error) {
 		return p.ReleaseNames(holder, names, by, b.now)
 	})
 }
@@ -140,7 +140,7 @@ func (l *Ledger) AppendEntry(ctx context.Context, thread, kind string, body json
 }
 
 // onProject runs transitions of a project, which may not exist yet.
-func onProject[T any](ctx context.Context, l *Ledger, name, projectName string, f func(*batch, *project.Project) (T, error)) (T, error) {
+func onProject[T any](ctx context.Context, l *Ledger, name, projectName string, f func(*batch, *project.State) (T, error)) (T, error) {
 	thread, err := project.ThreadID(projectName)
 	if err != nil {
 		var none T
@@ -149,7 +149,7 @@ func onProject[T any](ctx context.Context, l *Ledger, name, projectName string, 
 	return onProjectThread(ctx, l, op{name: name, rank: rankPlain, threads: []string{thread}}, f)
 }
 
-func onProjectThread[T any](ctx context.Context, l *Ledger, o op, f func(*batch, *project.Project) (T, error)) (T, error) {
+func onProjectThread[T any](ctx context.Context, l *Ledger, o op, f func(*batch, *project.State) (T, error)) (T, error) {
 	return run(ctx, l, o, func(b *batch) (T, error) {
 		p, err := b.project(o.threads[0])
 		if err != nil {
@@ -161,7 +161,7 @@ func onProjectThread[T any](ctx context.Context, l *Ledger, o op, f func(*batch,
 }
 
 // onReservation runs a transition of the project that has the reservation.
-func (l *Ledger) onReservation(ctx context.Context, name, id string, f func(*batch, *project.Project) (store.Reservation, error)) (store.Reservation, error) {
+func (l *Ledger) onReservation(ctx context.Context, name, id string, f func(*batch, *project.State) (store.Reservation, error)) (store.Reservation, error) {
 	var thread string
 	err := l.View(ctx, func(r store.Reader) error {
 		if id == "" {
@@ -177,13 +177,13 @@ func (l *Ledger) onReservation(ctx context.Context, name, id string, f func(*bat
 		return store.Reservation{}, err
 	}
 	if thread == "" {
-		return store.Reservation{}, project.ReservationNotFound(id)
+		return store.Reservation{}, project.NotFound(id)
 	}
 	return onProjectThread(ctx, l, op{name: name, rank: rankPlain, threads: []string{thread}}, f)
 }
 
 // project returns a project whose thread is locked, loading it once per batch.
-func (b *batch) project(thread string) (*project.Project, error) {
+func (b *batch) project(thread string) (*project.State, error) {
 	if p := b.projects[thread]; p != nil {
 		return p, nil
 	}
@@ -197,7 +197,7 @@ func (b *batch) project(thread string) (*project.Project, error) {
 				return nil, err
 			}
 		}
-		held = project.NewReservationIndex(rows)
+		held = project.NewIndex(rows)
 	}
 	p := project.Load(t, b.l.options.DefaultAgent, held)
 	b.projects[thread] = p

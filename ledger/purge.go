@@ -2,11 +2,11 @@ package ledger
 
 import (
 	"context"
-	"mailroom/internal/thread"
-	"mailroom/store"
 	"time"
 
 	"mailroom"
+	"mailroom/internal/thread"
+	"mailroom/store"
 )
 
 // purgeStep is the number of entries that one transaction of a purge drops.

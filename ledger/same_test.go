@@ -1,7 +1,6 @@
 package ledger_test
 
 import (
-	"mailroom/store"
 	"maps"
 	"reflect"
 	"slices"
@@ -10,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"mailroom"
+	"mailroom/store"
 )
 
 // difference is cmp.Diff by sameRows of what is left without the rows that are

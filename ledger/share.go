@@ -1,8 +1,9 @@
 package ledger
 
 import (
-	"mailroom/store"
 	"maps"
+
+	"mailroom/store"
 )
 
 // shares divides the slots of a worker fairly between owners. No owner gets more than its share

@@ -2,15 +2,15 @@ package ledger
 
 import (
 	"context"
+	"slices"
+	"strings"
+
+	"mailroom"
 	"mailroom/auth"
 	"mailroom/internal/check"
 	"mailroom/internal/digest"
 	"mailroom/internal/thread"
 	"mailroom/store"
-	"slices"
-	"strings"
-
-	"mailroom"
 )
 
 // Submit accepts messages for a thread and creates the thread if there is none, for the operator

@@ -2,12 +2,12 @@ package ledger
 
 import (
 	"context"
-	"mailroom/auth"
-	"mailroom/internal/thread"
-	"mailroom/store"
 	"slices"
 
 	"mailroom"
+	"mailroom/auth"
+	"mailroom/internal/thread"
+	"mailroom/store"
 )
 
 // Decide decides a ticket, once. Repeating the same decision returns the ticket.

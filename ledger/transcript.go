@@ -6,13 +6,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"mailroom/entry"
-	"mailroom/store"
 	"slices"
 	"strconv"
 	"strings"
 
 	"mailroom"
+	"mailroom/entry"
+	"mailroom/store"
 )
 
 // TranscriptQuery selects a page of a thread's transcript, starting with the newest messages.

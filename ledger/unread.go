@@ -2,19 +2,19 @@ package ledger
 
 import (
 	"context"
-	"mailroom/entry"
-	"mailroom/internal/thread"
-	"mailroom/project"
-	"mailroom/store"
 	"slices"
 	"time"
 
 	"mailroom"
+	"mailroom/entry"
+	"mailroom/internal/thread"
+	"mailroom/project"
+	"mailroom/store"
 )
 
 // unreadAt returns the notifications at seqs that are unread in an inbox. Consecutive seqs cost one
 // query.
-func (b *batch) unreadAt(p *project.Project, agent string, box project.Inbox, seqs []int64) (found []Received, err error) {
+func (b *batch) unreadAt(p *project.State, agent string, box project.Inbox, seqs []int64) (found []Received, err error) {
 	seqs = slices.Clone(seqs)
 	slices.Sort(seqs)
 	seqs = slices.Compact(seqs)

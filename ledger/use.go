@@ -1,13 +1,13 @@
 package ledger
 
 import (
-	"mailroom/auth"
-	"mailroom/internal/thread"
-	"mailroom/project"
 	"maps"
 	"slices"
 
 	"mailroom"
+	"mailroom/auth"
+	"mailroom/internal/thread"
+	"mailroom/project"
 )
 
 // threadUse is what a thread counted for when the batch locked it.
@@ -99,7 +99,7 @@ func (b *batch) checkQuota(owner string, add auth.Use) error {
 
 // checkProjectQuota is checkQuota for what a caller writes to a project's log. It counts for the
 // project's owner: the bytes, and the thread if by creates it, for which by needs access.
-func (b *batch) checkProjectQuota(p *project.Project, by *auth.Token, bytes int) error {
+func (b *batch) checkProjectQuota(p *project.State, by *auth.Token, bytes int) error {
 	owner, add := p.Thread.Owner, auth.Use{Bytes: int64(bytes)}
 	if p.Thread.CreatedAt.IsZero() {
 		owner, add.Threads = by.Name, 1

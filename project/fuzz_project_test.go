@@ -1,12 +1,13 @@
 package project
 
 import (
-	"mailroom/auth"
-	"mailroom/entry"
-	"mailroom/store"
 	"slices"
 	"testing"
 	"time"
+
+	"mailroom/auth"
+	"mailroom/entry"
+	"mailroom/store"
 )
 
 // FuzzProject runs random operations of agents in a project, two bytes for each. Incompatible

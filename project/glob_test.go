@@ -1,12 +1,13 @@
 package project
 
 import (
-	"mailroom/internal/check"
 	"math/rand/v2"
 	"regexp"
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"mailroom/internal/check"
 )
 
 func TestGlobsOverlapWhenTheyHaveANameInCommon(t *testing.T) {

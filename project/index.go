@@ -1,15 +1,16 @@
 package project
 
 import (
-	"mailroom"
-	"mailroom/store"
 	"slices"
 	"time"
+
+	"mailroom"
+	"mailroom/store"
 )
 
-// ReservationIndex holds the reservations of one project, indexed for its transitions. One Project
+// Index holds the reservations of one project, indexed for its transitions. One Project
 // uses it at a time.
-type ReservationIndex struct {
+type Index struct {
 	rows  []*store.Reservation // by Fence
 	ids   map[string]*store.Reservation
 	names map[string][]*store.Reservation
@@ -17,9 +18,9 @@ type ReservationIndex struct {
 	size, wildSize int // of all names, and of those with * or ?
 }
 
-// NewReservationIndex returns the index of all reservations of a project, ordered by Fence.
-func NewReservationIndex(rows []store.Reservation) *ReservationIndex {
-	h := &ReservationIndex{ids: make(map[string]*store.Reservation, len(rows)), names: make(map[string][]*store.Reservation, len(rows))}
+// NewIndex returns the index of all reservations of a project, ordered by Fence.
+func NewIndex(rows []store.Reservation) *Index {
+	h := &Index{ids: make(map[string]*store.Reservation, len(rows)), names: make(map[string][]*store.Reservation, len(rows))}
 	for _, row := range rows {
 		h.add(&row)
 	}
@@ -27,16 +28,16 @@ func NewReservationIndex(rows []store.Reservation) *ReservationIndex {
 }
 
 // Len returns the number of reservations, expired ones included.
-func (h *ReservationIndex) Len() int { return len(h.rows) }
+func (h *Index) Len() int { return len(h.rows) }
 
-func (h *ReservationIndex) add(r *store.Reservation) {
+func (h *Index) add(r *store.Reservation) {
 	h.rows = append(h.rows, r)
 	h.ids[r.ID] = r
 	h.names[r.Name] = append(h.names[r.Name], r)
 	h.addSize(r, 1)
 }
 
-func (h *ReservationIndex) addSize(r *store.Reservation, sign int) {
+func (h *Index) addSize(r *store.Reservation, sign int) {
 	h.size += sign * len(r.Name)
 	if hasWildcard(r.Name) {
 		h.wildSize += sign * len(r.Name)
@@ -44,7 +45,7 @@ func (h *ReservationIndex) addSize(r *store.Reservation, sign int) {
 }
 
 // remove removes several reservations in one pass; one by one the cost would be quadratic.
-func (h *ReservationIndex) remove(ended []*store.Reservation) {
+func (h *Index) remove(ended []*store.Reservation) {
 	gone := make(map[*store.Reservation]bool, len(ended))
 	for _, r := range ended {
 		gone[r] = true
@@ -63,7 +64,7 @@ func (h *ReservationIndex) remove(ended []*store.Reservation) {
 }
 
 // find returns the reservation of a name by an agent and token, or nil.
-func (h *ReservationIndex) find(name, holder, owner string) *store.Reservation {
+func (h *Index) find(name, holder, owner string) *store.Reservation {
 	for _, r := range h.names[name] {
 		if belongsTo(r, holder, owner) {
 			return r
@@ -86,7 +87,7 @@ const maxCompare = 1 << 20
 
 // NeedsCompare reports whether comparing the names within the transition would delay other writes.
 // The caller must call Compare first then.
-func (p *Project) NeedsCompare(in *Reserve) bool {
+func (p *State) NeedsCompare(in *Reserve) bool {
 	h := p.held
 	work := (h.size-h.wildSize)*in.wilds.words + h.wildSize*in.all.words
 	return work > maxCompare
@@ -116,7 +117,7 @@ func (in *Reserve) overlap(name string) bool {
 
 // conflicts returns the active reservations of other agents that overlap in, and those of them that
 // refuse it, at most MaxConflicts of each.
-func (p *Project) conflicts(in *Reserve, now time.Time) (found, refusing []store.Reservation) {
+func (p *State) conflicts(in *Reserve, now time.Time) (found, refusing []store.Reservation) {
 	for _, r := range p.held.rows {
 		if len(refusing) == MaxConflicts || in.Advisory && len(found) == MaxConflicts {
 			break
@@ -152,7 +153,7 @@ func (t *tally) add(name, reason string) {
 
 // AddedBytes returns the size of the names that in adds to the agent's reservations, 0 if it only
 // renews.
-func (p *Project) AddedBytes(in *Reserve, now time.Time) (bytes int) {
+func (p *State) AddedBytes(in *Reserve, now time.Time) (bytes int) {
 	for _, name := range in.Names {
 		if r := p.held.find(name, in.Holder, in.By.Name); r == nil || !r.Live(now) {
 			bytes += len(name) + len(in.Reason)
@@ -162,7 +163,7 @@ func (p *Project) AddedBytes(in *Reserve, now time.Time) (bytes int) {
 }
 
 // checkLimits returns an error if in exceeds the limits of a project.
-func (p *Project) checkLimits(in *Reserve, now time.Time) error {
+func (p *State) checkLimits(in *Reserve, now time.Time) error {
 	var t tally
 	for _, r := range p.held.rows {
 		if r.Live(now) {

@@ -3,6 +3,10 @@ package project
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
+	"time"
+	"unicode/utf8"
+
 	"mailroom"
 	"mailroom/auth"
 	"mailroom/entry"
@@ -10,9 +14,6 @@ import (
 	"mailroom/internal/digest"
 	"mailroom/internal/thread"
 	"mailroom/store"
-	"slices"
-	"time"
-	"unicode/utf8"
 )
 
 // Notification is an event that an agent sends to other agents of its project, and the body of its
@@ -70,7 +71,7 @@ func (in *Notify) Size() int { return len(in.Event) + len(in.Data) }
 
 // Notify appends the notification to the project's log and returns its seq. If the project's
 // inboxes are known, those of the names in To must exist. A known Key returns the first seq.
-func (p *Project) Notify(in Notify, now time.Time) (seq int64, err error) {
+func (p *State) Notify(in Notify, now time.Time) (seq int64, err error) {
 	if err := in.Check(); err != nil {
 		return 0, err
 	}
@@ -187,7 +188,7 @@ func CountUnread(t *thread.State, by string, more int64) {
 }
 
 // CheckInboxLimit returns an error if the project cannot have so many more inboxes.
-func (p *Project) CheckInboxLimit(inboxes int64) error {
+func (p *State) CheckInboxLimit(inboxes int64) error {
 	if inboxes > 0 && p.Thread.Inboxes+inboxes > MaxInboxes {
 		return mailroom.Errorf(mailroom.CodeTooLarge, "a project has at most %d inboxes, one per agent name: reuse names, or use another project", MaxInboxes)
 	}
@@ -195,7 +196,7 @@ func (p *Project) CheckInboxLimit(inboxes int64) error {
 }
 
 // AddInbox counts a new inbox.
-func (p *Project) AddInbox() {
+func (p *State) AddInbox() {
 	p.Thread.Inboxes++
 	p.Thread.Touch()
 }

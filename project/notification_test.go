@@ -2,11 +2,12 @@ package project
 
 import (
 	"encoding/json"
-	"mailroom"
-	"mailroom/auth"
 	"slices"
 	"strings"
 	"testing"
+
+	"mailroom"
+	"mailroom/auth"
 )
 
 func TestANotificationIsSentOnce(t *testing.T) {

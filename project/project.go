@@ -1,17 +1,20 @@
+// Package project has what agents coordinate through: reservations of names, and notifications. A
+// project is a thread whose log has no runs.
 package project
 
 import (
 	"fmt"
-	"mailroom"
-	"mailroom/auth"
-	"mailroom/internal/check"
-	"mailroom/internal/thread"
-	"mailroom/store"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"mailroom"
+	"mailroom/auth"
+	"mailroom/internal/check"
+	"mailroom/internal/thread"
+	"mailroom/store"
 )
 
 // A project is a thread through which agents coordinate. Its log records reservations and
@@ -27,7 +30,7 @@ const (
 	MaxName    = 200 // characters of an agent's name in a project
 )
 
-// ProjectThread returns the id of a project's thread.
+// ThreadID returns the id of a project's thread.
 func ThreadID(project string) (string, error) {
 	id, err := check.ThreadID(Prefix + project)
 	switch {
@@ -39,30 +42,30 @@ func ThreadID(project string) (string, error) {
 	return id, nil
 }
 
-// ProjectOf returns the project's name if thread is the thread of a project.
+// NameOf returns the project's name if thread is the thread of a project.
 func NameOf(thread string) (name string, ok bool) { return strings.CutPrefix(thread, Prefix) }
 
-// Project is a loaded project: its thread and its reservations.
-type Project struct {
+// State is a loaded project: its thread and its reservations.
+type State struct {
 	Thread  *thread.State
 	agent   string // agent of the thread, if the thread is created
-	held    *ReservationIndex
+	held    *Index
 	changed map[string]*store.Reservation // reservations to write, by id
 	dropped []string                      // ids of reservations to delete
 }
 
-// LoadProject returns the project of a thread and takes over its reservations. agent becomes the
+// Load returns the project of a thread and takes over its reservations. agent becomes the
 // thread's agent if the thread does not exist yet.
-func Load(t *thread.State, agent string, held *ReservationIndex) *Project {
-	return &Project{Thread: t, agent: agent, held: held, changed: map[string]*store.Reservation{}}
+func Load(t *thread.State, agent string, held *Index) *State {
+	return &State{Thread: t, agent: agent, held: held, changed: map[string]*store.Reservation{}}
 }
 
 // Reservations returns the reservations after the transitions. A later transaction may use them if
 // it finds the thread at the same revision.
-func (p *Project) Reservations() *ReservationIndex { return p.held }
+func (p *State) Reservations() *Index { return p.held }
 
 // Collect adds the changed reservations to c. The rows of the thread are added by its own Collect.
-func (p *Project) Collect(c *store.Changes) {
+func (p *State) Collect(c *store.Changes) {
 	for _, id := range slices.Sorted(maps.Keys(p.changed)) {
 		c.Reservations = append(c.Reservations, *p.changed[id])
 	}
@@ -71,7 +74,7 @@ func (p *Project) Collect(c *store.Changes) {
 
 // CheckUnreserved returns an error if a reservation is still active; such a project must not be
 // deleted.
-func (p *Project) CheckUnreserved(now time.Time) error {
+func (p *State) CheckUnreserved(now time.Time) error {
 	for _, r := range p.held.rows {
 		if r.Live(now) {
 			return mailroom.Errorf(mailroom.CodeConflict, "%s: release it first", describe(r))
@@ -81,12 +84,12 @@ func (p *Project) CheckUnreserved(now time.Time) error {
 }
 
 // Create creates the project's thread for by, if there is none.
-func (p *Project) Create(by *auth.Token, now time.Time) { p.Thread.Open(p.agent, by.Name, now) }
+func (p *State) Create(by *auth.Token, now time.Time) { p.Thread.Open(p.agent, by.Name, now) }
 
 // CheckAccess returns an error if the token may not use the project or the agent's name is not
 // valid. location names the field with the agent's name. Unlike for threads, the error admits that
 // the project exists: project names are no secret.
-func (p *Project) CheckAccess(by *auth.Token, location, agent string) error {
+func (p *State) CheckAccess(by *auth.Token, location, agent string) error {
 	if p.Thread.Exists() && !by.CanSee(&p.Thread.Thread) {
 		return p.AccessError()
 	}
@@ -94,7 +97,7 @@ func (p *Project) CheckAccess(by *auth.Token, location, agent string) error {
 }
 
 // AccessError returns the error for a token that may neither use nor create the project.
-func (p *Project) AccessError() error {
+func (p *State) AccessError() error {
 	name, _ := NameOf(p.Thread.ID)
 	return mailroom.Errorf(mailroom.CodeForbidden, "project %q is not accessible with this token: use a token with the namespace %q, or another project", name, p.Thread.ID)
 }
@@ -107,6 +110,6 @@ func checkAgentName(location, name string) error {
 }
 
 // appendEvent appends an entry of the project.
-func (p *Project) appendEvent(by *auth.Token, kind string, body any, now time.Time) int64 {
+func (p *State) appendEvent(by *auth.Token, kind string, body any, now time.Time) int64 {
 	return p.Thread.AppendEntry(p.agent, by.Name, kind, body, now)
 }

@@ -2,16 +2,17 @@ package project
 
 import (
 	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
 	"mailroom"
 	"mailroom/auth"
 	"mailroom/entry"
 	"mailroom/internal/check"
 	"mailroom/internal/digest"
 	"mailroom/store"
-	"slices"
-	"strings"
-	"time"
-	"unicode/utf8"
 )
 
 // Limits of reservations. Sizes are in bytes. They bound the cost of comparing the names of a
@@ -147,7 +148,7 @@ func checkTTL(ttl time.Duration) error {
 
 // Reserve reserves the names for the agent. If other agents hold conflicting reservations it
 // changes nothing and returns CodeConflict with a ReservedError as its cause.
-func (p *Project) Reserve(in Reserve, now time.Time) (out Reserved, err error) {
+func (p *State) Reserve(in Reserve, now time.Time) (out Reserved, err error) {
 	if in.all == nil {
 		if err := in.Check(); err != nil {
 			return out, err
@@ -172,7 +173,7 @@ func (p *Project) Reserve(in Reserve, now time.Time) (out Reserved, err error) {
 }
 
 // ownReservations returns the agent's reservations of the requested names.
-func (p *Project) ownReservations(in *Reserve) (own []*store.Reservation) {
+func (p *State) ownReservations(in *Reserve) (own []*store.Reservation) {
 	for _, name := range in.Names {
 		if r := p.held.find(name, in.Holder, in.By.Name); r != nil {
 			own = append(own, r)
@@ -182,7 +183,7 @@ func (p *Project) ownReservations(in *Reserve) (own []*store.Reservation) {
 }
 
 // grant renews the agent's reservation of a name, or makes one.
-func (p *Project) grant(in *Reserve, name string, now time.Time) store.Reservation {
+func (p *State) grant(in *Reserve, name string, now time.Time) store.Reservation {
 	r := p.held.find(name, in.Holder, in.By.Name)
 	taken := r == nil
 	if taken {
@@ -203,7 +204,7 @@ func (p *Project) grant(in *Reserve, name string, now time.Time) store.Reservati
 
 // Renew extends a reservation to ttl from now; 0 means DefaultTTL. An expired reservation returns
 // CodeNotFound, because another agent may have held the name since.
-func (p *Project) Renew(id string, by *auth.Token, ttl time.Duration, now time.Time) (store.Reservation, error) {
+func (p *State) Renew(id string, by *auth.Token, ttl time.Duration, now time.Time) (store.Reservation, error) {
 	if ttl == 0 {
 		ttl = DefaultTTL
 	}
@@ -223,7 +224,7 @@ func (p *Project) Renew(id string, by *auth.Token, ttl time.Duration, now time.T
 }
 
 // Release ends a reservation. One made with another token requires an admin and force.
-func (p *Project) Release(id string, by *auth.Token, force bool, now time.Time) (store.Reservation, error) {
+func (p *State) Release(id string, by *auth.Token, force bool, now time.Time) (store.Reservation, error) {
 	r, err := p.find(id, by, now)
 	switch {
 	case err != nil:
@@ -239,7 +240,7 @@ func (p *Project) Release(id string, by *auth.Token, force bool, now time.Time) 
 
 // ReleaseNames ends the agent's reservations of these names, at most MaxReserve. Names that it does
 // not hold are skipped.
-func (p *Project) ReleaseNames(holder string, names []string, by *auth.Token, now time.Time) ([]store.Reservation, error) {
+func (p *State) ReleaseNames(holder string, names []string, by *auth.Token, now time.Time) ([]store.Reservation, error) {
 	if len(names) > MaxReserve {
 		return nil, check.Invalid("names", fmt.Sprintf("must be at most %d", MaxReserve), len(names))
 	}
@@ -259,22 +260,22 @@ func (p *Project) ReleaseNames(holder string, names []string, by *auth.Token, no
 }
 
 // find returns an active reservation of a project that the token can see.
-func (p *Project) find(id string, by *auth.Token, now time.Time) (*store.Reservation, error) {
+func (p *State) find(id string, by *auth.Token, now time.Time) (*store.Reservation, error) {
 	r := p.held.ids[id]
 	if r == nil || !r.Live(now) || !by.CanSee(&p.Thread.Thread) {
-		return nil, ReservationNotFound(id)
+		return nil, NotFound(id)
 	}
 	return r, nil
 }
 
-// ReservationNotFound returns the error for a reservation that is not active.
-func ReservationNotFound(id string) error {
+// NotFound returns the error for a reservation that is not active.
+func NotFound(id string) error {
 	return mailroom.Errorf(mailroom.CodeNotFound, "no active reservation %q: it has ended or never existed", id)
 }
 
 // endLapsed records the expired reservations, together with another write: expiry needs no write of
 // its own, and no sweep. It ends the oldest MaxEnded and those in again.
-func (p *Project) endLapsed(by *auth.Token, now time.Time, again ...*store.Reservation) {
+func (p *State) endLapsed(by *auth.Token, now time.Time, again ...*store.Reservation) {
 	var lapsed []*store.Reservation
 	for _, r := range p.held.rows {
 		if !r.Live(now) && (len(lapsed) < MaxEnded || slices.Contains(again, r)) {
@@ -284,7 +285,7 @@ func (p *Project) endLapsed(by *auth.Token, now time.Time, again ...*store.Reser
 	p.endReservations(entry.KindLapsed, by, now, lapsed...)
 }
 
-func (p *Project) endReservations(kind string, by *auth.Token, now time.Time, ended ...*store.Reservation) {
+func (p *State) endReservations(kind string, by *auth.Token, now time.Time, ended ...*store.Reservation) {
 	if len(ended) == 0 {
 		return
 	}
@@ -301,7 +302,7 @@ func (p *Project) endReservations(kind string, by *auth.Token, now time.Time, en
 }
 
 // save marks r as changed.
-func (p *Project) save(r *store.Reservation) {
+func (p *State) save(r *store.Reservation) {
 	p.changed[r.ID] = r
 	p.Thread.Touch()
 }

@@ -3,25 +3,26 @@ package project
 import (
 	"errors"
 	"fmt"
+	"strings"
+	"testing"
+	"time"
+
 	"mailroom"
 	"mailroom/auth"
 	"mailroom/entry"
 	"mailroom/internal/thread"
 	"mailroom/store"
-	"strings"
-	"testing"
-	"time"
 )
 
 // projectFixture is a project in a test, at noon.
 type projectFixture struct {
-	*Project
+	*State
 	t   *testing.T
 	now time.Time
 }
 
 func newProjectFixture(t *testing.T) *projectFixture {
-	p := Load(thread.NewState(&mailroom.Thread{ID: "project:p"}), "echo", NewReservationIndex(nil))
+	p := Load(thread.NewState(&mailroom.Thread{ID: "project:p"}), "echo", NewIndex(nil))
 	return &projectFixture{p, t, time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)}
 }
 

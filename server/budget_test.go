@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"io"
-	"mailroom/auth"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/auth"
 )
 
 // upload is a request whose body arrives in pieces.

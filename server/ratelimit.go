@@ -2,7 +2,6 @@ package server
 
 import (
 	"fmt"
-	"mailroom/auth"
 	"net/http"
 	"sync"
 	"time"
@@ -10,6 +9,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"mailroom"
+	"mailroom/auth"
 )
 
 // limitRate refuses writes above the token's rate, before their bodies are read. A worker's writes

@@ -1,8 +1,9 @@
 package server
 
 import (
-	"mailroom/auth"
 	"net/http"
+
+	"mailroom/auth"
 )
 
 // Access of routes that require no scope.

@@ -1,10 +1,11 @@
 package server
 
 import (
-	"mailroom/auth"
 	"net/http"
 	"strings"
 	"testing"
+
+	"mailroom/auth"
 )
 
 func TestARouteWithoutAPermissionPanicsAtStart(t *testing.T) {

@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"log/slog"
-	"mailroom/auth"
 	"maps"
 	"sync"
 	"testing"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/auth"
 )
 
 // fakeAccounts are the accounts that a tokenCache reads.

@@ -1,8 +1,9 @@
 package store
 
 import (
-	"mailroom"
 	"time"
+
+	"mailroom"
 )
 
 // ThreadQuery selects threads that match all fields that are set. The order is newest first (by

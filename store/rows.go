@@ -2,8 +2,9 @@ package store
 
 import (
 	"encoding/json"
-	"mailroom"
 	"time"
+
+	"mailroom"
 )
 
 // Cursor is the row that records how far a channel has read its platform. It moves in the

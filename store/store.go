@@ -1,11 +1,14 @@
+// Package store is the seam between the ledger and a database: transactions, queries and the rows
+// that only stores and the ledger know. A store persists rows and decides nothing.
 package store
 
 import (
 	"context"
 	"errors"
+	"time"
+
 	"mailroom"
 	"mailroom/auth"
-	"time"
 )
 
 // ErrStoreClosed is the cause of a CodeUnavailable error after which the store accepts no write

@@ -2,11 +2,11 @@ package stream
 
 import (
 	"context"
-	"mailroom/entry"
-	"mailroom/store"
 	"slices"
 
 	"mailroom"
+	"mailroom/entry"
+	"mailroom/store"
 )
 
 // A page is read in one view, which is closed before its events are emitted. Its size bounds the

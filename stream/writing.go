@@ -1,10 +1,11 @@
 package stream
 
 import (
-	"mailroom/entry"
-	"mailroom/store"
 	"slices"
 	"unicode/utf8"
+
+	"mailroom/entry"
+	"mailroom/store"
 )
 
 // maxHeld bounds the deltas held while earlier text is missing. Text beyond it is read from the

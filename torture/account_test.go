@@ -3,11 +3,11 @@ package main
 import (
 	"bytes"
 	"fmt"
-	"mailroom/entry"
 	"sync"
 	"testing"
 
 	"mailroom"
+	"mailroom/entry"
 )
 
 // account records what one reader receives of one thread, and the errors in it.

@@ -1,12 +1,12 @@
 package exec
 
 import (
-	"mailroom/internal/thread"
 	"strings"
 	"testing"
 	"unicode/utf8"
 
 	"mailroom"
+	"mailroom/internal/thread"
 )
 
 func TestClean(t *testing.T) {

@@ -3,11 +3,11 @@ package tour
 import (
 	"context"
 	"encoding/json"
-	"mailroom/entry"
 	"strings"
 	"time"
 
 	"mailroom"
+	"mailroom/entry"
 )
 
 // streamText streams text, word by word at the configured pace.

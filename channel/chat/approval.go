@@ -1,11 +1,11 @@
 package chat
 
 import (
-	"mailroom/internal/digest"
-	"mailroom/internal/thread"
 	"strings"
 
 	"mailroom"
+	"mailroom/internal/digest"
+	"mailroom/internal/thread"
 )
 
 // ticketWord returns the short name of a ticket in a chat. It depends on the ticket and on its

@@ -1,13 +1,13 @@
 package chat
 
 import (
-	"mailroom/internal/thread"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"mailroom"
+	"mailroom/internal/thread"
 )
 
 func TestParseText(t *testing.T) {

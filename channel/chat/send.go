@@ -5,11 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"mailroom/entry"
-	"mailroom/store"
 	"time"
 
 	"mailroom"
+	"mailroom/entry"
+	"mailroom/store"
 )
 
 // maxSendTime bounds the sending time of one attempt. Another attempt sends the rest, so that a

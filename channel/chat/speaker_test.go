@@ -2,7 +2,6 @@ package chat
 
 import (
 	"fmt"
-	"mailroom/internal/thread"
 	"math/rand/v2"
 	"regexp"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"mailroom"
+	"mailroom/internal/thread"
 )
 
 func TestTheAuthorLineStandsOutsideTheText(t *testing.T) {

@@ -1,12 +1,12 @@
 package poll
 
 import (
-	"mailroom/internal/digest"
 	"slices"
 	"testing"
 	"time"
 
 	"mailroom"
+	"mailroom/internal/digest"
 )
 
 func TestADeliveryEndsWhenItIsReceivedOrRefused(t *testing.T) {

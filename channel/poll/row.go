@@ -3,13 +3,13 @@ package poll
 import (
 	"bytes"
 	"encoding/json"
-	"mailroom/internal/digest"
 	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"mailroom"
+	"mailroom/internal/digest"
 )
 
 // Kinds of rows. Rows of other kinds are run without a reply.

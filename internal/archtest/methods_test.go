@@ -26,14 +26,14 @@ var largeTypes = map[string]struct {
 	exported, all int
 	why           string
 }{
-	"cmd/internal/bd.Main": {2, 126, "one method for each command; they leave for packages of their own with the tracker"},
-	"client.Client":        {60, 71, "one method for each operation of the API"},
-	"doctor.fold":          {0, 66, "one method for each rule that a log keeps"},
-	"ledger.Ledger":        {60, 105, "one method for each operation; reading leaves it for a package of its own"},
-	"ledger.batch":         {0, 64, "it embeds the rows of its transaction"},
-	"mailroom.ThreadState": {49, 116, "one method for each transition; they leave the root"},
-	"server.Ledger":        {38, 38, "all that the server asks of a ledger; its handlers get the parts that it embeds"},
-	"server.Server":        {2, 135, "one method for each route"},
+	"cmd/internal/bd.Main":  {2, 126, "one method for each command; they leave for packages of their own with the tracker"},
+	"client.Client":         {60, 71, "one method for each operation of the API"},
+	"doctor.fold":           {0, 66, "one method for each rule that a log keeps"},
+	"ledger.Ledger":         {60, 105, "one method for each operation; reading leaves it for a package of its own"},
+	"ledger.batch":          {0, 64, "it embeds the rows of its transaction"},
+	"internal/thread.State": {49, 114, "one method for each transition, and their steps"},
+	"server.Ledger":         {38, 38, "all that the server asks of a ledger; its handlers get the parts that it embeds"},
+	"server.Server":         {2, 135, "one method for each route"},
 }
 
 // methods are the interfaces and types of a tree with their methods.

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"mailroom/internal/thread"
-	"mailroom/store"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -14,6 +12,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"mailroom"
+	"mailroom/internal/thread"
+	"mailroom/store"
 )
 
 // driver submits a load and observes its runs.

@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"mailroom/internal/thread"
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
 
 	"mailroom"
+	"mailroom/internal/thread"
 )
 
 // Memory is the memory and disk use of idle objects. Each value is the difference between

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"mailroom/internal/thread"
 	"net"
 	"net/http"
 	"strings"
@@ -15,6 +14,7 @@ import (
 	"github.com/coder/websocket"
 
 	"mailroom"
+	"mailroom/internal/thread"
 )
 
 // Stalled is the cost of readers that are connected and read nothing, for a run and its

@@ -1,16 +1,19 @@
+// Package check validates values of callers and returns errors that name the field, the value and
+// what to do.
 package check
 
 import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"mailroom"
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"mailroom"
 )
 
-// CheckThreadID trims id and returns an error if it is empty, ".", "..", longer than MaxThreadID
+// ThreadID trims id and returns an error if it is empty, ".", "..", longer than MaxThreadID
 // characters, or contains a slash or an unprintable character.
 func ThreadID(id string) (string, error) {
 	id = strings.TrimSpace(id)
@@ -32,7 +35,7 @@ func ThreadID(id string) (string, error) {
 	return id, nil
 }
 
-// checkJSON returns an error if raw is not valid JSON or is longer than limit bytes.
+// JSON returns an error if raw is not valid JSON or is longer than limit bytes.
 func JSON(where string, raw json.RawMessage, limit int) error {
 	switch {
 	case len(raw) > limit:
@@ -43,7 +46,7 @@ func JSON(where string, raw json.RawMessage, limit int) error {
 	return nil
 }
 
-// isObject reports whether valid JSON is an object.
+// IsObject reports whether valid JSON is an object.
 func IsObject(raw json.RawMessage) bool {
 	return bytes.HasPrefix(bytes.TrimLeft(raw, " \t\r\n"), []byte("{"))
 }

@@ -1,3 +1,4 @@
+// Package digest computes digests of values, and ids that are derived from names.
 package digest
 
 import (
@@ -7,13 +8,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+
 	"mailroom/internal/jsontext"
 )
 
-// digest returns the start of longDigest, enough to recognize a repeat.
+// Short returns the start of longDigest, enough to recognize a repeat.
 func Short(v any) string { return Full(v)[:32] }
 
-// longDigest returns the SHA-256 of a value's JSON, in hex.
+// Full returns the SHA-256 of a value's JSON, in hex.
 func Full(v any) string {
 	if a, ok := v.(jsontext.Appender); ok {
 		sum := sha256.Sum256(a.AppendJSON(make([]byte, 0, 512)))
@@ -34,7 +36,7 @@ func (l lineTrimmer) Write(b []byte) (int, error) {
 	return n + 1, err
 }
 
-// DeriveID returns an id that depends only on names, in the form of a UUID (version 8, RFC 9562).
+// ID returns an id that depends only on names, in the form of a UUID (version 8, RFC 9562).
 func ID(names ...string) string {
 	h := sha256.New()
 	for _, n := range names {

@@ -1,3 +1,4 @@
+// Package jsontext appends JSON as encoding/json encodes it, without reflection.
 package jsontext
 
 import (
@@ -8,12 +9,12 @@ import (
 // Entries that every run writes have handwritten encoders, because the single committer
 // encodes them for all callers. Their output equals that of encoding/json.
 
-// jsonAppender is implemented by bodies with a handwritten encoder.
+// Appender is implemented by bodies with a handwritten encoder.
 type Appender interface {
 	AppendJSON(b []byte) []byte
 }
 
-// appendName appends the name of an object's field.
+// AppendName appends the name of an object's field.
 func AppendName(b []byte, name string) []byte {
 	if b[len(b)-1] != '{' {
 		b = append(b, ',')
@@ -22,7 +23,7 @@ func AppendName(b []byte, name string) []byte {
 	return append(b, '"', ':')
 }
 
-// appendNonEmpty appends a field unless it is empty.
+// AppendNonEmpty appends a field unless it is empty.
 func AppendNonEmpty(b []byte, name, value string) []byte {
 	if value == "" {
 		return b
@@ -59,7 +60,7 @@ func AppendList[T any](b []byte, list []T, one func([]byte, T) []byte) []byte {
 	return append(b, ']')
 }
 
-// appendAny appends a value that encoding/json always accepts.
+// AppendAny appends a value that encoding/json always accepts.
 func AppendAny(b []byte, v any) []byte {
 	raw, err := json.Marshal(v)
 	if err != nil {

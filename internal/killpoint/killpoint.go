@@ -5,12 +5,13 @@ package killpoint
 import (
 	"context"
 	"fmt"
-	"mailroom/store"
 	"os"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"mailroom/store"
 )
 
 // KillPoint is an armed point. The zero KillPoint never kills.

@@ -8,7 +8,6 @@ package metrics
 import (
 	"context"
 	"errors"
-	"mailroom/auth"
 	"maps"
 	"net/http"
 	"sync/atomic"
@@ -19,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"mailroom"
+	"mailroom/auth"
 )
 
 const namespace = "mailroom"

@@ -3,7 +3,6 @@ package metrics
 import (
 	"context"
 	"fmt"
-	"mailroom/auth"
 	"net/http/httptest"
 	"strings"
 	"sync"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/auth"
 )
 
 func scrape(t *testing.T, m *Metrics) map[string]string {

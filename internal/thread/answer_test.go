@@ -2,14 +2,14 @@ package thread_test
 
 import (
 	"encoding/json"
-	"mailroom/entry"
-	"mailroom/internal/thread"
-	"mailroom/store"
 	"strings"
 	"testing"
 	"time"
 
 	"mailroom"
+	"mailroom/entry"
+	"mailroom/internal/thread"
+	"mailroom/store"
 )
 
 func TestAMessageOfAPersonAnswersAndOneOfARunDoesNot(t *testing.T) {

@@ -2,11 +2,11 @@ package thread_test
 
 import (
 	"encoding/json"
-	"mailroom/internal/thread"
 	"testing"
 	"time"
 
 	"mailroom"
+	"mailroom/internal/thread"
 )
 
 // The operations of tickets over a fixture, with what tests do not care about.

@@ -3,13 +3,13 @@ package thread_test
 import (
 	"encoding/json"
 	"errors"
-	"mailroom/entry"
-	"mailroom/internal/thread"
-	"mailroom/store"
 	"strings"
 	"testing"
 
 	"mailroom"
+	"mailroom/entry"
+	"mailroom/internal/thread"
+	"mailroom/store"
 )
 
 func TestWhatIsSaidOnTheWayIsInternalAndNoReply(t *testing.T) {

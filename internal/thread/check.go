@@ -3,14 +3,15 @@ package thread
 import (
 	"encoding/json"
 	"fmt"
-	"mailroom"
-	"mailroom/internal/check"
-	"mailroom/internal/digest"
-	"mailroom/store"
 	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"mailroom"
+	"mailroom/internal/check"
+	"mailroom/internal/digest"
+	"mailroom/store"
 )
 
 // Check fills in defaults and validates in. It also computes the digest that recognizes a repeated

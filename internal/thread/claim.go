@@ -2,10 +2,11 @@ package thread
 
 import (
 	"bytes"
-	"mailroom"
-	"mailroom/entry"
 	"slices"
 	"time"
+
+	"mailroom"
+	"mailroom/entry"
 )
 
 // Claimant identifies the worker and round of a claim and bounds how long the ledger lets the claim

@@ -1,8 +1,9 @@
 package thread
 
 import (
-	"mailroom"
 	"time"
+
+	"mailroom"
 )
 
 // ClockSlack is how far the clock may step back before due times are computed again.

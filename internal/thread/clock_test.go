@@ -1,11 +1,11 @@
 package thread_test
 
 import (
-	"mailroom/internal/thread"
 	"testing"
 	"time"
 
 	"mailroom"
+	"mailroom/internal/thread"
 )
 
 func TestAClockThatWentBackMakesNothingWaitLonger(t *testing.T) {

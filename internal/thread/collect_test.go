@@ -2,14 +2,14 @@ package thread_test
 
 import (
 	"fmt"
-	"mailroom/entry"
-	"mailroom/internal/thread"
-	"mailroom/store"
 	"strings"
 	"testing"
 	"time"
 
 	"mailroom"
+	"mailroom/entry"
+	"mailroom/internal/thread"
+	"mailroom/store"
 )
 
 func TestCollectJoinsTheNewestRunThatFits(t *testing.T) {

@@ -2,14 +2,15 @@ package thread
 
 import (
 	"encoding/json"
-	"mailroom"
-	"mailroom/auth"
-	"mailroom/internal/digest"
-	"mailroom/internal/jsontext"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"mailroom"
+	"mailroom/auth"
+	"mailroom/internal/digest"
+	"mailroom/internal/jsontext"
 )
 
 // ChildEnd reports the end of a child run to the thread of the run that waits for it.

@@ -2,11 +2,11 @@ package thread_test
 
 import (
 	"fmt"
-	"mailroom/internal/thread"
 	"testing"
 	"time"
 
 	"mailroom"
+	"mailroom/internal/thread"
 )
 
 func delayed(w *fixture, run string, d time.Duration) thread.Submit {

@@ -2,12 +2,13 @@ package thread
 
 import (
 	"encoding/json"
+	"slices"
+	"time"
+
 	"mailroom"
 	"mailroom/auth"
 	"mailroom/entry"
 	"mailroom/internal/check"
-	"slices"
-	"time"
 )
 
 // Retry is a manual retry of a failed or cancelled run.
@@ -19,7 +20,7 @@ type Retry struct {
 	AgentVersion string // current version of the agent
 }
 
-// ThreadPatch changes settings of a thread. A nil field keeps its value.
+// Patch changes settings of a thread. A nil field keeps its value.
 type Patch struct {
 	By        *auth.Token // caller, who must see the thread; nil: the server itself
 	Agent     *string

@@ -2,12 +2,12 @@ package thread_test
 
 import (
 	"encoding/json"
-	"mailroom/entry"
-	"mailroom/internal/thread"
 	"testing"
 	"time"
 
 	"mailroom"
+	"mailroom/entry"
+	"mailroom/internal/thread"
 )
 
 // threeMessages submits run a with the messages a.1, a.2 and a.3.

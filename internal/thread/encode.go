@@ -1,9 +1,10 @@
 package thread
 
 import (
+	"strconv"
+
 	"mailroom/entry"
 	"mailroom/internal/jsontext"
-	"strconv"
 )
 
 func (s settleDigest) AppendJSON(b []byte) []byte {

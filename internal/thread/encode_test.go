@@ -4,9 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"mailroom"
-	"mailroom/entry"
-	"mailroom/internal/digest"
 	"math"
 	"strings"
 	"testing"
@@ -14,6 +11,10 @@ import (
 	"unsafe"
 
 	"pgregory.net/rapid"
+
+	"mailroom"
+	"mailroom/entry"
+	"mailroom/internal/digest"
 )
 
 func TestBodiesAreEncodedAsEncodingJSONDoes(t *testing.T) {

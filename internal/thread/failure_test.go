@@ -3,14 +3,14 @@ package thread_test
 import (
 	"errors"
 	"fmt"
-	"mailroom/entry"
-	"mailroom/internal/thread"
-	"mailroom/store"
 	"testing"
 	"time"
 	"unicode/utf8"
 
 	"mailroom"
+	"mailroom/entry"
+	"mailroom/internal/thread"
+	"mailroom/store"
 )
 
 // wantNext is when the current run may be claimed again, from now.

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"mailroom/internal/thread"
-	"mailroom/store"
 	"reflect"
 	"slices"
 	"strings"
@@ -16,6 +14,8 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"mailroom"
+	"mailroom/internal/thread"
+	"mailroom/store"
 )
 
 // fixture is one thread with its rows, kept between operations as a store keeps them. Each
@@ -49,7 +49,7 @@ func newFixture(t *testing.T) *fixture {
 
 func (w *fixture) wait(d time.Duration) { w.now = w.now.Add(d) }
 
-// load makes a ThreadState as the ledger does.
+// load makes a State as the ledger does.
 func (w *fixture) load(s thread.Scope, key string, runs ...string) *thread.State {
 	row := w.row
 	l := thread.NewState(&row)

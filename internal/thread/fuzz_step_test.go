@@ -3,13 +3,13 @@ package thread_test
 import (
 	"bytes"
 	"encoding/json"
-	"mailroom/internal/thread"
 	"math"
 	"testing"
 	"time"
 	"unicode/utf8"
 
 	"mailroom"
+	"mailroom/internal/thread"
 )
 
 // sound checks that every entry is one line of JSON.

@@ -3,16 +3,16 @@ package thread_test
 import (
 	"bytes"
 	"encoding/json"
-	"mailroom/entry"
-	"mailroom/internal/check"
-	"mailroom/internal/thread"
-	"mailroom/store"
 	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
 
 	"mailroom"
+	"mailroom/entry"
+	"mailroom/internal/check"
+	"mailroom/internal/thread"
+	"mailroom/store"
 )
 
 func FuzzParseEntry(f *testing.F) {

@@ -2,13 +2,13 @@ package thread_test
 
 import (
 	"encoding/json"
-	"mailroom/entry"
-	"mailroom/internal/thread"
-	"mailroom/store"
 	"testing"
 	"time"
 
 	"mailroom"
+	"mailroom/entry"
+	"mailroom/internal/thread"
+	"mailroom/store"
 )
 
 func TestThePlainLifeOfARun(t *testing.T) {

@@ -1,8 +1,9 @@
 package thread
 
 import (
-	"mailroom"
 	"strings"
+
+	"mailroom"
 )
 
 // JoinText returns the text of the text parts, joined by newlines.

@@ -1,12 +1,12 @@
 package thread_test
 
 import (
-	"mailroom/internal/thread"
-	"mailroom/store"
 	"testing"
 	"time"
 
 	"mailroom"
+	"mailroom/internal/thread"
+	"mailroom/store"
 )
 
 // states are the columns of the table of modes in api.md, and the current run

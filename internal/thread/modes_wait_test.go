@@ -1,11 +1,11 @@
 package thread_test
 
 import (
-	"mailroom/store"
 	"testing"
 	"time"
 
 	"mailroom"
+	"mailroom/store"
 )
 
 // The columns of the table of modes in api.md where the current run "x" is

@@ -3,13 +3,14 @@ package thread
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
+	"time"
+
 	"mailroom"
 	"mailroom/entry"
 	"mailroom/internal/check"
 	"mailroom/internal/jsontext"
 	"mailroom/store"
-	"slices"
-	"time"
 )
 
 // checkPark returns an error if the wait names a ticket that was not opened.

@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"mailroom/internal/thread"
-	"mailroom/store"
 	"math"
 	"slices"
 	"strings"
@@ -13,6 +11,8 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/internal/thread"
+	"mailroom/store"
 )
 
 // That a refusal changes nothing is checked by fixture.apply, whatever is refused.

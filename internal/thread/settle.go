@@ -3,14 +3,15 @@ package thread
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
+	"time"
+
 	"mailroom"
 	"mailroom/entry"
 	"mailroom/internal/check"
 	"mailroom/internal/digest"
 	"mailroom/store"
-	"slices"
-	"strings"
-	"time"
 )
 
 // Outcome is how an attempt ended.

@@ -1,11 +1,12 @@
 package thread
 
 import (
+	"testing"
+	"time"
+
 	"mailroom"
 	"mailroom/entry"
 	"mailroom/internal/digest"
-	"testing"
-	"time"
 )
 
 // A store may hold the digest of a settle that was made before digests covered the

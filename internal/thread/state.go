@@ -1,21 +1,25 @@
+// Package thread is the state machine of a thread: one pure transition per rule, as methods of
+// [State]. It does no I/O, reads no clock and makes no ids: they come in. Package ledger runs the
+// transitions in transactions.
 package thread
 
 import (
+	"slices"
+	"time"
+
 	"mailroom"
 	"mailroom/entry"
 	"mailroom/store"
-	"slices"
-	"time"
 )
 
-// ThreadState is a thread with the rows that its transitions read: the thread, its current run, the
+// State is a thread with the rows that its transitions read: the thread, its current run, the
 // first runs of its queue, and the runs that an operation names. A transition changes the loaded
 // values and collects the entries to append, or returns an [Error] and changes nothing.
-// [ThreadState.Collect] returns what must be written.
+// [State.Collect] returns what must be written.
 //
-// Keep one ThreadState per thread and transaction, so that a transition sees the earlier ones. The
+// Keep one State per thread and transaction, so that a transition sees the earlier ones. The
 // loader must load the current run, and before each transition the rows that
-// [ThreadState.RowsNeeded] asks for.
+// [State.RowsNeeded] asks for.
 type State struct {
 	mailroom.Thread
 
@@ -41,7 +45,7 @@ type State struct {
 	ended        []ChildEnd
 }
 
-// NewThreadState returns the state of a row that [Tx.Lock] or [Tx.Due] returned.
+// NewState returns the state of a row that [Tx.Lock] or [Tx.Due] returned.
 func NewState(row *mailroom.Thread) *State {
 	t := &State{
 		Thread:    *row,

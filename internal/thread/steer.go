@@ -1,11 +1,12 @@
 package thread
 
 import (
+	"slices"
+	"time"
+
 	"mailroom"
 	"mailroom/entry"
 	"mailroom/store"
-	"slices"
-	"time"
 )
 
 // canSteer reports whether the current run accepts the steered message.

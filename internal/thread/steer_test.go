@@ -3,14 +3,14 @@ package thread_test
 import (
 	"encoding/json"
 	"fmt"
-	"mailroom/entry"
-	"mailroom/internal/thread"
-	"mailroom/store"
 	"strings"
 	"testing"
 	"time"
 
 	"mailroom"
+	"mailroom/entry"
+	"mailroom/internal/thread"
+	"mailroom/store"
 )
 
 func ids(inputs []mailroom.Input) []string {

@@ -3,16 +3,17 @@ package thread
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
 	"mailroom"
 	"mailroom/auth"
 	"mailroom/entry"
 	"mailroom/internal/check"
 	"mailroom/internal/digest"
 	"mailroom/store"
-	"maps"
-	"slices"
-	"strings"
-	"time"
 )
 
 // StepCommit is one durable step of a run, under a claim.

@@ -1,9 +1,10 @@
 package thread
 
 import (
+	"time"
+
 	"mailroom"
 	"mailroom/entry"
-	"time"
 )
 
 // Interrupted is the result of an interrupt.

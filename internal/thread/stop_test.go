@@ -1,12 +1,12 @@
 package thread_test
 
 import (
-	"mailroom/entry"
-	"mailroom/internal/thread"
 	"testing"
 	"time"
 
 	"mailroom"
+	"mailroom/entry"
+	"mailroom/internal/thread"
 )
 
 func TestCancelByState(t *testing.T) {

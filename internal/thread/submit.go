@@ -3,11 +3,12 @@ package thread
 import (
 	"encoding/json"
 	"fmt"
+	"time"
+
 	"mailroom"
 	"mailroom/auth"
 	"mailroom/entry"
 	"mailroom/store"
-	"time"
 )
 
 // Submit is a request to hand one or more messages to a thread.

@@ -2,16 +2,16 @@ package thread_test
 
 import (
 	"encoding/json"
-	"mailroom/entry"
-	"mailroom/internal/check"
-	"mailroom/internal/digest"
-	"mailroom/internal/thread"
-	"mailroom/store"
 	"strings"
 	"testing"
 	"time"
 
 	"mailroom"
+	"mailroom/entry"
+	"mailroom/internal/check"
+	"mailroom/internal/digest"
+	"mailroom/internal/thread"
+	"mailroom/store"
 )
 
 func TestASubmitMakesItsThread(t *testing.T) {

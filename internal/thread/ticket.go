@@ -3,13 +3,14 @@ package thread
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
+	"time"
+
 	"mailroom"
 	"mailroom/entry"
 	"mailroom/internal/check"
 	"mailroom/internal/digest"
-	"slices"
-	"strings"
-	"time"
 )
 
 // Decision is a decision on a ticket. Digest is the digest of the ticket as shown, or at least its

@@ -3,13 +3,13 @@ package thread_test
 import (
 	"encoding/json"
 	"fmt"
-	"mailroom/entry"
-	"mailroom/internal/thread"
 	"strings"
 	"testing"
 	"time"
 
 	"mailroom"
+	"mailroom/entry"
+	"mailroom/internal/thread"
 )
 
 func TestADecisionIsSpentOnceAndTheSameAgainAnswersWithTheTicket(t *testing.T) {

@@ -1,9 +1,10 @@
 package thread
 
 import (
+	"strings"
+
 	"mailroom"
 	"mailroom/auth"
-	"strings"
 )
 
 // Exists reports whether the thread exists, in the store or in this transaction.

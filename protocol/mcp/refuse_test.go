@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"mailroom/auth"
 	"net/http"
 	"strconv"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"mailroom"
+	"mailroom/auth"
 )
 
 // scrape reads a number of the metrics.

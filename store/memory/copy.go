@@ -2,13 +2,13 @@ package memory
 
 import (
 	"bytes"
-	"mailroom/auth"
-	"mailroom/entry"
-	"mailroom/store"
 	"maps"
 	"slices"
 
 	"mailroom"
+	"mailroom/auth"
+	"mailroom/entry"
+	"mailroom/store"
 )
 
 // The functions of this file copy rows that enter or leave the store, so that neither side sees the

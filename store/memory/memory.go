@@ -4,12 +4,12 @@ package memory
 
 import (
 	"context"
-	"mailroom/auth"
-	"mailroom/store"
 	"sync/atomic"
 	"time"
 
 	"mailroom"
+	"mailroom/auth"
+	"mailroom/store"
 )
 
 // Store is a [mailroom.Store] without persistence. Its zero value is not usable.

@@ -4,14 +4,14 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
-	"mailroom/auth"
-	"mailroom/entry"
-	"mailroom/store"
 	"maps"
 	"slices"
 	"strings"
 
 	"mailroom"
+	"mailroom/auth"
+	"mailroom/entry"
+	"mailroom/store"
 )
 
 // reader answers queries from one state.

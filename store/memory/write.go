@@ -3,12 +3,12 @@ package memory
 import (
 	"bytes"
 	"cmp"
-	"mailroom/auth"
-	"mailroom/store"
 	"slices"
 	"time"
 
 	"mailroom"
+	"mailroom/auth"
+	"mailroom/store"
 )
 
 // tx works on its own copy of the state, which Update commits.

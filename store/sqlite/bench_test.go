@@ -3,13 +3,13 @@ package sqlite_test
 import (
 	"encoding/json"
 	"fmt"
-	"mailroom/entry"
-	"mailroom/store"
 	"path/filepath"
 	"testing"
 	"time"
 
 	"mailroom"
+	"mailroom/entry"
+	"mailroom/store"
 )
 
 func BenchmarkOpen(b *testing.B) {

@@ -3,13 +3,13 @@ package sqlite
 import (
 	"errors"
 	"fmt"
-	"mailroom/store"
 	"math/rand/v2"
 	"path/filepath"
 	"testing"
 	"time"
 
 	"mailroom"
+	"mailroom/store"
 )
 
 // The columns that an update sets depend on what the transaction has seen of the row.

@@ -2,12 +2,12 @@ package sqlite
 
 import (
 	"database/sql/driver"
-	"mailroom/store"
 	"math"
 	"slices"
 	"time"
 
 	"mailroom"
+	"mailroom/store"
 )
 
 const (

@@ -2,11 +2,11 @@ package sqlite_test
 
 import (
 	"fmt"
-	"mailroom/store"
 	"path/filepath"
 	"testing"
 
 	"mailroom"
+	"mailroom/store"
 )
 
 // BenchmarkCount counts and lists the rows of a short and a long history. The number of runs must

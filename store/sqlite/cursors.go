@@ -2,9 +2,10 @@ package sqlite
 
 import (
 	"database/sql/driver"
-	"mailroom/store"
 	"slices"
 	"strings"
+
+	"mailroom/store"
 )
 
 const (

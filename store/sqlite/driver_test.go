@@ -4,12 +4,13 @@ import (
 	"context"
 	"database/sql/driver"
 	"errors"
-	"mailroom/store"
 	"path/filepath"
 	"sync/atomic"
 	"testing"
 
 	sqlite3 "modernc.org/sqlite/lib"
+
+	"mailroom/store"
 )
 
 var errDisk = errors.New("the disk is gone")

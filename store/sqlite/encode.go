@@ -2,8 +2,9 @@ package sqlite
 
 import (
 	"encoding/json"
-	"mailroom/store"
 	"strconv"
+
+	"mailroom/store"
 )
 
 // encodeSubmitted encodes without reflection, because every submit with a key writes one.

@@ -3,12 +3,12 @@ package sqlite
 import (
 	"bytes"
 	"database/sql/driver"
-	"mailroom/entry"
-	"mailroom/store"
 	"math"
 	"slices"
 
 	"mailroom"
+	"mailroom/entry"
+	"mailroom/store"
 )
 
 const (

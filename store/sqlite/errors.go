@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"mailroom/store"
 
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"mailroom"
+	"mailroom/store"
 )
 
 const primary = 0xff // the part of a result code that names the kind of error

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"mailroom/store"
 	"net/url"
 	"os"
 	"slices"
@@ -15,6 +14,8 @@ import (
 	"strings"
 
 	sqlite3 "modernc.org/sqlite/lib"
+
+	"mailroom/store"
 )
 
 // File is a database opened for inspection, while a server has it open or not. It changes, migrates

@@ -7,13 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"mailroom/store"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"mailroom"
+	"mailroom/store"
 )
 
 // parts returns the existing files of a database, with their bytes.

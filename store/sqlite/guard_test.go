@@ -3,12 +3,13 @@ package sqlite
 import (
 	"errors"
 	"fmt"
-	"mailroom/store"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"mailroom/store"
 )
 
 // crashed copies the files of an open store, as a kill of its process would leave them, and returns

@@ -4,11 +4,11 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
-	"mailroom/project"
 
 	"github.com/pressly/goose/v3"
 
 	"mailroom"
+	"mailroom/project"
 )
 
 // inboxVersion is the version of the tables that introduced counts of inboxes per project and of

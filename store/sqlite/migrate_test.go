@@ -3,14 +3,14 @@ package sqlite
 import (
 	"database/sql"
 	"fmt"
-	"mailroom/auth"
-	"mailroom/store"
 	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"mailroom"
+	"mailroom/auth"
+	"mailroom/store"
 )
 
 // oldFile makes a database file with the tables of a version and some rows.

@@ -4,11 +4,11 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
-	"mailroom/auth"
 
 	"github.com/pressly/goose/v3"
 
 	"mailroom"
+	"mailroom/auth"
 )
 
 // useVersion is the version of the tables that introduced the usage of threads and tokens.

@@ -2,8 +2,6 @@ package sqlite
 
 import (
 	"database/sql/driver"
-	"mailroom/entry"
-	"mailroom/store"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -11,6 +9,8 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/entry"
+	"mailroom/store"
 )
 
 func openTest(t *testing.T, o Options) *Store {

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"bytes"
 	"database/sql/driver"
+
 	"mailroom/store"
 )
 

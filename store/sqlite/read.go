@@ -4,11 +4,11 @@ import (
 	"cmp"
 	"context"
 	"database/sql/driver"
-	"mailroom/store"
 	"slices"
 	"strings"
 
 	"mailroom"
+	"mailroom/store"
 )
 
 // reader answers queries on one connection, in its open transaction.

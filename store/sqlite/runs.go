@@ -3,10 +3,10 @@ package sqlite
 import (
 	"cmp"
 	"database/sql/driver"
-	"mailroom/store"
 	"slices"
 
 	"mailroom"
+	"mailroom/store"
 )
 
 const runsWith = "SELECT r.key, r.body FROM run r WHERE r.id " // … IN list

@@ -5,7 +5,6 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
-	"mailroom/store"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"mailroom"
+	"mailroom/store"
 )
 
 func put(t *testing.T, s *Store, id string) error {

@@ -3,11 +3,11 @@ package sqlite
 import (
 	"cmp"
 	"database/sql/driver"
-	"mailroom/store"
 	"slices"
 	"strings"
 
 	"mailroom"
+	"mailroom/store"
 )
 
 const (

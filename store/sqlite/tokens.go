@@ -3,9 +3,10 @@ package sqlite
 import (
 	"database/sql/driver"
 	"encoding/json"
-	"mailroom/auth"
 	"slices"
 	"strings"
+
+	"mailroom/auth"
 )
 
 const (

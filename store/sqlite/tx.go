@@ -3,12 +3,12 @@ package sqlite
 import (
 	"cmp"
 	"database/sql/driver"
-	"mailroom/store"
 	"math"
 	"slices"
 	"time"
 
 	"mailroom"
+	"mailroom/store"
 )
 
 const (

@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"fmt"
-	"mailroom/store"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,6 +9,7 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/store"
 )
 
 const megabyte = 1 << 20

@@ -2,10 +2,10 @@ package sqlite
 
 import (
 	"database/sql/driver"
-	"mailroom/store"
 	"math"
 
 	"mailroom"
+	"mailroom/store"
 )
 
 const (

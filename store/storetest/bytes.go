@@ -3,13 +3,13 @@ package storetest
 import (
 	"encoding/json"
 	"fmt"
-	"mailroom/entry"
-	"mailroom/store"
 	"slices"
 	"strings"
 	"testing"
 
 	"mailroom"
+	"mailroom/entry"
+	"mailroom/store"
 )
 
 // bytesCases check limits in bytes. Each row has one large field that dominates its size.

@@ -1,13 +1,13 @@
 package storetest
 
 import (
-	"mailroom/store"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"mailroom"
+	"mailroom/store"
 )
 
 func copyCases() []testCase {

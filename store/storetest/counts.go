@@ -2,8 +2,6 @@ package storetest
 
 import (
 	"fmt"
-	"mailroom/entry"
-	"mailroom/store"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -11,6 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"mailroom"
+	"mailroom/entry"
+	"mailroom/store"
 )
 
 func countCases() []testCase {

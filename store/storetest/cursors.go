@@ -2,8 +2,9 @@ package storetest
 
 import (
 	"encoding/json"
-	"mailroom/store"
 	"testing"
+
+	"mailroom/store"
 )
 
 func cursorCases() []testCase {

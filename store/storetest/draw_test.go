@@ -3,14 +3,14 @@ package storetest_test
 import (
 	"encoding/json"
 	"errors"
-	"mailroom/auth"
-	"mailroom/entry"
-	"mailroom/store"
 	"time"
 
 	"pgregory.net/rapid"
 
 	"mailroom"
+	"mailroom/auth"
+	"mailroom/entry"
+	"mailroom/store"
 )
 
 // There are few values, so that rows share them: the same ids, agents, times.

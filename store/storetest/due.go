@@ -1,12 +1,12 @@
 package storetest
 
 import (
-	"mailroom/store"
 	"slices"
 	"testing"
 	"time"
 
 	"mailroom"
+	"mailroom/store"
 )
 
 func dueCases() []testCase {

@@ -2,10 +2,10 @@ package storetest
 
 import (
 	"context"
-	"mailroom/store"
 	"sync/atomic"
 
 	"mailroom"
+	"mailroom/store"
 )
 
 // Fault is a fault to inject into one Update. The zero Fault injects nothing.

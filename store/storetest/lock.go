@@ -1,11 +1,11 @@
 package storetest
 
 import (
-	"mailroom/store"
 	"slices"
 	"testing"
 
 	"mailroom"
+	"mailroom/store"
 )
 
 func lockCases() []testCase {

@@ -1,12 +1,12 @@
 package storetest
 
 import (
-	"mailroom/entry"
-	"mailroom/store"
 	"slices"
 	"testing"
 
 	"mailroom"
+	"mailroom/entry"
+	"mailroom/store"
 )
 
 func otherCases() []testCase {

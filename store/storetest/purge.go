@@ -1,12 +1,12 @@
 package storetest
 
 import (
-	"mailroom/entry"
-	"mailroom/store"
 	"slices"
 	"testing"
 
 	"mailroom"
+	"mailroom/entry"
+	"mailroom/store"
 )
 
 // purgeable writes a thread t of 10 entries, in rows of 3, 1, 5 and 1, and an identical thread u.

@@ -1,11 +1,11 @@
 package storetest
 
 import (
-	"mailroom/store"
 	"testing"
 	"time"
 
 	"mailroom"
+	"mailroom/store"
 )
 
 func reservationCases() []testCase {

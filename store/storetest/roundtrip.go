@@ -3,11 +3,11 @@ package storetest
 import (
 	"bytes"
 	"encoding/json"
-	"mailroom/entry"
-	"mailroom/store"
 	"testing"
 
 	"mailroom"
+	"mailroom/entry"
+	"mailroom/store"
 )
 
 func roundTripCases() []testCase {

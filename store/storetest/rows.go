@@ -3,13 +3,13 @@ package storetest
 import (
 	"encoding/json"
 	"fmt"
-	"mailroom/auth"
-	"mailroom/entry"
-	"mailroom/store"
 	"reflect"
 	"time"
 
 	"mailroom"
+	"mailroom/auth"
+	"mailroom/entry"
+	"mailroom/store"
 )
 
 // base returns a time in the precision of rows: UTC, with microseconds.

@@ -3,8 +3,6 @@
 package storetest
 
 import (
-	"mailroom/auth"
-	"mailroom/store"
 	"testing"
 	"time"
 
@@ -12,6 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"mailroom"
+	"mailroom/auth"
+	"mailroom/store"
 )
 
 // Run checks an implementation. open returns a new, empty store, which the suite closes.

@@ -1,11 +1,11 @@
 package storetest
 
 import (
-	"mailroom/store"
 	"slices"
 	"testing"
 
 	"mailroom"
+	"mailroom/store"
 )
 
 // someTickets returns tickets of two runs of thread t and one of u, oldest first.

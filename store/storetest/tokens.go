@@ -1,11 +1,11 @@
 package storetest
 
 import (
-	"mailroom/auth"
-	"mailroom/store"
 	"testing"
 
 	"mailroom"
+	"mailroom/auth"
+	"mailroom/store"
 )
 
 func tokenCases() []testCase {

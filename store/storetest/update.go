@@ -3,15 +3,15 @@ package storetest
 import (
 	"context"
 	"errors"
-	"mailroom/auth"
-	"mailroom/entry"
-	"mailroom/store"
 	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	"mailroom"
+	"mailroom/auth"
+	"mailroom/entry"
+	"mailroom/store"
 )
 
 func updateCases() []testCase {

@@ -2,13 +2,13 @@ package storetest
 
 import (
 	"errors"
-	"mailroom/auth"
-	"mailroom/entry"
-	"mailroom/store"
 	"slices"
 	"testing"
 
 	"mailroom"
+	"mailroom/auth"
+	"mailroom/entry"
+	"mailroom/store"
 )
 
 func viewCases() []testCase {

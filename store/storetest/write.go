@@ -1,11 +1,11 @@
 package storetest
 
 import (
-	"mailroom/entry"
-	"mailroom/store"
 	"testing"
 
 	"mailroom"
+	"mailroom/entry"
+	"mailroom/store"
 )
 
 func writeCases() []testCase {

@@ -4,13 +4,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"mailroom/entry"
 	"maps"
 	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"mailroom"
+	"mailroom/entry"
 )
 
 // KindWarning is the kind of the entry for a [Warning]: {text}.

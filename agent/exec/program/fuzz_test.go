@@ -2,12 +2,12 @@ package program
 
 import (
 	"encoding/json"
-	"mailroom/internal/thread"
 	"strings"
 	"testing"
 	"unicode/utf8"
 
 	"mailroom"
+	"mailroom/internal/thread"
 )
 
 // FuzzDecode checks that the result of any output can be stored: text without NUL, entries that are

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"mailroom/internal/thread"
-	"mailroom/store"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -14,6 +12,8 @@ import (
 	"github.com/ncruces/go-sqlite3/vfs"
 
 	"mailroom"
+	"mailroom/internal/thread"
+	"mailroom/store"
 )
 
 // go test . -cuts 1000 runs a long round; -seed N repeats one.

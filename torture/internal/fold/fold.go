@@ -5,13 +5,13 @@ package fold
 
 import (
 	"fmt"
-	"mailroom/entry"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"mailroom"
+	"mailroom/entry"
 )
 
 // Thread is the state of a thread by its log so far.

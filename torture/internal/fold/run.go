@@ -2,11 +2,11 @@ package fold
 
 import (
 	"fmt"
-	"mailroom/entry"
 	"strings"
 	"time"
 
 	"mailroom"
+	"mailroom/entry"
 )
 
 // isHead checks that runs start in the order of priority, then place. A scheduled run gets its

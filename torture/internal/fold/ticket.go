@@ -3,10 +3,10 @@ package fold
 import (
 	"encoding/json"
 	"fmt"
-	"mailroom/entry"
-	"mailroom/internal/thread"
 
 	"mailroom"
+	"mailroom/entry"
+	"mailroom/internal/thread"
 )
 
 // Effect is one named effect of a run.
