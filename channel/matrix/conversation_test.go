@@ -163,7 +163,7 @@ func TestWhileTheAccountIsLimitedNothingIsTried(t *testing.T) {
 	began := time.Now()
 	refused := func() (calls []matrixtest.Call) {
 		for _, c := range w.proxy.Calls("") {
-			if c.Code == 429 {
+			if c.Status == 429 {
 				calls = append(calls, c)
 			}
 		}
@@ -179,7 +179,7 @@ func TestWhileTheAccountIsLimitedNothingIsTried(t *testing.T) {
 	for _, c := range w.proxy.Calls("") {
 		if (c.Name == "send" || c.Name == "typing") && c.At.After(first.At) && c.At.Before(began.Add(limit)) {
 			tries++
-			t.Errorf("%s was called %s after the start of the limit, the first call %s after: %d", c.Path, c.At.Sub(began), first.At.Sub(began), c.Code)
+			t.Errorf("%s was called %s after the start of the limit, the first call %s after: %d", c.Path, c.At.Sub(began), first.At.Sub(began), c.Status)
 		}
 	}
 	texts := w.ann.Texts(w.private, w.bot)

@@ -68,14 +68,14 @@ func TestARejectedTokenStopsTheChannelUntilItIsReplaced(t *testing.T) {
 			"unknown":     {"syt_not_known", "was rejected (401", matrixtest.Fault{}},
 			"none":        {"", "not a Matrix access token", matrixtest.Fault{}},
 			"words":       {"two words", "not a Matrix access token", matrixtest.Fault{}},
-			"ended":       {"syt_ended", "access token expired (401", matrixtest.Fault{Code: 401, Name: "M_UNKNOWN_TOKEN", Message: "Soft logged out", SoftLogout: true}},
-			"deactivated": {"syt_old", "account is deactivated", matrixtest.Fault{Code: 403, Name: "M_USER_DEACTIVATED", Message: "This account has been deactivated"}},
-			"terms":       {"syt_terms", "requires consent to its terms", matrixtest.Fault{Code: 403, Name: "M_CONSENT_NOT_GIVEN", Message: "Agree at https://terms.example"}},
+			"ended":       {"syt_ended", "access token expired (401", matrixtest.Fault{Status: 401, Raw: `{"errcode":"M_UNKNOWN_TOKEN","error":"Soft logged out","soft_logout":true}`}},
+			"deactivated": {"syt_old", "account is deactivated", matrixtest.Fault{Status: 403, Code: "M_USER_DEACTIVATED", Message: "This account has been deactivated"}},
+			"terms":       {"syt_terms", "requires consent to its terms", matrixtest.Fault{Status: 403, Code: "M_CONSENT_NOT_GIVEN", Message: "Agree at https://terms.example"}},
 		} {
 			w := newFixtureNamed(t, url, name)
 			good := w.token
 			w.token = c.token
-			if c.fault.Code != 0 {
+			if c.fault.Status != 0 {
 				w.proxy.Fail("whoami", c.fault)
 			}
 			w.start()
@@ -123,20 +123,20 @@ func TestAFailingHomeserverIsRetriedAfterItsDelay(t *testing.T) {
 		want  string // substring of the reason
 		after time.Duration
 	}{
-		"too many polls":         {"sync", matrixtest.Fault{Code: 429, Name: "M_LIMIT_EXCEEDED", Message: "Too Many Requests", RetryAfterMS: 1000}, "Too Many Requests", time.Second},
-		"too many, by header":    {"sync", matrixtest.Fault{Code: 429, Name: "M_LIMIT_EXCEEDED", Message: "Too Many Requests", RetryAfter: 1}, "Too Many Requests", time.Second},
-		"too many, at the start": {"whoami", matrixtest.Fault{Code: 429, Name: "M_LIMIT_EXCEEDED", Message: "Too Many Requests", RetryAfterMS: 1000}, "Too Many Requests", time.Second},
-		"an error of its own":    {"sync", matrixtest.Fault{Code: 500, Name: "M_UNKNOWN", Message: "Internal Server Error"}, "500 M_UNKNOWN", 0},
-		"a gateway's page":       {"sync", matrixtest.Fault{Code: 502, Raw: "<html>no {token}</html>"}, "(token)", 0},
-		"a page that is missing": {"whoami", matrixtest.Fault{Code: 404, Raw: "<html>404</html>"}, "not from a homeserver (404 Not Found)", 0},
-		"a gateway that is busy": {"whoami", matrixtest.Fault{Code: 503, Raw: "later", RetryAfter: 1}, "503", time.Second},
+		"too many polls":         {"sync", matrixtest.Fault{Status: 429, Code: "M_LIMIT_EXCEEDED", Message: "Too Many Requests", RetryAfter: 1}, "Too Many Requests", time.Second},
+		"too many, by header":    {"sync", matrixtest.Fault{Status: 429, Code: "M_LIMIT_EXCEEDED", Message: "Too Many Requests", Header: "Retry-After: 1"}, "Too Many Requests", time.Second},
+		"too many, at the start": {"whoami", matrixtest.Fault{Status: 429, Code: "M_LIMIT_EXCEEDED", Message: "Too Many Requests", RetryAfter: 1}, "Too Many Requests", time.Second},
+		"an error of its own":    {"sync", matrixtest.Fault{Status: 500, Code: "M_UNKNOWN", Message: "Internal Server Error"}, "500 M_UNKNOWN", 0},
+		"a gateway's page":       {"sync", matrixtest.Fault{Status: 502, Raw: "<html>no {token}</html>"}, "(token)", 0},
+		"a page that is missing": {"whoami", matrixtest.Fault{Status: 404, Raw: "<html>404</html>"}, "not from a homeserver (404 Not Found)", 0},
+		"a gateway that is busy": {"whoami", matrixtest.Fault{Status: 503, Raw: "later", RetryAfter: 1}, "503", time.Second},
 		"nonsense":               {"sync", matrixtest.Fault{Raw: "\x00\xff{"}, "unexpected response", 0},
 		"other JSON":             {"sync", matrixtest.Fault{Raw: `{"rooms":[]}`}, "unexpected response", 0},
 		"no place":               {"sync", matrixtest.Fault{Raw: `{}`}, "no next_batch token", 0},
 		"no user":                {"whoami", matrixtest.Fault{Raw: `{}`}, "contains no user id", 0},
 		"half an answer":         {"sync", matrixtest.Fault{Half: true}, "unexpected EOF", 0},
-		"who is there, refused":  {"joined_members", matrixtest.Fault{Code: 500, Name: "M_UNKNOWN", Message: "no"}, "list room members", 0},
-		"a lost history":         {"messages", matrixtest.Fault{Code: 500, Name: "M_UNKNOWN", Message: "no"}, "read room history", 0},
+		"who is there, refused":  {"joined_members", matrixtest.Fault{Status: 500, Code: "M_UNKNOWN", Message: "no"}, "list room members", 0},
+		"a lost history":         {"messages", matrixtest.Fault{Status: 500, Code: "M_UNKNOWN", Message: "no"}, "read room history", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -186,8 +186,8 @@ func TestInvalidEventsAreSkipped(t *testing.T) {
 func TestARefusedHistoryAffectsOneRoomOnly(t *testing.T) {
 	t.Parallel()
 	for _, fault := range []matrixtest.Fault{
-		{Code: 403, Name: "M_FORBIDDEN"}, {Code: 404, Name: "M_NOT_FOUND"}, {Code: 400, Name: "M_UNKNOWN"}, {Code: 400, Name: "M_INVALID_PARAM"},
-		{Code: 400, Name: "M_BAD_STATE"}, {Code: 403, Name: "ORG.EXAMPLE.NEW"},
+		{Status: 403, Code: "M_FORBIDDEN"}, {Status: 404, Code: "M_NOT_FOUND"}, {Status: 400, Code: "M_UNKNOWN"}, {Status: 400, Code: "M_INVALID_PARAM"},
+		{Status: 400, Code: "M_BAD_STATE"}, {Status: 403, Code: "ORG.EXAMPLE.NEW"},
 	} {
 		w := newFixture(t, matrixtest.Start(t).URL)
 		w.bot.Says(w.private, "its own")
@@ -199,7 +199,7 @@ func TestARefusedHistoryAffectsOneRoomOnly(t *testing.T) {
 		w.waitConnected()
 		matrixtest.WaitFor(t, "the timeline's messages", func() bool { return len(w.recorded()) > 0 })
 		if s := w.runner.State(); s.Condition != channel.ConditionConnected || s.Adapter != 1 {
-			t.Errorf("%s: the channel is %+v", fault.Name, s)
+			t.Errorf("%s: the channel is %+v", fault.Code, s)
 		}
 		w.ann.Says(w.private, "after")
 		matrixtest.WaitFor(t, "the message after the refusal", func() bool { return strings.HasSuffix(w.texts(), "after") })
@@ -225,7 +225,7 @@ func TestAnUnreadableRoomAffectsItselfOnly(t *testing.T) {
 			w.waitTexts("one")
 			asked, hold := len(w.proxy.Calls("joined_members")), make(chan struct{})
 			w.proxy.Fail("joined_members",
-				matrixtest.Fault{Code: 500, Name: "M_UNKNOWN", Message: "no"}, matrixtest.Fault{Code: 502, Raw: "<html>"}, matrixtest.Fault{Hold: hold})
+				matrixtest.Fault{Status: 500, Code: "M_UNKNOWN", Message: "no"}, matrixtest.Fault{Status: 502, Raw: "<html>"}, matrixtest.Fault{Hold: hold})
 			bob.Says(group, "two")
 			matrixtest.WaitFor(t, "a room that is slow", func() bool { return len(w.proxy.Calls("joined_members")) == asked+3 })
 			bob.Says(group, "three")
@@ -262,7 +262,7 @@ func TestARoomThatCannotBeJoinedDelaysNoOther(t *testing.T) {
 		return nil
 	})
 	w.start().waitConnected()
-	broken := matrixtest.Fault{Code: 502, Name: "M_UNKNOWN", Message: "no server of this room answers"}
+	broken := matrixtest.Fault{Status: 502, Code: "M_UNKNOWN", Message: "no server of this room answers"}
 	w.proxy.Fail("join", broken, broken, broken, broken)
 	room := w.ann.NewRoom(true, w.bot)
 	matrixtest.WaitFor(t, "a try", func() bool { return len(w.proxy.Calls("join")) > 0 })
@@ -274,7 +274,7 @@ func TestARoomThatCannotBeJoinedDelaysNoOther(t *testing.T) {
 	w.reconnect()
 	matrixtest.WaitFor(t, "the room joined", func() bool {
 		calls := w.proxy.Calls("join")
-		return len(calls) == 5 && calls[4].Code == 200
+		return len(calls) == 5 && calls[4].Status == 200
 	})
 	w.ann.Says(room, "welcome")
 	matrixtest.WaitFor(t, "the message in the room", func() bool { return strings.HasSuffix(w.texts(), "welcome") })

@@ -151,7 +151,7 @@ func TestAFileIsFetchedWhenItIsOpened(t *testing.T) {
 			t.Errorf("downloaded %d files before they were opened", n)
 		}
 		all := w.recorded()
-		w.proxy.Fail("download", matrixtest.Fault{}, matrixtest.Fault{Code: 404, Name: "M_UNRECOGNIZED", Message: "Unrecognized request"})
+		w.proxy.Fail("download", matrixtest.Fault{}, matrixtest.Fault{Status: 404, Code: "M_UNRECOGNIZED", Message: "Unrecognized request"})
 		for i := range 2 { // the second time from an older homeserver
 			r, err := all[i].Files[0].Open(t.Context())
 			if err != nil {

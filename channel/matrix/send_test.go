@@ -236,16 +236,16 @@ func TestSendErrorsAreClassified(t *testing.T) {
 		fault matrixtest.Fault
 		want  mailroom.Class
 	}{
-		{matrixtest.Fault{Code: 400, Name: "M_BAD_JSON", Message: "no"}, mailroom.ClassPermanent},
-		{matrixtest.Fault{Code: 413, Name: "M_TOO_LARGE", Message: "too large"}, mailroom.ClassPermanent},
-		{matrixtest.Fault{Code: 403, Name: "M_FORBIDDEN", Message: "no power"}, mailroom.ClassPermanent}, // the bot is still a member
-		{matrixtest.Fault{Code: 403, Name: "M_USER_SUSPENDED", Message: "wait"}, mailroom.ClassUnavailable},
-		{matrixtest.Fault{Code: 401, Name: "M_UNKNOWN_TOKEN", Message: "who?"}, mailroom.ClassUnavailable}, // the channel fails, and the message waits for a new token
-		{matrixtest.Fault{Code: 404, Name: "M_UNRECOGNIZED", Message: "not here"}, mailroom.ClassUnavailable},
-		{matrixtest.Fault{Code: 429, Name: "M_LIMIT_EXCEEDED", Message: "slow", RetryAfterMS: 5}, mailroom.ClassUnavailable},
-		{matrixtest.Fault{Code: 500, Name: "M_UNKNOWN", Message: "oh"}, classUnknown},
-		{matrixtest.Fault{Code: 502, Raw: "<html>bad gateway</html>"}, classUnknown},
-		{matrixtest.Fault{Code: 407, Raw: "<html>who are you?</html>"}, mailroom.ClassUnavailable}, // the proxy that answered has forwarded nothing
+		{matrixtest.Fault{Status: 400, Code: "M_BAD_JSON", Message: "no"}, mailroom.ClassPermanent},
+		{matrixtest.Fault{Status: 413, Code: "M_TOO_LARGE", Message: "too large"}, mailroom.ClassPermanent},
+		{matrixtest.Fault{Status: 403, Code: "M_FORBIDDEN", Message: "no power"}, mailroom.ClassPermanent}, // the bot is still a member
+		{matrixtest.Fault{Status: 403, Code: "M_USER_SUSPENDED", Message: "wait"}, mailroom.ClassUnavailable},
+		{matrixtest.Fault{Status: 401, Code: "M_UNKNOWN_TOKEN", Message: "who?"}, mailroom.ClassUnavailable}, // the channel fails, and the message waits for a new token
+		{matrixtest.Fault{Status: 404, Code: "M_UNRECOGNIZED", Message: "not here"}, mailroom.ClassUnavailable},
+		{matrixtest.Fault{Status: 429, Code: "M_LIMIT_EXCEEDED", Message: "slow", RetryAfter: 0.005}, mailroom.ClassUnavailable},
+		{matrixtest.Fault{Status: 500, Code: "M_UNKNOWN", Message: "oh"}, classUnknown},
+		{matrixtest.Fault{Status: 502, Raw: "<html>bad gateway</html>"}, classUnknown},
+		{matrixtest.Fault{Status: 407, Raw: "<html>who are you?</html>"}, mailroom.ClassUnavailable}, // the proxy that answered has forwarded nothing
 		{matrixtest.Fault{Raw: "what?"}, classUnknown},
 		{matrixtest.Fault{Raw: "{}"}, classUnknown},
 		{matrixtest.Fault{Half: true}, classUnknown},
@@ -263,8 +263,8 @@ func TestSendErrorsAreClassified(t *testing.T) {
 	if _, err := p.Send(short, to, chat.Message{Text: "x"}, "x"); sendClass(err) != classUnknown {
 		t.Errorf("a timeout is %s: %v", sendClass(err), err)
 	}
-	w.proxy.Fail("send", matrixtest.Fault{Code: 403, Name: "M_FORBIDDEN"})
-	w.proxy.Fail("state", matrixtest.Fault{Code: 500, Name: "M_UNKNOWN"})
+	w.proxy.Fail("send", matrixtest.Fault{Status: 403, Code: "M_FORBIDDEN"})
+	w.proxy.Fail("state", matrixtest.Fault{Status: 500, Code: "M_UNKNOWN"})
 	if _, err := p.Send(t.Context(), to, chat.Message{Text: "x"}, "y"); sendClass(err) != mailroom.ClassUnavailable {
 		t.Errorf("a refusal without a known membership is %s: %v", sendClass(err), err)
 	}

@@ -71,15 +71,14 @@ func (s *State) WaitFor(t testing.TB, what string, good func() bool) {
 // waitTimeout bounds every wait of a test.
 const waitTimeout = 30 * time.Second
 
-// WaitFor waits until good returns true. It is for state outside of a [State].
+// WaitFor waits until good returns true. It is for conditions outside of a [State]: it checks
+// them at intervals of at most 20 ms.
 func WaitFor(t testing.TB, what string, good func() bool) {
 	t.Helper()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
 	late := time.After(waitTimeout)
-	for !good() {
+	for pause := time.Millisecond; !good(); pause = min(2*pause, 20*time.Millisecond) {
 		select {
-		case <-tick.C:
+		case <-time.After(pause):
 		case <-late:
 			t.Fatalf("timeout waiting for %s", what)
 		}

@@ -122,7 +122,7 @@ func TestAServerThatIsKilledAnswersEachMessageOfMatrixOnce(t *testing.T) {
 				until: func(b *matrixFixture) { b.waitReplyCount(1) },
 			},
 			{
-				when: "after the run, before the send", fault: matrixtest.Fault{Code: 429, Name: "M_LIMIT_EXCEEDED", Message: "Too Many Requests", RetryAfterMS: 1000}, told: 1,
+				when: "after the run, before the send", fault: matrixtest.Fault{Status: 429, Code: "M_LIMIT_EXCEEDED", Message: "Too Many Requests", RetryAfter: 1}, told: 1,
 				until: func(b *matrixFixture) { b.waitEntries(b.out(), entry.KindRescheduled, 1) },
 			},
 			{

@@ -2,11 +2,12 @@ package matrixtest
 
 import (
 	"encoding/json"
-	"fmt"
 	"io"
 	"net/http"
 	"net/url"
 	"strings"
+
+	"mailroom/channel/platformtest"
 )
 
 // call is one API request. Handlers run while mu is held.
@@ -25,8 +26,11 @@ func (c *call) field(name string) string {
 
 const base = "/_matrix/client/v3"
 
-// handler returns the routes of the homeserver.
-func (h *Homeserver) handler() http.Handler {
+// ServeHTTP implements [platformtest.Dialect].
+func (h *Homeserver) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.routes.ServeHTTP(w, r) }
+
+// newRoutes returns the routes of the homeserver.
+func (h *Homeserver) newRoutes() http.Handler {
 	mux := http.NewServeMux()
 	open := map[string]func(*call) (any, *apiError){
 		"GET /_matrix/client/versions": func(*call) (any, *apiError) { return map[string]any{"versions": []string{"v1.11"}}, nil },
@@ -41,29 +45,28 @@ func (h *Homeserver) handler() http.Handler {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { h.serve(w, r, f, false) })
 	}
 	for pattern, f := range map[string]func(*call) (any, *apiError){
-		"POST " + base + "/logout":                           h.logout,
-		"GET " + base + "/account/whoami":                    h.whoami,
-		"PUT " + base + "/profile/{user}/displayname":        h.setDisplayName,
-		"POST " + base + "/createRoom":                       h.createRoom,
-		"POST " + base + "/rooms/{room}/{change}":            h.changeMembership,
-		"PUT " + base + "/rooms/{room}/send/{kind}/{txn}":    h.send,
-		"PUT " + base + "/rooms/{room}/redact/{event}/{txn}": h.redact,
-		"PUT " + base + "/rooms/{room}/state/{kind}/{$}":     h.setState,
-		"GET " + base + "/rooms/{room}/state/{kind}/{key}":   h.state,
-		"GET " + base + "/rooms/{room}/joined_members":       h.joinedMembers,
-		"GET " + base + "/rooms/{room}/messages":             h.messages,
-		"GET " + base + "/rooms/{room}/event/{event}":        h.event,
-		"PUT " + base + "/rooms/{room}/typing/{user}":        h.typing,
-		"GET " + base + "/sync":                              h.sync,
-		"POST /_matrix/media/v3/upload":                      h.upload,
+		"POST " + base + "/logout":                            h.logout,
+		"GET " + base + "/account/whoami":                     h.whoami,
+		"PUT " + base + "/profile/{user}/displayname":         h.setDisplayName,
+		"POST " + base + "/createRoom":                        h.createRoom,
+		"POST " + base + "/rooms/{room}/{change}":             h.changeMembership,
+		"PUT " + base + "/rooms/{room}/send/{kind}/{txn}":     h.send,
+		"PUT " + base + "/rooms/{room}/redact/{event}/{txn}":  h.redact,
+		"PUT " + base + "/rooms/{room}/state/{kind}/{$}":      h.setState,
+		"GET " + base + "/rooms/{room}/state/{kind}/{key}":    h.state,
+		"GET " + base + "/rooms/{room}/joined_members":        h.joinedMembers,
+		"GET " + base + "/rooms/{room}/messages":              h.messages,
+		"GET " + base + "/rooms/{room}/event/{event}":         h.event,
+		"PUT " + base + "/rooms/{room}/typing/{user}":         h.typing,
+		"GET " + base + "/sync":                               h.sync,
+		"POST /_matrix/media/v3/upload":                       h.upload,
+		"GET /_matrix/client/v1/media/download/{server}/{id}": h.download,
+		"GET /_matrix/media/v3/download/{server}/{id}":        h.download,
 	} {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { h.serve(w, r, f, true) })
 	}
-	for _, begin := range []string{"/_matrix/client/v1/media/download", "/_matrix/media/v3/download"} {
-		mux.HandleFunc("GET "+begin+"/{server}/{id}", h.download)
-	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		newError(404, "M_UNRECOGNIZED", "Unrecognized request").write(w)
+		h.Respond(w, nil, newError(404, "M_UNRECOGNIZED", "Unrecognized request"))
 	})
 	return mux
 }
@@ -87,24 +90,18 @@ func (h *Homeserver) serve(w http.ResponseWriter, r *http.Request, f func(*call)
 	if c.raw, err = io.ReadAll(r.Body); err != nil {
 		return // the client is gone
 	}
-	h.mu.Lock()
-	var out any
-	var refuse *apiError
-	if private {
-		c.session, refuse = h.authenticate(r)
-	}
-	if refuse == nil && len(c.raw) > 0 && r.Header.Get("Content-Type") == "application/json" && string(c.raw) != "null" && json.Unmarshal(c.raw, &c.body) != nil {
-		refuse = newError(400, "M_NOT_JSON", "The request body could not be decoded into valid JSON")
-	}
-	if refuse == nil {
-		out, refuse = f(c)
-	}
-	h.mu.Unlock()
-	if refuse != nil {
-		refuse.write(w)
-		return
-	}
-	writeJSON(w, http.StatusOK, out)
+	h.Serve(w, r, r.Pattern, c.body, func() (out any, refused *apiError) {
+		if private {
+			c.session, refused = h.authenticate(r)
+		}
+		if refused == nil && len(c.raw) > 0 && r.Header.Get("Content-Type") == "application/json" && string(c.raw) != "null" && json.Unmarshal(c.raw, &c.body) != nil {
+			refused = newError(400, "M_NOT_JSON", "The request body could not be decoded into valid JSON")
+		}
+		if refused != nil {
+			return nil, refused
+		}
+		return f(c)
+	})
 }
 
 func (h *Homeserver) register(c *call) (any, *apiError) {
@@ -141,7 +138,7 @@ func (h *Homeserver) logout(c *call) (any, *apiError) {
 			delete(h.sessions, token)
 		}
 	}
-	h.notify()
+	h.Notify()
 	return struct{}{}, nil
 }
 
@@ -333,21 +330,12 @@ func (h *Homeserver) upload(c *call) (any, *apiError) {
 	return map[string]any{"content_uri": "mxc://test.example/" + id}, nil
 }
 
-func (h *Homeserver) download(w http.ResponseWriter, r *http.Request) {
-	h.mu.Lock()
-	_, refuse := h.authenticate(r)
-	f, ok := h.files[r.PathValue("server")+"/"+r.PathValue("id")]
-	h.mu.Unlock()
-	switch {
-	case refuse != nil:
-		refuse.write(w)
-	case !ok:
-		newError(404, "M_NOT_FOUND", "File not found").write(w)
-	default:
-		w.Header().Set("Content-Type", f.kind)
-		w.Header().Set("Content-Length", fmt.Sprint(len(f.content)))
-		_, _ = w.Write(f.content) // the client may be gone
+func (h *Homeserver) download(c *call) (any, *apiError) {
+	f, ok := h.files[c.PathValue("server")+"/"+c.PathValue("id")]
+	if !ok {
+		return nil, newError(404, "M_NOT_FOUND", "File not found")
 	}
+	return platformtest.Content(f.kind, f.content), nil
 }
 
 // decodeQuery decodes a query parameter that holds JSON.

@@ -3,27 +3,29 @@
 package matrixtest
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
-	"net"
 	"net/http"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"mailroom/channel/platformtest"
 )
 
 // Homeserver is an in-memory fake on loopback. It enforces the same limits and permissions as a
 // real one.
 type Homeserver struct {
+	*platformtest.Server
 	URL string
+
+	routes http.Handler
 
 	// Owned by mu.
 	mu       sync.Mutex
-	changed  chan struct{} // closed and replaced on every change
 	users    map[string]*user
 	sessions map[string]session // by token
 	rooms    map[string]*room
@@ -70,49 +72,37 @@ type file struct {
 // Start starts a homeserver that stops when the test ends.
 func Start(t testing.TB) *Homeserver {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	h := &Homeserver{
-		URL: "http://" + ln.Addr().String(), changed: make(chan struct{}), users: map[string]*user{}, sessions: map[string]session{},
-		rooms: map[string]*room{}, sent: map[string]string{}, files: map[string]file{},
-	}
-	ctx, quit := context.WithCancel(context.Background())
-	server := &http.Server{Handler: h.handler(), ReadHeaderTimeout: time.Minute, BaseContext: func(net.Listener) context.Context { return ctx }}
-	var serving sync.WaitGroup
-	serving.Go(func() { _ = server.Serve(ln) }) // returns after Close
-	t.Cleanup(func() {
-		quit()
-		_ = server.Close() // best effort
-		serving.Wait()
-	})
+	h := &Homeserver{users: map[string]*user{}, sessions: map[string]session{}, rooms: map[string]*room{}, sent: map[string]string{}, files: map[string]file{}}
+	h.routes = h.newRoutes()
+	h.Server = platformtest.NewServer(t, &h.mu, h)
+	h.URL = "http://" + h.Addr
+	h.Up(t)
 	return h
+}
+
+// String counts the calls.
+func (h *Homeserver) String() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.CountCalls()
 }
 
 // ForgetTransactions drops all transaction ids, as real homeservers do after some time.
 func (h *Homeserver) ForgetTransactions() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.sent = map[string]string{}
+	h.Update(func() { h.sent = map[string]string{} })
 }
 
 // Rollback removes the last n events of a room, like a restore from an older backup.
 func (h *Homeserver) Rollback(id string, n int) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	r := h.rooms[id]
-	r.events = r.events[:len(r.events)-n]
-	h.events -= n
-	h.notify()
+	h.Update(func() {
+		r := h.rooms[id]
+		r.events = r.events[:len(r.events)-n]
+		h.events -= n
+		h.Notify()
+	})
 }
 
-// notify wakes waiting sync requests. The caller holds mu, as for all following methods.
-func (h *Homeserver) notify() {
-	close(h.changed)
-	h.changed = make(chan struct{})
-}
-
+// newID returns a new id. The caller holds mu, as for all following methods.
 func (h *Homeserver) newID(sign string) string {
 	h.ids++
 	return fmt.Sprintf("%s%06dabcdefghijklmnopqrstuvwxyz", sign, h.ids)
@@ -134,7 +124,7 @@ func (h *Homeserver) appendEvent(r *room, by session, kind string, key *string, 
 		r.state[at] = e
 	}
 	r.events = append(r.events, e)
-	h.notify()
+	h.Notify()
 	return e
 }
 
@@ -220,23 +210,28 @@ func parseToken(token, sign string) (int, bool) {
 	return n, err == nil
 }
 
-// apiError is an error response.
-type apiError struct {
-	code    int
-	errcode string
-	message string
-}
+// apiError is an error response. Its code is the errcode.
+type apiError = platformtest.Error
 
 func newError(code int, name, format string, args ...any) *apiError {
-	return &apiError{code: code, errcode: name, message: fmt.Sprintf(format, args...)}
+	return &apiError{Status: code, Code: name, Message: fmt.Sprintf(format, args...)}
 }
 
-func (r *apiError) write(w http.ResponseWriter) {
-	writeJSON(w, r.code, map[string]any{"errcode": r.errcode, "error": r.message})
+// Respond implements [platformtest.Dialect].
+func (h *Homeserver) Respond(w http.ResponseWriter, result any, refused *apiError) {
+	respond(w, result, refused)
 }
 
-func writeJSON(w http.ResponseWriter, code int, body any) {
+// respond writes a result or an error as the Client-Server API defines them.
+func respond(w http.ResponseWriter, result any, refused *apiError) {
 	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(body) // the client may be gone
+	if refused != nil {
+		body := map[string]any{"errcode": refused.Code, "error": refused.Message}
+		if refused.RetryAfter != 0 {
+			body["retry_after_ms"] = int(refused.RetryAfter * 1000)
+		}
+		result = body
+		w.WriteHeader(refused.Status)
+	}
+	_ = json.NewEncoder(w).Encode(result) // the client may be gone
 }

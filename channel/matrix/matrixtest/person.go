@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"mailroom/channel/platformtest"
 )
 
 // Password is the password of every account.
@@ -339,16 +341,7 @@ func (p *Person) IsIn(room string, who *Person) bool {
 // WaitFor waits until good returns true.
 func WaitFor(t testing.TB, what string, good func() bool) {
 	t.Helper()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	late := time.After(30 * time.Second)
-	for !good() {
-		select {
-		case <-tick.C:
-		case <-late:
-			t.Fatalf("condition not met in time: %s", what)
-		}
-	}
+	platformtest.WaitFor(t, what, good)
 }
 
 // Dump returns a room's history for failure messages.

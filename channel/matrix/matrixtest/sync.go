@@ -85,16 +85,7 @@ func (h *Homeserver) sync(c *call) (any, *apiError) {
 		if something || over || since < 0 {
 			return map[string]any{"next_batch": fmt.Sprintf("s%d", max(h.events, since)), "rooms": rooms}, nil
 		}
-		changed := h.changed
-		h.mu.Unlock()
-		select {
-		case <-changed:
-		case <-late.C:
-			over = true
-		case <-c.Context().Done():
-			over = true
-		}
-		h.mu.Lock()
+		over = !h.Wait(c.Context(), late.C)
 		if _, refuse := h.authenticate(c.Request); refuse != nil {
 			return nil, refuse
 		}
