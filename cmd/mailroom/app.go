@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"mailroom/internal/cli"
 	"mailroom/internal/console"
 )
 
@@ -53,11 +54,13 @@ func rootCommand(con *console.Console) *cobra.Command {
 		SilenceUsage:  true,
 	}
 	root.PersistentFlags().StringVar(&con.Data, "data", "", "data folder of the server (default $MAILROOM_DATA, else mailroom in $XDG_DATA_HOME)")
+	channels := cli.Channels(con, stateTable())
+	channels.AddCommand(addChannelCommand(con))
 	root.AddCommand(
-		serveCommand(con), statusCommand(con), stopCommand(con), bridgeCommand(con), sendCommand(con), attachCommand(con), threadsCommand(con), runsCommand(con),
-		runCommand(con), interruptCommand(con), ticketsCommand(con), approveCommand(con), denyCommand(con), answerCommand(con),
-		agentsCommand(con), channelsCommand(con), pairCommand(con), workersCommand(con), workCommand(con), mcpCommand(con), issueCommand(con), projectCommand(con), tokenCommand(con), configCommand(con), doctorCommand(con), restoreCommand(con), benchCommand(con), versionCommand(con),
+		channels, serveCommand(con), bridgeCommand(con), workCommand(con), issueCommand(con), configCommand(con), doctorCommand(con),
+		restoreCommand(con), benchCommand(con),
 	)
+	root.AddCommand(cli.Commands(con)...)
 	root.AddCommand(moreCommands(con)...)
 	return root
 }

@@ -79,7 +79,7 @@ const benchConfig = "[agents.echo]\npace = \"0s\"\nkind = \"echo\"\n"
 
 // prepareBench sets the options that describe this program.
 func prepareBench(con *console.Console, o *bench.Options) error {
-	o.Dir, o.Version, o.Progress, o.Config = con.Data, version().Version, con.Infof, benchConfig
+	o.Dir, o.Version, o.Progress, o.Config = con.Data, console.ReadVersion().Version, con.Infof, benchConfig
 	c, err := config.Parse("bench.toml", []byte(benchConfig), nil)
 	if err != nil {
 		return err

@@ -52,3 +52,14 @@ func loadConfig(dir datadir.Dir, file string) (*config.Config, error) {
 	}
 	return c, err
 }
+
+func printConfig(con *console.Console, c *config.Config, reveal bool, output console.Format) error {
+	text := []byte(c.TOML(reveal))
+	if output == console.FormatJSON {
+		var err error
+		if text, err = c.JSON(reveal); err != nil {
+			return err
+		}
+	}
+	return con.Printf("%s", text)
+}

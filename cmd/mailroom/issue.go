@@ -2,23 +2,15 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"os"
-	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
-	"mailroom"
-	"mailroom/api"
 	watch "mailroom/channel/tracker"
-	"mailroom/client"
 	"mailroom/cmd/internal/bd"
+	"mailroom/internal/cli"
 	"mailroom/internal/config"
 	"mailroom/internal/console"
-	"mailroom/internal/display"
-	"mailroom/internal/endpoint"
 	"mailroom/tracker"
 )
 
@@ -38,7 +30,7 @@ to an agent, "mailroom issue show" also shows the run.`,
 				return err
 			}
 			t := bd.Main{
-				Stdin: con.Stdin, Stdout: con.Stdout, Stderr: con.Stderr, Env: con.Env, Dir: dir, Name: "issue", Version: version().Version,
+				Stdin: con.Stdin, Stdout: con.Stdout, Stderr: con.Stderr, Env: con.Env, Dir: dir, Name: "issue", Version: console.ReadVersion().Version,
 				RunOf: func(ctx context.Context, it *tracker.Issue) *bd.Run { return runOfIssue(ctx, con, it) },
 			}
 			if t.Run(cmd.Context(), args) != console.ExitDone {
@@ -49,49 +41,15 @@ to an agent, "mailroom issue show" also shows the run.`,
 	}
 }
 
-// issueRunTimeout limits the request for the run of an issue, so that an unreachable server
-// does not delay the command.
-const issueRunTimeout = time.Second
-
-// runOfIssue returns the run of an issue that was given to an agent. The run is optional
-// output, so any error means nil.
+// runOfIssue returns the run of an issue that was given to an agent, or nil.
 func runOfIssue(ctx context.Context, con *console.Console, it *tracker.Issue) *bd.Run {
 	thread, key := watch.LastSubmit(config.TrackerChannel, it)
 	if key == "" {
 		return nil
 	}
-	server, err := endpoint.Find(con)
-	if err != nil {
+	lines, raw := cli.RunByKey(ctx, con, thread, key)
+	if raw == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, issueRunTimeout)
-	defer cancel()
-	page, err := server.Client().Runs(ctx, client.ListQuery{Q: "thread:" + client.Quote(thread) + " key:" + client.Quote(key), Limit: 1})
-	if err != nil || len(page.Items) == 0 {
-		return nil
-	}
-	run := page.Items[0]
-	raw, err := json.Marshal(run)
-	if err != nil {
-		return nil
-	}
-	return &bd.Run{Lines: runLines(con, run), JSON: raw}
-}
-
-// runLines formats the run of an issue, with commands that show more.
-func runLines(con *console.Console, run api.Run) []string {
-	lines := []string{fmt.Sprintf("Run %s of %s: %s, attempt %d", run.ID, run.Agent, run.Status, run.Attempt)}
-	if first, _, _ := strings.Cut(strings.TrimSpace(deref(run.Reply)), "\n"); first != "" {
-		lines = append(lines, "  reply: "+console.Shorten(first, 100))
-	}
-	if run.Error != nil {
-		lines = append(lines, fmt.Sprintf("  %s: %s", run.Error.Class, display.Line(run.Error.Message)))
-	}
-	switch run.Status {
-	case mailroom.StatusWaiting:
-		lines = append(lines, "  waits for a decision: "+con.CommandLine("tickets"))
-	case mailroom.StatusFailed, mailroom.StatusCancelled:
-		lines = append(lines, "  retry: "+con.CommandLine("run", "retry", run.ID))
-	}
-	return append(lines, "  show: "+con.CommandLine("attach", run.Thread))
+	return &bd.Run{Lines: lines, JSON: raw}
 }

@@ -19,6 +19,7 @@ import (
 	"mailroom/channel"
 	"mailroom/engine"
 	"mailroom/internal/config"
+	"mailroom/internal/console"
 	"mailroom/internal/datadir"
 	"mailroom/internal/metrics"
 	"mailroom/internal/recovery"
@@ -107,7 +108,7 @@ func assemble(store store.Store, files datadir.Files, c *config.Config, roster *
 		},
 		Protocols: protocols(hooks, log),
 		Channels:  n.channels, Pairings: newPairings(c, n.ledger),
-		Pages: web.Pages(), Bus: b, Metrics: numbers, Ready: n.engine.Ready, Version: version().Version, Log: log,
+		Pages: web.Pages(), Bus: b, Metrics: numbers, Ready: n.engine.Ready, Version: console.ReadVersion().Version, Log: log,
 		TLS: secure, BehindProxy: c.BehindProxy,
 		HeaderTimeout: c.Limits.HeaderTimeout, BodyTimeout: c.Limits.BodyTimeout,
 		WriteTimeout: c.Limits.WriteTimeout, IdleTimeout: c.Limits.IdleTimeout,

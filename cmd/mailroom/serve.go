@@ -209,3 +209,18 @@ func address(at net.Addr, c *config.Config) string {
 	}
 	return scheme + net.JoinHostPort(host, port)
 }
+
+// printListening prints the server's address and the next commands.
+func printListening(con *console.Console, url string, dir datadir.Dir) {
+	con.Infof("listening on %s, data folder %s\nnext, in another terminal:\n  %s", url, dir, con.CommandLine("send", "hello"))
+	con.Infof("or open %s/chat in a browser and paste the token from %s", url, dir.TokenFile())
+}
+
+// printBridging prints the bridge's address and how to show its state.
+func printBridging(con *console.Console, url string, dir datadir.Dir) {
+	con.Infof("listening on %s, data folder %s\nto show its state, in another terminal:\n  %s", url, dir, con.CommandLine("channels"))
+}
+
+func printExposed(con *console.Console) {
+	con.Infof("warning: this address is reachable from other machines without encryption: restrict access to the proxy")
+}

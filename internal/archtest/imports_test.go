@@ -54,6 +54,7 @@ var floors = map[string]int{
 	"internal/bench":      4, // measures a server from inside
 	"internal/console":    1, // streams, output and exit codes of the commands
 	"internal/endpoint":   3, // finds the server that a command talks to
+	"internal/cli":        4, // the commands that talk to a server
 	"internal/config":     5, // the settings of a server
 	"internal/platforms":  6, // the list of the platforms
 	"cmd/mailroom":        7,

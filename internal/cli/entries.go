@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"bytes"
@@ -8,13 +8,16 @@ import (
 	"time"
 
 	"mailroom"
-	"mailroom/agent/exec"
-	"mailroom/agent/exec/program"
-	"mailroom/channel"
 	"mailroom/entry"
 	"mailroom/internal/console"
 	"mailroom/project"
 	"mailroom/store"
+)
+
+// Kinds of entries that agents of kind exec write.
+const (
+	kindSession = "x.exec.session" // format of the agent's Session
+	kindWarning = "x.exec.warning"
 )
 
 // entryFormatter formats entries as single lines for a person who waits for a reply. It remembers
@@ -31,7 +34,7 @@ func (t entryFormatter) format(e mailroom.Entry) (string, error) {
 		return t.activityLine(e)
 	case entry.KindTicketOpened, entry.KindTicketDecided, entry.KindTicketExpired:
 		return t.ticketLine(e)
-	case program.KindWarning, exec.KindSession:
+	case kindWarning, kindSession:
 		return programLine(e), nil
 	case entry.KindNotification, entry.KindReserved, entry.KindReleased, entry.KindLapsed:
 		return projectLine(e)
@@ -43,14 +46,17 @@ func (t entryFormatter) format(e mailroom.Entry) (string, error) {
 
 // programLine formats a CLI agent's entry. Unreadable entries are skipped.
 func programLine(e mailroom.Entry) string {
-	if e.Kind == program.KindWarning {
+	if e.Kind == kindWarning {
 		var b struct{ Text string }
 		if e.Decode(&b) != nil || b.Text == "" {
 			return ""
 		}
 		return "warning: " + b.Text
 	}
-	var b exec.Session
+	var b struct {
+		Program, Lost, Why string
+		Messages           int
+	}
 	if e.Decode(&b) != nil || b.Lost == "" {
 		return ""
 	}
@@ -83,7 +89,10 @@ func projectLine(e mailroom.Entry) (string, error) {
 
 // channelLine formats a state change of a channel.
 func channelLine(e mailroom.Entry) (string, error) {
-	var b channel.Change
+	var b struct {
+		Channel, State, Reason string
+		Attempts               int
+	}
 	err := e.Decode(&b)
 	line := fmt.Sprintf("channel %s: %s", b.Channel, b.State)
 	if b.Attempts > 0 {

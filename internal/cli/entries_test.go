@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"bytes"
@@ -10,6 +10,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"mailroom"
+	"mailroom/agent/exec"
+	"mailroom/agent/exec/program"
+	"mailroom/channel"
 	"mailroom/client"
 	"mailroom/entry"
 	"mailroom/internal/console"
@@ -54,13 +57,13 @@ func TestWhatARunDoesIsToldInALineEach(t *testing.T) {
 		{entry.KindTicketExpired, entry.TicketRef{Ticket: "3"}, "name-3 expired\n"},
 		{entry.KindResumed, entry.RunStarted{}, "resumed, attempt 2\n"},
 		{entry.KindToolStarted, json.RawMessage(`{"call":"c3","name":"sh","arguments":{"run":"a \u0026\u0026 b","n":10000000000000000000001}}`), "tool sh {\"n\":10000000000000000000001,\"run\":\"a && b\"}\n"},
-		{"x.exec.warning", json.RawMessage(`{"text":"waiting for the network"}`), "warning: waiting for the network\n"},
-		{"x.exec.warning", json.RawMessage(`{}`), ""},
-		{"x.exec.session", json.RawMessage(`{"program":"codex","session":"b"}`), ""},
-		{"x.exec.session", json.RawMessage(`{"program":"codex","session":"b","lost":"a","why":"it is gone","messages":2}`),
+		{program.KindWarning, json.RawMessage(`{"text":"waiting for the network"}`), "warning: waiting for the network\n"},
+		{program.KindWarning, json.RawMessage(`{}`), ""},
+		{exec.KindSession, exec.Session{Program: "codex", Session: "b"}, ""},
+		{exec.KindSession, exec.Session{Program: "codex", Session: "b", Lost: "a", Why: "it is gone", Messages: 2},
 			"codex started a new session with 2 messages of this thread: it is gone\n"},
 		{entry.KindChannel, json.RawMessage(`{"channel":"mol","state":"connected","at":"2026-11-22T01:02:03Z"}`), "channel mol: connected\n"},
-		{entry.KindChannel, json.RawMessage(`{"channel":"mol","state":"gave_up","reason":"it is down","attempts":3}`), "channel mol: gave_up after 3 failed attempts: it is down\n"},
+		{entry.KindChannel, channel.Change{Channel: "mol", State: channel.ConditionGaveUp, Reason: "it is down", Attempts: 3}, "channel mol: gave_up after 3 failed attempts: it is down\n"},
 		{"x.note", json.RawMessage(`{}`), ""},
 	} {
 		talked.Reset()

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"context"
@@ -52,7 +52,7 @@ func serveMCP(ctx context.Context, con *console.Console, thread string) error {
 	own := *con // the dialer changes it
 	o := clientDialer{con: &own}
 	s := mcp.New(mcp.Options{
-		Thread: thread, Version: version().Version, Dial: o.dial, RetryUnavailable: true,
+		Thread: thread, Version: console.ReadVersion().Version, Dial: o.dial, RetryUnavailable: true,
 		Log: slog.New(slog.NewTextHandler(con.Stderr, nil)),
 	})
 	err := s.Run(ctx, &sdk.IOTransport{Reader: io.NopCloser(con.Stdin), Writer: nopCloser{con.Stdout}})

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"context"
@@ -110,4 +110,19 @@ func reportBlocking(ctx context.Context, con *console.Console, c *client.Client,
 		return err
 	}
 	return reportWaiting(ctx, con, c, *t.WaitingRun)
+}
+
+func printRetryHint(con *console.Console, key string) {
+	con.Infof("the message may have been accepted; retry with --key %s to avoid a duplicate", key)
+}
+
+func printSubmitted(con *console.Console, s store.Submitted, output console.Format) error {
+	if output == console.FormatJSON {
+		return con.PrintJSON(s)
+	}
+	rows := [][]string{{"thread", s.Thread}, {"run", s.Run}, {"message", s.Message}, {"status", string(s.Status)}}
+	if s.Disposition != store.DispositionQueued {
+		rows = append(rows, []string{"disposition", string(s.Disposition)})
+	}
+	return con.PrintTable(rows)
 }

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"github.com/spf13/cobra"
@@ -27,4 +27,18 @@ func withClient(con *console.Console, cmd *cobra.Command, run func(c *client.Cli
 		return run(c, args)
 	}
 	return cmd
+}
+
+// printConnectionState reports that the server became unreachable (err is set) or reachable again.
+// A partially printed line continues on the next line.
+func printConnectionState(con *console.Console, err error) {
+	if con.MidLine && console.IsTerminal(con.Stdout) && console.IsTerminal(con.Stderr) {
+		con.Infof("")
+		con.MidLine = false
+	}
+	if err != nil {
+		con.Infof("server unreachable; retrying (Ctrl-C detaches and cancels nothing)")
+		return
+	}
+	con.Infof("server reachable again")
 }

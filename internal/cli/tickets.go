@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"encoding/json"
@@ -111,4 +111,57 @@ func answer(text string, raw bool) (json.RawMessage, error) {
 		return nil, console.Errorf(console.ExitUsage, "", "invalid JSON: %s", console.Shorten(display.Line(text), 60))
 	}
 	return json.RawMessage(strings.TrimSpace(text)), nil
+}
+
+func printTickets(con *console.Console, page api.Page[api.Ticket], output console.Format) error {
+	if output == console.FormatJSON {
+		return con.PrintJSON(page)
+	}
+	rows := [][]string{{"TICKET", "THREAD", "KIND", "STATE", "EXPIRES", "ASKS"}}
+	for _, k := range page.Items {
+		expires := "-"
+		if k.ExpiresAt != nil {
+			expires = con.When(k.ExpiresAt)
+		}
+		rows = append(rows, []string{k.ID, k.Thread, string(k.Kind), ticketState(k), expires, console.Shorten(ticketSummary(k), 60)})
+	}
+	return con.PrintList(rows, page.Next, "no tickets match")
+}
+
+// printTicketPrompt prints a ticket's question to Stderr. Stdout is for the decision.
+func printTicketPrompt(con *console.Console, k api.Ticket) {
+	con.Infof("%s %s of run %s in thread %s: %s", k.Kind, display.Line(k.Name), k.Run, display.Line(k.Thread), display.Line(deref(k.Prompt)))
+	if deref(k.Action) != "" || len(k.Arguments) > 0 {
+		con.Infof("  %s", display.Line(strings.TrimSpace(deref(k.Action)+" "+string(k.Arguments))))
+	}
+	if k.ExpiresAt != nil && k.State == mailroom.TicketOpen {
+		con.Infof("  expires %s", con.When(k.ExpiresAt))
+	}
+}
+
+func printTicket(con *console.Console, k api.Ticket, output console.Format) error {
+	if output == console.FormatJSON {
+		return con.PrintJSON(k)
+	}
+	return con.PrintTable([][]string{{k.ID, ticketState(k)}})
+}
+
+// ticketState returns the state of a ticket, or its decision.
+func ticketState(k api.Ticket) string {
+	if k.Decision == nil {
+		return string(k.State)
+	}
+	return verdictText(*k.Decision)
+}
+
+// ticketSummary summarizes a ticket for a table cell.
+func ticketSummary(k api.Ticket) string {
+	line := deref(k.Prompt)
+	if line == "" {
+		line = k.Name
+	}
+	if a := deref(k.Action); a != "" {
+		line += " (" + a + ")"
+	}
+	return line
 }

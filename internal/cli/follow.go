@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"context"
@@ -141,4 +141,8 @@ func (p *replyPrinter) result(last mailroom.Status) error {
 		return &console.PrintedError{Code: console.ExitFailed, Reason: "the run is " + string(last)}
 	}
 	return nil
+}
+
+func printDetached(con *console.Console, again string) {
+	con.Infof("detached; nothing was cancelled. To show it again:\n  %s", again)
 }

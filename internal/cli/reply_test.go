@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"bytes"
@@ -168,12 +168,5 @@ func TestTalkShowsWhatHides(t *testing.T) {
 	said := "a\u202eb\x1b[1m"
 	if got, _, _ := printEvents(t, console.FormatText, reply(t, 1, 1, "m", said, false)); got != said+"\n" {
 		t.Errorf("a pipe got %q, want %q", got, said)
-	}
-}
-
-func TestHintsCanBeTyped(t *testing.T) {
-	con := &console.Console{Data: "my data"}
-	if got, want := con.CommandLine("attach", "it's; rm"), `mailroom attach --data 'my data' 'it'\''s; rm'`; got != want {
-		t.Errorf("got %s, want %s", got, want)
 	}
 }

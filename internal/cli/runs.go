@@ -1,7 +1,9 @@
-package main
+package cli
 
 import (
 	"context"
+	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -144,4 +146,96 @@ func retryMany(ctx context.Context, con *console.Console, c *client.Client, in a
 		}
 		in.Cursor = *part.Next
 	}
+}
+
+func printRuns(con *console.Console, page api.Page[api.Run], output console.Format) error {
+	if output == console.FormatJSON {
+		return con.PrintJSON(page)
+	}
+	rows := [][]string{{"RUN", "THREAD", "AGENT", "STATUS", "ATTEMPT", "CREATED", "DETAIL"}}
+	for _, r := range page.Items {
+		rows = append(rows, []string{
+			r.ID, r.Thread, r.Agent, string(r.Status), fmt.Sprint(r.Attempt), con.When(&r.CreatedAt), console.Shorten(detail(r), 60),
+		})
+	}
+	return con.PrintList(rows, page.Next, "no runs yet")
+}
+
+func printRun(con *console.Console, r api.Run, output console.Format) error {
+	if output == console.FormatJSON {
+		return con.PrintJSON(r)
+	}
+	return con.PrintTable([][]string{
+		{"run", r.ID}, {"thread", r.Thread}, {"agent", agentLabel(r.Agent, r.AgentVersion)}, {"status", status(r)},
+		{"attempt", fmt.Sprint(r.Attempt)}, {"failures", fmt.Sprintf("%d of %d", r.Failures, r.MaxAttempts)}, {"crashes", fmt.Sprint(r.Crashes)},
+		{"worker", orDash(r.Worker)}, {"key", orDash(r.Key)}, {"parent", orDash(r.Parent)}, {"via", r.Origin.Via},
+		{"steps", fmt.Sprint(r.Steps)}, {"progress", percent(r.Progress)}, {"waits for", waitsFor(r)}, {"usage", usage(r.Usage)},
+		{"created", con.When(&r.CreatedAt)}, {"started", con.When(r.StartedAt)}, {"finished", con.When(r.FinishedAt)},
+		{"detail", detail(r)},
+	})
+}
+
+// printChanged prints a run that was cancelled or queued again.
+func printChanged(con *console.Console, r api.Run, output console.Format) error {
+	if output == console.FormatJSON {
+		return con.PrintJSON(r)
+	}
+	return con.PrintTable([][]string{{r.ID, status(r)}})
+}
+
+func status(r api.Run) string {
+	if r.Stopping {
+		return string(r.Status) + ", stopping"
+	}
+	return string(r.Status)
+}
+
+// detail returns the most useful fact about a run beside its status.
+func detail(r api.Run) string {
+	switch {
+	case r.Error != nil:
+		return fmt.Sprintf("%s: %s", r.Error.Class, r.Error.Message)
+	case r.Reason != nil:
+		return string(*r.Reason)
+	case !r.Status.Finished() && r.Progress > 0:
+		return percent(r.Progress) + " done"
+	case r.Reply != nil:
+		return *r.Reply
+	}
+	return "-"
+}
+
+func percent(part float64) string { return fmt.Sprintf("%.0f%%", 100*part) }
+
+func waitsFor(r api.Run) string {
+	if r.Wait == nil {
+		return "-"
+	}
+	return r.Wait.Until + " of " + strings.Join(r.Wait.Tickets, " ")
+}
+
+func usage(u *api.Usage) string {
+	if u == nil || *u == (api.Usage{}) {
+		return "-"
+	}
+	return fmt.Sprintf("%d tokens in, %d out, %.4f USD", u.InputTokens, u.OutputTokens, u.CostUSD)
+}
+
+// agentLabel returns an agent's name with its version, if known.
+func agentLabel(agent string, version *string) string {
+	if version == nil {
+		return agent
+	}
+	return agent + " " + *version
+}
+
+func printRetried(con *console.Console, r api.Retried, dry bool, output console.Format) error {
+	if output == console.FormatJSON {
+		return con.PrintJSON(r)
+	}
+	rows := [][]string{{"matched", fmt.Sprint(r.Matched)}, {"retried", fmt.Sprint(r.Retried)}}
+	if dry {
+		con.Infof("dry run: without --dry-run these runs are queued again")
+	}
+	return con.PrintTable(rows)
 }

@@ -1,8 +1,13 @@
-package main
+package cli
 
 import (
+	"fmt"
+	"strings"
+
 	"github.com/spf13/cobra"
 
+	"mailroom"
+	"mailroom/api"
 	"mailroom/client"
 	"mailroom/internal/console"
 )
@@ -87,4 +92,86 @@ func interruptCommand(con *console.Console) *cobra.Command {
 		return printInterrupted(con, done, *output)
 	}
 	return cmd
+}
+
+func printThreads(con *console.Console, page api.Page[api.Thread], output console.Format) error {
+	if output == console.FormatJSON {
+		return con.PrintJSON(page)
+	}
+	rows := [][]string{{"THREAD", "AGENT", "STATUS", "QUEUED", "ENTRIES", "UPDATED"}}
+	for _, t := range page.Items {
+		rows = append(rows, []string{
+			t.ID, t.Agent, t.Status, fmt.Sprint(t.Queued), fmt.Sprint(t.LastSeq), con.When(&t.UpdatedAt),
+		})
+	}
+	return con.PrintList(rows, page.Next, `no threads yet; create one with: mailroom send "hello"`)
+}
+
+// threadView is the JSON output of threads show: the thread's fields, and the last
+// messages of its transcript in reading order.
+type threadView struct {
+	api.Thread
+	Messages []mailroom.Message `json:"messages"`
+}
+
+func printThread(con *console.Console, t threadView, output console.Format) error {
+	if output == console.FormatJSON {
+		return con.PrintJSON(t)
+	}
+	rows := [][]string{
+		{"thread", t.ID}, {"agent", t.Agent}, {"status", t.Status}, {"queued", fmt.Sprint(t.Queued)},
+		{"active run", orDash(t.ActiveRun)}, {"latest run", orDash(t.LatestRun)}, {"parent", orDash(t.Parent)},
+		{"entries", fmt.Sprintf("%d to %d", t.OldestSeq, t.LastSeq)},
+		{"created", con.When(&t.CreatedAt)}, {"updated", con.When(&t.UpdatedAt)},
+	}
+	if err := con.PrintTable(rows); err != nil {
+		return err
+	}
+	for _, msg := range t.Messages {
+		note := ""
+		if msg.Partial {
+			note = ", incomplete"
+		} else if msg.State != mailroom.MessageDone {
+			note = ", " + msg.State
+		}
+		err := con.Printf("\n%s (%d, %s%s)\n%s\n", msg.Role, msg.Seq, con.When(&msg.CreatedAt), note, con.Escape(content(msg)))
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func printInterrupted(con *console.Console, i api.Interrupted, output console.Format) error {
+	if output == console.FormatJSON {
+		return con.PrintJSON(i)
+	}
+	var rows [][]string
+	for _, run := range i.Superseded {
+		rows = append(rows, []string{run, "superseded"})
+	}
+	if i.Stopping != nil {
+		rows = append(rows, []string{*i.Stopping, "stopping"})
+	}
+	if len(rows) == 0 {
+		con.Infof("nothing was queued or running")
+	}
+	return con.PrintTable(rows)
+}
+
+// content returns the text of a message and its other parts, one line each.
+func content(msg mailroom.Message) string {
+	lines := []string{}
+	if msg.Text != "" {
+		lines = append(lines, msg.Text)
+	}
+	for _, p := range msg.Parts {
+		switch p.Type {
+		case "data":
+			lines = append(lines, string(p.Data))
+		case "file":
+			lines = append(lines, p.URI)
+		}
+	}
+	return strings.Join(lines, "\n")
 }

@@ -1,0 +1,76 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"mailroom/api"
+	"mailroom/client"
+	"mailroom/internal/console"
+)
+
+func agentsCommand(con *console.Console) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "agents",
+		Short: "List the agents that messages can be sent to",
+		Example: `  mailroom agents
+  mailroom agents -o json`,
+		Args: cobra.NoArgs,
+	}
+	output := console.FormatFlag(cmd)
+	return withClient(con, cmd, func(c *client.Client, _ []string) error {
+		agents, err := c.Agents(cmd.Context())
+		if err != nil {
+			return err
+		}
+		return printAgents(con, agents, *output)
+	})
+}
+
+func workersCommand(con *console.Console) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "workers",
+		Short: "List the processes that run agents",
+		Example: `  mailroom workers
+  mailroom workers -o json`,
+		Args: cobra.NoArgs,
+	}
+	output := console.FormatFlag(cmd)
+	return withClient(con, cmd, func(c *client.Client, _ []string) error {
+		workers, err := c.Workers(cmd.Context())
+		if err != nil {
+			return err
+		}
+		return printWorkers(con, workers, *output)
+	})
+}
+
+func printAgents(con *console.Console, agents []api.Agent, output console.Format) error {
+	if output == console.FormatJSON {
+		return con.PrintJSON(api.Page[api.Agent]{Items: agents})
+	}
+	rows := [][]string{{"AGENT", "KIND", "VERSION", "PROGRAM", "AVAILABLE", "WORKERS", "RUNNING", "ISOLATION"}}
+	for _, a := range agents {
+		available := "yes"
+		if !a.Available {
+			available = "no: " + deref(a.Reason)
+		}
+		rows = append(rows, []string{a.Name, orDash(a.Kind), orDash(a.Version), orDash(a.Program), available, fmt.Sprint(a.Workers), fmt.Sprint(a.Running), orDash(a.Isolation)})
+	}
+	return con.PrintList(rows, nil, "no agents")
+}
+
+func printWorkers(con *console.Console, workers []api.Worker, output console.Format) error {
+	if output == console.FormatJSON {
+		return con.PrintJSON(api.Page[api.Worker]{Items: workers})
+	}
+	rows := [][]string{{"WORKER", "HOST", "PID", "RUNNING", "LEASE UNTIL", "AGENTS"}}
+	for _, w := range workers {
+		rows = append(rows, []string{
+			w.ID, w.Host, fmt.Sprint(w.PID), fmt.Sprint(w.Running), con.When(&w.LeaseUntil), strings.Join(w.Agents, " "),
+		})
+	}
+	return con.PrintList(rows, nil, "no workers")
+}

@@ -1,0 +1,17 @@
+// Package cli has the commands that talk to a server. It knows the server only by its API.
+package cli
+
+import (
+	"github.com/spf13/cobra"
+
+	"mailroom/internal/console"
+)
+
+// Commands returns the commands that talk to a server, except [Channels].
+func Commands(con *console.Console) []*cobra.Command {
+	return []*cobra.Command{
+		agentsCommand(con), answerCommand(con), approveCommand(con), attachCommand(con), denyCommand(con), interruptCommand(con),
+		mcpCommand(con), pairCommand(con), projectCommand(con), runCommand(con), runsCommand(con), sendCommand(con), statusCommand(con),
+		stopCommand(con), threadsCommand(con), ticketsCommand(con), tokenCommand(con), versionCommand(con), workersCommand(con),
+	}
+}
