@@ -244,9 +244,20 @@ func (s *Server) awaitFailures(tries int) {
 // text, and a duplicate only with a log entry.
 func (s *Server) expectAnswered(want ...string) {
 	s.t.Helper()
-	s.Await("every text is sent", func() bool { return len(dedup(s.sent())) >= len(want) })
+	s.expectOnce(s.sent, want)
+}
+
+// expectAnsweredIn is expectAnswered for a place.
+func (s *Server) expectAnsweredIn(place string, want ...string) {
+	s.t.Helper()
+	s.expectOnce(func() []string { return s.p.texts(place) }, want)
+}
+
+func (s *Server) expectOnce(texts func() []string, want []string) {
+	s.t.Helper()
+	s.Await("every text is sent", func() bool { return len(dedup(texts())) >= len(want) })
 	s.AwaitSettled()
-	sent := s.sent()
+	sent := texts()
 	if got := dedup(sent); !slices.Equal(got, want) {
 		s.t.Fatalf("sent %q, want %q", sent, want)
 	}
@@ -269,12 +280,15 @@ func dedup(texts []string) (first []string) {
 }
 
 // countRepeated counts the log entries of possible duplicates.
-func (s *Server) countRepeated() (n int) {
+func (s *Server) countRepeated() int { return s.countEntries(chat.KindRepeated, poll.KindRepeated) }
+
+// countEntries counts the entries of some kinds in all threads.
+func (s *Server) countEntries(kinds ...string) (n int) {
 	s.t.Helper()
 	err := s.store.View(s.t.Context(), func(r store.Reader) error {
 		threads, err := r.Threads(store.ThreadQuery{})
 		for _, t := range threads {
-			found, wrong := r.Entries(store.EntryQuery{Thread: t.ID, Kinds: []string{chat.KindRepeated, poll.KindRepeated}})
+			found, wrong := r.Entries(store.EntryQuery{Thread: t.ID, Kinds: kinds})
 			if wrong != nil {
 				return wrong
 			}

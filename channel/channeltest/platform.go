@@ -1,12 +1,15 @@
 package channeltest
 
 import (
+	"net/http"
+	"slices"
 	"sync"
 	"time"
 
 	"mailroom"
 	"mailroom/channel"
 	"mailroom/channel/chat"
+	"mailroom/channel/platformtest"
 )
 
 // Agent is the agent of the suite. Unless a case says otherwise, it echoes each message.
@@ -65,6 +68,15 @@ type Platform struct {
 	ConnectFaults []ConnectFault
 	// SendFaults are failures of single sends.
 	SendFaults []SendFault
+	// LoseSend carries out the next send and loses its response.
+	LoseSend func()
+	// Limits are the kinds of rate limits: each refuses calls about a place for a while and says
+	// so. Sends returns the calls that send, edit or show typing. Both are nil if the platform has
+	// no rate limits.
+	Limits map[string]func(place string, d time.Duration)
+	Sends  func() []Call
+	// LongReply is the size of a reply that takes several messages, in bytes.
+	LongReply int
 	// Malformed delivers events that are not readable or not from people.
 	Malformed func()
 
@@ -188,4 +200,22 @@ func (s *Setting[T]) Get() (T, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.value, nil
+}
+
+// Call is a call that sends or edits a message or shows a typing indicator.
+type Call struct {
+	At      time.Time
+	Limited bool // refused by a rate limit
+}
+
+// SendsOf returns [Platform].Sends of a fake, for the names of its calls.
+func SendsOf(s *platformtest.Server, names ...string) func() []Call {
+	return func() (found []Call) {
+		for _, c := range s.Calls("") {
+			if slices.Contains(names, c.Name) {
+				found = append(found, Call{At: c.At, Limited: c.Status == http.StatusTooManyRequests})
+			}
+		}
+		return found
+	}
 }

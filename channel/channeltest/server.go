@@ -37,6 +37,7 @@ type Server struct {
 
 	// Set by Start.
 	runner   *channel.Runner
+	ledger   *ledger.Ledger
 	dial     channel.Connect
 	shutdown func() // nil while stopped
 
@@ -92,6 +93,7 @@ func (s *Server) Start() *Server {
 	l := ledger.New(s.store, ledger.Options{
 		Publish: func(thread string, entries []mailroom.Entry) { b.Publish(bus.Notice{Thread: thread, Entries: entries}) },
 	})
+	s.ledger = l
 	if s.dial = s.p.Connect; s.p.Dialer != nil {
 		o := s.Options
 		o.Agent, o.Follow = Agent, stream.New(l, b)
@@ -182,8 +184,17 @@ func (s *Server) keepCapabilities(dial chat.Dialer) chat.Dialer {
 func (s *Server) AwaitSettled() {
 	s.t.Helper()
 	s.Await("all runs and deliveries have finished", func() bool {
-		return s.runs(store.RunQuery{Statuses: []mailroom.Status{mailroom.StatusQueued, mailroom.StatusRunning, mailroom.StatusWaiting}}) == 0
+		return s.runs(store.RunQuery{Statuses: append([]mailroom.Status{mailroom.StatusWaiting}, unfinished...)}) == 0
 	})
+}
+
+// unfinished are the statuses of runs that do not wait for people.
+var unfinished = []mailroom.Status{mailroom.StatusQueued, mailroom.StatusRunning}
+
+// AwaitDelivered waits until no run or delivery is queued or running. A run may wait for people.
+func (s *Server) AwaitDelivered() {
+	s.t.Helper()
+	s.Await("everything is delivered", func() bool { return s.runs(store.RunQuery{Statuses: unfinished}) == 0 })
 }
 
 // runs counts the runs that match a query.

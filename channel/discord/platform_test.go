@@ -33,6 +33,11 @@ func TestDiscordIsAChannel(t *testing.T) {
 	}
 }
 
+func TestDiscordIsAChatPlatform(t *testing.T) {
+	t.Parallel()
+	channeltest.RunChat(t, func(t *testing.T) *channeltest.Platform { return newPlatform(t, discordtest.New(t)) })
+}
+
 func TestDiscordIsAChannelOverABadNetwork(t *testing.T) {
 	t.Parallel()
 	channeltest.RunNetfaults(t, func(t *testing.T, proxied func(string) string) *channeltest.Platform {
@@ -53,6 +58,7 @@ func newPlatform(t *testing.T, dc *discordtest.Platform, change ...func(*discord
 		f(&o)
 	}
 	dc.SetHeartbeatInterval(400 * time.Millisecond)
+	people, at := newPeople(dc)
 	down, hangs, denied := false, false, false
 	return &channeltest.Platform{
 		Kind: discord.Kind, Dialer: func() chat.Dialer { return o.Dialer() }, Secrets: []string{secret},
@@ -60,7 +66,7 @@ func newPlatform(t *testing.T, dc *discordtest.Platform, change ...func(*discord
 			InitialDelay: 10 * time.Millisecond, MaxDelay: 50 * time.Millisecond, ConnectTimeout: 400 * time.Millisecond, CloseTimeout: time.Second,
 			IdleTimeout: 2500 * time.Millisecond,
 		},
-		People: people(dc), Home: channeltest.Dev,
+		People: people, Home: channeltest.Dev,
 		Redeliver:   dc.Redeliver,
 		Down:        func() { down = true; dc.Down() },
 		HangReason:  "heartbeat not acknowledged",
@@ -80,21 +86,28 @@ func newPlatform(t *testing.T, dc *discordtest.Platform, change ...func(*discord
 				dc.Up(t)
 			}
 		},
-		History: true, ExactlyOnce: true,
+		LoseSend: func() { dc.Fail(discordtest.Send, discordtest.Fault{Lose: true}) },
+		Limits: map[string]func(string, time.Duration){
+			"a channel": func(place string, d time.Duration) { dc.Limit(at(place), d) },
+			"the bot":   func(_ string, d time.Duration) { dc.LimitAll(d) },
+		},
+		Sends:     channeltest.SendsOf(dc.Server, discordtest.Send, discordtest.Edit, discordtest.Typing),
+		LongReply: 20_000,
+		History:   true, ExactlyOnce: true,
 	}
 }
 
-// people returns Ann, Bob, their private channels and a channel of a server.
-func people(dc *discordtest.Platform) channeltest.People {
+// newPeople returns Ann, Bob, their private channels and a channel of a server.
+func newPeople(dc *discordtest.Platform) (people channeltest.People, at func(place string) *discordtest.Channel) {
 	who := map[string]*discordtest.Person{channeltest.Ann: dc.Person("Ann"), channeltest.Bob: dc.Person("Bob")}
 	dev := dc.Channel("dev")
-	at := func(place string) *discordtest.Channel {
+	at = func(place string) *discordtest.Channel {
 		if place == channeltest.Dev {
 			return dev
 		}
 		return who[place].Private()
 	}
-	return channeltest.People{
+	people = channeltest.People{
 		ID:   func(person string) string { return who[person].ID },
 		Room: func(place string) chat.Room { return room(at(place)) },
 		Say: func(m channeltest.Message) string {
@@ -123,4 +136,5 @@ func people(dc *discordtest.Platform) channeltest.People {
 			}
 		},
 	}
+	return people, at
 }

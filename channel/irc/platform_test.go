@@ -16,27 +16,12 @@ import (
 // TestIRCIsAChannel uses a server with message ids, so that a message can arrive twice.
 func TestIRCIsAChannel(t *testing.T) {
 	t.Parallel()
-	channeltest.Run(t, func(t *testing.T) *channeltest.Platform {
-		s := newFaultyServer(t)
-		o := testOptions(s.addr)
-		o.Join, o.Gap, o.Fresh = []string{"#dev"}, time.Millisecond, 400*time.Millisecond
-		pace := o.ReconnectPolicy()
-		pace.InitialDelay, pace.MaxDelay, pace.ConnectTimeout = 10*time.Millisecond, 50*time.Millisecond, 400*time.Millisecond
-		down := false
-		return &channeltest.Platform{
-			Kind: irc.Kind, Reconnect: pace, Dialer: func() chat.Dialer { return o.Dial }, People: s.people(t), Redeliver: func() { s.redeliver(t) },
-			Down:        func() { down = true; s.down() },
-			Hang:        func() { s.setMode(modeSilent) },
-			RejectLogin: func() { s.setMode(modeReject) },
-			Restore: func() {
-				s.setMode(modeNormal)
-				if down {
-					down = false
-					s.up(t)
-				}
-			},
-		}
-	})
+	channeltest.Run(t, newPlatform)
+}
+
+func TestIRCIsAChatPlatform(t *testing.T) {
+	t.Parallel()
+	channeltest.RunChat(t, newPlatform)
 }
 
 // TestIRCIsAChannelOverABadNetwork uses a real server. A bot that reconnects while the server still
@@ -70,6 +55,31 @@ func TestIRCIsAChannelOverABadNetwork(t *testing.T) {
 	})
 }
 
+// newPlatform returns a fake server for the suite.
+func newPlatform(t *testing.T) *channeltest.Platform {
+	s := newFaultyServer(t)
+	o := testOptions(s.addr)
+	o.Join, o.Gap, o.Fresh = []string{"#dev"}, time.Millisecond, 400*time.Millisecond
+	pace := o.ReconnectPolicy()
+	pace.InitialDelay, pace.MaxDelay, pace.ConnectTimeout = 10*time.Millisecond, 50*time.Millisecond, 400*time.Millisecond
+	down := false
+	return &channeltest.Platform{
+		Kind: irc.Kind, Reconnect: pace, Dialer: func() chat.Dialer { return o.Dial }, People: s.people(t), Redeliver: func() { s.redeliver(t) },
+		Down:        func() { down = true; s.down() },
+		Hang:        func() { s.setMode(modeSilent) },
+		RejectLogin: func() { s.setMode(modeReject) },
+		LoseSend:    func() { s.setMode(modeLoseSend) },
+		LongReply:   5_000,
+		Restore: func() {
+			s.setMode(modeNormal)
+			if down {
+				down = false
+				s.up(t)
+			}
+		},
+	}
+}
+
 // faultyServer is a fake server that can fail.
 type faultyServer struct {
 	*fakeServer
@@ -87,6 +97,7 @@ const (
 	modeNormal serverMode = iota
 	modeSilent
 	modeReject
+	modeLoseSend // the next message is taken and its receipt lost
 )
 
 func newFaultyServer(t *testing.T) *faultyServer {
@@ -106,6 +117,10 @@ func (s *faultyServer) reply(line string) []string {
 	case strings.HasPrefix(line, "PRIVMSG "):
 		to, text, _ := strings.Cut(strings.TrimPrefix(line, "PRIVMSG "), " :")
 		s.messages[to] = append(s.messages[to], text)
+		if s.mode == modeLoseSend {
+			s.mode = modeNormal
+			return []string{""}
+		}
 	case strings.HasPrefix(line, "WHOIS "):
 		nick := strings.TrimPrefix(line, "WHOIS ")
 		return []string{":s 311 bot " + nick + " ~" + nick + " home * :" + nick, ":s 330 bot " + nick + " " + nick + " :is logged in as"}

@@ -22,6 +22,15 @@ func TestMatrixIsAChannel(t *testing.T) {
 	})
 }
 
+func TestMatrixIsAChatPlatform(t *testing.T) {
+	forEachServer(t, func(t *testing.T, url string) {
+		var n atomic.Int64
+		channeltest.RunChat(t, func(t *testing.T) *channeltest.Platform {
+			return newPlatform(t, newWorld(t, url, fmt.Sprint(n.Add(1))))
+		})
+	})
+}
+
 func TestMatrixIsAChannelOverABadNetwork(t *testing.T) {
 	forEachServer(t, func(t *testing.T, url string) {
 		var n atomic.Int64
@@ -88,7 +97,11 @@ func newPlatform(t *testing.T, w *world, change ...func(*matrix.Options)) *chann
 				w.proxy.Up(t)
 			}
 		},
-		History: true, ExactlyOnce: true,
+		LoseSend:  func() { w.proxy.Fail("send", matrixtest.Fault{Lose: true}) },
+		Limits:    map[string]func(string, time.Duration){"the account": func(_ string, d time.Duration) { w.proxy.Limit(d) }},
+		Sends:     channeltest.SendsOf(w.proxy.Server, "send", "typing"),
+		LongReply: 90_000,
+		History:   true, ExactlyOnce: true,
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"text/tabwriter"
 
 	"mailroom"
+	"mailroom/channel/channeltest"
+	"mailroom/channel/chat"
 	"mailroom/channel/slack/slacktest"
 )
 
@@ -36,7 +38,9 @@ func TestEnvelopesAreAcknowledgedDuringASlowDownload(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann, dev := sl.Person("Ann"), sl.Channel("dev")
-	rest := startServer(t, sl, ann, false, func(ctx context.Context, s mailroom.Session) error {
+	server := channeltest.NewServer(t, newPlatform(t, sl))
+	server.Options.Access = chat.AccessPolicy{Admins: []string{ann.ID}}
+	server.Agent = func(ctx context.Context, s mailroom.Session) error {
 		input, err := s.Input(ctx)
 		if err != nil {
 			return err
@@ -48,7 +52,8 @@ func TestEnvelopesAreAcknowledgedDuringASlowDownload(t *testing.T) {
 			}
 		}
 		return s.Stream(ctx, "read: "+strings.Join(all, " + "))
-	})
+	}
+	server.Start()
 	slow := make(chan struct{})
 	sl.Fail(slacktest.Download, slacktest.Fault{Hold: slow})
 	ann.Sends(ann.Private(), "see", slacktest.MessageOptions{File: "notes.txt", Content: []byte("what is in it")})
@@ -62,7 +67,7 @@ func TestEnvelopesAreAcknowledgedDuringASlowDownload(t *testing.T) {
 	}
 	close(slow)
 	sl.WaitFor(t, "the reply to the file", func() bool { return strings.Contains(strings.Join(ann.Private().Texts(), ""), "what is in it") })
-	rest()
+	server.AwaitSettled()
 	logAcks(t, sl)
 }
 

@@ -17,6 +17,11 @@ func TestSlackIsAChannel(t *testing.T) {
 	channeltest.Run(t, func(t *testing.T) *channeltest.Platform { return newPlatform(t, slacktest.New(t)) })
 }
 
+func TestSlackIsAChatPlatform(t *testing.T) {
+	t.Parallel()
+	channeltest.RunChat(t, func(t *testing.T) *channeltest.Platform { return newPlatform(t, slacktest.New(t)) })
+}
+
 func TestSlackIsAChannelOverABadNetwork(t *testing.T) {
 	t.Parallel()
 	channeltest.RunNetfaults(t, func(t *testing.T, proxied func(string) string) *channeltest.Platform {
@@ -58,7 +63,14 @@ func newPlatform(t *testing.T, sl *slacktest.Platform, change ...func(*slack.Opt
 				sl.Up(t)
 			}
 		},
-		History: true, ExactlyOnce: true,
+		LoseSend: func() { sl.Fail("chat.postMessage", slacktest.Fault{Lose: true}) },
+		Limits: map[string]func(string, time.Duration){"the methods": func(_ string, d time.Duration) {
+			sl.Limit("chat.update", d)
+			sl.Limit("chat.postMessage", d)
+		}},
+		Sends:     channeltest.SendsOf(sl.Server, "chat.postMessage", "chat.update"),
+		LongReply: 20_000,
+		History:   true, ExactlyOnce: true,
 	}
 }
 

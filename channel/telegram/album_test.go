@@ -3,14 +3,24 @@ package telegram_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"testing"
 
 	"mailroom"
+	"mailroom/channel/channeltest"
 	"mailroom/channel/chat"
 	"mailroom/channel/telegram/telegramtest"
 )
+
+// discardFiles is a [chat.FileStore] that discards the content.
+type discardFiles struct{}
+
+func (discardFiles) Save(_ context.Context, name string, r io.Reader) (string, error) {
+	_, err := io.Copy(io.Discard, r)
+	return "nowhere:" + name, err
+}
 
 // TestPeopleAreAnsweredWhileAnAlbumIsFetched sends two files whose downloads stop halfway, and
 // checks that ten other people get replies in the meantime.
@@ -18,13 +28,16 @@ func TestPeopleAreAnsweredWhileAnAlbumIsFetched(t *testing.T) {
 	t.Parallel()
 	tg := telegramtest.New(t)
 	release := tg.HoldFiles()
-	startServerWith(t, tg, chat.Options{Agent: "codex", Access: chat.AccessPolicy{AllowAll: true}, Files: discardFiles{}}, func(ctx context.Context, s mailroom.Session) error {
+	server := channeltest.NewServer(t, newPlatform(t, tg))
+	server.Options.Access, server.Options.Files = chat.AccessPolicy{AllowAll: true}, discardFiles{}
+	server.Agent = func(ctx context.Context, s mailroom.Session) error {
 		input, err := s.Input(ctx)
 		if err != nil {
 			return err
 		}
 		return s.Stream(ctx, fmt.Sprintf("You said: %s and %d files", input[0].Text, len(input[0].Parts)-1))
-	})
+	}
+	server.Start()
 	ann := tg.Person("Ann")
 	for range 2 { // an album is one message per file
 		ann.Sends(ann.Private(), "look", telegramtest.MessageOptions{File: "a.bin", Content: []byte("content")})

@@ -19,6 +19,11 @@ func TestTelegramIsAChannel(t *testing.T) {
 	channeltest.Run(t, func(t *testing.T) *channeltest.Platform { return newPlatform(t, telegramtest.New(t)) })
 }
 
+func TestTelegramIsAChatPlatform(t *testing.T) {
+	t.Parallel()
+	channeltest.RunChat(t, func(t *testing.T) *channeltest.Platform { return newPlatform(t, telegramtest.New(t)) })
+}
+
 func TestTelegramIsAChannelOverABadNetwork(t *testing.T) {
 	t.Parallel()
 	channeltest.RunNetfaults(t, func(t *testing.T, proxied func(string) string) *channeltest.Platform {
@@ -35,6 +40,7 @@ func newPlatform(t *testing.T, tg *telegramtest.Platform, change ...func(*telegr
 		f(&o)
 	}
 	_, secret, _ := strings.Cut(telegramtest.Token, ":")
+	people, at := newPeople(tg)
 	down, hangs := false, false
 	return &channeltest.Platform{
 		Kind: telegram.Kind, Dialer: func() chat.Dialer { return o.Dial }, Secrets: []string{secret},
@@ -42,7 +48,7 @@ func newPlatform(t *testing.T, tg *telegramtest.Platform, change ...func(*telegr
 			InitialDelay: 10 * time.Millisecond, MaxDelay: 50 * time.Millisecond, ConnectTimeout: 400 * time.Millisecond, CloseTimeout: time.Second,
 			IdleTimeout: o.ReconnectPolicy().IdleTimeout + 500*time.Millisecond,
 		},
-		People:      people(tg),
+		People:      people,
 		Redeliver:   tg.Redeliver,
 		Down:        func() { down = true; tg.Down() },
 		Hang:        func() { hangs = true; tg.Freeze() },
@@ -58,22 +64,26 @@ func newPlatform(t *testing.T, tg *telegramtest.Platform, change ...func(*telegr
 				tg.Up(t)
 			}
 		},
-		History: true,
+		LoseSend:  func() { tg.Fail("sendMessage", telegramtest.Fault{Lose: true}) },
+		Limits:    map[string]func(string, time.Duration){"a chat": func(place string, d time.Duration) { tg.Limit(at(place), d) }},
+		Sends:     channeltest.SendsOf(tg.Server, "sendMessage", "editMessageText", "sendChatAction"),
+		LongReply: 20_000,
+		History:   true,
 	}
 }
 
-// people returns Ann, Bob, their private chats and their group.
-func people(tg *telegramtest.Platform) channeltest.People {
+// newPeople returns Ann, Bob, their private chats and their group.
+func newPeople(tg *telegramtest.Platform) (people channeltest.People, at func(place string) *telegramtest.Chat) {
 	who := map[string]*telegramtest.Person{channeltest.Ann: tg.Person("Ann"), channeltest.Bob: tg.Person("Bob")}
 	group := tg.Group("dev")
-	at := func(place string) *telegramtest.Chat {
+	at = func(place string) *telegramtest.Chat {
 		if place == channeltest.Dev {
 			return group
 		}
 		return who[place].Private()
 	}
 	id := func(c *telegramtest.Chat, n int64) string { return fmt.Sprintf("%d:%d", c.ID, n) }
-	return channeltest.People{
+	people = channeltest.People{
 		ID:   func(person string) string { return fmt.Sprint(who[person].ID) },
 		Room: func(place string) chat.Room { return room(at(place)) },
 		Say: func(m channeltest.Message) string {
@@ -105,4 +115,5 @@ func people(tg *telegramtest.Platform) channeltest.People {
 			}
 		},
 	}
+	return people, at
 }

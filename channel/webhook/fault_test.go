@@ -12,7 +12,6 @@ import (
 	"mailroom"
 	"mailroom/channel"
 	"mailroom/channel/webhook/webhooktest"
-	"mailroom/entry"
 	"mailroom/internal/thread"
 	"mailroom/store"
 )
@@ -109,26 +108,5 @@ func TestConcurrentRequestsAreAllAccepted(t *testing.T) {
 	got := o.Texts()
 	if slices.Sort(got); !slices.Equal(got, want) || len(o.Posts()) != len(want) {
 		t.Errorf("got %q", got)
-	}
-}
-
-// TestAnUnreachableReceiverGetsEverythingLater checks the order in a room, and that inbound
-// requests still work.
-func TestAnUnreachableReceiverGetsEverythingLater(t *testing.T) {
-	t.Parallel()
-	o := newFixture(t)
-	o.Receiver = webhooktest.NewDownReceiver(t)
-	o.options.URL = o.URL + "/take?token=hush"
-	o.start()
-	o.postMessage("1", "r", "one")
-	o.postMessage("2", "r", "two")
-	o.WaitFor(t, "the error", func() bool { return o.runner.State().LastError != "" })
-	if s := o.runner.State(); s.Condition != channel.ConditionConnected || o.deadLetters() != 0 {
-		t.Errorf("the state is %+v", s)
-	}
-	o.Up(t)
-	o.waitTexts("one", "two")
-	if n := len(o.entries("out:ops:webhook:r", entry.KindEffectUnknown)); n != 0 || len(o.Posts()) != 2 {
-		t.Errorf("nothing was sent, but %d outcomes are unknown", n)
 	}
 }

@@ -19,28 +19,43 @@ import (
 
 func TestAWebhookIsAChannel(t *testing.T) {
 	t.Parallel()
-	channeltest.Run(t, func(t *testing.T) *channeltest.Platform { return newPlatform(t, nil) })
+	channeltest.Run(t, func(t *testing.T) *channeltest.Platform { return newPlatform(t) })
+}
+
+// TestAWebhookIsAChatPlatform runs the suite with programs that can edit messages and that cannot.
+func TestAWebhookIsAChatPlatform(t *testing.T) {
+	t.Parallel()
+	for name, edits := range map[string]bool{"edits": true, "no edits": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			channeltest.RunChat(t, func(t *testing.T) *channeltest.Platform {
+				return newPlatform(t, func(o *webhook.Options) { o.Edits = edits })
+			})
+		})
+	}
 }
 
 // TestAWebhookIsAChannelOverABadNetwork has faults between the adapter and a receiver that
 // deduplicates by id.
 func TestAWebhookIsAChannelOverABadNetwork(t *testing.T) {
 	t.Parallel()
-	channeltest.RunNetfaults(t, newPlatform)
+	channeltest.RunNetfaults(t, func(t *testing.T, proxied func(string) string) *channeltest.Platform {
+		return newPlatform(t, func(o *webhook.Options) { o.URL = proxied(o.URL) })
+	})
 }
 
 // newPlatform returns a receiver that deduplicates by id and a program that repeats each request
-// until it is accepted. proxied may be nil.
-func newPlatform(t *testing.T, proxied func(addr string) string) *channeltest.Platform {
+// until it is accepted, and a channel with changed options.
+func newPlatform(t *testing.T, change ...func(*webhook.Options)) *channeltest.Platform {
 	receiver := webhooktest.NewReceiver(t)
 	proxy := channeltest.NewProxy(t, strings.TrimPrefix(receiver.URL, "http://"))
-	if proxied == nil {
-		proxied = func(addr string) string { return addr }
-	}
 	secret, hooks := channeltest.NewSetting(webhooktest.Secret), webhook.NewHooks()
 	hooks.Expect("c")
 	o := webhook.Options{
-		Secret: secret.Get, Hooks: hooks, URL: proxied("http://" + proxy.Addr), Policy: loopback(), Edits: true, EditGap: 10 * time.Millisecond, Timeout: 500 * time.Millisecond,
+		Secret: secret.Get, Hooks: hooks, URL: "http://" + proxy.Addr, Policy: loopback(), Edits: true, EditGap: 10 * time.Millisecond, Timeout: 500 * time.Millisecond,
+	}
+	for _, f := range change {
+		f(&o)
 	}
 	pace := o.ReconnectPolicy()
 	pace.InitialDelay, pace.MaxDelay = 10*time.Millisecond, 50*time.Millisecond
@@ -57,7 +72,13 @@ func newPlatform(t *testing.T, proxied func(addr string) string) *channeltest.Pl
 				proxy.Up()
 			}
 		},
-		History: true, ExactlyOnce: true,
+		LoseSend: func() { receiver.Fail(webhooktest.Fault{Lose: true}) },
+		Limits: map[string]func(string, time.Duration){"the receiver": func(_ string, d time.Duration) {
+			receiver.Fail(webhooktest.Fault{Status: 429, RetryAfter: d.Seconds()})
+		}},
+		Sends:     channeltest.SendsOf(receiver.Server, "signed"),
+		LongReply: 100_000,
+		History:   true, ExactlyOnce: true,
 	}
 }
 

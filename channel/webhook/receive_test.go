@@ -16,7 +16,6 @@ import (
 	"mailroom"
 	"mailroom/api"
 	"mailroom/channel"
-	"mailroom/channel/chat"
 	"mailroom/channel/webhook/webhooktest"
 	"mailroom/entry"
 	"mailroom/store"
@@ -329,44 +328,6 @@ func TestASecretIsRotatedWithoutDowntime(t *testing.T) {
 	o.waitTexts("one", "two", "three", "four", "five")
 	o.program.Key = webhooktest.Key
 	o.post("6", webhooktest.Message("r", "ann", "six"), 401)
-}
-
-func TestUnreadMessagesCanBeEditedAndDeleted(t *testing.T) {
-	o := newFixture(t)
-	gate := make(chan struct{})
-	o.agent = gatedEcho(gate)
-	o.start()
-	o.postMessage("1", "r", "one")
-	o.WaitFor(t, "the run", func() bool { return len(o.entries("ops:webhook:r", entry.KindStarted)) == 1 })
-	o.postMessage("2", "r", "two")
-	o.postMessage("3", "r", "three")
-	edit := func(id, of, user, text string) {
-		o.post(id, requestBody(t, map[string]any{"kind": "edit", "room": "r", "user": map[string]string{"id": user}, "of": of, "text": text}), 202)
-	}
-	edit("e1", "2", "ann", "two, mended")
-	edit("e2", "2", "bob", "two, meddled with")
-	o.post("d1", requestBody(t, map[string]any{"kind": "delete", "room": "r", "of": "3"}), 202)
-	close(gate)
-	o.waitTexts("one", "two, mended")
-}
-
-func TestUnaddressedGroupMessagesAreIgnored(t *testing.T) {
-	o := newFixture(t).start()
-	say := func(id string, addressed bool) {
-		o.post(id, requestBody(t, map[string]any{"room": "r", "group": true, "user": map[string]string{"id": "u"}, "text": id, "addressed": addressed}), 202)
-	}
-	say("between-you-and-me", false)
-	say("agent", true)
-	o.waitTexts("From ops:u:\n> agent")
-}
-
-func TestUnauthorizedUsersAreIgnored(t *testing.T) {
-	o := newFixture(t)
-	o.access = chat.AccessPolicy{Users: []string{"bob"}}
-	o.start()
-	o.postMessage("1", "r", "let me in")
-	o.post("2", webhooktest.Message("r", "bob", "hello"), 202)
-	o.waitTexts("hello")
 }
 
 func TestTheEndpointIsInTheAPIDescription(t *testing.T) {

@@ -2,7 +2,6 @@ package webhook_test
 
 import (
 	"context"
-	"encoding/json"
 	"net"
 	"net/http"
 	"slices"
@@ -12,6 +11,7 @@ import (
 
 	"mailroom"
 	"mailroom/channel"
+	"mailroom/channel/channeltest"
 	"mailroom/channel/chat"
 	"mailroom/channel/webhook"
 	"mailroom/channel/webhook/webhooktest"
@@ -20,18 +20,6 @@ import (
 	"mailroom/internal/netguard/netguardtest"
 	"mailroom/store"
 )
-
-// gatedEcho echoes once gate is closed.
-func gatedEcho(gate <-chan struct{}) mailroom.AgentFunc {
-	return func(ctx context.Context, s mailroom.Session) error {
-		select {
-		case <-gate:
-			return echo(ctx, s)
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
 
 // deadLetters counts the dead letters of the delivery thread of room r.
 func (o *fixture) deadLetters() int {
@@ -213,7 +201,7 @@ func TestEditsUseTheReceiversMessageID(t *testing.T) {
 			o := newFixture(t)
 			o.options.Edits = true
 			o.access.Admins = []string{"ann"}
-			o.agent = approvalAgent
+			o.agent = channeltest.Ask
 			o.Fail(webhooktest.Fault{Raw: c.answer})
 			o.start()
 			o.postMessage("1", "r", "clean up")
@@ -237,7 +225,7 @@ func TestEditsUseTheReceiversMessageID(t *testing.T) {
 			if a := tap("t1", "ann"); !strings.Contains(a, `"answer":"Approved by Ann`) {
 				t.Errorf("the tap is answered %s", a)
 			}
-			o.WaitFor(t, "the result", func() bool { return strings.Contains(strings.Join(o.Texts(), "|"), "It is **approve**.") })
+			o.WaitFor(t, "the result", func() bool { return strings.Contains(strings.Join(o.Texts(), "|"), "Decision: approve.") })
 			o.WaitFor(t, "the question redrawn", func() bool {
 				return slices.ContainsFunc(o.Posts(), func(p webhooktest.Post) bool {
 					return p.Body.Kind == "edit" && p.Body.Of == of && strings.HasPrefix(p.Body.Text, "Approved by ")
@@ -247,48 +235,6 @@ func TestEditsUseTheReceiversMessageID(t *testing.T) {
 				t.Errorf("the late tap is answered %s", a)
 			}
 		})
-	}
-}
-
-// approvalAgent asks for an approval and replies with the decision.
-func approvalAgent(ctx context.Context, s mailroom.Session) error {
-	got, err := s.Wait(ctx, false, mailroom.Ask{
-		Name: "rm", Kind: mailroom.TicketApproval, Prompt: "May I?", Action: "rm -r build", Arguments: json.RawMessage(`{"path":"build"}`),
-	})
-	if err != nil {
-		return err
-	}
-	return s.Stream(ctx, "It is **"+string(got[0].Decision)+"**.")
-}
-
-// TestPreviewsNeedEdits matters because a receiver without edits would show a text twice.
-func TestPreviewsNeedEdits(t *testing.T) {
-	t.Parallel()
-	for _, edits := range []bool{true, false} {
-		o := newFixture(t)
-		o.options.Edits = edits
-		gate := make(chan struct{})
-		o.agent = func(ctx context.Context, s mailroom.Session) error {
-			if err := s.Stream(ctx, "Once upon a time. "); err != nil {
-				return err
-			}
-			select {
-			case <-gate:
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-			return s.Stream(ctx, "The end.")
-		}
-		o.start()
-		o.postMessage("1", "r", "tell me")
-		if edits {
-			o.WaitFor(t, "a preview", func() bool { return strings.HasPrefix(strings.Join(o.Texts(), "|"), "Once upon a time.") })
-		}
-		close(gate)
-		o.waitTexts("Once upon a time. The end.")
-		if n := len(o.Posts()); !edits && n != 1 || edits && n < 2 {
-			t.Errorf("edits %t: received %+v", edits, o.Posts())
-		}
 	}
 }
 
