@@ -1,7 +1,9 @@
 package irc
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"mailroom/channel"
@@ -73,6 +75,49 @@ func (s *Settings) Check() error {
 
 // Connect implements [kind.Settings].
 func (s *Settings) Connect(o chat.Options) channel.Connect { return chat.Connect(o, s.Options.Dial) }
+
+// Setup implements [kind.Settings].
+func (s *Settings) Setup() *kind.Setup {
+	return &kind.Setup{
+		Short: "Connect an IRC network to an agent",
+		Long: `The command asks for missing values: the agent, the server, the bot's nick and, with
+--account, its password. It connects once to test them, without joining a channel. It
+stores the password in a file of the data folder that only the owner can read, and adds
+a table [channels.NAME] to mailroom.toml there. Restart a running server to load the
+channel.
+
+Access: a new user who writes to the bot gets a pairing code. Approve it with "mailroom
+pair approve CODE". Quote channel names in a shell, where # starts a comment.`,
+		Example: `  mailroom channels add irc
+  mailroom channels add irc --server irc.libera.chat --nick mybot --account mybot --join "#dev"`,
+		Questions: []kind.Question{
+			{Key: "server", Usage: "server, HOST or HOST:PORT", Prompt: kind.Ask("Server, HOST or HOST:PORT: ")},
+			{Key: "nick", Usage: "the bot's nick", Prompt: kind.Ask("Nick of the bot: ")},
+			{Key: "account", Usage: "the bot's account, for SASL"},
+			{Key: "join", Usage: `channel to join, as "#name" or "#name key"; may be repeated`},
+			{Key: "token_file", Secret: "token", Usage: "use the password in this file (of the account, else of the server); the file is not copied", Prompt: s.askPassword},
+			{Key: "tls", Flag: "plain", Usage: "connect without TLS (a password is then sent to localhost only)"},
+		},
+		Probe: s.probe,
+	}
+}
+
+func (s *Settings) askPassword() string {
+	if s.Options.Account == "" {
+		return ""
+	}
+	return fmt.Sprintf("Password of account %s: ", s.Options.Account)
+}
+
+func (s *Settings) probe(ctx context.Context, at kind.Place) (found kind.Found, err error) {
+	nick, err := Probe(ctx, s.Options)
+	if err != nil {
+		return found, err
+	}
+	found.Account = []string{fmt.Sprintf("connected to %s as %s", s.Options.Server, nick)}
+	found.Next = []string{fmt.Sprintf("write to %s there, then approve the code that it replies with: `%s`", s.Options.Nick, at.Approve)}
+	return found, nil
+}
 
 // ReconnectPolicy implements [kind.Settings].
 func (s *Settings) ReconnectPolicy() channel.ReconnectPolicy { return s.Options.ReconnectPolicy() }

@@ -32,6 +32,8 @@ type Settings interface {
 	// Connect returns how to connect the channel. It reads secrets for each connection, so that a
 	// corrected one takes effect. A kind that is no chat uses only the agent and the command of o.
 	Connect(o chat.Options) channel.Connect
+	// Setup returns how to add such a channel, or nil if no command adds one.
+	Setup() *Setup
 	// ReconnectPolicy returns the platform's timeouts, and its delays if the platform should not
 	// have those of other channels.
 	ReconnectPolicy() channel.ReconnectPolicy

@@ -67,6 +67,9 @@ func (s *Settings) Open(agent, command string, started time.Time) (*Bridge, erro
 	})
 }
 
+// Setup implements [kind.Settings]. The command mailroom bridge connects a workspace.
+func (s *Settings) Setup() *kind.Setup { return nil }
+
 // ReconnectPolicy implements [kind.Settings].
 func (s *Settings) ReconnectPolicy() channel.ReconnectPolicy {
 	return Options{Interval: s.Interval}.ReconnectPolicy()

@@ -1,6 +1,8 @@
 package telegram
 
 import (
+	"context"
+	"fmt"
 	"time"
 
 	"mailroom/channel"
@@ -43,6 +45,40 @@ func (s *Settings) Check() error { return s.Token.CheckToken() }
 
 // Connect implements [kind.Settings].
 func (s *Settings) Connect(o chat.Options) channel.Connect { return chat.Connect(o, s.Options.Dial) }
+
+// Setup implements [kind.Settings].
+func (s *Settings) Setup() *kind.Setup {
+	return &kind.Setup{
+		Short: "Connect a Telegram bot to an agent",
+		Long: `The command asks for missing values: the agent, and the bot's token, which @BotFather
+in Telegram shows after /newbot. It tests the token, stores it in a file of the data
+folder that only the owner can read, and adds a table [channels.NAME] to mailroom.toml
+there. Restart a running server to load the channel.
+
+Access: a new user who writes to the bot gets a pairing code. Approve it with "mailroom
+pair approve CODE".`,
+		Example: `  mailroom channels add telegram
+  mailroom channels add telegram --agent codex --name support --token-file token`,
+		Questions: []kind.Question{
+			{Key: "token_file", Secret: "token", Usage: "use the token in this file; the file is not copied", Prompt: kind.Ask("Token of the bot, from @BotFather: ")},
+			{Key: "api", Usage: "address of the Bot API"},
+		},
+		Probe: s.probe,
+	}
+}
+
+func (s *Settings) probe(ctx context.Context, at kind.Place) (found kind.Found, err error) {
+	bot, err := Identify(ctx, s.Options)
+	if err != nil {
+		return found, err
+	}
+	found.Account = []string{fmt.Sprintf("the token belongs to @%s (%s); it is stored in %s", bot.Username, bot.Name, s.Token.File)}
+	found.Next = []string{fmt.Sprintf("write to https://t.me/%s, then approve the code that it replies with: `%s`", bot.Username, at.Approve)}
+	if !bot.ReadsAll {
+		found.Next = append(found.Next, "in groups the bot sees only messages to it and replies to its messages; to change that, turn off privacy mode with /setprivacy in @BotFather")
+	}
+	return found, nil
+}
 
 // ReconnectPolicy implements [kind.Settings].
 func (s *Settings) ReconnectPolicy() channel.ReconnectPolicy { return s.Options.ReconnectPolicy() }

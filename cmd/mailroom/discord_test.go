@@ -51,7 +51,7 @@ retry_first = "100ms"
 retry_most = "400ms"
 previews = false
 users = [%q]
-`, command, c.dir.ChannelToken("dc"), c.dc.URL, c.ann.ID)
+`, command, c.dir.ChannelSecret("dc", "token"), c.dc.URL, c.ann.ID)
 	if err := os.WriteFile(c.dir.Config(), []byte(settings), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +61,7 @@ users = [%q]
 // setToken puts one into the channel's file.
 func (c *discordFixture) setToken(token string) {
 	c.t.Helper()
-	if err := os.WriteFile(c.dir.ChannelToken("dc"), []byte(token), 0o600); err != nil {
+	if err := os.WriteFile(c.dir.ChannelSecret("dc", "token"), []byte(token), 0o600); err != nil {
 		c.t.Fatal(err)
 	}
 }
@@ -235,7 +235,7 @@ func TestDiscordIsAddedOnceItsTokenWasTried(t *testing.T) {
 		t.Fatalf("exit code %d: %s", code, talk)
 	}
 	t.Logf("\n%s", talk)
-	info, err := os.Stat(h.dir.ChannelToken("discord"))
+	info, err := os.Stat(h.dir.ChannelSecret("discord", "token"))
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the token is kept as %v, %v", info, err)
 	}

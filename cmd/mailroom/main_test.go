@@ -23,6 +23,13 @@ import (
 	"mailroom/store/memory"
 )
 
+// Exit codes of commands.
+const (
+	exitDone   = console.ExitDone
+	exitFailed = console.ExitFailed
+	exitUsage  = console.ExitUsage
+)
+
 // fixture is a data folder of a test, with a configuration.
 type fixture struct {
 	t   *testing.T

@@ -65,7 +65,7 @@ func newMatrixFixture(t *testing.T, h matrixServer, name, more string) *matrixFi
 // writeSettings configures the agent's command, and more of the channel.
 func (b *matrixFixture) writeSettings(command []string, more string) {
 	b.t.Helper()
-	if err := os.WriteFile(b.dir.ChannelToken("mx"), []byte(b.bot.Token), 0o600); err != nil {
+	if err := os.WriteFile(b.dir.ChannelSecret("mx", "token"), []byte(b.bot.Token), 0o600); err != nil {
 		b.t.Fatal(err)
 	}
 	raw, err := json.Marshal(command)
@@ -87,7 +87,7 @@ retry_first = "100ms"
 retry_most = "400ms"
 admins = [%q]
 %s
-`, raw, b.dir.ChannelToken("mx"), b.way.URL, b.ann.ID, more))
+`, raw, b.dir.ChannelSecret("mx", "token"), b.way.URL, b.ann.ID, more))
 }
 
 // in is the conversation thread of Ann's room, and out its delivery thread.
@@ -218,11 +218,11 @@ func TestAnAccountOfMatrixIsAddedOnceItWasTried(t *testing.T) {
 			t.Fatalf("exit code %d: %s", code, talk)
 		}
 		t.Logf("\n%s", talk)
-		info, err := os.Stat(h.dir.ChannelToken("mx"))
+		info, err := os.Stat(h.dir.ChannelSecret("mx", "token"))
 		if err != nil || info.Mode().Perm() != 0o600 {
 			t.Errorf("the token is kept as %v, %v", info, err)
 		}
-		token, err := os.ReadFile(h.dir.ChannelToken("mx"))
+		token, err := os.ReadFile(h.dir.ChannelSecret("mx", "token"))
 		if err != nil || strings.Contains(string(token), matrixtest.Password) || strings.Contains(talk, strings.TrimSpace(string(token))) {
 			t.Errorf("the token is told, or is the password, %v", err)
 		}

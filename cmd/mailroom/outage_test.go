@@ -254,7 +254,7 @@ func TestAPlatformThatFailsIsSaidToBeWhatItIsAndTakesNoOtherWithIt(t *testing.T)
 // writeToken writes the file of the token.
 func (p *outageFixture) writeToken(token string) {
 	p.t.Helper()
-	if err := os.WriteFile(p.dir.ChannelToken("tg"), []byte(token), 0o600); err != nil {
+	if err := os.WriteFile(p.dir.ChannelSecret("tg", "token"), []byte(token), 0o600); err != nil {
 		p.t.Fatal(err)
 	}
 }

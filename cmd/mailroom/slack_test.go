@@ -31,7 +31,7 @@ func newSlackFixture(t *testing.T, more string) *slackFixture {
 	t.Helper()
 	b := &slackFixture{bridgeFixture: &bridgeFixture{fixture: newFixture(t, "")}, sl: slacktest.New(t)}
 	b.ann = b.sl.Person("Ann")
-	for file, token := range map[string]string{b.dir.ChannelToken("sl"): slacktest.Token, b.dir.ChannelAppToken("sl"): slacktest.AppToken} {
+	for file, token := range map[string]string{b.dir.ChannelSecret("sl", "token"): slacktest.Token, b.dir.ChannelSecret("sl", "app-token"): slacktest.AppToken} {
 		if err := os.WriteFile(file, []byte(token), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -53,7 +53,7 @@ retry_first = "100ms"
 retry_most = "400ms"
 previews = false
 users = [%q]
-`, command, b.dir.ChannelToken("sl"), b.dir.ChannelAppToken("sl"), b.sl.URL, b.ann.ID)
+`, command, b.dir.ChannelSecret("sl", "token"), b.dir.ChannelSecret("sl", "app-token"), b.sl.URL, b.ann.ID)
 	if err := os.WriteFile(b.dir.Config(), []byte(settings), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -209,7 +209,7 @@ func TestSlackIsAddedOnceItsTokensWereTried(t *testing.T) {
 		t.Fatalf("exit code %d: %s", code, talk)
 	}
 	t.Logf("\n%s", talk)
-	for _, file := range []string{h.dir.ChannelToken("work"), h.dir.ChannelAppToken("work")} {
+	for _, file := range []string{h.dir.ChannelSecret("work", "token"), h.dir.ChannelSecret("work", "app-token")} {
 		if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
 			t.Errorf("a token is kept as %v, %v", info, err)
 		}

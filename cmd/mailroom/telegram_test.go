@@ -32,7 +32,7 @@ func newTelegramFixture(t *testing.T, more string) *telegramFixture {
 	t.Helper()
 	b := &telegramFixture{bridgeFixture: &bridgeFixture{fixture: newFixture(t, "")}, tg: telegramtest.NewDown(t)}
 	b.ann = b.tg.Person("Ann")
-	if err := os.WriteFile(b.dir.ChannelToken("tg"), []byte(telegramtest.Token), 0o600); err != nil {
+	if err := os.WriteFile(b.dir.ChannelSecret("tg", "token"), []byte(telegramtest.Token), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	command, err := json.Marshal(b.command(more))
@@ -52,7 +52,7 @@ retry_first = "100ms"
 retry_most = "400ms"
 previews = false
 users = ["%d"]
-`, command, b.dir.ChannelToken("tg"), b.tg.URL, b.ann.ID))
+`, command, b.dir.ChannelSecret("tg", "token"), b.tg.URL, b.ann.ID))
 	return b
 }
 
@@ -223,7 +223,7 @@ func TestTelegramIsAddedOnceItsTokenWasTried(t *testing.T) {
 		t.Fatalf("exit code %d: %s", code, talk)
 	}
 	t.Logf("\n%s", talk)
-	info, err := os.Stat(h.dir.ChannelToken("tg"))
+	info, err := os.Stat(h.dir.ChannelSecret("tg", "token"))
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the token is kept as %v, %v", info, err)
 	}

@@ -29,7 +29,7 @@ func newWebhookFixture(t *testing.T, more string) *webhookFixture {
 	t.Helper()
 	h := &webhookFixture{telegramFixture: &telegramFixture{bridgeFixture: &bridgeFixture{fixture: newFixture(t, "")}}, receiver: webhooktest.NewReceiver(t)}
 	h.program.Key = webhooktest.Key
-	if err := os.WriteFile(h.dir.ChannelToken("ops"), []byte(webhooktest.Secret), 0o600); err != nil {
+	if err := os.WriteFile(h.dir.ChannelSecret("ops", "token"), []byte(webhooktest.Secret), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	command, err := json.Marshal(h.command(more))
@@ -45,7 +45,7 @@ agent = "shout"
 token_file = %q
 url = %q
 allow = ["127.0.0.1"]
-`, command, h.dir.ChannelToken("ops"), h.receiver.URL))
+`, command, h.dir.ChannelSecret("ops", "token"), h.receiver.URL))
 	return h
 }
 
@@ -194,8 +194,8 @@ func TestAWebhookIsAddedAndWhatIsPrintedWorks(t *testing.T) {
 		t.Fatalf("exit code %d: %s", code, talk)
 	}
 	t.Logf("\n%s", talk)
-	secret, err := os.ReadFile(h.dir.ChannelToken("ops"))
-	if info, err2 := os.Stat(h.dir.ChannelToken("ops")); err != nil || err2 != nil || info.Mode().Perm() != 0o600 {
+	secret, err := os.ReadFile(h.dir.ChannelSecret("ops", "token"))
+	if info, err2 := os.Stat(h.dir.ChannelSecret("ops", "token")); err != nil || err2 != nil || info.Mode().Perm() != 0o600 {
 		t.Fatalf("the secret is kept as %v, %v, %v", info, err, err2)
 	}
 	if strings.Contains(talk, strings.TrimSpace(string(secret))) || !strings.HasPrefix(string(secret), "whsec_") {

@@ -57,6 +57,7 @@ var floors = map[string]int{
 	"internal/cli":        4, // the commands that talk to a server
 	"internal/config":     5, // the settings of a server
 	"internal/platforms":  6, // the list of the platforms
+	"internal/setup":      6, // adds a channel to the configuration
 	"cmd/mailroom":        7,
 	"cmd/bd":              7,
 	"cmd/internal":        5, // shared by the commands

@@ -63,12 +63,9 @@ func (f Dir) Config() string { return f.path("mailroom.toml") }
 // TokenFile returns the path of the operator's token.
 func (f Dir) TokenFile() string { return f.path("token") }
 
-// ChannelToken returns the default path of a channel's token.
-func (f Dir) ChannelToken(channel string) string { return f.path("channel-" + channel + ".token") }
-
-// ChannelAppToken returns the default path of a channel's second token.
-func (f Dir) ChannelAppToken(channel string) string {
-	return f.path("channel-" + channel + ".app-token")
+// ChannelSecret returns the default path of a channel's secret of a name, such as token.
+func (f Dir) ChannelSecret(channel, name string) string {
+	return f.path("channel-" + channel + "." + name)
 }
 
 // WriteFile writes a file of the folder atomically, readable only by its owner. It creates the

@@ -14,7 +14,11 @@ type Secret struct {
 	File string
 
 	value string // of Env, or what File will contain
+	held  bool   // by Hold
 }
+
+// Hold makes Get return text. [Secret].File will contain it once it is written.
+func (s *Secret) Hold(text string) { s.value, s.held = text, true }
 
 // Settings returns the keys NAME_env and NAME_file.
 func (s *Secret) Settings(name, what string) []Setting {
@@ -53,9 +57,12 @@ func (s *Secret) Read(env func(string) string) (warning string) {
 	return ""
 }
 
-// Get returns the value that Read read from the environment, or the current content of the
-// file.
+// Get returns the held value, else the value that Read read from the environment, or the
+// current content of the file.
 func (s *Secret) Get() (string, error) {
+	if s.held {
+		return s.value, nil
+	}
 	if s.File == "" {
 		if s.value == "" {
 			return "", fmt.Errorf("missing token: environment variable %s is not set", s.Env)

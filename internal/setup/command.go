@@ -1,0 +1,107 @@
+// Package setup adds a channel to the configuration of a data folder. Every kind of channel is
+// added in the same way: flags give the values or a person types them, the platform is probed, and
+// then the secrets and the configuration are written.
+package setup
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"mailroom/channel/kind"
+	"mailroom/internal/config"
+	"mailroom/internal/console"
+	"mailroom/internal/setting"
+)
+
+// Options configure the commands of this package. All are required.
+type Options struct {
+	Console *console.Console
+	Kinds   []kind.Kind
+	// CheckAgent returns an error if the agent cannot run with a configuration.
+	CheckAgent func(c *config.Config, agent string) error
+}
+
+// Commands returns one command for each kind that a command can add.
+func Commands(o Options) (all []*cobra.Command) {
+	for _, k := range o.Kinds {
+		settings := k.New()
+		if s := settings.Setup(); s != nil {
+			w := &wizard{options: o, kind: k, settings: settings, setup: s}
+			all = append(all, w.command())
+		}
+	}
+	return all
+}
+
+func (w *wizard) command() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     w.kind.Name,
+		Short:   w.setup.Short,
+		Long:    w.setup.Short + ".\n\n" + w.setup.Long,
+		Example: w.setup.Example,
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return w.run(cmd.Context()) },
+	}
+	cmd.Flags().StringVar(&w.name, "name", w.kind.Name, "name of the channel")
+	cmd.Flags().StringVar(&w.agent, "agent", "", "agent that handles the messages")
+	for _, q := range w.setup.Questions {
+		w.answers = append(w.answers, w.addFlag(cmd, q))
+	}
+	return cmd
+}
+
+// answer is the answer to a question.
+type answer struct {
+	kind.Question
+	value  setting.Value
+	secret *setting.Secret // in the file that value names, or nil
+	// given returns the value of the flag, or nil if it is not set.
+	given func() any
+}
+
+// addFlag adds the flag of a question. Its type is that of the value.
+func (w *wizard) addFlag(cmd *cobra.Command, q kind.Question) answer {
+	a := answer{Question: q, value: q.Value}
+	for _, s := range w.settings.Keys() {
+		if s.Key == q.Key {
+			a.value, a.secret = s.Value, s.Secret
+		}
+	}
+	if a.Flag == "" {
+		a.Flag = strings.ReplaceAll(q.Key, "_", "-")
+	}
+	var value func() any
+	flags := cmd.Flags()
+	switch before := a.value.Get().(type) {
+	case bool:
+		change := flags.Bool(a.Flag, false, q.Usage)
+		value = func() any { return before != *change }
+	case []string:
+		list := flags.StringArray(a.Flag, nil, q.Usage)
+		value = func() any { return anySlice(*list) }
+	case string:
+		text := flags.String(a.Flag, before, q.Usage)
+		value = func() any {
+			if *text == "" {
+				return nil
+			}
+			return *text
+		}
+	}
+	a.given = func() any {
+		if !flags.Changed(a.Flag) {
+			return nil
+		}
+		return value()
+	}
+	return a
+}
+
+func anySlice(texts []string) []any {
+	items := make([]any, len(texts))
+	for i, s := range texts {
+		items[i] = s
+	}
+	return items
+}
