@@ -6,6 +6,8 @@ import (
 	"os"
 	"time"
 
+	"github.com/google/uuid"
+
 	"mailroom"
 	"mailroom/internal/recovery"
 	"mailroom/ledger"
@@ -89,7 +91,7 @@ func (e *Engine) renew(ctx context.Context) {
 
 func (e *Engine) registration() func(context.Context) renewal {
 	row := store.Worker{
-		ID: ledger.NewID(), Host: e.options.Host, PID: os.Getpid(),
+		ID: uuid.Must(uuid.NewV7()).String(), Host: e.options.Host, PID: os.Getpid(),
 		Local: e.options.Local, Agents: e.agentNames(),
 	}
 	return func(ctx context.Context) renewal {

@@ -60,5 +60,3 @@ type Runs interface {
 	// tried, and before the next claim.
 	SettleWith(ctx context.Context, s thread.Settle, begun func()) (*mailroom.Run, error)
 }
-
-var _ Ledger = (*ledger.Ledger)(nil)

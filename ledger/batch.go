@@ -144,7 +144,7 @@ func (l *Ledger) nextDue(now time.Time) time.Time {
 			}
 			continue
 		}
-		for _, w := range o.claim.capacities() {
+		for _, w := range capacities(o.claim) {
 			known, ok := l.idle[w]
 			if !ok {
 				return now
@@ -587,7 +587,7 @@ func (b *batch) answer() {
 		case o.claimer != nil:
 			o.claimer.assign(o)
 			b.l.requeueClaim(o)
-		case o.err != nil || o.claim.found > 0 || !b.l.requeueClaim(o):
+		case o.err != nil || o.found > 0 || !b.l.requeueClaim(o):
 			o.done <- o.err
 		}
 	}

@@ -22,8 +22,6 @@ type ClaimRequest struct {
 	Held        map[string]int // runs that the worker has, by owner of the thread
 	FairSlots   int            // further runs beyond Slots, for owners without a run on the worker
 	Wait        bool           // wait until a run is due
-
-	found int // owned by the goroutine of Ledger.Run
 }
 
 // Assignment is one claimed run.
@@ -37,7 +35,7 @@ type Assignment struct {
 }
 
 // capacities returns the store's queries for a request, one per agent and kind.
-func (c *ClaimRequest) capacities() []store.Capacity {
+func capacities(c *ClaimRequest) []store.Capacity {
 	var wants []store.Capacity
 	for _, agent := range slices.Sorted(maps.Keys(c.Agents)) {
 		if c.Agents[agent] <= 0 || c.Slots <= 0 && c.FairSlots <= 0 {
@@ -59,7 +57,7 @@ func (l *Ledger) Claim(ctx context.Context, c ClaimRequest) ([]Assignment, error
 	var work []Assignment
 	o.apply = func(b *batch) (err error) {
 		work, err = b.claim(&c)
-		c.found = len(work)
+		o.found = len(work)
 		return err
 	}
 	if err := l.do(ctx, &o); err != nil {
@@ -174,7 +172,7 @@ func (b *batch) start(r *round, due []*thread.State, over func(owner string) boo
 // the others from the store. share bounds the stored ones per owner.
 func (b *batch) candidates(r *round, share *store.Share) ([]*thread.State, error) {
 	var due []*thread.State
-	for _, w := range r.capacities() {
+	for _, w := range capacities(r.ClaimRequest) {
 		for _, t := range b.order {
 			if matches(t.Due, w, b.now) {
 				due = append(due, t)

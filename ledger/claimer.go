@@ -76,7 +76,7 @@ func (l *Ledger) requeueClaim(o *op) bool {
 // splitReady splits standing claims into those with free capacity and the others.
 func splitReady(claims []*op) (ready, others []*op) {
 	for _, o := range claims {
-		if len(o.claim.capacities()) > 0 {
+		if len(capacities(o.claim)) > 0 {
 			ready = append(ready, o)
 		} else {
 			others = append(others, o)

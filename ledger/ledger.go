@@ -143,6 +143,7 @@ type op struct {
 	threads []string
 	runs    []string // runs to load besides the current ones
 	claim   *ClaimRequest
+	found   int           // runs claimed; owned by the goroutine of Run
 	claimer *subscription // owner of a standing claim; nil: a caller waits for done
 
 	// apply runs the transitions. It runs again if the batch does.

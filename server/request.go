@@ -11,9 +11,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/google/uuid"
+
 	"mailroom"
 	"mailroom/auth"
-	"mailroom/ledger"
 )
 
 // request is what the middleware learns about a request. It belongs to the goroutine that serves
@@ -173,13 +174,13 @@ func logMethod(method string) string {
 func requestID(r *http.Request) string {
 	id := r.Header.Get("X-Request-ID")
 	if id == "" || len(id) > 64 || strings.Contains(r.Header.Get("Authorization"), id) && len(id) >= minSecretLength || secretPattern.MatchString(id) {
-		return ledger.NewID()
+		return uuid.Must(uuid.NewV7()).String()
 	}
 	for _, c := range []byte(id) {
 		switch {
 		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '-', c == '_', c == '.', c == ':':
 		default:
-			return ledger.NewID()
+			return uuid.Must(uuid.NewV7()).String()
 		}
 	}
 	return id

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
+
 	"mailroom"
 	"mailroom/api"
 	"mailroom/ledger"
@@ -112,7 +114,7 @@ func (s *Server) claimingWorker(ctx context.Context, q claimParams) (*store.Work
 		if err := s.checkServes(who, names); err != nil {
 			return nil, err
 		}
-		w := &store.Worker{ID: ledger.NewID(), Host: q.Host, PID: q.PID, Owner: who.Name, Agents: names}
+		w := &store.Worker{ID: uuid.Must(uuid.NewV7()).String(), Host: q.Host, PID: q.PID, Owner: who.Name, Agents: names}
 		until, err := s.options.Ledger.Register(ctx, *w)
 		w.LeaseUntil = until
 		return w, err
