@@ -14,6 +14,7 @@ import (
 
 	"mailroom/channel"
 	"mailroom/channel/chat"
+	"mailroom/channel/platformtest"
 )
 
 // BotID is the bot's account at a [Platform].
@@ -28,7 +29,8 @@ type Platform struct {
 	// Capabilities are those of its connections. Set them before the first one.
 	Capabilities chat.Capabilities
 
-	t *testing.T
+	t     *testing.T
+	state *platformtest.State
 
 	// Owned by mu.
 	mu       sync.Mutex
@@ -40,7 +42,6 @@ type Platform struct {
 	hooks    map[CallKind]func(ctx context.Context, c CallArgs) error
 	files    map[string]func(ctx context.Context) (io.ReadCloser, error) // by URI
 	dials    int
-	changed  chan struct{} // closed and replaced on every change
 }
 
 // Sent is a message on the platform.
@@ -85,17 +86,17 @@ type CallArgs struct {
 
 // New returns a platform with edits, buttons, typing indicators and a searchable history.
 func New(t *testing.T) *Platform {
-	return &Platform{t: t, hooks: map[CallKind]func(context.Context, CallArgs) error{}, files: map[string]func(context.Context) (io.ReadCloser, error){}, changed: make(chan struct{}), Capabilities: chat.Capabilities{
+	p := &Platform{t: t, hooks: map[CallKind]func(context.Context, CallArgs) error{}, files: map[string]func(context.Context) (io.ReadCloser, error){}, Capabilities: chat.Capabilities{
 		Platform: "test", BotID: BotID, BotName: BotName, MaxUnits: 200, Units: utf8.RuneCountInString, Edits: true, Buttons: true, Typing: true,
 		ResendBehavior: "found in the history",
 	}}
+	p.state = platformtest.NewState(&p.mu, func() string { return fmt.Sprintf("%+v", p.Sent()) })
+	return p
 }
 
 // Hook makes f replace the calls of a kind, see [CallArgs]. nil removes the hook.
 func (p *Platform) Hook(c CallKind, f func(ctx context.Context, c CallArgs) error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.hooks[c] = f
+	p.state.Update(func() { p.hooks[c] = f })
 }
 
 // File returns a file for an event. open downloads it, for later connections too.
@@ -109,9 +110,7 @@ func (p *Platform) File(name string, open func(ctx context.Context) (io.ReadClos
 }
 
 func (p *Platform) setOpen(f *chat.File) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	f.Open = p.files[f.URI]
+	p.state.Update(func() { f.Open = p.files[f.URI] })
 }
 
 // Dial implements [chat.Dialer].
@@ -119,7 +118,7 @@ func (p *Platform) Dial(ctx context.Context, l *channel.Host) (chat.Platform, ch
 	p.mu.Lock()
 	p.dials++
 	p.mu.Unlock()
-	c := &connection{platform: p, host: l, closed: make(chan struct{})}
+	c := &connection{platform: p, host: l}
 	return c, p.Capabilities, p.call(ctx, CallDial, CallArgs{Do: func() {}})
 }
 
@@ -128,17 +127,13 @@ func (p *Platform) call(ctx context.Context, kind CallKind, c CallArgs) error {
 	p.mu.Lock()
 	hook := p.hooks[kind]
 	p.mu.Unlock()
+	do := c.Do
+	c.Do = func() { p.state.Update(do) }
 	if hook != nil {
 		return hook(ctx, c)
 	}
 	c.Do()
 	return ctx.Err()
-}
-
-// notify wakes waiting goroutines. The caller holds mu.
-func (p *Platform) notify() {
-	close(p.changed)
-	p.changed = make(chan struct{})
 }
 
 // AddEvent adds an event to the history. It sets the Position, and the Key if that is empty.
@@ -150,7 +145,7 @@ func (p *Platform) AddEvent(e chat.Event) chat.Event {
 		e.Key = "e" + e.Position
 	}
 	p.events = append(p.events, e)
-	p.notify()
+	p.state.Notify()
 	return e
 }
 
@@ -239,33 +234,19 @@ func (p *Platform) TypingCount() int {
 
 // Redeliver adds the events from an index on again, like a platform that repeats deliveries.
 func (p *Platform) Redeliver(from int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	again := slices.Clone(p.events[from:])
-	for _, e := range again {
-		e.Position = strconv.Itoa(len(p.events) + 1)
-		p.events = append(p.events, e)
-	}
-	p.notify()
+	p.state.Update(func() {
+		again := slices.Clone(p.events[from:])
+		for _, e := range again {
+			e.Position = strconv.Itoa(len(p.events) + 1)
+			p.events = append(p.events, e)
+		}
+	})
 }
 
 // Await waits until ok, which it checks after every change of the platform.
 func (p *Platform) Await(what string, ok func() bool) {
 	p.t.Helper()
-	deadline := time.After(20 * time.Second)
-	for {
-		p.mu.Lock()
-		news := p.changed
-		p.mu.Unlock()
-		if ok() {
-			return
-		}
-		select {
-		case <-news:
-		case <-deadline:
-			p.t.Fatalf("timeout: %s\nsent: %+v", what, p.Sent())
-		}
-	}
+	p.state.WaitFor(p.t, what, ok)
 }
 
 // AwaitReceived waits until every event is acknowledged.
@@ -292,8 +273,7 @@ func (p *Platform) AwaitSent(n int) []Sent {
 type connection struct {
 	platform *Platform
 	host     *channel.Host
-	closed   chan struct{}
-	once     sync.Once
+	closed   bool // owned by the platform's mu
 }
 
 func (c *connection) Receive(ctx context.Context, position string, take chat.EventHandler) error {
@@ -305,15 +285,19 @@ func (c *connection) Receive(ctx context.Context, position string, take chat.Eve
 		}
 		at = n
 	}
-	p.mu.Lock()
-	p.received = max(p.received, at) // a connection at this position has received the events before
-	p.notify()
-	p.mu.Unlock()
+	p.state.Update(func() { p.received = max(p.received, at) }) // a connection at this position has received the events before
 	for {
 		c.host.Received()
 		p.mu.Lock()
-		news, rest := p.changed, slices.Clone(p.events[min(at, len(p.events)):])
+		rest := slices.Clone(p.events[min(at, len(p.events)):])
+		if len(rest) == 0 && !c.closed {
+			p.state.Wait(ctx, time.After(time.Second))
+		}
+		closed := c.closed
 		p.mu.Unlock()
+		if len(rest) == 0 && (closed || ctx.Err() != nil) {
+			return nil
+		}
 		for _, e := range rest {
 			if err := p.call(ctx, CallReceive, CallArgs{Event: e, Room: e.Room, Do: func() {}}); err != nil {
 				return err
@@ -322,21 +306,7 @@ func (c *connection) Receive(ctx context.Context, position string, take chat.Eve
 				return err
 			}
 			at++
-			p.mu.Lock()
-			p.received = max(p.received, at)
-			p.notify()
-			p.mu.Unlock()
-		}
-		if len(rest) > 0 {
-			continue
-		}
-		select {
-		case <-news:
-		case <-time.After(time.Second):
-		case <-c.closed:
-			return nil
-		case <-ctx.Done():
-			return nil
+			p.state.Update(func() { p.received = max(p.received, at) })
 		}
 	}
 }
@@ -349,11 +319,8 @@ func (c *connection) Maintain(ctx context.Context) error {
 func (c *connection) Send(ctx context.Context, to chat.Room, m chat.Message, key string) (id string, err error) {
 	p := c.platform
 	err = p.call(ctx, CallSend, CallArgs{Room: to, Key: key, Message: m, Do: func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
 		id = "m" + strconv.Itoa(len(p.sent)+1)
 		p.sent = append(p.sent, &Sent{ID: id, Room: to, Key: key, Message: m, Versions: []chat.Message{m}, At: []time.Time{time.Now()}})
-		p.notify()
 	}})
 	return id, err
 }
@@ -361,23 +328,18 @@ func (c *connection) Send(ctx context.Context, to chat.Room, m chat.Message, key
 func (c *connection) Edit(ctx context.Context, to chat.Room, id string, m chat.Message) error {
 	p := c.platform
 	return p.call(ctx, CallEdit, CallArgs{Room: to, ID: id, Message: m, Do: func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
 		for _, s := range p.sent {
 			if s.ID == id {
 				s.Message = m
 				s.Versions, s.At = append(s.Versions, m), append(s.At, time.Now())
 			}
 		}
-		p.notify()
 	}})
 }
 
 func (c *connection) Find(ctx context.Context, to chat.Room, key string, m chat.Message) (id string, found bool, err error) {
 	p := c.platform
 	err = p.call(ctx, CallFind, CallArgs{Room: to, Key: key, Message: m, Do: func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
 		for _, s := range p.sent {
 			if s.Key == key && s.Room == to {
 				id, found = s.ID, true
@@ -389,27 +351,18 @@ func (c *connection) Find(ctx context.Context, to chat.Room, key string, m chat.
 
 func (c *connection) Typing(ctx context.Context, to chat.Room) error {
 	p := c.platform
-	return p.call(ctx, CallTyping, CallArgs{Room: to, Do: func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.typed++
-	}})
+	return p.call(ctx, CallTyping, CallArgs{Room: to, Do: func() { p.typed++ }})
 }
 
 func (c *connection) AckButton(ctx context.Context, e chat.Event, words string) error {
 	p := c.platform
-	return p.call(ctx, CallAckButton, CallArgs{Event: e, Room: e.Room, Do: func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.acks = append(p.acks, ButtonAck{Event: e, Text: words})
-		p.notify()
-	}})
+	return p.call(ctx, CallAckButton, CallArgs{Event: e, Room: e.Room, Do: func() { p.acks = append(p.acks, ButtonAck{Event: e, Text: words}) }})
 }
 
 // SetOpen implements [chat.Platform].
 func (c *connection) SetOpen(f *chat.File) { c.platform.setOpen(f) }
 
 func (c *connection) Close() error {
-	c.once.Do(func() { close(c.closed) })
+	c.platform.state.Update(func() { c.closed = true })
 	return nil
 }

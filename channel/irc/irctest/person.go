@@ -2,27 +2,31 @@ package irctest
 
 import (
 	"bufio"
+	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"mailroom/channel/platformtest"
 )
 
 // Person is an IRC user. Its client shares no code with the adapter.
 type Person struct {
-	t    testing.TB
-	Nick string
-	conn net.Conn
+	t     testing.TB
+	Nick  string
+	conn  net.Conn
+	state *platformtest.State
 
 	// Owned by mu.
 	mu    sync.Mutex
 	lines []string // received lines
 	next  int      // index of the first line that no Wait has returned
-	more  chan struct{}
 }
 
-// WaitTimeout bounds every Wait.
+// WaitTimeout bounds the start of a server.
 const WaitTimeout = 20 * time.Second
 
 // Connect connects a user and waits for the end of the login. It then sends the further lines.
@@ -32,7 +36,8 @@ func Connect(t testing.TB, addr, nick string, further ...string) *Person {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &Person{t: t, Nick: nick, conn: conn, more: make(chan struct{})}
+	p := &Person{t: t, Nick: nick, conn: conn}
+	p.state = platformtest.NewState(&p.mu, func() string { return fmt.Sprintf("%q", p.Lines()) })
 	reading := make(chan struct{})
 	go p.read(reading)
 	t.Cleanup(func() {
@@ -58,11 +63,7 @@ func (p *Person) read(done chan<- struct{}) {
 				return
 			}
 		}
-		p.mu.Lock()
-		p.lines = append(p.lines, line)
-		close(p.more)
-		p.more = make(chan struct{})
-		p.mu.Unlock()
+		p.state.Update(func() { p.lines = append(p.lines, line) })
 	}
 }
 
@@ -81,27 +82,19 @@ func (p *Person) Say(to, text string) {
 }
 
 // Wait returns the next line that contains words and skips the lines before it.
-func (p *Person) Wait(words string) string {
+func (p *Person) Wait(words string) (line string) {
 	p.t.Helper()
-	late := time.After(WaitTimeout)
-	for {
+	p.state.WaitFor(p.t, fmt.Sprintf("%s to receive %q", p.Nick, words), func() bool {
 		p.mu.Lock()
-		more := p.more
-		for i := p.next; i < len(p.lines); i++ {
-			if strings.Contains(p.lines[i], words) {
-				p.next = i + 1
-				line := p.lines[i]
-				p.mu.Unlock()
-				return line
-			}
+		defer p.mu.Unlock()
+		i := slices.IndexFunc(p.lines[p.next:], func(line string) bool { return strings.Contains(line, words) })
+		if i >= 0 {
+			line = p.lines[p.next+i]
+			p.next += i + 1
 		}
-		p.mu.Unlock()
-		select {
-		case <-more:
-		case <-late:
-			p.t.Fatalf("%s did not receive %q in time; got %q", p.Nick, words, p.Lines())
-		}
-	}
+		return i >= 0
+	})
+	return line
 }
 
 // WaitMessage waits for a message of a nick that contains words, and returns its text.
